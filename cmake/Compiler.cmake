@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# One set of flags for everything that is built here.
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET default)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+add_compile_options(
+  -Wall -Wextra -Wshadow -Wundef -Wvla -Wpointer-arith -Wwrite-strings -Wformat=2
+  -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -fno-common)
+add_compile_definitions(_GNU_SOURCE IBVCAP_BUILD_VERSION="${PROJECT_VERSION}")
+include_directories(${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/lib/ibvcap/include)
+if(IBVCAP_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(IBVCAP_SANITIZE)
+  add_compile_options(-fsanitize=${IBVCAP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${IBVCAP_SANITIZE})
+endif()

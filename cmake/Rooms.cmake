@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# A folder is a room: a static library of its own, with the few others it may use named beside it.
+
+# add_room(NAME SOURCES a.c b.c LINKS other_room PkgConfig::X)
+function(add_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
+  add_library(${name} STATIC ${ROOM_SOURCES})
+  target_link_libraries(${name} PUBLIC ${ROOM_LINKS})
+endfunction()
+
+# A criterion program. Its name says which room it tests; run by ctest.
+# add_unit_test(NAME SOURCES a.c LINKS room)
+function(add_unit_test name)
+  cmake_parse_arguments(TEST "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${name} ${TEST_SOURCES})
+  target_link_libraries(${name} PRIVATE ${TEST_LINKS} PkgConfig::CRITERION Threads::Threads)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS unit SKIP_RETURN_CODE 77 TIMEOUT 120)
+endfunction()
+
+function(add_room_directory directory)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${directory}/CMakeLists.txt)
+    add_subdirectory(${directory})
+  endif()
+endfunction()

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a queue takes its packets from. A backend never sees rings or clients: it is told which slots of
+ * memory to fill and says which it filled. The tests implement these calls too.
+ *
+ * Life of a queue, which every implementation may rely on and must check where it can:
+ *   open → register_memory → create_queue → post … → start → add_flow … → post/poll …
+ *   → remove_flow … → (drain with poll) → destroy_queue → unregister_memory → close
+ *
+ * Threads: post, poll, arm, clear and reset belong to the queue's worker; everything else to the control
+ * thread; the two may run at the same time. No call keeps a pointer to its arguments unless it says so.
+ * Errors: 0/count or -errno; open and create_queue explain themselves in the fault.
+ */
+#ifndef DAEMON_BACKEND_BACKEND_H
+#define DAEMON_BACKEND_BACKEND_H
+
+#include "daemon/base/fault.h"
+#include "daemon/flow/flow.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct backend_ops;
+
+/* Embedded first in each implementation's own struct. */
+struct backend {
+	const struct backend_ops *ops;
+};
+struct backend_memory {
+	struct backend *backend;
+};
+struct backend_queue {
+	const struct backend_ops *ops;
+};
+struct backend_flow {
+	struct backend_queue *queue;
+};
+
+struct backend_capabilities {
+	char device[64];          /* the backend's name for the device behind the interface */
+	uint32_t max_queue_slots; /* deepest receive queue */
+	bool oversize_sink;       /* a longer packet can be a truncated row instead of an error */
+	bool timestamps;
+	bool rx_checksum;         /* BACKEND_EVENT_CHECKSUM_* are meaningful */
+	uint64_t clock_hz;        /* of raw timestamps; 0 = none */
+	uint64_t clock_mask;      /* valid bits of raw timestamps */
+	uint64_t counter_max;     /* matched counts modulo this + 1; UINT64_MAX = never wraps in practice */
+};
+
+struct backend_queue_options {
+	struct backend_memory *payload;
+	struct backend_memory *headers;
+	uint32_t slots;          /* depth of the receive queue, a multiple of 64 */
+	uint32_t header_bytes;   /* the first so many bytes of a frame go to the slot's header row */
+	uint32_t header_stride;  /* bytes between header rows */
+	uint32_t slot_bytes;     /* S: the next so many go to its payload row; also the stride */
+	bool oversize_sink;
+	bool timestamps;
+	bool completion_events;  /* arm() and fd() will be used */
+};
+
+/* Consecutive slots of one block: slot + i has its rows at payload + i * S and headers + i * header_stride. */
+struct backend_run {
+	uint32_t slot; /* the caller's number of the first; comes back in the events */
+	uint32_t n;
+	uint8_t *payload;
+	uint8_t *headers;
+};
+
+enum backend_status {
+	BACKEND_OK = 0,
+	BACKEND_LENGTH_ERROR, /* the packet was longer than the slot and is lost; the slot is used up */
+	BACKEND_SLOT_ERROR,   /* other error; the slot is used up; its content is undefined */
+	BACKEND_FLUSHED,      /* the queue failed: this slot was not used and is not a row. reset() is due */
+};
+
+enum backend_event_flag {
+	BACKEND_EVENT_CHECKSUM_OK = 1 << 0,  /* the device checked the IP and UDP checksums: right */
+	BACKEND_EVENT_CHECKSUM_BAD = 1 << 1, /* … wrong. Neither: not checked */
+};
+
+/* Slots come back in the order in which they were posted. */
+struct backend_event {
+	uint64_t timestamp_raw;
+	uint32_t slot;
+	uint32_t bytes;  /* of the frame, without FCS; may exceed header_bytes + S with an oversize sink */
+	uint8_t status;  /* enum backend_status */
+	uint8_t flags;   /* enum backend_event_flag */
+	uint16_t reserved;
+};
+
+struct backend_port_statistics {
+	uint64_t out_of_buffer; /* drops for want of a slot, device-wide, since open; widened */
+	uint64_t discards;      /* dropped by the port before steering, since open */
+	bool has_discards;
+};
+
+struct backend_ops {
+	const char *name;
+
+	/** Find and open the device behind a network interface. */
+	int (*open)(const char *interface, struct backend **backend, struct fault *fault);
+	void (*close)(struct backend *backend);
+	void (*capabilities)(const struct backend *backend, struct backend_capabilities *capabilities);
+
+	/** The memory stays the caller's and must outlive the registration. */
+	int (*register_memory)(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
+	                       struct fault *fault);
+	void (*unregister_memory)(struct backend_memory *memory);
+
+	/** A queue that accepts post() but receives nothing until start(). */
+	int (*create_queue)(struct backend *backend, const struct backend_queue_options *options,
+	                    struct backend_queue **queue, struct fault *fault);
+	void (*destroy_queue)(struct backend_queue *queue);
+	int (*start)(struct backend_queue *queue);
+
+	/** Hand a run to the device. Returns how many of run->n it took (fewer: queue full), or -errno. */
+	int (*post)(struct backend_queue *queue, const struct backend_run *run);
+	/** Up to max events. Never blocks. -errno: the queue failed, reset() is due. */
+	int (*poll)(struct backend_queue *queue, struct backend_event *events, uint32_t max);
+	/** Descriptor that becomes readable after arm() and a completion. -ENOTSUP without completion_events. */
+	int (*fd)(const struct backend_queue *queue);
+	/** Ask for one event at the next completion; poll once more before sleeping. */
+	int (*arm)(struct backend_queue *queue);
+	/** Take the events off the descriptor. Never blocks. */
+	void (*clear)(struct backend_queue *queue);
+	/** After a failure: everything posted is forgotten; post again from the first unpublished slot, then start(). */
+	int (*reset)(struct backend_queue *queue);
+
+	/** Only after start(): what matches before is dropped without a name. */
+	int (*add_flow)(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
+	                struct fault *fault);
+	void (*remove_flow)(struct backend_flow *flow);
+
+	/** Packets steering gave the queue, before any drop. A command to the device: not for the hot path. */
+	int (*read_matched)(struct backend_queue *queue, uint64_t *packets);
+	int (*read_port)(struct backend *backend, struct backend_port_statistics *statistics);
+	/** The device's clock now, raw. -ENOTSUP without timestamps. */
+	int (*read_clock)(struct backend *backend, uint64_t *raw);
+};
+
+/** The backends of this build, NULL-terminated by name lookup. NULL: not built in. */
+const struct backend_ops *backend_find(const char *name);
+
+#endif

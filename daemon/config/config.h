@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The configuration as plain const structs: loaded from libconfig's syntax, every key checked, defaults
+ * filled in. Knows nobody else in the daemon. Errors name file:line, what was found, what is accepted.
+ */
+#ifndef DAEMON_CONFIG_CONFIG_H
+#define DAEMON_CONFIG_CONFIG_H
+
+#include "daemon/base/fault.h"
+
+#include <ibvcap/layout.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum config_poll {
+	CONFIG_POLL_BUSY,     /* never sleep */
+	CONFIG_POLL_ADAPTIVE, /* spin for spin_us after the last packet, then sleep on the completion channel */
+	CONFIG_POLL_EVENT,    /* sleep as soon as nothing is there */
+};
+
+enum config_backend { CONFIG_BACKEND_VERBS };
+
+/* An address of one family; IPv4 in address[0..3], network order. */
+struct config_address {
+	sa_family_t family; /* AF_INET, AF_INET6, AF_UNSPEC = any */
+	uint8_t address[16];
+};
+
+/* What a stream wants off the wire. Exact: no prefixes, no ranges. */
+struct config_flow {
+	struct config_address destination; /* unicast or multicast; required */
+	struct config_address source;      /* AF_UNSPEC = any; with a multicast destination: also a source-specific join */
+	uint16_t destination_port;         /* required, host order */
+	uint16_t source_port;              /* 0 = any */
+	int32_t vlan;                      /* 1..4094, or -1: untagged */
+	int line;
+};
+
+struct config_stream {
+	char name[IBVCAP_STREAM_NAME_MAX];
+	char interface[IFNAMSIZ];
+	enum config_backend backend;
+	const struct config_flow *flows;
+	uint32_t n_flows;
+	uint32_t payload_size;        /* S, bytes: 1..65507 */
+	uint32_t slots_per_block;     /* N, multiple of 64 */
+	uint32_t history_blocks;
+	uint32_t receive_queue_slots; /* multiple of 64, at most 32768 */
+	uint32_t page_bytes;          /* 4096, 2 MiB, 1 GiB */
+	enum config_poll poll;
+	uint32_t spin_us;             /* for adaptive */
+	int32_t cpu;                  /* -1 = not pinned */
+	uint32_t max_consumers;
+	uint32_t lease_blocks;        /* quota a consumer gets by default, and the most it can ask for */
+	bool oversize_sink;
+	bool timestamps;              /* ask the device for them */
+	bool join;                    /* join multicast groups of the flows */
+	const uid_t *users;           /* allowed to receive; with groups both empty: everybody who can open the socket */
+	uint32_t n_users;
+	const gid_t *groups;
+	uint32_t n_groups;
+	int line;
+};
+
+struct config {
+	const char *file;
+	char socket_path[108];
+	gid_t socket_group;  /* (gid_t)-1: leave */
+	mode_t socket_mode;
+	uint32_t max_clients;
+	uint32_t max_messages_per_s; /* of one client */
+	const struct config_stream *streams;
+	uint32_t n_streams;
+	void *memory; /* of everything above; owned */
+};
+
+/**
+ * Read and check a file. On error *config is untouched and fault holds "file:line: …", EX_CONFIG (or
+ * EX_NOINPUT where the file can't be read). Pure but for reading the file and the user database.
+ */
+int config_load(const char *path, struct config **config, struct fault *fault);
+
+/** NULL is fine. */
+void config_free(struct config *config);
+
+#endif

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From what the configuration wants to what a device is asked for: exact flow rules, and the one header
+ * layout all rules of a queue must share, since the device splits at a fixed number of bytes. Pure.
+ */
+#ifndef DAEMON_FLOW_FLOW_H
+#define DAEMON_FLOW_FLOW_H
+
+#include "daemon/base/fault.h"
+#include "daemon/config/config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A resolved rule. Addresses and ports in network order. */
+struct flow_rule {
+	sa_family_t family;
+	bool multicast;
+	bool has_source;
+	uint8_t destination_mac[6]; /* of the group (RFC 1112, RFC 2464), else of the interface */
+	uint8_t destination[16];
+	uint8_t source[16];
+	uint16_t destination_port_be;
+	uint16_t source_port_be; /* 0 = any */
+	int32_t vlan;            /* -1 = no VLAN spec */
+};
+
+/** Bytes from the start of a frame to its UDP payload under this rule: 42, 46, 62 or 66. */
+uint32_t flow_header_bytes(const struct config_flow *flow);
+
+/** Resolve one configured flow; interface_mac is used for a unicast destination. */
+void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6], struct flow_rule *rule);
+
+/**
+ * Check the flows of all streams against each other: one header layout a stream, no rule twice on one
+ * interface. Fault: EX_CONFIG with file:line.
+ */
+int flow_check(const struct config *config, struct fault *fault);
+
+/** "239.1.2.3:7502 from 10.0.0.1 vlan 5", for logs; returns buffer. */
+const char *flow_format(const struct flow_rule *rule, char *buffer, size_t bytes);
+
+#endif

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The kernel's side of an interface: what it is, and group membership through ordinary sockets. */
+#ifndef DAEMON_NET_NET_H
+#define DAEMON_NET_NET_H
+
+#include "daemon/base/fault.h"
+#include "daemon/flow/flow.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct net_interface {
+	unsigned index;
+	uint32_t mtu;
+	uint8_t mac[6];
+	bool up;      /* administratively */
+	bool running; /* carrier */
+};
+
+/** -ENODEV: fault lists the interfaces there are. */
+int net_interface_read(const char *name, struct net_interface *interface, struct fault *fault);
+
+/** Sockets that keep the IGMP/MLD memberships of one stream; the kernel allows about 20 groups a socket. */
+struct membership;
+
+int membership_new(struct membership **membership);
+/** Join the rule's group (with its source, if it has one) on an interface. Not a multicast rule: nothing, 0. */
+int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
+                    struct fault *fault);
+/** Leaves every group. */
+void membership_free(struct membership *membership);
+
+#endif

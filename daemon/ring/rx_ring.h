@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The worker's side of a ring: segments, blocks, spares, leases, publishing. Never sees a backend.
+ * Everything here belongs to the worker's thread once it runs, but for what says otherwise.
+ *
+ * Sequence numbers: head <= posted. Rows [head, posted) are with the device. Blocks: numbers below
+ * floor are recycled; [floor, block of posted] are in the table.
+ */
+#ifndef DAEMON_RING_RX_RING_H
+#define DAEMON_RING_RX_RING_H
+
+#include "daemon/base/fault.h"
+#include "lib/ibvcap/shm.h"
+
+#include <ibvcap/layout.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RX_RING_CONSUMERS_MAX 64
+#define RX_RING_CHUNK_SLOTS   IBVCAP_BLOCK_SLOTS_MIN
+
+struct rx_ring_options {
+	const char *stream;
+	uint64_t epoch;
+	uint32_t slot_bytes;
+	uint32_t slots_per_block;
+	uint32_t header_bytes;
+	uint32_t history_blocks;
+	uint32_t receive_queue_slots;
+	uint32_t spare_blocks; /* the sum of all lease quotas that will be granted */
+	uint32_t lease_blocks_max;
+	uint32_t page_bytes;
+	uint32_t queue_index;
+	uint32_t n_queues;
+};
+
+/* One attached consumer. Made by control, lent to the worker between ADD and REMOVED (worker/mailbox.h). */
+struct ring_consumer {
+	struct shm state_shm; /* struct ibvcap_consumer_state */
+	struct shm page_shm;  /* struct ibvcap_consumer_page */
+	struct ibvcap_consumer_state *state;
+	struct ibvcap_consumer_page *page; /* hostile */
+	uint32_t lease_blocks;             /* granted */
+	uint64_t attach_sequence;          /* set by rx_ring_add_consumer() */
+};
+
+/* Where a block went that was due for reuse but under lease. */
+struct rx_ring_held {
+	uint64_t number;
+	uint32_t physical;
+};
+
+struct rx_ring {
+	struct shm payload;
+	struct shm headers;
+	struct shm ring_shm;
+	struct ibvcap_ring *ring;
+	struct ibvcap_meta *meta;
+
+	/* Constants, private copies. */
+	uint64_t block_bytes;
+	uint32_t slot_bytes;
+	uint32_t slots_per_block;
+	uint32_t header_stride;
+	uint32_t header_bytes;
+	uint32_t n_blocks;
+	uint32_t live_blocks_max; /* history + what the receive queue holds */
+	uint32_t table_mask;
+
+	uint64_t head;
+	uint64_t posted;
+	uint64_t floor;         /* block number */
+	uint64_t next_block;    /* block number that gets its memory next */
+	uint32_t *physical;     /* private block table, table_mask + 1 entries */
+	uint32_t *free_blocks;  /* stack */
+	uint32_t n_free;
+	struct rx_ring_held *held; /* n_blocks entries */
+	uint32_t n_held;
+	struct ring_consumer *consumers[RX_RING_CONSUMERS_MAX];
+	uint32_t n_consumers;
+};
+
+/* Consecutive rows of one block. */
+struct rx_span {
+	uint64_t sequence;
+	uint32_t slot; /* physical: block * N + row */
+	uint32_t n;
+	uint8_t *payload;
+	uint8_t *headers;
+	struct ibvcap_meta *meta;
+};
+
+/**
+ * Allocate, map and fill in all segments; not sealed yet (registration needs writable pages): call
+ * rx_ring_seal() after it. Fault: which segment, how many pages are wanted and there, the command to get them.
+ */
+int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, struct fault *fault);
+int rx_ring_seal(struct rx_ring *ring, struct fault *fault);
+void rx_ring_deinit(struct rx_ring *ring);
+
+/** Bytes of payload, headers and ring segment that those options would take. Pure. */
+void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint64_t *headers, uint64_t *ring);
+
+/** Rows from head to the end of its block or to posted, whichever comes first; n = 0: nothing is posted. */
+void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span);
+
+/** Advance head by n rows whose meta is written; consumers see them. */
+void rx_ring_publish(struct rx_ring *ring, uint32_t n);
+
+/**
+ * The next rows to post, at most max and never beyond their block; takes memory for a new block when
+ * one begins, which may recycle the oldest. They count as posted until rx_ring_unpost().
+ */
+void rx_ring_post_span(struct rx_ring *ring, uint32_t max, struct rx_span *span);
+
+/** The device did not take the last n rows. */
+void rx_ring_unpost(struct rx_ring *ring, uint32_t n);
+
+/** The device was reset: nothing is with it, everything from head on is to be posted again. */
+void rx_ring_rewind(struct rx_ring *ring);
+
+/** Make it one of those whose leases count. Sets its attach_sequence and first cursors. -EAGAIN: too many. */
+int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, uint32_t start);
+
+/** Its leases end. It may not be in the ring. */
+void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
+
+/** Wake who asked for a head that has come. Call when a poll came back short. Returns how many futex wakes. */
+uint32_t rx_ring_wake(struct rx_ring *ring);
+
+/** Nothing more will be published in this epoch: tell and wake everybody. */
+void rx_ring_close(struct rx_ring *ring);
+
+#endif

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Messages between control and a worker: two single-producer single-consumer queues, each with an
+ * eventfd for a receiver that sleeps. No lock. The worker looks between batches, so an answer takes as
+ * long as a batch.
+ */
+#ifndef DAEMON_WORKER_MAILBOX_H
+#define DAEMON_WORKER_MAILBOX_H
+
+#include "daemon/clock/clock.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ring_consumer;
+
+enum mail_type {
+	/* control → worker */
+	MAIL_ADD_CONSUMER = 1, /* answered by MAIL_CONSUMER_ADDED */
+	MAIL_REMOVE_CONSUMER,  /* answered by MAIL_CONSUMER_REMOVED: the memory is control's again */
+	MAIL_MATCHED,          /* a reading of the flow counter, taken after every earlier one; no answer */
+	MAIL_CLOCK,            /* a new line; no answer */
+	MAIL_STOP,             /* flows are gone: drain, close the ring, end. Answered by MAIL_STOPPED */
+	/* worker → control */
+	MAIL_CONSUMER_ADDED,
+	MAIL_CONSUMER_REMOVED,
+	MAIL_CONSUMER_BAD, /* its page broke the rules: reason; control removes it */
+	MAIL_STOPPED,
+	MAIL_FAILED, /* the queue can't go on: error */
+};
+
+struct mail {
+	enum mail_type type;
+	int32_t error;  /* negative errno, in answers */
+	uint32_t start; /* enum ibvcap_start, MAIL_ADD_CONSUMER */
+	uint32_t reason;/* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD */
+	union {
+		struct ring_consumer *consumer;
+		uint64_t matched;
+		struct clock_line clock;
+	};
+};
+
+/** One direction. */
+struct mailbox;
+
+int mailbox_new(struct mailbox **mailbox);
+void mailbox_free(struct mailbox *mailbox);
+/** Producer. -EAGAIN: full. Wakes the receiver. */
+int mailbox_send(struct mailbox *mailbox, const struct mail *mail);
+/** Consumer. True: *mail is the next one. One load when there is none. */
+bool mailbox_receive(struct mailbox *mailbox, struct mail *mail);
+/** Readable when there may be mail; mailbox_clear() before the mailbox_receive() loop. */
+int mailbox_fd(const struct mailbox *mailbox);
+void mailbox_clear(struct mailbox *mailbox);
+
+#endif

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One worker serves one queue and fills one ring; the only place where a packet passes from backend to
+ * ring. Run to completion: poll a batch, publish it, recycle, repost. No allocation, lock, system call
+ * or log per packet.
+ */
+#ifndef DAEMON_WORKER_WORKER_H
+#define DAEMON_WORKER_WORKER_H
+
+#include "daemon/backend/backend.h"
+#include "daemon/clock/clock.h"
+#include "daemon/ring/rx_ring.h"
+#include "daemon/worker/mailbox.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WORKER_SPIN_FOREVER UINT64_MAX
+
+struct worker_options {
+	const char *name;            /* of the thread, 15 characters are kept */
+	struct backend_queue *queue; /* outlives the worker */
+	struct rx_ring *ring;        /* the worker's from worker_prime() to worker_join() */
+	uint32_t receive_queue_slots;
+	uint64_t spin_ns;            /* after the last packet, before it sleeps; WORKER_SPIN_FOREVER = never sleeps */
+	int32_t cpu;                 /* -1 = not pinned */
+	bool ipv6;                   /* the header layout to expect: header_bytes of the ring is 42/46 or 62/66 */
+	bool device_timestamps;      /* until the first MAIL_CLOCK rows have no timestamp */
+};
+
+struct worker;
+
+int worker_new(struct worker **worker, const struct worker_options *options);
+/** Post slots until the queue is full. Before the queue is started. Control's thread. */
+int worker_prime(struct worker *worker);
+/** Start the thread. */
+int worker_start(struct worker *worker);
+/** Wait for the thread to end after MAIL_STOPPED or MAIL_FAILED. */
+void worker_join(struct worker *worker);
+void worker_free(struct worker *worker);
+
+/** One round, without idling; returns the work done (packets and mails), or -errno: the queue can't go on. */
+int worker_do_work(struct worker *worker);
+
+struct mailbox *worker_inbox(struct worker *worker);  /* control sends */
+struct mailbox *worker_outbox(struct worker *worker); /* control receives */
+
+#endif

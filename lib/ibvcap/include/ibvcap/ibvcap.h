@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * libibvcap: read the UDP packets that ibvcapd captures, where the NIC wrote them.
+ *
+ *     struct ibvcap_rx *rx;
+ *     int r = ibvcap_attach(NULL, "lidar", NULL, &rx);
+ *     while ((r = ibvcap_acquire(rx, &batch, UINT32_MAX, 1, 1000)) >= 0) {
+ *             for (uint32_t i = 0; i < batch.n; i++)
+ *                     use(ibvcap_payload(&batch, i), batch.meta[i].length);
+ *             ibvcap_release(rx, &batch);
+ *     }
+ *     ibvcap_detach(rx);
+ *
+ * Conventions of every function here: 0 or a count on success, a negative errno on failure; pointers
+ * handed out are never freed by the caller unless it says so; times are in the unit of their name. A
+ * handle may be used by one thread at a time; different handles are independent. The library writes
+ * nothing to stdout or stderr, starts no thread and installs no signal handler.
+ */
+#ifndef IBVCAP_H
+#define IBVCAP_H
+
+#include <ibvcap/layout.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define IBVCAP_VERSION_MAJOR 0
+#define IBVCAP_VERSION_MINOR 1
+#define IBVCAP_CONTROL_SOCKET "/run/ibvcapd/control.sock"
+
+/** Version of the library in use, "MAJOR.MINOR". Any thread, never blocks. */
+const char *ibvcap_version(void);
+
+/**
+ * One line about the last call of this thread that failed in connecting, attaching or asking for status:
+ * what failed, on what, why, and what to do. Valid until the next such call of the thread.
+ */
+const char *ibvcap_error_text(void);
+
+/* ---- receive ------------------------------------------------------------------------------------- */
+
+/** One attachment to one ring. */
+struct ibvcap_rx;
+
+enum ibvcap_start {
+	IBVCAP_START_NEWEST = 0, /* packets published from now on */
+	IBVCAP_START_OLDEST = 1, /* the oldest packet the ring still has */
+};
+
+/** What ibvcap_attach() may be told; zero means the default for every field. */
+struct ibvcap_attach_options {
+	enum ibvcap_start start;
+	uint32_t queue;        /* which of the stream's queues, 0-based */
+	uint32_t lease_blocks; /* blocks held at once; 0 = what the daemon grants by default */
+	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
+};
+
+/**
+ * A run of consecutive packets of one block. Everything pointed at is read-only and stays as it is
+ * until ibvcap_release(): the daemon gives no leased block back to the device.
+ */
+struct ibvcap_batch {
+	const uint8_t *payload;         /* first row; row i at payload + i * stride */
+	const uint8_t *headers;         /* Ethernet, IP and UDP headers as received; row i at + i * header_stride */
+	const struct ibvcap_meta *meta; /* row i at meta[i] */
+	uint64_t sequence;              /* packet number of row 0 within the epoch */
+	uint64_t gap;                   /* packets skipped just before this batch: [sequence - gap, sequence) */
+	uint32_t n;                     /* rows, at least 1 */
+	uint32_t stride;                /* bytes */
+	uint32_t header_stride;         /* bytes */
+	uint32_t lease;                 /* for ibvcap_release() */
+};
+
+/** Properties of the ring behind a handle; constant while it is attached, but for the clock. */
+struct ibvcap_info {
+	char stream[IBVCAP_STREAM_NAME_MAX];
+	uint64_t epoch;
+	uint32_t queue;
+	uint32_t n_queues;
+	uint32_t slot_bytes;
+	uint32_t slots_per_block;
+	uint32_t history_blocks;
+	uint32_t lease_blocks;      /* granted to this consumer */
+	uint32_t page_bytes;
+	enum ibvcap_clock_source clock_source;
+	uint64_t clock_error_ns;    /* bound */
+	uint64_t payload_segment_bytes;
+};
+
+/** What became of every packet since the attach: published = delivered + skipped + lag, exactly. */
+struct ibvcap_rx_counts {
+	uint64_t published; /* rows put into the ring since this consumer attached */
+	uint64_t delivered; /* acquired */
+	uint64_t skipped;   /* recycled before they were acquired */
+	uint64_t lag;       /* still ahead */
+};
+
+/**
+ * Attach to a stream by name. socket_path NULL: the environment's IBVCAP_SOCKET, else
+ * IBVCAP_CONTROL_SOCKET. options NULL: defaults. Blocks for at most options->timeout_ms.
+ *
+ * -ENOENT no socket at that path · -ECONNREFUSED a socket, but nobody behind it · -ESRCH the daemon has
+ * no stream of that name · -EACCES the socket or the stream is not for this user · -EAGAIN no consumer or
+ * lease quota left · -EPROTO other protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EINVAL. On failure
+ * *rx is untouched and ibvcap_error_text() says more.
+ */
+int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvcap_attach_options *options,
+                  struct ibvcap_rx **rx);
+
+/** Give everything back: leases, mappings, socket. Batches become invalid. NULL is allowed. */
+void ibvcap_detach(struct ibvcap_rx *rx);
+
+/**
+ * Lease the next packets: at most max (0 is -EINVAL), never more than the rest of one block; waits up to
+ * timeout_ms (-1 = for ever, 0 = not at all) for at least min (0 or 1: any; clamped to max and to what
+ * the block can still hold) and then takes what there is.
+ *
+ * Returns batch->n, or 0: nothing came in time. -ENOBUFS: as many batches are out as the quota of leases
+ * allows, release one. -ESHUTDOWN: the daemon ended this epoch and everything published was delivered.
+ * -ECONNABORTED: the daemon disconnected this consumer. -EINTR: a signal came while it waited.
+ */
+int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
+
+/** Return a batch. In any order; every batch once. -EINVAL: not a batch that is out. Never blocks. */
+int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch);
+
+/**
+ * The simple way: copy the next packet's payload, at most bytes of it, and its meta (may be NULL). Rows
+ * marked IBVCAP_PKT_ERROR are passed over. Returns 1, 0 on time-out, or an error of ibvcap_acquire();
+ * *length is set to the payload's length. Not to be mixed with a batch that is out when the quota is 1.
+ */
+int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
+                int timeout_ms);
+
+/**
+ * A descriptor for poll/epoll: readable once there may be packets again after an ibvcap_acquire() that
+ * returned 0 with timeout_ms 0 (edge of that call; the library empties it). Owned by the handle.
+ */
+int ibvcap_fd(struct ibvcap_rx *rx);
+
+/** Never blocks; always 0. */
+int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info);
+int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts);
+
+/** First byte of row i's payload. */
+static inline const uint8_t *ibvcap_payload(const struct ibvcap_batch *batch, uint32_t i)
+{
+	return batch->payload + (size_t)i * batch->stride + batch->meta[i].payload_offset;
+}
+
+/** First byte of row i's Ethernet header. */
+static inline const uint8_t *ibvcap_headers(const struct ibvcap_batch *batch, uint32_t i)
+{
+	return batch->headers + (size_t)i * batch->header_stride;
+}
+
+/* ---- status -------------------------------------------------------------------------------------- */
+
+/** A snapshot of the daemon: streams and consumers, each with labelled counters. */
+struct ibvcap_status;
+
+struct ibvcap_counter {
+	const char *label; /* snake_case; also the JSON key */
+	uint64_t value;
+};
+
+struct ibvcap_stream_status {
+	char name[IBVCAP_STREAM_NAME_MAX];
+	char interface[16];   /* netdev */
+	char device[64];      /* of the backend: RDMA device name, or empty */
+	char backend[16];
+	char state[16];       /* "capturing", "link_down" */
+	uint64_t epoch;
+	uint32_t queue;
+	uint32_t slot_bytes;
+	uint32_t slots_per_block;
+	uint32_t n_blocks;
+	uint32_t receive_queue_slots;
+	uint32_t page_bytes;
+	enum ibvcap_clock_source clock_source;
+	uint64_t clock_error_ns;
+	const struct ibvcap_counter *counters;
+	uint32_t n_counters;
+};
+
+struct ibvcap_consumer_status_info {
+	char stream[IBVCAP_STREAM_NAME_MAX];
+	uint32_t queue;
+	uint32_t policy; /* enum ibvcap_policy */
+	pid_t pid;
+	uid_t uid;
+	const struct ibvcap_counter *counters;
+	uint32_t n_counters;
+};
+
+struct ibvcap_interface_status {
+	char interface[16];
+	char device[64];
+	const struct ibvcap_counter *counters; /* port wide: out_of_buffer, port_discards */
+	uint32_t n_counters;
+};
+
+/** Ask the daemon; blocks for at most timeout_ms (0 = 5000). Errors as ibvcap_attach(). Free with ibvcap_status_free(). */
+int ibvcap_status(const char *socket_path, uint32_t timeout_ms, struct ibvcap_status **status);
+void ibvcap_status_free(struct ibvcap_status *status);
+
+/** The parts; pointers live as long as status. Return the count. */
+int ibvcap_status_streams(const struct ibvcap_status *status, const struct ibvcap_stream_status **streams);
+int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibvcap_consumer_status_info **consumers);
+int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_interface_status **interfaces);
+/** Version string and pid of the daemon. */
+const char *ibvcap_status_daemon(const struct ibvcap_status *status, pid_t *pid);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The bytes that ibvcapd shares with its consumers, and nothing else: no functions.
+ *
+ * Each ring is five segments, every one an anonymous memfd that a consumer gets as a file
+ * descriptor over the control socket. Positions inside are offsets and indices, never pointers.
+ *
+ *   payload          hugepages  daemon RW, consumer RO   blocks of slots, a slot = one row of S bytes
+ *   headers          hugepages  daemon RW, consumer RO   header_stride bytes a slot
+ *   ring             4 KiB      daemon RW, consumer RO   struct ibvcap_ring, block table, packet meta
+ *   consumer state   4 KiB      daemon RW, consumer RO   struct ibvcap_consumer_state
+ *   consumer page    4 KiB      daemon RW, consumer RW   struct ibvcap_consumer_page
+ *
+ * A sequence number counts a ring's packets from 0 within an epoch. Packet s is slot s mod N of block
+ * number s div N; the block table says which physical block holds a block number. Packet number s and
+ * block number b are u64 and never wrap.
+ *
+ * Compatibility: a reader refuses another major version. A minor version only appends: to the
+ * structs' reserved tails, to the counters, to the flags.
+ *
+ * Multi-byte fields are in host byte order; packet headers are as they came from the wire.
+ */
+#ifndef IBVCAP_LAYOUT_H
+#define IBVCAP_LAYOUT_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define IBVCAP_ABI_MAJOR 1
+#define IBVCAP_ABI_MINOR 0
+
+#define IBVCAP_RING_MAGIC     UINT64_C(0x474e495250414349) /* "ICAPRING" */
+#define IBVCAP_STATE_MAGIC    UINT64_C(0x5453534e4f434349) /* "ICCONSST" */
+#define IBVCAP_CONSUMER_MAGIC UINT64_C(0x4750534e4f434349) /* "ICCONSPG" */
+
+/* Two cache lines: the adjacent-line prefetcher of x86 pairs 64 B lines. */
+#define IBVCAP_CURSOR_ALIGN 128
+
+#define IBVCAP_STREAM_NAME_MAX 64  /* with the closing NUL */
+#define IBVCAP_LEASE_SLOTS_MAX 64  /* most blocks one consumer may ever hold */
+#define IBVCAP_COUNTERS_MAX    64  /* room in the ring segment; see enum ibvcap_ring_counter */
+#define IBVCAP_BLOCK_SLOTS_MIN 64  /* N is a multiple of this: the chunk in which slots are posted */
+
+/* ---- common head of the 4 KiB-page segments ------------------------------------------------------ */
+
+struct ibvcap_segment {
+	uint64_t magic;
+	uint16_t abi_major;
+	uint16_t abi_minor;
+	_Atomic uint32_t ready; /* 1, stored last with release when the segment is complete */
+	uint64_t bytes;         /* of the whole segment */
+	uint64_t epoch;         /* random; the same in all segments of one daemon's run */
+};
+static_assert(sizeof(struct ibvcap_segment) == 32, "shared layout");
+
+/* ---- packet meta --------------------------------------------------------------------------------- */
+
+/* Flags of a row. No flag: an ordinary packet that filled its row. */
+enum ibvcap_packet_flag {
+	IBVCAP_PKT_SHORT = 1 << 0,        /* length < S: the rest of the row is old bytes */
+	IBVCAP_PKT_TRUNCATED = 1 << 1,    /* the payload was longer than its row: length says what is there */
+	IBVCAP_PKT_IRREGULAR = 1 << 2,    /* headers not of the stream's layout: see header_length, payload_offset */
+	IBVCAP_PKT_FRAGMENT = 1 << 3,     /* an IP fragment: the row holds a part of a datagram */
+	IBVCAP_PKT_BAD_CHECKSUM = 1 << 4, /* the device found the IP or UDP checksum wrong */
+	IBVCAP_PKT_ERROR = 1 << 5,        /* the device reported an error: the row holds nothing of use */
+	IBVCAP_PKT_UNUSABLE = 1 << 6,     /* the row is not the packet's payload (headers could not be parsed) */
+};
+
+/* One a slot, 16 B: four share a cache line. Written before head is published. */
+struct ibvcap_meta {
+	uint64_t timestamp_ns;  /* since 1970-01-01 UTC, of the clock named in struct ibvcap_ring; 0 = none */
+	uint16_t length;        /* bytes of UDP payload present in the row, from payload_offset on */
+	uint16_t flags;         /* enum ibvcap_packet_flag */
+	uint8_t header_length;  /* bytes from the start of the frame to the payload, as received */
+	uint8_t payload_offset; /* where in the row the payload starts: 0 unless IBVCAP_PKT_IRREGULAR */
+	uint16_t wire_length;   /* bytes of UDP payload the sender sent (saturated at 65535) */
+};
+static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
+
+/* ---- the ring segment ---------------------------------------------------------------------------- */
+
+enum ibvcap_clock_source {
+	IBVCAP_CLOCK_NONE = 0,
+	IBVCAP_CLOCK_SOFTWARE = 1, /* read by the worker when it polled the packet */
+	IBVCAP_CLOCK_DEVICE = 2,   /* the NIC's, at reception; mapped to UTC by the daemon's clock fit */
+};
+
+/* Where the ring's segment counters live; labels in counters.h. Append only. Units: packets unless said. */
+enum ibvcap_ring_counter {
+	IBVCAP_CTR_MATCHED,        /* flow counter: what steering gave the queue, before any drop */
+	IBVCAP_CTR_PUBLISHED,      /* rows with a packet */
+	IBVCAP_CTR_NO_BUFFER,      /* dropped by the device for want of a posted slot; struck at rest */
+	IBVCAP_CTR_ERRORED,        /* rows marked IBVCAP_PKT_ERROR */
+	IBVCAP_CTR_PUBLISHED_BYTES,/* payload bytes in published rows */
+	IBVCAP_CTR_TRUNCATED,      /* of published: longer than their row */
+	IBVCAP_CTR_SHORT,          /* of published: shorter than their row */
+	IBVCAP_CTR_IRREGULAR,      /* of published: VLAN tag, IP options or fragment where none was expected */
+	IBVCAP_CTR_BAD_CHECKSUM,   /* of published */
+	IBVCAP_CTR_BATCHES,        /* polls that returned at least one completion */
+	IBVCAP_CTR_EMPTY_POLLS,    /* polls that returned none */
+	IBVCAP_CTR_BLOCKS,         /* blocks completed */
+	IBVCAP_CTR_SPARES_USED,    /* blocks that were due for reuse but under lease: a spare took their place */
+	IBVCAP_CTR_POSTED,         /* slots handed to the device */
+	IBVCAP_CTR_QUEUE_RESETS,   /* times the device's queue was reset after an error */
+	IBVCAP_CTR_WAKES,          /* futex wakes */
+	IBVCAP_CTR_N
+};
+static_assert(IBVCAP_CTR_N <= IBVCAP_COUNTERS_MAX, "shared layout");
+
+/*
+ * Offset 0 of the ring segment. The first part is constant once ready; head, floor and the wake word
+ * each have lines of their own, since they are written at different rates.
+ */
+struct ibvcap_ring {
+	struct ibvcap_segment segment;
+
+	/* Geometry, constant. */
+	uint32_t slots_per_block;     /* N, a multiple of 64 */
+	uint32_t slot_bytes;          /* S, distance between rows of a block */
+	uint32_t header_stride;       /* 64, or 128 where headers are longer than 64 B */
+	uint32_t header_bytes;        /* bytes of headers the device splits off: 42, 46, 62 or 66 */
+	uint32_t n_blocks;            /* physical */
+	uint32_t history_blocks;      /* complete blocks kept for late readers */
+	uint32_t table_entries;       /* of the block table; a power of two */
+	uint32_t lease_blocks_max;    /* quota a single consumer can be given */
+	uint64_t block_bytes;         /* distance between blocks in the payload segment, a multiple of 4096 */
+	uint64_t payload_segment_bytes;
+	uint64_t headers_segment_bytes;
+	uint64_t table_offset;        /* in this segment: table_entries × _Atomic uint32_t physical block */
+	uint64_t meta_offset;         /* in this segment: n_blocks × N × struct ibvcap_meta */
+	uint32_t queue_index;         /* of the stream, 0-based */
+	uint32_t n_queues;            /* the stream has */
+	uint32_t page_bytes;          /* of the payload and headers segments */
+	uint32_t counters_n;          /* entries of counters[] in use by the writer */
+	char stream[IBVCAP_STREAM_NAME_MAX];
+
+	/* The clock of the timestamps; renewed about once a second. */
+	_Atomic uint32_t clock_source; /* enum ibvcap_clock_source */
+	uint32_t reserved0;
+	_Atomic uint64_t clock_error_ns; /* bound on |timestamp − UTC of this host's CLOCK_REALTIME| */
+
+	/* Packets published. Daemon stores with release once per batch; readers load with acquire. */
+	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t head;
+	/* The oldest block number that is still safe to lease. Stored and loaded seq_cst; see ring.h. */
+	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t floor;
+	/* Futex word: changed, then woken, when head passed what a consumer asked for. */
+	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint32_t wake_word;
+	/* 1 when the daemon has stopped publishing in this epoch for good. head is final then. */
+	_Atomic uint32_t closed;
+
+	/* Written by the worker, relaxed; enum ibvcap_ring_counter. */
+	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t counters[IBVCAP_COUNTERS_MAX];
+};
+static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, stream) == 120, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, head) == 256, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, floor) == 384, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, wake_word) == 512, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, counters) == 640, "shared layout");
+static_assert(sizeof(struct ibvcap_ring) == 1152, "shared layout");
+
+/* ---- a consumer's two pages ---------------------------------------------------------------------- */
+
+enum ibvcap_policy {
+	IBVCAP_POLICY_LOSSY = 0,    /* never stalls the ring; unleased backlog may be skipped, and is counted */
+	IBVCAP_POLICY_LOSSLESS = 1, /* backlog is kept, by permission */
+	IBVCAP_POLICY_TAP = 2,      /* no page of its own: copies, then checks the floor */
+};
+
+enum ibvcap_consumer_status {
+	IBVCAP_CONSUMER_ATTACHED = 0,
+	IBVCAP_CONSUMER_DISCONNECTED = 1, /* by the daemon: see reason */
+};
+
+enum ibvcap_disconnect_reason {
+	IBVCAP_REASON_NONE = 0,
+	IBVCAP_REASON_SHUTDOWN = 1,       /* the daemon ends or restarts */
+	IBVCAP_REASON_BAD_CURSOR = 2,     /* the consumer's page held a cursor that went back or past head */
+	IBVCAP_REASON_OVER_QUOTA = 3,     /* more leases than the quota */
+	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream */
+};
+
+/* The daemon's page about one consumer; the consumer maps it read-only. */
+struct ibvcap_consumer_state {
+	struct ibvcap_segment segment;
+	uint32_t policy;                /* enum ibvcap_policy in force */
+	uint32_t lease_blocks;          /* quota: how many lease slots may be used */
+	uint64_t attach_sequence;       /* the first packet that is this consumer's */
+	_Atomic uint32_t status;        /* enum ibvcap_consumer_status */
+	_Atomic uint32_t reason;        /* enum ibvcap_disconnect_reason */
+	_Atomic uint64_t skipped_blocks;/* whole blocks recycled before the consumer's cursor came to them */
+	uint8_t reserved[64];
+};
+static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
+
+/*
+ * The consumer's own page; the daemon reads it, bounds what it read, and trusts none of it.
+ * Cursors only grow. attach_sequence <= acquired <= head; released <= acquired.
+ */
+struct ibvcap_consumer_page {
+	struct ibvcap_segment segment;
+	uint8_t reserved0[96];
+	/* Next packet number to acquire; stored with release by the consumer. */
+	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t acquired;
+	_Atomic uint64_t released; /* everything below is given back; pins the backlog of a lossless consumer */
+	_Atomic uint64_t skipped;  /* packets below acquired that were recycled before they could be acquired */
+	/* "Wake me at head >= wake_at"; 0 = no request. wake_pipe: on the pipe, else on the wake word. */
+	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t wake_at;
+	_Atomic uint32_t wake_pipe;
+	uint32_t reserved1;
+	/* Each block number + 1, 0 = free. Stored seq_cst; see ring.h for the handshake with floor. */
+	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t leases[IBVCAP_LEASE_SLOTS_MAX];
+};
+static_assert(offsetof(struct ibvcap_consumer_page, acquired) == 128, "shared layout");
+static_assert(offsetof(struct ibvcap_consumer_page, wake_at) == 256, "shared layout");
+static_assert(offsetof(struct ibvcap_consumer_page, leases) == 384, "shared layout");
+static_assert(sizeof(struct ibvcap_consumer_page) == 896, "shared layout");
+
+#endif

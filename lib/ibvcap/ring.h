@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The only atomics on shared memory. Each store names its partner load; nobody else touches the
+ * _Atomic fields of layout.h. Daemon's side: daemon_*; consumer's side: consumer_*.
+ *
+ * The lease handshake (consumer against the worker that recycles blocks). Both sides write one word,
+ * then read the other's: with seq_cst at least one of them sees the other.
+ *
+ *   consumer                                worker, before it reposts the physical block of number b
+ *   1 lease slot := b + 1   (seq_cst)       1 floor := b + 1       (seq_cst)
+ *   2 physical := table[b]  (acquire)       2 snapshot of every lease slot (seq_cst)
+ *   3 floor <= b ?          (seq_cst)       3 held := every block named in the snapshot, recomputed whole
+ *     yes: the block is safe                4 b held: post a spare in its place; else repost b's block
+ *     no: slot := 0, start again at floor     and only then store table[new number] (release)
+ *
+ * Step 2 stands before step 3 because the table entry of b is reused only after floor passed b: when
+ * floor <= b still holds in step 3, what step 2 read belonged to b. seq_cst operations and no fences:
+ * ThreadSanitizer does not see fences.
+ */
+#ifndef IBVCAP_RING_H
+#define IBVCAP_RING_H
+
+#include <ibvcap/layout.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- segments: ready ----------------------------------------------------------------------------- */
+
+/** Partner: segment_is_ready(). Everything written before is visible to who saw true. */
+static inline void segment_set_ready(struct ibvcap_segment *segment)
+{
+	atomic_store_explicit(&segment->ready, 1, memory_order_release);
+}
+
+/** Partner: segment_set_ready(). */
+static inline bool segment_is_ready(const struct ibvcap_segment *segment)
+{
+	return atomic_load_explicit(&segment->ready, memory_order_acquire) == 1;
+}
+
+/* ---- positions ----------------------------------------------------------------------------------- */
+
+static inline _Atomic uint32_t *ring_table(const struct ibvcap_ring *ring)
+{
+	return (_Atomic uint32_t *)((uintptr_t)ring + ring->table_offset);
+}
+
+static inline struct ibvcap_meta *ring_meta(const struct ibvcap_ring *ring)
+{
+	return (struct ibvcap_meta *)((uintptr_t)ring + ring->meta_offset);
+}
+
+/* ---- head ---------------------------------------------------------------------------------------- */
+
+/** Worker, once per batch. Partner: consumer_load_head(). Publishes rows, headers and meta below head. */
+static inline void daemon_publish_head(struct ibvcap_ring *ring, uint64_t head)
+{
+	atomic_store_explicit(&ring->head, head, memory_order_release);
+}
+
+/** Partner: daemon_publish_head(). */
+static inline uint64_t consumer_load_head(const struct ibvcap_ring *ring)
+{
+	return atomic_load_explicit(&ring->head, memory_order_acquire);
+}
+
+/* ---- leases -------------------------------------------------------------------------------------- */
+
+/** Worker, step 1. Partner: consumer_load_floor(). */
+static inline void daemon_store_floor(struct ibvcap_ring *ring, uint64_t block)
+{
+	atomic_store_explicit(&ring->floor, block, memory_order_seq_cst);
+}
+
+/** Consumer, step 3. Partner: daemon_store_floor(). */
+static inline uint64_t consumer_load_floor(const struct ibvcap_ring *ring)
+{
+	return atomic_load_explicit(&ring->floor, memory_order_seq_cst);
+}
+
+/** Consumer, step 1. Partner: daemon_load_lease(). */
+static inline void consumer_store_lease(struct ibvcap_consumer_page *page, uint32_t slot, uint64_t block)
+{
+	atomic_store_explicit(&page->leases[slot], block + 1, memory_order_seq_cst);
+}
+
+/** Consumer gives a block back: its reads of the block happen before. Partner: daemon_load_lease(). */
+static inline void consumer_clear_lease(struct ibvcap_consumer_page *page, uint32_t slot)
+{
+	atomic_store_explicit(&page->leases[slot], 0, memory_order_seq_cst);
+}
+
+/** Worker, step 2. Returns block number + 1, 0 = free; unchecked: the consumer may write anything. */
+static inline uint64_t daemon_load_lease(const struct ibvcap_consumer_page *page, uint32_t slot)
+{
+	return atomic_load_explicit(&page->leases[slot], memory_order_seq_cst);
+}
+
+/** Worker, when a physical block gets a new number. Partner: consumer_load_table(). */
+static inline void daemon_store_table(struct ibvcap_ring *ring, uint64_t block, uint32_t physical)
+{
+	atomic_store_explicit(&ring_table(ring)[block & (ring->table_entries - 1)], physical, memory_order_release);
+}
+
+/** Consumer, step 2. Partner: daemon_store_table(). Valid only if the floor check after it passes. */
+static inline uint32_t consumer_load_table(const struct ibvcap_ring *ring, uint64_t block)
+{
+	return atomic_load_explicit(&ring_table(ring)[block & (ring->table_entries - 1)], memory_order_acquire);
+}
+
+/* ---- a consumer's cursors ------------------------------------------------------------------------ */
+
+/**
+ * skipped before acquired: a reader that loads acquired first, then skipped, never sees an acquired
+ * that includes a skip which skipped does not. Partner: daemon_load_acquired().
+ */
+static inline void consumer_store_acquired(struct ibvcap_consumer_page *page, uint64_t acquired, uint64_t skipped)
+{
+	atomic_store_explicit(&page->skipped, skipped, memory_order_relaxed);
+	atomic_store_explicit(&page->acquired, acquired, memory_order_release);
+}
+
+/** Partner: daemon_load_released(). */
+static inline void consumer_store_released(struct ibvcap_consumer_page *page, uint64_t released)
+{
+	atomic_store_explicit(&page->released, released, memory_order_release);
+}
+
+/** Unchecked, as all of a consumer's page. Partner: consumer_store_acquired(). */
+static inline uint64_t daemon_load_acquired(const struct ibvcap_consumer_page *page)
+{
+	return atomic_load_explicit(&page->acquired, memory_order_acquire);
+}
+
+static inline uint64_t daemon_load_skipped(const struct ibvcap_consumer_page *page)
+{
+	return atomic_load_explicit(&page->skipped, memory_order_relaxed);
+}
+
+static inline uint64_t daemon_load_released(const struct ibvcap_consumer_page *page)
+{
+	return atomic_load_explicit(&page->released, memory_order_acquire);
+}
+
+/* ---- wake-up ------------------------------------------------------------------------------------- */
+/*
+ * consumer: seen := wake_word; wake_at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)
+ * worker:   head published; head stored again (seq_cst); wake_at <= head? → wake_word += 1, futex_wake
+ * As with leases: store, then load the other's, so one of them sees.
+ */
+
+static inline uint32_t consumer_load_wake_word(const struct ibvcap_ring *ring)
+{
+	return atomic_load_explicit(&ring->wake_word, memory_order_acquire);
+}
+
+/** Ask to be woken at head >= at. Partner: daemon_load_wake_request(). */
+static inline void consumer_request_wake(struct ibvcap_consumer_page *page, uint64_t at, bool pipe)
+{
+	atomic_store_explicit(&page->wake_pipe, pipe, memory_order_relaxed);
+	atomic_store_explicit(&page->wake_at, at, memory_order_seq_cst);
+}
+
+static inline void consumer_cancel_wake(struct ibvcap_consumer_page *page)
+{
+	atomic_store_explicit(&page->wake_at, 0, memory_order_relaxed);
+}
+
+/** After a request. Partner: daemon_fence_head(). */
+static inline uint64_t consumer_load_head_seq_cst(const struct ibvcap_ring *ring)
+{
+	return atomic_load_explicit(&ring->head, memory_order_seq_cst);
+}
+
+/** Worker, when a poll came back short and before it looks at requests. */
+static inline void daemon_fence_head(struct ibvcap_ring *ring, uint64_t head)
+{
+	atomic_store_explicit(&ring->head, head, memory_order_seq_cst);
+}
+
+/** Worker. 0 = no request. Partner: consumer_request_wake(). */
+static inline uint64_t daemon_load_wake_request(const struct ibvcap_consumer_page *page)
+{
+	return atomic_load_explicit(&page->wake_at, memory_order_seq_cst);
+}
+
+/** Notifier, after daemon_load_wake_request(). */
+static inline bool daemon_load_wake_pipe(const struct ibvcap_consumer_page *page)
+{
+	return atomic_load_explicit(&page->wake_pipe, memory_order_relaxed) != 0;
+}
+
+/** Worker (or control, when it closes the ring): change the word before the futex wake. */
+static inline void daemon_bump_wake_word(struct ibvcap_ring *ring)
+{
+	atomic_fetch_add_explicit(&ring->wake_word, 1, memory_order_release);
+}
+
+/* ---- end of an epoch, state, clock --------------------------------------------------------------- */
+
+/** After the last daemon_publish_head(). Partner: consumer_ring_closed(). */
+static inline void daemon_close_ring(struct ibvcap_ring *ring)
+{
+	atomic_store_explicit(&ring->closed, 1, memory_order_release);
+}
+
+/** When true, a head loaded afterwards is final. */
+static inline bool consumer_ring_closed(const struct ibvcap_ring *ring)
+{
+	return atomic_load_explicit(&ring->closed, memory_order_acquire) != 0;
+}
+
+/** Partner: consumer_load_status(). */
+static inline void daemon_disconnect(struct ibvcap_consumer_state *state, enum ibvcap_disconnect_reason reason)
+{
+	atomic_store_explicit(&state->reason, (uint32_t)reason, memory_order_relaxed);
+	atomic_store_explicit(&state->status, IBVCAP_CONSUMER_DISCONNECTED, memory_order_release);
+}
+
+static inline enum ibvcap_consumer_status consumer_load_status(const struct ibvcap_consumer_state *state)
+{
+	return (enum ibvcap_consumer_status)atomic_load_explicit(&state->status, memory_order_acquire);
+}
+
+static inline void daemon_store_clock(struct ibvcap_ring *ring, enum ibvcap_clock_source source, uint64_t error_ns)
+{
+	atomic_store_explicit(&ring->clock_error_ns, error_ns, memory_order_relaxed);
+	atomic_store_explicit(&ring->clock_source, (uint32_t)source, memory_order_relaxed);
+}
+
+/* ---- counters: one writer each, so load + store instead of a locked add --------------------------- */
+
+static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+static inline void counter_set(_Atomic uint64_t *counter, uint64_t value)
+{
+	atomic_store_explicit(counter, value, memory_order_relaxed);
+}
+
+static inline uint64_t counter_get(const _Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the device and libmlx5 share in the program's memory: completion queue entries, work
+ * queue entries, doorbell records. Layouts: mlx5 Programmer's Reference Manual (PRM) chapters
+ * 8.8 (work queues) and 8.19 (completion queues). All multi-byte fields are big-endian.
+ */
+#ifndef SOFTHCA_DEVICE_HW_H
+#define SOFTHCA_DEVICE_HW_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum hw_cqe_opcode {
+	HW_CQE_REQ = 0,
+	HW_CQE_RESP_SEND = 2,
+	HW_CQE_REQ_ERR = 13,
+	HW_CQE_RESP_ERR = 14,
+	HW_CQE_INVALID = 15,
+};
+
+enum hw_syndrome {
+	HW_SYNDROME_LOCAL_LENGTH = 0x01,
+	HW_SYNDROME_LOCAL_QP_OP = 0x02,
+	HW_SYNDROME_LOCAL_PROT = 0x04,
+	HW_SYNDROME_WR_FLUSH = 0x05,
+};
+
+/* hds_ip_ext: what the device has verified. */
+enum hw_cqe_checked {
+	HW_CQE_L2_OK = 1 << 0,
+	HW_CQE_L3_OK = 1 << 1,
+	HW_CQE_L4_OK = 1 << 2,
+};
+
+/* l4_hdr_type_etc: bits 6:4 the transport, 3:2 the network header, 0 "C-VLAN stripped". */
+enum hw_cqe_hdr_type {
+	HW_CQE_CVLAN_STRIPPED = 1 << 0,
+	HW_CQE_L3_IPV6 = 1 << 2,
+	HW_CQE_L3_IPV4 = 2 << 2,
+	HW_CQE_L4_TCP = 1 << 4,
+	HW_CQE_L4_UDP = 2 << 4,
+};
+
+struct hw_cqe {
+	uint8_t rsvd0[28];
+	uint8_t hds_ip_ext;
+	uint8_t l4_hdr_type_etc;
+	uint16_t vlan_info_be;
+	uint32_t uidx_be;
+	uint32_t rsvd36;
+	uint8_t rsvd40[4];
+	uint32_t byte_cnt_be;
+	uint64_t timestamp_be;
+	uint32_t sop_drop_qpn_be; /* receive: flow tag; send: opcode << 24 | QP number */
+	uint16_t wqe_counter_be;
+	uint8_t signature;
+	uint8_t op_own; /* opcode << 4 | owner: written last, it hands the entry over */
+};
+static_assert(sizeof(struct hw_cqe) == 64, "CQE");
+static_assert(offsetof(struct hw_cqe, timestamp_be) == 48, "CQE timestamp");
+static_assert(offsetof(struct hw_cqe, op_own) == 63, "CQE owner");
+
+struct hw_cqe_err {
+	uint8_t rsvd0[32];
+	uint32_t uidx_be;
+	uint8_t rsvd36[18];
+	uint8_t vendor_syndrome;
+	uint8_t syndrome;
+	uint32_t wqe_opcode_qpn_be;
+	uint16_t wqe_counter_be;
+	uint8_t signature;
+	uint8_t op_own;
+};
+static_assert(sizeof(struct hw_cqe_err) == 64, "error CQE");
+static_assert(offsetof(struct hw_cqe_err, syndrome) == 55, "error CQE syndrome");
+
+struct hw_data_seg {
+	uint32_t byte_count_be;
+	uint32_t lkey_be;
+	uint64_t addr_be;
+};
+static_assert(sizeof(struct hw_data_seg) == 16, "data segment");
+
+#define HW_INVALID_LKEY 0x100u /* ends a scatter list shorter than its work queue entry */
+#define HW_INLINE_SEG 0x80000000u
+
+struct hw_ctrl_seg {
+	uint32_t opmod_idx_opcode_be;
+	uint32_t qpn_ds_be;
+	uint8_t signature;
+	uint8_t rsvd[2];
+	uint8_t fm_ce_se;
+	uint32_t imm_be;
+};
+static_assert(sizeof(struct hw_ctrl_seg) == 16, "control segment");
+
+struct hw_eth_seg {
+	uint32_t rsvd0;
+	uint8_t cs_flags;
+	uint8_t rsvd1;
+	uint16_t mss_be;
+	uint32_t rsvd2;
+	uint16_t inline_hdr_sz_be;
+	uint8_t inline_hdr[18];
+};
+static_assert(offsetof(struct hw_eth_seg, inline_hdr) == 14, "Ethernet segment");
+
+enum hw_wqe_opcode { HW_OPCODE_NOP = 0x00, HW_OPCODE_SEND = 0x0a };
+enum hw_ctrl_flags { HW_CTRL_CQ_UPDATE = 2 << 2 };
+enum hw_eth_flags { HW_ETH_L3_CSUM = 1 << 6, HW_ETH_L4_CSUM = 1 << 7 };
+#define HW_SEND_WQE_BB 64u /* a send queue is counted in blocks of this size */
+
+/* Doorbell records: two words, of a queue pair and of a completion queue. */
+enum { HW_DBR_RECV = 0, HW_DBR_SEND = 1 };
+enum { HW_DBR_CQ_CONSUMER = 0, HW_DBR_CQ_ARM = 1 };
+
+#define HW_CQ_ARM_SOLICITED (1u << 24)
+#define HW_CQ_INDEX_MASK 0xffffffu
+
+#endif

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a device says of itself: one row a model. */
+#ifndef SOFTHCA_DEVICE_PROFILE_H
+#define SOFTHCA_DEVICE_PROFILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct profile {
+	const char *name;
+	const char *hca_type;
+	const char *board_id;
+	uint16_t pci_device;
+	uint64_t fw_ver; /* major << 32 | minor << 16 | sub */
+	uint32_t max_qp, max_qp_wr, max_cq, max_cqe, max_mr, max_pd;
+	uint64_t max_mr_size;
+	uint16_t max_sq_desc_bytes, max_rq_desc_bytes;
+	uint32_t max_send_wqebb;
+	uint32_t max_sge; /* as the kernel reports it: the lesser of send and receive */
+	uint32_t core_clock_khz;
+	uint64_t timestamp_mask;
+	uint8_t eth_min_inline; /* enum mlx5_user_inline_mode */
+	uint32_t n_comp_vectors;
+	uint32_t n_flow_priorities;
+	uint16_t gid_table_len;
+	bool null_mr, ip_csum, cvlan_stripping;
+};
+
+/* Known names, for error messages: "connectx4, connectx5, connectx6". */
+extern const char profile_names[];
+
+/* The profile called `name`, the default one for NULL or "", or NULL. */
+const struct profile *profile_find(const char *name);
+
+#endif
