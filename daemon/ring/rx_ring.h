@@ -42,6 +42,11 @@ struct ring_consumer {
 	struct ibvcap_consumer_page *page; /* hostile */
 	uint32_t lease_blocks;             /* granted */
 	uint64_t attach_sequence;          /* set by rx_ring_add_consumer() */
+
+	/* The worker's. */
+	uint64_t leases[IBVCAP_LEASE_SLOTS_MAX]; /* last snapshot: block number + 1, unchecked */
+	uint64_t woken_at;                       /* the last request that was served */
+	bool lied;                               /* its page named a block that never was */
 };
 
 /* Where a block went that was due for reuse but under lease. */
@@ -78,6 +83,7 @@ struct rx_ring {
 	uint32_t n_held;
 	struct ring_consumer *consumers[RX_RING_CONSUMERS_MAX];
 	uint32_t n_consumers;
+	uint32_t n_lied;
 };
 
 /* Consecutive rows of one block. */
@@ -124,6 +130,9 @@ int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, u
 
 /** Its leases end. It may not be in the ring. */
 void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
+
+/** The next consumer whose page named a block that never was, taken out of the ring; NULL: none. */
+struct ring_consumer *rx_ring_take_liar(struct rx_ring *ring);
 
 /** Wake who asked for a head that has come. Call when a poll came back short. Returns how many futex wakes. */
 uint32_t rx_ring_wake(struct rx_ring *ring);

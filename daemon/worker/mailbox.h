@@ -2,7 +2,8 @@
 /*
  * Messages between control and a worker: two single-producer single-consumer queues, each with an
  * eventfd for a receiver that sleeps. No lock. The worker looks between batches, so an answer takes as
- * long as a batch.
+ * long as a batch. MAIL_STOPPED or MAIL_FAILED is a worker's last word: what it had of control's is
+ * control's again, and mail it did not take is not answered.
  */
 #ifndef DAEMON_WORKER_MAILBOX_H
 #define DAEMON_WORKER_MAILBOX_H
@@ -24,7 +25,7 @@ enum mail_type {
 	/* worker → control */
 	MAIL_CONSUMER_ADDED,
 	MAIL_CONSUMER_REMOVED,
-	MAIL_CONSUMER_BAD, /* its page broke the rules: reason; control removes it */
+	MAIL_CONSUMER_BAD, /* its page broke the rules and it is out of the ring already: reason, memory is control's */
 	MAIL_STOPPED,
 	MAIL_FAILED, /* the queue can't go on: error */
 };
@@ -46,6 +47,8 @@ struct mailbox;
 
 int mailbox_new(struct mailbox **mailbox);
 void mailbox_free(struct mailbox *mailbox);
+/** Producer: would mailbox_send() say -EAGAIN? */
+bool mailbox_full(const struct mailbox *mailbox);
 /** Producer. -EAGAIN: full. Wakes the receiver. */
 int mailbox_send(struct mailbox *mailbox, const struct mail *mail);
 /** Consumer. True: *mail is the next one. One load when there is none. */

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/ring/rx_ring.h"
+
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <ibvcap/ibvcap.h>
+#include <linux/futex.h>
+#include <limits.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- publishing ---------------------------------------------------------------------------------- */
+
+static void span_at(const struct rx_ring *ring, uint64_t sequence, struct rx_span *span)
+{
+	uint64_t number = sequence / ring->slots_per_block;
+	uint32_t row = (uint32_t)(sequence % ring->slots_per_block);
+	uint32_t physical = ring->physical[number & ring->table_mask];
+
+	span->sequence = sequence;
+	span->slot = physical * ring->slots_per_block + row;
+	span->payload = (uint8_t *)ring->payload.address + physical * ring->block_bytes +
+			(size_t)row * ring->slot_bytes;
+	span->headers = (uint8_t *)ring->headers.address + (size_t)span->slot * ring->header_stride;
+	span->meta = ring->meta + span->slot;
+}
+
+void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span)
+{
+	uint64_t rows_with_device = ring->posted - ring->head;
+
+	span_at(ring, ring->head, span);
+	span->n = min_u32(ring->slots_per_block - (uint32_t)(ring->head % ring->slots_per_block),
+			  rows_with_device > UINT32_MAX ? UINT32_MAX : (uint32_t)rows_with_device);
+}
+
+void rx_ring_publish(struct rx_ring *ring, uint32_t n)
+{
+	ring->head += n;
+	daemon_publish_head(ring->ring, ring->head);
+}
+
+/* ---- recycling: see the handshake in lib/ibvcap/ring.h ------------------------------------------- */
+
+static bool is_leased(struct rx_ring *ring, uint64_t number)
+{
+	bool leased = false;
+
+	for (uint32_t i = 0; i < ring->n_consumers; i++) {
+		struct ring_consumer *consumer = ring->consumers[i];
+
+		for (uint32_t slot = 0; slot < consumer->lease_blocks; slot++)
+			leased |= consumer->leases[slot] == number + 1;
+	}
+	return leased;
+}
+
+/*
+ * Step 2: one look at every slot of every consumer, kept privately, so that all decisions rest on the
+ * same values. A slot naming a block that never had memory is a lie: the consumer is reported once.
+ */
+static void snapshot_leases(struct rx_ring *ring)
+{
+	for (uint32_t i = 0; i < ring->n_consumers; i++) {
+		struct ring_consumer *consumer = ring->consumers[i];
+
+		for (uint32_t slot = 0; slot < consumer->lease_blocks; slot++) {
+			consumer->leases[slot] = daemon_load_lease(consumer->page, slot);
+			if (consumer->leases[slot] > ring->next_block && !consumer->lied) {
+				consumer->lied = true;
+				ring->n_lied++;
+			}
+		}
+	}
+}
+
+static void release_unleased(struct rx_ring *ring)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < ring->n_held; i++) {
+		if (is_leased(ring, ring->held[i].number))
+			ring->held[kept++] = ring->held[i];
+		else
+			ring->free_blocks[ring->n_free++] = ring->held[i].physical;
+	}
+	ring->n_held = kept;
+}
+
+/* Take the oldest block number out of the window. Its memory is free unless somebody leases it. */
+static void retire_oldest(struct rx_ring *ring)
+{
+	uint64_t number = ring->floor++;
+
+	daemon_store_floor(ring->ring, ring->floor);
+	snapshot_leases(ring);
+	ring->held[ring->n_held++] = (struct rx_ring_held){ number, ring->physical[number & ring->table_mask] };
+	release_unleased(ring);
+	if (ring->n_held && ring->held[ring->n_held - 1].number == number)
+		counter_add(&ring->ring->counters[IBVCAP_CTR_SPARES_USED], 1);
+}
+
+/*
+ * Memory for the next block number. There is always some: blocks = live_blocks_max + spares, the window
+ * is below live_blocks_max after retiring, and no more than spares can be leased (quotas are granted
+ * from that pool). Should that ever be wrong the queue starves, which is counted, and no data is torn.
+ */
+static bool open_block(struct rx_ring *ring)
+{
+	if (ring->next_block - ring->floor == ring->live_blocks_max)
+		retire_oldest(ring);
+	if (ring->n_free == 0)
+		return false;
+	uint32_t physical = ring->free_blocks[--ring->n_free];
+
+	ring->physical[ring->next_block & ring->table_mask] = physical;
+	daemon_store_table(ring->ring, ring->next_block, physical);
+	ring->next_block++;
+	return true;
+}
+
+void rx_ring_post_span(struct rx_ring *ring, uint32_t max, struct rx_span *span)
+{
+	span->n = 0;
+	if (ring->posted / ring->slots_per_block == ring->next_block && !open_block(ring))
+		return;
+	span_at(ring, ring->posted, span);
+	span->n = min_u32(max, ring->slots_per_block - (uint32_t)(ring->posted % ring->slots_per_block));
+	ring->posted += span->n;
+}
+
+void rx_ring_unpost(struct rx_ring *ring, uint32_t n)
+{
+	ring->posted -= n;
+}
+
+void rx_ring_rewind(struct rx_ring *ring)
+{
+	ring->posted = ring->head;
+}
+
+/* ---- consumers ----------------------------------------------------------------------------------- */
+
+int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, uint32_t start)
+{
+	uint64_t oldest = ring->floor * ring->slots_per_block;
+
+	if (ring->n_consumers == RX_RING_CONSUMERS_MAX)
+		return -EAGAIN;
+	consumer->attach_sequence = start == IBVCAP_START_OLDEST && oldest < ring->head ? oldest : ring->head;
+	consumer->state->attach_sequence = consumer->attach_sequence;
+	consumer_store_released(consumer->page, consumer->attach_sequence);
+	consumer_store_acquired(consumer->page, consumer->attach_sequence, 0);
+	segment_set_ready(&consumer->page->segment);
+	segment_set_ready(&consumer->state->segment);
+	ring->consumers[ring->n_consumers++] = consumer;
+	return 0;
+}
+
+void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
+{
+	for (uint32_t i = 0; i < ring->n_consumers; i++) {
+		if (ring->consumers[i] != consumer)
+			continue;
+		ring->consumers[i] = ring->consumers[--ring->n_consumers];
+		return;
+	}
+}
+
+struct ring_consumer *rx_ring_take_liar(struct rx_ring *ring)
+{
+	for (uint32_t i = 0; ring->n_lied && i < ring->n_consumers; i++) {
+		struct ring_consumer *consumer = ring->consumers[i];
+
+		if (!consumer->lied)
+			continue;
+		rx_ring_remove_consumer(ring, consumer);
+		ring->n_lied--;
+		return consumer;
+	}
+	ring->n_lied = 0; /* who lied may have left meanwhile */
+	return NULL;
+}
+
+/* ---- wake-up ------------------------------------------------------------------------------------- */
+
+static void wake_all(struct rx_ring *ring)
+{
+	daemon_bump_wake_word(ring->ring);
+	syscall(SYS_futex, &ring->ring->wake_word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+uint32_t rx_ring_wake(struct rx_ring *ring)
+{
+	bool due = false;
+
+	if (ring->n_consumers == 0)
+		return 0;
+	daemon_fence_head(ring->ring, ring->head);
+	for (uint32_t i = 0; i < ring->n_consumers; i++) {
+		struct ring_consumer *consumer = ring->consumers[i];
+		uint64_t wake_at = daemon_load_wake_request(consumer->page);
+
+		if (wake_at == 0 || wake_at > ring->head || wake_at == consumer->woken_at)
+			continue;
+		consumer->woken_at = wake_at; /* once a request: a sleeper takes a while to withdraw it */
+		due = true;
+	}
+	if (!due)
+		return 0;
+	wake_all(ring);
+	return 1;
+}
+
+void rx_ring_close(struct rx_ring *ring)
+{
+	daemon_close_ring(ring->ring);
+	wake_all(ring);
+}

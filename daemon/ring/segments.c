@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The memory behind a ring: how much, from which pages, and what to do when there is not enough. */
+#include "daemon/ring/rx_ring.h"
+
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL_PAGE 4096u
+
+static uint64_t round_up(uint64_t value, uint64_t multiple)
+{
+	return (value + multiple - 1) / multiple * multiple;
+}
+
+static uint32_t power_of_two_from(uint32_t value)
+{
+	uint32_t power = 1;
+
+	while (power < value)
+		power *= 2;
+	return power;
+}
+
+static uint64_t meta_offset(uint32_t table_entries)
+{
+	return round_up(sizeof(struct ibvcap_ring) + table_entries * sizeof(uint32_t), IBVCAP_CURSOR_ALIGN);
+}
+
+/* Blocks in the window: history, and what the device can hold, which need not start at a block's first row. */
+static uint32_t live_blocks_max(const struct rx_ring_options *options)
+{
+	uint32_t n = options->slots_per_block;
+
+	return options->history_blocks + (options->receive_queue_slots + n - 1) / n + 1;
+}
+
+static uint32_t header_stride(const struct rx_ring_options *options)
+{
+	return options->header_bytes > 64 ? 128 : 64;
+}
+
+static uint64_t block_bytes(const struct rx_ring_options *options)
+{
+	return round_up((uint64_t)options->slots_per_block * options->slot_bytes, SMALL_PAGE);
+}
+
+void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint64_t *headers, uint64_t *ring)
+{
+	uint64_t n_blocks = (uint64_t)live_blocks_max(options) + options->spare_blocks;
+	uint64_t n_slots = n_blocks * options->slots_per_block;
+
+	*payload = round_up(n_blocks * block_bytes(options), options->page_bytes);
+	*headers = round_up(n_slots * header_stride(options), options->page_bytes);
+	*ring = round_up(meta_offset(power_of_two_from(live_blocks_max(options))) +
+				 n_slots * sizeof(struct ibvcap_meta),
+			 SMALL_PAGE);
+}
+
+/* ---- set-up -------------------------------------------------------------------------------------- */
+
+static uint64_t read_number(const char *path)
+{
+	unsigned long long value = 0;
+	FILE *file = fopen(path, "re");
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "%llu", &value) != 1)
+		value = 0;
+	fclose(file);
+	return value;
+}
+
+static int fault_no_pages(const struct rx_ring_options *options, uint64_t bytes, const char *segment, int error,
+			  struct fault *fault)
+{
+	char path[128];
+	unsigned kib = options->page_bytes / 1024;
+
+	if (options->page_bytes == SMALL_PAGE || error != -ENOMEM)
+		return fault_set(fault, EX_OSERR, -error, "stream '%s': cannot create its %s segment of %llu bytes: %s",
+				 options->stream, segment, (unsigned long long)bytes, strerror(-error));
+	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%ukB/free_hugepages", kib);
+	uint64_t free_pages = read_number(path);
+
+	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%ukB/nr_hugepages", kib);
+	uint64_t pages = read_number(path);
+	uint64_t payload, headers, ring;
+
+	rx_ring_size(options, &payload, &headers, &ring);
+	uint64_t wanted = (payload + headers) / options->page_bytes;
+
+	return fault_set(fault, EX_TEMPFAIL, ENOMEM,
+			 "stream '%s': its ring wants %llu hugepages of %u kB, the %s segment found too few of them "
+			 "(%llu free of %llu); get them with: echo %llu > %s, or lower history_blocks",
+			 options->stream, (unsigned long long)wanted, kib, segment, (unsigned long long)free_pages,
+			 (unsigned long long)pages, (unsigned long long)(pages - free_pages + wanted), path);
+}
+
+static int create_segments(struct rx_ring *ring, const struct rx_ring_options *options, struct fault *fault)
+{
+	uint64_t payload, headers, ring_bytes;
+	int r;
+
+	rx_ring_size(options, &payload, &headers, &ring_bytes);
+	r = shm_create(&ring->payload, "ibvcap-payload", payload, options->page_bytes);
+	if (r < 0)
+		return fault_no_pages(options, payload, "payload", r, fault);
+	r = shm_create(&ring->headers, "ibvcap-headers", headers, options->page_bytes);
+	if (r < 0)
+		return fault_no_pages(options, headers, "headers", r, fault);
+	r = shm_create(&ring->ring_shm, "ibvcap-ring", ring_bytes, SMALL_PAGE);
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot create its ring segment of %llu bytes: %s",
+				 options->stream, (unsigned long long)ring_bytes, strerror(-r));
+	return 0;
+}
+
+static int create_private(struct rx_ring *ring)
+{
+	ring->physical = calloc(ring->table_mask + 1, sizeof(*ring->physical));
+	ring->free_blocks = calloc(ring->n_blocks, sizeof(*ring->free_blocks));
+	ring->held = calloc(ring->n_blocks, sizeof(*ring->held));
+	if (!ring->physical || !ring->free_blocks || !ring->held)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < ring->n_blocks; i++)
+		ring->free_blocks[i] = ring->n_blocks - 1 - i;
+	ring->n_free = ring->n_blocks;
+	return 0;
+}
+
+static void describe(const struct rx_ring *ring, const struct rx_ring_options *options)
+{
+	struct ibvcap_ring *shared = ring->ring;
+
+	shared->segment.magic = IBVCAP_RING_MAGIC;
+	shared->segment.abi_major = IBVCAP_ABI_MAJOR;
+	shared->segment.abi_minor = IBVCAP_ABI_MINOR;
+	shared->segment.bytes = ring->ring_shm.bytes;
+	shared->segment.epoch = options->epoch;
+	shared->slots_per_block = ring->slots_per_block;
+	shared->slot_bytes = ring->slot_bytes;
+	shared->header_stride = ring->header_stride;
+	shared->header_bytes = ring->header_bytes;
+	shared->n_blocks = ring->n_blocks;
+	shared->history_blocks = options->history_blocks;
+	shared->table_entries = ring->table_mask + 1;
+	shared->lease_blocks_max = options->lease_blocks_max;
+	shared->block_bytes = ring->block_bytes;
+	shared->payload_segment_bytes = ring->payload.bytes;
+	shared->headers_segment_bytes = ring->headers.bytes;
+	shared->table_offset = sizeof(struct ibvcap_ring);
+	shared->meta_offset = meta_offset(shared->table_entries);
+	shared->queue_index = options->queue_index;
+	shared->n_queues = options->n_queues;
+	shared->page_bytes = options->page_bytes;
+	shared->counters_n = IBVCAP_CTR_N;
+	snprintf(shared->stream, sizeof(shared->stream), "%s", options->stream);
+	segment_set_ready(&shared->segment);
+}
+
+int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, struct fault *fault)
+{
+	uint64_t n_slots = ((uint64_t)live_blocks_max(options) + options->spare_blocks) * options->slots_per_block;
+	int r;
+
+	*ring = (struct rx_ring){
+		.payload = SHM_INIT,
+		.headers = SHM_INIT,
+		.ring_shm = SHM_INIT,
+		.block_bytes = block_bytes(options),
+		.slot_bytes = options->slot_bytes,
+		.slots_per_block = options->slots_per_block,
+		.header_stride = header_stride(options),
+		.header_bytes = options->header_bytes,
+		.n_blocks = live_blocks_max(options) + options->spare_blocks,
+		.live_blocks_max = live_blocks_max(options),
+		.table_mask = power_of_two_from(live_blocks_max(options)) - 1,
+	};
+	if (options->slots_per_block == 0 || options->slots_per_block % IBVCAP_BLOCK_SLOTS_MIN || !options->slot_bytes ||
+	    options->lease_blocks_max > IBVCAP_LEASE_SLOTS_MAX || n_slots > UINT32_MAX)
+		return fault_set(fault, EX_CONFIG, EINVAL,
+				 "stream '%s': no ring has this geometry: slots_per_block %u, payload_size %u, %llu slots "
+				 "in all (at most %u)",
+				 options->stream, options->slots_per_block, options->slot_bytes,
+				 (unsigned long long)n_slots, UINT32_MAX);
+	r = create_segments(ring, options, fault);
+	if (r < 0)
+		goto fail;
+	ring->ring = ring->ring_shm.address;
+	r = create_private(ring);
+	if (r < 0) {
+		fault_set(fault, EX_OSERR, -r, "stream '%s': out of memory", options->stream);
+		goto fail;
+	}
+	describe(ring, options);
+	ring->meta = ring_meta(ring->ring);
+	return 0;
+
+fail:
+	rx_ring_deinit(ring);
+	return r;
+}
+
+int rx_ring_seal(struct rx_ring *ring, struct fault *fault)
+{
+	struct shm *const segments[] = { &ring->payload, &ring->headers, &ring->ring_shm };
+
+	for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]); i++) {
+		int r = shm_seal_readonly(segments[i]);
+
+		if (r < 0)
+			return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot seal its memory read-only: %s",
+					 ring->ring->stream, strerror(-r));
+	}
+	return 0;
+}
+
+void rx_ring_deinit(struct rx_ring *ring)
+{
+	shm_deinit(&ring->payload);
+	shm_deinit(&ring->headers);
+	shm_deinit(&ring->ring_shm);
+	free(ring->physical);
+	free(ring->free_blocks);
+	free(ring->held);
+	ring->ring = NULL;
+	ring->meta = NULL;
+	ring->physical = NULL;
+	ring->free_blocks = NULL;
+	ring->held = NULL;
+}

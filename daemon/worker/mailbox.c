@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/worker/mailbox.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define MAILBOX_ENTRIES 128u /* a power of two; control's answers fit beside a full inbox */
+
+struct mailbox {
+	_Alignas(64) _Atomic uint32_t sent;     /* producer's */
+	_Alignas(64) _Atomic uint32_t received; /* consumer's */
+	int fd;
+	struct mail entries[MAILBOX_ENTRIES];
+};
+
+int mailbox_new(struct mailbox **mailbox)
+{
+	struct mailbox *box = aligned_alloc(64, sizeof(*box));
+
+	if (!box)
+		return -ENOMEM;
+	atomic_init(&box->sent, 0);
+	atomic_init(&box->received, 0);
+	box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (box->fd < 0) {
+		int error = errno;
+
+		free(box);
+		return -error;
+	}
+	*mailbox = box;
+	return 0;
+}
+
+void mailbox_free(struct mailbox *mailbox)
+{
+	if (!mailbox)
+		return;
+	close(mailbox->fd);
+	free(mailbox);
+}
+
+bool mailbox_full(const struct mailbox *mailbox)
+{
+	return atomic_load_explicit(&mailbox->sent, memory_order_relaxed) -
+		       atomic_load_explicit(&mailbox->received, memory_order_acquire) == MAILBOX_ENTRIES;
+}
+
+int mailbox_send(struct mailbox *mailbox, const struct mail *mail)
+{
+	uint32_t sent = atomic_load_explicit(&mailbox->sent, memory_order_relaxed);
+
+	if (mailbox_full(mailbox))
+		return -EAGAIN;
+	mailbox->entries[sent % MAILBOX_ENTRIES] = *mail;
+	atomic_store_explicit(&mailbox->sent, sent + 1, memory_order_release); /* pairs with mailbox_receive() */
+	/* Cannot fail short of 2^64 - 1 unread wake-ups; the counter is then readable anyway. */
+	eventfd_write(mailbox->fd, 1);
+	return 0;
+}
+
+bool mailbox_receive(struct mailbox *mailbox, struct mail *mail)
+{
+	uint32_t received = atomic_load_explicit(&mailbox->received, memory_order_relaxed);
+
+	if (atomic_load_explicit(&mailbox->sent, memory_order_acquire) == received)
+		return false;
+	*mail = mailbox->entries[received % MAILBOX_ENTRIES];
+	atomic_store_explicit(&mailbox->received, received + 1, memory_order_release); /* pairs with mailbox_full() */
+	return true;
+}
+
+int mailbox_fd(const struct mailbox *mailbox)
+{
+	return mailbox->fd;
+}
+
+void mailbox_clear(struct mailbox *mailbox)
+{
+	eventfd_t count;
+
+	eventfd_read(mailbox->fd, &count);
+}

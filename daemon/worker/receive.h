@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From completions to published rows: the hot path. The worker's thread only. */
+#ifndef DAEMON_WORKER_RECEIVE_H
+#define DAEMON_WORKER_RECEIVE_H
+
+#include "daemon/backend/backend.h"
+#include "daemon/clock/clock.h"
+#include "daemon/ring/rx_ring.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RECEIVE_BATCH 64 /* completions a poll; post chunks are as large */
+
+struct receive {
+	struct backend_queue *queue;
+	struct rx_ring *ring;
+	uint32_t queue_slots;
+	uint32_t l3;             /* where the IP header starts in a plain frame: 14 or 18 */
+	bool ipv6;
+	bool device_timestamps;
+	bool has_clock;
+	struct clock_line clock; /* device_timestamps && has_clock */
+	uint64_t published;      /* rows with a packet, this worker's own copy of the counters */
+	uint64_t errored;
+	struct backend_event events[RECEIVE_BATCH];
+};
+
+/**
+ * Poll once, publish what came, refill the queue. Returns the number of completions (fewer than
+ * RECEIVE_BATCH: the device had no more), or -errno: the queue failed and needs receive_restart().
+ */
+int receive_batch(struct receive *receive);
+
+/** Post until the queue is full. 0 or -errno. */
+int receive_refill(struct receive *receive);
+
+/** After a failure: reset the queue, post everything unpublished again, start. 0 or -errno. */
+int receive_restart(struct receive *receive);
+
+#endif

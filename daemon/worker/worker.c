@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/worker/worker.h"
+
+#include "daemon/worker/receive.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A completion may reach memory a little after the flow counter counted its packet: wait that long. */
+#define STRIKE_SETTLE_NS UINT64_C(100000)
+/* After the flows are gone, what is still on its way through the device comes within this. */
+#define DRAIN_NS         UINT64_C(2000000)
+#define NAP_MS           1
+/* A queue that fails again and again without a single packet in between is given up. */
+#define RESTARTS_MAX     16
+
+struct worker {
+	struct receive receive;
+	struct mailbox *inbox;
+	struct mailbox *outbox;
+	pthread_t thread;
+	char name[16];
+	uint64_t spin_ns;
+	int32_t cpu;
+
+	/* A reading of the flow counter whose sum is not struck yet. */
+	bool has_matched;
+	uint64_t matched;
+	uint64_t matched_at_ns;
+
+	uint32_t restarts; /* since the last packet */
+	bool stopping;
+	uint64_t stopping_at_ns;
+	bool stopped;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the sum ------------------------------------------------------------------------------------- */
+
+/* no_buffer never shrinks, and never exceeds what is certain: matched less everything that may yet come. */
+static void raise_no_buffer(struct worker *worker, uint64_t may_yet_come)
+{
+	_Atomic uint64_t *counters = worker->receive.ring->ring->counters;
+	uint64_t accounted = worker->receive.published + worker->receive.errored + may_yet_come;
+
+	if (worker->matched > accounted && worker->matched - accounted > counter_get(&counters[IBVCAP_CTR_NO_BUFFER]))
+		counter_set(&counters[IBVCAP_CTR_NO_BUFFER], worker->matched - accounted);
+}
+
+static void take_matched(struct worker *worker, uint64_t matched)
+{
+	worker->has_matched = true;
+	worker->matched = matched;
+	worker->matched_at_ns = now_ns();
+	counter_set(&worker->receive.ring->ring->counters[IBVCAP_CTR_MATCHED], matched);
+	/* Under overload polls may never come back empty; but no more than a queue can be on its way. */
+	raise_no_buffer(worker, worker->receive.queue_slots);
+}
+
+/* At an empty poll, long enough after the reading: all it counted has come, or never will. */
+static void strike_sum(struct worker *worker)
+{
+	if (!worker->has_matched || now_ns() - worker->matched_at_ns < STRIKE_SETTLE_NS)
+		return;
+	raise_no_buffer(worker, 0);
+	worker->has_matched = false;
+}
+
+/* ---- mail ---------------------------------------------------------------------------------------- */
+
+static void answer(struct worker *worker, const struct mail *mail)
+{
+	mailbox_send(worker->outbox, mail); /* room was checked before the question was taken */
+}
+
+static void take_mail(struct worker *worker, const struct mail *mail)
+{
+	struct rx_ring *ring = worker->receive.ring;
+	struct mail reply = { .consumer = mail->consumer };
+
+	switch (mail->type) {
+	case MAIL_ADD_CONSUMER:
+		reply.type = MAIL_CONSUMER_ADDED;
+		reply.error = rx_ring_add_consumer(ring, mail->consumer, mail->start);
+		answer(worker, &reply);
+		break;
+	case MAIL_REMOVE_CONSUMER:
+		rx_ring_remove_consumer(ring, mail->consumer);
+		reply.type = MAIL_CONSUMER_REMOVED;
+		answer(worker, &reply);
+		break;
+	case MAIL_MATCHED:
+		take_matched(worker, mail->matched);
+		break;
+	case MAIL_CLOCK:
+		worker->receive.clock = mail->clock;
+		worker->receive.has_clock = true;
+		break;
+	case MAIL_STOP:
+		worker->stopping = true;
+		worker->stopping_at_ns = now_ns();
+		break;
+	default:
+		break;
+	}
+}
+
+static int take_mails(struct worker *worker)
+{
+	struct mail mail;
+	int n = 0;
+
+	while (!mailbox_full(worker->outbox) && mailbox_receive(worker->inbox, &mail)) {
+		take_mail(worker, &mail);
+		n++;
+	}
+	return n;
+}
+
+static void report_liars(struct worker *worker)
+{
+	while (!mailbox_full(worker->outbox)) {
+		struct ring_consumer *consumer = rx_ring_take_liar(worker->receive.ring);
+
+		if (!consumer)
+			return;
+		answer(worker, &(struct mail){ .type = MAIL_CONSUMER_BAD, .error = -EBADMSG,
+					       .reason = IBVCAP_REASON_BAD_CURSOR, .consumer = consumer });
+	}
+}
+
+static void finish(struct worker *worker, enum mail_type type, int error)
+{
+	const struct mail last = { .type = type, .error = error };
+	const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
+
+	rx_ring_close(worker->receive.ring);
+	worker->stopped = true;
+	while (mailbox_send(worker->outbox, &last) == -EAGAIN)
+		nanosleep(&nap, NULL); /* control reads until it has seen this one */
+}
+
+/* ---- one round ----------------------------------------------------------------------------------- */
+
+/* Nothing is there: time for everything that is not about packets. */
+static void when_empty(struct worker *worker)
+{
+	strike_sum(worker);
+	if (worker->stopping && !worker->has_matched && now_ns() - worker->stopping_at_ns >= DRAIN_NS)
+		finish(worker, MAIL_STOPPED, 0);
+}
+
+int worker_do_work(struct worker *worker)
+{
+	struct rx_ring *ring = worker->receive.ring;
+	uint64_t block = ring->next_block;
+	int n = receive_batch(&worker->receive);
+
+	if (n == -EIO && worker->restarts++ < RESTARTS_MAX)
+		n = receive_restart(&worker->receive);
+	else if (n > 0)
+		worker->restarts = 0;
+	if (n < 0)
+		return n;
+	/* Also once a block, or a sleeper would never be woken while every poll comes back full. */
+	if (n < RECEIVE_BATCH || ring->next_block != block)
+		counter_add(&ring->ring->counters[IBVCAP_CTR_WAKES], rx_ring_wake(ring));
+	if (ring->n_lied)
+		report_liars(worker);
+	if (n == 0)
+		when_empty(worker);
+	return n + take_mails(worker);
+}
+
+/* ---- idling: a policy apart ---------------------------------------------------------------------- */
+
+/* Sleep until a completion, mail, or the nap's end. Poll, arm, poll again: see the verbs rules. */
+static int sleep_for_work(struct worker *worker)
+{
+	struct backend_queue *queue = worker->receive.queue;
+	int r = queue->ops->arm(queue);
+
+	if (r < 0)
+		return r;
+	r = worker_do_work(worker);
+	if (r != 0 || worker->stopped)
+		return r;
+	struct pollfd fds[] = { { .fd = queue->ops->fd(queue), .events = POLLIN },
+				{ .fd = mailbox_fd(worker->inbox), .events = POLLIN } };
+	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox);
+
+	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
+		if (fds[0].revents)
+			queue->ops->clear(queue);
+		if (fds[1].revents)
+			mailbox_clear(worker->inbox);
+	}
+	return 0;
+}
+
+static int run(struct worker *worker)
+{
+	uint64_t idle_since_ns = 0;
+
+	while (!worker->stopped) {
+		int n = worker_do_work(worker);
+
+		if (n < 0)
+			return n;
+		if (n > 0) {
+			idle_since_ns = 0;
+			continue;
+		}
+		if (worker->spin_ns == WORKER_SPIN_FOREVER)
+			continue;
+		uint64_t now = now_ns();
+
+		if (idle_since_ns == 0)
+			idle_since_ns = now;
+		if (now - idle_since_ns < worker->spin_ns)
+			continue;
+		n = sleep_for_work(worker);
+		if (n < 0)
+			return n;
+	}
+	return 0;
+}
+
+static void *worker_main(void *argument)
+{
+	struct worker *worker = argument;
+	int r = run(worker);
+
+	if (r < 0)
+		finish(worker, MAIL_FAILED, r);
+	return NULL;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+int worker_new(struct worker **worker, const struct worker_options *options)
+{
+	uint32_t header_bytes = options->ring->header_bytes;
+	struct worker *w = calloc(1, sizeof(*w));
+	int r;
+
+	if (!w)
+		return -ENOMEM;
+	w->receive = (struct receive){
+		.queue = options->queue,
+		.ring = options->ring,
+		.queue_slots = options->receive_queue_slots,
+		.l3 = header_bytes - (options->ipv6 ? 48 : 28),
+		.ipv6 = options->ipv6,
+		.device_timestamps = options->device_timestamps,
+	};
+	w->spin_ns = options->spin_ns;
+	w->cpu = options->cpu;
+	snprintf(w->name, sizeof(w->name), "%s", options->name);
+	r = mailbox_new(&w->inbox);
+	if (r == 0)
+		r = mailbox_new(&w->outbox);
+	if (r < 0) {
+		worker_free(w);
+		return r;
+	}
+	*worker = w;
+	return 0;
+}
+
+int worker_prime(struct worker *worker)
+{
+	return receive_refill(&worker->receive);
+}
+
+/* Signals belong to the control thread; the CPU is set before the first instruction of the loop. */
+int worker_start(struct worker *worker)
+{
+	sigset_t all, before;
+	pthread_attr_t attributes;
+	int error = pthread_attr_init(&attributes);
+
+	if (error)
+		return -error;
+	if (worker->cpu >= 0) {
+		cpu_set_t cpus;
+
+		CPU_ZERO(&cpus);
+		CPU_SET((unsigned)worker->cpu, &cpus);
+		error = pthread_attr_setaffinity_np(&attributes, sizeof(cpus), &cpus);
+	}
+	if (!error) {
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &before);
+		error = pthread_create(&worker->thread, &attributes, worker_main, worker);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	}
+	pthread_attr_destroy(&attributes);
+	if (!error)
+		pthread_setname_np(worker->thread, worker->name);
+	return -error;
+}
+
+void worker_join(struct worker *worker)
+{
+	pthread_join(worker->thread, NULL);
+}
+
+void worker_free(struct worker *worker)
+{
+	if (!worker)
+		return;
+	mailbox_free(worker->inbox);
+	mailbox_free(worker->outbox);
+	free(worker);
+}
+
+struct mailbox *worker_inbox(struct worker *worker)
+{
+	return worker->inbox;
+}
+
+struct mailbox *worker_outbox(struct worker *worker)
+{
+	return worker->outbox;
+}
