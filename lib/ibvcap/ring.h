@@ -229,6 +229,13 @@ static inline void daemon_store_clock(struct ibvcap_ring *ring, enum ibvcap_cloc
 	atomic_store_explicit(&ring->clock_source, (uint32_t)source, memory_order_relaxed);
 }
 
+/** Partner: daemon_store_clock(). Source and bound are each true, but may be of two renewals. */
+static inline enum ibvcap_clock_source ring_load_clock(const struct ibvcap_ring *ring, uint64_t *error_ns)
+{
+	*error_ns = atomic_load_explicit(&ring->clock_error_ns, memory_order_relaxed);
+	return (enum ibvcap_clock_source)atomic_load_explicit(&ring->clock_source, memory_order_relaxed);
+}
+
 /* ---- counters: one writer each, so load + store instead of a locked add --------------------------- */
 
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/attach.h"
+
+#include "daemon/base/log.h"
+#include "daemon/control/server.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ibvcap/ibvcap.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096
+
+/* ---- an attachment ------------------------------------------------------------------------------- */
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void attachment_free(struct attachment *attachment)
+{
+	struct attach_point *point = attachment->point;
+
+	notifier_remove(point->notifier, attachment->consumer.page);
+	LIST_REMOVE(attachment, link);
+	point->n_attachments--;
+	if (attachment->session)
+		attachment->session->attachment = NULL;
+	close_fd(&attachment->pipe_read);
+	close_fd(&attachment->pipe_write);
+	shm_deinit(&attachment->consumer.state_shm);
+	shm_deinit(&attachment->consumer.page_shm);
+	free(attachment);
+}
+
+static void describe(struct ibvcap_segment *segment, uint64_t magic, uint64_t bytes, uint64_t epoch)
+{
+	*segment = (struct ibvcap_segment){
+		.magic = magic,
+		.abi_major = IBVCAP_ABI_MAJOR,
+		.abi_minor = IBVCAP_ABI_MINOR,
+		.bytes = bytes,
+		.epoch = epoch,
+	};
+}
+
+/* The two pages: one only we may write, one the client may, but not resize under our feet. */
+static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
+{
+	int r = shm_create(&consumer->state_shm, "ibvcap-consumer-state", PAGE_BYTES, PAGE_BYTES);
+
+	if (r < 0)
+		return r;
+	r = shm_create(&consumer->page_shm, "ibvcap-consumer-page", PAGE_BYTES, PAGE_BYTES);
+	if (r < 0)
+		return r;
+	consumer->state = consumer->state_shm.address;
+	consumer->page = consumer->page_shm.address;
+	describe(&consumer->state->segment, IBVCAP_STATE_MAGIC, consumer->state_shm.bytes, epoch);
+	describe(&consumer->page->segment, IBVCAP_CONSUMER_MAGIC, consumer->page_shm.bytes, epoch);
+	consumer->state->policy = IBVCAP_POLICY_LOSSY;
+	consumer->state->lease_blocks = consumer->lease_blocks;
+	r = shm_seal_readonly(&consumer->state_shm);
+	if (r < 0)
+		return r;
+	return shm_seal_size(&consumer->page_shm);
+}
+
+static int attachment_new(struct attachment **out, struct attach_point *point, struct session *session,
+			  uint32_t lease_blocks)
+{
+	struct attachment *attachment = calloc(1, sizeof(*attachment));
+	int pipe_fds[2];
+	int r;
+
+	if (!attachment)
+		return -ENOMEM;
+	attachment->consumer.state_shm = (struct shm)SHM_INIT;
+	attachment->consumer.page_shm = (struct shm)SHM_INIT;
+	attachment->consumer.lease_blocks = lease_blocks;
+	attachment->point = point;
+	attachment->pipe_read = -1;
+	attachment->pipe_write = -1;
+	attachment->pid = session->peer.pid;
+	attachment->uid = session->peer.uid;
+	LIST_INSERT_HEAD(&point->attachments, attachment, link);
+	point->n_attachments++;
+	r = create_pages(&attachment->consumer, point->control->options.epoch);
+	if (r < 0)
+		goto fail;
+	if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0) {
+		r = -errno;
+		goto fail;
+	}
+	attachment->pipe_read = pipe_fds[0];
+	attachment->pipe_write = pipe_fds[1];
+	r = notifier_add(point->notifier, attachment->consumer.page, attachment->pipe_write);
+	if (r < 0)
+		goto fail;
+	*out = attachment;
+	return 0;
+
+fail:
+	attachment_free(attachment);
+	return r;
+}
+
+/* A full mailbox is tried again by attach_point_retry(). */
+static void mail_removal(struct attachment *attachment)
+{
+	struct mail mail = { .type = MAIL_REMOVE_CONSUMER, .consumer = &attachment->consumer };
+
+	if (!attachment->point->ended && !attachment->remove_mailed)
+		attachment->remove_mailed = mailbox_send(attachment->point->ring->inbox, &mail) == 0;
+}
+
+void attach_hang_up(struct attachment *attachment)
+{
+	attachment->session->attachment = NULL;
+	attachment->session = NULL;
+	attachment->served = false;
+	notifier_remove(attachment->point->notifier, attachment->consumer.page);
+	close_fd(&attachment->pipe_write);
+	mail_removal(attachment);
+}
+
+/* ---- the request --------------------------------------------------------------------------------- */
+
+static struct attach_point *find_point(struct control *control, const char *stream, uint32_t queue, bool *has_stream)
+{
+	*has_stream = false;
+	for (uint32_t i = 0; i < control->n_points; i++) {
+		const struct control_ring *ring = control->points[i].ring;
+
+		if (strcmp(ring->config->name, stream) != 0)
+			continue;
+		*has_stream = true;
+		if (ring->queue == queue)
+			return &control->points[i];
+	}
+	return NULL;
+}
+
+/* True: the refusal was sent, with *sent as the result of that. */
+static bool is_refused_by_rights(struct session *session, const struct config_stream *stream, int *sent)
+{
+	switch (rights_to_receive(stream, &session->peer, geteuid())) {
+	case RIGHTS_GRANTED:
+		return false;
+	case RIGHTS_DAEMONS_USER:
+		*sent = session_send_error(session, -EACCES,
+					   "stream '%s': refused to user %u, which is the daemon's own: it could write the "
+					   "ring; attach as another user",
+					   stream->name, (unsigned)session->peer.uid);
+		return true;
+	case RIGHTS_NOT_LISTED:
+		break;
+	}
+	*sent = session_send_error(session, -EACCES,
+				   "stream '%s': not for user %u; the administrator names users and groups in the stream's "
+				   "configuration",
+				   stream->name, (unsigned)session->peer.uid);
+	return true;
+}
+
+static bool is_refused_by_quota(struct session *session, const struct attach_point *point,
+				const struct wire_attach *request, int *sent)
+{
+	const struct config_stream *stream = point->ring->config;
+
+	if (point->ended) {
+		*sent = session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", stream->name);
+	} else if (request->policy != IBVCAP_POLICY_LOSSY) {
+		*sent = session_send_error(session, -EINVAL, "stream '%s': policy %u: only lossy (0) is granted",
+					   stream->name, request->policy);
+	} else if (request->start > IBVCAP_START_OLDEST) {
+		*sent = session_send_error(session, -EINVAL, "stream '%s': start %u: newest (0) or oldest (1)",
+					   stream->name, request->start);
+	} else if (request->lease_blocks > stream->lease_blocks) {
+		*sent = session_send_error(session, -EAGAIN,
+					   "stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most",
+					   stream->name, request->lease_blocks, stream->lease_blocks);
+	} else if (point->n_attachments >= stream->max_consumers) {
+		*sent = session_send_error(session, -EAGAIN,
+					   "stream '%s': all %u consumers it is configured for (max_consumers) are attached",
+					   stream->name, stream->max_consumers);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static int lend_to_worker(struct session *session, struct attach_point *point, const struct wire_attach *request)
+{
+	const struct config_stream *stream = point->ring->config;
+	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
+	struct attachment *attachment;
+	int r = attachment_new(&attachment, point, session, lease_blocks);
+
+	if (r < 0)
+		return session_send_error(session, r, "stream '%s': the consumer's pages cannot be made: %s",
+					  stream->name, strerror(-r));
+	struct mail mail = { .type = MAIL_ADD_CONSUMER, .consumer = &attachment->consumer, .start = request->start };
+
+	r = mailbox_send(point->ring->inbox, &mail);
+	if (r < 0) {
+		attachment_free(attachment);
+		return session_send_error(session, r, "stream '%s': its worker has too much mail; try again", stream->name);
+	}
+	attachment->session = session;
+	session->attachment = attachment;
+	return 0;
+}
+
+int attach_request(struct session *session, const struct wire_attach *request)
+{
+	bool has_stream;
+	struct attach_point *point = find_point(session->control, request->stream, request->queue, &has_stream);
+	int sent;
+
+	if (session->attachment)
+		return session_send_error(session, -EALREADY, "this connection is attached already: one ring a connection");
+	if (request->abi_major != IBVCAP_ABI_MAJOR)
+		return session_send_error(session, -EPROTO, "shared memory ABI %u.%u asked for, the daemon has %u.%u",
+					  request->abi_major, request->abi_minor, IBVCAP_ABI_MAJOR, IBVCAP_ABI_MINOR);
+	if (!has_stream)
+		return session_send_error(session, -ESRCH, "no stream '%s'; 'ibvcap status' lists those there are",
+					  request->stream);
+	if (!point)
+		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u", request->stream, request->queue);
+	if (is_refused_by_rights(session, point->ring->config, &sent))
+		return sent;
+	if (is_refused_by_quota(session, point, request, &sent))
+		return sent;
+	return lend_to_worker(session, point, request);
+}
+
+/* ---- the worker's answers ------------------------------------------------------------------------ */
+
+static int open_descriptors(const struct attachment *attachment, int fds[WIRE_FD_N])
+{
+	const struct rx_ring *ring = attachment->point->ring->ring;
+	const struct shm *const readonly[] = {
+		[WIRE_FD_PAYLOAD] = &ring->payload,
+		[WIRE_FD_HEADERS] = &ring->headers,
+		[WIRE_FD_RING] = &ring->ring_shm,
+		[WIRE_FD_CONSUMER_STATE] = &attachment->consumer.state_shm,
+	};
+
+	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_STATE; i++) {
+		fds[i] = shm_reopen_readonly(readonly[i]);
+		if (fds[i] < 0)
+			return fds[i];
+	}
+	fds[WIRE_FD_CONSUMER_PAGE] = attachment->consumer.page_shm.fd;
+	fds[WIRE_FD_WAKE_PIPE] = attachment->pipe_read;
+	return 0;
+}
+
+/* The client's descriptors live in the message from now on. */
+static int send_attached(struct attachment *attachment)
+{
+	struct wire_attached message = { .epoch = attachment->point->control->options.epoch };
+	int fds[WIRE_FD_N] = { -1, -1, -1, -1, -1, -1 };
+	int r;
+
+	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	segment_set_ready(&attachment->consumer.state->segment);
+	segment_set_ready(&attachment->consumer.page->segment);
+	r = open_descriptors(attachment, fds);
+	if (r == 0)
+		r = session_send(attachment->session, &message.header, fds, WIRE_FD_N);
+	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_STATE; i++)
+		close_fd(&fds[i]);
+	close_fd(&attachment->pipe_read);
+	return r;
+}
+
+static void consumer_added(struct attachment *attachment, int error)
+{
+	struct session *session = attachment->session;
+	const char *stream = attachment->point->ring->config->name;
+	int r;
+
+	if (!session) /* hung up meanwhile: its removal is on the way */
+		return;
+	if (error < 0) {
+		attachment_free(attachment);
+		r = session_send_error(session, error, "stream '%s': its worker cannot take another consumer: %s", stream,
+				       strerror(-error));
+	} else {
+		attachment->served = true;
+		session_resume(session);
+		r = send_attached(attachment);
+	}
+	if (r < 0)
+		session_free(session);
+}
+
+/* The worker has put it out of the ring already. */
+static void consumer_bad(struct attachment *attachment, const struct mail *mail)
+{
+	struct attach_point *point = attachment->point;
+	struct session *session = attachment->session;
+
+	if (control_should_log(++point->n_bad))
+		log_warning("stream '%s': consumer process %d of user %u broke the rules of its page (reason %u): "
+			    "disconnected (%llu so far)",
+			    point->ring->config->name, (int)attachment->pid, (unsigned)attachment->uid, mail->reason,
+			    (unsigned long long)point->n_bad);
+	daemon_disconnect(attachment->consumer.state, mail->reason);
+	if (attachment->remove_mailed) /* MAIL_CONSUMER_REMOVED is still to come */
+		return;
+	attachment_free(attachment);
+	session_free(session);
+}
+
+static void take_mail(struct attach_point *point, const struct mail *mail)
+{
+	struct attachment *attachment = NULL;
+
+	if (mail->type != MAIL_STOPPED && mail->type != MAIL_FAILED)
+		attachment = (struct attachment *)((char *)mail->consumer - offsetof(struct attachment, consumer));
+	switch (mail->type) {
+	case MAIL_CONSUMER_ADDED:
+		consumer_added(attachment, mail->error);
+		break;
+	case MAIL_CONSUMER_REMOVED:
+		attachment_free(attachment);
+		break;
+	case MAIL_CONSUMER_BAD:
+		consumer_bad(attachment, mail);
+		break;
+	case MAIL_STOPPED:
+	case MAIL_FAILED:
+		point->ended = true;
+		point->control->options.worker_ended(point->control->options.context, point->index, mail->error);
+		break;
+	default:
+		break;
+	}
+}
+
+static int on_outbox(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct attach_point *point = context;
+	struct mail mail;
+
+	(void)source;
+	(void)fd;
+	(void)events;
+	mailbox_clear(point->ring->outbox);
+	while (mailbox_receive(point->ring->outbox, &mail))
+		take_mail(point, &mail);
+	return 0;
+}
+
+/* ---- the point ----------------------------------------------------------------------------------- */
+
+int attach_point_init(struct attach_point *point, struct control *control, uint32_t index)
+{
+	int r;
+
+	point->control = control;
+	point->index = index;
+	point->ring = &control->options.rings[index];
+	LIST_INIT(&point->attachments);
+	r = notifier_new(&point->notifier, point->ring->ring->ring);
+	if (r < 0)
+		return r;
+	return sd_event_add_io(control->options.event, &point->outbox, mailbox_fd(point->ring->outbox), EPOLLIN,
+			       on_outbox, point);
+}
+
+void attach_point_deinit(struct attach_point *point)
+{
+	sd_event_source_disable_unref(point->outbox);
+	while (!LIST_EMPTY(&point->attachments))
+		attachment_free(LIST_FIRST(&point->attachments));
+	notifier_free(point->notifier);
+}
+
+void attach_point_retry(struct attach_point *point)
+{
+	struct attachment *attachment;
+
+	LIST_FOREACH (attachment, &point->attachments, link)
+		if (!attachment->session)
+			mail_removal(attachment);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The control socket: who may attach to which ring, and what the daemon says about itself. Lives on one
+ * sd-event loop, the control thread's, and never blocks it. Knows rings and mailboxes, not backends:
+ * what it needs to ask of a device it asks through the calls below.
+ */
+#ifndef DAEMON_CONTROL_CONTROL_H
+#define DAEMON_CONTROL_CONTROL_H
+
+#include "daemon/base/fault.h"
+#include "daemon/config/config.h"
+#include "daemon/control/listener.h"
+#include "daemon/ring/rx_ring.h"
+#include "daemon/worker/mailbox.h"
+#include "lib/ibvcap/counters.h"
+
+#include <stdint.h>
+#include <systemd/sd-event.h>
+
+/* One ring, as control sees it. The daemon's; constant while control lives, but for state. */
+struct control_ring {
+	const struct config_stream *config;
+	const struct rx_ring *ring; /* segments and geometry; the rest of it is the worker's */
+	uint32_t queue;
+	struct mailbox *inbox;  /* of the worker; control is its only sender */
+	struct mailbox *outbox; /* of the worker; control is its only receiver */
+	const char *device;
+	const char *backend;
+	const char *state; /* "capturing", "link_down"; written on the control thread */
+	/** What steering gave the queue so far. 0 or -errno; a command to the device. */
+	int (*read_matched)(void *context, uint64_t *packets);
+	void *context;
+};
+
+/* One interface. The daemon's; constant. */
+struct control_interface {
+	const char *name;
+	const char *device;
+	/** Fill counters; 0 or -errno. */
+	int (*read)(void *context, uint64_t counters[INTERFACE_CTR_N]);
+	void *context;
+};
+
+struct control_options {
+	const struct config *config;
+	sd_event *event;
+	struct listener *listener; /* outlives control */
+	uint64_t epoch;
+	struct control_ring *rings;
+	uint32_t n_rings;
+	const struct control_interface *interfaces;
+	uint32_t n_interfaces;
+	/** A worker said MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control thread. */
+	void (*worker_ended)(void *context, uint32_t ring, int error);
+	void *context;
+};
+
+struct control;
+
+/**
+ * Serve clients from now on. Everything that options points at must outlive control; options itself is
+ * copied. 0 or -errno with the fault.
+ */
+int control_new(struct control **control, const struct control_options *options, struct fault *fault);
+
+/** No new client is taken and none is refused: they wait in the listening socket. */
+void control_stop_accepting(struct control *control);
+
+/**
+ * Hang up on everybody and give back what was attached. The workers' threads have ended by now, so
+ * nothing is lent to them any more. NULL is fine.
+ */
+void control_free(struct control *control);
+
+/** Read the ring's flow counter and mail it to the worker. -EAGAIN: its mailbox is full. */
+int control_mail_matched(const struct control_ring *ring, uint64_t *matched);
+
+#endif

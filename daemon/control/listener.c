@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/listener.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define BACKLOG 64
+
+/* Who listens at path? 1: somebody, *pid says who; 0: nobody; -errno: can't tell. */
+static int find_owner(const struct sockaddr_un *address, pid_t *pid)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	*pid = 0;
+	/* EAGAIN: its backlog is full; EPROTOTYPE: a socket of another type. Either way, somebody is there. */
+	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0) {
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0)
+			*pid = peer.pid;
+		r = 1;
+	} else if (errno == EAGAIN || errno == EPROTOTYPE) {
+		r = 1;
+	} else {
+		r = errno == ECONNREFUSED || errno == ENOENT ? 0 : -errno;
+	}
+	close(fd);
+	return r;
+}
+
+/* Something is at the path already. 0: it was a stale socket and is gone. */
+static int clear_path(const struct sockaddr_un *address, struct fault *fault)
+{
+	const char *path = address->sun_path;
+	struct stat status;
+	pid_t pid;
+	int r;
+
+	if (lstat(path, &status) < 0)
+		return errno == ENOENT ? 0
+				       : fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path,
+						   strerror(errno));
+	if (!S_ISSOCK(status.st_mode))
+		return fault_set(fault, EX_CONFIG, EEXIST,
+				 "control socket '%s': the path is taken by something that is not a socket, and is left "
+				 "alone; remove it or set another path",
+				 path);
+	r = find_owner(address, &pid);
+	if (r > 0)
+		return fault_set(fault, EX_TEMPFAIL, EADDRINUSE,
+				 "control socket '%s': taken by process %d, which is alive; stop it or set another path",
+				 path, (int)pid);
+	if (r < 0)
+		return fault_set(fault, r == -EACCES ? EX_NOPERM : EX_OSERR, -r,
+				 "control socket '%s': the path is taken, and asking who listens there failed: %s", path,
+				 strerror(-r));
+	if (unlink(path) < 0 && errno != ENOENT)
+		return fault_set(fault, EX_NOPERM, errno, "control socket '%s': cannot remove the stale socket: %s", path,
+				 strerror(errno));
+	return 0;
+}
+
+static int bind_path(int fd, const struct sockaddr_un *address, struct fault *fault)
+{
+	int exit_code;
+
+	if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
+		return 0;
+	exit_code = errno == EACCES || errno == EPERM ? EX_NOPERM : errno == ENOENT ? EX_CONFIG : EX_OSERR;
+	return fault_set(fault, exit_code, errno, "control socket '%s': cannot be made: %s%s", address->sun_path,
+			 strerror(errno),
+			 errno == ENOENT ? "; make its directory (mkdir -p), or set another path" : "");
+}
+
+/* Before listen(): until then nobody can connect, whatever the mode. */
+static int set_rights(const struct listener *listener, mode_t mode, gid_t group, struct fault *fault)
+{
+	if (group != (gid_t)-1 && chown(listener->path, (uid_t)-1, group) < 0)
+		return fault_set(fault, EX_NOPERM, errno,
+				 "control socket '%s': cannot be given to group %u: %s; run the daemon as a member of it",
+				 listener->path, (unsigned)group, strerror(errno));
+	if (chmod(listener->path, mode) < 0)
+		return fault_set(fault, EX_OSERR, errno, "control socket '%s': cannot be set to mode %04o: %s",
+				 listener->path, (unsigned)mode, strerror(errno));
+	return 0;
+}
+
+int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct fault *fault)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct stat status;
+	int r;
+
+	*listener = (struct listener)LISTENER_INIT;
+	if (strlen(path) >= sizeof(address.sun_path))
+		return fault_set(fault, EX_CONFIG, ENAMETOOLONG, "control socket '%s': longer than %zu bytes", path,
+				 sizeof(address.sun_path) - 1);
+	strcpy(address.sun_path, path);
+	r = clear_path(&address, fault);
+	if (r < 0)
+		return r;
+	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (listener->fd < 0)
+		return fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
+	r = bind_path(listener->fd, &address, fault);
+	if (r < 0)
+		goto fail;
+	strcpy(listener->path, path);
+	if (lstat(path, &status) == 0) {
+		listener->device = status.st_dev;
+		listener->inode = status.st_ino;
+	}
+	r = set_rights(listener, mode, group, fault);
+	if (r == 0 && listen(listener->fd, BACKLOG) < 0)
+		r = fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
+	if (r == 0)
+		return 0;
+
+fail:
+	listener_close(listener);
+	return r;
+}
+
+void listener_close(struct listener *listener)
+{
+	struct stat status;
+
+	if (listener->fd < 0)
+		return;
+	if (listener->path[0] && lstat(listener->path, &status) == 0 && status.st_dev == listener->device &&
+	    status.st_ino == listener->inode)
+		unlink(listener->path);
+	close(listener->fd);
+	*listener = (struct listener)LISTENER_INIT;
+}

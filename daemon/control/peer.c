@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/peer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5, include/uapi/asm-generic/socket.h */
+#endif
+
+/* The kernel says how many there are when there is no room for them. */
+static int read_groups(int fd, gid_t **groups, uint32_t *n_groups)
+{
+	socklen_t bytes = 0;
+
+	*groups = NULL;
+	*n_groups = 0;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &bytes) == 0 || bytes == 0)
+		return 0;
+	if (errno != ERANGE)
+		return -errno;
+	*groups = malloc(bytes);
+	if (!*groups)
+		return -ENOMEM;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, *groups, &bytes) < 0) {
+		int error = errno;
+
+		free(*groups);
+		*groups = NULL;
+		return -error;
+	}
+	*n_groups = bytes / sizeof(**groups);
+	return 0;
+}
+
+int peer_read(int fd, struct peer *peer, gid_t **groups)
+{
+	struct ucred credentials;
+	socklen_t bytes = sizeof(credentials);
+	int r;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) < 0)
+		return -errno;
+	*peer = (struct peer){ .pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid };
+	r = read_groups(fd, groups, &peer->n_groups);
+	peer->groups = *groups;
+	return r;
+}
+
+/* SO_PEERPIDFD names the process that connected; by number, the number may have a new owner. */
+int peer_open_pidfd(int fd, const struct peer *peer)
+{
+	socklen_t bytes = sizeof(int);
+	int pidfd;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) == 0)
+		return pidfd;
+	if (errno != ENOPROTOOPT || peer->pid <= 0)
+		return -errno;
+	pidfd = (int)syscall(SYS_pidfd_open, peer->pid, 0);
+	return pidfd < 0 ? -errno : pidfd;
+}

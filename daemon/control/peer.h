@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Who is at the other end of a connected Unix socket, by the kernel's word. */
+#ifndef DAEMON_CONTROL_PEER_H
+#define DAEMON_CONTROL_PEER_H
+
+#include "daemon/control/rights.h"
+
+/** Fill peer; *groups is allocated, peer points into it. 0 or -errno. */
+int peer_read(int fd, struct peer *peer, gid_t **groups);
+
+/** A descriptor that becomes readable when the peer's process has died, or -errno. */
+int peer_open_pidfd(int fd, const struct peer *peer);
+
+#endif

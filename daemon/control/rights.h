@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Who may receive a stream. Pure. */
+#ifndef DAEMON_CONTROL_RIGHTS_H
+#define DAEMON_CONTROL_RIGHTS_H
+
+#include "daemon/config/config.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Who is at the other end of a connection, by the kernel's word. */
+struct peer {
+	pid_t pid;
+	uid_t uid;
+	gid_t gid;
+	const gid_t *groups; /* supplementary */
+	uint32_t n_groups;
+};
+
+enum rights {
+	RIGHTS_GRANTED,
+	RIGHTS_NOT_LISTED,   /* neither its user nor one of its groups is named by the stream */
+	RIGHTS_DAEMONS_USER, /* runs as the daemon's own user: nothing would keep it from writing the ring */
+};
+
+/**
+ * root is trusted. The daemon's own user is not, unless it is root: a file's owner can open it again
+ * writable. A stream that names no user and no group is for everybody who can open the socket.
+ */
+enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid);
+
+#endif

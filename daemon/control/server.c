@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/server.h"
+
+#include "daemon/base/log.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TICK_US        UINT64_C(100000)
+#define TIMER_SLACK_US UINT64_C(100)
+
+/* ---- what the room's files share ----------------------------------------------------------------- */
+
+uint64_t control_now_us(const struct control *control)
+{
+	uint64_t now_us = 0;
+
+	sd_event_now(control->options.event, CLOCK_MONOTONIC, &now_us);
+	return now_us;
+}
+
+int control_add_timer(struct control *control, sd_event_source **timer, sd_event_time_handler_t handler, void *context)
+{
+	int r = sd_event_add_time(control->options.event, timer, CLOCK_MONOTONIC, 0, TIMER_SLACK_US, handler, context);
+
+	if (r < 0)
+		return r;
+	return sd_event_source_set_enabled(*timer, SD_EVENT_OFF);
+}
+
+void control_arm(sd_event_source *timer, uint64_t after_us)
+{
+	sd_event_source_set_time_relative(timer, after_us);
+	sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
+}
+
+bool control_should_log(uint64_t n_events)
+{
+	return (n_events & (n_events - 1)) == 0;
+}
+
+int control_mail_matched(const struct control_ring *ring, uint64_t *matched)
+{
+	struct mail mail = { .type = MAIL_MATCHED };
+	int r = ring->read_matched(ring->context, &mail.matched);
+
+	if (r < 0)
+		return r;
+	*matched = mail.matched;
+	return mailbox_send(ring->inbox, &mail);
+}
+
+/* ---- clients come -------------------------------------------------------------------------------- */
+
+static void refuse_client(struct control *control, int fd)
+{
+	struct wire_error message = { .error = -EAGAIN };
+
+	wire_init(&message.header, WIRE_ERROR, sizeof(message));
+	strcpy(message.text, "all clients the daemon is configured for (max_clients) are connected");
+	wire_send(fd, &message.header, NULL, 0);
+	close(fd);
+	if (control_should_log(++control->n_refused))
+		log_warning("control socket: a client was refused, max_clients = %u are connected (%llu so far)",
+			    control->options.config->max_clients, (unsigned long long)control->n_refused);
+}
+
+static int on_client(sd_event_source *source, int listening_fd, uint32_t events, void *context)
+{
+	struct control *control = context;
+	int fd = accept4(listening_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	(void)events;
+	if (fd < 0) {
+		/* Out of descriptors or memory: it would be tried again at once; the tick lets it rest. */
+		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+			sd_event_source_set_enabled(source, SD_EVENT_OFF);
+		return 0;
+	}
+	if (control->n_sessions >= control->options.config->max_clients)
+		refuse_client(control, fd);
+	else
+		session_new(control, fd);
+	return 0;
+}
+
+/* ---- the tick ------------------------------------------------------------------------------------ */
+
+/* A ring at rest is let sleep: its worker knows that reading already, and has struck the sum. */
+static void refresh_matched(const struct control_ring *ring)
+{
+	const _Atomic uint64_t *counters = ring->ring->ring->counters;
+	uint64_t accounted = counter_get(&counters[IBVCAP_CTR_PUBLISHED]) + counter_get(&counters[IBVCAP_CTR_ERRORED]) +
+			     counter_get(&counters[IBVCAP_CTR_NO_BUFFER]);
+	struct mail mail = { .type = MAIL_MATCHED };
+
+	if (ring->read_matched(ring->context, &mail.matched) < 0)
+		return;
+	if (mail.matched != accounted || mail.matched != counter_get(&counters[IBVCAP_CTR_MATCHED]))
+		mailbox_send(ring->inbox, &mail); /* full: the next tick's will do */
+}
+
+static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
+{
+	struct control *control = context;
+
+	(void)time_us;
+	for (uint32_t i = 0; i < control->n_points; i++) {
+		if (control->points[i].ended)
+			continue;
+		refresh_matched(control->points[i].ring);
+		attach_point_retry(&control->points[i]);
+	}
+	if (control->listening)
+		sd_event_source_set_enabled(control->listening, SD_EVENT_ON);
+	control_arm(source, TICK_US);
+	return 0;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+static int set_up(struct control *control)
+{
+	int r = 0;
+
+	control->points = calloc(control->options.n_rings + 1, sizeof(*control->points));
+	if (!control->points)
+		return -ENOMEM;
+	while (r == 0 && control->n_points < control->options.n_rings) {
+		r = attach_point_init(&control->points[control->n_points], control, control->n_points);
+		control->n_points++; /* also a half-made one is taken down */
+	}
+	if (r < 0)
+		return r;
+	r = status_init(control);
+	if (r < 0)
+		return r;
+	r = control_add_timer(control, &control->tick, on_tick, control);
+	if (r < 0)
+		return r;
+	control_arm(control->tick, TICK_US);
+	return sd_event_add_io(control->options.event, &control->listening, control->options.listener->fd, EPOLLIN,
+			       on_client, control);
+}
+
+int control_new(struct control **control, const struct control_options *options, struct fault *fault)
+{
+	struct control *c = calloc(1, sizeof(*c));
+	int r = -ENOMEM;
+
+	if (c) {
+		c->options = *options;
+		LIST_INIT(&c->sessions);
+		r = set_up(c);
+	}
+	if (r < 0) {
+		control_free(c);
+		return fault_set(fault, EX_OSERR, -r, "control socket '%s': cannot be served: %s",
+				 options->listener->path, strerror(-r));
+	}
+	*control = c;
+	return 0;
+}
+
+void control_stop_accepting(struct control *control)
+{
+	control->listening = sd_event_source_disable_unref(control->listening);
+}
+
+void control_free(struct control *control)
+{
+	if (!control)
+		return;
+	sd_event_source_disable_unref(control->listening);
+	sd_event_source_disable_unref(control->tick);
+	for (uint32_t i = 0; i < control->n_points; i++)
+		control->points[i].ended = true; /* nothing is mailed any more */
+	while (!LIST_EMPTY(&control->sessions))
+		session_free(LIST_FIRST(&control->sessions));
+	status_deinit(control);
+	for (uint32_t i = 0; i < control->n_points; i++)
+		attach_point_deinit(&control->points[i]);
+	free(control->points);
+	free(control);
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of this room share: the server and its clients. Control thread only. */
+#ifndef DAEMON_CONTROL_SERVER_H
+#define DAEMON_CONTROL_SERVER_H
+
+#include "daemon/control/attach.h"
+#include "daemon/control/control.h"
+#include "daemon/control/session.h"
+#include "daemon/control/status.h"
+
+#include <sys/queue.h>
+
+struct control {
+	struct control_options options;
+	struct attach_point *points; /* one a ring, in their order */
+	uint32_t n_points;
+	struct status_refresh refresh;
+	LIST_HEAD(, session) sessions;
+	uint32_t n_sessions;
+	uint64_t n_refused; /* clients beyond max_clients */
+	uint64_t n_faults;  /* malformed or too many messages */
+	sd_event_source *listening;
+	sd_event_source *tick;
+};
+
+/** CLOCK_MONOTONIC of the loop's present round, microseconds. */
+uint64_t control_now_us(const struct control *control);
+
+/** One-shot timer that is armed by control_arm(). 0 or -errno. */
+int control_add_timer(struct control *control, sd_event_source **timer, sd_event_time_handler_t handler, void *context);
+void control_arm(sd_event_source *timer, uint64_t after_us);
+
+/**
+ * Should an event that clients can cause at will be logged? The first, then at every doubling: bounded
+ * whatever they do.
+ */
+bool control_should_log(uint64_t n_events);
+
+#endif

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/session.h"
+
+#include "daemon/base/log.h"
+#include "daemon/control/peer.h"
+#include "daemon/control/server.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define WINDOW_US  UINT64_C(1000000)
+#define OVERDUE_US UINT64_C(5000000) /* in which a client has to read a reply */
+
+/* ---- sending ------------------------------------------------------------------------------------- */
+
+int reply_append(struct reply *reply, const struct wire_header *header)
+{
+	if (reply->room - reply->used < header->bytes) {
+		size_t room = 2 * reply->room + WIRE_BYTES_MAX;
+		uint8_t *bytes = realloc(reply->bytes, room);
+
+		if (!bytes)
+			return -ENOMEM;
+		reply->bytes = bytes;
+		reply->room = room;
+	}
+	memcpy(reply->bytes + reply->used, header, header->bytes);
+	reply->used += header->bytes;
+	return 0;
+}
+
+void reply_deinit(struct reply *reply)
+{
+	free(reply->bytes);
+	*reply = (struct reply){ 0 };
+}
+
+int session_send(struct session *session, const struct wire_header *header, const int *fds, unsigned n_fds)
+{
+	return wire_send(session->fd, header, fds, n_fds);
+}
+
+int session_send_error(struct session *session, int error, const char *format, ...)
+{
+	struct wire_error message = { .error = error };
+	va_list arguments;
+
+	wire_init(&message.header, WIRE_ERROR, sizeof(message));
+	va_start(arguments, format);
+	vsnprintf(message.text, sizeof(message.text), format, arguments);
+	va_end(arguments);
+	session_resume(session);
+	return session_send(session, &message.header, NULL, 0);
+}
+
+/* Only a hang-up is listened for while a request is at work. */
+static void pause_reading(struct session *session)
+{
+	sd_event_source_set_io_events(session->io, 0);
+}
+
+void session_resume(struct session *session)
+{
+	sd_event_source_set_io_events(session->io, EPOLLIN);
+}
+
+/* As much as the socket takes. 1: all is sent; 0: the client has to read first; -errno. */
+static int flush(struct session *session)
+{
+	struct reply *reply = &session->reply;
+
+	while (reply->sent < reply->used) {
+		struct wire_header header;
+		int r;
+
+		memcpy(&header, reply->bytes + reply->sent, sizeof(header));
+		r = wire_send(session->fd, (const void *)(reply->bytes + reply->sent), NULL, 0);
+		if (r == -EAGAIN)
+			return 0;
+		if (r < 0)
+			return r;
+		reply->sent += header.bytes;
+	}
+	reply_deinit(reply);
+	return 1;
+}
+
+static int flush_on(struct session *session)
+{
+	int r = flush(session);
+
+	if (r < 0)
+		return r;
+	sd_event_source_set_io_events(session->io, r ? EPOLLIN : EPOLLOUT);
+	if (r)
+		sd_event_source_set_enabled(session->overdue, SD_EVENT_OFF);
+	return 0;
+}
+
+int session_send_reply(struct session *session, struct reply *reply)
+{
+	session->reply = *reply;
+	*reply = (struct reply){ 0 };
+	control_arm(session->overdue, OVERDUE_US);
+	return flush_on(session);
+}
+
+/* ---- receiving ----------------------------------------------------------------------------------- */
+
+static bool is_over_limit(struct session *session)
+{
+	uint64_t now_us = control_now_us(session->control);
+
+	if (now_us - session->window_start_us >= WINDOW_US) {
+		session->window_start_us = now_us;
+		session->n_messages = 0;
+	}
+	return ++session->n_messages > session->control->options.config->max_messages_per_s;
+}
+
+/* The client broke the rules: count it, tell it, and hang up. */
+static int refuse(struct session *session, int error, const char *what)
+{
+	struct control *control = session->control;
+
+	if (control_should_log(++control->n_faults))
+		log_warning("control socket: %s from process %d of user %u: hung up (%llu so far)", what,
+			    (int)session->peer.pid, (unsigned)session->peer.uid, (unsigned long long)control->n_faults);
+	session_send_error(session, error, "%s", what);
+	return error;
+}
+
+int session_handle(struct session *session, const union wire_message *message)
+{
+	pause_reading(session);
+	switch (message->header.type) {
+	case WIRE_ATTACH:
+		return attach_request(session, &message->attach);
+	case WIRE_STATUS:
+		return status_request(session);
+	default:
+		return refuse(session, -EPROTO, "a message that is not a request");
+	}
+}
+
+static int receive(struct session *session)
+{
+	union wire_message message;
+	unsigned n_fds = 0;
+	int r = wire_recv(session->fd, &message, NULL, &n_fds);
+
+	if (r == -EAGAIN)
+		return 0;
+	if (r == 0)
+		return -ECONNRESET;
+	if (r == -EPROTO)
+		return refuse(session, r, "a malformed message");
+	if (r < 0)
+		return r;
+	if (is_over_limit(session))
+		return refuse(session, -EAGAIN, "more messages a second than max_messages_per_s allows");
+	return session_handle(session, &message);
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct session *session = context;
+	int r = 0;
+
+	(void)source;
+	(void)fd;
+	if (events & (EPOLLHUP | EPOLLERR))
+		r = -ECONNRESET;
+	else if (events & EPOLLOUT)
+		r = flush_on(session);
+	else if (events & EPOLLIN)
+		r = receive(session);
+	if (r < 0)
+		session_free(session);
+	return 0;
+}
+
+/* The process is gone, though another may still hold the socket. */
+static int on_death(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	(void)source;
+	(void)fd;
+	(void)events;
+	session_free(context);
+	return 0;
+}
+
+static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
+{
+	(void)source;
+	(void)time_us;
+	session_free(context);
+	return 0;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+static int watch(struct session *session)
+{
+	sd_event *event = session->control->options.event;
+	int r = sd_event_add_io(event, &session->io, session->fd, EPOLLIN, on_io, session);
+
+	if (r < 0)
+		return r;
+	session->pidfd = peer_open_pidfd(session->fd, &session->peer);
+	if (session->pidfd >= 0) {
+		r = sd_event_add_io(event, &session->death, session->pidfd, EPOLLIN, on_death, session);
+		if (r < 0)
+			return r;
+	}
+	return control_add_timer(session->control, &session->overdue, on_overdue, session);
+}
+
+int session_new(struct control *control, int fd)
+{
+	struct session *session = calloc(1, sizeof(*session));
+	int r;
+
+	if (!session) {
+		close(fd);
+		return -ENOMEM;
+	}
+	session->control = control;
+	session->fd = fd;
+	session->pidfd = -1;
+	LIST_INSERT_HEAD(&control->sessions, session, link);
+	control->n_sessions++;
+	r = peer_read(fd, &session->peer, &session->groups);
+	if (r == 0)
+		r = watch(session);
+	if (r < 0)
+		session_free(session);
+	return r;
+}
+
+void session_free(struct session *session)
+{
+	if (!session)
+		return;
+	LIST_REMOVE(session, link);
+	session->control->n_sessions--;
+	if (session->attachment)
+		attach_hang_up(session->attachment);
+	sd_event_source_disable_unref(session->io);
+	sd_event_source_disable_unref(session->death);
+	sd_event_source_disable_unref(session->overdue);
+	if (session->pidfd >= 0)
+		close(session->pidfd);
+	close(session->fd);
+	reply_deinit(&session->reply);
+	free(session->groups);
+	free(session);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One client's connection. It has at most one request at work: what it sends meanwhile waits in its
+ * socket. Nothing is ever sent with blocking; a client that does not read is hung up.
+ */
+#ifndef DAEMON_CONTROL_SESSION_H
+#define DAEMON_CONTROL_SESSION_H
+
+#include "daemon/control/rights.h"
+#include "lib/ibvcap/wire.h"
+
+#include <stdbool.h>
+#include <sys/queue.h>
+#include <systemd/sd-event.h>
+
+struct attachment;
+struct control;
+
+/* Messages on their way to one client, one behind the other. */
+struct reply {
+	uint8_t *bytes;
+	size_t used;
+	size_t room;
+	size_t sent;
+};
+
+struct session {
+	LIST_ENTRY(session) link;
+	struct control *control;
+	int fd;
+	int pidfd; /* -1: none could be had */
+	struct peer peer;
+	gid_t *groups;
+	sd_event_source *io;
+	sd_event_source *death;
+	sd_event_source *overdue; /* armed while a reply waits for the client to read */
+	struct attachment *attachment;
+	struct reply reply;
+	bool wants_status; /* asked, and its refresh is not begun */
+	bool in_refresh;   /* asked, and waits for the refresh that is at work */
+	uint64_t window_start_us;
+	uint32_t n_messages; /* in this window of one second */
+};
+
+/** Takes the connected socket over, also on failure. 0 or -errno. */
+int session_new(struct control *control, int fd);
+
+/** Hang up; gives the attachment back. Safe from the session's own handlers. NULL is fine. */
+void session_free(struct session *session);
+
+/** Send one message now. -errno: hang up. */
+int session_send(struct session *session, const struct wire_header *header, const int *fds, unsigned n_fds);
+
+/** Answer a request with WIRE_ERROR; error is a negative errno. 0, or -errno: hang up. */
+int session_send_error(struct session *session, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/** Send a reply of many messages as fast as the client reads; takes its bytes over. -errno: hang up. */
+int session_send_reply(struct session *session, struct reply *reply);
+
+/** The request at work was answered: read the next. */
+void session_resume(struct session *session);
+
+/** Handle one checked message; 0, or -errno: hang up. The fuzzer's way in. */
+int session_handle(struct session *session, const union wire_message *message);
+
+/** -ENOMEM. */
+int reply_append(struct reply *reply, const struct wire_header *header);
+void reply_deinit(struct reply *reply);
+
+#endif

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/status.h"
+
+#include "daemon/control/server.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REFRESH_STEP_US    UINT64_C(500)
+#define REFRESH_TIMEOUT_US UINT64_C(50000)
+
+/* ---- one message each ---------------------------------------------------------------------------- */
+
+static void copy_text(char *to, size_t bytes, const char *from)
+{
+	snprintf(to, bytes, "%s", from ? from : "");
+}
+
+static int append_daemon(struct reply *reply)
+{
+	struct wire_daemon message = { .pid = getpid() };
+
+	wire_init(&message.header, WIRE_DAEMON, sizeof(message));
+	copy_text(message.version, sizeof(message.version), IBVCAP_BUILD_VERSION);
+	return reply_append(reply, &message.header);
+}
+
+/*
+ * The sum's terms first, the flow counter last: everything in the terms was counted as matched before,
+ * so what is left over, in_flight, is never negative.
+ */
+static void count_ring(const struct control_ring *ring, uint64_t *counters)
+{
+	const struct ibvcap_ring *shared = ring->ring->ring;
+	uint64_t *stream = counters + IBVCAP_CTR_N;
+	uint64_t matched, rows, accounted;
+
+	for (unsigned i = 0; i < IBVCAP_CTR_N; i++)
+		counters[i] = counter_get(&shared->counters[i]);
+	if (ring->read_matched(ring->context, &matched) == 0)
+		counters[IBVCAP_CTR_MATCHED] = matched;
+	rows = counters[IBVCAP_CTR_PUBLISHED] + counters[IBVCAP_CTR_ERRORED];
+	accounted = rows + counters[IBVCAP_CTR_NO_BUFFER];
+	matched = counters[IBVCAP_CTR_MATCHED];
+	stream[STREAM_CTR_IN_FLIGHT] = matched > accounted ? matched - accounted : 0;
+	stream[STREAM_CTR_HEAD] = rows;
+}
+
+static int append_stream(struct reply *reply, const struct control *control, const struct control_ring *ring)
+{
+	const struct ibvcap_ring *shared = ring->ring->ring;
+	struct wire_stream message = {
+		.epoch = control->options.epoch,
+		.queue = ring->queue,
+		.slot_bytes = shared->slot_bytes,
+		.slots_per_block = shared->slots_per_block,
+		.n_blocks = shared->n_blocks,
+		.receive_queue_slots = ring->config->receive_queue_slots,
+		.page_bytes = shared->page_bytes,
+		.n_counters = IBVCAP_CTR_N + STREAM_CTR_N,
+	};
+
+	wire_init(&message.header, WIRE_STREAM, sizeof(message));
+	message.clock_source = ring_load_clock(shared, &message.clock_error_ns);
+	copy_text(message.name, sizeof(message.name), ring->config->name);
+	copy_text(message.interface, sizeof(message.interface), ring->config->interface);
+	copy_text(message.device, sizeof(message.device), ring->device);
+	copy_text(message.backend, sizeof(message.backend), ring->backend);
+	copy_text(message.state, sizeof(message.state), ring->state);
+	count_ring(ring, message.counters);
+	return reply_append(reply, &message.header);
+}
+
+static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
+{
+	return value < low ? low : value > high ? high : value;
+}
+
+void status_count_consumer(uint64_t attach, uint64_t head, const struct consumer_cursors *cursors,
+			   uint64_t counters[CONSUMER_CTR_N])
+{
+	uint64_t acquired = clamp(cursors->acquired, attach, head);
+	uint64_t skipped = clamp(cursors->skipped, 0, acquired - attach);
+
+	counters[CONSUMER_CTR_PUBLISHED] = head - attach;
+	counters[CONSUMER_CTR_DELIVERED] = acquired - attach - skipped;
+	counters[CONSUMER_CTR_SKIPPED] = skipped;
+	counters[CONSUMER_CTR_LAG] = head - acquired;
+}
+
+static uint64_t count_leases(const struct ring_consumer *consumer)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < consumer->lease_blocks; i++)
+		n += daemon_load_lease(consumer->page, i) != 0;
+	return n;
+}
+
+/* The page is read once, before head: a truthful consumer's cursor is not past it then. */
+static int append_consumer(struct reply *reply, const struct attachment *attachment)
+{
+	const struct control_ring *ring = attachment->point->ring;
+	const struct ring_consumer *consumer = &attachment->consumer;
+	struct wire_consumer message = {
+		.queue = ring->queue,
+		.policy = consumer->state->policy,
+		.pid = attachment->pid,
+		.uid = attachment->uid,
+		.n_counters = CONSUMER_CTR_N,
+	};
+	struct consumer_cursors cursors;
+
+	wire_init(&message.header, WIRE_CONSUMER, sizeof(message));
+	copy_text(message.stream, sizeof(message.stream), ring->config->name);
+	cursors.acquired = daemon_load_acquired(consumer->page);
+	cursors.skipped = daemon_load_skipped(consumer->page);
+	status_count_consumer(consumer->attach_sequence, consumer_load_head(ring->ring->ring), &cursors,
+			      message.counters);
+	message.counters[CONSUMER_CTR_LEASED_BLOCKS] = count_leases(consumer);
+	return reply_append(reply, &message.header);
+}
+
+static int append_interface(struct reply *reply, const struct control_interface *interface)
+{
+	struct wire_interface message = { .n_counters = INTERFACE_CTR_N };
+
+	wire_init(&message.header, WIRE_INTERFACE, sizeof(message));
+	copy_text(message.interface, sizeof(message.interface), interface->name);
+	copy_text(message.device, sizeof(message.device), interface->device);
+	if (interface->read(interface->context, message.counters) < 0)
+		message.n_counters = 0;
+	return reply_append(reply, &message.header);
+}
+
+/* ---- all of them --------------------------------------------------------------------------------- */
+
+static int append_consumers(struct reply *reply, const struct attach_point *point)
+{
+	const struct attachment *attachment;
+	int r = 0;
+
+	LIST_FOREACH (attachment, &point->attachments, link)
+		if (r == 0 && attachment->served)
+			r = append_consumer(reply, attachment);
+	return r;
+}
+
+static int build(const struct control *control, struct reply *reply)
+{
+	const struct control_options *options = &control->options;
+	struct wire_header end;
+	int r = append_daemon(reply);
+
+	for (uint32_t i = 0; i < options->n_rings && r == 0; i++)
+		r = append_stream(reply, control, &options->rings[i]);
+	for (uint32_t i = 0; i < control->n_points && r == 0; i++)
+		r = append_consumers(reply, &control->points[i]);
+	for (uint32_t i = 0; i < options->n_interfaces && r == 0; i++)
+		r = append_interface(reply, &options->interfaces[i]);
+	wire_init(&end, WIRE_END, sizeof(end));
+	return r == 0 ? reply_append(reply, &end) : r;
+}
+
+static int send_copy(struct session *session, const struct reply *reply)
+{
+	struct reply copy = { .bytes = malloc(reply->used), .used = reply->used, .room = reply->used };
+
+	if (!copy.bytes)
+		return -ENOMEM;
+	memcpy(copy.bytes, reply->bytes, reply->used);
+	return session_send_reply(session, &copy);
+}
+
+static void answer_all(struct control *control)
+{
+	struct reply reply = { 0 };
+	struct session *session, *next;
+	int r = build(control, &reply);
+
+	for (session = LIST_FIRST(&control->sessions); session; session = next) {
+		next = LIST_NEXT(session, link);
+		if (!session->in_refresh)
+			continue;
+		session->in_refresh = false;
+		if (r < 0 || send_copy(session, &reply) < 0)
+			session_free(session);
+	}
+	reply_deinit(&reply);
+}
+
+/* ---- the refresh --------------------------------------------------------------------------------- */
+
+/* Has the worker accounted for everything that the reading counted? */
+static bool is_struck(const struct control_ring *ring, uint64_t mailed)
+{
+	const _Atomic uint64_t *counters = ring->ring->ring->counters;
+
+	return counter_get(&counters[IBVCAP_CTR_MATCHED]) >= mailed &&
+	       counter_get(&counters[IBVCAP_CTR_PUBLISHED]) + counter_get(&counters[IBVCAP_CTR_ERRORED]) +
+			       counter_get(&counters[IBVCAP_CTR_NO_BUFFER]) >= mailed;
+}
+
+static bool is_ring_fresh(struct control *control, uint32_t i)
+{
+	struct status_refresh *refresh = &control->refresh;
+
+	if (control->points[i].ended)
+		return true;
+	if (!refresh->is_mailed[i])
+		refresh->is_mailed[i] = control_mail_matched(&control->options.rings[i], &refresh->mailed[i]) != -EAGAIN;
+	return refresh->is_mailed[i] && is_struck(&control->options.rings[i], refresh->mailed[i]);
+}
+
+static bool is_fresh(struct control *control)
+{
+	bool fresh = true;
+
+	for (uint32_t i = 0; i < control->n_points; i++)
+		fresh &= is_ring_fresh(control, i);
+	return fresh;
+}
+
+/* Everybody who asked before the readings are taken is answered by them; who asks later, by the next. */
+static void begin(struct control *control)
+{
+	struct status_refresh *refresh = &control->refresh;
+	struct session *session;
+
+	LIST_FOREACH (session, &control->sessions, link) {
+		if (!session->wants_status)
+			continue;
+		session->wants_status = false;
+		session->in_refresh = true;
+		refresh->active = true;
+	}
+	if (!refresh->active)
+		return;
+	memset(refresh->is_mailed, 0, control->n_points * sizeof(*refresh->is_mailed));
+	memset(refresh->mailed, 0, control->n_points * sizeof(*refresh->mailed));
+	refresh->deadline_us = control_now_us(control) + REFRESH_TIMEOUT_US;
+	is_fresh(control);
+	control_arm(refresh->timer, REFRESH_STEP_US);
+}
+
+static int on_refresh(sd_event_source *source, uint64_t time_us, void *context)
+{
+	struct control *control = context;
+
+	(void)source;
+	(void)time_us;
+	if (!is_fresh(control) && control_now_us(control) < control->refresh.deadline_us) {
+		control_arm(control->refresh.timer, REFRESH_STEP_US);
+		return 0;
+	}
+	control->refresh.active = false;
+	answer_all(control);
+	begin(control);
+	return 0;
+}
+
+int status_request(struct session *session)
+{
+	session->wants_status = true;
+	if (!session->control->refresh.active)
+		begin(session->control);
+	return 0;
+}
+
+int status_init(struct control *control)
+{
+	struct status_refresh *refresh = &control->refresh;
+
+	refresh->mailed = calloc(control->options.n_rings + 1, sizeof(*refresh->mailed));
+	refresh->is_mailed = calloc(control->options.n_rings + 1, sizeof(*refresh->is_mailed));
+	if (!refresh->mailed || !refresh->is_mailed)
+		return -ENOMEM;
+	return control_add_timer(control, &refresh->timer, on_refresh, control);
+}
+
+void status_deinit(struct control *control)
+{
+	sd_event_source_disable_unref(control->refresh.timer);
+	free(control->refresh.mailed);
+	free(control->refresh.is_mailed);
+	control->refresh = (struct status_refresh){ 0 };
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the daemon says about itself. An answer is fresh: the flow counters are read for it, and the
+ * workers given time to strike their sums, before it is put together; at rest nothing is in flight then.
+ * Clients who ask at the same time share one refresh. Control thread only.
+ */
+#ifndef DAEMON_CONTROL_STATUS_H
+#define DAEMON_CONTROL_STATUS_H
+
+#include "lib/ibvcap/counters.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <systemd/sd-event.h>
+
+struct control;
+struct session;
+
+/* What a consumer's page said at one moment, unchecked. */
+struct consumer_cursors {
+	uint64_t acquired;
+	uint64_t skipped;
+};
+
+struct status_refresh {
+	bool active;
+	uint64_t deadline_us;
+	uint64_t *mailed; /* a ring: the reading its worker was mailed */
+	bool *is_mailed;  /* … false: its mailbox was full so far */
+	sd_event_source *timer;
+};
+
+/** 0 or -errno. */
+int status_init(struct control *control);
+void status_deinit(struct control *control);
+
+/** A client asks; it is answered when the refresh is through. 0, or -errno: hang up. */
+int status_request(struct session *session);
+
+/**
+ * published = delivered + skipped + lag, exactly, whatever the page said: attach <= acquired <= head and
+ * skipped <= acquired - attach are forced. Pure.
+ */
+void status_count_consumer(uint64_t attach, uint64_t head, const struct consumer_cursors *cursors,
+			   uint64_t counters[CONSUMER_CTR_N]);
+
+#endif
