@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a packet costs from poll to published and reposted, with completions waiting: a queue's worth of
+ * packets is let in while nobody polls, then drained under the clock, many times over.
+ *
+ *     bench_ring [--payload BYTES] [--rounds N]                        on the scripted backend
+ *     bench_ring … --interface A --peer B                              on verbs; A and B a wire's two ends,
+ *                                                                      both in this network namespace
+ *
+ * Under callgrind (--collect-atstart=no --instr-atstart=no is set up by scripts/bench) only the drain is
+ * counted. Prints one JSON line.
+ */
+#include "daemon/net/net.h"
+#include "daemon/worker/receive.h"
+#include "lib/ibvcap/ring.h"
+#include "tests/support/frames.h"
+#include "tests/support/scripted_backend.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <valgrind/callgrind.h>
+
+#define QUEUE_SLOTS 4096u
+
+struct bench {
+	uint32_t payload_bytes;
+	uint32_t rounds;
+	const char *interface; /* NULL = scripted */
+	const char *peer;
+	const struct backend_ops *ops;
+	struct backend *backend;
+	struct backend_memory *payload;
+	struct backend_memory *headers;
+	struct backend_queue *queue;
+	struct backend_flow *flow;
+	struct rx_ring ring;
+	struct receive receive;
+	int sender;
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t frame_bytes;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void die(const char *what, const char *why)
+{
+	fprintf(stderr, "bench_ring: %s: %s\n", what, why);
+	exit(EXIT_FAILURE);
+}
+
+static void parse(struct bench *bench, int argc, char **argv)
+{
+	static const struct option options[] = { { "payload", required_argument, NULL, 'p' },
+						 { "rounds", required_argument, NULL, 'r' },
+						 { "interface", required_argument, NULL, 'i' },
+						 { "peer", required_argument, NULL, 'e' },
+						 { 0 } };
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+		if (option == 'p')
+			bench->payload_bytes = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'r')
+			bench->rounds = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'i')
+			bench->interface = optarg;
+		else if (option == 'e')
+			bench->peer = optarg;
+		else
+			exit(EX_USAGE);
+	}
+	if (bench->payload_bytes < 18 || bench->payload_bytes > 65000 || !bench->rounds || !bench->interface != !bench->peer)
+		die("usage", "--payload 18..65000 --rounds N [--interface A --peer B]");
+}
+
+/* ---- the packets --------------------------------------------------------------------------------- */
+
+/* The frame every slot gets: 10.0.0.2:1000 → 10.0.0.1:2000. */
+static void build_frame(struct bench *bench, const uint8_t *destination_mac)
+{
+	const struct frame_options options = { .payload_bytes = bench->payload_bytes };
+
+	bench->frame_bytes = frame_build(&options, 0, bench->frame);
+	memcpy(bench->frame, destination_mac, 6);
+	memcpy(bench->frame + 26, &(uint32_t){ htonl(0x0a000002) }, 4);
+	memcpy(bench->frame + 30, &(uint32_t){ htonl(0x0a000001) }, 4);
+}
+
+/* scripted_complete() writes no memory: every header row holds the frame's headers from the start. */
+static void prefill_headers(struct bench *bench)
+{
+	uint8_t *row = bench->ring.headers.address;
+
+	for (uint32_t i = 0; i < bench->ring.n_blocks * bench->ring.slots_per_block; i++, row += bench->ring.header_stride)
+		memcpy(row, bench->frame, bench->ring.header_bytes);
+}
+
+static void open_sender(struct bench *bench)
+{
+	struct net_interface peer;
+	struct fault fault = { 0 };
+	struct sockaddr_ll address = { .sll_family = AF_PACKET, .sll_protocol = 0 };
+
+	if (net_interface_read(bench->peer, &peer, &fault) < 0)
+		die("peer", fault.text);
+	bench->sender = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	address.sll_ifindex = (int)peer.index;
+	if (bench->sender < 0 || bind(bench->sender, (struct sockaddr *)&address, sizeof(address)) < 0)
+		die("AF_PACKET sender", strerror(errno));
+}
+
+/* Let a queue's worth of packets in. Returns how many are waiting. */
+static uint32_t let_in(struct bench *bench)
+{
+	uint64_t before, matched;
+
+	if (!bench->interface)
+		return scripted_complete(bench->queue, QUEUE_SLOTS, bench->frame_bytes);
+	bench->ops->read_matched(bench->queue, &before);
+	for (uint32_t i = 0; i < QUEUE_SLOTS; i++)
+		if (send(bench->sender, bench->frame, bench->frame_bytes, 0) < 0)
+			die("send", strerror(errno));
+	for (uint64_t give_up = now_ns() + 5000000000u; now_ns() < give_up; usleep(1000)) {
+		if (bench->ops->read_matched(bench->queue, &matched) < 0)
+			die("flow counter", "cannot be read");
+		if (matched - before >= QUEUE_SLOTS)
+			break;
+	}
+	usleep(1000);
+	return (uint32_t)(matched - before);
+}
+
+/* ---- the queue ----------------------------------------------------------------------------------- */
+
+static void open_backend(struct bench *bench)
+{
+	struct net_interface interface = { .mac = { 2, 0, 0, 0, 0, 1 } };
+	struct fault fault = { 0 };
+
+	bench->ops = bench->interface ? backend_find("verbs") : &scripted_backend_ops;
+	if (!bench->ops)
+		die("backend", "verbs is not in this build");
+	if (bench->interface && net_interface_read(bench->interface, &interface, &fault) < 0)
+		die(bench->interface, fault.text);
+	if (bench->ops->open(bench->interface, &bench->backend, &fault) < 0)
+		die("open", fault.text);
+	build_frame(bench, interface.mac);
+}
+
+static void create(struct bench *bench)
+{
+	uint32_t slots_per_block = bench->payload_bytes > 2048 ? 256 : 4096;
+	const struct rx_ring_options ring = {
+		.stream = "bench", .epoch = 1, .slot_bytes = bench->payload_bytes, .slots_per_block = slots_per_block,
+		.header_bytes = 42, .history_blocks = QUEUE_SLOTS / slots_per_block, .receive_queue_slots = QUEUE_SLOTS,
+		.page_bytes = 2u << 20, .n_queues = 1,
+	};
+	struct fault fault = { 0 };
+
+	if (rx_ring_init(&bench->ring, &ring, &fault) < 0)
+		die("ring", fault.text);
+	if (bench->ops->register_memory(bench->backend, bench->ring.payload.address, bench->ring.payload.bytes,
+					&bench->payload, &fault) < 0 ||
+	    bench->ops->register_memory(bench->backend, bench->ring.headers.address, bench->ring.headers.bytes,
+					&bench->headers, &fault) < 0)
+		die("register memory", fault.text);
+	const struct backend_queue_options queue = {
+		.payload = bench->payload, .headers = bench->headers, .slots = QUEUE_SLOTS, .header_bytes = 42,
+		.header_stride = bench->ring.header_stride, .slot_bytes = bench->payload_bytes, .timestamps = true,
+	};
+
+	if (bench->ops->create_queue(bench->backend, &queue, &bench->queue, &fault) < 0)
+		die("queue", fault.text);
+	bench->receive = (struct receive){
+		.queue = bench->queue, .ring = &bench->ring, .queue_slots = QUEUE_SLOTS, .l3 = 14,
+		.device_timestamps = true, .has_clock = true,
+		.clock = { .mult = 1u << 24, .shift = 24, .mask = UINT64_MAX },
+	};
+}
+
+static void start(struct bench *bench)
+{
+	const struct config_flow flow = { .destination = { AF_INET, { 10, 0, 0, 1 } }, .destination_port = 2000, .vlan = -1 };
+	struct flow_rule rule;
+	struct fault fault = { 0 };
+
+	flow_resolve(&flow, bench->frame, &rule);
+	if (receive_refill(&bench->receive) < 0 || bench->ops->start(bench->queue) < 0)
+		die("start", "the queue did not take its slots");
+	if (bench->ops->add_flow(bench->queue, &rule, &bench->flow, &fault) < 0)
+		die("flow", fault.text);
+	prefill_headers(bench);
+	if (bench->peer)
+		open_sender(bench);
+}
+
+static void tear_down(struct bench *bench)
+{
+	bench->ops->remove_flow(bench->flow);
+	bench->ops->destroy_queue(bench->queue);
+	bench->ops->unregister_memory(bench->payload);
+	bench->ops->unregister_memory(bench->headers);
+	bench->ops->close(bench->backend);
+	rx_ring_deinit(&bench->ring);
+}
+
+/* ---- the measurement ----------------------------------------------------------------------------- */
+
+/* The one function under the counter: poll, publish, repost, until the queue is empty. */
+static __attribute__((noinline)) uint64_t drain(struct receive *receive, uint32_t waiting)
+{
+	uint64_t done = 0;
+
+	while (done < waiting) {
+		int n = receive_batch(receive);
+
+		if (n < 0)
+			die("drain", strerror(-n));
+		done += (uint64_t)n;
+	}
+	return done;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void run(struct bench *bench)
+{
+	double *ns = calloc(bench->rounds, sizeof(*ns));
+	uint64_t packets = 0;
+
+	if (!ns)
+		die("memory", strerror(ENOMEM));
+	drain(&bench->receive, let_in(bench)); /* first touch of everything */
+	for (uint32_t i = 0; i < bench->rounds; i++) {
+		uint32_t waiting = let_in(bench);
+
+		CALLGRIND_START_INSTRUMENTATION;
+		CALLGRIND_TOGGLE_COLLECT;
+		uint64_t before = now_ns();
+		uint64_t done = drain(&bench->receive, waiting);
+
+		ns[i] = (double)(now_ns() - before) / (double)(done ? done : 1);
+		CALLGRIND_TOGGLE_COLLECT;
+		packets += done;
+	}
+	qsort(ns, bench->rounds, sizeof(*ns), compare);
+	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"packets\": %llu, \"ns_per_packet\": {\"min\": %.1f, "
+	       "\"median\": %.1f, \"max\": %.1f}}\n",
+	       bench->ops->name, bench->payload_bytes, (unsigned long long)packets, ns[0], ns[bench->rounds / 2],
+	       ns[bench->rounds - 1]);
+	free(ns);
+}
+
+int main(int argc, char **argv)
+{
+	struct bench bench = { .payload_bytes = 64, .rounds = 50, .sender = -1 };
+
+	parse(&bench, argc, argv);
+	open_backend(&bench);
+	create(&bench);
+	start(&bench);
+	run(&bench);
+	tear_down(&bench);
+	if (bench.sender >= 0)
+		close(bench.sender);
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/consumers.h"
+
+int test_consumer_init(struct ring_consumer *consumer, uint32_t lease_blocks)
+{
+	*consumer = (struct ring_consumer){ .state_shm = SHM_INIT, .page_shm = SHM_INIT, .lease_blocks = lease_blocks };
+	int r = shm_create(&consumer->state_shm, "test-state", sizeof(struct ibvcap_consumer_state), 4096);
+
+	if (r == 0)
+		r = shm_create(&consumer->page_shm, "test-page", sizeof(struct ibvcap_consumer_page), 4096);
+	if (r < 0) {
+		test_consumer_deinit(consumer);
+		return r;
+	}
+	consumer->state = consumer->state_shm.address;
+	consumer->page = consumer->page_shm.address;
+	return 0;
+}
+
+void test_consumer_deinit(struct ring_consumer *consumer)
+{
+	shm_deinit(&consumer->state_shm);
+	shm_deinit(&consumer->page_shm);
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/ring/rx_ring.h"
+#include "lib/ibvcap/ring.h"
+#include "tests/support/consumers.h"
+
+#include <ibvcap/ibvcap.h>
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N 64u
+
+static const struct rx_ring_options small = {
+	.stream = "test",
+	.epoch = 42,
+	.slot_bytes = 100,
+	.slots_per_block = N,
+	.header_bytes = 42,
+	.history_blocks = 2,
+	.receive_queue_slots = 128,
+	.spare_blocks = 4,
+	.lease_blocks_max = 4,
+	.page_bytes = 4096,
+	.n_queues = 1,
+};
+
+static void init(struct rx_ring *ring, const struct rx_ring_options *options)
+{
+	struct fault fault = { 0 };
+
+	cr_assert(eq(int, rx_ring_init(ring, options, &fault), 0), "%s", fault.text);
+}
+
+static uint32_t post(struct rx_ring *ring, uint32_t n)
+{
+	uint32_t posted = 0;
+
+	while (posted < n) {
+		struct rx_span span;
+
+		rx_ring_post_span(ring, n - posted, &span);
+		if (span.n == 0)
+			break;
+		posted += span.n;
+	}
+	return posted;
+}
+
+/* As a worker whose device fills every slot at once. */
+static void run_blocks(struct rx_ring *ring, uint32_t blocks)
+{
+	for (uint32_t i = 0; i < blocks; i++) {
+		cr_assert(eq(u32, post(ring, N), N));
+		rx_ring_publish(ring, N);
+	}
+}
+
+static uint32_t physical_of(const struct rx_ring *ring, uint64_t number)
+{
+	return consumer_load_table(ring->ring, number);
+}
+
+Test(rx_ring, the_shared_description_is_complete)
+{
+	struct rx_ring ring;
+
+	init(&ring, &small);
+	struct ibvcap_ring *shared = ring.ring;
+
+	cr_expect(segment_is_ready(&shared->segment));
+	cr_expect(eq(u64, shared->segment.magic, IBVCAP_RING_MAGIC));
+	cr_expect(eq(u64, shared->segment.epoch, 42));
+	cr_expect(eq(u64, shared->segment.bytes, ring.ring_shm.bytes));
+	cr_expect(eq(u32, shared->n_blocks, 2 + 128 / N + 1 + 4));
+	cr_expect(eq(u64, shared->block_bytes, 8192), "64 rows of 100 bytes, rounded up to 4 KiB");
+	cr_expect(le(u64, (uint64_t)shared->n_blocks * shared->block_bytes, shared->payload_segment_bytes));
+	cr_expect(le(u64, shared->meta_offset + (uint64_t)shared->n_blocks * N * sizeof(struct ibvcap_meta),
+		     shared->segment.bytes));
+	cr_expect(eq(int, strcmp(shared->stream, "test"), 0));
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, rows_lie_densely_in_their_block_and_never_cross_it)
+{
+	struct rx_ring ring;
+	struct rx_span first, second, third;
+
+	init(&ring, &small);
+	rx_ring_post_span(&ring, 40, &first);
+	rx_ring_post_span(&ring, 40, &second);
+	rx_ring_post_span(&ring, 40, &third);
+	cr_expect(eq(u32, first.n, 40));
+	cr_expect(eq(u32, second.n, N - 40));
+	cr_expect(eq(u32, third.n, 40));
+	cr_expect(eq(sz, (size_t)(second.payload - first.payload), 40 * 100));
+	cr_expect(eq(ptr, second.headers, first.headers + 40 * 64));
+	cr_expect(eq(u64, third.sequence, N));
+	cr_expect(eq(ptr, third.payload, (uint8_t *)ring.payload.address + physical_of(&ring, 1) * ring.block_bytes));
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, what_the_device_did_not_take_is_posted_again)
+{
+	struct rx_ring ring;
+	struct rx_span first, again;
+
+	init(&ring, &small);
+	rx_ring_post_span(&ring, N, &first);
+	rx_ring_unpost(&ring, 24);
+	rx_ring_post_span(&ring, N, &again);
+	cr_expect(eq(u64, again.sequence, 40));
+	cr_expect(eq(u32, again.n, 24));
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, a_rewind_posts_the_same_slots_from_head_on)
+{
+	struct rx_ring ring;
+	struct rx_span head, again;
+
+	init(&ring, &small);
+	post(&ring, 128);
+	rx_ring_publish(&ring, 10);
+	rx_ring_head_span(&ring, &head);
+	rx_ring_rewind(&ring);
+	rx_ring_post_span(&ring, N, &again);
+	cr_expect(eq(u64, again.sequence, 10));
+	cr_expect(eq(u32, again.slot, head.slot));
+	cr_expect(eq(ptr, again.payload, head.payload));
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, history_is_kept_and_the_floor_follows)
+{
+	struct rx_ring ring;
+
+	init(&ring, &small);
+	run_blocks(&ring, 100);
+	uint64_t floor = consumer_load_floor(ring.ring);
+
+	cr_expect(eq(u64, consumer_load_head(ring.ring), 100 * N));
+	cr_expect(ge(u64, 100 - floor, small.history_blocks), "complete blocks that can still be leased");
+	for (uint64_t a = floor; a < 100; a++)
+		for (uint64_t b = a + 1; b < 100; b++)
+			cr_expect(ne(u32, physical_of(&ring, a), physical_of(&ring, b)));
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, a_leased_block_is_not_given_to_the_device)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	init(&ring, &small);
+	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST), 0));
+	run_blocks(&ring, 3);
+	uint32_t leased = physical_of(&ring, 1);
+
+	consumer_store_lease(consumer.page, 2, 1);
+	for (int i = 0; i < 500; i++) {
+		struct rx_span span;
+
+		rx_ring_post_span(&ring, N, &span);
+		cr_assert(ne(u32, span.slot / N, leased));
+		rx_ring_publish(&ring, span.n);
+	}
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_CTR_SPARES_USED]), 1));
+	consumer_clear_lease(consumer.page, 2);
+	run_blocks(&ring, 1);
+	cr_expect(eq(u32, ring.n_held, 0), "a released block is free again");
+	cr_expect(eq(u32, ring.n_free, small.spare_blocks));
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, leases_up_to_the_quota_never_starve_the_device)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	init(&ring, &small);
+	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST), 0));
+	for (uint32_t round = 0; round < 1000; round++) {
+		run_blocks(&ring, 1);
+		uint64_t newest = consumer_load_head(ring.ring) / N - 1;
+		uint32_t slot = (uint32_t)rand() % 8;
+
+		if (slot < 4)
+			consumer_store_lease(consumer.page, slot, newest);
+	}
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, a_dead_consumers_leases_end_with_it)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	init(&ring, &small);
+	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST), 0));
+	for (uint32_t slot = 0; slot < 4; slot++) {
+		run_blocks(&ring, 1);
+		consumer_store_lease(consumer.page, slot, slot);
+	}
+	run_blocks(&ring, 20);
+	cr_expect(eq(u32, ring.n_held, 4));
+	rx_ring_remove_consumer(&ring, &consumer);
+	run_blocks(&ring, 1);
+	cr_expect(eq(u32, ring.n_held, 0));
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, a_lease_on_a_block_that_never_was_is_a_lie_and_reported_once)
+{
+	struct rx_ring ring;
+	struct ring_consumer liar, honest;
+
+	init(&ring, &small);
+	cr_assert(eq(int, test_consumer_init(&liar, 4), 0));
+	cr_assert(eq(int, test_consumer_init(&honest, 4), 0));
+	rx_ring_add_consumer(&ring, &liar, IBVCAP_START_NEWEST);
+	rx_ring_add_consumer(&ring, &honest, IBVCAP_START_NEWEST);
+	run_blocks(&ring, 2);
+	consumer_store_lease(honest.page, 0, 1);
+	atomic_store(&liar.page->leases[0], UINT64_MAX);
+	run_blocks(&ring, 10);
+	cr_expect(eq(ptr, rx_ring_take_liar(&ring), &liar));
+	cr_expect(eq(ptr, rx_ring_take_liar(&ring), NULL));
+	run_blocks(&ring, 10);
+	cr_expect(eq(ptr, rx_ring_take_liar(&ring), NULL));
+	cr_expect(eq(u32, ring.n_consumers, 1));
+	test_consumer_deinit(&liar);
+	test_consumer_deinit(&honest);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, consumers_start_at_newest_or_oldest)
+{
+	struct rx_ring ring;
+	struct ring_consumer newest, oldest;
+
+	init(&ring, &small);
+	run_blocks(&ring, 50);
+	cr_assert(eq(int, test_consumer_init(&newest, 1), 0));
+	cr_assert(eq(int, test_consumer_init(&oldest, 1), 0));
+	rx_ring_add_consumer(&ring, &newest, IBVCAP_START_NEWEST);
+	rx_ring_add_consumer(&ring, &oldest, IBVCAP_START_OLDEST);
+	cr_expect(eq(u64, newest.state->attach_sequence, 50 * N));
+	cr_expect(eq(u64, oldest.state->attach_sequence, consumer_load_floor(ring.ring) * N));
+	cr_expect(eq(u64, daemon_load_acquired(oldest.page), oldest.attach_sequence));
+	test_consumer_deinit(&newest);
+	test_consumer_deinit(&oldest);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, a_sleeper_is_woken_once_a_request)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	init(&ring, &small);
+	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
+	rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST);
+	uint32_t word = consumer_load_wake_word(ring.ring);
+
+	consumer_request_wake(consumer.page, 10, false);
+	post(&ring, N);
+	rx_ring_publish(&ring, 9);
+	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
+	cr_expect(eq(u32, consumer_load_wake_word(ring.ring), word));
+	rx_ring_publish(&ring, 1);
+	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
+	cr_expect(ne(u32, consumer_load_wake_word(ring.ring), word));
+	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
+	consumer_request_wake(consumer.page, 11, false);
+	rx_ring_publish(&ring, 1);
+	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, more_consumers_than_it_has_room_for_are_refused)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumers[RX_RING_CONSUMERS_MAX + 1];
+
+	init(&ring, &small);
+	for (uint32_t i = 0; i <= RX_RING_CONSUMERS_MAX; i++) {
+		cr_assert(eq(int, test_consumer_init(&consumers[i], 1), 0));
+		cr_expect(eq(int, rx_ring_add_consumer(&ring, &consumers[i], IBVCAP_START_NEWEST),
+			     i < RX_RING_CONSUMERS_MAX ? 0 : -EAGAIN));
+	}
+	for (uint32_t i = 0; i <= RX_RING_CONSUMERS_MAX; i++)
+		test_consumer_deinit(&consumers[i]);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, impossible_geometry_is_refused_with_a_reason)
+{
+	struct rx_ring_options options = small;
+	struct fault fault = { 0 };
+	struct rx_ring ring;
+
+	options.slots_per_block = 100;
+	cr_expect(eq(int, rx_ring_init(&ring, &options, &fault), -EINVAL));
+	cr_expect(strstr(fault.text, "slots_per_block 100") != NULL);
+	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	options = small;
+	options.history_blocks = UINT32_MAX / N;
+	cr_expect(eq(int, rx_ring_init(&ring, &options, &fault), -EINVAL));
+}
+
+Test(rx_ring, too_few_hugepages_say_how_many_and_how_to_get_them)
+{
+	struct rx_ring_options options = small;
+	struct fault fault = { 0 };
+	struct rx_ring ring;
+
+	options.page_bytes = 2u << 20;
+	options.history_blocks = 60u << 20; /* more than any machine reserves: 480 GiB */
+	options.history_blocks = options.history_blocks / N;
+	options.slot_bytes = 65000;
+	cr_expect(eq(int, rx_ring_init(&ring, &options, &fault), -ENOMEM));
+	cr_expect(eq(int, fault.exit_code, EX_TEMPFAIL));
+	cr_expect(strstr(fault.text, "hugepages-2048kB/nr_hugepages") != NULL, "%s", fault.text);
+}

@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The worker against the scripted backend: what it makes of every kind of completion, and the sums. */
+#include "daemon/worker/worker.h"
+#include "lib/ibvcap/ring.h"
+#include "tests/support/consumers.h"
+#include "tests/support/frames.h"
+#include "tests/support/scripted_backend.h"
+
+#include <ibvcap/ibvcap.h>
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <unistd.h>
+
+#define N     64u
+#define S     100u
+#define SLOTS 128u
+
+struct bench {
+	struct backend *backend;
+	struct backend_queue *queue;
+	struct backend_flow *flow;
+	struct rx_ring ring;
+	struct worker *worker;
+};
+
+struct setting {
+	uint32_t header_bytes;
+	bool ipv6;
+	bool no_sink;
+	bool software_clock;
+	bool no_flow;
+	uint64_t spin_ns;
+};
+
+static void set_up(struct bench *bench, const struct setting *setting)
+{
+	const struct rx_ring_options ring_options = {
+		.stream = "test", .epoch = 1, .slot_bytes = S, .slots_per_block = N,
+		.header_bytes = setting->header_bytes ? setting->header_bytes : 42,
+		.history_blocks = 4, .receive_queue_slots = SLOTS, .spare_blocks = 4, .lease_blocks_max = 4,
+		.page_bytes = 4096, .n_queues = 1,
+	};
+	const struct backend_queue_options queue_options = {
+		.slots = SLOTS, .header_bytes = ring_options.header_bytes,
+		.header_stride = ring_options.header_bytes > 64 ? 128 : 64, .slot_bytes = S,
+		.oversize_sink = !setting->no_sink, .timestamps = true, .completion_events = true,
+	};
+	const struct backend_ops *ops = &scripted_backend_ops;
+
+	cr_assert(eq(int, ops->open("none", &bench->backend, NULL), 0));
+	cr_assert(eq(int, ops->create_queue(bench->backend, &queue_options, &bench->queue, NULL), 0));
+	cr_assert(eq(int, rx_ring_init(&bench->ring, &ring_options, NULL), 0));
+	const struct worker_options worker_options = {
+		.name = "test", .queue = bench->queue, .ring = &bench->ring, .receive_queue_slots = SLOTS,
+		.spin_ns = setting->spin_ns, .cpu = -1, .ipv6 = setting->ipv6,
+		.device_timestamps = !setting->software_clock,
+	};
+
+	cr_assert(eq(int, worker_new(&bench->worker, &worker_options), 0));
+	cr_assert(eq(int, worker_prime(bench->worker), 0));
+	cr_assert(eq(int, ops->start(bench->queue), 0));
+	bench->flow = NULL;
+	if (!setting->no_flow)
+		cr_assert(eq(int, ops->add_flow(bench->queue, &(struct flow_rule){ 0 }, &bench->flow, NULL), 0));
+}
+
+static void tear_down(struct bench *bench)
+{
+	if (bench->flow)
+		scripted_backend_ops.remove_flow(bench->flow);
+	worker_free(bench->worker);
+	rx_ring_deinit(&bench->ring);
+	scripted_backend_ops.destroy_queue(bench->queue);
+	scripted_backend_ops.close(bench->backend);
+}
+
+static uint64_t counter(const struct bench *bench, enum ibvcap_ring_counter which)
+{
+	return counter_get(&bench->ring.ring->counters[which]);
+}
+
+static bool arrive(struct bench *bench, const struct frame_options *options, uint8_t seed)
+{
+	uint8_t frame[FRAME_BYTES_MAX];
+
+	return scripted_arrive(bench->queue, frame, frame_build(options, seed, frame));
+}
+
+static void work(struct bench *bench)
+{
+	int n;
+
+	while ((n = worker_do_work(bench->worker)) > 0)
+		;
+	cr_assert(eq(int, n, 0));
+}
+
+/* Row of packet number sequence, by the shared tables only, as a consumer finds it. */
+static const struct ibvcap_meta *row(const struct bench *bench, uint64_t sequence, const uint8_t **payload)
+{
+	const struct ibvcap_ring *ring = bench->ring.ring;
+	uint32_t physical = consumer_load_table(ring, sequence / N);
+	uint32_t index = (uint32_t)(sequence % N);
+
+	*payload = (const uint8_t *)bench->ring.payload.address + physical * ring->block_bytes + (size_t)index * S;
+	return &ring_meta(ring)[physical * N + index];
+}
+
+/* A reading of the flow counter, and long enough to strike the sum. */
+static void strike(struct bench *bench)
+{
+	struct mail mail = { .type = MAIL_MATCHED };
+
+	bench->queue->ops->read_matched(bench->queue, &mail.matched);
+	cr_assert(eq(int, mailbox_send(worker_inbox(bench->worker), &mail), 0));
+	work(bench);
+	usleep(200);
+	work(bench);
+}
+
+static void expect_sum(const struct bench *bench)
+{
+	struct scripted_counts device;
+
+	scripted_counts(bench->queue, &device);
+	cr_expect(eq(u64, counter(bench, IBVCAP_CTR_MATCHED), device.matched));
+	cr_expect(eq(u64, counter(bench, IBVCAP_CTR_NO_BUFFER), device.out_of_buffer));
+	cr_expect(eq(u64, counter(bench, IBVCAP_CTR_MATCHED),
+		     counter(bench, IBVCAP_CTR_PUBLISHED) + counter(bench, IBVCAP_CTR_NO_BUFFER) +
+			     counter(bench, IBVCAP_CTR_ERRORED)));
+	cr_expect(eq(u64, consumer_load_head(bench->ring.ring),
+		     counter(bench, IBVCAP_CTR_PUBLISHED) + counter(bench, IBVCAP_CTR_ERRORED)));
+}
+
+Test(worker, payloads_and_lengths_arrive_in_order)
+{
+	struct bench bench;
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (uint32_t i = 0; i < 5000; i++) {
+		cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = i % (S + 1) }, (uint8_t)i));
+		if (i % 50 == 49)
+			work(&bench);
+		if (i % 50 != 49)
+			continue;
+		for (uint64_t sequence = i - 49; sequence <= i; sequence++) {
+			const uint8_t *payload;
+			const struct ibvcap_meta *meta = row(&bench, sequence, &payload);
+			uint32_t length = (uint32_t)(sequence % (S + 1));
+
+			cr_assert(eq(u32, meta->length, length));
+			cr_assert(eq(u32, meta->wire_length, length));
+			cr_assert(eq(u32, meta->flags, length < S ? IBVCAP_PKT_SHORT : 0));
+			for (uint32_t b = 0; b < length; b++)
+				cr_assert(eq(u8, payload[b], (uint8_t)(b + sequence)));
+		}
+	}
+	strike(&bench);
+	expect_sum(&bench);
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), 5000));
+	tear_down(&bench);
+}
+
+Test(worker, a_starved_queue_drops_and_the_sum_says_how_many)
+{
+	struct bench bench;
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (uint32_t round = 0; round < 20; round++) {
+		for (uint32_t i = 0; i < SLOTS + 100; i++)
+			arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+		work(&bench);
+	}
+	strike(&bench);
+	expect_sum(&bench);
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), 2000));
+	tear_down(&bench);
+}
+
+Test(worker, under_lasting_overload_the_sum_is_struck_up_to_one_queue)
+{
+	struct bench bench;
+	struct mail mail = { .type = MAIL_MATCHED };
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (uint32_t round = 0; round < 1000; round++) {
+		for (uint32_t i = 0; i < SLOTS + 100; i++)
+			arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+		cr_assert(gt(int, worker_do_work(bench.worker), 0));
+	}
+	bench.queue->ops->read_matched(bench.queue, &mail.matched);
+	mailbox_send(worker_inbox(bench.worker), &mail);
+	worker_do_work(bench.worker);
+	struct scripted_counts device;
+
+	scripted_counts(bench.queue, &device);
+	cr_expect(ge(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER) + SLOTS, device.out_of_buffer));
+	cr_expect(le(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), device.out_of_buffer));
+	work(&bench);
+	strike(&bench);
+	expect_sum(&bench);
+	tear_down(&bench);
+}
+
+Test(worker, packets_still_in_the_device_are_in_flight_and_not_lost)
+{
+	struct bench bench;
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (uint32_t i = 0; i < 100; i++)
+		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+	scripted_limit_visible(bench.queue, 40);
+	struct mail mail = { .type = MAIL_MATCHED, .matched = 100 };
+
+	mailbox_send(worker_inbox(bench.worker), &mail);
+	worker_do_work(bench.worker);
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_MATCHED), 100));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), 40));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), 0));
+	scripted_limit_visible(bench.queue, UINT32_MAX);
+	work(&bench);
+	strike(&bench);
+	expect_sum(&bench);
+	tear_down(&bench);
+}
+
+Test(worker, a_longer_packet_is_truncated_with_a_sink_and_an_error_without)
+{
+	struct bench bench;
+	const uint8_t *payload;
+
+	set_up(&bench, &(struct setting){ 0 });
+	arrive(&bench, &(struct frame_options){ .payload_bytes = S + 1 }, 0);
+	work(&bench);
+	const struct ibvcap_meta *meta = row(&bench, 0, &payload);
+
+	cr_expect(eq(u32, meta->flags, IBVCAP_PKT_TRUNCATED));
+	cr_expect(eq(u32, meta->length, S));
+	cr_expect(eq(u32, meta->wire_length, S + 1));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_TRUNCATED), 1));
+	strike(&bench);
+	expect_sum(&bench);
+	tear_down(&bench);
+
+	set_up(&bench, &(struct setting){ .no_sink = true });
+	arrive(&bench, &(struct frame_options){ .payload_bytes = S + 1 }, 0);
+	arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 7);
+	work(&bench);
+	meta = row(&bench, 0, &payload);
+	cr_expect(eq(u32, meta->flags, IBVCAP_PKT_ERROR));
+	cr_expect(eq(u32, meta->length, 0));
+	meta = row(&bench, 1, &payload);
+	cr_expect(eq(u32, meta->flags, 0));
+	cr_expect(eq(u8, payload[0], 7));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_ERRORED), 1));
+	strike(&bench);
+	expect_sum(&bench);
+	tear_down(&bench);
+}
+
+static struct ibvcap_meta meta_of(struct bench *bench, const struct frame_options *options, const uint8_t **payload)
+{
+	uint64_t sequence = consumer_load_head(bench->ring.ring);
+
+	cr_assert(arrive(bench, options, 3));
+	work(bench);
+	return *row(bench, sequence, payload);
+}
+
+Test(worker, irregular_headers_are_marked_and_the_payload_is_found_or_given_up)
+{
+	struct bench bench;
+	const uint8_t *payload;
+
+	set_up(&bench, &(struct setting){ 0 });
+	struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){ .n_vlan_tags = 1, .payload_bytes = 50 }, &payload);
+
+	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_SHORT));
+	cr_expect(eq(u32, meta.payload_offset, 4));
+	cr_expect(eq(u32, meta.length, 50));
+	cr_expect(eq(u8, payload[4], 3));
+	meta = meta_of(&bench, &(struct frame_options){ .ip_option_bytes = 40, .payload_bytes = S - 40 }, &payload);
+	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR), "exactly fills its row");
+	cr_expect(eq(u32, meta.payload_offset, 40));
+	cr_expect(eq(u8, payload[40], 3));
+	meta = meta_of(&bench, &(struct frame_options){ .ip_option_bytes = 40, .payload_bytes = S }, &payload);
+	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_TRUNCATED));
+	cr_expect(eq(u32, meta.length, S - 40));
+	meta = meta_of(&bench, &(struct frame_options){ .fragment = 0x2000, .payload_bytes = 64, .udp_length = 900 }, &payload);
+	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_FRAGMENT | IBVCAP_PKT_SHORT));
+	cr_expect(eq(u32, meta.length, 64));
+	cr_expect(eq(u32, meta.payload_offset, 0));
+	meta = meta_of(&bench, &(struct frame_options){ .fragment = 0x0004, .payload_bytes = 64 }, &payload);
+	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_FRAGMENT | IBVCAP_PKT_UNUSABLE));
+	cr_expect(eq(u32, meta.length, 0));
+	meta = meta_of(&bench, &(struct frame_options){ .protocol = 6, .payload_bytes = 64 }, &payload);
+	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_UNUSABLE));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_IRREGULAR), 6));
+	strike(&bench);
+	expect_sum(&bench);
+	tear_down(&bench);
+}
+
+Test(worker, every_header_layout_has_its_plain_form)
+{
+	const struct {
+		struct setting setting;
+		struct frame_options frame;
+	} layouts[] = {
+		{ { .header_bytes = 42 }, { .payload_bytes = S } },
+		{ { .header_bytes = 46 }, { .payload_bytes = S, .n_vlan_tags = 1 } },
+		{ { .header_bytes = 62, .ipv6 = true }, { .payload_bytes = S, .ipv6 = true } },
+		{ { .header_bytes = 66, .ipv6 = true }, { .payload_bytes = S, .ipv6 = true, .n_vlan_tags = 1 } },
+	};
+
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+		struct bench bench;
+		const uint8_t *payload;
+
+		set_up(&bench, &layouts[i].setting);
+		struct ibvcap_meta meta = meta_of(&bench, &layouts[i].frame, &payload);
+
+		cr_expect(eq(u32, meta.flags, 0), "layout %zu", i);
+		cr_expect(eq(u32, meta.header_length, layouts[i].setting.header_bytes));
+		cr_expect(eq(u8, payload[S - 1], (uint8_t)(S - 1 + 3)));
+		tear_down(&bench);
+	}
+}
+
+Test(worker, a_bad_checksum_is_marked_and_counted)
+{
+	struct bench bench;
+	const uint8_t *payload;
+
+	set_up(&bench, &(struct setting){ 0 });
+	scripted_set_flags(bench.queue, BACKEND_EVENT_CHECKSUM_BAD);
+	struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){ .payload_bytes = S }, &payload);
+
+	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_BAD_CHECKSUM));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_BAD_CHECKSUM), 1));
+	tear_down(&bench);
+}
+
+Test(worker, a_failed_queue_is_reset_and_flushed_slots_are_not_rows)
+{
+	struct bench bench;
+	const uint8_t *payload;
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (uint32_t i = 0; i < 10; i++)
+		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, (uint8_t)i);
+	scripted_fail_queue(bench.queue);
+	work(&bench);
+	cr_expect(eq(u64, consumer_load_head(bench.ring.ring), 10));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_QUEUE_RESETS), 1));
+	for (uint32_t i = 10; i < 100; i++)
+		cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, (uint8_t)i));
+	work(&bench);
+	for (uint64_t sequence = 0; sequence < 100; sequence++) {
+		row(&bench, sequence, &payload);
+		cr_assert(eq(u8, payload[0], (uint8_t)sequence));
+	}
+	strike(&bench);
+	expect_sum(&bench);
+	tear_down(&bench);
+}
+
+Test(worker, a_queue_that_cannot_be_reset_ends_the_worker)
+{
+	struct bench bench;
+
+	set_up(&bench, &(struct setting){ 0 });
+	scripted_fail_queue(bench.queue);
+	scripted_fail_reset(bench.queue, -ENODEV);
+	cr_expect(eq(int, worker_do_work(bench.worker), -ENODEV));
+	tear_down(&bench);
+}
+
+Test(worker, a_queue_that_fails_for_ever_is_given_up)
+{
+	struct bench bench;
+	int n = 0;
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (int i = 0; i < 1000 && n >= 0; i++) {
+		scripted_fail_queue(bench.queue);
+		n = worker_do_work(bench.worker);
+	}
+	cr_expect(eq(int, n, -EIO));
+	tear_down(&bench);
+}
+
+Test(worker, a_slot_out_of_order_is_refused)
+{
+	struct bench bench;
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (uint32_t i = 0; i < 4; i++)
+		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+	scripted_swap_next(bench.queue);
+	cr_expect(eq(int, worker_do_work(bench.worker), -EPROTO));
+	cr_expect(eq(u64, consumer_load_head(bench.ring.ring), 0));
+	tear_down(&bench);
+}
+
+Test(worker, a_device_that_takes_part_of_a_chain_gets_the_rest_later)
+{
+	struct bench bench;
+	const uint8_t *payload;
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (uint32_t round = 0; round < 50; round++) {
+		scripted_limit_post(bench.queue, round % N);
+		for (uint32_t i = 0; i < 40; i++)
+			arrive(&bench, &(struct frame_options){ .payload_bytes = S }, (uint8_t)(round * 40 + i));
+		work(&bench);
+	}
+	uint64_t head = consumer_load_head(bench.ring.ring);
+
+	for (uint64_t sequence = head - N; sequence < head; sequence++) {
+		row(&bench, sequence, &payload);
+		cr_assert(eq(u8, payload[1], (uint8_t)(payload[0] + 1)));
+	}
+	strike(&bench);
+	expect_sum(&bench);
+	tear_down(&bench);
+}
+
+Test(worker, device_time_becomes_utc_and_software_time_is_now)
+{
+	struct bench bench;
+	const uint8_t *payload;
+
+	set_up(&bench, &(struct setting){ 0 });
+	struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){ .payload_bytes = S }, &payload);
+
+	cr_expect(eq(u64, meta.timestamp_ns, 0), "no clock line yet");
+	struct mail mail = { .type = MAIL_CLOCK,
+			     .clock = { .base_raw = 1000, .base_utc_ns = 5000000, .mult = 2, .shift = 0, .mask = UINT64_MAX } };
+
+	mailbox_send(worker_inbox(bench.worker), &mail);
+	work(&bench);
+	scripted_set_clock(bench.queue, 1100, 1);
+	meta = meta_of(&bench, &(struct frame_options){ .payload_bytes = S }, &payload);
+	cr_expect(eq(u64, meta.timestamp_ns, 5000200));
+	scripted_set_clock(bench.queue, 900, 1);
+	meta = meta_of(&bench, &(struct frame_options){ .payload_bytes = S }, &payload);
+	cr_expect(eq(u64, meta.timestamp_ns, 4999800), "before the line's base");
+	tear_down(&bench);
+
+	set_up(&bench, &(struct setting){ .software_clock = true });
+	uint64_t before = (uint64_t)time(NULL);
+
+	meta = meta_of(&bench, &(struct frame_options){ .payload_bytes = S }, &payload);
+	cr_expect(ge(u64, meta.timestamp_ns / 1000000000, before));
+	cr_expect(le(u64, meta.timestamp_ns / 1000000000, (uint64_t)time(NULL)));
+	tear_down(&bench);
+}
+
+static struct mail expect_answer(struct bench *bench, enum mail_type type)
+{
+	struct mail mail = { 0 };
+
+	work(bench);
+	cr_assert(mailbox_receive(worker_outbox(bench->worker), &mail));
+	cr_assert(eq(int, mail.type, type));
+	return mail;
+}
+
+Test(worker, consumers_come_and_go_by_mail)
+{
+	struct bench bench;
+	struct ring_consumer consumer;
+
+	set_up(&bench, &(struct setting){ 0 });
+	cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
+	for (uint32_t i = 0; i < 10; i++)
+		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+	work(&bench);
+	mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_ADD_CONSUMER, .consumer = &consumer });
+	struct mail mail = expect_answer(&bench, MAIL_CONSUMER_ADDED);
+
+	cr_expect(eq(ptr, mail.consumer, &consumer));
+	cr_expect(eq(int, mail.error, 0));
+	cr_expect(eq(u64, consumer.attach_sequence, 10));
+	mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_REMOVE_CONSUMER, .consumer = &consumer });
+	mail = expect_answer(&bench, MAIL_CONSUMER_REMOVED);
+	cr_expect(eq(ptr, mail.consumer, &consumer));
+	test_consumer_deinit(&consumer);
+	tear_down(&bench);
+}
+
+Test(worker, a_lying_consumer_is_put_out_and_control_is_told)
+{
+	struct bench bench;
+	struct ring_consumer consumer;
+	struct mail mail = { 0 };
+
+	set_up(&bench, &(struct setting){ 0 });
+	cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
+	mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_ADD_CONSUMER, .consumer = &consumer });
+	expect_answer(&bench, MAIL_CONSUMER_ADDED);
+	atomic_store(&consumer.page->leases[0], UINT64_C(1) << 40);
+	for (uint32_t i = 0; i < 20 * N; i++) {
+		cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
+		work(&bench);
+	}
+	cr_assert(mailbox_receive(worker_outbox(bench.worker), &mail));
+	cr_expect(eq(int, mail.type, MAIL_CONSUMER_BAD));
+	cr_expect(eq(u32, mail.reason, IBVCAP_REASON_BAD_CURSOR));
+	cr_expect(eq(ptr, mail.consumer, &consumer));
+	cr_expect(not(mailbox_receive(worker_outbox(bench.worker), &mail)));
+	test_consumer_deinit(&consumer);
+	tear_down(&bench);
+}
+
+/* ---- as a thread --------------------------------------------------------------------------------- */
+
+static void await_answer(struct bench *bench, enum mail_type type)
+{
+	struct mail mail = { 0 };
+
+	for (int i = 0; i < 5000 && !mailbox_receive(worker_outbox(bench->worker), &mail); i++)
+		usleep(1000);
+	cr_assert(eq(int, mail.type, type));
+}
+
+Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
+{
+	const uint64_t policies[] = { 0, 50000, WORKER_SPIN_FOREVER };
+
+	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
+		struct bench bench;
+		struct ring_consumer consumer;
+
+		set_up(&bench, &(struct setting){ .spin_ns = policies[i] });
+		cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
+		for (uint32_t packet = 0; packet < 100; packet++)
+			arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+		cr_assert(eq(int, worker_start(bench.worker), 0));
+		usleep(20000);
+		mailbox_send(worker_inbox(bench.worker),
+			     &(struct mail){ .type = MAIL_ADD_CONSUMER, .consumer = &consumer });
+		await_answer(&bench, MAIL_CONSUMER_ADDED);
+		mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_MATCHED, .matched = 100 });
+		mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_STOP });
+		await_answer(&bench, MAIL_STOPPED);
+		worker_join(bench.worker);
+		cr_expect(consumer_ring_closed(bench.ring.ring));
+		cr_expect(eq(u64, consumer_load_head(bench.ring.ring), 100));
+		expect_sum(&bench);
+		test_consumer_deinit(&consumer);
+		tear_down(&bench);
+	}
+}
+
+Test(worker, a_thread_whose_queue_is_lost_says_failed_and_closes_the_ring, .timeout = 60)
+{
+	struct bench bench;
+
+	set_up(&bench, &(struct setting){ 0 });
+	scripted_fail_queue(bench.queue);
+	scripted_fail_reset(bench.queue, -ENODEV);
+	cr_assert(eq(int, worker_start(bench.worker), 0));
+	await_answer(&bench, MAIL_FAILED);
+	worker_join(bench.worker);
+	cr_expect(consumer_ring_closed(bench.ring.ring));
+	tear_down(&bench);
+}
