@@ -235,10 +235,10 @@ def test_nobody_outside_the_group_gets_anything(machine):
     ["/usr/bin/id"], ["/usr/sbin/capsh", "--print"], ["/usr/bin/ibv_launch", "id"], ["-u", "outsider", "/usr/bin/id"],
     ["-s"], ["BASH_ENV=/mnt/home/x", "/usr/libexec/ibvcap/ibv_launch_root", "id"],
     ["-E", "/usr/libexec/ibvcap/ibv_launch_root", "id"], ["-g", "root", "/usr/libexec/ibvcap/ibv_launch_root", "id"],
-    ["--preserve-env=LD_PRELOAD", "/usr/libexec/ibvcap/ibv_launch_root", "id"],
+    ["--preserve-env=BASH_ENV", "/usr/libexec/ibvcap/ibv_launch_root", "id"],
 ])
 def test_the_rule_allows_the_root_step_and_nothing_else(machine, command):
-    result = machine.run("sudo", "-n", *command, env={"LD_PRELOAD": "/mnt/home/x.so"})
+    result = machine.run("sudo", "-n", *command, env={"BASH_ENV": "/mnt/home/x"})
     assert result.returncode != 0 and b"uid=" not in result.stdout
 
 
@@ -345,7 +345,7 @@ def test_a_descriptor_of_the_callers_reaches_no_root(machine, traps):
     assert lines and {line.split()[0] for line in lines} == {str(machine.uid)}
 
 
-@pytest.mark.parametrize("limit", ["-n 8", "-f 0", "-s 128", "-v 20000", "-t 1", "-u 1"])
+@pytest.mark.parametrize("limit", ["-n 8", "-f 0", "-s 128", "-v 20000", "-t 1"])
 def test_a_tight_limit_never_leaves_the_command_with_more(machine, limit):
     result = machine.run("bash", "-c", f"ulimit {limit}; exec ibv_launch /bin/cat /proc/self/status")
     status = dict(line.split(":\t") for line in result.stdout.decode().splitlines())
