@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "clock.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <rdma/mlx5-abi.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define NS_PER_S 1000000000ULL
+/* The info page is anchored anew this often, as mlx5_core does from a work item. */
+#define INFO_PERIOD_NS (NS_PER_S / 10)
+#define INFO_SHIFT 20
+
+static uint64_t now_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t clock_raw_ns(void)
+{
+	return now_ns(CLOCK_MONOTONIC_RAW);
+}
+
+uint64_t clock_realtime_ns(void)
+{
+	return now_ns(CLOCK_REALTIME);
+}
+
+uint64_t clock_cycles(uint64_t raw_ns, uint32_t khz)
+{
+	return (uint64_t)((unsigned __int128)raw_ns * khz / 1000000u);
+}
+
+int64_t clock_realtime_offset_ns(void)
+{
+	uint64_t before = clock_raw_ns(), real = clock_realtime_ns(), after = clock_raw_ns();
+
+	return (int64_t)(real - before - (after - before) / 2);
+}
+
+static void write_counter(const struct clock_pages *p, uint64_t cycles)
+{
+	uint32_t *word = (void *)((uint8_t *)p->counter + p->counter_offset);
+
+	/* One aligned 8-byte store: libmlx5 reads high, low, high and sees no mixture. */
+	__atomic_store_n((uint64_t *)word, htobe64(cycles), __ATOMIC_RELEASE);
+}
+
+static void write_info(const struct clock_pages *p)
+{
+	struct mlx5_ib_clock_info *info = p->info;
+	uint64_t raw = clock_raw_ns();
+	uint32_t sign = info->sign;
+
+	/* The sequence is odd while the page changes (mlx5_ib: MLX5_IB_CLOCK_INFO_KERNEL_UPDATING). */
+	__atomic_store_n(&info->sign, sign | MLX5_IB_CLOCK_INFO_KERNEL_UPDATING, __ATOMIC_SEQ_CST);
+	info->nsec = raw + (uint64_t)clock_realtime_offset_ns();
+	info->cycles = clock_cycles(raw, p->khz);
+	info->frac = 0;
+	info->mult = (uint32_t)((1000000ULL << INFO_SHIFT) / p->khz);
+	info->shift = INFO_SHIFT;
+	info->mask = UINT64_MAX >> 1;
+	info->overflow_period = INFO_PERIOD_NS;
+	__atomic_store_n(&info->sign, (sign & ~1u) + 2, __ATOMIC_RELEASE);
+}
+
+static void *clock_thread(void *arg)
+{
+	struct clock *c = arg;
+	uint64_t next_info = 0;
+	struct timespec nap = {.tv_nsec = (long)c->period_us * 1000};
+
+	prctl(PR_SET_TIMERSLACK, 1000UL);
+	prctl(PR_SET_NAME, "softhca-clock");
+	pthread_mutex_lock(&c->lock);
+	while (!c->stop) {
+		struct clock_pages *p;
+		uint64_t raw = clock_raw_ns();
+
+		LIST_FOREACH (p, &c->pages, link)
+			write_counter(p, clock_cycles(raw, p->khz));
+		if (raw >= next_info) {
+			LIST_FOREACH (p, &c->pages, link)
+				write_info(p);
+			next_info = raw + INFO_PERIOD_NS;
+		}
+		pthread_mutex_unlock(&c->lock);
+		nanosleep(&nap, NULL);
+		pthread_mutex_lock(&c->lock);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+void clock_init(struct clock *clock, unsigned int period_us)
+{
+	pthread_mutex_init(&clock->lock, NULL);
+	clock->period_us = period_us;
+	clock->running = clock->stop = false;
+	LIST_INIT(&clock->pages);
+}
+
+int clock_add(struct clock *clock, struct clock_pages *pages)
+{
+	sigset_t all, old;
+	int r = 0;
+
+	pthread_mutex_lock(&clock->lock);
+	write_counter(pages, clock_cycles(clock_raw_ns(), pages->khz));
+	write_info(pages);
+	if (!clock->running) {
+		/* The program's signals are not for this thread. */
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &old);
+		clock->stop = false;
+		r = -pthread_create(&clock->thread, NULL, clock_thread, clock);
+		clock->running = !r;
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	}
+	if (!r)
+		LIST_INSERT_HEAD(&clock->pages, pages, link);
+	pthread_mutex_unlock(&clock->lock);
+	return r;
+}
+
+void clock_remove(struct clock *clock, struct clock_pages *pages)
+{
+	pthread_t thread;
+	bool join;
+
+	pthread_mutex_lock(&clock->lock);
+	LIST_REMOVE(pages, link);
+	join = LIST_EMPTY(&clock->pages) && clock->running;
+	if (join) {
+		clock->stop = true;
+		clock->running = false;
+		thread = clock->thread;
+	}
+	pthread_mutex_unlock(&clock->lock);
+	if (join)
+		pthread_join(thread, NULL);
+}

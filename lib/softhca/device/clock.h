@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The device's clock: free-running, CLOCK_MONOTONIC_RAW counted in the profile's frequency.
+ * libmlx5 reads it as plain memory, so a thread writes it there: a reader sees a value that is
+ * stale by at most the period and the scheduler's delay.
+ */
+#ifndef SOFTHCA_DEVICE_CLOCK_H
+#define SOFTHCA_DEVICE_CLOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+uint64_t clock_raw_ns(void);
+uint64_t clock_realtime_ns(void);
+uint64_t clock_cycles(uint64_t raw_ns, uint32_t khz);
+
+/* Offset CLOCK_REALTIME − CLOCK_MONOTONIC_RAW, now. */
+int64_t clock_realtime_offset_ns(void);
+
+/* What one open device maps: the counter page and the page for mlx5dv_get_clock_info(). */
+struct clock_pages {
+	void *counter; /* two big-endian words, high first, at byte `counter_offset` */
+	size_t counter_offset;
+	void *info; /* struct mlx5_ib_clock_info */
+	uint32_t khz;
+	LIST_ENTRY(clock_pages) link;
+};
+
+struct clock {
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	pthread_t thread;
+	bool running, stop;
+	unsigned int period_us;
+	LIST_HEAD(, clock_pages) pages;
+};
+
+void clock_init(struct clock *clock, unsigned int period_us);
+/* The thread runs while there are pages. 0 or -EAGAIN (no thread). */
+int clock_add(struct clock *clock, struct clock_pages *pages);
+void clock_remove(struct clock *clock, struct clock_pages *pages);
+
+#endif

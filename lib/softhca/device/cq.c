@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cq.h"
+
+#include <endian.h>
+#include <string.h>
+
+/* No doorbell looks like this: solicited, sequence 3, index beyond any real one. libmlx5 zeroes
+ * the record, and zero would read as "armed at 0". */
+#define NEVER_ARMED 0xffffffffu
+
+void cq_init(struct cq *cq)
+{
+	cq->producer = 0;
+	cq->fired_sn = -1;
+	cq->pending = cq->recheck = cq->has_error = cq->failed = false;
+	cq->dbrec[HW_DBR_CQ_ARM] = NEVER_ARMED;
+}
+
+void cq_deinit(struct cq *cq)
+{
+	if (cq->pending || cq->recheck)
+		TAILQ_REMOVE(&cq->device->armed_later, cq, pending_link);
+	cq->pending = cq->recheck = false;
+}
+
+static uint32_t consumer_index(const struct cq *cq)
+{
+	return be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_CONSUMER], __ATOMIC_ACQUIRE)) &
+	       HW_CQ_INDEX_MASK;
+}
+
+void *cq_next(struct cq *cq)
+{
+	uint32_t used = (cq->producer - consumer_index(cq)) & HW_CQ_INDEX_MASK;
+
+	if (cq->failed)
+		return NULL;
+	if (used >= cq->n_cqe && !cq->ignore_overrun) {
+		/* verbs-rules.md "Bring-up": an overrun is a fatal async event. */
+		cq->failed = true;
+		cq->device->events->cq_error(cq);
+		return NULL;
+	}
+	/* In a 128-byte entry the completion is the second half. */
+	return cq->buf + (size_t)(cq->producer & (cq->n_cqe - 1)) * cq->cqe_bytes +
+	       cq->cqe_bytes - sizeof(struct hw_cqe);
+}
+
+void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode)
+{
+	struct hw_cqe *c = cqe;
+	uint8_t owner = !!(cq->producer & cq->n_cqe);
+
+	__atomic_store_n(&c->op_own, (uint8_t)((unsigned int)opcode << 4 | owner),
+			 __ATOMIC_RELEASE);
+	cq->producer++;
+	cq->has_error |= opcode == HW_CQE_REQ_ERR || opcode == HW_CQE_RESP_ERR;
+	if (!cq->pending && !cq->recheck)
+		TAILQ_INSERT_TAIL(&cq->device->armed_later, cq, pending_link);
+	cq->pending = true;
+}
+
+/* Armed, and not yet answered? The sequence number moves on when the program takes an event. */
+static bool is_armed(struct cq *cq)
+{
+	uint32_t arm = be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_ARM], __ATOMIC_ACQUIRE));
+
+	if (arm == NEVER_ARMED || (int)(arm >> 28 & 3) == cq->fired_sn)
+		return false;
+	return !(arm & HW_CQ_ARM_SOLICITED) || cq->has_error;
+}
+
+static void fire(struct cq *cq)
+{
+	cq->fired_sn = be32toh(cq->dbrec[HW_DBR_CQ_ARM]) >> 28 & 3;
+	cq->has_error = false;
+	cq->device->events->cq_completion(cq);
+}
+
+/*
+ * After a burst: full fence, then look at the arm record, against the program that arms, polls
+ * once more and sleeps. libmlx5 puts only a store fence between its two steps, so its arming may
+ * still sit in the store buffer: hence a second look one round later.
+ */
+void cq_events(struct device *d)
+{
+	struct cq *cq, *next;
+
+	if (TAILQ_EMPTY(&d->armed_later))
+		return;
+	atomic_thread_fence(memory_order_seq_cst);
+	for (cq = TAILQ_FIRST(&d->armed_later); cq; cq = next) {
+		bool again = cq->pending;
+
+		next = TAILQ_NEXT(cq, pending_link);
+		if (is_armed(cq)) {
+			fire(cq);
+			again = false;
+		}
+		/* Setting: arming fires for completions that were there before. */
+		if (d->config.arm_fires_for_pending &&
+		    ((cq->producer - consumer_index(cq)) & HW_CQ_INDEX_MASK))
+			again = true;
+		cq->pending = false;
+		cq->recheck = again;
+		if (!again) {
+			cq->has_error = false;
+			TAILQ_REMOVE(&d->armed_later, cq, pending_link);
+		}
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A completion queue: entries in the program's memory, written by the device. */
+#ifndef SOFTHCA_DEVICE_CQ_H
+#define SOFTHCA_DEVICE_CQ_H
+
+#include "device.h"
+#include "hw.h"
+
+struct cq {
+	struct device *device;
+	uint8_t *buf;
+	uint32_t cqe_bytes, n_cqe; /* n_cqe: a power of two */
+	uint32_t *dbrec;
+	uint32_t cqn;
+	uint32_t producer;
+	bool ignore_overrun, failed;
+	int fired_sn;          /* arm sequence number last answered with an event; -1: none */
+	bool pending, recheck; /* completions since the last look at the arm record */
+	bool has_error;        /* one of them is an error: it counts as solicited */
+	TAILQ_ENTRY(cq) pending_link;
+	void *owner; /* the uverbs object */
+};
+
+void cq_init(struct cq *cq);
+void cq_deinit(struct cq *cq);
+
+/* The entry to fill, or NULL when the queue has overrun (it is in error from then on). */
+void *cq_next(struct cq *cq);
+/* Hands the entry over to the program. */
+void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode);
+/* Fire events for what was posted since the last call. */
+void cq_events(struct device *d);
+
+#endif

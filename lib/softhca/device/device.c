@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device.h"
+
+#include "clock.h"
+#include "mcast.h"
+#include "netdev.h"
+#include "qp.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define RX_BURST 64
+#define TX_BURST 32
+#define SPIN_ROUNDS 16      /* empty rounds before the first nap */
+#define FIRST_NAP_US 20
+#define IDLE_NAPS 200       /* then sleep until the wire wakes us */
+#define IDLE_WAIT_US 20000
+#define BUSY_WAIT_US 200    /* the same while a send or error queue must be looked at */
+#define LINK_CHECK_NS 50000000ull
+#define OFFSET_CHECK_NS 1000000ull
+#define MAX_RING_DELAY_NS 1000000000ull
+
+int device_init(struct device *d, const struct device_config *config, unsigned int index,
+		const struct device_events *events)
+{
+	d->config = *config;
+	d->events = events;
+	d->index = index;
+	snprintf(d->name, sizeof(d->name), "mlx5_%u", index);
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->wire_lock, NULL);
+	flow_steering_init(&d->steering);
+	TAILQ_INIT(&d->qps);
+	LIST_INIT(&d->files);
+	TAILQ_INIT(&d->armed_later);
+	d->next_qpn = 0x40;
+	d->next_cqn = 0x400;
+	d->next_pdn = 1;
+	return 0;
+}
+
+void device_lock(struct device *d)
+{
+	atomic_fetch_add(&d->n_waiting, 1);
+	pthread_mutex_lock(&d->lock);
+	atomic_fetch_sub(&d->n_waiting, 1);
+}
+
+void device_unlock(struct device *d)
+{
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* What the MAC lets in (a real device drops the rest before steering, unnamed). */
+static bool passes_l2(struct device *d, const struct wire_frame *f, uint64_t now_ns)
+{
+	if (!d->config.l2_filter)
+		return true;
+	switch (f->addressed) {
+	case WIRE_TO_US:
+	case WIRE_BROADCAST:
+		return true;
+	case WIRE_MULTICAST:
+		return mcast_joined(d->mcast, f->data, now_ns);
+	default:
+		return mcast_promiscuous(d->mcast);
+	}
+}
+
+static void check_csums(struct rx_info *info, const struct packet *p, const struct wire_frame *f)
+{
+	info->checked = HW_CQE_L2_OK;
+	info->hdr_type = 0;
+	if (!p->l3_offset)
+		return;
+	if (p->key.ip_version == 6) {
+		info->hdr_type |= HW_CQE_L3_IPV6;
+		info->checked |= HW_CQE_L3_OK;
+	} else {
+		info->hdr_type |= HW_CQE_L3_IPV4;
+		if (packet_ipv4_csum_ok(p, f->data))
+			info->checked |= HW_CQE_L3_OK;
+	}
+	if (!p->l4_offset)
+		return;
+	info->hdr_type |= p->key.ip_proto == 17 ? HW_CQE_L4_UDP : HW_CQE_L4_TCP;
+	if (!p->fragment && (f->csum_trusted || packet_l4_csum_ok(p, f->data)))
+		info->checked |= HW_CQE_L4_OK;
+}
+
+/* C-VLAN stripping: the tag leaves the frame and goes into the completion. */
+static void deliver(struct qp *qp, const struct wire_frame *f, const struct packet *p,
+		    struct rx_info *info)
+{
+	if (qp->rq.strip_cvlan && p->key.cvlan) {
+		uint8_t macs[12];
+
+		memcpy(macs, f->data, 12);
+		memmove(f->data + 4, f->data, 12);
+		info->vlan_tci_be = p->key.vlan_tci;
+		info->hdr_type |= HW_CQE_CVLAN_STRIPPED;
+		rq_receive(qp, f->data + 4, f->len - 4, info);
+		/* Another queue may want the frame as it was; the tag's type is known. */
+		memmove(f->data, macs, 12);
+		f->data[12] = 0x81;
+		f->data[13] = 0x00;
+		memcpy(f->data + 14, &p->key.vlan_tci, 2);
+		info->vlan_tci_be = 0;
+		info->hdr_type &= (uint8_t)~HW_CQE_CVLAN_STRIPPED;
+		return;
+	}
+	rq_receive(qp, f->data, f->len, info);
+}
+
+/* When the frame arrived, on the device's clock; a step of CLOCK_REALTIME must not show. */
+static uint64_t arrival_ns(const struct device *d, const struct wire_frame *f, uint64_t now_ns)
+{
+	uint64_t raw = f->realtime_ns - (uint64_t)d->realtime_offset_ns;
+
+	if (raw > now_ns + OFFSET_CHECK_NS || raw + MAX_RING_DELAY_NS < now_ns)
+		return now_ns;
+	return raw;
+}
+
+static void steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
+{
+	struct flow_entry *e;
+	struct rx_info info = {};
+	struct packet p;
+	bool checked = false;
+
+	d->counters.rx_packets++;
+	d->counters.rx_bytes += f->len;
+	if (!d->steering.occupied || !passes_l2(d, f, now_ns))
+		return;
+	packet_parse(&p, f->data, f->len);
+	for (unsigned int table = 0; table < FLOW_N_TABLES; table++) {
+		struct flow_rule *r;
+		bool trap = false;
+
+		e = flow_lookup(&d->steering, &p.key, &table);
+		if (!e)
+			return;
+		if (!checked) {
+			check_csums(&info, &p, f);
+			info.timestamp = clock_cycles(arrival_ns(d, f, now_ns),
+						      d->config.profile->core_clock_khz);
+			checked = true;
+		}
+		LIST_FOREACH (r, &e->rules, entry_link) {
+			if (r->counter) {
+				r->counter->packets++;
+				r->counter->bytes += f->len;
+			}
+			info.flow_tag = r->tag;
+			if (!r->drop)
+				deliver(r->qp, f, &p, &info);
+			trap |= !r->dont_trap;
+		}
+		if (trap)
+			return;
+	}
+}
+
+static void watch_link(struct device *d, uint64_t now_ns, uint64_t *next_ns)
+{
+	bool active;
+
+	if (now_ns < *next_ns)
+		return;
+	*next_ns = now_ns + LINK_CHECK_NS;
+	mcast_refresh(d->mcast, now_ns);
+	active = netdev_link_up(d->config.netdev);
+	if (active != d->port_active) {
+		d->port_active = active;
+		d->events->port(d, active);
+	}
+}
+
+/* Send queues and queues in error; `*watch` says that some queue needs looking at. */
+static int work_queues(struct device *d, bool *watch)
+{
+	struct qp *qp;
+	int n = 0;
+
+	*watch = false;
+	TAILQ_FOREACH (qp, &d->qps, link) {
+		if (qp->state == QP_RTS && qp->sq.n_bb)
+			n += sq_work(qp, TX_BURST);
+		else if (qp->state == QP_ERR)
+			qp_flush(qp);
+		*watch |= (qp->state == QP_RTS && qp->sq.n_bb) || qp->state == QP_ERR;
+	}
+	return n;
+}
+
+static int receive_burst(struct device *d, uint64_t now_ns)
+{
+	struct wire_frame frames[RX_BURST];
+	int n = d->wire->ops->receive(d->wire, frames, RX_BURST);
+
+	for (int i = 0; i < n; i++) {
+		if (i + 1 < n)
+			__builtin_prefetch(frames[i + 1].data);
+		steer(d, &frames[i], now_ns);
+	}
+	d->wire->ops->release(d->wire);
+	return n;
+}
+
+static void nap(struct device *d, unsigned int empty_rounds, bool watch)
+{
+	unsigned int us = FIRST_NAP_US + (empty_rounds - SPIN_ROUNDS) * 2;
+	struct timespec ts = {};
+
+	if (empty_rounds < SPIN_ROUNDS) {
+		sched_yield();
+		return;
+	}
+	if (us > d->config.nap_us)
+		us = d->config.nap_us;
+	if (empty_rounds > IDLE_NAPS) {
+		/* Asleep on the socket, a frame costs its sender a wake-up; hence only now. */
+		d->wire->ops->wait(d->wire, watch ? BUSY_WAIT_US : IDLE_WAIT_US);
+		return;
+	}
+	ts.tv_nsec = (long)us * 1000;
+	nanosleep(&ts, NULL);
+}
+
+static void *device_thread(void *arg)
+{
+	struct device *d = arg;
+	unsigned int empty_rounds = 0;
+	uint64_t next_link_ns = 0, next_offset_ns = 0;
+
+	prctl(PR_SET_TIMERSLACK, 1000UL);
+	prctl(PR_SET_NAME, "softhca-hca");
+	while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
+		uint64_t now_ns = clock_raw_ns();
+		bool watch;
+		int n;
+
+		pthread_mutex_lock(&d->lock);
+		if (now_ns >= next_offset_ns) {
+			d->realtime_offset_ns = clock_realtime_offset_ns();
+			next_offset_ns = now_ns + OFFSET_CHECK_NS;
+		}
+		watch_link(d, now_ns, &next_link_ns);
+		n = receive_burst(d, now_ns);
+		n += work_queues(d, &watch);
+		cq_events(d);
+		watch |= !TAILQ_EMPTY(&d->armed_later);
+		pthread_mutex_unlock(&d->lock);
+		/* A mutex is not fair: let a waiting command in. */
+		for (int i = 0; atomic_load(&d->n_waiting) && i < 1000; i++)
+			sched_yield();
+		empty_rounds = n ? 0 : empty_rounds + 1;
+		if (!n)
+			nap(d, empty_rounds, watch);
+	}
+	return NULL;
+}
+
+static int start(struct device *d)
+{
+	struct wire_config config = {.netdev = d->config.netdev,
+				     .ring_bytes = d->config.ring_bytes};
+	sigset_t all, old;
+	int r = wire_afpacket_open(&d->wire, &config);
+
+	if (r)
+		return r;
+	d->mcast = mcast_new(d->config.netdev);
+	if (!d->mcast) {
+		r = -ENOMEM;
+		goto fail;
+	}
+	d->port_active = netdev_link_up(d->config.netdev);
+	atomic_store(&d->stop, false);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = -pthread_create(&d->thread, NULL, device_thread, d);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!r)
+		return 0;
+fail:
+	mcast_free(d->mcast);
+	d->wire->ops->close(d->wire);
+	d->wire = NULL;
+	return r;
+}
+
+int device_get_wire(struct device *d)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&d->wire_lock);
+	if (!d->n_wire_users)
+		r = start(d);
+	if (!r)
+		d->n_wire_users++;
+	pthread_mutex_unlock(&d->wire_lock);
+	return r;
+}
+
+void device_put_wire(struct device *d)
+{
+	struct wire_stats stats;
+
+	pthread_mutex_lock(&d->wire_lock);
+	if (!--d->n_wire_users) {
+		atomic_store(&d->stop, true);
+		pthread_join(d->thread, NULL);
+		d->wire->ops->stats(d->wire, &stats);
+		d->counters.discards += stats.discards;
+		d->wire->ops->close(d->wire);
+		d->wire = NULL;
+		mcast_free(d->mcast);
+		d->mcast = NULL;
+	}
+	pthread_mutex_unlock(&d->wire_lock);
+}
+
+void device_read_counters(struct device *d, struct device_counters *c)
+{
+	struct wire_stats stats = {};
+
+	pthread_mutex_lock(&d->wire_lock);
+	if (d->wire)
+		d->wire->ops->stats(d->wire, &stats);
+	device_lock(d);
+	*c = d->counters;
+	device_unlock(d);
+	pthread_mutex_unlock(&d->wire_lock);
+	c->discards += stats.discards;
+}

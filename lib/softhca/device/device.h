@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * An emulated device: one netdev, one port, one thread. `lock` covers everything the device
+ * thread touches; commands take it through device_lock(), which makes the thread give way.
+ */
+#ifndef SOFTHCA_DEVICE_DEVICE_H
+#define SOFTHCA_DEVICE_DEVICE_H
+
+#include "../wire/wire.h"
+#include "flow.h"
+#include "mkey.h"
+#include "profile.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct cq;
+struct device;
+struct qp;
+struct mcast_filter;
+struct uverbs_file;
+
+/* What nobody can know without the hardware, and what a user may want to trade. */
+struct device_config {
+	const char *netdev;
+	const struct profile *profile;
+	size_t ring_bytes;
+	unsigned int nap_us;        /* longest sleep of the device thread between two bursts */
+	bool l2_filter;             /* take only what the netdev would: own MAC, joined groups */
+	bool arm_fires_for_pending; /* arming with completions unread: event at once */
+	bool length_error_is_fatal; /* LOC_LEN_ERR puts the queue in the error state */
+};
+
+struct device_counters {
+	uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes;
+	uint64_t out_of_buffer;
+	uint64_t discards; /* of wires already closed */
+};
+
+/* How the device tells uverbs of events; called with the lock held. */
+struct device_events {
+	void (*cq_completion)(struct cq *cq);
+	void (*cq_error)(struct cq *cq);
+	void (*qp_fatal)(struct qp *qp);
+	void (*port)(struct device *device, bool active);
+};
+
+struct device {
+	struct device_config config;
+	const struct device_events *events;
+	char name[64];
+	unsigned int index;
+
+	pthread_mutex_t lock;
+	atomic_uint n_waiting; /* commands that want the lock */
+	struct mkey_table mkeys;
+	struct flow_steering steering;
+	TAILQ_HEAD(, qp) qps;
+	LIST_HEAD(, uverbs_file) files; /* who has it open; kept by uverbs */
+	TAILQ_HEAD(, cq) armed_later; /* completed a moment ago: look at the arm record once more */
+	struct device_counters counters;
+	uint32_t next_qpn, next_cqn, next_pdn;
+	bool port_active;
+
+	pthread_mutex_t wire_lock; /* taken before `lock` */
+	struct wire *wire;
+	unsigned int n_wire_users;
+	pthread_t thread;
+	atomic_bool stop;
+	int64_t realtime_offset_ns;
+	struct mcast_filter *mcast;
+};
+
+int device_init(struct device *d, const struct device_config *config, unsigned int index,
+		const struct device_events *events);
+
+void device_lock(struct device *d);
+void device_unlock(struct device *d);
+
+/* The wire and the thread live while a raw packet queue pair does. 0 or negative errno. */
+int device_get_wire(struct device *d);
+void device_put_wire(struct device *d);
+
+/* Live values, wire included; any thread, lock not held. */
+void device_read_counters(struct device *d, struct device_counters *c);
+
+#endif

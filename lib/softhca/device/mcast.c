@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mcast.h"
+
+#include <fcntl.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define REFRESH_NS 50000000ull
+#define MISS_REFRESH_NS 1000000ull
+#define MAX_GROUPS 1024
+
+struct mcast_filter {
+	char netdev[IFNAMSIZ];
+	int sock;
+	unsigned int flags;
+	uint64_t refreshed_ns;
+	size_t n;
+	uint8_t macs[MAX_GROUPS][6];
+};
+
+struct mcast_filter *mcast_new(const char *netdev)
+{
+	struct mcast_filter *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	strncpy(f->netdev, netdev, IFNAMSIZ - 1);
+	f->sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	return f;
+}
+
+void mcast_free(struct mcast_filter *f)
+{
+	if (!f)
+		return;
+	if (f->sock >= 0)
+		syscall(SYS_close, f->sock);
+	free(f);
+}
+
+/* A line of /proc/net/dev_mcast: ifindex, name, users, global users, address in hex. */
+static void take_line(struct mcast_filter *f, const char *line)
+{
+	char name[IFNAMSIZ], hex[65];
+	uint8_t *m = f->macs[f->n];
+
+	if (sscanf(line, "%*d %15s %*d %*d %64s", name, hex) == 2 && !strcmp(name, f->netdev) &&
+	    f->n < MAX_GROUPS &&
+	    sscanf(hex, "%2hhx%2hhx%2hhx%2hhx%2hhx%2hhx", &m[0], &m[1], &m[2], &m[3], &m[4],
+		   &m[5]) == 6)
+		f->n++;
+}
+
+static void read_groups(struct mcast_filter *f)
+{
+	char buf[65536];
+	size_t n = 0;
+	ssize_t r;
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/net/dev_mcast",
+			      O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	while (n < sizeof(buf) - 1 &&
+	       (r = syscall(SYS_read, fd, buf + n, sizeof(buf) - 1 - n)) > 0)
+		n += (size_t)r;
+	syscall(SYS_close, fd);
+	buf[n] = 0;
+	f->n = 0;
+	for (char *line = buf, *end; (end = strchr(line, '\n')); line = end + 1) {
+		*end = 0;
+		take_line(f, line);
+	}
+}
+
+static void refresh(struct mcast_filter *f, uint64_t now_ns)
+{
+	struct ifreq ifr = {};
+
+	memcpy(ifr.ifr_name, f->netdev, IFNAMSIZ);
+	f->flags = ioctl(f->sock, SIOCGIFFLAGS, &ifr) ? 0 : (unsigned short)ifr.ifr_flags;
+	read_groups(f);
+	f->refreshed_ns = now_ns;
+}
+
+void mcast_refresh(struct mcast_filter *f, uint64_t now_ns)
+{
+	if (now_ns - f->refreshed_ns > REFRESH_NS)
+		refresh(f, now_ns);
+}
+
+bool mcast_promiscuous(const struct mcast_filter *f)
+{
+	return f->flags & IFF_PROMISC;
+}
+
+bool mcast_all_multicast(const struct mcast_filter *f)
+{
+	return f->flags & (IFF_PROMISC | IFF_ALLMULTI);
+}
+
+static bool find(const struct mcast_filter *f, const uint8_t mac[6])
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (!memcmp(f->macs[i], mac, 6))
+			return true;
+	return false;
+}
+
+bool mcast_joined(struct mcast_filter *f, const uint8_t mac[6], uint64_t now_ns)
+{
+	if (mcast_all_multicast(f) || find(f, mac))
+		return true;
+	if (now_ns - f->refreshed_ns < MISS_REFRESH_NS)
+		return false;
+	refresh(f, now_ns);
+	return mcast_all_multicast(f) || find(f, mac);
+}

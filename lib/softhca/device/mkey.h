@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Memory keys: what the device checks at every access, and where it finds the memory. */
+#ifndef SOFTHCA_DEVICE_MKEY_H
+#define SOFTHCA_DEVICE_MKEY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pd;
+
+struct mkey {
+	bool used;
+	uint8_t key; /* low byte of lkey and rkey */
+	bool local_write;
+	uint8_t *start;
+	uint64_t iova, length;
+	const struct pd *pd;
+};
+
+struct mkey_table {
+	struct mkey *keys; /* index = lkey >> 8 */
+	uint32_t size, next;
+	uint8_t next_key;
+};
+
+/* The key of the null memory region: any address, reads give zeros, writes vanish. */
+#define MKEY_NULL 0x300u
+
+/* Gives the lkey, or 0 when out of memory or keys (`max`). */
+uint32_t mkey_create(struct mkey_table *t, const struct mkey *mkey, uint32_t max);
+void mkey_destroy(struct mkey_table *t, uint32_t lkey);
+void mkey_table_deinit(struct mkey_table *t);
+
+/*
+ * Where `bytes` at `addr` under `lkey` lie, or NULL: unknown key, other protection domain, out
+ * of bounds, no write access. Not for MKEY_NULL.
+ */
+static inline uint8_t *mkey_translate(const struct mkey_table *t, const struct pd *pd,
+				      uint32_t lkey, uint64_t addr, uint32_t bytes, bool write)
+{
+	const struct mkey *m;
+	uint64_t offset;
+
+	if (lkey >> 8 >= t->size)
+		return 0;
+	m = &t->keys[lkey >> 8];
+	offset = addr - m->iova;
+	if (!m->used || m->key != (lkey & 0xff) || m->pd != pd || offset > m->length ||
+	    bytes > m->length - offset || (write && !m->local_write))
+		return 0;
+	return m->start + offset;
+}
+
+#endif

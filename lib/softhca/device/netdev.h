@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the device knows of the netdev that is its port. All read live. */
+#ifndef SOFTHCA_DEVICE_NETDEV_H
+#define SOFTHCA_DEVICE_NETDEV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum gid_type { GID_ROCE_V1 = 1, GID_ROCE_V2 = 2 }; /* enum ib_uverbs_gid_type */
+
+struct gid {
+	uint8_t raw[16];
+	enum gid_type type;
+};
+
+bool netdev_link_up(const char *netdev); /* up and with carrier */
+bool netdev_exists(const char *netdev);
+int netdev_mtu(const char *netdev);      /* or negative errno */
+int netdev_mac(const char *netdev, uint8_t mac[6]);
+uint64_t netdev_guid(const char *netdev); /* EUI-64 of the MAC, host order */
+
+/*
+ * The port's GID table as the kernel's RoCE code builds it: the link-local address made from the
+ * MAC first, then every address of the netdev (IPv4 ones mapped); each as RoCE v1 and v2.
+ * Returns the number of entries.
+ */
+size_t netdev_gids(const char *netdev, struct gid *gids, size_t max);
+
+#endif

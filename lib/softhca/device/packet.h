@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A frame as the device's parser sees it. Pure functions. */
+#ifndef SOFTHCA_DEVICE_PACKET_H
+#define SOFTHCA_DEVICE_PACKET_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The fields a flow can match, in network byte order, absent ones zero. Compared as eight
+ * 64-bit words, the most telling ones first. `ether_type` is the one behind VLAN tags (PRM,
+ * fte_match_set_lyr_2_4).
+ */
+struct packet_key {
+	union {
+		struct {
+			uint8_t dst_ip[16]; /* IPv4: the first four bytes */
+			uint16_t dst_port;
+			uint16_t src_port;
+			uint8_t ip_proto;
+			uint8_t tos;
+			uint8_t ip_version;
+			uint8_t cvlan; /* 1: has a C-VLAN tag */
+			uint8_t dst_mac[6];
+			uint16_t ether_type;
+			uint8_t src_mac[6];
+			uint16_t vlan_tci;
+			uint8_t src_ip[16];
+			uint32_t flow_label;
+			uint32_t zero;
+		};
+		uint64_t word[8];
+	};
+};
+static_assert(sizeof(struct packet_key) == 64, "packet key");
+static_assert(offsetof(struct packet_key, dst_mac) == 24, "packet key has no holes");
+
+struct packet {
+	struct packet_key key;
+	uint32_t l3_offset, l4_offset; /* 0: none */
+	uint32_t l3_end;               /* where the IP packet ends; the rest is padding */
+	bool fragment;                 /* any fragment, the first one included */
+};
+
+void packet_parse(struct packet *p, const uint8_t *frame, uint32_t len);
+
+/* Ones' complement sum of `len` bytes, folded to 16 bits, as it lies in memory. */
+uint16_t packet_sum(const void *data, size_t len);
+
+/* Are the checksums right? L4 is "right" too where UDP carries none, as the device reports. */
+bool packet_ipv4_csum_ok(const struct packet *p, const uint8_t *frame);
+bool packet_l4_csum_ok(const struct packet *p, const uint8_t *frame);
+
+/* Fill in the IPv4 header's and the TCP or UDP checksum of a complete frame. */
+void packet_fill_csums(uint8_t *frame, uint32_t len, bool l3, bool l4);
+
+#endif

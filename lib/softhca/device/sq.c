@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The send queue: gather a frame, fill in checksums where asked, give it to the wire. */
+#include "clock.h"
+#include "qp.h"
+
+#include <endian.h>
+#include <string.h>
+
+#define MAX_SEND_SEGS 64
+#define MAX_FRAME_BYTES 65536
+#define ETH_INLINE_IN_SEG 2 /* the Ethernet segment itself holds two bytes of inline header */
+
+struct tx {
+	struct iovec iov[MAX_SEND_SEGS + 1];
+	int n;
+	uint32_t bytes;
+	uint16_t n_bb;
+	uint8_t cs_flags;
+	bool signalled, nop;
+};
+
+/* Work queue entries wrap at the end of the queue. */
+static const uint8_t *at(const struct sq *sq, uint32_t offset)
+{
+	uint32_t size = sq->n_bb * HW_SEND_WQE_BB;
+
+	return sq->buf + ((uint32_t)(sq->taken & (sq->n_bb - 1)) * HW_SEND_WQE_BB + offset) % size;
+}
+
+static bool add(struct tx *tx, const void *p, uint32_t bytes)
+{
+	if (tx->n > MAX_SEND_SEGS || tx->bytes + bytes > MAX_FRAME_BYTES)
+		return false;
+	tx->iov[tx->n++] = (struct iovec){.iov_base = (void *)p, .iov_len = bytes};
+	tx->bytes += bytes;
+	return true;
+}
+
+/* `bytes` that lie in the queue itself, perhaps in two pieces. */
+static bool add_inline(struct tx *tx, const struct sq *sq, uint32_t offset, uint32_t bytes)
+{
+	const uint8_t *p = at(sq, offset);
+	uint32_t to_end = (uint32_t)(sq->buf + (size_t)sq->n_bb * HW_SEND_WQE_BB - p);
+
+	if (bytes <= to_end)
+		return add(tx, p, bytes);
+	return add(tx, p, to_end) && add(tx, sq->buf, bytes - to_end);
+}
+
+static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t offset,
+				    uint32_t end)
+{
+	static const uint8_t zeros[4096];
+
+	while (offset < end) {
+		const struct hw_data_seg *seg = (const void *)at(&qp->sq, offset);
+		uint32_t bytes = be32toh(seg->byte_count_be);
+		uint32_t lkey = be32toh(seg->lkey_be);
+
+		if (bytes & HW_INLINE_SEG) {
+			bytes &= ~HW_INLINE_SEG;
+			if (offset + 4 + bytes > end ||
+			    !add_inline(tx, &qp->sq, offset + 4, bytes))
+				return HW_SYNDROME_LOCAL_QP_OP;
+			offset += (4 + bytes + 15) & ~15u;
+			continue;
+		}
+		const uint8_t *p = lkey == MKEY_NULL
+					   ? (bytes <= sizeof(zeros) ? zeros : NULL)
+					   : mkey_translate(&qp->device->mkeys, qp->pd, lkey,
+							    be64toh(seg->addr_be), bytes, false);
+		if (!p)
+			return HW_SYNDROME_LOCAL_PROT;
+		if (!add(tx, p, bytes))
+			return HW_SYNDROME_LOCAL_LENGTH;
+		offset += sizeof(*seg);
+	}
+	return 0;
+}
+
+static enum hw_syndrome gather(const struct qp *qp, struct tx *tx)
+{
+	const struct hw_ctrl_seg *ctrl = (const void *)at(&qp->sq, 0);
+	uint32_t end = (be32toh(ctrl->qpn_ds_be) & 0x3f) * 16;
+	uint8_t opcode = (uint8_t)be32toh(ctrl->opmod_idx_opcode_be);
+	const struct hw_eth_seg *eth = (const void *)at(&qp->sq, sizeof(*ctrl));
+	uint32_t inline_bytes = be16toh(eth->inline_hdr_sz_be), offset;
+	enum hw_syndrome error;
+
+	tx->n = 0;
+	tx->bytes = 0;
+	tx->nop = opcode == HW_OPCODE_NOP;
+	tx->signalled = qp->sq.signal_all || (ctrl->fm_ce_se & HW_CTRL_CQ_UPDATE);
+	tx->n_bb = (uint16_t)((end + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB);
+	if (!end || be32toh(ctrl->qpn_ds_be) >> 8 != qp->qpn) {
+		tx->n_bb = 1;
+		return HW_SYNDROME_LOCAL_QP_OP;
+	}
+	if (tx->nop)
+		return 0;
+	if (opcode != HW_OPCODE_SEND || end < 32)
+		return HW_SYNDROME_LOCAL_QP_OP;
+	tx->cs_flags = eth->cs_flags;
+	if (inline_bytes &&
+	    !add_inline(tx, &qp->sq,
+			(uint32_t)(sizeof(*ctrl) + offsetof(struct hw_eth_seg, inline_hdr)),
+			inline_bytes))
+		return HW_SYNDROME_LOCAL_QP_OP;
+	offset = 32;
+	if (inline_bytes > ETH_INLINE_IN_SEG)
+		offset += (inline_bytes - ETH_INLINE_IN_SEG + 15) & ~15u;
+	error = gather_data(qp, tx, offset, end);
+	if (!error && tx->bytes < 14)
+		error = HW_SYNDROME_LOCAL_QP_OP;
+	return error;
+}
+
+/* Checksums are filled in a copy: the program's memory is only read. */
+static void offload(struct tx *tx, uint8_t *copy)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < tx->n; i++) {
+		memcpy(copy + n, tx->iov[i].iov_base, tx->iov[i].iov_len);
+		n += (uint32_t)tx->iov[i].iov_len;
+	}
+	packet_fill_csums(copy, n, tx->cs_flags & HW_ETH_L3_CSUM, tx->cs_flags & HW_ETH_L4_CSUM);
+	tx->iov[0] = (struct iovec){.iov_base = copy, .iov_len = n};
+	tx->n = 1;
+}
+
+static void complete(struct qp *qp, const struct tx *tx, enum hw_syndrome error)
+{
+	struct sq *sq = &qp->sq;
+	struct hw_cqe *cqe;
+
+	if (!error && !tx->signalled)
+		return;
+	cqe = cq_next(sq->cq);
+	if (!cqe)
+		return;
+	memset(cqe, 0, offsetof(struct hw_cqe, op_own));
+	cqe->uidx_be = htobe32(qp->uidx);
+	cqe->wqe_counter_be = htobe16(sq->taken);
+	cqe->sop_drop_qpn_be = htobe32((tx->nop ? HW_OPCODE_NOP : HW_OPCODE_SEND) << 24 | qp->qpn);
+	if (error)
+		((struct hw_cqe_err *)cqe)->syndrome = (uint8_t)error;
+	else
+		cqe->timestamp_be = htobe64(clock_cycles(clock_raw_ns(),
+							 qp->device->config.profile->core_clock_khz));
+	cq_post(sq->cq, cqe, error ? HW_CQE_REQ_ERR : HW_CQE_REQ);
+}
+
+int sq_work(struct qp *qp, int max)
+{
+	static _Thread_local uint8_t copy[MAX_FRAME_BYTES];
+	struct sq *sq = &qp->sq;
+	int n = 0;
+
+	while (n < max && qp->state == QP_RTS && sq->n_bb && !sq->cq->failed) {
+		uint16_t head = (uint16_t)be32toh(__atomic_load_n(sq->dbrec, __ATOMIC_ACQUIRE));
+		struct tx tx;
+		enum hw_syndrome error;
+
+		if (head == sq->taken)
+			break;
+		error = gather(qp, &tx);
+		if (!error && !tx.nop) {
+			const struct iovec *iov = tx.iov;
+			struct wire *w = qp->device->wire;
+
+			if (tx.cs_flags & (HW_ETH_L3_CSUM | HW_ETH_L4_CSUM))
+				offload(&tx, copy);
+			if (w->ops->send(w, &iov, &tx.n, 1) != 1)
+				break; /* the link is busy: try again in the next round */
+			qp->device->counters.tx_packets++;
+			qp->device->counters.tx_bytes += tx.bytes;
+		}
+		complete(qp, &tx, error);
+		sq->taken = (uint16_t)(sq->taken + tx.n_bb);
+		n++;
+		if (error) {
+			qp_set_state(qp, QP_ERR);
+			qp->device->events->qp_fatal(qp);
+		}
+	}
+	return n;
+}

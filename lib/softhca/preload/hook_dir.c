@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * opendir() and its family. A DIR is opaque, so ours is another structure; a mark at its start
+ * tells it from the C library's.
+ */
+#define _LARGEFILE64_SOURCE
+#include "vfs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VDIR_MARK 0x5f4841c0d1a70f5eull
+
+struct vdir {
+	uint64_t mark;
+	struct node node;
+	int fd;
+	unsigned int next;
+	struct dirent entry;
+};
+
+static_assert(sizeof(struct dirent) == sizeof(struct dirent64), "one dirent layout");
+
+static struct vdir *as_ours(DIR *d)
+{
+	struct vdir *v = (struct vdir *)d;
+	uint64_t mark;
+
+	if (!v || !root_peek()->n_devices)
+		return NULL;
+	memcpy(&mark, v, sizeof(mark));
+	return mark == VDIR_MARK ? v : NULL;
+}
+
+static DIR *open_dir(const struct node *node, int fd)
+{
+	struct vdir *v = calloc(1, sizeof(*v));
+
+	if (!v) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	v->mark = VDIR_MARK;
+	v->node = *node;
+	v->fd = fd;
+	return (DIR *)v;
+}
+
+HOOK DIR *opendir(const char *path)
+{
+	struct node node;
+	int fd;
+
+	if (!vfs_find(AT_FDCWD, path, &node))
+		return REAL(opendir)(path);
+	if (node.kind != NODE_DIR) {
+		errno = node.kind == NODE_MISSING ? ENOENT : ENOTDIR;
+		return NULL;
+	}
+	fd = ERRNO_RETURN(vfs_open(&node, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	return fd < 0 ? NULL : open_dir(&node, fd);
+}
+
+HOOK DIR *fdopendir(int fd)
+{
+	struct fd_object *o = fdtab_find(&root_peek()->fdtab, fd, FD_SYSFS_DIR);
+
+	return o ? open_dir(&((struct sysfs_fd *)o)->node, fd) : REAL(fdopendir)(fd);
+}
+
+static struct dirent *next_entry(struct vdir *v)
+{
+	unsigned int n = v->next;
+
+	if (n < 2) {
+		strcpy(v->entry.d_name, n ? ".." : ".");
+		v->entry.d_type = DT_DIR;
+	} else if (!sysfs_list(&v->node, n - 2, v->entry.d_name, sizeof(v->entry.d_name),
+			       &v->entry.d_type)) {
+		return NULL;
+	}
+	v->next++;
+	v->entry.d_ino = n + 2;
+	v->entry.d_off = v->next;
+	v->entry.d_reclen = sizeof(v->entry);
+	return &v->entry;
+}
+
+HOOK struct dirent *readdir(DIR *d)
+{
+	struct vdir *v = as_ours(d);
+
+	return v ? next_entry(v) : REAL(readdir)(d);
+}
+
+HOOK struct dirent64 *readdir64(DIR *d)
+{
+	struct vdir *v = as_ours(d);
+
+	return v ? (struct dirent64 *)next_entry(v) : REAL(readdir64)(d);
+}
+
+HOOK int closedir(DIR *d)
+{
+	struct vdir *v = as_ours(d);
+	int r;
+
+	if (!v)
+		return REAL(closedir)(d);
+	r = close(v->fd);
+	v->mark = 0;
+	free(v);
+	return r;
+}
+
+HOOK int dirfd(DIR *d)
+{
+	struct vdir *v = as_ours(d);
+
+	return v ? v->fd : REAL(dirfd)(d);
+}
+
+HOOK void rewinddir(DIR *d)
+{
+	struct vdir *v = as_ours(d);
+
+	if (v)
+		v->next = 0;
+	else
+		REAL(rewinddir)(d);
+}
+
+HOOK long telldir(DIR *d)
+{
+	struct vdir *v = as_ours(d);
+
+	return v ? (long)v->next : REAL(telldir)(d);
+}
+
+HOOK void seekdir(DIR *d, long position)
+{
+	struct vdir *v = as_ours(d);
+
+	if (v)
+		v->next = (unsigned int)position;
+	else
+		REAL(seekdir)(d, position);
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/* open() and its family. The __open_2 names are what fortified programs call. */
+#include "vfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* True if the path is ours; `*result` is then what the call returns. */
+static bool open_ours(int dirfd, const char *path, int flags, int *result)
+{
+	struct node node;
+
+	if (!vfs_find(dirfd, path, &node))
+		return false;
+	*result = ERRNO_RETURN(vfs_open(&node, flags));
+	return true;
+}
+
+static mode_t mode_of(int flags, va_list ap)
+{
+	return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(ap, mode_t) : 0;
+}
+
+#define OPEN_BODY(name)                                                                            \
+	va_list ap;                                                                                \
+	mode_t mode;                                                                               \
+	int fd;                                                                                    \
+	va_start(ap, flags);                                                                       \
+	mode = mode_of(flags, ap);                                                                 \
+	va_end(ap);                                                                                \
+	if (open_ours(AT_FDCWD, path, flags, &fd))                                                 \
+		return fd;                                                                         \
+	return REAL(name)(path, flags, mode)
+
+HOOK int open(const char *path, int flags, ...)
+{
+	OPEN_BODY(open);
+}
+
+HOOK int open64(const char *path, int flags, ...)
+{
+	OPEN_BODY(open64);
+}
+
+#define OPENAT_BODY(name)                                                                          \
+	va_list ap;                                                                                \
+	mode_t mode;                                                                               \
+	int fd;                                                                                    \
+	va_start(ap, flags);                                                                       \
+	mode = mode_of(flags, ap);                                                                 \
+	va_end(ap);                                                                                \
+	if (open_ours(dirfd, path, flags, &fd))                                                    \
+		return fd;                                                                         \
+	return REAL(name)(dirfd, path, flags, mode)
+
+HOOK int openat(int dirfd, const char *path, int flags, ...)
+{
+	OPENAT_BODY(openat);
+}
+
+HOOK int openat64(int dirfd, const char *path, int flags, ...)
+{
+	OPENAT_BODY(openat64);
+}
+
+int __open_2(const char *path, int flags);
+HOOK int __open_2(const char *path, int flags)
+{
+	return open(path, flags);
+}
+
+int __open64_2(const char *path, int flags);
+HOOK int __open64_2(const char *path, int flags)
+{
+	return open64(path, flags);
+}
+
+int __openat_2(int dirfd, const char *path, int flags);
+HOOK int __openat_2(int dirfd, const char *path, int flags)
+{
+	return openat(dirfd, path, flags);
+}
+
+int __openat64_2(int dirfd, const char *path, int flags);
+HOOK int __openat64_2(int dirfd, const char *path, int flags)
+{
+	return openat64(dirfd, path, flags);
+}
+
+/* The C library opens for fopen() inside itself, where nothing can be interposed. */
+static bool fopen_ours(const char *path, const char *mode, FILE **file)
+{
+	struct node node;
+	struct fd_object *o;
+	int fd;
+
+	if (!vfs_find(AT_FDCWD, path, &node))
+		return false;
+	fd = ERRNO_RETURN(vfs_open(&node, strpbrk(mode, "wa+") ? O_RDWR : O_RDONLY));
+	*file = fd < 0 ? NULL : fdopen(fd, mode);
+	/* fclose() will close it inside the C library too, so it must not stay in the table. */
+	o = fd < 0 ? NULL : fdtab_take(&root_peek()->fdtab, fd);
+	if (o)
+		fd_object_put(o);
+	return true;
+}
+
+HOOK FILE *fopen(const char *path, const char *mode)
+{
+	FILE *f;
+
+	return fopen_ours(path, mode, &f) ? f : REAL(fopen)(path, mode);
+}
+
+HOOK FILE *fopen64(const char *path, const char *mode)
+{
+	FILE *f;
+
+	return fopen_ours(path, mode, &f) ? f : REAL(fopen64)(path, mode);
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sysfs.h"
+
+#include "sysfs_content.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+
+enum sysfs_dir {
+	DIR_CLASS_IB = 1,
+	DIR_IBDEV,
+	DIR_PORTS,
+	DIR_PORT,
+	DIR_GIDS,
+	DIR_GID_ATTRS,
+	DIR_NDEVS,
+	DIR_TYPES,
+	DIR_PKEYS,
+	DIR_HW_COUNTERS,
+	DIR_COUNTERS,
+	DIR_CLASS_VERBS,
+	DIR_UVERBS,
+	DIR_PCI,
+	DIR_PCI_IB,
+	DIR_PCI_VERBS,
+	DIR_DEV_IB,
+};
+
+/* Names that are made: of the RDMA device, the character device, a GID index. */
+#define NAME_IBDEV "@ibdev"
+#define NAME_UVERBS "@uverbs"
+#define NAME_GID "@gid"
+
+struct sysfs_entry {
+	enum sysfs_dir parent;
+	const char *name;
+	enum sysfs_dir dir; /* of a directory */
+	content_fn *content; /* of a file */
+	bool is_link, is_cdev;
+};
+
+static const struct sysfs_entry entries[] = {
+	{DIR_CLASS_IB, NAME_IBDEV, .dir = DIR_IBDEV, .is_link = true},
+	{DIR_IBDEV, "node_type", .content = content_node_type},
+	{DIR_IBDEV, "node_guid", .content = content_guid},
+	{DIR_IBDEV, "sys_image_guid", .content = content_guid},
+	{DIR_IBDEV, "node_desc", .content = content_node_desc},
+	{DIR_IBDEV, "fw_ver", .content = content_fw_ver},
+	{DIR_IBDEV, "hca_type", .content = content_hca_type},
+	{DIR_IBDEV, "hw_rev", .content = content_zero},
+	{DIR_IBDEV, "board_id", .content = content_board_id},
+	{DIR_IBDEV, "device", .dir = DIR_PCI, .is_link = true},
+	{DIR_IBDEV, "ports", .dir = DIR_PORTS},
+	{DIR_PORTS, "1", .dir = DIR_PORT},
+	{DIR_PORT, "state", .content = content_state},
+	{DIR_PORT, "phys_state", .content = content_phys_state},
+	{DIR_PORT, "rate", .content = content_rate},
+	{DIR_PORT, "lid", .content = content_zero_hex},
+	{DIR_PORT, "lid_mask_count", .content = content_zero},
+	{DIR_PORT, "sm_lid", .content = content_zero_hex},
+	{DIR_PORT, "sm_sl", .content = content_zero},
+	{DIR_PORT, "cap_mask", .content = content_cap_mask},
+	{DIR_PORT, "link_layer", .content = content_link_layer},
+	{DIR_PORT, "gids", .dir = DIR_GIDS},
+	{DIR_PORT, "gid_attrs", .dir = DIR_GID_ATTRS},
+	{DIR_PORT, "pkeys", .dir = DIR_PKEYS},
+	{DIR_PORT, "hw_counters", .dir = DIR_HW_COUNTERS},
+	{DIR_PORT, "counters", .dir = DIR_COUNTERS},
+	{DIR_GIDS, NAME_GID, .content = content_gid},
+	{DIR_GID_ATTRS, "ndevs", .dir = DIR_NDEVS},
+	{DIR_GID_ATTRS, "types", .dir = DIR_TYPES},
+	{DIR_NDEVS, NAME_GID, .content = content_gid_ndev},
+	{DIR_TYPES, NAME_GID, .content = content_gid_type},
+	{DIR_PKEYS, "0", .content = content_pkey},
+	{DIR_HW_COUNTERS, "out_of_buffer", .content = content_out_of_buffer},
+	{DIR_HW_COUNTERS, "out_of_sequence", .content = content_zero},
+	{DIR_HW_COUNTERS, "rx_icrc_encapsulated", .content = content_zero},
+	{DIR_HW_COUNTERS, "lifespan", .content = content_zero},
+	{DIR_COUNTERS, "port_rcv_packets", .content = content_rcv_packets},
+	{DIR_COUNTERS, "port_rcv_data", .content = content_rcv_data},
+	{DIR_COUNTERS, "port_xmit_packets", .content = content_xmit_packets},
+	{DIR_COUNTERS, "port_xmit_data", .content = content_xmit_data},
+	{DIR_CLASS_VERBS, "abi_version", .content = content_abi_version},
+	{DIR_CLASS_VERBS, NAME_UVERBS, .dir = DIR_UVERBS, .is_link = true},
+	{DIR_UVERBS, "ibdev", .content = content_ibdev},
+	{DIR_UVERBS, "dev", .content = content_dev},
+	{DIR_UVERBS, "abi_version", .content = content_driver_abi},
+	{DIR_UVERBS, "device", .dir = DIR_PCI, .is_link = true},
+	{DIR_PCI, "modalias", .content = content_modalias},
+	{DIR_PCI, "vendor", .content = content_vendor},
+	{DIR_PCI, "device", .content = content_pci_device},
+	{DIR_PCI, "subsystem_vendor", .content = content_vendor},
+	{DIR_PCI, "subsystem_device", .content = content_pci_device},
+	{DIR_PCI, "class", .content = content_pci_class},
+	{DIR_PCI, "revision", .content = content_zero_hex},
+	{DIR_PCI, "numa_node", .content = content_numa_node},
+	{DIR_PCI, "uevent", .content = content_uevent},
+	{DIR_PCI, "infiniband", .dir = DIR_PCI_IB},
+	{DIR_PCI, "infiniband_verbs", .dir = DIR_PCI_VERBS},
+	{DIR_PCI_IB, NAME_IBDEV, .dir = DIR_IBDEV},
+	{DIR_PCI_VERBS, NAME_UVERBS, .dir = DIR_UVERBS},
+	{DIR_DEV_IB, NAME_UVERBS, .is_cdev = true},
+};
+
+static const struct {
+	const char *path;
+	enum sysfs_dir dir;
+} roots[] = {
+	{"/sys/class/infiniband_verbs", DIR_CLASS_VERBS},
+	{"/sys/class/infiniband", DIR_CLASS_IB},
+	{"/dev/infiniband", DIR_DEV_IB},
+};
+
+/* Does `name` fit the entry? Sets the node's device or index where the name says them. */
+static bool name_fits(const struct sysfs_entry *e, const char *name, struct node *node)
+{
+	struct root *root = root_get();
+	unsigned int first = 0, end = root->n_devices;
+	char expected[80];
+
+	if (!strcmp(e->name, NAME_GID)) {
+		char *rest;
+		unsigned long i = strtoul(name, &rest, 10);
+
+		if (*rest || rest == name || i >= node->device->config.profile->gid_table_len ||
+		    (name[0] == '0' && name[1]))
+			return false;
+		node->index = (unsigned int)i;
+		return true;
+	}
+	if (e->name[0] != '@')
+		return !strcmp(e->name, name);
+	if (node->device) { /* below a device there is only its own name */
+		first = node->device->index;
+		end = first + 1;
+	}
+	for (unsigned int i = first; i < end; i++) {
+		snprintf(expected, sizeof(expected), "%s%u",
+			 !strcmp(e->name, NAME_UVERBS) ? "uverbs" : "mlx5_", i);
+		if (!strcmp(expected, name)) {
+			node->device = &root->devices[i];
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool descend(struct node *node, const char *name)
+{
+	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+		const struct sysfs_entry *e = &entries[i];
+
+		if ((int)e->parent != node->dir || !name_fits(e, name, node))
+			continue;
+		node->entry = e;
+		node->dir = (int)e->dir;
+		node->is_link = e->is_link;
+		node->kind = e->dir ? NODE_DIR : e->is_cdev ? NODE_CDEV : NODE_FILE;
+		return true;
+	}
+	return false;
+}
+
+static void walk(struct node *node, char *rest)
+{
+	char *save = NULL;
+
+	node->kind = NODE_DIR;
+	for (char *name = strtok_r(rest, "/", &save); name; name = strtok_r(NULL, "/", &save))
+		if (node->kind != NODE_DIR || !descend(node, name)) {
+			node->kind = NODE_MISSING;
+			return;
+		}
+}
+
+/* "//", "/./" and "/../" out of an absolute path; false where it does not fit. */
+static bool normalise(const char *path, char *out, size_t size)
+{
+	size_t n = 0;
+
+	while (*path) {
+		size_t len;
+
+		path += strspn(path, "/");
+		len = strcspn(path, "/");
+		if (!len || (len == 1 && path[0] == '.')) {
+			path += len;
+			continue;
+		}
+		if (len == 2 && path[0] == '.' && path[1] == '.') {
+			while (n && out[--n] != '/')
+				;
+			path += len;
+			continue;
+		}
+		if (n + len + 2 > size)
+			return false;
+		out[n++] = '/';
+		memcpy(out + n, path, len);
+		n += len;
+		path += len;
+	}
+	out[n] = 0;
+	return true;
+}
+
+/* "/sys/class/net/IF/device..." of an emulated netdev; returns what follows "device". */
+static char *net_device(struct node *node, char *path)
+{
+	static const char prefix[] = "/sys/class/net/";
+	struct root *root = root_get();
+
+	if (strncmp(path, prefix, sizeof(prefix) - 1))
+		return NULL;
+	path += sizeof(prefix) - 1;
+	for (unsigned int i = 0; i < root->n_devices; i++) {
+		size_t len = strlen(root->devices[i].config.netdev);
+
+		if (strncmp(path, root->devices[i].config.netdev, len) ||
+		    strncmp(path + len, "/device", 7))
+			continue;
+		path += len + 7;
+		if (*path && *path != '/')
+			return NULL;
+		node->device = &root->devices[i];
+		return path;
+	}
+	return NULL;
+}
+
+/* "/dev/char/231:N" is where udev puts a link to the node. */
+static bool dev_char(struct node *node, const char *path)
+{
+	unsigned int major, minor;
+	int end = 0;
+
+	if (sscanf(path, "/dev/char/%u:%u%n", &major, &minor, &end) != 2 || path[end] ||
+	    major != UVERBS_MAJOR || minor < UVERBS_FIRST_MINOR ||
+	    minor - UVERBS_FIRST_MINOR >= root_get()->n_devices)
+		return false;
+	node->kind = NODE_CDEV;
+	node->device = &root_get()->devices[minor - UVERBS_FIRST_MINOR];
+	return true;
+}
+
+void sysfs_find(const char *path, struct node *node)
+{
+	char copy[sizeof(node->path)], *rest;
+
+	memset(node, 0, sizeof(*node));
+	/* Most paths of a program are none of ours: out as early as possible. */
+	if (path[0] != '/' || (strncmp(path, "/sys/", 5) && strncmp(path, "/dev/", 5) &&
+			       path[1] != '/' && path[1] != '.'))
+		return;
+	if (!root_get()->n_devices || !normalise(path, node->path, sizeof(node->path)))
+		return;
+	memcpy(copy, node->path, sizeof(copy));
+	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+		size_t len = strlen(roots[i].path);
+
+		if (strncmp(copy, roots[i].path, len) || (copy[len] && copy[len] != '/'))
+			continue;
+		node->dir = (int)roots[i].dir;
+		walk(node, copy + len);
+		return;
+	}
+	rest = net_device(node, copy);
+	if (rest) {
+		bool itself = !*rest;
+
+		node->dir = DIR_PCI;
+		walk(node, rest);
+		node->is_link |= itself;
+		return;
+	}
+	dev_char(node, copy);
+}
+
+int sysfs_content(const struct node *node, char *buf, size_t size)
+{
+	return node->entry->content(node->device, node->index, buf, size);
+}
+
+bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size,
+		unsigned char *d_type)
+{
+	struct root *root = root_get();
+
+	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+		const struct sysfs_entry *e = &entries[i];
+		unsigned int first = 0, count = 1;
+
+		if ((int)e->parent != dir->dir)
+			continue;
+		if (!strcmp(e->name, NAME_GID))
+			count = dir->device->config.profile->gid_table_len;
+		else if (e->name[0] == '@' && dir->device)
+			first = dir->device->index;
+		else if (e->name[0] == '@')
+			count = root->n_devices;
+		if (n >= count) {
+			n -= count;
+			continue;
+		}
+		*d_type = e->is_link ? DT_LNK : e->dir ? DT_DIR : e->is_cdev ? DT_CHR : DT_REG;
+		if (e->name[0] != '@')
+			snprintf(name, size, "%s", e->name);
+		else
+			snprintf(name, size, "%s%u",
+				 !strcmp(e->name, NAME_GID)      ? ""
+				 : !strcmp(e->name, NAME_UVERBS) ? "uverbs"
+								 : "mlx5_",
+				 first + n);
+		return true;
+	}
+	return false;
+}
+
+int sysfs_link_target(const struct node *node, char *buf, size_t size)
+{
+	unsigned int i;
+
+	if (!node->is_link)
+		return -EINVAL;
+	i = node->device->index;
+	if (node->dir == DIR_IBDEV)
+		return snprintf(buf, size, "../../devices/pci0000:fe/" PCI_NAME "/infiniband/mlx5_%u",
+				i, i);
+	if (node->dir == DIR_UVERBS)
+		return snprintf(buf, size,
+				"../../devices/pci0000:fe/" PCI_NAME "/infiniband_verbs/uverbs%u", i,
+				i);
+	return snprintf(buf, size, "../../../" PCI_NAME, i);
+}
+
+void sysfs_stat(const struct node *node, bool follow, struct stat *st)
+{
+	static const mode_t modes[] = {
+		[NODE_DIR] = S_IFDIR | 0755,
+		[NODE_FILE] = S_IFREG | 0444,
+		[NODE_CDEV] = S_IFCHR | 0666,
+	};
+
+	memset(st, 0, sizeof(*st));
+	st->st_mode = node->is_link && !follow ? S_IFLNK | 0777 : modes[node->kind];
+	st->st_nlink = 1;
+	st->st_blksize = 4096;
+	st->st_size = node->kind == NODE_FILE ? 4096 : 0;
+	st->st_dev = makedev(0, 0xfe);
+	st->st_ino = 1;
+	for (const char *p = node->path; *p; p++) /* some number, the same for the same path */
+		st->st_ino = st->st_ino * 31 + (unsigned char)*p;
+	st->st_ino &= 0x7fffffff;
+	if (node->kind == NODE_CDEV)
+		st->st_rdev = makedev(UVERBS_MAJOR, UVERBS_FIRST_MINOR + node->device->index);
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * softhca -i NETDEV[,NETDEV...] [OPTIONS] -- COMMAND ARGS...
+ *
+ * Sets the environment for libsofthca.so and becomes the command, so exit status and signals are
+ * the command's own.
+ */
+#include "device/profile.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <libgen.h>
+#include <limits.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define LIBRARY "libsofthca.so"
+
+static const char usage_text[] =
+	"usage: softhca -i NETDEV[,NETDEV...] [-p PROFILE] [-l LIBRARY] [--] COMMAND [ARGS...]\n"
+	"\n"
+	"Runs COMMAND with one emulated ConnectX device per network device (mlx5_0, mlx5_1, ...).\n"
+	"\n"
+	"  -i, --interfaces=LIST   network devices that are the ports\n"
+	"  -p, --profile=NAME      model: connectx5 (default), connectx4, connectx6\n"
+	"  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
+	"                          installed)\n"
+	"  -h, --help\n"
+	"\n"
+	"COMMAND needs CAP_NET_RAW for anything that receives or sends, as with a real device.\n";
+
+/* Beside us (a build tree), in ../lib of us (an installed tree), or for the linker to find. */
+static const char *find_library(void)
+{
+	static char path[PATH_MAX];
+	static const char *const places[] = {"/" LIBRARY, "/../lib/" LIBRARY,
+					     "/../lib/x86_64-linux-gnu/" LIBRARY,
+					     "/../lib/softhca/" LIBRARY};
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *dir;
+
+	if (n < 0)
+		return LIBRARY;
+	self[n] = 0;
+	dir = dirname(self);
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		char candidate[PATH_MAX + 64];
+
+		snprintf(candidate, sizeof(candidate), "%s%s", dir, places[i]);
+		if (realpath(candidate, path))
+			return path;
+	}
+	return LIBRARY;
+}
+
+static bool check_interfaces(const char *list)
+{
+	char *copy = strdup(list), *save = NULL, *name = copy ? strtok_r(copy, ",", &save) : NULL;
+	bool good = name;
+
+	for (; name && good; name = strtok_r(NULL, ",", &save))
+		if (!if_nametoindex(name)) {
+			fprintf(stderr, "softhca: no network device called %s; see: ip -br link\n",
+				name);
+			good = false;
+		}
+	if (copy && !*copy)
+		fprintf(stderr, "softhca: -i needs the name of a network device\n");
+	free(copy);
+	return good;
+}
+
+static const char *find_command(const char *name, char *path, size_t size)
+{
+	char *copy, *save = NULL;
+	const char *search = getenv("PATH");
+
+	if (strchr(name, '/') || !search)
+		return name;
+	copy = strdup(search);
+	for (char *dir = strtok_r(copy, ":", &save); dir; dir = strtok_r(NULL, ":", &save)) {
+		snprintf(path, size, "%s/%s", dir, name);
+		if (!access(path, X_OK)) {
+			free(copy);
+			return path;
+		}
+	}
+	free(copy);
+	return name;
+}
+
+/*
+ * AddressSanitizer's library wants to be the first one loaded. If the command needs it, give back
+ * its name to preload before ours.
+ */
+static const char *sanitizer_of(const char *command)
+{
+	static char name[64];
+	char path[PATH_MAX];
+	struct stat st;
+	int fd = open(find_command(command, path, sizeof(path)), O_RDONLY | O_CLOEXEC);
+	const char *p, *at = NULL;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &st) || st.st_size < (off_t)sizeof(Elf64_Ehdr)) {
+		close(fd);
+		return NULL;
+	}
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (p == MAP_FAILED)
+		return NULL;
+	if (!memcmp(p, ELFMAG, SELFMAG)) {
+		/* The names of needed libraries lie near the start, in .dynstr. */
+		size_t n = st.st_size < (1 << 20) ? (size_t)st.st_size : 1 << 20;
+
+		at = memmem(p, n, "libasan.so.", 11);
+		if (!at)
+			at = memmem(p, n, "libtsan.so.", 11);
+	}
+	if (at)
+		snprintf(name, sizeof(name), "%s", at);
+	munmap((void *)p, (size_t)st.st_size);
+	return at ? name : NULL;
+}
+
+static void set_preload(const char *library, const char *command)
+{
+	const char *sanitizer = sanitizer_of(command), *old = getenv("LD_PRELOAD");
+	char value[PATH_MAX * 2];
+
+	snprintf(value, sizeof(value), "%s%s%s%s%s", sanitizer ? sanitizer : "",
+		 sanitizer ? ":" : "", library, old && *old ? ":" : "", old ? old : "");
+	setenv("LD_PRELOAD", value, 1);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {{"interfaces", required_argument, NULL, 'i'},
+						{"profile", required_argument, NULL, 'p'},
+						{"library", required_argument, NULL, 'l'},
+						{"help", no_argument, NULL, 'h'},
+						{}};
+	const char *interfaces = getenv("SOFTHCA_INTERFACES"), *library = NULL;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "+i:p:l:h", options, NULL)) != -1) {
+		switch (c) {
+		case 'i':
+			interfaces = optarg;
+			break;
+		case 'p':
+			if (!profile_find(optarg)) {
+				fprintf(stderr, "softhca: no profile %s; there are: %s\n", optarg,
+					profile_names);
+				return EX_USAGE;
+			}
+			setenv("SOFTHCA_PROFILE", optarg, 1);
+			break;
+		case 'l':
+			library = optarg;
+			break;
+		case 'h':
+			fputs(usage_text, stdout);
+			return 0;
+		default:
+			fputs(usage_text, stderr);
+			return EX_USAGE;
+		}
+	}
+	if (!interfaces || optind == argc) {
+		fputs(usage_text, stderr);
+		return EX_USAGE;
+	}
+	if (!check_interfaces(interfaces))
+		return EX_NOINPUT;
+	setenv("SOFTHCA_INTERFACES", interfaces, 1);
+	set_preload(library ? library : find_library(), argv[optind]);
+	execvp(argv[optind], argv + optind);
+	fprintf(stderr, "softhca: %s: %s\n", argv[optind], strerror(errno));
+	return errno == ENOENT ? 127 : 126;
+}

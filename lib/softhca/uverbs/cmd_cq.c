@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Completion channels and completion queues. */
+#include "command.h"
+
+#include <errno.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <stdlib.h>
+
+#define COMP_RECORD sizeof(struct ib_uverbs_comp_event_desc)
+#define DBREC_BYTES 8
+
+int cmd_create_comp_channel(struct command *c)
+{
+	struct ib_uverbs_create_comp_channel_resp resp = {};
+	struct channel *channel;
+	int fd, r = channel_open(c->file->fdtab, COMP_RECORD, &channel, &fd);
+
+	if (r)
+		return r;
+	resp.fd = (uint32_t)fd;
+	COMMAND_OUT(c, &resp);
+	return 0;
+}
+
+static uint32_t round_up_pow2(uint32_t n)
+{
+	return n <= 1 ? 1 : 1u << (32 - __builtin_clz(n - 1));
+}
+
+static int check_cq(const struct command *c, const struct ib_uverbs_ex_create_cq *req,
+		    const struct mlx5_ib_create_cq *drv)
+{
+	const struct profile *p = c->file->device->config.profile;
+
+	if (req->comp_mask || req->reserved ||
+	    (req->flags & ~(uint32_t)(IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION |
+				      IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)))
+		return -EOPNOTSUPP;
+	if (!req->cqe || req->cqe > p->max_cqe || req->comp_vector >= p->n_comp_vectors)
+		return -EINVAL;
+	if (drv->flags & ~MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX)
+		return -EINVAL; /* padding and real-time stamps are not offered */
+	if ((drv->cqe_size != 64 && drv->cqe_size != 128) || drv->reserved0 || drv->reserved1)
+		return -EINVAL;
+	if (drv->cqe_comp_en)
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static int pin_cq(const struct command *c, struct ucq *u, const struct mlx5_ib_create_cq *drv)
+{
+	uint64_t pages;
+	int r = memlock_pin(c->file->memlock, drv->buf_addr,
+			    (uint64_t)u->cq.n_cqe * drv->cqe_size, true, &u->pinned);
+
+	if (r)
+		return r;
+	r = memlock_pin(c->file->memlock, drv->db_addr, DBREC_BYTES, true, &pages);
+	if (r)
+		memlock_unpin(c->file->memlock, u->pinned);
+	else
+		u->pinned += pages;
+	return r;
+}
+
+static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req,
+		     struct ib_uverbs_create_cq_resp *resp)
+{
+	struct device *d = c->file->device;
+	struct mlx5_ib_create_cq_resp drv_resp = {};
+	struct mlx5_ib_create_cq drv;
+	struct fd_object *channel = NULL;
+	struct ucq *u;
+	int r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
+
+	if (!r)
+		r = check_cq(c, req, &drv);
+	if (r)
+		return r;
+	if (req->comp_channel >= 0) {
+		channel = fdtab_find(c->file->fdtab, req->comp_channel, FD_CHANNEL);
+		if (!channel)
+			return -EINVAL;
+	}
+	u = calloc(1, sizeof(*u));
+	if (!u)
+		return -ENOMEM;
+	u->cq = (struct cq){
+		.device = d,
+		.buf = (uint8_t *)(uintptr_t)drv.buf_addr,
+		.cqe_bytes = drv.cqe_size,
+		.n_cqe = round_up_pow2(req->cqe + 1),
+		.dbrec = (uint32_t *)(uintptr_t)drv.db_addr,
+		.ignore_overrun = req->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN,
+		.owner = u,
+	};
+	u->object.user_handle = req->user_handle;
+	r = pin_cq(c, u, &drv);
+	if (r) {
+		free(u);
+		return r;
+	}
+	device_lock(d);
+	r = object_add(c->file, &u->object, OBJECT_CQ);
+	if (!r) {
+		u->cq.cqn = d->next_cqn++;
+		cq_init(&u->cq);
+		u->channel = (struct channel *)channel;
+		if (channel)
+			fd_object_get(channel);
+	}
+	device_unlock(d);
+	if (r) {
+		memlock_unpin(c->file->memlock, u->pinned);
+		free(u);
+		return r;
+	}
+	resp->cq_handle = u->object.handle;
+	resp->cqe = u->cq.n_cqe - 1;
+	drv_resp.cqn = u->cq.cqn;
+	command_out(c->drv_out, c->drv_out_bytes, &drv_resp, sizeof(drv_resp));
+	return 0;
+}
+
+int cmd_create_cq(struct command *c)
+{
+	struct ib_uverbs_create_cq req;
+	struct ib_uverbs_create_cq_resp resp;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	struct ib_uverbs_ex_create_cq ex = {
+		.user_handle = req.user_handle,
+		.cqe = req.cqe,
+		.comp_vector = req.comp_vector,
+		.comp_channel = req.comp_channel,
+	};
+	r = create_cq(c, &ex, &resp);
+	if (!r)
+		COMMAND_OUT(c, &resp);
+	return r;
+}
+
+int cmd_ex_create_cq(struct command *c)
+{
+	struct ib_uverbs_ex_create_cq req;
+	struct ib_uverbs_ex_create_cq_resp resp = {.response_length = sizeof(resp)};
+	int r = COMMAND_IN(c, &req);
+
+	if (!r)
+		r = create_cq(c, &req, &resp.base);
+	if (!r)
+		COMMAND_OUT(c, &resp);
+	return r;
+}
+
+int cq_destroy(struct object *o)
+{
+	struct ucq *u = (struct ucq *)o;
+
+	if (o->n_users)
+		return -EBUSY;
+	cq_deinit(&u->cq);
+	if (u->channel) {
+		channel_purge(u->channel, o->user_handle);
+		fd_object_put(&u->channel->fd_object);
+	}
+	if (o->file->async)
+		channel_purge(o->file->async, o->user_handle);
+	memlock_unpin(o->file->memlock, u->pinned);
+	object_remove(o);
+	free(u);
+	return 0;
+}
+
+int cmd_destroy_cq(struct command *c)
+{
+	struct ib_uverbs_destroy_cq_resp resp = {};
+	struct ib_uverbs_destroy_cq req;
+	struct ucq *u;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	device_lock(c->file->device);
+	u = object_find(c->file, req.cq_handle, OBJECT_CQ);
+	if (!u) {
+		r = -ENOENT;
+	} else if (u->object.n_users) {
+		r = -EBUSY;
+	} else {
+		/* libibverbs waits until it has acknowledged as many events as it has read: those
+		 * it never read must not count. */
+		if (u->channel)
+			u->n_comp_events -= channel_purge(u->channel, u->object.user_handle);
+		if (c->file->async)
+			u->n_async_events -= channel_purge(c->file->async, u->object.user_handle);
+		resp.comp_events_reported = u->n_comp_events;
+		resp.async_events_reported = u->n_async_events;
+		cq_destroy(&u->object);
+	}
+	device_unlock(c->file->device);
+	if (!r)
+		COMMAND_OUT(c, &resp);
+	return r;
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Context, device, port. Payloads: ib_user_verbs.h and mlx5-abi.h. */
+#include "command.h"
+
+#include "../device/netdev.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define PAGE_BYTES 4096
+#define MMAP_OFFSET(command, index) (((off_t)(command) << 8 | (index)) * PAGE_BYTES)
+#define ASYNC_RECORD sizeof(struct ib_uverbs_async_event_desc)
+#define VENDOR_MELLANOX 0x02c9
+#define PORT_CAP_CM (1 << 16)
+#define LINK_LAYER_ETHERNET 2
+
+static int map_clock(struct uverbs_file *f)
+{
+	struct clock_pages *p = &f->clock_pages;
+
+	p->khz = f->device->config.profile->core_clock_khz;
+	p->counter = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, f->memfd,
+			  MMAP_OFFSET(MLX5_IB_MMAP_CORE_CLOCK, 0));
+	p->info = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, f->memfd,
+		       MMAP_OFFSET(MLX5_IB_MMAP_CLOCK_INFO, MLX5_IB_CLOCK_INFO_V1));
+	if (p->counter == MAP_FAILED)
+		p->counter = NULL;
+	if (p->info == MAP_FAILED)
+		p->info = NULL;
+	if (!p->counter || !p->info || clock_add(f->clock, p))
+		return -ENOMEM;
+	f->clock_running = true;
+	return 0;
+}
+
+static void fill_context(const struct device *d, struct mlx5_ib_alloc_ucontext_resp *r)
+{
+	const struct profile *p = d->config.profile;
+
+	*r = (struct mlx5_ib_alloc_ucontext_resp){
+		.qp_tab_size = p->max_qp,
+		.bf_reg_size = 512,
+		.cache_line_size = 64,
+		.max_sq_desc_sz = p->max_sq_desc_bytes,
+		.max_rq_desc_sz = p->max_rq_desc_bytes,
+		.max_send_wqebb = p->max_send_wqebb,
+		.max_recv_wr = p->max_qp_wr,
+		.max_srq_recv_wr = p->max_qp_wr,
+		.num_ports = 1,
+		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET,
+		.cqe_version = 1,
+		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE,
+		.eth_min_inline = p->eth_min_inline,
+		.clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
+		.log_uar_size = 12,
+		.num_uars_per_page = 1,
+		.num_dyn_bfregs = 1024,
+	};
+	if (p->null_mr) {
+		r->comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY;
+		r->dump_fill_mkey = MKEY_NULL;
+	}
+}
+
+int cmd_get_context(struct command *c)
+{
+	struct mlx5_ib_alloc_ucontext_req_v2 req;
+	struct mlx5_ib_alloc_ucontext_resp drv;
+	struct ib_uverbs_get_context_resp resp = {};
+	int fd, r = command_in(&req, sizeof(req), c->drv_in, c->drv_in_bytes);
+
+	if (r)
+		return r;
+	if (c->drv_in_bytes < 8 || req.comp_mask || req.reserved0 || req.reserved1 ||
+	    req.reserved2 || (req.flags & ~(uint32_t)MLX5_IB_ALLOC_UCTX_DEVX))
+		return -EOPNOTSUPP;
+	/* No DEVX here; libmlx5 asks again without. Version 1 completions and doorbell pages as
+	 * objects are what every library since rdma-core 28 uses. */
+	if ((req.flags & MLX5_IB_ALLOC_UCTX_DEVX) || req.max_cqe_version < 1 ||
+	    !(req.lib_caps & MLX5_LIB_CAP_DYN_UAR))
+		return -EOPNOTSUPP;
+	r = map_clock(c->file);
+	if (r)
+		return r;
+	r = channel_open(c->file->fdtab, ASYNC_RECORD, &c->file->async, &fd);
+	if (r)
+		return r;
+	fd_object_get(&c->file->async->fd_object);
+	c->file->has_context = true;
+	resp.async_fd = (uint32_t)fd;
+	resp.num_comp_vectors = c->file->device->config.profile->n_comp_vectors;
+	COMMAND_OUT(c, &resp);
+	fill_context(c->file->device, &drv);
+	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes
+									 : sizeof(drv));
+	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
+	return 0;
+}
+
+static void fill_device(const struct device *d, struct ib_uverbs_query_device_resp *r)
+{
+	const struct profile *p = d->config.profile;
+	uint64_t guid = htobe64(netdev_guid(d->config.netdev));
+
+	*r = (struct ib_uverbs_query_device_resp){
+		.fw_ver = p->fw_ver,
+		.node_guid = guid,
+		.sys_image_guid = guid,
+		.max_mr_size = p->max_mr_size,
+		.page_size_cap = 0xfffffffffffff000ull,
+		.vendor_id = VENDOR_MELLANOX,
+		.vendor_part_id = p->pci_device,
+		.max_qp = p->max_qp,
+		.max_qp_wr = p->max_qp_wr,
+		.device_cap_flags = IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT |
+				    IB_UVERBS_DEVICE_SYS_IMAGE_GUID |
+				    IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING |
+				    (p->ip_csum ? IB_UVERBS_DEVICE_RAW_IP_CSUM : 0),
+		.max_sge = p->max_sge,
+		.max_sge_rd = p->max_sge,
+		.max_cq = p->max_cq,
+		.max_cqe = p->max_cqe,
+		.max_mr = p->max_mr,
+		.max_pd = p->max_pd,
+		.max_pkeys = 1,
+		.max_raw_ethy_qp = p->max_qp,
+		.local_ca_ack_delay = 16,
+		.phys_port_cnt = 1,
+	};
+}
+
+int cmd_query_device(struct command *c)
+{
+	struct ib_uverbs_query_device_resp resp;
+
+	fill_device(c->file->device, &resp);
+	COMMAND_OUT(c, &resp);
+	return 0;
+}
+
+/* What is not implemented (RSS, pacing, segmentation, striding, moderation) reads as zero. */
+int cmd_ex_query_device(struct command *c)
+{
+	const struct profile *p = c->file->device->config.profile;
+	struct ib_uverbs_ex_query_device req;
+	struct ib_uverbs_ex_query_device_resp resp = {};
+	struct mlx5_ib_query_device_resp drv = {};
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	if (req.comp_mask || req.reserved)
+		return -EINVAL;
+	if (c->drv_in_bytes)
+		return -EINVAL; /* mlx5_ib_query_device: no input of its own */
+	fill_device(c->file->device, &resp.base);
+	resp.response_length = (uint32_t)(c->out_bytes < sizeof(resp) ? c->out_bytes : sizeof(resp));
+	resp.timestamp_mask = p->timestamp_mask;
+	resp.hca_core_clock = p->core_clock_khz;
+	resp.device_cap_flags_ex = resp.base.device_cap_flags;
+	if (p->ip_csum)
+		resp.raw_packet_caps |= IB_UVERBS_RAW_PACKET_CAP_IP_CSUM;
+	if (p->cvlan_stripping)
+		resp.raw_packet_caps |= IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING;
+	COMMAND_OUT(c, &resp);
+	drv.response_length =
+		(uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
+	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
+	return 0;
+}
+
+/* enum ib_mtu; a port's MTU stops at 4096 (verbs-rules.md "Finding the device"). */
+static uint8_t ib_mtu(int mtu)
+{
+	return mtu >= 4096 ? 5 : mtu >= 2048 ? 4 : mtu >= 1024 ? 3 : mtu >= 512 ? 2 : 1;
+}
+
+int cmd_query_port(struct command *c)
+{
+	const struct device *d = c->file->device;
+	struct ib_uverbs_query_port req;
+	struct ib_uverbs_query_port_resp resp;
+	bool up;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	if (req.port_num != 1)
+		return -EINVAL;
+	up = netdev_link_up(d->config.netdev);
+	resp = (struct ib_uverbs_query_port_resp){
+		.port_cap_flags = PORT_CAP_CM | IB_UVERBS_PCF_IP_BASED_GIDS,
+		.max_msg_sz = 0x40000000,
+		.gid_tbl_len = d->config.profile->gid_table_len,
+		.pkey_tbl_len = 1,
+		.state = up ? 4 : 1, /* ACTIVE, DOWN */
+		.max_mtu = 5,
+		.active_mtu = ib_mtu(netdev_mtu(d->config.netdev)),
+		.active_width = 2, /* 4X */
+		.active_speed = 32, /* EDR: 100 Gb/s */
+		.phys_state = up ? 5 : 3,
+		.link_layer = LINK_LAYER_ETHERNET,
+		.flags = IB_UVERBS_QPF_GRH_REQUIRED,
+	};
+	COMMAND_OUT(c, &resp);
+	return 0;
+}
+
+static void fill_gid(struct ib_uverbs_gid_entry *e, const struct gid *g, uint32_t index,
+		     uint32_t ifindex)
+{
+	memcpy(e->gid, g->raw, 16);
+	e->gid_index = index;
+	e->port_num = 1;
+	e->gid_type = g->type;
+	e->netdev_ifindex = ifindex;
+}
+
+#include "ioctl.h"
+
+#include <net/if.h>
+
+int ioctl_query_gid_entry(struct ioctl_call *call)
+{
+	const struct device *d = call->file->device;
+	struct ib_uverbs_gid_entry entry = {};
+	struct gid gids[256];
+	uint64_t index = 0;
+	uint32_t port = 0, flags = 0;
+	int r;
+
+	if ((r = ioctl_in(call, UVERBS_ATTR_QUERY_GID_ENTRY_PORT, &port, 4)) ||
+	    (r = ioctl_in(call, UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, &index, 4)) ||
+	    (r = ioctl_in(call, UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, &flags, 4)))
+		return r;
+	if (flags || port != 1 || index >= d->config.profile->gid_table_len)
+		return -EINVAL;
+	if (index >= netdev_gids(d->config.netdev, gids, 256))
+		return -ENODATA; /* rdma_get_gid_attr: an empty place in the table */
+	fill_gid(&entry, &gids[index], (uint32_t)index, if_nametoindex(d->config.netdev));
+	return ioctl_out(call, UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &entry, sizeof(entry));
+}
+
+int ioctl_query_gid_table(struct ioctl_call *call)
+{
+	const struct device *d = call->file->device;
+	struct ib_uverbs_attr *out = ioctl_attr(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES);
+	uint64_t entry_bytes = 0, n;
+	struct gid gids[256];
+	uint32_t flags = 0;
+	int r;
+
+	if ((r = ioctl_in(call, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, &entry_bytes, 8)) ||
+	    (r = ioctl_in(call, UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, &flags, 4)))
+		return r;
+	if (flags || entry_bytes < sizeof(struct ib_uverbs_gid_entry) || !out)
+		return -EINVAL;
+	n = netdev_gids(d->config.netdev, gids, 256);
+	if (n > out->len / entry_bytes)
+		return -EINVAL;
+	for (uint64_t i = 0; i < n; i++) {
+		struct ib_uverbs_gid_entry entry = {};
+
+		fill_gid(&entry, &gids[i], (uint32_t)i, if_nametoindex(d->config.netdev));
+		memcpy((uint8_t *)(uintptr_t)out->data + i * entry_bytes, &entry, sizeof(entry));
+	}
+	out->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
+	return ioctl_out(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &n, sizeof(n));
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Flows and flow counters. */
+#include "ioctl.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <stdlib.h>
+
+#define MAX_COUNTER_DESCS 65535u
+enum { COUNT_PACKETS = 0, COUNT_BYTES = 1 }; /* enum ibv_counter_description */
+
+/* mlx5_ib counters_set_description: what the library wants to read at which place. */
+static int describe_counters(struct counters *k, const struct mlx5_ib_flow_counters_data *data)
+{
+	const struct mlx5_ib_flow_counters_desc *from =
+		(const void *)(uintptr_t)data->counters_data;
+	struct counter_desc *descs;
+	uint32_t max_index = 0;
+
+	if (data->ncounters > MAX_COUNTER_DESCS)
+		return -EINVAL;
+	if (k->max_index)
+		return -EINVAL; /* described already, and a flow uses it */
+	descs = calloc(data->ncounters ? data->ncounters : 1, sizeof(*descs));
+	if (!descs)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < data->ncounters; i++) {
+		descs[i] = (struct counter_desc){from[i].description, from[i].index};
+		if (from[i].description > COUNT_BYTES) {
+			free(descs);
+			return -EINVAL;
+		}
+		if (from[i].index >= max_index)
+			max_index = from[i].index + 1;
+	}
+	free(k->descs);
+	k->descs = descs;
+	k->n_descs = data->ncounters;
+	k->max_index = max_index;
+	return 0;
+}
+
+static int bind_counters(struct uflow *f, const struct command *c)
+{
+	struct mlx5_ib_create_flow drv = {};
+	const struct mlx5_ib_flow_counters_data *data = NULL;
+
+	if (c->drv_in_bytes) {
+		if (c->drv_in_bytes < sizeof(drv))
+			return -EOPNOTSUPP;
+		memcpy(&drv, c->drv_in, sizeof(drv));
+		if (drv.ncounters_data > 1)
+			return -EINVAL;
+		if (drv.ncounters_data &&
+		    c->drv_in_bytes < sizeof(drv) + sizeof(struct mlx5_ib_flow_counters_data))
+			return -EINVAL;
+		if (drv.ncounters_data)
+			data = (const void *)((const uint8_t *)c->drv_in + sizeof(drv));
+	}
+	if (!f->rule.has_counters)
+		return 0;
+	f->counters = object_find(c->file, f->rule.counters_handle, OBJECT_COUNTERS);
+	if (!f->counters)
+		return -EINVAL;
+	f->rule.counter = &f->counters->value;
+	if (data)
+		return describe_counters(f->counters, data);
+	return f->counters->max_index ? 0 : -EINVAL;
+}
+
+/* The last flow is gone: forget the description, keep the value (mlx5_ib_counters_clear_description). */
+static void unbind_counters(struct counters *k)
+{
+	if (k && !k->object.n_users) {
+		free(k->descs);
+		k->descs = NULL;
+		k->n_descs = k->max_index = 0;
+	}
+}
+
+/* With the lock held. */
+static int enter_flow(struct command *c, struct uflow *f, uint32_t qp_handle)
+{
+	struct device *d = c->file->device;
+	int r;
+
+	f->qp = object_find(c->file, qp_handle, OBJECT_QP);
+	if (!f->qp)
+		return -EINVAL;
+	f->rule.qp = &f->qp->qp;
+	r = bind_counters(f, c);
+	if (r)
+		goto fail;
+	r = object_add(c->file, &f->object, OBJECT_FLOW);
+	if (r)
+		goto fail;
+	r = flow_add(&d->steering, &f->rule);
+	if (r) {
+		object_remove(&f->object);
+		goto fail;
+	}
+	f->qp->object.n_users++;
+	if (f->counters)
+		f->counters->object.n_users++;
+	return 0;
+fail:
+	unbind_counters(f->counters);
+	return r;
+}
+
+int cmd_ex_create_flow(struct command *c)
+{
+	struct ib_uverbs_create_flow_resp resp = {};
+	struct ib_uverbs_create_flow req;
+	size_t specs_bytes = c->in_bytes - sizeof(req);
+	struct flow_request wish;
+	struct uflow *f;
+	int r;
+
+	memcpy(&req, c->in, sizeof(req));
+	if (req.comp_mask)
+		return -EINVAL;
+	if (!has_capability(CAP_NET_RAW))
+		return -EPERM;
+	/* ib_uverbs_ex_create_flow: the size covers the specs and lies within the request. */
+	if (req.flow_attr.size > specs_bytes || req.flow_attr.reserved[0] ||
+	    req.flow_attr.reserved[1])
+		return -EINVAL;
+	wish = (struct flow_request){
+		.type = req.flow_attr.type,
+		.flags = req.flow_attr.flags,
+		.priority = req.flow_attr.priority,
+		.port = req.flow_attr.port,
+		.n_specs = req.flow_attr.num_of_specs,
+		.specs = (const uint8_t *)c->in + sizeof(req),
+		.specs_bytes = req.flow_attr.size,
+	};
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	r = flow_parse(&f->rule, &wish, c->file->device->config.profile->n_flow_priorities);
+	if (!r) {
+		device_lock(c->file->device);
+		r = enter_flow(c, f, req.qp_handle);
+		device_unlock(c->file->device);
+	}
+	if (r) {
+		free(f);
+		return r;
+	}
+	resp.flow_handle = f->object.handle;
+	COMMAND_OUT(c, &resp);
+	return 0;
+}
+
+int flow_destroy(struct object *o)
+{
+	struct uflow *f = (struct uflow *)o;
+
+	flow_remove(&o->file->device->steering, &f->rule);
+	f->qp->object.n_users--;
+	if (f->counters) {
+		f->counters->object.n_users--;
+		unbind_counters(f->counters);
+	}
+	object_remove(o);
+	free(f);
+	return 0;
+}
+
+int cmd_ex_destroy_flow(struct command *c)
+{
+	struct ib_uverbs_destroy_flow req;
+	struct object *o;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	if (req.comp_mask)
+		return -EINVAL;
+	device_lock(c->file->device);
+	o = object_find(c->file, req.flow_handle, OBJECT_FLOW);
+	r = o ? flow_destroy(o) : -ENOENT;
+	device_unlock(c->file->device);
+	return r;
+}
+
+int ioctl_counters_create(struct ioctl_call *call)
+{
+	struct ib_uverbs_attr *handle = ioctl_attr(call, UVERBS_ATTR_CREATE_COUNTERS_HANDLE);
+	struct counters *k;
+	int r;
+
+	if (!handle)
+		return -EINVAL;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return -ENOMEM;
+	device_lock(call->file->device);
+	r = object_add(call->file, &k->object, OBJECT_COUNTERS);
+	device_unlock(call->file->device);
+	if (r)
+		free(k);
+	else
+		handle->data = k->object.handle;
+	return r;
+}
+
+int counters_destroy(struct object *o)
+{
+	struct counters *k = (struct counters *)o;
+
+	if (o->n_users)
+		return -EBUSY;
+	object_remove(o);
+	free(k->descs);
+	free(k);
+	return 0;
+}
+
+int ioctl_counters_destroy(struct ioctl_call *call)
+{
+	struct ib_uverbs_attr *a = ioctl_attr(call, UVERBS_ATTR_DESTROY_COUNTERS_HANDLE);
+	struct object *o;
+	int r;
+
+	if (!a)
+		return -EINVAL;
+	device_lock(call->file->device);
+	o = object_find(call->file, (uint32_t)a->data, OBJECT_COUNTERS);
+	r = o ? counters_destroy(o) : -ENOENT;
+	device_unlock(call->file->device);
+	return r;
+}
+
+/*
+ * Under the lock, so a packet is either not counted yet or its completion is there
+ * (design.md section 4, "Loss that adds up").
+ */
+int ioctl_counters_read(struct ioctl_call *call)
+{
+	struct ib_uverbs_attr *a = ioctl_attr(call, UVERBS_ATTR_READ_COUNTERS_HANDLE);
+	struct ib_uverbs_attr *out = ioctl_attr(call, UVERBS_ATTR_READ_COUNTERS_BUFF);
+	uint32_t flags = 0;
+	struct counters *k;
+	int r = 0;
+
+	ioctl_in(call, UVERBS_ATTR_READ_COUNTERS_FLAGS, &flags, 4);
+	if (!a || !out || (flags & ~(uint32_t)IB_UVERBS_READ_COUNTERS_PREFER_CACHED))
+		return -EINVAL;
+	device_lock(call->file->device);
+	k = object_find(call->file, (uint32_t)a->data, OBJECT_COUNTERS);
+	/* After the last flow is gone there is nothing to read (verbs-rules.md "Flow rules"). */
+	if (!k || !k->object.n_users || k->max_index > out->len / sizeof(uint64_t)) {
+		r = -EINVAL;
+	} else {
+		uint64_t *values = (uint64_t *)(uintptr_t)out->data;
+
+		memset(values, 0, out->len);
+		for (uint32_t i = 0; i < k->n_descs; i++)
+			values[k->descs[i].index] += k->descs[i].what == COUNT_PACKETS
+							     ? k->value.packets
+							     : k->value.bytes;
+		out->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
+	}
+	device_unlock(call->file->device);
+	return r;
+}

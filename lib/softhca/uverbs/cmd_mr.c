@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Protection domains, memory regions, doorbell pages. */
+#include "ioctl.h"
+
+#include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
+#include <rdma/mlx5_user_ioctl_verbs.h>
+#include <stdlib.h>
+
+/* Pages for doorbells lie behind the fixed mmap() commands of mlx5-abi.h. */
+#define UAR_FIRST_PAGE 4096u
+#define UAR_MAX 4096u
+
+/* ib_check_mr_access: remote write or atomic needs local write. */
+#define ACCESS_REMOTE_WRITERS (IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC)
+#define ACCESS_KNOWN                                                                               \
+	(IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |                            \
+	 IB_UVERBS_ACCESS_REMOTE_READ | IB_UVERBS_ACCESS_REMOTE_ATOMIC |                           \
+	 IB_UVERBS_ACCESS_MW_BIND | IB_UVERBS_ACCESS_ZERO_BASED | IB_UVERBS_ACCESS_ON_DEMAND |     \
+	 IB_UVERBS_ACCESS_HUGETLB | IB_UVERBS_ACCESS_OPTIONAL_RANGE)
+
+int cmd_alloc_pd(struct command *c)
+{
+	struct ib_uverbs_alloc_pd_resp resp = {};
+	struct mlx5_ib_alloc_pd_resp drv = {};
+	struct pd *pd = calloc(1, sizeof(*pd));
+	int r;
+
+	if (!pd)
+		return -ENOMEM;
+	device_lock(c->file->device);
+	r = object_add(c->file, &pd->object, OBJECT_PD);
+	if (!r) {
+		pd->pdn = c->file->device->next_pdn++;
+		resp.pd_handle = pd->object.handle;
+		drv.pdn = pd->pdn;
+	}
+	device_unlock(c->file->device);
+	if (r) {
+		free(pd);
+		return r;
+	}
+	COMMAND_OUT(c, &resp);
+	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
+	return 0;
+}
+
+int pd_destroy(struct object *o)
+{
+	if (o->n_users)
+		return -EBUSY;
+	object_remove(o);
+	free(o);
+	return 0;
+}
+
+/* Finds and destroys; the kernel's answer to a wrong handle is EINVAL or, newer, ENOENT. */
+static int destroy(struct uverbs_file *file, uint32_t handle, enum object_type type)
+{
+	struct object *o;
+	int r;
+
+	device_lock(file->device);
+	o = object_find(file, handle, type);
+	r = o ? object_destroy(o) : -ENOENT;
+	device_unlock(file->device);
+	return r;
+}
+
+int cmd_dealloc_pd(struct command *c)
+{
+	struct ib_uverbs_dealloc_pd req;
+	int r = COMMAND_IN(c, &req);
+
+	return r ? r : destroy(c->file, req.pd_handle, OBJECT_PD);
+}
+
+static int check_reg_mr(const struct ib_uverbs_reg_mr *req)
+{
+	uint32_t access = req->access_flags;
+
+	/* ib_uverbs_reg_mr: address and I/O virtual address agree within their page. */
+	if ((req->start & 4095) != (req->hca_va & 4095))
+		return -EINVAL;
+	if (access & ~(uint32_t)ACCESS_KNOWN)
+		return -EINVAL;
+	if ((access & ACCESS_REMOTE_WRITERS) && !(access & IB_UVERBS_ACCESS_LOCAL_WRITE))
+		return -EINVAL;
+	if (access & IB_UVERBS_ACCESS_ON_DEMAND)
+		return -EOPNOTSUPP; /* odp_caps say so */
+	if (!req->length)
+		return -EINVAL;
+	return 0;
+}
+
+int cmd_reg_mr(struct command *c)
+{
+	struct ib_uverbs_reg_mr req;
+	struct ib_uverbs_reg_mr_resp resp = {};
+	struct device *d = c->file->device;
+	struct mr *mr;
+	int r = COMMAND_IN(c, &req);
+
+	if (!r)
+		r = check_reg_mr(&req);
+	if (r)
+		return r;
+	mr = calloc(1, sizeof(*mr));
+	if (!mr)
+		return -ENOMEM;
+	/* Before the lock: faulting in gigabytes must not hold up the wire. */
+	r = memlock_pin(c->file->memlock, req.start, req.length,
+			req.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE, &mr->pinned);
+	if (r) {
+		free(mr);
+		return r;
+	}
+	device_lock(d);
+	mr->pd = object_find(c->file, req.pd_handle, OBJECT_PD);
+	if (!mr->pd) {
+		r = -EINVAL;
+	} else {
+		struct mkey key = {
+			.local_write = req.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE,
+			.start = (uint8_t *)(uintptr_t)req.start,
+			.iova = req.access_flags & IB_UVERBS_ACCESS_ZERO_BASED
+					? req.start & 4095
+					: req.hca_va,
+			.length = req.length,
+			.pd = mr->pd,
+		};
+
+		mr->lkey = mkey_create(&d->mkeys, &key, d->config.profile->max_mr);
+		r = mr->lkey ? object_add(c->file, &mr->object, OBJECT_MR) : -ENOMEM;
+		if (r && mr->lkey)
+			mkey_destroy(&d->mkeys, mr->lkey);
+		if (!r)
+			mr->pd->object.n_users++;
+	}
+	device_unlock(d);
+	if (r) {
+		memlock_unpin(c->file->memlock, mr->pinned);
+		free(mr);
+		return r;
+	}
+	resp.mr_handle = mr->object.handle;
+	resp.lkey = resp.rkey = mr->lkey;
+	COMMAND_OUT(c, &resp);
+	return 0;
+}
+
+int mr_destroy(struct object *o)
+{
+	struct mr *mr = (struct mr *)o;
+
+	/* The key dies even while work requests name it: they complete with LOC_PROT_ERR. */
+	mkey_destroy(&o->file->device->mkeys, mr->lkey);
+	memlock_unpin(o->file->memlock, mr->pinned);
+	mr->pd->object.n_users--;
+	object_remove(o);
+	free(mr);
+	return 0;
+}
+
+int cmd_dereg_mr(struct command *c)
+{
+	struct ib_uverbs_dereg_mr req;
+	int r = COMMAND_IN(c, &req);
+
+	return r ? r : destroy(c->file, req.mr_handle, OBJECT_MR);
+}
+
+int uar_destroy(struct object *o)
+{
+	object_remove(o);
+	free(o);
+	return 0;
+}
+
+int ioctl_uar_alloc(struct ioctl_call *call)
+{
+	struct ib_uverbs_attr *handle = ioctl_attr(call, MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE);
+	uint64_t type = 0, offset;
+	uint32_t length = 4096, page;
+	struct uar *uar;
+	int r = ioctl_in(call, MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, &type, 4);
+
+	if (r)
+		return r;
+	if (!handle || (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF &&
+			type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC))
+		return -EOPNOTSUPP;
+	uar = calloc(1, sizeof(*uar));
+	if (!uar)
+		return -ENOMEM;
+	device_lock(call->file->device);
+	r = call->file->n_uars < UAR_MAX ? object_add(call->file, &uar->object, OBJECT_UAR)
+					 : -ENOMEM;
+	if (!r)
+		uar->page = call->file->n_uars++;
+	device_unlock(call->file->device);
+	if (r) {
+		free(uar);
+		return r;
+	}
+	page = uar->page + 1;
+	offset = (uint64_t)(UAR_FIRST_PAGE + uar->page) * 4096;
+	if ((r = ioctl_out(call, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, &offset, 8)) ||
+	    (r = ioctl_out(call, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, &length, 4)) ||
+	    (r = ioctl_out(call, MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, &page, 4)))
+		return r;
+	handle->data = uar->object.handle;
+	return 0;
+}
+
+int ioctl_uar_destroy(struct ioctl_call *call)
+{
+	struct ib_uverbs_attr *a = ioctl_attr(call, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE);
+
+	return a ? destroy(call->file, (uint32_t)a->data, OBJECT_UAR) : -EINVAL;
+}

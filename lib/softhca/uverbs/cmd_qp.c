@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Raw packet queue pairs; other types are refused. */
+#include "command.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <stdlib.h>
+
+#define DBREC_BYTES 8
+
+static int check_qp(const struct command *c, const struct ib_uverbs_ex_create_qp *req,
+		    const struct mlx5_ib_create_qp *drv)
+{
+	const struct profile *p = c->file->device->config.profile;
+	uint32_t flags = req->create_flags;
+
+	if (req->qp_type != IB_UVERBS_QPT_RAW_PACKET)
+		return -EOPNOTSUPP;
+	/* ib_uverbs create_qp: the type needs the capability, before anything else is looked at. */
+	if (!has_capability(CAP_NET_RAW))
+		return -EPERM;
+	if (req->comp_mask)
+		return -EOPNOTSUPP; /* indirection tables */
+	if (flags & ~(uint32_t)IB_UVERBS_QP_CREATE_CVLAN_STRIPPING)
+		return -EOPNOTSUPP;
+	if (flags && !p->cvlan_stripping)
+		return -EOPNOTSUPP;
+	if (req->is_srq)
+		return -EOPNOTSUPP;
+	if (drv->flags & (MLX5_QP_FLAG_SIGNATURE | MLX5_QP_FLAG_TUNNEL_OFFLOADS |
+			  MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_TYPE_DCI))
+		return -EOPNOTSUPP;
+	/* mlx5_ib create_raw_packet_qp: neither queue is no queue pair. */
+	if (!drv->rq_wqe_count && !drv->sq_wqe_count)
+		return -EINVAL;
+	if (req->max_recv_wr > p->max_qp_wr || drv->rq_wqe_count > p->max_qp_wr ||
+	    drv->sq_wqe_count > p->max_send_wqebb)
+		return -EINVAL;
+	if ((drv->rq_wqe_count & (drv->rq_wqe_count - 1)) ||
+	    (drv->sq_wqe_count & (drv->sq_wqe_count - 1)))
+		return -EINVAL;
+	if (drv->rq_wqe_count &&
+	    (drv->rq_wqe_shift < 4 || 1u << drv->rq_wqe_shift > p->max_rq_desc_bytes))
+		return -EINVAL;
+	return 0;
+}
+
+static int pin_qp(const struct command *c, struct uqp *u, const struct mlx5_ib_create_qp *drv)
+{
+	const struct {
+		uint64_t addr, bytes;
+	} areas[] = {
+		{drv->buf_addr, (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift},
+		{drv->sq_buf_addr, (uint64_t)drv->sq_wqe_count * HW_SEND_WQE_BB},
+		{drv->db_addr, DBREC_BYTES},
+	};
+	int r = 0;
+
+	for (size_t i = 0; !r && i < sizeof(areas) / sizeof(areas[0]); i++) {
+		uint64_t pages = 0;
+
+		r = memlock_pin(c->file->memlock, areas[i].addr, areas[i].bytes, true, &pages);
+		u->pinned += pages;
+	}
+	return r;
+}
+
+static void fill_hw(struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
+		    const struct mlx5_ib_create_qp *drv)
+{
+	const uint32_t *db = (const uint32_t *)(uintptr_t)drv->db_addr;
+
+	u->qp.uidx = drv->uidx;
+	u->qp.pd = u->pd;
+	u->qp.owner = u;
+	u->qp.rq = (struct rq){
+		.cq = &u->recv_cq->cq,
+		.buf = (const uint8_t *)(uintptr_t)drv->buf_addr,
+		.dbrec = &db[HW_DBR_RECV],
+		.n_wqe = drv->rq_wqe_count,
+		.wqe_shift = drv->rq_wqe_shift,
+		.strip_cvlan = req->create_flags & IB_UVERBS_QP_CREATE_CVLAN_STRIPPING,
+	};
+	u->qp.sq = (struct sq){
+		.cq = &u->send_cq->cq,
+		.buf = (const uint8_t *)(uintptr_t)drv->sq_buf_addr,
+		.dbrec = &db[HW_DBR_SEND],
+		.n_bb = drv->sq_wqe_count,
+		.signal_all = req->sq_sig_all,
+	};
+}
+
+/* With the lock held. */
+static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
+		    const struct mlx5_ib_create_qp *drv)
+{
+	struct device *d = c->file->device;
+	int r;
+
+	u->pd = object_find(c->file, req->pd_handle, OBJECT_PD);
+	u->send_cq = object_find(c->file, req->send_cq_handle, OBJECT_CQ);
+	u->recv_cq = object_find(c->file, req->recv_cq_handle, OBJECT_CQ);
+	if (!u->pd || !u->send_cq || !u->recv_cq)
+		return -EINVAL;
+	r = object_add(c->file, &u->object, OBJECT_QP);
+	if (r)
+		return r;
+	fill_hw(u, req, drv);
+	u->qp.device = d;
+	u->qp.qpn = d->next_qpn++ & 0xffffff;
+	u->pd->object.n_users++;
+	u->send_cq->object.n_users++;
+	u->recv_cq->object.n_users++;
+	TAILQ_INSERT_TAIL(&d->qps, &u->qp, link);
+	return 0;
+}
+
+static int create_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
+		     struct ib_uverbs_create_qp_resp *resp)
+{
+	struct device *d = c->file->device;
+	struct mlx5_ib_create_qp_resp drv_resp = {};
+	struct mlx5_ib_create_qp drv;
+	struct uqp *u;
+	int r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
+
+	if (!r)
+		r = check_qp(c, req, &drv);
+	if (r)
+		return r;
+	/* The wire is an AF_PACKET socket: this is where a missing CAP_NET_RAW really shows. */
+	r = device_get_wire(d);
+	if (r)
+		return r;
+	u = calloc(1, sizeof(*u));
+	r = u ? pin_qp(c, u, &drv) : -ENOMEM;
+	if (!r) {
+		device_lock(d);
+		r = enter_qp(c, u, req, &drv);
+		device_unlock(d);
+	}
+	if (r) {
+		if (u)
+			memlock_unpin(c->file->memlock, u->pinned);
+		free(u);
+		device_put_wire(d);
+		return r;
+	}
+	u->object.user_handle = req->user_handle;
+	u->max_send_wr = req->max_send_wr;
+	u->max_recv_wr = req->max_recv_wr;
+	u->max_send_sge = req->max_send_sge;
+	u->max_recv_sge = req->max_recv_sge;
+	u->max_inline = req->max_inline_data;
+	*resp = (struct ib_uverbs_create_qp_resp){
+		.qp_handle = u->object.handle,
+		.qpn = u->qp.qpn,
+		.max_send_wr = u->max_send_wr,
+		.max_recv_wr = u->max_recv_wr,
+		.max_send_sge = u->max_send_sge,
+		.max_recv_sge = u->max_recv_sge,
+		.max_inline_data = u->max_inline,
+	};
+	command_out(c->drv_out, c->drv_out_bytes, &drv_resp, sizeof(drv_resp));
+	return 0;
+}
+
+int cmd_create_qp(struct command *c)
+{
+	struct ib_uverbs_create_qp req;
+	struct ib_uverbs_create_qp_resp resp;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	struct ib_uverbs_ex_create_qp ex = {
+		.user_handle = req.user_handle,
+		.pd_handle = req.pd_handle,
+		.send_cq_handle = req.send_cq_handle,
+		.recv_cq_handle = req.recv_cq_handle,
+		.max_send_wr = req.max_send_wr,
+		.max_recv_wr = req.max_recv_wr,
+		.max_send_sge = req.max_send_sge,
+		.max_recv_sge = req.max_recv_sge,
+		.max_inline_data = req.max_inline_data,
+		.sq_sig_all = req.sq_sig_all,
+		.qp_type = req.qp_type,
+		.is_srq = req.is_srq,
+	};
+	r = create_qp(c, &ex, &resp);
+	if (!r)
+		COMMAND_OUT(c, &resp);
+	return r;
+}
+
+int cmd_ex_create_qp(struct command *c)
+{
+	struct ib_uverbs_ex_create_qp req;
+	struct ib_uverbs_ex_create_qp_resp resp = {.response_length = sizeof(resp)};
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	if (req.reserved || req.source_qpn)
+		return -EINVAL;
+	r = create_qp(c, &req, &resp.base);
+	if (!r)
+		COMMAND_OUT(c, &resp);
+	return r;
+}
+
+int qp_destroy(struct object *o)
+{
+	struct uqp *u = (struct uqp *)o;
+
+	if (o->n_users)
+		return -EBUSY; /* a flow still points here */
+	TAILQ_REMOVE(&o->file->device->qps, &u->qp, link);
+	if (o->file->async)
+		channel_purge(o->file->async, o->user_handle);
+	u->pd->object.n_users--;
+	u->send_cq->object.n_users--;
+	u->recv_cq->object.n_users--;
+	memlock_unpin(o->file->memlock, u->pinned);
+	object_remove(o);
+	free(u);
+	return 0;
+}
+
+int cmd_destroy_qp(struct command *c)
+{
+	struct ib_uverbs_destroy_qp_resp resp = {};
+	struct ib_uverbs_destroy_qp req;
+	struct uqp *u;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	device_lock(c->file->device);
+	u = object_find(c->file, req.qp_handle, OBJECT_QP);
+	r = !u ? -ENOENT : u->object.n_users ? -EBUSY : 0;
+	if (!r) {
+		if (c->file->async)
+			u->n_async_events -= channel_purge(c->file->async, u->object.user_handle);
+		resp.events_reported = u->n_async_events;
+		qp_destroy(&u->object);
+	}
+	device_unlock(c->file->device);
+	if (r)
+		return r;
+	device_put_wire(c->file->device);
+	COMMAND_OUT(c, &resp);
+	return 0;
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The state machine of raw packet queue pairs: ib_core's qp_state_table for IB_QPT_RAW_PACKET. */
+#include "command.h"
+
+#include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+
+/* enum ib_qp_attr_mask: kernel-internal names, but ABI. */
+enum { ATTR_STATE = 1 << 0, ATTR_CUR_STATE = 1 << 1, ATTR_PORT = 1 << 5, ATTR_RATE_LIMIT = 1 << 25 };
+#define ATTR_PLAIN_END (1u << 21) /* MODIFY_QP takes attributes below, EX_MODIFY_QP all */
+#define ATTR_EX_END (1u << 26)
+
+struct transition {
+	bool valid;
+	uint32_t required, optional; /* beside ATTR_STATE */
+};
+
+static const struct transition transitions[QP_ERR + 1][QP_ERR + 1] = {
+	[QP_RESET] = {[QP_RESET] = {true}, [QP_INIT] = {true, .required = ATTR_PORT},
+		      [QP_ERR] = {true}},
+	[QP_INIT] = {[QP_RESET] = {true}, [QP_INIT] = {true}, [QP_RTR] = {true},
+		     [QP_ERR] = {true}},
+	[QP_RTR] = {[QP_RESET] = {true}, [QP_RTS] = {true, .optional = ATTR_RATE_LIMIT},
+		    [QP_ERR] = {true}},
+	[QP_RTS] = {[QP_RESET] = {true}, [QP_RTS] = {true, .optional = ATTR_RATE_LIMIT},
+		    [QP_SQD] = {true}, [QP_ERR] = {true}},
+	[QP_SQD] = {[QP_RESET] = {true}, [QP_RTS] = {true}, [QP_SQD] = {true}, [QP_ERR] = {true}},
+	[QP_SQE] = {[QP_RESET] = {true}, [QP_RTS] = {true}, [QP_ERR] = {true}},
+	[QP_ERR] = {[QP_RESET] = {true}, [QP_ERR] = {true}},
+};
+
+static int check_transition(const struct uqp *u, const struct ib_uverbs_modify_qp *req,
+			    enum qp_state *to)
+{
+	uint32_t mask = req->attr_mask;
+	enum qp_state from = u->qp.state;
+	const struct transition *t;
+
+	if ((mask & ATTR_STATE) && req->qp_state > QP_ERR)
+		return -EINVAL;
+	*to = mask & ATTR_STATE ? (enum qp_state)req->qp_state : from;
+	if ((mask & ATTR_CUR_STATE) && req->cur_qp_state != from)
+		return -EINVAL;
+	if ((mask & ATTR_PORT) && req->port_num != 1)
+		return -EINVAL;
+	t = &transitions[from][*to];
+	if (!t->valid || (mask & t->required) != t->required ||
+	    (mask & ~(t->required | t->optional | ATTR_STATE)))
+		return -EINVAL;
+	if (mask & ATTR_RATE_LIMIT)
+		return -EINVAL; /* mlx5_core: no pacing in this device, and its caps say so */
+	return 0;
+}
+
+static int modify_qp(struct command *c, const struct ib_uverbs_modify_qp *req)
+{
+	enum qp_state to;
+	struct uqp *u;
+	int r;
+
+	device_lock(c->file->device);
+	u = object_find(c->file, req->qp_handle, OBJECT_QP);
+	r = u ? check_transition(u, req, &to) : -EINVAL;
+	if (!r) {
+		if (req->attr_mask & ATTR_PORT)
+			u->port = req->port_num;
+		if (to != u->qp.state)
+			qp_set_state(&u->qp, to);
+	}
+	device_unlock(c->file->device);
+	return r;
+}
+
+int cmd_modify_qp(struct command *c)
+{
+	struct ib_uverbs_modify_qp req;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	return req.attr_mask >= ATTR_PLAIN_END ? -EOPNOTSUPP : modify_qp(c, &req);
+}
+
+int cmd_ex_modify_qp(struct command *c)
+{
+	struct ib_uverbs_ex_modify_qp_resp resp = {.response_length = sizeof(resp)};
+	struct ib_uverbs_ex_modify_qp req;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	if (req.base.attr_mask >= ATTR_EX_END)
+		return -EOPNOTSUPP;
+	r = modify_qp(c, &req.base);
+	if (!r)
+		COMMAND_OUT(c, &resp);
+	return r;
+}
+
+int cmd_query_qp(struct command *c)
+{
+	struct ib_uverbs_query_qp_resp resp = {};
+	struct ib_uverbs_query_qp req;
+	struct uqp *u;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	device_lock(c->file->device);
+	u = object_find(c->file, req.qp_handle, OBJECT_QP);
+	if (u) {
+		resp.max_send_wr = u->max_send_wr;
+		resp.max_recv_wr = u->max_recv_wr;
+		resp.max_send_sge = u->max_send_sge;
+		resp.max_recv_sge = u->max_recv_sge;
+		resp.max_inline_data = u->max_inline;
+		resp.qp_state = resp.cur_qp_state = (uint8_t)u->qp.state;
+		resp.port_num = u->port;
+		resp.sq_sig_all = u->qp.sq.signal_all;
+	}
+	device_unlock(c->file->device);
+	if (!u)
+		return -EINVAL;
+	COMMAND_OUT(c, &resp);
+	return 0;
+}

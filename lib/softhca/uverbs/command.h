@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A command as its handler sees it, however it came: write(), or ioctl INVOKE_WRITE. `in` and
+ * `out` are the core structures, `drv_*` mlx5's own payload behind them.
+ */
+#ifndef SOFTHCA_UVERBS_COMMAND_H
+#define SOFTHCA_UVERBS_COMMAND_H
+
+#include "objects.h"
+
+#include <string.h>
+
+struct command {
+	struct uverbs_file *file;
+	const void *in, *drv_in;
+	void *out, *drv_out;
+	size_t in_bytes, drv_in_bytes, out_bytes, drv_out_bytes;
+};
+
+/* Copy a request into `to`; a shorter one (an older library) is completed with zeros, a longer
+ * one may only have zeros there: -EOPNOTSUPP. */
+int command_in(void *to, size_t bytes, const void *from, size_t from_bytes);
+/* As much of the response as the program has room for. */
+void command_out(void *to, size_t to_bytes, const void *from, size_t bytes);
+
+#define COMMAND_IN(c, req) command_in((req), sizeof(*(req)), (c)->in, (c)->in_bytes)
+#define COMMAND_OUT(c, resp) command_out((c)->out, (c)->out_bytes, (resp), sizeof(*(resp)))
+
+typedef int command_handler(struct command *c);
+
+command_handler cmd_get_context, cmd_query_device, cmd_query_port, cmd_ex_query_device;
+command_handler cmd_alloc_pd, cmd_dealloc_pd, cmd_reg_mr, cmd_dereg_mr;
+command_handler cmd_create_comp_channel, cmd_create_cq, cmd_ex_create_cq, cmd_destroy_cq;
+command_handler cmd_create_qp, cmd_ex_create_qp, cmd_modify_qp, cmd_ex_modify_qp, cmd_query_qp,
+	cmd_destroy_qp;
+command_handler cmd_ex_create_flow, cmd_ex_destroy_flow;
+
+struct ioctl_call;
+typedef int ioctl_handler(struct ioctl_call *call);
+ioctl_handler ioctl_invoke_write, ioctl_query_gid_table, ioctl_query_gid_entry;
+ioctl_handler ioctl_counters_create, ioctl_counters_destroy, ioctl_counters_read;
+ioctl_handler ioctl_uar_alloc, ioctl_uar_destroy;
+
+/* Dispatch a write command by number; 0 or negative errno. */
+int command_dispatch(struct command *c, uint32_t command);
+
+#endif

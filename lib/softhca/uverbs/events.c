@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the device reports, on its way to the program's event files. */
+#include "objects.h"
+
+#include <rdma/ib_user_verbs.h>
+
+/* enum ibv_event_type: kernel-internal names, but ABI. */
+enum { EVENT_CQ_ERR = 0, EVENT_QP_FATAL = 1, EVENT_PORT_ACTIVE = 9, EVENT_PORT_ERR = 10 };
+
+void async_event(struct uverbs_file *file, uint64_t element, uint32_t type, uint32_t *counter)
+{
+	struct ib_uverbs_async_event_desc desc = {.element = element, .event_type = type};
+
+	if (file->async && channel_send(file->async, &desc) && counter)
+		++*counter;
+}
+
+static void cq_completion(struct cq *cq)
+{
+	struct ucq *u = cq->owner;
+	struct ib_uverbs_comp_event_desc desc = {.cq_handle = u->object.user_handle};
+
+	if (u->channel && channel_send(u->channel, &desc))
+		u->n_comp_events++;
+}
+
+static void qp_fatal(struct qp *qp)
+{
+	struct uqp *u = qp->owner;
+
+	async_event(u->object.file, u->object.user_handle, EVENT_QP_FATAL, &u->n_async_events);
+}
+
+static void cq_error(struct cq *cq)
+{
+	struct ucq *u = cq->owner;
+
+	struct qp *qp;
+
+	async_event(u->object.file, u->object.user_handle, EVENT_CQ_ERR, &u->n_async_events);
+	/* IB specification 10.10.4: work queues that complete there go to the error state. */
+	TAILQ_FOREACH (qp, &cq->device->qps, link)
+		if ((qp->rq.cq == cq || qp->sq.cq == cq) && qp->state != QP_ERR) {
+			qp_set_state(qp, QP_ERR);
+			qp_fatal(qp);
+		}
+}
+
+static void port(struct device *device, bool active)
+{
+	struct uverbs_file *file;
+
+	LIST_FOREACH (file, &device->files, link)
+		async_event(file, 1, active ? EVENT_PORT_ACTIVE : EVENT_PORT_ERR, NULL);
+}
+
+const struct device_events uverbs_events = {
+	.cq_completion = cq_completion,
+	.cq_error = cq_error,
+	.qp_fatal = qp_fatal,
+	.port = port,
+};

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command.h"
+#include "uverbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* mmap() of the device needs real memory behind every offset libmlx5 uses: doorbell pages and
+ * the clock. A sparse memfd has it, and only touched pages cost anything. */
+#define BAR_BYTES (256ull << 20)
+#define OUR_FDS_FROM 200
+
+static void file_release(struct fd_object *o)
+{
+	struct uverbs_file *f = (struct uverbs_file *)o;
+
+	/* As the kernel does when the last descriptor goes: everything still there, users first. */
+	objects_destroy_all(f);
+	device_lock(f->device);
+	LIST_REMOVE(f, link);
+	device_unlock(f->device);
+	if (f->clock_running)
+		clock_remove(f->clock, &f->clock_pages);
+	if (f->clock_pages.counter)
+		munmap(f->clock_pages.counter, 4096);
+	if (f->clock_pages.info)
+		munmap(f->clock_pages.info, 4096);
+	if (f->async)
+		fd_object_put(&f->async->fd_object);
+	syscall(SYS_close, f->memfd);
+	free(f);
+}
+
+int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
+{
+	int fd = memfd_create("uverbs", MFD_CLOEXEC), r;
+	struct uverbs_file *f;
+
+	if (fd < 0)
+		return -errno;
+	if (!(flags & O_CLOEXEC))
+		fcntl(fd, F_SETFD, 0);
+	f = calloc(1, sizeof(*f));
+	if (!f || ftruncate(fd, BAR_BYTES)) {
+		r = f ? -errno : -ENOMEM;
+		goto fail;
+	}
+	f->fd_object.kind = FD_UVERBS;
+	f->fd_object.refs = 1;
+	f->fd_object.release = file_release;
+	f->device = device;
+	f->fdtab = env->fdtab;
+	f->memlock = env->memlock;
+	f->clock = env->clock;
+	f->memfd = fcntl(fd, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
+	if (f->memfd < 0) {
+		r = -errno;
+		goto fail;
+	}
+	device_lock(device);
+	LIST_INSERT_HEAD(&device->files, f, link);
+	device_unlock(device);
+	r = fdtab_set(env->fdtab, fd, &f->fd_object);
+	if (!r)
+		return fd;
+	fd_object_put(&f->fd_object);
+	f = NULL;
+fail:
+	free(f);
+	syscall(SYS_close, fd);
+	return r;
+}
+
+int command_in(void *to, size_t bytes, const void *from, size_t from_bytes)
+{
+	const uint8_t *p = from;
+
+	memset(to, 0, bytes);
+	if (from_bytes)
+		memcpy(to, from, from_bytes < bytes ? from_bytes : bytes);
+	for (size_t i = bytes; i < from_bytes; i++)
+		if (p[i])
+			return -EOPNOTSUPP;
+	return 0;
+}
+
+void command_out(void *to, size_t to_bytes, const void *from, size_t bytes)
+{
+	if (to_bytes)
+		memcpy(to, from, to_bytes < bytes ? to_bytes : bytes);
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memlock.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096u
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+bool has_capability(unsigned int cap)
+{
+	struct __user_cap_header_struct hdr = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {};
+
+	if (syscall(SYS_capget, &hdr, data))
+		return false;
+	return data[cap / 32].effective & 1u << (cap % 32);
+}
+
+int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable, uint64_t *pages)
+{
+	uint64_t first = addr & ~(uint64_t)(PAGE_BYTES - 1);
+	uint64_t last = (addr + bytes + PAGE_BYTES - 1) & ~(uint64_t)(PAGE_BYTES - 1);
+	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+	uint64_t total;
+
+	*pages = 0;
+	/* ib_umem_get: the range must not wrap. */
+	if (addr + bytes < addr || addr + bytes > UINT64_MAX - PAGE_BYTES)
+		return -EINVAL;
+	if (first == last)
+		return 0;
+	total = atomic_fetch_add(&m->pages, (last - first) / PAGE_BYTES) +
+		(last - first) / PAGE_BYTES;
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	if (limit.rlim_cur != RLIM_INFINITY && total > limit.rlim_cur / PAGE_BYTES &&
+	    !has_capability(CAP_IPC_LOCK)) {
+		memlock_unpin(m, (last - first) / PAGE_BYTES);
+		return -ENOMEM;
+	}
+	/* What pin_user_pages would do: fault everything in, for writing if that is asked. */
+	if (madvise((void *)(uintptr_t)first, last - first,
+		    writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) &&
+	    errno != EINVAL) {
+		memlock_unpin(m, (last - first) / PAGE_BYTES);
+		return -EFAULT;
+	}
+	*pages = (last - first) / PAGE_BYTES;
+	return 0;
+}
+
+void memlock_unpin(struct memlock *m, uint64_t pages)
+{
+	atomic_fetch_sub(&m->pages, pages);
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "objects.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int object_add(struct uverbs_file *file, struct object *o, enum object_type type)
+{
+	struct object_table *t = &file->objects;
+	uint32_t i;
+
+	for (i = 0; i < t->size; i++)
+		if (!t->slots[i])
+			break;
+	if (i == t->size) {
+		uint32_t size = t->size ? t->size * 2 : 64;
+		struct object **slots = realloc(t->slots, size * sizeof(*slots));
+
+		if (!slots)
+			return -ENOMEM;
+		memset(slots + t->size, 0, (size - t->size) * sizeof(*slots));
+		t->slots = slots;
+		t->size = size;
+	}
+	o->type = type;
+	o->handle = i;
+	o->file = file;
+	t->slots[i] = o;
+	return 0;
+}
+
+void *object_find(struct uverbs_file *file, uint32_t handle, enum object_type type)
+{
+	struct object *o = handle < file->objects.size ? file->objects.slots[handle] : NULL;
+
+	return o && o->type == type ? o : NULL;
+}
+
+void object_remove(struct object *o)
+{
+	o->file->objects.slots[o->handle] = NULL;
+}
+
+int object_destroy(struct object *o)
+{
+	static int (*const destroy[OBJECT_N_TYPES])(struct object *) = {
+		[OBJECT_FLOW] = flow_destroy, [OBJECT_COUNTERS] = counters_destroy,
+		[OBJECT_QP] = qp_destroy,     [OBJECT_CQ] = cq_destroy,
+		[OBJECT_MR] = mr_destroy,     [OBJECT_PD] = pd_destroy,
+		[OBJECT_UAR] = uar_destroy,
+	};
+
+	return destroy[o->type](o);
+}
+
+void objects_destroy_all(struct uverbs_file *file)
+{
+	unsigned int n_qps = 0;
+
+	device_lock(file->device);
+	for (unsigned int type = 0; type < OBJECT_N_TYPES; type++)
+		for (uint32_t i = 0; i < file->objects.size; i++) {
+			struct object *o = file->objects.slots[i];
+
+			if (!o || o->type != type)
+				continue;
+			n_qps += type == OBJECT_QP;
+			object_destroy(o);
+		}
+	device_unlock(file->device);
+	while (n_qps--)
+		device_put_wire(file->device);
+	free(file->objects.slots);
+	memset(&file->objects, 0, sizeof(file->objects));
+}

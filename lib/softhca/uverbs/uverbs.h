@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The uverbs character device: what the preload calls. Errors are negative errno. */
+#ifndef SOFTHCA_UVERBS_UVERBS_H
+#define SOFTHCA_UVERBS_UVERBS_H
+
+#include "objects.h"
+
+#include <sys/types.h>
+
+struct uverbs_env {
+	struct fdtab *fdtab;
+	struct memlock *memlock;
+	struct clock *clock;
+};
+
+/* A descriptor for the device, entered in the table. */
+int uverbs_open(struct device *device, const struct uverbs_env *env, int flags);
+ssize_t uverbs_write(struct uverbs_file *file, const void *buf, size_t bytes);
+int uverbs_ioctl(struct uverbs_file *file, void *arg);
+
+#endif
