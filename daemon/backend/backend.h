@@ -84,7 +84,7 @@ enum backend_event_flag {
 struct backend_event {
 	uint64_t timestamp_raw;
 	uint32_t slot;
-	uint32_t bytes;  /* of the frame, without FCS; may exceed header_bytes + S with an oversize sink */
+	uint32_t bytes;  /* of the frame, without FCS; may exceed header_bytes + S with an oversize sink; 0 unless BACKEND_OK */
 	uint8_t status;  /* enum backend_status */
 	uint8_t flags;   /* enum backend_event_flag */
 	uint16_t reserved;
@@ -94,6 +94,22 @@ struct backend_port_statistics {
 	uint64_t out_of_buffer; /* drops for want of a slot, device-wide, since open; widened */
 	uint64_t discards;      /* dropped by the port before steering, since open */
 	bool has_discards;
+	bool port_active;       /* the device's own view of its link */
+};
+
+enum backend_notice_type {
+	BACKEND_NOTICE_PORT_UP = 1,
+	BACKEND_NOTICE_PORT_DOWN,
+	BACKEND_NOTICE_QUEUE_FAILED,  /* poll() of this queue says so too: reset() is the worker's */
+	BACKEND_NOTICE_DEVICE_FAILED, /* nothing more will come from it: close and open again */
+	BACKEND_NOTICE_OTHER,         /* worth a line in the log */
+};
+
+/* What a device reports of itself, apart from packets. */
+struct backend_notice {
+	enum backend_notice_type type;
+	struct backend_queue *queue; /* of QUEUE_FAILED, else NULL */
+	const char *text;            /* static; what the device calls it */
 };
 
 struct backend_ops {
@@ -117,7 +133,7 @@ struct backend_ops {
 
 	/** Hand a run to the device. Returns how many of run->n it took (fewer: queue full), or -errno. */
 	int (*post)(struct backend_queue *queue, const struct backend_run *run);
-	/** Up to max events. Never blocks. -errno: the queue failed, reset() is due. */
+	/** Up to max events, at least 1. Never blocks. -errno: the queue failed, reset() is due. */
 	int (*poll)(struct backend_queue *queue, struct backend_event *events, uint32_t max);
 	/** Descriptor that becomes readable after arm() and a completion. -ENOTSUP without completion_events. */
 	int (*fd)(const struct backend_queue *queue);
@@ -138,6 +154,10 @@ struct backend_ops {
 	int (*read_port)(struct backend *backend, struct backend_port_statistics *statistics);
 	/** The device's clock now, raw. -ENOTSUP without timestamps. */
 	int (*read_clock)(struct backend *backend, uint64_t *raw);
+	/** Descriptor that is readable while read_notice() has something to say. Optional, as is the next. */
+	int (*notice_fd)(const struct backend *backend);
+	/** 1: *notice is the next one; 0: there is none. Never blocks. Control thread, as the one above. */
+	int (*read_notice)(struct backend *backend, struct backend_notice *notice);
 };
 
 /** The backends of this build, NULL-terminated by name lookup. NULL: not built in. */

@@ -8,7 +8,14 @@
 
 #include <stdint.h>
 
-/* utc = base_utc_ns + ((raw - base_raw) & mask) * mult >> shift, (raw - base_raw) taken as signed. */
+/* How long before the newest pair the base of a line lies: readings that are older than that are not mapped right. */
+#define CLOCK_BASE_AGE_NS UINT64_C(4000000000)
+
+/*
+ * utc = base_utc_ns + (((raw - base_raw) & mask) * mult >> shift). The base lies in the past of every
+ * reading that is asked for, so the difference is never negative; mult and shift are chosen so that the
+ * product fits 64 bits for 2 * CLOCK_BASE_AGE_NS after the base at least.
+ */
 struct clock_line {
 	uint64_t base_raw;
 	uint64_t base_utc_ns;
@@ -38,15 +45,10 @@ void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask);
 /** Take a pair; a step of CLOCK_REALTIME restarts the fit. Fills line. */
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line);
 
-/** Hot path. Raw readings up to a few seconds off the base in either direction. */
+/** Hot path. Readings from CLOCK_BASE_AGE_NS before the line's newest pair on, to as long after it. */
 static inline uint64_t clock_utc_ns(const struct clock_line *line, uint64_t raw)
 {
-	uint64_t delta = (raw - line->base_raw) & line->mask;
-	uint64_t half = (line->mask >> 1) + 1;
-
-	if (delta & half) /* before the base */
-		return line->base_utc_ns - (((line->base_raw - raw) & line->mask) * line->mult >> line->shift);
-	return line->base_utc_ns + (delta * line->mult >> line->shift);
+	return line->base_utc_ns + (((raw - line->base_raw) & line->mask) * line->mult >> line->shift);
 }
 
 #endif

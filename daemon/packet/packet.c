@@ -2,12 +2,12 @@
 #include "daemon/packet/packet.h"
 
 #include <net/ethernet.h>
+#include <netinet/in.h>
 
 #define ETHERNET_BYTES 14
 #define VLAN_BYTES     4
 #define VLAN_TAGS_MAX  2
 #define IPV6_EXTENSIONS_MAX 8
-#define UDP_BYTES      8
 
 static uint16_t load_be16(const uint8_t *p)
 {
@@ -125,19 +125,38 @@ bool packet_parse(const uint8_t *frame, uint32_t bytes, struct packet_view *view
 	uint32_t payload_length = cursor.ip_payload_length;
 
 	if (cursor.first_fragment) {
-		if (!has(&cursor, UDP_BYTES) || payload_length < UDP_BYTES)
+		if (!has(&cursor, PACKET_UDP_BYTES) || payload_length < PACKET_UDP_BYTES)
 			return false;
 		uint32_t udp_length = load_be16(frame + cursor.at + 4);
 
-		if (udp_length < UDP_BYTES)
+		if (udp_length < PACKET_UDP_BYTES)
 			return false;
 		if (!cursor.fragment && udp_length < payload_length)
 			payload_length = udp_length; /* trailing bytes behind the datagram are not its payload */
-		payload_length -= UDP_BYTES;
-		cursor.at += UDP_BYTES;
+		payload_length -= PACKET_UDP_BYTES;
+		cursor.at += PACKET_UDP_BYTES;
 	}
 	view->header_length = (uint16_t)cursor.at;
 	view->payload_length = (uint16_t)payload_length;
 	view->fragment = cursor.fragment;
+	return true;
+}
+
+/* The two words of packet_is_plain() as bytes on the wire; a mask byte of 0 is ignored. */
+static const uint8_t ipv4_mask[2][8] = { { 0xff, 0xff, 0xff, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0xbf, 0xff, 0, 0xff } };
+static const uint8_t ipv4_want[2][8] = { { 0x08, 0x00, 0x45, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0, 0, 0, IPPROTO_UDP } };
+static const uint8_t ipv6_mask[2][8] = { { 0xff, 0xff, 0xf0, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0xff, 0, 0, 0 } };
+static const uint8_t ipv6_want[2][8] = { { 0x86, 0xdd, 0x60, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, IPPROTO_UDP, 0, 0, 0 } };
+
+bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes)
+{
+	bool ipv6 = header_bytes == 62 || header_bytes == 66;
+
+	if (!ipv6 && header_bytes != 42 && header_bytes != 46)
+		return false;
+	plain->header_bytes = header_bytes;
+	plain->l3 = header_bytes - PACKET_UDP_BYTES - (ipv6 ? 40 : 20);
+	memcpy(plain->mask, ipv6 ? ipv6_mask : ipv4_mask, sizeof(plain->mask));
+	memcpy(plain->want, ipv6 ? ipv6_want : ipv4_want, sizeof(plain->want));
 	return true;
 }

@@ -4,10 +4,11 @@
 #define DAEMON_PACKET_PACKET_H
 
 #include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+#define PACKET_UDP_BYTES 8
 
 /* Result of packet_parse(). */
 struct packet_view {
@@ -23,38 +24,39 @@ struct packet_view {
  */
 bool packet_parse(const uint8_t *frame, uint32_t bytes, struct packet_view *view);
 
-/**
- * IPv4 at l3 (14, or 18 behind one VLAN tag), no options, not a fragment, UDP: what a split at l3 + 28
- * expects. l3 + 28 readable bytes.
+/*
+ * The plain frame of one header layout: IPv4 without options and not a fragment, or IPv6, with UDP
+ * straight behind it, behind at most the one VLAN tag of the layout. Two overlapping words from the
+ * ethertype on tell: [l3 - 2, l3 + 6) has the ethertype and version, [l3 + 2, l3 + 10) the fragment
+ * field and the protocol, of either family.
  */
-static inline bool packet_is_plain_ipv4(const uint8_t *frame, uint32_t l3)
-{
-	uint32_t word;
-	uint16_t fragment;
+struct packet_plain {
+	uint64_t mask[2];
+	uint64_t want[2];
+	uint32_t l3;           /* where the IP header starts: 14 or 18 */
+	uint32_t header_bytes; /* to the UDP payload: 42, 46, 62 or 66 */
+};
 
-	memcpy(&word, frame + l3 - 2, sizeof(word));         /* ethertype, version and IHL, DSCP (ignored) */
-	memcpy(&fragment, frame + l3 + 6, sizeof(fragment)); /* flags and offset: only DF may be set */
-	return (word & htonl(0xffffff00)) == htonl(0x08004500) && (fragment & htons(0xbfff)) == 0 &&
-	       frame[l3 + 9] == IPPROTO_UDP;
+/** The plain form of frames whose headers have that many bytes. False: no layout has. */
+bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes);
+
+/** header_bytes of frame are readable. */
+static inline bool packet_is_plain(const struct packet_plain *plain, const uint8_t *frame)
+{
+	uint64_t word[2];
+
+	memcpy(&word[0], frame + plain->l3 - 2, sizeof(word[0]));
+	memcpy(&word[1], frame + plain->l3 + 2, sizeof(word[1]));
+	return (((word[0] ^ plain->want[0]) & plain->mask[0]) | ((word[1] ^ plain->want[1]) & plain->mask[1])) == 0;
 }
 
-/** IPv6 at l3, UDP straight behind the fixed header: a split at l3 + 48. l3 + 48 readable bytes. */
-static inline bool packet_is_plain_ipv6(const uint8_t *frame, uint32_t l3)
-{
-	uint32_t word;
-
-	memcpy(&word, frame + l3 - 2, sizeof(word));
-	return (word & htonl(0xfffff000)) == htonl(0x86dd6000) && frame[l3 + 6] == IPPROTO_UDP;
-}
-
-/** UDP length minus its header, at a fixed place: header_bytes of a plain frame. 0 where it is below 8. */
-static inline uint32_t packet_udp_payload_length(const uint8_t *frame, uint32_t header_bytes)
+/** The UDP header's length field of a plain frame: the header's own 8 bytes included. */
+static inline uint32_t packet_udp_length(const struct packet_plain *plain, const uint8_t *frame)
 {
 	uint16_t length_be;
 
-	memcpy(&length_be, frame + header_bytes - 4, sizeof(length_be));
-	uint32_t length = ntohs(length_be);
-	return length >= 8 ? length - 8 : 0;
+	memcpy(&length_be, frame + plain->header_bytes - 4, sizeof(length_be));
+	return ntohs(length_be);
 }
 
 #endif

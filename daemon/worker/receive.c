@@ -9,7 +9,7 @@
 
 #define HEADERS_MAX 128 /* of a frame that packet_parse() is shown: 14 + 8 + 60 + 8, or IPv6's */
 
-/* What one batch adds to the counters. */
+/* What one batch adds to the counters; rows counts all, of which errored. */
 struct tally {
 	uint32_t rows;
 	uint32_t errored;
@@ -25,27 +25,39 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* ---- one row ------------------------------------------------------------------------------------- */
+/* ---- one row out of the ordinary ----------------------------------------------------------------- */
+
+/* Payload of wire bytes from offset on, of which the row has present from its start. */
+static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, uint32_t slot_bytes,
+			     struct ibvcap_meta *meta)
+{
+	uint32_t length = min_u32(wire, present > offset ? present - offset : 0);
+
+	meta->payload_offset = (uint8_t)offset;
+	meta->length = (uint16_t)length;
+	meta->wire_length = (uint16_t)wire;
+	if (length < wire)
+		meta->flags |= IBVCAP_PKT_TRUNCATED;
+	if (offset + length < slot_bytes)
+		meta->flags |= IBVCAP_PKT_SHORT;
+}
 
 /*
  * Where the device split the frame is not where its payload starts: a VLAN tag, IP options, a fragment.
  * Headers that run over into the payload row leave the payload behind them; headers shorter than the
  * split have taken payload with them, and the row is of no use.
  */
-static __attribute__((noinline, cold)) void describe_irregular(const struct rx_ring *ring, uint32_t bytes,
-							       const uint8_t *headers, const uint8_t *payload,
-							       struct ibvcap_meta *meta)
+static void describe_irregular(const struct rx_ring *ring, uint32_t present, const uint8_t *headers,
+			       const uint8_t *payload, struct ibvcap_meta *meta)
 {
 	uint8_t frame[HEADERS_MAX];
-	uint32_t in_headers = min_u32(bytes, ring->header_bytes);
-	uint32_t in_payload = min_u32(bytes - in_headers, ring->slot_bytes);
-	uint32_t copied = min_u32(in_payload, HEADERS_MAX - in_headers);
+	uint32_t copied = min_u32(present, HEADERS_MAX - ring->header_bytes);
 	struct packet_view view;
 
-	memcpy(frame, headers, in_headers);
-	memcpy(frame + in_headers, payload, copied);
-	*meta = (struct ibvcap_meta){ .flags = IBVCAP_PKT_IRREGULAR, .header_length = (uint8_t)in_headers };
-	if (!packet_parse(frame, in_headers + copied, &view)) {
+	memcpy(frame, headers, ring->header_bytes);
+	memcpy(frame + ring->header_bytes, payload, copied);
+	meta->flags |= IBVCAP_PKT_IRREGULAR;
+	if (!packet_parse(frame, ring->header_bytes + copied, &view)) {
 		meta->flags |= IBVCAP_PKT_UNUSABLE;
 		return;
 	}
@@ -53,88 +65,45 @@ static __attribute__((noinline, cold)) void describe_irregular(const struct rx_r
 	meta->wire_length = view.payload_length;
 	if (view.fragment)
 		meta->flags |= IBVCAP_PKT_FRAGMENT;
-	if (view.header_length < ring->header_bytes) {
+	if (view.header_length < ring->header_bytes)
 		meta->flags |= IBVCAP_PKT_UNUSABLE;
+	else
+		describe_payload(view.payload_length, view.header_length - ring->header_bytes, present, ring->slot_bytes,
+				 meta);
+}
+
+/* Errors, truncated packets, irregular headers, bad checksums: everything describe_rows() does not do itself. */
+static __attribute__((noinline, cold)) void describe_unusual(const struct receive *receive,
+							     const struct backend_event *event, const uint8_t *headers,
+							     const uint8_t *payload, struct ibvcap_meta *meta,
+							     struct tally *tally)
+{
+	const struct rx_ring *ring = receive->ring;
+	const struct packet_plain *plain = &receive->plain;
+
+	*meta = (struct ibvcap_meta){ .timestamp_ns = meta->timestamp_ns, .header_length = (uint8_t)plain->header_bytes };
+	if (event->status != BACKEND_OK || event->bytes < plain->header_bytes) {
+		meta->flags = IBVCAP_PKT_ERROR;
+		tally->errored++;
 		return;
 	}
-	uint32_t offset = view.header_length - ring->header_bytes;
-	uint32_t present = in_payload > offset ? in_payload - offset : 0;
+	uint32_t present = min_u32(event->bytes - plain->header_bytes, ring->slot_bytes);
+	uint32_t udp_length = packet_udp_length(plain, headers);
 
-	meta->payload_offset = (uint8_t)offset;
-	meta->length = (uint16_t)min_u32(view.payload_length, present);
-	if (meta->length < view.payload_length)
-		meta->flags |= IBVCAP_PKT_TRUNCATED;
-	if (offset + meta->length < ring->slot_bytes)
-		meta->flags |= IBVCAP_PKT_SHORT;
-}
-
-/*
- * Length and flags of a plain frame. The length comes from the UDP header: a short frame is padded to
- * 60 bytes, and what the device reports includes the padding (verbs-rules, posting and polling).
- */
-static inline void describe_plain(uint32_t wire, uint32_t present, uint32_t slot_bytes, uint32_t header_bytes,
-				  struct ibvcap_meta *meta)
-{
-	uint32_t length = min_u32(wire, min_u32(present, slot_bytes));
-
-	meta->length = (uint16_t)length;
-	meta->flags = (uint16_t)((length < slot_bytes ? IBVCAP_PKT_SHORT : 0) |
-				 (wire > length ? IBVCAP_PKT_TRUNCATED : 0));
-	meta->header_length = (uint8_t)header_bytes;
-	meta->payload_offset = 0;
-	meta->wire_length = (uint16_t)wire;
-}
-
-static inline void tally_row(struct tally *tally, const struct ibvcap_meta *meta)
-{
+	if (event->flags & BACKEND_EVENT_CHECKSUM_BAD)
+		meta->flags |= IBVCAP_PKT_BAD_CHECKSUM;
+	if (packet_is_plain(plain, headers) && udp_length >= PACKET_UDP_BYTES)
+		describe_payload(udp_length - PACKET_UDP_BYTES, 0, present, ring->slot_bytes, meta);
+	else
+		describe_irregular(ring, present, headers, payload, meta);
 	tally->bytes += meta->length;
-	tally->shorts += meta->flags & IBVCAP_PKT_SHORT;
-	if (__builtin_expect(!(meta->flags & ~IBVCAP_PKT_SHORT), 1))
-		return;
+	tally->shorts += !!(meta->flags & IBVCAP_PKT_SHORT);
 	tally->truncated += !!(meta->flags & IBVCAP_PKT_TRUNCATED);
 	tally->irregular += !!(meta->flags & IBVCAP_PKT_IRREGULAR);
 	tally->bad_checksum += !!(meta->flags & IBVCAP_PKT_BAD_CHECKSUM);
-	tally->errored += !!(meta->flags & IBVCAP_PKT_ERROR);
 }
-
-static_assert(IBVCAP_PKT_SHORT == 1, "tally_row adds the flag itself");
 
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
-
-static inline bool is_plain(const struct receive *receive, const uint8_t *frame)
-{
-	return receive->ipv6 ? packet_is_plain_ipv6(frame, receive->l3) : packet_is_plain_ipv4(frame, receive->l3);
-}
-
-/* Length and flags of each row. Stops at a slot that was flushed or is not the expected one. */
-static uint32_t describe_rows(const struct receive *receive, const struct rx_span *span,
-			      const struct backend_event *events, struct tally *tally)
-{
-	const struct rx_ring *ring = receive->ring;
-	const uint32_t header_bytes = ring->header_bytes;
-	const uint32_t slot_bytes = ring->slot_bytes;
-	const uint8_t *headers = span->headers;
-	uint32_t i;
-
-	for (i = 0; i < span->n; i++, headers += ring->header_stride) {
-		const struct backend_event *event = &events[i];
-		struct ibvcap_meta *meta = &span->meta[i];
-
-		if (__builtin_expect(event->slot != span->slot + i || event->status == BACKEND_FLUSHED, 0))
-			break;
-		if (__builtin_expect(event->status != BACKEND_OK || event->bytes < header_bytes, 0))
-			*meta = (struct ibvcap_meta){ .flags = IBVCAP_PKT_ERROR };
-		else if (__builtin_expect(is_plain(receive, headers), 1))
-			describe_plain(packet_udp_payload_length(headers, header_bytes), event->bytes - header_bytes,
-				       slot_bytes, header_bytes, meta);
-		else
-			describe_irregular(ring, event->bytes, headers, span->payload + (size_t)i * slot_bytes, meta);
-		if (__builtin_expect(event->flags & BACKEND_EVENT_CHECKSUM_BAD, 0))
-			meta->flags |= IBVCAP_PKT_BAD_CHECKSUM;
-		tally_row(tally, meta);
-	}
-	return i;
-}
 
 static uint64_t utc_now_ns(void)
 {
@@ -144,21 +113,68 @@ static uint64_t utc_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The device's time of each row; without it, the time at which the batch was polled. */
-static void stamp_rows(const struct receive *receive, const struct backend_event *events, struct ibvcap_meta *meta,
-		       uint32_t n)
+/* Without the device's time every row of a span gets the same: a line of slope 0 through now. */
+static struct clock_line span_clock(const struct receive *receive)
 {
-	if (receive->device_timestamps && receive->has_clock) {
-		const struct clock_line clock = receive->clock;
+	if (receive->device_timestamps)
+		return receive->clock;
+	return (struct clock_line){ .base_utc_ns = utc_now_ns() };
+}
 
-		for (uint32_t i = 0; i < n; i++)
-			meta[i].timestamp_ns = clock_utc_ns(&clock, events[i].timestamp_raw);
-		return;
+/*
+ * Write the meta of each row. Stops at a slot that was flushed; returns the rows done.
+ *
+ * The length comes from the UDP header: a short frame is padded to 60 bytes, and what the device reports
+ * includes the padding (verbs rules, posting and polling). bytes is 0 in an event that is an error, so
+ * the one comparison with it sorts out errors, cut frames and lengths that lie.
+ */
+static uint32_t describe_rows(const struct receive *receive, const struct rx_span *span,
+			      const struct backend_event *event, struct tally *tally)
+{
+	const struct packet_plain plain = receive->plain;
+	const struct clock_line clock = span_clock(receive);
+	const uint32_t slot_bytes = receive->ring->slot_bytes;
+	const uint32_t header_stride = receive->ring->header_stride;
+	const uint8_t *headers = span->headers;
+	struct ibvcap_meta *meta = span->meta;
+	const struct ibvcap_meta *end = meta + span->n;
+	uint64_t bytes = 0;
+	uint32_t shorts = 0;
+
+	for (; meta != end; event++, meta++, headers += header_stride) {
+		uint32_t length = packet_udp_length(&plain, headers) - PACKET_UDP_BYTES;
+
+		meta->timestamp_ns = clock_utc_ns(&clock, event->timestamp_raw);
+		if (__builtin_expect(length > slot_bytes || length + plain.header_bytes > event->bytes ||
+					     (event->flags & BACKEND_EVENT_CHECKSUM_BAD) ||
+					     !packet_is_plain(&plain, headers),
+				     0)) {
+			if (event->status == BACKEND_FLUSHED)
+				break;
+			describe_unusual(receive, event, headers, span->payload + (meta - span->meta) * slot_bytes,
+					 meta, tally);
+			continue;
+		}
+		meta->length = (uint16_t)length;
+		meta->flags = 0;
+		meta->header_length = (uint8_t)plain.header_bytes;
+		meta->payload_offset = 0;
+		meta->wire_length = (uint16_t)length;
+		bytes += length;
+		if (length < slot_bytes) {
+			meta->flags = IBVCAP_PKT_SHORT;
+			shorts++;
+		}
 	}
-	uint64_t now_ns = receive->device_timestamps ? 0 : utc_now_ns();
+	tally->bytes += bytes;
+	tally->shorts += shorts;
+	return (uint32_t)(meta - span->meta);
+}
 
-	for (uint32_t i = 0; i < n; i++)
-		meta[i].timestamp_ns = now_ns;
+/* Slots come back in the order in which they were posted; a device that breaks that would break every row. */
+static bool in_order(const struct rx_span *span, const struct backend_event *events)
+{
+	return events[0].slot == span->slot && events[span->n - 1].slot == span->slot + span->n - 1;
 }
 
 /* ---- one batch ----------------------------------------------------------------------------------- */
@@ -193,13 +209,16 @@ static int publish_events(struct receive *receive, uint32_t n)
 
 		rx_ring_head_span(receive->ring, &span);
 		span.n = min_u32(span.n, n - tally.rows);
+		if (span.n == 0 || !in_order(&span, events)) {
+			r = -EPROTO;
+			break;
+		}
 		uint32_t done = describe_rows(receive, &span, events, &tally);
 
-		stamp_rows(receive, events, span.meta, done);
 		rx_ring_publish(receive->ring, done);
 		tally.rows += done;
-		if (__builtin_expect(done < span.n || span.n == 0, 0)) {
-			r = events[done].status == BACKEND_FLUSHED ? -EIO : -EPROTO;
+		if (done < span.n) {
+			r = -EIO;
 			break;
 		}
 	}

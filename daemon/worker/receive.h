@@ -5,6 +5,7 @@
 
 #include "daemon/backend/backend.h"
 #include "daemon/clock/clock.h"
+#include "daemon/packet/packet.h"
 #include "daemon/ring/rx_ring.h"
 
 #include <stdbool.h>
@@ -16,11 +17,9 @@ struct receive {
 	struct backend_queue *queue;
 	struct rx_ring *ring;
 	uint32_t queue_slots;
-	uint32_t l3;             /* where the IP header starts in a plain frame: 14 or 18 */
-	bool ipv6;
-	bool device_timestamps;
-	bool has_clock;
-	struct clock_line clock; /* device_timestamps && has_clock */
+	struct packet_plain plain; /* the layout the device's split was made for */
+	bool device_timestamps;    /* else rows get the time at which they were polled */
+	struct clock_line clock;   /* all zero until the first comes: rows then have no time */
 	uint64_t published;      /* rows with a packet, this worker's own copy of the counters */
 	uint64_t errored;
 	struct backend_event events[RECEIVE_BATCH];

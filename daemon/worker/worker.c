@@ -108,7 +108,6 @@ static void take_mail(struct worker *worker, const struct mail *mail)
 		break;
 	case MAIL_CLOCK:
 		worker->receive.clock = mail->clock;
-		worker->receive.has_clock = true;
 		break;
 	case MAIL_STOP:
 		worker->stopping = true;
@@ -254,7 +253,6 @@ static void *worker_main(void *argument)
 
 int worker_new(struct worker **worker, const struct worker_options *options)
 {
-	uint32_t header_bytes = options->ring->header_bytes;
 	struct worker *w = calloc(1, sizeof(*w));
 	int r;
 
@@ -264,10 +262,12 @@ int worker_new(struct worker **worker, const struct worker_options *options)
 		.queue = options->queue,
 		.ring = options->ring,
 		.queue_slots = options->receive_queue_slots,
-		.l3 = header_bytes - (options->ipv6 ? 48 : 28),
-		.ipv6 = options->ipv6,
 		.device_timestamps = options->device_timestamps,
 	};
+	if (!packet_plain_init(&w->receive.plain, options->ring->header_bytes)) {
+		free(w);
+		return -EINVAL;
+	}
 	w->spin_ns = options->spin_ns;
 	w->cpu = options->cpu;
 	snprintf(w->name, sizeof(w->name), "%s", options->name);

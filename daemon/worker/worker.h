@@ -25,7 +25,6 @@ struct worker_options {
 	uint32_t receive_queue_slots;
 	uint64_t spin_ns;            /* after the last packet, before it sleeps; WORKER_SPIN_FOREVER = never sleeps */
 	int32_t cpu;                 /* -1 = not pinned */
-	bool ipv6;                   /* the header layout to expect: header_bytes of the ring is 42/46 or 62/66 */
 	bool device_timestamps;      /* until the first MAIL_CLOCK rows have no timestamp */
 };
 

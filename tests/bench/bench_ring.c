@@ -187,10 +187,11 @@ static void create(struct bench *bench)
 	if (bench->ops->create_queue(bench->backend, &queue, &bench->queue, &fault) < 0)
 		die("queue", fault.text);
 	bench->receive = (struct receive){
-		.queue = bench->queue, .ring = &bench->ring, .queue_slots = QUEUE_SLOTS, .l3 = 14,
-		.device_timestamps = true, .has_clock = true,
+		.queue = bench->queue, .ring = &bench->ring, .queue_slots = QUEUE_SLOTS,
+		.device_timestamps = true,
 		.clock = { .mult = 1u << 24, .shift = 24, .mask = UINT64_MAX },
 	};
+	packet_plain_init(&bench->receive.plain, 42);
 }
 
 static void start(struct bench *bench)

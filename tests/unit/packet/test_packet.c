@@ -8,6 +8,23 @@
 
 static uint8_t frame[FRAME_BYTES_MAX];
 
+/* Is the frame plain under the layout with that many bytes of headers? */
+static bool is_plain(uint32_t header_bytes)
+{
+	struct packet_plain plain;
+
+	cr_assert(packet_plain_init(&plain, header_bytes));
+	return packet_is_plain(&plain, frame);
+}
+
+static uint32_t udp_length(uint32_t header_bytes)
+{
+	struct packet_plain plain;
+
+	cr_assert(packet_plain_init(&plain, header_bytes));
+	return packet_udp_length(&plain, frame);
+}
+
 static struct packet_view parse(const struct frame_options *options)
 {
 	struct packet_view view;
@@ -22,11 +39,11 @@ Test(packet, a_plain_ipv4_frame_splits_at_42)
 	const struct frame_options options = { .payload_bytes = 100 };
 	struct packet_view view = parse(&options);
 
-	cr_expect(packet_is_plain_ipv4(frame, 14));
+	cr_expect(is_plain(42));
 	cr_expect(eq(u16, view.header_length, 42));
 	cr_expect(eq(u16, view.payload_length, 100));
 	cr_expect(not(view.fragment));
-	cr_expect(eq(u32, packet_udp_payload_length(frame, 42), 100));
+	cr_expect(eq(u32, udp_length(42), 108));
 }
 
 Test(packet, a_plain_ipv6_frame_splits_at_62)
@@ -34,10 +51,10 @@ Test(packet, a_plain_ipv6_frame_splits_at_62)
 	const struct frame_options options = { .ipv6 = true, .payload_bytes = 100 };
 	struct packet_view view = parse(&options);
 
-	cr_expect(packet_is_plain_ipv6(frame, 14));
+	cr_expect(is_plain(62));
 	cr_expect(eq(u16, view.header_length, 62));
 	cr_expect(eq(u16, view.payload_length, 100));
-	cr_expect(eq(u32, packet_udp_payload_length(frame, 62), 100));
+	cr_expect(eq(u32, udp_length(62), 108));
 }
 
 Test(packet, a_vlan_tag_moves_everything_by_4)
@@ -46,11 +63,11 @@ Test(packet, a_vlan_tag_moves_everything_by_4)
 	const struct frame_options v6 = { .n_vlan_tags = 1, .ipv6 = true, .payload_bytes = 30 };
 
 	cr_expect(eq(u16, parse(&v4).header_length, 46));
-	cr_expect(not(packet_is_plain_ipv4(frame, 14)));
-	cr_expect(packet_is_plain_ipv4(frame, 18));
+	cr_expect(not(is_plain(42)));
+	cr_expect(is_plain(46));
 	cr_expect(eq(u16, parse(&v6).header_length, 66));
-	cr_expect(not(packet_is_plain_ipv6(frame, 14)));
-	cr_expect(packet_is_plain_ipv6(frame, 18));
+	cr_expect(not(is_plain(62)));
+	cr_expect(is_plain(66));
 }
 
 Test(packet, ip_options_are_not_plain_and_lengthen_the_headers)
@@ -59,7 +76,7 @@ Test(packet, ip_options_are_not_plain_and_lengthen_the_headers)
 		const struct frame_options options = { .ip_option_bytes = option_bytes, .payload_bytes = 64 };
 		struct packet_view view = parse(&options);
 
-		cr_expect(not(packet_is_plain_ipv4(frame, 14)));
+		cr_expect(not(is_plain(42)));
 		cr_expect(eq(u32, view.header_length, 42 + option_bytes));
 		cr_expect(eq(u16, view.payload_length, 64));
 	}
@@ -71,15 +88,47 @@ Test(packet, a_first_fragment_has_a_udp_header_and_a_later_one_has_none)
 	const struct frame_options later = { .fragment = 0x2003, .payload_bytes = 96 };
 	struct packet_view view = parse(&first);
 
-	cr_expect(not(packet_is_plain_ipv4(frame, 14)));
+	cr_expect(not(is_plain(42)));
 	cr_expect(view.fragment);
 	cr_expect(eq(u16, view.header_length, 42));
 	cr_expect(eq(u16, view.payload_length, 96), "what this fragment has, not what the datagram will have");
 	view = parse(&later);
-	cr_expect(not(packet_is_plain_ipv4(frame, 14)));
+	cr_expect(not(is_plain(42)));
 	cr_expect(view.fragment);
 	cr_expect(eq(u16, view.header_length, 34));
 	cr_expect(eq(u16, view.payload_length, 96));
+}
+
+Test(packet, only_the_four_layouts_have_a_plain_form)
+{
+	struct packet_plain plain;
+
+	for (uint32_t header_bytes = 0; header_bytes < 200; header_bytes++)
+		cr_expect(eq(int, packet_plain_init(&plain, header_bytes),
+			     header_bytes == 42 || header_bytes == 46 || header_bytes == 62 || header_bytes == 66));
+}
+
+Test(packet, what_a_plain_frame_may_vary_in_does_not_matter)
+{
+	const struct frame_options v4 = { .payload_bytes = 100 };
+	const struct frame_options v6 = { .ipv6 = true, .payload_bytes = 100 };
+
+	frame_build(&v4, 0, frame);
+	for (uint32_t byte = 0; byte < 42; byte++) {
+		bool matters = byte == 12 || byte == 13 || byte == 14 || byte == 20 || byte == 21 || byte == 23;
+
+		frame[byte] ^= 0x81; /* at the fragment field: reserved bit and part of the offset */
+		cr_expect(eq(int, is_plain(42), !matters), "byte %u", byte);
+		frame[byte] ^= 0x81;
+	}
+	frame_build(&v6, 0, frame);
+	for (uint32_t byte = 0; byte < 62; byte++) {
+		bool matters = byte == 12 || byte == 13 || byte == 14 || byte == 20;
+
+		frame[byte] ^= 0x81;
+		cr_expect(eq(int, is_plain(62), !matters), "byte %u", byte);
+		frame[byte] ^= 0x81;
+	}
 }
 
 Test(packet, dont_fragment_is_plain)
@@ -87,7 +136,7 @@ Test(packet, dont_fragment_is_plain)
 	const struct frame_options options = { .fragment = 0x4000, .payload_bytes = 9 };
 
 	frame_build(&options, 0, frame);
-	cr_expect(packet_is_plain_ipv4(frame, 14));
+	cr_expect(is_plain(42));
 }
 
 Test(packet, ethernet_padding_is_not_payload)
@@ -96,7 +145,7 @@ Test(packet, ethernet_padding_is_not_payload)
 		const struct frame_options options = { .payload_bytes = payload_bytes };
 
 		cr_expect(eq(u32, parse(&options).payload_length, payload_bytes));
-		cr_expect(eq(u32, packet_udp_payload_length(frame, 42), payload_bytes));
+		cr_expect(eq(u32, udp_length(42), payload_bytes + 8));
 	}
 }
 
@@ -107,7 +156,6 @@ Test(packet, a_udp_length_below_its_header_is_no_packet)
 	uint32_t bytes = frame_build(&options, 0, frame);
 
 	cr_expect(not(packet_parse(frame, bytes, &view)));
-	cr_expect(eq(u32, packet_udp_payload_length(frame, 42), 0));
 }
 
 Test(packet, ipv6_extension_headers_are_walked)
@@ -115,7 +163,7 @@ Test(packet, ipv6_extension_headers_are_walked)
 	const struct frame_options options = { .ipv6 = true, .extension_bytes = 16, .payload_bytes = 50 };
 	struct packet_view view = parse(&options);
 
-	cr_expect(not(packet_is_plain_ipv6(frame, 14)));
+	cr_expect(not(is_plain(62)));
 	cr_expect(eq(u16, view.header_length, 78));
 	cr_expect(eq(u16, view.payload_length, 50));
 }
@@ -127,9 +175,9 @@ Test(packet, other_protocols_are_refused)
 	struct packet_view view;
 
 	cr_expect(not(packet_parse(frame, frame_build(&v4, 0, frame), &view)));
-	cr_expect(not(packet_is_plain_ipv4(frame, 14)));
+	cr_expect(not(is_plain(42)));
 	cr_expect(not(packet_parse(frame, frame_build(&v6, 0, frame), &view)));
-	cr_expect(not(packet_is_plain_ipv6(frame, 14)));
+	cr_expect(not(is_plain(62)));
 }
 
 /* Cut at every length, in a buffer of exactly that length: the sanitizers see any byte read behind it. */

@@ -26,7 +26,6 @@ struct bench {
 
 struct setting {
 	uint32_t header_bytes;
-	bool ipv6;
 	bool no_sink;
 	bool software_clock;
 	bool no_flow;
@@ -53,7 +52,7 @@ static void set_up(struct bench *bench, const struct setting *setting)
 	cr_assert(eq(int, rx_ring_init(&bench->ring, &ring_options, NULL), 0));
 	const struct worker_options worker_options = {
 		.name = "test", .queue = bench->queue, .ring = &bench->ring, .receive_queue_slots = SLOTS,
-		.spin_ns = setting->spin_ns, .cpu = -1, .ipv6 = setting->ipv6,
+			.spin_ns = setting->spin_ns, .cpu = -1,
 		.device_timestamps = !setting->software_clock,
 	};
 
@@ -310,8 +309,8 @@ Test(worker, every_header_layout_has_its_plain_form)
 	} layouts[] = {
 		{ { .header_bytes = 42 }, { .payload_bytes = S } },
 		{ { .header_bytes = 46 }, { .payload_bytes = S, .n_vlan_tags = 1 } },
-		{ { .header_bytes = 62, .ipv6 = true }, { .payload_bytes = S, .ipv6 = true } },
-		{ { .header_bytes = 66, .ipv6 = true }, { .payload_bytes = S, .ipv6 = true, .n_vlan_tags = 1 } },
+		{ { .header_bytes = 62 }, { .payload_bytes = S, .ipv6 = true } },
+		{ { .header_bytes = 66 }, { .payload_bytes = S, .ipv6 = true, .n_vlan_tags = 1 } },
 	};
 
 	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Leases against recycling, in threads, so that ThreadSanitizer sees every access: a worker publishes
+ * numbered packets into a tiny ring as fast as it can; consumers lease, check each word, dawdle, release.
+ * A block reposted under a lease shows as a torn row here and as a data race there. Meanwhile mail goes
+ * both ways. Exit 0: nothing torn, every sum exact.
+ */
+#include "daemon/worker/worker.h"
+#include "lib/ibvcap/ring.h"
+#include "tests/support/consumers.h"
+#include "tests/support/frames.h"
+#include "tests/support/scripted_backend.h"
+
+#include <getopt.h>
+#include <ibvcap/ibvcap.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define N           64u
+#define S           128u
+#define SLOTS       128u
+#define N_CONSUMERS 3u
+#define QUOTA       2u
+
+struct stress {
+	struct backend *backend;
+	struct backend_queue *queue;
+	struct backend_flow *flow;
+	struct rx_ring ring;
+	struct worker *worker;
+	_Atomic bool end;
+	uint64_t sent;
+};
+
+struct reader {
+	struct stress *stress;
+	struct ring_consumer consumer;
+	unsigned seed;
+	uint64_t leased;
+	uint64_t delivered;
+	uint64_t skipped;
+	uint64_t torn;
+};
+
+/* ---- the worker's side: wire and worker in one thread, since the script is not shared ------------- */
+
+static void *work(void *argument)
+{
+	struct stress *stress = argument;
+	uint8_t frame[FRAME_BYTES_MAX];
+	const struct frame_options options = { .payload_bytes = S };
+	uint32_t bytes = frame_build(&options, 0, frame);
+
+	while (!atomic_load_explicit(&stress->end, memory_order_relaxed)) {
+		for (uint32_t i = 0; i < 32; i++) {
+			for (uint32_t word = 0; word < S / 8; word++)
+				memcpy(frame + 42 + word * 8, &(uint64_t){ stress->sent * 31 + word }, 8);
+			if (scripted_arrive(stress->queue, frame, bytes))
+				stress->sent++;
+		}
+		if (worker_do_work(stress->worker) < 0)
+			abort();
+	}
+	while (worker_do_work(stress->worker) > 0)
+		;
+	return NULL;
+}
+
+/* ---- a consumer ---------------------------------------------------------------------------------- */
+
+static void check_rows(struct reader *reader, uint32_t physical, uint64_t sequence, uint32_t n)
+{
+	const struct rx_ring *ring = &reader->stress->ring;
+	const uint8_t *row = (const uint8_t *)ring->payload.address + physical * ring->block_bytes +
+			     (size_t)(sequence % N) * S;
+
+	for (uint32_t i = 0; i < n; i++, row += S) {
+		for (uint32_t word = 0; word < S / 8; word++) {
+			uint64_t value;
+
+			memcpy(&value, row + word * 8, 8);
+			reader->torn += value != (sequence + i) * 31 + word;
+		}
+	}
+}
+
+/* The handshake of ring.h, steps 1 to 3. False: the block is gone. */
+static bool lease(struct reader *reader, uint32_t slot, uint64_t block, uint32_t *physical)
+{
+	consumer_store_lease(reader->consumer.page, slot, block);
+	*physical = consumer_load_table(reader->stress->ring.ring, block);
+	if (consumer_load_floor(reader->stress->ring.ring) <= block)
+		return true;
+	consumer_clear_lease(reader->consumer.page, slot);
+	return false;
+}
+
+static void dawdle(struct reader *reader)
+{
+	if (rand_r(&reader->seed) % 8 == 0)
+		for (int i = rand_r(&reader->seed) % 50; i > 0; i--)
+			sched_yield();
+}
+
+static void *read_ring(void *argument)
+{
+	struct reader *reader = argument;
+	struct ibvcap_ring *ring = reader->stress->ring.ring;
+	uint64_t sequence = reader->consumer.state->attach_sequence;
+
+	while (!atomic_load_explicit(&reader->stress->end, memory_order_relaxed)) {
+		uint32_t slot = (uint32_t)(reader->leased % QUOTA);
+		uint64_t block = sequence / N;
+		uint64_t head = consumer_load_head(ring);
+		uint32_t physical;
+
+		if (sequence == head) {
+			sched_yield();
+			continue;
+		}
+		if (!lease(reader, slot, block, &physical)) {
+			uint64_t floor = consumer_load_floor(ring) * N;
+
+			reader->skipped += floor - sequence;
+			sequence = floor;
+			consumer_store_acquired(reader->consumer.page, sequence, reader->skipped);
+			continue;
+		}
+		uint64_t end = head < (block + 1) * N ? head : (block + 1) * N;
+
+		dawdle(reader);
+		check_rows(reader, physical, sequence, (uint32_t)(end - sequence));
+		reader->delivered += end - sequence;
+		reader->leased++;
+		sequence = end;
+		consumer_store_acquired(reader->consumer.page, sequence, reader->skipped);
+		consumer_clear_lease(reader->consumer.page, slot);
+	}
+	return NULL;
+}
+
+/* ---- set-up and the verdict ---------------------------------------------------------------------- */
+
+static void require(bool condition, const char *what)
+{
+	if (condition)
+		return;
+	fprintf(stderr, "lease_stress: %s\n", what);
+	exit(EXIT_FAILURE);
+}
+
+static void set_up(struct stress *stress)
+{
+	const struct rx_ring_options ring = {
+		.stream = "stress", .epoch = 1, .slot_bytes = S, .slots_per_block = N, .header_bytes = 42, .history_blocks = 2,
+		.receive_queue_slots = SLOTS, .spare_blocks = N_CONSUMERS * QUOTA, .lease_blocks_max = QUOTA,
+		.page_bytes = 4096, .n_queues = 1,
+	};
+	const struct backend_queue_options queue = { .slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = S };
+	const struct backend_ops *ops = &scripted_backend_ops;
+
+	require(ops->open("none", &stress->backend, NULL) == 0, "no backend");
+	require(ops->create_queue(stress->backend, &queue, &stress->queue, NULL) == 0, "no queue");
+	require(rx_ring_init(&stress->ring, &ring, NULL) == 0, "no ring");
+	require(worker_new(&stress->worker, &(struct worker_options){ .name = "stress", .queue = stress->queue,
+								       .ring = &stress->ring,
+								       .receive_queue_slots = SLOTS, .cpu = -1 }) == 0,
+		"no worker");
+	require(worker_prime(stress->worker) == 0 && ops->start(stress->queue) == 0, "no start");
+	require(ops->add_flow(stress->queue, &(struct flow_rule){ 0 }, &stress->flow, NULL) == 0, "no flow");
+}
+
+static void tear_down(struct stress *stress)
+{
+	scripted_backend_ops.remove_flow(stress->flow);
+	worker_free(stress->worker);
+	rx_ring_deinit(&stress->ring);
+	scripted_backend_ops.destroy_queue(stress->queue);
+	scripted_backend_ops.close(stress->backend);
+}
+
+static void await(struct mailbox *mailbox, enum mail_type type)
+{
+	struct mail mail;
+
+	while (!mailbox_receive(mailbox, &mail))
+		sched_yield();
+	require(mail.type == type && mail.error == 0, "the worker answered something else");
+}
+
+static void add_readers(struct stress *stress, struct reader *readers)
+{
+	for (uint32_t i = 0; i < N_CONSUMERS; i++) {
+		readers[i] = (struct reader){ .stress = stress, .seed = i + 1 };
+		require(test_consumer_init(&readers[i].consumer, QUOTA) == 0, "no consumer");
+		mailbox_send(worker_inbox(stress->worker),
+			     &(struct mail){ .type = MAIL_ADD_CONSUMER, .consumer = &readers[i].consumer });
+		await(worker_outbox(stress->worker), MAIL_CONSUMER_ADDED);
+	}
+}
+
+static bool verdict(const struct stress *stress, const struct reader *readers)
+{
+	uint64_t head = consumer_load_head(stress->ring.ring);
+	bool good = head == stress->sent;
+
+	for (uint32_t i = 0; i < N_CONSUMERS; i++) {
+		const struct reader *reader = &readers[i];
+		uint64_t lag = head - daemon_load_acquired(reader->consumer.page);
+		uint64_t published = head - reader->consumer.attach_sequence;
+
+		printf("consumer %u: published %llu = delivered %llu + skipped %llu + lag %llu, torn %llu\n", i,
+		       (unsigned long long)published, (unsigned long long)reader->delivered,
+		       (unsigned long long)reader->skipped, (unsigned long long)lag, (unsigned long long)reader->torn);
+		good &= reader->torn == 0 && reader->delivered > 0;
+		good &= published == reader->delivered + reader->skipped + lag;
+	}
+	printf("spares used: %llu\n",
+	       (unsigned long long)counter_get(&stress->ring.ring->counters[IBVCAP_CTR_SPARES_USED]));
+	return good;
+}
+
+static void let_run(struct stress *stress, unsigned seconds)
+{
+	const struct timespec tick = { .tv_nsec = 10000000 };
+
+	for (unsigned i = 0; i < seconds * 100; i++) {
+		mailbox_send(worker_inbox(stress->worker), &(struct mail){ .type = MAIL_CLOCK });
+		nanosleep(&tick, NULL);
+	}
+	atomic_store_explicit(&stress->end, true, memory_order_relaxed);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = { { "seconds", required_argument, NULL, 's' }, { 0 } };
+	struct stress stress = { 0 };
+	struct reader readers[N_CONSUMERS];
+	pthread_t worker, threads[N_CONSUMERS];
+	unsigned seconds = 5;
+
+	if (getopt_long(argc, argv, "", options, NULL) == 's')
+		seconds = (unsigned)strtoul(optarg, NULL, 10);
+	set_up(&stress);
+	require(pthread_create(&worker, NULL, work, &stress) == 0, "no thread");
+	add_readers(&stress, readers);
+	for (uint32_t i = 0; i < N_CONSUMERS; i++)
+		require(pthread_create(&threads[i], NULL, read_ring, &readers[i]) == 0, "no thread");
+	let_run(&stress, seconds);
+	for (uint32_t i = 0; i < N_CONSUMERS; i++)
+		pthread_join(threads[i], NULL);
+	pthread_join(worker, NULL);
+	bool good = verdict(&stress, readers);
+
+	for (uint32_t i = 0; i < N_CONSUMERS; i++)
+		test_consumer_deinit(&readers[i].consumer);
+	tear_down(&stress);
+	return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}
