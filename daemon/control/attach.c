@@ -201,7 +201,7 @@ static int lend_to_worker(struct session *session, struct attach_point *point, c
 {
 	const struct config_stream *stream = point->ring->config;
 	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
-	struct attachment *attachment;
+	struct attachment *attachment = NULL;
 	int r = attachment_new(&attachment, point, session, lease_blocks);
 
 	if (r < 0)

@@ -1,0 +1,723 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The control socket with real clients, a real ring and a real worker on the scripted backend. Worker
+ * and control take turns on this thread, so every test says when the worker answers.
+ */
+#include "daemon/control/control.h"
+#include "daemon/worker/worker.h"
+#include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/wire.h"
+#include "tests/support/frames.h"
+#include "tests/support/scripted_backend.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ibvcap/ibvcap.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SLOTS 128u
+#define EPOCH UINT64_C(0x1122334455667788)
+
+static char directory[] = "/tmp/ibvcap-control-XXXXXX";
+static struct config_stream stream;
+static struct config config;
+static struct backend *backend;
+static struct backend_queue *queue;
+static struct backend_flow *flow;
+static struct rx_ring ring;
+static struct worker *worker;
+static bool worker_rests; /* it takes no turn */
+static sd_event *event;
+static struct listener listener;
+static struct control_ring control_ring;
+static struct control_interface port;
+static struct control *control;
+
+static int read_matched(void *context, uint64_t *packets)
+{
+	return scripted_backend_ops.read_matched(context, packets);
+}
+
+static int read_port(void *context, uint64_t counters[INTERFACE_CTR_N])
+{
+	struct scripted_counts counts;
+
+	scripted_counts(context, &counts);
+	counters[INTERFACE_CTR_OUT_OF_BUFFER] = counts.out_of_buffer;
+	return 0;
+}
+
+static void worker_ended(void *context, uint32_t index, int error)
+{
+	(void)context;
+	(void)index;
+	(void)error;
+}
+
+static void make_ring(void)
+{
+	const struct rx_ring_options ring_options = {
+		.stream = "lidar", .epoch = EPOCH, .slot_bytes = 100, .slots_per_block = 64, .header_bytes = 42,
+		.history_blocks = 4, .receive_queue_slots = SLOTS, .spare_blocks = 4, .lease_blocks_max = 2,
+		.page_bytes = 4096, .n_queues = 1,
+	};
+	const struct backend_queue_options queue_options = {
+		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 100, .oversize_sink = true,
+		.completion_events = true,
+	};
+
+	cr_assert(eq(int, scripted_backend_ops.open("none", &backend, NULL), 0));
+	cr_assert(eq(int, scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL), 0));
+	cr_assert(eq(int, rx_ring_init(&ring, &ring_options, NULL), 0));
+	cr_assert(eq(int, rx_ring_seal(&ring, NULL), 0));
+	const struct worker_options options = {
+		.name = "test", .queue = queue, .ring = &ring, .receive_queue_slots = SLOTS, .cpu = -1,
+	};
+
+	cr_assert(eq(int, worker_new(&worker, &options), 0));
+	cr_assert(eq(int, worker_prime(worker), 0));
+	cr_assert(eq(int, scripted_backend_ops.start(queue), 0));
+	cr_assert(eq(int, scripted_backend_ops.add_flow(queue, &(struct flow_rule){ 0 }, &flow, NULL), 0));
+}
+
+static void make_control(void)
+{
+	const struct control_options options = {
+		.config = &config, .event = event, .listener = &listener, .epoch = EPOCH, .rings = &control_ring,
+		.n_rings = 1, .interfaces = &port, .n_interfaces = 1, .worker_ended = worker_ended,
+	};
+
+	control_ring = (struct control_ring){
+		.config = &stream, .ring = &ring, .inbox = worker_inbox(worker), .outbox = worker_outbox(worker),
+		.device = "scripted0", .backend = "scripted", .state = "capturing", .read_matched = read_matched,
+		.context = queue,
+	};
+	port = (struct control_interface){ .name = "eth7", .device = "scripted0", .read = read_port, .context = queue };
+	cr_assert(eq(int, control_new(&control, &options, NULL), 0));
+}
+
+static void set_up(void)
+{
+	if (geteuid() != 0)
+		cr_skip_test("a daemon's own user is refused, unless it is root: run as root");
+	cr_assert(mkdtemp(directory) != NULL);
+	stream = (struct config_stream){ .name = "lidar", .interface = "eth7", .max_consumers = 2, .lease_blocks = 2,
+					 .receive_queue_slots = SLOTS };
+	config = (struct config){ .max_clients = 4, .max_messages_per_s = 1000 };
+	snprintf(config.socket_path, sizeof(config.socket_path), "%s/control.sock", directory);
+	cr_assert(ge(int, sd_event_new(&event), 0));
+	cr_assert(eq(int, listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0));
+	make_ring();
+	make_control();
+}
+
+static void tear_down(void)
+{
+	if (!control)
+		return;
+	control_free(control);
+	worker_free(worker);
+	rx_ring_deinit(&ring);
+	scripted_backend_ops.remove_flow(flow);
+	scripted_backend_ops.destroy_queue(queue);
+	scripted_backend_ops.close(backend);
+	listener_close(&listener);
+	sd_event_unref(event);
+	rmdir(directory);
+}
+
+TestSuite(control, .init = set_up, .fini = tear_down, .timeout = 30);
+
+/* ---- a client ------------------------------------------------------------------------------------ */
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void turn(void)
+{
+	if (!worker_rests)
+		cr_assert(ge(int, worker_do_work(worker), 0));
+	cr_assert(ge(int, sd_event_run(event, 200), 0));
+}
+
+/* Until the descriptor has something, or for so long. */
+static bool turn_until_readable(int fd, uint64_t ms)
+{
+	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+	uint64_t end = now_ms() + ms;
+
+	while (poll(&poll_fd, 1, 0) == 0) {
+		if (now_ms() >= end)
+			return false;
+		turn();
+	}
+	return true;
+}
+
+static void turn_for(uint64_t ms)
+{
+	uint64_t end = now_ms() + ms;
+
+	while (now_ms() < end)
+		turn();
+}
+
+static int connect_client(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	strcpy(address.sun_path, config.socket_path);
+	cr_assert(eq(int, connect(fd, (struct sockaddr *)&address, sizeof(address)), 0));
+	return fd;
+}
+
+static struct wire_attach attach_message(void)
+{
+	struct wire_attach message = { .stream = "lidar", .abi_major = IBVCAP_ABI_MAJOR };
+
+	wire_init(&message.header, WIRE_ATTACH, sizeof(message));
+	return message;
+}
+
+static void receive(int fd, union wire_message *answer, int fds[WIRE_FD_N], unsigned *n_fds)
+{
+	cr_assert(turn_until_readable(fd, 3000), "no answer");
+	cr_assert(eq(int, wire_recv(fd, answer, fds, n_fds), 1));
+}
+
+/* Send one attach; returns 0 or the error. Without fds, what came is closed. */
+static int attach(int fd, const struct wire_attach *message, int fds[WIRE_FD_N])
+{
+	union wire_message answer;
+	int own[WIRE_FD_N];
+	unsigned n_fds = WIRE_FD_N;
+
+	cr_assert(eq(int, wire_send(fd, &message->header, NULL, 0), 0));
+	receive(fd, &answer, fds ? fds : own, &n_fds);
+	if (answer.header.type == WIRE_ERROR) {
+		cr_expect(eq(u32, n_fds, 0));
+		cr_expect(gt(int, (int)strlen(answer.error.text), 10));
+		return answer.error.error;
+	}
+	cr_assert(eq(u16, answer.header.type, WIRE_ATTACHED));
+	cr_expect(eq(u64, answer.attached.epoch, EPOCH));
+	cr_assert(eq(u32, n_fds, WIRE_FD_N));
+	for (unsigned i = 0; i < n_fds && !fds; i++)
+		close(own[i]);
+	return 0;
+}
+
+static bool is_hung_up(int fd)
+{
+	char byte;
+
+	return turn_until_readable(fd, 3000) && recv(fd, &byte, 1, MSG_PEEK) <= 0 && errno != EAGAIN;
+}
+
+struct status {
+	struct wire_stream stream;
+	struct wire_consumer consumers[4];
+	struct wire_interface interface;
+	unsigned n_consumers;
+	bool ended;
+};
+
+static void take_status(struct status *status, const union wire_message *answer)
+{
+	switch (answer->header.type) {
+	case WIRE_STREAM:
+		status->stream = answer->stream;
+		break;
+	case WIRE_CONSUMER:
+		status->consumers[status->n_consumers++] = answer->consumer;
+		break;
+	case WIRE_INTERFACE:
+		status->interface = answer->interface;
+		break;
+	case WIRE_END:
+		status->ended = true;
+		break;
+	default:
+		cr_expect(eq(u16, answer->header.type, WIRE_DAEMON));
+		cr_expect(eq(int, answer->daemon.pid, getpid()));
+	}
+}
+
+static struct status ask_status(int fd)
+{
+	struct status status = { 0 };
+	struct wire_status message;
+	union wire_message answer;
+
+	wire_init(&message.header, WIRE_STATUS, sizeof(message));
+	cr_assert(eq(int, wire_send(fd, &message.header, NULL, 0), 0));
+	while (!status.ended) {
+		unsigned n_fds = 0;
+
+		receive(fd, &answer, NULL, &n_fds);
+		take_status(&status, &answer);
+	}
+	return status;
+}
+
+static uint64_t sum_left(const struct wire_stream *s)
+{
+	return s->counters[IBVCAP_CTR_MATCHED] - s->counters[IBVCAP_CTR_PUBLISHED] - s->counters[IBVCAP_CTR_NO_BUFFER] -
+	       s->counters[IBVCAP_CTR_ERRORED];
+}
+
+static void arrive(unsigned n)
+{
+	const struct frame_options options = { .payload_bytes = 100 };
+	uint8_t frame[FRAME_BYTES_MAX];
+
+	for (unsigned i = 0; i < n; i++)
+		scripted_arrive(queue, frame, frame_build(&options, (uint8_t)i, frame));
+}
+
+/* ---- attaching ----------------------------------------------------------------------------------- */
+
+Test(control, attach_hands_out_segments_that_only_the_page_can_be_written_of)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client();
+	int fds[WIRE_FD_N];
+
+	cr_assert(eq(int, attach(client, &message, fds), 0));
+	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE; i++) {
+		struct stat status;
+		void *writable;
+
+		cr_assert(eq(int, fstat(fds[i], &status), 0));
+		writable = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fds[i], 0);
+		cr_expect(eq(int, writable != MAP_FAILED, i == WIRE_FD_CONSUMER_PAGE), "descriptor %u", i);
+	}
+	struct ibvcap_ring *mapped = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[WIRE_FD_RING], 0);
+	struct ibvcap_consumer_state *state = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[WIRE_FD_CONSUMER_STATE], 0);
+	struct ibvcap_consumer_page *page =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+
+	cr_expect(segment_is_ready(&mapped->segment));
+	cr_expect(segment_is_ready(&state->segment));
+	cr_expect(segment_is_ready(&page->segment));
+	cr_expect(eq(u64, mapped->segment.epoch, EPOCH));
+	cr_expect(eq(u64, state->segment.epoch, EPOCH));
+	cr_expect(eq(u64, page->segment.magic, IBVCAP_CONSUMER_MAGIC));
+	cr_expect(eq(u32, state->lease_blocks, 2));
+	cr_expect(eq(u32, ring.n_consumers, 1));
+	close(client);
+}
+
+Test(control, attach_is_answered_only_once_the_worker_counts_the_consumer)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client();
+
+	worker_rests = true;
+	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
+	cr_expect(not(turn_until_readable(client, 300)));
+	worker_rests = false;
+	cr_expect(turn_until_readable(client, 1000));
+	cr_expect(eq(u32, ring.n_consumers, 1));
+	close(client);
+}
+
+Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client();
+
+	strcpy(message.stream, "radar");
+	cr_expect(eq(int, attach(client, &message, NULL), -ESRCH));
+	message = attach_message();
+	message.abi_major++;
+	cr_expect(eq(int, attach(client, &message, NULL), -EPROTO));
+	message = attach_message();
+	message.queue = 3;
+	cr_expect(eq(int, attach(client, &message, NULL), -EINVAL));
+	message = attach_message();
+	message.policy = IBVCAP_POLICY_LOSSLESS;
+	cr_expect(eq(int, attach(client, &message, NULL), -EINVAL));
+	message = attach_message();
+	message.start = 2;
+	cr_expect(eq(int, attach(client, &message, NULL), -EINVAL));
+	message = attach_message();
+	message.lease_blocks = 3;
+	cr_expect(eq(int, attach(client, &message, NULL), -EAGAIN));
+	message = attach_message();
+	cr_expect(eq(int, attach(client, &message, NULL), 0));
+	cr_expect(eq(int, attach(client, &message, NULL), -EALREADY));
+	cr_expect(eq(u32, ring.n_consumers, 1));
+	close(client);
+}
+
+Test(control, users_that_are_not_listed_are_refused)
+{
+	const uid_t users[] = { 4711 };
+	struct wire_attach message = attach_message();
+	int status;
+	pid_t pid;
+
+	stream.users = users;
+	stream.n_users = 1;
+	chmod(directory, 0755);
+	pid = fork();
+	if (pid == 0) { /* the test's own thread takes the turns */
+		union wire_message answer;
+		unsigned n_fds = 0;
+		int fd;
+
+		if (setgid(4712) < 0 || setuid(4712) < 0)
+			_exit(1);
+		fd = connect_client();
+		fcntl(fd, F_SETFL, 0);
+		wire_send(fd, &message.header, NULL, 0);
+		_exit(wire_recv(fd, &answer, NULL, &n_fds) == 1 && answer.header.type == WIRE_ERROR &&
+				      answer.error.error == -EACCES ?
+			      0 :
+			      2);
+	}
+	while (waitpid(pid, &status, WNOHANG) == 0)
+		turn();
+	cr_expect(eq(int, status, 0));
+	cr_expect(eq(u32, ring.n_consumers, 0));
+}
+
+Test(control, a_consumers_place_is_free_again_once_the_worker_has_let_go)
+{
+	struct wire_attach message = attach_message();
+	int first = connect_client(), second = connect_client(), third = connect_client();
+
+	cr_expect(eq(int, attach(first, &message, NULL), 0));
+	cr_expect(eq(int, attach(second, &message, NULL), 0));
+	cr_expect(eq(int, attach(third, &message, NULL), -EAGAIN));
+	worker_rests = true;
+	close(first);
+	turn_for(20);
+	cr_expect(eq(int, attach(third, &message, NULL), -EAGAIN));
+	worker_rests = false;
+	turn_for(20);
+	cr_expect(eq(u32, ring.n_consumers, 1));
+	cr_expect(eq(int, attach(third, &message, NULL), 0));
+	close(second);
+	close(third);
+	turn_for(20);
+	cr_expect(eq(u32, ring.n_consumers, 0));
+}
+
+Test(control, a_client_that_hangs_up_before_the_worker_answers_leaves_nothing)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client();
+
+	worker_rests = true;
+	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
+	turn_for(10);
+	close(client);
+	turn_for(10);
+	worker_rests = false;
+	turn_for(20);
+	cr_expect(eq(u32, ring.n_consumers, 0));
+	cr_expect(eq(u32, ask_status(connect_client()).n_consumers, 0));
+}
+
+Test(control, a_dead_process_is_let_go_of_though_its_socket_lives_on)
+{
+	struct wire_attach message = attach_message();
+	int hold[2];
+	int status;
+	pid_t pid;
+
+	cr_assert(eq(int, pipe(hold), 0));
+	pid = fork();
+	if (pid == 0) {
+		int fd = connect_client();
+
+		wire_send(fd, &message.header, NULL, 0);
+		poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 3000);
+		if (fork() == 0) { /* inherits the socket and stays until the test is through */
+			char byte;
+
+			close(hold[1]);
+			_exit(read(hold[0], &byte, 1) < 0);
+		}
+		_exit(0);
+	}
+	while (waitpid(pid, &status, WNOHANG) == 0)
+		turn();
+	turn_for(50);
+	cr_expect(eq(u32, ring.n_consumers, 0));
+	close(hold[1]);
+}
+
+/* ---- waking, misbehaving ------------------------------------------------------------------------- */
+
+Test(control, a_consumer_that_asked_for_its_pipe_gets_a_byte_when_its_packets_come)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client();
+	int fds[WIRE_FD_N];
+
+	cr_assert(eq(int, attach(client, &message, fds), 0));
+	struct ibvcap_consumer_page *page =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+
+	consumer_request_wake(page, 2, true);
+	arrive(1);
+	cr_expect(not(turn_until_readable(fds[WIRE_FD_WAKE_PIPE], 50)));
+	arrive(1);
+	cr_expect(turn_until_readable(fds[WIRE_FD_WAKE_PIPE], 1000));
+	close(client);
+}
+
+Test(control, a_consumer_whose_page_lies_is_told_and_hung_up)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client();
+	int fds[WIRE_FD_N];
+
+	cr_assert(eq(int, attach(client, &message, fds), 0));
+	struct ibvcap_consumer_page *page =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+	struct ibvcap_consumer_state *state = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[WIRE_FD_CONSUMER_STATE], 0);
+
+	consumer_store_lease(page, 0, 1u << 20);
+	for (int i = 0; i < 20; i++) {
+		arrive(64);
+		turn_for(2);
+	}
+	cr_expect(is_hung_up(client));
+	cr_expect(eq(int, (int)consumer_load_status(state), IBVCAP_CONSUMER_DISCONNECTED));
+	cr_expect(eq(u32, ring.n_consumers, 0));
+}
+
+Test(control, a_malformed_message_is_answered_with_an_error_and_hung_up)
+{
+	static const uint8_t garbage[64] = { 0xff, 1, 2, 3 };
+	int client = connect_client();
+	union wire_message answer;
+	unsigned n_fds = 0;
+
+	cr_assert(eq(int, (int)send(client, garbage, sizeof(garbage), 0), (int)sizeof(garbage)));
+	receive(client, &answer, NULL, &n_fds);
+	cr_expect(eq(u16, answer.header.type, WIRE_ERROR));
+	cr_expect(eq(int, answer.error.error, -EPROTO));
+	cr_expect(is_hung_up(client));
+}
+
+Test(control, an_answer_is_no_request)
+{
+	int client = connect_client();
+	struct wire_attached message = { 0 };
+
+	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
+	union wire_message answer;
+	unsigned n_fds = 0;
+
+	receive(client, &answer, NULL, &n_fds);
+	cr_expect(eq(int, answer.error.error, -EPROTO));
+	cr_expect(is_hung_up(client));
+}
+
+Test(control, descriptors_from_a_client_are_refused)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client();
+	int zero = open("/dev/zero", O_RDONLY);
+
+	cr_assert(eq(int, wire_send(client, &message.header, &zero, 1), 0));
+	union wire_message answer;
+	unsigned n_fds = 0;
+
+	receive(client, &answer, NULL, &n_fds);
+	cr_expect(eq(int, answer.error.error, -EPROTO));
+	cr_expect(is_hung_up(client));
+	cr_expect(eq(u32, ring.n_consumers, 0));
+}
+
+Test(control, too_many_messages_a_second_end_the_connection)
+{
+	int client = connect_client();
+	struct wire_attach message = attach_message();
+
+	config.max_messages_per_s = 5;
+	strcpy(message.stream, "radar");
+	for (int i = 0; i < 5; i++)
+		cr_expect(eq(int, attach(client, &message, NULL), -ESRCH));
+	cr_expect(eq(int, attach(client, &message, NULL), -EAGAIN));
+	cr_expect(is_hung_up(client));
+}
+
+Test(control, clients_beyond_max_clients_are_told)
+{
+	int clients[5];
+	union wire_message answer;
+	unsigned n_fds = 0;
+
+	for (int i = 0; i < 5; i++) {
+		clients[i] = connect_client();
+		turn_for(5);
+	}
+	receive(clients[4], &answer, NULL, &n_fds);
+	cr_expect(eq(int, answer.error.error, -EAGAIN));
+	cr_expect(is_hung_up(clients[4]));
+	close(clients[0]);
+	turn_for(5);
+	cr_expect(ask_status(connect_client()).ended);
+}
+
+Test(control, a_client_that_does_not_read_is_hung_up_and_delays_nobody)
+{
+	int deaf = connect_client(), other = connect_client();
+	struct wire_status message;
+	uint64_t start_ms;
+
+	wire_init(&message.header, WIRE_STATUS, sizeof(message));
+	for (int i = 0; i < 900; i++) {
+		wire_send(deaf, &message.header, NULL, 0);
+		turn();
+	}
+	start_ms = now_ms();
+	cr_expect(ask_status(other).ended);
+	cr_expect(lt(u64, now_ms() - start_ms, 1000));
+	for (start_ms = now_ms(); now_ms() - start_ms < 12000;) {
+		struct pollfd poll_fd = { .fd = deaf, .events = 0 };
+
+		turn();
+		if (poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLHUP))
+			return;
+	}
+	cr_expect(false, "the client that does not read is still connected");
+}
+
+/* ---- status -------------------------------------------------------------------------------------- */
+
+Test(control, at_rest_the_sum_is_exact_and_nothing_is_in_flight)
+{
+	int client = connect_client();
+	struct status status;
+
+	arrive(SLOTS + 40); /* the worker has had no turn: 40 find no slot */
+	status = ask_status(client);
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_MATCHED], SLOTS + 40));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_PUBLISHED], SLOTS));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_NO_BUFFER], 40));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_N + STREAM_CTR_IN_FLIGHT], 0));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_N + STREAM_CTR_HEAD], SLOTS));
+	cr_expect(eq(u64, sum_left(&status.stream), 0));
+	cr_expect(eq(u64, status.interface.counters[INTERFACE_CTR_OUT_OF_BUFFER], 40));
+	cr_expect(eq(str, status.stream.name, (char *)"lidar"));
+	cr_expect(eq(str, status.stream.state, (char *)"capturing"));
+	cr_expect(eq(str, status.interface.interface, (char *)"eth7"));
+}
+
+Test(control, packets_that_come_while_it_is_asked_are_in_flight_and_the_sum_holds)
+{
+	int client = connect_client();
+	struct status status;
+
+	arrive(30);
+	turn_for(5);
+	worker_rests = true;
+	arrive(20);
+	status = ask_status(client);
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_MATCHED], 50));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_PUBLISHED], 30));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_N + STREAM_CTR_IN_FLIGHT], 20));
+	cr_expect(eq(u64, sum_left(&status.stream), 20));
+}
+
+Test(control, a_worker_that_does_not_answer_delays_status_by_a_moment_only)
+{
+	int client = connect_client();
+	uint64_t start_ms;
+	struct mail mail = { .type = MAIL_MATCHED };
+
+	worker_rests = true;
+	arrive(1);
+	while (mailbox_send(worker_inbox(worker), &mail) == 0)
+		;
+	start_ms = now_ms();
+	cr_expect(ask_status(client).ended);
+	cr_expect(lt(u64, now_ms() - start_ms, 500));
+}
+
+Test(control, consumers_are_listed_with_numbers_that_add_up)
+{
+	struct wire_attach message = attach_message();
+	int first = connect_client(), second = connect_client();
+	int fds[WIRE_FD_N];
+	struct status status;
+
+	cr_assert(eq(int, attach(first, &message, fds), 0));
+	arrive(10);
+	turn_for(5);
+	cr_assert(eq(int, attach(second, &message, NULL), 0));
+	arrive(5);
+	turn_for(5);
+	struct ibvcap_consumer_page *page =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+
+	consumer_store_lease(page, 1, 0);
+	consumer_store_acquired(page, 7, 2);
+	status = ask_status(second);
+	cr_assert(eq(u32, status.n_consumers, 2));
+	for (unsigned i = 0; i < 2; i++) {
+		const struct wire_consumer *c = &status.consumers[i];
+		bool is_first = c->counters[CONSUMER_CTR_PUBLISHED] == 15;
+
+		cr_expect(eq(int, c->pid, getpid()));
+		cr_expect(eq(str, (char *)c->stream, (char *)"lidar"));
+		cr_expect(eq(u64, c->counters[CONSUMER_CTR_PUBLISHED], is_first ? 15 : 5));
+		cr_expect(eq(u64, c->counters[CONSUMER_CTR_DELIVERED], is_first ? 5 : 0));
+		cr_expect(eq(u64, c->counters[CONSUMER_CTR_SKIPPED], is_first ? 2 : 0));
+		cr_expect(eq(u64, c->counters[CONSUMER_CTR_LAG], is_first ? 8 : 5));
+		cr_expect(eq(u64, c->counters[CONSUMER_CTR_LEASED_BLOCKS], is_first ? 1 : 0));
+	}
+	close(first);
+	close(second);
+}
+
+Test(control, many_who_ask_at_once_share_their_answers)
+{
+	int clients[4];
+	struct wire_status message;
+
+	wire_init(&message.header, WIRE_STATUS, sizeof(message));
+	arrive(3);
+	for (int i = 0; i < 4; i++) {
+		clients[i] = connect_client();
+		cr_assert(eq(int, wire_send(clients[i], &message.header, NULL, 0), 0));
+	}
+	for (int i = 0; i < 4; i++) {
+		struct status status = { 0 };
+
+		while (!status.ended) {
+			union wire_message answer;
+			unsigned n_fds = 0;
+
+			receive(clients[i], &answer, NULL, &n_fds);
+			take_status(&status, &answer);
+		}
+		cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_PUBLISHED], 3));
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/listener.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static char directory[] = "/tmp/ibvcap-listener-XXXXXX";
+static char path[64];
+
+static void make_directory(void)
+{
+	cr_assert(mkdtemp(directory) != NULL);
+	snprintf(path, sizeof(path), "%s/control.sock", directory);
+}
+
+static void remove_directory(void)
+{
+	unlink(path);
+	rmdir(directory);
+}
+
+TestSuite(listener, .init = make_directory, .fini = remove_directory);
+
+static int make_socket_file(int type)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, type, 0);
+
+	strcpy(address.sun_path, path);
+	cr_assert(eq(int, bind(fd, (struct sockaddr *)&address, sizeof(address)), 0));
+	return fd;
+}
+
+static bool exists(void)
+{
+	struct stat status;
+
+	return lstat(path, &status) == 0;
+}
+
+Test(listener, a_path_has_the_mode_asked_for_and_is_gone_after_close)
+{
+	struct listener listener;
+	struct stat status;
+
+	cr_assert(eq(int, listener_open(&listener, path, 0620, (gid_t)-1, NULL), 0));
+	cr_assert(eq(int, stat(path, &status), 0));
+	cr_expect(eq(u32, status.st_mode & 07777, 0620));
+	listener_close(&listener);
+	cr_expect(not(exists()));
+	listener_close(&listener);
+}
+
+Test(listener, a_stale_socket_is_replaced)
+{
+	struct listener listener;
+
+	close(make_socket_file(SOCK_SEQPACKET));
+	cr_assert(exists());
+	cr_assert(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, NULL), 0));
+	listener_close(&listener);
+}
+
+Test(listener, a_live_owner_is_named_and_left_alone)
+{
+	struct listener first, second;
+	struct fault fault = { 0 };
+	char pid[32];
+
+	cr_assert(eq(int, listener_open(&first, path, 0600, (gid_t)-1, NULL), 0));
+	cr_expect(eq(int, listener_open(&second, path, 0600, (gid_t)-1, &fault), -EADDRINUSE));
+	cr_expect(eq(int, fault.exit_code, EX_TEMPFAIL));
+	snprintf(pid, sizeof(pid), "process %d", (int)getpid());
+	cr_expect(strstr(fault.text, pid) != NULL, "%s", fault.text);
+	cr_expect(exists());
+	listener_close(&first);
+}
+
+Test(listener, a_live_socket_of_another_type_is_left_alone)
+{
+	struct listener listener;
+	struct fault fault = { 0 };
+	int fd = make_socket_file(SOCK_STREAM);
+
+	listen(fd, 1);
+	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &fault), -EADDRINUSE));
+	cr_expect(exists());
+	close(fd);
+}
+
+Test(listener, what_is_not_a_socket_is_never_unlinked)
+{
+	struct listener listener;
+	struct fault fault = { 0 };
+
+	close(open(path, O_CREAT | O_WRONLY, 0600));
+	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &fault), -EEXIST));
+	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	cr_expect(exists());
+	unlink(path);
+	cr_assert(eq(int, symlink("/nowhere", path), 0));
+	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &fault), -EEXIST));
+	cr_expect(exists());
+}
+
+Test(listener, a_path_that_another_has_taken_meanwhile_is_not_unlinked)
+{
+	struct listener listener;
+	int fd;
+
+	cr_assert(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, NULL), 0));
+	unlink(path);
+	fd = make_socket_file(SOCK_SEQPACKET);
+	listener_close(&listener);
+	cr_expect(exists());
+	close(fd);
+}
+
+Test(listener, a_missing_directory_is_a_configuration_error)
+{
+	struct listener listener;
+	struct fault fault = { 0 };
+
+	cr_expect(eq(int, listener_open(&listener, "/nonexistent/x.sock", 0600, (gid_t)-1, &fault), -ENOENT));
+	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	cr_expect(strstr(fault.text, "/nonexistent/x.sock") != NULL);
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/rights.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+
+#define DAEMON 900
+
+struct rights_case {
+	const char *what;
+	uid_t users[2];
+	gid_t groups[2];
+	struct peer peer;
+	gid_t supplementary[2];
+	uid_t daemon_uid;
+	enum rights expected;
+};
+
+ParameterizedTestParameters(rights, table)
+{
+	static struct rights_case cases[] = {
+		{ "no list: everybody", { 0 }, { 0 }, { .uid = 1000, .gid = 1000 }, { 0 }, DAEMON, RIGHTS_GRANTED },
+		{ "the user is listed", { 1000 }, { 0 }, { .uid = 1000, .gid = 7 }, { 0 }, DAEMON, RIGHTS_GRANTED },
+		{ "the second user is listed", { 5, 1000 }, { 0 }, { .uid = 1000, .gid = 7 }, { 0 }, DAEMON, RIGHTS_GRANTED },
+		{ "another user is listed", { 1000 }, { 0 }, { .uid = 1001, .gid = 7 }, { 0 }, DAEMON, RIGHTS_NOT_LISTED },
+		{ "a gid is no uid", { 1000 }, { 0 }, { .uid = 1001, .gid = 1000 }, { 0 }, DAEMON, RIGHTS_NOT_LISTED },
+		{ "a uid is no gid", { 0 }, { 50 }, { .uid = 50, .gid = 51 }, { 0 }, DAEMON, RIGHTS_NOT_LISTED },
+		{ "the primary group is listed", { 0 }, { 50 }, { .uid = 1, .gid = 50 }, { 0 }, DAEMON, RIGHTS_GRANTED },
+		{ "a supplementary group is listed", { 0 }, { 50, 60 }, { .uid = 1, .gid = 2 }, { 3, 60 }, DAEMON, RIGHTS_GRANTED },
+		{ "other supplementary groups", { 0 }, { 50 }, { .uid = 1, .gid = 2 }, { 3, 4 }, DAEMON, RIGHTS_NOT_LISTED },
+		{ "user or group: either will do", { 9 }, { 50 }, { .uid = 1, .gid = 50 }, { 0 }, DAEMON, RIGHTS_GRANTED },
+		{ "root needs no list", { 1000 }, { 0 }, { .uid = 0, .gid = 0 }, { 0 }, DAEMON, RIGHTS_GRANTED },
+		{ "root attaches to root's daemon", { 0 }, { 0 }, { .uid = 0, .gid = 0 }, { 0 }, 0, RIGHTS_GRANTED },
+		{ "the daemon's user is refused", { 0 }, { 0 }, { .uid = DAEMON, .gid = 1 }, { 0 }, DAEMON, RIGHTS_DAEMONS_USER },
+		{ "… also where it is listed", { DAEMON }, { 0 }, { .uid = DAEMON, .gid = 1 }, { 0 }, DAEMON, RIGHTS_DAEMONS_USER },
+	};
+
+	return cr_make_param_array(struct rights_case, cases, sizeof(cases) / sizeof(cases[0]));
+}
+
+static uint32_t count(const uint32_t ids[2])
+{
+	return (ids[0] != 0) + (ids[1] != 0);
+}
+
+ParameterizedTest(struct rights_case *c, rights, table)
+{
+	const struct config_stream stream = {
+		.users = c->users, .n_users = count(c->users), .groups = c->groups, .n_groups = count(c->groups),
+	};
+
+	c->peer.groups = c->supplementary;
+	c->peer.n_groups = count(c->supplementary);
+	cr_expect(eq(int, (int)rights_to_receive(&stream, &c->peer, c->daemon_uid), (int)c->expected), "%s", c->what);
+}
