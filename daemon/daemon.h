@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Owns every object: sets all up, runs the loop, takes all down. The only place that sees all rooms. */
+#ifndef DAEMON_DAEMON_H
+#define DAEMON_DAEMON_H
+
+#include "daemon/base/fault.h"
+#include "daemon/config/config.h"
+
+/**
+ * Capture until SIGTERM or SIGINT. Call from the main thread, before any other is started: it blocks
+ * those signals and gives privileges up for the whole process. Returns 0 after an ordinary end; -errno
+ * with the fault when something could not be set up or failed on the way. Nothing is left behind.
+ */
+int daemon_run(const struct config *config, struct fault *fault);
+
+#endif

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/base/log.h"
+#include "daemon/config/config.h"
+#include "daemon/daemon.h"
+#include "daemon/flow/flow.h"
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define DEFAULT_CONFIG "/etc/ibvcapd.conf"
+
+static const char usage[] =
+	"usage: ibvcapd [--config FILE] [--check-config]\n"
+	"Capture UDP streams from NICs into shared memory, as the configuration says. Runs in the foreground.\n"
+	"\n"
+	"  -c, --config FILE   configuration (" DEFAULT_CONFIG ")\n"
+	"  -t, --check-config  check the configuration, touch no device, and end\n"
+	"  -V, --version       print the version\n"
+	"  -h, --help          print this\n";
+
+struct arguments {
+	const char *config;
+	bool check_config;
+};
+
+/* -1: go on; else the exit code. */
+static int parse_arguments(int argc, char **argv, struct arguments *arguments)
+{
+	static const struct option options[] = {
+		{ "config", required_argument, NULL, 'c' },
+		{ "check-config", no_argument, NULL, 't' },
+		{ "version", no_argument, NULL, 'V' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "c:tVh", options, NULL)) != -1) {
+		switch (option) {
+		case 'c':
+			arguments->config = optarg;
+			break;
+		case 't':
+			arguments->check_config = true;
+			break;
+		case 'V':
+			puts("ibvcapd " IBVCAP_BUILD_VERSION);
+			return EX_OK;
+		case 'h':
+			fputs(usage, stdout);
+			return EX_OK;
+		default:
+			fputs(usage, stderr);
+			return EX_USAGE;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "ibvcapd: unexpected argument '%s'\n%s", argv[optind], usage);
+		return EX_USAGE;
+	}
+	return -1;
+}
+
+static int run(const struct arguments *arguments, struct fault *fault)
+{
+	struct config *config;
+	int r = config_load(arguments->config, &config, fault);
+
+	if (r < 0)
+		return r;
+	r = flow_check(config, fault);
+	if (r == 0 && arguments->check_config)
+		printf("%s: ok\n", arguments->config);
+	else if (r == 0)
+		r = daemon_run(config, fault);
+	config_free(config);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments arguments = { .config = DEFAULT_CONFIG };
+	struct fault fault = { .exit_code = EX_SOFTWARE };
+	int r = parse_arguments(argc, argv, &arguments);
+
+	if (r >= 0)
+		return r;
+	if (run(&arguments, &fault) < 0) {
+		log_error("%s", fault.text);
+		return fault.exit_code;
+	}
+	return EX_OK;
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/preflight.h"
+
+#include "daemon/base/log.h"
+#include "daemon/priv/priv.h"
+#include "lib/ibvcap/shm.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/resource.h>
+
+#define SMALL_PAGE 4096
+
+static int test_seal(uint32_t page_bytes, struct fault *fault)
+{
+	int r = shm_self_test(page_bytes);
+
+	/* No page to try with: making the ring says so better. */
+	if (r == 0 || (r == -ENOMEM && page_bytes != SMALL_PAGE))
+		return 0;
+	return fault_set(fault, EX_OSERR, -r,
+			 "sealed memory of %u kB pages does not hold on this kernel (%s): a consumer could write the ring; "
+			 "Linux 5.1 or later is needed",
+			 page_bytes / 1024, strerror(-r));
+}
+
+int preflight_test_seals(const struct config *config, struct fault *fault)
+{
+	int r = test_seal(SMALL_PAGE, fault);
+
+	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
+		r = test_seal(config->streams[i].page_bytes, fault);
+	return r;
+}
+
+/* A client costs up to five descriptors: the soft limit of 1024 is for programs that use select(). */
+void preflight_raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+int preflight_keep_privileges(struct fault *fault)
+{
+	static const struct priv_capability kept[] = {
+		{ CAP_NET_RAW, true, "raw packet queues" },
+		{ CAP_IPC_LOCK, false, "registering memory beyond the memlock limit" },
+	};
+	char report[256] = "";
+	int r = priv_keep(kept, sizeof(kept) / sizeof(kept[0]), report, sizeof(report), fault);
+
+	if (r == 0 && report[0])
+		log_info("%s", report);
+	return r;
+}

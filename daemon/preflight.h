@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is settled about the process and the machine before a device is touched. */
+#ifndef DAEMON_PREFLIGHT_H
+#define DAEMON_PREFLIGHT_H
+
+#include "daemon/base/fault.h"
+#include "daemon/config/config.h"
+
+/** Does sealed memory hold, for every page size in use? The daemon refuses to run where it does not. */
+int preflight_test_seals(const struct config *config, struct fault *fault);
+
+/** As many descriptors as the hard limit allows. */
+void preflight_raise_descriptor_limit(void);
+
+/** Keep the capabilities that capturing needs and nothing else. Main thread, before any other starts. */
+int preflight_keep_privileges(struct fault *fault);
+
+#endif

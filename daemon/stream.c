@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/stream.h"
+
+#include "daemon/base/log.h"
+#include "daemon/flow/flow.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SMALL_PAGE     4096
+#define IPV4_UDP_BYTES 28
+#define IPV6_UDP_BYTES 48
+#define SEND_TRIES     10000 /* a second */
+
+/* ---- what the configuration asks for ------------------------------------------------------------- */
+
+static bool is_ipv6(const struct config_stream *config)
+{
+	return config->flows[0].destination.family == AF_INET6;
+}
+
+static struct rx_ring_options ring_options(const struct config_stream *config, uint64_t epoch)
+{
+	return (struct rx_ring_options){
+		.stream = config->name,
+		.epoch = epoch,
+		.slot_bytes = config->payload_size,
+		.slots_per_block = config->slots_per_block,
+		.header_bytes = flow_header_bytes(&config->flows[0]),
+		.history_blocks = config->history_blocks,
+		.receive_queue_slots = config->receive_queue_slots,
+		.spare_blocks = config->max_consumers * config->lease_blocks,
+		.lease_blocks_max = config->lease_blocks,
+		.page_bytes = config->page_bytes,
+		.n_queues = 1,
+	};
+}
+
+static uint64_t spin_ns(const struct config_stream *config)
+{
+	switch (config->poll) {
+	case CONFIG_POLL_BUSY:
+		return WORKER_SPIN_FOREVER;
+	case CONFIG_POLL_ADAPTIVE:
+		return (uint64_t)config->spin_us * 1000;
+	case CONFIG_POLL_EVENT:
+		break;
+	}
+	return 0;
+}
+
+int stream_init(struct stream *stream, const struct config *config, const struct config_stream *stream_config,
+		struct interface *interface, struct fault *fault)
+{
+	uint32_t headers = is_ipv6(stream_config) ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
+	uint32_t mtu = interface->net.mtu;
+
+	*stream = (struct stream)STREAM_INIT;
+	stream->config = stream_config;
+	stream->interface = interface;
+	if (stream_config->payload_size + headers <= mtu)
+		return 0;
+	return fault_set(fault, EX_CONFIG, EMSGSIZE,
+			 "%s:%d: stream '%s': payload_size %u with %u bytes of IP and UDP headers is over the MTU %u of "
+			 "interface %s; set payload_size to at most %u, or: ip link set dev %s mtu %u",
+			 config->file, stream_config->line, stream_config->name, stream_config->payload_size, headers, mtu,
+			 interface->name, mtu > headers ? mtu - headers : 0, interface->name,
+			 stream_config->payload_size + headers);
+}
+
+uint64_t stream_pinned_bytes(const struct stream *stream)
+{
+	const struct rx_ring_options options = ring_options(stream->config, 0);
+	uint64_t payload, headers, ring;
+
+	rx_ring_size(&options, &payload, &headers, &ring);
+	return payload + headers;
+}
+
+/* ---- preparing ----------------------------------------------------------------------------------- */
+
+static int fit_to_device(struct stream *stream, const struct config *config, struct fault *fault)
+{
+	const struct config_stream *wanted = stream->config;
+	const struct backend_capabilities *device = &stream->interface->capabilities;
+
+	if (wanted->receive_queue_slots > device->max_queue_slots)
+		return fault_set(fault, EX_CONFIG, EINVAL,
+				 "%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
+				 config->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
+				 device->max_queue_slots);
+	stream->oversize_sink = wanted->oversize_sink && device->oversize_sink;
+	if (wanted->oversize_sink && !device->oversize_sink)
+		log_warning("stream '%s': device %s has no oversize sink: packets longer than payload_size will be errors, "
+			    "not truncated rows",
+			    wanted->name, device->device);
+	stream->device_timestamps = wanted->timestamps && stream->interface->has_clock;
+	if (wanted->timestamps && !stream->device_timestamps)
+		log_warning("stream '%s': device %s has no clock to read: timestamps are taken when packets are polled",
+			    wanted->name, device->device);
+	return 0;
+}
+
+static int register_ring(struct stream *stream, struct fault *fault)
+{
+	const struct backend_ops *ops = stream->interface->ops;
+	struct backend *backend = stream->interface->backend;
+	struct rx_ring *ring = &stream->ring;
+	int r = ops->register_memory(backend, ring->payload.address, ring->payload.bytes, &stream->payload, fault);
+
+	if (r < 0)
+		return r;
+	r = ops->register_memory(backend, ring->headers.address, ring->headers.bytes, &stream->headers, fault);
+	if (r < 0)
+		return r;
+	return rx_ring_seal(ring, fault);
+}
+
+static int create_queue(struct stream *stream, struct fault *fault)
+{
+	const struct config_stream *config = stream->config;
+	const struct backend_queue_options options = {
+		.payload = stream->payload,
+		.headers = stream->headers,
+		.slots = config->receive_queue_slots,
+		.header_bytes = stream->ring.header_bytes,
+		.header_stride = stream->ring.header_stride,
+		.slot_bytes = config->payload_size,
+		.oversize_sink = stream->oversize_sink,
+		.timestamps = stream->device_timestamps,
+		.completion_events = config->poll != CONFIG_POLL_BUSY,
+	};
+
+	return stream->interface->ops->create_queue(stream->interface->backend, &options, &stream->queue, fault);
+}
+
+static int create_worker(struct stream *stream, struct fault *fault)
+{
+	const struct config_stream *config = stream->config;
+	const struct worker_options options = {
+		.name = config->name,
+		.queue = stream->queue,
+		.ring = &stream->ring,
+		.receive_queue_slots = config->receive_queue_slots,
+		.spin_ns = spin_ns(config),
+		.cpu = config->cpu,
+		.device_timestamps = stream->device_timestamps,
+	};
+	int r = worker_new(&stream->worker, &options);
+
+	if (r == 0)
+		r = worker_prime(stream->worker);
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "stream '%s': its worker cannot be made ready: %s", config->name,
+				 strerror(-r));
+	return 0;
+}
+
+static void log_ring(const struct stream *stream)
+{
+	const struct config_stream *config = stream->config;
+	const struct rx_ring *ring = &stream->ring;
+
+	log_info("stream '%s': interface %s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu MiB), "
+		 "receive queue %u",
+		 config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
+		 ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
+		 (unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots);
+	if (config->page_bytes == SMALL_PAGE)
+		log_warning("stream '%s': its ring is in 4 kB pages (page_size): expect the device to be slower than with "
+			    "2 MB pages",
+			    config->name);
+}
+
+int stream_prepare(struct stream *stream, const struct config *config, uint64_t epoch, struct fault *fault)
+{
+	const struct rx_ring_options options = ring_options(stream->config, epoch);
+	int r = fit_to_device(stream, config, fault);
+
+	if (r == 0)
+		r = rx_ring_init(&stream->ring, &options, fault);
+	if (r == 0)
+		r = register_ring(stream, fault);
+	if (r == 0)
+		r = create_queue(stream, fault);
+	if (r == 0)
+		r = create_worker(stream, fault);
+	if (r == 0)
+		log_ring(stream);
+	return r;
+}
+
+/* ---- starting ------------------------------------------------------------------------------------ */
+
+static int add_flows(struct stream *stream, struct fault *fault)
+{
+	const struct config_stream *config = stream->config;
+	struct interface *interface = stream->interface;
+	int r = 0;
+
+	stream->flows = calloc(config->n_flows, sizeof(struct backend_flow *));
+	if (!stream->flows)
+		return fault_set(fault, EX_OSERR, ENOMEM, "stream '%s': out of memory", config->name);
+	for (uint32_t i = 0; i < config->n_flows && r == 0; i++) {
+		struct flow_rule rule;
+
+		flow_resolve(&config->flows[i], interface->net.mac, &rule);
+		r = interface->ops->add_flow(stream->queue, &rule, &stream->flows[i], fault);
+		if (r == 0)
+			stream->n_flows++;
+	}
+	return r;
+}
+
+static int join_groups(struct stream *stream, struct fault *fault)
+{
+	const struct config_stream *config = stream->config;
+	int r = membership_new(&stream->membership);
+
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "stream '%s': no socket for its groups: %s", config->name,
+				 strerror(-r));
+	for (uint32_t i = 0; i < config->n_flows && r == 0; i++) {
+		struct flow_rule rule;
+
+		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
+		r = membership_join(stream->membership, stream->interface->net.index, &rule, fault);
+	}
+	return r;
+}
+
+void stream_set_clock(struct stream *stream)
+{
+	struct mail mail = { .type = MAIL_CLOCK, .clock = stream->interface->line };
+
+	if (!stream->device_timestamps) {
+		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOFTWARE, 0);
+		return;
+	}
+	/* A full mailbox: the next renewal will do, and the bound told stays the one in use. */
+	if (mailbox_send(worker_inbox(stream->worker), &mail) == 0)
+		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_DEVICE, stream->interface->line.error_ns);
+}
+
+int stream_start(struct stream *stream, struct fault *fault)
+{
+	const char *name = stream->config->name;
+	int r = stream->interface->ops->start(stream->queue);
+
+	if (r < 0)
+		return fault_set(fault, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s", name,
+				 stream->interface->capabilities.device, strerror(-r));
+	stream_set_clock(stream);
+	r = worker_start(stream->worker);
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "stream '%s': no thread for its worker on CPU %d: %s", name,
+				 stream->config->cpu, strerror(-r));
+	stream->worker_runs = true;
+	r = add_flows(stream, fault);
+	if (r == 0 && stream->config->join)
+		r = join_groups(stream, fault);
+	return r;
+}
+
+/* ---- stopping ------------------------------------------------------------------------------------ */
+
+void stream_leave(struct stream *stream)
+{
+	membership_free(stream->membership);
+	stream->membership = NULL;
+	while (stream->n_flows > 0)
+		stream->interface->ops->remove_flow(stream->flows[--stream->n_flows]);
+}
+
+/* Bounded: a worker that has failed takes no mail, and says MAIL_FAILED by itself. */
+static void send_patiently(struct mailbox *inbox, const struct mail *mail)
+{
+	const struct timespec moment = { .tv_nsec = 100000 };
+
+	for (int i = 0; i < SEND_TRIES && mailbox_send(inbox, mail) == -EAGAIN; i++)
+		nanosleep(&moment, NULL);
+}
+
+void stream_stop(struct stream *stream)
+{
+	struct mail matched = { .type = MAIL_MATCHED };
+	const struct mail stop = { .type = MAIL_STOP };
+
+	if (!stream->worker_runs || stream->stopping)
+		return;
+	stream->stopping = true;
+	if (stream_read_matched(stream, &matched.matched) == 0)
+		send_patiently(worker_inbox(stream->worker), &matched);
+	send_patiently(worker_inbox(stream->worker), &stop);
+}
+
+static void log_sum(const struct stream *stream)
+{
+	const _Atomic uint64_t *counters = stream->ring.ring->counters;
+
+	log_info("stream '%s': ended: matched %llu = published %llu + no_buffer %llu + errored %llu", stream->config->name,
+		 (unsigned long long)counter_get(&counters[IBVCAP_CTR_MATCHED]),
+		 (unsigned long long)counter_get(&counters[IBVCAP_CTR_PUBLISHED]),
+		 (unsigned long long)counter_get(&counters[IBVCAP_CTR_NO_BUFFER]),
+		 (unsigned long long)counter_get(&counters[IBVCAP_CTR_ERRORED]));
+}
+
+void stream_join(struct stream *stream)
+{
+	if (!stream->worker_runs)
+		return;
+	worker_join(stream->worker);
+	stream->worker_runs = false;
+	log_sum(stream);
+}
+
+void stream_deinit(struct stream *stream)
+{
+	const struct backend_ops *ops = stream->interface ? stream->interface->ops : NULL;
+
+	stream_leave(stream);
+	free(stream->flows);
+	worker_free(stream->worker);
+	if (stream->queue)
+		ops->destroy_queue(stream->queue);
+	if (stream->headers)
+		ops->unregister_memory(stream->headers);
+	if (stream->payload)
+		ops->unregister_memory(stream->payload);
+	rx_ring_deinit(&stream->ring);
+	*stream = (struct stream)STREAM_INIT;
+}
+
+int stream_read_matched(void *context, uint64_t *packets)
+{
+	const struct stream *stream = context;
+
+	return stream->interface->ops->read_matched(stream->queue, packets);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One stream's life: ring, registration, queue, worker, flows, groups. Control thread only.
+ *
+ *   STREAM_INIT → stream_init → stream_prepare → (drop privileges) → stream_start → stream_leave → stream_stop
+ *   → (MAIL_STOPPED) → stream_join → stream_deinit
+ */
+#ifndef DAEMON_STREAM_H
+#define DAEMON_STREAM_H
+
+#include "daemon/config/config.h"
+#include "daemon/interface.h"
+#include "daemon/ring/rx_ring.h"
+#include "daemon/worker/worker.h"
+
+struct stream {
+	const struct config_stream *config;
+	struct interface *interface;
+	struct rx_ring ring;
+	struct backend_memory *payload;
+	struct backend_memory *headers;
+	struct backend_queue *queue;
+	struct worker *worker;
+	bool worker_runs;
+	bool stopping;
+	struct backend_flow **flows;
+	uint32_t n_flows;
+	struct membership *membership;
+	bool device_timestamps;
+	bool oversize_sink;
+};
+
+#define STREAM_INIT { .ring = { .payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT } }
+
+/** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
+int stream_init(struct stream *stream, const struct config *config, const struct config_stream *stream_config,
+		struct interface *interface, struct fault *fault);
+
+/** Bytes that will be registered, for the memlock limit. */
+uint64_t stream_pinned_bytes(const struct stream *stream);
+
+/** Memory, queue and worker, everything posted; nothing is received yet. The interface is open. */
+int stream_prepare(struct stream *stream, const struct config *config, uint64_t epoch, struct fault *fault);
+
+/** Start the queue and the thread, then let packets come: flows first, then groups. */
+int stream_start(struct stream *stream, struct fault *fault);
+
+/** Leave the groups and remove the flows: nothing new comes. Any state. */
+void stream_leave(struct stream *stream);
+
+/** Mail a last reading and MAIL_STOP. Waits, for a second at most, while its mailbox is full. */
+void stream_stop(struct stream *stream);
+
+/** After MAIL_STOPPED or MAIL_FAILED. */
+void stream_join(struct stream *stream);
+
+/** Give the worker and the ring's readers the interface's clock. */
+void stream_set_clock(struct stream *stream);
+
+/** Free everything; the worker's thread does not run. Any state from STREAM_INIT on. */
+void stream_deinit(struct stream *stream);
+
+/** For control_ring.read_matched; context is the stream. */
+int stream_read_matched(void *context, uint64_t *packets);
+
+#endif
