@@ -20,6 +20,9 @@ struct net_interface {
 /** -ENODEV: fault lists the interfaces there are. */
 int net_interface_read(const char *name, struct net_interface *interface, struct fault *fault);
 
+/** Packets that the port dropped before steering, by the driver's own count. -ENOTSUP: it has none. */
+int net_port_discards(const char *interface, uint64_t *discards);
+
 /** Sockets that keep the IGMP/MLD memberships of one stream; the kernel allows about 20 groups a socket. */
 struct membership;
 

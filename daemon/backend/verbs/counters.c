@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One counters object for all flows of a queue: how many packets steering gave it, before any drop. It
+ * can be read only while a flow is attached to it, and its layout is bound by the first (mlx5_ib: EINVAL
+ * otherwise). So it gets a guard flow that nothing matches, made first and destroyed last.
+ */
+#include "daemon/backend/verbs/verbs.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+void verbs_guard_rule(struct flow_rule *rule, uint32_t qp_num)
+{
+	uint32_t destination = htonl(qp_num & 0x00ffffff);
+
+	/* To 00:00:00:00:00:00 and 0.x.y.z, which are no destinations (RFC 1122, 3.2.1.3), UDP port 0. The
+	 * queue pair's number makes it unlike every other queue's: mlx5 merges equal rules. */
+	memset(rule, 0, sizeof(*rule));
+	rule->family = AF_INET;
+	rule->vlan = -1;
+	memcpy(rule->destination, &destination, sizeof(destination));
+}
+
+static int create_guard(struct verbs_queue *queue)
+{
+	struct verbs_flow_attr attr;
+	struct flow_rule rule;
+
+	verbs_guard_rule(&rule, queue->qp->qp_num);
+	verbs_flow_attr_build(&attr, &rule, queue->backend->port, queue->counters);
+	queue->guard = ibv_create_flow(queue->qp, &attr.attr);
+	return queue->guard ? 0 : -errno;
+}
+
+int verbs_counters_create(struct verbs_queue *queue, struct fault *fault)
+{
+	struct ibv_counters_init_attr init = {0};
+	struct ibv_counter_attach_attr attach = {.counter_desc = IBV_COUNTER_PACKETS, .index = 0};
+	int error;
+
+	queue->counters = ibv_create_counters(queue->backend->context, &init);
+	error = queue->counters ? -ibv_attach_counters_point_flow(queue->counters, &attach, NULL) : -errno;
+	if (error == 0)
+		error = create_guard(queue);
+	if (error == 0)
+		return 0;
+	if (error == -EPERM || error == -EACCES)
+		return fault_set(fault, EX_NOPERM, -error,
+		                 "cannot create a flow on %s: %s: " VERBS_NET_RAW_HINT,
+		                 verbs_device_name(queue->backend), strerror(-error));
+	return fault_set(fault, EX_UNAVAILABLE, -error,
+	                 "%s cannot count what its flow rules match (%s), and without that losses can't be named: "
+	                 "flow counters need mlx5 (ConnectX-4 or later), Linux 4.18 and rdma-core 20 or later",
+	                 verbs_device_name(queue->backend), strerror(-error));
+}
+
+void verbs_counters_destroy(struct verbs_queue *queue)
+{
+	if (queue->guard)
+		ibv_destroy_flow(queue->guard);
+	if (queue->counters)
+		ibv_destroy_counters(queue->counters);
+	queue->guard = NULL;
+	queue->counters = NULL;
+}
+
+int verbs_read_matched(struct backend_queue *base, uint64_t *packets)
+{
+	return -ibv_read_counters(verbs_queue(base)->counters, packets, 1, 0);
+}

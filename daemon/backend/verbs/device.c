@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From an interface's name to an open device, and what it can do. */
+#include "daemon/backend/verbs/verbs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/capability.h>
+
+#define SYSFS "/sys"
+
+bool verbs_has_capability(int capability)
+{
+	cap_flag_value_t value = CAP_CLEAR;
+	cap_t capabilities = cap_get_proc();
+
+	if (capabilities) {
+		cap_get_flag(capabilities, capability, CAP_EFFECTIVE, &value);
+		cap_free(capabilities);
+	}
+	return value == CAP_SET;
+}
+
+/* libibverbs lists nothing: has the kernel a device? Then its user-space part is missing. */
+static int explain_no_devices(const char *interface, struct fault *fault)
+{
+	struct dirent *entry;
+	char name[64] = "";
+	DIR *entries = opendir(SYSFS "/class/infiniband");
+
+	while (entries && !name[0] && (entry = readdir(entries))) {
+		if (entry->d_name[0] != '.')
+			snprintf(name, sizeof(name), "%.63s", entry->d_name);
+	}
+	if (entries)
+		closedir(entries);
+	if (name[0])
+		return fault_set(fault, EX_UNAVAILABLE, ENODEV,
+		                 "no usable RDMA device behind %s: the kernel has %s, but libibverbs has no driver for it: "
+		                 "'apt install ibverbs-providers' and 'modprobe ib_uverbs'",
+		                 interface, name);
+	return fault_set(fault, EX_UNAVAILABLE, ENODEV,
+	                 "no RDMA device behind %s: there is none on this machine: 'modprobe mlx5_ib' and 'apt install "
+	                 "rdma-core ibverbs-providers' for a ConnectX; 'ibv_devinfo' must list it",
+	                 interface);
+}
+
+/* Which of the devices, and which port of it. */
+static int match_device(const struct verbs_backend *backend, struct ibv_device **devices, int n,
+                        struct verbs_match *match, struct fault *fault)
+{
+	const char **paths = calloc((size_t)n, sizeof(*paths));
+	struct verbs_sysfs sysfs = {.root = SYSFS, .devices = paths, .n_devices = n};
+	char text[512];
+	int error;
+
+	if (!paths)
+		return fault_set(fault, EX_OSERR, ENOMEM, "no memory for a list of devices");
+	for (int i = 0; i < n; i++)
+		paths[i] = devices[i]->ibdev_path;
+	error = verbs_match(&sysfs, backend->interface, match);
+	if (error)
+		fault_set(fault, EX_UNAVAILABLE, -error,
+		          "no RDMA device behind %s; there are: %s: name one of those interfaces, or check that 'rdma "
+		          "link' lists %s",
+		          backend->interface, verbs_describe_devices(&sysfs, text, sizeof(text)), backend->interface);
+	free(paths);
+	return error;
+}
+
+static int open_device(struct verbs_backend *backend, struct ibv_device *device, struct fault *fault)
+{
+	int error;
+
+	backend->context = ibv_open_device(device);
+	if (backend->context)
+		return 0;
+	error = errno;
+	if (error == EACCES || error == EPERM)
+		return fault_set(fault, EX_NOPERM, error,
+		                 "cannot open %s, the device behind %s: %s: this user needs read and write access to "
+		                 "/dev/infiniband/%s",
+		                 ibv_get_device_name(device), backend->interface, strerror(error), device->dev_name);
+	return fault_set(fault, EX_UNAVAILABLE, error, "cannot open %s, the device behind %s: %s",
+	                 ibv_get_device_name(device), backend->interface, strerror(error));
+}
+
+static int find_and_open(struct verbs_backend *backend, struct fault *fault)
+{
+	struct ibv_device **devices;
+	struct verbs_match match;
+	int n = 0, error;
+
+	if (!if_nametoindex(backend->interface))
+		return fault_set(fault, EX_UNAVAILABLE, ENODEV, "there is no interface %s: 'ip link' lists them",
+		                 backend->interface);
+	devices = ibv_get_device_list(&n);
+	if (!devices && errno != ENOSYS)
+		return fault_set(fault, EX_OSERR, errno, "cannot list RDMA devices: %s", strerror(errno));
+	if (n > 0)
+		error = match_device(backend, devices, n, &match, fault);
+	else
+		error = explain_no_devices(backend->interface, fault);
+	if (!error) {
+		backend->port = match.port;
+		error = open_device(backend, devices[match.device], fault);
+	}
+	if (devices)
+		ibv_free_device_list(devices);
+	return error;
+}
+
+static int query(struct verbs_backend *backend, struct fault *fault)
+{
+	struct ibv_port_attr port;
+	const char *device = verbs_device_name(backend);
+	int error;
+
+	error = ibv_query_device_ex(backend->context, NULL, &backend->attr);
+	if (!error)
+		error = ibv_query_port(backend->context, backend->port, &port);
+	if (error)
+		return fault_set(fault, EX_UNAVAILABLE, error, "cannot query port %u of %s: %s", backend->port, device,
+		                 strerror(error));
+	if (port.link_layer != IBV_LINK_LAYER_ETHERNET)
+		return fault_set(fault, EX_UNAVAILABLE, EPROTONOSUPPORT,
+		                 "port %u of %s, behind %s, is not Ethernet: 'mlxconfig -d DEVICE set LINK_TYPE_P%u=2' and a "
+		                 "reboot change that on cards that can do both",
+		                 backend->port, device, backend->interface, backend->port);
+	return 0;
+}
+
+static int set_up(struct verbs_backend *backend, struct fault *fault)
+{
+	const char *device = verbs_device_name(backend);
+
+	if (fcntl(backend->context->async_fd, F_SETFL, O_NONBLOCK) < 0)
+		return fault_set(fault, EX_OSERR, errno, "cannot set up the event descriptor of %s: %s", device,
+		                 strerror(errno));
+	backend->pd = ibv_alloc_pd(backend->context);
+	if (!backend->pd)
+		return fault_set(fault, EX_UNAVAILABLE, errno, "cannot allocate a protection domain on %s: %s", device,
+		                 strerror(errno));
+	backend->sink = ibv_alloc_null_mr(backend->pd); /* NULL: not every device has one */
+	return verbs_statistics_init(backend, fault);
+}
+
+static void verbs_close(struct backend *base)
+{
+	struct verbs_backend *backend = verbs_backend(base);
+
+	if (!backend)
+		return;
+	if (backend->sink)
+		ibv_dereg_mr(backend->sink);
+	if (backend->pd)
+		ibv_dealloc_pd(backend->pd);
+	if (backend->context)
+		ibv_close_device(backend->context);
+	free(backend);
+}
+
+static int verbs_open(const char *interface, struct backend **out, struct fault *fault)
+{
+	struct verbs_backend *backend;
+	int error;
+
+	backend = calloc(1, sizeof(*backend));
+	if (!backend)
+		return fault_set(fault, EX_OSERR, ENOMEM, "no memory for a device");
+	backend->base.ops = &verbs_backend_ops;
+	snprintf(backend->interface, sizeof(backend->interface), "%s", interface);
+	error = find_and_open(backend, fault);
+	if (!error)
+		error = query(backend, fault);
+	if (!error)
+		error = set_up(backend, fault);
+	if (error)
+		verbs_close(&backend->base);
+	else
+		*out = &backend->base;
+	return error;
+}
+
+static void verbs_capabilities(const struct backend *base, struct backend_capabilities *capabilities)
+{
+	const struct verbs_backend *backend = verbs_backend(base);
+	uint32_t max_slots = (uint32_t)backend->attr.orig_attr.max_qp_wr;
+
+	*capabilities = (struct backend_capabilities){
+		.max_queue_slots = max_slots / VERBS_CHAIN * VERBS_CHAIN,
+		.oversize_sink = backend->sink != NULL,
+		.timestamps = backend->attr.completion_timestamp_mask != 0 && backend->attr.hca_core_clock != 0,
+		.clock_hz = backend->attr.hca_core_clock * 1000, /* kHz */
+		.clock_mask = backend->attr.completion_timestamp_mask,
+		.counter_max = UINT64_MAX,
+	};
+	snprintf(capabilities->device, sizeof(capabilities->device), "%s", verbs_device_name(backend));
+}
+
+const struct backend_ops verbs_backend_ops = {
+	.name = "verbs",
+	.open = verbs_open,
+	.close = verbs_close,
+	.capabilities = verbs_capabilities,
+	.register_memory = verbs_register_memory,
+	.unregister_memory = verbs_unregister_memory,
+	.create_queue = verbs_create_queue,
+	.destroy_queue = verbs_destroy_queue,
+	.start = verbs_start,
+	.post = verbs_post,
+	.poll = verbs_poll,
+	.fd = verbs_fd,
+	.arm = verbs_arm,
+	.clear = verbs_clear,
+	.reset = verbs_reset,
+	.add_flow = verbs_add_flow,
+	.remove_flow = verbs_remove_flow,
+	.read_matched = verbs_read_matched,
+	.read_port = verbs_read_port,
+	.read_clock = verbs_read_clock,
+	.notice_fd = verbs_notice_fd,
+	.read_notice = verbs_read_notice,
+};

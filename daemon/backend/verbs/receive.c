@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The hot path: post slots, poll completions. No allocation, no lock, no system call. */
+#include "daemon/backend/verbs/verbs.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ACKNOWLEDGE_BATCH 256 /* each acknowledgement takes a mutex (ibv_ack_cq_events(3)) */
+
+static uint32_t memory_lkey(const struct backend_memory *memory)
+{
+	return ((const struct verbs_memory *)memory)->mr->lkey;
+}
+
+void verbs_chain_init(struct verbs_queue *queue, const struct backend_queue_options *options)
+{
+	for (uint32_t i = 0; i < VERBS_CHAIN; i++) {
+		struct verbs_slot_wr *slot = &queue->chain[i];
+
+		slot->sges[0] = (struct ibv_sge){.length = options->header_bytes, .lkey = memory_lkey(options->headers)};
+		slot->sges[1] = (struct ibv_sge){.length = options->slot_bytes, .lkey = memory_lkey(options->payload)};
+		if (options->oversize_sink)
+			slot->sges[2] = (struct ibv_sge){.length = VERBS_SINK_BYTES, .lkey = queue->backend->sink->lkey};
+		slot->wr.sg_list = slot->sges;
+		slot->wr.num_sge = options->oversize_sink ? 3 : 2;
+		slot->wr.next = i + 1 < VERBS_CHAIN ? &queue->chain[i + 1].wr : NULL;
+	}
+}
+
+/* How many of a chain came before bad; the work requests are sizeof(struct verbs_slot_wr) apart. */
+static uint32_t posted_before(const struct verbs_queue *queue, const struct ibv_recv_wr *bad)
+{
+	return (uint32_t)((const struct verbs_slot_wr *)bad - queue->chain);
+}
+
+/* One doorbell. Returns how many of n were taken, or -errno. */
+static int post_chain(struct verbs_queue *queue, uint32_t n, uint32_t slot, uint8_t *payload, uint8_t *headers)
+{
+	struct ibv_recv_wr *last = &queue->chain[n - 1].wr, *next = last->next, *bad;
+	int error;
+
+	for (struct verbs_slot_wr *wr = queue->chain; wr < queue->chain + n; wr++) {
+		wr->wr.wr_id = slot++;
+		wr->sges[0].addr = (uintptr_t)headers;
+		wr->sges[1].addr = (uintptr_t)payload;
+		headers += queue->header_stride;
+		payload += queue->slot_bytes;
+	}
+	last->next = NULL;
+	error = ibv_post_recv(queue->qp, &queue->chain[0].wr, &bad);
+	last->next = next;
+	if (__builtin_expect(error == 0, 1))
+		return (int)n;
+	/* A full queue; the ones before the bad one were posted. */
+	return error == ENOMEM ? (int)posted_before(queue, bad) : -error;
+}
+
+int verbs_post(struct backend_queue *base, const struct backend_run *run)
+{
+	struct verbs_queue *queue = verbs_queue(base);
+	uint32_t done = 0;
+
+	while (done < run->n) {
+		uint32_t n = run->n - done < VERBS_CHAIN ? run->n - done : VERBS_CHAIN;
+		int taken = post_chain(queue, n, run->slot + done, run->payload + (size_t)done * queue->slot_bytes,
+		                       run->headers + (size_t)done * queue->header_stride);
+
+		if (taken < 0)
+			return taken;
+		done += (uint32_t)taken;
+		if ((uint32_t)taken < n)
+			break;
+	}
+	return (int)done;
+}
+
+static enum backend_status status_of(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_SUCCESS:
+		return BACKEND_OK;
+	case IBV_WC_LOC_LEN_ERR:
+		return BACKEND_LENGTH_ERROR;
+	case IBV_WC_WR_FLUSH_ERR:
+		return BACKEND_FLUSHED;
+	default:
+		return BACKEND_SLOT_ERROR;
+	}
+}
+
+/* Checksums are not reported: IBV_WC_IP_CSUM_OK missing can also mean "not checked", so that bad ones can't be told. */
+static inline void take_completion(const struct verbs_queue *queue, struct ibv_cq_ex *cq, struct backend_event *event)
+{
+	*event = (struct backend_event){.slot = (uint32_t)cq->wr_id};
+	if (__builtin_expect(cq->status != IBV_WC_SUCCESS, 0)) {
+		event->status = (uint8_t)status_of(cq->status);
+		return; /* the other fields of a failed completion are undefined (ibv_create_cq_ex(3)) */
+	}
+	event->bytes = ibv_wc_read_byte_len(cq);
+	if (queue->timestamps)
+		event->timestamp_raw = ibv_wc_read_completion_ts(cq);
+}
+
+int verbs_poll(struct backend_queue *base, struct backend_event *events, uint32_t max)
+{
+	struct verbs_queue *queue = verbs_queue(base);
+	struct ibv_poll_cq_attr attr = {0};
+	struct ibv_cq_ex *cq = queue->cq;
+	uint32_t n = 0;
+	int error;
+
+	error = ibv_start_poll(cq, &attr);
+	if (error == ENOENT) /* no end_poll() after a start_poll() that failed */
+		return atomic_load_explicit(&queue->failed, memory_order_relaxed) ? -EIO : 0;
+	if (error)
+		return -error;
+	do {
+		take_completion(queue, cq, &events[n++]);
+	} while (n < max && (error = ibv_next_poll(cq)) == 0);
+	ibv_end_poll(cq);
+	return (int)n;
+}
+
+int verbs_fd(const struct backend_queue *base)
+{
+	const struct verbs_queue *queue = verbs_queue(base);
+
+	return queue->channel ? queue->channel->fd : -ENOTSUP;
+}
+
+int verbs_arm(struct backend_queue *base)
+{
+	struct verbs_queue *queue = verbs_queue(base);
+
+	return queue->channel ? -ibv_req_notify_cq(ibv_cq_ex_to_cq(queue->cq), 0) : -ENOTSUP;
+}
+
+void verbs_clear(struct backend_queue *base)
+{
+	struct verbs_queue *queue = verbs_queue(base);
+	struct ibv_cq *cq;
+	void *context;
+
+	if (!queue->channel)
+		return;
+	while (ibv_get_cq_event(queue->channel, &cq, &context) == 0)
+		queue->n_unacknowledged++;
+	if (queue->n_unacknowledged >= ACKNOWLEDGE_BATCH) {
+		ibv_ack_cq_events(ibv_cq_ex_to_cq(queue->cq), queue->n_unacknowledged);
+		queue->n_unacknowledged = 0;
+	}
+}

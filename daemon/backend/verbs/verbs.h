@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The verbs backend: RAW_PACKET queue pairs through libibverbs. Private to this room, but for
+ * verbs_backend_ops. Verbs' positive errno and its errno-and-NULL end here.
+ */
+#ifndef DAEMON_BACKEND_VERBS_VERBS_H
+#define DAEMON_BACKEND_VERBS_VERBS_H
+
+#include "daemon/backend/backend.h"
+
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <stdatomic.h>
+
+#define VERBS_CHAIN      64 /* work requests a doorbell; what a worker posts at once */
+#define VERBS_SGES_MAX   3  /* header row, payload row, oversize sink */
+#define VERBS_SINK_BYTES 65536 /* no frame is longer */
+
+#define VERBS_NET_RAW_HINT                                                                                       \
+	"CAP_NET_RAW is missing: AmbientCapabilities=CAP_NET_RAW in the unit, 'ibv_launch COMMAND', or "         \
+	"'setcap cap_net_raw,cap_ipc_lock+ep' on the program grant it"
+
+/* A counter of the device that is narrower than ours. */
+struct wide_counter {
+	uint64_t last;
+	uint64_t total;
+};
+
+struct verbs_backend {
+	struct backend base;
+	char interface[IFNAMSIZ];
+	uint8_t port;
+	struct ibv_context *context;
+	struct ibv_device_attr_ex attr;
+	struct ibv_pd *pd;
+	struct ibv_mr *sink; /* null MR; NULL: the device has none */
+	struct wide_counter out_of_buffer;
+	uint64_t discards_at_open;
+};
+
+struct verbs_memory {
+	struct backend_memory base;
+	struct ibv_mr *mr;
+};
+
+/* One of a chain: the work request and the SGEs that it points to, side by side. */
+struct verbs_slot_wr {
+	struct ibv_recv_wr wr;
+	struct ibv_sge sges[VERBS_SGES_MAX];
+};
+
+struct verbs_queue {
+	struct backend_queue base;
+
+	/* The worker's. */
+	struct ibv_qp *qp;
+	struct ibv_cq_ex *cq;
+	uint32_t header_stride;
+	uint32_t slot_bytes;
+	bool timestamps;
+	unsigned n_unacknowledged; /* completion events */
+	struct verbs_slot_wr chain[VERBS_CHAIN];
+
+	/* Set by the control thread on an asynchronous event, read and cleared by the worker. Nothing is
+	 * ordered by it. */
+	atomic_bool failed;
+
+	/* The control thread's. */
+	struct verbs_backend *backend;
+	struct ibv_td *thread_domain;
+	struct ibv_pd *parent_domain;
+	struct ibv_comp_channel *channel;
+	struct ibv_counters *counters;
+	struct ibv_flow *guard;
+};
+
+struct verbs_flow {
+	struct backend_flow base;
+	struct ibv_flow *flow;
+};
+
+static inline struct verbs_backend *verbs_backend(const struct backend *backend)
+{
+	return (struct verbs_backend *)backend;
+}
+
+static inline struct verbs_queue *verbs_queue(const struct backend_queue *queue)
+{
+	return (struct verbs_queue *)queue;
+}
+
+static inline const char *verbs_device_name(const struct verbs_backend *backend)
+{
+	return ibv_get_device_name(backend->context->device);
+}
+
+/* ---- match.c: which port of which device is an interface; reads sysfs only ------------------------ */
+
+/* Where sysfs is, and the RDMA devices' directories in it ("/sys/class/infiniband/mlx5_0"). */
+struct verbs_sysfs {
+	const char *root;
+	const char *const *devices;
+	int n_devices;
+};
+
+struct verbs_match {
+	int device; /* index into devices */
+	uint8_t port;
+};
+
+/** -ENODEV: none of them. */
+int verbs_match(const struct verbs_sysfs *sysfs, const char *interface, struct verbs_match *match);
+/** "mlx5_0 port 1 (eth2), mlx5_1 port 1 (no netdev)"; returns buffer. */
+const char *verbs_describe_devices(const struct verbs_sysfs *sysfs, char *buffer, size_t bytes);
+
+/* ---- device.c ------------------------------------------------------------------------------------- */
+
+/** Has this process the capability (CAP_…) in effect? */
+bool verbs_has_capability(int capability);
+
+/* ---- memory.c ------------------------------------------------------------------------------------- */
+
+int verbs_register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
+                          struct fault *fault);
+void verbs_unregister_memory(struct backend_memory *memory);
+
+/* ---- queue.c -------------------------------------------------------------------------------------- */
+
+int verbs_create_queue(struct backend *backend, const struct backend_queue_options *options,
+                       struct backend_queue **queue, struct fault *fault);
+void verbs_destroy_queue(struct backend_queue *queue);
+int verbs_start(struct backend_queue *queue);
+int verbs_reset(struct backend_queue *queue);
+
+/* ---- receive.c: the hot path ---------------------------------------------------------------------- */
+
+/** Everything of the chain that is the same for all slots. */
+void verbs_chain_init(struct verbs_queue *queue, const struct backend_queue_options *options);
+int verbs_post(struct backend_queue *queue, const struct backend_run *run);
+int verbs_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max);
+int verbs_fd(const struct backend_queue *queue);
+int verbs_arm(struct backend_queue *queue);
+void verbs_clear(struct backend_queue *queue);
+
+/* ---- flow.c --------------------------------------------------------------------------------------- */
+
+/* A flow attribute and the specs that must follow it without a gap. */
+struct verbs_flow_attr {
+	struct ibv_flow_attr attr;
+	uint8_t specs[sizeof(struct ibv_flow_spec_eth) + sizeof(struct ibv_flow_spec_ipv6) +
+	              sizeof(struct ibv_flow_spec_tcp_udp) + sizeof(struct ibv_flow_spec_counter_action)];
+};
+
+/** The rule as verbs want it. counters may be NULL: not counted. Pure. */
+void verbs_flow_attr_build(struct verbs_flow_attr *flow, const struct flow_rule *rule, uint8_t port,
+                           struct ibv_counters *counters);
+int verbs_add_flow(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
+                   struct fault *fault);
+void verbs_remove_flow(struct backend_flow *flow);
+
+/* ---- counters.c ----------------------------------------------------------------------------------- */
+
+/** The rule of the guard flow of a queue pair: unlike any other, and no packet can match it. Pure. */
+void verbs_guard_rule(struct flow_rule *rule, uint32_t qp_num);
+/** The counters object of a queue, with its guard flow. */
+int verbs_counters_create(struct verbs_queue *queue, struct fault *fault);
+/** After the last flow is removed. Half-built is fine. */
+void verbs_counters_destroy(struct verbs_queue *queue);
+int verbs_read_matched(struct backend_queue *queue, uint64_t *packets);
+
+/* ---- statistics.c --------------------------------------------------------------------------------- */
+
+/** Add a reading of a counter that is 32 bits wide, or 64 once it ever shows more. Pure. */
+uint64_t wide_counter_add(struct wide_counter *counter, uint64_t reading);
+/** What is there now counts as 0. */
+int verbs_statistics_init(struct verbs_backend *backend, struct fault *fault);
+int verbs_read_port(struct backend *backend, struct backend_port_statistics *statistics);
+int verbs_read_clock(struct backend *backend, uint64_t *raw);
+int verbs_notice_fd(const struct backend *backend);
+int verbs_read_notice(struct backend *backend, struct backend_notice *notice);
+
+extern const struct backend_ops verbs_backend_ops;
+
+#endif
