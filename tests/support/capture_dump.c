@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A consumer for tests, on the public library only: a line of JSON when attached, one for each packet,
+ * one with the counts in the end. Ends after --count packets, when nothing came for --timeout
+ * milliseconds, when the daemon ends, or at TERM.
+ */
+#include <ibvcap/ibvcap.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <time.h>
+
+struct options {
+	const char *socket;
+	const char *stream;
+	struct ibvcap_attach_options attach;
+	uint64_t count;
+	int timeout_ms;
+	uint32_t pause_us; /* while a batch is held */
+	bool quiet;        /* no line a packet */
+};
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stop = 1;
+}
+
+static void parse(int argc, char **argv, struct options *options)
+{
+	static const struct option known[] = {
+		{ "socket", required_argument, NULL, 's' },  { "stream", required_argument, NULL, 'n' },
+		{ "count", required_argument, NULL, 'c' },   { "timeout", required_argument, NULL, 't' },
+		{ "lease", required_argument, NULL, 'l' },   { "pause-us", required_argument, NULL, 'p' },
+		{ "oldest", no_argument, NULL, 'o' },        { "quiet", no_argument, NULL, 'q' },
+		{ 0 },
+	};
+	int option;
+
+	*options = (struct options){ .count = UINT64_MAX, .timeout_ms = -1 };
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		switch (option) {
+		case 's':
+			options->socket = optarg;
+			break;
+		case 'n':
+			options->stream = optarg;
+			break;
+		case 'c':
+			options->count = strtoull(optarg, NULL, 10);
+			break;
+		case 't':
+			options->timeout_ms = atoi(optarg);
+			break;
+		case 'l':
+			options->attach.lease_blocks = (uint32_t)atoi(optarg);
+			break;
+		case 'p':
+			options->pause_us = (uint32_t)atoi(optarg);
+			break;
+		case 'o':
+			options->attach.start = IBVCAP_START_OLDEST;
+			break;
+		case 'q':
+			options->quiet = true;
+			break;
+		default:
+			exit(EX_USAGE);
+		}
+	}
+}
+
+static void print_packet(const struct ibvcap_batch *batch, uint32_t i)
+{
+	const struct ibvcap_meta *meta = &batch->meta[i];
+	const uint8_t *payload = ibvcap_payload(batch, i);
+
+	printf("{\"sequence\": %" PRIu64 ", \"gap\": %" PRIu64 ", \"timestamp_ns\": %" PRIu64
+	       ", \"length\": %u, \"wire_length\": %u, \"flags\": %u, \"header_length\": %u, \"payload_offset\": %u, "
+	       "\"payload\": \"",
+	       batch->sequence + i, i == 0 ? batch->gap : 0, meta->timestamp_ns, meta->length, meta->wire_length,
+	       meta->flags, meta->header_length, meta->payload_offset);
+	for (uint32_t b = 0; b < meta->length; b++)
+		printf("%02x", payload[b]);
+	printf("\"}\n");
+}
+
+static void hold(uint32_t us)
+{
+	nanosleep(&(struct timespec){ .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 }, NULL);
+}
+
+/* 0: ended as it should; else the library's error. */
+static int consume(struct ibvcap_rx *rx, const struct options *options)
+{
+	uint64_t left = options->count;
+
+	while (left > 0 && !stop) {
+		struct ibvcap_batch batch;
+		uint32_t max = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
+		int n = ibvcap_acquire(rx, &batch, max, 1, options->timeout_ms);
+
+		if (n == 0 || n == -ESHUTDOWN || (n == -EINTR && stop))
+			return 0;
+		if (n < 0)
+			return n;
+		for (uint32_t i = 0; i < batch.n && !options->quiet; i++)
+			print_packet(&batch, i);
+		if (options->pause_us)
+			hold(options->pause_us);
+		left -= batch.n;
+		ibvcap_release(rx, &batch);
+	}
+	return 0;
+}
+
+static void print_counts(const struct ibvcap_rx *rx)
+{
+	struct ibvcap_rx_counts counts;
+
+	ibvcap_rx_counts(rx, &counts);
+	printf("{\"published\": %" PRIu64 ", \"delivered\": %" PRIu64 ", \"skipped\": %" PRIu64 ", \"lag\": %" PRIu64 "}\n",
+	       counts.published, counts.delivered, counts.skipped, counts.lag);
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	struct options options;
+	struct ibvcap_info info;
+	struct ibvcap_rx *rx;
+	int r;
+
+	parse(argc, argv, &options);
+	sigaction(SIGTERM, &action, NULL);
+	r = ibvcap_attach(options.socket, options.stream, &options.attach, &rx);
+	if (r < 0) {
+		fprintf(stderr, "capture_dump: %s (%s)\n", ibvcap_error_text(), strerror(-r));
+		return r == -EACCES ? EX_NOPERM : EX_UNAVAILABLE;
+	}
+	ibvcap_info(rx, &info);
+	printf("{\"epoch\": %" PRIu64 ", \"slot_bytes\": %u, \"lease_blocks\": %u, \"page_bytes\": %u}\n", info.epoch,
+	       info.slot_bytes, info.lease_blocks, info.page_bytes);
+	fflush(stdout);
+	r = consume(rx, &options);
+	if (r == 0)
+		print_counts(rx);
+	else
+		fprintf(stderr, "capture_dump: %s\n", strerror(-r));
+	ibvcap_detach(rx);
+	return r == 0 ? EX_OK : EX_SOFTWARE;
+}

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What whole-system tests share: wires between namespaces, hugepages, daemons, users.
+
+IBVCAP_BUILD_DIR names the build directory; default: build/dev.
+"""
+import ctypes
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+import pytest
+
+import control_client
+import frames
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("IBVCAP_BUILD_DIR", ROOT / "build/dev"))
+HUGEPAGES = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
+CLONE_NEWNET = 0x40000000
+NOBODY = pwd.getpwnam("nobody")
+
+
+def run(*command, **options):
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, **options)
+
+
+def wait_until(condition, seconds=10, what="condition"):
+    """Whatever true value condition() comes to return."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        time.sleep(0.01)
+
+
+# ---- programs ------------------------------------------------------------------------------------------------------
+
+
+class Build:
+    """Where the programs under test are."""
+    softhca = BUILD / "lib/softhca/softhca"
+    ibvcapd = BUILD / "daemon/ibvcapd"
+    capture_dump = BUILD / "tests/support/capture_dump"
+    ring_attacker = BUILD / "tests/support/ring_attacker"
+    pattern_send = BUILD / "tests/support/pattern_send"
+    pcap_replay = ROOT / "tests/support/pcap_replay.py"
+
+
+@pytest.fixture(scope="session")
+def build():
+    for program in (Build.softhca, Build.ibvcapd, Build.capture_dump, Build.ring_attacker, Build.pattern_send):
+        if not program.exists():
+            pytest.skip(f"{program} is not built")
+    return Build
+
+
+@pytest.fixture
+def tmp():
+    """A directory that other users can look into, unlike pytest's own."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-test-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+# ---- wires ---------------------------------------------------------------------------------------------------------
+
+
+def in_namespace(name, function):
+    """function() called by a thread that has moved to the network namespace."""
+    result = []
+
+    def body():
+        libc = ctypes.CDLL(None, use_errno=True)
+        with open(f"/run/netns/{name}", "rb") as namespace:
+            if libc.setns(namespace.fileno(), CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+        result.append(function())
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    return result[0]
+
+
+class Wire:
+    """A veth pair: rxN in the namespace of the daemon, txN in the one of the sender."""
+
+    def __init__(self, net, number):
+        self.net = net
+        self.interface, self.tx = f"rx{number}", f"tx{number}"
+        self.address, self.tx_address = f"10.{77 + number}.0.1", f"10.{77 + number}.0.2"
+        run("ip", "link", "add", self.interface, "netns", net.rx, "type", "veth", "peer", "name", self.tx, "netns", net.tx)
+        for namespace, device, address in ((net.rx, self.interface, self.address), (net.tx, self.tx, self.tx_address)):
+            for knob in ("accept_ra=0", "router_solicitations=0", "dad_transmits=0"):
+                run("ip", "netns", "exec", namespace, "sysctl", "-qw", f"net.ipv6.conf.{device}.{knob}")
+            run("ip", "netns", "exec", namespace, "ethtool", "-K", device, "tx", "off", "rx", "off", "tso", "off", "gso",
+                "off", "gro", "off")
+            run("ip", "-n", namespace, "link", "set", device, "mtu", "9000", "up")
+            run("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", device)
+        self.mac = self.link(net.rx, self.interface)["address"]
+        tx_mac = self.link(net.tx, self.tx)["address"]
+        run("ip", "-n", net.tx, "neigh", "replace", self.address, "lladdr", self.mac, "dev", self.tx, "nud", "permanent")
+        run("ip", "-n", net.rx, "neigh", "replace", self.tx_address, "lladdr", tx_mac, "dev", self.interface, "nud",
+            "permanent")
+        run("ip", "-n", net.tx, "route", "add", "239.0.0.0/8", "dev", self.tx, "metric", number + 1)
+        self.socket = in_namespace(net.tx, self.open_socket)
+
+    def open_socket(self):
+        packet = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        packet.bind((self.tx, 0))
+        return packet
+
+    @staticmethod
+    def link(namespace, device):
+        return json.loads(run("ip", "-n", namespace, "-j", "link", "show", device).stdout)[0]
+
+    def mac_bytes(self):
+        return bytes.fromhex(self.mac.replace(":", ""))
+
+    def frame(self, payload, port, destination=None, **options):
+        mac = frames.group_mac(destination) if destination else self.mac_bytes()
+        options.setdefault("source", self.tx_address)
+        return frames.udp_frame(payload, destination or self.address, port, mac, **options)
+
+    def send(self, *wire_frames):
+        for frame in wire_frames:
+            self.socket.send(frame)
+
+
+class Net:
+    def __init__(self):
+        unique = f"ibvcap-{os.getpid()}-{time.monotonic_ns() % 1000000}"
+        self.rx, self.tx = f"{unique}-rx", f"{unique}-tx"
+        self.wires = []
+        run("ip", "netns", "add", self.rx)
+        run("ip", "netns", "add", self.tx)
+        run("ip", "-n", self.rx, "link", "set", "lo", "up")
+
+    def add_wire(self):
+        self.wires.append(Wire(self, len(self.wires)))
+        return self.wires[-1]
+
+    @staticmethod
+    def command(namespace, *words):
+        return ["ip", "netns", "exec", namespace, *map(str, words)]
+
+    def sender(self, build, wire, port, **options):
+        """pattern_send as a started process; options: count, rate, size, duration, first, destination."""
+        options.setdefault("destination", wire.address)
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        return subprocess.Popen(self.command(self.tx, build.pattern_send, "--port", port, *words), stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def close(self):
+        for wire in self.wires:
+            wire.socket.close()
+        for namespace in (self.rx, self.tx):
+            pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False).stdout
+            for pid in pids.split():
+                os.kill(int(pid), signal.SIGKILL)
+            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
+
+
+def finish(sender):
+    """The sender's own count."""
+    out, err = sender.communicate(timeout=60)
+    assert sender.returncode == 0, err
+    return json.loads(out)["sent"]
+
+
+@pytest.fixture
+def net():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    network = Net()
+    try:
+        network.add_wire()
+        yield network
+    finally:
+        network.close()
+
+
+@pytest.fixture
+def wire(net):
+    return net.wires[0]
+
+
+# ---- hugepages -----------------------------------------------------------------------------------------------------
+
+
+def read_number(path):
+    return int(path.read_text())
+
+
+@pytest.fixture
+def hugepages():
+    """hugepages(n): n free 2 MiB pages more; afterwards, the count that was found."""
+    found = read_number(HUGEPAGES / "nr_hugepages")
+    added = 0
+
+    def add(n):
+        nonlocal added
+        added += n
+        # Relative, since other tests of this machine may do the same at the same time.
+        (HUGEPAGES / "nr_hugepages").write_text(str(read_number(HUGEPAGES / "nr_hugepages") + n))
+        if read_number(HUGEPAGES / "free_hugepages") < n:
+            pytest.skip(f"the machine has no {n} hugepages to give")
+
+    yield add
+    if added:
+        (HUGEPAGES / "nr_hugepages").write_text(str(max(found, read_number(HUGEPAGES / "nr_hugepages") - added)))
+
+
+# ---- configuration -------------------------------------------------------------------------------------------------
+
+
+def libconfig(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, dict):
+        return "{ " + " ".join(f"{key} = {libconfig(entry)};" for key, entry in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join(libconfig(entry) for entry in value)
+        return f"( {inside} )" if any(isinstance(entry, dict) for entry in value) else f"[ {inside} ]"
+    return str(value)
+
+
+def flow(port, destination, **keys):
+    return {"destination": destination, "port": port, **keys}
+
+
+def stream(wire, port=7502, name="lidar", flows=None, **keys):
+    """A stream of small pages and a short ring; keys replace or add."""
+    return {"name": name, "interface": wire.interface, "flows": flows or [flow(port, wire.address)],
+            **{"payload_size": 1024, "slots_per_block": 64, "history_blocks": 64, "receive_queue_slots": 1024,
+               "page_size": "4K", "allow_small_pages": True, "poll": "event", **keys}}
+
+
+# ---- daemons -------------------------------------------------------------------------------------------------------
+
+
+class Daemon:
+    """An ibvcapd on emulated devices, in the receiver's namespace."""
+
+    def __init__(self, build, net, tmp, streams, name="ibvcapd", prefix=(), environment=None, control=None):
+        self.socket_path = tmp / f"{name}.sock"
+        self.config = tmp / f"{name}.conf"
+        control = {"socket": str(self.socket_path), "mode": "0666", **(control or {})}
+        self.config.write_text(f"control = {libconfig(control)};\nstreams = {libconfig(streams)};\n")
+        self.log = tmp / f"{name}.log"
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notify.bind(str(tmp / f"{name}.notify"))
+        interfaces = ",".join(dict.fromkeys(entry["interface"] for entry in streams))
+        command = Net.command(net.rx, *prefix, build.softhca, "-i", interfaces, "--", build.ibvcapd, "--config", self.config)
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True,
+                                            env={**os.environ, "NOTIFY_SOCKET": str(tmp / f"{name}.notify"),
+                                                 **(environment or {})})
+
+    def text(self):
+        return self.log.read_text()
+
+    def notifications(self, timeout):
+        self.notify.settimeout(timeout)
+        try:
+            return self.notify.recv(4096).decode()
+        except TimeoutError:
+            return ""
+
+    def wait_ready(self):
+        end = time.monotonic() + 30
+        while time.monotonic() < end and self.process.poll() is None:
+            message = self.notifications(0.1)
+            if "READY=1" in message:
+                return self
+        raise AssertionError(f"the daemon did not come up (exit {self.process.poll()}):\n{self.text()}")
+
+    def status(self, timeout=5):
+        return control_client.status(self.socket_path, timeout)
+
+    def stream(self, name="lidar"):
+        return self.status()["streams"][name]
+
+    def pid(self):
+        return self.status()["daemon"]["pid"]
+
+    def expect_sum(self, name="lidar"):
+        """At rest: nothing in flight, and every matched packet is accounted for. The stream's status."""
+        counts = self.stream(name)
+        assert counts["in_flight"] == 0, counts
+        assert counts["matched"] == counts["published"] + counts["no_buffer"] + counts["errored"], counts
+        assert counts["head"] == counts["published"] + counts["errored"], counts
+        return counts
+
+    def stop(self, stop_signal=signal.SIGTERM):
+        """Exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(stop_signal)
+        try:
+            return self.process.wait(20)
+        finally:
+            self.kill()
+
+    def kill(self):
+        """Everything it started too, whatever state it is in."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(10)
+        self.notify.close()
+
+    def stop_clean(self):
+        code = self.stop()
+        assert code == 0, f"exit {code}:\n{self.text()}"
+        assert not self.socket_path.exists(), "the control socket stayed behind"
+        left = subprocess.run(["pgrep", "-g", str(self.process.pid)], capture_output=True, text=True, check=False).stdout
+        assert not left, f"processes stayed behind: {left}"
+        assert "Sanitizer" not in self.text(), self.text()
+
+
+@pytest.fixture
+def start_daemon(build, net, tmp):
+    """start_daemon(streams, …): a daemon, not waited for. What still runs in the end is killed."""
+    started = []
+
+    def start(streams, **options):
+        options.setdefault("name", f"ibvcapd{len(started)}")
+        started.append(Daemon(build, net, tmp, streams, **options))
+        return started[-1]
+
+    yield start
+    for daemon in started:
+        daemon.kill()
+
+
+@pytest.fixture
+def daemon(start_daemon):
+    """daemon(streams, …): ready; TERM in the end, exit 0, nothing left behind."""
+    started = []
+    free_before = read_number(HUGEPAGES / "free_hugepages")
+
+    def start(streams, **options):
+        started.append(start_daemon(streams, **options).wait_ready())
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop_clean()
+    if started and read_number(HUGEPAGES / "nr_hugepages"):
+        wait_until(lambda: read_number(HUGEPAGES / "free_hugepages") >= free_before, 5, "hugepages given back")
+
+
+# ---- consumers -----------------------------------------------------------------------------------------------------
+
+
+def as_nobody(*command):
+    """The command as an unprivileged user, without any capability."""
+    return ["setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups", "--no-new-privs",
+            "--bounding-set=-all", "--inh-caps=-all", *map(str, command)]
+
+
+class Consumer:
+    """capture_dump: attached once the object is there; rows() is what it acquired."""
+
+    def __init__(self, build, daemon, stream, *options, nobody=True):
+        command = [build.capture_dump, "--socket", daemon.socket_path, "--stream", stream, *map(str, options)]
+        command = as_nobody(*command) if nobody else [str(word) for word in command]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.attached = json.loads(self.process.stdout.readline() or self.fail())
+
+    def fail(self):
+        raise AssertionError(f"capture_dump: {self.process.communicate(timeout=10)[1]}")
+
+    def finish(self, stop=False, timeout=60):
+        """(rows, the last line's counts) when it ends by itself, or when it is told to."""
+        if stop:
+            self.process.send_signal(signal.SIGTERM)
+        out, err = self.process.communicate(timeout=timeout)
+        assert self.process.returncode == 0, err
+        lines = [json.loads(line) for line in out.splitlines()]
+        for row in lines[:-1]:
+            if "payload" in row:
+                row["payload"] = bytes.fromhex(row["payload"])
+        return lines[:-1], lines[-1]
+
+
+@pytest.fixture
+def consumer(build):
+    """consumer(daemon, stream, options…): as an unprivileged user unless nobody=False."""
+    started = []
+
+    def start(daemon, name="lidar", *options, **how):
+        started.append(Consumer(build, daemon, name, *options, **how))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()

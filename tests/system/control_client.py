@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control protocol of lib/ibvcap/wire.h, spoken without the library: a second opinion on what the daemon says."""
+import array
+import socket
+import struct
+
+MAGIC = 0x50414349
+VERSION = 1
+ATTACH, STATUS = 1, 2
+ATTACHED, ERROR, DAEMON, STREAM, CONSUMER, INTERFACE, END = range(64, 71)
+
+RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
+                 "bad_checksum", "batches", "empty_polls", "blocks", "spares_used", "posted", "queue_resets", "wakes"]
+STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head"]
+CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks"]
+INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
+
+HEADER = struct.Struct("=IHHII")
+STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ8I64Q")
+CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
+INTERFACE_BODY = struct.Struct("=16s64sII64Q")
+ERROR_BODY = struct.Struct("=iI256s")
+ATTACH_BODY = struct.Struct("=64sHHIIIII")
+DAEMON_BODY = struct.Struct("=iI32s")
+
+
+class Refused(Exception):
+    def __init__(self, error, text):
+        super().__init__(f"{error}: {text}")
+        self.errno = -error
+        self.text = text
+
+
+def text(field):
+    return field.split(b"\0", 1)[0].decode()
+
+
+def counters(labels, n, values):
+    assert n == len(labels), f"{n} counters, {len(labels)} labels"
+    return dict(zip(labels, values))
+
+
+def decode(kind, body):
+    if kind == DAEMON:
+        pid, _, version = DAEMON_BODY.unpack(body)
+        return {"pid": pid, "version": text(version)}
+    if kind == STREAM:
+        f = STREAM_BODY.unpack(body)
+        return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
+                "state": text(f[4]), "epoch": f[5], "clock_error_ns": f[6], "clock_source": f[7], "queue": f[8],
+                "slot_bytes": f[9], "slots_per_block": f[10], "n_blocks": f[11], "receive_queue_slots": f[12],
+                "page_bytes": f[13], **counters(STREAM_COUNTERS, f[14], f[15:])}
+    if kind == CONSUMER:
+        f = CONSUMER_BODY.unpack(body)
+        return {"stream": text(f[0]), "queue": f[1], "policy": f[2], "pid": f[3], "uid": f[4],
+                **counters(CONSUMER_COUNTERS, f[5], f[7:])}
+    if kind == INTERFACE:
+        f = INTERFACE_BODY.unpack(body)
+        return {"interface": text(f[0]), "device": text(f[1]), **counters(INTERFACE_COUNTERS, f[2], f[4:])}
+    if kind == ERROR:
+        error, _, message = ERROR_BODY.unpack(body)
+        raise Refused(error, text(message))
+    return {}
+
+
+class Client:
+    def __init__(self, path, timeout=5):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(timeout)
+        self.socket.connect(str(path))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.socket.close()
+
+    def send(self, kind, body=b""):
+        self.socket.send(HEADER.pack(MAGIC, VERSION, kind, HEADER.size + len(body), 0) + body)
+
+    def receive(self):
+        """(type, body, descriptors)"""
+        fds = array.array("i")
+        data, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_LEN(16 * fds.itemsize))
+        if not data:
+            raise ConnectionResetError("the daemon hung up")
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(payload[:len(payload) - len(payload) % fds.itemsize])
+        magic, version, kind, size, _ = HEADER.unpack_from(data)
+        assert (magic, version, size) == (MAGIC, VERSION, len(data))
+        return kind, data[HEADER.size:], list(fds)
+
+    def attach(self, stream, lease_blocks=0, abi_major=1):
+        """Descriptors: payload, headers, ring, consumer state, consumer page, wake pipe."""
+        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, 0, lease_blocks, 0))
+        kind, body, fds = self.receive()
+        decode(kind, body)
+        assert kind == ATTACHED
+        return fds
+
+    def status(self):
+        """{"daemon": …, "streams": {name: …}, "consumers": […], "interfaces": {name: …}}"""
+        status = {"streams": {}, "consumers": [], "interfaces": {}}
+        self.send(STATUS)
+        while True:
+            kind, body, _ = self.receive()
+            message = decode(kind, body)
+            if kind == DAEMON:
+                status["daemon"] = message
+            elif kind == STREAM:
+                status["streams"][message["name"]] = message
+            elif kind == CONSUMER:
+                status["consumers"].append(message)
+            elif kind == INTERFACE:
+                status["interfaces"][message["interface"]] = message
+            elif kind == END:
+                return status
+
+
+def status(path, timeout=5):
+    with Client(path, timeout) as client:
+        return client.status()

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ethernet frames as tests want them on the wire, right or odd."""
+import ipaddress
+import struct
+
+
+def checksum(data):
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def group_mac(group):
+    address = ipaddress.ip_address(group)
+    if address.version == 4:
+        return b"\x01\x00\x5e" + bytes([address.packed[1] & 0x7F]) + address.packed[2:]
+    return b"\x33\x33" + address.packed[12:]
+
+
+def udp_frame(payload, destination, port, mac, source="10.77.0.2", source_port=4000, vlan=None, options=b"",
+              identification=0):
+    """IPv4 or IPv6, by the destination's family. options: IPv4 options, a multiple of 4 bytes."""
+    address = ipaddress.ip_address(destination)
+    udp = struct.pack("!HHHH", source_port, port, 8 + len(payload), 0) + payload
+    tag = b"" if vlan is None else struct.pack("!HH", 0x8100, vlan)
+    if address.version == 6:
+        source = ipaddress.ip_address("fe80::2" if "." in source else source)
+        pseudo = source.packed + address.packed + struct.pack("!II", len(udp), 17)
+        udp = udp[:6] + struct.pack("!H", checksum(pseudo + udp) or 0xFFFF) + udp[8:]
+        ip = struct.pack("!IHBB", 6 << 28, len(udp), 17, 64) + source.packed + address.packed
+        ethertype = 0x86DD
+    else:
+        def header(check):
+            return struct.pack("!BBHHHBBH4s4s", 0x45 + len(options) // 4, 0, 20 + len(options) + len(udp), identification,
+                               0x4000, 64, 17, check, ipaddress.ip_address(source).packed, address.packed) + options
+        ip = header(checksum(header(0)))
+        ethertype = 0x0800
+    return (mac + b"\x02\x00\x00\x00\x00\x02" + tag + struct.pack("!H", ethertype) + ip + udp).ljust(60, b"\0")

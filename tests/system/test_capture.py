@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the wire to an unprivileged process: every byte, in order, and every packet accounted for."""
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import time
+
+import pytest
+
+import conftest
+
+SHORT, TRUNCATED, IRREGULAR, FRAGMENT, BAD_CHECKSUM, ERROR, UNUSABLE = (1 << bit for bit in range(7))
+SHARED = pathlib.Path(__file__).resolve().parents[3] / "shared/data"
+SHIPPED = pathlib.Path(__file__).resolve().parents[1] / "data"
+
+
+def capture_file(name):
+    for folder in (SHARED, SHIPPED):
+        if (folder / name).exists():
+            return folder / name
+    pytest.skip(f"{name} is neither in {SHARED} nor in {SHIPPED}")
+    return None
+
+
+def tshark_payloads(path, port, defragment=True):
+    """What Wireshark finds in the file: payloads to a port, in order."""
+    command = ["tshark", "-n", "-r", path, "-o", f"ip.defragment:{str(defragment).upper()}", "--disable-heuristic", "rtps_udp",
+               "-Y", f"udp.dstport == {port}", "-T", "fields", "-e", "udp.payload"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
+    return [bytes.fromhex(line) for line in done.stdout.split()]
+
+
+def replay(net, wire, build, *files, **options):
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    done = conftest.run(*net.command(net.tx, "/usr/bin/python3", build.pcap_replay, *files, "--interface", wire.tx,
+                                     "--source", wire.tx_address, "--destination", wire.address, "--destination-mac",
+                                     wire.mac, *words))
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("file,port,size", [("lidar-vli16-one.pcap", 2368, 1212), ("lidar-os0-32.pcap", 7502, 8448),
+                                            ("lidar-os0-32.pcap", 7503, 48), ("lidar-os1-128.pcap", 7502, 8448)])
+def test_real_captures_arrive_byte_for_byte(build, daemon, net, wire, consumer, file, port, size):
+    path = capture_file(file)
+    expected = tshark_payloads(path, port)
+    one = daemon([conftest.stream(wire, port=port, payload_size=size)])
+    reader = consumer(one, "lidar", "--count", len(expected), "--timeout", 20000)
+    sent = replay(net, wire, build, path)
+    rows, counts = reader.finish()
+    assert [row["payload"] for row in rows] == expected
+    assert {row["length"] for row in rows} == {size} == {row["wire_length"] for row in rows}
+    assert {row["flags"] for row in rows} == {0}
+    assert [row["sequence"] for row in rows] == list(range(len(expected)))
+    assert counts["delivered"] == len(expected) == sent["datagrams"][str(port)]
+    assert one.expect_sum()["published"] == len(expected)
+
+
+def test_two_streams_on_one_interface(build, daemon, net, wire, consumer):
+    path = capture_file("lidar-os0-32.pcap")
+    one = daemon([conftest.stream(wire, port=7502, payload_size=8448, name="lidar"),
+                  conftest.stream(wire, port=7503, payload_size=48, name="imu", poll="adaptive")])
+    readers = {name: consumer(one, name, "--count", count, "--timeout", 20000)
+               for name, count in (("lidar", 64), ("imu", 10))}
+    replay(net, wire, build, path)
+    for name, port in (("lidar", 7502), ("imu", 7503)):
+        rows, _ = readers[name].finish()
+        assert [row["payload"] for row in rows] == tshark_payloads(path, port)
+        one.expect_sum(name)
+
+
+def test_two_interfaces(build, daemon, net, wire, consumer):
+    second = net.add_wire()
+    one = daemon([conftest.stream(wire, name="left"), conftest.stream(second, name="right")])
+    readers = {name: consumer(one, name, "--count", 30, "--timeout", 10000) for name in ("left", "right")}
+    for i in range(30):
+        wire.send(wire.frame(b"left" + bytes([i]), 7502))
+        second.send(second.frame(b"right" + bytes([i]), 7502))
+    for name, reader in readers.items():
+        rows, _ = reader.finish()
+        assert [row["payload"] for row in rows] == [name.encode() + bytes([i]) for i in range(30)]
+    status = one.status()
+    assert set(status["interfaces"]) == {wire.interface, second.interface}
+    assert status["streams"]["left"]["device"] != status["streams"]["right"]["device"]
+
+
+def test_two_consumers_at_once_each_with_a_cursor_of_its_own(daemon, wire, consumer):
+    one = daemon([conftest.stream(wire)])
+    first = consumer(one)
+    wire.send(*[wire.frame(bytes([i]) * 64, 7502) for i in range(10)])
+    conftest.wait_until(lambda: one.stream()["published"] == 10, 5, "10 packets")
+    second = consumer(one)
+    wire.send(*[wire.frame(bytes([10 + i]) * 64, 7502) for i in range(5)])
+
+    def all_delivered():
+        counts = one.status()["consumers"]
+        return len(counts) == 2 and all(entry["lag"] == 0 for entry in counts) and one.stream()["published"] == 15
+
+    conftest.wait_until(all_delivered, 5, "both consumers")
+    counts = sorted(one.status()["consumers"], key=lambda entry: entry["published"])
+    assert [entry["published"] for entry in counts] == [5, 15]
+    assert [entry["delivered"] for entry in counts] == [5, 15]
+    assert {entry["uid"] for entry in counts} == {conftest.NOBODY.pw_uid}
+    assert [row["payload"][0] for row in first.finish(stop=True)[0]] == list(range(15))
+    assert [row["payload"][0] for row in second.finish(stop=True)[0]] == list(range(10, 15))
+    conftest.wait_until(lambda: not one.status()["consumers"], 5, "consumers gone")
+
+
+@pytest.mark.parametrize("poll", ["busy", "adaptive", "event"])
+def test_a_burst_is_delivered_in_order_whatever_the_polling(build, daemon, net, wire, consumer, poll):
+    one = daemon([conftest.stream(wire, poll=poll, payload_size=256, history_blocks=256, receive_queue_slots=4096)])
+    reader = consumer(one, "lidar", "--count", 3000, "--timeout", 10000)
+    assert conftest.finish(net.sender(build, wire, 7502, size=256, count=3000, rate=20000)) == 3000
+    rows, _ = reader.finish()
+    assert len(rows) == 3000
+    assert [row["sequence"] for row in rows] == list(range(3000))
+    assert len({row["payload"] for row in rows}) == 3000
+    assert one.expect_sum()["matched"] == 3000
+
+
+@pytest.mark.parametrize("page_size,page_bytes,n", [("2M", 2 << 20, 16)])
+def test_hugepages_hold_the_ring(daemon, wire, consumer, hugepages, page_size, page_bytes, n):
+    hugepages(n)
+    one = daemon([conftest.stream(wire, page_size=page_size)])
+    reader = consumer(one, "lidar", "--count", 5, "--timeout", 5000)
+    assert reader.attached["page_bytes"] == page_bytes
+    wire.send(*[wire.frame(bytes([i]) * 1024, 7502) for i in range(5)])
+    assert [row["payload"] for row in reader.finish()[0]] == [bytes([i]) * 1024 for i in range(5)]
+
+
+def test_timestamps_are_the_time_of_day(daemon, wire, consumer):
+    one = daemon([conftest.stream(wire)])
+    reader = consumer(one, "lidar", "--count", 2, "--timeout", 5000)
+    before = time.time_ns()
+    wire.send(wire.frame(b"first", 7502))
+    time.sleep(0.05)
+    wire.send(wire.frame(b"second", 7502))
+    first, second = (row["timestamp_ns"] for row in reader.finish()[0])
+    margin = one.stream()["clock_error_ns"] + 1_000_000
+    assert before - margin <= first <= time.time_ns()
+    assert 40_000_000 < second - first < 1_000_000_000
+
+
+# ---- what is not as expected -------------------------------------------------------------------------
+
+
+def test_short_and_long_packets_are_marked(daemon, wire, consumer):
+    one = daemon([conftest.stream(wire, payload_size=100)])
+    reader = consumer(one, "lidar", "--count", 5, "--timeout", 5000)
+    sizes = (100, 3, 0, 300, 99)
+    wire.send(*[wire.frame(bytes(range(size % 256)) if size < 256 else b"L" * size, 7502) for size in sizes])
+    rows, _ = reader.finish()
+    assert [row["length"] for row in rows] == [100, 3, 0, 100, 99]
+    assert [row["wire_length"] for row in rows] == list(sizes)
+    assert [row["flags"] for row in rows] == [0, SHORT, SHORT, TRUNCATED, SHORT]
+    assert rows[3]["payload"] == b"L" * 100
+    counts = one.expect_sum()
+    assert (counts["short"], counts["truncated"], counts["errored"]) == (3, 1, 0)
+
+
+def test_without_an_oversize_sink_a_long_packet_is_an_error_and_the_sum_holds(daemon, wire, consumer):
+    one = daemon([conftest.stream(wire, payload_size=100, oversize_sink=False)])
+    reader = consumer(one, "lidar", "--count", 3, "--timeout", 5000)
+    wire.send(wire.frame(b"a" * 100, 7502), wire.frame(b"b" * 300, 7502), wire.frame(b"c" * 100, 7502))
+    rows, _ = reader.finish()
+    assert [bool(row["flags"] & ERROR) for row in rows] == [False, True, False]
+    assert rows[2]["payload"] == b"c" * 100
+    counts = one.expect_sum()
+    assert (counts["published"], counts["errored"]) == (2, 1)
+
+
+def test_ip_options_are_marked_and_the_payload_is_found(daemon, wire, consumer):
+    one = daemon([conftest.stream(wire, payload_size=200)])
+    reader = consumer(one, "lidar", "--count", 2, "--timeout", 5000)
+    wire.send(wire.frame(b"o" * 120, 7502, options=b"\x01" * 8), wire.frame(b"p" * 120, 7502))
+    odd, plain = reader.finish()[0]
+    assert odd["flags"] & IRREGULAR and not odd["flags"] & UNUSABLE
+    assert (odd["payload"], odd["header_length"]) == (b"o" * 120, 50)
+    assert (plain["payload"], plain["flags"]) == (b"p" * 120, SHORT)
+    assert one.expect_sum()["irregular"] == 1
+
+
+def test_a_vlan_tag_where_none_is_expected_is_marked_or_left_to_the_kernel(daemon, wire, consumer):
+    one = daemon([conftest.stream(wire, payload_size=200)])
+    reader = consumer(one, "lidar", "--timeout", 1500)
+    wire.send(wire.frame(b"t" * 120, 7502, vlan=5), wire.frame(b"p" * 120, 7502))
+    rows, _ = reader.finish()
+    tagged = [row for row in rows if row["flags"] & IRREGULAR]
+    assert [row["payload"] for row in rows if not row["flags"] & IRREGULAR] == [b"p" * 120]
+    for row in tagged:
+        assert row["flags"] & UNUSABLE or row["payload"] == b"t" * 120
+    assert one.expect_sum()["irregular"] == len(tagged)
+
+
+def test_tagged_packets_of_a_stream_with_a_vlan(daemon, wire, consumer):
+    one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, wire.address, vlan=5)], payload_size=200)])
+    reader = consumer(one, "lidar", "--timeout", 1500)
+    wire.send(wire.frame(b"t" * 200, 7502, vlan=5), wire.frame(b"u" * 200, 7502, vlan=6), wire.frame(b"p" * 200, 7502))
+    rows, _ = reader.finish()
+    assert [(row["payload"], row["flags"]) for row in rows] == [(b"t" * 200, 0)]
+
+
+def test_ip_fragments_the_first_is_marked_and_the_others_reach_the_kernel(build, daemon, net, wire, consumer):
+    path = capture_file("lidar-same-ports.pcap")
+    command = ["tshark", "-n", "-r", str(path), "-o", "ip.defragment:FALSE", "-Y", "ip", "-T", "fields", "-E",
+               "separator=,", "-E", "occurrence=f", "-e", "ip.frag_offset", "-e", "ip.flags.mf", "-e", "udp.dstport"]
+    frames = [line.split(",") for line in subprocess.run(command, capture_output=True, text=True,
+                                                         check=True).stdout.split()]
+    ports = {frame[2] for frame in frames if frame[0] == "0" and frame[1] in ("1", "True")}
+    assert len(ports) == 1
+    port = int(ports.pop())
+    first = sum(frame[0] == "0" and frame[1] in ("1", "True") and frame[2] == str(port) for frame in frames)
+    whole = sum(frame[0] == "0" and frame[1] not in ("1", "True") and frame[2] == str(port) for frame in frames)
+    later = sum(frame[0] != "0" for frame in frames)
+    assert first and later
+
+    one = daemon([conftest.stream(wire, port=port, payload_size=1472)])
+    reader = consumer(one, "lidar", "--timeout", 2000)
+    before = kernel_counters(net)
+    replay(net, wire, build, path)
+    rows, _ = reader.finish()
+    assert len(rows) == first + whole
+    marked = [row for row in rows if row["flags"] & FRAGMENT]
+    assert len(marked) == first
+    assert all(row["flags"] & IRREGULAR for row in marked)
+    assert one.expect_sum()["irregular"] >= first
+    assert kernel_counters(net)["ReasmReqds"] - before["ReasmReqds"] == later
+
+
+def kernel_counters(net):
+    """The Ip: lines of /proc/net/snmp in the receiver's namespace."""
+    text = conftest.run(*net.command(net.rx, "cat", "/proc/net/snmp")).stdout
+    names, values = (line.split()[1:] for line in text.splitlines() if line.startswith("Ip:"))
+    return dict(zip(names, map(int, values)))
+
+
+def test_what_no_rule_matches_reaches_the_kernels_sockets(daemon, net, wire, consumer):
+    def listen():
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.bind((wire.address, 9000))
+        udp.settimeout(5)
+        return udp
+
+    with conftest.in_namespace(net.rx, listen) as udp:
+        one = daemon([conftest.stream(wire)])
+        wire.send(wire.frame(b"not ours", 9000), wire.frame(b"ours", 7502))
+        assert udp.recv(100) == b"not ours"
+        conftest.wait_until(lambda: one.stream()["matched"] == 1, 5, "one packet")
+
+
+# ---- groups ------------------------------------------------------------------------------------------
+
+
+def memberships(net, wire):
+    return conftest.run("ip", "-n", net.rx, "maddress", "show", "dev", wire.interface).stdout
+
+
+@pytest.mark.parametrize("group", ["239.7.1.2", "ff15::7:2"])
+def test_multicast_groups_are_joined_captured_and_left(start_daemon, net, wire, consumer, group):
+    one = start_daemon([conftest.stream(wire, flows=[conftest.flow(7502, group)])]).wait_ready()
+    assert group in memberships(net, wire)
+    reader = consumer(one, "lidar", "--count", 4, "--timeout", 5000)
+    wire.send(wire.frame(b"other", 7502, destination="239.7.1.3"))
+    wire.send(*[wire.frame(bytes([i]) * 1024, 7502, destination=group) for i in range(4)])
+    assert [row["payload"] for row in reader.finish()[0]] == [bytes([i]) * 1024 for i in range(4)]
+    assert one.expect_sum()["published"] == 4
+    one.stop_clean()
+    assert group not in memberships(net, wire)
+
+
+def test_groups_are_not_joined_where_the_configuration_says_so(daemon, net, wire):
+    daemon([conftest.stream(wire, flows=[conftest.flow(7502, "239.7.1.2")], join=False)])
+    assert "239.7.1.2" not in memberships(net, wire)
+
+
+def test_a_source_can_be_asked_for(daemon, wire, consumer):
+    one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, wire.address, source=wire.tx_address)])])
+    reader = consumer(one, "lidar", "--timeout", 1500)
+    wire.send(wire.frame(b"right", 7502), wire.frame(b"wrong", 7502, source="10.77.0.9"))
+    assert [row["payload"] for row in reader.finish()[0]] == [b"right"]

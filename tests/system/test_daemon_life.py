@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting, stopping, and what the daemon says on the way."""
+import os
+import pathlib
+import signal
+import stat
+import subprocess
+
+import pytest
+
+import conftest
+import control_client
+
+
+def test_version_and_help(build):
+    version = subprocess.run([build.ibvcapd, "--version"], capture_output=True, text=True, check=True).stdout
+    assert version.startswith("ibvcapd ")
+    assert "--check-config" in subprocess.run([build.ibvcapd, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["--config"], ["extra"]])
+def test_a_wrong_command_line_is_a_usage_error(build, arguments):
+    done = subprocess.run([build.ibvcapd, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == os.EX_USAGE
+    assert "usage:" in done.stderr
+
+
+@pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_0_and_nothing_stays(start_daemon, wire, stop_signal):
+    daemon = start_daemon([conftest.stream(wire)]).wait_ready()
+    assert stat.S_ISSOCK(daemon.socket_path.stat().st_mode)
+    pid = daemon.pid()
+    assert daemon.stop(stop_signal) == 0, daemon.text()
+    assert not daemon.socket_path.exists()
+    assert not pathlib.Path(f"/proc/{pid}").exists()
+
+
+def test_terms_while_it_starts_are_obeyed_when_it_is_up(start_daemon, wire):
+    daemon = start_daemon([conftest.stream(wire)])
+    conftest.wait_until(lambda: daemon.socket_path.exists() or daemon.process.poll() is not None, 20, "socket")
+    assert daemon.stop() == 0, daemon.text()
+    assert not daemon.socket_path.exists()
+
+
+def test_readiness_and_the_end_are_notified(start_daemon, wire):
+    daemon = start_daemon([conftest.stream(wire)])
+    message = conftest.wait_until(lambda: daemon.notifications(0.5), 20, "notification")
+    assert "READY=1" in message and "STATUS=" in message
+    daemon.process.send_signal(signal.SIGTERM)
+    assert "STOPPING=1" in daemon.notifications(5)
+
+
+def test_only_what_capturing_needs_is_kept_of_roots_powers(daemon, wire):
+    status = pathlib.Path(f"/proc/{daemon([conftest.stream(wire)]).pid()}/status").read_text()
+    fields = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
+    cap_net_raw, cap_ipc_lock = 1 << 13, 1 << 14
+    for field in ("CapEff", "CapPrm"):
+        assert int(fields[field], 16) & ~cap_net_raw == 0, fields[field]
+    assert int(fields["CapBnd"], 16) & ~(cap_net_raw | cap_ipc_lock) == 0
+    assert fields["NoNewPrivs"] == "1"
+
+
+def test_status_tells_what_the_configuration_asked_for(daemon, wire):
+    one = daemon([conftest.stream(wire)])
+    status = one.status()
+    stream = status["streams"]["lidar"]
+    assert stream["interface"] == wire.interface
+    assert stream["backend"] == "verbs"
+    assert stream["device"].startswith("mlx5_")
+    assert (stream["slot_bytes"], stream["slots_per_block"], stream["receive_queue_slots"]) == (1024, 64, 1024)
+    assert stream["state"] == "capturing"
+    assert stream["posted"] == 1024
+    assert stream["epoch"] != 0
+    assert status["interfaces"][wire.interface]["device"] == stream["device"]
+    assert status["consumers"] == []
+
+
+def test_the_devices_clock_is_told_with_its_error(daemon, wire):
+    stream = daemon([conftest.stream(wire)]).stream()
+    assert stream["clock_source"] == 2
+    assert 0 < stream["clock_error_ns"] < 10_000_000
+
+
+def test_streams_are_for_whom_they_name(daemon, wire, build):
+    one = daemon([conftest.stream(wire, users=["daemon"]), conftest.stream(wire, port=7503, name="open")])
+    command = [build.capture_dump, "--socket", one.socket_path, "--timeout", "0", "--stream"]
+    refused = subprocess.run(conftest.as_nobody(*command, "lidar"), capture_output=True, text=True, check=False)
+    assert refused.returncode == os.EX_NOPERM
+    assert "lidar" in refused.stderr
+    subprocess.run(conftest.as_nobody(*command, "open"), capture_output=True, check=True)
+
+
+def test_a_supplementary_group_gives_the_right(daemon, wire, build):
+    one = daemon([conftest.stream(wire, groups=["audio"])])
+    command = [str(word) for word in (build.capture_dump, "--socket", one.socket_path, "--timeout", 0, "--stream", "lidar")]
+    user = ["setpriv", "--reuid=65534", "--regid=65534"]
+    assert subprocess.run([*user, "--clear-groups", *command], capture_output=True, check=False).returncode == os.EX_NOPERM
+    subprocess.run([*user, "--groups=audio", *command], capture_output=True, check=True)
+
+
+def test_consumers_are_told_when_the_daemon_ends(start_daemon, wire, consumer):
+    daemon = start_daemon([conftest.stream(wire)]).wait_ready()
+    one = consumer(daemon)
+    wire.send(*[wire.frame(bytes([i]) * 50, 7502) for i in range(10)])
+    conftest.wait_until(lambda: daemon.stream()["published"] == 10, 5, "10 packets")
+    assert daemon.stop() == 0, daemon.text()
+    rows, counts = one.finish()
+    assert [row["payload"][0] for row in rows] == list(range(10))
+    assert counts == {"published": 10, "delivered": 10, "skipped": 0, "lag": 0}
+
+
+def test_a_port_that_is_down_is_waited_for(start_daemon, net, wire, consumer):
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "down")
+    daemon = start_daemon([conftest.stream(wire)]).wait_ready()
+    assert daemon.stream()["state"] == "link_down"
+    assert "link is down" in daemon.text() and f"ip link set dev {wire.interface} up" in daemon.text()
+    one = consumer(daemon, "lidar", "--count", 3, "--timeout", 10000)
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "up")
+    conftest.wait_until(lambda: daemon.stream()["state"] == "capturing", 10, "the link's return")
+    assert "link is up" in daemon.text()
+    wire.send(*[wire.frame(bytes([i]) * 50, 7502) for i in range(3)])
+    rows, _ = one.finish()
+    assert [row["payload"][0] for row in rows] == [0, 1, 2]
+    daemon.stop_clean()
+
+
+def test_clients_beyond_what_is_configured_are_told(daemon, wire):
+    one = daemon([conftest.stream(wire, max_consumers=1)])
+    with control_client.Client(one.socket_path) as first, control_client.Client(one.socket_path) as second:
+        for fd in first.attach("lidar"):
+            os.close(fd)
+        with pytest.raises(control_client.Refused, match="max_consumers"):
+            second.attach("lidar")
+        assert [entry["uid"] for entry in second.status()["consumers"]] == [0]

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input: one line that says what, where and what to do; the right exit code; nothing left behind."""
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+import conftest
+
+EX_UNAVAILABLE, EX_TEMPFAIL, EX_NOPERM, EX_CONFIG = 69, 75, 77, 78
+
+
+@pytest.fixture
+def refused(start_daemon, net, tmp):
+    """refused(streams, code, *words, …): the daemon ends by itself so, with one line that has these words."""
+
+    def start(streams, code, *words, leaves_socket=False, **options):
+        pages = conftest.read_number(conftest.HUGEPAGES / "free_hugepages")
+        daemon = start_daemon(streams, **options)
+        try:
+            assert daemon.process.wait(20) == code, daemon.text()
+        finally:
+            daemon.kill()
+        errors = [line for line in daemon.text().splitlines() if "error:" in line]
+        assert len(errors) == 1, daemon.text()
+        for word in words:
+            assert str(word) in errors[0], errors[0]
+        assert daemon.socket_path.exists() == leaves_socket
+        assert "READY" not in daemon.notifications(0.1)
+        assert not subprocess.run(["ip", "netns", "pids", net.rx], capture_output=True, text=True, check=True).stdout
+        conftest.wait_until(lambda: conftest.read_number(conftest.HUGEPAGES / "free_hugepages") >= pages, 5, "pages back")
+        return errors[0]
+
+    return start
+
+
+# ---- configuration ----------------------------------------------------------------------------------
+
+
+def test_unknown_key(refused, wire):
+    refused([conftest.stream(wire, payload_sise=100)], EX_CONFIG, ".conf:", "payload_sise")
+
+
+def test_wrong_type(refused, wire):
+    refused([conftest.stream(wire, payload_size="big")], EX_CONFIG, ".conf:", "payload_size")
+
+
+def test_the_same_flow_twice(refused, wire):
+    refused([conftest.stream(wire), conftest.stream(wire, name="again")], EX_CONFIG, ".conf:", "7502")
+
+
+def test_payload_size_over_the_mtu(refused, wire):
+    line = refused([conftest.stream(wire, payload_size=9000)], EX_CONFIG, ".conf:", "payload_size 9000", "MTU 9000", 8972)
+    assert f"ip link set dev {wire.interface} mtu 9028" in line
+
+
+def test_history_shorter_than_the_receive_queue(refused, wire):
+    refused([conftest.stream(wire, history_blocks=4, receive_queue_slots=1024)], EX_CONFIG, ".conf:", "history_blocks")
+
+
+def test_receive_queue_deeper_than_the_device_takes(refused, wire):
+    refused([conftest.stream(wire, history_blocks=1024, receive_queue_slots=65536)], EX_CONFIG, ".conf:",
+            "receive_queue_slots")
+
+
+def test_check_config_says_the_same_and_touches_no_device(build, start_daemon, wire, tmp):
+    path = tmp / "checked.conf"
+    path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire, payload_sise=100)])};\n")
+    done = subprocess.run([build.ibvcapd, "--config", path, "--check-config"], capture_output=True, text=True, check=False)
+    assert done.returncode == EX_CONFIG
+    assert f"{path}:1" in done.stderr and "payload_sise" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_check_config_accepts_a_good_file_on_a_machine_without_the_device(build, wire, tmp):
+    path = tmp / "checked.conf"
+    path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire)])};\n")
+    done = subprocess.run([build.ibvcapd, "--config", path, "--check-config"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}: ok\n", "")
+
+
+# ---- machine ----------------------------------------------------------------------------------------
+
+
+def test_missing_interface_lists_those_there_are(start_daemon, build, net, wire, tmp, refused):
+    streams = [conftest.stream(wire), conftest.stream(wire, name="gone", port=7503, interface="gone0")]
+    config = tmp / "gone.conf"
+    config.write_text(f"control = {conftest.libconfig({'socket': str(tmp / 'gone.sock')})};\n"
+                      f"streams = {conftest.libconfig(streams)};\n")
+    command = net.command(net.rx, build.softhca, "-i", wire.interface, "--", build.ibvcapd, "--config", config)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == EX_UNAVAILABLE, done.stderr
+    assert "gone0" in done.stderr and wire.interface in done.stderr
+    assert not (tmp / "gone.sock").exists()
+
+
+def test_interface_without_a_device_behind_it(build, net, wire, tmp):
+    config = tmp / "plain.conf"
+    config.write_text(f"control = {conftest.libconfig({'socket': str(tmp / 'plain.sock')})};\n"
+                      f"streams = {conftest.libconfig([conftest.stream(wire)])};\n")
+    done = subprocess.run(net.command(net.rx, build.ibvcapd, "--config", config), capture_output=True, text=True,
+                          check=False, timeout=20)
+    assert done.returncode == EX_UNAVAILABLE, done.stderr
+    assert wire.interface in done.stderr
+    assert not (tmp / "plain.sock").exists()
+
+
+def test_too_few_hugepages_names_the_command_that_gets_them(refused, wire):
+    free = conftest.read_number(conftest.HUGEPAGES / "free_hugepages")
+    wanted_bytes = (free + 64) * 2 << 20
+    blocks = wanted_bytes // (1024 * 1024)
+    line = refused([conftest.stream(wire, page_size="2M", slots_per_block=1024, history_blocks=blocks)], EX_TEMPFAIL,
+                   "hugepages", f"{free} free")
+    assert "echo " in line or "sysctl" in line
+
+
+def test_a_ring_larger_than_memory(refused, wire):
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    blocks = 2 * memory // (8192 * 1024)
+    streams = [conftest.stream(wire, page_size="2M", payload_size=8192, slots_per_block=1024, history_blocks=blocks)]
+    refused(streams, EX_TEMPFAIL, "hugepages")
+
+
+def test_no_cap_net_raw(refused, wire):
+    refused([conftest.stream(wire)], EX_NOPERM, "CAP_NET_RAW",
+            prefix=("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"))
+
+
+def test_memlock_too_small_for_the_ring(refused, wire):
+    refused([conftest.stream(wire)], EX_NOPERM, "memlock",
+            prefix=("prlimit", "--memlock=65536:65536", "setpriv", "--bounding-set=-ipc_lock,-sys_resource",
+                    "--inh-caps=-ipc_lock,-sys_resource"))
+
+
+# ---- the socket's path ------------------------------------------------------------------------------
+
+
+def test_a_second_daemon_names_the_first_and_leaves_it_alone(daemon, refused, wire):
+    first = daemon([conftest.stream(wire)])
+    refused([conftest.stream(wire, port=7503)], EX_TEMPFAIL, f"process {first.pid()}", leaves_socket=True,
+            name=first.socket_path.stem)
+    assert first.stream()["state"] == "capturing"
+
+
+def test_a_path_taken_by_a_file(refused, wire, tmp):
+    (tmp / "taken.sock").write_text("precious")
+    refused([conftest.stream(wire)], EX_CONFIG, "taken.sock", "not a socket", leaves_socket=True, name="taken")
+    assert (tmp / "taken.sock").read_text() == "precious"
+
+
+def test_a_stale_socket_is_replaced(daemon, wire, tmp):
+    stale = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stale.bind(str(tmp / "stale.sock"))
+    stale.close()
+    assert daemon([conftest.stream(wire)], name="stale").stream()["state"] == "capturing"
+
+
+def test_after_a_kill_the_next_daemon_starts(start_daemon, daemon, wire):
+    first = start_daemon([conftest.stream(wire)], name="killed").wait_ready()
+    os.kill(first.pid(), signal.SIGKILL)
+    first.process.wait(10)
+    first.kill()
+    assert first.socket_path.exists()
+    assert daemon([conftest.stream(wire)], name="killed").stream()["state"] == "capturing"

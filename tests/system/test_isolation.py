@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an unprivileged consumer is given it cannot write, whatever it tries."""
+import os
+import subprocess
+
+import pytest
+
+import conftest
+
+READ_ONLY = ("payload", "headers", "ring", "state")
+
+
+@pytest.fixture
+def attack(build, daemon, wire, hugepages):
+    """attack(way, segment): attach as nobody and try; True where it worked."""
+    hugepages(16)
+    one = daemon([conftest.stream(wire, page_size="2M")])
+    environment = {**os.environ, "DAEMON_PID": str(one.pid())}
+
+    def run(way, segment):
+        command = conftest.as_nobody(build.ring_attacker, one.socket_path, "lidar", way, segment)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        return done.returncode == 1, done.stdout.strip()
+
+    return run
+
+
+@pytest.mark.parametrize("way", ["mmap", "mprotect", "write", "reopen", "chmod", "shrink", "grow", "punch", "remove",
+                                 "daemons-own"])
+def test_a_ring_cannot_be_written_by(way, attack):
+    for segment in READ_ONLY:
+        worked, what = attack(way, segment)
+        assert not worked, f"{segment}: {what}"
+
+
+@pytest.mark.parametrize("way", ["shrink", "grow", "daemons-own"])
+def test_a_consumers_own_page_cannot_be_resized_or_reached_through_the_daemon(way, attack):
+    worked, what = attack(way, "page")
+    assert not worked, what
+
+
+def test_the_attack_would_work_on_what_is_writable(attack):
+    """Else the tests above could not fail."""
+    for way in ("mmap", "mprotect", "write"):
+        worked, what = attack(way, "page")
+        assert worked, f"{way}: {what}"
+
+
+def test_a_consumer_that_punches_its_own_page_harms_nobody(attack, wire, consumer, start_daemon, daemon):
+    one = daemon([conftest.stream(wire, port=7600)], name="second")
+    other = consumer(one, "lidar", "--count", 20, "--timeout", 5000)
+    command = conftest.as_nobody(conftest.Build.ring_attacker, one.socket_path, "lidar", "punch", "page")
+    subprocess.run(command, capture_output=True, check=False)
+    wire.send(*[wire.frame(bytes([i]) * 100, 7600) for i in range(20)])
+    rows, _ = other.finish()
+    assert [row["payload"][0] for row in rows] == list(range(20))
