@@ -39,7 +39,8 @@ def within(path, folder):
 
 
 def room_of(path):
-    rooms = [room for room in MAY_INCLUDE if within(path, room)]
+    """A folder below daemon/ is a room of its own; daemon/ itself is the files that lie in it."""
+    rooms = [room for room in MAY_INCLUDE if within(path, room) and (room != "daemon" or path.count("/") == 1)]
     return max(rooms, key=len, default=None)
 
 

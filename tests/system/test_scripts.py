@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts: what they say when there is nothing to do, and that they fail when they should."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(ROOT / "tests"))
+import check_includes  # noqa: E402
+import pcap_replay  # noqa: E402
+
+
+def run(*command, **options):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=60, **options)
+
+
+def fake_commands(directory, **scripts):
+    for name, text in scripts.items():
+        path = directory / name.replace("_", "-")
+        path.write_text(f"#!/bin/bash\n{text}\n")
+        path.chmod(0o755)
+    return {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"}
+
+
+# ---- setup ---------------------------------------------------------------------------------------------------------
+
+
+def test_setup_with_everything_there_says_so_and_installs_nothing(tmp_path):
+    environment = fake_commands(tmp_path, apt_get=f"touch {tmp_path}/called")
+    result = run(ROOT / "scripts/setup", env=environment)
+    assert result.returncode == 0, result.stderr
+    assert re.fullmatch(r"setup: all \d+ packages are installed\n", result.stdout)
+    assert not (tmp_path / "called").exists()
+
+
+def test_setup_asks_for_what_is_missing_only_and_updates_first(tmp_path):
+    environment = fake_commands(
+        tmp_path, apt_get=f"echo $DEBIAN_FRONTEND $@ >> {tmp_path}/called",
+        dpkg_query="/usr/bin/dpkg-query \"$@\" | grep -v -e ' ninja-build$' -e ' clang$'")
+    if os.geteuid() != 0:
+        pytest.skip("must be root")
+    assert run(ROOT / "scripts/setup", env=environment).returncode == 0
+    update, install = (tmp_path / "called").read_text().splitlines()
+    assert update.split()[:2] == ["noninteractive", "update"]
+    assert "--no-install-recommends" in install and [word for word in install.split() if word in ("clang", "ninja-build", "git")] == [
+        "ninja-build", "clang"]
+
+
+def test_setup_as_a_user_says_what_to_run(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("must be root to become somebody else")
+    tmp_path.chmod(0o755)
+    copy = pathlib.Path("/tmp") / f"ibvcap-setup-{os.getpid()}"
+    shutil.copy(ROOT / "scripts/setup", copy)
+    try:
+        result = run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "PATH=/nonexistent:/bin", "bash", "-c",
+                     "dpkg-query() { :; }; export -f dpkg-query; bash " + str(copy))
+    finally:
+        copy.unlink()
+    assert result.returncode == 77
+    assert result.stderr.count("\n") == 1 and "run sudo scripts/setup" in result.stderr
+
+
+# ---- bench ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [[], ["nosuch"], ["../ring"]])
+def test_bench_names_what_there_is(arguments):
+    result = run(ROOT / "scripts/bench", *arguments)
+    assert result.returncode == 64 and " ring" in result.stderr
+
+
+# ---- the include check ---------------------------------------------------------------------------------------------
+
+
+def test_the_tree_includes_with_the_current():
+    assert check_includes.check(ROOT)[0] == []
+
+
+@pytest.mark.parametrize("source,line", [
+    ("daemon/backend/verbs/queue.c", '#include "daemon/ring/ring.h"'),
+    ("daemon/backend/backend.c", '#include "daemon/worker/worker.h"'),
+    ("daemon/ring/ring.c", '#include "daemon/backend/backend.h"'),
+    ("daemon/config/load.c", '#include "daemon/flow/flow.h"'),
+    ("daemon/control/session.c", '#include "daemon/worker/worker.h"'),
+    ("daemon/worker/worker.c", '#include "daemon/control/control.h"'),
+    ("lib/softhca/device.c", '#include <ibvcap/layout.h>'),
+    ("daemon/daemon.c", '#include "lib/softhca/device.h"'),
+    ("lib/ibvcap/rx.c", '#include "daemon/base/log.h"'),
+    ("tools/recv.c", '#include "lib/ibvcap/ring.h"'),
+    ("daemon/ring/ring.c", '#  include "../backend/backend.h"'),
+    ("daemon/newroom/x.c", ""),
+])
+def test_an_include_against_the_current_is_found(tmp_path, source, line):
+    for header in ("daemon/ring/ring.h", "daemon/worker/worker.h", "daemon/worker/mailbox.h", "daemon/backend/backend.h",
+                   "daemon/flow/flow.h", "daemon/control/control.h", "daemon/base/log.h", "lib/softhca/device.h",
+                   "lib/ibvcap/ring.h", "lib/ibvcap/include/ibvcap/layout.h"):
+        (tmp_path / header).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / header).write_text("")
+    (tmp_path / "daemon/control/status.c").write_text('#include "daemon/worker/mailbox.h"\n#include "daemon/ring/ring.h"\n')
+    assert check_includes.check(tmp_path.resolve())[0] == []
+    (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / source).write_text(f"\n{line}\n")
+    wrong = run(ROOT / "tests/check_includes.py", tmp_path)
+    if source == "daemon/newroom/x.c":
+        assert wrong.returncode == 1 and "in no room" in wrong.stdout
+    else:
+        assert wrong.returncode == 1 and wrong.stdout.startswith(f"{source}:2: includes ")
+
+
+# ---- the replay of captures ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name,packets,ports", [
+    ("lidar-os0-32.pcap", 74, {7502: 64, 7503: 10}), ("lidar-same-ports.pcap", 23, {7502: 4}), ("lidar-vli16-one.pcap", 1, {2368: 1}),
+])
+def test_replayed_frames_have_new_addresses_and_the_old_payload(name, packets, ports):
+    source, destination = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
+    frames = [frame for _, frame in pcap_replay.read_pcap(ROOT / "tests/data" / name)]
+    sent = [pcap_replay.rewrite(frame, b"\x02" * 12, source, destination) for frame in frames]
+    assert len(sent) == packets
+    found = {}
+    for old, new in zip(frames, sent):
+        assert len(new) == len(old) and new[:14] == b"\x02" * 12 + b"\x08\x00" and new[26:34] == source + destination
+        assert pcap_replay.checksum(new[14:34]) == 0
+        first = not pcap_replay.fragment_offset(new)
+        assert new[42 if first else 34:] == old[42 if first else 34:]
+        if first:
+            port = pcap_replay.destination_port(new)
+            found[port] = found.get(port, 0) + 1
+    assert found == ports
+
+
+# ---- the closing line of scripts/test ------------------------------------------------------------------------------
+
+
+def test_the_sum_of_test_counts_failures_skips_and_runners_that_ran_nothing(tmp_path):
+    """scripts/test on a copy of itself whose steps are made up."""
+    script = (ROOT / "scripts/test").read_text()
+    functions = script[:script.index("scripts/setup || exit")]
+    junit = "<testsuite>{}</testsuite>"
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "build/test-logs").mkdir(parents=True)
+    results = {
+        "good": ("<testcase name='a'/><testcase name='b'/>", 0),
+        "mixed": ("<testcase name='a'/><testcase name='b'><failure message='x'/></testcase>"
+                  "<testcase name='c'><skipped message='no such thing here'/></testcase>", 1),
+        "crashed": ("<testcase name='a'/>", 139),
+        "empty": ("", 0),
+    }
+    steps = ["single yes true", "single no false"]
+    for name, (cases, status) in results.items():
+        (tmp_path / f"{name}.in").write_text(junit.format(cases))
+        steps.append(f"counted {name} bash -c 'cp {name}.in build/test-logs/{name}.xml; exit {status}'")
+    steps.append("counted nothing true")
+    end = script[script.index('echo "$passed passed'):]
+    test = tmp_path / "scripts/test"
+    test.write_text(functions + "\n".join(steps) + "\n" + end)
+    result = run("bash", test)
+    # yes, good ×2, mixed, crashed | no, mixed, crashed, empty, nothing | mixed
+    assert result.stdout.splitlines()[-1] == "5 passed, 5 failed, 1 skipped"
+    assert result.returncode == 1
+    assert "skipped:  c no such thing here" in result.stderr
+
+
+def test_pattern_send_sends_what_it_says(tmp_path):
+    program = pathlib.Path(os.environ.get("IBVCAP_BUILD_DIR", ROOT / "build/dev")) / "tests/support/pattern_send"
+    if not program.exists():
+        pytest.skip(f"{program} is not built")
+    import socket
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        receiver.bind(("127.0.0.1", 0))
+        result = run(program, "--destination", "127.0.0.1", "--port", receiver.getsockname()[1], "--count", 100, "--size", 64,
+                     "--first", 7, "--rate", 20000)
+        said = json.loads(result.stdout)
+        received = [receiver.recv(100) for _ in range(said["sent"])]
+    assert said["sent"] == 100 and said["first"] == 7
+    assert [int.from_bytes(payload[:8], "big") for payload in received] == list(range(7, 107))
+    assert all(len(payload) == 64 for payload in received) and len({payload[8:] for payload in received}) == 100
