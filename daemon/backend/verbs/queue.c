@@ -211,8 +211,11 @@ int verbs_start(struct backend_queue *base)
 int verbs_reset(struct backend_queue *base)
 {
 	struct verbs_queue *queue = verbs_queue(base);
-	int error = modify(queue, IBV_QPS_RESET);
+	int error;
 
+	if (atomic_load_explicit(&queue->cq_failed, memory_order_relaxed))
+		return -EIO;
+	error = modify(queue, IBV_QPS_RESET);
 	atomic_store_explicit(&queue->failed, false, memory_order_relaxed);
 	return error ? error : modify(queue, IBV_QPS_INIT);
 }

@@ -90,10 +90,24 @@ int verbs_notice_fd(const struct backend *base)
 	return verbs_backend(base)->context->async_fd;
 }
 
-static struct backend_queue *fail_queue(void *context)
+/* The event comes after the flushed completions: has the worker reset the queue since, it is well. */
+static struct backend_queue *fail_qp(struct ibv_qp *qp)
 {
-	struct verbs_queue *queue = context;
+	struct verbs_queue *queue = qp->qp_context;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
 
+	if (ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) != 0 || attr.qp_state == IBV_QPS_ERR)
+		atomic_store_explicit(&queue->failed, true, memory_order_relaxed);
+	return &queue->base;
+}
+
+/* Overrun: it can't be brought back. */
+static struct backend_queue *fail_cq(struct ibv_cq *cq)
+{
+	struct verbs_queue *queue = cq->cq_context;
+
+	atomic_store_explicit(&queue->cq_failed, true, memory_order_relaxed);
 	atomic_store_explicit(&queue->failed, true, memory_order_relaxed);
 	return &queue->base;
 }
@@ -119,11 +133,11 @@ int verbs_read_notice(struct backend *base, struct backend_notice *notice)
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
 		notice->type = BACKEND_NOTICE_QUEUE_FAILED;
-		notice->queue = fail_queue(event.element.qp->qp_context);
+		notice->queue = fail_qp(event.element.qp);
 		break;
 	case IBV_EVENT_CQ_ERR:
 		notice->type = BACKEND_NOTICE_QUEUE_FAILED;
-		notice->queue = fail_queue(event.element.cq->cq_context);
+		notice->queue = fail_cq(event.element.cq);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 		notice->type = BACKEND_NOTICE_DEVICE_FAILED;

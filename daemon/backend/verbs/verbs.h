@@ -61,9 +61,9 @@ struct verbs_queue {
 	unsigned n_unacknowledged; /* completion events */
 	struct verbs_slot_wr chain[VERBS_CHAIN];
 
-	/* Set by the control thread on an asynchronous event, read and cleared by the worker. Nothing is
-	 * ordered by it. */
-	atomic_bool failed;
+	/* Set by the control thread on an asynchronous event, read by the worker. Nothing is ordered by them. */
+	atomic_bool failed;    /* reset() clears it */
+	atomic_bool cq_failed; /* for good */
 
 	/* The control thread's. */
 	struct verbs_backend *backend;
