@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A stream's life on a device of which any call may fail: whatever was made is given back. */
+#include "daemon/stream.h"
+#include "tests/support/scripted_backend.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the scripted device, failing by countdown and counting what it has out --------------------------- */
+
+static int calls_until_failure;
+static int out; /* objects */
+
+static bool fails(void)
+{
+	return calls_until_failure-- == 0;
+}
+
+static int refuse(struct fault *fault, const char *what)
+{
+	return fault_set(fault, EX_UNAVAILABLE, EIO, "%s failed", what);
+}
+
+static int open_device(const char *interface, struct backend **backend, struct fault *fault)
+{
+	if (fails())
+		return refuse(fault, "open");
+	int r = scripted_backend_ops.open(interface, backend, fault);
+
+	out += r == 0;
+	return r;
+}
+
+static void close_device(struct backend *backend)
+{
+	out--;
+	scripted_backend_ops.close(backend);
+}
+
+static int register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
+			   struct fault *fault)
+{
+	if (fails())
+		return refuse(fault, "register_memory");
+	int r = scripted_backend_ops.register_memory(backend, address, bytes, memory, fault);
+
+	out += r == 0;
+	return r;
+}
+
+static void unregister_memory(struct backend_memory *memory)
+{
+	out--;
+	scripted_backend_ops.unregister_memory(memory);
+}
+
+static int create_queue(struct backend *backend, const struct backend_queue_options *options,
+			struct backend_queue **queue, struct fault *fault)
+{
+	if (fails())
+		return refuse(fault, "create_queue");
+	int r = scripted_backend_ops.create_queue(backend, options, queue, fault);
+
+	out += r == 0;
+	return r;
+}
+
+static void destroy_queue(struct backend_queue *queue)
+{
+	out--;
+	scripted_backend_ops.destroy_queue(queue);
+}
+
+static int start(struct backend_queue *queue)
+{
+	return fails() ? -EIO : scripted_backend_ops.start(queue);
+}
+
+static int add_flow(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
+		    struct fault *fault)
+{
+	if (fails())
+		return refuse(fault, "add_flow");
+	int r = scripted_backend_ops.add_flow(queue, rule, flow, fault);
+
+	out += r == 0;
+	return r;
+}
+
+static void remove_flow(struct backend_flow *flow)
+{
+	out--;
+	scripted_backend_ops.remove_flow(flow);
+}
+
+static struct backend_ops failing_ops(void)
+{
+	struct backend_ops ops = scripted_backend_ops;
+
+	ops.open = open_device;
+	ops.close = close_device;
+	ops.register_memory = register_memory;
+	ops.unregister_memory = unregister_memory;
+	ops.create_queue = create_queue;
+	ops.destroy_queue = destroy_queue;
+	ops.start = start;
+	ops.add_flow = add_flow;
+	ops.remove_flow = remove_flow;
+	return ops;
+}
+
+/* ---- a life -------------------------------------------------------------------------------------- */
+
+static struct config_flow flows[2];
+static struct config_stream config_stream;
+static const struct config config = { .file = "test.conf", .streams = &config_stream, .n_streams = 1 };
+
+static void configure(void)
+{
+	for (int i = 0; i < 2; i++) {
+		flows[i] = (struct config_flow){
+			.destination = { .family = AF_INET }, .destination_port = (uint16_t)(7502 + i), .vlan = -1,
+		};
+		inet_pton(AF_INET, "127.0.0.1", flows[i].destination.address);
+	}
+	config_stream = (struct config_stream){
+		.name = "lidar", .interface = "lo", .flows = flows, .n_flows = 2, .payload_size = 100,
+		.slots_per_block = 64, .history_blocks = 4, .receive_queue_slots = 128, .page_bytes = 4096,
+		.poll = CONFIG_POLL_EVENT, .cpu = -1, .max_consumers = 1, .lease_blocks = 1, .oversize_sink = true,
+		.join = true, .line = 7,
+	};
+}
+
+static int prepare_and_start(struct stream *stream, struct interface *interface, struct fault *fault)
+{
+	int r = interface_open(interface, fault);
+
+	if (r == 0)
+		r = stream_init(stream, &config, &config_stream, interface, fault);
+	if (r == 0)
+		r = stream_prepare(stream, &config, 1, fault);
+	return r == 0 ? stream_start(stream, fault) : r;
+}
+
+/* As the daemon takes a half-made stream down. */
+static void take_down(struct stream *stream, struct interface *interface)
+{
+	stream_leave(stream);
+	stream_stop(stream);
+	stream_join(stream);
+	stream_deinit(stream);
+	interface_close(interface);
+}
+
+Test(stream, whatever_fails_nothing_is_left_behind)
+{
+	const struct backend_ops ops = failing_ops();
+	int n_failures = 0;
+	int r;
+
+	configure();
+	do {
+		struct interface interface = { .name = "lo", .ops = &ops };
+		struct stream stream = STREAM_INIT;
+		struct fault fault = { 0 };
+
+		calls_until_failure = n_failures;
+		cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
+		r = prepare_and_start(&stream, &interface, &fault);
+		cr_expect(eq(int, r < 0, fault.text[0] != '\0'), "a failure is explained: '%s'", fault.text);
+		take_down(&stream, &interface);
+		cr_expect(eq(int, out, 0), "after failure %d: '%s'", n_failures, fault.text);
+		n_failures++;
+	} while (r < 0 && n_failures < 100);
+	cr_expect(eq(int, n_failures - 1, 7)); /* open, two registrations, queue, start, two flows */
+}
+
+Test(stream, a_payload_over_the_mtu_names_file_and_line_and_what_would_fit)
+{
+	struct interface interface = { .name = "eth7", .net = { .mtu = 127 } };
+	struct stream stream = STREAM_INIT;
+	struct fault fault = { 0 };
+
+	configure();
+	cr_expect(eq(int, stream_init(&stream, &config, &config_stream, &interface, &fault), -EMSGSIZE));
+	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	cr_expect(strstr(fault.text, "test.conf:7: ") == fault.text, "%s", fault.text);
+	cr_expect(strstr(fault.text, "at most 99") != NULL, "%s", fault.text);
+	cr_expect(strstr(fault.text, "mtu 128") != NULL, "%s", fault.text);
+	interface.net.mtu = 128;
+	cr_expect(eq(int, stream_init(&stream, &config, &config_stream, &interface, &fault), 0));
+}
+
+Test(stream, a_queue_deeper_than_the_device_takes_is_a_configuration_error)
+{
+	struct interface interface = { .name = "lo", .ops = &scripted_backend_ops };
+	struct stream stream = STREAM_INIT;
+	struct fault fault = { 0 };
+
+	configure();
+	config_stream.receive_queue_slots = 1u << 20;
+	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
+	cr_assert(eq(int, interface_open(&interface, &fault), 0));
+	cr_assert(eq(int, stream_init(&stream, &config, &config_stream, &interface, &fault), 0));
+	cr_expect(eq(int, stream_prepare(&stream, &config, 1, &fault), -EINVAL));
+	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	cr_expect(strstr(fault.text, "receive_queue_slots 1048576") != NULL, "%s", fault.text);
+	take_down(&stream, &interface);
+}
