@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 sys.path.insert(0, str(ROOT / "tests"))
 import check_includes  # noqa: E402
+import loss_sum  # noqa: E402
 import pcap_replay  # noqa: E402
 
 
@@ -185,3 +186,40 @@ def test_pattern_send_sends_what_it_says(tmp_path):
     assert said["sent"] == 100 and said["first"] == 7
     assert [int.from_bytes(payload[:8], "big") for payload in received] == list(range(7, 107))
     assert all(len(payload) == 64 for payload in received) and len({payload[8:] for payload in received}) == 100
+
+
+# ---- the loss sum of the quickstart --------------------------------------------------------------------------------
+
+
+def status_that_adds_up():
+    return {"streams": [{"name": "a", "matched": 90, "published": 80, "no_buffer": 7, "errored": 3, "in_flight": 0}],
+            "interfaces": [{"port_discards": 10, "out_of_buffer": 7}],
+            "consumers": [{"stream": "a", "uid": 65534, "published": 80, "delivered": 78, "skipped": 2, "lag": 0}]}
+
+
+def test_a_loss_sum_that_adds_up_has_nothing_wrong():
+    lines, wrong = loss_sum.add_up(status_that_adds_up(), {"a": 100})
+    assert wrong == [] and len(lines) == 3
+
+
+@pytest.mark.parametrize("part,term,change,said", [
+    ("streams", "published", 1, "a: matched is 90, its parts are 91"),
+    ("streams", "no_buffer", -1, "a: matched is 90, its parts are 89"),
+    ("streams", "in_flight", 1, "a: in_flight is 1 at rest"),
+    ("streams", "matched", 11, "a: matched is 101, more than the 100 sent"),
+    ("interfaces", "port_discards", -1, "port: 10 packets sent were not matched, port_discards explains 9"),
+    ("interfaces", "out_of_buffer", 1, "port: no_buffer of all streams is 7, the device's out_of_buffer 8"),
+    ("consumers", "delivered", -1, "consumer of a: published is 80, its parts are 79"),
+    ("consumers", "lag", 1, "consumer of a: lag is 1 at rest"),
+])
+def test_a_loss_sum_names_the_term_that_is_wrong(part, term, change, said):
+    status = status_that_adds_up()
+    status[part][0][term] += change
+    assert said in loss_sum.add_up(status, {"a": 100})[1]
+
+
+def test_a_loss_sum_wants_every_stream_and_a_consumer_of_it():
+    status = status_that_adds_up()
+    status["consumers"] = []
+    wrong = loss_sum.add_up(status, {"a": 90, "b": 1})[1]
+    assert {"b: no such stream in the status", "a: nobody is attached", "b: nobody is attached"} <= set(wrong)

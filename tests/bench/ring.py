@@ -1,0 +1,116 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a packet costs the daemon through worker and ring, and the layout of what is shared.
+
+Nanoseconds are bench_ring's own clock (median of its rounds); instructions are callgrind's of the same program, split by
+the object they were in: ours, and the verbs libraries'. On the scripted backend, and on verbs over an emulated device.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OWN_TARGET, ALL_TARGET = 80, 310  # instructions a packet
+PAYLOADS = (64, 8192)
+CALLGRIND = ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--instr-atstart=no"]
+
+
+def run(command):
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise SystemExit(f"bench ring: {' '.join(map(str, command))}: exit {result.returncode}\n{result.stderr}")
+    return result.stdout
+
+
+def cost_by_object(text):
+    """Instructions of each object file in a callgrind.out: the self cost lines, not those that follow calls=."""
+    names, costs, at, skip = {}, {}, None, False
+    for line in text.splitlines():
+        match = re.match(r"ob=\((\d+)\)(?: (.*))?$", line)
+        if match:
+            at = names.setdefault(match[1], match[2] or "?")
+        elif line.startswith("calls="):
+            skip = True
+        elif re.match(r"[+*\-0-9]", line):
+            if not skip and len(line.split()) > 1:
+                costs[at] = costs.get(at, 0) + int(line.split()[1])
+            skip = False
+        else:
+            match = re.match(r"cob=\((\d+)\) (.*)$", line)
+            if match:
+                names.setdefault(match[1], match[2])
+    return costs
+
+
+def is_library(path):
+    return re.search(r"libmlx5|libibverbs", path or "") is not None
+
+
+def measure(build, arguments, start, rounds):
+    program = build / "tests/bench/bench_ring"
+    timed = json.loads(run([*start, program, *arguments, "--rounds", rounds]))
+    with tempfile.TemporaryDirectory() as directory:
+        out = pathlib.Path(directory) / "callgrind.out"
+        counted = json.loads(run([*start, *CALLGRIND, f"--callgrind-out-file={out}", program, *arguments, "--rounds", 5]))
+        costs = cost_by_object(out.read_text())
+    library = sum(cost for name, cost in costs.items() if is_library(name))
+    total = sum(costs.values())
+    return {"backend": timed["backend"], "payload_bytes": timed["payload_bytes"], "ns_per_packet": timed["ns_per_packet"],
+            "instructions_per_packet": {"own": round((total - library) / counted["packets"], 1),
+                                        "verbs_libraries": round(library / counted["packets"], 1),
+                                        "all": round(total / counted["packets"], 1)}}
+
+
+class Wire:
+    """A veth pair in a network namespace of its own; softhca sits on one end, the bench sends on the other."""
+
+    def __init__(self):
+        self.name = f"ibvcap-bench-{os.getpid()}"
+
+    def __enter__(self):
+        run(["ip", "netns", "add", self.name])
+        try:
+            run(["ip", "-n", self.name, "link", "add", "bench0", "type", "veth", "peer", "name", "bench1"])
+            for end in ("bench0", "bench1"):
+                run(["ip", "netns", "exec", self.name, "ethtool", "-K", end, "tx", "off", "rx", "off", "gro", "off"])
+                run(["ip", "-n", self.name, "link", "set", end, "addrgenmode", "none", "mtu", "9000", "up"])
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception):
+        subprocess.run(["ip", "netns", "delete", self.name], check=False)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench ring", description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser.add_argument("--rounds", type=int, default=200)
+    options = parser.parse_args()
+    results = [measure(options.build, ["--payload", size], [], options.rounds) for size in PAYLOADS]
+    if os.geteuid() == 0:
+        with Wire() as wire:
+            start = ["ip", "netns", "exec", wire.name, options.build / "lib/softhca/softhca", "-i", "bench0", "--"]
+            results += [measure(options.build, ["--payload", size, "--interface", "bench0", "--peer", "bench1"], start,
+                                options.rounds) for size in PAYLOADS]
+    else:
+        print("verbs left out: the wire needs root", file=sys.stderr)
+    for result in results:
+        print(json.dumps(result))
+    print(run([options.build / "tests/bench/shared_layout"]), end="")
+    for result in results:
+        instructions = result["instructions_per_packet"]
+        print(f"{result['backend']:9} {result['payload_bytes']:5} B: {result['ns_per_packet']['median']:6.1f} ns, "
+              f"own {instructions['own']:6.1f} instructions (target {OWN_TARGET}), all {instructions['all']:6.1f} (target {ALL_TARGET})",
+              file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""loss_sum.py STATUS.json STREAM=SENT...: set the senders' counts beside `ibvcap status --json` and add up.
+
+For each stream  sent = matched + lost before the flow rule, and matched = published + no_buffer + errored + in_flight;
+for each consumer  published since it attached = delivered + skipped + lag. At rest in_flight and lag are 0.
+Exit 0: every packet is accounted for. Exit 1: says which term is not what the others leave for it.
+"""
+import json
+import pathlib
+import sys
+
+
+def streams(status, sent):
+    """Lines to print and what is wrong, for the streams."""
+    lines, wrong = [], []
+    for stream in status["streams"]:
+        name = stream["name"]
+        if name not in sent:
+            continue
+        terms = {term: stream[term] for term in ("published", "no_buffer", "errored", "in_flight")}
+        lines.append(f"{name:8} sent {sent[name]}   matched {stream['matched']} = "
+                     + " + ".join(f"{term} {value}" for term, value in terms.items()))
+        if stream["matched"] != sum(terms.values()):
+            wrong.append(f"{name}: matched is {stream['matched']}, its parts are {sum(terms.values())}")
+        if stream["in_flight"]:
+            wrong.append(f"{name}: in_flight is {stream['in_flight']} at rest")
+        if stream["matched"] > sent[name]:
+            wrong.append(f"{name}: matched is {stream['matched']}, more than the {sent[name]} sent")
+    missing = sent.keys() - {stream["name"] for stream in status["streams"]}
+    wrong += [f"{name}: no such stream in the status" for name in sorted(missing)]
+    return lines, wrong
+
+
+def before_steering(status, sent):
+    """What was sent and matched no rule must be in the ports' own drops."""
+    lost = sum(sent.values()) - sum(stream["matched"] for stream in status["streams"] if stream["name"] in sent)
+    discards = sum(interface["port_discards"] for interface in status["interfaces"])
+    out_of_buffer = sum(interface["out_of_buffer"] for interface in status["interfaces"])
+    no_buffer = sum(stream["no_buffer"] for stream in status["streams"])
+    lines = [f"{'port':8} lost before the flow rules {lost}   port_discards {discards}   out_of_buffer {out_of_buffer}"]
+    wrong = []
+    if lost > discards:
+        wrong.append(f"port: {lost} packets sent were not matched, port_discards explains {discards}")
+    if no_buffer != out_of_buffer:
+        wrong.append(f"port: no_buffer of all streams is {no_buffer}, the device's out_of_buffer {out_of_buffer}")
+    return lines, wrong
+
+
+def consumers(status, sent):
+    lines, wrong = [], []
+    for consumer in status["consumers"]:
+        terms = {term: consumer[term] for term in ("delivered", "skipped", "lag")}
+        lines.append(f"{consumer['stream']:8} consumer (uid {consumer['uid']}): published {consumer['published']} = "
+                     + " + ".join(f"{term} {value}" for term, value in terms.items()))
+        if consumer["published"] != sum(terms.values()):
+            wrong.append(f"consumer of {consumer['stream']}: published is {consumer['published']}, its parts are {sum(terms.values())}")
+        if consumer["lag"]:
+            wrong.append(f"consumer of {consumer['stream']}: lag is {consumer['lag']} at rest")
+    for name in sorted(sent.keys() - {consumer["stream"] for consumer in status["consumers"]}):
+        wrong.append(f"{name}: nobody is attached")
+    return lines, wrong
+
+
+def add_up(status, sent):
+    lines, wrong = [], []
+    for part in (streams, before_steering, consumers):
+        some_lines, some_wrong = part(status, sent)
+        lines += some_lines
+        wrong += some_wrong
+    return lines, wrong
+
+
+def main():
+    status = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    sent = {name: int(count) for name, count in (argument.split("=") for argument in sys.argv[2:])}
+    lines, wrong = add_up(status, sent)
+    print("\n".join(lines))
+    for line in wrong:
+        print(f"does not add up: {line}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
