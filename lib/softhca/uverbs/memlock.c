@@ -25,6 +25,18 @@ bool has_capability(unsigned int cap)
 	return data[cap / 32].effective & 1u << (cap % 32);
 }
 
+/*
+ * What pin_user_pages would do: fault everything in, for writing if that is asked. Kernels before
+ * 5.14 cannot be asked to; they say so for a page of our own too.
+ */
+static bool populate(uint64_t first, uint64_t bytes, int advice)
+{
+	static uint8_t probe[PAGE_BYTES] __attribute__((aligned(PAGE_BYTES)));
+
+	return !madvise((void *)(uintptr_t)first, bytes, advice) ||
+	       (errno == EINVAL && madvise(probe, sizeof(probe), advice));
+}
+
 int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable, uint64_t *pages)
 {
 	uint64_t first = addr & ~(uint64_t)(PAGE_BYTES - 1);
@@ -46,10 +58,7 @@ int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable,
 		memlock_unpin(m, (last - first) / PAGE_BYTES);
 		return -ENOMEM;
 	}
-	/* What pin_user_pages would do: fault everything in, for writing if that is asked. */
-	if (madvise((void *)(uintptr_t)first, last - first,
-		    writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) &&
-	    errno != EINVAL) {
+	if (!populate(first, last - first, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ)) {
 		memlock_unpin(m, (last - first) / PAGE_BYTES);
 		return -EFAULT;
 	}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rules of raw packet verbs, each a function that tries to break it. */
+#ifndef TESTS_VERBS_RULES_H
+#define TESTS_VERBS_RULES_H
+
+#include "verbs_common.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct rule {
+	const char *name;
+	const char *source; /* where the rule comes from */
+	/* NULL, or what was seen instead. */
+	const char *(*check)(void);
+};
+
+/* Each file's rules, ended by a row without a name. */
+extern const struct rule flow_rules[], object_rules[], receive_rules[], send_rules[];
+
+/* For receive rules: an unconnected UDP socket in the same namespace cannot reach the device (its
+ * frames would be outgoing), so they ask this one for frames: "PORT COUNT PAYLOAD\n" on stdout,
+ * and wait for a line on stdin. */
+void ask_for_frames(unsigned int port, unsigned int count, unsigned int payload);
+
+#define EXPECT(condition, text)                                                                    \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			return text;                                                               \
+	} while (0)
+
+/* A call that returns NULL and sets errno, or returns the errno. */
+#define EXPECT_ERRNO(value, call)                                                                  \
+	do {                                                                                       \
+		errno = 0;                                                                         \
+		if ((call) || errno != (value))                                                    \
+			return #call " did not fail with " #value;                                 \
+	} while (0)
+#define EXPECT_RETURNS(value, call)                                                                \
+	do {                                                                                       \
+		if ((call) != (value))                                                             \
+			return #call " did not return " #value;                                    \
+	} while (0)
+
+/* One context, domain and queue for the rules that need no special one. */
+struct queue *shared_queue(void);
+void close_shared_queue(void);
+
+#endif

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rules of receiving: these need frames from the other end. */
+#include "verbs_rules.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PORT 4100
+#define UDP_OVERHEAD 42
+
+static const struct queue_config small = {.depth = 8, .n_sge = 2, .payload_bytes = 1000};
+
+struct seen {
+	unsigned int n, good;
+	enum ibv_wc_status first_error;
+	uint32_t byte_len;
+};
+
+/* Polls until `n` completions or a second has passed. */
+static struct seen drain(struct queue *q, unsigned int n)
+{
+	uint64_t end = now_ns() + 1000000000u;
+	struct seen s = {};
+
+	while (s.n < n && now_ns() < end) {
+		struct ibv_poll_cq_attr attr = {};
+
+		if (ibv_start_poll(q->cq, &attr))
+			continue;
+		do {
+			s.n++;
+			if (!q->cq->status) {
+				s.good++;
+				s.byte_len = ibv_wc_read_byte_len(q->cq);
+			} else if (!s.first_error) {
+				s.first_error = q->cq->status;
+			}
+		} while (!ibv_next_poll(q->cq));
+		ibv_end_poll(q->cq);
+	}
+	return s;
+}
+
+static uint64_t out_of_buffer(const struct queue *q)
+{
+	char path[128], text[32] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/out_of_buffer",
+		 ibv_get_device_name(q->ctx->device));
+	fd = open(path, O_RDONLY);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		die("%s", path);
+	close(fd);
+	return strtoull(text, NULL, 10);
+}
+
+static bool matched_becomes(struct queue *q, uint64_t n)
+{
+	for (int i = 0; i < 200 && queue_matched(q) < n; i++)
+		usleep(5000);
+	return queue_matched(q) == n;
+}
+
+static const char *starvation(void)
+{
+	struct queue q;
+	uint64_t before;
+
+	queue_open(&q, &small);
+	before = out_of_buffer(&q);
+	EXPECT_RETURNS(0, queue_post(&q, 0, 5));
+	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	ask_for_frames(PORT, 12, 500);
+	EXPECT(drain(&q, 5).good == 5, "not as many received as posted");
+	EXPECT(matched_becomes(&q, 12), "not every packet was counted at steering");
+	EXPECT(out_of_buffer(&q) - before == 7, "out_of_buffer is not what was dropped");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *flow_before_rtr(void)
+{
+	struct queue q;
+	uint64_t before;
+
+	queue_open(&q, &small);
+	queue_to_state(&q, IBV_QPS_RESET);
+	queue_to_state(&q, IBV_QPS_INIT);
+	before = out_of_buffer(&q);
+	EXPECT_RETURNS(0, queue_post(&q, 0, 8));
+	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	ask_for_frames(PORT, 3, 500);
+	EXPECT(matched_becomes(&q, 3), "matches before RTR were not counted");
+	EXPECT(drain(&q, 1).n == 0, "a completion before RTR");
+	EXPECT(out_of_buffer(&q) == before, "dropped before RTR with a name");
+	queue_to_state(&q, IBV_QPS_RTR);
+	ask_for_frames(PORT, 2, 500);
+	EXPECT(drain(&q, 2).good == 2, "RTR does not receive");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *too_long(void)
+{
+	struct queue q;
+	struct seen s;
+
+	queue_open(&q, &small);
+	EXPECT_RETURNS(0, queue_post(&q, 0, 4));
+	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	ask_for_frames(PORT, 1, 1001);
+	s = drain(&q, 1);
+	EXPECT(s.n == 1 && s.first_error == IBV_WC_LOC_LEN_ERR, "no LOC_LEN_ERR");
+	ask_for_frames(PORT, 3, 1000);
+	s = drain(&q, 3);
+	EXPECT(s.good == 3 && s.byte_len == 1000 + UDP_OVERHEAD, "the queue stopped");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *null_sink(void)
+{
+	struct queue_config config = small;
+	struct queue q;
+	struct seen s;
+
+	config.null_sink = true;
+	queue_open(&q, &config);
+	EXPECT_RETURNS(0, queue_post(&q, 0, 4));
+	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	ask_for_frames(PORT, 1, 1400);
+	s = drain(&q, 1);
+	EXPECT(s.good == 1 && s.byte_len == 1400 + UDP_OVERHEAD, "no success with an excess length");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *post_raw(struct queue *q, struct ibv_sge *sge)
+{
+	struct ibv_recv_wr wr = {.sg_list = sge, .num_sge = 1}, *bad;
+
+	EXPECT_RETURNS(0, ibv_post_recv(q->qp, &wr, &bad));
+	return NULL;
+}
+
+static const char *protection(struct queue *q, struct ibv_sge *sge)
+{
+	struct ibv_async_event event;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct pollfd p = {.fd = q->ctx->async_fd, .events = POLLIN};
+	struct seen s;
+
+	EXPECT(!post_raw(q, sge) && !queue_post(q, 0, 2), "posting failed");
+	EXPECT_RETURNS(0, queue_add_udp_flow(q, NULL, PORT, true));
+	ask_for_frames(PORT, 1, 500);
+	s = drain(q, 3);
+	EXPECT(s.n == 3 && s.first_error == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR and flush");
+	EXPECT_RETURNS(0, ibv_query_qp(q->qp, &attr, IBV_QP_STATE, &init));
+	EXPECT(attr.qp_state == IBV_QPS_ERR, "the queue pair is not in error");
+	EXPECT(poll(&p, 1, 1000) == 1 && !ibv_get_async_event(q->ctx, &event) &&
+		       event.event_type == IBV_EVENT_QP_FATAL,
+	       "no IBV_EVENT_QP_FATAL");
+	ibv_ack_async_event(&event);
+	return NULL;
+}
+
+static const char *wrong_key(void)
+{
+	const char *r;
+	struct queue q;
+
+	queue_open(&q, &small);
+	struct ibv_sge sge = {(uintptr_t)q.payloads, 1000, q.payload_mr->lkey ^ 0x5500};
+	r = protection(&q, &sge);
+	if (!r)
+		queue_close(&q);
+	return r;
+}
+
+static const char *out_of_bounds(void)
+{
+	const char *r;
+	struct queue q;
+
+	queue_open(&q, &small);
+	struct ibv_sge sge = {(uintptr_t)q.payloads + 7900, 1000, q.payload_mr->lkey};
+	r = protection(&q, &sge);
+	if (!r)
+		queue_close(&q);
+	return r;
+}
+
+static const char *no_local_write(void)
+{
+	const char *r;
+	struct ibv_mr *mr;
+	struct queue q;
+
+	queue_open(&q, &small);
+	mr = ibv_reg_mr(q.pd, q.payloads, 8000, 0);
+	struct ibv_sge sge = {(uintptr_t)q.payloads, 1000, mr->lkey};
+	r = protection(&q, &sge);
+	ibv_dereg_mr(mr);
+	if (!r)
+		queue_close(&q);
+	return r;
+}
+
+static const char *other_domain(void)
+{
+	const char *r;
+	struct ibv_mr *mr;
+	struct ibv_pd *pd;
+	struct queue q;
+
+	queue_open(&q, &small);
+	pd = ibv_alloc_pd(q.ctx);
+	mr = ibv_reg_mr(pd, q.payloads, 8000, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge sge = {(uintptr_t)q.payloads, 1000, mr->lkey};
+	r = protection(&q, &sge);
+	ibv_dereg_mr(mr);
+	ibv_dealloc_pd(pd);
+	if (!r)
+		queue_close(&q);
+	return r;
+}
+
+static const char *arm_gives_one_event(void)
+{
+	struct queue_config config = small;
+	struct pollfd p = {.events = POLLIN};
+	struct ibv_cq *cq;
+	struct queue q;
+	void *ctx;
+
+	config.use_channel = true;
+	queue_open(&q, &config);
+	p.fd = q.channel->fd;
+	EXPECT_RETURNS(0, queue_post(&q, 0, 8));
+	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	ask_for_frames(PORT, 1, 500);
+	EXPECT(drain(&q, 1).good == 1, "nothing received");
+	EXPECT(poll(&p, 1, 100) == 0, "an event though never armed");
+	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q.cq), 0));
+	EXPECT(poll(&p, 1, 100) == 0, "an event though nothing completed");
+	ask_for_frames(PORT, 3, 500);
+	EXPECT(poll(&p, 1, 1000) == 1, "no event at the next completion");
+	EXPECT(!ibv_get_cq_event(q.channel, &cq, &ctx) && cq == ibv_cq_ex_to_cq(q.cq), "wrong CQ");
+	EXPECT(poll(&p, 1, 100) == 0, "more than one event for one arming");
+	EXPECT(drain(&q, 3).good == 3, "completions lost");
+	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q.cq), 1));
+	ask_for_frames(PORT, 1, 500);
+	EXPECT(poll(&p, 1, 100) == 0, "an unsolicited completion woke a solicited-only arming");
+	ibv_ack_cq_events(cq, 1);
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *same_rule_two_queues(void)
+{
+	struct queue a, b;
+
+	queue_open(&a, &small);
+	queue_open(&b, &small);
+	EXPECT(!queue_post(&a, 0, 4) && !queue_post(&b, 0, 4), "posting failed");
+	EXPECT(!queue_add_udp_flow(&a, NULL, PORT, true) &&
+		       !queue_add_udp_flow(&b, NULL, PORT, true),
+	       "flows refused");
+	ask_for_frames(PORT, 2, 500);
+	EXPECT(drain(&a, 2).good == 2 && drain(&b, 2).good == 2, "not both got a copy");
+	queue_close(&a);
+	queue_close(&b);
+	return NULL;
+}
+
+const struct rule receive_rules[] = {
+	{"recv-starvation-counts", "verbs-rules: Loss and time", starvation},
+	{"recv-flow-before-rtr", "verbs-rules: Bring-up and tear-down", flow_before_rtr},
+	{"recv-too-long", "verbs-rules: Posting and polling", too_long},
+	{"recv-null-sink", "verbs-rules: Posting and polling", null_sink},
+	{"recv-wrong-key", "PRM: memory key checks", wrong_key},
+	{"recv-out-of-bounds", "PRM: memory key checks", out_of_bounds},
+	{"recv-no-local-write", "PRM: memory key checks", no_local_write},
+	{"recv-other-domain", "PRM: memory key checks", other_domain},
+	{"recv-arm-gives-one-event", "PRM: completion event request", arm_gives_one_event},
+	{"recv-same-rule-two-queues", "mlx5_core: add_rule_fg", same_rule_two_queues},
+	{},
+};

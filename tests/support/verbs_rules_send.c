@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rules of sending. The frames themselves are looked at by the test at the other end. */
+#include "verbs_rules.h"
+
+#include <unistd.h>
+
+static const struct queue_config config = {
+	.depth = 8, .n_sge = 2, .payload_bytes = 2048, .send_depth = 8};
+
+static int post(struct queue *q, unsigned int id, uint32_t bytes, unsigned int flags)
+{
+	struct ibv_sge sge = {(uintptr_t)q->payloads, bytes, q->payload_mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1,
+				 .opcode = IBV_WR_SEND, .send_flags = flags}, *bad;
+
+	return ibv_post_send(q->qp, &wr, &bad);
+}
+
+/* One completion within a second: its status, or -1. */
+static int one(struct queue *q, uint64_t *wr_id)
+{
+	uint64_t end = now_ns() + 1000000000u;
+	struct ibv_poll_cq_attr attr = {};
+	int status;
+
+	while (ibv_start_poll(q->cq, &attr))
+		if (now_ns() > end)
+			return -1;
+	status = q->cq->status;
+	*wr_id = q->cq->wr_id;
+	ibv_end_poll(q->cq);
+	return status;
+}
+
+static void frame(struct queue *q)
+{
+	memset(q->payloads, 0xff, 12);
+	q->payloads[6] = 2;
+	q->payloads[12] = 0x88;
+	q->payloads[13] = 0xb5; /* a type for experiments */
+}
+
+static const char *only_signalled_complete(void)
+{
+	struct queue q;
+	uint64_t id = 0;
+
+	queue_open(&q, &config);
+	frame(&q);
+	EXPECT_RETURNS(0, post(&q, 1, 100, 0));
+	EXPECT_RETURNS(0, post(&q, 2, 100, 0));
+	EXPECT_RETURNS(0, post(&q, 3, 100, IBV_SEND_SIGNALED));
+	EXPECT(one(&q, &id) == IBV_WC_SUCCESS && id == 3, "not one completion, for the third");
+	EXPECT(one(&q, &id) == -1, "an unsignalled request completed");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *slots_free_at_signalled(void)
+{
+	struct queue q;
+	uint64_t id;
+	int n = 0;
+
+	queue_open(&q, &config);
+	frame(&q);
+	while (!post(&q, 0, 100, 0))
+		n++;
+	EXPECT(n >= 8, "fewer slots than asked for");
+	usleep(50000);
+	EXPECT_RETURNS(ENOMEM, post(&q, 0, 100, IBV_SEND_SIGNALED));
+	EXPECT(one(&q, &id) == -1, "a completion from nowhere");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *key_checked(void)
+{
+	struct queue q;
+	uint64_t id;
+
+	queue_open(&q, &config);
+	frame(&q);
+	q.payload_mr->lkey ^= 0x5500;
+	EXPECT_RETURNS(0, post(&q, 7, 100, 0));
+	q.payload_mr->lkey ^= 0x5500;
+	EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR && id == 7, "no LOC_PROT_ERR");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *not_before_rts(void)
+{
+	struct queue q;
+
+	queue_open(&q, &config);
+	queue_to_state(&q, IBV_QPS_RESET);
+	queue_to_state(&q, IBV_QPS_INIT);
+	queue_to_state(&q, IBV_QPS_RTR);
+	EXPECT_RETURNS(ENOMEM, post(&q, 0, 100, IBV_SEND_SIGNALED));
+	queue_close(&q);
+	return NULL;
+}
+
+const struct rule send_rules[] = {
+	{"send-only-signalled-complete", "verbs-rules: Posting and polling",
+	 only_signalled_complete},
+	{"send-slots-free-at-signalled", "verbs-rules: Posting and polling",
+	 slots_free_at_signalled},
+	{"send-key-checked", "PRM: memory key checks", key_checked},
+	{"send-not-before-rts", "libmlx5: qp_state_max_gs", not_before_rts},
+	{},
+};

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What system tests cannot see from outside: which table a rule goes into, and what then matches. */
+#include "device/flow.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <rdma/ib_user_verbs.h>
+#include <string.h>
+
+enum { SPEC_ETH = 0x20, SPEC_IPV4 = 0x30, SPEC_UDP = 0x41 };
+#define PRIORITIES 16
+#define MULTICAST "239.1.2.3"
+
+struct wish {
+	struct flow_request req;
+	uint8_t specs[512];
+};
+
+static void *add(struct wish *w, uint32_t type, uint16_t bytes)
+{
+	struct ib_uverbs_flow_spec_hdr *h = (void *)(w->specs + w->req.specs_bytes);
+
+	w->req.specs = w->specs;
+	w->req.port = 1;
+	w->req.specs_bytes += bytes;
+	w->req.n_specs++;
+	h->type = type;
+	h->size = bytes;
+	return h;
+}
+
+static struct ib_uverbs_flow_spec_eth *add_eth(struct wish *w)
+{
+	return add(w, SPEC_ETH, sizeof(struct ib_uverbs_flow_spec_eth));
+}
+
+static struct ib_uverbs_flow_spec_ipv4 *add_ipv4(struct wish *w, const char *dst)
+{
+	struct ib_uverbs_flow_spec_ipv4 *s = add(w, SPEC_IPV4, sizeof(*s));
+
+	inet_pton(AF_INET, dst, &s->val.dst_ip);
+	s->mask.dst_ip = 0xffffffffu;
+	return s;
+}
+
+static struct ib_uverbs_flow_spec_tcp_udp *add_udp(struct wish *w, uint16_t port)
+{
+	struct ib_uverbs_flow_spec_tcp_udp *s = add(w, SPEC_UDP, sizeof(*s));
+
+	s->val.dst_port = htons(port);
+	s->mask.dst_port = 0xffff;
+	return s;
+}
+
+static struct flow_rule parsed(struct wish *w)
+{
+	struct flow_rule r;
+
+	cr_assert_eq(flow_parse(&r, &w->req, PRIORITIES), 0);
+	return r;
+}
+
+static struct packet_key udp_key(const char *dst, uint16_t port)
+{
+	struct packet_key k = {.ip_version = 4, .ip_proto = 17, .dst_port = htons(port),
+			       .ether_type = htons(0x0800)};
+
+	inet_pton(AF_INET, dst, k.dst_ip);
+	return k;
+}
+
+Test(flow, ipv4_first_makes_a_multicast_rule)
+{
+	struct wish w = {};
+
+	add_ipv4(&w, MULTICAST);
+	add_udp(&w, 4000);
+	w.req.priority = 3;
+	cr_assert_eq(parsed(&w).table, FLOW_TABLE_MULTICAST, "and its priority does not count");
+}
+
+Test(flow, eth_first_with_wildcard_mac_is_unicast)
+{
+	struct wish w = {};
+
+	add_eth(&w);
+	add_ipv4(&w, MULTICAST);
+	w.req.priority = 3;
+	cr_assert_eq(parsed(&w).table, 3 * 2 + 1);
+}
+
+Test(flow, eth_first_with_group_mac_is_multicast)
+{
+	struct wish w = {};
+	struct ib_uverbs_flow_spec_eth *eth = add_eth(&w);
+
+	memcpy(eth->val.dst_mac, "\x01\x00\x5e\x01\x02\x03", 6);
+	memset(eth->mask.dst_mac, 0xff, 6);
+	cr_assert_eq(parsed(&w).table, FLOW_TABLE_MULTICAST);
+}
+
+Test(flow, dont_trap_comes_before_trap_of_the_same_priority)
+{
+	struct wish w = {};
+
+	add_ipv4(&w, "10.0.0.1");
+	w.req.flags = 1 << 1;
+	cr_assert_eq(parsed(&w).table, 0);
+	w.req.flags = 0;
+	cr_assert_eq(parsed(&w).table, 1);
+}
+
+Test(flow, trailing_bytes_are_refused)
+{
+	struct wish w = {};
+	struct flow_rule r;
+
+	add_ipv4(&w, "10.0.0.1");
+	w.req.specs_bytes += 4;
+	cr_assert_eq(flow_parse(&r, &w.req, PRIORITIES), -EINVAL);
+	w.req.specs_bytes -= 8;
+	cr_assert_eq(flow_parse(&r, &w.req, PRIORITIES), -EINVAL, "missing ones too");
+}
+
+Test(flow, a_spec_of_the_wrong_size_is_refused)
+{
+	struct wish w = {};
+	struct flow_rule r;
+
+	add_ipv4(&w, "10.0.0.1")->size -= 4;
+	w.req.specs_bytes -= 4;
+	cr_assert_eq(flow_parse(&r, &w.req, PRIORITIES), -EINVAL);
+}
+
+Test(flow, matches_only_what_the_mask_covers)
+{
+	struct flow_steering s;
+	struct wish w = {};
+	struct flow_rule r;
+	struct packet_key k = udp_key("10.0.0.1", 4000);
+	unsigned int table = 0;
+
+	add_ipv4(&w, "10.0.0.1");
+	add_udp(&w, 4000);
+	r = parsed(&w);
+	flow_steering_init(&s);
+	cr_assert_eq(flow_add(&s, &r), 0);
+	cr_assert_not_null(flow_lookup(&s, &k, &table));
+	k.vlan_tci = htons(5);
+	k.cvlan = 1;
+	cr_assert_not_null(flow_lookup(&s, &k, &table), "no VLAN mask: tagged ones as well");
+	k.dst_port = htons(4001);
+	cr_assert_null(flow_lookup(&s, &k, &table));
+	flow_remove(&s, &r);
+	cr_assert_eq(s.occupied, 0);
+}
+
+Test(flow, vlan_mask_needs_a_tag)
+{
+	struct flow_steering s;
+	struct wish w = {};
+	struct flow_rule r;
+	struct packet_key k = udp_key("10.0.0.1", 4000);
+	struct ib_uverbs_flow_spec_eth *eth = add_eth(&w);
+	unsigned int table = 0;
+
+	eth->mask.vlan_tag = htons(0x0fff);
+	eth->val.vlan_tag = htons(0);
+	r = parsed(&w);
+	flow_steering_init(&s);
+	flow_add(&s, &r);
+	cr_assert_null(flow_lookup(&s, &k, &table), "id 0 is not no tag");
+	k.cvlan = 1;
+	k.vlan_tci = htons(0xe000); /* a priority, which the mask leaves out */
+	cr_assert_not_null(flow_lookup(&s, &k, &table));
+	flow_remove(&s, &r);
+}
+
+Test(flow, a_unicast_rule_takes_a_multicast_packet_first)
+{
+	struct flow_steering s;
+	struct wish uni = {}, multi = {};
+	struct flow_rule ru, rm;
+	struct packet_key k = udp_key(MULTICAST, 4000);
+	unsigned int table = 0;
+
+	add_ipv4(&multi, MULTICAST);
+	add_eth(&uni); /* wildcard MAC: the classic mistake */
+	add_udp(&uni, 4000);
+	uni.req.priority = 15;
+	rm = parsed(&multi);
+	ru = parsed(&uni);
+	flow_steering_init(&s);
+	flow_add(&s, &rm);
+	flow_add(&s, &ru);
+	cr_assert_eq(LIST_FIRST(&flow_lookup(&s, &k, &table)->rules), &ru);
+	flow_remove(&s, &ru);
+	table = 0;
+	cr_assert_eq(LIST_FIRST(&flow_lookup(&s, &k, &table)->rules), &rm);
+	flow_remove(&s, &rm);
+}
+
+Test(flow, the_higher_priority_wins)
+{
+	struct flow_steering s;
+	struct wish a = {}, b = {};
+	struct flow_rule ra, rb;
+	struct packet_key k = udp_key("10.0.0.1", 4000);
+	unsigned int table = 0;
+
+	add_ipv4(&a, "10.0.0.1");
+	add_udp(&b, 4000);
+	a.req.priority = 5;
+	b.req.priority = 4;
+	ra = parsed(&a);
+	rb = parsed(&b);
+	flow_steering_init(&s);
+	flow_add(&s, &ra);
+	flow_add(&s, &rb);
+	cr_assert_eq(LIST_FIRST(&flow_lookup(&s, &k, &table)->rules), &rb);
+	flow_remove(&s, &ra);
+	flow_remove(&s, &rb);
+}
+
+Test(flow, the_same_rule_twice_is_one_entry)
+{
+	struct flow_steering s;
+	struct wish w = {};
+	struct flow_rule a, b;
+	struct packet_key k = udp_key("10.0.0.1", 4000);
+	struct flow_entry *e;
+	unsigned int table = 0;
+
+	add_ipv4(&w, "10.0.0.1");
+	a = parsed(&w);
+	b = parsed(&w);
+	flow_steering_init(&s);
+	cr_assert_eq(flow_add(&s, &a), 0);
+	cr_assert_eq(flow_add(&s, &b), 0);
+	e = flow_lookup(&s, &k, &table);
+	cr_assert(LIST_FIRST(&e->rules) == &b && LIST_NEXT(&b, entry_link) == &a);
+	flow_remove(&s, &a);
+	flow_remove(&s, &b);
+}
