@@ -6,8 +6,8 @@
 
 static void print_struct(const char *name, size_t bytes, size_t alignment)
 {
-	printf("{\"struct\": \"%s\", \"bytes\": %zu, \"alignment\": %zu, \"cache_lines\": %.2f}\n", name, bytes, alignment,
-	       (double)bytes / 64);
+	printf("{\"struct\": \"%s\", \"bytes\": %zu, \"alignment\": %zu, \"cache_lines\": %.2f}\n", name, bytes,
+	       alignment, (double)bytes / 64);
 }
 
 static void print_member(const char *name, size_t offset)
