@@ -9,11 +9,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -142,18 +145,69 @@ static int join(const struct options *o)
 	return s;
 }
 
-static uint64_t out_of_buffer(struct queue *q)
+/* The first word of a file of the port. */
+static void read_port_file(struct queue *q, const char *name, char *text, size_t size)
 {
-	char path[128], text[32] = "";
+	char path[160];
+	ssize_t n;
 	int fd;
 
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/out_of_buffer",
-		 ibv_get_device_name(q->ctx->device));
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/%s",
+		 ibv_get_device_name(q->ctx->device), name);
 	fd = open(path, O_RDONLY);
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+	n = fd < 0 ? -1 : read(fd, text, size - 1);
+	if (n <= 0)
 		die("%s", path);
+	text[n - 1] = 0;
 	close(fd);
+}
+
+static uint64_t out_of_buffer(struct queue *q)
+{
+	char text[32];
+
+	read_port_file(q, "hw_counters/out_of_buffer", text, sizeof(text));
 	return strtoull(text, NULL, 10);
+}
+
+static void ethtool(int s, const char *netdev, void *data)
+{
+	struct ifreq ifr = {};
+
+	strncpy(ifr.ifr_name, netdev, IFNAMSIZ - 1);
+	ifr.ifr_data = data;
+	if (ioctl(s, SIOCETHTOOL, &ifr))
+		die("SIOCETHTOOL");
+}
+
+/* What the port lost before steering: mlx5's rx_discards_phy. */
+static uint64_t discards(struct queue *q)
+{
+	struct {
+		struct ethtool_sset_info info;
+		uint32_t n;
+	} set = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1 << ETH_SS_STATS}};
+	struct ethtool_gstrings *names;
+	struct ethtool_stats *values;
+	int s = socket(AF_INET, SOCK_DGRAM, 0);
+	uint64_t found = UINT64_MAX;
+	char netdev[32];
+
+	read_port_file(q, "gid_attrs/ndevs/0", netdev, sizeof(netdev));
+	ethtool(s, netdev, &set);
+	names = calloc(1, sizeof(*names) + (size_t)set.n * ETH_GSTRING_LEN);
+	values = calloc(1, sizeof(*values) + set.n * sizeof(uint64_t));
+	*names = (struct ethtool_gstrings){ETHTOOL_GSTRINGS, ETH_SS_STATS, set.n};
+	*values = (struct ethtool_stats){ETHTOOL_GSTATS, set.n};
+	ethtool(s, netdev, names);
+	ethtool(s, netdev, values);
+	for (uint32_t i = 0; i < set.n; i++)
+		if (!strcmp((char *)names->data + i * ETH_GSTRING_LEN, "rx_discards_phy"))
+			found = values->data[i];
+	free(names);
+	free(values);
+	close(s);
+	return found;
 }
 
 static void parse(struct options *o, int argc, char **argv)
@@ -209,10 +263,10 @@ int main(int argc, char **argv)
 	printf("{\"received\": %lu, \"bytes\": %lu, \"errors\": %lu, \"len_errors\": %lu, "
 	       "\"csum_ok\": %lu, \"backwards\": %lu, \"events\": %lu, \"matched\": %lu, "
 	       "\"out_of_buffer\": %lu, \"last_byte_len\": %u, \"last_cvlan\": %u, "
-	       "\"ticks\": %lu, \"ns\": %lu}\n",
+	       "\"discards\": %lu, \"ticks\": %lu, \"ns\": %lu}\n",
 	       r.received, r.bytes, r.errors, r.len_errors, r.csum_ok, r.backwards, r.events,
 	       queue_matched(&q), out_of_buffer(&q), r.last_byte_len, r.last_cvlan,
-	       r.last_ts - r.first_ts, r.last_ns - r.first_ns);
+	       discards(&q), r.last_ts - r.first_ts, r.last_ns - r.first_ns);
 	queue_close(&q);
 	return 0;
 }

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""softhca below unmodified programs: Debian's ibv_* tools, a plain verbs client, shells, and direct readers of sysfs.
+
+IBVCAP_BUILD_DIR names the build directory (default: build/dev).
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import frames
+from conftest import BUILD, ROOT, Net, run, wait_until
+
+SOFTHCA = BUILD / "lib/softhca/softhca"
+LIBRARY = BUILD / "lib/softhca/libsofthca.so"
+CLIENT = BUILD / "tests/support/verbs_client"
+RULES = BUILD / "tests/support/verbs_rules"
+PORT = 4000
+GROUP = "239.7.1.9"
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+    pytest.mark.skipif(not (LIBRARY.exists() and CLIENT.exists()), reason=f"softhca and verbs_client not in {BUILD}"),
+]
+
+
+def under(net, *command, interfaces="rx0", prefix=()):
+    return Net.command(net.rx, *prefix, SOFTHCA, "-i", interfaces, "--", *command)
+
+
+def output(net, *command, **options):
+    return subprocess.run(under(net, *command, **options), check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+class Client:
+    """verbs_client, ready to receive; counts() waits for its end."""
+
+    def __init__(self, net, *options, program=CLIENT, environment=None, **how):
+        self.process = subprocess.Popen(under(net, program, *options, **how), stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
+        line = self.process.stdout.readline()
+        assert line == "ready\n", line + self.process.stderr.read()
+
+    def counts(self):
+        out, err = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, err
+        counts = json.loads(out)
+        # Every packet that steering gave the queue is accounted for, always.
+        assert counts["matched"] == counts["received"] + counts["errors"] + counts["out_of_buffer"], counts
+        return counts
+
+
+def records(path):
+    """The frames that verbs_client dumped."""
+    data, frames_seen = path.read_bytes(), []
+    while data:
+        size = int.from_bytes(data[:4], sys.byteorder)
+        frames_seen.append(data[4:4 + size])
+        data = data[4 + size:]
+    return frames_seen
+
+
+# ---- the device as tools see it ------------------------------------------------------------------------------------
+
+
+def test_ibv_devices_lists_one_device_a_netdev(net):
+    net.add_wire()
+    lines = output(net, "ibv_devices", interfaces="rx0,rx1").splitlines()[2:]
+    macs = [bytearray(wire.mac_bytes()) for wire in net.wires]
+    for mac in macs:
+        mac[0] ^= 2
+    expected = [(f"mlx5_{i}", (mac[:3] + b"\xff\xfe" + mac[3:]).hex()) for i, mac in enumerate(macs)]
+    assert [tuple(line.split()) for line in lines] == expected
+
+
+def test_ibv_devinfo(net, wire):
+    info = output(net, "ibv_devinfo", "-v")
+    for text in ("hca_id:\tmlx5_0", "max_qp_wr:\t\t\t32768", "hca_core_clock:\t\t\t78125kHZ", "PORT_ACTIVE (4)",
+                 "C-VLAN stripping offload", "IP csum offload", "link_layer:\t\tEthernet",
+                 f"GID[  3]:\t\t::ffff:{wire.address}, RoCE v2"):
+        assert text in info, info
+
+
+def test_port_goes_down_with_the_link(net, wire):
+    run("ip", "-n", net.tx, "link", "set", wire.tx, "down")
+    wait_until(lambda: "PORT_DOWN (1)" in output(net, "ibv_devinfo"), 5, "the port down")
+
+
+def test_profiles(net):
+    out = subprocess.run(Net.command(net.rx, SOFTHCA, "-i", "rx0", "-p", "connectx6", "ibv_devinfo"), check=True,
+                         capture_output=True, text=True).stdout
+    assert "vendor_part_id:\t\t\t4123" in out
+
+
+def test_direct_readers_of_sysfs(net, wire):
+    script = f"""
+        cd /; ls /sys/class/infiniband /sys/class/infiniband_verbs /dev/infiniband
+        cat /sys/class/infiniband/mlx5_0/ports/1/state /sys/class/infiniband/mlx5_0/node_type
+        cat /sys/class/infiniband/mlx5_0/ports/1/gids/2 /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/2
+        ls /sys/class/net/{wire.interface}/device/infiniband
+        cat /sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_buffer
+        test -e /sys/class/infiniband/mlx5_1 || echo no second
+        test -L /sys/class/infiniband/mlx5_0 && basename $(readlink /sys/class/infiniband/mlx5_0/device)
+        test -c /dev/infiniband/uverbs0 && stat -c %t:%T /dev/infiniband/uverbs0
+        cat /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/200 2>&1 | grep -o Invalid.*
+    """
+    address = wire.address.split(".")
+    hexed = ":".join("%02x%02x" % (int(address[i]), int(address[i + 1])) for i in (0, 2))
+    assert output(net, "bash", "-c", script).split("\n") == [
+        "/dev/infiniband:", "uverbs0", "", "/sys/class/infiniband:", "mlx5_0", "", "/sys/class/infiniband_verbs:",
+        "abi_version", "uverbs0", "4: ACTIVE", "1: CA", f"0000:0000:0000:0000:0000:ffff:{hexed}", wire.interface,
+        "mlx5_0", "0", "no second", "0000:fe:00.0", "e7:c0", "Invalid argument", ""]
+
+
+def test_python_reads_sysfs(net):
+    script = ("import os; print(os.listdir('/sys/class/infiniband'), os.path.exists('/dev/infiniband/uverbs0'),"
+              "open('/sys/class/infiniband/mlx5_0/ports/1/link_layer').read().strip(),"
+              "os.path.exists('/sys/class/infiniband/nonsense'))")
+    assert output(net, "/usr/bin/python3", "-c", script) == "['mlx5_0'] True Ethernet False\n"
+
+
+def test_nothing_is_seen_without_interfaces():
+    out = subprocess.run(["ls", "/sys/class/infiniband/mlx5_0"], capture_output=True, text=True, check=False,
+                         env={**os.environ, "LD_PRELOAD": str(LIBRARY)})
+    assert out.returncode != 0 and "No such file" in out.stderr
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------
+
+
+def test_exit_status_and_arguments_pass_through(net):
+    done = subprocess.run(under(net, "sh", "-c", 'printf "%s|" "$@"; exit 7', "sh", "a b", "", "$x"), capture_output=True,
+                          text=True, check=False)
+    assert (done.returncode, done.stdout) == (7, "a b||$x|")
+
+
+def test_signals_pass_through(net):
+    process = subprocess.Popen(under(net, "sleep", "60"))
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(5) == -signal.SIGTERM
+
+
+def test_a_missing_interface_is_one_line(net):
+    done = subprocess.run(under(net, "true", interfaces="nope0"), capture_output=True, text=True, check=False)
+    assert done.returncode == 66
+    assert done.stderr == "softhca: no network device called nope0; see: ip -br link\n"
+
+
+def test_a_wrong_setting_is_said(net):
+    done = subprocess.run(under(net, "ibv_devices"), capture_output=True, text=True, check=False,
+                          env={**os.environ, "SOFTHCA_NAP_US": "often"})
+    assert "softhca: SOFTHCA_NAP_US=often: accepted: 1 to 100000" in done.stderr
+
+
+# ---- rules ---------------------------------------------------------------------------------------------------------
+
+
+def rules():
+    if not RULES.exists():
+        return []
+    return [line.split("\t")[0] for line in run(RULES, "list").stdout.splitlines()]
+
+
+@pytest.mark.parametrize("rule", rules())
+def test_rule(net, wire, rule):
+    """verbs_rules tries to break it, and asks for frames where it needs some."""
+    process = subprocess.Popen(under(net, RULES, rule), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "HAS_IPC_LOCK": "1"})
+    try:
+        for line in process.stdout:
+            if not line.startswith("send "):
+                break
+            port, count, size = map(int, line.split()[1:])
+            wire.send(*[wire.frame(bytes(size), port)] * count)
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert line == "kept\n", line
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+
+
+def test_memlock_counts_without_ipc_lock(net):
+    done = subprocess.run(under(net, RULES, "mr-memlock-limit", prefix=("setpriv", "--bounding-set=-ipc_lock")),
+                          capture_output=True, text=True, check=False)
+    assert done.stdout == "kept\n", done
+
+
+def test_raw_queue_needs_net_raw(net):
+    done = subprocess.run(under(net, CLIENT, prefix=("setpriv", "--bounding-set=-net_raw")), capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 1
+    assert "ibv_create_qp_ex (errno 1" in done.stderr
+
+
+# ---- receiving -----------------------------------------------------------------------------------------------------
+
+
+def test_frames_arrive_byte_for_byte(net, wire, tmp):
+    sent = [wire.frame(bytes((i * 7 + k) & 255 for k in range(size)), PORT)
+            for i, size in enumerate((1, 17, 18, 19, 100, 1472, 4000, 8900))]
+    client = Client(net, "-c", len(sent), "-w", tmp / "dump", "-a", wire.address)
+    wire.send(*sent)
+    counts = client.counts()
+    assert records(tmp / "dump") == sent
+    assert counts["csum_ok"] == len(sent) and counts["errors"] == 0 and counts["backwards"] == 0
+
+
+def test_only_matching_frames_are_taken(net, wire):
+    client = Client(net, "-a", wire.address, "-i", 300)
+    wire.send(wire.frame(b"x" * 50, PORT), wire.frame(b"x" * 50, PORT + 1),
+              wire.frame(b"x" * 50, PORT, destination=None, source="10.1.1.1"),
+              frames.udp_frame(b"x" * 50, "10.9.9.9", PORT, wire.mac_bytes()))
+    assert client.counts()["received"] == 2
+
+
+def test_frames_for_another_mac_stay_out_unless_promiscuous(net, wire):
+    other = frames.udp_frame(b"x" * 50, wire.address, PORT, bytes.fromhex("020000009999"))
+    client = Client(net, "-i", 300)
+    wire.send(other)
+    assert client.counts()["matched"] == 0
+    run("ip", "-n", net.rx, "link", "set", wire.interface, "promisc", "on")
+    client = Client(net, "-i", 300)
+    wire.send(other)
+    assert client.counts()["received"] == 1
+
+
+def test_multicast_needs_a_join(net, wire):
+    """verbs-rules.md: multicast needs an IGMP join by an ordinary socket on that interface."""
+    client = Client(net, "-a", GROUP, "-i", 300)
+    wire.send(wire.frame(b"x" * 50, PORT, destination=GROUP))
+    assert client.counts()["matched"] == 0
+    client = Client(net, "-a", GROUP, "-i", 300, "-g", wire.interface)
+    wire.send(wire.frame(b"x" * 50, PORT, destination=GROUP))
+    assert client.counts()["received"] == 1
+
+
+def test_ipv6(net, wire):
+    client = Client(net, "-a", "fd00::1", "-c", 1)
+    wire.send(frames.udp_frame(b"x" * 50, "fd00::1", PORT, wire.mac_bytes()))
+    assert client.counts()["received"] == 1
+
+
+def test_checksum_flag_is_true(net, wire):
+    """A wrong checksum: the frame comes, the flag does not."""
+    good = bytearray(wire.frame(b"y" * 64, PORT))
+    bad_ip, bad_udp = bytearray(good), bytearray(good)
+    bad_ip[24] ^= 0xFF
+    bad_udp[40:42] = b"\x12\x34"
+    client = Client(net, "-c", 3)
+    wire.send(bytes(good), bytes(bad_ip), bytes(bad_udp))
+    counts = client.counts()
+    assert (counts["received"], counts["csum_ok"]) == (3, 1)
+
+
+def test_vlan_tag_is_in_the_frame(net, wire, tmp):
+    frame = wire.frame(b"z" * 100, PORT, vlan=0x2005)
+    client = Client(net, "-c", 1, "-w", tmp / "dump")
+    wire.send(frame)
+    assert client.counts()["last_byte_len"] == len(frame)
+    assert records(tmp / "dump") == [frame]
+
+
+def test_vlan_stripping_puts_it_into_the_completion(net, wire, tmp):
+    client = Client(net, "-c", 1, "-v", "-w", tmp / "dump")
+    wire.send(wire.frame(b"z" * 100, PORT, vlan=0x2005))
+    counts = client.counts()
+    assert counts["last_cvlan"] == 0x2005
+    assert records(tmp / "dump") == [wire.frame(b"z" * 100, PORT)]
+
+
+def test_events_wake_the_program(net, wire):
+    client = Client(net, "-e", "-c", 5, "-i", 2000)
+    for _ in range(5):
+        wire.send(wire.frame(b"x" * 50, PORT))
+        time.sleep(0.05)
+    counts = client.counts()
+    assert counts["received"] == 5
+    assert 1 <= counts["events"] <= 6
+
+
+def test_timestamps_run_at_the_core_clock(net, wire):
+    client = Client(net, "-c", 2)
+    wire.send(wire.frame(b"x" * 50, PORT))
+    time.sleep(0.5)
+    wire.send(wire.frame(b"x" * 50, PORT))
+    counts = client.counts()
+    assert counts["ticks"] / 78125e3 == pytest.approx(counts["ns"] / 1e9, abs=0.02)
+
+
+def test_starved_queue_counts_what_it_drops(net, wire):
+    client = Client(net, "-n", 64, "-r", "-i", 500)
+    wire.send(*[wire.frame(b"x" * 50, PORT)] * 1000)
+    counts = client.counts()
+    assert (counts["received"], counts["out_of_buffer"]) == (64, 936)
+
+
+def test_a_burst_adds_up_with_the_port_discards(net, wire):
+    """More than the ring holds, to a queue of 64: sent = matched + discards, but for the kernel's own few frames."""
+    sent = 30000
+    client = Client(net, "-n", 64, "-i", 500, environment={"SOFTHCA_RING_MIB": "1"})
+    frame = wire.frame(b"x" * 200, PORT)
+    for _ in range(sent):
+        wire.socket.send(frame)
+    counts = client.counts()
+    assert counts["discards"] > 0, counts
+    assert 0 <= counts["matched"] + counts["discards"] - sent <= 10, counts
+
+
+def test_two_devices_are_two_wires(net):
+    second = net.add_wire()
+    client = Client(net, "-d", "mlx5_1", "-i", 300, interfaces="rx0,rx1")
+    net.wires[0].send(net.wires[0].frame(b"x" * 50, PORT))
+    second.send(second.frame(b"x" * 50, PORT), second.frame(b"x" * 50, PORT))
+    assert client.counts()["received"] == 2
+
+
+def test_environment_alone_is_enough(net, wire):
+    process = subprocess.Popen(Net.command(net.rx, CLIENT, "-c", 1), stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "SOFTHCA_INTERFACES": wire.interface, "LD_PRELOAD": str(LIBRARY)})
+    assert process.stdout.readline() == "ready\n"
+    wire.send(wire.frame(b"x" * 50, PORT))
+    assert json.loads(process.communicate(timeout=10)[0])["received"] == 1
+
+
+def test_killed_leaves_nothing(net, wire):
+    before = set(os.listdir("/dev/shm")) | set(os.listdir("/tmp"))
+    client = Client(net, "-i", 60000)
+    client.process.send_signal(signal.SIGKILL)
+    assert client.process.wait(10) == -signal.SIGKILL
+    client.process.stdout.close()
+    new = (set(os.listdir("/dev/shm")) | set(os.listdir("/tmp"))) - before
+    assert not [name for name in new if "softhca" in name or "uverbs" in name]
+    assert Client(net, "-i", 100).counts()["received"] == 0  # and the next one starts afresh
+
+
+def test_below_address_sanitizer(net, wire, tmp):
+    support = ROOT / "tests/support"
+    program = tmp / "client"
+    run("gcc", "-std=gnu11", "-g", "-D_GNU_SOURCE", "-fsanitize=address,undefined", support / "verbs_client.c",
+        support / "verbs_common.c", "-libverbs", "-o", program)
+    client = Client(net, "-c", 100, program=program)
+    wire.send(*[wire.frame(b"x" * 50, PORT)] * 100)
+    assert client.counts()["received"] == 100
+
+
+# ---- sending -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not shutil.which("raw_ethernet_bw"), reason="perftest is not installed")
+def test_perftest_sends(net, wire):
+    counter = f"/sys/class/net/{wire.tx}/statistics/rx_packets"
+    before = int(run(*Net.command(net.tx, "cat", counter)).stdout)
+    output(net, "raw_ethernet_bw", "--client", "-d", "mlx5_0", "-D", "1", "-s", "512", "-B", wire.mac, "-E",
+           "02:00:00:00:00:02", "-J", wire.tx_address, "-j", wire.address, "-K", "5000", "-k", "4000")
+    assert int(run(*Net.command(net.tx, "cat", counter)).stdout) - before > 1000
+
+
+def receive_one(wire, seconds=5):
+    """What comes out at the other end, kernel chatter aside."""
+    wire.socket.settimeout(seconds)
+    while True:
+        frame = wire.socket.recv(65536)
+        if frame[12:14] == b"\x88\xb5":
+            return frame
+
+
+def test_sent_frames_leave_the_netdev(net, wire):
+    wire.socket.bind((wire.tx, 3))  # ETH_P_ALL: receive too
+    subprocess.run(under(net, RULES, "send-only-signalled-complete"), check=True, capture_output=True)
+    assert len(receive_one(wire)) == 100
