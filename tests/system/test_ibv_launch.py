@@ -15,9 +15,10 @@ import time
 
 import pytest
 
-CONTRIB = pathlib.Path(__file__).resolve().parents[2] / "contrib"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONTRIB = ROOT / "contrib"
+BUILD = pathlib.Path(os.environ.get("IBVCAP_BUILD_DIR", ROOT / "build/dev"))
 PYTHON = "/usr/bin/python3"
-SHOW = f"{PYTHON} -c 'import json,os,sys; print(json.dumps(sys.argv[1:]))'"
 
 SETUP = r"""
 set -e
@@ -176,6 +177,48 @@ def test_working_directory_mask_and_standard_files_are_the_callers(machine):
 def test_exit_statuses_pass_through(machine):
     assert [machine.run("ibv_launch", "sh", "-c", f"exit {n}").returncode for n in (0, 1, 42, 77, 255)] == [0, 1, 42, 77, 255]
     assert machine.run("ibv_launch", "/etc").returncode == 126
+
+
+ONE_PACKET_TO_A_VERBS_PROGRAM = r"""
+mount -t sysfs none /sys
+ip link add nic0 type veth peer name wire0
+for end in nic0 wire0; do ip link set $end addrgenmode none up; done
+cd /mnt/home
+setpriv --reuid=member --regid=member --init-groups --inh-caps=-all "$@" >out 2>err & client=$!
+until grep -qs ready out; do kill -0 $client 2>/dev/null || break; done
+/usr/bin/python3 "$REPLAY" --interface wire0 --source 10.0.0.2 --destination 10.0.0.1 \
+	--destination-mac "$(cat /sys/class/net/nic0/address)" "$CAPTURE" >/dev/null
+wait $client
+status=$?
+cat out; cat err >&2; rm -f out err
+exit $status
+"""
+
+
+@pytest.mark.parametrize("start", [["softhca", "ibv_launch"], ["ibv_launch", "softhca"]])
+def test_a_verbs_program_receives_as_the_member(machine, start):
+    """softhca outside or inside of ibv_launch; and without ibv_launch the device refuses."""
+    programs = [BUILD / "lib/softhca/softhca", BUILD / "lib/softhca/libsofthca.so", BUILD / "tests/support/verbs_client"]
+    for program in programs:
+        if not program.exists():
+            pytest.skip(f"{program} is not built")
+        shutil.copy(program, machine.home)
+    shutil.copy(ROOT / "tests/support/pcap_replay.py", machine.home)
+    shutil.copy(ROOT / "tests/data/lidar-vli16-one.pcap", machine.home)
+    words = {"softhca": ["/mnt/home/softhca", "-i", "nic0", "--"], "ibv_launch": ["ibv_launch"]}
+    client = ["/mnt/home/verbs_client", "-a", "10.0.0.1", "-p", "2368", "-c", "1", "-i", "5000"]
+
+    def run(parts):
+        return subprocess.run(
+            [*machine.inside("root"), "unshare", "--net", "--mount", "env", "REPLAY=/mnt/home/pcap_replay.py",
+             "CAPTURE=/mnt/home/lidar-vli16-one.pcap", "bash", "-c", ONE_PACKET_TO_A_VERBS_PROGRAM, "run",
+             *[word for part in parts for word in words[part]], *client], capture_output=True, text=True, timeout=30)
+
+    refused = run(["softhca"])
+    assert refused.returncode != 0 and "Operation not permitted" in refused.stderr
+    result = run(start)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout.splitlines()[-1])["received"] == 1
 
 
 def start_sleep(machine):
