@@ -182,12 +182,15 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 void verbs_destroy_queue(struct backend_queue *base)
 {
 	struct verbs_queue *queue = verbs_queue(base);
+	int error = 0;
 
 	if (!queue)
 		return;
 	verbs_counters_destroy(queue);
 	if (queue->qp)
-		ibv_destroy_qp(queue->qp);
+		error = ibv_destroy_qp(queue->qp);
+	if (error) /* EBUSY: a flow was forgotten */
+		log_error("cannot destroy a queue pair of %s: %s", verbs_device_name(queue->backend), strerror(error));
 	/* ibv_destroy_cq() waits until every event that was read is acknowledged. */
 	if (queue->n_unacknowledged)
 		ibv_ack_cq_events(ibv_cq_ex_to_cq(queue->cq), queue->n_unacknowledged);
