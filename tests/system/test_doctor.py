@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ibvcap doctor on machines that lack something: an emulated device, no device, no powers, a bad configuration."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from conftest import BUILD, HUGEPAGES, NOBODY, Net, as_nobody, read_number
+
+DOCTOR = BUILD / "tools/ibvcap"
+SOFTHCA = BUILD / "lib/softhca/softhca"
+IBVCAPD = BUILD / "daemon/ibvcapd"
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+    pytest.mark.skipif(not DOCTOR.exists(), reason=f"{DOCTOR} is not built"),
+]
+
+
+def doctor(net, *options, prefix=(), environment=None):
+    result = subprocess.run(Net.command(net.rx, *prefix, DOCTOR, "doctor", *options), capture_output=True, text=True, check=False,
+                            timeout=30, env={**os.environ, **(environment or {})})
+    assert "Sanitizer" not in result.stderr, result.stderr
+    return result
+
+
+def diagnosis(net, *options, **keywords):
+    result = doctor(net, "--json", *options, **keywords)
+    report = json.loads(result.stdout)
+    worst = 2 if report["errors"] else 1 if report["warnings"] else 0
+    assert result.returncode == worst, result.stderr
+    return report
+
+
+def softhca(*interfaces):
+    if not SOFTHCA.exists():
+        pytest.skip(f"{SOFTHCA} is not built")
+    return (SOFTHCA, "-i", ",".join(interfaces), "--")
+
+
+def of(report, check):
+    return [entry for entry in report["checks"] if entry["check"] == check]
+
+
+def faults(report):
+    return {entry["check"]: entry for entry in report["checks"] if entry["level"] != "ok"}
+
+
+def test_without_a_device_it_says_so_and_what_to_do(net):
+    report = diagnosis(net)
+    device = of(report, "device")[0]
+    assert device["level"] == "error" and device["found"].startswith("none")
+    assert {"wanted", "why", "fix", "fix_survives_reboot"} <= device.keys()
+    assert report["devices"] == []
+
+
+def test_an_emulated_device_is_listed_with_port_gids_and_the_interface_behind_it(net, wire):
+    report = diagnosis(net, prefix=softhca(wire.interface))
+    assert [entry["level"] for entry in of(report, "device")] == ["ok"]
+    (device,) = report["devices"]
+    (port,) = device["ports"]
+    assert port["netdev"] == wire.interface and port["mtu"] == 9000 and "ACTIVE" in port["state"]
+    assert port["gids"] and all(gid["netdev"] == wire.interface for gid in port["gids"])
+    assert {gid["type"] for gid in port["gids"]} == {"IB/RoCE v1", "RoCE v2"}
+
+
+def test_two_interfaces_are_two_devices(net, wire):
+    other = net.add_wire()
+    report = diagnosis(net, prefix=softhca(wire.interface, other.interface))
+    assert [device["ports"][0]["netdev"] for device in report["devices"]] == [wire.interface, other.interface]
+
+
+def test_an_interface_that_is_down_is_a_warning_with_the_command(net, wire):
+    subprocess.run(["ip", "-n", net.rx, "link", "set", wire.interface, "down"], check=True)
+    report = diagnosis(net, prefix=softhca(wire.interface))
+    fault = faults(report)["interface"]
+    assert fault["fix"] == f"ip link set {wire.interface} up" and fault["found"].startswith("down")
+
+
+def test_a_user_lacks_powers_and_root_does_not(net, wire):
+    assert not {"capabilities", "memlock"} & faults(diagnosis(net, prefix=softhca(wire.interface))).keys()
+    copy_is_readable = os.stat(DOCTOR).st_mode & 0o005 == 0o005
+    result = subprocess.run(as_nobody("test", "-x", DOCTOR), check=False)
+    if result.returncode != 0 or not copy_is_readable:
+        pytest.skip(f"user {NOBODY.pw_name} cannot run {DOCTOR}")
+    report = diagnosis(net, prefix=as_nobody())
+    assert faults(report)["capabilities"]["found"] == "no CAP_NET_RAW"
+    assert "ibv_launch" in faults(report)["capabilities"]["fix"]
+
+
+def test_hugepages_are_told_by_size_as_the_kernel_has_them(net, hugepages):
+    hugepages(3)
+    report = diagnosis(net)
+    total, free = read_number(HUGEPAGES / "nr_hugepages"), read_number(HUGEPAGES / "free_hugepages")
+    found = [entry["found"] for entry in of(report, "hugepages") if entry["subject"].startswith("2 MiB pages")]
+    sums = [sum(int(text.split()[at]) for text in found) for at in (0, 3)]
+    assert sums == [free, total] and "hugepages" not in faults(report)
+
+
+def test_a_configuration_is_judged_by_the_daemon(net, tmp):
+    if not IBVCAPD.exists():
+        pytest.skip(f"{IBVCAPD} is not built")
+    (tmp / "bad.conf").write_text("streams = (\n\t{ nonsense = 1; }\n);\n")
+    with_daemon = {"PATH": f"{IBVCAPD.parent}:{os.environ['PATH']}"}
+    fault = faults(diagnosis(net, "--config", tmp / "bad.conf", environment=with_daemon))["config"]
+    assert fault["level"] == "error" and "bad.conf:2" in fault["found"]
+
+
+def test_the_text_has_a_line_for_all_that_is_right_and_a_remedy_for_all_that_is_not(net, wire):
+    report = diagnosis(net, prefix=softhca(wire.interface))
+    text = doctor(net, prefix=softhca(wire.interface)).stdout
+    for entry in report["checks"]:
+        assert f"{entry['subject']}: {entry['found']}" in text
+        assert entry["level"] == "ok" or f"fix:    {entry['fix']}" in text
+    assert text.endswith(f"errors: {report['errors']}, warnings: {report['warnings']}\n")
+
+
+@pytest.mark.parametrize("options", [["--nonsense"], ["extra"]])
+def test_wrong_usage_is_64(net, options):
+    assert doctor(net, *options).returncode == 64
