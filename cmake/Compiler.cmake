@@ -21,3 +21,7 @@ if(IBVCAP_SANITIZE)
   add_compile_options(-fsanitize=${IBVCAP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${IBVCAP_SANITIZE})
 endif()
+if(IBVCAP_FUZZERS)
+  # Coverage in every room, so that the fuzzers see which bytes lead where.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a hostile client may send on one connection of the control socket, as it is received, checked and
+ * handled, with a worker that answers. Input: messages, each one byte of kind, one of length in units of
+ * 8 bytes, and the bytes. Kind 0: sent as they are; else behind a right header of that type, padded to
+ * its size. Afterwards nothing of the client may be left.
+ */
+#include "daemon/control/server.h"
+#include "daemon/worker/worker.h"
+#include "tests/support/scripted_backend.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SLOTS 64u
+
+static struct config_stream stream = { .name = "s", .max_consumers = 1, .lease_blocks = 2, .receive_queue_slots = SLOTS };
+static struct config config = { .max_clients = 1, .max_messages_per_s = 1u << 30 };
+static struct listener listener = LISTENER_INIT;
+static struct backend *backend;
+static struct rx_ring ring;
+static struct worker *worker;
+static sd_event *event;
+static struct control_ring control_ring;
+static struct control *control;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int read_matched(void *context, uint64_t *packets)
+{
+	return scripted_backend_ops.read_matched(context, packets);
+}
+
+static void worker_ended(void *context, uint32_t index, int error)
+{
+	(void)context;
+	(void)index;
+	(void)error;
+	abort();
+}
+
+static void must(int r)
+{
+	if (r < 0)
+		abort();
+}
+
+static struct backend_queue *make_worker(void)
+{
+	const struct rx_ring_options ring_options = {
+		.stream = "s", .epoch = 1, .slot_bytes = 64, .slots_per_block = 64, .header_bytes = 42, .history_blocks = 2,
+		.receive_queue_slots = SLOTS, .spare_blocks = 2, .lease_blocks_max = 2, .page_bytes = 4096, .n_queues = 1,
+	};
+	const struct backend_queue_options queue_options = { .slots = SLOTS, .header_bytes = 42, .header_stride = 64,
+							     .slot_bytes = 64 };
+	struct backend_queue *queue;
+
+	must(scripted_backend_ops.open("none", &backend, NULL));
+	must(scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL));
+	must(rx_ring_init(&ring, &ring_options, NULL));
+	must(rx_ring_seal(&ring, NULL));
+	const struct worker_options options = { .name = "s", .queue = queue, .ring = &ring, .receive_queue_slots = SLOTS,
+						.cpu = -1 };
+
+	must(worker_new(&worker, &options));
+	must(worker_prime(worker));
+	must(scripted_backend_ops.start(queue));
+	return queue;
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	struct backend_queue *queue = make_worker();
+
+	(void)argc;
+	(void)argv;
+	control_ring = (struct control_ring){
+		.config = &stream, .ring = &ring, .inbox = worker_inbox(worker), .outbox = worker_outbox(worker),
+		.state = "capturing", .read_matched = read_matched, .context = queue,
+	};
+	must(sd_event_new(&event));
+	snprintf(config.socket_path, sizeof(config.socket_path), "/tmp/fuzz-control-%d.sock", (int)getpid());
+	must(listener_open(&listener, config.socket_path, 0600, (gid_t)-1, NULL));
+	unlink(config.socket_path);
+	const struct control_options options = { .config = &config, .event = event, .listener = &listener, .epoch = 1,
+						 .rings = &control_ring, .n_rings = 1, .worker_ended = worker_ended };
+
+	must(control_new(&control, &options, NULL));
+	return 0;
+}
+
+/* Bytes used. */
+static size_t send_message(int fd, const uint8_t *data, size_t size)
+{
+	static const size_t sizes[] = { [WIRE_ATTACH] = sizeof(struct wire_attach), [WIRE_STATUS] = sizeof(struct wire_status) };
+	uint8_t kind = data[0];
+	size_t body = data[1] * 8u;
+	union wire_message message = { 0 };
+	size_t bytes;
+
+	body = body < size - 2 ? body : size - 2;
+	if (kind == 0) {
+		send(fd, data + 2, body, MSG_DONTWAIT | MSG_NOSIGNAL);
+		return 2 + body;
+	}
+	bytes = kind < sizeof(sizes) / sizeof(sizes[0]) && sizes[kind] ? sizes[kind] : sizeof(struct wire_header) + body;
+	wire_init(&message.header, kind, bytes);
+	memcpy(message.bytes + sizeof(struct wire_header), data + 2,
+	       body < bytes - sizeof(struct wire_header) ? body : bytes - sizeof(struct wire_header));
+	send(fd, &message, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return 2 + body;
+}
+
+static void turn(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		must(worker_do_work(worker));
+		must(sd_event_run(event, 0));
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	int fds[2];
+
+	must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
+	must(session_new(control, fds[0]));
+	while (size >= 2) {
+		size_t used = send_message(fds[1], data, size);
+
+		turn(3);
+		data += used;
+		size -= used;
+	}
+	close(fds[1]);
+	for (int i = 0; i < 1000 && (control->n_sessions || control->points[0].n_attachments); i++)
+		turn(1);
+	if (control->n_sessions || control->points[0].n_attachments || ring.n_consumers)
+		abort();
+	return 0;
+}
