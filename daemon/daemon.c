@@ -18,7 +18,8 @@
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 
-#define SECOND_US UINT64_C(1000000)
+#define SECOND_US  UINT64_C(1000000)
+#define SMALL_PAGE 4096
 
 struct daemon {
 	const struct config *config;
@@ -194,13 +195,20 @@ static int find_interfaces(struct daemon *daemon, struct fault *fault)
 	return 0;
 }
 
-static int check_memlock(const struct daemon *daemon, struct fault *fault)
+static int check_memory(const struct daemon *daemon, struct fault *fault)
 {
-	uint64_t bytes = 0;
+	uint64_t small = 0, all = 0;
+	int r;
 
-	for (uint32_t i = 0; i < daemon->n_streams; i++)
-		bytes += stream_pinned_bytes(&daemon->streams[i]);
-	return priv_memlock_allows(bytes, fault);
+	for (uint32_t i = 0; i < daemon->n_streams; i++) {
+		uint64_t bytes = stream_pinned_bytes(&daemon->streams[i]);
+
+		all += bytes;
+		if (daemon->config->streams[i].page_bytes == SMALL_PAGE)
+			small += bytes;
+	}
+	r = preflight_check_memory(small, fault);
+	return r == 0 ? priv_memlock_allows(all, fault) : r;
 }
 
 /* ---- setting up: devices, streams, clients ------------------------------------------------------- */
@@ -337,7 +345,7 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 	if (r == 0)
 		r = find_interfaces(daemon, fault);
 	if (r == 0)
-		r = check_memlock(daemon, fault);
+		r = check_memory(daemon, fault);
 	if (r == 0)
 		r = open_devices(daemon, fault);
 	if (r == 0)

@@ -6,6 +6,7 @@
 #include "lib/ibvcap/shm.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/resource.h>
@@ -43,6 +44,34 @@ void preflight_raise_descriptor_limit(void)
 		limit.rlim_cur = limit.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &limit);
 	}
+}
+
+/* 0: the kernel does not say. */
+static uint64_t read_available_bytes(void)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	unsigned long long kib = 0;
+	char line[128];
+
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+			break;
+	fclose(file);
+	return (uint64_t)kib * 1024;
+}
+
+int preflight_check_memory(uint64_t bytes, struct fault *fault)
+{
+	uint64_t available = read_available_bytes();
+
+	if (available == 0 || bytes <= available)
+		return 0;
+	return fault_set(fault, EX_TEMPFAIL, ENOMEM,
+			 "the rings in 4 kB pages want %llu MiB of memory, %llu MiB are available; lower history_blocks, "
+			 "slots_per_block or payload_size",
+			 (unsigned long long)(bytes >> 20), (unsigned long long)(available >> 20));
 }
 
 int preflight_keep_privileges(struct fault *fault)

@@ -12,6 +12,9 @@ int preflight_test_seals(const struct config *config, struct fault *fault);
 /** As many descriptors as the hard limit allows. */
 void preflight_raise_descriptor_limit(void);
 
+/** Is so much memory to be had in ordinary pages? Asking for more would make the kernel kill somebody. */
+int preflight_check_memory(uint64_t bytes, struct fault *fault);
+
 /** Keep the capabilities that capturing needs and nothing else. Main thread, before any other starts. */
 int preflight_keep_privileges(struct fault *fault);
 

@@ -246,7 +246,7 @@ def stream(wire, port=7502, name="lidar", flows=None, **keys):
     """A stream of small pages and a short ring; keys replace or add."""
     return {"name": name, "interface": wire.interface, "flows": flows or [flow(port, wire.address)],
             **{"payload_size": 1024, "slots_per_block": 64, "history_blocks": 64, "receive_queue_slots": 1024,
-               "page_size": "4K", "allow_small_pages": True, "poll": "event", **keys}}
+               "page_size": "4K", "poll": "event", **keys}}
 
 
 # ---- daemons -------------------------------------------------------------------------------------------------------
