@@ -389,3 +389,29 @@ def test_queue_depth_that_the_device_does_not_take(wire, slots):
     code, text = fault(on_softhca(wire, "-q", slots, wire.interface))
     assert code == 78
     assert f"queue of {slots} slots on mlx5_0" in text and "multiples of 64 up to 32768" in text
+
+
+# ---- the checks for a real device, on the emulated one ----------------------------------------------------
+
+
+def hardware_checks(net, **environment):
+    return subprocess.run(Net.command(net.rx, ROOT / "tests/hardware/check_verbs.py"), capture_output=True, text=True,
+                          timeout=120, check=False,
+                          env={**os.environ, "IBVCAP_BUILD_DIR": str(BUILD), **environment})
+
+
+def test_hardware_checks_hold_on_the_emulated_device(net):
+    run("ip", "-n", net.rx, "link", "add", "near", "type", "veth", "peer", "name", "far")
+    try:
+        for device in ("near", "far"):
+            run(*Net.command(net.rx, "ethtool", "-K", device, "tx", "off", "rx", "off", "gro", "off"))
+            run("ip", "-n", net.rx, "link", "set", device, "up")
+        result = hardware_checks(net, IBVCAP_HARDWARE_RX="near", IBVCAP_HARDWARE_TX="far",
+                                 IBVCAP_HARDWARE_LAUNCHER=f"{Build.softhca} -i near --")
+    finally:
+        run("ip", "-n", net.rx, "link", "delete", "near")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_hardware_checks_are_skipped_without_hardware(net):
+    assert hardware_checks(net, IBVCAP_HARDWARE_RX="", IBVCAP_HARDWARE_TX="").returncode == 77
