@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/memfd.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SMALL_PAGE 4096u
+
+/* Newer than the kernel headers of Debian 12. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008u
+#endif
+
+static unsigned int memfd_flags(uint32_t page_bytes)
+{
+	unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+
+	/* The page size is asked for as its log2 in the bits from MFD_HUGE_SHIFT on. */
+	if (page_bytes != SMALL_PAGE)
+		flags |= MFD_HUGETLB | (unsigned int)__builtin_ctz(page_bytes) << MFD_HUGE_SHIFT;
+	return flags;
+}
+
+/* With vm.memfd_noexec = 2 the flag is a must; before Linux 6.3 it is EINVAL. */
+static int create_memfd(const char *name, uint32_t page_bytes)
+{
+	int fd = memfd_create(name, memfd_flags(page_bytes) | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create(name, memfd_flags(page_bytes));
+	return fd < 0 ? -errno : fd;
+}
+
+/*
+ * Every page now: a hugepage that is missing later is a SIGBUS. MAP_POPULATE would hide the failure.
+ * EFAULT and ENOSPC are how hugetlbfs says that its pool is empty.
+ */
+static int populate(void *address, size_t bytes, uint32_t page_bytes)
+{
+	if (madvise(address, bytes, MADV_POPULATE_WRITE) < 0)
+		return errno == EFAULT || errno == ENOSPC ? -ENOMEM : -errno;
+	/* Swap would stall the worker; where memlock forbids it that is a risk and no fault. */
+	if (page_bytes == SMALL_PAGE)
+		(void)mlock(address, bytes);
+	return 0;
+}
+
+int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_bytes)
+{
+	struct shm new = SHM_INIT;
+	void *address;
+	int r;
+
+	if (bytes == 0 || page_bytes < SMALL_PAGE || (page_bytes & (page_bytes - 1)) || bytes > SIZE_MAX / 2)
+		return -EINVAL;
+	new.page_bytes = page_bytes;
+	new.bytes = (bytes + page_bytes - 1) & ~((size_t)page_bytes - 1);
+	new.fd = create_memfd(name, page_bytes);
+	if (new.fd < 0)
+		return new.fd;
+	if (ftruncate(new.fd, (off_t)new.bytes) < 0) {
+		r = -errno;
+		goto fail;
+	}
+	address = mmap(NULL, new.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, new.fd, 0);
+	if (address == MAP_FAILED) {
+		r = -errno;
+		goto fail;
+	}
+	new.address = address;
+	r = populate(new.address, new.bytes, page_bytes);
+	if (r < 0)
+		goto fail;
+	*shm = new;
+	return 0;
+
+fail:
+	shm_deinit(&new);
+	return r;
+}
+
+int shm_seal_readonly(struct shm *shm)
+{
+	/* For a re-opening through /proc by another user the inode's mode is all that counts. */
+	if (fchmod(shm->fd, 0400) < 0)
+		return -errno;
+	if (fcntl(shm->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+		return -errno;
+	return 0;
+}
+
+int shm_seal_size(struct shm *shm)
+{
+	return fcntl(shm->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ? -errno : 0;
+}
+
+/* A new open file description: a dup would carry O_RDWR along. */
+static int reopen(int fd, int flags)
+{
+	char path[32];
+	int new_fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	new_fd = open(path, flags | O_CLOEXEC);
+	return new_fd < 0 ? -errno : new_fd;
+}
+
+int shm_reopen_readonly(const struct shm *shm)
+{
+	return reopen(shm->fd, O_RDONLY);
+}
+
+/* ---- self-test ----------------------------------------------------------------------------------- */
+
+static bool can_map_writable(int fd, size_t bytes)
+{
+	void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (address == MAP_FAILED)
+		return false;
+	munmap(address, bytes);
+	return true;
+}
+
+static bool can_upgrade_mapping(int fd, size_t bytes)
+{
+	void *address = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	bool upgraded;
+
+	if (address == MAP_FAILED)
+		return false;
+	upgraded = mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
+	munmap(address, bytes);
+	return upgraded;
+}
+
+static bool can_change_file(int fd, size_t bytes)
+{
+	const char byte = 1;
+
+	return pwrite(fd, &byte, 1, 0) >= 0 || ftruncate(fd, 0) == 0 || ftruncate(fd, (off_t)(2 * bytes)) == 0 ||
+	       fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) == 0;
+}
+
+static bool can_write_through(int fd, size_t bytes)
+{
+	return can_map_writable(fd, bytes) || can_upgrade_mapping(fd, bytes) || can_change_file(fd, bytes);
+}
+
+/* What a consumer could try with its descriptor. Root may open it for writing; then the seal alone must hold. */
+static int try_to_write(const struct shm *shm, int readonly_fd)
+{
+	int writable_fd = reopen(readonly_fd, O_RDWR);
+	bool written = can_write_through(readonly_fd, shm->bytes);
+
+	if (writable_fd >= 0) {
+		written = written || can_write_through(writable_fd, shm->bytes);
+		close(writable_fd);
+	}
+	return written ? -ENOTSUP : 0;
+}
+
+/* The daemon's own mapping must go on writing, and the consumer's must see it. */
+static int try_to_share(const struct shm *shm, int readonly_fd)
+{
+	unsigned char *mine = shm->address;
+	unsigned char *theirs = mmap(NULL, shm->bytes, PROT_READ, MAP_SHARED, readonly_fd, 0);
+	bool seen;
+
+	if (theirs == MAP_FAILED)
+		return -errno;
+	mine[0] = 0x5a;
+	seen = theirs[0] == 0x5a;
+	munmap(theirs, shm->bytes);
+	return seen ? 0 : -ENOTSUP;
+}
+
+int shm_self_test(uint32_t page_bytes)
+{
+	struct shm shm = SHM_INIT;
+	int readonly_fd = -1;
+	int r;
+
+	r = shm_create(&shm, "ibvcap-self-test", page_bytes, page_bytes);
+	if (r < 0)
+		return r;
+	r = shm_seal_readonly(&shm);
+	if (r < 0)
+		goto out;
+	r = readonly_fd = shm_reopen_readonly(&shm);
+	if (r < 0)
+		goto out;
+	r = try_to_write(&shm, readonly_fd);
+	if (r == 0)
+		r = try_to_share(&shm, readonly_fd);
+
+out:
+	if (readonly_fd >= 0)
+		close(readonly_fd);
+	shm_deinit(&shm);
+	return r;
+}
+
+/* ---- the consumer's side ------------------------------------------------------------------------- */
+
+/* A segment whose maker can shrink it would be a SIGBUS here: its size must be sealed. */
+static int check_segment(int fd, size_t expected_bytes, struct stat *status)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, status) < 0)
+		return -EPROTO;
+	if (status->st_size <= 0 || (expected_bytes && (uint64_t)status->st_size != expected_bytes))
+		return -EPROTO;
+	return 0;
+}
+
+int shm_map(struct shm *shm, int fd, bool writable, size_t expected_bytes)
+{
+	struct shm new = { .fd = fd };
+	struct stat status;
+	void *address;
+	int r;
+
+	r = check_segment(fd, expected_bytes, &status);
+	if (r < 0)
+		goto fail;
+	address = mmap(NULL, (size_t)status.st_size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	if (address == MAP_FAILED) {
+		r = -errno;
+		goto fail;
+	}
+	new.address = address;
+	new.bytes = (size_t)status.st_size;
+	new.page_bytes = (uint32_t)status.st_blksize;
+	*shm = new;
+	return 0;
+
+fail:
+	shm_deinit(&new);
+	return r;
+}
+
+void shm_deinit(struct shm *shm)
+{
+	if (shm->address)
+		munmap(shm->address, shm->bytes);
+	if (shm->fd >= 0)
+		close(shm->fd);
+	*shm = (struct shm)SHM_INIT;
+}
