@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Attaching to a ring: the consumer's two pages and its pipe are made here, lent to the worker by mail,
- * and freed only when the worker has given them back. Control thread only.
+ * Where consumers come and go: what a client asks for is checked, lent to the worker by mail, and freed
+ * only when the worker has given it back. Control thread only.
  */
 #ifndef DAEMON_CONTROL_ATTACH_H
 #define DAEMON_CONTROL_ATTACH_H
 
+#include "daemon/control/attachment.h"
 #include "daemon/control/control.h"
 #include "daemon/control/notifier.h"
 #include "lib/ibvcap/wire.h"
@@ -13,21 +14,7 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
-struct attach_point;
 struct session;
-
-struct attachment {
-	LIST_ENTRY(attachment) link;
-	struct ring_consumer consumer;
-	struct attach_point *point;
-	struct session *session; /* NULL: hung up, and on its way out */
-	pid_t pid;
-	uid_t uid;
-	int pipe_read;  /* the client's end, until it was sent */
-	int pipe_write;
-	bool served;       /* the worker counts its leases, and the client was told so */
-	bool remove_mailed;
-};
 
 /* Where the consumers of one ring come and go. */
 struct attach_point {

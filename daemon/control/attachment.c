@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/attachment.h"
+
+#include "daemon/control/server.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void attachment_free(struct attachment *attachment)
+{
+	struct attach_point *point = attachment->point;
+
+	notifier_remove(point->notifier, attachment->consumer.page);
+	LIST_REMOVE(attachment, link);
+	point->n_attachments--;
+	if (attachment->session)
+		attachment->session->attachment = NULL;
+	close_fd(&attachment->pipe_read);
+	close_fd(&attachment->pipe_write);
+	shm_deinit(&attachment->consumer.state_shm);
+	shm_deinit(&attachment->consumer.page_shm);
+	free(attachment);
+}
+
+static void describe(struct ibvcap_segment *segment, uint64_t magic, uint64_t bytes, uint64_t epoch)
+{
+	*segment = (struct ibvcap_segment){
+		.magic = magic,
+		.abi_major = IBVCAP_ABI_MAJOR,
+		.abi_minor = IBVCAP_ABI_MINOR,
+		.bytes = bytes,
+		.epoch = epoch,
+	};
+}
+
+/* The two pages: one only we may write, one the client may, but not resize under our feet. */
+static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
+{
+	int r = shm_create(&consumer->state_shm, "ibvcap-consumer-state", PAGE_BYTES, PAGE_BYTES);
+
+	if (r < 0)
+		return r;
+	r = shm_create(&consumer->page_shm, "ibvcap-consumer-page", PAGE_BYTES, PAGE_BYTES);
+	if (r < 0)
+		return r;
+	consumer->state = consumer->state_shm.address;
+	consumer->page = consumer->page_shm.address;
+	describe(&consumer->state->segment, IBVCAP_STATE_MAGIC, consumer->state_shm.bytes, epoch);
+	describe(&consumer->page->segment, IBVCAP_CONSUMER_MAGIC, consumer->page_shm.bytes, epoch);
+	consumer->state->policy = IBVCAP_POLICY_LOSSY;
+	consumer->state->lease_blocks = consumer->lease_blocks;
+	r = shm_seal_readonly(&consumer->state_shm);
+	if (r < 0)
+		return r;
+	return shm_seal_size(&consumer->page_shm);
+}
+
+int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks)
+{
+	struct attachment *attachment = calloc(1, sizeof(*attachment));
+	int pipe_fds[2];
+	int r;
+
+	if (!attachment)
+		return -ENOMEM;
+	attachment->consumer.state_shm = (struct shm)SHM_INIT;
+	attachment->consumer.page_shm = (struct shm)SHM_INIT;
+	attachment->consumer.lease_blocks = lease_blocks;
+	attachment->point = point;
+	attachment->pipe_read = -1;
+	attachment->pipe_write = -1;
+	attachment->pid = peer->pid;
+	attachment->uid = peer->uid;
+	LIST_INSERT_HEAD(&point->attachments, attachment, link);
+	point->n_attachments++;
+	r = create_pages(&attachment->consumer, point->control->options.epoch);
+	if (r < 0)
+		goto fail;
+	if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0) {
+		r = -errno;
+		goto fail;
+	}
+	attachment->pipe_read = pipe_fds[0];
+	attachment->pipe_write = pipe_fds[1];
+	r = notifier_add(point->notifier, attachment->consumer.page, attachment->pipe_write);
+	if (r < 0)
+		goto fail;
+	*out = attachment;
+	return 0;
+
+fail:
+	attachment_free(attachment);
+	return r;
+}
+
+static int open_descriptors(const struct attachment *attachment, int fds[WIRE_FD_N])
+{
+	const struct rx_ring *ring = attachment->point->ring->ring;
+	const struct shm *const readonly[] = {
+		[WIRE_FD_PAYLOAD] = &ring->payload,
+		[WIRE_FD_HEADERS] = &ring->headers,
+		[WIRE_FD_RING] = &ring->ring_shm,
+		[WIRE_FD_CONSUMER_STATE] = &attachment->consumer.state_shm,
+	};
+
+	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_STATE; i++) {
+		fds[i] = shm_reopen_readonly(readonly[i]);
+		if (fds[i] < 0)
+			return fds[i];
+	}
+	fds[WIRE_FD_CONSUMER_PAGE] = attachment->consumer.page_shm.fd;
+	fds[WIRE_FD_WAKE_PIPE] = attachment->pipe_read;
+	return 0;
+}
+
+int attachment_send(struct attachment *attachment)
+{
+	struct wire_attached message = { .epoch = attachment->point->control->options.epoch };
+	int fds[WIRE_FD_N] = { -1, -1, -1, -1, -1, -1 };
+	int r;
+
+	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	segment_set_ready(&attachment->consumer.state->segment);
+	segment_set_ready(&attachment->consumer.page->segment);
+	r = open_descriptors(attachment, fds);
+	if (r == 0)
+		r = session_send(attachment->session, &message.header, fds, WIRE_FD_N);
+	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_STATE; i++)
+		close_fd(&fds[i]);
+	close_fd(&attachment->pipe_read);
+	return r;
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What one attached client has: two pages, a pipe, and descriptors of the ring. Control thread only. */
+#ifndef DAEMON_CONTROL_ATTACHMENT_H
+#define DAEMON_CONTROL_ATTACHMENT_H
+
+#include "daemon/control/rights.h"
+#include "daemon/ring/rx_ring.h"
+
+#include <stdbool.h>
+#include <sys/queue.h>
+
+struct attach_point;
+struct session;
+
+struct attachment {
+	LIST_ENTRY(attachment) link;
+	struct ring_consumer consumer;
+	struct attach_point *point;
+	struct session *session; /* NULL: hung up, and on its way out */
+	pid_t pid;
+	uid_t uid;
+	int pipe_read; /* the client's end, until it was sent */
+	int pipe_write;
+	bool served; /* the worker counts its leases, and the client was told so */
+	bool remove_mailed;
+};
+
+/** In the point's list and the notifier's, but not the worker's yet. 0 or -errno. */
+int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks);
+
+/** The worker does not have it, or has ended. */
+void attachment_free(struct attachment *attachment);
+
+/** Answer the client: WIRE_ATTACHED with its descriptors. -errno: hang up. */
+int attachment_send(struct attachment *attachment);
+
+#endif
