@@ -69,6 +69,22 @@ static void write_info(const struct clock_pages *p)
 	__atomic_store_n(&info->sign, (sign & ~1u) + 2, __ATOMIC_RELEASE);
 }
 
+static void write_counters(struct clock *c, uint64_t raw_ns)
+{
+	struct clock_pages *p;
+
+	LIST_FOREACH (p, &c->pages, link)
+		write_counter(p, clock_cycles(raw_ns, p->khz));
+}
+
+void clock_tick(struct clock *clock)
+{
+	if (pthread_mutex_trylock(&clock->lock))
+		return;
+	write_counters(clock, clock_raw_ns());
+	pthread_mutex_unlock(&clock->lock);
+}
+
 static void *clock_thread(void *arg)
 {
 	struct clock *c = arg;
@@ -82,8 +98,7 @@ static void *clock_thread(void *arg)
 		struct clock_pages *p;
 		uint64_t raw = clock_raw_ns();
 
-		LIST_FOREACH (p, &c->pages, link)
-			write_counter(p, clock_cycles(raw, p->khz));
+		write_counters(c, raw);
 		if (raw >= next_info) {
 			LIST_FOREACH (p, &c->pages, link)
 				write_info(p);

@@ -2,7 +2,7 @@
 /*
  * The device's clock: free-running, CLOCK_MONOTONIC_RAW counted in the profile's frequency.
  * libmlx5 reads it as plain memory, so a thread writes it there: a reader sees a value that is
- * stale by at most the period and the scheduler's delay.
+ * stale by at most the period and the scheduler's delay; by less while frames flow.
  */
 #ifndef SOFTHCA_DEVICE_CLOCK_H
 #define SOFTHCA_DEVICE_CLOCK_H
@@ -42,5 +42,8 @@ void clock_init(struct clock *clock, unsigned int period_us);
 /* The thread runs while there are pages. 0 or -EAGAIN (no thread). */
 int clock_add(struct clock *clock, struct clock_pages *pages);
 void clock_remove(struct clock *clock, struct clock_pages *pages);
+/* Write the counters now, unless another thread is at it: a busy device thread keeps them fresher
+ * than the clock's own thread, which costs a wake-up each time. */
+void clock_tick(struct clock *clock);
 
 #endif

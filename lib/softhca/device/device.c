@@ -260,6 +260,8 @@ static void *device_thread(void *arg)
 		/* A mutex is not fair: let a waiting command in. */
 		for (int i = 0; atomic_load(&d->n_waiting) && i < 1000; i++)
 			sched_yield();
+		if (n)
+			clock_tick(d->config.clock);
 		empty_rounds = n ? 0 : empty_rounds + 1;
 		if (!n)
 			nap(d, empty_rounds, watch);

@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct clock;
 struct cq;
 struct device;
 struct qp;
@@ -27,6 +28,7 @@ struct uverbs_file;
 struct device_config {
 	const char *netdev;
 	const struct profile *profile;
+	struct clock *clock;
 	size_t ring_bytes;
 	unsigned int nap_us;        /* longest sleep of the device thread between two bursts */
 	bool l2_filter;             /* take only what the netdev would: own MAC, joined groups */

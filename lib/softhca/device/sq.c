@@ -8,23 +8,27 @@
 
 #define MAX_SEND_SEGS 64
 #define MAX_FRAME_BYTES 65536
+#define BATCH 16
+#define COPY_BYTES (4 * MAX_FRAME_BYTES)
 #define ETH_INLINE_IN_SEG 2 /* the Ethernet segment itself holds two bytes of inline header */
 
 struct tx {
 	struct iovec iov[MAX_SEND_SEGS + 1];
 	int n;
 	uint32_t bytes;
+	uint16_t index; /* of its first block */
 	uint16_t n_bb;
 	uint8_t cs_flags;
 	bool signalled, nop;
+	enum hw_syndrome error;
 };
 
 /* Work queue entries wrap at the end of the queue. */
-static const uint8_t *at(const struct sq *sq, uint32_t offset)
+static const uint8_t *at(const struct sq *sq, const struct tx *tx, uint32_t offset)
 {
 	uint32_t size = sq->n_bb * HW_SEND_WQE_BB;
 
-	return sq->buf + ((uint32_t)(sq->taken & (sq->n_bb - 1)) * HW_SEND_WQE_BB + offset) % size;
+	return sq->buf + ((uint32_t)(tx->index & (sq->n_bb - 1)) * HW_SEND_WQE_BB + offset) % size;
 }
 
 static bool add(struct tx *tx, const void *p, uint32_t bytes)
@@ -39,7 +43,7 @@ static bool add(struct tx *tx, const void *p, uint32_t bytes)
 /* `bytes` that lie in the queue itself, perhaps in two pieces. */
 static bool add_inline(struct tx *tx, const struct sq *sq, uint32_t offset, uint32_t bytes)
 {
-	const uint8_t *p = at(sq, offset);
+	const uint8_t *p = at(sq, tx, offset);
 	uint32_t to_end = (uint32_t)(sq->buf + (size_t)sq->n_bb * HW_SEND_WQE_BB - p);
 
 	if (bytes <= to_end)
@@ -53,7 +57,7 @@ static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t
 	static const uint8_t zeros[4096];
 
 	while (offset < end) {
-		const struct hw_data_seg *seg = (const void *)at(&qp->sq, offset);
+		const struct hw_data_seg *seg = (const void *)at(&qp->sq, tx, offset);
 		uint32_t bytes = be32toh(seg->byte_count_be);
 		uint32_t lkey = be32toh(seg->lkey_be);
 
@@ -80,10 +84,10 @@ static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t
 
 static enum hw_syndrome gather(const struct qp *qp, struct tx *tx)
 {
-	const struct hw_ctrl_seg *ctrl = (const void *)at(&qp->sq, 0);
+	const struct hw_ctrl_seg *ctrl = (const void *)at(&qp->sq, tx, 0);
 	uint32_t end = (be32toh(ctrl->qpn_ds_be) & 0x3f) * 16;
 	uint8_t opcode = (uint8_t)be32toh(ctrl->opmod_idx_opcode_be);
-	const struct hw_eth_seg *eth = (const void *)at(&qp->sq, sizeof(*ctrl));
+	const struct hw_eth_seg *eth = (const void *)at(&qp->sq, tx, sizeof(*ctrl));
 	uint32_t inline_bytes = be16toh(eth->inline_hdr_sz_be), offset;
 	enum hw_syndrome error;
 
@@ -129,60 +133,94 @@ static void offload(struct tx *tx, uint8_t *copy)
 	tx->n = 1;
 }
 
-static void complete(struct qp *qp, const struct tx *tx, enum hw_syndrome error)
+static void complete(struct qp *qp, const struct tx *tx)
 {
 	struct sq *sq = &qp->sq;
 	struct hw_cqe *cqe;
 
-	if (!error && !tx->signalled)
+	if (!tx->error && !tx->signalled)
 		return;
 	cqe = cq_next(sq->cq);
 	if (!cqe)
 		return;
 	memset(cqe, 0, offsetof(struct hw_cqe, op_own));
 	cqe->uidx_be = htobe32(qp->uidx);
-	cqe->wqe_counter_be = htobe16(sq->taken);
+	cqe->wqe_counter_be = htobe16(tx->index);
 	cqe->sop_drop_qpn_be = htobe32((tx->nop ? HW_OPCODE_NOP : HW_OPCODE_SEND) << 24 | qp->qpn);
-	if (error)
-		((struct hw_cqe_err *)cqe)->syndrome = (uint8_t)error;
+	if (tx->error)
+		((struct hw_cqe_err *)cqe)->syndrome = (uint8_t)tx->error;
 	else
-		cqe->timestamp_be = htobe64(clock_cycles(clock_raw_ns(),
-							 qp->device->config.profile->core_clock_khz));
-	cq_post(sq->cq, cqe, error ? HW_CQE_REQ_ERR : HW_CQE_REQ);
+		cqe->timestamp_be = htobe64(clock_cycles(
+			clock_raw_ns(), qp->device->config.profile->core_clock_khz));
+	cq_post(sq->cq, cqe, tx->error ? HW_CQE_REQ_ERR : HW_CQE_REQ);
+}
+
+/* What is posted, up to `max` work requests or the first bad one. */
+static int collect(const struct qp *qp, struct tx *batch, int max, uint8_t *copies)
+{
+	const struct sq *sq = &qp->sq;
+	uint16_t head = (uint16_t)be32toh(__atomic_load_n(sq->dbrec, __ATOMIC_ACQUIRE));
+	uint16_t index = sq->taken;
+	uint32_t copied = 0;
+	int n = 0;
+
+	while (n < max && index != head && copied + MAX_FRAME_BYTES <= COPY_BYTES) {
+		struct tx *tx = &batch[n++];
+
+		tx->index = index;
+		tx->error = gather(qp, tx);
+		if (tx->error)
+			break;
+		if (!tx->nop && (tx->cs_flags & (HW_ETH_L3_CSUM | HW_ETH_L4_CSUM))) {
+			offload(tx, copies + copied);
+			copied += tx->bytes;
+		}
+		index = (uint16_t)(index + tx->n_bb);
+	}
+	return n;
+}
+
+/* How many of the batch's frames the wire took. */
+static int send_batch(struct qp *qp, const struct tx *batch, int n)
+{
+	const struct iovec *iov[BATCH];
+	int iovcnt[BATCH], n_frames = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (batch[i].error || batch[i].nop)
+			continue;
+		iov[n_frames] = batch[i].iov;
+		iovcnt[n_frames++] = batch[i].n;
+	}
+	return n_frames ? qp->device->wire->ops->send(qp->device->wire, iov, iovcnt, n_frames) : 0;
 }
 
 int sq_work(struct qp *qp, int max)
 {
-	static _Thread_local uint8_t copy[MAX_FRAME_BYTES];
+	static _Thread_local uint8_t copies[COPY_BYTES];
+	static _Thread_local struct tx batch[BATCH];
 	struct sq *sq = &qp->sq;
-	int n = 0;
+	int n, sent, done = 0;
 
-	while (n < max && qp->state == QP_RTS && sq->n_bb && !sq->cq->failed) {
-		uint16_t head = (uint16_t)be32toh(__atomic_load_n(sq->dbrec, __ATOMIC_ACQUIRE));
-		struct tx tx;
-		enum hw_syndrome error;
+	if (sq->cq->failed)
+		return 0;
+	n = collect(qp, batch, max < BATCH ? max : BATCH, copies);
+	sent = send_batch(qp, batch, n);
+	for (int i = 0; i < n && qp->state == QP_RTS; i++, done++) {
+		struct tx *tx = &batch[i];
 
-		if (head == sq->taken)
-			break;
-		error = gather(qp, &tx);
-		if (!error && !tx.nop) {
-			const struct iovec *iov = tx.iov;
-			struct wire *w = qp->device->wire;
-
-			if (tx.cs_flags & (HW_ETH_L3_CSUM | HW_ETH_L4_CSUM))
-				offload(&tx, copy);
-			if (w->ops->send(w, &iov, &tx.n, 1) != 1)
-				break; /* the link is busy: try again in the next round */
+		if (!tx->error && !tx->nop) {
+			if (!sent--)
+				break; /* the link is busy: the rest goes in the next round */
 			qp->device->counters.tx_packets++;
-			qp->device->counters.tx_bytes += tx.bytes;
+			qp->device->counters.tx_bytes += tx->bytes;
 		}
-		complete(qp, &tx, error);
-		sq->taken = (uint16_t)(sq->taken + tx.n_bb);
-		n++;
-		if (error) {
+		complete(qp, tx);
+		sq->taken = (uint16_t)(sq->taken + tx->n_bb);
+		if (tx->error && qp->state == QP_RTS) {
 			qp_set_state(qp, QP_ERR);
 			qp->device->events->qp_fatal(qp);
 		}
 	}
-	return n;
+	return done;
 }

@@ -11,7 +11,7 @@
 
 #define DEFAULT_RING_MIB 32
 #define DEFAULT_NAP_US 50
-#define DEFAULT_CLOCK_US 100
+#define DEFAULT_CLOCK_US 500
 
 static struct root the_root;
 
@@ -85,6 +85,7 @@ static void set_up(void)
 	const char *profile = getenv("SOFTHCA_PROFILE");
 	struct device_config config = {
 		.profile = profile_find(profile),
+		.clock = &the_root.clock,
 		.ring_bytes = number("SOFTHCA_RING_MIB", DEFAULT_RING_MIB, 1, 4096) << 20,
 		.nap_us = (unsigned int)number("SOFTHCA_NAP_US", DEFAULT_NAP_US, 1, 100000),
 		.l2_filter = flag("SOFTHCA_L2_FILTER", true),
