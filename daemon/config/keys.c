@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/config/keys.h"
+
+#include <assert.h>
+#include <ibvcap/ibvcap.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct key top[] = {
+	[TOP_CONTROL] = { .name = "control", .type = KEY_GROUP, .description = "the socket that clients connect to" },
+	[TOP_STREAMS] = { .name = "streams", .type = KEY_LIST, .required = true, .description = "what is captured" },
+};
+
+static const struct key control[] = {
+	[CONTROL_SOCKET] = { .name = "socket", .type = KEY_STRING, .string = IBVCAP_CONTROL_SOCKET,
+			     .description = "path of the control socket" },
+	[CONTROL_MODE] = { .name = "mode", .type = KEY_STRING, .string = "0660",
+			   .description = "its permissions, octal: who may write to it may connect" },
+	[CONTROL_GROUP] = { .name = "group", .type = KEY_STRING, .string = "",
+			    .description = "its group, by name or number; empty: the daemon's" },
+	[CONTROL_MAX_CLIENTS] = { .name = "max_clients", .type = KEY_INTEGER, .integer = 64, .min = 1, .max = 4096,
+				  .description = "connections at once" },
+	[CONTROL_MAX_MESSAGES_PER_S] = { .name = "max_messages_per_s", .type = KEY_INTEGER, .integer = 100, .min = 1,
+					 .max = 100000, .description = "requests of one client" },
+};
+
+static const char *const backends[] = { "verbs", NULL };
+static const char *const page_sizes[] = { "4K", "2M", "1G", NULL };
+static const char *const polls[] = { "busy", "adaptive", "event", NULL };
+
+static const struct key stream[] = {
+	[STREAM_NAME] = { .name = "name", .type = KEY_STRING, .required = true,
+			  .description = "what consumers attach to: letters, digits, '.', '_' and '-'" },
+	[STREAM_INTERFACE] = { .name = "interface", .type = KEY_STRING, .required = true,
+			       .description = "network interface the packets come from" },
+	[STREAM_BACKEND] = { .name = "backend", .type = KEY_CHOICE, .string = "verbs", .choices = backends,
+			     .description = "how they are taken from it" },
+	[STREAM_FLOWS] = { .name = "flows", .type = KEY_LIST, .required = true, .description = "which packets" },
+	[STREAM_PAYLOAD_SIZE] = { .name = "payload_size", .type = KEY_INTEGER, .required = true, .min = 1, .max = 65507,
+				  .description = "bytes of a row: the largest UDP payload expected" },
+	[STREAM_SLOTS_PER_BLOCK] = { .name = "slots_per_block", .type = KEY_INTEGER, .integer = 256, .min = 64,
+				     .max = 1 << 20, .multiple_of = 64,
+				     .description = "rows of a block, the unit of leasing and recycling" },
+	[STREAM_HISTORY_BLOCKS] = { .name = "history_blocks", .type = KEY_INTEGER, .integer = 64, .min = 1, .max = 1 << 24,
+				    .description = "complete blocks kept for readers that are late" },
+	[STREAM_RECEIVE_QUEUE_SLOTS] = { .name = "receive_queue_slots", .type = KEY_INTEGER, .integer = 4096, .min = 64,
+					 .max = 32768, .multiple_of = 64,
+					 .description = "depth of the device's receive queue" },
+	[STREAM_PAGE_SIZE] = { .name = "page_size", .type = KEY_CHOICE, .string = "2M", .choices = page_sizes,
+			       .description = "pages of payload and headers; 4K is slow and for trying out" },
+	[STREAM_POLL] = { .name = "poll", .type = KEY_CHOICE, .string = "adaptive", .choices = polls,
+			  .description = "busy: never sleep; adaptive: after spin_us without a packet; event: at once" },
+	[STREAM_SPIN_US] = { .name = "spin_us", .type = KEY_INTEGER, .integer = 50, .min = 0, .max = 1000000,
+			     .description = "microseconds an adaptive worker polls on before it sleeps" },
+	[STREAM_CPU] = { .name = "cpu", .type = KEY_INTEGER, .integer = -1, .min = -1, .max = 1023,
+			 .description = "the worker's CPU; -1: any" },
+	[STREAM_MAX_CONSUMERS] = { .name = "max_consumers", .type = KEY_INTEGER, .integer = 8, .min = 1, .max = 64,
+				   .description = "attached at once" },
+	[STREAM_LEASE_BLOCKS] = { .name = "lease_blocks", .type = KEY_INTEGER, .integer = 4, .min = 1,
+				  .max = IBVCAP_LEASE_SLOTS_MAX,
+				  .description = "blocks one consumer may hold; each consumer's are spare blocks of the ring" },
+	[STREAM_OVERSIZE_SINK] = { .name = "oversize_sink", .type = KEY_BOOLEAN, .integer = true,
+				   .description = "a packet longer than its row is a truncated row and not an error; "
+						  "doubles the device's queue entry" },
+	[STREAM_TIMESTAMPS] = { .name = "timestamps", .type = KEY_BOOLEAN, .integer = true,
+				.description = "the device's, where it has them; else the worker's clock" },
+	[STREAM_JOIN] = { .name = "join", .type = KEY_BOOLEAN, .integer = true,
+			  .description = "join the flows' multicast groups" },
+	[STREAM_USERS] = { .name = "users", .type = KEY_NAMES, .description = "who may receive, by name or number" },
+	[STREAM_GROUPS] = { .name = "groups", .type = KEY_NAMES,
+			    .description = "whose members may receive; neither users nor groups: who can connect" },
+};
+
+static const struct key flow[] = {
+	[FLOW_DESTINATION] = { .name = "destination", .type = KEY_STRING, .required = true,
+			       .description = "IPv4 or IPv6 address, the interface's own or a multicast group's" },
+	[FLOW_PORT] = { .name = "port", .type = KEY_INTEGER, .required = true, .min = 1, .max = 65535,
+			.description = "UDP destination port" },
+	[FLOW_SOURCE] = { .name = "source", .type = KEY_STRING, .string = "",
+			  .description = "sender's address; empty: any. With a group: a source-specific join" },
+	[FLOW_SOURCE_PORT] = { .name = "source_port", .type = KEY_INTEGER, .integer = 0, .min = 0, .max = 65535,
+			       .description = "sender's UDP port; 0: any" },
+	[FLOW_VLAN] = { .name = "vlan", .type = KEY_INTEGER, .integer = -1, .min = -1, .max = 4094,
+			.description = "VLAN id of tagged packets; -1: untagged" },
+};
+
+#define GROUP(what, keys) { what, keys, sizeof(keys) / sizeof((keys)[0]) }
+
+const struct key_group top_keys = GROUP("the file", top);
+const struct key_group control_keys = GROUP("control", control);
+const struct key_group stream_keys = GROUP("a stream", stream);
+const struct key_group flow_keys = GROUP("a flow", flow);
+
+static_assert(sizeof(top) / sizeof(top[0]) == TOP_N, "one table, one enum");
+static_assert(sizeof(control) / sizeof(control[0]) == CONTROL_N, "one table, one enum");
+static_assert(sizeof(stream) / sizeof(stream[0]) == STREAM_N, "one table, one enum");
+static_assert(sizeof(flow) / sizeof(flow[0]) == FLOW_N, "one table, one enum");
+
+static void append(char *buffer, size_t bytes, const char *text)
+{
+	size_t used = strlen(buffer);
+
+	snprintf(buffer + used, bytes - used, "%s", text);
+}
+
+static void append_choices(const struct key *key, char *buffer, size_t bytes)
+{
+	for (unsigned i = 0; key->choices[i]; i++) {
+		append(buffer, bytes, i == 0 ? "\"" : key->choices[i + 1] ? "\", \"" : "\" or \"");
+		append(buffer, bytes, key->choices[i]);
+	}
+	append(buffer, bytes, "\"");
+}
+
+const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
+{
+	buffer[0] = '\0';
+	switch (key->type) {
+	case KEY_INTEGER:
+		snprintf(buffer, bytes, "an integer from %" PRId64 " to %" PRId64, key->min, key->max);
+		if (key->multiple_of) {
+			size_t used = strlen(buffer);
+
+			snprintf(buffer + used, bytes - used, ", a multiple of %" PRId64, key->multiple_of);
+		}
+		break;
+	case KEY_BOOLEAN:
+		append(buffer, bytes, "true or false");
+		break;
+	case KEY_STRING:
+		append(buffer, bytes, "a string in double quotes");
+		break;
+	case KEY_CHOICE:
+		append_choices(key, buffer, bytes);
+		break;
+	case KEY_NAMES:
+		append(buffer, bytes, "an array of names and numbers, [ \"anna\", 1001 ]");
+		break;
+	case KEY_GROUP:
+		append(buffer, bytes, "a group, { key = value; … }");
+		break;
+	case KEY_LIST:
+		append(buffer, bytes, "a list of groups, ( { key = value; … }, … )");
+		break;
+	}
+	return buffer;
+}
+
+const char *key_group_names(const struct key_group *group, char *buffer, size_t bytes)
+{
+	buffer[0] = '\0';
+	for (unsigned i = 0; i < group->n_keys; i++) {
+		append(buffer, bytes, i ? ", " : "");
+		append(buffer, bytes, group->keys[i].name);
+	}
+	return buffer;
+}
+
+int key_find(const struct key_group *group, const char *name)
+{
+	for (unsigned i = 0; i < group->n_keys; i++)
+		if (strcmp(group->keys[i].name, name) == 0)
+			return (int)i;
+	return -1;
+}

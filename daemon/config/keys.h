@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The one table of what a configuration file may say: what is checked, what messages name, what the
+ * shipped file and the man page list.
+ */
+#ifndef DAEMON_CONFIG_KEYS_H
+#define DAEMON_CONFIG_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum key_type {
+	KEY_INTEGER,
+	KEY_BOOLEAN,
+	KEY_STRING,
+	KEY_CHOICE, /* a string, one of choices */
+	KEY_NAMES,  /* an array of strings and integers */
+	KEY_GROUP,  /* { … } */
+	KEY_LIST,   /* ( { … }, … ) */
+};
+
+struct key {
+	const char *name;
+	enum key_type type;
+	bool required;
+	int64_t integer; /* default of an integer or boolean */
+	int64_t min;
+	int64_t max;
+	int64_t multiple_of;        /* 0 = any */
+	const char *string;         /* default of a string or choice; NULL = none */
+	const char *const *choices; /* NULL-terminated */
+	const char *description;
+};
+
+/* A kind of group and the keys it takes; key i is at keys[i], i of the group's enum below. */
+struct key_group {
+	const char *what; /* for messages: "a stream" */
+	const struct key *keys;
+	unsigned n_keys;
+};
+
+enum { TOP_CONTROL, TOP_STREAMS, TOP_N };
+enum { CONTROL_SOCKET, CONTROL_MODE, CONTROL_GROUP, CONTROL_MAX_CLIENTS, CONTROL_MAX_MESSAGES_PER_S, CONTROL_N };
+enum {
+	STREAM_NAME,
+	STREAM_INTERFACE,
+	STREAM_BACKEND,
+	STREAM_FLOWS,
+	STREAM_PAYLOAD_SIZE,
+	STREAM_SLOTS_PER_BLOCK,
+	STREAM_HISTORY_BLOCKS,
+	STREAM_RECEIVE_QUEUE_SLOTS,
+	STREAM_PAGE_SIZE,
+	STREAM_POLL,
+	STREAM_SPIN_US,
+	STREAM_CPU,
+	STREAM_MAX_CONSUMERS,
+	STREAM_LEASE_BLOCKS,
+	STREAM_OVERSIZE_SINK,
+	STREAM_TIMESTAMPS,
+	STREAM_JOIN,
+	STREAM_USERS,
+	STREAM_GROUPS,
+	STREAM_N
+};
+enum { FLOW_DESTINATION, FLOW_PORT, FLOW_SOURCE, FLOW_SOURCE_PORT, FLOW_VLAN, FLOW_N };
+
+extern const struct key_group top_keys;
+extern const struct key_group control_keys;
+extern const struct key_group stream_keys;
+extern const struct key_group flow_keys;
+
+/** "an integer from 64 to 32768, a multiple of 64"; returns buffer. */
+const char *key_accepted(const struct key *key, char *buffer, size_t bytes);
+
+/** "name, interface, …"; returns buffer. */
+const char *key_group_names(const struct key_group *group, char *buffer, size_t bytes);
+
+/** Index in the group, or -1. */
+int key_find(const struct key_group *group, const char *name);
+
+#endif

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/config/check.h"
+#include "daemon/config/config.h"
+#include "daemon/config/names.h"
+#include "daemon/config/reader.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB UINT32_C(1048576)
+
+/* ---- memory: everything a config points at hangs on one list -------------------------------------- */
+
+struct config_memory {
+	struct config_memory *next;
+	max_align_t bytes[];
+};
+
+static void *allocate(struct config *config, size_t n, size_t bytes)
+{
+	struct config_memory *memory = calloc(1, sizeof(*memory) + n * bytes);
+
+	if (!memory)
+		return NULL;
+	memory->next = config->memory;
+	config->memory = memory;
+	return memory->bytes;
+}
+
+void config_free(struct config *config)
+{
+	if (!config)
+		return;
+	for (struct config_memory *memory = config->memory, *next; memory; memory = next) {
+		next = memory->next;
+		free(memory);
+	}
+	free(config);
+}
+
+/* A list's elements, all groups, as an array of structs. -errno, or how many. */
+static int allocate_list(const struct reader *reader, struct config *config, const config_setting_t *list,
+			 const char *name, int max, size_t bytes, void **array)
+{
+	int n = config_setting_length(list);
+
+	if (n < 1 || n > max)
+		return reader_fault(reader, list, "%s has %d entries: accepted are 1 to %d", name, n, max);
+	for (int i = 0; i < n; i++)
+		if (config_setting_type(config_setting_get_elem(list, (unsigned)i)) != CONFIG_TYPE_GROUP)
+			return reader_fault(reader, list, "entry %d of %s: accepted is a group, { key = value; … }", i + 1,
+					    name);
+	*array = allocate(config, (size_t)n, bytes);
+	return *array ? n : fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
+}
+
+/* ---- a flow -------------------------------------------------------------------------------------- */
+
+static int read_address(const struct reader *reader, const struct value *value, const char *key,
+			struct config_address *address)
+{
+	*address = (struct config_address){ .family = AF_UNSPEC };
+	if (!value->setting || value->string[0] == '\0')
+		return 0;
+	address->family = strchr(value->string, ':') ? AF_INET6 : AF_INET;
+	if (inet_pton(address->family, value->string, address->address) == 1)
+		return 0;
+	return reader_fault(reader, value->setting,
+			    "%s = \"%s\": accepted is an IPv4 or IPv6 address, \"239.1.2.3\" or \"ff05::1:2\"", key,
+			    value->string);
+}
+
+static int read_flow(const struct reader *reader, const config_setting_t *setting, struct config_flow *flow)
+{
+	struct value values[GROUP_KEYS_MAX];
+	int r = reader_read_group(reader, setting, &flow_keys, values);
+
+	if (r == 0)
+		r = read_address(reader, &values[FLOW_DESTINATION], "destination", &flow->destination);
+	if (r == 0)
+		r = read_address(reader, &values[FLOW_SOURCE], "source", &flow->source);
+	if (r < 0)
+		return r;
+	flow->destination_port = (uint16_t)values[FLOW_PORT].integer;
+	flow->source_port = (uint16_t)values[FLOW_SOURCE_PORT].integer;
+	flow->vlan = (int32_t)values[FLOW_VLAN].integer;
+	flow->line = (int)config_setting_source_line(setting);
+	return check_flow(reader, setting, flow);
+}
+
+static int read_flows(const struct reader *reader, struct config *config, const config_setting_t *list,
+		      struct config_stream *stream)
+{
+	void *array;
+	int n = allocate_list(reader, config, list, "flows", CONFIG_FLOWS_MAX, sizeof(struct config_flow), &array);
+
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n; i++) {
+		int r = read_flow(reader, config_setting_get_elem(list, (unsigned)i), (struct config_flow *)array + i);
+
+		if (r < 0)
+			return r;
+	}
+	stream->flows = array;
+	stream->n_flows = (uint32_t)n;
+	return 0;
+}
+
+/* ---- a stream ------------------------------------------------------------------------------------ */
+
+static int copy_string(const struct reader *reader, const struct value *value, const char *key, char *to, size_t bytes)
+{
+	size_t length = strlen(value->string);
+
+	if (length > 0 && length < bytes) {
+		memcpy(to, value->string, length + 1);
+		return 0;
+	}
+	return reader_fault(reader, value->setting, "%s = \"%s\": accepted are 1 to %zu characters", key, value->string,
+			    bytes - 1);
+}
+
+/* An array of users or groups as ids. */
+static int read_ids(const struct reader *reader, struct config *config, const struct value *value, const char *key,
+		    names_resolve resolve, const uint32_t **ids, uint32_t *n_ids)
+{
+	int n = value->setting ? config_setting_length(value->setting) : 0;
+	uint32_t *array;
+
+	*ids = NULL;
+	*n_ids = 0;
+	if (n == 0)
+		return 0;
+	array = allocate(config, (size_t)n, sizeof(*array));
+	if (!array)
+		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
+	for (int i = 0; i < n; i++) {
+		int r = names_read(reader, config_setting_get_elem(value->setting, (unsigned)i), key, resolve, &array[i]);
+
+		if (r < 0)
+			return r;
+	}
+	*ids = array;
+	*n_ids = (uint32_t)n;
+	return 0;
+}
+
+static void read_numbers(const struct value *values, struct config_stream *stream)
+{
+	static const uint32_t page_bytes[] = { 4096, 2 * MIB, 1024 * MIB }; /* as the choices of page_size */
+	static const enum config_poll polls[] = { CONFIG_POLL_BUSY, CONFIG_POLL_ADAPTIVE, CONFIG_POLL_EVENT };
+
+	stream->backend = CONFIG_BACKEND_VERBS;
+	stream->payload_size = (uint32_t)values[STREAM_PAYLOAD_SIZE].integer;
+	stream->slots_per_block = (uint32_t)values[STREAM_SLOTS_PER_BLOCK].integer;
+	stream->history_blocks = (uint32_t)values[STREAM_HISTORY_BLOCKS].integer;
+	stream->receive_queue_slots = (uint32_t)values[STREAM_RECEIVE_QUEUE_SLOTS].integer;
+	stream->page_bytes = page_bytes[values[STREAM_PAGE_SIZE].integer];
+	stream->poll = polls[values[STREAM_POLL].integer];
+	stream->spin_us = (uint32_t)values[STREAM_SPIN_US].integer;
+	stream->cpu = (int32_t)values[STREAM_CPU].integer;
+	stream->max_consumers = (uint32_t)values[STREAM_MAX_CONSUMERS].integer;
+	stream->lease_blocks = (uint32_t)values[STREAM_LEASE_BLOCKS].integer;
+	stream->oversize_sink = values[STREAM_OVERSIZE_SINK].integer;
+	stream->timestamps = values[STREAM_TIMESTAMPS].integer;
+	stream->join = values[STREAM_JOIN].integer;
+}
+
+static int read_stream(const struct reader *reader, struct config *config, const config_setting_t *setting,
+		       struct config_stream *stream)
+{
+	struct value values[GROUP_KEYS_MAX];
+	int r = reader_read_group(reader, setting, &stream_keys, values);
+
+	if (r < 0)
+		return r;
+	read_numbers(values, stream);
+	stream->line = (int)config_setting_source_line(setting);
+	r = copy_string(reader, &values[STREAM_NAME], "name", stream->name, sizeof(stream->name));
+	if (r == 0)
+		r = copy_string(reader, &values[STREAM_INTERFACE], "interface", stream->interface,
+				sizeof(stream->interface));
+	if (r == 0)
+		r = read_flows(reader, config, values[STREAM_FLOWS].setting, stream);
+	if (r == 0)
+		r = read_ids(reader, config, &values[STREAM_USERS], "users", names_resolve_user, &stream->users,
+			     &stream->n_users);
+	if (r == 0)
+		r = read_ids(reader, config, &values[STREAM_GROUPS], "groups", names_resolve_group, &stream->groups,
+			     &stream->n_groups);
+	return r < 0 ? r : check_stream(reader, setting, values, stream);
+}
+
+static int read_streams(const struct reader *reader, struct config *config, const config_setting_t *list)
+{
+	struct config_stream *streams;
+	void *array;
+	int n = allocate_list(reader, config, list, "streams", CONFIG_STREAMS_MAX, sizeof(*streams), &array);
+
+	if (n < 0)
+		return n;
+	streams = array;
+	config->streams = streams;
+	for (int i = 0; i < n; i++) {
+		const config_setting_t *setting = config_setting_get_elem(list, (unsigned)i);
+		int r = read_stream(reader, config, setting, &streams[i]);
+
+		if (r == 0)
+			r = check_name_is_new(reader, setting, config, &streams[i]);
+		if (r < 0)
+			return r;
+		config->n_streams++;
+	}
+	return 0;
+}
+
+/* ---- control ------------------------------------------------------------------------------------- */
+
+static int read_mode(const struct reader *reader, const struct value *value, mode_t *mode)
+{
+	char *end;
+	unsigned long bits = strtoul(value->string, &end, 8);
+
+	if (value->string[0] >= '0' && value->string[0] <= '7' && *end == '\0' && bits <= 0777) {
+		*mode = (mode_t)bits;
+		return 0;
+	}
+	return reader_fault(reader, value->setting, "mode = \"%s\": accepted are octal permissions, \"0660\"",
+			    value->string);
+}
+
+static int read_socket_group(const struct reader *reader, const struct value *value, gid_t *group)
+{
+	*group = (gid_t)-1;
+	if (!value->setting || value->string[0] == '\0')
+		return 0;
+	return names_read(reader, value->setting, "group", names_resolve_group, group);
+}
+
+static int read_control(const struct reader *reader, struct config *config, const config_setting_t *setting)
+{
+	struct value values[GROUP_KEYS_MAX];
+	int r = reader_read_group(reader, setting, &control_keys, values);
+
+	if (r == 0)
+		r = copy_string(reader, &values[CONTROL_SOCKET], "socket", config->socket_path,
+				sizeof(config->socket_path));
+	if (r == 0 && config->socket_path[0] != '/')
+		r = reader_fault(reader, values[CONTROL_SOCKET].setting, "socket = \"%s\": accepted is an absolute path",
+				 config->socket_path);
+	if (r == 0)
+		r = read_mode(reader, &values[CONTROL_MODE], &config->socket_mode);
+	if (r == 0)
+		r = read_socket_group(reader, &values[CONTROL_GROUP], &config->socket_group);
+	if (r < 0)
+		return r;
+	config->max_clients = (uint32_t)values[CONTROL_MAX_CLIENTS].integer;
+	config->max_messages_per_s = (uint32_t)values[CONTROL_MAX_MESSAGES_PER_S].integer;
+	return 0;
+}
+
+/* ---- the file ------------------------------------------------------------------------------------ */
+
+/* Without a control group every key of it has its default: an empty group says the same. */
+static int read_control_or_defaults(const struct reader *reader, struct config *config, const struct value *value)
+{
+	config_t empty;
+	int r;
+
+	if (value->setting)
+		return read_control(reader, config, value->setting);
+	config_init(&empty);
+	r = read_control(reader, config, config_root_setting(&empty));
+	config_destroy(&empty);
+	return r;
+}
+
+static int read_file(const struct reader *reader, struct config *config, const config_setting_t *root)
+{
+	struct value values[GROUP_KEYS_MAX];
+	int r = reader_read_group(reader, root, &top_keys, values);
+
+	if (r == 0)
+		r = read_control_or_defaults(reader, config, &values[TOP_CONTROL]);
+	if (r == 0)
+		r = read_streams(reader, config, values[TOP_STREAMS].setting);
+	return r;
+}
+
+static int fault_unparsed(const struct reader *reader, const config_t *file)
+{
+	const char *where = config_error_file(file);
+
+	if (config_error_type(file) == CONFIG_ERR_FILE_IO)
+		return fault_set(reader->fault, EX_NOINPUT, errno ? errno : EIO, "%s: cannot be read: %s",
+				 where ? where : reader->path, strerror(errno ? errno : EIO));
+	return fault_set(reader->fault, EX_CONFIG, EINVAL, "%s:%d: %s: accepted is 'key = value;', see ibvcapd.conf(5)",
+			 where ? where : reader->path, config_error_line(file), config_error_text(file));
+}
+
+int config_load(const char *path, struct config **config, struct fault *fault)
+{
+	const struct reader reader = { .path = path, .fault = fault };
+	struct config *c = calloc(1, sizeof(*c));
+	config_t file;
+	int r;
+
+	if (!c)
+		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+	config_init(&file);
+	errno = 0;
+	r = config_read_file(&file, path) ? read_file(&reader, c, config_root_setting(&file)) :
+					    fault_unparsed(&reader, &file);
+	config_destroy(&file);
+	if (r == 0) {
+		char *copy = allocate(c, strlen(path) + 1, 1);
+
+		if (copy)
+			c->file = strcpy(copy, path);
+		else
+			r = fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+	}
+	if (r < 0) {
+		config_free(c);
+		return r;
+	}
+	*config = c;
+	return 0;
+}

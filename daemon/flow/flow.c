@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/flow/flow.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ETHERNET_BYTES 14
+#define VLAN_BYTES     4
+#define IPV4_BYTES     20
+#define IPV6_BYTES     40
+#define UDP_BYTES      8
+
+static bool is_multicast(const struct config_address *address)
+{
+	return address->family == AF_INET ? address->address[0] >> 4 == 0xe : address->address[0] == 0xff;
+}
+
+/* The group's MAC address: 01:00:5e and its low 23 bits (RFC 1112, 6.4), or 33:33 and 32 bits (RFC 2464, 7). */
+static void multicast_mac(const struct config_address *group, uint8_t mac[6])
+{
+	if (group->family == AF_INET) {
+		const uint8_t bytes[6] = { 0x01, 0x00, 0x5e, group->address[1] & 0x7f, group->address[2],
+					   group->address[3] };
+
+		memcpy(mac, bytes, sizeof(bytes));
+		return;
+	}
+	mac[0] = 0x33;
+	mac[1] = 0x33;
+	memcpy(mac + 2, group->address + 12, 4);
+}
+
+uint32_t flow_header_bytes(const struct config_flow *flow)
+{
+	return ETHERNET_BYTES + (flow->vlan >= 0 ? VLAN_BYTES : 0) +
+	       (flow->destination.family == AF_INET6 ? IPV6_BYTES : IPV4_BYTES) + UDP_BYTES;
+}
+
+void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6], struct flow_rule *rule)
+{
+	*rule = (struct flow_rule){
+		.family = flow->destination.family,
+		.multicast = is_multicast(&flow->destination),
+		.has_source = flow->source.family != AF_UNSPEC,
+		.destination_port_be = htons(flow->destination_port),
+		.source_port_be = htons(flow->source_port),
+		.vlan = flow->vlan,
+	};
+	memcpy(rule->destination, flow->destination.address, sizeof(rule->destination));
+	memcpy(rule->source, flow->source.address, sizeof(rule->source));
+	if (rule->multicast)
+		multicast_mac(&flow->destination, rule->destination_mac);
+	else
+		memcpy(rule->destination_mac, interface_mac, sizeof(rule->destination_mac));
+}
+
+/* ---- flows against each other -------------------------------------------------------------------- */
+
+static bool is_same_address(const struct config_address *a, const struct config_address *b)
+{
+	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
+}
+
+static bool is_same_flow(const struct config_flow *a, const struct config_flow *b)
+{
+	return is_same_address(&a->destination, &b->destination) && is_same_address(&a->source, &b->source) &&
+	       a->destination_port == b->destination_port && a->source_port == b->source_port && a->vlan == b->vlan;
+}
+
+static int check_layout(const struct config *config, const struct config_stream *stream, struct fault *fault)
+{
+	uint32_t header_bytes = flow_header_bytes(&stream->flows[0]);
+
+	for (uint32_t i = 1; i < stream->n_flows; i++)
+		if (flow_header_bytes(&stream->flows[i]) != header_bytes)
+			return fault_set(fault, EX_CONFIG, EINVAL,
+					 "%s:%d: stream '%s': this flow has %u bytes of headers and the one in line %d has %u, "
+					 "but a queue splits all packets at one place: accepted are flows that are all IPv4 or "
+					 "all IPv6, all with a VLAN or all without; make it a stream of its own",
+					 config->file, stream->flows[i].line, stream->name,
+					 flow_header_bytes(&stream->flows[i]), stream->flows[0].line, header_bytes);
+	return 0;
+}
+
+/* Whether two queues would each get a copy is not the same on every device (verbs rules): not accepted. */
+static int check_flow_is_new(const struct config *config, uint32_t stream, uint32_t flow, struct fault *fault)
+{
+	const struct config_stream *mine = &config->streams[stream];
+
+	for (uint32_t s = 0; s <= stream; s++) {
+		const struct config_stream *other = &config->streams[s];
+		uint32_t n_flows = s == stream ? flow : other->n_flows;
+
+		for (uint32_t i = 0; i < n_flows && strcmp(other->interface, mine->interface) == 0; i++)
+			if (is_same_flow(&other->flows[i], &mine->flows[flow]))
+				return fault_set(fault, EX_CONFIG, EINVAL,
+						 "%s:%d: stream '%s': this flow to port %u is that of stream '%s' in line %d, on "
+						 "the same interface: accepted is each flow once; several consumers may attach "
+						 "to one stream",
+						 config->file, mine->flows[flow].line, mine->name,
+						 mine->flows[flow].destination_port, other->name, other->flows[i].line);
+	}
+	return 0;
+}
+
+int flow_check(const struct config *config, struct fault *fault)
+{
+	for (uint32_t s = 0; s < config->n_streams; s++) {
+		int r = check_layout(config, &config->streams[s], fault);
+
+		for (uint32_t i = 0; i < config->streams[s].n_flows && r == 0; i++)
+			r = check_flow_is_new(config, s, i, fault);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- for logs ------------------------------------------------------------------------------------ */
+
+const char *flow_format(const struct flow_rule *rule, char *buffer, size_t bytes)
+{
+	char destination[INET6_ADDRSTRLEN], source[INET6_ADDRSTRLEN];
+	bool ipv6 = rule->family == AF_INET6;
+	int used;
+
+	inet_ntop(rule->family, rule->destination, destination, sizeof(destination));
+	inet_ntop(rule->family, rule->source, source, sizeof(source));
+	used = snprintf(buffer, bytes, ipv6 ? "[%s]:%u" : "%s:%u", destination, ntohs(rule->destination_port_be));
+	if (rule->has_source && (size_t)used < bytes)
+		used += snprintf(buffer + used, bytes - (size_t)used, " from %s", source);
+	if (rule->source_port_be && (size_t)used < bytes)
+		used += snprintf(buffer + used, bytes - (size_t)used, " port %u", ntohs(rule->source_port_be));
+	if (rule->vlan >= 0 && (size_t)used < bytes)
+		snprintf(buffer + used, bytes - (size_t)used, " vlan %d", rule->vlan);
+	return buffer;
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Each key has a good and a bad value here; what a bad one is told names the line and what is accepted. */
+#include "daemon/config/config.h"
+#include "daemon/config/keys.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct fault fault;
+
+/* Load text as a file. NULL: refused, see fault. */
+static struct config *load(const char *text)
+{
+	char path[] = "/tmp/ibvcap-test-config-XXXXXX";
+	struct config *config = NULL;
+	int fd = mkstemp(path);
+
+	cr_assert(ge(int, fd, 0));
+	cr_assert(eq(sz, (size_t)write(fd, text, strlen(text)), strlen(text)));
+	close(fd);
+	memset(&fault, 0, sizeof(fault));
+	int r = config_load(path, &config, &fault);
+
+	unlink(path);
+	cr_expect(eq(int, r < 0, config == NULL));
+	if (r < 0 && strncmp(fault.text, path, strlen(path)) != 0)
+		cr_expect(0, "the fault does not name the file: %s", fault.text);
+	return config;
+}
+
+/* A whole file around the keys in question, which stand in line 2 (control), 5 (stream) and 6 (flow). */
+static struct config *load_with(const char *control, const char *stream, const char *flow)
+{
+	char text[4096];
+
+	snprintf(text, sizeof(text),
+		 "control = {\n"
+		 "%s\n"
+		 "};\n"
+		 "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000;\n"
+		 "%s\n"
+		 "flows = ( { destination = \"10.0.0.1\"; port = 1; %s } ); } );\n",
+		 control, stream, flow);
+	return load(text);
+}
+
+static void expect_refused(const struct config *config, const char *line, const char *accepted)
+{
+	cr_assert(eq(ptr, (void *)config, NULL), "accepted, but should be refused for: %s", accepted);
+	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	cr_expect(strstr(fault.text, line) != NULL, "'%s' does not name line %s", fault.text, line);
+	cr_expect(strstr(fault.text, accepted) != NULL, "'%s' does not say '%s'", fault.text, accepted);
+	cr_expect(eq(ptr, strchr(fault.text, '\n'), NULL));
+}
+
+Test(config, defaults_are_those_of_the_key_table)
+{
+	struct config *config = load_with("", "", "");
+
+	cr_assert(config != NULL, "%s", fault.text);
+	const struct config_stream *stream = &config->streams[0];
+
+	cr_expect(eq(u32, stream->slots_per_block, stream_keys.keys[STREAM_SLOTS_PER_BLOCK].integer));
+	cr_expect(eq(u32, stream->receive_queue_slots, stream_keys.keys[STREAM_RECEIVE_QUEUE_SLOTS].integer));
+	cr_expect(eq(u32, stream->page_bytes, 2u << 20));
+	cr_expect(eq(int, stream->poll, CONFIG_POLL_ADAPTIVE));
+	cr_expect(eq(int, stream->cpu, -1));
+	cr_expect(stream->oversize_sink && stream->timestamps && stream->join);
+	cr_expect(eq(u32, stream->n_users + stream->n_groups, 0));
+	cr_expect(eq(int, stream->flows[0].vlan, -1));
+	cr_expect(eq(int, stream->flows[0].source.family, AF_UNSPEC));
+	cr_expect(eq(u32, config->max_clients, control_keys.keys[CONTROL_MAX_CLIENTS].integer));
+	cr_expect(eq(u32, config->socket_mode, 0660));
+	config_free(config);
+}
+
+Test(config, the_control_group_may_be_left_out)
+{
+	struct config *config = load("streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000;\n"
+				     "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );\n");
+
+	cr_assert(config != NULL, "%s", fault.text);
+	cr_expect(eq(int, strcmp(config->socket_path, "/run/ibvcapd/control.sock"), 0));
+	config_free(config);
+}
+
+/* ---- one good and one bad value a key -------------------------------------------------------------- */
+
+struct sample {
+	const struct key_group *group;
+	unsigned key;
+	const char *good;
+	const char *bad;
+};
+
+static const struct sample samples[] = {
+	{ &control_keys, CONTROL_SOCKET, "\"/tmp/x.sock\"", "\"x.sock\"" },
+	{ &control_keys, CONTROL_MODE, "\"0600\"", "\"rw\"" },
+	{ &control_keys, CONTROL_GROUP, "\"root\"", "\"no-such-group-here\"" },
+	{ &control_keys, CONTROL_MAX_CLIENTS, "1", "0" },
+	{ &control_keys, CONTROL_MAX_MESSAGES_PER_S, "1", "1000000" },
+	{ &stream_keys, STREAM_BACKEND, "\"verbs\"", "\"dpdk\"" },
+	{ &stream_keys, STREAM_SLOTS_PER_BLOCK, "64", "100" },
+	{ &stream_keys, STREAM_HISTORY_BLOCKS, "100", "1" },
+	{ &stream_keys, STREAM_RECEIVE_QUEUE_SLOTS, "64", "32832" },
+	{ &stream_keys, STREAM_PAGE_SIZE, "\"1G\"", "\"3M\"" },
+	{ &stream_keys, STREAM_POLL, "\"busy\"", "\"often\"" },
+	{ &stream_keys, STREAM_SPIN_US, "0", "-1" },
+	{ &stream_keys, STREAM_CPU, "0", "-2" },
+	{ &stream_keys, STREAM_MAX_CONSUMERS, "64", "65" },
+	{ &stream_keys, STREAM_LEASE_BLOCKS, "64", "65" },
+	{ &stream_keys, STREAM_OVERSIZE_SINK, "false", "0" },
+	{ &stream_keys, STREAM_TIMESTAMPS, "false", "\"no\"" },
+	{ &stream_keys, STREAM_JOIN, "false", "1.5" },
+	{ &stream_keys, STREAM_USERS, "[ \"root\", \"0\" ]", "[ \"no-such-user-here\" ]" },
+	{ &stream_keys, STREAM_GROUPS, "( 0, \"root\" )", "\"root\"" },
+	{ &flow_keys, FLOW_SOURCE, "\"10.0.0.2\"", "\"10.0.0\"" },
+	{ &flow_keys, FLOW_SOURCE_PORT, "65535", "65536" },
+	{ &flow_keys, FLOW_VLAN, "4094", "0" },
+};
+
+static struct config *load_sample(const struct sample *sample, const char *value)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s = %s;", sample->group->keys[sample->key].name, value);
+	return load_with(sample->group == &control_keys ? text : "", sample->group == &stream_keys ? text : "",
+			 sample->group == &flow_keys ? text : "");
+}
+
+Test(config, each_optional_key_takes_a_good_value_and_refuses_a_bad_one)
+{
+	unsigned optional = 0, sampled = sizeof(samples) / sizeof(samples[0]);
+
+	for (unsigned i = 0; i < sampled; i++) {
+		const struct sample *sample = &samples[i];
+		const char *line = sample->group == &control_keys ? ":2: " : sample->group == &stream_keys ? ":5: " : ":6: ";
+		struct config *config = load_sample(sample, sample->good);
+
+		cr_expect(config != NULL, "%s", fault.text);
+		config_free(config);
+		expect_refused(load_sample(sample, sample->bad), line, "accepted");
+		cr_expect(strstr(fault.text, sample->group->keys[sample->key].name) != NULL, "%s", fault.text);
+	}
+	for (unsigned i = 0; i < control_keys.n_keys; i++)
+		optional += !control_keys.keys[i].required;
+	for (unsigned i = 0; i < stream_keys.n_keys; i++)
+		optional += !stream_keys.keys[i].required;
+	for (unsigned i = 0; i < flow_keys.n_keys; i++)
+		optional += !flow_keys.keys[i].required;
+	cr_expect(eq(u32, sampled, optional), "a key has no sample here");
+}
+
+Test(config, required_keys_are_asked_for_by_name)
+{
+	expect_refused(load("control = {};"), ":1: ", "'streams'");
+	expect_refused(load("\nstreams = ( { interface = \"e\"; payload_size = 1; flows = (); } );"), ":2: ", "'name'");
+	expect_refused(load("streams = ( { name = \"a\"; payload_size = 1; flows = (); } );"), ":1: ", "'interface'");
+	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; flows = (); } );"), ":1: ", "'payload_size'");
+	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 1; } );"), ":1: ", "'flows'");
+	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 1; flows = ( {} ); } );"),
+		       ":1: ", "'destination'");
+	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 1;\n"
+			    "flows = ( { destination = \"10.0.0.1\"; } ); } );"),
+		       ":2: ", "'port'");
+}
+
+Test(config, unknown_keys_are_errors_that_list_the_known_ones)
+{
+	expect_refused(load_with("sokcet = 1;", "", ""), ":2: ", "max_clients");
+	expect_refused(load_with("", "payload_sise = 1;", ""), ":5: ", "payload_size");
+	expect_refused(load_with("", "", "prot = 1;"), ":6: ", "source_port");
+	expect_refused(load("stream = ();"), ":1: ", "streams");
+}
+
+Test(config, wrong_types_are_told_what_was_found_and_what_is_accepted)
+{
+	expect_refused(load_with("", "slots_per_block = \"many\";", ""), ":5: ",
+		       "is a string: accepted is an integer from 64 to 1048576, a multiple of 64");
+	expect_refused(load_with("", "poll = 1;", ""), ":5: ", "is an integer: accepted is \"busy\", \"adaptive\" or \"event\"");
+	expect_refused(load("control = 5; streams = ();"), ":1: ", "control is an integer");
+	expect_refused(load("streams = ( 5 );"), ":1: ", "entry 1 of streams");
+}
+
+Test(config, keys_are_held_against_each_other)
+{
+	expect_refused(load_with("", "history_blocks = 15;", ""), ":5: ", "history_blocks = 16 or more");
+	expect_refused(load_with("", "history_blocks = 16777216;", ""), ":5: ", "slots");
+	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 17; oversize_sink = false;\n"
+			    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
+		       ":1: ", "payload_size = 18");
+	expect_refused(load_with("", "", "source = \"fe80::1\";"), ":6: ", "one family");
+	expect_refused(load_with("", "", "source = \"239.0.0.1\";"), ":6: ", "unicast");
+}
+
+Test(config, destinations_are_one_address)
+{
+	const char *const bad[] = { "0.0.0.0", "255.255.255.255", "::", "10.0.0.0/8", "eth0", "" };
+	char text[512];
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(text, sizeof(text), "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
+					     "flows = ( { destination = \"%s\"; port = 1; } ); } );", bad[i]);
+		expect_refused(load(text), ":2: ", "accepted is");
+	}
+}
+
+Test(config, names_are_distinct_and_printable)
+{
+	expect_refused(load("streams = ( { name = \"a b\"; interface = \"e\"; payload_size = 100;\n"
+			    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
+		       ":1: ", "letters");
+	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
+			    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); },\n"
+			    "{ name = \"a\"; interface = \"e\"; payload_size = 100;\n"
+			    "flows = ( { destination = \"10.0.0.1\"; port = 2; } ); } );"),
+		       ":3: ", "line 1");
+	expect_refused(load("streams = ( { name = \"a\"; interface = \"sixteen-letters-\"; payload_size = 100;\n"
+			    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
+		       ":1: ", "1 to 15 characters");
+}
+
+Test(config, what_is_no_configuration_names_its_line)
+{
+	expect_refused(load("streams = (\n\n{ name = }\n);"), ":3: ", "syntax error");
+	expect_refused(load(""), ":1: ", "'streams'");
+	struct config *config = NULL;
+
+	cr_expect(lt(int, config_load("/nonexistent/ibvcapd.conf", &config, &fault), 0));
+	cr_expect(eq(int, fault.exit_code, EX_NOINPUT));
+	cr_expect(strstr(fault.text, "/nonexistent/ibvcapd.conf: cannot be read: No such file") != NULL, "%s", fault.text);
+}
+
+/* ---- the shipped file ------------------------------------------------------------------------------ */
+
+static char *read_shipped(void)
+{
+	FILE *file = fopen(SHIPPED_CONFIG, "r");
+	char *text = calloc(1, 65536);
+
+	cr_assert(file != NULL && text != NULL);
+	cr_assert(gt(sz, fread(text, 1, 65535, file), 0));
+	fclose(file);
+	return text;
+}
+
+static void expect_key_is_shown(const char *text, const struct key *key)
+{
+	char wanted[256];
+
+	if (key->type == KEY_GROUP || key->type == KEY_LIST || key->required)
+		snprintf(wanted, sizeof(wanted), "%s = ", key->name);
+	else if (key->type == KEY_NAMES)
+		snprintf(wanted, sizeof(wanted), "# %s = [];", key->name);
+	else if (key->type == KEY_INTEGER)
+		snprintf(wanted, sizeof(wanted), "# %s = %lld;", key->name, (long long)key->integer);
+	else if (key->type == KEY_BOOLEAN)
+		snprintf(wanted, sizeof(wanted), "# %s = %s;", key->name, key->integer ? "true" : "false");
+	else
+		snprintf(wanted, sizeof(wanted), "# %s = \"%s\";", key->name, key->string);
+	cr_expect(strstr(text, wanted) != NULL, "the shipped file lacks: %s", wanted);
+}
+
+/* "# key = …" */
+static bool is_commented_key(const char *text)
+{
+	size_t n = strspn(text + 2, "abcdefghijklmnopqrstuvwxyz_");
+
+	return n > 0 && strncmp(text + 2 + n, " = ", 3) == 0;
+}
+
+Test(config, the_shipped_file_loads_and_shows_every_key_at_its_default)
+{
+	const struct key_group *const groups[] = { &top_keys, &control_keys, &stream_keys, &flow_keys };
+	struct config *config = NULL;
+	char *text = read_shipped();
+
+	cr_assert(eq(int, config_load(SHIPPED_CONFIG, &config, &fault), 0), "%s", fault.text);
+	cr_expect(eq(u32, config->n_streams, 1));
+	config_free(config);
+	for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
+		for (unsigned i = 0; i < groups[g]->n_keys; i++)
+			expect_key_is_shown(text, &groups[g]->keys[i]);
+	/* With every '# key = value;' line made active it says the same. */
+	for (char *line = text; (line = strstr(line, "# ")); line++)
+		if (is_commented_key(line))
+			line[0] = ' ';
+	config = load(text);
+	cr_expect(config != NULL, "%s", fault.text);
+	config_free(config);
+	free(text);
+}
