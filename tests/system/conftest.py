@@ -262,13 +262,13 @@ class Daemon:
         self.config.write_text(f"control = {libconfig(control)};\nstreams = {libconfig(streams)};\n")
         self.log = tmp / f"{name}.log"
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.notify.bind(str(tmp / f"{name}.notify"))
+        notify_path = tmp / f"{name}-{time.monotonic_ns()}.notify"
+        self.notify.bind(str(notify_path))
         interfaces = ",".join(dict.fromkeys(entry["interface"] for entry in streams))
         command = Net.command(net.rx, *prefix, build.softhca, "-i", interfaces, "--", build.ibvcapd, "--config", self.config)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True,
-                                            env={**os.environ, "NOTIFY_SOCKET": str(tmp / f"{name}.notify"),
-                                                 **(environment or {})})
+                                            env={**os.environ, "NOTIFY_SOCKET": str(notify_path), **(environment or {})})
 
     def text(self):
         return self.log.read_text()

@@ -21,14 +21,14 @@ def refused(start_daemon, net, tmp):
         daemon = start_daemon(streams, **options)
         try:
             assert daemon.process.wait(20) == code, daemon.text()
+            assert "READY" not in daemon.notifications(0.1)
         finally:
             daemon.kill()
         errors = [line for line in daemon.text().splitlines() if "error:" in line]
         assert len(errors) == 1, daemon.text()
         for word in words:
-            assert str(word) in errors[0], errors[0]
+            assert str(word).lower() in errors[0].lower(), errors[0]
         assert daemon.socket_path.exists() == leaves_socket
-        assert "READY" not in daemon.notifications(0.1)
         assert not subprocess.run(["ip", "netns", "pids", net.rx], capture_output=True, text=True, check=True).stdout
         conftest.wait_until(lambda: conftest.read_number(conftest.HUGEPAGES / "free_hugepages") >= pages, 5, "pages back")
         return errors[0]
