@@ -321,12 +321,16 @@ class Daemon:
             self.process.wait(10)
         self.notify.close()
 
+    def processes(self):
+        """What still runs of all it started."""
+        found = subprocess.run(["pgrep", "-g", str(self.process.pid)], capture_output=True, text=True, check=False)
+        return found.stdout.split()
+
     def stop_clean(self):
         code = self.stop()
         assert code == 0, f"exit {code}:\n{self.text()}"
         assert not self.socket_path.exists(), "the control socket stayed behind"
-        left = subprocess.run(["pgrep", "-g", str(self.process.pid)], capture_output=True, text=True, check=False).stdout
-        assert not left, f"processes stayed behind: {left}"
+        assert not self.processes(), "processes stayed behind"
         assert "Sanitizer" not in self.text(), self.text()
 
 

@@ -13,7 +13,7 @@ EX_UNAVAILABLE, EX_TEMPFAIL, EX_NOPERM, EX_CONFIG = 69, 75, 77, 78
 
 
 @pytest.fixture
-def refused(start_daemon, net, tmp):
+def refused(start_daemon):
     """refused(streams, code, *words, …): the daemon ends by itself so, with one line that has these words."""
 
     def start(streams, code, *words, leaves_socket=False, **options):
@@ -29,7 +29,7 @@ def refused(start_daemon, net, tmp):
         for word in words:
             assert str(word).lower() in errors[0].lower(), errors[0]
         assert daemon.socket_path.exists() == leaves_socket
-        assert not subprocess.run(["ip", "netns", "pids", net.rx], capture_output=True, text=True, check=True).stdout
+        assert not daemon.processes()
         conftest.wait_until(lambda: conftest.read_number(conftest.HUGEPAGES / "free_hugepages") >= pages, 5, "pages back")
         return errors[0]
 
@@ -65,7 +65,7 @@ def test_receive_queue_deeper_than_the_device_takes(refused, wire):
             "receive_queue_slots")
 
 
-def test_check_config_says_the_same_and_touches_no_device(build, start_daemon, wire, tmp):
+def test_check_config_says_the_same_and_touches_no_device(build, wire, tmp):
     path = tmp / "checked.conf"
     path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire, payload_sise=100)])};\n")
     done = subprocess.run([build.ibvcapd, "--config", path, "--check-config"], capture_output=True, text=True, check=False)
@@ -84,7 +84,7 @@ def test_check_config_accepts_a_good_file_on_a_machine_without_the_device(build,
 # ---- machine ----------------------------------------------------------------------------------------
 
 
-def test_missing_interface_lists_those_there_are(start_daemon, build, net, wire, tmp, refused):
+def test_missing_interface_lists_those_there_are(build, net, wire, tmp):
     streams = [conftest.stream(wire), conftest.stream(wire, name="gone", port=7503, interface="gone0")]
     config = tmp / "gone.conf"
     config.write_text(f"control = {conftest.libconfig({'socket': str(tmp / 'gone.sock')})};\n"
