@@ -33,19 +33,38 @@ static uint32_t posted_before(const struct verbs_queue *queue, const struct ibv_
 	return (uint32_t)((const struct verbs_slot_wr *)bad - queue->chain);
 }
 
+static inline void fill(struct verbs_slot_wr *wr, uint64_t slot, const uint8_t *payload, const uint8_t *headers)
+{
+	wr->wr.wr_id = slot;
+	wr->sges[0].addr = (uintptr_t)headers;
+	wr->sges[1].addr = (uintptr_t)payload;
+}
+
+/* Four a round: 7 instructions each; one a round takes 9. */
+static inline void fill_chain(struct verbs_queue *queue, uint32_t n, uint64_t slot, const uint8_t *payload,
+                              const uint8_t *headers)
+{
+	const size_t row = queue->slot_bytes, header_row = queue->header_stride;
+	struct verbs_slot_wr *wr = queue->chain;
+
+	for (; n >= 4; n -= 4, wr += 4, slot += 4, payload += 4 * row, headers += 4 * header_row) {
+		fill(wr, slot, payload, headers);
+		fill(wr + 1, slot + 1, payload + row, headers + header_row);
+		fill(wr + 2, slot + 2, payload + 2 * row, headers + 2 * header_row);
+		fill(wr + 3, slot + 3, payload + 3 * row, headers + 3 * header_row);
+	}
+	for (; n; n--, wr++, slot++, payload += row, headers += header_row)
+		fill(wr, slot, payload, headers);
+}
+
 /* One doorbell. Returns how many of n were taken, or -errno. */
-static int post_chain(struct verbs_queue *queue, uint32_t n, uint64_t slot, uint8_t *payload, uint8_t *headers)
+static int post_chain(struct verbs_queue *queue, uint32_t n, uint64_t slot, const uint8_t *payload,
+                      const uint8_t *headers)
 {
 	struct ibv_recv_wr *last = &queue->chain[n - 1].wr, *next = last->next, *bad;
 	int error;
 
-	for (struct verbs_slot_wr *wr = queue->chain; wr < queue->chain + n; wr++, slot++) {
-		wr->wr.wr_id = slot;
-		wr->sges[0].addr = (uintptr_t)headers;
-		wr->sges[1].addr = (uintptr_t)payload;
-		headers += queue->header_stride;
-		payload += queue->slot_bytes;
-	}
+	fill_chain(queue, n, slot, payload, headers);
 	last->next = NULL;
 	error = ibv_post_recv(queue->qp, &queue->chain[0].wr, &bad);
 	last->next = next;

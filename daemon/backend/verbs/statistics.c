@@ -21,7 +21,7 @@ uint64_t wide_counter_add(struct wide_counter *counter, uint64_t reading)
 	return counter->total;
 }
 
-/* Drops for want of a receive work request, the whole port's. */
+/* Drops for want of a receive work request, the whole port's. The kernel reads the device every 10 ms at most. */
 static int read_out_of_buffer(const struct verbs_backend *backend, uint64_t *reading)
 {
 	char path[PATH_MAX];
@@ -45,7 +45,7 @@ int verbs_statistics_init(struct verbs_backend *backend, struct fault *fault)
 	if (error)
 		return fault_set(fault, EX_UNAVAILABLE, -error,
 		                 "cannot read %s/ports/%u/hw_counters/out_of_buffer, without which losses can't be named: "
-		                 "%s",
+		                 "%s: mlx5 devices (ConnectX-4 and later) have it",
 		                 backend->context->device->ibdev_path, backend->port, strerror(-error));
 	net_port_discards(backend->interface, &backend->discards_at_open);
 	return 0;
