@@ -103,10 +103,18 @@ static inline void daemon_store_table(struct ibvcap_ring *ring, uint64_t block, 
 	atomic_store_explicit(&ring_table(ring)[block & (ring->table_entries - 1)], physical, memory_order_release);
 }
 
-/** Consumer, step 2. Partner: daemon_store_table(). Valid only if the floor check after it passes. */
+/**
+ * Consumer, step 2. Partner: daemon_store_table(). Valid only if the floor check after it passes. mask is
+ * table_entries - 1 as it was checked, and not as the ring may say by now.
+ */
+static inline uint32_t consumer_load_table_at(const _Atomic uint32_t *table, uint32_t mask, uint64_t block)
+{
+	return atomic_load_explicit(&table[block & mask], memory_order_acquire);
+}
+
 static inline uint32_t consumer_load_table(const struct ibvcap_ring *ring, uint64_t block)
 {
-	return atomic_load_explicit(&ring_table(ring)[block & (ring->table_entries - 1)], memory_order_acquire);
+	return consumer_load_table_at(ring_table(ring), ring->table_entries - 1, block);
 }
 
 /* ---- a consumer's cursors ------------------------------------------------------------------------ */
@@ -221,6 +229,12 @@ static inline void daemon_disconnect(struct ibvcap_consumer_state *state, enum i
 static inline enum ibvcap_consumer_status consumer_load_status(const struct ibvcap_consumer_state *state)
 {
 	return (enum ibvcap_consumer_status)atomic_load_explicit(&state->status, memory_order_acquire);
+}
+
+/** After consumer_load_status() said so. Partner: daemon_disconnect(). */
+static inline uint32_t consumer_load_reason(const struct ibvcap_consumer_state *state)
+{
+	return atomic_load_explicit(&state->reason, memory_order_relaxed);
 }
 
 static inline void daemon_store_clock(struct ibvcap_ring *ring, enum ibvcap_clock_source source, uint64_t error_ns)

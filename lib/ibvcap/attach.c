@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/error.h"
+#include "lib/ibvcap/rx.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT_OF(x)  #x
+#define TEXT(x)     TEXT_OF(x)
+
+const char *ibvcap_version(void)
+{
+	return TEXT(IBVCAP_VERSION_MAJOR) "." TEXT(IBVCAP_VERSION_MINOR);
+}
+
+/* The pipe's file description is shared with nobody who reads it; a daemon that sent a blocking one would stop us. */
+static int prepare(struct ibvcap_rx *rx)
+{
+	size_t n_rows = (size_t)rx->lease_blocks * rx->slots_per_block;
+	int flags = fcntl(rx->wake_pipe, F_GETFL);
+
+	if (flags < 0 || fcntl(rx->wake_pipe, F_SETFL, flags | O_NONBLOCK) < 0)
+		return error_set(-EPROTO, "the ring that the daemon sent: its pipe cannot be read: %s", strerror(errno));
+	rx->batch_starts = calloc((n_rows + 63) / 64, sizeof(*rx->batch_starts));
+	return rx->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
+}
+
+int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_t epoch)
+{
+	struct ibvcap_rx *new = calloc(1, sizeof(*new));
+	int r;
+
+	if (!new) {
+		close(socket);
+		for (unsigned i = 0; i < WIRE_FD_N; i++)
+			close(fds[i]);
+		return error_set(-ENOMEM, "out of memory");
+	}
+	new->socket = socket;
+	new->payload = new->headers = new->ring_shm = new->state_shm = new->page_shm = (struct shm)SHM_INIT;
+	r = rx_map_segments(new, fds, epoch);
+	if (r == 0)
+		r = prepare(new);
+	if (r < 0) {
+		ibvcap_detach(new);
+		return r;
+	}
+	*rx = new;
+	return 0;
+}
+
+static int fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options)
+{
+	size_t length = strlen(stream);
+
+	if (length == 0 || length >= sizeof(request->stream))
+		return error_set(-EINVAL, "stream '%s': a stream's name has 1 to %zu bytes", stream,
+				 sizeof(request->stream) - 1);
+	*request = (struct wire_attach){
+		.abi_major = IBVCAP_ABI_MAJOR,
+		.abi_minor = IBVCAP_ABI_MINOR,
+		.queue = options->queue,
+		.start = options->start,
+		.policy = IBVCAP_POLICY_LOSSY,
+		.lease_blocks = options->lease_blocks,
+	};
+	wire_init(&request->header, WIRE_ATTACH, sizeof(*request));
+	memcpy(request->stream, stream, length);
+	return 0;
+}
+
+/* The descriptors of the answer are the caller's, all of them. */
+static int ask(struct client *client, const struct wire_attach *request, int fds[WIRE_FD_N], uint64_t *epoch)
+{
+	union wire_message answer;
+	unsigned n_fds = WIRE_FD_N;
+	int r = client_send(client, &request->header);
+
+	if (r == 0)
+		r = client_receive(client, &answer, fds, &n_fds);
+	if (r < 0)
+		return r;
+	if (answer.header.type == WIRE_ATTACHED && n_fds == WIRE_FD_N) {
+		*epoch = answer.attached.epoch;
+		return 0;
+	}
+	while (n_fds > 0)
+		close(fds[--n_fds]);
+	return error_set(-EPROTO, "control socket '%s': not the answer to an attach; library and daemon are of different "
+				  "versions", client->path);
+}
+
+int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvcap_attach_options *options,
+		  struct ibvcap_rx **rx)
+{
+	static const struct ibvcap_attach_options defaults;
+	struct client client = CLIENT_INIT;
+	struct wire_attach request;
+	int fds[WIRE_FD_N];
+	uint64_t epoch;
+	int r;
+
+	if (!options)
+		options = &defaults;
+	r = fill_request(&request, stream, options);
+	if (r == 0)
+		r = client_connect(&client, socket_path, options->timeout_ms);
+	if (r == 0)
+		r = ask(&client, &request, fds, &epoch);
+	if (r < 0) {
+		client_deinit(&client);
+		return r;
+	}
+	return rx_open(rx, client.socket, fds, epoch);
+}
+
+void ibvcap_detach(struct ibvcap_rx *rx)
+{
+	if (!rx)
+		return;
+	shm_deinit(&rx->payload);
+	shm_deinit(&rx->headers);
+	shm_deinit(&rx->ring_shm);
+	shm_deinit(&rx->state_shm);
+	shm_deinit(&rx->page_shm);
+	close(rx->wake_pipe);
+	close(rx->socket);
+	free(rx->batch_starts);
+	free(rx);
+}

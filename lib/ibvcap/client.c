@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/client.h"
+
+#include "lib/ibvcap/error.h"
+
+#include <errno.h>
+#include <ibvcap/ibvcap.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TIMEOUT_MS_DEFAULT 5000u
+
+uint64_t client_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static const char *socket_path(const char *path)
+{
+	if (!path)
+		path = secure_getenv("IBVCAP_SOCKET");
+	return path && path[0] ? path : IBVCAP_CONTROL_SOCKET;
+}
+
+static int explain_connect(const char *path, int error)
+{
+	switch (error) {
+	case -ENOENT:
+		return error_set(error, "control socket '%s': there is none; start the daemon (systemctl start ibvcapd) "
+					"or name its socket", path);
+	case -ECONNREFUSED:
+		return error_set(error, "control socket '%s': nobody listens; start the daemon (systemctl start ibvcapd)",
+				 path);
+	case -EACCES:
+	case -EPERM:
+		return error_set(-EACCES, "control socket '%s': not for user %u; the daemon's configuration (control) says "
+					  "which group may connect", path, (unsigned)geteuid());
+	case -EAGAIN:
+		return error_set(-ETIMEDOUT, "control socket '%s': the daemon does not accept connections in time", path);
+	case -EPROTOTYPE:
+		return error_set(-EPROTO, "control socket '%s': the socket is of another kind, not ibvcapd's", path);
+	}
+	return error_set(error, "control socket '%s': cannot connect: %s", path, strerror(-error));
+}
+
+/* For the connect: it waits while the daemon's backlog is full. */
+static int set_timeout(int fd, uint32_t timeout_ms)
+{
+	const struct timeval timeout = { .tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000 };
+
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0)
+		return -errno;
+	return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ? -errno : 0;
+}
+
+static int connect_path(int fd, const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int r;
+
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	do {
+		r = connect(fd, (const struct sockaddr *)&address, sizeof(address));
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
+int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
+{
+	struct client new = CLIENT_INIT;
+	int r;
+
+	if (timeout_ms == 0)
+		timeout_ms = TIMEOUT_MS_DEFAULT;
+	new.path = socket_path(path);
+	if (strlen(new.path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return error_set(-EINVAL, "control socket '%s': the path is longer than 107 bytes", new.path);
+	new.deadline_ns = client_now_ns() + timeout_ms * UINT64_C(1000000);
+	new.socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (new.socket < 0)
+		return error_set(-errno, "control socket '%s': %s", new.path, strerror(errno));
+	r = set_timeout(new.socket, timeout_ms);
+	if (r == 0)
+		r = connect_path(new.socket, new.path);
+	if (r < 0) {
+		client_deinit(&new);
+		return explain_connect(new.path, r);
+	}
+	*client = new;
+	return 0;
+}
+
+static int explain_lost(const struct client *client, int error)
+{
+	switch (error) {
+	case -ETIMEDOUT:
+		return error_set(error, "control socket '%s': no answer in time; is the daemon stopped?", client->path);
+	case -EPROTO:
+		return error_set(error, "control socket '%s': the answer is of another protocol; library and daemon are of "
+					"different versions", client->path);
+	case 0:
+	case -EPIPE:
+	case -ECONNRESET:
+		return error_set(-ECONNREFUSED, "control socket '%s': the daemon hung up without an answer; its log says why",
+				 client->path);
+	}
+	return error_set(error, "control socket '%s': %s", client->path, strerror(-error));
+}
+
+int client_send(struct client *client, const struct wire_header *request)
+{
+	int r = wire_send(client->socket, request, NULL, 0);
+
+	/* Who was refused at the door has the reason waiting in the socket. */
+	if (r == -EPIPE || r == -ECONNRESET)
+		return 0;
+	return r < 0 ? explain_lost(client, r == -EAGAIN ? -ETIMEDOUT : r) : 0;
+}
+
+static int wait_readable(const struct client *client)
+{
+	struct pollfd poller = { .fd = client->socket, .events = POLLIN };
+	int r;
+
+	do {
+		uint64_t now = client_now_ns();
+
+		if (now >= client->deadline_ns)
+			return -ETIMEDOUT;
+		r = poll(&poller, 1, (int)((client->deadline_ns - now) / 1000000 + 1));
+	} while (r == 0 || (r < 0 && errno == EINTR));
+	return r < 0 ? -errno : 0;
+}
+
+int client_receive(struct client *client, union wire_message *message, int *fds, unsigned *n_fds)
+{
+	const unsigned room = n_fds ? *n_fds : 0;
+	int r = wait_readable(client);
+
+	if (r == 0)
+		r = wire_recv(client->socket, message, fds, n_fds);
+	/* Hung up with our request unread: the reset comes first, the daemon's reason after it. */
+	if (r == -ECONNRESET) {
+		if (n_fds)
+			*n_fds = room;
+		r = wire_recv(client->socket, message, fds, n_fds);
+	}
+	if (r <= 0)
+		return explain_lost(client, r == -EAGAIN ? -ETIMEDOUT : r);
+	if (message->header.type != WIRE_ERROR)
+		return 0;
+	while (n_fds && *n_fds > 0)
+		close(fds[--*n_fds]);
+	return error_set(message->error.error, "%s", message->error.text);
+}
+
+void client_deinit(struct client *client)
+{
+	if (client->socket >= 0)
+		close(client->socket);
+	client->socket = -1;
+}

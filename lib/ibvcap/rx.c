@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/rx.h"
+
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- batches that are out ------------------------------------------------------------------------ */
+
+/* The bit of a batch that begins at sequence, in lease slot. */
+static uint64_t *start_word(struct ibvcap_rx *rx, uint32_t slot, uint64_t sequence, uint64_t *bit)
+{
+	uint64_t index = (uint64_t)slot * rx->slots_per_block + sequence % rx->slots_per_block;
+
+	*bit = UINT64_C(1) << (index % 64);
+	return &rx->batch_starts[index / 64];
+}
+
+/* The slot that holds the block, else a free one; lease_blocks: there is neither. */
+static uint32_t find_slot(const struct ibvcap_rx *rx, uint64_t block)
+{
+	uint32_t unused = rx->lease_blocks;
+
+	for (uint32_t i = 0; i < rx->lease_blocks; i++) {
+		if (rx->leases[i].n_batches == 0)
+			unused = min_u32(unused, i);
+		else if (rx->leases[i].block == block)
+			return i;
+	}
+	return unused;
+}
+
+/* The consumer's part of the handshake in ring.h. 1: the block is safe; 0: it was recycled; -EPROTO. */
+static int lease_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
+{
+	uint32_t physical;
+
+	consumer_store_lease(rx->page, slot, block);
+	physical = consumer_load_table_at(rx->table, rx->table_mask, block);
+	if (consumer_load_floor(rx->ring) > block) {
+		consumer_clear_lease(rx->page, slot);
+		return 0;
+	}
+	if (physical >= rx->n_blocks) {
+		consumer_clear_lease(rx->page, slot);
+		return -EPROTO;
+	}
+	rx->leases[slot].block = block;
+	rx->leases[slot].physical = physical;
+	return 1;
+}
+
+/* The block of the cursor was recycled: go on at the oldest there is. Not past head, whatever floor says. */
+static void skip_to_floor(struct ibvcap_rx *rx)
+{
+	uint64_t floor = consumer_load_floor(rx->ring);
+	uint64_t head = consumer_load_head(rx->ring);
+	uint64_t to = floor > head / rx->slots_per_block ? head : floor * rx->slots_per_block;
+
+	if (to <= rx->next)
+		return;
+	rx->skipped += to - rx->next;
+	rx->gap += to - rx->next;
+	rx->next = to;
+	consumer_store_acquired(rx->page, rx->next, rx->skipped);
+}
+
+static void fill(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot, uint32_t n)
+{
+	uint32_t row = (uint32_t)(rx->next % rx->slots_per_block);
+	uint64_t physical = rx->leases[slot].physical;
+	uint64_t first = physical * rx->slots_per_block + row;
+
+	*batch = (struct ibvcap_batch){
+		.payload = (const uint8_t *)rx->payload.address + physical * rx->block_bytes +
+			   (uint64_t)row * rx->slot_bytes,
+		.headers = (const uint8_t *)rx->headers.address + first * rx->header_stride,
+		.meta = rx->meta + first,
+		.sequence = rx->next,
+		.gap = rx->gap,
+		.n = n,
+		.stride = rx->slot_bytes,
+		.header_stride = rx->header_stride,
+		.lease = slot,
+	};
+}
+
+static void hand_out(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot, uint32_t n)
+{
+	uint64_t bit;
+	uint64_t *word = start_word(rx, slot, rx->next, &bit);
+
+	fill(rx, batch, slot, n);
+	*word |= bit;
+	rx->leases[slot].n_batches++;
+	rx->gap = 0;
+	rx->next += n;
+	consumer_store_acquired(rx->page, rx->next, rx->skipped);
+}
+
+static uint32_t rest_of_block(const struct ibvcap_rx *rx)
+{
+	return rx->slots_per_block - (uint32_t)(rx->next % rx->slots_per_block);
+}
+
+/* At most max rows, if there are at least min. Rows handed out; 0: not that many are published; -errno. */
+static int take(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min)
+{
+	for (;;) {
+		uint64_t block = rx->next / rx->slots_per_block;
+		uint32_t slot = find_slot(rx, block);
+		uint64_t head = consumer_load_head(rx->ring);
+		uint32_t most = min_u32(max, rest_of_block(rx));
+		uint64_t published = head > rx->next ? head - rx->next : 0;
+		int r = 1;
+
+		if (slot == rx->lease_blocks)
+			return -ENOBUFS;
+		if (published == 0 || published < min_u32(min, most))
+			return 0;
+		/* Of a block under lease every row stays, also when floor has passed it. */
+		if (rx->leases[slot].n_batches == 0)
+			r = lease_block(rx, slot, block);
+		if (r < 0)
+			return r;
+		if (r == 0) {
+			skip_to_floor(rx);
+			continue;
+		}
+		hand_out(rx, batch, slot, published < most ? (uint32_t)published : most);
+		return (int)batch->n;
+	}
+}
+
+/* ---- the calls ----------------------------------------------------------------------------------- */
+
+int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+{
+	int waited, r;
+
+	if (max == 0 || timeout_ms < -1)
+		return -EINVAL;
+	if (max > INT32_MAX)
+		max = INT32_MAX;
+	r = rx_check_connected(rx);
+	if (r < 0)
+		return r;
+	rx_disarm(rx);
+	r = take(rx, batch, max, min);
+	if (r != 0)
+		return r;
+	waited = rx_wait(rx, rx->next + min_u32(min ? min : 1, min_u32(max, rest_of_block(rx))), timeout_ms);
+	if (waited < 0)
+		return waited;
+	rx_disarm(rx);
+	r = take(rx, batch, max, 1);
+	return r == 0 && waited == RX_WAIT_END ? -ESHUTDOWN : r;
+}
+
+/* Everything below the oldest block that is still out, or below the cursor, was given back. */
+static void store_released(struct ibvcap_rx *rx)
+{
+	uint64_t released = rx->next;
+
+	for (uint32_t i = 0; i < rx->lease_blocks; i++) {
+		uint64_t first = rx->leases[i].block * rx->slots_per_block;
+
+		if (rx->leases[i].n_batches && first < released)
+			released = first;
+	}
+	if (released <= rx->released)
+		return;
+	rx->released = released;
+	consumer_store_released(rx->page, released);
+}
+
+int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
+{
+	struct rx_lease *lease;
+	uint64_t bit, *word;
+
+	if (batch->lease >= rx->lease_blocks)
+		return -EINVAL;
+	lease = &rx->leases[batch->lease];
+	word = start_word(rx, batch->lease, batch->sequence, &bit);
+	if (lease->n_batches == 0 || lease->block != batch->sequence / rx->slots_per_block || !(*word & bit))
+		return -EINVAL;
+	*word &= ~bit;
+	if (--lease->n_batches == 0)
+		consumer_clear_lease(rx->page, batch->lease);
+	store_released(rx);
+	return 0;
+}
+
+/* meta is copied before it is used: a length read twice could differ. */
+static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_batch *batch, const struct ibvcap_meta *meta,
+		       void *buffer, size_t bytes)
+{
+	size_t length = meta->length;
+
+	if (meta->payload_offset >= rx->slot_bytes)
+		return 0;
+	if (length > rx->slot_bytes - meta->payload_offset)
+		length = rx->slot_bytes - meta->payload_offset;
+	memcpy(buffer, batch->payload + meta->payload_offset, length < bytes ? length : bytes);
+	return length;
+}
+
+int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
+		int timeout_ms)
+{
+	struct ibvcap_batch batch;
+	struct ibvcap_meta copy;
+	int r;
+
+	do {
+		r = ibvcap_acquire(rx, &batch, 1, 1, timeout_ms);
+		if (r <= 0)
+			return r;
+		memcpy(&copy, batch.meta, sizeof(copy));
+		if (!(copy.flags & IBVCAP_PKT_ERROR))
+			*length = copy_row(rx, &batch, &copy, buffer, bytes);
+		ibvcap_release(rx, &batch);
+	} while (copy.flags & IBVCAP_PKT_ERROR);
+	if (meta)
+		*meta = copy;
+	return 1;
+}
+
+int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info)
+{
+	*info = rx->info;
+	info->clock_source = ring_load_clock(rx->ring, &info->clock_error_ns);
+	return 0;
+}
+
+int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
+{
+	uint64_t head = consumer_load_head(rx->ring);
+
+	if (head < rx->next)
+		head = rx->next;
+	*counts = (struct ibvcap_rx_counts){
+		.published = head - rx->attach_sequence,
+		.delivered = rx->next - rx->attach_sequence - rx->skipped,
+		.skipped = rx->skipped,
+		.lag = head - rx->next,
+	};
+	return 0;
+}

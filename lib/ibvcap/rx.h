@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One attachment, inside. attach.c makes it, segments.c checks what it was given, rx.c takes and gives
+ * back batches, wait.c sleeps. One thread at a time.
+ */
+#ifndef IBVCAP_RX_H
+#define IBVCAP_RX_H
+
+#include "lib/ibvcap/shm.h"
+#include "lib/ibvcap/wire.h"
+
+#include <ibvcap/ibvcap.h>
+
+/* A lease slot in use: a block, and how many batches of it are out. */
+struct rx_lease {
+	uint64_t block;
+	uint32_t physical;
+	uint32_t n_batches; /* 0 = the slot is free */
+};
+
+struct ibvcap_rx {
+	int socket;    /* hangs up when the daemon goes */
+	int wake_pipe; /* read end */
+	struct shm payload;
+	struct shm headers;
+	struct shm ring_shm;
+	struct shm state_shm;
+	struct shm page_shm;
+	const struct ibvcap_ring *ring;            /* may change at any time, also what is said to be constant */
+	const struct ibvcap_consumer_state *state; /* likewise */
+	struct ibvcap_consumer_page *page;
+
+	/* Private copies, checked against the sizes of the mappings. */
+	struct ibvcap_info info;
+	uint32_t slots_per_block;
+	uint32_t slot_bytes;
+	uint32_t header_stride;
+	uint32_t n_blocks;
+	uint32_t lease_blocks;
+	uint32_t table_mask;
+	uint64_t block_bytes;
+	uint64_t attach_sequence;
+	const _Atomic uint32_t *table;
+	const struct ibvcap_meta *meta;
+
+	uint64_t next;     /* packet number to acquire next */
+	uint64_t skipped;
+	uint64_t released; /* last value stored in the page */
+	uint64_t gap;      /* of skipped: not told yet */
+	struct rx_lease leases[IBVCAP_LEASE_SLOTS_MAX];
+	uint64_t *batch_starts; /* lease_blocks × a bit a row: a batch that is out begins there */
+
+	bool fd_wanted;   /* ibvcap_fd() was called */
+	bool fd_armed;
+	bool daemon_gone; /* head is final */
+	uint64_t looked_ns; /* when the socket was last asked whether the daemon is there */
+};
+
+/**
+ * Map and check the segments of wire_attached_fd. Takes socket and fds over, also on failure. 0; -EPROTO what
+ * came is not a ring of this ABI, error text says which part; -ENOMEM.
+ */
+int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_t epoch);
+
+/** segments.c: map into rx and fill in the private copies. Takes the descriptors over, whatever happens. */
+int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epoch);
+
+enum rx_wait {
+	RX_WAIT_HEAD, /* head may have come */
+	RX_WAIT_TIME, /* the deadline passed */
+	RX_WAIT_END,  /* nothing will ever be published any more */
+};
+
+/**
+ * wait.c: until head >= target. timeout_ms -1 = for ever, 0 = not at all (then the descriptor is armed, if it is in
+ * use). enum rx_wait; -EINTR; -ECONNABORTED.
+ */
+int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms);
+
+/** wait.c: empty the descriptor, if it was armed. */
+void rx_disarm(struct ibvcap_rx *rx);
+
+/** wait.c: 0; -ECONNABORTED the daemon put this consumer out, its leases count no more. */
+int rx_check_connected(const struct ibvcap_rx *rx);
+
+#endif

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the daemon sent, mapped and measured before anything in it is used as a position. */
+#include "lib/ibvcap/error.h"
+#include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/rx.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static int reject(const char *what)
+{
+	return error_set(-EPROTO, "the ring that the daemon sent: %s; library and daemon are of different versions", what);
+}
+
+static int map(struct shm *shm, int fd, bool writable, const char *name)
+{
+	int r = shm_map(shm, fd, writable, 0);
+
+	if (r < 0)
+		return error_set(r, "the ring that the daemon sent: its %s segment cannot be mapped: %s", name,
+				 r == -EPROTO ? "its size is not sealed" : strerror(-r));
+	return 0;
+}
+
+static int check_head(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *name)
+{
+	struct ibvcap_segment head;
+
+	if (shm->bytes < bytes_min || !segment_is_ready(shm->address))
+		return error_set(-EPROTO, "the ring that the daemon sent: its %s segment is incomplete", name);
+	memcpy(&head, shm->address, sizeof(head));
+	if (head.magic != magic || head.bytes != shm->bytes || head.epoch != epoch)
+		return error_set(-EPROTO, "the ring that the daemon sent: its %s segment is none, or of another epoch", name);
+	if (head.abi_major != IBVCAP_ABI_MAJOR)
+		return error_set(-EPROTO, "the daemon's shared memory has ABI %u, this library reads %u", head.abi_major,
+				 IBVCAP_ABI_MAJOR);
+	return 0;
+}
+
+/* n items of each bytes from offset on, aligned, in a segment of total bytes; without overflow. */
+static bool fits(uint64_t offset, uint64_t align, uint64_t n, uint64_t each, uint64_t total)
+{
+	uint64_t bytes;
+
+	return offset % align == 0 && !__builtin_mul_overflow(n, each, &bytes) && offset <= total &&
+	       bytes <= total - offset;
+}
+
+static bool is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
+{
+	uint64_t n_slots = (uint64_t)ring->n_blocks * ring->slots_per_block;
+
+	return ring->n_blocks && ring->slots_per_block && ring->slot_bytes && ring->header_stride &&
+	       ring->table_entries && (ring->table_entries & (ring->table_entries - 1)) == 0 &&
+	       (uint64_t)ring->slots_per_block * ring->slot_bytes <= ring->block_bytes &&
+	       fits(0, 1, ring->n_blocks, ring->block_bytes, rx->payload.bytes) &&
+	       fits(0, 1, n_slots, ring->header_stride, rx->headers.bytes) &&
+	       fits(ring->table_offset, _Alignof(uint32_t), ring->table_entries, sizeof(uint32_t), rx->ring_shm.bytes) &&
+	       fits(ring->meta_offset, _Alignof(struct ibvcap_meta), n_slots, sizeof(struct ibvcap_meta), rx->ring_shm.bytes);
+}
+
+static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
+{
+	const uint8_t *base = rx->ring_shm.address;
+
+	rx->slots_per_block = ring->slots_per_block;
+	rx->slot_bytes = ring->slot_bytes;
+	rx->header_stride = ring->header_stride;
+	rx->n_blocks = ring->n_blocks;
+	rx->table_mask = ring->table_entries - 1;
+	rx->block_bytes = ring->block_bytes;
+	rx->table = (const _Atomic uint32_t *)(const void *)(base + ring->table_offset);
+	rx->meta = (const struct ibvcap_meta *)(const void *)(base + ring->meta_offset);
+	rx->info = (struct ibvcap_info){
+		.epoch = ring->segment.epoch,
+		.queue = ring->queue_index,
+		.n_queues = ring->n_queues,
+		.slot_bytes = ring->slot_bytes,
+		.slots_per_block = ring->slots_per_block,
+		.history_blocks = ring->history_blocks,
+		.lease_blocks = rx->lease_blocks,
+		.page_bytes = ring->page_bytes,
+		.payload_segment_bytes = ring->payload_segment_bytes,
+	};
+	memcpy(rx->info.stream, ring->stream, sizeof(rx->info.stream));
+	rx->info.stream[sizeof(rx->info.stream) - 1] = '\0';
+}
+
+/* The geometry is read once, into a copy: what is checked is what is used. */
+static int take_geometry(struct ibvcap_rx *rx, struct ibvcap_ring *copy)
+{
+	rx->ring = rx->ring_shm.address;
+	rx->state = rx->state_shm.address;
+	rx->page = rx->page_shm.address;
+	memcpy((void *)copy, rx->ring_shm.address, sizeof(*copy));
+	if (!is_geometry_sound(rx, copy))
+		return reject("positions outside of its segments");
+	rx->lease_blocks = rx->state->lease_blocks;
+	if (rx->lease_blocks == 0 || rx->lease_blocks > IBVCAP_LEASE_SLOTS_MAX)
+		return reject("no such quota of leases");
+	rx->attach_sequence = rx->state->attach_sequence;
+	rx->next = rx->attach_sequence;
+	rx->released = rx->attach_sequence;
+	copy_geometry(rx, copy);
+	return 0;
+}
+
+static int check_segments(struct ibvcap_rx *rx, uint64_t epoch)
+{
+	struct ibvcap_ring copy;
+	int r = check_head(&rx->ring_shm, sizeof(struct ibvcap_ring), IBVCAP_RING_MAGIC, epoch, "ring");
+
+	if (r == 0)
+		r = check_head(&rx->state_shm, sizeof(struct ibvcap_consumer_state), IBVCAP_STATE_MAGIC, epoch,
+			       "consumer state");
+	if (r == 0)
+		r = check_head(&rx->page_shm, sizeof(struct ibvcap_consumer_page), IBVCAP_CONSUMER_MAGIC, epoch,
+			       "consumer page");
+	return r == 0 ? take_geometry(rx, &copy) : r;
+}
+
+int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epoch)
+{
+	static const char *const names[] = {
+		[WIRE_FD_PAYLOAD] = "payload",
+		[WIRE_FD_HEADERS] = "headers",
+		[WIRE_FD_RING] = "ring",
+		[WIRE_FD_CONSUMER_STATE] = "consumer state",
+		[WIRE_FD_CONSUMER_PAGE] = "consumer page",
+	};
+	struct shm *const segments[] = {
+		[WIRE_FD_PAYLOAD] = &rx->payload,
+		[WIRE_FD_HEADERS] = &rx->headers,
+		[WIRE_FD_RING] = &rx->ring_shm,
+		[WIRE_FD_CONSUMER_STATE] = &rx->state_shm,
+		[WIRE_FD_CONSUMER_PAGE] = &rx->page_shm,
+	};
+	int r = 0;
+
+	rx->wake_pipe = fds[WIRE_FD_WAKE_PIPE];
+	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE; i++) {
+		if (r == 0)
+			r = map(segments[i], fds[i], i == WIRE_FD_CONSUMER_PAGE, names[i]);
+		else
+			close(fds[i]);
+	}
+	return r == 0 ? check_segments(rx, epoch) : r;
+}

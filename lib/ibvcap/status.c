@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/counters.h"
+#include "lib/ibvcap/error.h"
+
+#include <errno.h>
+#include <ibvcap/ibvcap.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More parts than any daemon has: an answer without end is an error. */
+#define PARTS_MAX 65536u
+
+struct ibvcap_status {
+	pid_t pid;
+	char version[32];
+	struct ibvcap_stream_status *streams;
+	struct ibvcap_consumer_status_info *consumers;
+	struct ibvcap_interface_status *interfaces;
+	uint32_t n_streams;
+	uint32_t n_consumers;
+	uint32_t n_interfaces;
+};
+
+/* Room for entry n of an array of n; the array doubles at every power of two. */
+static void *grow(void *array, uint32_t n, size_t entry_bytes)
+{
+	if (n & (n - 1))
+		return array;
+	return reallocarray(array, n ? 2 * (size_t)n : 1, entry_bytes);
+}
+
+/* The first n_first values are labelled by first, the others by second; what this library has no label for is left out. */
+static struct ibvcap_counter *label(const uint64_t *values, uint32_t *n, const char *const *first, uint32_t n_first,
+				    const char *const *second, uint32_t n_second)
+{
+	struct ibvcap_counter *counters = calloc(WIRE_COUNTERS_MAX, sizeof(*counters));
+
+	if (*n > n_first + n_second)
+		*n = n_first + n_second;
+	for (uint32_t i = 0; counters && i < *n; i++)
+		counters[i] = (struct ibvcap_counter){
+			.label = i < n_first ? first[i] : second[i - n_first],
+			.value = values[i],
+		};
+	return counters;
+}
+
+static int add_stream(struct ibvcap_status *status, const struct wire_stream *message)
+{
+	struct ibvcap_stream_status *streams = grow(status->streams, status->n_streams, sizeof(*streams));
+	struct ibvcap_stream_status *stream;
+
+	if (!streams)
+		return -ENOMEM;
+	status->streams = streams;
+	stream = &streams[status->n_streams];
+	*stream = (struct ibvcap_stream_status){
+		.epoch = message->epoch,
+		.queue = message->queue,
+		.slot_bytes = message->slot_bytes,
+		.slots_per_block = message->slots_per_block,
+		.n_blocks = message->n_blocks,
+		.receive_queue_slots = message->receive_queue_slots,
+		.page_bytes = message->page_bytes,
+		.clock_source = (enum ibvcap_clock_source)message->clock_source,
+		.clock_error_ns = message->clock_error_ns,
+		.n_counters = message->n_counters,
+	};
+	memcpy(stream->name, message->name, sizeof(stream->name));
+	memcpy(stream->interface, message->interface, sizeof(stream->interface));
+	memcpy(stream->device, message->device, sizeof(stream->device));
+	memcpy(stream->backend, message->backend, sizeof(stream->backend));
+	memcpy(stream->state, message->state, sizeof(stream->state));
+	stream->counters = label(message->counters, &stream->n_counters, ring_counter_labels, IBVCAP_CTR_N,
+				 stream_counter_labels, STREAM_CTR_N);
+	if (!stream->counters)
+		return -ENOMEM;
+	status->n_streams++;
+	return 0;
+}
+
+static int add_consumer(struct ibvcap_status *status, const struct wire_consumer *message)
+{
+	struct ibvcap_consumer_status_info *consumers = grow(status->consumers, status->n_consumers, sizeof(*consumers));
+	struct ibvcap_consumer_status_info *consumer;
+
+	if (!consumers)
+		return -ENOMEM;
+	status->consumers = consumers;
+	consumer = &consumers[status->n_consumers];
+	*consumer = (struct ibvcap_consumer_status_info){
+		.queue = message->queue,
+		.policy = message->policy,
+		.pid = message->pid,
+		.uid = message->uid,
+		.n_counters = message->n_counters,
+	};
+	memcpy(consumer->stream, message->stream, sizeof(consumer->stream));
+	consumer->counters = label(message->counters, &consumer->n_counters, consumer_counter_labels, CONSUMER_CTR_N,
+				   NULL, 0);
+	if (!consumer->counters)
+		return -ENOMEM;
+	status->n_consumers++;
+	return 0;
+}
+
+static int add_interface(struct ibvcap_status *status, const struct wire_interface *message)
+{
+	struct ibvcap_interface_status *interfaces = grow(status->interfaces, status->n_interfaces, sizeof(*interfaces));
+	struct ibvcap_interface_status *interface;
+
+	if (!interfaces)
+		return -ENOMEM;
+	status->interfaces = interfaces;
+	interface = &interfaces[status->n_interfaces];
+	*interface = (struct ibvcap_interface_status){ .n_counters = message->n_counters };
+	memcpy(interface->interface, message->interface, sizeof(interface->interface));
+	memcpy(interface->device, message->device, sizeof(interface->device));
+	interface->counters = label(message->counters, &interface->n_counters, interface_counter_labels,
+				    INTERFACE_CTR_N, NULL, 0);
+	if (!interface->counters)
+		return -ENOMEM;
+	status->n_interfaces++;
+	return 0;
+}
+
+/* 1: the last message. */
+static int add(struct ibvcap_status *status, const union wire_message *message)
+{
+	switch (message->header.type) {
+	case WIRE_DAEMON:
+		status->pid = message->daemon.pid;
+		memcpy(status->version, message->daemon.version, sizeof(status->version));
+		return 0;
+	case WIRE_STREAM:
+		return add_stream(status, &message->stream);
+	case WIRE_CONSUMER:
+		return add_consumer(status, &message->consumer);
+	case WIRE_INTERFACE:
+		return add_interface(status, &message->interface);
+	case WIRE_END:
+		return 1;
+	}
+	return -EPROTO;
+}
+
+static int ask(struct client *client, struct ibvcap_status *status)
+{
+	struct wire_status request = { 0 };
+	union wire_message message;
+	int r;
+
+	wire_init(&request.header, WIRE_STATUS, sizeof(request));
+	r = client_send(client, &request.header);
+	for (uint32_t i = 0; r == 0; i++) {
+		r = client_receive(client, &message, NULL, NULL);
+		if (r < 0)
+			return r;
+		r = i < PARTS_MAX ? add(status, &message) : -EPROTO;
+		if (r < 0)
+			return error_set(r, "control socket '%s': the answer to a request for status: %s", client->path,
+					 strerror(-r));
+	}
+	return r < 0 ? r : 0;
+}
+
+int ibvcap_status(const char *path, uint32_t timeout_ms, struct ibvcap_status **status)
+{
+	struct client client = CLIENT_INIT;
+	struct ibvcap_status *new = calloc(1, sizeof(*new));
+	int r = new ? client_connect(&client, path, timeout_ms) : error_set(-ENOMEM, "out of memory");
+
+	if (r == 0)
+		r = ask(&client, new);
+	client_deinit(&client);
+	if (r < 0)
+		ibvcap_status_free(new);
+	else
+		*status = new;
+	return r;
+}
+
+void ibvcap_status_free(struct ibvcap_status *status)
+{
+	if (!status)
+		return;
+	for (uint32_t i = 0; i < status->n_streams; i++)
+		free((void *)status->streams[i].counters);
+	for (uint32_t i = 0; i < status->n_consumers; i++)
+		free((void *)status->consumers[i].counters);
+	for (uint32_t i = 0; i < status->n_interfaces; i++)
+		free((void *)status->interfaces[i].counters);
+	free(status->streams);
+	free(status->consumers);
+	free(status->interfaces);
+	free(status);
+}
+
+int ibvcap_status_streams(const struct ibvcap_status *status, const struct ibvcap_stream_status **streams)
+{
+	*streams = status->streams;
+	return (int)status->n_streams;
+}
+
+int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibvcap_consumer_status_info **consumers)
+{
+	*consumers = status->consumers;
+	return (int)status->n_consumers;
+}
+
+int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_interface_status **interfaces)
+{
+	*interfaces = status->interfaces;
+	return (int)status->n_interfaces;
+}
+
+const char *ibvcap_status_daemon(const struct ibvcap_status *status, pid_t *pid)
+{
+	if (pid)
+		*pid = status->pid;
+	return status->version;
+}

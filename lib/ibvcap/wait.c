@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Sleeping until there is more: on the ring's wake word or, by poll(), on the pipe. See ring.h, "wake-up". */
+#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/rx.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* About as long as a wake-up takes: shorter waits end without a system call. */
+#define SPINS 200u
+/* A daemon that was killed wakes nobody: look for it so often. */
+#define SLICE_NS UINT64_C(100000000)
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+int rx_check_connected(const struct ibvcap_rx *rx)
+{
+	if (consumer_load_status(rx->state) == IBVCAP_CONSUMER_ATTACHED)
+		return 0;
+	/* The end of the epoch is no reproach: what was published is still to be delivered. */
+	return consumer_load_reason(rx->state) == IBVCAP_REASON_SHUTDOWN ? 0 : -ECONNABORTED;
+}
+
+/* A hang-up of the control socket, asked for once a slice. */
+static bool is_daemon_gone(struct ibvcap_rx *rx, uint64_t now_ns)
+{
+	struct pollfd poller = { .fd = rx->socket, .events = POLLRDHUP };
+
+	if (!rx->daemon_gone && now_ns - rx->looked_ns >= SLICE_NS) {
+		rx->looked_ns = now_ns;
+		rx->daemon_gone = poll(&poller, 1, 0) > 0 && poller.revents;
+	}
+	return rx->daemon_gone;
+}
+
+/* RX_WAIT_TIME: neither yet. */
+static int look(struct ibvcap_rx *rx, uint64_t target, uint64_t now_ns)
+{
+	bool ended = consumer_ring_closed(rx->ring) || is_daemon_gone(rx, now_ns);
+	int r = rx_check_connected(rx);
+
+	if (r < 0)
+		return r;
+	/* After closed: head is final, and may have come to target meanwhile. */
+	if (consumer_load_head(rx->ring) >= target)
+		return RX_WAIT_HEAD;
+	return ended ? RX_WAIT_END : RX_WAIT_TIME;
+}
+
+static bool spin(const struct ibvcap_rx *rx, uint64_t target)
+{
+	for (unsigned i = 0; i < SPINS; i++) {
+		if (consumer_load_head(rx->ring) >= target)
+			return true;
+		pause_briefly();
+	}
+	return false;
+}
+
+/* At most ns of sleep. 0 or -EINTR. */
+static int sleep_on_word(struct ibvcap_rx *rx, uint64_t target, uint64_t ns)
+{
+	const struct timespec timeout = { .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
+	uint32_t seen = consumer_load_wake_word(rx->ring);
+	int r = 0;
+
+	consumer_request_wake(rx->page, target, false);
+	if (consumer_load_head_seq_cst(rx->ring) < target && !consumer_ring_closed(rx->ring) &&
+	    syscall(SYS_futex, &rx->ring->wake_word, FUTEX_WAIT, seen, &timeout, NULL, 0) < 0 && errno == EINTR)
+		r = -EINTR;
+	consumer_cancel_wake(rx->page);
+	return r;
+}
+
+/* The request first, then the look: what comes between is seen by one side or the other. */
+static int arm(struct ibvcap_rx *rx)
+{
+	consumer_request_wake(rx->page, rx->next + 1, true);
+	rx->fd_armed = true;
+	return consumer_load_head_seq_cst(rx->ring) > rx->next ? RX_WAIT_HEAD : look(rx, rx->next + 1, client_now_ns());
+}
+
+void rx_disarm(struct ibvcap_rx *rx)
+{
+	char bytes[64];
+	ssize_t n;
+
+	if (!rx->fd_armed)
+		return;
+	rx->fd_armed = false;
+	consumer_cancel_wake(rx->page);
+	do {
+		n = read(rx->wake_pipe, bytes, sizeof(bytes));
+	} while (n == (ssize_t)sizeof(bytes) || (n < 0 && errno == EINTR));
+	if (n == 0)
+		rx->daemon_gone = true;
+}
+
+int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
+{
+	uint64_t now = client_now_ns();
+	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * 1000000;
+	int r = look(rx, target, now);
+
+	if (r != RX_WAIT_TIME)
+		return r;
+	if (timeout_ms == 0)
+		return rx->fd_wanted ? arm(rx) : RX_WAIT_TIME;
+	if (spin(rx, target))
+		return RX_WAIT_HEAD;
+	while ((now = client_now_ns()) < deadline) {
+		r = look(rx, target, now);
+		if (r != RX_WAIT_TIME)
+			return r;
+		r = sleep_on_word(rx, target, deadline - now < SLICE_NS ? deadline - now : SLICE_NS);
+		if (r < 0)
+			return r;
+	}
+	return look(rx, target, now);
+}
+
+int ibvcap_fd(struct ibvcap_rx *rx)
+{
+	rx->fd_wanted = true;
+	return rx->wake_pipe;
+}
