@@ -2,6 +2,8 @@
 /* Rules of sending. The frames themselves are looked at by the test at the other end. */
 #include "verbs_rules.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static const struct queue_config config = {
@@ -102,6 +104,51 @@ static const char *not_before_rts(void)
 	return NULL;
 }
 
+/* A whole frame from the test, all of it inline, its checksums left to the device. */
+static const char *inline_with_checksums(void)
+{
+	const char *hex = getenv("FRAME");
+	unsigned int bytes = 0, b;
+	struct queue q;
+	uint64_t id;
+
+	EXPECT(hex, "the test gives no FRAME");
+	queue_open(&q, &config);
+	for (; sscanf(hex + 2 * bytes, "%2x", &b) == 1; bytes++)
+		q.payloads[bytes] = (uint8_t)b;
+	q.payload_mr->lkey ^= 0x5500; /* inline data needs no key */
+	EXPECT_RETURNS(0, post(&q, 1, bytes,
+			       IBV_SEND_INLINE | IBV_SEND_IP_CSUM | IBV_SEND_SIGNALED));
+	q.payload_mr->lkey ^= 0x5500;
+	memset(q.payloads, 0, bytes); /* nor the buffer, once posted */
+	EXPECT(one(&q, &id) == IBV_WC_SUCCESS, "not sent");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *two_segments(void)
+{
+	struct ibv_sge sge[2];
+	struct ibv_send_wr wr = {.sg_list = sge, .num_sge = 2, .opcode = IBV_WR_SEND,
+				 .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct queue q;
+	uint64_t id;
+
+	queue_open(&q, &config);
+	frame(&q);
+	memcpy(q.headers, q.payloads, 42);
+	for (int i = 0; i < 200; i++)
+		q.payloads[i] = (uint8_t)i;
+	sge[0] = (struct ibv_sge){(uintptr_t)q.headers, 42, q.header_mr->lkey};
+	sge[1] = (struct ibv_sge){(uintptr_t)q.payloads, 200, q.payload_mr->lkey};
+	for (int i = 0; i < 50; i++) { /* round the queue's end several times */
+		EXPECT_RETURNS(0, ibv_post_send(q.qp, &wr, &bad));
+		EXPECT(one(&q, &id) == IBV_WC_SUCCESS, "not sent");
+	}
+	queue_close(&q);
+	return NULL;
+}
+
 const struct rule send_rules[] = {
 	{"send-only-signalled-complete", "verbs-rules: Posting and polling",
 	 only_signalled_complete},
@@ -109,5 +156,7 @@ const struct rule send_rules[] = {
 	 slots_free_at_signalled},
 	{"send-key-checked", "PRM: memory key checks", key_checked},
 	{"send-not-before-rts", "libmlx5: qp_state_max_gs", not_before_rts},
+	{"send-inline-with-checksums", "verbs-rules: Posting and polling", inline_with_checksums},
+	{"send-two-segments", "libmlx5: _mlx5_post_send", two_segments},
 	{},
 };

@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import time
 import pytest
 
 import frames
-from conftest import BUILD, ROOT, Net, run, wait_until
+from conftest import BUILD, ROOT, Net, in_namespace, run, wait_until
 
 SOFTHCA = BUILD / "lib/softhca/softhca"
 LIBRARY = BUILD / "lib/softhca/libsofthca.so"
@@ -162,10 +163,13 @@ def test_a_wrong_setting_is_said(net):
 # ---- rules ---------------------------------------------------------------------------------------------------------
 
 
+NEEDS_A_FRAME = "send-inline-with-checksums"  # has a test of its own
+
+
 def rules():
     if not RULES.exists():
         return []
-    return [line.split("\t")[0] for line in run(RULES, "list").stdout.splitlines()]
+    return [name for name in (line.split("\t")[0] for line in run(RULES, "list").stdout.splitlines()) if name != NEEDS_A_FRAME]
 
 
 @pytest.mark.parametrize("rule", rules())
@@ -322,6 +326,17 @@ def test_two_devices_are_two_wires(net):
     assert client.counts()["received"] == 2
 
 
+def test_reception_goes_on_after_the_link_was_down(net, wire):
+    client = Client(net, "-c", 2, "-i", 5000)
+    wire.send(wire.frame(b"x" * 50, PORT))
+    run("ip", "-n", net.rx, "link", "set", wire.interface, "down")
+    time.sleep(0.3)
+    run("ip", "-n", net.rx, "link", "set", wire.interface, "up")
+    time.sleep(0.3)
+    wire.send(wire.frame(b"x" * 50, PORT))
+    assert client.counts()["received"] == 2
+
+
 def test_environment_alone_is_enough(net, wire):
     process = subprocess.Popen(Net.command(net.rx, CLIENT, "-c", 1), stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "SOFTHCA_INTERFACES": wire.interface, "LD_PRELOAD": str(LIBRARY)})
@@ -363,6 +378,13 @@ def test_perftest_sends(net, wire):
     assert int(run(*Net.command(net.tx, "cat", counter)).stdout) - before > 1000
 
 
+def open_udp(address, port):
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.bind((address, port))
+    receiver.settimeout(5)
+    return receiver
+
+
 def receive_one(wire, seconds=5):
     """What comes out at the other end, kernel chatter aside."""
     wire.socket.settimeout(seconds)
@@ -370,6 +392,25 @@ def receive_one(wire, seconds=5):
         frame = wire.socket.recv(65536)
         if frame[12:14] == b"\x88\xb5":
             return frame
+
+
+def test_inline_send_with_checksum_offload(net, wire):
+    """The other end's kernel believes the checksums, which were wrong when posted."""
+    frame = bytearray(frames.udp_frame(b"inline", wire.tx_address, 4321, bytes.fromhex(
+        wire.link(net.tx, wire.tx)["address"].replace(":", "")), source=wire.address))[:48]
+    frame[24:26] = b"\0\0"
+    receiver = in_namespace(net.tx, lambda: open_udp(wire.tx_address, 4321))
+    subprocess.run(under(net, RULES, NEEDS_A_FRAME), check=True, env={**os.environ, "FRAME": bytes(frame).hex()})
+    assert receiver.recv(100) == b"inline"
+    receiver.close()
+
+
+def test_two_segments_leave_as_one_frame(net, wire):
+    wire.socket.bind((wire.tx, 3))
+    subprocess.run(under(net, RULES, "send-two-segments"), check=True, capture_output=True)
+    for _ in range(50):
+        frame = receive_one(wire)
+        assert len(frame) == 242 and frame[42:] == bytes(range(200))
 
 
 def test_sent_frames_leave_the_netdev(net, wire):

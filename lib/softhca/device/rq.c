@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "dma.h"
 #include "qp.h"
 
 #include <endian.h>
@@ -55,7 +56,7 @@ static enum hw_syndrome scatter(const struct qp *qp, const struct hw_data_seg *s
 
 			if (!to)
 				return HW_SYNDROME_LOCAL_PROT;
-			memcpy(to, frame, bytes);
+			dma_copy(to, frame, bytes);
 		}
 		frame += bytes;
 		left -= bytes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The send queue: gather a frame, fill in checksums where asked, give it to the wire. */
 #include "clock.h"
+#include "dma.h"
 #include "qp.h"
 
 #include <endian.h>
@@ -125,7 +126,7 @@ static void offload(struct tx *tx, uint8_t *copy)
 	uint32_t n = 0;
 
 	for (int i = 0; i < tx->n; i++) {
-		memcpy(copy + n, tx->iov[i].iov_base, tx->iov[i].iov_len);
+		dma_copy(copy + n, tx->iov[i].iov_base, tx->iov[i].iov_len);
 		n += (uint32_t)tx->iov[i].iov_len;
 	}
 	packet_fill_csums(copy, n, tx->cs_flags & HW_ETH_L3_CSUM, tx->cs_flags & HW_ETH_L4_CSUM);
