@@ -12,7 +12,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define JSON_SCHEMA 1
+#define SCHEMA_VERSION 1
 
 static const char usage[] =
     "usage: ibvcap doctor [--config FILE] [--json]\n"
@@ -163,7 +163,7 @@ static void print_json(const struct doctor_facts *facts, const struct doctor_fin
 
 	for (unsigned int i = 0; i < findings->n; i++)
 		json_array_append_new(checks, finding_to_json(&findings->entries[i]));
-	all = json_pack("{s:i, s:i, s:i, s:o, s:o}", "schema", JSON_SCHEMA, "errors",
+	all = json_pack("{s:i, s:i, s:i, s:o, s:o}", "schema_version", SCHEMA_VERSION, "errors",
 			(int)count(findings, DOCTOR_ERROR), "warnings", (int)count(findings, DOCTOR_WARNING), "checks",
 			checks, "devices", devices_to_json(facts));
 	json_dumpf(all, stdout, JSON_INDENT(2));
