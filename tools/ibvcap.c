@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ibvcap.h"
+
+#include "tools/doctor.h"
+
+#include <ibvcap/ibvcap.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+struct command {
+	const char *name;
+	const char *summary;
+	int (*run)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+	{ "doctor", "is this machine ready for capture, and if not, what to do", doctor_main },
+	{ "recv", "receive a stream: rates, a check of the test pattern, a look at payloads", cmd_recv },
+	{ "status", "where every packet went", cmd_status },
+};
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void print_usage(FILE *to)
+{
+	fputs("usage: ibvcap COMMAND [ARGUMENTS...]\n"
+	      "\n"
+	      "Commands ('ibvcap COMMAND --help' says more):\n", to);
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);
+	fputs("\n"
+	      "  -h, --help     print this\n"
+	      "  -V, --version  print the version\n", to);
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+		print_usage(stdout);
+		return EX_OK;
+	}
+	if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
+		printf("ibvcap %s (libibvcap %s)\n", IBVCAP_BUILD_VERSION, ibvcap_version());
+		return EX_OK;
+	}
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (!strcmp(name, commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	if (name[0])
+		fprintf(stderr, "ibvcap: no command '%s'\n", name);
+	print_usage(stderr);
+	return EX_USAGE;
+}

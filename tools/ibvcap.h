@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The ibvcap program: one function a subcommand, each with argv[0] the subcommand's name; returns the exit code. */
+#ifndef TOOLS_IBVCAP_H
+#define TOOLS_IBVCAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+int cmd_recv(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+
+/** The exit code for a failure of the library: 64, 69 no daemon, 75 try again, 76 protocol, 77 permission, … */
+int exit_code_of(int error);
+
+/** A whole decimal number of an option, at least 1 and at most max; false: said so on stderr. */
+bool parse_count(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value);
+
+#endif

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ibvcap status: the daemon's streams, consumers and interfaces, and the sums that account for every packet. */
+#include "tools/ibvcap.h"
+
+#include <getopt.h>
+#include <ibvcap/ibvcap.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#define SCHEMA_VERSION 1
+
+static const char usage[] =
+	"usage: ibvcap status [--socket PATH] [--json]\n"
+	"Show what ibvcapd captures and where every packet went.\n"
+	"\n"
+	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
+	"  -j, --json         print JSON\n"
+	"  -h, --help         print this\n";
+
+static const char *clock_name(enum ibvcap_clock_source source)
+{
+	switch (source) {
+	case IBVCAP_CLOCK_SOFTWARE:
+		return "software";
+	case IBVCAP_CLOCK_DEVICE:
+		return "device";
+	case IBVCAP_CLOCK_NONE:
+		break;
+	}
+	return "none";
+}
+
+static const char *policy_name(uint32_t policy)
+{
+	switch (policy) {
+	case IBVCAP_POLICY_LOSSY:
+		return "lossy";
+	case IBVCAP_POLICY_LOSSLESS:
+		return "lossless";
+	case IBVCAP_POLICY_TAP:
+		return "tap";
+	}
+	return "unknown";
+}
+
+/* ---- JSON: keys are the counters' labels --------------------------------------------------------- */
+
+static json_t *add_counters(json_t *object, const struct ibvcap_counter *counters, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		json_object_set_new(object, counters[i].label, json_integer((json_int_t)counters[i].value));
+	return object;
+}
+
+static json_t *stream_to_json(const struct ibvcap_stream_status *stream)
+{
+	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", stream->name, "interface", stream->interface,
+				   "device", stream->device, "backend", stream->backend, "state", stream->state);
+	char epoch[24];
+
+	/* All 64 bits of it: more than a JSON reader's integer may hold. */
+	snprintf(epoch, sizeof(epoch), "%016" PRIx64, stream->epoch);
+	json_object_set_new(object, "epoch", json_string(epoch));
+	json_object_set_new(object, "queue", json_integer(stream->queue));
+	json_object_set_new(object, "slot_bytes", json_integer(stream->slot_bytes));
+	json_object_set_new(object, "slots_per_block", json_integer(stream->slots_per_block));
+	json_object_set_new(object, "n_blocks", json_integer(stream->n_blocks));
+	json_object_set_new(object, "receive_queue_slots", json_integer(stream->receive_queue_slots));
+	json_object_set_new(object, "page_bytes", json_integer(stream->page_bytes));
+	json_object_set_new(object, "clock_source", json_string(clock_name(stream->clock_source)));
+	json_object_set_new(object, "clock_error_ns", json_integer((json_int_t)stream->clock_error_ns));
+	return add_counters(object, stream->counters, stream->n_counters);
+}
+
+static json_t *consumer_to_json(const struct ibvcap_consumer_status_info *consumer)
+{
+	json_t *object = json_pack("{s:s, s:I, s:s, s:I, s:I}", "stream", consumer->stream, "queue",
+				   (json_int_t)consumer->queue, "policy", policy_name(consumer->policy), "pid",
+				   (json_int_t)consumer->pid, "uid", (json_int_t)consumer->uid);
+
+	return add_counters(object, consumer->counters, consumer->n_counters);
+}
+
+static json_t *interface_to_json(const struct ibvcap_interface_status *interface)
+{
+	json_t *object = json_pack("{s:s, s:s}", "interface", interface->interface, "device", interface->device);
+
+	return add_counters(object, interface->counters, interface->n_counters);
+}
+
+static void print_json(const struct ibvcap_status *status)
+{
+	const struct ibvcap_stream_status *streams;
+	const struct ibvcap_consumer_status_info *consumers;
+	const struct ibvcap_interface_status *interfaces;
+	int n_streams = ibvcap_status_streams(status, &streams);
+	int n_consumers = ibvcap_status_consumers(status, &consumers);
+	int n_interfaces = ibvcap_status_interfaces(status, &interfaces);
+	json_t *parts[3] = { json_array(), json_array(), json_array() };
+	pid_t pid;
+	const char *version = ibvcap_status_daemon(status, &pid);
+
+	for (int i = 0; i < n_streams; i++)
+		json_array_append_new(parts[0], stream_to_json(&streams[i]));
+	for (int i = 0; i < n_consumers; i++)
+		json_array_append_new(parts[1], consumer_to_json(&consumers[i]));
+	for (int i = 0; i < n_interfaces; i++)
+		json_array_append_new(parts[2], interface_to_json(&interfaces[i]));
+	json_t *all = json_pack("{s:i, s:{s:s, s:I}, s:o, s:o, s:o}", "schema_version", SCHEMA_VERSION, "daemon", "version",
+				version, "pid", (json_int_t)pid, "streams", parts[0], "consumers", parts[1], "interfaces",
+				parts[2]);
+
+	json_dumpf(all, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(all);
+}
+
+/* ---- for people ---------------------------------------------------------------------------------- */
+
+static uint64_t value_of(const struct ibvcap_counter *counters, uint32_t n, const char *label)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!strcmp(counters[i].label, label))
+			return counters[i].value;
+	return 0;
+}
+
+/* "  whole 5 = part 3 + part 2"; the whole is labels[0]. */
+static void print_sum(const struct ibvcap_counter *counters, uint32_t n, const char *const *labels, unsigned n_labels)
+{
+	for (unsigned i = 0; i < n_labels; i++)
+		printf("%s%s %" PRIu64, i == 0 ? "  " : i == 1 ? " = " : " + ", labels[i],
+		       value_of(counters, n, labels[i]));
+	putchar('\n');
+}
+
+static const char *const stream_sum[] = { "matched", "published", "no_buffer", "errored", "in_flight" };
+static const char *const consumer_sum[] = { "published", "delivered", "skipped", "lag" };
+#define N(array) (unsigned)(sizeof(array) / sizeof((array)[0]))
+
+static bool is_in_sum(const char *label)
+{
+	for (unsigned i = 0; i < N(stream_sum); i++)
+		if (!strcmp(label, stream_sum[i]))
+			return true;
+	return false;
+}
+
+static void print_stream(const struct ibvcap_stream_status *stream)
+{
+	unsigned n_printed = 0;
+
+	printf("stream %s, queue %u: %s on %s%s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: %s",
+	       stream->name, stream->queue, stream->state, stream->interface, stream->device[0] ? " " : "", stream->device,
+	       stream->backend, stream->slot_bytes, stream->n_blocks, stream->slots_per_block, stream->page_bytes / 1024,
+	       clock_name(stream->clock_source));
+	if (stream->clock_source != IBVCAP_CLOCK_NONE)
+		printf(" (within %" PRIu64 " ns)", stream->clock_error_ns);
+	putchar('\n');
+	print_sum(stream->counters, stream->n_counters, stream_sum, N(stream_sum));
+	for (uint32_t i = 0; i < stream->n_counters; i++) {
+		const struct ibvcap_counter *counter = &stream->counters[i];
+
+		if (counter->value == 0 || is_in_sum(counter->label))
+			continue;
+		printf("  %s %" PRIu64, counter->label, counter->value);
+		n_printed++;
+	}
+	if (n_printed)
+		putchar('\n');
+}
+
+static void print_consumer(const struct ibvcap_consumer_status_info *consumer)
+{
+	printf("consumer of %s, queue %u: process %d of user %u, %s, %" PRIu64 " blocks under lease\n", consumer->stream,
+	       consumer->queue, (int)consumer->pid, (unsigned)consumer->uid, policy_name(consumer->policy),
+	       value_of(consumer->counters, consumer->n_counters, "leased_blocks"));
+	print_sum(consumer->counters, consumer->n_counters, consumer_sum, N(consumer_sum));
+}
+
+static void print_interface(const struct ibvcap_interface_status *interface)
+{
+	printf("interface %s%s%s:", interface->interface, interface->device[0] ? " " : "", interface->device);
+	for (uint32_t i = 0; i < interface->n_counters; i++)
+		printf(" %s %" PRIu64, interface->counters[i].label, interface->counters[i].value);
+	putchar('\n');
+}
+
+static void print_text(const struct ibvcap_status *status)
+{
+	const struct ibvcap_stream_status *streams;
+	const struct ibvcap_consumer_status_info *consumers;
+	const struct ibvcap_interface_status *interfaces;
+	int n_streams = ibvcap_status_streams(status, &streams);
+	int n_consumers = ibvcap_status_consumers(status, &consumers);
+	int n_interfaces = ibvcap_status_interfaces(status, &interfaces);
+	pid_t pid;
+	const char *version = ibvcap_status_daemon(status, &pid);
+
+	printf("ibvcapd %s, process %d\n", version, (int)pid);
+	for (int i = 0; i < n_streams; i++)
+		print_stream(&streams[i]);
+	for (int i = 0; i < n_consumers; i++)
+		print_consumer(&consumers[i]);
+	for (int i = 0; i < n_interfaces; i++)
+		print_interface(&interfaces[i]);
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+struct arguments {
+	const char *socket;
+	bool json;
+};
+
+/* -1: go on; else the exit code. */
+static int parse_arguments(int argc, char **argv, struct arguments *arguments)
+{
+	static const struct option known[] = {
+		{ "socket", required_argument, NULL, 's' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "s:jh", known, NULL)) != -1) {
+		switch (option) {
+		case 's':
+			arguments->socket = optarg;
+			break;
+		case 'j':
+			arguments->json = true;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return EX_OK;
+		default:
+			fputs(usage, stderr);
+			return EX_USAGE;
+		}
+	}
+	if (optind == argc)
+		return -1;
+	fprintf(stderr, "ibvcap status: unexpected argument '%s'\n%s", argv[optind], usage);
+	return EX_USAGE;
+}
+
+int cmd_status(int argc, char **argv)
+{
+	struct arguments arguments = { 0 };
+	struct ibvcap_status *status;
+	int r = parse_arguments(argc, argv, &arguments);
+
+	if (r >= 0)
+		return r;
+	r = ibvcap_status(arguments.socket, 0, &status);
+	if (r < 0) {
+		fprintf(stderr, "ibvcap status: %s\n", ibvcap_error_text());
+		return exit_code_of(r);
+	}
+	if (arguments.json)
+		print_json(status);
+	else
+		print_text(status);
+	ibvcap_status_free(status);
+	return fflush(stdout) == 0 && !ferror(stdout) ? EX_OK : EX_IOERR;
+}
