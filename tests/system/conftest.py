@@ -376,37 +376,41 @@ def as_nobody(*command):
 
 
 class Consumer:
-    """capture_dump: attached once the object is there; rows() is what it acquired."""
+    """capture_dump: attached once the object is there. Its output goes to a file: a full pipe would make it slow."""
 
-    def __init__(self, build, daemon, stream, *options, nobody=True):
+    def __init__(self, build, output, daemon, stream, *options, nobody=True):
         command = [build.capture_dump, "--socket", daemon.socket_path, "--stream", stream, *map(str, options)]
         command = as_nobody(*command) if nobody else [str(word) for word in command]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.attached = json.loads(self.process.stdout.readline() or self.fail())
+        self.output = output
+        with open(output, "wb") as out:
+            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: "\n" in output.read_text() or self.process.poll() is not None, 10, "attach")
+        self.attached = json.loads(self.lines()[0])
 
-    def fail(self):
-        raise AssertionError(f"capture_dump: {self.process.communicate(timeout=10)[1]}")
+    def lines(self):
+        lines = self.output.read_text().splitlines()
+        assert lines, f"capture_dump: {self.process.communicate(timeout=10)[1]}"
+        return lines
 
     def finish(self, stop=False, timeout=60):
         """(rows, the last line's counts) when it ends by itself, or when it is told to."""
         if stop:
             self.process.send_signal(signal.SIGTERM)
-        out, err = self.process.communicate(timeout=timeout)
+        err = self.process.communicate(timeout=timeout)[1]
         assert self.process.returncode == 0, err
-        lines = [json.loads(line) for line in out.splitlines()]
+        lines = [json.loads(line) for line in self.lines()[1:]]
         for row in lines[:-1]:
-            if "payload" in row:
-                row["payload"] = bytes.fromhex(row["payload"])
+            row["payload"] = bytes.fromhex(row["payload"])
         return lines[:-1], lines[-1]
 
 
 @pytest.fixture
-def consumer(build):
+def consumer(build, tmp):
     """consumer(daemon, stream, options…): as an unprivileged user unless nobody=False."""
     started = []
 
     def start(daemon, name="lidar", *options, **how):
-        started.append(Consumer(build, daemon, name, *options, **how))
+        started.append(Consumer(build, tmp / f"consumer{len(started)}", daemon, name, *options, **how))
         return started[-1]
 
     yield start
