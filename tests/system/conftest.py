@@ -205,21 +205,23 @@ def read_number(path):
 
 @pytest.fixture
 def hugepages():
-    """hugepages(n): n free 2 MiB pages more; afterwards, the count that was found."""
-    found = read_number(HUGEPAGES / "nr_hugepages")
-    added = 0
+    """hugepages(n, kib=2048): n free pages more; afterwards, the count that was found."""
+    added = []
 
-    def add(n):
-        nonlocal added
-        added += n
-        # Relative, since other tests of this machine may do the same at the same time.
-        (HUGEPAGES / "nr_hugepages").write_text(str(read_number(HUGEPAGES / "nr_hugepages") + n))
-        if read_number(HUGEPAGES / "free_hugepages") < n:
-            pytest.skip(f"the machine has no {n} hugepages to give")
+    def add(n, kib=2048):
+        pool = pathlib.Path(f"/sys/kernel/mm/hugepages/hugepages-{kib}kB")
+        if not pool.exists():
+            pytest.skip(f"the machine has no hugepages of {kib} kB")
+        # Relative, since other programs of this machine may do the same at the same time.
+        before = read_number(pool / "nr_hugepages")
+        (pool / "nr_hugepages").write_text(str(before + n))
+        added.append((pool, read_number(pool / "nr_hugepages") - before))
+        if read_number(pool / "free_hugepages") < n:
+            pytest.skip(f"the machine has no {n} hugepages of {kib} kB to give")
 
     yield add
-    if added:
-        (HUGEPAGES / "nr_hugepages").write_text(str(max(found, read_number(HUGEPAGES / "nr_hugepages") - added)))
+    for pool, n in added:
+        (pool / "nr_hugepages").write_text(str(max(0, read_number(pool / "nr_hugepages") - n)))
 
 
 # ---- configuration -------------------------------------------------------------------------------------------------
@@ -353,17 +355,18 @@ def start_daemon(build, net, tmp):
 def daemon(start_daemon):
     """daemon(streams, …): ready; TERM in the end, exit 0, nothing left behind."""
     started = []
-    free_before = read_number(HUGEPAGES / "free_hugepages")
+    free_before = []
 
     def start(streams, **options):
+        free_before.append(read_number(HUGEPAGES / "free_hugepages"))
         started.append(start_daemon(streams, **options).wait_ready())
         return started[-1]
 
     yield start
     for one in started:
         one.stop_clean()
-    if started and read_number(HUGEPAGES / "nr_hugepages"):
-        wait_until(lambda: read_number(HUGEPAGES / "free_hugepages") >= free_before, 5, "hugepages given back")
+    if started:
+        wait_until(lambda: read_number(HUGEPAGES / "free_hugepages") >= free_before[0], 5, "hugepages given back")
 
 
 # ---- consumers -----------------------------------------------------------------------------------------------------

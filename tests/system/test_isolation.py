@@ -11,7 +11,7 @@ READ_ONLY = ("payload", "headers", "ring", "state")
 
 
 @pytest.fixture
-def attack(build, daemon, wire, hugepages):
+def attack(build, hugepages, daemon, wire):
     """attack(way, segment): attach as nobody and try; True where it worked."""
     hugepages(16)
     one = daemon([conftest.stream(wire, page_size="2M")])
@@ -47,10 +47,10 @@ def test_the_attack_would_work_on_what_is_writable(attack):
         assert worked, f"{way}: {what}"
 
 
-def test_a_consumer_that_punches_its_own_page_harms_nobody(attack, wire, consumer, start_daemon, daemon):
-    one = daemon([conftest.stream(wire, port=7600)], name="second")
+def test_a_consumer_that_punches_its_own_page_harms_nobody(build, daemon, wire, consumer):
+    one = daemon([conftest.stream(wire, port=7600)])
     other = consumer(one, "lidar", "--count", 20, "--timeout", 5000)
-    command = conftest.as_nobody(conftest.Build.ring_attacker, one.socket_path, "lidar", "punch", "page")
+    command = conftest.as_nobody(build.ring_attacker, one.socket_path, "lidar", "punch", "page")
     subprocess.run(command, capture_output=True, check=False)
     wire.send(*[wire.frame(bytes([i]) * 100, 7600) for i in range(20)])
     rows, _ = other.finish()
