@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct ibv_qp *new_qp(struct queue *q, unsigned int send, unsigned int recv)
@@ -339,6 +340,46 @@ static const char *clock_moves(void)
 	return NULL;
 }
 
+static const char *fork_leaves_the_device(void)
+{
+	struct queue *q = shared_queue();
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		errno = 0;
+		_exit(!ibv_alloc_pd(q->ctx) && errno == EIO ? 0 : 1);
+	}
+	EXPECT(waitpid(child, &status, 0) == child && !status, "the child was not refused with EIO");
+	EXPECT(ibv_query_qp(q->qp, &(struct ibv_qp_attr){}, IBV_QP_STATE,
+			    &(struct ibv_qp_init_attr){}) == 0,
+	       "the parent lost its device");
+	return NULL;
+}
+
+static const char *fork_first_then_open(void)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(shared_queue()->qp ? 0 : 1);
+	EXPECT(waitpid(child, &status, 0) == child && !status, "a daemon's child cannot open");
+	return NULL;
+}
+
+static const char *closing_frees_what_is_left(void)
+{
+	struct queue_config config = {.depth = 4, .n_sge = 1, .payload_bytes = 2048};
+	struct queue q;
+
+	queue_open(&q, &config);
+	EXPECT_RETURNS(0, queue_post(&q, 0, 4));
+	EXPECT_RETURNS(0, queue_add_udp_flow(&q, "10.1.2.3", 4002, true));
+	EXPECT_RETURNS(0, ibv_close_device(q.ctx));
+	return NULL;
+}
+
 static const char *not_offered(void)
 {
 	struct ibv_context *ctx = shared_queue()->ctx;
@@ -375,6 +416,9 @@ const struct rule object_rules[] = {
 	{"cq-overrun", "verbs-rules: Bring-up and tear-down", cq_overrun},
 	{"thread-domain", "libmlx5: mlx5_alloc_td", thread_domain},
 	{"clock-moves", "libmlx5: mlx5_read_clock", clock_moves},
+	{"fork-leaves-the-device", "softhca: README", fork_leaves_the_device},
+	{"fork-first-then-open", "softhca: README", fork_first_then_open},
+	{"closing-frees-what-is-left", "ib_uverbs: uverbs_destroy_ufile_hw", closing_frees_what_is_left},
 	{"not-offered", "ib_uverbs: method without the driver's operation", not_offered},
 	{},
 };

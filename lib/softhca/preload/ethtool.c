@@ -84,7 +84,7 @@ bool ethtool_ours(void *arg, int *result)
 	for (unsigned int i = 0; i < root->n_devices && !d; i++)
 		if (!strncmp(ifr->ifr_name, root->devices[i].config.netdev, IFNAMSIZ))
 			d = &root->devices[i];
-	if (!d || atomic_load(&root->forked))
+	if (!d || !root_is_owner())
 		return false;
 	switch (*(uint32_t *)(void *)ifr->ifr_data) {
 	case ETHTOOL_GDRVINFO:

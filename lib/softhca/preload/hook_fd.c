@@ -21,7 +21,7 @@ static struct uverbs_file *uverbs_of(int fd)
 /* -EIO in a forked child: the device stayed with the parent. */
 static int alive(void)
 {
-	return atomic_load(&root_peek()->forked) ? -EIO : 0;
+	return root_is_owner() ? 0 : -EIO;
 }
 
 HOOK ssize_t write(int fd, const void *buf, size_t bytes)
@@ -113,10 +113,11 @@ HOOK ssize_t pread64(int fd, void *buf, size_t bytes, off_t at)
 /* The descriptor goes first, so that its number is free when the object's end is under way. */
 HOOK int close(int fd)
 {
-	struct fd_object *o = fdtab_take(&root_peek()->fdtab, fd);
+	bool ours = fdtab_peek(&root_peek()->fdtab, fd) && root_is_owner();
+	struct fd_object *o = ours ? fdtab_take(&root_peek()->fdtab, fd) : NULL;
 	int r = REAL(close)(fd), saved = errno;
 
-	if (o && !atomic_load(&root_peek()->forked)) {
+	if (o) {
 		fd_object_put(o);
 		errno = saved;
 	}
@@ -128,6 +129,10 @@ static void copy_entry(int from, int to)
 	struct fd_object *o = fdtab_peek(&root_peek()->fdtab, from);
 	struct fd_object *old;
 
+	if (!o && !fdtab_peek(&root_peek()->fdtab, to))
+		return;
+	if (!root_is_owner())
+		return;
 	if (o) {
 		fd_object_get(o);
 		if (fdtab_set(&root_peek()->fdtab, to, o))

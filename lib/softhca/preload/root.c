@@ -73,10 +73,18 @@ static void add_devices(struct root *r, const char *list, const struct device_co
 	}
 }
 
-/* Only the forking thread lives on in a child: no device thread, and locks held by others. */
+bool root_is_owner(void)
+{
+	return atomic_load(&the_root.owner) == getpid();
+}
+
+/* A child starts afresh if nothing was open, as a daemon does that forks first. */
 static void in_child(void)
 {
-	atomic_store(&the_root.forked, true);
+	for (unsigned int i = 0; i < the_root.n_devices; i++)
+		if (!LIST_EMPTY(&the_root.devices[i].files))
+			return;
+	atomic_store(&the_root.owner, getpid());
 }
 
 static void set_up(void)
@@ -102,6 +110,7 @@ static void set_up(void)
 	clock_init(&the_root.clock,
 		   (unsigned int)number("SOFTHCA_CLOCK_US", DEFAULT_CLOCK_US, 1, 100000));
 	add_devices(&the_root, list, &config);
+	atomic_store(&the_root.owner, getpid());
 	pthread_atfork(NULL, NULL, in_child);
 }
 

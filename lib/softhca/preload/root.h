@@ -21,13 +21,20 @@ struct root {
 	struct clock clock;
 	struct device devices[MAX_DEVICES];
 	unsigned int n_devices;
-	atomic_bool forked; /* a child without our threads: devices are dead in it */
+	_Atomic pid_t owner; /* the process whose threads and devices these are */
 };
 
 /* The root, set up from the environment; its n_devices is 0 where nothing is emulated. */
 struct root *root_get(void);
 /* The root as it is: for calls that only ask about descriptors. */
 struct root *root_peek(void);
+
+/*
+ * Is this the process that opened the devices? Not so in a child that was forked meanwhile (our
+ * threads are not there, locks may be held) or vforked (it shares our memory, and must not tear
+ * down what it closes).
+ */
+bool root_is_owner(void);
 
 /* An interposed function, visible to the program. */
 #define HOOK __attribute__((visibility("default")))

@@ -59,7 +59,7 @@ static int open_cdev(const struct node *node, int flags)
 	struct uverbs_env env = {
 		.fdtab = &root->fdtab, .memlock = &root->memlock, .clock = &root->clock};
 
-	if (atomic_load(&root->forked))
+	if (!root_is_owner())
 		return -EIO;
 	return uverbs_open(node->device, &env, flags);
 }

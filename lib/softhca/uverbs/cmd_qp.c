@@ -93,18 +93,24 @@ static void fill_hw(struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
 }
 
 /* With the lock held. */
+static int find_parts(const struct command *c, struct uqp *u,
+		      const struct ib_uverbs_ex_create_qp *req)
+{
+	u->pd = object_find(c->file, req->pd_handle, OBJECT_PD);
+	u->send_cq = object_find(c->file, req->send_cq_handle, OBJECT_CQ);
+	u->recv_cq = object_find(c->file, req->recv_cq_handle, OBJECT_CQ);
+	return u->pd && u->send_cq && u->recv_cq ? 0 : -EINVAL;
+}
+
+/* With the lock held. */
 static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
 		    const struct mlx5_ib_create_qp *drv)
 {
 	struct device *d = c->file->device;
-	int r;
+	int r = find_parts(c, u, req); /* again: another thread may have destroyed some */
 
-	u->pd = object_find(c->file, req->pd_handle, OBJECT_PD);
-	u->send_cq = object_find(c->file, req->send_cq_handle, OBJECT_CQ);
-	u->recv_cq = object_find(c->file, req->recv_cq_handle, OBJECT_CQ);
-	if (!u->pd || !u->send_cq || !u->recv_cq)
-		return -EINVAL;
-	r = object_add(c->file, &u->object, OBJECT_QP);
+	if (!r)
+		r = object_add(c->file, &u->object, OBJECT_QP);
 	if (r)
 		return r;
 	fill_hw(u, req, drv);
@@ -130,20 +136,27 @@ static int create_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req
 		r = check_qp(c, req, &drv);
 	if (r)
 		return r;
-	/* The wire is an AF_PACKET socket: this is where a missing CAP_NET_RAW really shows. */
-	r = device_get_wire(d);
-	if (r)
-		return r;
 	u = calloc(1, sizeof(*u));
-	r = u ? pin_qp(c, u, &drv) : -ENOMEM;
+	if (!u)
+		return -ENOMEM;
+	device_lock(d);
+	r = find_parts(c, u, req);
+	device_unlock(d);
+	/* The wire is an AF_PACKET socket: this is where a missing CAP_NET_RAW really shows. */
+	if (!r)
+		r = device_get_wire(d);
+	if (r) {
+		free(u);
+		return r;
+	}
+	r = pin_qp(c, u, &drv);
 	if (!r) {
 		device_lock(d);
 		r = enter_qp(c, u, req, &drv);
 		device_unlock(d);
 	}
 	if (r) {
-		if (u)
-			memlock_unpin(c->file->memlock, u->pinned);
+		memlock_unpin(c->file->memlock, u->pinned);
 		free(u);
 		device_put_wire(d);
 		return r;
