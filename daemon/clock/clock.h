@@ -11,6 +11,9 @@
 /* How long before the newest pair the base of a line lies: readings that are older than that are not mapped right. */
 #define CLOCK_BASE_AGE_NS UINT64_C(4000000000)
 
+/* A line's error bound counts on a new pair this often. */
+#define CLOCK_RENEWAL_NS UINT64_C(1000000000)
+
 /*
  * utc = base_utc_ns + (((raw - base_raw) & mask) * mult >> shift). The base lies in the past of every
  * reading that is asked for, so the difference is never negative; mult and shift are chosen so that the
@@ -22,7 +25,7 @@ struct clock_line {
 	uint64_t mult;
 	uint32_t shift;
 	uint64_t mask;
-	uint64_t error_ns; /* bound at the last pair */
+	uint64_t error_ns; /* bound from the newest pair to CLOCK_RENEWAL_NS after it */
 };
 
 /* One pair: raw was read between the two readings of CLOCK_REALTIME. */
@@ -33,16 +36,24 @@ struct clock_pair {
 };
 
 struct clock_fit {
-	struct clock_pair first; /* of the window the slope is taken over */
+	struct clock_pair first;  /* of the window the rate is taken over */
+	struct clock_pair middle; /* becomes first when the window gets too long */
 	struct clock_pair last;
-	uint64_t hz;             /* nominal */
+	uint64_t hz;              /* nominal */
 	uint64_t mask;
-	uint32_t n_pairs;
+	uint64_t mult;            /* the rate in force, as in the line */
+	uint64_t rate_error_ppb;  /* bound on it */
+	uint32_t n_pairs;         /* since the start or the last step */
 };
 
+/** hz is the device's nominal frequency, not 0; mask its valid bits, all low. */
 void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask);
 
-/** Take a pair; a step of CLOCK_REALTIME restarts the fit. Fills line. */
+/**
+ * Take a pair (the tightest of a few: half of its bracket goes into the error) and fill in the line,
+ * which is exact at the pair's middle. Until the window is long enough to measure better, the rate is
+ * the nominal one. A step of either clock restarts the window and keeps the rate.
+ */
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line);
 
 /** Hot path. Readings from CLOCK_BASE_AGE_NS before the line's newest pair on, to as long after it. */

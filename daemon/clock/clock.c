@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/clock/clock.h"
+
+#include <stdbool.h>
+
+#define NS_PER_S UINT64_C(1000000000)
+
+/* The product of clock_utc_ns() is nanoseconds << SHIFT: 2 * CLOCK_BASE_AGE_NS of them, at 7 % more than
+ * the nominal rate, just fit 64 bits. */
+#define SHIFT 31
+_Static_assert(2 * CLOCK_BASE_AGE_NS / 100 * 107 <= UINT64_MAX >> SHIFT, "the hot path's product overflows");
+
+/* What a crystal may be off; IEEE 802.3 grants Ethernet's as much. */
+#define NOMINAL_ERROR_PPB UINT64_C(100000)
+
+/* The window is between one and two of these long: long against a bracket, short against temperature. */
+#define HALF_WINDOW_NS (30 * NS_PER_S)
+
+/* More than a slewed clock (500 ppm) goes off between two pairs; less than anybody sets a clock by. */
+#define STEP_NS UINT64_C(5000000)
+
+static uint64_t difference(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* A step between the two readings turns the bracket round: its size is the uncertainty all the same. */
+static uint64_t half_bracket_ns(const struct clock_pair *pair)
+{
+	return (difference(pair->after_ns, pair->before_ns) + 1) / 2;
+}
+
+static uint64_t middle_ns(const struct clock_pair *pair)
+{
+	uint64_t least = pair->before_ns < pair->after_ns ? pair->before_ns : pair->after_ns;
+
+	return least + difference(pair->after_ns, pair->before_ns) / 2;
+}
+
+static uint64_t ticks_between(const struct clock_fit *fit, const struct clock_pair *from, const struct clock_pair *to)
+{
+	return (to->raw - from->raw) & fit->mask;
+}
+
+static uint64_t ticks_to_ns(const struct clock_fit *fit, uint64_t ticks)
+{
+	return (uint64_t)((unsigned __int128)ticks * fit->mult >> SHIFT);
+}
+
+static void set_rate(struct clock_fit *fit, uint64_t ns, uint64_t ticks, uint64_t error_ppb)
+{
+	fit->mult = (uint64_t)((((unsigned __int128)ns << SHIFT) + ticks / 2) / ticks);
+	fit->rate_error_ppb = error_ppb;
+}
+
+void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask)
+{
+	*fit = (struct clock_fit){ .hz = hz, .mask = mask };
+	if (hz)
+		set_rate(fit, NS_PER_S, hz, NOMINAL_ERROR_PPB);
+}
+
+static void restart(struct clock_fit *fit, const struct clock_pair *pair)
+{
+	fit->first = *pair;
+	fit->middle = *pair;
+	fit->last = *pair;
+	fit->n_pairs = 1;
+}
+
+/* Better than the nominal rate only once the window is long against the brackets at its ends. */
+static void measure_rate(struct clock_fit *fit)
+{
+	uint64_t window_ns = middle_ns(&fit->last) - middle_ns(&fit->first);
+	uint64_t ticks = fit->last.raw - fit->first.raw;
+	unsigned __int128 error = (unsigned __int128)(half_bracket_ns(&fit->first) + half_bracket_ns(&fit->last)) * NS_PER_S;
+
+	if (ticks && window_ns && error / window_ns < NOMINAL_ERROR_PPB)
+		set_rate(fit, window_ns, ticks, (uint64_t)(error / window_ns));
+}
+
+/* Inside the window raw readings go on counting past the mask: it may be longer than the counter's range. */
+static void extend(struct clock_fit *fit, const struct clock_pair *pair)
+{
+	uint64_t raw = fit->last.raw + ticks_between(fit, &fit->last, pair);
+
+	fit->last = *pair;
+	fit->last.raw = raw;
+	fit->n_pairs++;
+	measure_rate(fit);
+	if (middle_ns(&fit->last) - middle_ns(&fit->middle) < HALF_WINDOW_NS)
+		return;
+	fit->first = fit->middle;
+	fit->middle = fit->last;
+}
+
+static void fill_line(const struct clock_fit *fit, uint64_t residual_ns, struct clock_line *line)
+{
+	uint64_t age_ticks = (uint64_t)((unsigned __int128)fit->hz * CLOCK_BASE_AGE_NS / NS_PER_S);
+
+	if (age_ticks > fit->mask / 2)
+		age_ticks = fit->mask / 2;
+	*line = (struct clock_line){
+		.base_raw = (fit->last.raw - age_ticks) & fit->mask,
+		.base_utc_ns = middle_ns(&fit->last) - ticks_to_ns(fit, age_ticks),
+		.mult = fit->mult,
+		.shift = SHIFT,
+		.mask = fit->mask,
+		.error_ns = half_bracket_ns(&fit->last) + residual_ns + fit->rate_error_ppb * CLOCK_RENEWAL_NS / NS_PER_S,
+	};
+}
+
+void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line)
+{
+	uint64_t residual_ns = 0;
+	bool continues = false;
+
+	if (fit->n_pairs) {
+		uint64_t predicted_ns = middle_ns(&fit->last) + ticks_to_ns(fit, ticks_between(fit, &fit->last, pair));
+
+		residual_ns = difference(predicted_ns, middle_ns(pair));
+		continues = residual_ns <= STEP_NS && middle_ns(pair) >= middle_ns(&fit->last);
+	}
+	if (continues) {
+		extend(fit, pair);
+	} else {
+		/* Two steps in a row are a clock at another rate than was thought: the bound must say so. */
+		residual_ns = fit->n_pairs == 1 ? residual_ns : 0;
+		restart(fit, pair);
+	}
+	fill_line(fit, residual_ns, line);
+}

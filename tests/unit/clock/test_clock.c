@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/clock/clock.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define NS_PER_S UINT64_C(1000000000)
+#define EPOCH_NS UINT64_C(1700000000000000000)
+
+/* A device whose clock is off its nominal frequency, and the host that reads it. All exact. */
+struct machine {
+	uint64_t hz;
+	int64_t off_ppb;
+	uint64_t mask;
+	uint64_t raw_at_start;
+	int64_t realtime_step_ns;
+};
+
+static uint64_t raw_at(const struct machine *m, uint64_t ns)
+{
+	unsigned __int128 ticks = (unsigned __int128)ns * m->hz * (uint64_t)((int64_t)NS_PER_S + m->off_ppb);
+
+	return (m->raw_at_start + (uint64_t)(ticks / NS_PER_S / NS_PER_S)) & m->mask;
+}
+
+static uint64_t utc_at(const struct machine *m, uint64_t ns)
+{
+	return EPOCH_NS + ns + (uint64_t)m->realtime_step_ns;
+}
+
+/* The raw reading falls at a place in the bracket that varies from pair to pair. */
+static struct clock_pair pair_at(const struct machine *m, uint64_t ns, uint64_t bracket_ns)
+{
+	uint64_t early = bracket_ns * (ns / 1000 % 7) / 7;
+
+	return (struct clock_pair){
+		.raw = raw_at(m, ns),
+		.before_ns = utc_at(m, ns - early),
+		.after_ns = utc_at(m, ns - early + bracket_ns),
+	};
+}
+
+static uint64_t error_at(const struct machine *m, const struct clock_line *line, uint64_t ns)
+{
+	uint64_t mapped = clock_utc_ns(line, raw_at(m, ns)), true_ns = utc_at(m, ns);
+
+	return mapped > true_ns ? mapped - true_ns : true_ns - mapped;
+}
+
+/* Pairs once a second up to and with second n. */
+static void run(const struct machine *m, struct clock_fit *fit, struct clock_line *line, uint64_t from_s, uint64_t to_s)
+{
+	for (uint64_t s = from_s; s <= to_s; s++) {
+		struct clock_pair pair = pair_at(m, s * NS_PER_S + s * 12345, 2000);
+
+		clock_fit_add(fit, &pair, line);
+	}
+}
+
+static const uint64_t frequencies[] = { 1000000000, 156250000, 78125000, 499999999, 3200000000 };
+
+Test(clock, mapping_is_exact_to_a_few_ns_over_eight_seconds)
+{
+	for (size_t i = 0; i < sizeof(frequencies) / sizeof(frequencies[0]); i++) {
+		const struct machine m = { .hz = frequencies[i], .mask = UINT64_MAX, .raw_at_start = 1 };
+		uint64_t tick_ns = NS_PER_S / m.hz + 1;
+		struct clock_fit fit;
+		struct clock_line line;
+		struct clock_pair pair = pair_at(&m, 20 * NS_PER_S, 0);
+
+		clock_fit_init(&fit, m.hz, m.mask);
+		clock_fit_add(&fit, &pair, &line);
+		for (uint64_t ns = 16 * NS_PER_S + 1000; ns < 24 * NS_PER_S; ns += 7654321) {
+			uint64_t delta = (raw_at(&m, ns) - line.base_raw) & line.mask;
+			unsigned __int128 exact = (unsigned __int128)delta * line.mult >> line.shift;
+
+			cr_assert(eq(u64, clock_utc_ns(&line, raw_at(&m, ns)), line.base_utc_ns + (uint64_t)exact),
+				  "overflow at %llu Hz", (unsigned long long)m.hz);
+			cr_assert(le(u64, error_at(&m, &line, ns), tick_ns + 6), "at %llu Hz", (unsigned long long)m.hz);
+		}
+	}
+}
+
+Test(clock, a_device_100_ppm_off_is_followed)
+{
+	static const int64_t off_ppb[] = { 100000, -100000, 37, 0 };
+
+	for (size_t i = 0; i < sizeof(off_ppb) / sizeof(off_ppb[0]); i++) {
+		const struct machine m = { .hz = 156250000, .off_ppb = off_ppb[i], .mask = UINT64_MAX };
+		struct clock_fit fit;
+		struct clock_line line;
+
+		clock_fit_init(&fit, m.hz, m.mask);
+		run(&m, &fit, &line, 1, 10);
+		for (uint64_t ns = 10 * NS_PER_S; ns <= 11 * NS_PER_S; ns += 999983) {
+			cr_assert(le(u64, error_at(&m, &line, ns), 2000));
+			cr_assert(le(u64, error_at(&m, &line, ns), line.error_ns));
+		}
+		cr_expect(le(u64, line.error_ns, 5000));
+	}
+}
+
+Test(clock, the_error_bound_holds_from_the_first_pair_on)
+{
+	const struct machine m = { .hz = 1000000000, .off_ppb = 99000, .mask = UINT64_MAX };
+	struct clock_fit fit;
+	struct clock_line line;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	/* Two right after each other: too close for a rate, and the line must not pretend one. */
+	struct clock_pair first = pair_at(&m, 5 * NS_PER_S, 3000), second = pair_at(&m, 5 * NS_PER_S + 4000, 3000);
+
+	clock_fit_add(&fit, &first, &line);
+	cr_expect(le(u64, error_at(&m, &line, 6 * NS_PER_S), line.error_ns));
+	clock_fit_add(&fit, &second, &line);
+	cr_expect(le(u64, error_at(&m, &line, 6 * NS_PER_S), line.error_ns));
+	for (uint64_t s = 6; s < 200; s++) {
+		run(&m, &fit, &line, s, s);
+		for (uint64_t ms = 1; ms < 1000; ms += 111)
+			cr_assert(le(u64, error_at(&m, &line, s * NS_PER_S + s * 12345 + ms * 1000000), line.error_ns),
+				  "second %llu", (unsigned long long)s);
+	}
+	cr_expect(le(u64, line.error_ns, 4000), "%llu", (unsigned long long)line.error_ns);
+}
+
+Test(clock, the_window_rolls_so_a_rate_that_changes_is_followed)
+{
+	struct machine m = { .hz = 1000000000, .off_ppb = 0, .mask = UINT64_MAX };
+	struct clock_fit fit;
+	struct clock_line line;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	run(&m, &fit, &line, 1, 200);
+	/* Warmer: 20 ppm faster from here on, without a jump. */
+	m.raw_at_start = raw_at(&m, 200 * NS_PER_S);
+	m.off_ppb = 20000;
+	m.raw_at_start -= 200 * (NS_PER_S + 20000);
+	run(&m, &fit, &line, 201, 201);
+	cr_expect(ge(u64, line.error_ns, 19000), "the residual shows at once");
+	run(&m, &fit, &line, 202, 300);
+	cr_expect(le(u64, line.error_ns, 4000), "%llu", (unsigned long long)line.error_ns);
+	cr_expect(le(u64, error_at(&m, &line, 301 * NS_PER_S), line.error_ns));
+}
+
+Test(clock, a_counter_of_48_bits_wraps_unnoticed)
+{
+	const struct machine m = { .hz = 1000000000, .off_ppb = 50000, .mask = (UINT64_C(1) << 48) - 1,
+				   .raw_at_start = (UINT64_C(1) << 48) - 15 * NS_PER_S };
+	struct clock_fit fit;
+	struct clock_line line;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	for (uint64_t s = 5; s < 30; s++) {
+		run(&m, &fit, &line, s, s);
+		cr_expect(eq(u32, fit.n_pairs, s - 4), "taken for a step at second %llu", (unsigned long long)s);
+		if (s > 5)
+			for (uint64_t ns = (s - 1) * NS_PER_S; ns < (s + 1) * NS_PER_S; ns += 99999989)
+				cr_assert(le(u64, error_at(&m, &line, ns), line.error_ns));
+	}
+	cr_expect(lt(u64, raw_at(&m, 20 * NS_PER_S), raw_at(&m, 14 * NS_PER_S)), "it did wrap");
+}
+
+Test(clock, a_counter_of_32_bits_serves_half_its_range)
+{
+	const struct machine m = { .hz = 1000000000, .mask = UINT32_MAX };
+	struct clock_fit fit;
+	struct clock_line line;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	for (uint64_t s = 1; s < 20; s++) {
+		run(&m, &fit, &line, s, s);
+		cr_assert(le(u64, error_at(&m, &line, s * NS_PER_S - NS_PER_S / 2), line.error_ns));
+		cr_assert(le(u64, error_at(&m, &line, s * NS_PER_S + NS_PER_S / 2), line.error_ns));
+	}
+}
+
+Test(clock, a_step_of_the_host_is_followed_at_the_next_pair_and_the_rate_kept)
+{
+	static const int64_t steps_ns[] = { 3600 * (int64_t)NS_PER_S, -3600 * (int64_t)NS_PER_S, 20000000, -20000000 };
+
+	for (size_t i = 0; i < sizeof(steps_ns) / sizeof(steps_ns[0]); i++) {
+		struct machine m = { .hz = 156250000, .off_ppb = -80000, .mask = UINT64_MAX };
+		struct clock_fit fit;
+		struct clock_line line;
+
+		clock_fit_init(&fit, m.hz, m.mask);
+		run(&m, &fit, &line, 1, 20);
+		m.realtime_step_ns = steps_ns[i];
+		run(&m, &fit, &line, 21, 21);
+		cr_expect(eq(u32, fit.n_pairs, 1));
+		cr_expect(le(u64, error_at(&m, &line, 22 * NS_PER_S), line.error_ns));
+		cr_expect(le(u64, line.error_ns, 5000), "%llu", (unsigned long long)line.error_ns);
+		run(&m, &fit, &line, 22, 40);
+		cr_expect(eq(u32, fit.n_pairs, 20));
+		cr_expect(le(u64, error_at(&m, &line, 41 * NS_PER_S), line.error_ns));
+	}
+}
+
+Test(clock, a_step_inside_a_bracket_is_part_of_the_error)
+{
+	const struct machine m = { .hz = 1000000000, .mask = UINT64_MAX };
+	struct clock_pair pair = { .raw = raw_at(&m, NS_PER_S), .before_ns = EPOCH_NS + 1000000, .after_ns = EPOCH_NS };
+	struct clock_fit fit;
+	struct clock_line line;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	clock_fit_add(&fit, &pair, &line);
+	cr_expect(ge(u64, line.error_ns, 500000));
+	cr_expect(lt(u64, line.error_ns, 1000000));
+}
+
+Test(clock, a_frequency_far_off_its_nominal_shows_in_the_bound)
+{
+	const struct machine m = { .hz = 1000000000, .off_ppb = 20000000, .mask = UINT64_MAX };
+	struct clock_fit fit;
+	struct clock_line line;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	run(&m, &fit, &line, 1, 10);
+	cr_expect(le(u64, error_at(&m, &line, 11 * NS_PER_S), line.error_ns));
+}
