@@ -158,8 +158,9 @@ int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t ma
 	waited = rx_wait(rx, rx->next + min_u32(min ? min : 1, min_u32(max, rest_of_block(rx))), timeout_ms);
 	if (waited < 0)
 		return waited;
-	rx_disarm(rx);
 	r = take(rx, batch, max, 1);
+	if (r != 0)
+		rx_disarm(rx);
 	return r == 0 && waited == RX_WAIT_END ? -ESHUTDOWN : r;
 }
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/ibvcap/attached.h"
+
+#include "lib/ibvcap/ring.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void init_ring(struct attached *attached)
+{
+	const struct rx_ring_options options = {
+		.stream = "test", .epoch = EPOCH, .slot_bytes = SLOT_BYTES, .slots_per_block = N, .header_bytes = 42,
+		.history_blocks = 2, .receive_queue_slots = N, .spare_blocks = QUOTA, .lease_blocks_max = QUOTA,
+		.page_bytes = 4096, .n_queues = 1,
+	};
+	struct fault fault;
+
+	cr_assert_eq(rx_ring_init(&attached->ring, &options, &fault), 0, "%s", fault.text);
+	cr_assert_eq(rx_ring_seal(&attached->ring, &fault), 0, "%s", fault.text);
+}
+
+static void init_page(struct shm *shm, uint64_t magic)
+{
+	struct ibvcap_segment *segment;
+
+	*shm = (struct shm)SHM_INIT;
+	cr_assert_eq(shm_create(shm, "test", 4096, 4096), 0);
+	segment = shm->address;
+	segment->magic = magic;
+	segment->abi_major = IBVCAP_ABI_MAJOR;
+	segment->bytes = shm->bytes;
+	segment->epoch = EPOCH;
+	cr_assert_eq(shm_seal_size(shm), 0);
+}
+
+static void init_consumer(struct ring_consumer *consumer)
+{
+	*consumer = (struct ring_consumer){ .lease_blocks = QUOTA };
+	init_page(&consumer->state_shm, IBVCAP_STATE_MAGIC);
+	init_page(&consumer->page_shm, IBVCAP_CONSUMER_MAGIC);
+	consumer->state = consumer->state_shm.address;
+	consumer->page = consumer->page_shm.address;
+	consumer->state->lease_blocks = QUOTA;
+}
+
+void attached_prepare(struct attached *attached, int fds[WIRE_FD_N], int *socket)
+{
+	int ends[2], pipe_fds[2];
+
+	memset(attached, 0, sizeof(*attached));
+	init_ring(attached);
+	init_consumer(&attached->consumer);
+	cr_assert_eq(rx_ring_add_consumer(&attached->ring, &attached->consumer, IBVCAP_START_NEWEST), 0);
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	cr_assert_eq(pipe2(pipe_fds, O_CLOEXEC), 0);
+	attached->daemon_socket = ends[0];
+	attached->daemon_pipe = pipe_fds[1];
+	*socket = ends[1];
+	fds[WIRE_FD_PAYLOAD] = shm_reopen_readonly(&attached->ring.payload);
+	fds[WIRE_FD_HEADERS] = shm_reopen_readonly(&attached->ring.headers);
+	fds[WIRE_FD_RING] = shm_reopen_readonly(&attached->ring.ring_shm);
+	fds[WIRE_FD_CONSUMER_STATE] = shm_reopen_readonly(&attached->consumer.state_shm);
+	fds[WIRE_FD_CONSUMER_PAGE] = fcntl(attached->consumer.page_shm.fd, F_DUPFD_CLOEXEC, 0);
+	fds[WIRE_FD_WAKE_PIPE] = pipe_fds[0];
+}
+
+void attached_init(struct attached *attached)
+{
+	int fds[WIRE_FD_N], socket;
+
+	attached_prepare(attached, fds, &socket);
+	cr_assert_eq(rx_open(&attached->rx, socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
+}
+
+void attached_deinit(struct attached *attached)
+{
+	ibvcap_detach(attached->rx);
+	close(attached->daemon_socket);
+	close(attached->daemon_pipe);
+	shm_deinit(&attached->consumer.state_shm);
+	shm_deinit(&attached->consumer.page_shm);
+	rx_ring_deinit(&attached->ring);
+}
+
+static void fill(const struct rx_span *span)
+{
+	for (uint32_t i = 0; i < span->n; i++) {
+		uint64_t number = span->sequence + i;
+
+		memcpy(span->payload + (size_t)i * SLOT_BYTES, &number, sizeof(number));
+		memcpy(span->headers + (size_t)i * 64, &number, sizeof(number));
+		span->meta[i] = (struct ibvcap_meta){ .length = SLOT_BYTES, .wire_length = SLOT_BYTES, .header_length = 42 };
+	}
+}
+
+void attached_publish(struct attached *attached, uint64_t n)
+{
+	while (n > 0) {
+		struct rx_span span;
+
+		rx_ring_post_span(&attached->ring, n < N ? (uint32_t)n : N, &span);
+		cr_assert_gt(span.n, 0, "the ring starves");
+		fill(&span);
+		rx_ring_publish(&attached->ring, span.n);
+		n -= span.n;
+	}
+}
+
+uint64_t attached_number(const struct ibvcap_batch *batch, uint32_t i)
+{
+	uint64_t number;
+
+	memcpy(&number, ibvcap_payload(batch, i), sizeof(number));
+	return number;
+}

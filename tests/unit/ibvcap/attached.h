@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A ring as the daemon makes it and a consumer of it, in one process: both sides can be driven step by step. */
+#ifndef TESTS_UNIT_IBVCAP_ATTACHED_H
+#define TESTS_UNIT_IBVCAP_ATTACHED_H
+
+#include "daemon/ring/rx_ring.h"
+#include "lib/ibvcap/rx.h"
+
+#define N 64u     /* slots a block */
+#define QUOTA 3u
+#define EPOCH 99u
+#define SLOT_BYTES 100u
+
+struct attached {
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+	int daemon_socket;
+	int daemon_pipe; /* write end */
+	struct ibvcap_rx *rx;
+};
+
+/** Everything but the consumer's side: its descriptors, which are the caller's. */
+void attached_prepare(struct attached *attached, int fds[WIRE_FD_N], int *socket);
+/** And that too. Asserts. */
+void attached_init(struct attached *attached);
+void attached_deinit(struct attached *attached);
+
+/** As a worker whose device fills every slot at once: n more packets, row s with s in its first 8 bytes. */
+void attached_publish(struct attached *attached, uint64_t n);
+
+/** The number in row i of the batch. */
+uint64_t attached_number(const struct ibvcap_batch *batch, uint32_t i);
+
+#endif

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The library against a daemon that is a script in this process: what it says, and what becomes of it. */
+#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/counters.h"
+#include "tests/unit/ibvcap/attached.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static char directory[64], path[96];
+static int listener;
+static pthread_t thread;
+static int (*script)(int socket, const union wire_message *request);
+static struct ibvcap_rx *rx;
+static struct ibvcap_status *status;
+
+static void listen_there(int type)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	strcpy(directory, "/tmp/ibvcap-test-XXXXXX");
+	cr_assert_not_null(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/control.sock", directory);
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	listener = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+	cr_assert_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	cr_assert_eq(listen(listener, 1), 0);
+}
+
+static void init(void)
+{
+	listen_there(SOCK_SEQPACKET);
+	rx = NULL;
+	status = NULL;
+}
+
+static void deinit(void)
+{
+	close(listener);
+	unlink(path);
+	rmdir(directory);
+}
+
+TestSuite(client, .init = init, .fini = deinit, .timeout = 30);
+
+static void *serve(void *argument)
+{
+	union wire_message request;
+	int socket = accept(listener, NULL, NULL);
+
+	if (wire_recv(socket, &request, NULL, NULL) == 1 && script(socket, &request) == 0)
+		wire_recv(socket, &request, NULL, NULL); /* until the client hangs up */
+	close(socket);
+	return argument;
+}
+
+static int attach_to(int (*daemon)(int, const union wire_message *), uint32_t timeout_ms)
+{
+	const struct ibvcap_attach_options options = { .timeout_ms = timeout_ms, .lease_blocks = 2, .start = IBVCAP_START_OLDEST };
+	int r;
+
+	script = daemon;
+	cr_assert_eq(pthread_create(&thread, NULL, serve, NULL), 0);
+	r = ibvcap_attach(path, "lidar", &options, &rx);
+	if (r < 0) {
+		cr_expect_null(rx);
+		cr_expect_gt(strlen(ibvcap_error_text()), 10);
+		pthread_join(thread, NULL);
+	}
+	return r;
+}
+
+static int say_error(int socket, const union wire_message *request)
+{
+	struct wire_error message = { .error = -ESRCH, .text = "no stream 'lidar'" };
+
+	cr_assert_eq(request->header.type, WIRE_ATTACH);
+	cr_expect_str_eq(request->attach.stream, "lidar");
+	cr_expect_eq(request->attach.lease_blocks, 2);
+	cr_expect_eq(request->attach.start, IBVCAP_START_OLDEST);
+	cr_expect_eq(request->attach.abi_major, IBVCAP_ABI_MAJOR);
+	wire_init(&message.header, WIRE_ERROR, sizeof(message));
+	wire_send(socket, &message.header, NULL, 0);
+	return -1;
+}
+
+Test(client, a_refusal_is_passed_on_with_the_daemons_words)
+{
+	cr_expect_eq(attach_to(say_error, 0), -ESRCH);
+	cr_expect_str_eq(ibvcap_error_text(), "no stream 'lidar'");
+}
+
+static int hang_up(int socket, const union wire_message *request)
+{
+	(void)socket;
+	(void)request;
+	return -1;
+}
+
+Test(client, a_daemon_that_hangs_up_refused)
+{
+	cr_expect_eq(attach_to(hang_up, 0), -ECONNREFUSED);
+}
+
+static int say_nothing(int socket, const union wire_message *request)
+{
+	(void)socket;
+	(void)request;
+	return 0;
+}
+
+Test(client, silence_times_out)
+{
+	uint64_t start = client_now_ns();
+
+	cr_expect_eq(attach_to(say_nothing, 150), -ETIMEDOUT);
+	cr_expect_geq(client_now_ns() - start, 150000000);
+}
+
+static int say_nonsense(int socket, const union wire_message *request)
+{
+	(void)request;
+	send(socket, "nonsense", 8, MSG_NOSIGNAL);
+	return 0;
+}
+
+Test(client, nonsense_is_another_protocol)
+{
+	cr_expect_eq(attach_to(say_nonsense, 0), -EPROTO);
+}
+
+static int attach_without_descriptors(int socket, const union wire_message *request)
+{
+	struct wire_attached message = { .epoch = EPOCH };
+	int fds[] = { 0, 0, 0, 0, 0 };
+
+	(void)request;
+	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	return wire_send(socket, &message.header, fds, 5);
+}
+
+Test(client, five_of_six_descriptors_are_no_ring)
+{
+	cr_expect_eq(attach_to(attach_without_descriptors, 0), -EPROTO);
+}
+
+static struct attached a;
+
+static int attach_to_a_ring(int socket, const union wire_message *request)
+{
+	struct wire_attached message = { .epoch = EPOCH };
+	int fds[WIRE_FD_N], other;
+
+	(void)request;
+	attached_prepare(&a, fds, &other);
+	close(other);
+	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	wire_send(socket, &message.header, fds, WIRE_FD_N);
+	for (unsigned i = 0; i < WIRE_FD_N; i++)
+		close(fds[i]);
+	return 0;
+}
+
+Test(client, a_ring_is_attached_and_read)
+{
+	uint64_t number;
+	size_t length;
+
+	cr_assert_eq(attach_to(attach_to_a_ring, 0), 0, "%s", ibvcap_error_text());
+	attached_publish(&a, 1);
+	cr_expect_eq(ibvcap_recv(rx, &number, sizeof(number), &length, NULL, 1000), 1);
+	cr_expect_eq(number, 0);
+	ibvcap_detach(rx);
+	pthread_join(thread, NULL);
+	attached_deinit(&a);
+}
+
+/* ---- who is not there ---------------------------------------------------------------------------- */
+
+Test(client, nobody_there)
+{
+	char other[128];
+
+	snprintf(other, sizeof(other), "%s/none", directory);
+	cr_expect_eq(ibvcap_attach(other, "lidar", NULL, &rx), -ENOENT);
+	cr_expect_not_null(strstr(ibvcap_error_text(), other), "%s", ibvcap_error_text());
+	close(listener);
+	cr_expect_eq(ibvcap_attach(path, "lidar", NULL, &rx), -ECONNREFUSED);
+	cr_expect_eq(ibvcap_status(path, 0, &status), -ECONNREFUSED);
+	cr_expect_null(status);
+}
+
+Test(client, the_environment_names_the_socket)
+{
+	setenv("IBVCAP_SOCKET", "/nonexistent/by-environment", 1);
+	cr_expect_eq(ibvcap_attach(NULL, "lidar", NULL, &rx), -ENOENT);
+	cr_expect_not_null(strstr(ibvcap_error_text(), "/nonexistent/by-environment"));
+}
+
+Test(client, impossible_names_are_refused_without_asking)
+{
+	char name[200];
+
+	memset(name, 'x', sizeof(name));
+	name[IBVCAP_STREAM_NAME_MAX] = '\0';
+	cr_expect_eq(ibvcap_attach(path, name, NULL, &rx), -EINVAL);
+	cr_expect_eq(ibvcap_attach(path, "", NULL, &rx), -EINVAL);
+	name[IBVCAP_STREAM_NAME_MAX] = 'x';
+	name[199] = '\0';
+	cr_expect_eq(ibvcap_attach(name, "lidar", NULL, &rx), -EINVAL);
+}
+
+Test(client, a_socket_of_another_kind)
+{
+	deinit();
+	listen_there(SOCK_STREAM);
+	cr_expect_eq(ibvcap_attach(path, "lidar", NULL, &rx), -EPROTO);
+}
+
+/* ---- status -------------------------------------------------------------------------------------- */
+
+#define N_STREAMS 9
+
+static int say_status(int socket, const union wire_message *request)
+{
+	struct wire_daemon daemon = { .pid = 4711, .version = "0.1.0" };
+	struct wire_header end;
+
+	cr_assert_eq(request->header.type, WIRE_STATUS);
+	wire_init(&daemon.header, WIRE_DAEMON, sizeof(daemon));
+	wire_send(socket, &daemon.header, NULL, 0);
+	for (unsigned i = 0; i < N_STREAMS; i++) {
+		struct wire_stream stream = { .interface = "eth0", .queue = i, .n_counters = IBVCAP_CTR_N + STREAM_CTR_N };
+
+		wire_init(&stream.header, WIRE_STREAM, sizeof(stream));
+		snprintf(stream.name, sizeof(stream.name), "s%u", i);
+		for (unsigned c = 0; c < stream.n_counters; c++)
+			stream.counters[c] = 100 * i + c;
+		wire_send(socket, &stream.header, NULL, 0);
+	}
+	struct wire_consumer consumer = { .stream = "s0", .pid = 12, .uid = 1000, .n_counters = WIRE_COUNTERS_MAX };
+
+	wire_init(&consumer.header, WIRE_CONSUMER, sizeof(consumer));
+	consumer.counters[CONSUMER_CTR_LAG] = 5;
+	wire_send(socket, &consumer.header, NULL, 0);
+	struct wire_interface interface = { .interface = "eth0", .n_counters = 0 };
+
+	wire_init(&interface.header, WIRE_INTERFACE, sizeof(interface));
+	wire_send(socket, &interface.header, NULL, 0);
+	wire_init(&end, WIRE_END, sizeof(end));
+	return wire_send(socket, &end, NULL, 0);
+}
+
+static int status_of(int (*daemon)(int, const union wire_message *))
+{
+	int r;
+
+	script = daemon;
+	cr_assert_eq(pthread_create(&thread, NULL, serve, NULL), 0);
+	r = ibvcap_status(path, 2000, &status);
+	pthread_join(thread, NULL);
+	return r;
+}
+
+Test(client, a_status_has_all_parts_with_their_labels)
+{
+	const struct ibvcap_stream_status *streams;
+	const struct ibvcap_consumer_status_info *consumers;
+	const struct ibvcap_interface_status *interfaces;
+	pid_t pid;
+
+	cr_assert_eq(status_of(say_status), 0, "%s", ibvcap_error_text());
+	cr_expect_str_eq(ibvcap_status_daemon(status, &pid), "0.1.0");
+	cr_expect_eq(pid, 4711);
+	cr_assert_eq(ibvcap_status_streams(status, &streams), N_STREAMS);
+	for (unsigned i = 0; i < N_STREAMS; i++) {
+		cr_expect_eq(streams[i].queue, i);
+		cr_assert_eq(streams[i].n_counters, IBVCAP_CTR_N + STREAM_CTR_N);
+		cr_expect_str_eq(streams[i].counters[0].label, "matched");
+		cr_expect_str_eq(streams[i].counters[IBVCAP_CTR_N].label, "in_flight");
+		cr_expect_eq(streams[i].counters[IBVCAP_CTR_N].value, 100 * i + IBVCAP_CTR_N);
+	}
+	cr_assert_eq(ibvcap_status_consumers(status, &consumers), 1);
+	cr_expect_eq(consumers[0].uid, 1000);
+	cr_assert_eq(consumers[0].n_counters, CONSUMER_CTR_N, "what has no label here is left out");
+	cr_expect_str_eq(consumers[0].counters[CONSUMER_CTR_LAG].label, "lag");
+	cr_expect_eq(consumers[0].counters[CONSUMER_CTR_LAG].value, 5);
+	cr_assert_eq(ibvcap_status_interfaces(status, &interfaces), 1);
+	cr_expect_eq(interfaces[0].n_counters, 0);
+	ibvcap_status_free(status);
+}
+
+static int say_half(int socket, const union wire_message *request)
+{
+	struct wire_daemon daemon = { .pid = 1 };
+
+	(void)request;
+	wire_init(&daemon.header, WIRE_DAEMON, sizeof(daemon));
+	wire_send(socket, &daemon.header, NULL, 0);
+	return -1;
+}
+
+Test(client, half_a_status_is_none)
+{
+	cr_expect_eq(status_of(say_half), -ECONNREFUSED);
+	cr_expect_null(status);
+}
+
+static int say_without_end(int socket, const union wire_message *request)
+{
+	struct wire_interface interface = { .interface = "eth0" };
+
+	(void)request;
+	wire_init(&interface.header, WIRE_INTERFACE, sizeof(interface));
+	while (wire_send(socket, &interface.header, NULL, 0) == 0)
+		;
+	return -1;
+}
+
+Test(client, a_status_without_end_ends)
+{
+	int r = status_of(say_without_end);
+
+	cr_expect(r == -EPROTO || r == -ETIMEDOUT, "%d", r);
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/ring.h"
+#include "tests/unit/ibvcap/attached.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+static struct attached a;
+static struct ibvcap_batch batch;
+
+static void init(void)
+{
+	attached_init(&a);
+}
+
+static void deinit(void)
+{
+	attached_deinit(&a);
+}
+
+TestSuite(rx, .init = init, .fini = deinit);
+
+static int acquire(uint32_t max)
+{
+	return ibvcap_acquire(a.rx, &batch, max, 0, 0);
+}
+
+/* Exactly the rows [sequence, sequence + n), whole. */
+static void expect_rows(uint64_t sequence, uint32_t n, uint64_t gap)
+{
+	cr_assert_eq(batch.n, n, "%u rows", batch.n);
+	cr_assert_eq(batch.sequence, sequence, "from %llu", (unsigned long long)batch.sequence);
+	cr_assert_eq(batch.gap, gap, "gap %llu", (unsigned long long)batch.gap);
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t in_headers;
+
+		cr_assert_eq(attached_number(&batch, i), sequence + i, "row %u", i);
+		memcpy(&in_headers, ibvcap_headers(&batch, i), sizeof(in_headers));
+		cr_assert_eq(in_headers, sequence + i);
+		cr_assert_eq(batch.meta[i].length, SLOT_BYTES);
+	}
+}
+
+static void expect_counts(uint64_t published, uint64_t delivered, uint64_t skipped, uint64_t lag)
+{
+	struct ibvcap_rx_counts counts;
+
+	cr_assert_eq(ibvcap_rx_counts(a.rx, &counts), 0);
+	cr_expect_eq(counts.published, published);
+	cr_expect_eq(counts.delivered, delivered);
+	cr_expect_eq(counts.skipped, skipped);
+	cr_expect_eq(counts.lag, lag);
+	cr_expect_eq(daemon_load_acquired(a.consumer.page), delivered + skipped);
+	cr_expect_eq(daemon_load_skipped(a.consumer.page), skipped);
+}
+
+Test(rx, packets_of_an_unfinished_block_are_visible_at_once)
+{
+	cr_assert_eq(acquire(10), 0);
+	attached_publish(&a, 5);
+	cr_assert_eq(acquire(100), 5);
+	expect_rows(0, 5, 0);
+	expect_counts(5, 5, 0, 0);
+	attached_publish(&a, 2);
+	cr_assert_eq(acquire(1), 1);
+	expect_rows(5, 1, 0);
+	expect_counts(7, 6, 0, 1);
+}
+
+Test(rx, a_batch_never_crosses_a_block)
+{
+	attached_publish(&a, N + 10);
+	cr_assert_eq(acquire(UINT32_MAX), N);
+	expect_rows(0, N, 0);
+	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_assert_eq(acquire(UINT32_MAX), 10);
+	expect_rows(N, 10, 0);
+}
+
+Test(rx, what_was_recycled_is_skipped_counted_and_told)
+{
+	uint64_t floor, head;
+
+	attached_publish(&a, 10);
+	cr_assert_eq(acquire(4), 4);
+	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	attached_publish(&a, 20 * N);
+	floor = consumer_load_floor(a.ring.ring);
+	head = 20 * N + 10;
+	cr_assert_gt(floor, 1);
+	cr_assert_gt(acquire(1), 0);
+	expect_rows(floor * N, 1, floor * N - 4);
+	expect_counts(head, 5, floor * N - 4, head - floor * N - 1);
+	cr_assert_eq(acquire(1), 1);
+	expect_rows(floor * N + 1, 1, 0);
+}
+
+Test(rx, a_leased_batch_stays_as_it_is_while_the_ring_goes_round)
+{
+	struct ibvcap_batch held;
+
+	attached_publish(&a, N);
+	cr_assert_eq(acquire(N / 2), N / 2);
+	held = batch;
+	attached_publish(&a, 50 * N);
+	for (uint32_t i = 0; i < held.n; i++)
+		cr_assert_eq(attached_number(&held, i), i);
+	cr_assert_eq(acquire(N), N / 2, "the rest of a block under lease is still there, too");
+	expect_rows(N / 2, N / 2, 0);
+	cr_assert_eq(ibvcap_release(a.rx, &held), 0);
+	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_assert_eq(acquire(1), 1);
+	cr_expect_gt(batch.gap, 0);
+}
+
+Test(rx, several_batches_of_one_block_share_its_lease)
+{
+	struct ibvcap_batch first, second;
+
+	attached_publish(&a, N);
+	cr_assert_eq(acquire(10), 10);
+	first = batch;
+	cr_assert_eq(acquire(10), 10);
+	second = batch;
+	cr_assert_eq(first.lease, second.lease);
+	cr_assert_eq(daemon_load_lease(a.consumer.page, first.lease), 1);
+	cr_assert_eq(ibvcap_release(a.rx, &first), 0);
+	cr_assert_eq(daemon_load_lease(a.consumer.page, first.lease), 1);
+	cr_assert_eq(ibvcap_release(a.rx, &second), 0);
+	cr_assert_eq(daemon_load_lease(a.consumer.page, first.lease), 0);
+}
+
+Test(rx, a_batch_is_released_once_and_only_if_it_is_out)
+{
+	struct ibvcap_batch first, wrong;
+
+	attached_publish(&a, 2 * N);
+	cr_assert_eq(acquire(10), 10);
+	first = batch;
+	cr_assert_eq(acquire(10), 10);
+	cr_expect_eq(ibvcap_release(a.rx, &first), 0);
+	cr_expect_eq(ibvcap_release(a.rx, &first), -EINVAL, "twice, while another of its block is out");
+	wrong = batch;
+	wrong.lease = QUOTA;
+	cr_expect_eq(ibvcap_release(a.rx, &wrong), -EINVAL);
+	wrong.lease = UINT32_MAX;
+	cr_expect_eq(ibvcap_release(a.rx, &wrong), -EINVAL);
+	wrong = batch;
+	wrong.sequence += N;
+	cr_expect_eq(ibvcap_release(a.rx, &wrong), -EINVAL);
+	cr_expect_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_expect_eq(ibvcap_release(a.rx, &batch), -EINVAL);
+}
+
+Test(rx, no_more_blocks_are_leased_than_the_quota)
+{
+	struct ibvcap_batch out[QUOTA];
+
+	attached_publish(&a, 3 * N);
+	for (uint32_t i = 0; i < QUOTA; i++) {
+		cr_assert_eq(acquire(N), N);
+		out[i] = batch;
+	}
+	cr_assert_eq(acquire(N), -ENOBUFS);
+	cr_assert_eq(ibvcap_acquire(a.rx, &batch, N, 1, -1), -ENOBUFS, "and does not wait for ever");
+	attached_publish(&a, 40 * N);
+	cr_assert_eq(acquire(N), -ENOBUFS);
+	for (uint32_t i = 0; i < QUOTA; i++)
+		for (uint32_t row = 0; row < N; row++)
+			cr_assert_eq(attached_number(&out[i], row), out[i].sequence + row);
+	cr_assert_eq(ibvcap_release(a.rx, &out[1]), 0, "in any order");
+	cr_assert_eq(acquire(N), N);
+	cr_expect_gt(batch.gap, 0);
+	expect_rows(batch.sequence, N, batch.gap);
+}
+
+Test(rx, released_is_what_no_batch_that_is_out_needs)
+{
+	struct ibvcap_batch first, second;
+
+	attached_publish(&a, 2 * N);
+	cr_assert_eq(acquire(N), N);
+	first = batch;
+	cr_assert_eq(acquire(N), N);
+	second = batch;
+	cr_assert_eq(ibvcap_release(a.rx, &second), 0);
+	cr_expect_eq(daemon_load_released(a.consumer.page), 0, "the first block is still out");
+	cr_assert_eq(ibvcap_release(a.rx, &first), 0);
+	cr_expect_eq(daemon_load_released(a.consumer.page), 2 * N);
+}
+
+Test(rx, nothing_is_no_number_of_packets)
+{
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 0, 0, 0), -EINVAL);
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 1, 0, -2), -EINVAL);
+}
+
+Test(rx, min_is_clamped_to_what_the_block_can_hold)
+{
+	attached_publish(&a, N - 3);
+	cr_assert_eq(acquire(N), N - 3);
+	attached_publish(&a, 3);
+	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 50, 50, -1), 3, "else this waits for ever");
+}
+
+Test(rx, time_out_takes_what_there_is)
+{
+	attached_publish(&a, 3);
+	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 50, 50, 20), 3);
+}
+
+Test(rx, recv_copies_one_packet_and_passes_over_errors)
+{
+	struct rx_span span;
+	struct ibvcap_meta meta;
+	uint64_t number[2] = { 0, UINT64_C(0xabababababababab) };
+	size_t length = 0;
+
+	attached_publish(&a, 3);
+	rx_ring_head_span(&a.ring, &span);
+	span.meta[-3].flags = IBVCAP_PKT_ERROR;
+	span.meta[-2].flags = IBVCAP_PKT_SHORT;
+	cr_assert_eq(ibvcap_recv(a.rx, number, 8, &length, &meta, 0), 1);
+	cr_expect_eq(number[0], 1);
+	cr_expect_eq(number[1], UINT64_C(0xabababababababab), "not past the buffer");
+	cr_expect_eq(length, SLOT_BYTES);
+	cr_expect_eq(meta.flags, IBVCAP_PKT_SHORT);
+	cr_assert_eq(ibvcap_recv(a.rx, number, 8, &length, NULL, 0), 1);
+	cr_assert_eq(ibvcap_recv(a.rx, number, 8, &length, NULL, 0), 0);
+	expect_counts(3, 3, 0, 0);
+	for (uint32_t i = 0; i < QUOTA; i++)
+		cr_expect_eq(daemon_load_lease(a.consumer.page, i), 0);
+}
+
+Test(rx, recv_stays_within_the_row_whatever_meta_says)
+{
+	uint8_t buffer[4096];
+	struct rx_span span;
+	size_t length = 0;
+
+	attached_publish(&a, 2);
+	rx_ring_head_span(&a.ring, &span);
+	span.meta[-2].payload_offset = 90;
+	span.meta[-2].length = UINT16_MAX;
+	span.meta[-1].payload_offset = 200;
+	cr_assert_eq(ibvcap_recv(a.rx, buffer, sizeof(buffer), &length, NULL, 0), 1);
+	cr_expect_eq(length, SLOT_BYTES - 90);
+	cr_assert_eq(ibvcap_recv(a.rx, buffer, sizeof(buffer), &length, NULL, 0), 1);
+	cr_expect_eq(length, 0);
+}
+
+Test(rx, a_block_table_that_lies_is_an_error_and_not_a_crash)
+{
+	attached_publish(&a, 1);
+	for (uint64_t block = 0; block < a.ring.ring->table_entries; block++)
+		daemon_store_table(a.ring.ring, block, UINT32_MAX);
+	cr_assert_eq(acquire(1), -EPROTO);
+	cr_expect_eq(daemon_load_lease(a.consumer.page, 0), 0);
+}
+
+Test(rx, geometry_that_changes_later_is_not_looked_at)
+{
+	a.ring.ring->n_blocks = UINT32_MAX;
+	attached_publish(&a, 1);
+	a.ring.ring->table_offset = UINT64_MAX / 2;
+	a.ring.ring->meta_offset = UINT64_MAX / 2;
+	a.ring.ring->block_bytes = UINT64_MAX / 2;
+	a.ring.ring->slots_per_block = 1;
+	cr_assert_eq(acquire(1), 1);
+	expect_rows(0, 1, 0);
+}
+
+Test(rx, cursors_that_lie_end_in_no_packets)
+{
+	struct ibvcap_rx_counts counts;
+
+	attached_publish(&a, 10);
+	cr_assert_eq(acquire(10), 10);
+	daemon_publish_head(a.ring.ring, 0);
+	cr_expect_eq(acquire(1), 0);
+	ibvcap_rx_counts(a.rx, &counts);
+	cr_expect_eq(counts.published, counts.delivered + counts.skipped + counts.lag);
+	daemon_publish_head(a.ring.ring, 20);
+	daemon_store_floor(a.ring.ring, UINT64_MAX);
+	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_expect_eq(acquire(1), 0);
+	ibvcap_rx_counts(a.rx, &counts);
+	cr_expect_eq(counts.published, counts.delivered + counts.skipped + counts.lag);
+}
+
+Test(rx, info_says_what_the_ring_is)
+{
+	struct ibvcap_info info;
+
+	daemon_store_clock(a.ring.ring, IBVCAP_CLOCK_DEVICE, 250);
+	cr_assert_eq(ibvcap_info(a.rx, &info), 0);
+	cr_expect_str_eq(info.stream, "test");
+	cr_expect_eq(info.epoch, EPOCH);
+	cr_expect_eq(info.slot_bytes, SLOT_BYTES);
+	cr_expect_eq(info.slots_per_block, N);
+	cr_expect_eq(info.lease_blocks, QUOTA);
+	cr_expect_eq(info.n_queues, 1);
+	cr_expect_eq(info.clock_source, IBVCAP_CLOCK_DEVICE);
+	cr_expect_eq(info.clock_error_ns, 250);
+}

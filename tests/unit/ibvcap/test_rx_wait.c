@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/ring.h"
+#include "tests/unit/ibvcap/attached.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+static struct attached a;
+static struct ibvcap_batch batch;
+
+static void init(void)
+{
+	attached_init(&a);
+}
+
+static void deinit(void)
+{
+	attached_deinit(&a);
+}
+
+TestSuite(rx_wait, .init = init, .fini = deinit, .timeout = 60);
+
+/* What another thread does once the consumer sleeps. */
+static void in_thread(pthread_t *thread, void *(*body)(void *))
+{
+	cr_assert_eq(pthread_create(thread, NULL, body, NULL), 0);
+}
+
+/* Until it asked to be woken, and a moment more: asleep, or about to. */
+static void wait_for_request(void)
+{
+	while (daemon_load_wake_request(a.consumer.page) == 0)
+		usleep(100);
+	usleep(1000);
+}
+
+static bool is_readable(int fd)
+{
+	struct pollfd poller = { .fd = fd, .events = POLLIN };
+
+	return poll(&poller, 1, 0) > 0;
+}
+
+/* As the notifier does. */
+static void notify(void)
+{
+	cr_assert_eq(write(a.daemon_pipe, "", 1), 1);
+}
+
+static void *publish_later(void *argument)
+{
+	wait_for_request();
+	attached_publish(&a, 5);
+	rx_ring_wake(&a.ring);
+	return argument;
+}
+
+Test(rx_wait, a_sleeper_is_woken_by_the_packet)
+{
+	pthread_t thread;
+	uint64_t start = client_now_ns();
+
+	in_thread(&thread, publish_later);
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 30000), 5);
+	cr_expect_lt(client_now_ns() - start, UINT64_C(10000000000));
+	pthread_join(thread, NULL);
+	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
+}
+
+static void *publish_in_parts(void *argument)
+{
+	wait_for_request();
+	for (int i = 0; i < 10; i++) {
+		attached_publish(&a, 2);
+		rx_ring_wake(&a.ring);
+		usleep(500);
+	}
+	return argument;
+}
+
+Test(rx_wait, min_packets_are_waited_for)
+{
+	pthread_t thread;
+
+	in_thread(&thread, publish_in_parts);
+	cr_expect_geq(ibvcap_acquire(a.rx, &batch, N, 15, 30000), 15);
+	pthread_join(thread, NULL);
+}
+
+Test(rx_wait, a_time_out_is_kept_and_no_earlier)
+{
+	uint64_t start = client_now_ns(), waited;
+
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 250), 0);
+	waited = client_now_ns() - start;
+	cr_expect_geq(waited, 250000000);
+	cr_expect_lt(waited, UINT64_C(5000000000));
+}
+
+static void *close_later(void *argument)
+{
+	wait_for_request();
+	rx_ring_close(&a.ring);
+	return argument;
+}
+
+Test(rx_wait, the_end_of_the_epoch_wakes_a_sleeper)
+{
+	pthread_t thread;
+
+	in_thread(&thread, close_later);
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, -1), -ESHUTDOWN);
+	pthread_join(thread, NULL);
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), -ESHUTDOWN);
+}
+
+Test(rx_wait, everything_published_is_delivered_before_the_end_is_told)
+{
+	attached_publish(&a, 3);
+	rx_ring_close(&a.ring);
+	close(a.daemon_socket);
+	a.daemon_socket = -1;
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 2, 2, -1), 2);
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 2, 2, -1), 1, "fewer than asked for, but the last");
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 2, 2, -1), -ESHUTDOWN);
+}
+
+static void *die_later(void *argument)
+{
+	wait_for_request();
+	attached_publish(&a, 1);
+	close(a.daemon_socket);
+	a.daemon_socket = -1;
+	return argument;
+}
+
+Test(rx_wait, a_daemon_that_was_killed_is_noticed)
+{
+	pthread_t thread;
+
+	in_thread(&thread, die_later);
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 2, -1), 1, "what it published comes first");
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, -1), -ESHUTDOWN);
+	pthread_join(thread, NULL);
+}
+
+Test(rx_wait, who_only_looks_notices_too)
+{
+	int r = 0;
+
+	close(a.daemon_socket);
+	a.daemon_socket = -1;
+	for (int i = 0; i < 1000 && r == 0; i++) {
+		r = ibvcap_acquire(a.rx, &batch, 10, 1, 0);
+		usleep(1000);
+	}
+	cr_expect_eq(r, -ESHUTDOWN);
+}
+
+Test(rx_wait, a_disconnected_consumer_gets_nothing_more)
+{
+	attached_publish(&a, 3);
+	daemon_disconnect(a.consumer.state, IBVCAP_REASON_OVER_QUOTA);
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), -ECONNABORTED);
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, -1), -ECONNABORTED);
+}
+
+static void *disconnect_later(void *argument)
+{
+	wait_for_request();
+	daemon_disconnect(a.consumer.state, IBVCAP_REASON_STREAM_REMOVED);
+	close(a.daemon_socket);
+	a.daemon_socket = -1;
+	return argument;
+}
+
+Test(rx_wait, a_sleeper_learns_that_it_was_disconnected)
+{
+	pthread_t thread;
+
+	in_thread(&thread, disconnect_later);
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, -1), -ECONNABORTED);
+	pthread_join(thread, NULL);
+}
+
+static void on_signal(int number)
+{
+	(void)number;
+}
+
+static pthread_t sleeper;
+
+static void *interrupt_later(void *argument)
+{
+	wait_for_request();
+	pthread_kill(sleeper, SIGUSR1);
+	return argument;
+}
+
+Test(rx_wait, a_signal_interrupts)
+{
+	const struct sigaction action = { .sa_handler = on_signal };
+	pthread_t thread;
+
+	sigaction(SIGUSR1, &action, NULL);
+	sleeper = pthread_self();
+	/* Between two slices a signal goes by unseen; then there is another. */
+	do {
+		in_thread(&thread, interrupt_later);
+		errno = 0;
+		int r = ibvcap_acquire(a.rx, &batch, 10, 1, 300);
+
+		pthread_join(thread, NULL);
+		if (r == -EINTR)
+			return;
+		cr_assert_eq(r, 0);
+	} while (true);
+}
+
+/* ---- the descriptor ------------------------------------------------------------------------------ */
+
+Test(rx_wait, the_descriptor_asks_for_the_next_packet_on_the_pipe)
+{
+	int fd = ibvcap_fd(a.rx);
+
+	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 1);
+	cr_expect(daemon_load_wake_pipe(a.consumer.page));
+	cr_expect_not(is_readable(fd));
+	attached_publish(&a, 1);
+	cr_expect_eq(rx_ring_wake(&a.ring), 1);
+	notify();
+	cr_expect(is_readable(fd));
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 1);
+	cr_expect_not(is_readable(fd), "emptied by the acquire");
+	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
+	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 2);
+}
+
+Test(rx_wait, who_never_asked_for_the_descriptor_wakes_nobody)
+{
+	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
+}
+
+Test(rx_wait, a_full_pipe_is_emptied)
+{
+	ibvcap_fd(a.rx);
+	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	for (int i = 0; i < 1000; i++)
+		notify();
+	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	cr_expect_not(is_readable(ibvcap_fd(a.rx)));
+}
+
+Test(rx_wait, the_descriptor_tells_of_the_daemons_death)
+{
+	int fd = ibvcap_fd(a.rx);
+
+	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	attached_publish(&a, 1);
+	close(a.daemon_pipe);
+	a.daemon_pipe = -1;
+	cr_expect(is_readable(fd));
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 1);
+	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), -ESHUTDOWN);
+}
