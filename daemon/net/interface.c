@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/net.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* "eth0, eth1": as many as fit. */
+static void list_interfaces(char *text, size_t bytes)
+{
+	struct if_nameindex *interfaces = if_nameindex();
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (struct if_nameindex *i = interfaces; i && i->if_index; i++) {
+		int n = snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", i->if_name);
+
+		if (n < 0 || (size_t)n >= bytes - used) {
+			text[used] = '\0';
+			break;
+		}
+		used += (size_t)n;
+	}
+	if (interfaces)
+		if_freenameindex(interfaces);
+}
+
+static int fault_missing(const char *name, struct fault *fault)
+{
+	char interfaces[512];
+
+	if (!fault)
+		return -ENODEV;
+	list_interfaces(interfaces, sizeof(interfaces));
+	return fault_set(fault, EX_UNAVAILABLE, ENODEV, "interface %s: this network namespace has none of that name; it has %s",
+			 name, interfaces[0] ? interfaces : "no interface at all");
+}
+
+static int read_interface(int socket, const char *name, struct net_interface *interface)
+{
+	struct ifreq request = { 0 };
+
+	strncpy(request.ifr_name, name, sizeof(request.ifr_name) - 1);
+	if (ioctl(socket, SIOCGIFINDEX, &request) < 0)
+		return -errno;
+	interface->index = (unsigned)request.ifr_ifindex;
+	if (ioctl(socket, SIOCGIFMTU, &request) < 0)
+		return -errno;
+	interface->mtu = (uint32_t)request.ifr_mtu;
+	if (ioctl(socket, SIOCGIFHWADDR, &request) < 0)
+		return -errno;
+	memcpy(interface->mac, request.ifr_hwaddr.sa_data, sizeof(interface->mac));
+	if (ioctl(socket, SIOCGIFFLAGS, &request) < 0)
+		return -errno;
+	interface->up = request.ifr_flags & IFF_UP;
+	interface->running = request.ifr_flags & IFF_RUNNING;
+	return 0;
+}
+
+int net_interface_read(const char *name, struct net_interface *interface, struct fault *fault)
+{
+	int fd, r;
+
+	if (strlen(name) >= IFNAMSIZ)
+		return fault_missing(name, fault);
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fault_set(fault, EX_OSERR, errno, "interface %s: cannot be read: %s", name, strerror(errno));
+	*interface = (struct net_interface){ 0 };
+	r = read_interface(fd, name, interface);
+	close(fd);
+	if (r == -ENODEV)
+		return fault_missing(name, fault);
+	return r < 0 ? fault_set(fault, EX_OSERR, -r, "interface %s: cannot be read: %s", name, strerror(-r)) : 0;
+}

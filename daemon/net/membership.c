@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A socket has a limited number of memberships; when one is full the next is opened. Groups joined for one
+ * source and for all have sockets of their own: the kernel refuses both of the same group on one socket.
+ * The sockets are bound to no port and so receive nothing.
+ */
+#include "daemon/net/net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct membership_socket {
+	int fd;
+	sa_family_t family;
+	bool has_source;
+};
+
+struct membership {
+	struct membership_socket *sockets;
+	uint32_t n_sockets;
+};
+
+int membership_new(struct membership **membership)
+{
+	*membership = calloc(1, sizeof(**membership));
+	return *membership ? 0 : -ENOMEM;
+}
+
+void membership_free(struct membership *membership)
+{
+	if (!membership)
+		return;
+	for (uint32_t i = 0; i < membership->n_sockets; i++)
+		close(membership->sockets[i].fd);
+	free(membership->sockets);
+	free(membership);
+}
+
+static void set_address(struct sockaddr_storage *storage, sa_family_t family, const uint8_t address[16])
+{
+	*storage = (struct sockaddr_storage){ .ss_family = family };
+	if (family == AF_INET6)
+		memcpy(&((struct sockaddr_in6 *)storage)->sin6_addr, address, 16);
+	else
+		memcpy(&((struct sockaddr_in *)storage)->sin_addr, address, 4);
+}
+
+/* A group that this socket is in already is as good: EADDRINUSE, with a source EADDRNOTAVAIL. */
+static int join_on(int fd, unsigned interface_index, const struct flow_rule *rule)
+{
+	int level = rule->family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
+	struct group_source_req with_source = { .gsr_interface = interface_index };
+	struct group_req any_source = { .gr_interface = interface_index };
+	int r;
+
+	if (rule->has_source) {
+		set_address(&with_source.gsr_group, rule->family, rule->destination);
+		set_address(&with_source.gsr_source, rule->family, rule->source);
+		r = setsockopt(fd, level, MCAST_JOIN_SOURCE_GROUP, &with_source, sizeof(with_source));
+		return r == 0 || errno == EADDRNOTAVAIL ? 0 : -errno;
+	}
+	set_address(&any_source.gr_group, rule->family, rule->destination);
+	r = setsockopt(fd, level, MCAST_JOIN_GROUP, &any_source, sizeof(any_source));
+	return r == 0 || errno == EADDRINUSE ? 0 : -errno;
+}
+
+/* IPv4 counts memberships and sources of a group, IPv6 a socket's option memory. */
+static bool is_full(int error)
+{
+	return error == -ENOBUFS || error == -ENOMEM;
+}
+
+static int join_on_open_sockets(const struct membership *membership, unsigned interface_index,
+				const struct flow_rule *rule)
+{
+	for (uint32_t i = 0; i < membership->n_sockets; i++) {
+		const struct membership_socket *s = &membership->sockets[i];
+		int r;
+
+		if (s->family != rule->family || s->has_source != rule->has_source)
+			continue;
+		r = join_on(s->fd, interface_index, rule);
+		if (!is_full(r))
+			return r;
+	}
+	return -ENOBUFS;
+}
+
+static int join_on_new_socket(struct membership *membership, unsigned interface_index, const struct flow_rule *rule)
+{
+	size_t bytes = (membership->n_sockets + 1) * sizeof(*membership->sockets);
+	struct membership_socket *sockets = realloc(membership->sockets, bytes);
+	int fd, r;
+
+	if (!sockets)
+		return -ENOMEM;
+	membership->sockets = sockets;
+	fd = socket(rule->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	r = join_on(fd, interface_index, rule);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	sockets[membership->n_sockets++] =
+		(struct membership_socket){ .fd = fd, .family = rule->family, .has_source = rule->has_source };
+	return 0;
+}
+
+static const char *remedy(int error, const struct flow_rule *rule)
+{
+	if (error == -ENOBUFS && rule->family == AF_INET)
+		return "; the kernel's limit is: sysctl net.ipv4.igmp_max_memberships";
+	if (is_full(error))
+		return "; the kernel's limit is: sysctl net.core.optmem_max";
+	if (error == -EMFILE)
+		return "; raise the limit of open files: LimitNOFILE= in the unit, or ulimit -n";
+	return "";
+}
+
+int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
+		    struct fault *fault)
+{
+	char group[128], interface[IF_NAMESIZE];
+	int r;
+
+	if (!rule->multicast)
+		return 0;
+	r = join_on_open_sockets(membership, interface_index, rule);
+	if (is_full(r))
+		r = join_on_new_socket(membership, interface_index, rule);
+	if (r == 0)
+		return 0;
+	if (!if_indextoname(interface_index, interface))
+		snprintf(interface, sizeof(interface), "%u", interface_index);
+	return fault_set(fault, EX_OSERR, -r, "interface %s: cannot join the group of %s: %s%s", interface,
+			 flow_format(rule, group, sizeof(group)), strerror(-r), remedy(r, rule));
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/priv/priv.h"
+
+#include <errno.h>
+#include <sys/capability.h>
+#include <sys/resource.h>
+
+int priv_memlock_allows(uint64_t bytes, struct fault *fault)
+{
+	struct rlimit limit;
+
+	if (priv_has(CAP_IPC_LOCK))
+		return 0;
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+		return fault_set(fault, EX_OSERR, errno, "the memlock limit cannot be read");
+	if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= bytes) {
+		if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
+			limit.rlim_cur = limit.rlim_max;
+			setrlimit(RLIMIT_MEMLOCK, &limit);
+		}
+		return 0;
+	}
+	return fault_set(fault, EX_NOPERM, ENOMEM,
+			 "the rings want %llu bytes locked in memory and the memlock limit is %llu: grant CAP_IPC_LOCK, or raise "
+			 "the limit (systemd: LimitMEMLOCK=infinity; shell: ulimit -l %llu), or lower history_blocks",
+			 (unsigned long long)bytes, (unsigned long long)limit.rlim_max,
+			 (unsigned long long)(bytes + 1023) / 1024);
+}

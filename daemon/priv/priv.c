@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/priv/priv.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/prctl.h>
+
+/* "CAP_NET_RAW"; returns buffer. */
+static const char *name_of(int capability, char *buffer, size_t bytes)
+{
+	char *name = cap_to_name(capability);
+
+	snprintf(buffer, bytes, "%s", name ? name : "?");
+	cap_free(name);
+	for (char *c = buffer; *c; c++)
+		*c = (char)toupper((unsigned char)*c);
+	return buffer;
+}
+
+static bool is_set(cap_t set, int capability, cap_flag_t flag)
+{
+	cap_flag_value_t value = CAP_CLEAR;
+
+	return cap_get_flag(set, capability, flag, &value) == 0 && value == CAP_SET;
+}
+
+static bool is_wanted(const struct priv_capability *capabilities, uint32_t n, int capability)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (capabilities[i].capability == capability)
+			return true;
+	return false;
+}
+
+static int check_required(cap_t have, const struct priv_capability *capabilities, uint32_t n, struct fault *fault)
+{
+	char name[64];
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!capabilities[i].required || is_set(have, capabilities[i].capability, CAP_PERMITTED))
+			continue;
+		name_of(capabilities[i].capability, name, sizeof(name));
+		return fault_set(fault, EX_NOPERM, EPERM,
+				 "%s is missing, which %s need: start ibvcapd with systemctl, as root, or with: "
+				 "setcap cap_net_raw,cap_ipc_lock+ep \"$(command -v ibvcapd)\"",
+				 name, capabilities[i].purpose);
+	}
+	return 0;
+}
+
+/* Only what is asked for and there, permitted and effective. */
+static cap_t build_kept(cap_t have, const struct priv_capability *capabilities, uint32_t n)
+{
+	cap_t kept = cap_init();
+
+	for (uint32_t i = 0; kept && i < n; i++) {
+		cap_value_t capability = capabilities[i].capability;
+
+		if (!is_set(have, capability, CAP_PERMITTED))
+			continue;
+		if (cap_set_flag(kept, CAP_PERMITTED, 1, &capability, CAP_SET) < 0 ||
+		    cap_set_flag(kept, CAP_EFFECTIVE, 1, &capability, CAP_SET) < 0) {
+			cap_free(kept);
+			return NULL;
+		}
+	}
+	return kept;
+}
+
+/* The bounding set can only be shrunk with CAP_SETPCAP; no_new_privs closes the same door without. */
+static void shrink_bounds(cap_t have, const struct priv_capability *capabilities, uint32_t n)
+{
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (!is_set(have, CAP_SETPCAP, CAP_EFFECTIVE))
+		return;
+	for (int capability = 0; CAP_IS_SUPPORTED(capability); capability++)
+		if (!is_wanted(capabilities, n, capability))
+			cap_drop_bound(capability);
+}
+
+static int apply(cap_t kept)
+{
+	if (cap_reset_ambient() < 0 && errno != EINVAL) /* a kernel without ambient capabilities */
+		return -errno;
+	return cap_set_proc(kept) < 0 ? -errno : 0;
+}
+
+/* Read back: what the kernel says is what is reported. */
+static int verify(cap_t kept, char *report, size_t bytes)
+{
+	cap_t now = cap_get_proc();
+	char *text;
+	int r;
+
+	if (!now)
+		return -errno;
+	r = cap_compare(now, kept) == 0 ? 0 : -EPERM;
+	text = cap_to_text(now, NULL);
+	if (report)
+		snprintf(report, bytes, "capabilities kept: %s", text && text[0] && strcmp(text, "=") ? text : "none");
+	cap_free(text);
+	cap_free(now);
+	return r;
+}
+
+int priv_keep(const struct priv_capability *capabilities, uint32_t n_capabilities, char *report, size_t report_bytes,
+	      struct fault *fault)
+{
+	cap_t have = cap_get_proc();
+	cap_t kept = NULL;
+	int r = have ? check_required(have, capabilities, n_capabilities, fault) : -errno;
+
+	if (have && r < 0) {
+		cap_free(have);
+		return r;
+	}
+	if (r == 0) {
+		kept = build_kept(have, capabilities, n_capabilities);
+		r = kept ? 0 : -ENOMEM;
+	}
+	if (r == 0) {
+		shrink_bounds(have, capabilities, n_capabilities);
+		r = apply(kept);
+	}
+	if (r == 0)
+		r = verify(kept, report, report_bytes);
+	cap_free(kept);
+	cap_free(have);
+	return r < 0 ? fault_set(fault, EX_NOPERM, -r, "capabilities cannot be given up: %s", strerror(-r)) : 0;
+}
+
+int priv_drop(int capability)
+{
+	cap_t set = cap_get_proc();
+	cap_value_t value = capability;
+	int r = 0;
+
+	if (!set)
+		return -errno;
+	cap_set_ambient(capability, CAP_CLEAR);
+	if (cap_set_flag(set, CAP_EFFECTIVE, 1, &value, CAP_CLEAR) < 0 ||
+	    cap_set_flag(set, CAP_PERMITTED, 1, &value, CAP_CLEAR) < 0 ||
+	    cap_set_flag(set, CAP_INHERITABLE, 1, &value, CAP_CLEAR) < 0 || cap_set_proc(set) < 0)
+		r = -errno;
+	cap_free(set);
+	return r;
+}
+
+bool priv_has(int capability)
+{
+	cap_t set = cap_get_proc();
+	bool has = set && is_set(set, capability, CAP_EFFECTIVE);
+
+	cap_free(set);
+	return has;
+}

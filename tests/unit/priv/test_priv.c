@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Each test is a process of its own: what it gives up is gone with it. */
+#include "daemon/priv/priv.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const struct priv_capability wanted[] = {
+	{ CAP_NET_RAW, true, "raw packet queues" },
+	{ CAP_IPC_LOCK, false, "registering memory" },
+};
+
+static void need(int capability)
+{
+	if (!priv_has(capability))
+		cr_skip_test("this test wants capability %d", capability);
+}
+
+Test(priv, only_what_is_asked_for_is_kept)
+{
+	struct fault fault = { 0 };
+	char report[256];
+
+	need(CAP_NET_RAW);
+	cr_assert(eq(int, priv_keep(wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_expect(strstr(report, "cap_net_raw") != NULL, "%s", report);
+	cr_expect(priv_has(CAP_NET_RAW));
+	for (int capability = 0; CAP_IS_SUPPORTED(capability); capability++)
+		if (capability != CAP_NET_RAW && capability != CAP_IPC_LOCK)
+			cr_expect(not(priv_has(capability)), "capability %d", capability);
+	cr_expect(eq(int, cap_get_ambient(CAP_NET_RAW), 0));
+	cr_expect(eq(int, prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 1));
+	cr_expect(eq(int, cap_get_bound(CAP_SYS_ADMIN), 0));
+	int fd = socket(AF_PACKET, SOCK_RAW, 0);
+
+	cr_expect(ge(int, fd, 0), "the kept one works");
+	close(fd);
+	cr_expect(lt(int, chroot("/"), 0));
+}
+
+Test(priv, a_missing_one_names_itself_and_what_grants_it)
+{
+	struct fault fault = { 0 };
+
+	need(CAP_NET_RAW);
+	cr_assert(eq(int, priv_drop(CAP_NET_RAW), 0));
+	cr_expect(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), -EPERM));
+	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
+	cr_expect(strstr(fault.text, "CAP_NET_RAW is missing") && strstr(fault.text, "setcap"), "%s", fault.text);
+	cr_expect(eq(ptr, strchr(fault.text, '\n'), NULL));
+}
+
+Test(priv, an_optional_one_may_be_missing)
+{
+	struct fault fault = { 0 };
+
+	need(CAP_NET_RAW);
+	cr_assert(eq(int, priv_drop(CAP_IPC_LOCK), 0));
+	cr_expect(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), 0), "%s", fault.text);
+	cr_expect(not(priv_has(CAP_IPC_LOCK)));
+}
+
+Test(priv, one_more_can_be_dropped_later_and_does_not_come_back)
+{
+	struct fault fault = { 0 };
+
+	need(CAP_IPC_LOCK);
+	cr_assert(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), 0), "%s", fault.text);
+	cr_expect(priv_has(CAP_IPC_LOCK));
+	cr_expect(eq(int, priv_drop(CAP_IPC_LOCK), 0));
+	cr_expect(eq(int, priv_drop(CAP_IPC_LOCK), 0), "not having it is fine");
+	cr_expect(not(priv_has(CAP_IPC_LOCK)));
+	cr_expect(priv_has(CAP_NET_RAW));
+}
+
+Test(priv, the_memlock_limit_counts_only_without_ipc_lock)
+{
+	const struct rlimit limit = { 1 << 20, 4 << 20 };
+	struct rlimit now;
+	struct fault fault = { 0 };
+
+	need(CAP_IPC_LOCK);
+	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &limit), 0));
+	cr_expect(eq(int, priv_memlock_allows(1 << 30, &fault), 0));
+	priv_drop(CAP_IPC_LOCK);
+	cr_expect(eq(int, priv_memlock_allows(2 << 20, &fault), 0), "the soft limit is raised");
+	getrlimit(RLIMIT_MEMLOCK, &now);
+	cr_expect(eq(u64, now.rlim_cur, 4 << 20));
+	cr_expect(eq(int, priv_memlock_allows(8 << 20, &fault), -ENOMEM));
+	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
+	cr_expect(strstr(fault.text, "8388608") && strstr(fault.text, "LimitMEMLOCK=") && strstr(fault.text, "CAP_IPC_LOCK"),
+		  "%s", fault.text);
+}
