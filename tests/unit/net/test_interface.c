@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/net.h"
+#include "tests/unit/net/namespace.h"
+
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <net/if.h>
+#include <string.h>
+
+TestSuite(interface, .init = enter_namespace, .timeout = 30);
+
+Test(interface, tells_index_mtu_and_mac)
+{
+	const uint8_t mac[6] = { 0x02, 0, 0, 0, 0x0a, 0x01 };
+	struct net_interface interface;
+
+	cr_assert(eq(int, net_interface_read("test0", &interface, NULL), 0));
+	cr_expect(eq(uint, interface.index, if_nametoindex("test0")));
+	cr_expect(eq(u32, interface.mtu, 9000));
+	cr_expect(memcmp(interface.mac, mac, sizeof(mac)) == 0);
+}
+
+Test(interface, up_is_the_administrators_word_and_running_the_carrier)
+{
+	struct net_interface interface;
+
+	cr_assert(eq(int, net_interface_read("test0", &interface, NULL), 0));
+	cr_expect(interface.up);
+	cr_expect(not(interface.running), "its peer is down");
+	cr_assert(eq(int, net_interface_read("test1", &interface, NULL), 0));
+	cr_expect(not(interface.up));
+	cr_assert(eq(int, system("ip link set test1 up"), 0));
+	/* The operational state follows in a work queue. */
+	for (int i = 0; i < 200 && !interface.running; i++) {
+		usleep(10000);
+		cr_assert(eq(int, net_interface_read("test0", &interface, NULL), 0));
+	}
+	cr_expect(interface.running);
+}
+
+Test(interface, one_that_is_not_there_lists_those_that_are)
+{
+	struct net_interface interface = { .mtu = 7 };
+	struct fault fault = { 0 };
+
+	cr_assert(eq(int, net_interface_read("nonesuch", &interface, &fault), -ENODEV));
+	cr_expect(eq(int, fault.exit_code, EX_UNAVAILABLE));
+	cr_expect(strstr(fault.text, "nonesuch") && strstr(fault.text, "test0") && strstr(fault.text, "test1") &&
+			  strstr(fault.text, "lo"),
+		  "%s", fault.text);
+	cr_expect(eq(u32, interface.mtu, 7));
+	cr_expect(eq(int, net_interface_read("nonesuch", &interface, NULL), -ENODEV));
+}
+
+Test(interface, a_name_too_long_is_not_cut_to_another)
+{
+	struct net_interface interface;
+	struct fault fault = { 0 };
+
+	cr_assert(eq(int, system("ip link add abcdefghijklmno type veth peer name peer0"), 0));
+	cr_assert(eq(int, net_interface_read("abcdefghijklmno", &interface, &fault), 0));
+	cr_assert(eq(int, net_interface_read("abcdefghijklmnop", &interface, &fault), -ENODEV));
+	cr_expect(strstr(fault.text, "abcdefghijklmnop") != NULL, "%s", fault.text);
+}
+
+Test(interface, a_list_of_many_is_cut_and_says_so)
+{
+	struct net_interface interface;
+	struct fault fault = { 0 };
+	char command[128];
+
+	for (int i = 0; i < 40; i++) {
+		snprintf(command, sizeof(command), "ip link add long_name_a_%02d type veth peer name long_name_b_%02d", i, i);
+		cr_assert(eq(int, system(command), 0));
+	}
+	cr_assert(eq(int, net_interface_read("nonesuch", &interface, &fault), -ENODEV));
+	cr_expect(lt(sz, strlen(fault.text), sizeof(fault.text) - 1));
+	cr_expect(eq(str, fault.text + strlen(fault.text) - strlen(", …"), ", …"));
+}
+
+Test(interface, a_statistic_is_found_by_its_name)
+{
+	uint64_t value = 0;
+
+	/* veth's own: the index of the other end. */
+	cr_assert(eq(int, net_statistic("test0", "peer_ifindex", &value), 0));
+	cr_expect(eq(u64, value, if_nametoindex("test1")));
+	/* Not the first of the list. */
+	cr_assert(eq(int, net_statistic("test0", "rx_queue_0_xdp_packets", &value), 0));
+	cr_expect(eq(u64, value, 0));
+}
+
+Test(interface, a_driver_without_discards_says_so)
+{
+	uint64_t discards = 7;
+
+	cr_expect(eq(int, net_port_discards("test0", &discards), -ENOTSUP));
+	cr_expect(eq(int, net_port_discards("lo", &discards), -ENOTSUP));
+	cr_expect(eq(int, net_port_discards("nonesuch", &discards), -ENODEV));
+	cr_expect(eq(u64, discards, 7));
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/net.h"
+#include "tests/unit/net/namespace.h"
+
+#include <arpa/inet.h>
+#include <criterion/new/assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static struct membership *membership;
+static unsigned test0;
+
+static void begin(void)
+{
+	enter_namespace();
+	test0 = if_nametoindex("test0");
+	cr_assert(eq(int, membership_new(&membership), 0));
+}
+
+static void end(void)
+{
+	membership_free(membership);
+}
+
+TestSuite(membership, .init = begin, .fini = end, .timeout = 60);
+
+static struct flow_rule rule_to(const char *group, const char *source, uint16_t port)
+{
+	struct flow_rule rule = {
+		.family = strchr(group, ':') ? AF_INET6 : AF_INET,
+		.multicast = true,
+		.has_source = source != NULL,
+		.destination_port_be = htons(port),
+		.vlan = -1,
+	};
+
+	cr_assert(eq(int, inet_pton(rule.family, group, rule.destination), 1));
+	if (source)
+		cr_assert(eq(int, inet_pton(rule.family, source, rule.source), 1));
+	return rule;
+}
+
+static int join(const char *group, const char *source)
+{
+	const struct flow_rule rule = rule_to(group, source, 7502);
+	struct fault fault = { 0 };
+	int r = membership_join(membership, test0, &rule, &fault);
+
+	cr_expect(r == 0 || fault.text[0]);
+	return r;
+}
+
+static int count_lines(const char *path, const char *first, const char *second)
+{
+	FILE *file = fopen(path, "re");
+	char line[256];
+	int n = 0;
+
+	cr_assert(file != NULL, "%s", path);
+	while (fgets(line, sizeof(line), file))
+		n += strstr(line, first) && strstr(line, second);
+	fclose(file);
+	return n;
+}
+
+/* /proc/net/igmp has the group as the machine's own integer. */
+static int has_group(const char *group)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%08X", inet_addr(group));
+	return count_lines("/proc/net/igmp", text, "");
+}
+
+static int has_source(const char *group, const char *source)
+{
+	char group_text[16], source_text[16];
+
+	snprintf(group_text, sizeof(group_text), "0x%08x", ntohl(inet_addr(group)));
+	snprintf(source_text, sizeof(source_text), "0x%08x      1", ntohl(inet_addr(source)));
+	return count_lines("/proc/net/mcfilter", group_text, source_text);
+}
+
+static uint32_t count_sockets(void)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	struct dirent *entry;
+	uint32_t n = 0;
+
+	cr_assert(directory != NULL);
+	while ((entry = readdir(directory))) {
+		char target[64] = "";
+
+		if (readlinkat(dirfd(directory), entry->d_name, target, sizeof(target) - 1) > 0)
+			n += strncmp(target, "socket:", 7) == 0;
+	}
+	closedir(directory);
+	return n;
+}
+
+Test(membership, a_group_is_joined_and_left)
+{
+	cr_assert(eq(int, join("239.1.2.3", NULL), 0));
+	cr_expect(eq(int, has_group("239.1.2.3"), 1));
+	cr_expect(eq(int, count_lines("/proc/net/mcfilter", "0xef010203", ""), 0), "any source");
+	membership_free(membership);
+	membership = NULL;
+	cr_expect(eq(int, has_group("239.1.2.3"), 0));
+}
+
+Test(membership, a_source_is_asked_for)
+{
+	cr_assert(eq(int, join("232.1.2.3", "10.0.0.1"), 0));
+	cr_assert(eq(int, join("232.1.2.3", "10.0.0.2"), 0));
+	cr_expect(eq(int, has_source("232.1.2.3", "10.0.0.1"), 1));
+	cr_expect(eq(int, has_source("232.1.2.3", "10.0.0.2"), 1));
+	cr_expect(eq(int, has_source("232.1.2.3", "10.0.0.3"), 0));
+}
+
+Test(membership, ipv6_groups_and_sources)
+{
+	cr_assert(eq(int, join("ff15::1:2", NULL), 0));
+	cr_assert(eq(int, join("ff35::3:4", "2001:db8::1"), 0));
+	cr_expect(eq(int, count_lines("/proc/net/igmp6", "test0", "ff150000000000000000000000010002"), 1));
+	cr_expect(eq(int, count_lines("/proc/net/igmp6", "test0", "ff350000000000000000000000030004"), 1));
+	cr_expect(eq(int, count_lines("/proc/net/mcfilter6", "ff350000000000000000000000030004",
+				      "20010db8000000000000000000000001"),
+		     1));
+	membership_free(membership);
+	membership = NULL;
+	cr_expect(eq(int, count_lines("/proc/net/igmp6", "test0", "ff150000000000000000000000010002"), 0));
+}
+
+Test(membership, the_same_group_on_another_port_is_one_membership)
+{
+	const struct flow_rule first = rule_to("239.1.2.3", NULL, 1), second = rule_to("239.1.2.3", NULL, 2);
+	const struct flow_rule third = rule_to("232.1.2.3", "10.0.0.1", 1), fourth = rule_to("232.1.2.3", "10.0.0.1", 2);
+
+	cr_expect(eq(int, membership_join(membership, test0, &first, NULL), 0));
+	cr_expect(eq(int, membership_join(membership, test0, &second, NULL), 0));
+	cr_expect(eq(int, membership_join(membership, test0, &third, NULL), 0));
+	cr_expect(eq(int, membership_join(membership, test0, &fourth, NULL), 0));
+	cr_expect(eq(int, has_group("239.1.2.3"), 1));
+}
+
+/* The kernel takes a socket's any-source membership away when a source of that group is asked for. */
+Test(membership, a_source_does_not_narrow_a_group_joined_for_any)
+{
+	cr_assert(eq(int, join("239.1.2.3", NULL), 0));
+	cr_assert(eq(int, join("239.1.2.3", "10.0.0.1"), 0));
+	cr_expect(eq(int, count_lines("/proc/net/igmp", "030201EF", ""), 1));
+	/* Include count 1, exclude count 0 and a line of its own: what the group's filter is made of. */
+	membership_free(membership);
+	cr_assert(eq(int, membership_new(&membership), 0));
+	cr_assert(eq(int, join("239.1.2.3", "10.0.0.1"), 0));
+	cr_assert(eq(int, join("239.1.2.3", NULL), 0));
+	cr_expect(eq(int, has_group("239.1.2.3"), 1));
+}
+
+Test(membership, more_groups_than_a_socket_takes_get_another)
+{
+	uint32_t before = count_sockets();
+	char group[32];
+
+	write_sysctl("/proc/sys/net/ipv4/igmp_max_memberships", "20");
+	for (int i = 0; i < 50; i++) {
+		snprintf(group, sizeof(group), "239.1.3.%d", i + 1);
+		cr_assert(eq(int, join(group, NULL), 0));
+	}
+	for (int i = 0; i < 50; i++) {
+		snprintf(group, sizeof(group), "239.1.3.%d", i + 1);
+		cr_expect(eq(int, has_group(group), 1));
+	}
+	cr_expect(eq(u32, count_sockets() - before, 3));
+	membership_free(membership);
+	membership = NULL;
+	cr_expect(eq(u32, count_sockets(), before));
+}
+
+Test(membership, more_sources_than_a_socket_takes_get_another)
+{
+	char source[32];
+
+	write_sysctl("/proc/sys/net/ipv4/igmp_max_msf", "4");
+	for (int i = 0; i < 10; i++) {
+		snprintf(source, sizeof(source), "10.0.0.%d", i + 1);
+		cr_assert(eq(int, join("232.1.2.3", source), 0));
+	}
+	for (int i = 0; i < 10; i++) {
+		snprintf(source, sizeof(source), "10.0.0.%d", i + 1);
+		cr_expect(eq(int, has_source("232.1.2.3", source), 1));
+	}
+}
+
+Test(membership, many_ipv6_groups_go_past_the_option_memory_of_a_socket)
+{
+	char group[32], text[40];
+
+	for (int i = 0; i < 3000; i++) {
+		snprintf(group, sizeof(group), "ff15::%x", i + 1);
+		cr_assert(eq(int, join(group, NULL), 0));
+	}
+	snprintf(text, sizeof(text), "ff15%028x", 3000);
+	cr_expect(eq(int, count_lines("/proc/net/igmp6", "test0", text), 1));
+}
+
+Test(membership, a_limit_that_leaves_nothing_is_named)
+{
+	const struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
+	struct fault fault = { 0 };
+
+	write_sysctl("/proc/sys/net/ipv4/igmp_max_memberships", "0");
+	cr_assert(eq(int, membership_join(membership, test0, &rule, &fault), -ENOBUFS));
+	cr_expect(eq(int, fault.exit_code, EX_OSERR));
+	cr_expect(strstr(fault.text, "test0") && strstr(fault.text, "239.1.2.3:7502") &&
+			  strstr(fault.text, "net.ipv4.igmp_max_memberships") && strstr(fault.text, "net.ipv4.igmp_max_msf"),
+		  "%s", fault.text);
+	write_sysctl("/proc/sys/net/ipv4/igmp_max_memberships", "20");
+	cr_expect(eq(int, membership_join(membership, test0, &rule, &fault), 0), "a failed join can be tried again");
+}
+
+Test(membership, no_descriptor_left_is_named)
+{
+	const struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
+	const struct rlimit none = { .rlim_cur = 3, .rlim_max = 4096 };
+	struct fault fault = { 0 };
+	int r;
+
+	while (dup(2) >= 0 && count_sockets() > 1000)
+		;
+	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &none), 0));
+	r = membership_join(membership, test0, &rule, &fault);
+	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 1024, 4096 }), 0));
+	cr_assert(eq(int, r, -EMFILE));
+	cr_expect(strstr(fault.text, "LimitNOFILE") != NULL, "%s", fault.text);
+}
+
+Test(membership, an_interface_that_went_away_is_unavailable)
+{
+	const struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
+	struct fault fault = { 0 };
+
+	cr_assert(eq(int, system("ip link del test0"), 0));
+	cr_assert(eq(int, membership_join(membership, test0, &rule, &fault), -ENODEV));
+	cr_expect(eq(int, fault.exit_code, EX_UNAVAILABLE));
+}
+
+Test(membership, ipv6_switched_off_is_said)
+{
+	const struct flow_rule rule = rule_to("ff15::1", NULL, 7502);
+	struct fault fault = { 0 };
+
+	write_sysctl("/proc/sys/net/ipv6/conf/test0/disable_ipv6", "1");
+	if (membership_join(membership, test0, &rule, &fault) == 0)
+		cr_skip_test("this kernel joins with IPv6 switched off");
+	cr_expect(strstr(fault.text, "disable_ipv6") != NULL, "%s", fault.text);
+}
+
+Test(membership, unicast_joins_nothing)
+{
+	struct flow_rule rule = rule_to("10.0.0.5", NULL, 7502);
+	uint32_t before = count_sockets();
+
+	rule.multicast = false;
+	cr_expect(eq(int, membership_join(membership, test0, &rule, NULL), 0));
+	cr_expect(eq(u32, count_sockets(), before));
+	membership_free(NULL);
+}
