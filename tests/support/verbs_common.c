@@ -184,7 +184,7 @@ void flow_init(struct flow_rule *f)
 
 void *flow_add_spec(struct flow_rule *f, enum ibv_flow_spec_type type, uint16_t size)
 {
-	struct ibv_flow_spec *s = (void *)((uint8_t *)f + f->attr.size);
+	struct ibv_flow_spec *s = (void *)((uint8_t *)&f->attr + f->attr.size);
 
 	s->hdr.type = type;
 	s->hdr.size = size;

@@ -44,9 +44,10 @@ void queue_close(struct queue *q);
 
 /* A flow attribute with its specs, for ibv_create_flow(). */
 struct flow_rule {
+	uint32_t pad; /* the attribute has 20 bytes, and specs want 8-byte alignment */
 	struct ibv_flow_attr attr;
 	uint8_t specs[512];
-};
+} __attribute__((aligned(8)));
 void flow_init(struct flow_rule *f);
 void *flow_add_spec(struct flow_rule *f, enum ibv_flow_spec_type type, uint16_t size);
 struct ibv_flow_spec_eth *flow_add_eth(struct flow_rule *f);

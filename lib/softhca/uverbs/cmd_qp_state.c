@@ -16,18 +16,18 @@ struct transition {
 	uint32_t required, optional; /* beside ATTR_STATE */
 };
 
+#define PLAIN {.valid = true}
+#define WITH(which, attrs) {.valid = true, .which = (attrs)}
+
 static const struct transition transitions[QP_ERR + 1][QP_ERR + 1] = {
-	[QP_RESET] = {[QP_RESET] = {true}, [QP_INIT] = {true, .required = ATTR_PORT},
-		      [QP_ERR] = {true}},
-	[QP_INIT] = {[QP_RESET] = {true}, [QP_INIT] = {true}, [QP_RTR] = {true},
-		     [QP_ERR] = {true}},
-	[QP_RTR] = {[QP_RESET] = {true}, [QP_RTS] = {true, .optional = ATTR_RATE_LIMIT},
-		    [QP_ERR] = {true}},
-	[QP_RTS] = {[QP_RESET] = {true}, [QP_RTS] = {true, .optional = ATTR_RATE_LIMIT},
-		    [QP_SQD] = {true}, [QP_ERR] = {true}},
-	[QP_SQD] = {[QP_RESET] = {true}, [QP_RTS] = {true}, [QP_SQD] = {true}, [QP_ERR] = {true}},
-	[QP_SQE] = {[QP_RESET] = {true}, [QP_RTS] = {true}, [QP_ERR] = {true}},
-	[QP_ERR] = {[QP_RESET] = {true}, [QP_ERR] = {true}},
+	[QP_RESET] = {[QP_RESET] = PLAIN, [QP_INIT] = WITH(required, ATTR_PORT), [QP_ERR] = PLAIN},
+	[QP_INIT] = {[QP_RESET] = PLAIN, [QP_INIT] = PLAIN, [QP_RTR] = PLAIN, [QP_ERR] = PLAIN},
+	[QP_RTR] = {[QP_RESET] = PLAIN, [QP_RTS] = WITH(optional, ATTR_RATE_LIMIT), [QP_ERR] = PLAIN},
+	[QP_RTS] = {[QP_RESET] = PLAIN, [QP_RTS] = WITH(optional, ATTR_RATE_LIMIT), [QP_SQD] = PLAIN,
+		    [QP_ERR] = PLAIN},
+	[QP_SQD] = {[QP_RESET] = PLAIN, [QP_RTS] = PLAIN, [QP_SQD] = PLAIN, [QP_ERR] = PLAIN},
+	[QP_SQE] = {[QP_RESET] = PLAIN, [QP_RTS] = PLAIN, [QP_ERR] = PLAIN},
+	[QP_ERR] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
 };
 
 static int check_transition(const struct uqp *u, const struct ib_uverbs_modify_qp *req,

@@ -39,8 +39,8 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW(DESTROY_QP) = {cmd_destroy_qp, REQ(destroy_qp), RESP(destroy_qp_resp)},
 	ROW_EX(QUERY_DEVICE) = {cmd_ex_query_device, REQ(ex_query_device)},
 	ROW_EX(CREATE_CQ) = {cmd_ex_create_cq, REQ(ex_create_cq), RESP(ex_create_cq_resp)},
-	ROW_EX(CREATE_QP) = {cmd_ex_create_qp},
-	ROW_EX(MODIFY_QP) = {cmd_ex_modify_qp},
+	ROW_EX(CREATE_QP) = {.handler = cmd_ex_create_qp},
+	ROW_EX(MODIFY_QP) = {.handler = cmd_ex_modify_qp},
 	ROW_EX(CREATE_FLOW) = {cmd_ex_create_flow, REQ(create_flow), RESP(create_flow_resp)},
 	ROW_EX(DESTROY_FLOW) = {cmd_ex_destroy_flow, REQ(destroy_flow)},
 };
