@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a hostile daemon may answer: the library asks for status, and the input is the answer, one datagram after
+ * another, each behind two bytes of length. Then wire_check() on the whole input, as one datagram.
+ */
+#include "lib/ibvcap/wire.h"
+
+#include <errno.h>
+#include <ibvcap/ibvcap.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static int listener;
+static char path[108];
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct answer {
+	const uint8_t *data;
+	size_t size;
+};
+
+static void remove_socket(void)
+{
+	unlink(path);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	(void)argc;
+	(void)argv;
+	snprintf(path, sizeof(path), "/tmp/ibvcap-fuzz-wire-%d.sock", (int)getpid());
+	memcpy(address.sun_path, path, sizeof(path));
+	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(listener, 1) < 0)
+		abort();
+	atexit(remove_socket);
+	return 0;
+}
+
+static void *say(void *argument)
+{
+	const struct answer *answer = argument;
+	union wire_message request;
+	size_t at = 0;
+	int socket = accept(listener, NULL, NULL);
+
+	if (wire_recv(socket, &request, NULL, NULL) != 1 || request.header.type != WIRE_STATUS)
+		abort();
+	while (answer->size - at > 2) {
+		size_t n = (size_t)(answer->data[at] | answer->data[at + 1] << 8);
+
+		at += 2;
+		n = n < answer->size - at ? n : answer->size - at;
+		if (n == 0 || send(socket, answer->data + at, n, MSG_NOSIGNAL) < 0)
+			break;
+		at += n;
+	}
+	close(socket);
+	return NULL;
+}
+
+/* Every byte that is promised to be there. */
+static void use(const struct ibvcap_status *status)
+{
+	const struct ibvcap_stream_status *streams;
+	const struct ibvcap_consumer_status_info *consumers;
+	const struct ibvcap_interface_status *interfaces;
+	size_t n = strlen(ibvcap_status_daemon(status, NULL));
+
+	for (int i = ibvcap_status_streams(status, &streams); i-- > 0;) {
+		n += strlen(streams[i].name) + strlen(streams[i].interface) + strlen(streams[i].device);
+		n += strlen(streams[i].backend) + strlen(streams[i].state);
+		for (uint32_t c = 0; c < streams[i].n_counters; c++)
+			n += strlen(streams[i].counters[c].label);
+	}
+	for (int i = ibvcap_status_consumers(status, &consumers); i-- > 0;) {
+		n += strlen(consumers[i].stream);
+		for (uint32_t c = 0; c < consumers[i].n_counters; c++)
+			n += strlen(consumers[i].counters[c].label);
+	}
+	for (int i = ibvcap_status_interfaces(status, &interfaces); i-- > 0;) {
+		n += strlen(interfaces[i].interface) + strlen(interfaces[i].device);
+		for (uint32_t c = 0; c < interfaces[i].n_counters; c++)
+			n += strlen(interfaces[i].counters[c].label);
+	}
+	if (n > (size_t)1 << 40)
+		abort();
+}
+
+static void ask(const uint8_t *data, size_t size)
+{
+	struct answer answer = { data, size };
+	struct ibvcap_status *status;
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, say, &answer))
+		abort();
+	if (ibvcap_status(path, 2000, &status) == 0) {
+		use(status);
+		ibvcap_status_free(status);
+	}
+	pthread_join(thread, NULL);
+}
+
+static void check(const uint8_t *data, size_t size)
+{
+	union wire_message message = { 0 };
+
+	if (size > sizeof(message))
+		return;
+	memcpy(message.bytes, data, size);
+	if (wire_check(&message, size) == 0 && message.header.bytes != size)
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	ask(data, size);
+	check(data, size);
+	return 0;
+}
