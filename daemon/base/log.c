@@ -60,7 +60,8 @@ static void write_all(const char *text, size_t bytes)
 	}
 }
 
-static void log_line(const struct level *level, const char *format, va_list arguments)
+static void __attribute__((format(printf, 2, 0)))
+log_line(const struct level *level, const char *format, va_list arguments)
 {
 	int saved_errno = errno;
 	char line[LOG_LINE_MAX];
