@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* "eth0, eth1": as many as fit. */
+/* "eth0, eth1": as many as fit, and a sign where more would. */
 static void list_interfaces(char *text, size_t bytes)
 {
 	struct if_nameindex *interfaces = if_nameindex();
@@ -20,7 +20,8 @@ static void list_interfaces(char *text, size_t bytes)
 		int n = snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", i->if_name);
 
 		if (n < 0 || (size_t)n >= bytes - used) {
-			text[used] = '\0';
+			/* Over what was cut, or over the end of the last that fitted. */
+			memcpy(text + bytes - sizeof(", …"), ", …", sizeof(", …"));
 			break;
 		}
 		used += (size_t)n;
@@ -36,13 +37,14 @@ static int fault_missing(const char *name, struct fault *fault)
 	if (!fault)
 		return -ENODEV;
 	list_interfaces(interfaces, sizeof(interfaces));
-	return fault_set(fault, EX_UNAVAILABLE, ENODEV, "interface %s: this network namespace has none of that name; it has %s",
-			 name, interfaces[0] ? interfaces : "no interface at all");
+	return fault_set(fault, EX_UNAVAILABLE, ENODEV,
+			 "interface %.64s: this network namespace has none of that name; it has %s", name,
+			 interfaces[0] ? interfaces : "no interface at all");
 }
 
 static int read_interface(int socket, const char *name, struct net_interface *interface)
 {
-	struct ifreq request = { 0 };
+	struct ifreq request = {0};
 
 	strncpy(request.ifr_name, name, sizeof(request.ifr_name) - 1);
 	if (ioctl(socket, SIOCGIFINDEX, &request) < 0)
@@ -63,6 +65,7 @@ static int read_interface(int socket, const char *name, struct net_interface *in
 
 int net_interface_read(const char *name, struct net_interface *interface, struct fault *fault)
 {
+	struct net_interface found = { 0 };
 	int fd, r;
 
 	if (strlen(name) >= IFNAMSIZ)
@@ -70,10 +73,12 @@ int net_interface_read(const char *name, struct net_interface *interface, struct
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fault_set(fault, EX_OSERR, errno, "interface %s: cannot be read: %s", name, strerror(errno));
-	*interface = (struct net_interface){ 0 };
-	r = read_interface(fd, name, interface);
+	r = read_interface(fd, name, &found);
 	close(fd);
 	if (r == -ENODEV)
 		return fault_missing(name, fault);
-	return r < 0 ? fault_set(fault, EX_OSERR, -r, "interface %s: cannot be read: %s", name, strerror(-r)) : 0;
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "interface %s: cannot be read: %s", name, strerror(-r));
+	*interface = found;
+	return 0;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A socket has a limited number of memberships; when one is full the next is opened. Groups joined for one
- * source and for all have sockets of their own: the kernel refuses both of the same group on one socket.
+ * source and for all have sockets of their own: on one socket, a source asked for
+ * takes the place of all.
  * The sockets are bound to no port and so receive nothing.
  */
 #include "daemon/net/net.h"
@@ -45,7 +46,7 @@ void membership_free(struct membership *membership)
 
 static void set_address(struct sockaddr_storage *storage, sa_family_t family, const uint8_t address[16])
 {
-	*storage = (struct sockaddr_storage){ .ss_family = family };
+	*storage = (struct sockaddr_storage){.ss_family = family};
 	if (family == AF_INET6)
 		memcpy(&((struct sockaddr_in6 *)storage)->sin6_addr, address, 16);
 	else
@@ -56,8 +57,8 @@ static void set_address(struct sockaddr_storage *storage, sa_family_t family, co
 static int join_on(int fd, unsigned interface_index, const struct flow_rule *rule)
 {
 	int level = rule->family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
-	struct group_source_req with_source = { .gsr_interface = interface_index };
-	struct group_req any_source = { .gr_interface = interface_index };
+	struct group_source_req with_source = {.gsr_interface = interface_index};
+	struct group_req any_source = {.gr_interface = interface_index};
 	int r;
 
 	if (rule->has_source) {
@@ -111,18 +112,21 @@ static int join_on_new_socket(struct membership *membership, unsigned interface_
 		return r;
 	}
 	sockets[membership->n_sockets++] =
-		(struct membership_socket){ .fd = fd, .family = rule->family, .has_source = rule->has_source };
+	    (struct membership_socket){.fd = fd, .family = rule->family, .has_source = rule->has_source};
 	return 0;
 }
 
 static const char *remedy(int error, const struct flow_rule *rule)
 {
 	if (error == -ENOBUFS && rule->family == AF_INET)
-		return "; the kernel's limit is: sysctl net.ipv4.igmp_max_memberships";
+		return "; the kernel's limits are sysctl net.ipv4.igmp_max_memberships and, for sources, "
+		       "net.ipv4.igmp_max_msf";
 	if (is_full(error))
-		return "; the kernel's limit is: sysctl net.core.optmem_max";
+		return "; the kernel's limits are sysctl net.core.optmem_max and, for sources, net.ipv6.mld_max_msf";
 	if (error == -EMFILE)
 		return "; raise the limit of open files: LimitNOFILE= in the unit, or ulimit -n";
+	if (rule->family == AF_INET6 && (error == -EAFNOSUPPORT || error == -EINVAL || error == -ENODEV))
+		return "; is IPv6 off? See sysctl net.ipv6.conf.INTERFACE.disable_ipv6";
 	return "";
 }
 
@@ -141,6 +145,7 @@ int membership_join(struct membership *membership, unsigned interface_index, con
 		return 0;
 	if (!if_indextoname(interface_index, interface))
 		snprintf(interface, sizeof(interface), "%u", interface_index);
-	return fault_set(fault, EX_OSERR, -r, "interface %s: cannot join the group of %s: %s%s", interface,
+	return fault_set(fault, r == -ENODEV ? EX_UNAVAILABLE : EX_OSERR, -r,
+			 "interface %s: cannot join the group of %s: %s%s", interface,
 			 flow_format(rule, group, sizeof(group)), strerror(-r), remedy(r, rule));
 }

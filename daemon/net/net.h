@@ -20,7 +20,10 @@ struct net_interface {
 /** -ENODEV: fault lists the interfaces there are. */
 int net_interface_read(const char *name, struct net_interface *interface, struct fault *fault);
 
-/** Packets that the port dropped before steering, by the driver's own count. -ENOTSUP: it has none. */
+/** One of the driver's statistics (ethtool -S) by name. -ENOTSUP: it has none of that name. Blocks for the driver. */
+int net_statistic(const char *interface, const char *name, uint64_t *value);
+
+/** Packets that the port dropped before steering: mlx5's rx_discards_phy. -ENOTSUP: the driver has no such count. */
 int net_port_discards(const char *interface, uint64_t *discards);
 
 /** Sockets that keep the IGMP/MLD memberships of one stream; the kernel allows about 20 groups a socket. */

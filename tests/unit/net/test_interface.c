@@ -11,7 +11,7 @@ TestSuite(interface, .init = enter_namespace, .timeout = 30);
 
 Test(interface, tells_index_mtu_and_mac)
 {
-	const uint8_t mac[6] = { 0x02, 0, 0, 0, 0x0a, 0x01 };
+	const uint8_t mac[6] = {0x02, 0, 0, 0, 0x0a, 0x01};
 	struct net_interface interface;
 
 	cr_assert(eq(int, net_interface_read("test0", &interface, NULL), 0));
@@ -40,13 +40,13 @@ Test(interface, up_is_the_administrators_word_and_running_the_carrier)
 
 Test(interface, one_that_is_not_there_lists_those_that_are)
 {
-	struct net_interface interface = { .mtu = 7 };
-	struct fault fault = { 0 };
+	struct net_interface interface = {.mtu = 7};
+	struct fault fault = {0};
 
 	cr_assert(eq(int, net_interface_read("nonesuch", &interface, &fault), -ENODEV));
 	cr_expect(eq(int, fault.exit_code, EX_UNAVAILABLE));
 	cr_expect(strstr(fault.text, "nonesuch") && strstr(fault.text, "test0") && strstr(fault.text, "test1") &&
-			  strstr(fault.text, "lo"),
+		      strstr(fault.text, "lo"),
 		  "%s", fault.text);
 	cr_expect(eq(u32, interface.mtu, 7));
 	cr_expect(eq(int, net_interface_read("nonesuch", &interface, NULL), -ENODEV));
@@ -55,7 +55,7 @@ Test(interface, one_that_is_not_there_lists_those_that_are)
 Test(interface, a_name_too_long_is_not_cut_to_another)
 {
 	struct net_interface interface;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	cr_assert(eq(int, system("ip link add abcdefghijklmno type veth peer name peer0"), 0));
 	cr_assert(eq(int, net_interface_read("abcdefghijklmno", &interface, &fault), 0));
@@ -66,16 +66,17 @@ Test(interface, a_name_too_long_is_not_cut_to_another)
 Test(interface, a_list_of_many_is_cut_and_says_so)
 {
 	struct net_interface interface;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char command[128];
 
 	for (int i = 0; i < 40; i++) {
-		snprintf(command, sizeof(command), "ip link add long_name_a_%02d type veth peer name long_name_b_%02d", i, i);
+		snprintf(command, sizeof(command), "ip link add long_name_a_%02d type veth peer name long_name_b_%02d",
+			 i, i);
 		cr_assert(eq(int, system(command), 0));
 	}
 	cr_assert(eq(int, net_interface_read("nonesuch", &interface, &fault), -ENODEV));
 	cr_expect(lt(sz, strlen(fault.text), sizeof(fault.text) - 1));
-	cr_expect(eq(str, fault.text + strlen(fault.text) - strlen(", …"), ", …"));
+	cr_expect(strcmp(fault.text + strlen(fault.text) - strlen(", …"), ", …") == 0, "%s", fault.text);
 }
 
 Test(interface, a_statistic_is_found_by_its_name)

@@ -30,11 +30,11 @@ TestSuite(membership, .init = begin, .fini = end, .timeout = 60);
 static struct flow_rule rule_to(const char *group, const char *source, uint16_t port)
 {
 	struct flow_rule rule = {
-		.family = strchr(group, ':') ? AF_INET6 : AF_INET,
-		.multicast = true,
-		.has_source = source != NULL,
-		.destination_port_be = htons(port),
-		.vlan = -1,
+	    .family = strchr(group, ':') ? AF_INET6 : AF_INET,
+	    .multicast = true,
+	    .has_source = source != NULL,
+	    .destination_port_be = htons(port),
+	    .vlan = -1,
 	};
 
 	cr_assert(eq(int, inet_pton(rule.family, group, rule.destination), 1));
@@ -46,7 +46,7 @@ static struct flow_rule rule_to(const char *group, const char *source, uint16_t 
 static int join(const char *group, const char *source)
 {
 	const struct flow_rule rule = rule_to(group, source, 7502);
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	int r = membership_join(membership, test0, &rule, &fault);
 
 	cr_expect(r == 0 || fault.text[0]);
@@ -77,7 +77,7 @@ static int has_group(const char *group)
 
 static int has_source(const char *group, const char *source)
 {
-	char group_text[16], source_text[16];
+	char group_text[16], source_text[32];
 
 	snprintf(group_text, sizeof(group_text), "0x%08x", ntohl(inet_addr(group)));
 	snprintf(source_text, sizeof(source_text), "0x%08x      1", ntohl(inet_addr(source)));
@@ -126,9 +126,10 @@ Test(membership, ipv6_groups_and_sources)
 	cr_assert(eq(int, join("ff35::3:4", "2001:db8::1"), 0));
 	cr_expect(eq(int, count_lines("/proc/net/igmp6", "test0", "ff150000000000000000000000010002"), 1));
 	cr_expect(eq(int, count_lines("/proc/net/igmp6", "test0", "ff350000000000000000000000030004"), 1));
-	cr_expect(eq(int, count_lines("/proc/net/mcfilter6", "ff350000000000000000000000030004",
-				      "20010db8000000000000000000000001"),
-		     1));
+	cr_expect(eq(
+	    int,
+	    count_lines("/proc/net/mcfilter6", "ff350000000000000000000000030004", "20010db8000000000000000000000001"),
+	    1));
 	membership_free(membership);
 	membership = NULL;
 	cr_expect(eq(int, count_lines("/proc/net/igmp6", "test0", "ff150000000000000000000000010002"), 0));
@@ -137,7 +138,8 @@ Test(membership, ipv6_groups_and_sources)
 Test(membership, the_same_group_on_another_port_is_one_membership)
 {
 	const struct flow_rule first = rule_to("239.1.2.3", NULL, 1), second = rule_to("239.1.2.3", NULL, 2);
-	const struct flow_rule third = rule_to("232.1.2.3", "10.0.0.1", 1), fourth = rule_to("232.1.2.3", "10.0.0.1", 2);
+	const struct flow_rule third = rule_to("232.1.2.3", "10.0.0.1", 1),
+			       fourth = rule_to("232.1.2.3", "10.0.0.1", 2);
 
 	cr_expect(eq(int, membership_join(membership, test0, &first, NULL), 0));
 	cr_expect(eq(int, membership_join(membership, test0, &second, NULL), 0));
@@ -210,13 +212,14 @@ Test(membership, many_ipv6_groups_go_past_the_option_memory_of_a_socket)
 Test(membership, a_limit_that_leaves_nothing_is_named)
 {
 	const struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	write_sysctl("/proc/sys/net/ipv4/igmp_max_memberships", "0");
 	cr_assert(eq(int, membership_join(membership, test0, &rule, &fault), -ENOBUFS));
 	cr_expect(eq(int, fault.exit_code, EX_OSERR));
 	cr_expect(strstr(fault.text, "test0") && strstr(fault.text, "239.1.2.3:7502") &&
-			  strstr(fault.text, "net.ipv4.igmp_max_memberships") && strstr(fault.text, "net.ipv4.igmp_max_msf"),
+		      strstr(fault.text, "net.ipv4.igmp_max_memberships") &&
+		      strstr(fault.text, "net.ipv4.igmp_max_msf"),
 		  "%s", fault.text);
 	write_sysctl("/proc/sys/net/ipv4/igmp_max_memberships", "20");
 	cr_expect(eq(int, membership_join(membership, test0, &rule, &fault), 0), "a failed join can be tried again");
@@ -225,15 +228,15 @@ Test(membership, a_limit_that_leaves_nothing_is_named)
 Test(membership, no_descriptor_left_is_named)
 {
 	const struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
-	const struct rlimit none = { .rlim_cur = 3, .rlim_max = 4096 };
-	struct fault fault = { 0 };
+	const struct rlimit none = {.rlim_cur = 3, .rlim_max = 4096};
+	struct fault fault = {0};
 	int r;
 
 	while (dup(2) >= 0 && count_sockets() > 1000)
 		;
 	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &none), 0));
 	r = membership_join(membership, test0, &rule, &fault);
-	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 1024, 4096 }), 0));
+	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &(struct rlimit){1024, 4096}), 0));
 	cr_assert(eq(int, r, -EMFILE));
 	cr_expect(strstr(fault.text, "LimitNOFILE") != NULL, "%s", fault.text);
 }
@@ -241,7 +244,7 @@ Test(membership, no_descriptor_left_is_named)
 Test(membership, an_interface_that_went_away_is_unavailable)
 {
 	const struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	cr_assert(eq(int, system("ip link del test0"), 0));
 	cr_assert(eq(int, membership_join(membership, test0, &rule, &fault), -ENODEV));
@@ -251,7 +254,7 @@ Test(membership, an_interface_that_went_away_is_unavailable)
 Test(membership, ipv6_switched_off_is_said)
 {
 	const struct flow_rule rule = rule_to("ff15::1", NULL, 7502);
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	write_sysctl("/proc/sys/net/ipv6/conf/test0/disable_ipv6", "1");
 	if (membership_join(membership, test0, &rule, &fault) == 0)

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/net.h"
+
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* mlx5 has some 1000, and 50 for each of its queues. */
+#define STATISTICS_MAX 65536
+
+/*
+ * The kernel fills in as many as there are by then, whatever was asked for: a driver that gets more queues
+ * between two calls must not write past the end.
+ */
+#define STATISTICS_SPARE 4096
+
+static int ethtool(int fd, const char *interface, void *command)
+{
+	struct ifreq request = {.ifr_data = command};
+
+	strncpy(request.ifr_name, interface, sizeof(request.ifr_name) - 1);
+	return ioctl(fd, SIOCETHTOOL, &request) < 0 ? -errno : 0;
+}
+
+static int count_statistics(int fd, const char *interface, uint32_t *n)
+{
+	struct {
+		struct ethtool_sset_info info;
+		uint32_t length;
+	} command = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = UINT64_C(1) << ETH_SS_STATS}};
+	int r = ethtool(fd, interface, &command);
+
+	if (r < 0)
+		return r;
+	*n = command.info.sset_mask ? command.length : 0;
+	if (*n == 0)
+		return -ENOTSUP;
+	return *n <= STATISTICS_MAX ? 0 : -E2BIG;
+}
+
+/* Its place among n, or -ENOTSUP. */
+static int find_name(int fd, const char *interface, const char *name, uint32_t n)
+{
+	struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)(n + STATISTICS_SPARE) * ETH_GSTRING_LEN);
+	int found = -ENOTSUP;
+	int r;
+
+	if (!names)
+		return -ENOMEM;
+	names->cmd = ETHTOOL_GSTRINGS;
+	names->string_set = ETH_SS_STATS;
+	names->len = n;
+	r = ethtool(fd, interface, names);
+	for (uint32_t i = 0; r == 0 && i < n && found < 0; i++)
+		if (strncmp((const char *)names->data + (size_t)i * ETH_GSTRING_LEN, name, ETH_GSTRING_LEN) == 0)
+			found = (int)i;
+	free(names);
+	return r < 0 ? r : found;
+}
+
+static int read_value(int fd, const char *interface, uint32_t place, uint32_t n, uint64_t *value)
+{
+	struct ethtool_stats *values = calloc(1, sizeof(*values) + (size_t)(n + STATISTICS_SPARE) * sizeof(uint64_t));
+	int r;
+
+	if (!values)
+		return -ENOMEM;
+	values->cmd = ETHTOOL_GSTATS;
+	values->n_stats = n;
+	r = ethtool(fd, interface, values);
+	/* Others since their names were read: this place may be another's. */
+	if (r == 0 && values->n_stats != n)
+		r = -EAGAIN;
+	if (r == 0)
+		*value = values->data[place];
+	free(values);
+	return r;
+}
+
+int net_statistic(const char *interface, const char *name, uint64_t *value)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint32_t n = 0;
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = count_statistics(fd, interface, &n);
+	if (r == 0)
+		r = find_name(fd, interface, name, n);
+	if (r >= 0)
+		r = read_value(fd, interface, (uint32_t)r, n, value);
+	close(fd);
+	return r;
+}
+
+int net_port_discards(const char *interface, uint64_t *discards)
+{
+	return net_statistic(interface, "rx_discards_phy", discards);
+}
