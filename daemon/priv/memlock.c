@@ -2,6 +2,7 @@
 #include "daemon/priv/priv.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/capability.h>
 #include <sys/resource.h>
 
@@ -12,16 +13,17 @@ int priv_memlock_allows(uint64_t bytes, struct fault *fault)
 	if (priv_has(CAP_IPC_LOCK))
 		return 0;
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
-		return fault_set(fault, EX_OSERR, errno, "the memlock limit cannot be read");
-	if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= bytes) {
-		if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
-			limit.rlim_cur = limit.rlim_max;
-			setrlimit(RLIMIT_MEMLOCK, &limit);
-		}
+		return fault_set(fault, EX_OSERR, errno, "RLIMIT_MEMLOCK cannot be read: %s", strerror(errno));
+	/* RLIM_INFINITY is the largest number. */
+	if (limit.rlim_cur >= bytes)
 		return 0;
+	if (limit.rlim_max >= bytes) {
+		limit.rlim_cur = limit.rlim_max;
+		if (setrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+			return 0;
 	}
 	return fault_set(fault, EX_NOPERM, ENOMEM,
-			 "the rings want %llu bytes locked in memory and the memlock limit is %llu: grant CAP_IPC_LOCK, or raise "
+			 "the rings want %llu bytes locked in memory and RLIMIT_MEMLOCK allows %llu: grant CAP_IPC_LOCK, or raise "
 			 "the limit (systemd: LimitMEMLOCK=infinity; shell: ulimit -l %llu), or lower history_blocks",
 			 (unsigned long long)bytes, (unsigned long long)limit.rlim_max,
 			 (unsigned long long)(bytes + 1023) / 1024);

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const struct priv_capability wanted[] = {
@@ -53,7 +54,9 @@ Test(priv, a_missing_one_names_itself_and_what_grants_it)
 	cr_assert(eq(int, priv_drop(CAP_NET_RAW), 0));
 	cr_expect(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), -EPERM));
 	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
-	cr_expect(strstr(fault.text, "CAP_NET_RAW is missing") && strstr(fault.text, "setcap"), "%s", fault.text);
+	cr_expect(strstr(fault.text, "CAP_NET_RAW is missing") && strstr(fault.text, "setcap") &&
+			  strstr(fault.text, "AmbientCapabilities=") && strstr(fault.text, "ibv_launch"),
+		  "%s", fault.text);
 	cr_expect(eq(ptr, strchr(fault.text, '\n'), NULL));
 }
 
@@ -95,6 +98,88 @@ Test(priv, the_memlock_limit_counts_only_without_ipc_lock)
 	cr_expect(eq(u64, now.rlim_cur, 4 << 20));
 	cr_expect(eq(int, priv_memlock_allows(8 << 20, &fault), -ENOMEM));
 	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
-	cr_expect(strstr(fault.text, "8388608") && strstr(fault.text, "LimitMEMLOCK=") && strstr(fault.text, "CAP_IPC_LOCK"),
+	cr_expect(strstr(fault.text, "8388608") && strstr(fault.text, "RLIMIT_MEMLOCK") && strstr(fault.text, "LimitMEMLOCK=") && strstr(fault.text, "CAP_IPC_LOCK"),
 		  "%s", fault.text);
+}
+
+/* As systemd starts it: another user, with ambient capabilities. */
+static void become_nobody_with(cap_value_t capability)
+{
+	cap_t set = cap_init();
+
+	cr_assert(eq(int, prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0), 0));
+	cr_assert(eq(int, setresuid(65534, 65534, 65534), 0));
+	cr_assert(eq(int, cap_set_flag(set, CAP_PERMITTED, 1, &capability, CAP_SET), 0));
+	cr_assert(eq(int, cap_set_flag(set, CAP_EFFECTIVE, 1, &capability, CAP_SET), 0));
+	cr_assert(eq(int, cap_set_flag(set, CAP_INHERITABLE, 1, &capability, CAP_SET), 0));
+	cr_assert(eq(int, cap_set_proc(set), 0));
+	cr_assert(eq(int, cap_set_ambient(capability, CAP_SET), 0));
+	cap_free(set);
+}
+
+Test(priv, ambient_ones_of_a_service_are_kept_and_not_passed_on)
+{
+	struct fault fault = { 0 };
+	char report[256];
+	cap_t set;
+	cap_flag_value_t value;
+
+	need(CAP_SETUID);
+	need(CAP_NET_RAW);
+	become_nobody_with(CAP_NET_RAW);
+	cr_assert(eq(int, priv_keep(wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_expect(priv_has(CAP_NET_RAW));
+	cr_expect(eq(int, cap_get_ambient(CAP_NET_RAW), 0));
+	set = cap_get_proc();
+	cr_assert(eq(int, cap_get_flag(set, CAP_NET_RAW, CAP_INHERITABLE, &value), 0));
+	cr_expect(eq(int, value, CAP_CLEAR));
+	cap_free(set);
+	/* Without CAP_SETPCAP the bounding set stays, and the report does not say otherwise. */
+	cr_expect(eq(int, cap_get_bound(CAP_SYS_ADMIN), 1));
+	cr_expect(strstr(report, " 0 in the bounding set") == NULL && strstr(report, "in the bounding set"), "%s", report);
+}
+
+Test(priv, root_does_not_get_them_back_by_starting_a_program)
+{
+	struct fault fault = { 0 };
+	int status;
+	pid_t child;
+
+	need(CAP_NET_RAW);
+	need(CAP_SETPCAP);
+	if (geteuid() != 0)
+		cr_skip_test("root's own way back is what is tried");
+	cr_assert(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), 0), "%s", fault.text);
+	child = fork();
+	if (child == 0) {
+		/* CAP_NET_RAW is bit 13, CAP_IPC_LOCK 14. */
+		execl("/bin/sh", "sh", "-c",
+		      "! grep -E '^Cap(Prm|Eff):' /proc/self/status | grep -vqE '0{12}[0246]000'", (char *)NULL);
+		_exit(99);
+	}
+	cr_assert(eq(int, waitpid(child, &status, 0), child));
+	cr_expect(eq(int, status, 0));
+}
+
+Test(priv, nobody_without_any_is_told)
+{
+	struct fault fault = { 0 };
+
+	need(CAP_SETUID);
+	cr_assert(eq(int, setresuid(65534, 65534, 65534), 0));
+	cr_expect(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), -EPERM));
+	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
+	cr_expect(eq(int, prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 0), "a start that failed left everything as it was");
+	cr_expect(strstr(fault.text, "--cap-add") == NULL, "%s", fault.text);
+}
+
+Test(priv, no_limit_is_no_limit)
+{
+	const struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
+	struct fault fault = { 0 };
+
+	need(CAP_SYS_RESOURCE);
+	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &none), 0));
+	priv_drop(CAP_IPC_LOCK);
+	cr_expect(eq(int, priv_memlock_allows(UINT64_C(1) << 40, &fault), 0), "%s", fault.text);
 }
