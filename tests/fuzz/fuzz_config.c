@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Any text as a configuration file: it is refused at a line of it, or what comes out keeps every promise
+ * of config.h, and its flows can be held against each other and resolved.
+ */
+#include "daemon/config/config.h"
+#include "daemon/flow/flow.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define BYTES_MAX 65536
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+const char *__lsan_default_suppressions(void);
+
+/* libconfig 1.5 loses the string or name it was in the middle of when it finds a syntax error. */
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libconfig.so";
+}
+
+static void require(bool promise, const char *what, const struct fault *fault)
+{
+	if (promise)
+		return;
+	fprintf(stderr, "broken: %s (%s)\n", what, fault->text);
+	abort();
+}
+
+static void require_flow(const struct config_flow *flow, const struct fault *fault)
+{
+	static const uint8_t mac[6] = { 2 };
+	struct flow_rule rule;
+	char text[128];
+
+	require(flow->destination.family == AF_INET || flow->destination.family == AF_INET6, "destination", fault);
+	require(flow->source.family == AF_UNSPEC || flow->source.family == flow->destination.family, "source", fault);
+	require(flow->destination_port != 0, "destination_port", fault);
+	require(flow->vlan == -1 || (flow->vlan >= 1 && flow->vlan <= 4094), "vlan", fault);
+	require(flow->line > 0, "line", fault);
+	flow_resolve(flow, mac, &rule);
+	require(flow_format(&rule, text, sizeof(text))[0] != '\0', "format", fault);
+}
+
+static void require_stream(const struct config_stream *stream, const struct fault *fault)
+{
+	require(stream->name[0] && memchr(stream->name, 0, sizeof(stream->name)), "name", fault);
+	require(stream->interface[0] && memchr(stream->interface, 0, sizeof(stream->interface)), "interface", fault);
+	require(stream->n_flows >= 1, "flows", fault);
+	require(stream->payload_size >= 1 && stream->payload_size <= 65507, "payload_size", fault);
+	require(stream->slots_per_block && stream->slots_per_block % IBVCAP_BLOCK_SLOTS_MIN == 0, "slots_per_block", fault);
+	require(stream->receive_queue_slots && stream->receive_queue_slots % IBVCAP_BLOCK_SLOTS_MIN == 0 &&
+			stream->receive_queue_slots <= 32768,
+		"receive_queue_slots", fault);
+	require((uint64_t)stream->history_blocks * stream->slots_per_block >= stream->receive_queue_slots, "history_blocks",
+		fault);
+	require(stream->page_bytes == 4096 || stream->page_bytes == 1u << 21 || stream->page_bytes == 1u << 30, "page_size",
+		fault);
+	require(stream->max_consumers >= 1, "max_consumers", fault);
+	require(stream->lease_blocks >= 1 && stream->lease_blocks <= IBVCAP_LEASE_SLOTS_MAX, "lease_blocks", fault);
+	require(stream->cpu >= -1, "cpu", fault);
+	for (uint32_t i = 0; i < stream->n_flows; i++)
+		require_flow(&stream->flows[i], fault);
+}
+
+static void require_config(const struct config *config, struct fault *fault)
+{
+	require(config->n_streams >= 1, "streams", fault);
+	require(config->socket_path[0] == '/' && memchr(config->socket_path, 0, sizeof(config->socket_path)), "socket",
+		fault);
+	require((config->socket_mode & ~(mode_t)0777) == 0, "mode", fault);
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		require_stream(&config->streams[i], fault);
+	flow_check(config, fault);
+}
+
+static void require_refusal(const char *path, const struct fault *fault)
+{
+	size_t n = strlen(path);
+
+	require(fault->exit_code == EX_CONFIG, "exit code", fault);
+	require(strncmp(fault->text, path, n) == 0 && fault->text[n] == ':' && fault->text[n + 1] >= '0' &&
+			fault->text[n + 1] <= '9',
+		"file:line", fault);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct config *config = NULL;
+	struct fault fault = { 0 };
+	char path[32];
+	int fd;
+
+	/* Other files are not this one's input. */
+	if (bytes > BYTES_MAX || memmem(data, bytes, "@include", 8))
+		return -1;
+	fd = memfd_create("config", MFD_CLOEXEC);
+	if (fd < 0 || write(fd, data, bytes) != (ssize_t)bytes)
+		abort();
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (config_load(path, &config, &fault) == 0)
+		require_config(config, &fault);
+	else
+		require_refusal(path, &fault);
+	config_free(config);
+	close(fd);
+	return 0;
+}
