@@ -125,8 +125,8 @@ static const char *remedy(int error, const struct flow_rule *rule)
 		return "; the kernel's limits are sysctl net.core.optmem_max and, for sources, net.ipv6.mld_max_msf";
 	if (error == -EMFILE)
 		return "; raise the limit of open files: LimitNOFILE= in the unit, or ulimit -n";
-	if (rule->family == AF_INET6 && (error == -EAFNOSUPPORT || error == -EINVAL || error == -ENODEV))
-		return "; is IPv6 off? See sysctl net.ipv6.conf.INTERFACE.disable_ipv6";
+	if (rule->family == AF_INET6 && (error == -EAFNOSUPPORT || error == -EINVAL))
+		return "; IPv6 is off there: it wants an MTU of 1280 at least, and no ipv6.disable=1 on the kernel's command line";
 	return "";
 }
 
