@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libibvcap as somebody else's program meets it: installed, found by pkg-config, with nothing but its API visible."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import conftest
+
+LIBRARY = conftest.BUILD / "lib/ibvcap/libibvcap.so"
+HEADER = conftest.ROOT / "lib/ibvcap/include/ibvcap/ibvcap.h"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built():
+    if not LIBRARY.exists():
+        pytest.skip(f"{LIBRARY} is not built")
+
+
+def declared():
+    """Functions of the header that are not inline."""
+    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
+    return set(re.findall(r"^(?!static)[\w *]+?\b(ibvcap_\w+)\([^;{]*\);", text, flags=re.MULTILINE))
+
+
+def test_exactly_the_header_is_exported():
+    out = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
+    exported = {line.split()[2].split("@")[0] for line in out.splitlines() if line.split()[1] == "T"}
+    assert exported == declared()
+    assert len(exported) > 10
+
+
+def test_it_needs_libc_only():
+    out = subprocess.run(["readelf", "-d", LIBRARY], capture_output=True, text=True, check=True).stdout
+    needed = set(re.findall(r"NEEDED.*\[(.*)\]", out))
+    if any("san" in library for library in needed):
+        pytest.skip("built with a sanitizer")
+    assert needed <= {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+    assert "[libibvcap.so.0]" in out
+
+
+PROGRAM = """
+#include <ibvcap/ibvcap.h>
+#include <stdio.h>
+int main(void)
+{
+	struct ibvcap_rx *rx;
+	int r = ibvcap_attach("/nonexistent/control.sock", "lidar", NULL, &rx);
+	printf("%s %d %s", ibvcap_version(), r, ibvcap_error_text());
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler,suffix", [(("cc", "-std=c11"), "c"), (("c++", "-std=c++17"), "cc")])
+def test_a_program_is_built_against_the_installed_library(tmp, compiler, suffix):
+    installed = tmp / "installed"
+    subprocess.run(["cmake", "--install", conftest.BUILD / "lib/ibvcap", "--prefix", installed], check=True,
+                   capture_output=True)
+    pc = next(installed.rglob("libibvcap.pc"))
+    pc.write_text(re.sub(r"^prefix=.*$", f"prefix={installed}", pc.read_text().replace("/usr/local", str(installed)),
+                         flags=re.MULTILINE))
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(pc.parent), "LD_LIBRARY_PATH": str(pc.parent.parent)}
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libibvcap"], capture_output=True, text=True, check=True,
+                           env=environment).stdout.split()
+    source = tmp / f"program.{suffix}"
+    source.write_text(PROGRAM)
+    sanitizer = re.search(r"IBVCAP_SANITIZE:STRING=(.+)", (conftest.BUILD / "CMakeCache.txt").read_text())
+    extra = [f"-fsanitize={sanitizer[1]}"] if sanitizer else []
+    if not shutil.which(compiler[0]):
+        pytest.skip(f"there is no {compiler[0]}")
+    subprocess.run([*compiler, "-Wall", "-Wextra", "-Werror", "-o", tmp / "program", source, *flags, *extra], check=True)
+    done = subprocess.run([tmp / "program"], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.startswith("0.1 -2 control socket '/nonexistent/control.sock'")
