@@ -24,9 +24,18 @@
 #define IBVCAP_LAYOUT_H
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* The same bytes in both languages. */
+#ifdef __cplusplus
+#include <atomic>
+#define IBVCAP_ATOMIC(type) std::atomic<type>
+#else
+#include <stdalign.h>
+#include <stdatomic.h>
+#define IBVCAP_ATOMIC(type) _Atomic type
+#endif
 
 #define IBVCAP_ABI_MAJOR 1
 #define IBVCAP_ABI_MINOR 0
@@ -49,7 +58,7 @@ struct ibvcap_segment {
 	uint64_t magic;
 	uint16_t abi_major;
 	uint16_t abi_minor;
-	_Atomic uint32_t ready; /* 1, stored last with release when the segment is complete */
+	IBVCAP_ATOMIC(uint32_t) ready; /* 1, stored last with release when the segment is complete */
 	uint64_t bytes;         /* of the whole segment */
 	uint64_t epoch;         /* random; the same in all segments of one daemon's run */
 };
@@ -137,21 +146,21 @@ struct ibvcap_ring {
 	char stream[IBVCAP_STREAM_NAME_MAX];
 
 	/* The clock of the timestamps; renewed about once a second. */
-	_Atomic uint32_t clock_source; /* enum ibvcap_clock_source */
+	IBVCAP_ATOMIC(uint32_t) clock_source; /* enum ibvcap_clock_source */
 	uint32_t reserved0;
-	_Atomic uint64_t clock_error_ns; /* bound on |timestamp − UTC of this host's CLOCK_REALTIME| */
+	IBVCAP_ATOMIC(uint64_t) clock_error_ns; /* bound on |timestamp − UTC of this host's CLOCK_REALTIME| */
 
 	/* Packets published. Daemon stores with release once per batch; readers load with acquire. */
-	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t head;
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) head;
 	/* The oldest block number that is still safe to lease. Stored and loaded seq_cst; see ring.h. */
-	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t floor;
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) floor;
 	/* Futex word: changed, then woken, when head passed what a consumer asked for. */
-	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint32_t wake_word;
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) wake_word;
 	/* 1 when the daemon has stopped publishing in this epoch for good. head is final then. */
-	_Atomic uint32_t closed;
+	IBVCAP_ATOMIC(uint32_t) closed;
 
 	/* Written by the worker, relaxed; enum ibvcap_ring_counter. */
-	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t counters[IBVCAP_COUNTERS_MAX];
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_COUNTERS_MAX];
 };
 static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, stream) == 120, "shared layout");
@@ -188,9 +197,9 @@ struct ibvcap_consumer_state {
 	uint32_t policy;                /* enum ibvcap_policy in force */
 	uint32_t lease_blocks;          /* quota: how many lease slots may be used */
 	uint64_t attach_sequence;       /* the first packet that is this consumer's */
-	_Atomic uint32_t status;        /* enum ibvcap_consumer_status */
-	_Atomic uint32_t reason;        /* enum ibvcap_disconnect_reason */
-	_Atomic uint64_t skipped_blocks;/* whole blocks recycled before the consumer's cursor came to them */
+	IBVCAP_ATOMIC(uint32_t) status;        /* enum ibvcap_consumer_status */
+	IBVCAP_ATOMIC(uint32_t) reason;        /* enum ibvcap_disconnect_reason */
+	IBVCAP_ATOMIC(uint64_t) skipped_blocks;/* whole blocks recycled before the consumer's cursor came to them */
 	uint8_t reserved[64];
 };
 static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
@@ -203,15 +212,15 @@ struct ibvcap_consumer_page {
 	struct ibvcap_segment segment;
 	uint8_t reserved0[96];
 	/* Next packet number to acquire; stored with release by the consumer. */
-	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t acquired;
-	_Atomic uint64_t released; /* everything below is given back; pins the backlog of a lossless consumer */
-	_Atomic uint64_t skipped;  /* packets below acquired that were recycled before they could be acquired */
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) acquired;
+	IBVCAP_ATOMIC(uint64_t) released; /* everything below is given back; pins the backlog of a lossless consumer */
+	IBVCAP_ATOMIC(uint64_t) skipped;  /* packets below acquired that were recycled before they could be acquired */
 	/* "Wake me at head >= wake_at"; 0 = no request. wake_pipe: on the pipe, else on the wake word. */
-	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t wake_at;
-	_Atomic uint32_t wake_pipe;
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) wake_at;
+	IBVCAP_ATOMIC(uint32_t) wake_pipe;
 	uint32_t reserved1;
 	/* Each block number + 1, 0 = free. Stored seq_cst; see ring.h for the handshake with floor. */
-	_Alignas(IBVCAP_CURSOR_ALIGN) _Atomic uint64_t leases[IBVCAP_LEASE_SLOTS_MAX];
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) leases[IBVCAP_LEASE_SLOTS_MAX];
 };
 static_assert(offsetof(struct ibvcap_consumer_page, acquired) == 128, "shared layout");
 static_assert(offsetof(struct ibvcap_consumer_page, wake_at) == 256, "shared layout");
