@@ -5,10 +5,13 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 
-/* The product of clock_utc_ns() is nanoseconds << SHIFT: 2 * CLOCK_BASE_AGE_NS of them, at 7 % more than
- * the nominal rate, just fit 64 bits. */
-#define SHIFT 31
-_Static_assert(2 * CLOCK_BASE_AGE_NS / 100 * 107 <= UINT64_MAX >> SHIFT, "the hot path's product overflows");
+/* The product of clock_utc_ns() is nanoseconds << shift: 2 * CLOCK_BASE_AGE_NS of them, at 7 % more than
+ * the nominal rate, just fit 64 bits at the most. */
+#define SHIFT_MAX 31
+_Static_assert(2 * CLOCK_BASE_AGE_NS / 100 * 107 <= UINT64_MAX >> SHIFT_MAX, "the hot path's product overflows");
+
+/* A bracket and a rounding more: a reading of just CLOCK_BASE_AGE_NS is not before the base. */
+#define BASE_AGE_NS (CLOCK_BASE_AGE_NS + CLOCK_BASE_AGE_NS / 1000)
 
 /* What a crystal may be off; IEEE 802.3 grants Ethernet's as much. */
 #define NOMINAL_ERROR_PPB UINT64_C(100000)
@@ -16,8 +19,9 @@ _Static_assert(2 * CLOCK_BASE_AGE_NS / 100 * 107 <= UINT64_MAX >> SHIFT, "the ho
 /* The window is between one and two of these long: long against a bracket, short against temperature. */
 #define HALF_WINDOW_NS (30 * NS_PER_S)
 
-/* More than a slewed clock (500 ppm) goes off between two pairs; less than anybody sets a clock by. */
-#define STEP_NS UINT64_C(5000000)
+/* A slewed clock (500 ppm) and a crystal go off less than this of the time between two pairs: more is a step. */
+#define STEP_PPM    1000
+#define STEP_NS_MIN UINT64_C(1000000)
 
 static uint64_t difference(uint64_t a, uint64_t b)
 {
@@ -44,18 +48,31 @@ static uint64_t ticks_between(const struct clock_fit *fit, const struct clock_pa
 
 static uint64_t ticks_to_ns(const struct clock_fit *fit, uint64_t ticks)
 {
-	return (uint64_t)((unsigned __int128)ticks * fit->mult >> SHIFT);
+	return (uint64_t)((unsigned __int128)ticks * fit->mult >> fit->shift);
 }
 
 static void set_rate(struct clock_fit *fit, uint64_t ns, uint64_t ticks, uint64_t error_ppb)
 {
-	fit->mult = (uint64_t)((((unsigned __int128)ns << SHIFT) + ticks / 2) / ticks);
+	fit->mult = (uint64_t)((((unsigned __int128)ns << fit->shift) + ticks / 2) / ticks);
 	fit->rate_error_ppb = error_ppb;
+}
+
+/*
+ * As much as keeps the rounding of mult below 4 ns in CLOCK_BASE_AGE_NS, and no more: every bit less is twice
+ * the time that a line serves when it isn't renewed.
+ */
+static uint32_t choose_shift(uint64_t hz)
+{
+	uint32_t shift = 0;
+
+	while (shift < SHIFT_MAX && UINT64_C(1) << shift < hz / 2)
+		shift++;
+	return shift;
 }
 
 void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask)
 {
-	*fit = (struct clock_fit){ .hz = hz, .mask = mask };
+	*fit = (struct clock_fit){ .hz = hz, .mask = mask, .shift = choose_shift(hz) };
 	if (hz)
 		set_rate(fit, NS_PER_S, hz, NOMINAL_ERROR_PPB);
 }
@@ -96,18 +113,31 @@ static void extend(struct clock_fit *fit, const struct clock_pair *pair)
 
 static void fill_line(const struct clock_fit *fit, uint64_t residual_ns, struct clock_line *line)
 {
-	uint64_t age_ticks = (uint64_t)((unsigned __int128)fit->hz * CLOCK_BASE_AGE_NS / NS_PER_S);
+	uint64_t age_ticks = 0;
 
+	if (fit->mult)
+		age_ticks = (uint64_t)(((unsigned __int128)BASE_AGE_NS << fit->shift) / fit->mult);
 	if (age_ticks > fit->mask / 2)
 		age_ticks = fit->mask / 2;
 	*line = (struct clock_line){
 		.base_raw = (fit->last.raw - age_ticks) & fit->mask,
 		.base_utc_ns = middle_ns(&fit->last) - ticks_to_ns(fit, age_ticks),
 		.mult = fit->mult,
-		.shift = SHIFT,
+		.shift = fit->shift,
 		.mask = fit->mask,
 		.error_ns = half_bracket_ns(&fit->last) + residual_ns + fit->rate_error_ppb * CLOCK_RENEWAL_NS / NS_PER_S,
 	};
+}
+
+static bool is_step(const struct clock_fit *fit, const struct clock_pair *pair, uint64_t elapsed_ns,
+		    uint64_t residual_ns)
+{
+	uint64_t limit_ns = elapsed_ns / (1000000 / STEP_PPM);
+
+	if (limit_ns < STEP_NS_MIN)
+		limit_ns = STEP_NS_MIN;
+	limit_ns += half_bracket_ns(&fit->last) + half_bracket_ns(pair);
+	return residual_ns > limit_ns || middle_ns(pair) < middle_ns(&fit->last);
 }
 
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line)
@@ -116,10 +146,10 @@ void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct 
 	bool continues = false;
 
 	if (fit->n_pairs) {
-		uint64_t predicted_ns = middle_ns(&fit->last) + ticks_to_ns(fit, ticks_between(fit, &fit->last, pair));
+		uint64_t elapsed_ns = ticks_to_ns(fit, ticks_between(fit, &fit->last, pair));
 
-		residual_ns = difference(predicted_ns, middle_ns(pair));
-		continues = residual_ns <= STEP_NS && middle_ns(pair) >= middle_ns(&fit->last);
+		residual_ns = difference(middle_ns(&fit->last) + elapsed_ns, middle_ns(pair));
+		continues = !is_step(fit, pair, elapsed_ns, residual_ns);
 	}
 	if (continues) {
 		extend(fit, pair);

@@ -59,7 +59,8 @@ static void run(const struct machine *m, struct clock_fit *fit, struct clock_lin
 	}
 }
 
-static const uint64_t frequencies[] = { 1000000000, 156250000, 78125000, 499999999, 3200000000 };
+static const uint64_t frequencies[] = { 1000000, 78125000, 156250000, 333333333, 499999999, 1000000000,
+					3200000000, 9999999999, 10000000000 };
 
 Test(clock, mapping_is_exact_to_a_few_ns_over_eight_seconds)
 {
@@ -78,7 +79,7 @@ Test(clock, mapping_is_exact_to_a_few_ns_over_eight_seconds)
 
 			cr_assert(eq(u64, clock_utc_ns(&line, raw_at(&m, ns)), line.base_utc_ns + (uint64_t)exact),
 				  "overflow at %llu Hz", (unsigned long long)m.hz);
-			cr_assert(le(u64, error_at(&m, &line, ns), tick_ns + 6), "at %llu Hz", (unsigned long long)m.hz);
+			cr_assert(le(u64, error_at(&m, &line, ns), tick_ns + 9), "at %llu Hz", (unsigned long long)m.hz);
 		}
 	}
 }
@@ -220,4 +221,114 @@ Test(clock, a_frequency_far_off_its_nominal_shows_in_the_bound)
 	clock_fit_init(&fit, m.hz, m.mask);
 	run(&m, &fit, &line, 1, 10);
 	cr_expect(le(u64, error_at(&m, &line, 11 * NS_PER_S), line.error_ns));
+}
+
+Test(clock, a_reading_of_the_full_age_is_not_before_the_base)
+{
+	static const int64_t off_ppb[] = { 99000, 0, -99000 };
+
+	for (size_t f = 0; f < sizeof(frequencies) / sizeof(frequencies[0]); f++)
+		for (size_t i = 0; i < 3; i++) {
+			const struct machine m = { .hz = frequencies[f], .off_ppb = off_ppb[i], .mask = UINT64_MAX };
+			uint64_t now = 40 * NS_PER_S + 40 * 12345;
+			struct clock_fit fit;
+			struct clock_line line;
+
+			clock_fit_init(&fit, m.hz, m.mask);
+			run(&m, &fit, &line, 1, 40);
+			cr_assert(le(u64, error_at(&m, &line, now - CLOCK_BASE_AGE_NS), 10000), "at %llu Hz",
+				  (unsigned long long)m.hz);
+			cr_assert(le(u64, error_at(&m, &line, now + CLOCK_BASE_AGE_NS), 10000), "at %llu Hz",
+				  (unsigned long long)m.hz);
+		}
+}
+
+Test(clock, a_line_serves_on_when_it_is_not_renewed)
+{
+	const struct machine m = { .hz = 1000000000, .off_ppb = 50000, .mask = UINT64_MAX };
+	struct clock_fit fit;
+	struct clock_line line;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	run(&m, &fit, &line, 1, 40);
+	cr_expect(le(u64, error_at(&m, &line, 60 * NS_PER_S), 20000));
+	/* And the pair after it is no step. */
+	run(&m, &fit, &line, 60, 60);
+	cr_expect(eq(u32, fit.n_pairs, 41));
+}
+
+Test(clock, counters_of_63_and_64_bits_wrap_unnoticed)
+{
+	static const uint64_t masks[] = { UINT64_MAX >> 1, UINT64_MAX };
+
+	for (size_t i = 0; i < 2; i++) {
+		const struct machine m = { .hz = 1000000000, .mask = masks[i], .raw_at_start = masks[i] - 15 * NS_PER_S };
+		struct clock_fit fit;
+		struct clock_line line;
+
+		clock_fit_init(&fit, m.hz, m.mask);
+		for (uint64_t s = 1; s < 100; s++) {
+			run(&m, &fit, &line, s, s);
+			cr_assert(eq(u32, fit.n_pairs, s));
+			for (uint64_t back = 0; back < (s < 4 ? s : 4); back++)
+				cr_assert(le(u64, error_at(&m, &line, (s - back) * NS_PER_S + 1), 10000),
+					  "second %llu", (unsigned long long)s);
+		}
+	}
+}
+
+Test(clock, a_step_of_a_few_ms_does_not_become_a_rate)
+{
+	static const int64_t steps_ns[] = { 2000000, -2000000, 4000000 };
+
+	for (size_t i = 0; i < 3; i++) {
+		struct machine m = { .hz = 1000000000, .off_ppb = 30000, .mask = UINT64_MAX };
+		struct clock_fit fit;
+		struct clock_line line;
+
+		clock_fit_init(&fit, m.hz, m.mask);
+		run(&m, &fit, &line, 1, 3);
+		m.realtime_step_ns = steps_ns[i];
+		run(&m, &fit, &line, 4, 4);
+		cr_expect(eq(u32, fit.n_pairs, 1));
+		cr_expect(le(u64, error_at(&m, &line, 5 * NS_PER_S), 5000));
+	}
+}
+
+Test(clock, a_wide_bracket_is_no_step)
+{
+	const struct machine m = { .hz = 1000000000, .mask = UINT64_MAX };
+	struct clock_pair wide = pair_at(&m, 4 * NS_PER_S + 3000, 8000000);
+	struct clock_fit fit;
+	struct clock_line line;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	run(&m, &fit, &line, 1, 3);
+	clock_fit_add(&fit, &wide, &line);
+	cr_expect(eq(u32, fit.n_pairs, 4));
+	cr_expect(ge(u64, line.error_ns, 4000000));
+	cr_expect(le(u64, error_at(&m, &line, 4 * NS_PER_S), line.error_ns));
+}
+
+/* One reading through two lines that follow each other differs by no more than both bounds. */
+Test(clock, a_renewal_goes_back_no_further_than_the_bounds)
+{
+	const struct machine m = { .hz = 156250000, .off_ppb = -70000, .mask = (UINT64_C(1) << 48) - 1,
+				   .raw_at_start = (UINT64_C(1) << 48) - 3000000000 };
+	struct clock_line old, line;
+	struct clock_fit fit;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	run(&m, &fit, &line, 1, 1);
+	for (uint64_t s = 2; s < 150; s++) {
+		uint64_t raw = raw_at(&m, s * NS_PER_S + s * 12345), before, after;
+
+		old = line;
+		run(&m, &fit, &line, s, s);
+		before = clock_utc_ns(&old, raw);
+		after = clock_utc_ns(&line, raw);
+		cr_assert(le(u64, before > after ? before - after : after - before, old.error_ns + line.error_ns));
+		/* Within one line never back. */
+		cr_assert(ge(u64, clock_utc_ns(&line, (raw + 1) & m.mask), after));
+	}
 }
