@@ -31,15 +31,15 @@ static int ethtool(int fd, const char *interface, void *command)
 
 static int count_statistics(int fd, const char *interface, uint32_t *n)
 {
-	struct {
+	union {
 		struct ethtool_sset_info info;
-		uint32_t length;
+		uint32_t words[sizeof(struct ethtool_sset_info) / sizeof(uint32_t) + 1]; /* the last is the length */
 	} command = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = UINT64_C(1) << ETH_SS_STATS}};
 	int r = ethtool(fd, interface, &command);
 
 	if (r < 0)
 		return r;
-	*n = command.info.sset_mask ? command.length : 0;
+	*n = command.info.sset_mask ? command.words[sizeof(command.info) / sizeof(uint32_t)] : 0;
 	if (*n == 0)
 		return -ENOTSUP;
 	return *n <= STATISTICS_MAX ? 0 : -E2BIG;
