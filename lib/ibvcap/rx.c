@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/ibvcap/rx.h"
 
+#include "lib/ibvcap/client.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -213,14 +214,25 @@ static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_batch *ba
 	return length;
 }
 
+static int ms_until(uint64_t deadline_ns)
+{
+	uint64_t now = client_now_ns();
+
+	return now < deadline_ns ? (int)((deadline_ns - now) / 1000000) : 0;
+}
+
 int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
 		int timeout_ms)
 {
+	const uint64_t deadline = timeout_ms > 0 ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
 	struct ibvcap_batch batch;
-	struct ibvcap_meta copy;
+	struct ibvcap_meta copy = { 0 };
 	int r;
 
 	do {
+		/* Errors that are passed over don't make the time longer. */
+		if (copy.flags && timeout_ms > 0)
+			timeout_ms = ms_until(deadline);
 		r = ibvcap_acquire(rx, &batch, 1, 1, timeout_ms);
 		if (r <= 0)
 			return r;

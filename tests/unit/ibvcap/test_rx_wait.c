@@ -275,6 +275,35 @@ Test(rx_wait, the_descriptor_tells_of_the_daemons_death)
 	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), -ESHUTDOWN);
 }
 
+/* A second of rows in error, one every 10 ms. */
+static void *publish_errors(void *argument)
+{
+	for (int i = 0; i < 100; i++) {
+		struct rx_span span;
+
+		rx_ring_post_span(&a.ring, 1, &span);
+		span.meta[0] = (struct ibvcap_meta){ .flags = IBVCAP_PKT_ERROR };
+		rx_ring_publish(&a.ring, 1);
+		rx_ring_wake(&a.ring);
+		usleep(10000);
+	}
+	return argument;
+}
+
+Test(rx_wait, errors_that_recv_passes_over_do_not_prolong_its_time_out)
+{
+	uint8_t byte;
+	size_t length;
+	pthread_t thread;
+	uint64_t start;
+
+	in_thread(&thread, publish_errors);
+	start = client_now_ns();
+	cr_expect_eq(ibvcap_recv(a.rx, &byte, 1, &length, NULL, 50), 0);
+	cr_expect_lt(client_now_ns() - start, UINT64_C(500000000));
+	pthread_join(thread, NULL);
+}
+
 /* ---- everything at once -------------------------------------------------------------------------- */
 
 #define STORM_PACKETS 400000u

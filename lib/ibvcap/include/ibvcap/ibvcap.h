@@ -123,7 +123,8 @@ void ibvcap_detach(struct ibvcap_rx *rx);
  *
  * Returns batch->n, or 0: nothing came in time. -ENOBUFS: as many batches are out as the quota of leases
  * allows, release one. -ESHUTDOWN: the daemon ended this epoch and everything published was delivered.
- * -ECONNABORTED: the daemon disconnected this consumer. -EINTR: a signal came while it waited.
+ * -ECONNABORTED: the daemon disconnected this consumer. -EINTR: a signal came while it waited. -EPROTO:
+ * the ring names a block that it does not have.
  */
 int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
