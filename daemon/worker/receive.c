@@ -133,8 +133,8 @@ static uint32_t describe_rows(const struct receive *receive, const struct rx_spa
 {
 	const struct packet_plain plain = receive->plain;
 	const struct clock_line clock = span_clock(receive);
-	const uint32_t slot_bytes = receive->ring->slot_bytes;
-	const uint32_t header_stride = receive->ring->header_stride;
+	const uint64_t slot_bytes = receive->ring->slot_bytes;
+	const size_t header_stride = receive->ring->header_stride;
 	const uint8_t *headers = span->headers;
 	struct ibvcap_meta *meta = span->meta;
 	const struct ibvcap_meta *end = meta + span->n;
@@ -142,10 +142,10 @@ static uint32_t describe_rows(const struct receive *receive, const struct rx_spa
 	uint32_t shorts = 0;
 
 	for (; meta != end; event++, meta++, headers += header_stride) {
-		uint32_t length = packet_udp_length(&plain, headers) - PACKET_UDP_BYTES;
+		uint64_t length = (uint64_t)packet_udp_length(&plain, headers) - PACKET_UDP_BYTES; /* below 8: huge */
 
 		meta->timestamp_ns = clock_utc_ns(&clock, event->timestamp_raw);
-		if (__builtin_expect(length > slot_bytes || length + plain.header_bytes > event->bytes ||
+		if (__builtin_expect(length > slot_bytes || (uint32_t)length + plain.header_bytes > event->bytes ||
 					     (event->flags & BACKEND_EVENT_CHECKSUM_BAD) ||
 					     !packet_is_plain(&plain, headers),
 				     0)) {
