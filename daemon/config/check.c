@@ -19,6 +19,14 @@ static bool is_multicast(const struct config_address *address)
 	return address->family == AF_INET ? address->address[0] >> 4 == 0xe : address->address[0] == 0xff;
 }
 
+/* ::ffff:10.0.0.1 and its like are never in a packet's header. */
+static bool is_mapped_ipv4(const struct config_address *address)
+{
+	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
+
+	return address->family == AF_INET6 && memcmp(address->address, prefix, sizeof(prefix)) == 0;
+}
+
 static bool is_broadcast(const struct config_address *address)
 {
 	static const uint8_t ones[4] = { 255, 255, 255, 255 };
@@ -30,6 +38,8 @@ int check_flow(const struct reader *reader, const config_setting_t *setting, con
 {
 	if (flow->destination.family == AF_UNSPEC || is_zero(&flow->destination) || is_broadcast(&flow->destination))
 		return reader_fault(reader, setting, "destination of a flow: accepted is one unicast or multicast address");
+	if (is_mapped_ipv4(&flow->destination) || is_mapped_ipv4(&flow->source))
+		return reader_fault(reader, setting, "IPv4 address in IPv6 form: accepted is \"10.0.0.1\"");
 	if (flow->vlan == 0)
 		return reader_fault(reader, setting, "vlan = 0: accepted is 1 to 4094, or -1 for untagged packets");
 	if (flow->source.family == AF_UNSPEC)
@@ -92,8 +102,8 @@ int check_name_is_new(const struct reader *reader, const config_setting_t *setti
 {
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (strcmp(config->streams[i].name, stream->name) == 0)
-			return reader_fault(reader, setting, "name = \"%s\" is that of the stream in line %d too: accepted is a "
+			return reader_fault(reader, setting, "name = \"%s\" is that of the stream at %s:%d too: accepted is a "
 							     "name of its own",
-					    stream->name, config->streams[i].line);
+					    stream->name, config->streams[i].file, config->streams[i].line);
 	return 0;
 }

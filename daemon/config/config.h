@@ -36,6 +36,7 @@ struct config_flow {
 	uint16_t destination_port;         /* required, host order */
 	uint16_t source_port;              /* 0 = any */
 	int32_t vlan;                      /* 1..4094, or -1: untagged */
+	const char *file;                  /* where it stands: may be an included one */
 	int line;
 };
 
@@ -62,6 +63,7 @@ struct config_stream {
 	uint32_t n_users;
 	const gid_t *groups;
 	uint32_t n_groups;
+	const char *file;             /* where it stands: may be an included one */
 	int line;
 };
 
@@ -79,7 +81,8 @@ struct config {
 
 /**
  * Read and check a file. On error *config is untouched and fault holds "file:line: …", EX_CONFIG (or
- * EX_NOINPUT where the file can't be read). Pure but for reading the file and the user database.
+ * EX_NOINPUT where the file can't be read). Pure but for reading the file, those it includes (by a path that
+ * is absolute or from the file's own directory) and the user database.
  */
 int config_load(const char *path, struct config **config, struct fault *fault);
 

@@ -3,9 +3,11 @@
 #include "daemon/config/config.h"
 #include "daemon/config/names.h"
 #include "daemon/config/reader.h"
+#include "daemon/config/source.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,19 @@ void config_free(struct config *config)
 	free(config);
 }
 
+/* A copy that outlives the libconfig file, of the name of the file a setting stands in. NULL: out of memory. */
+static const char *copy_file(const struct reader *reader, struct config *config, const config_setting_t *setting)
+{
+	char buffer[PATH_MAX];
+	const char *file = reader_file(reader, config_setting_source_file(setting), buffer, sizeof(buffer));
+	char *copy;
+
+	if (config->file && strcmp(file, config->file) == 0)
+		return config->file;
+	copy = allocate(config, strlen(file) + 1, 1);
+	return copy ? strcpy(copy, file) : NULL;
+}
+
 /* A list's elements, all groups, as an array of structs. -errno, or how many. */
 static int allocate_list(const struct reader *reader, struct config *config, const config_setting_t *list,
 			 const char *name, int max, size_t bytes, void **array)
@@ -73,7 +88,8 @@ static int read_address(const struct reader *reader, const struct value *value, 
 			    value->string);
 }
 
-static int read_flow(const struct reader *reader, const config_setting_t *setting, struct config_flow *flow)
+static int read_flow(const struct reader *reader, struct config *config, const config_setting_t *setting,
+		     struct config_flow *flow)
 {
 	struct value values[GROUP_KEYS_MAX];
 	int r = reader_read_group(reader, setting, &flow_keys, values);
@@ -88,6 +104,9 @@ static int read_flow(const struct reader *reader, const config_setting_t *settin
 	flow->source_port = (uint16_t)values[FLOW_SOURCE_PORT].integer;
 	flow->vlan = (int32_t)values[FLOW_VLAN].integer;
 	flow->line = (int)config_setting_source_line(setting);
+	flow->file = copy_file(reader, config, setting);
+	if (!flow->file)
+		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 	return check_flow(reader, setting, flow);
 }
 
@@ -100,7 +119,8 @@ static int read_flows(const struct reader *reader, struct config *config, const 
 	if (n < 0)
 		return n;
 	for (int i = 0; i < n; i++) {
-		int r = read_flow(reader, config_setting_get_elem(list, (unsigned)i), (struct config_flow *)array + i);
+		int r = read_flow(reader, config, config_setting_get_elem(list, (unsigned)i),
+				  (struct config_flow *)array + i);
 
 		if (r < 0)
 			return r;
@@ -180,6 +200,9 @@ static int read_stream(const struct reader *reader, struct config *config, const
 		return r;
 	read_numbers(values, stream);
 	stream->line = (int)config_setting_source_line(setting);
+	stream->file = copy_file(reader, config, setting);
+	if (!stream->file)
+		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 	r = copy_string(reader, &values[STREAM_NAME], "name", stream->name, sizeof(stream->name));
 	if (r == 0)
 		r = copy_string(reader, &values[STREAM_INTERFACE], "interface", stream->interface,
@@ -293,37 +316,73 @@ static int read_file(const struct reader *reader, struct config *config, const c
 
 static int fault_unparsed(const struct reader *reader, const config_t *file)
 {
-	const char *where = config_error_file(file);
+	const char *text = config_error_text(file);
+	char where[PATH_MAX];
 
-	if (config_error_type(file) == CONFIG_ERR_FILE_IO)
-		return fault_set(reader->fault, EX_NOINPUT, errno ? errno : EIO, "%s: cannot be read: %s",
-				 where ? where : reader->path, strerror(errno ? errno : EIO));
-	return fault_set(reader->fault, EX_CONFIG, EINVAL, "%s:%d: %s: accepted is 'key = value;', see ibvcapd.conf(5)",
-			 where ? where : reader->path, config_error_line(file), config_error_text(file));
+	return fault_set(reader->fault, EX_CONFIG, EINVAL, "%s:%d: %s%s",
+			 reader_file(reader, config_error_file(file), where, sizeof(where)), config_error_line(file), text,
+			 strcmp(text, "syntax error") == 0 ? ": accepted is 'key = value;', see ibvcapd.conf(5)" : "");
+}
+
+static int parse(const struct reader *reader, struct config *config, const char *text)
+{
+	config_t file;
+	int r;
+
+	config_init(&file);
+	if (reader->directory)
+		config_set_include_dir(&file, reader->directory);
+	r = config_read_string(&file, text) ? read_file(reader, config, config_root_setting(&file)) :
+					      fault_unparsed(reader, &file);
+	config_destroy(&file);
+	return r;
+}
+
+/* The main file's directory; NULL without a '/', where it is the process' own. *directory is the config's. */
+static int find_directory(struct config *config, const char *path, char **directory)
+{
+	const char *slash = strrchr(path, '/');
+	size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
+
+	*directory = NULL;
+	if (!slash)
+		return 0;
+	*directory = allocate(config, length + 1, 1);
+	if (!*directory)
+		return -ENOMEM;
+	memcpy(*directory, path, length);
+	return 0;
+}
+
+static int load_into(struct config *config, const char *path, struct fault *fault)
+{
+	struct reader reader = { .path = path, .fault = fault };
+	char *name = allocate(config, strlen(path) + 1, 1);
+	char *directory, *text;
+	int r;
+
+	if (!name || find_directory(config, path, &directory) < 0)
+		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+	config->file = strcpy(name, path);
+	reader.directory = directory;
+	r = source_read(path, &text);
+	if (r < 0)
+		return fault_set(fault, EX_NOINPUT, -r, "%s: cannot be read: %s", path, strerror(-r));
+	r = source_check(&reader, text);
+	if (r == 0)
+		r = parse(&reader, config, text);
+	free(text);
+	return r;
 }
 
 int config_load(const char *path, struct config **config, struct fault *fault)
 {
-	const struct reader reader = { .path = path, .fault = fault };
 	struct config *c = calloc(1, sizeof(*c));
-	config_t file;
 	int r;
 
 	if (!c)
 		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
-	config_init(&file);
-	errno = 0;
-	r = config_read_file(&file, path) ? read_file(&reader, c, config_root_setting(&file)) :
-					    fault_unparsed(&reader, &file);
-	config_destroy(&file);
-	if (r == 0) {
-		char *copy = allocate(c, strlen(path) + 1, 1);
-
-		if (copy)
-			c->file = strcpy(copy, path);
-		else
-			r = fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
-	}
+	r = load_into(c, path, fault);
 	if (r < 0) {
 		config_free(c);
 		return r;

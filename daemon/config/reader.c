@@ -3,24 +3,36 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define NAMES_BYTES 400
 
+/* libconfig names an included file as the @include line does. */
+const char *reader_file(const struct reader *reader, const char *name, char *buffer, size_t bytes)
+{
+	if (!name)
+		return reader->path;
+	if (!reader->directory || name[0] == '/' || strcmp(name, reader->path) == 0)
+		return name;
+	snprintf(buffer, bytes, "%s/%s", reader->directory, name);
+	return buffer;
+}
+
 int reader_fault(const struct reader *reader, const config_setting_t *setting, const char *format, ...)
 {
-	const char *file = config_setting_source_file(setting);
 	unsigned line = config_setting_source_line(setting);
-	char text[640];
+	char text[640], file[PATH_MAX];
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	return fault_set(reader->fault, EX_CONFIG, EINVAL, "%s:%u: %s", file ? file : reader->path,
-			 line ? line : 1, text); /* the file itself has line 0 */
+	return fault_set(reader->fault, EX_CONFIG, EINVAL, "%s:%u: %s",
+			 reader_file(reader, config_setting_source_file(setting), file, sizeof(file)), line ? line : 1,
+			 text); /* the file itself has line 0 */
 }
 
 static const char *type_found(const config_setting_t *setting)
@@ -80,6 +92,10 @@ static int read_integer(const struct reader *reader, const config_setting_t *set
 {
 	char accepted[128];
 
+	/* libconfig 1.5 cuts what is hexadecimal and over 32 bits without a word. */
+	if (config_setting_get_format(setting) == CONFIG_FORMAT_HEX)
+		return reader_fault(reader, setting, "%s is hexadecimal: accepted is %s, in decimal", key->name,
+				    key_accepted(key, accepted, sizeof(accepted)));
 	value->integer = config_setting_get_int64(setting);
 	if (value->integer >= key->min && value->integer <= key->max &&
 	    (!key->multiple_of || value->integer % key->multiple_of == 0))

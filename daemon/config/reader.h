@@ -19,8 +19,12 @@ struct value {
 
 struct reader {
 	const char *path;
+	const char *directory; /* of path, which @include starts from; NULL = the process' own */
 	struct fault *fault;
 };
+
+/** The file that libconfig calls by this name (NULL: the main one); returns it or buffer. */
+const char *reader_file(const struct reader *reader, const char *name, char *buffer, size_t bytes);
 
 /** Fault "file:line: …", EX_CONFIG; returns -EINVAL. */
 int reader_fault(const struct reader *reader, const config_setting_t *setting, const char *format, ...)

@@ -69,18 +69,19 @@ static bool is_same_flow(const struct config_flow *a, const struct config_flow *
 	       a->destination_port == b->destination_port && a->source_port == b->source_port && a->vlan == b->vlan;
 }
 
-static int check_layout(const struct config *config, const struct config_stream *stream, struct fault *fault)
+static int check_layout(const struct config_stream *stream, struct fault *fault)
 {
 	uint32_t header_bytes = flow_header_bytes(&stream->flows[0]);
 
 	for (uint32_t i = 1; i < stream->n_flows; i++)
 		if (flow_header_bytes(&stream->flows[i]) != header_bytes)
 			return fault_set(fault, EX_CONFIG, EINVAL,
-					 "%s:%d: stream '%s': this flow has %u bytes of headers and the one in line %d has %u, "
+					 "%s:%d: stream '%s': this flow has %u bytes of headers and the one at %s:%d has %u, "
 					 "but a queue splits all packets at one place: accepted are flows that are all IPv4 or "
 					 "all IPv6, all with a VLAN or all without; make it a stream of its own",
-					 config->file, stream->flows[i].line, stream->name,
-					 flow_header_bytes(&stream->flows[i]), stream->flows[0].line, header_bytes);
+					 stream->flows[i].file, stream->flows[i].line, stream->name,
+					 flow_header_bytes(&stream->flows[i]), stream->flows[0].file,
+					 stream->flows[0].line, header_bytes);
 	return 0;
 }
 
@@ -96,11 +97,12 @@ static int check_flow_is_new(const struct config *config, uint32_t stream, uint3
 		for (uint32_t i = 0; i < n_flows && strcmp(other->interface, mine->interface) == 0; i++)
 			if (is_same_flow(&other->flows[i], &mine->flows[flow]))
 				return fault_set(fault, EX_CONFIG, EINVAL,
-						 "%s:%d: stream '%s': this flow to port %u is that of stream '%s' in line %d, on "
+						 "%s:%d: stream '%s': this flow to port %u is that of stream '%s' at %s:%d, on "
 						 "the same interface: accepted is each flow once; several consumers may attach "
 						 "to one stream",
-						 config->file, mine->flows[flow].line, mine->name,
-						 mine->flows[flow].destination_port, other->name, other->flows[i].line);
+						 mine->flows[flow].file, mine->flows[flow].line, mine->name,
+						 mine->flows[flow].destination_port, other->name, other->flows[i].file,
+						 other->flows[i].line);
 	}
 	return 0;
 }
@@ -108,7 +110,7 @@ static int check_flow_is_new(const struct config *config, uint32_t stream, uint3
 int flow_check(const struct config *config, struct fault *fault)
 {
 	for (uint32_t s = 0; s < config->n_streams; s++) {
-		int r = check_layout(config, &config->streams[s], fault);
+		int r = check_layout(&config->streams[s], fault);
 
 		for (uint32_t i = 0; i < config->streams[s].n_flows && r == 0; i++)
 			r = check_flow_is_new(config, s, i, fault);

@@ -219,7 +219,7 @@ Test(config, names_are_distinct_and_printable)
 			    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); },\n"
 			    "{ name = \"a\"; interface = \"e\"; payload_size = 100;\n"
 			    "flows = ( { destination = \"10.0.0.1\"; port = 2; } ); } );"),
-		       ":3: ", "line 1");
+		       ":3: ", ":1 too");
 	expect_refused(load("streams = ( { name = \"a\"; interface = \"sixteen-letters-\"; payload_size = 100;\n"
 			    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
 		       ":1: ", "1 to 15 characters");
@@ -234,6 +234,120 @@ Test(config, what_is_no_configuration_names_its_line)
 	cr_expect(lt(int, config_load("/nonexistent/ibvcapd.conf", &config, &fault), 0));
 	cr_expect(eq(int, fault.exit_code, EX_NOINPUT));
 	cr_expect(strstr(fault.text, "/nonexistent/ibvcapd.conf: cannot be read: No such file") != NULL, "%s", fault.text);
+	cr_expect(lt(int, config_load("/tmp", &config, &fault), 0));
+	cr_expect(eq(int, fault.exit_code, EX_NOINPUT));
+	cr_expect(strstr(fault.text, "/tmp: cannot be read: Is a directory") != NULL, "%s", fault.text);
+}
+
+Test(config, numbers_are_decimal_and_never_cut)
+{
+	/* libconfig makes 7502, 7502 and -1 of them. */
+	expect_refused(load_with("", "", "source_port = 0x100001d4e;"), ":6: ", "in decimal");
+	expect_refused(load_with("", "", "source_port = 4294974798;"), ":6: 4294974798 is too large", "accepted");
+	expect_refused(load_with("", "", "vlan = 99999999999999999999;"), ":6: ", "accepted");
+	expect_refused(load_with("", "cpu =\n\n-4294967296;", ""), ":7: ", "accepted");
+	expect_refused(load_with("", "", "source_port = 4294974798L;"), ":6: ", "from 0 to 65535");
+}
+
+Test(config, long_numbers_elsewhere_are_no_numbers)
+{
+	struct config *config = load_with("# 4294974798\n// 4294974798\n/* 4294974798\n\" */ socket = \"/\\\"4294974798\";",
+					  "", "");
+
+	cr_assert(config != NULL, "%s", fault.text);
+	cr_expect(eq(int, strcmp(config->socket_path, "/\"4294974798"), 0));
+	config_free(config);
+}
+
+Test(config, a_pipe_is_a_file_too)
+{
+	const char *text = "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
+			   "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );";
+	struct config *config = NULL;
+	char path[32];
+	int ends[2];
+
+	cr_assert(eq(int, pipe(ends), 0));
+	cr_assert(eq(sz, (size_t)write(ends[1], text, strlen(text)), strlen(text)));
+	close(ends[1]);
+	snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
+	cr_expect(eq(int, config_load(path, &config, &fault), 0), "%s", fault.text);
+	config_free(config);
+}
+
+Test(config, an_ipv4_address_in_ipv6_form_matches_no_packet)
+{
+	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
+			    "flows = ( { destination = \"::ffff:10.0.0.1\"; port = 1; } ); } );"),
+		       ":2: ", "accepted is \"10.0.0.1\"");
+}
+
+/* ---- included files ------------------------------------------------------------------------------ */
+
+static void write_file(const char *directory, const char *name, const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	file = fopen(path, "w");
+	cr_assert(file != NULL);
+	fputs(text, file);
+	fclose(file);
+}
+
+static void remove_file(const char *directory, const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	unlink(path);
+}
+
+/* A main file that includes streams.inc from its own directory, which is not the process'. */
+static struct config *load_including(const char *directory, const char *included)
+{
+	struct config *config = NULL;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/main.conf", directory);
+	write_file(directory, "main.conf", "control = {};\n@include \"streams.inc\"\n");
+	remove_file(directory, "streams.inc");
+	if (included)
+		write_file(directory, "streams.inc", included);
+	memset(&fault, 0, sizeof(fault));
+	config_load(path, &config, &fault);
+	return config;
+}
+
+Test(config, an_included_file_is_found_beside_the_main_one_and_named)
+{
+	char directory[] = "/tmp/ibvcap-test-config-XXXXXX", where[64];
+	struct config *config;
+
+	cr_assert(mkdtemp(directory) != NULL);
+	config = load_including(directory, "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100; flows = (\n"
+					   "{ destination = \"10.0.0.1\"; port = 1; } ); } );\n");
+	snprintf(where, sizeof(where), "%s/streams.inc", directory);
+	cr_assert(config != NULL, "%s", fault.text);
+	cr_expect(eq(int, strcmp(config->streams[0].file, where), 0), "%s", config->streams[0].file);
+	cr_expect(eq(int, strcmp(config->streams[0].flows[0].file, where), 0));
+	cr_expect(eq(int, config->streams[0].flows[0].line, 2));
+	config_free(config);
+	snprintf(where, sizeof(where), "%s/streams.inc:2: ", directory);
+	expect_refused(load_including(directory, "streams = (\n{ nam = 1; } );\n"), where, "accepted");
+	expect_refused(load_including(directory, "streams = (\n;\n"), where, "accepted");
+	snprintf(where, sizeof(where), "%s/main.conf:2: ", directory);
+	expect_refused(load_including(directory, NULL), where, "cannot be read: No such file");
+	expect_refused(load_including(directory, "  @include \"main.conf\"\n"), where, "deep");
+	write_file(directory, "main.conf", "@include \".\"\n");
+	snprintf(where, sizeof(where), "%s/main.conf", directory);
+	cr_expect(lt(int, config_load(where, &config, &fault), 0));
+	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	cr_expect(strstr(fault.text, "main.conf:1: ") && strstr(fault.text, "Is a directory"), "%s", fault.text);
+	remove_file(directory, "streams.inc");
+	remove_file(directory, "main.conf");
+	rmdir(directory);
 }
 
 /* ---- the shipped file ------------------------------------------------------------------------------ */

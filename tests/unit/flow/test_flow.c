@@ -12,7 +12,7 @@ static const uint8_t interface_mac[6] = { 2, 0, 0, 0, 0, 9 };
 
 static struct config_flow flow_to(const char *destination, uint16_t port)
 {
-	struct config_flow flow = { .destination_port = port, .vlan = -1, .line = port };
+	struct config_flow flow = { .destination_port = port, .vlan = -1, .file = "test.conf", .line = port };
 
 	flow.destination.family = strchr(destination, ':') ? AF_INET6 : AF_INET;
 	inet_pton(flow.destination.family, destination, flow.destination.address);
@@ -88,7 +88,7 @@ static int check(const struct config_flow *flows, uint32_t n_first, uint32_t n_s
 		{ .name = "first", .interface = "eth0", .flows = flows, .n_flows = n_first },
 		{ .name = "second", .flows = flows + n_first, .n_flows = n_second },
 	};
-	const struct config config = { .file = "test.conf", .streams = streams, .n_streams = n_second ? 2 : 1 };
+	const struct config config = { .streams = streams, .n_streams = n_second ? 2 : 1 };
 
 	strcpy(streams[1].interface, second_interface);
 	return flow_check(&config, fault);

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/config/source.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INCLUDE_DEPTH_MAX 10 /* libconfig's own */
+#define INCLUDE           "@include"
+
+static int read_all(int fd, char *text, size_t room)
+{
+	size_t used = 0;
+	ssize_t n;
+
+	while ((n = read(fd, text + used, room - used)) > 0)
+		used += (size_t)n;
+	if (n < 0)
+		return -errno;
+	if (used == room)
+		return -EFBIG;
+	text[used] = '\0';
+	return strlen(text) == used ? 0 : -EILSEQ; /* no text at all */
+}
+
+int source_read(const char *path, char **text)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	*text = malloc(SOURCE_BYTES_MAX + 1);
+	r = *text ? read_all(fd, *text, SOURCE_BYTES_MAX + 1) : -ENOMEM;
+	close(fd);
+	if (r < 0) {
+		free(*text);
+		*text = NULL;
+	}
+	return r;
+}
+
+/* ---- libconfig's tokens, as far as they matter here ------------------------------------------------ */
+
+struct cursor {
+	const struct reader *reader;
+	const char *file;
+	const char *start;
+	const char *at;
+	unsigned line;
+	unsigned depth;
+};
+
+static int check_text(const struct reader *reader, const char *file, const char *text, unsigned depth);
+
+static void skip(struct cursor *c, size_t n)
+{
+	for (; n && *c->at; n--)
+		c->line += *c->at++ == '\n';
+}
+
+static void skip_string(struct cursor *c)
+{
+	skip(c, 1);
+	while (*c->at && *c->at != '"')
+		skip(c, *c->at == '\\' ? 2 : 1);
+	skip(c, 1);
+}
+
+static void skip_block_comment(struct cursor *c)
+{
+	const char *end = strstr(c->at + 2, "*/");
+
+	skip(c, end ? (size_t)(end + 2 - c->at) : strlen(c->at));
+}
+
+static bool is_name_character(char character)
+{
+	return isalnum((unsigned char)character) || (character && strchr("_*-.", character));
+}
+
+/* With the L of 64 bits libconfig reads it right; hexadecimal ones and fractions are seen later. */
+static int check_number(struct cursor *c)
+{
+	const char *number = c->at;
+	char *end;
+	long long value = strtoll(number, &end, 10);
+
+	c->at = end;
+	if ((value >= INT32_MIN && value <= INT32_MAX) || is_name_character(*end)) {
+		while (is_name_character(*c->at))
+			c->at++;
+		return 0;
+	}
+	return fault_set(c->reader->fault, EX_CONFIG, EINVAL, "%s:%u: %.*s is too large: accepted are integers up to %d",
+			 c->file, c->line, end - number > 40 ? 40 : (int)(end - number), number, INT32_MAX);
+}
+
+static bool is_first_in_line(const struct cursor *c)
+{
+	const char *before = c->at;
+
+	while (before > c->start && (before[-1] == ' ' || before[-1] == '\t'))
+		before--;
+	return before == c->start || before[-1] == '\n';
+}
+
+static int check_included(const struct cursor *c, const char *name)
+{
+	char buffer[PATH_MAX];
+	const char *file = reader_file(c->reader, name, buffer, sizeof(buffer));
+	char *text;
+	int r;
+
+	if (c->depth == INCLUDE_DEPTH_MAX)
+		return fault_set(c->reader->fault, EX_CONFIG, ELOOP,
+				 "%s:%u: @include \"%s\": accepted are files that include each other %d deep", c->file,
+				 c->line, name, INCLUDE_DEPTH_MAX);
+	r = source_read(file, &text);
+	if (r < 0)
+		return fault_set(c->reader->fault, EX_CONFIG, -r, "%s:%u: @include \"%s\": %s cannot be read: %s", c->file,
+				 c->line, name, file, strerror(-r));
+	r = check_text(c->reader, file, text, c->depth + 1);
+	free(text);
+	return r;
+}
+
+static int check_include(struct cursor *c)
+{
+	char name[PATH_MAX];
+	const char *from = c->at + strlen(INCLUDE);
+	size_t length;
+	int r;
+
+	from += strspn(from, " \t");
+	length = *from == '"' ? strcspn(from + 1, "\"\n") : 0;
+	if (length == 0 || length >= sizeof(name) || from[1 + length] != '"') {
+		skip(c, 1);
+		return 0; /* libconfig finds the syntax error */
+	}
+	memcpy(name, from + 1, length);
+	name[length] = '\0';
+	r = check_included(c, name);
+	c->at = from + length + 2;
+	return r;
+}
+
+static int check_token(struct cursor *c)
+{
+	const char *at = c->at;
+
+	if (*at == '"') {
+		skip_string(c);
+	} else if (*at == '#' || (at[0] == '/' && at[1] == '/')) {
+		skip(c, strcspn(at, "\n"));
+	} else if (at[0] == '/' && at[1] == '*') {
+		skip_block_comment(c);
+	} else if (isdigit((unsigned char)*at) || ((*at == '-' || *at == '+') && isdigit((unsigned char)at[1]))) {
+		return check_number(c);
+	} else if (strncmp(at, INCLUDE, strlen(INCLUDE)) == 0 && is_first_in_line(c)) {
+		return check_include(c);
+	} else if (is_name_character(*at)) {
+		while (is_name_character(*c->at))
+			c->at++;
+	} else {
+		skip(c, 1);
+	}
+	return 0;
+}
+
+static int check_text(const struct reader *reader, const char *file, const char *text, unsigned depth)
+{
+	struct cursor c = { .reader = reader, .file = file, .start = text, .at = text, .line = 1, .depth = depth };
+	int r = 0;
+
+	while (*c.at && r == 0)
+		r = check_token(&c);
+	return r;
+}
+
+int source_check(const struct reader *reader, const char *text)
+{
+	return check_text(reader, reader->path, text, 0);
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A file's text before libconfig sees it, and what libconfig 1.5 would not report: it cuts integers over
+ * 32 bits without a word, and ends the process when an included file can't be read. Inside the config room only.
+ */
+#ifndef DAEMON_CONFIG_SOURCE_H
+#define DAEMON_CONFIG_SOURCE_H
+
+#include "daemon/config/reader.h"
+
+#define SOURCE_BYTES_MAX (1u << 20)
+
+/** All of a file, NUL-terminated, to be freed. Read once and in order: it may be a pipe. 0 or -errno, -EFBIG. */
+int source_read(const char *path, char **text);
+
+/** Check the main file's text and the files it includes. 0, or the fault at its file:line. */
+int source_check(const struct reader *reader, const char *text);
+
+#endif
