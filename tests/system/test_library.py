@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """libibvcap as somebody else's program meets it: installed, found by pkg-config, with nothing but its API visible."""
+import errno
 import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -74,3 +76,41 @@ def test_a_program_is_built_against_the_installed_library(tmp, compiler, suffix)
     subprocess.run([*compiler, "-Wall", "-Wextra", "-Werror", "-o", tmp / "program", source, *flags, *extra], check=True)
     done = subprocess.run([tmp / "program"], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.startswith("0.1 -2 control socket '/nonexistent/control.sock'")
+
+
+POLLER = """
+import ctypes, select, sys
+library = ctypes.CDLL(sys.argv[1])
+rx = ctypes.c_void_p()
+n = ctypes.c_size_t()
+payload = ctypes.create_string_buffer(2048)
+assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", None, ctypes.byref(rx)) == 0
+fd = library.ibvcap_fd(rx)
+poller = select.poll()
+poller.register(fd, select.POLLIN)
+print("attached", flush=True)
+while True:
+    r = library.ibvcap_recv(rx, payload, len(payload), ctypes.byref(n), None, 0)
+    if r == 1:
+        print(payload.raw[:n.value].decode(), flush=True)
+    elif r == 0:
+        assert poller.poll(20000), "nothing came"
+    else:
+        print(r, flush=True)
+        break
+"""
+
+
+def test_a_program_that_polls_is_woken_by_packets_and_by_the_end(start_daemon, wire):
+    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+        pytest.skip("python is not built with a sanitizer")
+    one = start_daemon([conftest.stream(wire)]).wait_ready()
+    command = conftest.as_nobody(sys.executable, "-c", POLLER, LIBRARY, one.socket_path)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "attached\n"
+        for i in range(5):
+            wire.send(wire.frame(b"packet %d" % i, 7502))
+            assert program.stdout.readline() == f"packet {i}\n"
+        one.stop()
+        assert program.stdout.readline() == f"{-errno.ESHUTDOWN}\n"
+        assert program.wait(10) == 0
