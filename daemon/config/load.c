@@ -367,7 +367,7 @@ static int load_into(struct config *config, const char *path, struct fault *faul
 	reader.directory = directory;
 	r = source_read(path, &text);
 	if (r < 0)
-		return fault_set(fault, EX_NOINPUT, -r, "%s: cannot be read: %s", path, strerror(-r));
+		return fault_set(fault, EX_NOINPUT, -r, "%s: cannot be read: %s", path, source_error(r));
 	r = source_check(&reader, text);
 	if (r == 0)
 		r = parse(&reader, config, text);

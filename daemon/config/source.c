@@ -25,7 +25,19 @@ static int read_all(int fd, char *text, size_t room)
 	if (used == room)
 		return -EFBIG;
 	text[used] = '\0';
-	return strlen(text) == used ? 0 : -EILSEQ; /* no text at all */
+	return strlen(text) == used ? 0 : -EILSEQ;
+}
+
+const char *source_error(int error)
+{
+	switch (error) {
+	case -EILSEQ:
+		return "it is no text, it has a NUL byte";
+	case -EFBIG:
+		return "it is longer than a configuration may be, 1 MiB";
+	default:
+		return strerror(-error);
+	}
 }
 
 int source_read(const char *path, char **text)
@@ -124,7 +136,7 @@ static int check_included(const struct cursor *c, const char *name)
 	r = source_read(file, &text);
 	if (r < 0)
 		return fault_set(c->reader->fault, EX_CONFIG, -r, "%s:%u: @include \"%s\": %s cannot be read: %s", c->file,
-				 c->line, name, file, strerror(-r));
+				 c->line, name, file, source_error(r));
 	r = check_text(c->reader, file, text, c->depth + 1);
 	free(text);
 	return r;

@@ -10,8 +10,11 @@
 
 #define SOURCE_BYTES_MAX (1u << 20)
 
-/** All of a file, NUL-terminated, to be freed. Read once and in order: it may be a pipe. 0 or -errno, -EFBIG. */
+/** All of a file, NUL-terminated, to be freed. Read once and in order: it may be a pipe. 0 or -errno, -EFBIG, -EILSEQ. */
 int source_read(const char *path, char **text);
+
+/** What an error of source_read() means. */
+const char *source_error(int error);
 
 /** Check the main file's text and the files it includes. 0, or the fault at its file:line. */
 int source_check(const struct reader *reader, const char *text);

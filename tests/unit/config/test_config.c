@@ -259,6 +259,16 @@ Test(config, long_numbers_elsewhere_are_no_numbers)
 	config_free(config);
 }
 
+Test(config, what_is_no_text_is_said_to_be_none)
+{
+	struct config *config = NULL;
+
+	cr_expect(lt(int, config_load("/proc/self/exe", &config, &fault), 0));
+	cr_expect(strstr(fault.text, "cannot be read: it is") != NULL, "%s", fault.text);
+	cr_expect(lt(int, config_load("/proc/self/cmdline", &config, &fault), 0));
+	cr_expect(strstr(fault.text, "NUL byte") != NULL, "%s", fault.text);
+}
+
 Test(config, a_pipe_is_a_file_too)
 {
 	const char *text = "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
