@@ -2,157 +2,20 @@
 #include "daemon/daemon.h"
 
 #include "daemon/base/log.h"
-#include "daemon/control/control.h"
-#include "daemon/interface.h"
+#include "daemon/events.h"
 #include "daemon/preflight.h"
 #include "daemon/priv/priv.h"
-#include "daemon/stream.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/capability.h>
-#include <sys/epoll.h>
 #include <sys/random.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 
-#define SECOND_US  UINT64_C(1000000)
 #define SMALL_PAGE 4096
-
-struct daemon {
-	const struct config *config;
-	struct fault *fault;
-	sd_event *event;
-	sd_event_source *term;
-	sd_event_source *interrupt;
-	sd_event_source *second;
-	sd_event_source **notices; /* an interface */
-	struct listener listener;
-	struct interface *interfaces;
-	uint32_t n_interfaces;
-	struct stream *streams;
-	uint32_t n_streams;
-	struct control_ring *rings; /* a stream */
-	struct control_interface *ports; /* an interface */
-	struct control *control;
-	uint64_t epoch;
-	uint32_t n_workers; /* whose threads run */
-	bool stopping;
-	int result;
-};
-
-/* ---- stopping ------------------------------------------------------------------------------------ */
-
-/* In order: nothing new comes, then everything that came is published, then the workers end. */
-static void begin_stop(struct daemon *daemon)
-{
-	if (daemon->stopping)
-		return;
-	daemon->stopping = true;
-	sd_notify(0, "STOPPING=1");
-	control_stop_accepting(daemon->control);
-	for (uint32_t i = 0; i < daemon->n_streams; i++)
-		stream_leave(&daemon->streams[i]);
-	for (uint32_t i = 0; i < daemon->n_streams; i++)
-		stream_stop(&daemon->streams[i]);
-	if (daemon->n_workers == 0)
-		sd_event_exit(daemon->event, 0);
-}
-
-static void fail(struct daemon *daemon, int result)
-{
-	if (daemon->result == 0)
-		daemon->result = result;
-	begin_stop(daemon);
-}
-
-static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
-{
-	struct daemon *daemon = context;
-
-	(void)source;
-	log_info("signal %u: draining", info->ssi_signo);
-	begin_stop(daemon);
-	return 0;
-}
-
-static void on_worker_ended(void *context, uint32_t ring, int error)
-{
-	struct daemon *daemon = context;
-	struct stream *stream = &daemon->streams[ring];
-
-	daemon->n_workers--;
-	if (error < 0)
-		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, -error,
-				       "stream '%s': device %s failed: %s", stream->config->name,
-				       stream->interface->capabilities.device, strerror(-error)));
-	if (daemon->stopping && daemon->n_workers == 0)
-		sd_event_exit(daemon->event, 0);
-}
-
-/* ---- running ------------------------------------------------------------------------------------- */
-
-static void refresh_states(struct daemon *daemon)
-{
-	for (uint32_t i = 0; i < daemon->n_streams; i++)
-		daemon->rings[i].state = daemon->streams[i].interface->link_up ? "capturing" : "link_down";
-}
-
-static int on_second(sd_event_source *source, uint64_t time_us, void *context)
-{
-	struct daemon *daemon = context;
-
-	(void)time_us;
-	for (uint32_t i = 0; i < daemon->n_interfaces; i++) {
-		interface_watch_link(&daemon->interfaces[i]);
-		interface_renew_clock(&daemon->interfaces[i]);
-	}
-	refresh_states(daemon);
-	for (uint32_t i = 0; i < daemon->n_streams && !daemon->stopping; i++)
-		stream_set_clock(&daemon->streams[i]);
-	sd_event_source_set_time_relative(source, SECOND_US);
-	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
-}
-
-static void take_notice(struct daemon *daemon, struct interface *interface, const struct backend_notice *notice)
-{
-	const char *device = interface->capabilities.device;
-
-	switch (notice->type) {
-	case BACKEND_NOTICE_PORT_UP:
-	case BACKEND_NOTICE_PORT_DOWN:
-		interface_watch_link(interface);
-		refresh_states(daemon);
-		break;
-	case BACKEND_NOTICE_DEVICE_FAILED:
-		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, EIO, "device %s failed: %s",
-				       device, notice->text));
-		break;
-	case BACKEND_NOTICE_QUEUE_FAILED:
-	case BACKEND_NOTICE_OTHER:
-		log_warning("device %s: %s", device, notice->text);
-		break;
-	}
-}
-
-static int on_notices(sd_event_source *source, int fd, uint32_t events, void *context)
-{
-	struct daemon *daemon = context;
-	struct backend_notice notice;
-
-	(void)source;
-	(void)fd;
-	(void)events;
-	for (uint32_t i = 0; i < daemon->n_interfaces; i++) {
-		struct interface *interface = &daemon->interfaces[i];
-
-		while (interface->ops->read_notice && interface->ops->read_notice(interface->backend, &notice) == 1)
-			take_notice(daemon, interface, &notice);
-	}
-	return 0;
-}
 
 /* ---- setting up: what needs no device ------------------------------------------------------------ */
 
@@ -263,7 +126,7 @@ static void describe_to_control(struct daemon *daemon)
 			.read = interface_read_counters,
 			.context = &daemon->interfaces[i],
 		};
-	refresh_states(daemon);
+	events_refresh_states(daemon);
 }
 
 static int serve_clients(struct daemon *daemon, struct fault *fault)
@@ -277,32 +140,13 @@ static int serve_clients(struct daemon *daemon, struct fault *fault)
 		.n_rings = daemon->n_streams,
 		.interfaces = daemon->ports,
 		.n_interfaces = daemon->n_interfaces,
-		.worker_ended = on_worker_ended,
+		.worker_ended = events_worker_ended,
 		.context = daemon,
 	};
 
 	describe_to_control(daemon);
 	daemon->n_workers = daemon->n_streams;
 	return control_new(&daemon->control, &options, fault);
-}
-
-static int add_event_sources(struct daemon *daemon)
-{
-	int r = sd_event_add_signal(daemon->event, &daemon->term, SIGTERM, on_stop_signal, daemon);
-
-	if (r >= 0)
-		r = sd_event_add_signal(daemon->event, &daemon->interrupt, SIGINT, on_stop_signal, daemon);
-	if (r >= 0)
-		r = sd_event_add_time_relative(daemon->event, &daemon->second, CLOCK_MONOTONIC, SECOND_US, 0, on_second,
-					       daemon);
-	for (uint32_t i = 0; i < daemon->n_interfaces && r >= 0; i++) {
-		const struct interface *interface = &daemon->interfaces[i];
-
-		if (interface->ops->notice_fd)
-			r = sd_event_add_io(daemon->event, &daemon->notices[i],
-					    interface->ops->notice_fd(interface->backend), EPOLLIN, on_notices, daemon);
-	}
-	return r < 0 ? r : 0;
 }
 
 static int allocate(struct daemon *daemon)
@@ -358,7 +202,7 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 		r = serve_clients(daemon, fault);
 	if (r < 0)
 		return r;
-	r = add_event_sources(daemon);
+	r = events_add(daemon);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "cannot watch signals and timers: %s", strerror(-r));
 	return 0;
@@ -366,19 +210,10 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 
 /* ---- taking down --------------------------------------------------------------------------------- */
 
-static void drop_event_sources(struct daemon *daemon)
-{
-	sd_event_source_disable_unref(daemon->term);
-	sd_event_source_disable_unref(daemon->interrupt);
-	sd_event_source_disable_unref(daemon->second);
-	for (uint32_t i = 0; i < daemon->n_interfaces; i++)
-		sd_event_source_disable_unref(daemon->notices[i]);
-}
-
 /* Half-made or whole: the reverse of set_up(). */
 static void tear_down(struct daemon *daemon)
 {
-	drop_event_sources(daemon);
+	events_drop(daemon);
 	for (uint32_t i = 0; i < daemon->n_streams && daemon->streams; i++) {
 		stream_leave(&daemon->streams[i]);
 		stream_stop(&daemon->streams[i]);

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/events.h"
+
+#include "daemon/base/log.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <systemd/sd-daemon.h>
+
+#define SECOND_US UINT64_C(1000000)
+
+/* ---- stopping ------------------------------------------------------------------------------------ */
+
+/* In order: nothing new comes, then everything that came is published, then the workers end. */
+static void begin_stop(struct daemon *daemon)
+{
+	if (daemon->stopping)
+		return;
+	daemon->stopping = true;
+	sd_notify(0, "STOPPING=1");
+	control_stop_accepting(daemon->control);
+	for (uint32_t i = 0; i < daemon->n_streams; i++)
+		stream_leave(&daemon->streams[i]);
+	for (uint32_t i = 0; i < daemon->n_streams; i++)
+		stream_stop(&daemon->streams[i]);
+	if (daemon->n_workers == 0)
+		sd_event_exit(daemon->event, 0);
+}
+
+static void fail(struct daemon *daemon, int result)
+{
+	if (daemon->result == 0)
+		daemon->result = result;
+	begin_stop(daemon);
+}
+
+static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
+{
+	struct daemon *daemon = context;
+
+	(void)source;
+	log_info("signal %u: draining", info->ssi_signo);
+	begin_stop(daemon);
+	return 0;
+}
+
+void events_worker_ended(void *context, uint32_t ring, int error)
+{
+	struct daemon *daemon = context;
+	struct stream *stream = &daemon->streams[ring];
+
+	daemon->n_workers--;
+	if (error < 0)
+		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, -error,
+				       "stream '%s': device %s failed: %s", stream->config->name,
+				       stream->interface->capabilities.device, strerror(-error)));
+	if (daemon->stopping && daemon->n_workers == 0)
+		sd_event_exit(daemon->event, 0);
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+void events_refresh_states(struct daemon *daemon)
+{
+	for (uint32_t i = 0; i < daemon->n_streams; i++)
+		daemon->rings[i].state = daemon->streams[i].interface->link_up ? "capturing" : "link_down";
+}
+
+static int on_second(sd_event_source *source, uint64_t time_us, void *context)
+{
+	struct daemon *daemon = context;
+
+	(void)time_us;
+	for (uint32_t i = 0; i < daemon->n_interfaces; i++) {
+		interface_watch_link(&daemon->interfaces[i]);
+		interface_renew_clock(&daemon->interfaces[i]);
+	}
+	events_refresh_states(daemon);
+	for (uint32_t i = 0; i < daemon->n_streams && !daemon->stopping; i++)
+		stream_set_clock(&daemon->streams[i]);
+	sd_event_source_set_time_relative(source, SECOND_US);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static void take_notice(struct daemon *daemon, struct interface *interface, const struct backend_notice *notice)
+{
+	const char *device = interface->capabilities.device;
+
+	switch (notice->type) {
+	case BACKEND_NOTICE_PORT_UP:
+	case BACKEND_NOTICE_PORT_DOWN:
+		interface_watch_link(interface);
+		events_refresh_states(daemon);
+		break;
+	case BACKEND_NOTICE_DEVICE_FAILED:
+		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, EIO, "device %s failed: %s",
+				       device, notice->text));
+		break;
+	case BACKEND_NOTICE_QUEUE_FAILED:
+	case BACKEND_NOTICE_OTHER:
+		log_warning("device %s: %s", device, notice->text);
+		break;
+	}
+}
+
+static int on_notices(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct daemon *daemon = context;
+	struct backend_notice notice;
+
+	(void)source;
+	(void)fd;
+	(void)events;
+	for (uint32_t i = 0; i < daemon->n_interfaces; i++) {
+		struct interface *interface = &daemon->interfaces[i];
+
+		while (interface->ops->read_notice && interface->ops->read_notice(interface->backend, &notice) == 1)
+			take_notice(daemon, interface, &notice);
+	}
+	return 0;
+}
+
+/* ---- sources ------------------------------------------------------------------------------------- */
+
+int events_add(struct daemon *daemon)
+{
+	int r = sd_event_add_signal(daemon->event, &daemon->term, SIGTERM, on_stop_signal, daemon);
+
+	if (r >= 0)
+		r = sd_event_add_signal(daemon->event, &daemon->interrupt, SIGINT, on_stop_signal, daemon);
+	if (r >= 0)
+		r = sd_event_add_time_relative(daemon->event, &daemon->second, CLOCK_MONOTONIC, SECOND_US, 0, on_second,
+					       daemon);
+	for (uint32_t i = 0; i < daemon->n_interfaces && r >= 0; i++) {
+		const struct interface *interface = &daemon->interfaces[i];
+
+		if (interface->ops->notice_fd)
+			r = sd_event_add_io(daemon->event, &daemon->notices[i],
+					    interface->ops->notice_fd(interface->backend), EPOLLIN, on_notices, daemon);
+	}
+	return r < 0 ? r : 0;
+}
+
+void events_drop(struct daemon *daemon)
+{
+	sd_event_source_disable_unref(daemon->term);
+	sd_event_source_disable_unref(daemon->interrupt);
+	sd_event_source_disable_unref(daemon->second);
+	for (uint32_t i = 0; i < daemon->n_interfaces; i++)
+		sd_event_source_disable_unref(daemon->notices[i]);
+}
