@@ -21,7 +21,11 @@ CALLGRIND = ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--instr-at
 
 
 def run(command):
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    try:
+        result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=120)
+    except subprocess.TimeoutExpired as late:
+        # bench_ring waits for every packet; an emulated device on a loaded machine may lose one.
+        raise SystemExit(f"bench ring: {' '.join(late.cmd)}: not done in 120 s: packets were lost on the wire, try again") from late
     if result.returncode != 0:
         raise SystemExit(f"bench ring: {' '.join(map(str, command))}: exit {result.returncode}\n{result.stderr}")
     return result.stdout
