@@ -321,7 +321,7 @@ static int fault_unparsed(const struct reader *reader, const config_t *file)
 
 	return fault_set(reader->fault, EX_CONFIG, EINVAL, "%s:%d: %s%s",
 			 reader_file(reader, config_error_file(file), where, sizeof(where)), config_error_line(file), text,
-			 strcmp(text, "syntax error") == 0 ? ": accepted is 'key = value;', see ibvcapd.conf(5)" : "");
+			 strcmp(text, "syntax error") == 0 ? ": accepted is 'key = value;'" : "");
 }
 
 static int parse(const struct reader *reader, struct config *config, const char *text)

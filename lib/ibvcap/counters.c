@@ -13,13 +13,12 @@ const char *const ring_counter_labels[IBVCAP_CTR_N] = {
 	[IBVCAP_CTR_BAD_CHECKSUM] = "bad_checksum",
 	[IBVCAP_CTR_BATCHES] = "batches",
 	[IBVCAP_CTR_EMPTY_POLLS] = "empty_polls",
-	[IBVCAP_CTR_BLOCKS] = "blocks",
 	[IBVCAP_CTR_SPARES_USED] = "spares_used",
 	[IBVCAP_CTR_POSTED] = "posted",
 	[IBVCAP_CTR_QUEUE_RESETS] = "queue_resets",
 	[IBVCAP_CTR_WAKES] = "wakes",
 };
-static_assert(IBVCAP_CTR_N == 16, "a counter wants its label here");
+static_assert(IBVCAP_CTR_N == 15, "a counter wants its label here");
 
 const char *const consumer_counter_labels[CONSUMER_CTR_N] = {
 	[CONSUMER_CTR_PUBLISHED] = "published",

@@ -10,7 +10,7 @@ ATTACH, STATUS = 1, 2
 ATTACHED, ERROR, DAEMON, STREAM, CONSUMER, INTERFACE, END = range(64, 71)
 
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
-                 "bad_checksum", "batches", "empty_polls", "blocks", "spares_used", "posted", "queue_resets", "wakes"]
+                 "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes"]
 STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head"]
 CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks"]
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]

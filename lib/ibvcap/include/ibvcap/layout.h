@@ -109,7 +109,6 @@ enum ibvcap_ring_counter {
 	IBVCAP_CTR_BAD_CHECKSUM,   /* of published */
 	IBVCAP_CTR_BATCHES,        /* polls that returned at least one completion */
 	IBVCAP_CTR_EMPTY_POLLS,    /* polls that returned none */
-	IBVCAP_CTR_BLOCKS,         /* blocks completed */
 	IBVCAP_CTR_SPARES_USED,    /* blocks that were due for reuse but under lease: a spare took their place */
 	IBVCAP_CTR_POSTED,         /* slots handed to the device */
 	IBVCAP_CTR_QUEUE_RESETS,   /* times the device's queue was reset after an error */
