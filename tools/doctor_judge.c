@@ -90,17 +90,15 @@ static void judge_memlock(const struct doctor_process *process, struct doctor_fi
 		say(finding->found, "unlimited");
 		return;
 	}
-	say(finding->found, "%" PRIu64 " KiB", process->memlock_bytes / 1024);
+	say(finding->found, "%" PRIu64 " KiB%s", process->memlock_bytes / 1024,
+	    process->is_daemon ? "; what it needs is registered" : "");
+	/* A daemon that runs has its memory registered, and has given the capability up after that. */
+	if (process->is_daemon)
+		return;
+	finding->level = DOCTOR_WARNING;
 	say(finding->wanted, "unlimited, or CAP_IPC_LOCK");
 	say(finding->why, "memory a NIC writes to is locked, and the rings are larger than that");
-	if (process->is_daemon)
-		say(finding->fix,
-		    "systemctl edit ibvcapd   # [Service] LimitMEMLOCK=infinity; then systemctl restart ibvcapd");
-	else
-		say(finding->fix, "start ibvcapd by systemctl start ibvcapd, or as root");
-	finding->fix_survives_reboot = process->is_daemon;
-	/* A daemon that has its memory registered gives the capability up. */
-	finding->level = DOCTOR_WARNING;
+	say(finding->fix, "start ibvcapd by systemctl start ibvcapd, or as root");
 }
 
 static void judge_capabilities(const struct doctor_process *process, struct doctor_findings *findings)
