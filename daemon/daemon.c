@@ -157,11 +157,11 @@ static int allocate(struct daemon *daemon)
 	daemon->ports = calloc(n, sizeof(*daemon->ports));
 	daemon->notices = calloc(n, sizeof(sd_event_source *));
 	daemon->streams = calloc(n, sizeof(*daemon->streams));
+	for (uint32_t i = 0; i < n && daemon->streams; i++)
+		daemon->streams[i] = (struct stream)STREAM_INIT;
 	daemon->rings = calloc(n, sizeof(*daemon->rings));
 	if (!daemon->interfaces || !daemon->ports || !daemon->notices || !daemon->streams || !daemon->rings)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++)
-		daemon->streams[i] = (struct stream)STREAM_INIT;
 	do {
 		if (getrandom(&daemon->epoch, sizeof(daemon->epoch), 0) < 0)
 			return -errno;
@@ -241,6 +241,7 @@ static void block_signals(void)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }

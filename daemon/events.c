@@ -46,6 +46,16 @@ static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo
 	return 0;
 }
 
+/* Not to be killed by what elsewhere means reload. */
+static int on_hang_up(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
+{
+	(void)source;
+	(void)info;
+	(void)context;
+	log_warning("SIGHUP: the configuration is not read again while running; restart to take it up");
+	return 0;
+}
+
 void events_worker_ended(void *context, uint32_t ring, int error)
 {
 	struct daemon *daemon = context;
@@ -131,6 +141,8 @@ int events_add(struct daemon *daemon)
 	if (r >= 0)
 		r = sd_event_add_signal(daemon->event, &daemon->interrupt, SIGINT, on_stop_signal, daemon);
 	if (r >= 0)
+		r = sd_event_add_signal(daemon->event, &daemon->hang_up, SIGHUP, on_hang_up, daemon);
+	if (r >= 0)
 		r = sd_event_add_time_relative(daemon->event, &daemon->second, CLOCK_MONOTONIC, SECOND_US, 0, on_second,
 					       daemon);
 	for (uint32_t i = 0; i < daemon->n_interfaces && r >= 0; i++) {
@@ -147,6 +159,7 @@ void events_drop(struct daemon *daemon)
 {
 	sd_event_source_disable_unref(daemon->term);
 	sd_event_source_disable_unref(daemon->interrupt);
+	sd_event_source_disable_unref(daemon->hang_up);
 	sd_event_source_disable_unref(daemon->second);
 	for (uint32_t i = 0; i < daemon->n_interfaces; i++)
 		sd_event_source_disable_unref(daemon->notices[i]);

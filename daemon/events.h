@@ -15,6 +15,7 @@ struct daemon {
 	sd_event *event;
 	sd_event_source *term;
 	sd_event_source *interrupt;
+	sd_event_source *hang_up;
 	sd_event_source *second;
 	sd_event_source **notices; /* an interface */
 	struct listener listener;

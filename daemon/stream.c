@@ -227,6 +227,10 @@ static int join_groups(struct stream *stream, struct fault *fault)
 		struct flow_rule rule;
 
 		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
+		if (rule.multicast && rule.vlan >= 0)
+			log_warning("stream '%s': its group in VLAN %d is joined on %s without a tag; where the VLAN's switch "
+				    "wants to hear of it, set join = false and join on the VLAN's own interface",
+				    config->name, rule.vlan, config->interface);
 		r = membership_join(stream->membership, stream->interface->net.index, &rule, fault);
 	}
 	return r;

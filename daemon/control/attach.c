@@ -27,6 +27,9 @@ void attach_hang_up(struct attachment *attachment)
 	attachment->session->attachment = NULL;
 	attachment->session = NULL;
 	attachment->served = false;
+	/* It may live on and read: it has to know before its leases end that they do. */
+	daemon_disconnect(attachment->consumer.state,
+			  attachment->point->ended ? IBVCAP_REASON_SHUTDOWN : IBVCAP_REASON_HUNG_UP);
 	notifier_remove(attachment->point->notifier, attachment->consumer.page);
 	mail_removal(attachment);
 }

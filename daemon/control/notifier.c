@@ -10,7 +10,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+#define TICK_NS 100000000
 
 struct notifier_entry {
 	const struct ibvcap_consumer_page *page; /* hostile */
@@ -60,15 +63,19 @@ static bool notify(struct notifier *notifier)
 	return !stop;
 }
 
-/* The word is read before the list: a request served by the worker after that changes it. */
+/*
+ * The word is read before the list: a request served by the worker after that changes it. A client that
+ * has the word mapped can move sleepers off it (FUTEX_REQUEUE), so no sleep is longer than a tick.
+ */
 static void *notifier_main(void *argument)
 {
 	struct notifier *notifier = argument;
 	struct ibvcap_ring *ring = notifier->ring;
+	const struct timespec tick = { .tv_nsec = TICK_NS };
 	uint32_t seen = consumer_load_wake_word(ring);
 
 	while (notify(notifier)) {
-		syscall(SYS_futex, &ring->wake_word, FUTEX_WAIT, seen, NULL, NULL, 0);
+		syscall(SYS_futex, &ring->wake_word, FUTEX_WAIT, seen, &tick, NULL, 0);
 		seen = consumer_load_wake_word(ring);
 	}
 	return NULL;

@@ -12,6 +12,8 @@
 
 #define REFRESH_STEP_US    UINT64_C(500)
 #define REFRESH_TIMEOUT_US UINT64_C(50000)
+/* Each refresh is some commands to each device: clients have no more than so many of them. */
+#define REFRESH_REST_US    UINT64_C(20000)
 
 /* ---- one message each ---------------------------------------------------------------------------- */
 
@@ -253,13 +255,19 @@ static int on_refresh(sd_event_source *source, uint64_t time_us, void *context)
 
 	(void)source;
 	(void)time_us;
+	if (control->refresh.resting) {
+		control->refresh.resting = false;
+		control->refresh.active = false;
+		begin(control);
+		return 0;
+	}
 	if (!is_fresh(control) && control_now_us(control) < control->refresh.deadline_us) {
 		control_arm(control->refresh.timer, REFRESH_STEP_US);
 		return 0;
 	}
-	control->refresh.active = false;
 	answer_all(control);
-	begin(control);
+	control->refresh.resting = true;
+	control_arm(control->refresh.timer, REFRESH_REST_US);
 	return 0;
 }
 

@@ -23,7 +23,8 @@ struct consumer_cursors {
 };
 
 struct status_refresh {
-	bool active;
+	bool active;  /* readings are taken, or it rests after them */
+	bool resting;
 	uint64_t deadline_us;
 	uint64_t *mailed; /* a ring: the reading its worker was mailed */
 	bool *is_mailed;  /* … false: its mailbox was full so far */

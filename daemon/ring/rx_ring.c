@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <ibvcap/ibvcap.h>
 #include <linux/futex.h>
-#include <limits.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -190,10 +189,14 @@ struct ring_consumer *rx_ring_take_liar(struct rx_ring *ring)
 
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 
+/*
+ * All consumers and the notifier, and no more: a client with thousands of threads asleep on the word must
+ * not cost the worker a wake-up of each. Who is passed over looks again within a tick of its own.
+ */
 static void wake_all(struct rx_ring *ring)
 {
 	daemon_bump_wake_word(ring->ring);
-	syscall(SYS_futex, &ring->ring->wake_word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	syscall(SYS_futex, &ring->ring->wake_word, FUTEX_WAKE, RX_RING_CONSUMERS_MAX + 1, NULL, NULL, 0);
 }
 
 uint32_t rx_ring_wake(struct rx_ring *ring)
@@ -207,9 +210,10 @@ uint32_t rx_ring_wake(struct rx_ring *ring)
 		struct ring_consumer *consumer = ring->consumers[i];
 		uint64_t wake_at = daemon_load_wake_request(consumer->page);
 
-		if (wake_at == 0 || wake_at > ring->head || wake_at == consumer->woken_at)
+		/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
+		if (wake_at > ring->head || wake_at <= consumer->woken_at)
 			continue;
-		consumer->woken_at = wake_at; /* once a request: a sleeper takes a while to withdraw it */
+		consumer->woken_at = wake_at;
 		due = true;
 	}
 	if (!due)

@@ -197,7 +197,8 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 	if (--lease->n_batches == 0)
 		consumer_clear_lease(rx->page, batch->lease);
 	store_released(rx);
-	return 0;
+	/* Disconnected meanwhile: the lease may have ended before this batch was read. */
+	return rx_check_connected(rx);
 }
 
 /* meta is copied before it is used: a length read twice could differ. */
@@ -239,7 +240,9 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 		memcpy(&copy, batch.meta, sizeof(copy));
 		if (!(copy.flags & IBVCAP_PKT_ERROR))
 			*length = copy_row(rx, &batch, &copy, buffer, bytes);
-		ibvcap_release(rx, &batch);
+		r = ibvcap_release(rx, &batch);
+		if (r < 0)
+			return r;
 	} while (copy.flags & IBVCAP_PKT_ERROR);
 	if (meta)
 		*meta = copy;

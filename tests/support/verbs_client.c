@@ -183,25 +183,27 @@ static void ethtool(int s, const char *netdev, void *data)
 /* What the port lost before steering: mlx5's rx_discards_phy. */
 static uint64_t discards(struct queue *q)
 {
-	struct {
+	union {
 		struct ethtool_sset_info info;
-		uint32_t n;
+		uint32_t words[sizeof(struct ethtool_sset_info) / sizeof(uint32_t) + 1]; /* the last is the answer */
 	} set = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1 << ETH_SS_STATS}};
 	struct ethtool_gstrings *names;
 	struct ethtool_stats *values;
 	int s = socket(AF_INET, SOCK_DGRAM, 0);
 	uint64_t found = UINT64_MAX;
+	uint32_t n;
 	char netdev[32];
 
 	read_port_file(q, "gid_attrs/ndevs/0", netdev, sizeof(netdev));
 	ethtool(s, netdev, &set);
-	names = calloc(1, sizeof(*names) + (size_t)set.n * ETH_GSTRING_LEN);
-	values = calloc(1, sizeof(*values) + set.n * sizeof(uint64_t));
-	*names = (struct ethtool_gstrings){ETHTOOL_GSTRINGS, ETH_SS_STATS, set.n};
-	*values = (struct ethtool_stats){ETHTOOL_GSTATS, set.n};
+	n = set.words[sizeof(set.info) / sizeof(uint32_t)];
+	names = calloc(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);
+	values = calloc(1, sizeof(*values) + n * sizeof(uint64_t));
+	*names = (struct ethtool_gstrings){ETHTOOL_GSTRINGS, ETH_SS_STATS, n};
+	*values = (struct ethtool_stats){ETHTOOL_GSTATS, n};
 	ethtool(s, netdev, names);
 	ethtool(s, netdev, values);
-	for (uint32_t i = 0; i < set.n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		if (!strcmp((char *)names->data + i * ETH_GSTRING_LEN, "rx_discards_phy"))
 			found = values->data[i];
 	free(names);

@@ -128,7 +128,11 @@ void ibvcap_detach(struct ibvcap_rx *rx);
  */
 int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
-/** Return a batch. In any order; every batch once. -EINVAL: not a batch that is out. Never blocks. */
+/**
+ * Return a batch. In any order; every batch once. Never blocks. -EINVAL: not a batch that is out.
+ * -ECONNABORTED: it is returned, but the daemon had disconnected this consumer and with it ended the lease: what
+ * was read of the batch may be newer packets.
+ */
 int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch);
 
 /**

@@ -188,6 +188,7 @@ enum ibvcap_disconnect_reason {
 	IBVCAP_REASON_BAD_CURSOR = 2,     /* the consumer's page held a cursor that went back or past head */
 	IBVCAP_REASON_OVER_QUOTA = 3,     /* more leases than the quota */
 	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream */
+	IBVCAP_REASON_HUNG_UP = 5,        /* its connection ended or was ended: leases hold no more */
 };
 
 /* The daemon's page about one consumer; the consumer maps it read-only. */
