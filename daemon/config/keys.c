@@ -82,7 +82,7 @@ static const struct key flow[] = {
 	[FLOW_SOURCE_PORT] = { .name = "source_port", .type = KEY_INTEGER, .integer = 0, .min = 0, .max = 65535,
 			       .description = "sender's UDP port; 0: any" },
 	[FLOW_VLAN] = { .name = "vlan", .type = KEY_INTEGER, .integer = -1, .min = -1, .max = 4094,
-			.description = "VLAN id of tagged packets; -1: untagged" },
+			.description = "VLAN id; -1: none is looked for, a tagged packet is an irregular row" },
 };
 
 #define GROUP(what, keys) { what, keys, sizeof(keys) / sizeof((keys)[0]) }

@@ -63,10 +63,13 @@ static bool is_same_address(const struct config_address *a, const struct config_
 	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
 }
 
-static bool is_same_flow(const struct config_flow *a, const struct config_flow *b)
+/* Can one packet match both? No VLAN in a rule is no VLAN spec, which matches tagged packets too (verbs rules). */
+static bool overlap(const struct config_flow *a, const struct config_flow *b)
 {
-	return is_same_address(&a->destination, &b->destination) && is_same_address(&a->source, &b->source) &&
-	       a->destination_port == b->destination_port && a->source_port == b->source_port && a->vlan == b->vlan;
+	return is_same_address(&a->destination, &b->destination) && a->destination_port == b->destination_port &&
+	       (a->source.family == AF_UNSPEC || b->source.family == AF_UNSPEC || is_same_address(&a->source, &b->source)) &&
+	       (a->source_port == 0 || b->source_port == 0 || a->source_port == b->source_port) &&
+	       (a->vlan < 0 || b->vlan < 0 || a->vlan == b->vlan);
 }
 
 static int check_layout(const struct config_stream *stream, struct fault *fault)
@@ -85,8 +88,11 @@ static int check_layout(const struct config_stream *stream, struct fault *fault)
 	return 0;
 }
 
-/* Whether two queues would each get a copy is not the same on every device (verbs rules): not accepted. */
-static int check_flow_is_new(const struct config *config, uint32_t stream, uint32_t flow, struct fault *fault)
+/*
+ * Which queue gets a packet that two rules match, or whether both get a copy, is not the same on every
+ * device (verbs rules): not accepted.
+ */
+static int check_overlap(const struct config *config, uint32_t stream, uint32_t flow, struct fault *fault)
 {
 	const struct config_stream *mine = &config->streams[stream];
 
@@ -95,11 +101,12 @@ static int check_flow_is_new(const struct config *config, uint32_t stream, uint3
 		uint32_t n_flows = s == stream ? flow : other->n_flows;
 
 		for (uint32_t i = 0; i < n_flows && strcmp(other->interface, mine->interface) == 0; i++)
-			if (is_same_flow(&other->flows[i], &mine->flows[flow]))
+			if (overlap(&other->flows[i], &mine->flows[flow]))
 				return fault_set(fault, EX_CONFIG, EINVAL,
-						 "%s:%d: stream '%s': this flow to port %u is that of stream '%s' at %s:%d, on "
-						 "the same interface: accepted is each flow once; several consumers may attach "
-						 "to one stream",
+						 "%s:%d: stream '%s': this flow to port %u overlaps with that of stream '%s' at "
+						 "%s:%d, on the same interface: accepted are flows of which no packet matches two "
+						 "(a flow without source, source_port or vlan matches any); several consumers may "
+						 "attach to one stream",
 						 mine->flows[flow].file, mine->flows[flow].line, mine->name,
 						 mine->flows[flow].destination_port, other->name, other->flows[i].file,
 						 other->flows[i].line);
@@ -113,7 +120,7 @@ int flow_check(const struct config *config, struct fault *fault)
 		int r = check_layout(&config->streams[s], fault);
 
 		for (uint32_t i = 0; i < config->streams[s].n_flows && r == 0; i++)
-			r = check_flow_is_new(config, s, i, fault);
+			r = check_overlap(config, s, i, fault);
 		if (r < 0)
 			return r;
 	}

@@ -117,6 +117,29 @@ Test(flow, the_same_flow_twice_on_one_interface_is_refused)
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
 	cr_expect(strstr(fault.text, "'first'") != NULL, "%s", fault.text);
 	cr_expect(eq(int, check(flows, 1, 1, "eth1", &fault), 0));
+}
+
+Test(flow, flows_that_one_packet_could_both_match_are_refused)
+{
+	struct config_flow flows[2] = { flow_to("239.0.0.1", 7), flow_to("239.0.0.1", 7) };
+	struct fault fault = { 0 };
+
 	flows[1].source_port = 5;
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));
+	flows[0].source_port = 6;
 	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), 0));
+	flows[0].source_port = flows[1].source_port = 0;
+	flows[1].source.family = AF_INET;
+	flows[1].source.address[0] = 10;
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));
+	flows[0].source = flows[1].source;
+	flows[0].source.address[3] = 1;
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), 0));
+	flows[0].source = flows[1].source;
+	flows[0].vlan = 5;
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));
+	flows[1].vlan = 6;
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), 0));
+	flows[1].vlan = 5;
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));
 }
