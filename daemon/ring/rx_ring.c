@@ -47,34 +47,46 @@ void rx_ring_publish(struct rx_ring *ring, uint32_t n)
 
 /* ---- recycling: see the handshake in lib/ibvcap/ring.h ------------------------------------------- */
 
-static bool is_leased(struct rx_ring *ring, uint64_t number)
+/* Held blocks are in the order of their numbers, in which they were retired. NULL: not one of them. */
+static struct rx_ring_held *find_held(const struct rx_ring *ring, uint64_t number)
 {
-	bool leased = false;
+	uint32_t low = 0, high = ring->n_held;
 
-	for (uint32_t i = 0; i < ring->n_consumers; i++) {
-		struct ring_consumer *consumer = ring->consumers[i];
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
 
-		for (uint32_t slot = 0; slot < consumer->lease_blocks; slot++)
-			leased |= consumer->leases[slot] == number + 1;
+		if (ring->held[middle].number < number)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	return leased;
+	return low < ring->n_held && ring->held[low].number == number ? &ring->held[low] : NULL;
 }
 
 /*
- * Step 2: one look at every slot of every consumer, kept privately, so that all decisions rest on the
- * same values. A slot naming a block that never had memory is a lie: the consumer is reported once.
+ * Step 2: one look at every slot of every consumer, from which all held blocks are decided anew. A slot
+ * naming a block that never had memory is a lie: the consumer is reported once.
  */
-static void snapshot_leases(struct rx_ring *ring)
+static void mark_leased(struct rx_ring *ring)
 {
+	for (uint32_t i = 0; i < ring->n_held; i++)
+		ring->held[i].leased = false;
 	for (uint32_t i = 0; i < ring->n_consumers; i++) {
 		struct ring_consumer *consumer = ring->consumers[i];
 
 		for (uint32_t slot = 0; slot < consumer->lease_blocks; slot++) {
-			consumer->leases[slot] = daemon_load_lease(consumer->page, slot);
-			if (consumer->leases[slot] > ring->next_block && !consumer->lied) {
+			uint64_t lease = daemon_load_lease(consumer->page, slot);
+			struct rx_ring_held *held;
+
+			if (lease > ring->next_block && !consumer->lied) {
 				consumer->lied = true;
 				ring->n_lied++;
 			}
+			if (lease == 0 || lease > ring->floor) /* free, or a block that is not due for reuse */
+				continue;
+			held = find_held(ring, lease - 1);
+			if (held)
+				held->leased = true;
 		}
 	}
 }
@@ -83,8 +95,9 @@ static void release_unleased(struct rx_ring *ring)
 {
 	uint32_t kept = 0;
 
+	mark_leased(ring);
 	for (uint32_t i = 0; i < ring->n_held; i++) {
-		if (is_leased(ring, ring->held[i].number))
+		if (ring->held[i].leased)
 			ring->held[kept++] = ring->held[i];
 		else
 			ring->free_blocks[ring->n_free++] = ring->held[i].physical;
@@ -98,8 +111,8 @@ static void retire_oldest(struct rx_ring *ring)
 	uint64_t number = ring->floor++;
 
 	daemon_store_floor(ring->ring, ring->floor);
-	snapshot_leases(ring);
-	ring->held[ring->n_held++] = (struct rx_ring_held){ number, ring->physical[number & ring->table_mask] };
+	ring->held[ring->n_held++] =
+		(struct rx_ring_held){ .number = number, .physical = ring->physical[number & ring->table_mask] };
 	release_unleased(ring);
 	if (ring->n_held && ring->held[ring->n_held - 1].number == number)
 		counter_add(&ring->ring->counters[IBVCAP_CTR_SPARES_USED], 1);
@@ -114,6 +127,8 @@ static bool open_block(struct rx_ring *ring)
 {
 	if (ring->next_block - ring->floor == ring->live_blocks_max)
 		retire_oldest(ring);
+	else if (ring->n_free == 0)
+		release_unleased(ring);
 	if (ring->n_free == 0)
 		return false;
 	uint32_t physical = ring->free_blocks[--ring->n_free];

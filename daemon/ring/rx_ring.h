@@ -44,15 +44,15 @@ struct ring_consumer {
 	uint64_t attach_sequence;          /* set by rx_ring_add_consumer() */
 
 	/* The worker's. */
-	uint64_t leases[IBVCAP_LEASE_SLOTS_MAX]; /* last snapshot: block number + 1, unchecked */
-	uint64_t woken_at;                       /* the last request that was served */
-	bool lied;                               /* its page named a block that never was */
+	uint64_t woken_at; /* the last request that was served */
+	bool lied;         /* its page named a block that never was */
 };
 
 /* Where a block went that was due for reuse but under lease. */
 struct rx_ring_held {
 	uint64_t number;
 	uint32_t physical;
+	bool leased; /* by the last look at the consumers' slots */
 };
 
 struct rx_ring {

@@ -261,7 +261,7 @@ int receive_batch(struct receive *receive)
 		return n;
 	if (n == 0) {
 		counter_add(&receive->ring->ring->counters[IBVCAP_CTR_EMPTY_POLLS], 1);
-		return 0;
+		return receive_refill(receive); /* nothing to do, unless memory or the device ran short before */
 	}
 	int r = publish_events(receive, (uint32_t)n);
 

@@ -20,6 +20,7 @@
 #define NAP_MS           1
 /* A queue that fails again and again without a single packet in between is given up. */
 #define RESTARTS_MAX     16
+#define WAKE_BATCHES     16
 
 struct worker {
 	struct receive receive;
@@ -36,6 +37,7 @@ struct worker {
 	uint64_t matched_at_ns;
 
 	uint32_t restarts; /* since the last packet */
+	uint32_t full_batches;
 	bool stopping;
 	uint64_t stopping_at_ns;
 	bool stopped;
@@ -166,23 +168,23 @@ static void when_empty(struct worker *worker)
 int worker_do_work(struct worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
-	uint64_t block = ring->next_block;
+	uint64_t head = ring->head;
 	int n = receive_batch(&worker->receive);
 
-	if (n == -EIO && worker->restarts++ < RESTARTS_MAX)
-		n = receive_restart(&worker->receive);
-	else if (n > 0)
+	if (ring->head != head)
 		worker->restarts = 0;
+	if (n < 0 && n != -EPROTO && worker->restarts++ < RESTARTS_MAX)
+		n = receive_restart(&worker->receive);
 	if (n < 0)
 		return n;
-	/* Also once a block, or a sleeper would never be woken while every poll comes back full. */
-	if (n < RECEIVE_BATCH || ring->next_block != block)
+	/* Also now and then while every poll comes back full, or a sleeper would never be woken. */
+	if (n < RECEIVE_BATCH || ++worker->full_batches % WAKE_BATCHES == 0)
 		counter_add(&ring->ring->counters[IBVCAP_CTR_WAKES], rx_ring_wake(ring));
 	if (ring->n_lied)
 		report_liars(worker);
 	if (n == 0)
 		when_empty(worker);
-	return n + take_mails(worker);
+	return worker->stopped ? 0 : n + take_mails(worker);
 }
 
 /* ---- idling: a policy apart ---------------------------------------------------------------------- */

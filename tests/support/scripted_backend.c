@@ -86,9 +86,11 @@ bool scripted_arrive(struct backend_queue *queue, const void *frame, uint32_t by
 	enum backend_status status = q->next_status;
 	bool too_long = bytes > q->options.header_bytes + q->options.slot_bytes;
 
-	if (!q->started || !q->n_flows || q->failed)
+	if (!q->started || !q->n_flows)
 		return false;
-	q->counts.matched++;
+	q->counts.matched++; /* steering is before the queue, and counts also while that has failed */
+	if (q->failed)
+		return false;
 	if (!free_slots(q)) {
 		q->counts.out_of_buffer++;
 		return false;

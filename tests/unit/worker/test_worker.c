@@ -365,6 +365,40 @@ Test(worker, a_failed_queue_is_reset_and_flushed_slots_are_not_rows)
 	tear_down(&bench);
 }
 
+Test(worker, packets_that_come_while_the_queue_has_failed_are_counted_as_lost)
+{
+	struct bench bench;
+
+	set_up(&bench, &(struct setting){ 0 });
+	scripted_fail_queue(bench.queue);
+	for (uint32_t i = 0; i < 7; i++)
+		cr_assert(not(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0)));
+	work(&bench);
+	for (uint32_t i = 0; i < 3; i++)
+		cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
+	work(&bench);
+	strike(&bench);
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_MATCHED), 10));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), 3));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), 7));
+	tear_down(&bench);
+}
+
+Test(worker, a_queue_that_fails_now_and_then_is_kept)
+{
+	struct bench bench;
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (uint32_t i = 0; i < 100; i++) {
+		cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
+		scripted_fail_queue(bench.queue);
+		work(&bench);
+	}
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), 100));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_QUEUE_RESETS), 100));
+	tear_down(&bench);
+}
+
 Test(worker, a_queue_that_cannot_be_reset_ends_the_worker)
 {
 	struct bench bench;
