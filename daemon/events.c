@@ -119,15 +119,20 @@ static int on_notices(sd_event_source *source, int fd, uint32_t events, void *co
 {
 	struct daemon *daemon = context;
 	struct backend_notice notice;
+	int r = 0;
 
-	(void)source;
 	(void)fd;
 	(void)events;
 	for (uint32_t i = 0; i < daemon->n_interfaces; i++) {
 		struct interface *interface = &daemon->interfaces[i];
 
-		while (interface->ops->read_notice && interface->ops->read_notice(interface->backend, &notice) == 1)
+		while (interface->ops->read_notice && (r = interface->ops->read_notice(interface->backend, &notice)) == 1)
 			take_notice(daemon, interface, &notice);
+		if (r < 0) {
+			log_warning("device %s: its notices cannot be read any more: %s", interface->capabilities.device,
+				    strerror(-r));
+			return sd_event_source_set_enabled(source, SD_EVENT_OFF); /* else it would be ready for ever */
+		}
 	}
 	return 0;
 }

@@ -132,8 +132,6 @@ int attachment_send(struct attachment *attachment)
 	int r;
 
 	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	segment_set_ready(&attachment->consumer.state->segment);
-	segment_set_ready(&attachment->consumer.page->segment);
 	r = open_descriptors(attachment, fds);
 	if (r == 0)
 		r = session_send(attachment->session, &message.header, fds, WIRE_FD_N);

@@ -231,6 +231,15 @@ static inline enum ibvcap_consumer_status consumer_load_status(const struct ibvc
 	return (enum ibvcap_consumer_status)atomic_load_explicit(&state->status, memory_order_acquire);
 }
 
+/**
+ * Before a consumer_load_status() that vouches for what was read of a block: those reads stay before it. Partner:
+ * daemon_disconnect(), which comes before the leases end.
+ */
+static inline void consumer_reads_done(void)
+{
+	atomic_thread_fence(memory_order_acquire);
+}
+
 /** After consumer_load_status() said so. Partner: daemon_disconnect(). */
 static inline uint32_t consumer_load_reason(const struct ibvcap_consumer_state *state)
 {

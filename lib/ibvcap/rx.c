@@ -198,6 +198,7 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 		consumer_clear_lease(rx->page, batch->lease);
 	store_released(rx);
 	/* Disconnected meanwhile: the lease may have ended before this batch was read. */
+	consumer_reads_done();
 	return rx_check_connected(rx);
 }
 

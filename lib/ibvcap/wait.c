@@ -92,6 +92,12 @@ static int arm(struct ibvcap_rx *rx)
 	return consumer_load_head_seq_cst(rx->ring) > rx->next ? RX_WAIT_HEAD : look(rx, rx->next + 1, client_now_ns());
 }
 
+/* Nothing came in time: who polls the descriptor is told when there is more. */
+static int give_up(struct ibvcap_rx *rx)
+{
+	return rx->fd_wanted ? arm(rx) : RX_WAIT_TIME;
+}
+
 void rx_disarm(struct ibvcap_rx *rx)
 {
 	char bytes[64];
@@ -117,7 +123,7 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 	if (r != RX_WAIT_TIME)
 		return r;
 	if (timeout_ms == 0)
-		return rx->fd_wanted ? arm(rx) : RX_WAIT_TIME;
+		return give_up(rx);
 	if (spin(rx, target))
 		return RX_WAIT_HEAD;
 	while ((now = client_now_ns()) < deadline) {
@@ -128,7 +134,8 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 		if (r < 0)
 			return r;
 	}
-	return look(rx, target, now);
+	r = look(rx, target, now);
+	return r == RX_WAIT_TIME ? give_up(rx) : r;
 }
 
 int ibvcap_fd(struct ibvcap_rx *rx)

@@ -52,6 +52,7 @@ class Build:
     ibvcapd = BUILD / "daemon/ibvcapd"
     capture_dump = BUILD / "tests/support/capture_dump"
     ring_attacker = BUILD / "tests/support/ring_attacker"
+    orphan_reader = BUILD / "tests/support/orphan_reader"
     pattern_send = BUILD / "tests/support/pattern_send"
     pcap_replay = ROOT / "tests/support/pcap_replay.py"
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an unprivileged consumer is given it cannot write, whatever it tries."""
+import errno
 import os
 import subprocess
 
@@ -55,3 +56,13 @@ def test_a_consumer_that_punches_its_own_page_harms_nobody(build, daemon, wire, 
     wire.send(*[wire.frame(bytes([i]) * 100, 7600) for i in range(20)])
     rows, _ = other.finish()
     assert [row["payload"][0] for row in rows] == list(range(20))
+
+
+def test_a_child_that_outlives_the_consumer_is_told_that_its_lease_ended(build, daemon, wire):
+    """Else it would go on reading blocks that are given back to the device."""
+    one = daemon([conftest.stream(wire, port=7600)])
+    command = conftest.as_nobody(build.orphan_reader, one.socket_path, "lidar")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout.readline() == "attached\n", reader.stderr.read()
+        wire.send(wire.frame(b"x" * 100, 7600))
+        assert reader.stdout.readline() == f"{-errno.ECONNABORTED} {-errno.ECONNABORTED}\n", reader.stderr.read()

@@ -145,7 +145,7 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 
 /**
  * A descriptor for poll/epoll: readable once there may be packets again after an ibvcap_acquire() that
- * returned 0 with timeout_ms 0 (edge of that call; the library empties it). Owned by the handle.
+ * returned 0 (and came after the first call of this; the library empties it). Owned by the handle.
  */
 int ibvcap_fd(struct ibvcap_rx *rx);
 

@@ -100,13 +100,13 @@ enum ibvcap_clock_source {
 enum ibvcap_ring_counter {
 	IBVCAP_CTR_MATCHED,        /* flow counter: what steering gave the queue, before any drop */
 	IBVCAP_CTR_PUBLISHED,      /* rows with a packet */
-	IBVCAP_CTR_NO_BUFFER,      /* dropped by the device for want of a posted slot; struck at rest */
+	IBVCAP_CTR_NO_BUFFER,      /* matched, and no row: no slot was posted, or the queue was being reset; struck at rest */
 	IBVCAP_CTR_ERRORED,        /* rows marked IBVCAP_PKT_ERROR */
 	IBVCAP_CTR_PUBLISHED_BYTES,/* payload bytes in published rows */
 	IBVCAP_CTR_TRUNCATED,      /* of published: longer than their row */
 	IBVCAP_CTR_SHORT,          /* of published: shorter than their row */
 	IBVCAP_CTR_IRREGULAR,      /* of published: VLAN tag, IP options or fragment where none was expected */
-	IBVCAP_CTR_BAD_CHECKSUM,   /* of published */
+	IBVCAP_CTR_BAD_CHECKSUM,   /* of published; 0 from a backend that does not report them (verbs, so far) */
 	IBVCAP_CTR_BATCHES,        /* polls that returned at least one completion */
 	IBVCAP_CTR_EMPTY_POLLS,    /* polls that returned none */
 	IBVCAP_CTR_SPARES_USED,    /* blocks that were due for reuse but under lease: a spare took their place */
@@ -185,9 +185,9 @@ enum ibvcap_consumer_status {
 enum ibvcap_disconnect_reason {
 	IBVCAP_REASON_NONE = 0,
 	IBVCAP_REASON_SHUTDOWN = 1,       /* the daemon ends or restarts */
-	IBVCAP_REASON_BAD_CURSOR = 2,     /* the consumer's page held a cursor that went back or past head */
-	IBVCAP_REASON_OVER_QUOTA = 3,     /* more leases than the quota */
-	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream */
+	IBVCAP_REASON_BAD_CURSOR = 2,     /* the consumer's page named a block that never was */
+	IBVCAP_REASON_OVER_QUOTA = 3,     /* more leases than the quota; not given yet */
+	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream; not given yet */
 	IBVCAP_REASON_HUNG_UP = 5,        /* its connection ended or was ended: leases hold no more */
 };
 
@@ -199,7 +199,7 @@ struct ibvcap_consumer_state {
 	uint64_t attach_sequence;       /* the first packet that is this consumer's */
 	IBVCAP_ATOMIC(uint32_t) status;        /* enum ibvcap_consumer_status */
 	IBVCAP_ATOMIC(uint32_t) reason;        /* enum ibvcap_disconnect_reason */
-	IBVCAP_ATOMIC(uint64_t) skipped_blocks;/* whole blocks recycled before the consumer's cursor came to them */
+	IBVCAP_ATOMIC(uint64_t) skipped_blocks; /* recycled before the consumer's cursor came to them; not written yet */
 	uint8_t reserved[64];
 };
 static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
