@@ -228,16 +228,7 @@ static inline void daemon_disconnect(struct ibvcap_consumer_state *state, enum i
 
 static inline enum ibvcap_consumer_status consumer_load_status(const struct ibvcap_consumer_state *state)
 {
-	return (enum ibvcap_consumer_status)atomic_load_explicit(&state->status, memory_order_acquire);
-}
-
-/**
- * Before a consumer_load_status() that vouches for what was read of a block: those reads stay before it. Partner:
- * daemon_disconnect(), which comes before the leases end.
- */
-static inline void consumer_reads_done(void)
-{
-	atomic_thread_fence(memory_order_acquire);
+	return (enum ibvcap_consumer_status)atomic_load_explicit(&state->status, memory_order_seq_cst);
 }
 
 /** After consumer_load_status() said so. Partner: daemon_disconnect(). */

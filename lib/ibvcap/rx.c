@@ -194,11 +194,13 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 	if (lease->n_batches == 0 || lease->block != batch->sequence / rx->slots_per_block || !(*word & bit))
 		return -EINVAL;
 	*word &= ~bit;
+	/* A seq_cst store in either case: what was read of the batch stays before it, and the look at status after. */
 	if (--lease->n_batches == 0)
 		consumer_clear_lease(rx->page, batch->lease);
+	else
+		consumer_store_lease(rx->page, batch->lease, lease->block);
 	store_released(rx);
 	/* Disconnected meanwhile: the lease may have ended before this batch was read. */
-	consumer_reads_done();
 	return rx_check_connected(rx);
 }
 
