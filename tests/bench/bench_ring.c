@@ -30,6 +30,7 @@
 #include <valgrind/callgrind.h>
 
 #define QUEUE_SLOTS 4096u
+#define EMPTY_POLLS_MAX 100000000u /* some seconds */
 
 struct bench {
 	uint32_t payload_bytes;
@@ -225,7 +226,7 @@ static void tear_down(struct bench *bench)
 /* The one function under the counter: poll, publish, repost, until the queue is empty. */
 static __attribute__((noinline)) uint64_t drain(struct receive *receive, uint32_t waiting)
 {
-	uint64_t done = 0;
+	uint64_t done = 0, empty_polls = 0;
 
 	while (done < waiting) {
 		int n = receive_batch(receive);
@@ -233,6 +234,8 @@ static __attribute__((noinline)) uint64_t drain(struct receive *receive, uint32_
 		if (n < 0)
 			die("drain", strerror(-n));
 		done += (uint64_t)n;
+		if (n == 0 && ++empty_polls > EMPTY_POLLS_MAX)
+			die("drain", "the device counted a packet and never completed it");
 	}
 	return done;
 }

@@ -88,10 +88,10 @@ def main():
     wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     wire.bind((options.interface, 0))
     macs = options.destination_mac + link_address(options.interface)
-    frames = [(at, rewrite(frame, macs, options.source.packed, options.destination.packed))
-              for path in options.files for at, frame in read_pcap(path)]
+    captures = [[(at, rewrite(frame, macs, options.source.packed, options.destination.packed))
+                 for at, frame in read_pcap(path)] for path in options.files]
     result = {"frames": 0, "not_udp": 0, "datagrams": collections.Counter()}
-    for _ in range(options.times):
+    for frames in captures * options.times:
         start, first = time.monotonic(), None
         for at, frame in frames:
             if frame is None:

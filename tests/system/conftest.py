@@ -3,6 +3,7 @@
 
 IBVCAP_BUILD_DIR names the build directory; default: build/dev.
 """
+import atexit
 import ctypes
 import json
 import os
@@ -371,9 +372,29 @@ def daemon(start_daemon):
 # ---- consumers -----------------------------------------------------------------------------------------------------
 
 
+REACHABLE = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-programs-"))
+REACHABLE.chmod(0o755)
+atexit.register(shutil.rmtree, REACHABLE, ignore_errors=True)
+
+
+def reachable(word):
+    """What is built, copied to where other users can look, which the tree itself may not be: below /root, say."""
+    path = pathlib.Path(str(word))
+    if BUILD not in path.parents:
+        return word
+    copy = REACHABLE / path.name
+    if not copy.exists():
+        shutil.copy2(path, copy)
+        library = BUILD / "lib/ibvcap/libibvcap.so.0"
+        if library.exists():
+            shutil.copy2(library, REACHABLE)
+    return copy
+
+
 def as_nobody(*command):
     """The command as an unprivileged user, without any capability."""
-    return ["setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups", "--no-new-privs",
+    command = [reachable(word) for word in command]
+    return ["env", f"LD_LIBRARY_PATH={REACHABLE}", "setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups", "--no-new-privs",
             "--bounding-set=-all", "--inh-caps=-all", *map(str, command)]
 
 
