@@ -391,10 +391,10 @@ def reachable(word):
     return copy
 
 
-def as_nobody(*command):
+def as_nobody(*command, groups="--clear-groups"):
     """The command as an unprivileged user, without any capability."""
     command = [reachable(word) for word in command]
-    return ["env", f"LD_LIBRARY_PATH={REACHABLE}", "setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups", "--no-new-privs",
+    return ["env", f"LD_LIBRARY_PATH={REACHABLE}", "setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", groups, "--no-new-privs",
             "--bounding-set=-all", "--inh-caps=-all", *map(str, command)]
 
 
