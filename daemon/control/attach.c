@@ -78,7 +78,7 @@ static bool is_refused_by_quota(struct session *session, const struct attach_poi
 {
 	const struct config_stream *stream = point->ring->config;
 
-	if (point->ended) {
+	if (point->ended || !session->control->listening) { /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", stream->name);
 	} else if (request->policy != IBVCAP_POLICY_LOSSY) {
 		*sent = session_send_error(session, -EINVAL, "stream '%s': policy %u: only lossy (0) is granted",

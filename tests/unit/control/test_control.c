@@ -369,6 +369,20 @@ Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives
 	close(client);
 }
 
+Test(control, while_the_daemon_stops_nobody_is_attached_any_more)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client();
+
+	message.queue = 3;
+	cr_assert(eq(int, attach(client, &message, NULL), -EINVAL), "connected, and answered");
+	control_stop_accepting(control);
+	message.queue = 0;
+	cr_expect(eq(int, attach(client, &message, NULL), -EAGAIN));
+	cr_expect(eq(u32, ring.n_consumers, 0));
+	close(client);
+}
+
 Test(control, users_that_are_not_listed_are_refused)
 {
 	const uid_t users[] = { 4711 };
