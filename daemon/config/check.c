@@ -14,7 +14,7 @@ static bool is_zero(const struct config_address *address)
 	return memcmp(address->address, zero, sizeof(zero)) == 0;
 }
 
-static bool is_multicast(const struct config_address *address)
+bool config_is_multicast(const struct config_address *address)
 {
 	return address->family == AF_INET ? address->address[0] >> 4 == 0xe : address->address[0] == 0xff;
 }
@@ -47,7 +47,7 @@ int check_flow(const struct reader *reader, const config_setting_t *setting, con
 	if (flow->source.family != flow->destination.family)
 		return reader_fault(reader, setting, "source and destination of a flow: accepted are two addresses of one "
 						     "family");
-	if (is_zero(&flow->source) || is_multicast(&flow->source) || is_broadcast(&flow->source))
+	if (is_zero(&flow->source) || config_is_multicast(&flow->source) || is_broadcast(&flow->source))
 		return reader_fault(reader, setting, "source of a flow: accepted is one unicast address");
 	return 0;
 }

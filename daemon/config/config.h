@@ -86,6 +86,9 @@ struct config {
  */
 int config_load(const char *path, struct config **config, struct fault *fault);
 
+/** Is it a group's? Pure. */
+bool config_is_multicast(const struct config_address *address);
+
 /** NULL is fine. */
 void config_free(struct config *config);
 

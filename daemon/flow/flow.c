@@ -12,11 +12,6 @@
 #define IPV6_BYTES     40
 #define UDP_BYTES      8
 
-static bool is_multicast(const struct config_address *address)
-{
-	return address->family == AF_INET ? address->address[0] >> 4 == 0xe : address->address[0] == 0xff;
-}
-
 /* The group's MAC address: 01:00:5e and its low 23 bits (RFC 1112, 6.4), or 33:33 and 32 bits (RFC 2464, 7). */
 static void multicast_mac(const struct config_address *group, uint8_t mac[6])
 {
@@ -42,7 +37,7 @@ void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6]
 {
 	*rule = (struct flow_rule){
 		.family = flow->destination.family,
-		.multicast = is_multicast(&flow->destination),
+		.multicast = config_is_multicast(&flow->destination),
 		.has_source = flow->source.family != AF_UNSPEC,
 		.destination_port_be = htons(flow->destination_port),
 		.source_port_be = htons(flow->source_port),
