@@ -42,10 +42,8 @@ struct backend_capabilities {
 	uint32_t max_queue_slots; /* deepest receive queue */
 	bool oversize_sink;       /* a longer packet can be a truncated row instead of an error */
 	bool timestamps;
-	bool rx_checksum;         /* BACKEND_EVENT_CHECKSUM_* are meaningful */
 	uint64_t clock_hz;        /* of raw timestamps; 0 = none */
 	uint64_t clock_mask;      /* valid bits of raw timestamps */
-	uint64_t counter_max;     /* matched counts modulo this + 1; UINT64_MAX = never wraps in practice */
 };
 
 struct backend_queue_options {

@@ -199,10 +199,8 @@ static void scripted_capabilities(const struct backend *backend, struct backend_
 		.max_queue_slots = QUEUE_SLOTS_MAX,
 		.oversize_sink = true,
 		.timestamps = true,
-		.rx_checksum = true,
 		.clock_hz = 1000000000,
 		.clock_mask = UINT64_MAX,
-		.counter_max = UINT64_MAX,
 	};
 }
 

@@ -196,7 +196,6 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 		.timestamps = backend->attr.completion_timestamp_mask != 0 && backend->attr.hca_core_clock != 0,
 		.clock_hz = backend->attr.hca_core_clock * 1000, /* kHz */
 		.clock_mask = backend->attr.completion_timestamp_mask,
-		.counter_max = UINT64_MAX,
 	};
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s", verbs_device_name(backend));
 }
