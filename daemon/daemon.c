@@ -51,7 +51,7 @@ static int find_interfaces(struct daemon *daemon, struct fault *fault)
 				return r;
 			daemon->n_interfaces++;
 		}
-		r = stream_init(&daemon->streams[i], daemon->config, config, interface, fault);
+		r = stream_init(&daemon->streams[i], config, interface, fault);
 		if (r < 0)
 			return r;
 	}
@@ -90,7 +90,7 @@ static int prepare_streams(struct daemon *daemon, struct fault *fault)
 	int r = 0;
 
 	for (uint32_t i = 0; i < daemon->n_streams && r == 0; i++)
-		r = stream_prepare(&daemon->streams[i], daemon->config, daemon->epoch, fault);
+		r = stream_prepare(&daemon->streams[i], daemon->epoch, fault);
 	return r;
 }
 

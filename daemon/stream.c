@@ -52,23 +52,23 @@ static uint64_t spin_ns(const struct config_stream *config)
 	return 0;
 }
 
-int stream_init(struct stream *stream, const struct config *config, const struct config_stream *stream_config,
-		struct interface *interface, struct fault *fault)
+int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
+		struct fault *fault)
 {
-	uint32_t headers = is_ipv6(stream_config) ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
+	uint32_t headers = is_ipv6(config) ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
 	uint32_t mtu = interface->net.mtu;
 
 	*stream = (struct stream)STREAM_INIT;
-	stream->config = stream_config;
+	stream->config = config;
 	stream->interface = interface;
-	if (stream_config->payload_size + headers <= mtu)
+	if (config->payload_size + headers <= mtu)
 		return 0;
 	return fault_set(fault, EX_CONFIG, EMSGSIZE,
 			 "%s:%d: stream '%s': payload_size %u with %u bytes of IP and UDP headers is over the MTU %u of "
 			 "interface %s; set payload_size to at most %u, or: ip link set dev %s mtu %u",
-			 config->file, stream_config->line, stream_config->name, stream_config->payload_size, headers, mtu,
+			 config->file, config->line, config->name, config->payload_size, headers, mtu,
 			 interface->name, mtu > headers ? mtu - headers : 0, interface->name,
-			 stream_config->payload_size + headers);
+			 config->payload_size + headers);
 }
 
 uint64_t stream_pinned_bytes(const struct stream *stream)
@@ -82,7 +82,7 @@ uint64_t stream_pinned_bytes(const struct stream *stream)
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
-static int fit_to_device(struct stream *stream, const struct config *config, struct fault *fault)
+static int fit_to_device(struct stream *stream, struct fault *fault)
 {
 	const struct config_stream *wanted = stream->config;
 	const struct backend_capabilities *device = &stream->interface->capabilities;
@@ -90,7 +90,7 @@ static int fit_to_device(struct stream *stream, const struct config *config, str
 	if (wanted->receive_queue_slots > device->max_queue_slots)
 		return fault_set(fault, EX_CONFIG, EINVAL,
 				 "%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
-				 config->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
+				 wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
 				 device->max_queue_slots);
 	stream->oversize_sink = wanted->oversize_sink && device->oversize_sink;
 	if (wanted->oversize_sink && !device->oversize_sink)
@@ -175,10 +175,10 @@ static void log_ring(const struct stream *stream)
 			    config->name);
 }
 
-int stream_prepare(struct stream *stream, const struct config *config, uint64_t epoch, struct fault *fault)
+int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault)
 {
 	const struct rx_ring_options options = ring_options(stream->config, epoch);
-	int r = fit_to_device(stream, config, fault);
+	int r = fit_to_device(stream, fault);
 
 	if (r == 0)
 		r = rx_ring_init(&stream->ring, &options, fault);

@@ -33,14 +33,14 @@ struct stream {
 #define STREAM_INIT { .ring = { .payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT } }
 
 /** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
-int stream_init(struct stream *stream, const struct config *config, const struct config_stream *stream_config,
-		struct interface *interface, struct fault *fault);
+int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
+		struct fault *fault);
 
 /** Bytes that will be registered, for the memlock limit. */
 uint64_t stream_pinned_bytes(const struct stream *stream);
 
 /** Memory, queue and worker, everything posted; nothing is received yet. The interface is open. */
-int stream_prepare(struct stream *stream, const struct config *config, uint64_t epoch, struct fault *fault);
+int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault);
 
 /** Start the queue and the thread, then let packets come: flows first, then groups. */
 int stream_start(struct stream *stream, struct fault *fault);

@@ -117,7 +117,6 @@ static struct backend_ops failing_ops(void)
 
 static struct config_flow flows[2];
 static struct config_stream config_stream;
-static const struct config config = { .file = "test.conf", .streams = &config_stream, .n_streams = 1 };
 
 static void configure(void)
 {
@@ -131,7 +130,7 @@ static void configure(void)
 		.name = "lidar", .interface = "lo", .flows = flows, .n_flows = 2, .payload_size = 100,
 		.slots_per_block = 64, .history_blocks = 4, .receive_queue_slots = 128, .page_bytes = 4096,
 		.poll = CONFIG_POLL_EVENT, .cpu = -1, .max_consumers = 1, .lease_blocks = 1, .oversize_sink = true,
-		.join = true, .line = 7,
+		.join = true, .file = "test.conf", .line = 7,
 	};
 }
 
@@ -140,9 +139,9 @@ static int prepare_and_start(struct stream *stream, struct interface *interface,
 	int r = interface_open(interface, fault);
 
 	if (r == 0)
-		r = stream_init(stream, &config, &config_stream, interface, fault);
+		r = stream_init(stream, &config_stream, interface, fault);
 	if (r == 0)
-		r = stream_prepare(stream, &config, 1, fault);
+		r = stream_prepare(stream, 1, fault);
 	return r == 0 ? stream_start(stream, fault) : r;
 }
 
@@ -186,13 +185,13 @@ Test(stream, a_payload_over_the_mtu_names_file_and_line_and_what_would_fit)
 	struct fault fault = { 0 };
 
 	configure();
-	cr_expect(eq(int, stream_init(&stream, &config, &config_stream, &interface, &fault), -EMSGSIZE));
+	cr_expect(eq(int, stream_init(&stream, &config_stream, &interface, &fault), -EMSGSIZE));
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
 	cr_expect(strstr(fault.text, "test.conf:7: ") == fault.text, "%s", fault.text);
 	cr_expect(strstr(fault.text, "at most 99") != NULL, "%s", fault.text);
 	cr_expect(strstr(fault.text, "mtu 128") != NULL, "%s", fault.text);
 	interface.net.mtu = 128;
-	cr_expect(eq(int, stream_init(&stream, &config, &config_stream, &interface, &fault), 0));
+	cr_expect(eq(int, stream_init(&stream, &config_stream, &interface, &fault), 0));
 }
 
 Test(stream, a_queue_deeper_than_the_device_takes_is_a_configuration_error)
@@ -205,8 +204,8 @@ Test(stream, a_queue_deeper_than_the_device_takes_is_a_configuration_error)
 	config_stream.receive_queue_slots = 1u << 20;
 	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
 	cr_assert(eq(int, interface_open(&interface, &fault), 0));
-	cr_assert(eq(int, stream_init(&stream, &config, &config_stream, &interface, &fault), 0));
-	cr_expect(eq(int, stream_prepare(&stream, &config, 1, &fault), -EINVAL));
+	cr_assert(eq(int, stream_init(&stream, &config_stream, &interface, &fault), 0));
+	cr_expect(eq(int, stream_prepare(&stream, 1, &fault), -EINVAL));
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
 	cr_expect(strstr(fault.text, "receive_queue_slots 1048576") != NULL, "%s", fault.text);
 	take_down(&stream, &interface);
