@@ -56,22 +56,6 @@ void device_unlock(struct device *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* What the MAC lets in (a real device drops the rest before steering, unnamed). */
-static bool passes_l2(struct device *d, const struct wire_frame *f, uint64_t now_ns)
-{
-	if (!d->config.l2_filter)
-		return true;
-	switch (f->addressed) {
-	case WIRE_TO_US:
-	case WIRE_BROADCAST:
-		return true;
-	case WIRE_MULTICAST:
-		return mcast_joined(d->mcast, f->data, now_ns);
-	default:
-		return mcast_promiscuous(d->mcast);
-	}
-}
-
 static void check_csums(struct rx_info *info, const struct packet *p, const struct wire_frame *f)
 {
 	info->checked = HW_CQE_L2_OK;
@@ -125,6 +109,22 @@ static uint64_t arrival_ns(const struct device *d, const struct wire_frame *f, u
 	if (raw > now_ns + OFFSET_CHECK_NS || raw + MAX_RING_DELAY_NS < now_ns)
 		return now_ns;
 	return raw;
+}
+
+/* What the MAC lets in (a real device drops the rest before steering, unnamed). */
+static bool passes_l2(struct device *d, const struct wire_frame *f, uint64_t now_ns)
+{
+	if (!d->config.l2_filter)
+		return true;
+	switch (f->addressed) {
+	case WIRE_TO_US:
+	case WIRE_BROADCAST:
+		return true;
+	case WIRE_MULTICAST:
+		return mcast_joined(d->mcast, f->data, arrival_ns(d, f, now_ns));
+	default:
+		return mcast_promiscuous(d->mcast);
+	}
 }
 
 static void steer(struct device *d, struct wire_frame *f, uint64_t now_ns)

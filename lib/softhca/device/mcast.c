@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mcast.h"
 
+#include "clock.h"
+
 #include <fcntl.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -12,7 +14,6 @@
 #include <unistd.h>
 
 #define REFRESH_NS 50000000ull
-#define MISS_REFRESH_NS 1000000ull
 #define MAX_GROUPS 1024
 
 struct mcast_filter {
@@ -79,20 +80,20 @@ static void read_groups(struct mcast_filter *f)
 	}
 }
 
-static void refresh(struct mcast_filter *f, uint64_t now_ns)
+static void refresh(struct mcast_filter *f)
 {
 	struct ifreq ifr = {};
 
+	f->refreshed_ns = clock_raw_ns();
 	memcpy(ifr.ifr_name, f->netdev, IFNAMSIZ);
 	f->flags = ioctl(f->sock, SIOCGIFFLAGS, &ifr) ? 0 : (unsigned short)ifr.ifr_flags;
 	read_groups(f);
-	f->refreshed_ns = now_ns;
 }
 
 void mcast_refresh(struct mcast_filter *f, uint64_t now_ns)
 {
-	if (now_ns - f->refreshed_ns > REFRESH_NS)
-		refresh(f, now_ns);
+	if (now_ns > f->refreshed_ns + REFRESH_NS)
+		refresh(f);
 }
 
 bool mcast_promiscuous(const struct mcast_filter *f)
@@ -113,12 +114,13 @@ static bool find(const struct mcast_filter *f, const uint8_t mac[6])
 	return false;
 }
 
-bool mcast_joined(struct mcast_filter *f, const uint8_t mac[6], uint64_t now_ns)
+/* A frame that came before the groups were read has its answer; so a burst reads them once. */
+bool mcast_joined(struct mcast_filter *f, const uint8_t mac[6], uint64_t arrival_ns)
 {
 	if (mcast_all_multicast(f) || find(f, mac))
 		return true;
-	if (now_ns - f->refreshed_ns < MISS_REFRESH_NS)
+	if (arrival_ns < f->refreshed_ns)
 		return false;
-	refresh(f, now_ns);
+	refresh(f);
 	return mcast_all_multicast(f) || find(f, mac);
 }

@@ -16,8 +16,9 @@ void mcast_free(struct mcast_filter *f);
 
 /* IFF_PROMISC or IFF_ALLMULTI, as of the last refresh. */
 bool mcast_promiscuous(const struct mcast_filter *f);
-/* Is the group joined? Looks again when it is unknown, at most once a millisecond. */
-bool mcast_joined(struct mcast_filter *f, const uint8_t mac[6], uint64_t now_ns);
+/* Is the group joined, for a frame that came at `arrival_ns` (clock_raw_ns)? Looks again where the last
+ * look was before it. */
+bool mcast_joined(struct mcast_filter *f, const uint8_t mac[6], uint64_t arrival_ns);
 /* Take in joins, leaves and flags if the last look is old. */
 void mcast_refresh(struct mcast_filter *f, uint64_t now_ns);
 bool mcast_all_multicast(const struct mcast_filter *f);
