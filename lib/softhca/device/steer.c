@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer.h"
+
+#include "clock.h"
+#include "mcast.h"
+#include "qp.h"
+
+#include <string.h>
+
+#define CLOCK_SKEW_NS 1000000ull /* the offset to CLOCK_REALTIME is looked up this often */
+#define MAX_RING_DELAY_NS 1000000000ull
+
+static void check_csums(struct rx_info *info, const struct packet *p, const struct wire_frame *f)
+{
+	info->checked = HW_CQE_L2_OK;
+	info->hdr_type = 0;
+	if (!p->l3_offset)
+		return;
+	if (p->key.ip_version == 6) {
+		info->hdr_type |= HW_CQE_L3_IPV6;
+		info->checked |= HW_CQE_L3_OK;
+	} else {
+		info->hdr_type |= HW_CQE_L3_IPV4;
+		if (packet_ipv4_csum_ok(p, f->data))
+			info->checked |= HW_CQE_L3_OK;
+	}
+	if (!p->l4_offset)
+		return;
+	info->hdr_type |= p->key.ip_proto == 17 ? HW_CQE_L4_UDP : HW_CQE_L4_TCP;
+	if (!p->fragment && (f->csum_trusted || packet_l4_csum_ok(p, f->data)))
+		info->checked |= HW_CQE_L4_OK;
+}
+
+/* C-VLAN stripping: the tag leaves the frame and goes into the completion. */
+static void deliver(struct qp *qp, const struct wire_frame *f, const struct packet *p,
+		    struct rx_info *info)
+{
+	if (qp->rq.strip_cvlan && p->key.cvlan) {
+		uint8_t macs[12];
+
+		memcpy(macs, f->data, 12);
+		memmove(f->data + 4, f->data, 12);
+		info->vlan_tci_be = p->key.vlan_tci;
+		info->hdr_type |= HW_CQE_CVLAN_STRIPPED;
+		rq_receive(qp, f->data + 4, f->len - 4, info);
+		/* Another queue may want the frame as it was; the tag's type is known. */
+		memmove(f->data, macs, 12);
+		f->data[12] = 0x81;
+		f->data[13] = 0x00;
+		memcpy(f->data + 14, &p->key.vlan_tci, 2);
+		info->vlan_tci_be = 0;
+		info->hdr_type &= (uint8_t)~HW_CQE_CVLAN_STRIPPED;
+		return;
+	}
+	rq_receive(qp, f->data, f->len, info);
+}
+
+/* When the frame arrived, on the device's clock; a step of CLOCK_REALTIME must not show. */
+static uint64_t arrival_ns(const struct device *d, const struct wire_frame *f, uint64_t now_ns)
+{
+	uint64_t raw = f->realtime_ns - (uint64_t)d->realtime_offset_ns;
+
+	if (raw > now_ns + CLOCK_SKEW_NS || raw + MAX_RING_DELAY_NS < now_ns)
+		return now_ns;
+	return raw;
+}
+
+/* What the MAC lets in (a real device drops the rest before steering, unnamed). */
+static bool passes_l2(struct device *d, const struct wire_frame *f, uint64_t now_ns)
+{
+	if (!d->config.l2_filter)
+		return true;
+	switch (f->addressed) {
+	case WIRE_TO_US:
+	case WIRE_BROADCAST:
+		return true;
+	case WIRE_MULTICAST:
+		return mcast_joined(d->mcast, f->data, arrival_ns(d, f, now_ns));
+	default:
+		return mcast_promiscuous(d->mcast);
+	}
+}
+
+void steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
+{
+	struct flow_entry *e;
+	struct rx_info info = {};
+	struct packet p;
+	bool checked = false;
+
+	d->counters.rx_packets++;
+	d->counters.rx_bytes += f->len;
+	if (!d->steering.occupied || !passes_l2(d, f, now_ns))
+		return;
+	packet_parse(&p, f->data, f->len);
+	for (unsigned int table = 0; table < FLOW_N_TABLES; table++) {
+		struct flow_rule *r;
+		bool trap = false;
+
+		e = flow_lookup(&d->steering, &p.key, &table);
+		if (!e)
+			return;
+		if (!checked) {
+			check_csums(&info, &p, f);
+			info.timestamp = clock_cycles(arrival_ns(d, f, now_ns),
+						      d->config.profile->core_clock_khz);
+			checked = true;
+		}
+		LIST_FOREACH (r, &e->rules, entry_link) {
+			if (r->counter) {
+				r->counter->packets++;
+				r->counter->bytes += f->len;
+			}
+			info.flow_tag = r->tag;
+			if (!r->drop)
+				deliver(r->qp, f, &p, &info);
+			trap |= !r->dont_trap;
+		}
+		if (trap)
+			return;
+	}
+}

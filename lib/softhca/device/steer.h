@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What becomes of a frame from the wire: L2 filter, flow steering, checksum facts, delivery. */
+#ifndef SOFTHCA_DEVICE_STEER_H
+#define SOFTHCA_DEVICE_STEER_H
+
+#include <stdint.h>
+
+struct device;
+struct wire_frame;
+
+/* Device thread, lock held. The frame may be changed on the way, not after. */
+void steer(struct device *d, struct wire_frame *f, uint64_t now_ns);
+
+#endif
