@@ -14,7 +14,11 @@ CORE = "lib/ibvcap"  # the library's own core; the daemon links it too
 MAY_INCLUDE = {
     API: [],
     CORE: [API],
-    "lib/softhca": [],
+    "lib/softhca": ["lib/softhca/device"],  # the command, and the settings
+    "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/uverbs", "lib/softhca/device"],
+    "lib/softhca/uverbs": ["lib/softhca/device"],
+    "lib/softhca/device": ["lib/softhca/wire/wire.h"],
+    "lib/softhca/wire": [],
     "daemon/base": [],
     "daemon/config": ["daemon/base", API],
     "daemon/flow": ["daemon/base", "daemon/config"],

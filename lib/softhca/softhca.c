@@ -5,7 +5,7 @@
  * Sets the environment for libsofthca.so and becomes the command, so exit status and signals are
  * the command's own.
  */
-#include "device/profile.h"
+#include "settings.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -34,6 +34,7 @@ static const char usage_text[] =
 	"  -p, --profile=NAME      model: connectx5 (default), connectx4, connectx6\n"
 	"  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
 	"                          installed)\n"
+	"  --settings              print the table of settings (Markdown)\n"
 	"  -h, --help\n"
 	"\n"
 	"COMMAND needs CAP_NET_RAW for anything that receives or sends, as with a real device.\n";
@@ -78,6 +79,15 @@ static bool check_interfaces(const char *list)
 		fprintf(stderr, "softhca: -i needs the name of a network device\n");
 	free(copy);
 	return good;
+}
+
+static void print_settings(void)
+{
+	char row[512];
+
+	puts("| environment | default | accepted | meaning |\n|---|---|---|---|");
+	for (size_t i = 0; settings_describe(i, row, sizeof(row)); i++)
+		puts(row);
 }
 
 static const char *find_command(const char *name, char *path, size_t size)
@@ -150,9 +160,12 @@ int main(int argc, char **argv)
 	static const struct option options[] = {{"interfaces", required_argument, NULL, 'i'},
 						{"profile", required_argument, NULL, 'p'},
 						{"library", required_argument, NULL, 'l'},
+						{"settings", no_argument, NULL, 's'},
 						{"help", no_argument, NULL, 'h'},
 						{}};
 	const char *interfaces = getenv("SOFTHCA_INTERFACES"), *library = NULL;
+	struct settings settings;
+	char message[512];
 	int c;
 
 	while ((c = getopt_long(argc, argv, "+i:p:l:h", options, NULL)) != -1) {
@@ -161,16 +174,14 @@ int main(int argc, char **argv)
 			interfaces = optarg;
 			break;
 		case 'p':
-			if (!profile_find(optarg)) {
-				fprintf(stderr, "softhca: no profile %s; there are: %s\n", optarg,
-					profile_names);
-				return EX_USAGE;
-			}
 			setenv("SOFTHCA_PROFILE", optarg, 1);
 			break;
 		case 'l':
 			library = optarg;
 			break;
+		case 's':
+			print_settings();
+			return 0;
 		case 'h':
 			fputs(usage_text, stdout);
 			return 0;
@@ -183,9 +194,13 @@ int main(int argc, char **argv)
 		fputs(usage_text, stderr);
 		return EX_USAGE;
 	}
+	setenv("SOFTHCA_INTERFACES", interfaces, 1);
+	if (!settings_read(&settings, message, sizeof(message))) {
+		fprintf(stderr, "%s\n", message);
+		return EX_USAGE;
+	}
 	if (!check_interfaces(interfaces))
 		return EX_NOINPUT;
-	setenv("SOFTHCA_INTERFACES", interfaces, 1);
 	set_preload(library ? library : find_library(), argv[optind]);
 	execvp(argv[optind], argv + optind);
 	fprintf(stderr, "softhca: %s: %s\n", argv[optind], strerror(errno));

@@ -6,20 +6,18 @@
 #ifndef SOFTHCA_PRELOAD_ROOT_H
 #define SOFTHCA_PRELOAD_ROOT_H
 
-#include "../device/device.h"
+#include "../settings.h"
 #include "../uverbs/uverbs.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define MAX_DEVICES 16
-
 struct root {
 	struct fdtab fdtab;
 	struct memlock memlock;
 	struct clock clock;
-	struct device devices[MAX_DEVICES];
+	struct device devices[SETTINGS_MAX_NETDEVS];
 	unsigned int n_devices;
 	_Atomic pid_t owner; /* the process whose threads and devices these are */
 };

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "settings.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct setting;
+
+/* NULL, or what is wrong with the value. */
+typedef const char *setting_parser(const struct setting *row, const char *value, void *field);
+
+struct setting {
+	const char *name, *fallback; /* fallback: as one would write it */
+	setting_parser *parse;
+	size_t offset; /* of the field in struct settings */
+	unsigned int min, max;
+	const char *const *choices; /* ended by NULL */
+	const char *meaning;
+};
+
+static const char *parse_number(const struct setting *row, const char *value, void *field)
+{
+	unsigned long v;
+	char *end;
+
+	errno = 0;
+	v = strtoul(value, &end, 10);
+	if (*end || end == value || *value < '0' || *value > '9')
+		return "not a number";
+	if (errno || v < row->min || v > row->max)
+		return "out of range";
+	*(unsigned int *)field = (unsigned int)v;
+	return NULL;
+}
+
+static const char *parse_mib(const struct setting *row, const char *value, void *field)
+{
+	unsigned int mib = 0;
+	const char *wrong = parse_number(row, value, &mib);
+
+	*(size_t *)field = (size_t)mib << 20;
+	return wrong;
+}
+
+static const char *parse_flag(const struct setting *row, const char *value, void *field)
+{
+	(void)row;
+	if ((*value != '0' && *value != '1') || value[1])
+		return "neither 0 nor 1";
+	*(bool *)field = *value == '1';
+	return NULL;
+}
+
+/* The field is an enum whose values are the places in the list. */
+__attribute__((unused)) static const char *parse_choice(const struct setting *row, const char *value, void *field)
+{
+	for (unsigned int i = 0; row->choices[i]; i++)
+		if (!strcmp(row->choices[i], value)) {
+			*(unsigned int *)field = i;
+			return NULL;
+		}
+	return "not known";
+}
+
+static const char *parse_profile(const struct setting *row, const char *value, void *field)
+{
+	const struct profile *p = profile_find(value);
+
+	(void)row;
+	*(const struct profile **)field = p;
+	return p ? NULL : "not known";
+}
+
+static const char *parse_netdevs(const struct setting *row, const char *value, void *field)
+{
+	unsigned int n = 0;
+
+	for (const char *p = value; *value; p++, n++) {
+		size_t len = strcspn(p, ",");
+
+		if (!len || len >= IFNAMSIZ)
+			return "not a list of network devices";
+		p += len;
+		if (!*p)
+			break;
+	}
+	*(const char **)field = value;
+	return n < row->max ? NULL : "too many";
+}
+
+#define OFFSET(field) .offset = offsetof(struct settings, field)
+#define IS_TYPE(field, type)                                                                       \
+	(0 * sizeof(char[__builtin_types_compatible_p(                                             \
+				 __typeof__(((struct settings *)0)->field), type)                  \
+				 ? 1                                                               \
+				 : -1]))
+#define NETDEVS(field, n) .parse = parse_netdevs, OFFSET(field) + IS_TYPE(field, const char *), .max = (n)
+#define NUMBER(field, lo, hi)                                                                      \
+	.parse = parse_number, OFFSET(field) + IS_TYPE(field, unsigned int), .min = (lo), .max = (hi)
+#define MIB(field, lo, hi)                                                                         \
+	.parse = parse_mib, OFFSET(field) + IS_TYPE(field, size_t), .min = (lo), .max = (hi)
+#define FLAG(field) .parse = parse_flag, OFFSET(field) + IS_TYPE(field, bool)
+#define CHOICE(field, names) .parse = parse_choice, OFFSET(field), .choices = (names)
+#define PROFILE(field) .parse = parse_profile, OFFSET(field) + IS_TYPE(field, const struct profile *)
+
+static const struct setting settings[] = {
+	{"SOFTHCA_INTERFACES", "", NETDEVS(interfaces, SETTINGS_MAX_NETDEVS),
+	 .meaning = "the network devices, by commas; empty: the library does nothing"},
+	{"SOFTHCA_PROFILE", "connectx5", PROFILE(device.profile), .meaning = "the model"},
+	{"SOFTHCA_RING_MIB", "32", MIB(device.ring_bytes, 1, 4096),
+	 .meaning = "receive ring of the wire; what does not fit is a port discard, and counted"},
+	{"SOFTHCA_NAP_US", "50", NUMBER(device.nap_us, 1, 100000),
+	 .meaning = "longest nap of the device thread between bursts; after 10 ms of silence it "
+		    "sleeps on the socket"},
+	{"SOFTHCA_CLOCK_US", "500", NUMBER(clock_us, 1, 100000),
+	 .meaning = "how often the clock page is written: how stale `ibv_query_rt_values_ex` may be "
+		    "while no frames flow"},
+	{"SOFTHCA_L2_FILTER", "1", FLAG(device.l2_filter),
+	 .meaning = "take only the netdev's own MAC, broadcast, joined groups (all when it is "
+		    "promiscuous); 0: everything"},
+	{"SOFTHCA_ARM_FIRES_FOR_PENDING", "0", FLAG(device.arm_fires_for_pending),
+	 .meaning = "1: arming a CQ with completions unread gives an event at once (?)"},
+	{"SOFTHCA_LENGTH_ERROR_IS_FATAL", "0", FLAG(device.length_error_is_fatal),
+	 .meaning = "1: LOC_LEN_ERR puts the queue pair in the error state (?)"},
+};
+#define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+static void accepted(const struct setting *row, char *text, size_t size)
+{
+	size_t n = 0;
+
+	if (row->parse == parse_profile)
+		snprintf(text, size, "%s", profile_names);
+	else if (row->parse == parse_flag)
+		snprintf(text, size, "0, 1");
+	else if (row->parse == parse_netdevs)
+		snprintf(text, size, "up to %u names", row->max);
+	else if (!row->choices)
+		snprintf(text, size, "%u to %u", row->min, row->max);
+	else
+		for (const char *const *c = row->choices; *c && n < size; c++)
+			n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", *c);
+}
+
+bool settings_read(struct settings *s, char *message, size_t size)
+{
+	memset(s, 0, sizeof(*s));
+	for (size_t i = 0; i < N_SETTINGS; i++) {
+		const struct setting *row = &settings[i];
+		const char *value = getenv(row->name), *wrong;
+		char text[256];
+
+		if (!value || !*value)
+			value = row->fallback;
+		wrong = row->parse(row, value, (uint8_t *)s + row->offset);
+		if (!wrong)
+			continue;
+		accepted(row, text, sizeof(text));
+		snprintf(message, size, "softhca: %s=%s: %s; accepted: %s", row->name, value, wrong,
+			 text);
+		return false;
+	}
+	return true;
+}
+
+bool settings_describe(size_t i, char *row, size_t size)
+{
+	char text[256];
+
+	if (i >= N_SETTINGS)
+		return false;
+	accepted(&settings[i], text, sizeof(text));
+	snprintf(row, size, "| `%s` | %s | %s | %s |", settings[i].name, settings[i].fallback, text,
+		 settings[i].meaning);
+	return true;
+}

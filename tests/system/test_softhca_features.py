@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""softhca's README says what softhca does: its tables come from the code, and are compared with it here."""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from conftest import BUILD, ROOT
+
+SOFTHCA = BUILD / "lib/softhca/softhca"
+LIBRARY = BUILD / "lib/softhca/libsofthca.so"
+README = ROOT / "lib/softhca/README.md"
+
+pytestmark = pytest.mark.skipif(not SOFTHCA.exists(), reason=f"softhca is not in {BUILD}")
+
+
+def section(title):
+    """The lines of the README below this heading, up to the next one."""
+    text = README.read_text()
+    match = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    assert match, f"no section {title}"
+    return match[1].splitlines()
+
+
+def printed(option):
+    return subprocess.run([SOFTHCA, option], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def without_settings():
+    return {name: value for name, value in os.environ.items() if not name.startswith("SOFTHCA_")}
+
+
+def test_the_settings_are_what_the_code_reads():
+    table = [line for line in section("Settings") if line.startswith("|")]
+    assert table == printed("--settings")
+    sources = (path.read_text() for path in (ROOT / "lib/softhca").rglob("*.c"))
+    named = {name for text in sources for name in re.findall(r'"(SOFTHCA_[A-Z0-9_]+)"', text)}
+    assert named == {re.match(r"\| `(\w+)`", line)[1] for line in table[2:]}
+
+
+@pytest.mark.parametrize("setting, what", [
+    ("SOFTHCA_NAP_US=often", "not a number; accepted: 1 to 100000"),
+    ("SOFTHCA_NAP_US=-1", "not a number; accepted: 1 to 100000"),
+    ("SOFTHCA_NAP_US=0", "out of range; accepted: 1 to 100000"),
+    ("SOFTHCA_RING_MIB=99999999999999999999", "out of range; accepted: 1 to 4096"),
+    ("SOFTHCA_L2_FILTER=yes", "neither 0 nor 1; accepted: 0, 1"),
+    ("SOFTHCA_PROFILE=connectx99", "not known; accepted: "),
+    ("SOFTHCA_INTERFACES=lo,", "not a list of network devices; accepted: up to 16 names"),
+])
+def test_a_value_that_is_not_accepted_is_one_line_and_no_device(setting, what):
+    name, value = setting.split("=")
+    line = f"softhca: {setting}: {what}"
+    environment = {**without_settings(), "SOFTHCA_INTERFACES": "lo", name: value}
+    done = subprocess.run([SOFTHCA, "true"], capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr.count("\n")) == (64, 1) and done.stderr.startswith(line)
+    # By environment alone: the program goes on without a device.
+    done = subprocess.run(["ls", "/sys/class/infiniband/mlx5_0"], capture_output=True, text=True, check=False,
+                          env={**environment, "LD_PRELOAD": str(LIBRARY)})
+    assert done.stderr.startswith(line) and done.stderr.count("\n") == 2, done.stderr
+    assert done.returncode == 2
