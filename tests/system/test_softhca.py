@@ -3,68 +3,20 @@
 
 IBVCAP_BUILD_DIR names the build directory (default: build/dev).
 """
-import json
 import os
-import pathlib
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import pytest
 
 import frames
-from conftest import BUILD, ROOT, Net, in_namespace, run, wait_until
+from conftest import ROOT, Net, in_namespace, run, wait_until
+from softhca import CLIENT, GROUP, LIBRARY, PORT, RULES, SOFTHCA, Client, needs_softhca, output, records, under
 
-SOFTHCA = BUILD / "lib/softhca/softhca"
-LIBRARY = BUILD / "lib/softhca/libsofthca.so"
-CLIENT = BUILD / "tests/support/verbs_client"
-RULES = BUILD / "tests/support/verbs_rules"
-PORT = 4000
-GROUP = "239.7.1.9"
-
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(not (LIBRARY.exists() and CLIENT.exists()), reason=f"softhca and verbs_client not in {BUILD}"),
-]
-
-
-def under(net, *command, interfaces="rx0", prefix=()):
-    return Net.command(net.rx, *prefix, SOFTHCA, "-i", interfaces, "--", *command)
-
-
-def output(net, *command, **options):
-    return subprocess.run(under(net, *command, **options), check=True, capture_output=True, text=True, timeout=60).stdout
-
-
-class Client:
-    """verbs_client, ready to receive; counts() waits for its end."""
-
-    def __init__(self, net, *options, program=CLIENT, environment=None, **how):
-        self.process = subprocess.Popen(under(net, program, *options, **how), stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
-        line = self.process.stdout.readline()
-        assert line == "ready\n", line + self.process.stderr.read()
-
-    def counts(self):
-        out, err = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0, err
-        counts = json.loads(out)
-        # Every packet that steering gave the queue is accounted for, always.
-        assert counts["matched"] == counts["received"] + counts["errors"] + counts["out_of_buffer"], counts
-        return counts
-
-
-def records(path):
-    """The frames that verbs_client dumped."""
-    data, frames_seen = path.read_bytes(), []
-    while data:
-        size = int.from_bytes(data[:4], sys.byteorder)
-        frames_seen.append(data[4:4 + size])
-        data = data[4 + size:]
-    return frames_seen
+pytestmark = needs_softhca
 
 
 # ---- the device as tools see it ------------------------------------------------------------------------------------

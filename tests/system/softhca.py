@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of softhca share: programs below it, and verbs_client."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BUILD, Net
+
+SOFTHCA = BUILD / "lib/softhca/softhca"
+LIBRARY = BUILD / "lib/softhca/libsofthca.so"
+CLIENT = BUILD / "tests/support/verbs_client"
+RULES = BUILD / "tests/support/verbs_rules"
+PORT = 4000
+GROUP = "239.7.1.9"
+
+needs_softhca = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+    pytest.mark.skipif(not (LIBRARY.exists() and CLIENT.exists()), reason=f"softhca and verbs_client not in {BUILD}"),
+]
+
+
+def under(net, *command, interfaces="rx0", prefix=(), namespace=None):
+    """The command line that runs a program on the devices of net's receiving end, or of another namespace."""
+    return Net.command(namespace or net.rx, *prefix, SOFTHCA, "-i", interfaces, "--", *command)
+
+
+def output(net, *command, **options):
+    return subprocess.run(under(net, *command, **options), check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+class Client:
+    """verbs_client, ready to receive; counts() waits for its end."""
+
+    def __init__(self, net, *options, program=CLIENT, environment=None, **how):
+        self.process = subprocess.Popen(under(net, program, *options, **how), stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
+        line = self.process.stdout.readline()
+        assert line == "ready\n", line + self.process.stderr.read()
+
+    def counts(self):
+        out, err = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, err
+        counts = json.loads(out)
+        # Every packet that steering gave the queue is accounted for, always.
+        assert counts["matched"] == counts["received"] + counts["errors"] + counts["out_of_buffer"], counts
+        return counts
+
+
+def records(path):
+    """The frames that verbs_client dumped."""
+    data, frames_seen = path.read_bytes(), []
+    while data:
+        size = int.from_bytes(data[:4], sys.byteorder)
+        frames_seen.append(data[4:4 + size])
+        data = data[4 + size:]
+    return frames_seen
