@@ -266,8 +266,9 @@ int ioctl_query_gid_table(struct ioctl_call *call)
 		struct ib_uverbs_gid_entry entry = {};
 
 		fill_gid(&entry, &gids[i], (uint32_t)i, if_nametoindex(d->config.netdev));
-		memcpy((uint8_t *)(uintptr_t)out->data + i * entry_bytes, &entry, sizeof(entry));
+		r = ioctl_out_at(out, i * entry_bytes, &entry, sizeof(entry));
+		if (r)
+			return r;
 	}
-	out->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
 	return ioctl_out(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &n, sizeof(n));
 }

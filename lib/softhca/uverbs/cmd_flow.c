@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Flows and flow counters. */
 #include "ioctl.h"
+#include "user.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -14,10 +15,10 @@ enum { COUNT_PACKETS = 0, COUNT_BYTES = 1 }; /* enum ibv_counter_description */
 /* mlx5_ib counters_set_description: what the library wants to read at which place. */
 static int describe_counters(struct counters *k, const struct mlx5_ib_flow_counters_data *data)
 {
-	const struct mlx5_ib_flow_counters_desc *from =
-		(const void *)(uintptr_t)data->counters_data;
+	struct mlx5_ib_flow_counters_desc from;
 	struct counter_desc *descs;
 	uint32_t max_index = 0;
+	int r = 0;
 
 	if (data->ncounters > MAX_COUNTER_DESCS)
 		return -EINVAL;
@@ -27,13 +28,16 @@ static int describe_counters(struct counters *k, const struct mlx5_ib_flow_count
 	if (!descs)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < data->ncounters; i++) {
-		descs[i] = (struct counter_desc){from[i].description, from[i].index};
-		if (from[i].description > COUNT_BYTES) {
+		r = user_read(&from, data->counters_data + i * sizeof(from), sizeof(from));
+		if (!r && from.description > COUNT_BYTES)
+			r = -EINVAL;
+		if (r) {
 			free(descs);
-			return -EINVAL;
+			return r;
 		}
-		if (from[i].index >= max_index)
-			max_index = from[i].index + 1;
+		descs[i] = (struct counter_desc){from.description, from.index};
+		if (from.index >= max_index)
+			max_index = from.index + 1;
 	}
 	free(k->descs);
 	k->descs = descs;
@@ -256,14 +260,13 @@ int ioctl_counters_read(struct ioctl_call *call)
 	if (!k || !k->object.n_users || k->max_index > out->len / sizeof(uint64_t)) {
 		r = -EINVAL;
 	} else {
-		uint64_t *values = (uint64_t *)(uintptr_t)out->data;
+		uint64_t values[UINT16_MAX / sizeof(uint64_t)] = {};
 
-		memset(values, 0, out->len);
 		for (uint32_t i = 0; i < k->n_descs; i++)
 			values[k->descs[i].index] += k->descs[i].what == COUNT_PACKETS
 							     ? k->value.packets
 							     : k->value.bytes;
-		out->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
+		r = ioctl_out_at(out, 0, values, out->len);
 	}
 	device_unlock(call->file->device);
 	return r;

@@ -5,10 +5,13 @@
  */
 #include "ioctl.h"
 
+#include "user.h"
 #include "uverbs.h"
 
 #include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
+#include <stdlib.h>
 
 #define MAX_METHOD_ATTRS 6
 
@@ -46,39 +49,42 @@ static const struct ioctl_method ioctl_methods[] = {
 	 {ATTR(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)}},
 };
 
-struct ib_uverbs_attr *ioctl_attr(const struct ioctl_call *call, uint16_t id)
+struct ib_uverbs_attr *ioctl_attr(struct ioctl_call *call, uint16_t id)
 {
-	for (unsigned int i = 0; i < call->hdr->num_attrs; i++)
-		if (call->hdr->attrs[i].attr_id == id)
-			return &call->hdr->attrs[i];
+	for (unsigned int i = 0; i < call->n_attrs; i++)
+		if (call->attrs[i].attr_id == id)
+			return &call->attrs[i];
 	return NULL;
 }
 
-int ioctl_in(const struct ioctl_call *call, uint16_t id, void *to, size_t bytes)
+static int read_attr(const struct ib_uverbs_attr *a, void *to, size_t bytes)
 {
-	const struct ib_uverbs_attr *a = ioctl_attr(call, id);
-
-	if (!a)
-		return -ENOENT;
-	if (a->len < bytes)
-		return -EINVAL;
-	memcpy(to, a->len <= sizeof(a->data) ? (const void *)&a->data
-					     : (const void *)(uintptr_t)a->data,
-	       bytes);
+	if (a->len > sizeof(a->data))
+		return user_read(to, a->data, bytes);
+	memcpy(to, &a->data, bytes);
 	return 0;
 }
 
-int ioctl_out(const struct ioctl_call *call, uint16_t id, const void *from, size_t bytes)
+int ioctl_in(struct ioctl_call *call, uint16_t id, void *to, size_t bytes)
+{
+	const struct ib_uverbs_attr *a = ioctl_attr(call, id);
+
+	return !a || a->len < bytes ? -EINVAL : read_attr(a, to, bytes);
+}
+
+int ioctl_out_at(struct ib_uverbs_attr *a, size_t offset, const void *from, size_t bytes)
+{
+	a->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
+	return user_write(a->data + offset, from, bytes);
+}
+
+int ioctl_out(struct ioctl_call *call, uint16_t id, const void *from, size_t bytes)
 {
 	struct ib_uverbs_attr *a = ioctl_attr(call, id);
 
 	if (!a)
 		return -ENOENT;
-	if (a->len < bytes)
-		return -ENOSPC;
-	memcpy((void *)(uintptr_t)a->data, from, bytes);
-	a->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
-	return 0;
+	return a->len < bytes ? -ENOSPC : ioctl_out_at(a, 0, from, bytes);
 }
 
 static bool knows_attr(const struct ioctl_method *m, uint16_t id)
@@ -98,59 +104,106 @@ static const struct ioctl_method *find(const struct ib_uverbs_ioctl_hdr *hdr)
 	return NULL;
 }
 
-int uverbs_ioctl(struct uverbs_file *file, void *arg)
+/* uverbs_set_attr: one that is not known may only be optional, a known one comes once. */
+static int check_attrs(struct ioctl_call *call, const struct ioctl_method *m)
 {
-	struct ioctl_call call = {.file = file, .hdr = arg};
-	const struct ioctl_method *m;
+	for (unsigned int i = 0; i < call->n_attrs; i++) {
+		struct ib_uverbs_attr *a = &call->attrs[i];
 
-	if (call.hdr->length != sizeof(*call.hdr) + call.hdr->num_attrs * sizeof(call.hdr->attrs[0]))
+		if (!knows_attr(m, a->attr_id)) {
+			if (a->flags & UVERBS_ATTR_F_MANDATORY)
+				return -EPROTONOSUPPORT;
+			continue;
+		}
+		if (ioctl_attr(call, a->attr_id) != a)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static int run(struct ioctl_call *call, const struct ib_uverbs_ioctl_hdr *hdr, uint64_t user_attrs)
+{
+	const size_t bytes = call->n_attrs * sizeof(call->attrs[0]);
+	const struct ioctl_method *m;
+	int r;
+
+	if (hdr->driver_id != RDMA_DRIVER_MLX5)
 		return -EINVAL;
-	if (call.hdr->reserved1 || call.hdr->reserved2)
-		return -EPROTONOSUPPORT;
-	m = find(call.hdr);
+	m = find(hdr);
 	if (!m)
 		return -EPROTONOSUPPORT;
-	for (unsigned int i = 0; i < call.hdr->num_attrs; i++)
-		if ((call.hdr->attrs[i].flags & UVERBS_ATTR_F_MANDATORY) &&
-		    !knows_attr(m, call.hdr->attrs[i].attr_id))
-			return -EPROTONOSUPPORT;
-	if (!file->has_context && m->handler != ioctl_invoke_write)
+	if (user_read(call->attrs, user_attrs, bytes))
+		return -EFAULT;
+	r = check_attrs(call, m);
+	if (r)
+		return r;
+	if (!call->file->has_context && m->handler != ioctl_invoke_write)
 		return -EINVAL;
-	return m->handler(&call);
+	r = m->handler(call);
+	return r ? r : user_write(user_attrs, call->attrs, bytes);
+}
+
+int uverbs_ioctl(struct uverbs_file *file, void *arg)
+{
+	struct ioctl_call call = {.file = file};
+	struct ib_uverbs_ioctl_hdr hdr;
+
+	if (user_read(&hdr, (uintptr_t)arg, sizeof(hdr)))
+		return -EFAULT;
+	if (hdr.length > IOCTL_MAX_BYTES ||
+	    hdr.length != sizeof(hdr) + hdr.num_attrs * sizeof(call.attrs[0]))
+		return -EINVAL;
+	if (hdr.reserved1 || hdr.reserved2)
+		return -EPROTONOSUPPORT;
+	call.n_attrs = hdr.num_attrs;
+	return run(&call, &hdr, (uintptr_t)arg + sizeof(hdr));
+}
+
+/* The bytes of an input attribute, or of none, copied behind `*at`, which moves on. */
+static int take_input(struct ioctl_call *call, uint16_t id, uint8_t **at, const void **in,
+		      size_t *bytes)
+{
+	const struct ib_uverbs_attr *a = ioctl_attr(call, id);
+
+	*in = *at;
+	*bytes = a ? a->len : 0;
+	*at += (*bytes + 7) & ~7ul;
+	return a ? read_attr(a, (void *)*in, *bytes) : 0;
+}
+
+static void make_output(struct ioctl_call *call, uint16_t id, uint8_t **at, void **out,
+			size_t *bytes)
+{
+	const struct ib_uverbs_attr *a = ioctl_attr(call, id);
+
+	*out = *at;
+	*bytes = a ? a->len : 0;
+	*at += (*bytes + 7) & ~7ul;
 }
 
 int ioctl_invoke_write(struct ioctl_call *call)
 {
 	struct command c = {.file = call->file};
-	const struct ib_uverbs_attr *a;
 	uint64_t number = 0;
+	uint8_t *buffer, *at;
 	int r = ioctl_in(call, UVERBS_ATTR_WRITE_CMD, &number, 4);
 
 	if (r)
 		return r;
-	a = ioctl_attr(call, UVERBS_ATTR_CORE_IN);
-	if (a) {
-		c.in = a->len <= sizeof(a->data) ? (const void *)&a->data
-						 : (const void *)(uintptr_t)a->data;
-		c.in_bytes = a->len;
-	}
-	a = ioctl_attr(call, UVERBS_ATTR_UHW_IN);
-	if (a) {
-		c.drv_in = a->len <= sizeof(a->data) ? (const void *)&a->data
-						     : (const void *)(uintptr_t)a->data;
-		c.drv_in_bytes = a->len;
-	}
-	a = ioctl_attr(call, UVERBS_ATTR_CORE_OUT);
-	if (a) {
-		c.out = (void *)(uintptr_t)a->data;
-		c.out_bytes = a->len;
-		memset(c.out, 0, c.out_bytes);
-	}
-	a = ioctl_attr(call, UVERBS_ATTR_UHW_OUT);
-	if (a) {
-		c.drv_out = (void *)(uintptr_t)a->data;
-		c.drv_out_bytes = a->len;
-		memset(c.drv_out, 0, c.drv_out_bytes);
-	}
-	return command_dispatch(&c, (uint32_t)number);
+	at = buffer = calloc(4, UINT16_MAX + 1);
+	if (!buffer)
+		return -ENOMEM;
+	make_output(call, UVERBS_ATTR_CORE_OUT, &at, &c.out, &c.out_bytes);
+	make_output(call, UVERBS_ATTR_UHW_OUT, &at, &c.drv_out, &c.drv_out_bytes);
+	r = take_input(call, UVERBS_ATTR_CORE_IN, &at, &c.in, &c.in_bytes);
+	if (!r)
+		r = take_input(call, UVERBS_ATTR_UHW_IN, &at, &c.drv_in, &c.drv_in_bytes);
+	if (!r)
+		r = command_dispatch(&c, (uint32_t)number);
+	if (!r && c.out_bytes)
+		r = ioctl_out(call, UVERBS_ATTR_CORE_OUT, c.out, c.out_bytes);
+	if (!r && c.drv_out_bytes)
+		r = ioctl_out(call, UVERBS_ATTR_UHW_OUT, c.drv_out, c.drv_out_bytes);
+	free(buffer);
+	return r;
 }

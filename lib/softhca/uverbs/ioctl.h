@@ -7,15 +7,22 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
+#define IOCTL_MAX_BYTES 4096u /* of header and attributes: the kernel's limit is a page */
+#define IOCTL_MAX_ATTRS (IOCTL_MAX_BYTES / sizeof(struct ib_uverbs_attr))
+
+/* A call as its handler sees it: attributes are a copy, what they point to is not. */
 struct ioctl_call {
 	struct uverbs_file *file;
-	struct ib_uverbs_ioctl_hdr *hdr;
+	unsigned int n_attrs;
+	struct ib_uverbs_attr attrs[IOCTL_MAX_ATTRS];
 };
 
-struct ib_uverbs_attr *ioctl_attr(const struct ioctl_call *call, uint16_t id);
-/* A small input: in the attribute itself up to 8 bytes. 0, -ENOENT or -EINVAL. */
-int ioctl_in(const struct ioctl_call *call, uint16_t id, void *to, size_t bytes);
-/* 0, -ENOENT without such an attribute, or -ENOSPC where it is too small. */
-int ioctl_out(const struct ioctl_call *call, uint16_t id, const void *from, size_t bytes);
+struct ib_uverbs_attr *ioctl_attr(struct ioctl_call *call, uint16_t id);
+/* An input: in the attribute itself up to 8 bytes. 0, -EINVAL (missing or too short), -EFAULT. */
+int ioctl_in(struct ioctl_call *call, uint16_t id, void *to, size_t bytes);
+/* 0, -ENOENT without such an attribute, -ENOSPC where it is too small, -EFAULT. */
+int ioctl_out(struct ioctl_call *call, uint16_t id, const void *from, size_t bytes);
+/* Part of an output that the caller has checked to be large enough. 0 or -EFAULT. */
+int ioctl_out_at(struct ib_uverbs_attr *a, size_t offset, const void *from, size_t bytes);
 
 #endif

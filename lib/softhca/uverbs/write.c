@@ -4,10 +4,12 @@
  * for a device without the operation.
  */
 #include "command.h"
+#include "user.h"
 #include "uverbs.h"
 
 #include <errno.h>
 #include <rdma/ib_user_verbs.h>
+#include <stdlib.h>
 
 struct write_command {
 	command_handler *handler;
@@ -16,10 +18,17 @@ struct write_command {
 
 #define EX_FIRST 64 /* rows of extended commands follow the plain ones */
 #define N_ROWS 128
+/* Both counts of words of an extended command are 16 bits wide. */
+#define MAX_REQUEST_BYTES (2u * 8 * UINT16_MAX + 64)
 #define ROW(cmd) [IB_USER_VERBS_CMD_##cmd]
 #define ROW_EX(cmd) [EX_FIRST + IB_USER_VERBS_EX_CMD_##cmd]
 #define REQ(t) .req_bytes = sizeof(struct ib_uverbs_##t)
 #define RESP(t) .resp_bytes = sizeof(struct ib_uverbs_##t)
+/* An extended structure may grow: this much of it is the least (kernel: UAPI_DEF_WRITE_IO_EX). */
+#define REQ_UP_TO(t, field) .req_bytes = END_OF(t, field)
+#define RESP_UP_TO(t, field) .resp_bytes = END_OF(t, field)
+#define END_OF(t, field)                                                                           \
+	(offsetof(struct ib_uverbs_##t, field) + sizeof(((struct ib_uverbs_##t *)0)->field))
 
 static const struct write_command write_commands[N_ROWS] = {
 	ROW(GET_CONTEXT) = {cmd_get_context, REQ(get_context), RESP(get_context_resp)},
@@ -37,10 +46,13 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW(QUERY_QP) = {cmd_query_qp, REQ(query_qp), RESP(query_qp_resp)},
 	ROW(MODIFY_QP) = {cmd_modify_qp, REQ(modify_qp)},
 	ROW(DESTROY_QP) = {cmd_destroy_qp, REQ(destroy_qp), RESP(destroy_qp_resp)},
-	ROW_EX(QUERY_DEVICE) = {cmd_ex_query_device, REQ(ex_query_device)},
-	ROW_EX(CREATE_CQ) = {cmd_ex_create_cq, REQ(ex_create_cq), RESP(ex_create_cq_resp)},
-	ROW_EX(CREATE_QP) = {.handler = cmd_ex_create_qp},
-	ROW_EX(MODIFY_QP) = {.handler = cmd_ex_modify_qp},
+	ROW_EX(QUERY_DEVICE) = {cmd_ex_query_device, REQ_UP_TO(ex_query_device, reserved),
+				RESP_UP_TO(ex_query_device_resp, response_length)},
+	ROW_EX(CREATE_CQ) = {cmd_ex_create_cq, REQ_UP_TO(ex_create_cq, reserved),
+			     RESP_UP_TO(ex_create_cq_resp, response_length)},
+	ROW_EX(CREATE_QP) = {cmd_ex_create_qp, REQ_UP_TO(ex_create_qp, comp_mask),
+			     RESP_UP_TO(ex_create_qp_resp, response_length)},
+	ROW_EX(MODIFY_QP) = {cmd_ex_modify_qp, REQ_UP_TO(ex_modify_qp, base)},
 	ROW_EX(CREATE_FLOW) = {cmd_ex_create_flow, REQ(create_flow), RESP(create_flow_resp)},
 	ROW_EX(DESTROY_FLOW) = {cmd_ex_destroy_flow, REQ(destroy_flow)},
 };
@@ -74,6 +86,17 @@ int command_dispatch(struct command *c, uint32_t command)
 	return row->handler(c);
 }
 
+/* What the response of a command is gathered in, and where the program wants it. */
+static int response_prepare(struct command *c, uint8_t **buffer)
+{
+	*buffer = calloc(1, c->out_bytes + c->drv_out_bytes + 1);
+	if (!*buffer)
+		return -ENOMEM;
+	c->out = *buffer;
+	c->drv_out = *buffer + c->out_bytes;
+	return 0;
+}
+
 /* A plain command: header, core request starting with where the response goes, driver data. */
 static int write_plain(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body,
 		       size_t bytes)
@@ -81,6 +104,8 @@ static int write_plain(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, c
 	const struct write_command *row = find(hdr->command);
 	size_t out = (size_t)hdr->out_words * 4;
 	uint64_t response = 0;
+	uint8_t *buffer;
+	int r;
 
 	if (!row)
 		return -EOPNOTSUPP;
@@ -88,25 +113,32 @@ static int write_plain(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, c
 		return -ENOSPC;
 	if (row->resp_bytes) {
 		memcpy(&response, body, sizeof(response));
-		if (!response)
-			return -EFAULT;
-		c->out = (void *)(uintptr_t)response;
 		c->out_bytes = row->resp_bytes;
-		c->drv_out = (uint8_t *)c->out + row->resp_bytes;
 		c->drv_out_bytes = out - row->resp_bytes;
 	}
 	c->in = body;
 	c->in_bytes = row->req_bytes;
 	c->drv_in = body + row->req_bytes;
 	c->drv_in_bytes = bytes - row->req_bytes;
-	return command_dispatch(c, hdr->command);
+	r = response_prepare(c, &buffer);
+	if (r)
+		return r;
+	r = command_dispatch(c, hdr->command);
+	if (!r)
+		r = user_write(response, buffer, c->out_bytes + c->drv_out_bytes);
+	free(buffer);
+	return r;
 }
 
 static int write_extended(struct command *c, const struct ib_uverbs_cmd_hdr *hdr,
 			  const uint8_t *body, size_t bytes)
 {
 	struct ib_uverbs_ex_cmd_hdr ex;
+	uint8_t *buffer;
+	int r;
 
+	if (!find(hdr->command))
+		return -EOPNOTSUPP;
 	if (bytes < sizeof(ex))
 		return -EINVAL;
 	memcpy(&ex, body, sizeof(ex));
@@ -116,33 +148,53 @@ static int write_extended(struct command *c, const struct ib_uverbs_cmd_hdr *hdr
 	if (c->in_bytes + c->drv_in_bytes != bytes - sizeof(ex) || ex.cmd_hdr_reserved)
 		return -EINVAL;
 	c->drv_in = (const uint8_t *)c->in + c->in_bytes;
-	c->out = (void *)(uintptr_t)ex.response;
 	c->out_bytes = (size_t)hdr->out_words * 8;
-	c->drv_out = (uint8_t *)c->out + c->out_bytes;
 	c->drv_out_bytes = (size_t)ex.provider_out_words * 8;
-	if (!c->out && c->out_bytes + c->drv_out_bytes)
+	/* verify_hdr: a place for the response if, and only if, there is to be one. */
+	if (!ex.response != !(c->out_bytes + c->drv_out_bytes))
 		return -EINVAL;
-	return command_dispatch(c, hdr->command);
+	r = response_prepare(c, &buffer);
+	if (r)
+		return r;
+	r = command_dispatch(c, hdr->command);
+	if (!r)
+		r = user_write(ex.response, buffer, c->out_bytes + c->drv_out_bytes);
+	free(buffer);
+	return r;
+}
+
+/* The kernel reads what the header announces, and both sizes have to agree. */
+static int write_body(struct uverbs_file *file, const struct ib_uverbs_cmd_hdr *hdr,
+		      const uint8_t *body, size_t bytes)
+{
+	struct command c = {.file = file};
+
+	if (hdr->command & ~(uint32_t)(IB_USER_VERBS_CMD_FLAG_EXTENDED |
+				       IB_USER_VERBS_CMD_COMMAND_MASK))
+		return -EINVAL;
+	if (hdr->command & IB_USER_VERBS_CMD_FLAG_EXTENDED)
+		return write_extended(&c, hdr, body, bytes);
+	if ((size_t)hdr->in_words * 4 != bytes + sizeof(*hdr))
+		return -EINVAL;
+	return write_plain(&c, hdr, body, bytes);
 }
 
 ssize_t uverbs_write(struct uverbs_file *file, const void *buf, size_t bytes)
 {
-	struct command c = {.file = file};
-	const uint8_t *body = (const uint8_t *)buf + sizeof(struct ib_uverbs_cmd_hdr);
 	struct ib_uverbs_cmd_hdr hdr;
+	uint8_t *body;
 	int r;
 
-	if (bytes < sizeof(hdr))
+	if (bytes < sizeof(hdr) || bytes > MAX_REQUEST_BYTES)
 		return -EINVAL;
-	memcpy(&hdr, buf, sizeof(hdr));
-	if (hdr.command & ~(uint32_t)(IB_USER_VERBS_CMD_FLAG_EXTENDED |
-				      IB_USER_VERBS_CMD_COMMAND_MASK))
-		return -EINVAL;
-	if (hdr.command & IB_USER_VERBS_CMD_FLAG_EXTENDED)
-		r = write_extended(&c, &hdr, body, bytes - sizeof(hdr));
-	else if ((size_t)hdr.in_words * 4 != bytes)
-		r = -EINVAL;
-	else
-		r = write_plain(&c, &hdr, body, bytes - sizeof(hdr));
+	if (user_read(&hdr, (uintptr_t)buf, sizeof(hdr)))
+		return -EFAULT;
+	body = malloc(bytes);
+	if (!body)
+		return -ENOMEM;
+	r = user_read(body, (uintptr_t)buf + sizeof(hdr), bytes - sizeof(hdr));
+	if (!r)
+		r = write_body(file, &hdr, body, bytes - sizeof(hdr));
+	free(body);
 	return r ? r : (ssize_t)bytes;
 }

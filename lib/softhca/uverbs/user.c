@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "user.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Where a filter of system calls forbids asking the kernel, a bad pointer is the program's end. */
+static int copy(long call, void *ours, uint64_t theirs, size_t bytes)
+{
+	struct iovec local = {.iov_base = ours, .iov_len = bytes};
+	struct iovec remote = {.iov_base = (void *)(uintptr_t)theirs, .iov_len = bytes};
+	ssize_t n = syscall(call, getpid(), &local, 1ul, &remote, 1ul, 0ul);
+
+	if (n < 0 && errno != EFAULT) {
+		memcpy(call == SYS_process_vm_readv ? ours : remote.iov_base,
+		       call == SYS_process_vm_readv ? remote.iov_base : ours, bytes);
+		return 0;
+	}
+	return n == (ssize_t)bytes ? 0 : -EFAULT;
+}
+
+int user_read(void *to, uint64_t from, size_t bytes)
+{
+	return bytes ? copy(SYS_process_vm_readv, to, from, bytes) : 0;
+}
+
+int user_write(uint64_t to, const void *from, size_t bytes)
+{
+	return bytes ? copy(SYS_process_vm_writev, (void *)from, to, bytes) : 0;
+}
