@@ -36,6 +36,7 @@ int device_init(struct device *d, const struct device_config *config, unsigned i
 	pthread_mutex_init(&d->wire_lock, NULL);
 	flow_steering_init(&d->steering);
 	TAILQ_INIT(&d->qps);
+	TAILQ_INIT(&d->wqs);
 	LIST_INIT(&d->files);
 	TAILQ_INIT(&d->armed_later);
 	d->next_qpn = 0x40;
@@ -79,12 +80,12 @@ static int work_queues(struct device *d, bool *watch)
 
 	*watch = false;
 	TAILQ_FOREACH (qp, &d->qps, link) {
-		if (qp->state == QP_RTS && qp->sq.n_bb)
-			n += sq_work(qp, TX_BURST);
-		else if (qp->state == QP_ERR)
-			qp_flush(qp);
-		*watch |= (qp->state == QP_RTS && qp->sq.n_bb) || qp->state == QP_ERR;
+		if (qp->sq.state != WQ_RDY || !qp->sq.n_bb)
+			continue;
+		n += sq_work(qp, TX_BURST);
+		*watch = true;
 	}
+	*watch |= queues_flush(d);
 	return n;
 }
 

@@ -21,6 +21,7 @@ struct clock;
 struct cq;
 struct device;
 struct qp;
+struct rq;
 struct mcast_filter;
 struct uverbs_file;
 
@@ -47,6 +48,7 @@ struct device_events {
 	void (*cq_completion)(struct cq *cq);
 	void (*cq_error)(struct cq *cq);
 	void (*qp_fatal)(struct qp *qp);
+	void (*wq_fatal)(struct rq *rq);
 	void (*port)(struct device *device, bool active);
 };
 
@@ -61,6 +63,7 @@ struct device {
 	struct mkey_table mkeys;
 	struct flow_steering steering;
 	TAILQ_HEAD(, qp) qps;
+	TAILQ_HEAD(, rq) wqs; /* receive queues that are no queue pair's */
 	LIST_HEAD(, uverbs_file) files; /* who has it open; kept by uverbs */
 	TAILQ_HEAD(, cq) armed_later; /* completed a moment ago: look at the arm record once more */
 	struct device_counters counters;

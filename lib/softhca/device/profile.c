@@ -13,7 +13,7 @@ const char profile_names[] = "connectx4, connectx5, connectx6";
 	.max_sq_desc_bytes = 1008, .max_rq_desc_bytes = 512, .max_send_wqebb = 32768,              \
 	.max_sge = 30, .timestamp_mask = 0x7fffffffffffffffULL, .n_comp_vectors = 2,               \
 	.n_flow_priorities = 16, .gid_table_len = 256, .null_mr = true, .ip_csum = true,           \
-	.cvlan_stripping = true
+	.cvlan_stripping = true, .log_max_rss_table = 11, .max_rss_tables = 65536
 
 /* The first is the default. */
 static const struct profile profiles[] = {

@@ -23,6 +23,8 @@ struct profile {
 	uint32_t n_comp_vectors;
 	uint32_t n_flow_priorities;
 	uint16_t gid_table_len;
+	uint8_t log_max_rss_table; /* 0: no RSS */
+	uint32_t max_rss_tables;
 	bool null_mr, ip_csum, cvlan_stripping;
 };
 

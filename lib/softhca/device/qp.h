@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A raw packet queue pair: a receive queue and a send queue in the program's memory. */
+/*
+ * A raw packet queue pair: a receive queue and a send queue in the program's memory, or, with
+ * RSS, none of its own.
+ */
 #ifndef SOFTHCA_DEVICE_QP_H
 #define SOFTHCA_DEVICE_QP_H
 
-#include "cq.h"
+#include "rq.h"
+#include "rss.h"
 
 enum qp_state { QP_RESET, QP_INIT, QP_RTR, QP_RTS, QP_SQD, QP_SQE, QP_ERR };
-
-struct rq {
-	struct cq *cq;
-	const uint8_t *buf;
-	const uint32_t *dbrec; /* one word: how many entries were ever posted, modulo 2^16 */
-	uint32_t n_wqe, wqe_shift;
-	uint16_t taken; /* entries the device has used up */
-	bool strip_cvlan;
-};
 
 struct sq {
 	struct cq *cq;
 	const uint8_t *buf;
 	const uint32_t *dbrec;
 	uint32_t n_bb; /* size in basic blocks */
+	enum wq_state state;
 	uint16_t taken; /* blocks */
 	bool signal_all;
 };
@@ -28,32 +24,34 @@ struct sq {
 struct qp {
 	struct device *device;
 	const struct pd *pd;
-	enum qp_state state;
+	enum qp_state state; /* as the driver knows it: an error of a queue shows when queried */
 	uint32_t qpn, uidx;
 	struct rq rq;
 	struct sq sq;
+	const struct rss *rss; /* or NULL */
 	uint32_t n_flows;
 	TAILQ_ENTRY(qp) link;
 	void *owner; /* the uverbs object */
 };
 
-/* What a completion tells of a packet beside its length. */
-struct rx_info {
-	uint64_t timestamp;
-	uint32_t flow_tag;
-	uint8_t checked, hdr_type; /* enum hw_cqe_checked, enum hw_cqe_hdr_type */
-	uint16_t vlan_tci_be;
-};
-
 /* Next state, checked by the caller; ERR flushes what is posted, RESET forgets it. */
 void qp_set_state(struct qp *qp, enum qp_state state);
 
-/* Scatter a frame into the next receive work request. */
-void rq_receive(struct qp *qp, const uint8_t *frame, uint32_t len, const struct rx_info *info);
-/* In the error state, whatever is posted is flushed. */
-void qp_flush(struct qp *qp);
+/* The state from its queues' (mlx5_ib: sqrq_state_to_qp_state), or -EINVAL. */
+int qp_query_state(struct qp *qp);
+
+/* The receive queue for this packet of this destination. */
+static inline struct rq *qp_receive_queue(struct qp *qp, const struct packet *p)
+{
+	return qp->rss ? rss_queue(qp->rss, p) : &qp->rq;
+}
+
+/* In the error state, whatever is posted is flushed: all such queues. True if there are any. */
+bool queues_flush(struct device *d);
 
 /* Send up to `max` posted frames; returns how many work requests were taken. */
 int sq_work(struct qp *qp, int max);
+/* An error which the device finds: error state and async event. */
+void sq_fail(struct qp *qp);
 
 #endif

@@ -1,46 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "rq.h"
+
 #include "dma.h"
-#include "qp.h"
 
 #include <endian.h>
 #include <string.h>
 
-static uint16_t posted(const uint32_t *dbrec)
+uint16_t wq_posted(const uint32_t *dbrec)
 {
-	/* Pairs with libmlx5's barrier between writing entries and writing the record. */
 	return (uint16_t)be32toh(__atomic_load_n(dbrec, __ATOMIC_ACQUIRE));
 }
 
-static void complete_error(struct qp *qp, struct cq *cq, enum hw_cqe_opcode opcode,
-			   uint16_t wqe_counter, enum hw_syndrome syndrome)
+void complete_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode,
+		    uint16_t wqe_counter, enum hw_syndrome syndrome)
 {
 	struct hw_cqe_err *cqe = cq_next(cq);
 
 	if (!cqe)
 		return;
 	memset(cqe, 0, offsetof(struct hw_cqe_err, op_own));
-	cqe->uidx_be = htobe32(qp->uidx);
+	cqe->uidx_be = htobe32(uidx);
 	cqe->syndrome = (uint8_t)syndrome;
-	cqe->wqe_opcode_qpn_be = htobe32(qp->qpn);
+	cqe->wqe_opcode_qpn_be = htobe32(number);
 	cqe->wqe_counter_be = htobe16(wqe_counter);
 	cq_post(cq, cqe, opcode);
 }
 
-static void rq_error(struct qp *qp, enum hw_syndrome syndrome, bool fatal)
+void rq_fail(struct rq *rq)
 {
-	complete_error(qp, qp->rq.cq, HW_CQE_RESP_ERR, qp->rq.taken, syndrome);
-	qp->rq.taken++;
-	if (fatal) {
-		qp_set_state(qp, QP_ERR);
-		qp->device->events->qp_fatal(qp);
-	}
+	const struct device_events *events = rq->device->events;
+
+	if (rq->state == WQ_ERR)
+		return;
+	rq_set_state(rq, WQ_ERR);
+	/* mlx5_ib: mlx5_ib_qp_event and mlx5_ib_wq_event, of a WQ catastrophic error. */
+	if (rq->qp)
+		events->qp_fatal(rq->qp);
+	else
+		events->wq_fatal(rq);
+}
+
+static void rq_error(struct rq *rq, enum hw_syndrome syndrome, bool fatal)
+{
+	complete_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, syndrome);
+	rq->taken++;
+	if (fatal)
+		rq_fail(rq);
 }
 
 /* Copies the frame along the entry's scatter list. 0, or what went wrong. */
-static enum hw_syndrome scatter(const struct qp *qp, const struct hw_data_seg *seg,
-				uint32_t n_segs, const uint8_t *frame, uint32_t left)
+static enum hw_syndrome scatter(const struct rq *rq, const struct hw_data_seg *seg, uint32_t n_segs,
+				const uint8_t *frame, uint32_t left)
 {
-	const struct mkey_table *keys = &qp->device->mkeys;
+	const struct mkey_table *keys = &rq->device->mkeys;
 
 	for (; left && n_segs; n_segs--, seg++) {
 		uint32_t lkey = be32toh(seg->lkey_be);
@@ -52,7 +64,7 @@ static enum hw_syndrome scatter(const struct qp *qp, const struct hw_data_seg *s
 		if (bytes > left)
 			bytes = left;
 		if (lkey != MKEY_NULL) {
-			uint8_t *to = mkey_translate(keys, qp->pd, lkey, addr, bytes, true);
+			uint8_t *to = mkey_translate(keys, rq->pd, lkey, addr, bytes, true);
 
 			if (!to)
 				return HW_SYNDROME_LOCAL_PROT;
@@ -64,27 +76,26 @@ static enum hw_syndrome scatter(const struct qp *qp, const struct hw_data_seg *s
 	return left ? HW_SYNDROME_LOCAL_LENGTH : 0;
 }
 
-void rq_receive(struct qp *qp, const uint8_t *frame, uint32_t len, const struct rx_info *info)
+void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info)
 {
-	struct rq *rq = &qp->rq;
 	enum hw_syndrome error;
 	struct hw_cqe *cqe;
 
 	/* verbs-rules.md "Bring-up": before RTR a match is dropped without a name. */
-	if (qp->state < QP_RTR || qp->state == QP_ERR || !rq->n_wqe)
+	if (rq->state != WQ_RDY || !rq->n_wqe)
 		return;
-	if (posted(rq->dbrec) == rq->taken) {
-		qp->device->counters.out_of_buffer++;
+	if (wq_posted(rq->dbrec) == rq->taken) {
+		rq->device->counters.out_of_buffer++;
 		return;
 	}
-	error = scatter(qp,
+	error = scatter(rq,
 			(const void *)(rq->buf +
 				       ((size_t)(rq->taken & (rq->n_wqe - 1)) << rq->wqe_shift)),
 			1u << rq->wqe_shift >> 4, frame, len);
 	if (error) {
-		rq_error(qp, error,
+		rq_error(rq, error,
 			 error != HW_SYNDROME_LOCAL_LENGTH ||
-				 qp->device->config.length_error_is_fatal);
+				 rq->device->config.length_error_is_fatal);
 		return;
 	}
 	cqe = cq_next(rq->cq);
@@ -94,7 +105,7 @@ void rq_receive(struct qp *qp, const uint8_t *frame, uint32_t len, const struct 
 	cqe->hds_ip_ext = info->checked;
 	cqe->l4_hdr_type_etc = info->hdr_type;
 	cqe->vlan_info_be = info->vlan_tci_be;
-	cqe->uidx_be = htobe32(qp->uidx);
+	cqe->uidx_be = htobe32(rq->uidx);
 	cqe->rsvd36 = 0;
 	memset(cqe->rsvd40, 0, 4);
 	cqe->byte_cnt_be = htobe32(len);
@@ -106,42 +117,20 @@ void rq_receive(struct qp *qp, const uint8_t *frame, uint32_t len, const struct 
 	cq_post(rq->cq, cqe, HW_CQE_RESP_SEND);
 }
 
-static void flush_sends(struct qp *qp)
+void rq_flush(struct rq *rq)
 {
-	struct sq *sq = &qp->sq;
-
-	while (posted(sq->dbrec) != sq->taken) {
-		const struct hw_ctrl_seg *ctrl =
-			(const void *)(sq->buf +
-				       (size_t)(sq->taken & (sq->n_bb - 1)) * HW_SEND_WQE_BB);
-		uint32_t ds = be32toh(ctrl->qpn_ds_be) & 0x3f;
-
-		complete_error(qp, sq->cq, HW_CQE_REQ_ERR, sq->taken, HW_SYNDROME_WR_FLUSH);
-		if (sq->cq->failed || !ds)
-			break;
-		sq->taken = (uint16_t)(sq->taken + (ds * 16 + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB);
-	}
-}
-
-void qp_flush(struct qp *qp)
-{
-	struct rq *rq = &qp->rq;
-
-	while (rq->n_wqe && posted(rq->dbrec) != rq->taken && !rq->cq->failed) {
-		complete_error(qp, rq->cq, HW_CQE_RESP_ERR, rq->taken, HW_SYNDROME_WR_FLUSH);
+	while (rq->n_wqe && wq_posted(rq->dbrec) != rq->taken && !rq->cq->failed) {
+		complete_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken,
+			       HW_SYNDROME_WR_FLUSH);
 		rq->taken++;
 	}
-	if (qp->sq.n_bb && !qp->sq.cq->failed)
-		flush_sends(qp);
 }
 
-void qp_set_state(struct qp *qp, enum qp_state state)
+void rq_set_state(struct rq *rq, enum wq_state state)
 {
-	qp->state = state;
-	if (state == QP_RESET) {
-		qp->rq.taken = 0;
-		qp->sq.taken = 0;
-	} else if (state == QP_ERR) {
-		qp_flush(qp);
-	}
+	rq->state = state;
+	if (state == WQ_RST)
+		rq->taken = 0;
+	else if (state == WQ_ERR)
+		rq_flush(rq);
 }

@@ -207,7 +207,7 @@ int sq_work(struct qp *qp, int max)
 		return 0;
 	n = collect(qp, batch, max < BATCH ? max : BATCH, copies);
 	sent = send_batch(qp, batch, n);
-	for (int i = 0; i < n && qp->state == QP_RTS; i++, done++) {
+	for (int i = 0; i < n && sq->state == WQ_RDY; i++, done++) {
 		struct tx *tx = &batch[i];
 
 		if (!tx->error && !tx->nop) {
@@ -218,10 +218,8 @@ int sq_work(struct qp *qp, int max)
 		}
 		complete(qp, tx);
 		sq->taken = (uint16_t)(sq->taken + tx->n_bb);
-		if (tx->error && qp->state == QP_RTS) {
-			qp_set_state(qp, QP_ERR);
-			qp->device->events->qp_fatal(qp);
-		}
+		if (tx->error)
+			sq_fail(qp);
 	}
 	return done;
 }

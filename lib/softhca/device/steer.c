@@ -32,17 +32,17 @@ static void check_csums(struct rx_info *info, const struct packet *p, const stru
 }
 
 /* C-VLAN stripping: the tag leaves the frame and goes into the completion. */
-static void deliver(struct qp *qp, const struct wire_frame *f, const struct packet *p,
+static void deliver(struct rq *rq, const struct wire_frame *f, const struct packet *p,
 		    struct rx_info *info)
 {
-	if (qp->rq.strip_cvlan && p->key.cvlan) {
+	if (rq->strip_cvlan && p->key.cvlan) {
 		uint8_t macs[12];
 
 		memcpy(macs, f->data, 12);
 		memmove(f->data + 4, f->data, 12);
 		info->vlan_tci_be = p->key.vlan_tci;
 		info->hdr_type |= HW_CQE_CVLAN_STRIPPED;
-		rq_receive(qp, f->data + 4, f->len - 4, info);
+		rq_receive(rq, f->data + 4, f->len - 4, info);
 		/* Another queue may want the frame as it was; the tag's type is known. */
 		memmove(f->data, macs, 12);
 		f->data[12] = 0x81;
@@ -52,7 +52,7 @@ static void deliver(struct qp *qp, const struct wire_frame *f, const struct pack
 		info->hdr_type &= (uint8_t)~HW_CQE_CVLAN_STRIPPED;
 		return;
 	}
-	rq_receive(qp, f->data, f->len, info);
+	rq_receive(rq, f->data, f->len, info);
 }
 
 /* When the frame arrived, on the device's clock; a step of CLOCK_REALTIME must not show. */
@@ -113,7 +113,7 @@ void steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
 			}
 			info.flow_tag = r->tag;
 			if (!r->drop)
-				deliver(r->qp, f, &p, &info);
+				deliver(qp_receive_queue(r->qp, &p), f, &p, &info);
 			trap |= !r->dont_trap;
 		}
 		if (trap)

@@ -9,6 +9,16 @@
 #include <stdlib.h>
 
 #define DBREC_BYTES 8
+#define DRV_FLAGS                                                                                  \
+	(MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |       \
+	 MLX5_QP_FLAG_ALLOW_SCATTER_CQE)
+
+/* ib_uverbs: the flags a program may ask for at all. */
+#define CREATE_FLAGS                                                                               \
+	(IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK | IB_UVERBS_QP_CREATE_SCATTER_FCS |          \
+	 IB_UVERBS_QP_CREATE_CVLAN_STRIPPING | IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING |         \
+	 CREATE_FLAGS_OLD)
+#define CREATE_FLAGS_OLD (7u << 2 | 1u << 10) /* cross channel, managed queues, source QP number */
 
 static int check_qp(const struct command *c, const struct ib_uverbs_ex_create_qp *req,
 		    const struct mlx5_ib_create_qp *drv)
@@ -16,21 +26,15 @@ static int check_qp(const struct command *c, const struct ib_uverbs_ex_create_qp
 	const struct profile *p = c->file->device->config.profile;
 	uint32_t flags = req->create_flags;
 
-	if (req->qp_type != IB_UVERBS_QPT_RAW_PACKET)
+	if (req->is_srq)
 		return -EOPNOTSUPP;
-	/* ib_uverbs create_qp: the type needs the capability, before anything else is looked at. */
-	if (!has_capability(CAP_NET_RAW))
-		return -EPERM;
-	if (req->comp_mask)
-		return -EOPNOTSUPP; /* indirection tables */
+	/* mlx5_ib: process_vendor_flags; signatures, tunnels, loopback to itself are not offered. */
+	if (drv->flags & ~(uint32_t)DRV_FLAGS)
+		return -EINVAL;
+	/* mlx5_ib: process_create_flags. */
 	if (flags & ~(uint32_t)IB_UVERBS_QP_CREATE_CVLAN_STRIPPING)
 		return -EOPNOTSUPP;
 	if (flags && !p->cvlan_stripping)
-		return -EOPNOTSUPP;
-	if (req->is_srq)
-		return -EOPNOTSUPP;
-	if (drv->flags & (MLX5_QP_FLAG_SIGNATURE | MLX5_QP_FLAG_TUNNEL_OFFLOADS |
-			  MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_TYPE_DCI))
 		return -EOPNOTSUPP;
 	/* mlx5_ib create_raw_packet_qp: neither queue is no queue pair. */
 	if (!drv->rq_wqe_count && !drv->sq_wqe_count)
@@ -76,6 +80,11 @@ static void fill_hw(struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
 	u->qp.pd = u->pd;
 	u->qp.owner = u;
 	u->qp.rq = (struct rq){
+		.device = u->qp.device,
+		.pd = u->pd,
+		.qp = &u->qp,
+		.uidx = drv->uidx,
+		.number = u->qp.qpn,
 		.cq = &u->recv_cq->cq,
 		.buf = (const uint8_t *)(uintptr_t)drv->buf_addr,
 		.dbrec = &db[HW_DBR_RECV],
@@ -113,9 +122,9 @@ static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_
 		r = object_add(c->file, &u->object, OBJECT_QP);
 	if (r)
 		return r;
-	fill_hw(u, req, drv);
 	u->qp.device = d;
 	u->qp.qpn = d->next_qpn++ & 0xffffff;
+	fill_hw(u, req, drv);
 	u->pd->object.n_users++;
 	u->send_cq->object.n_users++;
 	u->recv_cq->object.n_users++;
@@ -123,8 +132,8 @@ static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_
 	return 0;
 }
 
-static int create_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
-		     struct ib_uverbs_create_qp_resp *resp)
+static int create_plain_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
+			   struct ib_uverbs_create_qp_resp *resp)
 {
 	struct device *d = c->file->device;
 	struct mlx5_ib_create_qp_resp drv_resp = {};
@@ -180,6 +189,20 @@ static int create_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req
 	return 0;
 }
 
+static int create_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
+		     struct ib_uverbs_create_qp_resp *resp)
+{
+	if (req->qp_type != IB_UVERBS_QPT_RAW_PACKET)
+		return -EOPNOTSUPP;
+	/* ib_uverbs create_qp: the type needs the capability, before anything else is looked at. */
+	if (!has_capability(CAP_NET_RAW))
+		return -EPERM;
+	if (req->create_flags & ~(uint32_t)CREATE_FLAGS)
+		return -EINVAL;
+	return req->comp_mask & IB_UVERBS_CREATE_QP_MASK_IND_TABLE ? create_rss_qp(c, req, resp)
+								   : create_plain_qp(c, req, resp);
+}
+
 int cmd_create_qp(struct command *c)
 {
 	struct ib_uverbs_create_qp req;
@@ -216,7 +239,8 @@ int cmd_ex_create_qp(struct command *c)
 
 	if (r)
 		return r;
-	if (req.reserved || req.source_qpn)
+	if ((req.comp_mask & ~(uint32_t)IB_UVERBS_CREATE_QP_MASK_IND_TABLE) || req.reserved ||
+	    req.source_qpn)
 		return -EINVAL;
 	r = create_qp(c, &req, &resp.base);
 	if (!r)
@@ -234,8 +258,12 @@ int qp_destroy(struct object *o)
 	if (o->file->async)
 		channel_purge(o->file->async, o->user_handle);
 	u->pd->object.n_users--;
-	u->send_cq->object.n_users--;
-	u->recv_cq->object.n_users--;
+	if (u->ind_table) {
+		u->ind_table->object.n_users--;
+	} else {
+		u->send_cq->object.n_users--;
+		u->recv_cq->object.n_users--;
+	}
 	memlock_unpin(o->file->memlock, u->pinned);
 	object_remove(o);
 	free(u);

@@ -61,13 +61,9 @@ static int modify_qp(struct command *c, const struct ib_uverbs_modify_qp *req)
 
 	device_lock(c->file->device);
 	u = object_find(c->file, req->qp_handle, OBJECT_QP);
-	r = u ? check_transition(u, req, &to) : -EINVAL;
-	if (!r) {
-		if (req->attr_mask & ATTR_PORT)
-			u->port = req->port_num;
-		if (to != u->qp.state)
-			qp_set_state(&u->qp, to);
-	}
+	r = !u ? -EINVAL : u->qp.rss ? -ENOSYS : check_transition(u, req, &to);
+	if (!r && to != u->qp.state)
+		qp_set_state(&u->qp, to);
 	device_unlock(c->file->device);
 	return r;
 }
@@ -103,25 +99,26 @@ int cmd_query_qp(struct command *c)
 	struct ib_uverbs_query_qp_resp resp = {};
 	struct ib_uverbs_query_qp req;
 	struct uqp *u;
-	int r = COMMAND_IN(c, &req);
+	int state = -EINVAL, r = COMMAND_IN(c, &req);
 
 	if (r)
 		return r;
 	device_lock(c->file->device);
 	u = object_find(c->file, req.qp_handle, OBJECT_QP);
-	if (u) {
-		resp.max_send_wr = u->max_send_wr;
-		resp.max_recv_wr = u->max_recv_wr;
-		resp.max_send_sge = u->max_send_sge;
+	if (u)
+		state = u->qp.rss ? -ENOSYS : qp_query_state(&u->qp);
+	if (state >= 0) {
+		/* What the kernel does not know of a program's send queue, libmlx5 fills in. */
+		resp.max_recv_wr = u->qp.rq.n_wqe;
 		resp.max_recv_sge = u->max_recv_sge;
 		resp.max_inline_data = u->max_inline;
-		resp.qp_state = resp.cur_qp_state = (uint8_t)u->qp.state;
-		resp.port_num = u->port;
+		resp.qp_state = resp.cur_qp_state = (uint8_t)state;
+		resp.port_num = 1;
 		resp.sq_sig_all = u->qp.sq.signal_all;
 	}
 	device_unlock(c->file->device);
-	if (!u)
-		return -EINVAL;
+	if (state < 0)
+		return state;
 	COMMAND_OUT(c, &resp);
 	return 0;
 }

@@ -33,6 +33,8 @@ command_handler cmd_alloc_pd, cmd_dealloc_pd, cmd_reg_mr, cmd_dereg_mr;
 command_handler cmd_create_comp_channel, cmd_create_cq, cmd_ex_create_cq, cmd_destroy_cq;
 command_handler cmd_create_qp, cmd_ex_create_qp, cmd_modify_qp, cmd_ex_modify_qp, cmd_query_qp,
 	cmd_destroy_qp;
+command_handler cmd_ex_create_wq, cmd_ex_modify_wq, cmd_ex_destroy_wq;
+command_handler cmd_ex_create_rwq_ind_table, cmd_ex_destroy_rwq_ind_table;
 command_handler cmd_ex_create_flow, cmd_ex_destroy_flow;
 
 struct ioctl_call;
@@ -40,6 +42,12 @@ typedef int ioctl_handler(struct ioctl_call *call);
 ioctl_handler ioctl_invoke_write, ioctl_query_gid_table, ioctl_query_gid_entry;
 ioctl_handler ioctl_counters_create, ioctl_counters_destroy, ioctl_counters_read;
 ioctl_handler ioctl_uar_alloc, ioctl_uar_destroy;
+
+/* Of EX_CREATE_QP: a queue pair over an indirection table. */
+struct ib_uverbs_ex_create_qp;
+struct ib_uverbs_create_qp_resp;
+int create_rss_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
+		  struct ib_uverbs_create_qp_resp *resp);
 
 /* Dispatch a write command by number; 0 or negative errno. */
 int command_dispatch(struct command *c, uint32_t command);

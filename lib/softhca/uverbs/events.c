@@ -5,7 +5,8 @@
 #include <rdma/ib_user_verbs.h>
 
 /* enum ibv_event_type: kernel-internal names, but ABI. */
-enum { EVENT_CQ_ERR = 0, EVENT_QP_FATAL = 1, EVENT_PORT_ACTIVE = 9, EVENT_PORT_ERR = 10 };
+enum { EVENT_CQ_ERR = 0, EVENT_QP_FATAL = 1, EVENT_PORT_ACTIVE = 9, EVENT_PORT_ERR = 10,
+	EVENT_WQ_FATAL = 19 };
 
 void async_event(struct uverbs_file *file, uint64_t element, uint32_t type, uint32_t *counter)
 {
@@ -31,19 +32,30 @@ static void qp_fatal(struct qp *qp)
 	async_event(u->object.file, u->object.user_handle, EVENT_QP_FATAL, &u->n_async_events);
 }
 
+static void wq_fatal(struct rq *rq)
+{
+	struct uwq *u = rq->owner;
+
+	async_event(u->object.file, u->object.user_handle, EVENT_WQ_FATAL, &u->n_async_events);
+}
+
 static void cq_error(struct cq *cq)
 {
 	struct ucq *u = cq->owner;
-
 	struct qp *qp;
+	struct rq *rq;
 
 	async_event(u->object.file, u->object.user_handle, EVENT_CQ_ERR, &u->n_async_events);
 	/* IB specification 10.10.4: work queues that complete there go to the error state. */
-	TAILQ_FOREACH (qp, &cq->device->qps, link)
-		if ((qp->rq.cq == cq || qp->sq.cq == cq) && qp->state != QP_ERR) {
-			qp_set_state(qp, QP_ERR);
-			qp_fatal(qp);
-		}
+	TAILQ_FOREACH (qp, &cq->device->qps, link) {
+		if (qp->rq.n_wqe && qp->rq.cq == cq)
+			rq_fail(&qp->rq);
+		if (qp->sq.n_bb && qp->sq.cq == cq)
+			sq_fail(qp);
+	}
+	TAILQ_FOREACH (rq, &cq->device->wqs, link)
+		if (rq->cq == cq)
+			rq_fail(rq);
 }
 
 static void port(struct device *device, bool active)
@@ -58,5 +70,6 @@ const struct device_events uverbs_events = {
 	.cq_completion = cq_completion,
 	.cq_error = cq_error,
 	.qp_fatal = qp_fatal,
+	.wq_fatal = wq_fatal,
 	.port = port,
 };

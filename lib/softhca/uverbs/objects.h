@@ -13,6 +13,8 @@ enum object_type {
 	OBJECT_FLOW,
 	OBJECT_COUNTERS,
 	OBJECT_QP,
+	OBJECT_RWQ_IND_TBL,
+	OBJECT_WQ,
 	OBJECT_CQ,
 	OBJECT_MR,
 	OBJECT_PD,
@@ -53,6 +55,23 @@ struct ucq {
 	uint64_t pinned;
 };
 
+/* A work queue: a receive queue that indirection tables point to. */
+struct uwq {
+	struct object object;
+	struct rq rq;
+	struct pd *pd;
+	struct ucq *cq;
+	uint32_t n_async_events;
+	uint64_t pinned;
+};
+
+struct uind_table {
+	struct object object;
+	uint32_t n_wqs; /* a power of two */
+	struct uwq **wqs;
+	struct rq **rqs;
+};
+
 struct uqp {
 	struct object object;
 	struct qp qp;
@@ -61,7 +80,8 @@ struct uqp {
 	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
 	uint32_t n_async_events;
 	uint64_t pinned;
-	uint8_t port;
+	struct uind_table *ind_table; /* with RSS: no queues and completion queues of its own */
+	struct rss rss;
 };
 
 struct counter_desc {
@@ -116,6 +136,8 @@ int pd_destroy(struct object *o);
 int mr_destroy(struct object *o);
 int cq_destroy(struct object *o);
 int qp_destroy(struct object *o);
+int wq_destroy(struct object *o);
+int ind_table_destroy(struct object *o);
 int flow_destroy(struct object *o);
 int counters_destroy(struct object *o);
 int uar_destroy(struct object *o);

@@ -53,6 +53,12 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW_EX(CREATE_QP) = {cmd_ex_create_qp, REQ_UP_TO(ex_create_qp, comp_mask),
 			     RESP_UP_TO(ex_create_qp_resp, response_length)},
 	ROW_EX(MODIFY_QP) = {cmd_ex_modify_qp, REQ_UP_TO(ex_modify_qp, base)},
+	ROW_EX(CREATE_WQ) = {cmd_ex_create_wq, REQ(ex_create_wq), RESP(ex_create_wq_resp)},
+	ROW_EX(MODIFY_WQ) = {cmd_ex_modify_wq, REQ(ex_modify_wq)},
+	ROW_EX(DESTROY_WQ) = {cmd_ex_destroy_wq, REQ(ex_destroy_wq), RESP(ex_destroy_wq_resp)},
+	ROW_EX(CREATE_RWQ_IND_TBL) = {cmd_ex_create_rwq_ind_table, REQ(ex_create_rwq_ind_table),
+				      RESP(ex_create_rwq_ind_table_resp)},
+	ROW_EX(DESTROY_RWQ_IND_TBL) = {cmd_ex_destroy_rwq_ind_table, REQ(ex_destroy_rwq_ind_table)},
 	ROW_EX(CREATE_FLOW) = {cmd_ex_create_flow, REQ(create_flow), RESP(create_flow_resp)},
 	ROW_EX(DESTROY_FLOW) = {cmd_ex_destroy_flow, REQ(destroy_flow)},
 };

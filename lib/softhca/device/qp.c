@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "qp.h"
+
+#include <endian.h>
+#include <errno.h>
+
+static void sq_flush(struct qp *qp)
+{
+	struct sq *sq = &qp->sq;
+
+	while (sq->n_bb && wq_posted(sq->dbrec) != sq->taken && !sq->cq->failed) {
+		const struct hw_ctrl_seg *ctrl =
+			(const void *)(sq->buf +
+				       (size_t)(sq->taken & (sq->n_bb - 1)) * HW_SEND_WQE_BB);
+		uint32_t ds = be32toh(ctrl->qpn_ds_be) & 0x3f;
+
+		complete_error(sq->cq, qp->uidx, qp->qpn, HW_CQE_REQ_ERR, sq->taken,
+			       HW_SYNDROME_WR_FLUSH);
+		if (!ds)
+			break;
+		sq->taken = (uint16_t)(sq->taken + (ds * 16 + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB);
+	}
+}
+
+static void sq_set_state(struct qp *qp, enum wq_state state)
+{
+	qp->sq.state = state;
+	if (state == WQ_RST)
+		qp->sq.taken = 0;
+	else if (state == WQ_ERR)
+		sq_flush(qp);
+}
+
+void sq_fail(struct qp *qp)
+{
+	if (qp->sq.state == WQ_ERR)
+		return;
+	sq_set_state(qp, WQ_ERR);
+	qp->device->events->qp_fatal(qp);
+}
+
+/*
+ * mlx5_ib: modify_raw_packet_qp. Beside the kernel, which has the receive queue ready from INIT
+ * on: nothing can be posted to it before RTR, and until then it drops without a name.
+ */
+void qp_set_state(struct qp *qp, enum qp_state state)
+{
+	qp->state = state;
+	switch (state) {
+	case QP_RESET:
+	case QP_INIT:
+		rq_set_state(&qp->rq, WQ_RST);
+		sq_set_state(qp, WQ_RST);
+		break;
+	case QP_RTR:
+		rq_set_state(&qp->rq, WQ_RDY);
+		break;
+	case QP_RTS:
+		sq_set_state(qp, WQ_RDY);
+		break;
+	default:
+		rq_set_state(&qp->rq, WQ_ERR);
+		sq_set_state(qp, WQ_ERR);
+	}
+}
+
+int qp_query_state(struct qp *qp)
+{
+	bool has_rq = qp->rq.n_wqe, has_sq = qp->sq.n_bb;
+
+	if (has_rq && qp->rq.state == WQ_ERR) {
+		/* The kernel calls this combination a bug, with a warning in its log. */
+		if (has_sq && qp->sq.state != WQ_ERR)
+			return -EINVAL;
+		qp->state = QP_ERR;
+	} else if (has_rq && has_sq && qp->sq.state == WQ_ERR) {
+		qp->state = QP_SQE;
+	}
+	return (int)qp->state;
+}
+
+bool queues_flush(struct device *d)
+{
+	bool any = false;
+	struct qp *qp;
+	struct rq *rq;
+
+	TAILQ_FOREACH (qp, &d->qps, link) {
+		if (qp->rq.state == WQ_ERR)
+			rq_flush(&qp->rq);
+		if (qp->sq.state == WQ_ERR)
+			sq_flush(qp);
+		any |= qp->rq.state == WQ_ERR || qp->sq.state == WQ_ERR;
+	}
+	TAILQ_FOREACH (rq, &d->wqs, link)
+		if (rq->state == WQ_ERR) {
+			rq_flush(rq);
+			any = true;
+		}
+	return any;
+}

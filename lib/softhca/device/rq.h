@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A receive queue in the program's memory: of a raw packet queue pair, or a work queue of its own
+ * (ibv_create_wq) which indirection tables point to.
+ */
+#ifndef SOFTHCA_DEVICE_RQ_H
+#define SOFTHCA_DEVICE_RQ_H
+
+#include "cq.h"
+
+struct qp;
+
+/* PRM, RQ and SQ contexts: the states of a queue of the device. */
+enum wq_state { WQ_RST, WQ_RDY, WQ_ERR };
+
+struct rq {
+	struct device *device;
+	const struct pd *pd;
+	struct cq *cq;
+	const uint8_t *buf;
+	const uint32_t *dbrec; /* one word: how many entries were ever posted, modulo 2^16 */
+	uint32_t n_wqe, wqe_shift;
+	uint32_t uidx, number;
+	enum wq_state state;
+	uint16_t taken; /* entries the device has used up */
+	bool strip_cvlan, scatter_fcs;
+	struct qp *qp; /* whose it is; NULL: a work queue, which is in the device's list */
+	TAILQ_ENTRY(rq) link;
+	void *owner; /* of a work queue: the uverbs object */
+};
+
+/* What a completion tells of a packet beside its length. */
+struct rx_info {
+	uint64_t timestamp;
+	uint32_t flow_tag;
+	uint8_t checked, hdr_type; /* enum hw_cqe_checked, enum hw_cqe_hdr_type */
+	uint16_t vlan_tci_be;
+};
+
+/* Scatter a frame into the next receive work request. */
+void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info);
+
+/* ERR flushes what is posted, RST forgets it. */
+void rq_set_state(struct rq *rq, enum wq_state state);
+/* An error which the device finds: error state and async event. */
+void rq_fail(struct rq *rq);
+void rq_flush(struct rq *rq);
+
+/* How many entries were ever posted, modulo 2^16: pairs with libmlx5's barrier between writing
+ * entries and writing the record. */
+uint16_t wq_posted(const uint32_t *dbrec);
+void complete_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode,
+		    uint16_t wqe_counter, enum hw_syndrome syndrome);
+
+#endif

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Work queues (receive queues of their own): ib_uverbs_ex_create_wq and mlx5_ib_create_wq. */
+#include "command.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <stdlib.h>
+
+#define DBREC_BYTES 8
+
+/* enum ib_wq_attr_mask, ib_wq_state: kernel-internal names, but ABI. */
+enum { WQ_ATTR_STATE = 1 << 0, WQ_ATTR_CUR_STATE = 1 << 1, WQ_ATTR_FLAGS = 1 << 2 };
+#define WQ_ATTR_ALL (WQ_ATTR_STATE | WQ_ATTR_CUR_STATE | WQ_ATTR_FLAGS)
+
+/* mlx5_ib: create_rq refuses by capability, in this order. */
+static int check_create_flags(const struct profile *p, uint32_t flags)
+{
+	if (flags & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING)
+		return -EOPNOTSUPP;
+	if ((flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) && !p->cvlan_stripping)
+		return -EOPNOTSUPP;
+	if (flags & (IB_UVERBS_WQ_FLAGS_SCATTER_FCS | IB_UVERBS_WQ_FLAGS_DELAY_DROP))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static int check_wq(const struct command *c, const struct ib_uverbs_ex_create_wq *req,
+		    const struct mlx5_ib_create_wq *drv)
+{
+	const struct profile *p = c->file->device->config.profile;
+
+	/* mlx5_ib_create_wq: delay drop touches all of the port's queues. */
+	if ((req->create_flags & IB_UVERBS_WQ_FLAGS_DELAY_DROP) && !has_capability(CAP_SYS_RAWIO))
+		return -EPERM;
+	if (req->wq_type != IB_UVERBS_WQT_RQ)
+		return -EINVAL;
+	if (c->drv_in_bytes <
+	    offsetof(struct mlx5_ib_create_wq, single_stride_log_num_of_bytes) + 4)
+		return -EINVAL;
+	if (drv->comp_mask)
+		return -EOPNOTSUPP; /* striding queues */
+	if (req->max_wr > p->max_qp_wr || !drv->rq_wqe_count)
+		return -EINVAL;
+	if ((drv->rq_wqe_count & (drv->rq_wqe_count - 1)) || drv->rq_wqe_count > p->max_qp_wr ||
+	    drv->rq_wqe_shift < 4 || drv->rq_wqe_shift > 31 ||
+	    1u << drv->rq_wqe_shift > p->max_rq_desc_bytes)
+		return -EINVAL;
+	if (drv->flags & MLX5_WQ_FLAG_SIGNATURE)
+		return -EINVAL;
+	return check_create_flags(p, req->create_flags);
+}
+
+static int pin_wq(const struct command *c, struct uwq *u, const struct mlx5_ib_create_wq *drv)
+{
+	uint64_t pages;
+	int r = memlock_pin(c->file->memlock, drv->buf_addr,
+			    (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift, true, &u->pinned);
+
+	if (r)
+		return r;
+	r = memlock_pin(c->file->memlock, drv->db_addr, DBREC_BYTES, true, &pages);
+	if (r)
+		memlock_unpin(c->file->memlock, u->pinned);
+	else
+		u->pinned += pages;
+	return r;
+}
+
+/* With the lock held. */
+static int enter_wq(struct command *c, struct uwq *u, const struct ib_uverbs_ex_create_wq *req,
+		    const struct mlx5_ib_create_wq *drv)
+{
+	struct device *d = c->file->device;
+	int r;
+
+	u->pd = object_find(c->file, req->pd_handle, OBJECT_PD);
+	u->cq = object_find(c->file, req->cq_handle, OBJECT_CQ);
+	if (!u->pd || !u->cq)
+		return -EINVAL;
+	r = object_add(c->file, &u->object, OBJECT_WQ);
+	if (r)
+		return r;
+	u->rq = (struct rq){
+		.device = d,
+		.pd = u->pd,
+		.cq = &u->cq->cq,
+		.buf = (const uint8_t *)(uintptr_t)drv->buf_addr,
+		.dbrec = (const uint32_t *)(uintptr_t)drv->db_addr + HW_DBR_RECV,
+		.n_wqe = drv->rq_wqe_count,
+		.wqe_shift = drv->rq_wqe_shift,
+		.uidx = drv->user_index,
+		.number = d->next_qpn++ & 0xffffff,
+		.strip_cvlan = req->create_flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING,
+		.owner = u,
+	};
+	u->object.user_handle = req->user_handle;
+	u->pd->object.n_users++;
+	u->cq->object.n_users++;
+	TAILQ_INSERT_TAIL(&d->wqs, &u->rq, link);
+	return 0;
+}
+
+int cmd_ex_create_wq(struct command *c)
+{
+	struct ib_uverbs_ex_create_wq_resp resp = {.response_length = sizeof(resp)};
+	struct mlx5_ib_create_wq_resp drv_resp = {
+		.response_length = offsetof(struct mlx5_ib_create_wq_resp, reserved)};
+	struct ib_uverbs_ex_create_wq req;
+	struct mlx5_ib_create_wq drv;
+	struct uwq *u;
+	int r = COMMAND_IN(c, &req);
+
+	if (!r)
+		r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
+	if (!r)
+		r = req.comp_mask ? -EOPNOTSUPP : check_wq(c, &req, &drv);
+	if (r)
+		return r;
+	u = calloc(1, sizeof(*u));
+	if (!u)
+		return -ENOMEM;
+	r = pin_wq(c, u, &drv);
+	if (!r) {
+		device_lock(c->file->device);
+		r = enter_wq(c, u, &req, &drv);
+		device_unlock(c->file->device);
+		if (r)
+			memlock_unpin(c->file->memlock, u->pinned);
+	}
+	if (r) {
+		free(u);
+		return r;
+	}
+	resp.wq_handle = u->object.handle;
+	resp.max_wr = req.max_wr;
+	resp.max_sge = req.max_sge;
+	resp.wqn = u->rq.number;
+	COMMAND_OUT(c, &resp);
+	command_out(c->drv_out, c->drv_out_bytes, &drv_resp, sizeof(drv_resp));
+	return 0;
+}
+
+/* The states that there are, and that the queue is where the program believes it to be: the
+ * firmware looks (PRM, MODIFY_RQ: BAD_RES_STATE). From ERR the only way is RST. */
+static int check_states(const struct uwq *u, const struct ib_uverbs_ex_modify_wq *req,
+			enum wq_state *to)
+{
+	enum wq_state from = u->rq.state;
+
+	if (req->attr_mask & WQ_ATTR_CUR_STATE) {
+		if (req->curr_wq_state > WQ_ERR || req->curr_wq_state != (uint32_t)from)
+			return -EINVAL;
+	}
+	*to = from;
+	if (req->attr_mask & WQ_ATTR_STATE) {
+		if (req->wq_state > WQ_ERR)
+			return -EINVAL;
+		*to = (enum wq_state)req->wq_state;
+	}
+	return from == WQ_ERR && *to == WQ_RDY ? -EINVAL : 0;
+}
+
+/* With the lock held. */
+static int modify_wq(struct uwq *u, const struct ib_uverbs_ex_modify_wq *req)
+{
+	uint32_t changed = req->attr_mask & WQ_ATTR_FLAGS ? req->flags_mask : 0;
+	enum wq_state to;
+	int r = check_states(u, req, &to);
+
+	if (r)
+		return r;
+	if ((changed & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) &&
+	    !u->rq.device->config.profile->cvlan_stripping)
+		return -EOPNOTSUPP;
+	if (changed & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING)
+		return -EOPNOTSUPP;
+	if (changed & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING)
+		u->rq.strip_cvlan = req->flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING;
+	if (to != u->rq.state)
+		rq_set_state(&u->rq, to);
+	return 0;
+}
+
+int cmd_ex_modify_wq(struct command *c)
+{
+	struct ib_uverbs_ex_modify_wq req;
+	struct mlx5_ib_modify_wq drv;
+	struct uwq *u;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	if (!req.attr_mask || req.attr_mask > WQ_ATTR_ALL)
+		return -EINVAL;
+	if (c->drv_in_bytes < sizeof(drv))
+		return -EINVAL;
+	r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
+	if (r)
+		return r;
+	if (drv.comp_mask || drv.reserved)
+		return -EOPNOTSUPP;
+	device_lock(c->file->device);
+	u = object_find(c->file, req.wq_handle, OBJECT_WQ);
+	r = u ? modify_wq(u, &req) : -EINVAL;
+	device_unlock(c->file->device);
+	return r;
+}
+
+int wq_destroy(struct object *o)
+{
+	struct uwq *u = (struct uwq *)o;
+
+	if (o->n_users)
+		return -EBUSY; /* an indirection table still points here */
+	TAILQ_REMOVE(&o->file->device->wqs, &u->rq, link);
+	if (o->file->async)
+		channel_purge(o->file->async, o->user_handle);
+	u->pd->object.n_users--;
+	u->cq->object.n_users--;
+	memlock_unpin(o->file->memlock, u->pinned);
+	object_remove(o);
+	free(u);
+	return 0;
+}
+
+int cmd_ex_destroy_wq(struct command *c)
+{
+	struct ib_uverbs_ex_destroy_wq_resp resp = {.response_length = sizeof(resp)};
+	struct ib_uverbs_ex_destroy_wq req;
+	struct uwq *u;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	if (req.comp_mask)
+		return -EOPNOTSUPP;
+	device_lock(c->file->device);
+	u = object_find(c->file, req.wq_handle, OBJECT_WQ);
+	r = !u ? -ENOENT : u->object.n_users ? -EBUSY : 0;
+	if (!r) {
+		if (c->file->async)
+			u->n_async_events -= channel_purge(c->file->async, u->object.user_handle);
+		resp.events_reported = u->n_async_events;
+		wq_destroy(&u->object);
+	}
+	device_unlock(c->file->device);
+	if (!r)
+		COMMAND_OUT(c, &resp);
+	return r;
+}
