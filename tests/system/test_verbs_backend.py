@@ -9,10 +9,11 @@ import resource
 import struct
 import subprocess
 import sys
+import time
 
 import pytest
 
-from conftest import BUILD, ROOT, Build, Net, run
+from conftest import BUILD, ROOT, Build, Net, run, wait_until
 
 sys.path.insert(0, str(ROOT / "tests/support"))
 from backend_probe import (FLUSHED, LENGTH_ERROR, OK, PORT_DOWN, PORT_UP, QUEUE_FAILED, SLOT_ERROR,  # noqa: E402
@@ -294,7 +295,6 @@ def test_without_completion_events_there_is_no_descriptor(probe):
 def test_timestamps_lie_between_readings_of_the_clock_around_them(wire, probe):
     it = probe()
     it.open_flow(128)
-    hz = it.do("capabilities")["clock_hz"]
     before = it.do("clock")
     for i in range(100):
         wire.send(frame(wire, pattern(100, i)))
@@ -303,11 +303,22 @@ def test_timestamps_lie_between_readings_of_the_clock_around_them(wire, probe):
     stamps = [event[3] for event in events]
     assert stamps == sorted(stamps)
     assert before["raw"] <= stamps[0] and stamps[-1] <= after["raw"]
-    ticks = after["raw"] - before["raw"]
-    shortest_ns = after["before_ns"] - before["after_ns"]
-    longest_ns = after["after_ns"] - before["before_ns"]
-    slack_ns = 2_000_000  # a clock page is as old as its writer's period
-    assert shortest_ns - slack_ns <= ticks * 1e9 / hz <= longest_ns + slack_ns
+
+
+def test_the_device_clock_runs_at_the_rate_it_states(probe):
+    it = probe()
+    hz = it.do("capabilities")["clock_hz"]
+
+    def rate_fits():
+        before = it.do("clock")
+        time.sleep(0.02)
+        after = it.do("clock")
+        elapsed_ns = (after["raw"] - before["raw"]) * 1e9 / hz
+        shortest_ns, longest_ns = after["before_ns"] - before["after_ns"], after["after_ns"] - before["before_ns"]
+        return 0.9 * shortest_ns <= elapsed_ns <= 1.1 * longest_ns
+
+    # softhca's clock page is as old as its writer's last turn on a CPU, which a busy machine may put off.
+    wait_until(rate_fits, 20, "two readings of a clock page that was fresh")
 
 
 def test_without_timestamps_they_are_zero(wire, probe):
