@@ -7,8 +7,10 @@
 #include "verbs_rules.h"
 
 #include <stdio.h>
+#include <time.h>
 
-static const struct rule *const sets[] = {object_rules, flow_rules, receive_rules, send_rules};
+static const struct rule *const sets[] = {object_rules, flow_rules, receive_rules, rss_rules,
+					  send_rules};
 static struct queue shared;
 static bool shared_open;
 
@@ -26,6 +28,11 @@ void close_shared_queue(void)
 {
 	if (shared_open)
 		queue_close(&shared);
+}
+
+void wait_a_little(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 }
 
 void ask_for_frames(unsigned int port, unsigned int count, unsigned int payload)

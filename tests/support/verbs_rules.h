@@ -16,7 +16,7 @@ struct rule {
 };
 
 /* Each file's rules, ended by a row without a name. */
-extern const struct rule flow_rules[], object_rules[], receive_rules[], send_rules[];
+extern const struct rule flow_rules[], object_rules[], receive_rules[], rss_rules[], send_rules[];
 
 /* For receive rules: an unconnected UDP socket in the same namespace cannot reach the device (its
  * frames would be outgoing), so they ask this one for frames: "PORT COUNT PAYLOAD\n" on stdout,
@@ -41,6 +41,9 @@ void ask_for_frames(unsigned int port, unsigned int count, unsigned int payload)
 		if ((call) != (value))                                                             \
 			return #call " did not return " #value;                                    \
 	} while (0)
+
+/* Between two looks at what the device thread will do. */
+void wait_a_little(void);
 
 /* One context, domain and queue for the rules that need no special one. */
 struct queue *shared_queue(void);

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""softhca's queues: work queues and RSS, pacing, completions, registered memory, and what each model offers."""
+import subprocess
+
+import pytest
+
+from conftest import BUILD
+from softhca import PORT, needs_softhca, under
+
+pytestmark = needs_softhca
+
+RSS = BUILD / "tests/support/verbs_rss"
+SRC_IPV4, DST_IPV4, SRC_PORT_UDP, DST_PORT_UDP = 1, 2, 64, 128  # enum ibv_rx_hash_fields
+KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
+
+
+# ---- RSS -----------------------------------------------------------------------------------------------------------
+
+
+def toeplitz(data):
+    """As Microsoft's "RSS hashing functions" describes it: bit by bit over one long key."""
+    key, bits = int.from_bytes(KEY, "big"), len(data) * 8
+    value, result = int.from_bytes(data, "big"), 0
+    for i in range(bits):
+        if value >> (bits - 1 - i) & 1:
+            result ^= key >> (len(KEY) * 8 - 32 - i) & 0xFFFFFFFF
+    return result
+
+
+@pytest.mark.parametrize("fields, slices", [
+    (SRC_IPV4 | DST_IPV4, [slice(0, 8)]),
+    (SRC_IPV4 | DST_IPV4 | SRC_PORT_UDP | DST_PORT_UDP, [slice(0, 12)]),
+    (SRC_PORT_UDP, [slice(8, 10)]),
+])
+def test_rss_spreads_as_the_hash_says(net, wire, fields, slices):
+    """Every frame comes once, in the queue that the low bits of its Toeplitz hash name (PRM, TIR context)."""
+    sent = [wire.frame(bytes(20), PORT + i % 3, source=f"10.77.{i % 4}.{i + 2}", source_port=5000 + 7 * i) for i in range(48)]
+    client = subprocess.Popen(under(net, RSS, 3, f"{fields:x}", len(sent)), stdout=subprocess.PIPE, text=True)
+    try:
+        assert client.stdout.readline() == "ready\n"
+        wire.send(*sent)
+        got = sorted(client.communicate(timeout=60)[0].split("\n")[:-1])
+    finally:
+        client.kill()
+    assert client.returncode == 0
+    expected = sorted(f"{toeplitz(b''.join(frame[26:38][part] for part in slices)) & 7} {frame[26:38].hex()}" for frame in sent)
+    assert got == expected
+    assert len({line.split()[0] for line in got}) > 2  # it does spread
+
+
+def test_packets_that_are_not_hashed_go_to_the_first_queue(net, wire):
+    """PRM, TIR context: the hash of a packet of other protocols than the selected fields' is 0."""
+    tcp_ports = 16 | 32
+    sent = [wire.frame(bytes(20), PORT, source_port=5000 + i) for i in range(8)]
+    client = subprocess.Popen(under(net, RSS, 2, f"{tcp_ports:x}", len(sent)), stdout=subprocess.PIPE, text=True)
+    try:
+        assert client.stdout.readline() == "ready\n"
+        wire.send(*sent)
+        got = client.communicate(timeout=60)[0].split("\n")[:-1]
+    finally:
+        client.kill()
+    assert [line.split()[0] for line in got] == ["0"] * len(sent)
