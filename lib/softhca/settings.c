@@ -56,7 +56,7 @@ static const char *parse_flag(const struct setting *row, const char *value, void
 }
 
 /* The field is an enum whose values are the places in the list. */
-__attribute__((unused)) static const char *parse_choice(const struct setting *row, const char *value, void *field)
+static const char *parse_choice(const struct setting *row, const char *value, void *field)
 {
 	for (unsigned int i = 0; row->choices[i]; i++)
 		if (!strcmp(row->choices[i], value)) {
@@ -107,6 +107,10 @@ static const char *parse_netdevs(const struct setting *row, const char *value, v
 #define CHOICE(field, names) .parse = parse_choice, OFFSET(field), .choices = (names)
 #define PROFILE(field) .parse = parse_profile, OFFSET(field) + IS_TYPE(field, const struct profile *)
 
+/* In the order of the enums. */
+static const char *const kernel_drop_modes[] = {"auto", "require", "off", NULL};
+static const char *const flow_duplicates[] = {"copy", "first", "refuse", NULL};
+
 static const struct setting settings[] = {
 	{"SOFTHCA_INTERFACES", "", NETDEVS(interfaces, SETTINGS_MAX_NETDEVS),
 	 .meaning = "the network devices, by commas; empty: the library does nothing"},
@@ -122,6 +126,12 @@ static const struct setting settings[] = {
 	{"SOFTHCA_L2_FILTER", "1", FLAG(device.l2_filter),
 	 .meaning = "take only the netdev's own MAC, broadcast, joined groups (all when it is "
 		    "promiscuous); 0: everything"},
+	{"SOFTHCA_KERNEL_DROP", "auto", CHOICE(device.kernel_drop, kernel_drop_modes),
+	 .meaning = "what a flow takes does not reach the kernel's stack: auto: where the process has "
+		    "CAP_NET_ADMIN; require: else the flow is refused; off: the stack sees it too"},
+	{"SOFTHCA_DUPLICATE_RULES", "copy", CHOICE(device.duplicates, flow_duplicates),
+	 .meaning = "the same rule on two queue pairs (?): copy: each gets the frame; first: the "
+		    "older one; refuse: EEXIST"},
 	{"SOFTHCA_ARM_FIRES_FOR_PENDING", "0", FLAG(device.arm_fires_for_pending),
 	 .meaning = "1: arming a CQ with completions unread gives an event at once (?)"},
 	{"SOFTHCA_LENGTH_ERROR_IS_FATAL", "0", FLAG(device.length_error_is_fatal),

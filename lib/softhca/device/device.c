@@ -34,7 +34,8 @@ int device_init(struct device *d, const struct device_config *config, unsigned i
 	snprintf(d->name, sizeof(d->name), "mlx5_%u", index);
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->wire_lock, NULL);
-	flow_steering_init(&d->steering);
+	flow_steering_init(&d->steering, config->duplicates);
+	kernel_drop_init(&d->kernel_drop, config->kernel_drop, config->netdev);
 	TAILQ_INIT(&d->qps);
 	TAILQ_INIT(&d->wqs);
 	LIST_INIT(&d->files);
@@ -209,6 +210,7 @@ void device_put_wire(struct device *d)
 	if (!--d->n_wire_users) {
 		atomic_store(&d->stop, true);
 		pthread_join(d->thread, NULL);
+		kernel_drop_close(&d->kernel_drop);
 		d->wire->ops->stats(d->wire, &stats);
 		d->counters.discards += stats.discards;
 		d->wire->ops->close(d->wire);

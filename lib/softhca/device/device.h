@@ -8,6 +8,7 @@
 
 #include "../wire/wire.h"
 #include "flow.h"
+#include "kernel_drop.h"
 #include "mkey.h"
 #include "profile.h"
 
@@ -35,6 +36,8 @@ struct device_config {
 	bool l2_filter;             /* take only what the netdev would: own MAC, joined groups */
 	bool arm_fires_for_pending; /* arming with completions unread: event at once */
 	bool length_error_is_fatal; /* LOC_LEN_ERR puts the queue in the error state */
+	enum flow_duplicates duplicates;
+	enum kernel_drop_mode kernel_drop;
 };
 
 struct device_counters {
@@ -62,6 +65,7 @@ struct device {
 	atomic_uint n_waiting; /* commands that want the lock */
 	struct mkey_table mkeys;
 	struct flow_steering steering;
+	struct kernel_drop kernel_drop;
 	TAILQ_HEAD(, qp) qps;
 	TAILQ_HEAD(, rq) wqs; /* receive queues that are no queue pair's */
 	LIST_HEAD(, uverbs_file) files; /* who has it open; kept by uverbs */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Flow steering. A rule is parsed from what the program sent (flow_parse.c, strict as the kernel
- * is) and put in a table (flow_table.c); each packet is looked up in the tables in order of
- * priority.
+ * Flow steering. What the program sent is taken apart as ib_uverbs does it (flow_spec.c), made
+ * into rules as mlx5_ib does it (flow_parse.c), and put in tables as mlx5_core does it
+ * (flow_table.c); each packet is looked up in the tables in their order.
  */
 #ifndef SOFTHCA_DEVICE_FLOW_H
 #define SOFTHCA_DEVICE_FLOW_H
@@ -13,14 +13,26 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-/* Tables in the order a packet meets them: per priority one for rules that do not trap and one
+/*
+ * Tables in the order a packet meets them: per priority one for rules that do not trap and one
  * for rules that do, then one for all true multicast rules (mlx5_ib: ib_prio_to_core_prio,
- * MLX5_IB_FLOW_MCAST_PRIO). */
+ * MLX5_IB_FLOW_MCAST_PRIO), then what the kernel's own rules leave (the LEFTOVERS namespace).
+ * The sniffer's stands beside them: it gets a copy of everything.
+ */
 #define FLOW_MAX_PRIORITIES 16
 #define FLOW_TABLE_MULTICAST (2 * FLOW_MAX_PRIORITIES)
-#define FLOW_N_TABLES (FLOW_TABLE_MULTICAST + 1)
+#define FLOW_TABLE_LEFTOVERS (FLOW_TABLE_MULTICAST + 1)
+#define FLOW_TABLE_SNIFFER (FLOW_TABLE_LEFTOVERS + 1)
+#define FLOW_N_TABLES (FLOW_TABLE_SNIFFER + 1)
 
 struct qp;
+
+/* What a second queue pair with the same rule gets: unknown without hardware. */
+enum flow_duplicates {
+	FLOW_DUPLICATES_COPY,   /* both get each frame */
+	FLOW_DUPLICATES_FIRST,  /* the older rule keeps it until it is gone */
+	FLOW_DUPLICATES_REFUSE, /* EEXIST */
+};
 
 /* What a counters object counts: at steering, before any drop for want of a buffer. */
 struct flow_counter {
@@ -36,29 +48,38 @@ struct flow_rule {
 	uint32_t counters_handle; /* resolved by the caller of flow_parse() */
 	struct flow_counter *counter;
 	struct qp *qp;
-	LIST_ENTRY(flow_rule) entry_link;
+	struct flow_entry *entry; /* while it is in a table */
+	TAILQ_ENTRY(flow_rule) entry_link;
 };
 
-/* All rules with the same mask and value in one table. */
+/* All rules with the same mask and value in one table: an FTE of mlx5_core. */
 struct flow_entry {
 	struct packet_key value;
-	LIST_HEAD(, flow_rule) rules;
-	TAILQ_ENTRY(flow_entry) link;
+	uint32_t tag; /* of the rule that made it */
+	bool drop;
+	struct flow_group *group;
+	TAILQ_HEAD(, flow_rule) rules; /* oldest first, never empty */
+	struct flow_entry *next;       /* in the hash chain */
 };
 
+/* All entries with the same mask. */
 struct flow_group {
 	struct packet_key mask;
-	TAILQ_HEAD(, flow_entry) entries;
+	unsigned int slot; /* its place in the table */
+	uint8_t n_words, words[8]; /* where the mask is not zero */
+	uint32_t n_entries, n_chains;
+	struct flow_entry **chains;
 	TAILQ_ENTRY(flow_group) link;
 };
 
 struct flow_table {
-	TAILQ_HEAD(, flow_group) groups; /* oldest first: the order in which they are tried */
+	TAILQ_HEAD(, flow_group) groups; /* by slot: the order in which they are tried */
 };
 
 struct flow_steering {
 	struct flow_table tables[FLOW_N_TABLES];
 	uint64_t occupied; /* bit n: table n has rules */
+	enum flow_duplicates duplicates;
 };
 
 /* What the program asked for, as uverbs delivered it. */
@@ -70,18 +91,35 @@ struct flow_request {
 	uint32_t specs_bytes;
 };
 
-/* 0 or a negative errno, the one the kernel gives. */
-int flow_parse(struct flow_rule *rule, const struct flow_request *req, unsigned int n_priorities);
+#define FLOW_MAX_RULES 2 /* ALL_DEFAULT has one for unicast and one for multicast */
 
-void flow_steering_init(struct flow_steering *s);
+/*
+ * How many rules the request becomes (1 to FLOW_MAX_RULES), or a negative errno, the one the
+ * kernel gives.
+ */
+int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request *req,
+	       unsigned int n_priorities);
+
+/* Does the frame end here, so that neither later tables nor the kernel get it? */
+static inline bool flow_traps(const struct flow_rule *rule)
+{
+	/* mlx5_ib (_create_flow_rule): a drop forwards nowhere, DONT_TRAP or not. */
+	return rule->table <= FLOW_TABLE_MULTICAST && (!rule->dont_trap || rule->drop);
+}
+
+void flow_steering_init(struct flow_steering *s, enum flow_duplicates duplicates);
 
 /* 0, -ENOMEM, or -EEXIST for a rule already there with another tag or action. The rule must
  * stay until flow_remove(). */
 int flow_add(struct flow_steering *s, struct flow_rule *rule);
 void flow_remove(struct flow_steering *s, struct flow_rule *rule);
 
-/* The first entry in table `table` or after it that matches; `*table` becomes its table. */
+/* The first entry that matches in tables `*table` to `end` - 1; `*table` becomes its table. */
 struct flow_entry *flow_lookup(const struct flow_steering *s, const struct packet_key *key,
-			       unsigned int *table);
+			       unsigned int *table, unsigned int end);
+
+/* Is this rule the one through which its queue pair gets the entry's frames? One copy a queue
+ * pair, however many rules it has (mlx5_core: find_flow_rule counts references). */
+bool flow_delivers(const struct flow_steering *s, const struct flow_rule *rule);
 
 #endif

@@ -1,73 +1,192 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * A table is groups of entries with the same mask, each with a hash over the masked fields: a
+ * packet costs one look a group, however many rules there are.
+ */
 #include "flow.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool key_equal(const struct packet_key *a, const struct packet_key *b)
-{
-	return !memcmp(a, b, sizeof(*a));
-}
+#define N_WORDS (sizeof(struct packet_key) / sizeof(uint64_t))
+#define FIRST_CHAINS 8u
 
-static bool key_matches(const struct packet_key *key, const struct packet_key *mask,
-			const struct packet_key *value)
-{
-	for (size_t i = 0; i < sizeof(key->word) / sizeof(key->word[0]); i++)
-		if ((key->word[i] & mask->word[i]) != value->word[i])
-			return false;
-	return true;
-}
+static_assert(FLOW_N_TABLES <= 64, "a bit a table");
 
-void flow_steering_init(struct flow_steering *s)
+void flow_steering_init(struct flow_steering *s, enum flow_duplicates duplicates)
 {
 	s->occupied = 0;
+	s->duplicates = duplicates;
 	for (unsigned int i = 0; i < FLOW_N_TABLES; i++)
 		TAILQ_INIT(&s->tables[i].groups);
 }
 
-static struct flow_group *find_group(struct flow_table *t, const struct packet_key *mask)
+static uint32_t hash_key(const struct flow_group *g, const struct packet_key *key)
+{
+	uint64_t h = 0x9e3779b97f4a7c15u;
+
+	for (unsigned int i = 0; i < g->n_words; i++) {
+		unsigned int w = g->words[i];
+
+		h = (h ^ (key->word[w] & g->mask.word[w])) * 0xff51afd7ed558ccdu;
+		h ^= h >> 32;
+	}
+	return (uint32_t)h;
+}
+
+static bool matches(const struct flow_group *g, const struct flow_entry *e,
+		    const struct packet_key *key)
+{
+	for (unsigned int i = 0; i < g->n_words; i++) {
+		unsigned int w = g->words[i];
+
+		if ((key->word[w] & g->mask.word[w]) != e->value.word[w])
+			return false;
+	}
+	return true;
+}
+
+static struct flow_entry *find_entry(const struct flow_group *g, const struct packet_key *key)
+{
+	struct flow_entry *e = g->chains[hash_key(g, key) & (g->n_chains - 1)];
+
+	while (e && !matches(g, e, key))
+		e = e->next;
+	return e;
+}
+
+static struct flow_group *find_group(const struct flow_table *t, const struct packet_key *mask)
 {
 	struct flow_group *g;
 
 	TAILQ_FOREACH (g, &t->groups, link)
-		if (key_equal(&g->mask, mask))
+		if (!memcmp(&g->mask, mask, sizeof(*mask)))
 			return g;
 	return NULL;
 }
 
-static struct flow_entry *find_entry(struct flow_group *g, const struct packet_key *value)
+/* In the first gap that a group has left, else last (mlx5_core: alloc_auto_flow_group). */
+static void insert_group(struct flow_table *t, struct flow_group *g)
 {
-	struct flow_entry *e;
+	struct flow_group *next;
 
-	TAILQ_FOREACH (e, &g->entries, link)
-		if (key_equal(&e->value, value))
-			return e;
-	return NULL;
+	TAILQ_FOREACH (next, &t->groups, link) {
+		if (next->slot != g->slot) {
+			TAILQ_INSERT_BEFORE(next, g, link);
+			return;
+		}
+		g->slot++;
+	}
+	TAILQ_INSERT_TAIL(&t->groups, g, link);
 }
 
-static struct flow_entry *new_entry(struct flow_steering *s, struct flow_rule *rule)
+static struct flow_group *new_group(struct flow_table *t, const struct packet_key *mask)
+{
+	struct flow_group *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	g->chains = calloc(FIRST_CHAINS, sizeof(*g->chains));
+	if (!g->chains) {
+		free(g);
+		return NULL;
+	}
+	g->n_chains = FIRST_CHAINS;
+	g->mask = *mask;
+	for (unsigned int w = 0; w < N_WORDS; w++)
+		if (mask->word[w])
+			g->words[g->n_words++] = (uint8_t)w;
+	insert_group(t, g);
+	return g;
+}
+
+static void put_in_chain(struct flow_group *g, struct flow_entry *e)
+{
+	struct flow_entry **chain = &g->chains[hash_key(g, &e->value) & (g->n_chains - 1)];
+
+	e->next = *chain;
+	*chain = e;
+}
+
+/* Without memory the chains just get longer. */
+static void grow(struct flow_group *g)
+{
+	struct flow_entry **old = g->chains, **new = calloc(g->n_chains * 2, sizeof(*new));
+	uint32_t n_old = g->n_chains;
+
+	if (!new)
+		return;
+	g->chains = new;
+	g->n_chains = n_old * 2;
+	for (uint32_t i = 0; i < n_old; i++)
+		for (struct flow_entry *e = old[i], *next; e; e = next) {
+			next = e->next;
+			put_in_chain(g, e);
+		}
+	free(old);
+}
+
+static void drop_group_if_empty(struct flow_steering *s, unsigned int table, struct flow_group *g)
+{
+	if (g->n_entries)
+		return;
+	TAILQ_REMOVE(&s->tables[table].groups, g, link);
+	free(g->chains);
+	free(g);
+	if (TAILQ_EMPTY(&s->tables[table].groups))
+		s->occupied &= ~(1ULL << table);
+}
+
+static struct flow_entry *new_entry(struct flow_steering *s, const struct flow_rule *rule)
 {
 	struct flow_table *t = &s->tables[rule->table];
 	struct flow_group *g = find_group(t, &rule->mask);
-	struct flow_entry *e = calloc(1, sizeof(*e));
+	struct flow_entry *e;
 
-	if (!e)
+	if (!g)
+		g = new_group(t, &rule->mask);
+	if (!g)
 		return NULL;
-	if (!g) {
-		g = calloc(1, sizeof(*g));
-		if (!g) {
-			free(e);
-			return NULL;
-		}
-		g->mask = rule->mask;
-		TAILQ_INIT(&g->entries);
-		TAILQ_INSERT_TAIL(&t->groups, g, link);
-		s->occupied |= 1ULL << rule->table;
+	e = calloc(1, sizeof(*e));
+	if (!e) {
+		drop_group_if_empty(s, rule->table, g);
+		return NULL;
 	}
 	e->value = rule->value;
-	TAILQ_INSERT_TAIL(&g->entries, e, link);
+	e->tag = rule->tag;
+	e->drop = rule->drop;
+	e->group = g;
+	TAILQ_INIT(&e->rules);
+	if (++g->n_entries > g->n_chains)
+		grow(g);
+	put_in_chain(g, e);
+	s->occupied |= 1ULL << rule->table;
 	return e;
+}
+
+static bool has_other_qp(const struct flow_entry *e, const struct qp *qp)
+{
+	const struct flow_rule *r;
+
+	TAILQ_FOREACH (r, &e->rules, entry_link)
+		if (r->qp != qp)
+			return true;
+	return false;
+}
+
+/*
+ * The same rule again gets one more destination, but an entry has one tag and either drops or
+ * does not; a rule without a tag goes along (mlx5_core: check_conflicting_ftes).
+ */
+static int check_conflict(const struct flow_steering *s, const struct flow_entry *e,
+			  const struct flow_rule *rule)
+{
+	if (e->drop != rule->drop || (rule->has_tag && e->tag != rule->tag))
+		return -EEXIST;
+	if (s->duplicates == FLOW_DUPLICATES_REFUSE && has_other_qp(e, rule->qp))
+		return -EEXIST;
+	return 0;
 }
 
 int flow_add(struct flow_steering *s, struct flow_rule *rule)
@@ -76,58 +195,68 @@ int flow_add(struct flow_steering *s, struct flow_rule *rule)
 	struct flow_entry *e = g ? find_entry(g, &rule->value) : NULL;
 
 	if (e) {
-		/* The same rule again gets one more destination, but one entry has one tag and
-		 * one action (mlx5_core: check_conflicting_ftes). */
-		struct flow_rule *there = LIST_FIRST(&e->rules);
+		int r = check_conflict(s, e, rule);
 
-		if (there->tag != rule->tag || there->drop != rule->drop)
-			return -EEXIST;
+		if (r)
+			return r;
 	} else {
 		e = new_entry(s, rule);
 		if (!e)
 			return -ENOMEM;
 	}
-	LIST_INSERT_HEAD(&e->rules, rule, entry_link);
+	rule->entry = e;
+	TAILQ_INSERT_TAIL(&e->rules, rule, entry_link);
 	return 0;
 }
 
 void flow_remove(struct flow_steering *s, struct flow_rule *rule)
 {
-	struct flow_table *t = &s->tables[rule->table];
-	struct flow_group *g = find_group(t, &rule->mask);
-	struct flow_entry *e = find_entry(g, &rule->value);
+	struct flow_entry *e = rule->entry, **at;
+	struct flow_group *g = e->group;
 
-	LIST_REMOVE(rule, entry_link);
-	if (!LIST_EMPTY(&e->rules))
+	TAILQ_REMOVE(&e->rules, rule, entry_link);
+	rule->entry = NULL;
+	if (!TAILQ_EMPTY(&e->rules))
 		return;
-	TAILQ_REMOVE(&g->entries, e, link);
+	at = &g->chains[hash_key(g, &e->value) & (g->n_chains - 1)];
+	while (*at != e)
+		at = &(*at)->next;
+	*at = e->next;
 	free(e);
-	if (!TAILQ_EMPTY(&g->entries))
-		return;
-	TAILQ_REMOVE(&t->groups, g, link);
-	free(g);
-	if (TAILQ_EMPTY(&t->groups))
-		s->occupied &= ~(1ULL << rule->table);
+	g->n_entries--;
+	drop_group_if_empty(s, rule->table, g);
 }
 
 struct flow_entry *flow_lookup(const struct flow_steering *s, const struct packet_key *key,
-			       unsigned int *table)
+			       unsigned int *table, unsigned int end)
 {
-	uint64_t left = s->occupied >> *table << *table;
+	uint64_t left = s->occupied >> *table << *table & ((1ULL << end) - 1);
 
 	for (; left; left &= left - 1) {
 		unsigned int i = (unsigned int)__builtin_ctzll(left);
 		struct flow_group *g;
 
 		TAILQ_FOREACH (g, &s->tables[i].groups, link) {
-			struct flow_entry *e;
+			struct flow_entry *e = find_entry(g, key);
 
-			TAILQ_FOREACH (e, &g->entries, link)
-				if (key_matches(key, &g->mask, &e->value)) {
-					*table = i;
-					return e;
-				}
+			if (e) {
+				*table = i;
+				return e;
+			}
 		}
 	}
 	return NULL;
+}
+
+bool flow_delivers(const struct flow_steering *s, const struct flow_rule *rule)
+{
+	const struct flow_rule *r;
+
+	TAILQ_FOREACH (r, &rule->entry->rules, entry_link) {
+		if (r == rule)
+			return true;
+		if (r->qp == rule->qp || s->duplicates == FLOW_DUPLICATES_FIRST)
+			return false;
+	}
+	return false;
 }

@@ -65,11 +65,9 @@ static uint64_t arrival_ns(const struct device *d, const struct wire_frame *f, u
 	return raw;
 }
 
-/* What the MAC lets in (a real device drops the rest before steering, unnamed). */
-static bool passes_l2(struct device *d, const struct wire_frame *f, uint64_t now_ns)
+/* Do the kernel's own steering rules take the frame for the netdev? */
+static bool netdev_takes(struct device *d, const struct wire_frame *f, uint64_t now_ns)
 {
-	if (!d->config.l2_filter)
-		return true;
 	switch (f->addressed) {
 	case WIRE_TO_US:
 	case WIRE_BROADCAST:
@@ -81,42 +79,78 @@ static bool passes_l2(struct device *d, const struct wire_frame *f, uint64_t now
 	}
 }
 
+/* A frame on its way through the tables. */
+struct passage {
+	struct device *device;
+	struct wire_frame *frame;
+	struct packet packet;
+	struct rx_info info;
+	uint64_t now_ns;
+	bool described; /* `info` has all but the tag */
+};
+
+static void describe(struct passage *x)
+{
+	const struct device *d = x->device;
+
+	if (x->described)
+		return;
+	check_csums(&x->info, &x->packet, x->frame);
+	x->info.timestamp = clock_cycles(arrival_ns(d, x->frame, x->now_ns),
+					 d->config.profile->core_clock_khz);
+	x->described = true;
+}
+
+static void give(struct passage *x, const struct flow_entry *e)
+{
+	struct flow_rule *r;
+
+	describe(x);
+	x->info.flow_tag = e->tag;
+	TAILQ_FOREACH (r, &e->rules, entry_link) {
+		if (r->counter) {
+			r->counter->packets++;
+			r->counter->bytes += x->frame->len;
+		}
+		if (!e->drop && flow_delivers(&x->device->steering, r))
+			deliver(qp_receive_queue(r->qp, &x->packet), x->frame, &x->packet,
+				&x->info);
+	}
+}
+
+/* Through tables `table` to `end` - 1. True if a rule kept the frame. */
+static bool walk(struct passage *x, unsigned int table, unsigned int end)
+{
+	const struct flow_steering *s = &x->device->steering;
+	struct flow_entry *e;
+
+	for (; (e = flow_lookup(s, &x->packet.key, &table, end)); table++) {
+		give(x, e);
+		if (flow_traps(TAILQ_FIRST(&e->rules)))
+			return true;
+	}
+	return false;
+}
+
+static void begin(struct passage *x, struct device *d, struct wire_frame *f, uint64_t now_ns)
+{
+	*x = (struct passage){.device = d, .frame = f, .now_ns = now_ns};
+	packet_parse(&x->packet, f->data, f->len);
+}
+
 void steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
 {
-	struct flow_entry *e;
-	struct rx_info info = {};
-	struct packet p;
-	bool checked = false;
+	struct passage x;
 
 	d->counters.rx_packets++;
 	d->counters.rx_bytes += f->len;
-	if (!d->steering.occupied || !passes_l2(d, f, now_ns))
+	if (!d->steering.occupied)
 		return;
-	packet_parse(&p, f->data, f->len);
-	for (unsigned int table = 0; table < FLOW_N_TABLES; table++) {
-		struct flow_rule *r;
-		bool trap = false;
-
-		e = flow_lookup(&d->steering, &p.key, &table);
-		if (!e)
-			return;
-		if (!checked) {
-			check_csums(&info, &p, f);
-			info.timestamp = clock_cycles(arrival_ns(d, f, now_ns),
-						      d->config.profile->core_clock_khz);
-			checked = true;
-		}
-		LIST_FOREACH (r, &e->rules, entry_link) {
-			if (r->counter) {
-				r->counter->packets++;
-				r->counter->bytes += f->len;
-			}
-			info.flow_tag = r->tag;
-			if (!r->drop)
-				deliver(qp_receive_queue(r->qp, &p), f, &p, &info);
-			trap |= !r->dont_trap;
-		}
-		if (trap)
-			return;
-	}
+	/* A real device's MAC drops the rest before steering, unnamed. */
+	if (d->config.l2_filter && !netdev_takes(d, f, now_ns))
+		return;
+	begin(&x, d, f, now_ns);
+	walk(&x, FLOW_TABLE_SNIFFER, FLOW_TABLE_SNIFFER + 1);
+	if (!walk(&x, 0, FLOW_TABLE_LEFTOVERS) && !d->config.l2_filter && !netdev_takes(d, f, now_ns))
+		walk(&x, FLOW_TABLE_LEFTOVERS, FLOW_TABLE_LEFTOVERS + 1);
 }

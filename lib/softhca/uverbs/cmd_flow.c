@@ -9,7 +9,7 @@
 #include <rdma/mlx5-abi.h>
 #include <stdlib.h>
 
-#define MAX_COUNTER_DESCS 65535u
+#define MAX_COUNTER_DESCS (65535u / 8) /* mlx5_ib: MAX_COUNTERS_NUM */
 enum { COUNT_PACKETS = 0, COUNT_BYTES = 1 }; /* enum ibv_counter_description */
 
 /* mlx5_ib counters_set_description: what the library wants to read at which place. */
@@ -63,12 +63,12 @@ static int bind_counters(struct uflow *f, const struct command *c)
 		if (drv.ncounters_data)
 			data = (const void *)((const uint8_t *)c->drv_in + sizeof(drv));
 	}
-	if (!f->rule.has_counters)
+	if (!f->rules[0].has_counters)
 		return 0;
-	f->counters = object_find(c->file, f->rule.counters_handle, OBJECT_COUNTERS);
+	f->counters = object_find(c->file, f->rules[0].counters_handle, OBJECT_COUNTERS);
 	if (!f->counters)
 		return -EINVAL;
-	f->rule.counter = &f->counters->value;
+	f->rules[0].counter = &f->counters->value;
 	if (data)
 		return describe_counters(f->counters, data);
 	return f->counters->max_index ? 0 : -EINVAL;
@@ -84,33 +84,78 @@ static void unbind_counters(struct counters *k)
 	}
 }
 
+static int add_rules(struct device *d, struct uflow *f)
+{
+	for (unsigned int i = 0; i < f->n_rules; i++) {
+		int r;
+
+		f->rules[i].qp = &f->qp->qp;
+		r = flow_add(&d->steering, &f->rules[i]);
+		if (r) {
+			while (i--)
+				flow_remove(&d->steering, &f->rules[i]);
+			return r;
+		}
+	}
+	return 0;
+}
+
 /* With the lock held. */
 static int enter_flow(struct command *c, struct uflow *f, uint32_t qp_handle)
 {
-	struct device *d = c->file->device;
 	int r;
 
 	f->qp = object_find(c->file, qp_handle, OBJECT_QP);
 	if (!f->qp)
 		return -EINVAL;
-	f->rule.qp = &f->qp->qp;
 	r = bind_counters(f, c);
-	if (r)
-		goto fail;
-	r = object_add(c->file, &f->object, OBJECT_FLOW);
-	if (r)
-		goto fail;
-	r = flow_add(&d->steering, &f->rule);
+	if (!r)
+		r = add_rules(c->file->device, f);
 	if (r) {
-		object_remove(&f->object);
-		goto fail;
+		unbind_counters(f->counters);
+		return r;
 	}
 	f->qp->object.n_users++;
 	if (f->counters)
 		f->counters->object.n_users++;
 	return 0;
-fail:
-	unbind_counters(f->counters);
+}
+
+/* With the lock held. */
+static void leave_flow(struct device *d, struct uflow *f)
+{
+	for (unsigned int i = 0; i < f->n_rules; i++)
+		flow_remove(&d->steering, &f->rules[i]);
+	f->qp->object.n_users--;
+	if (f->counters) {
+		f->counters->object.n_users--;
+		unbind_counters(f->counters);
+	}
+}
+
+/*
+ * The device has the rule before the kernel drops what it takes, and after: meanwhile both see
+ * the frames, and neither loses any. The kernel is waited for without the lock.
+ */
+static int make_flow(struct command *c, struct uflow *f, uint32_t qp_handle)
+{
+	struct device *d = c->file->device;
+	int r;
+
+	device_lock(d);
+	r = enter_flow(c, f, qp_handle);
+	device_unlock(d);
+	if (r)
+		return r;
+	r = kernel_drop_add(&d->kernel_drop, &f->rules[0], &f->dropped);
+	device_lock(d);
+	if (!r)
+		r = object_add(c->file, &f->object, OBJECT_FLOW);
+	if (r) {
+		kernel_drop_remove(&d->kernel_drop, &f->dropped);
+		leave_flow(d, f);
+	}
+	device_unlock(d);
 	return r;
 }
 
@@ -128,10 +173,10 @@ int cmd_ex_create_flow(struct command *c)
 		return -EINVAL;
 	if (!has_capability(CAP_NET_RAW))
 		return -EPERM;
-	/* ib_uverbs_ex_create_flow: the size covers the specs and lies within the request. */
-	if (req.flow_attr.size > specs_bytes || req.flow_attr.reserved[0] ||
-	    req.flow_attr.reserved[1])
+	if (req.flow_attr.reserved[0] || req.flow_attr.reserved[1])
 		return -EINVAL;
+	if (req.flow_attr.size > specs_bytes)
+		return -ENOSPC; /* uverbs_request_next */
 	wish = (struct flow_request){
 		.type = req.flow_attr.type,
 		.flags = req.flow_attr.flags,
@@ -144,11 +189,10 @@ int cmd_ex_create_flow(struct command *c)
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;
-	r = flow_parse(&f->rule, &wish, c->file->device->config.profile->n_flow_priorities);
-	if (!r) {
-		device_lock(c->file->device);
-		r = enter_flow(c, f, req.qp_handle);
-		device_unlock(c->file->device);
+	r = flow_parse(f->rules, &wish, c->file->device->config.profile->n_flow_priorities);
+	if (r > 0) {
+		f->n_rules = (unsigned int)r;
+		r = make_flow(c, f, req.qp_handle);
 	}
 	if (r) {
 		free(f);
@@ -162,33 +206,39 @@ int cmd_ex_create_flow(struct command *c)
 int flow_destroy(struct object *o)
 {
 	struct uflow *f = (struct uflow *)o;
+	struct device *d = o->file->device;
 
-	flow_remove(&o->file->device->steering, &f->rule);
-	f->qp->object.n_users--;
-	if (f->counters) {
-		f->counters->object.n_users--;
-		unbind_counters(f->counters);
-	}
 	object_remove(o);
+	kernel_drop_remove(&d->kernel_drop, &f->dropped);
+	leave_flow(d, f);
 	free(f);
 	return 0;
 }
 
 int cmd_ex_destroy_flow(struct command *c)
 {
+	struct device *d = c->file->device;
 	struct ib_uverbs_destroy_flow req;
-	struct object *o;
+	struct uflow *f;
 	int r = COMMAND_IN(c, &req);
 
 	if (r)
 		return r;
 	if (req.comp_mask)
 		return -EINVAL;
-	device_lock(c->file->device);
-	o = object_find(c->file, req.flow_handle, OBJECT_FLOW);
-	r = o ? flow_destroy(o) : -ENOENT;
-	device_unlock(c->file->device);
-	return r;
+	device_lock(d);
+	f = object_find(c->file, req.flow_handle, OBJECT_FLOW);
+	if (f)
+		object_remove(&f->object);
+	device_unlock(d);
+	if (!f)
+		return -ENOENT;
+	kernel_drop_remove(&d->kernel_drop, &f->dropped);
+	device_lock(d);
+	leave_flow(d, f);
+	device_unlock(d);
+	free(f);
+	return 0;
 }
 
 int ioctl_counters_create(struct ioctl_call *call)

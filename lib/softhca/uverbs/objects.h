@@ -97,7 +97,9 @@ struct counters {
 
 struct uflow {
 	struct object object;
-	struct flow_rule rule;
+	struct flow_rule rules[FLOW_MAX_RULES];
+	unsigned int n_rules;
+	struct kernel_dropped dropped;
 	struct uqp *qp;
 	struct counters *counters; /* or NULL */
 };
