@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "settings.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
 #include <stddef.h>
@@ -75,6 +76,26 @@ static const char *parse_profile(const struct setting *row, const char *value, v
 	return p ? NULL : "not known";
 }
 
+static const char *parse_ipv4(const struct setting *row, const char *value, void *field)
+{
+	struct in_addr address;
+
+	(void)row;
+	*(const char **)field = value;
+	return inet_pton(AF_INET, value, &address) == 1 ? NULL : "not an IPv4 address";
+}
+
+/* -1: any. */
+static const char *parse_cpu(const struct setting *row, const char *value, void *field)
+{
+	unsigned int cpu = 0;
+	bool any = !strcmp(value, "any");
+	const char *wrong = any ? NULL : parse_number(row, value, &cpu);
+
+	*(int *)field = any ? -1 : (int)cpu;
+	return wrong;
+}
+
 static const char *parse_netdevs(const struct setting *row, const char *value, void *field)
 {
 	unsigned int n = 0;
@@ -105,21 +126,38 @@ static const char *parse_netdevs(const struct setting *row, const char *value, v
 	.parse = parse_mib, OFFSET(field) + IS_TYPE(field, size_t), .min = (lo), .max = (hi)
 #define FLAG(field) .parse = parse_flag, OFFSET(field) + IS_TYPE(field, bool)
 #define CHOICE(field, names) .parse = parse_choice, OFFSET(field), .choices = (names)
+#define IPV4(field) .parse = parse_ipv4, OFFSET(field) + IS_TYPE(field, const char *)
+#define CPU(field, n) .parse = parse_cpu, OFFSET(field) + IS_TYPE(field, int), .max = (n)
 #define PROFILE(field) .parse = parse_profile, OFFSET(field) + IS_TYPE(field, const struct profile *)
 
 /* In the order of the enums. */
 static const char *const kernel_drop_modes[] = {"auto", "require", "off", NULL};
 static const char *const flow_duplicates[] = {"copy", "first", "refuse", NULL};
+static const char *const generator_writes[] = {"payload", "completions", NULL};
 
 static const struct setting settings[] = {
 	{"SOFTHCA_INTERFACES", "", NETDEVS(interfaces, SETTINGS_MAX_NETDEVS),
 	 .meaning = "the network devices, by commas; empty: the library does nothing"},
 	{"SOFTHCA_PROFILE", "connectx5", PROFILE(device.profile), .meaning = "the model"},
-	{"SOFTHCA_RING_MIB", "32", MIB(device.ring_bytes, 1, 4096),
+	{"SOFTHCA_ENGINE", "afpacket", CHOICE(device.wire.engine, wire_engine_names),
+	 .meaning = "the wire: the netdev's (low latency, or throughput), a cable from the first "
+		    "netdev to the second, from the third to the fourth, …; or none, and frames "
+		    "from a generator"},
+	{"SOFTHCA_GENERATOR", "payload", CHOICE(device.wire.generator.writes, generator_writes),
+	 .meaning = "what the generator writes: whole frames, or completions only"},
+	{"SOFTHCA_GENERATOR_PAYLOAD", "64", NUMBER(device.wire.generator.payload_bytes, 0, 65000),
+	 .meaning = "bytes of UDP payload of the generator's frames"},
+	{"SOFTHCA_GENERATOR_ADDRESS", "10.0.0.1", IPV4(device.wire.generator.destination),
+	 .meaning = "where these go; the MAC address is the netdev's, or the group's"},
+	{"SOFTHCA_GENERATOR_PORT", "4000", NUMBER(device.wire.generator.port, 0, 65535),
+	 .meaning = "and their UDP port"},
+	{"SOFTHCA_RING_MIB", "32", MIB(device.wire.ring_bytes, 1, 4096),
 	 .meaning = "receive ring of the wire; what does not fit is a port discard, and counted"},
 	{"SOFTHCA_NAP_US", "50", NUMBER(device.nap_us, 1, 100000),
 	 .meaning = "longest nap of the device thread between bursts; after 10 ms of silence it "
 		    "sleeps on the socket"},
+	{"SOFTHCA_CPU", "any", CPU(device.cpu, 1023),
+	 .meaning = "the core that device threads are pinned to, or any"},
 	{"SOFTHCA_CLOCK_US", "500", NUMBER(clock_us, 1, 100000),
 	 .meaning = "how often the clock page is written: how stale `ibv_query_rt_values_ex` may be "
 		    "while no frames flow"},
@@ -147,6 +185,10 @@ static void accepted(const struct setting *row, char *text, size_t size)
 		snprintf(text, size, "%s", profile_names);
 	else if (row->parse == parse_flag)
 		snprintf(text, size, "0, 1");
+	else if (row->parse == parse_ipv4)
+		snprintf(text, size, "an IPv4 address");
+	else if (row->parse == parse_cpu)
+		snprintf(text, size, "any, %u to %u", row->min, row->max);
 	else if (row->parse == parse_netdevs)
 		snprintf(text, size, "up to %u names", row->max);
 	else if (!row->choices)

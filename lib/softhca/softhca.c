@@ -26,12 +26,15 @@
 #define LIBRARY "libsofthca.so"
 
 static const char usage_text[] =
-	"usage: softhca -i NETDEV[,NETDEV...] [-p PROFILE] [-l LIBRARY] [--] COMMAND [ARGS...]\n"
+	"usage: softhca -i NETDEV[,NETDEV...] [-p PROFILE] [-e ENGINE] [-l LIBRARY] [--]\n"
+	"               COMMAND [ARGS...]\n"
 	"\n"
 	"Runs COMMAND with one emulated ConnectX device per network device (mlx5_0, mlx5_1, ...).\n"
 	"\n"
 	"  -i, --interfaces=LIST   network devices that are the ports\n"
 	"  -p, --profile=NAME      model: connectx5 (default), connectx4, connectx6\n"
+	"  -e, --engine=NAME       the wire: afpacket (default), afpacket-throughput, memory,\n"
+	"                          generator\n"
 	"  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
 	"                          installed)\n"
 	"  --settings              print the table of settings (Markdown)\n"
@@ -159,6 +162,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {{"interfaces", required_argument, NULL, 'i'},
 						{"profile", required_argument, NULL, 'p'},
+						{"engine", required_argument, NULL, 'e'},
 						{"library", required_argument, NULL, 'l'},
 						{"settings", no_argument, NULL, 's'},
 						{"help", no_argument, NULL, 'h'},
@@ -168,13 +172,16 @@ int main(int argc, char **argv)
 	char message[512];
 	int c;
 
-	while ((c = getopt_long(argc, argv, "+i:p:l:h", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+i:p:e:l:h", options, NULL)) != -1) {
 		switch (c) {
 		case 'i':
 			interfaces = optarg;
 			break;
 		case 'p':
 			setenv("SOFTHCA_PROFILE", optarg, 1);
+			break;
+		case 'e':
+			setenv("SOFTHCA_ENGINE", optarg, 1);
 			break;
 		case 'l':
 			library = optarg;

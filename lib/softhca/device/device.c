@@ -124,14 +124,26 @@ static void nap(struct device *d, unsigned int empty_rounds, bool watch)
 	nanosleep(&ts, NULL);
 }
 
+static void set_up_thread(const struct device *d)
+{
+	cpu_set_t cpus;
+
+	prctl(PR_SET_TIMERSLACK, 1000UL);
+	prctl(PR_SET_NAME, "softhca-hca");
+	if (d->config.cpu < 0)
+		return;
+	CPU_ZERO(&cpus);
+	CPU_SET((unsigned int)d->config.cpu, &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
 static void *device_thread(void *arg)
 {
 	struct device *d = arg;
 	unsigned int empty_rounds = 0;
 	uint64_t next_link_ns = 0, next_offset_ns = 0;
 
-	prctl(PR_SET_TIMERSLACK, 1000UL);
-	prctl(PR_SET_NAME, "softhca-hca");
+	set_up_thread(d);
 	while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
 		uint64_t now_ns = clock_raw_ns();
 		bool watch;
@@ -162,11 +174,12 @@ static void *device_thread(void *arg)
 
 static int start(struct device *d)
 {
-	struct wire_config config = {.netdev = d->config.netdev,
-				     .ring_bytes = d->config.ring_bytes};
+	struct wire_config config = d->config.wire;
 	sigset_t all, old;
-	int r = wire_afpacket_open(&d->wire, &config);
+	int r;
 
+	config.netdev = d->config.netdev;
+	r = wire_open(&d->wire, &config);
 	if (r)
 		return r;
 	d->mcast = mcast_new(d->config.netdev);

@@ -31,7 +31,8 @@ struct device_config {
 	const char *netdev;
 	const struct profile *profile;
 	struct clock *clock;
-	size_t ring_bytes;
+	struct wire_config wire;    /* but for the netdev's name */
+	int cpu;                    /* of the device thread; -1: any */
 	unsigned int nap_us;        /* longest sleep of the device thread between two bursts */
 	bool l2_filter;             /* take only what the netdev would: own MAC, joined groups */
 	bool arm_fires_for_pending; /* arming with completions unread: event at once */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rq.h"
 
-#include "dma.h"
+#include "../wire/dma.h"
 
 #include <endian.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The send queue: gather a frame, fill in checksums where asked, give it to the wire. */
 #include "clock.h"
-#include "dma.h"
+#include "../wire/dma.h"
 #include "qp.h"
 
 #include <endian.h>

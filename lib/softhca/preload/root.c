@@ -23,9 +23,14 @@ static void add_devices(struct root *r, const char *list, const struct device_co
 		return;
 	for (char *name = strtok_r(copy, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
 		struct device_config config = *common;
+		struct device *d = &r->devices[r->n_devices];
 
 		config.netdev = name; /* `copy` is never freed */
-		device_init(&r->devices[r->n_devices], &config, r->n_devices, &uverbs_events);
+		if (r->n_devices % 2) {
+			config.wire.peer = d[-1].config.netdev;
+			d[-1].config.wire.peer = name;
+		}
+		device_init(d, &config, r->n_devices, &uverbs_events);
 		r->n_devices++;
 	}
 }

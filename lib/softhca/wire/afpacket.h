@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A netdev as wire through an AF_PACKET socket. What the two kinds of receive ring share. */
+#ifndef SOFTHCA_WIRE_AFPACKET_H
+#define SOFTHCA_WIRE_AFPACKET_H
+
+#include "engine.h"
+
+#include <linux/if_packet.h>
+#include <pthread.h>
+
+#define AFPACKET_BLOCK_BYTES (1u << 20)
+
+struct afpacket;
+
+struct afpacket_ring_ops {
+	int version; /* enum tpacket_versions */
+	/* The ring's shape; `frame_bytes`: room that a frame of full size needs after its
+	 * header. Returns the size of the request for PACKET_RX_RING. */
+	size_t (*shape)(struct afpacket *a, uint32_t frame_bytes, struct tpacket_req3 *req);
+	struct wire_ops wire;
+};
+
+struct afpacket {
+	struct wire base;
+	int fd;
+	uint8_t *ring;
+	uint32_t n_blocks;
+	pthread_mutex_t stats_lock;
+	struct wire_stats stats;
+	_Atomic uint64_t truncated; /* longer than the MTU allowed when the ring was made */
+	union {
+		struct {
+			uint32_t frame_bytes, frames_per_block, n_frames;
+			uint32_t next;    /* slot to look at */
+			uint32_t n_taken; /* slots not yet given back, ending before `next` */
+		} v2;
+		struct {
+			uint32_t next;    /* block to look at */
+			uint32_t n_taken; /* blocks read to their end, ending before `next` */
+			uint32_t n_left;  /* frames not yet seen in the block before `next` */
+			uint8_t *frame;   /* the first of those */
+		} v3;
+	};
+};
+
+/* What a ring's header says of a frame; the same in both versions but for the struct. */
+struct afpacket_header {
+	uint8_t *start;
+	uint32_t status, len, snaplen, seconds, ns;
+	uint16_t mac_offset, vlan_tci, vlan_tpid;
+	const struct sockaddr_ll *from;
+};
+
+/* False where the frame is no frame: counted as a discard. */
+bool afpacket_frame(struct afpacket *a, struct wire_frame *f, const struct afpacket_header *h);
+
+int afpacket_open(struct wire **wire, const struct wire_config *config,
+		  const struct afpacket_ring_ops *ops);
+
+/* Of every engine's wire_ops. */
+int afpacket_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n);
+void afpacket_wait(struct wire *wire, unsigned int timeout_us);
+void afpacket_stats(struct wire *wire, struct wire_stats *stats);
+void afpacket_close(struct wire *wire);
+
+#endif

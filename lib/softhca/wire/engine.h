@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The engines, for wire.c alone. Each as wire_open(). */
+#ifndef SOFTHCA_WIRE_ENGINE_H
+#define SOFTHCA_WIRE_ENGINE_H
+
+#include "wire.h"
+
+typedef int wire_opener(struct wire **wire, const struct wire_config *config);
+
+wire_opener afpacket_open_v2, afpacket_open_v3, memory_open, generator_open;
+
+#endif

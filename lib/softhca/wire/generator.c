@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * No wire: one UDP frame again and again, as often as receives are posted for it, and sends that
+ * end here. What the device's side costs is then known, and what a program costs above it.
+ */
+#include "engine.h"
+#include "link.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define HEADROOM_BYTES 4 /* the device may move the start of a frame */
+#define BURST 256
+#define SOURCE_ADDRESS 0xc0000201u /* 192.0.2.1: for documentation (RFC 5737) */
+#define SOURCE_PORT 1000
+
+struct generator {
+	struct wire base;
+	bool unwritten;
+	enum wire_addressed addressed;
+	uint32_t len;
+	uint8_t buffer[HEADROOM_BYTES + 65536];
+};
+
+static int receive(struct wire *wire, struct wire_frame *frames, int max)
+{
+	struct generator *g = (struct generator *)wire;
+	struct timespec now;
+
+	(void)max;
+	clock_gettime(CLOCK_REALTIME, &now);
+	frames[0] = (struct wire_frame){
+		.data = g->buffer + HEADROOM_BYTES,
+		.len = g->len,
+		.up_to = BURST,
+		.unwritten = g->unwritten,
+		.csum_trusted = true,
+		.addressed = g->addressed,
+		.realtime_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+	};
+	return 1;
+}
+
+static void release(struct wire *wire)
+{
+	(void)wire;
+}
+
+static int reap(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
+{
+	(void)wire;
+	(void)iov;
+	(void)iovcnt;
+	return n;
+}
+
+static void do_wait(struct wire *wire, unsigned int timeout_us)
+{
+	struct timespec ts = {.tv_nsec = (long)timeout_us % 1000000 * 1000,
+			      .tv_sec = timeout_us / 1000000};
+
+	(void)wire;
+	nanosleep(&ts, NULL);
+}
+
+static void stats(struct wire *wire, struct wire_stats *s)
+{
+	(void)wire;
+	*s = (struct wire_stats){};
+}
+
+static void close_generator(struct wire *wire)
+{
+	free(wire);
+}
+
+static uint16_t ip_csum(const struct iphdr *ip)
+{
+	uint16_t words[sizeof(*ip) / 2];
+	uint32_t sum = 0;
+
+	memcpy(words, ip, sizeof(words));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		sum += words[i];
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~(sum + (sum >> 16));
+}
+
+/* The group's MAC of a multicast address (RFC 1112, section 6.4), or the netdev's own. */
+static void destination_mac(const struct link_facts *link, in_addr_t address_be, uint8_t mac[6])
+{
+	const uint8_t *a = (const uint8_t *)&address_be;
+
+	if (IN_MULTICAST(ntohl(address_be)))
+		memcpy(mac, (uint8_t[6]){0x01, 0x00, 0x5e, a[1] & 0x7f, a[2], a[3]}, 6);
+	else
+		memcpy(mac, link->mac, 6);
+}
+
+static int build(struct generator *g, const struct wire_config *config,
+		 const struct link_facts *link)
+{
+	uint32_t bytes = config->generator.payload_bytes;
+	struct ethhdr eth = {.h_source = {2}, .h_proto = htons(ETH_P_IP)};
+	struct iphdr ip = {.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_UDP};
+	struct udphdr udp = {.source = htons(SOURCE_PORT)};
+	uint8_t *p = g->buffer + HEADROOM_BYTES;
+
+	g->len = (uint32_t)(sizeof(eth) + sizeof(ip) + sizeof(udp)) + bytes;
+	if (g->len > link->mtu + sizeof(eth))
+		return -EMSGSIZE;
+	ip.tot_len = htons((uint16_t)(sizeof(ip) + sizeof(udp) + bytes));
+	udp.len = htons((uint16_t)(sizeof(udp) + bytes));
+	udp.dest = htons((uint16_t)config->generator.port);
+	if (inet_pton(AF_INET, config->generator.destination, &ip.daddr) != 1)
+		return -EINVAL;
+	ip.saddr = htonl(SOURCE_ADDRESS);
+	ip.check = ip_csum(&ip);
+	destination_mac(link, ip.daddr, eth.h_dest);
+	memcpy(p, &eth, sizeof(eth));
+	memcpy(p + sizeof(eth), &ip, sizeof(ip));
+	memcpy(p + sizeof(eth) + sizeof(ip), &udp, sizeof(udp));
+	for (uint32_t i = 0; i < bytes; i++)
+		p[g->len - bytes + i] = (uint8_t)i;
+	/* The shortest frame a wire carries, without FCS. */
+	if (g->len < ETH_ZLEN)
+		g->len = ETH_ZLEN;
+	g->addressed = link_addressed(link, eth.h_dest);
+	return 0;
+}
+
+int generator_open(struct wire **wire, const struct wire_config *config)
+{
+	static const struct wire_ops ops = {
+		.receive = receive,
+		.release = release,
+		.send = reap,
+		.wait = do_wait,
+		.stats = stats,
+		.close = close_generator,
+	};
+	struct link_facts link;
+	struct generator *g;
+	int r = link_read(config->netdev, &link);
+
+	if (r)
+		return r;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return -ENOMEM;
+	g->base.ops = &ops;
+	g->unwritten = config->generator.writes == WIRE_WRITES_COMPLETIONS;
+	r = build(g, config, &link);
+	if (r)
+		free(g);
+	else
+		*wire = &g->base;
+	return r;
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int link_read(const char *netdev, struct link_facts *facts)
+{
+	struct ifreq ifr = {};
+	int r = 0, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	strncpy(ifr.ifr_name, netdev, IFNAMSIZ - 1);
+	if (ioctl(fd, SIOCGIFHWADDR, &ifr)) {
+		r = -errno;
+		goto out;
+	}
+	memcpy(facts->mac, ifr.ifr_hwaddr.sa_data, sizeof(facts->mac));
+	if (ioctl(fd, SIOCGIFMTU, &ifr))
+		r = -errno;
+	else
+		facts->mtu = (uint32_t)ifr.ifr_mtu;
+out:
+	syscall(SYS_close, fd); /* close() is one of those interposed */
+	return r;
+}
+
+enum wire_addressed link_addressed(const struct link_facts *facts, const uint8_t destination[6])
+{
+	static const uint8_t broadcast[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+	if (!memcmp(destination, facts->mac, 6))
+		return WIRE_TO_US;
+	if (!memcmp(destination, broadcast, 6))
+		return WIRE_BROADCAST;
+	return destination[0] & 1 ? WIRE_MULTICAST : WIRE_TO_OTHER;
+}

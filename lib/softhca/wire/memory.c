@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A cable between two devices, in one program or in two of the same network namespace: each end
+ * has a ring that it receives in, and gives the other end its descriptor.
+ *
+ * An end is known by an abstract UNIX socket, which ends with the program however that ends, and
+ * which only one can have. Whoever comes second says hello with its ring, and is answered with
+ * the other; so an end that is opened anew replaces the one that was. A message without a
+ * descriptor wakes an end that sleeps.
+ */
+#include "engine.h"
+#include "link.h"
+#include "memory_ring.h"
+
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <net/if.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define VLAN_TAG_BYTES 4
+#define HELLO_CHECK_NS 1000000u
+#define ANSWER_MS 200
+
+struct hello {
+	char magic[16];
+	uint32_t answer; /* 1: please, and yours? */
+};
+#define MAGIC "softhca-wire-1"
+
+struct memory_wire {
+	struct wire base;
+	int socket, ring_fd;
+	struct sockaddr_un peer;
+	socklen_t peer_len;
+	struct link_facts link;
+	struct memory_ring in, out;
+	uint64_t next_check_ns;
+};
+
+static uint64_t now_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static socklen_t end_name(struct sockaddr_un *name, const char *netdev, const char *other)
+{
+	int n;
+
+	memset(name, 0, sizeof(*name));
+	name->sun_family = AF_UNIX;
+	/* Abstract: the first byte stays 0. */
+	n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "softhca-wire/%s/%s", netdev,
+		     other);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+/* The control part of a message that carries one descriptor. */
+union control {
+	struct cmsghdr header;
+	uint8_t space[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+};
+
+/* False: nobody is there; who comes will say hello. */
+static bool say_hello(const struct memory_wire *m, bool answer)
+{
+	struct hello hello = {.magic = MAGIC, .answer = answer};
+	struct iovec iov = {.iov_base = &hello, .iov_len = sizeof(hello)};
+	union control control = {};
+	struct msghdr msg = {.msg_name = (void *)&m->peer,
+			     .msg_namelen = m->peer_len,
+			     .msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = CMSG_SPACE(sizeof(int))};
+
+	control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+					  .cmsg_type = SCM_RIGHTS,
+					  .cmsg_len = CMSG_LEN(sizeof(int))};
+	memcpy(CMSG_DATA(&control.header), &m->ring_fd, sizeof(int));
+	return syscall(SYS_sendmsg, m->socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+/* The descriptor of a message, or -1; closed unless the sender is who we are. */
+static int take_fd(struct msghdr *msg)
+{
+	bool trusted = false;
+	int fd = -1;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET)
+			continue;
+		if (c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+			memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+		if (c->cmsg_type == SCM_CREDENTIALS) {
+			struct ucred who;
+
+			memcpy(&who, CMSG_DATA(c), sizeof(who));
+			trusted = who.uid == geteuid() || who.uid == 0;
+		}
+	}
+	if (fd >= 0 && !trusted) {
+		syscall(SYS_close, fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* False when there is no message. */
+static bool hear_hello(struct memory_wire *m)
+{
+	struct hello hello = {};
+	struct iovec iov = {.iov_base = &hello, .iov_len = sizeof(hello)};
+	union control control = {};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control)};
+	ssize_t n = syscall(SYS_recvmsg, m->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct memory_ring ring;
+	int fd;
+
+	if (n < 0)
+		return false;
+	fd = take_fd(&msg);
+	if (fd < 0)
+		return true;
+	if (n == sizeof(hello) && !memcmp(hello.magic, MAGIC, sizeof(MAGIC)) &&
+	    !memory_ring_map(&ring, fd)) {
+		memory_ring_unmap(&m->out);
+		m->out = ring;
+		if (hello.answer)
+			say_hello(m, false);
+	}
+	syscall(SYS_close, fd);
+	return true;
+}
+
+static void look_for_peer(struct memory_wire *m)
+{
+	uint64_t now = now_ns(CLOCK_MONOTONIC);
+
+	if (now < m->next_check_ns)
+		return;
+	m->next_check_ns = now + HELLO_CHECK_NS;
+	while (hear_hello(m))
+		;
+}
+
+static bool poll_socket(const struct memory_wire *m, unsigned int timeout_us)
+{
+	struct timespec ts = {.tv_sec = timeout_us / 1000000,
+			      .tv_nsec = (long)(timeout_us % 1000000) * 1000};
+	struct pollfd p = {.fd = m->socket, .events = POLLIN};
+
+	return ppoll(&p, 1, &ts, NULL) > 0;
+}
+
+static int receive(struct wire *wire, struct wire_frame *frames, int max)
+{
+	struct memory_wire *m = (struct memory_wire *)wire;
+	struct memory_slot *s;
+	int n = 0;
+
+	look_for_peer(m);
+	while (n < max && (s = memory_ring_next(&m->in))) {
+		uint32_t len = __atomic_load_n(&s->len, __ATOMIC_RELAXED);
+
+		if (len < ETH_HLEN || len > m->in.slot_bytes - sizeof(*s))
+			continue; /* the other end is no device */
+		frames[n++] = (struct wire_frame){
+			.data = s->frame,
+			.len = len,
+			.addressed = link_addressed(&m->link, s->frame),
+			.realtime_ns = s->realtime_ns,
+		};
+	}
+	return n;
+}
+
+static void release(struct wire *wire)
+{
+	struct memory_wire *m = (struct memory_wire *)wire;
+
+	memory_ring_release(&m->in);
+}
+
+static int send_frames(struct wire *wire, const struct iovec *const *iov, const int *iovcnt,
+		       int n)
+{
+	struct memory_wire *m = (struct memory_wire *)wire;
+	uint64_t now = now_ns(CLOCK_REALTIME);
+
+	if (!m->out.shared)
+		look_for_peer(m);
+	if (!m->out.shared)
+		return n; /* no cable, or nobody at its other end */
+	for (int i = 0; i < n; i++)
+		memory_ring_put(&m->out, iov[i], iovcnt[i], now);
+	if (memory_ring_must_wake(&m->out))
+		syscall(SYS_sendto, m->socket, NULL, 0, MSG_DONTWAIT | MSG_NOSIGNAL, &m->peer,
+			m->peer_len);
+	return n;
+}
+
+static void do_wait(struct wire *wire, unsigned int timeout_us)
+{
+	struct memory_wire *m = (struct memory_wire *)wire;
+
+	if (memory_ring_sleep(&m->in))
+		poll_socket(m, timeout_us);
+	memory_ring_awake(&m->in);
+	m->next_check_ns = 0;
+}
+
+static void stats(struct wire *wire, struct wire_stats *s)
+{
+	const struct memory_wire *m = (struct memory_wire *)wire;
+
+	s->discards = __atomic_load_n(&m->in.shared->discards, __ATOMIC_RELAXED);
+}
+
+static void close_memory(struct wire *wire)
+{
+	struct memory_wire *m = (struct memory_wire *)wire;
+
+	memory_ring_unmap(&m->in);
+	memory_ring_unmap(&m->out);
+	if (m->ring_fd >= 0)
+		syscall(SYS_close, m->ring_fd);
+	if (m->socket >= 0)
+		syscall(SYS_close, m->socket);
+	free(m);
+}
+
+static int open_end(struct memory_wire *m, const struct wire_config *config)
+{
+	const char *peer = config->peer ? config->peer : "";
+	struct sockaddr_un own;
+	socklen_t own_len = end_name(&own, config->netdev, peer);
+	int one = 1;
+
+	m->peer_len = end_name(&m->peer, peer, config->netdev);
+	m->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (m->socket < 0 || setsockopt(m->socket, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)))
+		return -errno;
+	if (bind(m->socket, (struct sockaddr *)&own, own_len))
+		return errno == EADDRINUSE ? -EBUSY : -errno;
+	return 0;
+}
+
+int memory_open(struct wire **wire, const struct wire_config *config)
+{
+	static const struct wire_ops ops = {
+		.receive = receive,
+		.release = release,
+		.send = send_frames,
+		.wait = do_wait,
+		.stats = stats,
+		.close = close_memory,
+	};
+	struct memory_wire *m = calloc(1, sizeof(*m));
+	int r;
+
+	if (!m)
+		return -ENOMEM;
+	m->base.ops = &ops;
+	m->socket = m->ring_fd = -1;
+	r = link_read(config->netdev, &m->link);
+	if (!r)
+		r = memory_ring_create(&m->in, config->ring_bytes,
+				       m->link.mtu + ETH_HLEN + 2 * VLAN_TAG_BYTES, &m->ring_fd);
+	if (!r)
+		r = open_end(m, config);
+	if (r) {
+		close_memory(&m->base);
+		return r;
+	}
+	/* What is sent from now on arrives, where somebody is there. */
+	if (say_hello(m, true))
+		while (!m->out.shared && poll_socket(m, ANSWER_MS * 1000))
+			hear_hello(m);
+	*wire = &m->base;
+	return 0;
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine.h"
+
+int wire_open(struct wire **wire, const struct wire_config *config)
+{
+	static wire_opener *const openers[] = {
+		[WIRE_AFPACKET] = afpacket_open_v2,
+		[WIRE_AFPACKET_THROUGHPUT] = afpacket_open_v3,
+		[WIRE_MEMORY] = memory_open,
+		[WIRE_GENERATOR] = generator_open,
+	};
+
+	return openers[config->engine](wire, config);
+}
