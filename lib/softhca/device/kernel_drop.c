@@ -74,7 +74,13 @@ static void match_ip_version(struct matches *ms, unsigned int version)
 
 static void match_ipv4(struct matches *ms, const struct flow_rule *r)
 {
+	static const uint16_t none = 0;
+	const uint16_t fragment_offset = htons(0x1fff);
+
 	match_ip_version(ms, 4);
+	/* The kernel takes what lies in a later fragment for ports. */
+	if (r->mask.src_port || r->mask.dst_port)
+		add_match(ms, NFT_BASE_NETWORK, 6, &fragment_offset, &none, 2);
 	MATCH(ms, NFT_BASE_NETWORK, 1, r, tos, 1);
 	MATCH(ms, NFT_BASE_NETWORK, 9, r, ip_proto, 1);
 	MATCH(ms, NFT_BASE_NETWORK, 12, r, src_ip, 4);

@@ -15,7 +15,7 @@
 enum nft_base {
 	NFT_BASE_LINK,      /* the destination MAC; a VLAN tag is there as on the wire */
 	NFT_BASE_NETWORK,   /* the IP header, behind VLAN tags */
-	NFT_BASE_TRANSPORT, /* behind IP options; never in a later fragment */
+	NFT_BASE_TRANSPORT, /* behind IP options, also in later fragments */
 	NFT_BASE_PROTOCOL,  /* not in the frame: its Ethertype, behind VLAN tags */
 };
 
