@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * verbs_rules list | verbs_rules NAME
+ * verbs_rules list [PROFILE] | verbs_rules NAME
  *
- * Exit status 0 when the device keeps the rule, 1 with what was seen instead.
+ * Listed are the rules of any device, or those which only a device of that profile keeps. Exit status 0 when the device keeps the rule, 1 with what was seen instead.
  */
 #include "verbs_rules.h"
 
 #include <stdio.h>
 #include <time.h>
 
-static const struct rule *const sets[] = {object_rules, flow_rules, receive_rules, rss_rules,
-					  send_rules};
+static const struct {
+	const struct rule *rules;
+	const char *profile; /* NULL: the default one */
+} sets[] = {
+	{object_rules, NULL},        {queue_rules, NULL},
+	{flow_rules, NULL},          {receive_rules, NULL},
+	{rss_rules, NULL},           {send_rules, NULL},
+	{connectx4_rules, "connectx4"}, {connectx6_rules, "connectx6"},
+};
 static struct queue shared;
 static bool shared_open;
 
@@ -45,26 +52,38 @@ void ask_for_frames(unsigned int port, unsigned int count, unsigned int payload)
 		die("nobody sends frames");
 }
 
+static void list(const char *profile)
+{
+	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
+		if (profile ? !sets[i].profile || strcmp(profile, sets[i].profile) : !!sets[i].profile)
+			continue;
+		for (const struct rule *r = sets[i].rules; r->name; r++)
+			printf("%s\t%s\n", r->name, r->source);
+	}
+}
+
+static int check(const struct rule *r)
+{
+	const char *seen = r->check();
+
+	if (seen) {
+		printf("broken: %s (source: %s)\n", seen, r->source);
+		return 1;
+	}
+	close_shared_queue();
+	puts("kept");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc < 2 || !strcmp(argv[1], "list")) {
+		list(argc > 2 ? argv[2] : NULL);
+		return 0;
+	}
 	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
-		for (const struct rule *r = sets[i]; r->name; r++) {
-			const char *seen;
-
-			if (argc < 2 || !strcmp(argv[1], "list")) {
-				printf("%s\t%s\n", r->name, r->source);
-				continue;
-			}
-			if (strcmp(r->name, argv[1]))
-				continue;
-			seen = r->check();
-			if (seen) {
-				printf("broken: %s (source: %s)\n", seen, r->source);
-				return 1;
-			}
-			close_shared_queue();
-			puts("kept");
-			return 0;
-		}
-	return argc < 2 || !strcmp(argv[1], "list") ? 0 : 2;
+		for (const struct rule *r = sets[i].rules; r->name; r++)
+			if (!strcmp(r->name, argv[1]))
+				return check(r);
+	return 2;
 }

@@ -57,3 +57,22 @@ def records(path):
         frames_seen.append(data[4:4 + size])
         data = data[4 + size:]
     return frames_seen
+
+
+def keep_rule(net, wire, rule, **environment):
+    """verbs_rules tries to break the rule, and asks for frames where it needs some."""
+    process = subprocess.Popen(under(net, RULES, rule), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, **environment})
+    line = "no word from verbs_rules"
+    try:
+        for line in process.stdout:
+            if not line.startswith("send "):
+                break
+            port, count, size = map(int, line.split()[1:])
+            wire.send(*[wire.frame(bytes(size), port)] * count)
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert line == "kept\n", line
+        assert process.wait(10) == 0
+    finally:
+        process.kill()

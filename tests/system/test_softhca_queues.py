@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD
-from softhca import PORT, needs_softhca, under
+from conftest import BUILD, run
+from softhca import PORT, RULES, keep_rule, needs_softhca, under
 
 pytestmark = needs_softhca
 
@@ -60,3 +60,18 @@ def test_packets_that_are_not_hashed_go_to_the_first_queue(net, wire):
     finally:
         client.kill()
     assert [line.split()[0] for line in got] == ["0"] * len(sent)
+
+
+# ---- what only some models keep ------------------------------------------------------------------------------------
+
+
+def profile_rules():
+    if not RULES.exists():
+        return []
+    return [(profile, line.split("\t")[0]) for profile in ("connectx4", "connectx6")
+            for line in run(RULES, "list", profile).stdout.splitlines()]
+
+
+@pytest.mark.parametrize("profile, rule", profile_rules())
+def test_rule_of_a_profile(net, wire, profile, rule):
+    keep_rule(net, wire, rule, SOFTHCA_PROFILE=profile)

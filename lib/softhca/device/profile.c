@@ -13,7 +13,8 @@ const char profile_names[] = "connectx4, connectx5, connectx6";
 	.max_sq_desc_bytes = 1008, .max_rq_desc_bytes = 512, .max_send_wqebb = 32768,              \
 	.max_sge = 30, .timestamp_mask = 0x7fffffffffffffffULL, .n_comp_vectors = 2,               \
 	.n_flow_priorities = 16, .gid_table_len = 256, .null_mr = true, .ip_csum = true,           \
-	.cvlan_stripping = true, .log_max_rss_table = 11, .max_rss_tables = 65536
+	.cvlan_stripping = true, .log_max_rss_table = 11, .max_rss_tables = 65536,         \
+	.max_wq = 8388608, .max_moderation_count = 65535, .max_moderation_us = 4095
 
 /* The first is the default. */
 static const struct profile profiles[] = {
@@ -24,6 +25,8 @@ static const struct profile profiles[] = {
 		.pci_device = 0x1017,
 		.fw_ver = 16ULL << 32 | 35ULL << 16 | 2000,
 		.core_clock_khz = 78125,
+		.min_rate_kbps = 1,
+		.max_rate_kbps = 100000000,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
 		COMMON_LIMITS,
 	},
@@ -44,6 +47,9 @@ static const struct profile profiles[] = {
 		.pci_device = 0x101b,
 		.fw_ver = 20ULL << 32 | 35ULL << 16 | 2000,
 		.core_clock_khz = 156250,
+		.min_rate_kbps = 1,
+		.max_rate_kbps = 100000000,
+		.pacing_burst = true,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
 		COMMON_LIMITS,
 	},

@@ -25,7 +25,11 @@ struct profile {
 	uint16_t gid_table_len;
 	uint8_t log_max_rss_table; /* 0: no RSS */
 	uint32_t max_rss_tables;
+	uint32_t max_wq;
+	uint32_t min_rate_kbps, max_rate_kbps; /* 0: no packet pacing */
+	uint16_t max_moderation_count, max_moderation_us; /* 0: no CQ moderation */
 	bool null_mr, ip_csum, cvlan_stripping;
+	bool pacing_burst;
 };
 
 /* Known names, for error messages: "connectx4, connectx5, connectx6". */

@@ -6,6 +6,7 @@
 #ifndef SOFTHCA_DEVICE_QP_H
 #define SOFTHCA_DEVICE_QP_H
 
+#include "pacing.h"
 #include "rq.h"
 #include "rss.h"
 
@@ -19,6 +20,7 @@ struct sq {
 	enum wq_state state;
 	uint16_t taken; /* blocks */
 	bool signal_all;
+	struct pacing pacing;
 };
 
 struct qp {

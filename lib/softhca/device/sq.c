@@ -196,7 +196,7 @@ static int send_batch(struct qp *qp, const struct tx *batch, int n)
 	return n_frames ? qp->device->wire->ops->send(qp->device->wire, iov, iovcnt, n_frames) : 0;
 }
 
-int sq_work(struct qp *qp, int max)
+static int send_some(struct qp *qp, int max)
 {
 	static _Thread_local uint8_t copies[COPY_BYTES];
 	static _Thread_local struct tx batch[BATCH];
@@ -215,11 +215,28 @@ int sq_work(struct qp *qp, int max)
 				break; /* the link is busy: the rest goes in the next round */
 			qp->device->counters.tx_packets++;
 			qp->device->counters.tx_bytes += tx->bytes;
+			pacing_sent(&sq->pacing, tx->bytes);
 		}
 		complete(qp, tx);
 		sq->taken = (uint16_t)(sq->taken + tx->n_bb);
 		if (tx->error)
 			sq_fail(qp);
 	}
+	return done;
+}
+
+int sq_work(struct qp *qp, int max)
+{
+	struct sq *sq = &qp->sq;
+	int done = 0, n = 1;
+
+	if (!sq->pacing.rate_kbps)
+		return send_some(qp, max);
+	if (wq_posted(sq->dbrec) == sq->taken)
+		pacing_idle(&sq->pacing);
+	for (; n && done < max && sq->state == WQ_RDY && wq_posted(sq->dbrec) != sq->taken &&
+	       pacing_allows(&sq->pacing, clock_raw_ns());
+	     done += n)
+		n = send_some(qp, 1);
 	return done;
 }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The state machine of raw packet queue pairs: ib_core's qp_state_table for IB_QPT_RAW_PACKET. */
+/*
+ * The state machine of raw packet queue pairs: what both ib_core's qp_state_table for
+ * IB_QPT_RAW_PACKET and mlx5_ib's optab and modify_raw_packet_qp let through. So there is no way
+ * to SQD, and from SQE only to RESET and ERR.
+ */
 #include "command.h"
 
 #include <errno.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
 
 /* enum ib_qp_attr_mask: kernel-internal names, but ABI. */
 enum { ATTR_STATE = 1 << 0, ATTR_CUR_STATE = 1 << 1, ATTR_PORT = 1 << 5, ATTR_RATE_LIMIT = 1 << 25 };
-#define ATTR_PLAIN_END (1u << 21) /* MODIFY_QP takes attributes below, EX_MODIFY_QP all */
-#define ATTR_EX_END (1u << 26)
+#define ATTR_STANDARD ((1u << 21) - 1) /* all that MODIFY_QP takes */
 
 struct transition {
 	bool valid;
@@ -20,13 +24,11 @@ struct transition {
 #define WITH(which, attrs) {.valid = true, .which = (attrs)}
 
 static const struct transition transitions[QP_ERR + 1][QP_ERR + 1] = {
-	[QP_RESET] = {[QP_RESET] = PLAIN, [QP_INIT] = WITH(required, ATTR_PORT), [QP_ERR] = PLAIN},
+	[QP_RESET] = {[QP_RESET] = PLAIN, [QP_INIT] = WITH(required, ATTR_PORT)},
 	[QP_INIT] = {[QP_RESET] = PLAIN, [QP_INIT] = PLAIN, [QP_RTR] = PLAIN, [QP_ERR] = PLAIN},
 	[QP_RTR] = {[QP_RESET] = PLAIN, [QP_RTS] = WITH(optional, ATTR_RATE_LIMIT), [QP_ERR] = PLAIN},
-	[QP_RTS] = {[QP_RESET] = PLAIN, [QP_RTS] = WITH(optional, ATTR_RATE_LIMIT), [QP_SQD] = PLAIN,
-		    [QP_ERR] = PLAIN},
-	[QP_SQD] = {[QP_RESET] = PLAIN, [QP_RTS] = PLAIN, [QP_SQD] = PLAIN, [QP_ERR] = PLAIN},
-	[QP_SQE] = {[QP_RESET] = PLAIN, [QP_RTS] = PLAIN, [QP_ERR] = PLAIN},
+	[QP_RTS] = {[QP_RESET] = PLAIN, [QP_RTS] = WITH(optional, ATTR_RATE_LIMIT), [QP_ERR] = PLAIN},
+	[QP_SQE] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
 	[QP_ERR] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
 };
 
@@ -40,42 +42,77 @@ static int check_transition(const struct uqp *u, const struct ib_uverbs_modify_q
 	if ((mask & ATTR_STATE) && req->qp_state > QP_ERR)
 		return -EINVAL;
 	*to = mask & ATTR_STATE ? (enum qp_state)req->qp_state : from;
-	if ((mask & ATTR_CUR_STATE) && req->cur_qp_state != from)
-		return -EINVAL;
 	if ((mask & ATTR_PORT) && req->port_num != 1)
 		return -EINVAL;
 	t = &transitions[from][*to];
 	if (!t->valid || (mask & t->required) != t->required ||
 	    (mask & ~(t->required | t->optional | ATTR_STATE)))
 		return -EINVAL;
-	if (mask & ATTR_RATE_LIMIT)
-		return -EINVAL; /* mlx5_core: no pacing in this device, and its caps say so */
 	return 0;
 }
 
-static int modify_qp(struct command *c, const struct ib_uverbs_modify_qp *req)
+/* mlx5_ib: __mlx5_ib_modify_qp; mlx5_core: mlx5_rl_add_rate. */
+static int check_rate(const struct profile *p, uint32_t rate_kbps,
+		      const struct mlx5_ib_burst_info *burst)
 {
+	if ((burst->max_burst_sz || burst->typical_pkt_sz) && (!rate_kbps || !p->pacing_burst))
+		return -EINVAL;
+	if (rate_kbps && (!p->max_rate_kbps || rate_kbps < p->min_rate_kbps ||
+			  rate_kbps > p->max_rate_kbps))
+		return -EINVAL;
+	return 0;
+}
+
+/* With the lock held. */
+static int modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req,
+		  const struct mlx5_ib_burst_info *burst)
+{
+	struct qp *qp = &u->qp;
+	bool paced = (req->base.attr_mask & ATTR_RATE_LIMIT) && qp->sq.n_bb;
 	enum qp_state to;
-	struct uqp *u;
 	int r;
 
+	if (qp->rss)
+		return -ENOSYS;
+	r = check_transition(u, &req->base, &to);
+	if (!r && (req->base.attr_mask & ATTR_RATE_LIMIT))
+		r = check_rate(qp->device->config.profile, paced ? req->rate_limit : 0, burst);
+	if (r)
+		return r;
+	if (to != qp->state)
+		qp_set_state(qp, to);
+	if (paced)
+		pacing_set(&qp->sq.pacing, req->rate_limit, burst->max_burst_sz);
+	return 0;
+}
+
+static int modify_qp(struct command *c, const struct ib_uverbs_ex_modify_qp *req)
+{
+	struct mlx5_ib_modify_qp drv;
+	struct uqp *u;
+	int r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
+
+	if (r)
+		return r;
+	if (c->drv_in_bytes && c->drv_in_bytes < sizeof(drv))
+		return -EINVAL;
+	if (drv.comp_mask || drv.burst_info.reserved)
+		return -EOPNOTSUPP;
 	device_lock(c->file->device);
-	u = object_find(c->file, req->qp_handle, OBJECT_QP);
-	r = !u ? -EINVAL : u->qp.rss ? -ENOSYS : check_transition(u, req, &to);
-	if (!r && to != u->qp.state)
-		qp_set_state(&u->qp, to);
+	u = object_find(c->file, req->base.qp_handle, OBJECT_QP);
+	r = u ? modify(u, req, &drv.burst_info) : -EINVAL;
 	device_unlock(c->file->device);
 	return r;
 }
 
 int cmd_modify_qp(struct command *c)
 {
-	struct ib_uverbs_modify_qp req;
-	int r = COMMAND_IN(c, &req);
+	struct ib_uverbs_ex_modify_qp req = {};
+	int r = COMMAND_IN(c, &req.base);
 
 	if (r)
 		return r;
-	return req.attr_mask >= ATTR_PLAIN_END ? -EOPNOTSUPP : modify_qp(c, &req);
+	return req.base.attr_mask & ~ATTR_STANDARD ? -EOPNOTSUPP : modify_qp(c, &req);
 }
 
 int cmd_ex_modify_qp(struct command *c)
@@ -86,9 +123,9 @@ int cmd_ex_modify_qp(struct command *c)
 
 	if (r)
 		return r;
-	if (req.base.attr_mask >= ATTR_EX_END)
+	if (req.base.attr_mask & ~(ATTR_STANDARD | ATTR_RATE_LIMIT))
 		return -EOPNOTSUPP;
-	r = modify_qp(c, &req.base);
+	r = modify_qp(c, &req);
 	if (!r)
 		COMMAND_OUT(c, &resp);
 	return r;

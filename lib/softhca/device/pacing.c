@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pacing.h"
+
+/* Later than this, and the rest of the delay is lost rather than caught up with. */
+#define MAX_CATCH_UP_NS 1000000u
+
+static uint64_t time_of(const struct pacing *p, uint64_t bytes)
+{
+	return bytes * 8000000u / p->rate_kbps;
+}
+
+void pacing_set(struct pacing *p, uint32_t rate_kbps, uint32_t max_burst_bytes)
+{
+	*p = (struct pacing){.rate_kbps = rate_kbps, .max_burst_bytes = max_burst_bytes};
+}
+
+bool pacing_allows(struct pacing *p, uint64_t now_ns)
+{
+	if (!p->rate_kbps)
+		return true;
+	if (now_ns + time_of(p, p->max_burst_bytes) < p->due_ns) {
+		p->waiting = true;
+		return false;
+	}
+	if (now_ns > p->due_ns && !p->waiting)
+		p->due_ns = now_ns;
+	else if (now_ns > p->due_ns + MAX_CATCH_UP_NS)
+		p->due_ns = now_ns - MAX_CATCH_UP_NS;
+	return true;
+}
+
+void pacing_sent(struct pacing *p, uint32_t bytes)
+{
+	if (p->rate_kbps)
+		p->due_ns += time_of(p, bytes);
+}
