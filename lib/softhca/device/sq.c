@@ -106,10 +106,9 @@ static enum hw_syndrome gather(const struct qp *qp, struct tx *tx)
 	if (opcode != HW_OPCODE_SEND || end < 32)
 		return HW_SYNDROME_LOCAL_QP_OP;
 	tx->cs_flags = eth->cs_flags;
-	if (inline_bytes &&
-	    !add_inline(tx, &qp->sq,
-			(uint32_t)(sizeof(*ctrl) + offsetof(struct hw_eth_seg, inline_hdr)),
-			inline_bytes))
+	offset = (uint32_t)(sizeof(*ctrl) + offsetof(struct hw_eth_seg, inline_hdr));
+	if (inline_bytes && (offset + inline_bytes > end ||
+			     !add_inline(tx, &qp->sq, offset, inline_bytes)))
 		return HW_SYNDROME_LOCAL_QP_OP;
 	offset = 32;
 	if (inline_bytes > ETH_INLINE_IN_SEG)
