@@ -8,8 +8,6 @@
 #include <stdlib.h>
 
 #define COMP_RECORD sizeof(struct ib_uverbs_comp_event_desc)
-#define DBREC_BYTES 8
-
 int cmd_create_comp_channel(struct command *c)
 {
 	struct ib_uverbs_create_comp_channel_resp resp = {};
@@ -50,17 +48,13 @@ static int check_cq(const struct command *c, const struct ib_uverbs_ex_create_cq
 
 static int pin_cq(const struct command *c, struct ucq *u, const struct mlx5_ib_create_cq *drv)
 {
-	uint64_t pages;
-	int r = memlock_pin(c->file->memlock, drv->buf_addr,
-			    (uint64_t)u->cq.n_cqe * drv->cqe_size, true, &u->pinned);
+	struct memlock *m = c->file->memlock;
+	int r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)u->cq.n_cqe * drv->cqe_size, &u->pinned);
 
+	if (!r)
+		r = memlock_pin_doorbell(m, drv->db_addr, &u->pinned);
 	if (r)
-		return r;
-	r = memlock_pin(c->file->memlock, drv->db_addr, DBREC_BYTES, true, &pages);
-	if (r)
-		memlock_unpin(c->file->memlock, u->pinned);
-	else
-		u->pinned += pages;
+		memlock_unpin(m, u->pinned);
 	return r;
 }
 

@@ -8,7 +8,6 @@
 #include <rdma/mlx5-abi.h>
 #include <stdlib.h>
 
-#define DBREC_BYTES 8
 #define DRV_FLAGS                                                                                  \
 	(MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |       \
 	 MLX5_QP_FLAG_ALLOW_SCATTER_CQE)
@@ -46,28 +45,25 @@ static int check_qp(const struct command *c, const struct ib_uverbs_ex_create_qp
 	    (drv->sq_wqe_count & (drv->sq_wqe_count - 1)))
 		return -EINVAL;
 	if (drv->rq_wqe_count &&
-	    (drv->rq_wqe_shift < 4 || 1u << drv->rq_wqe_shift > p->max_rq_desc_bytes))
+	    (drv->rq_wqe_shift < 4 || drv->rq_wqe_shift > 31 ||
+	     1u << drv->rq_wqe_shift > p->max_rq_desc_bytes))
 		return -EINVAL;
 	return 0;
 }
 
 static int pin_qp(const struct command *c, struct uqp *u, const struct mlx5_ib_create_qp *drv)
 {
-	const struct {
-		uint64_t addr, bytes;
-	} areas[] = {
-		{drv->buf_addr, (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift},
-		{drv->sq_buf_addr, (uint64_t)drv->sq_wqe_count * HW_SEND_WQE_BB},
-		{drv->db_addr, DBREC_BYTES},
-	};
+	struct memlock *m = c->file->memlock;
 	int r = 0;
 
-	for (size_t i = 0; !r && i < sizeof(areas) / sizeof(areas[0]); i++) {
-		uint64_t pages = 0;
-
-		r = memlock_pin(c->file->memlock, areas[i].addr, areas[i].bytes, true, &pages);
-		u->pinned += pages;
-	}
+	if (drv->rq_wqe_count)
+		r = memlock_pin_queue(m, drv->buf_addr,
+				      (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift, &u->pinned);
+	if (!r)
+		r = memlock_pin_queue(m, drv->sq_buf_addr,
+				      (uint64_t)drv->sq_wqe_count * HW_SEND_WQE_BB, &u->pinned);
+	if (!r)
+		r = memlock_pin_doorbell(m, drv->db_addr, &u->pinned);
 	return r;
 }
 

@@ -9,8 +9,6 @@
 #include <rdma/mlx5-abi.h>
 #include <stdlib.h>
 
-#define DBREC_BYTES 8
-
 /* enum ib_wq_attr_mask, ib_wq_state: kernel-internal names, but ABI. */
 enum { WQ_ATTR_STATE = 1 << 0, WQ_ATTR_CUR_STATE = 1 << 1, WQ_ATTR_FLAGS = 1 << 2 };
 #define WQ_ATTR_ALL (WQ_ATTR_STATE | WQ_ATTR_CUR_STATE | WQ_ATTR_FLAGS)
@@ -55,17 +53,13 @@ static int check_wq(const struct command *c, const struct ib_uverbs_ex_create_wq
 
 static int pin_wq(const struct command *c, struct uwq *u, const struct mlx5_ib_create_wq *drv)
 {
-	uint64_t pages;
-	int r = memlock_pin(c->file->memlock, drv->buf_addr,
-			    (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift, true, &u->pinned);
+	struct memlock *m = c->file->memlock;
+	int r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift, &u->pinned);
 
+	if (!r)
+		r = memlock_pin_doorbell(m, drv->db_addr, &u->pinned);
 	if (r)
-		return r;
-	r = memlock_pin(c->file->memlock, drv->db_addr, DBREC_BYTES, true, &pages);
-	if (r)
-		memlock_unpin(c->file->memlock, u->pinned);
-	else
-		u->pinned += pages;
+		memlock_unpin(m, u->pinned);
 	return r;
 }
 

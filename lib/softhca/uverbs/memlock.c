@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #define PAGE_BYTES 4096u
+#define QUEUE_ALIGN_BYTES 64u
+#define DBREC_BYTES 8u
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -64,6 +66,27 @@ int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable,
 	}
 	*pages = (last - first) / PAGE_BYTES;
 	return 0;
+}
+
+static int pin_aligned(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t align,
+		       uint64_t *pages)
+{
+	uint64_t more;
+	int r = bytes && addr % align ? -EINVAL : memlock_pin(m, addr, bytes, true, &more);
+
+	if (!r)
+		*pages += more;
+	return r;
+}
+
+int memlock_pin_queue(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t *pages)
+{
+	return pin_aligned(m, addr, bytes, QUEUE_ALIGN_BYTES, pages);
+}
+
+int memlock_pin_doorbell(struct memlock *m, uint64_t addr, uint64_t *pages)
+{
+	return pin_aligned(m, addr, DBREC_BYTES, DBREC_BYTES, pages);
 }
 
 void memlock_unpin(struct memlock *m, uint64_t pages)

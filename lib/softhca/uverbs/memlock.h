@@ -19,6 +19,13 @@ struct memlock {
  * writable but must be, -EINVAL where the range wraps. `*pages` is what to give back.
  */
 int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable, uint64_t *pages);
+/*
+ * The same for what the device works in: queues start at multiples of 64 bytes (mlx5_ib:
+ * mlx5_umem_find_best_quantized_pgoff), doorbell records of 8 (PRM, dbr_addr), else -EINVAL.
+ * Adds to `*pages`, also where it fails.
+ */
+int memlock_pin_queue(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t *pages);
+int memlock_pin_doorbell(struct memlock *m, uint64_t addr, uint64_t *pages);
 void memlock_unpin(struct memlock *m, uint64_t pages);
 
 /* Does the calling thread have this capability in effect (CAP_NET_RAW, CAP_IPC_LOCK)? */
