@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real clients below softhca, as Debian ships them: ibverbs-utils, perftest, python3-pyverbs.
+
+What they send is checked by plain packet sockets at the other end of the wire, what they receive comes from there.
+Faults of perftest 4.5 that these tests go around: its iteration modes stall on loss (so: no more frames than the queue
+holds, or a duration), it never arms its completion queue (so: no -e), and those said at test_burst_latency.
+"""
+import ctypes
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+
+import frames
+from conftest import ROOT, in_namespace, run, wait_until
+from softhca import needs_softhca, output, under
+
+PYVERBS = ROOT / "tests/support/pyverbs_client.py"
+SERVER_PORT, CLIENT_PORT = 5000, 4000
+MAC_HEADER = 14
+ETH_P_ALL = 3
+SOL_PACKET, PACKET_AUXDATA = 263, 8
+SO_RCVBUFFORCE = 33
+VLAN = 3 << 13 | 1  # what perftest makes of --vlan_pcp 3
+
+needs_perftest = pytest.mark.skipif(not shutil.which("raw_ethernet_bw"), reason="perftest is not installed")
+needs_pyverbs = pytest.mark.skipif(
+    subprocess.run(["/usr/bin/python3", "-c", "import pyverbs.device"], capture_output=True, check=False).returncode != 0,
+    reason="python3-pyverbs is not installed")
+
+pytestmark = needs_softhca
+
+
+# ---- the other end of the wire -------------------------------------------------------------------------------------
+
+
+class Tap:
+    """Every frame that comes in on the sender's end, VLAN tags put back where they were."""
+
+    def __init__(self, net, wire):
+        self.socket = in_namespace(net.tx, lambda: self.open(wire.tx))
+
+    @staticmethod
+    def open(device):
+        tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        tap.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+        tap.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        tap.bind((device, ETH_P_ALL))
+        tap.settimeout(10)
+        return tap
+
+    def frames(self, count, source):
+        """As many as that from the MAC address, in their order; then no more for a moment."""
+        found = []
+        while len(found) < count:
+            frame = self.next()
+            if self.counts(frame, source):
+                found.append(frame)
+        self.socket.settimeout(0.2)
+        try:
+            while True:
+                frame = self.next()
+                assert not self.counts(frame, source), f"one too many: {frame.hex()}"
+        except TimeoutError:
+            return found
+
+    @staticmethod
+    def counts(frame, source):
+        """Not what the kernel there says by itself: ARP, IPv6."""
+        return frame[6:12] == source and frame[12:14] not in (b"\x08\x06", b"\x86\xdd")
+
+    def next(self):
+        frame, ancillary, _, address = self.socket.recvmsg(65536, 64)
+        if address[2] == socket.PACKET_OUTGOING:
+            return bytes(14)
+        for level, kind, data in ancillary:
+            status, _, _, _, _, tci, tpid = struct.unpack("=IIIHHHH", data[:20])
+            if (level, kind) == (SOL_PACKET, PACKET_AUXDATA) and status & 0x10:  # TP_STATUS_VLAN_VALID
+                frame = frame[:12] + struct.pack("!HH", tpid, tci) + frame[12:]
+        return frame
+
+
+def mac_bytes(text):
+    return bytes.fromhex(text.replace(":", ""))
+
+
+@pytest.fixture
+def started():
+    """started(command): a process, killed in the end if it still runs."""
+    processes = []
+
+    def start(command, **options):
+        processes.append(subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                          text=True, **options))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+# ---- ibverbs-utils -------------------------------------------------------------------------------------------------
+
+
+def test_ibv_devices_lists_one_device_a_netdev(net):
+    net.add_wire()
+    lines = output(net, "ibv_devices", interfaces="rx0,rx1").splitlines()[2:]
+    macs = [bytearray(wire.mac_bytes()) for wire in net.wires]
+    for mac in macs:
+        mac[0] ^= 2
+    expected = [(f"mlx5_{i}", (mac[:3] + b"\xff\xfe" + mac[3:]).hex()) for i, mac in enumerate(macs)]
+    assert [tuple(line.split()) for line in lines] == expected
+
+
+def test_ibv_devinfo(net, wire):
+    info = output(net, "ibv_devinfo", "-v")
+    for text in ("hca_id:\tmlx5_0", "max_qp_wr:\t\t\t32768", "hca_core_clock:\t\t\t78125kHZ", "PORT_ACTIVE (4)",
+                 "C-VLAN stripping offload", "IP csum offload", "link_layer:\t\tEthernet",
+                 f"GID[  3]:\t\t::ffff:{wire.address}, RoCE v2"):
+        assert text in info, info
+
+
+def test_ibv_devinfo_lists_and_selects(net):
+    net.add_wire()
+    assert output(net, "ibv_devinfo", "-l", interfaces="rx0,rx1").split() == ["2", "HCAs", "found:", "mlx5_0", "mlx5_1"]
+    selected = output(net, "ibv_devinfo", "-d", "mlx5_1", interfaces="rx0,rx1")
+    assert "mlx5_1" in selected and "mlx5_0" not in selected
+
+
+def test_port_goes_down_with_the_link(net, wire):
+    run("ip", "-n", net.tx, "link", "set", wire.tx, "down")
+    wait_until(lambda: "PORT_DOWN (1)" in output(net, "ibv_devinfo"), 5, "the port down")
+
+
+@pytest.mark.parametrize("program, refusal", [
+    ("ibv_rc_pingpong", "Couldn't create QP"), ("ibv_uc_pingpong", "Couldn't create QP"),
+    ("ibv_ud_pingpong", "Couldn't create QP"), ("ibv_srq_pingpong", "Couldn't create SRQ"),
+    ("ibv_xsrq_pingpong", "Couldn't Open the XRC Domain 95")])
+def test_other_transports_are_refused(net, program, refusal):
+    """A device for raw packets only: the programs for other queue pairs end by themselves, and say why."""
+    done = subprocess.run(under(net, program, "-d", "mlx5_0", "-g", "0"), capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stderr.strip()) == (1, refusal)
+
+
+# ---- perftest ------------------------------------------------------------------------------------------------------
+
+
+def ends(net, wire, server="rx"):
+    """(namespace, interface, address, MAC address) of the server's end and the client's."""
+    both = {"rx": (net.rx, wire.interface, wire.address, wire.mac),
+            "tx": (net.tx, wire.tx, wire.tx_address, wire.link(net.tx, wire.tx)["address"])}
+    return both.pop(server), both.popitem()[1]
+
+
+def perftest(net, wire, role, program, *options, server="rx"):
+    """A client's or a server's command line: addresses and ports are the server's and the client's for both."""
+    to, source = ends(net, wire, server)
+    own, other = (to, source) if role == "server" else (source, to)
+    return under(net, program, f"--{role}", "-d", "mlx5_0", "-B", own[3], "-E", other[3], "-J", to[2], "-j", source[2],
+                 "-K", SERVER_PORT, "-k", CLIENT_PORT, *options, interfaces=own[1], namespace=own[0])
+
+
+def wait_receiving(process):
+    """Until a server polls, that is, spins: it has spent more of the CPU than setting up can take."""
+    def spent():
+        assert process.poll() is None, process.communicate()
+        fields = open(f"/proc/{process.pid}/task/{process.pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()
+        return int(fields[11]) / os.sysconf("SC_CLK_TCK")  # utime
+
+    wait_until(lambda: spent() > 0.5, 60, "a server that polls")
+
+
+def results(text):
+    """What perftest's last table says: heading to figure."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("----")]
+    table = next(i for i, line in enumerate(lines) if line.startswith((" #bytes", " #flows")))
+    return [float(figure) for figure in lines[table + 1].split()]
+
+
+def finish(process):
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+    return results(out)
+
+
+def perftest_data(seconds, count):
+    """What perftest 4.5 fills its buffer with (perftest_resources.c, ctx_init: srand(time), rand for each byte)."""
+    libc = ctypes.CDLL(None)
+    libc.srand(ctypes.c_uint(seconds))
+    return bytes(libc.rand() & 255 for _ in range(count))
+
+
+def perftest_header(net, wire, size, options):
+    """What raw_ethernet_bw writes over the start of each packet. Its size counts 4 bytes for the FCS."""
+    server, client = ends(net, wire, "tx")
+    tcp, tag = "--tcp" in options, struct.pack("!HH", 0x8100, VLAN) if "--vlan_en" in options else b""
+    packet = size - 4 - MAC_HEADER - len(tag)
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, packet, 0, 0, 64, socket.IPPROTO_TCP if tcp else socket.IPPROTO_UDP, 0,
+                     socket.inet_aton(client[2]), socket.inet_aton(server[2]))
+    ip = ip[:10] + struct.pack("!H", frames.checksum(ip)) + ip[12:]
+    rest = struct.pack("!IIHHHH", 0, 0, 0x5000, 8192, 0, 0) if tcp else struct.pack("!HH", packet - 20, 0)
+    return (mac_bytes(server[3]) + mac_bytes(client[3]) + tag + b"\x08\x00" + ip +
+            struct.pack("!HH", CLIENT_PORT, SERVER_PORT) + rest)
+
+
+def perftest_frames(net, wire, size, options, seconds):
+    """The packets that it sends one after the other: a buffer of two pages, or of two packets where these are longer."""
+    header = perftest_header(net, wire, size, options)
+    stride = (size + 63) // 64 * 64
+    buffer = max(4096, 2 * stride)
+    data = perftest_data(seconds, buffer)
+    return [header + data[at + len(header):at + size - 4] for at in range(0, buffer - stride + 1, stride)]
+
+
+@needs_perftest
+@pytest.mark.parametrize("size, options", [
+    (64, ()), (200, ()), (1500, ()), (200, ("-I", "200")), (200, ("--use_old_post_send", "-l", "8")), (200, ("--tcp",)),
+    (200, ("--vlan_en", "--vlan_pcp", "3"))], ids=lambda value: "-".join(value).strip("-") or "udp" if isinstance(value, tuple) else None)
+def test_bandwidth_client_sends_what_it_wrote(net, wire, started, size, options):
+    """Every byte of every frame, in their order, and not one more."""
+    count = 3000
+    tap = Tap(net, wire)
+    first = int(time.time())
+    client = started(perftest(net, wire, "client", "raw_ethernet_bw", "-n", count, "-s", size, *options, server="tx"))
+    found = tap.frames(count, wire.mac_bytes())
+    assert finish(client)[:2] == [size, count]
+    for seconds in range(first, int(time.time()) + 1):
+        expected = perftest_frames(net, wire, size, options, seconds)
+        if found[0] == expected[0]:
+            break
+    if "-l" in options:
+        expected = expected[:8]  # a list of work requests is posted again as it is
+    wrong = [k for k, frame in enumerate(found) if frame != expected[k % len(expected)]]
+    assert not wrong, (len(wrong), wrong[:5], found[wrong[0]].hex(), expected[wrong[0] % len(expected)].hex())
+
+
+@needs_perftest
+def test_bandwidth_server_receives_what_is_sent_to_it(net, wire, started):
+    """Of the frames on the wire just those of its flow: it ends when it has them, and not one earlier."""
+    count = 1000
+    server = started(perftest(net, wire, "server", "raw_ethernet_bw", "-n", count, "-r", 2048, "-s", 200))
+    wait_receiving(server)
+    mine = wire.frame(bytes(100), SERVER_PORT, source_port=CLIENT_PORT)
+    others = [wire.frame(bytes(100), SERVER_PORT + 1, source_port=CLIENT_PORT),
+              wire.frame(bytes(100), SERVER_PORT, source_port=CLIENT_PORT + 1),
+              wire.frame(bytes(100), SERVER_PORT, source_port=CLIENT_PORT, source="10.77.0.9")]
+    for k in range(count - 1):
+        wire.send(mine, others[k % len(others)])
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.wait(1)
+    wire.send(mine)
+    assert finish(server)[:2] == [200, count]
+
+
+@needs_perftest
+@pytest.mark.parametrize("to", ["rx", "tx"])
+def test_bandwidth_between_two_devices(net, wire, started, to):
+    """In duration mode, which loss can't stall."""
+    server = started(perftest(net, wire, "server", "raw_ethernet_bw", "-D", 1, "-s", 1024, server=to))
+    wait_receiving(server)
+    client = started(perftest(net, wire, "client", "raw_ethernet_bw", "-D", 1, "-s", 1024, server=to))
+    for process in (client, server):
+        size, packets = finish(process)[:2]
+        assert size == 1024 and packets > 0
+
+
+@needs_perftest
+@pytest.mark.parametrize("options", [("-n", 500), ("-D", 1), ("-n", 500, "-I", 128, "--tcp")], ids=["count", "duration", "inline"])
+@pytest.mark.parametrize("to", ["rx", "tx"])
+def test_latency_between_two_devices(net, wire, started, to, options):
+    """Ping and pong: one lost frame, or a wrong one, and it would stand still."""
+    if to == "tx" and options[0] == "-D":
+        pytest.skip("one direction is enough")
+    server = started(perftest(net, wire, "server", "raw_ethernet_lat", "-s", 100, *options, server=to))
+    wait_receiving(server)
+    client = started(perftest(net, wire, "client", "raw_ethernet_lat", "-s", 100, *options, server=to))
+    for process in (client, server):
+        size, pings = finish(process)[:2]
+        assert size == 100 and (pings == 500 if options[0] == "-n" else pings > 0)
+
+
+@needs_perftest
+@pytest.mark.parametrize("to", ["rx", "tx"])
+def test_burst_latency(net, wire, started, to):
+    """Faults of perftest 4.5 here: it refuses its own default (software rate limit) unless a hardware limit was asked for
+    and could not be had; with completion moderation (default) it waits for completions that never come: -Q 1; bursts of
+    less than 16 overrun its heap; its server ends with the last ping, its pongs unsent: so it waits for more than come."""
+    options = ("-s", 200, "--rate_limit", 5, "--burst_size", 16, "-Q", 1, "-r", 512, "-t", 512)
+    server = started(perftest(net, wire, "server", "raw_ethernet_burst_lat", "-n", 1000, *options, server=to))
+    wait_receiving(server)
+    client = started(perftest(net, wire, "client", "raw_ethernet_burst_lat", "-n", 400, *options, server=to))
+    assert finish(client)[:2] == [200, 400]
+    assert server.poll() is None
+
+
+@needs_perftest
+@pytest.mark.parametrize("options", [(), ("--tcp",)], ids=["udp", "tcp"])
+def test_flow_steering_rate(net, wire, started, options):
+    """It creates that many flows, each of its own ports, and takes them away."""
+    flows, *times, rate = finish(started(perftest(net, wire, "server", "raw_ethernet_fs_rate", "-n", 500, *options)))
+    assert flows == 500 and all(times) and rate > 0
+
+
+# ---- python3-pyverbs -----------------------------------------------------------------------------------------------
+
+
+def pyverbs(net, *arguments, **how):
+    return under(net, "/usr/bin/python3", PYVERBS, *arguments, **how)
+
+
+def numbered_frames(wire, count, **options):
+    """Different in each byte and in length; some longer than most buffers of a kernel."""
+    sizes = [60 + (k * 131) % 1900 for k in range(count)]
+    return [wire.frame(bytes((k * 7 + i) & 255 for i in range(size)), SERVER_PORT, **options) for k, size in enumerate(sizes)]
+
+
+@needs_pyverbs
+def test_pyverbs_lists_devices(net):
+    net.add_wire()
+    done = subprocess.run(pyverbs(net, "list", interfaces="rx0,rx1"), check=True, capture_output=True, text=True, timeout=60)
+    for index, line in enumerate(done.stdout.splitlines()):
+        device, mac = json.loads(line), bytearray(net.wires[index].mac_bytes())
+        mac[0] ^= 2
+        assert device["name"] == f"mlx5_{index}"
+        assert (device["state"], device["link_layer"], device["node_type"]) == (4, 2, 1)  # active, Ethernet, a CA
+        assert device["gid"].replace(":", "") == "fe80" + 12 * "0" + (mac[:3] + b"\xff\xfe" + mac[3:]).hex()
+        assert device["max_qp_wr"] == 32768 and device["raw_packet_caps"] & 5 == 5  # C-VLAN stripping, checksums
+    assert index == 1
+
+
+@needs_pyverbs
+@pytest.mark.parametrize("action", ["receive", "receive-ex"])
+def test_pyverbs_receives(net, wire, started, action):
+    sent = numbered_frames(wire, 200)
+    client = started(pyverbs(net, action, len(sent), wire.mac))
+    assert client.stdout.readline() == "ready\n"
+    wire.send(*sent)
+    out, err = client.communicate(timeout=60)
+    assert client.returncode == 0, err
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [one["frame"] for one in found] == [frame.hex() for frame in sent]
+    assert not any(one["status"] for one in found)
+    if action == "receive-ex":
+        stamps = [one["timestamp"] for one in found]
+        assert stamps == sorted(stamps) and stamps[0] > 0
+
+
+@needs_pyverbs
+@pytest.mark.parametrize("action", ["send", "send-ex"])
+def test_pyverbs_sends(net, wire, started, action):
+    """Legacy and extended send verbs."""
+    tap = Tap(net, wire)
+    sent = [wire.mac_bytes() + wire.mac_bytes() + frame[12:] for frame in numbered_frames(wire, 200)]
+    client = started(pyverbs(net, action), stdin=subprocess.PIPE)
+    out, err = client.communicate("".join(frame.hex() + "\n" for frame in sent), timeout=60)
+    assert (client.returncode, out) == (0, "200\n"), err
+    assert tap.frames(len(sent), wire.mac_bytes()) == sent
+
+
+def toeplitz(key, data):
+    """The hash of the Microsoft RSS specification, as it is defined: no tables."""
+    bits = int.from_bytes(key, "big")
+    result = 0
+    for i in range(8 * len(data)):
+        if data[i // 8] >> (7 - i % 8) & 1:
+            result ^= bits >> (8 * len(key) - 32 - i) & 0xFFFFFFFF
+    return result
+
+
+@needs_pyverbs
+def test_pyverbs_spreads_over_work_queues(net, wire, started):
+    """ibv_create_rwq_ind_table(3): the low bits of the hash choose the queue."""
+    sent = [wire.frame(bytes([k]) * 50, SERVER_PORT, source=f"10.77.{k}.{200 - k}") for k in range(64)]
+    client = started(pyverbs(net, "rss", len(sent), wire.mac))
+    assert client.stdout.readline() == "ready\n"
+    wire.send(*sent)
+    out, err = client.communicate(timeout=60)
+    assert client.returncode == 0, err
+    queue_of = {one["frame"]: one["queue"] for one in map(json.loads, out.splitlines())}
+    expected = {frame.hex(): toeplitz(bytes(range(1, 41)), frame[26:34]) & 1 for frame in sent}
+    assert queue_of == expected
+    assert set(expected.values()) == {0, 1}
