@@ -132,6 +132,7 @@ static const char *parse_netdevs(const struct setting *row, const char *value, v
 
 /* In the order of the enums. */
 static const char *const kernel_drop_modes[] = {"auto", "require", "off", NULL};
+static const char *const loopbacks[] = {"auto", "off", "own-mac", "multicast", "both", NULL};
 static const char *const flow_duplicates[] = {"copy", "first", "refuse", NULL};
 static const char *const generator_writes[] = {"payload", "completions", NULL};
 
@@ -170,6 +171,9 @@ static const struct setting settings[] = {
 	{"SOFTHCA_DUPLICATE_RULES", "copy", CHOICE(device.duplicates, flow_duplicates),
 	 .meaning = "the same rule on two queue pairs (?): copy: each gets the frame; first: the "
 		    "older one; refuse: EEXIST"},
+	{"SOFTHCA_LOOPBACK", "auto", CHOICE(device.loopback, loopbacks),
+	 .meaning = "which frames come back to the device that sent them; auto: to its own MAC and to "
+		    "groups, while two contexts are open"},
 	{"SOFTHCA_ARM_FIRES_FOR_PENDING", "0", FLAG(device.arm_fires_for_pending),
 	 .meaning = "1: arming a CQ with completions unread gives an event at once (?)"},
 	{"SOFTHCA_LENGTH_ERROR_IS_FATAL", "0", FLAG(device.length_error_is_fatal),

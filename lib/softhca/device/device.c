@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -35,7 +36,13 @@ int device_init(struct device *d, const struct device_config *config, unsigned i
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->wire_lock, NULL);
 	flow_steering_init(&d->steering, config->duplicates);
-	kernel_drop_init(&d->kernel_drop, config->kernel_drop, config->netdev);
+	/* What comes by other wires does not pass the netdev. */
+	kernel_drop_init(&d->kernel_drop,
+			 config->wire.engine == WIRE_AFPACKET ||
+					 config->wire.engine == WIRE_AFPACKET_THROUGHPUT
+				 ? config->kernel_drop
+				 : KERNEL_DROP_OFF,
+			 config->netdev);
 	TAILQ_INIT(&d->qps);
 	TAILQ_INIT(&d->wqs);
 	LIST_INIT(&d->files);
@@ -224,6 +231,8 @@ void device_put_wire(struct device *d)
 		atomic_store(&d->stop, true);
 		pthread_join(d->thread, NULL);
 		kernel_drop_close(&d->kernel_drop);
+		free(d->sent_copy);
+		d->sent_copy = NULL;
 		d->wire->ops->stats(d->wire, &stats);
 		d->counters.discards += stats.discards;
 		d->wire->ops->close(d->wire);

@@ -26,6 +26,15 @@ struct rq;
 struct mcast_filter;
 struct uverbs_file;
 
+/* Which of the frames that a send queue sends come back as received ones. */
+enum loopback {
+	LOOPBACK_AUTO, /* own MAC and groups, while there is a second context */
+	LOOPBACK_OFF,
+	LOOPBACK_OWN_MAC,
+	LOOPBACK_MULTICAST,
+	LOOPBACK_BOTH,
+};
+
 /* What nobody can know without the hardware, and what a user may want to trade. */
 struct device_config {
 	const char *netdev;
@@ -39,6 +48,7 @@ struct device_config {
 	bool length_error_is_fatal; /* LOC_LEN_ERR puts the queue in the error state */
 	enum flow_duplicates duplicates;
 	enum kernel_drop_mode kernel_drop;
+	enum loopback loopback;
 };
 
 struct device_counters {
@@ -61,6 +71,9 @@ struct device {
 	const struct device_events *events;
 	char name[64];
 	unsigned int index;
+	unsigned int n_contexts;
+	bool sniffed;
+	uint8_t *sent_copy; /* where a sent frame becomes a received one; there when first needed */
 
 	pthread_mutex_t lock;
 	atomic_uint n_waiting; /* commands that want the lock */

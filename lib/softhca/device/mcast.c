@@ -21,6 +21,7 @@ struct mcast_filter {
 	int sock;
 	unsigned int flags;
 	uint64_t refreshed_ns;
+	uint8_t own_mac[6];
 	size_t n;
 	uint8_t macs[MAX_GROUPS][6];
 };
@@ -87,7 +88,14 @@ static void refresh(struct mcast_filter *f)
 	f->refreshed_ns = clock_raw_ns();
 	memcpy(ifr.ifr_name, f->netdev, IFNAMSIZ);
 	f->flags = ioctl(f->sock, SIOCGIFFLAGS, &ifr) ? 0 : (unsigned short)ifr.ifr_flags;
+	if (!ioctl(f->sock, SIOCGIFHWADDR, &ifr))
+		memcpy(f->own_mac, ifr.ifr_hwaddr.sa_data, sizeof(f->own_mac));
 	read_groups(f);
+}
+
+const uint8_t *mcast_own_mac(const struct mcast_filter *f)
+{
+	return f->own_mac;
 }
 
 void mcast_refresh(struct mcast_filter *f, uint64_t now_ns)

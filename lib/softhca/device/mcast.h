@@ -21,6 +21,8 @@ bool mcast_promiscuous(const struct mcast_filter *f);
 bool mcast_joined(struct mcast_filter *f, const uint8_t mac[6], uint64_t arrival_ns);
 /* Take in joins, leaves and flags if the last look is old. */
 void mcast_refresh(struct mcast_filter *f, uint64_t now_ns);
+/* The netdev's MAC address, as of the last refresh. */
+const uint8_t *mcast_own_mac(const struct mcast_filter *f);
 bool mcast_all_multicast(const struct mcast_filter *f);
 
 #endif

@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "../wire/dma.h"
 #include "qp.h"
+#include "steer.h"
 
 #include <endian.h>
 #include <string.h>
@@ -214,6 +215,7 @@ static int send_some(struct qp *qp, int max)
 				break; /* the link is busy: the rest goes in the next round */
 			qp->device->counters.tx_packets++;
 			qp->device->counters.tx_bytes += tx->bytes;
+			steer_sent(qp->device, tx->iov, tx->n);
 			pacing_sent(&sq->pacing, tx->bytes);
 		}
 		complete(qp, tx);

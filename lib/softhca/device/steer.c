@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer.h"
 
+#include "../wire/dma.h"
 #include "clock.h"
 #include "mcast.h"
 #include "qp.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define CLOCK_SKEW_NS 1000000ull /* the offset to CLOCK_REALTIME is looked up this often */
 #define MAX_RING_DELAY_NS 1000000000ull
+#define MAX_SENT_BYTES 65536
+#define HEADROOM_BYTES 16 /* of struct wire_frame */
 
 static void check_csums(struct rx_info *info, const struct packet *p, const struct wire_frame *f)
 {
@@ -132,6 +136,16 @@ static bool walk(struct passage *x, unsigned int table, unsigned int end)
 	return false;
 }
 
+/* The kernel's own rules stand before the leftovers'. */
+static void walk_received(struct passage *x)
+{
+	struct device *d = x->device;
+
+	if (!walk(x, 0, FLOW_TABLE_LEFTOVERS) && d->steering.occupied >> FLOW_TABLE_LEFTOVERS & 1 &&
+	    !netdev_takes(d, x->frame, x->now_ns))
+		walk(x, FLOW_TABLE_LEFTOVERS, FLOW_TABLE_SNIFFER);
+}
+
 static void begin(struct passage *x, struct device *d, struct wire_frame *f, uint64_t now_ns)
 {
 	*x = (struct passage){.device = d, .frame = f, .now_ns = now_ns};
@@ -142,6 +156,11 @@ void steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
 {
 	struct passage x;
 
+	if (f->addressed == WIRE_OUTGOING) {
+		begin(&x, d, f, now_ns);
+		walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
+		return;
+	}
 	d->counters.rx_packets++;
 	d->counters.rx_bytes += f->len;
 	if (!d->steering.occupied)
@@ -150,7 +169,89 @@ void steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
 	if (d->config.l2_filter && !netdev_takes(d, f, now_ns))
 		return;
 	begin(&x, d, f, now_ns);
-	walk(&x, FLOW_TABLE_SNIFFER, FLOW_TABLE_SNIFFER + 1);
-	if (!walk(&x, 0, FLOW_TABLE_LEFTOVERS) && !d->config.l2_filter && !netdev_takes(d, f, now_ns))
-		walk(&x, FLOW_TABLE_LEFTOVERS, FLOW_TABLE_LEFTOVERS + 1);
+	walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
+	walk_received(&x);
+}
+
+void steer_rules_changed(struct device *d)
+{
+	bool sniffed = d->steering.occupied >> FLOW_TABLE_SNIFFER & 1;
+
+	if (sniffed != d->sniffed && d->wire->ops->hear_sent)
+		d->wire->ops->hear_sent(d->wire, sniffed);
+	d->sniffed = sniffed;
+}
+
+/*
+ * A second context turns on local loopback for the port (mlx5_ib: mlx5_ib_enable_lb counts
+ * transport domains, of which each context has one; verbs-rules.md "Flow rules"). Nothing says
+ * that the MAC's filter is asked again, so it is not.
+ */
+static bool loops_back(const struct device *d, enum wire_addressed addressed)
+{
+	bool group = addressed == WIRE_MULTICAST || addressed == WIRE_BROADCAST;
+	bool own = addressed == WIRE_TO_US;
+
+	switch (d->config.loopback) {
+	case LOOPBACK_AUTO:
+		return d->n_contexts > 1 && (group || own);
+	case LOOPBACK_OWN_MAC:
+		return own;
+	case LOOPBACK_MULTICAST:
+		return group;
+	case LOOPBACK_BOTH:
+		return group || own;
+	default:
+		return false;
+	}
+}
+
+static enum wire_addressed addressed(const struct device *d, const uint8_t destination[6])
+{
+	static const uint8_t broadcast[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+	if (!memcmp(destination, broadcast, sizeof(broadcast)))
+		return WIRE_BROADCAST;
+	if (destination[0] & 1)
+		return WIRE_MULTICAST;
+	return memcmp(destination, mcast_own_mac(d->mcast), 6) ? WIRE_TO_OTHER : WIRE_TO_US;
+}
+
+/* Is there anybody to get sent frames, whatever their address? */
+static bool sends_are_heard(const struct device *d)
+{
+	if (d->sniffed)
+		return true;
+	return d->steering.occupied && d->config.loopback != LOOPBACK_OFF &&
+	       (d->config.loopback != LOOPBACK_AUTO || d->n_contexts > 1);
+}
+
+static bool gather_sent(struct device *d, struct wire_frame *f, const struct iovec *iov, int n)
+{
+	if (!d->sent_copy)
+		d->sent_copy = malloc(HEADROOM_BYTES + MAX_SENT_BYTES);
+	if (!d->sent_copy)
+		return false;
+	*f = (struct wire_frame){.data = d->sent_copy + HEADROOM_BYTES};
+	for (int i = 0; i < n; i++) {
+		if (f->len + iov[i].iov_len > MAX_SENT_BYTES)
+			return false;
+		dma_copy(f->data + f->len, iov[i].iov_base, iov[i].iov_len);
+		f->len += (uint32_t)iov[i].iov_len;
+	}
+	f->addressed = addressed(d, f->data);
+	return true;
+}
+
+void steer_sent(struct device *d, const struct iovec *iov, int n)
+{
+	struct wire_frame f;
+	struct passage x;
+
+	if (!sends_are_heard(d) || !gather_sent(d, &f, iov, n))
+		return;
+	begin(&x, d, &f, clock_raw_ns());
+	walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
+	if (loops_back(d, f.addressed))
+		walk_received(&x);
 }

@@ -4,11 +4,18 @@
 #define SOFTHCA_DEVICE_STEER_H
 
 #include <stdint.h>
+#include <sys/uio.h>
 
 struct device;
 struct wire_frame;
 
 /* Device thread, lock held. The frame may be changed on the way, not after. */
 void steer(struct device *d, struct wire_frame *f, uint64_t now_ns);
+
+/* A frame that a send queue has sent: to sniffers, and back to us where there is loopback. */
+void steer_sent(struct device *d, const struct iovec *iov, int n);
+
+/* Rules have come or gone. */
+void steer_rules_changed(struct device *d);
 
 #endif

@@ -91,6 +91,9 @@ int cmd_get_context(struct command *c)
 		return r;
 	fd_object_get(&c->file->async->fd_object);
 	c->file->has_context = true;
+	device_lock(c->file->device);
+	c->file->device->n_contexts++;
+	device_unlock(c->file->device);
 	resp.async_fd = (uint32_t)fd;
 	resp.num_comp_vectors = c->file->device->config.profile->n_comp_vectors;
 	COMMAND_OUT(c, &resp);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Flows and flow counters. */
+#include "../device/steer.h"
 #include "ioctl.h"
 #include "user.h"
 
@@ -97,6 +98,7 @@ static int add_rules(struct device *d, struct uflow *f)
 			return r;
 		}
 	}
+	steer_rules_changed(d);
 	return 0;
 }
 
@@ -126,6 +128,7 @@ static void leave_flow(struct device *d, struct uflow *f)
 {
 	for (unsigned int i = 0; i < f->n_rules; i++)
 		flow_remove(&d->steering, &f->rules[i]);
+	steer_rules_changed(d);
 	f->qp->object.n_users--;
 	if (f->counters) {
 		f->counters->object.n_users--;

@@ -22,6 +22,7 @@ static void file_release(struct fd_object *o)
 	objects_destroy_all(f);
 	device_lock(f->device);
 	LIST_REMOVE(f, link);
+	f->device->n_contexts -= f->has_context;
 	device_unlock(f->device);
 	if (f->clock_running)
 		clock_remove(f->clock, &f->clock_pages);

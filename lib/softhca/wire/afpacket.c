@@ -40,6 +40,8 @@ static enum wire_addressed addressed(const struct sockaddr_ll *from)
 		return WIRE_MULTICAST;
 	case PACKET_BROADCAST:
 		return WIRE_BROADCAST;
+	case PACKET_OUTGOING:
+		return WIRE_OUTGOING;
 	default:
 		return WIRE_TO_OTHER;
 	}
@@ -108,6 +110,14 @@ void afpacket_wait(struct wire *wire, unsigned int timeout_us)
 	/* The netdev went down. The error must be taken, or poll() will not wait any more. */
 	getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &error, &len);
 	nanosleep(&ts, NULL);
+}
+
+void afpacket_hear_sent(struct wire *wire, bool hear)
+{
+	struct afpacket *a = (struct afpacket *)wire;
+	int ignore = !hear;
+
+	setsockopt(a->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &ignore, sizeof(ignore));
 }
 
 void afpacket_stats(struct wire *wire, struct wire_stats *stats)

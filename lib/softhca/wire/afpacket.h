@@ -60,6 +60,7 @@ int afpacket_open(struct wire **wire, const struct wire_config *config,
 /* Of every engine's wire_ops. */
 int afpacket_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n);
 void afpacket_wait(struct wire *wire, unsigned int timeout_us);
+void afpacket_hear_sent(struct wire *wire, bool hear);
 void afpacket_stats(struct wire *wire, struct wire_stats *stats);
 void afpacket_close(struct wire *wire);
 

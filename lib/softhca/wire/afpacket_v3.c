@@ -90,6 +90,7 @@ int afpacket_open_v3(struct wire **wire, const struct wire_config *config)
 			 .release = release,
 			 .send = afpacket_send,
 			 .wait = afpacket_wait,
+			 .hear_sent = afpacket_hear_sent,
 			 .stats = afpacket_stats,
 			 .close = afpacket_close},
 	};

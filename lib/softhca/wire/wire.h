@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A wire brings frames to a device and takes them away. One thread, the device's, calls
- * everything but stats().
+ * everything but stats(), and hear_sent() under the device's lock.
  */
 #ifndef SOFTHCA_WIRE_H
 #define SOFTHCA_WIRE_H
@@ -14,7 +14,13 @@
 #define WIRE_SEND_MAX 64 /* frames in one call of send() */
 
 /* How the frame was addressed, as the link sees it. */
-enum wire_addressed { WIRE_TO_US, WIRE_TO_OTHER, WIRE_MULTICAST, WIRE_BROADCAST };
+enum wire_addressed {
+	WIRE_TO_US,
+	WIRE_TO_OTHER,
+	WIRE_MULTICAST,
+	WIRE_BROADCAST,
+	WIRE_OUTGOING, /* sent by this host: only after hear_sent() */
+};
 
 struct wire_frame {
 	uint8_t *data; /* from the destination MAC on, VLAN tags as on the wire; the device may
@@ -63,6 +69,9 @@ struct wire_ops {
 	int (*send)(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n);
 	/* Sleep until a frame may be there, at most `timeout_us`. */
 	void (*wait)(struct wire *wire, unsigned int timeout_us);
+	/* From now on, or no more: bring what others of this host send on the netdev, too. NULL
+	 * where there are no others. */
+	void (*hear_sent)(struct wire *wire, bool hear);
 	/* Any thread. */
 	void (*stats)(struct wire *wire, struct wire_stats *stats);
 	void (*close)(struct wire *wire);
