@@ -178,6 +178,9 @@ static const struct setting settings[] = {
 	 .meaning = "1: arming a CQ with completions unread gives an event at once (?)"},
 	{"SOFTHCA_LENGTH_ERROR_IS_FATAL", "0", FLAG(device.length_error_is_fatal),
 	 .meaning = "1: LOC_LEN_ERR puts the queue pair in the error state (?)"},
+	{"SOFTHCA_REAL_TIME", "0", FLAG(device.real_time),
+	 .meaning = "1: as a device set to REAL_TIME_CLOCK_ENABLE: completions of a CQ that asks for "
+		    "the wall clock alone are stamped seconds << 32 | nanoseconds"},
 };
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 

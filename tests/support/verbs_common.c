@@ -117,6 +117,12 @@ void queue_open(struct queue *q, const struct queue_config *config)
 		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
 	};
 
+	queue_open_with(q, config, &cq_attr);
+}
+
+void queue_open_with(struct queue *q, const struct queue_config *config,
+		     struct ibv_cq_init_attr_ex *cq_attr)
+{
 	memset(q, 0, sizeof(*q));
 	q->config = *config;
 	q->ctx = open_device(config->device);
@@ -127,9 +133,9 @@ void queue_open(struct queue *q, const struct queue_config *config)
 		q->channel = ibv_create_comp_channel(q->ctx);
 		if (!q->channel)
 			die("ibv_create_comp_channel");
-		cq_attr.channel = q->channel;
+		cq_attr->channel = q->channel;
 	}
-	q->cq = ibv_create_cq_ex(q->ctx, &cq_attr);
+	q->cq = ibv_create_cq_ex(q->ctx, cq_attr);
 	if (!q->cq)
 		die("ibv_create_cq_ex");
 	create_qp(q);

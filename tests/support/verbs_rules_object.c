@@ -382,9 +382,31 @@ static const char *closing_frees_what_is_left(void)
 
 static const char *not_offered(void)
 {
-	struct ibv_modify_cq_attr moderate = {.attr_mask = IBV_CQ_ATTR_MODERATE};
+	struct queue *q = shared_queue();
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(q->cq);
 
-	EXPECT_RETURNS(EOPNOTSUPP, ibv_modify_cq(ibv_cq_ex_to_cq(shared_queue()->cq), &moderate));
+	EXPECT_RETURNS(EOPNOTSUPP, ibv_resize_cq(cq, 100));
+	EXPECT(ibv_rereg_mr(q->payload_mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) ==
+		       IBV_REREG_MR_ERR_CMD,
+	       "a registration was changed");
+	return NULL;
+}
+
+static const char *moderation_limits(void)
+{
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(shared_queue()->cq);
+	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
+					  .moderate = {.cq_count = 65535, .cq_period = 4095}};
+	struct ibv_device_attr_ex device;
+
+	EXPECT_RETURNS(0, ibv_query_device_ex(shared_queue()->ctx, NULL, &device));
+	EXPECT(device.cq_mod_caps.max_cq_count == 65535 && device.cq_mod_caps.max_cq_period == 4095,
+	       "other limits");
+	EXPECT_RETURNS(0, ibv_modify_cq(cq, &attr));
+	attr.moderate.cq_period = 4096;
+	EXPECT_RETURNS(EINVAL, ibv_modify_cq(cq, &attr));
+	attr.attr_mask = 0;
+	EXPECT_RETURNS(EINVAL, ibv_modify_cq(cq, &attr));
 	return NULL;
 }
 
@@ -414,6 +436,7 @@ const struct rule object_rules[] = {
 	{"fork-leaves-the-device", "softhca: README", fork_leaves_the_device},
 	{"fork-first-then-open", "softhca: README", fork_first_then_open},
 	{"closing-frees-what-is-left", "ib_uverbs: uverbs_destroy_ufile_hw", closing_frees_what_is_left},
+	{"cq-moderation-limits", "mlx5_ib: mlx5_ib_modify_cq", moderation_limits},
 	{"not-offered", "ib_uverbs: method without the driver's operation", not_offered},
 	{},
 };

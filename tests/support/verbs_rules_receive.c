@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PORT 4100
@@ -261,6 +262,57 @@ static const char *arm_gives_one_event(void)
 	return NULL;
 }
 
+/* Only too early is wrong: the machine may be busy. */
+static const char *moderation_delays(void)
+{
+	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
+					  .moderate = {.cq_count = 1000, .cq_period = 4095}};
+	struct queue_config config = small;
+	struct ibv_cq *cq;
+	struct queue q;
+	uint64_t start;
+	void *ctx;
+
+	config.use_channel = true;
+	queue_open(&q, &config);
+	EXPECT_RETURNS(0, ibv_modify_cq(ibv_cq_ex_to_cq(q.cq), &attr));
+	EXPECT(!queue_post(&q, 0, 8) && !queue_add_udp_flow(&q, NULL, PORT, false), "no queue");
+	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q.cq), 0));
+	start = now_ns();
+	ask_for_frames(PORT, 2, 500);
+	EXPECT_RETURNS(0, ibv_get_cq_event(q.channel, &cq, &ctx));
+	EXPECT(now_ns() - start >= 4095000, "an event before the period, with less than the count");
+	ibv_ack_cq_events(cq, 1);
+	queue_close(&q);
+	return NULL;
+}
+
+/* A stamp of the wall clock, free-running or as a device in real-time mode. */
+static const char *wall_clock(void)
+{
+	const bool real_time = getenv("SOFTHCA_REAL_TIME");
+	struct ibv_cq_init_attr_ex cq_attr = {
+		.cqe = 16, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK};
+	struct ibv_poll_cq_attr poll_attr = {};
+	struct timespec now;
+	struct queue q;
+	uint64_t stamp;
+
+	queue_open_with(&q, &small, &cq_attr);
+	EXPECT(!queue_post(&q, 0, 8) && !queue_add_udp_flow(&q, NULL, PORT, false), "no queue");
+	ask_for_frames(PORT, 1, 500);
+	while (ibv_start_poll(q.cq, &poll_attr))
+		wait_a_little();
+	stamp = ibv_wc_read_completion_wallclock_ns(q.cq);
+	ibv_end_poll(q.cq);
+	clock_gettime(CLOCK_REALTIME, &now);
+	stamp = real_time ? stamp >> 32 : stamp / 1000000000u;
+	EXPECT(stamp <= (uint64_t)now.tv_sec + 1 && stamp + 60 > (uint64_t)now.tv_sec,
+	       "not the time of day");
+	queue_close(&q);
+	return NULL;
+}
+
 static const char *same_rule_two_queues(void)
 {
 	struct queue a, b;
@@ -288,6 +340,8 @@ const struct rule receive_rules[] = {
 	{"recv-no-local-write", "PRM: memory key checks", no_local_write},
 	{"recv-other-domain", "PRM: memory key checks", other_domain},
 	{"recv-arm-gives-one-event", "PRM: completion event request", arm_gives_one_event},
+	{"cq-moderation-delays", "PRM: CQ context, cq_period", moderation_delays},
+	{"cq-wall-clock", "verbs-rules: Loss and time; mlx5_ib: get_ts_format", wall_clock},
 	{"recv-same-rule-two-queues", "mlx5_core: add_rule_fg", same_rule_two_queues},
 	{},
 };

@@ -75,3 +75,11 @@ def profile_rules():
 @pytest.mark.parametrize("profile, rule", profile_rules())
 def test_rule_of_a_profile(net, wire, profile, rule):
     keep_rule(net, wire, rule, SOFTHCA_PROFILE=profile)
+
+
+# ---- completions ---------------------------------------------------------------------------------------------------
+
+
+def test_wall_clock_of_a_device_in_real_time_mode(net, wire):
+    """verbs-rules.md "Loss and time": seconds << 32 | ns, which libmlx5 hands on as if it were ns."""
+    keep_rule(net, wire, "cq-wall-clock", SOFTHCA_REAL_TIME="1")

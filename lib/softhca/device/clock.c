@@ -36,6 +36,11 @@ uint64_t clock_cycles(uint64_t raw_ns, uint32_t khz)
 	return (uint64_t)((unsigned __int128)raw_ns * khz / 1000000u);
 }
 
+uint64_t clock_real_time_stamp(uint64_t realtime_ns)
+{
+	return realtime_ns / NS_PER_S << 32 | realtime_ns % NS_PER_S;
+}
+
 int64_t clock_realtime_offset_ns(void)
 {
 	uint64_t before = clock_raw_ns(), real = clock_realtime_ns(), after = clock_raw_ns();

@@ -17,6 +17,9 @@ uint64_t clock_raw_ns(void);
 uint64_t clock_realtime_ns(void);
 uint64_t clock_cycles(uint64_t raw_ns, uint32_t khz);
 
+/* A completion's timestamp in real-time mode (PRM): seconds << 32 | nanoseconds. */
+uint64_t clock_real_time_stamp(uint64_t realtime_ns);
+
 /* Offset CLOCK_REALTIME − CLOCK_MONOTONIC_RAW, now. */
 int64_t clock_realtime_offset_ns(void);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cq.h"
 
+#include "clock.h"
+
 #include <endian.h>
 #include <string.h>
 
@@ -54,6 +56,7 @@ void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode)
 	__atomic_store_n(&c->op_own, (uint8_t)((unsigned int)opcode << 4 | owner),
 			 __ATOMIC_RELEASE);
 	cq->producer++;
+	cq->n_moderated++;
 	cq->has_error |= opcode == HW_CQE_REQ_ERR || opcode == HW_CQE_RESP_ERR;
 	if (!cq->pending && !cq->recheck)
 		TAILQ_INSERT_TAIL(&cq->device->armed_later, cq, pending_link);
@@ -74,7 +77,28 @@ static void fire(struct cq *cq)
 {
 	cq->fired_sn = be32toh(cq->dbrec[HW_DBR_CQ_ARM]) >> 28 & 3;
 	cq->has_error = false;
+	cq->n_moderated = 0;
+	cq->moderated_ns = 0;
 	cq->device->events->cq_completion(cq);
+}
+
+void cq_moderate(struct cq *cq, uint16_t count, uint16_t period_us)
+{
+	cq->moderation_count = count;
+	cq->moderation_us = period_us;
+}
+
+/* PRM, CQ context: cq_max_count and cq_period, each of which switches moderation off with 0. */
+static bool is_due(struct cq *cq)
+{
+	uint64_t now_ns;
+
+	if (!cq->moderation_count || !cq->moderation_us || cq->n_moderated >= cq->moderation_count)
+		return true;
+	now_ns = clock_raw_ns();
+	if (!cq->moderated_ns)
+		cq->moderated_ns = now_ns;
+	return now_ns >= cq->moderated_ns + cq->moderation_us * 1000ull;
 }
 
 /*
@@ -93,9 +117,14 @@ void cq_events(struct device *d)
 		bool again = cq->pending;
 
 		next = TAILQ_NEXT(cq, pending_link);
-		if (is_armed(cq)) {
+		if (!is_armed(cq)) {
+			cq->n_moderated = 0;
+			cq->moderated_ns = 0;
+		} else if (is_due(cq)) {
 			fire(cq);
 			again = false;
+		} else {
+			again = true;
 		}
 		/* Setting: arming fires for completions that were there before. */
 		if (d->config.arm_fires_for_pending &&

@@ -17,6 +17,10 @@ struct cq {
 	int fired_sn;          /* arm sequence number last answered with an event; -1: none */
 	bool pending, recheck; /* completions since the last look at the arm record */
 	bool has_error;        /* one of them is an error: it counts as solicited */
+	bool real_time;        /* timestamps: seconds << 32 | nanoseconds, not cycles */
+	uint16_t moderation_count, moderation_us; /* an event waits for either; 0: none does */
+	uint32_t n_moderated;  /* completions since arming that gave no event yet */
+	uint64_t moderated_ns; /* since when the first of them waits */
 	TAILQ_ENTRY(cq) pending_link;
 	void *owner; /* the uverbs object */
 };
@@ -28,6 +32,8 @@ void cq_deinit(struct cq *cq);
 void *cq_next(struct cq *cq);
 /* Hands the entry over to the program. */
 void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode);
+/* An event when `count` completions are there, or `period_us` after the first: 0 for each. */
+void cq_moderate(struct cq *cq, uint16_t count, uint16_t period_us);
 /* Fire events for what was posted since the last call. */
 void cq_events(struct device *d);
 

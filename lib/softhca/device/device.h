@@ -46,6 +46,7 @@ struct device_config {
 	bool l2_filter;             /* take only what the netdev would: own MAC, joined groups */
 	bool arm_fires_for_pending; /* arming with completions unread: event at once */
 	bool length_error_is_fatal; /* LOC_LEN_ERR puts the queue in the error state */
+	bool real_time;             /* timestamps of wall-clock CQs in real-time format */
 	enum flow_duplicates duplicates;
 	enum kernel_drop_mode kernel_drop;
 	enum loopback loopback;

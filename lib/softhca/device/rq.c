@@ -109,7 +109,7 @@ void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct 
 	cqe->rsvd36 = 0;
 	memset(cqe->rsvd40, 0, 4);
 	cqe->byte_cnt_be = htobe32(len);
-	cqe->timestamp_be = htobe64(info->timestamp);
+	cqe->timestamp_be = htobe64(rq->cq->real_time ? info->real_time : info->timestamp);
 	cqe->sop_drop_qpn_be = htobe32(info->flow_tag);
 	cqe->wqe_counter_be = htobe16(rq->taken);
 	cqe->signature = 0;

@@ -31,7 +31,7 @@ struct rq {
 
 /* What a completion tells of a packet beside its length. */
 struct rx_info {
-	uint64_t timestamp;
+	uint64_t timestamp, real_time; /* of either format */
 	uint32_t flow_tag;
 	uint8_t checked, hdr_type; /* enum hw_cqe_checked, enum hw_cqe_hdr_type */
 	uint16_t vlan_tci_be;

@@ -151,8 +151,11 @@ static void complete(struct qp *qp, const struct tx *tx)
 	if (tx->error)
 		((struct hw_cqe_err *)cqe)->syndrome = (uint8_t)tx->error;
 	else
-		cqe->timestamp_be = htobe64(clock_cycles(
-			clock_raw_ns(), qp->device->config.profile->core_clock_khz));
+		cqe->timestamp_be = htobe64(
+			sq->cq->real_time
+				? clock_real_time_stamp(clock_realtime_ns())
+				: clock_cycles(clock_raw_ns(),
+					       qp->device->config.profile->core_clock_khz));
 	cq_post(sq->cq, cqe, tx->error ? HW_CQE_REQ_ERR : HW_CQE_REQ);
 }
 

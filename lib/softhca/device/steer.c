@@ -102,6 +102,9 @@ static void describe(struct passage *x)
 	check_csums(&x->info, &x->packet, x->frame);
 	x->info.timestamp = clock_cycles(arrival_ns(d, x->frame, x->now_ns),
 					 d->config.profile->core_clock_khz);
+	if (d->config.real_time)
+		x->info.real_time = clock_real_time_stamp(arrival_ns(d, x->frame, x->now_ns) +
+							  (uint64_t)d->realtime_offset_ns);
 	x->described = true;
 }
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #define COMP_RECORD sizeof(struct ib_uverbs_comp_event_desc)
+#define CQ_MODERATE 1u /* enum ib_cq_attr_mask: kernel-internal names, but ABI */
+
 int cmd_create_comp_channel(struct command *c)
 {
 	struct ib_uverbs_create_comp_channel_resp resp = {};
@@ -37,8 +39,9 @@ static int check_cq(const struct command *c, const struct ib_uverbs_ex_create_cq
 		return -EOPNOTSUPP;
 	if (!req->cqe || req->cqe > p->max_cqe || req->comp_vector >= p->n_comp_vectors)
 		return -EINVAL;
-	if (drv->flags & ~MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX)
-		return -EINVAL; /* padding and real-time stamps are not offered */
+	if (drv->flags & ~(MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX |
+			   MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS))
+		return -EINVAL; /* padding is not offered */
 	if ((drv->cqe_size != 64 && drv->cqe_size != 128) || drv->reserved0 || drv->reserved1)
 		return -EINVAL;
 	if (drv->cqe_comp_en)
@@ -86,6 +89,7 @@ static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req
 		.cqe_bytes = drv.cqe_size,
 		.n_cqe = round_up_pow2(req->cqe + 1),
 		.dbrec = (uint32_t *)(uintptr_t)drv.db_addr,
+		.real_time = drv.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS,
 		.ignore_overrun = req->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN,
 		.owner = u,
 	};
@@ -150,6 +154,11 @@ int cmd_ex_create_cq(struct command *c)
 	return r;
 }
 
+int cq_check_timestamps(const struct ucq *u)
+{
+	return u->cq.real_time && !u->cq.device->config.real_time ? -EOPNOTSUPP : 0;
+}
+
 int cq_destroy(struct object *o)
 {
 	struct ucq *u = (struct ucq *)o;
@@ -198,5 +207,33 @@ int cmd_destroy_cq(struct command *c)
 	device_unlock(c->file->device);
 	if (!r)
 		COMMAND_OUT(c, &resp);
+	return r;
+}
+
+/* rdma_set_cq_moderation, mlx5_ib_modify_cq: the count has 16 bits, the period 12. */
+int cmd_ex_modify_cq(struct command *c)
+{
+	const struct profile *p = c->file->device->config.profile;
+	struct ib_uverbs_ex_modify_cq req;
+	struct ucq *u;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	if (!req.attr_mask || req.reserved)
+		return -EINVAL;
+	if (req.attr_mask > CQ_MODERATE)
+		return -EOPNOTSUPP;
+	device_lock(c->file->device);
+	u = object_find(c->file, req.cq_handle, OBJECT_CQ);
+	if (!u)
+		r = -EINVAL;
+	else if (!p->max_moderation_count)
+		r = -EOPNOTSUPP;
+	else if (req.attr.cq_period > p->max_moderation_us)
+		r = -EINVAL;
+	else
+		cq_moderate(&u->cq, req.attr.cq_count, req.attr.cq_period);
+	device_unlock(c->file->device);
 	return r;
 }

@@ -60,6 +60,8 @@ static void fill_context(const struct device *d, struct mlx5_ib_alloc_ucontext_r
 		.num_uars_per_page = 1,
 		.num_dyn_bfregs = 1024,
 	};
+	if (d->config.real_time)
+		r->comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_REAL_TIME_TS;
 	if (p->null_mr) {
 		r->comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY;
 		r->dump_fill_mkey = MKEY_NULL;

@@ -114,6 +114,10 @@ static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_
 	struct device *d = c->file->device;
 	int r = find_parts(c, u, req); /* again: another thread may have destroyed some */
 
+	if (!r && drv->sq_wqe_count)
+		r = cq_check_timestamps(u->send_cq);
+	if (!r && drv->rq_wqe_count)
+		r = cq_check_timestamps(u->recv_cq);
 	if (!r)
 		r = object_add(c->file, &u->object, OBJECT_QP);
 	if (r)

@@ -74,7 +74,9 @@ static int enter_wq(struct command *c, struct uwq *u, const struct ib_uverbs_ex_
 	u->cq = object_find(c->file, req->cq_handle, OBJECT_CQ);
 	if (!u->pd || !u->cq)
 		return -EINVAL;
-	r = object_add(c->file, &u->object, OBJECT_WQ);
+	r = cq_check_timestamps(u->cq);
+	if (!r)
+		r = object_add(c->file, &u->object, OBJECT_WQ);
 	if (r)
 		return r;
 	u->rq = (struct rq){

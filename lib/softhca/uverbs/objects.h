@@ -133,6 +133,9 @@ void *object_find(struct uverbs_file *file, uint32_t handle, enum object_type ty
 /* Takes it out of the table; the caller frees it. */
 void object_remove(struct object *o);
 
+/* mlx5_ib: get_ts_format. 0, or -EOPNOTSUPP where a queue that completes here cannot stamp so. */
+int cq_check_timestamps(const struct ucq *u);
+
 /* Destroyers by type: 0, or -EBUSY. They free the object. */
 int pd_destroy(struct object *o);
 int mr_destroy(struct object *o);

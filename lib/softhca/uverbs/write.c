@@ -50,6 +50,7 @@ static const struct write_command write_commands[N_ROWS] = {
 				RESP_UP_TO(ex_query_device_resp, response_length)},
 	ROW_EX(CREATE_CQ) = {cmd_ex_create_cq, REQ_UP_TO(ex_create_cq, reserved),
 			     RESP_UP_TO(ex_create_cq_resp, response_length)},
+	ROW_EX(MODIFY_CQ) = {cmd_ex_modify_cq, REQ(ex_modify_cq)},
 	ROW_EX(CREATE_QP) = {cmd_ex_create_qp, REQ_UP_TO(ex_create_qp, comp_mask),
 			     RESP_UP_TO(ex_create_qp_resp, response_length)},
 	ROW_EX(MODIFY_QP) = {cmd_ex_modify_qp, REQ_UP_TO(ex_modify_qp, base)},
