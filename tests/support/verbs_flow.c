@@ -5,8 +5,8 @@
  *   qp                      opens a device, with a queue pair: "ok N"
  *   flow QP WORD...         "ok N", or "errno E"; words below
  *   unflow FLOW             "ok"
- *   poll QP                 takes all completions: "ok" and for each HEXFRAME/TAG
- *   send QP HEXFRAME        "ok" when it is completed
+ *   poll QP                 takes all completions: "ok" and for each HEXFRAME/TAG, or "sent"
+ *   send QP HEXFRAME        "ok"
  *   count FLOW              of a flow with a counter: "ok PACKETS BYTES"
  *
  * Words of a flow: type=0..3 prio=N flags=N, then specs: eth ip4 ip4old ip6 udp tcp drop count
@@ -275,8 +275,13 @@ static void do_unflow(struct made *made)
 	puts("ok");
 }
 
-/* The next completion of the kind wanted, or false. */
-static bool next_completion(struct queue *q, uint64_t *wr_id, uint32_t *bytes, uint32_t *tag)
+struct completion {
+	bool received;
+	unsigned int slot;
+	uint32_t bytes, tag;
+};
+
+static bool next_completion(struct queue *q, struct completion *c)
 {
 	struct ibv_poll_cq_attr attr = {};
 	int r = ibv_start_poll(q->cq, &attr);
@@ -285,11 +290,11 @@ static bool next_completion(struct queue *q, uint64_t *wr_id, uint32_t *bytes, u
 		return false;
 	if (r || q->cq->status != IBV_WC_SUCCESS)
 		die("completion status %d", r ? r : (int)q->cq->status);
-	*wr_id = q->cq->wr_id;
-	*bytes = *tag = 0;
-	if (ibv_wc_read_opcode(q->cq) & IBV_WC_RECV) {
-		*bytes = ibv_wc_read_byte_len(q->cq);
-		*tag = ibv_wc_read_flow_tag(q->cq);
+	*c = (struct completion){.received = ibv_wc_read_opcode(q->cq) & IBV_WC_RECV,
+				 .slot = (unsigned int)q->cq->wr_id};
+	if (c->received) {
+		c->bytes = ibv_wc_read_byte_len(q->cq);
+		c->tag = ibv_wc_read_flow_tag(q->cq);
 	}
 	ibv_end_poll(q->cq);
 	return true;
@@ -297,24 +302,26 @@ static bool next_completion(struct queue *q, uint64_t *wr_id, uint32_t *bytes, u
 
 static void do_poll(struct queue *q)
 {
-	uint32_t bytes, tag;
-	uint64_t slot;
+	struct completion c;
 
 	printf("ok");
-	while (next_completion(q, &slot, &bytes, &tag)) {
-		const uint8_t *frame = q->payloads + slot * q->config.payload_bytes;
+	while (next_completion(q, &c)) {
+		const uint8_t *frame = q->payloads + (size_t)c.slot * q->config.payload_bytes;
 
+		if (!c.received) {
+			printf(" sent");
+			continue;
+		}
 		putchar(' ');
-		for (uint32_t i = 0; i < bytes; i++)
+		for (uint32_t i = 0; i < c.bytes; i++)
 			printf("%02x", frame[i]);
-		printf("/%u", tag);
-		if (queue_post(q, (unsigned int)slot, 1))
+		printf("/%u", c.tag);
+		if (queue_post(q, c.slot, 1))
 			die("ibv_post_recv");
 	}
 	putchar('\n');
 }
 
-/* No receive may be completed meanwhile: the queue that sends has no flows. */
 static void do_send(struct queue *q, const char *hex)
 {
 	uint8_t frame[MAX_FRAME];
@@ -324,16 +331,12 @@ static void do_send(struct queue *q, const char *hex)
 				 .opcode = IBV_WR_SEND,
 				 .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE},
 			   *bad;
-	uint32_t bytes, tag;
-	uint64_t id;
 
 	for (; sge.length < MAX_FRAME && sscanf(hex, "%2hhx", &frame[sge.length]) == 1; hex += 2)
 		sge.length++;
 	errno = ibv_post_send(q->qp, &wr, &bad);
 	if (errno)
 		die("ibv_post_send");
-	while (!next_completion(q, &id, &bytes, &tag))
-		;
 	puts("ok");
 }
 

@@ -158,19 +158,108 @@ static const char *port_must_exist(void)
 	return NULL;
 }
 
-static const char *special_types_refused(void)
+static const char *special_types(void)
 {
 	struct flow_rule f;
 
 	for (int type = IBV_FLOW_ATTR_ALL_DEFAULT; type <= IBV_FLOW_ATTR_SNIFFER; type++) {
+		const char *seen;
+
 		flow_init(&f);
 		f.attr.type = type;
-		EXPECT_ERRNO(EOPNOTSUPP, CREATE(f));
+		seen = accepts(&f);
+		if (seen)
+			return seen;
 	}
 	flow_init(&f);
 	f.attr.type = 99;
+	EXPECT_ERRNO(EOPNOTSUPP, CREATE(f));
+	return NULL;
+}
+
+static const char *leftovers_have_no_flags(void)
+{
+	struct flow_rule f;
+
+	for (int type = IBV_FLOW_ATTR_ALL_DEFAULT; type <= IBV_FLOW_ATTR_MC_DEFAULT; type++) {
+		flow_init(&f);
+		f.attr.type = type;
+		f.attr.flags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
+		EXPECT_ERRNO(EINVAL, CREATE(f));
+		f.attr.flags = IBV_FLOW_ATTR_FLAGS_EGRESS;
+		EXPECT_ERRNO(EINVAL, CREATE(f));
+	}
+	return NULL;
+}
+
+static const char *no_egress_rules(void)
+{
+	struct flow_rule f;
+
+	flow_init(&f);
+	flow_add_ipv4(&f, "10.1.2.3");
+	f.attr.flags = IBV_FLOW_ATTR_FLAGS_EGRESS;
+	EXPECT_ERRNO(EOPNOTSUPP, CREATE(f));
+	return NULL;
+}
+
+static const char *special_types_ignore_specs(void)
+{
+	struct flow_rule f;
+	struct ibv_flow_spec_ipv4_ext *ip;
+
+	flow_init(&f);
+	f.attr.type = IBV_FLOW_ATTR_SNIFFER;
+	ip = flow_add_ipv4(&f, "10.1.2.3");
+	ip->mask.ttl = 0xff; /* a normal rule is refused for it */
+	return accepts(&f);
+}
+
+static const char *specs_it_cannot_match(void)
+{
+	static const struct {
+		enum ibv_flow_spec_type type;
+		uint16_t bytes;
+	} specs[] = {
+		{IBV_FLOW_SPEC_ESP, sizeof(struct ibv_flow_spec_esp)},
+		{IBV_FLOW_SPEC_GRE, sizeof(struct ibv_flow_spec_gre)},
+		{IBV_FLOW_SPEC_MPLS, sizeof(struct ibv_flow_spec_mpls)},
+		{IBV_FLOW_SPEC_VXLAN_TUNNEL, sizeof(struct ibv_flow_spec_tunnel)},
+		{IBV_FLOW_SPEC_ETH | IBV_FLOW_SPEC_INNER, sizeof(struct ibv_flow_spec_eth)},
+		{IBV_FLOW_SPEC_UDP | IBV_FLOW_SPEC_INNER, sizeof(struct ibv_flow_spec_tcp_udp)},
+	};
+	struct flow_rule f;
+
+	for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+		flow_init(&f);
+		flow_add_spec(&f, specs[i].type, specs[i].bytes);
+		EXPECT_ERRNO(EOPNOTSUPP, CREATE(f));
+	}
+	return NULL;
+}
+
+static const char *tunnel_id_has_24_bits(void)
+{
+	struct ibv_flow_spec_tunnel *tunnel;
+	struct flow_rule f;
+
+	flow_init(&f);
+	tunnel = flow_add_spec(&f, IBV_FLOW_SPEC_VXLAN_TUNNEL, sizeof(*tunnel));
+	tunnel->mask.tunnel_id = htonl(1u << 24);
 	EXPECT_ERRNO(EINVAL, CREATE(f));
 	return NULL;
+}
+
+static const char *short_ipv4_spec(void)
+{
+	struct flow_rule f;
+	struct ibv_flow_spec_ipv4 *ip;
+
+	flow_init(&f);
+	ip = flow_add_spec(&f, IBV_FLOW_SPEC_IPV4, sizeof(*ip));
+	ip->val.dst_ip = htonl(0x0a010203);
+	ip->mask.dst_ip = 0xffffffffu;
+	return accepts(&f);
 }
 
 static const char *too_many_specs(void)
@@ -227,6 +316,61 @@ static const char *ipv6_flow_label_has_20_bits(void)
 	EXPECT_ERRNO(EINVAL, CREATE(f));
 	ip->mask.flow_label = htonl(0xfffff);
 	return accepts(&f);
+}
+
+static const char *same_rule_without_a_tag(void)
+{
+	struct ibv_flow_spec_action_tag *tag;
+	struct ibv_flow *first, *second;
+	struct flow_rule f, plain;
+
+	flow_init(&f);
+	flow_add_ipv4(&f, "10.1.2.3");
+	plain = f;
+	tag = flow_add_spec(&f, IBV_FLOW_SPEC_ACTION_TAG, sizeof(*tag));
+	tag->tag_id = 1;
+	first = CREATE(f);
+	second = CREATE(plain);
+	EXPECT(first && second, "the same rule without a tag was refused");
+	EXPECT_RETURNS(0, ibv_destroy_flow(first));
+	EXPECT_RETURNS(0, ibv_destroy_flow(second));
+	return NULL;
+}
+
+static const char *same_rule_other_action(void)
+{
+	struct ibv_flow *first;
+	struct flow_rule f;
+
+	flow_init(&f);
+	flow_add_ipv4(&f, "10.1.2.3");
+	first = CREATE(f);
+	EXPECT(first, "the first flow was refused");
+	flow_add_spec(&f, IBV_FLOW_SPEC_ACTION_DROP, sizeof(struct ibv_flow_spec_action_drop));
+	EXPECT_ERRNO(EEXIST, CREATE(f));
+	EXPECT_RETURNS(0, ibv_destroy_flow(first));
+	return NULL;
+}
+
+static const char *one_counters_object_a_flow(void)
+{
+	struct ibv_counter_attach_attr attach = {.counter_desc = IBV_COUNTER_PACKETS};
+	struct ibv_counters_init_attr init = {};
+	struct ibv_counters *c = ibv_create_counters(shared_queue()->ctx, &init);
+	struct flow_rule f;
+
+	EXPECT(c, "ibv_create_counters failed");
+	EXPECT_RETURNS(0, ibv_attach_counters_point_flow(c, &attach, NULL));
+	flow_init(&f);
+	flow_add_ipv4(&f, "10.1.2.3");
+	for (int i = 0; i < 2; i++) {
+		struct ibv_flow_spec_counter_action *s =
+			flow_add_spec(&f, IBV_FLOW_SPEC_ACTION_COUNT, sizeof(*s));
+		s->counters = c;
+	}
+	EXPECT_ERRNO(EINVAL, CREATE(f));
+	EXPECT_RETURNS(0, ibv_destroy_counters(c));
+	return NULL;
 }
 
 static struct ibv_flow *counted(struct ibv_counters *counters, const char *dst)
@@ -295,10 +439,24 @@ const struct rule flow_rules[] = {
 	{"flow-priority-past-last", "mlx5_ib: mlx5_ib_create_flow, ENOMEM", priority_past_the_last},
 	{"flow-unknown-flags", "mlx5_ib: mlx5_ib_create_flow", unknown_flags},
 	{"flow-port-must-exist", "ib_uverbs: ib_uverbs_ex_create_flow", port_must_exist},
-	{"flow-special-types", "mlx5_ib: get_flow_table without the namespace", special_types_refused},
+	{"flow-special-types", "mlx5_ib: get_flow_table", special_types},
+	{"flow-special-types-ignore-specs", "mlx5_ib: create_sniffer_rule",
+	 special_types_ignore_specs},
+	{"flow-leftovers-flags", "ib_uverbs: ib_uverbs_ex_create_flow; mlx5_ib: mlx5_ib_create_flow",
+	 leftovers_have_no_flags},
+	{"flow-no-egress", "mlx5_ib: get_flow_table without the EGRESS namespace", no_egress_rules},
+	{"flow-other-specs", "mlx5_ib: parse_flow_attr, fields the device has not",
+	 specs_it_cannot_match},
+	{"flow-tunnel-id-24-bits", "ib_uverbs: ib_uverbs_kern_spec_to_ib_spec_filter",
+	 tunnel_id_has_24_bits},
+	{"flow-short-ipv4-spec", "ib_uverbs: spec_filter_size", short_ipv4_spec},
 	{"flow-too-many-specs", "ib_uverbs: IB_FLOW_SPEC_SUPPORT_LAYERS", too_many_specs},
 	{"flow-tag-24-bits", "mlx5_ib: parse_flow_attr", tag_has_24_bits},
 	{"flow-same-rule-other-tag", "mlx5_core: check_conflicting_ftes", same_rule_other_tag},
+	{"flow-same-rule-no-tag", "mlx5_core: check_conflicting_ftes", same_rule_without_a_tag},
+	{"flow-same-rule-other-action", "mlx5_core: check_conflicting_actions",
+	 same_rule_other_action},
+	{"counters-one-a-flow", "mlx5_ib: parse_flow_attr", one_counters_object_a_flow},
 	{"flow-label-20-bits", "ib_uverbs: kern_spec_to_ib_spec_filter", ipv6_flow_label_has_20_bits},
 	{"counters-life", "mlx5_ib: counters.c; ib_uverbs: counters usecnt", counters_life},
 	{"qp-with-flow-is-busy", "ib_core: ib_destroy_qp_user usecnt", qp_with_flow_is_busy},

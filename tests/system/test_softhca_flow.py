@@ -41,7 +41,7 @@ class Program:
     def __init__(self, net, sniffer=True, environment=None, **how):
         self.process = subprocess.Popen(under(net, FLOW, **how), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **(environment or {})})
-        self.fences = 0
+        self.fences, self.inboxes, self.sent = 0, {}, {}
         if sniffer:
             assert self.qp() == 0
             self.flow(0, f"type={SNIFFER}")
@@ -75,16 +75,37 @@ class Program:
     def count(self, flow):
         return tuple(map(int, self.ask("count", flow)[1:]))
 
+    def poll(self, qp):
+        for word in self.ask("poll", qp)[1:]:
+            if word == "sent":
+                self.sent[qp] = self.sent.get(qp, 0) + 1
+            else:
+                frame, tag = word.split("/")
+                self.inboxes.setdefault(qp, []).append((bytes.fromhex(frame), int(tag)))
+
     def tagged(self, qp):
-        """What has come to the queue pair: (frame, tag) each."""
-        return [(bytes.fromhex(frame), int(tag)) for frame, tag in (word.split("/") for word in self.ask("poll", qp)[1:])]
+        """What has come to the queue pair since the last call: (frame, tag) each."""
+        self.poll(qp)
+        return self.inboxes.pop(qp, [])
 
     def frames(self, qp):
         """Of them, what is no fence."""
         return [frame for frame, _ in self.tagged(qp) if not qp or not is_fence(frame)]
 
+    def send(self, qp, *to_send):
+        """Send, and wait until it is done: loopback, too, since that comes before the completion."""
+        wanted = self.sent.get(qp, 0) + len(to_send)
+        for frame in to_send:
+            self.ask("send", qp, frame.hex())
+
+        def done():
+            self.poll(qp)
+            return self.sent.get(qp, 0) == wanted
+
+        wait_until(done, 20, "the completion")
+
     def settle(self, wire):
-        """Wait until the device is done with all that was sent. What the sniffer saw meanwhile."""
+        """Wait until the device is done with all that was sent. What the sniffer saw of it."""
         self.fences += 1
         fence, seen = ethernet(wire.mac_bytes(), FENCE_TYPE, b"fence %d" % self.fences), []
         wire.send(fence)
@@ -94,7 +115,7 @@ class Program:
             return fence in seen
 
         wait_until(fence_came, 20, "the fence")
-        return seen[:seen.index(fence)]
+        return [frame for frame in seen[:seen.index(fence)] if frame[6:10] == SOURCE_MAC[:4]]
 
     def end(self):
         self.process.stdin.close()
@@ -415,3 +436,309 @@ def test_device_and_kernel_share_the_frames(wire, program, stack, name):
     p.unflow(flow)  # it may have taken the stack's fence, too
     assert p.frames(queue) == takes
     assert stack.seen() == leaves
+
+
+def random_fields(rng):
+    return {"proto": rng.choice((6, 17)), "tos": rng.choice((0, 4)), "tag": rng.choice((None, None, 5, 0x6005)),
+            "ports": (rng.choice((7, 8)), rng.choice((7, 8)))}
+
+
+def random_frame(rng, wire, number):
+    fields = {"payload": struct.pack("!I", number), **random_fields(rng)}
+    if rng.random() < 0.4:
+        return ip6(wire, label=rng.choice((0, 5)), source=rng.choice(("fe80::2", "fe80::3")),
+                   destination=rng.choice(("fd00::1", "fd01::1")), **fields)
+    return ip4(wire, source=rng.choice(("10.77.0.2", "10.77.0.3")), options=rng.choice((b"", b"\1" * 4)),
+               fragment=rng.choice((0, 0, 0, 0x2000, 3)), **fields)
+
+
+def random_rule(rng, wire):
+    """Words for verbs_flow: each spec, and each of its fields, or not."""
+    def some(**fields):
+        return [f"{name}={rng.choice(values)}" for name, values in fields.items() if rng.random() < 0.4]
+
+    words = []
+    if rng.random() < 0.4:
+        words += ["eth"] + some(dst=[wire.mac], vlan=["5/0fff", "6000/e000"])
+    if rng.random() < 0.4:
+        words += ["ip4"] + some(src=["10.77.0.2", "10.77.0.0/255.255.0.0"], tos=["4", "0/fc"])
+    elif rng.random() < 0.6:
+        words += ["ip6"] + some(src=["fe80::2"], dst=["fd00::/ffff::", "fd00::1"], tos=["4"], label=["5"])
+    if rng.random() < 0.7:
+        words += [rng.choice(("udp", "tcp"))] + some(src=["7", "8"], dst=["7", "0/fff7"])
+    return words
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_the_rule_one_of_the_two_has_the_frame(wire, program, stack, seed):
+    rng = random.Random(seed)
+    p = program()
+    queue = p.qp()
+    for _ in range(15):
+        words = random_rule(rng, wire)
+        flow = p.flow(queue, *words)
+        sent = [random_frame(rng, wire, number) for number in range(20)]
+        wire.send(*sent)
+        p.settle(wire)
+        p.unflow(flow)
+        taken = p.frames(queue)
+        assert stack.seen() == [frame for frame in sent if frame not in taken], words
+        assert taken == [frame for frame in sent if frame in taken], words
+
+
+# ---- tables, priorities, actions -----------------------------------------------------------------------------------
+
+
+def test_tags(wire, program):
+    p = program()
+    queue = p.qp()
+    p.flow(queue, "udp", "dst=1", "tag=0xabcdef")
+    p.flow(queue, "udp", "dst=2")
+    sent = [wire.frame(b"x", port) for port in (1, 2)]
+    wire.send(*sent)
+    p.settle(wire)
+    assert p.tagged(queue)[:2] == [(sent[0], 0xabcdef), (sent[1], 0)]
+
+
+def test_the_higher_priority_takes_the_frame(wire, program):
+    """mlx5_ib: ib_prio_to_core_prio; a lower number is the higher priority (man ibv_create_flow)."""
+    p = program()
+    low, high, frame = p.qp(), p.qp(), wire.frame(b"x", PORT)
+    p.flow(low, "prio=5", "ip4", f"dst={wire.address}")
+    flow = p.flow(high, "prio=4", "udp", f"dst={PORT}")
+    wire.send(frame)
+    p.settle(wire)
+    assert (p.frames(low), p.frames(high)) == ([], [frame])
+    p.unflow(flow)
+    wire.send(frame)
+    p.settle(wire)
+    assert (p.frames(low), p.frames(high)) == ([frame], [])
+
+
+def test_dont_trap_passes_the_frame_on(wire, program, stack):
+    """Copies to all that do not trap down to the first that does (mlx5_ib: FWD_NEXT_PRIO)."""
+    p = program()
+    queues, frame = [p.qp() for _ in range(4)], wire.frame(b"x", PORT)
+    p.flow(queues[0], "prio=0", f"flags={DONT_TRAP}", "ip4", f"dst={wire.address}")
+    p.flow(queues[1], "prio=1", f"flags={DONT_TRAP}", "udp", f"dst={PORT}")
+    p.flow(queues[2], "prio=1", "udp", f"dst={PORT}")
+    p.flow(queues[3], "prio=2", f"flags={DONT_TRAP}", "udp", f"dst={PORT}")
+    wire.send(frame)
+    p.settle(wire)
+    assert [p.frames(queue) for queue in queues] == [[frame], [frame], [frame], []]
+    assert stack.seen() == []
+
+
+def join(group, interface):
+    """A socket that keeps the group joined."""
+    index = socket.if_nametoindex(interface)
+    if ":" in group:
+        member = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, socket.inet_pton(socket.AF_INET6, group) + struct.pack("@I", index))
+    else:
+        member = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + struct.pack("@4si", b"", index))
+    return member
+
+
+@pytest.mark.parametrize("group", ["239.7.1.9", "ff0e::7:109"])
+def test_a_group_is_heard_while_a_socket_has_joined_it(net, wire, program, group):
+    """verbs-rules.md "Flow rules": multicast needs a join by an ordinary socket on that interface."""
+    p = program()
+    queue, number = p.qp(), iter(range(10000))
+    p.flow(queue, "udp", f"dst={PORT}")
+
+    def comes():
+        frame = wire.frame(b"%d" % next(number), PORT, destination=group)
+        wire.send(frame)
+        p.settle(wire)
+        return p.frames(queue) == [frame]
+
+    assert not comes()
+    member = in_namespace(net.rx, lambda: join(group, wire.interface))
+    assert comes()  # the first frame after the join
+    member.close()
+    wait_until(lambda: not comes(), 10, "the group left")
+
+
+def test_the_first_spec_decides_what_is_multicast(net, wire, program):
+    """mlx5_ib: flow_is_multicast_only. ETH first with any MAC is a unicast rule, and comes before all multicast ones."""
+    group = "239.7.1.9"
+    member = in_namespace(net.rx, lambda: join(group, wire.interface))
+    p = program()
+    careless, careful, frame = p.qp(), p.qp(), wire.frame(b"x", PORT, destination=group)
+    p.flow(careful, "prio=0", "ip4", f"dst={group}", "udp", f"dst={PORT}")
+    flow = p.flow(careless, "prio=15", "eth", "ip4", "udp", f"dst={PORT}")
+    wire.send(frame)
+    p.settle(wire)
+    assert (p.frames(careless), p.frames(careful)) == ([frame], [])
+    p.unflow(flow)
+    wire.send(frame)
+    p.settle(wire)
+    assert (p.frames(careless), p.frames(careful)) == ([], [frame])
+    member.close()
+
+
+def test_counters_count_what_the_rule_matched(wire, program):
+    """Dropped or passed on or neither; not what a rule before it took."""
+    p = program()
+    queue, frame = p.qp(), wire.frame(b"x", PORT)
+    taps = p.flow(queue, "prio=1", f"flags={DONT_TRAP}", "ip4", f"dst={wire.address}", "count")
+    drops = p.flow(queue, "prio=2", "udp", f"dst={PORT}", "drop", "count")
+    never = p.flow(queue, "prio=3", "udp", "count")
+    wire.send(frame, frame, frame)
+    p.settle(wire)
+    assert p.count(taps) == p.count(drops) == (3, 3 * len(frame))
+    assert p.count(never) == (0, 0)
+
+
+# ---- the same rule twice -------------------------------------------------------------------------------------------
+
+
+def test_two_queue_pairs_with_one_rule_both_get_it(wire, program, stack):
+    """mlx5_core, add_rule_fg: one more destination of the entry. That each gets a copy is PRM's word (?)."""
+    p = program()
+    queues, frame = [p.qp(), p.qp()], wire.frame(b"x", PORT)
+    flows = [p.flow(queue, "udp", f"dst={PORT}") for queue in queues]
+    wire.send(frame)
+    p.settle(wire)
+    assert [p.frames(queue) for queue in queues] == [[frame], [frame]]
+    p.unflow(flows[0])
+    wire.send(frame)
+    p.settle(wire)
+    assert [p.frames(queue) for queue in queues] == [[], [frame]]
+    assert stack.seen() == []
+
+
+def test_one_queue_pair_with_a_rule_twice_gets_one_copy(wire, program, stack):
+    """mlx5_core, find_flow_rule: a destination that is there already is only counted."""
+    p = program()
+    queue, frame = p.qp(), wire.frame(b"x", PORT)
+    flows = [p.flow(queue, "udp", f"dst={PORT}", "count") for _ in range(2)]
+    wire.send(frame)
+    p.settle(wire)
+    assert p.frames(queue) == [frame]
+    assert [p.count(flow)[0] for flow in flows] == [1, 1]
+    p.unflow(flows[0])
+    wire.send(frame)
+    p.settle(wire)
+    assert p.frames(queue) == [frame] and stack.seen() == []
+
+
+def test_duplicates_first(wire, program):
+    p = program(environment={"SOFTHCA_DUPLICATE_RULES": "first"})
+    queues, frame = [p.qp(), p.qp()], wire.frame(b"x", PORT)
+    flows = [p.flow(queue, "udp", f"dst={PORT}") for queue in queues]
+    wire.send(frame)
+    p.settle(wire)
+    assert [p.frames(queue) for queue in queues] == [[frame], []]
+    p.unflow(flows[0])
+    wire.send(frame)
+    p.settle(wire)
+    assert [p.frames(queue) for queue in queues] == [[], [frame]]
+
+
+def test_duplicates_refuse(program):
+    p = program(environment={"SOFTHCA_DUPLICATE_RULES": "refuse"})
+    queue = p.qp()
+    p.flow(queue, "udp", f"dst={PORT}")
+    p.flow(queue, "udp", f"dst={PORT}")  # its own rule again is none of that
+    assert p.refused(p.qp(), "udp", f"dst={PORT}") == 17  # EEXIST
+
+
+# ---- sniffer and leftovers -----------------------------------------------------------------------------------------
+
+
+def test_each_sniffer_gets_everything(wire, program, stack):
+    """man ibv_create_flow: IBV_FLOW_ATTR_SNIFFER. Whether a rule traps it, drops it, or none has it."""
+    p = program()
+    queue, second = p.qp(), p.qp()
+    p.flow(second, f"type={SNIFFER}")
+    p.flow(queue, "udp", "dst=1")
+    p.flow(queue, "udp", "dst=2", "drop")
+    sent = [wire.frame(b"x", port) for port in (1, 2, 3)]
+    wire.send(*sent)
+    assert p.settle(wire) == sent
+    assert [frame for frame in p.frames(second) if frame[6:10] == SOURCE_MAC[:4]] == sent
+    assert p.frames(queue) == sent[:1] and stack.seen() == sent[2:]
+
+
+def test_a_sniffer_hears_what_this_host_sends(net, wire, program):
+    """mlx5_ib, create_sniffer_rule: a rule on the way out as well. Of the stack, and of a queue pair."""
+    p = program()
+    sender = p.qp()
+    frame = ethernet(b"\x02\0\0\0\0\x77", 0x1234, b"from a queue pair")
+    p.send(sender, frame)
+    p.settle(wire)
+    talker = in_namespace(net.rx, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    seen = []
+
+    def heard():
+        talker.sendto(b"from the stack", (wire.tx_address, 9))
+        seen.extend(p.frames(0))
+        return any(one[42:56] == b"from the stack" for one in seen)
+
+    wait_until(heard, 20, "what the stack sends")
+    talker.close()
+
+
+def test_a_sent_frame_is_sniffed_once(wire, program):
+    p = program()
+    sender = p.qp()
+    frame = ethernet(b"\x02\0\0\0\0\x77", 0x1234, b"from a queue pair")
+    p.send(sender, frame)
+    assert p.settle(wire) == [frame]
+
+
+def test_leftovers_are_what_nobody_takes(wire, program, stack):
+    """mlx5_core, root_fs: LEFTOVERS behind the kernel's own rules, which have the netdev's MAC and groups."""
+    p = program(environment={"SOFTHCA_L2_FILTER": "0"})
+    rules, multicast, all_left = p.qp(), p.qp(), p.qp()
+    p.flow(rules, "udp", "dst=1")
+    p.flow(multicast, f"type={MC_DEFAULT}")
+    p.flow(all_left, f"type={ALL_DEFAULT}")
+    other = b"\x02\0\0\0\0\x77"
+    mine = wire.frame(b"x", PORT)
+    elsewhere = [other + mine[6:], other + wire.frame(b"x", 1)[6:]]
+    group = wire.frame(b"x", PORT, destination="239.7.1.9")
+    wire.send(mine, *elsewhere, group)
+    p.settle(wire)
+    assert p.frames(rules) == [elsewhere[1]]
+    assert p.frames(multicast) == [group]
+    assert p.frames(all_left) == [elsewhere[0], group]
+    assert stack.seen() == [mine, elsewhere[0], group]
+
+
+def test_with_the_mac_filter_nothing_is_left(wire, program):
+    p = program()
+    queue = p.qp()
+    p.flow(queue, f"type={ALL_DEFAULT}")
+    wire.send(wire.frame(b"x", PORT), wire.frame(b"x", PORT, destination="239.7.1.9"), b"\x02\0\0\0\0\x77" + ip4(wire)[6:])
+    p.settle(wire)
+    assert p.frames(queue) == []
+
+
+# ---- loopback ------------------------------------------------------------------------------------------------------
+
+
+def looped(program, wire, contexts, setting=None):
+    """Which frames come back to the first queue pair: to the own MAC, to a group, to another MAC."""
+    p = program(sniffer=False, environment={"SOFTHCA_LOOPBACK": setting} if setting else {})
+    queue = [p.qp() for _ in range(contexts)][0]
+    p.flow(queue, "eth", "type=1234")
+    sent = [ethernet(destination, 0x1234, b"loop") for destination in
+            (wire.mac_bytes(), bytes.fromhex(ANY.replace(":", "")), b"\x02\0\0\0\0\x77")]
+    p.send(queue, *sent)
+    back = p.frames(queue)
+    return "".join(name for name, frame in zip("MG-", sent) if frame in back)
+
+
+def test_a_second_context_turns_on_loopback(wire, program):
+    """mlx5_ib: mlx5_ib_enable_lb, user_td == 2; verbs-rules.md "Flow rules"."""
+    assert looped(program, wire, 1) == ""
+    assert looped(program, wire, 2) == "MG"
+
+
+@pytest.mark.parametrize("setting, back", [("off", ""), ("own-mac", "M"), ("multicast", "G"), ("both", "MG")])
+def test_loopback_as_it_is_set(wire, program, setting, back):
+    assert looped(program, wire, 2, setting) == back
