@@ -35,6 +35,14 @@ static void parse_ports(struct packet *p, const uint8_t *frame)
 	p->key.dst_port = load16(frame + p->l4_offset + 2);
 }
 
+/* Steering looks at header fields, not at lengths: rdma-core's test_ipv6_spec_flow_traffic sends a
+ * payload length that counts the IPv6 header too, and its rule matches. */
+static void set_l3_end(struct packet *p, uint32_t end, uint32_t len)
+{
+	p->cut = end > len;
+	p->l3_end = p->cut ? len : end;
+}
+
 static void parse_ipv4(struct packet *p, const uint8_t *frame, uint32_t len, uint32_t at)
 {
 	uint32_t ihl, total;
@@ -43,10 +51,10 @@ static void parse_ipv4(struct packet *p, const uint8_t *frame, uint32_t len, uin
 		return;
 	ihl = (frame[at] & 15u) * 4;
 	total = ntohs(load16(frame + at + 2));
-	if (ihl < 20 || at + ihl > len || total < ihl || at + total > len)
+	if (ihl < 20 || at + ihl > len)
 		return;
 	p->l3_offset = at;
-	p->l3_end = at + total;
+	set_l3_end(p, at + (total < ihl ? len : total), len);
 	p->key.ip_version = 4;
 	p->key.tos = frame[at + 1];
 	p->key.ip_proto = frame[at + 9];
@@ -67,10 +75,8 @@ static void parse_ipv6(struct packet *p, const uint8_t *frame, uint32_t len, uin
 	if (at + IPV6_HEADER_BYTES > len || frame[at] >> 4 != 6)
 		return;
 	payload = ntohs(load16(frame + at + 4));
-	if (at + IPV6_HEADER_BYTES + payload > len)
-		return;
 	p->l3_offset = at;
-	p->l3_end = at + IPV6_HEADER_BYTES + payload;
+	set_l3_end(p, at + IPV6_HEADER_BYTES + payload, len);
 	p->key.ip_version = 6;
 	p->key.tos = (uint8_t)(frame[at] << 4 | frame[at + 1] >> 4);
 	p->key.flow_label =
@@ -159,7 +165,7 @@ bool packet_l4_csum_ok(const struct packet *p, const uint8_t *frame)
 {
 	uint32_t l4_len = p->l3_end - p->l4_offset;
 
-	if (!p->l4_offset || p->fragment)
+	if (!p->l4_offset || p->fragment || p->cut)
 		return false;
 	if (p->key.ip_proto == IPPROTO_UDP) {
 		if (!load16(frame + p->l4_offset + UDP_CSUM_OFFSET))
@@ -195,7 +201,7 @@ void packet_fill_csums(uint8_t *frame, uint32_t len, bool l3, bool l4)
 			   packet_sum(frame + p.l3_offset, (frame[p.l3_offset] & 15u) * 4u),
 			   false);
 	}
-	if (l4 && p.l4_offset && !p.fragment) {
+	if (l4 && p.l4_offset && !p.fragment && !p.cut) {
 		bool udp = p.key.ip_proto == IPPROTO_UDP;
 		uint8_t *csum = frame + p.l4_offset + (udp ? UDP_CSUM_OFFSET : TCP_CSUM_OFFSET);
 		uint32_t l4_len = p.l3_end - p.l4_offset;

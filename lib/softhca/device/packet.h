@@ -42,6 +42,7 @@ struct packet {
 	uint32_t l3_offset, l4_offset; /* 0: none */
 	uint32_t l3_end;               /* where the IP packet ends; the rest is padding */
 	bool fragment;                 /* any fragment, the first one included */
+	bool cut;                      /* its IP header promises more than there is */
 };
 
 void packet_parse(struct packet *p, const uint8_t *frame, uint32_t len);

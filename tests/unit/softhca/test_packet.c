@@ -143,10 +143,28 @@ Test(packet, truncated_headers_are_not_read)
 
 		memcpy(exact, f, n);
 		packet_parse(&p, exact, n);
-		cr_assert_eq(p.l4_offset, 0);
-		cr_assert_eq(p.key.ip_version, 0, "the IP length is beyond the frame");
+		cr_assert_eq(p.key.ip_version, n < 34 ? 0 : 4);
+		cr_assert_eq(p.l4_offset, n < 42 ? 0u : 34u);
+		cr_assert_not(packet_l4_csum_ok(&p, exact));
 		free(exact);
 	}
+}
+
+/* rdma-core's tests/test_flow.py, test_ipv6_spec_flow_traffic: a length that promises 40 bytes too
+ * many, and a ConnectX steers it all the same. */
+Test(packet, a_length_past_the_end_hides_no_fields)
+{
+	uint8_t f[128];
+	uint32_t len = udp_frame(f);
+	struct packet p;
+
+	f[17] = 33 + 40;
+	packet_fill_csums(f, len, true, true);
+	packet_parse(&p, f, len);
+	cr_assert_eq(p.key.ip_proto, 17);
+	cr_assert_eq(p.key.dst_port, htons(2000));
+	cr_assert(packet_ipv4_csum_ok(&p, f));
+	cr_assert_not(packet_l4_csum_ok(&p, f), "nobody can know");
 }
 
 Test(packet, sum_of_odd_and_even_lengths)
