@@ -134,6 +134,7 @@ static const char *parse_netdevs(const struct setting *row, const char *value, v
 static const char *const kernel_drop_modes[] = {"auto", "require", "off", NULL};
 static const char *const loopbacks[] = {"auto", "off", "own-mac", "multicast", "both", NULL};
 static const char *const flow_duplicates[] = {"copy", "first", "refuse", NULL};
+static const char *const long_sends[] = {"error", "drop", NULL};
 static const char *const generator_writes[] = {"payload", "completions", NULL};
 
 static const struct setting settings[] = {
@@ -176,6 +177,8 @@ static const struct setting settings[] = {
 		    "groups, while two contexts are open"},
 	{"SOFTHCA_ARM_FIRES_FOR_PENDING", "0", FLAG(device.arm_fires_for_pending),
 	 .meaning = "1: arming a CQ with completions unread gives an event at once (?)"},
+	{"SOFTHCA_LONG_SEND", "error", CHOICE(device.long_send, long_sends),
+	 .meaning = "a frame longer than the MTU: LOC_LEN_ERR, or it vanishes (?)"},
 	{"SOFTHCA_LENGTH_ERROR_IS_FATAL", "0", FLAG(device.length_error_is_fatal),
 	 .meaning = "1: LOC_LEN_ERR puts the queue pair in the error state (?)"},
 	{"SOFTHCA_REAL_TIME", "0", FLAG(device.real_time),

@@ -73,7 +73,7 @@ static uint64_t count(const struct tpacket_block_desc *block, uint32_t bytes)
 	for (uint32_t i = 0; i < block->hdr.bh1.num_pkts; i++) {
 		const struct tpacket3_hdr *h = (const void *)p;
 
-		n += h->tp_len >= bytes && p[h->tp_mac + 12];
+		n += h->tp_len >= bytes && p[h->tp_mac] != 0xff;
 		p += h->tp_next_offset;
 	}
 	return n;

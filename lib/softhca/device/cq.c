@@ -12,7 +12,7 @@
 
 void cq_init(struct cq *cq)
 {
-	cq->producer = 0;
+	cq->producer = cq->consumer = 0;
 	cq->fired_sn = -1;
 	cq->pending = cq->recheck = cq->has_error = cq->failed = false;
 	cq->dbrec[HW_DBR_CQ_ARM] = NEVER_ARMED;
@@ -31,13 +31,20 @@ static uint32_t consumer_index(const struct cq *cq)
 	       HW_CQ_INDEX_MASK;
 }
 
+/* The program writes its index with every poll: reading it moves a cache line between cores. */
+static bool has_room(struct cq *cq)
+{
+	if (((cq->producer - cq->consumer) & HW_CQ_INDEX_MASK) < cq->n_cqe)
+		return true;
+	cq->consumer = consumer_index(cq);
+	return ((cq->producer - cq->consumer) & HW_CQ_INDEX_MASK) < cq->n_cqe;
+}
+
 void *cq_next(struct cq *cq)
 {
-	uint32_t used = (cq->producer - consumer_index(cq)) & HW_CQ_INDEX_MASK;
-
 	if (cq->failed)
 		return NULL;
-	if (used >= cq->n_cqe && !cq->ignore_overrun) {
+	if (!has_room(cq) && !cq->ignore_overrun) {
 		/* verbs-rules.md "Bring-up": an overrun is a fatal async event. */
 		cq->failed = true;
 		cq->device->events->cq_error(cq);

@@ -13,6 +13,7 @@ struct cq {
 	uint32_t *dbrec;
 	uint32_t cqn;
 	uint32_t producer;
+	uint32_t consumer; /* as last read: looked at anew when the queue seems full */
 	bool ignore_overrun, failed;
 	int fired_sn;          /* arm sequence number last answered with an event; -1: none */
 	bool pending, recheck; /* completions since the last look at the arm record */

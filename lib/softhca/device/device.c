@@ -4,7 +4,7 @@
 #include "clock.h"
 #include "mcast.h"
 #include "netdev.h"
-#include "qp.h"
+#include "sq.h"
 #include "steer.h"
 
 #include <errno.h>
@@ -16,10 +16,9 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define RX_BURST 64
-#define TX_BURST 32
 #define SPIN_ROUNDS 16      /* empty rounds before the first nap */
-#define FIRST_NAP_US 20
+#define FIRST_NAP_US 2
+#define STARVED_NAP_US 20 /* enough to post a few hundred work requests */
 #define IDLE_NAPS 200       /* then sleep until the wire wakes us */
 #define IDLE_WAIT_US 20000
 #define BUSY_WAIT_US 200    /* the same while a send or error queue must be looked at */
@@ -65,6 +64,14 @@ void device_unlock(struct device *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
+static void look_at_mtu(struct device *d)
+{
+	int mtu = netdev_mtu(d->config.netdev);
+
+	if (mtu > 0)
+		d->mtu = (uint32_t)mtu;
+}
+
 static void watch_link(struct device *d, uint64_t now_ns, uint64_t *next_ns)
 {
 	bool active;
@@ -73,6 +80,7 @@ static void watch_link(struct device *d, uint64_t now_ns, uint64_t *next_ns)
 		return;
 	*next_ns = now_ns + LINK_CHECK_NS;
 	mcast_refresh(d->mcast, now_ns);
+	look_at_mtu(d);
 	active = netdev_link_up(d->config.netdev);
 	if (active != d->port_active) {
 		d->port_active = active;
@@ -90,7 +98,7 @@ static int work_queues(struct device *d, bool *watch)
 	TAILQ_FOREACH (qp, &d->qps, link) {
 		if (qp->sq.state != WQ_RDY || !qp->sq.n_bb)
 			continue;
-		n += sq_work(qp, TX_BURST);
+		n += sq_work(qp, d->sq_batch);
 		*watch = true;
 	}
 	*watch |= queues_flush(d);
@@ -99,27 +107,36 @@ static int work_queues(struct device *d, bool *watch)
 
 static int receive_burst(struct device *d, uint64_t now_ns)
 {
-	struct wire_frame frames[RX_BURST];
-	int n = d->wire->ops->receive(d->wire, frames, RX_BURST);
+	struct wire_frame frames[DEVICE_BURST];
+	int n = d->wire->ops->receive(d->wire, frames, DEVICE_BURST);
+	uint32_t received = 0;
 
+	d->starves = false;
 	for (int i = 0; i < n; i++) {
 		if (i + 1 < n)
 			__builtin_prefetch(frames[i + 1].data);
-		steer(d, &frames[i], now_ns);
+		received += steer(d, &frames[i], now_ns);
 	}
 	d->wire->ops->release(d->wire);
-	return n;
+	d->starves &= n == DEVICE_BURST;
+	return (int)received;
+}
+
+static void sleep_us(unsigned int us)
+{
+	struct timespec ts = {.tv_nsec = (long)us * 1000};
+
+	nanosleep(&ts, NULL);
 }
 
 static void nap(struct device *d, unsigned int empty_rounds, bool watch)
 {
 	unsigned int us = FIRST_NAP_US + (empty_rounds - SPIN_ROUNDS) * 2;
-	struct timespec ts = {};
 
-	if (empty_rounds < SPIN_ROUNDS) {
-		sched_yield();
+	/* Not sched_yield(): beside a program that polls on the same core, that takes a whole
+	 * slice of the scheduler's, and a timer wakes us much sooner. */
+	if (empty_rounds < SPIN_ROUNDS)
 		return;
-	}
 	if (us > d->config.nap_us)
 		us = d->config.nap_us;
 	if (empty_rounds > IDLE_NAPS) {
@@ -127,8 +144,7 @@ static void nap(struct device *d, unsigned int empty_rounds, bool watch)
 		d->wire->ops->wait(d->wire, watch ? BUSY_WAIT_US : IDLE_WAIT_US);
 		return;
 	}
-	ts.tv_nsec = (long)us * 1000;
-	nanosleep(&ts, NULL);
+	sleep_us(us);
 }
 
 static void set_up_thread(const struct device *d)
@@ -175,6 +191,8 @@ static void *device_thread(void *arg)
 		empty_rounds = n ? 0 : empty_rounds + 1;
 		if (!n)
 			nap(d, empty_rounds, watch);
+		else if (d->starves) /* the program may sit on our core */
+			sleep_us(STARVED_NAP_US);
 	}
 	return NULL;
 }
@@ -189,8 +207,10 @@ static int start(struct device *d)
 	r = wire_open(&d->wire, &config);
 	if (r)
 		return r;
+	look_at_mtu(d);
+	d->sq_batch = sq_batch_new();
 	d->mcast = mcast_new(d->config.netdev);
-	if (!d->mcast) {
+	if (!d->mcast || !d->sq_batch) {
 		r = -ENOMEM;
 		goto fail;
 	}
@@ -203,6 +223,7 @@ static int start(struct device *d)
 	if (!r)
 		return 0;
 fail:
+	sq_batch_free(d->sq_batch);
 	mcast_free(d->mcast);
 	d->wire->ops->close(d->wire);
 	d->wire = NULL;
@@ -237,6 +258,7 @@ void device_put_wire(struct device *d)
 		d->counters.discards += stats.discards;
 		d->wire->ops->close(d->wire);
 		d->wire = NULL;
+		sq_batch_free(d->sq_batch);
 		mcast_free(d->mcast);
 		d->mcast = NULL;
 	}

@@ -18,12 +18,15 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#define DEVICE_BURST 64 /* frames from the wire before the thread looks up */
+
 struct clock;
 struct cq;
 struct device;
 struct qp;
 struct rq;
 struct mcast_filter;
+struct sq_batch;
 struct uverbs_file;
 
 /* Which of the frames that a send queue sends come back as received ones. */
@@ -34,6 +37,9 @@ enum loopback {
 	LOOPBACK_MULTICAST,
 	LOOPBACK_BOTH,
 };
+
+/* A frame longer than the MTU: LOC_LEN_ERR, or sent and never seen. */
+enum long_send { LONG_SEND_IS_ERROR, LONG_SEND_IS_DROPPED };
 
 /* What nobody can know without the hardware, and what a user may want to trade. */
 struct device_config {
@@ -47,6 +53,7 @@ struct device_config {
 	bool arm_fires_for_pending; /* arming with completions unread: event at once */
 	bool length_error_is_fatal; /* LOC_LEN_ERR puts the queue in the error state */
 	bool real_time;             /* timestamps of wall-clock CQs in real-time format */
+	enum long_send long_send;
 	enum flow_duplicates duplicates;
 	enum kernel_drop_mode kernel_drop;
 	enum loopback loopback;
@@ -88,6 +95,7 @@ struct device {
 	struct device_counters counters;
 	uint32_t next_qpn, next_cqn, next_pdn;
 	bool port_active;
+	bool starves; /* a receive queue would not last for another burst */
 
 	pthread_mutex_t wire_lock; /* taken before `lock` */
 	struct wire *wire;
@@ -95,6 +103,8 @@ struct device {
 	pthread_t thread;
 	atomic_bool stop;
 	int64_t realtime_offset_ns;
+	uint32_t mtu; /* the netdev's, as last looked at */
+	struct sq_batch *sq_batch;
 	struct mcast_filter *mcast;
 };
 

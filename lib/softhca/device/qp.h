@@ -51,8 +51,6 @@ static inline struct rq *qp_receive_queue(struct qp *qp, const struct packet *p)
 /* In the error state, whatever is posted is flushed: all such queues. True if there are any. */
 bool queues_flush(struct device *d);
 
-/* Send up to `max` posted frames; returns how many work requests were taken. */
-int sq_work(struct qp *qp, int max);
 /* An error which the device finds: error state and async event. */
 void sq_fail(struct qp *qp);
 

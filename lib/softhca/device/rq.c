@@ -68,53 +68,89 @@ static enum hw_syndrome scatter(const struct rq *rq, const struct hw_data_seg *s
 
 			if (!to)
 				return HW_SYNDROME_LOCAL_PROT;
-			dma_copy(to, frame, bytes);
+			if (frame)
+				dma_copy(to, frame, bytes);
 		}
-		frame += bytes;
+		if (frame)
+			frame += bytes;
 		left -= bytes;
 	}
 	return left ? HW_SYNDROME_LOCAL_LENGTH : 0;
 }
 
-void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info)
+uint32_t rq_room(struct rq *rq)
 {
-	enum hw_syndrome error;
+	if (rq->state != WQ_RDY || !rq->n_wqe)
+		return 0;
+	/* The program writes the record with every post: reading it moves a cache line. */
+	if (rq->posted == rq->taken)
+		rq->posted = wq_posted(rq->dbrec);
+	return (uint16_t)(rq->posted - rq->taken);
+}
+
+/* All that a completion says but for the work request and the owner. */
+static void describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len,
+		     const struct rx_info *info)
+{
+	*cqe = (struct hw_cqe){
+		.hds_ip_ext = info->checked,
+		.l4_hdr_type_etc = info->hdr_type,
+		.vlan_info_be = info->vlan_tci_be,
+		.uidx_be = htobe32(rq->uidx),
+		.byte_cnt_be = htobe32(len),
+		.timestamp_be =
+			htobe64(rq->cq->real_time ? info->real_time : info->timestamp),
+		.sop_drop_qpn_be = htobe32(info->flow_tag),
+	};
+}
+
+/* False when the queue takes no more: it is in error, or its completion queue is. */
+static bool receive_one(struct rq *rq, const uint8_t *frame, uint32_t len,
+			const struct hw_cqe *described)
+{
+	const uint8_t *wqe = rq->buf + ((size_t)(rq->taken & (rq->n_wqe - 1)) << rq->wqe_shift);
+	enum hw_syndrome error =
+		scatter(rq, (const void *)wqe, 1u << rq->wqe_shift >> 4, frame, len);
 	struct hw_cqe *cqe;
 
-	/* verbs-rules.md "Bring-up": before RTR a match is dropped without a name. */
-	if (rq->state != WQ_RDY || !rq->n_wqe)
-		return;
-	if (wq_posted(rq->dbrec) == rq->taken) {
-		rq->device->counters.out_of_buffer++;
-		return;
-	}
-	error = scatter(rq,
-			(const void *)(rq->buf +
-				       ((size_t)(rq->taken & (rq->n_wqe - 1)) << rq->wqe_shift)),
-			1u << rq->wqe_shift >> 4, frame, len);
 	if (error) {
 		rq_error(rq, error,
 			 error != HW_SYNDROME_LOCAL_LENGTH ||
 				 rq->device->config.length_error_is_fatal);
-		return;
+		return rq->state == WQ_RDY;
 	}
 	cqe = cq_next(rq->cq);
 	if (!cqe)
-		return;
-	memset(cqe, 0, 28);
-	cqe->hds_ip_ext = info->checked;
-	cqe->l4_hdr_type_etc = info->hdr_type;
-	cqe->vlan_info_be = info->vlan_tci_be;
-	cqe->uidx_be = htobe32(rq->uidx);
-	cqe->rsvd36 = 0;
-	memset(cqe->rsvd40, 0, 4);
-	cqe->byte_cnt_be = htobe32(len);
-	cqe->timestamp_be = htobe64(rq->cq->real_time ? info->real_time : info->timestamp);
-	cqe->sop_drop_qpn_be = htobe32(info->flow_tag);
+		return false;
+	memcpy(cqe, described, offsetof(struct hw_cqe, wqe_counter_be));
 	cqe->wqe_counter_be = htobe16(rq->taken);
 	cqe->signature = 0;
 	rq->taken++;
 	cq_post(rq->cq, cqe, HW_CQE_RESP_SEND);
+	return true;
+}
+
+void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info,
+		uint32_t times)
+{
+	struct hw_cqe described;
+
+	/* verbs-rules.md "Bring-up": before RTR a match is dropped without a name. */
+	if (rq->state != WQ_RDY || !rq->n_wqe)
+		return;
+	describe(&described, rq, len, info);
+	for (; times; times--) {
+		if (!rq_room(rq)) {
+			rq->device->counters.out_of_buffer += times;
+			return;
+		}
+		if (!receive_one(rq, frame, len, &described))
+			return;
+	}
+	if ((uint16_t)(rq->posted - rq->taken) >= DEVICE_BURST)
+		return;
+	rq->posted = wq_posted(rq->dbrec);
+	rq->device->starves |= (uint16_t)(rq->posted - rq->taken) < DEVICE_BURST;
 }
 
 void rq_flush(struct rq *rq)
@@ -130,7 +166,7 @@ void rq_set_state(struct rq *rq, enum wq_state state)
 {
 	rq->state = state;
 	if (state == WQ_RST)
-		rq->taken = 0;
+		rq->taken = rq->posted = 0;
 	else if (state == WQ_ERR)
 		rq_flush(rq);
 }

@@ -22,7 +22,8 @@ struct rq {
 	uint32_t n_wqe, wqe_shift;
 	uint32_t uidx, number;
 	enum wq_state state;
-	uint16_t taken; /* entries the device has used up */
+	uint16_t taken;  /* entries the device has used up */
+	uint16_t posted; /* as last read: looked at anew when there seem to be no more */
 	bool strip_cvlan, scatter_fcs;
 	struct qp *qp; /* whose it is; NULL: a work queue, which is in the device's list */
 	TAILQ_ENTRY(rq) link;
@@ -37,8 +38,12 @@ struct rx_info {
 	uint16_t vlan_tci_be;
 };
 
-/* Scatter a frame into the next receive work request. */
-void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info);
+/* Scatter a frame into the next receive work requests, `times` alike. `frame` may be NULL: all but
+ * the bytes. */
+void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info,
+		uint32_t times);
+/* How many frames it has buffers for; 0 while it drops without a name. */
+uint32_t rq_room(struct rq *rq);
 
 /* ERR flushes what is posted, RST forgets it. */
 void rq_set_state(struct rq *rq, enum wq_state state);

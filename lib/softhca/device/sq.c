@@ -1,29 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The send queue: gather a frame, fill in checksums where asked, give it to the wire. */
-#include "clock.h"
+#include "sq.h"
+
 #include "../wire/dma.h"
-#include "qp.h"
+#include "clock.h"
 #include "steer.h"
 
 #include <endian.h>
+#include <linux/if_ether.h>
+#include <rdma/mlx5-abi.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_SEND_SEGS 64
 #define MAX_FRAME_BYTES 65536
-#define BATCH 16
 #define COPY_BYTES (4 * MAX_FRAME_BYTES)
 #define ETH_INLINE_IN_SEG 2 /* the Ethernet segment itself holds two bytes of inline header */
+#define INLINE_HEADER_OFFSET (sizeof(struct hw_ctrl_seg) + offsetof(struct hw_eth_seg, inline_hdr))
+#define MIN_INLINE_L2 18    /* PRM, min_wqe_inline_mode L2: header and a VLAN tag */
+#define VLAN_TAG_BYTES 4
 
 struct tx {
-	struct iovec iov[MAX_SEND_SEGS + 1];
+	struct iovec iov[MAX_SEND_SEGS + 2]; /* the last: padding */
 	int n;
 	uint32_t bytes;
 	uint16_t index; /* of its first block */
 	uint16_t n_bb;
 	uint8_t cs_flags;
-	bool signalled, nop;
+	bool signalled, nop, dropped;
 	enum hw_syndrome error;
 };
+
+struct sq_batch {
+	struct tx tx[WIRE_SEND_MAX];
+	uint8_t copies[COPY_BYTES];
+};
+
+struct sq_batch *sq_batch_new(void)
+{
+	return malloc(sizeof(struct sq_batch));
+}
+
+void sq_batch_free(struct sq_batch *b)
+{
+	free(b);
+}
 
 /* Work queue entries wrap at the end of the queue. */
 static const uint8_t *at(const struct sq *sq, const struct tx *tx, uint32_t offset)
@@ -61,6 +81,8 @@ static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t
 	while (offset < end) {
 		const struct hw_data_seg *seg = (const void *)at(&qp->sq, tx, offset);
 		uint32_t bytes = be32toh(seg->byte_count_be);
+		/* PRM, data segment: no byte count is the largest one. */
+		uint32_t length = bytes ? bytes : 1u << 31;
 		uint32_t lkey = be32toh(seg->lkey_be);
 
 		if (bytes & HW_INLINE_SEG) {
@@ -72,52 +94,102 @@ static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t
 			continue;
 		}
 		const uint8_t *p = lkey == MKEY_NULL
-					   ? (bytes <= sizeof(zeros) ? zeros : NULL)
+					   ? (length <= sizeof(zeros) ? zeros : NULL)
 					   : mkey_translate(&qp->device->mkeys, qp->pd, lkey,
-							    be64toh(seg->addr_be), bytes, false);
+							    be64toh(seg->addr_be), length, false);
 		if (!p)
 			return HW_SYNDROME_LOCAL_PROT;
-		if (!add(tx, p, bytes))
+		if (!add(tx, p, length))
 			return HW_SYNDROME_LOCAL_LENGTH;
 		offset += sizeof(*seg);
 	}
 	return 0;
 }
 
-static enum hw_syndrome gather(const struct qp *qp, struct tx *tx)
+/* Control and Ethernet segment; `*offset` becomes where the data segments begin. */
+static enum hw_syndrome read_segments(const struct qp *qp, struct tx *tx, uint16_t n_posted,
+				      uint32_t *offset, uint32_t *end)
 {
 	const struct hw_ctrl_seg *ctrl = (const void *)at(&qp->sq, tx, 0);
-	uint32_t end = (be32toh(ctrl->qpn_ds_be) & 0x3f) * 16;
-	uint8_t opcode = (uint8_t)be32toh(ctrl->opmod_idx_opcode_be);
 	const struct hw_eth_seg *eth = (const void *)at(&qp->sq, tx, sizeof(*ctrl));
-	uint32_t inline_bytes = be16toh(eth->inline_hdr_sz_be), offset;
+	uint8_t opcode = (uint8_t)be32toh(ctrl->opmod_idx_opcode_be);
+	uint32_t inline_bytes = be16toh(eth->inline_hdr_sz_be);
+
+	*end = (be32toh(ctrl->qpn_ds_be) & 0x3f) * 16;
+	tx->signalled = ctrl->fm_ce_se & HW_CTRL_CQ_UPDATE;
+	tx->n_bb = (uint16_t)((*end + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB);
+	if (!*end || tx->n_bb > n_posted || be32toh(ctrl->qpn_ds_be) >> 8 != qp->qpn) {
+		tx->n_bb = 1;
+		return HW_SYNDROME_LOCAL_QP_OP;
+	}
+	tx->nop = opcode == HW_OPCODE_NOP;
+	if (tx->nop)
+		return 0;
+	/* TSO among the rest: the capabilities say max_tso 0, and libmlx5 does not post it. */
+	if (opcode != HW_OPCODE_SEND || *end < sizeof(*ctrl) + sizeof(struct hw_data_seg))
+		return HW_SYNDROME_LOCAL_QP_OP;
+	tx->cs_flags = eth->cs_flags;
+	*offset = sizeof(*ctrl) + sizeof(struct hw_data_seg);
+	if (inline_bytes > ETH_INLINE_IN_SEG)
+		*offset += (inline_bytes - ETH_INLINE_IN_SEG + 15) & ~15u;
+	/* An inline header that is longer than its work request lies in somebody else's. */
+	if (*offset > *end ||
+	    (inline_bytes && !add_inline(tx, &qp->sq, INLINE_HEADER_OFFSET, inline_bytes)))
+		return HW_SYNDROME_LOCAL_QP_OP;
+	return 0;
+}
+
+static uint8_t byte_at(const struct tx *tx, uint32_t offset)
+{
+	const struct iovec *v = tx->iov;
+
+	for (; offset >= v->iov_len; v++)
+		offset -= (uint32_t)v->iov_len;
+	return ((const uint8_t *)v->iov_base)[offset];
+}
+
+/* What the port makes of the frame as it is. */
+static enum hw_syndrome check_length(const struct device *d, struct tx *tx)
+{
+	static const uint8_t zeros[ETH_ZLEN];
+	uint32_t limit = d->mtu + ETH_HLEN;
+	uint16_t type;
+
+	if (tx->bytes < ETH_HLEN)
+		return HW_SYNDROME_LOCAL_QP_OP;
+	type = (uint16_t)(byte_at(tx, 12) << 8 | byte_at(tx, 13));
+	if (type == ETH_P_8021Q || type == ETH_P_8021AD)
+		limit += VLAN_TAG_BYTES;
+	if (tx->bytes > limit) {
+		tx->dropped = d->config.long_send == LONG_SEND_IS_DROPPED;
+		return tx->dropped ? 0 : HW_SYNDROME_LOCAL_LENGTH;
+	}
+	/* IEEE 802.3, 4.2.8: the MAC pads to the shortest frame. */
+	if (tx->bytes < ETH_ZLEN)
+		add(tx, zeros, ETH_ZLEN - tx->bytes);
+	return 0;
+}
+
+static enum hw_syndrome gather(const struct qp *qp, struct tx *tx, uint16_t n_posted)
+{
+	uint32_t offset = 0, end = 0, header;
 	enum hw_syndrome error;
 
 	tx->n = 0;
 	tx->bytes = 0;
-	tx->nop = opcode == HW_OPCODE_NOP;
-	tx->signalled = qp->sq.signal_all || (ctrl->fm_ce_se & HW_CTRL_CQ_UPDATE);
-	tx->n_bb = (uint16_t)((end + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB);
-	if (!end || be32toh(ctrl->qpn_ds_be) >> 8 != qp->qpn) {
-		tx->n_bb = 1;
-		return HW_SYNDROME_LOCAL_QP_OP;
-	}
-	if (tx->nop)
-		return 0;
-	if (opcode != HW_OPCODE_SEND || end < 32)
-		return HW_SYNDROME_LOCAL_QP_OP;
-	tx->cs_flags = eth->cs_flags;
-	offset = (uint32_t)(sizeof(*ctrl) + offsetof(struct hw_eth_seg, inline_hdr));
-	if (inline_bytes && (offset + inline_bytes > end ||
-			     !add_inline(tx, &qp->sq, offset, inline_bytes)))
-		return HW_SYNDROME_LOCAL_QP_OP;
-	offset = 32;
-	if (inline_bytes > ETH_INLINE_IN_SEG)
-		offset += (inline_bytes - ETH_INLINE_IN_SEG + 15) & ~15u;
+	tx->cs_flags = 0;
+	tx->nop = tx->dropped = false;
+	error = read_segments(qp, tx, n_posted, &offset, &end);
+	if (error || tx->nop)
+		return error;
+	header = tx->bytes;
 	error = gather_data(qp, tx, offset, end);
-	if (!error && tx->bytes < 14)
-		error = HW_SYNDROME_LOCAL_QP_OP;
-	return error;
+	if (error)
+		return error;
+	if (qp->device->config.profile->eth_min_inline == MLX5_USER_INLINE_MODE_L2 &&
+	    header < MIN_INLINE_L2 && header < tx->bytes)
+		return HW_SYNDROME_LOCAL_QP_OP;
+	return check_length(qp->device, tx);
 }
 
 /* Checksums are filled in a copy: the program's memory is only read. */
@@ -134,7 +206,7 @@ static void offload(struct tx *tx, uint8_t *copy)
 	tx->n = 1;
 }
 
-static void complete(struct qp *qp, const struct tx *tx)
+static void complete(struct qp *qp, const struct tx *tx, uint64_t timestamp)
 {
 	struct sq *sq = &qp->sq;
 	struct hw_cqe *cqe;
@@ -151,32 +223,32 @@ static void complete(struct qp *qp, const struct tx *tx)
 	if (tx->error)
 		((struct hw_cqe_err *)cqe)->syndrome = (uint8_t)tx->error;
 	else
-		cqe->timestamp_be = htobe64(
-			sq->cq->real_time
-				? clock_real_time_stamp(clock_realtime_ns())
-				: clock_cycles(clock_raw_ns(),
-					       qp->device->config.profile->core_clock_khz));
+		cqe->timestamp_be = htobe64(timestamp);
 	cq_post(sq->cq, cqe, tx->error ? HW_CQE_REQ_ERR : HW_CQE_REQ);
 }
 
+static bool wants_csums(const struct tx *tx)
+{
+	return !tx->nop && (tx->cs_flags & (HW_ETH_L3_CSUM | HW_ETH_L4_CSUM));
+}
+
 /* What is posted, up to `max` work requests or the first bad one. */
-static int collect(const struct qp *qp, struct tx *batch, int max, uint8_t *copies)
+static int collect(const struct qp *qp, struct sq_batch *b, int max)
 {
 	const struct sq *sq = &qp->sq;
-	uint16_t head = (uint16_t)be32toh(__atomic_load_n(sq->dbrec, __ATOMIC_ACQUIRE));
-	uint16_t index = sq->taken;
+	uint16_t head = wq_posted(sq->dbrec), index = sq->taken;
 	uint32_t copied = 0;
 	int n = 0;
 
 	while (n < max && index != head && copied + MAX_FRAME_BYTES <= COPY_BYTES) {
-		struct tx *tx = &batch[n++];
+		struct tx *tx = &b->tx[n++];
 
 		tx->index = index;
-		tx->error = gather(qp, tx);
+		tx->error = gather(qp, tx, (uint16_t)(head - index));
 		if (tx->error)
 			break;
-		if (!tx->nop && (tx->cs_flags & (HW_ETH_L3_CSUM | HW_ETH_L4_CSUM))) {
-			offload(tx, copies + copied);
+		if (wants_csums(tx)) {
+			offload(tx, b->copies + copied);
 			copied += tx->bytes;
 		}
 		index = (uint16_t)(index + tx->n_bb);
@@ -184,44 +256,55 @@ static int collect(const struct qp *qp, struct tx *batch, int max, uint8_t *copi
 	return n;
 }
 
-/* How many of the batch's frames the wire took. */
-static int send_batch(struct qp *qp, const struct tx *batch, int n)
+static bool is_frame(const struct tx *tx)
 {
-	const struct iovec *iov[BATCH];
-	int iovcnt[BATCH], n_frames = 0;
-
-	for (int i = 0; i < n; i++) {
-		if (batch[i].error || batch[i].nop)
-			continue;
-		iov[n_frames] = batch[i].iov;
-		iovcnt[n_frames++] = batch[i].n;
-	}
-	return n_frames ? qp->device->wire->ops->send(qp->device->wire, iov, iovcnt, n_frames) : 0;
+	return !tx->error && !tx->nop && !tx->dropped;
 }
 
-static int send_some(struct qp *qp, int max)
+/* How many of the batch's frames the wire took. */
+static int send_batch(struct qp *qp, const struct sq_batch *b, int n)
 {
-	static _Thread_local uint8_t copies[COPY_BYTES];
-	static _Thread_local struct tx batch[BATCH];
+	struct wire *wire = qp->device->wire;
+	const struct iovec *iov[WIRE_SEND_MAX];
+	int iovcnt[WIRE_SEND_MAX], n_frames = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (!is_frame(&b->tx[i]))
+			continue;
+		iov[n_frames] = b->tx[i].iov;
+		iovcnt[n_frames++] = b->tx[i].n;
+	}
+	return n_frames ? wire->ops->send(wire, iov, iovcnt, n_frames) : 0;
+}
+
+static int send_some(struct qp *qp, struct sq_batch *b, int max)
+{
+	struct device *d = qp->device;
 	struct sq *sq = &qp->sq;
 	int n, sent, done = 0;
+	uint64_t timestamp;
 
 	if (sq->cq->failed)
 		return 0;
-	n = collect(qp, batch, max < BATCH ? max : BATCH, copies);
-	sent = send_batch(qp, batch, n);
-	for (int i = 0; i < n && sq->state == WQ_RDY; i++, done++) {
-		struct tx *tx = &batch[i];
+	n = collect(qp, b, max);
+	if (!n)
+		return 0;
+	sent = send_batch(qp, b, n);
+	timestamp = sq->cq->real_time ? clock_real_time_stamp(clock_realtime_ns())
+				      : clock_cycles(clock_raw_ns(),
+						     d->config.profile->core_clock_khz);
+	for (; done < n && sq->state == WQ_RDY; done++) {
+		const struct tx *tx = &b->tx[done];
 
-		if (!tx->error && !tx->nop) {
+		if (is_frame(tx)) {
 			if (!sent--)
 				break; /* the link is busy: the rest goes in the next round */
-			qp->device->counters.tx_packets++;
-			qp->device->counters.tx_bytes += tx->bytes;
-			steer_sent(qp->device, tx->iov, tx->n);
+			d->counters.tx_packets++;
+			d->counters.tx_bytes += tx->bytes;
+			steer_sent(d, tx->iov, tx->n);
 			pacing_sent(&sq->pacing, tx->bytes);
 		}
-		complete(qp, tx);
+		complete(qp, tx, timestamp);
 		sq->taken = (uint16_t)(sq->taken + tx->n_bb);
 		if (tx->error)
 			sq_fail(qp);
@@ -229,18 +312,19 @@ static int send_some(struct qp *qp, int max)
 	return done;
 }
 
-int sq_work(struct qp *qp, int max)
+int sq_work(struct qp *qp, struct sq_batch *b)
 {
 	struct sq *sq = &qp->sq;
 	int done = 0, n = 1;
 
 	if (!sq->pacing.rate_kbps)
-		return send_some(qp, max);
+		return send_some(qp, b, WIRE_SEND_MAX);
 	if (wq_posted(sq->dbrec) == sq->taken)
 		pacing_idle(&sq->pacing);
-	for (; n && done < max && sq->state == WQ_RDY && wq_posted(sq->dbrec) != sq->taken &&
+	for (; n && done < WIRE_SEND_MAX && sq->state == WQ_RDY &&
+	       wq_posted(sq->dbrec) != sq->taken &&
 	       pacing_allows(&sq->pacing, clock_raw_ns());
 	     done += n)
-		n = send_some(qp, 1);
+		n = send_some(qp, b, 1);
 	return done;
 }

@@ -37,7 +37,7 @@ static void check_csums(struct rx_info *info, const struct packet *p, const stru
 
 /* C-VLAN stripping: the tag leaves the frame and goes into the completion. */
 static void deliver(struct rq *rq, const struct wire_frame *f, const struct packet *p,
-		    struct rx_info *info)
+		    struct rx_info *info, uint32_t times)
 {
 	if (rq->strip_cvlan && p->key.cvlan) {
 		uint8_t macs[12];
@@ -46,7 +46,7 @@ static void deliver(struct rq *rq, const struct wire_frame *f, const struct pack
 		memmove(f->data + 4, f->data, 12);
 		info->vlan_tci_be = p->key.vlan_tci;
 		info->hdr_type |= HW_CQE_CVLAN_STRIPPED;
-		rq_receive(rq, f->data + 4, f->len - 4, info);
+		rq_receive(rq, f->unwritten ? NULL : f->data + 4, f->len - 4, info, times);
 		/* Another queue may want the frame as it was; the tag's type is known. */
 		memmove(f->data, macs, 12);
 		f->data[12] = 0x81;
@@ -56,7 +56,7 @@ static void deliver(struct rq *rq, const struct wire_frame *f, const struct pack
 		info->hdr_type &= (uint8_t)~HW_CQE_CVLAN_STRIPPED;
 		return;
 	}
-	rq_receive(rq, f->data, f->len, info);
+	rq_receive(rq, f->unwritten ? NULL : f->data, f->len, info, times);
 }
 
 /* When the frame arrived, on the device's clock; a step of CLOCK_REALTIME must not show. */
@@ -91,6 +91,8 @@ struct passage {
 	struct rx_info info;
 	uint64_t now_ns;
 	bool described; /* `info` has all but the tag */
+	uint32_t times; /* so many alike */
+	bool asks;      /* nothing is delivered: `times` becomes what there are buffers for */
 };
 
 static void describe(struct passage *x)
@@ -108,20 +110,37 @@ static void describe(struct passage *x)
 	x->described = true;
 }
 
+static void ask(struct passage *x, const struct flow_entry *e)
+{
+	struct flow_rule *r;
+
+	TAILQ_FOREACH (r, &e->rules, entry_link) {
+		if (e->drop || !flow_delivers(&x->device->steering, r))
+			continue;
+		uint32_t room = rq_room(qp_receive_queue(r->qp, &x->packet));
+		if (room < x->times)
+			x->times = room;
+	}
+}
+
 static void give(struct passage *x, const struct flow_entry *e)
 {
 	struct flow_rule *r;
 
+	if (x->asks) {
+		ask(x, e);
+		return;
+	}
 	describe(x);
 	x->info.flow_tag = e->tag;
 	TAILQ_FOREACH (r, &e->rules, entry_link) {
 		if (r->counter) {
-			r->counter->packets++;
-			r->counter->bytes += x->frame->len;
+			r->counter->packets += x->times;
+			r->counter->bytes += (uint64_t)x->frame->len * x->times;
 		}
 		if (!e->drop && flow_delivers(&x->device->steering, r))
 			deliver(qp_receive_queue(r->qp, &x->packet), x->frame, &x->packet,
-				&x->info);
+				&x->info, x->times);
 	}
 }
 
@@ -151,29 +170,53 @@ static void walk_received(struct passage *x)
 
 static void begin(struct passage *x, struct device *d, struct wire_frame *f, uint64_t now_ns)
 {
-	*x = (struct passage){.device = d, .frame = f, .now_ns = now_ns};
+	*x = (struct passage){.device = d, .frame = f, .now_ns = now_ns, .times = 1};
 	packet_parse(&x->packet, f->data, f->len);
 }
 
-void steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
+/* How often a frame of the generator comes: as often as all that get it have buffers. */
+static uint32_t ask_times(struct passage *x)
 {
+	x->times = UINT32_MAX;
+	x->asks = true;
+	walk(x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
+	walk_received(x);
+	x->asks = false;
+	if (x->times == UINT32_MAX)
+		return 0; /* nobody gets it */
+	return x->times < x->frame->up_to ? x->times : x->frame->up_to;
+}
+
+static void count(struct device *d, const struct wire_frame *f, uint32_t times)
+{
+	d->counters.rx_packets += times;
+	d->counters.rx_bytes += (uint64_t)f->len * times;
+}
+
+uint32_t steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
+{
+	uint32_t times = f->up_to ? 0 : 1;
 	struct passage x;
 
 	if (f->addressed == WIRE_OUTGOING) {
 		begin(&x, d, f, now_ns);
 		walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
-		return;
+		return times;
 	}
-	d->counters.rx_packets++;
-	d->counters.rx_bytes += f->len;
-	if (!d->steering.occupied)
-		return;
 	/* A real device's MAC drops the rest before steering, unnamed. */
-	if (d->config.l2_filter && !netdev_takes(d, f, now_ns))
-		return;
+	if (!d->steering.occupied || (d->config.l2_filter && !netdev_takes(d, f, now_ns))) {
+		count(d, f, times);
+		return times;
+	}
 	begin(&x, d, f, now_ns);
+	if (f->up_to)
+		x.times = times = ask_times(&x);
+	count(d, f, times);
+	if (!times)
+		return 0;
 	walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
 	walk_received(&x);
+	return times;
 }
 
 void steer_rules_changed(struct device *d)

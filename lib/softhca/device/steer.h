@@ -9,8 +9,9 @@
 struct device;
 struct wire_frame;
 
-/* Device thread, lock held. The frame may be changed on the way, not after. */
-void steer(struct device *d, struct wire_frame *f, uint64_t now_ns);
+/* Device thread, lock held. The frame may be changed on the way, not after. Returns how often it
+ * came: once, or as its `up_to` says. */
+uint32_t steer(struct device *d, struct wire_frame *f, uint64_t now_ns);
 
 /* A frame that a send queue has sent: to sniffers, and back to us where there is loopback. */
 void steer_sent(struct device *d, const struct iovec *iov, int n);

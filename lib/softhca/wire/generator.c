@@ -17,6 +17,7 @@
 
 #define HEADROOM_BYTES 4 /* the device may move the start of a frame */
 #define BURST 256
+#define MAX_WAIT_US 100 /* nothing wakes us when a receive is posted */
 #define SOURCE_ADDRESS 0xc0000201u /* 192.0.2.1: for documentation (RFC 5737) */
 #define SOURCE_PORT 1000
 
@@ -62,10 +63,11 @@ static int reap(struct wire *wire, const struct iovec *const *iov, const int *io
 
 static void do_wait(struct wire *wire, unsigned int timeout_us)
 {
-	struct timespec ts = {.tv_nsec = (long)timeout_us % 1000000 * 1000,
-			      .tv_sec = timeout_us / 1000000};
+	struct timespec ts = {.tv_nsec = MAX_WAIT_US * 1000};
 
 	(void)wire;
+	if (timeout_us < MAX_WAIT_US)
+		ts.tv_nsec = (long)timeout_us * 1000;
 	nanosleep(&ts, NULL);
 }
 
