@@ -30,7 +30,8 @@ static int check_qp(const struct command *c, const struct ib_uverbs_ex_create_qp
 	/* mlx5_ib: process_vendor_flags; signatures, tunnels, loopback to itself are not offered. */
 	if (drv->flags & ~(uint32_t)DRV_FLAGS)
 		return -EINVAL;
-	/* mlx5_ib: process_create_flags. */
+	/* mlx5_ib: process_create_flags. Of the loopback flag a raw queue only allows the asking. */
+	flags &= ~(uint32_t)IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 	if (flags & ~(uint32_t)IB_UVERBS_QP_CREATE_CVLAN_STRIPPING)
 		return -EOPNOTSUPP;
 	if (flags && !p->cvlan_stripping)
