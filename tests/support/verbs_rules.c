@@ -13,7 +13,8 @@ static const struct {
 	const struct rule *rules;
 	const char *profile; /* NULL: the default one */
 } sets[] = {
-	{object_rules, NULL},        {queue_rules, NULL},
+	{object_rules, NULL},        {memory_rules, NULL},
+	{queue_rules, NULL},         {minimal_rules, "minimal"},
 	{flow_rules, NULL},          {receive_rules, NULL},
 	{rss_rules, NULL},           {send_rules, NULL},
 	{connectx4_rules, "connectx4"}, {connectx6_rules, "connectx6"},

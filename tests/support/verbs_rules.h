@@ -17,7 +17,7 @@ struct rule {
 
 /* Each file's rules, ended by a row without a name. */
 extern const struct rule flow_rules[], object_rules[], receive_rules[], rss_rules[],
-	send_rules[], queue_rules[], connectx4_rules[], connectx6_rules[];
+	send_rules[], queue_rules[], memory_rules[], minimal_rules[], connectx4_rules[], connectx6_rules[];
 
 /* For receive rules: an unconnected UDP socket in the same namespace cannot reach the device (its
  * frames would be outgoing), so they ask this one for frames: "PORT COUNT PAYLOAD\n" on stdout,

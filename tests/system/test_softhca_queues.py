@@ -68,7 +68,7 @@ def test_packets_that_are_not_hashed_go_to_the_first_queue(net, wire):
 def profile_rules():
     if not RULES.exists():
         return []
-    return [(profile, line.split("\t")[0]) for profile in ("connectx4", "connectx6")
+    return [(profile, line.split("\t")[0]) for profile in ("connectx4", "connectx6", "minimal")
             for line in run(RULES, "list", profile).stdout.splitlines()]
 
 

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The limits are what `ibv_devinfo -v` printed on such devices, as found in public reports:
+ * ConnectX-4 (openucx/ucx#7613), ConnectX-5 (openucx/ucx#9830, rapidsai/ucx-py#361,
+ * open-mpi/ompi#6137), ConnectX-6 (openucx/ucx#8229); packet pacing, moderation, work queues:
+ * openucx/ucx#10430. What the device has and softhca has not is left out of its capabilities.
+ */
 #include "profile.h"
 
 #include <rdma/mlx5-abi.h>
 #include <stddef.h>
 #include <string.h>
 
-const char profile_names[] = "connectx4, connectx5, connectx6";
+const char profile_names[] = "connectx4, connectx5, connectx6, minimal";
 
-#define COMMON_LIMITS                                                                              \
+#define CONNECTX                                                                                   \
 	.max_qp = 262144, .max_qp_wr = 32768, .max_cq = 16777216, .max_cqe = 4194303,              \
 	.max_mr = 16777216, .max_pd = 16777216, .max_mr_size = UINT64_MAX,                         \
 	.max_sq_desc_bytes = 1008, .max_rq_desc_bytes = 512, .max_send_wqebb = 32768,              \
 	.max_sge = 30, .timestamp_mask = 0x7fffffffffffffffULL, .n_comp_vectors = 2,               \
 	.n_flow_priorities = 16, .gid_table_len = 256, .null_mr = true, .ip_csum = true,           \
-	.cvlan_stripping = true, .log_max_rss_table = 11, .max_rss_tables = 65536,         \
-	.max_wq = 8388608, .max_moderation_count = 65535, .max_moderation_us = 4095
+	.cvlan_stripping = true, .log_max_rss_table = 11, .max_wq = 8388608,                       \
+	.max_moderation_count = 65535, .max_moderation_us = 4095
 
 /* The first is the default. */
 static const struct profile profiles[] = {
@@ -25,10 +31,11 @@ static const struct profile profiles[] = {
 		.pci_device = 0x1017,
 		.fw_ver = 16ULL << 32 | 35ULL << 16 | 2000,
 		.core_clock_khz = 78125,
+		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
+		.max_rss_tables = 1048576,
 		.min_rate_kbps = 1,
 		.max_rate_kbps = 100000000,
-		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
-		COMMON_LIMITS,
+		CONNECTX,
 	},
 	{
 		.name = "connectx4",
@@ -38,7 +45,8 @@ static const struct profile profiles[] = {
 		.fw_ver = 12ULL << 32 | 28ULL << 16 | 2006,
 		.core_clock_khz = 156250,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_L2,
-		COMMON_LIMITS,
+		.max_rss_tables = 65536,
+		CONNECTX,
 	},
 	{
 		.name = "connectx6",
@@ -47,11 +55,35 @@ static const struct profile profiles[] = {
 		.pci_device = 0x101b,
 		.fw_ver = 20ULL << 32 | 35ULL << 16 | 2000,
 		.core_clock_khz = 156250,
+		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
+		.max_rss_tables = 1048576,
 		.min_rate_kbps = 1,
 		.max_rate_kbps = 100000000,
 		.pacing_burst = true,
-		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
-		COMMON_LIMITS,
+		CONNECTX,
+	},
+	/* As little as a mlx5 device could have: for the paths that no other model takes. */
+	{
+		.name = "minimal",
+		.hca_type = "MT4115",
+		.board_id = "SOFTHCA0000000001",
+		.pci_device = 0x1013,
+		.fw_ver = 12ULL << 32 | 14ULL << 16,
+		.max_qp = 8,
+		.max_qp_wr = 256,
+		.max_cq = 8,
+		.max_cqe = 1023,
+		.max_mr = 32,
+		.max_pd = 8,
+		.max_mr_size = 1ULL << 32,
+		.max_sq_desc_bytes = 128,
+		.max_rq_desc_bytes = 32,
+		.max_send_wqebb = 256,
+		.max_sge = 2,
+		.eth_min_inline = MLX5_USER_INLINE_MODE_L2,
+		.n_comp_vectors = 1,
+		.n_flow_priorities = 4,
+		.gid_table_len = 16,
 	},
 };
 

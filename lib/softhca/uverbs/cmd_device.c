@@ -23,6 +23,8 @@ static int map_clock(struct uverbs_file *f)
 	struct clock_pages *p = &f->clock_pages;
 
 	p->khz = f->device->config.profile->core_clock_khz;
+	if (!p->khz)
+		return 0;
 	p->counter = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, f->memfd,
 			  MMAP_OFFSET(MLX5_IB_MMAP_CORE_CLOCK, 0));
 	p->info = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, f->memfd,
@@ -51,15 +53,17 @@ static void fill_context(const struct device *d, struct mlx5_ib_alloc_ucontext_r
 		.max_recv_wr = p->max_qp_wr,
 		.max_srq_recv_wr = p->max_qp_wr,
 		.num_ports = 1,
-		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET,
 		.cqe_version = 1,
 		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE,
 		.eth_min_inline = p->eth_min_inline,
-		.clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
 		.log_uar_size = 12,
 		.num_uars_per_page = 1,
 		.num_dyn_bfregs = 1024,
 	};
+	if (p->core_clock_khz) {
+		r->comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET;
+		r->clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1;
+	}
 	if (d->config.real_time)
 		r->comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_REAL_TIME_TS;
 	if (p->null_mr) {

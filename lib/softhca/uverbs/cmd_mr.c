@@ -15,6 +15,9 @@
 
 /* ib_check_mr_access: remote write or atomic needs local write. */
 #define ACCESS_REMOTE_WRITERS (IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC)
+/* ib_access_writable: what needs memory that can be written to. */
+#define ACCESS_WRITERS                                                                             \
+	(IB_UVERBS_ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITERS | IB_UVERBS_ACCESS_MW_BIND)
 #define ACCESS_KNOWN                                                                               \
 	(IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |                            \
 	 IB_UVERBS_ACCESS_REMOTE_READ | IB_UVERBS_ACCESS_REMOTE_ATOMIC |                           \
@@ -77,7 +80,7 @@ int cmd_dealloc_pd(struct command *c)
 	return r ? r : destroy(c->file, req.pd_handle, OBJECT_PD);
 }
 
-static int check_reg_mr(const struct ib_uverbs_reg_mr *req)
+static int check_reg_mr(const struct profile *p, const struct ib_uverbs_reg_mr *req)
 {
 	uint32_t access = req->access_flags;
 
@@ -90,7 +93,7 @@ static int check_reg_mr(const struct ib_uverbs_reg_mr *req)
 		return -EINVAL;
 	if (access & IB_UVERBS_ACCESS_ON_DEMAND)
 		return -EOPNOTSUPP; /* odp_caps say so */
-	if (!req->length)
+	if (!req->length || req->length > p->max_mr_size)
 		return -EINVAL;
 	return 0;
 }
@@ -104,15 +107,15 @@ int cmd_reg_mr(struct command *c)
 	int r = COMMAND_IN(c, &req);
 
 	if (!r)
-		r = check_reg_mr(&req);
+		r = check_reg_mr(d->config.profile, &req);
 	if (r)
 		return r;
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return -ENOMEM;
 	/* Before the lock: faulting in gigabytes must not hold up the wire. */
-	r = memlock_pin(c->file->memlock, req.start, req.length,
-			req.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE, &mr->pinned);
+	r = memlock_pin(c->file->memlock, req.start, req.length, req.access_flags & ACCESS_WRITERS,
+			&mr->pinned);
 	if (r) {
 		free(mr);
 		return r;
@@ -125,9 +128,8 @@ int cmd_reg_mr(struct command *c)
 		struct mkey key = {
 			.local_write = req.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE,
 			.start = (uint8_t *)(uintptr_t)req.start,
-			.iova = req.access_flags & IB_UVERBS_ACCESS_ZERO_BASED
-					? req.start & 4095
-					: req.hca_va,
+			/* mlx5_ib: reg_create looks at the address only, not at ZERO_BASED. */
+			.iova = req.hca_va,
 			.length = req.length,
 			.pd = mr->pd,
 		};

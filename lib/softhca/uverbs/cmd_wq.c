@@ -30,6 +30,8 @@ static int check_wq(const struct command *c, const struct ib_uverbs_ex_create_wq
 {
 	const struct profile *p = c->file->device->config.profile;
 
+	if (!p->max_wq)
+		return -EOPNOTSUPP;
 	/* mlx5_ib_create_wq: delay drop touches all of the port's queues. */
 	if ((req->create_flags & IB_UVERBS_WQ_FLAGS_DELAY_DROP) && !has_capability(CAP_SYS_RAWIO))
 		return -EPERM;

@@ -5,11 +5,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How many of a type the device has; 0: as many as there is memory for. */
+static uint32_t limit_of(const struct profile *p, enum object_type type)
+{
+	switch (type) {
+	case OBJECT_PD:
+		return p->max_pd;
+	case OBJECT_CQ:
+		return p->max_cq;
+	case OBJECT_QP:
+		return p->max_qp;
+	case OBJECT_MR:
+		return p->max_mr;
+	case OBJECT_WQ:
+		return p->max_wq;
+	case OBJECT_RWQ_IND_TBL:
+		return p->max_rss_tables;
+	default:
+		return 0;
+	}
+}
+
+/* Of all programs' contexts in this process. mlx5_core: the firmware's LIM_ERR is ENOMEM. */
+static bool is_full(const struct uverbs_file *file, enum object_type type)
+{
+	uint32_t limit = limit_of(file->device->config.profile, type), n = 0;
+	const struct uverbs_file *f;
+
+	LIST_FOREACH (f, &file->device->files, link)
+		n += f->n_objects[type];
+	return limit && n >= limit;
+}
+
 int object_add(struct uverbs_file *file, struct object *o, enum object_type type)
 {
 	struct object_table *t = &file->objects;
 	uint32_t i;
 
+	if (is_full(file, type))
+		return -ENOMEM;
 	for (i = 0; i < t->size; i++)
 		if (!t->slots[i])
 			break;
@@ -27,6 +61,7 @@ int object_add(struct uverbs_file *file, struct object *o, enum object_type type
 	o->handle = i;
 	o->file = file;
 	t->slots[i] = o;
+	file->n_objects[type]++;
 	return 0;
 }
 
@@ -40,6 +75,7 @@ void *object_find(struct uverbs_file *file, uint32_t handle, enum object_type ty
 void object_remove(struct object *o)
 {
 	o->file->objects.slots[o->handle] = NULL;
+	o->file->n_objects[o->type]--;
 }
 
 int object_destroy(struct object *o)

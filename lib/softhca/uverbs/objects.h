@@ -122,11 +122,12 @@ struct uverbs_file {
 	bool has_context; /* GET_CONTEXT was done */
 	struct channel *async;
 	struct object_table objects;
+	uint32_t n_objects[OBJECT_N_TYPES];
 	uint32_t n_uars;
 	LIST_ENTRY(uverbs_file) link;
 };
 
-/* Enter a new object; gives it its handle. 0 or -ENOMEM. */
+/* Enter a new object; gives it its handle. 0, or -ENOMEM: also where the device has no more. */
 int object_add(struct uverbs_file *file, struct object *o, enum object_type type);
 /* The object with this handle, or NULL if there is none or it is of another type. */
 void *object_find(struct uverbs_file *file, uint32_t handle, enum object_type type);

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rules of registered memory beyond those of verbs_rules_object.c, looked at as the device does. */
+#include "verbs_rules.h"
+
+#include <sys/mman.h>
+
+#define PAGE 4096u
+
+static const struct queue_config both = {
+	.depth = 8, .n_sge = 1, .payload_bytes = 2048, .send_depth = 8};
+
+/* What becomes of a frame that is gathered there. */
+static enum ibv_wc_status send_from(struct queue *q, uint64_t address, uint32_t lkey)
+{
+	struct ibv_sge sge = {address, 100, lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+				 .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct ibv_poll_cq_attr attr = {};
+	enum ibv_wc_status status;
+
+	if (ibv_post_send(q->qp, &wr, &bad))
+		return IBV_WC_GENERAL_ERR;
+	while (ibv_start_poll(q->cq, &attr))
+		wait_a_little();
+	status = q->cq->status;
+	ibv_end_poll(q->cq);
+	if (status) {
+		queue_to_state(q, IBV_QPS_RESET);
+		queue_to_state(q, IBV_QPS_INIT);
+		queue_to_state(q, IBV_QPS_RTR);
+		queue_to_state(q, IBV_QPS_RTS);
+	}
+	return status;
+}
+
+static uint8_t *map(int protection)
+{
+	return mmap(NULL, 2 * PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static const char *iova_is_what_the_device_sees(void)
+{
+	uint8_t *p = map(PROT_READ | PROT_WRITE);
+	struct ibv_mr *mr;
+	struct queue q;
+
+	queue_open(&q, &both);
+	mr = ibv_reg_mr_iova(q.pd, p + 16, PAGE, 16, IBV_ACCESS_LOCAL_WRITE);
+	EXPECT(mr, "not registered");
+	EXPECT(send_from(&q, 16, mr->lkey) == IBV_WC_SUCCESS, "its first byte is not there");
+	EXPECT(send_from(&q, 16 + PAGE - 100, mr->lkey) == IBV_WC_SUCCESS, "its last is not there");
+	EXPECT(send_from(&q, 15, mr->lkey) == IBV_WC_LOC_PROT_ERR, "below it is something");
+	EXPECT(send_from(&q, 16 + PAGE - 99, mr->lkey) == IBV_WC_LOC_PROT_ERR, "it is longer");
+	EXPECT(send_from(&q, (uintptr_t)p + 16, mr->lkey) == IBV_WC_LOC_PROT_ERR,
+	       "it is at its address, too");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *zero_based_is_for_device_memory(void)
+{
+	uint8_t *p = map(PROT_READ | PROT_WRITE);
+	struct ibv_mr *mr;
+	struct queue q;
+
+	queue_open(&q, &both);
+	mr = ibv_reg_mr(q.pd, p, PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED);
+	EXPECT(mr, "not registered");
+	EXPECT(send_from(&q, (uintptr_t)p, mr->lkey) == IBV_WC_SUCCESS, "not at its address");
+	EXPECT(send_from(&q, 0, mr->lkey) == IBV_WC_LOC_PROT_ERR, "at zero");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *old_key_is_wrong(void)
+{
+	uint8_t *p = map(PROT_READ | PROT_WRITE);
+	uint32_t old;
+	struct ibv_mr *mr;
+	struct queue q;
+
+	queue_open(&q, &both);
+	mr = ibv_reg_mr(q.pd, p, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	old = mr->lkey;
+	EXPECT(mr->rkey == old, "lkey and rkey differ");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	mr = ibv_reg_mr(q.pd, p, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	EXPECT(mr->lkey != old, "the same key again");
+	EXPECT(send_from(&q, (uintptr_t)p, old) == IBV_WC_LOC_PROT_ERR, "the old key still works");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *other_context(void)
+{
+	uint8_t *p = map(PROT_READ | PROT_WRITE);
+	struct ibv_mr *mr;
+	struct queue q, other;
+
+	queue_open(&q, &both);
+	queue_open(&other, &both);
+	mr = ibv_reg_mr(other.pd, p, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	EXPECT(send_from(&q, (uintptr_t)p, mr->lkey) == IBV_WC_LOC_PROT_ERR, "another context's key");
+	EXPECT(send_from(&other, (uintptr_t)p, mr->lkey) == IBV_WC_SUCCESS, "not the context's own");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	queue_close(&q);
+	queue_close(&other);
+	return NULL;
+}
+
+static const char *access_flags(void)
+{
+	struct ibv_pd *pd = shared_queue()->pd;
+	uint8_t *writable = map(PROT_READ | PROT_WRITE), *readable = map(PROT_READ);
+	struct ibv_mr *mr;
+
+	EXPECT_ERRNO(EINVAL, ibv_reg_mr(pd, writable, PAGE, IBV_ACCESS_REMOTE_ATOMIC));
+	EXPECT_ERRNO(EOPNOTSUPP, ibv_reg_mr(pd, writable, PAGE, IBV_ACCESS_ON_DEMAND));
+	EXPECT_ERRNO(EFAULT, ibv_reg_mr(pd, readable, PAGE, IBV_ACCESS_MW_BIND));
+	EXPECT_ERRNO(EINVAL, ibv_reg_mr(pd, writable, 0, IBV_ACCESS_LOCAL_WRITE));
+	mr = ibv_reg_mr(pd, writable, PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+	EXPECT(mr, "relaxed ordering was refused");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	mr = ibv_reg_mr(pd, writable, PAGE,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_HUGETLB);
+	EXPECT(mr, "all of the ordinary flags were refused");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	return NULL;
+}
+
+static const char *region_keeps_its_domain(void)
+{
+	struct queue *q = shared_queue();
+	struct ibv_pd *pd = ibv_alloc_pd(q->ctx);
+	struct ibv_mr *mr = ibv_reg_mr(pd, q->payloads, PAGE, IBV_ACCESS_LOCAL_WRITE);
+
+	EXPECT_RETURNS(EBUSY, ibv_dealloc_pd(pd));
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	EXPECT_RETURNS(0, ibv_dealloc_pd(pd));
+	return NULL;
+}
+
+const struct rule memory_rules[] = {
+	{"mr-iova", "mlx5_ib: reg_create", iova_is_what_the_device_sees},
+	{"mr-zero-based", "mlx5_ib: reg_create; for device memory only", zero_based_is_for_device_memory},
+	{"mr-old-key", "PRM: memory key checks", old_key_is_wrong},
+	{"mr-other-context", "PRM: memory key checks", other_context},
+	{"mr-access-flags", "ib_core: ib_check_mr_access, ib_access_writable, ib_umem_get", access_flags},
+	{"mr-keeps-its-domain", "ib_core: usecnt of PD", region_keeps_its_domain},
+	{},
+};
