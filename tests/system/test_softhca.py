@@ -32,7 +32,8 @@ def test_direct_readers_of_sysfs(net, wire):
         cd /; ls /sys/class/infiniband /sys/class/infiniband_verbs /dev/infiniband
         cat /sys/class/infiniband/mlx5_0/ports/1/state /sys/class/infiniband/mlx5_0/node_type
         cat /sys/class/infiniband/mlx5_0/ports/1/gids/2 /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/2
-        ls /sys/class/net/{wire.interface}/device/infiniband
+        ls /sys/class/net/{wire.interface}/device/infiniband /sys/class/infiniband/mlx5_0/device/net
+        cat /sys/class/infiniband/mlx5_0/device/net/{wire.interface}/dev_port
         cat /sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_buffer
         test -e /sys/class/infiniband/mlx5_1 || echo no second
         test -L /sys/class/infiniband/mlx5_0 && basename $(readlink /sys/class/infiniband/mlx5_0/device)
@@ -44,7 +45,8 @@ def test_direct_readers_of_sysfs(net, wire):
     assert output(net, "bash", "-c", script).split("\n") == [
         "/dev/infiniband:", "uverbs0", "", "/sys/class/infiniband:", "mlx5_0", "", "/sys/class/infiniband_verbs:",
         "abi_version", "uverbs0", "4: ACTIVE", "1: CA", f"0000:0000:0000:0000:0000:ffff:{hexed}", wire.interface,
-        "mlx5_0", "0", "no second", "0000:fe:00.0", "e7:c0", "Invalid argument", ""]
+        "/sys/class/infiniband/mlx5_0/device/net:", wire.interface, "", f"/sys/class/net/{wire.interface}/device/infiniband:",
+        "mlx5_0", "0", "0", "no second", "0000:fe:00.0", "e7:c0", "Invalid argument", ""]
 
 
 def test_python_reads_sysfs(net):

@@ -28,12 +28,15 @@ enum sysfs_dir {
 	DIR_PCI,
 	DIR_PCI_IB,
 	DIR_PCI_VERBS,
+	DIR_PCI_NET,
+	DIR_NETDEV,
 	DIR_DEV_IB,
 };
 
-/* Names that are made: of the RDMA device, the character device, a GID index. */
+/* Names that are made: of the RDMA device, the character device, the netdev, a GID index. */
 #define NAME_IBDEV "@ibdev"
 #define NAME_UVERBS "@uverbs"
+#define NAME_NETDEV "@netdev"
 #define NAME_GID "@gid"
 
 struct sysfs_entry {
@@ -102,8 +105,11 @@ static const struct sysfs_entry entries[] = {
 	{DIR_PCI, "uevent", .content = content_uevent},
 	{DIR_PCI, "infiniband", .dir = DIR_PCI_IB},
 	{DIR_PCI, "infiniband_verbs", .dir = DIR_PCI_VERBS},
+	{DIR_PCI, "net", .dir = DIR_PCI_NET},
 	{DIR_PCI_IB, NAME_IBDEV, .dir = DIR_IBDEV},
 	{DIR_PCI_VERBS, NAME_UVERBS, .dir = DIR_UVERBS},
+	{DIR_PCI_NET, NAME_NETDEV, .dir = DIR_NETDEV},
+	{DIR_NETDEV, "dev_port", .content = content_zero},
 	{DIR_DEV_IB, NAME_UVERBS, .is_cdev = true},
 };
 
@@ -135,6 +141,8 @@ static bool name_fits(const struct sysfs_entry *e, const char *name, struct node
 	}
 	if (e->name[0] != '@')
 		return !strcmp(e->name, name);
+	if (!strcmp(e->name, NAME_NETDEV))
+		return !strcmp(node->device->config.netdev, name);
 	if (node->device) { /* below a device there is only its own name */
 		first = node->device->index;
 		end = first + 1;
@@ -310,6 +318,8 @@ bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size,
 		*d_type = e->is_link ? DT_LNK : e->dir ? DT_DIR : e->is_cdev ? DT_CHR : DT_REG;
 		if (e->name[0] != '@')
 			snprintf(name, size, "%s", e->name);
+		else if (!strcmp(e->name, NAME_NETDEV))
+			snprintf(name, size, "%s", dir->device->config.netdev);
 		else
 			snprintf(name, size, "%s%u",
 				 !strcmp(e->name, NAME_GID)      ? ""
