@@ -13,11 +13,17 @@ static const struct {
 	const struct rule *rules;
 	const char *profile; /* NULL: the default one */
 } sets[] = {
-	{object_rules, NULL},        {memory_rules, NULL},
-	{queue_rules, NULL},         {minimal_rules, "minimal"},
-	{flow_rules, NULL},          {receive_rules, NULL},
-	{rss_rules, NULL},           {send_rules, NULL},
-	{connectx4_rules, "connectx4"}, {connectx6_rules, "connectx6"},
+	{object_rules, NULL},
+	{memory_rules, NULL},
+	{completion_rules, NULL},
+	{queue_rules, NULL},
+	{rss_rules, NULL},
+	{receive_rules, NULL},
+	{send_rules, NULL},
+	{flow_rules, NULL},
+	{connectx4_rules, "connectx4"},
+	{connectx6_rules, "connectx6"},
+	{minimal_rules, "minimal"},
 };
 static struct queue shared;
 static bool shared_open;

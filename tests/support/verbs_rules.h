@@ -16,8 +16,10 @@ struct rule {
 };
 
 /* Each file's rules, ended by a row without a name. */
-extern const struct rule flow_rules[], object_rules[], receive_rules[], rss_rules[],
-	send_rules[], queue_rules[], memory_rules[], minimal_rules[], connectx4_rules[], connectx6_rules[];
+extern const struct rule completion_rules[], flow_rules[], memory_rules[], object_rules[],
+	queue_rules[], receive_rules[], rss_rules[], send_rules[];
+/* The same of one profile alone. */
+extern const struct rule connectx4_rules[], connectx6_rules[], minimal_rules[];
 
 /* For receive rules: an unconnected UDP socket in the same namespace cannot reach the device (its
  * frames would be outgoing), so they ask this one for frames: "PORT COUNT PAYLOAD\n" on stdout,

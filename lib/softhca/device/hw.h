@@ -25,6 +25,7 @@ enum hw_syndrome {
 	HW_SYNDROME_LOCAL_PROT = 0x04,
 	HW_SYNDROME_WR_FLUSH = 0x05,
 };
+#define HW_VENDOR_SYNDROME_FLUSH 0xf9u
 
 /* hds_ip_ext: what the device has verified. */
 enum hw_cqe_checked {

@@ -21,6 +21,8 @@ void complete_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_o
 	memset(cqe, 0, offsetof(struct hw_cqe_err, op_own));
 	cqe->uidx_be = htobe32(uidx);
 	cqe->syndrome = (uint8_t)syndrome;
+	if (syndrome == HW_SYNDROME_WR_FLUSH)
+		cqe->vendor_syndrome = HW_VENDOR_SYNDROME_FLUSH;
 	cqe->wqe_opcode_qpn_be = htobe32(number);
 	cqe->wqe_counter_be = htobe16(wqe_counter);
 	cq_post(cq, cqe, opcode);

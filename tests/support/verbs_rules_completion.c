@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rules of completions: what they tell, and what becomes of those that find no room. */
+#include "verbs_rules.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#define PORT 4110
+#define UDP_OVERHEAD 42
+#define TAG 0x4711
+
+static const struct queue_config small = {.depth = 8, .n_sge = 1, .payload_bytes = 2048};
+
+static void next(struct queue *q)
+{
+	struct ibv_poll_cq_attr attr = {};
+
+	while (ibv_start_poll(q->cq, &attr))
+		wait_a_little();
+}
+
+static const char *extended_reads(void)
+{
+	struct ibv_cq_init_attr_ex cq = {
+		.cqe = 16,
+		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+			    IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG,
+	};
+	struct ibv_flow_spec_action_tag *tag;
+	struct flow_rule f;
+	struct queue q;
+	uint64_t stamp;
+
+	queue_open_with(&q, &small, &cq);
+	flow_init(&f);
+	flow_add_ipv4(&f, NULL);
+	flow_add_udp(&f, PORT);
+	tag = flow_add_spec(&f, IBV_FLOW_SPEC_ACTION_TAG, sizeof(*tag));
+	tag->tag_id = TAG;
+	q.flow = ibv_create_flow(q.qp, &f.attr);
+	EXPECT(q.flow && !queue_post(&q, 0, 4), "no queue");
+	ask_for_frames(PORT, 2, 500);
+	next(&q);
+	EXPECT(q.cq->status == IBV_WC_SUCCESS && q.cq->wr_id == 0, "not the first one's success");
+	EXPECT(ibv_wc_read_opcode(q.cq) == IBV_WC_RECV, "not a receive");
+	EXPECT(ibv_wc_read_byte_len(q.cq) == 500 + UDP_OVERHEAD, "another length");
+	EXPECT(ibv_wc_read_wc_flags(q.cq) == IBV_WC_IP_CSUM_OK, "other flags");
+	EXPECT(ibv_wc_read_flow_tag(q.cq) == TAG, "another flow tag");
+	EXPECT(ibv_wc_read_cvlan(q.cq) == 0, "a VLAN tag");
+	EXPECT(ibv_wc_read_src_qp(q.cq) == 0 && ibv_wc_read_slid(q.cq) == 0, "a sender's address");
+	stamp = ibv_wc_read_completion_ts(q.cq);
+	ibv_end_poll(q.cq);
+	next(&q);
+	EXPECT(q.cq->wr_id == 1 && ibv_wc_read_completion_ts(q.cq) > stamp, "time does not go on");
+	ibv_end_poll(q.cq);
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *flush_tells(void)
+{
+	struct queue q;
+
+	queue_open(&q, &small);
+	EXPECT_RETURNS(0, queue_post(&q, 0, 1));
+	queue_to_state(&q, IBV_QPS_ERR);
+	next(&q);
+	EXPECT(q.cq->status == IBV_WC_WR_FLUSH_ERR, "not flushed");
+	EXPECT(ibv_wc_read_vendor_err(q.cq) == 0xf9, "another vendor syndrome");
+	ibv_end_poll(q.cq);
+	queue_close(&q);
+	return NULL;
+}
+
+/* Waits for an asynchronous event. */
+static enum ibv_event_type next_event(struct ibv_context *ctx)
+{
+	struct ibv_async_event event;
+
+	if (ibv_get_async_event(ctx, &event))
+		die("ibv_get_async_event");
+	ibv_ack_async_event(&event);
+	return event.event_type;
+}
+
+static const char *overrun(void)
+{
+	struct queue_config config = small;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct queue q;
+
+	config.cqe = 1; /* becomes 2 */
+	queue_open(&q, &config);
+	EXPECT(!queue_post(&q, 0, 8) && !queue_add_udp_flow(&q, NULL, PORT, false), "no queue");
+	ask_for_frames(PORT, 3, 500);
+	EXPECT(next_event(q.ctx) == IBV_EVENT_CQ_ERR, "not CQ_ERR first");
+	EXPECT(next_event(q.ctx) == IBV_EVENT_QP_FATAL, "not QP_FATAL then");
+	EXPECT_RETURNS(0, ibv_query_qp(q.qp, &attr, IBV_QP_STATE, &init));
+	EXPECT(attr.qp_state == IBV_QPS_ERR, "the queue pair is not in error");
+	for (int i = 0; i < 2; i++) {
+		next(&q);
+		EXPECT(q.cq->status == IBV_WC_SUCCESS, "what was there before is lost");
+		ibv_end_poll(q.cq);
+	}
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *overrun_of_a_wq(void)
+{
+	struct queue *q = shared_queue();
+	struct ibv_cq *cq = ibv_create_cq(q->ctx, 1, NULL, NULL, 0);
+	struct ibv_wq_init_attr init = {.wq_type = IBV_WQT_RQ, .max_wr = 8, .max_sge = 1,
+					.pd = q->pd, .cq = cq};
+	struct ibv_wq *wq = ibv_create_wq(q->ctx, &init);
+	struct ibv_wq_attr attr = {.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY};
+	struct ibv_sge sge = {(uintptr_t)q->payloads, 2048, q->payload_mr->lkey};
+	struct ibv_rwq_ind_table_init_attr table_init = {.ind_tbl = &wq};
+	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
+	struct ibv_rwq_ind_table *table;
+	struct ibv_qp *qp;
+	struct ibv_flow *flow;
+	struct flow_rule f;
+	uint8_t key[40] = {};
+
+	EXPECT(wq && !ibv_modify_wq(wq, &attr), "no work queue");
+	for (int i = 0; i < 8; i++)
+		EXPECT_RETURNS(0, ibv_post_wq_recv(wq, &wr, &bad));
+	table = ibv_create_rwq_ind_table(q->ctx, &table_init);
+	qp = ibv_create_qp_ex(q->ctx, &(struct ibv_qp_init_attr_ex){
+					      .qp_type = IBV_QPT_RAW_PACKET,
+					      .comp_mask = IBV_QP_INIT_ATTR_PD |
+							   IBV_QP_INIT_ATTR_IND_TABLE |
+							   IBV_QP_INIT_ATTR_RX_HASH,
+					      .pd = q->pd,
+					      .rwq_ind_tbl = table,
+					      .rx_hash_conf = {IBV_RX_HASH_FUNC_TOEPLITZ, 40, key, 0},
+				      });
+	EXPECT(qp, "no queue pair without hashing over one queue");
+	flow_init(&f);
+	flow_add_ipv4(&f, NULL);
+	flow_add_udp(&f, PORT);
+	flow = ibv_create_flow(qp, &f.attr);
+	EXPECT(flow, "no flow");
+	ask_for_frames(PORT, 3, 500);
+	EXPECT(next_event(q->ctx) == IBV_EVENT_CQ_ERR, "not CQ_ERR first");
+	EXPECT(next_event(q->ctx) == IBV_EVENT_WQ_FATAL, "not WQ_FATAL then");
+	EXPECT(!ibv_destroy_flow(flow) && !ibv_destroy_qp(qp) &&
+		       !ibv_destroy_rwq_ind_table(table) && !ibv_destroy_wq(wq) &&
+		       !ibv_destroy_cq(cq),
+	       "not destroyed");
+	return NULL;
+}
+
+static const char *error_wakes_solicited(void)
+{
+	struct queue_config config = small;
+	struct ibv_cq *cq;
+	struct queue q;
+	void *ctx;
+
+	config.use_channel = true;
+	queue_open(&q, &config);
+	EXPECT_RETURNS(0, queue_post(&q, 0, 1));
+	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q.cq), 1));
+	queue_to_state(&q, IBV_QPS_ERR);
+	EXPECT_RETURNS(0, ibv_get_cq_event(q.channel, &cq, &ctx));
+	EXPECT(cq == ibv_cq_ex_to_cq(q.cq), "another completion queue");
+	ibv_ack_cq_events(cq, 1);
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *channel_is_busy(void)
+{
+	struct queue_config config = small;
+	struct pollfd p = {.events = POLLIN};
+	struct queue q;
+
+	config.use_channel = true;
+	queue_open(&q, &config);
+	EXPECT_RETURNS(EBUSY, ibv_destroy_comp_channel(q.channel));
+	p.fd = q.channel->fd;
+	EXPECT(!fcntl(p.fd, F_SETFL, O_NONBLOCK) && !poll(&p, 1, 0), "readable without an event");
+	EXPECT_ERRNO(EAGAIN, !ibv_get_cq_event(q.channel, &(struct ibv_cq *){NULL}, &(void *){NULL}));
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *vectors_have_bounds(void)
+{
+	struct ibv_context *ctx = shared_queue()->ctx;
+	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, NULL, ctx->num_comp_vectors - 1);
+
+	EXPECT(cq, "the last completion vector was refused");
+	EXPECT_RETURNS(0, ibv_destroy_cq(cq));
+	EXPECT_ERRNO(EINVAL, ibv_create_cq(ctx, 16, NULL, NULL, ctx->num_comp_vectors));
+	EXPECT_ERRNO(EINVAL, ibv_create_cq(ctx, 16, NULL, NULL, -1));
+	return NULL;
+}
+
+const struct rule completion_rules[] = {
+	{"cq-extended-reads", "ibv_create_cq_ex(3); PRM: responder CQE", extended_reads},
+	{"cq-flush-tells", "PRM: error CQE; 0xf9 in every public log of mlx5", flush_tells},
+	{"cq-overrun-stops-queues", "verbs-rules: Bring-up; mlx5_ib: mlx5_ib_qp_event", overrun},
+	{"cq-overrun-stops-wqs", "mlx5_ib: mlx5_ib_wq_event", overrun_of_a_wq},
+	{"cq-error-wakes-solicited", "ibv_req_notify_cq(3)", error_wakes_solicited},
+	{"cq-channel-is-busy", "ibv_destroy_comp_channel(3)", channel_is_busy},
+	{"cq-vectors-have-bounds", "ib_uverbs: create_cq, num_comp_vectors", vectors_have_bounds},
+	{},
+};
