@@ -6,16 +6,11 @@
 #include <endian.h>
 #include <string.h>
 
-/* No doorbell looks like this: solicited, sequence 3, index beyond any real one. libmlx5 zeroes
- * the record, and zero would read as "armed at 0". */
-#define NEVER_ARMED 0xffffffffu
-
 void cq_init(struct cq *cq)
 {
 	cq->producer = cq->consumer = 0;
 	cq->fired_sn = -1;
 	cq->pending = cq->recheck = cq->has_error = cq->failed = false;
-	cq->dbrec[HW_DBR_CQ_ARM] = NEVER_ARMED;
 }
 
 void cq_deinit(struct cq *cq)
@@ -75,7 +70,7 @@ static bool is_armed(struct cq *cq)
 {
 	uint32_t arm = be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_ARM], __ATOMIC_ACQUIRE));
 
-	if (arm == NEVER_ARMED || (int)(arm >> 28 & 3) == cq->fired_sn)
+	if (arm == CQ_NEVER_ARMED || (int)(arm >> 28 & 3) == cq->fired_sn)
 		return false;
 	return !(arm & HW_CQ_ARM_SOLICITED) || cq->has_error;
 }

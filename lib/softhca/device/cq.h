@@ -26,6 +26,10 @@ struct cq {
 	void *owner; /* the uverbs object */
 };
 
+/* No doorbell looks like this: solicited, sequence 3, index beyond any real one. libmlx5 zeroes
+ * the record, and zero would read as "armed at 0"; so a new queue's arm record is set to it. */
+#define CQ_NEVER_ARMED 0xffffffffu
+
 void cq_init(struct cq *cq);
 void cq_deinit(struct cq *cq);
 

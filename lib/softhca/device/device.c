@@ -2,6 +2,7 @@
 #include "device.h"
 
 #include "clock.h"
+#include "fault.h"
 #include "mcast.h"
 #include "netdev.h"
 #include "sq.h"
@@ -105,21 +106,49 @@ static int work_queues(struct device *d, bool *watch)
 	return n;
 }
 
-static int receive_burst(struct device *d, uint64_t now_ns)
+/* One turn of the device's thread; it may be cut off (fault.h). */
+struct turn {
+	struct device *device;
+	uint64_t now_ns;
+	bool burst; /* frames are to be released */
+	int n_frames, n_steered;
+	int n_done;
+	bool watch;
+};
+
+static void release_burst(struct turn *t)
+{
+	/* Those after a frame that could not be delivered never reach the device. */
+	t->device->counters.discards += (uint64_t)(t->n_frames - t->n_steered);
+	t->burst = false;
+	t->device->wire->ops->release(t->device->wire);
+}
+
+static void receive_burst(struct turn *t)
 {
 	struct wire_frame frames[DEVICE_BURST];
+	struct device *d = t->device;
 	int n = d->wire->ops->receive(d->wire, frames, DEVICE_BURST);
-	uint32_t received = 0;
 
+	t->burst = true;
+	t->n_frames = n;
 	d->starves = false;
-	for (int i = 0; i < n; i++) {
-		if (i + 1 < n)
-			__builtin_prefetch(frames[i + 1].data);
-		received += steer(d, &frames[i], now_ns);
+	for (; t->n_steered < n; t->n_steered++) {
+		if (t->n_steered + 1 < n)
+			__builtin_prefetch(frames[t->n_steered + 1].data);
+		t->n_done += (int)steer(d, &frames[t->n_steered], t->now_ns);
 	}
-	d->wire->ops->release(d->wire);
+	release_burst(t);
 	d->starves &= n == DEVICE_BURST;
-	return (int)received;
+}
+
+static void work(void *arg)
+{
+	struct turn *t = arg;
+
+	receive_burst(t);
+	t->n_done += work_queues(t->device, &t->watch);
+	cq_events(t->device);
 }
 
 static void sleep_us(unsigned int us)
@@ -169,8 +198,7 @@ static void *device_thread(void *arg)
 	set_up_thread(d);
 	while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
 		uint64_t now_ns = clock_raw_ns();
-		bool watch;
-		int n;
+		struct turn t = {.device = d, .now_ns = now_ns};
 
 		pthread_mutex_lock(&d->lock);
 		if (now_ns >= next_offset_ns) {
@@ -178,19 +206,18 @@ static void *device_thread(void *arg)
 			next_offset_ns = now_ns + OFFSET_CHECK_NS;
 		}
 		watch_link(d, now_ns, &next_link_ns);
-		n = receive_burst(d, now_ns);
-		n += work_queues(d, &watch);
-		cq_events(d);
-		watch |= !TAILQ_EMPTY(&d->armed_later);
+		if (!fault_guard(d, work, &t) && t.burst)
+			release_burst(&t);
+		t.watch |= !TAILQ_EMPTY(&d->armed_later);
 		pthread_mutex_unlock(&d->lock);
 		/* A mutex is not fair: let a waiting command in. */
 		for (int i = 0; atomic_load(&d->n_waiting) && i < 1000; i++)
 			sched_yield();
-		if (n)
+		if (t.n_done)
 			clock_tick(d->config.clock);
-		empty_rounds = n ? 0 : empty_rounds + 1;
-		if (!n)
-			nap(d, empty_rounds, watch);
+		empty_rounds = t.n_done ? 0 : empty_rounds + 1;
+		if (!t.n_done)
+			nap(d, empty_rounds, t.watch);
 		else if (d->starves) /* the program may sit on our core */
 			sleep_us(STARVED_NAP_US);
 	}
@@ -217,6 +244,8 @@ static int start(struct device *d)
 	d->port_active = netdev_link_up(d->config.netdev);
 	atomic_store(&d->stop, false);
 	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = -pthread_create(&d->thread, NULL, device_thread, d);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

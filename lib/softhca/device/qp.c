@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "qp.h"
 
+#include "fault.h"
+
 #include <endian.h>
 #include <errno.h>
 
-static void sq_flush(struct qp *qp)
+static void sq_flush(void *arg)
 {
+	struct qp *qp = arg;
 	struct sq *sq = &qp->sq;
 
 	while (sq->n_bb && wq_posted(sq->dbrec) != sq->taken && !sq->cq->failed) {
@@ -30,7 +33,7 @@ static void sq_set_state(struct qp *qp, enum wq_state state)
 	if (state == WQ_RST)
 		qp->sq.taken = 0;
 	else if (state == WQ_ERR)
-		sq_flush(qp);
+		fault_guard(qp->device, sq_flush, qp);
 }
 
 void sq_fail(struct qp *qp)

@@ -2,6 +2,7 @@
 #include "rq.h"
 
 #include "../wire/dma.h"
+#include "fault.h"
 
 #include <endian.h>
 #include <string.h>
@@ -164,11 +165,16 @@ void rq_flush(struct rq *rq)
 	}
 }
 
+static void flush(void *rq)
+{
+	rq_flush(rq);
+}
+
 void rq_set_state(struct rq *rq, enum wq_state state)
 {
 	rq->state = state;
 	if (state == WQ_RST)
 		rq->taken = rq->posted = 0;
 	else if (state == WQ_ERR)
-		rq_flush(rq);
+		fault_guard(rq->device, flush, rq);
 }

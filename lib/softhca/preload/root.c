@@ -64,6 +64,7 @@ static void set_up(void)
 	if (!*settings.interfaces)
 		return;
 	settings.device.clock = &the_root.clock;
+	fault_init(hidden_sigaction());
 	clock_init(&the_root.clock, settings.clock_us);
 	add_devices(&the_root, settings.interfaces, &settings.device);
 	atomic_store(&the_root.owner, getpid());

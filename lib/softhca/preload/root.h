@@ -6,6 +6,7 @@
 #ifndef SOFTHCA_PRELOAD_ROOT_H
 #define SOFTHCA_PRELOAD_ROOT_H
 
+#include "../device/fault.h"
 #include "../settings.h"
 #include "../uverbs/uverbs.h"
 
@@ -33,6 +34,9 @@ struct root *root_peek(void);
  * down what it closes).
  */
 bool root_is_owner(void);
+
+/* The C library's sigaction(), behind ours (hook_signal.c). */
+sigaction_function *hidden_sigaction(void);
 
 /* An interposed function, visible to the program. */
 #define HOOK __attribute__((visibility("default")))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Completion channels and completion queues. */
 #include "command.h"
+#include "user.h"
 
 #include <errno.h>
 #include <rdma/ib_user_verbs.h>
@@ -51,11 +52,14 @@ static int check_cq(const struct command *c, const struct ib_uverbs_ex_create_cq
 
 static int pin_cq(const struct command *c, struct ucq *u, const struct mlx5_ib_create_cq *drv)
 {
+	const uint32_t never = CQ_NEVER_ARMED;
 	struct memlock *m = c->file->memlock;
 	int r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)u->cq.n_cqe * drv->cqe_size, &u->pinned);
 
 	if (!r)
 		r = memlock_pin_doorbell(m, drv->db_addr, &u->pinned);
+	if (!r)
+		r = user_write(drv->db_addr + HW_DBR_CQ_ARM * sizeof(never), &never, sizeof(never));
 	if (r)
 		memlock_unpin(m, u->pinned);
 	return r;
@@ -77,8 +81,9 @@ static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req
 		return r;
 	if (req->comp_channel >= 0) {
 		channel = fdtab_find(c->file->fdtab, req->comp_channel, FD_CHANNEL);
-		if (!channel)
-			return -EINVAL;
+		/* rdma_core: lookup_get_fd_uobject, also of a descriptor of another kind. */
+		if (!channel || ((struct channel *)channel)->record_bytes != COMP_RECORD)
+			return -EBADF;
 	}
 	u = calloc(1, sizeof(*u));
 	if (!u)

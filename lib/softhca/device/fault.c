@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fault.h"
+
+#include "qp.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdlib.h>
+
+#define PAGE_BYTES 4096u
+#define N_SIGNALS 2
+
+struct guard {
+	sigjmp_buf env;
+	const void *address;
+	volatile bool faulted;
+	struct guard *outer;
+};
+
+/* A signal handler has no context but this. */
+static _Thread_local struct guard *volatile current_guard;
+static struct sigaction programs[N_SIGNALS]; /* what the program wants done */
+static sigaction_function *real_sigaction;
+static pthread_mutex_t programs_lock = PTHREAD_MUTEX_INITIALIZER;
+static const int signals[N_SIGNALS] = {SIGSEGV, SIGBUS};
+
+static int index_of(int signal)
+{
+	return signal == SIGSEGV ? 0 : 1;
+}
+
+/* The program's own fault: its handler, or its end. */
+static void pass_on(int signal, siginfo_t *info, void *context)
+{
+	struct sigaction *a = &programs[index_of(signal)], theirs = *a;
+	sigset_t old, block = theirs.sa_mask;
+
+	if (!(theirs.sa_flags & SA_SIGINFO) &&
+	    (theirs.sa_handler == SIG_DFL || theirs.sa_handler == SIG_IGN)) {
+		/* Back at the instruction that faulted, with nobody to hold it up. */
+		real_sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+		if (info->si_code <= 0)
+			raise(signal);
+		return;
+	}
+	if (theirs.sa_flags & (int)SA_RESETHAND)
+		a->sa_handler = SIG_DFL, a->sa_flags = 0;
+	if (!(theirs.sa_flags & SA_NODEFER))
+		sigaddset(&block, signal);
+	pthread_sigmask(SIG_BLOCK, &block, &old);
+	if (theirs.sa_flags & SA_SIGINFO)
+		theirs.sa_sigaction(signal, info, context);
+	else
+		theirs.sa_handler(signal);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+	struct guard *g = current_guard;
+	int saved = errno;
+
+	/* si_code above 0: a fault, and not somebody's kill(). */
+	if (g && info->si_code > 0) {
+		g->address = info->si_addr;
+		g->faulted = true;
+		siglongjmp(g->env, 1);
+	}
+	pass_on(signal, info, context);
+	errno = saved;
+}
+
+void fault_init(sigaction_function *real)
+{
+	struct sigaction ours = {.sa_sigaction = on_fault,
+				 .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
+	struct sigaction old;
+
+	real_sigaction = real;
+	pthread_mutex_lock(&programs_lock);
+	for (int i = 0; i < N_SIGNALS; i++)
+		if (!real(signals[i], &ours, &old))
+			programs[i] = old;
+	pthread_mutex_unlock(&programs_lock);
+}
+
+int fault_sigaction(int signal, const struct sigaction *action, struct sigaction *old)
+{
+	struct sigaction *a = &programs[index_of(signal)], before;
+
+	pthread_mutex_lock(&programs_lock);
+	before = *a;
+	if (action)
+		*a = *action;
+	pthread_mutex_unlock(&programs_lock);
+	if (old)
+		*old = before;
+	return 0;
+}
+
+static bool run(void (*work)(void *), void *arg, const void **address)
+{
+	struct guard g = {.outer = current_guard};
+	sigset_t both;
+
+	if (!sigsetjmp(g.env, 0)) {
+		current_guard = &g;
+		work(arg);
+	} else {
+		/* Where another handler came first and called ours, they may be blocked. */
+		sigemptyset(&both);
+		for (int i = 0; i < N_SIGNALS; i++)
+			sigaddset(&both, signals[i]);
+		pthread_sigmask(SIG_UNBLOCK, &both, NULL);
+	}
+	current_guard = g.outer;
+	*address = g.address;
+	return !g.faulted;
+}
+
+struct loss {
+	struct device *device;
+	const void *address;
+	bool found;
+};
+
+static bool is_lost(const struct loss *l, const void *start, uint64_t bytes)
+{
+	uintptr_t page = (uintptr_t)l->address & ~(uintptr_t)(PAGE_BYTES - 1);
+	uintptr_t first = (uintptr_t)start;
+
+	return bytes && first < page + PAGE_BYTES && first + bytes > page;
+}
+
+static void lose_rq(struct loss *l, struct rq *rq)
+{
+	if (!rq->n_wqe || (!is_lost(l, rq->dbrec, sizeof(*rq->dbrec)) &&
+			   !is_lost(l, rq->buf, (uint64_t)rq->n_wqe << rq->wqe_shift)))
+		return;
+	l->found = true;
+	rq->n_wqe = 0;
+	rq_fail(rq);
+}
+
+static void lose_sq(struct loss *l, struct qp *qp)
+{
+	struct sq *sq = &qp->sq;
+
+	if (!sq->n_bb || (!is_lost(l, sq->dbrec, sizeof(*sq->dbrec)) &&
+			  !is_lost(l, sq->buf, (uint64_t)sq->n_bb * HW_SEND_WQE_BB)))
+		return;
+	l->found = true;
+	sq->n_bb = 0;
+	sq_fail(qp);
+}
+
+static void lose_cq(struct loss *l, struct cq *cq)
+{
+	if (!cq || cq->failed ||
+	    (!is_lost(l, cq->dbrec, 2 * sizeof(*cq->dbrec)) &&
+	     !is_lost(l, cq->buf, (uint64_t)cq->n_cqe * cq->cqe_bytes)))
+		return;
+	l->found = true;
+	cq->failed = true;
+	cq_deinit(cq);
+	l->device->events->cq_error(cq);
+}
+
+static void lose_keys(struct loss *l)
+{
+	struct mkey_table *t = &l->device->mkeys;
+
+	for (uint32_t i = 0; i < t->size; i++)
+		if (t->keys[i].used && is_lost(l, t->keys[i].start, t->keys[i].length)) {
+			l->found = true;
+			t->keys[i].length = 0;
+		}
+}
+
+/* Itself under guard: putting a queue in error flushes it, and other memory may be gone, too. */
+static void recover(void *arg)
+{
+	struct loss *l = arg;
+	struct device *d = l->device;
+	struct cq *cq, *next;
+	struct qp *qp;
+	struct rq *rq;
+
+	lose_keys(l);
+	for (cq = TAILQ_FIRST(&d->armed_later); cq; cq = next) {
+		next = TAILQ_NEXT(cq, pending_link);
+		lose_cq(l, cq);
+	}
+	TAILQ_FOREACH (qp, &d->qps, link) {
+		lose_cq(l, qp->rq.cq);
+		lose_cq(l, qp->sq.cq);
+		lose_rq(l, &qp->rq);
+		lose_sq(l, qp);
+	}
+	TAILQ_FOREACH (rq, &d->wqs, link) {
+		lose_cq(l, rq->cq);
+		lose_rq(l, rq);
+	}
+}
+
+bool fault_guard(struct device *d, void (*work)(void *), void *arg)
+{
+	struct loss l = {.device = d};
+
+	if (run(work, arg, &l.address))
+		return true;
+	do {
+		l.found = false;
+		if (run(recover, &l, &l.address))
+			break;
+		/* Each time something is found that was not before. */
+	} while (l.found);
+	if (!l.found)
+		abort();
+	return false;
+}

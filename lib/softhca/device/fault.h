@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A real device works in pinned pages, which are there whatever the program does to its mappings.
+ * This one works in the program's mappings, and they may go away under it. So it does its work
+ * under a guard: a fault ends the piece of work, and what used that memory is in error.
+ */
+#ifndef SOFTHCA_DEVICE_FAULT_H
+#define SOFTHCA_DEVICE_FAULT_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+struct device;
+
+typedef int sigaction_function(int signal, const struct sigaction *action, struct sigaction *old);
+
+/*
+ * SIGSEGV and SIGBUS come here first from now on; those outside of a guard go on to the program.
+ * `real` is sigaction(), where it may be hidden by one that calls fault_sigaction(). Once.
+ */
+void fault_init(sigaction_function *real);
+
+/* The program's sigaction() for the two signals, with the device in front. */
+int fault_sigaction(int signal, const struct sigaction *action, struct sigaction *old);
+
+/*
+ * With the device's lock held, runs `work`. False where it touched memory that is not there and
+ * was cut off: then the queues and keys with memory in that page are in error, and that memory is
+ * not touched again. A fault at an address of none of them is our own: abort().
+ */
+bool fault_guard(struct device *d, void (*work)(void *), void *arg);
+
+#endif

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Handlers for the two signals that the device must see first. Other signals go straight on. What
+ * the program installs before the first device is there is found where it is (fault_init).
+ */
+#include "root.h"
+
+#include <errno.h>
+#include <signal.h>
+
+sigaction_function *hidden_sigaction(void)
+{
+	return REAL(sigaction);
+}
+
+static bool ours(int number)
+{
+	return (number == SIGSEGV || number == SIGBUS) && root_peek()->n_devices;
+}
+
+HOOK int sigaction(int number, const struct sigaction *action, struct sigaction *old)
+{
+	return ours(number) ? fault_sigaction(number, action, old)
+			    : REAL(sigaction)(number, action, old);
+}
+
+static sighandler_t install(int number, sighandler_t handler, int flags)
+{
+	struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, old;
+
+	fault_sigaction(number, &action, &old);
+	return old.sa_handler;
+}
+
+HOOK sighandler_t signal(int number, sighandler_t handler)
+{
+	return ours(number) ? install(number, handler, SA_RESTART) : REAL(signal)(number, handler);
+}
+
+/* What -std=c99 programs get for signal(). */
+HOOK sighandler_t __sysv_signal(int number, sighandler_t handler)
+{
+	return ours(number) ? install(number, handler, SA_ONESHOT | SA_NOMASK)
+			    : REAL(__sysv_signal)(number, handler);
+}

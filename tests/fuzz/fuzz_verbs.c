@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a program may do to softhca: commands in any order with any arguments, raw bytes on the command
+ * descriptor, and whatever it likes in the memory that libmlx5 owns (work queue entries, doorbell and
+ * arm records), while frames come and go. Input: operations, each a byte, a byte that says how strange
+ * its arguments are (0: none is), and arguments. Afterwards nothing may be left.
+ */
+#include "fuzz_verbs.h"
+
+#include "lib/softhca/device/fault.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MAX_FD 4096
+#define MAX_OPERATIONS 200
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct run run;
+static struct clock_pages always; /* keeps the clock's thread from one input to the next */
+static uint64_t always_memory[1024];
+static struct clock device_clock;
+
+#define must(condition) must_(condition, #condition)
+static void must_(bool good, const char *what)
+{
+	if (!good) {
+		fprintf(stderr, "not so: %s\n", what);
+		abort();
+	}
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	struct settings settings;
+	char message[256];
+
+	(void)argc;
+	(void)argv;
+	must(settings_read(&settings, message, sizeof(message)));
+	settings.device.netdev = "lo";
+	settings.device.clock = &device_clock;
+	settings.device.l2_filter = false;
+	settings.device.kernel_drop = KERNEL_DROP_OFF;
+	fault_init(sigaction);
+	clock_init(&device_clock, 1000);
+	always = (struct clock_pages){.counter = always_memory, .info = always_memory + 512, .khz = 1000};
+	must(!clock_add(&device_clock, &always));
+	must(!device_init(&run.device, &settings.device, 0, &uverbs_events));
+	run.arena = mmap(NULL, ARENA_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	must(run.arena != MAP_FAILED);
+	return 0;
+}
+
+/* Every slot ends before a page that is not there: a step beyond it shows. */
+static void restore_arena(void)
+{
+	for (unsigned int i = 0; i < N_SLOTS; i++)
+		if (run.slot_used[i]) {
+			must(mmap(slot(&run, i), SLOT_BYTES, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
+			run.slot_used[i] = false;
+		}
+}
+
+static void open_device(void)
+{
+	const struct uverbs_env env = {.fdtab = &run.fdtab, .memlock = &run.memlock, .clock = &device_clock};
+
+	if (run.file)
+		return;
+	run.fd = uverbs_open(&run.device, &env, O_CLOEXEC);
+	must(run.fd >= 0);
+	run.file = (struct uverbs_file *)fdtab_find(&run.fdtab, run.fd, FD_UVERBS);
+	must(run.file);
+}
+
+/* As close() does it (preload/hook_fd.c). */
+static void close_fd(int fd)
+{
+	struct fd_object *o = fdtab_take(&run.fdtab, fd);
+
+	if (!o)
+		return;
+	if (o == (struct fd_object *)run.file)
+		run.file = NULL;
+	close(fd);
+	fd_object_put(o);
+}
+
+static void close_everything(void)
+{
+	close_fd(run.fd);
+	for (int fd = 0; fd < MAX_FD; fd++)
+		close_fd(fd);
+}
+
+static int first_free_fd(void)
+{
+	int fd = dup(STDERR_FILENO);
+
+	close(fd);
+	return fd;
+}
+
+/* Nothing of the program is left in the device, and no memory and no descriptor. */
+static void check_nothing_left(int fd_before)
+{
+	must(LIST_EMPTY(&run.device.files));
+	must(TAILQ_EMPTY(&run.device.qps));
+	must(TAILQ_EMPTY(&run.device.armed_later));
+	must(!run.device.steering.occupied);
+	must(!run.device.wire && !run.device.n_wire_users);
+	must(!run.memlock.pages);
+	must(first_free_fd() == fd_before);
+}
+
+static void raw_write(struct input *in)
+{
+	uint8_t bytes[512];
+	size_t n = input_bytes(in, bytes, input_u16(in) % sizeof(bytes));
+
+	uverbs_write(run.file, bytes, n);
+}
+
+/* The kernel's structures, with all sorts of attributes. */
+static void raw_ioctl(struct input *in, bool strange)
+{
+	static const uint64_t known[][2] = {
+		{UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_CREATE},
+		{UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ},
+		{UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY},
+		{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE},
+		{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY},
+		{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE},
+		{0x1008, 0x1000}, /* MLX5_IB_OBJECT_UAR */
+		{0x1008, 0x1001},
+	};
+	uint8_t call[sizeof(struct ib_uverbs_ioctl_hdr) + 8 * sizeof(struct ib_uverbs_attr)]
+		__attribute__((aligned(8))) = {};
+	struct ib_uverbs_ioctl_hdr *hdr = (void *)call;
+	unsigned int which = input_u8(in), n = input_u8(in) % 8;
+
+	hdr->object_id = (uint16_t)known[which % 8][0];
+	hdr->method_id = (uint16_t)known[which % 8][1];
+	hdr->driver_id = RDMA_DRIVER_MLX5;
+	hdr->num_attrs = (uint16_t)n;
+	hdr->length = (uint16_t)(sizeof(*hdr) + n * sizeof(hdr->attrs[0]));
+	for (unsigned int i = 0; i < n; i++) {
+		struct ib_uverbs_attr *a = &hdr->attrs[i];
+		uint8_t how = input_u8(in);
+
+		a->attr_id = (uint16_t)(how % 8 == 7 ? input_u16(in) : i + (how & 8 ? 0x1000 : 0));
+		a->flags = how & 16 ? 1 : 0;
+		a->len = (uint16_t)(how & 32 ? input_u8(in) : how & 64 ? input_u16(in) : 0);
+		a->data = how & 128 ? (uintptr_t)slot(&run, how % N_SLOTS) : input_u8(in);
+	}
+	if (strange)
+		input_bytes(in, hdr, sizeof(*hdr));
+	uverbs_ioctl(run.file, call);
+}
+
+static void read_events(void)
+{
+	for (int fd = 0; fd < MAX_FD; fd++) {
+		struct fd_object *o = fdtab_find(&run.fdtab, fd, FD_CHANNEL);
+		uint64_t record[8];
+
+		if (o && recv(fd, record, sizeof(record), MSG_DONTWAIT) <= 0)
+			continue;
+	}
+}
+
+static void map_bar(struct input *in)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, run.fd,
+			  (off_t)(input_u16(in) % 0x2000) * 4096);
+
+	if (page == MAP_FAILED)
+		return;
+	*(volatile uint64_t *)page = input_u64(in);
+	munmap(page, 4096);
+}
+
+/* Memory that goes away while it is registered. */
+static void unmap_slot(struct input *in)
+{
+	unsigned int i = input_u8(in) % N_SLOTS;
+
+	must(mmap(slot(&run, i), SLOT_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+	     MAP_FAILED);
+	run.slot_used[i] = true;
+}
+
+static void operate(struct input *in, uint8_t operation, bool strange)
+{
+	switch (operation) {
+	case OP_RAW_WRITE:
+		raw_write(in);
+		break;
+	case OP_RAW_IOCTL:
+		raw_ioctl(in, strange);
+		break;
+	case OP_READ_EVENTS:
+		read_events();
+		break;
+	case OP_MAP_BAR:
+		map_bar(in);
+		break;
+	case OP_UNMAP:
+		unmap_slot(in);
+		break;
+	case OP_REOPEN:
+		close_fd(run.fd);
+		open_device();
+		break;
+	case OP_CLOSE_SOME:
+		close_fd(strange ? input_u8(in) : run.fd + 2);
+		open_device();
+		break;
+	case OP_POST_RECV:
+	case OP_POST_SEND:
+	case OP_CONSUME:
+	case OP_POKE:
+		operate_memory(&run, in, operation, strange);
+		break;
+	case OP_FRAMES:
+		operate_frames(&run, in, strange);
+		break;
+	default:
+		operate_command(&run, in, operation - OP_FIRST_COMMAND, strange);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = {data, size};
+	int fd_before = first_free_fd();
+
+	run.next_slot = 0;
+	memset(run.slot_used, true, sizeof(run.slot_used));
+	restore_arena();
+	open_device();
+	for (int i = 0; i < MAX_OPERATIONS && in.left >= 2; i++) {
+		uint8_t operation = input_u8(&in), strange = input_u8(&in);
+
+		operate(&in, operation % N_OPERATIONS, strange);
+	}
+	operate_frames(&run, &in, false); /* a last round of the device's */
+	close_everything();
+	check_nothing_left(fd_before);
+	return 0;
+}
