@@ -592,6 +592,17 @@ def test_counters_count_what_the_rule_matched(wire, program):
     assert p.count(never) == (0, 0)
 
 
+def test_a_model_without_sniffers_and_paths(program):
+    """mlx5_ib, get_flow_table: allow_sniffer_and_nic_rx_shared_tir; mlx5_core: fwd_next_prio_supported. A drop needs neither."""
+    p = program(sniffer=False, environment={"SOFTHCA_PROFILE": "minimal"})
+    queue = p.qp()
+    assert p.refused(queue, f"type={SNIFFER}") == 95  # EOPNOTSUPP
+    assert p.refused(queue, f"flags={DONT_TRAP}", "udp") == 95
+    assert p.refused(queue, "prio=4", "udp") == 12  # ENOMEM
+    p.flow(queue, f"flags={DONT_TRAP}", "udp", "drop")
+    p.flow(queue, "prio=3", "udp")
+
+
 # ---- the same rule twice -------------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,13 @@ struct flow_request {
 	uint32_t specs_bytes;
 };
 
+/* What a model can do. */
+struct flow_limits {
+	unsigned int n_priorities;
+	bool sniffer;   /* allow_sniffer_and_nic_rx_shared_tir */
+	bool dont_trap; /* nic_rx_multi_path_tirs */
+};
+
 #define FLOW_MAX_RULES 2 /* ALL_DEFAULT has one for unicast and one for multicast */
 
 /*
@@ -98,7 +105,7 @@ struct flow_request {
  * kernel gives.
  */
 int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request *req,
-	       unsigned int n_priorities);
+	       const struct flow_limits *limits);
 
 /* Does the frame end here, so that neither later tables nor the kernel get it? */
 static inline bool flow_traps(const struct flow_rule *rule)

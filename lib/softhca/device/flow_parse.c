@@ -180,20 +180,22 @@ static int check_request(const struct flow_request *req)
 }
 
 /* mlx5_ib_create_flow and get_flow_table. */
-static int check_kind(const struct flow_request *req, unsigned int n_priorities)
+static int check_kind(const struct flow_request *req, const struct flow_limits *limits)
 {
-	if (req->priority >= n_priorities)
+	if (req->priority >= limits->n_priorities)
 		return -ENOMEM; /* verbs-rules.md "Flow rules" */
 	if (req->flags & ~(uint32_t)(FLOW_DONT_TRAP | FLOW_EGRESS))
 		return -EINVAL;
 	if ((req->flags & FLOW_EGRESS) && is_leftovers(req))
 		return -EINVAL;
+	if (req->type == FLOW_SNIFFER && !limits->sniffer)
+		return -EOPNOTSUPP;
 	/* As a device without flow tables on the way out (no EGRESS namespace). */
 	return req->type > FLOW_SNIFFER || (req->flags & FLOW_EGRESS) ? -EOPNOTSUPP : 0;
 }
 
 static int parse_normal(struct flow_rule *rule, const struct flow_request *req,
-			const struct flow_spec *specs)
+			const struct flow_spec *specs, const struct flow_limits *limits)
 {
 	if (!ethertype_agrees(specs, req->n_specs))
 		return -EINVAL;
@@ -203,10 +205,12 @@ static int parse_normal(struct flow_rule *rule, const struct flow_request *req,
 		if (r)
 			return r;
 	}
+	rule->dont_trap = req->flags & FLOW_DONT_TRAP;
+	if (rule->dont_trap && !rule->drop && !limits->dont_trap)
+		return -EOPNOTSUPP; /* mlx5_core: fwd_next_prio_supported */
 	for (size_t i = 0; i < sizeof(rule->mask.word) / sizeof(rule->mask.word[0]); i++)
 		if (rule->value.word[i] & ~rule->mask.word[i])
 			return -EINVAL; /* mlx5_core: check_valid_spec */
-	rule->dont_trap = req->flags & FLOW_DONT_TRAP;
 	rule->table = req->n_specs && is_multicast_only(&specs[0]) && !rule->dont_trap
 			      ? FLOW_TABLE_MULTICAST
 			      : req->priority * 2u + !rule->dont_trap;
@@ -232,7 +236,7 @@ static int fixed_rules(struct flow_rule rules[FLOW_MAX_RULES], const struct flow
 }
 
 int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request *req,
-	       unsigned int n_priorities)
+	       const struct flow_limits *limits)
 {
 	struct flow_spec specs[FLOW_MAX_SPECS];
 	int r;
@@ -242,9 +246,9 @@ int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request
 	if (!r)
 		r = flow_read_specs(specs, req);
 	if (!r)
-		r = check_kind(req, n_priorities);
+		r = check_kind(req, limits);
 	if (r)
 		return r;
-	return req->type == FLOW_NORMAL ? parse_normal(&rules[0], req, specs)
+	return req->type == FLOW_NORMAL ? parse_normal(&rules[0], req, specs, limits)
 					: fixed_rules(rules, req);
 }

@@ -18,7 +18,8 @@ const char profile_names[] = "connectx4, connectx5, connectx6, minimal";
 	.max_mr = 16777216, .max_pd = 16777216, .max_mr_size = UINT64_MAX,                         \
 	.max_sq_desc_bytes = 1008, .max_rq_desc_bytes = 512, .max_send_wqebb = 32768,              \
 	.max_sge = 30, .timestamp_mask = 0x7fffffffffffffffULL, .n_comp_vectors = 2,               \
-	.n_flow_priorities = 16, .gid_table_len = 256, .null_mr = true, .ip_csum = true,           \
+	.flow = {.n_priorities = 16, .sniffer = true, .dont_trap = true}, .gid_table_len = 256,    \
+	.null_mr = true, .ip_csum = true,                                                          \
 	.cvlan_stripping = true, .log_max_rss_table = 11, .max_wq = 8388608,                       \
 	.max_moderation_count = 65535, .max_moderation_us = 4095
 
@@ -82,7 +83,7 @@ static const struct profile profiles[] = {
 		.max_sge = 2,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_L2,
 		.n_comp_vectors = 1,
-		.n_flow_priorities = 4,
+		.flow = {.n_priorities = 4},
 		.gid_table_len = 16,
 	},
 };

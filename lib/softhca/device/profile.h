@@ -3,6 +3,8 @@
 #ifndef SOFTHCA_DEVICE_PROFILE_H
 #define SOFTHCA_DEVICE_PROFILE_H
 
+#include "flow.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,7 +23,7 @@ struct profile {
 	uint64_t timestamp_mask;
 	uint8_t eth_min_inline; /* enum mlx5_user_inline_mode */
 	uint32_t n_comp_vectors;
-	uint32_t n_flow_priorities;
+	struct flow_limits flow;
 	uint16_t gid_table_len;
 	uint8_t log_max_rss_table; /* 0: no RSS */
 	uint32_t max_rss_tables;

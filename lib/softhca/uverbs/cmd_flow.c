@@ -192,7 +192,7 @@ int cmd_ex_create_flow(struct command *c)
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;
-	r = flow_parse(f->rules, &wish, c->file->device->config.profile->n_flow_priorities);
+	r = flow_parse(f->rules, &wish, &c->file->device->config.profile->flow);
 	if (r > 0) {
 		f->n_rules = (unsigned int)r;
 		r = make_flow(c, f, req.qp_handle);

@@ -10,6 +10,10 @@
 
 enum { SPEC_ETH = 0x20, SPEC_IPV4 = 0x30, SPEC_UDP = 0x41 };
 #define PRIORITIES 16
+
+static const struct flow_limits limits = {
+	.n_priorities = PRIORITIES, .sniffer = true, .dont_trap = true};
+
 #define MULTICAST "239.1.2.3"
 
 struct wish {
@@ -57,7 +61,7 @@ static struct flow_rule parsed(struct wish *w)
 {
 	struct flow_rule r[FLOW_MAX_RULES];
 
-	cr_assert_eq(flow_parse(r, &w->req, PRIORITIES), 1);
+	cr_assert_eq(flow_parse(r, &w->req, &limits), 1);
 	return r[0];
 }
 
@@ -65,7 +69,7 @@ static int refusal(struct wish *w)
 {
 	struct flow_rule r[FLOW_MAX_RULES];
 
-	return flow_parse(r, &w->req, PRIORITIES);
+	return flow_parse(r, &w->req, &limits);
 }
 
 static struct packet_key udp_key(const char *dst, uint16_t port)
@@ -462,7 +466,7 @@ static int ipv4_of(uint16_t bytes, uint8_t last_mask_byte, struct flow_rule rule
 		memset(filters + bytes + 4, 0xff, 4);
 	if (bytes)
 		filters[2 * bytes - 1] |= last_mask_byte;
-	return flow_parse(rules, &w.req, PRIORITIES);
+	return flow_parse(rules, &w.req, &limits);
 }
 
 Test(flow, a_short_filter_is_completed_with_zeros)
@@ -540,10 +544,10 @@ Test(flow, all_default_is_two_rules_behind_the_kernels)
 	struct wish w = {.req = {.type = 1, .port = 1}};
 	struct flow_rule r[FLOW_MAX_RULES];
 
-	cr_assert_eq(flow_parse(r, &w.req, PRIORITIES), 2);
+	cr_assert_eq(flow_parse(r, &w.req, &limits), 2);
 	cr_assert(r[0].table == FLOW_TABLE_LEFTOVERS && r[1].table == FLOW_TABLE_LEFTOVERS);
 	cr_assert(!flow_traps(&r[0]), "it takes nothing from the kernel");
 	w.req.type = 2;
-	cr_assert_eq(flow_parse(r, &w.req, PRIORITIES), 1);
+	cr_assert_eq(flow_parse(r, &w.req, &limits), 1);
 	cr_assert_eq(r[0].value.dst_mac[0], 1, "MC_DEFAULT: groups only");
 }
