@@ -2,7 +2,7 @@
 /*
  * Queue pairs and flows, told what to do line by line on stdin; each line gets one in return.
  *
- *   qp                      opens a device, with a queue pair: "ok N"
+ *   qp SEND_DEPTH           opens a device, with a queue pair: "ok N"
  *   flow QP WORD...         "ok N", or "errno E"; words below
  *   unflow FLOW             "ok"
  *   poll QP                 takes all completions: "ok" and for each HEXFRAME/TAG, or "sent"
@@ -350,10 +350,10 @@ static void do_count(const struct made *made)
 	printf("ok %llu %llu\n", (unsigned long long)values[0], (unsigned long long)values[1]);
 }
 
-static void do_qp(struct state *s)
+static void do_qp(struct state *s, unsigned int send_depth)
 {
-	static const struct queue_config config = {
-		.depth = DEPTH, .n_sge = 1, .payload_bytes = 2048, .send_depth = 16};
+	const struct queue_config config = {
+		.depth = DEPTH, .n_sge = 1, .payload_bytes = 2048, .send_depth = send_depth};
 	struct queue *q = &s->queues[s->n_queues];
 
 	queue_open(q, &config);
@@ -372,7 +372,7 @@ static void do_line(struct state *s, char *line)
 		n = (unsigned int)atoi(rest);
 	}
 	if (!strcmp(line, "qp") && s->n_queues < MAX_QUEUES)
-		do_qp(s);
+		do_qp(s, n);
 	else if (!strcmp(line, "flow") && rest && n < s->n_queues && s->n_flows < MAX_FLOWS)
 		do_flow(s, rest);
 	else if (!strcmp(line, "unflow") && n < s->n_flows && s->flows[n].flow)

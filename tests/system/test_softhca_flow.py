@@ -53,8 +53,8 @@ class Program:
         assert answer, f"verbs_flow ended: {self.process.wait(10)}"
         return answer
 
-    def qp(self):
-        ok, number = self.ask("qp")
+    def qp(self, send_depth=16):
+        ok, number = self.ask("qp", send_depth)
         assert ok == "ok"
         return int(number)
 
@@ -595,7 +595,7 @@ def test_counters_count_what_the_rule_matched(wire, program):
 def test_a_model_without_sniffers_and_paths(program):
     """mlx5_ib, get_flow_table: allow_sniffer_and_nic_rx_shared_tir; mlx5_core: fwd_next_prio_supported. A drop needs neither."""
     p = program(sniffer=False, environment={"SOFTHCA_PROFILE": "minimal"})
-    queue = p.qp()
+    queue = p.qp(send_depth=0)
     assert p.refused(queue, f"type={SNIFFER}") == 95  # EOPNOTSUPP
     assert p.refused(queue, f"flags={DONT_TRAP}", "udp") == 95
     assert p.refused(queue, "prio=4", "udp") == 12  # ENOMEM
