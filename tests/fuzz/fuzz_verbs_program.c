@@ -84,20 +84,28 @@ static struct hw_data_seg data_seg(struct run *run, struct input *in, uint32_t b
 	return (struct hw_data_seg){htobe32(bytes), htobe32(lkey), htobe64(addr)};
 }
 
+static struct rq *some_rq(struct run *run, unsigned int n)
+{
+	struct uwq *w = some_object(run, OBJECT_WQ, n / 2);
+	struct uqp *u = some_object(run, OBJECT_QP, n / 2);
+
+	return w && (n % 2 || !u || !u->qp.rq.n_wqe) ? &w->rq : u ? &u->qp.rq : NULL;
+}
+
 static void post_recv(struct run *run, struct input *in, bool strange)
 {
-	struct uqp *u = some_object(run, OBJECT_QP, strange ? input_u8(in) : 0);
+	struct rq *rq = some_rq(run, strange ? input_u8(in) : 0);
 	struct hw_data_seg segs[4];
 	uint16_t n = strange ? input_u16(in) : 4;
 
-	if (!u || !u->qp.rq.n_wqe)
+	if (!rq || !rq->n_wqe)
 		return;
 	for (int i = 0; i < 4; i++)
 		segs[i] = data_seg(run, in, 1024, strange);
-	for (uint32_t i = 0; i < u->qp.rq.n_wqe && i < 16; i++)
-		poke((uintptr_t)u->qp.rq.buf + ((uint64_t)i << u->qp.rq.wqe_shift), segs,
-		     u->qp.rq.wqe_shift > 6 ? sizeof(segs) : 1u << u->qp.rq.wqe_shift);
-	poke_be32(u->qp.rq.dbrec, (uint16_t)(u->qp.rq.taken + n));
+	for (uint32_t i = 0; i < rq->n_wqe && i < 16; i++)
+		poke((uintptr_t)rq->buf + ((uint64_t)i << rq->wqe_shift), segs,
+		     rq->wqe_shift > 6 ? sizeof(segs) : 1u << rq->wqe_shift);
+	poke_be32(rq->dbrec, (uint16_t)(rq->taken + n));
 }
 
 static void post_send(struct run *run, struct input *in, bool strange)
