@@ -9,42 +9,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__x86_64__)
-/* Below this, starting `rep movsb` costs more than the copy. */
-#define DMA_SHORT_BYTES 256
+#define DMA_BLOCK_BYTES 16
 
-static inline void dma_copy_16(uint8_t *to, const uint8_t *from)
+static inline void dma_copy_block(uint8_t *to, const uint8_t *from)
 {
-	typedef uint8_t block __attribute__((vector_size(16), aligned(1), may_alias));
+	typedef uint8_t block __attribute__((vector_size(DMA_BLOCK_BYTES), aligned(1), may_alias));
 
 	*(block *)to = *(const block *)from;
-	/* Else compilers make a loop of these a call of memcpy(). */
-	__asm__ volatile("" : : : "memory");
 }
 
 static inline void dma_copy(void *to, const void *from, size_t bytes)
 {
+	size_t i = 0;
 	uint8_t *t = to;
 	const uint8_t *f = from;
 
-	if (bytes < 16 || bytes > DMA_SHORT_BYTES) {
-		__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+	for (; i + 4 * DMA_BLOCK_BYTES <= bytes; i += 4 * DMA_BLOCK_BYTES) {
+		for (size_t k = 0; k < 4 * DMA_BLOCK_BYTES; k += DMA_BLOCK_BYTES)
+			dma_copy_block(t + i + k, f + i + k);
+		/* Else compilers make the loop a call of memcpy(). */
+		__asm__ volatile("" : : : "memory");
+	}
+	for (; i + DMA_BLOCK_BYTES <= bytes; i += DMA_BLOCK_BYTES) {
+		dma_copy_block(t + i, f + i);
+		__asm__ volatile("" : : : "memory");
+	}
+	if (i < bytes && bytes >= DMA_BLOCK_BYTES) {
+		/* The rest, with some of what is there already. */
+		dma_copy_block(t + bytes - DMA_BLOCK_BYTES, f + bytes - DMA_BLOCK_BYTES);
 		return;
 	}
-	/* Whole blocks, and one that ends with the data and may overlap the last. */
-	for (size_t i = 0; i + 16 < bytes; i += 16)
-		dma_copy_16(t + i, f + i);
-	dma_copy_16(t + bytes - 16, f + bytes - 16);
+	for (; i < bytes; i++) {
+		t[i] = f[i];
+		__asm__ volatile("" : : : "memory");
+	}
 }
-#else
-static inline void dma_copy(void *to, const void *from, size_t bytes)
-{
-	volatile uint8_t *t = to;
-	const volatile uint8_t *f = from;
-
-	while (bytes--)
-		*t++ = *f++;
-}
-#endif
 
 #endif
