@@ -149,6 +149,196 @@ static const char *two_segments(void)
 	return NULL;
 }
 
+/* A request of one segment, its fields as given. */
+static int post_segment(struct queue *q, uint64_t id, struct ibv_sge sge)
+{
+	struct ibv_send_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1,
+				 .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+
+	return ibv_post_send(q->qp, &wr, &bad);
+}
+
+/* One request after another: the first is wrong, the others are flushed. */
+static const char *error_flushes(void)
+{
+	struct queue q;
+	uint64_t id;
+
+	queue_open(&q, &config);
+	frame(&q);
+	q.payload_mr->lkey ^= 0x5500;
+	EXPECT_RETURNS(0, post(&q, 1, 100, 0));
+	q.payload_mr->lkey ^= 0x5500;
+	EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR && id == 1, "no LOC_PROT_ERR");
+	for (unsigned int i = 2; i < 5; i++) {
+		EXPECT_RETURNS(0, post(&q, i, 100, 0));
+		EXPECT(one(&q, &id) == IBV_WC_WR_FLUSH_ERR && id == i,
+		       "an unsignalled request behind the error is not flushed");
+	}
+	queue_close(&q);
+	return NULL;
+}
+
+/* RESET forgets what was posted, and the queue pair works again. */
+static const char *reset_revives(void)
+{
+	struct queue q;
+	uint64_t id;
+
+	queue_open(&q, &config);
+	frame(&q);
+	q.payload_mr->lkey ^= 0x5500;
+	EXPECT_RETURNS(0, post(&q, 1, 100, 0));
+	q.payload_mr->lkey ^= 0x5500;
+	EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR");
+	queue_to_state(&q, IBV_QPS_RESET);
+	queue_to_state(&q, IBV_QPS_INIT);
+	queue_to_state(&q, IBV_QPS_RTR);
+	queue_to_state(&q, IBV_QPS_RTS);
+	EXPECT_RETURNS(0, post(&q, 2, 100, IBV_SEND_SIGNALED));
+	EXPECT(one(&q, &id) == IBV_WC_SUCCESS && id == 2, "no success after RESET");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *bounds_checked(void)
+{
+	uint64_t id;
+
+	for (int i = 0; i < 3; i++) {
+		struct queue q;
+		struct ibv_sge sge;
+
+		queue_open(&q, &config);
+		frame(&q);
+		uint64_t start = (uintptr_t)q.payloads, bytes = q.payload_mr->length;
+		sge = i == 0   ? (struct ibv_sge){start + bytes - 99, 100, q.payload_mr->lkey}
+		      : i == 1 ? (struct ibv_sge){start - 1, 100, q.payload_mr->lkey}
+			       : (struct ibv_sge){start, 100, q.header_mr->lkey};
+		EXPECT_RETURNS(0, post_segment(&q, 5, sge));
+		EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR && id == 5,
+		       "no LOC_PROT_ERR out of bounds");
+		queue_close(&q);
+	}
+	return NULL;
+}
+
+static const char *domain_checked(void)
+{
+	struct queue q;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	uint64_t id;
+
+	queue_open(&q, &config);
+	frame(&q);
+	pd = ibv_alloc_pd(q.ctx);
+	EXPECT(pd, "ibv_alloc_pd");
+	mr = ibv_reg_mr(pd, q.payloads, 4096, 0);
+	EXPECT(mr, "ibv_reg_mr");
+	EXPECT_RETURNS(0, post_segment(&q, 6,
+				       (struct ibv_sge){(uintptr_t)q.payloads, 100, mr->lkey}));
+	EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR && id == 6, "another domain's key is taken");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	EXPECT_RETURNS(0, ibv_dealloc_pd(pd));
+	queue_close(&q);
+	return NULL;
+}
+
+/* Sending reads: memory that may only be read will do. */
+static const char *read_only_memory(void)
+{
+	struct queue q;
+	struct ibv_mr *mr;
+	uint64_t id;
+
+	queue_open(&q, &config);
+	frame(&q);
+	mr = ibv_reg_mr(q.pd, q.payloads, 4096, 0);
+	EXPECT(mr, "ibv_reg_mr");
+	EXPECT_RETURNS(0, post_segment(&q, 6,
+				       (struct ibv_sge){(uintptr_t)q.payloads, 100, mr->lkey}));
+	EXPECT(one(&q, &id) == IBV_WC_SUCCESS, "memory without LOCAL_WRITE is not sent");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *wrong_opcode(void)
+{
+	struct queue q;
+	uint64_t id;
+
+	queue_open(&q, &config);
+	frame(&q);
+	struct ibv_sge sge = {(uintptr_t)q.payloads, 100, q.payload_mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = 8, .sg_list = &sge, .num_sge = 1,
+				 .opcode = IBV_WR_RDMA_WRITE}, *bad;
+	EXPECT_RETURNS(0, ibv_post_send(q.qp, &wr, &bad));
+	EXPECT(one(&q, &id) == IBV_WC_LOC_QP_OP_ERR && id == 8, "no LOC_QP_OP_ERR");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *no_header(void)
+{
+	struct queue q;
+	uint64_t id;
+
+	queue_open(&q, &config);
+	frame(&q);
+	EXPECT_RETURNS(0, post(&q, 9, 13, 0));
+	EXPECT(one(&q, &id) == IBV_WC_LOC_QP_OP_ERR && id == 9, "13 bytes went out as a frame");
+	queue_close(&q);
+	return NULL;
+}
+
+/* The capabilities say that there is none, and libmlx5 keeps to them. */
+static const char *no_tso(void)
+{
+	struct ibv_device_attr_ex attr = {};
+	struct queue q;
+	uint8_t header[42] = {};
+
+	queue_open(&q, &config);
+	EXPECT_RETURNS(0, ibv_query_device_ex(q.ctx, NULL, &attr));
+	EXPECT(!attr.tso_caps.max_tso, "TSO is offered");
+	frame(&q);
+	struct ibv_sge sge = {(uintptr_t)q.payloads, 1000, q.payload_mr->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_TSO,
+				 .tso = {.hdr = header, .hdr_sz = 42, .mss = 500}}, *bad;
+	EXPECT_RETURNS(EINVAL, ibv_post_send(q.qp, &wr, &bad));
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *limits(void)
+{
+	struct ibv_sge sge[32];
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	struct queue q;
+
+	queue_open(&q, &config);
+	frame(&q);
+	EXPECT_RETURNS(0, ibv_query_qp(q.qp, &attr, IBV_QP_CAP, &init));
+	EXPECT(init.cap.max_send_sge < 31, "more segments than the test has");
+	for (int i = 0; i < 32; i++)
+		sge[i] = (struct ibv_sge){(uintptr_t)q.payloads, 50, q.payload_mr->lkey};
+	struct ibv_send_wr first = {.num_sge = 1, .opcode = IBV_WR_SEND, .sg_list = sge};
+	struct ibv_send_wr second = {.num_sge = (int)init.cap.max_send_sge + 1,
+				     .opcode = IBV_WR_SEND, .sg_list = sge}, *bad = NULL;
+	first.next = &second;
+	EXPECT_RETURNS(ENOMEM, ibv_post_send(q.qp, &first, &bad));
+	EXPECT(bad == &second, "bad_wr is not the first that was not posted");
+	second.num_sge = 1;
+	sge[0].length = init.cap.max_inline_data + 1;
+	second.send_flags = IBV_SEND_INLINE;
+	EXPECT_RETURNS(ENOMEM, ibv_post_send(q.qp, &second, &bad));
+	queue_close(&q);
+	return NULL;
+}
+
 const struct rule send_rules[] = {
 	{"send-only-signalled-complete", "verbs-rules: Posting and polling",
 	 only_signalled_complete},
@@ -158,5 +348,15 @@ const struct rule send_rules[] = {
 	{"send-not-before-rts", "libmlx5: qp_state_max_gs", not_before_rts},
 	{"send-inline-with-checksums", "verbs-rules: Posting and polling", inline_with_checksums},
 	{"send-two-segments", "libmlx5: _mlx5_post_send", two_segments},
+	{"send-error-flushes", "PRM: SQ error state, IB 10.3.1: completion in error", error_flushes},
+	{"send-reset-revives", "verbs-rules: Posting and polling", reset_revives},
+	{"send-bounds-checked", "PRM: memory key checks", bounds_checked},
+	{"send-domain-checked", "PRM: memory key checks", domain_checked},
+	{"send-read-only-memory", "ibv_reg_mr(3): local read access is always enabled",
+	 read_only_memory},
+	{"send-wrong-opcode", "PRM: send queue of a TIS, opcodes", wrong_opcode},
+	{"send-no-header", "IEEE 802.3, 3.1.1", no_header},
+	{"send-no-tso", "libmlx5: _mlx5_post_send, max_tso", no_tso},
+	{"send-limits", "verbs-rules: Posting and polling", limits},
 	{},
 };
