@@ -75,6 +75,23 @@ def tmp():
     shutil.rmtree(path)
 
 
+@pytest.fixture
+def started():
+    """started(command): a process, killed in the end if it still runs."""
+    processes = []
+
+    def start(command, **options):
+        processes.append(subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                          text=True, **options))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
 # ---- wires ---------------------------------------------------------------------------------------------------------
 
 

@@ -22,9 +22,17 @@ needs_softhca = [
 ]
 
 
-def under(net, *command, interfaces="rx0", prefix=(), namespace=None):
-    """The command line that runs a program on the devices of net's receiving end, or of another namespace."""
-    return Net.command(namespace or net.rx, *prefix, SOFTHCA, "-i", interfaces, "--", *command)
+# ip netns exec has given the shell a mount namespace of its own: nothing to unmount.
+ENTER = 'mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
+
+
+def under(net, *command, interfaces="rx0", prefix=(), namespace=None, root=None):
+    """The command line that runs a program on the devices of net's receiving end, or of another namespace.
+
+    root: a directory with another system, and softhca in /softhca.
+    """
+    softhca = ("sh", "-c", ENTER, root, "/softhca/softhca") if root else (SOFTHCA,)
+    return Net.command(namespace or net.rx, *prefix, *softhca, "-i", interfaces, "--", *command)
 
 
 def output(net, *command, **options):
@@ -59,9 +67,10 @@ def records(path):
     return frames_seen
 
 
-def keep_rule(net, wire, rule, **environment):
+def keep_rule(net, wire, rule, root=None, **environment):
     """verbs_rules tries to break the rule, and asks for frames where it needs some."""
-    process = subprocess.Popen(under(net, RULES, rule), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    program = "/softhca/verbs_rules" if root else RULES
+    process = subprocess.Popen(under(net, program, rule, root=root), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                env={**os.environ, **environment})
     line = "no word from verbs_rules"
     try:

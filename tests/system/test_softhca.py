@@ -13,7 +13,7 @@ import pytest
 
 import frames
 from conftest import ROOT, Net, in_namespace, run
-from softhca import CLIENT, GROUP, LIBRARY, PORT, RULES, SOFTHCA, Client, needs_softhca, output, records, under
+from softhca import CLIENT, GROUP, LIBRARY, PORT, RULES, SOFTHCA, Client, keep_rule, needs_softhca, output, records, under
 
 pytestmark = needs_softhca
 
@@ -98,22 +98,8 @@ def rules():
 
 @pytest.mark.parametrize("rule", rules())
 def test_rule(net, wire, rule):
-    """verbs_rules tries to break it, and asks for frames where it needs some."""
     leaves_objects = {"ASAN_OPTIONS": "detect_leaks=0"} if rule == "closing-frees-what-is-left" else {}
-    process = subprocess.Popen(under(net, RULES, rule), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                               env={**os.environ, "HAS_IPC_LOCK": "1", **leaves_objects})
-    try:
-        for line in process.stdout:
-            if not line.startswith("send "):
-                break
-            port, count, size = map(int, line.split()[1:])
-            wire.send(*[wire.frame(bytes(size), port)] * count)
-            process.stdin.write("\n")
-            process.stdin.flush()
-        assert line == "kept\n", line
-        assert process.wait(10) == 0
-    finally:
-        process.kill()
+    keep_rule(net, wire, rule, HAS_IPC_LOCK="1", **leaves_objects)
 
 
 def test_memlock_counts_without_ipc_lock(net):

@@ -7,8 +7,6 @@ holds, or a duration), it never arms its completion queue (so: no -e), and those
 """
 import ctypes
 import json
-import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -17,93 +15,15 @@ import time
 import pytest
 
 import frames
-from conftest import ROOT, in_namespace, run, wait_until
+from clients import (CLIENT_PORT, SERVER_PORT, Tap, ends, finish, mac_bytes, needs_perftest, needs_pyverbs, numbered_frames,
+                     perftest, pyverbs, wait_receiving)
+from conftest import run, wait_until
 from softhca import needs_softhca, output, under
 
-PYVERBS = ROOT / "tests/support/pyverbs_client.py"
-SERVER_PORT, CLIENT_PORT = 5000, 4000
 MAC_HEADER = 14
-ETH_P_ALL = 3
-SOL_PACKET, PACKET_AUXDATA = 263, 8
-SO_RCVBUFFORCE = 33
 VLAN = 3 << 13 | 1  # what perftest makes of --vlan_pcp 3
 
-needs_perftest = pytest.mark.skipif(not shutil.which("raw_ethernet_bw"), reason="perftest is not installed")
-needs_pyverbs = pytest.mark.skipif(
-    subprocess.run(["/usr/bin/python3", "-c", "import pyverbs.device"], capture_output=True, check=False).returncode != 0,
-    reason="python3-pyverbs is not installed")
-
 pytestmark = needs_softhca
-
-
-# ---- the other end of the wire -------------------------------------------------------------------------------------
-
-
-class Tap:
-    """Every frame that comes in on the sender's end, VLAN tags put back where they were."""
-
-    def __init__(self, net, wire):
-        self.socket = in_namespace(net.tx, lambda: self.open(wire.tx))
-
-    @staticmethod
-    def open(device):
-        tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        tap.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
-        tap.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
-        tap.bind((device, ETH_P_ALL))
-        tap.settimeout(10)
-        return tap
-
-    def frames(self, count, source):
-        """As many as that from the MAC address, in their order; then no more for a moment."""
-        found = []
-        while len(found) < count:
-            frame = self.next()
-            if self.counts(frame, source):
-                found.append(frame)
-        self.socket.settimeout(0.2)
-        try:
-            while True:
-                frame = self.next()
-                assert not self.counts(frame, source), f"one too many: {frame.hex()}"
-        except TimeoutError:
-            return found
-
-    @staticmethod
-    def counts(frame, source):
-        """Not what the kernel there says by itself: ARP, IPv6."""
-        return frame[6:12] == source and frame[12:14] not in (b"\x08\x06", b"\x86\xdd")
-
-    def next(self):
-        frame, ancillary, _, address = self.socket.recvmsg(65536, 64)
-        if address[2] == socket.PACKET_OUTGOING:
-            return bytes(14)
-        for level, kind, data in ancillary:
-            status, _, _, _, _, tci, tpid = struct.unpack("=IIIHHHH", data[:20])
-            if (level, kind) == (SOL_PACKET, PACKET_AUXDATA) and status & 0x10:  # TP_STATUS_VLAN_VALID
-                frame = frame[:12] + struct.pack("!HH", tpid, tci) + frame[12:]
-        return frame
-
-
-def mac_bytes(text):
-    return bytes.fromhex(text.replace(":", ""))
-
-
-@pytest.fixture
-def started():
-    """started(command): a process, killed in the end if it still runs."""
-    processes = []
-
-    def start(command, **options):
-        processes.append(subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                          text=True, **options))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 # ---- ibverbs-utils -------------------------------------------------------------------------------------------------
@@ -150,44 +70,6 @@ def test_other_transports_are_refused(net, program, refusal):
 
 
 # ---- perftest ------------------------------------------------------------------------------------------------------
-
-
-def ends(net, wire, server="rx"):
-    """(namespace, interface, address, MAC address) of the server's end and the client's."""
-    both = {"rx": (net.rx, wire.interface, wire.address, wire.mac),
-            "tx": (net.tx, wire.tx, wire.tx_address, wire.link(net.tx, wire.tx)["address"])}
-    return both.pop(server), both.popitem()[1]
-
-
-def perftest(net, wire, role, program, *options, server="rx"):
-    """A client's or a server's command line: addresses and ports are the server's and the client's for both."""
-    to, source = ends(net, wire, server)
-    own, other = (to, source) if role == "server" else (source, to)
-    return under(net, program, f"--{role}", "-d", "mlx5_0", "-B", own[3], "-E", other[3], "-J", to[2], "-j", source[2],
-                 "-K", SERVER_PORT, "-k", CLIENT_PORT, *options, interfaces=own[1], namespace=own[0])
-
-
-def wait_receiving(process):
-    """Until a server polls, that is, spins: it has spent more of the CPU than setting up can take."""
-    def spent():
-        assert process.poll() is None, process.communicate()
-        fields = open(f"/proc/{process.pid}/task/{process.pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()
-        return int(fields[11]) / os.sysconf("SC_CLK_TCK")  # utime
-
-    wait_until(lambda: spent() > 0.5, 60, "a server that polls")
-
-
-def results(text):
-    """What perftest's last table says: heading to figure."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("----")]
-    table = next(i for i, line in enumerate(lines) if line.startswith((" #bytes", " #flows")))
-    return [float(figure) for figure in lines[table + 1].split()]
-
-
-def finish(process):
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, out + err
-    return results(out)
 
 
 def perftest_data(seconds, count):
@@ -309,16 +191,6 @@ def test_flow_steering_rate(net, wire, started, options):
 
 
 # ---- python3-pyverbs -----------------------------------------------------------------------------------------------
-
-
-def pyverbs(net, *arguments, **how):
-    return under(net, "/usr/bin/python3", PYVERBS, *arguments, **how)
-
-
-def numbered_frames(wire, count, **options):
-    """Different in each byte and in length; some longer than most buffers of a kernel."""
-    sizes = [60 + (k * 131) % 1900 for k in range(count)]
-    return [wire.frame(bytes((k * 7 + i) & 255 for i in range(size)), SERVER_PORT, **options) for k, size in enumerate(sizes)]
 
 
 @needs_pyverbs

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""softhca as it was built here, below the rdma-core, perftest and pyverbs of Debian trixie, in a directory of its own.
+
+That libibverbs (56) knows more ioctl methods than bookworm's, and asks for them first.
+"""
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+from clients import SERVER_PORT, CLIENT_PORT, PYVERBS, Tap, finish, numbered_frames, perftest, pyverbs, wait_receiving
+from conftest import BUILD
+from softhca import LIBRARY, RULES, SOFTHCA, keep_rule, needs_softhca, output
+
+SUITE = "trixie"
+PACKAGES = "ibverbs-utils,ibverbs-providers,perftest,python3-pyverbs"
+NEEDS_MORE = {"send-inline-with-checksums"}  # a frame of test_softhca.py's
+NO_NETWORK = "Could not (resolve|connect)|Failed to fetch|Connection (failed|timed out|refused)|Unable to connect|NO_PUBKEY"
+
+pytestmark = needs_softhca
+
+
+def mirror():
+    """The archive that this machine installs from; both suites are in it."""
+    listed = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE) $(REPO_URI)", "Created-By: Packages"],
+                            capture_output=True, text=True, check=False).stdout
+    sites = [uri.rstrip("/") for uri in re.findall(r"\S+$", listed, re.MULTILINE) if uri.rstrip("/").endswith("/debian")]
+    return sites[0] if sites else "http://deb.debian.org/debian"
+
+
+def unpack(directory):
+    """The packages and what they depend on, unpacked and not set up: all that programs without a service need."""
+    done = subprocess.run(["mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}",
+                           "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+                           SUITE, directory, mirror()], capture_output=True, text=True, check=False, timeout=600)
+    if done.returncode != 0 and re.search(NO_NETWORK, done.stderr):
+        pytest.skip(f"no {SUITE} from {mirror()}: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    # base-files and dpkg do this where they are set up.
+    for name in ("bin", "lib", "lib64", "sbin"):
+        if not (directory / name).exists():
+            (directory / name).symlink_to(f"usr/{name}")
+    for name in ("dev", "proc", "sys", "tmp", "softhca"):
+        (directory / name).mkdir(exist_ok=True)
+    for path in (SOFTHCA, LIBRARY, RULES, PYVERBS):
+        shutil.copy2(path, directory / "softhca")
+
+
+@pytest.fixture(scope="module")
+def root():
+    if not shutil.which("mmdebstrap"):
+        pytest.skip("mmdebstrap is not installed")
+    if not (BUILD / "CMakeCache.txt").exists() or "SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text():
+        pytest.skip(f"built with a sanitizer, whose library {SUITE} does not have")
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-trixie-"))
+    try:
+        unpack(directory / SUITE)
+        yield directory / SUITE
+    finally:
+        shutil.rmtree(directory)
+
+
+def test_it_is_another_rdma_core(root):
+    library = next((root / "usr/lib/x86_64-linux-gnu").glob("libibverbs.so.1.*"))
+    assert int(library.name.split(".")[-2]) >= 56, library
+
+
+def test_ibv_devices(net, root):
+    assert output(net, "ibv_devices", root=root).splitlines()[2].split()[0] == "mlx5_0"
+
+
+def test_ibv_devinfo_says_the_same(net, root):
+    """What trixie adds to bookworm's output aside."""
+    here, there = (output(net, "ibv_devinfo", "-v", root=where).splitlines() for where in (None, root))
+    assert "PORT_ACTIVE (4)" in "".join(there)
+    assert not [line for line in here if line not in there]
+
+
+@pytest.mark.parametrize("there", ["server", "client", "both"])
+def test_perftest_latency(net, wire, root, started, there):
+    """Also with bookworm's at the other end."""
+    server = started(perftest(net, wire, "server", "raw_ethernet_lat", "-s", 100, "-n", 300,
+                              root=root if there != "client" else None))
+    wait_receiving(server)
+    client = started(perftest(net, wire, "client", "raw_ethernet_lat", "-s", 100, "-n", 300,
+                              root=root if there != "server" else None))
+    assert [finish(process)[:2] for process in (client, server)] == [[100, 300]] * 2
+
+
+def test_perftest_bandwidth(net, wire, root, started):
+    """Frame by frame out, and a known number in."""
+    tap = Tap(net, wire)
+    client = started(perftest(net, wire, "client", "raw_ethernet_bw", "-n", 3000, "-s", 200, server="tx", root=root))
+    assert {len(frame) for frame in tap.frames(3000, wire.mac_bytes())} == {196}
+    assert finish(client)[:2] == [200, 3000]
+    server = started(perftest(net, wire, "server", "raw_ethernet_bw", "-n", 1000, "-r", 2048, "-s", 200, root=root))
+    wait_receiving(server)
+    wire.send(*[wire.frame(bytes(100), SERVER_PORT, source_port=CLIENT_PORT)] * 1000)
+    assert finish(server)[:2] == [200, 1000]
+
+
+@pytest.mark.parametrize("action", ["receive", "receive-ex", "rss"])
+def test_pyverbs_receives(net, wire, root, started, action):
+    sent = numbered_frames(wire, 50)
+    client = started(pyverbs(net, action, len(sent), wire.mac, root=root))
+    assert client.stdout.readline() == "ready\n", client.communicate()
+    wire.send(*sent)
+    out, err = client.communicate(timeout=60)
+    assert client.returncode == 0, err
+    assert [json.loads(line)["frame"] for line in out.splitlines()] == [frame.hex() for frame in sent]
+
+
+@pytest.mark.parametrize("action", ["send", "send-ex"])
+def test_pyverbs_sends(net, wire, root, started, action):
+    tap = Tap(net, wire)
+    sent = [wire.mac_bytes() + wire.mac_bytes() + frame[12:] for frame in numbered_frames(wire, 50)]
+    client = started(pyverbs(net, action, root=root), stdin=subprocess.PIPE)
+    out, err = client.communicate("".join(frame.hex() + "\n" for frame in sent), timeout=60)
+    assert (client.returncode, out) == (0, "50\n"), err
+    assert tap.frames(len(sent), wire.mac_bytes()) == sent
+
+
+def test_all_rules_are_kept(net, wire, root):
+    rules = [line.split("\t")[0] for line in subprocess.run([RULES, "list"], check=True, capture_output=True,
+                                                            text=True).stdout.splitlines()]
+    assert len(rules) > 50
+    for rule in rules:
+        if rule not in NEEDS_MORE:
+            keep_rule(net, wire, rule, root=root, HAS_IPC_LOCK="1")
