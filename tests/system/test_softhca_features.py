@@ -7,10 +7,9 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, ROOT
+from conftest import BUILD, ROOT, run
+from softhca import LIBRARY, SOFTHCA, under
 
-SOFTHCA = BUILD / "lib/softhca/softhca"
-LIBRARY = BUILD / "lib/softhca/libsofthca.so"
 README = ROOT / "lib/softhca/README.md"
 
 pytestmark = pytest.mark.skipif(not SOFTHCA.exists(), reason=f"softhca is not in {BUILD}")
@@ -60,3 +59,15 @@ def test_a_value_that_is_not_accepted_is_one_line_and_no_device(setting, what):
                           env={**environment, "LD_PRELOAD": str(LIBRARY)})
     assert done.stderr.startswith(line) and done.stderr.count("\n") == 2, done.stderr
     assert done.returncode == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="raw packet queue pairs need CAP_NET_RAW")
+def test_the_interface_is_what_the_device_answers(net):
+    """Every command, method, flag and flow spec of the kernel's headers, asked with a raw call."""
+    out = run(*under(net, "/usr/bin/python3", ROOT / "tests/support/softhca_features.py")).stdout
+    assert [line for line in section("Interface") if line.startswith("|")] == out.splitlines()
+
+
+def test_the_models_are_what_ibv_devinfo_shows():
+    out = run("/usr/bin/python3", ROOT / "tests/support/softhca_features.py", "devices", SOFTHCA).stdout
+    assert [line for line in section("Models") if line.startswith("|")] == out.splitlines()

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What softhca's device answers to everything that the kernel's headers name, as tables for its README.
+
+softhca -i lo -- /usr/bin/python3 softhca_features.py            the uverbs interface, asked with raw commands
+/usr/bin/python3 softhca_features.py devices SOFTHCA             the models, as ibv_devinfo shows them
+"""
+import ctypes
+import errno
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+
+INCLUDE = "/usr/include/"
+HEADERS = ("rdma/ib_user_verbs.h", "rdma/ib_user_ioctl_cmds.h", "rdma/ib_user_ioctl_verbs.h", "rdma/mlx5-abi.h",
+           "rdma/mlx5_user_ioctl_cmds.h", "infiniband/verbs.h")
+EXTENDED = 1 << 31
+RDMA_VERBS_IOCTL = 0xC0181B01
+MLX5 = 1  # enum rdma_driver_id
+DYNAMIC_UAR = 2  # MLX5_LIB_CAP_DYN_UAR
+NAMES = {errno.EOPNOTSUPP: "EOPNOTSUPP"}  # and not ENOTSUP, which is the same
+METHODS_OF = {"actions_flow_action_ops": "FLOW_ACTION", "actions_counters_ops": "COUNTERS"}
+SPEC_BYTES = {"ETH": 32, "IPV4": 24, "IPV6": 80, "ESP": 16, "TCP": 8, "UDP": 8, "VXLAN_TUNNEL": 8, "GRE": 8, "MPLS": 8,
+              "INNER": 32, "ACTION_TAG": 8, "ACTION_DROP": 0, "ACTION_HANDLE": 8, "ACTION_COUNT": 8}
+
+
+def enums():
+    """{enum's name or a running number: {enumerator: value}} of the headers."""
+    found = {}
+    for header in HEADERS:
+        text = re.sub(r"/\*.*?\*/|//[^\n]*", "", open(INCLUDE + header, encoding="utf-8").read(), flags=re.S)
+        for match in re.finditer(r"enum\s*(\w*)\s*\{([^}]*)\}", text):
+            values, last = {}, -1
+            for item in match[2].split(","):
+                name, _, expression = (part.strip() for part in item.partition("="))
+                if not name:
+                    continue
+                try:
+                    last = eval(re.sub(r"\b(\d+|0x[0-9a-fA-F]+)[UL]+\b", r"\1", expression), {}, known(found, values)) \
+                        if expression else last + 1
+                except (NameError, SyntaxError):
+                    continue
+                values[name] = last
+            found[match[1] or str(len(found))] = values
+    return found
+
+
+def known(found, values):
+    names = {"UVERBS_ID_NS_SHIFT": 12, "IB_USER_VERBS_CMD_THRESHOLD": 50, "IB_UVERBS_ACCESS_OPTIONAL_FIRST": 1 << 20}
+    for group in (*found.values(), values):
+        names.update(group)
+    return names
+
+
+def with_prefix(groups, prefix):
+    return {name[len(prefix):]: value for group in groups.values() for name, value in group.items() if name.startswith(prefix)}
+
+
+def answer(call, *arguments):
+    """'there', or the name of the errno; what a call created is destroyed again."""
+    try:
+        undo = call(*arguments)
+    except OSError as error:
+        return NAMES.get(error.errno, errno.errorcode[error.errno])
+    if undo:
+        undo()
+    return "there"
+
+
+class Program:
+    """A program that talks to the device without libibverbs."""
+
+    def __init__(self, groups):
+        self.fd = os.open("/dev/infiniband/uverbs0", os.O_RDWR | os.O_CLOEXEC)
+        self.response = ctypes.create_string_buffer(4096)
+        self.memory = ctypes.create_string_buffer(1 << 17)
+        self.base = (ctypes.addressof(self.memory) + 4095) & ~4095
+        self.commands = with_prefix(groups, "IB_USER_VERBS_CMD_")
+        self.extended = with_prefix(groups, "IB_USER_VERBS_EX_CMD_")
+        self.plain("GET_CONTEXT", 8, struct.pack("<IIIIBBHIQ", 8, 4, 0, 0, 1, 0, 0, 0, DYNAMIC_UAR), 256)
+        self.pd = self.plain("ALLOC_PD", 4, b"", 8)
+        self.cq = self.make_cq()
+        self.qp = self.make_qp()
+
+    def plain(self, name, out, rest, driver_out=0, response=True):
+        """Sends a plain command; returns the first word of the response, the new object's handle."""
+        body = (struct.pack("<Q", ctypes.addressof(self.response)) if response else b"") + rest
+        header = struct.pack("<IHH", self.commands[name], (len(body) + 8) // 4, (out + driver_out) // 4)
+        os.write(self.fd, header + body)
+        return struct.unpack_from("<I", self.response)[0]
+
+    def ex(self, name, core, driver, out, driver_out=0):
+        core += bytes(-len(core) % 8)
+        header = struct.pack("<IHH", EXTENDED | self.extended[name], len(core) // 8, out // 8)
+        place = ctypes.addressof(self.response) if out + driver_out else 0
+        os.write(self.fd, header + struct.pack("<QHHI", place, len(driver) // 8, driver_out // 8, 0) + core + driver)
+        return struct.unpack_from("<I", self.response)[0]
+
+    def ioctl(self, object_id, method_id, attributes=()):
+        data = b"".join(struct.pack("<HHHHQ", *a) for a in attributes)
+        call = bytearray(struct.pack("<HHHHQIi", 24 + len(data), object_id, method_id, len(attributes), 0, MLX5, 0) + data)
+        fcntl.ioctl(self.fd, RDMA_VERBS_IOCTL, call)
+        return [struct.unpack_from("<HHHHQ", call, 24 + 16 * i)[4] for i in range(len(attributes))]
+
+    def destroy(self, name, *fields, out=0):
+        if name in self.commands:
+            self.plain(name, out, struct.pack(f"<{len(fields)}I", *fields), response=bool(out))
+        else:
+            self.ex(name, struct.pack(f"<{len(fields)}I", *fields), b"", out)
+
+    def make_cq(self, flags=0, driver_flags=0, compressed=0):
+        driver = struct.pack("<QQIBBHHHI", self.base, self.base + 0x8000, 64, compressed, 0, driver_flags, 0, 0, 0)
+        return self.ex("CREATE_CQ", struct.pack("<QIIiIII", 0, 15, 0, -1, 0, flags, 0), driver, 16 + 0, 8)
+
+    def make_qp(self, qp_type=8, flags=0, driver_flags=0):
+        core = struct.pack("<QIIIIIIIIIBBBBIIII", 0, self.pd, self.cq, self.cq, 0, 8, 8, 1, 1, 0, 0, qp_type, 0, 0, 0, flags, 0, 0)
+        driver = struct.pack("<QQIIIIIIQIHH", self.base + 0x1000, self.base + 0x8040, 8, 8, 5, driver_flags, 0xFFFFFF, 0,
+                             self.base + 0x2000, 0, 0, 0)
+        # The handle is what the response starts with.
+        return self.ex("CREATE_QP", core, driver, 40, 32)
+
+    def make_wq(self, flags=0, driver_flags=0):
+        core = struct.pack("<IIQIIIIII", 0, 0, 0, self.pd, self.cq, 8, 1, flags, 0)
+        driver = struct.pack("<QQIIIIIIII", self.base + 0x3000, self.base + 0x8080, 8, 5, 0, driver_flags, 0, 0, 0, 0)
+        self.ex("CREATE_WQ", core, driver, 24, 8)
+        return struct.unpack_from("<I", self.response, 8)[0]
+
+    def make_mr(self, access):
+        return self.plain("REG_MR", 12, struct.pack("<QQQII", self.base + 0x4000, 4096, self.base + 0x4000, self.pd, access))
+
+    def make_flow(self, flow_type=0, flags=0, spec=None):
+        specs, driver = b"", b""
+        if spec:
+            kind, size, handle = spec
+            specs = struct.pack("<IHH", kind, 8 + size, 0) + (struct.pack("<II", handle, 0) if size == 8 and kind >= 0x1000
+                                                               else bytes(size))
+            if kind == 0x1003:  # counters want to be told what to count
+                struct.pack_into("<II", self.memory, 0, 0, 0)
+                driver = struct.pack("<IIQII", 1, 0, ctypes.addressof(self.memory), 1, 0)
+        attr = struct.pack("<IHHBBBBI", flow_type, len(specs), 0, 1 if spec else 0, 0, 0, 1, flags)
+        self.ex("CREATE_FLOW", struct.pack("<II", 0, self.qp) + attr + specs, driver, 8)
+        return struct.unpack_from("<I", self.response, 4)[0]
+
+
+def commands(program, groups):
+    """A request without its body is too short for a command that is there: ENOSPC."""
+    for name, number in program.commands.items():
+        if name in ("THRESHOLD", "COMMAND_MASK", "FLAG_EXTENDED"):
+            continue
+        said = answer(os.write, program.fd, struct.pack("<IHH", number, 2, 0))
+        yield "write command", name, "there" if said == "ENOSPC" else said
+    for name, number in program.extended.items():
+        said = answer(os.write, program.fd, struct.pack("<IHH", EXTENDED | number, 0, 0) + bytes(16))
+        yield "extended write command", name, "there" if said == "ENOSPC" else said
+
+
+def methods(program, groups):
+    """A call without attributes misses mandatory ones: EINVAL, unless none is."""
+    objects = {**with_prefix(groups, "UVERBS_OBJECT_"), **with_prefix(groups, "MLX5_IB_OBJECT_")}
+    for group, values in groups.items():
+        for name, number in values.items():
+            match = re.match(r"(?:UVERBS|MLX5_IB)_METHOD_(\w+)", name)
+            if not match:
+                continue
+            kind = re.sub(r"^(uverbs_methods?_|mlx5_ib_)|(_obj)?_methods$", "", group)
+            kind = METHODS_OF.get(kind, kind.upper())
+            kind = kind if kind in objects else kind + "_OBJ"
+            said = answer(program.ioctl, objects[kind], number)
+            driver = "mlx5 " if name.startswith("MLX5") else ""
+            yield driver + "ioctl method", f"{kind}.{match[1].removeprefix(kind + '_')}", "there" if said in ("EINVAL", "there") else said
+
+
+def flags(program, groups):
+    qp = lambda **how: (lambda: program.destroy("DESTROY_QP", program.make_qp(**how), 0, out=4))
+    cq = lambda **how: (lambda: program.destroy("DESTROY_CQ", program.make_cq(**how), 0, out=16))
+    wq = lambda **how: (lambda: program.ex("DESTROY_WQ", struct.pack("<II", 0, program.make_wq(**how)), b"", 16))
+    mr = lambda access: (lambda: program.destroy("DEREG_MR", program.make_mr(access)))
+    flow = lambda **how: (lambda: program.destroy("DESTROY_FLOW", 0, program.make_flow(**how)))
+    context = lambda value: (lambda: second_context(groups, value))
+    tables = (
+        ("QP type", "IBV_QPT_", lambda v: qp(qp_type=v)), ("QP flag", "IB_UVERBS_QP_CREATE_", lambda v: qp(flags=v)),
+        ("mlx5 QP flag", "MLX5_QP_FLAG_", lambda v: qp(driver_flags=v)),
+        ("CQ flag", "IB_UVERBS_CQ_FLAGS_", lambda v: cq(flags=v)),
+        ("mlx5 CQ flag", "MLX5_IB_CREATE_CQ_FLAGS_", lambda v: cq(driver_flags=v)),
+        ("WQ flag", "IB_UVERBS_WQ_FLAGS_", lambda v: wq(flags=v)), ("mlx5 WQ flag", "MLX5_WQ_FLAG_", lambda v: wq(driver_flags=v)),
+        ("MR access", "IB_UVERBS_ACCESS_", lambda v: mr(v | 1)), ("mlx5 context flag", "MLX5_IB_ALLOC_UCTX_", context),
+        ("flow type", "IBV_FLOW_ATTR_", lambda v: flow(flow_type=v) if v in (1, 2) else flow(flow_type=v, spec=(0x20, 32, 0))
+         if v == 0 else flow(flow_type=v)),
+        ("flow flag", "IBV_FLOW_ATTR_FLAGS_", lambda v: flow(flags=v, spec=(0x20, 32, 0))))
+    for kind, prefix, make in tables:
+        for name, value in with_prefix(groups, prefix).items():
+            if not name.startswith(("FLAGS_", "OPTIONAL_")):
+                yield kind, name, answer(make(value))
+    yield "mlx5 CQ flag", "cqe_comp_en", answer(cq(compressed=1))
+    handle = program.ioctl(with_prefix(groups, "UVERBS_OBJECT_")["COUNTERS"], 0, [(0, 0, 1, 0, 0)])[0]
+    for name, kind in with_prefix(groups, "IBV_FLOW_SPEC_").items():
+        if name in SPEC_BYTES:
+            spec = (kind | 0x20 if name == "INNER" else kind, SPEC_BYTES[name], handle if name == "ACTION_COUNT" else 1)
+            yield "flow spec", name, answer(flow(spec=spec))
+
+
+def second_context(groups, value):
+    fd = os.open("/dev/infiniband/uverbs0", os.O_RDWR | os.O_CLOEXEC)
+    response = ctypes.create_string_buffer(4096)
+    body = struct.pack("<QIIIIBBHIQ", ctypes.addressof(response), 8, 4, value, 0, 1, 0, 0, 0, DYNAMIC_UAR)
+    try:
+        os.write(fd, struct.pack("<IHH", 0, (len(body) + 8) // 4, 66) + body)
+    finally:
+        os.close(fd)
+
+
+def interface():
+    groups = enums()
+    program = Program(groups)
+    rows = {}
+    for ask in (commands, methods, flags):
+        for kind, name, state in ask(program, groups):
+            rows.setdefault(kind, {}).setdefault(state, []).append(name)
+    print("| of the interface | answer | what |\n|---|---|---|")
+    for kind, states in rows.items():
+        for state in sorted(states, key=lambda s: (s != "there", s)):
+            print(f"| {kind} | {state} | {', '.join(states[state])} |")
+
+
+def devices(softhca):
+    """The lines of ibv_devinfo -v that say something, a column a model."""
+    usage = subprocess.run([softhca, "--settings"], check=True, capture_output=True, text=True).stdout
+    models = re.search(r"`SOFTHCA_PROFILE` \| \w+ \| ([^|]+) \|", usage)[1].split(", ")
+    lines = {model: list(facts(softhca, model)) for model in models}
+    keys = list(dict.fromkeys(key for model in models for key, _ in lines[model]))
+    print("| of the device |", " | ".join(models), "|\n|" + "---|" * (len(models) + 1))
+    for key in keys:
+        values = [dict(lines[model]).get(key, "absent") for model in models]
+        if set(values) - {"0", "absent"}:
+            print(f"| {key} |", " | ".join(values), "|")
+
+
+def facts(softhca, model):
+    out = subprocess.run([softhca, "-i", "lo", "-p", model, "--", "ibv_devinfo", "-v"], check=True, capture_output=True,
+                         text=True).stdout.split("\t\tport:")[0]
+    group = ""
+    for line in out.splitlines()[1:]:
+        key, colon, value = (part.strip() for part in line.partition(":"))
+        if not key or key in ("node_guid", "sys_image_guid", "transport", "hw_ver", "atomic_cap", "device_cap_flags_ex"):
+            continue
+        if colon and not value:
+            group = key
+        elif colon:
+            group = key
+            yield key, value
+        elif group in ("device_cap_flags", "raw packet caps"):
+            yield key, "yes"
+
+
+if __name__ == "__main__":
+    devices(sys.argv[2]) if sys.argv[1:2] == ["devices"] else interface()
