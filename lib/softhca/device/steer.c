@@ -252,24 +252,24 @@ static bool loops_back(const struct device *d, enum wire_addressed addressed)
 	}
 }
 
-static enum wire_addressed addressed(const struct device *d, const uint8_t destination[6])
+static enum wire_addressed sent_to(const struct device *d, const struct iovec *iov, int n)
 {
 	static const uint8_t broadcast[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+	uint8_t destination[6] = {0};
+	size_t have = 0;
 
+	for (int i = 0; i < n && have < sizeof(destination); i++) {
+		size_t room = sizeof(destination) - have;
+		size_t bytes = iov[i].iov_len < room ? iov[i].iov_len : room;
+
+		dma_copy(destination + have, iov[i].iov_base, bytes);
+		have += bytes;
+	}
 	if (!memcmp(destination, broadcast, sizeof(broadcast)))
 		return WIRE_BROADCAST;
 	if (destination[0] & 1)
 		return WIRE_MULTICAST;
 	return memcmp(destination, mcast_own_mac(d->mcast), 6) ? WIRE_TO_OTHER : WIRE_TO_US;
-}
-
-/* Is there anybody to get sent frames, whatever their address? */
-static bool sends_are_heard(const struct device *d)
-{
-	if (d->sniffed)
-		return true;
-	return d->steering.occupied && d->config.loopback != LOOPBACK_OFF &&
-	       (d->config.loopback != LOOPBACK_AUTO || d->n_contexts > 1);
 }
 
 static bool gather_sent(struct device *d, struct wire_frame *f, const struct iovec *iov, int n)
@@ -285,7 +285,6 @@ static bool gather_sent(struct device *d, struct wire_frame *f, const struct iov
 		dma_copy(f->data + f->len, iov[i].iov_base, iov[i].iov_len);
 		f->len += (uint32_t)iov[i].iov_len;
 	}
-	f->addressed = addressed(d, f->data);
 	return true;
 }
 
@@ -293,11 +292,18 @@ void steer_sent(struct device *d, const struct iovec *iov, int n)
 {
 	struct wire_frame f;
 	struct passage x;
+	enum wire_addressed addressed;
+	bool loops;
 
-	if (!sends_are_heard(d) || !gather_sent(d, &f, iov, n))
+	if (!d->steering.occupied)
 		return;
+	addressed = sent_to(d, iov, n);
+	loops = loops_back(d, addressed);
+	if ((!d->sniffed && !loops) || !gather_sent(d, &f, iov, n))
+		return;
+	f.addressed = addressed;
 	begin(&x, d, &f, clock_raw_ns());
 	walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
-	if (loops_back(d, f.addressed))
+	if (loops)
 		walk_received(&x);
 }

@@ -180,6 +180,9 @@ int cmd_ex_create_flow(struct command *c)
 		return -EINVAL;
 	if (req.flow_attr.size > specs_bytes)
 		return -ENOSPC; /* uverbs_request_next */
+	for (size_t i = req.flow_attr.size; i < specs_bytes; i++)
+		if (((const uint8_t *)c->in)[sizeof(req) + i])
+			return -EOPNOTSUPP; /* uverbs_request_finish */
 	wish = (struct flow_request){
 		.type = req.flow_attr.type,
 		.flags = req.flow_attr.flags,
