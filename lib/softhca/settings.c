@@ -181,6 +181,9 @@ static const struct setting settings[] = {
 	 .meaning = "a frame longer than the MTU: LOC_LEN_ERR, or it vanishes (?)"},
 	{"SOFTHCA_LENGTH_ERROR_IS_FATAL", "0", FLAG(device.length_error_is_fatal),
 	 .meaning = "1: LOC_LEN_ERR puts the queue pair in the error state (?)"},
+	{"SOFTHCA_ERROR_EVENTS", "0", FLAG(device.error_events),
+	 .meaning = "1: a completion in error that stops its queue gives a QP_FATAL or WQ_FATAL, "
+		    "too (?)"},
 	{"SOFTHCA_REAL_TIME", "0", FLAG(device.real_time),
 	 .meaning = "1: as a device set to REAL_TIME_CLOCK_ENABLE: completions of a CQ that asks for "
 		    "the wall clock alone are stamped seconds << 32 | nanoseconds"},

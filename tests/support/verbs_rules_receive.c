@@ -150,7 +150,6 @@ static const char *post_raw(struct queue *q, struct ibv_sge *sge)
 
 static const char *protection(struct queue *q, struct ibv_sge *sge)
 {
-	struct ibv_async_event event;
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 	struct pollfd p = {.fd = q->ctx->async_fd, .events = POLLIN};
@@ -163,10 +162,39 @@ static const char *protection(struct queue *q, struct ibv_sge *sge)
 	EXPECT(s.n == 3 && s.first_error == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR and flush");
 	EXPECT_RETURNS(0, ibv_query_qp(q->qp, &attr, IBV_QP_STATE, &init));
 	EXPECT(attr.qp_state == IBV_QPS_ERR, "the queue pair is not in error");
-	EXPECT(poll(&p, 1, 1000) == 1 && !ibv_get_async_event(q->ctx, &event) &&
-		       event.event_type == IBV_EVENT_QP_FATAL,
-	       "no IBV_EVENT_QP_FATAL");
-	ibv_ack_async_event(&event);
+	/* IB specification 10.10.2: what a completion told needs no asynchronous error. */
+	if (!getenv("SOFTHCA_ERROR_EVENTS")) {
+		EXPECT(!poll(&p, 1, 0), "an asynchronous event beside the completion");
+	} else {
+		struct ibv_async_event event;
+
+		EXPECT(!ibv_get_async_event(q->ctx, &event) &&
+			       event.event_type == IBV_EVENT_QP_FATAL,
+		       "another event than QP_FATAL");
+		ibv_ack_async_event(&event);
+	}
+	return NULL;
+}
+
+/* Only the receive queue is in error: the kernel calls that a bug of its own. */
+static const char *error_beside_ready_send(void)
+{
+	struct queue_config config = small;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct queue q;
+
+	config.send_depth = 8;
+	queue_open(&q, &config);
+	struct ibv_sge sge = {(uintptr_t)q.payloads, 1000, q.payload_mr->lkey ^ 0x5500};
+	EXPECT(!post_raw(&q, &sge) && !queue_add_udp_flow(&q, NULL, PORT, false), "no queue");
+	ask_for_frames(PORT, 1, 500);
+	EXPECT(drain(&q, 1).first_error == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR");
+	EXPECT_RETURNS(EINVAL, ibv_query_qp(q.qp, &attr, IBV_QP_STATE, &init));
+	queue_to_state(&q, IBV_QPS_RESET);
+	EXPECT_RETURNS(0, ibv_query_qp(q.qp, &attr, IBV_QP_STATE, &init));
+	EXPECT(attr.qp_state == IBV_QPS_RESET, "RESET does not mend it");
+	queue_close(&q);
 	return NULL;
 }
 
@@ -339,6 +367,7 @@ const struct rule receive_rules[] = {
 	{"recv-out-of-bounds", "PRM: memory key checks", out_of_bounds},
 	{"recv-no-local-write", "PRM: memory key checks", no_local_write},
 	{"recv-other-domain", "PRM: memory key checks", other_domain},
+	{"recv-error-beside-ready-send", "mlx5_ib: sqrq_state_to_qp_state", error_beside_ready_send},
 	{"recv-arm-gives-one-event", "PRM: completion event request", arm_gives_one_event},
 	{"cq-moderation-delays", "PRM: CQ context, cq_period", moderation_delays},
 	{"cq-wall-clock", "verbs-rules: Loss and time; mlx5_ib: get_ts_format", wall_clock},

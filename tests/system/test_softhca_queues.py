@@ -62,6 +62,10 @@ def test_packets_that_are_not_hashed_go_to_the_first_queue(net, wire):
     assert [line.split()[0] for line in got] == ["0"] * len(sent)
 
 
+def test_completions_in_error_give_events_by_setting(net, wire):
+    keep_rule(net, wire, "recv-wrong-key", SOFTHCA_ERROR_EVENTS="1")
+
+
 # ---- what only some models keep ------------------------------------------------------------------------------------
 
 

@@ -52,6 +52,7 @@ struct device_config {
 	bool l2_filter;             /* take only what the netdev would: own MAC, joined groups */
 	bool arm_fires_for_pending; /* arming with completions unread: event at once */
 	bool length_error_is_fatal; /* LOC_LEN_ERR puts the queue in the error state */
+	bool error_events;          /* completions in error give a QP_FATAL, too */
 	bool real_time;             /* timestamps of wall-clock CQs in real-time format */
 	enum long_send long_send;
 	enum flow_duplicates duplicates;

@@ -140,7 +140,7 @@ static void lose_rq(struct loss *l, struct rq *rq)
 		return;
 	l->found = true;
 	rq->n_wqe = 0;
-	rq_fail(rq);
+	rq_fail(rq, false);
 }
 
 static void lose_sq(struct loss *l, struct qp *qp)
@@ -152,7 +152,7 @@ static void lose_sq(struct loss *l, struct qp *qp)
 		return;
 	l->found = true;
 	sq->n_bb = 0;
-	sq_fail(qp);
+	sq_fail(qp, false);
 }
 
 static void lose_cq(struct loss *l, struct cq *cq)

@@ -36,12 +36,13 @@ static void sq_set_state(struct qp *qp, enum wq_state state)
 		fault_guard(qp->device, sq_flush, qp);
 }
 
-void sq_fail(struct qp *qp)
+void sq_fail(struct qp *qp, bool completed)
 {
 	if (qp->sq.state == WQ_ERR)
 		return;
 	sq_set_state(qp, WQ_ERR);
-	qp->device->events->qp_fatal(qp);
+	if (!completed || qp->device->config.error_events)
+		qp->device->events->qp_fatal(qp);
 }
 
 /*

@@ -51,7 +51,7 @@ static inline struct rq *qp_receive_queue(struct qp *qp, const struct packet *p)
 /* In the error state, whatever is posted is flushed: all such queues. True if there are any. */
 bool queues_flush(struct device *d);
 
-/* An error which the device finds: error state and async event. */
-void sq_fail(struct qp *qp);
+/* As rq_fail(). */
+void sq_fail(struct qp *qp, bool completed);
 
 #endif

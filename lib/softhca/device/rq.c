@@ -29,13 +29,15 @@ void complete_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_o
 	cq_post(cq, cqe, opcode);
 }
 
-void rq_fail(struct rq *rq)
+void rq_fail(struct rq *rq, bool completed)
 {
 	const struct device_events *events = rq->device->events;
 
 	if (rq->state == WQ_ERR)
 		return;
 	rq_set_state(rq, WQ_ERR);
+	if (completed && !rq->device->config.error_events)
+		return;
 	/* mlx5_ib: mlx5_ib_qp_event and mlx5_ib_wq_event, of a WQ catastrophic error. */
 	if (rq->qp)
 		events->qp_fatal(rq->qp);
@@ -48,7 +50,7 @@ static void rq_error(struct rq *rq, enum hw_syndrome syndrome, bool fatal)
 	complete_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, syndrome);
 	rq->taken++;
 	if (fatal)
-		rq_fail(rq);
+		rq_fail(rq, true);
 }
 
 /* Copies the frame along the entry's scatter list. 0, or what went wrong. */

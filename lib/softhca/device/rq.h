@@ -47,8 +47,8 @@ uint32_t rq_room(struct rq *rq);
 
 /* ERR flushes what is posted, RST forgets it. */
 void rq_set_state(struct rq *rq, enum wq_state state);
-/* An error which the device finds: error state and async event. */
-void rq_fail(struct rq *rq);
+/* An error which the device finds: error state, and an async event unless a completion told it. */
+void rq_fail(struct rq *rq, bool completed);
 void rq_flush(struct rq *rq);
 
 /* How many entries were ever posted, modulo 2^16: pairs with libmlx5's barrier between writing

@@ -307,7 +307,7 @@ static int send_some(struct qp *qp, struct sq_batch *b, int max)
 		complete(qp, tx, timestamp);
 		sq->taken = (uint16_t)(sq->taken + tx->n_bb);
 		if (tx->error)
-			sq_fail(qp);
+			sq_fail(qp, true);
 	}
 	return done;
 }

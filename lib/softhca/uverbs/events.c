@@ -49,13 +49,13 @@ static void cq_error(struct cq *cq)
 	/* IB specification 10.10.4: work queues that complete there go to the error state. */
 	TAILQ_FOREACH (qp, &cq->device->qps, link) {
 		if (qp->rq.n_wqe && qp->rq.cq == cq)
-			rq_fail(&qp->rq);
+			rq_fail(&qp->rq, false);
 		if (qp->sq.n_bb && qp->sq.cq == cq)
-			sq_fail(qp);
+			sq_fail(qp, false);
 	}
 	TAILQ_FOREACH (rq, &cq->device->wqs, link)
 		if (rq->cq == cq)
-			rq_fail(rq);
+			rq_fail(rq, false);
 }
 
 static void port(struct device *device, bool active)
