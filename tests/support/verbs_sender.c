@@ -2,7 +2,7 @@
 /*
  * verbs_sender [-d DEVICE] [-m METHOD] [-g SEGMENTS] [-r TIMES] [-o]: sends the frames on stdin
  * (each a native 32-bit length and the bytes) through a raw packet queue pair, TIMES times over,
- * and says how they completed, one JSON object. METHOD: post, wr; -l: inline; -o: checksum
+ * and says how they completed, one JSON object; "ready" before it reads them. METHOD: post, wr; -l: inline; -o: checksum
  * offload. It knows nothing of softhca.
  */
 #include "verbs_common.h"
@@ -36,9 +36,6 @@ struct sender {
 
 static void read_frames(struct sender *s)
 {
-	s->memory = aligned_alloc(4096, (size_t)MAX_FRAMES * MAX_BYTES);
-	if (!s->memory)
-		die("memory");
 	while (s->n_frames < MAX_FRAMES && fread(&s->len[s->n_frames], 4, 1, stdin) == 1) {
 		uint32_t len = s->len[s->n_frames];
 
@@ -83,6 +80,9 @@ static void open_queue(struct sender *s)
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 	};
 
+	s->memory = aligned_alloc(4096, (size_t)MAX_FRAMES * MAX_BYTES);
+	if (!s->memory)
+		die("memory");
 	s->pd = ibv_alloc_pd(s->ctx);
 	s->cq = ibv_create_cq(s->ctx, DEPTH, NULL, NULL, 0);
 	if (!s->pd || !s->cq)
@@ -216,9 +216,11 @@ int main(int argc, char **argv)
 	}
 	if (s.n_segments < 1 || s.n_segments > MAX_SEGMENTS)
 		die("SEGMENTS");
-	read_frames(&s);
 	open_device(&s, device);
 	open_queue(&s);
+	puts("ready");
+	fflush(stdout);
+	read_frames(&s);
 	send_all(&s, times);
 	printf("{\"posted\": %lu, \"success\": %lu, \"length\": %lu, \"protection\": %lu, "
 	       "\"operation\": %lu, \"flushed\": %lu}\n",

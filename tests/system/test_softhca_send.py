@@ -35,7 +35,7 @@ def send(net, to_send, *options, environment=None, **how):
     done = subprocess.run(under(net, SENDER, *options, **how), input=stdin, capture_output=True, timeout=60, check=False,
                           env={**os.environ, **(environment or {})})
     assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def succeeded(counts, n):

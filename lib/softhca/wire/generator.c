@@ -109,8 +109,12 @@ static int build(struct generator *g, const struct wire_config *config,
 		 const struct link_facts *link)
 {
 	uint32_t bytes = config->generator.payload_bytes;
-	struct ethhdr eth = {.h_source = {2}, .h_proto = htons(ETH_P_IP)};
-	struct iphdr ip = {.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_UDP};
+	struct ethhdr eth = {.h_source = {2, 0, 0, 0, 0, 2}, .h_proto = htons(ETH_P_IP)};
+	struct iphdr ip = {.version = 4,
+			   .ihl = 5,
+			   .frag_off = htons(IP_DF),
+			   .ttl = 64,
+			   .protocol = IPPROTO_UDP};
 	struct udphdr udp = {.source = htons(SOURCE_PORT)};
 	uint8_t *p = g->buffer + HEADROOM_BYTES;
 

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""softhca's engines: every one brings frames as they are, and accounts for those that it does not bring."""
+import json
+import os
+import signal
+import struct
+import subprocess
+
+import pytest
+
+import frames
+from conftest import BUILD, Net, in_namespace, wait_until
+from softhca import PORT, Client, needs_softhca, records, under
+
+pytestmark = needs_softhca
+
+SENDER = BUILD / "tests/support/verbs_sender"
+NETDEV_ENGINES = ("afpacket", "afpacket-throughput")
+
+
+def engine(name, **settings):
+    return {"SOFTHCA_ENGINE": name, **{f"SOFTHCA_{key.upper()}": str(value) for key, value in settings.items()}}
+
+
+class Sender:
+    """verbs_sender, with its end of the wire open."""
+
+    def __init__(self, net, *options, environment, **how):
+        self.process = subprocess.Popen(under(net, SENDER, *options, **how), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env={**os.environ, **environment})
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def send(self, to_send):
+        """How many frames, all of which the wire has taken."""
+        stdin = b"".join(struct.pack("=I", len(frame)) + frame for frame in to_send)
+        out, _ = self.process.communicate(stdin, timeout=60)
+        assert self.process.returncode == 0
+        counts = json.loads(out)
+        assert counts["posted"] == counts["success"], counts
+        return counts["posted"]
+
+
+def send(net, to_send, *options, **how):
+    return Sender(net, *options, **how).send(to_send)
+
+
+def some_frames(wire, sizes=(1, 17, 18, 19, 100, 1472, 4000, 8900)):
+    return [wire.frame(bytes((i * 7 + k) & 255 for k in range(size)), PORT) for i, size in enumerate(sizes)]
+
+
+# ---- a netdev ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETDEV_ENGINES)
+def test_frames_of_a_netdev_arrive_byte_for_byte(net, wire, tmp, name):
+    sent = some_frames(wire) + [wire.frame(b"z" * 100, PORT, vlan=0x2005)]
+    client = Client(net, "-c", len(sent), "-w", tmp / "dump", environment=engine(name))
+    wire.send(*sent)
+    counts = client.counts()
+    assert records(tmp / "dump") == sent
+    assert counts["errors"] == 0 and counts["backwards"] == 0
+
+
+@pytest.mark.parametrize("name", NETDEV_ENGINES)
+def test_a_netdevs_losses_have_names(net, wire, name):
+    """More than the ring holds, to a queue of 64: sent = matched + discards, but for the kernel's own few frames."""
+    sent = 30000
+    client = Client(net, "-n", 64, "-i", 2000, environment=engine(name, ring_mib=1))
+    frame = wire.frame(b"x" * 200, PORT)
+    for _ in range(sent):
+        wire.socket.send(frame)
+    counts = client.counts()
+    assert 0 <= counts["matched"] + counts["discards"] - sent <= 10, counts
+
+
+@pytest.mark.parametrize("name", NETDEV_ENGINES)
+def test_a_netdevs_starved_queue_counts_what_it_drops(net, wire, name):
+    client = Client(net, "-n", 64, "-r", "-i", 2000, environment=engine(name))
+    wire.send(*[wire.frame(b"x" * 50, PORT)] * 1000)
+    counts = client.counts()
+    assert (counts["received"], counts["out_of_buffer"]) == (64, 936)
+
+
+# ---- a cable between two devices -----------------------------------------------------------------------------------
+
+
+MEMORY = engine("memory")
+PAIR = {"interfaces": "rx0,rx1"}
+
+
+@pytest.fixture
+def cable(net):
+    """Two netdevs of one namespace, which are only names and addresses here; the first one."""
+    net.add_wire()
+    return net.wires[0]
+
+
+def test_a_cable_brings_frames_byte_for_byte(net, cable, tmp):
+    sent = some_frames(cable)
+    client = Client(net, "-d", "mlx5_0", "-c", len(sent), "-w", tmp / "dump", environment=MEMORY, **PAIR)
+    assert send(net, sent, "-d", "mlx5_1", environment=MEMORY, **PAIR) == len(sent)
+    assert client.counts()["errors"] == 0
+    assert records(tmp / "dump") == sent
+
+
+def test_a_cable_has_two_directions(net, cable, tmp):
+    there, back = some_frames(cable, (100, 200)), some_frames(net.wires[1], (300, 400, 500))
+    first = Client(net, "-d", "mlx5_0", "-c", 2, "-w", tmp / "first", environment=MEMORY, **PAIR)
+    assert send(net, there, "-d", "mlx5_1", environment=MEMORY, **PAIR) == 2
+    first.counts()
+    second = Client(net, "-d", "mlx5_1", "-c", 3, "-w", tmp / "second", environment=MEMORY, **PAIR)
+    assert send(net, back, "-d", "mlx5_0", environment=MEMORY, **PAIR) == 3
+    second.counts()
+    assert (records(tmp / "first"), records(tmp / "second")) == (there, back)
+
+
+def test_a_cables_losses_have_names(net, cable):
+    """The receiver stands still: its ring fills, the rest is discarded, and nothing is lost without a name."""
+    slots = 64  # the largest power of two of 9 KiB ones in 1 MiB
+    client = Client(net, "-d", "mlx5_0", "-c", slots, "-i", 20000, environment={**MEMORY, "SOFTHCA_RING_MIB": "1"}, **PAIR)
+    sender = Sender(net, "-r", 1000, "-d", "mlx5_1", environment=MEMORY, **PAIR)
+    os.kill(client.process.pid, signal.SIGSTOP)
+    sent = sender.send([cable.frame(b"x" * 200, PORT)])
+    os.kill(client.process.pid, signal.SIGCONT)
+    counts = client.counts()
+    assert (sent, counts["matched"], counts["discards"]) == (1000, slots, 1000 - slots), counts
+
+
+def test_a_cables_starved_queue_counts_what_it_drops(net, cable):
+    client = Client(net, "-d", "mlx5_0", "-n", 64, "-r", "-i", 2000, environment=MEMORY, **PAIR)
+    assert send(net, [cable.frame(b"x" * 50, PORT)], "-r", 1000, "-d", "mlx5_1", environment=MEMORY, **PAIR) == 1000
+    counts = client.counts()
+    assert (counts["received"], counts["out_of_buffer"], counts["discards"]) == (64, 936, 0)
+
+
+def test_a_cable_without_another_end_takes_frames(net, cable):
+    assert send(net, some_frames(cable), "-d", "mlx5_1", environment=MEMORY, **PAIR) == 8
+    # An odd device out has no cable.
+    assert send(net, some_frames(cable), "-d", "mlx5_0", environment=MEMORY, interfaces="rx0") == 8
+
+
+def test_an_end_can_be_taken_once(net, cable):
+    first = Client(net, "-d", "mlx5_0", "-c", 1, "-i", 20000, environment=MEMORY, **PAIR)
+    second = subprocess.run(under(net, SENDER, "-d", "mlx5_0", **PAIR), input=b"", capture_output=True, check=False,
+                            env={**os.environ, **MEMORY}, timeout=60)
+    assert second.returncode == 1 and b"ibv_create_qp_ex (errno 16" in second.stderr
+    assert send(net, some_frames(cable, (50,)), "-d", "mlx5_1", environment=MEMORY, **PAIR) == 1
+    assert first.counts()["received"] == 1
+
+
+def cables(net):
+    return in_namespace(net.rx, lambda: open("/proc/thread-self/net/unix", encoding="ascii").read()).count("softhca-wire")
+
+
+def test_a_killed_end_leaves_nothing_and_its_successor_is_heard(net, cable, tmp):
+    client = Client(net, "-d", "mlx5_0", "-i", 60000, environment=MEMORY, **PAIR)
+    assert cables(net) == 1
+    client.process.kill()
+    client.process.wait(10)
+    client.process.stdout.close()
+    client.process.stderr.close()
+    wait_until(lambda: cables(net) == 0, 10, "the killed end gone")
+    sent = some_frames(cable)
+    again = Client(net, "-d", "mlx5_0", "-c", len(sent), "-w", tmp / "dump", environment=MEMORY, **PAIR)
+    send(net, sent, "-d", "mlx5_1", environment=MEMORY, **PAIR)
+    again.counts()
+    assert records(tmp / "dump") == sent
+    assert cables(net) == 0
+
+
+def test_another_interface_list_is_another_cable(net, cable):
+    net.add_wire()
+    client = Client(net, "-d", "mlx5_0", "-i", 500, environment=MEMORY, **PAIR)
+    send(net, some_frames(cable), "-d", "mlx5_1", environment=MEMORY, interfaces="rx1,rx2")
+    assert client.counts()["matched"] == 0
+
+
+# ---- the generator -------------------------------------------------------------------------------------------------
+
+
+def generator(net, n, *options, **settings):
+    """verbs_client on a generator, which posts `n` receives and no more; it waits for them."""
+    return Client(net, "-r", "-n", n, "-c", n, "-i", 20000, *options, environment=engine("generator", **settings)).counts()
+
+
+def nothing_matches(net, *options, **settings):
+    return Client(net, "-i", 300, *options, environment=engine("generator", **settings)).counts()["matched"] == 0
+
+
+def generated(wire, payload, address="10.0.0.1", port=PORT, mac=None):
+    return frames.udp_frame(bytes(i & 255 for i in range(payload)), address, port, mac or wire.mac_bytes(), source="192.0.2.1",
+                            source_port=1000)
+
+
+@pytest.mark.parametrize("payload", (0, 1, 18, 64, 1472, 8900))
+def test_the_generator_completes_what_is_posted(net, wire, tmp, payload):
+    counts = generator(net, 2048, "-a", "10.0.0.1", "-w", tmp / "dump", generator_payload=payload)
+    assert (counts["received"], counts["matched"], counts["out_of_buffer"]) == (2048, 2048, 0)
+    assert counts["errors"] == counts["backwards"] == 0 and counts["csum_ok"] == 2048
+    assert records(tmp / "dump") == [generated(wire, payload)] * 2048
+
+
+def test_the_generator_may_leave_the_buffers_alone(net, wire, tmp):
+    counts = generator(net, 1024, "-w", tmp / "dump", generator="completions", generator_payload=500)
+    assert counts["received"] == counts["matched"] == 1024
+    assert records(tmp / "dump") == [bytes(len(generated(wire, 500)))] * 1024
+
+
+def test_the_generators_frames_go_through_steering(net):
+    """To another port, another address: nothing matches, nothing is lost."""
+    assert nothing_matches(net, "-p", PORT + 1)
+    assert nothing_matches(net, "-a", "10.0.0.2")
+    assert nothing_matches(net, "-a", "10.0.0.2", generator_address="10.0.0.2", generator_port=99)
+    assert generator(net, 512, "-a", "10.0.0.2", "-p", 99, generator_address="10.0.0.2", generator_port=99)["matched"] == 512
+
+
+def test_the_generators_groups_need_a_join(net, wire):
+    """verbs-rules.md: multicast needs an IGMP join by an ordinary socket on that interface."""
+    group = ("-a", "239.7.1.9")
+    assert nothing_matches(net, *group, generator_address="239.7.1.9")
+    assert generator(net, 512, *group, "-g", wire.interface, generator_address="239.7.1.9")["matched"] == 512
+
+
+def test_the_generators_frames_that_are_too_long_are_errors(net):
+    counts = generator(net, 512, "-s", 100, generator_payload=200)
+    assert (counts["len_errors"], counts["errors"], counts["matched"]) == (512, 512, 512)
+
+
+def test_the_generator_takes_sends(net, wire):
+    assert send(net, some_frames(wire), "-r", 1000, environment=engine("generator")) == 8000
+
+
+def test_a_generator_frame_longer_than_the_mtu_is_refused(net):
+    done = subprocess.run(under(net, SENDER), input=b"", capture_output=True, check=False, timeout=60,
+                          env={**os.environ, **engine("generator", generator_payload=9000)})
+    assert done.returncode == 1 and b"ibv_create_qp_ex (errno 90" in done.stderr
+
+
+# ---- the choice ----------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_engine_is_one_line(net):
+    command = [*Net.command(net.rx), BUILD / "lib/softhca/softhca", "-i", "rx0", "-e", "pigeon", "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 64
+    assert done.stderr == "softhca: SOFTHCA_ENGINE=pigeon: not known; accepted: afpacket, afpacket-throughput, memory, generator\n"
