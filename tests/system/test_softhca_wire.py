@@ -2,6 +2,7 @@
 """softhca's engines: every one brings frames as they are, and accounts for those that it does not bring."""
 import json
 import os
+import pathlib
 import signal
 import struct
 import subprocess
@@ -114,12 +115,18 @@ def test_a_cable_has_two_directions(net, cable, tmp):
     assert (records(tmp / "first"), records(tmp / "second")) == (there, back)
 
 
+def stop(pid):
+    os.kill(pid, signal.SIGSTOP)
+    threads = pathlib.Path(f"/proc/{pid}/task")
+    wait_until(lambda: all("State:\tT" in (thread / "status").read_text() for thread in threads.iterdir()), 10, "all threads stopped")
+
+
 def test_a_cables_losses_have_names(net, cable):
     """The receiver stands still: its ring fills, the rest is discarded, and nothing is lost without a name."""
     slots = 64  # the largest power of two of 9 KiB ones in 1 MiB
     client = Client(net, "-d", "mlx5_0", "-c", slots, "-i", 20000, environment={**MEMORY, "SOFTHCA_RING_MIB": "1"}, **PAIR)
     sender = Sender(net, "-r", 1000, "-d", "mlx5_1", environment=MEMORY, **PAIR)
-    os.kill(client.process.pid, signal.SIGSTOP)
+    stop(client.process.pid)
     sent = sender.send([cable.frame(b"x" * 200, PORT)])
     os.kill(client.process.pid, signal.SIGCONT)
     counts = client.counts()
