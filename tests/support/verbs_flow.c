@@ -8,6 +8,7 @@
  *   poll QP                 takes all completions: "ok" and for each HEXFRAME/TAG, or "sent"
  *   send QP HEXFRAME        "ok"
  *   count FLOW              of a flow with a counter: "ok PACKETS BYTES"
+ *   fork                    a child that does nothing: "ok PID"
  *
  * Words of a flow: type=0..3 prio=N flags=N, then specs: eth ip4 ip4old ip6 udp tcp drop count
  * tag=N, each with fields after it: name=value or name=value/mask (dst, src, type, vlan, proto,
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_QUEUES 8
 #define MAX_FLOWS 64
@@ -362,6 +364,16 @@ static void do_qp(struct state *s, unsigned int send_depth)
 	printf("ok %u\n", s->n_queues++);
 }
 
+static void do_fork(void)
+{
+	pid_t child = fork();
+
+	if (child)
+		printf("ok %d\n", child);
+	else
+		pause();
+}
+
 static void do_line(struct state *s, char *line)
 {
 	char *rest = strchr(line, ' ');
@@ -383,6 +395,8 @@ static void do_line(struct state *s, char *line)
 		do_send(&s->queues[n], strchr(rest, ' ') + 1);
 	else if (!strcmp(line, "count") && n < s->n_flows && s->flows[n].counters)
 		do_count(&s->flows[n]);
+	else if (!strcmp(line, "fork"))
+		do_fork();
 	else
 		die("what is %s?", line);
 	fflush(stdout);

@@ -304,6 +304,19 @@ def test_nothing_is_left_after_a_kill(net, wire, program, stack):
     assert stack.seen() == [wire.frame(b"x", PORT)]
 
 
+def test_a_forked_child_does_not_keep_the_rules(net, wire, program):
+    p = program()
+    p.flow(p.qp(), "ip4", f"dst={wire.address}")
+    child = int(p.ask("fork")[1])
+    try:
+        p.process.send_signal(signal.SIGKILL)
+        p.process.wait(10)
+        wait_until(lambda: "softhca-" not in tables(net), 10, "the table gone")
+        os.kill(child, 0)  # and the child is still there
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
 def test_two_programs_on_one_netdev(wire, program, stack):
     one, other = program(), program()
     queues = one.qp(), other.qp()

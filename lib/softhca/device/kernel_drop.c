@@ -25,6 +25,14 @@ void kernel_drop_close(struct kernel_drop *k)
 	pthread_mutex_unlock(&k->lock);
 }
 
+void kernel_drop_forked(struct kernel_drop *k)
+{
+	/* The parent may have held the lock. */
+	pthread_mutex_init(&k->lock, NULL);
+	nft_close(k->nft);
+	k->nft = NULL;
+}
+
 struct matches {
 	struct nft_match m[MAX_MATCHES];
 	size_t n;

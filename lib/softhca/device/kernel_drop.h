@@ -38,6 +38,9 @@ void kernel_drop_init(struct kernel_drop *k, enum kernel_drop_mode mode, const c
 /* All rules are gone with it; add() starts anew. */
 void kernel_drop_close(struct kernel_drop *k);
 
+/* In a forked child: the rules are the parent's, and are not to outlive it. */
+void kernel_drop_forked(struct kernel_drop *k);
+
 /* 0, or with KERNEL_DROP_REQUIRE what the kernel said: -EPERM. Waits for the kernel. */
 int kernel_drop_add(struct kernel_drop *k, const struct flow_rule *rule, struct kernel_dropped *d);
 void kernel_drop_remove(struct kernel_drop *k, const struct kernel_dropped *d);

@@ -44,6 +44,8 @@ bool root_is_owner(void)
 static void in_child(void)
 {
 	for (unsigned int i = 0; i < the_root.n_devices; i++)
+		kernel_drop_forked(&the_root.devices[i].kernel_drop);
+	for (unsigned int i = 0; i < the_root.n_devices; i++)
 		if (!LIST_EMPTY(&the_root.devices[i].files))
 			return;
 	atomic_store(&the_root.owner, getpid());
