@@ -7,6 +7,7 @@
 #define SOFTHCA_DEVICE_DEVICE_H
 
 #include "../wire/wire.h"
+#include "fault.h"
 #include "flow.h"
 #include "kernel_drop.h"
 #include "mkey.h"
@@ -89,6 +90,7 @@ struct device {
 	struct mkey_table mkeys;
 	struct flow_steering steering;
 	struct kernel_drop kernel_drop;
+	struct lost_pages lost_pages;
 	TAILQ_HEAD(, qp) qps;
 	TAILQ_HEAD(, rq) wqs; /* receive queues that are no queue pair's */
 	LIST_HEAD(, uverbs_file) files; /* who has it open; kept by uverbs */

@@ -9,8 +9,17 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct device;
+
+#define LOST_PAGES 16
+
+/* What went away lately; 0: none. */
+struct lost_pages {
+	uintptr_t pages[LOST_PAGES];
+	unsigned int next;
+};
 
 typedef int sigaction_function(int signal, const struct sigaction *action, struct sigaction *old);
 
