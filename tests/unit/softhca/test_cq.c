@@ -35,7 +35,8 @@ static void set_up(void)
 	memset(&device, 0, sizeof(device));
 	device.events = &events;
 	TAILQ_INIT(&device.armed_later);
-	memset(dbrec, 0, sizeof(dbrec));
+	dbrec[HW_DBR_CQ_CONSUMER] = 0;
+	dbrec[HW_DBR_CQ_ARM] = CQ_NEVER_ARMED;
 	cq = (struct cq){.device = &device, .buf = entries, .cqe_bytes = 64, .n_cqe = N_CQE,
 			 .dbrec = dbrec};
 	cq_init(&cq);
