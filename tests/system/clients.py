@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests with real clients share: the other end of the wire, perftest's and pyverbs' command lines."""
 import os
+import re
 import shutil
 import socket
 import struct
@@ -83,11 +84,12 @@ def ends(net, wire, server="rx"):
     return both.pop(server), both.popitem()[1]
 
 
-def perftest(net, wire, role, program, *options, server="rx", **how):
+def perftest(net, wire, role, program, *options, server="rx", ipv6=False, **how):
     """A client's or a server's command line: addresses and ports are the server's and the client's for both."""
     to, source = ends(net, wire, server)
     own, other = (to, source) if role == "server" else (source, to)
-    return under(net, program, f"--{role}", "-d", "mlx5_0", "-B", own[3], "-E", other[3], "-J", to[2], "-j", source[2],
+    addresses = ("--raw_ipv6", "-J", "fd00::1", "-j", "fd00::2") if ipv6 else ("-J", to[2], "-j", source[2])
+    return under(net, program, f"--{role}", "-d", "mlx5_0", "-B", own[3], "-E", other[3], *addresses,
                  "-K", SERVER_PORT, "-k", CLIENT_PORT, *options, interfaces=own[1], namespace=own[0], **how)
 
 
@@ -102,10 +104,10 @@ def wait_receiving(process):
 
 
 def results(text):
-    """What perftest's last table says: heading to figure."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("----")]
-    table = next(i for i, line in enumerate(lines) if line.startswith((" #bytes", " #flows")))
-    return [float(figure) for figure in lines[table + 1].split()]
+    """The figures of perftest's last line. (Lists of all measurements come before, where an option that it never set says so.)"""
+    lines = [line for line in text.splitlines() if re.fullmatch(r"[\s\d.]*\d[\s\d.]*", line)]
+    assert lines, text
+    return [float(figure) for figure in lines[-1].split()]
 
 
 def finish(process):

@@ -7,6 +7,7 @@ holds, or a duration), it never arms its completion queue (so: no -e), and those
 """
 import ctypes
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -142,15 +143,31 @@ def test_bandwidth_server_receives_what_is_sent_to_it(net, wire, started):
 
 
 @needs_perftest
-@pytest.mark.parametrize("to", ["rx", "tx"])
-def test_bandwidth_between_two_devices(net, wire, started, to):
+@pytest.mark.parametrize("to, options, how", [
+    ("rx", (), {}), ("tx", (), {}), ("rx", ("-b",), {}), ("rx", (), {"ipv6": True}),
+    ("rx", ("--flows", 8, "--flows_burst", 4), {})], ids=["one-way", "other-way", "both-ways", "ipv6", "flows"])
+def test_bandwidth_between_two_devices(net, wire, started, to, options, how):
     """In duration mode, which loss can't stall."""
-    server = started(perftest(net, wire, "server", "raw_ethernet_bw", "-D", 1, "-s", 1024, server=to))
+    words = ("raw_ethernet_bw", "-D", 1, "-s", 1024, *options)
+    server = started(perftest(net, wire, "server", *words, server=to, **how))
     wait_receiving(server)
-    client = started(perftest(net, wire, "client", "raw_ethernet_bw", "-D", 1, "-s", 1024, server=to))
+    client = started(perftest(net, wire, "client", *words, server=to, **how))
     for process in (client, server):
         size, packets = finish(process)[:2]
         assert size == 1024 and packets > 0
+
+
+@needs_perftest
+@pytest.mark.parametrize("rule, destination", [("--sniffer", None), ("--promiscuous", "02:00:00:00:00:55")])
+def test_server_with_rules_of_other_kinds(net, wire, started, rule, destination):
+    """Beside its own flow, for which nothing comes: IBV_FLOW_ATTR_SNIFFER, and IBV_FLOW_ATTR_ALL_DEFAULT for what the
+    kernel's rules leave, that is, what is for none of its MAC addresses."""
+    environment = {**os.environ, "SOFTHCA_L2_FILTER": "0"}
+    server = started(perftest(net, wire, "server", "raw_ethernet_bw", "-n", 500, "-r", 1024, "-s", 1024, rule), env=environment)
+    wait_receiving(server)
+    mac = mac_bytes(destination) if destination else wire.mac_bytes()
+    wire.send(*[frames.udp_frame(bytes(100), wire.address, SERVER_PORT + 1, mac)] * 500)
+    assert finish(server)[:2] == [1024, 500]
 
 
 @needs_perftest
