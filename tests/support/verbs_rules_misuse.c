@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a program must not do, and what happens then: it gets an error, and neither crashes nor takes the device along. */
+#include "verbs_rules.h"
+
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PORT 4150
+#define BUFFER_BYTES 65536u
+
+static enum ibv_wc_status first_status(struct queue *q)
+{
+	uint64_t end = now_ns() + 200000000u;
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+
+	while (now_ns() < end) {
+		struct ibv_poll_cq_attr attr = {};
+
+		if (ibv_start_poll(q->cq, &attr))
+			continue;
+		status = q->cq->status;
+		ibv_end_poll(q->cq);
+		break;
+	}
+	return status;
+}
+
+/* A device would go on in the pages it has pinned; nobody could see what it writes there. */
+static const char *unmapped_memory(void)
+{
+	static const struct queue_config config = {.depth = 8, .n_sge = 1, .payload_bytes = 2048};
+	uint8_t *memory = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	struct queue q;
+
+	queue_open(&q, &config);
+	struct ibv_mr *mr = ibv_reg_mr(q.pd, memory, BUFFER_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge sge = {.addr = (uintptr_t)memory, .length = 2048, .lkey = mr->lkey};
+	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
+
+	for (int i = 0; i < 4; i++)
+		EXPECT_RETURNS(0, ibv_post_recv(q.qp, &wr, &bad));
+	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	EXPECT_RETURNS(0, munmap(memory, BUFFER_BYTES));
+	/* The first to find out is lost; the next ones may be in the same burst. */
+	for (int i = 0; i < 20 && status == IBV_WC_SUCCESS; i++) {
+		ask_for_frames(PORT, 1, 500);
+		status = first_status(&q);
+	}
+	EXPECT(status == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	queue_close(&q);
+	return NULL;
+}
+
+static sigjmp_buf back;
+static volatile int handled;
+
+static void on_fault(int number)
+{
+	handled = number;
+	siglongjmp(back, 1);
+}
+
+static bool own_fault_is_handled(void)
+{
+	uint8_t *nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	handled = 0;
+	if (!sigsetjmp(back, 1))
+		*(volatile uint8_t *)nowhere = 1;
+	munmap(nowhere, 4096);
+	return handled == SIGSEGV;
+}
+
+/* sigaction(2), signal(2): as if the device were not there. */
+static const char *own_handlers(void)
+{
+	struct sigaction ours = {.sa_handler = on_fault}, before, after;
+	struct queue *q = shared_queue();
+
+	EXPECT(q->qp, "no queue");
+	EXPECT_RETURNS(0, sigaction(SIGSEGV, &ours, &before));
+	EXPECT(before.sa_handler != on_fault, "somebody else's handler is ours");
+	EXPECT(own_fault_is_handled(), "a handler by sigaction() did not run");
+	EXPECT_RETURNS(0, sigaction(SIGSEGV, NULL, &after));
+	EXPECT(after.sa_handler == on_fault, "sigaction() does not say what was installed");
+	EXPECT(signal(SIGSEGV, SIG_DFL) == on_fault, "signal() does not say what was installed");
+	EXPECT(signal(SIGSEGV, on_fault) == SIG_DFL, "signal() does not say what was the default");
+	EXPECT(own_fault_is_handled(), "a handler by signal() did not run");
+	return NULL;
+}
+
+/* copy_from_user, copy_to_user: ib_uverbs_write, ib_uverbs_ioctl. */
+static const char *bad_pointers(void)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_query_device body;
+	} query = {.hdr = {.command = IB_USER_VERBS_CMD_QUERY_DEVICE, .in_words = sizeof(query) / 4,
+			   .out_words = sizeof(struct ib_uverbs_query_device_resp) / 4}};
+	void *volatile nowhere = (void *)8;
+	int fd = shared_queue()->ctx->cmd_fd;
+
+	EXPECT(write(fd, nowhere, 24) < 0 && errno == EFAULT, "a request from nowhere");
+	EXPECT(write(fd, &query, sizeof(query)) < 0 && errno == EFAULT, "a response to nowhere");
+	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, nowhere) < 0 && errno == EFAULT, "an ioctl from nowhere");
+	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL + 1, &query) < 0 && errno == ENOTTY, "another ioctl");
+	return NULL;
+}
+
+/* ib_uverbs_ioctl, ib_uverbs_cmd_verbs, uverbs_set_attr. */
+static const char *malformed_ioctls(void)
+{
+	uint64_t space[64] = {};
+	struct ib_uverbs_ioctl_hdr *call = (void *)space;
+	int fd = shared_queue()->ctx->cmd_fd;
+
+	*call = (struct ib_uverbs_ioctl_hdr){.object_id = UVERBS_OBJECT_COUNTERS, .method_id = UVERBS_METHOD_COUNTERS_CREATE,
+					     .driver_id = RDMA_DRIVER_MLX5, .length = sizeof(*call)};
+	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, call) < 0 && errno == EINVAL, "a mandatory attribute is missing");
+	call->num_attrs = 2;
+	call->length = sizeof(*call) + 2 * sizeof(call->attrs[0]);
+	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, call) < 0 && errno == EINVAL, "an attribute twice");
+	call->attrs[1].attr_id = 0x77;
+	call->attrs[1].flags = UVERBS_ATTR_F_MANDATORY;
+	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, call) < 0 && errno == EPROTONOSUPPORT, "an unknown attribute that is a must");
+	call->driver_id = RDMA_DRIVER_MLX4;
+	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, call) < 0 && errno == EINVAL, "another driver's call");
+	call->num_attrs = 256;
+	call->length = (uint16_t)(sizeof(*call) + 256 * sizeof(call->attrs[0]));
+	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, call) < 0 && errno == EINVAL, "more than a page");
+	return NULL;
+}
+
+/* rdma_core: lookup_get_fd_uobject. */
+static const char *wrong_channel(void)
+{
+	struct queue *q = shared_queue();
+	struct ibv_comp_channel wrong = {.context = q->ctx, .fd = q->ctx->async_fd};
+
+	EXPECT_ERRNO(EBADF, ibv_create_cq(q->ctx, 8, NULL, &wrong, 0));
+	wrong.fd = 0;
+	EXPECT_ERRNO(EBADF, ibv_create_cq(q->ctx, 8, NULL, &wrong, 0));
+	return NULL;
+}
+
+const struct rule misuse_rules[] = {
+	{"misuse-unmapped-memory", "README: Good to know", unmapped_memory},
+	{"misuse-own-fault-handlers", "sigaction(2), signal(2)", own_handlers},
+	{"misuse-bad-pointers", "ib_uverbs_write, ib_uverbs_ioctl", bad_pointers},
+	{"misuse-malformed-ioctls", "ib_uverbs_ioctl, uverbs_set_attr", malformed_ioctls},
+	{"misuse-wrong-channel", "lookup_get_fd_uobject", wrong_channel},
+	{},
+};
