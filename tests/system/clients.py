@@ -100,7 +100,7 @@ def wait_receiving(process):
         fields = open(f"/proc/{process.pid}/task/{process.pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()
         return int(fields[11]) / os.sysconf("SC_CLK_TCK")  # utime
 
-    wait_until(lambda: spent() > 0.5, 60, "a server that polls")
+    wait_until(lambda: spent() > 0.3, 60, "a server that polls")
 
 
 def results(text):
