@@ -85,14 +85,14 @@ static void match_ipv4(struct matches *ms, const struct flow_rule *r)
 	static const uint16_t none = 0;
 	const uint16_t fragment_offset = htons(0x1fff);
 
+	MATCH(ms, NFT_BASE_NETWORK, 16, r, dst_ip, 4);
+	MATCH(ms, NFT_BASE_NETWORK, 12, r, src_ip, 4);
 	match_ip_version(ms, 4);
 	/* The kernel takes what lies in a later fragment for ports. */
 	if (r->mask.src_port || r->mask.dst_port)
 		add_match(ms, NFT_BASE_NETWORK, 6, &fragment_offset, &none, 2);
 	MATCH(ms, NFT_BASE_NETWORK, 1, r, tos, 1);
 	MATCH(ms, NFT_BASE_NETWORK, 9, r, ip_proto, 1);
-	MATCH(ms, NFT_BASE_NETWORK, 12, r, src_ip, 4);
-	MATCH(ms, NFT_BASE_NETWORK, 16, r, dst_ip, 4);
 }
 
 static void match_ipv6(struct matches *ms, const struct flow_rule *r)
@@ -101,24 +101,27 @@ static void match_ipv6(struct matches *ms, const struct flow_rule *r)
 	const uint32_t mask = htonl((uint32_t)r->mask.tos << 20) | r->mask.flow_label;
 	const uint32_t value = htonl((uint32_t)r->value.tos << 20) | r->value.flow_label;
 
+	MATCH(ms, NFT_BASE_NETWORK, 24, r, dst_ip, 16);
+	MATCH(ms, NFT_BASE_NETWORK, 8, r, src_ip, 16);
 	match_ip_version(ms, 6);
 	add_match(ms, NFT_BASE_NETWORK, 0, &mask, &value, 4);
 	MATCH(ms, NFT_BASE_NETWORK, 6, r, ip_proto, 1);
-	MATCH(ms, NFT_BASE_NETWORK, 8, r, src_ip, 16);
-	MATCH(ms, NFT_BASE_NETWORK, 24, r, dst_ip, 16);
 }
 
-/* Which frames of this IP version (0: of any protocol) the rule takes. */
+/*
+ * Which frames of this IP version (0: of any protocol) the rule takes. First what tells rules
+ * apart: the kernel asks one rule after the other, and each up to the first difference.
+ */
 static void translate(struct matches *ms, const struct flow_rule *r, unsigned int version)
 {
 	ms->n = 0;
-	match_link(ms, r);
+	MATCH(ms, NFT_BASE_TRANSPORT, 2, r, dst_port, 2);
+	MATCH(ms, NFT_BASE_TRANSPORT, 0, r, src_port, 2);
 	if (version == 4)
 		match_ipv4(ms, r);
 	else if (version == 6)
 		match_ipv6(ms, r);
-	MATCH(ms, NFT_BASE_TRANSPORT, 0, r, src_port, 2);
-	MATCH(ms, NFT_BASE_TRANSPORT, 2, r, dst_port, 2);
+	match_link(ms, r);
 }
 
 /* A transport spec alone means both IP versions. */

@@ -245,22 +245,32 @@ static void put_load(struct batch *b, const struct nft_match *m)
 	end_expression(b, d, e);
 }
 
-static void put_match(struct batch *b, const struct nft_match *m)
+static void put_mask(struct batch *b, const struct nft_match *m)
 {
 	static const uint8_t zeros[NFT_MATCH_BYTES];
-	uint8_t value[NFT_MATCH_BYTES];
-	struct nlattr *e, *d;
+	struct nlattr *e, *d = open_expression(b, "bitwise", &e);
 
-	for (size_t i = 0; i < m->bytes; i++)
-		value[i] = m->value[i] & m->mask[i];
-	put_load(b, m);
-	d = open_expression(b, "bitwise", &e);
 	put_u32(b, NFTA_BITWISE_SREG, NFT_REG_1);
 	put_u32(b, NFTA_BITWISE_DREG, NFT_REG_1);
 	put_u32(b, NFTA_BITWISE_LEN, m->bytes);
 	put_value(b, NFTA_BITWISE_MASK, m->mask, m->bytes);
 	put_value(b, NFTA_BITWISE_XOR, zeros, m->bytes);
 	end_expression(b, d, e);
+}
+
+static void put_match(struct batch *b, const struct nft_match *m)
+{
+	uint8_t value[NFT_MATCH_BYTES];
+	bool masked = false;
+	struct nlattr *e, *d;
+
+	for (size_t i = 0; i < m->bytes; i++) {
+		value[i] = m->value[i] & m->mask[i];
+		masked |= m->mask[i] != 0xff;
+	}
+	put_load(b, m);
+	if (masked)
+		put_mask(b, m);
 	d = open_expression(b, "cmp", &e);
 	put_u32(b, NFTA_CMP_SREG, NFT_REG_1);
 	put_u32(b, NFTA_CMP_OP, NFT_CMP_EQ);
