@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * verbs_rss LOG_SIZE FIELDS_HEX COUNT: a queue pair over an indirection table of 2^LOG_SIZE work
+ * verbs_rss LOG_SIZE FIELDS_HEX COUNT [strip]: a queue pair over an indirection table of 2^LOG_SIZE work
  * queues takes all UDP frames. Says "ready", then of each frame the work queue it came to and its
- * bytes 26 to 37 (IPv4 addresses and UDP ports): "QUEUE HEX". Ends after COUNT frames.
+ * bytes 26 to 37 (IPv4 addresses and UDP ports): "QUEUE HEX". Ends after COUNT frames. strip: the
+ * work queues take VLAN tags out, which they are told while they are ready.
  */
 #include "verbs_common.h"
 
@@ -33,6 +34,7 @@ struct rss {
 	struct ibv_flow *flow;
 	uint8_t *memory;
 	unsigned int n;
+	bool strip;
 };
 
 static uint8_t *slot(struct rss *r, unsigned int queue, unsigned int i)
@@ -65,6 +67,12 @@ static void open_queue(struct rss *r, unsigned int i)
 	errno = ibv_modify_wq(r->wq[i], &ready);
 	if (errno)
 		die("ibv_modify_wq");
+	ready = (struct ibv_wq_attr){.attr_mask = IBV_WQ_ATTR_FLAGS,
+				     .flags = IBV_WQ_FLAGS_CVLAN_STRIPPING,
+				     .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING};
+	errno = r->strip ? ibv_modify_wq(r->wq[i], &ready) : 0;
+	if (errno)
+		die("ibv_modify_wq, stripping");
 	for (unsigned int k = 0; k < DEPTH; k++)
 		post(r, i, k);
 }
@@ -143,8 +151,9 @@ int main(int argc, char **argv)
 	unsigned long left;
 	size_t bytes;
 
-	if (argc != 4 || !list || !list[0])
-		die("usage: verbs_rss LOG_SIZE FIELDS_HEX COUNT, with a device");
+	if (argc < 4 || !list || !list[0])
+		die("usage: verbs_rss LOG_SIZE FIELDS_HEX COUNT [strip], with a device");
+	r.strip = argc > 4;
 	r.n = 1u << atoi(argv[1]);
 	r.ctx = ibv_open_device(list[0]);
 	ibv_free_device_list(list);

@@ -194,6 +194,23 @@ static const char *table_limits(void)
 	return NULL;
 }
 
+static const char *wq_keeps_its_parts(void)
+{
+	struct queue *q = shared_queue();
+	struct ibv_pd *pd = ibv_alloc_pd(q->ctx);
+	struct ibv_cq *cq = ibv_create_cq(q->ctx, 4, NULL, NULL, 0);
+	struct ibv_wq_init_attr attr = {.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1,
+					.pd = pd, .cq = cq};
+	struct ibv_wq *wq = ibv_create_wq(q->ctx, &attr);
+
+	EXPECT(wq, "no work queue");
+	EXPECT_RETURNS(EBUSY, ibv_dealloc_pd(pd));
+	EXPECT_RETURNS(EBUSY, ibv_destroy_cq(cq));
+	EXPECT_RETURNS(0, ibv_destroy_wq(wq));
+	EXPECT(!ibv_dealloc_pd(pd) && !ibv_destroy_cq(cq), "still busy");
+	return NULL;
+}
+
 static const char *used_are_busy(void)
 {
 	struct ibv_wq *wq = new_wq(4);
@@ -280,6 +297,7 @@ const struct rule rss_rules[] = {
 	{"wq-flags", "mlx5_ib: mlx5_ib_modify_wq", wq_flags},
 	{"wq-error-flushes", "PRM: RQ context, flush_in_error_en", wq_flush},
 	{"wq-reset-clears", "libmlx5: mlx5_modify_wq; verbs-rules: Bring-up", wq_reset_clears},
+	{"wq-keeps-its-parts", "ib_uverbs: usecnt of PD and CQ in ib_uverbs_ex_create_wq", wq_keeps_its_parts},
 	{"rss-table-limits", "ib_uverbs: ib_uverbs_ex_create_rwq_ind_table", table_limits},
 	{"rss-used-are-busy", "ib_core: usecnt of WQ and table", used_are_busy},
 	{"rss-qp-refuses-modify", "libmlx5: mlx5_modify_qp; mlx5_ib: mlx5_ib_modify_qp", no_modify},

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """softhca's queues: work queues and RSS, pacing, completions, registered memory, and what each model offers."""
+import os
 import subprocess
 
 import pytest
 
 from conftest import BUILD, run
-from softhca import PORT, RULES, keep_rule, needs_softhca, under
+from softhca import PORT, RULES, SOFTHCA, keep_rule, needs_softhca, under
 
 pytestmark = needs_softhca
 
@@ -48,6 +49,20 @@ def test_rss_spreads_as_the_hash_says(net, wire, fields, slices):
     assert len({line.split()[0] for line in got}) > 2  # it does spread
 
 
+def test_work_queues_take_tags_out_when_told(net, wire):
+    """mlx5_ib_modify_wq: C-VLAN stripping may change while the work queue is ready; the hash is of what is behind the tag."""
+    sent = [wire.frame(bytes(20), PORT, source_port=5000 + i) for i in range(16)]
+    tagged = [wire.frame(bytes(20), PORT, source_port=5000 + i, vlan=0x2005) for i in range(16)]
+    client = subprocess.Popen(under(net, RSS, 2, f"{SRC_PORT_UDP:x}", len(sent), "strip"), stdout=subprocess.PIPE, text=True)
+    try:
+        assert client.stdout.readline() == "ready\n"
+        wire.send(*tagged)
+        got = client.communicate(timeout=60)[0].split("\n")[:-1]
+    finally:
+        client.kill()
+    assert sorted(got) == sorted(f"{toeplitz(frame[34:36]) & 3} {frame[26:38].hex()}" for frame in sent)
+
+
 def test_packets_that_are_not_hashed_go_to_the_first_queue(net, wire):
     """PRM, TIR context: the hash of a packet of other protocols than the selected fields' is 0."""
     tcp_ports = 16 | 32
@@ -79,6 +94,22 @@ def profile_rules():
 @pytest.mark.parametrize("profile, rule", profile_rules())
 def test_rule_of_a_profile(net, wire, profile, rule):
     keep_rule(net, wire, rule, SOFTHCA_PROFILE=profile)
+
+
+# ---- capabilities --------------------------------------------------------------------------------------------------
+
+
+def create_qp(namespace, *prefix):
+    """With an engine that has no socket of its own to refuse."""
+    return subprocess.run(["ip", "netns", "exec", namespace, *prefix, SOFTHCA, "-i", "rx0", "--", RULES, "qp-query-tells-state"],
+                          capture_output=True, text=True, check=False, env={**os.environ, "SOFTHCA_ENGINE": "generator"})
+
+
+def test_raw_capability_counts_where_the_network_belongs(net, wire):
+    """ib_uverbs: rdma_uattrs_has_raw_cap. Root of a user namespace of its own is nobody in the network of another."""
+    assert create_qp(net.rx).stdout == "kept\n"
+    done = create_qp(net.rx, "unshare", "--user", "--map-root-user")
+    assert done.returncode == 1 and "ibv_create_qp_ex (errno 1" in done.stderr
 
 
 # ---- completions ---------------------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ int cmd_ex_create_flow(struct command *c)
 	memcpy(&req, c->in, sizeof(req));
 	if (req.comp_mask)
 		return -EINVAL;
-	if (!has_capability(CAP_NET_RAW))
+	if (!has_raw_capability())
 		return -EPERM;
 	if (req.flow_attr.reserved[0] || req.flow_attr.reserved[1])
 		return -EINVAL;

@@ -196,7 +196,7 @@ static int create_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req
 	if (req->qp_type != IB_UVERBS_QPT_RAW_PACKET)
 		return -EOPNOTSUPP;
 	/* ib_uverbs create_qp: the type needs the capability, before anything else is looked at. */
-	if (!has_capability(CAP_NET_RAW))
+	if (!has_raw_capability())
 		return -EPERM;
 	if (req->create_flags & ~(uint32_t)CREATE_FLAGS)
 		return -EINVAL;

@@ -52,13 +52,13 @@ static int check_transition(const struct uqp *u, const struct ib_uverbs_modify_q
 }
 
 /* mlx5_ib: __mlx5_ib_modify_qp; mlx5_core: mlx5_rl_add_rate. */
-static int check_rate(const struct profile *p, uint32_t rate_kbps,
+static int check_rate(const struct profile *p, bool has_sq, uint32_t rate_kbps,
 		      const struct mlx5_ib_burst_info *burst)
 {
 	if ((burst->max_burst_sz || burst->typical_pkt_sz) && (!rate_kbps || !p->pacing_burst))
 		return -EINVAL;
-	if (rate_kbps && (!p->max_rate_kbps || rate_kbps < p->min_rate_kbps ||
-			  rate_kbps > p->max_rate_kbps))
+	if (has_sq && rate_kbps && (!p->max_rate_kbps || rate_kbps < p->min_rate_kbps ||
+				    rate_kbps > p->max_rate_kbps))
 		return -EINVAL;
 	return 0;
 }
@@ -76,7 +76,7 @@ static int modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req,
 		return -ENOSYS;
 	r = check_transition(u, &req->base, &to);
 	if (!r && (req->base.attr_mask & ATTR_RATE_LIMIT))
-		r = check_rate(qp->device->config.profile, paced ? req->rate_limit : 0, burst);
+		r = check_rate(qp->device->config.profile, paced, req->rate_limit, burst);
 	if (r)
 		return r;
 	if (to != qp->state)

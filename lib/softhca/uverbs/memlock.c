@@ -2,7 +2,10 @@
 #include "memlock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/nsfs.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -17,7 +20,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-bool has_capability(unsigned int cap)
+static bool in_effect(unsigned int cap)
 {
 	struct __user_cap_header_struct hdr = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[2] = {};
@@ -25,6 +28,33 @@ bool has_capability(unsigned int cap)
 	if (syscall(SYS_capget, &hdr, data))
 		return false;
 	return data[cap / 32].effective & 1u << (cap % 32);
+}
+
+bool has_capability(unsigned int cap)
+{
+	static const char first[] = "user:[4026531837]"; /* PROC_USER_INIT_INO, linux/proc_ns.h */
+	char name[64];
+	long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/user", name, sizeof(name));
+
+	/* Without /proc there is no telling. */
+	return in_effect(cap) &&
+	       (n < 0 || (n == sizeof(first) - 1 && !memcmp(name, first, sizeof(first) - 1)));
+}
+
+bool has_raw_capability(void)
+{
+	long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY | O_CLOEXEC), owner;
+	bool above = false;
+
+	if (fd >= 0) {
+		/* EPERM: the owner is none of ours to have capabilities in. */
+		owner = syscall(SYS_ioctl, fd, NS_GET_USERNS);
+		above = owner < 0 && errno == EPERM;
+		if (owner >= 0)
+			syscall(SYS_close, owner);
+		syscall(SYS_close, fd);
+	}
+	return !above && in_effect(CAP_NET_RAW);
 }
 
 /*

@@ -28,7 +28,11 @@ int memlock_pin_queue(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t
 int memlock_pin_doorbell(struct memlock *m, uint64_t addr, uint64_t *pages);
 void memlock_unpin(struct memlock *m, uint64_t pages);
 
-/* Does the calling thread have this capability in effect (CAP_NET_RAW, CAP_IPC_LOCK)? */
+/* Does the calling thread have this capability in effect, and in the first user namespace, as the
+ * kernel's capable() wants it (CAP_IPC_LOCK, CAP_SYS_RAWIO)? */
 bool has_capability(unsigned int cap);
+
+/* CAP_NET_RAW in the user namespace that owns the network's (ib_uverbs: rdma_uattrs_has_raw_cap). */
+bool has_raw_capability(void);
 
 #endif
