@@ -15,6 +15,7 @@ static const struct {
 } sets[] = {
 	{object_rules, NULL},
 	{memory_rules, NULL},
+	{basic_rules, NULL},
 	{misuse_rules, NULL},
 	{completion_rules, NULL},
 	{queue_rules, NULL},
