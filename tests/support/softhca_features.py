@@ -1,8 +1,9 @@
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What softhca's device answers to everything that the kernel's headers name, as tables for its README.
+"""The tables of softhca's README, made from what is built: settings, rules, models, and what the device answers to everything
+that the kernel's headers name.
 
-softhca -i lo -- /usr/bin/python3 softhca_features.py            the uverbs interface, asked with raw commands
-/usr/bin/python3 softhca_features.py devices SOFTHCA             the models, as ibv_devinfo shows them
+softhca_features.py BUILD_DIR [README]   prints them by section, or writes them into the README
 """
 import ctypes
 import errno
@@ -211,12 +212,13 @@ def second_context(groups, value):
         os.close(fd)
 
 
-def interface():
+def ask():
+    """Below softhca, which is started with this program's own file."""
     groups = enums()
     program = Program(groups)
     rows = {}
-    for ask in (commands, methods, flags):
-        for kind, name, state in ask(program, groups):
+    for question in (commands, methods, flags):
+        for kind, name, state in question(program, groups):
             rows.setdefault(kind, {}).setdefault(state, []).append(name)
     print("| of the interface | answer | what |\n|---|---|---|")
     for kind, states in rows.items():
@@ -224,35 +226,80 @@ def interface():
             print(f"| {kind} | {state} | {', '.join(states[state])} |")
 
 
-def devices(softhca):
+def lines_of(*command, **environment):
+    return subprocess.run(command, check=True, capture_output=True, text=True,
+                          env={**os.environ, **environment}).stdout.splitlines()
+
+
+def interface(softhca):
+    return lines_of(softhca, "-i", "lo", "--", "/usr/bin/python3", __file__, "ask", SOFTHCA_KERNEL_DROP="off")
+
+
+def models(softhca):
     """The lines of ibv_devinfo -v that say something, a column a model."""
-    usage = subprocess.run([softhca, "--settings"], check=True, capture_output=True, text=True).stdout
-    models = re.search(r"`SOFTHCA_PROFILE` \| \w+ \| ([^|]+) \|", usage)[1].split(", ")
-    lines = {model: list(facts(softhca, model)) for model in models}
-    keys = list(dict.fromkeys(key for model in models for key, _ in lines[model]))
-    print("| of the device |", " | ".join(models), "|\n|" + "---|" * (len(models) + 1))
-    for key in keys:
-        values = [dict(lines[model]).get(key, "absent") for model in models]
+    names = re.search(r"`SOFTHCA_PROFILE` \| \w+ \| ([^|]+) \|", "\n".join(lines_of(softhca, "--settings")))[1].split(", ")
+    seen = {name: dict(facts(softhca, name)) for name in names}
+    yield f"| of the device | {' | '.join(names)} |"
+    yield "|" + "---|" * (len(names) + 1)
+    for key in dict.fromkeys(key for name in names for key in seen[name]):
+        values = [seen[name].get(key, "absent") for name in names]
         if set(values) - {"0", "absent"}:
-            print(f"| {key} |", " | ".join(values), "|")
+            yield f"| {key} | {' | '.join(values)} |"
 
 
 def facts(softhca, model):
-    out = subprocess.run([softhca, "-i", "lo", "-p", model, "--", "ibv_devinfo", "-v"], check=True, capture_output=True,
-                         text=True).stdout.split("\t\tport:")[0]
     group = ""
-    for line in out.splitlines()[1:]:
+    for line in lines_of(softhca, "-i", "lo", "-p", model, "--", "ibv_devinfo", "-v")[1:]:
         key, colon, value = (part.strip() for part in line.partition(":"))
+        if key == "port":
+            return
         if not key or key in ("node_guid", "sys_image_guid", "transport", "hw_ver", "atomic_cap", "device_cap_flags_ex"):
             continue
-        if colon and not value:
+        if colon:
             group = key
-        elif colon:
-            group = key
-            yield key, value
+            if value:
+                yield key, value
         elif group in ("device_cap_flags", "raw packet caps"):
             yield key, "yes"
 
 
+def rules(verbs_rules):
+    """What verbs_rules tries to break, a row a source."""
+    sources = {}
+    for model in ([], ["connectx4"], ["connectx6"], ["minimal"]):
+        for line in lines_of(verbs_rules, "list", *model):
+            name, source = line.split("\t")
+            sources.setdefault(re.split(r"[:,;]", source)[0], []).append(name)
+    yield "| source | rules |"
+    yield "|---|---|"
+    for source in sorted(sources, key=str.lower):
+        yield f"| {source} | {', '.join(sources[source])} |"
+
+
+def tables(build):
+    """{heading in the README: lines}."""
+    softhca = f"{build}/lib/softhca/softhca"
+    return {"Settings": lines_of(softhca, "--settings"), "Rules": list(rules(f"{build}/tests/support/verbs_rules")),
+            "Interface": interface(softhca), "Models": list(models(softhca))}
+
+
+def write(readme, build):
+    text = open(readme, encoding="utf-8").read()
+    for heading, lines in tables(build).items():
+        text = re.sub(rf"(^## {heading}\n(?:[^|#\n].*\n|\n)*)(?:\|.*\n)+", lambda match: match[1] + "\n".join(lines) + "\n",
+                      text, count=1, flags=re.M)
+    open(readme, "w", encoding="utf-8").write(text)
+
+
+def main(arguments):
+    if arguments == ["ask"]:
+        ask()
+    elif len(arguments) == 2:
+        write(arguments[1], arguments[0])
+    else:
+        for heading, lines in tables(arguments[0]).items():
+            print("##", heading, *lines, "", sep="\n")
+
+
 if __name__ == "__main__":
-    devices(sys.argv[2]) if sys.argv[1:2] == ["devices"] else interface()
+    main(sys.argv[1:])

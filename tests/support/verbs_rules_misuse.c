@@ -154,10 +154,10 @@ static const char *wrong_channel(void)
 }
 
 const struct rule misuse_rules[] = {
-	{"misuse-unmapped-memory", "README: Good to know", unmapped_memory},
+	{"misuse-unmapped-memory", "softhca: README, Good to know", unmapped_memory},
 	{"misuse-own-fault-handlers", "sigaction(2), signal(2)", own_handlers},
-	{"misuse-bad-pointers", "ib_uverbs_write, ib_uverbs_ioctl", bad_pointers},
-	{"misuse-malformed-ioctls", "ib_uverbs_ioctl, uverbs_set_attr", malformed_ioctls},
-	{"misuse-wrong-channel", "lookup_get_fd_uobject", wrong_channel},
+	{"misuse-bad-pointers", "ib_uverbs: ib_uverbs_write, ib_uverbs_ioctl", bad_pointers},
+	{"misuse-malformed-ioctls", "ib_uverbs: ib_uverbs_ioctl, uverbs_set_attr", malformed_ioctls},
+	{"misuse-wrong-channel", "ib_uverbs: lookup_get_fd_uobject", wrong_channel},
 	{},
 };
