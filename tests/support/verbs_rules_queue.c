@@ -191,6 +191,34 @@ static const char *pacing_forgotten(void)
 	return NULL;
 }
 
+static const char *pacing_table(void)
+{
+	enum { N = 127 };
+	struct queue *q = shared_queue();
+	struct ibv_qp_init_attr init = {
+		.send_cq = ibv_cq_ex_to_cq(q->cq), .recv_cq = ibv_cq_ex_to_cq(q->cq),
+		.cap = {.max_send_wr = 1, .max_send_sge = 1}, .qp_type = IBV_QPT_RAW_PACKET};
+	struct ibv_qp_attr attr = {.port_num = 1};
+	struct ibv_qp *qp[N + 1];
+
+	for (int i = 0; i <= N; i++) {
+		qp[i] = ibv_create_qp(q->pd, &init);
+		EXPECT(qp[i], "too few queue pairs");
+		attr.qp_state = IBV_QPS_INIT;
+		EXPECT_RETURNS(0, modify(qp[i], attr, IBV_QP_STATE | IBV_QP_PORT));
+		EXPECT_RETURNS(0, to_state(qp[i], IBV_QPS_RTR));
+		EXPECT_RETURNS(0, to_state(qp[i], IBV_QPS_RTS));
+		EXPECT(limit(qp[i], 1000 + (uint32_t)i, 0, 0) == (i < N ? 0 : ENOSPC),
+		       "another number of rates than 127");
+	}
+	EXPECT_RETURNS(0, limit(qp[N], 1000, 0, 0)); /* one that is there already */
+	EXPECT_RETURNS(0, to_state(qp[1], IBV_QPS_RESET));
+	EXPECT_RETURNS(0, limit(qp[N], 2000, 0, 0)); /* in the place of qp[1]'s */
+	for (int i = 0; i <= N; i++)
+		EXPECT_RETURNS(0, ibv_destroy_qp(qp[i]));
+	return NULL;
+}
+
 static const char *no_pacing(void)
 {
 	struct ibv_packet_pacing_caps c = caps();
@@ -224,6 +252,7 @@ const struct rule queue_rules[] = {
 	{"pacing-range", "mlx5_core: mlx5_rl_is_in_range", pacing_range},
 	{"pacing-states", "ib_core: qp_state_table, IB_QP_RATE_LIMIT", pacing_states},
 	{"pacing-paces", "ibv_modify_qp_rate_limit(3)", pacing_paces},
+	{"pacing-table", "mlx5_core: find_rl_entry", pacing_table},
 	{"pacing-forgotten", "mlx5_ib: modify_raw_packet_qp_sq", pacing_forgotten},
 	{},
 };

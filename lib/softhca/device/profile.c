@@ -3,7 +3,8 @@
  * The limits are what `ibv_devinfo -v` printed on such devices, as found in public reports:
  * ConnectX-4 (openucx/ucx#7613), ConnectX-5 (openucx/ucx#9830, rapidsai/ucx-py#361,
  * open-mpi/ompi#6137), ConnectX-6 (openucx/ucx#8229); packet pacing, moderation, work queues:
- * openucx/ucx#10430. What the device has and softhca has not is left out of its capabilities.
+ * openucx/ucx#10430; the size of the rate table is what mlx5_core logs ("127 rates are supported").
+ * What the device has and softhca has not is left out of its capabilities.
  */
 #include "profile.h"
 
@@ -36,6 +37,7 @@ static const struct profile profiles[] = {
 		.max_rss_tables = 1048576,
 		.min_rate_kbps = 1,
 		.max_rate_kbps = 100000000,
+		.n_rates = 127,
 		CONNECTX,
 	},
 	{
@@ -60,6 +62,7 @@ static const struct profile profiles[] = {
 		.max_rss_tables = 1048576,
 		.min_rate_kbps = 1,
 		.max_rate_kbps = 100000000,
+		.n_rates = 127,
 		.pacing_burst = true,
 		CONNECTX,
 	},

@@ -29,6 +29,7 @@ struct profile {
 	uint32_t max_rss_tables;
 	uint32_t max_wq; /* 0: no work queues */
 	uint32_t min_rate_kbps, max_rate_kbps; /* 0: no packet pacing */
+	uint32_t n_rates;                      /* different ones at a time */
 	uint16_t max_moderation_count, max_moderation_us; /* 0: no CQ moderation */
 	bool null_mr, ip_csum, cvlan_stripping;
 	bool pacing_burst;

@@ -63,12 +63,36 @@ static int check_rate(const struct profile *p, bool has_sq, uint32_t rate_kbps,
 	return 0;
 }
 
+#define MAX_RATES 256
+
+/* mlx5_core: find_rl_entry. The table holds so many different rates, the old one of this queue
+ * included. */
+static bool rate_fits(const struct device *d, const struct pacing *wanted)
+{
+	const struct pacing *table[MAX_RATES];
+	uint32_t n = 0, i;
+	const struct qp *qp;
+
+	TAILQ_FOREACH (qp, &d->qps, link) {
+		const struct pacing *p = &qp->sq.pacing;
+
+		if (pacing_is_equal(p, wanted))
+			return true;
+		for (i = 0; i < n && !pacing_is_equal(table[i], p); i++)
+			;
+		if (p->rate_kbps && i == n && n < MAX_RATES)
+			table[n++] = p;
+	}
+	return n < d->config.profile->n_rates;
+}
+
 /* With the lock held. */
 static int modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req,
 		  const struct mlx5_ib_burst_info *burst)
 {
 	struct qp *qp = &u->qp;
 	bool paced = (req->base.attr_mask & ATTR_RATE_LIMIT) && qp->sq.n_bb;
+	struct pacing pacing;
 	enum qp_state to;
 	int r;
 
@@ -77,12 +101,15 @@ static int modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req,
 	r = check_transition(u, &req->base, &to);
 	if (!r && (req->base.attr_mask & ATTR_RATE_LIMIT))
 		r = check_rate(qp->device->config.profile, paced, req->rate_limit, burst);
+	pacing_set(&pacing, req->rate_limit, burst->max_burst_sz, burst->typical_pkt_sz);
+	if (!r && paced && req->rate_limit && !rate_fits(qp->device, &pacing))
+		r = -ENOSPC;
 	if (r)
 		return r;
 	if (to != qp->state)
 		qp_set_state(qp, to);
-	if (paced)
-		pacing_set(&qp->sq.pacing, req->rate_limit, burst->max_burst_sz);
+	if (paced && !pacing_is_equal(&qp->sq.pacing, &pacing))
+		qp->sq.pacing = pacing;
 	return 0;
 }
 

@@ -37,7 +37,7 @@ Test(pacing, a_frame_takes_its_time)
 	struct pacing p;
 
 	now = 1000 * MS;
-	pacing_set(&p, 10000, 0);
+	pacing_set(&p, 10000, 0, 0);
 	cr_assert_eq(send(&p, now + 100 * MS, 1000), 100);
 }
 
@@ -47,7 +47,7 @@ Test(pacing, lateness_is_caught_up_with)
 	struct pacing p;
 
 	now = 1000 * MS;
-	pacing_set(&p, 10000, 0);
+	pacing_set(&p, 10000, 0, 0);
 	cr_assert_eq(send(&p, now + 300 * MS, 300000), 300);
 }
 
@@ -56,7 +56,7 @@ Test(pacing, long_lateness_is_lost)
 	struct pacing p;
 
 	now = 1000 * MS;
-	pacing_set(&p, 10000, 0);
+	pacing_set(&p, 10000, 0, 0);
 	send(&p, now + 10 * MS, 1000);
 	now += 500 * MS;
 	cr_assert_leq(send(&p, now + 10 * MS, 1000), 12);
@@ -67,7 +67,7 @@ Test(pacing, idleness_saves_nothing_up)
 	struct pacing p;
 
 	now = 1000 * MS;
-	pacing_set(&p, 10000, 0);
+	pacing_set(&p, 10000, 0, 0);
 	send(&p, now + 10 * MS, 1000);
 	pacing_idle(&p);
 	now += 500 * MS;
@@ -79,6 +79,6 @@ Test(pacing, a_burst_goes_ahead_once)
 	struct pacing p;
 
 	now = 1000 * MS;
-	pacing_set(&p, 10000, 4 * FRAME_BYTES);
+	pacing_set(&p, 10000, 4 * FRAME_BYTES, 0);
 	cr_assert_eq(send(&p, now + 100 * MS, 1000), 104);
 }
