@@ -60,6 +60,22 @@ def test_port_goes_down_with_the_link(net, wire):
     wait_until(lambda: "PORT_DOWN (1)" in output(net, "ibv_devinfo"), 5, "the port down")
 
 
+def test_ibv_asyncwatch_sees_the_port_go_and_come(net, wire, tmp):
+    """mlx5_ib_event: port events are for every context, also one without a queue."""
+    with open(tmp / "events", "wb") as events:
+        process = subprocess.Popen(under(net, "stdbuf", "-oL", "ibv_asyncwatch", "-d", "mlx5_0"), stdout=events)
+    try:
+        said = (tmp / "events").read_text
+        wait_until(lambda: "async event FD" in said(), 10, "a watch")
+        for state, event in (("down", "IBV_EVENT_PORT_ERR (10), port 1"), ("up", "IBV_EVENT_PORT_ACTIVE (9), port 1")):
+            run("ip", "-n", net.tx, "link", "set", wire.tx, state)
+            wait_until(lambda: event in said(), 10, event)
+        assert said().count("event_type") == 2
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.parametrize("program, refusal", [
     ("ibv_rc_pingpong", "Couldn't create QP"), ("ibv_uc_pingpong", "Couldn't create QP"),
     ("ibv_ud_pingpong", "Couldn't create QP"), ("ibv_srq_pingpong", "Couldn't create SRQ"),

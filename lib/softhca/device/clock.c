@@ -11,6 +11,7 @@
 #define NS_PER_S 1000000000ULL
 /* The info page is anchored anew this often, as mlx5_core does from a work item. */
 #define INFO_PERIOD_NS (NS_PER_S / 10)
+#define WATCH_PERIOD_NS 50000000ull
 #define INFO_SHIFT 20
 
 static uint64_t now_ns(clockid_t id)
@@ -93,7 +94,7 @@ void clock_tick(struct clock *clock)
 static void *clock_thread(void *arg)
 {
 	struct clock *c = arg;
-	uint64_t next_info = 0;
+	uint64_t next_info = 0, next_watch = 0;
 	struct timespec nap = {.tv_nsec = (long)c->period_us * 1000};
 
 	prctl(PR_SET_TIMERSLACK, 1000UL);
@@ -110,6 +111,10 @@ static void *clock_thread(void *arg)
 			next_info = raw + INFO_PERIOD_NS;
 		}
 		pthread_mutex_unlock(&c->lock);
+		if (c->watch && raw >= next_watch) {
+			c->watch(c->watch_arg);
+			next_watch = raw + WATCH_PERIOD_NS;
+		}
 		nanosleep(&nap, NULL);
 		pthread_mutex_lock(&c->lock);
 	}
@@ -122,6 +127,7 @@ void clock_init(struct clock *clock, unsigned int period_us)
 	pthread_mutex_init(&clock->lock, NULL);
 	clock->period_us = period_us;
 	clock->running = clock->stop = false;
+	clock->watch = NULL;
 	LIST_INIT(&clock->pages);
 }
 

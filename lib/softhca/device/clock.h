@@ -39,6 +39,9 @@ struct clock {
 	bool running, stop;
 	unsigned int period_us;
 	LIST_HEAD(, clock_pages) pages;
+	/* What else is to be looked at while devices are open; without the clock's lock. May be NULL. */
+	void (*watch)(void *arg);
+	void *watch_arg;
 };
 
 void clock_init(struct clock *clock, unsigned int period_us);

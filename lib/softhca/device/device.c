@@ -23,7 +23,7 @@
 #define IDLE_NAPS 200       /* then sleep until the wire wakes us */
 #define IDLE_WAIT_US 20000
 #define BUSY_WAIT_US 200    /* the same while a send or error queue must be looked at */
-#define LINK_CHECK_NS 50000000ull
+#define NETDEV_CHECK_NS 50000000ull
 #define OFFSET_CHECK_NS 1000000ull
 
 int device_init(struct device *d, const struct device_config *config, unsigned int index,
@@ -50,6 +50,7 @@ int device_init(struct device *d, const struct device_config *config, unsigned i
 	d->next_qpn = 0x40;
 	d->next_cqn = 0x400;
 	d->next_pdn = 1;
+	d->port_active = netdev_link_up(config->netdev);
 	return 0;
 }
 
@@ -73,20 +74,26 @@ static void look_at_mtu(struct device *d)
 		d->mtu = (uint32_t)mtu;
 }
 
-static void watch_link(struct device *d, uint64_t now_ns, uint64_t *next_ns)
+void device_watch_port(struct device *d)
 {
-	bool active;
+	bool active = netdev_link_up(d->config.netdev);
 
-	if (now_ns < *next_ns)
-		return;
-	*next_ns = now_ns + LINK_CHECK_NS;
-	mcast_refresh(d->mcast, now_ns);
-	look_at_mtu(d);
-	active = netdev_link_up(d->config.netdev);
+	device_lock(d);
+	/* mlx5_ib_event: to every context, whether it has queues or not. */
 	if (active != d->port_active) {
 		d->port_active = active;
 		d->events->port(d, active);
 	}
+	device_unlock(d);
+}
+
+static void watch_netdev(struct device *d, uint64_t now_ns, uint64_t *next_ns)
+{
+	if (now_ns < *next_ns)
+		return;
+	*next_ns = now_ns + NETDEV_CHECK_NS;
+	mcast_refresh(d->mcast, now_ns);
+	look_at_mtu(d);
 }
 
 /* Send queues and queues in error; `*watch` says that some queue needs looking at. */
@@ -205,7 +212,7 @@ static void *device_thread(void *arg)
 			d->realtime_offset_ns = clock_realtime_offset_ns();
 			next_offset_ns = now_ns + OFFSET_CHECK_NS;
 		}
-		watch_link(d, now_ns, &next_link_ns);
+		watch_netdev(d, now_ns, &next_link_ns);
 		if (!fault_guard(d, work, &t) && t.burst)
 			release_burst(&t);
 		t.watch |= !TAILQ_EMPTY(&d->armed_later);
@@ -241,7 +248,6 @@ static int start(struct device *d)
 		r = -ENOMEM;
 		goto fail;
 	}
-	d->port_active = netdev_link_up(d->config.netdev);
 	atomic_store(&d->stop, false);
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV);

@@ -117,6 +117,9 @@ int device_init(struct device *d, const struct device_config *config, unsigned i
 void device_lock(struct device *d);
 void device_unlock(struct device *d);
 
+/* Is the link up? Tells every context when that has changed. Without the lock. */
+void device_watch_port(struct device *d);
+
 /* The wire and the thread live while a raw packet queue pair does. 0 or negative errno. */
 int device_get_wire(struct device *d);
 void device_put_wire(struct device *d);

@@ -51,6 +51,14 @@ static void in_child(void)
 	atomic_store(&the_root.owner, getpid());
 }
 
+static void watch_ports(void *arg)
+{
+	struct root *root = arg;
+
+	for (unsigned int i = 0; i < root->n_devices; i++)
+		device_watch_port(&root->devices[i]);
+}
+
 static void set_up(void)
 {
 	struct settings settings;
@@ -69,6 +77,8 @@ static void set_up(void)
 	fault_init(hidden_sigaction());
 	clock_init(&the_root.clock, settings.clock_us);
 	add_devices(&the_root, settings.interfaces, &settings.device);
+	the_root.clock.watch = watch_ports;
+	the_root.clock.watch_arg = &the_root;
 	atomic_store(&the_root.owner, getpid());
 	pthread_atfork(NULL, NULL, in_child);
 }

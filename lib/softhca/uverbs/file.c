@@ -2,6 +2,8 @@
 #include "command.h"
 #include "uverbs.h"
 
+#include "../device/netdev.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -63,6 +65,8 @@ int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
 		goto fail;
 	}
 	device_lock(device);
+	if (LIST_EMPTY(&device->files)) /* nobody has watched it until now */
+		device->port_active = netdev_link_up(device->config.netdev);
 	LIST_INSERT_HEAD(&device->files, f, link);
 	device_unlock(device);
 	r = fdtab_set(env->fdtab, fd, &f->fd_object);
