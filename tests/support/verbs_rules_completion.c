@@ -188,6 +188,39 @@ static const char *channel_is_busy(void)
 	return NULL;
 }
 
+static const char *cq_limits(void)
+{
+	struct ibv_context *ctx = shared_queue()->ctx;
+	struct ibv_cq *cq;
+
+	EXPECT_ERRNO(EINVAL, ibv_create_cq(ctx, 0, NULL, NULL, 0));
+	EXPECT_ERRNO(EINVAL, ibv_create_cq(ctx, 1 << 23, NULL, NULL, 0));
+	EXPECT_ERRNO(EINVAL, ibv_create_cq(ctx, 16, NULL, NULL, 1000));
+	cq = ibv_create_cq(ctx, 256, NULL, NULL, 0);
+	EXPECT(cq, "no CQ");
+	EXPECT(cq->cqe == 511, "256 entries do not become 511"); /* libmlx5 adds one and rounds up */
+	EXPECT_RETURNS(0, ibv_destroy_cq(cq));
+	return NULL;
+}
+
+static const char *moderation_limits(void)
+{
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(shared_queue()->cq);
+	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
+					  .moderate = {.cq_count = 65535, .cq_period = 4095}};
+	struct ibv_device_attr_ex device;
+
+	EXPECT_RETURNS(0, ibv_query_device_ex(shared_queue()->ctx, NULL, &device));
+	EXPECT(device.cq_mod_caps.max_cq_count == 65535 && device.cq_mod_caps.max_cq_period == 4095,
+	       "other limits");
+	EXPECT_RETURNS(0, ibv_modify_cq(cq, &attr));
+	attr.moderate.cq_period = 4096;
+	EXPECT_RETURNS(EINVAL, ibv_modify_cq(cq, &attr));
+	attr.attr_mask = 0;
+	EXPECT_RETURNS(EINVAL, ibv_modify_cq(cq, &attr));
+	return NULL;
+}
+
 static const char *vectors_have_bounds(void)
 {
 	struct ibv_context *ctx = shared_queue()->ctx;
@@ -207,6 +240,8 @@ const struct rule completion_rules[] = {
 	{"cq-overrun-stops-wqs", "mlx5_ib: mlx5_ib_wq_event", overrun_of_a_wq},
 	{"cq-error-wakes-solicited", "ibv_req_notify_cq(3)", error_wakes_solicited},
 	{"cq-channel-is-busy", "ibv_destroy_comp_channel(3)", channel_is_busy},
+	{"cq-limits", "mlx5_ib: mlx5_ib_create_cq", cq_limits},
+	{"cq-moderation-limits", "mlx5_ib: mlx5_ib_modify_cq", moderation_limits},
 	{"cq-vectors-have-bounds", "ib_uverbs: create_cq, num_comp_vectors", vectors_have_bounds},
 	{},
 };

@@ -3,7 +3,6 @@
 #include "verbs_rules.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -228,49 +227,6 @@ static const char *reset_forgets(void)
 	return NULL;
 }
 
-static const char *cq_limits(void)
-{
-	struct ibv_context *ctx = shared_queue()->ctx;
-	struct ibv_cq *cq;
-
-	EXPECT_ERRNO(EINVAL, ibv_create_cq(ctx, 0, NULL, NULL, 0));
-	EXPECT_ERRNO(EINVAL, ibv_create_cq(ctx, 1 << 23, NULL, NULL, 0));
-	EXPECT_ERRNO(EINVAL, ibv_create_cq(ctx, 16, NULL, NULL, 1000));
-	cq = ibv_create_cq(ctx, 256, NULL, NULL, 0);
-	EXPECT(cq, "no CQ");
-	EXPECT(cq->cqe == 511, "256 entries do not become 511"); /* libmlx5 adds one and rounds up */
-	EXPECT_RETURNS(0, ibv_destroy_cq(cq));
-	return NULL;
-}
-
-static const char *cq_overrun(void)
-{
-	struct queue_config config = {.depth = 16, .n_sge = 1, .payload_bytes = 2048, .cqe = 1};
-	struct ibv_async_event event;
-	bool cq_err = false, qp_fatal = false;
-	struct queue q;
-
-	queue_open(&q, &config);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 16));
-	queue_to_state(&q, IBV_QPS_ERR); /* flushes 16 into a queue of 2 */
-	for (int i = 0; i < 2; i++) {
-		struct pollfd p = {.fd = q.ctx->async_fd, .events = POLLIN};
-
-		if (poll(&p, 1, 1000) != 1)
-			break;
-		EXPECT_RETURNS(0, ibv_get_async_event(q.ctx, &event));
-		cq_err |= event.event_type == IBV_EVENT_CQ_ERR;
-		qp_fatal |= event.event_type == IBV_EVENT_QP_FATAL;
-		ibv_ack_async_event(&event);
-		if (cq_err)
-			break;
-	}
-	EXPECT(cq_err, "no IBV_EVENT_CQ_ERR");
-	(void)qp_fatal;
-	queue_close(&q);
-	return NULL;
-}
-
 static const char *memlock_limit(void)
 {
 	const size_t bytes = 64 << 20;
@@ -392,24 +348,6 @@ static const char *not_offered(void)
 	return NULL;
 }
 
-static const char *moderation_limits(void)
-{
-	struct ibv_cq *cq = ibv_cq_ex_to_cq(shared_queue()->cq);
-	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
-					  .moderate = {.cq_count = 65535, .cq_period = 4095}};
-	struct ibv_device_attr_ex device;
-
-	EXPECT_RETURNS(0, ibv_query_device_ex(shared_queue()->ctx, NULL, &device));
-	EXPECT(device.cq_mod_caps.max_cq_count == 65535 && device.cq_mod_caps.max_cq_period == 4095,
-	       "other limits");
-	EXPECT_RETURNS(0, ibv_modify_cq(cq, &attr));
-	attr.moderate.cq_period = 4096;
-	EXPECT_RETURNS(EINVAL, ibv_modify_cq(cq, &attr));
-	attr.attr_mask = 0;
-	EXPECT_RETURNS(EINVAL, ibv_modify_cq(cq, &attr));
-	return NULL;
-}
-
 const struct rule object_rules[] = {
 	{"qp-init-takes-exactly-port", "ib_core: qp_state_table", init_takes_exactly_port},
 	{"qp-rtr-rts-take-only-state", "ib_core: qp_state_table", rtr_takes_only_state},
@@ -429,14 +367,11 @@ const struct rule object_rules[] = {
 	{"recv-full-queue", "verbs-rules: Posting and polling", full_queue},
 	{"qp-error-flushes", "verbs-rules: Posting and polling", flush_on_error},
 	{"qp-reset-forgets", "libmlx5: mlx5_modify_qp, mlx5_cq_clean", reset_forgets},
-	{"cq-limits", "mlx5_ib: mlx5_ib_create_cq", cq_limits},
-	{"cq-overrun", "verbs-rules: Bring-up and tear-down", cq_overrun},
 	{"thread-domain", "libmlx5: mlx5_alloc_td", thread_domain},
 	{"clock-moves", "libmlx5: mlx5_read_clock", clock_moves},
 	{"fork-leaves-the-device", "softhca: README", fork_leaves_the_device},
 	{"fork-first-then-open", "softhca: README", fork_first_then_open},
 	{"closing-frees-what-is-left", "ib_uverbs: uverbs_destroy_ufile_hw", closing_frees_what_is_left},
-	{"cq-moderation-limits", "mlx5_ib: mlx5_ib_modify_cq", moderation_limits},
 	{"not-offered", "ib_uverbs: method without the driver's operation", not_offered},
 	{},
 };
