@@ -89,7 +89,8 @@ def perftest(net, wire, role, program, *options, server="rx", ipv6=False, **how)
     to, source = ends(net, wire, server)
     own, other = (to, source) if role == "server" else (source, to)
     addresses = ("--raw_ipv6", "-J", "fd00::1", "-j", "fd00::2") if ipv6 else ("-J", to[2], "-j", source[2])
-    return under(net, program, f"--{role}", "-d", "mlx5_0", "-B", own[3], "-E", other[3], *addresses,
+    # -F: it measures the CPU's frequency at its end, and without that gives no report where the machine has other work.
+    return under(net, program, f"--{role}", "-F", "-d", "mlx5_0", "-B", own[3], "-E", other[3], *addresses,
                  "-K", SERVER_PORT, "-k", CLIENT_PORT, *options, interfaces=own[1], namespace=own[0], **how)
 
 
@@ -105,7 +106,7 @@ def wait_receiving(process):
 
 def results(text):
     """The figures of perftest's last line. (Lists of all measurements come before, where an option that it never set says so.)"""
-    lines = [line for line in text.splitlines() if re.fullmatch(r"[\s\d.]*\d[\s\d.]*", line)]
+    lines = [line for line in text.splitlines() if re.fullmatch(r"\s*\d[\s\d.]*([\s\d.]|-?nan|-?inf)*", line)]
     assert lines, text
     return [float(figure) for figure in lines[-1].split()]
 
