@@ -23,6 +23,7 @@ static const struct {
 	{receive_rules, NULL},
 	{send_rules, NULL},
 	{flow_rules, NULL},
+	{counters_rules, NULL},
 	{connectx4_rules, "connectx4"},
 	{connectx6_rules, "connectx6"},
 	{minimal_rules, "minimal"},

@@ -352,68 +352,6 @@ static const char *same_rule_other_action(void)
 	return NULL;
 }
 
-static const char *one_counters_object_a_flow(void)
-{
-	struct ibv_counter_attach_attr attach = {.counter_desc = IBV_COUNTER_PACKETS};
-	struct ibv_counters_init_attr init = {};
-	struct ibv_counters *c = ibv_create_counters(shared_queue()->ctx, &init);
-	struct flow_rule f;
-
-	EXPECT(c, "ibv_create_counters failed");
-	EXPECT_RETURNS(0, ibv_attach_counters_point_flow(c, &attach, NULL));
-	flow_init(&f);
-	flow_add_ipv4(&f, "10.1.2.3");
-	for (int i = 0; i < 2; i++) {
-		struct ibv_flow_spec_counter_action *s =
-			flow_add_spec(&f, IBV_FLOW_SPEC_ACTION_COUNT, sizeof(*s));
-		s->counters = c;
-	}
-	EXPECT_ERRNO(EINVAL, CREATE(f));
-	EXPECT_RETURNS(0, ibv_destroy_counters(c));
-	return NULL;
-}
-
-static struct ibv_flow *counted(struct ibv_counters *counters, const char *dst)
-{
-	struct ibv_flow_spec_counter_action *s;
-	struct flow_rule f;
-
-	flow_init(&f);
-	flow_add_ipv4(&f, dst);
-	s = flow_add_spec(&f, IBV_FLOW_SPEC_ACTION_COUNT, sizeof(*s));
-	s->counters = counters;
-	return CREATE(f);
-}
-
-static const char *counters_life(void)
-{
-	struct ibv_counter_attach_attr attach = {.counter_desc = IBV_COUNTER_PACKETS};
-	struct ibv_counters_init_attr init = {};
-	struct ibv_counters *c = ibv_create_counters(shared_queue()->ctx, &init);
-	struct ibv_flow *a, *b;
-	uint64_t value[2];
-
-	EXPECT(c, "ibv_create_counters failed");
-	/* Not tried: a flow with nothing attached yet. libmlx5 44 refuses it but keeps a mutex. */
-	EXPECT_RETURNS(0, ibv_attach_counters_point_flow(c, &attach, NULL));
-	attach.counter_desc = IBV_COUNTER_BYTES;
-	attach.index = 1;
-	EXPECT_RETURNS(0, ibv_attach_counters_point_flow(c, &attach, NULL));
-	EXPECT_RETURNS(EINVAL, ibv_read_counters(c, value, 2, 0));
-	a = counted(c, "10.1.2.3");
-	b = counted(c, "10.1.2.4");
-	EXPECT(a && b, "two flows on one counters object were refused");
-	EXPECT_RETURNS(0, ibv_read_counters(c, value, 2, 0));
-	EXPECT_RETURNS(EINVAL, ibv_read_counters(c, value, 1, 0));
-	EXPECT_RETURNS(EBUSY, ibv_destroy_counters(c));
-	EXPECT_RETURNS(0, ibv_destroy_flow(a));
-	EXPECT_RETURNS(0, ibv_read_counters(c, value, 2, 0));
-	EXPECT_RETURNS(0, ibv_destroy_flow(b));
-	EXPECT_RETURNS(EINVAL, ibv_read_counters(c, value, 2, 0));
-	EXPECT_RETURNS(0, ibv_destroy_counters(c));
-	return NULL;
-}
-
 static const char *qp_with_flow_is_busy(void)
 {
 	struct queue q;
@@ -456,9 +394,7 @@ const struct rule flow_rules[] = {
 	{"flow-same-rule-no-tag", "mlx5_core: check_conflicting_ftes", same_rule_without_a_tag},
 	{"flow-same-rule-other-action", "mlx5_core: check_conflicting_actions",
 	 same_rule_other_action},
-	{"counters-one-a-flow", "mlx5_ib: parse_flow_attr", one_counters_object_a_flow},
 	{"flow-label-20-bits", "ib_uverbs: kern_spec_to_ib_spec_filter", ipv6_flow_label_has_20_bits},
-	{"counters-life", "mlx5_ib: counters.c; ib_uverbs: counters usecnt", counters_life},
 	{"qp-with-flow-is-busy", "ib_core: ib_destroy_qp_user usecnt", qp_with_flow_is_busy},
 	{},
 };
