@@ -100,8 +100,13 @@ static int take_fd(struct msghdr *msg)
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET)
 			continue;
-		if (c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
-			memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+		for (size_t at = CMSG_LEN(0);
+		     c->cmsg_type == SCM_RIGHTS && at + sizeof(fd) <= c->cmsg_len;
+		     at += sizeof(fd)) {
+			if (fd >= 0)
+				syscall(SYS_close, fd); /* more than one: not ours */
+			memcpy(&fd, (uint8_t *)c + at, sizeof(fd));
+		}
 		if (c->cmsg_type == SCM_CREDENTIALS) {
 			struct ucred who;
 
