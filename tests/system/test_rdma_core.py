@@ -33,16 +33,16 @@ def expected():
 
 
 def unpacked(directory):
-    """Debian's package has them compressed, and where documentation is left out of an installation it is fetched again."""
-    version = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "rdma-core"], capture_output=True, text=True, check=False)
+    """python3-pyverbs has them compressed, and where documentation is left out of an installation it is fetched again."""
+    version = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "python3-pyverbs"], capture_output=True, text=True, check=False)
     if not version.stdout.startswith(VERSION):
         pytest.skip(f"the list is of rdma-core {VERSION}x; here: {version.stdout or 'none'}")
     source = INSTALLED
     if not (source / "run_tests.py").exists():
-        fetched = subprocess.run(["apt-get", "download", "rdma-core"], cwd=directory, capture_output=True, check=False)
+        fetched = subprocess.run(["apt-get", "download", "python3-pyverbs"], cwd=directory, capture_output=True, check=False)
         if fetched.returncode != 0:
-            pytest.skip("rdma-core was installed without its documentation, and the package can't be fetched")
-        package = next(directory.glob("rdma-core_*.deb"))
+            pytest.skip("python3-pyverbs was installed without its documentation, and the package can't be fetched")
+        package = next(directory.glob("python3-pyverbs_*.deb"))
         subprocess.run(["dpkg-deb", "-x", package, directory / "package"], check=True)
         source = directory / "package" / INSTALLED.relative_to("/")
     (directory / "tests").mkdir()
