@@ -33,7 +33,7 @@ struct mcast_filter *mcast_new(const char *netdev)
 	if (!f)
 		return NULL;
 	strncpy(f->netdev, netdev, IFNAMSIZ - 1);
-	f->sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	f->sock = (int)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	return f;
 }
 

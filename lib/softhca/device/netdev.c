@@ -13,7 +13,7 @@
 
 static int request(const char *netdev, unsigned long number, struct ifreq *ifr)
 {
-	int r, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int r, fd = (int)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return -errno;

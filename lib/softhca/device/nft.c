@@ -182,7 +182,7 @@ int nft_open(struct nft **out, const char *netdev)
 
 	if (!nft)
 		return -ENOMEM;
-	nft->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
+	nft->fd = (int)syscall(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
 	/* The kernel gives the socket a number that no other in the namespace has. */
 	if (nft->fd < 0 || bind(nft->fd, (struct sockaddr *)&addr, sizeof(addr)) ||
 	    getsockname(nft->fd, (struct sockaddr *)&addr, &len)) {

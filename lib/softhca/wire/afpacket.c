@@ -190,7 +190,7 @@ int afpacket_open(struct wire **wire, const struct wire_config *config,
 	a->base.ops = &ops->wire;
 	pthread_mutex_init(&a->stats_lock, NULL);
 	/* Protocol 0: nothing arrives before the ring is mapped and the netdev bound. */
-	a->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	a->fd = (int)syscall(SYS_socket, AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	if (a->fd < 0) {
 		r = -errno;
 		goto fail;

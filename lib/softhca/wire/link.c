@@ -12,7 +12,7 @@
 int link_read(const char *netdev, struct link_facts *facts)
 {
 	struct ifreq ifr = {};
-	int r = 0, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int r = 0, fd = (int)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return -errno;

@@ -256,7 +256,7 @@ static int open_end(struct memory_wire *m, const struct wire_config *config)
 	int one = 1;
 
 	m->peer_len = end_name(&m->peer, peer, config->netdev);
-	m->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	m->socket = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (m->socket < 0 || setsockopt(m->socket, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)))
 		return -errno;
 	if (bind(m->socket, (struct sockaddr *)&own, own_len))
