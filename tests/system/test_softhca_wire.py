@@ -243,6 +243,33 @@ def test_a_generator_frame_longer_than_the_mtu_is_refused(net):
     assert done.returncode == 1 and b"ibv_create_qp_ex (errno 90" in done.stderr
 
 
+# ---- the device thread ---------------------------------------------------------------------------------------------
+
+
+def cores(pid):
+    """Where each thread may run, by its name."""
+    tasks = [task / "status" for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+    fields = [dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line) for status in tasks]
+    return {field["Name"]: field["Cpus_allowed_list"] for field in fields}
+
+
+def test_the_device_thread_has_its_core(net):
+    client = Client(net, "-i", 60000, environment={"SOFTHCA_CPU": "0"})
+    # It names itself when it first runs.
+    wait_until(lambda: "softhca-hca" in cores(client.process.pid), 20, "the device thread")
+    allowed = cores(client.process.pid)
+    client.process.kill()
+    client.process.communicate()
+    assert allowed["softhca-hca"] == "0"
+    assert allowed["verbs_client"] != "0" or os.cpu_count() == 1
+
+
+def test_a_core_that_is_not_there_is_refused(net):
+    done = subprocess.run(under(net, SENDER), input=b"", capture_output=True, check=False, timeout=60,
+                          env={**os.environ, "SOFTHCA_CPU": "1023"})
+    assert done.returncode == 1 and b"ibv_create_qp_ex (errno 22" in done.stderr
+
+
 # ---- the choice ----------------------------------------------------------------------------------------------------
 
 

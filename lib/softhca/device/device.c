@@ -183,26 +183,14 @@ static void nap(struct device *d, unsigned int empty_rounds, bool watch)
 	sleep_us(us);
 }
 
-static void set_up_thread(const struct device *d)
-{
-	cpu_set_t cpus;
-
-	prctl(PR_SET_TIMERSLACK, 1000UL);
-	prctl(PR_SET_NAME, "softhca-hca");
-	if (d->config.cpu < 0)
-		return;
-	CPU_ZERO(&cpus);
-	CPU_SET((unsigned int)d->config.cpu, &cpus);
-	sched_setaffinity(0, sizeof(cpus), &cpus);
-}
-
 static void *device_thread(void *arg)
 {
 	struct device *d = arg;
 	unsigned int empty_rounds = 0;
 	uint64_t next_link_ns = 0, next_offset_ns = 0;
 
-	set_up_thread(d);
+	prctl(PR_SET_TIMERSLACK, 1000UL);
+	prctl(PR_SET_NAME, "softhca-hca");
 	while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
 		uint64_t now_ns = clock_raw_ns();
 		struct turn t = {.device = d, .now_ns = now_ns};
@@ -231,10 +219,36 @@ static void *device_thread(void *arg)
 	return NULL;
 }
 
+/* 0 or negative errno: -EINVAL for a core that is not there. */
+static int start_thread(struct device *d)
+{
+	sigset_t all, old;
+	pthread_attr_t attr;
+	cpu_set_t cpus;
+	int r = -pthread_attr_init(&attr);
+
+	if (r)
+		return r;
+	CPU_ZERO(&cpus);
+	if (d->config.cpu >= 0) {
+		CPU_SET((unsigned int)d->config.cpu, &cpus);
+		r = -pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
+	}
+	/* The program's signals are not for this thread, but for what it does itself. */
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	if (!r)
+		r = -pthread_create(&d->thread, &attr, device_thread, d);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return r;
+}
+
 static int start(struct device *d)
 {
 	struct wire_config config = d->config.wire;
-	sigset_t all, old;
 	int r;
 
 	config.netdev = d->config.netdev;
@@ -249,12 +263,7 @@ static int start(struct device *d)
 		goto fail;
 	}
 	atomic_store(&d->stop, false);
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = -pthread_create(&d->thread, NULL, device_thread, d);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	r = start_thread(d);
 	if (!r)
 		return 0;
 fail:
