@@ -207,7 +207,8 @@ def test_timestamps_run_at_the_core_clock(net, wire):
     time.sleep(0.5)
     wire.send(wire.frame(b"x" * 50, PORT))
     counts = client.counts()
-    assert counts["ticks"] / 78125e3 == pytest.approx(counts["ns"] / 1e9, abs=0.02)
+    # The program looks at its own clock when it polls: late, on a busy machine. A wrong rate is off by a factor.
+    assert counts["ticks"] / 78125e3 == pytest.approx(counts["ns"] / 1e9, abs=0.2)
 
 
 def test_starved_queue_counts_what_it_drops(net, wire):
