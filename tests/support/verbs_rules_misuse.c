@@ -153,7 +153,17 @@ static const char *wrong_channel(void)
 	return NULL;
 }
 
+static const char *no_group_of_its_own(void)
+{
+	union ibv_gid gid = {.raw = {0xff, 0x02}};
+
+	EXPECT_RETURNS(EINVAL, ibv_attach_mcast(shared_queue()->qp, &gid, 0));
+	EXPECT_RETURNS(EINVAL, ibv_detach_mcast(shared_queue()->qp, &gid, 0));
+	return NULL;
+}
+
 const struct rule misuse_rules[] = {
+	{"qp-joins-no-group", "ib_core: ib_attach_mcast", no_group_of_its_own},
 	{"misuse-unmapped-memory", "softhca: README, Good to know", unmapped_memory},
 	{"misuse-own-fault-handlers", "sigaction(2), signal(2)", own_handlers},
 	{"misuse-bad-pointers", "ib_uverbs: ib_uverbs_write, ib_uverbs_ioctl", bad_pointers},

@@ -271,6 +271,13 @@ int qp_destroy(struct object *o)
 	return 0;
 }
 
+/* ib_attach_mcast, ib_detach_mcast: queue pairs of type UD only, and here are none. */
+int cmd_attach_mcast(struct command *c)
+{
+	(void)c;
+	return -EINVAL;
+}
+
 int cmd_destroy_qp(struct command *c)
 {
 	struct ib_uverbs_destroy_qp_resp resp = {};

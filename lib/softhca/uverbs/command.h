@@ -32,7 +32,7 @@ command_handler cmd_get_context, cmd_query_device, cmd_query_port, cmd_ex_query_
 command_handler cmd_alloc_pd, cmd_dealloc_pd, cmd_reg_mr, cmd_dereg_mr;
 command_handler cmd_create_comp_channel, cmd_create_cq, cmd_ex_create_cq, cmd_ex_modify_cq, cmd_destroy_cq;
 command_handler cmd_create_qp, cmd_ex_create_qp, cmd_modify_qp, cmd_ex_modify_qp, cmd_query_qp,
-	cmd_destroy_qp;
+	cmd_attach_mcast, cmd_destroy_qp;
 command_handler cmd_ex_create_wq, cmd_ex_modify_wq, cmd_ex_destroy_wq;
 command_handler cmd_ex_create_rwq_ind_table, cmd_ex_destroy_rwq_ind_table;
 command_handler cmd_ex_create_flow, cmd_ex_destroy_flow;

@@ -46,6 +46,8 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW(QUERY_QP) = {cmd_query_qp, REQ(query_qp), RESP(query_qp_resp)},
 	ROW(MODIFY_QP) = {cmd_modify_qp, REQ(modify_qp)},
 	ROW(DESTROY_QP) = {cmd_destroy_qp, REQ(destroy_qp), RESP(destroy_qp_resp)},
+	ROW(ATTACH_MCAST) = {cmd_attach_mcast, REQ(attach_mcast)},
+	ROW(DETACH_MCAST) = {cmd_attach_mcast, REQ(detach_mcast)},
 	ROW_EX(QUERY_DEVICE) = {cmd_ex_query_device, REQ_UP_TO(ex_query_device, reserved),
 				RESP_UP_TO(ex_query_device_resp, response_length)},
 	ROW_EX(CREATE_CQ) = {cmd_ex_create_cq, REQ_UP_TO(ex_create_cq, reserved),
