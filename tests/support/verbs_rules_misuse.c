@@ -153,6 +153,17 @@ static const char *wrong_channel(void)
 	return NULL;
 }
 
+/* ftruncate(2): EINVAL where it is no regular file; what counts is that nothing happens. */
+static const char *cut_off_device(void)
+{
+	struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
+	struct queue *q = shared_queue();
+
+	EXPECT(ftruncate(q->ctx->cmd_fd, 0) < 0, "the device can be cut off");
+	EXPECT_RETURNS(0, ibv_query_rt_values_ex(q->ctx, &values));
+	return NULL;
+}
+
 static const char *no_group_of_its_own(void)
 {
 	union ibv_gid gid = {.raw = {0xff, 0x02}};
@@ -163,6 +174,7 @@ static const char *no_group_of_its_own(void)
 }
 
 const struct rule misuse_rules[] = {
+	{"misuse-cut-off-device", "ftruncate(2)", cut_off_device},
 	{"qp-joins-no-group", "ib_core: ib_attach_mcast", no_group_of_its_own},
 	{"misuse-unmapped-memory", "softhca: README, Good to know", unmapped_memory},
 	{"misuse-own-fault-handlers", "sigaction(2), signal(2)", own_handlers},

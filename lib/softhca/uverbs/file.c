@@ -40,7 +40,7 @@ static void file_release(struct fd_object *o)
 
 int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
 {
-	int fd = memfd_create("uverbs", MFD_CLOEXEC), r;
+	int fd = memfd_create("uverbs", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
 	struct uverbs_file *f;
 
 	if (fd < 0)
@@ -48,7 +48,8 @@ int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
 	if (!(flags & O_CLOEXEC))
 		fcntl(fd, F_SETFD, 0);
 	f = calloc(1, sizeof(*f));
-	if (!f || ftruncate(fd, BAR_BYTES)) {
+	if (!f || ftruncate(fd, BAR_BYTES) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
 		r = f ? -errno : -ENOMEM;
 		goto fail;
 	}
