@@ -106,6 +106,7 @@ struct device {
 	pthread_t thread;
 	atomic_bool stop;
 	int64_t realtime_offset_ns;
+	uint64_t last_arrival_ns; /* of a frame that some flow took */
 	uint32_t mtu; /* the netdev's, as last looked at */
 	struct sq_batch *sq_batch;
 	struct mcast_filter *mcast;

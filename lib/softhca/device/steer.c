@@ -97,16 +97,21 @@ struct passage {
 
 static void describe(struct passage *x)
 {
-	const struct device *d = x->device;
+	struct device *d = x->device;
+	uint64_t ns;
 
 	if (x->described)
 		return;
 	check_csums(&x->info, &x->packet, x->frame);
-	x->info.timestamp = clock_cycles(arrival_ns(d, x->frame, x->now_ns),
-					 d->config.profile->core_clock_khz);
+	/* The offset between the clocks is only so exact; the device's own never goes back. */
+	ns = arrival_ns(d, x->frame, x->now_ns);
+	if (ns < d->last_arrival_ns)
+		ns = d->last_arrival_ns;
+	d->last_arrival_ns = ns;
+	x->info.timestamp = clock_cycles(ns, d->config.profile->core_clock_khz);
 	if (d->config.real_time)
-		x->info.real_time = clock_real_time_stamp(arrival_ns(d, x->frame, x->now_ns) +
-							  (uint64_t)d->realtime_offset_ns);
+		x->info.real_time =
+			clock_real_time_stamp(ns + (uint64_t)d->realtime_offset_ns);
 	x->described = true;
 }
 
