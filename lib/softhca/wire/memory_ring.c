@@ -105,10 +105,10 @@ void memory_ring_release(struct memory_ring *r)
 
 bool memory_ring_sleep(struct memory_ring *r)
 {
-	__atomic_store_n(&r->shared->asleep, 1, __ATOMIC_RELAXED);
-	/* Store `asleep`, then look at `head`; the sending end does it the other way round. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	return __atomic_load_n(&r->shared->head, __ATOMIC_RELAXED) == r->next;
+	/* One exchange of `asleep` comes first: the sending end's, and `head` is seen here; or this one,
+	 * and it is seen there. No fence, which ThreadSanitizer does not see. */
+	__atomic_exchange_n(&r->shared->asleep, 1, __ATOMIC_ACQ_REL);
+	return __atomic_load_n(&r->shared->head, __ATOMIC_ACQUIRE) == r->next;
 }
 
 void memory_ring_awake(struct memory_ring *r)
@@ -145,7 +145,6 @@ void memory_ring_put(struct memory_ring *r, const struct iovec *iov, int iovcnt,
 
 bool memory_ring_must_wake(struct memory_ring *r)
 {
-	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with the one in memory_ring_sleep() */
-	return __atomic_load_n(&r->shared->asleep, __ATOMIC_RELAXED) &&
-	       __atomic_exchange_n(&r->shared->asleep, 0, __ATOMIC_RELAXED);
+	/* Pairs with the exchange in memory_ring_sleep(). */
+	return __atomic_exchange_n(&r->shared->asleep, 0, __ATOMIC_ACQ_REL);
 }
