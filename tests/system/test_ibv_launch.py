@@ -27,6 +27,7 @@ for dir in etc usr; do
 	mkdir /mnt/$dir /mnt/$dir.work
 	mount -t overlay overlay -o lowerdir=/$dir,upperdir=/mnt/$dir,workdir=/mnt/$dir.work /$dir
 done
+echo "127.0.1.1 $(cat /proc/sys/kernel/hostname)" >>/etc/hosts # else sudo complains where the machine's name is unknown
 install -D -m 755 "$1/bin/ibv_launch" /usr/bin/ibv_launch
 install -D -m 755 "$1/libexec/ibv_launch_root" /usr/libexec/ibvcap/ibv_launch_root
 install -m 440 "$1/etc/sudoers.d/ibv_launch" /etc/sudoers.d/ibv_launch

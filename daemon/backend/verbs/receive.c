@@ -108,14 +108,27 @@ static enum backend_status status_of(enum ibv_wc_status status)
 }
 
 /*
+ * Its other fields are undefined (ibv_create_cq_ex(3)). All but a packet too long stop the queue pair, and an
+ * asynchronous event may say so or not (doc/verbs-rules.md, posting and polling).
+ */
+static __attribute__((noinline, cold)) void take_error(const struct ibv_cq_ex *cq, struct backend_event *event)
+{
+	struct verbs_queue *queue = cq->cq_context;
+
+	*event = (struct backend_event){.slot = (uint32_t)cq->wr_id, .status = (uint8_t)status_of(cq->status)};
+	if (event->status != BACKEND_LENGTH_ERROR)
+		atomic_store_explicit(&queue->failed, true, memory_order_relaxed);
+}
+
+/*
  * Checksums are not reported: a missing IBV_WC_IP_CSUM_OK can also mean "not checked", so that bad ones
- * can't be told. The other fields of a failed completion are undefined (ibv_create_cq_ex(3)).
+ * can't be told.
  */
 static inline __attribute__((always_inline)) void take_completion(struct ibv_cq_ex *cq, struct backend_event *event,
                                                                   bool timestamps)
 {
 	if (__builtin_expect(cq->status != IBV_WC_SUCCESS, 0)) {
-		*event = (struct backend_event){.slot = (uint32_t)cq->wr_id, .status = (uint8_t)status_of(cq->status)};
+		take_error(cq, event);
 		return;
 	}
 	event->bytes = ibv_wc_read_byte_len(cq);

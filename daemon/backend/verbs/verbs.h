@@ -61,7 +61,8 @@ struct verbs_queue {
 	unsigned n_unacknowledged; /* completion events */
 	struct verbs_slot_wr chain[VERBS_CHAIN];
 
-	/* Set by the control thread on an asynchronous event, read by the worker. Nothing is ordered by them. */
+	/* Set on an asynchronous event by the control thread, read by the worker, which also sets failed itself.
+	 * Nothing is ordered by them. */
 	atomic_bool failed;    /* reset() clears it */
 	atomic_bool cq_failed; /* for good */
 
