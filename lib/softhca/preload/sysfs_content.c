@@ -96,20 +96,30 @@ CONTENT(gid_type)
 	TEXT("%s\n", gids[index].type == GID_ROCE_V2 ? "RoCE v2" : "IB/RoCE v1");
 }
 
-static struct device_counters counters(struct device *d)
+/* A forked child has no device thread, and the parent may have held the locks. */
+static int read_counters(struct device *d, struct device_counters *c)
 {
-	struct device_counters c;
-
-	device_read_counters(d, &c);
-	return c;
+	if (!root_is_owner())
+		return -EIO;
+	device_read_counters(d, c);
+	return 0;
 }
 
+#define COUNTER(name, format, expression)                                                          \
+	CONTENT(name)                                                                              \
+	{                                                                                          \
+		struct device_counters c;                                                          \
+		int r = read_counters(d, &c);                                                      \
+                                                                                                   \
+		return r ? r : snprintf(buf, size, format, expression);                            \
+	}
+
 /* 32 bits wide in the device: it wraps (design.md section 4). */
-CONTENT(out_of_buffer) { TEXT("%u\n", (uint32_t)counters(d).out_of_buffer); }
-CONTENT(rcv_packets) { TEXT("%lu\n", counters(d).rx_packets); }
-CONTENT(rcv_data) { TEXT("%lu\n", counters(d).rx_bytes / 4); }
-CONTENT(xmit_packets) { TEXT("%lu\n", counters(d).tx_packets); }
-CONTENT(xmit_data) { TEXT("%lu\n", counters(d).tx_bytes / 4); }
+COUNTER(out_of_buffer, "%u\n", (uint32_t)c.out_of_buffer)
+COUNTER(rcv_packets, "%lu\n", c.rx_packets)
+COUNTER(rcv_data, "%lu\n", c.rx_bytes / 4)
+COUNTER(xmit_packets, "%lu\n", c.tx_packets)
+COUNTER(xmit_data, "%lu\n", c.tx_bytes / 4)
 
 CONTENT(modalias)
 {
