@@ -175,6 +175,34 @@ def test_a_killed_end_leaves_nothing_and_its_successor_is_heard(net, cable, tmp)
     assert cables(net) == 0
 
 
+def sockets(net, table, what):
+    return in_namespace(net.rx, lambda: open(f"/proc/thread-self/net/{table}", encoding="ascii").read()).count(what)
+
+
+@pytest.mark.parametrize("name, table, what", [("memory", "unix", "softhca-wire"), ("afpacket", "packet", "0003"),
+                                               ("afpacket-throughput", "packet", "0003")])
+def test_a_forked_child_does_not_keep_the_wire(net, cable, name, table, what):
+    """A child that neither execs nor verbs, as of a program that forks a worker. cable: there are two netdevs."""
+    before = sockets(net, table, what)
+    program = subprocess.Popen(under(net, BUILD / "tests/support/verbs_flow", **PAIR), stdin=subprocess.PIPE, text=True,
+                               stdout=subprocess.PIPE, env={**os.environ, **engine(name)})
+    child = None
+    try:
+        program.stdin.write("qp 16\nfork\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "ok 0\n"
+        child = int(program.stdout.readline().split()[1])
+        assert sockets(net, table, what) == before + 1
+        program.kill()
+        program.wait(10)
+        wait_until(lambda: sockets(net, table, what) == before, 10, "the wire let go of")
+        os.kill(child, 0)  # and the child is still there
+    finally:
+        program.kill()
+        if child:
+            os.kill(child, signal.SIGKILL)
+
+
 def test_another_interface_list_is_another_cable(net, cable):
     net.add_wire()
     client = Client(net, "-d", "mlx5_0", "-i", 500, environment=MEMORY, **PAIR)

@@ -289,9 +289,11 @@ int device_get_wire(struct device *d)
 
 void device_put_wire(struct device *d)
 {
+	struct wire *wire;
 	struct wire_stats stats;
 
 	pthread_mutex_lock(&d->wire_lock);
+	wire = d->wire;
 	if (!--d->n_wire_users) {
 		atomic_store(&d->stop, true);
 		pthread_join(d->thread, NULL);
@@ -300,8 +302,8 @@ void device_put_wire(struct device *d)
 		d->sent_copy = NULL;
 		d->wire->ops->stats(d->wire, &stats);
 		d->counters.discards += stats.discards;
-		d->wire->ops->close(d->wire);
-		d->wire = NULL;
+		d->wire = NULL; /* first: a child that is forked meanwhile looks at it */
+		wire->ops->close(wire);
 		sq_batch_free(d->sq_batch);
 		mcast_free(d->mcast);
 		d->mcast = NULL;

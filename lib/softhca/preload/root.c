@@ -43,8 +43,13 @@ bool root_is_owner(void)
 /* A child starts afresh if nothing was open, as a daemon does that forks first. */
 static void in_child(void)
 {
-	for (unsigned int i = 0; i < the_root.n_devices; i++)
+	for (unsigned int i = 0; i < the_root.n_devices; i++) {
+		struct wire *wire = the_root.devices[i].wire;
+
 		kernel_drop_forked(&the_root.devices[i].kernel_drop);
+		if (wire && wire->ops->forked)
+			wire->ops->forked(wire);
+	}
 	for (unsigned int i = 0; i < the_root.n_devices; i++)
 		if (!LIST_EMPTY(&the_root.devices[i].files))
 			return;

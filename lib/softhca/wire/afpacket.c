@@ -135,16 +135,24 @@ void afpacket_stats(struct wire *wire, struct wire_stats *stats)
 	stats->discards += a->truncated;
 }
 
-void afpacket_close(struct wire *wire)
+/* The socket lives as long as a descriptor or a mapping of its ring does. */
+void afpacket_forked(struct wire *wire)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 
-	if (!a)
-		return;
 	if (a->ring)
 		munmap(a->ring, (size_t)a->n_blocks * AFPACKET_BLOCK_BYTES);
 	if (a->fd >= 0)
 		syscall(SYS_close, a->fd);
+	a->ring = NULL;
+	a->fd = -1;
+}
+
+void afpacket_close(struct wire *wire)
+{
+	struct afpacket *a = (struct afpacket *)wire;
+
+	afpacket_forked(wire);
 	pthread_mutex_destroy(&a->stats_lock);
 	free(a);
 }

@@ -63,5 +63,6 @@ void afpacket_wait(struct wire *wire, unsigned int timeout_us);
 void afpacket_hear_sent(struct wire *wire, bool hear);
 void afpacket_stats(struct wire *wire, struct wire_stats *stats);
 void afpacket_close(struct wire *wire);
+void afpacket_forked(struct wire *wire);
 
 #endif

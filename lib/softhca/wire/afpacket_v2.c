@@ -76,7 +76,8 @@ int afpacket_open_v2(struct wire **wire, const struct wire_config *config)
 			 .wait = afpacket_wait,
 			 .hear_sent = afpacket_hear_sent,
 			 .stats = afpacket_stats,
-			 .close = afpacket_close},
+			 .close = afpacket_close,
+			 .forked = afpacket_forked},
 	};
 
 	return afpacket_open(wire, config, &ops);

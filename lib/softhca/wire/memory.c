@@ -235,7 +235,7 @@ static void stats(struct wire *wire, struct wire_stats *s)
 	s->discards = __atomic_load_n(&m->in.shared->discards, __ATOMIC_RELAXED);
 }
 
-static void close_memory(struct wire *wire)
+static void forked(struct wire *wire)
 {
 	struct memory_wire *m = (struct memory_wire *)wire;
 
@@ -245,7 +245,13 @@ static void close_memory(struct wire *wire)
 		syscall(SYS_close, m->ring_fd);
 	if (m->socket >= 0)
 		syscall(SYS_close, m->socket);
-	free(m);
+	m->ring_fd = m->socket = -1;
+}
+
+static void close_memory(struct wire *wire)
+{
+	forked(wire);
+	free(wire);
 }
 
 static int open_end(struct memory_wire *m, const struct wire_config *config)
@@ -273,6 +279,7 @@ int memory_open(struct wire **wire, const struct wire_config *config)
 		.wait = do_wait,
 		.stats = stats,
 		.close = close_memory,
+		.forked = forked,
 	};
 	struct memory_wire *m = calloc(1, sizeof(*m));
 	int r;

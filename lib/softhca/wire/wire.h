@@ -75,6 +75,9 @@ struct wire_ops {
 	/* Any thread. */
 	void (*stats)(struct wire *wire, struct wire_stats *stats);
 	void (*close)(struct wire *wire);
+	/* In a child of the program that opened it: what would keep the wire taken is let go of. The
+	 * wire is of no use then. NULL where there is nothing. */
+	void (*forked)(struct wire *wire);
 };
 
 struct wire {
