@@ -63,6 +63,48 @@ static const char *unmapped_memory(void)
 	return NULL;
 }
 
+/* Of the next completion, however long it takes; -1: there is none. */
+static int next_status(struct queue *q)
+{
+	uint64_t end = now_ns() + 20000000000u;
+	struct ibv_poll_cq_attr attr = {};
+	int status;
+
+	while (ibv_start_poll(q->cq, &attr))
+		if (now_ns() > end)
+			return -1;
+	status = q->cq->status;
+	ibv_end_poll(q->cq);
+	return status;
+}
+
+/* The same of a send: the headers are there, the payload is not. What went before it is sent. */
+static const char *unmapped_send(void)
+{
+	static const struct queue_config config = {.depth = 8, .n_sge = 2, .payload_bytes = 2048, .send_depth = 8};
+	uint8_t *memory = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct queue q;
+
+	queue_open(&q, &config);
+	struct ibv_mr *mr = ibv_reg_mr(q.pd, memory, BUFFER_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge sge[2] = {{.addr = (uintptr_t)q.payloads, .length = 64, .lkey = q.payload_mr->lkey},
+				 {.addr = (uintptr_t)memory, .length = 100, .lkey = mr->lkey}};
+	struct ibv_send_wr bad_one = {.sg_list = sge, .num_sge = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_send_wr good_one = bad_one, *bad;
+
+	good_one.num_sge = 1;
+	good_one.next = &bad_one;
+	memset(q.payloads, 0xff, 64);
+	memcpy(q.payloads + 12, (uint8_t[2]){0x88, 0xb5}, 2);
+	EXPECT_RETURNS(0, munmap(memory, BUFFER_BYTES));
+	EXPECT_RETURNS(0, ibv_post_send(q.qp, &good_one, &bad));
+	EXPECT(next_status(&q) == IBV_WC_SUCCESS, "what lies before it is not sent");
+	EXPECT(next_status(&q) == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	queue_close(&q);
+	return NULL;
+}
+
 static sigjmp_buf back;
 static volatile int handled;
 
@@ -202,6 +244,7 @@ const struct rule misuse_rules[] = {
 	{"qp-joins-no-group", "ib_core: ib_attach_mcast", no_group_of_its_own},
 	{"misuse-counters-in-a-child", "softhca: README, Good to know", counters_in_a_child},
 	{"misuse-unmapped-memory", "softhca: README, Good to know", unmapped_memory},
+	{"misuse-unmapped-send", "softhca: README, Good to know", unmapped_send},
 	{"misuse-own-fault-handlers", "sigaction(2), signal(2)", own_handlers},
 	{"misuse-bad-pointers", "ib_uverbs: ib_uverbs_write, ib_uverbs_ioctl", bad_pointers},
 	{"misuse-malformed-ioctls", "ib_uverbs: ib_uverbs_ioctl, uverbs_set_attr", malformed_ioctls},

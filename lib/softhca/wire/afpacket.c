@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define VLAN_TAG_BYTES 4
+#define MIN_PAGE_BYTES 4096u
 #define HEADROOM_BYTES 16 /* the stripped VLAN tag is put back in front of the frame */
 
 static void restore_vlan(struct wire_frame *f, const struct afpacket_header *h)
@@ -65,6 +66,20 @@ bool afpacket_frame(struct afpacket *a, struct wire_frame *f, const struct afpac
 	return true;
 }
 
+/* The kernel says only that something is not there: touching it tells where (device/fault.h). */
+static void touch(const struct msghdr *msg)
+{
+	for (size_t i = 0; i < msg->msg_iovlen; i++) {
+		const volatile uint8_t *p = msg->msg_iov[i].iov_base;
+		size_t bytes = msg->msg_iov[i].iov_len;
+
+		for (size_t at = 0; at < bytes; at += MIN_PAGE_BYTES)
+			(void)p[at];
+		if (bytes)
+			(void)p[bytes - 1];
+	}
+}
+
 /*
  * sendmmsg() and not a transmit ring: on veth both cost the same, nearly all of it in the
  * kernel's path to the peer, and here nothing is copied before it is sent. No
@@ -89,6 +104,10 @@ int afpacket_send(struct wire *wire, const struct iovec *const *iov, const int *
 			sent += r;
 		else if (errno == EAGAIN || errno == ENOBUFS)
 			break; /* the link is busy: the rest stays in the send queue */
+		else if (errno == EFAULT && sent)
+			break; /* what went out is to be known before touch() cuts us off */
+		else if (errno == EFAULT)
+			touch(&msgs[sent++].msg_hdr);
 		else
 			sent++; /* this frame the link refuses: lost, as on a cable */
 	}
