@@ -64,8 +64,35 @@ static const char *counters_life(void)
 	return NULL;
 }
 
+/* The flow is none the worse for it, but nobody can read so far. */
+static const char *index_past_any_read(void)
+{
+	struct ibv_counter_attach_attr attach = {.counter_desc = IBV_COUNTER_PACKETS};
+	struct ibv_counters_init_attr init = {};
+	static const uint32_t indexes[] = {8191, 0xfffffffe, 0xffffffff};
+	uint64_t values[8191];
+
+	for (size_t i = 0; i < sizeof(indexes) / sizeof(indexes[0]); i++) {
+		struct ibv_counters *c = ibv_create_counters(shared_queue()->ctx, &init);
+		struct ibv_flow *flow;
+
+		EXPECT(c, "ibv_create_counters failed");
+		attach.index = indexes[i];
+		EXPECT_RETURNS(0, ibv_attach_counters_point_flow(c, &attach, NULL));
+		flow = counted(c, "10.1.2.3");
+		EXPECT(flow, "a flow whose counter has a high index was refused");
+		EXPECT_RETURNS(EINVAL, ibv_read_counters(c, values, 1, 0));
+		EXPECT_RETURNS(EINVAL, ibv_read_counters(c, values, 8191, 0));
+		EXPECT_RETURNS(0, ibv_destroy_flow(flow));
+		EXPECT_RETURNS(0, ibv_destroy_counters(c));
+	}
+	return NULL;
+}
+
 const struct rule counters_rules[] = {
 	{"counters-one-a-flow", "mlx5_ib: parse_flow_attr", one_counters_object_a_flow},
 	{"counters-life", "mlx5_ib: counters.c; ib_uverbs: counters usecnt", counters_life},
+	{"counters-index-past-any-read", "mlx5_ib: mlx5_ib_read_counters, cntrs_max_index",
+	 index_past_any_read},
 	{},
 };

@@ -18,7 +18,7 @@ static int describe_counters(struct counters *k, const struct mlx5_ib_flow_count
 {
 	struct mlx5_ib_flow_counters_desc from;
 	struct counter_desc *descs;
-	uint32_t max_index = 0;
+	uint64_t max_index = 0;
 	int r = 0;
 
 	if (data->ncounters > MAX_COUNTER_DESCS)
@@ -38,7 +38,7 @@ static int describe_counters(struct counters *k, const struct mlx5_ib_flow_count
 		}
 		descs[i] = (struct counter_desc){from.description, from.index};
 		if (from.index >= max_index)
-			max_index = from.index + 1;
+			max_index = from.index + 1ull;
 	}
 	free(k->descs);
 	k->descs = descs;
@@ -81,7 +81,8 @@ static void unbind_counters(struct counters *k)
 	if (k && !k->object.n_users) {
 		free(k->descs);
 		k->descs = NULL;
-		k->n_descs = k->max_index = 0;
+		k->n_descs = 0;
+		k->max_index = 0;
 	}
 }
 
@@ -322,7 +323,8 @@ int ioctl_counters_read(struct ioctl_call *call)
 			values[k->descs[i].index] += k->descs[i].what == COUNT_PACKETS
 							     ? k->value.packets
 							     : k->value.bytes;
-		r = ioctl_out_at(out, 0, values, out->len);
+		/* Whole counters only (ib_uverbs: ib_uverbs_handler_UVERBS_METHOD_COUNTERS_READ). */
+		r = ioctl_out_at(out, 0, values, out->len / sizeof(uint64_t) * sizeof(uint64_t));
 	}
 	device_unlock(call->file->device);
 	return r;

@@ -92,7 +92,8 @@ struct counters {
 	struct object object;
 	struct flow_counter value;
 	struct counter_desc *descs;
-	uint32_t n_descs, max_index; /* max_index: one past the highest; 0: not described */
+	uint32_t n_descs;
+	uint64_t max_index; /* one past the highest of 32 bits; 0: not described */
 };
 
 struct uflow {
