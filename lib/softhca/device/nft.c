@@ -295,6 +295,7 @@ int nft_add_drop(struct nft *nft, const struct nft_match *matches, size_t n, uin
 {
 	struct batch b;
 	struct nlattr *list;
+	int r;
 
 	begin(&b, nft);
 	command(&b, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ECHO);
@@ -306,7 +307,9 @@ int nft_add_drop(struct nft *nft, const struct nft_match *matches, size_t n, uin
 	put_drop(&b);
 	end_nest(&b, list);
 	*handle = 0;
-	return commit(&b, handle);
+	r = commit(&b, handle);
+	/* Nobody could remove a rule without a handle before the socket closes. */
+	return r || *handle ? r : -EIO;
 }
 
 int nft_remove(struct nft *nft, uint64_t handle)
