@@ -38,9 +38,9 @@ def one_cpu():
 class Program:
     """verbs_flow below softhca. Queue pair 0 is a sniffer, unless sniffer=False."""
 
-    def __init__(self, net, sniffer=True, environment=None, **how):
-        self.process = subprocess.Popen(under(net, FLOW, **how), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, **(environment or {})})
+    def __init__(self, net, sniffer=True, environment=None, stderr=None, **how):
+        self.process = subprocess.Popen(under(net, FLOW, **how), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
+                                        text=True, env={**os.environ, **(environment or {})})
         self.fences, self.inboxes, self.sent = 0, {}, {}
         if sniffer:
             assert self.qp() == 0
@@ -360,6 +360,21 @@ def test_without_net_admin_the_kernel_sees_it_too(wire, program, stack):
 def test_require_refuses_the_flow_without_net_admin(program):
     p = program(prefix=WITHOUT_ADMIN, environment={"SOFTHCA_KERNEL_DROP": "require"})
     assert p.refused(p.qp(), "udp", f"dst={PORT}") == 1  # EPERM
+
+
+def test_a_kernel_that_cannot_drop_is_one_line(net, wire, program, stack):
+    """SOFTHCA_KERNEL_DROP=auto gives up quietly only without CAP_NET_ADMIN."""
+    p = program(stderr=subprocess.PIPE)
+    # The table is called after the socket, and a process's first has the process's number (netlink(7)).
+    run(*Net.command(net.rx, "nft", f"add table netdev softhca-{p.process.pid}"))
+    queue = p.qp()
+    for port in (PORT, PORT + 1):
+        p.flow(queue, "udp", f"dst={port}")
+    wire.send(wire.frame(b"x", PORT))
+    assert stack.seen() == [wire.frame(b"x", PORT)]
+    p.end()
+    line, = p.process.stderr.read().splitlines()
+    assert line.startswith(f"softhca: {wire.interface}: ") and "File exists" in line
 
 
 def test_off_leaves_the_kernel_alone(net, wire, program, stack):

@@ -4,7 +4,9 @@
 #include "nft.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <linux/if_ether.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_MATCHES 16
@@ -139,6 +141,18 @@ static void remove_all(struct kernel_drop *k, const struct kernel_dropped *d)
 			nft_remove(k->nft, d->handles[i]);
 }
 
+/* Without CAP_NET_ADMIN that is as it should be; anything else a user would not expect. */
+static void warn_once(struct kernel_drop *k, int r)
+{
+	if (k->mode != KERNEL_DROP_AUTO || r == -EPERM || k->warned)
+		return;
+	k->warned = true;
+	fprintf(stderr,
+		"softhca: %s: what flows take reaches the kernel's stack, too: nf_tables: %s; "
+		"SOFTHCA_KERNEL_DROP=off if it may\n",
+		k->netdev, strerror(-r));
+}
+
 int kernel_drop_add(struct kernel_drop *k, const struct flow_rule *rule, struct kernel_dropped *d)
 {
 	unsigned int versions[KERNEL_DROP_MAX], n = versions_of(rule, versions);
@@ -158,6 +172,7 @@ int kernel_drop_add(struct kernel_drop *k, const struct flow_rule *rule, struct 
 	if (r) {
 		remove_all(k, d);
 		memset(d, 0, sizeof(*d));
+		warn_once(k, r);
 	}
 	pthread_mutex_unlock(&k->lock);
 	return k->mode == KERNEL_DROP_REQUIRE ? r : 0;

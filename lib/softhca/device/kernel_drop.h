@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 enum kernel_drop_mode {
-	KERNEL_DROP_AUTO,    /* where the process may: CAP_NET_ADMIN */
+	KERNEL_DROP_AUTO,    /* where the process may: CAP_NET_ADMIN; a line on stderr if that is not why */
 	KERNEL_DROP_REQUIRE, /* or the flow is refused */
 	KERNEL_DROP_OFF,
 };
@@ -24,6 +24,7 @@ struct kernel_drop {
 	pthread_mutex_t lock;
 	enum kernel_drop_mode mode;
 	const char *netdev;
+	bool warned;
 	struct nft *nft; /* there from the first rule on */
 };
 
