@@ -3,6 +3,9 @@
 #include "verbs_rules.h"
 
 #include <fcntl.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
@@ -12,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -161,6 +165,35 @@ static const char *bad_pointers(void)
 	return NULL;
 }
 
+/* dev_ethtool: copy_from_user, copy_to_user. */
+static const char *bad_ethtool_pointers(void)
+{
+	static const uint32_t commands[] = {ETHTOOL_GDRVINFO, ETHTOOL_GSSET_INFO, ETHTOOL_GSTRINGS, ETHTOOL_GSTATS};
+	uint32_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	void *volatile nowhere = (void *)8;
+	struct ifreq ifr = {};
+
+	EXPECT(shared_queue()->qp, "no queue");
+	strncpy(ifr.ifr_name, getenv("SOFTHCA_INTERFACES"), IFNAMSIZ - 1);
+	EXPECT(ioctl(fd, SIOCETHTOOL, nowhere) < 0 && errno == EFAULT, "no request");
+	ifr.ifr_data = nowhere;
+	EXPECT(ioctl(fd, SIOCETHTOOL, &ifr) < 0 && errno == EFAULT, "no command");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		page[0] = commands[i];
+		page[1] = ETH_SS_STATS;         /* struct ethtool_gstrings */
+		page[2] = 1 << ETH_SS_STATS;    /* struct ethtool_sset_info */
+		ifr.ifr_data = (void *)page;
+		mprotect(page, 4096, PROT_READ);
+		EXPECT(ioctl(fd, SIOCETHTOOL, &ifr) < 0 && errno == EFAULT, "an answer to where nothing can be written");
+		mprotect(page, 4096, PROT_READ | PROT_WRITE);
+		EXPECT_RETURNS(0, ioctl(fd, SIOCETHTOOL, &ifr));
+	}
+	munmap(page, 4096);
+	close(fd);
+	return NULL;
+}
+
 /* ib_uverbs_ioctl, ib_uverbs_cmd_verbs, uverbs_set_attr. */
 static const char *malformed_ioctls(void)
 {
@@ -247,6 +280,7 @@ const struct rule misuse_rules[] = {
 	{"misuse-unmapped-send", "softhca: README, Good to know", unmapped_send},
 	{"misuse-own-fault-handlers", "sigaction(2), signal(2)", own_handlers},
 	{"misuse-bad-pointers", "ib_uverbs: ib_uverbs_write, ib_uverbs_ioctl", bad_pointers},
+	{"misuse-bad-ethtool-pointers", "net/ethtool: dev_ethtool", bad_ethtool_pointers},
 	{"misuse-malformed-ioctls", "ib_uverbs: ib_uverbs_ioctl, uverbs_set_attr", malformed_ioctls},
 	{"misuse-wrong-channel", "ib_uverbs: lookup_get_fd_uobject", wrong_channel},
 	{},

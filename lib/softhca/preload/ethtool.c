@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ethtool.h"
 
+#include "../uverbs/user.h"
 #include "root.h"
 
 #include <errno.h>
@@ -15,89 +16,113 @@ static const struct statistic {
 	size_t offset;
 	unsigned int bits; /* as wide as in the device: narrower ones wrap */
 } statistics[] = {
-	{"rx_packets_phy", offsetof(struct device_counters, rx_packets), 64},
-	{"tx_packets_phy", offsetof(struct device_counters, tx_packets), 64},
-	{"rx_bytes_phy", offsetof(struct device_counters, rx_bytes), 64},
-	{"tx_bytes_phy", offsetof(struct device_counters, tx_bytes), 64},
-	{"rx_discards_phy", offsetof(struct device_counters, discards), 64},
-	{"rx_out_of_buffer", offsetof(struct device_counters, out_of_buffer), 32},
+    {"rx_packets_phy", offsetof(struct device_counters, rx_packets), 64},
+    {"tx_packets_phy", offsetof(struct device_counters, tx_packets), 64},
+    {"rx_bytes_phy", offsetof(struct device_counters, rx_bytes), 64},
+    {"tx_bytes_phy", offsetof(struct device_counters, tx_bytes), 64},
+    {"rx_discards_phy", offsetof(struct device_counters, discards), 64},
+    {"rx_out_of_buffer", offsetof(struct device_counters, out_of_buffer), 32},
 };
 #define N_STATISTICS (sizeof(statistics) / sizeof(statistics[0]))
 
-static int driver_info(struct ethtool_drvinfo *info, const struct device *d)
+/* The structures below end in an array: where it lies in the program. */
+static int write_both(uint64_t user, const void *head, size_t head_bytes, const void *array, size_t array_bytes)
 {
+	int r = user_write(user, head, head_bytes);
+
+	return r ? r : user_write(user + head_bytes, array, array_bytes);
+}
+
+static int driver_info(uint64_t user, const struct device *d)
+{
+	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO, .n_stats = N_STATISTICS};
 	uint64_t v = d->config.profile->fw_ver;
 
-	memset(info, 0, sizeof(*info));
-	info->cmd = ETHTOOL_GDRVINFO;
-	strcpy(info->driver, "mlx5_core");
-	snprintf(info->fw_version, sizeof(info->fw_version), "%hu.%hu.%04hu",
-		 (unsigned short)(v >> 32), (unsigned short)(v >> 16), (unsigned short)v);
-	snprintf(info->bus_info, sizeof(info->bus_info), "0000:fe:%02x.0", d->index);
-	info->n_stats = N_STATISTICS;
-	return 0;
+	strcpy(info.driver, "mlx5_core");
+	snprintf(info.fw_version, sizeof(info.fw_version), "%hu.%hu.%04hu", (unsigned short)(v >> 32),
+		 (unsigned short)(v >> 16), (unsigned short)v);
+	snprintf(info.bus_info, sizeof(info.bus_info), "0000:fe:%02x.0", d->index);
+	return user_write(user, &info, sizeof(info));
 }
 
-static int string_set_info(struct ethtool_sset_info *info)
+static int string_set_info(uint64_t user)
 {
-	uint64_t asked = info->sset_mask;
+	struct ethtool_sset_info info;
+	uint32_t length = N_STATISTICS;
+	int r = user_read(&info, user, sizeof(info));
 
-	if (!(asked & 1ull << ETH_SS_STATS))
+	if (r)
+		return r;
+	if (!(info.sset_mask & 1ull << ETH_SS_STATS))
 		return -EOPNOTSUPP;
-	info->sset_mask = 1ull << ETH_SS_STATS;
-	info->data[0] = N_STATISTICS;
-	return 0;
+	info.sset_mask = 1ull << ETH_SS_STATS;
+	return write_both(user, &info, sizeof(info), &length, sizeof(length));
 }
 
-static int strings(struct ethtool_gstrings *g)
+static int strings(uint64_t user)
 {
-	if (g->string_set != ETH_SS_STATS)
+	char names[N_STATISTICS][ETH_GSTRING_LEN] = {};
+	struct ethtool_gstrings g;
+	int r = user_read(&g, user, sizeof(g));
+
+	if (r)
+		return r;
+	if (g.string_set != ETH_SS_STATS)
 		return -EOPNOTSUPP;
-	g->len = N_STATISTICS;
-	for (size_t i = 0; i < N_STATISTICS; i++) {
-		memset(g->data + i * ETH_GSTRING_LEN, 0, ETH_GSTRING_LEN);
-		strcpy((char *)g->data + i * ETH_GSTRING_LEN, statistics[i].name);
-	}
-	return 0;
+	g.len = N_STATISTICS;
+	for (size_t i = 0; i < N_STATISTICS; i++)
+		strcpy(names[i], statistics[i].name);
+	return write_both(user, &g, sizeof(g), names, sizeof(names));
 }
 
-static int values(struct ethtool_stats *s, struct device *d)
+static int values(uint64_t user, struct device *d)
 {
+	struct ethtool_stats s = {.cmd = ETHTOOL_GSTATS, .n_stats = N_STATISTICS};
+	uint64_t data[N_STATISTICS];
 	struct device_counters c;
 
 	device_read_counters(d, &c);
-	s->n_stats = N_STATISTICS;
 	for (size_t i = 0; i < N_STATISTICS; i++) {
-		memcpy(&s->data[i], (const uint8_t *)&c + statistics[i].offset, 8);
+		memcpy(&data[i], (const uint8_t *)&c + statistics[i].offset, 8);
 		if (statistics[i].bits == 32)
-			s->data[i] = (uint32_t)s->data[i];
+			data[i] = (uint32_t)data[i];
 	}
-	return 0;
+	return write_both(user, &s, sizeof(s), data, sizeof(data));
+}
+
+static struct device *find(struct root *root, const struct ifreq *ifr)
+{
+	for (unsigned int i = 0; i < root->n_devices; i++)
+		if (!strncmp(ifr->ifr_name, root->devices[i].config.netdev, IFNAMSIZ))
+			return &root->devices[i];
+	return NULL;
 }
 
 bool ethtool_ours(void *arg, int *result)
 {
-	struct root *root = root_get();
-	struct ifreq *ifr = arg;
-	struct device *d = NULL;
+	struct device *d;
+	struct ifreq ifr;
+	uint64_t user;
+	uint32_t command;
 
-	for (unsigned int i = 0; i < root->n_devices && !d; i++)
-		if (!strncmp(ifr->ifr_name, root->devices[i].config.netdev, IFNAMSIZ))
-			d = &root->devices[i];
-	if (!d || !root_is_owner())
+	if (!root_is_owner() || user_read(&ifr, (uintptr_t)arg, sizeof(ifr)))
+		return false; /* the kernel says EFAULT */
+	d = find(root_get(), &ifr);
+	user = (uintptr_t)ifr.ifr_data;
+	if (!d || user_read(&command, user, sizeof(command)))
 		return false;
-	switch (*(uint32_t *)(void *)ifr->ifr_data) {
+	switch (command) {
 	case ETHTOOL_GDRVINFO:
-		*result = driver_info((void *)ifr->ifr_data, d);
+		*result = driver_info(user, d);
 		return true;
 	case ETHTOOL_GSSET_INFO:
-		*result = string_set_info((void *)ifr->ifr_data);
+		*result = string_set_info(user);
 		return *result != -EOPNOTSUPP;
 	case ETHTOOL_GSTRINGS:
-		*result = strings((void *)ifr->ifr_data);
+		*result = strings(user);
 		return *result != -EOPNOTSUPP;
 	case ETHTOOL_GSTATS:
-		*result = values((void *)ifr->ifr_data, d);
+		*result = values(user, d);
 		return true;
 	default:
 		return false; /* features, rings, links: the netdev answers for itself */
