@@ -147,6 +147,31 @@ static const char *own_handlers(void)
 	return NULL;
 }
 
+static volatile int n_replaced;
+
+static void replaces_itself(int number)
+{
+	struct sigaction old;
+
+	n_replaced++;
+	if (sigaction(number, &(struct sigaction){.sa_handler = SIG_IGN}, &old) || old.sa_handler != replaces_itself)
+		n_replaced = -100;
+}
+
+/* signal(7): SIG_IGN is for what is sent. signal-safety(7): a handler may call sigaction(). */
+static const char *sent_faults(void)
+{
+	EXPECT(shared_queue()->qp, "no queue");
+	EXPECT(signal(SIGSEGV, SIG_IGN) == SIG_DFL, "not the default before");
+	EXPECT_RETURNS(0, kill(getpid(), SIGSEGV));
+	EXPECT_RETURNS(0, raise(SIGSEGV));
+	EXPECT(signal(SIGBUS, replaces_itself) == SIG_DFL, "not the default before");
+	EXPECT_RETURNS(0, raise(SIGBUS));
+	EXPECT_RETURNS(0, raise(SIGBUS));
+	EXPECT(n_replaced == 1, "a handler that replaces itself ran not once");
+	return NULL;
+}
+
 /* copy_from_user, copy_to_user: ib_uverbs_write, ib_uverbs_ioctl. */
 static const char *bad_pointers(void)
 {
@@ -279,6 +304,7 @@ const struct rule misuse_rules[] = {
 	{"misuse-unmapped-memory", "softhca: README, Good to know", unmapped_memory},
 	{"misuse-unmapped-send", "softhca: README, Good to know", unmapped_send},
 	{"misuse-own-fault-handlers", "sigaction(2), signal(2)", own_handlers},
+	{"misuse-sent-faults", "signal(7), signal-safety(7)", sent_faults},
 	{"misuse-bad-pointers", "ib_uverbs: ib_uverbs_write, ib_uverbs_ioctl", bad_pointers},
 	{"misuse-bad-ethtool-pointers", "net/ethtool: dev_ethtool", bad_ethtool_pointers},
 	{"misuse-malformed-ioctls", "ib_uverbs: ib_uverbs_ioctl, uverbs_set_attr", malformed_ioctls},

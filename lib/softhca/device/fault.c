@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define PAGE_BYTES 4096u
@@ -23,7 +25,7 @@ struct guard {
 static _Thread_local struct guard *volatile current_guard;
 static struct sigaction programs[N_SIGNALS]; /* what the program wants done */
 static sigaction_function *real_sigaction;
-static pthread_mutex_t programs_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_flag programs_lock = ATOMIC_FLAG_INIT;
 static const int signals[N_SIGNALS] = {SIGSEGV, SIGBUS};
 
 static int index_of(int signal)
@@ -31,22 +33,61 @@ static int index_of(int signal)
 	return signal == SIGSEGV ? 0 : 1;
 }
 
+/*
+ * sigaction() is async-signal-safe, and our handler reads what it writes: with signals blocked, no
+ * handler waits for the thread that it interrupted.
+ */
+static void lock_programs(sigset_t *old)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, old);
+	while (atomic_flag_test_and_set_explicit(&programs_lock, memory_order_acquire))
+		sched_yield();
+}
+
+static void unlock_programs(const sigset_t *old)
+{
+	atomic_flag_clear_explicit(&programs_lock, memory_order_release);
+	pthread_sigmask(SIG_SETMASK, old, NULL);
+}
+
+static bool is_handler(const struct sigaction *a)
+{
+	return (a->sa_flags & SA_SIGINFO) ||
+	       (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN);
+}
+
+static struct sigaction take_programs(int signal)
+{
+	struct sigaction *a = &programs[index_of(signal)], theirs;
+	sigset_t old;
+
+	lock_programs(&old);
+	theirs = *a;
+	if (is_handler(a) && (a->sa_flags & (int)SA_RESETHAND))
+		a->sa_handler = SIG_DFL, a->sa_flags = 0;
+	unlock_programs(&old);
+	return theirs;
+}
+
 /* The program's own fault: its handler, or its end. */
 static void pass_on(int signal, siginfo_t *info, void *context)
 {
-	struct sigaction *a = &programs[index_of(signal)], theirs = *a;
+	struct sigaction theirs = take_programs(signal);
 	sigset_t old, block = theirs.sa_mask;
 
-	if (!(theirs.sa_flags & SA_SIGINFO) &&
-	    (theirs.sa_handler == SIG_DFL || theirs.sa_handler == SIG_IGN)) {
+	if (!is_handler(&theirs)) {
+		/* signal(7): only what somebody sent can be ignored. */
+		if (theirs.sa_handler == SIG_IGN && info->si_code <= 0)
+			return;
 		/* Back at the instruction that faulted, with nobody to hold it up. */
 		real_sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 		if (info->si_code <= 0)
 			raise(signal);
 		return;
 	}
-	if (theirs.sa_flags & (int)SA_RESETHAND)
-		a->sa_handler = SIG_DFL, a->sa_flags = 0;
 	if (!(theirs.sa_flags & SA_NODEFER))
 		sigaddset(&block, signal);
 	pthread_sigmask(SIG_BLOCK, &block, &old);
@@ -77,24 +118,28 @@ void fault_init(sigaction_function *real)
 	struct sigaction ours = {.sa_sigaction = on_fault,
 				 .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
 	struct sigaction old;
+	sigset_t mask;
 
 	real_sigaction = real;
-	pthread_mutex_lock(&programs_lock);
+	lock_programs(&mask);
 	for (int i = 0; i < N_SIGNALS; i++)
 		if (!real(signals[i], &ours, &old))
 			programs[i] = old;
-	pthread_mutex_unlock(&programs_lock);
+	unlock_programs(&mask);
 }
 
 int fault_sigaction(int signal, const struct sigaction *action, struct sigaction *old)
 {
-	struct sigaction *a = &programs[index_of(signal)], before;
+	struct sigaction *a = &programs[index_of(signal)], before, after = {};
+	sigset_t mask;
 
-	pthread_mutex_lock(&programs_lock);
+	if (action)
+		after = *action; /* may fault: not under the lock */
+	lock_programs(&mask);
 	before = *a;
 	if (action)
-		*a = *action;
-	pthread_mutex_unlock(&programs_lock);
+		*a = after;
+	unlock_programs(&mask);
 	if (old)
 		*old = before;
 	return 0;
