@@ -41,10 +41,13 @@ def output(net, *command, **options):
 
 
 class Client:
-    """verbs_client, ready to receive; counts() waits for its end."""
+    """verbs_client, ready to receive; counts() waits for its end: with -c after so many frames, with -m when so many are accounted for.
+
+    Its idle time is that long only to fail; where nothing may come, a test gives a short one.
+    """
 
     def __init__(self, net, *options, program=CLIENT, environment=None, **how):
-        self.process = subprocess.Popen(under(net, program, *options, **how), stdout=subprocess.PIPE,
+        self.process = subprocess.Popen(under(net, program, "-i", 20000, *options, **how), stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
         line = self.process.stdout.readline()
         assert line == "ready\n", line + self.process.stderr.read()
@@ -87,6 +90,6 @@ def keep_rule(net, wire, rule, root=None, **environment):
             process.stdin.write("\n")
             process.stdin.flush()
         assert line == "kept\n", line
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()

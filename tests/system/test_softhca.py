@@ -12,7 +12,7 @@ import time
 import pytest
 
 import frames
-from conftest import ROOT, Net, in_namespace, run
+from conftest import ROOT, Net, in_namespace, run, wait_until
 from softhca import CLIENT, GROUP, LIBRARY, PORT, RULES, SOFTHCA, Client, keep_rule, needs_softhca, output, records, under
 
 pytestmark = needs_softhca
@@ -75,7 +75,7 @@ def test_signals_pass_through(net):
     process = subprocess.Popen(under(net, "sleep", "60"))
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(5) == -signal.SIGTERM
+    assert process.wait(60) == -signal.SIGTERM
 
 
 def test_a_missing_interface_is_one_line(net):
@@ -128,12 +128,13 @@ def test_frames_arrive_byte_for_byte(net, wire, tmp):
     assert counts["csum_ok"] == len(sent) and counts["errors"] == 0 and counts["backwards"] == 0
 
 
-def test_only_matching_frames_are_taken(net, wire):
-    client = Client(net, "-a", wire.address, "-i", 300)
-    wire.send(wire.frame(b"x" * 50, PORT), wire.frame(b"x" * 50, PORT + 1),
-              wire.frame(b"x" * 50, PORT, destination=None, source="10.1.1.1"),
-              frames.udp_frame(b"x" * 50, "10.9.9.9", PORT, wire.mac_bytes()))
-    assert client.counts()["received"] == 2
+def test_only_matching_frames_are_taken(net, wire, tmp):
+    client = Client(net, "-a", wire.address, "-c", 2, "-w", tmp / "dump")
+    others = wire.frame(b"x" * 50, PORT + 1), frames.udp_frame(b"x" * 50, "10.9.9.9", PORT, wire.mac_bytes())
+    matching = [wire.frame(b"x" * 50, PORT), wire.frame(b"x" * 50, PORT, source="10.1.1.1")]
+    wire.send(others[0], matching[0], others[1], matching[1])
+    assert client.counts()["matched"] == 2
+    assert records(tmp / "dump") == matching
 
 
 def test_frames_for_another_mac_stay_out_unless_promiscuous(net, wire):
@@ -142,7 +143,7 @@ def test_frames_for_another_mac_stay_out_unless_promiscuous(net, wire):
     wire.send(other)
     assert client.counts()["matched"] == 0
     run("ip", "-n", net.rx, "link", "set", wire.interface, "promisc", "on")
-    client = Client(net, "-i", 300)
+    client = Client(net, "-c", 1)
     wire.send(other)
     assert client.counts()["received"] == 1
 
@@ -152,7 +153,7 @@ def test_multicast_needs_a_join(net, wire):
     client = Client(net, "-a", GROUP, "-i", 300)
     wire.send(wire.frame(b"x" * 50, PORT, destination=GROUP))
     assert client.counts()["matched"] == 0
-    client = Client(net, "-a", GROUP, "-i", 300, "-g", wire.interface)
+    client = Client(net, "-a", GROUP, "-c", 1, "-g", wire.interface)
     wire.send(wire.frame(b"x" * 50, PORT, destination=GROUP))
     assert client.counts()["received"] == 1
 
@@ -192,7 +193,7 @@ def test_vlan_stripping_puts_it_into_the_completion(net, wire, tmp):
 
 
 def test_events_wake_the_program(net, wire):
-    client = Client(net, "-e", "-c", 5, "-i", 2000)
+    client = Client(net, "-e", "-c", 5)
     for _ in range(5):
         wire.send(wire.frame(b"x" * 50, PORT))
         time.sleep(0.05)
@@ -202,49 +203,40 @@ def test_events_wake_the_program(net, wire):
 
 
 def test_timestamps_run_at_the_core_clock(net, wire):
-    client = Client(net, "-c", 2)
-    wire.send(wire.frame(b"x" * 50, PORT))
-    time.sleep(0.5)
-    wire.send(wire.frame(b"x" * 50, PORT))
-    counts = client.counts()
-    # The program looks at its own clock when it polls: late, on a busy machine. A wrong rate is off by a factor.
-    assert counts["ticks"] / 78125e3 == pytest.approx(counts["ns"] / 1e9, abs=0.2)
+    """A stamp is of the frame's arrival: the sender looks at its clock before and after. A wrong rate is off by a factor."""
+    client, sent = Client(net, "-c", 2), []
+    for pause in (2, 0):
+        before = time.monotonic()
+        wire.send(wire.frame(b"x" * 50, PORT))
+        sent.append((before, time.monotonic()))
+        time.sleep(pause)
+    seconds = client.counts()["ticks"] / 78125e3
+    assert (sent[1][0] - sent[0][1]) / 1.5 < seconds < (sent[1][1] - sent[0][0]) * 1.5
 
 
 def test_starved_queue_counts_what_it_drops(net, wire):
-    client = Client(net, "-n", 64, "-r", "-i", 500)
+    client = Client(net, "-n", 64, "-r", "-m", 1000)
     wire.send(*[wire.frame(b"x" * 50, PORT)] * 1000)
     counts = client.counts()
     assert (counts["received"], counts["out_of_buffer"]) == (64, 936)
 
 
-def test_a_burst_adds_up_with_the_port_discards(net, wire):
-    """More than the ring holds, to a queue of 64: sent = matched + discards, but for the kernel's own few frames."""
-    sent = 30000
-    client = Client(net, "-n", 64, "-i", 500, environment={"SOFTHCA_RING_MIB": "1"})
-    frame = wire.frame(b"x" * 200, PORT)
-    for _ in range(sent):
-        wire.socket.send(frame)
-    counts = client.counts()
-    assert counts["discards"] > 0, counts
-    assert 0 <= counts["matched"] + counts["discards"] - sent <= 10, counts
-
-
-def test_two_devices_are_two_wires(net):
+def test_two_devices_are_two_wires(net, tmp):
     second = net.add_wire()
-    client = Client(net, "-d", "mlx5_1", "-i", 300, interfaces="rx0,rx1")
-    net.wires[0].send(net.wires[0].frame(b"x" * 50, PORT))
-    second.send(second.frame(b"x" * 50, PORT), second.frame(b"x" * 50, PORT))
-    assert client.counts()["received"] == 2
+    client = Client(net, "-d", "mlx5_1", "-c", 2, "-w", tmp / "dump", interfaces="rx0,rx1")
+    net.wires[0].send(net.wires[0].frame(b"other" * 10, PORT))
+    second.send(*[second.frame(b"x" * 50, PORT)] * 2)
+    client.counts()
+    assert records(tmp / "dump") == [second.frame(b"x" * 50, PORT)] * 2
 
 
 def test_reception_goes_on_after_the_link_was_down(net, wire):
-    client = Client(net, "-c", 2, "-i", 5000)
+    client = Client(net, "-c", 2)
     wire.send(wire.frame(b"x" * 50, PORT))
-    run("ip", "-n", net.rx, "link", "set", wire.interface, "down")
-    time.sleep(0.3)
-    run("ip", "-n", net.rx, "link", "set", wire.interface, "up")
-    time.sleep(0.3)
+    for state in ("down", "up"):
+        run("ip", "-n", net.rx, "link", "set", wire.interface, state)
+        # The sender's end hears of it later, and drops what it is given before that.
+        wait_until(lambda up=state == "up": (wire.link(net.tx, wire.tx)["operstate"] == "UP") == up, 60, f"the link {state}")
     wire.send(wire.frame(b"x" * 50, PORT))
     assert client.counts()["received"] == 2
 
@@ -259,7 +251,7 @@ def test_killed_leaves_nothing(net, wire):
     before = set(os.listdir("/dev/shm")) | set(os.listdir("/tmp"))
     client = Client(net, "-i", 60000)
     client.process.send_signal(signal.SIGKILL)
-    assert client.process.wait(10) == -signal.SIGKILL
+    assert client.process.wait(60) == -signal.SIGKILL
     client.process.stdout.close()
     new = (set(os.listdir("/dev/shm")) | set(os.listdir("/tmp"))) - before
     assert not [name for name in new if "softhca" in name or "uverbs" in name]
@@ -282,11 +274,11 @@ def test_below_address_sanitizer(net, wire, tmp):
 def open_udp(address, port):
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.bind((address, port))
-    receiver.settimeout(5)
+    receiver.settimeout(60)
     return receiver
 
 
-def receive_one(wire, seconds=5):
+def receive_one(wire, seconds=60):
     """What comes out at the other end, kernel chatter aside."""
     wire.socket.settimeout(seconds)
     while True:
