@@ -118,7 +118,8 @@ static enum hw_syndrome read_segments(const struct qp *qp, struct tx *tx, uint16
 	*end = (be32toh(ctrl->qpn_ds_be) & 0x3f) * 16;
 	tx->signalled = ctrl->fm_ce_se & HW_CTRL_CQ_UPDATE;
 	tx->n_bb = (uint16_t)((*end + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB);
-	if (!*end || tx->n_bb > n_posted || be32toh(ctrl->qpn_ds_be) >> 8 != qp->qpn) {
+	if (!*end || tx->n_bb > n_posted || tx->n_bb > qp->sq.n_bb ||
+	    be32toh(ctrl->qpn_ds_be) >> 8 != qp->qpn) {
 		tx->n_bb = 1;
 		return HW_SYNDROME_LOCAL_QP_OP;
 	}
