@@ -80,7 +80,17 @@ static void write_counters(struct clock *c, uint64_t raw_ns)
 	struct clock_pages *p;
 
 	LIST_FOREACH (p, &c->pages, link)
-		write_counter(p, clock_cycles(raw_ns, p->khz));
+		if (p->khz)
+			write_counter(p, clock_cycles(raw_ns, p->khz));
+}
+
+static void write_infos(struct clock *c)
+{
+	struct clock_pages *p;
+
+	LIST_FOREACH (p, &c->pages, link)
+		if (p->khz)
+			write_info(p);
 }
 
 void clock_tick(struct clock *clock)
@@ -101,13 +111,11 @@ static void *clock_thread(void *arg)
 	prctl(PR_SET_NAME, "softhca-clock");
 	pthread_mutex_lock(&c->lock);
 	while (!c->stop) {
-		struct clock_pages *p;
 		uint64_t raw = clock_raw_ns();
 
 		write_counters(c, raw);
 		if (raw >= next_info) {
-			LIST_FOREACH (p, &c->pages, link)
-				write_info(p);
+			write_infos(c);
 			next_info = raw + INFO_PERIOD_NS;
 		}
 		pthread_mutex_unlock(&c->lock);
@@ -125,49 +133,60 @@ static void *clock_thread(void *arg)
 void clock_init(struct clock *clock, unsigned int period_us)
 {
 	pthread_mutex_init(&clock->lock, NULL);
+	pthread_mutex_init(&clock->thread_lock, NULL);
 	clock->period_us = period_us;
 	clock->running = clock->stop = false;
 	clock->watch = NULL;
 	LIST_INIT(&clock->pages);
 }
 
-int clock_add(struct clock *clock, struct clock_pages *pages)
+static int start_thread(struct clock *clock)
 {
 	sigset_t all, old;
+	int r;
+
+	/* The program's signals are not for this thread. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	clock->stop = false;
+	r = -pthread_create(&clock->thread, NULL, clock_thread, clock);
+	clock->running = !r;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return r;
+}
+
+int clock_add(struct clock *clock, struct clock_pages *pages)
+{
 	int r = 0;
 
+	pthread_mutex_lock(&clock->thread_lock);
 	pthread_mutex_lock(&clock->lock);
-	write_counter(pages, clock_cycles(clock_raw_ns(), pages->khz));
-	write_info(pages);
-	if (!clock->running) {
-		/* The program's signals are not for this thread. */
-		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &old);
-		clock->stop = false;
-		r = -pthread_create(&clock->thread, NULL, clock_thread, clock);
-		clock->running = !r;
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (pages->khz) {
+		write_counter(pages, clock_cycles(clock_raw_ns(), pages->khz));
+		write_info(pages);
 	}
+	if (!clock->running)
+		r = start_thread(clock);
 	if (!r)
 		LIST_INSERT_HEAD(&clock->pages, pages, link);
 	pthread_mutex_unlock(&clock->lock);
+	pthread_mutex_unlock(&clock->thread_lock);
 	return r;
 }
 
 void clock_remove(struct clock *clock, struct clock_pages *pages)
 {
-	pthread_t thread;
-	bool join;
+	bool was_last;
 
+	pthread_mutex_lock(&clock->thread_lock);
 	pthread_mutex_lock(&clock->lock);
 	LIST_REMOVE(pages, link);
-	join = LIST_EMPTY(&clock->pages) && clock->running;
-	if (join) {
-		clock->stop = true;
-		clock->running = false;
-		thread = clock->thread;
-	}
+	was_last = LIST_EMPTY(&clock->pages);
+	clock->stop = was_last;
 	pthread_mutex_unlock(&clock->lock);
-	if (join)
-		pthread_join(thread, NULL);
+	if (was_last) {
+		pthread_join(clock->thread, NULL);
+		clock->running = false;
+	}
+	pthread_mutex_unlock(&clock->thread_lock);
 }

@@ -28,13 +28,13 @@ struct clock_pages {
 	void *counter; /* two big-endian words, high first, at byte `counter_offset` */
 	size_t counter_offset;
 	void *info; /* struct mlx5_ib_clock_info */
-	uint32_t khz;
+	uint32_t khz; /* 0: no clock, nothing is mapped; there is still something to watch */
 	LIST_ENTRY(clock_pages) link;
 };
 
 struct clock {
 	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	pthread_mutex_t thread_lock; /* from starting or ending the thread until it is done; taken first */
 	pthread_t thread;
 	bool running, stop;
 	unsigned int period_us;
