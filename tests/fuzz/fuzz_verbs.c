@@ -54,6 +54,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	settings.device.clock = &device_clock;
 	settings.device.l2_filter = false;
 	settings.device.kernel_drop = KERNEL_DROP_OFF;
+	fdtab_init(&run.fdtab);
 	fault_init(sigaction);
 	clock_init(&device_clock, 1000);
 	always = (struct clock_pages){.counter = always_memory, .info = always_memory + 512, .khz = 1000};
@@ -85,6 +86,7 @@ static void open_device(void)
 	must(run.fd >= 0);
 	run.file = (struct uverbs_file *)fdtab_find(&run.fdtab, run.fd, FD_UVERBS);
 	must(run.file);
+	fd_object_put(&run.file->fd_object);
 }
 
 /* As close() does it (preload/hook_fd.c). */
@@ -178,8 +180,9 @@ static void read_events(void)
 		struct fd_object *o = fdtab_find(&run.fdtab, fd, FD_CHANNEL);
 		uint64_t record[8];
 
-		if (o && recv(fd, record, sizeof(record), MSG_DONTWAIT) <= 0)
-			continue;
+		if (o)
+			recv(fd, record, sizeof(record), MSG_DONTWAIT);
+		fd_object_put(o);
 	}
 }
 

@@ -183,9 +183,13 @@ static uint64_t buffer(struct run *run, uint64_t bytes, uint8_t choice)
 
 static uint64_t some_channel(struct run *run, uint8_t choice)
 {
-	for (int fd = 0, n = 0; fd < 200; fd++)
-		if (fdtab_find(&run->fdtab, fd, FD_CHANNEL) && n++ == 1 + choice)
+	for (int fd = 0, n = 0; fd < 200; fd++) {
+		struct fd_object *o = fdtab_find(&run->fdtab, fd, FD_CHANNEL);
+
+		fd_object_put(o);
+		if (o && n++ == 1 + choice)
 			return (uint64_t)fd;
+	}
 	return (uint64_t)-1;
 }
 

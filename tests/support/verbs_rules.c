@@ -24,6 +24,7 @@ static const struct {
 	{send_rules, NULL},
 	{flow_rules, NULL},
 	{counters_rules, NULL},
+	{thread_rules, NULL},
 	{connectx4_rules, "connectx4"},
 	{connectx6_rules, "connectx6"},
 	{minimal_rules, "minimal"},

@@ -69,7 +69,10 @@ HOOK DIR *fdopendir(int fd)
 {
 	struct fd_object *o = fdtab_find(&root_peek()->fdtab, fd, FD_SYSFS_DIR);
 
-	return o ? open_dir(&((struct sysfs_fd *)o)->node, fd) : REAL(fdopendir)(fd);
+	DIR *d = o ? open_dir(&((struct sysfs_fd *)o)->node, fd) : REAL(fdopendir)(fd);
+
+	fd_object_put(o);
+	return d;
 }
 
 static struct dirent *next_entry(struct vdir *v)

@@ -26,14 +26,15 @@ static int alive(void)
 
 HOOK ssize_t write(int fd, const void *buf, size_t bytes)
 {
-	struct uverbs_file *f;
+	struct uverbs_file *f = uverbs_of(fd);
 	ssize_t r;
 
-	if (!fdtab_peek(&root_peek()->fdtab, fd) || !(f = uverbs_of(fd)))
+	if (!f)
 		return REAL(write)(fd, buf, bytes);
 	r = alive();
 	if (!r)
 		r = uverbs_write(f, buf, bytes);
+	fd_object_put(&f->fd_object);
 	return ERRNO_RETURN(r);
 }
 
@@ -49,36 +50,37 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 	va_end(ap);
 	if (request == SIOCETHTOOL && root_get()->n_devices && ethtool_ours(arg, &r))
 		return ERRNO_RETURN(r);
-	if (!fdtab_peek(&root_peek()->fdtab, fd) || !(f = uverbs_of(fd)))
+	f = uverbs_of(fd);
+	if (!f)
 		return REAL(ioctl)(fd, request, arg);
-	if (request != RDMA_VERBS_IOCTL) {
-		errno = ENOTTY;
-		return -1;
-	}
-	r = alive();
+	r = request == RDMA_VERBS_IOCTL ? alive() : -ENOTTY;
 	if (!r)
 		r = uverbs_ioctl(f, arg);
+	fd_object_put(&f->fd_object);
 	return ERRNO_RETURN(r);
 }
 
 /* sysfs makes the text anew for a read from the start; counters are read that way. */
 static int refresh_at_start(int fd, off_t at)
 {
-	struct fd_object *o = fdtab_peek(&root_peek()->fdtab, fd);
+	struct fd_object *o = at ? NULL : fdtab_find(&root_peek()->fdtab, fd, FD_SYSFS_FILE);
+	int r = o ? vfs_refresh((struct sysfs_fd *)o, fd) : 0;
 
-	if (!o || o->kind != FD_SYSFS_FILE || at)
-		return 0;
-	o = fdtab_find(&root_peek()->fdtab, fd, FD_SYSFS_FILE);
-	return o ? vfs_refresh((struct sysfs_fd *)o, fd) : 0;
+	fd_object_put(o);
+	return r;
 }
 
 static int refresh_read(int fd)
 {
-	struct fd_object *o = fdtab_peek(&root_peek()->fdtab, fd);
+	struct fd_object *o = fdtab_get(&root_peek()->fdtab, fd);
+	int r = 0;
 
-	if (!o || o->kind == FD_CHANNEL || o->kind == FD_UVERBS)
-		return 0;
-	return o->kind == FD_SYSFS_DIR ? -EISDIR : refresh_at_start(fd, lseek(fd, 0, SEEK_CUR));
+	if (o && o->kind == FD_SYSFS_DIR)
+		r = -EISDIR;
+	else if (o && o->kind == FD_SYSFS_FILE)
+		r = refresh_at_start(fd, lseek(fd, 0, SEEK_CUR));
+	fd_object_put(o);
+	return r;
 }
 
 HOOK ssize_t read(int fd, void *buf, size_t bytes)
@@ -113,12 +115,12 @@ HOOK ssize_t pread64(int fd, void *buf, size_t bytes, off_t at)
 /* The descriptor goes first, so that its number is free when the object's end is under way. */
 HOOK int close(int fd)
 {
-	bool ours = fdtab_peek(&root_peek()->fdtab, fd) && root_is_owner();
+	bool ours = fdtab_has(&root_peek()->fdtab, fd) && root_is_owner();
 	struct fd_object *o = ours ? fdtab_take(&root_peek()->fdtab, fd) : NULL;
 	int r = REAL(close)(fd), saved = errno;
 
 	if (o) {
-		fd_object_put(o);
+		fd_object_put(o); /* a call under way on another thread has one of its own */
 		errno = saved;
 	}
 	return r;
@@ -126,22 +128,16 @@ HOOK int close(int fd)
 
 static void copy_entry(int from, int to)
 {
-	struct fd_object *o = fdtab_peek(&root_peek()->fdtab, from);
-	struct fd_object *old;
+	struct fdtab *t = &root_peek()->fdtab;
+	struct fd_object *o;
 
-	if (!o && !fdtab_peek(&root_peek()->fdtab, to))
+	if ((!fdtab_has(t, from) && !fdtab_has(t, to)) || !root_is_owner())
 		return;
-	if (!root_is_owner())
-		return;
-	if (o) {
-		fd_object_get(o);
-		if (fdtab_set(&root_peek()->fdtab, to, o))
-			fd_object_put(o);
-	} else {
-		old = fdtab_take(&root_peek()->fdtab, to);
-		if (old)
-			fd_object_put(old);
-	}
+	o = fdtab_get(t, from);
+	if (!o || fdtab_set(t, to, o)) /* which takes the reference over */
+		fd_object_put(o);
+	if (!o)
+		fd_object_put(fdtab_take(t, to));
 }
 
 HOOK int dup(int fd)

@@ -95,7 +95,6 @@ HOOK int __openat64_2(int dirfd, const char *path, int flags)
 static bool fopen_ours(const char *path, const char *mode, FILE **file)
 {
 	struct node node;
-	struct fd_object *o;
 	int fd;
 
 	if (!vfs_find(AT_FDCWD, path, &node))
@@ -103,9 +102,8 @@ static bool fopen_ours(const char *path, const char *mode, FILE **file)
 	fd = ERRNO_RETURN(vfs_open(&node, strpbrk(mode, "wa+") ? O_RDWR : O_RDONLY));
 	*file = fd < 0 ? NULL : fdopen(fd, mode);
 	/* fclose() will close it inside the C library too, so it must not stay in the table. */
-	o = fd < 0 ? NULL : fdtab_take(&root_peek()->fdtab, fd);
-	if (o)
-		fd_object_put(o);
+	if (fd >= 0)
+		fd_object_put(fdtab_take(&root_peek()->fdtab, fd));
 	return true;
 }
 

@@ -37,17 +37,18 @@ static bool stat_ours(int dirfd, const char *path, bool follow, void *st, int *r
 static bool fstat_ours(int fd, void *st)
 {
 	struct root *root = root_peek();
-	struct fd_object *o = fdtab_peek(&root->fdtab, fd);
+	struct fd_object *o = fdtab_get(&root->fdtab, fd);
 	struct node node = {.kind = NODE_CDEV};
+	bool ours = o && o->kind != FD_CHANNEL;
 
-	if (!o || o->kind == FD_CHANNEL || o != fdtab_find(&root->fdtab, fd, o->kind))
-		return false;
-	if (o->kind == FD_UVERBS)
+	if (ours && o->kind == FD_UVERBS)
 		node.device = ((struct uverbs_file *)o)->device;
-	else
+	else if (ours)
 		node = ((struct sysfs_fd *)o)->node;
-	sysfs_stat(&node, true, st);
-	return true;
+	fd_object_put(o);
+	if (ours)
+		sysfs_stat(&node, true, st);
+	return ours;
 }
 
 #define STAT_HOOK(name, type, follow)                                                              \

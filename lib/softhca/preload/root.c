@@ -43,6 +43,7 @@ bool root_is_owner(void)
 /* A child starts afresh if nothing was open, as a daemon does that forks first. */
 static void in_child(void)
 {
+	fdtab_init(&the_root.fdtab);
 	for (unsigned int i = 0; i < the_root.n_devices; i++) {
 		struct wire *wire = the_root.devices[i].wire;
 
@@ -79,6 +80,7 @@ static void set_up(void)
 	if (!*settings.interfaces)
 		return;
 	settings.device.clock = &the_root.clock;
+	fdtab_init(&the_root.fdtab);
 	fault_init(hidden_sigaction());
 	clock_init(&the_root.clock, settings.clock_us);
 	add_devices(&the_root, settings.interfaces, &settings.device);

@@ -31,6 +31,7 @@ bool vfs_find(int dirfd, const char *path, struct node *node)
 		sysfs_find(joined, node);
 	else
 		node->kind = NODE_NONE;
+	fd_object_put(o);
 	if (node->kind == NODE_NONE)
 		node->kind = NODE_MISSING; /* ".." out of our territory */
 	return true;

@@ -51,7 +51,7 @@ int channel_open(struct fdtab *t, size_t record_bytes, struct channel **channel,
 		return r;
 	}
 	c->fd_object.kind = FD_CHANNEL;
-	c->fd_object.refs = 1;
+	c->fd_object.refs = 2; /* the table's, the caller's */
 	c->fd_object.release = channel_release;
 	c->record_bytes = record_bytes;
 	c->write_fd = out_of_the_way(pair[1]);

@@ -17,7 +17,8 @@ struct channel {
 	size_t record_bytes;
 };
 
-/* 0 and the program's descriptor in `*fd`, entered in the table, or negative errno. */
+/* 0, the program's descriptor in `*fd`, entered in the table, and a reference in `*channel`; or
+ * negative errno. */
 int channel_open(struct fdtab *t, size_t record_bytes, struct channel **channel, int *fd);
 /* True if the record was queued. */
 bool channel_send(struct channel *c, const void *record);

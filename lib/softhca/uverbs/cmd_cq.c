@@ -19,6 +19,7 @@ int cmd_create_comp_channel(struct command *c)
 
 	if (r)
 		return r;
+	fd_object_put(&channel->fd_object);
 	resp.fd = (uint32_t)fd;
 	COMMAND_OUT(c, &resp);
 	return 0;
@@ -65,13 +66,27 @@ static int pin_cq(const struct command *c, struct ucq *u, const struct mlx5_ib_c
 	return r;
 }
 
+/* rdma_core: lookup_get_fd_uobject, also of a descriptor of another kind. With a reference. */
+static int find_channel(const struct command *c, int fd, struct channel **channel)
+{
+	*channel = NULL;
+	if (fd < 0)
+		return 0;
+	*channel = (struct channel *)fdtab_find(c->file->fdtab, fd, FD_CHANNEL);
+	if (*channel && (*channel)->record_bytes == COMP_RECORD)
+		return 0;
+	if (*channel)
+		fd_object_put(&(*channel)->fd_object);
+	*channel = NULL;
+	return -EBADF;
+}
+
 static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req,
 		     struct ib_uverbs_create_cq_resp *resp)
 {
 	struct device *d = c->file->device;
 	struct mlx5_ib_create_cq_resp drv_resp = {};
 	struct mlx5_ib_create_cq drv;
-	struct fd_object *channel = NULL;
 	struct ucq *u;
 	int r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
 
@@ -79,15 +94,12 @@ static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req
 		r = check_cq(c, req, &drv);
 	if (r)
 		return r;
-	if (req->comp_channel >= 0) {
-		channel = fdtab_find(c->file->fdtab, req->comp_channel, FD_CHANNEL);
-		/* rdma_core: lookup_get_fd_uobject, also of a descriptor of another kind. */
-		if (!channel || ((struct channel *)channel)->record_bytes != COMP_RECORD)
-			return -EBADF;
-	}
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		return -ENOMEM;
+	r = find_channel(c, req->comp_channel, &u->channel);
+	if (r)
+		goto fail;
 	u->cq = (struct cq){
 		.device = d,
 		.buf = (uint8_t *)(uintptr_t)drv.buf_addr,
@@ -100,30 +112,29 @@ static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req
 	};
 	u->object.user_handle = req->user_handle;
 	r = pin_cq(c, u, &drv);
-	if (r) {
-		free(u);
-		return r;
-	}
+	if (r)
+		goto fail;
 	device_lock(d);
 	r = object_add(c->file, &u->object, OBJECT_CQ);
 	if (!r) {
 		u->cq.cqn = d->next_cqn++;
 		cq_init(&u->cq);
-		u->channel = (struct channel *)channel;
-		if (channel)
-			fd_object_get(channel);
 	}
 	device_unlock(d);
 	if (r) {
 		memlock_unpin(c->file->memlock, u->pinned);
-		free(u);
-		return r;
+		goto fail;
 	}
 	resp->cq_handle = u->object.handle;
 	resp->cqe = u->cq.n_cqe - 1;
 	drv_resp.cqn = u->cq.cqn;
 	command_out(c->drv_out, c->drv_out_bytes, &drv_resp, sizeof(drv_resp));
 	return 0;
+fail:
+	if (u->channel)
+		fd_object_put(&u->channel->fd_object);
+	free(u);
+	return r;
 }
 
 int cmd_create_cq(struct command *c)

@@ -95,7 +95,6 @@ int cmd_get_context(struct command *c)
 	r = channel_open(c->file->fdtab, ASYNC_RECORD, &c->file->async, &fd);
 	if (r)
 		return r;
-	fd_object_get(&c->file->async->fd_object);
 	c->file->has_context = true;
 	device_lock(c->file->device);
 	c->file->device->n_contexts++;

@@ -21,9 +21,23 @@ static int identify(int fd, dev_t *dev, ino_t *ino)
 	return 0;
 }
 
-int fdtab_set(struct fdtab *t, int fd, struct fd_object *o)
+void fdtab_init(struct fdtab *t)
+{
+	pthread_mutex_init(&t->lock, NULL);
+}
+
+static struct fd_object *exchange(struct fdtab *t, int fd, struct fd_object *o)
 {
 	struct fd_object *old;
+
+	pthread_mutex_lock(&t->lock);
+	old = atomic_exchange(&t->fds[fd], o);
+	pthread_mutex_unlock(&t->lock);
+	return old;
+}
+
+int fdtab_set(struct fdtab *t, int fd, struct fd_object *o)
+{
 	int r;
 
 	if (fd < 0 || fd >= FDTAB_SIZE)
@@ -31,17 +45,14 @@ int fdtab_set(struct fdtab *t, int fd, struct fd_object *o)
 	r = identify(fd, &o->dev, &o->ino);
 	if (r)
 		return r;
-	old = atomic_exchange(&t->fds[fd], o);
-	if (old)
-		fd_object_put(old); /* it was closed where we could not see it */
+	fd_object_put(exchange(t, fd, o)); /* what was closed where we could not see it */
 	return 0;
 }
 
-struct fd_object *fdtab_peek(struct fdtab *t, int fd)
+bool fdtab_has(struct fdtab *t, int fd)
 {
-	return fd < 0 || fd >= FDTAB_SIZE
-		       ? NULL
-		       : atomic_load_explicit(&t->fds[fd], memory_order_acquire);
+	return fd >= 0 && fd < FDTAB_SIZE &&
+	       atomic_load_explicit(&t->fds[fd], memory_order_relaxed);
 }
 
 static bool is_stale(const struct fd_object *o, int fd)
@@ -52,18 +63,38 @@ static bool is_stale(const struct fd_object *o, int fd)
 	return identify(fd, &dev, &ino) || dev != o->dev || ino != o->ino;
 }
 
+static struct fd_object *get(struct fdtab *t, int fd, const enum fd_kind *kind)
+{
+	struct fd_object *o;
+
+	if (!fdtab_has(t, fd))
+		return NULL;
+	pthread_mutex_lock(&t->lock);
+	o = atomic_load(&t->fds[fd]);
+	if (o && kind && o->kind != *kind)
+		o = NULL;
+	if (o)
+		fd_object_get(o);
+	pthread_mutex_unlock(&t->lock);
+	if (!o || !is_stale(o, fd))
+		return o;
+	fd_object_put(o);
+	return NULL;
+}
+
+struct fd_object *fdtab_get(struct fdtab *t, int fd)
+{
+	return get(t, fd, NULL);
+}
+
 struct fd_object *fdtab_find(struct fdtab *t, int fd, enum fd_kind kind)
 {
-	struct fd_object *o = fdtab_peek(t, fd);
-
-	return o && o->kind == kind && !is_stale(o, fd) ? o : NULL;
+	return get(t, fd, &kind);
 }
 
 struct fd_object *fdtab_take(struct fdtab *t, int fd)
 {
-	if (!fdtab_peek(t, fd))
-		return NULL;
-	return atomic_exchange(&t->fds[fd], NULL);
+	return fdtab_has(t, fd) ? exchange(t, fd, NULL) : NULL;
 }
 
 void fd_object_get(struct fd_object *o)

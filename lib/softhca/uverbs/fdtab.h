@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which file descriptors of the program stand for something of ours. Looking one up takes no
- * lock, because every read() and close() of the program comes past.
+ * Which file descriptors of the program stand for something of ours. That one does not costs no
+ * lock, because every read() and close() of the program comes past. Who finds an object holds a
+ * reference to it, as a system call does (fdget): another thread's close() ends it afterwards.
  */
 #ifndef SOFTHCA_UVERBS_FDTAB_H
 #define SOFTHCA_UVERBS_FDTAB_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +15,7 @@
 
 enum fd_kind { FD_UVERBS, FD_CHANNEL, FD_SYSFS_DIR, FD_SYSFS_FILE };
 
-/* Embedded in the object a descriptor stands for; one reference a descriptor. */
+/* Embedded in the object a descriptor stands for; one reference a descriptor and call. */
 struct fd_object {
 	enum fd_kind kind;
 	atomic_uint refs;
@@ -25,15 +27,21 @@ struct fd_object {
 #define FDTAB_SIZE 65536
 
 struct fdtab {
+	pthread_mutex_t lock; /* from finding an entry to having the reference */
 	_Atomic(struct fd_object *) fds[FDTAB_SIZE];
 };
 
+/* Of a zeroed table; also in a forked child, where a thread that is not there may have the lock. */
+void fdtab_init(struct fdtab *t);
+
 /* Takes over the caller's reference. 0, or -EMFILE for a descriptor beyond the table. */
 int fdtab_set(struct fdtab *t, int fd, struct fd_object *o);
-/* The object of `kind` behind `fd`, or NULL. No reference is taken. */
+/* Is there an entry, if only a stale one? */
+bool fdtab_has(struct fdtab *t, int fd);
+/* A reference to the object behind `fd`, or NULL. */
+struct fd_object *fdtab_get(struct fdtab *t, int fd);
+/* The same, if the object is of this kind. */
 struct fd_object *fdtab_find(struct fdtab *t, int fd, enum fd_kind kind);
-/* Any kind; does not check for staleness. */
-struct fd_object *fdtab_peek(struct fdtab *t, int fd);
 /* The descriptor is being closed: gives the entry's reference to the caller, or NULL. */
 struct fd_object *fdtab_take(struct fdtab *t, int fd);
 void fd_object_get(struct fd_object *o);
