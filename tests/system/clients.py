@@ -36,7 +36,7 @@ class Tap:
         tap.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
         tap.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         tap.bind((device, ETH_P_ALL))
-        tap.settimeout(10)
+        tap.settimeout(60)
         return tap
 
     def frames(self, count, source):
@@ -115,6 +115,16 @@ def finish(process):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, out + err
     return results(out)
+
+
+def wait_ready(process):
+    """Until it says so. Byte by byte: communicate() would not find what a buffer had already read of the lines behind it."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(process.stdout.fileno(), 1)
+        assert byte, (line, process.communicate())
+        line += byte
+    assert line == b"ready\n", line
 
 
 def pyverbs(net, *arguments, root=None, **how):

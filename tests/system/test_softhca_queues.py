@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from clients import wait_ready
 from conftest import BUILD, run
 from softhca import PORT, RULES, SOFTHCA, keep_rule, needs_softhca, under
 
@@ -38,7 +39,7 @@ def test_rss_spreads_as_the_hash_says(net, wire, fields, slices):
     sent = [wire.frame(bytes(20), PORT + i % 3, source=f"10.77.{i % 4}.{i + 2}", source_port=5000 + 7 * i) for i in range(48)]
     client = subprocess.Popen(under(net, RSS, 3, f"{fields:x}", len(sent)), stdout=subprocess.PIPE, text=True)
     try:
-        assert client.stdout.readline() == "ready\n"
+        wait_ready(client)
         wire.send(*sent)
         got = sorted(client.communicate(timeout=60)[0].split("\n")[:-1])
     finally:
@@ -55,7 +56,7 @@ def test_work_queues_take_tags_out_when_told(net, wire):
     tagged = [wire.frame(bytes(20), PORT, source_port=5000 + i, vlan=0x2005) for i in range(16)]
     client = subprocess.Popen(under(net, RSS, 2, f"{SRC_PORT_UDP:x}", len(sent), "strip"), stdout=subprocess.PIPE, text=True)
     try:
-        assert client.stdout.readline() == "ready\n"
+        wait_ready(client)
         wire.send(*tagged)
         got = client.communicate(timeout=60)[0].split("\n")[:-1]
     finally:
@@ -69,7 +70,7 @@ def test_packets_that_are_not_hashed_go_to_the_first_queue(net, wire):
     sent = [wire.frame(bytes(20), PORT, source_port=5000 + i) for i in range(8)]
     client = subprocess.Popen(under(net, RSS, 2, f"{tcp_ports:x}", len(sent)), stdout=subprocess.PIPE, text=True)
     try:
-        assert client.stdout.readline() == "ready\n"
+        wait_ready(client)
         wire.send(*sent)
         got = client.communicate(timeout=60)[0].split("\n")[:-1]
     finally:

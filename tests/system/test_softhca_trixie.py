@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-from clients import SERVER_PORT, CLIENT_PORT, PYVERBS, Tap, finish, numbered_frames, perftest, pyverbs, wait_receiving
+from clients import SERVER_PORT, CLIENT_PORT, PYVERBS, Tap, finish, numbered_frames, perftest, pyverbs, wait_ready, wait_receiving
 from conftest import BUILD
 from softhca import LIBRARY, RULES, SOFTHCA, keep_rule, needs_softhca, output
 
@@ -107,7 +107,7 @@ def test_perftest_bandwidth(net, wire, root, started):
 def test_pyverbs_receives(net, wire, root, started, action):
     sent = numbered_frames(wire, 50)
     client = started(pyverbs(net, action, len(sent), wire.mac, root=root))
-    assert client.stdout.readline() == "ready\n", client.communicate()
+    wait_ready(client)
     wire.send(*sent)
     out, err = client.communicate(timeout=60)
     assert client.returncode == 0, err
