@@ -6,6 +6,8 @@
 #include <endian.h>
 #include <string.h>
 
+#define STORE_BUFFER_NS 20000u /* a store is seen within less than one microsecond */
+
 void cq_init(struct cq *cq)
 {
 	cq->producer = cq->consumer = 0;
@@ -106,19 +108,24 @@ static bool is_due(struct cq *cq)
 /*
  * After a burst: full fence, then look at the arm record, against the program that arms, polls
  * once more and sleeps. libmlx5 puts only a store fence between its two steps, so its arming may
- * still sit in the store buffer: hence a second look one round later.
+ * still sit in the store buffer: hence more looks, the last one after any store buffer is empty.
  */
 void cq_events(struct device *d)
 {
 	struct cq *cq, *next;
+	uint64_t now_ns;
 
 	if (TAILQ_EMPTY(&d->armed_later))
 		return;
+	now_ns = clock_raw_ns();
 	atomic_thread_fence(memory_order_seq_cst);
 	for (cq = TAILQ_FIRST(&d->armed_later); cq; cq = next) {
-		bool again = cq->pending;
+		bool again;
 
 		next = TAILQ_NEXT(cq, pending_link);
+		if (cq->pending)
+			cq->recheck_ns = now_ns + STORE_BUFFER_NS;
+		again = now_ns < cq->recheck_ns;
 		if (!is_armed(cq)) {
 			cq->n_moderated = 0;
 			cq->moderated_ns = 0;

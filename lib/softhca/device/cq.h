@@ -17,6 +17,7 @@ struct cq {
 	bool ignore_overrun, failed;
 	int fired_sn;          /* arm sequence number last answered with an event; -1: none */
 	bool pending, recheck; /* completions since the last look at the arm record */
+	uint64_t recheck_ns;   /* CLOCK_MONOTONIC_RAW: until then, whatever the arm record says */
 	bool has_error;        /* one of them is an error: it counts as solicited */
 	bool real_time;        /* timestamps: seconds << 32 | nanoseconds, not cycles */
 	uint16_t moderation_count, moderation_us; /* an event waits for either; 0: none does */

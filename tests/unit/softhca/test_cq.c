@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Completion queues. PRM: completion event request, event moderation, CQ overrun. */
+#include "device/clock.h"
 #include "device/cq.h"
 
 #include <criterion/criterion.h>
@@ -47,6 +48,7 @@ static void complete(enum hw_cqe_opcode opcode, unsigned int n)
 	while (n--)
 		cq_post(&cq, cq_next(&cq), opcode);
 	cq_events(&device);
+	cq.recheck_ns = 0; /* whatever was stored before is seen now */
 	cq_events(&device);
 }
 
@@ -82,6 +84,29 @@ Test(cq, one_event_an_arming)
 	arm(1, false);
 	complete(HW_CQE_RESP_SEND, 1);
 	cr_assert_eq(n_events, 2);
+}
+
+/* x86: a store waits in the store buffer while later loads go on. */
+Test(cq, an_arming_that_is_seen_late_fires)
+{
+	cq_post(&cq, cq_next(&cq), HW_CQE_RESP_SEND);
+	for (int i = 0; i < 5; i++) {
+		cq_events(&device);
+		cq.recheck_ns = UINT64_MAX; /* the time is not over, however slow this machine is */
+	}
+	arm(0, false);
+	cq_events(&device);
+	cr_assert_eq(n_events, 1);
+	cr_assert(TAILQ_EMPTY(&device.armed_later));
+}
+
+Test(cq, the_arm_record_is_not_looked_at_for_ever)
+{
+	complete(HW_CQE_RESP_SEND, 1);
+	cr_assert(TAILQ_EMPTY(&device.armed_later));
+	arm(0, false);
+	cq_events(&device);
+	cr_assert_eq(n_events, 0);
 }
 
 Test(cq, solicited_only_wants_an_error_here)
