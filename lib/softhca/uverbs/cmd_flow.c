@@ -152,14 +152,17 @@ static int make_flow(struct command *c, struct uflow *f, uint32_t qp_handle)
 	if (r)
 		return r;
 	r = kernel_drop_add(&d->kernel_drop, &f->rules[0], &f->dropped);
-	device_lock(d);
-	if (!r)
+	if (!r) {
+		device_lock(d);
 		r = object_add(c->file, &f->object, OBJECT_FLOW);
+		device_unlock(d);
+	}
 	if (r) {
 		kernel_drop_remove(&d->kernel_drop, &f->dropped);
+		device_lock(d);
 		leave_flow(d, f);
+		device_unlock(d);
 	}
-	device_unlock(d);
 	return r;
 }
 
@@ -216,10 +219,20 @@ int flow_destroy(struct object *o)
 	struct device *d = o->file->device;
 
 	object_remove(o);
-	kernel_drop_remove(&d->kernel_drop, &f->dropped);
 	leave_flow(d, f);
 	free(f);
 	return 0;
+}
+
+/* The file is being released: nobody else enters or removes objects. */
+void flows_leave_kernel(struct uverbs_file *file)
+{
+	for (uint32_t i = 0; i < file->objects.size; i++) {
+		struct uflow *f = (struct uflow *)file->objects.slots[i];
+
+		if (f && f->object.type == OBJECT_FLOW)
+			kernel_drop_remove(&file->device->kernel_drop, &f->dropped);
+	}
 }
 
 int cmd_ex_destroy_flow(struct command *c)

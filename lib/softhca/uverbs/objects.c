@@ -95,6 +95,7 @@ void objects_destroy_all(struct uverbs_file *file)
 {
 	unsigned int n_qps = 0;
 
+	flows_leave_kernel(file);
 	device_lock(file->device);
 	for (unsigned int type = 0; type < OBJECT_N_TYPES; type++)
 		for (uint32_t i = 0; i < file->objects.size; i++) {

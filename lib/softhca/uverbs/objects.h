@@ -119,8 +119,9 @@ struct uverbs_file {
 	struct clock *clock;
 	struct clock_pages clock_pages;
 	bool clock_running;
-	int memfd;        /* our own hold on the file behind the descriptor */
-	bool has_context; /* GET_CONTEXT was done */
+	int memfd; /* our own hold on the file behind the descriptor */
+	pthread_mutex_t context_lock; /* of GET_CONTEXT, which comes once; taken first */
+	atomic_bool has_context;      /* GET_CONTEXT was done */
 	struct channel *async;
 	struct object_table objects;
 	uint32_t n_objects[OBJECT_N_TYPES];
@@ -149,6 +150,10 @@ int flow_destroy(struct object *o);
 int counters_destroy(struct object *o);
 int uar_destroy(struct object *o);
 int object_destroy(struct object *o);
+
+/* Takes all flows' rules from the kernel's packet filter, which the flows' destroyer does not:
+ * the kernel is waited for without the lock. */
+void flows_leave_kernel(struct uverbs_file *file);
 
 /* Destroy all of them, users first. Lock not held. */
 void objects_destroy_all(struct uverbs_file *file);
