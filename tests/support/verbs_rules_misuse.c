@@ -9,6 +9,8 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
+#include <rdma/mlx5_user_ioctl_verbs.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -243,6 +245,48 @@ static const char *malformed_ioctls(void)
 	return NULL;
 }
 
+/* As mlx5dv_devx_alloc_uar() and mlx5dv_devx_free_uar() ask for it. 0 or errno. */
+static int uar(int fd, bool alloc, uint32_t *handle)
+{
+	uint64_t space[64] = {}, offset;
+	struct ib_uverbs_ioctl_hdr *call = (void *)space;
+	uint32_t length, page;
+	const struct ib_uverbs_attr of_alloc[] = {
+		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY},
+		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, .len = 8, .flags = UVERBS_ATTR_F_MANDATORY,
+		 .data = MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC},
+		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, .len = 8, .data = (uintptr_t)&offset},
+		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, .len = 4, .data = (uintptr_t)&length},
+		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, .len = 4, .data = (uintptr_t)&page},
+	};
+	const struct ib_uverbs_attr of_free = {.attr_id = MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE,
+					       .flags = UVERBS_ATTR_F_MANDATORY, .data = *handle};
+
+	call->object_id = MLX5_IB_OBJECT_UAR;
+	call->method_id = alloc ? MLX5_IB_METHOD_UAR_OBJ_ALLOC : MLX5_IB_METHOD_UAR_OBJ_DESTROY;
+	call->driver_id = RDMA_DRIVER_MLX5;
+	call->num_attrs = alloc ? 5 : 1;
+	call->length = (uint16_t)(sizeof(*call) + call->num_attrs * sizeof(call->attrs[0]));
+	memcpy(call->attrs, alloc ? of_alloc : &of_free, call->num_attrs * sizeof(call->attrs[0]));
+	if (ioctl(fd, RDMA_VERBS_IOCTL, call))
+		return errno;
+	if (alloc)
+		*handle = (uint32_t)call->attrs[0].data;
+	return 0;
+}
+
+static const char *uars_come_back(void)
+{
+	int fd = shared_queue()->ctx->cmd_fd;
+	uint32_t handle = 0;
+
+	for (int i = 0; i < 5000; i++) {
+		EXPECT_RETURNS(0, uar(fd, true, &handle));
+		EXPECT_RETURNS(0, uar(fd, false, &handle));
+	}
+	return NULL;
+}
+
 /* rdma_core: lookup_get_fd_uobject. */
 static const char *wrong_channel(void)
 {
@@ -308,6 +352,7 @@ const struct rule misuse_rules[] = {
 	{"misuse-bad-pointers", "ib_uverbs: ib_uverbs_write, ib_uverbs_ioctl", bad_pointers},
 	{"misuse-bad-ethtool-pointers", "net/ethtool: dev_ethtool", bad_ethtool_pointers},
 	{"misuse-malformed-ioctls", "ib_uverbs: ib_uverbs_ioctl, uverbs_set_attr", malformed_ioctls},
+	{"uars-come-back", "mlx5_ib: mmap_obj_cleanup", uars_come_back},
 	{"misuse-wrong-channel", "ib_uverbs: lookup_get_fd_uobject", wrong_channel},
 	{},
 };

@@ -181,6 +181,23 @@ int uar_destroy(struct object *o)
 	return 0;
 }
 
+/* The lowest one that no other has; UAR_MAX: there is none. */
+static uint32_t free_page(const struct uverbs_file *file)
+{
+	bool used[UAR_MAX] = {};
+	uint32_t page = 0;
+
+	for (uint32_t i = 0; i < file->objects.size; i++) {
+		const struct object *o = file->objects.slots[i];
+
+		if (o && o->type == OBJECT_UAR)
+			used[((const struct uar *)o)->page] = true;
+	}
+	while (page < UAR_MAX && used[page])
+		page++;
+	return page;
+}
+
 int ioctl_uar_alloc(struct ioctl_call *call)
 {
 	struct ib_uverbs_attr *handle = ioctl_attr(call, MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE);
@@ -198,10 +215,8 @@ int ioctl_uar_alloc(struct ioctl_call *call)
 	if (!uar)
 		return -ENOMEM;
 	device_lock(call->file->device);
-	r = call->file->n_uars < UAR_MAX ? object_add(call->file, &uar->object, OBJECT_UAR)
-					 : -ENOMEM;
-	if (!r)
-		uar->page = call->file->n_uars++;
+	uar->page = free_page(call->file);
+	r = uar->page < UAR_MAX ? object_add(call->file, &uar->object, OBJECT_UAR) : -ENOMEM;
 	device_unlock(call->file->device);
 	if (r) {
 		free(uar);
