@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What several threads of a program do at once to open and close the device. */
+/* Opening and closing the device: where it fails half-way, and from several threads at once. */
 #include "verbs_rules.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define N_CLOSES 100
@@ -84,7 +88,82 @@ static const char *open_while_closing(void)
 	return NULL;
 }
 
+/* 0 or the errno. The descriptor for events is left to the process's end. */
+static int get_context(int fd)
+{
+	struct ib_uverbs_get_context_resp resp;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_get_context core;
+		struct mlx5_ib_alloc_ucontext_req_v2 driver;
+	} request = {
+		.hdr = {.command = IB_USER_VERBS_CMD_GET_CONTEXT, .in_words = sizeof(request) / 4,
+			.out_words = sizeof(resp) / 4},
+		.core = {.response = (uintptr_t)&resp},
+		.driver = {.total_num_bfregs = 16, .num_low_latency_bfregs = 4, .max_cqe_version = 1,
+			   .lib_caps = MLX5_LIB_CAP_4K_UAR | MLX5_LIB_CAP_DYN_UAR},
+	};
+
+	return write(fd, &request, sizeof(request)) == sizeof(request) ? 0 : errno;
+}
+
+/* A context that could not be made leaves nothing: the device's clock goes on for the others. */
+static const char *context_after_failure(void)
+{
+	int fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC); /* the lowest that is free */
+	struct rlimit before, none;
+
+	EXPECT(fd >= 0, "no device");
+	EXPECT_RETURNS(0, getrlimit(RLIMIT_NOFILE, &before));
+	none = (struct rlimit){(rlim_t)fd + 1, before.rlim_max};
+	EXPECT_RETURNS(0, setrlimit(RLIMIT_NOFILE, &none));
+	EXPECT_RETURNS(EMFILE, get_context(fd));
+	EXPECT_RETURNS(EMFILE, get_context(fd));
+	EXPECT_RETURNS(0, setrlimit(RLIMIT_NOFILE, &before));
+	EXPECT_RETURNS(0, get_context(fd));
+	EXPECT_RETURNS(EINVAL, get_context(fd));
+	EXPECT_RETURNS(0, ibv_close_device(open_first()));
+	EXPECT_RETURNS(0, close(fd));
+	EXPECT_RETURNS(0, ibv_close_device(open_first()));
+	return NULL;
+}
+
+struct asking {
+	int fd;
+	atomic_uint n_made;
+	pthread_barrier_t together;
+};
+
+static void *ask_for_context(void *arg)
+{
+	struct asking *a = arg;
+
+	pthread_barrier_wait(&a->together);
+	atomic_fetch_add(&a->n_made, !get_context(a->fd));
+	return NULL;
+}
+
+static const char *one_context(void)
+{
+	for (int i = 0; i < N_OPENS; i++) {
+		struct asking a = {.fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC)};
+		pthread_t threads[2];
+
+		EXPECT(a.fd >= 0, "no device");
+		pthread_barrier_init(&a.together, NULL, 2);
+		for (int k = 0; k < 2; k++)
+			EXPECT(!pthread_create(&threads[k], NULL, ask_for_context, &a), "no thread");
+		for (int k = 0; k < 2; k++)
+			pthread_join(threads[k], NULL);
+		EXPECT(atomic_load(&a.n_made) == 1, "not exactly one context");
+		EXPECT_RETURNS(0, close(a.fd));
+	}
+	return NULL;
+}
+
 const struct rule thread_rules[] = {
+	{"context-after-a-failure", "ib_uverbs: ib_alloc_ucontext, ib_init_ucontext", context_after_failure},
+	{"threads-get-one-context", "ib_uverbs: ib_uverbs_get_context, ucontext_lock", one_context},
 	{"threads-close-under-commands", "fs/file.c: fdget", close_under_commands},
 	{"threads-open-while-closing", "ibv_open_device(3)", open_while_closing},
 	{},

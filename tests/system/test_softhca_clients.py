@@ -61,10 +61,12 @@ def test_port_goes_down_with_the_link(net, wire):
     wait_until(lambda: "PORT_DOWN (1)" in output(net, "ibv_devinfo"), 60, "the port down")
 
 
-def test_ibv_asyncwatch_sees_the_port_go_and_come(net, wire, tmp):
-    """mlx5_ib_event: port events are for every context, also one without a queue."""
+@pytest.mark.parametrize("profile", ["connectx5", "minimal"])
+def test_ibv_asyncwatch_sees_the_port_go_and_come(net, wire, tmp, profile):
+    """mlx5_ib_event: port events are for every context, also one without a queue, and of a device without a clock."""
     with open(tmp / "events", "wb") as events:
-        process = subprocess.Popen(under(net, "stdbuf", "-oL", "ibv_asyncwatch", "-d", "mlx5_0"), stdout=events)
+        process = subprocess.Popen(under(net, "stdbuf", "-oL", "ibv_asyncwatch", "-d", "mlx5_0"), stdout=events,
+                                   env={**os.environ, "SOFTHCA_PROFILE": profile})
     try:
         said = (tmp / "events").read_text
         wait_until(lambda: "async event FD" in said(), 60, "a watch")

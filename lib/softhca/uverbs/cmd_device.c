@@ -18,25 +18,46 @@
 #define PORT_CAP_CM (1 << 16)
 #define LINK_LAYER_ETHERNET 2
 
+static void *map_page(const struct uverbs_file *f, off_t offset)
+{
+	void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, f->memfd, offset);
+
+	return page == MAP_FAILED ? NULL : page;
+}
+
+void unmap_clock(struct uverbs_file *f)
+{
+	struct clock_pages *p = &f->clock_pages;
+
+	if (f->clock_running)
+		clock_remove(f->clock, p);
+	f->clock_running = false;
+	if (p->counter)
+		munmap(p->counter, PAGE_BYTES);
+	if (p->info)
+		munmap(p->info, PAGE_BYTES);
+	p->counter = p->info = NULL;
+}
+
+/* Without a clock, its thread still watches the port. */
 static int map_clock(struct uverbs_file *f)
 {
 	struct clock_pages *p = &f->clock_pages;
 
 	p->khz = f->device->config.profile->core_clock_khz;
-	if (!p->khz)
-		return 0;
-	p->counter = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, f->memfd,
-			  MMAP_OFFSET(MLX5_IB_MMAP_CORE_CLOCK, 0));
-	p->info = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, f->memfd,
-		       MMAP_OFFSET(MLX5_IB_MMAP_CLOCK_INFO, MLX5_IB_CLOCK_INFO_V1));
-	if (p->counter == MAP_FAILED)
-		p->counter = NULL;
-	if (p->info == MAP_FAILED)
-		p->info = NULL;
-	if (!p->counter || !p->info || clock_add(f->clock, p))
-		return -ENOMEM;
+	if (p->khz) {
+		p->counter = map_page(f, MMAP_OFFSET(MLX5_IB_MMAP_CORE_CLOCK, 0));
+		p->info = map_page(f, MMAP_OFFSET(MLX5_IB_MMAP_CLOCK_INFO, MLX5_IB_CLOCK_INFO_V1));
+		if (!p->counter || !p->info)
+			goto fail;
+	}
+	if (clock_add(f->clock, p))
+		goto fail;
 	f->clock_running = true;
 	return 0;
+fail:
+	unmap_clock(f);
+	return -ENOMEM;
 }
 
 static void fill_context(const struct device *d, struct mlx5_ib_alloc_ucontext_resp *r)
@@ -72,6 +93,33 @@ static void fill_context(const struct device *d, struct mlx5_ib_alloc_ucontext_r
 	}
 }
 
+/* Once, and all of it or nothing. The events' descriptor in `*fd`. */
+static int make_context(struct uverbs_file *f, int *fd)
+{
+	struct channel *async;
+	int r = -EINVAL;
+
+	pthread_mutex_lock(&f->context_lock);
+	if (f->has_context)
+		goto unlock;
+	r = map_clock(f);
+	if (r)
+		goto unlock;
+	r = channel_open(f->fdtab, ASYNC_RECORD, &async, fd);
+	if (r) {
+		unmap_clock(f);
+		goto unlock;
+	}
+	device_lock(f->device);
+	f->async = async;
+	f->device->n_contexts++;
+	device_unlock(f->device);
+	f->has_context = true;
+unlock:
+	pthread_mutex_unlock(&f->context_lock);
+	return r;
+}
+
 int cmd_get_context(struct command *c)
 {
 	struct mlx5_ib_alloc_ucontext_req_v2 req;
@@ -89,16 +137,9 @@ int cmd_get_context(struct command *c)
 	if ((req.flags & MLX5_IB_ALLOC_UCTX_DEVX) || req.max_cqe_version < 1 ||
 	    !(req.lib_caps & MLX5_LIB_CAP_DYN_UAR))
 		return -EOPNOTSUPP;
-	r = map_clock(c->file);
+	r = make_context(c->file, &fd);
 	if (r)
 		return r;
-	r = channel_open(c->file->fdtab, ASYNC_RECORD, &c->file->async, &fd);
-	if (r)
-		return r;
-	c->file->has_context = true;
-	device_lock(c->file->device);
-	c->file->device->n_contexts++;
-	device_unlock(c->file->device);
 	resp.async_fd = (uint32_t)fd;
 	resp.num_comp_vectors = c->file->device->config.profile->n_comp_vectors;
 	COMMAND_OUT(c, &resp);

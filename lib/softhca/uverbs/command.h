@@ -43,6 +43,9 @@ ioctl_handler ioctl_invoke_write, ioctl_query_gid_table, ioctl_query_gid_entry;
 ioctl_handler ioctl_counters_create, ioctl_counters_destroy, ioctl_counters_read;
 ioctl_handler ioctl_uar_alloc, ioctl_uar_destroy;
 
+/* What GET_CONTEXT has mapped and started; for a file without it, nothing. */
+void unmap_clock(struct uverbs_file *f);
+
 /* Of EX_CREATE_QP: a queue pair over an indirection table. */
 struct ib_uverbs_ex_create_qp;
 struct ib_uverbs_create_qp_resp;

@@ -22,19 +22,15 @@ static void file_release(struct fd_object *o)
 
 	/* As the kernel does when the last descriptor goes: everything still there, users first. */
 	objects_destroy_all(f);
+	unmap_clock(f); /* while a child that is forked still sees an open file */
 	device_lock(f->device);
 	LIST_REMOVE(f, link);
 	f->device->n_contexts -= f->has_context;
 	device_unlock(f->device);
-	if (f->clock_running)
-		clock_remove(f->clock, &f->clock_pages);
-	if (f->clock_pages.counter)
-		munmap(f->clock_pages.counter, 4096);
-	if (f->clock_pages.info)
-		munmap(f->clock_pages.info, 4096);
 	if (f->async)
 		fd_object_put(&f->async->fd_object);
 	syscall(SYS_close, f->memfd);
+	pthread_mutex_destroy(&f->context_lock);
 	free(f);
 }
 
@@ -60,6 +56,7 @@ int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
 	f->fdtab = env->fdtab;
 	f->memlock = env->memlock;
 	f->clock = env->clock;
+	pthread_mutex_init(&f->context_lock, NULL);
 	f->memfd = fcntl(fd, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
 	if (f->memfd < 0) {
 		r = -errno;
