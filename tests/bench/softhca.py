@@ -178,19 +178,28 @@ def rounded(figures):
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in figures.items()}
 
 
+def met(*goals):
+    """(whether all are, the words for it); each goal: (value, target, the target in words)."""
+    missed = [words for value, target, words in goals if value < target]
+    return not missed, f"MISSED: {', '.join(missed)}" if missed else f"met: {', '.join(words for _, _, words in goals)}"
+
+
 def report_wire(figures):
-    print(json.dumps(rounded(figures)), flush=True)
+    ok, words = met(*[(figures[f"{way}_ratio"], RATIO_TARGET, f"{way} {RATIO_TARGET:.0%}") for way in ("sends", "receives")])
+    print(json.dumps({**rounded(figures), "met": ok}), flush=True)
     print("{frame_bytes:5} B, {engine}: plain {plain_mpps:.3f} Mpps, softhca sends {sends_ratio:.0%} of that, receives "
-          "{receives_ratio:.0%} (target {target:.0%}), both ends {both_ends_mpps:.3f} Mpps".format(target=RATIO_TARGET, **figures),
-          file=sys.stderr)
+          "{receives_ratio:.0%}, both ends {both_ends_mpps:.3f} Mpps ({words})".format(words=words, **figures), file=sys.stderr)
+    return ok
 
 
 def report_generator(payload, writes, figures):
-    print(json.dumps({"payload_bytes": payload, "generator": writes, **rounded(figures)}), flush=True)
-    target = f"target {COPY_TARGET:.0%}" if payload > 64 else f"target {COMPLETIONS_TARGET / 1e6:.0f} M/s"
+    ok, words = met((figures["copy_ratio"], COPY_TARGET, f"{COPY_TARGET:.0%}") if payload > 64 else
+                    (figures["completions_per_s"], COMPLETIONS_TARGET, f"{COMPLETIONS_TARGET / 1e6:.0f} M/s"))
+    print(json.dumps({"payload_bytes": payload, "generator": writes, **rounded(figures), "met": ok}), flush=True)
     print(f"{payload:5} B, generator writing {writes}: {figures['completions_per_s'] / 1e6:.1f} M/s, "
           f"{figures['completions_per_cpu_s'] / 1e6:.1f} M a second of its core, {figures['copy_ratio']:.0%} of the core's copies "
-          f"({target})", file=sys.stderr)
+          f"({words})", file=sys.stderr)
+    return ok
 
 
 def main():
@@ -198,18 +207,20 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engine", default="afpacket", choices=("afpacket", "afpacket-throughput"))
-    options = parser.parse_args()
+    parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
+    options, results = parser.parse_args(), []
     if os.geteuid() != 0:
         raise SystemExit("bench softhca: network namespaces need root")
     print(f"load before: {os.getloadavg()[0]:.1f}", file=sys.stderr)
     with BeforeOthers(), Wire() as wire:
         bench = Bench(options.build, wire)
         for payload, writes in ((64, "payload"), (64, "completions"), (8192, "payload")):
-            report_generator(payload, writes, bench.generator(payload, writes))
+            results.append(report_generator(payload, writes, bench.generator(payload, writes)))
         for size in SIZES:
-            report_wire(wire_figures(bench, size, options.rounds, options.engine))
+            results.append(report_wire(wire_figures(bench, size, options.rounds, options.engine)))
     print(f"load after: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
-    return 0
+    print(f"{results.count(True)} of {len(results)} targets met", file=sys.stderr)
+    return 1 if options.check and not all(results) else 0
 
 
 if __name__ == "__main__":
