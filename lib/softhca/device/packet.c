@@ -54,6 +54,7 @@ static void parse_ipv4(struct packet *p, const uint8_t *frame, uint32_t len, uin
 	if (ihl < 20 || at + ihl > len)
 		return;
 	p->l3_offset = at;
+	p->ipv4_bytes = ihl;
 	set_l3_end(p, at + (total < ihl ? len : total), len);
 	p->key.ip_version = 4;
 	p->key.tos = frame[at + 1];
@@ -158,7 +159,7 @@ static uint16_t pseudo_header_sum(const struct packet *p, uint32_t l4_len)
 
 bool packet_ipv4_csum_ok(const struct packet *p, const uint8_t *frame)
 {
-	return packet_sum(frame + p->l3_offset, (frame[p->l3_offset] & 15u) * 4u) == 0xffff;
+	return packet_sum(frame + p->l3_offset, p->ipv4_bytes) == 0xffff;
 }
 
 bool packet_l4_csum_ok(const struct packet *p, const uint8_t *frame)
@@ -197,9 +198,7 @@ void packet_fill_csums(uint8_t *frame, uint32_t len, bool l3, bool l4)
 		uint8_t *csum = frame + p.l3_offset + IPV4_CSUM_OFFSET;
 
 		memset(csum, 0, 2);
-		store_csum(csum,
-			   packet_sum(frame + p.l3_offset, (frame[p.l3_offset] & 15u) * 4u),
-			   false);
+		store_csum(csum, packet_sum(frame + p.l3_offset, p.ipv4_bytes), false);
 	}
 	if (l4 && p.l4_offset && !p.fragment && !p.cut) {
 		bool udp = p.key.ip_proto == IPPROTO_UDP;

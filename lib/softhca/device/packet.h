@@ -40,11 +40,13 @@ static_assert(offsetof(struct packet_key, dst_mac) == 24, "packet key has no hol
 struct packet {
 	struct packet_key key;
 	uint32_t l3_offset, l4_offset; /* 0: none */
+	uint32_t ipv4_bytes;           /* of its header */
 	uint32_t l3_end;               /* where the IP packet ends; the rest is padding */
 	bool fragment;                 /* any fragment, the first one included */
 	bool cut;                      /* its IP header promises more than there is */
 };
 
+/* A frame may lie in memory that another program writes: its lengths are read here, and only here. */
 void packet_parse(struct packet *p, const uint8_t *frame, uint32_t len);
 
 /* Ones' complement sum of `len` bytes, folded to 16 bits, as it lies in memory. */

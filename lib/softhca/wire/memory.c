@@ -178,7 +178,8 @@ static int receive(struct wire *wire, struct wire_frame *frames, int max)
 	int n = 0;
 
 	look_for_peer(m);
-	while (n < max && (s = memory_ring_next(&m->in))) {
+	/* Not "while there is room": an end that is no device may fill the ring for ever. */
+	for (int i = 0; i < max && (s = memory_ring_next(&m->in)); i++) {
 		uint32_t len = __atomic_load_n(&s->len, __ATOMIC_RELAXED);
 
 		if (len < ETH_HLEN || len > m->in.slot_bytes - sizeof(*s))

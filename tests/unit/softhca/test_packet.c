@@ -49,6 +49,21 @@ Test(packet, udp_over_ipv4)
 	cr_assert(packet_l4_csum_ok(&p, f));
 }
 
+Test(packet, a_header_length_that_changes_later_is_not_believed)
+{
+	uint8_t f[128];
+	uint32_t len = udp_frame(f);
+	struct packet p;
+	uint16_t csum;
+
+	packet_parse(&p, f, len);
+	f[14] = 0x4f;
+	memset(f + 24, 0, 2);
+	csum = (uint16_t)~packet_sum(f + 14, 20);
+	memcpy(f + 24, &csum, 2);
+	cr_assert(packet_ipv4_csum_ok(&p, f));
+}
+
 Test(packet, wrong_checksums_are_seen)
 {
 	uint8_t f[128];
