@@ -25,14 +25,44 @@ NAMES = {errno.EOPNOTSUPP: "EOPNOTSUPP"}  # and not ENOTSUP, which is the same
 METHODS_OF = {"actions_flow_action_ops": "FLOW_ACTION", "actions_counters_ops": "COUNTERS"}
 SPEC_BYTES = {"ETH": 32, "IPV4": 24, "IPV6": 80, "ESP": 16, "TCP": 8, "UDP": 8, "VXLAN_TUNNEL": 8, "GRE": 8, "MPLS": 8,
               "INNER": 32, "ACTION_TAG": 8, "ACTION_DROP": 0, "ACTION_HANDLE": 8, "ACTION_COUNT": 8}
+SIZES = {"__u8": 1, "__u16": 2, "__u32": 4, "__aligned_u64": 8, "__be64": 8}
+# Fields of flags: the names of their bits.
+BITS = {"device_cap_flags": "IBV_DEVICE_", "raw_packet_caps": "IBV_RAW_PACKET_CAP_", "odp_caps.general_caps": "IBV_ODP_SUPPORT",
+        "flags": "MLX5_IB_QUERY_DEV_RESP_", "tunnel_offloads_caps": "MLX5_IB_TUNNELED_OFFLOADS_",
+        "cqe_comp_caps.supported_format": "MLX5_IB_CQE_RES_FORMAT_", "sw_parsing_caps.sw_parsing_offloads": "MLX5_IB_SW_PARSING",
+        "packet_pacing_caps.cap_flags": "MLX5_IB_PP_", "comp_mask": "MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_"}
+SAID_BY_DEVINFO = "ib_uverbs_ex_query_device_resp"
+NO_CAPABILITY = re.compile(r"(^|\.)(reserved|response_length|node_guid|sys_image_guid|hw_ver|hca_core_clock_offset)$")
+
+
+def header_text(header):
+    return re.sub(r"/\*.*?\*/|//[^\n]*", "", open(INCLUDE + header, encoding="utf-8").read(), flags=re.S)
+
+
+def structs():
+    """{name: body} of the headers; a struct within a struct without a name of its own gets one."""
+    text = "".join(header_text(header) for header in HEADERS if header.startswith("rdma/"))
+    text, inner = re.sub(r"struct\s*\{([^{}]*)\}\s*(\w+);", r"struct \2 \2;", text), text
+    found = {name: body for body, name in re.findall(r"struct\s*\{([^{}]*)\}\s*(\w+);", inner)}
+    return found | dict(re.findall(r"struct\s+(\w+)\s*\{([^{}]*)\};", text))
+
+
+def layout(bodies, name):
+    """([(field, offset, bytes)], bytes, alignment) of a struct as the compiler lays it out; fields of structs in it by their path."""
+    rows, at, widest = [], 0, 1
+    for kind, field, count in re.findall(r"(\w+)\s+(\w+)(?:\[(\w*)\])?;", bodies[name]):
+        inner, size, align = layout(bodies, kind) if kind not in SIZES else ([], SIZES[kind], SIZES[kind])
+        at, widest = (at + align - 1) // align * align, max(widest, align)
+        rows += [(f"{field}.{path}".removeprefix("base."), at + offset, width) for path, offset, width in inner] or [(field, at, size)]
+        at += size * (int(count) if count else 1)
+    return rows, (at + widest - 1) // widest * widest, widest
 
 
 def enums():
     """{enum's name or a running number: {enumerator: value}} of the headers."""
     found = {}
     for header in HEADERS:
-        text = re.sub(r"/\*.*?\*/|//[^\n]*", "", open(INCLUDE + header, encoding="utf-8").read(), flags=re.S)
-        for match in re.finditer(r"enum\s*(\w*)\s*\{([^}]*)\}", text):
+        for match in re.finditer(r"enum\s*(\w*)\s*\{([^}]*)\}", header_text(header)):
             values, last = {}, -1
             for item in match[2].split(","):
                 name, _, expression = (part.strip() for part in item.partition("="))
@@ -81,6 +111,7 @@ class Program:
         self.commands = with_prefix(groups, "IB_USER_VERBS_CMD_")
         self.extended = with_prefix(groups, "IB_USER_VERBS_EX_CMD_")
         self.plain("GET_CONTEXT", 8, struct.pack("<IIIIBBHIQ", 8, 4, 0, 0, 1, 0, 0, 0, DYNAMIC_UAR), 256)
+        self.context = self.response.raw[8:]
         self.pd = self.plain("ALLOC_PD", 4, b"", 8)
         self.cq = self.make_cq()
         self.qp = self.make_qp()
@@ -204,6 +235,28 @@ def flags(program, groups):
             yield "flow spec", name, answer(flow(spec=spec))
 
 
+def capabilities(program, groups):
+    """(struct, field or bit, value) of what the driver and the device say of themselves."""
+    bodies = structs()
+    core, driver = layout(bodies, SAID_BY_DEVINFO)[1], layout(bodies, "mlx5_ib_query_device_resp")[1]
+    program.ex("QUERY_DEVICE", bytes(8), b"", core, (driver + 7) // 8 * 8)
+    said = {SAID_BY_DEVINFO: program.response.raw[:core], "mlx5_ib_query_device_resp": program.response.raw[core:],
+            "mlx5_ib_alloc_ucontext_resp": program.context}
+    for name, data in said.items():
+        rows, length, _ = layout(bodies, name)
+        for field, offset, size in rows:
+            value = int.from_bytes(data[offset:offset + size], "little")
+            if field == "response_length" and value != length:
+                raise ValueError(f"{name}: {value} bytes, and not {length}")
+            if field == "comp_mask" and name != "mlx5_ib_alloc_ucontext_resp" or NO_CAPABILITY.search(field):
+                continue
+            if field not in BITS:
+                yield name, field, str(value)
+                continue
+            for bit, mask in with_prefix(groups, BITS[field]).items():
+                yield name, f"{field}.{bit.strip('_')}".rstrip("."), "yes" if value & mask else "0"
+
+
 def second_context(groups, value):
     fd = os.open("/dev/infiniband/uverbs0", os.O_RDWR | os.O_CLOEXEC)
     response = ctypes.create_string_buffer(4096)
@@ -214,11 +267,15 @@ def second_context(groups, value):
         os.close(fd)
 
 
-def ask():
+def ask(what="interface"):
     """Below softhca, which is started with this program's own file."""
     groups = enums()
     program = Program(groups)
     rows = {}
+    if what == "capabilities":
+        for row in capabilities(program, groups):
+            print(*row)
+        return
     for question in (commands, methods, flags):
         for kind, name, state in question(program, groups):
             rows.setdefault(kind, {}).setdefault(state, []).append(name)
@@ -247,6 +304,23 @@ def models(softhca):
         values = [seen[name].get(key, "absent") for name in names]
         if set(values) - {"0", "absent"}:
             yield f"| {key} | {' | '.join(values)} |"
+    yield from responses(softhca, names)
+
+
+def responses(softhca, names):
+    """What the mlx5 driver's own responses add; and of all responses, a row each, the fields in which no model has anything."""
+    said = [dict(((row[0], row[1]), row[2]) for row in map(str.split, lines_of(
+        softhca, "-i", "lo", "-p", name, "--", "/usr/bin/python3", __file__, "ask", "capabilities", SOFTHCA_KERNEL_DROP="off")))
+            for name in names]
+    absent = {}
+    for struct_name, field in said[0]:
+        values = ["absent" if one[struct_name, field] == "0" else one[struct_name, field] for one in said]
+        if set(values) == {"absent"}:
+            absent.setdefault(struct_name, []).append(field)
+        elif struct_name != SAID_BY_DEVINFO:
+            yield f"| {struct_name.removesuffix('_resp')}: {field} | {' | '.join(values)} |"
+    for struct_name, fields in absent.items():
+        yield f"| {struct_name.removesuffix('_resp')}: {', '.join(fields)} |" + " absent |" * len(names)
 
 
 def facts(softhca, model):
@@ -294,8 +368,8 @@ def write(readme, build):
 
 
 def main(arguments):
-    if arguments == ["ask"]:
-        ask()
+    if arguments[:1] == ["ask"]:
+        ask(*arguments[1:])
     elif len(arguments) == 2:
         write(arguments[1], arguments[0])
     else:
