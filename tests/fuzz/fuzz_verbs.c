@@ -180,8 +180,8 @@ static void read_events(void)
 		struct fd_object *o = fdtab_find(&run.fdtab, fd, FD_CHANNEL);
 		uint64_t record[8];
 
-		if (o)
-			recv(fd, record, sizeof(record), MSG_DONTWAIT);
+		if (o && recv(fd, record, sizeof(record), MSG_DONTWAIT) > 0)
+			channel_flush((struct channel *)o);
 		fd_object_put(o);
 	}
 }

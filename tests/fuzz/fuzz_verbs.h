@@ -60,6 +60,9 @@ uint8_t input_u8(struct input *in);
 uint16_t input_u16(struct input *in);
 uint64_t input_u64(struct input *in);
 
+/* Write as a program may: whatever is there, and nothing where nothing is. */
+void poke(uint64_t to, const void *from, size_t bytes);
+
 /* The n-th (in a circle) object of a type, or NULL. */
 void *some_object(struct run *run, enum object_type type, unsigned int n);
 

@@ -257,16 +257,19 @@ static void fill_field(struct run *run, struct input *in, const struct field *f,
 	memcpy(request + f->offset, &value, f->bytes < sizeof(value) ? f->bytes : sizeof(value));
 }
 
+#define IB_FLOW_SPEC_COUNT 0x1003 /* enum ib_flow_spec_type */
+
 static const struct {
 	uint16_t type, filter_bytes;
 } spec_types[] = {
-	{0x20, 16}, {0x30, 12}, {0x41, 4}, {0x31, 40}, {0x40, 4}, {0x1000, 4}, {0x1001, 0}, {0x1003, 4},
+	{0x20, 16}, {0x30, 12}, {0x41, 4}, {0x31, 40}, {0x40, 4}, {0x1000, 4}, {0x1001, 0}, {IB_FLOW_SPEC_COUNT, 4},
 	{0x120, 16}, {0x130, 12}, {0x50, 4}, {0x34, 8}, {0x60, 4}, {0x1002, 4}, {0x51, 12}, {0x32, 12},
 };
 
 /* Value and mask are the input's, or zero: matches everything of that type. Bytes used. */
-static size_t append_spec(struct input *in, unsigned int which, bool strange, uint8_t *at)
+static size_t append_spec(struct run *run, struct input *in, unsigned int which, bool strange, uint8_t *at)
 {
+	struct object *counters = some_object(run, OBJECT_COUNTERS, 0);
 	uint16_t filter = spec_types[which % 16].filter_bytes;
 	bool is_action = spec_types[which % 16].type >= 0x1000;
 	struct ib_uverbs_flow_spec_hdr hdr = {
@@ -280,6 +283,8 @@ static size_t append_spec(struct input *in, unsigned int which, bool strange, ui
 	if (how & 2)
 		hdr.type = input_u16(in);
 	memcpy(at, &hdr, sizeof(hdr));
+	if (hdr.type == IB_FLOW_SPEC_COUNT && counters)
+		memcpy(at + sizeof(hdr), &counters->handle, sizeof(counters->handle));
 	if (how & 4)
 		input_bytes(in, at + sizeof(hdr), filter);
 	if (how & 8)
@@ -290,19 +295,45 @@ static size_t append_spec(struct input *in, unsigned int which, bool strange, ui
 }
 
 /* Ethernet, IPv4 and UDP of any value, or whatever the input says. Returns how many bytes. */
-static size_t fill_specs(struct input *in, bool strange, uint8_t *request)
+static size_t fill_specs(struct run *run, struct input *in, bool strange, uint8_t *request)
 {
 	struct ib_uverbs_create_flow *req = (void *)request;
 	uint8_t n = strange ? input_u8(in) % 6 : 3;
 	size_t bytes = 0;
 
 	for (unsigned int i = 0; i < n; i++)
-		bytes += append_spec(in, strange ? input_u8(in) : i, strange, request + sizeof(*req) + bytes);
+		bytes += append_spec(run, in, strange ? input_u8(in) : i, strange, request + sizeof(*req) + bytes);
 	req->flow_attr.num_of_specs = n;
 	req->flow_attr.size = (uint16_t)bytes;
 	if (strange && input_u8(in) > ZERO_UNTIL)
 		req->flow_attr.size = input_u16(in);
 	return (bytes + 7) & ~7ul;
+}
+
+/* What the flow's counters object is to count, as the driver's payload. Returns how many bytes. */
+static size_t fill_counters(struct run *run, struct input *in, uint8_t *at)
+{
+	struct mlx5_ib_flow_counters_data data = {.counters_data = (uintptr_t)slot(run, N_SLOTS - 2), .ncounters = 1};
+	struct mlx5_ib_create_flow req = {.ncounters_data = 1};
+	struct mlx5_ib_flow_counters_desc descs[4] = {};
+	uint8_t how = input_u8(in);
+
+	if (!(how & 1))
+		return 0;
+	for (unsigned int i = 0; i < 4; i++) {
+		descs[i].description = how >> 6;
+		descs[i].index = how & 2 ? (uint32_t)input_u64(in) : i;
+	}
+	if (how & 4)
+		data.ncounters = input_u16(in);
+	if (how & 8)
+		data.counters_data = any_address(run, in);
+	if (how & 16)
+		req.ncounters_data = input_u8(in);
+	poke((uintptr_t)slot(run, N_SLOTS - 2), descs, sizeof(descs));
+	memcpy(at, &req, sizeof(req));
+	memcpy(at + sizeof(req), &data, sizeof(data));
+	return sizeof(req) + (how & 32 ? 0 : sizeof(data));
 }
 
 /* Header, core and driver payload as libibverbs lays them out; `sizes` may be the input's. */
@@ -335,7 +366,7 @@ static size_t frame_request(struct input *in, const struct fuzz_command *c, cons
 	memcpy(bytes + at, request, core);
 	if (!c->extended && c->out_bytes)
 		memcpy(bytes + at, &response, sizeof(response));
-	memcpy(bytes + at + core, request + c->core_bytes, drv);
+	memcpy(bytes + at + core, request + core, drv);
 	return at + core + drv;
 }
 
@@ -343,18 +374,20 @@ void operate_command(struct run *run, struct input *in, unsigned int command, bo
 {
 	const struct fuzz_command *c = &commands[command % N_COMMANDS];
 	uint8_t request[MAX_REQUEST] = {}, bytes[MAX_REQUEST + 32];
-	size_t core = c->core_bytes, n;
+	size_t core = c->core_bytes, drv = c->drv_bytes, n;
 	uint64_t to = (uintptr_t)slot(run, N_SLOTS - 1); /* what is longer than it should be ends at the slot's end */
 
 	for (const struct field *f = c->fields; f->bytes; f++)
 		fill_field(run, in, f, strange, request);
-	if (c->extended && c->number == IB_USER_VERBS_EX_CMD_CREATE_FLOW)
-		core += fill_specs(in, strange, request);
+	if (c->extended && c->number == IB_USER_VERBS_EX_CMD_CREATE_FLOW) {
+		core += fill_specs(run, in, strange, request);
+		drv = strange ? fill_counters(run, in, request + core) : 0;
+	}
 	if (strange && input_u8(in) > ZERO_UNTIL)
 		to = (uintptr_t)slot(run, input_u8(in)) + input_u16(in) % SLOT_STRIDE;
 	else if (c->out_bytes + c->drv_out_bytes == 0)
 		to = 0;
-	n = frame_request(in, c, request, core, c->drv_bytes, to, strange, bytes);
+	n = frame_request(in, c, request, core, drv, to, strange, bytes);
 	if (strange && input_u8(in) > ZERO_UNTIL)
 		n = input_u8(in);
 	uverbs_write(run->file, bytes, n);

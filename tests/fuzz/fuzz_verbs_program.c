@@ -53,8 +53,7 @@ uint64_t input_u64(struct input *in)
 	return v;
 }
 
-/* As a program may: whatever is there, and nothing where nothing is. */
-static void poke(uint64_t to, const void *from, size_t bytes)
+void poke(uint64_t to, const void *from, size_t bytes)
 {
 	struct iovec local = {(void *)from, bytes}, remote = {(void *)(uintptr_t)to, bytes};
 
