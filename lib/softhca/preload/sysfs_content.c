@@ -114,7 +114,7 @@ static int read_counters(struct device *d, struct device_counters *c)
 		return r ? r : snprintf(buf, size, format, expression);                            \
 	}
 
-/* 32 bits wide in the device: it wraps (design.md section 4). */
+/* 32 bits wide in the device (PRM, QUERY_Q_COUNTER): it wraps. */
 COUNTER(out_of_buffer, "%u\n", (uint32_t)c.out_of_buffer)
 COUNTER(rcv_packets, "%lu\n", c.rx_packets)
 COUNTER(rcv_data, "%lu\n", c.rx_bytes / 4)
