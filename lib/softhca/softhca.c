@@ -32,7 +32,8 @@ static const char usage_text[] =
 	"Runs COMMAND with one emulated ConnectX device per network device (mlx5_0, mlx5_1, ...).\n"
 	"\n"
 	"  -i, --interfaces=LIST   network devices that are the ports\n"
-	"  -p, --profile=NAME      model: connectx5 (default), connectx4, connectx6\n"
+	"  -p, --profile=NAME      model: %s\n"
+	"                          (default connectx5)\n"
 	"  -e, --engine=NAME       the wire: afpacket (default), afpacket-throughput, memory,\n"
 	"                          generator\n"
 	"  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
@@ -41,6 +42,11 @@ static const char usage_text[] =
 	"  -h, --help\n"
 	"\n"
 	"COMMAND needs CAP_NET_RAW for anything that receives or sends, as with a real device.\n";
+
+static void print_usage(FILE *out)
+{
+	fprintf(out, usage_text, profile_names);
+}
 
 /* Beside us (a build tree), in ../lib of us (an installed tree), or for the linker to find. */
 static const char *find_library(void)
@@ -190,15 +196,15 @@ int main(int argc, char **argv)
 			print_settings();
 			return 0;
 		case 'h':
-			fputs(usage_text, stdout);
+			print_usage(stdout);
 			return 0;
 		default:
-			fputs(usage_text, stderr);
+			print_usage(stderr);
 			return EX_USAGE;
 		}
 	}
 	if (!interfaces || optind == argc) {
-		fputs(usage_text, stderr);
+		print_usage(stderr);
 		return EX_USAGE;
 	}
 	setenv("SOFTHCA_INTERFACES", interfaces, 1);

@@ -52,9 +52,3 @@ void mkey_destroy(struct mkey_table *t, uint32_t lkey)
 {
 	t->keys[lkey >> 8].used = false;
 }
-
-void mkey_table_deinit(struct mkey_table *t)
-{
-	free(t->keys);
-	memset(t, 0, sizeof(*t));
-}

@@ -29,7 +29,6 @@ struct mkey_table {
 /* Gives the lkey, or 0 when out of memory or keys (`max`). */
 uint32_t mkey_create(struct mkey_table *t, const struct mkey *mkey, uint32_t max);
 void mkey_destroy(struct mkey_table *t, uint32_t lkey);
-void mkey_table_deinit(struct mkey_table *t);
 
 /*
  * Where `bytes` at `addr` under `lkey` lie, or NULL: unknown key, other protection domain, out

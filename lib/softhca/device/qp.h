@@ -31,7 +31,6 @@ struct qp {
 	struct rq rq;
 	struct sq sq;
 	const struct rss *rss; /* or NULL */
-	uint32_t n_flows;
 	TAILQ_ENTRY(qp) link;
 	void *owner; /* the uverbs object */
 };

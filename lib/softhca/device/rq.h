@@ -24,7 +24,7 @@ struct rq {
 	enum wq_state state;
 	uint16_t taken;  /* entries the device has used up */
 	uint16_t posted; /* as last read: looked at anew when there seem to be no more */
-	bool strip_cvlan, scatter_fcs;
+	bool strip_cvlan;
 	struct qp *qp; /* whose it is; NULL: a work queue, which is in the device's list */
 	TAILQ_ENTRY(rq) link;
 	void *owner; /* of a work queue: the uverbs object */

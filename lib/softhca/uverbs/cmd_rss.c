@@ -10,7 +10,6 @@
 
 /* ib_uverbs_ex_create_rwq_ind_table: before the device's own limit. */
 #define MAX_LOG_TABLE_SIZE 0x0d
-#define RSS_QP_FLAGS 0u /* tunnels and loopback to itself are not offered */
 
 static void table_free(struct uind_table *t)
 {
@@ -139,7 +138,7 @@ static int check_request(const struct command *c, const struct ib_uverbs_ex_crea
 		return -EINVAL;
 	if (c->drv_in_bytes < sizeof(*drv) || c->drv_out_bytes < 4)
 		return -EINVAL;
-	if (drv->flags & ~RSS_QP_FLAGS)
+	if (drv->flags) /* tunnels and loopback to itself are not offered */
 		return -EINVAL;
 	/* A send queue needs a queue pair of its own. */
 	if (req->create_flags || req->max_send_wr)

@@ -125,7 +125,6 @@ struct uverbs_file {
 	struct channel *async;
 	struct object_table objects;
 	uint32_t n_objects[OBJECT_N_TYPES];
-	uint32_t n_uars;
 	LIST_ENTRY(uverbs_file) link;
 };
 
