@@ -1,59 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netdev.h"
 
-#include <errno.h>
+#include "../wire/link.h"
+
 #include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-static int request(const char *netdev, unsigned long number, struct ifreq *ifr)
-{
-	int r, fd = (int)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return -errno;
-	memset(ifr, 0, sizeof(*ifr));
-	strncpy(ifr->ifr_name, netdev, IFNAMSIZ - 1);
-	r = ioctl(fd, number, ifr) ? -errno : 0;
-	syscall(SYS_close, fd);
-	return r;
-}
 
 bool netdev_link_up(const char *netdev)
 {
-	struct ifreq ifr;
+	struct link_facts link;
 
-	return !request(netdev, SIOCGIFFLAGS, &ifr) && (ifr.ifr_flags & IFF_UP) &&
-	       (ifr.ifr_flags & IFF_RUNNING);
-}
-
-bool netdev_exists(const char *netdev)
-{
-	return if_nametoindex(netdev) != 0;
+	return !link_read(netdev, &link) && link.up;
 }
 
 int netdev_mtu(const char *netdev)
 {
-	struct ifreq ifr;
-	int r = request(netdev, SIOCGIFMTU, &ifr);
+	struct link_facts link;
+	int r = link_read(netdev, &link);
 
-	return r ? r : ifr.ifr_mtu;
+	return r ? r : (int)link.mtu;
 }
 
 int netdev_mac(const char *netdev, uint8_t mac[6])
 {
-	struct ifreq ifr;
-	int r = request(netdev, SIOCGIFHWADDR, &ifr);
+	struct link_facts link = {};
+	int r = link_read(netdev, &link);
 
-	if (r)
-		memset(mac, 0, 6);
-	else
-		memcpy(mac, ifr.ifr_hwaddr.sa_data, 6);
+	memcpy(mac, link.mac, 6);
 	return r;
 }
 

@@ -15,7 +15,6 @@ struct gid {
 };
 
 bool netdev_link_up(const char *netdev); /* up and with carrier */
-bool netdev_exists(const char *netdev);
 int netdev_mtu(const char *netdev);      /* or negative errno */
 int netdev_mac(const char *netdev, uint8_t mac[6]);
 uint64_t netdev_guid(const char *netdev); /* EUI-64 of the MAC, host order */

@@ -12,21 +12,24 @@
 int link_read(const char *netdev, struct link_facts *facts)
 {
 	struct ifreq ifr = {};
-	int r = 0, fd = (int)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int r = -1, fd = (int)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return -errno;
 	strncpy(ifr.ifr_name, netdev, IFNAMSIZ - 1);
-	if (ioctl(fd, SIOCGIFHWADDR, &ifr)) {
-		r = -errno;
+	if (ioctl(fd, SIOCGIFHWADDR, &ifr))
 		goto out;
-	}
 	memcpy(facts->mac, ifr.ifr_hwaddr.sa_data, sizeof(facts->mac));
 	if (ioctl(fd, SIOCGIFMTU, &ifr))
-		r = -errno;
-	else
-		facts->mtu = (uint32_t)ifr.ifr_mtu;
+		goto out;
+	facts->mtu = (uint32_t)ifr.ifr_mtu;
+	if (ioctl(fd, SIOCGIFFLAGS, &ifr))
+		goto out;
+	facts->up = (ifr.ifr_flags & IFF_UP) && (ifr.ifr_flags & IFF_RUNNING);
+	r = 0;
 out:
+	if (r)
+		r = -errno;
 	syscall(SYS_close, fd); /* close() is one of those interposed */
 	return r;
 }

@@ -8,6 +8,7 @@
 struct link_facts {
 	uint8_t mac[6];
 	uint32_t mtu;
+	bool up; /* and with carrier */
 };
 
 /* 0 or negative errno. */
