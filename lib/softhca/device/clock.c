@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "clock.h"
 
+#include "../wire/now.h"
+
 #include <endian.h>
 #include <errno.h>
 #include <rdma/mlx5-abi.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #define NS_PER_S 1000000000ULL
 /* The info page is anchored anew this often, as mlx5_core does from a work item. */
 #define INFO_PERIOD_NS (NS_PER_S / 10)
 #define WATCH_PERIOD_NS 50000000ull
 #define INFO_SHIFT 20
-
-static uint64_t now_ns(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
 
 uint64_t clock_raw_ns(void)
 {

@@ -26,8 +26,8 @@
 #define NETDEV_CHECK_NS 50000000ull
 #define OFFSET_CHECK_NS 1000000ull
 
-int device_init(struct device *d, const struct device_config *config, unsigned int index,
-		const struct device_events *events)
+void device_init(struct device *d, const struct device_config *config, unsigned int index,
+		 const struct device_events *events)
 {
 	d->config = *config;
 	d->events = events;
@@ -51,7 +51,6 @@ int device_init(struct device *d, const struct device_config *config, unsigned i
 	d->next_cqn = 0x400;
 	d->next_pdn = 1;
 	d->port_active = netdev_link_up(config->netdev);
-	return 0;
 }
 
 void device_lock(struct device *d)

@@ -112,8 +112,8 @@ struct device {
 	struct mcast_filter *mcast;
 };
 
-int device_init(struct device *d, const struct device_config *config, unsigned int index,
-		const struct device_events *events);
+void device_init(struct device *d, const struct device_config *config, unsigned int index,
+		 const struct device_events *events);
 
 void device_lock(struct device *d);
 void device_unlock(struct device *d);

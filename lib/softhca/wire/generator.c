@@ -5,6 +5,7 @@
  */
 #include "engine.h"
 #include "link.h"
+#include "now.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,10 +33,8 @@ struct generator {
 static int receive(struct wire *wire, struct wire_frame *frames, int max)
 {
 	struct generator *g = (struct generator *)wire;
-	struct timespec now;
 
 	(void)max;
-	clock_gettime(CLOCK_REALTIME, &now);
 	frames[0] = (struct wire_frame){
 		.data = g->buffer + HEADROOM_BYTES,
 		.len = g->len,
@@ -43,7 +42,7 @@ static int receive(struct wire *wire, struct wire_frame *frames, int max)
 		.unwritten = g->unwritten,
 		.csum_trusted = true,
 		.addressed = g->addressed,
-		.realtime_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+		.realtime_ns = now_ns(CLOCK_REALTIME),
 	};
 	return 1;
 }

@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "link.h"
 #include "memory_ring.h"
+#include "now.h"
 
 #include <errno.h>
 #include <linux/if_ether.h>
@@ -44,14 +45,6 @@ struct memory_wire {
 	struct memory_ring in, out;
 	uint64_t next_check_ns;
 };
-
-static uint64_t now_ns(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static socklen_t end_name(struct sockaddr_un *name, const char *netdev, const char *other)
 {
