@@ -188,6 +188,77 @@ static const char *channel_is_busy(void)
 	return NULL;
 }
 
+static struct ibv_qp *qp_with_event(struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RAW_PACKET,
+					.cap = {.max_recv_wr = 1, .max_recv_sge = 1}};
+	struct ibv_qp *qp = ibv_create_qp(shared_queue()->pd, &init);
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+	struct ibv_recv_wr wr = {}, *bad;
+
+	if (!qp || ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT))
+		die("no queue pair");
+	attr.qp_state = IBV_QPS_RTR;
+	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE) || ibv_post_recv(qp, &wr, &bad) || ibv_req_notify_cq(cq, 0))
+		die("no queue with an event to come");
+	attr.qp_state = IBV_QPS_ERR; /* flushes it */
+	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE))
+		die("ibv_modify_qp");
+	return qp;
+}
+
+static const char *events_wait(void)
+{
+	enum { N = 500 };
+	static struct ibv_cq *cqs[N];
+	static struct ibv_qp *qps[N];
+	static bool seen[N];
+	struct queue *q = shared_queue();
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(q->ctx);
+
+	EXPECT(channel, "no channel");
+	for (int i = 0; i < N; i++) {
+		cqs[i] = ibv_create_cq(q->ctx, 1, &cqs[i], channel, 0);
+		EXPECT(cqs[i], "no CQ");
+		qps[i] = qp_with_event(cqs[i]);
+	}
+	for (int i = 0; i < N; i++) {
+		struct pollfd p = {.fd = channel->fd, .events = POLLIN};
+		struct ibv_cq *cq;
+		void *context;
+
+		EXPECT(poll(&p, 1, 30000) == 1, "an event is lost");
+		EXPECT_RETURNS(0, ibv_get_cq_event(channel, &cq, &context));
+		EXPECT(!seen[(struct ibv_cq **)context - cqs], "an event twice");
+		seen[(struct ibv_cq **)context - cqs] = true;
+		ibv_ack_cq_events(cq, 1);
+	}
+	for (int i = 0; i < N; i++)
+		EXPECT(!ibv_destroy_qp(qps[i]) && !ibv_destroy_cq(cqs[i]), "not destroyed");
+	EXPECT_RETURNS(0, ibv_destroy_comp_channel(channel));
+	return NULL;
+}
+
+/* Destroying goes through all that nobody reads. */
+static const char *unread_events_go(void)
+{
+	enum { N = 500 };
+	static struct ibv_cq *cqs[N];
+	struct queue *q = shared_queue();
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(q->ctx);
+
+	EXPECT(channel, "no channel");
+	for (int i = 0; i < N; i++) {
+		cqs[i] = ibv_create_cq(q->ctx, 1, NULL, channel, 0);
+		EXPECT(cqs[i], "no CQ");
+		EXPECT_RETURNS(0, ibv_destroy_qp(qp_with_event(cqs[i])));
+	}
+	for (int i = 0; i < N; i++)
+		EXPECT_RETURNS(0, ibv_destroy_cq(cqs[i]));
+	EXPECT_RETURNS(0, ibv_destroy_comp_channel(channel));
+	return NULL;
+}
+
 static const char *cq_limits(void)
 {
 	struct ibv_context *ctx = shared_queue()->ctx;
@@ -240,6 +311,8 @@ const struct rule completion_rules[] = {
 	{"cq-overrun-stops-wqs", "mlx5_ib: mlx5_ib_wq_event", overrun_of_a_wq},
 	{"cq-error-wakes-solicited", "ibv_req_notify_cq(3)", error_wakes_solicited},
 	{"cq-channel-is-busy", "ibv_destroy_comp_channel(3)", channel_is_busy},
+	{"cq-events-wait", "ib_uverbs: ib_uverbs_comp_handler, event_list", events_wait},
+	{"cq-unread-events-go", "ib_uverbs: ib_uverbs_release_ucq", unread_events_go},
 	{"cq-limits", "mlx5_ib: mlx5_ib_create_cq", cq_limits},
 	{"cq-moderation-limits", "mlx5_ib: mlx5_ib_modify_cq", moderation_limits},
 	{"cq-vectors-have-bounds", "ib_uverbs: create_cq, num_comp_vectors", vectors_have_bounds},

@@ -291,11 +291,19 @@ static const char *uars_come_back(void)
 static const char *wrong_channel(void)
 {
 	struct queue *q = shared_queue();
-	struct ibv_comp_channel wrong = {.context = q->ctx, .fd = q->ctx->async_fd};
+	struct ibv_comp_channel wrong = {.context = q->ctx, .fd = q->ctx->async_fd}, *others;
+	struct ibv_context *other = ibv_open_device(q->ctx->device);
 
 	EXPECT_ERRNO(EBADF, ibv_create_cq(q->ctx, 8, NULL, &wrong, 0));
 	wrong.fd = 0;
 	EXPECT_ERRNO(EBADF, ibv_create_cq(q->ctx, 8, NULL, &wrong, 0));
+	EXPECT(other, "no second context");
+	others = ibv_create_comp_channel(other);
+	EXPECT(others, "no channel");
+	wrong.fd = others->fd;
+	EXPECT_ERRNO(EBADF, ibv_create_cq(q->ctx, 8, NULL, &wrong, 0));
+	EXPECT_RETURNS(0, ibv_destroy_comp_channel(others));
+	EXPECT_RETURNS(0, ibv_close_device(other));
 	return NULL;
 }
 

@@ -83,19 +83,34 @@ static int refresh_read(int fd)
 	return r;
 }
 
+/* What was read made room in the channel, if it is one. */
+static void flush_channel(int fd)
+{
+	int saved = errno;
+	struct fd_object *o = fdtab_find(&root_peek()->fdtab, fd, FD_CHANNEL);
+
+	if (o && root_is_owner())
+		channel_flush((struct channel *)o);
+	fd_object_put(o);
+	errno = saved;
+}
+
 HOOK ssize_t read(int fd, void *buf, size_t bytes)
 {
-	int r = refresh_read(fd);
+	ssize_t r = refresh_read(fd);
 
-	return r ? ERRNO_RETURN(r) : REAL(read)(fd, buf, bytes);
+	if (r)
+		return ERRNO_RETURN(r);
+	r = REAL(read)(fd, buf, bytes);
+	if (fdtab_has(&root_peek()->fdtab, fd))
+		flush_channel(fd);
+	return r;
 }
 
 ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t buf_bytes);
 HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t buf_bytes)
 {
-	int r = refresh_read(fd);
-
-	return r ? ERRNO_RETURN(r) : REAL(__read_chk)(fd, buf, bytes, buf_bytes);
+	return bytes <= buf_bytes ? read(fd, buf, bytes) : REAL(__read_chk)(fd, buf, bytes, buf_bytes);
 }
 
 HOOK ssize_t pread(int fd, void *buf, size_t bytes, off_t at)

@@ -12,6 +12,11 @@
 #define MAX_RECORD 64
 #define OUR_FDS_FROM 200 /* keep the low numbers for the program */
 
+struct channel_record {
+	STAILQ_ENTRY(channel_record) link;
+	uint8_t bytes[MAX_RECORD];
+};
+
 static void close_raw(int fd)
 {
 	if (fd >= 0)
@@ -21,7 +26,13 @@ static void close_raw(int fd)
 static void channel_release(struct fd_object *o)
 {
 	struct channel *c = (struct channel *)o;
+	struct channel_record *r;
 
+	while ((r = STAILQ_FIRST(&c->waiting))) {
+		STAILQ_REMOVE_HEAD(&c->waiting, link);
+		free(r);
+	}
+	pthread_mutex_destroy(&c->lock);
 	close_raw(c->write_fd);
 	close_raw(c->peek_fd);
 	free(c);
@@ -37,7 +48,8 @@ static int out_of_the_way(int fd)
 	return high;
 }
 
-int channel_open(struct fdtab *t, size_t record_bytes, struct channel **channel, int *fd)
+int channel_open(struct fdtab *t, ino_t file_ino, size_t record_bytes, struct channel **channel,
+		 int *fd)
 {
 	struct channel *c = calloc(1, sizeof(*c));
 	int pair[2], r;
@@ -53,6 +65,9 @@ int channel_open(struct fdtab *t, size_t record_bytes, struct channel **channel,
 	c->fd_object.kind = FD_CHANNEL;
 	c->fd_object.refs = 2; /* the table's, the caller's */
 	c->fd_object.release = channel_release;
+	c->file_ino = file_ino;
+	pthread_mutex_init(&c->lock, NULL);
+	STAILQ_INIT(&c->waiting);
 	c->record_bytes = record_bytes;
 	c->write_fd = out_of_the_way(pair[1]);
 	c->peek_fd = fcntl(pair[0], F_DUPFD_CLOEXEC, OUR_FDS_FROM);
@@ -67,35 +82,82 @@ int channel_open(struct fdtab *t, size_t record_bytes, struct channel **channel,
 	return 0;
 }
 
-bool channel_send(struct channel *c, const void *record)
+static bool put(struct channel *c, const void *record)
 {
 	return send(c->write_fd, record, c->record_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
 }
 
+/* With the lock held. */
+static void flush(struct channel *c)
+{
+	struct channel_record *r;
+
+	while ((r = STAILQ_FIRST(&c->waiting)) && put(c, r->bytes)) {
+		STAILQ_REMOVE_HEAD(&c->waiting, link);
+		free(r);
+	}
+}
+
+void channel_flush(struct channel *c)
+{
+	pthread_mutex_lock(&c->lock);
+	flush(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+bool channel_send(struct channel *c, const void *record)
+{
+	struct channel_record *r = NULL;
+	bool sent;
+
+	pthread_mutex_lock(&c->lock);
+	flush(c);
+	sent = STAILQ_EMPTY(&c->waiting) && put(c, record);
+	if (!sent)
+		r = malloc(sizeof(*r));
+	if (r) {
+		memcpy(r->bytes, record, c->record_bytes);
+		STAILQ_INSERT_TAIL(&c->waiting, r, link);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return sent || r;
+}
+
+/* Everything unread, back from the socket and before what waits. With the lock held. */
+static void take_back(struct channel *c)
+{
+	struct channel_records unread = STAILQ_HEAD_INITIALIZER(unread);
+	struct channel_record *r;
+
+	while ((r = malloc(sizeof(*r))) &&
+	       recv(c->peek_fd, r->bytes, sizeof(r->bytes), MSG_DONTWAIT) > 0)
+		STAILQ_INSERT_TAIL(&unread, r, link);
+	free(r);
+	STAILQ_CONCAT(&unread, &c->waiting);
+	STAILQ_CONCAT(&c->waiting, &unread);
+}
+
 unsigned int channel_purge(struct channel *c, uint64_t element)
 {
-	unsigned int n_purged = 0, n_kept = 0;
-	uint8_t(*kept)[MAX_RECORD] = NULL;
+	struct channel_records kept = STAILQ_HEAD_INITIALIZER(kept);
+	struct channel_record *r;
+	unsigned int n_purged = 0;
+	uint64_t first;
 
-	for (;;) {
-		uint8_t record[MAX_RECORD];
-		uint64_t first;
-
-		if (recv(c->peek_fd, record, sizeof(record), MSG_DONTWAIT) <= 0)
-			break;
-		memcpy(&first, record, sizeof(first));
+	pthread_mutex_lock(&c->lock);
+	take_back(c);
+	while ((r = STAILQ_FIRST(&c->waiting))) {
+		STAILQ_REMOVE_HEAD(&c->waiting, link);
+		memcpy(&first, r->bytes, sizeof(first));
 		if (first == element) {
 			n_purged++;
-			continue;
+			free(r);
+		} else {
+			STAILQ_INSERT_TAIL(&kept, r, link);
 		}
-		void *more = realloc(kept, (n_kept + 1) * sizeof(*kept));
-		if (!more)
-			break;
-		kept = more;
-		memcpy(kept[n_kept++], record, sizeof(record));
 	}
-	for (unsigned int i = 0; i < n_kept; i++)
-		channel_send(c, kept[i]);
-	free(kept);
+	STAILQ_CONCAT(&c->waiting, &kept);
+	flush(c);
+	pthread_mutex_unlock(&c->lock);
 	return n_purged;
 }

@@ -15,8 +15,9 @@ int cmd_create_comp_channel(struct command *c)
 {
 	struct ib_uverbs_create_comp_channel_resp resp = {};
 	struct channel *channel;
-	int fd, r = channel_open(c->file->fdtab, COMP_RECORD, &channel, &fd);
+	int fd, r;
 
+	r = channel_open(c->file->fdtab, c->file->fd_object.ino, COMP_RECORD, &channel, &fd);
 	if (r)
 		return r;
 	fd_object_put(&channel->fd_object);
@@ -66,14 +67,16 @@ static int pin_cq(const struct command *c, struct ucq *u, const struct mlx5_ib_c
 	return r;
 }
 
-/* rdma_core: lookup_get_fd_uobject, also of a descriptor of another kind. With a reference. */
+/* rdma_core: lookup_get_fd_uobject, also of a descriptor of another kind or another context's.
+ * With a reference. */
 static int find_channel(const struct command *c, int fd, struct channel **channel)
 {
 	*channel = NULL;
 	if (fd < 0)
 		return 0;
 	*channel = (struct channel *)fdtab_find(c->file->fdtab, fd, FD_CHANNEL);
-	if (*channel && (*channel)->record_bytes == COMP_RECORD)
+	if (*channel && (*channel)->record_bytes == COMP_RECORD &&
+	    (*channel)->file_ino == c->file->fd_object.ino)
 		return 0;
 	if (*channel)
 		fd_object_put(&(*channel)->fd_object);

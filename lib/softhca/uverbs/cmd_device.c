@@ -105,7 +105,7 @@ static int make_context(struct uverbs_file *f, int *fd)
 	r = map_clock(f);
 	if (r)
 		goto unlock;
-	r = channel_open(f->fdtab, ASYNC_RECORD, &async, fd);
+	r = channel_open(f->fdtab, f->fd_object.ino, ASYNC_RECORD, &async, fd);
 	if (r) {
 		unmap_clock(f);
 		goto unlock;
