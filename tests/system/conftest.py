@@ -155,8 +155,14 @@ class Wire:
         return frames.udp_frame(payload, destination or self.address, port, mac, **options)
 
     def send(self, *wire_frames):
-        for frame in wire_frames:
-            self.socket.send(frame)
+        """From one core, always the same: frames sent from two may overtake each other."""
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})
+        try:
+            for frame in wire_frames:
+                self.socket.send(frame)
+        finally:
+            os.sched_setaffinity(0, cores)
 
 
 class Net:
