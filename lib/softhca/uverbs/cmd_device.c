@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Context, device, port. Payloads: ib_user_verbs.h and mlx5-abi.h. */
-#include "command.h"
+#include "ioctl.h"
 
 #include "../device/netdev.h"
 
 #include <endian.h>
 #include <errno.h>
+#include <net/if.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 #include <stdlib.h>
@@ -303,10 +304,6 @@ static void fill_gid(struct ib_uverbs_gid_entry *e, const struct gid *g, uint32_
 	e->gid_type = g->type;
 	e->netdev_ifindex = ifindex;
 }
-
-#include "ioctl.h"
-
-#include <net/if.h>
 
 int ioctl_query_gid_entry(struct ioctl_call *call)
 {
