@@ -122,6 +122,7 @@ static void post_send(struct run *run, struct input *in, bool strange)
 	wqe.ctrl.opmod_idx_opcode_be = htobe32(HW_OPCODE_SEND);
 	wqe.ctrl.qpn_ds_be = htobe32(u->qp.qpn << 8 | sizeof(wqe) / 16);
 	wqe.ctrl.fm_ce_se = HW_CTRL_CQ_UPDATE;
+	wqe.eth.inline_hdr_sz_be = htobe16(sizeof(wqe.eth.inline_hdr));
 	wqe.data = data_seg(run, in, 64, strange);
 	if (strange) {
 		uint8_t how = input_u8(in);
