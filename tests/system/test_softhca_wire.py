@@ -52,7 +52,7 @@ def some_frames(wire, sizes=(1, 17, 18, 19, 100, 1472, 4000, 8900)):
 def stop(pid):
     os.kill(pid, signal.SIGSTOP)
     threads = pathlib.Path(f"/proc/{pid}/task")
-    wait_until(lambda: all("State:\tT" in (thread / "status").read_text() for thread in threads.iterdir()), 10, "all threads stopped")
+    wait_until(lambda: all("State:\tT" in (thread / "status").read_text() for thread in threads.iterdir()), 60, "all threads stopped")
 
 
 # ---- a netdev ------------------------------------------------------------------------------------------------------
@@ -164,10 +164,10 @@ def test_a_killed_end_leaves_nothing_and_its_successor_is_heard(net, cable, tmp)
     client = Client(net, "-d", "mlx5_0", "-i", 60000, environment=MEMORY, **PAIR)
     assert cables(net) == 1
     client.process.kill()
-    client.process.wait(10)
+    client.process.wait(60)
     client.process.stdout.close()
     client.process.stderr.close()
-    wait_until(lambda: cables(net) == 0, 10, "the killed end gone")
+    wait_until(lambda: cables(net) == 0, 60, "the killed end gone")
     sent = some_frames(cable)
     again = Client(net, "-d", "mlx5_0", "-c", len(sent), "-w", tmp / "dump", environment=MEMORY, **PAIR)
     send(net, sent, "-d", "mlx5_1", environment=MEMORY, **PAIR)
@@ -197,7 +197,7 @@ def test_a_forked_child_does_not_keep_the_wire(net, cable, name, table):
         assert sockets(net, table) == before + 1
         program.kill()
         program.wait(10)
-        wait_until(lambda: sockets(net, table) == before, 10, "the wire let go of")
+        wait_until(lambda: sockets(net, table) == before, 60, "the wire let go of")
         os.kill(child, 0)  # and the child is still there
     finally:
         program.kill()
@@ -286,7 +286,7 @@ def cores(pid):
 def test_the_device_thread_has_its_core(net):
     client = Client(net, "-i", 60000, environment={"SOFTHCA_CPU": "0"})
     # It names itself when it first runs.
-    wait_until(lambda: "softhca-hca" in cores(client.process.pid), 20, "the device thread")
+    wait_until(lambda: "softhca-hca" in cores(client.process.pid), 60, "the device thread")
     allowed = cores(client.process.pid)
     client.process.kill()
     client.process.communicate()
