@@ -6,15 +6,10 @@
  * whose commands may be cut off by that close. Frames come all the time. Exit 0: everybody got frames, and
  * nothing is left in the device.
  */
-#include "lib/softhca/device/clock.h"
-#include "lib/softhca/device/hw.h"
-#include "lib/softhca/settings.h"
-#include "lib/softhca/uverbs/uverbs.h"
+#include "softhca_stress.h"
 
 #include <endian.h>
 #include <fcntl.h>
-#include <rdma/ib_user_verbs.h>
-#include <rdma/mlx5-abi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +19,6 @@
 
 #define N_WORKERS      3u
 #define N_WQE          8u /* in each of a queue pair's queues */
-#define N_CQE          16u
-#define FRAME_BYTES    64u
 #define SENT_BYTES     (FRAME_BYTES + sizeof(((struct hw_eth_seg *)0)->inline_hdr))
 #define COMPLETIONS    40u /* a round of a worker */
 #define PATIENCE_S     60
@@ -45,14 +38,6 @@ struct arena {
 };
 static_assert(sizeof(struct arena) <= ARENA_BYTES, "arena");
 
-struct stress {
-	struct fdtab fdtab;
-	struct memlock memlock;
-	struct clock clock;
-	struct device device;
-	atomic_bool stop;
-};
-
 struct worker {
 	struct stress *stress;
 	pthread_t thread, meddler;
@@ -63,216 +48,6 @@ struct worker {
 	uint32_t consumed;
 	uint16_t received, sent; /* posted, free-running */
 };
-
-#define must(condition) must_(condition, #condition, __LINE__)
-static void must_(bool good, const char *what, int line)
-{
-	if (!good) {
-		fprintf(stderr, "line %d: not so: %s\n", line, what);
-		abort();
-	}
-}
-
-/* ---- a wire that always has frames: stands in for wire.c's ------------------------------------------------ */
-
-#define BURST    2
-#define HEADROOM 16
-
-static struct stress_wire {
-	struct wire base;
-	unsigned int turn;
-	uint8_t frames[BURST][HEADROOM + FRAME_BYTES];
-} the_wire;
-
-static int stress_receive(struct wire *wire, struct wire_frame *frames, int max)
-{
-	static const uint8_t udp[42] = {2, 0, 0, 0, 0, 1,  2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 50, 0, 0, 0,
-					0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 0, 2, 0, 0, 30, 0, 0};
-	int n = the_wire.turn++ % 2 && max >= BURST ? BURST : 0;
-
-	(void)wire;
-	for (int i = 0; i < n; i++) {
-		memcpy(the_wire.frames[i] + HEADROOM, udp, sizeof(udp));
-		frames[i] = (struct wire_frame){
-			.data = the_wire.frames[i] + HEADROOM, .len = FRAME_BYTES, .addressed = WIRE_TO_US};
-	}
-	return n;
-}
-
-static void stress_release(struct wire *wire)
-{
-	(void)wire;
-}
-
-static int stress_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
-{
-	(void)wire;
-	(void)iov;
-	(void)iovcnt;
-	return n;
-}
-
-static void stress_wait(struct wire *wire, unsigned int timeout_us)
-{
-	(void)wire;
-	(void)timeout_us;
-}
-
-static void stress_stats(struct wire *wire, struct wire_stats *stats)
-{
-	(void)wire;
-	*stats = (struct wire_stats){};
-}
-
-static void stress_close(struct wire *wire)
-{
-	(void)wire;
-}
-
-static const struct wire_ops stress_wire_ops = {
-	.receive = stress_receive, .release = stress_release, .send = stress_send,
-	.wait = stress_wait,       .stats = stress_stats,     .close = stress_close,
-};
-
-int wire_open(struct wire **wire, const struct wire_config *config)
-{
-	(void)config;
-	the_wire.base.ops = &stress_wire_ops;
-	*wire = &the_wire.base;
-	return 0;
-}
-
-/* ---- commands, as libibverbs lays them out ---------------------------------------------------------------- */
-
-struct message {
-	uint8_t bytes[512] __attribute__((aligned(8)));
-	size_t n;
-};
-
-static void add(struct message *m, const void *data, size_t bytes)
-{
-	must(m->n + bytes <= sizeof(m->bytes));
-	memcpy(m->bytes + m->n, data, bytes);
-	m->n += bytes;
-}
-
-/* 0, or -1: the descriptor is closed, or the command was refused. */
-static int submit(struct stress *s, int fd, const struct message *m)
-{
-	struct fd_object *o = fdtab_find(&s->fdtab, fd, FD_UVERBS);
-	ssize_t r = o ? uverbs_write((struct uverbs_file *)o, m->bytes, m->n) : -1;
-
-	fd_object_put(o);
-	return r < 0 ? -1 : 0;
-}
-
-/* The core's structure begins with where the response goes, if there is one. */
-static int command(struct stress *s, int fd, uint32_t number, const void *core, size_t core_bytes, const void *drv,
-		   size_t drv_bytes, size_t out_bytes)
-{
-	struct ib_uverbs_cmd_hdr hdr = {
-		.command = number,
-		.in_words = (uint16_t)((sizeof(hdr) + core_bytes + drv_bytes) / 4),
-		.out_words = (uint16_t)(out_bytes / 4),
-	};
-	struct message m = {};
-
-	add(&m, &hdr, sizeof(hdr));
-	add(&m, core, core_bytes);
-	if (drv_bytes)
-		add(&m, drv, drv_bytes);
-	return submit(s, fd, &m);
-}
-
-#define COMMAND(s, fd, name, core, drv, resp)                                                                 \
-	((core).response = (uintptr_t)&(resp),                                                                \
-	 command(s, fd, IB_USER_VERBS_CMD_##name, &(core), sizeof(core), &(drv), sizeof(drv), sizeof(resp)))
-#define COMMAND_NO_DRIVER(s, fd, name, core, resp)                                                            \
-	((core).response = (uintptr_t)&(resp),                                                                \
-	 command(s, fd, IB_USER_VERBS_CMD_##name, &(core), sizeof(core), NULL, 0, sizeof(resp)))
-#define COMMAND_SILENT(s, fd, name, core)                                                                     \
-	command(s, fd, IB_USER_VERBS_CMD_##name, &(core), sizeof(core), NULL, 0, 0)
-
-static int extended(struct stress *s, int fd, uint32_t number, const void *core, size_t core_bytes, void *resp,
-		    size_t resp_bytes)
-{
-	struct ib_uverbs_cmd_hdr hdr = {
-		.command = number | IB_USER_VERBS_CMD_FLAG_EXTENDED,
-		.in_words = (uint16_t)(core_bytes / 8),
-		.out_words = (uint16_t)(resp_bytes / 8),
-	};
-	struct ib_uverbs_ex_cmd_hdr ex = {.response = (uintptr_t)resp};
-	struct message m = {};
-
-	add(&m, &hdr, sizeof(hdr));
-	add(&m, &ex, sizeof(ex));
-	add(&m, core, core_bytes);
-	return submit(s, fd, &m);
-}
-
-static int alloc_pd(struct stress *s, int fd, uint32_t *handle)
-{
-	struct ib_uverbs_alloc_pd core = {};
-	union {
-		struct ib_uverbs_alloc_pd_resp core;
-		uint64_t room[2]; /* for the driver's, too */
-	} resp = {};
-	int r = COMMAND_NO_DRIVER(s, fd, ALLOC_PD, core, resp);
-
-	*handle = resp.core.pd_handle;
-	return r;
-}
-
-static int reg_mr(struct stress *s, int fd, uint32_t pd, void *start, uint64_t bytes, uint32_t *handle, uint32_t *lkey)
-{
-	struct ib_uverbs_reg_mr core = {
-		.start = (uintptr_t)start, .length = bytes, .hca_va = (uintptr_t)start, .pd_handle = pd, .access_flags = 1};
-	struct ib_uverbs_reg_mr_resp resp = {};
-	int r = COMMAND_NO_DRIVER(s, fd, REG_MR, core, resp);
-
-	*handle = resp.mr_handle;
-	*lkey = resp.lkey;
-	return r;
-}
-
-static int create_cq(struct stress *s, int fd, struct hw_cqe *cqes, uint32_t *record, uint32_t *handle)
-{
-	struct ib_uverbs_create_cq core = {.cqe = N_CQE - 1, .comp_channel = -1};
-	struct mlx5_ib_create_cq drv = {
-		.buf_addr = (uintptr_t)cqes, .db_addr = (uintptr_t)record, .cqe_size = sizeof(*cqes)};
-	struct {
-		struct ib_uverbs_create_cq_resp core;
-		struct mlx5_ib_create_cq_resp drv;
-	} resp = {};
-	int r = COMMAND(s, fd, CREATE_CQ, core, drv, resp);
-
-	*handle = resp.core.cq_handle;
-	return r;
-}
-
-static int destroy_cq(struct stress *s, int fd, uint32_t cq)
-{
-	struct ib_uverbs_destroy_cq core = {.cq_handle = cq};
-	struct ib_uverbs_destroy_cq_resp resp = {};
-
-	return COMMAND_NO_DRIVER(s, fd, DESTROY_CQ, core, resp);
-}
-
-static int dereg_mr(struct stress *s, int fd, uint32_t mr)
-{
-	struct ib_uverbs_dereg_mr core = {.mr_handle = mr};
-
-	return COMMAND_SILENT(s, fd, DEREG_MR, core);
-}
-
-static int dealloc_pd(struct stress *s, int fd, uint32_t pd)
-{
-	struct ib_uverbs_dealloc_pd core = {.pd_handle = pd};
-
-	return COMMAND_SILENT(s, fd, DEALLOC_PD, core);
-}
-
-/* ---- a worker --------------------------------------------------------------------------------------------- */
 
 /* At a number of the worker's own: his meddler never meets another's descriptor. */
 static void open_device(struct worker *w, int number)
