@@ -17,7 +17,8 @@
 struct closing {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
-	atomic_uint n_done;
+	atomic_uint n_done, n_left;
+	struct ibv_mr *left[2];
 };
 
 static struct ibv_context *open_first(void)
@@ -39,6 +40,7 @@ static void *register_until_closed(void *arg)
 
 	while ((mr = ibv_reg_mr(c->pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE)) && !ibv_dereg_mr(mr))
 		atomic_fetch_add(&c->n_done, 1);
+	c->left[atomic_fetch_add(&c->n_left, 1)] = mr; /* the close came between the two */
 	return NULL;
 }
 
@@ -94,12 +96,12 @@ static int get_context(int fd)
 	struct ib_uverbs_get_context_resp resp;
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
-		struct ib_uverbs_get_context core;
+		uint64_t response; /* struct ib_uverbs_get_context */
 		struct mlx5_ib_alloc_ucontext_req_v2 driver;
 	} request = {
 		.hdr = {.command = IB_USER_VERBS_CMD_GET_CONTEXT, .in_words = sizeof(request) / 4,
 			.out_words = sizeof(resp) / 4},
-		.core = {.response = (uintptr_t)&resp},
+		.response = (uintptr_t)&resp,
 		.driver = {.total_num_bfregs = 16, .num_low_latency_bfregs = 4, .max_cqe_version = 1,
 			   .lib_caps = MLX5_LIB_CAP_4K_UAR | MLX5_LIB_CAP_DYN_UAR},
 	};
