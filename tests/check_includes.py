@@ -17,7 +17,7 @@ MAY_INCLUDE = {
     "lib/softhca": ["lib/softhca/device"],  # the command, and the settings
     "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/uverbs", "lib/softhca/device"],
     "lib/softhca/uverbs": ["lib/softhca/device"],
-    "lib/softhca/device": ["lib/softhca/wire/wire.h", "lib/softhca/wire/dma.h"],
+    "lib/softhca/device": ["lib/softhca/wire"],
     "lib/softhca/wire": [],
     "daemon/base": [],
     "daemon/config": ["daemon/base", API],
