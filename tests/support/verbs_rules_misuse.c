@@ -164,10 +164,10 @@ static void replaces_itself(int number)
 static const char *sent_faults(void)
 {
 	EXPECT(shared_queue()->qp, "no queue");
-	EXPECT(signal(SIGSEGV, SIG_IGN) == SIG_DFL, "not the default before");
+	EXPECT(signal(SIGSEGV, SIG_IGN) != SIG_ERR, "cannot be ignored");
 	EXPECT_RETURNS(0, kill(getpid(), SIGSEGV));
 	EXPECT_RETURNS(0, raise(SIGSEGV));
-	EXPECT(signal(SIGBUS, replaces_itself) == SIG_DFL, "not the default before");
+	EXPECT(signal(SIGBUS, replaces_itself) != SIG_ERR, "cannot be handled");
 	EXPECT_RETURNS(0, raise(SIGBUS));
 	EXPECT_RETURNS(0, raise(SIGBUS));
 	EXPECT(n_replaced == 1, "a handler that replaces itself ran not once");
