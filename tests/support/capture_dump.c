@@ -98,6 +98,20 @@ static void hold(uint32_t us)
 	nanosleep(&(struct timespec){ .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 }, NULL);
 }
 
+/* In short waits: a signal that comes just before one would else be waited out. */
+static int acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, int timeout_ms)
+{
+	int waited_ms = 0, n;
+
+	do {
+		int slice_ms = timeout_ms >= 0 && timeout_ms - waited_ms < 100 ? timeout_ms - waited_ms : 100;
+
+		n = ibvcap_acquire(rx, batch, max, 1, slice_ms);
+		waited_ms += timeout_ms >= 0 ? slice_ms : 0;
+	} while (n == 0 && !stop && (timeout_ms < 0 || waited_ms < timeout_ms));
+	return n;
+}
+
 /* 0: ended as it should; else the library's error. */
 static int consume(struct ibvcap_rx *rx, const struct options *options)
 {
@@ -106,7 +120,7 @@ static int consume(struct ibvcap_rx *rx, const struct options *options)
 	while (left > 0 && !stop) {
 		struct ibvcap_batch batch;
 		uint32_t max = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
-		int n = ibvcap_acquire(rx, &batch, max, 1, options->timeout_ms);
+		int n = acquire(rx, &batch, max, options->timeout_ms);
 
 		if (n == 0 || n == -ESHUTDOWN || (n == -EINTR && stop))
 			return 0;
