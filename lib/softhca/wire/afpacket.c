@@ -86,7 +86,7 @@ static void touch(const struct msghdr *msg)
  * PACKET_QDISC_BYPASS: veth has no queueing discipline to bypass, and taps on the netdev would
  * not see what is sent (packet(7)).
  */
-int afpacket_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
+static int afpacket_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 	struct mmsghdr msgs[WIRE_SEND_MAX] = {};
@@ -114,7 +114,7 @@ int afpacket_send(struct wire *wire, const struct iovec *const *iov, const int *
 	return sent;
 }
 
-void afpacket_wait(struct wire *wire, unsigned int timeout_us)
+static void afpacket_wait(struct wire *wire, unsigned int timeout_us)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 	struct timespec ts = {.tv_sec = timeout_us / 1000000,
@@ -131,7 +131,7 @@ void afpacket_wait(struct wire *wire, unsigned int timeout_us)
 	nanosleep(&ts, NULL);
 }
 
-void afpacket_hear_sent(struct wire *wire, bool hear)
+static void afpacket_hear_sent(struct wire *wire, bool hear)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 	int ignore = !hear;
@@ -139,7 +139,7 @@ void afpacket_hear_sent(struct wire *wire, bool hear)
 	setsockopt(a->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &ignore, sizeof(ignore));
 }
 
-void afpacket_stats(struct wire *wire, struct wire_stats *stats)
+static void afpacket_stats(struct wire *wire, struct wire_stats *stats)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 	struct tpacket_stats ts = {};
@@ -155,7 +155,7 @@ void afpacket_stats(struct wire *wire, struct wire_stats *stats)
 }
 
 /* The socket lives as long as a descriptor or a mapping of its ring does. */
-void afpacket_forked(struct wire *wire)
+static void afpacket_forked(struct wire *wire)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 
@@ -167,7 +167,7 @@ void afpacket_forked(struct wire *wire)
 	a->fd = -1;
 }
 
-void afpacket_close(struct wire *wire)
+static void afpacket_close(struct wire *wire)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 
@@ -214,7 +214,15 @@ int afpacket_open(struct wire **wire, const struct wire_config *config,
 
 	if (!a)
 		return -ENOMEM;
-	a->base.ops = &ops->wire;
+	a->ops = (struct wire_ops){.receive = ops->receive,
+				   .release = ops->release,
+				   .send = afpacket_send,
+				   .wait = afpacket_wait,
+				   .hear_sent = afpacket_hear_sent,
+				   .stats = afpacket_stats,
+				   .close = afpacket_close,
+				   .forked = afpacket_forked};
+	a->base.ops = &a->ops;
 	pthread_mutex_init(&a->stats_lock, NULL);
 	/* Protocol 0: nothing arrives before the ring is mapped and the netdev bound. */
 	a->fd = (int)syscall(SYS_socket, AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);

@@ -17,11 +17,14 @@ struct afpacket_ring_ops {
 	/* The ring's shape; `frame_bytes`: room that a frame of full size needs after its
 	 * header. Returns the size of the request for PACKET_RX_RING. */
 	size_t (*shape)(struct afpacket *a, uint32_t frame_bytes, struct tpacket_req3 *req);
-	struct wire_ops wire;
+	/* wire_ops; the rest of these both rings have in common. */
+	int (*receive)(struct wire *wire, struct wire_frame *frames, int max);
+	void (*release)(struct wire *wire);
 };
 
 struct afpacket {
 	struct wire base;
+	struct wire_ops ops;
 	int fd;
 	uint8_t *ring;
 	uint32_t n_blocks;
@@ -56,13 +59,5 @@ bool afpacket_frame(struct afpacket *a, struct wire_frame *f, const struct afpac
 
 int afpacket_open(struct wire **wire, const struct wire_config *config,
 		  const struct afpacket_ring_ops *ops);
-
-/* Of every engine's wire_ops. */
-int afpacket_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n);
-void afpacket_wait(struct wire *wire, unsigned int timeout_us);
-void afpacket_hear_sent(struct wire *wire, bool hear);
-void afpacket_stats(struct wire *wire, struct wire_stats *stats);
-void afpacket_close(struct wire *wire);
-void afpacket_forked(struct wire *wire);
 
 #endif

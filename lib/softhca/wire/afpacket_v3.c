@@ -86,14 +86,8 @@ int afpacket_open_v3(struct wire **wire, const struct wire_config *config)
 	static const struct afpacket_ring_ops ops = {
 		.version = TPACKET_V3,
 		.shape = shape,
-		.wire = {.receive = receive,
-			 .release = release,
-			 .send = afpacket_send,
-			 .wait = afpacket_wait,
-			 .hear_sent = afpacket_hear_sent,
-			 .stats = afpacket_stats,
-			 .close = afpacket_close,
-			 .forked = afpacket_forked},
+		.receive = receive,
+		.release = release,
 	};
 
 	return afpacket_open(wire, config, &ops);
