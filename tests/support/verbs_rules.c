@@ -53,6 +53,30 @@ void wait_a_little(void)
 	nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 }
 
+int next_status(struct queue *q, unsigned int timeout_ms, uint64_t *wr_id)
+{
+	uint64_t end = now_ns() + timeout_ms * 1000000ull;
+	struct ibv_poll_cq_attr attr = {};
+	int status;
+
+	while (ibv_start_poll(q->cq, &attr))
+		if (now_ns() > end)
+			return -1;
+	status = (int)q->cq->status;
+	if (wr_id)
+		*wr_id = q->cq->wr_id;
+	ibv_end_poll(q->cq);
+	return status;
+}
+
+void revive(struct queue *q)
+{
+	queue_to_state(q, IBV_QPS_RESET);
+	queue_to_state(q, IBV_QPS_INIT);
+	queue_to_state(q, IBV_QPS_RTR);
+	queue_to_state(q, IBV_QPS_RTS);
+}
+
 void ask_for_frames(unsigned int port, unsigned int count, unsigned int payload)
 {
 	char line[64];

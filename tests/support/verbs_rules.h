@@ -48,6 +48,13 @@ void ask_for_frames(unsigned int port, unsigned int count, unsigned int payload)
 /* Between two looks at what the device thread will do. */
 void wait_a_little(void);
 
+/* The status of the next completion within `timeout_ms`, and its request where wr_id isn't NULL; -1: none came. */
+int next_status(struct queue *q, unsigned int timeout_ms, uint64_t *wr_id);
+#define LONG_MS 20000 /* for what must come */
+
+/* From the error state back to sending. */
+void revive(struct queue *q);
+
 /* One context, domain and queue for the rules that need no special one. */
 struct queue *shared_queue(void);
 void close_shared_queue(void);

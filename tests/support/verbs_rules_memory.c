@@ -10,26 +10,18 @@ static const struct queue_config both = {
 	.depth = 8, .n_sge = 1, .payload_bytes = 2048, .send_depth = 8};
 
 /* What becomes of a frame that is gathered there. */
-static enum ibv_wc_status send_from(struct queue *q, uint64_t address, uint32_t lkey)
+static int send_from(struct queue *q, uint64_t address, uint32_t lkey)
 {
 	struct ibv_sge sge = {address, 100, lkey};
 	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
 				 .send_flags = IBV_SEND_SIGNALED}, *bad;
-	struct ibv_poll_cq_attr attr = {};
-	enum ibv_wc_status status;
+	int status;
 
 	if (ibv_post_send(q->qp, &wr, &bad))
 		return IBV_WC_GENERAL_ERR;
-	while (ibv_start_poll(q->cq, &attr))
-		wait_a_little();
-	status = q->cq->status;
-	ibv_end_poll(q->cq);
-	if (status) {
-		queue_to_state(q, IBV_QPS_RESET);
-		queue_to_state(q, IBV_QPS_INIT);
-		queue_to_state(q, IBV_QPS_RTR);
-		queue_to_state(q, IBV_QPS_RTS);
-	}
+	status = next_status(q, LONG_MS, NULL);
+	if (status)
+		revive(q);
 	return status;
 }
 

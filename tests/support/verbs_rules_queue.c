@@ -49,19 +49,6 @@ static int post_send(struct queue *q, uint32_t bytes, uint32_t lkey)
 	return ibv_post_send(q->qp, &wr, &bad);
 }
 
-/* Waits for a completion; its status. */
-static enum ibv_wc_status next_status(struct queue *q)
-{
-	struct ibv_poll_cq_attr attr = {};
-	enum ibv_wc_status status;
-
-	while (ibv_start_poll(q->cq, &attr))
-		wait_a_little();
-	status = q->cq->status;
-	ibv_end_poll(q->cq);
-	return status;
-}
-
 static const char *send_error_is_sqe(void)
 {
 	struct ibv_qp_attr attr;
@@ -69,12 +56,12 @@ static const char *send_error_is_sqe(void)
 
 	queue_open(&q, &both);
 	EXPECT_RETURNS(0, post_send(&q, 100, q.payload_mr->lkey ^ 0x5500));
-	EXPECT(next_status(&q) == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR");
+	EXPECT(next_status(&q, LONG_MS, NULL) == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR");
 	EXPECT_RETURNS(0, query(q.qp, &attr));
 	EXPECT(attr.qp_state == IBV_QPS_SQE, "the receive queue does not go on");
 	EXPECT_RETURNS(EINVAL, to_state(q.qp, IBV_QPS_RTS));
 	EXPECT_RETURNS(0, post_send(&q, 100, q.payload_mr->lkey));
-	EXPECT(next_status(&q) == IBV_WC_WR_FLUSH_ERR, "what comes after is not flushed");
+	EXPECT(next_status(&q, LONG_MS, NULL) == IBV_WC_WR_FLUSH_ERR, "what comes after is not flushed");
 	EXPECT_RETURNS(0, to_state(q.qp, IBV_QPS_RESET));
 	queue_close(&q);
 	return NULL;
@@ -166,7 +153,7 @@ static const char *pacing_paces(void)
 	for (int i = 0; i < N; i++)
 		EXPECT_RETURNS(0, post_send(&q, BYTES, q.payload_mr->lkey));
 	for (int i = 0; i < N; i++)
-		EXPECT(next_status(&q) == IBV_WC_SUCCESS, "not sent");
+		EXPECT(next_status(&q, LONG_MS, NULL) == IBV_WC_SUCCESS, "not sent");
 	EXPECT(now_ns() - start > (N - 3) * 1000000ull, "faster than the rate");
 	queue_close(&q);
 	return NULL;
@@ -186,7 +173,7 @@ static const char *pacing_forgotten(void)
 	for (int i = 0; i < 100; i++)
 		EXPECT_RETURNS(0, post_send(&q, 1250, q.payload_mr->lkey));
 	for (int i = 0; i < 100; i++)
-		EXPECT(next_status(&q) == IBV_WC_SUCCESS, "not sent"); /* else the test times out */
+		EXPECT(next_status(&q, LONG_MS, NULL) == IBV_WC_SUCCESS, "not sent"); /* else the test times out */
 	queue_close(&q);
 	return NULL;
 }

@@ -21,17 +21,18 @@ static int post(struct queue *q, unsigned int id, uint32_t bytes, unsigned int f
 /* One completion within a second: its status, or -1. */
 static int one(struct queue *q, uint64_t *wr_id)
 {
-	uint64_t end = now_ns() + 1000000000u;
-	struct ibv_poll_cq_attr attr = {};
-	int status;
+	return next_status(q, 1000, wr_id);
+}
 
-	while (ibv_start_poll(q->cq, &attr))
-		if (now_ns() > end)
-			return -1;
-	status = q->cq->status;
-	*wr_id = q->cq->wr_id;
-	ibv_end_poll(q->cq);
-	return status;
+/* A request whose key no region has. */
+static int post_wrong_key(struct queue *q, unsigned int id)
+{
+	int r;
+
+	q->payload_mr->lkey ^= 0x5500;
+	r = post(q, id, 100, 0);
+	q->payload_mr->lkey ^= 0x5500;
+	return r;
 }
 
 static void frame(struct queue *q)
@@ -83,9 +84,7 @@ static const char *key_checked(void)
 
 	queue_open(&q, &config);
 	frame(&q);
-	q.payload_mr->lkey ^= 0x5500;
-	EXPECT_RETURNS(0, post(&q, 7, 100, 0));
-	q.payload_mr->lkey ^= 0x5500;
+	EXPECT_RETURNS(0, post_wrong_key(&q, 7));
 	EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR && id == 7, "no LOC_PROT_ERR");
 	queue_close(&q);
 	return NULL;
@@ -166,9 +165,7 @@ static const char *error_flushes(void)
 
 	queue_open(&q, &config);
 	frame(&q);
-	q.payload_mr->lkey ^= 0x5500;
-	EXPECT_RETURNS(0, post(&q, 1, 100, 0));
-	q.payload_mr->lkey ^= 0x5500;
+	EXPECT_RETURNS(0, post_wrong_key(&q, 1));
 	EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR && id == 1, "no LOC_PROT_ERR");
 	for (unsigned int i = 2; i < 5; i++) {
 		EXPECT_RETURNS(0, post(&q, i, 100, 0));
@@ -187,14 +184,9 @@ static const char *reset_revives(void)
 
 	queue_open(&q, &config);
 	frame(&q);
-	q.payload_mr->lkey ^= 0x5500;
-	EXPECT_RETURNS(0, post(&q, 1, 100, 0));
-	q.payload_mr->lkey ^= 0x5500;
+	EXPECT_RETURNS(0, post_wrong_key(&q, 1));
 	EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR");
-	queue_to_state(&q, IBV_QPS_RESET);
-	queue_to_state(&q, IBV_QPS_INIT);
-	queue_to_state(&q, IBV_QPS_RTR);
-	queue_to_state(&q, IBV_QPS_RTS);
+	revive(&q);
 	EXPECT_RETURNS(0, post(&q, 2, 100, IBV_SEND_SIGNALED));
 	EXPECT(one(&q, &id) == IBV_WC_SUCCESS && id == 2, "no success after RESET");
 	queue_close(&q);
