@@ -56,6 +56,8 @@ struct config_stream {
 	int32_t cpu;                  /* -1 = not pinned */
 	uint32_t max_consumers;
 	uint32_t lease_blocks;        /* quota a consumer gets by default, and the most it can ask for */
+	uint32_t max_consumers_per_user;
+	uint32_t max_lease_blocks_per_user;
 	bool oversize_sink;
 	bool timestamps;              /* ask the device for them */
 	bool join;                    /* join multicast groups of the flows */
@@ -73,7 +75,10 @@ struct config {
 	gid_t socket_group;  /* (gid_t)-1: leave */
 	mode_t socket_mode;
 	uint32_t max_clients;
+	uint32_t max_clients_per_user;
 	uint32_t max_messages_per_s; /* of one client */
+	uint32_t max_messages_per_s_per_user;
+	uint32_t idle_timeout_s;
 	const struct config_stream *streams;
 	uint32_t n_streams;
 	void *memory; /* of everything above; owned */

@@ -185,6 +185,8 @@ static void read_numbers(const struct value *values, struct config_stream *strea
 	stream->cpu = (int32_t)values[STREAM_CPU].integer;
 	stream->max_consumers = (uint32_t)values[STREAM_MAX_CONSUMERS].integer;
 	stream->lease_blocks = (uint32_t)values[STREAM_LEASE_BLOCKS].integer;
+	stream->max_consumers_per_user = (uint32_t)values[STREAM_MAX_CONSUMERS_PER_USER].integer;
+	stream->max_lease_blocks_per_user = (uint32_t)values[STREAM_MAX_LEASE_BLOCKS_PER_USER].integer;
 	stream->oversize_sink = values[STREAM_OVERSIZE_SINK].integer;
 	stream->timestamps = values[STREAM_TIMESTAMPS].integer;
 	stream->join = values[STREAM_JOIN].integer;
@@ -282,7 +284,10 @@ static int read_control(const struct reader *reader, struct config *config, cons
 	if (r < 0)
 		return r;
 	config->max_clients = (uint32_t)values[CONTROL_MAX_CLIENTS].integer;
+	config->max_clients_per_user = (uint32_t)values[CONTROL_MAX_CLIENTS_PER_USER].integer;
 	config->max_messages_per_s = (uint32_t)values[CONTROL_MAX_MESSAGES_PER_S].integer;
+	config->max_messages_per_s_per_user = (uint32_t)values[CONTROL_MAX_MESSAGES_PER_S_PER_USER].integer;
+	config->idle_timeout_s = (uint32_t)values[CONTROL_IDLE_TIMEOUT_S].integer;
 	return 0;
 }
 

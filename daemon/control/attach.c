@@ -2,6 +2,7 @@
 #include "daemon/control/attach.h"
 
 #include "daemon/base/log.h"
+#include "daemon/control/quota.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
@@ -77,6 +78,8 @@ static bool is_refused_by_quota(struct session *session, const struct attach_poi
 				const struct wire_attach *request, int *sent)
 {
 	const struct config_stream *stream = point->ring->config;
+	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
+	char why[WIRE_TEXT_MAX];
 
 	if (point->ended || !session->control->listening) { /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", stream->name);
@@ -94,6 +97,8 @@ static bool is_refused_by_quota(struct session *session, const struct attach_poi
 		*sent = session_send_error(session, -EAGAIN,
 					   "stream '%s': all %u consumers it is configured for (max_consumers) are attached",
 					   stream->name, stream->max_consumers);
+	} else if (quota_forbids(point, &session->peer, lease_blocks, why, sizeof(why))) {
+		*sent = session_send_error(session, -EAGAIN, "stream '%s': %s", stream->name, why);
 	} else {
 		return false;
 	}

@@ -32,3 +32,13 @@ enum rights rights_to_receive(const struct config_stream *stream, const struct p
 			return RIGHTS_GRANTED;
 	return RIGHTS_NOT_LISTED;
 }
+
+bool rights_to_see_all(const struct peer *peer, uid_t daemon_uid, gid_t daemon_gid)
+{
+	if (peer->uid == 0 || peer->uid == daemon_uid || peer->gid == daemon_gid)
+		return true;
+	for (uint32_t i = 0; i < peer->n_groups; i++)
+		if (peer->groups[i] == daemon_gid)
+			return true;
+	return false;
+}

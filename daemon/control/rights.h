@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who may receive a stream. Pure. */
+/* Who may receive a stream, and who may see more than those it may receive. Pure. */
 #ifndef DAEMON_CONTROL_RIGHTS_H
 #define DAEMON_CONTROL_RIGHTS_H
 
 #include "daemon/config/config.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -28,5 +29,8 @@ enum rights {
  * writable. A stream that names no user and no group is for everybody who can open the socket.
  */
 enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid);
+
+/** root, the daemon's user, and members of the daemon's group see every stream in a status; others what they may receive. */
+bool rights_to_see_all(const struct peer *peer, uid_t daemon_uid, gid_t daemon_gid);
 
 #endif

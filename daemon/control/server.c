@@ -57,6 +57,7 @@ int control_mail_matched(const struct control_ring *ring, uint64_t *matched)
 
 /* ---- clients come -------------------------------------------------------------------------------- */
 
+/* Of its user's limits session_new() speaks. */
 static void refuse_client(struct control *control, int fd)
 {
 	struct wire_error message = { .error = -EAGAIN };
@@ -105,6 +106,18 @@ static void refresh_matched(const struct control_ring *ring)
 		mailbox_send(ring->inbox, &mail); /* full: the next tick's will do */
 }
 
+static void look_after_clients(struct control *control)
+{
+	uint64_t now_us = control_now_us(control);
+	struct session *session, *next;
+
+	for (session = LIST_FIRST(&control->sessions); session; session = next) {
+		next = LIST_NEXT(session, link);
+		session_hang_up_idle(session, now_us);
+	}
+	users_forget(&control->users, now_us);
+}
+
 static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct control *control = context;
@@ -116,6 +129,7 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 		refresh_matched(control->points[i].ring);
 		attach_point_retry(&control->points[i]);
 	}
+	look_after_clients(control);
 	if (control->listening)
 		sd_event_source_set_enabled(control->listening, SD_EVENT_ON);
 	control_arm(source, TICK_US);
@@ -156,6 +170,7 @@ int control_new(struct control **control, const struct control_options *options,
 	if (c) {
 		c->options = *options;
 		LIST_INIT(&c->sessions);
+		LIST_INIT(&c->users.list);
 		r = set_up(c);
 	}
 	if (r < 0) {
@@ -182,6 +197,7 @@ void control_free(struct control *control)
 		control->points[i].ended = true; /* nothing is mailed any more */
 	while (!LIST_EMPTY(&control->sessions))
 		session_free(LIST_FIRST(&control->sessions));
+	users_deinit(&control->users);
 	status_deinit(control);
 	for (uint32_t i = 0; i < control->n_points; i++)
 		attach_point_deinit(&control->points[i]);

@@ -168,14 +168,63 @@ static int build(const struct control *control, struct reply *reply)
 	return r == 0 ? reply_append(reply, &end) : r;
 }
 
-static int send_copy(struct session *session, const struct reply *reply)
-{
-	struct reply copy = { .bytes = malloc(reply->used), .used = reply->used, .room = reply->used };
+/* ---- what of it a client may see ------------------------------------------------------------------- */
 
-	if (!copy.bytes)
-		return -ENOMEM;
-	memcpy(copy.bytes, reply->bytes, reply->used);
-	return session_send_reply(session, &copy);
+static bool may_see_stream(const struct session *session, const char *name)
+{
+	const struct control_options *options = &session->control->options;
+
+	for (uint32_t i = 0; i < options->n_rings; i++)
+		if (strcmp(options->rings[i].config->name, name) == 0)
+			return rights_to_receive(options->rings[i].config, &session->peer, geteuid()) == RIGHTS_GRANTED;
+	return false;
+}
+
+/* Its port's counters tell of all streams on it: seen by who may receive one. */
+static bool may_see_interface(const struct session *session, const char *name)
+{
+	const struct control_options *options = &session->control->options;
+
+	for (uint32_t i = 0; i < options->n_rings; i++)
+		if (strcmp(options->rings[i].config->interface, name) == 0 &&
+		    may_see_stream(session, options->rings[i].config->name))
+			return true;
+	return false;
+}
+
+static bool may_see(const struct session *session, const union wire_message *message)
+{
+	if (rights_to_see_all(&session->peer, geteuid(), getegid()))
+		return true;
+	switch (message->header.type) {
+	case WIRE_STREAM:
+		return may_see_stream(session, message->stream.name);
+	case WIRE_CONSUMER:
+		return may_see_stream(session, message->consumer.stream);
+	case WIRE_INTERFACE:
+		return may_see_interface(session, message->interface.interface);
+	}
+	return true;
+}
+
+static int send_seen(struct session *session, const struct reply *reply)
+{
+	struct reply seen = { 0 };
+	int r = 0;
+
+	for (size_t at = 0; at < reply->used && r == 0;) {
+		union wire_message message;
+
+		memcpy(&message.header, reply->bytes + at, sizeof(message.header));
+		memcpy(&message, reply->bytes + at, message.header.bytes);
+		at += message.header.bytes;
+		if (may_see(session, &message))
+			r = reply_append(&seen, &message.header);
+	}
+	if (r == 0)
+		return session_send_reply(session, &seen);
+	reply_deinit(&seen);
+	return r;
 }
 
 static void answer_all(struct control *control)
@@ -189,7 +238,7 @@ static void answer_all(struct control *control)
 		if (!session->in_refresh)
 			continue;
 		session->in_refresh = false;
-		if (r < 0 || send_copy(session, &reply) < 0)
+		if (r < 0 || send_seen(session, &reply) < 0)
 			session_free(session);
 	}
 	reply_deinit(&reply);

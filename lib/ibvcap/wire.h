@@ -18,7 +18,7 @@
 #define WIRE_VERSION  1
 #define WIRE_FDS_MAX  6
 #define WIRE_BYTES_MAX 4096
-#define WIRE_TEXT_MAX 256
+#define WIRE_TEXT_MAX 768
 #define WIRE_COUNTERS_MAX 64
 
 enum wire_type {

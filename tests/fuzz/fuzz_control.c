@@ -18,8 +18,11 @@
 
 #define SLOTS 64u
 
-static struct config_stream stream = { .name = "s", .max_consumers = 1, .lease_blocks = 2, .receive_queue_slots = SLOTS };
-static struct config config = { .max_clients = 1, .max_messages_per_s = 1u << 30 };
+static struct config_stream stream = { .name = "s", .max_consumers = 1, .max_consumers_per_user = 1, .max_lease_blocks_per_user = 2,
+				      .file = "fuzz.conf", .lease_blocks = 2, .receive_queue_slots = SLOTS };
+static struct config config = { .file = "fuzz.conf", .max_clients = 1, .max_clients_per_user = 1,
+				.max_messages_per_s = 1u << 30, .max_messages_per_s_per_user = 1u << 30,
+				.idle_timeout_s = 1u << 30 };
 static struct listener listener = LISTENER_INIT;
 static struct backend *backend;
 static struct rx_ring ring;

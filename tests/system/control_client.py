@@ -19,7 +19,7 @@ HEADER = struct.Struct("=IHHII")
 STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ8I64Q")
 CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
 INTERFACE_BODY = struct.Struct("=16s64sII64Q")
-ERROR_BODY = struct.Struct("=iI256s")
+ERROR_BODY = struct.Struct("=iI768s")
 ATTACH_BODY = struct.Struct("=64sHHIIIII")
 DAEMON_BODY = struct.Struct("=iI32s")
 
@@ -76,7 +76,10 @@ class Client:
         self.socket.close()
 
     def send(self, kind, body=b""):
-        self.socket.send(HEADER.pack(MAGIC, VERSION, kind, HEADER.size + len(body), 0) + body)
+        try:
+            self.socket.send(HEADER.pack(MAGIC, VERSION, kind, HEADER.size + len(body), 0) + body)
+        except BrokenPipeError:
+            pass  # hung up already: why is still to be received
 
     def receive(self):
         """(type, body, descriptors)"""

@@ -114,8 +114,10 @@ static void set_up(void)
 		cr_skip_test("a daemon's own user is refused, unless it is root: run as root");
 	cr_assert(mkdtemp(directory) != NULL);
 	stream = (struct config_stream){ .name = "lidar", .interface = "eth7", .max_consumers = 2, .lease_blocks = 2,
+					 .max_consumers_per_user = 1, .max_lease_blocks_per_user = 2, .file = "test.conf",
 					 .receive_queue_slots = SLOTS };
-	config = (struct config){ .max_clients = 4, .max_messages_per_s = 1000 };
+	config = (struct config){ .file = "test.conf", .max_clients = 4, .max_clients_per_user = 4,
+				    .max_messages_per_s = 1000, .max_messages_per_s_per_user = 1000, .idle_timeout_s = 60 };
 	snprintf(config.socket_path, sizeof(config.socket_path), "%s/control.sock", directory);
 	cr_assert(ge(int, sd_event_new(&event), 0));
 	cr_assert(eq(int, listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0));

@@ -39,6 +39,19 @@ ParameterizedTestParameters(rights, table)
 	return cr_make_param_array(struct rights_case, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
+Test(rights, root_the_daemons_user_and_its_group_see_all_and_nobody_else_does)
+{
+	const gid_t groups[] = { 7, DAEMON + 1 };
+
+	cr_expect(rights_to_see_all(&(struct peer){ .uid = 0, .gid = 0 }, DAEMON, DAEMON + 1));
+	cr_expect(rights_to_see_all(&(struct peer){ .uid = DAEMON, .gid = 5 }, DAEMON, DAEMON + 1));
+	cr_expect(rights_to_see_all(&(struct peer){ .uid = 1, .gid = DAEMON + 1 }, DAEMON, DAEMON + 1));
+	cr_expect(rights_to_see_all(&(struct peer){ .uid = 1, .gid = 2, .groups = groups, .n_groups = 2 }, DAEMON, DAEMON + 1));
+	cr_expect(not(rights_to_see_all(&(struct peer){ .uid = 1, .gid = 2, .groups = groups, .n_groups = 1 }, DAEMON,
+					DAEMON + 1)));
+	cr_expect(not(rights_to_see_all(&(struct peer){ .uid = DAEMON + 1, .gid = DAEMON }, DAEMON, DAEMON + 1)));
+}
+
 static uint32_t count(const uint32_t ids[2])
 {
 	return (ids[0] != 0) + (ids[1] != 0);

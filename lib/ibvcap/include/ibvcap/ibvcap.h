@@ -211,7 +211,11 @@ struct ibvcap_interface_status {
 	uint32_t n_counters;
 };
 
-/** Ask the daemon; blocks for at most timeout_ms (0 = 5000). Errors as ibvcap_attach(). Free with ibvcap_status_free(). */
+/**
+ * What the caller may see: root and members of the daemon's own group all streams, others those they may attach to.
+ * Ask the daemon; blocks for at most timeout_ms (0 = 5000). Errors as ibvcap_attach(). Free with
+ * ibvcap_status_free().
+ */
 int ibvcap_status(const char *socket_path, uint32_t timeout_ms, struct ibvcap_status **status);
 void ibvcap_status_free(struct ibvcap_status *status);
 
