@@ -24,6 +24,7 @@ static const char usage[] =
 	"  -v, --verify            check the numbered test pattern; exit 1 if a payload is corrupt\n"
 	"  -d, --dump N            print the first N packets\n"
 	"  -o, --oldest            begin with the oldest packet the ring has, not with the next\n"
+	"  -r, --reattach S        when the daemon ends, look for its next run for S seconds (30); 0: not at all\n"
 	"  -w, --payload-out FILE  write all payloads to FILE, one after the other\n"
 	"  -j, --json              print the summary alone, as JSON\n"
 	"  -h, --help              print this\n";
@@ -50,6 +51,16 @@ static int fail_usage(const char *what, const char *on)
 {
 	fprintf(stderr, "ibvcap recv: %s%s\n%s", what, on, usage);
 	return EX_USAGE;
+}
+
+static bool parse_reattach(const char *text, uint32_t *ms)
+{
+	uint64_t seconds = 0;
+
+	if (strcmp(text, "0") && !parse_count("recv", "--reattach", text, UINT32_MAX / 1000, &seconds))
+		return false;
+	*ms = seconds ? (uint32_t)seconds * 1000 : IBVCAP_NO_REATTACH;
+	return true;
 }
 
 static bool parse_seconds(const char *text, uint64_t *ns)
@@ -84,6 +95,8 @@ static int parse_option(int option, struct recv_options *options)
 	case 'o':
 		options->attach.start = IBVCAP_START_OLDEST;
 		return -1;
+	case 'r':
+		return parse_reattach(optarg, &options->attach.reattach_ms) ? -1 : EX_USAGE;
 	case 'w':
 		options->payload_out = optarg;
 		return -1;
@@ -105,12 +118,13 @@ static int parse_arguments(int argc, char **argv, struct recv_options *options)
 		{ "duration", required_argument, NULL, 't' }, { "verify", no_argument, NULL, 'v' },
 		{ "dump", required_argument, NULL, 'd' },     { "oldest", no_argument, NULL, 'o' },
 		{ "payload-out", required_argument, NULL, 'w' }, { "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },	      { 0 },
+		{ "reattach", required_argument, NULL, 'r' }, { "help", no_argument, NULL, 'h' },
+		{ 0 },
 	};
 	int option, r = -1;
 
 	*options = (struct recv_options){ .count = UINT64_MAX, .duration_ns = UINT64_MAX };
-	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vd:ow:jh", known, NULL)) != -1)
+	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vd:or:w:jh", known, NULL)) != -1)
 		r = parse_option(option, options);
 	if (r >= 0)
 		return r;
@@ -213,6 +227,10 @@ static int explain_end(const char *stream, int error)
 		return EX_OK;
 	case -ESHUTDOWN:
 		fprintf(stderr, "ibvcap recv: stream '%s': the daemon has ended; all it published was received\n", stream);
+		return EX_UNAVAILABLE;
+	case -ENODEV:
+		fprintf(stderr, "ibvcap recv: stream '%s': the administrator has removed it; all it published was received\n",
+			stream);
 		return EX_UNAVAILABLE;
 	case -ECONNABORTED:
 		fprintf(stderr, "ibvcap recv: stream '%s': the daemon disconnected this consumer; its log says why\n", stream);

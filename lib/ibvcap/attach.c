@@ -40,6 +40,7 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 			close(fds[i]);
 		return error_set(-ENOMEM, "out of memory");
 	}
+	new->next_epoch = (struct rx_next){ .poll_fd = -1, .timer_fd = -1, .client = CLIENT_INIT };
 	new->socket = socket;
 	new->payload = new->headers = new->ring_shm = new->state_shm = new->page_shm = (struct shm)SHM_INIT;
 	r = rx_map_segments(new, fds, epoch);
@@ -53,7 +54,7 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 	return 0;
 }
 
-static int fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options)
+int rx_fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options)
 {
 	size_t length = strlen(stream);
 
@@ -73,15 +74,12 @@ static int fill_request(struct wire_attach *request, const char *stream, const s
 	return 0;
 }
 
-/* The descriptors of the answer are the caller's, all of them. */
-static int ask(struct client *client, const struct wire_attach *request, int fds[WIRE_FD_N], uint64_t *epoch)
+int rx_take_answer(struct client *client, int fds[WIRE_FD_N], uint64_t *epoch)
 {
 	union wire_message answer;
 	unsigned n_fds = WIRE_FD_N;
-	int r = client_send(client, &request->header);
+	int r = client_receive(client, &answer, fds, &n_fds);
 
-	if (r == 0)
-		r = client_receive(client, &answer, fds, &n_fds);
 	if (r < 0)
 		return r;
 	if (answer.header.type == WIRE_ATTACHED && n_fds == WIRE_FD_N) {
@@ -100,35 +98,41 @@ int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvc
 	static const struct ibvcap_attach_options defaults;
 	struct client client = CLIENT_INIT;
 	struct wire_attach request;
+	struct ibvcap_rx *new;
 	int fds[WIRE_FD_N];
 	uint64_t epoch;
 	int r;
 
 	if (!options)
 		options = &defaults;
-	r = fill_request(&request, stream, options);
+	r = rx_fill_request(&request, stream, options);
 	if (r == 0)
 		r = client_connect(&client, socket_path, options->timeout_ms);
 	if (r == 0)
-		r = ask(&client, &request, fds, &epoch);
+		r = client_send(&client, &request.header);
+	if (r == 0)
+		r = rx_take_answer(&client, fds, &epoch);
 	if (r < 0) {
 		client_deinit(&client);
 		return r;
 	}
-	return rx_open(rx, client.socket, fds, epoch);
+	r = rx_open(&new, client.socket, fds, epoch);
+	if (r < 0)
+		return r;
+	r = rx_next_init(&new->next_epoch, client.path, stream, options);
+	if (r < 0)
+		ibvcap_detach(new);
+	else
+		*rx = new;
+	return r;
 }
 
 void ibvcap_detach(struct ibvcap_rx *rx)
 {
 	if (!rx)
 		return;
-	shm_deinit(&rx->payload);
-	shm_deinit(&rx->headers);
-	shm_deinit(&rx->ring_shm);
-	shm_deinit(&rx->state_shm);
-	shm_deinit(&rx->page_shm);
-	close(rx->wake_pipe);
-	close(rx->socket);
+	rx_close_epoch(rx);
+	rx_next_deinit(&rx->next_epoch);
 	free(rx->batch_starts);
 	free(rx);
 }

@@ -89,6 +89,8 @@ static void fill(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot
 		.stride = rx->slot_bytes,
 		.header_stride = rx->header_stride,
 		.lease = slot,
+		.flags = rx->next_epoch.gap_unknown ? IBVCAP_BATCH_GAP_UNKNOWN : 0,
+		.epoch = rx->info.epoch,
 	};
 }
 
@@ -101,6 +103,7 @@ static void hand_out(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t 
 	*word |= bit;
 	rx->leases[slot].n_batches++;
 	rx->gap = 0;
+	rx->next_epoch.gap_unknown = false;
 	rx->next += n;
 	consumer_store_acquired(rx->page, rx->next, rx->skipped);
 }
@@ -141,14 +144,13 @@ static int take(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, 
 
 /* ---- the calls ----------------------------------------------------------------------------------- */
 
-int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+/* -ESHUTDOWN: everything of this epoch was delivered. */
+static int acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
 	int waited, r;
 
-	if (max == 0 || timeout_ms < -1)
-		return -EINVAL;
-	if (max > INT32_MAX)
-		max = INT32_MAX;
+	if (rx->next_epoch.away)
+		return -ESHUTDOWN;
 	r = rx_check_connected(rx);
 	if (r < 0)
 		return r;
@@ -163,6 +165,36 @@ int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t ma
 	if (r != 0)
 		rx_disarm(rx);
 	return r == 0 && waited == RX_WAIT_END ? -ESHUTDOWN : r;
+}
+
+static int ms_until(uint64_t deadline_ns)
+{
+	uint64_t now = client_now_ns();
+
+	return now < deadline_ns ? (int)((deadline_ns - now + 999999) / 1000000) : 0;
+}
+
+int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+{
+	uint64_t deadline_ns = UINT64_MAX;
+	int r;
+
+	if (max == 0 || timeout_ms < -1)
+		return -EINVAL;
+	if (max > INT32_MAX)
+		max = INT32_MAX;
+	for (;;) {
+		r = acquire_in_epoch(rx, batch, max, min, timeout_ms);
+		if (r != -ESHUTDOWN)
+			return r;
+		if (timeout_ms >= 0 && deadline_ns == UINT64_MAX)
+			deadline_ns = client_now_ns() + (uint64_t)timeout_ms * 1000000;
+		r = rx_go_on(rx, deadline_ns);
+		if (r <= 0)
+			return r;
+		if (timeout_ms > 0)
+			timeout_ms = ms_until(deadline_ns);
+	}
 }
 
 /* Everything below the oldest block that is still out, or below the cursor, was given back. */
@@ -218,13 +250,6 @@ static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_batch *ba
 	return length;
 }
 
-static int ms_until(uint64_t deadline_ns)
-{
-	uint64_t now = client_now_ns();
-
-	return now < deadline_ns ? (int)((deadline_ns - now) / 1000000) : 0;
-}
-
 int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
 		int timeout_ms)
 {
@@ -255,21 +280,25 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info)
 {
 	*info = rx->info;
+	if (rx->next_epoch.away)
+		return 0;
 	info->clock_source = ring_load_clock(rx->ring, &info->clock_error_ns);
 	return 0;
 }
 
 int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
 {
-	uint64_t head = consumer_load_head(rx->ring);
+	uint64_t head;
 
+	*counts = rx->next_epoch.counts;
+	if (rx->next_epoch.away)
+		return 0;
+	head = consumer_load_head(rx->ring);
 	if (head < rx->next)
 		head = rx->next;
-	*counts = (struct ibvcap_rx_counts){
-		.published = head - rx->attach_sequence,
-		.delivered = rx->next - rx->attach_sequence - rx->skipped,
-		.skipped = rx->skipped,
-		.lag = head - rx->next,
-	};
+	counts->published += head - rx->attach_sequence;
+	counts->delivered += rx->next - rx->attach_sequence - rx->skipped;
+	counts->skipped += rx->skipped;
+	counts->lag += head - rx->next;
 	return 0;
 }

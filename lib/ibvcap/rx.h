@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * One attachment, inside. attach.c makes it, segments.c checks what it was given, rx.c takes and gives
- * back batches, wait.c sleeps. One thread at a time.
+ * back batches, wait.c sleeps, next_epoch.c goes on after a daemon's end. One thread at a time.
  */
 #ifndef IBVCAP_RX_H
 #define IBVCAP_RX_H
 
+#include "lib/ibvcap/client.h"
 #include "lib/ibvcap/shm.h"
 #include "lib/ibvcap/wire.h"
 
@@ -18,7 +19,26 @@ struct rx_lease {
 	uint32_t n_batches; /* 0 = the slot is free */
 };
 
+/* What outlives an epoch, and the way into the next. */
+struct rx_next {
+	char *path; /* of the control socket; NULL: no next epoch is looked for */
+	char stream[IBVCAP_STREAM_NAME_MAX];
+	struct ibvcap_attach_options options;
+	struct ibvcap_rx_counts counts; /* of the epochs that ended */
+	bool gap_unknown;               /* not told yet */
+	int poll_fd;                    /* what ibvcap_fd() gives; -1: not asked for */
+	int timer_fd;
+
+	bool away;             /* between two: nothing is mapped, all segments' pointers are NULL */
+	int error;             /* there will be no next */
+	struct client client;  /* has asked, and waits for the answer */
+	uint64_t deadline_ns;
+	uint64_t try_at_ns;
+	uint64_t pause_ns;
+};
+
 struct ibvcap_rx {
+	struct rx_next next_epoch;
 	int socket;    /* hangs up when the daemon goes */
 	int wake_pipe; /* read end */
 	struct shm payload;
@@ -50,7 +70,6 @@ struct ibvcap_rx {
 	struct rx_lease leases[IBVCAP_LEASE_SLOTS_MAX];
 	uint64_t *batch_starts; /* lease_blocks × a bit a row: a batch that is out begins there */
 
-	bool fd_wanted;   /* ibvcap_fd() was called */
 	bool fd_armed;
 	bool daemon_gone; /* head is final */
 	uint64_t looked_ns; /* when the socket was last asked whether the daemon is there */
@@ -64,6 +83,27 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 
 /** segments.c: map into rx and fill in the private copies. Takes the descriptors over, whatever happens. */
 int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epoch);
+
+/** attach.c: what is asked of a daemon. -EINVAL. */
+int rx_fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options);
+/** attach.c: the answer to it; the descriptors are the caller's, all of them. */
+int rx_take_answer(struct client *client, int fds[WIRE_FD_N], uint64_t *epoch);
+
+/** next_epoch.c: how to attach again. path is copied. -ENOMEM. */
+int rx_next_init(struct rx_next *next, const char *path, const char *stream, const struct ibvcap_attach_options *options);
+void rx_next_deinit(struct rx_next *next);
+
+/**
+ * next_epoch.c: all of this epoch was delivered. 1: the handle is in the next; 0: not until until_ns, call again;
+ * -ENOBUFS batches of it are out; -ESHUTDOWN, -ENODEV and errors of an attach: there is no next.
+ */
+int rx_go_on(struct ibvcap_rx *rx, uint64_t until_ns);
+
+/** next_epoch.c: unmap and close what is of this epoch. */
+void rx_close_epoch(struct ibvcap_rx *rx);
+
+/** next_epoch.c: the descriptor that ibvcap_fd() hands out, or -errno. */
+int rx_poll_fd(struct ibvcap_rx *rx);
 
 enum rx_wait {
 	RX_WAIT_HEAD, /* head may have come */

@@ -30,7 +30,12 @@ int rx_check_connected(const struct ibvcap_rx *rx)
 	if (consumer_load_status(rx->state) == IBVCAP_CONSUMER_ATTACHED)
 		return 0;
 	/* The end of the epoch is no reproach: what was published is still to be delivered. */
-	return consumer_load_reason(rx->state) == IBVCAP_REASON_SHUTDOWN ? 0 : -ECONNABORTED;
+	switch (consumer_load_reason(rx->state)) {
+	case IBVCAP_REASON_SHUTDOWN:
+	case IBVCAP_REASON_STREAM_REMOVED:
+		return 0;
+	}
+	return -ECONNABORTED;
 }
 
 /* A hang-up of the control socket, asked for once a slice. */
@@ -95,7 +100,7 @@ static int arm(struct ibvcap_rx *rx)
 /* Nothing came in time: who polls the descriptor is told when there is more. */
 static int give_up(struct ibvcap_rx *rx)
 {
-	return rx->fd_wanted ? arm(rx) : RX_WAIT_TIME;
+	return rx->next_epoch.poll_fd >= 0 ? arm(rx) : RX_WAIT_TIME;
 }
 
 void rx_disarm(struct ibvcap_rx *rx)
@@ -140,6 +145,5 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 
 int ibvcap_fd(struct ibvcap_rx *rx)
 {
-	rx->fd_wanted = true;
-	return rx->wake_pipe;
+	return rx_poll_fd(rx);
 }

@@ -84,7 +84,8 @@ library = ctypes.CDLL(sys.argv[1])
 rx = ctypes.c_void_p()
 n = ctypes.c_size_t()
 payload = ctypes.create_string_buffer(2048)
-assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", None, ctypes.byref(rx)) == 0
+options = (ctypes.c_uint32 * 64)(0, 0, 0, 0, 0xffffffff)  # start, queue, lease_blocks, timeout_ms, reattach_ms
+assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", options, ctypes.byref(rx)) == 0
 fd = library.ibvcap_fd(rx)
 poller = select.poll()
 poller.register(fd, select.POLLIN)

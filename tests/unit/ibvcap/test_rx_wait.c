@@ -176,7 +176,7 @@ Test(rx_wait, a_disconnected_consumer_gets_nothing_more)
 static void *disconnect_later(void *argument)
 {
 	wait_for_request();
-	daemon_disconnect(a.consumer.state, IBVCAP_REASON_STREAM_REMOVED);
+	daemon_disconnect(a.consumer.state, IBVCAP_REASON_BAD_CURSOR);
 	close(a.daemon_socket);
 	a.daemon_socket = -1;
 	return argument;

@@ -59,6 +59,13 @@ struct ibvcap_attach_options {
 	uint32_t queue;        /* which of the stream's queues, 0-based */
 	uint32_t lease_blocks; /* blocks held at once; 0 = what the daemon grants by default */
 	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
+	uint32_t reattach_ms;  /* how long the next daemon is looked for after one ends; 0 = 30000; or IBVCAP_NO_REATTACH */
+};
+
+#define IBVCAP_NO_REATTACH UINT32_MAX
+
+enum ibvcap_batch_flag {
+	IBVCAP_BATCH_GAP_UNKNOWN = 1 << 0, /* the first of a new epoch: what came between the two nobody counted */
 };
 
 /**
@@ -75,9 +82,11 @@ struct ibvcap_batch {
 	uint32_t stride;                /* bytes */
 	uint32_t header_stride;         /* bytes */
 	uint32_t lease;                 /* for ibvcap_release() */
+	uint32_t flags;                 /* enum ibvcap_batch_flag */
+	uint64_t epoch;                 /* in which sequence counts; a new one begins with each run of the daemon */
 };
 
-/** Properties of the ring behind a handle; constant while it is attached, but for the clock. */
+/** Properties of the ring behind a handle; constant within an epoch, but for the clock. */
 struct ibvcap_info {
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint64_t epoch;
@@ -93,12 +102,16 @@ struct ibvcap_info {
 	uint64_t payload_segment_bytes;
 };
 
-/** What became of every packet since the attach: published = delivered + skipped + lag, exactly. */
+/**
+ * What became of every packet since the attach: published = delivered + skipped + lag, exactly. Over all epochs
+ * together; what fell between two of them is in none of these.
+ */
 struct ibvcap_rx_counts {
 	uint64_t published; /* rows put into the ring since this consumer attached */
 	uint64_t delivered; /* acquired */
 	uint64_t skipped;   /* recycled before they were acquired */
 	uint64_t lag;       /* still ahead */
+	uint64_t epochs;    /* times the handle went on in a new epoch: so many gaps are unknown */
 };
 
 /**
@@ -122,9 +135,14 @@ void ibvcap_detach(struct ibvcap_rx *rx);
  * the block can still hold) and then takes what there is.
  *
  * Returns batch->n, or 0: nothing came in time. -ENOBUFS: as many batches are out as the quota of leases
- * allows, release one. -ESHUTDOWN: the daemon ended this epoch and everything published was delivered.
- * -ECONNABORTED: the daemon disconnected this consumer. -EINTR: a signal came while it waited. -EPROTO:
- * the ring names a block that it does not have.
+ * allows, or the epoch has ended and batches of it are out: release, and call again. -ESHUTDOWN: the daemon
+ * ended, everything published was delivered, and no next one came within reattach_ms. -ENODEV: the
+ * administrator removed the stream; likewise. -ECONNABORTED: the daemon disconnected this consumer. -EINTR: a signal came while it waited. -EPROTO:
+ * the ring names a block that it does not have. -EACCES and others of ibvcap_attach(): the next daemon refuses.
+ *
+ * When the daemon ends, restarts or dies, what it published is delivered; then this call waits for the next
+ * daemon within timeout_ms, as for packets, and goes on in its epoch from the oldest packet it has. The first batch
+ * there has IBVCAP_BATCH_GAP_UNKNOWN, sequence numbers start again, and the ring's geometry may be another.
  */
 int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
@@ -145,7 +163,8 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 
 /**
  * A descriptor for poll/epoll: readable once there may be packets again after an ibvcap_acquire() that
- * returned 0 (and came after the first call of this; the library empties it). Owned by the handle.
+ * returned 0 (and came after the first call of this; the library empties it). The same in every epoch. Owned by
+ * the handle. -errno: none can be had.
  */
 int ibvcap_fd(struct ibvcap_rx *rx);
 
