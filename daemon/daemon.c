@@ -14,8 +14,20 @@
 #include <sys/random.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
+#include <time.h>
+#include <unistd.h>
 
-#define SMALL_PAGE 4096
+#define SMALL_PAGE   4096
+#define WAIT_STEP_US 100000
+#define START_US     UINT64_C(90000000) /* what starting may take besides */
+
+static uint64_t monotonic_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
 
 /* ---- setting up: what needs no device ------------------------------------------------------------ */
 
@@ -58,6 +70,23 @@ static int find_interfaces(struct daemon *daemon, struct fault *fault)
 	return 0;
 }
 
+/* The one that clients wait at already, where there is one. */
+static int open_listener(struct daemon *daemon, struct fault *fault)
+{
+	const struct config *config = daemon->config;
+	int fd;
+	int r = fdstore_take(&daemon->fdstore, config->socket_path);
+
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "what the service manager passed cannot be taken: %s", strerror(-r));
+	fd = daemon->fdstore.listener;
+	if (fd < 0)
+		return listener_open(&daemon->listener, config->socket_path, config->socket_mode, config->socket_group,
+				     fault);
+	daemon->fdstore.listener = -1;
+	return listener_adopt(&daemon->listener, fd, config->socket_path, config->socket_mode, config->socket_group, fault);
+}
+
 static int check_memory(const struct daemon *daemon, struct fault *fault)
 {
 	uint64_t small = 0, all = 0;
@@ -85,12 +114,53 @@ static int open_devices(struct daemon *daemon, struct fault *fault)
 	return r;
 }
 
+/* TERM and INT are blocked until the loop takes them. */
+static bool is_told_to_stop(void)
+{
+	sigset_t pending;
+
+	sigpending(&pending);
+	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
+}
+
+/*
+ * The hugepages of the last run are free once its readers have read to its end. A restarted daemon waits for
+ * that; for one that was not, nothing says that any are to come.
+ */
+static int prepare_stream(struct daemon *daemon, struct stream *stream, uint64_t deadline_us, struct fault *fault)
+{
+	const struct config_stream *config = stream->config;
+	struct interface *interface = stream->interface;
+	bool said = false;
+
+	for (;;) {
+		int r = stream_prepare(stream, daemon->epoch, fault);
+
+		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted ||
+		    monotonic_us() >= deadline_us || is_told_to_stop())
+			return r;
+		if (!said)
+			log_warning("%s; waiting up to %u s (restart_wait_s) for readers of the last run to give theirs back",
+				    fault->text, daemon->config->restart_wait_s);
+		said = true;
+		stream_deinit(stream);
+		r = stream_init(stream, config, interface, fault);
+		if (r < 0)
+			return r;
+		usleep(WAIT_STEP_US);
+	}
+}
+
 static int prepare_streams(struct daemon *daemon, struct fault *fault)
 {
+	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
+	uint64_t deadline_us = monotonic_us() + wait_us;
 	int r = 0;
 
+	if (daemon->fdstore.restarted)
+		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(wait_us + START_US));
 	for (uint32_t i = 0; i < daemon->n_streams && r == 0; i++)
-		r = stream_prepare(&daemon->streams[i], daemon->epoch, fault);
+		r = prepare_stream(daemon, &daemon->streams[i], deadline_us, fault);
 	return r;
 }
 
@@ -183,7 +253,7 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 	preflight_raise_descriptor_limit();
 	r = preflight_test_seals(config, fault);
 	if (r == 0)
-		r = listener_open(&daemon->listener, config->socket_path, config->socket_mode, config->socket_group, fault);
+		r = open_listener(daemon, fault);
 	if (r == 0)
 		r = preflight_keep_privileges(fault);
 	if (r == 0)
@@ -225,12 +295,26 @@ static void tear_down(struct daemon *daemon)
 	for (uint32_t i = 0; i < daemon->n_interfaces; i++)
 		interface_close(&daemon->interfaces[i]);
 	listener_close(&daemon->listener);
+	fdstore_deinit(&daemon->fdstore);
 	sd_event_unref(daemon->event);
 	free(daemon->rings);
 	free(daemon->streams);
 	free(daemon->notices);
 	free(daemon->ports);
 	free(daemon->interfaces);
+}
+
+/* Once all is up: what the next run is to find, and no more of what the last one left. */
+static void hand_to_manager(struct daemon *daemon)
+{
+	if (daemon->fdstore.keeps) {
+		fdstore_keep_listener(&daemon->fdstore, daemon->listener.fd);
+		daemon->listener.kept = true;
+	}
+	for (uint32_t i = 0; i < daemon->n_streams; i++)
+		fdstore_keep_groups(&daemon->fdstore, daemon->epoch, daemon->streams[i].config->name,
+				    daemon->streams[i].membership);
+	fdstore_settle(&daemon->fdstore);
 }
 
 /* sd-event takes the stop signals from a descriptor: no thread may be interrupted by them. */
@@ -252,6 +336,7 @@ int daemon_run(const struct config *config, struct fault *fault)
 		.config = config,
 		.fault = fault,
 		.listener = LISTENER_INIT,
+		.fdstore = FDSTORE_INIT,
 		.n_streams = config->n_streams,
 	};
 	int r;
@@ -259,6 +344,7 @@ int daemon_run(const struct config *config, struct fault *fault)
 	block_signals();
 	r = set_up(&daemon, fault);
 	if (r == 0) {
+		hand_to_manager(&daemon);
 		sd_notifyf(0, "READY=1\nSTATUS=%u streams on %u interfaces", daemon.n_streams, daemon.n_interfaces);
 		log_info("ready: %u streams on %u interfaces, control socket %s", daemon.n_streams, daemon.n_interfaces,
 			 config->socket_path);

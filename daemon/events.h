@@ -4,6 +4,7 @@
 #define DAEMON_EVENTS_H
 
 #include "daemon/control/control.h"
+#include "daemon/fdstore.h"
 #include "daemon/interface.h"
 #include "daemon/stream.h"
 
@@ -19,6 +20,7 @@ struct daemon {
 	sd_event_source *second;
 	sd_event_source **notices; /* an interface */
 	struct listener listener;
+	struct fdstore fdstore;
 	struct interface *interfaces;
 	uint32_t n_interfaces;
 	struct stream *streams;

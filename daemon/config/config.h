@@ -79,6 +79,7 @@ struct config {
 	uint32_t max_messages_per_s; /* of one client */
 	uint32_t max_messages_per_s_per_user;
 	uint32_t idle_timeout_s;
+	uint32_t restart_wait_s;
 	const struct config_stream *streams;
 	uint32_t n_streams;
 	void *memory; /* of everything above; owned */

@@ -30,6 +30,9 @@ static const struct key control[] = {
 						  .description = "connections and requests of one user; root has no limit" },
 	[CONTROL_IDLE_TIMEOUT_S] = { .name = "idle_timeout_s", .type = KEY_INTEGER, .integer = 60, .min = 1, .max = 86400,
 				     .description = "seconds until who neither attaches nor asks is hung up" },
+	[CONTROL_RESTART_WAIT_S] = { .name = "restart_wait_s", .type = KEY_INTEGER, .integer = 10, .min = 0, .max = 3600,
+				     .description = "seconds a restarted daemon waits for hugepages that readers of its "
+						    "last run still hold" },
 };
 
 static const char *const backends[] = { "verbs", NULL };

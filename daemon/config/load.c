@@ -288,6 +288,7 @@ static int read_control(const struct reader *reader, struct config *config, cons
 	config->max_messages_per_s = (uint32_t)values[CONTROL_MAX_MESSAGES_PER_S].integer;
 	config->max_messages_per_s_per_user = (uint32_t)values[CONTROL_MAX_MESSAGES_PER_S_PER_USER].integer;
 	config->idle_timeout_s = (uint32_t)values[CONTROL_IDLE_TIMEOUT_S].integer;
+	config->restart_wait_s = (uint32_t)values[CONTROL_RESTART_WAIT_S].integer;
 	return 0;
 }
 

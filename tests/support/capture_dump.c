@@ -134,8 +134,9 @@ static void print_counts(const struct ibvcap_rx *rx)
 	struct ibvcap_rx_counts counts;
 
 	ibvcap_rx_counts(rx, &counts);
-	printf("{\"published\": %" PRIu64 ", \"delivered\": %" PRIu64 ", \"skipped\": %" PRIu64 ", \"lag\": %" PRIu64 "}\n",
-	       counts.published, counts.delivered, counts.skipped, counts.lag);
+	printf("{\"published\": %" PRIu64 ", \"delivered\": %" PRIu64 ", \"skipped\": %" PRIu64 ", \"lag\": %" PRIu64
+	       ", \"epochs\": %" PRIu64 "}\n",
+	       counts.published, counts.delivered, counts.skipped, counts.lag, counts.epochs);
 }
 
 int main(int argc, char **argv)

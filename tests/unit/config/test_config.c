@@ -107,6 +107,7 @@ static const struct sample samples[] = {
 	{ &control_keys, CONTROL_MAX_MESSAGES_PER_S, "1", "1000000" },
 	{ &control_keys, CONTROL_MAX_MESSAGES_PER_S_PER_USER, "1", "0" },
 	{ &control_keys, CONTROL_IDLE_TIMEOUT_S, "1", "0" },
+	{ &control_keys, CONTROL_RESTART_WAIT_S, "0", "-1" },
 	{ &stream_keys, STREAM_BACKEND, "\"verbs\"", "\"dpdk\"" },
 	{ &stream_keys, STREAM_SLOTS_PER_BLOCK, "64", "100" },
 	{ &stream_keys, STREAM_HISTORY_BLOCKS, "100", "1" },
