@@ -5,6 +5,7 @@
 #include "daemon/events.h"
 #include "daemon/preflight.h"
 #include "daemon/priv/priv.h"
+#include "daemon/streams.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -14,61 +15,8 @@
 #include <sys/random.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
-#include <time.h>
-#include <unistd.h>
 
-#define SMALL_PAGE   4096
-#define WAIT_STEP_US 100000
 #define START_US     UINT64_C(90000000) /* what starting may take besides */
-
-static uint64_t monotonic_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
-/* ---- setting up: what needs no device ------------------------------------------------------------ */
-
-static const char *backend_name(enum config_backend backend)
-{
-	switch (backend) {
-	case CONFIG_BACKEND_VERBS:
-		break;
-	}
-	return "verbs";
-}
-
-static struct interface *find_interface(struct daemon *daemon, const char *name)
-{
-	for (uint32_t i = 0; i < daemon->n_interfaces; i++)
-		if (strcmp(daemon->interfaces[i].name, name) == 0)
-			return &daemon->interfaces[i];
-	return NULL;
-}
-
-/* Every stream meets its interface, and every interface is there once. */
-static int find_interfaces(struct daemon *daemon, struct fault *fault)
-{
-	for (uint32_t i = 0; i < daemon->n_streams; i++) {
-		const struct config_stream *config = &daemon->config->streams[i];
-		struct interface *interface = find_interface(daemon, config->interface);
-		int r = 0;
-
-		if (!interface) {
-			interface = &daemon->interfaces[daemon->n_interfaces];
-			r = interface_init(interface, config->interface, backend_name(config->backend), fault);
-			if (r < 0)
-				return r;
-			daemon->n_interfaces++;
-		}
-		r = stream_init(&daemon->streams[i], config, interface, fault);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
 
 /* The one that clients wait at already, where there is one. */
 static int open_listener(struct daemon *daemon, struct fault *fault)
@@ -87,116 +35,35 @@ static int open_listener(struct daemon *daemon, struct fault *fault)
 	return listener_adopt(&daemon->listener, fd, config->socket_path, config->socket_mode, config->socket_group, fault);
 }
 
-static int check_memory(const struct daemon *daemon, struct fault *fault)
+/* Every step for all streams before the next: what is wrong is found before anything is taken. */
+static int make_streams(struct daemon *daemon, struct fault *fault)
 {
-	uint64_t small = 0, all = 0;
-	int r;
-
-	for (uint32_t i = 0; i < daemon->n_streams; i++) {
-		uint64_t bytes = stream_pinned_bytes(&daemon->streams[i]);
-
-		all += bytes;
-		if (daemon->config->streams[i].page_bytes == SMALL_PAGE)
-			small += bytes;
-	}
-	r = preflight_check_memory(small, fault);
-	return r == 0 ? priv_memlock_allows(all, fault) : r;
-}
-
-/* ---- setting up: devices, streams, clients ------------------------------------------------------- */
-
-static int open_devices(struct daemon *daemon, struct fault *fault)
-{
+	struct stream *stream;
 	int r = 0;
 
-	for (uint32_t i = 0; i < daemon->n_interfaces && r == 0; i++)
-		r = interface_open(&daemon->interfaces[i], fault);
+	for (uint32_t i = 0; i < daemon->config->n_streams && r == 0; i++)
+		r = streams_new(daemon, &daemon->config->streams[i], &stream, fault);
+	if (r == 0)
+		r = streams_check_memory(daemon, fault);
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		if (r == 0)
+			r = streams_open(stream, fault);
 	return r;
-}
-
-/* TERM and INT are blocked until the loop takes them. */
-static bool is_told_to_stop(void)
-{
-	sigset_t pending;
-
-	sigpending(&pending);
-	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
-}
-
-/*
- * The hugepages of the last run are free once its readers have read to its end. A restarted daemon waits for
- * that; for one that was not, nothing says that any are to come.
- */
-static int prepare_stream(struct daemon *daemon, struct stream *stream, uint64_t deadline_us, struct fault *fault)
-{
-	const struct config_stream *config = stream->config;
-	struct interface *interface = stream->interface;
-	bool said = false;
-
-	for (;;) {
-		int r = stream_prepare(stream, daemon->epoch, fault);
-
-		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted ||
-		    monotonic_us() >= deadline_us || is_told_to_stop())
-			return r;
-		if (!said)
-			log_warning("%s; waiting up to %u s (restart_wait_s) for readers of the last run to give theirs back",
-				    fault->text, daemon->config->restart_wait_s);
-		said = true;
-		stream_deinit(stream);
-		r = stream_init(stream, config, interface, fault);
-		if (r < 0)
-			return r;
-		usleep(WAIT_STEP_US);
-	}
 }
 
 static int prepare_streams(struct daemon *daemon, struct fault *fault)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
-	uint64_t deadline_us = monotonic_us() + wait_us;
+	uint64_t deadline_us = streams_now_us() + wait_us;
+	struct stream *stream;
 	int r = 0;
 
 	if (daemon->fdstore.restarted)
 		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(wait_us + START_US));
-	for (uint32_t i = 0; i < daemon->n_streams && r == 0; i++)
-		r = prepare_stream(daemon, &daemon->streams[i], deadline_us, fault);
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		if (r == 0)
+			r = streams_prepare(daemon, stream, deadline_us, fault);
 	return r;
-}
-
-static int start_streams(struct daemon *daemon, struct fault *fault)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; i < daemon->n_streams && r == 0; i++)
-		r = stream_start(&daemon->streams[i], fault);
-	return r;
-}
-
-static void describe_to_control(struct daemon *daemon)
-{
-	for (uint32_t i = 0; i < daemon->n_streams; i++) {
-		struct stream *stream = &daemon->streams[i];
-
-		daemon->rings[i] = (struct control_ring){
-			.config = stream->config,
-			.ring = &stream->ring,
-			.inbox = worker_inbox(stream->worker),
-			.outbox = worker_outbox(stream->worker),
-			.device = stream->interface->capabilities.device,
-			.backend = stream->interface->ops->name,
-			.read_matched = stream_read_matched,
-			.context = stream,
-		};
-	}
-	for (uint32_t i = 0; i < daemon->n_interfaces; i++)
-		daemon->ports[i] = (struct control_interface){
-			.name = daemon->interfaces[i].name,
-			.device = daemon->interfaces[i].capabilities.device,
-			.read = interface_read_counters,
-			.context = &daemon->interfaces[i],
-		};
-	events_refresh_states(daemon);
 }
 
 static int serve_clients(struct daemon *daemon, struct fault *fault)
@@ -205,38 +72,27 @@ static int serve_clients(struct daemon *daemon, struct fault *fault)
 		.config = daemon->config,
 		.event = daemon->event,
 		.listener = &daemon->listener,
-		.epoch = daemon->epoch,
-		.rings = daemon->rings,
-		.n_rings = daemon->n_streams,
-		.interfaces = daemon->ports,
-		.n_interfaces = daemon->n_interfaces,
 		.worker_ended = events_worker_ended,
 		.context = daemon,
 	};
+	struct stream *stream;
+	int r = control_new(&daemon->control, &options, fault);
 
-	describe_to_control(daemon);
-	daemon->n_workers = daemon->n_streams;
-	return control_new(&daemon->control, &options, fault);
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		if (r == 0)
+			r = streams_serve(daemon, stream, fault);
+	return r;
 }
 
-static int allocate(struct daemon *daemon)
+static int start_streams(struct daemon *daemon, struct fault *fault)
 {
-	uint32_t n = daemon->n_streams;
+	struct stream *stream;
+	int r = 0;
 
-	daemon->interfaces = calloc(n, sizeof(*daemon->interfaces));
-	daemon->ports = calloc(n, sizeof(*daemon->ports));
-	daemon->notices = calloc(n, sizeof(sd_event_source *));
-	daemon->streams = calloc(n, sizeof(*daemon->streams));
-	for (uint32_t i = 0; i < n && daemon->streams; i++)
-		daemon->streams[i] = (struct stream)STREAM_INIT;
-	daemon->rings = calloc(n, sizeof(*daemon->rings));
-	if (!daemon->interfaces || !daemon->ports || !daemon->notices || !daemon->streams || !daemon->rings)
-		return -ENOMEM;
-	do {
-		if (getrandom(&daemon->epoch, sizeof(daemon->epoch), 0) < 0)
-			return -errno;
-	} while (daemon->epoch == 0);
-	return sd_event_new(&daemon->event);
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		if (r == 0)
+			r = stream_start(stream, fault);
+	return r == 0 ? serve_clients(daemon, fault) : r;
 }
 
 /*
@@ -245,31 +101,24 @@ static int allocate(struct daemon *daemon)
  */
 static int set_up(struct daemon *daemon, struct fault *fault)
 {
-	const struct config *config = daemon->config;
-	int r = allocate(daemon);
+	int r = getrandom(&daemon->run, sizeof(daemon->run), 0) < 0 ? -errno : sd_event_new(&daemon->event);
 
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "cannot set up: %s", strerror(-r));
 	preflight_raise_descriptor_limit();
-	r = preflight_test_seals(config, fault);
+	r = preflight_test_seals(daemon->config, fault);
 	if (r == 0)
 		r = open_listener(daemon, fault);
 	if (r == 0)
 		r = preflight_keep_privileges(fault);
 	if (r == 0)
-		r = find_interfaces(daemon, fault);
-	if (r == 0)
-		r = check_memory(daemon, fault);
-	if (r == 0)
-		r = open_devices(daemon, fault);
+		r = make_streams(daemon, fault);
 	if (r == 0)
 		r = prepare_streams(daemon, fault);
 	if (r < 0)
 		return r;
 	priv_drop(CAP_IPC_LOCK);
 	r = start_streams(daemon, fault);
-	if (r == 0)
-		r = serve_clients(daemon, fault);
 	if (r < 0)
 		return r;
 	r = events_add(daemon);
@@ -280,40 +129,41 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 
 /* ---- taking down --------------------------------------------------------------------------------- */
 
-/* Half-made or whole: the reverse of set_up(). */
+/* Half-made or whole: the reverse of set_up(). Workers end side by side, and before control hangs up. */
 static void tear_down(struct daemon *daemon)
 {
+	struct stream *stream;
+
 	events_drop(daemon);
-	for (uint32_t i = 0; i < daemon->n_streams && daemon->streams; i++) {
-		stream_leave(&daemon->streams[i]);
-		stream_stop(&daemon->streams[i]);
-		stream_join(&daemon->streams[i]);
-	}
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		stream_leave(stream);
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		stream_stop(stream);
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		stream_join(stream);
 	control_free(daemon->control);
-	for (uint32_t i = 0; i < daemon->n_streams && daemon->streams; i++)
-		stream_deinit(&daemon->streams[i]);
-	for (uint32_t i = 0; i < daemon->n_interfaces; i++)
-		interface_close(&daemon->interfaces[i]);
+	daemon->control = NULL;
+	while (!TAILQ_EMPTY(&daemon->streams))
+		streams_free(daemon, TAILQ_FIRST(&daemon->streams));
 	listener_close(&daemon->listener);
 	fdstore_deinit(&daemon->fdstore);
 	sd_event_unref(daemon->event);
-	free(daemon->rings);
-	free(daemon->streams);
-	free(daemon->notices);
-	free(daemon->ports);
-	free(daemon->interfaces);
+	config_free_chain(daemon->config);
 }
+
+/* ---- running ------------------------------------------------------------------------------------- */
 
 /* Once all is up: what the next run is to find, and no more of what the last one left. */
 static void hand_to_manager(struct daemon *daemon)
 {
+	struct stream *stream;
+
 	if (daemon->fdstore.keeps) {
 		fdstore_keep_listener(&daemon->fdstore, daemon->listener.fd);
 		daemon->listener.kept = true;
 	}
-	for (uint32_t i = 0; i < daemon->n_streams; i++)
-		fdstore_keep_groups(&daemon->fdstore, daemon->epoch, daemon->streams[i].config->name,
-				    daemon->streams[i].membership);
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		fdstore_keep_groups(&daemon->fdstore, daemon->run, stream->config->name, stream->membership);
 	fdstore_settle(&daemon->fdstore);
 }
 
@@ -330,14 +180,15 @@ static void block_signals(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-int daemon_run(const struct config *config, struct fault *fault)
+int daemon_run(struct config *config, struct fault *fault)
 {
 	struct daemon daemon = {
 		.config = config,
 		.fault = fault,
 		.listener = LISTENER_INIT,
 		.fdstore = FDSTORE_INIT,
-		.n_streams = config->n_streams,
+		.interfaces = TAILQ_HEAD_INITIALIZER(daemon.interfaces),
+		.streams = TAILQ_HEAD_INITIALIZER(daemon.streams),
 	};
 	int r;
 
@@ -345,9 +196,8 @@ int daemon_run(const struct config *config, struct fault *fault)
 	r = set_up(&daemon, fault);
 	if (r == 0) {
 		hand_to_manager(&daemon);
-		sd_notifyf(0, "READY=1\nSTATUS=%u streams on %u interfaces", daemon.n_streams, daemon.n_interfaces);
-		log_info("ready: %u streams on %u interfaces, control socket %s", daemon.n_streams, daemon.n_interfaces,
-			 config->socket_path);
+		events_tell_ready(&daemon);
+		log_info("ready: %u streams, control socket %s", config->n_streams, config->socket_path);
 		r = sd_event_loop(daemon.event);
 		if (r < 0)
 			fault_set(fault, EX_OSERR, -r, "the event loop failed: %s", strerror(-r));

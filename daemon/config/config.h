@@ -83,6 +83,7 @@ struct config {
 	const struct config_stream *streams;
 	uint32_t n_streams;
 	void *memory; /* of everything above; owned */
+	struct config *older; /* its owner's: what it took the place of, and is still looked at */
 };
 
 /**
@@ -97,5 +98,7 @@ bool config_is_multicast(const struct config_address *address);
 
 /** NULL is fine. */
 void config_free(struct config *config);
+/** And those that are older, too. */
+void config_free_chain(struct config *config);
 
 #endif

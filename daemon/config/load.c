@@ -43,6 +43,16 @@ void config_free(struct config *config)
 	free(config);
 }
 
+void config_free_chain(struct config *config)
+{
+	while (config) {
+		struct config *older = config->older;
+
+		config_free(config);
+		config = older;
+	}
+}
+
 /* A copy that outlives the libconfig file, of the name of the file a setting stands in. NULL: out of memory. */
 static const char *copy_file(const struct reader *reader, struct config *config, const config_setting_t *setting)
 {

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <ibvcap/ibvcap.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -23,14 +24,20 @@ static void mail_removal(struct attachment *attachment)
 		attachment->remove_mailed = mailbox_send(attachment->point->ring->inbox, &mail) == 0;
 }
 
+static enum ibvcap_disconnect_reason reason_to_hang_up(const struct attach_point *point)
+{
+	if (!point->ended)
+		return IBVCAP_REASON_HUNG_UP;
+	return point->ending != IBVCAP_REASON_NONE ? point->ending : IBVCAP_REASON_SHUTDOWN;
+}
+
 void attach_hang_up(struct attachment *attachment)
 {
 	attachment->session->attachment = NULL;
 	attachment->session = NULL;
 	attachment->served = false;
 	/* It may live on and read: it has to know before its leases end that they do. */
-	daemon_disconnect(attachment->consumer.state,
-			  attachment->point->ended ? IBVCAP_REASON_SHUTDOWN : IBVCAP_REASON_HUNG_UP);
+	daemon_disconnect(attachment->consumer.state, reason_to_hang_up(attachment->point));
 	notifier_remove(attachment->point->notifier, attachment->consumer.page);
 	mail_removal(attachment);
 }
@@ -39,15 +46,15 @@ void attach_hang_up(struct attachment *attachment)
 
 static struct attach_point *find_point(struct control *control, const char *stream, uint32_t queue, bool *has_stream)
 {
-	*has_stream = false;
-	for (uint32_t i = 0; i < control->n_points; i++) {
-		const struct control_ring *ring = control->points[i].ring;
+	struct attach_point *point;
 
-		if (strcmp(ring->config->name, stream) != 0)
+	*has_stream = false;
+	TAILQ_FOREACH (point, &control->points, link) {
+		if (point->ending != IBVCAP_REASON_NONE || strcmp(point->ring->config->name, stream) != 0)
 			continue;
 		*has_stream = true;
-		if (ring->queue == queue)
-			return &control->points[i];
+		if (point->ring->queue == queue)
+			return point;
 	}
 	return NULL;
 }
@@ -166,6 +173,8 @@ static void consumer_added(struct attachment *attachment, int error)
 				       strerror(-error));
 	} else {
 		attachment->served = true;
+		if (attachment->point->ending != IBVCAP_REASON_NONE)
+			daemon_disconnect(attachment->consumer.state, attachment->point->ending);
 		session_resume(session);
 		r = attachment_send(attachment);
 	}
@@ -210,7 +219,7 @@ static void take_mail(struct attach_point *point, const struct mail *mail)
 	case MAIL_STOPPED:
 	case MAIL_FAILED:
 		point->ended = true;
-		point->control->options.worker_ended(point->control->options.context, point->index, mail->error);
+		point->control->options.worker_ended(point->control->options.context, point->ring, mail->error);
 		break;
 	default:
 		break;
@@ -233,27 +242,61 @@ static int on_outbox(sd_event_source *source, int fd, uint32_t events, void *con
 
 /* ---- the point ----------------------------------------------------------------------------------- */
 
-int attach_point_init(struct attach_point *point, struct control *control, uint32_t index)
+int attach_point_new(struct control *control, const struct control_ring *ring)
 {
+	struct attach_point *point = calloc(1, sizeof(*point));
 	int r;
 
+	if (!point)
+		return -ENOMEM;
 	point->control = control;
-	point->index = index;
-	point->ring = &control->options.rings[index];
+	point->ring = ring;
 	LIST_INIT(&point->attachments);
-	r = notifier_new(&point->notifier, point->ring->ring->ring);
+	TAILQ_INSERT_TAIL(&control->points, point, link);
+	r = notifier_new(&point->notifier, ring->ring->ring);
+	if (r >= 0)
+		r = sd_event_add_io(control->options.event, &point->outbox, mailbox_fd(ring->outbox), EPOLLIN, on_outbox,
+				    point);
 	if (r < 0)
-		return r;
-	return sd_event_add_io(control->options.event, &point->outbox, mailbox_fd(point->ring->outbox), EPOLLIN,
-			       on_outbox, point);
+		attach_point_free(point);
+	return r < 0 ? r : 0;
 }
 
-void attach_point_deinit(struct attach_point *point)
+void attach_point_free(struct attach_point *point)
 {
+	TAILQ_REMOVE(&point->control->points, point, link);
 	sd_event_source_disable_unref(point->outbox);
 	while (!LIST_EMPTY(&point->attachments))
 		attachment_free(LIST_FIRST(&point->attachments));
 	notifier_free(point->notifier);
+	free(point);
+}
+
+void attach_point_end(struct attach_point *point, enum ibvcap_disconnect_reason reason)
+{
+	struct attachment *attachment;
+
+	point->ending = reason;
+	LIST_FOREACH (attachment, &point->attachments, link)
+		if (attachment->session)
+			daemon_disconnect(attachment->consumer.state, reason);
+}
+
+void attach_point_hang_up(struct attach_point *point)
+{
+	struct attachment *attachment, *next;
+
+	point->ended = true;
+	for (attachment = LIST_FIRST(&point->attachments); attachment; attachment = next) {
+		next = LIST_NEXT(attachment, link);
+		if (attachment->session)
+			session_free(attachment->session);
+	}
+}
+
+uint64_t attach_point_epoch(const struct attach_point *point)
+{
+	return point->ring->ring->ring->segment.epoch;
 }
 
 void attach_point_retry(struct attach_point *point)

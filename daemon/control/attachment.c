@@ -85,7 +85,7 @@ int attachment_new(struct attachment **out, struct attach_point *point, const st
 	attachment->uid = peer->uid;
 	LIST_INSERT_HEAD(&point->attachments, attachment, link);
 	point->n_attachments++;
-	r = create_pages(&attachment->consumer, point->control->options.epoch);
+	r = create_pages(&attachment->consumer, attach_point_epoch(point));
 	if (r < 0)
 		goto fail;
 	if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0) {
@@ -127,7 +127,7 @@ static int open_descriptors(const struct attachment *attachment, int fds[WIRE_FD
 
 int attachment_send(struct attachment *attachment)
 {
-	struct wire_attached message = { .epoch = attachment->point->control->options.epoch };
+	struct wire_attached message = { .epoch = attach_point_epoch(attachment->point) };
 	int fds[WIRE_FD_N] = { -1, -1, -1, -1, -1, -1 };
 	int r;
 

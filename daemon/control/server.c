@@ -121,13 +121,14 @@ static void look_after_clients(struct control *control)
 static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct control *control = context;
+	struct attach_point *point;
 
 	(void)time_us;
-	for (uint32_t i = 0; i < control->n_points; i++) {
-		if (control->points[i].ended)
+	TAILQ_FOREACH (point, &control->points, link) {
+		if (point->ended)
 			continue;
-		refresh_matched(control->points[i].ring);
-		attach_point_retry(&control->points[i]);
+		refresh_matched(point->ring);
+		attach_point_retry(point);
 	}
 	look_after_clients(control);
 	if (control->listening)
@@ -140,18 +141,8 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 
 static int set_up(struct control *control)
 {
-	int r = 0;
+	int r = status_init(control);
 
-	control->points = calloc(control->options.n_rings + 1, sizeof(*control->points));
-	if (!control->points)
-		return -ENOMEM;
-	while (r == 0 && control->n_points < control->options.n_rings) {
-		r = attach_point_init(&control->points[control->n_points], control, control->n_points);
-		control->n_points++; /* also a half-made one is taken down */
-	}
-	if (r < 0)
-		return r;
-	r = status_init(control);
 	if (r < 0)
 		return r;
 	r = control_add_timer(control, &control->tick, on_tick, control);
@@ -171,6 +162,8 @@ int control_new(struct control **control, const struct control_options *options,
 		c->options = *options;
 		LIST_INIT(&c->sessions);
 		LIST_INIT(&c->users.list);
+		TAILQ_INIT(&c->points);
+		TAILQ_INIT(&c->interfaces);
 		r = set_up(c);
 	}
 	if (r < 0) {
@@ -182,6 +175,56 @@ int control_new(struct control **control, const struct control_options *options,
 	return 0;
 }
 
+/* ---- rings and interfaces come and go ------------------------------------------------------------ */
+
+static struct attach_point *find_point(struct control *control, const struct control_ring *ring)
+{
+	struct attach_point *point;
+
+	TAILQ_FOREACH (point, &control->points, link)
+		if (point->ring == ring)
+			break;
+	return point;
+}
+
+int control_add_ring(struct control *control, const struct control_ring *ring)
+{
+	return attach_point_new(control, ring);
+}
+
+void control_end_ring(struct control *control, const struct control_ring *ring, enum ibvcap_disconnect_reason reason)
+{
+	struct attach_point *point = find_point(control, ring);
+
+	if (point)
+		attach_point_end(point, reason);
+}
+
+void control_remove_ring(struct control *control, const struct control_ring *ring)
+{
+	struct attach_point *point = find_point(control, ring);
+
+	if (!point)
+		return;
+	attach_point_hang_up(point);
+	attach_point_free(point);
+}
+
+void control_add_interface(struct control *control, struct control_interface *interface)
+{
+	TAILQ_INSERT_TAIL(&control->interfaces, interface, link);
+}
+
+void control_remove_interface(struct control *control, struct control_interface *interface)
+{
+	TAILQ_REMOVE(&control->interfaces, interface, link);
+}
+
+void control_set_config(struct control *control, const struct config *config)
+{
+	control->options.config = config;
+}
+
 void control_stop_accepting(struct control *control)
 {
 	control->listening = sd_event_source_disable_unref(control->listening);
@@ -189,18 +232,19 @@ void control_stop_accepting(struct control *control)
 
 void control_free(struct control *control)
 {
+	struct attach_point *point;
+
 	if (!control)
 		return;
 	sd_event_source_disable_unref(control->listening);
 	sd_event_source_disable_unref(control->tick);
-	for (uint32_t i = 0; i < control->n_points; i++)
-		control->points[i].ended = true; /* nothing is mailed any more */
+	TAILQ_FOREACH (point, &control->points, link)
+		point->ended = true; /* nothing is mailed any more */
 	while (!LIST_EMPTY(&control->sessions))
 		session_free(LIST_FIRST(&control->sessions));
 	users_deinit(&control->users);
 	status_deinit(control);
-	for (uint32_t i = 0; i < control->n_points; i++)
-		attach_point_deinit(&control->points[i]);
-	free(control->points);
+	while (!TAILQ_EMPTY(&control->points))
+		attach_point_free(TAILQ_FIRST(&control->points));
 	free(control);
 }

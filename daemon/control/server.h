@@ -13,8 +13,8 @@
 
 struct control {
 	struct control_options options;
-	struct attach_point *points; /* one a ring, in their order */
-	uint32_t n_points;
+	TAILQ_HEAD(, attach_point) points; /* one a ring */
+	TAILQ_HEAD(, control_interface) interfaces;
 	struct status_refresh refresh;
 	LIST_HEAD(, session) sessions;
 	uint32_t n_sessions;

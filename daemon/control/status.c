@@ -52,11 +52,11 @@ static void count_ring(const struct control_ring *ring, uint64_t *counters)
 	stream[STREAM_CTR_HEAD] = rows;
 }
 
-static int append_stream(struct reply *reply, const struct control *control, const struct control_ring *ring)
+static int append_stream(struct reply *reply, const struct control_ring *ring)
 {
 	const struct ibvcap_ring *shared = ring->ring->ring;
 	struct wire_stream message = {
-		.epoch = control->options.epoch,
+		.epoch = shared->segment.epoch,
 		.queue = ring->queue,
 		.slot_bytes = shared->slot_bytes,
 		.slots_per_block = shared->slots_per_block,
@@ -154,16 +154,20 @@ static int append_consumers(struct reply *reply, const struct attach_point *poin
 
 static int build(const struct control *control, struct reply *reply)
 {
-	const struct control_options *options = &control->options;
+	const struct control_interface *interface;
+	const struct attach_point *point;
 	struct wire_header end;
 	int r = append_daemon(reply);
 
-	for (uint32_t i = 0; i < options->n_rings && r == 0; i++)
-		r = append_stream(reply, control, &options->rings[i]);
-	for (uint32_t i = 0; i < control->n_points && r == 0; i++)
-		r = append_consumers(reply, &control->points[i]);
-	for (uint32_t i = 0; i < options->n_interfaces && r == 0; i++)
-		r = append_interface(reply, &options->interfaces[i]);
+	TAILQ_FOREACH (point, &control->points, link)
+		if (r == 0)
+			r = append_stream(reply, point->ring);
+	TAILQ_FOREACH (point, &control->points, link)
+		if (r == 0)
+			r = append_consumers(reply, point);
+	TAILQ_FOREACH (interface, &control->interfaces, link)
+		if (r == 0)
+			r = append_interface(reply, interface);
 	wire_init(&end, WIRE_END, sizeof(end));
 	return r == 0 ? reply_append(reply, &end) : r;
 }
@@ -172,22 +176,21 @@ static int build(const struct control *control, struct reply *reply)
 
 static bool may_see_stream(const struct session *session, const char *name)
 {
-	const struct control_options *options = &session->control->options;
+	const struct attach_point *point;
 
-	for (uint32_t i = 0; i < options->n_rings; i++)
-		if (strcmp(options->rings[i].config->name, name) == 0)
-			return rights_to_receive(options->rings[i].config, &session->peer, geteuid()) == RIGHTS_GRANTED;
+	TAILQ_FOREACH (point, &session->control->points, link)
+		if (strcmp(point->ring->config->name, name) == 0)
+			return rights_to_receive(point->ring->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
 	return false;
 }
 
 /* Its port's counters tell of all streams on it: seen by who may receive one. */
 static bool may_see_interface(const struct session *session, const char *name)
 {
-	const struct control_options *options = &session->control->options;
+	const struct attach_point *point;
 
-	for (uint32_t i = 0; i < options->n_rings; i++)
-		if (strcmp(options->rings[i].config->interface, name) == 0 &&
-		    may_see_stream(session, options->rings[i].config->name))
+	TAILQ_FOREACH (point, &session->control->points, link)
+		if (strcmp(point->ring->config->interface, name) == 0 && may_see_stream(session, point->ring->config->name))
 			return true;
 	return false;
 }
@@ -256,23 +259,22 @@ static bool is_struck(const struct control_ring *ring, uint64_t mailed)
 			       counter_get(&counters[IBVCAP_CTR_NO_BUFFER]) >= mailed;
 }
 
-static bool is_ring_fresh(struct control *control, uint32_t i)
+static bool is_ring_fresh(struct attach_point *point)
 {
-	struct status_refresh *refresh = &control->refresh;
-
-	if (control->points[i].ended)
+	if (point->ended)
 		return true;
-	if (!refresh->is_mailed[i])
-		refresh->is_mailed[i] = control_mail_matched(&control->options.rings[i], &refresh->mailed[i]) != -EAGAIN;
-	return refresh->is_mailed[i] && is_struck(&control->options.rings[i], refresh->mailed[i]);
+	if (!point->is_mailed)
+		point->is_mailed = control_mail_matched(point->ring, &point->matched_mailed) != -EAGAIN;
+	return point->is_mailed && is_struck(point->ring, point->matched_mailed);
 }
 
 static bool is_fresh(struct control *control)
 {
+	struct attach_point *point;
 	bool fresh = true;
 
-	for (uint32_t i = 0; i < control->n_points; i++)
-		fresh &= is_ring_fresh(control, i);
+	TAILQ_FOREACH (point, &control->points, link)
+		fresh &= is_ring_fresh(point);
 	return fresh;
 }
 
@@ -280,6 +282,7 @@ static bool is_fresh(struct control *control)
 static void begin(struct control *control)
 {
 	struct status_refresh *refresh = &control->refresh;
+	struct attach_point *point;
 	struct session *session;
 
 	LIST_FOREACH (session, &control->sessions, link) {
@@ -291,8 +294,10 @@ static void begin(struct control *control)
 	}
 	if (!refresh->active)
 		return;
-	memset(refresh->is_mailed, 0, control->n_points * sizeof(*refresh->is_mailed));
-	memset(refresh->mailed, 0, control->n_points * sizeof(*refresh->mailed));
+	TAILQ_FOREACH (point, &control->points, link) {
+		point->is_mailed = false;
+		point->matched_mailed = 0;
+	}
 	refresh->deadline_us = control_now_us(control) + REFRESH_TIMEOUT_US;
 	is_fresh(control);
 	control_arm(refresh->timer, REFRESH_STEP_US);
@@ -330,19 +335,11 @@ int status_request(struct session *session)
 
 int status_init(struct control *control)
 {
-	struct status_refresh *refresh = &control->refresh;
-
-	refresh->mailed = calloc(control->options.n_rings + 1, sizeof(*refresh->mailed));
-	refresh->is_mailed = calloc(control->options.n_rings + 1, sizeof(*refresh->is_mailed));
-	if (!refresh->mailed || !refresh->is_mailed)
-		return -ENOMEM;
-	return control_add_timer(control, &refresh->timer, on_refresh, control);
+	return control_add_timer(control, &control->refresh.timer, on_refresh, control);
 }
 
 void status_deinit(struct control *control)
 {
 	sd_event_source_disable_unref(control->refresh.timer);
-	free(control->refresh.mailed);
-	free(control->refresh.is_mailed);
 	control->refresh = (struct status_refresh){ 0 };
 }

@@ -39,10 +39,10 @@ static int read_matched(void *context, uint64_t *packets)
 	return scripted_backend_ops.read_matched(context, packets);
 }
 
-static void worker_ended(void *context, uint32_t index, int error)
+static void worker_ended(void *context, const struct control_ring *which, int error)
 {
 	(void)context;
-	(void)index;
+	(void)which;
 	(void)error;
 	abort();
 }
@@ -90,10 +90,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	snprintf(config.socket_path, sizeof(config.socket_path), "/tmp/fuzz-control-%d.sock", (int)getpid());
 	must(listener_open(&listener, config.socket_path, 0600, (gid_t)-1, NULL));
 	unlink(config.socket_path);
-	const struct control_options options = { .config = &config, .event = event, .listener = &listener, .epoch = 1,
-						 .rings = &control_ring, .n_rings = 1, .worker_ended = worker_ended };
+	const struct control_options options = { .config = &config, .event = event, .listener = &listener,
+						 .worker_ended = worker_ended };
 
 	must(control_new(&control, &options, NULL));
+	must(control_add_ring(control, &control_ring));
 	return 0;
 }
 
@@ -141,9 +142,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size -= used;
 	}
 	close(fds[1]);
-	for (int i = 0; i < 1000 && (control->n_sessions || control->points[0].n_attachments); i++)
+	for (int i = 0; i < 1000 && (control->n_sessions || TAILQ_FIRST(&control->points)->n_attachments); i++)
 		turn(1);
-	if (control->n_sessions || control->points[0].n_attachments || ring.n_consumers)
+	if (control->n_sessions || TAILQ_FIRST(&control->points)->n_attachments || ring.n_consumers)
 		abort();
 	return 0;
 }

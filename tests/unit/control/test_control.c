@@ -59,10 +59,10 @@ static int read_port(void *context, uint64_t counters[INTERFACE_CTR_N])
 	return 0;
 }
 
-static void worker_ended(void *context, uint32_t index, int error)
+static void worker_ended(void *context, const struct control_ring *which, int error)
 {
 	(void)context;
-	(void)index;
+	(void)which;
 	(void)error;
 }
 
@@ -95,8 +95,7 @@ static void make_ring(void)
 static void make_control(void)
 {
 	const struct control_options options = {
-		.config = &config, .event = event, .listener = &listener, .epoch = EPOCH, .rings = &control_ring,
-		.n_rings = 1, .interfaces = &port, .n_interfaces = 1, .worker_ended = worker_ended,
+		.config = &config, .event = event, .listener = &listener, .worker_ended = worker_ended,
 	};
 
 	control_ring = (struct control_ring){
@@ -106,6 +105,8 @@ static void make_control(void)
 	};
 	port = (struct control_interface){ .name = "eth7", .device = "scripted0", .read = read_port, .context = queue };
 	cr_assert(eq(int, control_new(&control, &options, NULL), 0));
+	cr_assert(eq(int, control_add_ring(control, &control_ring), 0));
+	control_add_interface(control, &port);
 }
 
 static void set_up(void)
