@@ -253,7 +253,7 @@ int attach_point_new(struct control *control, const struct control_ring *ring)
 	point->ring = ring;
 	LIST_INIT(&point->attachments);
 	TAILQ_INSERT_TAIL(&control->points, point, link);
-	r = notifier_new(&point->notifier, ring->ring->ring);
+	r = notifier_new(&point->notifier, ring->ring);
 	if (r >= 0)
 		r = sd_event_add_io(control->options.event, &point->outbox, mailbox_fd(ring->outbox), EPOLLIN, on_outbox,
 				    point);

@@ -5,8 +5,8 @@
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define PAGE_BYTES 4096
@@ -27,8 +27,8 @@ void attachment_free(struct attachment *attachment)
 	point->n_attachments--;
 	if (attachment->session)
 		attachment->session->attachment = NULL;
-	close_fd(&attachment->pipe_read);
-	close_fd(&attachment->pipe_write);
+	close_fd(&attachment->wake_theirs);
+	close_fd(&attachment->wake);
 	shm_deinit(&attachment->consumer.state_shm);
 	shm_deinit(&attachment->consumer.page_shm);
 	free(attachment);
@@ -70,7 +70,7 @@ static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
 int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks)
 {
 	struct attachment *attachment = calloc(1, sizeof(*attachment));
-	int pipe_fds[2];
+	int wake[2];
 	int r;
 
 	if (!attachment)
@@ -79,8 +79,8 @@ int attachment_new(struct attachment **out, struct attach_point *point, const st
 	attachment->consumer.page_shm = (struct shm)SHM_INIT;
 	attachment->consumer.lease_blocks = lease_blocks;
 	attachment->point = point;
-	attachment->pipe_read = -1;
-	attachment->pipe_write = -1;
+	attachment->wake_theirs = -1;
+	attachment->wake = -1;
 	attachment->pid = peer->pid;
 	attachment->uid = peer->uid;
 	LIST_INSERT_HEAD(&point->attachments, attachment, link);
@@ -88,13 +88,14 @@ int attachment_new(struct attachment **out, struct attach_point *point, const st
 	r = create_pages(&attachment->consumer, attach_point_epoch(point));
 	if (r < 0)
 		goto fail;
-	if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0) {
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wake) < 0) {
 		r = -errno;
 		goto fail;
 	}
-	attachment->pipe_read = pipe_fds[0];
-	attachment->pipe_write = pipe_fds[1];
-	r = notifier_add(point->notifier, attachment->consumer.page, attachment->pipe_write);
+	attachment->wake_theirs = wake[0];
+	attachment->wake = wake[1];
+	shutdown(attachment->wake_theirs, SHUT_WR);
+	r = notifier_add(point->notifier, &attachment->consumer, attachment->wake);
 	if (r < 0)
 		goto fail;
 	*out = attachment;
@@ -121,7 +122,7 @@ static int open_descriptors(const struct attachment *attachment, int fds[WIRE_FD
 			return fds[i];
 	}
 	fds[WIRE_FD_CONSUMER_PAGE] = attachment->consumer.page_shm.fd;
-	fds[WIRE_FD_WAKE_PIPE] = attachment->pipe_read;
+	fds[WIRE_FD_WAKE_SOCKET] = attachment->wake_theirs;
 	return 0;
 }
 
@@ -137,6 +138,6 @@ int attachment_send(struct attachment *attachment)
 		r = session_send(attachment->session, &message.header, fds, WIRE_FD_N);
 	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_STATE; i++)
 		close_fd(&fds[i]);
-	close_fd(&attachment->pipe_read);
+	close_fd(&attachment->wake_theirs);
 	return r;
 }

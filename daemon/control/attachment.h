@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What one attached client has: two pages, a pipe, and descriptors of the ring. Control thread only. */
+/* What one attached client has: two pages, a socket to be woken by, and descriptors of the ring. Control thread only. */
 #ifndef DAEMON_CONTROL_ATTACHMENT_H
 #define DAEMON_CONTROL_ATTACHMENT_H
 
@@ -19,8 +19,8 @@ struct attachment {
 	struct session *session; /* NULL: hung up, and on its way out */
 	pid_t pid;
 	uid_t uid;
-	int pipe_read; /* the client's end, until it was sent */
-	int pipe_write;
+	int wake_theirs; /* the client's end, until it was sent */
+	int wake;
 	bool served; /* the worker counts its leases, and the client was told so */
 	bool remove_mailed;
 };

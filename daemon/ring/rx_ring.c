@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <ibvcap/ibvcap.h>
 #include <linux/futex.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -47,6 +48,15 @@ void rx_ring_publish(struct rx_ring *ring, uint32_t n)
 
 /* ---- recycling: see the handshake in lib/ibvcap/ring.h ------------------------------------------- */
 
+/* Once: the first reason is the one that is told. */
+static void put_out(struct rx_ring *ring, struct ring_consumer *consumer, enum ibvcap_disconnect_reason reason)
+{
+	if (consumer->bad)
+		return;
+	consumer->bad = reason;
+	ring->n_bad++;
+}
+
 /* Held blocks are in the order of their numbers, in which they were retired. NULL: not one of them. */
 static struct rx_ring_held *find_held(const struct rx_ring *ring, uint64_t number)
 {
@@ -74,14 +84,14 @@ static void mark_leased(struct rx_ring *ring)
 	for (uint32_t i = 0; i < ring->n_consumers; i++) {
 		struct ring_consumer *consumer = ring->consumers[i];
 
+		if (!daemon_is_page_whole(consumer->page))
+			put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
 		for (uint32_t slot = 0; slot < consumer->lease_blocks; slot++) {
 			uint64_t lease = daemon_load_lease(consumer->page, slot);
 			struct rx_ring_held *held;
 
-			if (lease > ring->next_block && !consumer->lied) {
-				consumer->lied = true;
-				ring->n_lied++;
-			}
+			if (lease > ring->next_block)
+				put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
 			if (lease == 0 || lease > ring->floor) /* free, or a block that is not due for reuse */
 				continue;
 			held = find_held(ring, lease - 1);
@@ -187,58 +197,79 @@ void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consume
 	}
 }
 
-struct ring_consumer *rx_ring_take_liar(struct rx_ring *ring)
+struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring)
 {
-	for (uint32_t i = 0; ring->n_lied && i < ring->n_consumers; i++) {
+	for (uint32_t i = 0; ring->n_bad && i < ring->n_consumers; i++) {
 		struct ring_consumer *consumer = ring->consumers[i];
 
-		if (!consumer->lied)
+		if (!consumer->bad)
 			continue;
 		rx_ring_remove_consumer(ring, consumer);
-		ring->n_lied--;
+		ring->n_bad--;
 		return consumer;
 	}
-	ring->n_lied = 0; /* who lied may have left meanwhile */
+	ring->n_bad = 0; /* some may have left meanwhile */
 	return NULL;
 }
 
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 
-/*
- * All consumers and the notifier, and no more: a client with thousands of threads asleep on the word must
- * not cost the worker a wake-up of each. Who is passed over looks again within a tick of its own.
- */
-static void wake_all(struct rx_ring *ring)
+/* Of a client that puts thousands of threads to sleep on its word, one wakes: it pays for the others itself. */
+void rx_ring_wake_consumer(const struct ring_consumer *consumer)
 {
-	daemon_bump_wake_word(ring->ring);
-	syscall(SYS_futex, &ring->ring->wake_word, FUTEX_WAKE, RX_RING_CONSUMERS_MAX + 1, NULL, NULL, 0);
+	daemon_bump_wake_word(consumer->state);
+	syscall(SYS_futex, &consumer->state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+void rx_ring_ring_doorbell(const struct rx_ring *ring)
+{
+	eventfd_write(ring->doorbell, 1);
+}
+
+static bool is_due(struct rx_ring *ring, struct ring_consumer *consumer)
+{
+	uint64_t wake_at;
+
+	if (consumer->bad)
+		return false;
+	wake_at = daemon_load_wake_request(consumer->page);
+	if (!daemon_is_page_whole(consumer->page))
+		put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
+	/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
+	if (wake_at > ring->head || wake_at <= consumer->woken_at)
+		return false;
+	consumer->woken_at = wake_at;
+	return true;
 }
 
 uint32_t rx_ring_wake(struct rx_ring *ring)
 {
-	bool due = false;
+	struct ring_consumer *due = NULL;
+	uint32_t n_due = 0;
 
 	if (ring->n_consumers == 0)
 		return 0;
 	daemon_fence_head(ring->ring, ring->head);
 	for (uint32_t i = 0; i < ring->n_consumers; i++) {
-		struct ring_consumer *consumer = ring->consumers[i];
-		uint64_t wake_at = daemon_load_wake_request(consumer->page);
-
-		/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
-		if (wake_at > ring->head || wake_at <= consumer->woken_at)
+		if (!is_due(ring, ring->consumers[i]))
 			continue;
-		consumer->woken_at = wake_at;
-		due = true;
+		due = ring->consumers[i];
+		n_due++;
 	}
-	if (!due)
+	if (n_due == 0)
 		return 0;
-	wake_all(ring);
+	/* One sleeper, the ordinary case, is not made to wait for another thread. */
+	if (n_due == 1 && !daemon_load_wake_socket(due->page))
+		rx_ring_wake_consumer(due);
+	else
+		rx_ring_ring_doorbell(ring);
 	return 1;
 }
 
 void rx_ring_close(struct rx_ring *ring)
 {
 	daemon_close_ring(ring->ring);
-	wake_all(ring);
+	for (uint32_t i = 0; i < ring->n_consumers; i++)
+		rx_ring_wake_consumer(ring->consumers[i]);
+	rx_ring_ring_doorbell(ring);
 }

@@ -45,7 +45,7 @@ struct ring_consumer {
 
 	/* The worker's. */
 	uint64_t woken_at; /* the last request that was served */
-	bool lied;         /* its page named a block that never was */
+	enum ibvcap_disconnect_reason bad; /* why it is to be put out; IBVCAP_REASON_NONE: it is not */
 };
 
 /* Where a block went that was due for reuse but under lease. */
@@ -83,7 +83,8 @@ struct rx_ring {
 	uint32_t n_held;
 	struct ring_consumer *consumers[RX_RING_CONSUMERS_MAX];
 	uint32_t n_consumers;
-	uint32_t n_lied;
+	uint32_t n_bad;
+	int doorbell; /* eventfd, the daemon's alone: rung when more than one futex word is to be woken */
 };
 
 /* Consecutive rows of one block. */
@@ -131,11 +132,20 @@ int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, u
 /** Its leases end. It may not be in the ring. */
 void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
 
-/** The next consumer whose page named a block that never was, taken out of the ring; NULL: none. */
-struct ring_consumer *rx_ring_take_liar(struct rx_ring *ring);
+/** The next consumer whose page broke the rules (see its bad), taken out of the ring; NULL: none. */
+struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring);
 
-/** Wake who asked for a head that has come. Call when a poll came back short. Returns how many futex wakes. */
+/**
+ * Wake who asked for a head that has come: one consumer that sleeps on its word at once, anything else by the
+ * doorbell, on which the notifier sleeps. Call when a poll came back short. Returns how many system calls, 0 or 1.
+ */
 uint32_t rx_ring_wake(struct rx_ring *ring);
+
+/** One sleeper on the consumer's own word. Any thread that has the consumer. */
+void rx_ring_wake_consumer(const struct ring_consumer *consumer);
+
+/** Any thread. */
+void rx_ring_ring_doorbell(const struct rx_ring *ring);
 
 /** Nothing more will be published in this epoch: tell and wake everybody. */
 void rx_ring_close(struct rx_ring *ring);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #define SMALL_PAGE 4096u
 
@@ -122,6 +124,9 @@ static int create_segments(struct rx_ring *ring, const struct rx_ring_options *o
 
 static int create_private(struct rx_ring *ring)
 {
+	ring->doorbell = eventfd(0, EFD_CLOEXEC);
+	if (ring->doorbell < 0)
+		return -errno;
 	ring->physical = calloc(ring->table_mask + 1, sizeof(*ring->physical));
 	ring->free_blocks = calloc(ring->n_blocks, sizeof(*ring->free_blocks));
 	ring->held = calloc(ring->n_blocks, sizeof(*ring->held));
@@ -172,6 +177,7 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 		.payload = SHM_INIT,
 		.headers = SHM_INIT,
 		.ring_shm = SHM_INIT,
+		.doorbell = -1,
 		.block_bytes = block_bytes(options),
 		.slot_bytes = options->slot_bytes,
 		.slots_per_block = options->slots_per_block,
@@ -194,7 +200,7 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 	ring->ring = ring->ring_shm.address;
 	r = create_private(ring);
 	if (r < 0) {
-		fault_set(fault, EX_OSERR, -r, "stream '%s': out of memory", options->stream);
+		fault_set(fault, EX_OSERR, -r, "stream '%s': its ring cannot be made: %s", options->stream, strerror(-r));
 		goto fail;
 	}
 	describe(ring, options);
@@ -225,6 +231,8 @@ void rx_ring_deinit(struct rx_ring *ring)
 	shm_deinit(&ring->payload);
 	shm_deinit(&ring->headers);
 	shm_deinit(&ring->ring_shm);
+	if (ring->ring && ring->doorbell >= 0)
+		close(ring->doorbell);
 	free(ring->physical);
 	free(ring->free_blocks);
 	free(ring->held);

@@ -132,15 +132,15 @@ static int take_mails(struct worker *worker)
 	return n;
 }
 
-static void report_liars(struct worker *worker)
+static void report_bad(struct worker *worker)
 {
 	while (!mailbox_full(worker->outbox)) {
-		struct ring_consumer *consumer = rx_ring_take_liar(worker->receive.ring);
+		struct ring_consumer *consumer = rx_ring_take_bad(worker->receive.ring);
 
 		if (!consumer)
 			return;
 		answer(worker, &(struct mail){ .type = MAIL_CONSUMER_BAD, .error = -EBADMSG,
-					       .reason = IBVCAP_REASON_BAD_CURSOR, .consumer = consumer });
+					       .reason = (uint32_t)consumer->bad, .consumer = consumer });
 	}
 }
 
@@ -180,8 +180,8 @@ int worker_do_work(struct worker *worker)
 	/* Also now and then while every poll comes back full, or a sleeper would never be woken. */
 	if (n < RECEIVE_BATCH || ++worker->full_batches % WAKE_BATCHES == 0)
 		counter_add(&ring->ring->counters[IBVCAP_CTR_WAKES], rx_ring_wake(ring));
-	if (ring->n_lied)
-		report_liars(worker);
+	if (ring->n_bad)
+		report_bad(worker);
 	if (n == 0)
 		when_empty(worker);
 	return worker->stopped ? 0 : n + take_mails(worker);

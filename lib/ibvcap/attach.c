@@ -17,14 +17,14 @@ const char *ibvcap_version(void)
 	return TEXT(IBVCAP_VERSION_MAJOR) "." TEXT(IBVCAP_VERSION_MINOR);
 }
 
-/* The pipe's file description is shared with nobody who reads it; a daemon that sent a blocking one would stop us. */
+/* The wake socket's file description is ours alone; a daemon that sent a blocking one would stop us. */
 static int prepare(struct ibvcap_rx *rx)
 {
 	size_t n_rows = (size_t)rx->lease_blocks * rx->slots_per_block;
-	int flags = fcntl(rx->wake_pipe, F_GETFL);
+	int flags = fcntl(rx->wake_socket, F_GETFL);
 
-	if (flags < 0 || fcntl(rx->wake_pipe, F_SETFL, flags | O_NONBLOCK) < 0)
-		return error_set(-EPROTO, "the ring that the daemon sent: its pipe cannot be read: %s", strerror(errno));
+	if (flags < 0 || fcntl(rx->wake_socket, F_SETFL, flags | O_NONBLOCK) < 0)
+		return error_set(-EPROTO, "the ring that the daemon sent: its wake socket cannot be read: %s", strerror(errno));
 	rx->batch_starts = calloc((n_rows + 63) / 64, sizeof(*rx->batch_starts));
 	return rx->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
 }

@@ -22,7 +22,7 @@
 #define PAUSE_NS_FIRST (10 * MS_NS)
 #define PAUSE_NS_MAX   (200 * MS_NS)
 
-/* ---- the descriptor: an epoll that has the pipe, the unanswered request, or the time of the next try ------- */
+/* ---- the descriptor: an epoll that has the wake socket, the unanswered request, or the time of the next try ------- */
 
 static void watch(struct rx_next *next, int fd)
 {
@@ -70,7 +70,7 @@ int rx_poll_fd(struct ibvcap_rx *rx)
 		return -error;
 	}
 	watch(next, next->timer_fd);
-	watch(next, rx->wake_pipe);
+	watch(next, rx->wake_socket);
 	watch(next, next->client.socket);
 	return next->poll_fd;
 }
@@ -84,7 +84,7 @@ void rx_close_epoch(struct ibvcap_rx *rx)
 	shm_deinit(&rx->ring_shm);
 	shm_deinit(&rx->state_shm);
 	shm_deinit(&rx->page_shm);
-	close_watched(&rx->next_epoch, &rx->wake_pipe);
+	close_watched(&rx->next_epoch, &rx->wake_socket);
 	if (rx->socket >= 0)
 		close(rx->socket);
 	rx->socket = -1;
@@ -163,7 +163,7 @@ static void take_over(struct ibvcap_rx *rx, struct ibvcap_rx *new)
 	*rx = *new;
 	free(new);
 	arm_timer(&rx->next_epoch, 0);
-	watch(&rx->next_epoch, rx->wake_pipe);
+	watch(&rx->next_epoch, rx->wake_socket);
 }
 
 /* The answer is there. 1: attached; 0: not now; -errno: never. */

@@ -153,20 +153,21 @@ static inline uint64_t daemon_load_released(const struct ibvcap_consumer_page *p
 
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 /*
- * consumer: seen := wake_word; wake_at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)
- * worker:   head published; head stored again (seq_cst); wake_at <= head? → wake_word += 1, futex_wake
- * As with leases: store, then load the other's, so one of them sees.
+ * consumer: seen := own wake_word; wake_at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)
+ * worker:   head published; head stored again (seq_cst); wake_at <= head? → wake_word += 1, futex_wake of one
+ * As with leases: store, then load the other's, so one of them sees. Each consumer sleeps on a word of its own,
+ * which nobody else has mapped: how many threads a client puts to sleep on it is no cost of others.
  */
 
-static inline uint32_t consumer_load_wake_word(const struct ibvcap_ring *ring)
+static inline uint32_t consumer_load_wake_word(const struct ibvcap_consumer_state *state)
 {
-	return atomic_load_explicit(&ring->wake_word, memory_order_acquire);
+	return atomic_load_explicit(&state->wake_word, memory_order_acquire);
 }
 
 /** Ask to be woken at head >= at. Partner: daemon_load_wake_request(). */
-static inline void consumer_request_wake(struct ibvcap_consumer_page *page, uint64_t at, bool pipe)
+static inline void consumer_request_wake(struct ibvcap_consumer_page *page, uint64_t at, bool by_socket)
 {
-	atomic_store_explicit(&page->wake_pipe, pipe, memory_order_relaxed);
+	atomic_store_explicit(&page->wake_socket, by_socket, memory_order_relaxed);
 	atomic_store_explicit(&page->wake_at, at, memory_order_seq_cst);
 }
 
@@ -193,16 +194,22 @@ static inline uint64_t daemon_load_wake_request(const struct ibvcap_consumer_pag
 	return atomic_load_explicit(&page->wake_at, memory_order_seq_cst);
 }
 
-/** Notifier, after daemon_load_wake_request(). */
-static inline bool daemon_load_wake_pipe(const struct ibvcap_consumer_page *page)
+/** After daemon_load_wake_request(). */
+static inline bool daemon_load_wake_socket(const struct ibvcap_consumer_page *page)
 {
-	return atomic_load_explicit(&page->wake_pipe, memory_order_relaxed) != 0;
+	return atomic_load_explicit(&page->wake_socket, memory_order_relaxed) != 0;
 }
 
-/** Worker (or control, when it closes the ring): change the word before the futex wake. */
-static inline void daemon_bump_wake_word(struct ibvcap_ring *ring)
+/** Worker or notifier: change the word before the futex wake, or who is about to sleep on it would. */
+static inline void daemon_bump_wake_word(struct ibvcap_consumer_state *state)
 {
-	atomic_fetch_add_explicit(&ring->wake_word, 1, memory_order_release);
+	atomic_fetch_add_explicit(&state->wake_word, 1, memory_order_release);
+}
+
+/** False: the client punched a hole into its page. Each read of it then is a page fault, and what it holds is zeroes. */
+static inline bool daemon_is_page_whole(const struct ibvcap_consumer_page *page)
+{
+	return __atomic_load_n(&page->segment.magic, __ATOMIC_RELAXED) == IBVCAP_CONSUMER_MAGIC;
 }
 
 /* ---- end of an epoch, state, clock --------------------------------------------------------------- */

@@ -40,7 +40,7 @@ struct rx_next {
 struct ibvcap_rx {
 	struct rx_next next_epoch;
 	int socket;    /* hangs up when the daemon goes */
-	int wake_pipe; /* read end */
+	int wake_socket;
 	struct shm payload;
 	struct shm headers;
 	struct shm ring_shm;

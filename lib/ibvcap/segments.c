@@ -138,7 +138,7 @@ int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epo
 	};
 	int r = 0;
 
-	rx->wake_pipe = fds[WIRE_FD_WAKE_PIPE];
+	rx->wake_socket = fds[WIRE_FD_WAKE_SOCKET];
 	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE; i++) {
 		if (r == 0)
 			r = map(segments[i], fds[i], i == WIRE_FD_CONSUMER_PAGE, names[i]);

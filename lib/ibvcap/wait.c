@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sleeping until there is more: on the ring's wake word or, by poll(), on the pipe. See ring.h, "wake-up". */
+/* Sleeping until there is more: on a word of one's own or, by poll(), on a socket. See ring.h, "wake-up". */
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
@@ -78,12 +78,12 @@ static bool spin(const struct ibvcap_rx *rx, uint64_t target)
 static int sleep_on_word(struct ibvcap_rx *rx, uint64_t target, uint64_t ns)
 {
 	const struct timespec timeout = { .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
-	uint32_t seen = consumer_load_wake_word(rx->ring);
+	uint32_t seen = consumer_load_wake_word(rx->state);
 	int r = 0;
 
 	consumer_request_wake(rx->page, target, false);
 	if (consumer_load_head_seq_cst(rx->ring) < target && !consumer_ring_closed(rx->ring) &&
-	    syscall(SYS_futex, &rx->ring->wake_word, FUTEX_WAIT, seen, &timeout, NULL, 0) < 0 && errno == EINTR)
+	    syscall(SYS_futex, &rx->state->wake_word, FUTEX_WAIT, seen, &timeout, NULL, 0) < 0 && errno == EINTR)
 		r = -EINTR;
 	consumer_cancel_wake(rx->page);
 	return r;
@@ -113,7 +113,7 @@ void rx_disarm(struct ibvcap_rx *rx)
 	rx->fd_armed = false;
 	consumer_cancel_wake(rx->page);
 	do {
-		n = read(rx->wake_pipe, bytes, sizeof(bytes));
+		n = read(rx->wake_socket, bytes, sizeof(bytes));
 	} while (n == (ssize_t)sizeof(bytes) || (n < 0 && errno == EINTR));
 	if (n == 0)
 		rx->daemon_gone = true;

@@ -60,7 +60,7 @@ enum wire_attached_fd {
 	WIRE_FD_RING,
 	WIRE_FD_CONSUMER_STATE,
 	WIRE_FD_CONSUMER_PAGE,
-	WIRE_FD_WAKE_PIPE, /* read end */
+	WIRE_FD_WAKE_SOCKET, /* readable when the packets asked for have come */
 	WIRE_FD_N
 };
 static_assert(WIRE_FD_N <= WIRE_FDS_MAX, "descriptors of one message");

@@ -86,7 +86,7 @@ static void attach_here(struct reader *reader)
 	reader->rx = (struct ibvcap_rx){
 		.next_epoch = { .poll_fd = -1, .timer_fd = -1 },
 		.socket = -1, /* poll() passes over it: a daemon that is there */
-		.wake_pipe = -1,
+		.wake_socket = -1,
 		.payload = { .address = ring->payload.address, .fd = -1 },
 		.headers = { .address = ring->headers.address, .fd = -1 },
 		.ring = ring->ring,

@@ -499,9 +499,9 @@ Test(control, a_consumer_that_asked_for_its_pipe_gets_a_byte_when_its_packets_co
 
 	consumer_request_wake(page, 2, true);
 	arrive(1);
-	cr_expect(not(turn_until_readable(fds[WIRE_FD_WAKE_PIPE], 50)));
+	cr_expect(not(turn_until_readable(fds[WIRE_FD_WAKE_SOCKET], 50)));
 	arrive(1);
-	cr_expect(turn_until_readable(fds[WIRE_FD_WAKE_PIPE], 1000));
+	cr_expect(turn_until_readable(fds[WIRE_FD_WAKE_SOCKET], 1000));
 	close(client);
 }
 

@@ -93,7 +93,7 @@ static void refuse(int fd, int error)
 static void close_b(void)
 {
 	close(b.daemon_socket);
-	close(b.daemon_pipe);
+	close(b.daemon_wake);
 	shm_deinit(&b.consumer.state_shm);
 	shm_deinit(&b.consumer.page_shm);
 	rx_ring_deinit(&b.ring);
@@ -213,8 +213,8 @@ Test(next_epoch, the_descriptor_is_the_same_and_becomes_readable_on_every_step)
 	cr_assert(ge(int, fd, 0));
 	cr_expect(eq(int, acquire(0), 0));
 	cr_expect(not(is_readable(fd, 0)));
-	close(a.daemon_pipe);
-	a.daemon_pipe = dup(0);
+	close(a.daemon_wake);
+	a.daemon_wake = dup(0);
 	rx_ring_close(&a.ring);
 	cr_expect(is_readable(fd, 1000), "the daemon is gone");
 	cr_expect(eq(int, acquire(0), 0), "tried, and there is none");
@@ -230,7 +230,7 @@ Test(next_epoch, the_descriptor_is_the_same_and_becomes_readable_on_every_step)
 	cr_expect(eq(int, acquire(0), 0));
 	cr_expect(eq(int, ibvcap_fd(a.rx), fd));
 	cr_expect(not(is_readable(fd, 0)));
-	cr_expect(eq(int, (int)write(b.daemon_pipe, "", 1), 1));
+	cr_expect(eq(int, (int)write(b.daemon_wake, "", 1), 1));
 	cr_expect(is_readable(fd, 1000));
 	close_b();
 }

@@ -136,7 +136,7 @@ Test(rx_open, segments_in_another_order)
 
 Test(rx_open, descriptors_that_are_no_memory)
 {
-	for (unsigned i = 0; i < WIRE_FD_WAKE_PIPE; i++)
+	for (unsigned i = 0; i < WIRE_FD_WAKE_SOCKET; i++)
 		replace(i, open("/dev/zero", O_RDONLY | O_CLOEXEC));
 	expect_refused("/dev/zero");
 }
@@ -145,7 +145,7 @@ Test(rx_open, a_pipe_that_would_block_is_made_not_to)
 {
 	struct ibvcap_batch batch;
 
-	cr_assert_eq(fcntl(fds[WIRE_FD_WAKE_PIPE], F_GETFL) & O_NONBLOCK, 0);
+	cr_assert_eq(fcntl(fds[WIRE_FD_WAKE_SOCKET], F_GETFL) & O_NONBLOCK, 0);
 	cr_assert_eq(rx_open(&a.rx, consumer_socket, fds, EPOCH), 0);
 	ibvcap_fd(a.rx);
 	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 1, 1, 0), 0);

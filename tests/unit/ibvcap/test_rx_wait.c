@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static struct attached a;
@@ -52,7 +53,8 @@ static bool is_readable(int fd)
 /* As the notifier does. */
 static void notify(void)
 {
-	cr_assert_eq(write(a.daemon_pipe, "", 1), 1);
+	if (send(a.daemon_wake, "", 1, MSG_DONTWAIT) < 0)
+		cr_assert_eq(errno, EAGAIN);
 }
 
 static void *publish_later(void *argument)
@@ -227,13 +229,13 @@ Test(rx_wait, a_signal_interrupts)
 
 /* ---- the descriptor ------------------------------------------------------------------------------ */
 
-Test(rx_wait, the_descriptor_asks_for_the_next_packet_on_the_pipe)
+Test(rx_wait, the_descriptor_asks_for_the_next_packet_by_a_byte)
 {
 	int fd = ibvcap_fd(a.rx);
 
 	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
 	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 1);
-	cr_expect(daemon_load_wake_pipe(a.consumer.page));
+	cr_expect(daemon_load_wake_socket(a.consumer.page));
 	cr_expect_not(is_readable(fd));
 	attached_publish(&a, 1);
 	cr_expect_eq(rx_ring_wake(&a.ring), 1);
@@ -252,7 +254,7 @@ Test(rx_wait, who_never_asked_for_the_descriptor_wakes_nobody)
 	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
 }
 
-Test(rx_wait, a_full_pipe_is_emptied)
+Test(rx_wait, a_full_socket_is_emptied)
 {
 	ibvcap_fd(a.rx);
 	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
@@ -268,8 +270,8 @@ Test(rx_wait, the_descriptor_tells_of_the_daemons_death)
 
 	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
 	attached_publish(&a, 1);
-	close(a.daemon_pipe);
-	a.daemon_pipe = -1;
+	close(a.daemon_wake);
+	a.daemon_wake = -1;
 	cr_expect(is_readable(fd));
 	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 1);
 	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), -ESHUTDOWN);

@@ -7,8 +7,11 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #define N 64u
 
@@ -231,10 +234,10 @@ Test(rx_ring, a_lease_on_a_block_that_never_was_is_a_lie_and_reported_once)
 	consumer_store_lease(honest.page, 0, 1);
 	atomic_store(&liar.page->leases[0], UINT64_MAX);
 	run_blocks(&ring, 10);
-	cr_expect(eq(ptr, rx_ring_take_liar(&ring), &liar));
-	cr_expect(eq(ptr, rx_ring_take_liar(&ring), NULL));
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &liar));
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), NULL));
 	run_blocks(&ring, 10);
-	cr_expect(eq(ptr, rx_ring_take_liar(&ring), NULL));
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), NULL));
 	cr_expect(eq(u32, ring.n_consumers, 1));
 	test_consumer_deinit(&liar);
 	test_consumer_deinit(&honest);
@@ -260,7 +263,20 @@ Test(rx_ring, consumers_start_at_newest_or_oldest)
 	rx_ring_deinit(&ring);
 }
 
-Test(rx_ring, a_sleeper_is_woken_once_a_request)
+static uint32_t word_of(const struct ring_consumer *consumer)
+{
+	return consumer_load_wake_word(consumer->state);
+}
+
+static bool has_rung(const struct rx_ring *ring)
+{
+	struct pollfd poller = { .fd = ring->doorbell, .events = POLLIN };
+	eventfd_t rings;
+
+	return poll(&poller, 1, 0) == 1 && eventfd_read(ring->doorbell, &rings) == 0;
+}
+
+Test(rx_ring, a_single_sleeper_is_woken_on_its_own_word_once_a_request)
 {
 	struct rx_ring ring;
 	struct ring_consumer consumer;
@@ -268,21 +284,78 @@ Test(rx_ring, a_sleeper_is_woken_once_a_request)
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
 	rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST);
-	uint32_t word = consumer_load_wake_word(ring.ring);
+	uint32_t word = word_of(&consumer);
 
 	consumer_request_wake(consumer.page, 10, false);
 	post(&ring, N);
 	rx_ring_publish(&ring, 9);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
-	cr_expect(eq(u32, consumer_load_wake_word(ring.ring), word));
+	cr_expect(eq(u32, word_of(&consumer), word));
 	rx_ring_publish(&ring, 1);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
-	cr_expect(ne(u32, consumer_load_wake_word(ring.ring), word));
+	cr_expect(ne(u32, word_of(&consumer), word));
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
 	consumer_request_wake(consumer.page, 11, false);
 	rx_ring_publish(&ring, 1);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
+	cr_expect(not(has_rung(&ring)));
 	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, several_sleepers_or_a_socket_are_one_ring_of_the_doorbell)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumers[3];
+
+	init(&ring, &small);
+	for (uint32_t i = 0; i < 3; i++) {
+		cr_assert(eq(int, test_consumer_init(&consumers[i], 1), 0));
+		rx_ring_add_consumer(&ring, &consumers[i], IBVCAP_START_NEWEST);
+		consumer_request_wake(consumers[i].page, 1 + i / 2, false);
+	}
+	post(&ring, N);
+	rx_ring_publish(&ring, 1);
+	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
+	cr_expect(has_rung(&ring));
+	for (uint32_t i = 0; i < 3; i++)
+		cr_expect(eq(u32, word_of(&consumers[i]), 0), "the notifier's business");
+	consumer_request_wake(consumers[2].page, 2, true);
+	rx_ring_publish(&ring, 1);
+	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
+	cr_expect(has_rung(&ring), "the worker writes no socket");
+	for (uint32_t i = 0; i < 3; i++)
+		test_consumer_deinit(&consumers[i]);
+	rx_ring_deinit(&ring);
+}
+
+static void punch(struct ring_consumer *consumer)
+{
+	cr_assert(eq(int, fallocate(consumer->page_shm.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0));
+}
+
+/* Each read of a page with a hole is a page fault: its client may not cause a second one. */
+Test(rx_ring, who_punches_its_page_is_put_out_at_the_next_look)
+{
+	struct rx_ring ring;
+	struct ring_consumer waiting, leasing;
+
+	init(&ring, &small);
+	cr_assert(eq(int, test_consumer_init(&waiting, 1), 0));
+	cr_assert(eq(int, test_consumer_init(&leasing, 1), 0));
+	rx_ring_add_consumer(&ring, &waiting, IBVCAP_START_NEWEST);
+	punch(&waiting);
+	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &waiting));
+	cr_expect(eq(u32, waiting.bad, IBVCAP_REASON_PAGE_LOST));
+	rx_ring_add_consumer(&ring, &leasing, IBVCAP_START_NEWEST);
+	punch(&leasing);
+	run_blocks(&ring, 10);
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &leasing));
+	cr_expect(eq(u32, leasing.bad, IBVCAP_REASON_PAGE_LOST));
+	cr_expect(eq(u32, ring.n_consumers, 0));
+	test_consumer_deinit(&waiting);
+	test_consumer_deinit(&leasing);
 	rx_ring_deinit(&ring);
 }
 

@@ -112,13 +112,13 @@ enum ibvcap_ring_counter {
 	IBVCAP_CTR_SPARES_USED,    /* blocks that were due for reuse but under lease: a spare took their place */
 	IBVCAP_CTR_POSTED,         /* slots handed to the device */
 	IBVCAP_CTR_QUEUE_RESETS,   /* times the device's queue was reset after an error */
-	IBVCAP_CTR_WAKES,          /* futex wakes */
+	IBVCAP_CTR_WAKES,          /* system calls of the worker to wake a consumer, or the thread that wakes several */
 	IBVCAP_CTR_N
 };
 static_assert(IBVCAP_CTR_N <= IBVCAP_COUNTERS_MAX, "shared layout");
 
 /*
- * Offset 0 of the ring segment. The first part is constant once ready; head, floor and the wake word
+ * Offset 0 of the ring segment. The first part is constant once ready; head and floor
  * each have lines of their own, since they are written at different rates.
  */
 struct ibvcap_ring {
@@ -153,10 +153,8 @@ struct ibvcap_ring {
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) head;
 	/* The oldest block number that is still safe to lease. Stored and loaded seq_cst; see ring.h. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) floor;
-	/* Futex word: changed, then woken, when head passed what a consumer asked for. */
-	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) wake_word;
 	/* 1 when the daemon has stopped publishing in this epoch for good. head is final then. */
-	IBVCAP_ATOMIC(uint32_t) closed;
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) closed;
 
 	/* Written by the worker, relaxed; enum ibvcap_ring_counter. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_COUNTERS_MAX];
@@ -165,7 +163,7 @@ static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layou
 static_assert(offsetof(struct ibvcap_ring, stream) == 120, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, head) == 256, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, floor) == 384, "shared layout");
-static_assert(offsetof(struct ibvcap_ring, wake_word) == 512, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, closed) == 512, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, counters) == 640, "shared layout");
 static_assert(sizeof(struct ibvcap_ring) == 1152, "shared layout");
 
@@ -189,6 +187,7 @@ enum ibvcap_disconnect_reason {
 	IBVCAP_REASON_OVER_QUOTA = 3,     /* more leases than the quota; not given yet */
 	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream; not given yet */
 	IBVCAP_REASON_HUNG_UP = 5,        /* its connection ended or was ended: leases hold no more */
+	IBVCAP_REASON_PAGE_LOST = 6,      /* what its own page held is gone: the client punched a hole into it */
 };
 
 /* The daemon's page about one consumer; the consumer maps it read-only. */
@@ -199,8 +198,9 @@ struct ibvcap_consumer_state {
 	uint64_t attach_sequence;       /* the first packet that is this consumer's */
 	IBVCAP_ATOMIC(uint32_t) status;        /* enum ibvcap_consumer_status */
 	IBVCAP_ATOMIC(uint32_t) reason;        /* enum ibvcap_disconnect_reason */
-	IBVCAP_ATOMIC(uint64_t) skipped_blocks; /* recycled before the consumer's cursor came to them; not written yet */
-	uint8_t reserved[64];
+	/* Futex word of this consumer alone: changed, then woken, when head passed what it asked for. */
+	IBVCAP_ATOMIC(uint32_t) wake_word;
+	uint8_t reserved[68];
 };
 static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
 
@@ -209,22 +209,21 @@ static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
  * Cursors only grow. attach_sequence <= acquired <= head; released <= acquired.
  */
 struct ibvcap_consumer_page {
-	struct ibvcap_segment segment;
-	uint8_t reserved0[96];
+	struct ibvcap_segment segment; /* its magic is gone once a hole was punched into the page */
+	/* "Wake me at head >= wake_at"; 0 = no request. wake_socket: by a byte, else on the state page's word. */
+	IBVCAP_ATOMIC(uint64_t) wake_at;
+	IBVCAP_ATOMIC(uint32_t) wake_socket;
+	uint8_t reserved0[84];
 	/* Next packet number to acquire; stored with release by the consumer. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) acquired;
 	IBVCAP_ATOMIC(uint64_t) released; /* everything below is given back; pins the backlog of a lossless consumer */
 	IBVCAP_ATOMIC(uint64_t) skipped;  /* packets below acquired that were recycled before they could be acquired */
-	/* "Wake me at head >= wake_at"; 0 = no request. wake_pipe: on the pipe, else on the wake word. */
-	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) wake_at;
-	IBVCAP_ATOMIC(uint32_t) wake_pipe;
-	uint32_t reserved1;
 	/* Each block number + 1, 0 = free. Stored seq_cst; see ring.h for the handshake with floor. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) leases[IBVCAP_LEASE_SLOTS_MAX];
 };
+static_assert(offsetof(struct ibvcap_consumer_page, wake_at) == 32, "shared layout: the magic's cache line");
 static_assert(offsetof(struct ibvcap_consumer_page, acquired) == 128, "shared layout");
-static_assert(offsetof(struct ibvcap_consumer_page, wake_at) == 256, "shared layout");
-static_assert(offsetof(struct ibvcap_consumer_page, leases) == 384, "shared layout");
-static_assert(sizeof(struct ibvcap_consumer_page) == 896, "shared layout");
+static_assert(offsetof(struct ibvcap_consumer_page, leases) == 256, "shared layout");
+static_assert(sizeof(struct ibvcap_consumer_page) == 768, "shared layout");
 
 #endif
