@@ -65,6 +65,11 @@ struct config_stream {
 	uint32_t n_users;
 	const gid_t *groups;
 	uint32_t n_groups;
+	uint32_t lossless_deadline_ms; /* 0 = nobody may be lossless */
+	const uid_t *lossless_users;   /* of those allowed to receive; with groups both empty: all of them */
+	uint32_t n_lossless_users;
+	const gid_t *lossless_groups;
+	uint32_t n_lossless_groups;
 	const char *file;             /* where it stands: may be an included one */
 	int line;
 };

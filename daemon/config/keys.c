@@ -85,6 +85,14 @@ static const struct key stream[] = {
 	[STREAM_USERS] = { .name = "users", .type = KEY_NAMES, .description = "who may receive, by name or number" },
 	[STREAM_GROUPS] = { .name = "groups", .type = KEY_NAMES,
 			    .description = "whose members may receive; neither users nor groups: who can connect" },
+	[STREAM_LOSSLESS_DEADLINE_MS] = { .name = "lossless_deadline_ms", .type = KEY_INTEGER, .integer = 0, .min = 0,
+					  .max = 3600000,
+					  .description = "milliseconds in all that a lossless consumer may keep the queue waiting "
+							 "before it has caught up again; 0: nobody may be lossless" },
+	[STREAM_LOSSLESS_USERS] = { .name = "lossless_users", .type = KEY_NAMES,
+				    .description = "who may be lossless, of those who may receive" },
+	[STREAM_LOSSLESS_GROUPS] = { .name = "lossless_groups", .type = KEY_NAMES,
+				     .description = "whose members may be lossless; neither users nor groups: who may receive" },
 };
 
 static const struct key flow[] = {

@@ -200,6 +200,26 @@ static void read_numbers(const struct value *values, struct config_stream *strea
 	stream->oversize_sink = values[STREAM_OVERSIZE_SINK].integer;
 	stream->timestamps = values[STREAM_TIMESTAMPS].integer;
 	stream->join = values[STREAM_JOIN].integer;
+	stream->lossless_deadline_ms = (uint32_t)values[STREAM_LOSSLESS_DEADLINE_MS].integer;
+}
+
+/* Who may do what. */
+static int read_rights(const struct reader *reader, struct config *config, const struct value *values,
+		       struct config_stream *stream)
+{
+	int r = read_ids(reader, config, &values[STREAM_USERS], "users", names_resolve_user, &stream->users,
+			 &stream->n_users);
+
+	if (r == 0)
+		r = read_ids(reader, config, &values[STREAM_GROUPS], "groups", names_resolve_group, &stream->groups,
+			     &stream->n_groups);
+	if (r == 0)
+		r = read_ids(reader, config, &values[STREAM_LOSSLESS_USERS], "lossless_users", names_resolve_user,
+			     &stream->lossless_users, &stream->n_lossless_users);
+	if (r == 0)
+		r = read_ids(reader, config, &values[STREAM_LOSSLESS_GROUPS], "lossless_groups", names_resolve_group,
+			     &stream->lossless_groups, &stream->n_lossless_groups);
+	return r;
 }
 
 static int read_stream(const struct reader *reader, struct config *config, const config_setting_t *setting,
@@ -222,11 +242,7 @@ static int read_stream(const struct reader *reader, struct config *config, const
 	if (r == 0)
 		r = read_flows(reader, config, values[STREAM_FLOWS].setting, stream);
 	if (r == 0)
-		r = read_ids(reader, config, &values[STREAM_USERS], "users", names_resolve_user, &stream->users,
-			     &stream->n_users);
-	if (r == 0)
-		r = read_ids(reader, config, &values[STREAM_GROUPS], "groups", names_resolve_group, &stream->groups,
-			     &stream->n_groups);
+		r = read_rights(reader, config, values, stream);
 	return r < 0 ? r : check_stream(reader, setting, values, stream);
 }
 

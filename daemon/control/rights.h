@@ -33,4 +33,10 @@ enum rights rights_to_receive(const struct config_stream *stream, const struct p
 /** root, the daemon's user, and members of the daemon's group see every stream in a status; others what they may receive. */
 bool rights_to_see_all(const struct peer *peer, uid_t daemon_uid, gid_t daemon_gid);
 
+/**
+ * Of those who may receive: may it keep the queue waiting, for lossless_deadline_ms at most? Where that is 0 nobody may,
+ * not even root.
+ */
+bool rights_to_be_lossless(const struct config_stream *stream, const struct peer *peer);
+
 #endif

@@ -67,3 +67,22 @@ ParameterizedTest(struct rights_case *c, rights, table)
 	c->peer.n_groups = count(c->supplementary);
 	cr_expect(eq(int, (int)rights_to_receive(&stream, &c->peer, c->daemon_uid), (int)c->expected), "%s", c->what);
 }
+
+Test(rights, lossless_is_for_those_named_and_for_nobody_without_a_deadline)
+{
+	const uid_t users[] = { 1000 };
+	const gid_t groups[] = { 50 };
+	struct config_stream stream = { .lossless_users = users, .n_lossless_users = 1, .lossless_groups = groups,
+					.n_lossless_groups = 1 };
+	const struct peer root = { .uid = 0 }, named = { .uid = 1000 }, member = { .uid = 1, .gid = 50 }, other = { .uid = 1 };
+
+	cr_expect(not(rights_to_be_lossless(&stream, &root)));
+	cr_expect(not(rights_to_be_lossless(&stream, &named)));
+	stream.lossless_deadline_ms = 1;
+	cr_expect(rights_to_be_lossless(&stream, &root));
+	cr_expect(rights_to_be_lossless(&stream, &named));
+	cr_expect(rights_to_be_lossless(&stream, &member));
+	cr_expect(not(rights_to_be_lossless(&stream, &other)));
+	stream.n_lossless_users = stream.n_lossless_groups = 0;
+	cr_expect(rights_to_be_lossless(&stream, &other), "nobody named: whoever may receive");
+}
