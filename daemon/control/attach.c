@@ -90,9 +90,14 @@ static bool is_refused_by_quota(struct session *session, const struct attach_poi
 
 	if (point->ended || !session->control->listening) { /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", stream->name);
-	} else if (request->policy != IBVCAP_POLICY_LOSSY) {
-		*sent = session_send_error(session, -EINVAL, "stream '%s': policy %u: only lossy (0) is granted",
+	} else if (request->policy > IBVCAP_POLICY_LOSSLESS) {
+		*sent = session_send_error(session, -EINVAL, "stream '%s': policy %u: lossy (0) or lossless (1)",
 					   stream->name, request->policy);
+	} else if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer)) {
+		*sent = session_send_error(session, -EACCES,
+					   "stream '%s': lossless is not for user %u; the administrator allows it with "
+					   "lossless_deadline_ms and lossless_users in %s",
+					   stream->name, (unsigned)session->peer.uid, stream->file);
 	} else if (request->start > IBVCAP_START_OLDEST) {
 		*sent = session_send_error(session, -EINVAL, "stream '%s': start %u: newest (0) or oldest (1)",
 					   stream->name, request->start);
@@ -117,7 +122,7 @@ static int lend_to_worker(struct session *session, struct attach_point *point, c
 	const struct config_stream *stream = point->ring->config;
 	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
 	struct attachment *attachment = NULL;
-	int r = attachment_new(&attachment, point, &session->peer, lease_blocks);
+	int r = attachment_new(&attachment, point, &session->peer, lease_blocks, request->policy);
 
 	if (r < 0)
 		return session_send_error(session, r, "stream '%s': the consumer's pages cannot be made: %s",
@@ -200,6 +205,19 @@ static void consumer_bad(struct attachment *attachment, const struct mail *mail)
 	session_free(session);
 }
 
+/* It may be on its way out already; its memory is the worker's until MAIL_CONSUMER_REMOVED. */
+static void consumer_demoted(const struct attachment *attachment)
+{
+	struct attach_point *point = attachment->point;
+	const struct config_stream *stream = point->ring->config;
+
+	if (control_should_log(++point->n_demoted))
+		log_warning("stream '%s': consumer process %d of user %u kept the queue waiting for more than %u ms "
+			    "(lossless_deadline_ms): lossy from now on (%llu so far)",
+			    stream->name, (int)attachment->pid, (unsigned)attachment->uid, stream->lossless_deadline_ms,
+			    (unsigned long long)point->n_demoted);
+}
+
 static void take_mail(struct attach_point *point, const struct mail *mail)
 {
 	struct attachment *attachment = NULL;
@@ -212,6 +230,9 @@ static void take_mail(struct attach_point *point, const struct mail *mail)
 		break;
 	case MAIL_CONSUMER_REMOVED:
 		attachment_free(attachment);
+		break;
+	case MAIL_CONSUMER_DEMOTED:
+		consumer_demoted(attachment);
 		break;
 	case MAIL_CONSUMER_BAD:
 		consumer_bad(attachment, mail);

@@ -59,7 +59,7 @@ static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
 	consumer->page = consumer->page_shm.address;
 	describe(&consumer->state->segment, IBVCAP_STATE_MAGIC, consumer->state_shm.bytes, epoch);
 	describe(&consumer->page->segment, IBVCAP_CONSUMER_MAGIC, consumer->page_shm.bytes, epoch);
-	consumer->state->policy = IBVCAP_POLICY_LOSSY;
+	daemon_store_policy(consumer->state, consumer->policy);
 	consumer->state->lease_blocks = consumer->lease_blocks;
 	r = shm_seal_readonly(&consumer->state_shm);
 	if (r < 0)
@@ -67,7 +67,8 @@ static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
 	return shm_seal_size(&consumer->page_shm);
 }
 
-int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks)
+int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks,
+		   enum ibvcap_policy policy)
 {
 	struct attachment *attachment = calloc(1, sizeof(*attachment));
 	int wake[2];
@@ -78,6 +79,8 @@ int attachment_new(struct attachment **out, struct attach_point *point, const st
 	attachment->consumer.state_shm = (struct shm)SHM_INIT;
 	attachment->consumer.page_shm = (struct shm)SHM_INIT;
 	attachment->consumer.lease_blocks = lease_blocks;
+	attachment->consumer.policy = policy;
+	attachment->consumer.deadline_ns = point->ring->config->lossless_deadline_ms * UINT64_C(1000000);
 	attachment->point = point;
 	attachment->wake_theirs = -1;
 	attachment->wake = -1;

@@ -110,7 +110,7 @@ static int append_consumer(struct reply *reply, const struct attachment *attachm
 	const struct ring_consumer *consumer = &attachment->consumer;
 	struct wire_consumer message = {
 		.queue = ring->queue,
-		.policy = consumer->state->policy,
+		.policy = consumer_load_policy(consumer->state),
 		.pid = attachment->pid,
 		.uid = attachment->uid,
 		.n_counters = CONSUMER_CTR_N,

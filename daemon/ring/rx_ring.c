@@ -115,6 +115,81 @@ static void release_unleased(struct rx_ring *ring)
 	ring->n_held = kept;
 }
 
+/* ---- pins: blocks that a lossless consumer has not released --------------------------------------- */
+
+/*
+ * Does it pin that block number? Its page is read only if what it said before does not answer that. A cursor that
+ * goes back, or ran past head, is a lie.
+ */
+static bool pins(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t number)
+{
+	uint64_t end = (number + 1) * ring->slots_per_block;
+	uint64_t released;
+
+	if (consumer->policy != IBVCAP_POLICY_LOSSLESS || consumer->bad)
+		return false;
+	if (consumer->released >= end)
+		return false;
+	released = daemon_load_released(consumer->page);
+	if (released < consumer->released || released > ring->head) {
+		put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
+		return false;
+	}
+	consumer->released = released;
+	if (ring->head - released <= (uint64_t)ring->live_blocks_max * ring->slots_per_block / 2)
+		consumer->waited_ns = 0;
+	return released < end;
+}
+
+static bool is_pinned(struct rx_ring *ring, uint64_t number)
+{
+	for (uint32_t i = 0; i < ring->n_consumers; i++)
+		if (pins(ring, ring->consumers[i], number))
+			return true;
+	return false;
+}
+
+static void demote(struct rx_ring *ring, struct ring_consumer *consumer)
+{
+	consumer->policy = IBVCAP_POLICY_LOSSY;
+	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSY);
+	consumer->demotion_untold = true;
+	ring->n_untold++;
+}
+
+void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns)
+{
+	uint64_t waited_ns = ring->charged_at_ns ? now_ns - ring->charged_at_ns : 0;
+
+	if (!ring->pinned)
+		return;
+	ring->charged_at_ns = now_ns;
+	for (uint32_t i = 0; i < ring->n_consumers; i++) {
+		struct ring_consumer *consumer = ring->consumers[i];
+
+		if (!pins(ring, consumer, ring->floor))
+			continue;
+		consumer->waited_ns += waited_ns;
+		if (consumer->waited_ns >= consumer->deadline_ns)
+			demote(ring, consumer);
+	}
+}
+
+struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring)
+{
+	for (uint32_t i = 0; ring->n_untold && i < ring->n_consumers; i++) {
+		if (!ring->consumers[i]->demotion_untold)
+			continue;
+		ring->consumers[i]->demotion_untold = false;
+		ring->n_untold--;
+		return ring->consumers[i];
+	}
+	ring->n_untold = 0; /* some may have left meanwhile */
+	return NULL;
+}
+
+/* ---- memory for the next block ------------------------------------------------------------------- */
+
 /* Take the oldest block number out of the window. Its memory is free unless somebody leases it. */
 static void retire_oldest(struct rx_ring *ring)
 {
@@ -129,13 +204,19 @@ static void retire_oldest(struct rx_ring *ring)
 }
 
 /*
- * Memory for the next block number. There is always some: blocks = live_blocks_max + spares, the window
+ * Memory for the next block number; none while the oldest is pinned. Else there is always some: blocks = live_blocks_max + spares, the window
  * is below live_blocks_max after retiring, and no more than spares can be leased (quotas are granted
  * from that pool). Should that ever be wrong the queue starves, which is counted, and no data is torn.
  */
 static bool open_block(struct rx_ring *ring)
 {
-	if (ring->next_block - ring->floor == ring->live_blocks_max)
+	bool full = ring->next_block - ring->floor == ring->live_blocks_max;
+
+	ring->pinned = full && is_pinned(ring, ring->floor);
+	if (ring->pinned)
+		return false;
+	ring->charged_at_ns = 0;
+	if (full)
 		retire_oldest(ring);
 	else if (ring->n_free == 0)
 		release_unleased(ring);
@@ -179,6 +260,7 @@ int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, u
 		return -EAGAIN;
 	consumer->attach_sequence = start == IBVCAP_START_OLDEST && oldest < ring->head ? oldest : ring->head;
 	consumer->state->attach_sequence = consumer->attach_sequence;
+	consumer->released = consumer->attach_sequence;
 	consumer_store_released(consumer->page, consumer->attach_sequence);
 	consumer_store_acquired(consumer->page, consumer->attach_sequence, 0);
 	segment_set_ready(&consumer->page->segment);

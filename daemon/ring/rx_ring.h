@@ -41,10 +41,15 @@ struct ring_consumer {
 	struct ibvcap_consumer_state *state;
 	struct ibvcap_consumer_page *page; /* hostile */
 	uint32_t lease_blocks;             /* granted */
+	enum ibvcap_policy policy;         /* in force; the worker's once it is lent */
+	uint64_t deadline_ns;              /* of a lossless one: see rx_ring_charge_pins() */
 	uint64_t attach_sequence;          /* set by rx_ring_add_consumer() */
 
 	/* The worker's. */
-	uint64_t woken_at; /* the last request that was served */
+	uint64_t woken_at;  /* the last request that was served */
+	uint64_t released;  /* of a lossless one: as last read, checked */
+	uint64_t waited_ns; /* … for which the queue has waited for it since it last had caught up */
+	bool demotion_untold;
 	enum ibvcap_disconnect_reason bad; /* why it is to be put out; IBVCAP_REASON_NONE: it is not */
 };
 
@@ -84,6 +89,9 @@ struct rx_ring {
 	struct ring_consumer *consumers[RX_RING_CONSUMERS_MAX];
 	uint32_t n_consumers;
 	uint32_t n_bad;
+	uint32_t n_untold;       /* demotions */
+	bool pinned;             /* the oldest block is due for reuse, and a lossless consumer has not released it */
+	uint64_t charged_at_ns;  /* while pinned: until when its consumers were charged; 0: not yet */
 	int doorbell; /* eventfd, the daemon's alone: rung when more than one futex word is to be woken */
 };
 
@@ -134,6 +142,16 @@ void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consume
 
 /** The next consumer whose page broke the rules (see its bad), taken out of the ring; NULL: none. */
 struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring);
+
+/** The next consumer that was demoted and of which this was not said yet; it stays in the ring. NULL: none. */
+struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring);
+
+/**
+ * While pinned, at each look: charge who pins with the time since the last, and demote it to lossy once that is more
+ * than its deadline. A consumer's account is cleared when it has caught up to half of the window: one that is slow for
+ * good is demoted too, however it shares out what it releases. now_ns: of any one clock.
+ */
+void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns);
 
 /**
  * Wake who asked for a head that has come: one consumer that sleeps on its word at once, anything else by the

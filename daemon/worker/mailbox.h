@@ -26,6 +26,7 @@ enum mail_type {
 	MAIL_CONSUMER_ADDED,
 	MAIL_CONSUMER_REMOVED,
 	MAIL_CONSUMER_BAD, /* its page broke the rules and it is out of the ring already: reason, memory is control's */
+	MAIL_CONSUMER_DEMOTED, /* from lossless to lossy: it kept the queue waiting for longer than its deadline */
 	MAIL_STOPPED,
 	MAIL_FAILED, /* the queue can't go on: error */
 };

@@ -144,6 +144,30 @@ static void report_bad(struct worker *worker)
 	}
 }
 
+static void report_demoted(struct worker *worker)
+{
+	while (!mailbox_full(worker->outbox)) {
+		struct ring_consumer *consumer = rx_ring_take_demoted(worker->receive.ring);
+
+		if (!consumer)
+			return;
+		answer(worker, &(struct mail){ .type = MAIL_CONSUMER_DEMOTED, .consumer = consumer });
+	}
+}
+
+/* Consumers that cannot go on as they were: put out, or demoted. */
+static void look_after_consumers(struct worker *worker)
+{
+	struct rx_ring *ring = worker->receive.ring;
+
+	if (ring->pinned)
+		rx_ring_charge_pins(ring, now_ns());
+	if (ring->n_bad)
+		report_bad(worker);
+	if (ring->n_untold)
+		report_demoted(worker);
+}
+
 static void finish(struct worker *worker, enum mail_type type, int error)
 {
 	const struct mail last = { .type = type, .error = error };
@@ -180,8 +204,8 @@ int worker_do_work(struct worker *worker)
 	/* Also now and then while every poll comes back full, or a sleeper would never be woken. */
 	if (n < RECEIVE_BATCH || ++worker->full_batches % WAKE_BATCHES == 0)
 		counter_add(&ring->ring->counters[IBVCAP_CTR_WAKES], rx_ring_wake(ring));
-	if (ring->n_bad)
-		report_bad(worker);
+	if (ring->pinned | ring->n_bad | ring->n_untold)
+		look_after_consumers(worker);
 	if (n == 0)
 		when_empty(worker);
 	return worker->stopped ? 0 : n + take_mails(worker);
@@ -202,7 +226,8 @@ static int sleep_for_work(struct worker *worker)
 		return r;
 	struct pollfd fds[] = { { .fd = queue->ops->fd(queue), .events = POLLIN },
 				{ .fd = mailbox_fd(worker->inbox), .events = POLLIN } };
-	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox);
+	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) ||
+		    worker->receive.ring->pinned; /* nobody tells when it is released */
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)

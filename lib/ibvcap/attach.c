@@ -66,7 +66,7 @@ int rx_fill_request(struct wire_attach *request, const char *stream, const struc
 		.abi_minor = IBVCAP_ABI_MINOR,
 		.queue = options->queue,
 		.start = options->start,
-		.policy = IBVCAP_POLICY_LOSSY,
+		.policy = options->policy,
 		.lease_blocks = options->lease_blocks,
 	};
 	wire_init(&request->header, WIRE_ATTACH, sizeof(*request));

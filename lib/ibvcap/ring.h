@@ -244,6 +244,18 @@ static inline uint32_t consumer_load_reason(const struct ibvcap_consumer_state *
 	return atomic_load_explicit(&state->reason, memory_order_relaxed);
 }
 
+/** Control when it attaches, the worker when it demotes: before the floor passes what the consumer had pinned. */
+static inline void daemon_store_policy(struct ibvcap_consumer_state *state, enum ibvcap_policy policy)
+{
+	atomic_store_explicit(&state->policy, (uint32_t)policy, memory_order_release);
+}
+
+/** Partner: daemon_store_policy(). After consumer_load_floor() showed a skip, it shows the demotion that let it happen. */
+static inline uint32_t consumer_load_policy(const struct ibvcap_consumer_state *state)
+{
+	return atomic_load_explicit(&state->policy, memory_order_acquire);
+}
+
 static inline void daemon_store_clock(struct ibvcap_ring *ring, enum ibvcap_clock_source source, uint64_t error_ns)
 {
 	atomic_store_explicit(&ring->clock_error_ns, error_ns, memory_order_relaxed);

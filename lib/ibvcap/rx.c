@@ -72,6 +72,16 @@ static void skip_to_floor(struct ibvcap_rx *rx)
 	consumer_store_acquired(rx->page, rx->next, rx->skipped);
 }
 
+/* enum ibvcap_batch_flag. Loaded after the floor: with the first gap that a demotion made comes the demotion. */
+static uint32_t what_is_new(const struct ibvcap_rx *rx)
+{
+	uint32_t flags = rx->next_epoch.gap_unknown ? IBVCAP_BATCH_GAP_UNKNOWN : 0;
+
+	if (consumer_load_policy(rx->state) != rx->policy_told)
+		flags |= IBVCAP_BATCH_DEMOTED;
+	return flags;
+}
+
 static void fill(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot, uint32_t n)
 {
 	uint32_t row = (uint32_t)(rx->next % rx->slots_per_block);
@@ -89,7 +99,7 @@ static void fill(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot
 		.stride = rx->slot_bytes,
 		.header_stride = rx->header_stride,
 		.lease = slot,
-		.flags = rx->next_epoch.gap_unknown ? IBVCAP_BATCH_GAP_UNKNOWN : 0,
+		.flags = what_is_new(rx),
 		.epoch = rx->info.epoch,
 	};
 }
@@ -104,6 +114,8 @@ static void hand_out(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t 
 	rx->leases[slot].n_batches++;
 	rx->gap = 0;
 	rx->next_epoch.gap_unknown = false;
+	if (batch->flags & IBVCAP_BATCH_DEMOTED)
+		rx->policy_told = IBVCAP_POLICY_LOSSY;
 	rx->next += n;
 	consumer_store_acquired(rx->page, rx->next, rx->skipped);
 }
@@ -282,6 +294,7 @@ int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info)
 	*info = rx->info;
 	if (rx->next_epoch.away)
 		return 0;
+	info->policy = (enum ibvcap_policy)consumer_load_policy(rx->state);
 	info->clock_source = ring_load_clock(rx->ring, &info->clock_error_ns);
 	return 0;
 }

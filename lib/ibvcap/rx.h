@@ -67,6 +67,7 @@ struct ibvcap_rx {
 	uint64_t skipped;
 	uint64_t released; /* last value stored in the page */
 	uint64_t gap;      /* of skipped: not told yet */
+	uint32_t policy_told; /* as the last batch said */
 	struct rx_lease leases[IBVCAP_LEASE_SLOTS_MAX];
 	uint64_t *batch_starts; /* lease_blocks × a bit a row: a batch that is out begins there */
 

@@ -100,6 +100,7 @@ static int take_geometry(struct ibvcap_rx *rx, struct ibvcap_ring *copy)
 	if (rx->lease_blocks == 0 || rx->lease_blocks > IBVCAP_LEASE_SLOTS_MAX)
 		return reject("no such quota of leases");
 	rx->attach_sequence = rx->state->attach_sequence;
+	rx->policy_told = consumer_load_policy(rx->state);
 	rx->next = rx->attach_sequence;
 	rx->released = rx->attach_sequence;
 	copy_geometry(rx, copy);

@@ -358,6 +358,8 @@ Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives
 	cr_expect(eq(int, attach(client, &message, NULL), -EINVAL));
 	message = attach_message();
 	message.policy = IBVCAP_POLICY_LOSSLESS;
+	cr_expect(eq(int, attach(client, &message, NULL), -EACCES), "lossless_deadline_ms is 0");
+	message.policy = 7;
 	cr_expect(eq(int, attach(client, &message, NULL), -EINVAL));
 	message = attach_message();
 	message.start = 2;

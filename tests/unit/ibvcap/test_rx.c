@@ -190,6 +190,68 @@ Test(rx, released_is_what_no_batch_that_is_out_needs)
 	cr_expect_eq(daemon_load_released(a.consumer.page), 2 * N);
 }
 
+static void be_lossless(void)
+{
+	a.consumer.policy = IBVCAP_POLICY_LOSSLESS;
+	a.consumer.deadline_ns = 1;
+	daemon_store_policy(a.consumer.state, IBVCAP_POLICY_LOSSLESS);
+	a.rx->policy_told = IBVCAP_POLICY_LOSSLESS;
+}
+
+/* Publish a block; false: the ring has no room for one. */
+static bool publish_block(void)
+{
+	struct rx_span span;
+
+	rx_ring_post_span(&a.ring, N, &span);
+	rx_ring_publish(&a.ring, span.n);
+	return span.n == N;
+}
+
+Test(rx, a_lossless_consumer_is_waited_for_and_skips_nothing)
+{
+	uint64_t published = 0, delivered = 0;
+
+	be_lossless();
+	for (int i = 0; i < 200; i++) {
+		while (publish_block())
+			published += N;
+		for (int rows = i % 100; rows > 0; rows -= (int)batch.n) {
+			if (acquire((uint32_t)rows) == 0)
+				break;
+			cr_assert_eq(batch.gap, 0);
+			cr_assert_eq(batch.sequence, delivered);
+			cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+			delivered += batch.n;
+		}
+	}
+	cr_expect_gt(delivered, 100 * N);
+	expect_counts(published, delivered, 0, published - delivered);
+}
+
+Test(rx, a_demotion_is_told_with_the_first_gap_it_made)
+{
+	struct ibvcap_info info;
+
+	be_lossless();
+	while (publish_block())
+		;
+	cr_assert_eq(acquire(10), 10);
+	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	rx_ring_charge_pins(&a.ring, 1);
+	rx_ring_charge_pins(&a.ring, 1000);
+	for (int i = 0; i < 20; i++)
+		cr_assert(publish_block());
+	cr_assert_eq(acquire(N), N);
+	cr_expect_gt(batch.gap, 0);
+	cr_expect_eq(batch.sequence - batch.gap, 10);
+	cr_expect_eq(batch.flags, IBVCAP_BATCH_DEMOTED);
+	cr_assert_eq(acquire(N), N);
+	cr_expect_eq(batch.flags, 0, "once");
+	ibvcap_info(a.rx, &info);
+	cr_expect_eq(info.policy, IBVCAP_POLICY_LOSSY);
+}
+
 Test(rx, nothing_is_no_number_of_packets)
 {
 	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 0, 0, 0), -EINVAL);

@@ -244,6 +244,136 @@ Test(rx_ring, a_lease_on_a_block_that_never_was_is_a_lie_and_reported_once)
 	rx_ring_deinit(&ring);
 }
 
+/* ---- lossless ------------------------------------------------------------------------------------ */
+
+#define DEADLINE_NS 1000u
+
+static void add_lossless(struct rx_ring *ring, struct ring_consumer *consumer)
+{
+	cr_assert(eq(int, test_consumer_init(consumer, 4), 0));
+	consumer->policy = IBVCAP_POLICY_LOSSLESS;
+	consumer->deadline_ns = DEADLINE_NS;
+	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSLESS);
+	cr_assert(eq(int, rx_ring_add_consumer(ring, consumer, IBVCAP_START_NEWEST), 0));
+}
+
+/* Publish until nothing can be posted any more. Blocks it took. */
+static uint32_t run_until_pinned(struct rx_ring *ring)
+{
+	uint32_t n = 0;
+
+	for (; n < 1000 && post(ring, N) == N; n++)
+		rx_ring_publish(ring, N);
+	cr_assert(ring->pinned);
+	return n;
+}
+
+Test(rx_ring, what_a_lossless_consumer_has_not_released_is_kept_and_the_queue_starves)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	cr_expect(eq(u32, run_until_pinned(&ring), ring.live_blocks_max));
+	cr_expect(eq(u64, consumer_load_floor(ring.ring), 0));
+	cr_expect(eq(u32, ring.n_free, small.spare_blocks), "backlog takes no spares");
+	consumer_store_released(consumer.page, N - 1);
+	cr_expect(eq(u32, post(&ring, 1), 0), "a row of the block is not released");
+	consumer_store_released(consumer.page, 2 * N);
+	cr_expect(eq(u32, run_until_pinned(&ring), 2));
+	cr_expect(eq(u64, consumer_load_floor(ring.ring), 2));
+	rx_ring_remove_consumer(&ring, &consumer);
+	run_blocks(&ring, 100);
+	cr_expect(not(ring.pinned), "nobody is left to wait for");
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, after_its_deadline_a_lossless_consumer_is_demoted_and_keeps_its_leases)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer, quick;
+
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	add_lossless(&ring, &quick);
+	consumer_store_lease(consumer.page, 0, 0);
+	run_until_pinned(&ring);
+	consumer_store_released(quick.page, ring.head);
+	uint32_t leased = physical_of(&ring, 0);
+
+	rx_ring_charge_pins(&ring, 50);
+	rx_ring_charge_pins(&ring, 50 + DEADLINE_NS - 1);
+	cr_expect(eq(u32, consumer_load_policy(consumer.state), IBVCAP_POLICY_LOSSLESS));
+	cr_expect(eq(ptr, rx_ring_take_demoted(&ring), NULL));
+	rx_ring_charge_pins(&ring, 50 + DEADLINE_NS);
+	cr_expect(eq(u32, consumer_load_policy(consumer.state), IBVCAP_POLICY_LOSSY));
+	cr_expect(eq(u32, consumer_load_policy(quick.state), IBVCAP_POLICY_LOSSLESS), "it did not wait for that one");
+	cr_expect(eq(ptr, rx_ring_take_demoted(&ring), &consumer));
+	cr_expect(eq(ptr, rx_ring_take_demoted(&ring), NULL));
+	for (int i = 0; i < 50; i++) {
+		struct rx_span span;
+
+		rx_ring_post_span(&ring, N, &span);
+		cr_assert(eq(u32, span.n, N));
+		cr_assert(ne(u32, span.slot / N, leased), "backlog is dropped, a lease is not");
+		rx_ring_publish(&ring, N);
+		consumer_store_released(quick.page, ring.head);
+	}
+	test_consumer_deinit(&consumer);
+	test_consumer_deinit(&quick);
+	rx_ring_deinit(&ring);
+}
+
+/* Now and then pinned for a moment. Times it could be done before the demotion. */
+static uint32_t count_stalls(bool catches_up)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+	uint32_t n = 0;
+
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	for (uint64_t now_ns = 1; n < 50; n++, now_ns += 1000000) {
+		run_until_pinned(&ring);
+		rx_ring_charge_pins(&ring, now_ns);
+		rx_ring_charge_pins(&ring, now_ns + DEADLINE_NS / 4);
+		if (consumer.policy == IBVCAP_POLICY_LOSSY)
+			break;
+		consumer_store_released(consumer.page, catches_up ? ring.head : (ring.floor + 1) * N);
+	}
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+	return n;
+}
+
+Test(rx_ring, the_deadline_is_for_all_waiting_until_it_has_caught_up)
+{
+	cr_expect(eq(u32, count_stalls(false), 3), "the fourth quarter of the deadline");
+	cr_expect(eq(u32, count_stalls(true), 50));
+}
+
+Test(rx_ring, a_release_cursor_that_goes_back_or_past_head_is_a_lie)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	for (int i = 0; i < 2; i++) {
+		init(&ring, &small);
+		add_lossless(&ring, &consumer);
+		run_until_pinned(&ring);
+		consumer_store_released(consumer.page, 2 * N);
+		run_until_pinned(&ring);
+		consumer_store_released(consumer.page, i ? N : UINT64_MAX);
+		cr_expect(eq(u32, post(&ring, N), N), "it pins nothing any more");
+		cr_expect(eq(ptr, rx_ring_take_bad(&ring), &consumer));
+		cr_expect(eq(u32, consumer.bad, IBVCAP_REASON_BAD_CURSOR));
+		test_consumer_deinit(&consumer);
+		rx_ring_deinit(&ring);
+	}
+}
+
 Test(rx_ring, consumers_start_at_newest_or_oldest)
 {
 	struct rx_ring ring;

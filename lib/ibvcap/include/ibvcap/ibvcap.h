@@ -59,6 +59,7 @@ struct ibvcap_attach_options {
 	uint32_t queue;        /* which of the stream's queues, 0-based */
 	uint32_t lease_blocks; /* blocks held at once; 0 = what the daemon grants by default */
 	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
+	enum ibvcap_policy policy; /* lossy, or lossless where the stream's configuration lets this user */
 	uint32_t reattach_ms;  /* how long the next daemon is looked for after one ends; 0 = 30000; or IBVCAP_NO_REATTACH */
 };
 
@@ -66,6 +67,7 @@ struct ibvcap_attach_options {
 
 enum ibvcap_batch_flag {
 	IBVCAP_BATCH_GAP_UNKNOWN = 1 << 0, /* the first of a new epoch: what came between the two nobody counted */
+	IBVCAP_BATCH_DEMOTED = 1 << 1,     /* the first since this lossless consumer is lossy: it kept the queue waiting for too long */
 };
 
 /**
@@ -86,7 +88,7 @@ struct ibvcap_batch {
 	uint64_t epoch;                 /* in which sequence counts; a new one begins with each run of the daemon */
 };
 
-/** Properties of the ring behind a handle; constant within an epoch, but for the clock. */
+/** Properties of the ring behind a handle; constant within an epoch, but for policy and clock. */
 struct ibvcap_info {
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint64_t epoch;
@@ -96,6 +98,7 @@ struct ibvcap_info {
 	uint32_t slots_per_block;
 	uint32_t history_blocks;
 	uint32_t lease_blocks;      /* granted to this consumer */
+	enum ibvcap_policy policy;  /* in force: the daemon demotes a lossless consumer that is too slow for too long */
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;
 	uint64_t clock_error_ns;    /* bound */
@@ -119,7 +122,7 @@ struct ibvcap_rx_counts {
  * IBVCAP_CONTROL_SOCKET. options NULL: defaults. Blocks for at most options->timeout_ms.
  *
  * -ENOENT no socket at that path · -ECONNREFUSED a socket, but nobody behind it · -ESRCH the daemon has
- * no stream of that name · -EACCES the socket or the stream is not for this user · -EAGAIN no consumer or
+ * no stream of that name · -EACCES the socket, the stream or the policy is not for this user · -EAGAIN no consumer or
  * lease quota left · -EPROTO other protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EINVAL. On failure
  * *rx is untouched and ibvcap_error_text() says more.
  */

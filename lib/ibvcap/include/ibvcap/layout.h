@@ -171,7 +171,7 @@ static_assert(sizeof(struct ibvcap_ring) == 1152, "shared layout");
 
 enum ibvcap_policy {
 	IBVCAP_POLICY_LOSSY = 0,    /* never stalls the ring; unleased backlog may be skipped, and is counted */
-	IBVCAP_POLICY_LOSSLESS = 1, /* backlog is kept, by permission */
+	IBVCAP_POLICY_LOSSLESS = 1, /* backlog is kept, by permission and until a deadline */
 	IBVCAP_POLICY_TAP = 2,      /* no page of its own: copies, then checks the floor */
 };
 
@@ -193,7 +193,7 @@ enum ibvcap_disconnect_reason {
 /* The daemon's page about one consumer; the consumer maps it read-only. */
 struct ibvcap_consumer_state {
 	struct ibvcap_segment segment;
-	uint32_t policy;                /* enum ibvcap_policy in force */
+	IBVCAP_ATOMIC(uint32_t) policy; /* enum ibvcap_policy in force: a demotion makes lossless lossy */
 	uint32_t lease_blocks;          /* quota: how many lease slots may be used */
 	uint64_t attach_sequence;       /* the first packet that is this consumer's */
 	IBVCAP_ATOMIC(uint32_t) status;        /* enum ibvcap_consumer_status */
