@@ -91,7 +91,7 @@ static bool is_refused_by_quota(struct session *session, const struct attach_poi
 	if (point->ended || !session->control->listening) { /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", stream->name);
 	} else if (request->policy > IBVCAP_POLICY_LOSSLESS) {
-		*sent = session_send_error(session, -EINVAL, "stream '%s': policy %u: lossy (0) or lossless (1)",
+		*sent = session_send_error(session, -EINVAL, "stream '%s': policy %u: lossy (0), lossless (1) or tap (2)",
 					   stream->name, request->policy);
 	} else if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer)) {
 		*sent = session_send_error(session, -EACCES,
@@ -139,13 +139,23 @@ static int lend_to_worker(struct session *session, struct attach_point *point, c
 	return 0;
 }
 
+/* It has no page and no lease: the worker need not know, and it takes no consumer's place. */
+static int attach_tap(struct session *session, const struct attach_point *point)
+{
+	if (point->ended || !session->control->listening)
+		return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", point->ring->config->name);
+	session->tapped = point;
+	session_resume(session);
+	return attachment_send_tap(session, point);
+}
+
 int attach_request(struct session *session, const struct wire_attach *request)
 {
 	bool has_stream;
 	struct attach_point *point = find_point(session->control, request->stream, request->queue, &has_stream);
 	int sent;
 
-	if (session->attachment)
+	if (session->attachment || session->tapped)
 		return session_send_error(session, -EALREADY, "this connection is attached already: one ring a connection");
 	if (request->abi_major != IBVCAP_ABI_MAJOR)
 		return session_send_error(session, -EPROTO, "shared memory ABI %u.%u asked for, the daemon has %u.%u",
@@ -157,6 +167,8 @@ int attach_request(struct session *session, const struct wire_attach *request)
 		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u", request->stream, request->queue);
 	if (is_refused_by_rights(session, point->ring->config, &sent))
 		return sent;
+	if (request->policy == IBVCAP_POLICY_TAP)
+		return attach_tap(session, point);
 	if (is_refused_by_quota(session, point, request, &sent))
 		return sent;
 	return lend_to_worker(session, point, request);
@@ -306,8 +318,14 @@ void attach_point_end(struct attach_point *point, enum ibvcap_disconnect_reason 
 void attach_point_hang_up(struct attach_point *point)
 {
 	struct attachment *attachment, *next;
+	struct session *session, *next_session;
 
 	point->ended = true;
+	for (session = LIST_FIRST(&point->control->sessions); session; session = next_session) {
+		next_session = LIST_NEXT(session, link);
+		if (session->tapped == point)
+			session_free(session);
+	}
 	for (attachment = LIST_FIRST(&point->attachments); attachment; attachment = next) {
 		next = LIST_NEXT(attachment, link);
 		if (attachment->session)

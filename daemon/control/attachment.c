@@ -109,38 +109,51 @@ fail:
 	return r;
 }
 
-static int open_descriptors(const struct attachment *attachment, int fds[WIRE_FD_N])
+/* n descriptors to be sent and closed; what is not open is -1. */
+static int reopen_readonly(const struct shm *const *segments, unsigned n, int *fds)
 {
-	const struct rx_ring *ring = attachment->point->ring->ring;
-	const struct shm *const readonly[] = {
-		[WIRE_FD_PAYLOAD] = &ring->payload,
-		[WIRE_FD_HEADERS] = &ring->headers,
-		[WIRE_FD_RING] = &ring->ring_shm,
-		[WIRE_FD_CONSUMER_STATE] = &attachment->consumer.state_shm,
-	};
-
-	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_STATE; i++) {
-		fds[i] = shm_reopen_readonly(readonly[i]);
+	for (unsigned i = 0; i < n; i++)
+		fds[i] = -1;
+	for (unsigned i = 0; i < n; i++) {
+		fds[i] = shm_reopen_readonly(segments[i]);
 		if (fds[i] < 0)
 			return fds[i];
 	}
-	fds[WIRE_FD_CONSUMER_PAGE] = attachment->consumer.page_shm.fd;
-	fds[WIRE_FD_WAKE_SOCKET] = attachment->wake_theirs;
 	return 0;
 }
 
 int attachment_send(struct attachment *attachment)
 {
+	const struct rx_ring *ring = attachment->point->ring->ring;
+	const struct shm *const readonly[] = { &ring->payload, &ring->headers, &ring->ring_shm,
+					       &attachment->consumer.state_shm };
 	struct wire_attached message = { .epoch = attach_point_epoch(attachment->point) };
-	int fds[WIRE_FD_N] = { -1, -1, -1, -1, -1, -1 };
-	int r;
+	int fds[WIRE_FD_N];
+	int r = reopen_readonly(readonly, WIRE_FD_CONSUMER_PAGE, fds);
 
 	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	r = open_descriptors(attachment, fds);
+	fds[WIRE_FD_CONSUMER_PAGE] = attachment->consumer.page_shm.fd;
+	fds[WIRE_FD_WAKE_SOCKET] = attachment->wake_theirs;
 	if (r == 0)
 		r = session_send(attachment->session, &message.header, fds, WIRE_FD_N);
-	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_STATE; i++)
+	for (unsigned i = 0; i < WIRE_FD_CONSUMER_PAGE; i++)
 		close_fd(&fds[i]);
 	close_fd(&attachment->wake_theirs);
+	return r;
+}
+
+int attachment_send_tap(struct session *session, const struct attach_point *point)
+{
+	const struct rx_ring *ring = point->ring->ring;
+	const struct shm *const readonly[] = { &ring->payload, &ring->headers, &ring->ring_shm };
+	struct wire_attached message = { .epoch = attach_point_epoch(point) };
+	int fds[WIRE_FD_TAP_N];
+	int r = reopen_readonly(readonly, WIRE_FD_TAP_N, fds);
+
+	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	if (r == 0)
+		r = session_send(session, &message.header, fds, WIRE_FD_TAP_N);
+	for (unsigned i = 0; i < WIRE_FD_TAP_N; i++)
+		close_fd(&fds[i]);
 	return r;
 }

@@ -35,4 +35,7 @@ void attachment_free(struct attachment *attachment);
 /** Answer the client: WIRE_ATTACHED with its descriptors. -errno: hang up. */
 int attachment_send(struct attachment *attachment);
 
+/** WIRE_ATTACHED for a tap: the ring's descriptors, and nothing that the worker would have to know of. */
+int attachment_send_tap(struct session *session, const struct attach_point *point);
+
 #endif

@@ -223,7 +223,7 @@ void session_hang_up_idle(struct session *session, uint64_t now_us)
 	const struct config *config = session->control->options.config;
 	bool waits = session->wants_status || session->in_refresh || session->reply.bytes;
 
-	if (session->attachment || waits || now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
+	if (session->attachment || session->tapped || waits || now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
 		return;
 	session_send_error(session, -ETIMEDOUT, "neither attached nor asked anything for %u s (idle_timeout_s)",
 			   config->idle_timeout_s);

@@ -14,6 +14,7 @@
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
+struct attach_point;
 struct attachment;
 struct control;
 
@@ -36,6 +37,7 @@ struct session {
 	sd_event_source *death;
 	sd_event_source *overdue; /* armed while a reply waits for the client to read */
 	struct attachment *attachment;
+	const struct attach_point *tapped; /* NULL: none; it has no attachment then */
 	struct reply reply;
 	bool wants_status; /* asked, and its refresh is not begun */
 	bool in_refresh;   /* asked, and waits for the refresh that is at work */

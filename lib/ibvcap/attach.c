@@ -21,9 +21,9 @@ const char *ibvcap_version(void)
 static int prepare(struct ibvcap_rx *rx)
 {
 	size_t n_rows = (size_t)rx->lease_blocks * rx->slots_per_block;
-	int flags = fcntl(rx->wake_socket, F_GETFL);
+	int flags = rx->is_tap ? 0 : fcntl(rx->wake_socket, F_GETFL);
 
-	if (flags < 0 || fcntl(rx->wake_socket, F_SETFL, flags | O_NONBLOCK) < 0)
+	if (!rx->is_tap && (flags < 0 || fcntl(rx->wake_socket, F_SETFL, flags | O_NONBLOCK) < 0))
 		return error_set(-EPROTO, "the ring that the daemon sent: its wake socket cannot be read: %s", strerror(errno));
 	rx->batch_starts = calloc((n_rows + 63) / 64, sizeof(*rx->batch_starts));
 	return rx->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
@@ -36,7 +36,7 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 
 	if (!new) {
 		close(socket);
-		for (unsigned i = 0; i < WIRE_FD_N; i++)
+		for (unsigned i = 0; i < WIRE_FD_N && fds[i] >= 0; i++)
 			close(fds[i]);
 		return error_set(-ENOMEM, "out of memory");
 	}
@@ -74,16 +74,19 @@ int rx_fill_request(struct wire_attach *request, const char *stream, const struc
 	return 0;
 }
 
-int rx_take_answer(struct client *client, int fds[WIRE_FD_N], uint64_t *epoch)
+int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N], uint64_t *epoch)
 {
+	const unsigned wanted = options->policy == IBVCAP_POLICY_TAP ? WIRE_FD_TAP_N : WIRE_FD_N;
 	union wire_message answer;
 	unsigned n_fds = WIRE_FD_N;
 	int r = client_receive(client, &answer, fds, &n_fds);
 
 	if (r < 0)
 		return r;
-	if (answer.header.type == WIRE_ATTACHED && n_fds == WIRE_FD_N) {
+	if (answer.header.type == WIRE_ATTACHED && n_fds == wanted) {
 		*epoch = answer.attached.epoch;
+		for (unsigned i = wanted; i < WIRE_FD_N; i++)
+			fds[i] = -1;
 		return 0;
 	}
 	while (n_fds > 0)
@@ -111,7 +114,7 @@ int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvc
 	if (r == 0)
 		r = client_send(&client, &request.header);
 	if (r == 0)
-		r = rx_take_answer(&client, fds, &epoch);
+		r = rx_take_answer(&client, options, fds, &epoch);
 	if (r < 0) {
 		client_deinit(&client);
 		return r;

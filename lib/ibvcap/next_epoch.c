@@ -58,6 +58,8 @@ int rx_poll_fd(struct ibvcap_rx *rx)
 
 	if (next->poll_fd >= 0)
 		return next->poll_fd;
+	if (next->options.policy == IBVCAP_POLICY_TAP)
+		return -EOPNOTSUPP;
 	next->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (next->timer_fd < 0)
 		return -errno;
@@ -173,7 +175,7 @@ static int take_answer(struct ibvcap_rx *rx, uint64_t now_ns)
 	struct ibvcap_rx *new;
 	int fds[WIRE_FD_N];
 	uint64_t epoch;
-	int r = rx_take_answer(&next->client, fds, &epoch);
+	int r = rx_take_answer(&next->client, &next->options, fds, &epoch);
 
 	/* No place just now, or the daemon went again. */
 	if (r == -EAGAIN || r == -ECONNREFUSED || r == -ETIMEDOUT) {
@@ -243,7 +245,7 @@ int rx_go_on(struct ibvcap_rx *rx, uint64_t until_ns)
 	if (next->error)
 		return next->error;
 	if (!next->away) {
-		if (consumer_load_reason(rx->state) == IBVCAP_REASON_STREAM_REMOVED)
+		if (!rx->is_tap && consumer_load_reason(rx->state) == IBVCAP_REASON_STREAM_REMOVED)
 			return give_up(next, error_set(-ENODEV, "stream '%s': the administrator removed it", next->stream));
 		if (!next->path || next->options.reattach_ms == IBVCAP_NO_REATTACH)
 			return -ESHUTDOWN;

@@ -57,6 +57,27 @@ static int lease_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
 	return 1;
 }
 
+/* A tap's part: the block is there now. The same results. */
+static int look_at_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
+{
+	uint32_t physical = consumer_load_table_at(rx->table, rx->table_mask, block);
+
+	if (consumer_load_floor(rx->ring) > block)
+		return 0;
+	if (physical >= rx->n_blocks)
+		return -EPROTO;
+	rx->leases[slot].block = block;
+	rx->leases[slot].physical = physical;
+	return 1;
+}
+
+/* Told to the daemon, for its counts. */
+static void store_acquired(struct ibvcap_rx *rx)
+{
+	if (!rx->is_tap)
+		consumer_store_acquired(rx->page, rx->next, rx->skipped);
+}
+
 /* The block of the cursor was recycled: go on at the oldest there is. Not past head, whatever floor says. */
 static void skip_to_floor(struct ibvcap_rx *rx)
 {
@@ -69,7 +90,7 @@ static void skip_to_floor(struct ibvcap_rx *rx)
 	rx->skipped += to - rx->next;
 	rx->gap += to - rx->next;
 	rx->next = to;
-	consumer_store_acquired(rx->page, rx->next, rx->skipped);
+	store_acquired(rx);
 }
 
 /* enum ibvcap_batch_flag. Loaded after the floor: with the first gap that a demotion made comes the demotion. */
@@ -77,7 +98,7 @@ static uint32_t what_is_new(const struct ibvcap_rx *rx)
 {
 	uint32_t flags = rx->next_epoch.gap_unknown ? IBVCAP_BATCH_GAP_UNKNOWN : 0;
 
-	if (consumer_load_policy(rx->state) != rx->policy_told)
+	if (!rx->is_tap && consumer_load_policy(rx->state) != rx->policy_told)
 		flags |= IBVCAP_BATCH_DEMOTED;
 	return flags;
 }
@@ -117,7 +138,7 @@ static void hand_out(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t 
 	if (batch->flags & IBVCAP_BATCH_DEMOTED)
 		rx->policy_told = IBVCAP_POLICY_LOSSY;
 	rx->next += n;
-	consumer_store_acquired(rx->page, rx->next, rx->skipped);
+	store_acquired(rx);
 }
 
 static uint32_t rest_of_block(const struct ibvcap_rx *rx)
@@ -142,7 +163,7 @@ static int take(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, 
 			return 0;
 		/* Of a block under lease every row stays, also when floor has passed it. */
 		if (rx->leases[slot].n_batches == 0)
-			r = lease_block(rx, slot, block);
+			r = rx->is_tap ? look_at_block(rx, slot, block) : lease_block(rx, slot, block);
 		if (r < 0)
 			return r;
 		if (r == 0) {
@@ -186,7 +207,7 @@ static int ms_until(uint64_t deadline_ns)
 	return now < deadline_ns ? (int)((deadline_ns - now + 999999) / 1000000) : 0;
 }
 
-int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+static int acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
 	uint64_t deadline_ns = UINT64_MAX;
 	int r;
@@ -207,6 +228,11 @@ int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t ma
 		if (timeout_ms > 0)
 			timeout_ms = ms_until(deadline_ns);
 	}
+}
+
+int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+{
+	return rx->is_tap ? -EOPNOTSUPP : acquire(rx, batch, max, min, timeout_ms);
 }
 
 /* Everything below the oldest block that is still out, or below the cursor, was given back. */
@@ -231,7 +257,7 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 	struct rx_lease *lease;
 	uint64_t bit, *word;
 
-	if (batch->lease >= rx->lease_blocks)
+	if (rx->is_tap || batch->lease >= rx->lease_blocks)
 		return -EINVAL;
 	lease = &rx->leases[batch->lease];
 	word = start_word(rx, batch->lease, batch->sequence, &bit);
@@ -262,6 +288,20 @@ static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_batch *ba
 	return length;
 }
 
+/* A tap's one row was copied. Recycled meanwhile: it was not delivered but skipped. True: it is whole. */
+static bool check_copy(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
+{
+	struct rx_lease *look = &rx->leases[batch->lease];
+	uint64_t bit, *word = start_word(rx, batch->lease, batch->sequence, &bit);
+
+	*word &= ~bit;
+	look->n_batches = 0;
+	if (tap_load_floor(rx->ring) <= look->block)
+		return true;
+	rx->skipped++;
+	return false;
+}
+
 int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
 		int timeout_ms)
 {
@@ -274,13 +314,15 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 		/* Errors that are passed over don't make the time longer. */
 		if (copy.flags && timeout_ms > 0)
 			timeout_ms = ms_until(deadline);
-		r = ibvcap_acquire(rx, &batch, 1, 1, timeout_ms);
+		r = acquire(rx, &batch, 1, 1, timeout_ms);
 		if (r <= 0)
 			return r;
 		memcpy(&copy, batch.meta, sizeof(copy));
 		if (!(copy.flags & IBVCAP_PKT_ERROR))
 			*length = copy_row(rx, &batch, &copy, buffer, bytes);
-		r = ibvcap_release(rx, &batch);
+		if (rx->is_tap && !check_copy(rx, &batch))
+			copy.flags = IBVCAP_PKT_ERROR;
+		r = rx->is_tap ? 0 : ibvcap_release(rx, &batch);
 		if (r < 0)
 			return r;
 	} while (copy.flags & IBVCAP_PKT_ERROR);
@@ -294,7 +336,7 @@ int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info)
 	*info = rx->info;
 	if (rx->next_epoch.away)
 		return 0;
-	info->policy = (enum ibvcap_policy)consumer_load_policy(rx->state);
+	info->policy = rx->is_tap ? IBVCAP_POLICY_TAP : (enum ibvcap_policy)consumer_load_policy(rx->state);
 	info->clock_source = ring_load_clock(rx->ring, &info->clock_error_ns);
 	return 0;
 }

@@ -47,8 +47,9 @@ struct ibvcap_rx {
 	struct shm state_shm;
 	struct shm page_shm;
 	const struct ibvcap_ring *ring;            /* may change at any time, also what is said to be constant */
-	const struct ibvcap_consumer_state *state; /* likewise */
-	struct ibvcap_consumer_page *page;
+	const struct ibvcap_consumer_state *state; /* likewise; a tap has none */
+	struct ibvcap_consumer_page *page;         /* a tap has none */
+	bool is_tap;
 
 	/* Private copies, checked against the sizes of the mappings. */
 	struct ibvcap_info info;
@@ -77,7 +78,7 @@ struct ibvcap_rx {
 };
 
 /**
- * Map and check the segments of wire_attached_fd. Takes socket and fds over, also on failure. 0; -EPROTO what
+ * Map and check the segments of wire_attached_fd; a tap's fds end with the ring, the others are -1. Takes socket and fds over, also on failure. 0; -EPROTO what
  * came is not a ring of this ABI, error text says which part; -ENOMEM.
  */
 int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_t epoch);
@@ -87,8 +88,8 @@ int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epo
 
 /** attach.c: what is asked of a daemon. -EINVAL. */
 int rx_fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options);
-/** attach.c: the answer to it; the descriptors are the caller's, all of them. */
-int rx_take_answer(struct client *client, int fds[WIRE_FD_N], uint64_t *epoch);
+/** attach.c: the answer to that; the descriptors are the caller's, all of them, -1 for those a tap does not get. */
+int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N], uint64_t *epoch);
 
 /** next_epoch.c: how to attach again. path is copied. -ENOMEM. */
 int rx_next_init(struct rx_next *next, const char *path, const char *stream, const struct ibvcap_attach_options *options);

@@ -79,7 +79,6 @@ static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 		.slot_bytes = ring->slot_bytes,
 		.slots_per_block = ring->slots_per_block,
 		.history_blocks = ring->history_blocks,
-		.lease_blocks = rx->lease_blocks,
 		.page_bytes = ring->page_bytes,
 		.payload_segment_bytes = ring->payload_segment_bytes,
 	};
@@ -87,38 +86,58 @@ static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 	rx->info.stream[sizeof(rx->info.stream) - 1] = '\0';
 }
 
-/* The geometry is read once, into a copy: what is checked is what is used. */
-static int take_geometry(struct ibvcap_rx *rx, struct ibvcap_ring *copy)
+static int take_state(struct ibvcap_rx *rx)
 {
-	rx->ring = rx->ring_shm.address;
 	rx->state = rx->state_shm.address;
 	rx->page = rx->page_shm.address;
-	memcpy((void *)copy, rx->ring_shm.address, sizeof(*copy));
-	if (!is_geometry_sound(rx, copy))
-		return reject("positions outside of its segments");
 	rx->lease_blocks = rx->state->lease_blocks;
 	if (rx->lease_blocks == 0 || rx->lease_blocks > IBVCAP_LEASE_SLOTS_MAX)
 		return reject("no such quota of leases");
 	rx->attach_sequence = rx->state->attach_sequence;
 	rx->policy_told = consumer_load_policy(rx->state);
+	return 0;
+}
+
+/* A tap is not attached to anything: where it begins it finds by itself. One block at a time. */
+static void find_start(struct ibvcap_rx *rx)
+{
+	rx->lease_blocks = 1;
+	rx->attach_sequence = consumer_load_head(rx->ring);
+	rx->policy_told = IBVCAP_POLICY_TAP;
+}
+
+/* The geometry is read once, into a copy: what is checked is what is used. */
+static int take_geometry(struct ibvcap_rx *rx)
+{
+	struct ibvcap_ring copy;
+	int r = 0;
+
+	rx->ring = rx->ring_shm.address;
+	memcpy((void *)&copy, rx->ring_shm.address, sizeof(copy));
+	if (!is_geometry_sound(rx, &copy))
+		return reject("positions outside of its segments");
+	copy_geometry(rx, &copy);
+	if (rx->is_tap)
+		find_start(rx);
+	else
+		r = take_state(rx);
+	rx->info.lease_blocks = rx->is_tap ? 0 : rx->lease_blocks;
 	rx->next = rx->attach_sequence;
 	rx->released = rx->attach_sequence;
-	copy_geometry(rx, copy);
-	return 0;
+	return r;
 }
 
 static int check_segments(struct ibvcap_rx *rx, uint64_t epoch)
 {
-	struct ibvcap_ring copy;
 	int r = check_head(&rx->ring_shm, sizeof(struct ibvcap_ring), IBVCAP_RING_MAGIC, epoch, "ring");
 
-	if (r == 0)
+	if (r == 0 && !rx->is_tap)
 		r = check_head(&rx->state_shm, sizeof(struct ibvcap_consumer_state), IBVCAP_STATE_MAGIC, epoch,
 			       "consumer state");
-	if (r == 0)
+	if (r == 0 && !rx->is_tap)
 		r = check_head(&rx->page_shm, sizeof(struct ibvcap_consumer_page), IBVCAP_CONSUMER_MAGIC, epoch,
 			       "consumer page");
-	return r == 0 ? take_geometry(rx, &copy) : r;
+	return r == 0 ? take_geometry(rx) : r;
 }
 
 int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epoch)
@@ -140,7 +159,8 @@ int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epo
 	int r = 0;
 
 	rx->wake_socket = fds[WIRE_FD_WAKE_SOCKET];
-	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE; i++) {
+	rx->is_tap = fds[WIRE_FD_CONSUMER_PAGE] < 0;
+	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE && fds[i] >= 0; i++) {
 		if (r == 0)
 			r = map(segments[i], fds[i], i == WIRE_FD_CONSUMER_PAGE, names[i]);
 		else

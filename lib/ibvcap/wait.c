@@ -13,6 +13,7 @@
 
 /* About as long as a wake-up takes: shorter waits end without a system call. */
 #define SPINS 200u
+#define TAP_NAP_NS UINT64_C(1000000)
 /* A daemon that was killed wakes nobody: look for it so often. */
 #define SLICE_NS UINT64_C(100000000)
 
@@ -27,7 +28,7 @@ static void pause_briefly(void)
 
 int rx_check_connected(const struct ibvcap_rx *rx)
 {
-	if (consumer_load_status(rx->state) == IBVCAP_CONSUMER_ATTACHED)
+	if (rx->is_tap || consumer_load_status(rx->state) == IBVCAP_CONSUMER_ATTACHED)
 		return 0;
 	/* The end of the epoch is no reproach: what was published is still to be delivered. */
 	switch (consumer_load_reason(rx->state)) {
@@ -72,6 +73,14 @@ static bool spin(const struct ibvcap_rx *rx, uint64_t target)
 		pause_briefly();
 	}
 	return false;
+}
+
+/* Nobody wakes a tap. 0 or -EINTR. */
+static int nap(uint64_t ns)
+{
+	const struct timespec time = { .tv_nsec = (long)(ns < TAP_NAP_NS ? ns : TAP_NAP_NS) };
+
+	return nanosleep(&time, NULL) < 0 ? -EINTR : 0;
 }
 
 /* At most ns of sleep. 0 or -EINTR. */
@@ -135,7 +144,8 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 		r = look(rx, target, now);
 		if (r != RX_WAIT_TIME)
 			return r;
-		r = sleep_on_word(rx, target, deadline - now < SLICE_NS ? deadline - now : SLICE_NS);
+		r = rx->is_tap ? nap(deadline - now) :
+				 sleep_on_word(rx, target, deadline - now < SLICE_NS ? deadline - now : SLICE_NS);
 		if (r < 0)
 			return r;
 	}

@@ -48,7 +48,7 @@ struct wire_attach {
 	uint16_t abi_minor;
 	uint32_t queue;
 	uint32_t start;        /* enum ibvcap_start */
-	uint32_t policy;       /* enum ibvcap_policy; only lossy so far */
+	uint32_t policy;       /* enum ibvcap_policy */
 	uint32_t lease_blocks; /* 0 = the stream's default */
 	uint32_t reserved;
 };
@@ -58,7 +58,8 @@ enum wire_attached_fd {
 	WIRE_FD_PAYLOAD,
 	WIRE_FD_HEADERS,
 	WIRE_FD_RING,
-	WIRE_FD_CONSUMER_STATE,
+	WIRE_FD_TAP_N, /* a tap gets no more */
+	WIRE_FD_CONSUMER_STATE = WIRE_FD_TAP_N,
 	WIRE_FD_CONSUMER_PAGE,
 	WIRE_FD_WAKE_SOCKET, /* readable when the packets asked for have come */
 	WIRE_FD_N

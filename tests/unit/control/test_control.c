@@ -374,6 +374,28 @@ Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives
 	close(client);
 }
 
+Test(control, a_tap_gets_the_ring_and_nothing_that_the_worker_would_know_of)
+{
+	struct wire_attach message = attach_message();
+	union wire_message answer;
+	int client = connect_client(), fds[WIRE_FDS_MAX];
+	unsigned n_fds = WIRE_FDS_MAX;
+
+	message.policy = IBVCAP_POLICY_TAP;
+	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
+	cr_assert(turn_until_readable(client, 1000));
+	cr_assert(eq(int, wire_recv(client, &answer, fds, &n_fds), 1));
+	cr_expect(eq(int, answer.header.type, WIRE_ATTACHED));
+	cr_expect(eq(u32, n_fds, WIRE_FD_TAP_N));
+	for (unsigned i = 0; i < n_fds; i++) {
+		cr_expect(eq(int, fcntl(fds[i], F_GETFL) & O_ACCMODE, O_RDONLY));
+		close(fds[i]);
+	}
+	cr_expect(eq(u32, ring.n_consumers, 0));
+	cr_expect(eq(int, attach(client, &message, NULL), -EALREADY), "one ring a connection");
+	close(client);
+}
+
 Test(control, while_the_daemon_stops_nobody_is_attached_any_more)
 {
 	struct wire_attach message = attach_message();

@@ -59,7 +59,11 @@ struct ibvcap_attach_options {
 	uint32_t queue;        /* which of the stream's queues, 0-based */
 	uint32_t lease_blocks; /* blocks held at once; 0 = what the daemon grants by default */
 	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
-	enum ibvcap_policy policy; /* lossy, or lossless where the stream's configuration lets this user */
+	/*
+	 * Lossy; lossless, where the stream's configuration lets this user; or tap, for a look at the stream that costs
+	 * the daemon nothing and takes no consumer's place: ibvcap_recv() alone, no ibvcap_acquire() and no ibvcap_fd().
+	 */
+	enum ibvcap_policy policy;
 	uint32_t reattach_ms;  /* how long the next daemon is looked for after one ends; 0 = 30000; or IBVCAP_NO_REATTACH */
 };
 
@@ -141,7 +145,7 @@ void ibvcap_detach(struct ibvcap_rx *rx);
  * allows, or the epoch has ended and batches of it are out: release, and call again. -ESHUTDOWN: the daemon
  * ended, everything published was delivered, and no next one came within reattach_ms. -ENODEV: the
  * administrator removed the stream; likewise. -ECONNABORTED: the daemon disconnected this consumer. -EINTR: a signal came while it waited. -EPROTO:
- * the ring names a block that it does not have. -EACCES and others of ibvcap_attach(): the next daemon refuses.
+ * the ring names a block that it does not have. -EOPNOTSUPP: a tap. -EACCES and others of ibvcap_attach(): the next daemon refuses.
  *
  * When the daemon ends, restarts or dies, what it published is delivered; then this call waits for the next
  * daemon within timeout_ms, as for packets, and goes on in its epoch from the oldest packet it has. The first batch
@@ -159,7 +163,7 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch);
 /**
  * The simple way: copy the next packet's payload, at most bytes of it, and its meta (may be NULL). Rows
  * marked IBVCAP_PKT_ERROR are passed over. Returns 1, 0 on time-out, or an error of ibvcap_acquire();
- * *length is set to the payload's length. Not to be mixed with a batch that is out when the quota is 1.
+ * *length is set to the payload's length. A tap that waits looks every millisecond. Not to be mixed with a batch that is out when the quota is 1.
  */
 int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
                 int timeout_ms);
@@ -167,7 +171,7 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 /**
  * A descriptor for poll/epoll: readable once there may be packets again after an ibvcap_acquire() that
  * returned 0 (and came after the first call of this; the library empties it). The same in every epoch. Owned by
- * the handle. -errno: none can be had.
+ * the handle. -EOPNOTSUPP: a tap. Other -errno: none can be had.
  */
 int ibvcap_fd(struct ibvcap_rx *rx);
 

@@ -172,7 +172,7 @@ static_assert(sizeof(struct ibvcap_ring) == 1152, "shared layout");
 enum ibvcap_policy {
 	IBVCAP_POLICY_LOSSY = 0,    /* never stalls the ring; unleased backlog may be skipped, and is counted */
 	IBVCAP_POLICY_LOSSLESS = 1, /* backlog is kept, by permission and until a deadline */
-	IBVCAP_POLICY_TAP = 2,      /* no page of its own: copies, then checks the floor */
+	IBVCAP_POLICY_TAP = 2,      /* no page of its own, the daemon does nothing for it: copies, then checks the floor */
 };
 
 enum ibvcap_consumer_status {
