@@ -4,6 +4,7 @@
 #include "daemon/base/log.h"
 #include "daemon/events.h"
 #include "daemon/preflight.h"
+#include "daemon/reload.h"
 #include "daemon/priv/priv.h"
 #include "daemon/streams.h"
 
@@ -73,6 +74,7 @@ static int serve_clients(struct daemon *daemon, struct fault *fault)
 		.event = daemon->event,
 		.listener = &daemon->listener,
 		.worker_ended = events_worker_ended,
+		.change = reload_change,
 		.context = daemon,
 	};
 	struct stream *stream;
@@ -105,7 +107,7 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "cannot set up: %s", strerror(-r));
-	preflight_raise_descriptor_limit();
+	preflight_raise_limits();
 	r = preflight_test_seals(daemon->config, fault);
 	if (r == 0)
 		r = open_listener(daemon, fault);

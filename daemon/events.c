@@ -2,6 +2,7 @@
 #include "daemon/events.h"
 
 #include "daemon/base/log.h"
+#include "daemon/reload.h"
 #include "daemon/streams.h"
 
 #include <errno.h>
@@ -59,13 +60,16 @@ static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo
 	return 0;
 }
 
-/* Not to be killed by what elsewhere means reload. */
 static int on_hang_up(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
 {
+	struct daemon *daemon = context;
+	struct fault fault;
+	char said[128];
+
 	(void)source;
 	(void)info;
-	(void)context;
-	log_warning("SIGHUP: the configuration is not read again while running; restart to take it up");
+	if (!daemon->stopping)
+		reload_file(daemon, said, sizeof(said), &fault); /* says in the log how it went */
 	return 0;
 }
 
@@ -91,6 +95,11 @@ static int on_reap(sd_event_source *source, void *context)
 	return 0;
 }
 
+void events_reap(struct daemon *daemon)
+{
+	sd_event_source_set_enabled(daemon->reaper, SD_EVENT_ONESHOT);
+}
+
 void events_worker_ended(void *context, const struct control_ring *ring, int error)
 {
 	struct daemon *daemon = context;
@@ -98,7 +107,7 @@ void events_worker_ended(void *context, const struct control_ring *ring, int err
 
 	stream->ended = true;
 	if (stream->removed)
-		sd_event_source_set_enabled(daemon->reaper, SD_EVENT_ONESHOT);
+		events_reap(daemon);
 	else if (error < 0)
 		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, -error,
 				       "stream '%s': device %s failed: %s", stream->config->name,

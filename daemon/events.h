@@ -43,6 +43,9 @@ void events_worker_ended(void *context, const struct control_ring *ring, int err
 /** Tell the service manager that all is up, and what. */
 void events_tell_ready(const struct daemon *daemon);
 
+/** Soon free removed streams whose workers have ended, and configurations that nobody looks at any more. */
+void events_reap(struct daemon *daemon);
+
 /** Tell control which streams have a link. */
 void events_refresh_states(struct daemon *daemon);
 

@@ -59,6 +59,9 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault);
 /** Start the queue and the thread, then let packets come: flows first, then groups. */
 int stream_start(struct stream *stream, struct fault *fault);
 
+/** Let packets come: flows first, then groups. Of stream_start(). */
+int stream_capture(struct stream *stream, struct fault *fault);
+
 /* What stream_add_flows() did. */
 struct stream_change {
 	uint32_t n_flows_before;

@@ -17,7 +17,9 @@ struct command {
 static const struct command commands[] = {
 	{ "doctor", "is this machine ready for capture, and if not, what to do", doctor_main },
 	{ "recv", "receive a stream: rates, a check of the test pattern, a look at payloads", cmd_recv },
+	{ "reload", "have the daemon read its configuration again", cmd_reload },
 	{ "status", "where every packet went", cmd_status },
+	{ "stream", "add a stream to the running daemon, or remove one", cmd_stream },
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

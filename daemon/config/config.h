@@ -98,6 +98,9 @@ struct config {
  */
 int config_load(const char *path, struct config **config, struct fault *fault);
 
+/** The same with a text that was read elsewhere; path is its name in messages, and where its includes start from. */
+int config_load_text(const char *path, const char *text, struct config **config, struct fault *fault);
+
 /** Is it a group's? Pure. */
 bool config_is_multicast(const struct config_address *address);
 

@@ -13,6 +13,7 @@
 #include "daemon/ring/rx_ring.h"
 #include "daemon/worker/mailbox.h"
 #include "lib/ibvcap/counters.h"
+#include "lib/ibvcap/wire.h"
 
 #include <stdint.h>
 #include <sys/queue.h>
@@ -52,6 +53,8 @@ struct control_options {
 	 * may not be removed from within.
 	 */
 	void (*worker_ended)(void *context, const struct control_ring *ring, int error);
+	/** An administrator asks for another configuration. 0 and said; or -errno, nothing was changed, and the fault. */
+	int (*change)(void *context, const struct wire_change *change, char *said, size_t bytes, struct fault *fault);
 	void *context;
 };
 

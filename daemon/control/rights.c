@@ -43,6 +43,11 @@ enum rights rights_to_receive(const struct config_stream *stream, const struct p
 	return is_listed(&list, peer) ? RIGHTS_GRANTED : RIGHTS_NOT_LISTED;
 }
 
+bool rights_to_change(const struct peer *peer, uid_t daemon_uid)
+{
+	return peer->uid == 0 || peer->uid == daemon_uid;
+}
+
 bool rights_to_see_all(const struct peer *peer, uid_t daemon_uid, gid_t daemon_gid)
 {
 	if (peer->uid == 0 || peer->uid == daemon_uid || peer->gid == daemon_gid)

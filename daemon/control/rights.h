@@ -30,6 +30,9 @@ enum rights {
  */
 enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid);
 
+/** root and the daemon's user may change the configuration. */
+bool rights_to_change(const struct peer *peer, uid_t daemon_uid);
+
 /** root, the daemon's user, and members of the daemon's group see every stream in a status; others what they may receive. */
 bool rights_to_see_all(const struct peer *peer, uid_t daemon_uid, gid_t daemon_gid);
 

@@ -148,6 +148,25 @@ static int refuse(struct session *session, int error, const char *what)
 	return error;
 }
 
+static int change_request(struct session *session, const struct wire_change *change)
+{
+	const struct control_options *options = &session->control->options;
+	struct fault fault = { .text = "" };
+	struct wire_done done = { 0 };
+	int r;
+
+	if (!rights_to_change(&session->peer, geteuid()))
+		return session_send_error(session, -EACCES,
+					  "the configuration is not for user %u to change: only for root and the daemon's user",
+					  (unsigned)session->peer.uid);
+	wire_init(&done.header, WIRE_DONE, sizeof(done));
+	r = options->change(options->context, change, done.text, sizeof(done.text), &fault);
+	if (r < 0)
+		return session_send_error(session, r, "%s; nothing was changed", fault.text);
+	session_resume(session);
+	return session_send(session, &done.header, NULL, 0);
+}
+
 int session_handle(struct session *session, const union wire_message *message)
 {
 	pause_reading(session);
@@ -156,6 +175,8 @@ int session_handle(struct session *session, const union wire_message *message)
 		return attach_request(session, &message->attach);
 	case WIRE_STATUS:
 		return status_request(session);
+	case WIRE_CHANGE:
+		return change_request(session, &message->change);
 	default:
 		return refuse(session, -EPROTO, "a message that is not a request");
 	}

@@ -3,7 +3,7 @@
  * Messages on the control socket: SOCK_SEQPACKET, one struct a datagram, native byte order, at most
  * WIRE_FDS_MAX descriptors with it. The client sends a request, the daemon answers it: attach with one
  * WIRE_ATTACHED (or WIRE_ERROR), status with any number of WIRE_STREAM, WIRE_CONSUMER and WIRE_INTERFACE
- * and a WIRE_END. Descriptors from a client are closed unread. One connection carries at most one
+ * and a WIRE_END; change with one WIRE_DONE. Descriptors from a client are closed unread. One connection carries at most one
  * attachment and lives as long as it; status may be asked on any connection.
  */
 #ifndef IBVCAP_WIRE_H
@@ -20,10 +20,12 @@
 #define WIRE_BYTES_MAX 4096
 #define WIRE_TEXT_MAX 768
 #define WIRE_COUNTERS_MAX 64
+#define WIRE_CHANGE_TEXT_MAX 3600
 
 enum wire_type {
 	WIRE_ATTACH = 1,
 	WIRE_STATUS = 2,
+	WIRE_CHANGE = 3,
 	WIRE_ATTACHED = 64,
 	WIRE_ERROR = 65,
 	WIRE_DAEMON = 66,
@@ -31,6 +33,7 @@ enum wire_type {
 	WIRE_CONSUMER = 68,
 	WIRE_INTERFACE = 69,
 	WIRE_END = 70,
+	WIRE_DONE = 71,
 };
 
 struct wire_header {
@@ -80,6 +83,26 @@ struct wire_error {
 
 struct wire_status {
 	struct wire_header header;
+};
+
+enum wire_change_what {
+	WIRE_CHANGE_RELOAD = 1,        /* the file again */
+	WIRE_CHANGE_ADD_STREAM = 2,    /* those of text, a configuration file called name */
+	WIRE_CHANGE_REMOVE_STREAM = 3, /* name */
+};
+
+/* Of administrators only. */
+struct wire_change {
+	struct wire_header header;
+	uint32_t what; /* enum wire_change_what */
+	uint32_t reserved;
+	char name[256];
+	char text[WIRE_CHANGE_TEXT_MAX];
+};
+
+struct wire_done {
+	struct wire_header header;
+	char text[WIRE_TEXT_MAX]; /* what was done */
 };
 
 struct wire_daemon {
@@ -137,6 +160,8 @@ union wire_message {
 	struct wire_attached attached;
 	struct wire_error error;
 	struct wire_status status;
+	struct wire_change change;
+	struct wire_done done;
 	struct wire_daemon daemon;
 	struct wire_stream stream;
 	struct wire_consumer consumer;

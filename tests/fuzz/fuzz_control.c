@@ -47,6 +47,16 @@ static void worker_ended(void *context, const struct control_ring *which, int er
 	abort();
 }
 
+static int change(void *context, const struct wire_change *request, char *said, size_t bytes, struct fault *fault)
+{
+	(void)context;
+	(void)said;
+	(void)bytes;
+	if (!memchr(request->name, 0, sizeof(request->name)) || !memchr(request->text, 0, sizeof(request->text)))
+		abort();
+	return fault_set(fault, EX_CONFIG, EINVAL, "%s: %s", request->name, request->text);
+}
+
 static void must(int r)
 {
 	if (r < 0)
@@ -91,7 +101,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	must(listener_open(&listener, config.socket_path, 0600, (gid_t)-1, NULL));
 	unlink(config.socket_path);
 	const struct control_options options = { .config = &config, .event = event, .listener = &listener,
-						 .worker_ended = worker_ended };
+						 .worker_ended = worker_ended, .change = change };
 
 	must(control_new(&control, &options, NULL));
 	must(control_add_ring(control, &control_ring));
@@ -101,7 +111,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 /* Bytes used. */
 static size_t send_message(int fd, const uint8_t *data, size_t size)
 {
-	static const size_t sizes[] = { [WIRE_ATTACH] = sizeof(struct wire_attach), [WIRE_STATUS] = sizeof(struct wire_status) };
+	static const size_t sizes[] = { [WIRE_ATTACH] = sizeof(struct wire_attach), [WIRE_STATUS] = sizeof(struct wire_status),
+				       [WIRE_CHANGE] = sizeof(struct wire_change) };
 	uint8_t kind = data[0];
 	size_t body = data[1] * 8u;
 	union wire_message message = { 0 };

@@ -120,6 +120,8 @@ class Container:
         softhca = next(self.root.glob("usr/**/bin/softhca")).relative_to(self.root)
         drop_in = self.root / "etc/systemd/system/ibvcapd.service.d/softhca.conf"
         drop_in.parent.mkdir(parents=True, exist_ok=True)
+        if drop_in.exists():
+            return
         drop_in.write_text(f"[Service]\nExecStart=\nExecStart=/{softhca} -i {interfaces} -- {start}\n")
 
     def close(self):

@@ -14,6 +14,8 @@ import container
 import service_manager
 
 GROUP = "239.1.7.7"
+# Two of them fit in what a container lets a process lock.
+SMALL = {"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 2, "lease_blocks": 1}
 
 
 @pytest.fixture
@@ -32,11 +34,29 @@ def booted(net, build):
 
 
 def streams(wire):
-    return [conftest.stream(wire, flows=[conftest.flow(7502, GROUP)])]
+    return [conftest.stream(wire, flows=[conftest.flow(7502, GROUP)], **SMALL)]
 
 
 def status(booted):
     return json.loads(booted.must("ibvcap", "status", "--json"))
+
+
+def test_reload_under_the_real_systemd(booted, net, wire):
+    booted.configure(streams(wire))
+    booted.must("systemctl", "daemon-reload")
+    booted.must("systemctl", "start", "ibvcapd")
+    pid = booted.property("MainPID")
+    booted.configure([*streams(wire), conftest.stream(wire, name="more", port=7600, **SMALL)])
+    booted.must("systemctl", "reload", "ibvcapd")
+    assert [stream["name"] for stream in status(booted)["streams"]] == ["lidar", "more"]
+    booted.configure([conftest.stream(wire, colour=3)])
+    assert booted.call("systemctl", "reload", "ibvcapd").returncode != 0
+    assert "colour" in booted.journal() and "nothing was changed" in booted.journal()
+    assert [stream["name"] for stream in status(booted)["streams"]] == ["lidar", "more"]
+    assert (booted.property("ActiveState"), booted.property("MainPID")) == ("active", pid)
+    booted.must("systemctl", "kill", "-s", "HUP", "ibvcapd")
+    booted.must("systemctl", "stop", "ibvcapd")
+    assert booted.property("Result") == "success"
 
 
 def published(booted):

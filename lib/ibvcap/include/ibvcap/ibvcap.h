@@ -252,6 +252,26 @@ int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ib
 /** Version string and pid of the daemon. */
 const char *ibvcap_status_daemon(const struct ibvcap_status *status, pid_t *pid);
 
+/* ---- administration ------------------------------------------------------------------------------ */
+
+enum ibvcap_change {
+	IBVCAP_CHANGE_RELOAD = 1,        /* the daemon's configuration file again; name and text are not used */
+	IBVCAP_CHANGE_ADD_STREAM = 2,    /* the streams of text, a configuration file called name */
+	IBVCAP_CHANGE_REMOVE_STREAM = 3, /* the stream called name */
+};
+
+/**
+ * Change what a running daemon does: all of it, or on any error nothing. What is added or removed lasts until the
+ * file is read again. said, if not NULL, gets a line about what was done. timeout_ms 0 = 60000: memory may have to be
+ * zeroed.
+ *
+ * -EACCES not root nor the daemon's user · -EINVAL, -EEXIST the text or the file is wrong · -EBUSY a change that
+ * cannot be made while it runs · -ENOENT no such stream · -E2BIG text is too long · others as ibvcap_attach() and as
+ * a stream's start. ibvcap_error_text() says file:line and more.
+ */
+int ibvcap_change(const char *socket_path, enum ibvcap_change what, const char *name, const char *text, char *said,
+                  size_t said_bytes, uint32_t timeout_ms);
+
 #ifdef __cplusplus
 }
 #endif
