@@ -2,6 +2,7 @@
 #include "tools/ibvcap.h"
 
 #include "tools/doctor.h"
+#include "tools/why.h"
 
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ static const struct command commands[] = {
 	{ "reload", "have the daemon read its configuration again", cmd_reload },
 	{ "status", "where every packet went", cmd_status },
 	{ "stream", "add a stream to the running daemon, or remove one", cmd_stream },
+	{ "why", "why packets of a stream were lost, and what helps", cmd_why },
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
