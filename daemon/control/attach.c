@@ -98,8 +98,9 @@ static bool is_refused_by_quota(struct session *session, const struct attach_poi
 					   "stream '%s': lossless is not for user %u; the administrator allows it with "
 					   "lossless_deadline_ms and lossless_users in %s",
 					   stream->name, (unsigned)session->peer.uid, stream->file);
-	} else if (request->start > IBVCAP_START_OLDEST) {
-		*sent = session_send_error(session, -EINVAL, "stream '%s': start %u: newest (0) or oldest (1)",
+	} else if (request->start > IBVCAP_START_NS_BACK) {
+		*sent = session_send_error(session, -EINVAL,
+					   "stream '%s': start %u: newest (0), oldest (1), packets back (2) or time back (3)",
 					   stream->name, request->start);
 	} else if (request->lease_blocks > stream->lease_blocks) {
 		*sent = session_send_error(session, -EAGAIN,
@@ -127,8 +128,9 @@ static int lend_to_worker(struct session *session, struct attach_point *point, c
 	if (r < 0)
 		return session_send_error(session, r, "stream '%s': the consumer's pages cannot be made: %s",
 					  stream->name, strerror(-r));
-	struct mail mail = { .type = MAIL_ADD_CONSUMER, .consumer = &attachment->consumer, .start = request->start };
+	struct mail mail = { .type = MAIL_ADD_CONSUMER, .consumer = &attachment->consumer};
 
+	attachment->consumer.start = (struct start){ request->start, request->start_value };
 	r = mailbox_send(point->ring->inbox, &mail);
 	if (r < 0) {
 		attachment_free(attachment);

@@ -4,7 +4,6 @@
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
-#include <ibvcap/ibvcap.h>
 #include <linux/futex.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -252,14 +251,23 @@ void rx_ring_rewind(struct rx_ring *ring)
 
 /* ---- consumers ----------------------------------------------------------------------------------- */
 
-int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, uint32_t start)
+int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
 {
-	uint64_t oldest = ring->floor * ring->slots_per_block;
+	const struct start_view view = {
+		.table = ring_table(ring->ring),
+		.table_mask = ring->table_mask,
+		.meta = ring->meta,
+		.n_blocks = ring->n_blocks,
+		.slots_per_block = ring->slots_per_block,
+		.floor = ring->floor,
+		.head = ring->head,
+	};
 
 	if (ring->n_consumers == RX_RING_CONSUMERS_MAX)
 		return -EAGAIN;
-	consumer->attach_sequence = start == IBVCAP_START_OLDEST && oldest < ring->head ? oldest : ring->head;
+	consumer->attach_sequence = start_find(&view, &consumer->start);
 	consumer->state->attach_sequence = consumer->attach_sequence;
+	consumer->state->attach_head = ring->head;
 	consumer->released = consumer->attach_sequence;
 	consumer_store_released(consumer->page, consumer->attach_sequence);
 	consumer_store_acquired(consumer->page, consumer->attach_sequence, 0);

@@ -11,6 +11,7 @@
 
 #include "daemon/base/fault.h"
 #include "lib/ibvcap/shm.h"
+#include "lib/ibvcap/start.h"
 
 #include <ibvcap/layout.h>
 #include <stdbool.h>
@@ -43,7 +44,8 @@ struct ring_consumer {
 	uint32_t lease_blocks;             /* granted */
 	enum ibvcap_policy policy;         /* in force; the worker's once it is lent */
 	uint64_t deadline_ns;              /* of a lossless one: see rx_ring_charge_pins() */
-	uint64_t attach_sequence;          /* set by rx_ring_add_consumer() */
+	struct start start;                /* where it asked to begin */
+	uint64_t attach_sequence;          /* where it does; set by rx_ring_add_consumer() */
 
 	/* The worker's. */
 	uint64_t woken_at;  /* the last request that was served */
@@ -135,7 +137,7 @@ void rx_ring_unpost(struct rx_ring *ring, uint32_t n);
 void rx_ring_rewind(struct rx_ring *ring);
 
 /** Make it one of those whose leases count. Sets its attach_sequence and first cursors. -EAGAIN: too many. */
-int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, uint32_t start);
+int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
 
 /** Its leases end. It may not be in the ring. */
 void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consumer);

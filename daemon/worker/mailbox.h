@@ -34,7 +34,6 @@ enum mail_type {
 struct mail {
 	enum mail_type type;
 	int32_t error;  /* negative errno, in answers */
-	uint32_t start; /* enum ibvcap_start, MAIL_ADD_CONSUMER */
 	uint32_t reason;/* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD */
 	union {
 		struct ring_consumer *consumer;

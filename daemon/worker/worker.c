@@ -97,7 +97,7 @@ static void take_mail(struct worker *worker, const struct mail *mail)
 	switch (mail->type) {
 	case MAIL_ADD_CONSUMER:
 		reply.type = MAIL_CONSUMER_ADDED;
-		reply.error = rx_ring_add_consumer(ring, mail->consumer, mail->start);
+		reply.error = rx_ring_add_consumer(ring, mail->consumer);
 		answer(worker, &reply);
 		break;
 	case MAIL_REMOVE_CONSUMER:

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TEXT_OF(x)  #x
@@ -54,18 +55,36 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 	return 0;
 }
 
+/* "Back" is from now, and the rows' clock is this host's. */
+struct start rx_start(const struct ibvcap_attach_options *options)
+{
+	struct start start = { .where = options->start, .value = options->back };
+	struct timespec now;
+
+	if (start.where == IBVCAP_START_NS_BACK) {
+		clock_gettime(CLOCK_REALTIME, &now);
+		start.value = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+		start.value -= options->back < start.value ? options->back : start.value;
+	}
+	return start;
+}
+
 int rx_fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options)
 {
+	const struct start start = rx_start(options);
 	size_t length = strlen(stream);
 
 	if (length == 0 || length >= sizeof(request->stream))
 		return error_set(-EINVAL, "stream '%s': a stream's name has 1 to %zu bytes", stream,
 				 sizeof(request->stream) - 1);
+	if (options->start > IBVCAP_START_NS_BACK)
+		return error_set(-EINVAL, "stream '%s': start %u: there is none such", stream, options->start);
 	*request = (struct wire_attach){
 		.abi_major = IBVCAP_ABI_MAJOR,
 		.abi_minor = IBVCAP_ABI_MINOR,
 		.queue = options->queue,
-		.start = options->start,
+		.start = start.where,
+		.start_value = start.value,
 		.policy = options->policy,
 		.lease_blocks = options->lease_blocks,
 	};
@@ -122,6 +141,8 @@ int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvc
 	r = rx_open(&new, client.socket, fds, epoch);
 	if (r < 0)
 		return r;
+	if (new->is_tap)
+		rx_begin_tap(new, &(struct start){ request.start, request.start_value });
 	r = rx_next_init(&new->next_epoch, client.path, stream, options);
 	if (r < 0)
 		ibvcap_detach(new);

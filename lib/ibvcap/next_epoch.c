@@ -190,6 +190,8 @@ static int take_answer(struct ibvcap_rx *rx, uint64_t now_ns)
 	next->client.socket = -1;
 	if (r < 0)
 		return give_up(next, r);
+	if (new->is_tap)
+		rx_begin_tap(new, &(struct start){ .where = IBVCAP_START_OLDEST });
 	take_over(rx, new);
 	return 1;
 }

@@ -334,6 +334,8 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info)
 {
 	*info = rx->info;
+	info->attach_sequence = rx->attach_sequence;
+	info->attach_back = rx->attach_head > rx->attach_sequence ? rx->attach_head - rx->attach_sequence : 0;
 	if (rx->next_epoch.away)
 		return 0;
 	info->policy = rx->is_tap ? IBVCAP_POLICY_TAP : (enum ibvcap_policy)consumer_load_policy(rx->state);

@@ -8,6 +8,7 @@
 
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/shm.h"
+#include "lib/ibvcap/start.h"
 #include "lib/ibvcap/wire.h"
 
 #include <ibvcap/ibvcap.h>
@@ -61,6 +62,7 @@ struct ibvcap_rx {
 	uint32_t table_mask;
 	uint64_t block_bytes;
 	uint64_t attach_sequence;
+	uint64_t attach_head;
 	const _Atomic uint32_t *table;
 	const struct ibvcap_meta *meta;
 
@@ -88,6 +90,10 @@ int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epo
 
 /** attach.c: what is asked of a daemon. -EINVAL. */
 int rx_fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options);
+/** attach.c: where those options want to begin, as of now. */
+struct start rx_start(const struct ibvcap_attach_options *options);
+/** segments.c: find that place for a tap, for which nobody else does. */
+void rx_begin_tap(struct ibvcap_rx *rx, const struct start *start);
 /** attach.c: the answer to that; the descriptors are the caller's, all of them, -1 for those a tap does not get. */
 int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N], uint64_t *epoch);
 

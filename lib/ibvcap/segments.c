@@ -94,16 +94,26 @@ static int take_state(struct ibvcap_rx *rx)
 	if (rx->lease_blocks == 0 || rx->lease_blocks > IBVCAP_LEASE_SLOTS_MAX)
 		return reject("no such quota of leases");
 	rx->attach_sequence = rx->state->attach_sequence;
+	rx->attach_head = rx->state->attach_head;
 	rx->policy_told = consumer_load_policy(rx->state);
 	return 0;
 }
 
-/* A tap is not attached to anything: where it begins it finds by itself. One block at a time. */
-static void find_start(struct ibvcap_rx *rx)
+void rx_begin_tap(struct ibvcap_rx *rx, const struct start *start)
 {
-	rx->lease_blocks = 1;
-	rx->attach_sequence = consumer_load_head(rx->ring);
-	rx->policy_told = IBVCAP_POLICY_TAP;
+	const struct start_view view = {
+		.table = rx->table,
+		.table_mask = rx->table_mask,
+		.meta = rx->meta,
+		.n_blocks = rx->n_blocks,
+		.slots_per_block = rx->slots_per_block,
+		.floor = consumer_load_floor(rx->ring),
+		.head = consumer_load_head(rx->ring),
+	};
+
+	rx->attach_sequence = start_find(&view, start);
+	rx->attach_head = view.head;
+	rx->next = rx->attach_sequence;
 }
 
 /* The geometry is read once, into a copy: what is checked is what is used. */
@@ -117,13 +127,13 @@ static int take_geometry(struct ibvcap_rx *rx)
 	if (!is_geometry_sound(rx, &copy))
 		return reject("positions outside of its segments");
 	copy_geometry(rx, &copy);
-	if (rx->is_tap)
-		find_start(rx);
-	else
+	if (!rx->is_tap)
 		r = take_state(rx);
-	rx->info.lease_blocks = rx->is_tap ? 0 : rx->lease_blocks;
+	rx->info.lease_blocks = rx->lease_blocks;
 	rx->next = rx->attach_sequence;
 	rx->released = rx->attach_sequence;
+	if (rx->is_tap)
+		rx->lease_blocks = 1; /* it has one look at a time */
 	return r;
 }
 

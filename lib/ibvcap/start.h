@@ -5,7 +5,15 @@
 
 #include <ibvcap/layout.h>
 
-/* What is looked at. Nothing in it is trusted to be sound but the sizes. */
+#include <stdint.h>
+
+/* As it is asked for on the wire: the library has made a time out of "back". */
+struct start {
+	uint32_t where; /* enum ibvcap_start */
+	uint64_t value; /* packets back; or the UTC ns from which on packets are wanted */
+};
+
+/* What is looked at. */
 struct start_view {
 	const _Atomic uint32_t *table;
 	uint32_t table_mask;
@@ -16,7 +24,11 @@ struct start_view {
 	uint64_t head;
 };
 
-/** The oldest sequence number that is still there, at most head. */
-uint64_t start_oldest(const struct start_view *view);
+/**
+ * The sequence number to begin at: as asked for, or the oldest that is there; head where all is older. By time, rows
+ * are taken to be in its order, and one without a timestamp to be old. Reads rows that may be recycled meanwhile, and
+ * then finds some place in the history, no better and no worse.
+ */
+uint64_t start_find(const struct start_view *view, const struct start *start);
 
 #endif

@@ -54,6 +54,7 @@ struct wire_attach {
 	uint32_t policy;       /* enum ibvcap_policy */
 	uint32_t lease_blocks; /* 0 = the stream's default */
 	uint32_t reserved;
+	uint64_t start_value;  /* see struct start */
 };
 
 /* Descriptors that come with WIRE_ATTACHED, in this order. */

@@ -20,7 +20,7 @@ STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ8I64Q")
 CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
 INTERFACE_BODY = struct.Struct("=16s64sII64Q")
 ERROR_BODY = struct.Struct("=iI768s")
-ATTACH_BODY = struct.Struct("=64sHHIIIII")
+ATTACH_BODY = struct.Struct("=64sHHIIIIIQ")
 DAEMON_BODY = struct.Struct("=iI32s")
 
 
@@ -96,7 +96,7 @@ class Client:
 
     def attach(self, stream, lease_blocks=0, abi_major=1):
         """Descriptors: payload, headers, ring, consumer state, consumer page, wake pipe."""
-        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, 0, lease_blocks, 0))
+        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, 0, lease_blocks, 0, 0))
         kind, body, fds = self.receive()
         decode(kind, body)
         assert kind == ATTACHED

@@ -38,7 +38,7 @@ static void init(void)
 		cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
 		ours[i] = ends[0];
 		theirs[i] = ends[1];
-		cr_assert_eq(rx_ring_add_consumer(&ring, &consumers[i], IBVCAP_START_NEWEST), 0);
+		cr_assert_eq(rx_ring_add_consumer(&ring, &consumers[i]), 0);
 		cr_assert_eq(notifier_add(notifier, &consumers[i], ours[i]), 0);
 	}
 }

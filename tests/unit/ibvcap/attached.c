@@ -53,7 +53,7 @@ void attached_prepare(struct attached *attached, int fds[WIRE_FD_N], int *socket
 	memset(attached, 0, sizeof(*attached));
 	init_ring(attached);
 	init_consumer(&attached->consumer);
-	cr_assert_eq(rx_ring_add_consumer(&attached->ring, &attached->consumer, IBVCAP_START_NEWEST), 0);
+	cr_assert_eq(rx_ring_add_consumer(&attached->ring, &attached->consumer), 0);
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wake), 0);
 	attached->daemon_socket = ends[0];

@@ -158,7 +158,7 @@ Test(rx_ring, a_leased_block_is_not_given_to_the_device)
 
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
-	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer), 0));
 	run_blocks(&ring, 3);
 	uint32_t leased = physical_of(&ring, 1);
 
@@ -186,7 +186,7 @@ Test(rx_ring, leases_up_to_the_quota_never_starve_the_device)
 
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
-	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer), 0));
 	for (uint32_t round = 0; round < 1000; round++) {
 		run_blocks(&ring, 1);
 		uint64_t newest = consumer_load_head(ring.ring) / N - 1;
@@ -206,7 +206,7 @@ Test(rx_ring, a_dead_consumers_leases_end_with_it)
 
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
-	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer), 0));
 	for (uint32_t slot = 0; slot < 4; slot++) {
 		run_blocks(&ring, 1);
 		consumer_store_lease(consumer.page, slot, slot);
@@ -228,8 +228,8 @@ Test(rx_ring, a_lease_on_a_block_that_never_was_is_a_lie_and_reported_once)
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&liar, 4), 0));
 	cr_assert(eq(int, test_consumer_init(&honest, 4), 0));
-	rx_ring_add_consumer(&ring, &liar, IBVCAP_START_NEWEST);
-	rx_ring_add_consumer(&ring, &honest, IBVCAP_START_NEWEST);
+	rx_ring_add_consumer(&ring, &liar);
+	rx_ring_add_consumer(&ring, &honest);
 	run_blocks(&ring, 2);
 	consumer_store_lease(honest.page, 0, 1);
 	atomic_store(&liar.page->leases[0], UINT64_MAX);
@@ -254,7 +254,7 @@ static void add_lossless(struct rx_ring *ring, struct ring_consumer *consumer)
 	consumer->policy = IBVCAP_POLICY_LOSSLESS;
 	consumer->deadline_ns = DEADLINE_NS;
 	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSLESS);
-	cr_assert(eq(int, rx_ring_add_consumer(ring, consumer, IBVCAP_START_NEWEST), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(ring, consumer), 0));
 }
 
 /* Publish until nothing can be posted any more. Blocks it took. */
@@ -383,13 +383,81 @@ Test(rx_ring, consumers_start_at_newest_or_oldest)
 	run_blocks(&ring, 50);
 	cr_assert(eq(int, test_consumer_init(&newest, 1), 0));
 	cr_assert(eq(int, test_consumer_init(&oldest, 1), 0));
-	rx_ring_add_consumer(&ring, &newest, IBVCAP_START_NEWEST);
-	rx_ring_add_consumer(&ring, &oldest, IBVCAP_START_OLDEST);
+	rx_ring_add_consumer(&ring, &newest);
+	oldest.start.where = IBVCAP_START_OLDEST;
+	rx_ring_add_consumer(&ring, &oldest);
 	cr_expect(eq(u64, newest.state->attach_sequence, 50 * N));
 	cr_expect(eq(u64, oldest.state->attach_sequence, consumer_load_floor(ring.ring) * N));
 	cr_expect(eq(u64, daemon_load_acquired(oldest.page), oldest.attach_sequence));
 	test_consumer_deinit(&newest);
 	test_consumer_deinit(&oldest);
+	rx_ring_deinit(&ring);
+}
+
+/* Where a consumer begins that asks for value of where. */
+static uint64_t begin_at(struct rx_ring *ring, uint32_t where, uint64_t value)
+{
+	struct ring_consumer consumer;
+
+	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
+	consumer.start = (struct start){ where, value };
+	cr_assert(eq(int, rx_ring_add_consumer(ring, &consumer), 0));
+	cr_expect(eq(u64, consumer.state->attach_sequence, consumer.attach_sequence));
+	cr_expect(eq(u64, consumer.state->attach_head, ring->head));
+	rx_ring_remove_consumer(ring, &consumer);
+	test_consumer_deinit(&consumer);
+	return consumer.attach_sequence;
+}
+
+Test(rx_ring, packets_back_are_given_as_far_as_there_are_any)
+{
+	struct rx_ring ring;
+
+	init(&ring, &small);
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_PACKETS_BACK, 7), 0), "nothing was published yet");
+	run_blocks(&ring, 50);
+	post(&ring, 10);
+	rx_ring_publish(&ring, 10);
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_PACKETS_BACK, 0), ring.head));
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_PACKETS_BACK, 75), ring.head - 75));
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_PACKETS_BACK, UINT64_MAX), ring.floor * N));
+	rx_ring_deinit(&ring);
+}
+
+/* Row s came at 1000 + s / 3 * 10 ns: three at a time. */
+static void publish_timed(struct rx_ring *ring, uint64_t n)
+{
+	while (n > 0) {
+		struct rx_span span;
+
+		rx_ring_post_span(ring, n < N ? (uint32_t)n : N, &span);
+		cr_assert(gt(u32, span.n, 0));
+		for (uint32_t i = 0; i < span.n; i++)
+			span.meta[i].timestamp_ns = 1000 + (span.sequence + i) / 3 * 10;
+		rx_ring_publish(ring, span.n);
+		n -= span.n;
+	}
+}
+
+Test(rx_ring, a_time_is_the_first_packet_that_is_not_older)
+{
+	struct rx_ring ring;
+
+	init(&ring, &small);
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 0), 0), "nothing was published yet");
+	publish_timed(&ring, 50 * N + 10);
+	uint64_t oldest = ring.floor * N;
+
+	for (uint64_t sequence = oldest; sequence < ring.head; sequence++) {
+		uint64_t first = sequence / 3 * 3;
+
+		cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 1000 + sequence / 3 * 10),
+			     first < oldest ? oldest : first));
+		cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 1001 + sequence / 3 * 10),
+			     first + 3 < ring.head ? first + 3 : ring.head));
+	}
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 0), oldest));
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, UINT64_MAX), ring.head));
 	rx_ring_deinit(&ring);
 }
 
@@ -413,7 +481,7 @@ Test(rx_ring, a_single_sleeper_is_woken_on_its_own_word_once_a_request)
 
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
-	rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST);
+	rx_ring_add_consumer(&ring, &consumer);
 	uint32_t word = word_of(&consumer);
 
 	consumer_request_wake(consumer.page, 10, false);
@@ -441,7 +509,7 @@ Test(rx_ring, several_sleepers_or_a_socket_are_one_ring_of_the_doorbell)
 	init(&ring, &small);
 	for (uint32_t i = 0; i < 3; i++) {
 		cr_assert(eq(int, test_consumer_init(&consumers[i], 1), 0));
-		rx_ring_add_consumer(&ring, &consumers[i], IBVCAP_START_NEWEST);
+		rx_ring_add_consumer(&ring, &consumers[i]);
 		consumer_request_wake(consumers[i].page, 1 + i / 2, false);
 	}
 	post(&ring, N);
@@ -473,12 +541,12 @@ Test(rx_ring, who_punches_its_page_is_put_out_at_the_next_look)
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&waiting, 1), 0));
 	cr_assert(eq(int, test_consumer_init(&leasing, 1), 0));
-	rx_ring_add_consumer(&ring, &waiting, IBVCAP_START_NEWEST);
+	rx_ring_add_consumer(&ring, &waiting);
 	punch(&waiting);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
 	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &waiting));
 	cr_expect(eq(u32, waiting.bad, IBVCAP_REASON_PAGE_LOST));
-	rx_ring_add_consumer(&ring, &leasing, IBVCAP_START_NEWEST);
+	rx_ring_add_consumer(&ring, &leasing);
 	punch(&leasing);
 	run_blocks(&ring, 10);
 	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &leasing));
@@ -497,7 +565,7 @@ Test(rx_ring, more_consumers_than_it_has_room_for_are_refused)
 	init(&ring, &small);
 	for (uint32_t i = 0; i <= RX_RING_CONSUMERS_MAX; i++) {
 		cr_assert(eq(int, test_consumer_init(&consumers[i], 1), 0));
-		cr_expect(eq(int, rx_ring_add_consumer(&ring, &consumers[i], IBVCAP_START_NEWEST),
+		cr_expect(eq(int, rx_ring_add_consumer(&ring, &consumers[i]),
 			     i < RX_RING_CONSUMERS_MAX ? 0 : -EAGAIN));
 	}
 	for (uint32_t i = 0; i <= RX_RING_CONSUMERS_MAX; i++)

@@ -51,11 +51,14 @@ struct ibvcap_rx;
 enum ibvcap_start {
 	IBVCAP_START_NEWEST = 0, /* packets published from now on */
 	IBVCAP_START_OLDEST = 1, /* the oldest packet the ring still has */
+	IBVCAP_START_PACKETS_BACK = 2, /* so many packets before the newest */
+	IBVCAP_START_NS_BACK = 3,      /* packets whose timestamps are no older than so many ns */
 };
 
 /** What ibvcap_attach() may be told; zero means the default for every field. */
 struct ibvcap_attach_options {
 	enum ibvcap_start start;
+	uint64_t back;         /* for PACKETS_BACK and NS_BACK; where the ring has less, all it has: see attach_back */
 	uint32_t queue;        /* which of the stream's queues, 0-based */
 	uint32_t lease_blocks; /* blocks held at once; 0 = what the daemon grants by default */
 	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
@@ -107,6 +110,8 @@ struct ibvcap_info {
 	enum ibvcap_clock_source clock_source;
 	uint64_t clock_error_ns;    /* bound */
 	uint64_t payload_segment_bytes;
+	uint64_t attach_sequence;   /* the first packet that is this consumer's */
+	uint64_t attach_back;       /* so many packets were there already, of the past that was asked for */
 };
 
 /**
