@@ -259,7 +259,7 @@ static void send_patiently(struct mailbox *inbox, const struct mail *mail)
 
 void stream_stop(struct stream *stream)
 {
-	struct mail matched = { .type = MAIL_MATCHED };
+	struct mail matched = { .type = MAIL_MATCHED, .at_ns = mail_utc_now_ns() };
 	const struct mail stop = { .type = MAIL_STOP };
 
 	if (!stream->worker_runs || stream->stopping)

@@ -39,8 +39,23 @@ void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span)
 			  rows_with_device > UINT32_MAX ? UINT32_MAX : (uint32_t)rows_with_device);
 }
 
+static struct ibvcap_block *record_at(const struct rx_ring *ring, uint64_t sequence)
+{
+	return &ring->blocks[ring->physical[sequence / ring->slots_per_block & ring->table_mask]];
+}
+
+void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_ns)
+{
+	ring->no_buffer = no_buffer;
+	ring->no_buffer_ns = at_ns;
+	if (ring->head % ring->slots_per_block)
+		daemon_update_block(record_at(ring, ring->head), no_buffer, at_ns);
+}
+
 void rx_ring_publish(struct rx_ring *ring, uint32_t n)
 {
+	if (ring->head % ring->slots_per_block == 0 && n)
+		daemon_open_block(record_at(ring, ring->head), ring->no_buffer, ring->no_buffer_ns);
 	ring->head += n;
 	daemon_publish_head(ring->ring, ring->head);
 }

@@ -83,6 +83,9 @@ struct rx_ring {
 	uint64_t posted;
 	uint64_t floor;         /* block number */
 	uint64_t next_block;    /* block number that gets its memory next */
+	uint64_t no_buffer;     /* what the device had dropped for want of one … */
+	uint64_t no_buffer_ns;  /* … by its reading at that time, UTC; 0: none yet */
+	struct ibvcap_block *blocks; /* by physical block */
 	uint32_t *physical;     /* private block table, table_mask + 1 entries */
 	uint32_t *free_blocks;  /* stack */
 	uint32_t n_free;
@@ -123,6 +126,9 @@ void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span);
 
 /** Advance head by n rows whose meta is written; consumers see them. */
 void rx_ring_publish(struct rx_ring *ring, uint32_t n);
+
+/** What the device had dropped by a reading at at_ns (UTC): noted in the records of this block and those to come. */
+void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_ns);
 
 /**
  * The next rows to post, at most max and never beyond their block; takes memory for a new block when

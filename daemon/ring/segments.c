@@ -27,9 +27,14 @@ static uint32_t power_of_two_from(uint32_t value)
 	return power;
 }
 
-static uint64_t meta_offset(uint32_t table_entries)
+static uint64_t blocks_offset(uint32_t table_entries)
 {
 	return round_up(sizeof(struct ibvcap_ring) + table_entries * sizeof(uint32_t), IBVCAP_CURSOR_ALIGN);
+}
+
+static uint64_t meta_offset(uint32_t table_entries, uint64_t n_blocks)
+{
+	return round_up(blocks_offset(table_entries) + n_blocks * sizeof(struct ibvcap_block), IBVCAP_CURSOR_ALIGN);
 }
 
 /* Blocks in the window: history, and what the device can hold, which need not start at a block's first row. */
@@ -57,7 +62,7 @@ void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint
 
 	*payload = round_up(n_blocks * block_bytes(options), options->page_bytes);
 	*headers = round_up(n_slots * header_stride(options), options->page_bytes);
-	*ring = round_up(meta_offset(power_of_two_from(live_blocks_max(options))) +
+	*ring = round_up(meta_offset(power_of_two_from(live_blocks_max(options)), n_blocks) +
 				 n_slots * sizeof(struct ibvcap_meta),
 			 SMALL_PAGE);
 }
@@ -159,7 +164,8 @@ static void describe(const struct rx_ring *ring, const struct rx_ring_options *o
 	shared->payload_segment_bytes = ring->payload.bytes;
 	shared->headers_segment_bytes = ring->headers.bytes;
 	shared->table_offset = sizeof(struct ibvcap_ring);
-	shared->meta_offset = meta_offset(shared->table_entries);
+	shared->blocks_offset = blocks_offset(shared->table_entries);
+	shared->meta_offset = meta_offset(shared->table_entries, shared->n_blocks);
 	shared->queue_index = options->queue_index;
 	shared->n_queues = options->n_queues;
 	shared->page_bytes = options->page_bytes;
@@ -205,6 +211,7 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 	}
 	describe(ring, options);
 	ring->meta = ring_meta(ring->ring);
+	ring->blocks = ring_blocks(ring->ring);
 	return 0;
 
 fail:

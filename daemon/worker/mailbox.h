@@ -34,13 +34,17 @@ enum mail_type {
 struct mail {
 	enum mail_type type;
 	int32_t error;  /* negative errno, in answers */
-	uint32_t reason;/* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD */
+	uint32_t reason; /* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD */
+	uint64_t at_ns;  /* MAIL_MATCHED: when the reading was begun, UTC */
 	union {
 		struct ring_consumer *consumer;
 		uint64_t matched;
 		struct clock_line clock;
 	};
 };
+
+/** For at_ns. */
+uint64_t mail_utc_now_ns(void);
 
 /** One direction. */
 struct mailbox;

@@ -35,6 +35,7 @@ struct worker {
 	bool has_matched;
 	uint64_t matched;
 	uint64_t matched_at_ns;
+	uint64_t matched_utc_ns; /* when the device was read */
 
 	uint32_t restarts; /* since the last packet */
 	uint32_t full_batches;
@@ -61,12 +62,14 @@ static void raise_no_buffer(struct worker *worker, uint64_t may_yet_come)
 
 	if (worker->matched > accounted && worker->matched - accounted > counter_get(&counters[IBVCAP_CTR_NO_BUFFER]))
 		counter_set(&counters[IBVCAP_CTR_NO_BUFFER], worker->matched - accounted);
+	rx_ring_note_losses(worker->receive.ring, counter_get(&counters[IBVCAP_CTR_NO_BUFFER]), worker->matched_utc_ns);
 }
 
-static void take_matched(struct worker *worker, uint64_t matched)
+static void take_matched(struct worker *worker, uint64_t matched, uint64_t utc_ns)
 {
 	worker->has_matched = true;
 	worker->matched = matched;
+	worker->matched_utc_ns = utc_ns;
 	worker->matched_at_ns = now_ns();
 	counter_set(&worker->receive.ring->ring->counters[IBVCAP_CTR_MATCHED], matched);
 	/* Under overload polls may never come back empty; but no more than a queue can be on its way. */
@@ -106,7 +109,7 @@ static void take_mail(struct worker *worker, const struct mail *mail)
 		answer(worker, &reply);
 		break;
 	case MAIL_MATCHED:
-		take_matched(worker, mail->matched);
+		take_matched(worker, mail->matched, mail->at_ns);
 		break;
 	case MAIL_CLOCK:
 		worker->receive.clock = mail->clock;

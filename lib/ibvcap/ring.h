@@ -51,6 +51,11 @@ static inline struct ibvcap_meta *ring_meta(const struct ibvcap_ring *ring)
 	return (struct ibvcap_meta *)((uintptr_t)ring + ring->meta_offset);
 }
 
+static inline struct ibvcap_block *ring_blocks(const struct ibvcap_ring *ring)
+{
+	return (struct ibvcap_block *)((uintptr_t)ring + ring->blocks_offset);
+}
+
 /* ---- head ---------------------------------------------------------------------------------------- */
 
 /** Worker, once per batch. Partner: consumer_load_head(). Publishes rows, headers and meta below head. */
@@ -63,6 +68,39 @@ static inline void daemon_publish_head(struct ibvcap_ring *ring, uint64_t head)
 static inline uint64_t consumer_load_head(const struct ibvcap_ring *ring)
 {
 	return atomic_load_explicit(&ring->head, memory_order_acquire);
+}
+
+/* ---- block records ------------------------------------------------------------------------------- */
+/* The time last, and read first: a count is never older than the time that comes with it. */
+
+/** Worker, before the head that has the block's first row. Partner: consumer_load_open(). */
+static inline void daemon_open_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
+{
+	atomic_store_explicit(&block->open_no_buffer, no_buffer, memory_order_relaxed);
+	atomic_store_explicit(&block->open_ns, at_ns, memory_order_relaxed);
+	atomic_store_explicit(&block->close_no_buffer, no_buffer, memory_order_relaxed);
+	atomic_store_explicit(&block->close_ns, at_ns, memory_order_relaxed);
+}
+
+/** Worker, while the block is filled. Partner: consumer_load_close(). */
+static inline void daemon_update_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
+{
+	atomic_store_explicit(&block->close_no_buffer, no_buffer, memory_order_relaxed);
+	atomic_store_explicit(&block->close_ns, at_ns, memory_order_release);
+}
+
+/** Of a block under lease: constant. Partner: daemon_open_block(), by way of head. */
+static inline uint64_t consumer_load_open(const struct ibvcap_block *block, uint64_t *at_ns)
+{
+	*at_ns = atomic_load_explicit(&block->open_ns, memory_order_relaxed);
+	return atomic_load_explicit(&block->open_no_buffer, memory_order_relaxed);
+}
+
+/** Partner: daemon_update_block(). */
+static inline uint64_t consumer_load_close(const struct ibvcap_block *block, uint64_t *at_ns)
+{
+	*at_ns = atomic_load_explicit(&block->close_ns, memory_order_acquire);
+	return atomic_load_explicit(&block->close_no_buffer, memory_order_relaxed);
 }
 
 /* ---- leases -------------------------------------------------------------------------------------- */

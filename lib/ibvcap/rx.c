@@ -122,6 +122,7 @@ static void fill(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot
 		.lease = slot,
 		.flags = what_is_new(rx),
 		.epoch = rx->info.epoch,
+		.block = rx->blocks + physical,
 	};
 }
 
@@ -329,6 +330,16 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 	if (meta)
 		*meta = copy;
 	return 1;
+}
+
+int ibvcap_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_batch *batch, struct ibvcap_losses *losses)
+{
+	uint64_t end = (batch->sequence / rx->slots_per_block + 1) * rx->slots_per_block;
+	bool full = consumer_load_head(rx->ring) >= end; /* first: what closed the block is seen then */
+
+	losses->before = consumer_load_open(batch->block, &losses->before_ns);
+	losses->after = consumer_load_close(batch->block, &losses->after_ns);
+	return full;
 }
 
 int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info)

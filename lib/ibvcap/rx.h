@@ -65,6 +65,7 @@ struct ibvcap_rx {
 	uint64_t attach_head;
 	const _Atomic uint32_t *table;
 	const struct ibvcap_meta *meta;
+	const struct ibvcap_block *blocks;
 
 	uint64_t next;     /* packet number to acquire next */
 	uint64_t skipped;

@@ -57,6 +57,8 @@ static bool is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ri
 	       fits(0, 1, ring->n_blocks, ring->block_bytes, rx->payload.bytes) &&
 	       fits(0, 1, n_slots, ring->header_stride, rx->headers.bytes) &&
 	       fits(ring->table_offset, _Alignof(uint32_t), ring->table_entries, sizeof(uint32_t), rx->ring_shm.bytes) &&
+	       fits(ring->blocks_offset, _Alignof(struct ibvcap_block), ring->n_blocks, sizeof(struct ibvcap_block),
+		    rx->ring_shm.bytes) &&
 	       fits(ring->meta_offset, _Alignof(struct ibvcap_meta), n_slots, sizeof(struct ibvcap_meta), rx->ring_shm.bytes);
 }
 
@@ -71,6 +73,7 @@ static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 	rx->table_mask = ring->table_entries - 1;
 	rx->block_bytes = ring->block_bytes;
 	rx->table = (const _Atomic uint32_t *)(const void *)(base + ring->table_offset);
+	rx->blocks = (const struct ibvcap_block *)(const void *)(base + ring->blocks_offset);
 	rx->meta = (const struct ibvcap_meta *)(const void *)(base + ring->meta_offset);
 	rx->info = (struct ibvcap_info){
 		.epoch = ring->segment.epoch,

@@ -102,6 +102,7 @@ static void attach_here(struct reader *reader)
 		.attach_sequence = reader->consumer.attach_sequence,
 		.table = ring_table(ring->ring),
 		.meta = ring->meta,
+		.blocks = ring->blocks,
 		.next = reader->consumer.attach_sequence,
 		.released = reader->consumer.attach_sequence,
 		.batch_starts = calloc(QUOTA * N / 64, sizeof(uint64_t)),

@@ -177,6 +177,34 @@ Test(worker, a_starved_queue_drops_and_the_sum_says_how_many)
 	tear_down(&bench);
 }
 
+Test(worker, a_loss_is_in_the_records_of_the_blocks_around_it_with_the_time_of_the_reading)
+{
+	struct bench bench;
+	struct mail mail = { .type = MAIL_MATCHED };
+	uint64_t at_ns;
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (uint32_t i = 0; i < SLOTS + 10; i++)
+		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+	work(&bench);
+	mail.at_ns = 5000;
+	bench.queue->ops->read_matched(bench.queue, &mail.matched);
+	mailbox_send(worker_inbox(bench.worker), &mail);
+	work(&bench);
+	usleep(200);
+	work(&bench);
+	for (uint32_t i = 0; i < N; i++)
+		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+	work(&bench);
+	const struct ibvcap_block *blocks = ring_blocks(bench.ring.ring);
+
+	cr_expect(eq(u64, consumer_load_close(&blocks[consumer_load_table(bench.ring.ring, 1)], &at_ns), 0));
+	cr_expect(eq(u64, at_ns, 0), "not read yet");
+	cr_expect(eq(u64, consumer_load_open(&blocks[consumer_load_table(bench.ring.ring, 2)], &at_ns), 10));
+	cr_expect(eq(u64, at_ns, 5000));
+	tear_down(&bench);
+}
+
 Test(worker, under_lasting_overload_the_sum_is_struck_up_to_one_queue)
 {
 	struct bench bench;

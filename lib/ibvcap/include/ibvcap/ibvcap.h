@@ -93,6 +93,7 @@ struct ibvcap_batch {
 	uint32_t lease;                 /* for ibvcap_release() */
 	uint32_t flags;                 /* enum ibvcap_batch_flag */
 	uint64_t epoch;                 /* in which sequence counts; a new one begins with each run of the daemon */
+	const struct ibvcap_block *block; /* for ibvcap_block_losses() */
 };
 
 /** Properties of the ring behind a handle; constant within an epoch, but for policy and clock. */
@@ -179,6 +180,24 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
  * the handle. -EOPNOTSUPP: a tap. Other -errno: none can be had.
  */
 int ibvcap_fd(struct ibvcap_rx *rx);
+
+/**
+ * Packets that the device dropped for want of a buffer, since the stream began, as far as was known when a block's first
+ * row was published (before) and its last (after): between two batches, the difference was lost between the times. The
+ * device is read some times a second: each count is of the reading at its time (UTC ns; 0: none yet).
+ */
+struct ibvcap_losses {
+	uint64_t before;
+	uint64_t before_ns;
+	uint64_t after;
+	uint64_t after_ns;
+};
+
+/**
+ * Of the block that a batch is of; the batch is not returned yet. Never blocks. 1: the block is full, and after final;
+ * 0: it is still filled, and after is the newest known.
+ */
+int ibvcap_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_batch *batch, struct ibvcap_losses *losses);
 
 /** Never blocks; always 0. */
 int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info);

@@ -7,7 +7,7 @@
  *
  *   payload          hugepages  daemon RW, consumer RO   blocks of slots, a slot = one row of S bytes
  *   headers          hugepages  daemon RW, consumer RO   header_stride bytes a slot
- *   ring             4 KiB      daemon RW, consumer RO   struct ibvcap_ring, block table, packet meta
+ *   ring             4 KiB      daemon RW, consumer RO   struct ibvcap_ring, block table, block records, packet meta
  *   consumer state   4 KiB      daemon RW, consumer RO   struct ibvcap_consumer_state
  *   consumer page    4 KiB      daemon RW, consumer RW   struct ibvcap_consumer_page
  *
@@ -88,6 +88,22 @@ struct ibvcap_meta {
 };
 static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 
+/* ---- block record -------------------------------------------------------------------------------- */
+
+/*
+ * What the device had dropped for want of a buffer (IBVCAP_CTR_NO_BUFFER), so that a loss can be placed between two
+ * blocks. The device is read some times a second: *_ns is the UTC time of the reading, and its count has all that were
+ * counted by then. "open" is the newest when the block's first row was published; "close" goes on to be the newest
+ * until its last is. Under overload without a pause, up to a receive queue's depth of drops is counted late.
+ */
+struct ibvcap_block {
+	IBVCAP_ATOMIC(uint64_t) open_no_buffer;
+	IBVCAP_ATOMIC(uint64_t) open_ns; /* 0: not read yet */
+	IBVCAP_ATOMIC(uint64_t) close_no_buffer;
+	IBVCAP_ATOMIC(uint64_t) close_ns;
+};
+static_assert(sizeof(struct ibvcap_block) == 32, "shared layout");
+
 /* ---- the ring segment ---------------------------------------------------------------------------- */
 
 enum ibvcap_clock_source {
@@ -138,6 +154,7 @@ struct ibvcap_ring {
 	uint64_t headers_segment_bytes;
 	uint64_t table_offset;        /* in this segment: table_entries × _Atomic uint32_t physical block */
 	uint64_t meta_offset;         /* in this segment: n_blocks × N × struct ibvcap_meta */
+	uint64_t blocks_offset;       /* in this segment: n_blocks × struct ibvcap_block */
 	uint32_t queue_index;         /* of the stream, 0-based */
 	uint32_t n_queues;            /* the stream has */
 	uint32_t page_bytes;          /* of the payload and headers segments */
@@ -160,7 +177,7 @@ struct ibvcap_ring {
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_COUNTERS_MAX];
 };
 static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layout");
-static_assert(offsetof(struct ibvcap_ring, stream) == 120, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, stream) == 128, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, head) == 256, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, floor) == 384, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, closed) == 512, "shared layout");
