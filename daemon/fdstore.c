@@ -27,22 +27,23 @@ static bool is_listener_at(int fd, const char *path)
 	return sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, path, 0) > 0 && lstat(path, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-static void take_one(struct fdstore *store, int fd, const char *name, const char *socket_path)
+static int take_one(struct fdstore *store, int fd, const char *name, const char *socket_path)
 {
 	if (store->listener < 0 && is_listener_at(fd, socket_path)) {
 		store->listener = fd;
-		return;
+		return 0;
 	}
 	if (strncmp(name, GROUPS_PREFIX, strlen(GROUPS_PREFIX)) == 0) {
 		store->names[store->n_fds] = strdup(name);
 		store->fds[store->n_fds++] = fd;
-		return;
+		return store->names[store->n_fds - 1] ? 0 : -ENOMEM;
 	}
 	log_warning("the service manager passed a descriptor named '%s' that is not used: it is no socket listening at '%s'",
 		    name, socket_path);
 	if (store->keeps && strcmp(name, CONTROL_NAME) == 0)
 		sd_notify(0, "FDSTOREREMOVE=1\nFDNAME=" CONTROL_NAME);
 	close(fd);
+	return 0;
 }
 
 int fdstore_take(struct fdstore *store, const char *socket_path)
@@ -50,6 +51,7 @@ int fdstore_take(struct fdstore *store, const char *socket_path)
 	const char *room = getenv("FDSTORE");
 	char **names = NULL;
 	int n = sd_listen_fds_with_names(1, &names);
+	int r = 0;
 
 	*store = (struct fdstore)FDSTORE_INIT;
 	store->keeps = room && atoi(room) > 0 && getenv("NOTIFY_SOCKET");
@@ -57,16 +59,18 @@ int fdstore_take(struct fdstore *store, const char *socket_path)
 		return n;
 	store->fds = calloc((size_t)n, sizeof(*store->fds));
 	store->names = calloc((size_t)n, sizeof(*store->names));
+	if (!store->fds || !store->names)
+		r = -ENOMEM;
 	for (int i = 0; i < n; i++) {
-		if (store->fds && store->names)
-			take_one(store, SD_LISTEN_FDS_START + i, names[i], socket_path);
+		if (r == 0)
+			r = take_one(store, SD_LISTEN_FDS_START + i, names[i], socket_path);
 		else
 			close(SD_LISTEN_FDS_START + i);
 		free(names[i]);
 	}
 	free(names);
 	store->restarted = store->n_fds > 0 || store->listener >= 0;
-	return store->fds && store->names ? 0 : -ENOMEM;
+	return r;
 }
 
 /* ---- keeping ------------------------------------------------------------------------------------- */
@@ -122,7 +126,7 @@ void fdstore_keep_groups(const struct fdstore *store, uint64_t epoch, const char
 void fdstore_settle(struct fdstore *store)
 {
 	for (uint32_t i = 0; i < store->n_fds; i++) {
-		if (store->keeps && store->names[i])
+		if (store->keeps)
 			drop(store->names[i]);
 		close(store->fds[i]);
 		free(store->names[i]);

@@ -6,8 +6,10 @@ import struct
 
 MAGIC = 0x50414349
 VERSION = 1
-ATTACH, STATUS = 1, 2
+ATTACH, STATUS, CHANGE = 1, 2, 3
+RELOAD, ADD_STREAM, REMOVE_STREAM = 1, 2, 3  # of CHANGE
 ATTACHED, ERROR, DAEMON, STREAM, CONSUMER, INTERFACE, END = range(64, 71)
+DONE = 71
 
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
                  "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes"]
@@ -21,6 +23,7 @@ CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
 INTERFACE_BODY = struct.Struct("=16s64sII64Q")
 ERROR_BODY = struct.Struct("=iI768s")
 ATTACH_BODY = struct.Struct("=64sHHIIIIIQ")
+CHANGE_BODY = struct.Struct("=II256s3600s")
 DAEMON_BODY = struct.Struct("=iI32s")
 
 
@@ -101,6 +104,14 @@ class Client:
         decode(kind, body)
         assert kind == ATTACHED
         return fds
+
+    def change(self, what, name="", content=""):
+        """What was done."""
+        self.send(CHANGE, CHANGE_BODY.pack(what, 0, name.encode(), content.encode()))
+        kind, body, _ = self.receive()
+        decode(kind, body)
+        assert kind == DONE
+        return text(body)
 
     def status(self):
         """{"daemon": …, "streams": {name: …}, "consumers": […], "interfaces": {name: …}}"""
