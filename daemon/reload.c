@@ -90,6 +90,13 @@ static int check(struct daemon *daemon, const struct config *after, struct fault
 
 /* ---- what may fail, and its undoing ---------------------------------------------------------------- */
 
+static void add_text(struct fault *fault, const char *text)
+{
+	size_t used = strlen(fault->text);
+
+	snprintf(fault->text + used, sizeof(fault->text) - used, "%s", text);
+}
+
 static int add_stream(struct change *change, const struct config_stream *config, struct fault *fault)
 {
 	struct daemon *daemon = change->daemon;
@@ -100,6 +107,8 @@ static int add_stream(struct change *change, const struct config_stream *config,
 		return r;
 	change->added[change->n_added++] = stream;
 	r = streams_check_memory(daemon, fault);
+	if (r < 0 && fault->exit_code == EX_NOPERM) /* a start locks before it gives CAP_IPC_LOCK up */
+		add_text(fault, "; or restart the daemon with it: systemctl restart ibvcapd");
 	if (r == 0)
 		r = streams_open(stream, fault);
 	if (r == 0)

@@ -104,12 +104,14 @@ static bool is_refused_by_quota(struct session *session, const struct attach_poi
 					   stream->name, request->start);
 	} else if (request->lease_blocks > stream->lease_blocks) {
 		*sent = session_send_error(session, -EAGAIN,
-					   "stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most",
-					   stream->name, request->lease_blocks, stream->lease_blocks);
+					   "stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most; ask "
+					   "for fewer, or the administrator to raise it in %s and restart",
+					   stream->name, request->lease_blocks, stream->lease_blocks, stream->file);
 	} else if (point->n_attachments >= stream->max_consumers) {
 		*sent = session_send_error(session, -EAGAIN,
-					   "stream '%s': all %u consumers it is configured for (max_consumers) are attached",
-					   stream->name, stream->max_consumers);
+					   "stream '%s': all %u consumers it is configured for (max_consumers) are attached; wait "
+					   "for one to leave, or ask the administrator to raise it in %s and restart",
+					   stream->name, stream->max_consumers, stream->file);
 	} else if (quota_forbids(point, &session->peer, lease_blocks, why, sizeof(why))) {
 		*sent = session_send_error(session, -EAGAIN, "stream '%s': %s", stream->name, why);
 	} else {

@@ -5,6 +5,7 @@
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -63,7 +64,10 @@ static void refuse_client(struct control *control, int fd)
 	struct wire_error message = { .error = -EAGAIN };
 
 	wire_init(&message.header, WIRE_ERROR, sizeof(message));
-	strcpy(message.text, "all clients the daemon is configured for (max_clients) are connected");
+	snprintf(message.text, sizeof(message.text),
+		 "all %u clients the daemon is configured for (max_clients) are connected; try again, or ask the administrator "
+		 "to raise it in %s",
+		 control->options.config->max_clients, control->options.config->file);
 	wire_send(fd, &message.header, NULL, 0);
 	close(fd);
 	if (control_should_log(++control->n_refused))
