@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -173,6 +174,41 @@ def test_a_killed_daemons_readers_find_the_next_one_without_a_manager(start_daem
     assert [row["unknown"] for row in rows] == [False] * 5 + [True, False, False]
     assert said == {"published": 8, "delivered": 8, "skipped": 0, "lag": 0, "epochs": 1}
     second.stop_clean()
+
+
+POLLER = """
+import ctypes, select, sys
+library = ctypes.CDLL(sys.argv[1])
+rx = ctypes.c_void_p()
+n = ctypes.c_size_t()
+payload = ctypes.create_string_buffer(2048)
+assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", None, ctypes.byref(rx)) == 0
+poller = select.epoll()
+poller.register(library.ibvcap_fd(rx), select.EPOLLIN)
+print("attached", flush=True)
+for _ in range(int(sys.argv[3])):
+    while (r := library.ibvcap_recv(rx, payload, len(payload), ctypes.byref(n), None, 0)) == 0:
+        assert poller.poll(30), "nothing came"
+    print(payload.raw[:n.value].decode() if r == 1 else r, flush=True)
+"""
+
+
+def test_a_program_that_polls_one_descriptor_goes_on(manager, wire):
+    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+        pytest.skip("python is not built with a sanitizer")
+    streams = [conftest.stream(wire)]
+    daemon = manager.start(streams).wait_ready()
+    command = conftest.as_nobody(sys.executable, "-c", POLLER, conftest.BUILD / "lib/ibvcap/libibvcap.so", daemon.socket_path, 6)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "attached\n"
+        for i, how in enumerate((signal.SIGTERM, signal.SIGKILL, signal.SIGTERM)):
+            for half in "ab":
+                wire.send(wire.frame(f"{i}{half}".encode(), 7502))
+                assert program.stdout.readline() == f"{i}{half}\n"
+            daemon = manager.restart(streams, how).wait_ready()
+            # None where it has ended, after its last packet.
+            conftest.wait_until(lambda: daemon.status()["consumers"] or i == 2, 20, "the program")
+        assert program.wait(10) == 0
 
 
 # ---- hugepages for two ---------------------------------------------------------------------------------------------
