@@ -136,17 +136,25 @@ fail:
 	return r;
 }
 
+/* Of a socket unit's it says itself who may connect. */
+static bool is_ours(const struct listener *listener)
+{
+	struct stat status;
+
+	return lstat(listener->path, &status) == 0 && status.st_uid == geteuid();
+}
+
 int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group, struct fault *fault)
 {
 	int flags = fcntl(fd, F_GETFL);
-	int r;
+	int r = 0;
 
 	*listener = (struct listener){ .fd = fd, .kept = true };
 	snprintf(listener->path, sizeof(listener->path), "%s", path);
 	note_inode(listener);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		r = fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
-	else
+	else if (is_ours(listener))
 		r = set_rights(listener, mode, group, fault);
 	if (r < 0)
 		listener_close(listener);

@@ -25,7 +25,10 @@ struct listener {
  */
 int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct fault *fault);
 
-/** The same with a socket that listens at path already, from an earlier run; taken over, also on failure. */
+/**
+ * The same with a socket that listens at path already, from an earlier run, or (then with the rights that it has) made by
+ * another user for us. Taken over, also on failure.
+ */
 int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group, struct fault *fault);
 
 /** Close, and unlink the path if it is still the socket that was made, and is not kept. Any state. */

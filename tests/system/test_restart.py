@@ -218,6 +218,8 @@ def test_a_program_that_polls_one_descriptor_goes_on(manager, wire):
 def most_pages(hugepages):
     """A stream whose ring takes more than half of the free hugepages."""
     hugepages(40)
+    if conftest.read_number(conftest.HUGEPAGES / "free_hugepages") > 2000:
+        pytest.skip("most of the free hugepages would take too long to fill")
     pages = conftest.read_number(conftest.HUGEPAGES / "free_hugepages") * 6 // 10
     return {"page_size": "2M", "payload_size": 1984, "slots_per_block": 1024, "history_blocks": pages - 4, "max_consumers": 1,
             "lease_blocks": 1}

@@ -156,3 +156,21 @@ Test(listener, a_socket_from_an_earlier_run_is_taken_over_and_its_path_stays)
 	cr_expect(exists());
 	close(client);
 }
+
+Test(listener, a_socket_that_another_user_made_for_us_keeps_its_rights)
+{
+	struct listener first, second;
+	struct stat status;
+
+	if (geteuid() != 0)
+		cr_skip_test("giving a file away needs root");
+	cr_assert(eq(int, listener_open(&first, path, 0600, (gid_t)-1, NULL), 0));
+	cr_assert(eq(int, chown(path, 4711, 4712), 0));
+	cr_assert(eq(int, listener_adopt(&second, dup(first.fd), path, 0666, 0, NULL), 0));
+	cr_assert(eq(int, stat(path, &status), 0));
+	cr_expect(eq(u32, status.st_mode & 07777, 0600));
+	cr_expect(eq(u32, status.st_gid, 4712));
+	listener_close(&second);
+	cr_expect(exists());
+	listener_close(&first);
+}
