@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 
 #define SCHEMA_VERSION 1
 
@@ -34,6 +35,9 @@ static json_t *line_to_json(const struct why_line *line)
 
 	if (line->consumer)
 		json_object_set_new(object, "pid", json_integer(line->consumer->pid));
+	if (line->last)
+		json_object_set_new(object, "last", json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)line->last, "from_ns",
+							      (json_int_t)line->from_ns, "to_ns", (json_int_t)line->to_ns));
 	return object;
 }
 
@@ -72,6 +76,28 @@ static void print_consumer_sum(const struct ibvcap_consumer_status_info *consume
 	puts(" since it attached");
 }
 
+static void print_time(uint64_t ns)
+{
+	time_t seconds = (time_t)(ns / 1000000000);
+	char text[32];
+	struct tm utc;
+
+	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &utc));
+	if (ns)
+		printf("%s.%03uZ", text, (unsigned)(ns / 1000000 % 1000));
+	else
+		fputs("the start", stdout);
+}
+
+static void print_when(const struct why_line *line)
+{
+	printf("  %-4s  %-13s %12s  the last %" PRIu64 " between ", "", "", "", line->last);
+	print_time(line->from_ns);
+	fputs(" and ", stdout);
+	print_time(line->to_ns);
+	putchar('\n');
+}
+
 static void print_lines(const struct why_report *report, const struct ibvcap_consumer_status_info *consumer)
 {
 	for (uint32_t i = 0; i < report->n_lines; i++) {
@@ -81,6 +107,8 @@ static void print_lines(const struct why_report *report, const struct ibvcap_con
 			continue;
 		printf("  %-4s  %-13s %12" PRIu64 "  %s\n", line->level == WHY_LOSS ? "LOSS" : level_names[line->level], line->term,
 		       line->value, line->cause);
+		if (line->last)
+			print_when(line);
 		if (line->remedy)
 			printf("  %-4s  %-13s %12s  -> %s\n", "", "", "", line->remedy);
 	}

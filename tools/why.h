@@ -23,6 +23,9 @@ struct why_line {
 	uint64_t value;
 	const char *cause;  /* what it means here, and what is behind it */
 	const char *remedy; /* NULL: none is needed */
+	uint64_t last;      /* of value: so many the last time, */
+	uint64_t from_ns;   /* … between these, UTC; 0: not known */
+	uint64_t to_ns;
 };
 
 struct why_report {

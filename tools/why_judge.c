@@ -98,6 +98,9 @@ static void judge_no_buffer(const struct why_facts *facts, struct why_report *re
 		return;
 	}
 	line.level = WHY_LOSS;
+	line.last = facts->stream->loss_packets;
+	line.from_ns = facts->stream->loss_from_ns;
+	line.to_ns = facts->stream->loss_to_ns;
 	if (of_stream(facts, "queue_resets")) {
 		line.cause = "matched while no slot was free, or while the queue was reset after an error of the device";
 		line.remedy = "the daemon's log says why it was reset (journalctl -u ibvcapd)";
@@ -159,12 +162,12 @@ static void judge_marked(const struct why_facts *facts, struct why_report *repor
 {
 	static const struct why_line marks[] = {
 		{ WHY_LOSS, "stream", NULL, "truncated", 0, "of published: the payload was longer than its row, which has its beginning",
-		  "raise payload_size to the largest payload that is sent" },
+		  "raise payload_size to the largest payload that is sent", 0, 0, 0 },
 		{ WHY_NOTE, "stream", NULL, "irregular", 0,
 		  "of published: a VLAN tag, IP options or a fragment where none was expected; what could be made of it is in the row",
-		  "a tag: vlan = ID in the flow; fragments: a sender's MTU that fits, or payload_size" },
+		  "a tag: vlan = ID in the flow; fragments: a sender's MTU that fits, or payload_size", 0, 0, 0 },
 		{ WHY_LOSS, "stream", NULL, "bad_checksum", 0, "of published: damaged between the sender's card and this one",
-		  "cables, transceivers and switches on the way; ip -s link on both ends" },
+		  "cables, transceivers and switches on the way; ip -s link on both ends", 0, 0, 0 },
 	};
 
 	for (unsigned i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {

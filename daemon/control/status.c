@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/status.h"
 
+#include "daemon/control/loss.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REFRESH_STEP_US    UINT64_C(500)
@@ -52,6 +54,18 @@ static void count_ring(const struct control_ring *ring, uint64_t *counters)
 	stream[STREAM_CTR_HEAD] = rows;
 }
 
+static void append_loss(struct wire_stream *message, const struct ibvcap_ring *ring)
+{
+	struct timespec now;
+	struct loss loss;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	loss_find_last(ring, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec, &loss);
+	message->loss_packets = loss.packets;
+	message->loss_from_ns = loss.from_ns;
+	message->loss_to_ns = loss.to_ns;
+}
+
 static int append_stream(struct reply *reply, const struct control_ring *ring)
 {
 	const struct ibvcap_ring *shared = ring->ring->ring;
@@ -74,6 +88,7 @@ static int append_stream(struct reply *reply, const struct control_ring *ring)
 	copy_text(message.backend, sizeof(message.backend), ring->backend);
 	copy_text(message.state, sizeof(message.state), ring->state);
 	count_ring(ring, message.counters);
+	append_loss(&message, shared);
 	return reply_append(reply, &message.header);
 }
 

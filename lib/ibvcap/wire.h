@@ -132,6 +132,9 @@ struct wire_stream {
 	uint32_t page_bytes;
 	uint32_t n_counters; /* enum ibvcap_ring_counter, then enum stream_counter */
 	uint64_t counters[WIRE_COUNTERS_MAX];
+	uint64_t loss_packets; /* the last for want of a buffer; 0: none that is known of */
+	uint64_t loss_from_ns;
+	uint64_t loss_to_ns;
 };
 
 struct wire_consumer {

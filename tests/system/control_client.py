@@ -18,7 +18,7 @@ CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks"
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 
 HEADER = struct.Struct("=IHHII")
-STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ8I64Q")
+STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ8I64Q3Q")
 CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
 INTERFACE_BODY = struct.Struct("=16s64sII64Q")
 ERROR_BODY = struct.Struct("=iI768s")
@@ -52,7 +52,8 @@ def decode(kind, body):
         return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
                 "state": text(f[4]), "epoch": f[5], "clock_error_ns": f[6], "clock_source": f[7], "queue": f[8],
                 "slot_bytes": f[9], "slots_per_block": f[10], "n_blocks": f[11], "receive_queue_slots": f[12],
-                "page_bytes": f[13], **counters(STREAM_COUNTERS, f[14], f[15:])}
+                "page_bytes": f[13], **counters(STREAM_COUNTERS, f[14], f[15:]), "loss_packets": f[79], "loss_from_ns": f[80],
+                "loss_to_ns": f[81]}
     if kind == CONSUMER:
         f = CONSUMER_BODY.unpack(body)
         return {"stream": text(f[0]), "queue": f[1], "policy": f[2], "pid": f[3], "uid": f[4],

@@ -3,6 +3,9 @@
 import json
 import os
 import subprocess
+import time
+
+import pytest
 
 import conftest
 
@@ -60,3 +63,21 @@ def test_it_is_for_streams_that_one_may_see(daemon, wire):
     assert why(one).returncode == 0
     for done in (why(one, nobody=True), why(one, "none")):
         assert done.returncode == os.EX_UNAVAILABLE and "no stream" in done.stderr
+
+
+def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build):
+    one = daemon([conftest.stream(wire, receive_queue_slots=64, history_blocks=64)])
+    start_ns = time.time_ns()
+    conftest.finish(net.sender(build, wire, 7502, size=1000, duration=1))
+    end_ns = time.time_ns()
+    wire.send(*[wire.frame(b"later", 7502) for _ in range(10)])
+    conftest.wait_until(lambda: one.stream()["in_flight"] == 0, 10, "rest")
+    line = lines(one)["no_buffer"]
+    if line["value"] == 0:
+        pytest.skip("the worker kept up")
+    assert line["level"] == "loss" and "page_size" in line["remedy"]
+    last = line["last"]
+    assert 0 < last["packets"] <= line["value"]
+    # Read some times a second.
+    assert last["from_ns"] < end_ns + 1_000_000_000 and start_ns < last["to_ns"] < end_ns + 2_000_000_000
+    assert f"the last {last['packets']} between 20" in why(one).stdout

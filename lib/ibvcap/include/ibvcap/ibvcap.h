@@ -240,6 +240,9 @@ struct ibvcap_stream_status {
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;
 	uint64_t clock_error_ns;
+	uint64_t loss_packets;  /* the last that found no buffer, 0: none that the ring still tells of: */
+	uint64_t loss_from_ns;  /* … lost between these, UTC; 0: before the first reading */
+	uint64_t loss_to_ns;
 	const struct ibvcap_counter *counters;
 	uint32_t n_counters;
 };
