@@ -88,7 +88,7 @@ static int find_interface(struct daemon *daemon, const struct config_stream *con
 int streams_new(struct daemon *daemon, const struct config_stream *config, struct stream **stream, struct fault *fault)
 {
 	struct stream *new = calloc(1, sizeof(*new));
-	struct interface *interface;
+	struct interface *interface = NULL;
 	int r;
 
 	if (!new)
