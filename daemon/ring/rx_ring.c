@@ -319,7 +319,10 @@ struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring)
 
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 
-/* Of a client that puts thousands of threads to sleep on its word, one wakes: it pays for the others itself. */
+/*
+ * Of a client that puts thousands of threads to sleep on its word, one wakes: it pays for the others itself. But it can
+ * also fill the kernel's hash bucket of that word with sleepers on others (futex_waitv), all of which are walked.
+ */
 void rx_ring_wake_consumer(const struct ring_consumer *consumer)
 {
 	daemon_bump_wake_word(consumer->state);
@@ -349,32 +352,20 @@ static bool is_due(struct rx_ring *ring, struct ring_consumer *consumer)
 
 uint32_t rx_ring_wake(struct rx_ring *ring)
 {
-	struct ring_consumer *due = NULL;
-	uint32_t n_due = 0;
+	bool due = false;
 
 	if (ring->n_consumers == 0)
 		return 0;
 	daemon_fence_head(ring->ring, ring->head);
-	for (uint32_t i = 0; i < ring->n_consumers; i++) {
-		if (!is_due(ring, ring->consumers[i]))
-			continue;
-		due = ring->consumers[i];
-		n_due++;
-	}
-	if (n_due == 0)
-		return 0;
-	/* One sleeper, the ordinary case, is not made to wait for another thread. */
-	if (n_due == 1 && !daemon_load_wake_socket(due->page))
-		rx_ring_wake_consumer(due);
-	else
+	for (uint32_t i = 0; i < ring->n_consumers; i++)
+		due |= is_due(ring, ring->consumers[i]);
+	if (due)
 		rx_ring_ring_doorbell(ring);
-	return 1;
+	return due;
 }
 
 void rx_ring_close(struct rx_ring *ring)
 {
 	daemon_close_ring(ring->ring);
-	for (uint32_t i = 0; i < ring->n_consumers; i++)
-		rx_ring_wake_consumer(ring->consumers[i]);
 	rx_ring_ring_doorbell(ring);
 }

@@ -97,7 +97,7 @@ struct rx_ring {
 	uint32_t n_untold;       /* demotions */
 	bool pinned;             /* the oldest block is due for reuse, and a lossless consumer has not released it */
 	uint64_t charged_at_ns;  /* while pinned: until when its consumers were charged; 0: not yet */
-	int doorbell; /* eventfd, the daemon's alone: rung when more than one futex word is to be woken */
+	int doorbell; /* eventfd, the daemon's alone: rung when somebody is to be woken */
 };
 
 /* Consecutive rows of one block. */
@@ -162,12 +162,12 @@ struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring);
 void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns);
 
 /**
- * Wake who asked for a head that has come: one consumer that sleeps on its word at once, anything else by the
- * doorbell, on which the notifier sleeps. Call when a poll came back short. Returns how many system calls, 0 or 1.
+ * Have those woken who asked for a head that has come, by the doorbell on which the notifier sleeps. Call when a poll
+ * came back short. Returns how many system calls, 0 or 1.
  */
 uint32_t rx_ring_wake(struct rx_ring *ring);
 
-/** One sleeper on the consumer's own word. Any thread that has the consumer. */
+/** One sleeper on the consumer's own word. The notifier's: how long it takes is in the client's hands. */
 void rx_ring_wake_consumer(const struct ring_consumer *consumer);
 
 /** Any thread. */

@@ -203,7 +203,7 @@ static inline uint64_t daemon_load_released(const struct ibvcap_consumer_page *p
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 /*
  * consumer: seen := own wake_word; wake_at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)
- * worker:   head published; head stored again (seq_cst); wake_at <= head? → wake_word += 1, futex_wake of one
+ * worker:   head published; head stored again (seq_cst); wake_at <= head? → the notifier: wake_word += 1, futex_wake of one
  * As with leases: store, then load the other's, so one of them sees. Each consumer sleeps on a word of its own,
  * which nobody else has mapped: how many threads a client puts to sleep on it is no cost of others.
  */
@@ -249,7 +249,7 @@ static inline bool daemon_load_wake_socket(const struct ibvcap_consumer_page *pa
 	return atomic_load_explicit(&page->wake_socket, memory_order_relaxed) != 0;
 }
 
-/** Worker or notifier: change the word before the futex wake, or who is about to sleep on it would. */
+/** Notifier: change the word before the futex wake, or who is about to sleep on it would. */
 static inline void daemon_bump_wake_word(struct ibvcap_consumer_state *state)
 {
 	atomic_fetch_add_explicit(&state->wake_word, 1, memory_order_release);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long after it was published a packet is acquired in another process: asleep, asleep beside others (then the
- * notifier wakes), and polling; beside a pipe, an eventfd and a Unix socket that carry the same to the same process.
+ * How long after it was published a packet is acquired in another process: asleep, asleep beside others, and polling; beside a pipe, an eventfd and a Unix socket that carry the same to the same process.
  *
  *     bench_latency [--rounds N] [--pause-us N]
  *
@@ -74,12 +73,14 @@ static void require(bool condition, const char *what)
 	exit(EXIT_FAILURE);
 }
 
-static void pin(int cpu)
+/* To the CPUs from first to last. */
+static void pin(int first, int last)
 {
 	cpu_set_t cpus;
 
 	CPU_ZERO(&cpus);
-	CPU_SET((unsigned)cpu, &cpus);
+	for (int cpu = first; cpu <= last; cpu++)
+		CPU_SET((unsigned)cpu, &cpus);
 	sched_setaffinity(0, sizeof(cpus), &cpus); /* not allowed: then it is not pinned */
 }
 
@@ -209,7 +210,7 @@ static void receive_all(struct bench *bench, const struct way *way, uint32_t whi
 	struct ibvcap_rx rx = { 0 };
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	pin(get_nprocs() - 1);
+	pin(get_nprocs() - 1, get_nprocs() - 1);
 	if (way->n_consumers)
 		require(test_reader_init(&rx, &bench->ring, &bench->consumers[which]) == 0, "reader");
 	atomic_fetch_add(&bench->shared->done, 1);
@@ -263,7 +264,9 @@ static void measure(struct bench *bench, const struct way *way)
 
 	bench->n_consumers = way->n_consumers;
 	atomic_store(&bench->shared->done, 0);
+	pin(0, get_nprocs() - 1); /* the notifier runs where there is room */
 	way->open(bench);
+	pin(0, 0);
 	for (uint32_t i = 0; i < n_receivers; i++) {
 		pid_t child = fork();
 
@@ -309,7 +312,6 @@ int main(int argc, char **argv)
 	bench.shared = mmap(NULL, sizeof(*bench.shared) + bench.rounds * sizeof(uint64_t), PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	require(bench.shared != MAP_FAILED, "mmap");
-	pin(0);
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
 		measure(&bench, &ways[i]);
 	return EXIT_SUCCESS;

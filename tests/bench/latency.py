@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long after it was published a packet is acquired in another process, beside a pipe, an eventfd and a Unix socket.
 
-All in one run and between the same two CPUs. Who waits through the ring alone is woken by the worker itself; of several,
-each is woken by the notifier, one after the other.
+All in one run and between the same two CPUs. Through the ring a sleeper is woken by the daemon's notifier, which the worker
+rings for: two wake-ups, where the others have one. Of several sleepers each is woken, one after the other.
 """
 import argparse
 import json

@@ -57,11 +57,18 @@ static void notify(void)
 		cr_assert_eq(errno, EAGAIN);
 }
 
+/* As worker and notifier do. */
+static void wake(void)
+{
+	if (rx_ring_wake(&a.ring))
+		rx_ring_wake_consumer(&a.consumer);
+}
+
 static void *publish_later(void *argument)
 {
 	wait_for_request();
 	attached_publish(&a, 5);
-	rx_ring_wake(&a.ring);
+	wake();
 	return argument;
 }
 
@@ -82,7 +89,7 @@ static void *publish_in_parts(void *argument)
 	wait_for_request();
 	for (int i = 0; i < 10; i++) {
 		attached_publish(&a, 2);
-		rx_ring_wake(&a.ring);
+		wake();
 		usleep(500);
 	}
 	return argument;
@@ -111,6 +118,7 @@ static void *close_later(void *argument)
 {
 	wait_for_request();
 	rx_ring_close(&a.ring);
+	rx_ring_wake_consumer(&a.consumer);
 	return argument;
 }
 
@@ -286,7 +294,7 @@ static void *publish_errors(void *argument)
 		rx_ring_post_span(&a.ring, 1, &span);
 		span.meta[0] = (struct ibvcap_meta){ .flags = IBVCAP_PKT_ERROR };
 		rx_ring_publish(&a.ring, 1);
-		rx_ring_wake(&a.ring);
+		wake();
 		usleep(10000);
 	}
 	return argument;
@@ -320,7 +328,7 @@ static void *publish_storm(void *argument)
 		n = n < left ? n : left;
 		attached_publish(&a, n);
 		left -= n;
-		rx_ring_wake(&a.ring);
+		wake();
 		if (rand_r(&seed) % 64 == 0)
 			sched_yield();
 	}

@@ -128,7 +128,7 @@ enum ibvcap_ring_counter {
 	IBVCAP_CTR_SPARES_USED,    /* blocks that were due for reuse but under lease: a spare took their place */
 	IBVCAP_CTR_POSTED,         /* slots handed to the device */
 	IBVCAP_CTR_QUEUE_RESETS,   /* times the device's queue was reset after an error */
-	IBVCAP_CTR_WAKES,          /* system calls of the worker to wake a consumer, or the thread that wakes several */
+	IBVCAP_CTR_WAKES,          /* times that consumers were to be woken: a system call of the worker each */
 	IBVCAP_CTR_N
 };
 static_assert(IBVCAP_CTR_N <= IBVCAP_COUNTERS_MAX, "shared layout");
