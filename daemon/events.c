@@ -2,6 +2,8 @@
 #include "daemon/events.h"
 
 #include "daemon/base/log.h"
+#include "daemon/reload.h"
+#include "daemon/streams.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -13,19 +15,31 @@
 
 /* ---- stopping ------------------------------------------------------------------------------------ */
 
+static bool have_all_ended(const struct daemon *daemon)
+{
+	const struct stream *stream;
+
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		if (!stream->ended)
+			return false;
+	return true;
+}
+
 /* In order: nothing new comes, then everything that came is published, then the workers end. */
 static void begin_stop(struct daemon *daemon)
 {
+	struct stream *stream;
+
 	if (daemon->stopping)
 		return;
 	daemon->stopping = true;
 	sd_notify(0, "STOPPING=1");
 	control_stop_accepting(daemon->control);
-	for (uint32_t i = 0; i < daemon->n_streams; i++)
-		stream_leave(&daemon->streams[i]);
-	for (uint32_t i = 0; i < daemon->n_streams; i++)
-		stream_stop(&daemon->streams[i]);
-	if (daemon->n_workers == 0)
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		stream_leave(stream);
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		stream_stop(stream);
+	if (have_all_ended(daemon))
 		sd_event_exit(daemon->event, 0);
 }
 
@@ -46,27 +60,59 @@ static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo
 	return 0;
 }
 
-/* Not to be killed by what elsewhere means reload. */
 static int on_hang_up(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
 {
+	struct daemon *daemon = context;
+	struct fault fault;
+	char said[128];
+
 	(void)source;
 	(void)info;
-	(void)context;
-	log_warning("SIGHUP: the configuration is not read again while running; restart to take it up");
+	if (!daemon->stopping)
+		reload_file(daemon, said, sizeof(said), &fault); /* says in the log how it went */
 	return 0;
 }
 
-void events_worker_ended(void *context, uint32_t ring, int error)
+/* Not where it is heard of, in the midst of control. */
+static int on_reap(sd_event_source *source, void *context)
 {
 	struct daemon *daemon = context;
-	struct stream *stream = &daemon->streams[ring];
+	struct stream *stream, *next;
+	bool drains = false;
 
-	daemon->n_workers--;
-	if (error < 0)
+	(void)source;
+	for (stream = TAILQ_FIRST(&daemon->streams); stream; stream = next) {
+		next = TAILQ_NEXT(stream, link);
+		if (stream->removed && stream->ended)
+			streams_free(daemon, stream);
+		else
+			drains |= stream->removed;
+	}
+	if (!drains) {
+		config_free_chain(daemon->config->older);
+		daemon->config->older = NULL;
+	}
+	return 0;
+}
+
+void events_reap(struct daemon *daemon)
+{
+	sd_event_source_set_enabled(daemon->reaper, SD_EVENT_ONESHOT);
+}
+
+void events_worker_ended(void *context, const struct control_ring *ring, int error)
+{
+	struct daemon *daemon = context;
+	struct stream *stream = ring->context;
+
+	stream->ended = true;
+	if (stream->removed)
+		events_reap(daemon);
+	else if (error < 0)
 		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, -error,
 				       "stream '%s': device %s failed: %s", stream->config->name,
 				       stream->interface->capabilities.device, strerror(-error)));
-	if (daemon->stopping && daemon->n_workers == 0)
+	if (daemon->stopping && have_all_ended(daemon))
 		sd_event_exit(daemon->event, 0);
 }
 
@@ -74,22 +120,29 @@ void events_worker_ended(void *context, uint32_t ring, int error)
 
 void events_refresh_states(struct daemon *daemon)
 {
-	for (uint32_t i = 0; i < daemon->n_streams; i++)
-		daemon->rings[i].state = daemon->streams[i].interface->link_up ? "capturing" : "link_down";
+	struct stream *stream;
+
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		stream->ring_control.state = stream->removed               ? "ending" :
+					     stream->interface->link_up ? "capturing" :
+									  "link_down";
 }
 
 static int on_second(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct daemon *daemon = context;
+	struct interface *interface;
+	struct stream *stream;
 
 	(void)time_us;
-	for (uint32_t i = 0; i < daemon->n_interfaces; i++) {
-		interface_watch_link(&daemon->interfaces[i]);
-		interface_renew_clock(&daemon->interfaces[i]);
+	TAILQ_FOREACH (interface, &daemon->interfaces, link) {
+		interface_watch_link(interface);
+		interface_renew_clock(interface);
 	}
 	events_refresh_states(daemon);
-	for (uint32_t i = 0; i < daemon->n_streams && !daemon->stopping; i++)
-		stream_set_clock(&daemon->streams[i]);
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		if (!daemon->stopping && !stream->removed)
+			stream_set_clock(stream);
 	sd_event_source_set_time_relative(source, SECOND_US);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
@@ -119,13 +172,12 @@ static int on_notices(sd_event_source *source, int fd, uint32_t events, void *co
 {
 	struct daemon *daemon = context;
 	struct backend_notice notice;
+	struct interface *interface;
 	int r = 0;
 
 	(void)fd;
 	(void)events;
-	for (uint32_t i = 0; i < daemon->n_interfaces; i++) {
-		struct interface *interface = &daemon->interfaces[i];
-
+	TAILQ_FOREACH (interface, &daemon->interfaces, link) {
 		while (interface->ops->read_notice && (r = interface->ops->read_notice(interface->backend, &notice)) == 1)
 			take_notice(daemon, interface, &notice);
 		if (r < 0) {
@@ -135,6 +187,16 @@ static int on_notices(sd_event_source *source, int fd, uint32_t events, void *co
 		}
 	}
 	return 0;
+}
+
+void events_tell_ready(const struct daemon *daemon)
+{
+	const struct stream *stream;
+	unsigned n = 0;
+
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		n += !stream->removed;
+	sd_notifyf(0, "READY=1\nSTATUS=%u streams", n);
 }
 
 /* ---- sources ------------------------------------------------------------------------------------- */
@@ -150,22 +212,33 @@ int events_add(struct daemon *daemon)
 	if (r >= 0)
 		r = sd_event_add_time_relative(daemon->event, &daemon->second, CLOCK_MONOTONIC, SECOND_US, 0, on_second,
 					       daemon);
-	for (uint32_t i = 0; i < daemon->n_interfaces && r >= 0; i++) {
-		const struct interface *interface = &daemon->interfaces[i];
+	if (r >= 0)
+		r = sd_event_add_defer(daemon->event, &daemon->reaper, on_reap, daemon);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(daemon->reaper, SD_EVENT_OFF);
+	return r < 0 ? r : 0;
+}
 
-		if (interface->ops->notice_fd)
-			r = sd_event_add_io(daemon->event, &daemon->notices[i],
-					    interface->ops->notice_fd(interface->backend), EPOLLIN, on_notices, daemon);
-	}
+int events_watch_device(struct daemon *daemon, struct interface *interface)
+{
+	int r;
+
+	if (interface->notices || !interface->ops->notice_fd)
+		return 0;
+	r = sd_event_add_io(daemon->event, &interface->notices, interface->ops->notice_fd(interface->backend), EPOLLIN,
+			    on_notices, daemon);
 	return r < 0 ? r : 0;
 }
 
 void events_drop(struct daemon *daemon)
 {
+	struct interface *interface;
+
 	sd_event_source_disable_unref(daemon->term);
 	sd_event_source_disable_unref(daemon->interrupt);
 	sd_event_source_disable_unref(daemon->hang_up);
 	sd_event_source_disable_unref(daemon->second);
-	for (uint32_t i = 0; i < daemon->n_interfaces; i++)
-		sd_event_source_disable_unref(daemon->notices[i]);
+	sd_event_source_disable_unref(daemon->reaper);
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		interface->notices = sd_event_source_disable_unref(interface->notices);
 }

@@ -4,41 +4,47 @@
 #define DAEMON_EVENTS_H
 
 #include "daemon/control/control.h"
+#include "daemon/fdstore.h"
 #include "daemon/interface.h"
 #include "daemon/stream.h"
 
 #include <systemd/sd-event.h>
 
 struct daemon {
-	const struct config *config;
+	struct config *config; /* in force; older ones behind it as long as a stream that drains looks at them */
 	struct fault *fault;
 	sd_event *event;
 	sd_event_source *term;
 	sd_event_source *interrupt;
 	sd_event_source *hang_up;
 	sd_event_source *second;
-	sd_event_source **notices; /* an interface */
+	sd_event_source *reaper; /* frees removed streams whose workers have ended */
 	struct listener listener;
-	struct interface *interfaces;
-	uint32_t n_interfaces;
-	struct stream *streams;
-	uint32_t n_streams;
-	struct control_ring *rings; /* a stream */
-	struct control_interface *ports; /* an interface */
+	struct fdstore fdstore;
+	TAILQ_HEAD(, interface) interfaces;
+	TAILQ_HEAD(, stream) streams; /* those that drain, too */
 	struct control *control;
-	uint64_t epoch;
-	uint32_t n_workers; /* whose threads run */
+	uint64_t run; /* random: a name for this run at the service manager */
 	bool stopping;
 	int result;
 };
 
-/** Watch signals, time and devices. 0 or -errno; what was added is dropped by events_drop(). */
+/** Watch signals and time. 0 or -errno; what was added is dropped by events_drop(). */
 int events_add(struct daemon *daemon);
 /** Any state. */
 void events_drop(struct daemon *daemon);
 
+/** Watch what the device says of itself, unless it is watched already. 0 or -errno. */
+int events_watch_device(struct daemon *daemon, struct interface *interface);
+
 /** For control_options.worker_ended; context is the daemon. */
-void events_worker_ended(void *context, uint32_t ring, int error);
+void events_worker_ended(void *context, const struct control_ring *ring, int error);
+
+/** Tell the service manager that all is up, and what. */
+void events_tell_ready(const struct daemon *daemon);
+
+/** Soon free removed streams whose workers have ended, and configurations that nobody looks at any more. */
+void events_reap(struct daemon *daemon);
 
 /** Tell control which streams have a link. */
 void events_refresh_states(struct daemon *daemon);

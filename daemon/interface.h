@@ -8,12 +8,14 @@
 
 #include "daemon/backend/backend.h"
 #include "daemon/clock/clock.h"
+#include "daemon/control/control.h"
 #include "daemon/net/net.h"
 #include "lib/ibvcap/counters.h"
 
 #include <net/if.h>
 
 struct interface {
+	TAILQ_ENTRY(interface) link; /* the daemon's */
 	char name[IFNAMSIZ];
 	const struct backend_ops *ops;
 	struct backend *backend; /* NULL = not open */
@@ -23,6 +25,10 @@ struct interface {
 	bool has_clock; /* line is valid */
 	struct clock_fit fit;
 	struct clock_line line;
+	struct control_interface port; /* as control sees it */
+	bool in_control;
+	sd_event_source *notices;
+	uint32_t n_streams;
 };
 
 /** Look the interface up; opens nothing. -ENODEV: the fault lists those there are. */

@@ -74,7 +74,7 @@ static int run(const struct arguments *arguments, struct fault *fault)
 	if (r == 0 && arguments->check_config)
 		printf("%s: ok\n", arguments->config);
 	else if (r == 0)
-		r = daemon_run(config, fault);
+		return daemon_run(config, fault);
 	config_free(config);
 	return r;
 }

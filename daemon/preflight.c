@@ -35,15 +35,20 @@ int preflight_test_seals(const struct config *config, struct fault *fault)
 	return r;
 }
 
-/* A client costs up to five descriptors: the soft limit of 1024 is for programs that use select(). */
-void preflight_raise_descriptor_limit(void)
+/*
+ * A client costs up to five descriptors: the soft limit of 1024 is for programs that use select(). CAP_IPC_LOCK is
+ * given up once the first streams have their memory: what a later one has to lock is within this limit, or refused.
+ */
+void preflight_raise_limits(void)
 {
+	const struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &limit);
 	}
+	setrlimit(RLIMIT_MEMLOCK, &unlimited);
 }
 
 /* 0: the kernel does not say. */

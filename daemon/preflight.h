@@ -9,8 +9,8 @@
 /** Does sealed memory hold, for every page size in use? The daemon refuses to run where it does not. */
 int preflight_test_seals(const struct config *config, struct fault *fault);
 
-/** As many descriptors as the hard limit allows. */
-void preflight_raise_descriptor_limit(void);
+/** As many descriptors as the hard limit allows, and locked memory without limit where that is allowed. */
+void preflight_raise_limits(void);
 
 /** Is so much memory to be had in ordinary pages? Asking for more would make the kernel kill somebody. */
 int preflight_check_memory(uint64_t bytes, struct fault *fault);

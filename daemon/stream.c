@@ -175,6 +175,25 @@ static void log_ring(const struct stream *stream)
 			    config->name);
 }
 
+/* The reverse; any state of it. */
+static void release(struct stream *stream)
+{
+	const struct backend_ops *ops = stream->interface ? stream->interface->ops : NULL;
+
+	worker_free(stream->worker);
+	stream->worker = NULL;
+	if (stream->queue)
+		ops->destroy_queue(stream->queue);
+	stream->queue = NULL;
+	if (stream->headers)
+		ops->unregister_memory(stream->headers);
+	stream->headers = NULL;
+	if (stream->payload)
+		ops->unregister_memory(stream->payload);
+	stream->payload = NULL;
+	rx_ring_deinit(&stream->ring);
+}
+
 int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault)
 {
 	const struct rx_ring_options options = ring_options(stream->config, epoch);
@@ -190,51 +209,12 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault)
 		r = create_worker(stream, fault);
 	if (r == 0)
 		log_ring(stream);
+	else
+		release(stream);
 	return r;
 }
 
 /* ---- starting ------------------------------------------------------------------------------------ */
-
-static int add_flows(struct stream *stream, struct fault *fault)
-{
-	const struct config_stream *config = stream->config;
-	struct interface *interface = stream->interface;
-	int r = 0;
-
-	stream->flows = calloc(config->n_flows, sizeof(struct backend_flow *));
-	if (!stream->flows)
-		return fault_set(fault, EX_OSERR, ENOMEM, "stream '%s': out of memory", config->name);
-	for (uint32_t i = 0; i < config->n_flows && r == 0; i++) {
-		struct flow_rule rule;
-
-		flow_resolve(&config->flows[i], interface->net.mac, &rule);
-		r = interface->ops->add_flow(stream->queue, &rule, &stream->flows[i], fault);
-		if (r == 0)
-			stream->n_flows++;
-	}
-	return r;
-}
-
-static int join_groups(struct stream *stream, struct fault *fault)
-{
-	const struct config_stream *config = stream->config;
-	int r = membership_new(&stream->membership);
-
-	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "stream '%s': no socket for its groups: %s", config->name,
-				 strerror(-r));
-	for (uint32_t i = 0; i < config->n_flows && r == 0; i++) {
-		struct flow_rule rule;
-
-		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
-		if (rule.multicast && rule.vlan >= 0)
-			log_warning("stream '%s': its group in VLAN %d is joined on %s without a tag; where the VLAN's switch "
-				    "wants to hear of it, set join = false and join on the VLAN's own interface",
-				    config->name, rule.vlan, config->interface);
-		r = membership_join(stream->membership, stream->interface->net.index, &rule, fault);
-	}
-	return r;
-}
 
 void stream_set_clock(struct stream *stream)
 {
@@ -263,21 +243,10 @@ int stream_start(struct stream *stream, struct fault *fault)
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': no thread for its worker on CPU %d: %s", name,
 				 stream->config->cpu, strerror(-r));
 	stream->worker_runs = true;
-	r = add_flows(stream, fault);
-	if (r == 0 && stream->config->join)
-		r = join_groups(stream, fault);
-	return r;
+	return stream_capture(stream, fault);
 }
 
 /* ---- stopping ------------------------------------------------------------------------------------ */
-
-void stream_leave(struct stream *stream)
-{
-	membership_free(stream->membership);
-	stream->membership = NULL;
-	while (stream->n_flows > 0)
-		stream->interface->ops->remove_flow(stream->flows[--stream->n_flows]);
-}
 
 /* Bounded: a worker that has failed takes no mail, and says MAIL_FAILED by itself. */
 static void send_patiently(struct mailbox *inbox, const struct mail *mail)
@@ -290,7 +259,7 @@ static void send_patiently(struct mailbox *inbox, const struct mail *mail)
 
 void stream_stop(struct stream *stream)
 {
-	struct mail matched = { .type = MAIL_MATCHED };
+	struct mail matched = { .type = MAIL_MATCHED, .at_ns = mail_utc_now_ns() };
 	const struct mail stop = { .type = MAIL_STOP };
 
 	if (!stream->worker_runs || stream->stopping)
@@ -323,19 +292,8 @@ void stream_join(struct stream *stream)
 
 void stream_deinit(struct stream *stream)
 {
-	const struct backend_ops *ops = stream->interface ? stream->interface->ops : NULL;
-
 	stream_leave(stream);
-	free(stream->flows);
-	worker_free(stream->worker);
-	if (stream->queue)
-		ops->destroy_queue(stream->queue);
-	if (stream->headers)
-		ops->unregister_memory(stream->headers);
-	if (stream->payload)
-		ops->unregister_memory(stream->payload);
-	rx_ring_deinit(&stream->ring);
-	*stream = (struct stream)STREAM_INIT;
+	release(stream);
 }
 
 int stream_read_matched(void *context, uint64_t *packets)

@@ -9,11 +9,19 @@
 #define DAEMON_STREAM_H
 
 #include "daemon/config/config.h"
+#include "daemon/control/control.h"
 #include "daemon/interface.h"
 #include "daemon/ring/rx_ring.h"
 #include "daemon/worker/worker.h"
 
+/* A flow that the device has, and what it was made of: the configuration it stood in may be gone. */
+struct stream_flow {
+	struct config_flow config;
+	struct backend_flow *flow;
+};
+
 struct stream {
+	TAILQ_ENTRY(stream) link; /* the daemon's */
 	const struct config_stream *config;
 	struct interface *interface;
 	struct rx_ring ring;
@@ -23,11 +31,14 @@ struct stream {
 	struct worker *worker;
 	bool worker_runs;
 	bool stopping;
-	struct backend_flow **flows;
+	struct stream_flow *flows;
 	uint32_t n_flows;
 	struct membership *membership;
 	bool device_timestamps;
 	bool oversize_sink;
+	struct control_ring ring_control; /* as control sees it */
+	bool removed;                     /* taken out while the daemon runs: it drains */
+	bool ended;                       /* its worker said its last word */
 };
 
 #define STREAM_INIT { .ring = { .payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT } }
@@ -39,11 +50,30 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 /** Bytes that will be registered, for the memlock limit. */
 uint64_t stream_pinned_bytes(const struct stream *stream);
 
-/** Memory, queue and worker, everything posted; nothing is received yet. The interface is open. */
+/**
+ * Memory, queue and worker, everything posted; nothing is received yet. The interface is open. On failure the stream is
+ * as before: -ENOMEM with EX_TEMPFAIL where hugepages are wanting.
+ */
 int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault);
 
 /** Start the queue and the thread, then let packets come: flows first, then groups. */
 int stream_start(struct stream *stream, struct fault *fault);
+
+/** Let packets come: flows first, then groups. Of stream_start(). */
+int stream_capture(struct stream *stream, struct fault *fault);
+
+/* What stream_add_flows() did. */
+struct stream_change {
+	uint32_t n_flows_before;
+	struct membership *membership; /* of all groups of the new configuration */
+};
+
+/** Add the flows that config has and the stream has not, and join its groups. On failure all is as it was. */
+int stream_add_flows(struct stream *stream, const struct config_stream *config, struct stream_change *change,
+		     struct fault *fault);
+/** Then one of the two: as it was; or remove the flows that config has not, leave their groups, and take config up. */
+void stream_undo_flows(struct stream *stream, struct stream_change *change);
+void stream_settle_flows(struct stream *stream, const struct config_stream *config, struct stream_change *change);
 
 /** Leave the groups and remove the flows: nothing new comes. Any state. */
 void stream_leave(struct stream *stream);

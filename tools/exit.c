@@ -19,6 +19,10 @@ int exit_code_of(int error)
 		return EX_TEMPFAIL;
 	case -EPROTO:
 		return EX_PROTOCOL;
+	case -EBUSY:
+	case -EEXIST:
+	case -E2BIG:
+		return EX_CONFIG;
 	case -ENOMEM:
 		return EX_OSERR;
 	}

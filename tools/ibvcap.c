@@ -2,6 +2,7 @@
 #include "tools/ibvcap.h"
 
 #include "tools/doctor.h"
+#include "tools/why.h"
 
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
@@ -17,7 +18,10 @@ struct command {
 static const struct command commands[] = {
 	{ "doctor", "is this machine ready for capture, and if not, what to do", doctor_main },
 	{ "recv", "receive a stream: rates, a check of the test pattern, a look at payloads", cmd_recv },
+	{ "reload", "have the daemon read its configuration again", cmd_reload },
 	{ "status", "where every packet went", cmd_status },
+	{ "stream", "add a stream to the running daemon, or remove one", cmd_stream },
+	{ "why", "why packets of a stream were lost, and what helps", cmd_why },
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

@@ -24,6 +24,10 @@ static const char usage[] =
 	"  -v, --verify            check the numbered test pattern; exit 1 if a payload is corrupt\n"
 	"  -d, --dump N            print the first N packets\n"
 	"  -o, --oldest            begin with the oldest packet the ring has, not with the next\n"
+	"  -b, --packets-back N    begin N packets back, or with the oldest\n"
+	"  -B, --seconds-back S    begin with packets of S seconds ago, or with the oldest\n"
+	"  -p, --policy POLICY     lossy (else), lossless (by permission), or tap: outside of all quotas, but no headers\n"
+	"  -r, --reattach S        when the daemon ends, look for its next run for S seconds (30); 0: not at all\n"
 	"  -w, --payload-out FILE  write all payloads to FILE, one after the other\n"
 	"  -j, --json              print the summary alone, as JSON\n"
 	"  -h, --help              print this\n";
@@ -52,17 +56,42 @@ static int fail_usage(const char *what, const char *on)
 	return EX_USAGE;
 }
 
-static bool parse_seconds(const char *text, uint64_t *ns)
+static bool parse_reattach(const char *text, uint32_t *ms)
+{
+	uint64_t seconds = 0;
+
+	if (strcmp(text, "0") && !parse_count("recv", "--reattach", text, UINT32_MAX / 1000, &seconds))
+		return false;
+	*ms = seconds ? (uint32_t)seconds * 1000 : IBVCAP_NO_REATTACH;
+	return true;
+}
+
+static bool parse_seconds(const char *option, const char *text, uint64_t *ns)
 {
 	char *end;
 	double seconds = strtod(text, &end);
 
 	if (end == text || *end || !(seconds > 0 && seconds <= 1e9)) {
-		fprintf(stderr, "ibvcap recv: --duration '%s': seconds are wanted, more than 0 and at most 1e9\n", text);
+		fprintf(stderr, "ibvcap recv: %s '%s': seconds are wanted, more than 0 and at most 1e9\n", option, text);
 		return false;
 	}
 	*ns = (uint64_t)(seconds * 1e9);
 	return true;
+}
+
+static bool parse_policy(const char *text, enum ibvcap_policy *policy)
+{
+	static const char *const names[] = { [IBVCAP_POLICY_LOSSY] = "lossy", [IBVCAP_POLICY_LOSSLESS] = "lossless",
+					     [IBVCAP_POLICY_TAP] = "tap" };
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(text, names[i]))
+			continue;
+		*policy = (enum ibvcap_policy)i;
+		return true;
+	}
+	fprintf(stderr, "ibvcap recv: --policy '%s': lossy, lossless or tap is wanted\n", text);
+	return false;
 }
 
 /* -1: go on; else the exit code. */
@@ -75,7 +104,7 @@ static int parse_option(int option, struct recv_options *options)
 	case 'c':
 		return parse_count("recv", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
 	case 't':
-		return parse_seconds(optarg, &options->duration_ns) ? -1 : EX_USAGE;
+		return parse_seconds("--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
 	case 'v':
 		options->verify = true;
 		return -1;
@@ -84,6 +113,16 @@ static int parse_option(int option, struct recv_options *options)
 	case 'o':
 		options->attach.start = IBVCAP_START_OLDEST;
 		return -1;
+	case 'b':
+		options->attach.start = IBVCAP_START_PACKETS_BACK;
+		return parse_count("recv", "--packets-back", optarg, UINT64_MAX, &options->attach.back) ? -1 : EX_USAGE;
+	case 'B':
+		options->attach.start = IBVCAP_START_NS_BACK;
+		return parse_seconds("--seconds-back", optarg, &options->attach.back) ? -1 : EX_USAGE;
+	case 'p':
+		return parse_policy(optarg, &options->attach.policy) ? -1 : EX_USAGE;
+	case 'r':
+		return parse_reattach(optarg, &options->attach.reattach_ms) ? -1 : EX_USAGE;
 	case 'w':
 		options->payload_out = optarg;
 		return -1;
@@ -105,12 +144,15 @@ static int parse_arguments(int argc, char **argv, struct recv_options *options)
 		{ "duration", required_argument, NULL, 't' }, { "verify", no_argument, NULL, 'v' },
 		{ "dump", required_argument, NULL, 'd' },     { "oldest", no_argument, NULL, 'o' },
 		{ "payload-out", required_argument, NULL, 'w' }, { "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },	      { 0 },
+		{ "reattach", required_argument, NULL, 'r' }, { "packets-back", required_argument, NULL, 'b' },
+		{ "seconds-back", required_argument, NULL, 'B' }, { "policy", required_argument, NULL, 'p' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
 	};
 	int option, r = -1;
 
 	*options = (struct recv_options){ .count = UINT64_MAX, .duration_ns = UINT64_MAX };
-	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vd:ow:jh", known, NULL)) != -1)
+	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vd:ob:B:p:r:w:jh", known, NULL)) != -1)
 		r = parse_option(option, options);
 	if (r >= 0)
 		return r;
@@ -121,6 +163,8 @@ static int parse_arguments(int argc, char **argv, struct recv_options *options)
 		return fail_usage("unexpected argument: ", argv[optind]);
 	if (options->dump && options->json)
 		return fail_usage("--dump and --json do not go together", "");
+	if (options->dump && options->attach.policy == IBVCAP_POLICY_TAP)
+		return fail_usage("--dump and --policy tap do not go together: a tap has no headers", "");
 	return -1;
 }
 
@@ -181,6 +225,31 @@ static void print_rate(struct receiver *receiver, uint64_t now)
 	receiver->told_ns = now;
 }
 
+/* A tap's packets come one at a time and as copies: each is a batch of one here. */
+static int receive_tapped(struct receiver *receiver, int timeout_ms)
+{
+	static uint8_t payload[UINT16_MAX];
+	struct ibvcap_meta meta;
+	struct ibvcap_batch batch = { .payload = payload, .meta = &meta, .n = 1 };
+	size_t length;
+	int r = ibvcap_recv(receiver->rx, payload, sizeof(payload), &length, &meta, timeout_ms);
+
+	meta.payload_offset = 0; /* it was copied from there */
+	return r > 0 ? take_batch(receiver, &batch) : r;
+}
+
+static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_ms)
+{
+	struct ibvcap_batch batch;
+	int r = ibvcap_acquire(receiver->rx, &batch, max, 1, timeout_ms);
+
+	if (r <= 0)
+		return r;
+	r = take_batch(receiver, &batch);
+	ibvcap_release(receiver->rx, &batch);
+	return r;
+}
+
 /* 0: what was asked for is done, or a signal came; else the library's error. */
 static int receive(struct receiver *receiver)
 {
@@ -189,7 +258,6 @@ static int receive(struct receiver *receiver)
 
 	while (!stop && r >= 0 && receiver->totals.packets < options->count) {
 		uint64_t left = options->count - receiver->totals.packets;
-		struct ibvcap_batch batch;
 		uint64_t now = now_ns();
 
 		if (now - receiver->start_ns >= options->duration_ns)
@@ -197,11 +265,10 @@ static int receive(struct receiver *receiver)
 		if (now - receiver->told_ns >= SECOND_NS)
 			print_rate(receiver, now);
 		/* Short, for the line of the second, and for a signal that came just before the call. */
-		r = ibvcap_acquire(receiver->rx, &batch, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX, 1, 50);
-		if (r <= 0)
-			continue;
-		r = take_batch(receiver, &batch);
-		ibvcap_release(receiver->rx, &batch);
+		if (options->attach.policy == IBVCAP_POLICY_TAP)
+			r = receive_tapped(receiver, 50);
+		else
+			r = receive_leased(receiver, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX, 50);
 	}
 	return r == -EINTR || r > 0 ? 0 : r;
 }
@@ -213,6 +280,10 @@ static int explain_end(const char *stream, int error)
 		return EX_OK;
 	case -ESHUTDOWN:
 		fprintf(stderr, "ibvcap recv: stream '%s': the daemon has ended; all it published was received\n", stream);
+		return EX_UNAVAILABLE;
+	case -ENODEV:
+		fprintf(stderr, "ibvcap recv: stream '%s': the administrator has removed it; all it published was received\n",
+			stream);
 		return EX_UNAVAILABLE;
 	case -ECONNABORTED:
 		fprintf(stderr, "ibvcap recv: stream '%s': the daemon disconnected this consumer; its log says why\n", stream);
@@ -256,9 +327,21 @@ static int open_all(struct receiver *receiver)
 	return exit_code_of(r);
 }
 
+/* What was given of the past that was asked for. */
+static void tell_start(const struct receiver *receiver)
+{
+	struct ibvcap_info info;
+
+	ibvcap_info(receiver->rx, &info);
+	if (receiver->options.attach.start != IBVCAP_START_NEWEST && !receiver->options.json)
+		printf("%s: begins %llu packets back\n", receiver->options.stream, (unsigned long long)info.attach_back);
+}
+
 static int run(struct receiver *receiver)
 {
 	int code, r;
+
+	tell_start(receiver);
 
 	receiver->start_ns = now_ns();
 	receiver->told_ns = receiver->start_ns;

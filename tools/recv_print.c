@@ -71,11 +71,12 @@ static void print_json(const struct recv_options *options, double seconds, const
 		       const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally)
 {
 	json_t *flagged = json_object();
-	json_t *all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema_version", SCHEMA_VERSION,
+	json_t *all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema_version", SCHEMA_VERSION,
 				"stream", options->stream, "seconds", seconds, "packets", (json_int_t)totals->packets,
 				"bytes", (json_int_t)totals->bytes, "gaps", (json_int_t)totals->gaps, "published",
 				(json_int_t)counts->published, "delivered", (json_int_t)counts->delivered, "skipped",
-				(json_int_t)counts->skipped, "lag", (json_int_t)counts->lag);
+				(json_int_t)counts->skipped, "lag", (json_int_t)counts->lag, "unknown_gaps",
+				(json_int_t)counts->epochs);
 
 	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
 		json_object_set_new(flagged, flag_names[bit], json_integer((json_int_t)totals->flagged[bit]));
@@ -109,6 +110,8 @@ void recv_print_summary(const struct recv_options *options, double seconds, cons
 	       totals->packets, totals->bytes, totals->gaps, seconds);
 	printf("published %" PRIu64 " = delivered %" PRIu64 " + skipped %" PRIu64 " + lag %" PRIu64 "\n", counts->published,
 	       counts->delivered, counts->skipped, counts->lag);
+	if (counts->epochs)
+		printf("and %" PRIu64 " unknown gaps, between runs of the daemon\n", counts->epochs);
 	print_flagged(totals);
 	if (tally)
 		printf("pattern: %" PRIu64 " intact, %" PRIu64 " missing, %" PRIu64 " repeated, %" PRIu64 " reordered, %" PRIu64

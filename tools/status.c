@@ -72,6 +72,9 @@ static json_t *stream_to_json(const struct ibvcap_stream_status *stream)
 	json_object_set_new(object, "page_bytes", json_integer(stream->page_bytes));
 	json_object_set_new(object, "clock_source", json_string(clock_name(stream->clock_source)));
 	json_object_set_new(object, "clock_error_ns", json_integer((json_int_t)stream->clock_error_ns));
+	json_object_set_new(object, "loss_packets", json_integer((json_int_t)stream->loss_packets));
+	json_object_set_new(object, "loss_from_ns", json_integer((json_int_t)stream->loss_from_ns));
+	json_object_set_new(object, "loss_to_ns", json_integer((json_int_t)stream->loss_to_ns));
 	return add_counters(object, stream->counters, stream->n_counters);
 }
 

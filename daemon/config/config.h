@@ -56,6 +56,8 @@ struct config_stream {
 	int32_t cpu;                  /* -1 = not pinned */
 	uint32_t max_consumers;
 	uint32_t lease_blocks;        /* quota a consumer gets by default, and the most it can ask for */
+	uint32_t max_consumers_per_user;
+	uint32_t max_lease_blocks_per_user;
 	bool oversize_sink;
 	bool timestamps;              /* ask the device for them */
 	bool join;                    /* join multicast groups of the flows */
@@ -63,6 +65,11 @@ struct config_stream {
 	uint32_t n_users;
 	const gid_t *groups;
 	uint32_t n_groups;
+	uint32_t lossless_deadline_ms; /* 0 = nobody may be lossless */
+	const uid_t *lossless_users;   /* of those allowed to receive; with groups both empty: all of them */
+	uint32_t n_lossless_users;
+	const gid_t *lossless_groups;
+	uint32_t n_lossless_groups;
 	const char *file;             /* where it stands: may be an included one */
 	int line;
 };
@@ -73,10 +80,15 @@ struct config {
 	gid_t socket_group;  /* (gid_t)-1: leave */
 	mode_t socket_mode;
 	uint32_t max_clients;
+	uint32_t max_clients_per_user;
 	uint32_t max_messages_per_s; /* of one client */
+	uint32_t max_messages_per_s_per_user;
+	uint32_t idle_timeout_s;
+	uint32_t restart_wait_s;
 	const struct config_stream *streams;
 	uint32_t n_streams;
 	void *memory; /* of everything above; owned */
+	struct config *older; /* its owner's: what it took the place of, and is still looked at */
 };
 
 /**
@@ -86,10 +98,15 @@ struct config {
  */
 int config_load(const char *path, struct config **config, struct fault *fault);
 
+/** The same with a text that was read elsewhere; path is its name in messages, and where its includes start from. */
+int config_load_text(const char *path, const char *text, struct config **config, struct fault *fault);
+
 /** Is it a group's? Pure. */
 bool config_is_multicast(const struct config_address *address);
 
 /** NULL is fine. */
 void config_free(struct config *config);
+/** And those that are older, too. */
+void config_free_chain(struct config *config);
 
 #endif

@@ -21,8 +21,18 @@ static const struct key control[] = {
 			    .description = "its group, by name or number; empty: the daemon's" },
 	[CONTROL_MAX_CLIENTS] = { .name = "max_clients", .type = KEY_INTEGER, .integer = 64, .min = 1, .max = 4096,
 				  .description = "connections at once" },
+	[CONTROL_MAX_CLIENTS_PER_USER] = { .name = "max_clients_per_user", .type = KEY_INTEGER, .integer = 32, .min = 1,
+					   .max = 4096, .description = "connections of one user at once; root has no limit" },
 	[CONTROL_MAX_MESSAGES_PER_S] = { .name = "max_messages_per_s", .type = KEY_INTEGER, .integer = 100, .min = 1,
 					 .max = 100000, .description = "requests of one client" },
+	[CONTROL_MAX_MESSAGES_PER_S_PER_USER] = { .name = "max_messages_per_s_per_user", .type = KEY_INTEGER,
+						  .integer = 400, .min = 1, .max = 100000,
+						  .description = "connections and requests of one user; root has no limit" },
+	[CONTROL_IDLE_TIMEOUT_S] = { .name = "idle_timeout_s", .type = KEY_INTEGER, .integer = 60, .min = 1, .max = 86400,
+				     .description = "seconds until who neither attaches nor asks is hung up" },
+	[CONTROL_RESTART_WAIT_S] = { .name = "restart_wait_s", .type = KEY_INTEGER, .integer = 10, .min = 0, .max = 3600,
+				     .description = "seconds a restarted daemon waits for hugepages that readers of its "
+						    "last run still hold" },
 };
 
 static const char *const backends[] = { "verbs", NULL };
@@ -60,6 +70,11 @@ static const struct key stream[] = {
 	[STREAM_LEASE_BLOCKS] = { .name = "lease_blocks", .type = KEY_INTEGER, .integer = 4, .min = 1,
 				  .max = IBVCAP_LEASE_SLOTS_MAX,
 				  .description = "blocks one consumer may hold; each consumer's are spare blocks of the ring" },
+	[STREAM_MAX_CONSUMERS_PER_USER] = { .name = "max_consumers_per_user", .type = KEY_INTEGER, .integer = 4, .min = 1,
+					    .max = 64, .description = "attached at once by one user; root has no limit" },
+	[STREAM_MAX_LEASE_BLOCKS_PER_USER] = { .name = "max_lease_blocks_per_user", .type = KEY_INTEGER, .integer = 16,
+					       .min = 1, .max = 64 * IBVCAP_LEASE_SLOTS_MAX,
+					       .description = "blocks one user's consumers may hold together; root has no limit" },
 	[STREAM_OVERSIZE_SINK] = { .name = "oversize_sink", .type = KEY_BOOLEAN, .integer = true,
 				   .description = "a packet longer than its row is a truncated row and not an error; "
 						  "doubles the device's queue entry" },
@@ -70,6 +85,14 @@ static const struct key stream[] = {
 	[STREAM_USERS] = { .name = "users", .type = KEY_NAMES, .description = "who may receive, by name or number" },
 	[STREAM_GROUPS] = { .name = "groups", .type = KEY_NAMES,
 			    .description = "whose members may receive; neither users nor groups: who can connect" },
+	[STREAM_LOSSLESS_DEADLINE_MS] = { .name = "lossless_deadline_ms", .type = KEY_INTEGER, .integer = 0, .min = 0,
+					  .max = 3600000,
+					  .description = "milliseconds in all that a lossless consumer may keep the queue waiting "
+							 "before it has caught up again; 0: nobody may be lossless" },
+	[STREAM_LOSSLESS_USERS] = { .name = "lossless_users", .type = KEY_NAMES,
+				    .description = "who may be lossless, of those who may receive" },
+	[STREAM_LOSSLESS_GROUPS] = { .name = "lossless_groups", .type = KEY_NAMES,
+				     .description = "whose members may be lossless; neither users nor groups: who may receive" },
 };
 
 static const struct key flow[] = {

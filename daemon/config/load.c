@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/config/check.h"
 #include "daemon/config/config.h"
+#include "daemon/config/memory.h"
 #include "daemon/config/names.h"
 #include "daemon/config/reader.h"
 #include "daemon/config/source.h"
@@ -14,35 +15,6 @@
 
 #define MIB UINT32_C(1048576)
 
-/* ---- memory: everything a config points at hangs on one list -------------------------------------- */
-
-struct config_memory {
-	struct config_memory *next;
-	max_align_t bytes[];
-};
-
-static void *allocate(struct config *config, size_t n, size_t bytes)
-{
-	struct config_memory *memory = calloc(1, sizeof(*memory) + n * bytes);
-
-	if (!memory)
-		return NULL;
-	memory->next = config->memory;
-	config->memory = memory;
-	return memory->bytes;
-}
-
-void config_free(struct config *config)
-{
-	if (!config)
-		return;
-	for (struct config_memory *memory = config->memory, *next; memory; memory = next) {
-		next = memory->next;
-		free(memory);
-	}
-	free(config);
-}
-
 /* A copy that outlives the libconfig file, of the name of the file a setting stands in. NULL: out of memory. */
 static const char *copy_file(const struct reader *reader, struct config *config, const config_setting_t *setting)
 {
@@ -52,7 +24,7 @@ static const char *copy_file(const struct reader *reader, struct config *config,
 
 	if (config->file && strcmp(file, config->file) == 0)
 		return config->file;
-	copy = allocate(config, strlen(file) + 1, 1);
+	copy = config_allocate(config, strlen(file) + 1, 1);
 	return copy ? strcpy(copy, file) : NULL;
 }
 
@@ -68,7 +40,7 @@ static int allocate_list(const struct reader *reader, struct config *config, con
 		if (config_setting_type(config_setting_get_elem(list, (unsigned)i)) != CONFIG_TYPE_GROUP)
 			return reader_fault(reader, list, "entry %d of %s: accepted is a group, { key = value; … }", i + 1,
 					    name);
-	*array = allocate(config, (size_t)n, bytes);
+	*array = config_allocate(config, (size_t)n, bytes);
 	return *array ? n : fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 }
 
@@ -155,7 +127,7 @@ static int read_ids(const struct reader *reader, struct config *config, const st
 	*n_ids = 0;
 	if (n == 0)
 		return 0;
-	array = allocate(config, (size_t)n, sizeof(*array));
+	array = config_allocate(config, (size_t)n, sizeof(*array));
 	if (!array)
 		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 	for (int i = 0; i < n; i++) {
@@ -185,9 +157,31 @@ static void read_numbers(const struct value *values, struct config_stream *strea
 	stream->cpu = (int32_t)values[STREAM_CPU].integer;
 	stream->max_consumers = (uint32_t)values[STREAM_MAX_CONSUMERS].integer;
 	stream->lease_blocks = (uint32_t)values[STREAM_LEASE_BLOCKS].integer;
+	stream->max_consumers_per_user = (uint32_t)values[STREAM_MAX_CONSUMERS_PER_USER].integer;
+	stream->max_lease_blocks_per_user = (uint32_t)values[STREAM_MAX_LEASE_BLOCKS_PER_USER].integer;
 	stream->oversize_sink = values[STREAM_OVERSIZE_SINK].integer;
 	stream->timestamps = values[STREAM_TIMESTAMPS].integer;
 	stream->join = values[STREAM_JOIN].integer;
+	stream->lossless_deadline_ms = (uint32_t)values[STREAM_LOSSLESS_DEADLINE_MS].integer;
+}
+
+/* Who may do what. */
+static int read_rights(const struct reader *reader, struct config *config, const struct value *values,
+		       struct config_stream *stream)
+{
+	int r = read_ids(reader, config, &values[STREAM_USERS], "users", names_resolve_user, &stream->users,
+			 &stream->n_users);
+
+	if (r == 0)
+		r = read_ids(reader, config, &values[STREAM_GROUPS], "groups", names_resolve_group, &stream->groups,
+			     &stream->n_groups);
+	if (r == 0)
+		r = read_ids(reader, config, &values[STREAM_LOSSLESS_USERS], "lossless_users", names_resolve_user,
+			     &stream->lossless_users, &stream->n_lossless_users);
+	if (r == 0)
+		r = read_ids(reader, config, &values[STREAM_LOSSLESS_GROUPS], "lossless_groups", names_resolve_group,
+			     &stream->lossless_groups, &stream->n_lossless_groups);
+	return r;
 }
 
 static int read_stream(const struct reader *reader, struct config *config, const config_setting_t *setting,
@@ -210,11 +204,7 @@ static int read_stream(const struct reader *reader, struct config *config, const
 	if (r == 0)
 		r = read_flows(reader, config, values[STREAM_FLOWS].setting, stream);
 	if (r == 0)
-		r = read_ids(reader, config, &values[STREAM_USERS], "users", names_resolve_user, &stream->users,
-			     &stream->n_users);
-	if (r == 0)
-		r = read_ids(reader, config, &values[STREAM_GROUPS], "groups", names_resolve_group, &stream->groups,
-			     &stream->n_groups);
+		r = read_rights(reader, config, values, stream);
 	return r < 0 ? r : check_stream(reader, setting, values, stream);
 }
 
@@ -282,7 +272,11 @@ static int read_control(const struct reader *reader, struct config *config, cons
 	if (r < 0)
 		return r;
 	config->max_clients = (uint32_t)values[CONTROL_MAX_CLIENTS].integer;
+	config->max_clients_per_user = (uint32_t)values[CONTROL_MAX_CLIENTS_PER_USER].integer;
 	config->max_messages_per_s = (uint32_t)values[CONTROL_MAX_MESSAGES_PER_S].integer;
+	config->max_messages_per_s_per_user = (uint32_t)values[CONTROL_MAX_MESSAGES_PER_S_PER_USER].integer;
+	config->idle_timeout_s = (uint32_t)values[CONTROL_IDLE_TIMEOUT_S].integer;
+	config->restart_wait_s = (uint32_t)values[CONTROL_RESTART_WAIT_S].integer;
 	return 0;
 }
 
@@ -347,42 +341,48 @@ static int find_directory(struct config *config, const char *path, char **direct
 	*directory = NULL;
 	if (!slash)
 		return 0;
-	*directory = allocate(config, length + 1, 1);
+	*directory = config_allocate(config, length + 1, 1);
 	if (!*directory)
 		return -ENOMEM;
 	memcpy(*directory, path, length);
 	return 0;
 }
 
-static int load_into(struct config *config, const char *path, struct fault *fault)
+static int read_into(struct config *config, const char *path, const char *text, struct fault *fault)
 {
 	struct reader reader = { .path = path, .fault = fault };
-	char *name = allocate(config, strlen(path) + 1, 1);
-	char *directory, *text;
+	char *name = config_allocate(config, strlen(path) + 1, 1);
+	char *directory;
 	int r;
 
 	if (!name || find_directory(config, path, &directory) < 0)
 		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
 	config->file = strcpy(name, path);
 	reader.directory = directory;
-	r = source_read(path, &text);
+	r = source_check(&reader, text);
+	return r == 0 ? parse(&reader, config, text) : r;
+}
+
+int config_load(const char *path, struct config **config, struct fault *fault)
+{
+	char *text;
+	int r = source_read(path, &text);
+
 	if (r < 0)
 		return fault_set(fault, EX_NOINPUT, -r, "%s: cannot be read: %s", path, source_error(r));
-	r = source_check(&reader, text);
-	if (r == 0)
-		r = parse(&reader, config, text);
+	r = config_load_text(path, text, config, fault);
 	free(text);
 	return r;
 }
 
-int config_load(const char *path, struct config **config, struct fault *fault)
+int config_load_text(const char *path, const char *text, struct config **config, struct fault *fault)
 {
 	struct config *c = calloc(1, sizeof(*c));
 	int r;
 
 	if (!c)
 		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
-	r = load_into(c, path, fault);
+	r = read_into(c, path, text, fault);
 	if (r < 0) {
 		config_free(c);
 		return r;

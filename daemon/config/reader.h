@@ -9,7 +9,7 @@
 #include <libconfig.h>
 #include <stdint.h>
 
-#define GROUP_KEYS_MAX 24
+#define GROUP_KEYS_MAX 32
 
 struct value {
 	int64_t integer;                 /* integer, boolean; a choice's index */

@@ -18,21 +18,33 @@ struct session;
 
 /* Where the consumers of one ring come and go. */
 struct attach_point {
+	TAILQ_ENTRY(attach_point) link;
 	struct control *control;
-	struct control_ring *ring;
-	uint32_t index;
+	const struct control_ring *ring;
 	struct notifier *notifier;
 	sd_event_source *outbox;
 	LIST_HEAD(, attachment) attachments;
 	uint32_t n_attachments; /* including those on their way out */
 	uint64_t n_bad;         /* consumers put out for what they wrote */
+	uint64_t n_demoted;     /* from lossless to lossy */
 	bool ended;             /* the worker is gone */
+	enum ibvcap_disconnect_reason ending; /* why it will be; IBVCAP_REASON_NONE: it will not */
+
+	/* status.c's: the reading that the worker was mailed, if its mailbox was not full. */
+	uint64_t matched_mailed;
+	bool is_mailed;
 };
 
-/** In place; point must not move afterwards. 0 or -errno. */
-int attach_point_init(struct attach_point *point, struct control *control, uint32_t index);
-/** The worker's thread has ended. Any state, also all zero. */
-void attach_point_deinit(struct attach_point *point);
+/** In the control's list. 0 or -errno. */
+int attach_point_new(struct control *control, const struct control_ring *ring);
+/** The worker's thread has ended, or never ran. */
+void attach_point_free(struct attach_point *point);
+/** Tell the consumers why it will end; attach no more. */
+void attach_point_end(struct attach_point *point, enum ibvcap_disconnect_reason reason);
+/** Hang up on its consumers: the worker has ended. */
+void attach_point_hang_up(struct attach_point *point);
+/** The epoch of its ring. */
+uint64_t attach_point_epoch(const struct attach_point *point);
 /** Mail again what found the mailbox full. */
 void attach_point_retry(struct attach_point *point);
 

@@ -5,8 +5,8 @@
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define PAGE_BYTES 4096
@@ -27,8 +27,8 @@ void attachment_free(struct attachment *attachment)
 	point->n_attachments--;
 	if (attachment->session)
 		attachment->session->attachment = NULL;
-	close_fd(&attachment->pipe_read);
-	close_fd(&attachment->pipe_write);
+	close_fd(&attachment->wake_theirs);
+	close_fd(&attachment->wake);
 	shm_deinit(&attachment->consumer.state_shm);
 	shm_deinit(&attachment->consumer.page_shm);
 	free(attachment);
@@ -59,7 +59,7 @@ static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
 	consumer->page = consumer->page_shm.address;
 	describe(&consumer->state->segment, IBVCAP_STATE_MAGIC, consumer->state_shm.bytes, epoch);
 	describe(&consumer->page->segment, IBVCAP_CONSUMER_MAGIC, consumer->page_shm.bytes, epoch);
-	consumer->state->policy = IBVCAP_POLICY_LOSSY;
+	daemon_store_policy(consumer->state, consumer->policy);
 	consumer->state->lease_blocks = consumer->lease_blocks;
 	r = shm_seal_readonly(&consumer->state_shm);
 	if (r < 0)
@@ -67,10 +67,11 @@ static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
 	return shm_seal_size(&consumer->page_shm);
 }
 
-int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks)
+int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks,
+		   enum ibvcap_policy policy)
 {
 	struct attachment *attachment = calloc(1, sizeof(*attachment));
-	int pipe_fds[2];
+	int wake[2];
 	int r;
 
 	if (!attachment)
@@ -78,23 +79,26 @@ int attachment_new(struct attachment **out, struct attach_point *point, const st
 	attachment->consumer.state_shm = (struct shm)SHM_INIT;
 	attachment->consumer.page_shm = (struct shm)SHM_INIT;
 	attachment->consumer.lease_blocks = lease_blocks;
+	attachment->consumer.policy = policy;
+	attachment->consumer.deadline_ns = point->ring->config->lossless_deadline_ms * UINT64_C(1000000);
 	attachment->point = point;
-	attachment->pipe_read = -1;
-	attachment->pipe_write = -1;
+	attachment->wake_theirs = -1;
+	attachment->wake = -1;
 	attachment->pid = peer->pid;
 	attachment->uid = peer->uid;
 	LIST_INSERT_HEAD(&point->attachments, attachment, link);
 	point->n_attachments++;
-	r = create_pages(&attachment->consumer, point->control->options.epoch);
+	r = create_pages(&attachment->consumer, attach_point_epoch(point));
 	if (r < 0)
 		goto fail;
-	if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0) {
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wake) < 0) {
 		r = -errno;
 		goto fail;
 	}
-	attachment->pipe_read = pipe_fds[0];
-	attachment->pipe_write = pipe_fds[1];
-	r = notifier_add(point->notifier, attachment->consumer.page, attachment->pipe_write);
+	attachment->wake_theirs = wake[0];
+	attachment->wake = wake[1];
+	shutdown(attachment->wake_theirs, SHUT_WR);
+	r = notifier_add(point->notifier, &attachment->consumer, attachment->wake);
 	if (r < 0)
 		goto fail;
 	*out = attachment;
@@ -105,38 +109,51 @@ fail:
 	return r;
 }
 
-static int open_descriptors(const struct attachment *attachment, int fds[WIRE_FD_N])
+/* n descriptors to be sent and closed; what is not open is -1. */
+static int reopen_readonly(const struct shm *const *segments, unsigned n, int *fds)
 {
-	const struct rx_ring *ring = attachment->point->ring->ring;
-	const struct shm *const readonly[] = {
-		[WIRE_FD_PAYLOAD] = &ring->payload,
-		[WIRE_FD_HEADERS] = &ring->headers,
-		[WIRE_FD_RING] = &ring->ring_shm,
-		[WIRE_FD_CONSUMER_STATE] = &attachment->consumer.state_shm,
-	};
-
-	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_STATE; i++) {
-		fds[i] = shm_reopen_readonly(readonly[i]);
+	for (unsigned i = 0; i < n; i++)
+		fds[i] = -1;
+	for (unsigned i = 0; i < n; i++) {
+		fds[i] = shm_reopen_readonly(segments[i]);
 		if (fds[i] < 0)
 			return fds[i];
 	}
-	fds[WIRE_FD_CONSUMER_PAGE] = attachment->consumer.page_shm.fd;
-	fds[WIRE_FD_WAKE_PIPE] = attachment->pipe_read;
 	return 0;
 }
 
 int attachment_send(struct attachment *attachment)
 {
-	struct wire_attached message = { .epoch = attachment->point->control->options.epoch };
-	int fds[WIRE_FD_N] = { -1, -1, -1, -1, -1, -1 };
-	int r;
+	const struct rx_ring *ring = attachment->point->ring->ring;
+	const struct shm *const readonly[] = { &ring->payload, &ring->headers, &ring->ring_shm,
+					       &attachment->consumer.state_shm };
+	struct wire_attached message = { .epoch = attach_point_epoch(attachment->point) };
+	int fds[WIRE_FD_N];
+	int r = reopen_readonly(readonly, WIRE_FD_CONSUMER_PAGE, fds);
 
 	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	r = open_descriptors(attachment, fds);
+	fds[WIRE_FD_CONSUMER_PAGE] = attachment->consumer.page_shm.fd;
+	fds[WIRE_FD_WAKE_SOCKET] = attachment->wake_theirs;
 	if (r == 0)
 		r = session_send(attachment->session, &message.header, fds, WIRE_FD_N);
-	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_STATE; i++)
+	for (unsigned i = 0; i < WIRE_FD_CONSUMER_PAGE; i++)
 		close_fd(&fds[i]);
-	close_fd(&attachment->pipe_read);
+	close_fd(&attachment->wake_theirs);
+	return r;
+}
+
+int attachment_send_tap(struct session *session, const struct attach_point *point)
+{
+	const struct rx_ring *ring = point->ring->ring;
+	const struct shm *const readonly[] = { &ring->payload, &ring->headers, &ring->ring_shm };
+	struct wire_attached message = { .epoch = attach_point_epoch(point) };
+	int fds[WIRE_FD_TAP_N];
+	int r = reopen_readonly(readonly, WIRE_FD_TAP_N, fds);
+
+	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	if (r == 0)
+		r = session_send(session, &message.header, fds, WIRE_FD_TAP_N);
+	for (unsigned i = 0; i < WIRE_FD_TAP_N; i++)
+		close_fd(&fds[i]);
 	return r;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What one attached client has: two pages, a pipe, and descriptors of the ring. Control thread only. */
+/* What one attached client has: two pages, a socket to be woken by, and descriptors of the ring. Control thread only. */
 #ifndef DAEMON_CONTROL_ATTACHMENT_H
 #define DAEMON_CONTROL_ATTACHMENT_H
 
@@ -19,19 +19,23 @@ struct attachment {
 	struct session *session; /* NULL: hung up, and on its way out */
 	pid_t pid;
 	uid_t uid;
-	int pipe_read; /* the client's end, until it was sent */
-	int pipe_write;
+	int wake_theirs; /* the client's end, until it was sent */
+	int wake;
 	bool served; /* the worker counts its leases, and the client was told so */
 	bool remove_mailed;
 };
 
 /** In the point's list and the notifier's, but not the worker's yet. 0 or -errno. */
-int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks);
+int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks,
+		   enum ibvcap_policy policy);
 
 /** The worker does not have it, or has ended. */
 void attachment_free(struct attachment *attachment);
 
 /** Answer the client: WIRE_ATTACHED with its descriptors. -errno: hang up. */
 int attachment_send(struct attachment *attachment);
+
+/** WIRE_ATTACHED for a tap: the ring's descriptors, and nothing that the worker would have to know of. */
+int attachment_send_tap(struct session *session, const struct attach_point *point);
 
 #endif

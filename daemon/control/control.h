@@ -13,27 +13,30 @@
 #include "daemon/ring/rx_ring.h"
 #include "daemon/worker/mailbox.h"
 #include "lib/ibvcap/counters.h"
+#include "lib/ibvcap/wire.h"
 
 #include <stdint.h>
+#include <sys/queue.h>
 #include <systemd/sd-event.h>
 
-/* One ring, as control sees it. The daemon's; constant while control lives, but for state. */
+/* One ring, as control sees it. The daemon's; constant while control has it, but for config and state. */
 struct control_ring {
-	const struct config_stream *config;
+	const struct config_stream *config; /* what may change while it runs is read anew each time */
 	const struct rx_ring *ring; /* segments and geometry; the rest of it is the worker's */
 	uint32_t queue;
 	struct mailbox *inbox;  /* of the worker; control is its only sender */
 	struct mailbox *outbox; /* of the worker; control is its only receiver */
 	const char *device;
 	const char *backend;
-	const char *state; /* "capturing", "link_down"; written on the control thread */
+	const char *state; /* "capturing", "link_down", "ending"; written on the control thread */
 	/** What steering gave the queue so far. 0 or -errno; a command to the device. */
 	int (*read_matched)(void *context, uint64_t *packets);
 	void *context;
 };
 
-/* One interface. The daemon's; constant. */
+/* One interface. The daemon's; constant while control has it. */
 struct control_interface {
+	TAILQ_ENTRY(control_interface) link; /* control's */
 	const char *name;
 	const char *device;
 	/** Fill counters; 0 or -errno. */
@@ -45,13 +48,13 @@ struct control_options {
 	const struct config *config;
 	sd_event *event;
 	struct listener *listener; /* outlives control */
-	uint64_t epoch;
-	struct control_ring *rings;
-	uint32_t n_rings;
-	const struct control_interface *interfaces;
-	uint32_t n_interfaces;
-	/** A worker said MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control thread. */
-	void (*worker_ended)(void *context, uint32_t ring, int error);
+	/**
+	 * A worker said MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control thread; the ring
+	 * may not be removed from within.
+	 */
+	void (*worker_ended)(void *context, const struct control_ring *ring, int error);
+	/** An administrator asks for another configuration. 0 and said; or -errno, nothing was changed, and the fault. */
+	int (*change)(void *context, const struct wire_change *change, char *said, size_t bytes, struct fault *fault);
 	void *context;
 };
 
@@ -62,6 +65,22 @@ struct control;
  * copied. 0 or -errno with the fault.
  */
 int control_new(struct control **control, const struct control_options *options, struct fault *fault);
+
+/** Consumers may attach to it from now on. 0 or -errno. */
+int control_add_ring(struct control *control, const struct control_ring *ring);
+
+/** No more is attached to it, and who is attached is told why it will end: before its worker is stopped. */
+void control_end_ring(struct control *control, const struct control_ring *ring, enum ibvcap_disconnect_reason reason);
+
+/** Hang up on its consumers and give back what was attached. Its worker's thread has ended. Not there: nothing. */
+void control_remove_ring(struct control *control, const struct control_ring *ring);
+
+/** Shown in a status. */
+void control_add_interface(struct control *control, struct control_interface *interface);
+void control_remove_interface(struct control *control, struct control_interface *interface);
+
+/** The configuration was read again. */
+void control_set_config(struct control *control, const struct config *config);
 
 /** No new client is taken and none is refused: they wait in the listening socket. */
 void control_stop_accepting(struct control *control);

@@ -2,6 +2,7 @@
 #include "daemon/control/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -93,10 +94,19 @@ static int set_rights(const struct listener *listener, mode_t mode, gid_t group,
 	return 0;
 }
 
+static void note_inode(struct listener *listener)
+{
+	struct stat status;
+
+	if (lstat(listener->path, &status) < 0)
+		return;
+	listener->device = status.st_dev;
+	listener->inode = status.st_ino;
+}
+
 int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct fault *fault)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct stat status;
 	int r;
 
 	*listener = (struct listener)LISTENER_INIT;
@@ -114,10 +124,7 @@ int listener_open(struct listener *listener, const char *path, mode_t mode, gid_
 	if (r < 0)
 		goto fail;
 	strcpy(listener->path, path);
-	if (lstat(path, &status) == 0) {
-		listener->device = status.st_dev;
-		listener->inode = status.st_ino;
-	}
+	note_inode(listener);
 	r = set_rights(listener, mode, group, fault);
 	if (r == 0 && listen(listener->fd, BACKLOG) < 0)
 		r = fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
@@ -129,13 +136,38 @@ fail:
 	return r;
 }
 
+/* Of a socket unit's it says itself who may connect. */
+static bool is_ours(const struct listener *listener)
+{
+	struct stat status;
+
+	return lstat(listener->path, &status) == 0 && status.st_uid == geteuid();
+}
+
+int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group, struct fault *fault)
+{
+	int flags = fcntl(fd, F_GETFL);
+	int r = 0;
+
+	*listener = (struct listener){ .fd = fd, .kept = true };
+	snprintf(listener->path, sizeof(listener->path), "%s", path);
+	note_inode(listener);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		r = fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
+	else if (is_ours(listener))
+		r = set_rights(listener, mode, group, fault);
+	if (r < 0)
+		listener_close(listener);
+	return r;
+}
+
 void listener_close(struct listener *listener)
 {
 	struct stat status;
 
 	if (listener->fd < 0)
 		return;
-	if (listener->path[0] && lstat(listener->path, &status) == 0 && status.st_dev == listener->device &&
+	if (!listener->kept && listener->path[0] && lstat(listener->path, &status) == 0 && status.st_dev == listener->device &&
 	    status.st_ino == listener->inode)
 		unlink(listener->path);
 	close(listener->fd);

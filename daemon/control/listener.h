@@ -5,6 +5,7 @@
 
 #include "daemon/base/fault.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct listener {
@@ -12,6 +13,7 @@ struct listener {
 	char path[108];
 	dev_t device; /* of the socket file: what is unlinked at the end is what was made */
 	ino_t inode;
+	bool kept;   /* the path outlives us: somebody listens on */
 };
 
 #define LISTENER_INIT { .fd = -1 }
@@ -23,7 +25,13 @@ struct listener {
  */
 int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct fault *fault);
 
-/** Close, and unlink the path if it is still the socket that was made. Any state. */
+/**
+ * The same with a socket that listens at path already, from an earlier run, or (then with the rights that it has) made by
+ * another user for us. Taken over, also on failure.
+ */
+int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group, struct fault *fault);
+
+/** Close, and unlink the path if it is still the socket that was made, and is not kept. Any state. */
 void listener_close(struct listener *listener);
 
 #endif

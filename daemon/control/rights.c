@@ -1,34 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/rights.h"
 
-static bool is_user_listed(const struct config_stream *stream, uid_t uid)
+/* Who a stream's configuration names for something; nobody named is everybody. */
+struct list {
+	const uid_t *users;
+	uint32_t n_users;
+	const gid_t *groups;
+	uint32_t n_groups;
+};
+
+static bool is_group_listed(const struct list *list, gid_t gid)
 {
-	for (uint32_t i = 0; i < stream->n_users; i++)
-		if (stream->users[i] == uid)
+	for (uint32_t i = 0; i < list->n_groups; i++)
+		if (list->groups[i] == gid)
 			return true;
 	return false;
 }
 
-static bool is_group_listed(const struct config_stream *stream, gid_t gid)
+static bool is_listed(const struct list *list, const struct peer *peer)
 {
-	for (uint32_t i = 0; i < stream->n_groups; i++)
-		if (stream->groups[i] == gid)
+	if (list->n_users == 0 && list->n_groups == 0)
+		return true;
+	for (uint32_t i = 0; i < list->n_users; i++)
+		if (list->users[i] == peer->uid)
+			return true;
+	if (is_group_listed(list, peer->gid))
+		return true;
+	for (uint32_t i = 0; i < peer->n_groups; i++)
+		if (is_group_listed(list, peer->groups[i]))
 			return true;
 	return false;
 }
 
 enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid)
 {
+	const struct list list = { stream->users, stream->n_users, stream->groups, stream->n_groups };
+
 	if (peer->uid == 0)
 		return RIGHTS_GRANTED;
 	if (peer->uid == daemon_uid)
 		return RIGHTS_DAEMONS_USER;
-	if (stream->n_users == 0 && stream->n_groups == 0)
-		return RIGHTS_GRANTED;
-	if (is_user_listed(stream, peer->uid) || is_group_listed(stream, peer->gid))
-		return RIGHTS_GRANTED;
+	return is_listed(&list, peer) ? RIGHTS_GRANTED : RIGHTS_NOT_LISTED;
+}
+
+bool rights_to_change(const struct peer *peer, uid_t daemon_uid)
+{
+	return peer->uid == 0 || peer->uid == daemon_uid;
+}
+
+bool rights_to_see_all(const struct peer *peer, uid_t daemon_uid, gid_t daemon_gid)
+{
+	if (peer->uid == 0 || peer->uid == daemon_uid || peer->gid == daemon_gid)
+		return true;
 	for (uint32_t i = 0; i < peer->n_groups; i++)
-		if (is_group_listed(stream, peer->groups[i]))
-			return RIGHTS_GRANTED;
-	return RIGHTS_NOT_LISTED;
+		if (peer->groups[i] == daemon_gid)
+			return true;
+	return false;
+}
+
+bool rights_to_be_lossless(const struct config_stream *stream, const struct peer *peer)
+{
+	const struct list list = { stream->lossless_users, stream->n_lossless_users, stream->lossless_groups,
+				   stream->n_lossless_groups };
+
+	return stream->lossless_deadline_ms && (peer->uid == 0 || is_listed(&list, peer));
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who may receive a stream. Pure. */
+/* Who may receive a stream, and who may see more than those it may receive. Pure. */
 #ifndef DAEMON_CONTROL_RIGHTS_H
 #define DAEMON_CONTROL_RIGHTS_H
 
 #include "daemon/config/config.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -28,5 +29,17 @@ enum rights {
  * writable. A stream that names no user and no group is for everybody who can open the socket.
  */
 enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid);
+
+/** root and the daemon's user may change the configuration. */
+bool rights_to_change(const struct peer *peer, uid_t daemon_uid);
+
+/** root, the daemon's user, and members of the daemon's group see every stream in a status; others what they may receive. */
+bool rights_to_see_all(const struct peer *peer, uid_t daemon_uid, gid_t daemon_gid);
+
+/**
+ * Of those who may receive: may it keep the queue waiting, for lossless_deadline_ms at most? Where that is 0 nobody may,
+ * not even root.
+ */
+bool rights_to_be_lossless(const struct config_stream *stream, const struct peer *peer);
 
 #endif

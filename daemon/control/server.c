@@ -5,6 +5,7 @@
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -46,7 +47,7 @@ bool control_should_log(uint64_t n_events)
 
 int control_mail_matched(const struct control_ring *ring, uint64_t *matched)
 {
-	struct mail mail = { .type = MAIL_MATCHED };
+	struct mail mail = { .type = MAIL_MATCHED, .at_ns = mail_utc_now_ns() };
 	int r = ring->read_matched(ring->context, &mail.matched);
 
 	if (r < 0)
@@ -57,12 +58,16 @@ int control_mail_matched(const struct control_ring *ring, uint64_t *matched)
 
 /* ---- clients come -------------------------------------------------------------------------------- */
 
+/* Of its user's limits session_new() speaks. */
 static void refuse_client(struct control *control, int fd)
 {
 	struct wire_error message = { .error = -EAGAIN };
 
 	wire_init(&message.header, WIRE_ERROR, sizeof(message));
-	strcpy(message.text, "all clients the daemon is configured for (max_clients) are connected");
+	snprintf(message.text, sizeof(message.text),
+		 "all %u clients the daemon is configured for (max_clients) are connected; try again, or ask the administrator "
+		 "to raise it in %s",
+		 control->options.config->max_clients, control->options.config->file);
 	wire_send(fd, &message.header, NULL, 0);
 	close(fd);
 	if (control_should_log(++control->n_refused))
@@ -97,7 +102,7 @@ static void refresh_matched(const struct control_ring *ring)
 	const _Atomic uint64_t *counters = ring->ring->ring->counters;
 	uint64_t accounted = counter_get(&counters[IBVCAP_CTR_PUBLISHED]) + counter_get(&counters[IBVCAP_CTR_ERRORED]) +
 			     counter_get(&counters[IBVCAP_CTR_NO_BUFFER]);
-	struct mail mail = { .type = MAIL_MATCHED };
+	struct mail mail = { .type = MAIL_MATCHED, .at_ns = mail_utc_now_ns() };
 
 	if (ring->read_matched(ring->context, &mail.matched) < 0)
 		return;
@@ -105,17 +110,31 @@ static void refresh_matched(const struct control_ring *ring)
 		mailbox_send(ring->inbox, &mail); /* full: the next tick's will do */
 }
 
+static void look_after_clients(struct control *control)
+{
+	uint64_t now_us = control_now_us(control);
+	struct session *session, *next;
+
+	for (session = LIST_FIRST(&control->sessions); session; session = next) {
+		next = LIST_NEXT(session, link);
+		session_hang_up_idle(session, now_us);
+	}
+	users_forget(&control->users, now_us);
+}
+
 static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct control *control = context;
+	struct attach_point *point;
 
 	(void)time_us;
-	for (uint32_t i = 0; i < control->n_points; i++) {
-		if (control->points[i].ended)
+	TAILQ_FOREACH (point, &control->points, link) {
+		if (point->ended)
 			continue;
-		refresh_matched(control->points[i].ring);
-		attach_point_retry(&control->points[i]);
+		refresh_matched(point->ring);
+		attach_point_retry(point);
 	}
+	look_after_clients(control);
 	if (control->listening)
 		sd_event_source_set_enabled(control->listening, SD_EVENT_ON);
 	control_arm(source, TICK_US);
@@ -126,18 +145,8 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 
 static int set_up(struct control *control)
 {
-	int r = 0;
+	int r = status_init(control);
 
-	control->points = calloc(control->options.n_rings + 1, sizeof(*control->points));
-	if (!control->points)
-		return -ENOMEM;
-	while (r == 0 && control->n_points < control->options.n_rings) {
-		r = attach_point_init(&control->points[control->n_points], control, control->n_points);
-		control->n_points++; /* also a half-made one is taken down */
-	}
-	if (r < 0)
-		return r;
-	r = status_init(control);
 	if (r < 0)
 		return r;
 	r = control_add_timer(control, &control->tick, on_tick, control);
@@ -156,6 +165,9 @@ int control_new(struct control **control, const struct control_options *options,
 	if (c) {
 		c->options = *options;
 		LIST_INIT(&c->sessions);
+		LIST_INIT(&c->users.list);
+		TAILQ_INIT(&c->points);
+		TAILQ_INIT(&c->interfaces);
 		r = set_up(c);
 	}
 	if (r < 0) {
@@ -167,6 +179,56 @@ int control_new(struct control **control, const struct control_options *options,
 	return 0;
 }
 
+/* ---- rings and interfaces come and go ------------------------------------------------------------ */
+
+static struct attach_point *find_point(struct control *control, const struct control_ring *ring)
+{
+	struct attach_point *point;
+
+	TAILQ_FOREACH (point, &control->points, link)
+		if (point->ring == ring)
+			break;
+	return point;
+}
+
+int control_add_ring(struct control *control, const struct control_ring *ring)
+{
+	return attach_point_new(control, ring);
+}
+
+void control_end_ring(struct control *control, const struct control_ring *ring, enum ibvcap_disconnect_reason reason)
+{
+	struct attach_point *point = find_point(control, ring);
+
+	if (point)
+		attach_point_end(point, reason);
+}
+
+void control_remove_ring(struct control *control, const struct control_ring *ring)
+{
+	struct attach_point *point = find_point(control, ring);
+
+	if (!point)
+		return;
+	attach_point_hang_up(point);
+	attach_point_free(point);
+}
+
+void control_add_interface(struct control *control, struct control_interface *interface)
+{
+	TAILQ_INSERT_TAIL(&control->interfaces, interface, link);
+}
+
+void control_remove_interface(struct control *control, struct control_interface *interface)
+{
+	TAILQ_REMOVE(&control->interfaces, interface, link);
+}
+
+void control_set_config(struct control *control, const struct config *config)
+{
+	control->options.config = config;
+}
+
 void control_stop_accepting(struct control *control)
 {
 	control->listening = sd_event_source_disable_unref(control->listening);
@@ -174,17 +236,19 @@ void control_stop_accepting(struct control *control)
 
 void control_free(struct control *control)
 {
+	struct attach_point *point;
+
 	if (!control)
 		return;
 	sd_event_source_disable_unref(control->listening);
 	sd_event_source_disable_unref(control->tick);
-	for (uint32_t i = 0; i < control->n_points; i++)
-		control->points[i].ended = true; /* nothing is mailed any more */
+	TAILQ_FOREACH (point, &control->points, link)
+		point->ended = true; /* nothing is mailed any more */
 	while (!LIST_EMPTY(&control->sessions))
 		session_free(LIST_FIRST(&control->sessions));
+	users_deinit(&control->users);
 	status_deinit(control);
-	for (uint32_t i = 0; i < control->n_points; i++)
-		attach_point_deinit(&control->points[i]);
-	free(control->points);
+	while (!TAILQ_EMPTY(&control->points))
+		attach_point_free(TAILQ_FIRST(&control->points));
 	free(control);
 }

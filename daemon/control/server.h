@@ -7,17 +7,19 @@
 #include "daemon/control/control.h"
 #include "daemon/control/session.h"
 #include "daemon/control/status.h"
+#include "daemon/control/users.h"
 
 #include <sys/queue.h>
 
 struct control {
 	struct control_options options;
-	struct attach_point *points; /* one a ring, in their order */
-	uint32_t n_points;
+	TAILQ_HEAD(, attach_point) points; /* one a ring */
+	TAILQ_HEAD(, control_interface) interfaces;
 	struct status_refresh refresh;
 	LIST_HEAD(, session) sessions;
 	uint32_t n_sessions;
-	uint64_t n_refused; /* clients beyond max_clients */
+	struct users users;
+	uint64_t n_refused; /* clients beyond max_clients, or their user's limits */
 	uint64_t n_faults;  /* malformed or too many messages */
 	sd_event_source *listening;
 	sd_event_source *tick;

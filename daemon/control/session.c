@@ -14,7 +14,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define WINDOW_US  UINT64_C(1000000)
 #define OVERDUE_US UINT64_C(5000000) /* in which a client has to read a reply */
 
 /* ---- sending ------------------------------------------------------------------------------------- */
@@ -113,15 +112,27 @@ int session_send_reply(struct session *session, struct reply *reply)
 
 /* ---- receiving ----------------------------------------------------------------------------------- */
 
-static bool is_over_limit(struct session *session)
+/* One more of its user's connections and requests; root's are not limited. */
+static bool is_user_over_limit(struct session *session)
+{
+	const struct config *config = session->control->options.config;
+
+	return rate_exceeds(&session->user->messages, control_now_us(session->control),
+			    config->max_messages_per_s_per_user) &&
+	       session->peer.uid != 0;
+}
+
+/* What its client has done too often, or NULL. */
+static const char *over_limit(struct session *session)
 {
 	uint64_t now_us = control_now_us(session->control);
 
-	if (now_us - session->window_start_us >= WINDOW_US) {
-		session->window_start_us = now_us;
-		session->n_messages = 0;
-	}
-	return ++session->n_messages > session->control->options.config->max_messages_per_s;
+	session->asked_at_us = now_us;
+	if (rate_exceeds(&session->messages, now_us, session->control->options.config->max_messages_per_s))
+		return "more messages a second than max_messages_per_s allows";
+	if (is_user_over_limit(session))
+		return "more connections and messages a second than max_messages_per_s_per_user allows";
+	return NULL;
 }
 
 /* The client broke the rules: count it, tell it, and hang up. */
@@ -132,8 +143,28 @@ static int refuse(struct session *session, int error, const char *what)
 	if (control_should_log(++control->n_faults))
 		log_warning("control socket: %s from process %d of user %u: hung up (%llu so far)", what,
 			    (int)session->peer.pid, (unsigned)session->peer.uid, (unsigned long long)control->n_faults);
-	session_send_error(session, error, "%s", what);
+	session_send_error(session, error, "%s%s%s", what, error == -EAGAIN ? "; the administrator can raise it in " : "",
+			   error == -EAGAIN ? control->options.config->file : "");
 	return error;
+}
+
+static int change_request(struct session *session, const struct wire_change *change)
+{
+	const struct control_options *options = &session->control->options;
+	struct fault fault = { .text = "" };
+	struct wire_done done = { 0 };
+	int r;
+
+	if (!rights_to_change(&session->peer, geteuid()))
+		return session_send_error(session, -EACCES,
+					  "the configuration is not for user %u to change: only for root and the daemon's user",
+					  (unsigned)session->peer.uid);
+	wire_init(&done.header, WIRE_DONE, sizeof(done));
+	r = options->change(options->context, change, done.text, sizeof(done.text), &fault);
+	if (r < 0)
+		return session_send_error(session, r, "%s; nothing was changed", fault.text);
+	session_resume(session);
+	return session_send(session, &done.header, NULL, 0);
 }
 
 int session_handle(struct session *session, const union wire_message *message)
@@ -144,6 +175,8 @@ int session_handle(struct session *session, const union wire_message *message)
 		return attach_request(session, &message->attach);
 	case WIRE_STATUS:
 		return status_request(session);
+	case WIRE_CHANGE:
+		return change_request(session, &message->change);
 	default:
 		return refuse(session, -EPROTO, "a message that is not a request");
 	}
@@ -153,6 +186,7 @@ static int receive(struct session *session)
 {
 	union wire_message message;
 	unsigned n_fds = 0;
+	const char *what;
 	int r = wire_recv(session->fd, &message, NULL, &n_fds);
 
 	if (r == -EAGAIN)
@@ -163,8 +197,9 @@ static int receive(struct session *session)
 		return refuse(session, r, "a malformed message");
 	if (r < 0)
 		return r;
-	if (is_over_limit(session))
-		return refuse(session, -EAGAIN, "more messages a second than max_messages_per_s allows");
+	what = over_limit(session);
+	if (what)
+		return refuse(session, -EAGAIN, what);
 	return session_handle(session, &message);
 }
 
@@ -204,7 +239,37 @@ static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
 	return 0;
 }
 
+void session_hang_up_idle(struct session *session, uint64_t now_us)
+{
+	const struct config *config = session->control->options.config;
+	bool waits = session->wants_status || session->in_refresh || session->reply.bytes;
+
+	if (session->attachment || session->tapped || waits || now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
+		return;
+	session_send_error(session, -ETIMEDOUT, "neither attached nor asked anything for %u s (idle_timeout_s)",
+			   config->idle_timeout_s);
+	session_free(session);
+}
+
 /* ---- life ---------------------------------------------------------------------------------------- */
+
+/* The client hears at once, before it asks anything, what its user has too much of. */
+static int admit(struct session *session)
+{
+	struct control *control = session->control;
+	const struct config *config = control->options.config;
+	struct user *user = users_enter(&control->users, session->peer.uid);
+	const char *what = NULL;
+
+	session->user = user;
+	if (!user)
+		return -ENOMEM;
+	if (user->n_sessions > config->max_clients_per_user && user->uid != 0)
+		what = "more connections of one user than max_clients_per_user allows";
+	else if (is_user_over_limit(session))
+		what = "more connections and messages a second than max_messages_per_s_per_user allows";
+	return what ? refuse(session, -EAGAIN, what) : 0;
+}
 
 static int watch(struct session *session)
 {
@@ -234,11 +299,14 @@ int session_new(struct control *control, int fd)
 	session->control = control;
 	session->fd = fd;
 	session->pidfd = -1;
+	session->asked_at_us = control_now_us(control);
 	LIST_INSERT_HEAD(&control->sessions, session, link);
 	control->n_sessions++;
 	r = peer_read(fd, &session->peer, &session->groups);
 	if (r == 0)
 		r = watch(session);
+	if (r == 0)
+		r = admit(session);
 	if (r < 0)
 		session_free(session);
 	return r;
@@ -250,6 +318,7 @@ void session_free(struct session *session)
 		return;
 	LIST_REMOVE(session, link);
 	session->control->n_sessions--;
+	users_leave(session->user);
 	if (session->attachment)
 		attach_hang_up(session->attachment);
 	sd_event_source_disable_unref(session->io);

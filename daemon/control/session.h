@@ -7,12 +7,14 @@
 #define DAEMON_CONTROL_SESSION_H
 
 #include "daemon/control/rights.h"
+#include "daemon/control/users.h"
 #include "lib/ibvcap/wire.h"
 
 #include <stdbool.h>
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
+struct attach_point;
 struct attachment;
 struct control;
 
@@ -35,11 +37,13 @@ struct session {
 	sd_event_source *death;
 	sd_event_source *overdue; /* armed while a reply waits for the client to read */
 	struct attachment *attachment;
+	const struct attach_point *tapped; /* NULL: none; it has no attachment then */
 	struct reply reply;
 	bool wants_status; /* asked, and its refresh is not begun */
 	bool in_refresh;   /* asked, and waits for the refresh that is at work */
-	uint64_t window_start_us;
-	uint32_t n_messages; /* in this window of one second */
+	struct user *user;       /* NULL: it came no further */
+	struct rate messages;
+	uint64_t asked_at_us;    /* when it last sent something, or came */
 };
 
 /** Takes the connected socket over, also on failure. 0 or -errno. */
@@ -47,6 +51,9 @@ int session_new(struct control *control, int fd);
 
 /** Hang up; gives the attachment back. Safe from the session's own handlers. NULL is fine. */
 void session_free(struct session *session);
+
+/** Hang up if it has neither attached nor asked anything for idle_timeout_s. */
+void session_hang_up_idle(struct session *session, uint64_t now_us);
 
 /** Send one message now. -errno: hang up. */
 int session_send(struct session *session, const struct wire_header *header, const int *fds, unsigned n_fds);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/status.h"
 
+#include "daemon/control/loss.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REFRESH_STEP_US    UINT64_C(500)
@@ -52,11 +54,23 @@ static void count_ring(const struct control_ring *ring, uint64_t *counters)
 	stream[STREAM_CTR_HEAD] = rows;
 }
 
-static int append_stream(struct reply *reply, const struct control *control, const struct control_ring *ring)
+static void append_loss(struct wire_stream *message, const struct ibvcap_ring *ring)
+{
+	struct timespec now;
+	struct loss loss;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	loss_find_last(ring, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec, &loss);
+	message->loss_packets = loss.packets;
+	message->loss_from_ns = loss.from_ns;
+	message->loss_to_ns = loss.to_ns;
+}
+
+static int append_stream(struct reply *reply, const struct control_ring *ring)
 {
 	const struct ibvcap_ring *shared = ring->ring->ring;
 	struct wire_stream message = {
-		.epoch = control->options.epoch,
+		.epoch = shared->segment.epoch,
 		.queue = ring->queue,
 		.slot_bytes = shared->slot_bytes,
 		.slots_per_block = shared->slots_per_block,
@@ -74,6 +88,7 @@ static int append_stream(struct reply *reply, const struct control *control, con
 	copy_text(message.backend, sizeof(message.backend), ring->backend);
 	copy_text(message.state, sizeof(message.state), ring->state);
 	count_ring(ring, message.counters);
+	append_loss(&message, shared);
 	return reply_append(reply, &message.header);
 }
 
@@ -110,7 +125,7 @@ static int append_consumer(struct reply *reply, const struct attachment *attachm
 	const struct ring_consumer *consumer = &attachment->consumer;
 	struct wire_consumer message = {
 		.queue = ring->queue,
-		.policy = consumer->state->policy,
+		.policy = consumer_load_policy(consumer->state),
 		.pid = attachment->pid,
 		.uid = attachment->uid,
 		.n_counters = CONSUMER_CTR_N,
@@ -154,28 +169,80 @@ static int append_consumers(struct reply *reply, const struct attach_point *poin
 
 static int build(const struct control *control, struct reply *reply)
 {
-	const struct control_options *options = &control->options;
+	const struct control_interface *interface;
+	const struct attach_point *point;
 	struct wire_header end;
 	int r = append_daemon(reply);
 
-	for (uint32_t i = 0; i < options->n_rings && r == 0; i++)
-		r = append_stream(reply, control, &options->rings[i]);
-	for (uint32_t i = 0; i < control->n_points && r == 0; i++)
-		r = append_consumers(reply, &control->points[i]);
-	for (uint32_t i = 0; i < options->n_interfaces && r == 0; i++)
-		r = append_interface(reply, &options->interfaces[i]);
+	TAILQ_FOREACH (point, &control->points, link)
+		if (r == 0)
+			r = append_stream(reply, point->ring);
+	TAILQ_FOREACH (point, &control->points, link)
+		if (r == 0)
+			r = append_consumers(reply, point);
+	TAILQ_FOREACH (interface, &control->interfaces, link)
+		if (r == 0)
+			r = append_interface(reply, interface);
 	wire_init(&end, WIRE_END, sizeof(end));
 	return r == 0 ? reply_append(reply, &end) : r;
 }
 
-static int send_copy(struct session *session, const struct reply *reply)
-{
-	struct reply copy = { .bytes = malloc(reply->used), .used = reply->used, .room = reply->used };
+/* ---- what of it a client may see ------------------------------------------------------------------- */
 
-	if (!copy.bytes)
-		return -ENOMEM;
-	memcpy(copy.bytes, reply->bytes, reply->used);
-	return session_send_reply(session, &copy);
+static bool may_see_stream(const struct session *session, const char *name)
+{
+	const struct attach_point *point;
+
+	TAILQ_FOREACH (point, &session->control->points, link)
+		if (strcmp(point->ring->config->name, name) == 0)
+			return rights_to_receive(point->ring->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
+	return false;
+}
+
+/* Its port's counters tell of all streams on it: seen by who may receive one. */
+static bool may_see_interface(const struct session *session, const char *name)
+{
+	const struct attach_point *point;
+
+	TAILQ_FOREACH (point, &session->control->points, link)
+		if (strcmp(point->ring->config->interface, name) == 0 && may_see_stream(session, point->ring->config->name))
+			return true;
+	return false;
+}
+
+static bool may_see(const struct session *session, const union wire_message *message)
+{
+	if (rights_to_see_all(&session->peer, geteuid(), getegid()))
+		return true;
+	switch (message->header.type) {
+	case WIRE_STREAM:
+		return may_see_stream(session, message->stream.name);
+	case WIRE_CONSUMER:
+		return may_see_stream(session, message->consumer.stream);
+	case WIRE_INTERFACE:
+		return may_see_interface(session, message->interface.interface);
+	}
+	return true;
+}
+
+static int send_seen(struct session *session, const struct reply *reply)
+{
+	struct reply seen = { 0 };
+	int r = 0;
+
+	for (size_t at = 0; at < reply->used && r == 0;) {
+		union wire_message message;
+
+		memcpy(&message.header, reply->bytes + at, sizeof(message.header));
+		memcpy(&message, reply->bytes + at, message.header.bytes);
+		at += message.header.bytes;
+		if (may_see(session, &message))
+			r = reply_append(&seen, &message.header);
+	}
+	if (r == 0)
+		return session_send_reply(session, &seen);
+	reply_deinit(&seen);
+	return r;
 }
 
 static void answer_all(struct control *control)
@@ -189,7 +256,7 @@ static void answer_all(struct control *control)
 		if (!session->in_refresh)
 			continue;
 		session->in_refresh = false;
-		if (r < 0 || send_copy(session, &reply) < 0)
+		if (r < 0 || send_seen(session, &reply) < 0)
 			session_free(session);
 	}
 	reply_deinit(&reply);
@@ -207,23 +274,22 @@ static bool is_struck(const struct control_ring *ring, uint64_t mailed)
 			       counter_get(&counters[IBVCAP_CTR_NO_BUFFER]) >= mailed;
 }
 
-static bool is_ring_fresh(struct control *control, uint32_t i)
+static bool is_ring_fresh(struct attach_point *point)
 {
-	struct status_refresh *refresh = &control->refresh;
-
-	if (control->points[i].ended)
+	if (point->ended)
 		return true;
-	if (!refresh->is_mailed[i])
-		refresh->is_mailed[i] = control_mail_matched(&control->options.rings[i], &refresh->mailed[i]) != -EAGAIN;
-	return refresh->is_mailed[i] && is_struck(&control->options.rings[i], refresh->mailed[i]);
+	if (!point->is_mailed)
+		point->is_mailed = control_mail_matched(point->ring, &point->matched_mailed) != -EAGAIN;
+	return point->is_mailed && is_struck(point->ring, point->matched_mailed);
 }
 
 static bool is_fresh(struct control *control)
 {
+	struct attach_point *point;
 	bool fresh = true;
 
-	for (uint32_t i = 0; i < control->n_points; i++)
-		fresh &= is_ring_fresh(control, i);
+	TAILQ_FOREACH (point, &control->points, link)
+		fresh &= is_ring_fresh(point);
 	return fresh;
 }
 
@@ -231,6 +297,7 @@ static bool is_fresh(struct control *control)
 static void begin(struct control *control)
 {
 	struct status_refresh *refresh = &control->refresh;
+	struct attach_point *point;
 	struct session *session;
 
 	LIST_FOREACH (session, &control->sessions, link) {
@@ -242,8 +309,10 @@ static void begin(struct control *control)
 	}
 	if (!refresh->active)
 		return;
-	memset(refresh->is_mailed, 0, control->n_points * sizeof(*refresh->is_mailed));
-	memset(refresh->mailed, 0, control->n_points * sizeof(*refresh->mailed));
+	TAILQ_FOREACH (point, &control->points, link) {
+		point->is_mailed = false;
+		point->matched_mailed = 0;
+	}
 	refresh->deadline_us = control_now_us(control) + REFRESH_TIMEOUT_US;
 	is_fresh(control);
 	control_arm(refresh->timer, REFRESH_STEP_US);
@@ -281,19 +350,11 @@ int status_request(struct session *session)
 
 int status_init(struct control *control)
 {
-	struct status_refresh *refresh = &control->refresh;
-
-	refresh->mailed = calloc(control->options.n_rings + 1, sizeof(*refresh->mailed));
-	refresh->is_mailed = calloc(control->options.n_rings + 1, sizeof(*refresh->is_mailed));
-	if (!refresh->mailed || !refresh->is_mailed)
-		return -ENOMEM;
-	return control_add_timer(control, &refresh->timer, on_refresh, control);
+	return control_add_timer(control, &control->refresh.timer, on_refresh, control);
 }
 
 void status_deinit(struct control *control)
 {
 	sd_event_source_disable_unref(control->refresh.timer);
-	free(control->refresh.mailed);
-	free(control->refresh.is_mailed);
 	control->refresh = (struct status_refresh){ 0 };
 }

@@ -26,8 +26,6 @@ struct status_refresh {
 	bool active;  /* readings are taken, or it rests after them */
 	bool resting;
 	uint64_t deadline_us;
-	uint64_t *mailed; /* a ring: the reading its worker was mailed */
-	bool *is_mailed;  /* … false: its mailbox was full so far */
 	sd_event_source *timer;
 };
 

@@ -59,12 +59,18 @@ static bool is_same_address(const struct config_address *a, const struct config_
 }
 
 /* Can one packet match both? No VLAN in a rule is no VLAN spec, which matches tagged packets too (verbs rules). */
-static bool overlap(const struct config_flow *a, const struct config_flow *b)
+bool flow_overlaps(const struct config_flow *a, const struct config_flow *b)
 {
 	return is_same_address(&a->destination, &b->destination) && a->destination_port == b->destination_port &&
 	       (a->source.family == AF_UNSPEC || b->source.family == AF_UNSPEC || is_same_address(&a->source, &b->source)) &&
 	       (a->source_port == 0 || b->source_port == 0 || a->source_port == b->source_port) &&
 	       (a->vlan < 0 || b->vlan < 0 || a->vlan == b->vlan);
+}
+
+bool flow_is_same(const struct config_flow *a, const struct config_flow *b)
+{
+	return is_same_address(&a->destination, &b->destination) && is_same_address(&a->source, &b->source) &&
+	       a->destination_port == b->destination_port && a->source_port == b->source_port && a->vlan == b->vlan;
 }
 
 static int check_layout(const struct config_stream *stream, struct fault *fault)
@@ -96,7 +102,7 @@ static int check_overlap(const struct config *config, uint32_t stream, uint32_t 
 		uint32_t n_flows = s == stream ? flow : other->n_flows;
 
 		for (uint32_t i = 0; i < n_flows && strcmp(other->interface, mine->interface) == 0; i++)
-			if (overlap(&other->flows[i], &mine->flows[flow]))
+			if (flow_overlaps(&other->flows[i], &mine->flows[flow]))
 				return fault_set(fault, EX_CONFIG, EINVAL,
 						 "%s:%d: stream '%s': this flow to port %u overlaps with that of stream '%s' at "
 						 "%s:%d, on the same interface: accepted are flows of which no packet matches two "

@@ -37,6 +37,12 @@ void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6]
  */
 int flow_check(const struct config *config, struct fault *fault);
 
+/** The same rule, wherever it stands. */
+bool flow_is_same(const struct config_flow *a, const struct config_flow *b);
+
+/** Can one packet match both? */
+bool flow_overlaps(const struct config_flow *a, const struct config_flow *b);
+
 /** "239.1.2.3:7502 from 10.0.0.1 vlan 5", for logs; returns buffer. */
 const char *flow_format(const struct flow_rule *rule, char *buffer, size_t bytes);
 

@@ -44,6 +44,11 @@ void membership_free(struct membership *membership)
 	free(membership);
 }
 
+int membership_fd(const struct membership *membership, uint32_t i)
+{
+	return i < membership->n_sockets ? membership->sockets[i].fd : -1;
+}
+
 static void set_address(struct sockaddr_storage *storage, sa_family_t family, const uint8_t address[16])
 {
 	*storage = (struct sockaddr_storage){.ss_family = family};

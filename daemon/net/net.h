@@ -33,6 +33,8 @@ int membership_new(struct membership **membership);
 /** Join the rule's group (with its source, if it has one) on an interface. Not a multicast rule: nothing, 0. */
 int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
                     struct fault *fault);
+/** Its socket i, from 0 on: stays the membership's. -1: there is none. */
+int membership_fd(const struct membership *membership, uint32_t i);
 /** Leaves every group. */
 void membership_free(struct membership *membership);
 

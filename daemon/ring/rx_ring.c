@@ -4,8 +4,8 @@
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
-#include <ibvcap/ibvcap.h>
 #include <linux/futex.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,13 +39,37 @@ void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span)
 			  rows_with_device > UINT32_MAX ? UINT32_MAX : (uint32_t)rows_with_device);
 }
 
+static struct ibvcap_block *record_at(const struct rx_ring *ring, uint64_t sequence)
+{
+	return &ring->blocks[ring->physical[sequence / ring->slots_per_block & ring->table_mask]];
+}
+
+void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_ns)
+{
+	ring->no_buffer = no_buffer;
+	ring->no_buffer_ns = at_ns;
+	if (ring->head % ring->slots_per_block)
+		daemon_update_block(record_at(ring, ring->head), no_buffer, at_ns);
+}
+
 void rx_ring_publish(struct rx_ring *ring, uint32_t n)
 {
+	if (ring->head % ring->slots_per_block == 0 && n)
+		daemon_open_block(record_at(ring, ring->head), ring->no_buffer, ring->no_buffer_ns);
 	ring->head += n;
 	daemon_publish_head(ring->ring, ring->head);
 }
 
 /* ---- recycling: see the handshake in lib/ibvcap/ring.h ------------------------------------------- */
+
+/* Once: the first reason is the one that is told. */
+static void put_out(struct rx_ring *ring, struct ring_consumer *consumer, enum ibvcap_disconnect_reason reason)
+{
+	if (consumer->bad)
+		return;
+	consumer->bad = reason;
+	ring->n_bad++;
+}
 
 /* Held blocks are in the order of their numbers, in which they were retired. NULL: not one of them. */
 static struct rx_ring_held *find_held(const struct rx_ring *ring, uint64_t number)
@@ -74,14 +98,14 @@ static void mark_leased(struct rx_ring *ring)
 	for (uint32_t i = 0; i < ring->n_consumers; i++) {
 		struct ring_consumer *consumer = ring->consumers[i];
 
+		if (!daemon_is_page_whole(consumer->page))
+			put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
 		for (uint32_t slot = 0; slot < consumer->lease_blocks; slot++) {
 			uint64_t lease = daemon_load_lease(consumer->page, slot);
 			struct rx_ring_held *held;
 
-			if (lease > ring->next_block && !consumer->lied) {
-				consumer->lied = true;
-				ring->n_lied++;
-			}
+			if (lease > ring->next_block)
+				put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
 			if (lease == 0 || lease > ring->floor) /* free, or a block that is not due for reuse */
 				continue;
 			held = find_held(ring, lease - 1);
@@ -105,6 +129,81 @@ static void release_unleased(struct rx_ring *ring)
 	ring->n_held = kept;
 }
 
+/* ---- pins: blocks that a lossless consumer has not released --------------------------------------- */
+
+/*
+ * Does it pin that block number? Its page is read only if what it said before does not answer that. A cursor that
+ * goes back, or ran past head, is a lie.
+ */
+static bool pins(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t number)
+{
+	uint64_t end = (number + 1) * ring->slots_per_block;
+	uint64_t released;
+
+	if (consumer->policy != IBVCAP_POLICY_LOSSLESS || consumer->bad)
+		return false;
+	if (consumer->released >= end)
+		return false;
+	released = daemon_load_released(consumer->page);
+	if (released < consumer->released || released > ring->head) {
+		put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
+		return false;
+	}
+	consumer->released = released;
+	if (ring->head - released <= (uint64_t)ring->live_blocks_max * ring->slots_per_block / 2)
+		consumer->waited_ns = 0;
+	return released < end;
+}
+
+static bool is_pinned(struct rx_ring *ring, uint64_t number)
+{
+	for (uint32_t i = 0; i < ring->n_consumers; i++)
+		if (pins(ring, ring->consumers[i], number))
+			return true;
+	return false;
+}
+
+static void demote(struct rx_ring *ring, struct ring_consumer *consumer)
+{
+	consumer->policy = IBVCAP_POLICY_LOSSY;
+	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSY);
+	consumer->demotion_untold = true;
+	ring->n_untold++;
+}
+
+void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns)
+{
+	uint64_t waited_ns = ring->charged_at_ns ? now_ns - ring->charged_at_ns : 0;
+
+	if (!ring->pinned)
+		return;
+	ring->charged_at_ns = now_ns;
+	for (uint32_t i = 0; i < ring->n_consumers; i++) {
+		struct ring_consumer *consumer = ring->consumers[i];
+
+		if (!pins(ring, consumer, ring->floor))
+			continue;
+		consumer->waited_ns += waited_ns;
+		if (consumer->waited_ns >= consumer->deadline_ns)
+			demote(ring, consumer);
+	}
+}
+
+struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring)
+{
+	for (uint32_t i = 0; ring->n_untold && i < ring->n_consumers; i++) {
+		if (!ring->consumers[i]->demotion_untold)
+			continue;
+		ring->consumers[i]->demotion_untold = false;
+		ring->n_untold--;
+		return ring->consumers[i];
+	}
+	ring->n_untold = 0; /* some may have left meanwhile */
+	return NULL;
+}
+
+/* ---- memory for the next block ------------------------------------------------------------------- */
+
 /* Take the oldest block number out of the window. Its memory is free unless somebody leases it. */
 static void retire_oldest(struct rx_ring *ring)
 {
@@ -119,13 +218,19 @@ static void retire_oldest(struct rx_ring *ring)
 }
 
 /*
- * Memory for the next block number. There is always some: blocks = live_blocks_max + spares, the window
+ * Memory for the next block number; none while the oldest is pinned. Else there is always some: blocks = live_blocks_max + spares, the window
  * is below live_blocks_max after retiring, and no more than spares can be leased (quotas are granted
  * from that pool). Should that ever be wrong the queue starves, which is counted, and no data is torn.
  */
 static bool open_block(struct rx_ring *ring)
 {
-	if (ring->next_block - ring->floor == ring->live_blocks_max)
+	bool full = ring->next_block - ring->floor == ring->live_blocks_max;
+
+	ring->pinned = full && is_pinned(ring, ring->floor);
+	if (ring->pinned)
+		return false;
+	ring->charged_at_ns = 0;
+	if (full)
 		retire_oldest(ring);
 	else if (ring->n_free == 0)
 		release_unleased(ring);
@@ -161,14 +266,24 @@ void rx_ring_rewind(struct rx_ring *ring)
 
 /* ---- consumers ----------------------------------------------------------------------------------- */
 
-int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, uint32_t start)
+int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
 {
-	uint64_t oldest = ring->floor * ring->slots_per_block;
+	const struct start_view view = {
+		.table = ring_table(ring->ring),
+		.table_mask = ring->table_mask,
+		.meta = ring->meta,
+		.n_blocks = ring->n_blocks,
+		.slots_per_block = ring->slots_per_block,
+		.floor = ring->floor,
+		.head = ring->head,
+	};
 
 	if (ring->n_consumers == RX_RING_CONSUMERS_MAX)
 		return -EAGAIN;
-	consumer->attach_sequence = start == IBVCAP_START_OLDEST && oldest < ring->head ? oldest : ring->head;
+	consumer->attach_sequence = start_find(&view, &consumer->start);
 	consumer->state->attach_sequence = consumer->attach_sequence;
+	consumer->state->attach_head = ring->head;
+	consumer->released = consumer->attach_sequence;
 	consumer_store_released(consumer->page, consumer->attach_sequence);
 	consumer_store_acquired(consumer->page, consumer->attach_sequence, 0);
 	segment_set_ready(&consumer->page->segment);
@@ -187,31 +302,52 @@ void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consume
 	}
 }
 
-struct ring_consumer *rx_ring_take_liar(struct rx_ring *ring)
+struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring)
 {
-	for (uint32_t i = 0; ring->n_lied && i < ring->n_consumers; i++) {
+	for (uint32_t i = 0; ring->n_bad && i < ring->n_consumers; i++) {
 		struct ring_consumer *consumer = ring->consumers[i];
 
-		if (!consumer->lied)
+		if (!consumer->bad)
 			continue;
 		rx_ring_remove_consumer(ring, consumer);
-		ring->n_lied--;
+		ring->n_bad--;
 		return consumer;
 	}
-	ring->n_lied = 0; /* who lied may have left meanwhile */
+	ring->n_bad = 0; /* some may have left meanwhile */
 	return NULL;
 }
 
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 
 /*
- * All consumers and the notifier, and no more: a client with thousands of threads asleep on the word must
- * not cost the worker a wake-up of each. Who is passed over looks again within a tick of its own.
+ * Of a client that puts thousands of threads to sleep on its word, one wakes: it pays for the others itself. But it can
+ * also fill the kernel's hash bucket of that word with sleepers on others (futex_waitv), all of which are walked.
  */
-static void wake_all(struct rx_ring *ring)
+void rx_ring_wake_consumer(const struct ring_consumer *consumer)
 {
-	daemon_bump_wake_word(ring->ring);
-	syscall(SYS_futex, &ring->ring->wake_word, FUTEX_WAKE, RX_RING_CONSUMERS_MAX + 1, NULL, NULL, 0);
+	daemon_bump_wake_word(consumer->state);
+	syscall(SYS_futex, &consumer->state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+void rx_ring_ring_doorbell(const struct rx_ring *ring)
+{
+	eventfd_write(ring->doorbell, 1);
+}
+
+static bool is_due(struct rx_ring *ring, struct ring_consumer *consumer)
+{
+	uint64_t wake_at;
+
+	if (consumer->bad)
+		return false;
+	wake_at = daemon_load_wake_request(consumer->page);
+	if (!daemon_is_page_whole(consumer->page))
+		put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
+	/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
+	if (wake_at > ring->head || wake_at <= consumer->woken_at)
+		return false;
+	consumer->woken_at = wake_at;
+	return true;
 }
 
 uint32_t rx_ring_wake(struct rx_ring *ring)
@@ -221,24 +357,15 @@ uint32_t rx_ring_wake(struct rx_ring *ring)
 	if (ring->n_consumers == 0)
 		return 0;
 	daemon_fence_head(ring->ring, ring->head);
-	for (uint32_t i = 0; i < ring->n_consumers; i++) {
-		struct ring_consumer *consumer = ring->consumers[i];
-		uint64_t wake_at = daemon_load_wake_request(consumer->page);
-
-		/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
-		if (wake_at > ring->head || wake_at <= consumer->woken_at)
-			continue;
-		consumer->woken_at = wake_at;
-		due = true;
-	}
-	if (!due)
-		return 0;
-	wake_all(ring);
-	return 1;
+	for (uint32_t i = 0; i < ring->n_consumers; i++)
+		due |= is_due(ring, ring->consumers[i]);
+	if (due)
+		rx_ring_ring_doorbell(ring);
+	return due;
 }
 
 void rx_ring_close(struct rx_ring *ring)
 {
 	daemon_close_ring(ring->ring);
-	wake_all(ring);
+	rx_ring_ring_doorbell(ring);
 }

@@ -11,6 +11,7 @@
 
 #include "daemon/base/fault.h"
 #include "lib/ibvcap/shm.h"
+#include "lib/ibvcap/start.h"
 
 #include <ibvcap/layout.h>
 #include <stdbool.h>
@@ -41,11 +42,17 @@ struct ring_consumer {
 	struct ibvcap_consumer_state *state;
 	struct ibvcap_consumer_page *page; /* hostile */
 	uint32_t lease_blocks;             /* granted */
-	uint64_t attach_sequence;          /* set by rx_ring_add_consumer() */
+	enum ibvcap_policy policy;         /* in force; the worker's once it is lent */
+	uint64_t deadline_ns;              /* of a lossless one: see rx_ring_charge_pins() */
+	struct start start;                /* where it asked to begin */
+	uint64_t attach_sequence;          /* where it does; set by rx_ring_add_consumer() */
 
 	/* The worker's. */
-	uint64_t woken_at; /* the last request that was served */
-	bool lied;         /* its page named a block that never was */
+	uint64_t woken_at;  /* the last request that was served */
+	uint64_t released;  /* of a lossless one: as last read, checked */
+	uint64_t waited_ns; /* … for which the queue has waited for it since it last had caught up */
+	bool demotion_untold;
+	enum ibvcap_disconnect_reason bad; /* why it is to be put out; IBVCAP_REASON_NONE: it is not */
 };
 
 /* Where a block went that was due for reuse but under lease. */
@@ -76,6 +83,9 @@ struct rx_ring {
 	uint64_t posted;
 	uint64_t floor;         /* block number */
 	uint64_t next_block;    /* block number that gets its memory next */
+	uint64_t no_buffer;     /* what the device had dropped for want of one … */
+	uint64_t no_buffer_ns;  /* … by its reading at that time, UTC; 0: none yet */
+	struct ibvcap_block *blocks; /* by physical block */
 	uint32_t *physical;     /* private block table, table_mask + 1 entries */
 	uint32_t *free_blocks;  /* stack */
 	uint32_t n_free;
@@ -83,7 +93,11 @@ struct rx_ring {
 	uint32_t n_held;
 	struct ring_consumer *consumers[RX_RING_CONSUMERS_MAX];
 	uint32_t n_consumers;
-	uint32_t n_lied;
+	uint32_t n_bad;
+	uint32_t n_untold;       /* demotions */
+	bool pinned;             /* the oldest block is due for reuse, and a lossless consumer has not released it */
+	uint64_t charged_at_ns;  /* while pinned: until when its consumers were charged; 0: not yet */
+	int doorbell; /* eventfd, the daemon's alone: rung when somebody is to be woken */
 };
 
 /* Consecutive rows of one block. */
@@ -113,6 +127,9 @@ void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span);
 /** Advance head by n rows whose meta is written; consumers see them. */
 void rx_ring_publish(struct rx_ring *ring, uint32_t n);
 
+/** What the device had dropped by a reading at at_ns (UTC): noted in the records of this block and those to come. */
+void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_ns);
+
 /**
  * The next rows to post, at most max and never beyond their block; takes memory for a new block when
  * one begins, which may recycle the oldest. They count as posted until rx_ring_unpost().
@@ -126,16 +143,35 @@ void rx_ring_unpost(struct rx_ring *ring, uint32_t n);
 void rx_ring_rewind(struct rx_ring *ring);
 
 /** Make it one of those whose leases count. Sets its attach_sequence and first cursors. -EAGAIN: too many. */
-int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, uint32_t start);
+int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
 
 /** Its leases end. It may not be in the ring. */
 void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
 
-/** The next consumer whose page named a block that never was, taken out of the ring; NULL: none. */
-struct ring_consumer *rx_ring_take_liar(struct rx_ring *ring);
+/** The next consumer whose page broke the rules (see its bad), taken out of the ring; NULL: none. */
+struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring);
 
-/** Wake who asked for a head that has come. Call when a poll came back short. Returns how many futex wakes. */
+/** The next consumer that was demoted and of which this was not said yet; it stays in the ring. NULL: none. */
+struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring);
+
+/**
+ * While pinned, at each look: charge who pins with the time since the last, and demote it to lossy once that is more
+ * than its deadline. A consumer's account is cleared when it has caught up to half of the window: one that is slow for
+ * good is demoted too, however it shares out what it releases. now_ns: of any one clock.
+ */
+void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns);
+
+/**
+ * Have those woken who asked for a head that has come, by the doorbell on which the notifier sleeps. Call when a poll
+ * came back short. Returns how many system calls, 0 or 1.
+ */
 uint32_t rx_ring_wake(struct rx_ring *ring);
+
+/** One sleeper on the consumer's own word. The notifier's: how long it takes is in the client's hands. */
+void rx_ring_wake_consumer(const struct ring_consumer *consumer);
+
+/** Any thread. */
+void rx_ring_ring_doorbell(const struct rx_ring *ring);
 
 /** Nothing more will be published in this epoch: tell and wake everybody. */
 void rx_ring_close(struct rx_ring *ring);

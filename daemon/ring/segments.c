@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #define SMALL_PAGE 4096u
 
@@ -25,9 +27,14 @@ static uint32_t power_of_two_from(uint32_t value)
 	return power;
 }
 
-static uint64_t meta_offset(uint32_t table_entries)
+static uint64_t blocks_offset(uint32_t table_entries)
 {
 	return round_up(sizeof(struct ibvcap_ring) + table_entries * sizeof(uint32_t), IBVCAP_CURSOR_ALIGN);
+}
+
+static uint64_t meta_offset(uint32_t table_entries, uint64_t n_blocks)
+{
+	return round_up(blocks_offset(table_entries) + n_blocks * sizeof(struct ibvcap_block), IBVCAP_CURSOR_ALIGN);
 }
 
 /* Blocks in the window: history, and what the device can hold, which need not start at a block's first row. */
@@ -55,7 +62,7 @@ void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint
 
 	*payload = round_up(n_blocks * block_bytes(options), options->page_bytes);
 	*headers = round_up(n_slots * header_stride(options), options->page_bytes);
-	*ring = round_up(meta_offset(power_of_two_from(live_blocks_max(options))) +
+	*ring = round_up(meta_offset(power_of_two_from(live_blocks_max(options)), n_blocks) +
 				 n_slots * sizeof(struct ibvcap_meta),
 			 SMALL_PAGE);
 }
@@ -122,6 +129,9 @@ static int create_segments(struct rx_ring *ring, const struct rx_ring_options *o
 
 static int create_private(struct rx_ring *ring)
 {
+	ring->doorbell = eventfd(0, EFD_CLOEXEC);
+	if (ring->doorbell < 0)
+		return -errno;
 	ring->physical = calloc(ring->table_mask + 1, sizeof(*ring->physical));
 	ring->free_blocks = calloc(ring->n_blocks, sizeof(*ring->free_blocks));
 	ring->held = calloc(ring->n_blocks, sizeof(*ring->held));
@@ -154,7 +164,8 @@ static void describe(const struct rx_ring *ring, const struct rx_ring_options *o
 	shared->payload_segment_bytes = ring->payload.bytes;
 	shared->headers_segment_bytes = ring->headers.bytes;
 	shared->table_offset = sizeof(struct ibvcap_ring);
-	shared->meta_offset = meta_offset(shared->table_entries);
+	shared->blocks_offset = blocks_offset(shared->table_entries);
+	shared->meta_offset = meta_offset(shared->table_entries, shared->n_blocks);
 	shared->queue_index = options->queue_index;
 	shared->n_queues = options->n_queues;
 	shared->page_bytes = options->page_bytes;
@@ -172,6 +183,7 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 		.payload = SHM_INIT,
 		.headers = SHM_INIT,
 		.ring_shm = SHM_INIT,
+		.doorbell = -1,
 		.block_bytes = block_bytes(options),
 		.slot_bytes = options->slot_bytes,
 		.slots_per_block = options->slots_per_block,
@@ -194,11 +206,12 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 	ring->ring = ring->ring_shm.address;
 	r = create_private(ring);
 	if (r < 0) {
-		fault_set(fault, EX_OSERR, -r, "stream '%s': out of memory", options->stream);
+		fault_set(fault, EX_OSERR, -r, "stream '%s': its ring cannot be made: %s", options->stream, strerror(-r));
 		goto fail;
 	}
 	describe(ring, options);
 	ring->meta = ring_meta(ring->ring);
+	ring->blocks = ring_blocks(ring->ring);
 	return 0;
 
 fail:
@@ -225,6 +238,8 @@ void rx_ring_deinit(struct rx_ring *ring)
 	shm_deinit(&ring->payload);
 	shm_deinit(&ring->headers);
 	shm_deinit(&ring->ring_shm);
+	if (ring->ring && ring->doorbell >= 0)
+		close(ring->doorbell);
 	free(ring->physical);
 	free(ring->free_blocks);
 	free(ring->held);

@@ -26,6 +26,7 @@ enum mail_type {
 	MAIL_CONSUMER_ADDED,
 	MAIL_CONSUMER_REMOVED,
 	MAIL_CONSUMER_BAD, /* its page broke the rules and it is out of the ring already: reason, memory is control's */
+	MAIL_CONSUMER_DEMOTED, /* from lossless to lossy: it kept the queue waiting for longer than its deadline */
 	MAIL_STOPPED,
 	MAIL_FAILED, /* the queue can't go on: error */
 };
@@ -33,14 +34,17 @@ enum mail_type {
 struct mail {
 	enum mail_type type;
 	int32_t error;  /* negative errno, in answers */
-	uint32_t start; /* enum ibvcap_start, MAIL_ADD_CONSUMER */
-	uint32_t reason;/* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD */
+	uint32_t reason; /* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD */
+	uint64_t at_ns;  /* MAIL_MATCHED: when the reading was begun, UTC */
 	union {
 		struct ring_consumer *consumer;
 		uint64_t matched;
 		struct clock_line clock;
 	};
 };
+
+/** For at_ns. */
+uint64_t mail_utc_now_ns(void);
 
 /** One direction. */
 struct mailbox;

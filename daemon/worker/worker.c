@@ -35,6 +35,7 @@ struct worker {
 	bool has_matched;
 	uint64_t matched;
 	uint64_t matched_at_ns;
+	uint64_t matched_utc_ns; /* when the device was read */
 
 	uint32_t restarts; /* since the last packet */
 	uint32_t full_batches;
@@ -61,12 +62,14 @@ static void raise_no_buffer(struct worker *worker, uint64_t may_yet_come)
 
 	if (worker->matched > accounted && worker->matched - accounted > counter_get(&counters[IBVCAP_CTR_NO_BUFFER]))
 		counter_set(&counters[IBVCAP_CTR_NO_BUFFER], worker->matched - accounted);
+	rx_ring_note_losses(worker->receive.ring, counter_get(&counters[IBVCAP_CTR_NO_BUFFER]), worker->matched_utc_ns);
 }
 
-static void take_matched(struct worker *worker, uint64_t matched)
+static void take_matched(struct worker *worker, uint64_t matched, uint64_t utc_ns)
 {
 	worker->has_matched = true;
 	worker->matched = matched;
+	worker->matched_utc_ns = utc_ns;
 	worker->matched_at_ns = now_ns();
 	counter_set(&worker->receive.ring->ring->counters[IBVCAP_CTR_MATCHED], matched);
 	/* Under overload polls may never come back empty; but no more than a queue can be on its way. */
@@ -97,7 +100,7 @@ static void take_mail(struct worker *worker, const struct mail *mail)
 	switch (mail->type) {
 	case MAIL_ADD_CONSUMER:
 		reply.type = MAIL_CONSUMER_ADDED;
-		reply.error = rx_ring_add_consumer(ring, mail->consumer, mail->start);
+		reply.error = rx_ring_add_consumer(ring, mail->consumer);
 		answer(worker, &reply);
 		break;
 	case MAIL_REMOVE_CONSUMER:
@@ -106,7 +109,7 @@ static void take_mail(struct worker *worker, const struct mail *mail)
 		answer(worker, &reply);
 		break;
 	case MAIL_MATCHED:
-		take_matched(worker, mail->matched);
+		take_matched(worker, mail->matched, mail->at_ns);
 		break;
 	case MAIL_CLOCK:
 		worker->receive.clock = mail->clock;
@@ -132,16 +135,40 @@ static int take_mails(struct worker *worker)
 	return n;
 }
 
-static void report_liars(struct worker *worker)
+static void report_bad(struct worker *worker)
 {
 	while (!mailbox_full(worker->outbox)) {
-		struct ring_consumer *consumer = rx_ring_take_liar(worker->receive.ring);
+		struct ring_consumer *consumer = rx_ring_take_bad(worker->receive.ring);
 
 		if (!consumer)
 			return;
 		answer(worker, &(struct mail){ .type = MAIL_CONSUMER_BAD, .error = -EBADMSG,
-					       .reason = IBVCAP_REASON_BAD_CURSOR, .consumer = consumer });
+					       .reason = (uint32_t)consumer->bad, .consumer = consumer });
 	}
+}
+
+static void report_demoted(struct worker *worker)
+{
+	while (!mailbox_full(worker->outbox)) {
+		struct ring_consumer *consumer = rx_ring_take_demoted(worker->receive.ring);
+
+		if (!consumer)
+			return;
+		answer(worker, &(struct mail){ .type = MAIL_CONSUMER_DEMOTED, .consumer = consumer });
+	}
+}
+
+/* Consumers that cannot go on as they were: put out, or demoted. */
+static void look_after_consumers(struct worker *worker)
+{
+	struct rx_ring *ring = worker->receive.ring;
+
+	if (ring->pinned)
+		rx_ring_charge_pins(ring, now_ns());
+	if (ring->n_bad)
+		report_bad(worker);
+	if (ring->n_untold)
+		report_demoted(worker);
 }
 
 static void finish(struct worker *worker, enum mail_type type, int error)
@@ -180,8 +207,8 @@ int worker_do_work(struct worker *worker)
 	/* Also now and then while every poll comes back full, or a sleeper would never be woken. */
 	if (n < RECEIVE_BATCH || ++worker->full_batches % WAKE_BATCHES == 0)
 		counter_add(&ring->ring->counters[IBVCAP_CTR_WAKES], rx_ring_wake(ring));
-	if (ring->n_lied)
-		report_liars(worker);
+	if (ring->pinned | ring->n_bad | ring->n_untold)
+		look_after_consumers(worker);
 	if (n == 0)
 		when_empty(worker);
 	return worker->stopped ? 0 : n + take_mails(worker);
@@ -202,7 +229,8 @@ static int sleep_for_work(struct worker *worker)
 		return r;
 	struct pollfd fds[] = { { .fd = queue->ops->fd(queue), .events = POLLIN },
 				{ .fd = mailbox_fd(worker->inbox), .events = POLLIN } };
-	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox);
+	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) ||
+		    worker->receive.ring->pinned; /* nobody tells when it is released */
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)

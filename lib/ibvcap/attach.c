@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TEXT_OF(x)  #x
@@ -17,14 +18,14 @@ const char *ibvcap_version(void)
 	return TEXT(IBVCAP_VERSION_MAJOR) "." TEXT(IBVCAP_VERSION_MINOR);
 }
 
-/* The pipe's file description is shared with nobody who reads it; a daemon that sent a blocking one would stop us. */
+/* The wake socket's file description is ours alone; a daemon that sent a blocking one would stop us. */
 static int prepare(struct ibvcap_rx *rx)
 {
 	size_t n_rows = (size_t)rx->lease_blocks * rx->slots_per_block;
-	int flags = fcntl(rx->wake_pipe, F_GETFL);
+	int flags = rx->is_tap ? 0 : fcntl(rx->wake_socket, F_GETFL);
 
-	if (flags < 0 || fcntl(rx->wake_pipe, F_SETFL, flags | O_NONBLOCK) < 0)
-		return error_set(-EPROTO, "the ring that the daemon sent: its pipe cannot be read: %s", strerror(errno));
+	if (!rx->is_tap && (flags < 0 || fcntl(rx->wake_socket, F_SETFL, flags | O_NONBLOCK) < 0))
+		return error_set(-EPROTO, "the ring that the daemon sent: its wake socket cannot be read: %s", strerror(errno));
 	rx->batch_starts = calloc((n_rows + 63) / 64, sizeof(*rx->batch_starts));
 	return rx->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
 }
@@ -36,10 +37,11 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 
 	if (!new) {
 		close(socket);
-		for (unsigned i = 0; i < WIRE_FD_N; i++)
+		for (unsigned i = 0; i < WIRE_FD_N && fds[i] >= 0; i++)
 			close(fds[i]);
 		return error_set(-ENOMEM, "out of memory");
 	}
+	new->next_epoch = (struct rx_next){ .poll_fd = -1, .timer_fd = -1, .client = CLIENT_INIT };
 	new->socket = socket;
 	new->payload = new->headers = new->ring_shm = new->state_shm = new->page_shm = (struct shm)SHM_INIT;
 	r = rx_map_segments(new, fds, epoch);
@@ -53,19 +55,37 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 	return 0;
 }
 
-static int fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options)
+/* "Back" is from now, and the rows' clock is this host's. */
+struct start rx_start(const struct ibvcap_attach_options *options)
 {
+	struct start start = { .where = options->start, .value = options->back };
+	struct timespec now;
+
+	if (start.where == IBVCAP_START_NS_BACK) {
+		clock_gettime(CLOCK_REALTIME, &now);
+		start.value = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+		start.value -= options->back < start.value ? options->back : start.value;
+	}
+	return start;
+}
+
+int rx_fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options)
+{
+	const struct start start = rx_start(options);
 	size_t length = strlen(stream);
 
 	if (length == 0 || length >= sizeof(request->stream))
 		return error_set(-EINVAL, "stream '%s': a stream's name has 1 to %zu bytes", stream,
 				 sizeof(request->stream) - 1);
+	if (options->start > IBVCAP_START_NS_BACK)
+		return error_set(-EINVAL, "stream '%s': start %u: there is none such", stream, options->start);
 	*request = (struct wire_attach){
 		.abi_major = IBVCAP_ABI_MAJOR,
 		.abi_minor = IBVCAP_ABI_MINOR,
 		.queue = options->queue,
-		.start = options->start,
-		.policy = IBVCAP_POLICY_LOSSY,
+		.start = start.where,
+		.start_value = start.value,
+		.policy = options->policy,
 		.lease_blocks = options->lease_blocks,
 	};
 	wire_init(&request->header, WIRE_ATTACH, sizeof(*request));
@@ -73,19 +93,19 @@ static int fill_request(struct wire_attach *request, const char *stream, const s
 	return 0;
 }
 
-/* The descriptors of the answer are the caller's, all of them. */
-static int ask(struct client *client, const struct wire_attach *request, int fds[WIRE_FD_N], uint64_t *epoch)
+int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N], uint64_t *epoch)
 {
+	const unsigned wanted = options->policy == IBVCAP_POLICY_TAP ? WIRE_FD_TAP_N : WIRE_FD_N;
 	union wire_message answer;
 	unsigned n_fds = WIRE_FD_N;
-	int r = client_send(client, &request->header);
+	int r = client_receive(client, &answer, fds, &n_fds);
 
-	if (r == 0)
-		r = client_receive(client, &answer, fds, &n_fds);
 	if (r < 0)
 		return r;
-	if (answer.header.type == WIRE_ATTACHED && n_fds == WIRE_FD_N) {
+	if (answer.header.type == WIRE_ATTACHED && n_fds == wanted) {
 		*epoch = answer.attached.epoch;
+		for (unsigned i = wanted; i < WIRE_FD_N; i++)
+			fds[i] = -1;
 		return 0;
 	}
 	while (n_fds > 0)
@@ -100,35 +120,43 @@ int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvc
 	static const struct ibvcap_attach_options defaults;
 	struct client client = CLIENT_INIT;
 	struct wire_attach request;
+	struct ibvcap_rx *new;
 	int fds[WIRE_FD_N];
 	uint64_t epoch;
 	int r;
 
 	if (!options)
 		options = &defaults;
-	r = fill_request(&request, stream, options);
+	r = rx_fill_request(&request, stream, options);
 	if (r == 0)
 		r = client_connect(&client, socket_path, options->timeout_ms);
 	if (r == 0)
-		r = ask(&client, &request, fds, &epoch);
+		r = client_send(&client, &request.header);
+	if (r == 0)
+		r = rx_take_answer(&client, options, fds, &epoch);
 	if (r < 0) {
 		client_deinit(&client);
 		return r;
 	}
-	return rx_open(rx, client.socket, fds, epoch);
+	r = rx_open(&new, client.socket, fds, epoch);
+	if (r < 0)
+		return r;
+	if (new->is_tap)
+		rx_begin_tap(new, &(struct start){ request.start, request.start_value });
+	r = rx_next_init(&new->next_epoch, client.path, stream, options);
+	if (r < 0)
+		ibvcap_detach(new);
+	else
+		*rx = new;
+	return r;
 }
 
 void ibvcap_detach(struct ibvcap_rx *rx)
 {
 	if (!rx)
 		return;
-	shm_deinit(&rx->payload);
-	shm_deinit(&rx->headers);
-	shm_deinit(&rx->ring_shm);
-	shm_deinit(&rx->state_shm);
-	shm_deinit(&rx->page_shm);
-	close(rx->wake_pipe);
-	close(rx->socket);
+	rx_close_epoch(rx);
+	rx_next_deinit(&rx->next_epoch);
 	free(rx->batch_starts);
 	free(rx);
 }

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char text[512];
+static _Thread_local char text[1024];
 
 int error_set(int error, const char *format, ...)
 {

@@ -51,6 +51,11 @@ static inline struct ibvcap_meta *ring_meta(const struct ibvcap_ring *ring)
 	return (struct ibvcap_meta *)((uintptr_t)ring + ring->meta_offset);
 }
 
+static inline struct ibvcap_block *ring_blocks(const struct ibvcap_ring *ring)
+{
+	return (struct ibvcap_block *)((uintptr_t)ring + ring->blocks_offset);
+}
+
 /* ---- head ---------------------------------------------------------------------------------------- */
 
 /** Worker, once per batch. Partner: consumer_load_head(). Publishes rows, headers and meta below head. */
@@ -63,6 +68,39 @@ static inline void daemon_publish_head(struct ibvcap_ring *ring, uint64_t head)
 static inline uint64_t consumer_load_head(const struct ibvcap_ring *ring)
 {
 	return atomic_load_explicit(&ring->head, memory_order_acquire);
+}
+
+/* ---- block records ------------------------------------------------------------------------------- */
+/* The time last, and read first: a count is never older than the time that comes with it. */
+
+/** Worker, before the head that has the block's first row. Partner: consumer_load_open(). */
+static inline void daemon_open_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
+{
+	atomic_store_explicit(&block->open_no_buffer, no_buffer, memory_order_relaxed);
+	atomic_store_explicit(&block->open_ns, at_ns, memory_order_relaxed);
+	atomic_store_explicit(&block->close_no_buffer, no_buffer, memory_order_relaxed);
+	atomic_store_explicit(&block->close_ns, at_ns, memory_order_relaxed);
+}
+
+/** Worker, while the block is filled. Partner: consumer_load_close(). */
+static inline void daemon_update_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
+{
+	atomic_store_explicit(&block->close_no_buffer, no_buffer, memory_order_relaxed);
+	atomic_store_explicit(&block->close_ns, at_ns, memory_order_release);
+}
+
+/** Of a block under lease: constant. Partner: daemon_open_block(), by way of head. */
+static inline uint64_t consumer_load_open(const struct ibvcap_block *block, uint64_t *at_ns)
+{
+	*at_ns = atomic_load_explicit(&block->open_ns, memory_order_relaxed);
+	return atomic_load_explicit(&block->open_no_buffer, memory_order_relaxed);
+}
+
+/** Partner: daemon_update_block(). */
+static inline uint64_t consumer_load_close(const struct ibvcap_block *block, uint64_t *at_ns)
+{
+	*at_ns = atomic_load_explicit(&block->close_ns, memory_order_acquire);
+	return atomic_load_explicit(&block->close_no_buffer, memory_order_relaxed);
 }
 
 /* ---- leases -------------------------------------------------------------------------------------- */
@@ -117,6 +155,17 @@ static inline uint32_t consumer_load_table(const struct ibvcap_ring *ring, uint6
 	return consumer_load_table_at(ring_table(ring), ring->table_entries - 1, block);
 }
 
+/*
+ * A tap leases nothing. It copies a row, then looks at the floor: the worker stores a new floor before the device may
+ * write to the blocks below it, so while the floor has not passed the copy is whole. The fence keeps the copy before
+ * the load; that the copy itself may race is known, and what it got is thrown away then.
+ */
+static inline uint64_t tap_load_floor(const struct ibvcap_ring *ring)
+{
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(&ring->floor, memory_order_seq_cst);
+}
+
 /* ---- a consumer's cursors ------------------------------------------------------------------------ */
 
 /**
@@ -153,20 +202,21 @@ static inline uint64_t daemon_load_released(const struct ibvcap_consumer_page *p
 
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 /*
- * consumer: seen := wake_word; wake_at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)
- * worker:   head published; head stored again (seq_cst); wake_at <= head? → wake_word += 1, futex_wake
- * As with leases: store, then load the other's, so one of them sees.
+ * consumer: seen := own wake_word; wake_at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)
+ * worker:   head published; head stored again (seq_cst); wake_at <= head? → the notifier: wake_word += 1, futex_wake of one
+ * As with leases: store, then load the other's, so one of them sees. Each consumer sleeps on a word of its own,
+ * which nobody else has mapped: how many threads a client puts to sleep on it is no cost of others.
  */
 
-static inline uint32_t consumer_load_wake_word(const struct ibvcap_ring *ring)
+static inline uint32_t consumer_load_wake_word(const struct ibvcap_consumer_state *state)
 {
-	return atomic_load_explicit(&ring->wake_word, memory_order_acquire);
+	return atomic_load_explicit(&state->wake_word, memory_order_acquire);
 }
 
 /** Ask to be woken at head >= at. Partner: daemon_load_wake_request(). */
-static inline void consumer_request_wake(struct ibvcap_consumer_page *page, uint64_t at, bool pipe)
+static inline void consumer_request_wake(struct ibvcap_consumer_page *page, uint64_t at, bool by_socket)
 {
-	atomic_store_explicit(&page->wake_pipe, pipe, memory_order_relaxed);
+	atomic_store_explicit(&page->wake_socket, by_socket, memory_order_relaxed);
 	atomic_store_explicit(&page->wake_at, at, memory_order_seq_cst);
 }
 
@@ -193,16 +243,22 @@ static inline uint64_t daemon_load_wake_request(const struct ibvcap_consumer_pag
 	return atomic_load_explicit(&page->wake_at, memory_order_seq_cst);
 }
 
-/** Notifier, after daemon_load_wake_request(). */
-static inline bool daemon_load_wake_pipe(const struct ibvcap_consumer_page *page)
+/** After daemon_load_wake_request(). */
+static inline bool daemon_load_wake_socket(const struct ibvcap_consumer_page *page)
 {
-	return atomic_load_explicit(&page->wake_pipe, memory_order_relaxed) != 0;
+	return atomic_load_explicit(&page->wake_socket, memory_order_relaxed) != 0;
 }
 
-/** Worker (or control, when it closes the ring): change the word before the futex wake. */
-static inline void daemon_bump_wake_word(struct ibvcap_ring *ring)
+/** Notifier: change the word before the futex wake, or who is about to sleep on it would. */
+static inline void daemon_bump_wake_word(struct ibvcap_consumer_state *state)
 {
-	atomic_fetch_add_explicit(&ring->wake_word, 1, memory_order_release);
+	atomic_fetch_add_explicit(&state->wake_word, 1, memory_order_release);
+}
+
+/** False: the client punched a hole into its page. Each read of it then is a page fault, and what it holds is zeroes. */
+static inline bool daemon_is_page_whole(const struct ibvcap_consumer_page *page)
+{
+	return __atomic_load_n(&page->segment.magic, __ATOMIC_RELAXED) == IBVCAP_CONSUMER_MAGIC;
 }
 
 /* ---- end of an epoch, state, clock --------------------------------------------------------------- */
@@ -235,6 +291,18 @@ static inline enum ibvcap_consumer_status consumer_load_status(const struct ibvc
 static inline uint32_t consumer_load_reason(const struct ibvcap_consumer_state *state)
 {
 	return atomic_load_explicit(&state->reason, memory_order_relaxed);
+}
+
+/** Control when it attaches, the worker when it demotes: before the floor passes what the consumer had pinned. */
+static inline void daemon_store_policy(struct ibvcap_consumer_state *state, enum ibvcap_policy policy)
+{
+	atomic_store_explicit(&state->policy, (uint32_t)policy, memory_order_release);
+}
+
+/** Partner: daemon_store_policy(). After consumer_load_floor() showed a skip, it shows the demotion that let it happen. */
+static inline uint32_t consumer_load_policy(const struct ibvcap_consumer_state *state)
+{
+	return atomic_load_explicit(&state->policy, memory_order_acquire);
 }
 
 static inline void daemon_store_clock(struct ibvcap_ring *ring, enum ibvcap_clock_source source, uint64_t error_ns)

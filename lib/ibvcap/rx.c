@@ -57,6 +57,27 @@ static int lease_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
 	return 1;
 }
 
+/* A tap's part: the block is there now. The same results. */
+static int look_at_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
+{
+	uint32_t physical = consumer_load_table_at(rx->table, rx->table_mask, block);
+
+	if (consumer_load_floor(rx->ring) > block)
+		return 0;
+	if (physical >= rx->n_blocks)
+		return -EPROTO;
+	rx->leases[slot].block = block;
+	rx->leases[slot].physical = physical;
+	return 1;
+}
+
+/* Told to the daemon, for its counts. */
+static void store_acquired(struct ibvcap_rx *rx)
+{
+	if (!rx->is_tap)
+		consumer_store_acquired(rx->page, rx->next, rx->skipped);
+}
+
 /* The block of the cursor was recycled: go on at the oldest there is. Not past head, whatever floor says. */
 static void skip_to_floor(struct ibvcap_rx *rx)
 {
@@ -69,7 +90,17 @@ static void skip_to_floor(struct ibvcap_rx *rx)
 	rx->skipped += to - rx->next;
 	rx->gap += to - rx->next;
 	rx->next = to;
-	consumer_store_acquired(rx->page, rx->next, rx->skipped);
+	store_acquired(rx);
+}
+
+/* enum ibvcap_batch_flag. Loaded after the floor: with the first gap that a demotion made comes the demotion. */
+static uint32_t what_is_new(const struct ibvcap_rx *rx)
+{
+	uint32_t flags = rx->next_epoch.gap_unknown ? IBVCAP_BATCH_GAP_UNKNOWN : 0;
+
+	if (!rx->is_tap && consumer_load_policy(rx->state) != rx->policy_told)
+		flags |= IBVCAP_BATCH_DEMOTED;
+	return flags;
 }
 
 static void fill(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot, uint32_t n)
@@ -89,6 +120,9 @@ static void fill(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot
 		.stride = rx->slot_bytes,
 		.header_stride = rx->header_stride,
 		.lease = slot,
+		.flags = what_is_new(rx),
+		.epoch = rx->info.epoch,
+		.block = rx->blocks + physical,
 	};
 }
 
@@ -101,8 +135,11 @@ static void hand_out(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t 
 	*word |= bit;
 	rx->leases[slot].n_batches++;
 	rx->gap = 0;
+	rx->next_epoch.gap_unknown = false;
+	if (batch->flags & IBVCAP_BATCH_DEMOTED)
+		rx->policy_told = IBVCAP_POLICY_LOSSY;
 	rx->next += n;
-	consumer_store_acquired(rx->page, rx->next, rx->skipped);
+	store_acquired(rx);
 }
 
 static uint32_t rest_of_block(const struct ibvcap_rx *rx)
@@ -127,7 +164,7 @@ static int take(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, 
 			return 0;
 		/* Of a block under lease every row stays, also when floor has passed it. */
 		if (rx->leases[slot].n_batches == 0)
-			r = lease_block(rx, slot, block);
+			r = rx->is_tap ? look_at_block(rx, slot, block) : lease_block(rx, slot, block);
 		if (r < 0)
 			return r;
 		if (r == 0) {
@@ -141,14 +178,13 @@ static int take(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, 
 
 /* ---- the calls ----------------------------------------------------------------------------------- */
 
-int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+/* -ESHUTDOWN: everything of this epoch was delivered. */
+static int acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
 	int waited, r;
 
-	if (max == 0 || timeout_ms < -1)
-		return -EINVAL;
-	if (max > INT32_MAX)
-		max = INT32_MAX;
+	if (rx->next_epoch.away)
+		return -ESHUTDOWN;
 	r = rx_check_connected(rx);
 	if (r < 0)
 		return r;
@@ -163,6 +199,41 @@ int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t ma
 	if (r != 0)
 		rx_disarm(rx);
 	return r == 0 && waited == RX_WAIT_END ? -ESHUTDOWN : r;
+}
+
+static int ms_until(uint64_t deadline_ns)
+{
+	uint64_t now = client_now_ns();
+
+	return now < deadline_ns ? (int)((deadline_ns - now + 999999) / 1000000) : 0;
+}
+
+static int acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+{
+	uint64_t deadline_ns = UINT64_MAX;
+	int r;
+
+	if (max == 0 || timeout_ms < -1)
+		return -EINVAL;
+	if (max > INT32_MAX)
+		max = INT32_MAX;
+	for (;;) {
+		r = acquire_in_epoch(rx, batch, max, min, timeout_ms);
+		if (r != -ESHUTDOWN)
+			return r;
+		if (timeout_ms >= 0 && deadline_ns == UINT64_MAX)
+			deadline_ns = client_now_ns() + (uint64_t)timeout_ms * 1000000;
+		r = rx_go_on(rx, deadline_ns);
+		if (r <= 0)
+			return r;
+		if (timeout_ms > 0)
+			timeout_ms = ms_until(deadline_ns);
+	}
+}
+
+int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+{
+	return rx->is_tap ? -EOPNOTSUPP : acquire(rx, batch, max, min, timeout_ms);
 }
 
 /* Everything below the oldest block that is still out, or below the cursor, was given back. */
@@ -187,7 +258,7 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 	struct rx_lease *lease;
 	uint64_t bit, *word;
 
-	if (batch->lease >= rx->lease_blocks)
+	if (rx->is_tap || batch->lease >= rx->lease_blocks)
 		return -EINVAL;
 	lease = &rx->leases[batch->lease];
 	word = start_word(rx, batch->lease, batch->sequence, &bit);
@@ -218,11 +289,18 @@ static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_batch *ba
 	return length;
 }
 
-static int ms_until(uint64_t deadline_ns)
+/* A tap's one row was copied. Recycled meanwhile: it was not delivered but skipped. True: it is whole. */
+static bool check_copy(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 {
-	uint64_t now = client_now_ns();
+	struct rx_lease *look = &rx->leases[batch->lease];
+	uint64_t bit, *word = start_word(rx, batch->lease, batch->sequence, &bit);
 
-	return now < deadline_ns ? (int)((deadline_ns - now) / 1000000) : 0;
+	*word &= ~bit;
+	look->n_batches = 0;
+	if (tap_load_floor(rx->ring) <= look->block)
+		return true;
+	rx->skipped++;
+	return false;
 }
 
 int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
@@ -237,13 +315,15 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 		/* Errors that are passed over don't make the time longer. */
 		if (copy.flags && timeout_ms > 0)
 			timeout_ms = ms_until(deadline);
-		r = ibvcap_acquire(rx, &batch, 1, 1, timeout_ms);
+		r = acquire(rx, &batch, 1, 1, timeout_ms);
 		if (r <= 0)
 			return r;
 		memcpy(&copy, batch.meta, sizeof(copy));
 		if (!(copy.flags & IBVCAP_PKT_ERROR))
 			*length = copy_row(rx, &batch, &copy, buffer, bytes);
-		r = ibvcap_release(rx, &batch);
+		if (rx->is_tap && !check_copy(rx, &batch))
+			copy.flags = IBVCAP_PKT_ERROR;
+		r = rx->is_tap ? 0 : ibvcap_release(rx, &batch);
 		if (r < 0)
 			return r;
 	} while (copy.flags & IBVCAP_PKT_ERROR);
@@ -252,24 +332,41 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 	return 1;
 }
 
+int ibvcap_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_batch *batch, struct ibvcap_losses *losses)
+{
+	uint64_t end = (batch->sequence / rx->slots_per_block + 1) * rx->slots_per_block;
+	bool full = consumer_load_head(rx->ring) >= end; /* first: what closed the block is seen then */
+
+	losses->before = consumer_load_open(batch->block, &losses->before_ns);
+	losses->after = consumer_load_close(batch->block, &losses->after_ns);
+	return full;
+}
+
 int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info)
 {
 	*info = rx->info;
+	info->attach_sequence = rx->attach_sequence;
+	info->attach_back = rx->attach_head > rx->attach_sequence ? rx->attach_head - rx->attach_sequence : 0;
+	if (rx->next_epoch.away)
+		return 0;
+	info->policy = rx->is_tap ? IBVCAP_POLICY_TAP : (enum ibvcap_policy)consumer_load_policy(rx->state);
 	info->clock_source = ring_load_clock(rx->ring, &info->clock_error_ns);
 	return 0;
 }
 
 int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
 {
-	uint64_t head = consumer_load_head(rx->ring);
+	uint64_t head;
 
+	*counts = rx->next_epoch.counts;
+	if (rx->next_epoch.away)
+		return 0;
+	head = consumer_load_head(rx->ring);
 	if (head < rx->next)
 		head = rx->next;
-	*counts = (struct ibvcap_rx_counts){
-		.published = head - rx->attach_sequence,
-		.delivered = rx->next - rx->attach_sequence - rx->skipped,
-		.skipped = rx->skipped,
-		.lag = head - rx->next,
-	};
+	counts->published += head - rx->attach_sequence;
+	counts->delivered += rx->next - rx->attach_sequence - rx->skipped;
+	counts->skipped += rx->skipped;
+	counts->lag += head - rx->next;
 	return 0;
 }

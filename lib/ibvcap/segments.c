@@ -57,6 +57,8 @@ static bool is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ri
 	       fits(0, 1, ring->n_blocks, ring->block_bytes, rx->payload.bytes) &&
 	       fits(0, 1, n_slots, ring->header_stride, rx->headers.bytes) &&
 	       fits(ring->table_offset, _Alignof(uint32_t), ring->table_entries, sizeof(uint32_t), rx->ring_shm.bytes) &&
+	       fits(ring->blocks_offset, _Alignof(struct ibvcap_block), ring->n_blocks, sizeof(struct ibvcap_block),
+		    rx->ring_shm.bytes) &&
 	       fits(ring->meta_offset, _Alignof(struct ibvcap_meta), n_slots, sizeof(struct ibvcap_meta), rx->ring_shm.bytes);
 }
 
@@ -71,6 +73,7 @@ static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 	rx->table_mask = ring->table_entries - 1;
 	rx->block_bytes = ring->block_bytes;
 	rx->table = (const _Atomic uint32_t *)(const void *)(base + ring->table_offset);
+	rx->blocks = (const struct ibvcap_block *)(const void *)(base + ring->blocks_offset);
 	rx->meta = (const struct ibvcap_meta *)(const void *)(base + ring->meta_offset);
 	rx->info = (struct ibvcap_info){
 		.epoch = ring->segment.epoch,
@@ -79,7 +82,6 @@ static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 		.slot_bytes = ring->slot_bytes,
 		.slots_per_block = ring->slots_per_block,
 		.history_blocks = ring->history_blocks,
-		.lease_blocks = rx->lease_blocks,
 		.page_bytes = ring->page_bytes,
 		.payload_segment_bytes = ring->payload_segment_bytes,
 	};
@@ -87,37 +89,68 @@ static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 	rx->info.stream[sizeof(rx->info.stream) - 1] = '\0';
 }
 
-/* The geometry is read once, into a copy: what is checked is what is used. */
-static int take_geometry(struct ibvcap_rx *rx, struct ibvcap_ring *copy)
+static int take_state(struct ibvcap_rx *rx)
 {
-	rx->ring = rx->ring_shm.address;
 	rx->state = rx->state_shm.address;
 	rx->page = rx->page_shm.address;
-	memcpy((void *)copy, rx->ring_shm.address, sizeof(*copy));
-	if (!is_geometry_sound(rx, copy))
-		return reject("positions outside of its segments");
 	rx->lease_blocks = rx->state->lease_blocks;
 	if (rx->lease_blocks == 0 || rx->lease_blocks > IBVCAP_LEASE_SLOTS_MAX)
 		return reject("no such quota of leases");
 	rx->attach_sequence = rx->state->attach_sequence;
+	rx->attach_head = rx->state->attach_head;
+	rx->policy_told = consumer_load_policy(rx->state);
+	return 0;
+}
+
+void rx_begin_tap(struct ibvcap_rx *rx, const struct start *start)
+{
+	const struct start_view view = {
+		.table = rx->table,
+		.table_mask = rx->table_mask,
+		.meta = rx->meta,
+		.n_blocks = rx->n_blocks,
+		.slots_per_block = rx->slots_per_block,
+		.floor = consumer_load_floor(rx->ring),
+		.head = consumer_load_head(rx->ring),
+	};
+
+	rx->attach_sequence = start_find(&view, start);
+	rx->attach_head = view.head;
+	rx->next = rx->attach_sequence;
+}
+
+/* The geometry is read once, into a copy: what is checked is what is used. */
+static int take_geometry(struct ibvcap_rx *rx)
+{
+	struct ibvcap_ring copy;
+	int r = 0;
+
+	rx->ring = rx->ring_shm.address;
+	memcpy((void *)&copy, rx->ring_shm.address, sizeof(copy));
+	if (!is_geometry_sound(rx, &copy))
+		return reject("positions outside of its segments");
+	copy_geometry(rx, &copy);
+	if (!rx->is_tap)
+		r = take_state(rx);
+	rx->info.lease_blocks = rx->lease_blocks;
 	rx->next = rx->attach_sequence;
 	rx->released = rx->attach_sequence;
-	copy_geometry(rx, copy);
-	return 0;
+	if (rx->is_tap)
+		rx->lease_blocks = 1; /* it has one look at a time */
+	return r;
 }
 
 static int check_segments(struct ibvcap_rx *rx, uint64_t epoch)
 {
-	struct ibvcap_ring copy;
 	int r = check_head(&rx->ring_shm, sizeof(struct ibvcap_ring), IBVCAP_RING_MAGIC, epoch, "ring");
 
-	if (r == 0)
+	if (r == 0 && !rx->is_tap)
 		r = check_head(&rx->state_shm, sizeof(struct ibvcap_consumer_state), IBVCAP_STATE_MAGIC, epoch,
 			       "consumer state");
-	if (r == 0)
+	if (r == 0 && !rx->is_tap)
 		r = check_head(&rx->page_shm, sizeof(struct ibvcap_consumer_page), IBVCAP_CONSUMER_MAGIC, epoch,
 			       "consumer page");
-	return r == 0 ? take_geometry(rx, &copy) : r;
+	return r == 0 ? take_geometry(rx) : r;
 }
 
 int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epoch)
@@ -138,8 +171,9 @@ int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epo
 	};
 	int r = 0;
 
-	rx->wake_pipe = fds[WIRE_FD_WAKE_PIPE];
-	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE; i++) {
+	rx->wake_socket = fds[WIRE_FD_WAKE_SOCKET];
+	rx->is_tap = fds[WIRE_FD_CONSUMER_PAGE] < 0;
+	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE && fds[i] >= 0; i++) {
 		if (r == 0)
 			r = map(segments[i], fds[i], i == WIRE_FD_CONSUMER_PAGE, names[i]);
 		else

@@ -65,6 +65,9 @@ static int add_stream(struct ibvcap_status *status, const struct wire_stream *me
 		.page_bytes = message->page_bytes,
 		.clock_source = (enum ibvcap_clock_source)message->clock_source,
 		.clock_error_ns = message->clock_error_ns,
+		.loss_packets = message->loss_packets,
+		.loss_from_ns = message->loss_from_ns,
+		.loss_to_ns = message->loss_to_ns,
 		.n_counters = message->n_counters,
 	};
 	memcpy(stream->name, message->name, sizeof(stream->name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sleeping until there is more: on the ring's wake word or, by poll(), on the pipe. See ring.h, "wake-up". */
+/* Sleeping until there is more: on a word of one's own or, by poll(), on a socket. See ring.h, "wake-up". */
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
@@ -13,6 +13,7 @@
 
 /* About as long as a wake-up takes: shorter waits end without a system call. */
 #define SPINS 200u
+#define TAP_NAP_NS UINT64_C(1000000)
 /* A daemon that was killed wakes nobody: look for it so often. */
 #define SLICE_NS UINT64_C(100000000)
 
@@ -27,10 +28,15 @@ static void pause_briefly(void)
 
 int rx_check_connected(const struct ibvcap_rx *rx)
 {
-	if (consumer_load_status(rx->state) == IBVCAP_CONSUMER_ATTACHED)
+	if (rx->is_tap || consumer_load_status(rx->state) == IBVCAP_CONSUMER_ATTACHED)
 		return 0;
 	/* The end of the epoch is no reproach: what was published is still to be delivered. */
-	return consumer_load_reason(rx->state) == IBVCAP_REASON_SHUTDOWN ? 0 : -ECONNABORTED;
+	switch (consumer_load_reason(rx->state)) {
+	case IBVCAP_REASON_SHUTDOWN:
+	case IBVCAP_REASON_STREAM_REMOVED:
+		return 0;
+	}
+	return -ECONNABORTED;
 }
 
 /* A hang-up of the control socket, asked for once a slice. */
@@ -69,16 +75,24 @@ static bool spin(const struct ibvcap_rx *rx, uint64_t target)
 	return false;
 }
 
+/* Nobody wakes a tap. 0 or -EINTR. */
+static int nap(uint64_t ns)
+{
+	const struct timespec time = { .tv_nsec = (long)(ns < TAP_NAP_NS ? ns : TAP_NAP_NS) };
+
+	return nanosleep(&time, NULL) < 0 ? -EINTR : 0;
+}
+
 /* At most ns of sleep. 0 or -EINTR. */
 static int sleep_on_word(struct ibvcap_rx *rx, uint64_t target, uint64_t ns)
 {
 	const struct timespec timeout = { .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
-	uint32_t seen = consumer_load_wake_word(rx->ring);
+	uint32_t seen = consumer_load_wake_word(rx->state);
 	int r = 0;
 
 	consumer_request_wake(rx->page, target, false);
 	if (consumer_load_head_seq_cst(rx->ring) < target && !consumer_ring_closed(rx->ring) &&
-	    syscall(SYS_futex, &rx->ring->wake_word, FUTEX_WAIT, seen, &timeout, NULL, 0) < 0 && errno == EINTR)
+	    syscall(SYS_futex, &rx->state->wake_word, FUTEX_WAIT, seen, &timeout, NULL, 0) < 0 && errno == EINTR)
 		r = -EINTR;
 	consumer_cancel_wake(rx->page);
 	return r;
@@ -95,7 +109,7 @@ static int arm(struct ibvcap_rx *rx)
 /* Nothing came in time: who polls the descriptor is told when there is more. */
 static int give_up(struct ibvcap_rx *rx)
 {
-	return rx->fd_wanted ? arm(rx) : RX_WAIT_TIME;
+	return rx->next_epoch.poll_fd >= 0 ? arm(rx) : RX_WAIT_TIME;
 }
 
 void rx_disarm(struct ibvcap_rx *rx)
@@ -108,7 +122,7 @@ void rx_disarm(struct ibvcap_rx *rx)
 	rx->fd_armed = false;
 	consumer_cancel_wake(rx->page);
 	do {
-		n = read(rx->wake_pipe, bytes, sizeof(bytes));
+		n = read(rx->wake_socket, bytes, sizeof(bytes));
 	} while (n == (ssize_t)sizeof(bytes) || (n < 0 && errno == EINTR));
 	if (n == 0)
 		rx->daemon_gone = true;
@@ -130,7 +144,8 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 		r = look(rx, target, now);
 		if (r != RX_WAIT_TIME)
 			return r;
-		r = sleep_on_word(rx, target, deadline - now < SLICE_NS ? deadline - now : SLICE_NS);
+		r = rx->is_tap ? nap(deadline - now) :
+				 sleep_on_word(rx, target, deadline - now < SLICE_NS ? deadline - now : SLICE_NS);
 		if (r < 0)
 			return r;
 	}
@@ -140,6 +155,5 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 
 int ibvcap_fd(struct ibvcap_rx *rx)
 {
-	rx->fd_wanted = true;
-	return rx->wake_pipe;
+	return rx_poll_fd(rx);
 }

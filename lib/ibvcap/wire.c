@@ -31,6 +31,10 @@ static size_t message_bytes(uint16_t type)
 		return sizeof(struct wire_attach);
 	case WIRE_STATUS:
 		return sizeof(struct wire_status);
+	case WIRE_CHANGE:
+		return sizeof(struct wire_change);
+	case WIRE_DONE:
+		return sizeof(struct wire_done);
 	case WIRE_ATTACHED:
 		return sizeof(struct wire_attached);
 	case WIRE_ERROR:
@@ -62,6 +66,11 @@ static bool is_body_sound(const union wire_message *message)
 	switch (message->header.type) {
 	case WIRE_ATTACH:
 		return IS_STRING(message->attach.stream) && message->attach.stream[0];
+	case WIRE_CHANGE:
+		return IS_STRING(message->change.name) && IS_STRING(message->change.text) &&
+		       message->change.what >= WIRE_CHANGE_RELOAD && message->change.what <= WIRE_CHANGE_REMOVE_STREAM;
+	case WIRE_DONE:
+		return IS_STRING(message->done.text);
 	case WIRE_ERROR:
 		return IS_STRING(message->error.text) && message->error.error < 0 &&
 		       message->error.error >= -ERRNO_MAX;

@@ -3,7 +3,7 @@
  * Messages on the control socket: SOCK_SEQPACKET, one struct a datagram, native byte order, at most
  * WIRE_FDS_MAX descriptors with it. The client sends a request, the daemon answers it: attach with one
  * WIRE_ATTACHED (or WIRE_ERROR), status with any number of WIRE_STREAM, WIRE_CONSUMER and WIRE_INTERFACE
- * and a WIRE_END. Descriptors from a client are closed unread. One connection carries at most one
+ * and a WIRE_END; change with one WIRE_DONE. Descriptors from a client are closed unread. One connection carries at most one
  * attachment and lives as long as it; status may be asked on any connection.
  */
 #ifndef IBVCAP_WIRE_H
@@ -18,12 +18,14 @@
 #define WIRE_VERSION  1
 #define WIRE_FDS_MAX  6
 #define WIRE_BYTES_MAX 4096
-#define WIRE_TEXT_MAX 256
+#define WIRE_TEXT_MAX 768
 #define WIRE_COUNTERS_MAX 64
+#define WIRE_CHANGE_TEXT_MAX 3600
 
 enum wire_type {
 	WIRE_ATTACH = 1,
 	WIRE_STATUS = 2,
+	WIRE_CHANGE = 3,
 	WIRE_ATTACHED = 64,
 	WIRE_ERROR = 65,
 	WIRE_DAEMON = 66,
@@ -31,6 +33,7 @@ enum wire_type {
 	WIRE_CONSUMER = 68,
 	WIRE_INTERFACE = 69,
 	WIRE_END = 70,
+	WIRE_DONE = 71,
 };
 
 struct wire_header {
@@ -48,9 +51,10 @@ struct wire_attach {
 	uint16_t abi_minor;
 	uint32_t queue;
 	uint32_t start;        /* enum ibvcap_start */
-	uint32_t policy;       /* enum ibvcap_policy; only lossy so far */
+	uint32_t policy;       /* enum ibvcap_policy */
 	uint32_t lease_blocks; /* 0 = the stream's default */
 	uint32_t reserved;
+	uint64_t start_value;  /* see struct start */
 };
 
 /* Descriptors that come with WIRE_ATTACHED, in this order. */
@@ -58,9 +62,10 @@ enum wire_attached_fd {
 	WIRE_FD_PAYLOAD,
 	WIRE_FD_HEADERS,
 	WIRE_FD_RING,
-	WIRE_FD_CONSUMER_STATE,
+	WIRE_FD_TAP_N, /* a tap gets no more */
+	WIRE_FD_CONSUMER_STATE = WIRE_FD_TAP_N,
 	WIRE_FD_CONSUMER_PAGE,
-	WIRE_FD_WAKE_PIPE, /* read end */
+	WIRE_FD_WAKE_SOCKET, /* readable when the packets asked for have come */
 	WIRE_FD_N
 };
 static_assert(WIRE_FD_N <= WIRE_FDS_MAX, "descriptors of one message");
@@ -79,6 +84,26 @@ struct wire_error {
 
 struct wire_status {
 	struct wire_header header;
+};
+
+enum wire_change_what {
+	WIRE_CHANGE_RELOAD = 1,        /* the file again */
+	WIRE_CHANGE_ADD_STREAM = 2,    /* those of text, a configuration file called name */
+	WIRE_CHANGE_REMOVE_STREAM = 3, /* name */
+};
+
+/* Of administrators only. */
+struct wire_change {
+	struct wire_header header;
+	uint32_t what; /* enum wire_change_what */
+	uint32_t reserved;
+	char name[256];
+	char text[WIRE_CHANGE_TEXT_MAX];
+};
+
+struct wire_done {
+	struct wire_header header;
+	char text[WIRE_TEXT_MAX]; /* what was done */
 };
 
 struct wire_daemon {
@@ -107,6 +132,9 @@ struct wire_stream {
 	uint32_t page_bytes;
 	uint32_t n_counters; /* enum ibvcap_ring_counter, then enum stream_counter */
 	uint64_t counters[WIRE_COUNTERS_MAX];
+	uint64_t loss_packets; /* the last for want of a buffer; 0: none that is known of */
+	uint64_t loss_from_ns;
+	uint64_t loss_to_ns;
 };
 
 struct wire_consumer {
@@ -136,6 +164,8 @@ union wire_message {
 	struct wire_attached attached;
 	struct wire_error error;
 	struct wire_status status;
+	struct wire_change change;
+	struct wire_done done;
 	struct wire_daemon daemon;
 	struct wire_stream stream;
 	struct wire_consumer consumer;

@@ -3,7 +3,7 @@
  * What a packet costs from poll to published and reposted, with completions waiting: a queue's worth of
  * packets is let in while nobody polls, then drained under the clock, many times over.
  *
- *     bench_ring [--payload BYTES] [--rounds N]                        on the scripted backend
+ *     bench_ring [--payload BYTES] [--rounds N] [--consumers N]        on the scripted backend
  *     bench_ring … --interface A --peer B                              on verbs; A and B a wire's two ends,
  *                                                                      both in this network namespace
  *
@@ -11,8 +11,9 @@
  * counted. Prints one JSON line.
  */
 #include "daemon/net/net.h"
-#include "daemon/worker/receive.h"
+#include "daemon/worker/worker.h"
 #include "lib/ibvcap/ring.h"
+#include "tests/support/consumers.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
 
@@ -30,12 +31,14 @@
 #include <valgrind/callgrind.h>
 
 #define QUEUE_SLOTS 4096u
+#define QUOTA       4u
 #define EMPTY_POLLS_MAX 100000000u /* some seconds */
 #define WIRE_BURST 2048u
 
 struct bench {
 	uint32_t payload_bytes;
 	uint32_t rounds;
+	uint32_t n_consumers;
 	const char *interface; /* NULL = scripted */
 	const char *peer;
 	const struct backend_ops *ops;
@@ -45,7 +48,8 @@ struct bench {
 	struct backend_queue *queue;
 	struct backend_flow *flow;
 	struct rx_ring ring;
-	struct receive receive;
+	struct worker *worker;
+	struct ring_consumer consumers[RX_RING_CONSUMERS_MAX];
 	int sender;
 	uint8_t frame[FRAME_BYTES_MAX];
 	uint32_t frame_bytes;
@@ -69,6 +73,7 @@ static void parse(struct bench *bench, int argc, char **argv)
 {
 	static const struct option options[] = { { "payload", required_argument, NULL, 'p' },
 						 { "rounds", required_argument, NULL, 'r' },
+						 { "consumers", required_argument, NULL, 'c' },
 						 { "interface", required_argument, NULL, 'i' },
 						 { "peer", required_argument, NULL, 'e' },
 						 { 0 } };
@@ -79,6 +84,8 @@ static void parse(struct bench *bench, int argc, char **argv)
 			bench->payload_bytes = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'r')
 			bench->rounds = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'c')
+			bench->n_consumers = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'i')
 			bench->interface = optarg;
 		else if (option == 'e')
@@ -86,8 +93,9 @@ static void parse(struct bench *bench, int argc, char **argv)
 		else
 			exit(EX_USAGE);
 	}
-	if (bench->payload_bytes < 18 || bench->payload_bytes > 65000 || !bench->rounds || !bench->interface != !bench->peer)
-		die("usage", "--payload 18..65000 --rounds N [--interface A --peer B]");
+	if (bench->payload_bytes < 18 || bench->payload_bytes > 65000 || !bench->rounds || !bench->interface != !bench->peer ||
+	    bench->n_consumers > RX_RING_CONSUMERS_MAX)
+		die("usage", "--payload 18..65000 --rounds N [--consumers 0..64] [--interface A --peer B]");
 }
 
 /* ---- the packets --------------------------------------------------------------------------------- */
@@ -176,11 +184,12 @@ static void open_backend(struct bench *bench)
 
 static void create(struct bench *bench)
 {
-	uint32_t slots_per_block = bench->payload_bytes > 2048 ? 256 : 4096;
+	/* With consumers, blocks of the default size: leases are looked at once a block. */
+	uint32_t slots_per_block = bench->payload_bytes > 2048 || bench->n_consumers ? 256 : 4096;
 	const struct rx_ring_options ring = {
 		.stream = "bench", .epoch = 1, .slot_bytes = bench->payload_bytes, .slots_per_block = slots_per_block,
 		.header_bytes = 42, .history_blocks = QUEUE_SLOTS / slots_per_block, .receive_queue_slots = QUEUE_SLOTS,
-		.page_bytes = 2u << 20, .n_queues = 1,
+		.spare_blocks = bench->n_consumers * QUOTA, .lease_blocks_max = QUOTA, .page_bytes = 2u << 20, .n_queues = 1,
 	};
 	struct fault fault = { 0 };
 
@@ -198,12 +207,81 @@ static void create(struct bench *bench)
 
 	if (bench->ops->create_queue(bench->backend, &queue, &bench->queue, &fault) < 0)
 		die("queue", fault.text);
-	bench->receive = (struct receive){
-		.queue = bench->queue, .ring = &bench->ring, .queue_slots = QUEUE_SLOTS,
-		.device_timestamps = true,
-		.clock = { .mult = 1u << 24, .shift = 24, .mask = UINT64_MAX },
-	};
-	packet_plain_init(&bench->receive.plain, 42);
+	const struct worker_options worker = { .name = "bench", .queue = bench->queue, .ring = &bench->ring,
+					       .receive_queue_slots = QUEUE_SLOTS, .cpu = -1, .device_timestamps = true };
+
+	if (worker_new(&bench->worker, &worker) < 0)
+		die("worker", "cannot be made");
+}
+
+/* ---- consumers: one of each behaviour, over and over, as far as a worker sees of them --------------- */
+
+enum behaviour {
+	QUICK,    /* reads everything, sleeps meanwhile */
+	LOSSLESS, /* … and so keeps nothing pinned */
+	SLOW,     /* holds all the blocks it may, changing one now and then */
+	STOPPED,  /* holds blocks for ever */
+	DEAD,     /* never did anything */
+	POLLING,  /* waits by its descriptor */
+	DISTANT,  /* asleep until there is much more */
+	HOSTILE,  /* leases at random what it does not read, and wants to be woken all the time */
+	N_BEHAVIOURS
+};
+
+static void add_consumers(struct bench *bench)
+{
+	for (uint32_t i = 0; i < bench->n_consumers; i++) {
+		struct ring_consumer *consumer = &bench->consumers[i];
+
+		if (test_consumer_init(consumer, QUOTA) < 0)
+			die("consumer", strerror(ENOMEM));
+		consumer->policy = i % N_BEHAVIOURS == LOSSLESS ? IBVCAP_POLICY_LOSSLESS : IBVCAP_POLICY_LOSSY;
+		consumer->deadline_ns = UINT64_MAX;
+		rx_ring_add_consumer(&bench->ring, consumer);
+	}
+}
+
+static void act(const struct bench *bench, struct ring_consumer *consumer, enum behaviour behaviour, uint32_t round)
+{
+	uint64_t head = consumer_load_head(bench->ring.ring);
+	uint64_t block = head / bench->ring.slots_per_block;
+
+	switch (behaviour) {
+	case QUICK:
+	case LOSSLESS:
+		consumer_store_acquired(consumer->page, head, 0);
+		consumer_store_released(consumer->page, head);
+		consumer_request_wake(consumer->page, head + 1, false);
+		break;
+	case SLOW:
+		if (block > 0)
+			consumer_store_lease(consumer->page, round % QUOTA, block - 1);
+		break;
+	case STOPPED:
+		if (block > 0 && round < QUOTA)
+			consumer_store_lease(consumer->page, round, block - 1);
+		break;
+	case POLLING:
+		consumer_request_wake(consumer->page, head + 1, true);
+		break;
+	case DISTANT:
+		consumer_request_wake(consumer->page, UINT64_MAX, false);
+		break;
+	case HOSTILE:
+		for (uint32_t slot = 0; slot < QUOTA; slot++)
+			consumer_store_lease(consumer->page, slot, (uint64_t)rand() % (block + 1));
+		consumer_request_wake(consumer->page, head + 1, rand() % 2);
+		break;
+	case DEAD:
+	case N_BEHAVIOURS:
+		break;
+	}
+}
+
+static void let_act(struct bench *bench, uint32_t round)
+{
+	for (uint32_t i = 0; i < bench->n_consumers; i++)
+		act(bench, &bench->consumers[i], (enum behaviour)(i % N_BEHAVIOURS), round);
 }
 
 static void start(struct bench *bench)
@@ -213,8 +291,12 @@ static void start(struct bench *bench)
 	struct fault fault = { 0 };
 
 	flow_resolve(&flow, bench->frame, &rule);
-	if (receive_refill(&bench->receive) < 0 || bench->ops->start(bench->queue) < 0)
+	const struct mail clock = { .type = MAIL_CLOCK, .clock = { .mult = 1u << 24, .shift = 24, .mask = UINT64_MAX } };
+
+	mailbox_send(worker_inbox(bench->worker), &clock);
+	if (worker_prime(bench->worker) < 0 || bench->ops->start(bench->queue) < 0)
 		die("start", "the queue did not take its slots");
+	add_consumers(bench);
 	if (bench->ops->add_flow(bench->queue, &rule, &bench->flow, &fault) < 0)
 		die("flow", fault.text);
 	prefill_headers(bench);
@@ -224,6 +306,9 @@ static void start(struct bench *bench)
 
 static void tear_down(struct bench *bench)
 {
+	worker_free(bench->worker);
+	for (uint32_t i = 0; i < bench->n_consumers; i++)
+		test_consumer_deinit(&bench->consumers[i]);
 	bench->ops->remove_flow(bench->flow);
 	bench->ops->destroy_queue(bench->queue);
 	bench->ops->unregister_memory(bench->payload);
@@ -235,20 +320,19 @@ static void tear_down(struct bench *bench)
 /* ---- the measurement ----------------------------------------------------------------------------- */
 
 /* The one function under the counter: poll, publish, repost, until the queue is empty. */
-static __attribute__((noinline)) uint64_t drain(struct receive *receive, uint32_t waiting)
+static __attribute__((noinline)) uint64_t drain(const struct bench *bench, uint32_t waiting)
 {
-	uint64_t done = 0, empty_polls = 0;
+	uint64_t before = bench->ring.head, empty_polls = 0;
 
-	while (done < waiting) {
-		int n = receive_batch(receive);
+	while (bench->ring.head - before < waiting) {
+		int n = worker_do_work(bench->worker);
 
 		if (n < 0)
 			die("drain", strerror(-n));
-		done += (uint64_t)n;
 		if (n == 0 && ++empty_polls > EMPTY_POLLS_MAX)
 			die("drain", "the device counted a packet and never completed it");
 	}
-	return done;
+	return bench->ring.head - before;
 }
 
 static int compare(const void *a, const void *b)
@@ -265,23 +349,25 @@ static void run(struct bench *bench)
 
 	if (!ns)
 		die("memory", strerror(ENOMEM));
-	drain(&bench->receive, let_in(bench)); /* first touch of everything */
+	drain(bench, let_in(bench)); /* first touch of everything */
 	for (uint32_t i = 0; i < bench->rounds; i++) {
 		uint32_t waiting = let_in(bench);
+
+		let_act(bench, i);
 
 		CALLGRIND_START_INSTRUMENTATION;
 		CALLGRIND_TOGGLE_COLLECT;
 		uint64_t before = now_ns();
-		uint64_t done = drain(&bench->receive, waiting);
+		uint64_t done = drain(bench, waiting);
 
 		ns[i] = (double)(now_ns() - before) / (double)(done ? done : 1);
 		CALLGRIND_TOGGLE_COLLECT;
 		packets += done;
 	}
 	qsort(ns, bench->rounds, sizeof(*ns), compare);
-	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"packets\": %llu, \"ns_per_packet\": {\"min\": %.1f, "
+	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"consumers\": %u, \"packets\": %llu, \"ns_per_packet\": {\"min\": %.1f, "
 	       "\"median\": %.1f, \"max\": %.1f}}\n",
-	       bench->ops->name, bench->payload_bytes, (unsigned long long)packets, ns[0], ns[bench->rounds / 2],
+	       bench->ops->name, bench->payload_bytes, bench->n_consumers, (unsigned long long)packets, ns[0], ns[bench->rounds / 2],
 	       ns[bench->rounds - 1]);
 	free(ns);
 }

@@ -25,7 +25,7 @@ int main(void)
 	STRUCT(ibvcap_ring);
 	MEMBER(ibvcap_ring, head);
 	MEMBER(ibvcap_ring, floor);
-	MEMBER(ibvcap_ring, wake_word);
+	MEMBER(ibvcap_ring, closed);
 	MEMBER(ibvcap_ring, counters);
 	STRUCT(ibvcap_consumer_state);
 	STRUCT(ibvcap_consumer_page);

@@ -18,8 +18,11 @@
 
 #define SLOTS 64u
 
-static struct config_stream stream = { .name = "s", .max_consumers = 1, .lease_blocks = 2, .receive_queue_slots = SLOTS };
-static struct config config = { .max_clients = 1, .max_messages_per_s = 1u << 30 };
+static struct config_stream stream = { .name = "s", .max_consumers = 1, .max_consumers_per_user = 1, .max_lease_blocks_per_user = 2,
+				      .file = "fuzz.conf", .lease_blocks = 2, .receive_queue_slots = SLOTS };
+static struct config config = { .file = "fuzz.conf", .max_clients = 1, .max_clients_per_user = 1,
+				.max_messages_per_s = 1u << 30, .max_messages_per_s_per_user = 1u << 30,
+				.idle_timeout_s = 1u << 30 };
 static struct listener listener = LISTENER_INIT;
 static struct backend *backend;
 static struct rx_ring ring;
@@ -36,12 +39,22 @@ static int read_matched(void *context, uint64_t *packets)
 	return scripted_backend_ops.read_matched(context, packets);
 }
 
-static void worker_ended(void *context, uint32_t index, int error)
+static void worker_ended(void *context, const struct control_ring *which, int error)
 {
 	(void)context;
-	(void)index;
+	(void)which;
 	(void)error;
 	abort();
+}
+
+static int change(void *context, const struct wire_change *request, char *said, size_t bytes, struct fault *fault)
+{
+	(void)context;
+	(void)said;
+	(void)bytes;
+	if (!memchr(request->name, 0, sizeof(request->name)) || !memchr(request->text, 0, sizeof(request->text)))
+		abort();
+	return fault_set(fault, EX_CONFIG, EINVAL, "%s: %s", request->name, request->text);
 }
 
 static void must(int r)
@@ -87,17 +100,19 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	snprintf(config.socket_path, sizeof(config.socket_path), "/tmp/fuzz-control-%d.sock", (int)getpid());
 	must(listener_open(&listener, config.socket_path, 0600, (gid_t)-1, NULL));
 	unlink(config.socket_path);
-	const struct control_options options = { .config = &config, .event = event, .listener = &listener, .epoch = 1,
-						 .rings = &control_ring, .n_rings = 1, .worker_ended = worker_ended };
+	const struct control_options options = { .config = &config, .event = event, .listener = &listener,
+						 .worker_ended = worker_ended, .change = change };
 
 	must(control_new(&control, &options, NULL));
+	must(control_add_ring(control, &control_ring));
 	return 0;
 }
 
 /* Bytes used. */
 static size_t send_message(int fd, const uint8_t *data, size_t size)
 {
-	static const size_t sizes[] = { [WIRE_ATTACH] = sizeof(struct wire_attach), [WIRE_STATUS] = sizeof(struct wire_status) };
+	static const size_t sizes[] = { [WIRE_ATTACH] = sizeof(struct wire_attach), [WIRE_STATUS] = sizeof(struct wire_status),
+				       [WIRE_CHANGE] = sizeof(struct wire_change) };
 	uint8_t kind = data[0];
 	size_t body = data[1] * 8u;
 	union wire_message message = { 0 };
@@ -138,9 +153,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size -= used;
 	}
 	close(fds[1]);
-	for (int i = 0; i < 1000 && (control->n_sessions || control->points[0].n_attachments); i++)
+	for (int i = 0; i < 1000 && (control->n_sessions || TAILQ_FIRST(&control->points)->n_attachments); i++)
 		turn(1);
-	if (control->n_sessions || control->points[0].n_attachments || ring.n_consumers)
+	if (control->n_sessions || TAILQ_FIRST(&control->points)->n_attachments || ring.n_consumers)
 		abort();
 	return 0;
 }

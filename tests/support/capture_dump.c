@@ -2,7 +2,7 @@
 /*
  * A consumer for tests, on the public library only: a line of JSON when attached, one for each packet,
  * one with the counts in the end. Ends after --count packets, when nothing came for --timeout
- * milliseconds, when the daemon ends, or at TERM.
+ * milliseconds, when the daemon ends (and no other comes within --reattach milliseconds), or at TERM.
  */
 #include <ibvcap/ibvcap.h>
 
@@ -41,11 +41,13 @@ static void parse(int argc, char **argv, struct options *options)
 		{ "count", required_argument, NULL, 'c' },   { "timeout", required_argument, NULL, 't' },
 		{ "lease", required_argument, NULL, 'l' },   { "pause-us", required_argument, NULL, 'p' },
 		{ "oldest", no_argument, NULL, 'o' },        { "quiet", no_argument, NULL, 'q' },
+		{ "reattach", required_argument, NULL, 'r' },
 		{ 0 },
 	};
 	int option;
 
 	*options = (struct options){ .count = UINT64_MAX, .timeout_ms = -1 };
+	options->attach.reattach_ms = IBVCAP_NO_REATTACH;
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		switch (option) {
 		case 's':
@@ -69,6 +71,9 @@ static void parse(int argc, char **argv, struct options *options)
 		case 'o':
 			options->attach.start = IBVCAP_START_OLDEST;
 			break;
+		case 'r':
+			options->attach.reattach_ms = (uint32_t)atoi(optarg);
+			break;
 		case 'q':
 			options->quiet = true;
 			break;
@@ -83,7 +88,9 @@ static void print_packet(const struct ibvcap_batch *batch, uint32_t i)
 	const struct ibvcap_meta *meta = &batch->meta[i];
 	const uint8_t *payload = ibvcap_payload(batch, i);
 
-	printf("{\"sequence\": %" PRIu64 ", \"gap\": %" PRIu64 ", \"timestamp_ns\": %" PRIu64
+	printf("{\"epoch\": %" PRIu64 ", \"unknown\": %s, ", batch->epoch,
+	       i == 0 && batch->flags & IBVCAP_BATCH_GAP_UNKNOWN ? "true" : "false");
+	printf("\"sequence\": %" PRIu64 ", \"gap\": %" PRIu64 ", \"timestamp_ns\": %" PRIu64
 	       ", \"length\": %u, \"wire_length\": %u, \"flags\": %u, \"header_length\": %u, \"payload_offset\": %u, "
 	       "\"payload\": \"",
 	       batch->sequence + i, i == 0 ? batch->gap : 0, meta->timestamp_ns, meta->length, meta->wire_length,
@@ -141,8 +148,9 @@ static void print_counts(const struct ibvcap_rx *rx)
 	struct ibvcap_rx_counts counts;
 
 	ibvcap_rx_counts(rx, &counts);
-	printf("{\"published\": %" PRIu64 ", \"delivered\": %" PRIu64 ", \"skipped\": %" PRIu64 ", \"lag\": %" PRIu64 "}\n",
-	       counts.published, counts.delivered, counts.skipped, counts.lag);
+	printf("{\"published\": %" PRIu64 ", \"delivered\": %" PRIu64 ", \"skipped\": %" PRIu64 ", \"lag\": %" PRIu64
+	       ", \"epochs\": %" PRIu64 "}\n",
+	       counts.published, counts.delivered, counts.skipped, counts.lag, counts.epochs);
 }
 
 int main(int argc, char **argv)

@@ -14,6 +14,7 @@ int test_consumer_init(struct ring_consumer *consumer, uint32_t lease_blocks)
 	}
 	consumer->state = consumer->state_shm.address;
 	consumer->page = consumer->page_shm.address;
+	consumer->page->segment.magic = IBVCAP_CONSUMER_MAGIC;
 	return 0;
 }
 

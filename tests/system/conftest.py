@@ -284,7 +284,7 @@ def stream(wire, port=7502, name="lidar", flows=None, **keys):
 class Daemon:
     """An ibvcapd on emulated devices, in the receiver's namespace."""
 
-    def __init__(self, build, net, tmp, streams, name="ibvcapd", prefix=(), environment=None, control=None):
+    def __init__(self, build, net, tmp, streams, name="ibvcapd", prefix=(), environment=None, control=None, pass_fds=()):
         self.socket_path = tmp / f"{name}.sock"
         self.config = tmp / f"{name}.conf"
         control = {"socket": str(self.socket_path), "mode": "0666", **(control or {})}
@@ -297,7 +297,7 @@ class Daemon:
         command = Net.command(net.rx, *prefix, build.softhca, "-i", interfaces, "--", build.ibvcapd, "--config", self.config)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True,
-                                            env={**os.environ, "NOTIFY_SOCKET": str(notify_path), **(environment or {})})
+                                            pass_fds=pass_fds, env={**os.environ, "NOTIFY_SOCKET": str(notify_path), **(environment or {})})
 
     def text(self):
         return self.log.read_text()
@@ -409,7 +409,8 @@ def reachable(word):
     if not copy.exists():
         shutil.copy2(path, copy)
         library = BUILD / "lib/ibvcap/libibvcap.so.0"
-        if library.exists():
+        # Once: what runs already has it mapped.
+        if library.exists() and not (REACHABLE / library.name).exists():
             shutil.copy2(library, REACHABLE)
     return copy
 

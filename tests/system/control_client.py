@@ -6,8 +6,10 @@ import struct
 
 MAGIC = 0x50414349
 VERSION = 1
-ATTACH, STATUS = 1, 2
+ATTACH, STATUS, CHANGE = 1, 2, 3
+RELOAD, ADD_STREAM, REMOVE_STREAM = 1, 2, 3  # of CHANGE
 ATTACHED, ERROR, DAEMON, STREAM, CONSUMER, INTERFACE, END = range(64, 71)
+DONE = 71
 
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
                  "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes"]
@@ -16,11 +18,12 @@ CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks"
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 
 HEADER = struct.Struct("=IHHII")
-STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ8I64Q")
+STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ8I64Q3Q")
 CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
 INTERFACE_BODY = struct.Struct("=16s64sII64Q")
-ERROR_BODY = struct.Struct("=iI256s")
-ATTACH_BODY = struct.Struct("=64sHHIIIII")
+ERROR_BODY = struct.Struct("=iI768s")
+ATTACH_BODY = struct.Struct("=64sHHIIIIIQ")
+CHANGE_BODY = struct.Struct("=II256s3600s")
 DAEMON_BODY = struct.Struct("=iI32s")
 
 
@@ -49,7 +52,8 @@ def decode(kind, body):
         return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
                 "state": text(f[4]), "epoch": f[5], "clock_error_ns": f[6], "clock_source": f[7], "queue": f[8],
                 "slot_bytes": f[9], "slots_per_block": f[10], "n_blocks": f[11], "receive_queue_slots": f[12],
-                "page_bytes": f[13], **counters(STREAM_COUNTERS, f[14], f[15:])}
+                "page_bytes": f[13], **counters(STREAM_COUNTERS, f[14], f[15:]), "loss_packets": f[79], "loss_from_ns": f[80],
+                "loss_to_ns": f[81]}
     if kind == CONSUMER:
         f = CONSUMER_BODY.unpack(body)
         return {"stream": text(f[0]), "queue": f[1], "policy": f[2], "pid": f[3], "uid": f[4],
@@ -76,7 +80,10 @@ class Client:
         self.socket.close()
 
     def send(self, kind, body=b""):
-        self.socket.send(HEADER.pack(MAGIC, VERSION, kind, HEADER.size + len(body), 0) + body)
+        try:
+            self.socket.send(HEADER.pack(MAGIC, VERSION, kind, HEADER.size + len(body), 0) + body)
+        except BrokenPipeError:
+            pass  # hung up already: why is still to be received
 
     def receive(self):
         """(type, body, descriptors)"""
@@ -93,11 +100,19 @@ class Client:
 
     def attach(self, stream, lease_blocks=0, abi_major=1):
         """Descriptors: payload, headers, ring, consumer state, consumer page, wake pipe."""
-        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, 0, lease_blocks, 0))
+        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, 0, lease_blocks, 0, 0))
         kind, body, fds = self.receive()
         decode(kind, body)
         assert kind == ATTACHED
         return fds
+
+    def change(self, what, name="", content=""):
+        """What was done."""
+        self.send(CHANGE, CHANGE_BODY.pack(what, 0, name.encode(), content.encode()))
+        kind, body, _ = self.receive()
+        decode(kind, body)
+        assert kind == DONE
+        return text(body)
 
     def status(self):
         """{"daemon": …, "streams": {name: …}, "consumers": […], "interfaces": {name: …}}"""

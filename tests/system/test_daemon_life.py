@@ -106,7 +106,7 @@ def test_consumers_are_told_when_the_daemon_ends(start_daemon, wire, consumer):
     assert daemon.stop() == 0, daemon.text()
     rows, counts = one.finish()
     assert [row["payload"][0] for row in rows] == list(range(10))
-    assert counts == {"published": 10, "delivered": 10, "skipped": 0, "lag": 0}
+    assert counts == {"published": 10, "delivered": 10, "skipped": 0, "lag": 0, "epochs": 0}
 
 
 def test_a_port_that_is_down_is_waited_for(start_daemon, net, wire, consumer):

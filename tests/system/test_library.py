@@ -84,7 +84,11 @@ library = ctypes.CDLL(sys.argv[1])
 rx = ctypes.c_void_p()
 n = ctypes.c_size_t()
 payload = ctypes.create_string_buffer(2048)
-assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", None, ctypes.byref(rx)) == 0
+class Options(ctypes.Structure):
+    _fields_ = [("start", ctypes.c_int), ("back", ctypes.c_uint64), ("queue", ctypes.c_uint32), ("lease_blocks", ctypes.c_uint32),
+                ("timeout_ms", ctypes.c_uint32), ("policy", ctypes.c_int), ("reattach_ms", ctypes.c_uint32)]
+options = Options(reattach_ms=0xffffffff)
+assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", ctypes.byref(options), ctypes.byref(rx)) == 0
 fd = library.ibvcap_fd(rx)
 poller = select.poll()
 poller.register(fd, select.POLLIN)

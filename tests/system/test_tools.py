@@ -161,7 +161,7 @@ def test_recv_from_the_oldest_packet_there_is(daemon, wire):
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_recv_says_that_the_daemon_has_ended(start_daemon, wire, recv, how):
     one = start_daemon([conftest.stream(wire)]).wait_ready()
-    reader = recv(one)
+    reader = recv(one, "--reattach", 0)
     wire.send(*[wire.frame(b"x", 7502) for _ in range(4)])
     conftest.wait_until(lambda: one.stream()["published"] == 4, 5, "4 packets")
     os.kill(one.pid(), how)

@@ -59,10 +59,10 @@ static int read_port(void *context, uint64_t counters[INTERFACE_CTR_N])
 	return 0;
 }
 
-static void worker_ended(void *context, uint32_t index, int error)
+static void worker_ended(void *context, const struct control_ring *which, int error)
 {
 	(void)context;
-	(void)index;
+	(void)which;
 	(void)error;
 }
 
@@ -95,8 +95,7 @@ static void make_ring(void)
 static void make_control(void)
 {
 	const struct control_options options = {
-		.config = &config, .event = event, .listener = &listener, .epoch = EPOCH, .rings = &control_ring,
-		.n_rings = 1, .interfaces = &port, .n_interfaces = 1, .worker_ended = worker_ended,
+		.config = &config, .event = event, .listener = &listener, .worker_ended = worker_ended,
 	};
 
 	control_ring = (struct control_ring){
@@ -106,6 +105,8 @@ static void make_control(void)
 	};
 	port = (struct control_interface){ .name = "eth7", .device = "scripted0", .read = read_port, .context = queue };
 	cr_assert(eq(int, control_new(&control, &options, NULL), 0));
+	cr_assert(eq(int, control_add_ring(control, &control_ring), 0));
+	control_add_interface(control, &port);
 }
 
 static void set_up(void)
@@ -114,8 +115,10 @@ static void set_up(void)
 		cr_skip_test("a daemon's own user is refused, unless it is root: run as root");
 	cr_assert(mkdtemp(directory) != NULL);
 	stream = (struct config_stream){ .name = "lidar", .interface = "eth7", .max_consumers = 2, .lease_blocks = 2,
+					 .max_consumers_per_user = 1, .max_lease_blocks_per_user = 2, .file = "test.conf",
 					 .receive_queue_slots = SLOTS };
-	config = (struct config){ .max_clients = 4, .max_messages_per_s = 1000 };
+	config = (struct config){ .file = "test.conf", .max_clients = 4, .max_clients_per_user = 4,
+				    .max_messages_per_s = 1000, .max_messages_per_s_per_user = 1000, .idle_timeout_s = 60 };
 	snprintf(config.socket_path, sizeof(config.socket_path), "%s/control.sock", directory);
 	cr_assert(ge(int, sd_event_new(&event), 0));
 	cr_assert(eq(int, listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0));
@@ -355,9 +358,11 @@ Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives
 	cr_expect(eq(int, attach(client, &message, NULL), -EINVAL));
 	message = attach_message();
 	message.policy = IBVCAP_POLICY_LOSSLESS;
+	cr_expect(eq(int, attach(client, &message, NULL), -EACCES), "lossless_deadline_ms is 0");
+	message.policy = 7;
 	cr_expect(eq(int, attach(client, &message, NULL), -EINVAL));
 	message = attach_message();
-	message.start = 2;
+	message.start = IBVCAP_START_NS_BACK + 1;
 	cr_expect(eq(int, attach(client, &message, NULL), -EINVAL));
 	message = attach_message();
 	message.lease_blocks = 3;
@@ -366,6 +371,28 @@ Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives
 	cr_expect(eq(int, attach(client, &message, NULL), 0));
 	cr_expect(eq(int, attach(client, &message, NULL), -EALREADY));
 	cr_expect(eq(u32, ring.n_consumers, 1));
+	close(client);
+}
+
+Test(control, a_tap_gets_the_ring_and_nothing_that_the_worker_would_know_of)
+{
+	struct wire_attach message = attach_message();
+	union wire_message answer;
+	int client = connect_client(), fds[WIRE_FDS_MAX];
+	unsigned n_fds = WIRE_FDS_MAX;
+
+	message.policy = IBVCAP_POLICY_TAP;
+	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
+	cr_assert(turn_until_readable(client, 1000));
+	cr_assert(eq(int, wire_recv(client, &answer, fds, &n_fds), 1));
+	cr_expect(eq(int, answer.header.type, WIRE_ATTACHED));
+	cr_expect(eq(u32, n_fds, WIRE_FD_TAP_N));
+	for (unsigned i = 0; i < n_fds; i++) {
+		cr_expect(eq(int, fcntl(fds[i], F_GETFL) & O_ACCMODE, O_RDONLY));
+		close(fds[i]);
+	}
+	cr_expect(eq(u32, ring.n_consumers, 0));
+	cr_expect(eq(int, attach(client, &message, NULL), -EALREADY), "one ring a connection");
 	close(client);
 }
 
@@ -496,9 +523,9 @@ Test(control, a_consumer_that_asked_for_its_pipe_gets_a_byte_when_its_packets_co
 
 	consumer_request_wake(page, 2, true);
 	arrive(1);
-	cr_expect(not(turn_until_readable(fds[WIRE_FD_WAKE_PIPE], 50)));
+	cr_expect(not(turn_until_readable(fds[WIRE_FD_WAKE_SOCKET], 50)));
 	arrive(1);
-	cr_expect(turn_until_readable(fds[WIRE_FD_WAKE_PIPE], 1000));
+	cr_expect(turn_until_readable(fds[WIRE_FD_WAKE_SOCKET], 1000));
 	close(client);
 }
 

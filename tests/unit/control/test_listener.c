@@ -134,3 +134,43 @@ Test(listener, a_missing_directory_is_a_configuration_error)
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
 	cr_expect(strstr(fault.text, "/nonexistent/x.sock") != NULL);
 }
+
+Test(listener, a_socket_from_an_earlier_run_is_taken_over_and_its_path_stays)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct listener first, second;
+	struct stat status;
+	int client = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+	cr_assert(eq(int, listener_open(&first, path, 0600, (gid_t)-1, NULL), 0));
+	strcpy(address.sun_path, path);
+	cr_assert(eq(int, connect(client, (struct sockaddr *)&address, sizeof(address)), 0));
+	cr_assert(eq(int, listener_adopt(&second, dup(first.fd), path, 0620, (gid_t)-1, NULL), 0));
+	first.kept = true;
+	listener_close(&first);
+	cr_assert(eq(int, stat(path, &status), 0));
+	cr_expect(eq(u32, status.st_mode & 07777, 0620), "as it is configured now");
+	cr_expect(ge(int, accept(second.fd, NULL, NULL), 0), "who came before is served");
+	cr_expect(eq(int, accept(second.fd, NULL, NULL), -1), "without blocking");
+	listener_close(&second);
+	cr_expect(exists());
+	close(client);
+}
+
+Test(listener, a_socket_that_another_user_made_for_us_keeps_its_rights)
+{
+	struct listener first, second;
+	struct stat status;
+
+	if (geteuid() != 0)
+		cr_skip_test("giving a file away needs root");
+	cr_assert(eq(int, listener_open(&first, path, 0600, (gid_t)-1, NULL), 0));
+	cr_assert(eq(int, chown(path, 4711, 4712), 0));
+	cr_assert(eq(int, listener_adopt(&second, dup(first.fd), path, 0666, 0, NULL), 0));
+	cr_assert(eq(int, stat(path, &status), 0));
+	cr_expect(eq(u32, status.st_mode & 07777, 0600));
+	cr_expect(eq(u32, status.st_gid, 4712));
+	listener_close(&second);
+	cr_expect(exists());
+	listener_close(&first);
+}

@@ -39,6 +39,19 @@ ParameterizedTestParameters(rights, table)
 	return cr_make_param_array(struct rights_case, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
+Test(rights, root_the_daemons_user_and_its_group_see_all_and_nobody_else_does)
+{
+	const gid_t groups[] = { 7, DAEMON + 1 };
+
+	cr_expect(rights_to_see_all(&(struct peer){ .uid = 0, .gid = 0 }, DAEMON, DAEMON + 1));
+	cr_expect(rights_to_see_all(&(struct peer){ .uid = DAEMON, .gid = 5 }, DAEMON, DAEMON + 1));
+	cr_expect(rights_to_see_all(&(struct peer){ .uid = 1, .gid = DAEMON + 1 }, DAEMON, DAEMON + 1));
+	cr_expect(rights_to_see_all(&(struct peer){ .uid = 1, .gid = 2, .groups = groups, .n_groups = 2 }, DAEMON, DAEMON + 1));
+	cr_expect(not(rights_to_see_all(&(struct peer){ .uid = 1, .gid = 2, .groups = groups, .n_groups = 1 }, DAEMON,
+					DAEMON + 1)));
+	cr_expect(not(rights_to_see_all(&(struct peer){ .uid = DAEMON + 1, .gid = DAEMON }, DAEMON, DAEMON + 1)));
+}
+
 static uint32_t count(const uint32_t ids[2])
 {
 	return (ids[0] != 0) + (ids[1] != 0);
@@ -53,4 +66,23 @@ ParameterizedTest(struct rights_case *c, rights, table)
 	c->peer.groups = c->supplementary;
 	c->peer.n_groups = count(c->supplementary);
 	cr_expect(eq(int, (int)rights_to_receive(&stream, &c->peer, c->daemon_uid), (int)c->expected), "%s", c->what);
+}
+
+Test(rights, lossless_is_for_those_named_and_for_nobody_without_a_deadline)
+{
+	const uid_t users[] = { 1000 };
+	const gid_t groups[] = { 50 };
+	struct config_stream stream = { .lossless_users = users, .n_lossless_users = 1, .lossless_groups = groups,
+					.n_lossless_groups = 1 };
+	const struct peer root = { .uid = 0 }, named = { .uid = 1000 }, member = { .uid = 1, .gid = 50 }, other = { .uid = 1 };
+
+	cr_expect(not(rights_to_be_lossless(&stream, &root)));
+	cr_expect(not(rights_to_be_lossless(&stream, &named)));
+	stream.lossless_deadline_ms = 1;
+	cr_expect(rights_to_be_lossless(&stream, &root));
+	cr_expect(rights_to_be_lossless(&stream, &named));
+	cr_expect(rights_to_be_lossless(&stream, &member));
+	cr_expect(not(rights_to_be_lossless(&stream, &other)));
+	stream.n_lossless_users = stream.n_lossless_groups = 0;
+	cr_expect(rights_to_be_lossless(&stream, &other), "nobody named: whoever may receive");
 }

@@ -48,23 +48,23 @@ static void init_consumer(struct ring_consumer *consumer)
 
 void attached_prepare(struct attached *attached, int fds[WIRE_FD_N], int *socket)
 {
-	int ends[2], pipe_fds[2];
+	int ends[2], wake[2];
 
 	memset(attached, 0, sizeof(*attached));
 	init_ring(attached);
 	init_consumer(&attached->consumer);
-	cr_assert_eq(rx_ring_add_consumer(&attached->ring, &attached->consumer, IBVCAP_START_NEWEST), 0);
+	cr_assert_eq(rx_ring_add_consumer(&attached->ring, &attached->consumer), 0);
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	cr_assert_eq(pipe2(pipe_fds, O_CLOEXEC), 0);
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wake), 0);
 	attached->daemon_socket = ends[0];
-	attached->daemon_pipe = pipe_fds[1];
+	attached->daemon_wake = wake[1];
 	*socket = ends[1];
 	fds[WIRE_FD_PAYLOAD] = shm_reopen_readonly(&attached->ring.payload);
 	fds[WIRE_FD_HEADERS] = shm_reopen_readonly(&attached->ring.headers);
 	fds[WIRE_FD_RING] = shm_reopen_readonly(&attached->ring.ring_shm);
 	fds[WIRE_FD_CONSUMER_STATE] = shm_reopen_readonly(&attached->consumer.state_shm);
 	fds[WIRE_FD_CONSUMER_PAGE] = fcntl(attached->consumer.page_shm.fd, F_DUPFD_CLOEXEC, 0);
-	fds[WIRE_FD_WAKE_PIPE] = pipe_fds[0];
+	fds[WIRE_FD_WAKE_SOCKET] = wake[0];
 }
 
 void attached_init(struct attached *attached)
@@ -79,7 +79,7 @@ void attached_deinit(struct attached *attached)
 {
 	ibvcap_detach(attached->rx);
 	close(attached->daemon_socket);
-	close(attached->daemon_pipe);
+	close(attached->daemon_wake);
 	shm_deinit(&attached->consumer.state_shm);
 	shm_deinit(&attached->consumer.page_shm);
 	rx_ring_deinit(&attached->ring);

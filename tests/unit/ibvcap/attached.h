@@ -15,7 +15,7 @@ struct attached {
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 	int daemon_socket;
-	int daemon_pipe; /* write end */
+	int daemon_wake;
 	struct ibvcap_rx *rx;
 };
 

@@ -190,6 +190,136 @@ Test(rx, released_is_what_no_batch_that_is_out_needs)
 	cr_expect_eq(daemon_load_released(a.consumer.page), 2 * N);
 }
 
+static void be_lossless(void)
+{
+	a.consumer.policy = IBVCAP_POLICY_LOSSLESS;
+	a.consumer.deadline_ns = 1;
+	daemon_store_policy(a.consumer.state, IBVCAP_POLICY_LOSSLESS);
+	a.rx->policy_told = IBVCAP_POLICY_LOSSLESS;
+}
+
+/* Publish a block; false: the ring has no room for one. */
+static bool publish_block(void)
+{
+	struct rx_span span;
+
+	rx_ring_post_span(&a.ring, N, &span);
+	rx_ring_publish(&a.ring, span.n);
+	return span.n == N;
+}
+
+Test(rx, a_lossless_consumer_is_waited_for_and_skips_nothing)
+{
+	uint64_t published = 0, delivered = 0;
+
+	be_lossless();
+	for (int i = 0; i < 200; i++) {
+		while (publish_block())
+			published += N;
+		for (int rows = i % 100; rows > 0; rows -= (int)batch.n) {
+			if (acquire((uint32_t)rows) == 0)
+				break;
+			cr_assert_eq(batch.gap, 0);
+			cr_assert_eq(batch.sequence, delivered);
+			cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+			delivered += batch.n;
+		}
+	}
+	cr_expect_gt(delivered, 100 * N);
+	expect_counts(published, delivered, 0, published - delivered);
+}
+
+Test(rx, a_demotion_is_told_with_the_first_gap_it_made)
+{
+	struct ibvcap_info info;
+
+	be_lossless();
+	while (publish_block())
+		;
+	cr_assert_eq(acquire(10), 10);
+	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	rx_ring_charge_pins(&a.ring, 1);
+	rx_ring_charge_pins(&a.ring, 1000);
+	for (int i = 0; i < 20; i++)
+		cr_assert(publish_block());
+	cr_assert_eq(acquire(N), N);
+	cr_expect_gt(batch.gap, 0);
+	cr_expect_eq(batch.sequence - batch.gap, 10);
+	cr_expect_eq(batch.flags, IBVCAP_BATCH_DEMOTED);
+	cr_assert_eq(acquire(N), N);
+	cr_expect_eq(batch.flags, 0, "once");
+	ibvcap_info(a.rx, &info);
+	cr_expect_eq(info.policy, IBVCAP_POLICY_LOSSY);
+}
+
+static void expect_losses(int full, uint64_t before, uint64_t before_ns, uint64_t after, uint64_t after_ns)
+{
+	struct ibvcap_losses losses;
+
+	cr_expect_eq(ibvcap_block_losses(a.rx, &batch, &losses), full);
+	cr_expect_eq(losses.before, before);
+	cr_expect_eq(losses.before_ns, before_ns);
+	cr_expect_eq(losses.after, after);
+	cr_expect_eq(losses.after_ns, after_ns);
+}
+
+Test(rx, a_block_says_what_the_device_had_dropped_when_it_began_and_when_it_was_full)
+{
+	attached_publish(&a, 10);
+	cr_assert_eq(acquire(10), 10);
+	expect_losses(0, 0, 0, 0, 0);
+	rx_ring_note_losses(&a.ring, 7, 1000);
+	expect_losses(0, 0, 0, 7, 1000);
+	rx_ring_note_losses(&a.ring, 9, 2000);
+	attached_publish(&a, N - 10);
+	expect_losses(1, 0, 0, 9, 2000);
+	rx_ring_note_losses(&a.ring, 11, 3000);
+	expect_losses(1, 0, 0, 9, 2000);
+	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_assert_eq(acquire(N), N - 10);
+	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	attached_publish(&a, N);
+	cr_assert_eq(acquire(N), N);
+	expect_losses(1, 11, 3000, 11, 3000);
+}
+
+/* Also when it ends, when it was demoted, when a batch is out meanwhile. */
+Test(rx, every_skip_is_told_with_its_range_in_the_next_batch)
+{
+	struct ibvcap_rx_counts counts;
+	uint64_t expected = 0, gaps = 0, delivered = 0;
+	int r;
+
+	be_lossless();
+	for (unsigned i = 0; i < 300; i++) {
+		for (unsigned blocks = i % 17; blocks > 0; blocks--)
+			publish_block();
+		if (i == 100) {
+			rx_ring_charge_pins(&a.ring, 1);
+			rx_ring_charge_pins(&a.ring, 1000);
+		}
+		if (i == 299)
+			rx_ring_close(&a.ring);
+		for (unsigned rows = i % 50; rows > 0 || i == 299; rows--) {
+			r = acquire(1);
+			if (r <= 0)
+				break;
+			cr_assert_eq(batch.sequence - batch.gap, expected);
+			expected = batch.sequence + 1;
+			gaps += batch.gap;
+			delivered++;
+			cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+		}
+	}
+	cr_expect_eq(r, -ESHUTDOWN);
+	ibvcap_rx_counts(a.rx, &counts);
+	cr_expect_gt(gaps, 0);
+	cr_expect_eq(counts.skipped, gaps);
+	cr_expect_eq(counts.delivered, delivered);
+	cr_expect_eq(counts.lag, 0);
+	cr_expect_eq(counts.published, gaps + delivered);
+}
+
 Test(rx, nothing_is_no_number_of_packets)
 {
 	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 0, 0, 0), -EINVAL);

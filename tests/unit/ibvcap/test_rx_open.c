@@ -81,6 +81,9 @@ LIE(a_table_of_an_odd_size, ring->table_entries = 3)
 LIE(a_table_past_the_ring, ring->table_entries = 1u << 30)
 LIE(a_table_elsewhere, ring->table_offset = UINT64_MAX - 7)
 LIE(a_table_between_words, ring->table_offset += 2)
+LIE(records_elsewhere, ring->blocks_offset = ring->segment.bytes)
+LIE(records_that_overflow, ring->blocks_offset = UINT64_MAX - 31)
+LIE(records_between_words, ring->blocks_offset += 4)
 LIE(meta_elsewhere, ring->meta_offset = ring->segment.bytes)
 LIE(meta_that_overflows, ring->meta_offset = UINT64_MAX - 15)
 LIE(meta_between_words, ring->meta_offset += 4)
@@ -136,7 +139,7 @@ Test(rx_open, segments_in_another_order)
 
 Test(rx_open, descriptors_that_are_no_memory)
 {
-	for (unsigned i = 0; i < WIRE_FD_WAKE_PIPE; i++)
+	for (unsigned i = 0; i < WIRE_FD_WAKE_SOCKET; i++)
 		replace(i, open("/dev/zero", O_RDONLY | O_CLOEXEC));
 	expect_refused("/dev/zero");
 }
@@ -145,7 +148,7 @@ Test(rx_open, a_pipe_that_would_block_is_made_not_to)
 {
 	struct ibvcap_batch batch;
 
-	cr_assert_eq(fcntl(fds[WIRE_FD_WAKE_PIPE], F_GETFL) & O_NONBLOCK, 0);
+	cr_assert_eq(fcntl(fds[WIRE_FD_WAKE_SOCKET], F_GETFL) & O_NONBLOCK, 0);
 	cr_assert_eq(rx_open(&a.rx, consumer_socket, fds, EPOCH), 0);
 	ibvcap_fd(a.rx);
 	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 1, 1, 0), 0);

@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static struct attached a;
@@ -52,14 +53,22 @@ static bool is_readable(int fd)
 /* As the notifier does. */
 static void notify(void)
 {
-	cr_assert_eq(write(a.daemon_pipe, "", 1), 1);
+	if (send(a.daemon_wake, "", 1, MSG_DONTWAIT) < 0)
+		cr_assert_eq(errno, EAGAIN);
+}
+
+/* As worker and notifier do. */
+static void wake(void)
+{
+	if (rx_ring_wake(&a.ring))
+		rx_ring_wake_consumer(&a.consumer);
 }
 
 static void *publish_later(void *argument)
 {
 	wait_for_request();
 	attached_publish(&a, 5);
-	rx_ring_wake(&a.ring);
+	wake();
 	return argument;
 }
 
@@ -80,7 +89,7 @@ static void *publish_in_parts(void *argument)
 	wait_for_request();
 	for (int i = 0; i < 10; i++) {
 		attached_publish(&a, 2);
-		rx_ring_wake(&a.ring);
+		wake();
 		usleep(500);
 	}
 	return argument;
@@ -109,6 +118,7 @@ static void *close_later(void *argument)
 {
 	wait_for_request();
 	rx_ring_close(&a.ring);
+	rx_ring_wake_consumer(&a.consumer);
 	return argument;
 }
 
@@ -176,7 +186,7 @@ Test(rx_wait, a_disconnected_consumer_gets_nothing_more)
 static void *disconnect_later(void *argument)
 {
 	wait_for_request();
-	daemon_disconnect(a.consumer.state, IBVCAP_REASON_STREAM_REMOVED);
+	daemon_disconnect(a.consumer.state, IBVCAP_REASON_BAD_CURSOR);
 	close(a.daemon_socket);
 	a.daemon_socket = -1;
 	return argument;
@@ -227,13 +237,13 @@ Test(rx_wait, a_signal_interrupts)
 
 /* ---- the descriptor ------------------------------------------------------------------------------ */
 
-Test(rx_wait, the_descriptor_asks_for_the_next_packet_on_the_pipe)
+Test(rx_wait, the_descriptor_asks_for_the_next_packet_by_a_byte)
 {
 	int fd = ibvcap_fd(a.rx);
 
 	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
 	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 1);
-	cr_expect(daemon_load_wake_pipe(a.consumer.page));
+	cr_expect(daemon_load_wake_socket(a.consumer.page));
 	cr_expect_not(is_readable(fd));
 	attached_publish(&a, 1);
 	cr_expect_eq(rx_ring_wake(&a.ring), 1);
@@ -252,7 +262,7 @@ Test(rx_wait, who_never_asked_for_the_descriptor_wakes_nobody)
 	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
 }
 
-Test(rx_wait, a_full_pipe_is_emptied)
+Test(rx_wait, a_full_socket_is_emptied)
 {
 	ibvcap_fd(a.rx);
 	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
@@ -268,8 +278,8 @@ Test(rx_wait, the_descriptor_tells_of_the_daemons_death)
 
 	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
 	attached_publish(&a, 1);
-	close(a.daemon_pipe);
-	a.daemon_pipe = -1;
+	close(a.daemon_wake);
+	a.daemon_wake = -1;
 	cr_expect(is_readable(fd));
 	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 1);
 	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), -ESHUTDOWN);
@@ -284,7 +294,7 @@ static void *publish_errors(void *argument)
 		rx_ring_post_span(&a.ring, 1, &span);
 		span.meta[0] = (struct ibvcap_meta){ .flags = IBVCAP_PKT_ERROR };
 		rx_ring_publish(&a.ring, 1);
-		rx_ring_wake(&a.ring);
+		wake();
 		usleep(10000);
 	}
 	return argument;
@@ -318,7 +328,7 @@ static void *publish_storm(void *argument)
 		n = n < left ? n : left;
 		attached_publish(&a, n);
 		left -= n;
-		rx_ring_wake(&a.ring);
+		wake();
 		if (rand_r(&seed) % 64 == 0)
 			sched_yield();
 	}

@@ -7,8 +7,11 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #define N 64u
 
@@ -155,7 +158,7 @@ Test(rx_ring, a_leased_block_is_not_given_to_the_device)
 
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
-	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer), 0));
 	run_blocks(&ring, 3);
 	uint32_t leased = physical_of(&ring, 1);
 
@@ -183,7 +186,7 @@ Test(rx_ring, leases_up_to_the_quota_never_starve_the_device)
 
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
-	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer), 0));
 	for (uint32_t round = 0; round < 1000; round++) {
 		run_blocks(&ring, 1);
 		uint64_t newest = consumer_load_head(ring.ring) / N - 1;
@@ -203,7 +206,7 @@ Test(rx_ring, a_dead_consumers_leases_end_with_it)
 
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
-	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer), 0));
 	for (uint32_t slot = 0; slot < 4; slot++) {
 		run_blocks(&ring, 1);
 		consumer_store_lease(consumer.page, slot, slot);
@@ -225,20 +228,150 @@ Test(rx_ring, a_lease_on_a_block_that_never_was_is_a_lie_and_reported_once)
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&liar, 4), 0));
 	cr_assert(eq(int, test_consumer_init(&honest, 4), 0));
-	rx_ring_add_consumer(&ring, &liar, IBVCAP_START_NEWEST);
-	rx_ring_add_consumer(&ring, &honest, IBVCAP_START_NEWEST);
+	rx_ring_add_consumer(&ring, &liar);
+	rx_ring_add_consumer(&ring, &honest);
 	run_blocks(&ring, 2);
 	consumer_store_lease(honest.page, 0, 1);
 	atomic_store(&liar.page->leases[0], UINT64_MAX);
 	run_blocks(&ring, 10);
-	cr_expect(eq(ptr, rx_ring_take_liar(&ring), &liar));
-	cr_expect(eq(ptr, rx_ring_take_liar(&ring), NULL));
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &liar));
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), NULL));
 	run_blocks(&ring, 10);
-	cr_expect(eq(ptr, rx_ring_take_liar(&ring), NULL));
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), NULL));
 	cr_expect(eq(u32, ring.n_consumers, 1));
 	test_consumer_deinit(&liar);
 	test_consumer_deinit(&honest);
 	rx_ring_deinit(&ring);
+}
+
+/* ---- lossless ------------------------------------------------------------------------------------ */
+
+#define DEADLINE_NS 1000u
+
+static void add_lossless(struct rx_ring *ring, struct ring_consumer *consumer)
+{
+	cr_assert(eq(int, test_consumer_init(consumer, 4), 0));
+	consumer->policy = IBVCAP_POLICY_LOSSLESS;
+	consumer->deadline_ns = DEADLINE_NS;
+	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSLESS);
+	cr_assert(eq(int, rx_ring_add_consumer(ring, consumer), 0));
+}
+
+/* Publish until nothing can be posted any more. Blocks it took. */
+static uint32_t run_until_pinned(struct rx_ring *ring)
+{
+	uint32_t n = 0;
+
+	for (; n < 1000 && post(ring, N) == N; n++)
+		rx_ring_publish(ring, N);
+	cr_assert(ring->pinned);
+	return n;
+}
+
+Test(rx_ring, what_a_lossless_consumer_has_not_released_is_kept_and_the_queue_starves)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	cr_expect(eq(u32, run_until_pinned(&ring), ring.live_blocks_max));
+	cr_expect(eq(u64, consumer_load_floor(ring.ring), 0));
+	cr_expect(eq(u32, ring.n_free, small.spare_blocks), "backlog takes no spares");
+	consumer_store_released(consumer.page, N - 1);
+	cr_expect(eq(u32, post(&ring, 1), 0), "a row of the block is not released");
+	consumer_store_released(consumer.page, 2 * N);
+	cr_expect(eq(u32, run_until_pinned(&ring), 2));
+	cr_expect(eq(u64, consumer_load_floor(ring.ring), 2));
+	rx_ring_remove_consumer(&ring, &consumer);
+	run_blocks(&ring, 100);
+	cr_expect(not(ring.pinned), "nobody is left to wait for");
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, after_its_deadline_a_lossless_consumer_is_demoted_and_keeps_its_leases)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer, quick;
+
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	add_lossless(&ring, &quick);
+	consumer_store_lease(consumer.page, 0, 0);
+	run_until_pinned(&ring);
+	consumer_store_released(quick.page, ring.head);
+	uint32_t leased = physical_of(&ring, 0);
+
+	rx_ring_charge_pins(&ring, 50);
+	rx_ring_charge_pins(&ring, 50 + DEADLINE_NS - 1);
+	cr_expect(eq(u32, consumer_load_policy(consumer.state), IBVCAP_POLICY_LOSSLESS));
+	cr_expect(eq(ptr, rx_ring_take_demoted(&ring), NULL));
+	rx_ring_charge_pins(&ring, 50 + DEADLINE_NS);
+	cr_expect(eq(u32, consumer_load_policy(consumer.state), IBVCAP_POLICY_LOSSY));
+	cr_expect(eq(u32, consumer_load_policy(quick.state), IBVCAP_POLICY_LOSSLESS), "it did not wait for that one");
+	cr_expect(eq(ptr, rx_ring_take_demoted(&ring), &consumer));
+	cr_expect(eq(ptr, rx_ring_take_demoted(&ring), NULL));
+	for (int i = 0; i < 50; i++) {
+		struct rx_span span;
+
+		rx_ring_post_span(&ring, N, &span);
+		cr_assert(eq(u32, span.n, N));
+		cr_assert(ne(u32, span.slot / N, leased), "backlog is dropped, a lease is not");
+		rx_ring_publish(&ring, N);
+		consumer_store_released(quick.page, ring.head);
+	}
+	test_consumer_deinit(&consumer);
+	test_consumer_deinit(&quick);
+	rx_ring_deinit(&ring);
+}
+
+/* Now and then pinned for a moment. Times it could be done before the demotion. */
+static uint32_t count_stalls(bool catches_up)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+	uint32_t n = 0;
+
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	for (uint64_t now_ns = 1; n < 50; n++, now_ns += 1000000) {
+		run_until_pinned(&ring);
+		rx_ring_charge_pins(&ring, now_ns);
+		rx_ring_charge_pins(&ring, now_ns + DEADLINE_NS / 4);
+		if (consumer.policy == IBVCAP_POLICY_LOSSY)
+			break;
+		consumer_store_released(consumer.page, catches_up ? ring.head : (ring.floor + 1) * N);
+	}
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+	return n;
+}
+
+Test(rx_ring, the_deadline_is_for_all_waiting_until_it_has_caught_up)
+{
+	cr_expect(eq(u32, count_stalls(false), 3), "the fourth quarter of the deadline");
+	cr_expect(eq(u32, count_stalls(true), 50));
+}
+
+Test(rx_ring, a_release_cursor_that_goes_back_or_past_head_is_a_lie)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	for (int i = 0; i < 2; i++) {
+		init(&ring, &small);
+		add_lossless(&ring, &consumer);
+		run_until_pinned(&ring);
+		consumer_store_released(consumer.page, 2 * N);
+		run_until_pinned(&ring);
+		consumer_store_released(consumer.page, i ? N : UINT64_MAX);
+		cr_expect(eq(u32, post(&ring, N), N), "it pins nothing any more");
+		cr_expect(eq(ptr, rx_ring_take_bad(&ring), &consumer));
+		cr_expect(eq(u32, consumer.bad, IBVCAP_REASON_BAD_CURSOR));
+		test_consumer_deinit(&consumer);
+		rx_ring_deinit(&ring);
+	}
 }
 
 Test(rx_ring, consumers_start_at_newest_or_oldest)
@@ -250,8 +383,9 @@ Test(rx_ring, consumers_start_at_newest_or_oldest)
 	run_blocks(&ring, 50);
 	cr_assert(eq(int, test_consumer_init(&newest, 1), 0));
 	cr_assert(eq(int, test_consumer_init(&oldest, 1), 0));
-	rx_ring_add_consumer(&ring, &newest, IBVCAP_START_NEWEST);
-	rx_ring_add_consumer(&ring, &oldest, IBVCAP_START_OLDEST);
+	rx_ring_add_consumer(&ring, &newest);
+	oldest.start.where = IBVCAP_START_OLDEST;
+	rx_ring_add_consumer(&ring, &oldest);
 	cr_expect(eq(u64, newest.state->attach_sequence, 50 * N));
 	cr_expect(eq(u64, oldest.state->attach_sequence, consumer_load_floor(ring.ring) * N));
 	cr_expect(eq(u64, daemon_load_acquired(oldest.page), oldest.attach_sequence));
@@ -260,29 +394,161 @@ Test(rx_ring, consumers_start_at_newest_or_oldest)
 	rx_ring_deinit(&ring);
 }
 
-Test(rx_ring, a_sleeper_is_woken_once_a_request)
+/* Where a consumer begins that asks for value of where. */
+static uint64_t begin_at(struct rx_ring *ring, uint32_t where, uint64_t value)
+{
+	struct ring_consumer consumer;
+
+	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
+	consumer.start = (struct start){ where, value };
+	cr_assert(eq(int, rx_ring_add_consumer(ring, &consumer), 0));
+	cr_expect(eq(u64, consumer.state->attach_sequence, consumer.attach_sequence));
+	cr_expect(eq(u64, consumer.state->attach_head, ring->head));
+	rx_ring_remove_consumer(ring, &consumer);
+	test_consumer_deinit(&consumer);
+	return consumer.attach_sequence;
+}
+
+Test(rx_ring, packets_back_are_given_as_far_as_there_are_any)
+{
+	struct rx_ring ring;
+
+	init(&ring, &small);
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_PACKETS_BACK, 7), 0), "nothing was published yet");
+	run_blocks(&ring, 50);
+	post(&ring, 10);
+	rx_ring_publish(&ring, 10);
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_PACKETS_BACK, 0), ring.head));
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_PACKETS_BACK, 75), ring.head - 75));
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_PACKETS_BACK, UINT64_MAX), ring.floor * N));
+	rx_ring_deinit(&ring);
+}
+
+/* Row s came at 1000 + s / 3 * 10 ns: three at a time. */
+static void publish_timed(struct rx_ring *ring, uint64_t n)
+{
+	while (n > 0) {
+		struct rx_span span;
+
+		rx_ring_post_span(ring, n < N ? (uint32_t)n : N, &span);
+		cr_assert(gt(u32, span.n, 0));
+		for (uint32_t i = 0; i < span.n; i++)
+			span.meta[i].timestamp_ns = 1000 + (span.sequence + i) / 3 * 10;
+		rx_ring_publish(ring, span.n);
+		n -= span.n;
+	}
+}
+
+Test(rx_ring, a_time_is_the_first_packet_that_is_not_older)
+{
+	struct rx_ring ring;
+
+	init(&ring, &small);
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 0), 0), "nothing was published yet");
+	publish_timed(&ring, 50 * N + 10);
+	uint64_t oldest = ring.floor * N;
+
+	for (uint64_t sequence = oldest; sequence < ring.head; sequence++) {
+		uint64_t first = sequence / 3 * 3;
+
+		cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 1000 + sequence / 3 * 10),
+			     first < oldest ? oldest : first));
+		cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 1001 + sequence / 3 * 10),
+			     first + 3 < ring.head ? first + 3 : ring.head));
+	}
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 0), oldest));
+	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, UINT64_MAX), ring.head));
+	rx_ring_deinit(&ring);
+}
+
+static uint32_t word_of(const struct ring_consumer *consumer)
+{
+	return consumer_load_wake_word(consumer->state);
+}
+
+static bool has_rung(const struct rx_ring *ring)
+{
+	struct pollfd poller = { .fd = ring->doorbell, .events = POLLIN };
+	eventfd_t rings;
+
+	return poll(&poller, 1, 0) == 1 && eventfd_read(ring->doorbell, &rings) == 0;
+}
+
+Test(rx_ring, a_sleeper_is_woken_once_a_request_and_not_by_the_worker)
 {
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
-	rx_ring_add_consumer(&ring, &consumer, IBVCAP_START_NEWEST);
-	uint32_t word = consumer_load_wake_word(ring.ring);
-
+	rx_ring_add_consumer(&ring, &consumer);
 	consumer_request_wake(consumer.page, 10, false);
 	post(&ring, N);
 	rx_ring_publish(&ring, 9);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
-	cr_expect(eq(u32, consumer_load_wake_word(ring.ring), word));
+	cr_expect(not(has_rung(&ring)));
 	rx_ring_publish(&ring, 1);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
-	cr_expect(ne(u32, consumer_load_wake_word(ring.ring), word));
+	cr_expect(has_rung(&ring));
+	cr_expect(eq(u32, word_of(&consumer), 0), "the notifier's business");
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
 	consumer_request_wake(consumer.page, 11, false);
 	rx_ring_publish(&ring, 1);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
+	rx_ring_wake_consumer(&consumer);
+	cr_expect(eq(u32, word_of(&consumer), 1));
 	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, several_sleepers_are_one_ring_of_the_doorbell)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumers[3];
+
+	init(&ring, &small);
+	for (uint32_t i = 0; i < 3; i++) {
+		cr_assert(eq(int, test_consumer_init(&consumers[i], 1), 0));
+		rx_ring_add_consumer(&ring, &consumers[i]);
+		consumer_request_wake(consumers[i].page, 1 + i / 2, i % 2);
+	}
+	post(&ring, N);
+	rx_ring_publish(&ring, 2);
+	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
+	cr_expect(has_rung(&ring));
+	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
+	for (uint32_t i = 0; i < 3; i++)
+		test_consumer_deinit(&consumers[i]);
+	rx_ring_deinit(&ring);
+}
+
+static void punch(struct ring_consumer *consumer)
+{
+	cr_assert(eq(int, fallocate(consumer->page_shm.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0));
+}
+
+/* Each read of a page with a hole is a page fault: its client may not cause a second one. */
+Test(rx_ring, who_punches_its_page_is_put_out_at_the_next_look)
+{
+	struct rx_ring ring;
+	struct ring_consumer waiting, leasing;
+
+	init(&ring, &small);
+	cr_assert(eq(int, test_consumer_init(&waiting, 1), 0));
+	cr_assert(eq(int, test_consumer_init(&leasing, 1), 0));
+	rx_ring_add_consumer(&ring, &waiting);
+	punch(&waiting);
+	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &waiting));
+	cr_expect(eq(u32, waiting.bad, IBVCAP_REASON_PAGE_LOST));
+	rx_ring_add_consumer(&ring, &leasing);
+	punch(&leasing);
+	run_blocks(&ring, 10);
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &leasing));
+	cr_expect(eq(u32, leasing.bad, IBVCAP_REASON_PAGE_LOST));
+	cr_expect(eq(u32, ring.n_consumers, 0));
+	test_consumer_deinit(&waiting);
+	test_consumer_deinit(&leasing);
 	rx_ring_deinit(&ring);
 }
 
@@ -294,7 +560,7 @@ Test(rx_ring, more_consumers_than_it_has_room_for_are_refused)
 	init(&ring, &small);
 	for (uint32_t i = 0; i <= RX_RING_CONSUMERS_MAX; i++) {
 		cr_assert(eq(int, test_consumer_init(&consumers[i], 1), 0));
-		cr_expect(eq(int, rx_ring_add_consumer(&ring, &consumers[i], IBVCAP_START_NEWEST),
+		cr_expect(eq(int, rx_ring_add_consumer(&ring, &consumers[i]),
 			     i < RX_RING_CONSUMERS_MAX ? 0 : -EAGAIN));
 	}
 	for (uint32_t i = 0; i <= RX_RING_CONSUMERS_MAX; i++)

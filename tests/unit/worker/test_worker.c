@@ -177,6 +177,34 @@ Test(worker, a_starved_queue_drops_and_the_sum_says_how_many)
 	tear_down(&bench);
 }
 
+Test(worker, a_loss_is_in_the_records_of_the_blocks_around_it_with_the_time_of_the_reading)
+{
+	struct bench bench;
+	struct mail mail = { .type = MAIL_MATCHED };
+	uint64_t at_ns;
+
+	set_up(&bench, &(struct setting){ 0 });
+	for (uint32_t i = 0; i < SLOTS + 10; i++)
+		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+	work(&bench);
+	mail.at_ns = 5000;
+	bench.queue->ops->read_matched(bench.queue, &mail.matched);
+	mailbox_send(worker_inbox(bench.worker), &mail);
+	work(&bench);
+	usleep(200);
+	work(&bench);
+	for (uint32_t i = 0; i < N; i++)
+		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+	work(&bench);
+	const struct ibvcap_block *blocks = ring_blocks(bench.ring.ring);
+
+	cr_expect(eq(u64, consumer_load_close(&blocks[consumer_load_table(bench.ring.ring, 1)], &at_ns), 0));
+	cr_expect(eq(u64, at_ns, 0), "not read yet");
+	cr_expect(eq(u64, consumer_load_open(&blocks[consumer_load_table(bench.ring.ring, 2)], &at_ns), 10));
+	cr_expect(eq(u64, at_ns, 5000));
+	tear_down(&bench);
+}
+
 Test(worker, under_lasting_overload_the_sum_is_struck_up_to_one_queue)
 {
 	struct bench bench;
@@ -548,6 +576,66 @@ Test(worker, a_lying_consumer_is_put_out_and_control_is_told)
 	tear_down(&bench);
 }
 
+static void add_lossless(struct bench *bench, struct ring_consumer *consumer, uint64_t deadline_ns)
+{
+	cr_assert(eq(int, test_consumer_init(consumer, 2), 0));
+	consumer->policy = IBVCAP_POLICY_LOSSLESS;
+	consumer->deadline_ns = deadline_ns;
+	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSLESS);
+	mailbox_send(worker_inbox(bench->worker), &(struct mail){ .type = MAIL_ADD_CONSUMER, .consumer = consumer });
+	expect_answer(bench, MAIL_CONSUMER_ADDED);
+}
+
+Test(worker, while_a_lossless_consumer_pins_all_packets_have_no_buffer_and_the_sum_says_so)
+{
+	struct bench bench;
+	struct ring_consumer consumer;
+	uint64_t rows;
+
+	set_up(&bench, &(struct setting){ 0 });
+	add_lossless(&bench, &consumer, UINT64_MAX);
+	for (uint32_t i = 0; i < 2000; i++) {
+		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+		work(&bench);
+	}
+	rows = counter(&bench, IBVCAP_CTR_PUBLISHED);
+	cr_expect(eq(u64, rows, (4 + SLOTS / N + 1) * N), "all there is room for");
+	strike(&bench);
+	expect_sum(&bench);
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), 2000 - rows));
+	consumer_store_released(consumer.page, rows);
+	work(&bench);
+	cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
+	work(&bench);
+	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), rows + 1));
+	strike(&bench);
+	expect_sum(&bench);
+	test_consumer_deinit(&consumer);
+	tear_down(&bench);
+}
+
+Test(worker, a_lossless_consumer_that_is_too_slow_is_demoted_and_control_is_told)
+{
+	struct bench bench;
+	struct ring_consumer consumer;
+	struct mail mail = { 0 };
+
+	set_up(&bench, &(struct setting){ 0 });
+	add_lossless(&bench, &consumer, 20000000);
+	while (arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0))
+		work(&bench);
+	while (!mailbox_receive(worker_outbox(bench.worker), &mail)) {
+		work(&bench);
+		usleep(1000);
+	}
+	cr_expect(eq(int, mail.type, MAIL_CONSUMER_DEMOTED));
+	cr_expect(eq(ptr, mail.consumer, &consumer));
+	work(&bench);
+	cr_expect(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0), "posted again");
+	test_consumer_deinit(&consumer);
+	tear_down(&bench);
+}
+
 /* ---- as a thread --------------------------------------------------------------------------------- */
 
 static void await_answer(struct bench *bench, enum mail_type type)
@@ -586,6 +674,30 @@ Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 		test_consumer_deinit(&consumer);
 		tear_down(&bench);
 	}
+}
+
+/* Nothing arrives and nobody sends mail: it has to look by itself. */
+Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_released, .timeout = 60)
+{
+	struct bench bench;
+	struct ring_consumer consumer;
+
+	set_up(&bench, &(struct setting){ .spin_ns = 0 });
+	add_lossless(&bench, &consumer, UINT64_MAX);
+	while (arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0))
+		work(&bench);
+	cr_assert(eq(int, worker_start(bench.worker), 0));
+	usleep(20000);
+	uint64_t posted = counter(&bench, IBVCAP_CTR_POSTED);
+
+	consumer_store_released(consumer.page, consumer_load_head(bench.ring.ring));
+	while (counter(&bench, IBVCAP_CTR_POSTED) == posted)
+		usleep(100);
+	mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_STOP });
+	await_answer(&bench, MAIL_STOPPED);
+	worker_join(bench.worker);
+	test_consumer_deinit(&consumer);
+	tear_down(&bench);
 }
 
 Test(worker, a_thread_whose_queue_is_lost_says_failed_and_closes_the_ring, .timeout = 60)

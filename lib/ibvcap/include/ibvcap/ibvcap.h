@@ -51,14 +51,30 @@ struct ibvcap_rx;
 enum ibvcap_start {
 	IBVCAP_START_NEWEST = 0, /* packets published from now on */
 	IBVCAP_START_OLDEST = 1, /* the oldest packet the ring still has */
+	IBVCAP_START_PACKETS_BACK = 2, /* so many packets before the newest */
+	IBVCAP_START_NS_BACK = 3,      /* packets whose timestamps are no older than so many ns */
 };
 
 /** What ibvcap_attach() may be told; zero means the default for every field. */
 struct ibvcap_attach_options {
 	enum ibvcap_start start;
+	uint64_t back;         /* for PACKETS_BACK and NS_BACK; where the ring has less, all it has: see attach_back */
 	uint32_t queue;        /* which of the stream's queues, 0-based */
 	uint32_t lease_blocks; /* blocks held at once; 0 = what the daemon grants by default */
 	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
+	/*
+	 * Lossy; lossless, where the stream's configuration lets this user; or tap, for a look at the stream that costs
+	 * the daemon nothing and takes no consumer's place: ibvcap_recv() alone, no ibvcap_acquire() and no ibvcap_fd().
+	 */
+	enum ibvcap_policy policy;
+	uint32_t reattach_ms;  /* how long the next daemon is looked for after one ends; 0 = 30000; or IBVCAP_NO_REATTACH */
+};
+
+#define IBVCAP_NO_REATTACH UINT32_MAX
+
+enum ibvcap_batch_flag {
+	IBVCAP_BATCH_GAP_UNKNOWN = 1 << 0, /* the first of a new epoch: what came between the two nobody counted */
+	IBVCAP_BATCH_DEMOTED = 1 << 1,     /* the first since this lossless consumer is lossy: it kept the queue waiting for too long */
 };
 
 /**
@@ -75,9 +91,12 @@ struct ibvcap_batch {
 	uint32_t stride;                /* bytes */
 	uint32_t header_stride;         /* bytes */
 	uint32_t lease;                 /* for ibvcap_release() */
+	uint32_t flags;                 /* enum ibvcap_batch_flag */
+	uint64_t epoch;                 /* in which sequence counts; a new one begins with each run of the daemon */
+	const struct ibvcap_block *block; /* for ibvcap_block_losses() */
 };
 
-/** Properties of the ring behind a handle; constant while it is attached, but for the clock. */
+/** Properties of the ring behind a handle; constant within an epoch, but for policy and clock. */
 struct ibvcap_info {
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint64_t epoch;
@@ -87,18 +106,25 @@ struct ibvcap_info {
 	uint32_t slots_per_block;
 	uint32_t history_blocks;
 	uint32_t lease_blocks;      /* granted to this consumer */
+	enum ibvcap_policy policy;  /* in force: the daemon demotes a lossless consumer that is too slow for too long */
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;
 	uint64_t clock_error_ns;    /* bound */
 	uint64_t payload_segment_bytes;
+	uint64_t attach_sequence;   /* the first packet that is this consumer's */
+	uint64_t attach_back;       /* so many packets were there already, of the past that was asked for */
 };
 
-/** What became of every packet since the attach: published = delivered + skipped + lag, exactly. */
+/**
+ * What became of every packet since the attach: published = delivered + skipped + lag, exactly. Over all epochs
+ * together; what fell between two of them is in none of these.
+ */
 struct ibvcap_rx_counts {
 	uint64_t published; /* rows put into the ring since this consumer attached */
 	uint64_t delivered; /* acquired */
 	uint64_t skipped;   /* recycled before they were acquired */
 	uint64_t lag;       /* still ahead */
+	uint64_t epochs;    /* times the handle went on in a new epoch: so many gaps are unknown */
 };
 
 /**
@@ -106,7 +132,7 @@ struct ibvcap_rx_counts {
  * IBVCAP_CONTROL_SOCKET. options NULL: defaults. Blocks for at most options->timeout_ms.
  *
  * -ENOENT no socket at that path · -ECONNREFUSED a socket, but nobody behind it · -ESRCH the daemon has
- * no stream of that name · -EACCES the socket or the stream is not for this user · -EAGAIN no consumer or
+ * no stream of that name · -EACCES the socket, the stream or the policy is not for this user · -EAGAIN no consumer or
  * lease quota left · -EPROTO other protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EINVAL. On failure
  * *rx is untouched and ibvcap_error_text() says more.
  */
@@ -122,9 +148,14 @@ void ibvcap_detach(struct ibvcap_rx *rx);
  * the block can still hold) and then takes what there is.
  *
  * Returns batch->n, or 0: nothing came in time. -ENOBUFS: as many batches are out as the quota of leases
- * allows, release one. -ESHUTDOWN: the daemon ended this epoch and everything published was delivered.
- * -ECONNABORTED: the daemon disconnected this consumer. -EINTR: a signal came while it waited. -EPROTO:
- * the ring names a block that it does not have.
+ * allows, or the epoch has ended and batches of it are out: release, and call again. -ESHUTDOWN: the daemon
+ * ended, everything published was delivered, and no next one came within reattach_ms. -ENODEV: the
+ * administrator removed the stream; likewise. -ECONNABORTED: the daemon disconnected this consumer. -EINTR: a signal came while it waited. -EPROTO:
+ * the ring names a block that it does not have. -EOPNOTSUPP: a tap. -EACCES and others of ibvcap_attach(): the next daemon refuses.
+ *
+ * When the daemon ends, restarts or dies, what it published is delivered; then this call waits for the next
+ * daemon within timeout_ms, as for packets, and goes on in its epoch from the oldest packet it has. The first batch
+ * there has IBVCAP_BATCH_GAP_UNKNOWN, sequence numbers start again, and the ring's geometry may be another.
  */
 int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
@@ -138,16 +169,35 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch);
 /**
  * The simple way: copy the next packet's payload, at most bytes of it, and its meta (may be NULL). Rows
  * marked IBVCAP_PKT_ERROR are passed over. Returns 1, 0 on time-out, or an error of ibvcap_acquire();
- * *length is set to the payload's length. Not to be mixed with a batch that is out when the quota is 1.
+ * *length is set to the payload's length. A tap that waits looks every millisecond. Not to be mixed with a batch that is out when the quota is 1.
  */
 int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
                 int timeout_ms);
 
 /**
  * A descriptor for poll/epoll: readable once there may be packets again after an ibvcap_acquire() that
- * returned 0 (and came after the first call of this; the library empties it). Owned by the handle.
+ * returned 0 (and came after the first call of this; the library empties it). The same in every epoch. Owned by
+ * the handle. -EOPNOTSUPP: a tap. Other -errno: none can be had.
  */
 int ibvcap_fd(struct ibvcap_rx *rx);
+
+/**
+ * Packets that the device dropped for want of a buffer, since the stream began, as far as was known when a block's first
+ * row was published (before) and its last (after): between two batches, the difference was lost between the times. The
+ * device is read some times a second: each count is of the reading at its time (UTC ns; 0: none yet).
+ */
+struct ibvcap_losses {
+	uint64_t before;
+	uint64_t before_ns;
+	uint64_t after;
+	uint64_t after_ns;
+};
+
+/**
+ * Of the block that a batch is of; the batch is not returned yet. Never blocks. 1: the block is full, and after final;
+ * 0: it is still filled, and after is the newest known.
+ */
+int ibvcap_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_batch *batch, struct ibvcap_losses *losses);
 
 /** Never blocks; always 0. */
 int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info);
@@ -190,6 +240,9 @@ struct ibvcap_stream_status {
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;
 	uint64_t clock_error_ns;
+	uint64_t loss_packets;  /* the last that found no buffer, 0: none that the ring still tells of: */
+	uint64_t loss_from_ns;  /* … lost between these, UTC; 0: before the first reading */
+	uint64_t loss_to_ns;
 	const struct ibvcap_counter *counters;
 	uint32_t n_counters;
 };
@@ -211,7 +264,11 @@ struct ibvcap_interface_status {
 	uint32_t n_counters;
 };
 
-/** Ask the daemon; blocks for at most timeout_ms (0 = 5000). Errors as ibvcap_attach(). Free with ibvcap_status_free(). */
+/**
+ * What the caller may see: root and members of the daemon's own group all streams, others those they may attach to.
+ * Ask the daemon; blocks for at most timeout_ms (0 = 5000). Errors as ibvcap_attach(). Free with
+ * ibvcap_status_free().
+ */
 int ibvcap_status(const char *socket_path, uint32_t timeout_ms, struct ibvcap_status **status);
 void ibvcap_status_free(struct ibvcap_status *status);
 
@@ -221,6 +278,26 @@ int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibv
 int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_interface_status **interfaces);
 /** Version string and pid of the daemon. */
 const char *ibvcap_status_daemon(const struct ibvcap_status *status, pid_t *pid);
+
+/* ---- administration ------------------------------------------------------------------------------ */
+
+enum ibvcap_change {
+	IBVCAP_CHANGE_RELOAD = 1,        /* the daemon's configuration file again; name and text are not used */
+	IBVCAP_CHANGE_ADD_STREAM = 2,    /* the streams of text, a configuration file called name */
+	IBVCAP_CHANGE_REMOVE_STREAM = 3, /* the stream called name */
+};
+
+/**
+ * Change what a running daemon does: all of it, or on any error nothing. What is added or removed lasts until the
+ * file is read again. said, if not NULL, gets a line about what was done. timeout_ms 0 = 60000: memory may have to be
+ * zeroed.
+ *
+ * -EACCES not root nor the daemon's user · -EINVAL, -EEXIST the text or the file is wrong · -EBUSY a change that
+ * cannot be made while it runs · -ENOENT no such stream · -E2BIG text is too long · others as ibvcap_attach() and as
+ * a stream's start. ibvcap_error_text() says file:line and more.
+ */
+int ibvcap_change(const char *socket_path, enum ibvcap_change what, const char *name, const char *text, char *said,
+                  size_t said_bytes, uint32_t timeout_ms);
 
 #ifdef __cplusplus
 }

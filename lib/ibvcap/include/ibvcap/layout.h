@@ -7,7 +7,7 @@
  *
  *   payload          hugepages  daemon RW, consumer RO   blocks of slots, a slot = one row of S bytes
  *   headers          hugepages  daemon RW, consumer RO   header_stride bytes a slot
- *   ring             4 KiB      daemon RW, consumer RO   struct ibvcap_ring, block table, packet meta
+ *   ring             4 KiB      daemon RW, consumer RO   struct ibvcap_ring, block table, block records, packet meta
  *   consumer state   4 KiB      daemon RW, consumer RO   struct ibvcap_consumer_state
  *   consumer page    4 KiB      daemon RW, consumer RW   struct ibvcap_consumer_page
  *
@@ -88,6 +88,22 @@ struct ibvcap_meta {
 };
 static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 
+/* ---- block record -------------------------------------------------------------------------------- */
+
+/*
+ * What the device had dropped for want of a buffer (IBVCAP_CTR_NO_BUFFER), so that a loss can be placed between two
+ * blocks. The device is read some times a second: *_ns is the UTC time of the reading, and its count has all that were
+ * counted by then. "open" is the newest when the block's first row was published; "close" goes on to be the newest
+ * until its last is. Under overload without a pause, up to a receive queue's depth of drops is counted late.
+ */
+struct ibvcap_block {
+	IBVCAP_ATOMIC(uint64_t) open_no_buffer;
+	IBVCAP_ATOMIC(uint64_t) open_ns; /* 0: not read yet */
+	IBVCAP_ATOMIC(uint64_t) close_no_buffer;
+	IBVCAP_ATOMIC(uint64_t) close_ns;
+};
+static_assert(sizeof(struct ibvcap_block) == 32, "shared layout");
+
 /* ---- the ring segment ---------------------------------------------------------------------------- */
 
 enum ibvcap_clock_source {
@@ -112,13 +128,13 @@ enum ibvcap_ring_counter {
 	IBVCAP_CTR_SPARES_USED,    /* blocks that were due for reuse but under lease: a spare took their place */
 	IBVCAP_CTR_POSTED,         /* slots handed to the device */
 	IBVCAP_CTR_QUEUE_RESETS,   /* times the device's queue was reset after an error */
-	IBVCAP_CTR_WAKES,          /* futex wakes */
+	IBVCAP_CTR_WAKES,          /* times that consumers were to be woken: a system call of the worker each */
 	IBVCAP_CTR_N
 };
 static_assert(IBVCAP_CTR_N <= IBVCAP_COUNTERS_MAX, "shared layout");
 
 /*
- * Offset 0 of the ring segment. The first part is constant once ready; head, floor and the wake word
+ * Offset 0 of the ring segment. The first part is constant once ready; head and floor
  * each have lines of their own, since they are written at different rates.
  */
 struct ibvcap_ring {
@@ -138,6 +154,7 @@ struct ibvcap_ring {
 	uint64_t headers_segment_bytes;
 	uint64_t table_offset;        /* in this segment: table_entries × _Atomic uint32_t physical block */
 	uint64_t meta_offset;         /* in this segment: n_blocks × N × struct ibvcap_meta */
+	uint64_t blocks_offset;       /* in this segment: n_blocks × struct ibvcap_block */
 	uint32_t queue_index;         /* of the stream, 0-based */
 	uint32_t n_queues;            /* the stream has */
 	uint32_t page_bytes;          /* of the payload and headers segments */
@@ -153,19 +170,17 @@ struct ibvcap_ring {
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) head;
 	/* The oldest block number that is still safe to lease. Stored and loaded seq_cst; see ring.h. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) floor;
-	/* Futex word: changed, then woken, when head passed what a consumer asked for. */
-	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) wake_word;
 	/* 1 when the daemon has stopped publishing in this epoch for good. head is final then. */
-	IBVCAP_ATOMIC(uint32_t) closed;
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) closed;
 
 	/* Written by the worker, relaxed; enum ibvcap_ring_counter. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_COUNTERS_MAX];
 };
 static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layout");
-static_assert(offsetof(struct ibvcap_ring, stream) == 120, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, stream) == 128, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, head) == 256, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, floor) == 384, "shared layout");
-static_assert(offsetof(struct ibvcap_ring, wake_word) == 512, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, closed) == 512, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, counters) == 640, "shared layout");
 static_assert(sizeof(struct ibvcap_ring) == 1152, "shared layout");
 
@@ -173,8 +188,8 @@ static_assert(sizeof(struct ibvcap_ring) == 1152, "shared layout");
 
 enum ibvcap_policy {
 	IBVCAP_POLICY_LOSSY = 0,    /* never stalls the ring; unleased backlog may be skipped, and is counted */
-	IBVCAP_POLICY_LOSSLESS = 1, /* backlog is kept, by permission */
-	IBVCAP_POLICY_TAP = 2,      /* no page of its own: copies, then checks the floor */
+	IBVCAP_POLICY_LOSSLESS = 1, /* backlog is kept, by permission and until a deadline */
+	IBVCAP_POLICY_TAP = 2,      /* no page of its own, the daemon does nothing for it: copies, then checks the floor */
 };
 
 enum ibvcap_consumer_status {
@@ -187,20 +202,23 @@ enum ibvcap_disconnect_reason {
 	IBVCAP_REASON_SHUTDOWN = 1,       /* the daemon ends or restarts */
 	IBVCAP_REASON_BAD_CURSOR = 2,     /* the consumer's page named a block that never was */
 	IBVCAP_REASON_OVER_QUOTA = 3,     /* more leases than the quota; not given yet */
-	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream; not given yet */
+	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream: what was published is still to be read */
 	IBVCAP_REASON_HUNG_UP = 5,        /* its connection ended or was ended: leases hold no more */
+	IBVCAP_REASON_PAGE_LOST = 6,      /* what its own page held is gone: the client punched a hole into it */
 };
 
 /* The daemon's page about one consumer; the consumer maps it read-only. */
 struct ibvcap_consumer_state {
 	struct ibvcap_segment segment;
-	uint32_t policy;                /* enum ibvcap_policy in force */
+	IBVCAP_ATOMIC(uint32_t) policy; /* enum ibvcap_policy in force: a demotion makes lossless lossy */
 	uint32_t lease_blocks;          /* quota: how many lease slots may be used */
 	uint64_t attach_sequence;       /* the first packet that is this consumer's */
+	uint64_t attach_head;           /* head when it attached: what lies between was there already */
 	IBVCAP_ATOMIC(uint32_t) status;        /* enum ibvcap_consumer_status */
 	IBVCAP_ATOMIC(uint32_t) reason;        /* enum ibvcap_disconnect_reason */
-	IBVCAP_ATOMIC(uint64_t) skipped_blocks; /* recycled before the consumer's cursor came to them; not written yet */
-	uint8_t reserved[64];
+	/* Futex word of this consumer alone: changed, then woken, when head passed what it asked for. */
+	IBVCAP_ATOMIC(uint32_t) wake_word;
+	uint8_t reserved[60];
 };
 static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
 
@@ -209,22 +227,21 @@ static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
  * Cursors only grow. attach_sequence <= acquired <= head; released <= acquired.
  */
 struct ibvcap_consumer_page {
-	struct ibvcap_segment segment;
-	uint8_t reserved0[96];
+	struct ibvcap_segment segment; /* its magic is gone once a hole was punched into the page */
+	/* "Wake me at head >= wake_at"; 0 = no request. wake_socket: by a byte, else on the state page's word. */
+	IBVCAP_ATOMIC(uint64_t) wake_at;
+	IBVCAP_ATOMIC(uint32_t) wake_socket;
+	uint8_t reserved0[84];
 	/* Next packet number to acquire; stored with release by the consumer. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) acquired;
 	IBVCAP_ATOMIC(uint64_t) released; /* everything below is given back; pins the backlog of a lossless consumer */
 	IBVCAP_ATOMIC(uint64_t) skipped;  /* packets below acquired that were recycled before they could be acquired */
-	/* "Wake me at head >= wake_at"; 0 = no request. wake_pipe: on the pipe, else on the wake word. */
-	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) wake_at;
-	IBVCAP_ATOMIC(uint32_t) wake_pipe;
-	uint32_t reserved1;
 	/* Each block number + 1, 0 = free. Stored seq_cst; see ring.h for the handshake with floor. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) leases[IBVCAP_LEASE_SLOTS_MAX];
 };
+static_assert(offsetof(struct ibvcap_consumer_page, wake_at) == 32, "shared layout: the magic's cache line");
 static_assert(offsetof(struct ibvcap_consumer_page, acquired) == 128, "shared layout");
-static_assert(offsetof(struct ibvcap_consumer_page, wake_at) == 256, "shared layout");
-static_assert(offsetof(struct ibvcap_consumer_page, leases) == 384, "shared layout");
-static_assert(sizeof(struct ibvcap_consumer_page) == 896, "shared layout");
+static_assert(offsetof(struct ibvcap_consumer_page, leases) == 256, "shared layout");
+static_assert(sizeof(struct ibvcap_consumer_page) == 768, "shared layout");
 
 #endif

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From one configuration to another: what differs, and configurations made of others. Pure. */
+#ifndef DAEMON_CONFIG_CHANGE_H
+#define DAEMON_CONFIG_CHANGE_H
+
+#include "daemon/config/config.h"
+
+/**
+ * The first key that differs and cannot change while the stream runs (its name is the same), or NULL: flows, rights
+ * and limits of users can.
+ */
+const char *change_fixed_stream_key(const struct config_stream *before, const struct config_stream *after);
+
+/** Likewise of control. */
+const char *change_fixed_control_key(const struct config *before, const struct config *after);
+
+/** NULL: none of that name. */
+const struct config_stream *change_find_stream(const struct config *config, const char *name);
+
+/**
+ * A copy of base with the streams of added (NULL: none), and without the one that is removed by name (NULL: none). Names
+ * may not be there twice: EX_CONFIG. -ENOENT: no stream of the name to be removed.
+ */
+int change_copy(const struct config *base, const struct config *added, const char *removed, struct config **copy,
+		struct fault *fault);
+
+#endif

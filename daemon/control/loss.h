@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* When packets were lost for want of a buffer, by the ring's block records. */
+#ifndef DAEMON_CONTROL_LOSS_H
+#define DAEMON_CONTROL_LOSS_H
+
+#include <ibvcap/layout.h>
+
+/* Between two readings of the device: UTC. packets 0: none that the records still tell of. */
+struct loss {
+	uint64_t packets;
+	uint64_t from_ns; /* 0: before the first reading */
+	uint64_t to_ns;
+};
+
+/** The newest. now_ns: what is counted and in no record yet was lost before it. Any thread; the worker may go on. */
+void loss_find_last(const struct ibvcap_ring *ring, uint64_t now_ns, struct loss *loss);
+
+#endif

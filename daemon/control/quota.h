@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How much of a ring one user's consumers may hold together. Control thread only. */
+#ifndef DAEMON_CONTROL_QUOTA_H
+#define DAEMON_CONTROL_QUOTA_H
+
+#include "daemon/control/rights.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct attach_point;
+
+/** Would one more consumer with so many lease blocks be too much for this user? Then text says why and who can help. */
+bool quota_forbids(const struct attach_point *point, const struct peer *peer, uint32_t lease_blocks, char *text,
+		   size_t bytes);
+
+#endif

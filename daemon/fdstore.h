@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the service manager keeps for the next run (sd_notify(3), FDSTORE=1): the listening socket, so that no client
+ * is refused between two runs, and the sockets of the groups, so that none is left. Taken where $FDSTORE says that it
+ * keeps something: newer systemd sets it, and the unit does for older ones.
+ *
+ * The groups of the last run are held until those of this run are joined; then a group that is no longer wanted is
+ * left, and no other. Names: "control", "groups-EPOCH-STREAM". Control thread only.
+ */
+#ifndef DAEMON_FDSTORE_H
+#define DAEMON_FDSTORE_H
+
+#include "daemon/net/net.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fdstore {
+	bool keeps;    /* the service manager takes descriptors */
+	bool restarted; /* there was a run before this one, which left something */
+	int listener;  /* of the last run, or of socket activation; -1: none, or taken */
+	int *fds;      /* groups of the last run */
+	char **names;  /* theirs */
+	uint32_t n_fds;
+};
+
+#define FDSTORE_INIT { .listener = -1 }
+
+/** Take what was passed (LISTEN_FDS) and clear the environment of it. A listener is one at that path. -ENOMEM. */
+int fdstore_take(struct fdstore *store, const char *socket_path);
+
+/** Have it kept for the next run. Not where the manager keeps nothing. */
+void fdstore_keep_listener(const struct fdstore *store, int fd);
+/** The stream's sockets, all of them, in the place of those kept before. */
+void fdstore_keep_groups(const struct fdstore *store, uint64_t epoch, const char *stream,
+			 const struct membership *membership);
+void fdstore_drop_groups(const struct fdstore *store, uint64_t epoch, const char *stream);
+
+/** This run has joined its own groups: let go of those of the last. */
+void fdstore_settle(struct fdstore *store);
+
+/** Close what was taken and not used. The manager keeps what it has. Any state. */
+void fdstore_deinit(struct fdstore *store);
+
+#endif

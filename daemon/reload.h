@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Another configuration while the daemon runs: streams that are new are added, those that are gone drain and end, flows,
+ * rights and limits of the others change; what did not change is not touched. All of it, or on any failure nothing.
+ * Control thread only.
+ */
+#ifndef DAEMON_RELOAD_H
+#define DAEMON_RELOAD_H
+
+#include "daemon/events.h"
+
+/** Read the file again and apply it. said gets what was done. Fault: file:line of what is wrong or cannot change live. */
+int reload_file(struct daemon *daemon, char *said, size_t bytes, struct fault *fault);
+
+/** For control_options.change; context is the daemon. What it adds or removes lasts until the file is read again. */
+int reload_change(void *context, const struct wire_change *change, char *said, size_t bytes, struct fault *fault);
+
+#endif

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/streams.h"
+
+#include "daemon/base/log.h"
+#include "daemon/preflight.h"
+#include "daemon/priv/priv.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SMALL_PAGE   4096
+#define WAIT_STEP_US 100000
+
+uint64_t streams_now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+struct stream *streams_find(struct daemon *daemon, const char *name)
+{
+	struct stream *stream;
+
+	TAILQ_FOREACH (stream, &daemon->streams, link)
+		if (!stream->removed && strcmp(stream->config->name, name) == 0)
+			break;
+	return stream;
+}
+
+/* ---- interfaces ---------------------------------------------------------------------------------- */
+
+static const char *backend_name(enum config_backend backend)
+{
+	switch (backend) {
+	case CONFIG_BACKEND_VERBS:
+		break;
+	}
+	return "verbs";
+}
+
+static void release_interface(struct daemon *daemon, struct interface *interface)
+{
+	if (--interface->n_streams > 0)
+		return;
+	if (interface->in_control && daemon->control)
+		control_remove_interface(daemon->control, &interface->port);
+	sd_event_source_disable_unref(interface->notices);
+	interface_close(interface);
+	TAILQ_REMOVE(&daemon->interfaces, interface, link);
+	free(interface);
+}
+
+/* Every interface is there once. */
+static int find_interface(struct daemon *daemon, const struct config_stream *config, struct interface **out,
+			  struct fault *fault)
+{
+	struct interface *interface;
+	int r;
+
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		if (strcmp(interface->name, config->interface) == 0)
+			break;
+	if (!interface) {
+		interface = calloc(1, sizeof(*interface));
+		if (!interface)
+			return fault_set(fault, EX_OSERR, ENOMEM, "interface %s: out of memory", config->interface);
+		r = interface_init(interface, config->interface, backend_name(config->backend), fault);
+		if (r < 0) {
+			free(interface);
+			return r;
+		}
+		TAILQ_INSERT_TAIL(&daemon->interfaces, interface, link);
+	}
+	interface->n_streams++;
+	*out = interface;
+	return 0;
+}
+
+/* ---- coming -------------------------------------------------------------------------------------- */
+
+int streams_new(struct daemon *daemon, const struct config_stream *config, struct stream **stream, struct fault *fault)
+{
+	struct stream *new = calloc(1, sizeof(*new));
+	struct interface *interface = NULL;
+	int r;
+
+	if (!new)
+		return fault_set(fault, EX_OSERR, ENOMEM, "stream '%s': out of memory", config->name);
+	r = find_interface(daemon, config, &interface, fault);
+	if (r < 0) {
+		free(new);
+		return r;
+	}
+	r = stream_init(new, config, interface, fault);
+	if (r < 0) {
+		free(new);
+		release_interface(daemon, interface);
+		return r;
+	}
+	TAILQ_INSERT_TAIL(&daemon->streams, new, link);
+	*stream = new;
+	return 0;
+}
+
+/* Of streams that have none yet; what the others have is taken already. */
+int streams_check_memory(const struct daemon *daemon, struct fault *fault)
+{
+	const struct stream *stream;
+	uint64_t small = 0, all = 0;
+	int r;
+
+	TAILQ_FOREACH (stream, &daemon->streams, link) {
+		uint64_t bytes = stream_pinned_bytes(stream);
+
+		all += bytes;
+		if (stream->config->page_bytes == SMALL_PAGE && !stream->worker)
+			small += bytes;
+	}
+	r = preflight_check_memory(small, fault);
+	return r == 0 ? priv_memlock_allows(all, fault) : r;
+}
+
+int streams_open(struct stream *stream, struct fault *fault)
+{
+	return stream->interface->backend ? 0 : interface_open(stream->interface, fault);
+}
+
+/* TERM and INT are blocked until the loop takes them. */
+static bool is_told_to_stop(void)
+{
+	sigset_t pending;
+
+	sigpending(&pending);
+	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
+}
+
+/* Random, so that no two runs of a stream have the same; never 0. */
+static int new_epoch(uint64_t *epoch)
+{
+	do {
+		if (getrandom(epoch, sizeof(*epoch), 0) < 0)
+			return -errno;
+	} while (*epoch == 0);
+	return 0;
+}
+
+/*
+ * The hugepages of the last run are free once its readers have read to its end. A restarted daemon waits for
+ * that; for one that was not, nothing says that any are to come.
+ */
+int streams_prepare(struct daemon *daemon, struct stream *stream, uint64_t deadline_us, struct fault *fault)
+{
+	bool said = false;
+	uint64_t epoch;
+	int r = new_epoch(&epoch);
+
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "stream '%s': no random number to be had: %s", stream->config->name,
+				 strerror(-r));
+	for (;;) {
+		r = stream_prepare(stream, epoch, fault);
+		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted ||
+		    streams_now_us() >= deadline_us || is_told_to_stop())
+			return r;
+		if (!said)
+			log_warning("%s; waiting up to %u s (restart_wait_s) for readers of the last run to give theirs back",
+				    fault->text, daemon->config->restart_wait_s);
+		said = true;
+		usleep(WAIT_STEP_US);
+	}
+}
+
+static void describe_to_control(struct stream *stream)
+{
+	struct interface *interface = stream->interface;
+
+	stream->ring_control = (struct control_ring){
+		.config = stream->config,
+		.ring = &stream->ring,
+		.inbox = worker_inbox(stream->worker),
+		.outbox = worker_outbox(stream->worker),
+		.device = interface->capabilities.device,
+		.backend = interface->ops->name,
+		.read_matched = stream_read_matched,
+		.context = stream,
+	};
+	if (interface->in_control)
+		return;
+	interface->port = (struct control_interface){
+		.name = interface->name,
+		.device = interface->capabilities.device,
+		.read = interface_read_counters,
+		.context = interface,
+	};
+}
+
+int streams_serve(struct daemon *daemon, struct stream *stream, struct fault *fault)
+{
+	struct interface *interface = stream->interface;
+	int r;
+
+	describe_to_control(stream);
+	r = control_add_ring(daemon->control, &stream->ring_control);
+	if (r == 0)
+		r = events_watch_device(daemon, interface);
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot be served: %s", stream->config->name, strerror(-r));
+	if (!interface->in_control)
+		control_add_interface(daemon->control, &interface->port);
+	interface->in_control = true;
+	events_refresh_states(daemon);
+	return 0;
+}
+
+/* ---- going --------------------------------------------------------------------------------------- */
+
+void streams_remove(struct daemon *daemon, struct stream *stream)
+{
+	stream->removed = true;
+	log_info("stream '%s': removed", stream->config->name);
+	/* Before its ring closes: who reads to the end knows why then. */
+	control_end_ring(daemon->control, &stream->ring_control, IBVCAP_REASON_STREAM_REMOVED);
+	fdstore_drop_groups(&daemon->fdstore, daemon->run, stream->config->name);
+	stream_leave(stream);
+	stream_stop(stream);
+}
+
+void streams_free(struct daemon *daemon, struct stream *stream)
+{
+	struct interface *interface = stream->interface;
+
+	stream_leave(stream);
+	stream_stop(stream);
+	stream_join(stream);
+	if (daemon->control)
+		control_remove_ring(daemon->control, &stream->ring_control);
+	stream_deinit(stream);
+	TAILQ_REMOVE(&daemon->streams, stream, link);
+	free(stream);
+	release_interface(daemon, interface);
+}

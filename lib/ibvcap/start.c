@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/start.h"
+
+#include "lib/ibvcap/ring.h"
+
+#include <ibvcap/ibvcap.h>
+
+static uint64_t oldest(const struct start_view *view)
+{
+	return view->floor > view->head / view->slots_per_block ? view->head : view->floor * view->slots_per_block;
+}
+
+static uint64_t timestamp_ns(const struct start_view *view, uint64_t sequence)
+{
+	uint32_t n = view->slots_per_block;
+	uint32_t physical = consumer_load_table_at(view->table, view->table_mask, sequence / n);
+
+	return physical < view->n_blocks ? view->meta[(uint64_t)physical * n + sequence % n].timestamp_ns : 0;
+}
+
+/* The first row that is not older than since_ns. */
+static uint64_t find_time(const struct start_view *view, uint64_t since_ns)
+{
+	uint64_t low = oldest(view), high = view->head;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (timestamp_ns(view, middle) < since_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+uint64_t start_find(const struct start_view *view, const struct start *start)
+{
+	uint64_t history = view->head - oldest(view);
+
+	switch (start->where) {
+	case IBVCAP_START_OLDEST:
+		return view->head - history;
+	case IBVCAP_START_PACKETS_BACK:
+		return view->head - (start->value < history ? start->value : history);
+	case IBVCAP_START_NS_BACK:
+		return find_time(view, start->value);
+	}
+	return view->head;
+}

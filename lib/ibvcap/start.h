@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where in a ring's history a reader begins. Worker (for consumers) and library (for taps) link this. */
+#ifndef IBVCAP_START_H
+#define IBVCAP_START_H
+
+#include <ibvcap/layout.h>
+
+#include <stdint.h>
+
+/* As it is asked for on the wire: the library has made a time out of "back". */
+struct start {
+	uint32_t where; /* enum ibvcap_start */
+	uint64_t value; /* packets back; or the UTC ns from which on packets are wanted */
+};
+
+/* What is looked at. */
+struct start_view {
+	const _Atomic uint32_t *table;
+	uint32_t table_mask;
+	const struct ibvcap_meta *meta;
+	uint32_t n_blocks;
+	uint32_t slots_per_block;
+	uint64_t floor;
+	uint64_t head;
+};
+
+/**
+ * The sequence number to begin at: as asked for, or the oldest that is there; head where all is older. By time, rows
+ * are taken to be in its order, and one without a timestamp to be old. Reads rows that may be recycled meanwhile, and
+ * then finds some place in the history, no better and no worse.
+ */
+uint64_t start_find(const struct start_view *view, const struct start *start);
+
+#endif

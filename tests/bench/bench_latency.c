@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How long after it was published a packet is acquired in another process: asleep, asleep beside others, and polling; beside a pipe, an eventfd and a Unix socket that carry the same to the same process.
+ *
+ *     bench_latency [--rounds N] [--pause-us N]
+ *
+ * One JSON line a way. Sender and receiver are pinned to the first and the last CPU.
+ */
+#include "daemon/control/notifier.h"
+#include "lib/ibvcap/ring.h"
+#include "tests/support/consumers.h"
+#include "tests/support/readers.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/sysinfo.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define N           64u
+#define SLOT_BYTES  64u
+#define N_SLEEPERS  4u /* beside the one that is measured */
+#define WARM_UP     100u
+
+struct shared {
+	_Atomic uint64_t done; /* rounds, of all receivers together; each begins with one more */
+	uint64_t sent_ns;       /* for the eventfd, which carries no message */
+	uint64_t ns[];          /* of each round */
+};
+
+struct bench {
+	uint32_t rounds;
+	uint32_t pause_us;
+	struct shared *shared;
+	struct rx_ring ring;
+	struct notifier *notifier;
+	struct ring_consumer consumers[1 + N_SLEEPERS];
+	uint32_t n_consumers;
+	int fds[2]; /* of the other ways: sender's, receiver's */
+};
+
+/* A way for one u64, the time it was sent at, and its receiver's end. */
+struct way {
+	const char *name;
+	uint32_t n_consumers; /* 0: not through the ring */
+	void (*open)(struct bench *bench);
+	void (*send)(struct bench *bench, uint64_t now_ns);
+	uint64_t (*receive)(struct bench *bench, struct ibvcap_rx *rx);
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void require(bool condition, const char *what)
+{
+	if (condition)
+		return;
+	fprintf(stderr, "bench_latency: %s: %s\n", what, strerror(errno));
+	exit(EXIT_FAILURE);
+}
+
+/* To the CPUs from first to last. */
+static void pin(int first, int last)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	for (int cpu = first; cpu <= last; cpu++)
+		CPU_SET((unsigned)cpu, &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus); /* not allowed: then it is not pinned */
+}
+
+/* ---- the ring ------------------------------------------------------------------------------------ */
+
+static void open_ring(struct bench *bench)
+{
+	const struct rx_ring_options options = {
+		.stream = "bench", .epoch = 1, .slot_bytes = SLOT_BYTES, .slots_per_block = N, .header_bytes = 42,
+		.history_blocks = 64, .receive_queue_slots = N, .spare_blocks = 1 + N_SLEEPERS, .lease_blocks_max = 1,
+		.page_bytes = 4096, .n_queues = 1,
+	};
+
+	require(rx_ring_init(&bench->ring, &options, NULL) == 0, "ring");
+	require(notifier_new(&bench->notifier, &bench->ring) == 0, "notifier");
+	for (uint32_t i = 0; i < bench->n_consumers; i++) {
+		require(test_consumer_init(&bench->consumers[i], 1) == 0, "consumer");
+		require(rx_ring_add_consumer(&bench->ring, &bench->consumers[i]) == 0, "consumer");
+		require(notifier_add(bench->notifier, &bench->consumers[i], -1) == 0, "consumer");
+	}
+}
+
+static void close_ring(struct bench *bench)
+{
+	notifier_free(bench->notifier);
+	bench->notifier = NULL;
+	for (uint32_t i = 0; i < bench->n_consumers; i++)
+		test_consumer_deinit(&bench->consumers[i]);
+	rx_ring_deinit(&bench->ring);
+}
+
+/* As the worker does after a short poll. */
+static void publish(struct bench *bench, uint64_t now)
+{
+	struct rx_span span;
+
+	rx_ring_post_span(&bench->ring, 1, &span);
+	memcpy(span.payload, &now, sizeof(now));
+	span.meta[0] = (struct ibvcap_meta){ .length = SLOT_BYTES };
+	rx_ring_publish(&bench->ring, 1);
+	rx_ring_wake(&bench->ring);
+}
+
+static uint64_t acquire(struct ibvcap_rx *rx, int timeout_ms)
+{
+	struct ibvcap_batch batch;
+	uint64_t sent_ns;
+	int r;
+
+	do {
+		r = ibvcap_acquire(rx, &batch, 1, 1, timeout_ms);
+	} while (r == 0);
+	require(r == 1, "acquire");
+	memcpy(&sent_ns, batch.payload, sizeof(sent_ns));
+	ibvcap_release(rx, &batch);
+	return sent_ns;
+}
+
+static uint64_t acquire_asleep(struct bench *bench, struct ibvcap_rx *rx)
+{
+	(void)bench;
+	return acquire(rx, -1);
+}
+
+static uint64_t acquire_polling(struct bench *bench, struct ibvcap_rx *rx)
+{
+	(void)bench;
+	return acquire(rx, 0);
+}
+
+/* ---- the others ---------------------------------------------------------------------------------- */
+
+static void open_pipe(struct bench *bench)
+{
+	int fds[2];
+
+	require(pipe(fds) == 0, "pipe");
+	bench->fds[0] = fds[1];
+	bench->fds[1] = fds[0];
+}
+
+static void open_eventfd(struct bench *bench)
+{
+	bench->fds[0] = eventfd(0, 0);
+	require(bench->fds[0] >= 0, "eventfd");
+	bench->fds[1] = dup(bench->fds[0]);
+}
+
+static void open_socket(struct bench *bench)
+{
+	require(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, bench->fds) == 0, "socketpair");
+}
+
+static void write_time(struct bench *bench, uint64_t now)
+{
+	require(write(bench->fds[0], &now, sizeof(now)) == sizeof(now), "write");
+}
+
+static void write_eventfd(struct bench *bench, uint64_t now)
+{
+	bench->shared->sent_ns = now;
+	eventfd_write(bench->fds[0], 1);
+}
+
+static uint64_t read_time(struct bench *bench, struct ibvcap_rx *rx)
+{
+	uint64_t sent_ns;
+
+	(void)rx;
+	require(read(bench->fds[1], &sent_ns, sizeof(sent_ns)) == sizeof(sent_ns), "read");
+	return sent_ns;
+}
+
+static uint64_t read_eventfd(struct bench *bench, struct ibvcap_rx *rx)
+{
+	eventfd_t count;
+
+	(void)rx;
+	eventfd_read(bench->fds[1], &count);
+	return bench->shared->sent_ns;
+}
+
+/* ---- the measurement ----------------------------------------------------------------------------- */
+
+static void receive_all(struct bench *bench, const struct way *way, uint32_t which)
+{
+	struct ibvcap_rx rx = { 0 };
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	pin(get_nprocs() - 1, get_nprocs() - 1);
+	if (way->n_consumers)
+		require(test_reader_init(&rx, &bench->ring, &bench->consumers[which]) == 0, "reader");
+	atomic_fetch_add(&bench->shared->done, 1);
+	for (uint32_t i = 0; i < bench->rounds + WARM_UP; i++) {
+		uint64_t sent_ns = way->receive(bench, &rx);
+
+		if (which == 0 && i >= WARM_UP)
+			bench->shared->ns[i - WARM_UP] = now_ns() - sent_ns;
+		atomic_fetch_add(&bench->shared->done, 1);
+	}
+	test_reader_deinit(&rx);
+	_exit(EXIT_SUCCESS);
+}
+
+static void send_all(struct bench *bench, const struct way *way, uint32_t n_receivers)
+{
+	for (uint32_t i = 0; i < bench->rounds + WARM_UP; i++) {
+		uint64_t until;
+
+		while (atomic_load(&bench->shared->done) < (uint64_t)n_receivers * (i + 1))
+			sched_yield();
+		for (until = now_ns() + bench->pause_us * UINT64_C(1000); now_ns() < until;)
+			;
+		way->send(bench, now_ns());
+	}
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void print(const struct bench *bench, const struct way *way)
+{
+	uint64_t *ns = bench->shared->ns;
+	uint32_t n = bench->rounds;
+
+	qsort(ns, n, sizeof(*ns), compare);
+	printf("{\"way\": \"%s\", \"rounds\": %u, \"pause_us\": %u, \"ns\": {\"p50\": %llu, \"p99\": %llu, \"p99.9\": %llu}}\n",
+	       way->name, n, bench->pause_us, (unsigned long long)ns[n / 2], (unsigned long long)ns[(uint64_t)n * 99 / 100],
+	       (unsigned long long)ns[(uint64_t)n * 999 / 1000]);
+	fflush(stdout);
+}
+
+static void measure(struct bench *bench, const struct way *way)
+{
+	uint32_t n_receivers = way->n_consumers ? way->n_consumers : 1;
+	int status;
+
+	bench->n_consumers = way->n_consumers;
+	atomic_store(&bench->shared->done, 0);
+	pin(0, get_nprocs() - 1); /* the notifier runs where there is room */
+	way->open(bench);
+	pin(0, 0);
+	for (uint32_t i = 0; i < n_receivers; i++) {
+		pid_t child = fork();
+
+		require(child >= 0, "fork");
+		if (child == 0)
+			receive_all(bench, way, i);
+	}
+	send_all(bench, way, n_receivers);
+	for (uint32_t i = 0; i < n_receivers; i++)
+		require(wait(&status) > 0 && status == 0, "a receiver failed");
+	print(bench, way);
+	if (way->n_consumers) {
+		close_ring(bench);
+	} else {
+		close(bench->fds[0]);
+		close(bench->fds[1]);
+	}
+}
+
+static const struct way ways[] = {
+	{ "ibvcap, asleep", 1, open_ring, publish, acquire_asleep },
+	{ "ibvcap, asleep beside others", 1 + N_SLEEPERS, open_ring, publish, acquire_asleep },
+	{ "ibvcap, polling", 1, open_ring, publish, acquire_polling },
+	{ "pipe", 0, open_pipe, write_time, read_time },
+	{ "eventfd", 0, open_eventfd, write_eventfd, read_eventfd },
+	{ "Unix socket", 0, open_socket, write_time, read_time },
+};
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = { { "rounds", required_argument, NULL, 'r' },
+						 { "pause-us", required_argument, NULL, 'p' },
+						 { 0 } };
+	struct bench bench = { .rounds = 20000, .pause_us = 100 };
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+		if (option == '?')
+			return 64;
+		*(option == 'r' ? &bench.rounds : &bench.pause_us) = (uint32_t)strtoul(optarg, NULL, 10);
+	}
+	require(bench.rounds > 0, "--rounds");
+	bench.shared = mmap(NULL, sizeof(*bench.shared) + bench.rounds * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	require(bench.shared != MAP_FAILED, "mmap");
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+		measure(&bench, &ways[i]);
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/readers.h"
+
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const struct ring_consumer *consumer)
+{
+	uint32_t quota = consumer ? consumer->lease_blocks : 1;
+
+	*rx = (struct ibvcap_rx){
+		.next_epoch = { .poll_fd = -1, .timer_fd = -1 },
+		.socket = -1, /* poll() passes over it: a daemon that is there */
+		.wake_socket = -1,
+		.payload = { .address = ring->payload.address, .fd = -1 },
+		.headers = { .address = ring->headers.address, .fd = -1 },
+		.ring = ring->ring,
+		.is_tap = !consumer,
+		.slots_per_block = ring->slots_per_block,
+		.slot_bytes = ring->slot_bytes,
+		.header_stride = ring->header_stride,
+		.n_blocks = ring->n_blocks,
+		.lease_blocks = quota,
+		.table_mask = ring->table_mask,
+		.block_bytes = ring->block_bytes,
+		.table = ring_table(ring->ring),
+		.meta = ring->meta,
+		.blocks = ring->blocks,
+		.batch_starts = calloc((size_t)quota * ring->slots_per_block / 64, sizeof(uint64_t)),
+	};
+	if (consumer) {
+		rx->state = consumer->state;
+		rx->page = consumer->page;
+		rx->attach_sequence = consumer->attach_sequence;
+		rx->next = rx->released = rx->attach_sequence;
+		rx->policy_told = consumer_load_policy(consumer->state);
+	} else {
+		rx_begin_tap(rx, &(struct start){ .where = IBVCAP_START_NEWEST });
+	}
+	return rx->batch_starts ? 0 : -ENOMEM;
+}
+
+void test_reader_deinit(struct ibvcap_rx *rx)
+{
+	free(rx->batch_starts);
+}

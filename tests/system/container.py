@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small Debian with the project installed as an administrator would, booted with its own systemd by systemd-nspawn.
+
+The base is made once by mmdebstrap and kept in IBVCAP_CONTAINER_CACHE (else ~/.cache/ibvcap-tests); a container is an
+overlay over it. Its network is that of the receiver's end of the fixture "net", so what a test sends on a wire arrives.
+"""
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+import conftest
+
+SUITE = "bookworm"
+PACKAGES = ["systemd", "systemd-sysv", "dbus", "iproute2", "procps", "libibverbs1", "ibverbs-providers", "libconfig9", "libcap2",
+            "libjansson4"]
+CAPABILITIES = ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_IPC_LOCK"]
+SIGPOWEROFF = signal.SIGRTMIN + 4  # systemd(1)
+
+
+def why_not():
+    """None, or why no container can be had here."""
+    if os.geteuid() != 0:
+        return "a container needs root"
+    for program, package in (("systemd-nspawn", "systemd-container"), ("mmdebstrap", "mmdebstrap")):
+        if not shutil.which(program):
+            return f"there is no {program}: apt install {package}"
+    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+        return "the container has no sanitizer's libraries"
+    return None
+
+
+def make_base():
+    """The directory of the base system."""
+    cache = pathlib.Path(os.environ.get("IBVCAP_CONTAINER_CACHE", pathlib.Path.home() / ".cache/ibvcap-tests"))
+    base = cache / f"{SUITE}-{hashlib.sha256(' '.join(PACKAGES).encode()).hexdigest()[:12]}"
+    if not base.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        unfinished = base.with_name(f"{base.name}.{os.getpid()}")
+        done = subprocess.run(["mmdebstrap", "-q", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, unfinished],
+                              capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            pytest.skip(f"mmdebstrap makes no base system: {done.stderr.strip().splitlines()[-1:]}")
+        unfinished.rename(base)
+    return base
+
+
+class Container:
+    def __init__(self, net, directory):
+        self.net, self.directory = net, directory
+        self.name = f"ibvcap-{os.getpid()}-{time.monotonic_ns() % 1000000}"
+        self.root = directory / "root"
+        self.process, self.leader, self.mounted = None, None, False
+
+    def prepare(self, base):
+        for name in ("root", "upper", "work"):
+            (self.directory / name).mkdir()
+        conftest.run("mount", "-t", "overlay", "overlay", "-o",
+                     f"lowerdir={base},upperdir={self.directory / 'upper'},workdir={self.directory / 'work'}", self.root)
+        self.mounted = True
+        conftest.run("cmake", "--install", conftest.BUILD, env={**os.environ, "DESTDIR": str(self.root)})
+
+    def boot(self):
+        command = ["systemd-nspawn", "-q", "-D", self.root, "-b", "--console=pipe", "--register=no", "--keep-unit", "-M", self.name,
+                   f"--network-namespace-path=/run/netns/{self.net.rx}", f"--capability={','.join(CAPABILITIES)}",
+                   "--system-call-filter=bpf"]
+        self.console = self.directory / "console"
+        with open(self.console, "wb") as console:
+            self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=console,
+                                            stderr=subprocess.STDOUT, start_new_session=True)
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.process.poll() is None:
+            if self.find_leader() and self.call("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"):
+                self.call("ldconfig")
+                self.call("systemd-sysusers")
+                self.call("systemctl", "daemon-reload")
+                return self
+            time.sleep(0.1)
+        said = self.console.read_text(errors="replace").strip().splitlines()[-3:]
+        pytest.skip(f"systemd does not boot in a container here: {said}")
+
+    def find_leader(self):
+        found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False).stdout.split()
+        self.leader = int(found[0]) if found else None
+        return self.leader
+
+    def words(self, *command):
+        """The command, as it is to be started on the outside to run inside."""
+        return ["nsenter", "-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "-r", "-w", "env", "-i", "PATH=/usr/local/sbin:"
+                "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *map(str, command)]
+
+    def call(self, *command):
+        return subprocess.run(self.words(*command), capture_output=True, text=True, check=False, timeout=120)
+
+    def must(self, *command):
+        done = self.call(*command)
+        assert done.returncode == 0, f"{command}: {done.stderr}\n{self.journal()}"
+        return done.stdout
+
+    def property(self, name, unit="ibvcapd"):
+        return self.must("systemctl", "show", "--value", "-p", name, unit).strip()
+
+    def journal(self):
+        return self.call("journalctl", "--no-pager", "-n", "60", "-u", "ibvcapd").stdout
+
+    def configure(self, streams, control=None):
+        """/etc/ibvcapd.conf, and the unit on emulated devices: all else of it is as it is shipped."""
+        path = self.root / "etc/ibvcapd.conf"
+        path.write_text(f"control = {conftest.libconfig(control or {})};\nstreams = {conftest.libconfig(streams)};\n")
+        unit = next(self.root.glob("usr/**/systemd/system/ibvcapd.service")).read_text()
+        start = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)[1]
+        interfaces = ",".join(dict.fromkeys(stream["interface"] for stream in streams))
+        softhca = next(self.root.glob("usr/**/bin/softhca")).relative_to(self.root)
+        drop_in = self.root / "etc/systemd/system/ibvcapd.service.d/softhca.conf"
+        drop_in.parent.mkdir(parents=True, exist_ok=True)
+        if drop_in.exists():
+            return
+        drop_in.write_text(f"[Service]\nExecStart=\nExecStart=/{softhca} -i {interfaces} -- {start}\n")
+
+    def close(self):
+        if self.process and self.process.poll() is None:
+            if self.leader:
+                os.kill(self.leader, SIGPOWEROFF)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait(10)
+        if self.mounted:
+            conftest.run("umount", "-l", self.root)

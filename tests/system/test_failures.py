@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every allocation and system call of the daemon fails once, by countdown: it says so or serves the next, never crashes, and
+has in the end what it had before."""
+import mmap
+import os
+import re
+import signal
+import struct
+import time
+import types
+
+import pytest
+
+import conftest
+import control_client
+import service_manager
+
+FAIL_CALLS = conftest.BUILD / "tests/support/libfail_calls.so"
+CALLS_MAX = 3000
+
+
+class Failures:
+    """The countdown of a daemon that runs with fail_calls."""
+
+    def __init__(self, path):
+        path.write_bytes(bytes(4096))
+        self.path = path
+        with open(path, "r+b") as file:
+            self.memory = mmap.mmap(file.fileno(), 4096)
+        self.let_through(-1)
+
+    def let_through(self, n):
+        """n calls, then one fails; below 0: none."""
+        self.memory[:8] = struct.pack("=q", n)
+
+    def fired(self):
+        return struct.unpack("=q", self.memory[:8])[0] < 0
+
+    def calls(self):
+        return struct.unpack("=q", self.memory[8:16])[0]
+
+
+@pytest.fixture
+def failures(tmp):
+    if not FAIL_CALLS.exists():
+        pytest.skip(f"{FAIL_CALLS} is not built")
+    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+        pytest.skip("a sanitizer has these functions already")
+    return Failures(tmp / "countdown")
+
+
+@pytest.fixture
+def start(build, net, tmp, failures):
+    """start(streams, …): a Daemon whose calls can be made to fail; what still runs in the end is killed."""
+    program = tmp / "ibvcapd"
+    program.write_text(f'#!/bin/sh\nLD_PRELOAD={FAIL_CALLS}:$LD_PRELOAD exec {build.ibvcapd} "$@"\n')
+    program.chmod(0o755)
+    programs = types.SimpleNamespace(softhca=build.softhca, ibvcapd=program)
+    started = []
+
+    def run(streams, environment=None, name="ibvcapd", **options):
+        environment = {"FAIL_CALLS": str(failures.path), **(environment or {})}
+        started.append(conftest.Daemon(programs, net, tmp, streams, environment=environment, name=name, **options))
+        return started[-1]
+
+    yield run
+    for daemon in started:
+        daemon.kill()
+
+
+def footprint(pid):
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/smaps_rollup") as smaps:
+        huge = re.search(r"Shared_Hugetlb:\s+(\d+)", smaps.read())[1]
+        return (len(os.listdir(f"/proc/{pid}/fd")), maps.read().count("ibvcap-"), len(os.listdir(f"/proc/{pid}/task")), int(huge))
+
+
+def small(wire, **keys):
+    return conftest.stream(wire, **{"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 3, "lease_blocks": 1, **keys})
+
+
+REFUSALS = (control_client.Refused, ConnectionError, AssertionError, TimeoutError)
+
+
+def try_each(failures, pid, act, at_least):
+    """act() again and again, another call failing each time, until none is left to fail."""
+    act()
+    before = settled(pid)
+    for n in range(CALLS_MAX):
+        failures.let_through(n)
+        try:
+            act()
+        except REFUSALS:
+            pass
+        fired = failures.fired()
+        failures.let_through(-1)
+        conftest.wait_until(lambda: footprint(pid) == before, 10, f"call {n}: {before} as before, {footprint(pid)}")
+        if not fired:
+            assert n >= at_least, n
+            return
+    raise AssertionError(f"more than {CALLS_MAX} calls")
+
+
+def settled(pid):
+    """The footprint once it has stayed the same for a moment."""
+    last, since = None, 0.0
+    while True:
+        now = footprint(pid)
+        if now != last:
+            last, since = now, time.monotonic()
+        elif time.monotonic() - since > 0.4:
+            return now
+        time.sleep(0.02)
+
+
+def test_attach_and_detach(start, failures, wire, consumer):
+    one = start([small(wire)]).wait_ready()
+    reader = consumer(one)
+    sent = 0
+
+    def act():
+        nonlocal sent
+        wire.send(wire.frame(struct.pack(">Q", sent), 7502))
+        sent += 1
+        with control_client.Client(one.socket_path, timeout=2) as client:
+            for fd in client.attach("lidar"):
+                os.close(fd)
+
+    try_each(failures, one.pid(), act, at_least=20)
+    act()
+    conftest.wait_until(lambda: max(entry["delivered"] for entry in one.status()["consumers"]) == sent, 10, "all of them")
+    rows, said = reader.finish(stop=True)
+    assert [int.from_bytes(row["payload"], "big") for row in rows] == list(range(sent))
+    assert said["skipped"] == 0
+    one.expect_sum()
+    one.stop_clean()
+
+
+def test_status(start, failures, wire):
+    one = start([small(wire)]).wait_ready()
+    try_each(failures, one.pid(), lambda: one.status(timeout=2), at_least=8)
+    assert one.stream()["state"] == "capturing"
+    one.stop_clean()
+
+
+def test_reload(start, failures, wire, hugepages, consumer):
+    hugepages(8)
+    one = start([small(wire)]).wait_ready()
+    reader = consumer(one)
+    more = small(wire, name="more", page_size="2M", flows=[conftest.flow(7600, "239.1.1.9"), conftest.flow(7601, wire.address)])
+    changed = small(wire, flows=[conftest.flow(7502, wire.address), conftest.flow(7503, "239.1.1.8")])
+    text = one.config.read_text()
+
+    def apply(streams):
+        one.config.write_text(f"{text.splitlines()[0]}\nstreams = {conftest.libconfig(streams)};\n")
+        while one.notifications(0.001):
+            pass
+        with control_client.Client(one.socket_path, timeout=10) as client:
+            client.change(control_client.RELOAD)
+
+    def act():
+        try:
+            apply([changed, more])
+        finally:
+            try:
+                apply([small(wire)])
+            except REFUSALS:
+                apply([small(wire)])  # it may fail too, but not twice
+            conftest.wait_until(lambda: list(one.status()["streams"]) == ["lidar"], 5, "one stream again")
+
+    try_each(failures, one.pid(), act, at_least=100)
+    wire.send(wire.frame(b"x", 7502))
+    conftest.wait_until(lambda: one.stream()["published"] == 1, 5, "a packet")
+    assert len(reader.finish(stop=True)[0]) == 1
+    one.expect_sum()
+    one.stop_clean()
+
+
+def expect_refusal_or_readiness(one, n):
+    """Up, or ended by itself with one line that says why."""
+    conftest.wait_until(lambda: "READY=1" in one.notifications(0.05) or one.process.poll() is not None, 30, f"call {n}")
+    if one.process.poll() is None:
+        one.stop_clean()
+        return
+    assert one.process.returncode > 0, f"call {n}: exit {one.process.returncode}\n{one.text()}"
+    assert one.process.returncode != 70, one.text()
+    assert len([line for line in one.text().splitlines() if "error:" in line]) == 1, f"call {n}:\n{one.text()}"
+    assert not one.socket_path.exists(), f"call {n}"
+
+
+def test_start(start, failures, wire):
+    for n in range(CALLS_MAX):
+        failures.let_through(n)
+        one = start([small(wire)])
+        expect_refusal_or_readiness(one, n)
+        one.kill()
+        if not failures.fired():
+            break
+    assert n > 60
+
+
+def test_restart(start, failures, net, wire):
+    """With what the last run left: whatever fails, the next one finds it again."""
+    manager = service_manager.Manager(start)
+    streams = [small(wire, flows=[conftest.flow(7502, "239.1.1.1")])]
+    manager.start(streams).wait_ready()
+    kept = len(manager.kept)
+    for n in range(0, CALLS_MAX, 3):
+        failures.let_through(-1)
+        manager.daemon.process.send_signal(signal.SIGTERM)
+        manager.daemon.process.wait(20)
+        manager.take_all()
+        manager.daemon.kill()
+        failures.let_through(n)
+        one = manager.start(streams)
+        conftest.wait_until(lambda: "READY=1" in manager.take(0.05) or one.process.poll() is not None, 30, f"call {n}")
+        assert one.process.poll() is None or one.process.returncode > 0, f"call {n}\n{one.text()}"
+        assert "239.1.1.1" in service_manager.joined(net, wire), f"call {n}"
+        fired = failures.fired()
+        failures.let_through(-1)
+        if one.process.poll() is not None:
+            manager.take_all()
+            one.kill()
+            manager.start(streams).wait_ready()
+        manager.take_all()
+        assert len(manager.kept) == kept, f"call {n}: {manager.names()}"
+        # Where the link could not be read it is looked at again in a second.
+        conftest.wait_until(lambda: manager.daemon.stream()["state"] == "capturing", 5, f"call {n}")
+        if not fired:
+            break
+    assert n > 60
+    manager.close()

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reader may ask for besides the next packets: the past, to miss nothing, or to be nobody's business."""
+import json
+import signal
+import subprocess
+
+import pytest
+
+import conftest
+from test_tools import IBVCAP, NO_PERMISSION, built, ibvcap, recv  # noqa: F401 (fixtures among them)
+
+SMALL = {"payload_size": 256, "slots_per_block": 64, "history_blocks": 16, "receive_queue_slots": 1024, "lease_blocks": 2}
+
+
+def send(build, net, wire, count, rate=20000):
+    assert conftest.finish(net.sender(build, wire, 7502, size=256, count=count, rate=rate)) == count
+
+
+def published(daemon, n):
+    conftest.wait_until(lambda: daemon.stream()["published"] == n, 10, f"{n} packets")
+
+
+def test_the_past_is_given_as_far_as_it_is_there(build, daemon, net, wire):
+    one = daemon([conftest.stream(wire, **SMALL)])
+    send(build, net, wire, 5000)
+    published(one, 5000)
+    said = [ibvcap("recv", "lidar", "--socket", one.socket_path, "--duration", 0.2, *words, nobody=True)
+            for words in (["--packets-back", 100], ["--packets-back", 10**9], ["--seconds-back", 100], ["--oldest"],
+                          ["--packets-back", 50, "--policy", "tap"], ["--seconds-back", 1e-6])]
+    assert not any(one.returncode for one in said), [one.stderr for one in said]
+    back = [int(one.stdout.split("begins ")[1].split()[0]) for one in said]
+    delivered = [int(one.stdout.split("delivered ")[1].split()[0]) for one in said]
+    assert back == delivered
+    assert back[0] == 100 and back[4] == 50 and back[5] == 0
+    assert back[1] == back[2] == back[3] and 16 * 64 <= back[1] < 5000
+
+
+def test_lossless_is_by_permission(daemon, wire):
+    one = daemon([conftest.stream(wire, name="no"), conftest.stream(wire, 7503, name="root", lossless_deadline_ms=1000,
+                                                                     lossless_users=["root"])])
+    for stream in ("no", "root"):
+        done = ibvcap("recv", stream, "--socket", one.socket_path, "--policy", "lossless", nobody=True)
+        assert done.returncode == NO_PERMISSION
+        assert "lossless_users" in done.stderr
+    assert ibvcap("recv", "root", "--socket", one.socket_path, "--policy", "lossless", "--duration", 0.1).returncode == 0
+
+
+@pytest.mark.parametrize("poll", ["busy", "adaptive", "event"])
+def test_a_stopped_lossless_reader_is_waited_for_until_its_deadline(build, daemon, net, wire, recv, poll):
+    one = daemon([conftest.stream(wire, poll=poll, lossless_deadline_ms=1500, **SMALL)])
+    reader = recv(one, "--policy", "lossless", "--json")
+    reader.process.send_signal(signal.SIGSTOP)
+    send(build, net, wire, 4000)
+    conftest.wait_until(lambda: one.stream()["matched"] == 4000, 10, "4000 packets")
+    kept = one.stream()["published"]
+    assert kept < 4000
+    (consumer,) = one.status()["consumers"]
+    if consumer["policy"] == 1:  # else this machine took the deadline to come here
+        reader.process.send_signal(signal.SIGCONT)
+        conftest.wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 10, "it has caught up")
+        assert one.status()["consumers"][0]["skipped"] == 0
+    reader.process.send_signal(signal.SIGSTOP)
+    send(build, net, wire, 4000)
+    conftest.wait_until(lambda: one.status()["consumers"][0]["policy"] == 0, 20, "it is demoted")
+    before = one.stream()["published"]
+    send(build, net, wire, 1000)
+    published(one, before + 1000)
+    reader.process.send_signal(signal.SIGCONT)
+    conftest.wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 10, "it has caught up again")
+    one.expect_sum()
+    code, out, err = reader.finish(signal.SIGTERM)
+    assert code == 0, err
+    said = json.loads(out)
+    assert said["published"] == said["delivered"] + said["skipped"] == one.stream()["published"]
+    assert said["skipped"] > 0
+
+
+def test_a_tap_takes_no_consumers_place_and_finds_the_next_epoch(build, daemon, net, wire):
+    one = daemon([conftest.stream(wire, max_consumers=1, **SMALL)])
+    command = conftest.as_nobody(IBVCAP, "recv", "lidar", "--socket", one.socket_path, "--policy", "tap", "--count", 200,
+                                 "--verify", "--json")
+    taps = [subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        conftest.wait_until(lambda: not any(tap.poll() for tap in taps) and len(one.status()["consumers"]) == 0, 10, "taps")
+        for _ in range(50):
+            send(build, net, wire, 100, rate=5000)
+            if all(tap.poll() is not None for tap in taps):
+                break
+        said = [json.loads(tap.communicate(timeout=60)[0]) for tap in taps]
+    finally:
+        for tap in taps:
+            tap.kill()
+            tap.wait()
+    for tap in said:
+        assert tap["packets"] == tap["delivered"] == 200
+        assert tap["pattern"]["corrupt"] == 0
+    one.expect_sum()

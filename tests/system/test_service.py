@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As a service of the real systemd, PID 1 of a container."""
+import json
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import pytest
+
+import conftest
+import container
+import service_manager
+
+GROUP = "239.1.7.7"
+# Two of them fit in what a container lets a process lock.
+SMALL = {"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 2, "lease_blocks": 1}
+
+
+@pytest.fixture
+def booted(net, build):
+    reason = container.why_not()
+    if reason:
+        pytest.skip(reason)
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-container-"))
+    one = container.Container(net, directory)
+    try:
+        one.prepare(container.make_base())
+        yield one.boot()
+    finally:
+        one.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def streams(wire):
+    return [conftest.stream(wire, flows=[conftest.flow(7502, GROUP)], **SMALL)]
+
+
+def status(booted):
+    return json.loads(booted.must("ibvcap", "status", "--json"))
+
+
+def test_reload_under_the_real_systemd(booted, net, wire):
+    booted.configure(streams(wire))
+    booted.must("systemctl", "daemon-reload")
+    booted.must("systemctl", "start", "ibvcapd")
+    pid = booted.property("MainPID")
+    booted.configure([*streams(wire), conftest.stream(wire, name="more", port=7600, **SMALL)])
+    booted.must("systemctl", "reload", "ibvcapd")
+    assert [stream["name"] for stream in status(booted)["streams"]] == ["lidar", "more"]
+    booted.configure([conftest.stream(wire, colour=3)])
+    assert booted.call("systemctl", "reload", "ibvcapd").returncode != 0
+    assert "colour" in booted.journal() and "nothing was changed" in booted.journal()
+    assert [stream["name"] for stream in status(booted)["streams"]] == ["lidar", "more"]
+    assert (booted.property("ActiveState"), booted.property("MainPID")) == ("active", pid)
+    booted.must("systemctl", "kill", "-s", "HUP", "ibvcapd")
+    booted.must("systemctl", "stop", "ibvcapd")
+    assert booted.property("Result") == "success"
+
+
+def published(booted):
+    return status(booted)["streams"][0]["published"]
+
+
+def test_restarts_under_the_real_systemd(booted, net, wire, build):
+    booted.configure(streams(wire))
+    booted.must("systemctl", "daemon-reload")
+    booted.must("systemctl", "start", "ibvcapd")
+    assert booted.property("NFileDescriptorStore") == "2", booted.journal()
+    inode = booted.must("stat", "-c", "%i", "/run/ibvcapd/control.sock")
+    reader = subprocess.Popen(booted.words("setpriv", "--reuid=nobody", "--regid=ibvcap", "--clear-groups", "ibvcap", "recv",
+                                           "lidar", "--verify", "--json"),
+                              stdout=subprocess.PIPE, text=True)
+    sender = None
+    try:
+        conftest.wait_until(lambda: status(booted)["consumers"], 20, "the reader")
+        sender = net.sender(build, wire, 7502, rate=2000, size=64, duration=60, destination=GROUP)
+        for how in (["systemctl", "restart", "ibvcapd"], ["systemctl", "kill", "-s", "KILL", "ibvcapd"],
+                    ["systemctl", "restart", "ibvcapd"]):
+            before = published(booted)
+            conftest.wait_until(lambda: published(booted) > before + 200, 20, "packets")
+            epoch = status(booted)["streams"][0]["epoch"]
+            booted.must(*how)
+            # No attach is refused and no group left, also in the seconds that a failed service waits.
+            assert GROUP in service_manager.joined(net, wire)
+            conftest.wait_until(lambda: status(booted)["streams"][0]["epoch"] != epoch, 30, "the next run")
+            conftest.wait_until(lambda: status(booted)["consumers"], 30, "the reader")
+            assert booted.must("stat", "-c", "%i", "/run/ibvcapd/control.sock") == inode
+            assert booted.property("NFileDescriptorStore") == "2"
+        before = published(booted)
+        conftest.wait_until(lambda: published(booted) > before + 200, 20, "packets of the last run")
+    finally:
+        if sender:
+            sender.send_signal(signal.SIGTERM)
+            sent = json.loads(sender.communicate(timeout=30)[0])["sent"]
+        booted.call("kill", "-TERM", status(booted)["consumers"][0]["pid"])
+        said = reader.communicate(timeout=30)[0]
+    said = json.loads(said)
+    assert said["unknown_gaps"] == 3
+    assert said["pattern"]["repeated"] == said["pattern"]["corrupt"] == said["pattern"]["reordered"] == 0
+    assert said["published"] == said["delivered"] == said["packets"] <= sent
+    booted.must("systemctl", "stop", "ibvcapd")
+    assert booted.property("NFileDescriptorStore") == "0"
+    conftest.wait_until(lambda: GROUP not in service_manager.joined(net, wire), 5, "the group's leave")
+    assert booted.call("test", "-e", "/run/ibvcapd").returncode == 1
+    assert booted.property("Result") == "success", booted.journal()

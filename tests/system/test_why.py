@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ibvcap why, on losses that were made."""
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+import conftest
+
+
+def why(daemon, stream="lidar", *words, nobody=False):
+    command = [conftest.BUILD / "tools/ibvcap", "why", stream, "--socket", daemon.socket_path, *words]
+    command = conftest.as_nobody(*command) if nobody else list(map(str, command))
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+
+
+def lines(daemon, stream="lidar"):
+    """{term: line}, of the one queue and the last consumer."""
+    said = json.loads(why(daemon, stream, "--json").stdout)
+    assert said["schema_version"] == 1 and len(said["queues"]) == 1
+    return {line["term"]: line for line in said["queues"][0]["lines"]}
+
+
+def test_no_loss_is_said_too(daemon, wire, consumer):
+    one = daemon([conftest.stream(wire)])
+    reader = consumer(one)
+    wire.send(*[wire.frame(b"x" * 100, 7502) for _ in range(10)])
+    conftest.wait_until(lambda: lines(one)["delivered"]["value"] == 10, 10, "10 packets")
+    for term, line in lines(one).items():
+        assert line["level"] == "ok" and line["remedy"] is None, term
+    text = why(one).stdout
+    assert "matched 10 = published 10 + no_buffer 0 + errored 0 + in_flight 0" in text
+    assert "published 10 = delivered 10 + skipped 0 + lag 0" in text
+    assert reader.process.poll() is None
+
+
+def test_a_stopped_reader_a_long_packet_and_a_queue_that_is_too_short_are_told_apart(daemon, wire, consumer):
+    one = daemon([conftest.stream(wire, payload_size=100, oversize_sink=False, history_blocks=16)])
+    reader = consumer(one, "lidar", "--pause-us", 30_000_000)
+    wire.send(wire.frame(b"y" * 50, 7502))
+    conftest.wait_until(lambda: lines(one)["delivered"]["value"] == 1, 10, "a batch that is held")
+    for _ in range(30):
+        wire.send(*[wire.frame(b"x" * 50, 7502) for _ in range(100)])
+    wire.send(wire.frame(b"z" * 150, 7502))
+    conftest.wait_until(lambda: lines(one)["errored"]["value"] == 1, 10, "the long packet")
+    found = lines(one)
+    assert found["errored"]["level"] == "loss" and "payload_size" in found["errored"]["remedy"]
+    assert found["lag"]["level"] == "note" and "history_blocks" in found["lag"]["remedy"]
+    assert found["lag"]["pid"] > 0
+    assert "LOSS  errored" in why(one).stdout
+    reader.process.kill()
+
+
+def test_a_stream_that_nobody_sends_says_what_to_compare(daemon, wire):
+    one = daemon([conftest.stream(wire)])
+    assert "destination, port, source, vlan" in lines(one)["matched"]["remedy"]
+
+
+def test_it_is_for_streams_that_one_may_see(daemon, wire):
+    one = daemon([conftest.stream(wire, users=["daemon"])])
+    assert why(one).returncode == 0
+    for done in (why(one, nobody=True), why(one, "none")):
+        assert done.returncode == os.EX_UNAVAILABLE and "no stream" in done.stderr
+
+
+def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build):
+    one = daemon([conftest.stream(wire, receive_queue_slots=64, history_blocks=64)])
+    start_ns = time.time_ns()
+    conftest.finish(net.sender(build, wire, 7502, size=1000, duration=1))
+    end_ns = time.time_ns()
+    wire.send(*[wire.frame(b"later", 7502) for _ in range(10)])
+    conftest.wait_until(lambda: one.stream()["in_flight"] == 0, 10, "rest")
+    line = lines(one)["no_buffer"]
+    if line["value"] == 0:
+        pytest.skip("the worker kept up")
+    assert line["level"] == "loss" and "page_size" in line["remedy"]
+    last = line["last"]
+    assert 0 < last["packets"] <= line["value"]
+    # Read some times a second.
+    assert last["from_ns"] < end_ns + 1_000_000_000 and start_ns < last["to_ns"] < end_ns + 2_000_000_000
+    assert f"the last {last['packets']} between 20" in why(one).stdout

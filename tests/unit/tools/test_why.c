@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Each loss has a line that names its cause and what helps; without loss no line says so. */
+#include "tools/why.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct ibvcap_counter stream_counters[] = {
+	{ "matched", 100 }, { "published", 100 }, { "no_buffer", 0 },    { "errored", 0 },      { "in_flight", 0 },
+	{ "truncated", 0 }, { "irregular", 0 },   { "bad_checksum", 0 }, { "queue_resets", 0 },
+};
+static struct ibvcap_counter port_counters[] = { { "out_of_buffer", 0 }, { "port_discards", 0 } };
+static struct ibvcap_counter consumer_counters[] = { { "published", 100 }, { "delivered", 100 }, { "skipped", 0 }, { "lag", 0 } };
+static struct ibvcap_stream_status stream = { .name = "s", .interface = "eth0", .state = "capturing", .n_blocks = 10,
+					      .slots_per_block = 64, .page_bytes = 2 << 20, .counters = stream_counters,
+					      .n_counters = 9 };
+static struct ibvcap_interface_status port = { .interface = "eth0", .counters = port_counters, .n_counters = 2 };
+static struct ibvcap_consumer_status_info consumers[] = {
+	{ .stream = "other", .pid = 1, .counters = consumer_counters, .n_counters = 4 },
+	{ .stream = "s", .pid = 2, .counters = consumer_counters, .n_counters = 4 },
+};
+static struct why_report report;
+
+static void set(struct ibvcap_counter *counters, unsigned n, const char *label, uint64_t value)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (strcmp(counters[i].label, label) == 0)
+			counters[i].value = value;
+}
+
+/* The line of that term; NULL: none. */
+static const struct why_line *judge(const char *term)
+{
+	const struct why_facts facts = { .stream = &stream, .interface = &port, .consumers = consumers, .n_consumers = 2 };
+
+	why_judge(&facts, &report);
+	for (uint32_t i = 0; i < report.n_lines; i++)
+		if (strcmp(report.lines[i].term, term) == 0)
+			return &report.lines[i];
+	return NULL;
+}
+
+Test(why, without_loss_every_term_is_there_and_none_needs_a_remedy)
+{
+	static const char *const terms[] = { "port_discards", "matched", "no_buffer", "errored", "in_flight", "published",
+					     "delivered", "skipped", "lag" };
+
+	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
+		cr_expect(ne(ptr, (void *)judge(terms[i]), NULL), "%s", terms[i]);
+	for (uint32_t i = 0; i < report.n_lines; i++) {
+		cr_expect(eq(int, (int)report.lines[i].level, WHY_OK), "%s", report.lines[i].term);
+		cr_expect(eq(ptr, (void *)report.lines[i].remedy, NULL), "%s", report.lines[i].term);
+		cr_expect(ne(ptr, (void *)report.lines[i].consumer, (void *)&consumers[0]), "a consumer of another stream");
+	}
+}
+
+static void expect_loss(const char *term, const char *cause, const char *remedy)
+{
+	const struct why_line *line = judge(term);
+
+	cr_assert(ne(ptr, (void *)line, NULL), "%s", term);
+	cr_expect(eq(int, (int)line->level, WHY_LOSS), "%s", term);
+	cr_expect(strstr(line->cause, cause) != NULL, "%s", line->cause);
+	cr_expect(line->remedy && strstr(line->remedy, remedy) != NULL, "%s", line->remedy);
+}
+
+Test(why, each_loss_is_told_with_cause_and_remedy)
+{
+	set(port_counters, 2, "port_discards", 3);
+	expect_loss("port_discards", "before it knew the stream", "PCIe");
+	set(stream_counters, 9, "errored", 3);
+	expect_loss("errored", "longer than payload_size", "oversize_sink");
+	set(stream_counters, 9, "truncated", 3);
+	expect_loss("truncated", "longer than its row", "payload_size");
+	set(stream_counters, 9, "bad_checksum", 3);
+	expect_loss("bad_checksum", "damaged", "cables");
+	set(consumer_counters, 4, "skipped", 3);
+	expect_loss("skipped", "slower than the packets come", "history_blocks");
+	strcpy(stream.state, "link_down");
+	expect_loss("link_down", "no link", "ip link set");
+}
+
+Test(why, what_had_no_slot_has_the_cause_that_fits)
+{
+	set(stream_counters, 9, "no_buffer", 7);
+	expect_loss("no_buffer", "the worker was too slow", "receive_queue_slots");
+	stream.page_bytes = 4096;
+	expect_loss("no_buffer", "pages of 4 KiB", "page_size");
+	consumers[1].policy = IBVCAP_POLICY_LOSSLESS;
+	expect_loss("no_buffer", "lossless reader", "lossless_deadline_ms");
+	set(stream_counters, 9, "queue_resets", 1);
+	expect_loss("no_buffer", "reset", "journalctl");
+}
+
+Test(why, silence_and_lag_are_no_loss_yet)
+{
+	const struct why_line *line;
+
+	set(stream_counters, 9, "matched", 0);
+	line = judge("matched");
+	cr_expect(eq(int, (int)line->level, WHY_NOTE));
+	cr_expect(strstr(line->remedy, "flows") != NULL);
+	set(consumer_counters, 4, "lag", 320);
+	cr_expect(eq(int, (int)judge("lag")->level, WHY_OK));
+	set(consumer_counters, 4, "lag", 321);
+	cr_expect(eq(int, (int)judge("lag")->level, WHY_NOTE));
+	set(stream_counters, 9, "in_flight", 1);
+	cr_expect(eq(int, (int)judge("in_flight")->level, WHY_NOTE));
+}
