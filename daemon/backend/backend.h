@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a queue takes its packets from. A backend never sees rings or clients: it is told which slots of
- * memory to fill and says which it filled. The tests implement these calls too.
+ * What a queue takes its packets from, or sends them to. A backend never sees rings, channels or clients: it is
+ * told which slots of memory to fill and says which it filled, or which headers and payloads to send and says
+ * which it sent. The tests implement these calls too.
  *
  * Life of a queue, which every implementation may rely on and must check where it can:
  *   open → register_memory → create_queue → post … → start → add_flow … → post/poll …
  *   → remove_flow … → (drain with poll) → destroy_queue → unregister_memory → close
+ * and of one that sends:
+ *   open → register_memory → create_send_queue → start → send_post/send_reap …
+ *   → (drain with send_reap) → destroy_queue → unregister_memory → close
  *
- * Threads: post, poll, arm, clear and reset belong to the queue's worker; everything else to the control
- * thread; the two may run at the same time. No call keeps a pointer to its arguments unless it says so.
- * Errors: 0/count or -errno; open and create_queue explain themselves in the fault.
+ * Threads: post, poll, send_post, send_reap, arm, clear and reset belong to the queue's worker, and so does start
+ * after a reset; everything else to the control thread; the two may run at the same time. Memory may be registered
+ * and unregistered while a queue runs. No call keeps a pointer to its arguments unless it says so.
+ * Errors: 0/count or -errno; open, register_memory, create_queue and create_send_queue explain themselves in the
+ * fault.
  */
 #ifndef DAEMON_BACKEND_BACKEND_H
 #define DAEMON_BACKEND_BACKEND_H
@@ -44,6 +50,10 @@ struct backend_capabilities {
 	bool timestamps;
 	uint64_t clock_hz;        /* of raw timestamps; 0 = none */
 	uint64_t clock_mask;      /* valid bits of raw timestamps */
+	uint32_t max_send_slots;  /* deepest send queue */
+	bool send_checksums;      /* the device can fill in the checksums of what it sends */
+	uint64_t min_rate_bps;    /* of its own pacing */
+	uint64_t max_rate_bps;    /* 0: it has none */
 };
 
 struct backend_queue_options {
@@ -56,6 +66,15 @@ struct backend_queue_options {
 	bool oversize_sink;
 	bool timestamps;
 	bool completion_events;  /* arm() and fd() will be used */
+};
+
+struct backend_send_options {
+	struct backend_memory *headers; /* the headers of every packet lie in it */
+	uint32_t slots;                 /* packets that may be under way: posted, not yet reaped */
+	bool checksums;                 /* the device fills in those of IPv4 headers and UDP, which are 0 in memory */
+	bool completion_events;         /* arm() and fd() will be used */
+	uint64_t rate_bps;              /* the device paces to so many bits a second of frames; 0: at full speed */
+	uint32_t burst_bytes;           /* with a rate: so many may leave at once; 0: the device's choice */
 };
 
 /* Consecutive slots of one block: slot + i has its rows at payload + i * S and headers + i * header_stride. */
@@ -88,6 +107,21 @@ struct backend_event {
 	uint16_t reserved;
 };
 
+/* One to send: a frame without FCS, in two parts. Both stay untouched until it is reaped. */
+struct backend_packet {
+	const uint8_t *headers;
+	const uint8_t *payload;
+	const struct backend_memory *payload_memory; /* neither it nor payload is looked at if there are 0 bytes */
+	uint32_t header_bytes;
+	uint32_t payload_bytes;
+};
+
+/* The next n of those posted, in the order of posting, ended so. */
+struct backend_sent {
+	uint32_t n;
+	uint8_t status; /* enum backend_status, never BACKEND_LENGTH_ERROR */
+};
+
 struct backend_port_statistics {
 	uint64_t out_of_buffer; /* drops for want of a slot, device-wide, since open; widened */
 	uint64_t discards;      /* dropped by the port before steering, since open */
@@ -98,7 +132,7 @@ struct backend_port_statistics {
 enum backend_notice_type {
 	BACKEND_NOTICE_PORT_UP = 1,
 	BACKEND_NOTICE_PORT_DOWN,
-	BACKEND_NOTICE_QUEUE_FAILED,  /* poll() of this queue says so too: reset() is the worker's */
+	BACKEND_NOTICE_QUEUE_FAILED,  /* poll() or send_reap() of this queue says so too: reset() is the worker's */
 	BACKEND_NOTICE_DEVICE_FAILED, /* nothing more will come from it: close and open again */
 	BACKEND_NOTICE_OTHER,         /* worth a line in the log */
 };
@@ -139,8 +173,26 @@ struct backend_ops {
 	int (*arm)(struct backend_queue *queue);
 	/** Take the events off the descriptor. Never blocks. */
 	void (*clear)(struct backend_queue *queue);
-	/** After a failure: everything posted is forgotten; post again from the first unpublished slot, then start(). */
+	/**
+	 * After a failure: everything posted is forgotten; post again from the first unpublished slot, then start().
+	 * Of a send queue: start(), then post. What was posted to it and not reaped may have been sent or not; the
+	 * device reads no more of it.
+	 */
 	int (*reset)(struct backend_queue *queue);
+
+	/** A queue that sends once it is started. start, fd, arm, clear, reset and destroy_queue are for it too. */
+	int (*create_send_queue)(struct backend *backend, const struct backend_send_options *options,
+	                         struct backend_queue **queue, struct fault *fault);
+	/**
+	 * Hand packets to the device, in order. Returns how many of n, from the first, it took: fewer when `slots`
+	 * are under way; -errno only if none. What was taken comes to be reaped without anything more being posted.
+	 */
+	int (*send_post)(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
+	/**
+	 * Up to max (at least 2) runs of packets that are done; their memory is the caller's again. Never blocks.
+	 * -errno: the queue failed, and all that it had to say of its packets was reaped; reset() is due.
+	 */
+	int (*send_reap)(struct backend_queue *queue, struct backend_sent *sent, uint32_t max);
 
 	/** Only after start(): what matches before is dropped without a name. */
 	int (*add_flow)(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
