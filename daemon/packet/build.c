@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/packet/build.h"
+
+#include <arpa/inet.h>
+#include <net/ethernet.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#define IPV4_BYTES         20
+#define IPV4_LENGTH        2
+#define IPV4_ID            4
+#define IPV4_DONT_FRAGMENT 0x4000
+#define IPV4_CHECKSUM      10
+#define IPV6_BYTES         40
+#define IPV6_LENGTH        4
+#define UDP_BYTES          8
+#define UDP_LENGTH         4
+#define UDP_CHECKSUM       6
+#define VLAN_ID_MAX        4094
+#define DSCP_MAX           63
+
+/* ---- RFC 1071: in the byte order of memory, whichever that is, and folded at the end ---------------- */
+
+/* Even bytes, or the last of a datagram. 32-bit words in a 64-bit sum cannot overflow below 16 GiB. */
+static uint64_t sum_bytes(const uint8_t *bytes, uint32_t n)
+{
+	uint64_t sum = 0, other = 0;
+	uint16_t half = 0;
+
+	for (; n >= 16; n -= 16, bytes += 16) {
+		uint32_t words[4];
+
+		memcpy(words, bytes, sizeof(words));
+		sum += (uint64_t)words[0] + words[1];
+		other += (uint64_t)words[2] + words[3];
+	}
+	for (; n >= 2; n -= 2, bytes += 2) {
+		memcpy(&half, bytes, sizeof(half));
+		sum += half;
+	}
+	if (n) {
+		half = 0;
+		memcpy(&half, bytes, 1);
+		sum += half;
+	}
+	return sum + other;
+}
+
+static uint16_t fold(uint64_t sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)sum;
+}
+
+static void store16(uint8_t *at, uint16_t value)
+{
+	memcpy(at, &value, sizeof(value));
+}
+
+/* ---- the template --------------------------------------------------------------------------------- */
+
+static uint8_t *put(uint8_t *at, const void *bytes, uint32_t n)
+{
+	memcpy(at, bytes, n);
+	return at + n;
+}
+
+static uint8_t *put16(uint8_t *at, uint32_t value)
+{
+	store16(at, htons((uint16_t)value));
+	return at + 2;
+}
+
+static uint8_t *put_link(uint8_t *at, const struct packet_route *route)
+{
+	at = put(at, route->destination_mac, 6);
+	at = put(at, route->source_mac, 6);
+	if (route->vlan >= 0)
+		at = put16(put16(at, ETHERTYPE_VLAN), (uint32_t)route->vlan);
+	return put16(at, route->family == AF_INET6 ? ETHERTYPE_IPV6 : ETHERTYPE_IP);
+}
+
+static uint8_t *put_ipv4(uint8_t *at, const struct packet_route *route)
+{
+	const uint8_t fixed[IPV4_BYTES - 8] = {
+		0x45, (uint8_t)(route->dscp << 2), 0, 0, 0, 0, IPV4_DONT_FRAGMENT >> 8, 0, route->hop_limit, IPPROTO_UDP,
+	};
+
+	at = put(at, fixed, sizeof(fixed));
+	at = put(at, route->source, 4);
+	return put(at, route->destination, 4);
+}
+
+static uint8_t *put_ipv6(uint8_t *at, const struct packet_route *route)
+{
+	const uint8_t fixed[IPV6_BYTES - 32] = {
+		(uint8_t)(0x60 | route->dscp >> 2), (uint8_t)(route->dscp << 6), 0, 0, 0, 0, IPPROTO_UDP, route->hop_limit,
+	};
+
+	at = put(at, fixed, sizeof(fixed));
+	at = put(at, route->source, 16);
+	return put(at, route->destination, 16);
+}
+
+bool packet_template_init(struct packet_template *packet, const struct packet_route *route,
+                          enum packet_checksums checksums)
+{
+	uint32_t address_bytes = route->family == AF_INET6 ? 16 : 4;
+	uint8_t *ip, *udp, *end;
+
+	if ((route->family != AF_INET && route->family != AF_INET6) || route->vlan < -1 || route->vlan > VLAN_ID_MAX ||
+	    route->dscp > DSCP_MAX || (route->family == AF_INET6 && checksums == PACKET_CHECKSUMS_ZERO))
+		return false;
+	memset(packet, 0, sizeof(*packet));
+	packet->ipv6 = route->family == AF_INET6;
+	packet->checksums = checksums;
+	ip = put_link(packet->bytes, route);
+	udp = packet->ipv6 ? put_ipv6(ip, route) : put_ipv4(ip, route);
+	end = put16(put16(udp, route->source_port), route->destination_port) + UDP_BYTES - 4;
+	packet->l3 = (uint8_t)(ip - packet->bytes);
+	packet->header_bytes = (uint8_t)(end - packet->bytes);
+	packet->ip_sum = packet->ipv6 ? 0 : fold(sum_bytes(ip, IPV4_BYTES));
+	packet->udp_sum = fold(sum_bytes(route->source, address_bytes) + sum_bytes(route->destination, address_bytes) +
+	                       htons(IPPROTO_UDP) + sum_bytes(udp, UDP_BYTES));
+	return true;
+}
+
+/* ---- a packet ------------------------------------------------------------------------------------- */
+
+void packet_write_headers(const struct packet_template *packet, uint8_t *row, const uint8_t *payload,
+                          uint32_t payload_bytes, uint16_t identification)
+{
+	uint8_t *ip = row + packet->l3, *udp = row + packet->header_bytes - UDP_BYTES;
+	uint16_t udp_length_be = htons((uint16_t)(UDP_BYTES + payload_bytes));
+
+	/* All of it, whatever the length: a copy of a fixed size is a few moves. */
+	memcpy(row, packet->bytes, PACKET_HEADERS_MAX);
+	store16(udp + UDP_LENGTH, udp_length_be);
+	if (packet->ipv6) {
+		store16(ip + IPV6_LENGTH, udp_length_be);
+	} else {
+		uint16_t length_be = htons((uint16_t)(IPV4_BYTES + UDP_BYTES + payload_bytes));
+		uint16_t id_be = htons(identification);
+
+		store16(ip + IPV4_LENGTH, length_be);
+		store16(ip + IPV4_ID, id_be);
+		if (packet->checksums != PACKET_CHECKSUMS_DEVICE)
+			store16(ip + IPV4_CHECKSUM, (uint16_t)~fold((uint64_t)packet->ip_sum + length_be + id_be));
+	}
+	if (packet->checksums == PACKET_CHECKSUMS_SOFTWARE) {
+		/* The length is in the pseudo header and in the header. */
+		uint16_t sum = fold(packet->udp_sum + 2ull * udp_length_be + sum_bytes(payload, payload_bytes));
+
+		/* RFC 768: 0 would mean that there is none. */
+		store16(udp + UDP_CHECKSUM, sum == 0xffff ? 0xffff : (uint16_t)~sum);
+	}
+}
