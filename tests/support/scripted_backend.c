@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/scripted_backend.h"
+#include "tests/support/scripted_queue.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -16,7 +17,7 @@ struct posted_slot {
 };
 
 struct scripted_queue {
-	struct backend_queue queue;
+	struct scripted_any any;
 	struct backend_queue_options options;
 	struct posted_slot *slots; /* ring of QUEUE_SLOTS_MAX, indexed by the two cursors below */
 	uint32_t posted;
@@ -26,12 +27,7 @@ struct scripted_queue {
 	uint32_t polled;
 	uint32_t visible_limit;
 	uint32_t post_limit;
-	int reset_error;
-	int fd;
 	uint32_t n_flows;
-	bool started;
-	bool failed;
-	bool armed;
 	bool swap_next;
 	enum backend_status next_status;
 	uint8_t flags;
@@ -50,6 +46,21 @@ static uint32_t free_slots(const struct scripted_queue *q)
 	return q->posted - q->used;
 }
 
+int scripted_any_init(struct scripted_any *any, struct backend *backend)
+{
+	any->queue.ops = backend->ops;
+	any->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	return any->fd < 0 ? -errno : 0;
+}
+
+void scripted_any_completed(struct scripted_any *any)
+{
+	if (any->armed) {
+		any->armed = false;
+		eventfd_write(any->fd, 1);
+	}
+}
+
 /* ---- the script ---------------------------------------------------------------------------------- */
 
 static const struct posted_slot *take_slot(struct scripted_queue *q)
@@ -63,10 +74,7 @@ static void complete(struct scripted_queue *q, uint32_t slot, uint32_t bytes, en
 		.timestamp_raw = q->raw, .slot = slot, .bytes = bytes, .status = (uint8_t)status, .flags = q->flags
 	};
 	q->raw += q->raw_step;
-	if (q->armed) {
-		q->armed = false;
-		eventfd_write(q->fd, 1);
-	}
+	scripted_any_completed(&q->any);
 }
 
 static void scatter(const struct scripted_queue *q, const struct posted_slot *slot, const uint8_t *frame, uint32_t bytes)
@@ -86,10 +94,10 @@ bool scripted_arrive(struct backend_queue *queue, const void *frame, uint32_t by
 	enum backend_status status = q->next_status;
 	bool too_long = bytes > q->options.header_bytes + q->options.slot_bytes;
 
-	if (!q->started || !q->n_flows)
+	if (!q->any.started || !q->n_flows)
 		return false;
 	q->counts.matched++; /* steering is before the queue, and counts also while that has failed */
-	if (q->failed)
+	if (q->any.failed)
 		return false;
 	if (!free_slots(q)) {
 		q->counts.out_of_buffer++;
@@ -120,7 +128,10 @@ uint32_t scripted_complete(struct backend_queue *queue, uint32_t n, uint32_t byt
 
 void scripted_next_status(struct backend_queue *queue, enum backend_status status)
 {
-	scripted(queue)->next_status = status;
+	if (scripted_any(queue)->sends)
+		scripted_next_send_status(queue, status);
+	else
+		scripted(queue)->next_status = status;
 }
 
 void scripted_set_flags(struct backend_queue *queue, uint8_t flags)
@@ -143,19 +154,26 @@ void scripted_fail_queue(struct backend_queue *queue)
 {
 	struct scripted_queue *q = scripted(queue);
 
-	q->failed = true;
+	if (q->any.sends) {
+		scripted_fail_send_queue(queue);
+		return;
+	}
+	q->any.failed = true;
 	while (free_slots(q))
 		complete(q, take_slot(q)->slot, 0, BACKEND_FLUSHED);
 }
 
 void scripted_limit_post(struct backend_queue *queue, uint32_t n)
 {
-	scripted(queue)->post_limit = n;
+	if (scripted_any(queue)->sends)
+		scripted_limit_send_post(queue, n);
+	else
+		scripted(queue)->post_limit = n;
 }
 
 void scripted_fail_reset(struct backend_queue *queue, int error)
 {
-	scripted(queue)->reset_error = error;
+	scripted_any(queue)->reset_error = error;
 }
 
 void scripted_swap_next(struct backend_queue *queue)
@@ -169,7 +187,8 @@ void scripted_counts(const struct backend_queue *queue, struct scripted_counts *
 
 	*counts = q->counts;
 	counts->free_slots = free_slots(q);
-	counts->started = q->started;
+	counts->started = q->any.started;
+	counts->arms = q->any.arms;
 }
 
 /* ---- the backend's calls ------------------------------------------------------------------------- */
@@ -201,25 +220,35 @@ static void scripted_capabilities(const struct backend *backend, struct backend_
 		.timestamps = true,
 		.clock_hz = 1000000000,
 		.clock_mask = UINT64_MAX,
+		.max_send_slots = SCRIPTED_SEND_SLOTS_MAX,
+		.send_checksums = true,
+		.min_rate_bps = 1000000,
+		.max_rate_bps = 100000000000,
 	};
 }
 
 static int scripted_register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
 				    struct fault *fault)
 {
-	struct backend_memory *m = calloc(1, sizeof(*m));
+	struct scripted_memory *m = calloc(1, sizeof(*m));
 
-	(void)address;
-	(void)bytes;
 	if (!m)
 		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
-	m->backend = backend;
-	*memory = m;
+	m->memory.backend = backend;
+	m->address = address;
+	m->bytes = bytes;
+	*memory = &m->memory;
 	return 0;
 }
 
 static void scripted_unregister_memory(struct backend_memory *memory)
 {
+	const struct scripted_memory *m = (const struct scripted_memory *)memory;
+
+	if (m && m->n_under_way) {
+		fprintf(stderr, "scripted backend: memory of %u packets that are under way was unregistered\n", m->n_under_way);
+		abort();
+	}
 	free(memory);
 }
 
@@ -229,8 +258,12 @@ static void scripted_destroy_queue(struct backend_queue *queue)
 
 	if (!q)
 		return;
-	if (q->fd >= 0)
-		close(q->fd);
+	if (q->any.sends) {
+		scripted_destroy_send_queue(queue);
+		return;
+	}
+	if (q->any.fd >= 0)
+		close(q->any.fd);
 	free(q->slots);
 	free(q->completions);
 	free(q);
@@ -243,26 +276,24 @@ static int scripted_create_queue(struct backend *backend, const struct backend_q
 
 	if (!q)
 		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
-	q->queue.ops = backend->ops;
 	q->options = *options;
 	q->visible_limit = UINT32_MAX;
 	q->post_limit = UINT32_MAX;
 	q->raw_step = 1;
 	q->slots = calloc(QUEUE_SLOTS_MAX, sizeof(*q->slots));
 	q->completions = calloc(QUEUE_SLOTS_MAX, sizeof(*q->completions));
-	q->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (!q->slots || !q->completions || q->fd < 0) {
-		scripted_destroy_queue(&q->queue);
+	if (scripted_any_init(&q->any, backend) < 0 || !q->slots || !q->completions) {
+		scripted_destroy_queue(&q->any.queue);
 		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
 	}
-	*queue = &q->queue;
+	*queue = &q->any.queue;
 	return 0;
 }
 
 static int scripted_start(struct backend_queue *queue)
 {
-	scripted(queue)->started = true;
-	scripted(queue)->failed = false;
+	scripted_any(queue)->started = true;
+	scripted_any(queue)->failed = false;
 	return 0;
 }
 
@@ -307,13 +338,13 @@ static int scripted_poll(struct backend_queue *queue, struct backend_event *even
 
 static int scripted_fd(const struct backend_queue *queue)
 {
-	return ((const struct scripted_queue *)queue)->fd;
+	return ((const struct scripted_any *)queue)->fd;
 }
 
 static int scripted_arm(struct backend_queue *queue)
 {
-	scripted(queue)->armed = true;
-	scripted(queue)->counts.arms++;
+	scripted_any(queue)->armed = true;
+	scripted_any(queue)->arms++;
 	return 0;
 }
 
@@ -321,18 +352,22 @@ static void scripted_clear(struct backend_queue *queue)
 {
 	eventfd_t count;
 
-	eventfd_read(scripted(queue)->fd, &count);
+	eventfd_read(scripted_any(queue)->fd, &count);
 }
 
 static int scripted_reset(struct backend_queue *queue)
 {
 	struct scripted_queue *q = scripted(queue);
 
-	if (q->reset_error)
-		return q->reset_error;
+	if (q->any.reset_error)
+		return q->any.reset_error;
+	q->any.started = false;
+	if (q->any.sends) {
+		scripted_reset_send_queue(queue);
+		return 0;
+	}
 	q->used = q->posted;
 	q->polled = q->completed;
-	q->started = false;
 	return 0;
 }
 
@@ -392,6 +427,9 @@ const struct backend_ops scripted_backend_ops = {
 	.arm = scripted_arm,
 	.clear = scripted_clear,
 	.reset = scripted_reset,
+	.create_send_queue = scripted_create_send_queue,
+	.send_post = scripted_send_post,
+	.send_reap = scripted_send_reap,
 	.add_flow = scripted_add_flow,
 	.remove_flow = scripted_remove_flow,
 	.read_matched = scripted_read_matched,
