@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A token bucket as a schedule in absolute time: each packet moves the time at which the next may leave by what it takes
+ * at the rate. Whole nanoseconds and the exact rest of the division are kept, so nothing is lost by rounding, however
+ * long it runs. The schedule may lag behind now by what a burst takes, no more: in any time t at most rate · t + burst +
+ * one packet leave; and a worker that comes late by less than the burst makes up for it. Pure.
+ */
+#ifndef DAEMON_WORKER_PACING_H
+#define DAEMON_WORKER_PACING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PACING_RATE_MAX_BPS UINT64_C(1000000000000)
+
+struct pacing {
+	uint64_t rate_bps; /* 0: not limited */
+	uint64_t burst_ns;
+	uint64_t due_ns;   /* of the next packet */
+	uint64_t rest;     /* … and this much more, in 1 / rate_bps of a ns */
+};
+
+/** Bytes of an Ethernet frame on the wire, FCS included, preamble and gap not: what a rate counts. */
+static inline uint32_t pacing_frame_bytes(uint32_t bytes)
+{
+	return (bytes < 60 ? 60 : bytes) + 4;
+}
+
+/** rate_bps at most PACING_RATE_MAX_BPS. burst_bytes 0: one that lasts as long as a worker may be late. */
+void pacing_init(struct pacing *pacing, uint64_t rate_bps, uint32_t burst_bytes);
+
+/** May the next packet leave? Also catches up with now, if the schedule lags by more than a burst. */
+static inline bool pacing_allows(struct pacing *pacing, uint64_t now_ns)
+{
+	if (pacing->rate_bps == 0)
+		return true;
+	if (pacing->due_ns + pacing->burst_ns < now_ns) {
+		pacing->due_ns = now_ns - pacing->burst_ns;
+		pacing->rest = 0;
+	}
+	return pacing->due_ns <= now_ns;
+}
+
+/** A packet of so many bytes, FCS included, left. */
+static inline void pacing_charge(struct pacing *pacing, uint32_t frame_bytes)
+{
+	if (pacing->rate_bps == 0)
+		return;
+	/* At most 2^17 · 8e9 + 1e12: far from overflow. */
+	uint64_t cost = (uint64_t)frame_bytes * UINT64_C(8000000000) + pacing->rest;
+
+	pacing->due_ns += cost / pacing->rate_bps;
+	pacing->rest = cost % pacing->rate_bps;
+}
+
+#endif
