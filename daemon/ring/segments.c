@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The memory behind a ring: how much, from which pages, and what to do when there is not enough. */
+#include "daemon/ring/pages.h"
 #include "daemon/ring/rx_ring.h"
 
 #include "lib/ibvcap/ring.h"
@@ -69,43 +70,23 @@ void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint
 
 /* ---- set-up -------------------------------------------------------------------------------------- */
 
-static uint64_t read_number(const char *path)
-{
-	unsigned long long value = 0;
-	FILE *file = fopen(path, "re");
-
-	if (!file)
-		return 0;
-	if (fscanf(file, "%llu", &value) != 1)
-		value = 0;
-	fclose(file);
-	return value;
-}
-
 static int fault_no_pages(const struct rx_ring_options *options, uint64_t bytes, const char *segment, int error,
 			  struct fault *fault)
 {
-	char path[128];
-	unsigned kib = options->page_bytes / 1024;
+	char advice[PAGES_ADVICE_MAX];
+	uint64_t payload, headers, ring;
 
 	if (options->page_bytes == SMALL_PAGE || error != -ENOMEM)
 		return fault_set(fault, EX_OSERR, -error, "stream '%s': cannot create its %s segment of %llu bytes: %s",
 				 options->stream, segment, (unsigned long long)bytes, strerror(-error));
-	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%ukB/free_hugepages", kib);
-	uint64_t free_pages = read_number(path);
-
-	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%ukB/nr_hugepages", kib);
-	uint64_t pages = read_number(path);
-	uint64_t payload, headers, ring;
-
 	rx_ring_size(options, &payload, &headers, &ring);
 	uint64_t wanted = (payload + headers) / options->page_bytes;
 
 	return fault_set(fault, EX_TEMPFAIL, ENOMEM,
-			 "stream '%s': its ring wants %llu hugepages of %u kB, the %s segment found too few of them "
-			 "(%llu free of %llu); get them with: echo %llu > %s, or lower history_blocks",
-			 options->stream, (unsigned long long)wanted, kib, segment, (unsigned long long)free_pages,
-			 (unsigned long long)pages, (unsigned long long)(pages - free_pages + wanted), path);
+			 "stream '%s': its ring wants %llu hugepages of %u kB, the %s segment found too few of them %s, "
+			 "or lower history_blocks",
+			 options->stream, (unsigned long long)wanted, options->page_bytes / 1024, segment,
+			 pages_advice(advice, options->page_bytes, wanted));
 }
 
 static int create_segments(struct rx_ring *ring, const struct rx_ring_options *options, struct fault *fault)
