@@ -20,6 +20,28 @@ const char *const ring_counter_labels[IBVCAP_CTR_N] = {
 };
 static_assert(IBVCAP_CTR_N == 15, "a counter wants its label here");
 
+const char *const tx_counter_labels[IBVCAP_TX_CTR_N] = {
+	[IBVCAP_TX_CTR_SUBMITTED] = "submitted",
+	[IBVCAP_TX_CTR_COMPLETED] = "completed",
+	[IBVCAP_TX_CTR_ERRORED] = "errored",
+	[IBVCAP_TX_CTR_FLUSHED] = "flushed",
+	[IBVCAP_TX_CTR_LATE_DROPPED] = "late_dropped",
+	[IBVCAP_TX_CTR_COMPLETED_BYTES] = "completed_bytes",
+	[IBVCAP_TX_CTR_WIRE_BYTES] = "wire_bytes",
+	[IBVCAP_TX_CTR_TIMED] = "timed",
+	[IBVCAP_TX_CTR_LATE] = "late",
+	[IBVCAP_TX_CTR_TIMED_LATENESS_NS] = "timed_lateness_ns",
+	[IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS] = "timed_lateness_max_ns",
+	[IBVCAP_TX_CTR_PACED] = "paced",
+	[IBVCAP_TX_CTR_PACED_LATENESS_NS] = "paced_lateness_ns",
+	[IBVCAP_TX_CTR_PACED_LATENESS_MAX_NS] = "paced_lateness_max_ns",
+	[IBVCAP_TX_CTR_BATCHES] = "batches",
+	[IBVCAP_TX_CTR_QUEUE_RESETS] = "queue_resets",
+	[IBVCAP_TX_CTR_WAKES] = "wakes",
+	[IBVCAP_TX_CTR_BAD_SENDERS] = "bad_senders",
+};
+static_assert(IBVCAP_TX_CTR_N == 18, "a counter wants its label here");
+
 const char *const consumer_counter_labels[CONSUMER_CTR_N] = {
 	[CONSUMER_CTR_PUBLISHED] = "published",
 	[CONSUMER_CTR_DELIVERED] = "delivered",

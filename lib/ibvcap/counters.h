@@ -4,9 +4,13 @@
 #define IBVCAP_COUNTERS_H
 
 #include <ibvcap/layout.h>
+#include <ibvcap/layout_tx.h>
 
 /** Labels of enum ibvcap_ring_counter, in its order; IBVCAP_CTR_N entries. */
 extern const char *const ring_counter_labels[IBVCAP_CTR_N];
+
+/** Labels of enum ibvcap_tx_counter, in its order; IBVCAP_TX_CTR_N entries. */
+extern const char *const tx_counter_labels[IBVCAP_TX_CTR_N];
 
 /* What control sends about a consumer. Units: packets unless said. */
 enum consumer_counter {

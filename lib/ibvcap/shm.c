@@ -100,6 +100,18 @@ int shm_seal_size(struct shm *shm)
 	return fcntl(shm->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ? -errno : 0;
 }
 
+int shm_fix_size(struct shm *shm)
+{
+	return fcntl(shm->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0 ? -errno : 0;
+}
+
+int shm_seal_mapped(struct shm *shm)
+{
+	if (fcntl(shm->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+		return -errno;
+	return populate(shm->address, shm->bytes, shm->page_bytes);
+}
+
 /* A new open file description: a dup would carry O_RDWR along. */
 static int reopen(int fd, int flags)
 {

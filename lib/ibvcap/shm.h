@@ -32,6 +32,15 @@ int shm_seal_readonly(struct shm *shm);
 /** Seal the size only (a consumer's own page). */
 int shm_seal_size(struct shm *shm);
 
+/**
+ * For what a client maps writable, in two steps. shm_fix_size() before it gets the descriptor: the size stays. Once it
+ * has mapped it, shm_seal_mapped(): no other writable mapping and no hole in it any more, and every page is there: what
+ * was punched out before is zeroes again. A mapping that a device has to know is registered after that. -EPERM: the
+ * client has sealed the seals; -ENOMEM: no page for a hole.
+ */
+int shm_fix_size(struct shm *shm);
+int shm_seal_mapped(struct shm *shm);
+
 /** A new O_RDONLY descriptor of a sealed segment, to be sent and then closed. Returns fd or -errno. */
 int shm_reopen_readonly(const struct shm *shm);
 

@@ -23,6 +23,7 @@ Test(counters, every_one_has_a_label_of_its_own)
 	expect_labels(consumer_counter_labels, CONSUMER_CTR_N);
 	expect_labels(stream_counter_labels, STREAM_CTR_N);
 	expect_labels(interface_counter_labels, INTERFACE_CTR_N);
+	expect_labels(tx_counter_labels, IBVCAP_TX_CTR_N);
 }
 
 Test(counters, what_is_sent_together_does_not_share_a_label)

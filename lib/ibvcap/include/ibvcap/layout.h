@@ -205,6 +205,7 @@ enum ibvcap_disconnect_reason {
 	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream: what was published is still to be read */
 	IBVCAP_REASON_HUNG_UP = 5,        /* its connection ended or was ended: leases hold no more */
 	IBVCAP_REASON_PAGE_LOST = 6,      /* what its own page held is gone: the client punched a hole into it */
+	IBVCAP_REASON_CHANNEL_FAILED = 7, /* a sender's: the channel's send queue failed and cannot go on */
 };
 
 /* The daemon's page about one consumer; the consumer maps it read-only. */

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/ring/sender.h"
+
+#include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/ring_tx.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- what a sender may write, read ---------------------------------------------------------------- */
+
+/*
+ * Against completed as this side has published it: the sender may have seen no more. A sender that honours that can't
+ * be wrong, since completed only grows.
+ */
+bool sender_look(struct sender *sender)
+{
+	uint64_t submitted = daemon_load_submitted(sender->page);
+
+	if (submitted - sender->submitted > sender->published + sender->n_slots - sender->submitted) {
+		sender->bad = IBVCAP_REASON_BAD_CURSOR;
+		return false;
+	}
+	if (submitted != sender->submitted) {
+		sender->tally[IBVCAP_TX_CTR_SUBMITTED] += submitted - sender->submitted;
+		sender->submitted = submitted;
+		sender->dirty = true;
+	}
+	return true;
+}
+
+const struct ibvcap_tx_descriptor *sender_peek(struct sender *sender)
+{
+	if (sender->taken == sender->submitted || sender->leaving)
+		return NULL;
+	if (!sender->has_next) {
+		sender->next = daemon_read_descriptor(&sender->descriptors[sender->taken & (sender->n_slots - 1)]);
+		sender->has_next = true;
+	}
+	return &sender->next;
+}
+
+const uint8_t *sender_take(struct sender *sender)
+{
+	uint64_t row = sender->taken++ & (sender->n_slots - 1);
+
+	sender->has_next = false;
+	return (const uint8_t *)sender->arena.address + row * sender->slot_bytes;
+}
+
+/* ---- what becomes of packets ---------------------------------------------------------------------- */
+
+static enum ibvcap_tx_counter counter_of(int32_t status)
+{
+	switch (status) {
+	case 0:
+		return IBVCAP_TX_CTR_COMPLETED;
+	case -ECANCELED:
+		return IBVCAP_TX_CTR_FLUSHED;
+	case -ETIME:
+		return IBVCAP_TX_CTR_LATE_DROPPED;
+	}
+	return IBVCAP_TX_CTR_ERRORED;
+}
+
+void sender_complete(struct sender *sender, int32_t status, uint32_t payload_bytes, uint32_t frame_bytes)
+{
+	sender->statuses[sender->completed++ & (sender->n_slots - 1)] = status;
+	sender->tally[counter_of(status)]++;
+	if (status == 0) {
+		sender->tally[IBVCAP_TX_CTR_COMPLETED_BYTES] += payload_bytes;
+		sender->tally[IBVCAP_TX_CTR_WIRE_BYTES] += frame_bytes;
+	}
+	sender->dirty = true;
+}
+
+void sender_flush(struct sender *sender)
+{
+	sender->has_next = false;
+	while (sender->completed != sender->submitted)
+		sender_complete(sender, -ECANCELED, 0, 0);
+	sender->taken = sender->completed;
+}
+
+static bool is_maximum(unsigned counter)
+{
+	return counter == IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS || counter == IBVCAP_TX_CTR_PACED_LATENESS_MAX_NS;
+}
+
+static void count(_Atomic uint64_t *counter, unsigned which, uint64_t value)
+{
+	if (!is_maximum(which))
+		counter_add(counter, value);
+	else if (value > counter_get(counter))
+		counter_set(counter, value);
+}
+
+void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBVCAP_TX_CTR_N])
+{
+	if (!sender->dirty)
+		return;
+	for (unsigned i = 0; i < IBVCAP_TX_CTR_BATCHES; i++) {
+		if (!sender->tally[i])
+			continue;
+		count(&sender->state->counters[i], i, sender->tally[i]);
+		count(&channel_counters[i], i, sender->tally[i]);
+		sender->tally[i] = 0;
+	}
+	sender->dirty = false;
+	sender->published = sender->completed;
+	daemon_publish_completed(sender->state, sender->completed);
+}
+
+/* ---- wake-up -------------------------------------------------------------------------------------- */
+
+bool sender_is_due(struct sender *sender)
+{
+	uint64_t wake_at;
+
+	daemon_fence_completed(sender->state, sender->published);
+	wake_at = daemon_load_sender_request(sender->page);
+	/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
+	if (wake_at > sender->published || wake_at <= sender->woken_at)
+		return false;
+	sender->woken_at = wake_at;
+	return true;
+}
+
+/*
+ * Nothing here may wait for a client. A socket and no pipe: a reader whose memory does not come stops while it holds
+ * the pipe's lock, and with it who writes. A full one is readable as it is; of one whose reader has gone, control hears.
+ */
+void sender_wake(const struct sender *sender)
+{
+	uint64_t wake_at = daemon_load_sender_request(sender->page);
+
+	if (wake_at == 0 || (wake_at > sender_load_completed(sender->state) &&
+			     sender_load_status(sender->state) == IBVCAP_CONSUMER_ATTACHED))
+		return;
+	if (daemon_load_sender_socket(sender->page)) {
+		(void)send(sender->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		return;
+	}
+	daemon_bump_sender_word(sender->state);
+	syscall(SYS_futex, &sender->state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}

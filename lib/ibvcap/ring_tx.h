@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The atomics on a sender's shared memory, as ring.h is for a ring's: each store names its partner load, and nobody else
+ * touches the _Atomic fields of layout_tx.h. Daemon's side: daemon_*; sender's side: sender_*.
+ *
+ * Two handshakes, both of the same kind: each side stores one word and then loads the other's, all seq_cst, so that at
+ * least one of them sees the other.
+ *
+ *   sender, a batch is written                 worker, about to sleep
+ *   1 submitted := s           (seq_cst)       1 need_kick := 1               (seq_cst)
+ *   2 need_kick? → a byte on the socket        2 submitted of every sender    (seq_cst): any more? → no sleep
+ *
+ *   sender, about to sleep                     worker, has published completed
+ *   1 wake_at := X             (seq_cst)       1 completed := c again         (seq_cst)
+ *   2 completed >= X?          (seq_cst)       2 0 < wake_at <= c?            → the notifier wakes it
+ *     yes: no sleep
+ */
+#ifndef IBVCAP_RING_TX_H
+#define IBVCAP_RING_TX_H
+
+#include <ibvcap/layout_tx.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- submitted: sender → worker ------------------------------------------------------------------ */
+
+/** Publishes descriptors and payloads below submitted. Partner: daemon_load_submitted(). */
+static inline void sender_store_submitted(struct ibvcap_sender_page *page, uint64_t submitted)
+{
+	atomic_store_explicit(&page->submitted, submitted, memory_order_seq_cst);
+}
+
+/** After sender_store_submitted(). Partner: daemon_store_need_kick(). */
+static inline bool sender_load_need_kick(const struct ibvcap_sender_state *state)
+{
+	return atomic_load_explicit(&state->need_kick, memory_order_seq_cst) != 0;
+}
+
+/** Unchecked: the sender may write anything. On x86 seq_cst costs a load nothing. Partner: sender_store_submitted(). */
+static inline uint64_t daemon_load_submitted(const struct ibvcap_sender_page *page)
+{
+	return atomic_load_explicit(&page->submitted, memory_order_seq_cst);
+}
+
+/** Before the last look at submitted; and 0 again, in any order, once awake. Partner: sender_load_need_kick(). */
+static inline void daemon_store_need_kick(struct ibvcap_sender_state *state, bool wanted)
+{
+	atomic_store_explicit(&state->need_kick, wanted, memory_order_seq_cst);
+}
+
+/** The one read of a descriptor; of a packet below submitted. What comes may be torn if its sender lies. */
+static inline struct ibvcap_tx_descriptor daemon_read_descriptor(const struct ibvcap_tx_descriptor *descriptor)
+{
+	typedef uint64_t __attribute__((may_alias)) word;
+	const word *words = (const void *)descriptor;
+	const uint64_t copy[2] = { __atomic_load_n(&words[0], __ATOMIC_RELAXED), __atomic_load_n(&words[1], __ATOMIC_RELAXED) };
+	struct ibvcap_tx_descriptor result;
+
+	__builtin_memcpy(&result, copy, sizeof(result));
+	return result;
+}
+
+/* ---- completed: worker → sender ------------------------------------------------------------------ */
+
+/** Worker, once per batch. Publishes statuses below completed. Partner: sender_load_completed(). */
+static inline void daemon_publish_completed(struct ibvcap_sender_state *state, uint64_t completed)
+{
+	atomic_store_explicit(&state->completed, completed, memory_order_release);
+}
+
+/** Partner: daemon_publish_completed(). The device has read all rows below for the last time. */
+static inline uint64_t sender_load_completed(const struct ibvcap_sender_state *state)
+{
+	return atomic_load_explicit(&state->completed, memory_order_acquire);
+}
+
+/* ---- wake-up of senders -------------------------------------------------------------------------- */
+
+static inline uint32_t sender_load_wake_word(const struct ibvcap_sender_state *state)
+{
+	return atomic_load_explicit(&state->wake_word, memory_order_acquire);
+}
+
+/** Ask to be woken at completed >= at. Partner: daemon_load_sender_request(). */
+static inline void sender_request_wake(struct ibvcap_sender_page *page, uint64_t at, bool by_socket)
+{
+	atomic_store_explicit(&page->wake_socket, by_socket, memory_order_relaxed);
+	atomic_store_explicit(&page->wake_at, at, memory_order_seq_cst);
+}
+
+static inline void sender_cancel_wake(struct ibvcap_sender_page *page)
+{
+	atomic_store_explicit(&page->wake_at, 0, memory_order_relaxed);
+}
+
+/** After a request. Partner: daemon_fence_completed(). */
+static inline uint64_t sender_load_completed_seq_cst(const struct ibvcap_sender_state *state)
+{
+	return atomic_load_explicit(&state->completed, memory_order_seq_cst);
+}
+
+/** Worker, before it looks at requests: completed as it was published last. */
+static inline void daemon_fence_completed(struct ibvcap_sender_state *state, uint64_t completed)
+{
+	atomic_store_explicit(&state->completed, completed, memory_order_seq_cst);
+}
+
+/** Worker, notifier. 0 = no request. Partner: sender_request_wake(). */
+static inline uint64_t daemon_load_sender_request(const struct ibvcap_sender_page *page)
+{
+	return atomic_load_explicit(&page->wake_at, memory_order_seq_cst);
+}
+
+/** After daemon_load_sender_request(). */
+static inline bool daemon_load_sender_socket(const struct ibvcap_sender_page *page)
+{
+	return atomic_load_explicit(&page->wake_socket, memory_order_relaxed) != 0;
+}
+
+/** Notifier: change the word before the futex wake, or who is about to sleep on it would. */
+static inline void daemon_bump_sender_word(struct ibvcap_sender_state *state)
+{
+	atomic_fetch_add_explicit(&state->wake_word, 1, memory_order_release);
+}
+
+/* ---- state ---------------------------------------------------------------------------------------- */
+
+/** Control; the last that is stored. Partner: sender_load_status(). */
+static inline void daemon_disconnect_sender(struct ibvcap_sender_state *state, enum ibvcap_disconnect_reason reason)
+{
+	atomic_store_explicit(&state->reason, (uint32_t)reason, memory_order_relaxed);
+	atomic_store_explicit(&state->status, IBVCAP_CONSUMER_DISCONNECTED, memory_order_release);
+}
+
+static inline enum ibvcap_consumer_status sender_load_status(const struct ibvcap_sender_state *state)
+{
+	return (enum ibvcap_consumer_status)atomic_load_explicit(&state->status, memory_order_acquire);
+}
+
+/** After sender_load_status() said so. Partner: daemon_disconnect_sender(). */
+static inline uint32_t sender_load_reason(const struct ibvcap_sender_state *state)
+{
+	return atomic_load_explicit(&state->reason, memory_order_relaxed);
+}
+
+#endif
