@@ -185,7 +185,8 @@ struct backend_ops {
 	                         struct backend_queue **queue, struct fault *fault);
 	/**
 	 * Hand packets to the device, in order. Returns how many of n, from the first, it took: fewer when `slots`
-	 * are under way; -errno only if none. What was taken comes to be reaped without anything more being posted.
+	 * are under way; or -errno and none: reset() is due. What was taken is reaped in the end, though nothing more
+	 * is posted.
 	 */
 	int (*send_post)(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
 	/**

@@ -86,7 +86,8 @@ static uint8_t *put_link(uint8_t *at, const struct packet_route *route)
 static uint8_t *put_ipv4(uint8_t *at, const struct packet_route *route)
 {
 	const uint8_t fixed[IPV4_BYTES - 8] = {
-		0x45, (uint8_t)(route->dscp << 2), 0, 0, 0, 0, IPV4_DONT_FRAGMENT >> 8, 0, route->hop_limit, IPPROTO_UDP,
+		0x45, (uint8_t)(route->dscp << 2), 0, 0, 0, 0, IPV4_DONT_FRAGMENT >> 8, 0, route->hop_limit,
+		IPPROTO_UDP,
 	};
 
 	at = put(at, fixed, sizeof(fixed));
@@ -97,7 +98,8 @@ static uint8_t *put_ipv4(uint8_t *at, const struct packet_route *route)
 static uint8_t *put_ipv6(uint8_t *at, const struct packet_route *route)
 {
 	const uint8_t fixed[IPV6_BYTES - 32] = {
-		(uint8_t)(0x60 | route->dscp >> 2), (uint8_t)(route->dscp << 6), 0, 0, 0, 0, IPPROTO_UDP, route->hop_limit,
+		(uint8_t)(0x60 | route->dscp >> 2), (uint8_t)(route->dscp << 6), 0, 0, 0, 0, IPPROTO_UDP,
+		route->hop_limit,
 	};
 
 	at = put(at, fixed, sizeof(fixed));

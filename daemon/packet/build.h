@@ -13,7 +13,7 @@
 
 enum packet_checksums {
 	PACKET_CHECKSUMS_DEVICE,   /* both are 0 in memory: the device fills them in */
-	PACKET_CHECKSUMS_ZERO,     /* the IPv4 header's is right, UDP's 0: there is none. Not with IPv6 (RFC 8200, 8.1) */
+	PACKET_CHECKSUMS_ZERO,     /* the IPv4 header's is right, UDP's 0: none. Not with IPv6 (RFC 8200, 8.1) */
 	PACKET_CHECKSUMS_SOFTWARE, /* both are right */
 };
 

@@ -189,6 +189,8 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 {
 	const struct verbs_backend *backend = verbs_backend(base);
 	uint32_t max_slots = (uint32_t)backend->attr.orig_attr.max_qp_wr;
+	const struct ibv_packet_pacing_caps *pacing = &backend->attr.packet_pacing_caps;
+	bool paces = pacing->supported_qpts & (1u << IBV_QPT_RAW_PACKET);
 
 	*capabilities = (struct backend_capabilities){
 		.max_queue_slots = max_slots / VERBS_CHAIN * VERBS_CHAIN,
@@ -196,6 +198,11 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 		.timestamps = backend->attr.completion_timestamp_mask != 0 && backend->attr.hca_core_clock != 0,
 		.clock_hz = backend->attr.hca_core_clock * 1000, /* kHz */
 		.clock_mask = backend->attr.completion_timestamp_mask,
+		/* In blocks of 64 bytes, as mlx5 counts: with two SGEs a packet takes two. */
+		.max_send_slots = max_slots / 2,
+		.send_checksums = backend->attr.raw_packet_caps & IBV_RAW_PACKET_CAP_IP_CSUM,
+		.min_rate_bps = paces ? pacing->qp_rate_limit_min * 1000ull : 0,
+		.max_rate_bps = paces ? pacing->qp_rate_limit_max * 1000ull : 0,
 	};
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s", verbs_device_name(backend));
 }
@@ -216,6 +223,9 @@ const struct backend_ops verbs_backend_ops = {
 	.arm = verbs_arm,
 	.clear = verbs_clear,
 	.reset = verbs_reset,
+	.create_send_queue = verbs_create_send_queue,
+	.send_post = verbs_send_post,
+	.send_reap = verbs_send_reap,
 	.add_flow = verbs_add_flow,
 	.remove_flow = verbs_remove_flow,
 	.read_matched = verbs_read_matched,

@@ -5,32 +5,26 @@
 #include <errno.h>
 #include <string.h>
 
-#define ACKNOWLEDGE_BATCH 256 /* each acknowledgement takes a mutex (ibv_ack_cq_events(3)) */
-
-static uint32_t memory_lkey(const struct backend_memory *memory)
-{
-	return ((const struct verbs_memory *)memory)->mr->lkey;
-}
-
-void verbs_chain_init(struct verbs_queue *queue, const struct backend_queue_options *options)
+void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_queue_options *options)
 {
 	for (uint32_t i = 0; i < VERBS_CHAIN; i++) {
-		struct verbs_slot_wr *slot = &queue->chain[i];
+		struct verbs_slot_wr *slot = &receive->chain[i];
 
-		slot->sges[0] = (struct ibv_sge){.length = options->header_bytes, .lkey = memory_lkey(options->headers)};
-		slot->sges[1] = (struct ibv_sge){.length = options->slot_bytes, .lkey = memory_lkey(options->payload)};
+		slot->sges[0] = (struct ibv_sge){.length = options->header_bytes, .lkey = verbs_lkey(options->headers)};
+		slot->sges[1] = (struct ibv_sge){.length = options->slot_bytes, .lkey = verbs_lkey(options->payload)};
 		if (options->oversize_sink)
-			slot->sges[2] = (struct ibv_sge){.length = VERBS_SINK_BYTES, .lkey = queue->backend->sink->lkey};
+			slot->sges[2] = (struct ibv_sge){.length = VERBS_SINK_BYTES,
+			                                 .lkey = receive->queue.backend->sink->lkey};
 		slot->wr.sg_list = slot->sges;
 		slot->wr.num_sge = options->oversize_sink ? 3 : 2;
-		slot->wr.next = i + 1 < VERBS_CHAIN ? &queue->chain[i + 1].wr : NULL;
+		slot->wr.next = i + 1 < VERBS_CHAIN ? &receive->chain[i + 1].wr : NULL;
 	}
 }
 
 /* How many of a chain came before bad; the work requests are sizeof(struct verbs_slot_wr) apart. */
-static uint32_t posted_before(const struct verbs_queue *queue, const struct ibv_recv_wr *bad)
+static uint32_t posted_before(const struct verbs_receive_queue *receive, const struct ibv_recv_wr *bad)
 {
-	return (uint32_t)((const struct verbs_slot_wr *)bad - queue->chain);
+	return (uint32_t)((const struct verbs_slot_wr *)bad - receive->chain);
 }
 
 static inline void fill(struct verbs_slot_wr *wr, uint64_t slot, const uint8_t *payload, const uint8_t *headers)
@@ -41,11 +35,11 @@ static inline void fill(struct verbs_slot_wr *wr, uint64_t slot, const uint8_t *
 }
 
 /* Four a round: 7 instructions each; one a round takes 9. */
-static inline void fill_chain(struct verbs_queue *queue, uint32_t n, uint64_t slot, const uint8_t *payload,
-                              const uint8_t *headers)
+static inline void fill_chain(struct verbs_receive_queue *receive, uint32_t n, uint64_t slot,
+                              const uint8_t *payload, const uint8_t *headers)
 {
-	const size_t row = queue->slot_bytes, header_row = queue->header_stride;
-	struct verbs_slot_wr *wr = queue->chain;
+	const size_t row = receive->slot_bytes, header_row = receive->header_stride;
+	struct verbs_slot_wr *wr = receive->chain;
 
 	for (; n >= 4; n -= 4, wr += 4, slot += 4, payload += 4 * row, headers += 4 * header_row) {
 		fill(wr, slot, payload, headers);
@@ -58,31 +52,31 @@ static inline void fill_chain(struct verbs_queue *queue, uint32_t n, uint64_t sl
 }
 
 /* One doorbell. Returns how many of n were taken, or -errno. */
-static int post_chain(struct verbs_queue *queue, uint32_t n, uint64_t slot, const uint8_t *payload,
+static int post_chain(struct verbs_receive_queue *receive, uint32_t n, uint64_t slot, const uint8_t *payload,
                       const uint8_t *headers)
 {
-	struct ibv_recv_wr *last = &queue->chain[n - 1].wr, *next = last->next, *bad;
+	struct ibv_recv_wr *last = &receive->chain[n - 1].wr, *next = last->next, *bad;
 	int error;
 
-	fill_chain(queue, n, slot, payload, headers);
+	fill_chain(receive, n, slot, payload, headers);
 	last->next = NULL;
-	error = ibv_post_recv(queue->qp, &queue->chain[0].wr, &bad);
+	error = ibv_post_recv(receive->queue.qp, &receive->chain[0].wr, &bad);
 	last->next = next;
 	if (__builtin_expect(error == 0, 1))
 		return (int)n;
 	/* A full queue; the ones before the bad one were posted. */
-	return error == ENOMEM ? (int)posted_before(queue, bad) : -error;
+	return error == ENOMEM ? (int)posted_before(receive, bad) : -error;
 }
 
 int verbs_post(struct backend_queue *base, const struct backend_run *run)
 {
-	struct verbs_queue *queue = verbs_queue(base);
+	struct verbs_receive_queue *receive = verbs_receive_queue(base);
 	uint32_t done = 0;
 
 	while (done < run->n) {
 		uint32_t n = run->n - done < VERBS_CHAIN ? run->n - done : VERBS_CHAIN;
-		int taken = post_chain(queue, n, run->slot + done, run->payload + (size_t)done * queue->slot_bytes,
-		                       run->headers + (size_t)done * queue->header_stride);
+		int taken = post_chain(receive, n, run->slot + done, run->payload + (size_t)done * receive->slot_bytes,
+		                       run->headers + (size_t)done * receive->header_stride);
 
 		if (taken < 0)
 			return taken;
@@ -151,52 +145,22 @@ take_completions(struct ibv_cq_ex *cq, struct backend_event *event, const struct
 
 int verbs_poll(struct backend_queue *base, struct backend_event *events, uint32_t max)
 {
-	struct verbs_queue *queue = verbs_queue(base);
+	struct verbs_receive_queue *receive = verbs_receive_queue(base);
 	const struct backend_event *end = events + max;
 	struct ibv_poll_cq_attr attr = {0};
-	struct ibv_cq_ex *cq = queue->cq;
+	struct ibv_cq_ex *cq = receive->queue.cq;
 	int error;
 
 	error = ibv_start_poll(cq, &attr);
 	if (error == ENOENT) /* no end_poll() after a start_poll() that failed */
-		return atomic_load_explicit(&queue->failed, memory_order_relaxed) ? -EIO : 0;
+		return atomic_load_explicit(&receive->queue.failed, memory_order_relaxed) ? -EIO : 0;
 	if (error)
 		return -error;
 	/* Two loops, each without a branch on what it reads. */
-	if (queue->timestamps)
+	if (receive->timestamps)
 		end = take_completions(cq, events, end, true);
 	else
 		end = take_completions(cq, events, end, false);
 	ibv_end_poll(cq);
 	return (int)(end - events);
-}
-
-int verbs_fd(const struct backend_queue *base)
-{
-	const struct verbs_queue *queue = verbs_queue(base);
-
-	return queue->channel ? queue->channel->fd : -ENOTSUP;
-}
-
-int verbs_arm(struct backend_queue *base)
-{
-	struct verbs_queue *queue = verbs_queue(base);
-
-	return queue->channel ? -ibv_req_notify_cq(ibv_cq_ex_to_cq(queue->cq), 0) : -ENOTSUP;
-}
-
-void verbs_clear(struct backend_queue *base)
-{
-	struct verbs_queue *queue = verbs_queue(base);
-	struct ibv_cq *cq;
-	void *context;
-
-	if (!queue->channel)
-		return;
-	while (ibv_get_cq_event(queue->channel, &cq, &context) == 0)
-		queue->n_unacknowledged++;
-	if (queue->n_unacknowledged >= ACKNOWLEDGE_BATCH) {
-		ibv_ack_cq_events(ibv_cq_ex_to_cq(queue->cq), queue->n_unacknowledged);
-		queue->n_unacknowledged = 0;
-	}
 }

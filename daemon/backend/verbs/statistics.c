@@ -97,7 +97,9 @@ static struct backend_queue *fail_qp(struct ibv_qp *qp)
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 
-	if (ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) != 0 || attr.qp_state == IBV_QPS_ERR)
+	/* SQE: of a queue that sends, whose receive queue is well. */
+	if (ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) != 0 || attr.qp_state == IBV_QPS_ERR ||
+	    attr.qp_state == IBV_QPS_SQE)
 		atomic_store_explicit(&queue->failed, true, memory_order_relaxed);
 	return &queue->base;
 }

@@ -49,17 +49,15 @@ struct verbs_slot_wr {
 	struct ibv_sge sges[VERBS_SGES_MAX];
 };
 
+/* What both kinds of queue are; first in each of them. */
 struct verbs_queue {
 	struct backend_queue base;
+	bool sends; /* then it is a struct verbs_send_queue */
 
 	/* The worker's. */
 	struct ibv_qp *qp;
 	struct ibv_cq_ex *cq;
-	uint32_t header_stride;
-	uint32_t slot_bytes;
-	bool timestamps;
 	unsigned n_unacknowledged; /* completion events */
-	struct verbs_slot_wr chain[VERBS_CHAIN];
 
 	/* Set on an asynchronous event by the control thread, read by the worker, which also sets failed itself.
 	 * Nothing is ordered by them. */
@@ -75,6 +73,27 @@ struct verbs_queue {
 	struct ibv_flow *guard;
 };
 
+/* All of it the worker's. */
+struct verbs_receive_queue {
+	struct verbs_queue queue;
+	uint32_t header_stride;
+	uint32_t slot_bytes;
+	bool timestamps;
+	struct verbs_slot_wr chain[VERBS_CHAIN];
+};
+
+/* All of it the worker's. */
+struct verbs_send_queue {
+	struct verbs_queue queue;
+	struct ibv_qp_ex *qp; /* the same as queue.qp */
+	uint32_t slots;
+	uint32_t n_posted, n_reaped; /* free-running */
+	uint32_t signal_mask;        /* 2^k - 1: one in 2^k is signalled */
+	uint32_t headers_lkey;
+	unsigned flags; /* of every packet */
+	struct ibv_qp_rate_limit_attr rate; /* rate_limit 0: none */
+};
+
 struct verbs_flow {
 	struct backend_flow base;
 	struct ibv_flow *flow;
@@ -88,6 +107,21 @@ static inline struct verbs_backend *verbs_backend(const struct backend *backend)
 static inline struct verbs_queue *verbs_queue(const struct backend_queue *queue)
 {
 	return (struct verbs_queue *)queue;
+}
+
+static inline struct verbs_receive_queue *verbs_receive_queue(const struct backend_queue *queue)
+{
+	return (struct verbs_receive_queue *)queue;
+}
+
+static inline struct verbs_send_queue *verbs_send_queue(const struct backend_queue *queue)
+{
+	return (struct verbs_send_queue *)queue;
+}
+
+static inline uint32_t verbs_lkey(const struct backend_memory *memory)
+{
+	return ((const struct verbs_memory *)memory)->mr->lkey;
 }
 
 static inline const char *verbs_device_name(const struct verbs_backend *backend)
@@ -127,21 +161,44 @@ void verbs_unregister_memory(struct backend_memory *memory);
 
 /* ---- queue.c -------------------------------------------------------------------------------------- */
 
-int verbs_create_queue(struct backend *backend, const struct backend_queue_options *options,
-                       struct backend_queue **queue, struct fault *fault);
+/** A queue of either kind, zeroed and not yet with anything of the device's; NULL: no memory. */
+struct verbs_queue *verbs_queue_new(struct verbs_backend *backend, size_t bytes, struct fault *fault);
+/** Thread domain, with completion events the channel, and the completion queue. */
+int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc_flags, bool completion_events,
+                          struct fault *fault);
+/** The queue pair, in INIT. capabilities: asked for; what was given comes back. */
+int verbs_queue_create_qp(struct verbs_queue *queue, struct ibv_qp_cap *capabilities, struct fault *fault);
+int verbs_queue_modify(struct verbs_queue *queue, enum ibv_qp_state state);
 void verbs_destroy_queue(struct backend_queue *queue);
 int verbs_start(struct backend_queue *queue);
 int verbs_reset(struct backend_queue *queue);
+int verbs_fd(const struct backend_queue *queue);
+int verbs_arm(struct backend_queue *queue);
+void verbs_clear(struct backend_queue *queue);
+
+/* ---- receive_queue.c ------------------------------------------------------------------------------ */
+
+int verbs_create_queue(struct backend *backend, const struct backend_queue_options *options,
+                       struct backend_queue **queue, struct fault *fault);
 
 /* ---- receive.c: the hot path ---------------------------------------------------------------------- */
 
 /** Everything of the chain that is the same for all slots. */
-void verbs_chain_init(struct verbs_queue *queue, const struct backend_queue_options *options);
+void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_queue_options *options);
 int verbs_post(struct backend_queue *queue, const struct backend_run *run);
 int verbs_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max);
-int verbs_fd(const struct backend_queue *queue);
-int verbs_arm(struct backend_queue *queue);
-void verbs_clear(struct backend_queue *queue);
+
+/* ---- send_queue.c --------------------------------------------------------------------------------- */
+
+int verbs_create_send_queue(struct backend *backend, const struct backend_send_options *options,
+                            struct backend_queue **queue, struct fault *fault);
+/** From RTR on: ready, and at its rate. */
+int verbs_send_start(struct verbs_send_queue *send);
+
+/* ---- send.c: the hot path ------------------------------------------------------------------------- */
+
+int verbs_send_post(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
+int verbs_send_reap(struct backend_queue *queue, struct backend_sent *sent, uint32_t max);
 
 /* ---- flow.c --------------------------------------------------------------------------------------- */
 
