@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * backend_probe INTERFACE [-b BACKEND] [-q SLOTS] [-H HEADER_BYTES] [-S SLOT_BYTES] [-o] [-e] [-T]
+ * backend_probe INTERFACE [-b BACKEND] -s SLOTS [-S SLOT_BYTES] [-c] [-r RATE_BPS] [-B BURST_BYTES] [-e]
  *
  * One queue of a backend, driven by commands on stdin, one a line; each is answered by one line of JSON on
- * stdout, {"error": -errno, …} where it failed. What the device does is then up to who sends packets.
- *   -o oversize sink   -e completion events   -T no timestamps
+ * stdout, {"error": -errno, …} where it failed. What the device does is then up to who sends packets, or for whoever
+ * receives them to see.
+ *   -o oversize sink   -e completion events   -T no timestamps   -s a queue that sends   -c checksums by the device
  */
-#include "daemon/backend/backend.h"
-#include "daemon/net/net.h"
+#include "tests/support/backend_probe.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,31 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FLOWS_MAX     64
-#define ROW_DUMP_MAX  256
-#define HEADER_STRIDE 128
-#define BATCH         64
-
-struct probe {
-	const struct backend_ops *ops;
-	struct backend *backend;
-	struct backend_memory *payload_memory;
-	struct backend_memory *headers_memory;
-	struct backend_queue *queue;
-	struct backend_flow *flows[FLOWS_MAX];
-	struct membership *membership;
-	struct backend_queue_options options;
-	struct net_interface interface;
-	struct fault fault;
-	uint8_t *payload;
-	uint8_t *headers;
-	size_t payload_bytes;
-	size_t headers_bytes;
-	uint32_t n_rows; /* twice the queue: rows that were received stay for a while */
-	uint32_t next_row;
-};
-
-static uint64_t now_ns(clockid_t clock)
+uint64_t now_ns(clockid_t clock)
 {
 	struct timespec now;
 
@@ -52,18 +29,24 @@ static uint64_t now_ns(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void answer(int error)
+void answer(int error)
 {
 	printf("{\"error\": %d}\n", error < 0 ? error : 0);
 }
 
 /* Faults are free of quotes and backslashes but for what strerror and names bring. */
-static void answer_fault(const struct probe *probe, int error)
+void answer_fault(const struct probe *probe, int error)
 {
 	printf("{\"error\": %d, \"exit_code\": %d, \"fault\": \"", error, probe->fault.exit_code);
 	for (const char *c = probe->fault.text; *c; c++)
 		printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
 	printf("\"}\n");
+}
+
+bool parse_address(const char *text, struct config_address *address)
+{
+	address->family = strchr(text, ':') ? AF_INET6 : AF_INET;
+	return inet_pton(address->family, text, address->address) == 1;
 }
 
 /* ---- set-up -------------------------------------------------------------------------------------- */
@@ -83,7 +66,7 @@ static int set_up_memory(struct probe *probe)
 {
 	int error;
 
-	probe->n_rows = 2 * probe->options.slots;
+	probe->n_rows = 2 * (probe->send_options.slots ? probe->send_options.slots : probe->options.slots);
 	probe->payload_bytes = (size_t)probe->n_rows * probe->options.slot_bytes;
 	probe->headers_bytes = (size_t)probe->n_rows * HEADER_STRIDE;
 	error = map(&probe->payload, probe->payload_bytes);
@@ -114,6 +97,11 @@ static int set_up(struct probe *probe, const char *interface, const char *backen
 		error = set_up_memory(probe);
 	if (error)
 		return error;
+	if (probe->send_options.slots) {
+		probe->send_options.headers = probe->headers_memory;
+		probe->send_options.completion_events = probe->options.completion_events;
+		return probe->ops->create_send_queue(probe->backend, &probe->send_options, &probe->queue, &probe->fault);
+	}
 	probe->options.payload = probe->payload_memory;
 	probe->options.headers = probe->headers_memory;
 	probe->options.header_stride = HEADER_STRIDE;
@@ -141,177 +129,7 @@ static void tear_down(struct probe *probe)
 		munmap(probe->headers, probe->headers_bytes);
 }
 
-/* ---- commands ------------------------------------------------------------------------------------ */
-
-/* Post the next n rows; a run never goes past the last row. Returns how many were taken, or -errno. */
-static int post_rows(struct probe *probe, uint32_t n)
-{
-	uint32_t posted = 0;
-
-	while (posted < n) {
-		uint32_t to_end = probe->n_rows - probe->next_row;
-		struct backend_run run = {
-			.slot = probe->next_row,
-			.n = n - posted < to_end ? n - posted : to_end,
-			.payload = probe->payload + (size_t)probe->next_row * probe->options.slot_bytes,
-			.headers = probe->headers + (size_t)probe->next_row * HEADER_STRIDE,
-		};
-		int taken = probe->ops->post(probe->queue, &run);
-
-		if (taken < 0)
-			return taken;
-		posted += (uint32_t)taken;
-		probe->next_row = (probe->next_row + (uint32_t)taken) % probe->n_rows;
-		if ((uint32_t)taken < run.n)
-			break;
-	}
-	return (int)posted;
-}
-
-/* post N: hand N rows over */
-static void command_post(struct probe *probe, char *arguments)
-{
-	int posted = post_rows(probe, (uint32_t)atoi(arguments));
-
-	if (posted < 0)
-		answer(posted);
-	else
-		printf("{\"error\": 0, \"posted\": %d}\n", posted);
-}
-
-/* post_unregistered: one row that the device may not write */
-static void command_post_unregistered(struct probe *probe, char *arguments)
-{
-	struct backend_run run = {
-		.slot = probe->next_row,
-		.n = 1,
-		.payload = probe->payload + probe->payload_bytes,
-		.headers = probe->headers + probe->headers_bytes,
-	};
-
-	(void)arguments;
-	answer(probe->ops->post(probe->queue, &run));
-}
-
-/* receive N MS: poll until N events came or MS milliseconds passed; rows are not posted again */
-static void command_receive(struct probe *probe, char *arguments)
-{
-	uint32_t wanted = 0, n = 0, ms = 0;
-	struct backend_event events[BATCH];
-	int got = 0;
-
-	if (sscanf(arguments, "%u %u", &wanted, &ms) != 2) {
-		answer(-EINVAL);
-		return;
-	}
-	uint64_t deadline_ns = now_ns(CLOCK_MONOTONIC) + ms * 1000000ull;
-
-	printf("{\"events\": [");
-	while (n < wanted && got >= 0 && now_ns(CLOCK_MONOTONIC) < deadline_ns) {
-		got = probe->ops->poll(probe->queue, events, wanted - n < BATCH ? wanted - n : BATCH);
-		for (int i = 0; i < got; i++, n++)
-			printf("%s[%u, %u, %u, %" PRIu64 "]", n ? ", " : "", events[i].slot, events[i].bytes,
-			       events[i].status, events[i].timestamp_raw);
-	}
-	printf("], \"error\": %d}\n", got < 0 ? got : 0);
-}
-
-/* stream N MS: as a worker does, poll and post again in chunks, until N packets or MS without one */
-static void command_stream(struct probe *probe, char *arguments)
-{
-	uint64_t wanted = 0, n = 0, bytes = 0, bad = 0;
-	struct backend_event events[BATCH];
-	uint32_t ms = 0, to_post = 0;
-	int r = 0;
-
-	if (sscanf(arguments, "%" SCNu64 " %u", &wanted, &ms) != 2) {
-		answer(-EINVAL);
-		return;
-	}
-	uint64_t start_ns = now_ns(CLOCK_MONOTONIC), last_ns = start_ns;
-
-	while (n < wanted && r >= 0) {
-		r = probe->ops->poll(probe->queue, events, BATCH);
-		if (r <= 0) {
-			if (now_ns(CLOCK_MONOTONIC) - last_ns > ms * 1000000ull)
-				break;
-			continue;
-		}
-		for (int i = 0; i < r; i++) {
-			bytes += events[i].bytes;
-			bad += events[i].status != BACKEND_OK;
-		}
-		n += (uint64_t)r;
-		for (to_post += (uint32_t)r; to_post >= BATCH && r >= 0; to_post -= BATCH)
-			r = post_rows(probe, BATCH);
-		last_ns = now_ns(CLOCK_MONOTONIC);
-	}
-	printf("{\"packets\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"bad\": %" PRIu64 ", \"ns\": %" PRIu64
-	       ", \"not_posted\": %u, \"error\": %d}\n",
-	       n, bytes, bad, last_ns - start_ns, to_post, r < 0 ? r : 0);
-}
-
-static void print_hex(const char *name, const uint8_t *bytes, size_t n)
-{
-	printf("\"%s\": \"", name);
-	for (size_t i = 0; i < n; i++)
-		printf("%02x", bytes[i]);
-	printf("\", ");
-}
-
-/* row SLOT: what is in its header row and at the start of its payload row */
-static void command_row(struct probe *probe, char *arguments)
-{
-	uint32_t slot = (uint32_t)atoi(arguments) % probe->n_rows;
-	size_t slot_bytes = probe->options.slot_bytes;
-
-	printf("{");
-	print_hex("headers", probe->headers + (size_t)slot * HEADER_STRIDE, HEADER_STRIDE);
-	print_hex("payload", probe->payload + slot * slot_bytes, slot_bytes < ROW_DUMP_MAX ? slot_bytes : ROW_DUMP_MAX);
-	printf("\"error\": 0}\n");
-}
-
-static bool parse_address(const char *text, struct config_address *address)
-{
-	address->family = strchr(text, ':') ? AF_INET6 : AF_INET;
-	return inet_pton(address->family, text, address->address) == 1;
-}
-
-/* flow I ADDRESS PORT [VLAN [SOURCE]]: add flow number I, and join its group */
-static void command_flow(struct probe *probe, char *arguments)
-{
-	char destination[64], source[64];
-	struct config_flow flow = {.vlan = -1};
-	struct flow_rule rule;
-	unsigned i = 0;
-	int n = sscanf(arguments, "%u %63s %" SCNu16 " %" SCNd32 " %63s", &i, destination, &flow.destination_port,
-	               &flow.vlan, source);
-	int error;
-
-	if (n < 3 || i >= FLOWS_MAX || probe->flows[i] || !parse_address(destination, &flow.destination) ||
-	    (n == 5 && !parse_address(source, &flow.source))) {
-		answer(-EINVAL);
-		return;
-	}
-	flow_resolve(&flow, probe->interface.mac, &rule);
-	error = probe->ops->add_flow(probe->queue, &rule, &probe->flows[i], &probe->fault);
-	if (!error)
-		error = membership_join(probe->membership, probe->interface.index, &rule, &probe->fault);
-	if (error)
-		answer_fault(probe, error);
-	else
-		answer(0);
-}
-
-/* unflow I */
-static void command_unflow(struct probe *probe, char *arguments)
-{
-	unsigned i = (unsigned)atoi(arguments) % FLOWS_MAX;
-
-	probe->ops->remove_flow(probe->flows[i]);
-	probe->flows[i] = NULL;
-	answer(0);
-}
+/* ---- commands of both directions ------------------------------------------------------------------ */
 
 static void command_start(struct probe *probe, char *arguments)
 {
@@ -324,15 +142,6 @@ static void command_reset(struct probe *probe, char *arguments)
 {
 	probe->next_row = (uint32_t)atoi(arguments) % probe->n_rows;
 	answer(probe->ops->reset(probe->queue));
-}
-
-static void command_matched(struct probe *probe, char *arguments)
-{
-	uint64_t matched = 0;
-	int error = probe->ops->read_matched(probe->queue, &matched);
-
-	(void)arguments;
-	printf("{\"matched\": %" PRIu64 ", \"error\": %d}\n", matched, error);
 }
 
 static void command_port(struct probe *probe, char *arguments)
@@ -365,9 +174,11 @@ static void command_capabilities(struct probe *probe, char *arguments)
 	(void)arguments;
 	probe->ops->capabilities(probe->backend, &is);
 	printf("{\"device\": \"%s\", \"max_queue_slots\": %u, \"oversize_sink\": %s, \"timestamps\": %s, \"clock_hz\": "
-	       "%" PRIu64 ", \"clock_mask\": %" PRIu64 ", \"error\": 0}\n",
+	       "%" PRIu64 ", \"clock_mask\": %" PRIu64 ", \"max_send_slots\": %u, \"send_checksums\": %s, \"min_rate_bps\": "
+	       "%" PRIu64 ", \"max_rate_bps\": %" PRIu64 ", \"error\": 0}\n",
 	       is.device, is.max_queue_slots, is.oversize_sink ? "true" : "false", is.timestamps ? "true" : "false",
-	       is.clock_hz, is.clock_mask);
+	       is.clock_hz, is.clock_mask, is.max_send_slots, is.send_checksums ? "true" : "false", is.min_rate_bps,
+	       is.max_rate_bps);
 }
 
 static void command_arm(struct probe *probe, char *arguments)
@@ -405,20 +216,9 @@ static void command_notice(struct probe *probe, char *arguments)
 	       notice.queue && notice.queue == probe->queue ? "true" : "false", r < 0 ? r : 0);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(struct probe *probe, char *arguments);
-} commands[] = {
-	{"post", command_post},
-	{"post_unregistered", command_post_unregistered},
-	{"receive", command_receive},
-	{"stream", command_stream},
-	{"row", command_row},
-	{"flow", command_flow},
-	{"unflow", command_unflow},
+static const struct probe_command commands[] = {
 	{"start", command_start},
 	{"reset", command_reset},
-	{"matched", command_matched},
 	{"port", command_port},
 	{"clock", command_clock},
 	{"capabilities", command_capabilities},
@@ -426,21 +226,30 @@ static const struct {
 	{"wait", command_wait},
 	{"clear", command_clear},
 	{"notice", command_notice},
+	{0},
 };
+
+static const struct probe_command *find(const struct probe_command *command, const char *name)
+{
+	while (command->name && strcmp(command->name, name) != 0)
+		command++;
+	return command->name ? command : NULL;
+}
 
 static void run_command(struct probe *probe, char *line)
 {
 	char *arguments = line + strcspn(line, " \n");
+	const struct probe_command *command;
 
 	if (*arguments)
 		*arguments++ = '\0';
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-		if (!strcmp(commands[i].name, line)) {
-			commands[i].run(probe, arguments);
-			return;
-		}
-	}
-	answer(-ENOSYS);
+	command = find(commands, line);
+	if (!command)
+		command = find(probe->send_options.slots ? probe_send_commands : probe_receive_commands, line);
+	if (command)
+		command->run(probe, arguments);
+	else
+		answer(-ENOSYS);
 }
 
 int main(int argc, char **argv)
@@ -450,7 +259,7 @@ int main(int argc, char **argv)
 	char line[256];
 	int option, error;
 
-	while ((option = getopt(argc, argv, "b:q:H:S:oeT")) != -1) {
+	while ((option = getopt(argc, argv, "b:q:H:S:oeTs:cr:B:")) != -1) {
 		switch (option) {
 		case 'b': backend = optarg; break;
 		case 'q': probe.options.slots = (uint32_t)atoi(optarg); break;
@@ -459,6 +268,10 @@ int main(int argc, char **argv)
 		case 'o': probe.options.oversize_sink = true; break;
 		case 'e': probe.options.completion_events = true; break;
 		case 'T': probe.options.timestamps = false; break;
+		case 's': probe.send_options.slots = (uint32_t)atoi(optarg); break;
+		case 'c': probe.send_options.checksums = true; break;
+		case 'r': probe.send_options.rate_bps = strtoull(optarg, NULL, 10); break;
+		case 'B': probe.send_options.burst_bytes = (uint32_t)atoi(optarg); break;
 		default: return EX_USAGE;
 		}
 	}

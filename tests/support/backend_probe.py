@@ -8,6 +8,8 @@ import time
 OK, LENGTH_ERROR, SLOT_ERROR, FLUSHED = range(4)
 # enum backend_notice_type
 PORT_UP, PORT_DOWN, QUEUE_FAILED = 1, 2, 3
+# enum packet_checksums
+DEVICE, ZERO, SOFTWARE = range(3)
 
 
 class Probe:
@@ -52,6 +54,20 @@ class Probe:
     def row(self, slot):
         row = self.do("row", slot)
         return bytes.fromhex(row["headers"]), bytes.fromhex(row["payload"])
+
+    # ---- of a queue that sends
+
+    def to(self, destination, port, mac, source="10.77.0.1", source_port=4000, vlan=None, dscp=0, hop_limit=64, checksums=DEVICE):
+        """Where what is sent from now on goes; mac: bytes."""
+        self.do("to", destination, port, source, source_port, mac.hex(":"), -1 if vlan is None else vlan, dscp, hop_limit,
+                checksums)
+
+    def send(self, n, payload_bytes, seed=0):
+        return self.do("send", n, payload_bytes, seed)["posted"]
+
+    def reap(self, n, ms=2000):
+        """Runs of [packets, status]."""
+        return self.do("reap", n, ms)["runs"]
 
     def end(self):
         """Close everything; what sanitizers and the log had to say."""

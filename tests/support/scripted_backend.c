@@ -246,7 +246,8 @@ static void scripted_unregister_memory(struct backend_memory *memory)
 	const struct scripted_memory *m = (const struct scripted_memory *)memory;
 
 	if (m && m->n_under_way) {
-		fprintf(stderr, "scripted backend: memory of %u packets that are under way was unregistered\n", m->n_under_way);
+		fprintf(stderr, "scripted backend: memory of %u packets under way was unregistered\n",
+			m->n_under_way);
 		abort();
 	}
 	free(memory);

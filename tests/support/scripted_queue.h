@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Private to the scripted backend: what both kinds of its queues are, and how one that sends takes part in its calls. */
+/* Private to the scripted backend: what both kinds of its queues are, and the calls of those that send. */
 #ifndef TESTS_SUPPORT_SCRIPTED_QUEUE_H
 #define TESTS_SUPPORT_SCRIPTED_QUEUE_H
 

@@ -46,7 +46,8 @@ static void complete(struct scripted_send_queue *q, uint32_t n, enum backend_sta
 	if (q->runs_made != q->runs_taken && last->status == status)
 		last->n += n;
 	else
-		q->done[q->runs_made++ % SCRIPTED_SEND_SLOTS_MAX] = (struct backend_sent){ .n = n, .status = (uint8_t)status };
+		q->done[q->runs_made++ % SCRIPTED_SEND_SLOTS_MAX] =
+			(struct backend_sent){ .n = n, .status = (uint8_t)status };
 	scripted_any_completed(&q->any);
 }
 
