@@ -19,7 +19,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests/system")]
-from backend_probe import FLUSHED, LENGTH_ERROR, OK, QUEUE_FAILED, SLOT_ERROR, Probe  # noqa: E402
+from backend_probe import DEVICE, FLUSHED, LENGTH_ERROR, OK, QUEUE_FAILED, SLOT_ERROR, SOFTWARE, Probe  # noqa: E402
 from frames import group_mac, udp_frame  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("IBVCAP_BUILD_DIR", ROOT / "build/dev"))
@@ -40,10 +40,28 @@ class Checks:
         self.failed = 0
         self.wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
         self.wire.bind((TX, 0))
+        self.mac = bytes.fromhex(pathlib.Path(f"/sys/class/net/{RX}/address").read_text().replace(":", ""))
 
     def send(self, *payloads):
         for payload in payloads:
             self.wire.send(udp_frame(payload, GROUP, PORT, group_mac(GROUP)))
+
+    def listen(self):
+        """What the device sends, from now on."""
+        tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+        tap.bind((TX, 0x0800))
+        tap.settimeout(2)
+        return tap
+
+    def arrived(self, tap, n):
+        frames = []
+        try:
+            while len(frames) < n:
+                frame = tap.recv(65536)
+                frames += [frame] if frame[6:12] == self.mac else []
+        except TimeoutError:
+            pass
+        return frames
 
     def expect(self, rule, condition, seen):
         print(f"{'ok     ' if condition else 'FAILED '} {rule}" + ("" if condition else f": {seen}"))
@@ -167,9 +185,79 @@ def check_same_rule(checks, it):
     second.end()
 
 
+def send_to(it, checksums):
+    it.to(GROUP, PORT, group_mac(GROUP), checksums=checksums)
+    it.do("start")
+
+
+def check_send(checks, it, checksums=DEVICE):
+    tap = checks.listen()
+    send_to(it, checksums)
+    sizes = (0, 1, 17, 18, 1472)
+    for seed, size in enumerate(sizes):
+        it.send(1, size, seed)
+    whose = "the device's" if checksums == DEVICE else "software's"
+    expected = [udp_frame(pattern(size, number), GROUP, PORT, group_mac(GROUP), source="10.77.0.1", source_mac=checks.mac,
+                          identification=number, udp_checksum=True) for number, size in enumerate(sizes)]
+    arrived = checks.arrived(tap, len(sizes))
+    checks.expect(f"frames leave as they are, with {whose} checksums", arrived == expected, [frame.hex() for frame in arrived])
+    tap.close()
+
+
+def check_send_software(checks, it):
+    check_send(checks, it, SOFTWARE)
+
+
+def check_send_signals(checks, it):
+    send_to(it, SOFTWARE)
+    it.send(100, S)
+    runs = it.reap(100)
+    checks.expect("one in 32 completes, and the last of a batch", runs == [[32, OK]] * 3 + [[4, OK]], runs)
+    n = it.send(1000, S)
+    checks.expect("a full queue is a count", n == 256, n)
+    runs = it.reap(256)
+    checks.expect("and all of it completes", runs == [[32, OK]] * 8, runs)
+
+
+def check_send_failure(checks, it):
+    send_to(it, SOFTWARE)
+    it.do("send_unregistered", 100, S, 40)
+    runs = it.reap(100, 1000)
+    before = sum(n for n, status in runs if status == OK)
+    checks.expect("a packet that the device may not read fails the queue, and those before it are sent",
+                  before == 40 and [1, SLOT_ERROR] in runs, runs)
+    checks.answer("packets behind it, of 59, that are flushed with a completion",
+                  sum(n for n, status in runs if status == FLUSHED))
+    checks.answer("asynchronous event after it",
+                  "for the queue" if it.do("notice", 1000)["type"] == QUEUE_FAILED else "none for the queue")
+    it.do("reset", 0)
+    it.do("start")
+    it.send(1, S)
+    runs = it.reap(1)
+    checks.expect("after a reset it sends again", runs == [[1, OK]], runs)
+
+
+def check_send_pacing(checks, it):
+    if not it.do("capabilities")["max_rate_bps"]:
+        checks.answer("pacing", "the device has none")
+        return
+    paced = probe("-s", 256, "-r", 100_000_000, "-S", 1500)
+    send_to(paced, SOFTWARE)
+    began, n = time.monotonic(), 0
+    while n < 3000 and time.monotonic() < began + 5:
+        paced.send(100, 1208)  # frames of 1250 bytes: 100 us each
+        n += sum(run[0] for run in paced.reap(1, 1000))
+    took = time.monotonic() - began
+    checks.expect("no faster than the rate that was set", n >= 3000 and took > 0.95 * n * 100e-6, (n, took))
+    checks.answer("bits a second, of frames without FCS, at a rate of 100 Mbit/s", round(n * 10000 / took))
+    paced.end()
+
+
 CHECKS = [
     (check_split, []), (check_sink, ["-o"]), (check_length_error, []), (check_counter, []), (check_clock, []),
-    (check_events, ["-e"]), (check_failure, []), (check_same_rule, [])]
+    (check_events, ["-e"]), (check_failure, []), (check_same_rule, []),
+    (check_send, ["-s", 256, "-c", "-S", 1500]), (check_send_software, ["-s", 256, "-S", 1500]),
+    (check_send_signals, ["-s", 256]), (check_send_failure, ["-s", 256]), (check_send_pacing, ["-s", 256])]
 
 
 def main():
