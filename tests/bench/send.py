@@ -1,0 +1,62 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a packet costs on its way out: headers built, posted, reaped.
+
+Nanoseconds are bench_send's own clock (median of its rounds); instructions are callgrind's of the same program, split by
+the object they were in: ours, and the verbs libraries'. On the scripted backend, and on verbs over an emulated device that
+swallows what it is sent.
+"""
+import argparse
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+from ring import CALLGRIND, ROOT, Wire, cost_by_object, is_library, run
+
+LOADS = [(64, "device"), (1472, "device"), (64, "zero"), (1472, "software"), (8948, "software")]
+
+
+def measure(build, start, load, rounds):
+    payload_bytes, checksums = load
+    command = [build / "tests/bench/bench_send", "--payload", payload_bytes, "--checksums", checksums]
+    if start:
+        command += ["--interface", "bench0"]
+    timed = json.loads(run([*start, *command, "--rounds", rounds]))
+    with tempfile.TemporaryDirectory() as directory:
+        out = pathlib.Path(directory) / "callgrind.out"
+        counted = json.loads(run([*start, *CALLGRIND, f"--callgrind-out-file={out}", *command, "--rounds", 5]))
+        costs = cost_by_object(out.read_text())
+    library = sum(cost for name, cost in costs.items() if is_library(name))
+    total = sum(costs.values())
+    return {**timed, "instructions_per_packet": {"own": round((total - library) / counted["packets"], 1),
+                                                 "verbs_libraries": round(library / counted["packets"], 1),
+                                                 "all": round(total / counted["packets"], 1)}}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench send", description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser.add_argument("--rounds", type=int, default=200)
+    options = parser.parse_args()
+    results = [measure(options.build, [], load, options.rounds) for load in LOADS]
+    if os.geteuid() == 0:
+        with Wire() as wire:
+            start = ["ip", "netns", "exec", wire.name, options.build / "lib/softhca/softhca", "-i", "bench0", "-e", "generator",
+                     "--"]
+            results += [measure(options.build, start, load, options.rounds) for load in LOADS]
+    else:
+        print("verbs left out: the emulated device needs root", file=sys.stderr)
+    for result in results:
+        print(json.dumps(result))
+    for result in results:
+        instructions = result["instructions_per_packet"]
+        print(f"{result['backend']:9} {result['payload_bytes']:5} B, checksums {result['checksums']:8}: "
+              f"{result['ns_per_packet']['median']:6.1f} ns, instructions: own {instructions['own']:7.1f}, "
+              f"all {instructions['all']:7.1f}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
