@@ -25,8 +25,8 @@ static uint8_t frame[PACKET_HEADERS_MAX + PAYLOAD_MAX];
 static uint8_t payload[PAYLOAD_MAX];
 
 /* The frame as it would be on the wire. */
-static struct packet_template build(const struct packet_route *route, enum packet_checksums checksums, uint32_t payload_bytes,
-				    uint16_t identification)
+static struct packet_template build(const struct packet_route *route, enum packet_checksums checksums,
+				    uint32_t payload_bytes, uint16_t identification)
 {
 	struct packet_template packet;
 
@@ -139,7 +139,8 @@ Test(build, checksums_in_software_are_those_of_rfc_1071)
 			struct packet_template packet =
 				build(routes[seed % 2], PACKET_CHECKSUMS_SOFTWARE, sizes[i], (uint16_t)(seed * 1000));
 
-			cr_expect(eq(u16, udp_check(&packet, 8 + sizes[i]), 0xffff), "%u bytes, seed %u", sizes[i], seed);
+			cr_expect(eq(u16, udp_check(&packet, 8 + sizes[i]), 0xffff), "%u bytes, seed %u", sizes[i],
+				  seed);
 			if (!packet.ipv6)
 				cr_expect(eq(u16, add(0, frame + packet.l3, 20), 0xffff), "header, seed %u", seed);
 		}
