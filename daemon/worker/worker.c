@@ -2,12 +2,11 @@
 #include "daemon/worker/worker.h"
 
 #include "daemon/worker/receive.h"
+#include "daemon/worker/thread.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -317,32 +316,9 @@ int worker_prime(struct worker *worker)
 	return receive_refill(&worker->receive);
 }
 
-/* Signals belong to the control thread; the CPU is set before the first instruction of the loop. */
 int worker_start(struct worker *worker)
 {
-	sigset_t all, before;
-	pthread_attr_t attributes;
-	int error = pthread_attr_init(&attributes);
-
-	if (error)
-		return -error;
-	if (worker->cpu >= 0) {
-		cpu_set_t cpus;
-
-		CPU_ZERO(&cpus);
-		CPU_SET((unsigned)worker->cpu, &cpus);
-		error = pthread_attr_setaffinity_np(&attributes, sizeof(cpus), &cpus);
-	}
-	if (!error) {
-		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &before);
-		error = pthread_create(&worker->thread, &attributes, worker_main, worker);
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-	}
-	pthread_attr_destroy(&attributes);
-	if (!error)
-		pthread_setname_np(worker->thread, worker->name);
-	return -error;
+	return thread_start(&worker->thread, worker->name, worker->cpu, worker_main, worker);
 }
 
 void worker_join(struct worker *worker)
