@@ -131,7 +131,8 @@ bool sender_is_due(struct sender *sender)
 
 /*
  * Nothing here may wait for a client. A socket and no pipe: a reader whose memory does not come stops while it holds
- * the pipe's lock, and with it who writes. A full one is readable as it is; of one whose reader has gone, control hears.
+ * the pipe's lock, and with it who writes. A full one is readable as it is; of one whose reader has gone, control
+ * hears.
  */
 void sender_wake(const struct sender *sender)
 {

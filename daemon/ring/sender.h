@@ -40,7 +40,7 @@ struct sender {
 	uint32_t slot_bytes;
 
 	/* Set by who lends it. */
-	int socket;               /* non-blocking: the sender's kicks come out of it, its wake-ups go into it; -1: none */
+	int socket;               /* non-blocking: kicks come out of it, wake-ups go into it; -1: none */
 	const void *registration; /* of the arena, with the device of the channel; the worker hands it to the backend */
 
 	/* The worker's. */
@@ -51,8 +51,10 @@ struct sender {
 	uint64_t woken_at;  /* the last request that was served */
 	bool has_next;      /* the descriptor of packet number taken was read: */
 	struct ibvcap_tx_descriptor next;
-	uint32_t deficit_bytes; /* see worker/channel_send.c */
+	uint32_t deficit_bytes; /* see worker/channel.h */
 	bool leaving;       /* nothing more is taken from it */
+	bool removal_asked; /* to be answered */
+	bool need_kick;     /* as its state says */
 	bool dirty;         /* tally is not all 0 */
 	enum ibvcap_disconnect_reason bad;
 	uint64_t tally[IBVCAP_TX_CTR_N]; /* since they were last published */
@@ -67,8 +69,8 @@ int sender_init(struct sender *sender, const struct sender_options *options, str
 
 /**
  * Once the sender says that it has mapped them: no new writable mapping of arena and page, and no hole in them any
- * more; every page is there from now on. Only then may the arena be registered and the worker read the page. -EPERM: the
- * sender has put a seal of its own on them; refuse it.
+ * more; every page is there from now on. Only then may the arena be registered and the worker read the page. -EPERM:
+ * the sender has put a seal of its own on them; refuse it.
  */
 int sender_seal(struct sender *sender);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The atomics on a sender's shared memory, as ring.h is for a ring's: each store names its partner load, and nobody else
- * touches the _Atomic fields of layout_tx.h. Daemon's side: daemon_*; sender's side: sender_*.
+ * The atomics on a sender's shared memory, as ring.h is for a ring's: each store names its partner load, and nobody
+ * else touches the _Atomic fields of layout_tx.h. Daemon's side: daemon_*; sender's side: sender_*.
  *
  * Two handshakes, both of the same kind: each side stores one word and then loads the other's, all seq_cst, so that at
  * least one of them sees the other.
@@ -54,7 +54,8 @@ static inline struct ibvcap_tx_descriptor daemon_read_descriptor(const struct ib
 {
 	typedef uint64_t __attribute__((may_alias)) word;
 	const word *words = (const void *)descriptor;
-	const uint64_t copy[2] = { __atomic_load_n(&words[0], __ATOMIC_RELAXED), __atomic_load_n(&words[1], __ATOMIC_RELAXED) };
+	const uint64_t copy[2] = { __atomic_load_n(&words[0], __ATOMIC_RELAXED),
+				   __atomic_load_n(&words[1], __ATOMIC_RELAXED) };
 	struct ibvcap_tx_descriptor result;
 
 	__builtin_memcpy(&result, copy, sizeof(result));

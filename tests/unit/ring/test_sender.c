@@ -61,9 +61,10 @@ Test(sender, its_state_says_what_it_has_and_cannot_be_written)
 
 Test(sender, geometries_that_no_arena_has_are_refused)
 {
-	static const struct { uint32_t n_slots, slot_bytes; } bad[] = { { 63, 100 }, { 96, 100 }, { 32, 100 }, { 0, 100 },
-									{ IBVCAP_TX_SLOTS_MAX * 2, 100 }, { 64, 0 },
-									{ 64, 65536 } };
+	static const struct {
+		uint32_t n_slots, slot_bytes;
+	} bad[] = { { 63, 100 }, { 96, 100 }, { 32, 100 }, { 0, 100 }, { IBVCAP_TX_SLOTS_MAX * 2, 100 },
+		    { 64, 0 }, { 64, 65536 } };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct sender_options wrong = options;

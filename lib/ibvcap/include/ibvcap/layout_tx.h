@@ -52,12 +52,12 @@ enum ibvcap_tx_counter {
 	IBVCAP_TX_CTR_SUBMITTED,     /* as the daemon has seen it */
 	IBVCAP_TX_CTR_COMPLETED,     /* sent, as the device says */
 	IBVCAP_TX_CTR_ERRORED,       /* not sent: see their statuses */
-	IBVCAP_TX_CTR_FLUSHED,       /* of unknown fate or not sent: its sender left, or the queue was reset (-ECANCELED) */
+	IBVCAP_TX_CTR_FLUSHED,       /* not sent, or unknown: its sender left, or the queue was reset (-ECANCELED) */
 	IBVCAP_TX_CTR_LATE_DROPPED,  /* not sent: late, and IBVCAP_TX_DROP_LATE asked for that (-ETIME) */
 	IBVCAP_TX_CTR_COMPLETED_BYTES, /* payload bytes of completed ones */
 	IBVCAP_TX_CTR_WIRE_BYTES,    /* of completed ones: Ethernet frames with FCS, what a rate counts */
+	IBVCAP_TX_CTR_LATE,          /* more than late_after after their time: posted nevertheless, or dropped */
 	IBVCAP_TX_CTR_TIMED,         /* posted that had a time */
-	IBVCAP_TX_CTR_LATE,          /* of timed: posted more than late_after after it, or dropped for that */
 	IBVCAP_TX_CTR_TIMED_LATENESS_NS,     /* sum over timed: posted this long after their time */
 	IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS,
 	IBVCAP_TX_CTR_PACED,                 /* posted after waiting for the channel's rate */
@@ -93,9 +93,9 @@ struct ibvcap_sender_state {
 	uint64_t reserved0[3];
 	char channel[IBVCAP_CHANNEL_NAME_MAX];
 
-	/* Packets whose statuses are final. Daemon stores with release once per batch; the sender loads with acquire. */
+	/* Packets whose statuses are final. Daemon stores with release once a batch; the sender loads with acquire. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) completed;
-	/* 1: the worker is about to sleep, and wants a byte on the socket when something is submitted; see ring_tx.h. */
+	/* 1: the worker is about to sleep, and wants a byte on the socket when something is submitted: ring_tx.h. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) need_kick;
 	IBVCAP_ATOMIC(uint32_t) status; /* enum ibvcap_consumer_status */
 	IBVCAP_ATOMIC(uint32_t) reason; /* enum ibvcap_disconnect_reason */
