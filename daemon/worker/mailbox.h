@@ -9,11 +9,14 @@
 #define DAEMON_WORKER_MAILBOX_H
 
 #include "daemon/clock/clock.h"
+#include "daemon/packet/build.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
+struct channel;
 struct ring_consumer;
+struct sender;
 
 enum mail_type {
 	/* control → worker */
@@ -22,6 +25,13 @@ enum mail_type {
 	MAIL_MATCHED,          /* a reading of the flow counter, taken after every earlier one; no answer */
 	MAIL_CLOCK,            /* a new line; no answer */
 	MAIL_STOP,             /* flows are gone: drain, close the ring, end. Answered by MAIL_STOPPED */
+	/* control → transmit worker */
+	MAIL_ADD_CHANNEL,      /* from now on it is the worker's. Answered by MAIL_CHANNEL_ADDED: error */
+	MAIL_REMOVE_CHANNEL,   /* what is taken completes, the rest is flushed. Answered by MAIL_CHANNEL_REMOVED */
+	MAIL_CHANNEL_ERROR,    /* every packet of it ends as error (-ENETDOWN); 0: no more so. No answer */
+	MAIL_DESTINATION,      /* headers of one destination, or why there are none; no answer */
+	MAIL_ADD_SENDER,       /* sealed and registered. Answered by MAIL_SENDER_ADDED: error */
+	MAIL_REMOVE_SENDER,    /* what is taken completes, the rest is flushed. Always answered: MAIL_SENDER_REMOVED */
 	/* worker → control */
 	MAIL_CONSUMER_ADDED,
 	MAIL_CONSUMER_REMOVED,
@@ -29,17 +39,36 @@ enum mail_type {
 	MAIL_CONSUMER_DEMOTED, /* from lossless to lossy: it kept the queue waiting for longer than its deadline */
 	MAIL_STOPPED,
 	MAIL_FAILED, /* the queue can't go on: error */
+	/* transmit worker → control */
+	MAIL_CHANNEL_ADDED,
+	MAIL_CHANNEL_REMOVED, /* channel and senders are control's again: nothing of theirs is with the device */
+	MAIL_CHANNEL_FAILED,  /* its queue can't go on: error. Likewise, but destroy the queue before any memory goes */
+	MAIL_SENDER_ADDED,
+	MAIL_SENDER_REMOVED,  /* its last packet is completed: the memory is control's again */
+	MAIL_SENDER_BAD,      /* likewise, unasked: its page broke the rules: reason. Not if its removal is asked for */
+};
+
+/* Where packets for one of a channel's destinations go. */
+struct channel_destination {
+	struct packet_template headers;
+	int32_t error; /* not 0: there are no headers yet, and its packets end so (-EHOSTUNREACH) */
 };
 
 struct mail {
 	enum mail_type type;
-	int32_t error;  /* negative errno, in answers */
-	uint32_t reason; /* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD */
+	int32_t error;  /* negative errno, in answers and MAIL_CHANNEL_ERROR */
+	uint32_t reason; /* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD, MAIL_SENDER_BAD */
 	uint64_t at_ns;  /* MAIL_MATCHED: when the reading was begun, UTC */
 	union {
 		struct ring_consumer *consumer;
 		uint64_t matched;
 		struct clock_line clock;
+		struct {
+			struct channel *channel;
+			struct sender *sender;
+			uint32_t index; /* MAIL_DESTINATION: which, below the channel's n_destinations */
+			struct channel_destination destination;
+		};
 	};
 };
 

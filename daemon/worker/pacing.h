@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A token bucket as a schedule in absolute time: each packet moves the time at which the next may leave by what it takes
- * at the rate. Whole nanoseconds and the exact rest of the division are kept, so nothing is lost by rounding, however
- * long it runs. The schedule may lag behind now by what a burst takes, no more: in any time t at most rate · t + burst +
- * one packet leave; and a worker that comes late by less than the burst makes up for it. Pure.
+ * A token bucket as a schedule in absolute time: each packet moves the time at which the next may leave by what it
+ * takes at the rate. Whole nanoseconds and the exact rest of the division are kept, so nothing is lost by rounding,
+ * however long it runs. The schedule may lag behind now by what a burst takes, no more: in any time t at most rate · t
+ * + burst + one packet leave; and a worker that comes late by less than the burst makes up for it. Pure.
  */
 #ifndef DAEMON_WORKER_PACING_H
 #define DAEMON_WORKER_PACING_H

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Senders that die or lie, queues that fail, channels and workers that end: nothing is freed early, sums are exact. */
+#include "lib/ibvcap/ring_tx.h"
+#include "tests/unit/worker/transmit_bench.h"
+
+#include <errno.h>
+
+static struct bench bench;
+
+static void remove_sender(uint32_t i)
+{
+	bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_SENDER,
+					   .channel = bench.channels[i % bench.setting.n_channels],
+					   .sender = &bench.senders[i].sender });
+}
+
+static uint64_t completed(uint32_t sender)
+{
+	return sender_load_completed(bench.senders[sender].sender.state);
+}
+
+/* ---- senders that leave -------------------------------------------------------------------------- */
+
+Test(transmit_ends, a_senders_memory_is_kept_until_its_last_packet_is_sent)
+{
+	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 2, .queue_slots = 64 });
+	bench_submit(&bench, 0, 100, 100);
+	bench_work(&bench);
+	bench_submit(&bench, 0, 20, 100); /* and killed */
+	remove_sender(0);
+	bench_work(&bench);
+	bench_expect_no_mail(&bench);
+	scripted_send(bench.channels[0]->queue, 63);
+	bench_work(&bench);
+	bench_expect_no_mail(&bench);
+	scripted_send(bench.channels[0]->queue, 1);
+	struct mail mail = bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
+
+	cr_expect(eq(ptr, mail.sender, &bench.senders[0].sender));
+	cr_expect(eq(ptr, mail.channel, bench.channels[0]));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_SUBMITTED), 120));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_COMPLETED), 64));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_FLUSHED), 56));
+	bench_expect_sums(&bench, 0);
+	/* Gone for good: the scripted backend aborts if it is still asked to read from it. */
+	test_sender_deinit(&bench.senders[0]);
+	cr_assert(eq(int, test_sender_init(&bench.senders[0], bench.backend, BENCH_SLOTS, BENCH_BYTES), 0));
+	bench_submit(&bench, 1, 10, 100);
+	bench_work(&bench);
+	scripted_send(bench.channels[0]->queue, 10);
+	bench_work(&bench);
+	cr_expect(eq(u64, completed(1), 10));
+	bench_tear_down(&bench);
+}
+
+Test(transmit_ends, others_go_on_while_one_leaves)
+{
+	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 3 });
+	for (uint32_t i = 0; i < 3; i++)
+		bench_submit(&bench, i, 10, 100);
+	bench_work(&bench);
+	remove_sender(1);
+	bench_submit(&bench, 0, 10, 100);
+	bench_submit(&bench, 2, 10, 100);
+	bench_work(&bench);
+	scripted_send(bench.channels[0]->queue, 100);
+	bench_work(&bench);
+	cr_expect(eq(u64, completed(0), 20));
+	cr_expect(eq(u64, completed(1), 10));
+	cr_expect(eq(u64, completed(2), 20));
+	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
+Test(transmit_ends, the_removal_of_one_that_is_not_there_is_answered)
+{
+	struct sender nobody = { .socket = -1 };
+
+	bench_set_up(&bench, &(struct bench_setting){ 0 });
+	bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_SENDER, .channel = bench.channels[0],
+					   .sender = &nobody });
+	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
+	bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_SENDER, .channel = NULL, .sender = &nobody });
+	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
+	bench_mail(&bench, &(struct mail){ .type = MAIL_ADD_SENDER, .channel = NULL, .sender = &nobody });
+	cr_expect(eq(int, bench_expect_mail(&bench, MAIL_SENDER_ADDED).error, -ENODEV));
+	bench_tear_down(&bench);
+}
+
+Test(transmit_ends, one_sender_too_many_is_refused)
+{
+	static struct sender others[CHANNEL_SENDERS_MAX];
+	struct mail mail;
+
+	bench_set_up(&bench, &(struct bench_setting){ 0 });
+	for (uint32_t i = 0; i < CHANNEL_SENDERS_MAX; i++) {
+		others[i] = bench.senders[0].sender;
+		others[i].socket = -1;
+		bench_mail(&bench, &(struct mail){ .type = MAIL_ADD_SENDER, .channel = bench.channels[0],
+						   .sender = &others[i] });
+		mail = bench_expect_mail(&bench, MAIL_SENDER_ADDED);
+		cr_expect(eq(int, mail.error, i < CHANNEL_SENDERS_MAX - 1 ? 0 : -EAGAIN));
+	}
+	bench_tear_down(&bench);
+}
+
+/* ---- senders that lie ----------------------------------------------------------------------------- */
+
+Test(transmit_ends, a_sender_whose_cursor_lies_is_put_out_and_what_was_taken_completes)
+{
+	static const uint64_t lies[] = { 0, 9, 10 + BENCH_SLOTS + 1, UINT64_MAX, UINT64_C(1) << 63 };
+
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		bench_set_up(&bench, &(struct bench_setting){ .n_senders = 2 });
+		bench_submit(&bench, 0, 10, 100);
+		bench_submit(&bench, 1, 10, 100);
+		bench_work(&bench);
+		sender_store_submitted(bench.senders[0].sender.page, lies[i]);
+		bench_work(&bench);
+		bench_expect_no_mail(&bench);
+		scripted_send(bench.channels[0]->queue, 20);
+		struct mail mail = bench_expect_mail(&bench, MAIL_SENDER_BAD);
+
+		cr_expect(eq(ptr, mail.sender, &bench.senders[0].sender));
+		cr_expect(eq(u32, mail.reason, IBVCAP_REASON_BAD_CURSOR));
+		bench_expect_no_mail(&bench);
+		cr_expect(eq(u64, completed(0), 10));
+		cr_expect(eq(u64, completed(1), 10));
+		bench_submit(&bench, 1, 10, 100);
+		bench_work(&bench);
+		scripted_send(bench.channels[0]->queue, 10);
+		bench_work(&bench);
+		cr_expect(eq(u64, completed(1), 20));
+		cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_BAD_SENDERS), 1));
+		bench_expect_sums(&bench, 0);
+		bench_tear_down(&bench);
+	}
+}
+
+Test(transmit_ends, who_lies_while_its_removal_is_asked_for_is_removed_and_not_reported)
+{
+	bench_set_up(&bench, &(struct bench_setting){ 0 });
+	bench_submit(&bench, 0, 10, 100);
+	bench_work(&bench);
+	sender_store_submitted(bench.senders[0].sender.page, 1);
+	bench_work(&bench);
+	remove_sender(0);
+	scripted_send(bench.channels[0]->queue, 10);
+	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
+	bench_expect_no_mail(&bench);
+	bench_tear_down(&bench);
+}
+
+/* ---- queues that fail ----------------------------------------------------------------------------- */
+
+Test(transmit_ends, an_error_of_the_device_ends_what_it_had_and_the_rest_is_sent)
+{
+	bench_set_up(&bench, &(struct bench_setting){ .queue_slots = 32 });
+	bench_submit(&bench, 0, 100, 100);
+	bench_work(&bench);
+	scripted_send(bench.channels[0]->queue, 5);
+	scripted_next_status(bench.channels[0]->queue, BACKEND_SLOT_ERROR);
+	scripted_send(bench.channels[0]->queue, 5);
+	scripted_send_at_once(bench.channels[0]->queue, true);
+	bench_work(&bench);
+	cr_expect(eq(u64, completed(0), 100));
+	cr_expect(eq(i32, bench_status(&bench, 0, 4), 0));
+	cr_expect(eq(i32, bench_status(&bench, 0, 5), -EIO));
+	cr_expect(eq(i32, bench_status(&bench, 0, 6), -ECANCELED));
+	cr_expect(eq(i32, bench_status(&bench, 0, 31), -ECANCELED));
+	cr_expect(eq(i32, bench_status(&bench, 0, 99), 0));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_QUEUE_RESETS), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_ERRORED), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_FLUSHED), 26));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED), 73));
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
+static void lose_queue(uint32_t channel)
+{
+	scripted_fail_queue(bench.channels[channel]->queue);
+	scripted_fail_reset(bench.channels[channel]->queue, -ENODEV);
+}
+
+Test(transmit_ends, a_channel_whose_queue_is_lost_ends_with_its_senders_and_no_other_does)
+{
+	bench_set_up(&bench, &(struct bench_setting){ .n_channels = 2, .n_senders = 3 });
+	for (uint32_t i = 0; i < 3; i++)
+		bench_submit(&bench, i, 200, 100);
+	bench_work(&bench);
+	lose_queue(0);
+	struct mail mail = bench_expect_mail(&bench, MAIL_CHANNEL_FAILED);
+
+	cr_expect(eq(ptr, mail.channel, bench.channels[0]));
+	cr_expect(eq(int, mail.error, -ENODEV));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_FLUSHED), 200));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[2], IBVCAP_TX_CTR_FLUSHED), 200));
+	/* Mail that was on its way is answered. */
+	remove_sender(0);
+	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
+	bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_CHANNEL, .channel = bench.channels[0] });
+	bench_expect_mail(&bench, MAIL_CHANNEL_REMOVED);
+	scripted_send_at_once(bench.channels[1]->queue, true);
+	scripted_send(bench.channels[1]->queue, 200);
+	bench_work(&bench);
+	cr_expect(eq(u64, test_sender_count(&bench.senders[1], IBVCAP_TX_CTR_COMPLETED), 200));
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
+Test(transmit_ends, a_queue_that_fails_again_and_again_is_given_up)
+{
+	struct mail mail = { 0 };
+
+	bench_set_up(&bench, &(struct bench_setting){ 0 });
+	bench_submit(&bench, 0, 200, 100);
+	for (uint32_t i = 0; i < 1000 && mail.type != MAIL_CHANNEL_FAILED; i++) {
+		scripted_fail_queue(bench.channels[0]->queue);
+		bench_round(&bench);
+		mailbox_receive(transmit_outbox(bench.transmit), &mail);
+		bench_submit(&bench, 0, test_sender_has_room(&bench.senders[0]), 100);
+	}
+	cr_expect(eq(int, mail.type, MAIL_CHANNEL_FAILED));
+	cr_expect(eq(int, mail.error, -EIO));
+	bench_tear_down(&bench);
+}
+
+/* ---- ends ----------------------------------------------------------------------------------------- */
+
+Test(transmit_ends, a_removed_channel_completes_what_it_took_and_flushes_the_rest)
+{
+	bench_set_up(&bench, &(struct bench_setting){ .n_channels = 2, .n_senders = 2, .queue_slots = 64 });
+	bench_submit(&bench, 0, 100, 100);
+	bench_work(&bench);
+	bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_CHANNEL, .channel = bench.channels[0] });
+	bench_work(&bench);
+	bench_expect_no_mail(&bench);
+	scripted_send(bench.channels[0]->queue, 64);
+	bench_expect_mail(&bench, MAIL_CHANNEL_REMOVED);
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED), 64));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_FLUSHED), 36));
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
+Test(transmit_ends, a_stop_drains_all_channels)
+{
+	bench_set_up(&bench, &(struct bench_setting){ .n_channels = 3, .n_senders = 3, .queue_slots = 64 });
+	for (uint32_t i = 0; i < 3; i++)
+		bench_submit(&bench, i, 100, 100);
+	bench_work(&bench);
+	bench_mail(&bench, &(struct mail){ .type = MAIL_STOP });
+	for (uint32_t i = 0; i < 3; i++) {
+		bench_expect_no_mail(&bench);
+		scripted_send(bench.channels[i]->queue, 64);
+	}
+	bench_expect_mail(&bench, MAIL_STOPPED);
+	for (uint32_t i = 0; i < 3; i++)
+		cr_expect(eq(u64, bench_count(&bench, i, IBVCAP_TX_CTR_COMPLETED), 64));
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
+Test(transmit_ends, a_device_that_keeps_what_it_has_is_made_to_let_go_after_a_while)
+{
+	bench_set_up(&bench, &(struct bench_setting){ 0 });
+	bench_submit(&bench, 0, 100, 100);
+	bench_work(&bench);
+	bench_mail(&bench, &(struct mail){ .type = MAIL_STOP });
+	bench_pass(&bench, 900000000);
+	bench_work(&bench);
+	bench_expect_no_mail(&bench);
+	bench_pass(&bench, 200000000);
+	bench_expect_mail(&bench, MAIL_STOPPED);
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_FLUSHED), 100));
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
+Test(transmit_ends, what_was_put_out_is_told_also_when_the_outbox_was_full)
+{
+	struct sender nobody = { .socket = -1 };
+	struct mail mail;
+	uint32_t answers = 0, removed = 0;
+
+	bench_set_up(&bench, &(struct bench_setting){ .at_once = true });
+	while (!mailbox_full(transmit_outbox(bench.transmit)))
+		bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_SENDER, .sender = &nobody });
+	cr_assert(eq(int, mailbox_send(transmit_inbox(bench.transmit),
+				       &(struct mail){ .type = MAIL_REMOVE_SENDER, .channel = bench.channels[0],
+						       .sender = &bench.senders[0].sender }), 0));
+	bench_work(&bench);
+	for (uint32_t i = 0; i < 1000; i++) {
+		if (mailbox_receive(transmit_outbox(bench.transmit), &mail)) {
+			answers++;
+			removed += mail.sender == &bench.senders[0].sender;
+		}
+		bench_round(&bench);
+	}
+	cr_expect(gt(u32, answers, 100));
+	cr_expect(eq(u32, removed, 1));
+	bench_tear_down(&bench);
+}

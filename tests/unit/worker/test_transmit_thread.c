@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The transmit worker as a thread: it sleeps, is kicked, keeps times, and ends. */
+#include "lib/ibvcap/ring_tx.h"
+#include "tests/unit/worker/transmit_bench.h"
+
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct bench bench;
+
+static void await_completed(uint32_t sender, uint64_t n)
+{
+	for (int i = 0; i < 20000 && sender_load_completed(bench.senders[sender].sender.state) < n; i++)
+		usleep(500);
+	cr_assert(eq(u64, sender_load_completed(bench.senders[sender].sender.state), n));
+}
+
+static void stop(void)
+{
+	struct mail mail = { 0 };
+
+	mailbox_send(transmit_inbox(bench.transmit), &(struct mail){ .type = MAIL_STOP });
+	for (int i = 0; i < 20000 && !mailbox_receive(transmit_outbox(bench.transmit), &mail); i++)
+		usleep(500);
+	cr_assert(eq(int, mail.type, MAIL_STOPPED));
+	transmit_join(bench.transmit);
+}
+
+/* Until it wants to be kicked: then it is asleep, or about to be. */
+static void await_sleep(uint32_t sender)
+{
+	for (int i = 0; i < 20000 && !sender_load_need_kick(bench.senders[sender].sender.state); i++)
+		usleep(500);
+	cr_assert(sender_load_need_kick(bench.senders[sender].sender.state));
+}
+
+static uint64_t utc_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+Test(transmit_thread, each_idle_policy_sends_what_is_submitted_and_stops, .timeout = 60)
+{
+	const uint64_t policies[] = { 0, 50000, TRANSMIT_SPIN_FOREVER };
+
+	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
+		bench_set_up(&bench, &(struct bench_setting){ .spin_ns = policies[i], .n_senders = 2,
+							      .at_once = true });
+		cr_assert(eq(int, transmit_start(bench.transmit), 0));
+		for (uint32_t round = 1; round <= 20; round++) {
+			bench_submit(&bench, round % 2, 10, 100);
+			await_completed(round % 2, (round + round % 2) / 2 * 10);
+		}
+		stop();
+		bench_expect_sums(&bench, 0);
+		bench_tear_down(&bench);
+	}
+}
+
+Test(transmit_thread, one_that_sleeps_is_kicked_by_each_sender, .timeout = 60)
+{
+	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 3, .at_once = true });
+	cr_assert(eq(int, transmit_start(bench.transmit), 0));
+	for (uint32_t i = 0; i < 300; i++) {
+		await_sleep(i % 3);
+		bench_submit(&bench, i % 3, 1, 100);
+		await_completed(i % 3, i / 3 + 1);
+	}
+	stop();
+	bench_tear_down(&bench);
+}
+
+Test(transmit_thread, it_sleeps_when_nobody_sends_also_if_a_socket_is_shut, .timeout = 60)
+{
+	struct timespec before, after;
+	clockid_t cpu_clock;
+
+	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 2, .at_once = true });
+	cr_assert(eq(int, transmit_start(bench.transmit), 0));
+	close(bench.senders[0].socket);
+	bench.senders[0].socket = -1;
+	await_sleep(1);
+	usleep(20000);
+	cr_assert(eq(int, clock_getcpuclockid(0, &cpu_clock), 0));
+	clock_gettime(cpu_clock, &before);
+	usleep(200000);
+	clock_gettime(cpu_clock, &after);
+	double used = (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
+
+	cr_expect(lt(dbl, used, 0.05), "%f s of CPU in 0.2 s", used);
+	bench_submit(&bench, 1, 1, 100);
+	await_completed(1, 1);
+	stop();
+	bench_tear_down(&bench);
+}
+
+/* Never early; how late is a matter of the machine, and measured elsewhere. */
+Test(transmit_thread, a_timed_packet_leaves_when_its_time_has_come_and_nobody_kicks, .timeout = 60)
+{
+	struct test_sender *sender = &bench.senders[0];
+
+	bench_set_up(&bench, &(struct bench_setting){ .at_once = true });
+	cr_assert(eq(int, transmit_start(bench.transmit), 0));
+	for (uint64_t i = 0; i < 20; i++) {
+		uint64_t due_ns = utc_ns() + 3000000;
+
+		test_sender_write(sender, (struct ibvcap_tx_descriptor){ .length = 100, .not_before_ns = due_ns });
+		test_sender_submit(sender);
+		while (sender_load_completed(sender->sender.state) == i) {
+			if (utc_ns() < due_ns)
+				usleep(100);
+		}
+		cr_expect(ge(u64, utc_ns(), due_ns));
+	}
+	stop();
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 20));
+	bench_tear_down(&bench);
+}
+
+Test(transmit_thread, the_doorbell_rings_once_for_a_request_that_has_come, .timeout = 60)
+{
+	struct test_sender *sender = &bench.senders[0];
+
+	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 2, .at_once = true });
+	struct pollfd bell = { .fd = transmit_doorbell(bench.transmit), .events = POLLIN };
+
+	cr_assert(eq(int, transmit_start(bench.transmit), 0));
+	sender_request_wake(sender->sender.page, 5, false);
+	bench_submit(&bench, 0, 4, 100);
+	await_completed(0, 4);
+	bench_submit(&bench, 1, 4, 100);
+	await_completed(1, 4);
+	cr_expect(eq(int, poll(&bell, 1, 50), 0), "not yet");
+	bench_submit(&bench, 0, 1, 100);
+	cr_expect(eq(int, poll(&bell, 1, 10000), 1));
+	bench_submit(&bench, 0, 1, 100);
+	await_completed(0, 6);
+	stop();
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_WAKES), 1));
+	bench_tear_down(&bench);
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/worker/transmit_bench.h"
+
+#include "lib/ibvcap/ring_tx.h"
+
+static void add_channel(struct bench *bench, uint32_t i)
+{
+	const struct bench_setting *setting = &bench->setting;
+	const struct channel_options options = {
+		.name = "test", .backend = bench->backend,
+		.queue_slots = setting->queue_slots, .slot_bytes = BENCH_BYTES, .n_destinations = 1,
+		.checksums = setting->checksums, .rate_bps = setting->rate_bps,
+		.burst_bytes = setting->burst_bytes, .late_after_ns = setting->late_after_ns, .completion_events = true,
+	};
+	struct fault fault;
+
+	cr_assert(eq(int, channel_new(&bench->channels[i], &options, &fault), 0), "%s", fault.text);
+	scripted_send_at_once(bench->channels[i]->queue, setting->at_once);
+	bench_mail(bench, &(struct mail){ .type = MAIL_ADD_CHANNEL, .channel = bench->channels[i] });
+	cr_assert(eq(int, bench_expect_mail(bench, MAIL_CHANNEL_ADDED).error, 0));
+	if (!setting->unresolved)
+		bench_mail(bench, &(struct mail){ .type = MAIL_DESTINATION, .channel = bench->channels[i],
+						  .destination = test_destination(0, setting->checksums) });
+}
+
+void bench_set_up(struct bench *bench, const struct bench_setting *setting)
+{
+	*bench = (struct bench){ .setting = *setting, .now = { 1000000000, BENCH_UTC_NS } };
+	bench->setting.n_channels = setting->n_channels ? setting->n_channels : 1;
+	bench->setting.n_senders = setting->n_senders ? setting->n_senders : 1;
+	bench->setting.queue_slots = setting->queue_slots ? setting->queue_slots : 128;
+	bench->setting.late_after_ns = setting->late_after_ns ? setting->late_after_ns : 1000000;
+	cr_assert(eq(int, scripted_backend_ops.open("none", &bench->backend, NULL), 0));
+	const struct transmit_options options = { .name = "test", .spin_ns = setting->spin_ns, .cpu = -1 };
+
+	cr_assert(eq(int, transmit_new(&bench->transmit, &options), 0));
+	for (uint32_t i = 0; i < bench->setting.n_channels; i++)
+		add_channel(bench, i);
+	for (uint32_t i = 0; i < bench->setting.n_senders; i++) {
+		struct test_sender *sender = &bench->senders[i];
+
+		cr_assert(eq(int, test_sender_init(sender, bench->backend, BENCH_SLOTS, BENCH_BYTES), 0));
+		bench_mail(bench, &(struct mail){ .type = MAIL_ADD_SENDER,
+						  .channel = bench->channels[i % bench->setting.n_channels],
+						  .sender = &sender->sender });
+		cr_assert(eq(int, bench_expect_mail(bench, MAIL_SENDER_ADDED).error, 0));
+	}
+}
+
+void bench_tear_down(struct bench *bench)
+{
+	transmit_free(bench->transmit);
+	for (uint32_t i = 0; i < bench->setting.n_channels; i++)
+		channel_free(bench->channels[i]);
+	for (uint32_t i = 0; i < bench->setting.n_senders; i++)
+		test_sender_deinit(&bench->senders[i]);
+	scripted_backend_ops.close(bench->backend);
+}
+
+int bench_round(struct bench *bench)
+{
+	return transmit_do_work(bench->transmit, &bench->now);
+}
+
+void bench_work(struct bench *bench)
+{
+	while (bench_round(bench) > 0)
+		;
+}
+
+void bench_pass(struct bench *bench, uint64_t ns)
+{
+	bench->now.monotonic_ns += ns;
+	bench->now.utc_ns += ns;
+}
+
+void bench_mail(struct bench *bench, const struct mail *mail)
+{
+	cr_assert(eq(int, mailbox_send(transmit_inbox(bench->transmit), mail), 0));
+	bench_round(bench);
+}
+
+struct mail bench_expect_mail(struct bench *bench, enum mail_type type)
+{
+	struct mail mail = { 0 };
+
+	bench_round(bench);
+	cr_assert(mailbox_receive(transmit_outbox(bench->transmit), &mail), "no mail");
+	cr_assert(eq(int, mail.type, type));
+	return mail;
+}
+
+void bench_expect_no_mail(struct bench *bench)
+{
+	struct mail mail = { 0 };
+
+	bench_round(bench);
+	cr_expect(not(mailbox_receive(transmit_outbox(bench->transmit), &mail)), "mail of type %d", mail.type);
+}
+
+void bench_submit(struct bench *bench, uint32_t sender, uint32_t n, uint16_t length)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		cr_assert(test_sender_has_room(&bench->senders[sender]));
+		test_sender_write(&bench->senders[sender], (struct ibvcap_tx_descriptor){ .length = length });
+	}
+	test_sender_submit(&bench->senders[sender]);
+}
+
+static uint64_t ended(const _Atomic uint64_t *counters)
+{
+	return counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]) + counter_get(&counters[IBVCAP_TX_CTR_ERRORED]) +
+	       counter_get(&counters[IBVCAP_TX_CTR_FLUSHED]) + counter_get(&counters[IBVCAP_TX_CTR_LATE_DROPPED]);
+}
+
+void bench_expect_sums(const struct bench *bench, uint64_t pending)
+{
+	uint64_t senders_submitted = 0, channels_submitted = 0;
+
+	for (uint32_t i = 0; i < bench->setting.n_senders; i++) {
+		const struct ibvcap_sender_state *state = bench->senders[i].sender.state;
+
+		cr_expect(eq(u64, ended(state->counters), sender_load_completed(state)));
+		senders_submitted += counter_get(&state->counters[IBVCAP_TX_CTR_SUBMITTED]);
+		pending -= counter_get(&state->counters[IBVCAP_TX_CTR_SUBMITTED]) - ended(state->counters);
+	}
+	for (uint32_t i = 0; i < bench->setting.n_channels; i++)
+		channels_submitted += bench_count(bench, i, IBVCAP_TX_CTR_SUBMITTED);
+	cr_expect(eq(u64, senders_submitted, channels_submitted));
+	cr_expect(eq(u64, pending, 0));
+}
+
+int32_t bench_status(const struct bench *bench, uint32_t sender, uint64_t number)
+{
+	return bench->senders[sender].sender.statuses[number % BENCH_SLOTS];
+}

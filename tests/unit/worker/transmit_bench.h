@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A transmit worker with channels and senders on the scripted backend, in time that the test makes up. */
+#ifndef TESTS_UNIT_WORKER_TRANSMIT_BENCH_H
+#define TESTS_UNIT_WORKER_TRANSMIT_BENCH_H
+
+#include "daemon/worker/transmit.h"
+#include "lib/ibvcap/ring.h"
+#include "tests/support/scripted_backend.h"
+#include "tests/support/senders.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#define BENCH_CHANNELS_MAX 3
+#define BENCH_SENDERS_MAX  4
+#define BENCH_SLOTS        256u
+#define BENCH_BYTES        1472u
+#define BENCH_HEADERS      42u
+#define BENCH_UTC_NS       UINT64_C(1700000000000000000)
+
+struct bench_setting {
+	uint32_t n_channels;  /* 0: 1 */
+	uint32_t n_senders;   /* 0: 1; sender i is of channel i mod n_channels */
+	uint32_t queue_slots; /* 0: 128 */
+	uint64_t rate_bps;
+	uint32_t burst_bytes;
+	uint64_t late_after_ns; /* 0: 1 ms */
+	enum packet_checksums checksums;
+	uint64_t spin_ns;
+	bool unresolved;
+	bool at_once;         /* what is posted is sent */
+};
+
+struct bench {
+	struct bench_setting setting;
+	struct backend *backend;
+	struct transmit *transmit;
+	struct channel *channels[BENCH_CHANNELS_MAX];
+	struct test_sender senders[BENCH_SENDERS_MAX];
+	struct transmit_now now;
+};
+
+void bench_set_up(struct bench *bench, const struct bench_setting *setting);
+/** Nothing may be with the worker any more that is not in the bench. */
+void bench_tear_down(struct bench *bench);
+
+/** Rounds until there is nothing to do. */
+void bench_work(struct bench *bench);
+/** One round. */
+int bench_round(struct bench *bench);
+void bench_pass(struct bench *bench, uint64_t ns);
+
+void bench_mail(struct bench *bench, const struct mail *mail);
+/** The next answer, which has to be of that type. */
+struct mail bench_expect_mail(struct bench *bench, enum mail_type type);
+void bench_expect_no_mail(struct bench *bench);
+
+/** n packets of so many bytes to destination 0. */
+void bench_submit(struct bench *bench, uint32_t sender, uint32_t n, uint16_t length);
+
+static inline uint64_t bench_count(const struct bench *bench, uint32_t channel, enum ibvcap_tx_counter counter)
+{
+	return counter_get(&bench->channels[channel]->counters[counter]);
+}
+
+/** submitted = completed + errored + flushed + late_dropped + pending, of every sender and every channel. */
+void bench_expect_sums(const struct bench *bench, uint64_t pending);
+
+int32_t bench_status(const struct bench *bench, uint32_t sender, uint64_t number);
+
+#endif
