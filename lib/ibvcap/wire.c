@@ -35,6 +35,14 @@ static size_t message_bytes(uint16_t type)
 		return sizeof(struct wire_change);
 	case WIRE_DONE:
 		return sizeof(struct wire_done);
+	case WIRE_OPEN_CHANNEL:
+		return sizeof(struct wire_open_channel);
+	case WIRE_MAPPED:
+		return sizeof(struct wire_mapped);
+	case WIRE_OPENED:
+		return sizeof(struct wire_opened);
+	case WIRE_READY:
+		return sizeof(struct wire_ready);
 	case WIRE_ATTACHED:
 		return sizeof(struct wire_attached);
 	case WIRE_ERROR:
@@ -66,6 +74,8 @@ static bool is_body_sound(const union wire_message *message)
 	switch (message->header.type) {
 	case WIRE_ATTACH:
 		return IS_STRING(message->attach.stream) && message->attach.stream[0];
+	case WIRE_OPEN_CHANNEL:
+		return IS_STRING(message->open_channel.channel) && message->open_channel.channel[0];
 	case WIRE_CHANGE:
 		return IS_STRING(message->change.name) && IS_STRING(message->change.text) &&
 		       message->change.what >= WIRE_CHANGE_RELOAD && message->change.what <= WIRE_CHANGE_REMOVE_STREAM;

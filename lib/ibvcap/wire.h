@@ -3,13 +3,18 @@
  * Messages on the control socket: SOCK_SEQPACKET, one struct a datagram, native byte order, at most
  * WIRE_FDS_MAX descriptors with it. The client sends a request, the daemon answers it: attach with one
  * WIRE_ATTACHED (or WIRE_ERROR), status with any number of WIRE_STREAM, WIRE_CONSUMER and WIRE_INTERFACE
- * and a WIRE_END; change with one WIRE_DONE. Descriptors from a client are closed unread. One connection carries at most one
- * attachment and lives as long as it; status may be asked on any connection.
+ * and a WIRE_END; change with one WIRE_DONE. Descriptors from a client are closed unread. One connection carries at
+ * most one attachment or sender and lives as long as it; status may be asked on any connection.
+ *
+ * A sender: WIRE_OPEN_CHANNEL → WIRE_OPENED with its descriptors; it maps them, arena and page writable, and says
+ * WIRE_MAPPED; the daemon seals them, and when its worker has taken the sender over, says WIRE_READY. Instead of either
+ * answer WIRE_ERROR.
  */
 #ifndef IBVCAP_WIRE_H
 #define IBVCAP_WIRE_H
 
 #include <ibvcap/layout.h>
+#include <ibvcap/layout_tx.h>
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -26,6 +31,8 @@ enum wire_type {
 	WIRE_ATTACH = 1,
 	WIRE_STATUS = 2,
 	WIRE_CHANGE = 3,
+	WIRE_OPEN_CHANNEL = 4,
+	WIRE_MAPPED = 5,
 	WIRE_ATTACHED = 64,
 	WIRE_ERROR = 65,
 	WIRE_DAEMON = 66,
@@ -34,6 +41,8 @@ enum wire_type {
 	WIRE_INTERFACE = 69,
 	WIRE_END = 70,
 	WIRE_DONE = 71,
+	WIRE_OPENED = 72,
+	WIRE_READY = 73,
 };
 
 struct wire_header {
@@ -73,6 +82,38 @@ static_assert(WIRE_FD_N <= WIRE_FDS_MAX, "descriptors of one message");
 struct wire_attached {
 	struct wire_header header;
 	uint64_t epoch;
+};
+
+struct wire_open_channel {
+	struct wire_header header;
+	char channel[IBVCAP_CHANNEL_NAME_MAX];
+	uint16_t abi_major;
+	uint16_t abi_minor;
+	uint32_t reserved;
+};
+
+/* Descriptors that come with WIRE_OPENED, in this order. */
+enum wire_opened_fd {
+	WIRE_FD_ARENA,
+	WIRE_FD_SENDER_PAGE,
+	WIRE_FD_SENDER_STATE,
+	WIRE_FD_SENDER_SOCKET, /* kicks go into it; readable when what was asked for has come */
+	WIRE_FD_OPENED_N
+};
+static_assert(WIRE_FD_OPENED_N <= WIRE_FDS_MAX, "descriptors of one message");
+
+struct wire_opened {
+	struct wire_header header;
+	uint64_t epoch;
+};
+
+/* Nothing but their header. */
+struct wire_mapped {
+	struct wire_header header;
+};
+
+struct wire_ready {
+	struct wire_header header;
 };
 
 struct wire_error {
@@ -162,6 +203,10 @@ union wire_message {
 	struct wire_header header;
 	struct wire_attach attach;
 	struct wire_attached attached;
+	struct wire_open_channel open_channel;
+	struct wire_opened opened;
+	struct wire_mapped mapped;
+	struct wire_ready ready;
 	struct wire_error error;
 	struct wire_status status;
 	struct wire_change change;

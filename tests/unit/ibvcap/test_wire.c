@@ -17,7 +17,9 @@ static const struct {
 	{ WIRE_ATTACHED, sizeof(struct wire_attached) }, { WIRE_ERROR, sizeof(struct wire_error) },
 	{ WIRE_DAEMON, sizeof(struct wire_daemon) },     { WIRE_STREAM, sizeof(struct wire_stream) },
 	{ WIRE_CONSUMER, sizeof(struct wire_consumer) }, { WIRE_INTERFACE, sizeof(struct wire_interface) },
-	{ WIRE_END, sizeof(struct wire_header) },
+	{ WIRE_END, sizeof(struct wire_header) },        { WIRE_OPEN_CHANNEL, sizeof(struct wire_open_channel) },
+	{ WIRE_MAPPED, sizeof(struct wire_mapped) },     { WIRE_OPENED, sizeof(struct wire_opened) },
+	{ WIRE_READY, sizeof(struct wire_ready) },
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -28,6 +30,8 @@ static void make(union wire_message *message, unsigned kind)
 	wire_init(&message->header, kinds[kind].type, kinds[kind].bytes);
 	if (kinds[kind].type == WIRE_ATTACH)
 		strcpy(message->attach.stream, "lidar");
+	if (kinds[kind].type == WIRE_OPEN_CHANNEL)
+		strcpy(message->open_channel.channel, "lidar");
 	if (kinds[kind].type == WIRE_ERROR)
 		message->error.error = -EACCES;
 }
@@ -107,6 +111,7 @@ Test(wire_check, strings_are_terminated)
 	expect_unterminated(6, offsetof(struct wire_consumer, stream), IBVCAP_STREAM_NAME_MAX);
 	expect_unterminated(7, offsetof(struct wire_interface, interface), 16);
 	expect_unterminated(7, offsetof(struct wire_interface, device), 64);
+	expect_unterminated(9, offsetof(struct wire_open_channel, channel), IBVCAP_CHANNEL_NAME_MAX);
 }
 
 Test(wire_check, counts_have_room_in_the_message)
