@@ -1,59 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a packet costs on its way out, below the channels: its headers built, posted in batches, and reaped with the
- * completions waiting.
+ * What a packet costs the daemon on its way out, from a sender's descriptor to its completion, with packets
+ * waiting: a queue's worth is submitted while nobody looks, then taken and posted under the clock; and once the
+ * device has sent it, reaped and published under the clock.
  *
- *     bench_send [--payload BYTES] [--rounds N] [--checksums device|zero|software]    on the scripted backend
- *     bench_send … --interface A                                                      on verbs
+ *     bench_send [--payload BYTES] [--rounds N] [--senders N] [--checksums NAME]    on the scripted backend
+ *     bench_send … --interface A                                                    on verbs
+ *
+ * Checksums: device, zero or software.
  *
  * Under callgrind (--collect-atstart=no --instr-atstart=no is set up by scripts/bench) only that is counted. Prints one
  * JSON line.
  */
-#include "daemon/packet/build.h"
+#include "daemon/worker/transmit.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/senders.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
-#define QUEUE_SLOTS   1024u
-#define BATCH         64u
-#define RUNS_MAX      32u
-#define HEADER_STRIDE 128u
-#define EMPTY_REAPS_MAX 100000000u /* some seconds */
+#define QUEUE_SLOTS      1024u
+#define SENDERS_MAX      (QUEUE_SLOTS / IBVCAP_TX_SLOTS_MIN)
+#define GIVE_UP_NS       UINT64_C(20000000000)
 
 struct bench {
 	uint32_t payload_bytes;
 	uint32_t rounds;
+	uint32_t n_senders;
 	const char *interface; /* NULL = scripted */
 	const char *checksums_name;
 	enum packet_checksums checksums;
+	bool warm; /* what is done is counted */
 	const struct backend_ops *ops;
 	struct backend *backend;
-	struct backend_memory *payload_memory;
-	struct backend_memory *headers_memory;
-	struct backend_queue *queue;
-	struct packet_template template;
-	uint8_t *payload;
-	uint8_t *headers;
-	uint8_t *copies; /* of payloads, for checksums in software */
+	struct channel *channel;
+	struct transmit *transmit;
+	struct test_sender senders[SENDERS_MAX];
 };
 
 static const char *const checksum_names[] = { "device", "zero", "software" };
+static const struct transmit_now now = { 1000000000, 1000000000 }; /* nothing is paced, nothing is due */
 
-static uint64_t now_ns(void)
+static uint64_t clock_ns(void)
 {
-	struct timespec now;
+	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
 static void die(const char *what, const char *why)
@@ -78,6 +78,7 @@ static void parse(struct bench *bench, int argc, char **argv)
 {
 	static const struct option options[] = { { "payload", required_argument, NULL, 'p' },
 						 { "rounds", required_argument, NULL, 'r' },
+						 { "senders", required_argument, NULL, 's' },
 						 { "checksums", required_argument, NULL, 'c' },
 						 { "interface", required_argument, NULL, 'i' },
 						 { 0 } };
@@ -88,6 +89,8 @@ static void parse(struct bench *bench, int argc, char **argv)
 			bench->payload_bytes = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'r')
 			bench->rounds = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 's')
+			bench->n_senders = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'c')
 			parse_checksums(bench, optarg);
 		else if (option == 'i')
@@ -95,133 +98,129 @@ static void parse(struct bench *bench, int argc, char **argv)
 		else
 			exit(EX_USAGE);
 	}
-	if (bench->payload_bytes < 1 || bench->payload_bytes > 65000 || !bench->rounds)
-		die("usage", "--payload 1..65000 --rounds N [--checksums NAME] [--interface A]");
+	if (bench->payload_bytes > 65000 || !bench->rounds || !bench->n_senders || bench->n_senders > SENDERS_MAX ||
+	    QUEUE_SLOTS % bench->n_senders != 0)
+		die("usage", "--payload 0..65000 --rounds N --senders 1|2|4|8|16 [--checksums NAME] [--interface A]");
 }
 
-/* ---- the queue ----------------------------------------------------------------------------------- */
+/* ---- the channel --------------------------------------------------------------------------------- */
 
-static uint8_t *map(size_t bytes)
+/* 10.0.0.1:1000 → 10.0.0.2:2000 */
+static void build_headers(const struct bench *bench, struct packet_template *headers)
 {
-	void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	const struct packet_route route = {
+		.family = AF_INET, .destination_mac = { 2, 0, 0, 0, 0, 2 }, .source_mac = { 2, 0, 0, 0, 0, 1 },
+		.destination = { 10, 0, 0, 2 }, .source = { 10, 0, 0, 1 }, .destination_port = 2000,
+		.source_port = 1000, .vlan = -1, .hop_limit = 64,
+	};
 
-	if (address == MAP_FAILED)
-		die("memory", strerror(errno));
-	return address;
+	if (!packet_template_init(headers, &route, bench->checksums))
+		die("headers", "are refused");
+}
+
+static void tell(const struct bench *bench, const struct mail *mail)
+{
+	struct mail answer;
+
+	if (mailbox_send(transmit_inbox(bench->transmit), mail) < 0)
+		die("worker", "takes no mail");
+	transmit_do_work(bench->transmit, &now);
+	while (mailbox_receive(transmit_outbox(bench->transmit), &answer)) {
+		if (answer.error)
+			die("worker", strerror(-answer.error));
+	}
 }
 
 static void create(struct bench *bench)
 {
-	size_t payload_bytes = (size_t)QUEUE_SLOTS * bench->payload_bytes;
+	const struct transmit_options transmit = { .name = "bench", .cpu = -1 };
+	struct channel_options channel = {
+		.name = "bench", .queue_slots = QUEUE_SLOTS, .slot_bytes = bench->payload_bytes, .n_destinations = 1,
+		.checksums = bench->checksums,
+	};
+	struct mail destination = { .type = MAIL_DESTINATION };
 	struct fault fault = { 0 };
-	uint8_t *sent;
 
 	bench->ops = bench->interface ? backend_find("verbs") : &scripted_backend_ops;
 	if (!bench->ops)
 		die("backend", "verbs is not in this build");
-	bench->payload = map(payload_bytes);
-	bench->copies = map(payload_bytes);
-	bench->headers = map((size_t)QUEUE_SLOTS * HEADER_STRIDE);
-	sent = bench->checksums == PACKET_CHECKSUMS_SOFTWARE ? bench->copies : bench->payload;
-	if (bench->ops->open(bench->interface, &bench->backend, &fault) < 0 ||
-	    bench->ops->register_memory(bench->backend, sent, payload_bytes, &bench->payload_memory, &fault) < 0 ||
-	    bench->ops->register_memory(bench->backend, bench->headers, (size_t)QUEUE_SLOTS * HEADER_STRIDE,
-					&bench->headers_memory, &fault) < 0)
+	if (bench->ops->open(bench->interface, &bench->backend, &fault) < 0)
 		die("device", fault.text);
-	const struct backend_send_options options = {
-		.headers = bench->headers_memory,
-		.slots = QUEUE_SLOTS,
-		.checksums = bench->checksums == PACKET_CHECKSUMS_DEVICE,
-	};
-
-	if (bench->ops->create_send_queue(bench->backend, &options, &bench->queue, &fault) < 0)
-		die("queue", fault.text);
-	if (bench->ops->start(bench->queue) < 0)
-		die("queue", "does not start");
+	channel.backend = bench->backend;
+	if (channel_new(&bench->channel, &channel, &fault) < 0)
+		die("channel", fault.text);
+	if (transmit_new(&bench->transmit, &transmit) < 0)
+		die("worker", "cannot be made");
+	destination.channel = bench->channel;
+	build_headers(bench, &destination.destination.headers);
+	tell(bench, &(struct mail){ .type = MAIL_ADD_CHANNEL, .channel = bench->channel });
+	tell(bench, &destination);
 }
 
-/* 10.0.0.1:1000 → 10.0.0.2:2000 */
-static void build_template(struct bench *bench)
+static void add_senders(struct bench *bench)
 {
-	const struct packet_route route = {
-		.family = AF_INET, .destination_mac = { 2, 0, 0, 0, 0, 2 }, .source_mac = { 2, 0, 0, 0, 0, 1 },
-		.destination = { 10, 0, 0, 2 }, .source = { 10, 0, 0, 1 }, .destination_port = 2000, .source_port = 1000,
-		.vlan = -1, .hop_limit = 64,
-	};
+	for (uint32_t i = 0; i < bench->n_senders; i++) {
+		struct test_sender *sender = &bench->senders[i];
 
-	if (!packet_template_init(&bench->template, &route, bench->checksums))
-		die("template", "is refused");
+		if (test_sender_init(sender, bench->backend, QUEUE_SLOTS / bench->n_senders, bench->payload_bytes) < 0)
+			die("sender", "cannot be made");
+		tell(bench, &(struct mail){ .type = MAIL_ADD_SENDER, .channel = bench->channel,
+					    .sender = &sender->sender });
+	}
 }
 
+/* The worker is not asked any more: what it has is back. */
 static void tear_down(struct bench *bench)
 {
-	bench->ops->destroy_queue(bench->queue);
-	bench->ops->unregister_memory(bench->payload_memory);
-	bench->ops->unregister_memory(bench->headers_memory);
+	transmit_free(bench->transmit);
+	channel_free(bench->channel);
+	for (uint32_t i = 0; i < bench->n_senders; i++)
+		test_sender_deinit(&bench->senders[i]);
 	bench->ops->close(bench->backend);
-	munmap(bench->payload, (size_t)QUEUE_SLOTS * bench->payload_bytes);
-	munmap(bench->copies, (size_t)QUEUE_SLOTS * bench->payload_bytes);
-	munmap(bench->headers, (size_t)QUEUE_SLOTS * HEADER_STRIDE);
 }
 
 /* ---- the measurement ----------------------------------------------------------------------------- */
 
-static inline void build(const struct bench *bench, struct backend_packet *packet, uint32_t slot)
+/* A queue's worth, of all senders the same. */
+static void submit(struct bench *bench)
 {
-	uint8_t *headers = bench->headers + (size_t)slot * HEADER_STRIDE;
-	const uint8_t *payload = bench->payload + (size_t)slot * bench->payload_bytes;
+	const struct ibvcap_tx_descriptor descriptor = { .length = (uint16_t)bench->payload_bytes };
 
-	if (bench->checksums == PACKET_CHECKSUMS_SOFTWARE) {
-		uint8_t *copy = bench->copies + (size_t)slot * bench->payload_bytes;
-
-		payload = memcpy(copy, payload, bench->payload_bytes);
+	for (uint32_t i = 0; i < bench->n_senders; i++) {
+		for (uint32_t k = 0; k < QUEUE_SLOTS / bench->n_senders; k++)
+			test_sender_write(&bench->senders[i], descriptor);
+		test_sender_submit(&bench->senders[i]);
 	}
-	packet_write_headers(&bench->template, headers, payload, bench->payload_bytes, (uint16_t)slot);
-	packet->headers = headers;
-	packet->header_bytes = bench->template.header_bytes;
-	packet->payload = payload;
-	packet->payload_bytes = bench->payload_bytes;
-	packet->payload_memory = bench->payload_memory;
 }
 
-/* A queue's worth of packets: headers, post. */
+/* Descriptors to the device. */
 static __attribute__((noinline)) void post(const struct bench *bench)
 {
-	struct backend_packet packets[BATCH];
+	uint64_t all = bench->channel->first + QUEUE_SLOTS;
 
-	for (uint32_t slot = 0; slot < QUEUE_SLOTS; slot += BATCH) {
-		for (uint32_t i = 0; i < BATCH; i++)
-			build(bench, &packets[i], slot + i);
-		if (bench->ops->send_post(bench->queue, packets, BATCH) != BATCH)
-			die("post", "the queue did not take a batch");
-	}
+	while (bench->channel->next < all || bench->channel->n_ready)
+		transmit_do_work(bench->transmit, &now);
 }
 
-/* All of them, sent by now. */
+static bool is_done(const struct bench *bench)
+{
+	return bench->channel->first == bench->channel->next;
+}
+
+/* Completions to the senders, until there are no more. */
 static __attribute__((noinline)) void reap(const struct bench *bench)
 {
-	struct backend_sent runs[RUNS_MAX];
-	uint32_t n_done = 0, n_empty = 0;
-
-	while (n_done < QUEUE_SLOTS) {
-		int n = bench->ops->send_reap(bench->queue, runs, RUNS_MAX);
-
-		if (n < 0 || (n == 0 && ++n_empty > EMPTY_REAPS_MAX))
-			die("reap", n < 0 ? strerror(-n) : "packets were posted and never completed");
-		for (int i = 0; i < n; i++) {
-			if (runs[i].status != BACKEND_OK)
-				die("reap", "a packet in error");
-			n_done += runs[i].n;
-		}
-	}
+	while (!is_done(bench) && transmit_do_work(bench->transmit, &now) > 0)
+		;
 }
 
+/* Nobody says that a device has sent everything, but its completions. */
 static void let_out(const struct bench *bench)
 {
 	if (bench->interface)
-		usleep(RUNNING_ON_VALGRIND ? 200000 : 5000); /* nobody says so but its completions */
+		usleep(RUNNING_ON_VALGRIND ? 20000 : 5000);
 	else
-		scripted_send(bench->queue, QUEUE_SLOTS);
+		scripted_send(bench->channel->queue, QUEUE_SLOTS);
 }
 
 /* Nanoseconds. */
@@ -229,12 +228,15 @@ static uint64_t counted(const struct bench *bench, void (*part)(const struct ben
 {
 	uint64_t before, ns;
 
-	CALLGRIND_START_INSTRUMENTATION;
-	CALLGRIND_TOGGLE_COLLECT;
-	before = now_ns();
+	if (bench->warm) {
+		CALLGRIND_START_INSTRUMENTATION;
+		CALLGRIND_TOGGLE_COLLECT;
+	}
+	before = clock_ns();
 	part(bench);
-	ns = now_ns() - before;
-	CALLGRIND_TOGGLE_COLLECT;
+	ns = clock_ns() - before;
+	if (bench->warm)
+		CALLGRIND_TOGGLE_COLLECT;
 	return ns;
 }
 
@@ -245,37 +247,54 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void run(const struct bench *bench)
+static void expect_all_sent(const struct bench *bench, uint32_t rounds)
+{
+	if (bench->channel->counters[IBVCAP_TX_CTR_COMPLETED] != (uint64_t)rounds * QUEUE_SLOTS)
+		die("packets", "were not all sent");
+}
+
+/* One queue's worth; nanoseconds. */
+static uint64_t one_round(struct bench *bench)
+{
+	uint64_t spent, give_up = clock_ns() + GIVE_UP_NS;
+
+	submit(bench);
+	spent = counted(bench, post);
+	while (!is_done(bench)) {
+		if (clock_ns() > give_up)
+			die("device", "packets were posted and never completed");
+		let_out(bench);
+		spent += counted(bench, reap);
+	}
+	return spent;
+}
+
+static void run(struct bench *bench)
 {
 	double *ns = calloc(bench->rounds, sizeof(*ns));
 
 	if (!ns)
 		die("memory", strerror(ENOMEM));
-	post(bench); /* first touch of everything */
-	let_out(bench);
-	reap(bench);
-	for (uint32_t i = 0; i < bench->rounds; i++) {
-		uint64_t spent = counted(bench, post);
-
-		let_out(bench);
-		spent += counted(bench, reap);
-		ns[i] = (double)spent / QUEUE_SLOTS;
-	}
+	one_round(bench); /* first touch of everything */
+	bench->warm = true;
+	for (uint32_t i = 0; i < bench->rounds; i++)
+		ns[i] = (double)one_round(bench) / QUEUE_SLOTS;
+	expect_all_sent(bench, bench->rounds + 1);
 	qsort(ns, bench->rounds, sizeof(*ns), compare);
-	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"checksums\": \"%s\", \"packets\": %llu, "
-	       "\"ns_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}}\n",
-	       bench->ops->name, bench->payload_bytes, bench->checksums_name,
+	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"senders\": %u, \"checksums\": \"%s\", "
+	       "\"packets\": %llu, \"ns_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}}\n",
+	       bench->ops->name, bench->payload_bytes, bench->n_senders, bench->checksums_name,
 	       (unsigned long long)bench->rounds * QUEUE_SLOTS, ns[0], ns[bench->rounds / 2], ns[bench->rounds - 1]);
 	free(ns);
 }
 
 int main(int argc, char **argv)
 {
-	struct bench bench = { .payload_bytes = 64, .rounds = 50, .checksums_name = checksum_names[0] };
+	struct bench bench = { .payload_bytes = 64, .rounds = 50, .n_senders = 1, .checksums_name = checksum_names[0] };
 
 	parse(&bench, argc, argv);
 	create(&bench);
-	build_template(&bench);
+	add_senders(&bench);
 	run(&bench);
 	tear_down(&bench);
 	return EXIT_SUCCESS;
