@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/capability.h>
-#include <sys/random.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 
@@ -103,7 +102,7 @@ static int start_streams(struct daemon *daemon, struct fault *fault)
  */
 static int set_up(struct daemon *daemon, struct fault *fault)
 {
-	int r = getrandom(&daemon->run, sizeof(daemon->run), 0) < 0 ? -errno : sd_event_new(&daemon->event);
+	int r = sd_event_new(&daemon->event);
 
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "cannot set up: %s", strerror(-r));
@@ -165,7 +164,7 @@ static void hand_to_manager(struct daemon *daemon)
 		daemon->listener.kept = true;
 	}
 	TAILQ_FOREACH (stream, &daemon->streams, link)
-		fdstore_keep_groups(&daemon->fdstore, daemon->run, stream->config->name, stream->membership);
+		fdstore_keep_groups(&daemon->fdstore, stream->config->name, stream->membership, &stream->kept_as);
 	fdstore_settle(&daemon->fdstore);
 }
 

@@ -24,7 +24,6 @@ struct daemon {
 	TAILQ_HEAD(, interface) interfaces;
 	TAILQ_HEAD(, stream) streams; /* those that drain, too */
 	struct control *control;
-	uint64_t run; /* random: a name for this run at the service manager */
 	bool stopping;
 	int result;
 };

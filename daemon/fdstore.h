@@ -17,24 +17,28 @@
 
 struct fdstore {
 	bool keeps;    /* the service manager takes descriptors */
-	bool restarted; /* there was a run before this one, which left something */
+	bool restarted; /* there was a run before this one: it left something under a name of ours */
 	int listener;  /* of the last run, or of socket activation; -1: none, or taken */
 	int *fds;      /* groups of the last run */
 	char **names;  /* theirs */
 	uint32_t n_fds;
+	uint64_t generation; /* of names, from a random one on: no two, of this run or the last, are the same */
 };
 
 #define FDSTORE_INIT { .listener = -1 }
 
-/** Take what was passed (LISTEN_FDS) and clear the environment of it. A listener is one at that path. -ENOMEM. */
+/** Take what was passed (LISTEN_FDS) and clear the environment of it. A listener is one at that path. 0 or -errno. */
 int fdstore_take(struct fdstore *store, const char *socket_path);
 
 /** Have it kept for the next run. Not where the manager keeps nothing. */
 void fdstore_keep_listener(const struct fdstore *store, int fd);
-/** The stream's sockets, all of them, in the place of those kept before. */
-void fdstore_keep_groups(const struct fdstore *store, uint64_t epoch, const char *stream,
-			 const struct membership *membership);
-void fdstore_drop_groups(const struct fdstore *store, uint64_t epoch, const char *stream);
+/**
+ * Have the stream's sockets kept under a new name, which is then *kept_as (0: none). Those of the name before are let go
+ * of only then, so that the manager is in every group that stays at each moment; and not at all where the new could not
+ * be given. NULL: nothing is to be kept any more.
+ */
+void fdstore_keep_groups(struct fdstore *store, const char *stream, const struct membership *membership,
+			 uint64_t *kept_as);
 
 /** This run has joined its own groups: let go of those of the last. */
 void fdstore_settle(struct fdstore *store);

@@ -153,10 +153,9 @@ static void undo(struct change *change)
 
 /* ---- what can't fail ------------------------------------------------------------------------------- */
 
-static void keep_groups(const struct daemon *daemon, const struct stream *stream)
+static void keep_groups(struct daemon *daemon, struct stream *stream)
 {
-	fdstore_drop_groups(&daemon->fdstore, daemon->run, stream->config->name);
-	fdstore_keep_groups(&daemon->fdstore, daemon->run, stream->config->name, stream->membership);
+	fdstore_keep_groups(&daemon->fdstore, stream->config->name, stream->membership, &stream->kept_as);
 }
 
 static void settle(struct change *change)

@@ -34,6 +34,7 @@ struct stream {
 	struct stream_flow *flows;
 	uint32_t n_flows;
 	struct membership *membership;
+	uint64_t kept_as; /* the name of its groups' sockets at the service manager (fdstore.h) */
 	bool device_timestamps;
 	bool oversize_sink;
 	struct control_ring ring_control; /* as control sees it */

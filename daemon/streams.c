@@ -227,7 +227,7 @@ void streams_remove(struct daemon *daemon, struct stream *stream)
 	log_info("stream '%s': removed", stream->config->name);
 	/* Before its ring closes: who reads to the end knows why then. */
 	control_end_ring(daemon->control, &stream->ring_control, IBVCAP_REASON_STREAM_REMOVED);
-	fdstore_drop_groups(&daemon->fdstore, daemon->run, stream->config->name);
+	fdstore_keep_groups(&daemon->fdstore, stream->config->name, NULL, &stream->kept_as);
 	stream_leave(stream);
 	stream_stop(stream);
 }

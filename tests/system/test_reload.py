@@ -226,3 +226,22 @@ def test_the_service_manager_is_told_and_keeps_the_groups_of_now(start_daemon, n
     groups = {"239.1.1.1", "239.1.1.3", "239.1.1.4"}
     assert service_manager.joined(net, wire) & groups == {"239.1.1.3", "239.1.1.4"}
     manager.close()
+
+
+def n_groups_sockets(manager):
+    return sum(name.startswith("groups-") for name in manager.names())
+
+
+def test_the_service_manager_is_never_without_a_groups_socket(start_daemon, net, wire, ibvcap):
+    manager = service_manager.Manager(start_daemon)
+    one = manager.start([small(wire, flows=[conftest.flow(7502, "239.1.1.1")])]).wait_ready()
+    manager.take_all()
+    held, before = [], set(manager.names())
+    manager.on_message = lambda fields: held.append(n_groups_sockets(manager))
+    write(one, [small(wire, flows=[conftest.flow(7502, "239.1.1.1"), conftest.flow(7503, "239.1.1.2")])])
+    assert ibvcap(one, "reload").returncode == 0
+    manager.take_all()
+    # A daemon killed between any two of its messages leaves no group: the new socket is there before the old one goes.
+    assert min(held) == 1 and max(held) == 2, (held, manager.log)
+    assert len(manager.names()) == 2 and set(manager.names()) & before == {"control"}
+    manager.close()

@@ -92,6 +92,30 @@ def test_a_socket_path_that_has_changed_is_made_anew(manager, wire, tmp):
     assert manager.names() == ["control"]
 
 
+def test_a_manager_that_was_said_to_keep_and_does_not_leaves_no_dead_path(start_daemon, wire):
+    one = start_daemon([conftest.stream(wire)], environment={"FDSTORE": "1"}).wait_ready()
+    one.stop_clean()
+
+
+def test_a_socket_unit_is_no_restart_and_is_not_doubted_afterwards(manager, wire, tmp):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as unit:
+        unit.bind(str(tmp / "ibvcapd.sock"))
+        unit.listen()
+        manager.units = [("ibvcapd.socket", unit.dup().detach())]
+        # No run before this one: nothing says that hugepages will come.
+        large = conftest.stream(wire, page_size="2M", history_blocks=1 << 20)
+        assert manager.start([large]).process.wait(20) == 75
+        assert "waiting up to" not in manager.daemon.text()
+        manager.daemon.kill()
+        for _ in range(2):
+            manager.start([conftest.stream(wire)]).wait_ready()
+            manager.take_all()
+            assert manager.names() == ["control"]
+            assert manager.daemon.stop() == 0
+            assert "is not used" not in manager.daemon.text()
+            manager.daemon.kill()
+
+
 def test_without_a_manager_that_keeps_anything_the_path_goes_with_the_daemon(start_daemon, wire):
     one = start_daemon([conftest.stream(wire)]).wait_ready()
     one.stop_clean()
