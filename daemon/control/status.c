@@ -92,21 +92,19 @@ static int append_stream(struct reply *reply, const struct control_ring *ring)
 	return reply_append(reply, &message.header);
 }
 
-static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
-	return value < low ? low : value > high ? high : value;
+	return a < b ? a : b;
 }
 
-void status_count_consumer(uint64_t attach, uint64_t head, const struct consumer_cursors *cursors,
-			   uint64_t counters[CONSUMER_CTR_N])
+void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped, uint64_t counters[CONSUMER_CTR_N])
 {
-	uint64_t acquired = clamp(cursors->acquired, attach, head);
-	uint64_t skipped = clamp(cursors->skipped, 0, acquired - attach);
-
-	counters[CONSUMER_CTR_PUBLISHED] = head - attach;
-	counters[CONSUMER_CTR_DELIVERED] = acquired - attach - skipped;
+	delivered = min_u64(delivered, published);
+	skipped = min_u64(skipped, published - delivered);
+	counters[CONSUMER_CTR_PUBLISHED] = published;
+	counters[CONSUMER_CTR_DELIVERED] = delivered;
 	counters[CONSUMER_CTR_SKIPPED] = skipped;
-	counters[CONSUMER_CTR_LAG] = head - acquired;
+	counters[CONSUMER_CTR_LAG] = published - delivered - skipped;
 }
 
 static uint64_t count_leases(const struct ring_consumer *consumer)
@@ -118,7 +116,7 @@ static uint64_t count_leases(const struct ring_consumer *consumer)
 	return n;
 }
 
-/* The page is read once, before head: a truthful consumer's cursor is not past it then. */
+/* The page is read once, before head: a truthful consumer's counts are not past it then. */
 static int append_consumer(struct reply *reply, const struct attachment *attachment)
 {
 	const struct control_ring *ring = attachment->point->ring;
@@ -130,14 +128,13 @@ static int append_consumer(struct reply *reply, const struct attachment *attachm
 		.uid = attachment->uid,
 		.n_counters = CONSUMER_CTR_N,
 	};
-	struct consumer_cursors cursors;
+	uint64_t delivered = daemon_load_delivered(consumer->page);
+	uint64_t skipped = daemon_load_skipped(consumer->page);
+	uint64_t published = consumer_load_head(ring->ring->ring) - consumer->attach_sequence;
 
 	wire_init(&message.header, WIRE_CONSUMER, sizeof(message));
 	copy_text(message.stream, sizeof(message.stream), ring->config->name);
-	cursors.acquired = daemon_load_acquired(consumer->page);
-	cursors.skipped = daemon_load_skipped(consumer->page);
-	status_count_consumer(consumer->attach_sequence, consumer_load_head(ring->ring->ring), &cursors,
-			      message.counters);
+	status_count_consumer(published, delivered, skipped, message.counters);
 	message.counters[CONSUMER_CTR_LEASED_BLOCKS] = count_leases(consumer);
 	return reply_append(reply, &message.header);
 }

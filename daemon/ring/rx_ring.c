@@ -129,30 +129,34 @@ static void release_unleased(struct rx_ring *ring)
 	ring->n_held = kept;
 }
 
-/* ---- pins: blocks that a lossless consumer has not released --------------------------------------- */
+/* ---- pins: blocks that a lossless consumer has not acquired --------------------------------------- */
 
 /*
- * Does it pin that block number? Its page is read only if what it said before does not answer that. A cursor that
- * goes back, or ran past head, is a lie.
+ * Does it pin that block number? By its backlog only: what it has acquired is kept by its leases and their spares,
+ * however long. Its page is read only if what it said before does not answer that. A cursor that goes back, or ran
+ * past head, is a lie.
  */
 static bool pins(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t number)
 {
 	uint64_t end = (number + 1) * ring->slots_per_block;
-	uint64_t released;
+	uint64_t most = ring->head - consumer->attach_sequence;
+	uint64_t delivered, skipped, cursor;
 
 	if (consumer->policy != IBVCAP_POLICY_LOSSLESS || consumer->bad)
 		return false;
-	if (consumer->released >= end)
+	if (consumer->cursor >= end)
 		return false;
-	released = daemon_load_released(consumer->page);
-	if (released < consumer->released || released > ring->head) {
+	delivered = daemon_load_delivered(consumer->page);
+	skipped = daemon_load_skipped(consumer->page);
+	cursor = consumer->attach_sequence + delivered + skipped;
+	if (delivered > most || skipped > most - delivered || cursor < consumer->cursor) {
 		put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
 		return false;
 	}
-	consumer->released = released;
-	if (ring->head - released <= (uint64_t)ring->live_blocks_max * ring->slots_per_block / 2)
+	consumer->cursor = cursor;
+	if (ring->head - cursor <= (uint64_t)ring->live_blocks_max * ring->slots_per_block / 2)
 		consumer->waited_ns = 0;
-	return released < end;
+	return cursor < end;
 }
 
 static bool is_pinned(struct rx_ring *ring, uint64_t number)
@@ -283,9 +287,7 @@ int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
 	consumer->attach_sequence = start_find(&view, &consumer->start);
 	consumer->state->attach_sequence = consumer->attach_sequence;
 	consumer->state->attach_head = ring->head;
-	consumer->released = consumer->attach_sequence;
-	consumer_store_released(consumer->page, consumer->attach_sequence);
-	consumer_store_acquired(consumer->page, consumer->attach_sequence, 0);
+	consumer->cursor = consumer->attach_sequence;
 	segment_set_ready(&consumer->page->segment);
 	segment_set_ready(&consumer->state->segment);
 	ring->consumers[ring->n_consumers++] = consumer;

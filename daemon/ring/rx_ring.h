@@ -49,7 +49,7 @@ struct ring_consumer {
 
 	/* The worker's. */
 	uint64_t woken_at;  /* the last request that was served */
-	uint64_t released;  /* of a lossless one: as last read, checked */
+	uint64_t cursor;    /* of a lossless one: all below was acquired or skipped; as last read, checked */
 	uint64_t waited_ns; /* … for which the queue has waited for it since it last had caught up */
 	bool demotion_untold;
 	enum ibvcap_disconnect_reason bad; /* why it is to be put out; IBVCAP_REASON_NONE: it is not */
@@ -95,7 +95,7 @@ struct rx_ring {
 	uint32_t n_consumers;
 	uint32_t n_bad;
 	uint32_t n_untold;       /* demotions */
-	bool pinned;             /* the oldest block is due for reuse, and a lossless consumer has not released it */
+	bool pinned;             /* the oldest block is due for reuse, and a lossless consumer has not acquired it */
 	uint64_t charged_at_ns;  /* while pinned: until when its consumers were charged; 0: not yet */
 	int doorbell; /* eventfd, the daemon's alone: rung when somebody is to be woken */
 };
@@ -142,7 +142,7 @@ void rx_ring_unpost(struct rx_ring *ring, uint32_t n);
 /** The device was reset: nothing is with it, everything from head on is to be posted again. */
 void rx_ring_rewind(struct rx_ring *ring);
 
-/** Make it one of those whose leases count. Sets its attach_sequence and first cursors. -EAGAIN: too many. */
+/** Make it one of those whose leases count. Sets its attach_sequence. -EAGAIN: too many. */
 int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
 
 /** Its leases end. It may not be in the ring. */
@@ -157,7 +157,7 @@ struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring);
 /**
  * While pinned, at each look: charge who pins with the time since the last, and demote it to lossy once that is more
  * than its deadline. A consumer's account is cleared when it has caught up to half of the window: one that is slow for
- * good is demoted too, however it shares out what it releases. now_ns: of any one clock.
+ * good is demoted too, however it shares out what it acquires. now_ns: of any one clock.
  */
 void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns);
 

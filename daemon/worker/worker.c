@@ -230,7 +230,7 @@ static int sleep_for_work(struct worker *worker)
 	struct pollfd fds[] = { { .fd = queue->ops->fd(queue), .events = POLLIN },
 				{ .fd = mailbox_fd(worker->inbox), .events = POLLIN } };
 	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) ||
-		    worker->receive.ring->pinned; /* nobody tells when it is released */
+		    worker->receive.ring->pinned; /* nobody tells when it is acquired */
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)

@@ -166,38 +166,31 @@ static inline uint64_t tap_load_floor(const struct ibvcap_ring *ring)
 	return atomic_load_explicit(&ring->floor, memory_order_seq_cst);
 }
 
-/* ---- a consumer's cursors ------------------------------------------------------------------------ */
+/* ---- a consumer's counts ------------------------------------------------------------------------- */
+/* Released after the lease (or the head) that allowed it was stored (or seen): who reads a count sees that too. */
 
-/**
- * skipped before acquired: a reader that loads acquired first, then skipped, never sees an acquired
- * that includes a skip which skipped does not. Partner: daemon_load_acquired().
- */
-static inline void consumer_store_acquired(struct ibvcap_consumer_page *page, uint64_t acquired, uint64_t skipped)
+/** Partner: daemon_load_delivered(). */
+static inline void consumer_store_delivered(struct ibvcap_consumer_page *page, uint64_t delivered)
 {
-	atomic_store_explicit(&page->skipped, skipped, memory_order_relaxed);
-	atomic_store_explicit(&page->acquired, acquired, memory_order_release);
+	atomic_store_explicit(&page->delivered, delivered, memory_order_release);
 }
 
-/** Partner: daemon_load_released(). */
-static inline void consumer_store_released(struct ibvcap_consumer_page *page, uint64_t released)
+/** Partner: daemon_load_skipped(). */
+static inline void consumer_store_skipped(struct ibvcap_consumer_page *page, uint64_t skipped)
 {
-	atomic_store_explicit(&page->released, released, memory_order_release);
+	atomic_store_explicit(&page->skipped, skipped, memory_order_release);
 }
 
-/** Unchecked, as all of a consumer's page. Partner: consumer_store_acquired(). */
-static inline uint64_t daemon_load_acquired(const struct ibvcap_consumer_page *page)
+/** Unchecked, as all of a consumer's page. Partner: consumer_store_delivered(). */
+static inline uint64_t daemon_load_delivered(const struct ibvcap_consumer_page *page)
 {
-	return atomic_load_explicit(&page->acquired, memory_order_acquire);
+	return atomic_load_explicit(&page->delivered, memory_order_acquire);
 }
 
+/** Unchecked. Partner: consumer_store_skipped(). */
 static inline uint64_t daemon_load_skipped(const struct ibvcap_consumer_page *page)
 {
-	return atomic_load_explicit(&page->skipped, memory_order_relaxed);
-}
-
-static inline uint64_t daemon_load_released(const struct ibvcap_consumer_page *page)
-{
-	return atomic_load_explicit(&page->released, memory_order_acquire);
+	return atomic_load_explicit(&page->skipped, memory_order_acquire);
 }
 
 /* ---- wake-up ------------------------------------------------------------------------------------- */

@@ -67,10 +67,9 @@ struct ibvcap_rx {
 	const struct ibvcap_meta *meta;
 	const struct ibvcap_block *blocks;
 
-	uint64_t next;     /* packet number to acquire next */
+	uint64_t next;        /* packet number to acquire next */
 	uint64_t skipped;
-	uint64_t released; /* last value stored in the page */
-	uint64_t gap;      /* of skipped: not told yet */
+	uint64_t gap;         /* of skipped: not told yet */
 	uint32_t policy_told; /* as the last batch said */
 	struct rx_lease leases[IBVCAP_LEASE_SLOTS_MAX];
 	uint64_t *batch_starts; /* lease_blocks × a bit a row: a batch that is out begins there */

@@ -249,8 +249,7 @@ static void act(const struct bench *bench, struct ring_consumer *consumer, enum 
 	switch (behaviour) {
 	case QUICK:
 	case LOSSLESS:
-		consumer_store_acquired(consumer->page, head, 0);
-		consumer_store_released(consumer->page, head);
+		consumer_store_delivered(consumer->page, head);
 		consumer_request_wake(consumer->page, head + 1, false);
 		break;
 	case SLOW:

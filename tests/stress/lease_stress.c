@@ -47,9 +47,10 @@
 #endif
 
 static const enum ibvcap_policy policies[] = {
-	IBVCAP_POLICY_LOSSY, IBVCAP_POLICY_LOSSY, IBVCAP_POLICY_LOSSY, IBVCAP_POLICY_LOSSLESS, IBVCAP_POLICY_TAP,
+	IBVCAP_POLICY_LOSSY,    IBVCAP_POLICY_LOSSY,    IBVCAP_POLICY_LOSSY,
+	IBVCAP_POLICY_LOSSLESS, IBVCAP_POLICY_LOSSLESS, IBVCAP_POLICY_TAP,
 };
-enum { MORTAL = 0, STOPPED = 1, N_READERS = 4 + HAS_TAP };
+enum { MORTAL = 0, STOPPED = 1, HOARDER = 4, N_READERS = 5 + HAS_TAP };
 
 /* What children have in common with us. */
 struct shared {
@@ -165,7 +166,10 @@ static void attach(struct stress *stress, uint32_t i)
 	struct ring_consumer *consumer = &reader->consumer;
 	bool is_tap = policies[i] == IBVCAP_POLICY_TAP;
 
-	*reader = (struct reader){ .policy = policies[i], .end = &stress->shared->end, .seed = i + 1 + (unsigned)stress->n_killed,
+	*reader = (struct reader){ .policy = policies[i],
+				   .keeps = i == HOARDER ? QUOTA - 1 : 0,
+				   .end = &stress->shared->end,
+				   .seed = i + 1 + (unsigned)stress->n_killed,
 				   .torn = reader->torn };
 	require(test_consumer_init(consumer, QUOTA) == 0, "no consumer");
 	consumer->policy = policies[i];
@@ -262,6 +266,8 @@ static bool verdict(const struct stress *stress, uint64_t packets)
 		else
 			good &= reader_is_good(&stress->shared->readers[i]);
 	}
+	/* What it keeps became due for reuse, and nobody waited for it. */
+	good &= stress->shared->readers[HOARDER].delivered > 2 * (HISTORY + SLOTS / N + 1) * N;
 	printf("%llu packets, spares used: %llu, killed: %llu\n", (unsigned long long)head, (unsigned long long)spares_used,
 	       (unsigned long long)stress->n_killed);
 	return good && spares_used > 0; /* else nothing was contended */

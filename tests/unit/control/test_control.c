@@ -719,7 +719,8 @@ Test(control, consumers_are_listed_with_numbers_that_add_up)
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
 
 	consumer_store_lease(page, 1, 0);
-	consumer_store_acquired(page, 7, 2);
+	consumer_store_delivered(page, 5);
+	consumer_store_skipped(page, 2);
 	status = ask_status(second);
 	cr_assert(eq(u32, status.n_consumers, 2));
 	for (unsigned i = 0; i < 2; i++) {
