@@ -187,7 +187,8 @@ int wire_send(int socket, const struct wire_header *header, const int *fds, unsi
 
 /**
  * Receive and check one message. *n_fds in: room in fds, out: how many came (close-on-exec); more than
- * there is room for are closed and -EPROTO. 1 a message, 0 the peer closed, -EAGAIN, -EPROTO, -errno.
+ * there is room for are closed and -EPROTO; fewer than were sent, since this process has room for no more, are closed
+ * and -EMFILE. 1 a message, 0 the peer closed, -EAGAIN, -EPROTO, -errno.
  */
 int wire_recv(int socket, union wire_message *message, int *fds, unsigned *n_fds);
 
