@@ -334,14 +334,12 @@ int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info)
 
 int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
 {
-	uint64_t head;
+	uint64_t head = rx->next;
 
 	*counts = rx->next_epoch.counts;
-	if (rx->next_epoch.away)
-		return 0;
-	head = consumer_load_head(rx->ring);
-	if (head < rx->next)
-		head = rx->next;
+	/* Between two epochs, all of the last was delivered. */
+	if (!rx->next_epoch.away && consumer_load_head(rx->ring) > head)
+		head = consumer_load_head(rx->ring);
 	counts->published += head - rx->attach_sequence;
 	counts->delivered += rx->next - rx->attach_sequence - rx->skipped;
 	counts->skipped += rx->skipped;

@@ -36,6 +36,7 @@ struct rx_next {
 	uint64_t deadline_ns;
 	uint64_t try_at_ns;
 	uint64_t pause_ns;
+	char last_try[256];    /* why it came to nothing */
 };
 
 struct ibvcap_rx {

@@ -12,6 +12,7 @@
 #define SLOT_BYTES 100u
 
 struct attached {
+	uint64_t epoch; /* 0: EPOCH */
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 	int daemon_socket;
