@@ -67,7 +67,7 @@ class Bench:
     def lossless_at(self, rate, seconds):
         """Whether the sender came to that rate, and one plain reader got all that was sent."""
         before = self.eight.totals(self.eight.at_rest(self.daemon))
-        reader = self.eight.Reader("plain", self.directory, self.eight.GOOD_UID, self.conftest.BUILD / "tools/ibvcap", "recv",
+        reader = self.eight.Reader("plain", self.directory, self.eight.GOOD, self.conftest.BUILD / "tools/ibvcap", "recv",
                                    self.eight.STREAM, "--json", "--verify", "--socket", self.daemon.socket_path)
         try:
             self.conftest.wait_until(lambda: self.daemon.status()["consumers"], 10, "the reader")

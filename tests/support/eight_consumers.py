@@ -10,6 +10,7 @@ behind that is forgiven.
 """
 import json
 import os
+import pwd
 import random
 import signal
 import subprocess
@@ -18,7 +19,8 @@ import time
 import conftest
 
 STREAM, PORT = "lidar", 7502
-GOOD_UID, OTHER_UID = 64001, conftest.NOBODY.pw_uid
+GOOD, OTHER = pwd.getpwnam("daemon"), conftest.NOBODY
+HOSTILE_WAYS, HOSTILE_S = ("random", "plausible", "lease", "flood", "punch", "requests", "malformed", "deaf", "tap"), 1
 MAX_CONSUMERS, LEASE_BLOCKS = 12, 4
 TICK_S = 0.02
 
@@ -29,22 +31,17 @@ def stream(wire, **keys):
         "slots_per_block": 256, "history_blocks": 256, "receive_queue_slots": 16384, "poll": "adaptive",
         "max_consumers": MAX_CONSUMERS, "max_consumers_per_user": MAX_CONSUMERS // 2, "lease_blocks": LEASE_BLOCKS,
         "max_lease_blocks_per_user": MAX_CONSUMERS * LEASE_BLOCKS // 2, "lossless_deadline_ms": 2000,
-        "lossless_users": [str(GOOD_UID)], **keys})
-
-
-def as_user(uid, *command):
-    words = conftest.as_nobody(*command)
-    return [word.replace(f"--reuid={OTHER_UID}", f"--reuid={uid}") for word in words]
+        "lossless_users": [GOOD.pw_name], **keys})
 
 
 class Reader:
     """One process; its last words are JSON."""
 
-    def __init__(self, name, directory, uid, *command, wait=False):
-        self.name, self.uid = name, uid
+    def __init__(self, name, directory, user, *command):
+        self.name, self.uid = name, user.pw_uid
         self.output = directory / f"{name.replace(' ', '-')}.json"
         with open(self.output, "w", encoding="ascii") as out:
-            self.process = subprocess.Popen(as_user(uid, *command), stdout=out, stderr=subprocess.PIPE, text=True)
+            self.process = subprocess.Popen(conftest.as_nobody(*command, user=user), stdout=out, stderr=subprocess.PIPE, text=True)
 
     def say(self, what):
         self.process.send_signal(what)
@@ -77,30 +74,29 @@ class Eight:
         self.overtaken_s = 1.4 * history / rate  # stopped for so long, it has lost some
         self.readers, self.kills, self.stops, self.samples = [], 0, 0, 0
         self.wrong = []
+        self.hostile, self.provoked, self.harm = None, 0, {"attached": 0, "written": 0, "sent": 0, "hung_up": 0}
         self.victim, self.kill_at, self.stopped, self.toggle_at = None, 0, False, 0
 
-    def add(self, name, uid, program, *options):
-        reader = Reader(name, self.directory, uid, conftest.BUILD / program, *options, "--socket", self.daemon.socket_path)
+    def add(self, name, user, program, *options):
+        reader = Reader(name, self.directory, user, conftest.BUILD / program, *options, "--socket", self.daemon.socket_path)
         self.readers.append(reader)
         return reader
 
     def recv(self, name, policy):
-        return self.add(name, GOOD_UID, "tools/ibvcap", "recv", STREAM, "--json", "--verify", "--reattach", 0, "--policy", policy)
+        return self.add(name, GOOD, "tools/ibvcap", "recv", STREAM, "--json", "--verify", "--reattach", 0, "--policy", policy)
 
-    def hold(self, name, uid, leases, hold_ms):
-        return self.add(name, uid, "tests/support/hold_reader", "--stream", STREAM, "--leases", leases, "--hold-ms", hold_ms)
+    def hold(self, name, user, leases, hold_ms):
+        return self.add(name, user, "tests/support/hold_reader", "--stream", STREAM, "--leases", leases, "--hold-ms", hold_ms)
 
-    def attach(self, seconds):
+    def attach(self):
         self.lossy = self.recv("plain lossy", "lossy")
         self.lossless = self.recv("plain lossless", "lossless")
         self.tap = self.recv("tap", "tap")
         self.stopped_one = self.recv("stopped", "lossy")
-        self.slow = self.hold("slow", GOOD_UID, 1, 1000)
-        self.hoarder = self.hold("hoarder", OTHER_UID, 0, -1)
+        self.slow = self.hold("slow", GOOD, 1, 1000)
+        self.hoarder = self.hold("hoarder", OTHER, 0, -1)
         self.wait_attached(5)
-        self.hostile = subprocess.Popen(
-            as_user(OTHER_UID, conftest.BUILD / "tests/support/hostile_client", self.daemon.socket_path, STREAM, int(seconds) + 1, 1),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.provoke()
         self.revive(time.monotonic())
 
     def wait_attached(self, n):
@@ -112,9 +108,24 @@ class Eight:
 
     def revive(self, now):
         """The one that is killed again and again: at any instant from before its attach until well behind it."""
-        self.victim = self.hold("killed", OTHER_UID, 0, 5)
+        self.victim = self.hold("killed", OTHER, 0, 5)
         self.readers.remove(self.victim)
         self.kill_at = now + self.random.uniform(0, 0.5)
+
+    def provoke(self):
+        """The hostile one, in one way after the other."""
+        way = HOSTILE_WAYS[self.provoked % len(HOSTILE_WAYS)]
+        self.provoked += 1
+        self.hostile = subprocess.Popen(
+            conftest.as_nobody(conftest.BUILD / "tests/support/hostile_client", self.daemon.socket_path, STREAM, HOSTILE_S,
+                               self.provoked, way), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def end_hostile(self):
+        out, err = self.hostile.communicate(timeout=60)
+        if self.hostile.returncode != 0 or json.loads(out)["broken"]:
+            self.wrong.append(f"hostile: exit {self.hostile.returncode}: {out}{err}")
+        for key in self.harm:
+            self.harm[key] += json.loads(out)[key] if out else 0
 
     def torment(self, sender):
         """While the sender sends."""
@@ -126,6 +137,9 @@ class Eight:
                 self.victim.kill()
                 self.kills += 1
                 self.revive(now)
+            if self.hostile.poll() is not None:
+                self.end_hostile()
+                self.provoke()
             if now >= self.toggle_at:
                 self.stopped = not self.stopped
                 self.stops += self.stopped
@@ -150,7 +164,7 @@ class Eight:
     def close(self):
         for reader in [*self.readers, *([self.victim] if self.victim else [])]:
             reader.kill()
-        if hasattr(self, "hostile"):
+        if self.hostile:
             self.hostile.kill()
             self.hostile.wait()
 
@@ -232,7 +246,7 @@ def run(daemon, net, wire, directory, rate, seconds, size):
     before = totals(at_rest(daemon))
     eight = Eight(daemon, directory, rate)
     try:
-        eight.attach(seconds)
+        eight.attach()
         sender = send(net, wire, before["head"], rate=rate, duration=seconds, size=size)
         os.setpriority(os.PRIO_PROCESS, sender.pid, -10)  # it stands for another machine
         try:
@@ -245,7 +259,7 @@ def run(daemon, net, wire, directory, rate, seconds, size):
 
 
 def finish(eight, daemon, sent, before):
-    hostile = json.loads(eight.hostile.communicate(timeout=60)[0])
+    eight.end_hostile()
 
     def drained():
         """All but the two that never come to the end."""
@@ -266,10 +280,10 @@ def finish(eight, daemon, sent, before):
         outcome.judge_recv(reader.name, reader.uid, said, every, note)
         outcome.expect(all(said[term] == entry[term] for term in ("published", "delivered", "skipped", "lag")),
                        f"{reader.name}: it counted {said}, the daemon {entry}")
-    outcome.judge_recv("tap", GOOD_UID, eight.tap.finish())
+    outcome.judge_recv("tap", GOOD.pw_uid, eight.tap.finish())
     for reader, note in ((eight.slow, "a second a block"), (eight.hoarder, "kept what it got")):
         outcome.judge_hold(reader.name, reader.uid, reader.finish(), note)
-    outcome.rows.append(("killed", OTHER_UID, *[""] * 4, f"kill -9, {eight.kills} times"))
-    outcome.rows.append(("hostile", OTHER_UID, *[""] * 4, ", ".join(f"{key} {value}" for key, value in hostile.items())))
-    outcome.expect(eight.kills > 0 and eight.stops > 0 and hostile["attached"] > 0, "somebody did not do what it came for")
+    outcome.rows.append(("killed", OTHER.pw_uid, *[""] * 4, f"kill -9, {eight.kills} times"))
+    outcome.rows.append(("hostile", OTHER.pw_uid, *[""] * 4, ", ".join(f"{key} {value}" for key, value in eight.harm.items())))
+    outcome.expect(eight.kills > 0 and eight.stops > 0 and eight.harm["attached"] > 0, "somebody did not do what it came for")
     return outcome
