@@ -305,6 +305,7 @@ void attach_point_free(struct attach_point *point)
 	sd_event_source_disable_unref(point->outbox);
 	while (!LIST_EMPTY(&point->attachments))
 		attachment_free(LIST_FIRST(&point->attachments));
+	account_free_all(point);
 	notifier_free(point->notifier);
 	free(point);
 }

@@ -6,6 +6,7 @@
 #ifndef DAEMON_CONTROL_ATTACH_H
 #define DAEMON_CONTROL_ATTACH_H
 
+#include "daemon/control/account.h"
 #include "daemon/control/attachment.h"
 #include "daemon/control/control.h"
 #include "daemon/control/notifier.h"
@@ -24,6 +25,7 @@ struct attach_point {
 	struct notifier *notifier;
 	sd_event_source *outbox;
 	LIST_HEAD(, attachment) attachments;
+	LIST_HEAD(, account) accounts;
 	uint32_t n_attachments; /* including those on their way out */
 	uint64_t n_bad;         /* consumers put out for what they wrote */
 	uint64_t n_demoted;     /* from lossless to lossy */

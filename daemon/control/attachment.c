@@ -88,6 +88,12 @@ int attachment_new(struct attachment **out, struct attach_point *point, const st
 	attachment->uid = peer->uid;
 	LIST_INSERT_HEAD(&point->attachments, attachment, link);
 	point->n_attachments++;
+	if (policy == IBVCAP_POLICY_LOSSLESS) {
+		attachment->consumer.account = account_take(point, peer->uid, control_now_us(point->control) * 1000);
+		r = -ENOMEM;
+		if (!attachment->consumer.account)
+			goto fail;
+	}
 	r = create_pages(&attachment->consumer, attach_point_epoch(point));
 	if (r < 0)
 		goto fail;

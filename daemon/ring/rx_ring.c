@@ -154,8 +154,6 @@ static bool pins(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t 
 		return false;
 	}
 	consumer->cursor = cursor;
-	if (ring->head - cursor <= (uint64_t)ring->live_blocks_max * ring->slots_per_block / 2)
-		consumer->waited_ns = 0;
 	return cursor < end;
 }
 
@@ -175,21 +173,34 @@ static void demote(struct rx_ring *ring, struct ring_consumer *consumer)
 	ring->n_untold++;
 }
 
+static void settle(struct ring_account *account, uint64_t now_ns)
+{
+	uint64_t elapsed_ns = now_ns - account->settled_ns;
+
+	account->settled_ns = now_ns;
+	if (account->pins)
+		account->owed_ns += RX_RING_REPAY * elapsed_ns;
+	else
+		account->owed_ns -= elapsed_ns < account->owed_ns ? elapsed_ns : account->owed_ns;
+	account->pins = false;
+}
+
+/* Two consumers may have one account, if the first is on its way out: all are settled before one pins again. */
 void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns)
 {
-	uint64_t waited_ns = ring->charged_at_ns ? now_ns - ring->charged_at_ns : 0;
-
-	if (!ring->pinned)
-		return;
-	ring->charged_at_ns = now_ns;
-	for (uint32_t i = 0; i < ring->n_consumers; i++) {
+	for (uint32_t i = 0; i < ring->n_consumers; i++)
+		if (ring->consumers[i]->policy == IBVCAP_POLICY_LOSSLESS)
+			settle(ring->consumers[i]->account, now_ns);
+	ring->charging = ring->pinned;
+	for (uint32_t i = 0; ring->pinned && i < ring->n_consumers; i++) {
 		struct ring_consumer *consumer = ring->consumers[i];
 
 		if (!pins(ring, consumer, ring->floor))
 			continue;
-		consumer->waited_ns += waited_ns;
-		if (consumer->waited_ns >= consumer->deadline_ns)
+		if (consumer->account->owed_ns / RX_RING_REPAY >= consumer->deadline_ns)
 			demote(ring, consumer);
+		else
+			consumer->account->pins = true;
 	}
 }
 
@@ -233,7 +244,6 @@ static bool open_block(struct rx_ring *ring)
 	ring->pinned = full && is_pinned(ring, ring->floor);
 	if (ring->pinned)
 		return false;
-	ring->charged_at_ns = 0;
 	if (full)
 		retire_oldest(ring);
 	else if (ring->n_free == 0)
@@ -300,6 +310,8 @@ void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consume
 		if (ring->consumers[i] != consumer)
 			continue;
 		ring->consumers[i] = ring->consumers[--ring->n_consumers];
+		if (consumer->account)
+			consumer->account->pins = false;
 		return;
 	}
 }

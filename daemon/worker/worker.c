@@ -163,7 +163,7 @@ static void look_after_consumers(struct worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
 
-	if (ring->pinned)
+	if (ring->pinned | ring->charging)
 		rx_ring_charge_pins(ring, now_ns());
 	if (ring->n_bad)
 		report_bad(worker);
@@ -207,7 +207,7 @@ int worker_do_work(struct worker *worker)
 	/* Also now and then while every poll comes back full, or a sleeper would never be woken. */
 	if (n < RECEIVE_BATCH || ++worker->full_batches % WAKE_BATCHES == 0)
 		counter_add(&ring->ring->counters[IBVCAP_CTR_WAKES], rx_ring_wake(ring));
-	if (ring->pinned | ring->n_bad | ring->n_untold)
+	if (ring->pinned | ring->charging | ring->n_bad | ring->n_untold)
 		look_after_consumers(worker);
 	if (n == 0)
 		when_empty(worker);

@@ -343,6 +343,60 @@ Test(control, attach_is_answered_only_once_the_worker_counts_the_consumer)
 	close(client);
 }
 
+/* The worker rests: it has not heard of the first one's end when the second asks. */
+Test(control, a_users_next_lossless_consumer_has_the_last_ones_account)
+{
+	struct wire_attach message = attach_message();
+	int first, second;
+
+	stream.lossless_deadline_ms = 3600000;
+	message.policy = IBVCAP_POLICY_LOSSLESS;
+	for (int i = 0; i < 2; i++) {
+		first = connect_client();
+		cr_assert(eq(int, attach(first, &message, NULL), 0));
+		struct ring_account *account = ring.consumers[0]->account;
+
+		cr_expect(eq(u64, account->owed_ns, i * UINT64_C(1000000000000)));
+		account->owed_ns = UINT64_C(1000000000000);
+		account->settled_ns = now_ms() * 1000000;
+		second = connect_client();
+		cr_assert(eq(int, attach(second, &message, NULL), 0));
+		cr_expect(ne(ptr, ring.consumers[1]->account, account), "it is in use");
+		close(second);
+		turn_for(5);
+		worker_rests = i;
+		close(first);
+		turn_for(5);
+	}
+	second = connect_client();
+	cr_assert(eq(int, wire_send(second, &message.header, NULL, 0), 0));
+	turn_for(5);
+	cr_assert(eq(u32, ring.n_consumers, 1));
+	worker_rests = false;
+	cr_assert(turn_until_readable(second, 3000));
+	cr_assert(eq(u32, ring.n_consumers, 1));
+	cr_expect(eq(u64, ring.consumers[0]->account->owed_ns, UINT64_C(1000000000000)));
+	close(second);
+}
+
+Test(control, what_is_repaid_is_forgotten)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client();
+
+	stream.lossless_deadline_ms = 3600000;
+	message.policy = IBVCAP_POLICY_LOSSLESS;
+	cr_assert(eq(int, attach(client, &message, NULL), 0));
+	ring.consumers[0]->account->owed_ns = 2000000;
+	ring.consumers[0]->account->settled_ns = now_ms() * 1000000;
+	close(client);
+	turn_for(10);
+	client = connect_client();
+	cr_assert(eq(int, attach(client, &message, NULL), 0));
+	cr_expect(eq(u64, ring.consumers[0]->account->owed_ns, 0));
+	close(client);
+}
+
 Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives)
 {
 	struct wire_attach message = attach_message();

@@ -377,8 +377,8 @@ Test(rx_ring, after_its_deadline_a_lossless_consumer_is_demoted_and_keeps_its_le
 	rx_ring_deinit(&ring);
 }
 
-/* Now and then pinned for a moment. Times it could be done before the demotion. */
-static uint32_t count_stalls(bool catches_up)
+/* Waiting for a quarter of the deadline each, and then without for so long. Times it could be done before the demotion. */
+static uint32_t count_stalls(uint64_t rest_ns, bool catches_up)
 {
 	struct rx_ring ring;
 	struct ring_consumer consumer;
@@ -386,23 +386,109 @@ static uint32_t count_stalls(bool catches_up)
 
 	init(&ring, &small);
 	add_lossless(&ring, &consumer);
-	for (uint64_t now_ns = 1; n < 50; n++, now_ns += 1000000) {
+	for (uint64_t now_ns = 1; n < 50; n++, now_ns += rest_ns) {
 		run_until_pinned(&ring);
 		rx_ring_charge_pins(&ring, now_ns);
-		rx_ring_charge_pins(&ring, now_ns + DEADLINE_NS / 4);
+		now_ns += DEADLINE_NS / 4;
+		rx_ring_charge_pins(&ring, now_ns);
 		if (consumer.policy == IBVCAP_POLICY_LOSSY)
 			break;
 		consumer_store_delivered(consumer.page, catches_up ? ring.head : (ring.floor + 1) * N);
+		run_blocks(&ring, 1);
+		rx_ring_charge_pins(&ring, now_ns);
+		cr_assert(not(ring.charging));
 	}
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);
 	return n;
 }
 
-Test(rx_ring, the_deadline_is_for_all_waiting_until_it_has_caught_up)
+Test(rx_ring, the_deadline_is_for_all_waiting_and_repaid_by_a_tenth_of_the_time_without)
 {
-	cr_expect(eq(u32, count_stalls(false), 3), "the fourth quarter of the deadline");
-	cr_expect(eq(u32, count_stalls(true), 50));
+	for (int catches_up = 0; catches_up < 2; catches_up++) {
+		cr_expect(eq(u32, count_stalls(0, catches_up), 3), "the fourth quarter of the deadline");
+		cr_expect(eq(u32, count_stalls(10 * DEADLINE_NS / 8, catches_up), 6), "half is repaid in between");
+		cr_expect(eq(u32, count_stalls(10 * DEADLINE_NS / 4, catches_up), 50), "all is");
+	}
+}
+
+Test(rx_ring, what_passes_between_a_look_and_the_next_is_charged_to_who_pinned_at_the_first)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	run_until_pinned(&ring);
+	rx_ring_charge_pins(&ring, 100);
+	consumer_store_delivered(consumer.page, ring.head);
+	run_blocks(&ring, 1);
+	cr_assert(not(ring.pinned));
+	cr_assert(ring.charging, "else a pin that ends just before each look were free");
+	rx_ring_charge_pins(&ring, 150);
+	cr_expect(eq(u64, consumer.account->owed_ns, RX_RING_REPAY * 50));
+	cr_expect(not(ring.charging));
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, who_leaves_and_comes_again_owes_what_it_did)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer, again;
+	uint64_t now_ns = 1;
+
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	run_until_pinned(&ring);
+	rx_ring_charge_pins(&ring, now_ns);
+	now_ns += DEADLINE_NS - 100;
+	rx_ring_charge_pins(&ring, now_ns);
+	rx_ring_remove_consumer(&ring, &consumer);
+	cr_expect(not(consumer.account->pins), "it has left");
+	run_blocks(&ring, 1);
+
+	struct ring_account account = *consumer.account;
+
+	add_lossless(&ring, &again);
+	*again.account = account;
+	run_until_pinned(&ring);
+	now_ns += 1000;
+	rx_ring_charge_pins(&ring, now_ns);
+	rx_ring_charge_pins(&ring, now_ns + 199);
+	cr_expect(eq(u32, again.policy, IBVCAP_POLICY_LOSSLESS), "100, and 100 are repaid");
+	rx_ring_charge_pins(&ring, now_ns + 200);
+	cr_expect(eq(u32, again.policy, IBVCAP_POLICY_LOSSY));
+	cr_expect(not(again.account->pins), "from now on it repays");
+	test_consumer_deinit(&again);
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+/* The first one's removal waits for room in a mailbox, say. */
+Test(rx_ring, two_consumers_with_one_account_are_charged_once)
+{
+	struct rx_ring ring;
+	struct ring_consumer first, second;
+	struct ring_account *own;
+
+	init(&ring, &small);
+	add_lossless(&ring, &first);
+	add_lossless(&ring, &second);
+	own = second.account;
+	second.account = first.account;
+	run_until_pinned(&ring);
+	rx_ring_charge_pins(&ring, 100);
+	rx_ring_charge_pins(&ring, 150);
+	cr_expect(eq(u64, first.account->owed_ns, RX_RING_REPAY * 50));
+	consumer_store_delivered(second.page, ring.head);
+	rx_ring_charge_pins(&ring, 160);
+	rx_ring_charge_pins(&ring, 170);
+	cr_expect(eq(u64, first.account->owed_ns, RX_RING_REPAY * 70));
+	second.account = own;
+	test_consumer_deinit(&first);
+	test_consumer_deinit(&second);
+	rx_ring_deinit(&ring);
 }
 
 Test(rx_ring, counts_that_go_back_or_past_head_are_a_lie)
