@@ -98,9 +98,9 @@ class Client:
         assert (magic, version, size) == (MAGIC, VERSION, len(data))
         return kind, data[HEADER.size:], list(fds)
 
-    def attach(self, stream, lease_blocks=0, abi_major=1):
-        """Descriptors: payload, headers, ring, consumer state, consumer page, wake pipe."""
-        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, 0, lease_blocks, 0, 0))
+    def attach(self, stream, lease_blocks=0, abi_major=1, policy=0):
+        """Descriptors: payload, headers, ring; of a consumer, who is no tap, also its state, its page, its wake socket."""
+        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, policy, lease_blocks, 0, 0))
         kind, body, fds = self.receive()
         decode(kind, body)
         assert kind == ATTACHED

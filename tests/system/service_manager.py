@@ -26,11 +26,11 @@ class Manager:
     def names(self):
         return [name for name, _ in self.kept]
 
-    def start(self, streams, name="ibvcapd", **options):
+    def start(self, streams, name="ibvcapd", environment=None, **options):
         # The daemon wants them from 3 on; by way of numbers that are not in the way.
         high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 200) for _, fd in self.units + self.kept]
         moves = " ".join(f"{3 + i}<&{fd} {fd}<&-" for i, fd in enumerate(high))
-        environment = {"FDSTORE": str(FDS_MAX)}
+        environment = {"FDSTORE": str(FDS_MAX), **(environment or {})}
         if high:
             environment |= {"LISTEN_FDS": str(len(high)), "LISTEN_FDNAMES": ":".join(name for name, _ in self.units + self.kept)}
         prefix = ["bash", "-c", f'LISTEN_PID=$$ exec "$@" {moves}', "bash"]
