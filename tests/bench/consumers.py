@@ -8,7 +8,6 @@ plain lossy, plain lossless, slow, stopped and continued, killed and started aga
 ever, and a tap. The first two must get every packet, and all sums must hold: else exit 1.
 """
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -17,44 +16,13 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HUGEPAGES, PAGES = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"), 192
+sys.path.insert(0, str(ROOT / "tests/support"))
+from bench_machine import before_others, hugepages  # noqa: E402
+
+PAGES = 192
 FLOOR, CEILING = 1000, 4_000_000  # packets a second, of the search
 REACHED = 0.95                    # of the rate, by the sender
 REPEATS = 3                       # runs of a rate that must all be without loss
-
-
-@contextlib.contextmanager
-def hugepages(n):
-    """More than there are; taken back in the end."""
-    before = int(HUGEPAGES.read_text())
-    HUGEPAGES.write_text(str(before + n))
-    added = int(HUGEPAGES.read_text()) - before
-    try:
-        if added < n:
-            raise SystemExit(f"bench consumers: the machine gave {added} of {n} hugepages")
-        yield
-    finally:
-        HUGEPAGES.write_text(str(max(0, int(HUGEPAGES.read_text()) - added)))
-
-
-class BeforeOthers:
-    """On a machine with other load, its rates say nothing: where the kernel groups processes by session (sched(7),
-    autogroup), these go before all others."""
-
-    def __init__(self, *pids):
-        self.paths = [pathlib.Path(f"/proc/{pid}/autogroup") for pid in ("self", *pids)]
-
-    def __enter__(self):
-        self.before = {}
-        for path in self.paths:
-            with contextlib.suppress(OSError):
-                self.before[path] = path.read_text().split()[-1]
-                path.write_text("-20")
-
-    def __exit__(self, *exception):
-        for path, nice in self.before.items():
-            with contextlib.suppress(OSError):
-                path.write_text(nice)
 
 
 class Bench:
@@ -147,7 +115,7 @@ def main():
     if os.geteuid() != 0:
         raise SystemExit("bench consumers: network namespaces need root")
     os.environ["IBVCAP_BUILD_DIR"] = str(options.build.resolve())
-    sys.path[:0] = [str(ROOT / "tests/system"), str(ROOT / "tests/support")]
+    sys.path.insert(0, str(ROOT / "tests/system"))
     import conftest
     import eight_consumers
 
@@ -160,7 +128,7 @@ def main():
             bench = Bench(eight_consumers, conftest, net, directory, options.size)
             try:
                 bench.daemon.wait_ready()
-                with BeforeOthers(bench.daemon.pid()):
+                with before_others(bench.daemon.pid()):
                     return measure(bench, options)
             finally:
                 bench.daemon.stop()
