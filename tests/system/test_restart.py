@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Daemons that end, die and come again: nobody is refused, no group is left, readers go on by themselves."""
+import ast
+import errno
 import itertools
 import json
 import re
@@ -257,28 +259,39 @@ def test_a_killed_daemons_readers_find_the_next_one_without_a_manager(start_daem
 
 POLLER = """
 import ctypes, select, sys
+class Options(ctypes.Structure):
+    _fields_ = [("start", ctypes.c_int), ("back", ctypes.c_uint64), ("queue", ctypes.c_uint32), ("lease_blocks", ctypes.c_uint32),
+                ("timeout_ms", ctypes.c_uint32), ("policy", ctypes.c_int), ("reattach_ms", ctypes.c_uint32)]
 library = ctypes.CDLL(sys.argv[1])
+library.ibvcap_error_text.restype = ctypes.c_char_p
 rx = ctypes.c_void_p()
+options = Options(reattach_ms=int(sys.argv[4]))
 n = ctypes.c_size_t()
 payload = ctypes.create_string_buffer(2048)
-assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", None, ctypes.byref(rx)) == 0
+assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", ctypes.byref(options), ctypes.byref(rx)) == 0
 poller = select.epoll()
 poller.register(library.ibvcap_fd(rx), select.EPOLLIN)
 print("attached", flush=True)
 for _ in range(int(sys.argv[3])):
     while (r := library.ibvcap_recv(rx, payload, len(payload), ctypes.byref(n), None, 0)) == 0:
         assert poller.poll(30), "nothing came"
-    print(payload.raw[:n.value].decode() if r == 1 else r, flush=True)
+    print(payload.raw[:n.value].decode() if r == 1 else (r, library.ibvcap_error_text().decode()), flush=True)
 """
 
 
-def test_a_program_that_polls_one_descriptor_goes_on(manager, wire):
+def polling_program(daemon, n, reattach_ms):
+    """Prints n packets, or errors: told by its descriptor alone that there is one."""
     if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
         pytest.skip("python is not built with a sanitizer")
+    command = conftest.as_nobody(sys.executable, "-c", POLLER, conftest.BUILD / "lib/ibvcap/libibvcap.so", daemon.socket_path, n,
+                                 reattach_ms)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_program_that_polls_one_descriptor_goes_on(manager, wire):
     streams = [conftest.stream(wire)]
     daemon = manager.start(streams).wait_ready()
-    command = conftest.as_nobody(sys.executable, "-c", POLLER, conftest.BUILD / "lib/ibvcap/libibvcap.so", daemon.socket_path, 6)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+    with polling_program(daemon, 6, 60000) as program:
         assert program.stdout.readline() == "attached\n"
         for i, how in enumerate((signal.SIGTERM, signal.SIGKILL, signal.SIGTERM)):
             for half in "ab":
@@ -287,6 +300,22 @@ def test_a_program_that_polls_one_descriptor_goes_on(manager, wire):
             daemon = manager.restart(streams, how).wait_ready()
             # None where it has ended, after its last packet.
             conftest.wait_until(lambda: daemon.status()["consumers"] or i == 2, 20, "the program")
+        assert program.wait(10) == 0
+
+
+def test_a_program_that_polls_is_told_that_a_service_failed_for_good(manager, wire):
+    """Its socket stays with the manager and goes on accepting: nothing else would ever tell."""
+    daemon = manager.start([conftest.stream(wire)]).wait_ready()
+    with polling_program(daemon, 2, 1000) as program:
+        assert program.stdout.readline() == "attached\n"
+        wire.send(wire.frame(b"last", 7502))
+        assert program.stdout.readline() == "last\n"
+        daemon.process.send_signal(signal.SIGKILL)
+        daemon.process.wait(20)
+        manager.take_all()
+        assert "control" in manager.names()
+        error, text = ast.literal_eval(program.stdout.readline())
+        assert error == -errno.ESHUTDOWN and "does not answer" in text, text
         assert program.wait(10) == 0
 
 
