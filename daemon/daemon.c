@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/daemon.h"
 
+#include "daemon/apply.h"
 #include "daemon/base/log.h"
 #include "daemon/events.h"
 #include "daemon/preflight.h"
@@ -15,8 +16,10 @@
 #include <sys/capability.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
+#include <unistd.h>
 
 #define START_US     UINT64_C(90000000) /* what starting may take besides */
+#define WAIT_STEP_US 100000
 
 /* The one that clients wait at already, where there is one. */
 static int open_listener(struct daemon *daemon, struct fault *fault)
@@ -35,65 +38,84 @@ static int open_listener(struct daemon *daemon, struct fault *fault)
 	return listener_adopt(&daemon->listener, fd, config->socket_path, config->socket_mode, config->socket_group, fault);
 }
 
-/* Every step for all streams before the next: what is wrong is found before anything is taken. */
 static int make_streams(struct daemon *daemon, struct fault *fault)
 {
-	struct stream *stream;
 	int r = 0;
 
 	for (uint32_t i = 0; i < daemon->config->n_streams && r == 0; i++)
-		r = streams_new(daemon, &daemon->config->streams[i], &stream, fault);
+		r = streams_new(daemon, &daemon->streams, &daemon->config->streams[i], fault);
 	if (r == 0)
-		r = streams_check_memory(daemon, fault);
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		if (r == 0)
-			r = streams_open(stream, fault);
-	return r;
+		r = streams_check_memory(NULL, &daemon->streams, fault);
+	return r == 0 ? streams_each(daemon, &daemon->streams, streams_open, fault) : r;
+}
+
+/* TERM and INT are blocked until the loop takes them. */
+static bool is_told_to_stop(void)
+{
+	sigset_t pending;
+
+	sigpending(&pending);
+	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
+}
+
+/*
+ * The hugepages of the last run are free once its readers have read to its end. A restarted daemon waits for
+ * that; for one that was not, nothing says that any are to come.
+ */
+static int prepare_patiently(struct daemon *daemon, struct stream *stream, struct fault *fault)
+{
+	bool said = false;
+
+	for (;;) {
+		int r = streams_prepare(daemon, stream, fault);
+
+		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted ||
+		    streams_now_us() >= daemon->wait_until_us || is_told_to_stop())
+			return r;
+		if (!said)
+			log_warning(
+			    "%s; waiting up to %u s (restart_wait_s) for readers of the last run to give theirs back",
+			    fault->text, daemon->config->restart_wait_s);
+		said = true;
+		usleep(WAIT_STEP_US);
+	}
 }
 
 static int prepare_streams(struct daemon *daemon, struct fault *fault)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
-	uint64_t deadline_us = streams_now_us() + wait_us;
-	struct stream *stream;
-	int r = 0;
 
+	daemon->wait_until_us = streams_now_us() + wait_us;
 	if (daemon->fdstore.restarted)
 		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(wait_us + START_US));
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		if (r == 0)
-			r = streams_prepare(daemon, stream, deadline_us, fault);
-	return r;
+	return streams_each(daemon, &daemon->streams, prepare_patiently, fault);
 }
 
 static int serve_clients(struct daemon *daemon, struct fault *fault)
 {
 	const struct control_options options = {
-		.config = daemon->config,
-		.event = daemon->event,
-		.listener = &daemon->listener,
-		.worker_ended = events_worker_ended,
-		.change = reload_change,
-		.context = daemon,
+	    .config = daemon->config,
+	    .event = daemon->event,
+	    .listener = &daemon->listener,
+	    .worker_ended = events_worker_ended,
+	    .change = reload_change,
+	    .context = daemon,
 	};
-	struct stream *stream;
 	int r = control_new(&daemon->control, &options, fault);
 
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		if (r == 0)
-			r = streams_serve(daemon, stream, fault);
-	return r;
+	return r == 0 ? streams_each(daemon, &daemon->streams, streams_serve, fault) : r;
 }
 
 static int start_streams(struct daemon *daemon, struct fault *fault)
 {
-	struct stream *stream;
-	int r = 0;
+	int r = streams_each(daemon, &daemon->streams, streams_start, fault);
 
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		if (r == 0)
-			r = stream_start(stream, fault);
-	return r == 0 ? serve_clients(daemon, fault) : r;
+	if (r == 0)
+		r = serve_clients(daemon, fault);
+	if (r == 0)
+		r = streams_each(daemon, &daemon->streams, streams_capture, fault);
+	events_refresh_states(daemon);
+	return r;
 }
 
 /*
@@ -135,6 +157,7 @@ static void tear_down(struct daemon *daemon)
 {
 	struct stream *stream;
 
+	apply_cancel(daemon);
 	events_drop(daemon);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		stream_leave(stream);
@@ -145,7 +168,7 @@ static void tear_down(struct daemon *daemon)
 	control_free(daemon->control);
 	daemon->control = NULL;
 	while (!TAILQ_EMPTY(&daemon->streams))
-		streams_free(daemon, TAILQ_FIRST(&daemon->streams));
+		streams_free(daemon, &daemon->streams, TAILQ_FIRST(&daemon->streams));
 	listener_close(&daemon->listener);
 	fdstore_deinit(&daemon->fdstore);
 	sd_event_unref(daemon->event);

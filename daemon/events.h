@@ -22,8 +22,11 @@ struct daemon {
 	struct listener listener;
 	struct fdstore fdstore;
 	TAILQ_HEAD(, interface) interfaces;
-	TAILQ_HEAD(, stream) streams; /* those that drain, too */
+	struct stream_list streams; /* those that drain, too */
+	struct change *change;	    /* the configuration to be; NULL: none is on its way (apply.h) */
+	bool reload_again;	    /* asked for meanwhile */
 	struct control *control;
+	uint64_t wait_until_us; /* of starting: for hugepages that the last run's readers have */
 	bool stopping;
 	int result;
 };

@@ -53,8 +53,12 @@ struct control_options {
 	 * may not be removed from within.
 	 */
 	void (*worker_ended)(void *context, const struct control_ring *ring, int error);
-	/** An administrator asks for another configuration. 0 and said; or -errno, nothing was changed, and the fault. */
-	int (*change)(void *context, const struct wire_change *change, char *said, size_t bytes, struct fault *fault);
+	/**
+	 * An administrator asks for another configuration. 0: it is on its way, and control_changed() is called from
+	 * the loop when it has come to an end; until then nothing else is asked for. Or -errno and the fault, nothing
+	 * is changed.
+	 */
+	int (*change)(void *context, const struct wire_change *change, struct fault *fault);
 	void *context;
 };
 
@@ -78,6 +82,9 @@ void control_remove_ring(struct control *control, const struct control_ring *rin
 /** Shown in a status. */
 void control_add_interface(struct control *control, struct control_interface *interface);
 void control_remove_interface(struct control *control, struct control_interface *interface);
+
+/** The change that control asked for, or another, has ended: what was done, or -errno and why nothing was changed. */
+void control_changed(struct control *control, int error, const char *text);
 
 /** The configuration was read again. */
 void control_set_config(struct control *control, const struct config *config);

@@ -224,6 +224,15 @@ void control_remove_interface(struct control *control, struct control_interface 
 	TAILQ_REMOVE(&control->interfaces, interface, link);
 }
 
+void control_changed(struct control *control, int error, const char *text)
+{
+	struct session *session = control->changing;
+
+	control->changing = NULL;
+	if (session && session_send_changed(session, error, text) < 0)
+		session_free(session);
+}
+
 void control_set_config(struct control *control, const struct config *config)
 {
 	control->options.config = config;

@@ -148,23 +148,34 @@ static int refuse(struct session *session, int error, const char *what)
 	return error;
 }
 
+int session_send_changed(struct session *session, int error, const char *text)
+{
+	struct wire_done done = {0};
+
+	if (error < 0)
+		return session_send_error(session, error, "%s; nothing was changed", text);
+	wire_init(&done.header, WIRE_DONE, sizeof(done));
+	snprintf(done.text, sizeof(done.text), "%s", text);
+	session_resume(session);
+	return session_send(session, &done.header, NULL, 0);
+}
+
+/* Answered at once where it is refused, else by control_changed(). */
 static int change_request(struct session *session, const struct wire_change *change)
 {
 	const struct control_options *options = &session->control->options;
-	struct fault fault = { .text = "" };
-	struct wire_done done = { 0 };
+	struct fault fault = {.text = ""};
 	int r;
 
 	if (!rights_to_change(&session->peer, geteuid()))
 		return session_send_error(session, -EACCES,
 					  "the configuration is not for user %u to change: only for root and the daemon's user",
 					  (unsigned)session->peer.uid);
-	wire_init(&done.header, WIRE_DONE, sizeof(done));
-	r = options->change(options->context, change, done.text, sizeof(done.text), &fault);
+	r = options->change(options->context, change, &fault);
 	if (r < 0)
-		return session_send_error(session, r, "%s; nothing was changed", fault.text);
-	session_resume(session);
-	return session_send(session, &done.header, NULL, 0);
+		return session_send_changed(session, r, fault.text);
+	session->control->changing = session;
+	return 0;
 }
 
 int session_handle(struct session *session, const union wire_message *message)
@@ -242,9 +253,11 @@ static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
 void session_hang_up_idle(struct session *session, uint64_t now_us)
 {
 	const struct config *config = session->control->options.config;
-	bool waits = session->wants_status || session->in_refresh || session->reply.bytes;
+	bool waits = session->wants_status || session->in_refresh || session->reply.bytes ||
+		     session->control->changing == session;
 
-	if (session->attachment || session->tapped || waits || now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
+	if (session->attachment || session->tapped || waits ||
+	    now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
 		return;
 	session_send_error(session, -ETIMEDOUT, "neither attached nor asked anything for %u s (idle_timeout_s)",
 			   config->idle_timeout_s);
@@ -318,6 +331,8 @@ void session_free(struct session *session)
 		return;
 	LIST_REMOVE(session, link);
 	session->control->n_sessions--;
+	if (session->control->changing == session)
+		session->control->changing = NULL;
 	users_leave(session->user);
 	if (session->attachment)
 		attach_hang_up(session->attachment);

@@ -62,6 +62,9 @@ int session_send(struct session *session, const struct wire_header *header, cons
 int session_send_error(struct session *session, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/** How the change that it asked for ended. 0, or -errno: hang up. */
+int session_send_changed(struct session *session, int error, const char *text);
+
 /** Send a reply of many messages as fast as the client reads; takes its bytes over. -errno: hang up. */
 int session_send_reply(struct session *session, struct reply *reply);
 
