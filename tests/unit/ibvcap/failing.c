@@ -80,6 +80,9 @@ char *__wrap_strdup(const char *text);
 void __real_free(void *memory);
 void __wrap_free(void *memory);
 
+void *__real_reallocarray(void *memory, size_t n, size_t bytes);
+void *__wrap_reallocarray(void *memory, size_t n, size_t bytes);
+
 /* Taking a descriptor out needs nothing. */
 int __wrap_epoll_ctl(int fd, int what, int other, struct epoll_event *event)
 {
@@ -92,6 +95,14 @@ void *__wrap_calloc(size_t n, size_t bytes)
 
 	allocated += counting && memory;
 	return memory;
+}
+
+void *__wrap_reallocarray(void *memory, size_t n, size_t bytes)
+{
+	void *more = fails(ENOMEM) ? NULL : __real_reallocarray(memory, n, bytes);
+
+	allocated += counting && !memory && more;
+	return more;
 }
 
 char *__wrap_strdup(const char *text)

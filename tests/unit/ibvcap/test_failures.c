@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every allocation and system call of an attach, of the way into the next epoch and of the descriptor fails once, by
- * countdown: the reader goes on or says why, and nothing stays open, mapped or allocated. The daemon is a child.
+ * Every allocation and system call of a request, an attach, of the way into the next epoch and of the descriptor fails
+ * once, by countdown: the reader goes on or says why, and nothing stays open, mapped or allocated. The daemon is a
+ * child.
  */
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/ring.h"
@@ -32,16 +33,47 @@ static pid_t daemon_pid;
 
 /* ---- the next daemon ------------------------------------------------------------------------------ */
 
-static void serve(int fd)
+/* An empty one, which is in order. */
+static void send_message(int fd, enum wire_type type, size_t bytes)
+{
+	union wire_message message = {0};
+
+	wire_init(&message.header, type, bytes);
+	wire_send(fd, &message.header, NULL, 0);
+}
+
+static void send_status(int fd)
+{
+	send_message(fd, WIRE_DAEMON, sizeof(struct wire_daemon));
+	for (int i = 0; i < 2; i++) {
+		send_message(fd, WIRE_STREAM, sizeof(struct wire_stream));
+		send_message(fd, WIRE_CONSUMER, sizeof(struct wire_consumer));
+		send_message(fd, WIRE_INTERFACE, sizeof(struct wire_interface));
+	}
+	send_message(fd, WIRE_END, sizeof(struct wire_header));
+}
+
+static void send_ring(int fd, bool tap)
 {
 	struct wire_attached answer = {.epoch = b.epoch};
+
+	wire_init(&answer.header, WIRE_ATTACHED, sizeof(answer));
+	wire_send(fd, &answer.header, fds_of_b, tap ? WIRE_FD_TAP_N : WIRE_FD_N);
+}
+
+static void serve(int fd)
+{
 	union wire_message request;
 
 	if (wire_recv(fd, &request, NULL, NULL) != 1)
 		return;
 	usleep(5000); /* so that who asks has to wait */
-	wire_init(&answer.header, WIRE_ATTACHED, sizeof(answer));
-	wire_send(fd, &answer.header, fds_of_b, request.attach.policy == IBVCAP_POLICY_TAP ? WIRE_FD_TAP_N : WIRE_FD_N);
+	if (request.header.type == WIRE_ATTACH)
+		send_ring(fd, request.attach.policy == IBVCAP_POLICY_TAP);
+	else if (request.header.type == WIRE_STATUS)
+		send_status(fd);
+	else
+		send_message(fd, WIRE_DONE, sizeof(struct wire_done));
 }
 
 /* A connection is kept until the next comes. */
@@ -134,26 +166,10 @@ static bool fired_and_over(void)
 	return fired;
 }
 
-/* ---- attach -------------------------------------------------------------------------------------- */
+/* One call of the library, which gives all back that it got. 0 or -errno. */
+typedef int one_call(int n);
 
-static int try_attach(enum ibvcap_policy policy, int n)
-{
-	const struct ibvcap_attach_options options = {.policy = policy, .start = IBVCAP_START_OLDEST};
-	struct ibvcap_rx *rx = NULL;
-	int r;
-
-	error_set(0, "%s", "");
-	failing_after(n);
-	r = ibvcap_attach(path, "test", &options, &rx);
-	if (r < 0) {
-		expect_said(r, n);
-		cr_expect_null(rx);
-	}
-	ibvcap_detach(rx);
-	return r;
-}
-
-static void attach_with_each_failing(enum ibvcap_policy policy, int at_least)
+static void with_each_failing(one_call *call, int at_least)
 {
 	const struct footprint before = footprint();
 
@@ -161,25 +177,83 @@ static void attach_with_each_failing(enum ibvcap_policy policy, int at_least)
 		int r;
 
 		failing_count_memory();
-		r = try_attach(policy, n);
+		error_set(0, "%s", "");
+		failing_after(n);
+		r = call(n);
 		if (!fired_and_over()) {
 			cr_expect_eq(r, 0);
 			cr_expect_geq(n, at_least);
 			return;
 		}
+		if (r < 0)
+			expect_said(r, n);
 		expect_as_before(&before, n);
 	}
 	cr_assert_fail("no end");
 }
 
+/* ---- asking --------------------------------------------------------------------------------------- */
+
+static int ask_status(int n)
+{
+	struct ibvcap_status *status = NULL;
+	int r = ibvcap_status(path, 0, &status);
+
+	cr_expect_eq(status != NULL, r == 0, "call %d", n);
+	ibvcap_status_free(status);
+	return r;
+}
+
+Test(failures, a_status_that_fails_leaves_nothing)
+{
+	with_each_failing(ask_status, 25);
+}
+
+static int ask_change(int n)
+{
+	char said[100] = "as before";
+	int r = ibvcap_change(path, IBVCAP_CHANGE_RELOAD, NULL, NULL, said, sizeof(said), 0);
+
+	cr_expect_eq(said[0] == '\0', r == 0, "call %d", n);
+	return r;
+}
+
+Test(failures, so_does_a_change)
+{
+	with_each_failing(ask_change, 5);
+}
+
+/* ---- attach -------------------------------------------------------------------------------------- */
+
+static int attach(enum ibvcap_policy policy, int n)
+{
+	const struct ibvcap_attach_options options = {.policy = policy, .start = IBVCAP_START_OLDEST};
+	struct ibvcap_rx *rx = NULL;
+	int r = ibvcap_attach(path, "test", &options, &rx);
+
+	cr_expect_eq(rx != NULL, r == 0, "call %d", n);
+	ibvcap_detach(rx);
+	return r;
+}
+
+static int attach_reader(int n)
+{
+	return attach(IBVCAP_POLICY_LOSSY, n);
+}
+
+static int attach_tap(int n)
+{
+	return attach(IBVCAP_POLICY_TAP, n);
+}
+
 Test(failures, an_attach_that_fails_leaves_nothing)
 {
-	attach_with_each_failing(IBVCAP_POLICY_LOSSY, 25);
+	with_each_failing(attach_reader, 25);
 }
 
 Test(failures, so_does_a_taps)
 {
-	attach_with_each_failing(IBVCAP_POLICY_TAP, 15);
+	with_each_failing(attach_tap, 15);
 }
 
 /* ---- into the next epoch ------------------------------------------------------------------------- */
