@@ -22,15 +22,12 @@ void attachment_free(struct attachment *attachment)
 {
 	struct attach_point *point = attachment->point;
 
-	notifier_remove(point->notifier, attachment->consumer.page);
 	LIST_REMOVE(attachment, link);
 	point->n_attachments--;
 	if (attachment->session)
 		attachment->session->attachment = NULL;
 	close_fd(&attachment->wake_theirs);
-	close_fd(&attachment->wake);
-	shm_deinit(&attachment->consumer.state_shm);
-	shm_deinit(&attachment->consumer.page_shm);
+	notifier_dispose(point->notifier, &attachment->consumer, attachment->wake);
 	free(attachment);
 }
 

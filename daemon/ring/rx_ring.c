@@ -337,10 +337,10 @@ struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring)
  * Of a client that puts thousands of threads to sleep on its word, one wakes: it pays for the others itself. But it can
  * also fill the kernel's hash bucket of that word with sleepers on others (futex_waitv), all of which are walked.
  */
-void rx_ring_wake_consumer(const struct ring_consumer *consumer)
+void rx_ring_wake_consumer(struct ibvcap_consumer_state *state)
 {
-	daemon_bump_wake_word(consumer->state);
-	syscall(SYS_futex, &consumer->state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
+	daemon_bump_wake_word(state);
+	syscall(SYS_futex, &state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 void rx_ring_ring_doorbell(const struct rx_ring *ring)

@@ -180,7 +180,7 @@ void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns);
 uint32_t rx_ring_wake(struct rx_ring *ring);
 
 /** One sleeper on the consumer's own word. The notifier's: how long it takes is in the client's hands. */
-void rx_ring_wake_consumer(const struct ring_consumer *consumer);
+void rx_ring_wake_consumer(struct ibvcap_consumer_state *state);
 
 /** Any thread. */
 void rx_ring_ring_doorbell(const struct rx_ring *ring);

@@ -223,9 +223,9 @@ static void replace(struct stress *stress, uint32_t i)
 
 	kill(stress->children[i], SIGKILL);
 	require(waitpid(stress->children[i], &status, 0) > 0 && WIFSIGNALED(status), "a reader failed");
-	notifier_remove(stress->notifier, consumer->page);
 	ask_worker(stress, MAIL_REMOVE_CONSUMER, consumer, MAIL_CONSUMER_REMOVED);
 	test_reader_deinit(&stress->shared->readers[i].rx);
+	notifier_dispose(stress->notifier, consumer, -1);
 	test_consumer_deinit(consumer);
 	stress->n_killed++;
 	attach(stress, i);

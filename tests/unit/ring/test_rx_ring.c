@@ -635,7 +635,7 @@ Test(rx_ring, a_sleeper_is_woken_once_a_request_and_not_by_the_worker)
 	consumer_request_wake(consumer.page, 11, false);
 	rx_ring_publish(&ring, 1);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
-	rx_ring_wake_consumer(&consumer);
+	rx_ring_wake_consumer(consumer.state);
 	cr_expect(eq(u32, word_of(&consumer), 1));
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);
