@@ -124,20 +124,20 @@ static bool notify(struct notifier *notifier, enum lane lane, uint64_t *cpu_ns)
 
 /* ---- two threads --------------------------------------------------------------------------------- */
 
-/* What rings after the doorbell was read is still there to be read at the next turn. */
+/* One pass a ring: what rings after the doorbell was read is still there to be read at the next turn. */
 static void *quick_main(void *argument)
 {
 	struct notifier *notifier = argument;
 	uint64_t cpu_ns = cpu_now_ns();
 	eventfd_t rings;
+	bool go_on;
 
-	pthread_mutex_lock(&notifier->mutex);
-	while (notify(notifier, QUICK, &cpu_ns)) {
-		pthread_mutex_unlock(&notifier->mutex);
+	do {
 		eventfd_read(notifier->ring->doorbell, &rings);
 		pthread_mutex_lock(&notifier->mutex);
-	}
-	pthread_mutex_unlock(&notifier->mutex);
+		go_on = notify(notifier, QUICK, &cpu_ns);
+		pthread_mutex_unlock(&notifier->mutex);
+	} while (go_on);
 	return NULL;
 }
 
