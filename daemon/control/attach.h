@@ -9,6 +9,7 @@
 #include "daemon/control/account.h"
 #include "daemon/control/attachment.h"
 #include "daemon/control/control.h"
+#include "daemon/control/loss.h"
 #include "daemon/control/notifier.h"
 #include "lib/ibvcap/wire.h"
 
@@ -32,6 +33,7 @@ struct attach_point {
 	bool ended;             /* the worker is gone */
 	enum ibvcap_disconnect_reason ending; /* why it will be; IBVCAP_REASON_NONE: it will not */
 
+	struct loss_memory loss;
 	/* status.c's: the reading that the worker was mailed, if its mailbox was not full. */
 	uint64_t matched_mailed;
 	bool is_mailed;

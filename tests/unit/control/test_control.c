@@ -817,3 +817,81 @@ Test(control, many_who_ask_at_once_share_their_answers)
 		cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_PUBLISHED], 3));
 	}
 }
+
+/* Sum of what user 4712 is shown: 1 the removed stream, 16 the one in its place, 256 a consumer. */
+static int what_another_user_sees(void)
+{
+	struct wire_status request;
+	union wire_message answer;
+	int fd, seen = 0;
+	unsigned n_fds;
+
+	wire_init(&request.header, WIRE_STATUS, sizeof(request));
+	if (setgid(4712) < 0 || setuid(4712) < 0)
+		return -1;
+	fd = connect_client();
+	fcntl(fd, F_SETFL, 0);
+	wire_send(fd, &request.header, NULL, 0);
+	do {
+		n_fds = 0;
+		if (wire_recv(fd, &answer, NULL, &n_fds) != 1)
+			return -1;
+		if (answer.header.type == WIRE_STREAM)
+			seen += strcmp(answer.stream.state, "ending") == 0 ? 1 : 16;
+		else if (answer.header.type == WIRE_CONSUMER)
+			seen += 256;
+	} while (answer.header.type != WIRE_END);
+	return seen;
+}
+
+/* The pipe has what it saw. */
+static int ask_as_another_user(void)
+{
+	int ends[2], seen = -1, status;
+	pid_t pid;
+
+	cr_assert(eq(int, pipe(ends), 0));
+	pid = fork();
+	if (pid == 0) {
+		seen = what_another_user_sees();
+		_exit(write(ends[1], &seen, sizeof(seen)) != sizeof(seen));
+	}
+	while (waitpid(pid, &status, WNOHANG) == 0)
+		turn();
+	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int, (int)read(ends[0], &seen, sizeof(seen)), (int)sizeof(seen)));
+	close(ends[0]);
+	close(ends[1]);
+	return seen;
+}
+
+Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_rights)
+{
+	const uid_t users[] = { 4711 };
+	struct config_stream other = stream;
+	struct wire_attach message = attach_message();
+	struct control_ring next = control_ring;
+	int client = connect_client();
+
+	chmod(directory, 0755);
+	cr_assert(eq(int, mailbox_new(&next.inbox), 0));
+	cr_assert(eq(int, mailbox_new(&next.outbox), 0));
+	next.config = &other;
+	cr_assert(eq(int, attach(client, &message, NULL), 0));
+	control_end_ring(control, &control_ring, IBVCAP_REASON_STREAM_REMOVED);
+	control_ring.state = "ending";
+	cr_assert(eq(int, control_add_ring(control, &next), 0));
+	stream.users = users;
+	stream.n_users = 1;
+	cr_expect(eq(int, ask_as_another_user(), 16));
+	stream.n_users = 0;
+	other.users = users;
+	other.n_users = 1;
+	cr_expect(eq(int, ask_as_another_user(), 1 + 256));
+	other.n_users = 0;
+	cr_expect(eq(int, ask_as_another_user(), 1 + 16 + 256));
+	control_remove_ring(control, &next);
+	mailbox_free(next.inbox);
+	mailbox_free(next.outbox);
+	close(client);
+}
