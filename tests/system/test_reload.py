@@ -182,7 +182,7 @@ def test_a_bad_text_says_where(daemon, wire, ibvcap, tmp):
     path = tmp / "bad.conf"
     path.write_text('streams = (\n{ name = "x"; colour = 3; });\n')
     done = ibvcap(one, "stream", "add", path)
-    assert done.returncode == 64 and f"{path}:2" in done.stderr and "colour" in done.stderr
+    assert done.returncode == EX_CONFIG and f"{path}:2" in done.stderr and "colour" in done.stderr
     path.write_text("# " + "x" * 5000)
     done = ibvcap(one, "stream", "add", path)
     assert done.returncode == EX_CONFIG and "longer than" in done.stderr
@@ -204,10 +204,10 @@ def test_what_a_stream_that_is_added_lacks_is_said(daemon, wire, ibvcap, tmp):
     code, text = add(name="lidar")
     assert code == EX_CONFIG and f'{path}:1: name = "lidar" is that of the stream at {one.config}:2 too' in text
     code, text = add(port=7502)
-    assert code == os.EX_USAGE and f"{path}:1: stream 'more': this flow to port 7502 overlaps with that of stream 'lidar' at " \
+    assert code == EX_CONFIG and f"{path}:1: stream 'more': this flow to port 7502 overlaps with that of stream 'lidar' at " \
         f"{one.config}:2, on the same interface" in text
     code, text = add(payload_size=0)
-    assert code == 64 and f"{path}:1: payload_size = 0: accepted is" in text
+    assert code == EX_CONFIG and f"{path}:1: payload_size = 0: accepted is" in text
     code, text = add(payload_size=60000)
     assert code == EX_UNAVAILABLE and f"{path}:1: stream 'more': payload_size 60000" in text and "ip link set dev" in text
     code, text = add(interface="gone0")
