@@ -3,8 +3,8 @@
  * Messages on the control socket: SOCK_SEQPACKET, one struct a datagram, native byte order, at most
  * WIRE_FDS_MAX descriptors with it. The client sends a request, the daemon answers it: attach with one
  * WIRE_ATTACHED (or WIRE_ERROR), status with any number of WIRE_STREAM, WIRE_CONSUMER and WIRE_INTERFACE
- * and a WIRE_END; change with one WIRE_DONE. Descriptors from a client are closed unread. One connection carries at most one
- * attachment and lives as long as it; status may be asked on any connection.
+ * and a WIRE_END; change with one WIRE_DONE. Descriptors from a client are closed unread. One connection carries at
+ * most one attachment and lives as long as it; status may be asked on any connection.
  */
 #ifndef IBVCAP_WIRE_H
 #define IBVCAP_WIRE_H
@@ -182,7 +182,7 @@ void wire_init(struct wire_header *header, enum wire_type type, size_t bytes);
  */
 int wire_check(const union wire_message *message, size_t n);
 
-/** Send one message with descriptors (not closed). Never blocks longer than the socket does. 0 or -errno; no SIGPIPE. */
+/** Send one message with descriptors (not closed). Blocks no longer than the socket does. 0 or -errno; no SIGPIPE. */
 int wire_send(int socket, const struct wire_header *header, const int *fds, unsigned n_fds);
 
 /**

@@ -38,8 +38,9 @@ extern "C" {
 const char *ibvcap_version(void);
 
 /**
- * One line about the last call of this thread that failed in connecting, attaching or asking for status:
- * what failed, on what, why, and what to do. Valid until the next such call of the thread.
+ * One line about the last call of this thread that failed in connecting, attaching (in ibvcap_acquire() and
+ * ibvcap_recv() also: again, after a daemon's end), changing or asking for status: what failed, on what, why, and what to
+ * do. Valid until the next such call of the thread.
  */
 const char *ibvcap_error_text(void);
 
@@ -74,7 +75,7 @@ struct ibvcap_attach_options {
 
 enum ibvcap_batch_flag {
 	IBVCAP_BATCH_GAP_UNKNOWN = 1 << 0, /* the first of a new epoch: what came between the two nobody counted */
-	IBVCAP_BATCH_DEMOTED = 1 << 1,     /* the first since this lossless consumer is lossy: it kept the queue waiting for too long */
+	IBVCAP_BATCH_DEMOTED = 1 << 1,     /* the first since this lossless consumer is lossy: it was too slow for too long */
 };
 
 /**
@@ -174,7 +175,8 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch);
 /**
  * The simple way: copy the next packet's payload, at most bytes of it, and its meta (may be NULL). Rows
  * marked IBVCAP_PKT_ERROR are passed over. Returns 1, 0 on time-out, or an error of ibvcap_acquire();
- * *length is set to the payload's length. A tap that waits looks every millisecond. Not to be mixed with a batch that is out when the quota is 1.
+ * *length is set to the payload's length. A tap that waits looks every millisecond. Not to be mixed with a batch that
+ * is out when the quota is 1.
  */
 int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
                 int timeout_ms);
@@ -189,9 +191,9 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 int ibvcap_fd(struct ibvcap_rx *rx);
 
 /**
- * Packets that the device dropped for want of a buffer, since the stream began, as far as was known when a block's first
- * row was published (before) and its last (after): between two batches, the difference was lost between the times. The
- * device is read some times a second: each count is of the reading at its time (UTC ns; 0: none yet).
+ * Packets that the device dropped for want of a buffer, since the stream began, as far as was known when a block's
+ * first row was published (before) and its last (after): between two batches, the difference was lost between the
+ * times. The device is read some times a second: each count is of the reading at its time (UTC ns; 0: none yet).
  */
 struct ibvcap_losses {
 	uint64_t before;
