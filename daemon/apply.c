@@ -141,6 +141,7 @@ static int on_prepared(sd_event_source *source, int fd, uint32_t events, void *c
 	(void)events;
 	join_thread(change);
 	r = change->result;
+	streams_name_holders(daemon, r, &change->fault);
 	if (daemon->stopping)
 		r = fault_set(&change->fault, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
 	if (r == 0)

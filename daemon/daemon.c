@@ -30,6 +30,9 @@ static int open_listener(struct daemon *daemon, struct fault *fault)
 
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "what the service manager passed cannot be taken: %s", strerror(-r));
+	r = readers_init(&daemon->readers, daemon->fdstore.readers);
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "no list of readers can be made: %s", strerror(-r));
 	fd = daemon->fdstore.listener;
 	if (fd < 0)
 		return listener_open(&daemon->listener, config->socket_path, config->socket_mode, config->socket_group,
@@ -69,13 +72,14 @@ static int prepare_patiently(struct daemon *daemon, struct stream *stream, struc
 	for (;;) {
 		int r = streams_prepare(daemon, stream, fault);
 
-		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted ||
-		    streams_now_us() >= daemon->wait_until_us || is_told_to_stop())
+		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted)
+			return r;
+		streams_name_holders(daemon, r, fault);
+		if (streams_now_us() >= daemon->wait_until_us || is_told_to_stop())
 			return r;
 		if (!said)
-			log_warning(
-			    "%s; waiting up to %u s (restart_wait_s) for readers of the last run to give theirs back",
-			    fault->text, daemon->config->restart_wait_s);
+			log_warning("%s; waiting up to %u s (restart_wait_s) for it", fault->text,
+				    daemon->config->restart_wait_s);
 		said = true;
 		usleep(WAIT_STEP_US);
 	}
@@ -94,12 +98,13 @@ static int prepare_streams(struct daemon *daemon, struct fault *fault)
 static int serve_clients(struct daemon *daemon, struct fault *fault)
 {
 	const struct control_options options = {
-	    .config = daemon->config,
-	    .event = daemon->event,
-	    .listener = &daemon->listener,
-	    .worker_ended = events_worker_ended,
-	    .change = reload_change,
-	    .context = daemon,
+		.config = daemon->config,
+		.event = daemon->event,
+		.listener = &daemon->listener,
+		.readers = &daemon->readers,
+		.worker_ended = events_worker_ended,
+		.change = reload_change,
+		.context = daemon,
 	};
 	int r = control_new(&daemon->control, &options, fault);
 
@@ -170,6 +175,7 @@ static void tear_down(struct daemon *daemon)
 	while (!TAILQ_EMPTY(&daemon->streams))
 		streams_free(daemon, &daemon->streams, TAILQ_FIRST(&daemon->streams));
 	listener_close(&daemon->listener);
+	readers_deinit(&daemon->readers);
 	fdstore_deinit(&daemon->fdstore);
 	sd_event_unref(daemon->event);
 	config_free_chain(daemon->config);
@@ -185,6 +191,7 @@ static void hand_to_manager(struct daemon *daemon)
 	if (daemon->fdstore.keeps) {
 		fdstore_keep_listener(&daemon->fdstore, daemon->listener.fd);
 		daemon->listener.kept = true;
+		fdstore_keep_readers(&daemon->fdstore, daemon->readers.fd);
 	}
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		fdstore_keep_groups(&daemon->fdstore, stream->config->name, stream->membership, &stream->kept_as);
@@ -211,6 +218,7 @@ int daemon_run(struct config *config, struct fault *fault)
 		.fault = fault,
 		.listener = LISTENER_INIT,
 		.fdstore = FDSTORE_INIT,
+		.readers = READERS_INIT,
 		.interfaces = TAILQ_HEAD_INITIALIZER(daemon.interfaces),
 		.streams = TAILQ_HEAD_INITIALIZER(daemon.streams),
 	};

@@ -21,6 +21,7 @@ struct daemon {
 	sd_event_source *reaper; /* frees removed streams whose workers have ended */
 	struct listener listener;
 	struct fdstore fdstore;
+	struct readers readers; /* to name who holds memory */
 	TAILQ_HEAD(, interface) interfaces;
 	struct stream_list streams; /* those that drain, too */
 	struct change *change;	    /* the configuration to be; NULL: none is on its way (apply.h) */

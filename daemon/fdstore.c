@@ -16,6 +16,7 @@
 
 #define CONTROL_NAME  "control"
 #define GROUPS_PREFIX "groups-"
+#define READERS_PREFIX "readers-"
 #define NAME_BYTES    128
 
 /* ---- taking -------------------------------------------------------------------------------------- */
@@ -28,9 +29,9 @@ static bool is_listener_at(int fd, const char *path)
 	return sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, path, 0) > 0 && lstat(path, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-static bool is_groups(const char *name)
+static bool starts_with(const char *name, const char *prefix)
 {
-	return strncmp(name, GROUPS_PREFIX, strlen(GROUPS_PREFIX)) == 0;
+	return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
 static bool is_same_socket(int fd, int other)
@@ -40,21 +41,28 @@ static bool is_same_socket(int fd, int other)
 	return fstat(fd, &status) == 0 && fstat(other, &others) == 0 && status.st_ino == others.st_ino;
 }
 
+static int note_for_settling(struct fdstore *store, int fd, const char *name)
+{
+	store->names[store->n_fds] = strdup(name);
+	store->fds[store->n_fds++] = fd;
+	return store->names[store->n_fds - 1] ? 0 : -ENOMEM;
+}
+
 /* A first start by a socket unit passes a listener, too: it is our own names that say that there was a run before. */
 static int take_one(struct fdstore *store, int fd, const char *name, const char *socket_path)
 {
-	bool is_control = strcmp(name, CONTROL_NAME) == 0;
+	bool is_control = strcmp(name, CONTROL_NAME) == 0, is_readers = starts_with(name, READERS_PREFIX);
+	bool is_settled = is_readers || starts_with(name, GROUPS_PREFIX);
 
-	store->restarted |= is_control || is_groups(name);
+	store->restarted |= is_control || is_settled;
 	if (store->listener < 0 && is_listener_at(fd, socket_path)) {
 		store->listener = fd;
 		return 0;
 	}
-	if (is_groups(name)) {
-		store->names[store->n_fds] = strdup(name);
-		store->fds[store->n_fds++] = fd;
-		return store->names[store->n_fds - 1] ? 0 : -ENOMEM;
-	}
+	if (is_readers)
+		store->readers = fd;
+	if (is_settled)
+		return note_for_settling(store, fd, name);
 	/* The one that is used came from a socket unit, and is kept in the store besides. */
 	if (!is_control || store->listener < 0 || !is_same_socket(fd, store->listener)) {
 		log_warning("the service manager passed a descriptor named '%s' that is not used: it is no socket listening at "
@@ -121,6 +129,20 @@ void fdstore_keep_listener(const struct fdstore *store, int fd)
 		keep(CONTROL_NAME, fd);
 }
 
+static uint64_t next_generation(struct fdstore *store)
+{
+	return ++store->generation ? store->generation : ++store->generation;
+}
+
+void fdstore_keep_readers(struct fdstore *store, int fd)
+{
+	char name[NAME_BYTES];
+
+	snprintf(name, sizeof(name), READERS_PREFIX "%016" PRIx64, next_generation(store));
+	if (store->keeps)
+		keep(name, fd);
+}
+
 static void name_groups(char name[NAME_BYTES], uint64_t generation, const char *stream)
 {
 	snprintf(name, NAME_BYTES, GROUPS_PREFIX "%016" PRIx64 "-%s", generation, stream);
@@ -137,7 +159,7 @@ void fdstore_keep_groups(struct fdstore *store, const char *stream, const struct
 		return;
 	for (uint32_t i = 0; r >= 0 && membership && (fd = membership_fd(membership, i)) >= 0; i++) {
 		if (i == 0)
-			generation = ++store->generation ? store->generation : ++store->generation;
+			generation = next_generation(store);
 		name_groups(name, generation, stream);
 		r = keep(name, fd);
 	}
@@ -160,6 +182,7 @@ void fdstore_settle(struct fdstore *store)
 		free(store->names[i]);
 	}
 	store->n_fds = 0;
+	store->readers = -1;
 }
 
 void fdstore_deinit(struct fdstore *store)

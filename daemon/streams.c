@@ -6,6 +6,7 @@
 #include "daemon/priv/priv.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -167,6 +168,20 @@ int streams_prepare(struct daemon *daemon, struct stream *stream, struct fault *
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': no random number to be had: %s", stream->config->name,
 				 strerror(-r));
 	return stream_prepare(stream, epoch, fault);
+}
+
+void streams_name_holders(const struct daemon *daemon, int r, struct fault *fault)
+{
+	size_t used = strlen(fault->text);
+	char holders[256];
+
+	if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL)
+		return;
+	readers_describe_holders(&daemon->readers, holders, sizeof(holders));
+	snprintf(fault->text + used, sizeof(fault->text) - used, "; %s%s%s",
+		 holders[0] ? "rings that have ended are held by " : "who holds rings that have ended is listed by ",
+		 holders[0] ? holders : "'grep -l memfd:ibvcap- /proc/[0-9]*/maps' as root",
+		 holders[0] ? ": let them read on or end them, or reserve pages for two runs" : "");
 }
 
 int streams_start(struct daemon *daemon, struct stream *stream, struct fault *fault)

@@ -33,6 +33,9 @@ streams_step streams_open;
  */
 streams_step streams_prepare;
 
+/** streams_prepare() found too few hugepages: add to the fault who may hold some, and what helps. Else: nothing. */
+void streams_name_holders(const struct daemon *daemon, int r, struct fault *fault);
+
 /** The queue and the worker; nothing is received yet. */
 streams_step streams_start;
 

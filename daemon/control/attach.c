@@ -143,12 +143,19 @@ static int lend_to_worker(struct session *session, struct attach_point *point, c
 	return 0;
 }
 
+static void list_reader(struct session *session, const struct attach_point *point)
+{
+	session->reader = readers_add(session->control->options.readers, session->peer.pid, session->peer.uid,
+				      point->ring->config->name);
+}
+
 /* It has no page and no lease: the worker need not know, and it takes no consumer's place. */
 static int attach_tap(struct session *session, const struct attach_point *point)
 {
 	if (point->ended || !session->control->listening)
 		return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", point->ring->config->name);
 	session->tapped = point;
+	list_reader(session, point);
 	session_resume(session);
 	return attachment_send_tap(session, point);
 }
@@ -196,6 +203,7 @@ static void consumer_added(struct attachment *attachment, int error)
 		attachment->served = true;
 		if (attachment->point->ending != IBVCAP_REASON_NONE)
 			daemon_disconnect(attachment->consumer.state, attachment->point->ending);
+		list_reader(session, attachment->point);
 		session_resume(session);
 		r = attachment_send(attachment);
 	}

@@ -10,6 +10,7 @@
 #include "daemon/base/fault.h"
 #include "daemon/config/config.h"
 #include "daemon/control/listener.h"
+#include "daemon/control/readers.h"
 #include "daemon/ring/rx_ring.h"
 #include "daemon/worker/mailbox.h"
 #include "lib/ibvcap/counters.h"
@@ -48,6 +49,7 @@ struct control_options {
 	const struct config *config;
 	sd_event *event;
 	struct listener *listener; /* outlives control */
+	struct readers *readers;   /* outlives control; NULL: nobody is listed */
 	/**
 	 * A worker said MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control thread; the ring
 	 * may not be removed from within.

@@ -227,6 +227,7 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *context
 		r = flush_on(session);
 	else if (events & EPOLLIN)
 		r = receive(session);
+	session->has_left = r == -ECONNRESET;
 	if (r < 0)
 		session_free(session);
 	return 0;
@@ -235,10 +236,13 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *context
 /* The process is gone, though another may still hold the socket. */
 static int on_death(sd_event_source *source, int fd, uint32_t events, void *context)
 {
+	struct session *session = context;
+
 	(void)source;
 	(void)fd;
 	(void)events;
-	session_free(context);
+	session->has_left = true;
+	session_free(session);
 	return 0;
 }
 
@@ -333,6 +337,7 @@ void session_free(struct session *session)
 	session->control->n_sessions--;
 	if (session->control->changing == session)
 		session->control->changing = NULL;
+	readers_leave(session->control->options.readers, session->reader, session->has_left);
 	users_leave(session->user);
 	if (session->attachment)
 		attach_hang_up(session->attachment);

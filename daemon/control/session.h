@@ -37,6 +37,8 @@ struct session {
 	sd_event_source *death;
 	sd_event_source *overdue; /* armed while a reply waits for the client to read */
 	struct attachment *attachment;
+	uint32_t reader; /* its place among those who were given a ring; 0: none */
+	bool has_left;   /* by its own will, or its process is gone */
 	const struct attach_point *tapped; /* NULL: none; it has no attachment then */
 	struct reply reply;
 	bool wants_status; /* asked, and its refresh is not begun */

@@ -397,7 +397,7 @@ def test_the_service_manager_is_told_and_keeps_the_groups_of_now(start_daemon, n
     manager.take_all()
     assert manager.log[0]["RELOADING"] == "1" and int(manager.log[0]["MONOTONIC_USEC"]) > 0
     assert manager.log[-1]["READY"] == "1" and "2 streams" in manager.log[-1]["STATUS"]
-    assert len(manager.kept) == 3
+    assert len(manager.sockets()) == 3
     one.process.kill()
     one.process.wait(10)
     groups = {"239.1.1.1", "239.1.1.3", "239.1.1.4"}
@@ -413,14 +413,14 @@ def test_the_service_manager_is_never_without_a_groups_socket(start_daemon, net,
     manager = service_manager.Manager(start_daemon)
     one = manager.start([small(wire, flows=[conftest.flow(7502, "239.1.1.1")])]).wait_ready()
     manager.take_all()
-    held, before = [], set(manager.names())
+    held, before = [], set(manager.sockets())
     manager.on_message = lambda fields: held.append(n_groups_sockets(manager))
     write(one, [small(wire, flows=[conftest.flow(7502, "239.1.1.1"), conftest.flow(7503, "239.1.1.2")])])
     assert ibvcap(one, "reload").returncode == 0
     manager.take_all()
     # A daemon killed between any two of its messages leaves no group: the new socket is there before the old one goes.
     assert min(held) == 1 and max(held) == 2, (held, manager.log)
-    assert len(manager.names()) == 2 and set(manager.names()) & before == {"control"}
+    assert len(manager.sockets()) == 2 and set(manager.sockets()) & before == {"control"}
     # What does not change is not given again.
     manager.log.clear()
     assert ibvcap(one, "reload").returncode == 0
