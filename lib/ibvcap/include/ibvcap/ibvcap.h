@@ -39,8 +39,8 @@ const char *ibvcap_version(void);
 
 /**
  * One line about the last call of this thread that failed in connecting, attaching (in ibvcap_acquire() and
- * ibvcap_recv() also: again, after a daemon's end), changing or asking for status: what failed, on what, why, and what to
- * do. Valid until the next such call of the thread.
+ * ibvcap_recv() also: again, after a daemon's end), changing or asking for status: what failed, on what, why, and what
+ * to do. Valid until the next such call of the thread.
  */
 const char *ibvcap_error_text(void);
 
