@@ -20,9 +20,7 @@ SMALL = {"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 2, "l
 
 @pytest.fixture
 def booted(net, build):
-    reason = container.why_not()
-    if reason:
-        pytest.skip(reason)
+    container.check_machine()
     directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-container-"))
     one = container.Container(net, directory)
     try:
