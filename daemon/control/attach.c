@@ -33,11 +33,14 @@ static enum ibvcap_disconnect_reason reason_to_hang_up(const struct attach_point
 
 void attach_hang_up(struct attachment *attachment)
 {
+	enum ibvcap_disconnect_reason reason = attachment->session->reason;
+
 	attachment->session->attachment = NULL;
 	attachment->session = NULL;
 	attachment->served = false;
 	/* It may live on and read: it has to know before its leases end that they do. */
-	daemon_disconnect(attachment->consumer.state, reason_to_hang_up(attachment->point));
+	daemon_disconnect(attachment->consumer.state,
+			  reason != IBVCAP_REASON_NONE ? reason : reason_to_hang_up(attachment->point));
 	notifier_remove(attachment->point->notifier, attachment->consumer.page);
 	mail_removal(attachment);
 }

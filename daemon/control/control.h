@@ -88,7 +88,7 @@ void control_remove_interface(struct control *control, struct control_interface 
 /** The change that control asked for, or another, has ended: what was done, or -errno and why nothing was changed. */
 void control_changed(struct control *control, int error, const char *text);
 
-/** The configuration was read again. */
+/** The configuration was read again, that of the rings too: who may no longer do what it is attached for is hung up. */
 void control_set_config(struct control *control, const struct config *config);
 
 /** No new client is taken and none is refused: they wait in the listening socket. */

@@ -235,7 +235,13 @@ void control_changed(struct control *control, int error, const char *text)
 
 void control_set_config(struct control *control, const struct config *config)
 {
+	struct session *session, *next;
+
 	control->options.config = config;
+	for (session = LIST_FIRST(&control->sessions); session; session = next) {
+		next = LIST_NEXT(session, link);
+		session_hang_up_unentitled(session);
+	}
 }
 
 void control_stop_accepting(struct control *control)

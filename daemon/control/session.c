@@ -4,6 +4,7 @@
 #include "daemon/base/log.h"
 #include "daemon/control/peer.h"
 #include "daemon/control/server.h"
+#include "lib/ibvcap/ring.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -66,7 +67,8 @@ static void pause_reading(struct session *session)
 
 void session_resume(struct session *session)
 {
-	sd_event_source_set_io_events(session->io, EPOLLIN);
+	if (session->io) /* not yet, of who is refused at once */
+		sd_event_source_set_io_events(session->io, EPOLLIN);
 }
 
 /* As much as the socket takes. 1: all is sent; 0: the client has to read first; -errno. */
@@ -254,6 +256,27 @@ static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
 	return 0;
 }
 
+/* What it maps stays mapped until its ring ends; nobody can take that back. */
+void session_hang_up_unentitled(struct session *session)
+{
+	const struct attach_point *point = session->attachment ? session->attachment->point : session->tapped;
+	const char *what = "receive it";
+
+	if (!point)
+		return;
+	if (rights_to_receive(point->ring->config, &session->peer, geteuid()) == RIGHTS_GRANTED) {
+		what = "be lossless";
+		if (!session->attachment ||
+		    consumer_load_policy(session->attachment->consumer.state) != IBVCAP_POLICY_LOSSLESS ||
+		    rights_to_be_lossless(point->ring->config, &session->peer))
+			return;
+	}
+	log_info("stream '%s': process %d of user %u may not %s any more: disconnected", point->ring->config->name,
+		 (int)session->peer.pid, (unsigned)session->peer.uid, what);
+	session->reason = IBVCAP_REASON_RIGHTS;
+	session_free(session);
+}
+
 void session_hang_up_idle(struct session *session, uint64_t now_us)
 {
 	const struct config *config = session->control->options.config;
@@ -319,11 +342,14 @@ int session_new(struct control *control, int fd)
 	session->asked_at_us = control_now_us(control);
 	LIST_INSERT_HEAD(&control->sessions, session, link);
 	control->n_sessions++;
-	r = peer_read(fd, &session->peer, &session->groups);
-	if (r == 0)
-		r = watch(session);
+	/* In the order of what it costs: who connects again and again is refused before the rest is asked. */
+	r = peer_read(fd, &session->peer);
 	if (r == 0)
 		r = admit(session);
+	if (r == 0)
+		r = peer_read_groups(fd, &session->peer, &session->groups);
+	if (r == 0)
+		r = watch(session);
 	if (r < 0)
 		session_free(session);
 	return r;

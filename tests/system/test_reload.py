@@ -116,6 +116,39 @@ def test_rights_and_limits_change_too(daemon, wire, build, ibvcap):
     assert subprocess.run(command, capture_output=True, check=False).returncode == EX_NOPERM
 
 
+def test_who_loses_a_right_is_put_out_and_nobody_else(daemon, wire, consumer, ibvcap):
+    open_to_all = small(wire, lossless_deadline_ms=1000, max_consumers=4, max_consumers_per_user=4)
+    one = daemon([open_to_all, small(wire, name="other", port=7503)])
+    others = [consumer(one, nobody=False), consumer(one, "other")]
+
+    def recv(policy):
+        command = conftest.as_nobody(conftest.BUILD / "tools/ibvcap", "recv", "lidar", "--socket", one.socket_path, "--policy", policy)
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    readers = {policy: recv(policy) for policy in ("lossy", "lossless", "tap")}
+    try:
+        conftest.wait_until(lambda: len(one.status()["consumers"]) == 4, 10, "the readers")
+        write(one, [{**open_to_all, "lossless_users": ["root"]}, small(wire, name="other", port=7503)])
+        assert ibvcap(one, "reload").returncode == 0
+        err = readers["lossless"].communicate(timeout=10)[1]
+        assert readers["lossless"].returncode == EX_UNAVAILABLE and "its log says why" in err
+        assert f"process {readers['lossless'].pid} of user {conftest.NOBODY.pw_uid} may not be lossless any more" in one.text()
+        time.sleep(0.5)
+        assert readers["lossy"].poll() is None and readers["tap"].poll() is None
+        write(one, [{**open_to_all, "users": ["daemon"]}, small(wire, name="other", port=7503)])
+        assert ibvcap(one, "reload").returncode == 0
+        err = readers["lossy"].communicate(timeout=10)[1]
+        assert readers["lossy"].returncode == EX_UNAVAILABLE and "its log says why" in err
+        err = readers["tap"].communicate(timeout=10)[1]
+        assert readers["tap"].returncode == EX_NOPERM and "Permission denied" in err
+    finally:
+        for reader in readers.values():
+            reader.kill()
+    wire.send(wire.frame(b"a", 7502), wire.frame(b"b", 7503))
+    conftest.wait_until(lambda: one.stream()["published"] == one.stream("other")["published"] == 1, 5, "packets")
+    assert [row["payload"] for reader in others for row in reader.finish(stop=True)[0]] == [b"a", b"b"]
+
+
 @pytest.mark.parametrize("change, word", [
     (lambda wire: [small(wire, payload_size=512)], "payload_size cannot change"),
     (lambda wire: [small(wire, flows=[conftest.flow(7502, "ff15::1")])], "bytes of headers"),

@@ -205,6 +205,7 @@ enum ibvcap_disconnect_reason {
 	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream: what was published is still to be read */
 	IBVCAP_REASON_HUNG_UP = 5,        /* its connection ended or was ended: leases hold no more */
 	IBVCAP_REASON_PAGE_LOST = 6,      /* what its own page held is gone: the client punched a hole into it */
+	IBVCAP_REASON_RIGHTS = 7,         /* a right that it attached with was taken back; with those it has it may attach again */
 };
 
 /* The daemon's page about one consumer; the consumer maps it read-only. */
