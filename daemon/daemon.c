@@ -187,15 +187,17 @@ static void tear_down(struct daemon *daemon)
 static void hand_to_manager(struct daemon *daemon)
 {
 	struct stream *stream;
+	bool has_all = true;
 
 	if (daemon->fdstore.keeps) {
 		fdstore_keep_listener(&daemon->fdstore, daemon->listener.fd);
 		daemon->listener.kept = true;
-		fdstore_keep_readers(&daemon->fdstore, daemon->readers.fd);
+		has_all = fdstore_keep_readers(&daemon->fdstore, daemon->readers.fd) >= 0;
 	}
 	TAILQ_FOREACH (stream, &daemon->streams, link)
-		fdstore_keep_groups(&daemon->fdstore, stream->config->name, stream->membership, &stream->kept_as);
-	fdstore_settle(&daemon->fdstore);
+		has_all &= fdstore_keep_groups(&daemon->fdstore, stream->config->name, stream->membership,
+					       &stream->kept_as) == 0;
+	fdstore_settle(&daemon->fdstore, has_all);
 }
 
 /* sd-event takes the stop signals from a descriptor: no thread may be interrupted by them. */

@@ -134,13 +134,12 @@ static uint64_t next_generation(struct fdstore *store)
 	return ++store->generation ? store->generation : ++store->generation;
 }
 
-void fdstore_keep_readers(struct fdstore *store, int fd)
+int fdstore_keep_readers(struct fdstore *store, int fd)
 {
 	char name[NAME_BYTES];
 
 	snprintf(name, sizeof(name), READERS_PREFIX "%016" PRIx64, next_generation(store));
-	if (store->keeps)
-		keep(name, fd);
+	return store->keeps ? keep(name, fd) : 0;
 }
 
 static void name_groups(char name[NAME_BYTES], uint64_t generation, const char *stream)
@@ -148,15 +147,15 @@ static void name_groups(char name[NAME_BYTES], uint64_t generation, const char *
 	snprintf(name, NAME_BYTES, GROUPS_PREFIX "%016" PRIx64 "-%s", generation, stream);
 }
 
-void fdstore_keep_groups(struct fdstore *store, const char *stream, const struct membership *membership,
-			 uint64_t *kept_as)
+int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct membership *membership,
+			uint64_t *kept_as)
 {
 	uint64_t generation = 0, before = *kept_as;
 	char name[NAME_BYTES];
 	int fd, r = 0;
 
 	if (!store->keeps)
-		return;
+		return 0;
 	for (uint32_t i = 0; r >= 0 && membership && (fd = membership_fd(membership, i)) >= 0; i++) {
 		if (i == 0)
 			generation = next_generation(store);
@@ -171,12 +170,13 @@ void fdstore_keep_groups(struct fdstore *store, const char *stream, const struct
 		name_groups(name, before, stream);
 		drop(name);
 	}
+	return r < 0 ? r : 0;
 }
 
-void fdstore_settle(struct fdstore *store)
+void fdstore_settle(struct fdstore *store, bool has_all)
 {
 	for (uint32_t i = 0; i < store->n_fds; i++) {
-		if (store->keeps)
+		if (store->keeps && has_all)
 			drop(store->names[i]);
 		close(store->fds[i]);
 		free(store->names[i]);

@@ -33,17 +33,17 @@ int fdstore_take(struct fdstore *store, const char *socket_path);
 
 /** Have it kept for the next run. Not where the manager keeps nothing. */
 void fdstore_keep_listener(const struct fdstore *store, int fd);
-void fdstore_keep_readers(struct fdstore *store, int fd);
+int fdstore_keep_readers(struct fdstore *store, int fd);
 /**
  * Have the stream's sockets kept under a new name, which is then *kept_as (0: none). Those of the name before are let go
  * of only then, so that the manager is in every group that stays at each moment; and not at all where the new could not
- * be given. NULL: nothing is to be kept any more.
+ * be given: then -errno. NULL: nothing is to be kept any more.
  */
-void fdstore_keep_groups(struct fdstore *store, const char *stream, const struct membership *membership,
-			 uint64_t *kept_as);
+int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct membership *membership,
+			uint64_t *kept_as);
 
-/** This run has its own of all that the last one left: let go of that. */
-void fdstore_settle(struct fdstore *store);
+/** This run has its own of all that the last one left: let go of that. has_all: the manager may too, it has this run's. */
+void fdstore_settle(struct fdstore *store, bool has_all);
 
 /** Close what was taken and not used. The manager keeps what it has. Any state. */
 void fdstore_deinit(struct fdstore *store);
