@@ -40,7 +40,7 @@ def wait_until(condition, seconds=10, what="condition"):
         value = condition()
         if value:
             return value
-        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        assert time.monotonic() < end, f"{what() if callable(what) else what}: not within {seconds} s"
         time.sleep(0.01)
 
 
