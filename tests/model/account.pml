@@ -51,7 +51,9 @@ inline settle(which)
 {
 	if
 	:: account[which].pins -> account[which].owed = account[which].owed + REPAY * account[which].since
-	:: else -> account[which].owed = (account[which].since < account[which].owed -> account[which].owed - account[which].since : 0)
+	:: !account[which].pins && account[which].since < account[which].owed ->
+		account[which].owed = account[which].owed - account[which].since
+	:: else -> account[which].owed = 0
 	fi;
 	account[which].since = 0;
 	account[which].pins = false
@@ -109,7 +111,10 @@ inline charge_pins()
 
 inline grow_older(which)
 {
-	account[which].since = (account[which].exists && account[which].since < SINCE_MAX -> account[which].since + 1 : account[which].since)
+	if
+	:: account[which].exists && account[which].since < SINCE_MAX -> account[which].since++
+	:: else
+	fi
 }
 
 inline round_passes()
@@ -125,8 +130,10 @@ inline round_passes()
 
 /* ---- control ------------------------------------------------------------------------------------- */
 
-#define IS_USED(a)         (place[0].attached && place[0].account == (a) || place[1].attached && place[1].account == (a))
-#define IS_USED_BY_LIVE(a) (place[0].session && place[0].account == (a) || place[1].session && place[1].account == (a))
+/* is_used() */
+#define IS_WITH(at, a)     (place[at].account == (a))
+#define IS_USED(a)         (place[0].attached && IS_WITH(0, a) || place[1].attached && IS_WITH(1, a))
+#define IS_USED_BY_LIVE(a) (place[0].session && IS_WITH(0, a) || place[1].session && IS_WITH(1, a))
 
 /* forget_repaid() */
 inline forget_repaid(which)

@@ -10,7 +10,8 @@
  *
  * Bounds (-D): CONSUMERS; FDS of them wait on the descriptor (the first ones); PACKETS; BATCH = RECEIVE_BATCH;
  * WAKE_BATCHES; TIMEOUTS; CLOSE: the ring is closed in the end; REMOVE: consumer 0 is put out at any moment, and
- * nothing of it may be used once its memory is given back. Variants (-D): see CMakeLists.txt.
+ * nothing of it may be used once its memory is given back; SLOW_WAKES, ENDLESS: wake_notifier.pml. Variants (-D): see
+ * CMakeLists.txt.
  *
  * What holds: every process ends, whatever is published last: a sleeper whose head has come, or whose ring was
  * closed, and that nobody wakes, is an invalid end state; and while every poll comes back full nobody is passed
@@ -38,6 +39,11 @@
 #define CLOSES true
 #else
 #define CLOSES false
+#endif
+#ifdef HOSTILE
+#define FIRST_HONEST 1 /* consumer 0 has no code of its own: it asks to be woken at each ring of the doorbell */
+#else
+#define FIRST_HONEST 0
 #endif
 
 /* Memory orders as they are in ring.h; a variant weakens one. */
@@ -100,6 +106,7 @@ bool member[CONSUMERS] = true; /* the worker's set */
 bool removal_mailed, removal_answered;
 bool gone[CONSUMERS]; /* its memory and descriptors were given back: attachment_free() */
 bool put_out;         /* consumer 0's status: daemon_disconnect() */
+bool control_ended;
 #define IS_MEMBER(c)  member[c]
 #define IS_PUT_OUT(c) ((c) == 0 && put_out)
 #define IS_GONE(c)    gone[c]
@@ -251,11 +258,14 @@ proctype Worker()
 #endif
 }
 
-/* When nothing more can happen: whoever still sleeps was forgotten. */
+/* When nothing more can happen: who still sleeps was forgotten, and control waits for nobody. */
 proctype Watch()
 {
 	timeout;
-	assert(n_ended == CONSUMERS)
+	assert(n_ended == CONSUMERS - FIRST_HONEST);
+#ifdef REMOVE
+	assert(control_ended)
+#endif
 }
 
 #include "wake_consumer.pml"
@@ -265,18 +275,31 @@ init {
 	atomic {
 		byte t;
 		do
-		:: t < CONSUMERS -> run Consumer(t); t++
+		:: t < CONSUMERS ->
+			if
+			:: t < FIRST_HONEST -> memory[WAKE_AT(t)] = 1
+			:: else -> run Consumer(t)
+			fi;
+			t++
 		:: else -> break
 		od;
 		t = 0;
 		run Worker();
-		run Notifier();
+		run Quick();
+#ifdef SLOW_WAKES
+		run Slow();
+#endif
 		run Watch();
 #ifdef REMOVE
 		run Control();
 #endif
 		do
-		:: t < THREADS -> run Memory(t); t++
+		:: t < THREADS ->
+			if
+			:: t != WORKER && t <= FIRST_HONEST
+			:: else -> run Memory(t)
+			fi;
+			t++
 		:: else -> break
 		od;
 		t = 0
