@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/daemon.h"
 
+#include "daemon/apply.h"
 #include "daemon/base/log.h"
 #include "daemon/events.h"
 #include "daemon/preflight.h"
@@ -13,11 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/capability.h>
-#include <sys/random.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
+#include <unistd.h>
 
 #define START_US     UINT64_C(90000000) /* what starting may take besides */
+#define WAIT_STEP_US 100000
 
 /* The one that clients wait at already, where there is one. */
 static int open_listener(struct daemon *daemon, struct fault *fault)
@@ -28,6 +30,9 @@ static int open_listener(struct daemon *daemon, struct fault *fault)
 
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "what the service manager passed cannot be taken: %s", strerror(-r));
+	r = readers_init(&daemon->readers, daemon->fdstore.readers);
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "no list of readers can be made: %s", strerror(-r));
 	fd = daemon->fdstore.listener;
 	if (fd < 0)
 		return listener_open(&daemon->listener, config->socket_path, config->socket_mode, config->socket_group,
@@ -36,35 +41,58 @@ static int open_listener(struct daemon *daemon, struct fault *fault)
 	return listener_adopt(&daemon->listener, fd, config->socket_path, config->socket_mode, config->socket_group, fault);
 }
 
-/* Every step for all streams before the next: what is wrong is found before anything is taken. */
 static int make_streams(struct daemon *daemon, struct fault *fault)
 {
-	struct stream *stream;
 	int r = 0;
 
 	for (uint32_t i = 0; i < daemon->config->n_streams && r == 0; i++)
-		r = streams_new(daemon, &daemon->config->streams[i], &stream, fault);
+		r = streams_new(daemon, &daemon->streams, &daemon->config->streams[i], fault);
 	if (r == 0)
-		r = streams_check_memory(daemon, fault);
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		if (r == 0)
-			r = streams_open(stream, fault);
-	return r;
+		r = streams_check_memory(NULL, &daemon->streams, fault);
+	return r == 0 ? streams_each(daemon, &daemon->streams, streams_open, fault) : r;
+}
+
+/* TERM and INT are blocked until the loop takes them. */
+static bool is_told_to_stop(void)
+{
+	sigset_t pending;
+
+	sigpending(&pending);
+	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
+}
+
+/*
+ * The hugepages of the last run are free once its readers have read to its end. A restarted daemon waits for
+ * that; for one that was not, nothing says that any are to come.
+ */
+static int prepare_patiently(struct daemon *daemon, struct stream *stream, struct fault *fault)
+{
+	bool said = false;
+
+	for (;;) {
+		int r = streams_prepare(daemon, stream, fault);
+
+		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted)
+			return r;
+		streams_name_holders(daemon, r, fault);
+		if (streams_now_us() >= daemon->wait_until_us || is_told_to_stop())
+			return r;
+		if (!said)
+			log_warning("%s; waiting up to %u s (restart_wait_s) for it", fault->text,
+				    daemon->config->restart_wait_s);
+		said = true;
+		usleep(WAIT_STEP_US);
+	}
 }
 
 static int prepare_streams(struct daemon *daemon, struct fault *fault)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
-	uint64_t deadline_us = streams_now_us() + wait_us;
-	struct stream *stream;
-	int r = 0;
 
+	daemon->wait_until_us = streams_now_us() + wait_us;
 	if (daemon->fdstore.restarted)
 		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(wait_us + START_US));
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		if (r == 0)
-			r = streams_prepare(daemon, stream, deadline_us, fault);
-	return r;
+	return streams_each(daemon, &daemon->streams, prepare_patiently, fault);
 }
 
 static int serve_clients(struct daemon *daemon, struct fault *fault)
@@ -73,28 +101,26 @@ static int serve_clients(struct daemon *daemon, struct fault *fault)
 		.config = daemon->config,
 		.event = daemon->event,
 		.listener = &daemon->listener,
+		.readers = &daemon->readers,
 		.worker_ended = events_worker_ended,
 		.change = reload_change,
 		.context = daemon,
 	};
-	struct stream *stream;
 	int r = control_new(&daemon->control, &options, fault);
 
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		if (r == 0)
-			r = streams_serve(daemon, stream, fault);
-	return r;
+	return r == 0 ? streams_each(daemon, &daemon->streams, streams_serve, fault) : r;
 }
 
 static int start_streams(struct daemon *daemon, struct fault *fault)
 {
-	struct stream *stream;
-	int r = 0;
+	int r = streams_each(daemon, &daemon->streams, streams_start, fault);
 
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		if (r == 0)
-			r = stream_start(stream, fault);
-	return r == 0 ? serve_clients(daemon, fault) : r;
+	if (r == 0)
+		r = serve_clients(daemon, fault);
+	if (r == 0)
+		r = streams_each(daemon, &daemon->streams, streams_capture, fault);
+	events_refresh_states(daemon);
+	return r;
 }
 
 /*
@@ -103,7 +129,7 @@ static int start_streams(struct daemon *daemon, struct fault *fault)
  */
 static int set_up(struct daemon *daemon, struct fault *fault)
 {
-	int r = getrandom(&daemon->run, sizeof(daemon->run), 0) < 0 ? -errno : sd_event_new(&daemon->event);
+	int r = sd_event_new(&daemon->event);
 
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "cannot set up: %s", strerror(-r));
@@ -136,6 +162,7 @@ static void tear_down(struct daemon *daemon)
 {
 	struct stream *stream;
 
+	apply_cancel(daemon);
 	events_drop(daemon);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		stream_leave(stream);
@@ -146,8 +173,9 @@ static void tear_down(struct daemon *daemon)
 	control_free(daemon->control);
 	daemon->control = NULL;
 	while (!TAILQ_EMPTY(&daemon->streams))
-		streams_free(daemon, TAILQ_FIRST(&daemon->streams));
+		streams_free(daemon, &daemon->streams, TAILQ_FIRST(&daemon->streams));
 	listener_close(&daemon->listener);
+	readers_deinit(&daemon->readers);
 	fdstore_deinit(&daemon->fdstore);
 	sd_event_unref(daemon->event);
 	config_free_chain(daemon->config);
@@ -159,14 +187,17 @@ static void tear_down(struct daemon *daemon)
 static void hand_to_manager(struct daemon *daemon)
 {
 	struct stream *stream;
+	bool has_all = true;
 
 	if (daemon->fdstore.keeps) {
 		fdstore_keep_listener(&daemon->fdstore, daemon->listener.fd);
 		daemon->listener.kept = true;
+		has_all = fdstore_keep_readers(&daemon->fdstore, daemon->readers.fd) >= 0;
 	}
 	TAILQ_FOREACH (stream, &daemon->streams, link)
-		fdstore_keep_groups(&daemon->fdstore, daemon->run, stream->config->name, stream->membership);
-	fdstore_settle(&daemon->fdstore);
+		has_all &= fdstore_keep_groups(&daemon->fdstore, stream->config->name, stream->membership,
+					       &stream->kept_as) == 0;
+	fdstore_settle(&daemon->fdstore, has_all);
 }
 
 /* sd-event takes the stop signals from a descriptor: no thread may be interrupted by them. */
@@ -189,6 +220,7 @@ int daemon_run(struct config *config, struct fault *fault)
 		.fault = fault,
 		.listener = LISTENER_INIT,
 		.fdstore = FDSTORE_INIT,
+		.readers = READERS_INIT,
 		.interfaces = TAILQ_HEAD_INITIALIZER(daemon.interfaces),
 		.streams = TAILQ_HEAD_INITIALIZER(daemon.streams),
 	};

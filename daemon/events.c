@@ -62,14 +62,9 @@ static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo
 
 static int on_hang_up(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
 {
-	struct daemon *daemon = context;
-	struct fault fault;
-	char said[128];
-
 	(void)source;
 	(void)info;
-	if (!daemon->stopping)
-		reload_file(daemon, said, sizeof(said), &fault); /* says in the log how it went */
+	reload_by_signal(context);
 	return 0;
 }
 
@@ -84,7 +79,7 @@ static int on_reap(sd_event_source *source, void *context)
 	for (stream = TAILQ_FIRST(&daemon->streams); stream; stream = next) {
 		next = TAILQ_NEXT(stream, link);
 		if (stream->removed && stream->ended)
-			streams_free(daemon, stream);
+			streams_free(daemon, &daemon->streams, stream);
 		else
 			drains |= stream->removed;
 	}

@@ -21,10 +21,13 @@ struct daemon {
 	sd_event_source *reaper; /* frees removed streams whose workers have ended */
 	struct listener listener;
 	struct fdstore fdstore;
+	struct readers readers; /* to name who holds memory */
 	TAILQ_HEAD(, interface) interfaces;
-	TAILQ_HEAD(, stream) streams; /* those that drain, too */
+	struct stream_list streams; /* those that drain, too */
+	struct change *change;	    /* the configuration to be; NULL: none is on its way (apply.h) */
+	bool reload_again;	    /* asked for meanwhile */
 	struct control *control;
-	uint64_t run; /* random: a name for this run at the service manager */
+	uint64_t wait_until_us; /* of starting: for hugepages that the last run's readers have */
 	bool stopping;
 	int result;
 };

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
@@ -15,6 +16,7 @@
 
 #define CONTROL_NAME  "control"
 #define GROUPS_PREFIX "groups-"
+#define READERS_PREFIX "readers-"
 #define NAME_BYTES    128
 
 /* ---- taking -------------------------------------------------------------------------------------- */
@@ -27,21 +29,48 @@ static bool is_listener_at(int fd, const char *path)
 	return sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, path, 0) > 0 && lstat(path, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
+static bool starts_with(const char *name, const char *prefix)
+{
+	return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_same_socket(int fd, int other)
+{
+	struct stat status, others;
+
+	return fstat(fd, &status) == 0 && fstat(other, &others) == 0 && status.st_ino == others.st_ino;
+}
+
+static int note_for_settling(struct fdstore *store, int fd, const char *name)
+{
+	store->names[store->n_fds] = strdup(name);
+	store->fds[store->n_fds++] = fd;
+	return store->names[store->n_fds - 1] ? 0 : -ENOMEM;
+}
+
+/* A first start by a socket unit passes a listener, too: it is our own names that say that there was a run before. */
 static int take_one(struct fdstore *store, int fd, const char *name, const char *socket_path)
 {
+	bool is_control = strcmp(name, CONTROL_NAME) == 0, is_readers = starts_with(name, READERS_PREFIX);
+	bool is_settled = is_readers || starts_with(name, GROUPS_PREFIX);
+
+	store->restarted |= is_control || is_settled;
 	if (store->listener < 0 && is_listener_at(fd, socket_path)) {
 		store->listener = fd;
 		return 0;
 	}
-	if (strncmp(name, GROUPS_PREFIX, strlen(GROUPS_PREFIX)) == 0) {
-		store->names[store->n_fds] = strdup(name);
-		store->fds[store->n_fds++] = fd;
-		return store->names[store->n_fds - 1] ? 0 : -ENOMEM;
+	if (is_readers)
+		store->readers = fd;
+	if (is_settled)
+		return note_for_settling(store, fd, name);
+	/* The one that is used came from a socket unit, and is kept in the store besides. */
+	if (!is_control || store->listener < 0 || !is_same_socket(fd, store->listener)) {
+		log_warning("the service manager passed a descriptor named '%s' that is not used: it is no socket listening at "
+			    "'%s'",
+			    name, socket_path);
+		if (store->keeps && is_control)
+			sd_notify(0, "FDSTOREREMOVE=1\nFDNAME=" CONTROL_NAME);
 	}
-	log_warning("the service manager passed a descriptor named '%s' that is not used: it is no socket listening at '%s'",
-		    name, socket_path);
-	if (store->keeps && strcmp(name, CONTROL_NAME) == 0)
-		sd_notify(0, "FDSTOREREMOVE=1\nFDNAME=" CONTROL_NAME);
 	close(fd);
 	return 0;
 }
@@ -55,6 +84,8 @@ int fdstore_take(struct fdstore *store, const char *socket_path)
 
 	*store = (struct fdstore)FDSTORE_INIT;
 	store->keeps = room && atoi(room) > 0 && getenv("NOTIFY_SOCKET");
+	if (getrandom(&store->generation, sizeof(store->generation), 0) < 0)
+		return -errno;
 	if (n <= 0)
 		return n;
 	store->fds = calloc((size_t)n, sizeof(*store->fds));
@@ -69,14 +100,13 @@ int fdstore_take(struct fdstore *store, const char *socket_path)
 		free(names[i]);
 	}
 	free(names);
-	store->restarted = store->n_fds > 0 || store->listener >= 0;
 	return r;
 }
 
 /* ---- keeping ------------------------------------------------------------------------------------- */
 
 /* FDPOLL=0: kept also while it has something to say. */
-static void keep(const char *name, int fd)
+static int keep(const char *name, int fd)
 {
 	char message[NAME_BYTES + 64];
 	int r;
@@ -85,6 +115,7 @@ static void keep(const char *name, int fd)
 	r = sd_pid_notify_with_fds(0, 0, message, &fd, 1);
 	if (r < 0)
 		log_warning("the service manager does not keep '%s' for the next run: %s", name, strerror(-r));
+	return r;
 }
 
 static void drop(const char *name)
@@ -98,40 +129,60 @@ void fdstore_keep_listener(const struct fdstore *store, int fd)
 		keep(CONTROL_NAME, fd);
 }
 
-static void name_groups(char name[NAME_BYTES], uint64_t epoch, const char *stream)
+static uint64_t next_generation(struct fdstore *store)
 {
-	snprintf(name, NAME_BYTES, GROUPS_PREFIX "%016" PRIx64 "-%s", epoch, stream);
+	return ++store->generation ? store->generation : ++store->generation;
 }
 
-void fdstore_drop_groups(const struct fdstore *store, uint64_t epoch, const char *stream)
+int fdstore_keep_readers(struct fdstore *store, int fd)
 {
 	char name[NAME_BYTES];
 
-	name_groups(name, epoch, stream);
-	if (store->keeps)
+	snprintf(name, sizeof(name), READERS_PREFIX "%016" PRIx64, next_generation(store));
+	return store->keeps ? keep(name, fd) : 0;
+}
+
+static void name_groups(char name[NAME_BYTES], uint64_t generation, const char *stream)
+{
+	snprintf(name, NAME_BYTES, GROUPS_PREFIX "%016" PRIx64 "-%s", generation, stream);
+}
+
+int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct membership *membership,
+			uint64_t *kept_as)
+{
+	uint64_t generation = 0, before = *kept_as;
+	char name[NAME_BYTES];
+	int fd, r = 0;
+
+	if (!store->keeps)
+		return 0;
+	for (uint32_t i = 0; r >= 0 && membership && (fd = membership_fd(membership, i)) >= 0; i++) {
+		if (i == 0)
+			generation = next_generation(store);
+		name_groups(name, generation, stream);
+		r = keep(name, fd);
+	}
+	if (r >= 0)
+		*kept_as = generation;
+	else
+		before = generation; /* what came of it; those of before stay */
+	if (before) {
+		name_groups(name, before, stream);
 		drop(name);
+	}
+	return r < 0 ? r : 0;
 }
 
-void fdstore_keep_groups(const struct fdstore *store, uint64_t epoch, const char *stream,
-			 const struct membership *membership)
-{
-	char name[NAME_BYTES];
-	int fd;
-
-	name_groups(name, epoch, stream);
-	for (uint32_t i = 0; store->keeps && membership && (fd = membership_fd(membership, i)) >= 0; i++)
-		keep(name, fd);
-}
-
-void fdstore_settle(struct fdstore *store)
+void fdstore_settle(struct fdstore *store, bool has_all)
 {
 	for (uint32_t i = 0; i < store->n_fds; i++) {
-		if (store->keeps)
+		if (store->keeps && has_all)
 			drop(store->names[i]);
 		close(store->fds[i]);
 		free(store->names[i]);
 	}
 	store->n_fds = 0;
+	store->readers = -1;
 }
 
 void fdstore_deinit(struct fdstore *store)

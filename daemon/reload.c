@@ -1,29 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/reload.h"
 
+#include "daemon/apply.h"
 #include "daemon/base/log.h"
 #include "daemon/config/change.h"
 #include "daemon/flow/flow.h"
-#include "daemon/preflight.h"
 #include "daemon/streams.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
-
-/* A change on its way: what of it is done, so that it can be undone. */
-struct change {
-	struct daemon *daemon;
-	struct config *config; /* to be */
-	struct stream **added;
-	uint32_t n_added;
-	struct stream **kept; /* in both */
-	struct stream_change *flows; /* of each that is kept */
-	uint32_t n_kept;
-	uint32_t n_removed;
-};
 
 /* ---- what can't be done while it runs ------------------------------------------------------------- */
 
@@ -84,128 +70,8 @@ static int check(struct daemon *daemon, const struct config *after, struct fault
 			      "%s: control: %s cannot change while the daemon runs; restart it: systemctl restart ibvcapd",
 			      after->file, key);
 	for (uint32_t i = 0; i < after->n_streams && r == 0; i++)
-		r = check_stream(daemon, after, &after->streams[i], streams_find(daemon, after->streams[i].name), fault);
-	return r == 0 ? preflight_test_seals(after, fault) : r;
-}
-
-/* ---- what may fail, and its undoing ---------------------------------------------------------------- */
-
-static void add_text(struct fault *fault, const char *text)
-{
-	size_t used = strlen(fault->text);
-
-	snprintf(fault->text + used, sizeof(fault->text) - used, "%s", text);
-}
-
-static int add_stream(struct change *change, const struct config_stream *config, struct fault *fault)
-{
-	struct daemon *daemon = change->daemon;
-	struct stream *stream;
-	int r = streams_new(daemon, config, &stream, fault);
-
-	if (r < 0)
-		return r;
-	change->added[change->n_added++] = stream;
-	r = streams_check_memory(daemon, fault);
-	if (r < 0 && fault->exit_code == EX_NOPERM) /* a start locks before it gives CAP_IPC_LOCK up */
-		add_text(fault, "; or restart the daemon with it: systemctl restart ibvcapd");
-	if (r == 0)
-		r = streams_open(stream, fault);
-	if (r == 0)
-		r = streams_prepare(daemon, stream, 0, fault);
-	return r == 0 ? stream_start(stream, fault) : r;
-}
-
-static int change_flows(struct change *change, struct stream *stream, const struct config_stream *config,
-			struct fault *fault)
-{
-	int r = stream_add_flows(stream, config, &change->flows[change->n_kept], fault);
-
-	if (r == 0)
-		change->kept[change->n_kept++] = stream;
-	return r;
-}
-
-static int make_changes(struct change *change, struct fault *fault)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; i < change->config->n_streams && r == 0; i++) {
-		const struct config_stream *config = &change->config->streams[i];
-		struct stream *running = streams_find(change->daemon, config->name);
-
-		r = running ? change_flows(change, running, config, fault) : add_stream(change, config, fault);
-	}
-	for (uint32_t i = 0; i < change->n_added && r == 0; i++)
-		r = streams_serve(change->daemon, change->added[i], fault);
-	return r;
-}
-
-static void undo(struct change *change)
-{
-	while (change->n_kept > 0) {
-		change->n_kept--;
-		stream_undo_flows(change->kept[change->n_kept], &change->flows[change->n_kept]);
-	}
-	while (change->n_added > 0)
-		streams_free(change->daemon, change->added[--change->n_added]);
-}
-
-/* ---- what can't fail ------------------------------------------------------------------------------- */
-
-static void keep_groups(const struct daemon *daemon, const struct stream *stream)
-{
-	fdstore_drop_groups(&daemon->fdstore, daemon->run, stream->config->name);
-	fdstore_keep_groups(&daemon->fdstore, daemon->run, stream->config->name, stream->membership);
-}
-
-static void settle(struct change *change)
-{
-	struct daemon *daemon = change->daemon;
-	struct stream *stream;
-
-	for (uint32_t i = 0; i < change->n_kept; i++) {
-		stream = change->kept[i];
-		stream_settle_flows(stream, change_find_stream(change->config, stream->config->name), &change->flows[i]);
-		keep_groups(daemon, stream);
-	}
-	for (uint32_t i = 0; i < change->n_added; i++)
-		keep_groups(daemon, change->added[i]);
-	TAILQ_FOREACH (stream, &daemon->streams, link) {
-		if (stream->removed || change_find_stream(change->config, stream->config->name))
-			continue;
-		streams_remove(daemon, stream);
-		change->n_removed++;
-	}
-	change->config->older = daemon->config;
-	daemon->config = change->config;
-	control_set_config(daemon->control, daemon->config);
-	events_reap(daemon);
-	events_refresh_states(daemon);
-}
-
-static int apply(struct daemon *daemon, struct config *config, char *said, size_t bytes, struct fault *fault)
-{
-	struct change change = { .daemon = daemon, .config = config };
-	int r = check(daemon, config, fault);
-
-	if (r < 0)
-		return r;
-	change.added = calloc(config->n_streams + 1, sizeof(*change.added));
-	change.kept = calloc(config->n_streams + 1, sizeof(*change.kept));
-	change.flows = calloc(config->n_streams + 1, sizeof(*change.flows));
-	r = change.added && change.kept && change.flows ? make_changes(&change, fault) :
-							  fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
-	if (r < 0) {
-		undo(&change);
-	} else {
-		settle(&change);
-		snprintf(said, bytes, "%s: %u streams added, %u removed, %u kept", config->file, change.n_added,
-			 change.n_removed, change.n_kept);
-	}
-	free(change.added);
-	free(change.kept);
-	free(change.flows);
+		r = check_stream(daemon, after, &after->streams[i], streams_find(daemon, after->streams[i].name),
+				 fault);
 	return r;
 }
 
@@ -217,30 +83,56 @@ static void tell_begin(void)
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)streams_now_us());
 }
 
-/* config: of use where r is 0. */
-static int finish(struct daemon *daemon, struct config *config, int r, char *said, size_t bytes, struct fault *fault)
+static int tell_failure(const struct daemon *daemon, int r, const struct fault *fault)
 {
-	if (r == 0) {
-		r = apply(daemon, config, said, bytes, fault);
-		if (r < 0)
-			config_free(config);
-	}
-	if (r < 0)
-		log_error("%s; nothing was changed", fault->text);
-	else
-		log_info("%s", said);
+	log_error("%s; nothing was changed", fault->text);
 	events_tell_ready(daemon);
 	return r;
 }
 
-int reload_file(struct daemon *daemon, char *said, size_t bytes, struct fault *fault)
+static void done(struct daemon *daemon, int r, const char *said, struct fault *fault)
+{
+	if (r < 0) {
+		tell_failure(daemon, r, fault);
+	} else {
+		log_info("%s", said);
+		events_tell_ready(daemon);
+	}
+	control_changed(daemon->control, r, r < 0 ? fault->text : said);
+	if (daemon->reload_again)
+		reload_by_signal(daemon);
+}
+
+/* r: of making the configuration to be, which is there where it is 0. */
+static int begin(struct daemon *daemon, int r, struct config *config, struct fault *fault)
+{
+	if (r == 0) {
+		r = check(daemon, config, fault);
+		if (r < 0)
+			config_free(config);
+		else
+			r = apply_begin(daemon, config, done, fault);
+	}
+	return r < 0 ? tell_failure(daemon, r, fault) : 0;
+}
+
+static int reload_file(struct daemon *daemon, struct fault *fault)
 {
 	struct config *config = NULL;
 	int r;
 
 	tell_begin();
 	r = config_load(daemon->config->file, &config, fault);
-	return finish(daemon, config, r, said, bytes, fault);
+	return begin(daemon, r, config, fault);
+}
+
+void reload_by_signal(struct daemon *daemon)
+{
+	struct fault fault;
+
+	daemon->reload_again = daemon->change && !daemon->stopping;
+	if (!daemon->change && !daemon->stopping)
+		reload_file(daemon, &fault);
 }
 
 static int build(struct daemon *daemon, const struct wire_change *change, struct config **config, struct fault *fault)
@@ -258,7 +150,7 @@ static int build(struct daemon *daemon, const struct wire_change *change, struct
 	return r;
 }
 
-int reload_change(void *context, const struct wire_change *change, char *said, size_t bytes, struct fault *fault)
+int reload_change(void *context, const struct wire_change *change, struct fault *fault)
 {
 	struct daemon *daemon = context;
 	struct config *config = NULL;
@@ -266,9 +158,11 @@ int reload_change(void *context, const struct wire_change *change, char *said, s
 
 	if (daemon->stopping)
 		return fault_set(fault, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
+	if (daemon->change)
+		return fault_set(fault, EX_TEMPFAIL, EAGAIN, "another change is on its way; ask again when it is done");
 	if (change->what == WIRE_CHANGE_RELOAD)
-		return reload_file(daemon, said, bytes, fault);
+		return reload_file(daemon, fault);
 	tell_begin();
 	r = build(daemon, change, &config, fault);
-	return finish(daemon, config, r, said, bytes, fault);
+	return begin(daemon, r, config, fault);
 }

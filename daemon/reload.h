@@ -9,10 +9,13 @@
 
 #include "daemon/events.h"
 
-/** Read the file again and apply it. said gets what was done. Fault: file:line of what is wrong or cannot change live. */
-int reload_file(struct daemon *daemon, char *said, size_t bytes, struct fault *fault);
+/** Read the file again and apply it; while another change is on its way, after that. Says in the log how it went. */
+void reload_by_signal(struct daemon *daemon);
 
-/** For control_options.change; context is the daemon. What it adds or removes lasts until the file is read again. */
-int reload_change(void *context, const struct wire_change *change, char *said, size_t bytes, struct fault *fault);
+/**
+ * For control_options.change; context is the daemon. What it adds or removes lasts until the file is read again. Fault:
+ * file:line of what is wrong or cannot change live.
+ */
+int reload_change(void *context, const struct wire_change *change, struct fault *fault);
 
 #endif

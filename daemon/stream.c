@@ -82,7 +82,7 @@ uint64_t stream_pinned_bytes(const struct stream *stream)
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
-static int fit_to_device(struct stream *stream, struct fault *fault)
+int stream_fit(struct stream *stream, struct fault *fault)
 {
 	const struct config_stream *wanted = stream->config;
 	const struct backend_capabilities *device = &stream->interface->capabilities;
@@ -197,10 +197,8 @@ static void release(struct stream *stream)
 int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault)
 {
 	const struct rx_ring_options options = ring_options(stream->config, epoch);
-	int r = fit_to_device(stream, fault);
+	int r = rx_ring_init(&stream->ring, &options, fault);
 
-	if (r == 0)
-		r = rx_ring_init(&stream->ring, &options, fault);
 	if (r == 0)
 		r = register_ring(stream, fault);
 	if (r == 0)
@@ -243,7 +241,7 @@ int stream_start(struct stream *stream, struct fault *fault)
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': no thread for its worker on CPU %d: %s", name,
 				 stream->config->cpu, strerror(-r));
 	stream->worker_runs = true;
-	return stream_capture(stream, fault);
+	return 0;
 }
 
 /* ---- stopping ------------------------------------------------------------------------------------ */

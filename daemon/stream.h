@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One stream's life: ring, registration, queue, worker, flows, groups. Control thread only.
+ * One stream's life: ring, registration, queue, worker, flows, groups. Control thread only, but for stream_prepare().
  *
- *   STREAM_INIT → stream_init → stream_prepare → (drop privileges) → stream_start → stream_leave → stream_stop
- *   → (MAIL_STOPPED) → stream_join → stream_deinit
+ *   STREAM_INIT → stream_init → stream_fit → stream_prepare → (drop privileges) → stream_start → stream_capture
+ *   → stream_leave → stream_stop → (MAIL_STOPPED) → stream_join → stream_deinit
  */
 #ifndef DAEMON_STREAM_H
 #define DAEMON_STREAM_H
@@ -34,12 +34,15 @@ struct stream {
 	struct stream_flow *flows;
 	uint32_t n_flows;
 	struct membership *membership;
+	uint64_t kept_as; /* the name of its groups' sockets at the service manager (fdstore.h) */
 	bool device_timestamps;
 	bool oversize_sink;
 	struct control_ring ring_control; /* as control sees it */
 	bool removed;                     /* taken out while the daemon runs: it drains */
 	bool ended;                       /* its worker said its last word */
 };
+
+TAILQ_HEAD(stream_list, stream);
 
 #define STREAM_INIT { .ring = { .payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT } }
 
@@ -50,30 +53,40 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 /** Bytes that will be registered, for the memlock limit. */
 uint64_t stream_pinned_bytes(const struct stream *stream);
 
+/** Can the device do what is asked for? The interface is open. Fault: EX_CONFIG with file:line. */
+int stream_fit(struct stream *stream, struct fault *fault);
+
 /**
- * Memory, queue and worker, everything posted; nothing is received yet. The interface is open. On failure the stream is
- * as before: -ENOMEM with EX_TEMPFAIL where hugepages are wanting.
+ * Memory, queue and worker, everything posted; nothing is received yet. Any one thread that nobody else uses the stream
+ * beside. On failure the stream is as before: -ENOMEM with EX_TEMPFAIL where hugepages are wanting.
  */
 int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault);
 
-/** Start the queue and the thread, then let packets come: flows first, then groups. */
+/** Start the queue and the thread. */
 int stream_start(struct stream *stream, struct fault *fault);
 
-/** Let packets come: flows first, then groups. Of stream_start(). */
+/** Let packets come: flows first, then groups. */
 int stream_capture(struct stream *stream, struct fault *fault);
 
-/* What stream_add_flows() did. */
+/* From one configuration's flows to another's, while it runs. */
 struct stream_change {
+	bool has_changed;
 	uint32_t n_flows_before;
 	struct membership *membership; /* of all groups of the new configuration */
 };
 
-/** Add the flows that config has and the stream has not, and join its groups. On failure all is as it was. */
-int stream_add_flows(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-		     struct fault *fault);
-/** Then one of the two: as it was; or remove the flows that config has not, leave their groups, and take config up. */
-void stream_undo_flows(struct stream *stream, struct stream_change *change);
-void stream_settle_flows(struct stream *stream, const struct config_stream *config, struct stream_change *change);
+/** What is to be done; for flows that are the same, nothing in any of the following. */
+struct stream_change stream_compare(const struct stream *stream, const struct config_stream *config);
+/** Join the groups of config. */
+int stream_join_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
+			struct fault *fault);
+/** Add the flows that config has and the stream has not. */
+int stream_add_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
+		       struct fault *fault);
+/** At any point: all is as it was. */
+void stream_undo_change(struct stream *stream, struct stream_change *change);
+/** In the end: remove the flows that config has not, leave their groups, and take config up. */
+void stream_settle_change(struct stream *stream, const struct config_stream *config, struct stream_change *change);
 
 /** Leave the groups and remove the flows: nothing new comes. Any state. */
 void stream_leave(struct stream *stream);

@@ -105,23 +105,34 @@ static bool is_added(const struct stream *stream, const struct config_flow *flow
 	return false;
 }
 
-int stream_add_flows(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-		     struct fault *fault)
+struct stream_change stream_compare(const struct stream *stream, const struct config_stream *config)
+{
+	struct stream_change change = {.n_flows_before = stream->n_flows};
+
+	change.has_changed = stream->n_flows != config->n_flows;
+	for (uint32_t i = 0; i < config->n_flows; i++)
+		change.has_changed |= !is_added(stream, &config->flows[i]);
+	return change;
+}
+
+int stream_join_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
+			struct fault *fault)
+{
+	return change->has_changed && config->join ? join_groups(stream, config, &change->membership, fault) : 0;
+}
+
+int stream_add_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
+		       struct fault *fault)
 {
 	int r = 0;
 
-	*change = (struct stream_change){ .n_flows_before = stream->n_flows };
-	for (uint32_t i = 0; i < config->n_flows && r == 0; i++)
+	for (uint32_t i = 0; change->has_changed && i < config->n_flows && r == 0; i++)
 		if (!is_added(stream, &config->flows[i]))
 			r = add_flow(stream, &config->flows[i], fault);
-	if (r == 0 && config->join)
-		r = join_groups(stream, config, &change->membership, fault);
-	if (r < 0)
-		stream_undo_flows(stream, change);
 	return r;
 }
 
-void stream_undo_flows(struct stream *stream, struct stream_change *change)
+void stream_undo_change(struct stream *stream, struct stream_change *change)
 {
 	while (stream->n_flows > change->n_flows_before)
 		remove_flow(stream, stream->n_flows - 1);
@@ -129,15 +140,17 @@ void stream_undo_flows(struct stream *stream, struct stream_change *change)
 	change->membership = NULL;
 }
 
-void stream_settle_flows(struct stream *stream, const struct config_stream *config, struct stream_change *change)
+void stream_settle_change(struct stream *stream, const struct config_stream *config, struct stream_change *change)
 {
 	for (uint32_t i = stream->n_flows; i > 0; i--)
 		if (!has_flow(config, &stream->flows[i - 1].config))
 			remove_flow(stream, i - 1);
 	/* The new sockets are in all groups that stay: closing the old ones leaves the others. */
-	membership_free(stream->membership);
-	stream->membership = change->membership;
-	change->membership = NULL;
+	if (change->has_changed) {
+		membership_free(stream->membership);
+		stream->membership = change->membership;
+		change->membership = NULL;
+	}
 	stream->config = config;
 	stream->ring_control.config = config;
 }

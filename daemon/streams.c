@@ -6,15 +6,13 @@
 #include "daemon/priv/priv.h"
 
 #include <errno.h>
-#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
-#define SMALL_PAGE   4096
-#define WAIT_STEP_US 100000
+#define SMALL_PAGE 4096
 
 uint64_t streams_now_us(void)
 {
@@ -85,7 +83,22 @@ static int find_interface(struct daemon *daemon, const struct config_stream *con
 
 /* ---- coming -------------------------------------------------------------------------------------- */
 
-int streams_new(struct daemon *daemon, const struct config_stream *config, struct stream **stream, struct fault *fault)
+int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *step, struct fault *fault)
+{
+	struct stream *stream;
+	int r = 0;
+
+	TAILQ_FOREACH(stream, list, link)
+	{
+		r = step(daemon, stream, fault);
+		if (r < 0)
+			break;
+	}
+	return r;
+}
+
+int streams_new(struct daemon *daemon, struct stream_list *list, const struct config_stream *config,
+		struct fault *fault)
 {
 	struct stream *new = calloc(1, sizeof(*new));
 	struct interface *interface = NULL;
@@ -104,41 +117,35 @@ int streams_new(struct daemon *daemon, const struct config_stream *config, struc
 		release_interface(daemon, interface);
 		return r;
 	}
-	TAILQ_INSERT_TAIL(&daemon->streams, new, link);
-	*stream = new;
+	TAILQ_INSERT_TAIL(list, new, link);
 	return 0;
 }
 
-/* Of streams that have none yet; what the others have is taken already. */
-int streams_check_memory(const struct daemon *daemon, struct fault *fault)
+static uint64_t sum_pinned_bytes(const struct stream_list *list, bool only_small)
 {
 	const struct stream *stream;
-	uint64_t small = 0, all = 0;
-	int r;
+	uint64_t bytes = 0;
 
-	TAILQ_FOREACH (stream, &daemon->streams, link) {
-		uint64_t bytes = stream_pinned_bytes(stream);
-
-		all += bytes;
-		if (stream->config->page_bytes == SMALL_PAGE && !stream->worker)
-			small += bytes;
-	}
-	r = preflight_check_memory(small, fault);
-	return r == 0 ? priv_memlock_allows(all, fault) : r;
+	TAILQ_FOREACH(stream, list, link)
+	if (!only_small || stream->config->page_bytes == SMALL_PAGE)
+		bytes += stream_pinned_bytes(stream);
+	return bytes;
 }
 
-int streams_open(struct stream *stream, struct fault *fault)
+int streams_check_memory(const struct stream_list *running, const struct stream_list *added, struct fault *fault)
 {
-	return stream->interface->backend ? 0 : interface_open(stream->interface, fault);
+	uint64_t bytes = sum_pinned_bytes(added, false) + (running ? sum_pinned_bytes(running, false) : 0);
+	int r = preflight_check_memory(sum_pinned_bytes(added, true), fault);
+
+	return r == 0 && !TAILQ_EMPTY(added) ? priv_memlock_allows(bytes, fault) : r;
 }
 
-/* TERM and INT are blocked until the loop takes them. */
-static bool is_told_to_stop(void)
+int streams_open(struct daemon *daemon, struct stream *stream, struct fault *fault)
 {
-	sigset_t pending;
+	int r = stream->interface->backend ? 0 : interface_open(stream->interface, fault);
 
-	sigpending(&pending);
-	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
+	(void)daemon;
+	return r == 0 ? stream_fit(stream, fault) : r;
 }
 
 /* Random, so that no two runs of a stream have the same; never 0. */
@@ -151,30 +158,42 @@ static int new_epoch(uint64_t *epoch)
 	return 0;
 }
 
-/*
- * The hugepages of the last run are free once its readers have read to its end. A restarted daemon waits for
- * that; for one that was not, nothing says that any are to come.
- */
-int streams_prepare(struct daemon *daemon, struct stream *stream, uint64_t deadline_us, struct fault *fault)
+int streams_prepare(struct daemon *daemon, struct stream *stream, struct fault *fault)
 {
-	bool said = false;
 	uint64_t epoch;
 	int r = new_epoch(&epoch);
 
+	(void)daemon;
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': no random number to be had: %s", stream->config->name,
 				 strerror(-r));
-	for (;;) {
-		r = stream_prepare(stream, epoch, fault);
-		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted ||
-		    streams_now_us() >= deadline_us || is_told_to_stop())
-			return r;
-		if (!said)
-			log_warning("%s; waiting up to %u s (restart_wait_s) for readers of the last run to give theirs back",
-				    fault->text, daemon->config->restart_wait_s);
-		said = true;
-		usleep(WAIT_STEP_US);
-	}
+	return stream_prepare(stream, epoch, fault);
+}
+
+void streams_name_holders(const struct daemon *daemon, int r, struct fault *fault)
+{
+	size_t used = strlen(fault->text);
+	char holders[256];
+
+	if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL)
+		return;
+	readers_describe_holders(&daemon->readers, holders, sizeof(holders));
+	snprintf(fault->text + used, sizeof(fault->text) - used, "; %s%s%s",
+		 holders[0] ? "rings that have ended are held by " : "who holds rings that have ended is listed by ",
+		 holders[0] ? holders : "'grep -l memfd:ibvcap- /proc/[0-9]*/maps' as root",
+		 holders[0] ? ": let them read on or end them, or reserve pages for two runs" : "");
+}
+
+int streams_start(struct daemon *daemon, struct stream *stream, struct fault *fault)
+{
+	(void)daemon;
+	return stream_start(stream, fault);
+}
+
+int streams_capture(struct daemon *daemon, struct stream *stream, struct fault *fault)
+{
+	(void)daemon;
+	return stream_capture(stream, fault);
 }
 
 static void describe_to_control(struct stream *stream)
@@ -215,7 +234,6 @@ int streams_serve(struct daemon *daemon, struct stream *stream, struct fault *fa
 	if (!interface->in_control)
 		control_add_interface(daemon->control, &interface->port);
 	interface->in_control = true;
-	events_refresh_states(daemon);
 	return 0;
 }
 
@@ -227,12 +245,12 @@ void streams_remove(struct daemon *daemon, struct stream *stream)
 	log_info("stream '%s': removed", stream->config->name);
 	/* Before its ring closes: who reads to the end knows why then. */
 	control_end_ring(daemon->control, &stream->ring_control, IBVCAP_REASON_STREAM_REMOVED);
-	fdstore_drop_groups(&daemon->fdstore, daemon->run, stream->config->name);
+	fdstore_keep_groups(&daemon->fdstore, stream->config->name, NULL, &stream->kept_as);
 	stream_leave(stream);
 	stream_stop(stream);
 }
 
-void streams_free(struct daemon *daemon, struct stream *stream)
+void streams_free(struct daemon *daemon, struct stream_list *list, struct stream *stream)
 {
 	struct interface *interface = stream->interface;
 
@@ -242,7 +260,7 @@ void streams_free(struct daemon *daemon, struct stream *stream)
 	if (daemon->control)
 		control_remove_ring(daemon->control, &stream->ring_control);
 	stream_deinit(stream);
-	TAILQ_REMOVE(&daemon->streams, stream, link);
+	TAILQ_REMOVE(list, stream, link);
 	free(stream);
 	release_interface(daemon, interface);
 }

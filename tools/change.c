@@ -64,7 +64,8 @@ static int change(const char *command, const char *socket, enum ibvcap_change wh
 
 	if (r < 0) {
 		fprintf(stderr, "ibvcap %s: %s\n", command, ibvcap_error_text());
-		return exit_code_of(r);
+		/* The command line was right: what is invalid is what it names. */
+		return r == -EINVAL ? EX_CONFIG : exit_code_of(r);
 	}
 	puts(said);
 	return EX_OK;

@@ -10,7 +10,7 @@
 #include <sysexits.h>
 
 struct fault {
-	int exit_code; /* sysexits: EX_CONFIG 78, EX_NOPERM 77, EX_UNAVAILABLE 69, EX_TEMPFAIL 75, EX_OSERR 71 */
+	int exit_code; /* sysexits: EX_CONFIG 78, EX_NOPERM 77, EX_UNAVAILABLE 69, EX_TEMPFAIL 75, EX_OSERR 71, EX_NOINPUT 66 */
 	char text[768];
 };
 

@@ -33,11 +33,14 @@ static enum ibvcap_disconnect_reason reason_to_hang_up(const struct attach_point
 
 void attach_hang_up(struct attachment *attachment)
 {
+	enum ibvcap_disconnect_reason reason = attachment->session->reason;
+
 	attachment->session->attachment = NULL;
 	attachment->session = NULL;
 	attachment->served = false;
 	/* It may live on and read: it has to know before its leases end that they do. */
-	daemon_disconnect(attachment->consumer.state, reason_to_hang_up(attachment->point));
+	daemon_disconnect(attachment->consumer.state,
+			  reason != IBVCAP_REASON_NONE ? reason : reason_to_hang_up(attachment->point));
 	notifier_remove(attachment->point->notifier, attachment->consumer.page);
 	mail_removal(attachment);
 }
@@ -143,12 +146,19 @@ static int lend_to_worker(struct session *session, struct attach_point *point, c
 	return 0;
 }
 
+static void list_reader(struct session *session, const struct attach_point *point)
+{
+	session->reader = readers_add(session->control->options.readers, session->peer.pid, session->peer.uid,
+				      point->ring->config->name);
+}
+
 /* It has no page and no lease: the worker need not know, and it takes no consumer's place. */
 static int attach_tap(struct session *session, const struct attach_point *point)
 {
 	if (point->ended || !session->control->listening)
 		return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", point->ring->config->name);
 	session->tapped = point;
+	list_reader(session, point);
 	session_resume(session);
 	return attachment_send_tap(session, point);
 }
@@ -196,6 +206,7 @@ static void consumer_added(struct attachment *attachment, int error)
 		attachment->served = true;
 		if (attachment->point->ending != IBVCAP_REASON_NONE)
 			daemon_disconnect(attachment->consumer.state, attachment->point->ending);
+		list_reader(session, attachment->point);
 		session_resume(session);
 		r = attachment_send(attachment);
 	}
@@ -305,6 +316,7 @@ void attach_point_free(struct attach_point *point)
 	sd_event_source_disable_unref(point->outbox);
 	while (!LIST_EMPTY(&point->attachments))
 		attachment_free(LIST_FIRST(&point->attachments));
+	account_free_all(point);
 	notifier_free(point->notifier);
 	free(point);
 }

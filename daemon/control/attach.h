@@ -6,8 +6,10 @@
 #ifndef DAEMON_CONTROL_ATTACH_H
 #define DAEMON_CONTROL_ATTACH_H
 
+#include "daemon/control/account.h"
 #include "daemon/control/attachment.h"
 #include "daemon/control/control.h"
+#include "daemon/control/loss.h"
 #include "daemon/control/notifier.h"
 #include "lib/ibvcap/wire.h"
 
@@ -24,12 +26,14 @@ struct attach_point {
 	struct notifier *notifier;
 	sd_event_source *outbox;
 	LIST_HEAD(, attachment) attachments;
+	LIST_HEAD(, account) accounts;
 	uint32_t n_attachments; /* including those on their way out */
 	uint64_t n_bad;         /* consumers put out for what they wrote */
 	uint64_t n_demoted;     /* from lossless to lossy */
 	bool ended;             /* the worker is gone */
 	enum ibvcap_disconnect_reason ending; /* why it will be; IBVCAP_REASON_NONE: it will not */
 
+	struct loss_memory loss;
 	/* status.c's: the reading that the worker was mailed, if its mailbox was not full. */
 	uint64_t matched_mailed;
 	bool is_mailed;

@@ -22,15 +22,12 @@ void attachment_free(struct attachment *attachment)
 {
 	struct attach_point *point = attachment->point;
 
-	notifier_remove(point->notifier, attachment->consumer.page);
 	LIST_REMOVE(attachment, link);
 	point->n_attachments--;
 	if (attachment->session)
 		attachment->session->attachment = NULL;
 	close_fd(&attachment->wake_theirs);
-	close_fd(&attachment->wake);
-	shm_deinit(&attachment->consumer.state_shm);
-	shm_deinit(&attachment->consumer.page_shm);
+	notifier_dispose(point->notifier, &attachment->consumer, attachment->wake);
 	free(attachment);
 }
 
@@ -88,6 +85,12 @@ int attachment_new(struct attachment **out, struct attach_point *point, const st
 	attachment->uid = peer->uid;
 	LIST_INSERT_HEAD(&point->attachments, attachment, link);
 	point->n_attachments++;
+	if (policy == IBVCAP_POLICY_LOSSLESS) {
+		attachment->consumer.account = account_take(point, peer->uid, control_now_us(point->control) * 1000);
+		r = -ENOMEM;
+		if (!attachment->consumer.account)
+			goto fail;
+	}
 	r = create_pages(&attachment->consumer, attach_point_epoch(point));
 	if (r < 0)
 		goto fail;

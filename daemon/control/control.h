@@ -10,6 +10,7 @@
 #include "daemon/base/fault.h"
 #include "daemon/config/config.h"
 #include "daemon/control/listener.h"
+#include "daemon/control/readers.h"
 #include "daemon/ring/rx_ring.h"
 #include "daemon/worker/mailbox.h"
 #include "lib/ibvcap/counters.h"
@@ -48,13 +49,18 @@ struct control_options {
 	const struct config *config;
 	sd_event *event;
 	struct listener *listener; /* outlives control */
+	struct readers *readers;   /* outlives control; NULL: nobody is listed */
 	/**
 	 * A worker said MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control thread; the ring
 	 * may not be removed from within.
 	 */
 	void (*worker_ended)(void *context, const struct control_ring *ring, int error);
-	/** An administrator asks for another configuration. 0 and said; or -errno, nothing was changed, and the fault. */
-	int (*change)(void *context, const struct wire_change *change, char *said, size_t bytes, struct fault *fault);
+	/**
+	 * An administrator asks for another configuration. 0: it is on its way, and control_changed() is called from
+	 * the loop when it has come to an end; until then nothing else is asked for. Or -errno and the fault, nothing
+	 * is changed.
+	 */
+	int (*change)(void *context, const struct wire_change *change, struct fault *fault);
 	void *context;
 };
 
@@ -79,7 +85,10 @@ void control_remove_ring(struct control *control, const struct control_ring *rin
 void control_add_interface(struct control *control, struct control_interface *interface);
 void control_remove_interface(struct control *control, struct control_interface *interface);
 
-/** The configuration was read again. */
+/** The change that control asked for, or another, has ended: what was done, or -errno and why nothing was changed. */
+void control_changed(struct control *control, int error, const char *text);
+
+/** The configuration was read again, that of the rings too: who may no longer do what it is attached for is hung up. */
 void control_set_config(struct control *control, const struct config *config);
 
 /** No new client is taken and none is refused: they wait in the listening socket. */

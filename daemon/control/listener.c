@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define BACKLOG 64
+#define LISTENS 0x10000 /* __SO_ACCEPTCON in the flags of /proc/net/unix */
 
 /* Who listens at path? 1: somebody, *pid says who; 0: nobody; -errno: can't tell. */
 static int find_owner(const struct sockaddr_un *address, pid_t *pid)
@@ -149,7 +150,7 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 	int flags = fcntl(fd, F_GETFL);
 	int r = 0;
 
-	*listener = (struct listener){ .fd = fd, .kept = true };
+	*listener = (struct listener){ .fd = fd, .kept = true, .adopted = true };
 	snprintf(listener->path, sizeof(listener->path), "%s", path);
 	note_inode(listener);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
@@ -161,15 +162,40 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 	return r;
 }
 
-void listener_close(struct listener *listener)
+/* By the kernel's list of this network namespace: connecting would be heard by who listens. Not to be read: perhaps. */
+static bool may_somebody_listen(const char *path)
+{
+	FILE *file = fopen("/proc/self/net/unix", "re");
+	char line[256], at[128];
+	unsigned flags;
+	bool found = !file;
+
+	while (!found && fgets(line, sizeof(line), file))
+		found = sscanf(line, "%*x: %*x %*x %x %*x %*x %*u %127s", &flags, at) == 2 && (flags & LISTENS) &&
+			strcmp(at, path) == 0;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static void unlink_path(const struct listener *listener)
 {
 	struct stat status;
 
-	if (listener->fd < 0)
-		return;
-	if (!listener->kept && listener->path[0] && lstat(listener->path, &status) == 0 && status.st_dev == listener->device &&
+	if (listener->path[0] && lstat(listener->path, &status) == 0 && status.st_dev == listener->device &&
 	    status.st_ino == listener->inode)
 		unlink(listener->path);
+}
+
+void listener_close(struct listener *listener)
+{
+	if (listener->fd < 0)
+		return;
+	if (!listener->kept)
+		unlink_path(listener);
 	close(listener->fd);
+	/* A manager that was said to keep it, and does not, would leave a path that refuses everybody. */
+	if (listener->kept && !listener->adopted && !may_somebody_listen(listener->path))
+		unlink_path(listener);
 	*listener = (struct listener)LISTENER_INIT;
 }

@@ -13,7 +13,8 @@ struct listener {
 	char path[108];
 	dev_t device; /* of the socket file: what is unlinked at the end is what was made */
 	ino_t inode;
-	bool kept;   /* the path outlives us: somebody listens on */
+	bool kept;    /* the path outlives us: somebody listens on */
+	bool adopted; /* from who keeps it for certain */
 };
 
 #define LISTENER_INIT { .fd = -1 }
@@ -31,7 +32,7 @@ int listener_open(struct listener *listener, const char *path, mode_t mode, gid_
  */
 int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group, struct fault *fault);
 
-/** Close, and unlink the path if it is still the socket that was made, and is not kept. Any state. */
+/** Close, and unlink the path if it is still the socket that was made, and nobody keeps it. Any state. */
 void listener_close(struct listener *listener);
 
 #endif

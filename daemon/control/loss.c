@@ -12,7 +12,7 @@ struct reading {
 	uint64_t at_ns;
 };
 
-/* False: its record is another block's by now. */
+/* False: its record is another block's by now. Read as a tap reads a row: first, and then the floor. */
 static bool read_block(const struct ibvcap_ring *ring, uint64_t number, struct reading *open, struct reading *close)
 {
 	const struct ibvcap_block *records = (const void *)((const uint8_t *)ring + ring->blocks_offset);
@@ -20,7 +20,7 @@ static bool read_block(const struct ibvcap_ring *ring, uint64_t number, struct r
 
 	open->no_buffer = consumer_load_open(&records[physical], &open->at_ns);
 	close->no_buffer = consumer_load_close(&records[physical], &close->at_ns);
-	return consumer_load_floor(ring) <= number;
+	return tap_load_floor(ring) <= number;
 }
 
 static bool is_loss(const struct reading *before, const struct reading *after, struct loss *loss)
@@ -32,9 +32,8 @@ static bool is_loss(const struct reading *before, const struct reading *after, s
 }
 
 /* Backwards, from reading to reading. */
-void loss_find_last(const struct ibvcap_ring *ring, uint64_t now_ns, struct loss *loss)
+static void find(const struct ibvcap_ring *ring, struct reading after, struct loss *loss)
 {
-	struct reading after = { counter_get(&ring->counters[IBVCAP_CTR_NO_BUFFER]), now_ns };
 	uint64_t n = (consumer_load_head(ring) + ring->slots_per_block - 1) / ring->slots_per_block;
 	struct reading open, close;
 
@@ -48,4 +47,15 @@ void loss_find_last(const struct ibvcap_ring *ring, uint64_t now_ns, struct loss
 	open = (struct reading){ 0 };
 	if (n == 0)
 		is_loss(&open, &after, loss);
+}
+
+const struct loss *loss_find_last(struct loss_memory *memory, const struct ibvcap_ring *ring, uint64_t now_ns)
+{
+	uint64_t no_buffer = counter_get(&ring->counters[IBVCAP_CTR_NO_BUFFER]);
+
+	if (no_buffer != memory->no_buffer) {
+		memory->no_buffer = no_buffer;
+		find(ring, (struct reading){ no_buffer, now_ns }, &memory->last);
+	}
+	return &memory->last;
 }

@@ -12,7 +12,16 @@ struct loss {
 	uint64_t to_ns;
 };
 
-/** The newest. now_ns: what is counted and in no record yet was lost before it. Any thread; the worker may go on. */
-void loss_find_last(const struct ibvcap_ring *ring, uint64_t now_ns, struct loss *loss);
+/* What was found of one ring, and when so many had been dropped; all zero to begin with. */
+struct loss_memory {
+	uint64_t no_buffer;
+	struct loss last;
+};
+
+/**
+ * The newest; the records are looked through only if more were dropped since it was last asked. now_ns: what is counted
+ * and in no record yet was lost before it. The worker may go on meanwhile.
+ */
+const struct loss *loss_find_last(struct loss_memory *memory, const struct ibvcap_ring *ring, uint64_t now_ns);
 
 #endif

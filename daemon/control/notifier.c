@@ -9,20 +9,47 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
+/* Of our own time, in the kernel. Of an honest client it is a few microseconds. */
+#define SLOW_NS UINT64_C(200000)
+
+/* Who is to be woken, and while that goes on, outside of the mutex: not freed. */
 struct notifier_entry {
-	const struct ring_consumer *consumer; /* its page is hostile */
+	struct ibvcap_consumer_state *state;
+	const struct ibvcap_consumer_page *page; /* hostile; NULL: the entry is free */
 	int fd;
+	bool slow;    /* a wake of it took long once: the others are not to wait for it again */
+	bool busy;    /* a wake is under way */
+	bool removed; /* no other begins */
+	bool is_ours; /* to be freed, with these: */
+	struct shm state_shm;
+	struct shm page_shm;
 };
+
+enum lane { QUICK, SLOW, LANES };
 
 struct notifier {
 	const struct rx_ring *ring;
-	pthread_t thread;
-	pthread_mutex_t mutex; /* the list and stop: this thread's and control's, never the worker's */
+	pthread_t threads[LANES];
+	pthread_mutex_t mutex; /* all below: the two threads' and control's, never the worker's */
+	pthread_cond_t slow_due;
+	bool is_slow_due;
 	bool stop;
-	uint32_t n_entries;
-	struct notifier_entry entries[RX_RING_CONSUMERS_MAX];
+	uint32_t n_entries; /* none from here on is used */
+	struct notifier_entry entries[RX_RING_CONSUMERS_MAX + LANES]; /* beside those removed, and busy */
 };
+
+/* ---- waking -------------------------------------------------------------------------------------- */
+
+static uint64_t cpu_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 /*
  * Nothing here may wait for a client. A socket and no pipe: a reader whose memory does not come (userfaultfd, FUSE)
@@ -31,101 +58,214 @@ struct notifier {
  */
 static void wake(const struct notifier_entry *entry)
 {
-	if (daemon_load_wake_socket(entry->consumer->page))
+	if (daemon_load_wake_socket(entry->page))
 		(void)send(entry->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	else
-		rx_ring_wake_consumer(entry->consumer);
+		rx_ring_wake_consumer(entry->state);
 }
 
-/* One pass over the list; false: time to end. */
-static bool notify(struct notifier *notifier)
+static void free_entry(struct notifier_entry *entry)
+{
+	if (entry->is_ours) {
+		shm_deinit(&entry->state_shm);
+		shm_deinit(&entry->page_shm);
+		if (entry->fd >= 0)
+			close(entry->fd);
+	}
+	*entry = (struct notifier_entry){ 0 };
+}
+
+/* The mutex is held, but for the time that the client makes it take. */
+static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entry, uint64_t *cpu_ns)
+{
+	uint64_t before_ns = *cpu_ns;
+
+	entry->busy = true;
+	pthread_mutex_unlock(&notifier->mutex);
+	wake(entry);
+	*cpu_ns = cpu_now_ns();
+	pthread_mutex_lock(&notifier->mutex);
+	entry->busy = false;
+	entry->slow |= *cpu_ns - before_ns > SLOW_NS;
+	if (entry->removed)
+		free_entry(entry);
+}
+
+static bool is_due(const struct notifier_entry *entry, uint64_t head, bool closed)
+{
+	uint64_t wake_at;
+
+	if (!entry->page || entry->removed)
+		return false;
+	wake_at = daemon_load_wake_request(entry->page);
+	return wake_at != 0 && (wake_at <= head || closed);
+}
+
+/* One pass over the lane's own; the mutex is held, now and then. False: time to end. */
+static bool notify(struct notifier *notifier, enum lane lane, uint64_t *cpu_ns)
 {
 	bool closed = consumer_ring_closed(notifier->ring->ring);
 	uint64_t head = consumer_load_head(notifier->ring->ring);
-	bool stop;
 
-	pthread_mutex_lock(&notifier->mutex);
 	for (uint32_t i = 0; i < notifier->n_entries; i++) {
-		uint64_t wake_at = daemon_load_wake_request(notifier->entries[i].consumer->page);
+		struct notifier_entry *entry = &notifier->entries[i];
 
-		if (wake_at != 0 && (wake_at <= head || closed))
-			wake(&notifier->entries[i]);
+		if (!is_due(entry, head, closed))
+			continue;
+		if (entry->slow == (lane == SLOW))
+			wake_unlocked(notifier, entry, cpu_ns);
+		else if (lane == QUICK)
+			notifier->is_slow_due = true;
 	}
-	stop = notifier->stop;
-	pthread_mutex_unlock(&notifier->mutex);
-	return !stop;
+	if (lane == QUICK && notifier->is_slow_due)
+		pthread_cond_signal(&notifier->slow_due);
+	return !notifier->stop;
 }
 
-/* What rings after the doorbell was read is still there to be read at the next turn. */
-static void *notifier_main(void *argument)
+/* ---- two threads --------------------------------------------------------------------------------- */
+
+/* One pass a ring: what rings after the doorbell was read is still there to be read at the next turn. */
+static void *quick_main(void *argument)
 {
 	struct notifier *notifier = argument;
+	uint64_t cpu_ns = cpu_now_ns();
 	eventfd_t rings;
+	bool go_on;
 
-	while (notify(notifier))
+	do {
 		eventfd_read(notifier->ring->doorbell, &rings);
+		pthread_mutex_lock(&notifier->mutex);
+		go_on = notify(notifier, QUICK, &cpu_ns);
+		pthread_mutex_unlock(&notifier->mutex);
+	} while (go_on);
 	return NULL;
+}
+
+static void *slow_main(void *argument)
+{
+	struct notifier *notifier = argument;
+	uint64_t cpu_ns = cpu_now_ns();
+
+	pthread_mutex_lock(&notifier->mutex);
+	while (!notifier->stop) {
+		if (!notifier->is_slow_due)
+			pthread_cond_wait(&notifier->slow_due, &notifier->mutex);
+		notifier->is_slow_due = false;
+		notify(notifier, SLOW, &cpu_ns);
+	}
+	pthread_mutex_unlock(&notifier->mutex);
+	return NULL;
+}
+
+static void stop(struct notifier *notifier, unsigned n_threads)
+{
+	pthread_mutex_lock(&notifier->mutex);
+	notifier->stop = true;
+	pthread_cond_signal(&notifier->slow_due);
+	pthread_mutex_unlock(&notifier->mutex);
+	rx_ring_ring_doorbell(notifier->ring);
+	while (n_threads > 0)
+		pthread_join(notifier->threads[--n_threads], NULL);
+	pthread_cond_destroy(&notifier->slow_due);
+	pthread_mutex_destroy(&notifier->mutex);
+	free(notifier);
 }
 
 int notifier_new(struct notifier **notifier, const struct rx_ring *ring)
 {
+	static void *(*const mains[LANES])(void *) = { quick_main, slow_main };
 	struct notifier *n = calloc(1, sizeof(*n));
+	unsigned n_threads = 0;
 	sigset_t all, before;
-	int error;
+	int error = 0;
 
 	if (!n)
 		return -ENOMEM;
 	n->ring = ring;
 	pthread_mutex_init(&n->mutex, NULL);
+	pthread_cond_init(&n->slow_due, NULL);
 	/* Signals are the control thread's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&n->thread, NULL, notifier_main, n);
+	while (!error && n_threads < LANES) {
+		error = pthread_create(&n->threads[n_threads], NULL, mains[n_threads], n);
+		if (!error)
+			pthread_setname_np(n->threads[n_threads++], "notifier");
+	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (error) {
-		pthread_mutex_destroy(&n->mutex);
-		free(n);
+		stop(n, n_threads);
 		return -error;
 	}
-	pthread_setname_np(n->thread, "notifier");
 	*notifier = n;
 	return 0;
 }
 
 void notifier_free(struct notifier *notifier)
 {
-	if (!notifier)
-		return;
-	pthread_mutex_lock(&notifier->mutex);
-	notifier->stop = true;
-	pthread_mutex_unlock(&notifier->mutex);
-	rx_ring_ring_doorbell(notifier->ring);
-	pthread_join(notifier->thread, NULL);
-	pthread_mutex_destroy(&notifier->mutex);
-	free(notifier);
+	if (notifier)
+		stop(notifier, LANES);
+}
+
+/* ---- the list ------------------------------------------------------------------------------------ */
+
+static struct notifier_entry *find(struct notifier *notifier, const struct ibvcap_consumer_page *page)
+{
+	for (uint32_t i = 0; i < notifier->n_entries; i++)
+		if (notifier->entries[i].page == page)
+			return &notifier->entries[i];
+	return NULL;
 }
 
 int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd)
 {
-	int r = -EAGAIN;
+	struct notifier_entry *entry;
 
 	pthread_mutex_lock(&notifier->mutex);
-	if (notifier->n_entries < RX_RING_CONSUMERS_MAX) {
-		notifier->entries[notifier->n_entries++] = (struct notifier_entry){ .consumer = consumer, .fd = fd };
-		r = 0;
-	}
+	entry = find(notifier, NULL);
+	if (!entry && notifier->n_entries < sizeof(notifier->entries) / sizeof(notifier->entries[0]))
+		entry = &notifier->entries[notifier->n_entries++];
+	if (entry)
+		*entry = (struct notifier_entry){ .state = consumer->state, .page = consumer->page, .fd = fd };
 	pthread_mutex_unlock(&notifier->mutex);
-	return r;
+	return entry ? 0 : -EAGAIN;
+}
+
+static struct notifier_entry *remove_entry(struct notifier *notifier, const struct ibvcap_consumer_page *page)
+{
+	struct notifier_entry *entry = page ? find(notifier, page) : NULL;
+
+	if (!entry)
+		return NULL;
+	entry->removed = true;
+	if (entry->busy)
+		return entry;
+	free_entry(entry);
+	return NULL;
 }
 
 void notifier_remove(struct notifier *notifier, const struct ibvcap_consumer_page *page)
 {
 	pthread_mutex_lock(&notifier->mutex);
-	for (uint32_t i = 0; i < notifier->n_entries; i++) {
-		if (notifier->entries[i].consumer->page != page)
-			continue;
-		notifier->entries[i] = notifier->entries[--notifier->n_entries];
-		break;
+	remove_entry(notifier, page);
+	pthread_mutex_unlock(&notifier->mutex);
+}
+
+void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd)
+{
+	struct notifier_entry own = { .fd = fd, .is_ours = true, .state_shm = consumer->state_shm,
+				      .page_shm = consumer->page_shm };
+	struct notifier_entry *entry;
+
+	pthread_mutex_lock(&notifier->mutex);
+	entry = remove_entry(notifier, consumer->page);
+	if (entry) { /* a wake is under way: freed by who does it */
+		entry->is_ours = true;
+		entry->state_shm = consumer->state_shm;
+		entry->page_shm = consumer->page_shm;
 	}
 	pthread_mutex_unlock(&notifier->mutex);
+	if (!entry)
+		free_entry(&own);
+	consumer->state_shm = consumer->page_shm = (struct shm)SHM_INIT;
 }

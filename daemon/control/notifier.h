@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One thread a ring: sleeps on the ring's doorbell and wakes every consumer that asked and whose packets have
- * come, by a byte on its socket or on its futex word. So the worker's wake-up stays one system call, whatever
- * consumers do.
+ * Wakes every consumer of a ring that asked and whose packets have come, by a byte on its socket or on its futex word:
+ * so the worker's wake-up stays one system call on the ring's doorbell, whatever consumers do. How long a wake takes
+ * is in the client's hands; control never waits for one, and the other consumers wait for it once: after that a client
+ * is woken by a second thread, which it shares with those like it.
  */
 #ifndef DAEMON_CONTROL_NOTIFIER_H
 #define DAEMON_CONTROL_NOTIFIER_H
@@ -11,16 +12,22 @@
 
 struct notifier;
 
-/** Starts the thread. ring must outlive the notifier. 0 or -errno. */
+/** Starts the threads. ring must outlive the notifier. 0 or -errno. */
 int notifier_new(struct notifier **notifier, const struct rx_ring *ring);
 
-/** Stops the thread. NULL is fine. */
+/** Stops the threads; waits for a wake that is under way. NULL is fine. */
 void notifier_free(struct notifier *notifier);
 
-/** fd: a socket; stays the caller's, as consumer does. -EAGAIN: too many. */
+/** fd: a socket, or -1. Both stay the caller's until notifier_dispose(). -EAGAIN: too many. */
 int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd);
 
-/** Once it returns, neither page nor its descriptor is used any more. Not there: nothing. */
+/** No wake of it begins any more; one may be under way, with its page and descriptor. Not there: nothing. */
 void notifier_remove(struct notifier *notifier, const struct ibvcap_consumer_page *page);
+
+/**
+ * Remove it, free its two segments and close the descriptor (-1: none): now, or when the wake that is under way ends.
+ * Also of a consumer that was never added.
+ */
+void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd);
 
 #endif

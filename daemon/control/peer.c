@@ -36,16 +36,21 @@ static int read_groups(int fd, gid_t **groups, uint32_t *n_groups)
 	return 0;
 }
 
-int peer_read(int fd, struct peer *peer, gid_t **groups)
+int peer_read(int fd, struct peer *peer)
 {
 	struct ucred credentials;
 	socklen_t bytes = sizeof(credentials);
-	int r;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) < 0)
 		return -errno;
 	*peer = (struct peer){ .pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid };
-	r = read_groups(fd, groups, &peer->n_groups);
+	return 0;
+}
+
+int peer_read_groups(int fd, struct peer *peer, gid_t **groups)
+{
+	int r = read_groups(fd, groups, &peer->n_groups);
+
 	peer->groups = *groups;
 	return r;
 }

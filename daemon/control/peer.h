@@ -5,8 +5,11 @@
 
 #include "daemon/control/rights.h"
 
-/** Fill peer; *groups is allocated, peer points into it. 0 or -errno. */
-int peer_read(int fd, struct peer *peer, gid_t **groups);
+/** Process, user and group. 0 or -errno. */
+int peer_read(int fd, struct peer *peer);
+
+/** Its other groups: *groups is allocated, peer points into it. 0 or -errno. */
+int peer_read_groups(int fd, struct peer *peer, gid_t **groups);
 
 /** A descriptor that becomes readable when the peer's process has died, or -errno. */
 int peer_open_pidfd(int fd, const struct peer *peer);

@@ -224,9 +224,24 @@ void control_remove_interface(struct control *control, struct control_interface 
 	TAILQ_REMOVE(&control->interfaces, interface, link);
 }
 
+void control_changed(struct control *control, int error, const char *text)
+{
+	struct session *session = control->changing;
+
+	control->changing = NULL;
+	if (session && session_send_changed(session, error, text) < 0)
+		session_free(session);
+}
+
 void control_set_config(struct control *control, const struct config *config)
 {
+	struct session *session, *next;
+
 	control->options.config = config;
+	for (session = LIST_FIRST(&control->sessions); session; session = next) {
+		next = LIST_NEXT(session, link);
+		session_hang_up_unentitled(session);
+	}
 }
 
 void control_stop_accepting(struct control *control)

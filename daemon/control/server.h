@@ -18,6 +18,7 @@ struct control {
 	struct status_refresh refresh;
 	LIST_HEAD(, session) sessions;
 	uint32_t n_sessions;
+	struct session *changing; /* asked for the change that is on its way; NULL: nobody here, or it hung up */
 	struct users users;
 	uint64_t n_refused; /* clients beyond max_clients, or their user's limits */
 	uint64_t n_faults;  /* malformed or too many messages */

@@ -4,6 +4,7 @@
 #include "daemon/base/log.h"
 #include "daemon/control/peer.h"
 #include "daemon/control/server.h"
+#include "lib/ibvcap/ring.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -66,7 +67,8 @@ static void pause_reading(struct session *session)
 
 void session_resume(struct session *session)
 {
-	sd_event_source_set_io_events(session->io, EPOLLIN);
+	if (session->io) /* not yet, of who is refused at once */
+		sd_event_source_set_io_events(session->io, EPOLLIN);
 }
 
 /* As much as the socket takes. 1: all is sent; 0: the client has to read first; -errno. */
@@ -148,23 +150,34 @@ static int refuse(struct session *session, int error, const char *what)
 	return error;
 }
 
+int session_send_changed(struct session *session, int error, const char *text)
+{
+	struct wire_done done = {0};
+
+	if (error < 0)
+		return session_send_error(session, error, "%s; nothing was changed", text);
+	wire_init(&done.header, WIRE_DONE, sizeof(done));
+	snprintf(done.text, sizeof(done.text), "%s", text);
+	session_resume(session);
+	return session_send(session, &done.header, NULL, 0);
+}
+
+/* Answered at once where it is refused, else by control_changed(). */
 static int change_request(struct session *session, const struct wire_change *change)
 {
 	const struct control_options *options = &session->control->options;
-	struct fault fault = { .text = "" };
-	struct wire_done done = { 0 };
+	struct fault fault = {.text = ""};
 	int r;
 
 	if (!rights_to_change(&session->peer, geteuid()))
 		return session_send_error(session, -EACCES,
 					  "the configuration is not for user %u to change: only for root and the daemon's user",
 					  (unsigned)session->peer.uid);
-	wire_init(&done.header, WIRE_DONE, sizeof(done));
-	r = options->change(options->context, change, done.text, sizeof(done.text), &fault);
+	r = options->change(options->context, change, &fault);
 	if (r < 0)
-		return session_send_error(session, r, "%s; nothing was changed", fault.text);
-	session_resume(session);
-	return session_send(session, &done.header, NULL, 0);
+		return session_send_changed(session, r, fault.text);
+	session->control->changing = session;
+	return 0;
 }
 
 int session_handle(struct session *session, const union wire_message *message)
@@ -216,6 +229,7 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *context
 		r = flush_on(session);
 	else if (events & EPOLLIN)
 		r = receive(session);
+	session->has_left = r == -ECONNRESET;
 	if (r < 0)
 		session_free(session);
 	return 0;
@@ -224,10 +238,13 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *context
 /* The process is gone, though another may still hold the socket. */
 static int on_death(sd_event_source *source, int fd, uint32_t events, void *context)
 {
+	struct session *session = context;
+
 	(void)source;
 	(void)fd;
 	(void)events;
-	session_free(context);
+	session->has_left = true;
+	session_free(session);
 	return 0;
 }
 
@@ -239,12 +256,35 @@ static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
 	return 0;
 }
 
+/* What it maps stays mapped until its ring ends; nobody can take that back. */
+void session_hang_up_unentitled(struct session *session)
+{
+	const struct attach_point *point = session->attachment ? session->attachment->point : session->tapped;
+	const char *what = "receive it";
+
+	if (!point)
+		return;
+	if (rights_to_receive(point->ring->config, &session->peer, geteuid()) == RIGHTS_GRANTED) {
+		what = "be lossless";
+		if (!session->attachment ||
+		    consumer_load_policy(session->attachment->consumer.state) != IBVCAP_POLICY_LOSSLESS ||
+		    rights_to_be_lossless(point->ring->config, &session->peer))
+			return;
+	}
+	log_info("stream '%s': process %d of user %u may not %s any more: disconnected", point->ring->config->name,
+		 (int)session->peer.pid, (unsigned)session->peer.uid, what);
+	session->reason = IBVCAP_REASON_RIGHTS;
+	session_free(session);
+}
+
 void session_hang_up_idle(struct session *session, uint64_t now_us)
 {
 	const struct config *config = session->control->options.config;
-	bool waits = session->wants_status || session->in_refresh || session->reply.bytes;
+	bool waits = session->wants_status || session->in_refresh || session->reply.bytes ||
+		     session->control->changing == session;
 
-	if (session->attachment || session->tapped || waits || now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
+	if (session->attachment || session->tapped || waits ||
+	    now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
 		return;
 	session_send_error(session, -ETIMEDOUT, "neither attached nor asked anything for %u s (idle_timeout_s)",
 			   config->idle_timeout_s);
@@ -302,11 +342,14 @@ int session_new(struct control *control, int fd)
 	session->asked_at_us = control_now_us(control);
 	LIST_INSERT_HEAD(&control->sessions, session, link);
 	control->n_sessions++;
-	r = peer_read(fd, &session->peer, &session->groups);
-	if (r == 0)
-		r = watch(session);
+	/* In the order of what it costs: who connects again and again is refused before the rest is asked. */
+	r = peer_read(fd, &session->peer);
 	if (r == 0)
 		r = admit(session);
+	if (r == 0)
+		r = peer_read_groups(fd, &session->peer, &session->groups);
+	if (r == 0)
+		r = watch(session);
 	if (r < 0)
 		session_free(session);
 	return r;
@@ -318,6 +361,9 @@ void session_free(struct session *session)
 		return;
 	LIST_REMOVE(session, link);
 	session->control->n_sessions--;
+	if (session->control->changing == session)
+		session->control->changing = NULL;
+	readers_leave(session->control->options.readers, session->reader, session->has_left);
 	users_leave(session->user);
 	if (session->attachment)
 		attach_hang_up(session->attachment);

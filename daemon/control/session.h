@@ -10,6 +10,7 @@
 #include "daemon/control/users.h"
 #include "lib/ibvcap/wire.h"
 
+#include <ibvcap/layout.h>
 #include <stdbool.h>
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
@@ -37,6 +38,9 @@ struct session {
 	sd_event_source *death;
 	sd_event_source *overdue; /* armed while a reply waits for the client to read */
 	struct attachment *attachment;
+	enum ibvcap_disconnect_reason reason; /* to put its consumer out; IBVCAP_REASON_NONE: the ordinary ones */
+	uint32_t reader; /* its place among those who were given a ring; 0: none */
+	bool has_left;   /* by its own will, or its process is gone */
 	const struct attach_point *tapped; /* NULL: none; it has no attachment then */
 	struct reply reply;
 	bool wants_status; /* asked, and its refresh is not begun */
@@ -52,6 +56,9 @@ int session_new(struct control *control, int fd);
 /** Hang up; gives the attachment back. Safe from the session's own handlers. NULL is fine. */
 void session_free(struct session *session);
 
+/** Hang up if it may no longer do what it is attached for. */
+void session_hang_up_unentitled(struct session *session);
+
 /** Hang up if it has neither attached nor asked anything for idle_timeout_s. */
 void session_hang_up_idle(struct session *session, uint64_t now_us);
 
@@ -61,6 +68,9 @@ int session_send(struct session *session, const struct wire_header *header, cons
 /** Answer a request with WIRE_ERROR; error is a negative errno. 0, or -errno: hang up. */
 int session_send_error(struct session *session, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/** How the change that it asked for ended. 0, or -errno: hang up. */
+int session_send_changed(struct session *session, int error, const char *text);
 
 /** Send a reply of many messages as fast as the client reads; takes its bytes over. -errno: hang up. */
 int session_send_reply(struct session *session, struct reply *reply);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/status.h"
 
-#include "daemon/control/loss.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
@@ -9,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REFRESH_STEP_US    UINT64_C(500)
@@ -54,20 +52,18 @@ static void count_ring(const struct control_ring *ring, uint64_t *counters)
 	stream[STREAM_CTR_HEAD] = rows;
 }
 
-static void append_loss(struct wire_stream *message, const struct ibvcap_ring *ring)
+static void append_loss(struct wire_stream *message, struct attach_point *point)
 {
-	struct timespec now;
-	struct loss loss;
+	const struct loss *loss = loss_find_last(&point->loss, point->ring->ring->ring, mail_utc_now_ns());
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	loss_find_last(ring, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec, &loss);
-	message->loss_packets = loss.packets;
-	message->loss_from_ns = loss.from_ns;
-	message->loss_to_ns = loss.to_ns;
+	message->loss_packets = loss->packets;
+	message->loss_from_ns = loss->from_ns;
+	message->loss_to_ns = loss->to_ns;
 }
 
-static int append_stream(struct reply *reply, const struct control_ring *ring)
+static int append_stream(struct reply *reply, struct attach_point *point)
 {
+	const struct control_ring *ring = point->ring;
 	const struct ibvcap_ring *shared = ring->ring->ring;
 	struct wire_stream message = {
 		.epoch = shared->segment.epoch,
@@ -88,25 +84,23 @@ static int append_stream(struct reply *reply, const struct control_ring *ring)
 	copy_text(message.backend, sizeof(message.backend), ring->backend);
 	copy_text(message.state, sizeof(message.state), ring->state);
 	count_ring(ring, message.counters);
-	append_loss(&message, shared);
+	append_loss(&message, point);
 	return reply_append(reply, &message.header);
 }
 
-static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
-	return value < low ? low : value > high ? high : value;
+	return a < b ? a : b;
 }
 
-void status_count_consumer(uint64_t attach, uint64_t head, const struct consumer_cursors *cursors,
-			   uint64_t counters[CONSUMER_CTR_N])
+void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped, uint64_t counters[CONSUMER_CTR_N])
 {
-	uint64_t acquired = clamp(cursors->acquired, attach, head);
-	uint64_t skipped = clamp(cursors->skipped, 0, acquired - attach);
-
-	counters[CONSUMER_CTR_PUBLISHED] = head - attach;
-	counters[CONSUMER_CTR_DELIVERED] = acquired - attach - skipped;
+	delivered = min_u64(delivered, published);
+	skipped = min_u64(skipped, published - delivered);
+	counters[CONSUMER_CTR_PUBLISHED] = published;
+	counters[CONSUMER_CTR_DELIVERED] = delivered;
 	counters[CONSUMER_CTR_SKIPPED] = skipped;
-	counters[CONSUMER_CTR_LAG] = head - acquired;
+	counters[CONSUMER_CTR_LAG] = published - delivered - skipped;
 }
 
 static uint64_t count_leases(const struct ring_consumer *consumer)
@@ -118,7 +112,7 @@ static uint64_t count_leases(const struct ring_consumer *consumer)
 	return n;
 }
 
-/* The page is read once, before head: a truthful consumer's cursor is not past it then. */
+/* The page is read once, before head: a truthful consumer's counts are not past it then. */
 static int append_consumer(struct reply *reply, const struct attachment *attachment)
 {
 	const struct control_ring *ring = attachment->point->ring;
@@ -130,14 +124,13 @@ static int append_consumer(struct reply *reply, const struct attachment *attachm
 		.uid = attachment->uid,
 		.n_counters = CONSUMER_CTR_N,
 	};
-	struct consumer_cursors cursors;
+	uint64_t delivered = daemon_load_delivered(consumer->page);
+	uint64_t skipped = daemon_load_skipped(consumer->page);
+	uint64_t published = consumer_load_head(ring->ring->ring) - consumer->attach_sequence;
 
 	wire_init(&message.header, WIRE_CONSUMER, sizeof(message));
 	copy_text(message.stream, sizeof(message.stream), ring->config->name);
-	cursors.acquired = daemon_load_acquired(consumer->page);
-	cursors.skipped = daemon_load_skipped(consumer->page);
-	status_count_consumer(consumer->attach_sequence, consumer_load_head(ring->ring->ring), &cursors,
-			      message.counters);
+	status_count_consumer(published, delivered, skipped, message.counters);
 	message.counters[CONSUMER_CTR_LEASED_BLOCKS] = count_leases(consumer);
 	return reply_append(reply, &message.header);
 }
@@ -167,19 +160,20 @@ static int append_consumers(struct reply *reply, const struct attach_point *poin
 	return r;
 }
 
+/* Each stream is followed by its consumers: see send_seen(). */
 static int build(const struct control *control, struct reply *reply)
 {
 	const struct control_interface *interface;
-	const struct attach_point *point;
+	struct attach_point *point;
 	struct wire_header end;
 	int r = append_daemon(reply);
 
-	TAILQ_FOREACH (point, &control->points, link)
+	TAILQ_FOREACH (point, &control->points, link) {
 		if (r == 0)
-			r = append_stream(reply, point->ring);
-	TAILQ_FOREACH (point, &control->points, link)
+			r = append_stream(reply, point);
 		if (r == 0)
 			r = append_consumers(reply, point);
+	}
 	TAILQ_FOREACH (interface, &control->interfaces, link)
 		if (r == 0)
 			r = append_interface(reply, interface);
@@ -189,14 +183,10 @@ static int build(const struct control *control, struct reply *reply)
 
 /* ---- what of it a client may see ------------------------------------------------------------------- */
 
-static bool may_see_stream(const struct session *session, const char *name)
+static bool may_see_point(const struct session *session, const struct attach_point *point)
 {
-	const struct attach_point *point;
-
-	TAILQ_FOREACH (point, &session->control->points, link)
-		if (strcmp(point->ring->config->name, name) == 0)
-			return rights_to_receive(point->ring->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
-	return false;
+	return rights_to_see_all(&session->peer, geteuid(), getegid()) ||
+	       rights_to_receive(point->ring->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
 }
 
 /* Its port's counters tell of all streams on it: seen by who may receive one. */
@@ -204,30 +194,23 @@ static bool may_see_interface(const struct session *session, const char *name)
 {
 	const struct attach_point *point;
 
+	if (rights_to_see_all(&session->peer, geteuid(), getegid()))
+		return true;
 	TAILQ_FOREACH (point, &session->control->points, link)
-		if (strcmp(point->ring->config->interface, name) == 0 && may_see_stream(session, point->ring->config->name))
+		if (strcmp(point->ring->config->interface, name) == 0 && may_see_point(session, point))
 			return true;
 	return false;
 }
 
-static bool may_see(const struct session *session, const union wire_message *message)
-{
-	if (rights_to_see_all(&session->peer, geteuid(), getegid()))
-		return true;
-	switch (message->header.type) {
-	case WIRE_STREAM:
-		return may_see_stream(session, message->stream.name);
-	case WIRE_CONSUMER:
-		return may_see_stream(session, message->consumer.stream);
-	case WIRE_INTERFACE:
-		return may_see_interface(session, message->interface.interface);
-	}
-	return true;
-}
-
+/*
+ * Streams are in the order of the points. By the point and not by the name: of a stream that is removed and one that was
+ * added in its place, each has its own rights.
+ */
 static int send_seen(struct session *session, const struct reply *reply)
 {
+	const struct attach_point *point = TAILQ_FIRST(&session->control->points);
 	struct reply seen = { 0 };
+	bool may_see = true;
 	int r = 0;
 
 	for (size_t at = 0; at < reply->used && r == 0;) {
@@ -236,7 +219,14 @@ static int send_seen(struct session *session, const struct reply *reply)
 		memcpy(&message.header, reply->bytes + at, sizeof(message.header));
 		memcpy(&message, reply->bytes + at, message.header.bytes);
 		at += message.header.bytes;
-		if (may_see(session, &message))
+		if (message.header.type == WIRE_STREAM) {
+			may_see = may_see_point(session, point);
+			point = TAILQ_NEXT(point, link);
+		} else if (message.header.type != WIRE_CONSUMER) { /* it is seen with its stream */
+			may_see = message.header.type != WIRE_INTERFACE ||
+				  may_see_interface(session, message.interface.interface);
+		}
+		if (may_see)
 			r = reply_append(&seen, &message.header);
 	}
 	if (r == 0)

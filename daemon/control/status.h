@@ -16,12 +16,6 @@
 struct control;
 struct session;
 
-/* What a consumer's page said at one moment, unchecked. */
-struct consumer_cursors {
-	uint64_t acquired;
-	uint64_t skipped;
-};
-
 struct status_refresh {
 	bool active;  /* readings are taken, or it rests after them */
 	bool resting;
@@ -37,10 +31,9 @@ void status_deinit(struct control *control);
 int status_request(struct session *session);
 
 /**
- * published = delivered + skipped + lag, exactly, whatever the page said: attach <= acquired <= head and
- * skipped <= acquired - attach are forced. Pure.
+ * published = delivered + skipped + lag, exactly, whatever the page said: delivered <= published and then
+ * skipped <= published - delivered are forced. Of an honest consumer none but lag ever shrinks. Pure.
  */
-void status_count_consumer(uint64_t attach, uint64_t head, const struct consumer_cursors *cursors,
-			   uint64_t counters[CONSUMER_CTR_N]);
+void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped, uint64_t counters[CONSUMER_CTR_N]);
 
 #endif

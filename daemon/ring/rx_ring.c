@@ -129,30 +129,32 @@ static void release_unleased(struct rx_ring *ring)
 	ring->n_held = kept;
 }
 
-/* ---- pins: blocks that a lossless consumer has not released --------------------------------------- */
+/* ---- pins: blocks that a lossless consumer has not acquired --------------------------------------- */
 
 /*
- * Does it pin that block number? Its page is read only if what it said before does not answer that. A cursor that
- * goes back, or ran past head, is a lie.
+ * Does it pin that block number? By its backlog only: what it has acquired is kept by its leases and their spares,
+ * however long. Its page is read only if what it said before does not answer that. A cursor that goes back, or ran
+ * past head, is a lie.
  */
 static bool pins(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t number)
 {
 	uint64_t end = (number + 1) * ring->slots_per_block;
-	uint64_t released;
+	uint64_t most = ring->head - consumer->attach_sequence;
+	uint64_t delivered, skipped, cursor;
 
 	if (consumer->policy != IBVCAP_POLICY_LOSSLESS || consumer->bad)
 		return false;
-	if (consumer->released >= end)
+	if (consumer->cursor >= end)
 		return false;
-	released = daemon_load_released(consumer->page);
-	if (released < consumer->released || released > ring->head) {
+	delivered = daemon_load_delivered(consumer->page);
+	skipped = daemon_load_skipped(consumer->page);
+	cursor = consumer->attach_sequence + delivered + skipped;
+	if (delivered > most || skipped > most - delivered || cursor < consumer->cursor) {
 		put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
 		return false;
 	}
-	consumer->released = released;
-	if (ring->head - released <= (uint64_t)ring->live_blocks_max * ring->slots_per_block / 2)
-		consumer->waited_ns = 0;
-	return released < end;
+	consumer->cursor = cursor;
+	return cursor < end;
 }
 
 static bool is_pinned(struct rx_ring *ring, uint64_t number)
@@ -171,21 +173,34 @@ static void demote(struct rx_ring *ring, struct ring_consumer *consumer)
 	ring->n_untold++;
 }
 
+static void settle(struct ring_account *account, uint64_t now_ns)
+{
+	uint64_t elapsed_ns = now_ns - account->settled_ns;
+
+	account->settled_ns = now_ns;
+	if (account->pins)
+		account->owed_ns += RX_RING_REPAY * elapsed_ns;
+	else
+		account->owed_ns -= elapsed_ns < account->owed_ns ? elapsed_ns : account->owed_ns;
+	account->pins = false;
+}
+
+/* Two consumers may have one account, if the first is on its way out: all are settled before one pins again. */
 void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns)
 {
-	uint64_t waited_ns = ring->charged_at_ns ? now_ns - ring->charged_at_ns : 0;
-
-	if (!ring->pinned)
-		return;
-	ring->charged_at_ns = now_ns;
-	for (uint32_t i = 0; i < ring->n_consumers; i++) {
+	for (uint32_t i = 0; i < ring->n_consumers; i++)
+		if (ring->consumers[i]->policy == IBVCAP_POLICY_LOSSLESS)
+			settle(ring->consumers[i]->account, now_ns);
+	ring->charging = ring->pinned;
+	for (uint32_t i = 0; ring->pinned && i < ring->n_consumers; i++) {
 		struct ring_consumer *consumer = ring->consumers[i];
 
 		if (!pins(ring, consumer, ring->floor))
 			continue;
-		consumer->waited_ns += waited_ns;
-		if (consumer->waited_ns >= consumer->deadline_ns)
+		if (consumer->account->owed_ns / RX_RING_REPAY >= consumer->deadline_ns)
 			demote(ring, consumer);
+		else
+			consumer->account->pins = true;
 	}
 }
 
@@ -229,7 +244,6 @@ static bool open_block(struct rx_ring *ring)
 	ring->pinned = full && is_pinned(ring, ring->floor);
 	if (ring->pinned)
 		return false;
-	ring->charged_at_ns = 0;
 	if (full)
 		retire_oldest(ring);
 	else if (ring->n_free == 0)
@@ -283,9 +297,7 @@ int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
 	consumer->attach_sequence = start_find(&view, &consumer->start);
 	consumer->state->attach_sequence = consumer->attach_sequence;
 	consumer->state->attach_head = ring->head;
-	consumer->released = consumer->attach_sequence;
-	consumer_store_released(consumer->page, consumer->attach_sequence);
-	consumer_store_acquired(consumer->page, consumer->attach_sequence, 0);
+	consumer->cursor = consumer->attach_sequence;
 	segment_set_ready(&consumer->page->segment);
 	segment_set_ready(&consumer->state->segment);
 	ring->consumers[ring->n_consumers++] = consumer;
@@ -298,6 +310,8 @@ void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consume
 		if (ring->consumers[i] != consumer)
 			continue;
 		ring->consumers[i] = ring->consumers[--ring->n_consumers];
+		if (consumer->account)
+			consumer->account->pins = false;
 		return;
 	}
 }
@@ -323,10 +337,10 @@ struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring)
  * Of a client that puts thousands of threads to sleep on its word, one wakes: it pays for the others itself. But it can
  * also fill the kernel's hash bucket of that word with sleepers on others (futex_waitv), all of which are walked.
  */
-void rx_ring_wake_consumer(const struct ring_consumer *consumer)
+void rx_ring_wake_consumer(struct ibvcap_consumer_state *state)
 {
-	daemon_bump_wake_word(consumer->state);
-	syscall(SYS_futex, &consumer->state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
+	daemon_bump_wake_word(state);
+	syscall(SYS_futex, &state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 void rx_ring_ring_doorbell(const struct rx_ring *ring)

@@ -19,6 +19,7 @@
 
 #define RX_RING_CONSUMERS_MAX 64
 #define RX_RING_CHUNK_SLOTS   IBVCAP_BLOCK_SLOTS_MIN
+#define RX_RING_REPAY         10u
 
 struct rx_ring_options {
 	const char *stream;
@@ -35,6 +36,16 @@ struct rx_ring_options {
 	uint32_t n_queues;
 };
 
+/*
+ * What a user's lossless consumers owe for having kept the queue waiting. Outlives the consumer; the worker's while one
+ * of its consumers is lent to it.
+ */
+struct ring_account {
+	uint64_t owed_ns;    /* without a pin, until all is repaid: RX_RING_REPAY times what the queue waited */
+	uint64_t settled_ns; /* up to when; CLOCK_MONOTONIC */
+	bool pins;           /* from then on */
+};
+
 /* One attached consumer. Made by control, lent to the worker between ADD and REMOVED (worker/mailbox.h). */
 struct ring_consumer {
 	struct shm state_shm; /* struct ibvcap_consumer_state */
@@ -44,13 +55,13 @@ struct ring_consumer {
 	uint32_t lease_blocks;             /* granted */
 	enum ibvcap_policy policy;         /* in force; the worker's once it is lent */
 	uint64_t deadline_ns;              /* of a lossless one: see rx_ring_charge_pins() */
+	struct ring_account *account;      /* of a lossless one */
 	struct start start;                /* where it asked to begin */
 	uint64_t attach_sequence;          /* where it does; set by rx_ring_add_consumer() */
 
 	/* The worker's. */
 	uint64_t woken_at;  /* the last request that was served */
-	uint64_t released;  /* of a lossless one: as last read, checked */
-	uint64_t waited_ns; /* … for which the queue has waited for it since it last had caught up */
+	uint64_t cursor;    /* of a lossless one: all below was acquired or skipped; as last read, checked */
 	bool demotion_untold;
 	enum ibvcap_disconnect_reason bad; /* why it is to be put out; IBVCAP_REASON_NONE: it is not */
 };
@@ -95,8 +106,8 @@ struct rx_ring {
 	uint32_t n_consumers;
 	uint32_t n_bad;
 	uint32_t n_untold;       /* demotions */
-	bool pinned;             /* the oldest block is due for reuse, and a lossless consumer has not released it */
-	uint64_t charged_at_ns;  /* while pinned: until when its consumers were charged; 0: not yet */
+	bool pinned;             /* the oldest block is due for reuse, and a lossless consumer has not acquired it */
+	bool charging;           /* it was pinned when rx_ring_charge_pins() last looked */
 	int doorbell; /* eventfd, the daemon's alone: rung when somebody is to be woken */
 };
 
@@ -142,7 +153,7 @@ void rx_ring_unpost(struct rx_ring *ring, uint32_t n);
 /** The device was reset: nothing is with it, everything from head on is to be posted again. */
 void rx_ring_rewind(struct rx_ring *ring);
 
-/** Make it one of those whose leases count. Sets its attach_sequence and first cursors. -EAGAIN: too many. */
+/** Make it one of those whose leases count. Sets its attach_sequence. -EAGAIN: too many. */
 int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
 
 /** Its leases end. It may not be in the ring. */
@@ -155,9 +166,10 @@ struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring);
 struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring);
 
 /**
- * While pinned, at each look: charge who pins with the time since the last, and demote it to lossy once that is more
- * than its deadline. A consumer's account is cleared when it has caught up to half of the window: one that is slow for
- * good is demoted too, however it shares out what it releases. now_ns: of any one clock.
+ * While pinned or charging, at each look: who pinned at the last one is charged with the time since. Demoted to lossy
+ * is who pins when that has come to its deadline. It is repaid by a tenth of the time in which the account's consumers
+ * do not pin, and by nothing else: however one takes turns, the queue waits for it for a part in eleven at most, once
+ * the deadline is used up. now_ns: CLOCK_MONOTONIC.
  */
 void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns);
 
@@ -168,7 +180,7 @@ void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns);
 uint32_t rx_ring_wake(struct rx_ring *ring);
 
 /** One sleeper on the consumer's own word. The notifier's: how long it takes is in the client's hands. */
-void rx_ring_wake_consumer(const struct ring_consumer *consumer);
+void rx_ring_wake_consumer(struct ibvcap_consumer_state *state);
 
 /** Any thread. */
 void rx_ring_ring_doorbell(const struct rx_ring *ring);

@@ -162,7 +162,7 @@ static void look_after_consumers(struct worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
 
-	if (ring->pinned)
+	if (ring->pinned | ring->charging)
 		rx_ring_charge_pins(ring, now_ns());
 	if (ring->n_bad)
 		report_bad(worker);
@@ -206,7 +206,7 @@ int worker_do_work(struct worker *worker)
 	/* Also now and then while every poll comes back full, or a sleeper would never be woken. */
 	if (n < RECEIVE_BATCH || ++worker->full_batches % WAKE_BATCHES == 0)
 		counter_add(&ring->ring->counters[IBVCAP_CTR_WAKES], rx_ring_wake(ring));
-	if (ring->pinned | ring->n_bad | ring->n_untold)
+	if (ring->pinned | ring->charging | ring->n_bad | ring->n_untold)
 		look_after_consumers(worker);
 	if (n == 0)
 		when_empty(worker);
@@ -229,7 +229,7 @@ static int sleep_for_work(struct worker *worker)
 	struct pollfd fds[] = { { .fd = queue->ops->fd(queue), .events = POLLIN },
 				{ .fd = mailbox_fd(worker->inbox), .events = POLLIN } };
 	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) ||
-		    worker->receive.ring->pinned; /* nobody tells when it is released */
+		    worker->receive.ring->pinned; /* nobody tells when it is acquired */
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)

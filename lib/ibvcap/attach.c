@@ -93,7 +93,8 @@ int rx_fill_request(struct wire_attach *request, const char *stream, const struc
 	return 0;
 }
 
-int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N], uint64_t *epoch)
+int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N],
+		   uint64_t *epoch)
 {
 	const unsigned wanted = options->policy == IBVCAP_POLICY_TAP ? WIRE_FD_TAP_N : WIRE_FD_N;
 	union wire_message answer;

@@ -16,7 +16,10 @@ struct client {
 /** ns of CLOCK_MONOTONIC. */
 uint64_t client_now_ns(void);
 
-/** Connect; path NULL: IBVCAP_SOCKET of the environment, else the default. timeout_ms 0 = 5000. Errors: ibvcap_attach(). */
+/**
+ * Connect; path NULL: IBVCAP_SOCKET of the environment, else the default. timeout_ms 0 = 5000. Errors as of
+ * ibvcap_attach().
+ */
 int client_connect(struct client *client, const char *path, uint32_t timeout_ms);
 
 int client_send(struct client *client, const struct wire_header *request);

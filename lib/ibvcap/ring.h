@@ -73,15 +73,6 @@ static inline uint64_t consumer_load_head(const struct ibvcap_ring *ring)
 /* ---- block records ------------------------------------------------------------------------------- */
 /* The time last, and read first: a count is never older than the time that comes with it. */
 
-/** Worker, before the head that has the block's first row. Partner: consumer_load_open(). */
-static inline void daemon_open_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
-{
-	atomic_store_explicit(&block->open_no_buffer, no_buffer, memory_order_relaxed);
-	atomic_store_explicit(&block->open_ns, at_ns, memory_order_relaxed);
-	atomic_store_explicit(&block->close_no_buffer, no_buffer, memory_order_relaxed);
-	atomic_store_explicit(&block->close_ns, at_ns, memory_order_relaxed);
-}
-
 /** Worker, while the block is filled. Partner: consumer_load_close(). */
 static inline void daemon_update_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
 {
@@ -89,10 +80,18 @@ static inline void daemon_update_block(struct ibvcap_block *block, uint64_t no_b
 	atomic_store_explicit(&block->close_ns, at_ns, memory_order_release);
 }
 
-/** Of a block under lease: constant. Partner: daemon_open_block(), by way of head. */
+/** Worker, before the head that has the block's first row. Partner: consumer_load_open(). */
+static inline void daemon_open_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
+{
+	atomic_store_explicit(&block->open_no_buffer, no_buffer, memory_order_relaxed);
+	atomic_store_explicit(&block->open_ns, at_ns, memory_order_release);
+	daemon_update_block(block, no_buffer, at_ns);
+}
+
+/** Of a block under lease: constant. Partner: daemon_open_block(). */
 static inline uint64_t consumer_load_open(const struct ibvcap_block *block, uint64_t *at_ns)
 {
-	*at_ns = atomic_load_explicit(&block->open_ns, memory_order_relaxed);
+	*at_ns = atomic_load_explicit(&block->open_ns, memory_order_acquire);
 	return atomic_load_explicit(&block->open_no_buffer, memory_order_relaxed);
 }
 
@@ -135,7 +134,7 @@ static inline uint64_t daemon_load_lease(const struct ibvcap_consumer_page *page
 	return atomic_load_explicit(&page->leases[slot], memory_order_seq_cst);
 }
 
-/** Worker, when a physical block gets a new number. Partner: consumer_load_table(). */
+/** Worker, when a physical block gets a new number. Partner: consumer_load_table_at(). */
 static inline void daemon_store_table(struct ibvcap_ring *ring, uint64_t block, uint32_t physical)
 {
 	atomic_store_explicit(&ring_table(ring)[block & (ring->table_entries - 1)], physical, memory_order_release);
@@ -150,13 +149,14 @@ static inline uint32_t consumer_load_table_at(const _Atomic uint32_t *table, uin
 	return atomic_load_explicit(&table[block & mask], memory_order_acquire);
 }
 
+/** The same, for who trusts the ring: the daemon's own reading of it. */
 static inline uint32_t consumer_load_table(const struct ibvcap_ring *ring, uint64_t block)
 {
 	return consumer_load_table_at(ring_table(ring), ring->table_entries - 1, block);
 }
 
 /*
- * A tap leases nothing. It copies a row, then looks at the floor: the worker stores a new floor before the device may
+ * A tap leases nothing. It copies a row (or a block's record), then looks at the floor: the worker stores a new floor before the device may
  * write to the blocks below it, so while the floor has not passed the copy is whole. The fence keeps the copy before
  * the load; that the copy itself may race is known, and what it got is thrown away then.
  */
@@ -166,38 +166,31 @@ static inline uint64_t tap_load_floor(const struct ibvcap_ring *ring)
 	return atomic_load_explicit(&ring->floor, memory_order_seq_cst);
 }
 
-/* ---- a consumer's cursors ------------------------------------------------------------------------ */
+/* ---- a consumer's counts ------------------------------------------------------------------------- */
+/* Released after the lease (or the head) that allowed it was stored (or seen): who reads a count sees that too. */
 
-/**
- * skipped before acquired: a reader that loads acquired first, then skipped, never sees an acquired
- * that includes a skip which skipped does not. Partner: daemon_load_acquired().
- */
-static inline void consumer_store_acquired(struct ibvcap_consumer_page *page, uint64_t acquired, uint64_t skipped)
+/** Partner: daemon_load_delivered(). */
+static inline void consumer_store_delivered(struct ibvcap_consumer_page *page, uint64_t delivered)
 {
-	atomic_store_explicit(&page->skipped, skipped, memory_order_relaxed);
-	atomic_store_explicit(&page->acquired, acquired, memory_order_release);
+	atomic_store_explicit(&page->delivered, delivered, memory_order_release);
 }
 
-/** Partner: daemon_load_released(). */
-static inline void consumer_store_released(struct ibvcap_consumer_page *page, uint64_t released)
+/** Partner: daemon_load_skipped(). */
+static inline void consumer_store_skipped(struct ibvcap_consumer_page *page, uint64_t skipped)
 {
-	atomic_store_explicit(&page->released, released, memory_order_release);
+	atomic_store_explicit(&page->skipped, skipped, memory_order_release);
 }
 
-/** Unchecked, as all of a consumer's page. Partner: consumer_store_acquired(). */
-static inline uint64_t daemon_load_acquired(const struct ibvcap_consumer_page *page)
+/** Unchecked, as all of a consumer's page. Partner: consumer_store_delivered(). */
+static inline uint64_t daemon_load_delivered(const struct ibvcap_consumer_page *page)
 {
-	return atomic_load_explicit(&page->acquired, memory_order_acquire);
+	return atomic_load_explicit(&page->delivered, memory_order_acquire);
 }
 
+/** Unchecked. Partner: consumer_store_skipped(). */
 static inline uint64_t daemon_load_skipped(const struct ibvcap_consumer_page *page)
 {
-	return atomic_load_explicit(&page->skipped, memory_order_relaxed);
-}
-
-static inline uint64_t daemon_load_released(const struct ibvcap_consumer_page *page)
-{
-	return atomic_load_explicit(&page->released, memory_order_acquire);
+	return atomic_load_explicit(&page->skipped, memory_order_acquire);
 }
 
 /* ---- wake-up ------------------------------------------------------------------------------------- */

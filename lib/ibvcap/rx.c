@@ -71,13 +71,6 @@ static int look_at_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
 	return 1;
 }
 
-/* Told to the daemon, for its counts. */
-static void store_acquired(struct ibvcap_rx *rx)
-{
-	if (!rx->is_tap)
-		consumer_store_acquired(rx->page, rx->next, rx->skipped);
-}
-
 /* The block of the cursor was recycled: go on at the oldest there is. Not past head, whatever floor says. */
 static void skip_to_floor(struct ibvcap_rx *rx)
 {
@@ -90,7 +83,8 @@ static void skip_to_floor(struct ibvcap_rx *rx)
 	rx->skipped += to - rx->next;
 	rx->gap += to - rx->next;
 	rx->next = to;
-	store_acquired(rx);
+	if (!rx->is_tap)
+		consumer_store_skipped(rx->page, rx->skipped);
 }
 
 /* enum ibvcap_batch_flag. Loaded after the floor: with the first gap that a demotion made comes the demotion. */
@@ -139,7 +133,9 @@ static void hand_out(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t 
 	if (batch->flags & IBVCAP_BATCH_DEMOTED)
 		rx->policy_told = IBVCAP_POLICY_LOSSY;
 	rx->next += n;
-	store_acquired(rx);
+	/* After the lease: a lossless consumer stops pinning the block by this. */
+	if (!rx->is_tap)
+		consumer_store_delivered(rx->page, rx->next - rx->attach_sequence - rx->skipped);
 }
 
 static uint32_t rest_of_block(const struct ibvcap_rx *rx)
@@ -236,23 +232,6 @@ int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t ma
 	return rx->is_tap ? -EOPNOTSUPP : acquire(rx, batch, max, min, timeout_ms);
 }
 
-/* Everything below the oldest block that is still out, or below the cursor, was given back. */
-static void store_released(struct ibvcap_rx *rx)
-{
-	uint64_t released = rx->next;
-
-	for (uint32_t i = 0; i < rx->lease_blocks; i++) {
-		uint64_t first = rx->leases[i].block * rx->slots_per_block;
-
-		if (rx->leases[i].n_batches && first < released)
-			released = first;
-	}
-	if (released <= rx->released)
-		return;
-	rx->released = released;
-	consumer_store_released(rx->page, released);
-}
-
 int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 {
 	struct rx_lease *lease;
@@ -270,7 +249,6 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 		consumer_clear_lease(rx->page, batch->lease);
 	else
 		consumer_store_lease(rx->page, batch->lease, lease->block);
-	store_released(rx);
 	/* Disconnected meanwhile: the lease may have ended before this batch was read. */
 	return rx_check_connected(rx);
 }
@@ -356,14 +334,12 @@ int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info)
 
 int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
 {
-	uint64_t head;
+	uint64_t head = rx->next;
 
 	*counts = rx->next_epoch.counts;
-	if (rx->next_epoch.away)
-		return 0;
-	head = consumer_load_head(rx->ring);
-	if (head < rx->next)
-		head = rx->next;
+	/* Between two epochs, all of the last was delivered. */
+	if (!rx->next_epoch.away && consumer_load_head(rx->ring) > head)
+		head = consumer_load_head(rx->ring);
 	counts->published += head - rx->attach_sequence;
 	counts->delivered += rx->next - rx->attach_sequence - rx->skipped;
 	counts->skipped += rx->skipped;

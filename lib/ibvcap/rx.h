@@ -36,6 +36,7 @@ struct rx_next {
 	uint64_t deadline_ns;
 	uint64_t try_at_ns;
 	uint64_t pause_ns;
+	char last_try[256];    /* why it came to nothing */
 };
 
 struct ibvcap_rx {
@@ -67,10 +68,9 @@ struct ibvcap_rx {
 	const struct ibvcap_meta *meta;
 	const struct ibvcap_block *blocks;
 
-	uint64_t next;     /* packet number to acquire next */
+	uint64_t next;        /* packet number to acquire next */
 	uint64_t skipped;
-	uint64_t released; /* last value stored in the page */
-	uint64_t gap;      /* of skipped: not told yet */
+	uint64_t gap;         /* of skipped: not told yet */
 	uint32_t policy_told; /* as the last batch said */
 	struct rx_lease leases[IBVCAP_LEASE_SLOTS_MAX];
 	uint64_t *batch_starts; /* lease_blocks × a bit a row: a batch that is out begins there */
@@ -81,8 +81,8 @@ struct ibvcap_rx {
 };
 
 /**
- * Map and check the segments of wire_attached_fd; a tap's fds end with the ring, the others are -1. Takes socket and fds over, also on failure. 0; -EPROTO what
- * came is not a ring of this ABI, error text says which part; -ENOMEM.
+ * Map and check the segments of wire_attached_fd; a tap's fds end with the ring, the others are -1. Takes socket and
+ * fds over, also on failure. 0; -EPROTO what came is not a ring of this ABI, error text says which part; -ENOMEM.
  */
 int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_t epoch);
 
@@ -96,10 +96,12 @@ struct start rx_start(const struct ibvcap_attach_options *options);
 /** segments.c: find that place for a tap, for which nobody else does. */
 void rx_begin_tap(struct ibvcap_rx *rx, const struct start *start);
 /** attach.c: the answer to that; the descriptors are the caller's, all of them, -1 for those a tap does not get. */
-int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N], uint64_t *epoch);
+int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N],
+		   uint64_t *epoch);
 
 /** next_epoch.c: how to attach again. path is copied. -ENOMEM. */
-int rx_next_init(struct rx_next *next, const char *path, const char *stream, const struct ibvcap_attach_options *options);
+int rx_next_init(struct rx_next *next, const char *path, const char *stream,
+		 const struct ibvcap_attach_options *options);
 void rx_next_deinit(struct rx_next *next);
 
 /**

@@ -134,7 +134,6 @@ static int take_geometry(struct ibvcap_rx *rx)
 		r = take_state(rx);
 	rx->info.lease_blocks = rx->lease_blocks;
 	rx->next = rx->attach_sequence;
-	rx->released = rx->attach_sequence;
 	if (rx->is_tap)
 		rx->lease_blocks = 1; /* it has one look at a time */
 	return r;

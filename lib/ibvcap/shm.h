@@ -50,7 +50,7 @@ int shm_reopen_readonly(const struct shm *shm);
  */
 int shm_self_test(uint32_t page_bytes);
 
-/** Map what came as a descriptor: bytes is read from the descriptor and checked against expected (0 = any). Takes fd over. */
+/** Map what came as a descriptor: its size is read from it and checked against expected (0 = any). Takes fd over. */
 int shm_map(struct shm *shm, int fd, bool writable, size_t expected_bytes);
 
 /** Unmap and close; any state, twice is fine. */

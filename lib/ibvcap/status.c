@@ -30,7 +30,7 @@ static void *grow(void *array, uint32_t n, size_t entry_bytes)
 	return reallocarray(array, n ? 2 * (size_t)n : 1, entry_bytes);
 }
 
-/* The first n_first values are labelled by first, the others by second; what this library has no label for is left out. */
+/* The first n_first values are labelled by first, the others by second; what there is no label for is left out. */
 static struct ibvcap_counter *label(const uint64_t *values, uint32_t *n, const char *const *first, uint32_t n_first,
 				    const char *const *second, uint32_t n_second)
 {

@@ -182,7 +182,7 @@ int wire_recv(int socket, union wire_message *message, int *fds, unsigned *n_fds
 	n_came = gather_fds(&header, came);
 	r = n == 0 ? 0 : 1;
 	if (n > 0 && (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n_came > room || wire_check(message, (size_t)n) < 0))
-		r = -EPROTO;
+		r = header.msg_flags & MSG_CTRUNC && n_came < room ? -EMFILE : -EPROTO;
 	if (r != 1) {
 		while (n_came > 0)
 			close(came[--n_came]);

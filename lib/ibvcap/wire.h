@@ -227,12 +227,13 @@ void wire_init(struct wire_header *header, enum wire_type type, size_t bytes);
  */
 int wire_check(const union wire_message *message, size_t n);
 
-/** Send one message with descriptors (not closed). Never blocks longer than the socket does. 0 or -errno; no SIGPIPE. */
+/** Send one message with descriptors (not closed). Blocks no longer than the socket does. 0 or -errno; no SIGPIPE. */
 int wire_send(int socket, const struct wire_header *header, const int *fds, unsigned n_fds);
 
 /**
  * Receive and check one message. *n_fds in: room in fds, out: how many came (close-on-exec); more than
- * there is room for are closed and -EPROTO. 1 a message, 0 the peer closed, -EAGAIN, -EPROTO, -errno.
+ * there is room for are closed and -EPROTO; fewer than were sent, since this process has room for no more, are closed
+ * and -EMFILE. 1 a message, 0 the peer closed, -EAGAIN, -EPROTO, -errno.
  */
 int wire_recv(int socket, union wire_message *message, int *fds, unsigned *n_fds);
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long after it was published a packet is acquired in another process: asleep, asleep beside others, and polling; beside a pipe, an eventfd and a Unix socket that carry the same to the same process.
+ * How long after it was published a packet is acquired in another process: asleep, asleep beside others, and polling;
+ * beside a pipe, an eventfd and a Unix socket that carry the same to the same process, asleep and polling.
  *
- *     bench_latency [--rounds N] [--pause-us N]
+ *     bench_latency [--rounds N] [--period-us N] [--way NAME]
  *
- * One JSON line a way. Sender and receiver are pinned to the first and the last CPU.
+ * One JSON line a way; all of them, or that one. A packet goes every period, whether the last one was acquired or not,
+ * so that whoever is held up is late for each that came meanwhile and not for one alone. Its time is taken just before
+ * it is published, and just after it was acquired, by CLOCK_MONOTONIC, which is one for all CPUs. Sender and receivers
+ * are pinned to the first and the last.
  */
 #include "daemon/control/notifier.h"
 #include "lib/ibvcap/ring.h"
@@ -12,8 +16,10 @@
 #include "tests/support/readers.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,32 +32,38 @@
 #include <time.h>
 #include <unistd.h>
 
-#define N           64u
-#define SLOT_BYTES  64u
-#define N_SLEEPERS  4u /* beside the one that is measured */
-#define WARM_UP     100u
+#define N 64u
+#define SLOT_BYTES 64u
+#define N_SLEEPERS 4u /* beside the one that is measured */
+#define WARM_UP 500u
+
+struct round {
+	_Atomic uint64_t sent_ns; /* for the eventfd, which carries no message */
+	uint64_t ns;
+};
 
 struct shared {
-	_Atomic uint64_t done; /* rounds, of all receivers together; each begins with one more */
-	uint64_t sent_ns;       /* for the eventfd, which carries no message */
-	uint64_t ns[];          /* of each round */
+	_Atomic uint32_t n_ready; /* receivers */
+	struct round rounds[];
 };
 
 struct bench {
 	uint32_t rounds;
-	uint32_t pause_us;
+	uint32_t period_us;
 	struct shared *shared;
 	struct rx_ring ring;
 	struct notifier *notifier;
 	struct ring_consumer consumers[1 + N_SLEEPERS];
 	uint32_t n_consumers;
 	int fds[2]; /* of the other ways: sender's, receiver's */
+	uint32_t round;
 };
 
 /* A way for one u64, the time it was sent at, and its receiver's end. */
 struct way {
 	const char *name;
 	uint32_t n_consumers; /* 0: not through the ring */
+	bool polls;	      /* … and reads without sleeping */
 	void (*open)(struct bench *bench);
 	void (*send)(struct bench *bench, uint64_t now_ns);
 	uint64_t (*receive)(struct bench *bench, struct ibvcap_rx *rx);
@@ -89,9 +101,17 @@ static void pin(int first, int last)
 static void open_ring(struct bench *bench)
 {
 	const struct rx_ring_options options = {
-		.stream = "bench", .epoch = 1, .slot_bytes = SLOT_BYTES, .slots_per_block = N, .header_bytes = 42,
-		.history_blocks = 64, .receive_queue_slots = N, .spare_blocks = 1 + N_SLEEPERS, .lease_blocks_max = 1,
-		.page_bytes = 4096, .n_queues = 1,
+	    .stream = "bench",
+	    .epoch = 1,
+	    .slot_bytes = SLOT_BYTES,
+	    .slots_per_block = N,
+	    .header_bytes = 42,
+	    .history_blocks = (bench->rounds + WARM_UP) / N + 2, /* no packet is skipped */
+	    .receive_queue_slots = N,
+	    .spare_blocks = 1 + N_SLEEPERS,
+	    .lease_blocks_max = 1,
+	    .page_bytes = 4096,
+	    .n_queues = 1,
 	};
 
 	require(rx_ring_init(&bench->ring, &options, NULL) == 0, "ring");
@@ -119,7 +139,7 @@ static void publish(struct bench *bench, uint64_t now)
 
 	rx_ring_post_span(&bench->ring, 1, &span);
 	memcpy(span.payload, &now, sizeof(now));
-	span.meta[0] = (struct ibvcap_meta){ .length = SLOT_BYTES };
+	span.meta[0] = (struct ibvcap_meta){.length = SLOT_BYTES};
 	rx_ring_publish(&bench->ring, 1);
 	rx_ring_wake(&bench->ring);
 }
@@ -133,7 +153,7 @@ static uint64_t acquire(struct ibvcap_rx *rx, int timeout_ms)
 	do {
 		r = ibvcap_acquire(rx, &batch, 1, 1, timeout_ms);
 	} while (r == 0);
-	require(r == 1, "acquire");
+	require(r == 1 && batch.gap == 0, "acquire");
 	memcpy(&sent_ns, batch.payload, sizeof(sent_ns));
 	ibvcap_release(rx, &batch);
 	return sent_ns;
@@ -164,7 +184,7 @@ static void open_pipe(struct bench *bench)
 
 static void open_eventfd(struct bench *bench)
 {
-	bench->fds[0] = eventfd(0, 0);
+	bench->fds[0] = eventfd(0, EFD_SEMAPHORE); /* a read takes one */
 	require(bench->fds[0] >= 0, "eventfd");
 	bench->fds[1] = dup(bench->fds[0]);
 }
@@ -181,45 +201,54 @@ static void write_time(struct bench *bench, uint64_t now)
 
 static void write_eventfd(struct bench *bench, uint64_t now)
 {
-	bench->shared->sent_ns = now;
+	atomic_store(&bench->shared->rounds[bench->round].sent_ns, now);
 	eventfd_write(bench->fds[0], 1);
+}
+
+/* The next u64. */
+static uint64_t read_word(const struct bench *bench)
+{
+	uint64_t word;
+	ssize_t n;
+
+	do {
+		n = read(bench->fds[1], &word, sizeof(word));
+	} while (n < 0 && errno == EAGAIN); /* it polls */
+	require(n == sizeof(word), "read");
+	return word;
 }
 
 static uint64_t read_time(struct bench *bench, struct ibvcap_rx *rx)
 {
-	uint64_t sent_ns;
-
 	(void)rx;
-	require(read(bench->fds[1], &sent_ns, sizeof(sent_ns)) == sizeof(sent_ns), "read");
-	return sent_ns;
+	return read_word(bench);
 }
 
 static uint64_t read_eventfd(struct bench *bench, struct ibvcap_rx *rx)
 {
-	eventfd_t count;
-
 	(void)rx;
-	eventfd_read(bench->fds[1], &count);
-	return bench->shared->sent_ns;
+	read_word(bench);
+	return atomic_load(&bench->shared->rounds[bench->round].sent_ns);
 }
 
 /* ---- the measurement ----------------------------------------------------------------------------- */
 
 static void receive_all(struct bench *bench, const struct way *way, uint32_t which)
 {
-	struct ibvcap_rx rx = { 0 };
+	struct ibvcap_rx rx = {0};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	pin(get_nprocs() - 1, get_nprocs() - 1);
 	if (way->n_consumers)
 		require(test_reader_init(&rx, &bench->ring, &bench->consumers[which]) == 0, "reader");
-	atomic_fetch_add(&bench->shared->done, 1);
-	for (uint32_t i = 0; i < bench->rounds + WARM_UP; i++) {
+	if (way->polls)
+		fcntl(bench->fds[1], F_SETFL, O_NONBLOCK);
+	atomic_fetch_add(&bench->shared->n_ready, 1);
+	for (bench->round = 0; bench->round < bench->rounds + WARM_UP; bench->round++) {
 		uint64_t sent_ns = way->receive(bench, &rx);
 
-		if (which == 0 && i >= WARM_UP)
-			bench->shared->ns[i - WARM_UP] = now_ns() - sent_ns;
-		atomic_fetch_add(&bench->shared->done, 1);
+		if (which == 0)
+			bench->shared->rounds[bench->round].ns = now_ns() - sent_ns;
 	}
 	test_reader_deinit(&rx);
 	_exit(EXIT_SUCCESS);
@@ -227,33 +256,41 @@ static void receive_all(struct bench *bench, const struct way *way, uint32_t whi
 
 static void send_all(struct bench *bench, const struct way *way, uint32_t n_receivers)
 {
-	for (uint32_t i = 0; i < bench->rounds + WARM_UP; i++) {
-		uint64_t until;
+	uint64_t due_ns;
 
-		while (atomic_load(&bench->shared->done) < (uint64_t)n_receivers * (i + 1))
-			sched_yield();
-		for (until = now_ns() + bench->pause_us * UINT64_C(1000); now_ns() < until;)
+	while (atomic_load(&bench->shared->n_ready) < n_receivers)
+		sched_yield();
+	due_ns = now_ns();
+	for (bench->round = 0; bench->round < bench->rounds + WARM_UP; bench->round++) {
+		uint64_t now;
+
+		due_ns += bench->period_us * UINT64_C(1000);
+		while ((now = now_ns()) < due_ns)
 			;
-		way->send(bench, now_ns());
+		if (now - due_ns > bench->period_us * UINT64_C(1000))
+			due_ns = now; /* held up itself: what it did not publish in time nobody waited for */
+		way->send(bench, now);
 	}
 }
 
 static int compare(const void *a, const void *b)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	uint64_t x = ((const struct round *)a)->ns, y = ((const struct round *)b)->ns;
 
 	return (x > y) - (x < y);
 }
 
 static void print(const struct bench *bench, const struct way *way)
 {
-	uint64_t *ns = bench->shared->ns;
+	struct round *rounds = &bench->shared->rounds[WARM_UP];
 	uint32_t n = bench->rounds;
 
-	qsort(ns, n, sizeof(*ns), compare);
-	printf("{\"way\": \"%s\", \"rounds\": %u, \"pause_us\": %u, \"ns\": {\"p50\": %llu, \"p99\": %llu, \"p99.9\": %llu}}\n",
-	       way->name, n, bench->pause_us, (unsigned long long)ns[n / 2], (unsigned long long)ns[(uint64_t)n * 99 / 100],
-	       (unsigned long long)ns[(uint64_t)n * 999 / 1000]);
+	qsort(rounds, n, sizeof(*rounds), compare);
+	printf("{\"way\": \"%s\", \"rounds\": %u, \"period_us\": %u, \"ns\": {\"p50\": %llu, \"p99\": %llu, \"p99.9\": "
+	       "%llu}}\n",
+	       way->name, n, bench->period_us, (unsigned long long)rounds[n / 2].ns,
+	       (unsigned long long)rounds[(uint64_t)n * 99 / 100].ns,
+	       (unsigned long long)rounds[(uint64_t)n * 999 / 1000].ns);
 	fflush(stdout);
 }
 
@@ -263,7 +300,7 @@ static void measure(struct bench *bench, const struct way *way)
 	int status;
 
 	bench->n_consumers = way->n_consumers;
-	atomic_store(&bench->shared->done, 0);
+	atomic_store(&bench->shared->n_ready, 0);
 	pin(0, get_nprocs() - 1); /* the notifier runs where there is room */
 	way->open(bench);
 	pin(0, 0);
@@ -287,32 +324,43 @@ static void measure(struct bench *bench, const struct way *way)
 }
 
 static const struct way ways[] = {
-	{ "ibvcap, asleep", 1, open_ring, publish, acquire_asleep },
-	{ "ibvcap, asleep beside others", 1 + N_SLEEPERS, open_ring, publish, acquire_asleep },
-	{ "ibvcap, polling", 1, open_ring, publish, acquire_polling },
-	{ "pipe", 0, open_pipe, write_time, read_time },
-	{ "eventfd", 0, open_eventfd, write_eventfd, read_eventfd },
-	{ "Unix socket", 0, open_socket, write_time, read_time },
+    {"ibvcap, asleep", 1, false, open_ring, publish, acquire_asleep},
+    {"pipe, asleep", 0, false, open_pipe, write_time, read_time},
+    {"eventfd, asleep", 0, false, open_eventfd, write_eventfd, read_eventfd},
+    {"Unix socket, asleep", 0, false, open_socket, write_time, read_time},
+    {"ibvcap, polling", 1, false, open_ring, publish, acquire_polling},
+    {"pipe, polling", 0, true, open_pipe, write_time, read_time},
+    {"eventfd, polling", 0, true, open_eventfd, write_eventfd, read_eventfd},
+    {"Unix socket, polling", 0, true, open_socket, write_time, read_time},
+    {"ibvcap, asleep beside others", 1 + N_SLEEPERS, false, open_ring, publish, acquire_asleep},
 };
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "rounds", required_argument, NULL, 'r' },
-						 { "pause-us", required_argument, NULL, 'p' },
-						 { 0 } };
-	struct bench bench = { .rounds = 20000, .pause_us = 100 };
+	static const struct option options[] = {
+	    {"rounds", required_argument, NULL, 'r'},
+	    {"period-us", required_argument, NULL, 'p'},
+	    {"way", required_argument, NULL, 'w'},
+	    {0},
+	};
+	struct bench bench = {.rounds = 20000, .period_us = 100};
+	const char *only = NULL;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
 		if (option == '?')
 			return 64;
-		*(option == 'r' ? &bench.rounds : &bench.pause_us) = (uint32_t)strtoul(optarg, NULL, 10);
+		if (option == 'w')
+			only = optarg;
+		else
+			*(option == 'r' ? &bench.rounds : &bench.period_us) = (uint32_t)strtoul(optarg, NULL, 10);
 	}
 	require(bench.rounds > 0, "--rounds");
-	bench.shared = mmap(NULL, sizeof(*bench.shared) + bench.rounds * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	bench.shared = mmap(NULL, sizeof(*bench.shared) + (bench.rounds + WARM_UP) * sizeof(struct round),
+			    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	require(bench.shared != MAP_FAILED, "mmap");
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
-		measure(&bench, &ways[i]);
+		if (!only || !strcmp(only, ways[i].name))
+			measure(&bench, &ways[i]);
 	return EXIT_SUCCESS;
 }

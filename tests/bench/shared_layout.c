@@ -29,7 +29,7 @@ int main(void)
 	MEMBER(ibvcap_ring, counters);
 	STRUCT(ibvcap_consumer_state);
 	STRUCT(ibvcap_consumer_page);
-	MEMBER(ibvcap_consumer_page, acquired);
+	MEMBER(ibvcap_consumer_page, delivered);
 	MEMBER(ibvcap_consumer_page, wake_at);
 	MEMBER(ibvcap_consumer_page, leases);
 	return 0;

@@ -17,6 +17,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from bench_machine import before_others  # noqa: E402
+
 SIZES = (64, 1472, 8000)
 RATIO_TARGET, COMPLETIONS_TARGET, COPY_TARGET = 0.5, 20e6, 0.8
 SECONDS = 1
@@ -157,23 +160,6 @@ def wire_figures(bench, size, rounds, engine):
             "both_ends_mpps": bench.both(size, engine) / 1e6}
 
 
-class BeforeOthers:
-    """On a machine with other load, rates of polling threads say nothing else."""
-
-    path = pathlib.Path("/proc/self/autogroup")
-
-    def __enter__(self):
-        try:
-            self.before = self.path.read_text().split()[-1]
-            self.path.write_text("-20")
-        except OSError:
-            self.before = None
-
-    def __exit__(self, *exception):
-        if self.before is not None:
-            self.path.write_text(self.before)
-
-
 def rounded(figures):
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in figures.items()}
 
@@ -212,7 +198,7 @@ def main():
     if os.geteuid() != 0:
         raise SystemExit("bench softhca: network namespaces need root")
     print(f"load before: {os.getloadavg()[0]:.1f}", file=sys.stderr)
-    with BeforeOthers(), Wire() as wire:
+    with before_others(), Wire() as wire:
         bench = Bench(options.build, wire)
         for payload, writes in ((64, "payload"), (64, "completions"), (8192, "payload")):
             results.append(report_generator(payload, writes, bench.generator(payload, writes)))

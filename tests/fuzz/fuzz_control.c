@@ -47,11 +47,9 @@ static void worker_ended(void *context, const struct control_ring *which, int er
 	abort();
 }
 
-static int change(void *context, const struct wire_change *request, char *said, size_t bytes, struct fault *fault)
+static int change(void *context, const struct wire_change *request, struct fault *fault)
 {
 	(void)context;
-	(void)said;
-	(void)bytes;
 	if (!memchr(request->name, 0, sizeof(request->name)) || !memchr(request->text, 0, sizeof(request->text)))
 		abort();
 	return fault_set(fault, EX_CONFIG, EINVAL, "%s: %s", request->name, request->text);

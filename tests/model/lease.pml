@@ -2,8 +2,8 @@
 /*
  * Leases against recycling: lib/ibvcap/ring.h ("leases"), lib/ibvcap/rx.c, daemon/ring/rx_ring.c,
  * daemon/worker/receive.c, operation by operation. Each step that others can see is one step here and names
- * the C function it stands for. Lossless (-DLOSSLESS, lossless.pml) is not in the C code yet: it is modelled as
- * designed.
+ * the C function it stands for. Parts that a search asks for: LOSSLESS (lossless.pml), TAP (lease_tap.pml), and
+ * STATUS_READER, daemon/control/status.c.
  *
  * The device is as bad as a device may be: a row may be overwritten from the moment it is posted.
  *
@@ -16,7 +16,9 @@
  *   - the worker always finds memory for the next block while leases are within their quota  open_block()
  *   - nobody honest is taken for a liar                                                      load_and_mark()
  *   - published = delivered + skipped + lag, and every gap told with the next batch          hand_out()
- *   - a lossless consumer skips nothing unless it was demoted                                skip_to_floor()
+ *   - a status never shows more delivered than were, nor fewer than the one before           StatusReader()
+ *   - a lossless consumer skips nothing unless it was demoted, and is told so with the gap   hand_out()
+ *   - a tap's copy is whole when its check says so                                           Tap()
  *   - every process ends: whoever waits for ever is an invalid end state
  */
 #ifndef CONSUMERS
@@ -69,6 +71,9 @@
 #ifndef LEASE_LOAD
 #define LEASE_LOAD SC /* daemon_load_lease() */
 #endif
+#ifndef COUNT_STORE
+#define COUNT_STORE REL /* consumer_store_delivered(), consumer_store_skipped() */
+#endif
 #ifndef STATUS_STORE
 #define STATUS_STORE REL /* daemon_disconnect() */
 #endif
@@ -82,21 +87,18 @@
 #else
 #define HONEST CONSUMERS
 #endif
-#ifndef LOSSLESS
-#define DROPPED  0
-#define MAY_SKIP true
+#ifdef LOSSLESS
+#define DROPPED dropped
 #else
-#define DROPPED  dropped
-#define MAY_SKIP (self != 0 || demoted[0])
-#define CURSORS
+#define DROPPED 0
 #endif
 #ifdef DEADLINE
 #define CAN_DEMOTE true
 #else
 #define CAN_DEMOTE false
 #endif
-#if defined(STATUS_READER) && !defined(CURSORS)
-#define CURSORS
+#if defined(STATUS_READER) || defined(LOSSLESS)
+#define COUNTS /* in the page: only where somebody reads them */
 #endif
 #define ACQ REL /* of a load: it waits for nothing of its own thread */
 
@@ -118,14 +120,15 @@
 #define FLOOR            1
 #define TABLE(number)    (2 + (number) % ENTRIES)
 #define ROW(physical, r) (2 + ENTRIES + (physical) * N + (r)) /* payload, headers, meta; 0 = with the device */
-#define PAGE(c)          (2 + ENTRIES + N_BLOCKS * N + (c) * (Q + 4))
+#define PAGE(c)          (2 + ENTRIES + N_BLOCKS * N + (c) * (Q + 5))
 #define LEASE(c, slot)   (PAGE(c) + (slot))
-#define ACQUIRED(c)      (PAGE(c) + Q)
+#define DELIVERED(c)     (PAGE(c) + Q)
 #define SKIPPED(c)       (PAGE(c) + Q + 1)
-#define RELEASED(c)      (PAGE(c) + Q + 2)
+#define OLD_WORD(c)      (PAGE(c) + Q + 2) /* of broken variants: a cursor, acquired or released */
 #define STATUS(c)        (PAGE(c) + Q + 3)
+#define POLICY(c)        (PAGE(c) + Q + 4) /* 1 = demoted */
 #define MAIL             PAGE(CONSUMERS)
-#define MEMORY_N         (2 + ENTRIES + N_BLOCKS * N + CONSUMERS * (Q + 4) + 1)
+#define MEMORY_N         (2 + ENTRIES + N_BLOCKS * N + CONSUMERS * (Q + 5) + 1)
 
 #include "memory.pml"
 
@@ -136,10 +139,10 @@ bool member[CONSUMERS];     /* the worker's set */
 bool finished;              /* nothing more will be published */
 byte attach_sequence[CONSUMERS];
 #ifdef LOSSLESS
-bool demoted[CONSUMERS];
+bool demoted; /* consumer 0; the worker's own policy */
 #endif
-#ifdef STATUS_READER
-byte true_delivered; /* consumer 0's */
+#ifdef COUNTS
+byte true_delivered, true_next; /* consumer 0's */
 #endif
 
 #define SAFE(number, physical) (((number) + 1) * 16 + (physical))
@@ -150,6 +153,9 @@ byte true_delivered; /* consumer 0's */
 
 #include "lease_worker.pml"
 #include "lease_consumer.pml"
+#ifdef TAP
+#include "lease_tap.pml"
+#endif
 
 /* ---- control ------------------------------------------------------------------------------------- */
 
@@ -171,30 +177,36 @@ proctype Control()
 /* daemon/control/status.c: append_consumer() and status_count_consumer(), at any moment. */
 inline count_consumer(into)
 {
-#ifdef SKIPPED_FIRST
-	skipped = memory[SKIPPED(0)]; /* Broken: misses a skip that acquired includes. */
-	acquired = memory[ACQUIRED(0)];
-#else
-	acquired = memory[ACQUIRED(0)];
+#ifdef ACQUIRED_WORD
+	acquired = memory[OLD_WORD(0)]; /* Broken: a skip changes two words, and not both at once. */
 	skipped = memory[SKIPPED(0)];
+	into = (skipped < acquired -> acquired - skipped : 0);
+#else
+#ifdef HEAD_FIRST
+	published = memory[HEAD]; /* Broken: the consumer goes on meanwhile. */
+#endif
+	into = memory[DELIVERED(0)];
+	skipped = memory[SKIPPED(0)];
+#ifndef HEAD_FIRST
+	published = memory[HEAD];
+#endif
+	assert(into + skipped <= published); /* the rest is lag: nothing had to be clamped */
 #endif
 	d_step {
-		into = (skipped < acquired -> acquired - skipped : 0);
 		assert(into <= true_delivered);
 		acquired = 0;
+		published = 0;
 		skipped = 0
 	}
 }
 
 proctype StatusReader()
 {
-	byte acquired, skipped, delivered, before;
+	byte acquired, published, skipped, delivered, before;
 
 	count_consumer(before);
-#ifdef STATUS_GROWS
 	count_consumer(delivered);
 	assert(delivered >= before)
-#endif
 }
 #endif
 
@@ -203,13 +215,15 @@ init {
 		byte t;
 		do
 		:: t < CONSUMERS ->
-#ifndef ATTACH
+#if !defined(ATTACH) && !defined(TAP)
 			member[t] = true;
 #endif
+#ifndef TAP
 			if
 			:: t < HONEST -> run Consumer(t)
 			:: else
 			fi;
+#endif
 			t++
 		:: else -> break
 		od;
@@ -220,6 +234,12 @@ init {
 #endif
 #ifdef STATUS_READER
 		run StatusReader();
+#endif
+#ifdef TAP
+		run Tap();
+#endif
+#ifdef LOSSLESS
+		run Watch();
 #endif
 		do
 		:: t < THREADS -> run Memory(t); t++

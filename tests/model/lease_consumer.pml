@@ -90,17 +90,14 @@ inline lease_block()
 	fi
 }
 
-/* consumer_store_acquired() */
-inline store_acquired()
+/* consumer_store_delivered() in hand_out(), consumer_store_skipped() in skip_to_floor(): one word each. */
+inline store_counts(word, count)
 {
-#ifdef CURSORS
-#ifdef ACQUIRED_FIRST
-	store(ME, ACQUIRED(self), next, REL); /* Broken: a reader sees the skip as delivered. */
-	store(ME, SKIPPED(self), skipped, RLX)
-#else
+#ifdef ACQUIRED_WORD
 	store(ME, SKIPPED(self), skipped, RLX);
-	store(ME, ACQUIRED(self), next, REL)
-#endif
+	store(ME, OLD_WORD(self), next, REL)
+#elif defined(COUNTS)
+	store(ME, word, count, COUNT_STORE)
 #else
 	skip
 #endif
@@ -115,22 +112,51 @@ inline skip_to_floor()
 		floor = (floor > head / N -> head : floor * N); /* to */
 		if
 		:: floor > next ->
-			assert(MAY_SKIP);
+#ifdef LOSSLESS
+			assert(self != 0 || demoted);
+#endif
 			skipped = skipped + floor - next;
 			gap = gap + floor - next;
 			next = floor;
 			floor = 0;
 			head = 0;
 			assert(delivered + skipped == next - attached && next <= memory[HEAD]);
-			store_acquired()
+			note_cursor();
+			store_counts(SKIPPED(self), skipped)
 		:: else -> floor = 0; head = 0
 		fi
 	}
 }
 
+/* what_is_new(): the first batch after a demotion that cost something says so. */
+inline look_at_policy()
+{
+#ifdef LOSSLESS
+	if
+	:: self == 0 && gap > 0 -> load(ME, POLICY(0), ACQ, told); assert(told == 1); told = 0
+	:: else
+	fi
+#else
+	skip
+#endif
+}
+
+inline note_cursor()
+{
+#ifdef COUNTS
+	if
+	:: self == 0 -> true_delivered = delivered; true_next = next
+	:: else
+	fi
+#else
+	skip
+#endif
+}
+
 /* hand_out() of 1 to all published rows of the block: max, chosen by the caller. */
 inline hand_out()
 {
+	look_at_policy();
 	atomic {
 		i = 1;
 		do
@@ -144,15 +170,13 @@ inline hand_out()
 		expected = next;
 		/* published = head - attached; lag = head - next */
 		assert(delivered + skipped == next - attached && next <= memory[HEAD]);
-#ifdef STATUS_READER
-		true_delivered = delivered;
-#endif
+		note_cursor();
 		n_batches[slot]++;
 		last[slot] = last[slot] + i;
 		i = 0;
 		head = 0
 	}
-	store_acquired()
+	store_counts(DELIVERED(self), delivered)
 }
 
 /* take(), when something is published; min only makes it wait longer, which a consumer may do anyhow. */
@@ -193,10 +217,10 @@ inline lease_again_or_clear()
 	store(ME, LEASE(self, slot), (n_batches[slot] == 1 -> 0 : block[slot] + 1), LEASE_STORE)
 }
 
-/* store_released() */
+/* Broken variant only: everything below the oldest block that is still out is released. */
 inline store_released()
 {
-#ifdef CURSORS
+#ifdef PIN_BY_RELEASED
 	d_step {
 		head = next;
 		i = 0;
@@ -212,7 +236,7 @@ inline store_released()
 		i = 0
 	}
 	if
-	:: head > released -> released = head; head = 0; store(ME, RELEASED(self), released, REL)
+	:: head > released -> released = head; head = 0; store(ME, OLD_WORD(self), released, REL)
 	:: else -> head = 0
 	fi
 #else

@@ -114,7 +114,7 @@ inline retire_oldest()
 	mark_leased();
 	/* Broken: demotion takes the block although it is leased. */
 	if
-	:: demoted[0] -> held_leased[n_held - 1] = false
+	:: demoted -> held_leased[n_held - 1] = false
 	:: else
 	fi;
 #else
@@ -158,7 +158,14 @@ inline open_block()
 	:: next_block - floor == LIVE ->
 		may_retire();
 		if
-		:: may -> retire_oldest()
+		:: may ->
+			retire_oldest();
+#ifdef POLICY_LATE
+			if
+			:: demoted -> store(WORKER, POLICY(0), 1, REL) /* Broken: the floor has passed already. */
+			:: else
+			fi
+#endif
 		:: else
 		fi
 	:: else -> assert(n_free > 0)
@@ -178,9 +185,15 @@ inline open_block()
 	fi
 }
 
-/* backend's post(): from now on the device writes. Nobody may be reading. */
+/*
+ * backend's post(): from now on the device writes. Nobody may be reading. POST_BARRIER: everything that the worker
+ * stored before is visible to all before the device writes (udma_to_device_barrier() of a verbs provider).
+ */
 inline post_row()
 {
+#ifdef POST_BARRIER
+	buffer[WORKER].n == 0;
+#endif
 	d_step {
 		i = physical[(posted / N) % ENTRIES];
 		c = 0;
@@ -271,7 +284,7 @@ proctype Worker()
 	bool may;
 	byte c, i, kept, lease, n, named, slot;
 #ifdef LOSSLESS
-	byte looked, dropped;
+	byte cursor, looked, dropped;
 	bool pinned;
 #endif
 
@@ -295,7 +308,7 @@ proctype Worker()
 #ifdef LOSSLESS
 	:: pinned && posted == head && dropped < DROPS && head + dropped < PACKETS ->
 		dropped++ /* the device's, for want of a posted row */
-	:: atomic { pinned && head + dropped < PACKETS && (memory[PIN(0)] != looked || CAN_DEMOTE) -> pinned = false }
+	:: atomic { pinned && head + dropped < PACKETS && (READ_CURSOR != cursor || CAN_DEMOTE) -> pinned = false }
 		receive_refill() /* after an empty poll */
 #endif
 	:: head + DROPPED == PACKETS -> break

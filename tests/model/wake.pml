@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Sleeping and waking: lib/ibvcap/ring.h ("wake-up"), lib/ibvcap/wait.c, lib/ibvcap/rx.c (ibvcap_acquire()),
+ * Sleeping and waking: lib/ibvcap/ring.h ("wake-up"), lib/ibvcap/wait.c, lib/ibvcap/rx.c (acquire_in_epoch()),
  * rx_ring_wake() and rx_ring_close() in daemon/ring/rx_ring.c, worker_do_work() in daemon/worker/worker.c,
- * daemon/control/notifier.c. Each step that others can see is one step here and names the C function it stands for.
+ * daemon/control/notifier.c (wake_notifier.pml). Each step that others can see is one step here and names the C
+ * function it stands for.
  *
- * What would hide a lost wake-up is left out: the slices of 100 ms of a sleep, the notifier's ticks, the looks
- * before a sleep (SPINS). Of sleeps that end early (a deadline, a signal) there are TIMEOUTS in all.
+ * What would hide a lost wake-up is left out: the slices of 100 ms of a sleep, the looks before it (SPINS). Of
+ * sleeps that end early (a deadline, a signal) there are TIMEOUTS in all.
  *
  * Bounds (-D): CONSUMERS; FDS of them wait on the descriptor (the first ones); PACKETS; BATCH = RECEIVE_BATCH;
- * WAKE_BATCHES; TIMEOUTS; CLOSE: the ring is closed in the end. Variants (-D): see CMakeLists.txt.
+ * WAKE_BATCHES; TIMEOUTS; CLOSE: the ring is closed in the end; REMOVE: consumer 0 is put out at any moment, and
+ * nothing of it may be used once its memory is given back; SLOW_WAKES, ENDLESS: wake_notifier.pml. Variants (-D): see
+ * CMakeLists.txt.
  *
  * What holds: every process ends, whatever is published last: a sleeper whose head has come, or whose ring was
  * closed, and that nobody wakes, is an invalid end state; and while every poll comes back full nobody is passed
@@ -37,6 +40,11 @@
 #else
 #define CLOSES false
 #endif
+#ifdef HOSTILE
+#define FIRST_HONEST 1 /* consumer 0 has no code of its own: it asks to be woken at each ring of the doorbell */
+#else
+#define FIRST_HONEST 0
+#endif
 
 /* Memory orders as they are in ring.h; a variant weakens one. */
 #ifndef FENCE
@@ -53,77 +61,76 @@
 #endif
 #define ACQ REL /* of a load: it waits for nothing of its own thread */
 
-#define WORKER   0
-#define NOTIFIER (CONSUMERS + 1)
-#define THREADS  (CONSUMERS + 2)
+#define WORKER  0
+#define THREADS (CONSUMERS + 1) /* the notifier and control have no stores that could be late */
 #ifndef STORES_MAX
 #define STORES_MAX 3
 #endif
 
-#define HEAD         0
-#define WORD         1
-#define CLOSED       2
-#define WAKE_AT(c)   (3 + (c))
-#define WAKE_PIPE(c) (3 + CONSUMERS + (c))
-#define MEMORY_N     (3 + 2 * CONSUMERS)
+#define HEAD           0
+#define CLOSED         1
+#define WAKE_AT(c)     (2 + (c))
+#define WAKE_SOCKET(c) (2 + CONSUMERS + (c))
+#define MEMORY_N       (2 + 2 * CONSUMERS)
 
 #include "memory.pml"
 
 /* ---- the kernel ---------------------------------------------------------------------------------- */
 
-bool asleep[CONSUMERS + 1]; /* on the ring's wake word; the last one is the notifier */
-bool readable[CONSUMERS];   /* the pipe has a byte */
+bool asleep[CONSUMERS];   /* on its word */
+bool readable[CONSUMERS]; /* its socket has a byte, or its other end is closed */
+byte n_ended;             /* consumers: only the model's */
+bool rung;                /* the doorbell's count is not 0 */
+
+/* Of wake_word only this matters: was it changed since its consumer last loaded it? true while it does not care. */
+bool word_changed[CONSUMERS] = true;
 
 /* FUTEX_WAIT: compares and queues under the same lock that FUTEX_WAKE takes. */
-inline futex_wait(who, expected)
+inline futex_wait(who)
 {
-	d_step { asleep[who] = (memory[WORD] == expected) }
+	d_step { asleep[who] = !word_changed[who] }
 }
 
-inline futex_wake()
+/* eventfd_write(): whoever reads it sees all that was stored before. */
+inline ring_doorbell()
 {
-	d_step {
-		c = 0;
-		do
-		:: c <= CONSUMERS ->
-#ifdef WAKE_ONE
-			if
-			:: asleep[c] -> asleep[c] = false; break /* Broken: who else waits for this sleeps on. */
-			:: else
-			fi;
-#else
-			asleep[c] = false;
-#endif
-			c++
-		:: else -> break
-		od;
-		c = 0
-	}
+	d_step { buffer[WORKER].n == 0; rung = true }
 }
 
 /* ---- the worker ---------------------------------------------------------------------------------- */
 
 byte passed_over; /* full polls without a look while somebody slept whose head had come: only the model's */
 
-/* wake_all() */
-inline wake_all()
-{
-#ifdef WAKE_FIRST
-	futex_wake(); /* Broken: who compares the word in between sleeps on. */
-	add(WORKER, WORD, 1)
+#ifdef REMOVE
+bool member[CONSUMERS] = true; /* the worker's set */
+bool removal_mailed, removal_answered;
+bool gone[CONSUMERS]; /* its memory and descriptors were given back: attachment_free() */
+bool put_out;         /* consumer 0's status: daemon_disconnect() */
+bool control_ended;
+#define IS_MEMBER(c)  member[c]
+#define IS_PUT_OUT(c) ((c) == 0 && put_out)
+#define IS_GONE(c)    gone[c]
+#define USE(c)        assert(!gone[c])
 #else
-	add(WORKER, WORD, 1); /* daemon_bump_wake_word() */
-	futex_wake()
+#define IS_MEMBER(c)  true
+#define IS_PUT_OUT(c) false
+#define IS_GONE(c)    false
+#define USE(c)        skip
 #endif
-}
 
 inline is_due()
 {
-#ifdef WOKEN_FLAG
+#if defined(WOKEN_FLAG)
 	/* Broken: a request that came right after one that was served looks like it. */
 	if
 	:: at == 0 -> woken_at[c] = 0
 	:: at != 0 && at <= head && !woken_at[c] -> woken_at[c] = 1; due = true
+	:: else
+	fi
+#elif defined(WOKEN_EARLY)
+	/* Broken: counts as served when it was only seen. */
+	if
+	:: at > woken_at[c] -> due = due || at <= head; woken_at[c] = at
 	:: else
 	fi
 #else
@@ -136,22 +143,27 @@ inline is_due()
 
 inline rx_ring_wake()
 {
-#ifndef NO_FENCE
+#if !defined(NO_FENCE) && !defined(FENCE_LATE)
 	store(WORKER, HEAD, head, FENCE); /* daemon_fence_head() */
 #endif
 	c = 0;
 	do
-	:: c < CONSUMERS ->
+	:: c < CONSUMERS && IS_MEMBER(c) ->
 		atomic {
 			load(WORKER, WAKE_AT(c), REQUEST_LOAD, at);
+			USE(c);
 			is_due();
 			at = 0;
 			c++
 		}
+	:: c < CONSUMERS && !IS_MEMBER(c) -> c++
 	:: else -> c = 0; break
 	od;
+#ifdef FENCE_LATE
+	store(WORKER, HEAD, head, FENCE); /* Broken: looks before it says. */
+#endif
 	if
-	:: due -> due = false; wake_all()
+	:: due -> due = false; ring_doorbell()
 	:: else
 	fi;
 	passed_over = 0
@@ -189,7 +201,22 @@ inline pass_over()
 #define IS_TIME_TO_WAKE(n) (n < BATCH || full_batches % WAKE_BATCHES == 0)
 #endif
 
-/* worker_do_work() with what has come by now; after an empty poll it sleeps until there is more. */
+/* take_mails(): MAIL_REMOVE_CONSUMER */
+inline take_mails()
+{
+#ifdef REMOVE
+	d_step {
+		if
+		:: removal_mailed && !removal_answered -> member[0] = false; removal_answered = true
+		:: else
+		fi
+	}
+#else
+	skip
+#endif
+}
+
+/* worker_do_work() with what has come by now; after an empty poll it sleeps until there is more, or mail. */
 proctype Worker()
 {
 	byte head, n, at, c, full_batches, woken_at[CONSUMERS];
@@ -211,82 +238,68 @@ proctype Worker()
 	   :: IS_TIME_TO_WAKE(n) -> rx_ring_wake()
 	   :: else -> pass_over()
 	   fi;
-	   n = 0
+	   n = 0;
+	   take_mails()
 	:: idle && head == PACKETS -> break
 	od;
 #ifdef CLOSE
 	/* rx_ring_close() */
 #ifdef CLOSE_LATE
-	wake_all(); /* Broken. */
+	ring_doorbell(); /* Broken. */
 	store(WORKER, CLOSED, 1, REL)
 #else
 	store(WORKER, CLOSED, 1, REL); /* daemon_close_ring() */
-	wake_all()
+	ring_doorbell()
 #endif
+#endif
+#ifdef REMOVE
+	removal_mailed;
+	take_mails()
+#endif
+}
+
+/* When nothing more can happen: who still sleeps was forgotten, and control waits for nobody. */
+proctype Watch()
+{
+	timeout;
+	assert(n_ended == CONSUMERS - FIRST_HONEST);
+#ifdef REMOVE
+	assert(control_ended)
 #endif
 }
 
 #include "wake_consumer.pml"
-
-/* ---- the notifier -------------------------------------------------------------------------------- */
-
-/* wants_byte() and write_byte() */
-inline notify_one()
-{
-	load(NOTIFIER, WAKE_AT(c), REQUEST_LOAD, at);
-	if
-	:: at != 0 && (at <= head || closed) ->
-		atomic {
-			load(NOTIFIER, WAKE_PIPE(c), RLX, at);
-			readable[c] = readable[c] || at
-		}
-	:: else
-	fi;
-	at = 0
-}
-
-inline notify()
-{
-	load(NOTIFIER, CLOSED, ACQ, closed);
-	load(NOTIFIER, HEAD, ACQ, head);
-	do
-	:: c < FDS -> notify_one(); c++
-	:: else -> break
-	od;
-	atomic { c = 0; head = 0; closed = 0 }
-}
-
-proctype Notifier()
-{
-	byte seen, head, closed, at, c;
-
-	load(NOTIFIER, WORD, ACQ, seen);
-	do
-	:: true ->
-		notify();
-#ifdef NOTIFIER_LATE
-		load(NOTIFIER, WORD, ACQ, seen); /* Broken: the change that it is about to wait for may have been. */
-#endif
-		futex_wait(CONSUMERS, seen);
-end:		!asleep[CONSUMERS];
-		load(NOTIFIER, WORD, ACQ, seen)
-	od
-}
+#include "wake_notifier.pml"
 
 init {
 	atomic {
 		byte t;
 		do
-		:: t < CONSUMERS -> run Consumer(t); t++
+		:: t < CONSUMERS ->
+			if
+			:: t < FIRST_HONEST -> memory[WAKE_AT(t)] = 1
+			:: else -> run Consumer(t)
+			fi;
+			t++
 		:: else -> break
 		od;
 		t = 0;
 		run Worker();
-#if FDS > 0
-		run Notifier();
+		run Quick();
+#ifdef SLOW_WAKES
+		run Slow();
+#endif
+		run Watch();
+#ifdef REMOVE
+		run Control();
 #endif
 		do
-		:: t <= CONSUMERS -> run Memory(t); t++ /* the notifier stores nothing */
+		:: t < THREADS ->
+			if
+			:: t != WORKER && t <= FIRST_HONEST
+			:: else -> run Memory(t)
+			fi;
+			t++
 		:: else -> break
 		od;
 		t = 0

@@ -13,13 +13,13 @@
 byte timeouts = TIMEOUTS;
 
 /* consumer_request_wake() */
-inline request_wake(from, pipe)
+inline request_wake(from, by_socket)
 {
-#ifdef PIPE_LATE
+#ifdef SOCKET_LATE
 	store(ME, WAKE_AT(self), from, REQUEST_STORE);
-	store(ME, WAKE_PIPE(self), pipe, RLX) /* Broken. */
+	store(ME, WAKE_SOCKET(self), by_socket, RLX) /* Broken. */
 #else
-	store(ME, WAKE_PIPE(self), pipe, RLX);
+	store(ME, WAKE_SOCKET(self), by_socket, RLX);
 	store(ME, WAKE_AT(self), from, REQUEST_STORE)
 #endif
 }
@@ -34,7 +34,7 @@ inline cancel_wake()
 inline disarm()
 {
 	if
-	:: armed -> armed = false; cancel_wake(); readable[self] = false
+	:: armed -> armed = false; cancel_wake(); readable[self] = IS_GONE(self)
 	:: else
 	fi
 }
@@ -50,13 +50,23 @@ inline take(min)
 	}
 }
 
-/* look() */
+/* consumer_ring_closed() */
+inline look_closed()
+{
+#ifdef CLOSE
+	load(ME, CLOSED, ACQ, closed)
+#else
+	skip
+#endif
+}
+
+/* look(): rx_check_connected() and the end of the ring come before head. */
 inline look(from)
 {
-	load(ME, CLOSED, ACQ, closed); /* consumer_ring_closed() */
+	look_closed();
 	atomic {
 		load(ME, HEAD, ACQ, head);
-		waited = (head >= (from) -> WAIT_HEAD : (closed -> WAIT_END : WAIT_TIME));
+		waited = (IS_PUT_OUT(self) -> WAIT_END : (head >= (from) -> WAIT_HEAD : (closed -> WAIT_END : WAIT_TIME)));
 		head = 0;
 		closed = 0
 	}
@@ -64,10 +74,11 @@ inline look(from)
 
 inline sleep()
 {
-	futex_wait(self, seen);
+	futex_wait(self);
 	if
 	:: !asleep[self]
 	:: d_step { asleep[self] && timeouts > 0; asleep[self] = false; timeouts--; late = true }
+	:: d_step { asleep[self] && IS_PUT_OUT(self); asleep[self] = false } /* the slice's end: nobody wakes it for that */
 	fi
 }
 
@@ -75,20 +86,27 @@ inline sleep()
 inline sleep_on_word()
 {
 #ifndef SEEN_LATE
-	load(ME, WORD, ACQ, seen); /* consumer_load_wake_word() */
+	word_changed[self] = false; /* consumer_load_wake_word() */
 #endif
+#ifdef REQUEST_LATE
+	load(ME, HEAD, HEAD_LOAD, head);
+	request_wake(target, false); /* Broken: looks before it asks. */
+#else
 	request_wake(target, false);
 	load(ME, HEAD, HEAD_LOAD, head); /* consumer_load_head_seq_cst() */
-	load(ME, CLOSED, ACQ, closed);
+#endif
+#ifndef CLOSED_UNSEEN
+	look_closed();
+#endif
 	if
 	:: head < target && !closed ->
 #ifdef SEEN_LATE
-		load(ME, WORD, ACQ, seen); /* Broken: the word may have been changed for this very request. */
+		word_changed[self] = false; /* Broken: the word may have been changed for this very request. */
 #endif
 		sleep()
 	:: else
 	fi;
-	atomic { head = 0; closed = 0; seen = 0 }
+	atomic { head = 0; closed = 0; word_changed[self] = true }
 	cancel_wake()
 }
 
@@ -129,7 +147,7 @@ inline rx_wait()
 	fi
 }
 
-/* ibvcap_acquire(), until a batch comes; a user of the descriptor polls it whenever it returns 0. */
+/* acquire_in_epoch(), until a batch comes; a user of the descriptor polls it whenever it returns 0. */
 inline acquire()
 {
 	disarm();
@@ -150,7 +168,7 @@ inline acquire()
 
 proctype Consumer(byte self)
 {
-	byte next, head, target, seen, closed, waited;
+	byte next, head, target, closed, waited;
 	bool got, armed, late, ended;
 
 	do
@@ -159,5 +177,5 @@ proctype Consumer(byte self)
 	:: next == PACKETS && CLOSES && !ended -> target = next + 1; acquire()
 	:: next == PACKETS && !CLOSES || ended -> break
 	od;
-	assert(next == PACKETS)
+	atomic { assert(next == PACKETS || IS_PUT_OUT(self)); n_ended++ }
 }

@@ -56,9 +56,27 @@ static void give_back(struct reader *reader, struct ibvcap_batch *held, uint32_t
 	}
 }
 
+/* Whole blocks, from the first packet on. */
+static uint32_t take_to_keep(struct reader *reader, struct ibvcap_batch *kept)
+{
+	uint32_t n_kept = 0;
+
+	while (n_kept < reader->keeps && !is_over(reader)) {
+		int r = ibvcap_acquire(&reader->rx, &kept[n_kept], UINT32_MAX, UINT32_MAX, 10);
+
+		if (r < 0)
+			abort();
+		if (r > 0)
+			account(reader, &kept[n_kept++]);
+	}
+	return n_kept;
+}
+
 static void run_leasing(struct reader *reader)
 {
+	struct ibvcap_batch kept[IBVCAP_LEASE_SLOTS_MAX];
 	struct ibvcap_batch held[HELD_MAX];
+	uint32_t n_kept = take_to_keep(reader, kept);
 	uint32_t n_held = 0;
 
 	while (!is_over(reader)) {
@@ -75,6 +93,7 @@ static void run_leasing(struct reader *reader)
 			give_back(reader, held, &n_held);
 	}
 	give_back(reader, held, &n_held);
+	give_back(reader, kept, &n_kept);
 }
 
 /* A copy has no number but that in its first word; each is of a later packet than the last. */

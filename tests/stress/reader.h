@@ -12,6 +12,7 @@
 
 struct reader {
 	enum ibvcap_policy policy;
+	uint32_t keeps; /* so many blocks it holds from its first packets to its end */
 	_Atomic bool *end;
 	struct ring_consumer consumer; /* unused by a tap */
 	struct ibvcap_rx rx;

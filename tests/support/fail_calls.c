@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * To be preloaded into the daemon: lets one call of it fail, the one at which a countdown comes to 0. The countdown is in a
- * file that the test maps too (FAIL_CALLS): two int64, the calls still to be let through (below 0: all) and the calls
- * made. Only what the program itself calls counts: its libraries' own calls are theirs.
+ * To be preloaded into the daemon: lets one call of it fail, the one at which a countdown comes to 0. The countdown is
+ * in a file that the test maps too (FAIL_CALLS), three int64: the calls still to be let through (below 0: all), the
+ * calls made, and the pieces of memory that the program has allocated and nobody has freed.
+ *
+ * Only what the program itself calls counts, and not its libraries' own calls; and of what workers and notifiers call
+ * for every packet only the first thread's: how they bear a device that fails is for the scripted backend to show, and
+ * a run is to be the same twice. Left out is what gives something back (close, munmap, unlink, ibv_destroy_*: nothing
+ * can be done about it), and what can't fail for want of anything (clocks, signal sets, sd-event's arming of what it
+ * has).
  */
-#include <dlfcn.h>
-#include <errno.h>
+#include "tests/support/fail_calls.h"
+
 #include <fcntl.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <systemd/sd-event.h>
 #include <unistd.h>
 
 struct control {
 	_Atomic int64_t countdown;
 	_Atomic int64_t calls;
+	_Atomic int64_t allocated;
 };
 
 static struct control *control;
@@ -63,71 +64,106 @@ static __attribute__((constructor)) void set_up(void)
 	control = address;
 }
 
-static bool fails(void *caller)
+static bool is_program(const void *caller)
 {
-	if (!control || (uintptr_t)caller < program_start || (uintptr_t)caller >= program_end)
+	return control && (uintptr_t)caller >= program_start && (uintptr_t)caller < program_end;
+}
+
+/* The system calls' own numbers are the kernel's word; glibc's functions could be ours. */
+static bool is_first_thread(void)
+{
+	static _Thread_local int first
+	    __attribute__((tls_model("initial-exec"))); /* 0: not asked yet; 1: it is; 2: it is not */
+
+	if (!first)
+		first = getpid() == gettid() ? 1 : 2;
+	return first == 1;
+}
+
+bool fail_calls_now(const void *caller, bool first_only)
+{
+	if (!is_program(caller) || (first_only && !is_first_thread()))
 		return false;
 	atomic_fetch_add(&control->calls, 1);
 	return atomic_load(&control->countdown) >= 0 && atomic_fetch_sub(&control->countdown, 1) == 0;
 }
 
-#define FAILS() fails(__builtin_return_address(0))
+/* ---- memory -------------------------------------------------------------------------------------- */
+/*
+ * These come before the dynamic linker can be asked for others. What the program allocated is noted, so that what
+ * nobody frees (its libraries free some of it) shows.
+ */
 
-static void *next_of(const char *name)
-{
-	return dlsym(RTLD_NEXT, name);
-}
-
-/* result NAME(parameters): -1 with error, or what the real one says. */
-#define FAILING(result, failure, error, name, parameters, arguments)                                                      \
-	result name parameters;                                                                                           \
-	result name parameters                                                                                            \
-	{                                                                                                                 \
-		static result(*_Atomic next) parameters;                                                                  \
-                                                                                                                          \
-		if (FAILS()) {                                                                                            \
-			errno = error;                                                                                    \
-			return failure;                                                                                   \
-		}                                                                                                         \
-		if (!next)                                                                                                \
-			next = (result(*) parameters)next_of(#name);                                                      \
-		return next arguments;                                                                                    \
-	}
-
-FAILING(int, -1, EMFILE, memfd_create, (const char *name, unsigned flags), (name, flags))
-FAILING(int, -1, ENOSPC, ftruncate, (int fd, off_t bytes), (fd, bytes))
-FAILING(int, -1, ENOMEM, madvise, (void *address, size_t bytes, int advice), (address, bytes, advice))
-FAILING(int, -1, EPERM, fchmod, (int fd, mode_t mode), (fd, mode))
-FAILING(int, -1, EMFILE, socket, (int family, int type, int protocol), (family, type, protocol))
-FAILING(int, -1, EMFILE, socketpair, (int family, int type, int protocol, int fds[2]), (family, type, protocol, fds))
-FAILING(int, -1, EMFILE, pipe2, (int fds[2], int flags), (fds, flags))
-FAILING(int, -1, EMFILE, eventfd, (unsigned value, int flags), (value, flags))
-FAILING(int, -1, EMFILE, accept4, (int fd, struct sockaddr *address, socklen_t *bytes, int flags), (fd, address, bytes, flags))
-FAILING(int, -1, ENOBUFS, setsockopt, (int fd, int level, int name, const void *value, socklen_t bytes),
-	(fd, level, name, value, bytes))
-FAILING(int, -1, ENOBUFS, getsockopt, (int fd, int level, int name, void *value, socklen_t *bytes),
-	(fd, level, name, value, bytes))
-FAILING(ssize_t, -1, ENOMEM, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
-FAILING(ssize_t, -1, ENOMEM, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
-FAILING(void *, MAP_FAILED, ENOMEM, mmap, (void *address, size_t bytes, int protection, int flags, int fd, off_t offset),
-	(address, bytes, protection, flags, fd, offset))
-FAILING(ssize_t, -1, EAGAIN, getrandom, (void *buffer, size_t bytes, unsigned flags), (buffer, bytes, flags))
-FAILING(int, EAGAIN, EAGAIN, pthread_create,
-	(pthread_t * thread, const pthread_attr_t *attributes, void *(*main)(void *), void *argument),
-	(thread, attributes, main, argument))
-FAILING(int, -ENOMEM, ENOMEM, sd_event_add_io,
-	(sd_event * event, sd_event_source **source, int fd, uint32_t events, sd_event_io_handler_t handler, void *context),
-	(event, source, fd, events, handler, context))
-FAILING(int, -ENOMEM, ENOMEM, sd_event_add_time,
-	(sd_event * event, sd_event_source **source, clockid_t clock, uint64_t at_us, uint64_t accuracy_us,
-	 sd_event_time_handler_t handler, void *context),
-	(event, source, clock, at_us, accuracy_us, handler, context))
-FAILING(char *, NULL, ENOMEM, strdup, (const char *text), (text))
-
-/* These come before the dynamic linker can be asked for others. */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t n, size_t bytes);
 extern void *__libc_realloc(void *memory, size_t bytes);
+extern void *__libc_memalign(size_t alignment, size_t bytes);
+extern void __libc_free(void *memory);
+
+#define NOTES (1u << 14)
+#define GONE ((void *)1)
+
+static void *notes[NOTES]; /* open addressing; GONE: was taken, look on */
+static atomic_flag notes_lock = ATOMIC_FLAG_INIT;
+
+/* Its place, or NULL. */
+static void **find_note(const void *memory)
+{
+	size_t at = ((uintptr_t)memory >> 4) * 0x9e3779b1u;
+
+	for (size_t i = 0; i < NOTES; i++) {
+		void **note = &notes[(at + i) % NOTES];
+
+		if (*note == memory)
+			return note;
+		if (!*note)
+			return NULL;
+	}
+	return NULL;
+}
+
+static void note(void *memory)
+{
+	size_t at = ((uintptr_t)memory >> 4) * 0x9e3779b1u;
+
+	for (size_t i = 0; i < NOTES; i++) {
+		void **free_note = &notes[(at + i) % NOTES];
+
+		if (*free_note && *free_note != GONE)
+			continue;
+		*free_note = memory;
+		atomic_fetch_add(&control->allocated, 1);
+		return;
+	}
+	abort(); /* far more than it ever has */
+}
+
+void *fail_calls_note(void *memory, const void *caller)
+{
+	if (!memory || !is_program(caller))
+		return memory;
+	while (atomic_flag_test_and_set(&notes_lock))
+		;
+	note(memory);
+	atomic_flag_clear(&notes_lock);
+	return memory;
+}
+
+void fail_calls_forget(const void *memory)
+{
+	void **place;
+
+	if (!memory || !control)
+		return;
+	while (atomic_flag_test_and_set(&notes_lock))
+		;
+	place = find_note(memory);
+	if (place) {
+		*place = GONE;
+		atomic_fetch_sub(&control->allocated, 1);
+	}
+	atomic_flag_clear(&notes_lock);
+}
 
 static void *out_of_memory(void)
 {
@@ -137,17 +173,35 @@ static void *out_of_memory(void)
 
 void *malloc(size_t bytes)
 {
-	return FAILS() ? out_of_memory() : __libc_malloc(bytes);
+	return FAILS() ? out_of_memory() : fail_calls_note(__libc_malloc(bytes), CALLER);
 }
 
 void *calloc(size_t n, size_t bytes)
 {
-	return FAILS() ? out_of_memory() : __libc_calloc(n, bytes);
+	return FAILS() ? out_of_memory() : fail_calls_note(__libc_calloc(n, bytes), CALLER);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+	return FAILS() ? out_of_memory() : fail_calls_note(__libc_memalign(alignment, bytes), CALLER);
+}
+
+/* Forgotten first: another thread may be given the same place as soon as it is free. */
+static void *resize(void *memory, size_t bytes, const void *caller)
+{
+	void *moved;
+
+	fail_calls_forget(memory);
+	moved = __libc_realloc(memory, bytes);
+	if (moved || bytes == 0)
+		return fail_calls_note(moved, caller);
+	fail_calls_note(memory, caller);
+	return NULL;
 }
 
 void *realloc(void *memory, size_t bytes)
 {
-	return FAILS() ? out_of_memory() : __libc_realloc(memory, bytes);
+	return FAILS() ? out_of_memory() : resize(memory, bytes, CALLER);
 }
 
 void *reallocarray(void *memory, size_t n, size_t bytes)
@@ -156,29 +210,19 @@ void *reallocarray(void *memory, size_t n, size_t bytes)
 
 	if (FAILS() || __builtin_mul_overflow(n, bytes, &all))
 		return out_of_memory();
-	return __libc_realloc(memory, all);
+	return resize(memory, all, CALLER);
 }
 
-static int open_next(const char *path, int flags, mode_t mode)
+char *strdup(const char *text)
 {
-	static int (*_Atomic next)(const char *, int, ...);
+	size_t bytes = strlen(text) + 1;
+	char *copy = FAILS() ? out_of_memory() : fail_calls_note(__libc_malloc(bytes), CALLER);
 
-	if (!next)
-		next = (int (*)(const char *, int, ...))next_of("open");
-	return next(path, flags, mode);
+	return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
-int open(const char *path, int flags, ...)
+void free(void *memory)
 {
-	va_list arguments;
-	mode_t mode;
-
-	if (FAILS()) {
-		errno = EMFILE;
-		return -1;
-	}
-	va_start(arguments, flags);
-	mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
-	va_end(arguments);
-	return open_next(path, flags, mode);
+	fail_calls_forget(memory);
+	__libc_free(memory);
 }

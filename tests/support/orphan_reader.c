@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * orphan_reader SOCKET STREAM: attach, print "attached", take a batch, and end; a child that was forked meanwhile goes
- * on with the same handle. The daemon knew the parent: with it the attachment ends, and the child has to be told. Prints
- * what the child's release and next acquire return.
+ * orphan_reader SOCKET STREAM [N]: attach, print "attached", take a batch, and end; a child that was forked meanwhile
+ * goes on with the same handle. The daemon knew the parent: with it the attachment ends, and the child has to be told.
+ * Prints what the child's release and next acquire return. With N it is a tap: prints the first byte of N packets, the
+ * first of them the parent's, and how often an epoch began.
  */
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
@@ -22,21 +23,50 @@ static void go_on(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 	fflush(stdout);
 }
 
+static void print_packets(struct ibvcap_rx *rx, int n)
+{
+	for (int i = 0; i < n; i++) {
+		uint8_t byte;
+		size_t length;
+		int r = ibvcap_recv(rx, &byte, 1, &length, NULL, 60000);
+
+		printf("%d\n", r == 1 ? byte : r);
+		fflush(stdout);
+	}
+}
+
+static void be_tap(struct ibvcap_rx *rx, int n)
+{
+	struct ibvcap_rx_counts counts;
+
+	print_packets(rx, 1);
+	if (fork() != 0)
+		_exit(EXIT_SUCCESS);
+	print_packets(rx, n - 1);
+	ibvcap_rx_counts(rx, &counts);
+	printf("%d epochs\n", (int)counts.epochs);
+	fflush(stdout);
+	_exit(EXIT_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
+	struct ibvcap_attach_options options = { .policy = argc == 4 ? IBVCAP_POLICY_TAP : IBVCAP_POLICY_LOSSY };
 	struct ibvcap_batch batch;
 	struct ibvcap_rx *rx;
 	int r;
 
-	if (argc != 3)
+	if (argc != 3 && argc != 4)
 		return EXIT_FAILURE;
-	r = ibvcap_attach(argv[1], argv[2], NULL, &rx);
+	r = ibvcap_attach(argv[1], argv[2], &options, &rx);
 	if (r < 0) {
 		fprintf(stderr, "%s\n", ibvcap_error_text());
 		return EXIT_FAILURE;
 	}
 	puts("attached");
 	fflush(stdout);
+	if (argc == 4)
+		be_tap(rx, atoi(argv[3]));
 	r = ibvcap_acquire(rx, &batch, 1, 1, 10000);
 	if (r != 1) {
 		fprintf(stderr, "acquire: %s\n", strerror(-r));

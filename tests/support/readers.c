@@ -34,7 +34,7 @@ int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const str
 		rx->state = consumer->state;
 		rx->page = consumer->page;
 		rx->attach_sequence = consumer->attach_sequence;
-		rx->next = rx->released = rx->attach_sequence;
+		rx->next = rx->attach_sequence;
 		rx->policy_told = consumer_load_policy(consumer->state);
 	} else {
 		rx_begin_tap(rx, &(struct start){ .where = IBVCAP_START_NEWEST });

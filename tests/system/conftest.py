@@ -40,7 +40,7 @@ def wait_until(condition, seconds=10, what="condition"):
         value = condition()
         if value:
             return value
-        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        assert time.monotonic() < end, f"{what() if callable(what) else what}: not within {seconds} s"
         time.sleep(0.01)
 
 
@@ -415,11 +415,11 @@ def reachable(word):
     return copy
 
 
-def as_nobody(*command, groups="--clear-groups"):
+def as_nobody(*command, groups="--clear-groups", user=NOBODY):
     """The command as an unprivileged user, without any capability."""
     command = [reachable(word) for word in command]
-    return ["env", f"LD_LIBRARY_PATH={REACHABLE}", "setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", groups, "--no-new-privs",
-            "--bounding-set=-all", "--inh-caps=-all", *map(str, command)]
+    return ["env", f"LD_LIBRARY_PATH={REACHABLE}", "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", groups,
+            "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", *map(str, command)]
 
 
 class Consumer:

@@ -3,6 +3,9 @@
 
 The base is made once by mmdebstrap and kept in IBVCAP_CONTAINER_CACHE (else ~/.cache/ibvcap-tests); a container is an
 overlay over it. Its network is that of the receiver's end of the fixture "net", so what a test sends on a wire arrives.
+
+A machine that has no container to give (no root, no program, no network to make the base from, no right to boot it) skips
+and says why. With IBVCAP_REQUIRE_CONTAINER=1, as where everything is to be tested, that is a failure.
 """
 import hashlib
 import os
@@ -24,15 +27,29 @@ CAPABILITIES = ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_I
 SIGPOWEROFF = signal.SIGRTMIN + 4  # systemd(1)
 
 
+def give_up(reason):
+    """Skip, or fail where a container is a must."""
+    if os.environ.get("IBVCAP_REQUIRE_CONTAINER") == "1":
+        pytest.fail(f"{reason} (IBVCAP_REQUIRE_CONTAINER=1)", pytrace=False)
+    pytest.skip(reason)
+
+
+def check_machine():
+    """Give up where no container can be had. With a sanitizer's build it is nowhere to be had, and no failure."""
+    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+        pytest.skip("the container has no sanitizer's libraries")
+    reason = why_not()
+    if reason:
+        give_up(reason)
+
+
 def why_not():
-    """None, or why no container can be had here."""
+    """None, or what this machine lacks for a container."""
     if os.geteuid() != 0:
         return "a container needs root"
     for program, package in (("systemd-nspawn", "systemd-container"), ("mmdebstrap", "mmdebstrap")):
         if not shutil.which(program):
             return f"there is no {program}: apt install {package}"
-    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
-        return "the container has no sanitizer's libraries"
     return None
 
 
@@ -47,7 +64,7 @@ def make_base():
                               capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             shutil.rmtree(unfinished, ignore_errors=True)
-            pytest.skip(f"mmdebstrap makes no base system: {done.stderr.strip().splitlines()[-1:]}")
+            give_up(f"mmdebstrap makes no base system: {done.stderr.strip().splitlines()[-1:]}")
         unfinished.rename(base)
     return base
 
@@ -62,8 +79,11 @@ class Container:
     def prepare(self, base):
         for name in ("root", "upper", "work"):
             (self.directory / name).mkdir()
-        conftest.run("mount", "-t", "overlay", "overlay", "-o",
-                     f"lowerdir={base},upperdir={self.directory / 'upper'},workdir={self.directory / 'work'}", self.root)
+        layers = f"lowerdir={base},upperdir={self.directory / 'upper'},workdir={self.directory / 'work'}"
+        done = subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, self.root], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            give_up(f"no overlay can be mounted here: {done.stderr.strip()}")
         self.mounted = True
         conftest.run("cmake", "--install", conftest.BUILD, env={**os.environ, "DESTDIR": str(self.root)})
 
@@ -84,7 +104,7 @@ class Container:
                 return self
             time.sleep(0.1)
         said = self.console.read_text(errors="replace").strip().splitlines()[-3:]
-        pytest.skip(f"systemd does not boot in a container here: {said}")
+        give_up(f"systemd does not boot in a container here: {said}")
 
     def find_leader(self):
         found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False).stdout.split()

@@ -8,6 +8,7 @@ MAGIC = 0x50414349
 VERSION = 1
 ATTACH, STATUS, CHANGE = 1, 2, 3
 RELOAD, ADD_STREAM, REMOVE_STREAM = 1, 2, 3  # of CHANGE
+LOSSY, LOSSLESS, TAP = range(3)
 ATTACHED, ERROR, DAEMON, STREAM, CONSUMER, INTERFACE, END = range(64, 71)
 DONE = 71
 
@@ -98,9 +99,9 @@ class Client:
         assert (magic, version, size) == (MAGIC, VERSION, len(data))
         return kind, data[HEADER.size:], list(fds)
 
-    def attach(self, stream, lease_blocks=0, abi_major=1):
-        """Descriptors: payload, headers, ring, consumer state, consumer page, wake pipe."""
-        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, 0, lease_blocks, 0, 0))
+    def attach(self, stream, lease_blocks=0, abi_major=1, policy=0):
+        """Descriptors: payload, headers, ring; of a consumer, who is no tap, also its state, its page, its wake socket."""
+        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, policy, lease_blocks, 0, 0))
         kind, body, fds = self.receive()
         decode(kind, body)
         assert kind == ATTACHED

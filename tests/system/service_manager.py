@@ -17,20 +17,26 @@ class Manager:
     def __init__(self, start_daemon):
         self.start_daemon = start_daemon
         self.kept = []  # (name, descriptor), in the order of coming
+        self.units = []  # the same of socket units, which come first
         self.log = []   # messages of all runs
         self.texts = []  # logs of the runs that have ended
         self.n_runs = 0
+        self.on_message = None  # called with each message's fields, after it was obeyed
 
     def names(self):
         return [name for name, _ in self.kept]
 
-    def start(self, streams, name="ibvcapd", **options):
+    def sockets(self):
+        """What is kept, without the list of readers."""
+        return [name for name in self.names() if not name.startswith("readers-")]
+
+    def start(self, streams, name="ibvcapd", environment=None, **options):
         # The daemon wants them from 3 on; by way of numbers that are not in the way.
-        high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 200) for _, fd in self.kept]
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 200) for _, fd in self.units + self.kept]
         moves = " ".join(f"{3 + i}<&{fd} {fd}<&-" for i, fd in enumerate(high))
-        environment = {"FDSTORE": str(FDS_MAX)}
+        environment = {"FDSTORE": str(FDS_MAX), **(environment or {})}
         if high:
-            environment |= {"LISTEN_FDS": str(len(high)), "LISTEN_FDNAMES": ":".join(self.names())}
+            environment |= {"LISTEN_FDS": str(len(high)), "LISTEN_FDNAMES": ":".join(name for name, _ in self.units + self.kept)}
         prefix = ["bash", "-c", f'LISTEN_PID=$$ exec "$@" {moves}', "bash"]
         self.n_runs += 1
         self.daemon = self.start_daemon(streams, name=name, prefix=prefix, environment=environment, pass_fds=high,
@@ -56,6 +62,8 @@ class Manager:
         fields = dict(line.split("=", 1) for line in message.splitlines() if "=" in line)
         self.log.append(fields)
         self.obey(fields, list(fds))
+        if self.on_message:
+            self.on_message(fields)
         return message
 
     def obey(self, fields, fds):
@@ -88,7 +96,7 @@ class Manager:
         return self.start(streams, **options)
 
     def close(self):
-        for _, fd in self.kept:
+        for _, fd in self.units + self.kept:
             os.close(fd)
 
 

@@ -3,6 +3,7 @@
 import errno
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -66,3 +67,18 @@ def test_a_child_that_outlives_the_consumer_is_told_that_its_lease_ended(build, 
         assert reader.stdout.readline() == "attached\n", reader.stderr.read()
         wire.send(wire.frame(b"x" * 100, 7600))
         assert reader.stdout.readline() == f"{-errno.ECONNABORTED} {-errno.ECONNABORTED}\n", reader.stderr.read()
+
+
+def test_a_taps_child_reads_on_and_gets_nothing_twice(daemon, wire, build):
+    """The session ended, and not the epoch: it attaches again, where it was."""
+    one = daemon([conftest.stream(wire)])
+    command = conftest.as_nobody(build.orphan_reader, one.socket_path, "lidar", 10)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout.readline() == "attached\n"
+        wire.send(*[wire.frame(bytes([number]), 7502) for number in range(5)])
+        assert [int(reader.stdout.readline()) for _ in range(5)] == list(range(5))
+        reader.wait(10)
+        time.sleep(1)  # it looks for the hang-up a few times in that
+        wire.send(*[wire.frame(bytes([number]), 7502) for number in range(5, 10)])
+        assert [int(reader.stdout.readline()) for _ in range(5)] == list(range(5, 10))
+        assert reader.stdout.readline() == "0 epochs\n"

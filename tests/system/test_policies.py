@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 import conftest
+import control_client
 from test_tools import IBVCAP, NO_PERMISSION, built, ibvcap, recv  # noqa: F401 (fixtures among them)
 
 SMALL = {"payload_size": 256, "slots_per_block": 64, "history_blocks": 16, "receive_queue_slots": 1024, "lease_blocks": 2}
@@ -22,8 +23,9 @@ def published(daemon, n):
 
 def test_the_past_is_given_as_far_as_it_is_there(build, daemon, net, wire):
     one = daemon([conftest.stream(wire, **SMALL)])
-    send(build, net, wire, 5000)
-    published(one, 5000)
+    for i in range(5):  # no more at once than the receive queue takes
+        send(build, net, wire, 1000)
+        published(one, (i + 1) * 1000)
     said = [ibvcap("recv", "lidar", "--socket", one.socket_path, "--duration", 0.2, *words, nobody=True)
             for words in (["--packets-back", 100], ["--packets-back", 10**9], ["--seconds-back", 100], ["--oldest"],
                           ["--packets-back", 50, "--policy", "tap"], ["--seconds-back", 1e-6])]
@@ -46,23 +48,36 @@ def test_lossless_is_by_permission(daemon, wire):
 
 
 @pytest.mark.parametrize("poll", ["busy", "adaptive", "event"])
-def test_a_stopped_lossless_reader_is_waited_for_until_its_deadline(build, daemon, net, wire, recv, poll):
-    one = daemon([conftest.stream(wire, poll=poll, lossless_deadline_ms=1500, **SMALL)])
+def test_a_stopped_lossless_reader_is_waited_for(build, daemon, net, wire, recv, poll):
+    one = daemon([conftest.stream(wire, poll=poll, lossless_deadline_ms=3600000, **SMALL)])
     reader = recv(one, "--policy", "lossless", "--json")
     reader.process.send_signal(signal.SIGSTOP)
     send(build, net, wire, 4000)
     conftest.wait_until(lambda: one.stream()["matched"] == 4000, 10, "4000 packets")
     kept = one.stream()["published"]
-    assert kept < 4000
+    assert 16 * 64 <= kept < 4000, "all that the ring has room for, and no more"
+    reader.process.send_signal(signal.SIGCONT)
+    conftest.wait_until(lambda: one.stream()["in_flight"] == 0 and one.status()["consumers"][0]["lag"] == 0, 10, "it has caught up")
     (consumer,) = one.status()["consumers"]
-    if consumer["policy"] == 1:  # else this machine took the deadline to come here
-        reader.process.send_signal(signal.SIGCONT)
-        conftest.wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 10, "it has caught up")
-        assert one.status()["consumers"][0]["skipped"] == 0
+    assert (consumer["policy"], consumer["skipped"]) == (control_client.LOSSLESS, 0)
+    counts = one.expect_sum()
+    assert counts["no_buffer"] > 0 and consumer["delivered"] == counts["published"]
+    send(build, net, wire, 1000)
+    published(one, counts["published"] + 1000)
+    code, out, err = reader.finish(signal.SIGTERM)
+    assert code == 0, err
+    assert json.loads(out)["skipped"] == 0
+
+
+@pytest.mark.parametrize("poll", ["busy", "adaptive", "event"])
+def test_a_stopped_lossless_reader_is_waited_for_until_its_deadline(build, daemon, net, wire, recv, poll):
+    one = daemon([conftest.stream(wire, poll=poll, lossless_deadline_ms=300, **SMALL)])
+    reader = recv(one, "--policy", "lossless", "--json")
     reader.process.send_signal(signal.SIGSTOP)
     send(build, net, wire, 4000)
-    conftest.wait_until(lambda: one.status()["consumers"][0]["policy"] == 0, 20, "it is demoted")
-    before = one.stream()["published"]
+    conftest.wait_until(lambda: one.status()["consumers"][0]["policy"] == control_client.LOSSY, 20, "it is demoted")
+    conftest.wait_until(lambda: one.stream()["matched"] == 4000 and one.stream()["in_flight"] == 0, 10, "4000 packets")
+    before = one.expect_sum()["published"]
     send(build, net, wire, 1000)
     published(one, before + 1000)
     reader.process.send_signal(signal.SIGCONT)

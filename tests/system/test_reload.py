@@ -2,9 +2,11 @@
 """Another configuration while the daemon runs: all of it or nothing, and what did not change is not touched."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
+import types
 
 import pytest
 
@@ -45,6 +47,16 @@ def names(daemon):
 
 def flows(wire, *ports):
     return [conftest.flow(port, wire.address) for port in ports]
+
+
+def at_rest(measure):
+    """What it is once it has stayed so for a while: connections that asked something before are gone then."""
+    since, value = time.monotonic(), measure()
+    while time.monotonic() < since + 0.5:
+        time.sleep(0.05)
+        if measure() != value:
+            since, value = time.monotonic(), measure()
+    return value
 
 
 @pytest.fixture(params=["SIGHUP", "ibvcap reload"])
@@ -104,6 +116,39 @@ def test_rights_and_limits_change_too(daemon, wire, build, ibvcap):
     assert subprocess.run(command, capture_output=True, check=False).returncode == EX_NOPERM
 
 
+def test_who_loses_a_right_is_put_out_and_nobody_else(daemon, wire, consumer, ibvcap):
+    open_to_all = small(wire, lossless_deadline_ms=1000, max_consumers=4, max_consumers_per_user=4)
+    one = daemon([open_to_all, small(wire, name="other", port=7503)])
+    others = [consumer(one, nobody=False), consumer(one, "other")]
+
+    def recv(policy):
+        command = conftest.as_nobody(conftest.BUILD / "tools/ibvcap", "recv", "lidar", "--socket", one.socket_path, "--policy", policy)
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    readers = {policy: recv(policy) for policy in ("lossy", "lossless", "tap")}
+    try:
+        conftest.wait_until(lambda: len(one.status()["consumers"]) == 4, 10, "the readers")
+        write(one, [{**open_to_all, "lossless_users": ["root"]}, small(wire, name="other", port=7503)])
+        assert ibvcap(one, "reload").returncode == 0
+        err = readers["lossless"].communicate(timeout=10)[1]
+        assert readers["lossless"].returncode == EX_UNAVAILABLE and "its log says why" in err
+        assert f"process {readers['lossless'].pid} of user {conftest.NOBODY.pw_uid} may not be lossless any more" in one.text()
+        time.sleep(0.5)
+        assert readers["lossy"].poll() is None and readers["tap"].poll() is None
+        write(one, [{**open_to_all, "users": ["daemon"]}, small(wire, name="other", port=7503)])
+        assert ibvcap(one, "reload").returncode == 0
+        err = readers["lossy"].communicate(timeout=10)[1]
+        assert readers["lossy"].returncode == EX_UNAVAILABLE and "its log says why" in err
+        err = readers["tap"].communicate(timeout=10)[1]
+        assert readers["tap"].returncode == EX_NOPERM and "Permission denied" in err
+    finally:
+        for reader in readers.values():
+            reader.kill()
+    wire.send(wire.frame(b"a", 7502), wire.frame(b"b", 7503))
+    conftest.wait_until(lambda: one.stream()["published"] == one.stream("other")["published"] == 1, 5, "packets")
+    assert [row["payload"] for reader in others for row in reader.finish(stop=True)[0]] == [b"a", b"b"]
+
+
 @pytest.mark.parametrize("change, word", [
     (lambda wire: [small(wire, payload_size=512)], "payload_size cannot change"),
     (lambda wire: [small(wire, flows=[conftest.flow(7502, "ff15::1")])], "bytes of headers"),
@@ -121,8 +166,7 @@ def test_a_wrong_file_changes_nothing(daemon, wire, consumer, reload, change, wo
     reader = consumer(one)
     pid = one.pid()
     n_descriptors = lambda: len(os.listdir(f"/proc/{pid}/fd"))  # noqa: E731
-    time.sleep(0.2)  # for those of the connection that asked
-    before = n_descriptors()
+    before = at_rest(n_descriptors)
     write(one, change(wire))
     reload(one, word)
     error = next(line for line in one.text().splitlines() if "error:" in line)
@@ -171,12 +215,179 @@ def test_a_bad_text_says_where(daemon, wire, ibvcap, tmp):
     path = tmp / "bad.conf"
     path.write_text('streams = (\n{ name = "x"; colour = 3; });\n')
     done = ibvcap(one, "stream", "add", path)
-    assert done.returncode == 64 and f"{path}:2" in done.stderr and "colour" in done.stderr
+    assert done.returncode == EX_CONFIG and f"{path}:2" in done.stderr and "colour" in done.stderr
     path.write_text("# " + "x" * 5000)
     done = ibvcap(one, "stream", "add", path)
     assert done.returncode == EX_CONFIG and "longer than" in done.stderr
     assert ibvcap(one, "stream", "add", tmp / "none.conf").returncode == os.EX_NOINPUT
     assert names(one) == ["lidar"]
+
+
+def test_what_a_stream_that_is_added_lacks_is_said(daemon, wire, ibvcap, tmp):
+    one = daemon([small(wire)])
+    path = tmp / "more.conf"
+
+    def add(**keys):
+        entry = small(wire, **{"name": "more", "port": 7600, **keys})
+        path.write_text(f"streams = {conftest.libconfig([entry])};\n")
+        done = ibvcap(one, "stream", "add", path)
+        assert not done.stdout and done.stderr.startswith("ibvcap stream: ") and done.stderr.endswith("; nothing was changed\n")
+        return done.returncode, done.stderr
+
+    code, text = add(name="lidar")
+    assert code == EX_CONFIG and f'{path}:1: name = "lidar" is that of the stream at {one.config}:2 too' in text
+    code, text = add(port=7502)
+    assert code == EX_CONFIG and f"{path}:1: stream 'more': this flow to port 7502 overlaps with that of stream 'lidar' at " \
+        f"{one.config}:2, on the same interface" in text
+    code, text = add(payload_size=0)
+    assert code == EX_CONFIG and f"{path}:1: payload_size = 0: accepted is" in text
+    code, text = add(payload_size=60000)
+    assert code == EX_UNAVAILABLE and f"{path}:1: stream 'more': payload_size 60000" in text and "ip link set dev" in text
+    code, text = add(interface="gone0")
+    assert code == EX_UNAVAILABLE and "gone0" in text and wire.interface in text
+    code, text = add(page_size="2M", history_blocks=1 << 20)
+    assert code == os.EX_OSERR and ("RLIMIT_MEMLOCK" in text and "restart the daemon with it" in text or
+                                    "stream 'more': its ring wants" in text and "hugepages of 2048 kB" in text)
+    if conftest.read_number(conftest.HUGEPAGES / "nr_hugepages") == 0:  # else they are others', who may give them back
+        code, text = add(page_size="2M")
+        assert code == os.EX_OSERR and re.search(r"stream 'more': its ring wants 2 hugepages of 2048 kB, the payload segment found "
+                                                 r"too few of them \(0 free of 0\); get them with: echo 2 > /sys/kernel/mm/", text)
+    assert names(one) == ["lidar"]
+
+
+def test_a_stream_whose_interface_is_down_waits_for_it(daemon, net, wire, ibvcap, tmp):
+    other = net.add_wire()
+    far = small(other, name="far", port=7600)
+    one = daemon([small(wire), far])
+    assert ibvcap(one, "stream", "remove", "far").returncode == 0
+    conftest.wait_until(lambda: "far" not in one.status()["streams"], 5, "its end")
+    conftest.run("ip", "-n", net.rx, "link", "set", other.interface, "down")
+    path = tmp / "far.conf"
+    path.write_text(f"streams = {conftest.libconfig([far])};\n")
+    assert ibvcap(one, "stream", "add", path).returncode == 0
+    assert f"interface {other.interface}: link is down, its streams wait for it; bring it up with: ip link set dev " \
+        f"{other.interface} up" in one.text()
+    assert one.stream("far")["state"] == "link_down"
+    conftest.run("ip", "-n", net.rx, "link", "set", other.interface, "up")
+    conftest.wait_until(lambda: one.stream("far")["state"] == "capturing", 10, "the link")
+    conftest.wait_until(lambda: other.send(other.frame(b"x", 7600)) or one.stream("far")["published"], 10, "a packet")
+
+
+def test_a_change_that_fails_in_the_end_has_let_nothing_in(daemon, net, wire, consumer, build, reload):
+    one = daemon([small(wire)])
+    reader = consumer(one)
+    # The kernel lets nobody join: the last step of a stream that is added.
+    conftest.run(*net.command(net.rx, "sysctl", "-qw", "net.ipv4.igmp_max_memberships=0"))
+    sender = net.sender(build, wire, 7509, rate=20000, duration=60)
+    try:
+        write(one, [small(wire, flows=flows(wire, 7502, 7509)),
+                    small(wire, name="more", flows=[conftest.flow(7503, "239.1.1.1")])])
+        for _ in range(3):
+            reload(one, "cannot join the group")
+            assert "net.ipv4.igmp_max_memberships" in one.text() and "nothing was changed" in one.text()
+    finally:
+        sender.kill()
+        sender.communicate()
+    assert one.stream()["matched"] == one.stream()["published"] == 0
+    wire.send(wire.frame(b"a", 7502))
+    conftest.wait_until(lambda: one.stream()["published"] == 1, 5, "a packet")
+    assert [row["payload"] for row in reader.finish(stop=True)[0]] == [b"a"]
+    assert names(one) == ["lidar"]
+
+
+# ---- while memory is made ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow(build, net, tmp):
+    """slow(streams): (a daemon, function). Once that was called, memory takes its while; called again: no more."""
+    program, hold = tmp / "ibvcapd", tmp / "hold"
+    # Behind what is preloaded already: a sanitizer's library has to be the first.
+    program.write_text(f'#!/bin/sh\nLD_PRELOAD="$LD_PRELOAD:{conftest.BUILD}/tests/support/libhold_calls.so" HOLD_CALLS={hold} '
+                       f'exec {build.ibvcapd} "$@"\n')
+    program.chmod(0o755)
+    programs = types.SimpleNamespace(softhca=build.softhca, ibvcapd=program)
+    started = []
+
+    def start(streams):
+        started.append(conftest.Daemon(programs, net, tmp, streams).wait_ready())
+        return started[-1], lambda: hold.unlink() if hold.exists() else hold.touch()
+
+    yield start
+    hold.unlink(missing_ok=True)
+    for one in started:
+        one.kill()
+
+
+@pytest.fixture
+def change_at_work(wire, tmp, slow, ibvcap):
+    """(daemon, a process that is adding the stream "large", the function that lets it come to its end)."""
+    one, hold = slow([small(wire)])
+    path = tmp / "large.conf"
+    path.write_text(f"streams = {conftest.libconfig([small(wire, name='large', port=7600)])};\n")
+    hold()
+    change = subprocess.Popen([conftest.BUILD / "tools/ibvcap", "stream", "add", path, "--socket", one.socket_path],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def is_refused():
+        done = ibvcap(one, "stream", "remove", "none")
+        return done.returncode == os.EX_TEMPFAIL and "another change is on its way; ask again when it is done" in done.stderr
+
+    conftest.wait_until(is_refused, 10, "a change at work")
+    yield one, change, hold
+    change.kill()
+    change.communicate()
+
+
+def test_clients_are_served_while_a_change_is_prepared(change_at_work, wire, consumer):
+    one, change, hold = change_at_work
+    reader = consumer(one)
+    wire.send(wire.frame(b"a", 7502))
+    conftest.wait_until(lambda: one.stream()["published"] == 1, 5, "a packet")
+    assert [row["payload"] for row in reader.finish(stop=True)[0]] == [b"a"]
+    conftest.wait_until(lambda: not one.status()["consumers"], 5, "detach")
+    assert names(one) == ["lidar"] and change.poll() is None
+    hold()
+    assert change.wait(20) == 0 and "1 streams added, 0 removed, 1 kept" in change.communicate()[0]
+    reader = consumer(one, "large")
+    wire.send(wire.frame(b"b", 7600))
+    conftest.wait_until(lambda: one.stream("large")["published"] == 1, 5, "a packet")
+    assert [row["payload"] for row in reader.finish(stop=True)[0]] == [b"b"]
+    one.stop_clean()
+
+
+def test_one_change_at_a_time_and_a_signal_waits_its_turn(change_at_work, wire, ibvcap):
+    one, change, hold = change_at_work
+    write(one, [small(wire), small(wire, name="more", port=7503)])
+    one.process.send_signal(signal.SIGHUP)
+    done = ibvcap(one, "reload")
+    assert done.returncode == os.EX_TEMPFAIL and done.stderr == \
+        "ibvcap reload: another change is on its way; ask again when it is done; nothing was changed\n"
+    assert names(one) == ["lidar"]
+    hold()
+    assert change.wait(20) == 0
+    # The file again, after that: without what was added by hand, and with what is new in it.
+    conftest.wait_until(lambda: "1 streams added, 1 removed, 1 kept" in one.text(), 20, "the file's turn")
+    conftest.wait_until(lambda: list(one.status()["streams"]) == ["lidar", "more"], 10, "what the file says")
+    one.stop_clean()
+
+
+def test_who_asked_for_a_change_may_go(change_at_work):
+    one, change, hold = change_at_work
+    change.kill()
+    change.wait()
+    hold()
+    conftest.wait_until(lambda: names(one) == ["large", "lidar"], 20, "the change")
+    one.stop_clean()
+
+
+def test_a_daemon_that_is_told_to_stop_gives_up_what_it_prepares(change_at_work):
+    one, change, hold = change_at_work
+    one.process.send_signal(signal.SIGTERM)
+    conftest.wait_until(lambda: "draining" in one.text(), 10, "the signal")
+    hold()
+    one.stop_clean()
+    assert change.wait(10) != 0
 
 
 def test_only_administrators_may(daemon, wire, ibvcap):
@@ -198,8 +409,7 @@ def test_fifty_reloads_leave_nothing_behind(daemon, wire, consumer, ibvcap):
         maps = open(f"/proc/{pid}/maps").read()
         return len(os.listdir(f"/proc/{pid}/fd")), maps.count("ibvcap-"), len(os.listdir(f"/proc/{pid}/task"))
 
-    time.sleep(0.2)  # for the connection that asked for the pid
-    before = footprint()
+    before = at_rest(footprint)
     for i in range(50):
         write(one, [kept] if i % 2 else [kept, comes])
         assert ibvcap(one, "reload").returncode == 0
@@ -220,9 +430,33 @@ def test_the_service_manager_is_told_and_keeps_the_groups_of_now(start_daemon, n
     manager.take_all()
     assert manager.log[0]["RELOADING"] == "1" and int(manager.log[0]["MONOTONIC_USEC"]) > 0
     assert manager.log[-1]["READY"] == "1" and "2 streams" in manager.log[-1]["STATUS"]
-    assert len(manager.kept) == 3
+    assert len(manager.sockets()) == 3
     one.process.kill()
     one.process.wait(10)
     groups = {"239.1.1.1", "239.1.1.3", "239.1.1.4"}
     assert service_manager.joined(net, wire) & groups == {"239.1.1.3", "239.1.1.4"}
+    manager.close()
+
+
+def n_groups_sockets(manager):
+    return sum(name.startswith("groups-") for name in manager.names())
+
+
+def test_the_service_manager_is_never_without_a_groups_socket(start_daemon, net, wire, ibvcap):
+    manager = service_manager.Manager(start_daemon)
+    one = manager.start([small(wire, flows=[conftest.flow(7502, "239.1.1.1")])]).wait_ready()
+    manager.take_all()
+    held, before = [], set(manager.sockets())
+    manager.on_message = lambda fields: held.append(n_groups_sockets(manager))
+    write(one, [small(wire, flows=[conftest.flow(7502, "239.1.1.1"), conftest.flow(7503, "239.1.1.2")])])
+    assert ibvcap(one, "reload").returncode == 0
+    manager.take_all()
+    # A daemon killed between any two of its messages leaves no group: the new socket is there before the old one goes.
+    assert min(held) == 1 and max(held) == 2, (held, manager.log)
+    assert len(manager.sockets()) == 2 and set(manager.sockets()) & before == {"control"}
+    # What does not change is not given again.
+    manager.log.clear()
+    assert ibvcap(one, "reload").returncode == 0
+    manager.take_all()
+    assert not [fields for fields in manager.log if "FDNAME" in fields]
     manager.close()

@@ -20,9 +20,7 @@ SMALL = {"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 2, "l
 
 @pytest.fixture
 def booted(net, build):
-    reason = container.why_not()
-    if reason:
-        pytest.skip(reason)
+    container.check_machine()
     directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-container-"))
     one = container.Container(net, directory)
     try:
@@ -67,7 +65,8 @@ def test_restarts_under_the_real_systemd(booted, net, wire, build):
     booted.configure(streams(wire))
     booted.must("systemctl", "daemon-reload")
     booted.must("systemctl", "start", "ibvcapd")
-    assert booted.property("NFileDescriptorStore") == "2", booted.journal()
+    # The listener, the stream's group, the list of readers.
+    assert booted.property("NFileDescriptorStore") == "3", booted.journal()
     inode = booted.must("stat", "-c", "%i", "/run/ibvcapd/control.sock")
     reader = subprocess.Popen(booted.words("setpriv", "--reuid=nobody", "--regid=ibvcap", "--clear-groups", "ibvcap", "recv",
                                            "lidar", "--verify", "--json"),
@@ -87,7 +86,7 @@ def test_restarts_under_the_real_systemd(booted, net, wire, build):
             conftest.wait_until(lambda: status(booted)["streams"][0]["epoch"] != epoch, 30, "the next run")
             conftest.wait_until(lambda: status(booted)["consumers"], 30, "the reader")
             assert booted.must("stat", "-c", "%i", "/run/ibvcapd/control.sock") == inode
-            assert booted.property("NFileDescriptorStore") == "2"
+            conftest.wait_until(lambda: booted.property("NFileDescriptorStore") == "3", 10, "as much kept as before")
         before = published(booted)
         conftest.wait_until(lambda: published(booted) > before + 200, 20, "packets of the last run")
     finally:
@@ -99,7 +98,9 @@ def test_restarts_under_the_real_systemd(booted, net, wire, build):
     said = json.loads(said)
     assert said["unknown_gaps"] == 3
     assert said["pattern"]["repeated"] == said["pattern"]["corrupt"] == said["pattern"]["reordered"] == 0
-    assert said["published"] == said["delivered"] == said["packets"] <= sent
+    # Some may be behind it yet, which the sum says.
+    assert said["delivered"] == said["packets"] <= said["published"] <= sent
+    assert said["published"] == said["delivered"] + said["skipped"] + said["lag"]
     booted.must("systemctl", "stop", "ibvcapd")
     assert booted.property("NFileDescriptorStore") == "0"
     conftest.wait_until(lambda: GROUP not in service_manager.joined(net, wire), 5, "the group's leave")

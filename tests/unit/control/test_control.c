@@ -343,6 +343,60 @@ Test(control, attach_is_answered_only_once_the_worker_counts_the_consumer)
 	close(client);
 }
 
+/* The worker rests: it has not heard of the first one's end when the second asks. */
+Test(control, a_users_next_lossless_consumer_has_the_last_ones_account)
+{
+	struct wire_attach message = attach_message();
+	int first, second;
+
+	stream.lossless_deadline_ms = 3600000;
+	message.policy = IBVCAP_POLICY_LOSSLESS;
+	for (int i = 0; i < 2; i++) {
+		first = connect_client();
+		cr_assert(eq(int, attach(first, &message, NULL), 0));
+		struct ring_account *account = ring.consumers[0]->account;
+
+		cr_expect(eq(u64, account->owed_ns, i * UINT64_C(1000000000000)));
+		account->owed_ns = UINT64_C(1000000000000);
+		account->settled_ns = now_ms() * 1000000;
+		second = connect_client();
+		cr_assert(eq(int, attach(second, &message, NULL), 0));
+		cr_expect(ne(ptr, ring.consumers[1]->account, account), "it is in use");
+		close(second);
+		turn_for(5);
+		worker_rests = i;
+		close(first);
+		turn_for(5);
+	}
+	second = connect_client();
+	cr_assert(eq(int, wire_send(second, &message.header, NULL, 0), 0));
+	turn_for(5);
+	cr_assert(eq(u32, ring.n_consumers, 1));
+	worker_rests = false;
+	cr_assert(turn_until_readable(second, 3000));
+	cr_assert(eq(u32, ring.n_consumers, 1));
+	cr_expect(eq(u64, ring.consumers[0]->account->owed_ns, UINT64_C(1000000000000)));
+	close(second);
+}
+
+Test(control, what_is_repaid_is_forgotten)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client();
+
+	stream.lossless_deadline_ms = 3600000;
+	message.policy = IBVCAP_POLICY_LOSSLESS;
+	cr_assert(eq(int, attach(client, &message, NULL), 0));
+	ring.consumers[0]->account->owed_ns = 2000000;
+	ring.consumers[0]->account->settled_ns = now_ms() * 1000000;
+	close(client);
+	turn_for(10);
+	client = connect_client();
+	cr_assert(eq(int, attach(client, &message, NULL), 0));
+	cr_expect(eq(u64, ring.consumers[0]->account->owed_ns, 0));
+	close(client);
+}
+
 Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives)
 {
 	struct wire_attach message = attach_message();
@@ -719,7 +773,8 @@ Test(control, consumers_are_listed_with_numbers_that_add_up)
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
 
 	consumer_store_lease(page, 1, 0);
-	consumer_store_acquired(page, 7, 2);
+	consumer_store_delivered(page, 5);
+	consumer_store_skipped(page, 2);
 	status = ask_status(second);
 	cr_assert(eq(u32, status.n_consumers, 2));
 	for (unsigned i = 0; i < 2; i++) {
@@ -761,4 +816,82 @@ Test(control, many_who_ask_at_once_share_their_answers)
 		}
 		cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_PUBLISHED], 3));
 	}
+}
+
+/* Sum of what user 4712 is shown: 1 the removed stream, 16 the one in its place, 256 a consumer. */
+static int what_another_user_sees(void)
+{
+	struct wire_status request;
+	union wire_message answer;
+	int fd, seen = 0;
+	unsigned n_fds;
+
+	wire_init(&request.header, WIRE_STATUS, sizeof(request));
+	if (setgid(4712) < 0 || setuid(4712) < 0)
+		return -1;
+	fd = connect_client();
+	fcntl(fd, F_SETFL, 0);
+	wire_send(fd, &request.header, NULL, 0);
+	do {
+		n_fds = 0;
+		if (wire_recv(fd, &answer, NULL, &n_fds) != 1)
+			return -1;
+		if (answer.header.type == WIRE_STREAM)
+			seen += strcmp(answer.stream.state, "ending") == 0 ? 1 : 16;
+		else if (answer.header.type == WIRE_CONSUMER)
+			seen += 256;
+	} while (answer.header.type != WIRE_END);
+	return seen;
+}
+
+/* The pipe has what it saw. */
+static int ask_as_another_user(void)
+{
+	int ends[2], seen = -1, status;
+	pid_t pid;
+
+	cr_assert(eq(int, pipe(ends), 0));
+	pid = fork();
+	if (pid == 0) {
+		seen = what_another_user_sees();
+		_exit(write(ends[1], &seen, sizeof(seen)) != sizeof(seen));
+	}
+	while (waitpid(pid, &status, WNOHANG) == 0)
+		turn();
+	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int, (int)read(ends[0], &seen, sizeof(seen)), (int)sizeof(seen)));
+	close(ends[0]);
+	close(ends[1]);
+	return seen;
+}
+
+Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_rights)
+{
+	const uid_t users[] = { 4711 };
+	struct config_stream other = stream;
+	struct wire_attach message = attach_message();
+	struct control_ring next = control_ring;
+	int client = connect_client();
+
+	chmod(directory, 0755);
+	cr_assert(eq(int, mailbox_new(&next.inbox), 0));
+	cr_assert(eq(int, mailbox_new(&next.outbox), 0));
+	next.config = &other;
+	cr_assert(eq(int, attach(client, &message, NULL), 0));
+	control_end_ring(control, &control_ring, IBVCAP_REASON_STREAM_REMOVED);
+	control_ring.state = "ending";
+	cr_assert(eq(int, control_add_ring(control, &next), 0));
+	stream.users = users;
+	stream.n_users = 1;
+	cr_expect(eq(int, ask_as_another_user(), 16));
+	stream.n_users = 0;
+	other.users = users;
+	other.n_users = 1;
+	cr_expect(eq(int, ask_as_another_user(), 1 + 256));
+	other.n_users = 0;
+	cr_expect(eq(int, ask_as_another_user(), 1 + 16 + 256));
+	control_remove_ring(control, &next);
+	mailbox_free(next.inbox);
+	mailbox_free(next.outbox);
+	close(client);
 }

@@ -141,8 +141,10 @@ Test(listener, a_socket_from_an_earlier_run_is_taken_over_and_its_path_stays)
 	struct listener first, second;
 	struct stat status;
 	int client = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	int managers;
 
 	cr_assert(eq(int, listener_open(&first, path, 0600, (gid_t)-1, NULL), 0));
+	managers = dup(first.fd);
 	strcpy(address.sun_path, path);
 	cr_assert(eq(int, connect(client, (struct sockaddr *)&address, sizeof(address)), 0));
 	cr_assert(eq(int, listener_adopt(&second, dup(first.fd), path, 0620, (gid_t)-1, NULL), 0));
@@ -154,7 +156,18 @@ Test(listener, a_socket_from_an_earlier_run_is_taken_over_and_its_path_stays)
 	cr_expect(eq(int, accept(second.fd, NULL, NULL), -1), "without blocking");
 	listener_close(&second);
 	cr_expect(exists());
+	close(managers);
 	close(client);
+}
+
+Test(listener, a_path_that_was_to_be_kept_and_that_nobody_keeps_does_not_stay)
+{
+	struct listener listener;
+
+	cr_assert(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, NULL), 0));
+	listener.kept = true;
+	listener_close(&listener);
+	cr_expect(not(exists()));
 }
 
 Test(listener, a_socket_that_another_user_made_for_us_keeps_its_rights)

@@ -9,6 +9,7 @@
 #define N 64u
 
 static struct rx_ring ring;
+static struct loss_memory memory;
 
 static void set_up(void)
 {
@@ -48,12 +49,11 @@ static void note(uint64_t no_buffer, uint64_t at_ns)
 
 static void expect(uint64_t packets, uint64_t from_ns, uint64_t to_ns)
 {
-	struct loss loss;
+	const struct loss *loss = loss_find_last(&memory, ring.ring, 1000);
 
-	loss_find_last(ring.ring, 1000, &loss);
-	cr_expect(eq(u64, loss.packets, packets));
-	cr_expect(eq(u64, loss.from_ns, from_ns));
-	cr_expect(eq(u64, loss.to_ns, to_ns));
+	cr_expect(eq(u64, loss->packets, packets));
+	cr_expect(eq(u64, loss->from_ns, from_ns));
+	cr_expect(eq(u64, loss->to_ns, to_ns));
 }
 
 Test(loss, without_any_there_is_none)
@@ -93,4 +93,18 @@ Test(loss, one_that_the_ring_has_gone_round_since_is_forgotten)
 	note(5, 20);
 	publish(20 * N);
 	expect(0, 0, 0);
+}
+
+Test(loss, what_was_found_is_remembered_until_more_is_lost)
+{
+	note(0, 10);
+	publish(N / 2);
+	note(5, 20);
+	expect(5, 10, 20);
+	publish(20 * N);
+	expect(5, 10, 20);
+	note(6, 30);
+	expect(1, 20, 30);
+	daemon_update_block(&ring.blocks[ring.physical[(ring.head - 1) / N & ring.table_mask]], 0, 0);
+	expect(1, 20, 30); /* the records are not looked at again */
 }

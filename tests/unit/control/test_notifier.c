@@ -13,14 +13,46 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define N 64u
+#define SLOW_US 5000 /* longer than an honest client's wake takes of processor time */
+
+/* The first consumer's wakes by socket, as long as a hostile client can make them. */
+static struct {
+	_Atomic bool is_slow;
+	_Atomic bool is_stuck;
+	_Atomic uint32_t n_begun;
+} first_wake;
+static int ours[3], theirs[3];
+
+static uint64_t cpu_now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+
+/* In place of libc's. */
+ssize_t send(int fd, const void *bytes, size_t n, int flags)
+{
+	if (fd == ours[0]) {
+		uint64_t end_us = cpu_now_us() + SLOW_US;
+
+		first_wake.n_begun++;
+		while (first_wake.is_slow && cpu_now_us() < end_us)
+			;
+		while (first_wake.is_stuck)
+			usleep(100);
+	}
+	return sendto(fd, bytes, n, flags, NULL, 0);
+}
 
 static struct rx_ring ring;
 static struct notifier *notifier;
 static struct ring_consumer consumers[3];
-static int ours[3], theirs[3];
 
 static void init(void)
 {
@@ -110,6 +142,110 @@ static void *read_into_the_void(void *nowhere)
 {
 	(void)!read(theirs[0], nowhere, 1);
 	return NULL;
+}
+
+static void await_first(uint32_t n)
+{
+	while (first_wake.n_begun < n)
+		usleep(100);
+}
+
+static void ask_and_publish(uint64_t head)
+{
+	for (int i = 0; i < 3; i++)
+		consumer_request_wake(consumers[i].page, head, true);
+	publish(1);
+}
+
+static void empty(int fd)
+{
+	char byte;
+
+	cr_assert(is_readable_within(fd, 30000));
+	cr_assert_eq(read(fd, &byte, 1), 1);
+}
+
+Test(notifier, who_takes_long_to_be_woken_keeps_the_others_waiting_once)
+{
+	first_wake.is_slow = true;
+	ask_and_publish(1);
+	for (int i = 0; i < 3; i++)
+		empty(theirs[i]);
+	for (uint64_t head = 2; head < 5; head++) {
+		first_wake.is_stuck = true;
+		ask_and_publish(head);
+		await_first((uint32_t)head);
+		for (int i = 1; i < 3; i++)
+			empty(theirs[i]);
+		cr_expect_not(is_readable_within(theirs[0], 0));
+		first_wake.is_stuck = false;
+		empty(theirs[0]);
+	}
+}
+
+Test(notifier, who_is_quick_is_not_taken_for_slow)
+{
+	ask_and_publish(1);
+	for (int i = 0; i < 3; i++)
+		empty(theirs[i]);
+	first_wake.is_stuck = true;
+	ask_and_publish(2);
+	await_first(2);
+	cr_expect_not(is_readable_within(theirs[1], 20), "both are of one thread");
+	first_wake.is_stuck = false;
+	empty(theirs[1]);
+}
+
+Test(notifier, control_waits_for_no_wake_and_what_it_uses_lives_until_its_end)
+{
+	struct ring_consumer other;
+	const struct ibvcap_consumer_page *page = consumers[0].page;
+	unsigned char resident;
+
+	first_wake.is_stuck = true;
+	consumer_request_wake(consumers[0].page, 1, true);
+	publish(1);
+	await_first(1);
+	cr_assert_eq(test_consumer_init(&other, 1), 0);
+	cr_expect_eq(notifier_add(notifier, &other, -1), 0);
+	notifier_dispose(notifier, &other, -1);
+	test_consumer_deinit(&other);
+	notifier_remove(notifier, consumers[1].page);
+	notifier_remove(notifier, consumers[0].page);
+	rx_ring_remove_consumer(&ring, &consumers[0]);
+	notifier_dispose(notifier, &consumers[0], ours[0]);
+	cr_expect_eq(mincore((void *)page, 4096, &resident), 0, "the page is mapped still");
+	cr_expect_neq(fcntl(ours[0], F_GETFD), -1, "the descriptor is open still");
+	first_wake.is_stuck = false;
+	while (mincore((void *)page, 4096, &resident) == 0)
+		usleep(100);
+	while (fcntl(ours[0], F_GETFD) != -1)
+		usleep(100);
+}
+
+Test(notifier, nobody_is_woken_once_removed)
+{
+	notifier_remove(notifier, consumers[0].page);
+	ask_and_publish(1);
+	empty(theirs[1]);
+	empty(theirs[2]);
+	cr_expect_eq(first_wake.n_begun, 0);
+}
+
+Test(notifier, there_is_room_for_all_the_ring_can_have_and_again_after_they_left)
+{
+	struct ring_consumer many[RX_RING_CONSUMERS_MAX];
+
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
+			cr_assert_eq(test_consumer_init(&many[i], 1), 0);
+			cr_assert_eq(notifier_add(notifier, &many[i], -1), 0);
+		}
+		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
+			notifier_dispose(notifier, &many[i], -1);
+			test_consumer_deinit(&many[i]);
+		}
+	}
 }
 
 /* A reader whose buffer is a page that nobody provides: it stops in the middle of its read. */

@@ -141,8 +141,12 @@ static int prepare_and_start(struct stream *stream, struct interface *interface,
 	if (r == 0)
 		r = stream_init(stream, &config_stream, interface, fault);
 	if (r == 0)
+		r = stream_fit(stream, fault);
+	if (r == 0)
 		r = stream_prepare(stream, 1, fault);
-	return r == 0 ? stream_start(stream, fault) : r;
+	if (r == 0)
+		r = stream_start(stream, fault);
+	return r == 0 ? stream_capture(stream, fault) : r;
 }
 
 /* As the daemon takes a half-made stream down. */
@@ -205,7 +209,7 @@ Test(stream, a_queue_deeper_than_the_device_takes_is_a_configuration_error)
 	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
 	cr_assert(eq(int, interface_open(&interface, &fault), 0));
 	cr_assert(eq(int, stream_init(&stream, &config_stream, &interface, &fault), 0));
-	cr_expect(eq(int, stream_prepare(&stream, 1, &fault), -EINVAL));
+	cr_expect(eq(int, stream_fit(&stream, &fault), -EINVAL));
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
 	cr_expect(strstr(fault.text, "receive_queue_slots 1048576") != NULL, "%s", fault.text);
 	take_down(&stream, &interface);

@@ -12,7 +12,7 @@
 static void init_ring(struct attached *attached)
 {
 	const struct rx_ring_options options = {
-		.stream = "test", .epoch = EPOCH, .slot_bytes = SLOT_BYTES, .slots_per_block = N, .header_bytes = 42,
+		.stream = "test", .epoch = attached->epoch, .slot_bytes = SLOT_BYTES, .slots_per_block = N, .header_bytes = 42,
 		.history_blocks = 2, .receive_queue_slots = N, .spare_blocks = QUOTA, .lease_blocks_max = QUOTA,
 		.page_bytes = 4096, .n_queues = 1,
 	};
@@ -22,7 +22,7 @@ static void init_ring(struct attached *attached)
 	cr_assert_eq(rx_ring_seal(&attached->ring, &fault), 0, "%s", fault.text);
 }
 
-static void init_page(struct shm *shm, uint64_t magic)
+static void init_page(struct shm *shm, uint64_t magic, uint64_t epoch)
 {
 	struct ibvcap_segment *segment;
 
@@ -32,15 +32,15 @@ static void init_page(struct shm *shm, uint64_t magic)
 	segment->magic = magic;
 	segment->abi_major = IBVCAP_ABI_MAJOR;
 	segment->bytes = shm->bytes;
-	segment->epoch = EPOCH;
+	segment->epoch = epoch;
 	cr_assert_eq(shm_seal_size(shm), 0);
 }
 
-static void init_consumer(struct ring_consumer *consumer)
+static void init_consumer(struct ring_consumer *consumer, uint64_t epoch)
 {
 	*consumer = (struct ring_consumer){ .lease_blocks = QUOTA };
-	init_page(&consumer->state_shm, IBVCAP_STATE_MAGIC);
-	init_page(&consumer->page_shm, IBVCAP_CONSUMER_MAGIC);
+	init_page(&consumer->state_shm, IBVCAP_STATE_MAGIC, epoch);
+	init_page(&consumer->page_shm, IBVCAP_CONSUMER_MAGIC, epoch);
 	consumer->state = consumer->state_shm.address;
 	consumer->page = consumer->page_shm.address;
 	consumer->state->lease_blocks = QUOTA;
@@ -48,11 +48,13 @@ static void init_consumer(struct ring_consumer *consumer)
 
 void attached_prepare(struct attached *attached, int fds[WIRE_FD_N], int *socket)
 {
+	const uint64_t epoch = attached->epoch ? attached->epoch : EPOCH;
 	int ends[2], wake[2];
 
-	memset(attached, 0, sizeof(*attached));
+	*attached = (struct attached){ .epoch = epoch };
 	init_ring(attached);
-	init_consumer(&attached->consumer);
+	init_consumer(&attached->consumer, epoch);
+	attached->consumer.account = &attached->account;
 	cr_assert_eq(rx_ring_add_consumer(&attached->ring, &attached->consumer), 0);
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wake), 0);

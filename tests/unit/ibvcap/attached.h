@@ -12,8 +12,10 @@
 #define SLOT_BYTES 100u
 
 struct attached {
+	uint64_t epoch; /* 0: EPOCH */
 	struct rx_ring ring;
 	struct ring_consumer consumer;
+	struct ring_account account;
 	int daemon_socket;
 	int daemon_wake;
 	struct ibvcap_rx *rx;

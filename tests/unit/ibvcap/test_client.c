@@ -64,7 +64,9 @@ static void *serve(void *argument)
 
 static int attach_to(int (*daemon)(int, const union wire_message *), uint32_t timeout_ms)
 {
-	const struct ibvcap_attach_options options = { .timeout_ms = timeout_ms, .lease_blocks = 2, .start = IBVCAP_START_OLDEST };
+	const struct ibvcap_attach_options options = {
+		.timeout_ms = timeout_ms, .lease_blocks = 2, .start = IBVCAP_START_OLDEST,
+	};
 	int r;
 
 	script = daemon;

@@ -33,10 +33,11 @@ static void listen_again(void)
 
 static void set_up(void)
 {
-	const struct ibvcap_attach_options options = { .reattach_ms = 2000 };
+	const struct ibvcap_attach_options options = { .reattach_ms = 20000 };
 
 	cr_assert(mkdtemp(directory) != NULL);
 	snprintf(path, sizeof(path), "%s/s", directory);
+	b.epoch = EPOCH + 1;
 	attached_init(&a);
 	cr_assert(eq(int, rx_next_init(&a.rx->next_epoch, path, "test", &options), 0));
 }
@@ -66,19 +67,25 @@ static int accept_request(void)
 	return fd;
 }
 
+static void send_attached(int fd, uint64_t epoch, const int *fds, unsigned n)
+{
+	struct wire_attached message = { .epoch = epoch };
+
+	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	cr_assert(eq(int, wire_send(fd, &message.header, fds, n), 0));
+	while (n > 0)
+		close(fds[--n]);
+}
+
 static void answer(int fd)
 {
-	struct wire_attached message = { .epoch = EPOCH };
 	int fds[WIRE_FD_N], unused;
 
 	attached_prepare(&b, fds, &unused);
 	close(unused);
 	close(b.daemon_socket);
 	b.daemon_socket = fd;
-	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	cr_assert(eq(int, wire_send(fd, &message.header, fds, WIRE_FD_N), 0));
-	for (int i = 0; i < WIRE_FD_N; i++)
-		close(fds[i]);
+	send_attached(fd, b.epoch, fds, WIRE_FD_N);
 }
 
 static void refuse(int fd, int error)
@@ -154,16 +161,22 @@ Test(next_epoch, a_daemon_that_was_killed_is_a_daemon_that_ended)
 	close_b();
 }
 
+/* However long the pauses before: the reader goes on until it has asked. */
+static int next_request(void)
+{
+	while (!is_readable(listener, 0))
+		cr_assert(eq(int, acquire(20), 0));
+	return accept_request();
+}
+
 Test(next_epoch, there_is_no_socket_for_a_while_and_it_is_tried_again)
 {
 	rx_ring_close(&a.ring);
 	cr_expect(eq(int, acquire(50), 0));
 	cr_expect(eq(int, acquire(0), 0));
 	listen_again();
-	cr_expect(eq(int, acquire(400), 0));
-	refuse(accept_request(), -EAGAIN);
-	cr_expect(eq(int, acquire(500), 0), "no place just now");
-	answer(accept_request());
+	refuse(next_request(), -EAGAIN);
+	answer(next_request());
 	attached_publish(&b, 1);
 	cr_expect(eq(int, acquire(1000), 1));
 	close_b();
@@ -175,7 +188,30 @@ Test(next_epoch, when_none_comes_in_time_that_is_the_end)
 	rx_ring_close(&a.ring);
 	cr_expect(eq(int, acquire(-1), -ESHUTDOWN));
 	cr_expect(strstr(ibvcap_error_text(), "systemctl start") != NULL);
+	cr_expect(strstr(ibvcap_error_text(), "there is none") != NULL, "and why the last try failed");
 	cr_expect(eq(int, acquire(-1), -ESHUTDOWN));
+}
+
+/* The service manager's fd store keeps the socket of a daemon that failed for good. */
+Test(next_epoch, a_listener_that_never_answers_is_given_up_and_the_descriptor_says_so)
+{
+	int fd = ibvcap_fd(a.rx), turns = 0, r;
+
+	listen_again();
+	a.rx->next_epoch.options.reattach_ms = 300;
+	cr_assert(eq(int, acquire(0), 0));
+	close(a.daemon_wake);
+	a.daemon_wake = dup(0);
+	rx_ring_close(&a.ring);
+	do {
+		cr_assert(is_readable(fd, 20000), "nobody was woken");
+		r = acquire(0);
+		turns++;
+	} while (r == 0);
+	cr_expect(eq(int, r, -ESHUTDOWN));
+	cr_expect(strstr(ibvcap_error_text(), "does not answer") != NULL, "%s", ibvcap_error_text());
+	cr_expect(lt(int, turns, 10), "it slept");
+	cr_expect(is_readable(listener, 0), "it had asked");
 }
 
 Test(next_epoch, who_does_not_want_one_is_told_at_once)
@@ -232,5 +268,141 @@ Test(next_epoch, the_descriptor_is_the_same_and_becomes_readable_on_every_step)
 	cr_expect(not(is_readable(fd, 0)));
 	cr_expect(eq(int, (int)write(b.daemon_wake, "", 1), 1));
 	cr_expect(is_readable(fd, 1000));
+	close_b();
+}
+
+/* ---- the daemon of before ------------------------------------------------------------------------- */
+
+/* What a's daemon gives a tap, from its ring as it is; the session of before has ended. */
+static void give_tap(int fds[WIRE_FD_TAP_N])
+{
+	fds[WIRE_FD_PAYLOAD] = shm_reopen_readonly(&a.ring.payload);
+	fds[WIRE_FD_HEADERS] = shm_reopen_readonly(&a.ring.headers);
+	fds[WIRE_FD_RING] = shm_reopen_readonly(&a.ring.ring_shm);
+}
+
+static void become_tap(void)
+{
+	const struct ibvcap_attach_options options = { .reattach_ms = 20000, .policy = IBVCAP_POLICY_TAP };
+	int fds[WIRE_FD_N], ends[2];
+
+	ibvcap_detach(a.rx);
+	close(a.daemon_socket);
+	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0));
+	a.daemon_socket = ends[0];
+	give_tap(fds);
+	for (int i = WIRE_FD_TAP_N; i < WIRE_FD_N; i++)
+		fds[i] = -1;
+	cr_assert(eq(int, rx_open(&a.rx, ends[1], fds, EPOCH), 0));
+	cr_assert(eq(int, rx_next_init(&a.rx->next_epoch, path, "test", &options), 0));
+}
+
+/* The number of the next row; -1: none came; -errno. */
+static int64_t receive(int timeout_ms)
+{
+	uint64_t number;
+	size_t length;
+	int r = ibvcap_recv(a.rx, &number, sizeof(number), &length, NULL, timeout_ms);
+
+	return r == 1 ? (int64_t)number : r ? r : -1;
+}
+
+static void hang_up_and_answer_tap(void)
+{
+	int fds[WIRE_FD_TAP_N], fd;
+
+	close(a.daemon_socket);
+	while (!is_readable(listener, 0))
+		cr_assert(eq(i64, receive(20), -1));
+	fd = accept_request();
+	a.daemon_socket = fd;
+	give_tap(fds);
+	send_attached(fd, EPOCH, fds, WIRE_FD_TAP_N);
+}
+
+Test(next_epoch, a_tap_whose_session_alone_ended_goes_on_where_it_was)
+{
+	struct ibvcap_rx_counts counts;
+	int64_t number;
+
+	listen_again();
+	become_tap();
+	attached_publish(&a, 5);
+	for (int64_t i = 0; i < 5; i++)
+		cr_assert(eq(i64, receive(0), i));
+	hang_up_and_answer_tap();
+	attached_publish(&a, 1);
+	cr_expect(eq(i64, receive(1000), 5), "nothing twice, and nothing lost");
+	hang_up_and_answer_tap();
+	attached_publish(&a, 1000 * N);
+	number = receive(1000);
+	cr_expect(eq(i64, number, (int64_t)consumer_load_floor(a.ring.ring) * N));
+	ibvcap_rx_counts(a.rx, &counts);
+	cr_expect(eq(u64, counts.published, 6 + 1000 * N));
+	cr_expect(eq(u64, counts.skipped, (uint64_t)number - 6), "counted, and not unknown");
+	cr_expect(eq(u64, counts.delivered, 7));
+	cr_expect(eq(u64, counts.epochs, 0));
+}
+
+Test(next_epoch, a_tap_begins_the_next_epoch_at_its_oldest)
+{
+	int fds[WIRE_FD_N], unused, fd;
+
+	listen_again();
+	become_tap();
+	attached_publish(&a, 5);
+	cr_assert(eq(i64, receive(0), 0));
+	rx_ring_close(&a.ring);
+	for (int64_t i = 1; i < 5; i++)
+		cr_assert(eq(i64, receive(0), i));
+	while (!is_readable(listener, 0))
+		cr_assert(eq(i64, receive(20), -1));
+	fd = accept_request();
+	attached_prepare(&b, fds, &unused);
+	close(unused);
+	attached_publish(&b, 2);
+	for (int i = WIRE_FD_TAP_N; i < WIRE_FD_N; i++)
+		close(fds[i]);
+	send_attached(fd, b.epoch, fds, WIRE_FD_TAP_N);
+	cr_expect(eq(i64, receive(1000), 0));
+	cr_expect(eq(i64, receive(1000), 1));
+	close(fd);
+	close_b();
+}
+
+Test(next_epoch, a_reader_whose_daemon_goes_on_without_it_is_told_and_gets_nothing_twice)
+{
+	struct ibvcap_rx_counts counts;
+
+	listen_again();
+	b.epoch = EPOCH;
+	attached_publish(&a, 2);
+	cr_assert(eq(int, acquire(0), 2));
+	ibvcap_release(a.rx, &batch);
+	close(a.daemon_socket);
+	a.daemon_socket = dup(0);
+	answer(next_request());
+	attached_publish(&b, 3);
+	cr_expect(eq(int, acquire(1000), -ECONNABORTED));
+	cr_expect(strstr(ibvcap_error_text(), "attach again") != NULL);
+	cr_expect(eq(int, acquire(0), -ECONNABORTED));
+	ibvcap_rx_counts(a.rx, &counts);
+	cr_expect(eq(u64, counts.delivered, 2));
+	close_b();
+}
+
+Test(next_epoch, a_daemon_that_is_about_to_end_is_not_the_next)
+{
+	listen_again();
+	b.epoch = EPOCH;
+	rx_ring_close(&a.ring);
+	answer(next_request());
+	rx_ring_close(&b.ring);
+	cr_expect(eq(int, acquire(20), 0));
+	close_b();
+	b.epoch = EPOCH + 1;
+	answer(next_request());
+	attached_publish(&b, 1);
+	cr_expect(eq(int, acquire(1000), 1));
 	close_b();
 }

@@ -61,7 +61,7 @@ static void notify(void)
 static void wake(void)
 {
 	if (rx_ring_wake(&a.ring))
-		rx_ring_wake_consumer(&a.consumer);
+		rx_ring_wake_consumer(a.consumer.state);
 }
 
 static void *publish_later(void *argument)
@@ -118,7 +118,7 @@ static void *close_later(void *argument)
 {
 	wait_for_request();
 	rx_ring_close(&a.ring);
-	rx_ring_wake_consumer(&a.consumer);
+	rx_ring_wake_consumer(a.consumer.state);
 	return argument;
 }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -209,6 +210,26 @@ Test(wire, descriptors_nobody_has_room_for_are_refused_and_closed, .init = open_
 	cr_expect_eq(wire_recv(ends[1], &message, NULL, NULL), -EPROTO);
 	cr_expect_eq(count_fds(), before);
 	cr_expect_eq(send_with(7), -EINVAL);
+}
+
+Test(wire, a_process_that_has_room_for_no_more_descriptors_is_told_so, .init = open_ends)
+{
+	struct rlimit limit;
+	union wire_message message;
+	int fds[WIRE_FDS_MAX], first_free = dup(0);
+	unsigned n = WIRE_FDS_MAX, before;
+
+	close(first_free);
+	before = count_fds();
+	getrlimit(RLIMIT_NOFILE, &limit);
+	cr_assert_eq(send_with(6), 0);
+	limit.rlim_cur = (rlim_t)first_free + 2;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	cr_expect_eq(wire_recv(ends[1], &message, fds, &n), -EMFILE);
+	cr_expect_eq(n, 0);
+	cr_expect_eq(count_fds(), before);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 Test(wire, descriptors_of_a_malformed_message_are_closed, .init = open_ends)

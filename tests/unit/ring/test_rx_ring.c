@@ -268,7 +268,7 @@ static uint32_t run_until_pinned(struct rx_ring *ring)
 	return n;
 }
 
-Test(rx_ring, what_a_lossless_consumer_has_not_released_is_kept_and_the_queue_starves)
+Test(rx_ring, what_a_lossless_consumer_has_not_acquired_is_kept_and_the_queue_starves)
 {
 	struct rx_ring ring;
 	struct ring_consumer consumer;
@@ -278,14 +278,65 @@ Test(rx_ring, what_a_lossless_consumer_has_not_released_is_kept_and_the_queue_st
 	cr_expect(eq(u32, run_until_pinned(&ring), ring.live_blocks_max));
 	cr_expect(eq(u64, consumer_load_floor(ring.ring), 0));
 	cr_expect(eq(u32, ring.n_free, small.spare_blocks), "backlog takes no spares");
-	consumer_store_released(consumer.page, N - 1);
-	cr_expect(eq(u32, post(&ring, 1), 0), "a row of the block is not released");
-	consumer_store_released(consumer.page, 2 * N);
+	consumer_store_delivered(consumer.page, N - 1);
+	cr_expect(eq(u32, post(&ring, 1), 0), "a row of the block is not acquired");
+	consumer_store_delivered(consumer.page, 2 * N);
 	cr_expect(eq(u32, run_until_pinned(&ring), 2));
 	cr_expect(eq(u64, consumer_load_floor(ring.ring), 2));
 	rx_ring_remove_consumer(&ring, &consumer);
 	run_blocks(&ring, 100);
 	cr_expect(not(ring.pinned), "nobody is left to wait for");
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, a_lossless_consumer_that_keeps_its_quota_for_ever_does_not_stop_the_queue)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+	uint32_t leased[4];
+
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	for (uint32_t i = 0; i < 4; i++) {
+		run_blocks(&ring, 1);
+		consumer_store_lease(consumer.page, i, i);
+		leased[i] = physical_of(&ring, i);
+		consumer_store_delivered(consumer.page, ring.head);
+	}
+	for (uint32_t i = 0; i < 50; i++) {
+		struct rx_span span;
+
+		rx_ring_post_span(&ring, N, &span);
+		cr_assert(eq(u32, span.n, N), "what it holds has a spare");
+		for (uint32_t slot = 0; slot < 4; slot++)
+			cr_assert(ne(u32, span.slot / N, leased[slot]));
+		rx_ring_publish(&ring, N);
+		consumer_store_delivered(consumer.page, ring.head);
+	}
+	cr_expect(not(ring.pinned));
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, what_a_lossless_consumer_skipped_it_does_not_pin)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	init(&ring, &small);
+	run_blocks(&ring, 1);
+	add_lossless(&ring, &consumer);
+	cr_assert(eq(u64, consumer.attach_sequence, N));
+	run_until_pinned(&ring);
+	cr_expect(eq(u64, ring.floor, 1), "it begins there");
+	consumer_store_skipped(consumer.page, N);
+	consumer_store_delivered(consumer.page, N - 1);
+	run_until_pinned(&ring);
+	cr_expect(eq(u64, ring.floor, 2));
+	consumer_store_delivered(consumer.page, N);
+	run_until_pinned(&ring);
+	cr_expect(eq(u64, ring.floor, 3));
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);
 }
@@ -300,7 +351,7 @@ Test(rx_ring, after_its_deadline_a_lossless_consumer_is_demoted_and_keeps_its_le
 	add_lossless(&ring, &quick);
 	consumer_store_lease(consumer.page, 0, 0);
 	run_until_pinned(&ring);
-	consumer_store_released(quick.page, ring.head);
+	consumer_store_delivered(quick.page, ring.head);
 	uint32_t leased = physical_of(&ring, 0);
 
 	rx_ring_charge_pins(&ring, 50);
@@ -319,15 +370,15 @@ Test(rx_ring, after_its_deadline_a_lossless_consumer_is_demoted_and_keeps_its_le
 		cr_assert(eq(u32, span.n, N));
 		cr_assert(ne(u32, span.slot / N, leased), "backlog is dropped, a lease is not");
 		rx_ring_publish(&ring, N);
-		consumer_store_released(quick.page, ring.head);
+		consumer_store_delivered(quick.page, ring.head);
 	}
 	test_consumer_deinit(&consumer);
 	test_consumer_deinit(&quick);
 	rx_ring_deinit(&ring);
 }
 
-/* Now and then pinned for a moment. Times it could be done before the demotion. */
-static uint32_t count_stalls(bool catches_up)
+/* Waiting for a quarter of the deadline each, and then without for so long. Times it could be done before the demotion. */
+static uint32_t count_stalls(uint64_t rest_ns, bool catches_up)
 {
 	struct rx_ring ring;
 	struct ring_consumer consumer;
@@ -335,37 +386,127 @@ static uint32_t count_stalls(bool catches_up)
 
 	init(&ring, &small);
 	add_lossless(&ring, &consumer);
-	for (uint64_t now_ns = 1; n < 50; n++, now_ns += 1000000) {
+	for (uint64_t now_ns = 1; n < 50; n++, now_ns += rest_ns) {
 		run_until_pinned(&ring);
 		rx_ring_charge_pins(&ring, now_ns);
-		rx_ring_charge_pins(&ring, now_ns + DEADLINE_NS / 4);
+		now_ns += DEADLINE_NS / 4;
+		rx_ring_charge_pins(&ring, now_ns);
 		if (consumer.policy == IBVCAP_POLICY_LOSSY)
 			break;
-		consumer_store_released(consumer.page, catches_up ? ring.head : (ring.floor + 1) * N);
+		consumer_store_delivered(consumer.page, catches_up ? ring.head : (ring.floor + 1) * N);
+		run_blocks(&ring, 1);
+		rx_ring_charge_pins(&ring, now_ns);
+		cr_assert(not(ring.charging));
 	}
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);
 	return n;
 }
 
-Test(rx_ring, the_deadline_is_for_all_waiting_until_it_has_caught_up)
+Test(rx_ring, the_deadline_is_for_all_waiting_and_repaid_by_a_tenth_of_the_time_without)
 {
-	cr_expect(eq(u32, count_stalls(false), 3), "the fourth quarter of the deadline");
-	cr_expect(eq(u32, count_stalls(true), 50));
+	for (int catches_up = 0; catches_up < 2; catches_up++) {
+		cr_expect(eq(u32, count_stalls(0, catches_up), 3), "the fourth quarter of the deadline");
+		cr_expect(eq(u32, count_stalls(10 * DEADLINE_NS / 8, catches_up), 6), "half is repaid in between");
+		cr_expect(eq(u32, count_stalls(10 * DEADLINE_NS / 4, catches_up), 50), "all is");
+	}
 }
 
-Test(rx_ring, a_release_cursor_that_goes_back_or_past_head_is_a_lie)
+Test(rx_ring, what_passes_between_a_look_and_the_next_is_charged_to_who_pinned_at_the_first)
 {
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 
-	for (int i = 0; i < 2; i++) {
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	run_until_pinned(&ring);
+	rx_ring_charge_pins(&ring, 100);
+	consumer_store_delivered(consumer.page, ring.head);
+	run_blocks(&ring, 1);
+	cr_assert(not(ring.pinned));
+	cr_assert(ring.charging, "else a pin that ends just before each look were free");
+	rx_ring_charge_pins(&ring, 150);
+	cr_expect(eq(u64, consumer.account->owed_ns, RX_RING_REPAY * 50));
+	cr_expect(not(ring.charging));
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, who_leaves_and_comes_again_owes_what_it_did)
+{
+	struct rx_ring ring;
+	struct ring_consumer consumer, again;
+	uint64_t now_ns = 1;
+
+	init(&ring, &small);
+	add_lossless(&ring, &consumer);
+	run_until_pinned(&ring);
+	rx_ring_charge_pins(&ring, now_ns);
+	now_ns += DEADLINE_NS - 100;
+	rx_ring_charge_pins(&ring, now_ns);
+	rx_ring_remove_consumer(&ring, &consumer);
+	cr_expect(not(consumer.account->pins), "it has left");
+	run_blocks(&ring, 1);
+
+	struct ring_account account = *consumer.account;
+
+	add_lossless(&ring, &again);
+	*again.account = account;
+	run_until_pinned(&ring);
+	now_ns += 1000;
+	rx_ring_charge_pins(&ring, now_ns);
+	rx_ring_charge_pins(&ring, now_ns + 199);
+	cr_expect(eq(u32, again.policy, IBVCAP_POLICY_LOSSLESS), "100, and 100 are repaid");
+	rx_ring_charge_pins(&ring, now_ns + 200);
+	cr_expect(eq(u32, again.policy, IBVCAP_POLICY_LOSSY));
+	cr_expect(not(again.account->pins), "from now on it repays");
+	test_consumer_deinit(&again);
+	test_consumer_deinit(&consumer);
+	rx_ring_deinit(&ring);
+}
+
+/* The first one's removal waits for room in a mailbox, say. */
+Test(rx_ring, two_consumers_with_one_account_are_charged_once)
+{
+	struct rx_ring ring;
+	struct ring_consumer first, second;
+	struct ring_account *own;
+
+	init(&ring, &small);
+	add_lossless(&ring, &first);
+	add_lossless(&ring, &second);
+	own = second.account;
+	second.account = first.account;
+	run_until_pinned(&ring);
+	rx_ring_charge_pins(&ring, 100);
+	rx_ring_charge_pins(&ring, 150);
+	cr_expect(eq(u64, first.account->owed_ns, RX_RING_REPAY * 50));
+	consumer_store_delivered(second.page, ring.head);
+	rx_ring_charge_pins(&ring, 160);
+	rx_ring_charge_pins(&ring, 170);
+	cr_expect(eq(u64, first.account->owed_ns, RX_RING_REPAY * 70));
+	second.account = own;
+	test_consumer_deinit(&first);
+	test_consumer_deinit(&second);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, counts_that_go_back_or_past_head_are_a_lie)
+{
+	static const uint64_t lies[][2] = { /* delivered, skipped */
+		{ UINT64_MAX, 0 }, { N, 0 }, { 0, UINT64_MAX }, { 2 * N, UINT64_MAX - N }, { UINT64_MAX, 3 * N + 1 },
+	};
+	struct rx_ring ring;
+	struct ring_consumer consumer;
+
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		init(&ring, &small);
 		add_lossless(&ring, &consumer);
 		run_until_pinned(&ring);
-		consumer_store_released(consumer.page, 2 * N);
+		consumer_store_delivered(consumer.page, 2 * N);
 		run_until_pinned(&ring);
-		consumer_store_released(consumer.page, i ? N : UINT64_MAX);
+		consumer_store_delivered(consumer.page, lies[i][0]);
+		consumer_store_skipped(consumer.page, lies[i][1]);
 		cr_expect(eq(u32, post(&ring, N), N), "it pins nothing any more");
 		cr_expect(eq(ptr, rx_ring_take_bad(&ring), &consumer));
 		cr_expect(eq(u32, consumer.bad, IBVCAP_REASON_BAD_CURSOR));
@@ -388,7 +529,6 @@ Test(rx_ring, consumers_start_at_newest_or_oldest)
 	rx_ring_add_consumer(&ring, &oldest);
 	cr_expect(eq(u64, newest.state->attach_sequence, 50 * N));
 	cr_expect(eq(u64, oldest.state->attach_sequence, consumer_load_floor(ring.ring) * N));
-	cr_expect(eq(u64, daemon_load_acquired(oldest.page), oldest.attach_sequence));
 	test_consumer_deinit(&newest);
 	test_consumer_deinit(&oldest);
 	rx_ring_deinit(&ring);
@@ -495,7 +635,7 @@ Test(rx_ring, a_sleeper_is_woken_once_a_request_and_not_by_the_worker)
 	consumer_request_wake(consumer.page, 11, false);
 	rx_ring_publish(&ring, 1);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
-	rx_ring_wake_consumer(&consumer);
+	rx_ring_wake_consumer(consumer.state);
 	cr_expect(eq(u32, word_of(&consumer), 1));
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);

@@ -603,8 +603,10 @@ Test(worker, while_a_lossless_consumer_pins_all_packets_have_no_buffer_and_the_s
 	strike(&bench);
 	expect_sum(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), 2000 - rows));
-	consumer_store_released(consumer.page, rows);
+	cr_expect(consumer.account->pins);
+	consumer_store_delivered(consumer.page, rows);
 	work(&bench);
+	cr_expect(not(consumer.account->pins), "not charged any more");
 	cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
 	work(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), rows + 1));
@@ -677,7 +679,7 @@ Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 }
 
 /* Nothing arrives and nobody sends mail: it has to look by itself. */
-Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_released, .timeout = 60)
+Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_acquired, .timeout = 60)
 {
 	struct bench bench;
 	struct ring_consumer consumer;
@@ -690,7 +692,7 @@ Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_released, .timeout
 	usleep(20000);
 	uint64_t posted = counter(&bench, IBVCAP_CTR_POSTED);
 
-	consumer_store_released(consumer.page, consumer_load_head(bench.ring.ring));
+	consumer_store_delivered(consumer.page, consumer_load_head(bench.ring.ring));
 	while (counter(&bench, IBVCAP_CTR_POSTED) == posted)
 		usleep(100);
 	mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_STOP });

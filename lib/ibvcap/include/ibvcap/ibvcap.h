@@ -38,8 +38,9 @@ extern "C" {
 const char *ibvcap_version(void);
 
 /**
- * One line about the last call of this thread that failed in connecting, attaching or asking for status:
- * what failed, on what, why, and what to do. Valid until the next such call of the thread.
+ * One line about the last call of this thread that failed in connecting, attaching (in ibvcap_acquire() and
+ * ibvcap_recv() also: again, after a daemon's end), changing or asking for status: what failed, on what, why, and what
+ * to do. Valid until the next such call of the thread.
  */
 const char *ibvcap_error_text(void);
 
@@ -74,7 +75,7 @@ struct ibvcap_attach_options {
 
 enum ibvcap_batch_flag {
 	IBVCAP_BATCH_GAP_UNKNOWN = 1 << 0, /* the first of a new epoch: what came between the two nobody counted */
-	IBVCAP_BATCH_DEMOTED = 1 << 1,     /* the first since this lossless consumer is lossy: it kept the queue waiting for too long */
+	IBVCAP_BATCH_DEMOTED = 1 << 1,     /* the first since this lossless consumer is lossy: it was too slow for too long */
 };
 
 /**
@@ -133,8 +134,8 @@ struct ibvcap_rx_counts {
  *
  * -ENOENT no socket at that path · -ECONNREFUSED a socket, but nobody behind it · -ESRCH the daemon has
  * no stream of that name · -EACCES the socket, the stream or the policy is not for this user · -EAGAIN no consumer or
- * lease quota left · -EPROTO other protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EINVAL. On failure
- * *rx is untouched and ibvcap_error_text() says more.
+ * lease quota left · -EPROTO other protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EMFILE · -EINVAL. On failure
+ * *rx is untouched, nothing stays open or mapped, and ibvcap_error_text() says more.
  */
 int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvcap_attach_options *options,
                   struct ibvcap_rx **rx);
@@ -149,13 +150,18 @@ void ibvcap_detach(struct ibvcap_rx *rx);
  *
  * Returns batch->n, or 0: nothing came in time. -ENOBUFS: as many batches are out as the quota of leases
  * allows, or the epoch has ended and batches of it are out: release, and call again. -ESHUTDOWN: the daemon
- * ended, everything published was delivered, and no next one came within reattach_ms. -ENODEV: the
- * administrator removed the stream; likewise. -ECONNABORTED: the daemon disconnected this consumer. -EINTR: a signal came while it waited. -EPROTO:
- * the ring names a block that it does not have. -EOPNOTSUPP: a tap. -EACCES and others of ibvcap_attach(): the next daemon refuses.
+ * ended, everything published was delivered, and no next one took its place within reattach_ms, or one listens and
+ * never answers. -ENODEV: the administrator removed the stream; likewise. -ECONNABORTED: the daemon disconnected this
+ * consumer and goes on. -EINTR: a signal came while it waited. -EPROTO: the ring names a block that it does not have.
+ * -EOPNOTSUPP: a tap. -EACCES and others of ibvcap_attach(): the next daemon refuses. Of -ESHUTDOWN after reattach_ms,
+ * of a refusal and of a disconnected consumer that asked again, ibvcap_error_text() says more.
  *
  * When the daemon ends, restarts or dies, what it published is delivered; then this call waits for the next
  * daemon within timeout_ms, as for packets, and goes on in its epoch from the oldest packet it has. The first batch
- * there has IBVCAP_BATCH_GAP_UNKNOWN, sequence numbers start again, and the ring's geometry may be another.
+ * there has IBVCAP_BATCH_GAP_UNKNOWN, sequence numbers start again, and the ring's geometry may be another. What may
+ * pass (nobody listens yet, no place, no memory or descriptors left here) is tried again until reattach_ms are over.
+ * Where the daemon goes on and only this attachment ended (the process that made it did, and a child reads on), no
+ * packet comes twice: a consumer gets -ECONNABORTED; a tap goes on where it was, its gap counted.
  */
 int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
@@ -169,22 +175,25 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch);
 /**
  * The simple way: copy the next packet's payload, at most bytes of it, and its meta (may be NULL). Rows
  * marked IBVCAP_PKT_ERROR are passed over. Returns 1, 0 on time-out, or an error of ibvcap_acquire();
- * *length is set to the payload's length. A tap that waits looks every millisecond. Not to be mixed with a batch that is out when the quota is 1.
+ * *length is set to the payload's length. A tap that waits looks every millisecond. Not to be mixed with a batch that
+ * is out when the quota is 1.
  */
 int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
                 int timeout_ms);
 
 /**
  * A descriptor for poll/epoll: readable once there may be packets again after an ibvcap_acquire() that
- * returned 0 (and came after the first call of this; the library empties it). The same in every epoch. Owned by
- * the handle. -EOPNOTSUPP: a tap. Other -errno: none can be had.
+ * returned 0 (and came after the first call of this; the library empties it), and once ibvcap_acquire() has something
+ * else to do or say: the daemon's end, the time to look for the next, its answer, the end of reattach_ms. So a program
+ * that calls ibvcap_acquire() with a timeout_ms of 0 whenever it is readable needs no timer. The same in every epoch.
+ * Owned by the handle. -EOPNOTSUPP: a tap. Other -errno, with ibvcap_error_text(): none can be had now; ask again.
  */
 int ibvcap_fd(struct ibvcap_rx *rx);
 
 /**
- * Packets that the device dropped for want of a buffer, since the stream began, as far as was known when a block's first
- * row was published (before) and its last (after): between two batches, the difference was lost between the times. The
- * device is read some times a second: each count is of the reading at its time (UTC ns; 0: none yet).
+ * Packets that the device dropped for want of a buffer, since the stream began, as far as was known when a block's
+ * first row was published (before) and its last (after): between two batches, the difference was lost between the
+ * times. The device is read some times a second: each count is of the reading at its time (UTC ns; 0: none yet).
  */
 struct ibvcap_losses {
 	uint64_t before;

@@ -205,7 +205,8 @@ enum ibvcap_disconnect_reason {
 	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream: what was published is still to be read */
 	IBVCAP_REASON_HUNG_UP = 5,        /* its connection ended or was ended: leases hold no more */
 	IBVCAP_REASON_PAGE_LOST = 6,      /* what its own page held is gone: the client punched a hole into it */
-	IBVCAP_REASON_CHANNEL_FAILED = 7, /* a sender's: the channel's send queue failed and cannot go on */
+	IBVCAP_REASON_RIGHTS = 7,         /* a right that it attached with was taken back; with those it has it may attach again */
+	IBVCAP_REASON_CHANNEL_FAILED = 8, /* a sender's: the channel's send queue failed and cannot go on */
 };
 
 /* The daemon's page about one consumer; the consumer maps it read-only. */
@@ -225,7 +226,8 @@ static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
 
 /*
  * The consumer's own page; the daemon reads it, bounds what it read, and trusts none of it.
- * Cursors only grow. attach_sequence <= acquired <= head; released <= acquired.
+ * Both counts only grow, and what is done to a packet changes one of them: attach_sequence + delivered + skipped, read
+ * in any order, is never past the next packet to be acquired, which is never past head.
  */
 struct ibvcap_consumer_page {
 	struct ibvcap_segment segment; /* its magic is gone once a hole was punched into the page */
@@ -233,15 +235,14 @@ struct ibvcap_consumer_page {
 	IBVCAP_ATOMIC(uint64_t) wake_at;
 	IBVCAP_ATOMIC(uint32_t) wake_socket;
 	uint8_t reserved0[84];
-	/* Next packet number to acquire; stored with release by the consumer. */
-	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) acquired;
-	IBVCAP_ATOMIC(uint64_t) released; /* everything below is given back; pins the backlog of a lossless consumer */
-	IBVCAP_ATOMIC(uint64_t) skipped;  /* packets below acquired that were recycled before they could be acquired */
+	/* Packets acquired since it attached. What a lossless consumer has neither acquired nor skipped, it pins. */
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) delivered;
+	IBVCAP_ATOMIC(uint64_t) skipped; /* packets that were recycled before they could be acquired */
 	/* Each block number + 1, 0 = free. Stored seq_cst; see ring.h for the handshake with floor. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) leases[IBVCAP_LEASE_SLOTS_MAX];
 };
 static_assert(offsetof(struct ibvcap_consumer_page, wake_at) == 32, "shared layout: the magic's cache line");
-static_assert(offsetof(struct ibvcap_consumer_page, acquired) == 128, "shared layout");
+static_assert(offsetof(struct ibvcap_consumer_page, delivered) == 128, "shared layout");
 static_assert(offsetof(struct ibvcap_consumer_page, leases) == 256, "shared layout");
 static_assert(sizeof(struct ibvcap_consumer_page) == 768, "shared layout");
 

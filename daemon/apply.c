@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/apply.h"
+
+#include "daemon/config/change.h"
+#include "daemon/preflight.h"
+#include "daemon/streams.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* A stream that is in both. */
+struct kept {
+	struct stream *stream;
+	const struct config_stream *config; /* to be */
+	struct stream_change change;
+};
+
+/* A change on its way: what of it is done, so that it can be undone. */
+struct change {
+	struct daemon *daemon;
+	struct config *config; /* to be */
+	apply_done *done;
+	struct stream_list added; /* not the daemon's yet */
+	struct kept *kept;
+	uint32_t n_added;
+	uint32_t n_kept;
+	uint32_t n_removed;
+
+	/* The thread's until it has rung. */
+	pthread_t thread;
+	bool runs;
+	int bell;
+	sd_event_source *rung;
+	int result;
+	struct fault fault;
+};
+
+/* ---- undoing --------------------------------------------------------------------------------------- */
+
+static void undo(struct change *change)
+{
+	for (uint32_t i = change->n_kept; i > 0; i--)
+		stream_undo_change(change->kept[i - 1].stream, &change->kept[i - 1].change);
+	while (!TAILQ_EMPTY(&change->added))
+		streams_free(change->daemon, &change->added, TAILQ_LAST(&change->added, stream_list));
+}
+
+/* Of which nothing is left to undo, or to be: NULL for a config that is in force. */
+static void free_change(struct change *change, struct config *config)
+{
+	sd_event_source_disable_unref(change->rung);
+	if (change->bell >= 0)
+		close(change->bell);
+	config_free(config);
+	free(change->kept);
+	free(change);
+}
+
+static void join_thread(struct change *change)
+{
+	if (change->runs)
+		pthread_join(change->thread, NULL);
+	change->runs = false;
+}
+
+/* ---- the last steps -------------------------------------------------------------------------------- */
+
+/* Nobody has attached to what is added yet: what its flows let in is gone with it, should a later step fail. */
+static int commit(struct change *change, struct fault *fault)
+{
+	struct daemon *daemon = change->daemon;
+	int r = streams_each(daemon, &change->added, streams_start, fault);
+
+	if (r == 0)
+		r = streams_each(daemon, &change->added, streams_serve, fault);
+	if (r == 0)
+		r = streams_each(daemon, &change->added, streams_capture, fault);
+	for (uint32_t i = 0; i < change->n_kept && r == 0; i++)
+		r = stream_join_changed(change->kept[i].stream, change->kept[i].config, &change->kept[i].change, fault);
+	for (uint32_t i = 0; i < change->n_kept && r == 0; i++)
+		r = stream_add_changed(change->kept[i].stream, change->kept[i].config, &change->kept[i].change, fault);
+	return r;
+}
+
+static void keep_groups(struct daemon *daemon, struct stream *stream)
+{
+	fdstore_keep_groups(&daemon->fdstore, stream->config->name, stream->membership, &stream->kept_as);
+}
+
+static void settle_kept(struct daemon *daemon, struct kept *kept)
+{
+	bool has_changed = kept->change.has_changed;
+
+	stream_settle_change(kept->stream, kept->config, &kept->change);
+	if (has_changed)
+		keep_groups(daemon, kept->stream);
+}
+
+/* What cannot fail. */
+static void settle(struct change *change)
+{
+	struct daemon *daemon = change->daemon;
+	struct stream *stream;
+
+	for (uint32_t i = 0; i < change->n_kept; i++)
+		settle_kept(daemon, &change->kept[i]);
+	TAILQ_FOREACH(stream, &daemon->streams, link)
+	{
+		if (stream->removed || change_find_stream(change->config, stream->config->name))
+			continue;
+		streams_remove(daemon, stream);
+		change->n_removed++;
+	}
+	TAILQ_FOREACH(stream, &change->added, link)
+	keep_groups(daemon, stream);
+	TAILQ_CONCAT(&daemon->streams, &change->added, link);
+	change->config->older = daemon->config;
+	daemon->config = change->config;
+	control_set_config(daemon->control, daemon->config);
+	events_reap(daemon);
+	events_refresh_states(daemon);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------ */
+
+static int on_prepared(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct change *change = context;
+	struct daemon *daemon = change->daemon;
+	char said[WIRE_TEXT_MAX] = "";
+	int r;
+
+	(void)source;
+	(void)fd;
+	(void)events;
+	join_thread(change);
+	r = change->result;
+	streams_name_holders(daemon, r, &change->fault);
+	if (daemon->stopping)
+		r = fault_set(&change->fault, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
+	if (r == 0)
+		r = commit(change, &change->fault);
+	if (r < 0)
+		undo(change);
+	else
+		settle(change);
+	snprintf(said, sizeof(said), "%s: %u streams added, %u removed, %u kept", daemon->config->file, change->n_added,
+		 change->n_removed, change->n_kept);
+	daemon->change = NULL;
+	change->done(daemon, r, said, &change->fault);
+	free_change(change, r < 0 ? change->config : NULL);
+	return 0;
+}
+
+static void *prepare(void *context)
+{
+	struct change *change = context;
+
+	change->result = preflight_test_seals(change->config, &change->fault);
+	if (change->result == 0)
+		change->result = streams_each(change->daemon, &change->added, streams_prepare, &change->fault);
+	eventfd_write(change->bell, 1);
+	return NULL;
+}
+
+static int begin_preparing(struct change *change)
+{
+	int r;
+
+	change->bell = eventfd(0, EFD_CLOEXEC);
+	if (change->bell < 0)
+		return -errno;
+	r = sd_event_add_io(change->daemon->event, &change->rung, change->bell, EPOLLIN, on_prepared, change);
+	if (r < 0)
+		return r;
+	r = -pthread_create(&change->thread, NULL, prepare, change);
+	change->runs = r == 0;
+	return r;
+}
+
+/* ---- beginning ------------------------------------------------------------------------------------- */
+
+static void add_text(struct fault *fault, const char *text)
+{
+	size_t used = strlen(fault->text);
+
+	snprintf(fault->text + used, sizeof(fault->text) - used, "%s", text);
+}
+
+/* What each stream of the configuration to be is: one that runs, or a new one. */
+static int sort_out(struct change *change, struct fault *fault)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < change->config->n_streams && r == 0; i++) {
+		const struct config_stream *config = &change->config->streams[i];
+		struct stream *running = streams_find(change->daemon, config->name);
+
+		if (running) {
+			change->kept[change->n_kept++] =
+			    (struct kept){running, config, stream_compare(running, config)};
+			continue;
+		}
+		r = streams_new(change->daemon, &change->added, config, fault);
+		change->n_added++;
+	}
+	return r;
+}
+
+static int look_up(struct change *change, struct fault *fault)
+{
+	int r = sort_out(change, fault);
+
+	if (r == 0) {
+		r = streams_check_memory(&change->daemon->streams, &change->added, fault);
+		if (r < 0 && fault->exit_code == EX_NOPERM) /* a start locks before it gives CAP_IPC_LOCK up */
+			add_text(fault, "; or restart the daemon with it: systemctl restart ibvcapd");
+	}
+	return r == 0 ? streams_each(change->daemon, &change->added, streams_open, fault) : r;
+}
+
+static struct change *new_change(struct daemon *daemon, struct config *config, apply_done *done)
+{
+	struct change *change = calloc(1, sizeof(*change));
+
+	if (!change)
+		return NULL;
+	*change = (struct change){.daemon = daemon, .config = config, .done = done, .bell = -1};
+	TAILQ_INIT(&change->added);
+	change->kept = calloc(config->n_streams + 1, sizeof(*change->kept));
+	if (change->kept)
+		return change;
+	free(change);
+	return NULL;
+}
+
+int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct fault *fault)
+{
+	struct change *change = new_change(daemon, config, done);
+	int r;
+
+	if (!change) {
+		config_free(config);
+		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+	}
+	r = look_up(change, fault);
+	if (r == 0) {
+		r = begin_preparing(change);
+		if (r < 0)
+			fault_set(fault, EX_OSERR, -r, "no thread to prepare the change: %s", strerror(-r));
+	}
+	if (r == 0) {
+		daemon->change = change;
+		return 0;
+	}
+	undo(change);
+	free_change(change, config);
+	return r;
+}
+
+void apply_cancel(struct daemon *daemon)
+{
+	struct change *change = daemon->change;
+
+	if (!change)
+		return;
+	daemon->change = NULL;
+	join_thread(change);
+	undo(change);
+	free_change(change, change->config);
+}

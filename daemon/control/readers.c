@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/readers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define READERS_MAX 512
+#define NAMED_MAX   3
+#define NAME_BYTES  64
+
+struct reader {
+	int32_t pid; /* 0: free */
+	uint32_t uid;
+	uint64_t started; /* with the pid, the process for certain; 0: the kernel did not say */
+	uint32_t reads;   /* a ring that is written to */
+	char program[16];
+	char stream[NAME_BYTES];
+};
+
+#define TABLE_BYTES (READERS_MAX * sizeof(struct reader))
+
+/* ---- what the kernel says of a process ------------------------------------------------------------ */
+
+/* proc(5): the name, in parentheses, may have any of the characters that separate the fields. */
+static uint64_t read_start(pid_t pid, char program[16])
+{
+	char path[64], line[512] = "";
+	uint64_t started = 0;
+	FILE *file;
+	char *end, *name;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (!fgets(line, sizeof(line), file))
+		line[0] = '\0';
+	fclose(file);
+	name = strchr(line, '(');
+	end = strrchr(line, ')');
+	if (!name || !end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+				    &started) != 1)
+		return 0;
+	*end = '\0';
+	snprintf(program, 16, "%.15s", name + 1);
+	return started;
+}
+
+static bool is_alive(const struct reader *reader)
+{
+	char program[16];
+
+	if (kill(reader->pid, 0) < 0 && errno == ESRCH)
+		return false;
+	return reader->started == 0 || read_start(reader->pid, program) == reader->started;
+}
+
+/* Not to be seen, as another user's: perhaps. */
+static bool may_map_segments(pid_t pid)
+{
+	char path[64], line[512];
+	bool found = false;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return true;
+	while (!found && fgets(line, sizeof(line), file))
+		found = strstr(line, "/memfd:ibvcap-") != NULL;
+	found |= ferror(file) != 0;
+	fclose(file);
+	return found;
+}
+
+/* ---- the list -------------------------------------------------------------------------------------- */
+
+static void take_over(struct readers *readers, int last_fd)
+{
+	struct stat status;
+
+	if (last_fd < 0 || fstat(last_fd, &status) < 0 || status.st_size != (off_t)TABLE_BYTES ||
+	    pread(last_fd, readers->table, TABLE_BYTES, 0) != (ssize_t)TABLE_BYTES)
+		return;
+	for (uint32_t i = 0; i < READERS_MAX; i++) {
+		struct reader *reader = &readers->table[i];
+
+		reader->reads = 0;
+		reader->program[sizeof(reader->program) - 1] = '\0';
+		reader->stream[sizeof(reader->stream) - 1] = '\0';
+		if (reader->pid <= 0 || !is_alive(reader))
+			reader->pid = 0;
+	}
+}
+
+int readers_init(struct readers *readers, int last_fd)
+{
+	void *table = MAP_FAILED;
+	int r;
+
+	*readers = (struct readers)READERS_INIT;
+	readers->fd = memfd_create("ibvcap-readers", MFD_CLOEXEC);
+	if (readers->fd < 0)
+		return -errno;
+	if (ftruncate(readers->fd, (off_t)TABLE_BYTES) == 0)
+		table = mmap(NULL, TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, readers->fd, 0);
+	if (table == MAP_FAILED) {
+		r = -errno;
+		readers_deinit(readers);
+		return r;
+	}
+	readers->table = table;
+	take_over(readers, last_fd);
+	return 0;
+}
+
+void readers_deinit(struct readers *readers)
+{
+	if (readers->table)
+		munmap(readers->table, TABLE_BYTES);
+	if (readers->fd >= 0)
+		close(readers->fd);
+	*readers = (struct readers)READERS_INIT;
+}
+
+/* A free place, or one of who has died meanwhile. */
+static struct reader *find_place(struct readers *readers)
+{
+	for (uint32_t i = 0; i < READERS_MAX; i++)
+		if (readers->table[i].pid == 0)
+			return &readers->table[i];
+	for (uint32_t i = 0; i < READERS_MAX; i++)
+		if (!readers->table[i].reads && !is_alive(&readers->table[i]))
+			return &readers->table[i];
+	return NULL;
+}
+
+uint32_t readers_add(struct readers *readers, pid_t pid, uid_t uid, const char *stream)
+{
+	struct reader *reader;
+
+	if (!readers || !readers->table || pid <= 0)
+		return 0;
+	for (uint32_t i = 0; i < READERS_MAX; i++) {
+		reader = &readers->table[i];
+		if (reader->pid == pid && !reader->reads && strcmp(reader->stream, stream) == 0)
+			reader->pid = 0;
+	}
+	reader = find_place(readers);
+	if (!reader)
+		return 0;
+	*reader = (struct reader){ .pid = pid, .uid = uid, .reads = 1 };
+	reader->started = read_start(pid, reader->program);
+	snprintf(reader->stream, sizeof(reader->stream), "%s", stream);
+	return (uint32_t)(reader - readers->table) + 1;
+}
+
+void readers_leave(struct readers *readers, uint32_t place, bool is_gone)
+{
+	if (!readers || !readers->table || place == 0)
+		return;
+	readers->table[place - 1].reads = 0;
+	if (is_gone)
+		readers->table[place - 1].pid = 0;
+}
+
+static void append(char *text, size_t bytes, const struct reader *reader)
+{
+	size_t used = strlen(text);
+
+	snprintf(text + used, bytes - used, "%sprocess %d (%s) of user %u, stream '%s'", used ? "; " : "",
+			 (int)reader->pid, reader->program[0] ? reader->program : "?", (unsigned)reader->uid,
+			 reader->stream);
+}
+
+const char *readers_describe_holders(const struct readers *readers, char *text, size_t bytes)
+{
+	unsigned n = 0;
+	size_t used;
+
+	text[0] = '\0';
+	for (uint32_t i = 0; readers->table && i < READERS_MAX; i++) {
+		const struct reader *reader = &readers->table[i];
+
+		if (reader->pid == 0 || reader->reads || !is_alive(reader) || !may_map_segments(reader->pid))
+			continue;
+		if (n++ < NAMED_MAX)
+			append(text, bytes, reader);
+	}
+	used = strlen(text);
+	if (n > NAMED_MAX)
+		snprintf(text + used, bytes - used, "; and %u more", n - NAMED_MAX);
+	return text;
+}

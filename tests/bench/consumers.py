@@ -1,0 +1,142 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Eight consumers of eight behaviours on one ring, at half of the machine's zero-loss rate.
+
+A daemon on an emulated device at one end of a veth pair, a sender of numbered payloads at the other. First the highest
+rate at which one plain reader gets every packet, several short runs of it; then half of that with all eight for --seconds:
+plain lossy, plain lossless, slow, stopped and continued, killed and started again, hostile, one that keeps its leases for
+ever, and a tap. The first two must get every packet, and all sums must hold: else exit 1.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from bench_machine import before_others, hugepages  # noqa: E402
+
+PAGES = 192
+FLOOR, CEILING = 1000, 4_000_000  # packets a second, of the search
+REACHED = 0.95                    # of the rate, by the sender
+REPEATS = 3                       # runs of a rate that must all be without loss
+
+
+class Bench:
+    def __init__(self, eight, conftest, net, directory, size):
+        self.eight, self.conftest, self.net, self.directory, self.size = eight, conftest, net, directory, size
+        self.wire = net.add_wire()
+        self.daemon = conftest.Daemon(conftest.Build, net, directory,
+                                      [eight.stream(self.wire, payload_size=size, page_size="2M", history_blocks=1024)])
+
+    def lossless_at(self, rate, seconds):
+        """Whether the sender came to that rate, and one plain reader got all that was sent."""
+        before = self.eight.totals(self.eight.at_rest(self.daemon))
+        reader = self.eight.Reader("plain", self.directory, self.eight.GOOD, self.conftest.BUILD / "tools/ibvcap", "recv",
+                                   self.eight.STREAM, "--json", "--verify", "--socket", self.daemon.socket_path)
+        try:
+            self.conftest.wait_until(lambda: self.daemon.status()["consumers"], 10, "the reader")
+            sender = self.eight.send(self.net, self.wire, before["head"], rate=rate, duration=seconds, size=self.size)
+            out, err = sender.communicate(timeout=seconds + 60)
+            assert sender.returncode == 0, err
+            after = self.eight.totals(self.eight.at_rest(self.daemon))
+            said = reader.finish()
+        finally:
+            reader.kill()
+        told = json.loads(out)
+        sent, reached = told["sent"], told["sent"] / told["seconds"]
+        counts = {term: after[term] - before[term] for term in after}
+        clean = sent == counts["matched"] == counts["published"] == said["pattern"]["received"] and said["pattern"]["corrupt"] == 0
+        print(f"  {rate:9}/s: sent {reached:9.0f}/s, "
+              + ("no loss" if clean else f"lost {sent - said['pattern']['received']} of {sent}: before the ring "
+                                         f"{sent - counts['matched']}, no_buffer {counts['no_buffer']}, skipped {said['skipped']}"),
+              file=sys.stderr, flush=True)
+        return clean and reached > REACHED * rate
+
+    def keeps(self, rate, seconds):
+        return all(self.lossless_at(rate, seconds) for _ in range(REPEATS))
+
+    def zero_loss_rate(self, seconds):
+        """Doubled while it goes, then halved steps; the highest that went several times."""
+        low, high = 0, FLOOR
+        while high < CEILING and self.lossless_at(high, seconds):
+            low, high = high, high * 2
+        while high - low > 0.05 * high:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.lossless_at(middle, seconds) else (low, middle)
+        while low >= FLOOR and not self.keeps(low, 2 * seconds):
+            low = low * 9 // 10
+        if low < FLOOR:
+            raise SystemExit(f"bench consumers: this machine loses packets at {FLOOR} packets/s with one plain reader")
+        return low
+
+
+def print_table(outcome, rate, seconds):
+    c = outcome.counts
+    print(f"{rate} packets/s wanted for {seconds} s: sent {outcome.sent}, {outcome.sent / seconds:.0f}/s, lost before the ring {outcome.lost_before_ring}")
+    print(f"  matched {c['matched']} = published {c['published']} + no_buffer {c['no_buffer']} + errored {c['errored']} + in_flight 0")
+    print(f"  {'consumer':15} {'uid':>6} {'published':>10} = {'delivered':>10} + {'skipped':>10} + {'lag':>8}")
+    for name, uid, published, delivered, skipped, lag, note in outcome.rows:
+        signs = ("=", "+", "+") if published != "" else (" ", " ", " ")
+        print(f"  {name:15} {uid:>6} {published:>10} {signs[0]} {delivered:>10} {signs[1]} {skipped:>10} {signs[2]} {lag:>8}  {note}")
+    for words in outcome.wrong:
+        print(f"  wrong: {words}")
+
+
+def measure(bench, options):
+    """Exit code."""
+    found = options.rate or bench.zero_loss_rate(options.search_seconds)
+    print(f"zero-loss rate with one plain reader: {found} packets/s of {options.size} bytes"
+          + (" (given)" if options.rate else f", in each of {REPEATS} runs"))
+    for rate in (found // 2, found // 4, found // 8):
+        outcome = bench.eight.run(bench.daemon, bench.net, bench.wire, bench.directory, rate, options.seconds, options.size)
+        print_table(outcome, rate, options.seconds)
+        if outcome.wrong:
+            return 1
+        if outcome.lost_before_ring == 0 and outcome.sent >= REACHED * rate * options.seconds:
+            print("every packet reached those that behave, and all sums hold")
+            return 0
+        print("the sender did not come to that rate or the emulated wire lost packets before the ring: this machine had no time "
+              "for them; again at half of the rate")
+    return 1
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench consumers", description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--search-seconds", type=int, default=2, help="of each run of the search")
+    parser.add_argument("--rate", type=int, help="the zero-loss rate, packets a second, instead of the search")
+    parser.add_argument("--size", type=int, default=1024, help="bytes of a payload")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        raise SystemExit("bench consumers: network namespaces need root")
+    os.environ["IBVCAP_BUILD_DIR"] = str(options.build.resolve())
+    sys.path.insert(0, str(ROOT / "tests/system"))
+    import conftest
+    import eight_consumers
+
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-bench-"))
+    directory.chmod(0o755)
+    print(f"load before: {os.getloadavg()[0]:.1f}", file=sys.stderr)
+    net = conftest.Net()
+    try:
+        with hugepages(PAGES):
+            bench = Bench(eight_consumers, conftest, net, directory, options.size)
+            try:
+                bench.daemon.wait_ready()
+                with before_others(bench.daemon.pid()):
+                    return measure(bench, options)
+            finally:
+                bench.daemon.stop()
+    finally:
+        net.close()
+        shutil.rmtree(directory)
+        print(f"load after: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ring as its memory has it, without the library and whether its daemon lives or not: a tap's descriptors, kept."""
+import mmap
+import os
+import struct
+
+import control_client
+
+TAP = 2  # enum ibvcap_policy
+PAYLOAD, RING = 0, 2  # enum wire_attached_fd
+# struct ibvcap_ring in layout.h.
+EPOCH_AT, BLOCK_BYTES_AT, TABLE_OFFSET_AT, HEAD_AT, FLOOR_AT, COUNTERS_AT = 24, 64, 88, 256, 384, 640
+
+
+class RingView:
+    def __init__(self, daemon, stream="lidar"):
+        with control_client.Client(daemon.socket_path) as client:
+            fds = client.attach(stream, policy=TAP)
+        self.ring, self.payload = (mmap.mmap(fds[which], 0, prot=mmap.PROT_READ) for which in (RING, PAYLOAD))
+        for fd in fds:
+            os.close(fd)
+        self.epoch = self.word(EPOCH_AT)
+
+    def word(self, offset):
+        return struct.unpack_from("=Q", self.ring, offset)[0]
+
+    def head(self):
+        """Packets published; final once the daemon is no more."""
+        return self.word(HEAD_AT)
+
+    def counter(self, label):
+        return self.word(COUNTERS_AT + 8 * control_client.RING_COUNTERS.index(label))
+
+    def first_row(self):
+        """The payload of packet 0, copied; not recycled yet."""
+        physical, = struct.unpack_from("=I", self.ring, self.word(TABLE_OFFSET_AT))
+        row = self.payload[physical * self.word(BLOCK_BYTES_AT):][:64]
+        assert self.head() > 0 and self.word(FLOOR_AT) == 0
+        return row
+
+    def close(self):
+        self.ring.close()
+        self.payload.close()

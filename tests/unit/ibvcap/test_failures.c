@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Every allocation and system call of a request, an attach, of the way into the next epoch and of the descriptor fails
+ * once, by countdown: the reader goes on or says why, and nothing stays open, mapped or allocated. The daemon is a
+ * child.
+ */
+#include "lib/ibvcap/error.h"
+#include "lib/ibvcap/ring.h"
+#include "tests/unit/ibvcap/attached.h"
+#include "tests/unit/ibvcap/failing.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CALLS_MAX 1000
+
+static char directory[] = "/tmp/ibvcap-fail-XXXXXX";
+static char path[64];
+static struct attached a, b; /* the epoch that has ended; the next */
+static int fds_of_b[WIRE_FD_N];
+static pid_t daemon_pid;
+
+/* ---- the next daemon ------------------------------------------------------------------------------ */
+
+/* An empty one, which is in order. */
+static void send_message(int fd, enum wire_type type, size_t bytes)
+{
+	union wire_message message = {0};
+
+	wire_init(&message.header, type, bytes);
+	wire_send(fd, &message.header, NULL, 0);
+}
+
+static void send_status(int fd)
+{
+	send_message(fd, WIRE_DAEMON, sizeof(struct wire_daemon));
+	for (int i = 0; i < 2; i++) {
+		send_message(fd, WIRE_STREAM, sizeof(struct wire_stream));
+		send_message(fd, WIRE_CONSUMER, sizeof(struct wire_consumer));
+		send_message(fd, WIRE_INTERFACE, sizeof(struct wire_interface));
+	}
+	send_message(fd, WIRE_END, sizeof(struct wire_header));
+}
+
+static void send_ring(int fd, bool tap)
+{
+	struct wire_attached answer = {.epoch = b.epoch};
+
+	wire_init(&answer.header, WIRE_ATTACHED, sizeof(answer));
+	wire_send(fd, &answer.header, fds_of_b, tap ? WIRE_FD_TAP_N : WIRE_FD_N);
+}
+
+static void serve(int fd)
+{
+	union wire_message request;
+
+	if (wire_recv(fd, &request, NULL, NULL) != 1)
+		return;
+	usleep(5000); /* so that who asks has to wait */
+	if (request.header.type == WIRE_ATTACH)
+		send_ring(fd, request.attach.policy == IBVCAP_POLICY_TAP);
+	else if (request.header.type == WIRE_STATUS)
+		send_status(fd);
+	else
+		send_message(fd, WIRE_DONE, sizeof(struct wire_done));
+}
+
+/* A connection is kept until the next comes. */
+static void run_daemon(int listener)
+{
+	int last = -1, fd;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while ((fd = accept(listener, NULL, NULL)) >= 0) {
+		serve(fd);
+		close(last);
+		last = fd;
+	}
+	_exit(1);
+}
+
+static void set_up(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), unused;
+
+	cr_assert_not_null(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/s", directory);
+	strcpy(address.sun_path, path);
+	cr_assert_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	cr_assert_eq(listen(listener, 8), 0);
+	b.epoch = EPOCH + 1;
+	attached_prepare(&b, fds_of_b, &unused);
+	attached_publish(&b, 3);
+	daemon_pid = fork();
+	if (daemon_pid == 0)
+		run_daemon(listener);
+	close(listener);
+}
+
+static void tear_down(void)
+{
+	kill(daemon_pid, SIGKILL);
+	waitpid(daemon_pid, NULL, 0);
+	unlink(path);
+	rmdir(directory);
+}
+
+TestSuite(failures, .init = set_up, .fini = tear_down, .timeout = 110);
+
+/* ---- what is there ------------------------------------------------------------------------------- */
+
+struct footprint {
+	unsigned fds;
+	unsigned mappings;
+};
+
+static struct footprint footprint(void)
+{
+	struct footprint now = {0};
+	char line[512];
+	FILE *maps;
+
+	for (int fd = 0; fd < 256; fd++)
+		now.fds += fcntl(fd, F_GETFD) >= 0;
+	maps = fopen("/proc/self/maps", "re");
+	cr_assert_not_null(maps);
+	while (fgets(line, sizeof(line), maps))
+		now.mappings += strstr(line, "memfd:") != NULL;
+	fclose(maps);
+	return now;
+}
+
+static void expect_as_before(const struct footprint *before, int n)
+{
+	struct footprint now = footprint();
+
+	cr_expect_eq(failing_stop_counting(), 0, "call %d: memory", n);
+	cr_expect_eq(now.fds, before->fds, "call %d: %u descriptors, and %u before", n, now.fds, before->fds);
+	cr_expect_eq(now.mappings, before->mappings, "call %d: %u mappings, and %u before", n, now.mappings,
+		     before->mappings);
+}
+
+static void expect_said(int error, int n)
+{
+	cr_expect_lt(error, 0, "call %d", n);
+	cr_expect(ibvcap_error_text()[0] != '\0', "call %d: %s, and not a word about it", n, strerror(-error));
+}
+
+static bool fired_and_over(void)
+{
+	bool fired = failing_has_fired();
+
+	failing_after(-1);
+	return fired;
+}
+
+/* One call of the library, which gives all back that it got. 0 or -errno. */
+typedef int one_call(int n);
+
+static void with_each_failing(one_call *call, int at_least)
+{
+	const struct footprint before = footprint();
+
+	for (int n = 0; n < CALLS_MAX; n++) {
+		int r;
+
+		failing_count_memory();
+		error_set(0, "%s", "");
+		failing_after(n);
+		r = call(n);
+		if (!fired_and_over()) {
+			cr_expect_eq(r, 0);
+			cr_expect_geq(n, at_least);
+			return;
+		}
+		if (r < 0)
+			expect_said(r, n);
+		expect_as_before(&before, n);
+	}
+	cr_assert_fail("no end");
+}
+
+/* ---- asking --------------------------------------------------------------------------------------- */
+
+static int ask_status(int n)
+{
+	struct ibvcap_status *status = NULL;
+	int r = ibvcap_status(path, 0, &status);
+
+	cr_expect_eq(status != NULL, r == 0, "call %d", n);
+	ibvcap_status_free(status);
+	return r;
+}
+
+Test(failures, a_status_that_fails_leaves_nothing)
+{
+	with_each_failing(ask_status, 25);
+}
+
+static int ask_change(int n)
+{
+	char said[100] = "as before";
+	int r = ibvcap_change(path, IBVCAP_CHANGE_RELOAD, NULL, NULL, said, sizeof(said), 0);
+
+	cr_expect_eq(said[0] == '\0', r == 0, "call %d", n);
+	return r;
+}
+
+Test(failures, so_does_a_change)
+{
+	with_each_failing(ask_change, 5);
+}
+
+/* ---- attach -------------------------------------------------------------------------------------- */
+
+static int attach(enum ibvcap_policy policy, int n)
+{
+	const struct ibvcap_attach_options options = {.policy = policy, .start = IBVCAP_START_OLDEST};
+	struct ibvcap_rx *rx = NULL;
+	int r = ibvcap_attach(path, "test", &options, &rx);
+
+	cr_expect_eq(rx != NULL, r == 0, "call %d", n);
+	ibvcap_detach(rx);
+	return r;
+}
+
+static int attach_reader(int n)
+{
+	return attach(IBVCAP_POLICY_LOSSY, n);
+}
+
+static int attach_tap(int n)
+{
+	return attach(IBVCAP_POLICY_TAP, n);
+}
+
+Test(failures, an_attach_that_fails_leaves_nothing)
+{
+	with_each_failing(attach_reader, 25);
+}
+
+Test(failures, so_does_a_taps)
+{
+	with_each_failing(attach_tap, 15);
+}
+
+/* ---- into the next epoch ------------------------------------------------------------------------- */
+
+/* A reader of an epoch that has ended, all of it delivered. */
+static void begin(enum ibvcap_policy policy)
+{
+	const struct ibvcap_attach_options options = {.policy = policy, .reattach_ms = 60000};
+	int fds[WIRE_FD_N], socket;
+
+	attached_prepare(&a, fds, &socket);
+	for (unsigned i = WIRE_FD_TAP_N; policy == IBVCAP_POLICY_TAP && i < WIRE_FD_N; i++) {
+		close(fds[i]);
+		fds[i] = -1;
+	}
+	failing_count_memory();
+	cr_assert_eq(rx_open(&a.rx, socket, fds, EPOCH), 0);
+	cr_assert_eq(rx_next_init(&a.rx->next_epoch, path, "test", &options), 0);
+}
+
+static void end(const struct footprint *before, int n)
+{
+	ibvcap_detach(a.rx);
+	a.rx = NULL;
+	failing_after(-1);
+	cr_expect_eq(failing_stop_counting(), 0, "call %d: memory", n);
+	attached_deinit(&a);
+	expect_as_before(before, n);
+}
+
+/* A row of the next epoch, or why there is none for good. Woken by the descriptor alone, if there is one. */
+static int receive(struct ibvcap_rx *rx, int fd)
+{
+	struct epoll_event event;
+	uint64_t number;
+	size_t length;
+	int r;
+
+	do {
+		r = ibvcap_recv(rx, &number, sizeof(number), &length, NULL, fd < 0 ? 50 : 0);
+		if (r == 0 && fd >= 0)
+			cr_assert_eq(epoll_wait(fd, &event, 1, 30000), 1, "nobody was woken");
+	} while (r == 0 || (r < 0 && !rx->next_epoch.error));
+	cr_expect(r < 0 || number == 0);
+	return r;
+}
+
+static void go_on_with_each_failing(enum ibvcap_policy policy, bool polls, int at_least)
+{
+	const struct footprint before = footprint();
+
+	for (int n = 0; n < CALLS_MAX; n++) {
+		bool fired;
+		int fd, r;
+
+		begin(policy);
+		fd = polls ? ibvcap_fd(a.rx) : -1;
+		daemon_close_ring(a.ring.ring);
+		error_set(0, "%s", "");
+		failing_after(n);
+		r = receive(a.rx, fd);
+		fired = fired_and_over();
+		/* What came with the answer can't be looked at: the one thing that is final. */
+		cr_expect(r == 1 || r == -EPROTO, "call %d: %s (%s)", n, strerror(-r), ibvcap_error_text());
+		if (r < 0)
+			expect_said(r, n);
+		else
+			cr_expect_eq(a.rx->info.epoch, b.epoch);
+		end(&before, n);
+		if (!fired) {
+			cr_expect_geq(n, at_least);
+			return;
+		}
+	}
+	cr_assert_fail("no end");
+}
+
+Test(failures, a_reader_goes_on_in_the_next_epoch_or_says_why_not)
+{
+	go_on_with_each_failing(IBVCAP_POLICY_LOSSY, false, 25);
+}
+
+Test(failures, one_that_polls_is_woken_until_it_does)
+{
+	go_on_with_each_failing(IBVCAP_POLICY_LOSSY, true, 25);
+}
+
+Test(failures, a_tap_goes_on_too)
+{
+	go_on_with_each_failing(IBVCAP_POLICY_TAP, false, 15);
+}
+
+Test(failures, a_descriptor_that_cannot_be_had_can_be_asked_for_again)
+{
+	const struct footprint before = footprint();
+	bool fired = true;
+
+	for (int n = 0; fired; n++) {
+		int fd;
+
+		begin(IBVCAP_POLICY_LOSSY);
+		error_set(0, "%s", "");
+		failing_after(n);
+		fd = ibvcap_fd(a.rx);
+		fired = fired_and_over();
+		if (fired)
+			expect_said(fd, n);
+		cr_expect_geq(ibvcap_fd(a.rx), 0);
+		end(&before, n);
+		cr_assert_lt(n, CALLS_MAX);
+	}
+}
