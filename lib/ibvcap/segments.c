@@ -1,51 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the daemon sent, mapped and measured before anything in it is used as a position. */
-#include "lib/ibvcap/error.h"
+#include "lib/ibvcap/received.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
-
-static int reject(const char *what)
-{
-	return error_set(-EPROTO, "the ring that the daemon sent: %s; library and daemon are of different versions", what);
-}
-
-static int map(struct shm *shm, int fd, bool writable, const char *name)
-{
-	int r = shm_map(shm, fd, writable, 0);
-
-	if (r < 0)
-		return error_set(r, "the ring that the daemon sent: its %s segment cannot be mapped: %s", name,
-				 r == -EPROTO ? "its size is not sealed" : strerror(-r));
-	return 0;
-}
-
-static int check_head(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *name)
-{
-	struct ibvcap_segment head;
-
-	if (shm->bytes < bytes_min || !segment_is_ready(shm->address))
-		return error_set(-EPROTO, "the ring that the daemon sent: its %s segment is incomplete", name);
-	memcpy(&head, shm->address, sizeof(head));
-	if (head.magic != magic || head.bytes != shm->bytes || head.epoch != epoch)
-		return error_set(-EPROTO, "the ring that the daemon sent: its %s segment is none, or of another epoch", name);
-	if (head.abi_major != IBVCAP_ABI_MAJOR)
-		return error_set(-EPROTO, "the daemon's shared memory has ABI %u, this library reads %u", head.abi_major,
-				 IBVCAP_ABI_MAJOR);
-	return 0;
-}
-
-/* n items of each bytes from offset on, aligned, in a segment of total bytes; without overflow. */
-static bool fits(uint64_t offset, uint64_t align, uint64_t n, uint64_t each, uint64_t total)
-{
-	uint64_t bytes;
-
-	return offset % align == 0 && !__builtin_mul_overflow(n, each, &bytes) && offset <= total &&
-	       bytes <= total - offset;
-}
 
 static bool is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 {
@@ -54,12 +14,14 @@ static bool is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ri
 	return ring->n_blocks && ring->slots_per_block && ring->slot_bytes && ring->header_stride &&
 	       ring->table_entries && (ring->table_entries & (ring->table_entries - 1)) == 0 &&
 	       (uint64_t)ring->slots_per_block * ring->slot_bytes <= ring->block_bytes &&
-	       fits(0, 1, ring->n_blocks, ring->block_bytes, rx->payload.bytes) &&
-	       fits(0, 1, n_slots, ring->header_stride, rx->headers.bytes) &&
-	       fits(ring->table_offset, _Alignof(uint32_t), ring->table_entries, sizeof(uint32_t), rx->ring_shm.bytes) &&
-	       fits(ring->blocks_offset, _Alignof(struct ibvcap_block), ring->n_blocks, sizeof(struct ibvcap_block),
-		    rx->ring_shm.bytes) &&
-	       fits(ring->meta_offset, _Alignof(struct ibvcap_meta), n_slots, sizeof(struct ibvcap_meta), rx->ring_shm.bytes);
+	       received_fits(0, 1, ring->n_blocks, ring->block_bytes, rx->payload.bytes) &&
+	       received_fits(0, 1, n_slots, ring->header_stride, rx->headers.bytes) &&
+	       received_fits(ring->table_offset, _Alignof(uint32_t), ring->table_entries, sizeof(uint32_t),
+			     rx->ring_shm.bytes) &&
+	       received_fits(ring->blocks_offset, _Alignof(struct ibvcap_block), ring->n_blocks,
+			     sizeof(struct ibvcap_block), rx->ring_shm.bytes) &&
+	       received_fits(ring->meta_offset, _Alignof(struct ibvcap_meta), n_slots, sizeof(struct ibvcap_meta),
+			     rx->ring_shm.bytes);
 }
 
 static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
@@ -95,7 +57,7 @@ static int take_state(struct ibvcap_rx *rx)
 	rx->page = rx->page_shm.address;
 	rx->lease_blocks = rx->state->lease_blocks;
 	if (rx->lease_blocks == 0 || rx->lease_blocks > IBVCAP_LEASE_SLOTS_MAX)
-		return reject("no such quota of leases");
+		return received_reject("ring", "no such quota of leases");
 	rx->attach_sequence = rx->state->attach_sequence;
 	rx->attach_head = rx->state->attach_head;
 	rx->policy_told = consumer_load_policy(rx->state);
@@ -128,7 +90,7 @@ static int take_geometry(struct ibvcap_rx *rx)
 	rx->ring = rx->ring_shm.address;
 	memcpy((void *)&copy, rx->ring_shm.address, sizeof(copy));
 	if (!is_geometry_sound(rx, &copy))
-		return reject("positions outside of its segments");
+		return received_reject("ring", "positions outside of its segments");
 	copy_geometry(rx, &copy);
 	if (!rx->is_tap)
 		r = take_state(rx);
@@ -141,14 +103,14 @@ static int take_geometry(struct ibvcap_rx *rx)
 
 static int check_segments(struct ibvcap_rx *rx, uint64_t epoch)
 {
-	int r = check_head(&rx->ring_shm, sizeof(struct ibvcap_ring), IBVCAP_RING_MAGIC, epoch, "ring");
+	int r = received_check(&rx->ring_shm, sizeof(struct ibvcap_ring), IBVCAP_RING_MAGIC, epoch, "ring", "ring");
 
 	if (r == 0 && !rx->is_tap)
-		r = check_head(&rx->state_shm, sizeof(struct ibvcap_consumer_state), IBVCAP_STATE_MAGIC, epoch,
-			       "consumer state");
+		r = received_check(&rx->state_shm, sizeof(struct ibvcap_consumer_state), IBVCAP_STATE_MAGIC, epoch,
+				   "ring", "consumer state");
 	if (r == 0 && !rx->is_tap)
-		r = check_head(&rx->page_shm, sizeof(struct ibvcap_consumer_page), IBVCAP_CONSUMER_MAGIC, epoch,
-			       "consumer page");
+		r = received_check(&rx->page_shm, sizeof(struct ibvcap_consumer_page), IBVCAP_CONSUMER_MAGIC, epoch,
+				   "ring", "consumer page");
 	return r == 0 ? take_geometry(rx) : r;
 }
 
@@ -174,7 +136,7 @@ int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epo
 	rx->is_tap = fds[WIRE_FD_CONSUMER_PAGE] < 0;
 	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE && fds[i] >= 0; i++) {
 		if (r == 0)
-			r = map(segments[i], fds[i], i == WIRE_FD_CONSUMER_PAGE, names[i]);
+			r = received_map(segments[i], fds[i], i == WIRE_FD_CONSUMER_PAGE, "ring", names[i]);
 		else
 			close(fds[i]);
 	}

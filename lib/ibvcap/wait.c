@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Sleeping until there is more: on a word of one's own or, by poll(), on a socket. See ring.h, "wake-up". */
 #include "lib/ibvcap/client.h"
+#include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 
@@ -11,20 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* About as long as a wake-up takes: shorter waits end without a system call. */
-#define SPINS 200u
 #define TAP_NAP_NS UINT64_C(1000000)
-/* A daemon that was killed wakes nobody: look for it so often. */
-#define SLICE_NS UINT64_C(100000000)
-
-static void pause_briefly(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
 
 int rx_check_connected(const struct ibvcap_rx *rx)
 {
@@ -44,7 +32,7 @@ static bool is_daemon_gone(struct ibvcap_rx *rx, uint64_t now_ns)
 {
 	struct pollfd poller = { .fd = rx->socket, .events = POLLRDHUP };
 
-	if (!rx->daemon_gone && now_ns - rx->looked_ns >= SLICE_NS) {
+	if (!rx->daemon_gone && now_ns - rx->looked_ns >= PAUSE_SLICE_NS) {
 		rx->looked_ns = now_ns;
 		rx->daemon_gone = poll(&poller, 1, 0) > 0 && poller.revents;
 	}
@@ -67,7 +55,7 @@ static int look(struct ibvcap_rx *rx, uint64_t target, uint64_t now_ns)
 
 static bool spin(const struct ibvcap_rx *rx, uint64_t target)
 {
-	for (unsigned i = 0; i < SPINS; i++) {
+	for (unsigned i = 0; i < PAUSE_SPINS; i++) {
 		if (consumer_load_head(rx->ring) >= target)
 			return true;
 		pause_briefly();
@@ -145,7 +133,8 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 		if (r != RX_WAIT_TIME)
 			return r;
 		r = rx->is_tap ? nap(deadline - now) :
-				 sleep_on_word(rx, target, deadline - now < SLICE_NS ? deadline - now : SLICE_NS);
+				 sleep_on_word(rx, target,
+					       deadline - now < PAUSE_SLICE_NS ? deadline - now : PAUSE_SLICE_NS);
 		if (r < 0)
 			return r;
 	}

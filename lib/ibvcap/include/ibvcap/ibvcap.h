@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * libibvcap: read the UDP packets that ibvcapd captures, where the NIC wrote them.
+ * libibvcap: read the UDP packets that ibvcapd captures, where the NIC wrote them; and send, from where it reads them.
  *
  *     struct ibvcap_rx *rx;
  *     int r = ibvcap_attach(NULL, "lidar", NULL, &rx);
@@ -20,6 +20,7 @@
 #define IBVCAP_H
 
 #include <ibvcap/layout.h>
+#include <ibvcap/layout_tx.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,7 +66,8 @@ struct ibvcap_attach_options {
 	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
 	/*
 	 * Lossy; lossless, where the stream's configuration lets this user; or tap, for a look at the stream that costs
-	 * the daemon nothing and takes no consumer's place: ibvcap_recv() alone, no ibvcap_acquire() and no ibvcap_fd().
+	 * the daemon nothing and takes no consumer's place: ibvcap_recv() alone, no ibvcap_acquire() and no
+	 * ibvcap_fd().
 	 */
 	enum ibvcap_policy policy;
 	uint32_t reattach_ms;  /* how long the next daemon is looked for after one ends; 0 = 30000; or IBVCAP_NO_REATTACH */
@@ -223,6 +225,132 @@ static inline const uint8_t *ibvcap_headers(const struct ibvcap_batch *batch, ui
 {
 	return batch->headers + (size_t)i * batch->header_stride;
 }
+
+/* ---- transmit ------------------------------------------------------------------------------------ */
+/*
+ *     struct ibvcap_tx *tx;
+ *     int r = ibvcap_open(NULL, "pulses", NULL, &tx);
+ *     while ((r = ibvcap_reserve(tx, &slots, 64, 1, 1000)) > 0) {
+ *             for (uint32_t i = 0; i < slots.n; i++)
+ *                     slots.packets[i].length = make(slots.payload + (size_t)i * slots.stride, slots.stride);
+ *             ibvcap_submit(tx, slots.n);
+ *     }
+ *     ibvcap_flush(tx, 1000);
+ *     ibvcap_close(tx);
+ */
+
+/** One sender on one channel: an arena of payload rows, of which those that are submitted are sent, in order. */
+struct ibvcap_tx;
+
+/** What ibvcap_open() may be told; zero means the default for every field. */
+struct ibvcap_open_options {
+	uint32_t timeout_ms; /* for the daemon's answers; 0 = 5000 */
+};
+
+/** Properties of the channel behind a handle; constant. */
+struct ibvcap_tx_info {
+	char channel[IBVCAP_CHANNEL_NAME_MAX];
+	uint64_t epoch;
+	uint32_t n_slots;        /* rows of the arena: so many packets may be reserved and not yet completed */
+	uint32_t slot_bytes;     /* the longest payload */
+	uint32_t n_destinations; /* as configured, from 0 */
+	uint32_t page_bytes;     /* of the arena */
+	uint64_t rate_bps;       /* of the whole channel, in bits of Ethernet frames with FCS; 0 = not limited */
+	uint32_t burst_bytes;    /* with a rate: so many may leave at once; 0: as many as it takes to be on time */
+	uint64_t late_after_ns;  /* a packet with a time is late when it leaves so long after it */
+};
+
+/** Rows to be written; consecutive ones. Nobody else writes to them, and nobody reads them until they are submitted. */
+struct ibvcap_slots {
+	uint8_t *payload;                     /* first row; row i at payload + i * stride */
+	struct ibvcap_tx_descriptor *packets; /* of row i: packets[i]; preset: length = stride, all else 0 */
+	uint64_t sequence;                    /* number of the first among all packets of this handle, from 0 */
+	uint32_t n;                           /* rows, at least 1 */
+	uint32_t stride;                      /* bytes */
+};
+
+/**
+ * What became of every packet: submitted = completed + errored + flushed + late_dropped + pending, exactly. pending
+ * ends as 0, unless the daemon has died: then nobody knows of those that are left whether they were sent.
+ */
+struct ibvcap_tx_counts {
+	uint64_t submitted;
+	uint64_t completed;    /* sent, as the device says */
+	uint64_t errored;      /* not sent; the status says why */
+	uint64_t flushed;      /* not sent, or unknown: the channel ended, or its device had to be reset (-ECANCELED) */
+	uint64_t late_dropped; /* not sent: late, and IBVCAP_TX_DROP_LATE was set (-ETIME) */
+	uint64_t pending;
+	uint64_t late;         /* of all: more than late_after_ns after their time */
+};
+
+/**
+ * Open a channel to send on. Paths, options and blocking as ibvcap_attach().
+ *
+ * -ENOENT no socket at that path · -ECONNREFUSED a socket, but nobody behind it · -ESRCH the daemon has no channel of
+ * that name · -EACCES the socket or the channel is not for this user · -EAGAIN no sender's place left · -EPROTO other
+ * protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EINVAL. On failure *tx is untouched and ibvcap_error_text() says
+ * more.
+ */
+int ibvcap_open(const char *socket_path, const char *channel, const struct ibvcap_open_options *options,
+                struct ibvcap_tx **tx);
+
+/**
+ * Give everything back; waits for nothing: what the daemon has taken is sent, what it has not taken is not
+ * (ibvcap_flush() waits). NULL is allowed.
+ */
+void ibvcap_close(struct ibvcap_tx *tx);
+
+/**
+ * The next rows to write: at most max (0 is -EINVAL), never past the arena's end; waits up to timeout_ms (-1 = for
+ * ever, 0 = not at all) for at least min (0 or 1: any; clamped to max and to what is left until the arena's end) and
+ * then takes what there is. Rows that were reserved before and not submitted are reserved anew, and their packets[]
+ * reset.
+ *
+ * Returns slots->n, or 0: none was free in time. -ESHUTDOWN: the daemon has ended; what was submitted is counted as
+ * far as is known, open again. -ENODEV: the administrator removed the channel. -EIO: its device failed. -ECONNABORTED:
+ * the daemon disconnected this sender. -EINTR: a signal came while it waited.
+ */
+int ibvcap_reserve(struct ibvcap_tx *tx, struct ibvcap_slots *slots, uint32_t max, uint32_t min, int timeout_ms);
+
+/**
+ * Have the first n of the reserved rows sent, in order; the rest stays reserved. Until they are completed their memory
+ * is not to be touched: what is written to it may be sent or not. Never blocks. -EINVAL: more than are reserved (none
+ * is submitted). Errors of ibvcap_reserve() when the handle can send no more.
+ */
+int ibvcap_submit(struct ibvcap_tx *tx, uint32_t n);
+
+/**
+ * The simple way: copy one payload into the next row and submit it. Waits up to timeout_ms for room. Returns 1, 0: no
+ * room in time, -EMSGSIZE: longer than slot_bytes, or an error of ibvcap_reserve(). Rows that are reserved are given
+ * up.
+ */
+int ibvcap_send(struct ibvcap_tx *tx, const void *payload, size_t bytes, uint32_t destination, int timeout_ms);
+
+/**
+ * Wait up to timeout_ms (-1 = for ever) until all that was submitted is completed. 0; -ETIMEDOUT; errors of
+ * ibvcap_reserve().
+ */
+int ibvcap_flush(struct ibvcap_tx *tx, int timeout_ms);
+
+/**
+ * What became of packets since this was asked last, in order: the statuses of *sequence and the next, at most max.
+ * 0 sent, -EMSGSIZE longer than slot_bytes, -EINVAL no such destination or flag, -EHOSTUNREACH no way to the
+ * destination is known yet, -ENETDOWN the link is down, -EIO the device reported an error, -ETIME late and dropped,
+ * -ECANCELED see flushed. Returns how many, 0: none. A status is there until its row is submitted again: who
+ * is not in time finds *sequence further on, and the others in ibvcap_tx_counts() only. Never blocks.
+ */
+int ibvcap_tx_results(struct ibvcap_tx *tx, int32_t *statuses, uint32_t max, uint64_t *sequence);
+
+/**
+ * A descriptor for poll/epoll: readable once there may be what an ibvcap_reserve() that returned 0, or an
+ * ibvcap_flush() that returned -ETIMEDOUT, waited for (and that came after the first call of this; the library empties
+ * it). Owned by the handle.
+ */
+int ibvcap_tx_fd(struct ibvcap_tx *tx);
+
+/** Never blocks; always 0. */
+int ibvcap_tx_info(const struct ibvcap_tx *tx, struct ibvcap_tx_info *info);
+int ibvcap_tx_counts(const struct ibvcap_tx *tx, struct ibvcap_tx_counts *counts);
 
 /* ---- status -------------------------------------------------------------------------------------- */
 

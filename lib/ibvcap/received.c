@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/received.h"
+
+#include "lib/ibvcap/error.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <string.h>
+
+int received_reject(const char *whole, const char *what)
+{
+	return error_set(-EPROTO, "the %s that the daemon sent: %s; library and daemon are of different versions",
+			 whole, what);
+}
+
+int received_map(struct shm *shm, int fd, bool writable, const char *whole, const char *name)
+{
+	int r = shm_map(shm, fd, writable, 0);
+
+	if (r < 0)
+		return error_set(r, "the %s that the daemon sent: its %s segment cannot be mapped: %s", whole, name,
+				 r == -EPROTO ? "its size is not sealed" : strerror(-r));
+	return 0;
+}
+
+int received_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *whole,
+		   const char *name)
+{
+	struct ibvcap_segment head;
+
+	if (shm->bytes < bytes_min || !segment_is_ready(shm->address))
+		return error_set(-EPROTO, "the %s that the daemon sent: its %s segment is incomplete", whole, name);
+	memcpy(&head, shm->address, sizeof(head));
+	if (head.magic != magic || head.bytes != shm->bytes || head.epoch != epoch)
+		return error_set(-EPROTO, "the %s that the daemon sent: its %s segment is none, or of another epoch",
+				 whole, name);
+	if (head.abi_major != IBVCAP_ABI_MAJOR)
+		return error_set(-EPROTO, "the daemon's shared memory has ABI %u, this library reads %u",
+				 head.abi_major, IBVCAP_ABI_MAJOR);
+	return 0;
+}
+
+bool received_fits(uint64_t offset, uint64_t align, uint64_t n, uint64_t each, uint64_t total)
+{
+	uint64_t bytes;
+
+	return offset % align == 0 && !__builtin_mul_overflow(n, each, &bytes) && offset <= total &&
+	       bytes <= total - offset;
+}

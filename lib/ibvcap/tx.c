@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/tx.h"
+
+#include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/ring_tx.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint32_t slot_of(const struct ibvcap_tx *tx, uint64_t sequence)
+{
+	return (uint32_t)sequence & (tx->info.n_slots - 1);
+}
+
+uint64_t tx_load_completed(struct ibvcap_tx *tx)
+{
+	uint64_t completed = sender_load_completed(tx->state);
+
+	if (completed > tx->completed && completed <= tx->submitted)
+		tx->completed = completed;
+	return tx->completed;
+}
+
+/* ---- reserve, submit ------------------------------------------------------------------------------ */
+
+static uint32_t room(struct ibvcap_tx *tx)
+{
+	return tx->info.n_slots - (uint32_t)(tx->submitted - tx_load_completed(tx));
+}
+
+static int hand_out(struct ibvcap_tx *tx, struct ibvcap_slots *slots, uint32_t n)
+{
+	uint32_t slot = slot_of(tx, tx->submitted);
+
+	*slots = (struct ibvcap_slots){
+		.payload = (uint8_t *)tx->arena.address + (size_t)slot * tx->info.slot_bytes,
+		.packets = tx->descriptors + slot,
+		.sequence = tx->submitted,
+		.n = n,
+		.stride = tx->info.slot_bytes,
+	};
+	for (uint32_t i = 0; i < n; i++)
+		slots->packets[i] = (struct ibvcap_tx_descriptor){ .length = (uint16_t)tx->info.slot_bytes };
+	tx->n_reserved = n;
+	return (int)n;
+}
+
+int ibvcap_reserve(struct ibvcap_tx *tx, struct ibvcap_slots *slots, uint32_t max, uint32_t min, int timeout_ms)
+{
+	uint32_t most = min_u32(max, tx->info.n_slots - slot_of(tx, tx->submitted));
+	uint32_t least = min_u32(min ? min : 1, most);
+	uint32_t n_free;
+	int r = tx_check_connected(tx);
+
+	tx->n_reserved = 0;
+	if (max == 0 || timeout_ms < -1)
+		return -EINVAL;
+	if (r < 0)
+		return r;
+	tx_disarm(tx);
+	n_free = room(tx);
+	if (n_free < least) {
+		r = tx_wait(tx, tx->submitted + least - tx->info.n_slots, timeout_ms);
+		if (r < 0)
+			return r;
+		n_free = room(tx);
+		if (n_free > 0)
+			tx_disarm(tx);
+	}
+	return n_free == 0 ? 0 : hand_out(tx, slots, min_u32(n_free, most));
+}
+
+/* A full socket is readable as it is; that nobody is behind it is found out by who waits. */
+static void kick(struct ibvcap_tx *tx)
+{
+	if (sender_load_need_kick(tx->state))
+		(void)send(tx->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+int ibvcap_submit(struct ibvcap_tx *tx, uint32_t n)
+{
+	int r = tx_check_connected(tx);
+
+	if (r < 0)
+		return r;
+	if (n > tx->n_reserved)
+		return -EINVAL;
+	if (n == 0)
+		return 0;
+	tx->n_reserved -= n;
+	tx->submitted += n;
+	sender_store_submitted(tx->page, tx->submitted);
+	kick(tx);
+	return 0;
+}
+
+int ibvcap_send(struct ibvcap_tx *tx, const void *payload, size_t bytes, uint32_t destination, int timeout_ms)
+{
+	struct ibvcap_slots slots;
+	int r;
+
+	if (bytes > tx->info.slot_bytes)
+		return -EMSGSIZE;
+	if (destination >= tx->info.n_destinations)
+		return -EINVAL;
+	r = ibvcap_reserve(tx, &slots, 1, 1, timeout_ms);
+	if (r <= 0)
+		return r;
+	memcpy(slots.payload, payload, bytes);
+	slots.packets[0].length = (uint16_t)bytes;
+	slots.packets[0].destination = (uint16_t)destination;
+	r = ibvcap_submit(tx, 1);
+	return r < 0 ? r : 1;
+}
+
+int ibvcap_flush(struct ibvcap_tx *tx, int timeout_ms)
+{
+	int r;
+
+	if (timeout_ms < -1)
+		return -EINVAL;
+	tx_disarm(tx);
+	r = tx_wait(tx, tx->submitted, timeout_ms);
+	if (r == 0)
+		return -ETIMEDOUT;
+	if (r < 0)
+		return r;
+	tx_disarm(tx);
+	return 0;
+}
+
+/* ---- what became of packets ----------------------------------------------------------------------- */
+
+int ibvcap_tx_results(struct ibvcap_tx *tx, int32_t *statuses, uint32_t max, uint64_t *sequence)
+{
+	uint64_t completed = tx_load_completed(tx);
+	uint32_t n;
+
+	/* The worker may write to a status again once its slot was submitted again. */
+	if (tx->submitted - tx->told > tx->info.n_slots)
+		tx->told = tx->submitted - tx->info.n_slots;
+	n = min_u32(max > INT32_MAX ? INT32_MAX : max, (uint32_t)(completed - tx->told));
+	for (uint32_t i = 0; i < n; i++)
+		statuses[i] = tx->statuses[slot_of(tx, tx->told + i)];
+	*sequence = tx->told;
+	tx->told += n;
+	return (int)n;
+}
+
+int ibvcap_tx_info(const struct ibvcap_tx *tx, struct ibvcap_tx_info *info)
+{
+	*info = tx->info;
+	return 0;
+}
+
+/* The cursor first: counters that are read after it have all that is below it. */
+int ibvcap_tx_counts(const struct ibvcap_tx *tx, struct ibvcap_tx_counts *counts)
+{
+	const _Atomic uint64_t *counters = tx->state->counters;
+
+	(void)sender_load_completed(tx->state);
+	*counts = (struct ibvcap_tx_counts){
+		.submitted = tx->submitted,
+		.completed = counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]),
+		.errored = counter_get(&counters[IBVCAP_TX_CTR_ERRORED]),
+		.flushed = counter_get(&counters[IBVCAP_TX_CTR_FLUSHED]),
+		.late_dropped = counter_get(&counters[IBVCAP_TX_CTR_LATE_DROPPED]),
+		.late = counter_get(&counters[IBVCAP_TX_CTR_LATE]),
+	};
+	counts->pending =
+		tx->submitted - counts->completed - counts->errored - counts->flushed - counts->late_dropped;
+	return 0;
+}

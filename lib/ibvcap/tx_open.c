@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/error.h"
+#include "lib/ibvcap/received.h"
+#include "lib/ibvcap/tx.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WHOLE "channel"
+
+/* ---- what the daemon sent ------------------------------------------------------------------------- */
+
+static bool is_geometry_sound(const struct ibvcap_tx *tx, const struct ibvcap_sender_state *state)
+{
+	return state->n_slots >= IBVCAP_TX_SLOTS_MIN && state->n_slots <= IBVCAP_TX_SLOTS_MAX &&
+	       (state->n_slots & (state->n_slots - 1)) == 0 && state->slot_bytes && state->slot_bytes <= UINT16_MAX &&
+	       state->n_destinations && received_fits(0, 1, state->n_slots, state->slot_bytes, tx->arena.bytes) &&
+	       received_fits(state->descriptors_offset, _Alignof(struct ibvcap_tx_descriptor), state->n_slots,
+			     sizeof(struct ibvcap_tx_descriptor), tx->page_shm.bytes) &&
+	       received_fits(state->statuses_offset, _Alignof(int32_t), state->n_slots, sizeof(int32_t),
+			     tx->state_shm.bytes);
+}
+
+/* Read once, into a copy: what is checked is what is used. */
+static int take_geometry(struct ibvcap_tx *tx)
+{
+	struct ibvcap_sender_state copy;
+
+	memcpy((void *)&copy, tx->state_shm.address, sizeof(copy));
+	if (!is_geometry_sound(tx, &copy))
+		return received_reject(WHOLE, "positions outside of its segments");
+	tx->state = tx->state_shm.address;
+	tx->page = tx->page_shm.address;
+	tx->descriptors = (void *)((uint8_t *)tx->page_shm.address + copy.descriptors_offset);
+	tx->statuses = (const void *)((const uint8_t *)tx->state_shm.address + copy.statuses_offset);
+	tx->info = (struct ibvcap_tx_info){
+		.epoch = copy.segment.epoch,
+		.n_slots = copy.n_slots,
+		.slot_bytes = copy.slot_bytes,
+		.n_destinations = copy.n_destinations,
+		.page_bytes = copy.page_bytes,
+		.rate_bps = copy.rate_bps,
+		.burst_bytes = copy.burst_bytes,
+		.late_after_ns = copy.late_after_ns,
+	};
+	memcpy(tx->info.channel, copy.channel, sizeof(tx->info.channel));
+	tx->info.channel[sizeof(tx->info.channel) - 1] = '\0';
+	return 0;
+}
+
+static int map_segments(struct ibvcap_tx *tx, const int fds[WIRE_FD_OPENED_N], uint64_t epoch)
+{
+	static const char *const names[] = { [WIRE_FD_ARENA] = "arena", [WIRE_FD_SENDER_PAGE] = "sender page",
+					     [WIRE_FD_SENDER_STATE] = "sender state" };
+	struct shm *const segments[] = { [WIRE_FD_ARENA] = &tx->arena, [WIRE_FD_SENDER_PAGE] = &tx->page_shm,
+					 [WIRE_FD_SENDER_STATE] = &tx->state_shm };
+	int r = 0;
+
+	tx->socket = fds[WIRE_FD_SENDER_SOCKET];
+	for (unsigned i = 0; i <= WIRE_FD_SENDER_STATE; i++) {
+		if (r == 0)
+			r = received_map(segments[i], fds[i], i != WIRE_FD_SENDER_STATE, WHOLE, names[i]);
+		else
+			close(fds[i]);
+	}
+	if (r == 0)
+		r = received_check(&tx->state_shm, sizeof(struct ibvcap_sender_state), IBVCAP_SENDER_STATE_MAGIC, epoch,
+				   WHOLE, "sender state");
+	if (r == 0)
+		r = received_check(&tx->page_shm, sizeof(struct ibvcap_sender_page), IBVCAP_SENDER_PAGE_MAGIC, epoch,
+				   WHOLE, "sender page");
+	return r == 0 ? take_geometry(tx) : r;
+}
+
+/* The socket's file description is ours alone; a daemon that sent a blocking one would stop us. */
+static int unblock(const struct ibvcap_tx *tx)
+{
+	int flags = fcntl(tx->socket, F_GETFL);
+
+	if (flags < 0 || fcntl(tx->socket, F_SETFL, flags | O_NONBLOCK) < 0)
+		return error_set(-EPROTO, "the channel that the daemon sent: its socket cannot be used: %s",
+				 strerror(errno));
+	return 0;
+}
+
+int tx_open(struct ibvcap_tx **tx, int control, const int fds[WIRE_FD_OPENED_N], uint64_t epoch)
+{
+	struct ibvcap_tx *new = calloc(1, sizeof(*new));
+	int r;
+
+	if (!new) {
+		close(control);
+		for (unsigned i = 0; i < WIRE_FD_OPENED_N; i++)
+			close(fds[i]);
+		return error_set(-ENOMEM, "out of memory");
+	}
+	new->control = control;
+	new->arena = new->page_shm = new->state_shm = (struct shm)SHM_INIT;
+	r = map_segments(new, fds, epoch);
+	if (r == 0)
+		r = unblock(new);
+	if (r < 0) {
+		ibvcap_close(new);
+		return r;
+	}
+	*tx = new;
+	return 0;
+}
+
+/* ---- the conversation ----------------------------------------------------------------------------- */
+
+static int fill_request(struct wire_open_channel *request, const char *channel)
+{
+	size_t length = strlen(channel);
+
+	if (length == 0 || length >= sizeof(request->channel))
+		return error_set(-EINVAL, "channel '%s': a channel's name has 1 to %zu bytes", channel,
+				 sizeof(request->channel) - 1);
+	*request = (struct wire_open_channel){ .abi_major = IBVCAP_ABI_MAJOR, .abi_minor = IBVCAP_ABI_MINOR };
+	wire_init(&request->header, WIRE_OPEN_CHANNEL, sizeof(*request));
+	memcpy(request->channel, channel, length);
+	return 0;
+}
+
+static int reject_answer(const struct client *client)
+{
+	return error_set(-EPROTO, "control socket '%s': not the answer to an open; library and daemon are of different "
+				  "versions", client->path);
+}
+
+static int take_opened(struct client *client, int fds[WIRE_FD_OPENED_N], uint64_t *epoch)
+{
+	union wire_message answer;
+	unsigned n_fds = WIRE_FD_OPENED_N;
+	int r = client_receive(client, &answer, fds, &n_fds);
+
+	if (r < 0)
+		return r;
+	if (answer.header.type == WIRE_OPENED && n_fds == WIRE_FD_OPENED_N) {
+		*epoch = answer.opened.epoch;
+		return 0;
+	}
+	while (n_fds > 0)
+		close(fds[--n_fds]);
+	return reject_answer(client);
+}
+
+/* The daemon seals the memory now, and the worker takes it over. client's socket is the handle's already. */
+static int say_mapped(struct client *client)
+{
+	struct wire_mapped mapped;
+	union wire_message answer;
+	int r;
+
+	wire_init(&mapped.header, WIRE_MAPPED, sizeof(mapped));
+	r = client_send(client, &mapped.header);
+	if (r == 0)
+		r = client_receive(client, &answer, NULL, NULL);
+	if (r == 0 && answer.header.type != WIRE_READY)
+		r = reject_answer(client);
+	return r;
+}
+
+int ibvcap_open(const char *socket_path, const char *channel, const struct ibvcap_open_options *options,
+		struct ibvcap_tx **tx)
+{
+	struct client client = CLIENT_INIT;
+	struct wire_open_channel request;
+	struct ibvcap_tx *new;
+	int fds[WIRE_FD_OPENED_N];
+	uint64_t epoch;
+	int r = fill_request(&request, channel);
+
+	if (r == 0)
+		r = client_connect(&client, socket_path, options ? options->timeout_ms : 0);
+	if (r == 0)
+		r = client_send(&client, &request.header);
+	if (r == 0)
+		r = take_opened(&client, fds, &epoch);
+	if (r < 0) {
+		client_deinit(&client);
+		return r;
+	}
+	r = tx_open(&new, client.socket, fds, epoch);
+	if (r < 0)
+		return r;
+	r = say_mapped(&client);
+	if (r < 0)
+		ibvcap_close(new);
+	else
+		*tx = new;
+	return r;
+}
+
+void ibvcap_close(struct ibvcap_tx *tx)
+{
+	if (!tx)
+		return;
+	shm_deinit(&tx->arena);
+	shm_deinit(&tx->page_shm);
+	shm_deinit(&tx->state_shm);
+	if (tx->socket >= 0)
+		close(tx->socket);
+	if (tx->control >= 0)
+		close(tx->control);
+	free(tx);
+}
