@@ -32,6 +32,8 @@ int preflight_test_seals(const struct config *config, struct fault *fault)
 
 	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
 		r = test_seal(config->streams[i].page_bytes, fault);
+	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
+		r = test_seal(config->channels[i].page_bytes, fault);
 	return r;
 }
 

@@ -141,11 +141,12 @@ static int build(struct daemon *daemon, const struct wire_change *change, struct
 	int r;
 
 	if (change->what == WIRE_CHANGE_REMOVE_STREAM)
-		return change_copy(daemon->config, NULL, change->name, config, fault);
+		return change_copy(daemon->config, NULL, &(struct change_removed){.stream = change->name}, config,
+				   fault);
 	r = config_load_text(change->name, change->text, &added, fault);
 	if (r < 0)
 		return r;
-	r = change_copy(daemon->config, added, NULL, config, fault);
+	r = change_copy(daemon->config, added, &(struct change_removed){0}, config, fault);
 	config_free(added);
 	return r;
 }

@@ -2,6 +2,7 @@
 #include "daemon/config/change.h"
 
 #include "daemon/config/check.h"
+#include "daemon/config/check_channel.h"
 #include "daemon/config/keys.h"
 #include "daemon/config/memory.h"
 
@@ -40,6 +41,58 @@ const char *change_fixed_stream_key(const struct config_stream *before, const st
 	return NULL;
 }
 
+static bool is_same_address(const struct config_address *a, const struct config_address *b)
+{
+	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
+}
+
+static bool has_same_destinations(const struct config_channel *before, const struct config_channel *after)
+{
+	bool same = before->n_destinations == after->n_destinations;
+
+	for (uint32_t i = 0; i < before->n_destinations && same; i++) {
+		const struct config_destination *a = &before->destinations[i], *b = &after->destinations[i];
+
+		same = is_same_address(&a->address, &b->address) && a->port == b->port &&
+		       a->has_next_hop_mac == b->has_next_hop_mac &&
+		       memcmp(a->next_hop_mac, b->next_hop_mac, sizeof(a->next_hop_mac)) == 0;
+	}
+	return same;
+}
+
+const char *change_fixed_channel_key(const struct config_channel *before, const struct config_channel *after)
+{
+	const struct {
+		unsigned key;
+		bool differs;
+	} fixed[] = {
+		{ CHANNEL_INTERFACE, strcmp(before->interface, after->interface) != 0 },
+		{ CHANNEL_BACKEND, before->backend != after->backend },
+		{ CHANNEL_DESTINATIONS, !has_same_destinations(before, after) },
+		{ CHANNEL_SOURCE, !is_same_address(&before->source, &after->source) },
+		{ CHANNEL_SOURCE_PORT, before->source_port != after->source_port },
+		{ CHANNEL_VLAN, before->vlan != after->vlan },
+		{ CHANNEL_DSCP, before->dscp != after->dscp },
+		{ CHANNEL_TTL, before->ttl != after->ttl },
+		{ CHANNEL_PAYLOAD_SIZE, before->payload_size != after->payload_size },
+		{ CHANNEL_SEND_QUEUE_SLOTS, before->send_queue_slots != after->send_queue_slots },
+		{ CHANNEL_ARENA_SLOTS, before->arena_slots != after->arena_slots },
+		{ CHANNEL_PAGE_SIZE, before->page_bytes != after->page_bytes },
+		{ CHANNEL_RATE_LIMIT_MBPS, before->rate_limit_bps != after->rate_limit_bps },
+		{ CHANNEL_BURST_BYTES, before->burst_bytes != after->burst_bytes },
+		{ CHANNEL_LATE_AFTER_US, before->late_after_us != after->late_after_us },
+		{ CHANNEL_UDP_CHECKSUM, before->udp_checksum != after->udp_checksum },
+		{ CHANNEL_POLL, before->poll != after->poll },
+		{ CHANNEL_SPIN_US, before->spin_us != after->spin_us },
+		{ CHANNEL_CPU, before->cpu != after->cpu },
+	};
+
+	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+		if (fixed[i].differs)
+			return channel_keys.keys[fixed[i].key].name;
+	return NULL;
+}
+
 const char *change_fixed_control_key(const struct config *before, const struct config *after)
 {
 	if (strcmp(before->socket_path, after->socket_path) != 0)
@@ -54,6 +107,14 @@ const struct config_stream *change_find_stream(const struct config *config, cons
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (strcmp(config->streams[i].name, name) == 0)
 			return &config->streams[i];
+	return NULL;
+}
+
+const struct config_channel *change_find_channel(const struct config *config, const char *name)
+{
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		if (strcmp(config->channels[i].name, name) == 0)
+			return &config->channels[i];
 	return NULL;
 }
 
@@ -124,15 +185,60 @@ static int copy_streams(struct config *copy, const struct config *from, const ch
 	return 0;
 }
 
-static int fill_copy(struct config *copy, const struct config *base, const struct config *added, const char *removed,
-		     struct fault *fault)
+static int copy_destinations(struct config *config, const struct config_channel *from, struct config_channel *to)
+{
+	struct config_destination *destinations = config_allocate(config, from->n_destinations, sizeof(*destinations));
+
+	if (!destinations)
+		return -ENOMEM;
+	to->destinations = destinations;
+	for (uint32_t i = 0; i < from->n_destinations; i++) {
+		destinations[i] = from->destinations[i];
+		destinations[i].file = copy_text(config, from->destinations[i].file);
+		if (!destinations[i].file)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int copy_channel(struct config *config, const struct config_channel *from, struct config_channel *to)
+{
+	*to = *from;
+	to->file = copy_text(config, from->file);
+	to->users = copy_bytes(config, from->users, from->n_users, sizeof(*from->users));
+	to->groups = copy_bytes(config, from->groups, from->n_groups, sizeof(*from->groups));
+	if (!to->file || !to->users || !to->groups)
+		return -ENOMEM;
+	return copy_destinations(config, from, to);
+}
+
+static int copy_channels(struct config *copy, const struct config *from, const char *removed,
+			 struct config_channel *channels, struct fault *fault)
+{
+	for (uint32_t i = 0; i < from->n_channels; i++) {
+		const struct config_channel *channel = &from->channels[i];
+		int r;
+
+		if (removed && strcmp(channel->name, removed) == 0)
+			continue;
+		r = check_channel_among(copy, channel, fault);
+		if (r < 0)
+			return r;
+		if (copy_channel(copy, channel, &channels[copy->n_channels]) < 0)
+			return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		copy->n_channels++;
+	}
+	return 0;
+}
+
+static int fill_streams(struct config *copy, const struct config *base, const struct config *added, const char *removed,
+			struct fault *fault)
 {
 	uint32_t n = base->n_streams + (added ? added->n_streams : 0);
 	struct config_stream *streams = config_allocate(copy, n, sizeof(*streams));
 	int r;
 
-	copy->file = copy_text(copy, base->file);
-	if (!copy->file || !streams)
+	if (!streams)
 		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
 	copy->streams = streams;
 	r = copy_streams(copy, base, removed, streams, fault);
@@ -144,14 +250,57 @@ static int fill_copy(struct config *copy, const struct config *base, const struc
 	return r;
 }
 
-int change_copy(const struct config *base, const struct config *added, const char *removed, struct config **copy,
-		struct fault *fault)
+static int fill_channels(struct config *copy, const struct config *base, const struct config *added,
+			 const char *removed, struct fault *fault)
 {
-	struct config *c;
+	uint32_t n = base->n_channels + (added ? added->n_channels : 0);
+	struct config_channel *channels = config_allocate(copy, n, sizeof(*channels));
 	int r;
 
-	if (removed && !change_find_stream(base, removed))
-		return fault_set(fault, EX_UNAVAILABLE, ENOENT, "no stream '%s'; 'ibvcap status' lists those there are", removed);
+	if (!channels)
+		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+	copy->channels = channels;
+	r = copy_channels(copy, base, removed, channels, fault);
+	if (r == 0 && added)
+		r = copy_channels(copy, added, NULL, channels, fault);
+	if (r == 0 && copy->n_channels > CONFIG_CHANNELS_MAX)
+		r = fault_set(fault, EX_CONFIG, E2BIG, "%u channels: accepted are %d at most", copy->n_channels,
+			      CONFIG_CHANNELS_MAX);
+	return r;
+}
+
+static int fill_copy(struct config *copy, const struct config *base, const struct config *added,
+		     const struct change_removed *removed, struct fault *fault)
+{
+	int r;
+
+	copy->file = copy_text(copy, base->file);
+	if (!copy->file)
+		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+	r = fill_streams(copy, base, added, removed->stream, fault);
+	return r == 0 ? fill_channels(copy, base, added, removed->channel, fault) : r;
+}
+
+static int check_removed(const struct config *base, const struct change_removed *removed, struct fault *fault)
+{
+	const char *what = removed->stream && !change_find_stream(base, removed->stream)      ? "stream"
+			   : removed->channel && !change_find_channel(base, removed->channel) ? "channel"
+											      : NULL;
+
+	if (!what)
+		return 0;
+	return fault_set(fault, EX_UNAVAILABLE, ENOENT, "no %s '%s'; 'ibvcap status' lists those there are", what,
+			 what[0] == 's' ? removed->stream : removed->channel);
+}
+
+int change_copy(const struct config *base, const struct config *added, const struct change_removed *removed,
+		struct config **copy, struct fault *fault)
+{
+	struct config *c;
+	int r = check_removed(base, removed, fault);
+
+	if (r < 0)
+		return r;
 	c = malloc(sizeof(*c));
 	if (!c)
 		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
@@ -159,6 +308,7 @@ int change_copy(const struct config *base, const struct config *added, const cha
 	c->memory = NULL;
 	c->older = NULL;
 	c->n_streams = 0;
+	c->n_channels = 0;
 	r = fill_copy(c, base, added, removed, fault);
 	if (r < 0)
 		config_free(c);

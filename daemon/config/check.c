@@ -34,6 +34,12 @@ static bool is_broadcast(const struct config_address *address)
 	return address->family == AF_INET && memcmp(address->address, ones, sizeof(ones)) == 0;
 }
 
+bool check_is_one(const struct config_address *address)
+{
+	return address->family != AF_UNSPEC && !is_zero(address) && !is_broadcast(address) &&
+	       !is_mapped_ipv4(address) && !config_is_multicast(address);
+}
+
 int check_flow(const struct reader *reader, const config_setting_t *setting, const struct config_flow *flow)
 {
 	if (flow->destination.family == AF_UNSPEC || is_zero(&flow->destination) || is_broadcast(&flow->destination))
@@ -52,7 +58,7 @@ int check_flow(const struct reader *reader, const config_setting_t *setting, con
 	return 0;
 }
 
-static bool is_name(const char *name)
+bool check_is_name(const char *name)
 {
 	for (; *name; name++)
 		if (!isalnum((unsigned char)*name) && !strchr("._-", *name))
@@ -74,7 +80,7 @@ int check_stream(const struct reader *reader, const config_setting_t *setting, c
 	uint64_t blocks = stream->history_blocks + spare_blocks +
 			  (stream->receive_queue_slots + stream->slots_per_block - 1) / stream->slots_per_block + 1;
 
-	if (!is_name(stream->name))
+	if (!check_is_name(stream->name))
 		return reader_fault(reader, values[STREAM_NAME].setting,
 				    "name = \"%s\": accepted are letters, digits, '.', '_' and '-'", stream->name);
 	if (history_slots < stream->receive_queue_slots)

@@ -15,6 +15,12 @@ int check_flow(const struct reader *reader, const config_setting_t *setting, con
 int check_stream(const struct reader *reader, const config_setting_t *setting, const struct value *values,
 		 const struct config_stream *stream);
 
+/** A unicast address that can be in a packet's header. */
+bool check_is_one(const struct config_address *address);
+
+/** Letters, digits, '.', '_' and '-'. */
+bool check_is_name(const char *name);
+
 /** Not among the streams that config has so far. */
 int check_name_is_new(const struct reader *reader, const config_setting_t *setting, const struct config *config,
 		      const struct config_stream *stream);

@@ -9,6 +9,7 @@
 #include "daemon/base/fault.h"
 
 #include <ibvcap/layout.h>
+#include <ibvcap/layout_tx.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -74,6 +75,56 @@ struct config_stream {
 	int line;
 };
 
+enum config_udp_checksum {
+	CONFIG_UDP_CHECKSUM_AUTO,     /* the device's, where it can; else none, or software if a destination is IPv6 */
+	CONFIG_UDP_CHECKSUM_DEVICE,   /* refused at start where it cannot */
+	CONFIG_UDP_CHECKSUM_ZERO,     /* none: IPv4 only */
+	CONFIG_UDP_CHECKSUM_SOFTWARE, /* over a copy of the payload */
+};
+
+/* Where a channel's packets may go: a descriptor names one by its place in the list. */
+struct config_destination {
+	struct config_address address; /* unicast or multicast */
+	uint16_t port;		       /* host order */
+	bool has_next_hop_mac;	       /* unicast only: nothing is asked of the kernel */
+	uint8_t next_hop_mac[6];
+	const char *file;
+	int line;
+};
+
+/* What may be sent, where to, by whom. Channels of one interface share a worker: poll, spin_us and cpu are the same. */
+struct config_channel {
+	char name[IBVCAP_CHANNEL_NAME_MAX];
+	char interface[IFNAMSIZ];
+	enum config_backend backend;
+	const struct config_destination *destinations;
+	uint32_t n_destinations;
+	struct config_address source; /* AF_UNSPEC: the interface's; else all destinations are of its family */
+	uint16_t source_port;
+	int32_t vlan; /* 1..4094, or -1: no tag */
+	uint8_t dscp;
+	uint8_t ttl;	       /* 0: config_ttl() says */
+	uint32_t payload_size; /* bytes of a slot: 1..65507; that the MTU allows it is checked at start */
+	uint32_t send_queue_slots;
+	uint32_t arena_slots;	 /* of each sender; a power of two */
+	uint32_t page_bytes;	 /* 4096, 2 MiB, 1 GiB */
+	uint64_t rate_limit_bps; /* of frames with FCS; 0 = none */
+	uint32_t burst_bytes;	 /* 0: what a worker may be late by */
+	uint32_t late_after_us;
+	enum config_udp_checksum udp_checksum;
+	uint32_t max_senders;
+	uint32_t max_senders_per_user;
+	const uid_t *users; /* allowed to send; with groups both empty: root only */
+	uint32_t n_users;
+	const gid_t *groups;
+	uint32_t n_groups;
+	enum config_poll poll;
+	uint32_t spin_us;
+	int32_t cpu;
+	const char *file; /* where it stands: may be an included one */
+	int line;
+};
+
 struct config {
 	const char *file;
 	char socket_path[108];
@@ -87,6 +138,8 @@ struct config {
 	uint32_t restart_wait_s;
 	const struct config_stream *streams;
 	uint32_t n_streams;
+	const struct config_channel *channels; /* streams, channels or both */
+	uint32_t n_channels;
 	void *memory; /* of everything above; owned */
 	struct config *older; /* its owner's: what it took the place of, and is still looked at */
 };
@@ -103,6 +156,9 @@ int config_load_text(const char *path, const char *text, struct config **config,
 
 /** Is it a group's? Pure. */
 bool config_is_multicast(const struct config_address *address);
+
+/** Of packets to this destination: 1 to a group and 64 to others, unless the channel says what. Pure. */
+uint8_t config_ttl(const struct config_channel *channel, const struct config_destination *destination);
 
 /** NULL is fine. */
 void config_free(struct config *config);

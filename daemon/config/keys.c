@@ -3,13 +3,15 @@
 
 #include <assert.h>
 #include <ibvcap/ibvcap.h>
+#include <ibvcap/layout_tx.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 static const struct key top[] = {
-	[TOP_CONTROL] = { .name = "control", .type = KEY_GROUP, .description = "the socket that clients connect to" },
-	[TOP_STREAMS] = { .name = "streams", .type = KEY_LIST, .required = true, .description = "what is captured" },
+    [TOP_CONTROL] = {.name = "control", .type = KEY_GROUP, .description = "the socket that clients connect to"},
+    [TOP_STREAMS] = {.name = "streams", .type = KEY_LIST, .description = "what is captured"},
+    [TOP_CHANNELS] = {.name = "channels", .type = KEY_LIST, .description = "what may be sent"},
 };
 
 static const struct key control[] = {
@@ -108,17 +110,93 @@ static const struct key flow[] = {
 			.description = "VLAN id; -1: none is looked for, a tagged packet is an irregular row" },
 };
 
+static const char *const udp_checksums[] = { "auto", "device", "zero", "software", NULL };
+
+static const struct key channel[] = {
+	[CHANNEL_NAME] = { .name = "name", .type = KEY_STRING, .required = true,
+			   .description = "what senders open: letters, digits, '.', '_' and '-'" },
+	[CHANNEL_INTERFACE] = { .name = "interface", .type = KEY_STRING, .required = true,
+				.description = "network interface the packets leave by" },
+	[CHANNEL_BACKEND] = { .name = "backend", .type = KEY_CHOICE, .string = "verbs", .choices = backends,
+			      .description = "how they are given to it" },
+	[CHANNEL_DESTINATIONS] = { .name = "destinations", .type = KEY_LIST, .required = true,
+				   .description = "where to; a sender picks one by its number, from 0" },
+	[CHANNEL_SOURCE] = { .name = "source", .type = KEY_STRING, .string = "",
+			     .description = "address the packets come from; empty: the interface's" },
+	[CHANNEL_SOURCE_PORT] = { .name = "source_port", .type = KEY_INTEGER, .required = true, .min = 1,
+				  .max = 65535,
+				  .description = "UDP port they come from" },
+	[CHANNEL_VLAN] = { .name = "vlan", .type = KEY_INTEGER, .integer = -1, .min = -1, .max = 4094,
+			   .description = "VLAN id; -1: no tag" },
+	[CHANNEL_DSCP] = { .name = "dscp", .type = KEY_INTEGER, .integer = 0, .min = 0, .max = 63,
+			   .description = "differentiated services code point" },
+	[CHANNEL_TTL] = { .name = "ttl", .type = KEY_INTEGER, .integer = 0, .min = 0, .max = 255,
+			  .description = "time to live, or hop limit; 0: 1 to groups, 64 to others" },
+	[CHANNEL_LOOPBACK] = { .name = "loopback", .type = KEY_BOOLEAN, .integer = false,
+			       .description = "programs of this machine get what is sent to a group, too" },
+	[CHANNEL_PAYLOAD_SIZE] = { .name = "payload_size", .type = KEY_INTEGER, .required = true, .min = 1,
+				   .max = 65507,
+				   .description = "bytes of a slot: the largest UDP payload; the MTU must allow it" },
+	[CHANNEL_SEND_QUEUE_SLOTS] = { .name = "send_queue_slots", .type = KEY_INTEGER, .integer = 1024,
+				       .min = 64, .max = 32768,
+				       .description = "depth of the device's send queue" },
+	[CHANNEL_ARENA_SLOTS] = { .name = "arena_slots", .type = KEY_INTEGER, .integer = 4096,
+				  .min = IBVCAP_TX_SLOTS_MIN, .max = IBVCAP_TX_SLOTS_MAX, .power_of_two = true,
+				  .description = "payload slots of each sender" },
+	[CHANNEL_PAGE_SIZE] = { .name = "page_size", .type = KEY_CHOICE, .string = "2M", .choices = page_sizes,
+				.description = "pages of the senders' payloads; 4K is slow and for trying out" },
+	[CHANNEL_RATE_LIMIT_MBPS] = { .name = "rate_limit_mbps", .type = KEY_INTEGER, .integer = 0, .min = 0,
+				      .max = 1000000,
+				      .description = "megabits a second of frames, FCS included; 0: no limit" },
+	[CHANNEL_BURST_BYTES] = { .name = "burst_bytes", .type = KEY_INTEGER, .integer = 0, .min = 0,
+				  .max = 1 << 24,
+				  .description = "that may leave at once under a limit; 0: what a late worker needs" },
+	[CHANNEL_LATE_AFTER_US] = { .name = "late_after_us", .type = KEY_INTEGER, .integer = 100, .min = 0,
+				    .max = 60000000,
+				    .description = "microseconds after its time from which a packet is late" },
+	[CHANNEL_UDP_CHECKSUM] = { .name = "udp_checksum", .type = KEY_CHOICE, .string = "auto",
+				   .choices = udp_checksums,
+				   .description = "auto: the device's; if it has none: zero, or software with IPv6" },
+	[CHANNEL_MAX_SENDERS] = { .name = "max_senders", .type = KEY_INTEGER, .integer = 8, .min = 1, .max = 64,
+				  .description = "that have it open at once" },
+	[CHANNEL_MAX_SENDERS_PER_USER] = { .name = "max_senders_per_user", .type = KEY_INTEGER, .integer = 4,
+					   .min = 1, .max = 64,
+					   .description = "of one user at once; root has no limit" },
+	[CHANNEL_USERS] = { .name = "users", .type = KEY_NAMES, .description = "who may send, by name or number" },
+	[CHANNEL_GROUPS] = { .name = "groups", .type = KEY_NAMES,
+			     .description = "whose members may send; neither users nor groups: root only" },
+	[CHANNEL_POLL] = { .name = "poll", .type = KEY_CHOICE, .string = "adaptive", .choices = polls,
+			   .description = "busy: never sleep; adaptive: after spin_us without a packet; event: at once" },
+	[CHANNEL_SPIN_US] = { .name = "spin_us", .type = KEY_INTEGER, .integer = 50, .min = 0, .max = 1000000,
+			      .description = "microseconds an adaptive worker polls on before it sleeps" },
+	[CHANNEL_CPU] = { .name = "cpu", .type = KEY_INTEGER, .integer = -1, .min = -1, .max = 1023,
+			  .description = "the worker's CPU; -1: any" },
+};
+
+static const struct key destination[] = {
+	[DESTINATION_ADDRESS] = { .name = "address", .type = KEY_STRING, .required = true,
+				  .description = "IPv4 or IPv6 address, a host's or a multicast group's" },
+	[DESTINATION_PORT] = { .name = "port", .type = KEY_INTEGER, .required = true, .min = 1, .max = 65535,
+			       .description = "UDP destination port" },
+	[DESTINATION_NEXT_HOP_MAC] = { .name = "next_hop_mac", .type = KEY_STRING, .string = "",
+				       .description = "Ethernet address of the next hop; empty: as the kernel routes" },
+};
+
 #define GROUP(what, keys) { what, keys, sizeof(keys) / sizeof((keys)[0]) }
 
 const struct key_group top_keys = GROUP("the file", top);
 const struct key_group control_keys = GROUP("control", control);
 const struct key_group stream_keys = GROUP("a stream", stream);
 const struct key_group flow_keys = GROUP("a flow", flow);
+const struct key_group channel_keys = GROUP("a channel", channel);
+const struct key_group destination_keys = GROUP("a destination", destination);
 
 static_assert(sizeof(top) / sizeof(top[0]) == TOP_N, "one table, one enum");
 static_assert(sizeof(control) / sizeof(control[0]) == CONTROL_N, "one table, one enum");
 static_assert(sizeof(stream) / sizeof(stream[0]) == STREAM_N, "one table, one enum");
 static_assert(sizeof(flow) / sizeof(flow[0]) == FLOW_N, "one table, one enum");
+static_assert(sizeof(channel) / sizeof(channel[0]) == CHANNEL_N, "one table, one enum");
+static_assert(sizeof(destination) / sizeof(destination[0]) == DESTINATION_N, "one table, one enum");
 
 static void append(char *buffer, size_t bytes, const char *text)
 {
@@ -147,6 +225,8 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
 
 			snprintf(buffer + used, bytes - used, ", a multiple of %" PRId64, key->multiple_of);
 		}
+		if (key->power_of_two)
+			append(buffer, bytes, ", a power of two");
 		break;
 	case KEY_BOOLEAN:
 		append(buffer, bytes, "true or false");

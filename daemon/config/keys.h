@@ -28,6 +28,7 @@ struct key {
 	int64_t min;
 	int64_t max;
 	int64_t multiple_of;        /* 0 = any */
+	bool power_of_two;
 	const char *string;         /* default of a string or choice; NULL = none */
 	const char *const *choices; /* NULL-terminated */
 	const char *description;
@@ -40,7 +41,7 @@ struct key_group {
 	unsigned n_keys;
 };
 
-enum { TOP_CONTROL, TOP_STREAMS, TOP_N };
+enum { TOP_CONTROL, TOP_STREAMS, TOP_CHANNELS, TOP_N };
 enum {
 	CONTROL_SOCKET,
 	CONTROL_MODE,
@@ -81,11 +82,42 @@ enum {
 	STREAM_N
 };
 enum { FLOW_DESTINATION, FLOW_PORT, FLOW_SOURCE, FLOW_SOURCE_PORT, FLOW_VLAN, FLOW_N };
+enum {
+	CHANNEL_NAME,
+	CHANNEL_INTERFACE,
+	CHANNEL_BACKEND,
+	CHANNEL_DESTINATIONS,
+	CHANNEL_SOURCE,
+	CHANNEL_SOURCE_PORT,
+	CHANNEL_VLAN,
+	CHANNEL_DSCP,
+	CHANNEL_TTL,
+	CHANNEL_LOOPBACK,
+	CHANNEL_PAYLOAD_SIZE,
+	CHANNEL_SEND_QUEUE_SLOTS,
+	CHANNEL_ARENA_SLOTS,
+	CHANNEL_PAGE_SIZE,
+	CHANNEL_RATE_LIMIT_MBPS,
+	CHANNEL_BURST_BYTES,
+	CHANNEL_LATE_AFTER_US,
+	CHANNEL_UDP_CHECKSUM,
+	CHANNEL_MAX_SENDERS,
+	CHANNEL_MAX_SENDERS_PER_USER,
+	CHANNEL_USERS,
+	CHANNEL_GROUPS,
+	CHANNEL_POLL,
+	CHANNEL_SPIN_US,
+	CHANNEL_CPU,
+	CHANNEL_N
+};
+enum { DESTINATION_ADDRESS, DESTINATION_PORT, DESTINATION_NEXT_HOP_MAC, DESTINATION_N };
 
 extern const struct key_group top_keys;
 extern const struct key_group control_keys;
 extern const struct key_group stream_keys;
 extern const struct key_group flow_keys;
+extern const struct key_group channel_keys;
+extern const struct key_group destination_keys;
 
 /** "an integer from 64 to 32768, a multiple of 64"; returns buffer. */
 const char *key_accepted(const struct key *key, char *buffer, size_t bytes);

@@ -1,64 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/config/check.h"
 #include "daemon/config/config.h"
+#include "daemon/config/fields.h"
+#include "daemon/config/load_channel.h"
 #include "daemon/config/memory.h"
 #include "daemon/config/names.h"
 #include "daemon/config/reader.h"
 #include "daemon/config/source.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB UINT32_C(1048576)
-
-/* A copy that outlives the libconfig file, of the name of the file a setting stands in. NULL: out of memory. */
-static const char *copy_file(const struct reader *reader, struct config *config, const config_setting_t *setting)
-{
-	char buffer[PATH_MAX];
-	const char *file = reader_file(reader, config_setting_source_file(setting), buffer, sizeof(buffer));
-	char *copy;
-
-	if (config->file && strcmp(file, config->file) == 0)
-		return config->file;
-	copy = config_allocate(config, strlen(file) + 1, 1);
-	return copy ? strcpy(copy, file) : NULL;
-}
-
-/* A list's elements, all groups, as an array of structs. -errno, or how many. */
-static int allocate_list(const struct reader *reader, struct config *config, const config_setting_t *list,
-			 const char *name, int max, size_t bytes, void **array)
-{
-	int n = config_setting_length(list);
-
-	if (n < 1 || n > max)
-		return reader_fault(reader, list, "%s has %d entries: accepted are 1 to %d", name, n, max);
-	for (int i = 0; i < n; i++)
-		if (config_setting_type(config_setting_get_elem(list, (unsigned)i)) != CONFIG_TYPE_GROUP)
-			return reader_fault(reader, list, "entry %d of %s: accepted is a group, { key = value; … }", i + 1,
-					    name);
-	*array = config_allocate(config, (size_t)n, bytes);
-	return *array ? n : fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
-}
-
 /* ---- a flow -------------------------------------------------------------------------------------- */
-
-static int read_address(const struct reader *reader, const struct value *value, const char *key,
-			struct config_address *address)
-{
-	*address = (struct config_address){ .family = AF_UNSPEC };
-	if (!value->setting || value->string[0] == '\0')
-		return 0;
-	address->family = strchr(value->string, ':') ? AF_INET6 : AF_INET;
-	if (inet_pton(address->family, value->string, address->address) == 1)
-		return 0;
-	return reader_fault(reader, value->setting,
-			    "%s = \"%s\": accepted is an IPv4 or IPv6 address, \"239.1.2.3\" or \"ff05::1:2\"", key,
-			    value->string);
-}
 
 static int read_flow(const struct reader *reader, struct config *config, const config_setting_t *setting,
 		     struct config_flow *flow)
@@ -67,16 +23,16 @@ static int read_flow(const struct reader *reader, struct config *config, const c
 	int r = reader_read_group(reader, setting, &flow_keys, values);
 
 	if (r == 0)
-		r = read_address(reader, &values[FLOW_DESTINATION], "destination", &flow->destination);
+		r = field_read_address(reader, &values[FLOW_DESTINATION], "destination", &flow->destination);
 	if (r == 0)
-		r = read_address(reader, &values[FLOW_SOURCE], "source", &flow->source);
+		r = field_read_address(reader, &values[FLOW_SOURCE], "source", &flow->source);
 	if (r < 0)
 		return r;
 	flow->destination_port = (uint16_t)values[FLOW_PORT].integer;
 	flow->source_port = (uint16_t)values[FLOW_SOURCE_PORT].integer;
 	flow->vlan = (int32_t)values[FLOW_VLAN].integer;
 	flow->line = (int)config_setting_source_line(setting);
-	flow->file = copy_file(reader, config, setting);
+	flow->file = field_copy_file(reader, config, setting);
 	if (!flow->file)
 		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 	return check_flow(reader, setting, flow);
@@ -86,7 +42,8 @@ static int read_flows(const struct reader *reader, struct config *config, const 
 		      struct config_stream *stream)
 {
 	void *array;
-	int n = allocate_list(reader, config, list, "flows", CONFIG_FLOWS_MAX, sizeof(struct config_flow), &array);
+	int n =
+	    field_allocate_list(reader, config, list, "flows", CONFIG_FLOWS_MAX, sizeof(struct config_flow), &array);
 
 	if (n < 0)
 		return n;
@@ -104,55 +61,15 @@ static int read_flows(const struct reader *reader, struct config *config, const 
 
 /* ---- a stream ------------------------------------------------------------------------------------ */
 
-static int copy_string(const struct reader *reader, const struct value *value, const char *key, char *to, size_t bytes)
-{
-	size_t length = strlen(value->string);
-
-	if (length > 0 && length < bytes) {
-		memcpy(to, value->string, length + 1);
-		return 0;
-	}
-	return reader_fault(reader, value->setting, "%s = \"%s\": accepted are 1 to %zu characters", key, value->string,
-			    bytes - 1);
-}
-
-/* An array of users or groups as ids. */
-static int read_ids(const struct reader *reader, struct config *config, const struct value *value, const char *key,
-		    names_resolve resolve, const uint32_t **ids, uint32_t *n_ids)
-{
-	int n = value->setting ? config_setting_length(value->setting) : 0;
-	uint32_t *array;
-
-	*ids = NULL;
-	*n_ids = 0;
-	if (n == 0)
-		return 0;
-	array = config_allocate(config, (size_t)n, sizeof(*array));
-	if (!array)
-		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
-	for (int i = 0; i < n; i++) {
-		int r = names_read(reader, config_setting_get_elem(value->setting, (unsigned)i), key, resolve, &array[i]);
-
-		if (r < 0)
-			return r;
-	}
-	*ids = array;
-	*n_ids = (uint32_t)n;
-	return 0;
-}
-
 static void read_numbers(const struct value *values, struct config_stream *stream)
 {
-	static const uint32_t page_bytes[] = { 4096, 2 * MIB, 1024 * MIB }; /* as the choices of page_size */
-	static const enum config_poll polls[] = { CONFIG_POLL_BUSY, CONFIG_POLL_ADAPTIVE, CONFIG_POLL_EVENT };
-
 	stream->backend = CONFIG_BACKEND_VERBS;
 	stream->payload_size = (uint32_t)values[STREAM_PAYLOAD_SIZE].integer;
 	stream->slots_per_block = (uint32_t)values[STREAM_SLOTS_PER_BLOCK].integer;
 	stream->history_blocks = (uint32_t)values[STREAM_HISTORY_BLOCKS].integer;
 	stream->receive_queue_slots = (uint32_t)values[STREAM_RECEIVE_QUEUE_SLOTS].integer;
-	stream->page_bytes = page_bytes[values[STREAM_PAGE_SIZE].integer];
-	stream->poll = polls[values[STREAM_POLL].integer];
+	stream->page_bytes = field_page_bytes(&values[STREAM_PAGE_SIZE]);
+	stream->poll = field_poll(&values[STREAM_POLL]);
 	stream->spin_us = (uint32_t)values[STREAM_SPIN_US].integer;
 	stream->cpu = (int32_t)values[STREAM_CPU].integer;
 	stream->max_consumers = (uint32_t)values[STREAM_MAX_CONSUMERS].integer;
@@ -169,18 +86,18 @@ static void read_numbers(const struct value *values, struct config_stream *strea
 static int read_rights(const struct reader *reader, struct config *config, const struct value *values,
 		       struct config_stream *stream)
 {
-	int r = read_ids(reader, config, &values[STREAM_USERS], "users", names_resolve_user, &stream->users,
-			 &stream->n_users);
+	int r = field_read_ids(reader, config, &values[STREAM_USERS], "users", names_resolve_user, &stream->users,
+			       &stream->n_users);
 
 	if (r == 0)
-		r = read_ids(reader, config, &values[STREAM_GROUPS], "groups", names_resolve_group, &stream->groups,
-			     &stream->n_groups);
+		r = field_read_ids(reader, config, &values[STREAM_GROUPS], "groups", names_resolve_group,
+				   &stream->groups, &stream->n_groups);
 	if (r == 0)
-		r = read_ids(reader, config, &values[STREAM_LOSSLESS_USERS], "lossless_users", names_resolve_user,
-			     &stream->lossless_users, &stream->n_lossless_users);
+		r = field_read_ids(reader, config, &values[STREAM_LOSSLESS_USERS], "lossless_users", names_resolve_user,
+				   &stream->lossless_users, &stream->n_lossless_users);
 	if (r == 0)
-		r = read_ids(reader, config, &values[STREAM_LOSSLESS_GROUPS], "lossless_groups", names_resolve_group,
-			     &stream->lossless_groups, &stream->n_lossless_groups);
+		r = field_read_ids(reader, config, &values[STREAM_LOSSLESS_GROUPS], "lossless_groups",
+				   names_resolve_group, &stream->lossless_groups, &stream->n_lossless_groups);
 	return r;
 }
 
@@ -194,13 +111,13 @@ static int read_stream(const struct reader *reader, struct config *config, const
 		return r;
 	read_numbers(values, stream);
 	stream->line = (int)config_setting_source_line(setting);
-	stream->file = copy_file(reader, config, setting);
+	stream->file = field_copy_file(reader, config, setting);
 	if (!stream->file)
 		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
-	r = copy_string(reader, &values[STREAM_NAME], "name", stream->name, sizeof(stream->name));
+	r = field_copy_string(reader, &values[STREAM_NAME], "name", stream->name, sizeof(stream->name));
 	if (r == 0)
-		r = copy_string(reader, &values[STREAM_INTERFACE], "interface", stream->interface,
-				sizeof(stream->interface));
+		r = field_copy_string(reader, &values[STREAM_INTERFACE], "interface", stream->interface,
+				      sizeof(stream->interface));
 	if (r == 0)
 		r = read_flows(reader, config, values[STREAM_FLOWS].setting, stream);
 	if (r == 0)
@@ -212,7 +129,7 @@ static int read_streams(const struct reader *reader, struct config *config, cons
 {
 	struct config_stream *streams;
 	void *array;
-	int n = allocate_list(reader, config, list, "streams", CONFIG_STREAMS_MAX, sizeof(*streams), &array);
+	int n = field_allocate_list(reader, config, list, "streams", CONFIG_STREAMS_MAX, sizeof(*streams), &array);
 
 	if (n < 0)
 		return n;
@@ -260,8 +177,8 @@ static int read_control(const struct reader *reader, struct config *config, cons
 	int r = reader_read_group(reader, setting, &control_keys, values);
 
 	if (r == 0)
-		r = copy_string(reader, &values[CONTROL_SOCKET], "socket", config->socket_path,
-				sizeof(config->socket_path));
+		r = field_copy_string(reader, &values[CONTROL_SOCKET], "socket", config->socket_path,
+				      sizeof(config->socket_path));
 	if (r == 0 && config->socket_path[0] != '/')
 		r = reader_fault(reader, values[CONTROL_SOCKET].setting, "socket = \"%s\": accepted is an absolute path",
 				 config->socket_path);
@@ -303,8 +220,13 @@ static int read_file(const struct reader *reader, struct config *config, const c
 
 	if (r == 0)
 		r = read_control_or_defaults(reader, config, &values[TOP_CONTROL]);
-	if (r == 0)
+	if (r == 0 && !values[TOP_STREAMS].setting && !values[TOP_CHANNELS].setting)
+		r = reader_fault(reader, root,
+				 "the file needs 'streams' or 'channels': what is captured, what may be sent");
+	if (r == 0 && values[TOP_STREAMS].setting)
 		r = read_streams(reader, config, values[TOP_STREAMS].setting);
+	if (r == 0 && values[TOP_CHANNELS].setting)
+		r = load_channels(reader, config, values[TOP_CHANNELS].setting);
 	return r;
 }
 

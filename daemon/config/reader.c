@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAMES_BYTES 400
+#define NAMES_BYTES 480
 
 /* libconfig names an included file as the @include line does. */
 const char *reader_file(const struct reader *reader, const char *name, char *buffer, size_t bytes)
@@ -98,7 +98,8 @@ static int read_integer(const struct reader *reader, const config_setting_t *set
 				    key_accepted(key, accepted, sizeof(accepted)));
 	value->integer = config_setting_get_int64(setting);
 	if (value->integer >= key->min && value->integer <= key->max &&
-	    (!key->multiple_of || value->integer % key->multiple_of == 0))
+	    (!key->multiple_of || value->integer % key->multiple_of == 0) &&
+	    (!key->power_of_two || (value->integer & (value->integer - 1)) == 0))
 		return 0;
 	return reader_fault(reader, setting, "%s = %" PRId64 ": accepted is %s", key->name, value->integer,
 			    key_accepted(key, accepted, sizeof(accepted)));

@@ -67,14 +67,46 @@ static void require_stream(const struct config_stream *stream, const struct faul
 		require_flow(&stream->flows[i], fault);
 }
 
+static void require_destination(const struct config_channel *channel, const struct config_destination *destination,
+				const struct fault *fault)
+{
+	sa_family_t family = destination->address.family;
+
+	require(family == AF_INET || family == AF_INET6, "address", fault);
+	require(channel->source.family == AF_UNSPEC || channel->source.family == family, "source", fault);
+	require(channel->udp_checksum != CONFIG_UDP_CHECKSUM_ZERO || family == AF_INET, "udp_checksum", fault);
+	require(destination->port != 0 && destination->line > 0, "port", fault);
+	require(!destination->has_next_hop_mac || !(destination->next_hop_mac[0] & 1), "next_hop_mac", fault);
+	require(config_ttl(channel, destination) >= 1, "ttl", fault);
+}
+
+static void require_channel(const struct config_channel *channel, const struct fault *fault)
+{
+	require(channel->name[0] && memchr(channel->name, 0, sizeof(channel->name)), "name", fault);
+	require(channel->interface[0] && memchr(channel->interface, 0, sizeof(channel->interface)), "interface", fault);
+	require(channel->n_destinations >= 1, "destinations", fault);
+	require(channel->payload_size >= 1 && channel->payload_size <= 65507, "payload_size", fault);
+	require(channel->arena_slots >= IBVCAP_TX_SLOTS_MIN && channel->arena_slots <= IBVCAP_TX_SLOTS_MAX &&
+		    (channel->arena_slots & (channel->arena_slots - 1)) == 0,
+		"arena_slots", fault);
+	require(channel->send_queue_slots >= 64 && channel->send_queue_slots <= 32768, "send_queue_slots", fault);
+	require(channel->vlan == -1 || (channel->vlan >= 1 && channel->vlan <= 4094), "vlan", fault);
+	require(channel->dscp <= 63 && channel->source_port != 0 && channel->max_senders >= 1, "numbers", fault);
+	require(channel->rate_limit_bps <= UINT64_C(1000000000000), "rate_limit_mbps", fault);
+	for (uint32_t i = 0; i < channel->n_destinations; i++)
+		require_destination(channel, &channel->destinations[i], fault);
+}
+
 static void require_config(const struct config *config, struct fault *fault)
 {
-	require(config->n_streams >= 1, "streams", fault);
+	require(config->n_streams + config->n_channels >= 1, "streams and channels", fault);
 	require(config->socket_path[0] == '/' && memchr(config->socket_path, 0, sizeof(config->socket_path)), "socket",
 		fault);
 	require((config->socket_mode & ~(mode_t)0777) == 0, "mode", fault);
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		require_stream(&config->streams[i], fault);
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		require_channel(&config->channels[i], fault);
 	flow_check(config, fault);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 static struct fault fault;
+static const struct change_removed nothing;
 
 /* A file of streams of these names, each with more in it. */
 static struct config *load(const char *control, const char *first, const char *second, const char *more)
@@ -34,7 +35,7 @@ Test(change, a_copy_stands_on_its_own_without_what_was_removed_and_with_what_was
 {
 	struct config *base = load("max_clients = 9;", "a", "b", ""), *added = load("", "c", NULL, ""), *copy;
 
-	cr_assert(eq(int, change_copy(base, added, "a", &copy, &fault), 0));
+	cr_assert(eq(int, change_copy(base, added, &(struct change_removed){.stream = "a"}, &copy, &fault), 0));
 	config_free(base);
 	config_free(added);
 	cr_expect(eq(u32, copy->n_streams, 2));
@@ -53,10 +54,10 @@ Test(change, a_name_that_is_there_or_is_not_there_is_refused)
 {
 	struct config *base = load("", "a", "b", ""), *copy;
 
-	cr_expect(eq(int, change_copy(base, base, NULL, &copy, &fault), -EEXIST));
+	cr_expect(eq(int, change_copy(base, base, &nothing, &copy, &fault), -EEXIST));
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
 	cr_expect(strstr(fault.text, "test.conf:2: name = \"a\"") == fault.text, "%s", fault.text);
-	cr_expect(eq(int, change_copy(base, NULL, "x", &copy, &fault), -ENOENT));
+	cr_expect(eq(int, change_copy(base, NULL, &(struct change_removed){.stream = "x"}, &copy, &fault), -ENOENT));
 	cr_expect(strstr(fault.text, "no stream 'x'") != NULL);
 	config_free(base);
 }
@@ -93,4 +94,85 @@ Test(change, of_control_the_socket_itself_is_fixed)
 	config_free(base);
 	config_free(limits);
 	config_free(mode);
+}
+
+/* ---- channels ------------------------------------------------------------------------------------ */
+
+static struct config *load_channel(const char *name, const char *more, const char *destination)
+{
+	struct config *config = NULL;
+	char text[1024];
+
+	snprintf(text, sizeof(text),
+		 "channels = ( { name = \"%s\"; interface = \"eth0\"; source_port = 9; payload_size = 1000; users = [ "
+		 "7, 8 ];\n"
+		 "destinations = ( { address = \"10.0.0.1\"; port = 1; %s } ); %s } );",
+		 name, destination, more);
+	cr_assert(eq(int, config_load_text("test.conf", text, &config, &fault), 0), "%s", fault.text);
+	return config;
+}
+
+Test(change, channels_are_copied_added_and_removed_as_streams_are)
+{
+	struct config *base = load_channel("a", "", "next_hop_mac = \"02:00:00:00:00:07\";"),
+		      *added = load_channel("b", "", ""), *stream = load("", "a", NULL, ""), *copy, *again;
+
+	cr_assert(eq(int, change_copy(base, stream, &nothing, &copy, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, change_copy(copy, added, &(struct change_removed){.stream = "a"}, &again, &fault), 0));
+	config_free(base);
+	config_free(copy);
+	cr_expect(eq(u32, again->n_streams, 0));
+	cr_expect(eq(u32, again->n_channels, 2));
+	cr_expect(eq(str, (char *)again->channels[0].name, (char *)"a"));
+	cr_expect(eq(u32, again->channels[0].users[1], 8));
+	cr_expect(eq(str, (char *)again->channels[0].file, (char *)"test.conf"));
+	cr_expect(eq(u32, again->channels[0].destinations[0].next_hop_mac[5], 7));
+	cr_expect(eq(str, (char *)again->channels[0].destinations[0].file, (char *)"test.conf"));
+	cr_assert(eq(int, change_copy(again, NULL, &(struct change_removed){.channel = "a"}, &copy, &fault), 0));
+	cr_expect(eq(u32, copy->n_channels, 1));
+	cr_expect(eq(str, (char *)copy->channels[0].name, (char *)"b"));
+	config_free(copy);
+	cr_expect(eq(int, change_copy(again, added, &nothing, &copy, &fault), -EEXIST));
+	cr_expect(strstr(fault.text, "test.conf:1: name = \"b\"") == fault.text, "%s", fault.text);
+	cr_expect(eq(int, change_copy(again, NULL, &(struct change_removed){.channel = "x"}, &copy, &fault), -ENOENT));
+	cr_expect(strstr(fault.text, "no channel 'x'") != NULL);
+	config_free(again);
+	config_free(added);
+	config_free(stream);
+}
+
+Test(change, a_channel_that_is_added_wants_the_same_of_its_worker)
+{
+	struct config *base = load_channel("a", "", ""), *added = load_channel("b", "spin_us = 7;", ""), *copy;
+
+	cr_expect(eq(int, change_copy(base, added, &nothing, &copy, &fault), -EINVAL));
+	cr_expect(strstr(fault.text, "spin_us of channel 'b'") != NULL, "%s", fault.text);
+	config_free(base);
+	config_free(added);
+}
+
+static const char *fixed_channel_key(const char *more, const char *destination)
+{
+	struct config *a = load_channel("a", "", ""), *b = load_channel("a", more, destination);
+	const char *key = change_fixed_channel_key(&a->channels[0], &b->channels[0]);
+
+	config_free(a);
+	config_free(b);
+	return key ? key : "none";
+}
+
+Test(change, of_a_channel_rights_and_limits_of_senders_can_change)
+{
+	cr_expect(eq(str, (char *)fixed_channel_key("", ""), (char *)"none"));
+	cr_expect(eq(str, (char *)fixed_channel_key("groups = [ 5 ]; max_senders = 1; max_senders_per_user = 1;", ""),
+		     (char *)"none"));
+	cr_expect(
+	    eq(str, (char *)fixed_channel_key("", "}, { address = \"10.0.0.1\"; port = 1;"), (char *)"destinations"));
+	cr_expect(
+	    eq(str, (char *)fixed_channel_key("", "next_hop_mac = \"02:00:00:00:00:07\";"), (char *)"destinations"));
+	cr_expect(eq(str, (char *)fixed_channel_key("source = \"10.0.0.9\";", ""), (char *)"source"));
+	cr_expect(eq(str, (char *)fixed_channel_key("rate_limit_mbps = 5;", ""), (char *)"rate_limit_mbps"));
+	cr_expect(eq(str, (char *)fixed_channel_key("arena_slots = 64;", ""), (char *)"arena_slots"));
+	cr_expect(eq(str, (char *)fixed_channel_key("vlan = 5;", ""), (char *)"vlan"));
+	cr_expect(eq(str, (char *)fixed_channel_key("udp_checksum = \"zero\";", ""), (char *)"udp_checksum"));
 }

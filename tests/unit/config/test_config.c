@@ -409,7 +409,8 @@ static bool is_commented_key(const char *text)
 
 Test(config, the_shipped_file_loads_and_shows_every_key_at_its_default)
 {
-	const struct key_group *const groups[] = { &top_keys, &control_keys, &stream_keys, &flow_keys };
+	const struct key_group *const groups[] = {&top_keys,  &control_keys, &stream_keys,
+						  &flow_keys, &channel_keys, &destination_keys};
 	struct config *config = NULL;
 	char *text = read_shipped();
 
@@ -419,12 +420,15 @@ Test(config, the_shipped_file_loads_and_shows_every_key_at_its_default)
 	for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
 		for (unsigned i = 0; i < groups[g]->n_keys; i++)
 			expect_key_is_shown(text, &groups[g]->keys[i]);
-	/* With every '# key = value;' line made active it says the same. */
+	/* With every '# key = value;' line made active it says the same, and with the channel. */
 	for (char *line = text; (line = strstr(line, "# ")); line++)
 		if (is_commented_key(line))
 			line[0] = ' ';
+	memcpy(strstr(text, "\n/*\n"), "\n  ", 3);
+	memcpy(strstr(text, "\n*/\n"), "\n  ", 3);
 	config = load(text);
-	cr_expect(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", fault.text);
+	cr_expect(eq(u32, config->n_channels, 1));
 	config_free(config);
 	free(text);
 }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/config/check_channel.h"
+
+#include "daemon/config/check.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TTL_OF_GROUPS 1
+#define TTL_OF_HOSTS 64
+
+uint8_t config_ttl(const struct config_channel *channel, const struct config_destination *destination)
+{
+	if (channel->ttl)
+		return channel->ttl;
+	return config_is_multicast(&destination->address) ? TTL_OF_GROUPS : TTL_OF_HOSTS;
+}
+
+int check_destination(const struct reader *reader, const struct value *values,
+		      const struct config_destination *destination)
+{
+	const struct value *address = &values[DESTINATION_ADDRESS];
+
+	if (!check_is_one(&destination->address) && !config_is_multicast(&destination->address))
+		return reader_fault(reader, address->setting,
+				    "address = \"%s\": accepted is one unicast or multicast "
+				    "address, and IPv4 as \"10.0.0.1\"",
+				    address->string);
+	if (destination->has_next_hop_mac && config_is_multicast(&destination->address))
+		return reader_fault(
+		    reader, values[DESTINATION_NEXT_HOP_MAC].setting,
+		    "next_hop_mac with the group %s: its Ethernet address is given: accepted is next_hop_mac "
+		    "with a unicast address",
+		    address->string);
+	return 0;
+}
+
+static const struct config_destination *find_family(const struct config_channel *channel, sa_family_t family)
+{
+	for (uint32_t i = 0; i < channel->n_destinations; i++)
+		if (channel->destinations[i].address.family == family)
+			return &channel->destinations[i];
+	return NULL;
+}
+
+static int check_source(const struct reader *reader, const struct value *value, const struct config_channel *channel)
+{
+	const struct config_destination *other;
+
+	if (channel->source.family == AF_UNSPEC)
+		return 0;
+	if (!check_is_one(&channel->source))
+		return reader_fault(reader, value->setting,
+				    "source = \"%s\": accepted is one unicast address, and IPv4 as \"10.0.0.1\"",
+				    value->string);
+	other = find_family(channel, channel->source.family == AF_INET ? AF_INET6 : AF_INET);
+	if (other)
+		return reader_fault(reader, value->setting,
+				    "source = \"%s\" is of another family than the destination at "
+				    "%s:%d: accepted is one of its family, or \"\"",
+				    value->string, other->file, other->line);
+	return 0;
+}
+
+int check_channel(const struct reader *reader, const struct value *values, const struct config_channel *channel)
+{
+	const struct config_destination *ipv6 = find_family(channel, AF_INET6);
+
+	if (!check_is_name(channel->name))
+		return reader_fault(reader, values[CHANNEL_NAME].setting,
+				    "name = \"%s\": accepted are letters, digits, '.', '_' and '-'", channel->name);
+	if (channel->vlan == 0)
+		return reader_fault(reader, values[CHANNEL_VLAN].setting,
+				    "vlan = 0: accepted is 1 to 4094, or -1 for packets without a tag");
+	if (values[CHANNEL_LOOPBACK].integer)
+		return reader_fault(
+		    reader, values[CHANNEL_LOOPBACK].setting,
+		    "loopback = true: the verbs backend sends past the kernel, which hands nothing to this "
+		    "machine's own programs: accepted is false");
+	if (channel->udp_checksum == CONFIG_UDP_CHECKSUM_ZERO && ipv6)
+		return reader_fault(
+		    reader, values[CHANNEL_UDP_CHECKSUM].setting,
+		    "udp_checksum = \"zero\" with the IPv6 destination at %s:%d, whose receivers would drop it "
+		    "(RFC 8200): accepted is \"auto\", \"device\" or \"software\"",
+		    ipv6->file, ipv6->line);
+	return check_source(reader, &values[CHANNEL_SOURCE], channel);
+}
+
+static int check_worker(const struct config_channel *channel, const struct config_channel *other, struct fault *fault)
+{
+	const struct {
+		unsigned key;
+		bool differs;
+	} shared[] = {
+		{ CHANNEL_POLL, channel->poll != other->poll },
+		{ CHANNEL_SPIN_US, channel->spin_us != other->spin_us },
+		{ CHANNEL_CPU, channel->cpu != other->cpu },
+	};
+
+	for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
+		if (shared[i].differs)
+			return fault_set(
+			    fault, EX_CONFIG, EINVAL,
+			    "%s:%d: %s of channel '%s' is not that of the channel at %s:%d, and one worker serves all "
+			    "channels of %s: accepted is the same in both",
+			    channel->file, channel->line, channel_keys.keys[shared[i].key].name, channel->name,
+			    other->file, other->line, channel->interface);
+	return 0;
+}
+
+int check_channel_among(const struct config *config, const struct config_channel *channel, struct fault *fault)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < config->n_channels && r == 0; i++) {
+		const struct config_channel *other = &config->channels[i];
+
+		if (strcmp(other->name, channel->name) == 0)
+			return fault_set(fault, EX_CONFIG, EEXIST,
+					 "%s:%d: name = \"%s\" is that of the channel at %s:%d too: "
+					 "accepted is a name of its own",
+					 channel->file, channel->line, channel->name, other->file, other->line);
+		if (strcmp(other->interface, channel->interface) == 0)
+			r = check_worker(channel, other, fault);
+	}
+	return r;
+}
