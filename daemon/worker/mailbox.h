@@ -45,7 +45,7 @@ enum mail_type {
 	MAIL_CHANNEL_FAILED,  /* its queue can't go on: error. Likewise, but destroy the queue before any memory goes */
 	MAIL_SENDER_ADDED,
 	MAIL_SENDER_REMOVED,  /* its last packet is completed: the memory is control's again */
-	MAIL_SENDER_BAD,      /* likewise, unasked: its page broke the rules: reason. Not if its removal is asked for */
+	MAIL_SENDER_BAD,      /* likewise, unasked: its page broke the rules: reason. See transmit.h */
 };
 
 /* Where packets for one of a channel's destinations go. */

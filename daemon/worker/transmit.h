@@ -15,8 +15,8 @@
  *   MAIL_REMOVE_CHANNEL{channel}                 → MAIL_CHANNEL_REMOVED{channel, error: its queue's}: always; its
  *                                                  senders have gone with it
  *   MAIL_STOP                                    → MAIL_STOPPED: all channels and senders are control's again
- * Unasked: MAIL_SENDER_BAD{channel, sender, reason}, MAIL_CHANNEL_FAILED{channel, error}; neither comes any more for
- * what a removal was asked for before it was told.
+ * Unasked: MAIL_SENDER_BAD{channel, sender, reason}, MAIL_CHANNEL_FAILED{channel, error}. Either may cross with the
+ * mail that asks for a removal, which is answered nevertheless: until then what it is about is not control's again.
  */
 #ifndef DAEMON_WORKER_TRANSMIT_H
 #define DAEMON_WORKER_TRANSMIT_H

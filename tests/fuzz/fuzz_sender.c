@@ -27,8 +27,9 @@ struct scene {
 	struct test_sender senders[SENDERS];
 	struct transmit_now now;
 	uint64_t honest_seen; /* frames of the honest one on the wire */
-	bool removed;         /* the hostile one: put out, or its removal was asked for and answered */
+	bool put_out;         /* the hostile one */
 	bool removal_asked;
+	bool removed;         /* … and answered */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -51,9 +52,10 @@ static void take_mail(struct scene *s)
 		if (mail.type != MAIL_SENDER_BAD && mail.type != MAIL_SENDER_REMOVED)
 			continue;
 		require(mail.sender == &s->senders[HOSTILE].sender, "an honest sender is not put out");
-		require(!s->removed, "put out once");
-		require((mail.type == MAIL_SENDER_REMOVED) == s->removal_asked, "a removal is answered as such");
-		s->removed = true;
+		require(!s->removed, "a removal is the last that is heard of a sender");
+		require(mail.type == MAIL_SENDER_REMOVED ? s->removal_asked : !s->put_out, "told once, and as asked");
+		s->removed = mail.type == MAIL_SENDER_REMOVED;
+		s->put_out |= mail.type == MAIL_SENDER_BAD;
 	}
 }
 
@@ -157,7 +159,7 @@ static void check(const struct scene *s)
 		require(ended(sender) <= submitted && submitted - ended(sender) <= SLOTS, "pending is bounded");
 	}
 	require(test_sender_count(&s->senders[HONEST], IBVCAP_TX_CTR_ERRORED) == 0, "no honest packet errs");
-	if (s->removed)
+	if (s->removed || s->put_out)
 		require(ended(&s->senders[HOSTILE]) == test_sender_count(&s->senders[HOSTILE], IBVCAP_TX_CTR_SUBMITTED),
 			"who is gone has nothing pending");
 }
@@ -174,6 +176,7 @@ static void check_that_it_goes_on(struct scene *s)
 	}
 	require(s->honest_seen == s->senders[HONEST].submitted, "what was submitted honestly is sent");
 	check(s);
+	require(s->removed == s->removal_asked, "a removal is answered");
 }
 
 /* One word of the page: as it is, or near to what would be right. */
@@ -200,7 +203,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		data += 2;
 		size -= 2;
-		if (step < 4 && !s.removed) {
+		if (step < 4 && !s.removed && !s.put_out) {
 			size_t bytes = size < sizeof(value) ? size : sizeof(value);
 
 			memcpy(&value, data, bytes);
@@ -211,7 +214,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			submit_honestly(&s, argument % SLOTS);
 		} else if (step == 5) {
 			send_some(&s, argument);
-		} else if (step == 6 && argument == 0 && !s.removed && !s.removal_asked) {
+		} else if (step == 6 && argument == 0 && !s.removal_asked) {
 			s.removal_asked = true;
 			mail(&s, (struct mail){ .type = MAIL_REMOVE_SENDER, .sender = &s.senders[HOSTILE].sender });
 		} else {
