@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -15,30 +16,33 @@
 /* Of our own time, in the kernel. Of an honest client it is a few microseconds. */
 #define SLOW_NS UINT64_C(200000)
 
+#define SEGMENTS_MAX 3
+
 /* Who is to be woken, and while that goes on, outside of the mutex: not freed. */
 struct notifier_entry {
-	struct ibvcap_consumer_state *state;
-	const struct ibvcap_consumer_page *page; /* hostile; NULL: the entry is free */
+	void *state;
+	const void *page; /* hostile; NULL: the entry is free */
 	int fd;
 	bool slow;    /* a wake of it took long once: the others are not to wait for it again */
 	bool busy;    /* a wake is under way */
 	bool removed; /* no other begins */
 	bool is_ours; /* to be freed, with these: */
-	struct shm state_shm;
-	struct shm page_shm;
+	struct shm segments[SEGMENTS_MAX];
 };
 
 enum lane { QUICK, SLOW, LANES };
 
 struct notifier {
-	const struct rx_ring *ring;
+	const struct rx_ring *ring; /* NULL: senders are notified */
+	int doorbell;
 	pthread_t threads[LANES];
 	pthread_mutex_t mutex; /* all below: the two threads' and control's, never the worker's */
 	pthread_cond_t slow_due;
 	bool is_slow_due;
 	bool stop;
 	uint32_t n_entries; /* none from here on is used */
-	struct notifier_entry entries[RX_RING_CONSUMERS_MAX + LANES]; /* beside those removed, and busy */
+	uint32_t max_entries;
+	struct notifier_entry entries[];
 };
 
 /* ---- waking -------------------------------------------------------------------------------------- */
@@ -56,7 +60,7 @@ static uint64_t cpu_now_ns(void)
  * stops while it holds the pipe's lock, and with it who writes. A full one is readable as it is; of one whose
  * reader has gone, control hears.
  */
-static void wake(const struct notifier_entry *entry)
+static void wake_consumer(const struct notifier_entry *entry)
 {
 	if (daemon_load_wake_socket(entry->page))
 		(void)send(entry->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -64,14 +68,19 @@ static void wake(const struct notifier_entry *entry)
 		rx_ring_wake_consumer(entry->state);
 }
 
+static bool is_consumer_due(const struct notifier_entry *entry, uint64_t head, bool closed)
+{
+	uint64_t wake_at = daemon_load_wake_request(entry->page);
+
+	return wake_at != 0 && (wake_at <= head || closed);
+}
+
 static void free_entry(struct notifier_entry *entry)
 {
-	if (entry->is_ours) {
-		shm_deinit(&entry->state_shm);
-		shm_deinit(&entry->page_shm);
-		if (entry->fd >= 0)
-			close(entry->fd);
-	}
+	for (unsigned i = 0; i < SEGMENTS_MAX && entry->is_ours; i++)
+		shm_deinit(&entry->segments[i]);
+	if (entry->is_ours && entry->fd >= 0)
+		close(entry->fd);
 	*entry = (struct notifier_entry){ 0 };
 }
 
@@ -82,7 +91,10 @@ static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entr
 
 	entry->busy = true;
 	pthread_mutex_unlock(&notifier->mutex);
-	wake(entry);
+	if (notifier->ring)
+		wake_consumer(entry);
+	else
+		sender_wake(entry->state, entry->page, entry->fd);
 	*cpu_ns = cpu_now_ns();
 	pthread_mutex_lock(&notifier->mutex);
 	entry->busy = false;
@@ -91,26 +103,18 @@ static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entr
 		free_entry(entry);
 }
 
-static bool is_due(const struct notifier_entry *entry, uint64_t head, bool closed)
-{
-	uint64_t wake_at;
-
-	if (!entry->page || entry->removed)
-		return false;
-	wake_at = daemon_load_wake_request(entry->page);
-	return wake_at != 0 && (wake_at <= head || closed);
-}
-
 /* One pass over the lane's own; the mutex is held, now and then. False: time to end. */
 static bool notify(struct notifier *notifier, enum lane lane, uint64_t *cpu_ns)
 {
-	bool closed = consumer_ring_closed(notifier->ring->ring);
-	uint64_t head = consumer_load_head(notifier->ring->ring);
+	bool closed = notifier->ring && consumer_ring_closed(notifier->ring->ring);
+	uint64_t head = notifier->ring ? consumer_load_head(notifier->ring->ring) : 0;
 
 	for (uint32_t i = 0; i < notifier->n_entries; i++) {
 		struct notifier_entry *entry = &notifier->entries[i];
 
-		if (!is_due(entry, head, closed))
+		if (!entry->page || entry->removed)
+			continue;
+		if (notifier->ring ? !is_consumer_due(entry, head, closed) : !sender_wants_wake(entry->state, entry->page))
 			continue;
 		if (entry->slow == (lane == SLOW))
 			wake_unlocked(notifier, entry, cpu_ns);
@@ -133,7 +137,7 @@ static void *quick_main(void *argument)
 	bool go_on;
 
 	do {
-		eventfd_read(notifier->ring->doorbell, &rings);
+		eventfd_read(notifier->doorbell, &rings);
 		pthread_mutex_lock(&notifier->mutex);
 		go_on = notify(notifier, QUICK, &cpu_ns);
 		pthread_mutex_unlock(&notifier->mutex);
@@ -163,7 +167,7 @@ static void stop(struct notifier *notifier, unsigned n_threads)
 	notifier->stop = true;
 	pthread_cond_signal(&notifier->slow_due);
 	pthread_mutex_unlock(&notifier->mutex);
-	rx_ring_ring_doorbell(notifier->ring);
+	eventfd_write(notifier->doorbell, 1);
 	while (n_threads > 0)
 		pthread_join(notifier->threads[--n_threads], NULL);
 	pthread_cond_destroy(&notifier->slow_due);
@@ -171,10 +175,12 @@ static void stop(struct notifier *notifier, unsigned n_threads)
 	free(notifier);
 }
 
-int notifier_new(struct notifier **notifier, const struct rx_ring *ring)
+/* ring NULL: of senders. */
+static int new_notifier(struct notifier **notifier, const struct rx_ring *ring, int doorbell, uint32_t max)
 {
 	static void *(*const mains[LANES])(void *) = { quick_main, slow_main };
-	struct notifier *n = calloc(1, sizeof(*n));
+	uint32_t max_entries = max + LANES; /* beside those removed, and busy */
+	struct notifier *n = calloc(1, sizeof(*n) + max_entries * sizeof(n->entries[0]));
 	unsigned n_threads = 0;
 	sigset_t all, before;
 	int error = 0;
@@ -182,6 +188,8 @@ int notifier_new(struct notifier **notifier, const struct rx_ring *ring)
 	if (!n)
 		return -ENOMEM;
 	n->ring = ring;
+	n->doorbell = doorbell;
+	n->max_entries = max_entries;
 	pthread_mutex_init(&n->mutex, NULL);
 	pthread_cond_init(&n->slow_due, NULL);
 	/* Signals are the control thread's. */
@@ -201,6 +209,16 @@ int notifier_new(struct notifier **notifier, const struct rx_ring *ring)
 	return 0;
 }
 
+int notifier_new(struct notifier **notifier, const struct rx_ring *ring)
+{
+	return new_notifier(notifier, ring, ring->doorbell, RX_RING_CONSUMERS_MAX);
+}
+
+int notifier_new_of_senders(struct notifier **notifier, int doorbell, uint32_t max)
+{
+	return new_notifier(notifier, NULL, doorbell, max);
+}
+
 void notifier_free(struct notifier *notifier)
 {
 	if (notifier)
@@ -209,7 +227,7 @@ void notifier_free(struct notifier *notifier)
 
 /* ---- the list ------------------------------------------------------------------------------------ */
 
-static struct notifier_entry *find(struct notifier *notifier, const struct ibvcap_consumer_page *page)
+static struct notifier_entry *find(struct notifier *notifier, const void *page)
 {
 	for (uint32_t i = 0; i < notifier->n_entries; i++)
 		if (notifier->entries[i].page == page)
@@ -217,21 +235,31 @@ static struct notifier_entry *find(struct notifier *notifier, const struct ibvca
 	return NULL;
 }
 
-int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd)
+static int add(struct notifier *notifier, void *state, const void *page, int fd)
 {
 	struct notifier_entry *entry;
 
 	pthread_mutex_lock(&notifier->mutex);
 	entry = find(notifier, NULL);
-	if (!entry && notifier->n_entries < sizeof(notifier->entries) / sizeof(notifier->entries[0]))
+	if (!entry && notifier->n_entries < notifier->max_entries)
 		entry = &notifier->entries[notifier->n_entries++];
 	if (entry)
-		*entry = (struct notifier_entry){ .state = consumer->state, .page = consumer->page, .fd = fd };
+		*entry = (struct notifier_entry){ .state = state, .page = page, .fd = fd };
 	pthread_mutex_unlock(&notifier->mutex);
 	return entry ? 0 : -EAGAIN;
 }
 
-static struct notifier_entry *remove_entry(struct notifier *notifier, const struct ibvcap_consumer_page *page)
+int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd)
+{
+	return add(notifier, consumer->state, consumer->page, fd);
+}
+
+int notifier_add_sender(struct notifier *notifier, const struct sender *sender)
+{
+	return add(notifier, sender->state, sender->page, sender->socket);
+}
+
+static struct notifier_entry *remove_entry(struct notifier *notifier, const void *page)
 {
 	struct notifier_entry *entry = page ? find(notifier, page) : NULL;
 
@@ -244,28 +272,47 @@ static struct notifier_entry *remove_entry(struct notifier *notifier, const stru
 	return NULL;
 }
 
-void notifier_remove(struct notifier *notifier, const struct ibvcap_consumer_page *page)
+void notifier_remove(struct notifier *notifier, const void *page)
 {
 	pthread_mutex_lock(&notifier->mutex);
 	remove_entry(notifier, page);
 	pthread_mutex_unlock(&notifier->mutex);
 }
 
-void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd)
+/* Segments and descriptor are taken over. */
+static void dispose(struct notifier *notifier, const void *page, struct notifier_entry *own)
 {
-	struct notifier_entry own = { .fd = fd, .is_ours = true, .state_shm = consumer->state_shm,
-				      .page_shm = consumer->page_shm };
 	struct notifier_entry *entry;
 
+	own->is_ours = true;
 	pthread_mutex_lock(&notifier->mutex);
-	entry = remove_entry(notifier, consumer->page);
+	entry = remove_entry(notifier, page);
 	if (entry) { /* a wake is under way: freed by who does it */
 		entry->is_ours = true;
-		entry->state_shm = consumer->state_shm;
-		entry->page_shm = consumer->page_shm;
+		memcpy(entry->segments, own->segments, sizeof(entry->segments));
 	}
 	pthread_mutex_unlock(&notifier->mutex);
 	if (!entry)
-		free_entry(&own);
+		free_entry(own);
+}
+
+void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd)
+{
+	struct notifier_entry own = {
+		.fd = fd, .segments = { consumer->state_shm, consumer->page_shm, SHM_INIT }
+	};
+
+	dispose(notifier, consumer->page, &own);
 	consumer->state_shm = consumer->page_shm = (struct shm)SHM_INIT;
+}
+
+void notifier_dispose_sender(struct notifier *notifier, struct sender *sender)
+{
+	struct notifier_entry own = {
+		.fd = sender->socket, .segments = { sender->arena, sender->page_shm, sender->state_shm }
+	};
+
+	dispose(notifier, sender->page, &own);
+	sender->arena = sender->page_shm = sender->state_shm = (struct shm)SHM_INIT;
+	sender->socket = -1;
 }

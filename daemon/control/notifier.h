@@ -1,33 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Wakes every consumer of a ring that asked and whose packets have come, by a byte on its socket or on its futex word:
- * so the worker's wake-up stays one system call on the ring's doorbell, whatever consumers do. How long a wake takes
- * is in the client's hands; control never waits for one, and the other consumers wait for it once: after that a client
- * is woken by a second thread, which it shares with those like it.
+ * Wakes every client of a ring, or of a transmit worker, that asked and whose packets have come or gone, by a byte on
+ * its socket or on its futex word: so the worker's wake-up stays one system call on the doorbell, whatever clients do.
+ * How long a wake takes is in the client's hands; control never waits for one, and the other clients wait for it once:
+ * after that a client is woken by a second thread, which it shares with those like it.
  */
 #ifndef DAEMON_CONTROL_NOTIFIER_H
 #define DAEMON_CONTROL_NOTIFIER_H
 
 #include "daemon/ring/rx_ring.h"
+#include "daemon/ring/sender.h"
 
 struct notifier;
 
 /** Starts the threads. ring must outlive the notifier. 0 or -errno. */
 int notifier_new(struct notifier **notifier, const struct rx_ring *ring);
 
+/** The same for up to max senders; doorbell: the eventfd that is rung for them. It must outlive the notifier. */
+int notifier_new_of_senders(struct notifier **notifier, int doorbell, uint32_t max);
+
 /** Stops the threads; waits for a wake that is under way. NULL is fine. */
 void notifier_free(struct notifier *notifier);
 
 /** fd: a socket, or -1. Both stay the caller's until notifier_dispose(). -EAGAIN: too many. */
 int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd);
+int notifier_add_sender(struct notifier *notifier, const struct sender *sender);
 
 /** No wake of it begins any more; one may be under way, with its page and descriptor. Not there: nothing. */
-void notifier_remove(struct notifier *notifier, const struct ibvcap_consumer_page *page);
+void notifier_remove(struct notifier *notifier, const void *page);
 
 /**
  * Remove it, free its two segments and close the descriptor (-1: none): now, or when the wake that is under way ends.
  * Also of a consumer that was never added.
  */
 void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd);
+/** Likewise a sender's three segments and its socket. */
+void notifier_dispose_sender(struct notifier *notifier, struct sender *sender);
 
 #endif

@@ -343,7 +343,7 @@ void rx_ring_wake_consumer(struct ibvcap_consumer_state *state)
 	syscall(SYS_futex, &state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-void rx_ring_ring_doorbell(const struct rx_ring *ring)
+static void ring_doorbell(const struct rx_ring *ring)
 {
 	eventfd_write(ring->doorbell, 1);
 }
@@ -374,12 +374,12 @@ uint32_t rx_ring_wake(struct rx_ring *ring)
 	for (uint32_t i = 0; i < ring->n_consumers; i++)
 		due |= is_due(ring, ring->consumers[i]);
 	if (due)
-		rx_ring_ring_doorbell(ring);
+		ring_doorbell(ring);
 	return due;
 }
 
 void rx_ring_close(struct rx_ring *ring)
 {
 	daemon_close_ring(ring->ring);
-	rx_ring_ring_doorbell(ring);
+	ring_doorbell(ring);
 }

@@ -182,9 +182,6 @@ uint32_t rx_ring_wake(struct rx_ring *ring);
 /** One sleeper on the consumer's own word. The notifier's: how long it takes is in the client's hands. */
 void rx_ring_wake_consumer(struct ibvcap_consumer_state *state);
 
-/** Any thread. */
-void rx_ring_ring_doorbell(const struct rx_ring *ring);
-
 /** Nothing more will be published in this epoch: tell and wake everybody. */
 void rx_ring_close(struct rx_ring *ring);
 

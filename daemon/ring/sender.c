@@ -129,22 +129,25 @@ bool sender_is_due(struct sender *sender)
 	return true;
 }
 
+bool sender_wants_wake(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page)
+{
+	uint64_t wake_at = daemon_load_sender_request(page);
+
+	return wake_at != 0 &&
+	       (wake_at <= sender_load_completed(state) || sender_load_status(state) != IBVCAP_CONSUMER_ATTACHED);
+}
+
 /*
  * Nothing here may wait for a client. A socket and no pipe: a reader whose memory does not come stops while it holds
  * the pipe's lock, and with it who writes. A full one is readable as it is; of one whose reader has gone, control
  * hears.
  */
-void sender_wake(const struct sender *sender)
+void sender_wake(struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page, int socket)
 {
-	uint64_t wake_at = daemon_load_sender_request(sender->page);
-
-	if (wake_at == 0 || (wake_at > sender_load_completed(sender->state) &&
-			     sender_load_status(sender->state) == IBVCAP_CONSUMER_ATTACHED))
-		return;
-	if (daemon_load_sender_socket(sender->page)) {
-		(void)send(sender->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (daemon_load_sender_socket(page)) {
+		(void)send(socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 		return;
 	}
-	daemon_bump_sender_word(sender->state);
-	syscall(SYS_futex, &sender->state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
+	daemon_bump_sender_word(state);
+	syscall(SYS_futex, &state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }

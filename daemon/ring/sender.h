@@ -107,7 +107,10 @@ bool sender_is_due(struct sender *sender);
 
 /* ---- the notifier's, and control's --------------------------------------------------------------- */
 
-/** Wake it if it asked for what has come, or if it was put out. Never blocks. */
-void sender_wake(const struct sender *sender);
+/** Did it ask for what has come by now, or for anything and was put out? */
+bool sender_wants_wake(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page);
+
+/** By a byte on its socket, or by its word. Never blocks. */
+void sender_wake(struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page, int socket);
 
 #endif

@@ -76,7 +76,7 @@ static void work(uint32_t n, int32_t status)
 		sender_complete(&sender, status, BYTES, 146);
 	sender_publish(&sender, channel);
 	if (sender_is_due(&sender))
-		sender_wake(&sender);
+		sender_wake(sender.state, sender.page, sender.socket);
 }
 
 static void submit(uint32_t n)
