@@ -57,6 +57,12 @@ const char *const stream_counter_labels[STREAM_CTR_N] = {
 };
 static_assert(STREAM_CTR_N == 2, "a counter wants its label here");
 
+const char *const channel_counter_labels[CHANNEL_CTR_N] = {
+	[CHANNEL_CTR_PENDING] = "pending",
+	[CHANNEL_CTR_SENDERS] = "senders",
+};
+static_assert(CHANNEL_CTR_N == 2, "a counter wants its label here");
+
 const char *const interface_counter_labels[INTERFACE_CTR_N] = {
 	[INTERFACE_CTR_OUT_OF_BUFFER] = "out_of_buffer",
 	[INTERFACE_CTR_PORT_DISCARDS] = "port_discards",

@@ -31,6 +31,20 @@ enum stream_counter {
 };
 extern const char *const stream_counter_labels[STREAM_CTR_N];
 
+/* What control adds to a channel's own counters in a status answer. */
+enum channel_counter {
+	CHANNEL_CTR_PENDING, /* submitted - completed - errored - flushed - late_dropped */
+	CHANNEL_CTR_SENDERS, /* that have it open, those on their way out included */
+	CHANNEL_CTR_N
+};
+extern const char *const channel_counter_labels[CHANNEL_CTR_N];
+
+/* What control sends about a sender: enum ibvcap_tx_counter as far as senders have it, then this. */
+enum sender_counter {
+	SENDER_CTR_PENDING = IBVCAP_TX_CTR_BATCHES,
+	SENDER_CTR_N
+};
+
 /* Per interface. */
 enum interface_counter {
 	INTERFACE_CTR_OUT_OF_BUFFER, /* the device's own count of drops for want of a posted slot, since start */

@@ -16,9 +16,13 @@ struct ibvcap_status {
 	char version[32];
 	struct ibvcap_stream_status *streams;
 	struct ibvcap_consumer_status_info *consumers;
+	struct ibvcap_channel_status *channels;
+	struct ibvcap_sender_status *senders;
 	struct ibvcap_interface_status *interfaces;
 	uint32_t n_streams;
 	uint32_t n_consumers;
+	uint32_t n_channels;
+	uint32_t n_senders;
 	uint32_t n_interfaces;
 };
 
@@ -108,6 +112,65 @@ static int add_consumer(struct ibvcap_status *status, const struct wire_consumer
 	return 0;
 }
 
+static int add_channel(struct ibvcap_status *status, const struct wire_channel *message)
+{
+	struct ibvcap_channel_status *channels = grow(status->channels, status->n_channels, sizeof(*channels));
+	struct ibvcap_channel_status *channel;
+
+	if (!channels)
+		return -ENOMEM;
+	status->channels = channels;
+	channel = &channels[status->n_channels];
+	*channel = (struct ibvcap_channel_status){
+		.epoch = message->epoch,
+		.rate_bps = message->rate_bps,
+		.burst_bytes = message->burst_bytes,
+		.slot_bytes = message->slot_bytes,
+		.arena_slots = message->arena_slots,
+		.page_bytes = message->page_bytes,
+		.send_queue_slots = message->send_queue_slots,
+		.n_destinations = message->n_destinations,
+		.n_unresolved = message->n_unresolved,
+		.max_senders = message->max_senders,
+		.n_counters = message->n_counters,
+	};
+	memcpy(channel->name, message->name, sizeof(channel->name));
+	memcpy(channel->interface, message->interface, sizeof(channel->interface));
+	memcpy(channel->device, message->device, sizeof(channel->device));
+	memcpy(channel->backend, message->backend, sizeof(channel->backend));
+	memcpy(channel->state, message->state, sizeof(channel->state));
+	channel->counters = label(message->counters, &channel->n_counters, tx_counter_labels, IBVCAP_TX_CTR_N,
+				  channel_counter_labels, CHANNEL_CTR_N);
+	if (!channel->counters)
+		return -ENOMEM;
+	status->n_channels++;
+	return 0;
+}
+
+/* "pending" is the first of what control adds to a channel's, too. */
+static int add_sender(struct ibvcap_status *status, const struct wire_sender *message)
+{
+	struct ibvcap_sender_status *senders = grow(status->senders, status->n_senders, sizeof(*senders));
+	struct ibvcap_sender_status *sender;
+
+	if (!senders)
+		return -ENOMEM;
+	status->senders = senders;
+	sender = &senders[status->n_senders];
+	*sender = (struct ibvcap_sender_status){
+		.pid = message->pid,
+		.uid = message->uid,
+		.n_counters = message->n_counters,
+	};
+	memcpy(sender->channel, message->channel, sizeof(sender->channel));
+	sender->counters = label(message->counters, &sender->n_counters, tx_counter_labels, SENDER_CTR_PENDING,
+				 channel_counter_labels, SENDER_CTR_N - SENDER_CTR_PENDING);
+	if (!sender->counters)
+		return -ENOMEM;
+	status->n_senders++;
+	return 0;
+}
+
 static int add_interface(struct ibvcap_status *status, const struct wire_interface *message)
 {
 	struct ibvcap_interface_status *interfaces = grow(status->interfaces, status->n_interfaces, sizeof(*interfaces));
@@ -140,6 +203,10 @@ static int add(struct ibvcap_status *status, const union wire_message *message)
 		return add_stream(status, &message->stream);
 	case WIRE_CONSUMER:
 		return add_consumer(status, &message->consumer);
+	case WIRE_CHANNEL:
+		return add_channel(status, &message->channel);
+	case WIRE_SENDER:
+		return add_sender(status, &message->sender);
 	case WIRE_INTERFACE:
 		return add_interface(status, &message->interface);
 	case WIRE_END:
@@ -192,10 +259,16 @@ void ibvcap_status_free(struct ibvcap_status *status)
 		free((void *)status->streams[i].counters);
 	for (uint32_t i = 0; i < status->n_consumers; i++)
 		free((void *)status->consumers[i].counters);
+	for (uint32_t i = 0; i < status->n_channels; i++)
+		free((void *)status->channels[i].counters);
+	for (uint32_t i = 0; i < status->n_senders; i++)
+		free((void *)status->senders[i].counters);
 	for (uint32_t i = 0; i < status->n_interfaces; i++)
 		free((void *)status->interfaces[i].counters);
 	free(status->streams);
 	free(status->consumers);
+	free(status->channels);
+	free(status->senders);
 	free(status->interfaces);
 	free(status);
 }
@@ -210,6 +283,18 @@ int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibv
 {
 	*consumers = status->consumers;
 	return (int)status->n_consumers;
+}
+
+int ibvcap_status_channels(const struct ibvcap_status *status, const struct ibvcap_channel_status **channels)
+{
+	*channels = status->channels;
+	return (int)status->n_channels;
+}
+
+int ibvcap_status_senders(const struct ibvcap_status *status, const struct ibvcap_sender_status **senders)
+{
+	*senders = status->senders;
+	return (int)status->n_senders;
 }
 
 int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_interface_status **interfaces)

@@ -53,6 +53,10 @@ static size_t message_bytes(uint16_t type)
 		return sizeof(struct wire_stream);
 	case WIRE_CONSUMER:
 		return sizeof(struct wire_consumer);
+	case WIRE_CHANNEL:
+		return sizeof(struct wire_channel);
+	case WIRE_SENDER:
+		return sizeof(struct wire_sender);
 	case WIRE_INTERFACE:
 		return sizeof(struct wire_interface);
 	case WIRE_END:
@@ -67,6 +71,12 @@ static bool is_stream_sound(const struct wire_stream *stream)
 {
 	return IS_STRING(stream->name) && IS_STRING(stream->interface) && IS_STRING(stream->device) &&
 	       IS_STRING(stream->backend) && IS_STRING(stream->state) && stream->n_counters <= WIRE_COUNTERS_MAX;
+}
+
+static bool is_channel_sound(const struct wire_channel *channel)
+{
+	return IS_STRING(channel->name) && IS_STRING(channel->interface) && IS_STRING(channel->device) &&
+	       IS_STRING(channel->backend) && IS_STRING(channel->state) && channel->n_counters <= WIRE_COUNTERS_MAX;
 }
 
 static bool is_body_sound(const union wire_message *message)
@@ -90,6 +100,10 @@ static bool is_body_sound(const union wire_message *message)
 		return is_stream_sound(&message->stream);
 	case WIRE_CONSUMER:
 		return IS_STRING(message->consumer.stream) && message->consumer.n_counters <= WIRE_COUNTERS_MAX;
+	case WIRE_CHANNEL:
+		return is_channel_sound(&message->channel);
+	case WIRE_SENDER:
+		return IS_STRING(message->sender.channel) && message->sender.n_counters <= WIRE_COUNTERS_MAX;
 	case WIRE_INTERFACE:
 		return IS_STRING(message->interface.interface) && IS_STRING(message->interface.device) &&
 		       message->interface.n_counters <= WIRE_COUNTERS_MAX;

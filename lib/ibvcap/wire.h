@@ -2,9 +2,9 @@
 /*
  * Messages on the control socket: SOCK_SEQPACKET, one struct a datagram, native byte order, at most
  * WIRE_FDS_MAX descriptors with it. The client sends a request, the daemon answers it: attach with one
- * WIRE_ATTACHED (or WIRE_ERROR), status with any number of WIRE_STREAM, WIRE_CONSUMER and WIRE_INTERFACE
- * and a WIRE_END; change with one WIRE_DONE. Descriptors from a client are closed unread. One connection carries at
- * most one attachment or sender and lives as long as it; status may be asked on any connection.
+ * WIRE_ATTACHED (or WIRE_ERROR), status with any number of WIRE_STREAM, WIRE_CONSUMER, WIRE_CHANNEL, WIRE_SENDER and
+ * WIRE_INTERFACE and a WIRE_END; change with one WIRE_DONE. Descriptors from a client are closed unread. One
+ * connection carries at most one attachment or sender and lives as long as it; status may be asked on any connection.
  *
  * A sender: WIRE_OPEN_CHANNEL → WIRE_OPENED with its descriptors; it maps them, arena and page writable, and says
  * WIRE_MAPPED; the daemon seals them, and when its worker has taken the sender over, says WIRE_READY. Instead of either
@@ -43,6 +43,8 @@ enum wire_type {
 	WIRE_DONE = 71,
 	WIRE_OPENED = 72,
 	WIRE_READY = 73,
+	WIRE_CHANNEL = 74,
+	WIRE_SENDER = 75,
 };
 
 struct wire_header {
@@ -190,6 +192,38 @@ struct wire_consumer {
 	uint64_t counters[WIRE_COUNTERS_MAX];
 };
 
+struct wire_channel {
+	struct wire_header header;
+	char name[IBVCAP_CHANNEL_NAME_MAX];
+	char interface[16];
+	char device[64];
+	char backend[16];
+	char state[16];
+	uint64_t epoch;
+	uint64_t rate_bps;
+	uint32_t burst_bytes;
+	uint32_t slot_bytes;
+	uint32_t arena_slots;
+	uint32_t page_bytes;
+	uint32_t send_queue_slots;
+	uint32_t n_destinations;
+	uint32_t n_unresolved; /* destinations whose next hop is not known */
+	uint32_t max_senders;
+	uint32_t n_counters; /* enum ibvcap_tx_counter, then enum channel_counter */
+	uint32_t reserved;
+	uint64_t counters[WIRE_COUNTERS_MAX];
+};
+
+struct wire_sender {
+	struct wire_header header;
+	char channel[IBVCAP_CHANNEL_NAME_MAX];
+	int32_t pid;
+	uint32_t uid;
+	uint32_t n_counters; /* enum sender_counter */
+	uint32_t reserved;
+	uint64_t counters[WIRE_COUNTERS_MAX];
+};
+
 struct wire_interface {
 	struct wire_header header;
 	char interface[16];
@@ -214,6 +248,8 @@ union wire_message {
 	struct wire_daemon daemon;
 	struct wire_stream stream;
 	struct wire_consumer consumer;
+	struct wire_channel channel;
+	struct wire_sender sender;
 	struct wire_interface interface;
 	uint8_t bytes[WIRE_BYTES_MAX];
 };

@@ -253,6 +253,16 @@ static int say_status(int socket, const union wire_message *request)
 	wire_init(&consumer.header, WIRE_CONSUMER, sizeof(consumer));
 	consumer.counters[CONSUMER_CTR_LAG] = 5;
 	wire_send(socket, &consumer.header, NULL, 0);
+	struct wire_channel channel = { .name = "out", .rate_bps = 5, .n_unresolved = 1, .n_counters = WIRE_COUNTERS_MAX };
+
+	wire_init(&channel.header, WIRE_CHANNEL, sizeof(channel));
+	channel.counters[IBVCAP_TX_CTR_N + CHANNEL_CTR_PENDING] = 6;
+	wire_send(socket, &channel.header, NULL, 0);
+	struct wire_sender sender = { .channel = "out", .pid = 13, .uid = 1001, .n_counters = SENDER_CTR_N };
+
+	wire_init(&sender.header, WIRE_SENDER, sizeof(sender));
+	sender.counters[SENDER_CTR_PENDING] = 7;
+	wire_send(socket, &sender.header, NULL, 0);
 	struct wire_interface interface = { .interface = "eth0", .n_counters = 0 };
 
 	wire_init(&interface.header, WIRE_INTERFACE, sizeof(interface));
@@ -276,6 +286,8 @@ Test(client, a_status_has_all_parts_with_their_labels)
 {
 	const struct ibvcap_stream_status *streams;
 	const struct ibvcap_consumer_status_info *consumers;
+	const struct ibvcap_channel_status *channels;
+	const struct ibvcap_sender_status *senders;
 	const struct ibvcap_interface_status *interfaces;
 	pid_t pid;
 
@@ -295,6 +307,19 @@ Test(client, a_status_has_all_parts_with_their_labels)
 	cr_assert_eq(consumers[0].n_counters, CONSUMER_CTR_N, "what has no label here is left out");
 	cr_expect_str_eq(consumers[0].counters[CONSUMER_CTR_LAG].label, "lag");
 	cr_expect_eq(consumers[0].counters[CONSUMER_CTR_LAG].value, 5);
+	cr_assert_eq(ibvcap_status_channels(status, &channels), 1);
+	cr_expect_str_eq(channels[0].name, "out");
+	cr_expect_eq(channels[0].rate_bps, 5);
+	cr_expect_eq(channels[0].n_unresolved, 1);
+	cr_assert_eq(channels[0].n_counters, IBVCAP_TX_CTR_N + CHANNEL_CTR_N, "what has no label here is left out");
+	cr_expect_str_eq(channels[0].counters[IBVCAP_TX_CTR_SUBMITTED].label, "submitted");
+	cr_expect_str_eq(channels[0].counters[IBVCAP_TX_CTR_N].label, "pending");
+	cr_expect_eq(channels[0].counters[IBVCAP_TX_CTR_N].value, 6);
+	cr_assert_eq(ibvcap_status_senders(status, &senders), 1);
+	cr_expect_eq(senders[0].uid, 1001);
+	cr_assert_eq(senders[0].n_counters, SENDER_CTR_N);
+	cr_expect_str_eq(senders[0].counters[SENDER_CTR_PENDING].label, "pending");
+	cr_expect_eq(senders[0].counters[SENDER_CTR_PENDING].value, 7);
 	cr_assert_eq(ibvcap_status_interfaces(status, &interfaces), 1);
 	cr_expect_eq(interfaces[0].n_counters, 0);
 	ibvcap_status_free(status);

@@ -48,6 +48,8 @@ static void send_status(int fd)
 	for (int i = 0; i < 2; i++) {
 		send_message(fd, WIRE_STREAM, sizeof(struct wire_stream));
 		send_message(fd, WIRE_CONSUMER, sizeof(struct wire_consumer));
+		send_message(fd, WIRE_CHANNEL, sizeof(struct wire_channel));
+		send_message(fd, WIRE_SENDER, sizeof(struct wire_sender));
 		send_message(fd, WIRE_INTERFACE, sizeof(struct wire_interface));
 	}
 	send_message(fd, WIRE_END, sizeof(struct wire_header));

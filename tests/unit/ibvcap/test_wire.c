@@ -20,7 +20,8 @@ static const struct {
 	{ WIRE_CONSUMER, sizeof(struct wire_consumer) }, { WIRE_INTERFACE, sizeof(struct wire_interface) },
 	{ WIRE_END, sizeof(struct wire_header) },        { WIRE_OPEN_CHANNEL, sizeof(struct wire_open_channel) },
 	{ WIRE_MAPPED, sizeof(struct wire_mapped) },     { WIRE_OPENED, sizeof(struct wire_opened) },
-	{ WIRE_READY, sizeof(struct wire_ready) },
+	{ WIRE_READY, sizeof(struct wire_ready) },       { WIRE_CHANNEL, sizeof(struct wire_channel) },
+	{ WIRE_SENDER, sizeof(struct wire_sender) },
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -113,6 +114,12 @@ Test(wire_check, strings_are_terminated)
 	expect_unterminated(7, offsetof(struct wire_interface, interface), 16);
 	expect_unterminated(7, offsetof(struct wire_interface, device), 64);
 	expect_unterminated(9, offsetof(struct wire_open_channel, channel), IBVCAP_CHANNEL_NAME_MAX);
+	expect_unterminated(13, offsetof(struct wire_channel, name), IBVCAP_CHANNEL_NAME_MAX);
+	expect_unterminated(13, offsetof(struct wire_channel, interface), 16);
+	expect_unterminated(13, offsetof(struct wire_channel, device), 64);
+	expect_unterminated(13, offsetof(struct wire_channel, backend), 16);
+	expect_unterminated(13, offsetof(struct wire_channel, state), 16);
+	expect_unterminated(14, offsetof(struct wire_sender, channel), IBVCAP_CHANNEL_NAME_MAX);
 }
 
 Test(wire_check, counts_have_room_in_the_message)
@@ -130,6 +137,12 @@ Test(wire_check, counts_have_room_in_the_message)
 	make(&message, 7);
 	message.interface.n_counters = UINT32_MAX;
 	cr_expect_eq(wire_check(&message, sizeof(message.interface)), -EPROTO);
+	make(&message, 13);
+	message.channel.n_counters = WIRE_COUNTERS_MAX + 1;
+	cr_expect_eq(wire_check(&message, sizeof(message.channel)), -EPROTO);
+	make(&message, 14);
+	message.sender.n_counters = WIRE_COUNTERS_MAX + 1;
+	cr_expect_eq(wire_check(&message, sizeof(message.sender)), -EPROTO);
 }
 
 Test(wire_check, an_error_is_one_and_a_stream_has_a_name)

@@ -354,7 +354,7 @@ int ibvcap_tx_counts(const struct ibvcap_tx *tx, struct ibvcap_tx_counts *counts
 
 /* ---- status -------------------------------------------------------------------------------------- */
 
-/** A snapshot of the daemon: streams and consumers, each with labelled counters. */
+/** A snapshot of the daemon: streams and consumers, channels and senders, each with labelled counters. */
 struct ibvcap_status;
 
 struct ibvcap_counter {
@@ -394,6 +394,34 @@ struct ibvcap_consumer_status_info {
 	uint32_t n_counters;
 };
 
+struct ibvcap_channel_status {
+	char name[IBVCAP_CHANNEL_NAME_MAX];
+	char interface[16];
+	char device[64];
+	char backend[16];
+	char state[16];          /* "sending", "link_down", "unresolved", "failed", "ending" */
+	uint64_t epoch;
+	uint64_t rate_bps;       /* 0 = not limited; bits of Ethernet frames with FCS */
+	uint32_t burst_bytes;
+	uint32_t slot_bytes;     /* the most a payload may have */
+	uint32_t arena_slots;    /* of each sender */
+	uint32_t page_bytes;
+	uint32_t send_queue_slots;
+	uint32_t n_destinations;
+	uint32_t n_unresolved;   /* of them: the next hop's Ethernet address is not known, packets end as -EHOSTUNREACH */
+	uint32_t max_senders;
+	const struct ibvcap_counter *counters; /* of all senders so far: layout_tx.h; and pending, senders */
+	uint32_t n_counters;
+};
+
+struct ibvcap_sender_status {
+	char channel[IBVCAP_CHANNEL_NAME_MAX];
+	pid_t pid;
+	uid_t uid;
+	const struct ibvcap_counter *counters; /* layout_tx.h; and pending */
+	uint32_t n_counters;
+};
+
 struct ibvcap_interface_status {
 	char interface[16];
 	char device[64];
@@ -402,7 +430,8 @@ struct ibvcap_interface_status {
 };
 
 /**
- * What the caller may see: root and members of the daemon's own group all streams, others those they may attach to.
+ * What the caller may see: root and members of the daemon's own group all streams and channels, others those they may
+ * attach to or open.
  * Ask the daemon; blocks for at most timeout_ms (0 = 5000). Errors as ibvcap_attach(). Free with
  * ibvcap_status_free().
  */
@@ -412,6 +441,8 @@ void ibvcap_status_free(struct ibvcap_status *status);
 /** The parts; pointers live as long as status. Return the count. */
 int ibvcap_status_streams(const struct ibvcap_status *status, const struct ibvcap_stream_status **streams);
 int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibvcap_consumer_status_info **consumers);
+int ibvcap_status_channels(const struct ibvcap_status *status, const struct ibvcap_channel_status **channels);
+int ibvcap_status_senders(const struct ibvcap_status *status, const struct ibvcap_sender_status **senders);
 int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_interface_status **interfaces);
 /** Version string and pid of the daemon. */
 const char *ibvcap_status_daemon(const struct ibvcap_status *status, pid_t *pid);
