@@ -169,8 +169,9 @@ int attach_request(struct session *session, const struct wire_attach *request)
 	struct attach_point *point = find_point(session->control, request->stream, request->queue, &has_stream);
 	int sent;
 
-	if (session->attachment || session->tapped)
-		return session_send_error(session, -EALREADY, "this connection is attached already: one ring a connection");
+	if (session->attachment || session->tapped || session->sending)
+		return session_send_error(session, -EALREADY,
+					  "this connection is attached or sends already: one ring or channel a connection");
 	if (request->abi_major != IBVCAP_ABI_MAJOR)
 		return session_send_error(session, -EPROTO, "shared memory ABI %u.%u asked for, the daemon has %u.%u",
 					  request->abi_major, request->abi_minor, IBVCAP_ABI_MAJOR, IBVCAP_ABI_MINOR);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The control socket: who may attach to which ring, and what the daemon says about itself. Lives on one
+ * The control socket: who may attach to which ring and send on which channel, and what the daemon says about itself. Lives on one
  * sd-event loop, the control thread's, and never blocks it. Knows rings and mailboxes, not backends:
  * what it needs to ask of a device it asks through the calls below.
  */
@@ -12,6 +12,7 @@
 #include "daemon/control/listener.h"
 #include "daemon/control/readers.h"
 #include "daemon/ring/rx_ring.h"
+#include "daemon/ring/sender.h"
 #include "daemon/worker/mailbox.h"
 #include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/wire.h"
@@ -42,6 +43,36 @@ struct control_interface {
 	const char *device;
 	/** Fill counters; 0 or -errno. */
 	int (*read)(void *context, uint64_t counters[INTERFACE_CTR_N]);
+	void *context;
+};
+
+/* One transmit worker. The daemon's; constant while control has it. */
+struct control_transmit {
+	struct mailbox *inbox;  /* of the worker; sent to from the control thread only */
+	struct mailbox *outbox; /* of the worker; control is its only receiver */
+	int doorbell;           /* the worker's, rung when senders are to be woken */
+	/**
+	 * The worker says something that is not of a sender: MAIL_CHANNEL_*, MAIL_STOPPED, MAIL_FAILED. Of a failed
+	 * channel the queue is to be destroyed before this returns. Control thread; nothing may be removed from within.
+	 */
+	void (*said)(void *context, const struct mail *mail);
+	void *context;
+};
+
+/* One channel, as control sees it. The daemon's; constant while control has it, but for config, state, n_unresolved. */
+struct control_channel {
+	const struct config_channel *config; /* what may change while it runs is read anew each time */
+	const struct control_transmit *transmit;
+	struct channel *channel;          /* by which its worker's mail names it */
+	const _Atomic uint64_t *counters; /* IBVCAP_TX_CTR_N */
+	uint64_t epoch;
+	const char *device;
+	const char *backend;
+	const char *state;     /* "sending", "unresolved", "link_down", "failed", "ending" */
+	uint32_t n_unresolved; /* destinations without a next hop */
+	/** Let the device read a sender's arena, which outlives that; 0 or -errno and the fault. */
+	int (*register_arena)(void *context, const struct shm *arena, const void **registration, struct fault *fault);
+	void (*unregister_arena)(void *context, const void *registration);
 	void *context;
 };
 
@@ -80,6 +111,22 @@ void control_end_ring(struct control *control, const struct control_ring *ring, 
 
 /** Hang up on its consumers and give back what was attached. Its worker's thread has ended. Not there: nothing. */
 void control_remove_ring(struct control *control, const struct control_ring *ring);
+
+/** Its channels may be added from now on. 0 or -errno. */
+int control_add_transmit(struct control *control, const struct control_transmit *transmit);
+
+/** Its channels are removed, and the worker's thread has ended. Not there: nothing. */
+void control_remove_transmit(struct control *control, const struct control_transmit *transmit);
+
+/** Its worker was mailed that channel: senders may open it from now on. 0 or -errno. */
+int control_add_channel(struct control *control, const struct control_channel *channel);
+
+/** Nobody opens it any more: before its worker is told to let it go, and who has it is told why when that is done. */
+void control_end_channel(struct control *control, const struct control_channel *channel,
+			 enum ibvcap_disconnect_reason reason);
+
+/** Its worker has it no more, its queue is destroyed. Hang up on who has it. Not there: nothing. */
+void control_remove_channel(struct control *control, const struct control_channel *channel);
 
 /** Shown in a status. */
 void control_add_interface(struct control *control, struct control_interface *interface);

@@ -43,6 +43,19 @@ enum rights rights_to_receive(const struct config_stream *stream, const struct p
 	return is_listed(&list, peer) ? RIGHTS_GRANTED : RIGHTS_NOT_LISTED;
 }
 
+enum rights rights_to_send(const struct config_channel *channel, const struct peer *peer, uid_t daemon_uid)
+{
+	const struct list list = { channel->users, channel->n_users, channel->groups, channel->n_groups };
+
+	if (peer->uid == 0)
+		return RIGHTS_GRANTED;
+	if (peer->uid == daemon_uid)
+		return RIGHTS_DAEMONS_USER;
+	if (list.n_users == 0 && list.n_groups == 0)
+		return RIGHTS_NOT_LISTED;
+	return is_listed(&list, peer) ? RIGHTS_GRANTED : RIGHTS_NOT_LISTED;
+}
+
 bool rights_to_change(const struct peer *peer, uid_t daemon_uid)
 {
 	return peer->uid == 0 || peer->uid == daemon_uid;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who may receive a stream, and who may see more than those it may receive. Pure. */
+/* Who may receive a stream or send on a channel, and who may see more than those it may receive. Pure. */
 #ifndef DAEMON_CONTROL_RIGHTS_H
 #define DAEMON_CONTROL_RIGHTS_H
 
@@ -20,8 +20,8 @@ struct peer {
 
 enum rights {
 	RIGHTS_GRANTED,
-	RIGHTS_NOT_LISTED,   /* neither its user nor one of its groups is named by the stream */
-	RIGHTS_DAEMONS_USER, /* runs as the daemon's own user: nothing would keep it from writing the ring */
+	RIGHTS_NOT_LISTED,   /* neither its user nor one of its groups is named by the stream or channel */
+	RIGHTS_DAEMONS_USER, /* runs as the daemon's own user: nothing would keep it from writing what is ours */
 };
 
 /**
@@ -29,6 +29,9 @@ enum rights {
  * writable. A stream that names no user and no group is for everybody who can open the socket.
  */
 enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid);
+
+/** Likewise of a channel; but one that names no user and no group is for root only. */
+enum rights rights_to_send(const struct config_channel *channel, const struct peer *peer, uid_t daemon_uid);
 
 /** root and the daemon's user may change the configuration. */
 bool rights_to_change(const struct peer *peer, uid_t daemon_uid);

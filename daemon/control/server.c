@@ -126,6 +126,7 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct control *control = context;
 	struct attach_point *point;
+	struct channel_point *channel;
 
 	(void)time_us;
 	TAILQ_FOREACH (point, &control->points, link) {
@@ -134,6 +135,8 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 		refresh_matched(point->ring);
 		attach_point_retry(point);
 	}
+	TAILQ_FOREACH (channel, &control->channels, link)
+		channel_point_tick(channel, control_now_us(control));
 	look_after_clients(control);
 	if (control->listening)
 		sd_event_source_set_enabled(control->listening, SD_EVENT_ON);
@@ -167,6 +170,8 @@ int control_new(struct control **control, const struct control_options *options,
 		LIST_INIT(&c->sessions);
 		LIST_INIT(&c->users.list);
 		TAILQ_INIT(&c->points);
+		TAILQ_INIT(&c->transmits);
+		TAILQ_INIT(&c->channels);
 		TAILQ_INIT(&c->interfaces);
 		r = set_up(c);
 	}
@@ -179,7 +184,7 @@ int control_new(struct control **control, const struct control_options *options,
 	return 0;
 }
 
-/* ---- rings and interfaces come and go ------------------------------------------------------------ */
+/* ---- rings come and go ---------------------------------------------------------------------------- */
 
 static struct attach_point *find_point(struct control *control, const struct control_ring *ring)
 {
@@ -212,6 +217,63 @@ void control_remove_ring(struct control *control, const struct control_ring *rin
 		return;
 	attach_point_hang_up(point);
 	attach_point_free(point);
+}
+
+/* ---- channels and interfaces come and go ----------------------------------------------------------- */
+
+static struct transmit_point *find_transmit(struct control *control, const struct control_transmit *transmit)
+{
+	struct transmit_point *point;
+
+	TAILQ_FOREACH (point, &control->transmits, link)
+		if (point->transmit == transmit)
+			break;
+	return point;
+}
+
+static struct channel_point *find_channel(struct control *control, const struct control_channel *channel)
+{
+	struct channel_point *point;
+
+	TAILQ_FOREACH (point, &control->channels, link)
+		if (point->channel == channel)
+			break;
+	return point;
+}
+
+int control_add_transmit(struct control *control, const struct control_transmit *transmit)
+{
+	return transmit_point_new(control, transmit);
+}
+
+void control_remove_transmit(struct control *control, const struct control_transmit *transmit)
+{
+	struct transmit_point *point = find_transmit(control, transmit);
+
+	if (point)
+		transmit_point_free(point);
+}
+
+int control_add_channel(struct control *control, const struct control_channel *channel)
+{
+	return channel_point_new(find_transmit(control, channel->transmit), channel);
+}
+
+void control_end_channel(struct control *control, const struct control_channel *channel,
+			 enum ibvcap_disconnect_reason reason)
+{
+	struct channel_point *point = find_channel(control, channel);
+
+	if (point)
+		channel_point_end(point, reason);
+}
+
+void control_remove_channel(struct control *control, const struct control_channel *channel)
+{
+	struct channel_point *point = find_channel(control, channel);
+
+	if (point)
+		channel_point_free(point);
 }
 
 void control_add_interface(struct control *control, struct control_interface *interface)
@@ -252,6 +314,7 @@ void control_stop_accepting(struct control *control)
 void control_free(struct control *control)
 {
 	struct attach_point *point;
+	struct transmit_point *transmit;
 
 	if (!control)
 		return;
@@ -259,11 +322,17 @@ void control_free(struct control *control)
 	sd_event_source_disable_unref(control->tick);
 	TAILQ_FOREACH (point, &control->points, link)
 		point->ended = true; /* nothing is mailed any more */
+	TAILQ_FOREACH (transmit, &control->transmits, link)
+		transmit->ended = true;
+	while (!TAILQ_EMPTY(&control->channels))
+		channel_point_free(TAILQ_FIRST(&control->channels));
 	while (!LIST_EMPTY(&control->sessions))
 		session_free(LIST_FIRST(&control->sessions));
 	users_deinit(&control->users);
 	status_deinit(control);
 	while (!TAILQ_EMPTY(&control->points))
 		attach_point_free(TAILQ_FIRST(&control->points));
+	while (!TAILQ_EMPTY(&control->transmits))
+		transmit_point_free(TAILQ_FIRST(&control->transmits));
 	free(control);
 }

@@ -4,6 +4,7 @@
 #define DAEMON_CONTROL_SERVER_H
 
 #include "daemon/control/attach.h"
+#include "daemon/control/channel_point.h"
 #include "daemon/control/control.h"
 #include "daemon/control/session.h"
 #include "daemon/control/status.h"
@@ -14,6 +15,8 @@
 struct control {
 	struct control_options options;
 	TAILQ_HEAD(, attach_point) points; /* one a ring */
+	TAILQ_HEAD(, transmit_point) transmits; /* one a transmit worker */
+	TAILQ_HEAD(, channel_point) channels;
 	TAILQ_HEAD(, control_interface) interfaces;
 	struct status_refresh refresh;
 	LIST_HEAD(, session) sessions;

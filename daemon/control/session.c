@@ -186,6 +186,10 @@ int session_handle(struct session *session, const union wire_message *message)
 	switch (message->header.type) {
 	case WIRE_ATTACH:
 		return attach_request(session, &message->attach);
+	case WIRE_OPEN_CHANNEL:
+		return channel_open_request(session, &message->open_channel);
+	case WIRE_MAPPED:
+		return channel_mapped_request(session);
 	case WIRE_STATUS:
 		return status_request(session);
 	case WIRE_CHANGE:
@@ -256,12 +260,27 @@ static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
 	return 0;
 }
 
+static void hang_up_by_rights(struct session *session, const char *kind, const char *name, const char *what)
+{
+	log_info("%s '%s': process %d of user %u may not %s any more: disconnected", kind, name, (int)session->peer.pid,
+		 (unsigned)session->peer.uid, what);
+	session->reason = IBVCAP_REASON_RIGHTS;
+	session_free(session);
+}
+
 /* What it maps stays mapped until its ring ends; nobody can take that back. */
 void session_hang_up_unentitled(struct session *session)
 {
 	const struct attach_point *point = session->attachment ? session->attachment->point : session->tapped;
 	const char *what = "receive it";
 
+	if (session->sending) {
+		const struct config_channel *channel = session->sending->point->channel->config;
+
+		if (rights_to_send(channel, &session->peer, geteuid()) != RIGHTS_GRANTED)
+			hang_up_by_rights(session, "channel", channel->name, "send on it");
+		return;
+	}
 	if (!point)
 		return;
 	if (rights_to_receive(point->ring->config, &session->peer, geteuid()) == RIGHTS_GRANTED) {
@@ -271,10 +290,7 @@ void session_hang_up_unentitled(struct session *session)
 		    rights_to_be_lossless(point->ring->config, &session->peer))
 			return;
 	}
-	log_info("stream '%s': process %d of user %u may not %s any more: disconnected", point->ring->config->name,
-		 (int)session->peer.pid, (unsigned)session->peer.uid, what);
-	session->reason = IBVCAP_REASON_RIGHTS;
-	session_free(session);
+	hang_up_by_rights(session, "stream", point->ring->config->name, what);
 }
 
 void session_hang_up_idle(struct session *session, uint64_t now_us)
@@ -283,7 +299,7 @@ void session_hang_up_idle(struct session *session, uint64_t now_us)
 	bool waits = session->wants_status || session->in_refresh || session->reply.bytes ||
 		     session->control->changing == session;
 
-	if (session->attachment || session->tapped || waits ||
+	if (session->attachment || session->tapped || session->sending || waits ||
 	    now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
 		return;
 	session_send_error(session, -ETIMEDOUT, "neither attached nor asked anything for %u s (idle_timeout_s)",
@@ -367,6 +383,8 @@ void session_free(struct session *session)
 	users_leave(session->user);
 	if (session->attachment)
 		attach_hang_up(session->attachment);
+	if (session->sending)
+		sending_hang_up(session->sending);
 	sd_event_source_disable_unref(session->io);
 	sd_event_source_disable_unref(session->death);
 	sd_event_source_disable_unref(session->overdue);

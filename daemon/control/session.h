@@ -18,6 +18,7 @@
 struct attach_point;
 struct attachment;
 struct control;
+struct sending;
 
 /* Messages on their way to one client, one behind the other. */
 struct reply {
@@ -38,9 +39,10 @@ struct session {
 	sd_event_source *death;
 	sd_event_source *overdue; /* armed while a reply waits for the client to read */
 	struct attachment *attachment;
-	enum ibvcap_disconnect_reason reason; /* to put its consumer out; IBVCAP_REASON_NONE: the ordinary ones */
+	enum ibvcap_disconnect_reason reason; /* to put its consumer or sender out; IBVCAP_REASON_NONE: the ordinary ones */
 	uint32_t reader; /* its place among those who were given a ring; 0: none */
 	bool has_left;   /* by its own will, or its process is gone */
+	struct sending *sending; /* NULL: it has no channel open */
 	const struct attach_point *tapped; /* NULL: none; it has no attachment then */
 	struct reply reply;
 	bool wants_status; /* asked, and its refresh is not begun */
@@ -59,7 +61,7 @@ void session_free(struct session *session);
 /** Hang up if it may no longer do what it is attached for. */
 void session_hang_up_unentitled(struct session *session);
 
-/** Hang up if it has neither attached nor asked anything for idle_timeout_s. */
+/** Hang up if it has neither attached nor opened nor asked anything for idle_timeout_s. */
 void session_hang_up_idle(struct session *session, uint64_t now_us);
 
 /** Send one message now. -errno: hang up. */

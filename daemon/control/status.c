@@ -17,7 +17,7 @@
 
 /* ---- one message each ---------------------------------------------------------------------------- */
 
-static void copy_text(char *to, size_t bytes, const char *from)
+void status_copy_text(char *to, size_t bytes, const char *from)
 {
 	snprintf(to, bytes, "%s", from ? from : "");
 }
@@ -27,7 +27,7 @@ static int append_daemon(struct reply *reply)
 	struct wire_daemon message = { .pid = getpid() };
 
 	wire_init(&message.header, WIRE_DAEMON, sizeof(message));
-	copy_text(message.version, sizeof(message.version), IBVCAP_BUILD_VERSION);
+	status_copy_text(message.version, sizeof(message.version), IBVCAP_BUILD_VERSION);
 	return reply_append(reply, &message.header);
 }
 
@@ -78,11 +78,11 @@ static int append_stream(struct reply *reply, struct attach_point *point)
 
 	wire_init(&message.header, WIRE_STREAM, sizeof(message));
 	message.clock_source = ring_load_clock(shared, &message.clock_error_ns);
-	copy_text(message.name, sizeof(message.name), ring->config->name);
-	copy_text(message.interface, sizeof(message.interface), ring->config->interface);
-	copy_text(message.device, sizeof(message.device), ring->device);
-	copy_text(message.backend, sizeof(message.backend), ring->backend);
-	copy_text(message.state, sizeof(message.state), ring->state);
+	status_copy_text(message.name, sizeof(message.name), ring->config->name);
+	status_copy_text(message.interface, sizeof(message.interface), ring->config->interface);
+	status_copy_text(message.device, sizeof(message.device), ring->device);
+	status_copy_text(message.backend, sizeof(message.backend), ring->backend);
+	status_copy_text(message.state, sizeof(message.state), ring->state);
 	count_ring(ring, message.counters);
 	append_loss(&message, point);
 	return reply_append(reply, &message.header);
@@ -129,7 +129,7 @@ static int append_consumer(struct reply *reply, const struct attachment *attachm
 	uint64_t published = consumer_load_head(ring->ring->ring) - consumer->attach_sequence;
 
 	wire_init(&message.header, WIRE_CONSUMER, sizeof(message));
-	copy_text(message.stream, sizeof(message.stream), ring->config->name);
+	status_copy_text(message.stream, sizeof(message.stream), ring->config->name);
 	status_count_consumer(published, delivered, skipped, message.counters);
 	message.counters[CONSUMER_CTR_LEASED_BLOCKS] = count_leases(consumer);
 	return reply_append(reply, &message.header);
@@ -140,8 +140,8 @@ static int append_interface(struct reply *reply, const struct control_interface 
 	struct wire_interface message = { .n_counters = INTERFACE_CTR_N };
 
 	wire_init(&message.header, WIRE_INTERFACE, sizeof(message));
-	copy_text(message.interface, sizeof(message.interface), interface->name);
-	copy_text(message.device, sizeof(message.device), interface->device);
+	status_copy_text(message.interface, sizeof(message.interface), interface->name);
+	status_copy_text(message.device, sizeof(message.device), interface->device);
 	if (interface->read(interface->context, message.counters) < 0)
 		message.n_counters = 0;
 	return reply_append(reply, &message.header);
@@ -160,10 +160,11 @@ static int append_consumers(struct reply *reply, const struct attach_point *poin
 	return r;
 }
 
-/* Each stream is followed by its consumers: see send_seen(). */
+/* Each stream is followed by its consumers, each channel by its senders: see send_seen(). */
 static int build(const struct control *control, struct reply *reply)
 {
 	const struct control_interface *interface;
+	const struct channel_point *channel;
 	struct attach_point *point;
 	struct wire_header end;
 	int r = append_daemon(reply);
@@ -174,6 +175,9 @@ static int build(const struct control *control, struct reply *reply)
 		if (r == 0)
 			r = append_consumers(reply, point);
 	}
+	TAILQ_FOREACH (channel, &control->channels, link)
+		if (r == 0)
+			r = status_append_channel(reply, channel);
 	TAILQ_FOREACH (interface, &control->interfaces, link)
 		if (r == 0)
 			r = append_interface(reply, interface);
@@ -189,13 +193,23 @@ static bool may_see_point(const struct session *session, const struct attach_poi
 	       rights_to_receive(point->ring->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
 }
 
-/* Its port's counters tell of all streams on it: seen by who may receive one. */
+static bool may_see_channel(const struct session *session, const struct channel_point *channel)
+{
+	return rights_to_see_all(&session->peer, geteuid(), getegid()) ||
+	       rights_to_send(channel->channel->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
+}
+
+/* Its port's counters tell of all streams and channels on it: seen by who may receive or send one. */
 static bool may_see_interface(const struct session *session, const char *name)
 {
+	const struct channel_point *channel;
 	const struct attach_point *point;
 
 	if (rights_to_see_all(&session->peer, geteuid(), getegid()))
 		return true;
+	TAILQ_FOREACH (channel, &session->control->channels, link)
+		if (strcmp(channel->channel->config->interface, name) == 0 && may_see_channel(session, channel))
+			return true;
 	TAILQ_FOREACH (point, &session->control->points, link)
 		if (strcmp(point->ring->config->interface, name) == 0 && may_see_point(session, point))
 			return true;
@@ -203,12 +217,13 @@ static bool may_see_interface(const struct session *session, const char *name)
 }
 
 /*
- * Streams are in the order of the points. By the point and not by the name: of a stream that is removed and one that was
+ * Streams and channels are in the order of the points. By the point and not by the name: of a stream that is removed and one that was
  * added in its place, each has its own rights.
  */
 static int send_seen(struct session *session, const struct reply *reply)
 {
 	const struct attach_point *point = TAILQ_FIRST(&session->control->points);
+	const struct channel_point *channel = TAILQ_FIRST(&session->control->channels);
 	struct reply seen = { 0 };
 	bool may_see = true;
 	int r = 0;
@@ -222,7 +237,10 @@ static int send_seen(struct session *session, const struct reply *reply)
 		if (message.header.type == WIRE_STREAM) {
 			may_see = may_see_point(session, point);
 			point = TAILQ_NEXT(point, link);
-		} else if (message.header.type != WIRE_CONSUMER) { /* it is seen with its stream */
+		} else if (message.header.type == WIRE_CHANNEL) {
+			may_see = may_see_channel(session, channel);
+			channel = TAILQ_NEXT(channel, link);
+		} else if (message.header.type != WIRE_CONSUMER && message.header.type != WIRE_SENDER) { /* with theirs */
 			may_see = message.header.type != WIRE_INTERFACE ||
 				  may_see_interface(session, message.interface.interface);
 		}

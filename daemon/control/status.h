@@ -13,7 +13,9 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
+struct channel_point;
 struct control;
+struct reply;
 struct session;
 
 struct status_refresh {
@@ -26,6 +28,10 @@ struct status_refresh {
 /** 0 or -errno. */
 int status_init(struct control *control);
 void status_deinit(struct control *control);
+
+/** Inside of the room: status_channel.c. A channel, followed by its senders. -ENOMEM. */
+int status_append_channel(struct reply *reply, const struct channel_point *point);
+void status_copy_text(char *to, size_t bytes, const char *from);
 
 /** A client asks; it is answered when the refresh is through. 0, or -errno: hang up. */
 int status_request(struct session *session);

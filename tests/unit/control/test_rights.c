@@ -52,6 +52,19 @@ Test(rights, root_the_daemons_user_and_its_group_see_all_and_nobody_else_does)
 	cr_expect(not(rights_to_see_all(&(struct peer){ .uid = DAEMON + 1, .gid = DAEMON }, DAEMON, DAEMON + 1)));
 }
 
+Test(rights, a_channel_that_names_nobody_is_for_root_only)
+{
+	const uid_t users[] = { 1000, DAEMON };
+	const struct config_channel open = { .name = "out" };
+	const struct config_channel listed = { .name = "out", .users = users, .n_users = 2 };
+
+	cr_expect(eq(int, rights_to_send(&open, &(struct peer){ .uid = 0 }, DAEMON), RIGHTS_GRANTED));
+	cr_expect(eq(int, rights_to_send(&open, &(struct peer){ .uid = 1000 }, DAEMON), RIGHTS_NOT_LISTED));
+	cr_expect(eq(int, rights_to_send(&listed, &(struct peer){ .uid = 1000 }, DAEMON), RIGHTS_GRANTED));
+	cr_expect(eq(int, rights_to_send(&listed, &(struct peer){ .uid = 1001 }, DAEMON), RIGHTS_NOT_LISTED));
+	cr_expect(eq(int, rights_to_send(&listed, &(struct peer){ .uid = DAEMON }, DAEMON), RIGHTS_DAEMONS_USER));
+}
+
 static uint32_t count(const uint32_t ids[2])
 {
 	return (ids[0] != 0) + (ids[1] != 0);

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Channels and senders in a status. */
+#include "daemon/control/channel_point.h"
+#include "daemon/control/session.h"
+#include "daemon/control/status.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+
+/* What became of packets first, submitted last: what is left over, pending, is never negative. */
+static uint64_t count(const _Atomic uint64_t *from, uint32_t n, uint64_t *counters)
+{
+	for (uint32_t i = n; i > 0; i--)
+		counters[i - 1] = counter_get(&from[i - 1]);
+	return counters[IBVCAP_TX_CTR_SUBMITTED] - counters[IBVCAP_TX_CTR_COMPLETED] - counters[IBVCAP_TX_CTR_ERRORED] -
+	       counters[IBVCAP_TX_CTR_FLUSHED] - counters[IBVCAP_TX_CTR_LATE_DROPPED];
+}
+
+static int append_sender(struct reply *reply, const struct sending *sending)
+{
+	struct wire_sender message = { .pid = sending->pid, .uid = sending->uid, .n_counters = SENDER_CTR_N };
+
+	wire_init(&message.header, WIRE_SENDER, sizeof(message));
+	status_copy_text(message.channel, sizeof(message.channel), sending->point->channel->config->name);
+	message.counters[SENDER_CTR_PENDING] =
+		count(sending->sender.state->counters, SENDER_CTR_PENDING, message.counters);
+	return reply_append(reply, &message.header);
+}
+
+static int append_channel(struct reply *reply, const struct channel_point *point)
+{
+	const struct control_channel *channel = point->channel;
+	const struct config_channel *config = channel->config;
+	struct wire_channel message = {
+		.epoch = channel->epoch,
+		.rate_bps = config->rate_limit_bps,
+		.burst_bytes = config->burst_bytes,
+		.slot_bytes = config->payload_size,
+		.arena_slots = config->arena_slots,
+		.page_bytes = config->page_bytes,
+		.send_queue_slots = config->send_queue_slots,
+		.n_destinations = config->n_destinations,
+		.n_unresolved = channel->n_unresolved,
+		.max_senders = config->max_senders,
+		.n_counters = IBVCAP_TX_CTR_N + CHANNEL_CTR_N,
+	};
+	uint64_t *added = message.counters + IBVCAP_TX_CTR_N;
+
+	wire_init(&message.header, WIRE_CHANNEL, sizeof(message));
+	status_copy_text(message.name, sizeof(message.name), config->name);
+	status_copy_text(message.interface, sizeof(message.interface), config->interface);
+	status_copy_text(message.device, sizeof(message.device), channel->device);
+	status_copy_text(message.backend, sizeof(message.backend), channel->backend);
+	status_copy_text(message.state, sizeof(message.state), channel->state);
+	added[CHANNEL_CTR_PENDING] = count(channel->counters, IBVCAP_TX_CTR_N, message.counters);
+	added[CHANNEL_CTR_SENDERS] = point->n_sendings;
+	return reply_append(reply, &message.header);
+}
+
+int status_append_channel(struct reply *reply, const struct channel_point *point)
+{
+	const struct sending *sending;
+	int r = append_channel(reply, point);
+
+	LIST_FOREACH (sending, &point->sendings, link)
+		if (r == 0 && sending->served)
+			r = append_sender(reply, sending);
+	return r;
+}
