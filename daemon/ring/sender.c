@@ -77,12 +77,13 @@ void sender_complete(struct sender *sender, int32_t status, uint32_t payload_byt
 	sender->dirty = true;
 }
 
-void sender_flush(struct sender *sender)
+bool sender_flush(struct sender *sender, uint32_t max)
 {
 	sender->has_next = false;
-	while (sender->completed != sender->submitted)
+	for (; sender->completed != sender->submitted && max > 0; max--)
 		sender_complete(sender, -ECANCELED, 0, 0);
 	sender->taken = sender->completed;
+	return sender->completed == sender->submitted;
 }
 
 static bool is_maximum(unsigned counter)
@@ -140,7 +141,7 @@ bool sender_wants_wake(const struct ibvcap_sender_state *state, const struct ibv
 /*
  * Nothing here may wait for a client. A socket and no pipe: a reader whose memory does not come stops while it holds
  * the pipe's lock, and with it who writes. A full one is readable as it is; of one whose reader has gone, control
- * hears.
+ * hears. Of threads that sleep on the word one wakes: a client pays for the others itself.
  */
 void sender_wake(struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page, int socket)
 {

@@ -96,8 +96,11 @@ const uint8_t *sender_take(struct sender *sender);
  */
 void sender_complete(struct sender *sender, int32_t status, uint32_t payload_bytes, uint32_t frame_bytes);
 
-/** All that is submitted and not taken ends as -ECANCELED; nothing may be taken and not completed. */
-void sender_flush(struct sender *sender);
+/**
+ * Of what is submitted and not taken, at most max end as -ECANCELED; nothing may be taken and not completed. True:
+ * nothing is left.
+ */
+bool sender_flush(struct sender *sender, uint32_t max);
 
 /** Statuses and counters, then the cursor; the tally is added to the channel's counters too. */
 void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBVCAP_TX_CTR_N]);
@@ -107,10 +110,10 @@ bool sender_is_due(struct sender *sender);
 
 /* ---- the notifier's, and control's --------------------------------------------------------------- */
 
-/** Did it ask for what has come by now, or for anything and was put out? */
+/** Has it asked for what has come, or was it told of its end while it waits? */
 bool sender_wants_wake(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page);
 
-/** By a byte on its socket, or by its word. Never blocks. */
+/** By its socket or its word, as it asked. Never blocks; but how long it takes is in the client's hands. */
 void sender_wake(struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page, int socket);
 
 #endif

@@ -19,6 +19,8 @@
 /* Who waits for a time in UTC looks again so often: the clock may have been set. */
 #define CLOCK_STEP_NS UINT64_C(100000000)
 #define NAP_NS        UINT64_C(1000000)
+/* Packets of one that leaves, in a round: its arena may be large, and others wait. */
+#define FLUSH_MAX     4096
 
 /* ---- life: control's ------------------------------------------------------------------------------ */
 
@@ -197,9 +199,12 @@ struct sender *channel_take_gone(struct channel *channel)
 
 		if (!sender->leaving || sender->completed != sender->taken)
 			continue;
-		sender_flush(sender);
+		bool is_gone = sender_flush(sender, FLUSH_MAX);
+
 		sender_publish(sender, channel->counters);
 		channel->to_wake |= sender_is_due(sender);
+		if (!is_gone)
+			continue;
 		forget(channel, i);
 		return sender;
 	}

@@ -137,8 +137,9 @@ static void *run_waker(void *argument)
 		for (uint32_t i = 0; i < N_SENDERS; i++) {
 			const struct sender *sender = &stress->shared->submitters[i].sender.sender;
 
-			if (stage_of(stress, i) == waker->stage && sender->state)
-				sender_wake(sender);
+			if (stage_of(stress, i) == waker->stage && sender->state &&
+			    sender_wants_wake(sender->state, sender->page))
+				sender_wake(sender->state, sender->page, sender->socket);
 		}
 		pthread_mutex_unlock(&stress->mutex);
 	}

@@ -236,7 +236,8 @@ Test(sender, each_status_counts_once_and_the_sum_is_exact)
 		sender_complete(&sender, statuses[k], 10, 64);
 	}
 	cr_expect(eq(u64, sender_load_completed(sender.state), 0), "not published yet");
-	sender_flush(&sender);
+	cr_expect(not(sender_flush(&sender, 2)));
+	cr_expect(sender_flush(&sender, 2));
 	publish(&sender);
 	cr_expect(eq(u64, sender_load_completed(sender.state), N + 3));
 	for (int k = 0; k < N + 3; k++)

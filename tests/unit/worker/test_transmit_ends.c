@@ -53,6 +53,31 @@ Test(transmit_ends, a_senders_memory_is_kept_until_its_last_packet_is_sent)
 	bench_tear_down(&bench);
 }
 
+Test(transmit_ends, a_large_arena_is_flushed_in_many_rounds)
+{
+	enum { SLOTS = 65536, ROUNDS = SLOTS / 4096 };
+	struct test_sender *sender = &bench.senders[1];
+
+	bench_set_up(&bench, &(struct bench_setting){ .unresolved = true });
+	cr_assert(eq(int, test_sender_init(sender, bench.backend, SLOTS, 8), 0));
+	sender->submitted = SLOTS;
+	test_sender_submit(sender);
+	struct mail mail = { .type = MAIL_ADD_SENDER, .channel = bench.channels[0], .sender = &sender->sender };
+
+	mailbox_send(transmit_inbox(bench.transmit), &mail);
+	mail.type = MAIL_REMOVE_SENDER;
+	mailbox_send(transmit_inbox(bench.transmit), &mail);
+	for (int i = 0; i < ROUNDS; i++)
+		bench_round(&bench);
+	cr_expect(lt(u64, test_sender_count(sender, IBVCAP_TX_CTR_FLUSHED), SLOTS));
+	bench_expect_mail(&bench, MAIL_SENDER_ADDED);
+	bench_round(&bench);
+	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
+	cr_expect(eq(u64, test_sender_count(sender, IBVCAP_TX_CTR_FLUSHED), SLOTS));
+	test_sender_deinit(sender);
+	bench_tear_down(&bench);
+}
+
 Test(transmit_ends, others_go_on_while_one_leaves)
 {
 	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 3 });
