@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/worker/pacing.h"
 
-/* Longer than a scheduler takes a worker's core away, as a rule; short beside what a receiver buffers. */
-#define BURST_NS_DEFAULT UINT64_C(200000)
+/* About as long as others may keep a worker from its core that is not its alone; and no more than a switch buffers. */
+#define BURST_NS_DEFAULT    UINT64_C(1000000)
+#define BURST_BYTES_DEFAULT 1048576u
+
+static uint64_t ns_of(uint32_t bytes, uint64_t rate_bps)
+{
+	return (uint64_t)((unsigned __int128)bytes * UINT64_C(8000000000) / rate_bps);
+}
 
 void pacing_init(struct pacing *pacing, uint64_t rate_bps, uint32_t burst_bytes)
 {
 	*pacing = (struct pacing){ .rate_bps = rate_bps < PACING_RATE_MAX_BPS ? rate_bps : PACING_RATE_MAX_BPS };
 	if (pacing->rate_bps == 0)
 		return;
-	pacing->burst_ns = burst_bytes ? burst_bytes * UINT64_C(8000000000) / pacing->rate_bps : BURST_NS_DEFAULT;
+	pacing->burst_ns = ns_of(burst_bytes ? burst_bytes : BURST_BYTES_DEFAULT, pacing->rate_bps);
+	if (burst_bytes == 0 && pacing->burst_ns > BURST_NS_DEFAULT)
+		pacing->burst_ns = BURST_NS_DEFAULT;
 }

@@ -26,7 +26,7 @@ static inline uint32_t pacing_frame_bytes(uint32_t bytes)
 	return (bytes < 60 ? 60 : bytes) + 4;
 }
 
-/** rate_bps at most PACING_RATE_MAX_BPS. burst_bytes 0: one that lasts as long as a worker may be late. */
+/** rate_bps at most PACING_RATE_MAX_BPS. burst_bytes 0: 1 ms, at most 1 MiB. */
 void pacing_init(struct pacing *pacing, uint64_t rate_bps, uint32_t burst_bytes);
 
 /** May the next packet leave? Also catches up with now, if the schedule lags by more than a burst. */

@@ -98,6 +98,20 @@ Test(pacing, no_window_has_more_than_rate_and_burst)
 	}
 }
 
+Test(pacing, a_burst_is_as_configured_or_a_millisecond_but_no_megabytes)
+{
+	struct pacing pacing;
+
+	pacing_init(&pacing, 8000, UINT32_MAX);
+	cr_expect(eq(u64, pacing.burst_ns, UINT32_MAX * UINT64_C(1000000)));
+	pacing_init(&pacing, 1000000000, 125000);
+	cr_expect(eq(u64, pacing.burst_ns, 1000000));
+	pacing_init(&pacing, 1000000000, 0);
+	cr_expect(eq(u64, pacing.burst_ns, 1000000));
+	pacing_init(&pacing, 100000000000, 0);
+	cr_expect(eq(u64, pacing.burst_ns, 83886), "1 MiB");
+}
+
 Test(pacing, no_rate_is_no_limit)
 {
 	struct pacing pacing;
