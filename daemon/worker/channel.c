@@ -92,6 +92,7 @@ static void init(struct channel *channel, const struct channel_options *options)
 		.slot_bytes = options->slot_bytes,
 		.n_destinations = options->n_destinations,
 		.late_after_ns = options->late_after_ns,
+		.checksums = options->checksums,
 		.quantum_bytes = frame_max > QUANTUM_BYTES ? frame_max : QUANTUM_BYTES,
 		.due_ns = CHANNEL_NEVER,
 		.due_utc_ns = CHANNEL_NEVER,
@@ -161,6 +162,19 @@ bool channel_has_sender(const struct channel *channel, const struct sender *send
 			return true;
 	}
 	return false;
+}
+
+/* The device fills in all of a queue's checksums, or none; and without memory for copies there is nothing to sum. */
+void channel_set_destination(struct channel *channel, uint32_t index, const struct channel_destination *destination)
+{
+	enum packet_checksums checksums = destination->headers.checksums;
+
+	if (index >= channel->n_destinations)
+		return;
+	channel->destinations[index] = *destination;
+	if (destination->error == 0 && checksums != channel->checksums &&
+	    (channel->checksums != PACKET_CHECKSUMS_SOFTWARE || checksums == PACKET_CHECKSUMS_DEVICE))
+		channel->destinations[index].error = -EINVAL;
 }
 
 /* What it submitted last is counted, and flushed with the rest; unless it lied. */

@@ -30,6 +30,7 @@ struct channel_options {
 	uint32_t queue_slots;      /* at most the backend's max_send_slots */
 	uint32_t slot_bytes;       /* payload size of its senders; that it fits the MTU is checked by the caller */
 	uint32_t n_destinations;   /* each errors with -EHOSTUNREACH until its first MAIL_DESTINATION */
+	/* Of its destinations' headers: DEVICE of all; else SOFTWARE if any has that, for which there are copies; or ZERO */
 	enum packet_checksums checksums;
 	uint64_t rate_bps;         /* 0: not limited */
 	uint32_t burst_bytes;
@@ -65,6 +66,7 @@ struct channel {
 	uint32_t slot_bytes;
 	uint32_t n_destinations;
 	uint64_t late_after_ns;
+	enum packet_checksums checksums;
 	uint32_t quantum_bytes; /* a channel's share of a round, and a sender's of its channel; pays for any packet */
 	struct channel_destination *destinations;
 
@@ -106,6 +108,9 @@ void channel_free(struct channel *channel);
 
 /** -EAGAIN: too many. */
 int channel_add_sender(struct channel *channel, struct sender *sender);
+
+/** What MAIL_DESTINATION says. One that the channel was not made for errs with -EINVAL. */
+void channel_set_destination(struct channel *channel, uint32_t index, const struct channel_destination *destination);
 
 /** Nothing more is taken from it, or from any; see channel_take_gone(). */
 void channel_dismiss_sender(struct channel *channel, struct sender *sender);

@@ -154,8 +154,8 @@ static void take_channel_mail(struct transmit *transmit, const struct mail *mail
 		channel_dismiss(channel, at->monotonic_ns);
 	} else if (mail->type == MAIL_CHANNEL_ERROR) {
 		channel->error = mail->error;
-	} else if (mail->index < channel->n_destinations) {
-		channel->destinations[mail->index] = mail->destination;
+	} else {
+		channel_set_destination(channel, mail->index, &mail->destination);
 	}
 }
 

@@ -194,6 +194,28 @@ Test(transmit, until_there_are_headers_for_a_destination_its_packets_end_as_unre
 	bench_tear_down(&bench);
 }
 
+Test(transmit, headers_with_checksums_that_the_queue_was_not_made_for_are_not_used)
+{
+	static const enum packet_checksums device = PACKET_CHECKSUMS_DEVICE, zero = PACKET_CHECKSUMS_ZERO,
+					   software = PACKET_CHECKSUMS_SOFTWARE;
+	static const struct {
+		enum packet_checksums channel, headers;
+		int32_t status;
+	} cases[] = { { device, device, 0 },      { device, zero, -EINVAL }, { device, software, -EINVAL },
+		      { zero, device, -EINVAL },  { zero, zero, 0 },         { zero, software, -EINVAL },
+		      { software, device, -EINVAL }, { software, zero, 0 },  { software, software, 0 } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		bench_set_up(&bench, &(struct bench_setting){ .checksums = cases[i].channel, .at_once = true });
+		bench_mail(&bench, &(struct mail){ .type = MAIL_DESTINATION, .channel = bench.channels[0],
+						   .destination = test_destination(0, cases[i].headers) });
+		bench_submit(&bench, 0, 1, 100);
+		bench_work(&bench);
+		cr_expect(eq(i32, bench_status(&bench, 0, 0), cases[i].status));
+		bench_tear_down(&bench);
+	}
+}
+
 Test(transmit, an_error_of_the_channel_is_of_all_its_packets_until_it_is_taken_back)
 {
 	bench_set_up(&bench, &(struct bench_setting){ .at_once = true });
