@@ -30,7 +30,7 @@ struct channel_options {
 	uint32_t queue_slots;      /* at most the backend's max_send_slots */
 	uint32_t slot_bytes;       /* payload size of its senders; that it fits the MTU is checked by the caller */
 	uint32_t n_destinations;   /* each errors with -EHOSTUNREACH until its first MAIL_DESTINATION */
-	/* Of its destinations' headers: DEVICE of all; else SOFTWARE if any has that, for which there are copies; or ZERO */
+	/* Of its destinations' headers: DEVICE of all; else SOFTWARE if of any (there are copies then); or ZERO */
 	enum packet_checksums checksums;
 	uint64_t rate_bps;         /* 0: not limited */
 	uint32_t burst_bytes;
