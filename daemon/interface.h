@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One network interface that streams capture from: the kernel's view of it, the backend opened behind
- * it, and the fit of the device's clock. Shared by its streams. Control thread only.
+ * One network interface that streams capture from and channels send by: the kernel's view of it, the backend opened behind
+ * it, and the fit of the device's clock. Shared by them. Control thread only.
  */
 #ifndef DAEMON_INTERFACE_H
 #define DAEMON_INTERFACE_H
@@ -28,7 +28,7 @@ struct interface {
 	struct control_interface port; /* as control sees it */
 	bool in_control;
 	sd_event_source *notices;
-	uint32_t n_streams;
+	uint32_t n_users; /* streams, channels */
 };
 
 /** Look the interface up; opens nothing. -ENODEV: the fault lists those there are. */

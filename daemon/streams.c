@@ -2,6 +2,7 @@
 #include "daemon/streams.h"
 
 #include "daemon/base/log.h"
+#include "daemon/interfaces.h"
 #include "daemon/preflight.h"
 #include "daemon/priv/priv.h"
 
@@ -32,55 +33,6 @@ struct stream *streams_find(struct daemon *daemon, const char *name)
 	return stream;
 }
 
-/* ---- interfaces ---------------------------------------------------------------------------------- */
-
-static const char *backend_name(enum config_backend backend)
-{
-	switch (backend) {
-	case CONFIG_BACKEND_VERBS:
-		break;
-	}
-	return "verbs";
-}
-
-static void release_interface(struct daemon *daemon, struct interface *interface)
-{
-	if (--interface->n_streams > 0)
-		return;
-	if (interface->in_control && daemon->control)
-		control_remove_interface(daemon->control, &interface->port);
-	sd_event_source_disable_unref(interface->notices);
-	interface_close(interface);
-	TAILQ_REMOVE(&daemon->interfaces, interface, link);
-	free(interface);
-}
-
-/* Every interface is there once. */
-static int find_interface(struct daemon *daemon, const struct config_stream *config, struct interface **out,
-			  struct fault *fault)
-{
-	struct interface *interface;
-	int r;
-
-	TAILQ_FOREACH (interface, &daemon->interfaces, link)
-		if (strcmp(interface->name, config->interface) == 0)
-			break;
-	if (!interface) {
-		interface = calloc(1, sizeof(*interface));
-		if (!interface)
-			return fault_set(fault, EX_OSERR, ENOMEM, "interface %s: out of memory", config->interface);
-		r = interface_init(interface, config->interface, backend_name(config->backend), fault);
-		if (r < 0) {
-			free(interface);
-			return r;
-		}
-		TAILQ_INSERT_TAIL(&daemon->interfaces, interface, link);
-	}
-	interface->n_streams++;
-	*out = interface;
-	return 0;
-}
-
 /* ---- coming -------------------------------------------------------------------------------------- */
 
 int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *step, struct fault *fault)
@@ -106,7 +58,7 @@ int streams_new(struct daemon *daemon, struct stream_list *list, const struct co
 
 	if (!new)
 		return fault_set(fault, EX_OSERR, ENOMEM, "stream '%s': out of memory", config->name);
-	r = find_interface(daemon, config, &interface, fault);
+	r = interfaces_take(daemon, config->interface, config->backend, &interface, fault);
 	if (r < 0) {
 		free(new);
 		return r;
@@ -114,7 +66,7 @@ int streams_new(struct daemon *daemon, struct stream_list *list, const struct co
 	r = stream_init(new, config, interface, fault);
 	if (r < 0) {
 		free(new);
-		release_interface(daemon, interface);
+		interfaces_release(daemon, interface);
 		return r;
 	}
 	TAILQ_INSERT_TAIL(list, new, link);
@@ -142,14 +94,13 @@ int streams_check_memory(const struct stream_list *running, const struct stream_
 
 int streams_open(struct daemon *daemon, struct stream *stream, struct fault *fault)
 {
-	int r = stream->interface->backend ? 0 : interface_open(stream->interface, fault);
+	int r = interfaces_open(stream->interface, fault);
 
 	(void)daemon;
 	return r == 0 ? stream_fit(stream, fault) : r;
 }
 
-/* Random, so that no two runs of a stream have the same; never 0. */
-static int new_epoch(uint64_t *epoch)
+int streams_new_epoch(uint64_t *epoch)
 {
 	do {
 		if (getrandom(epoch, sizeof(*epoch), 0) < 0)
@@ -161,7 +112,7 @@ static int new_epoch(uint64_t *epoch)
 int streams_prepare(struct daemon *daemon, struct stream *stream, struct fault *fault)
 {
 	uint64_t epoch;
-	int r = new_epoch(&epoch);
+	int r = streams_new_epoch(&epoch);
 
 	(void)daemon;
 	if (r < 0)
@@ -210,30 +161,18 @@ static void describe_to_control(struct stream *stream)
 		.read_matched = stream_read_matched,
 		.context = stream,
 	};
-	if (interface->in_control)
-		return;
-	interface->port = (struct control_interface){
-		.name = interface->name,
-		.device = interface->capabilities.device,
-		.read = interface_read_counters,
-		.context = interface,
-	};
 }
 
 int streams_serve(struct daemon *daemon, struct stream *stream, struct fault *fault)
 {
-	struct interface *interface = stream->interface;
 	int r;
 
 	describe_to_control(stream);
 	r = control_add_ring(daemon->control, &stream->ring_control);
 	if (r == 0)
-		r = events_watch_device(daemon, interface);
+		r = interfaces_serve(daemon, stream->interface);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot be served: %s", stream->config->name, strerror(-r));
-	if (!interface->in_control)
-		control_add_interface(daemon->control, &interface->port);
-	interface->in_control = true;
 	return 0;
 }
 
@@ -262,5 +201,5 @@ void streams_free(struct daemon *daemon, struct stream_list *list, struct stream
 	stream_deinit(stream);
 	TAILQ_REMOVE(list, stream, link);
 	free(stream);
-	release_interface(daemon, interface);
+	interfaces_release(daemon, interface);
 }

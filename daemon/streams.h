@@ -54,6 +54,9 @@ void streams_free(struct daemon *daemon, struct stream_list *list, struct stream
 /** NULL: none of that name that is not removed. */
 struct stream *streams_find(struct daemon *daemon, const char *name);
 
+/** Random, so that no two runs have the same; never 0. 0 or -errno. */
+int streams_new_epoch(uint64_t *epoch);
+
 uint64_t streams_now_us(void);
 
 #endif

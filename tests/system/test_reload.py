@@ -265,7 +265,7 @@ def test_a_stream_whose_interface_is_down_waits_for_it(daemon, net, wire, ibvcap
     path = tmp / "far.conf"
     path.write_text(f"streams = {conftest.libconfig([far])};\n")
     assert ibvcap(one, "stream", "add", path).returncode == 0
-    assert f"interface {other.interface}: link is down, its streams wait for it; bring it up with: ip link set dev " \
+    assert f"interface {other.interface}: link is down, its streams and channels wait for it; bring it up with: ip link set dev " \
         f"{other.interface} up" in one.text()
     assert one.stream("far")["state"] == "link_down"
     conftest.run("ip", "-n", net.rx, "link", "set", other.interface, "up")
