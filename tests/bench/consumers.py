@@ -30,7 +30,8 @@ class Bench:
         self.eight, self.conftest, self.net, self.directory, self.size = eight, conftest, net, directory, size
         self.wire = net.add_wire()
         self.daemon = conftest.Daemon(conftest.Build, net, directory,
-                                      [eight.stream(self.wire, payload_size=size, page_size="2M", history_blocks=1024)])
+                                      [eight.stream(self.wire, payload_size=size, page_size="2M", history_blocks=1024)],
+                                      environment=eight.ENVIRONMENT)
 
     def lossless_at(self, rate, seconds):
         """Whether the sender came to that rate, and one plain reader got all that was sent."""

@@ -23,6 +23,8 @@ GOOD, OTHER = pwd.getpwnam("daemon"), conftest.NOBODY
 HOSTILE_WAYS, HOSTILE_S = ("random", "plausible", "lease", "flood", "punch", "requests", "malformed", "deaf", "tap"), 1
 MAX_CONSUMERS, LEASE_BLOCKS = 12, 4
 TICK_S = 0.02
+# The emulated wire's ring, in MiB: what takes frames off it may have to wait for a CPU that eight others want.
+ENVIRONMENT = {"SOFTHCA_RING_MIB": "256"}
 
 
 def stream(wire, **keys):
