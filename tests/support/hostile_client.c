@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A client that does what it should not, in one of these ways, for so many seconds:
+ * A client that does what it should not, in one of these ways, for so many seconds or until SIGTERM:
  *
  *     hostile_client SOCKET STREAM SECONDS SEED WAY
  *
@@ -19,6 +19,7 @@
 #include <fcntl.h>
 #include <ibvcap/ibvcap.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,19 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stop = 1;
+}
+
+bool hostile_is_over(const struct hostile *h)
+{
+	return stop || hostile_now_ms() >= h->end_ms;
+}
 
 /* xorshift64: the same seed does the same. */
 uint64_t hostile_next(struct hostile *h)
@@ -281,7 +295,6 @@ int main(int argc, char **argv)
 {
 	struct hostile h = {.deaf = {-1, -1, -1, -1}};
 	const struct way *way = argc == 6 ? find_way(argv[5]) : NULL;
-	uint64_t end_ms;
 
 	if (!way) {
 		fprintf(stderr, "usage: hostile_client SOCKET STREAM SECONDS SEED WAY\n");
@@ -289,9 +302,10 @@ int main(int argc, char **argv)
 	}
 	h.path = argv[1];
 	h.stream = argv[2];
-	end_ms = hostile_now_ms() + strtoull(argv[3], NULL, 10) * 1000;
+	signal(SIGTERM, on_signal);
+	h.end_ms = hostile_now_ms() + strtoull(argv[3], NULL, 10) * 1000;
 	h.random = strtoull(argv[4], NULL, 10) * UINT64_C(0x9e3779b97f4a7c15) + 1;
-	while (hostile_now_ms() < end_ms)
+	while (!hostile_is_over(&h))
 		way->turn(&h);
 	print(&h);
 	return 0;

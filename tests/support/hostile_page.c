@@ -83,7 +83,8 @@ static bool begin(struct lie *lie, struct hostile *hostile, enum ibvcap_policy p
 
 static bool goes_on(const struct lie *lie)
 {
-	return consumer_load_status(lie->state) == IBVCAP_CONSUMER_ATTACHED && hostile_now_ms() < lie->end_ms;
+	return consumer_load_status(lie->state) == IBVCAP_CONSUMER_ATTACHED && hostile_now_ms() < lie->end_ms &&
+	       !hostile_is_over(lie->hostile);
 }
 
 /* So that others have a CPU too. */
