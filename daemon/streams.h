@@ -54,6 +54,4 @@ void streams_free(struct daemon *daemon, struct stream_list *list, struct stream
 /** NULL: none of that name that is not removed. */
 struct stream *streams_find(struct daemon *daemon, const char *name);
 
-uint64_t streams_now_us(void);
-
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/worker/worker.h"
 
+#include "daemon/base/time.h"
 #include "daemon/worker/receive.h"
 #include "lib/ibvcap/ring.h"
 
@@ -44,14 +45,6 @@ struct worker {
 	bool stopped;
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* ---- the sum ------------------------------------------------------------------------------------- */
 
 /* no_buffer never shrinks, and never exceeds what is certain: matched less everything that may yet come. */
@@ -70,7 +63,7 @@ static void take_matched(struct worker *worker, uint64_t matched, uint64_t utc_n
 	worker->has_matched = true;
 	worker->matched = matched;
 	worker->matched_utc_ns = utc_ns;
-	worker->matched_at_ns = now_ns();
+	worker->matched_at_ns = time_monotonic_ns();
 	counter_set(&worker->receive.ring->ring->counters[IBVCAP_CTR_MATCHED], matched);
 	/* Under overload polls may never come back empty; but no more than a queue can be on its way. */
 	raise_no_buffer(worker, worker->receive.queue_slots);
@@ -79,7 +72,7 @@ static void take_matched(struct worker *worker, uint64_t matched, uint64_t utc_n
 /* At an empty poll, long enough after the reading: all it counted has come, or never will. */
 static void strike_sum(struct worker *worker)
 {
-	if (!worker->has_matched || now_ns() - worker->matched_at_ns < STRIKE_SETTLE_NS)
+	if (!worker->has_matched || time_monotonic_ns() - worker->matched_at_ns < STRIKE_SETTLE_NS)
 		return;
 	raise_no_buffer(worker, 0);
 	worker->has_matched = false;
@@ -116,7 +109,7 @@ static void take_mail(struct worker *worker, const struct mail *mail)
 		break;
 	case MAIL_STOP:
 		worker->stopping = true;
-		worker->stopping_at_ns = now_ns();
+		worker->stopping_at_ns = time_monotonic_ns();
 		break;
 	default:
 		break;
@@ -164,7 +157,7 @@ static void look_after_consumers(struct worker *worker)
 	struct rx_ring *ring = worker->receive.ring;
 
 	if (ring->pinned | ring->charging)
-		rx_ring_charge_pins(ring, now_ns());
+		rx_ring_charge_pins(ring, time_monotonic_ns());
 	if (ring->n_bad)
 		report_bad(worker);
 	if (ring->n_untold)
@@ -188,7 +181,7 @@ static void finish(struct worker *worker, enum mail_type type, int error)
 static void when_empty(struct worker *worker)
 {
 	strike_sum(worker);
-	if (worker->stopping && !worker->has_matched && now_ns() - worker->stopping_at_ns >= DRAIN_NS)
+	if (worker->stopping && !worker->has_matched && time_monotonic_ns() - worker->stopping_at_ns >= DRAIN_NS)
 		finish(worker, MAIL_STOPPED, 0);
 }
 
@@ -256,7 +249,7 @@ static int run(struct worker *worker)
 		}
 		if (worker->spin_ns == WORKER_SPIN_FOREVER)
 			continue;
-		uint64_t now = now_ns();
+		uint64_t now = time_monotonic_ns();
 
 		if (idle_since_ns == 0)
 			idle_since_ns = now;
