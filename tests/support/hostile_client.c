@@ -6,10 +6,10 @@
  *
  *   lease      a true start, then a lease of a block that never was   plausible  lies that can't be told from the truth
  *   random     random values into every byte but the page's magic     punch      holes into the page, and resizing
- *   back, ahead, still   a lossless reader whose cursor goes back, past head, or stands still
- *   tap        a reader without a page that wants to write
- *   malformed  messages of random bytes     requests  random bodies behind right headers, and descriptors of every kind
- *   flood      attach and detach as fast as it goes                   deaf       answers that are never read
+ *   back, ahead, split, still   a lossless reader whose cursor goes back, past head, is the sum of two lies, or stands
+ * still tap        a reader without a page that wants to write malformed  messages of random bytes     requests  random
+ * bodies behind right headers, and descriptors of every kind flood      attach and detach as fast as it goes deaf
+ * answers that are never read
  *
  * A line of JSON in the end: what it did, and how it was answered.
  */
@@ -264,8 +264,9 @@ static const struct way {
 	void (*turn)(struct hostile *);
 } ways[] = {
     {"lease", hostile_lease}, {"plausible", hostile_plausible}, {"random", hostile_random}, {"punch", hostile_punch},
-    {"back", hostile_back},   {"ahead", hostile_ahead},		{"still", hostile_still},   {"tap", hostile_tap},
-    {"malformed", malformed}, {"requests", requests},		{"flood", flood},	    {"deaf", be_deaf},
+    {"back", hostile_back},   {"ahead", hostile_ahead},		{"split", hostile_split},   {"still", hostile_still},
+    {"tap", hostile_tap},     {"malformed", malformed},		{"requests", requests},	    {"flood", flood},
+    {"deaf", be_deaf},
 };
 
 static const struct way *find_way(const char *name)

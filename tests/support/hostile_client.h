@@ -55,6 +55,7 @@ void hostile_random(struct hostile *hostile);
 void hostile_punch(struct hostile *hostile);
 void hostile_back(struct hostile *hostile);
 void hostile_ahead(struct hostile *hostile);
+void hostile_split(struct hostile *hostile);
 void hostile_still(struct hostile *hostile);
 void hostile_tap(struct hostile *hostile);
 

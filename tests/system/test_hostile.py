@@ -209,8 +209,8 @@ def test_who_lies_in_its_page_is_put_out_for_it(daemon, net, wire, build, hostil
 
 
 def test_whose_cursor_is_no_cursor_is_put_out(daemon, net, wire, build, hostile, reader, rest):
-    """Lossless readers: it goes back, or past head, or is anything. Each on a ring of its own, where others are waited for, too."""
-    streams = {"back": 7502, "ahead": 7503, "random": 7504}
+    """Lossless readers: it goes back, past head, is the sum of two lies, or anything. Each on a ring of its own."""
+    streams = {"back": 7502, "ahead": 7503, "split": 7504, "random": 7505}
     one = daemon([conftest.stream(wire, port, name=way, lossless_deadline_ms=3600000, **SHORT) for way, port in streams.items()])
     rest(one)
     clients = {way: hostile(one, way, way) for way in streams}
