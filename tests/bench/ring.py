@@ -69,7 +69,7 @@ def measure(build, arguments, start, rounds):
         costs = cost_by_object(out.read_text())
     library = sum(cost for name, cost in costs.items() if is_library(name))
     total = sum(costs.values())
-    return {"backend": timed["backend"], "payload_bytes": timed["payload_bytes"], "consumers": timed["consumers"], "ns_per_packet": timed["ns_per_packet"],
+    return {**{key: timed[key] for key in ("backend", "payload_bytes", "consumers", "ns_per_packet")},
             "instructions_per_packet": {"own": round((total - library) / counted["packets"], 1),
                                         "verbs_libraries": round(library / counted["packets"], 1),
                                         "all": round(total / counted["packets"], 1)}}
