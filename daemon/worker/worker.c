@@ -21,7 +21,7 @@
 #define NAP_MS           1
 /* A queue that fails again and again without a single packet in between is given up. */
 #define RESTARTS_MAX     16
-#define WAKE_BATCHES     16
+#define WAKE_POLLS       16
 
 struct worker {
 	struct receive receive;
@@ -39,7 +39,7 @@ struct worker {
 	uint64_t matched_utc_ns; /* when the device was read */
 
 	uint32_t restarts; /* since the last packet */
-	uint32_t full_batches;
+	uint32_t busy_polls;
 	bool stopping;
 	uint64_t stopping_at_ns;
 	bool stopped;
@@ -197,8 +197,11 @@ int worker_do_work(struct worker *worker)
 		n = receive_restart(&worker->receive);
 	if (n < 0)
 		return n;
-	/* Also now and then while every poll comes back full, or a sleeper would never be woken. */
-	if (n < RECEIVE_BATCH || ++worker->full_batches % WAKE_BATCHES == 0)
+	/*
+	 * Whom to wake is looked for when there is nothing else to do. Where packets are always waiting that is never, and
+	 * a consumer's page costs a look of some 10 instructions and a cache miss: so also every so many polls.
+	 */
+	if (n == 0 || ++worker->busy_polls % WAKE_POLLS == 0)
 		counter_add(&ring->ring->counters[IBVCAP_CTR_WAKES], rx_ring_wake(ring));
 	if (ring->pinned | ring->charging | ring->n_bad | ring->n_untold)
 		look_after_consumers(worker);
