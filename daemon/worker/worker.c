@@ -343,7 +343,15 @@ int worker_start(struct worker *worker)
 
 void worker_join(struct worker *worker)
 {
-	pthread_join(worker->thread, NULL);
+	const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
+	struct mail mail;
+
+	/* Its last word may wait for room that nobody else makes: what is unread by now means nothing any more. */
+	while (pthread_tryjoin_np(worker->thread, NULL) == EBUSY) {
+		while (mailbox_receive(worker->outbox, &mail))
+			;
+		nanosleep(&nap, NULL);
+	}
 }
 
 void worker_free(struct worker *worker)
