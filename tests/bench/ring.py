@@ -117,7 +117,7 @@ def tell(results):
         instructions = result["instructions_per_packet"]
         # The scripted device's own work is in its numbers; the targets are for the real path.
         targets = f" (targets: own {OWN_TARGET}, all {ALL_TARGET})" if result["backend"] == "verbs" else ""
-        print(f"{result['backend']:9} {result['payload_bytes']:5} B, {result['consumers']} consumers: "
+        print(f"{result['backend']:9} {result['payload_bytes']:5} B, {result['consumers']} consumers, {result['batch'] or 64} a poll: "
               f"{result['ns_per_packet']['median']:6.1f} ns, instructions: own {instructions['own']:6.1f}, "
               f"all {instructions['all']:6.1f}{targets}", file=sys.stderr)
 
