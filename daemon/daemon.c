@@ -3,6 +3,7 @@
 
 #include "daemon/apply.h"
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 #include "daemon/events.h"
 #include "daemon/preflight.h"
 #include "daemon/reload.h"
@@ -75,7 +76,7 @@ static int prepare_patiently(struct daemon *daemon, struct stream *stream, struc
 		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted)
 			return r;
 		streams_name_holders(daemon, r, fault);
-		if (streams_now_us() >= daemon->wait_until_us || is_told_to_stop())
+		if (time_monotonic_ns() >= daemon->wait_until_ns || is_told_to_stop())
 			return r;
 		if (!said)
 			log_warning("%s; waiting up to %u s (restart_wait_s) for it", fault->text,
@@ -89,7 +90,7 @@ static int prepare_streams(struct daemon *daemon, struct fault *fault)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
 
-	daemon->wait_until_us = streams_now_us() + wait_us;
+	daemon->wait_until_ns = time_monotonic_ns() + wait_us * 1000;
 	if (daemon->fdstore.restarted)
 		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(wait_us + START_US));
 	return streams_each(daemon, &daemon->streams, prepare_patiently, fault);

@@ -27,7 +27,7 @@ struct daemon {
 	struct change *change;	    /* the configuration to be; NULL: none is on its way (apply.h) */
 	bool reload_again;	    /* asked for meanwhile */
 	struct control *control;
-	uint64_t wait_until_us; /* of starting: for hugepages that the last run's readers have */
+	uint64_t wait_until_ns; /* of starting: for hugepages that the last run's readers have */
 	bool stopping;
 	int result;
 };

@@ -2,11 +2,11 @@
 #include "daemon/interface.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define CLOCK_TRIES 8
 
@@ -47,25 +47,17 @@ void interface_watch_link(struct interface *interface)
 
 /* ---- clock --------------------------------------------------------------------------------------- */
 
-static uint64_t realtime_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The narrowest bracket of a few: the others were interrupted between their readings. */
 static int read_pair(struct interface *interface, struct clock_pair *best)
 {
 	*best = (struct clock_pair){ .after_ns = UINT64_MAX };
 	for (int i = 0; i < CLOCK_TRIES; i++) {
-		struct clock_pair pair = { .before_ns = realtime_ns() };
+		struct clock_pair pair = { .before_ns = time_utc_ns() };
 		int r = interface->ops->read_clock(interface->backend, &pair.raw);
 
 		if (r < 0)
 			return r;
-		pair.after_ns = realtime_ns();
+		pair.after_ns = time_utc_ns();
 		if (pair.after_ns >= pair.before_ns &&
 		    pair.after_ns - pair.before_ns < best->after_ns - best->before_ns)
 			*best = pair;

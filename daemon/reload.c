@@ -3,6 +3,7 @@
 
 #include "daemon/apply.h"
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 #include "daemon/config/change.h"
 #include "daemon/flow/flow.h"
 #include "daemon/streams.h"
@@ -80,7 +81,7 @@ static int check(struct daemon *daemon, const struct config *after, struct fault
 /* As a service manager that waits for the end of it wants to hear (sd_notify(3)). */
 static void tell_begin(void)
 {
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)streams_now_us());
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_monotonic_ns() / 1000);
 }
 
 static int tell_failure(const struct daemon *daemon, int r, const struct fault *fault)

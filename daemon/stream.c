@@ -2,6 +2,7 @@
 #include "daemon/stream.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
 #include "lib/ibvcap/ring.h"
 
@@ -257,7 +258,7 @@ static void send_patiently(struct mailbox *inbox, const struct mail *mail)
 
 void stream_stop(struct stream *stream)
 {
-	struct mail matched = { .type = MAIL_MATCHED, .at_ns = mail_utc_now_ns() };
+	struct mail matched = { .type = MAIL_MATCHED, .at_ns = time_utc_ns() };
 	const struct mail stop = { .type = MAIL_STOP };
 
 	if (!stream->worker_runs || stream->stopping)

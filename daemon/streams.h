@@ -57,6 +57,4 @@ struct stream *streams_find(struct daemon *daemon, const char *name);
 /** Random, so that no two runs have the same; never 0. 0 or -errno. */
 int streams_new_epoch(uint64_t *epoch);
 
-uint64_t streams_now_us(void);
-
 #endif

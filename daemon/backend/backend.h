@@ -163,7 +163,10 @@ struct backend_ops {
 	void (*destroy_queue)(struct backend_queue *queue);
 	int (*start)(struct backend_queue *queue);
 
-	/** Hand a run to the device. Returns how many of run->n it took (fewer: queue full), or -errno. */
+	/**
+	 * Hand a run to the device. Returns how many of run->n it took (fewer: queue full), or -errno. What the caller stored
+	 * before (the ring's floor) is seen by others before anything that the device, or the backend itself, writes to the slots.
+	 */
 	int (*post)(struct backend_queue *queue, const struct backend_run *run);
 	/** Up to max events, at least 1. Never blocks. -errno: the queue failed, reset() is due. */
 	int (*poll)(struct backend_queue *queue, struct backend_event *events, uint32_t max);

@@ -2,6 +2,7 @@
 #include "daemon/control/server.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -47,7 +48,7 @@ bool control_should_log(uint64_t n_events)
 
 int control_mail_matched(const struct control_ring *ring, uint64_t *matched)
 {
-	struct mail mail = { .type = MAIL_MATCHED, .at_ns = mail_utc_now_ns() };
+	struct mail mail = { .type = MAIL_MATCHED, .at_ns = time_utc_ns() };
 	int r = ring->read_matched(ring->context, &mail.matched);
 
 	if (r < 0)
@@ -102,7 +103,7 @@ static void refresh_matched(const struct control_ring *ring)
 	const _Atomic uint64_t *counters = ring->ring->ring->counters;
 	uint64_t accounted = counter_get(&counters[IBVCAP_CTR_PUBLISHED]) + counter_get(&counters[IBVCAP_CTR_ERRORED]) +
 			     counter_get(&counters[IBVCAP_CTR_NO_BUFFER]);
-	struct mail mail = { .type = MAIL_MATCHED, .at_ns = mail_utc_now_ns() };
+	struct mail mail = { .type = MAIL_MATCHED, .at_ns = time_utc_ns() };
 
 	if (ring->read_matched(ring->context, &mail.matched) < 0)
 		return;

@@ -233,9 +233,10 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *context
 		r = flush_on(session);
 	else if (events & EPOLLIN)
 		r = receive(session);
-	session->has_left = r == -ECONNRESET;
-	if (r < 0)
+	if (r < 0) {
+		session->has_left = r == -ECONNRESET;
 		session_free(session);
+	}
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/status.h"
 
+#include "daemon/base/time.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
@@ -54,7 +55,7 @@ static void count_ring(const struct control_ring *ring, uint64_t *counters)
 
 static void append_loss(struct wire_stream *message, struct attach_point *point)
 {
-	const struct loss *loss = loss_find_last(&point->loss, point->ring->ring->ring, mail_utc_now_ns());
+	const struct loss *loss = loss_find_last(&point->loss, point->ring->ring->ring, time_utc_ns());
 
 	message->loss_packets = loss->packets;
 	message->loss_from_ns = loss->from_ns;

@@ -350,15 +350,13 @@ static void ring_doorbell(const struct rx_ring *ring)
 
 static bool is_due(struct rx_ring *ring, struct ring_consumer *consumer)
 {
-	uint64_t wake_at;
+	uint64_t wake_at = daemon_load_wake_request(consumer->page);
 
-	if (consumer->bad)
-		return false;
-	wake_at = daemon_load_wake_request(consumer->page);
-	if (!daemon_is_page_whole(consumer->page))
+	/* Where a hole was punched there are zeroes. */
+	if (wake_at == 0 && !daemon_is_page_whole(consumer->page))
 		put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
 	/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
-	if (wake_at > ring->head || wake_at <= consumer->woken_at)
+	if (wake_at > ring->head || wake_at <= consumer->woken_at || consumer->bad)
 		return false;
 	consumer->woken_at = wake_at;
 	return true;
@@ -368,8 +366,10 @@ uint32_t rx_ring_wake(struct rx_ring *ring)
 {
 	bool due = false;
 
-	if (ring->n_consumers == 0)
+	/* Who asks for what is there already sees that himself: see ring.h. */
+	if (ring->n_consumers == 0 || ring->woken_head == ring->head)
 		return 0;
+	ring->woken_head = ring->head;
 	daemon_fence_head(ring->ring, ring->head);
 	for (uint32_t i = 0; i < ring->n_consumers; i++)
 		due |= is_due(ring, ring->consumers[i]);

@@ -108,6 +108,7 @@ struct rx_ring {
 	uint32_t n_untold;       /* demotions */
 	bool pinned;             /* the oldest block is due for reuse, and a lossless consumer has not acquired it */
 	bool charging;           /* it was pinned when rx_ring_charge_pins() last looked */
+	uint64_t woken_head; /* as of the last look at what consumers ask to be woken for */
 	int doorbell; /* eventfd, the daemon's alone: rung when somebody is to be woken */
 };
 
@@ -174,8 +175,9 @@ struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring);
 void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns);
 
 /**
- * Have those woken who asked for a head that has come, by the doorbell on which the notifier sleeps. Call when a poll
- * came back short. Returns how many system calls, 0 or 1.
+ * Have those woken who asked for a head that has come, by the doorbell on which the notifier sleeps; looks at every
+ * consumer's page, once a head. Call when there is nothing else to do, and now and then when there always is. Returns
+ * how many system calls, 0 or 1.
  */
 uint32_t rx_ring_wake(struct rx_ring *ring);
 

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAILBOX_ENTRIES 128u /* a power of two; control's answers fit beside a full inbox */
@@ -16,14 +15,6 @@ struct mailbox {
 	int fd;
 	struct mail entries[MAILBOX_ENTRIES];
 };
-
-uint64_t mail_utc_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 int mailbox_new(struct mailbox **mailbox)
 {

@@ -72,9 +72,6 @@ struct mail {
 	};
 };
 
-/** For at_ns. */
-uint64_t mail_utc_now_ns(void);
-
 /** One direction. */
 struct mailbox;
 

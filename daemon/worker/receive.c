@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/worker/receive.h"
 
+#include "daemon/base/time.h"
 #include "daemon/packet/packet.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
-#include <time.h>
 
 #define HEADERS_MAX 128 /* of a frame that packet_parse() is shown: 14 + 8 + 60 + 8, or IPv6's */
 
@@ -105,20 +105,12 @@ static __attribute__((noinline, cold)) void describe_unusual(const struct receiv
 
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
 
-static uint64_t utc_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Without the device's time every row of a span gets the same: a line of slope 0 through now. */
 static struct clock_line span_clock(const struct receive *receive)
 {
 	if (receive->device_timestamps)
 		return receive->clock;
-	return (struct clock_line){ .base_utc_ns = utc_now_ns() };
+	return (struct clock_line){ .base_utc_ns = time_utc_ns() };
 }
 
 /*

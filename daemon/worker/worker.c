@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/worker/worker.h"
 
+#include "daemon/base/time.h"
 #include "daemon/worker/receive.h"
 #include "daemon/worker/thread.h"
 #include "lib/ibvcap/ring.h"
@@ -19,7 +20,7 @@
 #define NAP_MS           1
 /* A queue that fails again and again without a single packet in between is given up. */
 #define RESTARTS_MAX     16
-#define WAKE_BATCHES     16
+#define WAKE_POLLS       16
 
 struct worker {
 	struct receive receive;
@@ -37,19 +38,11 @@ struct worker {
 	uint64_t matched_utc_ns; /* when the device was read */
 
 	uint32_t restarts; /* since the last packet */
-	uint32_t full_batches;
+	uint32_t busy_polls;
 	bool stopping;
 	uint64_t stopping_at_ns;
 	bool stopped;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- the sum ------------------------------------------------------------------------------------- */
 
@@ -69,7 +62,7 @@ static void take_matched(struct worker *worker, uint64_t matched, uint64_t utc_n
 	worker->has_matched = true;
 	worker->matched = matched;
 	worker->matched_utc_ns = utc_ns;
-	worker->matched_at_ns = now_ns();
+	worker->matched_at_ns = time_monotonic_ns();
 	counter_set(&worker->receive.ring->ring->counters[IBVCAP_CTR_MATCHED], matched);
 	/* Under overload polls may never come back empty; but no more than a queue can be on its way. */
 	raise_no_buffer(worker, worker->receive.queue_slots);
@@ -78,7 +71,7 @@ static void take_matched(struct worker *worker, uint64_t matched, uint64_t utc_n
 /* At an empty poll, long enough after the reading: all it counted has come, or never will. */
 static void strike_sum(struct worker *worker)
 {
-	if (!worker->has_matched || now_ns() - worker->matched_at_ns < STRIKE_SETTLE_NS)
+	if (!worker->has_matched || time_monotonic_ns() - worker->matched_at_ns < STRIKE_SETTLE_NS)
 		return;
 	raise_no_buffer(worker, 0);
 	worker->has_matched = false;
@@ -115,7 +108,7 @@ static void take_mail(struct worker *worker, const struct mail *mail)
 		break;
 	case MAIL_STOP:
 		worker->stopping = true;
-		worker->stopping_at_ns = now_ns();
+		worker->stopping_at_ns = time_monotonic_ns();
 		break;
 	default:
 		break;
@@ -163,7 +156,7 @@ static void look_after_consumers(struct worker *worker)
 	struct rx_ring *ring = worker->receive.ring;
 
 	if (ring->pinned | ring->charging)
-		rx_ring_charge_pins(ring, now_ns());
+		rx_ring_charge_pins(ring, time_monotonic_ns());
 	if (ring->n_bad)
 		report_bad(worker);
 	if (ring->n_untold)
@@ -187,7 +180,7 @@ static void finish(struct worker *worker, enum mail_type type, int error)
 static void when_empty(struct worker *worker)
 {
 	strike_sum(worker);
-	if (worker->stopping && !worker->has_matched && now_ns() - worker->stopping_at_ns >= DRAIN_NS)
+	if (worker->stopping && !worker->has_matched && time_monotonic_ns() - worker->stopping_at_ns >= DRAIN_NS)
 		finish(worker, MAIL_STOPPED, 0);
 }
 
@@ -203,8 +196,11 @@ int worker_do_work(struct worker *worker)
 		n = receive_restart(&worker->receive);
 	if (n < 0)
 		return n;
-	/* Also now and then while every poll comes back full, or a sleeper would never be woken. */
-	if (n < RECEIVE_BATCH || ++worker->full_batches % WAKE_BATCHES == 0)
+	/*
+	 * Whom to wake is looked for when there is nothing else to do. Where packets are always waiting that is never, and
+	 * a consumer's page costs a look of some 10 instructions and a cache miss: so also every so many polls.
+	 */
+	if (n == 0 || ++worker->busy_polls % WAKE_POLLS == 0)
 		counter_add(&ring->ring->counters[IBVCAP_CTR_WAKES], rx_ring_wake(ring));
 	if (ring->pinned | ring->charging | ring->n_bad | ring->n_untold)
 		look_after_consumers(worker);
@@ -255,7 +251,7 @@ static int run(struct worker *worker)
 		}
 		if (worker->spin_ns == WORKER_SPIN_FOREVER)
 			continue;
-		uint64_t now = now_ns();
+		uint64_t now = time_monotonic_ns();
 
 		if (idle_since_ns == 0)
 			idle_since_ns = now;
@@ -323,7 +319,15 @@ int worker_start(struct worker *worker)
 
 void worker_join(struct worker *worker)
 {
-	pthread_join(worker->thread, NULL);
+	const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
+	struct mail mail;
+
+	/* Its last word may wait for room that nobody else makes: what is unread by now means nothing any more. */
+	while (pthread_tryjoin_np(worker->thread, NULL) == EBUSY) {
+		while (mailbox_receive(worker->outbox, &mail))
+			;
+		nanosleep(&nap, NULL);
+	}
 }
 
 void worker_free(struct worker *worker)

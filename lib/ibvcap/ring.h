@@ -224,7 +224,7 @@ static inline uint64_t consumer_load_head_seq_cst(const struct ibvcap_ring *ring
 	return atomic_load_explicit(&ring->head, memory_order_seq_cst);
 }
 
-/** Worker, when a poll came back short and before it looks at requests. */
+/** Worker, before it looks at requests. */
 static inline void daemon_fence_head(struct ibvcap_ring *ring, uint64_t head)
 {
 	atomic_store_explicit(&ring->head, head, memory_order_seq_cst);

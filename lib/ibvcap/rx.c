@@ -213,12 +213,13 @@ static int acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t ma
 		return -EINVAL;
 	if (max > INT32_MAX)
 		max = INT32_MAX;
+	/* Before the first wait: one deadline for both epochs. */
+	if (timeout_ms >= 0)
+		deadline_ns = timeout_ms ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
 	for (;;) {
 		r = acquire_in_epoch(rx, batch, max, min, timeout_ms);
 		if (r != -ESHUTDOWN)
 			return r;
-		if (timeout_ms >= 0 && deadline_ns == UINT64_MAX)
-			deadline_ns = client_now_ns() + (uint64_t)timeout_ms * 1000000;
 		r = rx_go_on(rx, deadline_ns);
 		if (r <= 0)
 			return r;

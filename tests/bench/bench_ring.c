@@ -6,6 +6,8 @@
  *     bench_ring [--payload BYTES] [--rounds N] [--consumers N]        on the scripted backend
  *     bench_ring … --interface A --peer B                              on verbs; A and B a wire's two ends,
  *                                                                      both in this network namespace
+ *     bench_ring … --batch N [--idle]                                  N packets a poll; each poll is followed by
+ *                                                                      one that finds nothing
  *
  * Under callgrind (--collect-atstart=no --instr-atstart=no is set up by scripts/bench) only the drain is
  * counted. Prints one JSON line.
@@ -34,11 +36,14 @@
 #define QUOTA       4u
 #define GIVE_UP_NS  UINT64_C(10000000000)
 #define WIRE_BURST 2048u
+#define BATCHED    256u /* packets a round, in batches */
 
 struct bench {
 	uint32_t payload_bytes;
 	uint32_t rounds;
 	uint32_t n_consumers;
+	uint32_t batch; /* 0: as many as the queue holds */
+	bool idle;
 	const char *interface; /* NULL = scripted */
 	const char *peer;
 	const struct backend_ops *ops;
@@ -81,6 +86,8 @@ static void parse(struct bench *bench, int argc, char **argv)
 	static const struct option options[] = { { "payload", required_argument, NULL, 'p' },
 						 { "rounds", required_argument, NULL, 'r' },
 						 { "consumers", required_argument, NULL, 'c' },
+						 { "batch", required_argument, NULL, 'b' },
+						 { "idle", no_argument, NULL, 'l' },
 						 { "interface", required_argument, NULL, 'i' },
 						 { "peer", required_argument, NULL, 'e' },
 						 { 0 } };
@@ -93,6 +100,10 @@ static void parse(struct bench *bench, int argc, char **argv)
 			bench->rounds = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'c')
 			bench->n_consumers = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'b')
+			bench->batch = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'l')
+			bench->idle = true;
 		else if (option == 'i')
 			bench->interface = optarg;
 		else if (option == 'e')
@@ -101,8 +112,8 @@ static void parse(struct bench *bench, int argc, char **argv)
 			exit(EX_USAGE);
 	}
 	if (bench->payload_bytes < 18 || bench->payload_bytes > 65000 || !bench->rounds || !bench->interface != !bench->peer ||
-	    bench->n_consumers > RX_RING_CONSUMERS_MAX)
-		die("usage", "--payload 18..65000 --rounds N [--consumers 0..64] [--interface A --peer B]");
+	    bench->n_consumers > RX_RING_CONSUMERS_MAX || bench->batch > BATCHED)
+		die("usage", "--payload 18..65000 --rounds N [--consumers 0..64] [--batch 1..256 [--idle]] [--interface A --peer B]");
 }
 
 /* ---- the packets --------------------------------------------------------------------------------- */
@@ -145,7 +156,7 @@ static void wait_matched(struct bench *bench, uint64_t target)
 {
 	uint64_t matched;
 
-	for (uint64_t give_up = now_ns() + 5000000000u; now_ns() < give_up; usleep(1000)) {
+	for (uint64_t give_up = now_ns() + 5000000000u; now_ns() < give_up; usleep(bench->batch ? 10 : 1000)) {
 		if (bench->ops->read_matched(bench->queue, &matched) < 0)
 			die("flow counter", "cannot be read");
 		if (matched >= target)
@@ -154,22 +165,22 @@ static void wait_matched(struct bench *bench, uint64_t target)
 	lost("before they were steered");
 }
 
-/* Let a queue's worth of packets in, no more at a time than the wire's ring holds. Returns how many are waiting. */
-static uint32_t let_in(struct bench *bench)
+/* Let so many packets in, no more at a time than the wire's ring holds. Returns how many are waiting. */
+static uint32_t let_in(struct bench *bench, uint32_t n)
 {
 	uint64_t before;
 
 	if (!bench->interface)
-		return scripted_complete(bench->queue, QUEUE_SLOTS, bench->frame_bytes);
+		return scripted_complete(bench->queue, n, bench->frame_bytes);
 	if (bench->ops->read_matched(bench->queue, &before) < 0)
 		die("flow counter", "cannot be read");
-	for (uint32_t sent = 0; sent < QUEUE_SLOTS;) {
-		for (uint32_t end = sent + WIRE_BURST; sent < end; sent++)
+	for (uint32_t sent = 0; sent < n;) {
+		for (uint32_t end = sent + WIRE_BURST < n ? sent + WIRE_BURST : n; sent < end; sent++)
 			if (send(bench->sender, bench->frame, bench->frame_bytes, 0) < 0)
 				die("send", strerror(errno));
 		wait_matched(bench, before + sent);
 	}
-	return QUEUE_SLOTS;
+	return n;
 }
 
 /* ---- the queue ----------------------------------------------------------------------------------- */
@@ -227,8 +238,8 @@ enum behaviour {
 	QUICK,    /* reads everything, sleeps meanwhile */
 	LOSSLESS, /* … and so keeps nothing pinned */
 	SLOW,     /* holds all the blocks it may, changing one now and then */
-	STOPPED,  /* holds blocks for ever */
-	DEAD,     /* never did anything */
+	STOPPED,  /* holds blocks for ever; it was asleep */
+	DEAD,     /* asleep, and never did anything */
 	POLLING,  /* waits by its descriptor */
 	DISTANT,  /* asleep until there is much more */
 	HOSTILE,  /* leases at random what it does not read, and wants to be woken all the time */
@@ -262,6 +273,7 @@ static void act(const struct bench *bench, struct ring_consumer *consumer, enum 
 	case SLOW:
 		if (block > 0)
 			consumer_store_lease(consumer->page, round % QUOTA, block - 1);
+		consumer_request_wake(consumer->page, head + 1, false);
 		break;
 	case STOPPED:
 		if (block > 0 && round < QUOTA)
@@ -282,6 +294,8 @@ static void act(const struct bench *bench, struct ring_consumer *consumer, enum 
 	case N_BEHAVIOURS:
 		break;
 	}
+	if ((behaviour == STOPPED || behaviour == DEAD) && round == 0)
+		consumer_request_wake(consumer->page, head + 1, false);
 }
 
 static void let_act(struct bench *bench, uint32_t round)
@@ -330,7 +344,7 @@ static __attribute__((noinline)) uint64_t drain(const struct bench *bench, uint3
 {
 	uint64_t before = bench->ring.head, empty_polls = 0, give_up_ns = 0;
 
-	while (bench->ring.head - before < waiting) {
+	while (bench->ring.head - before < waiting || (bench->idle && empty_polls == 0)) {
 		int n = worker_do_work(bench->worker);
 
 		if (n < 0)
@@ -353,6 +367,21 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Nanoseconds; done goes up by the packets. */
+static double drain_batch(struct bench *bench, uint32_t round, uint64_t *done)
+{
+	uint32_t waiting = let_in(bench, bench->batch ? bench->batch : QUEUE_SLOTS);
+	uint64_t before_ns, after_ns;
+
+	let_act(bench, round);
+	before_ns = now_ns();
+	CALLGRIND_TOGGLE_COLLECT;
+	*done += drain(bench, waiting);
+	CALLGRIND_TOGGLE_COLLECT;
+	after_ns = now_ns();
+	return (double)(after_ns - before_ns);
+}
+
 static void run(struct bench *bench)
 {
 	double *ns = calloc(bench->rounds, sizeof(*ns));
@@ -360,26 +389,22 @@ static void run(struct bench *bench)
 
 	if (!ns)
 		die("memory", strerror(ENOMEM));
-	drain(bench, let_in(bench)); /* first touch of everything */
+	drain(bench, let_in(bench, QUEUE_SLOTS)); /* first touch of everything */
+	CALLGRIND_START_INSTRUMENTATION;
 	for (uint32_t i = 0; i < bench->rounds; i++) {
-		uint32_t waiting = let_in(bench);
+		uint64_t done = 0;
 
-		let_act(bench, i);
-
-		CALLGRIND_START_INSTRUMENTATION;
-		CALLGRIND_TOGGLE_COLLECT;
-		uint64_t before = now_ns();
-		uint64_t done = drain(bench, waiting);
-
-		ns[i] = (double)(now_ns() - before) / (double)(done ? done : 1);
-		CALLGRIND_TOGGLE_COLLECT;
+		do
+			ns[i] += drain_batch(bench, i, &done);
+		while (bench->batch && done < BATCHED);
+		ns[i] /= (double)(done ? done : 1);
 		packets += done;
 	}
 	qsort(ns, bench->rounds, sizeof(*ns), compare);
-	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"consumers\": %u, \"packets\": %llu, \"ns_per_packet\": {\"min\": %.1f, "
-	       "\"median\": %.1f, \"max\": %.1f}}\n",
-	       bench->ops->name, bench->payload_bytes, bench->n_consumers, (unsigned long long)packets, ns[0], ns[bench->rounds / 2],
-	       ns[bench->rounds - 1]);
+	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"consumers\": %u, \"batch\": %u, \"idle\": %s, \"packets\": %llu, "
+	       "\"ns_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}}\n",
+	       bench->ops->name, bench->payload_bytes, bench->n_consumers, bench->batch, bench->idle ? "true" : "false",
+	       (unsigned long long)packets, ns[0], ns[bench->rounds / 2], ns[bench->rounds - 1]);
 	free(ns);
 }
 

@@ -30,7 +30,8 @@ class Bench:
         self.eight, self.conftest, self.net, self.directory, self.size = eight, conftest, net, directory, size
         self.wire = net.add_wire()
         self.daemon = conftest.Daemon(conftest.Build, net, directory,
-                                      [eight.stream(self.wire, payload_size=size, page_size="2M", history_blocks=1024)])
+                                      [eight.stream(self.wire, payload_size=size, page_size="2M", history_blocks=1024)],
+                                      environment=eight.ENVIRONMENT)
 
     def lossless_at(self, rate, seconds):
         """Whether the sender came to that rate, and one plain reader got all that was sent."""
@@ -49,10 +50,11 @@ class Bench:
         told = json.loads(out)
         sent, reached = told["sent"], told["sent"] / told["seconds"]
         counts = {term: after[term] - before[term] for term in after}
-        clean = sent == counts["matched"] == counts["published"] == said["pattern"]["received"] and said["pattern"]["corrupt"] == 0
+        received, corrupt = said["pattern"]["received"], said["pattern"]["corrupt"]
+        clean = sent == counts["matched"] == counts["published"] == received and corrupt == 0
         print(f"  {rate:9}/s: sent {reached:9.0f}/s, "
-              + ("no loss" if clean else f"lost {sent - said['pattern']['received']} of {sent}: before the ring "
-                                         f"{sent - counts['matched']}, no_buffer {counts['no_buffer']}, skipped {said['skipped']}"),
+              + ("no loss" if clean else f"lost {sent - received} of {sent}: before the ring {sent - counts['matched']}, "
+                                         f"no_buffer {counts['no_buffer']}, skipped {said['skipped']}, corrupt {corrupt}"),
               file=sys.stderr, flush=True)
         return clean and reached > REACHED * rate
 
@@ -76,12 +78,15 @@ class Bench:
 
 def print_table(outcome, rate, seconds):
     c = outcome.counts
-    print(f"{rate} packets/s wanted for {seconds} s: sent {outcome.sent}, {outcome.sent / seconds:.0f}/s, lost before the ring {outcome.lost_before_ring}")
-    print(f"  matched {c['matched']} = published {c['published']} + no_buffer {c['no_buffer']} + errored {c['errored']} + in_flight 0")
+    print(f"{rate} packets/s wanted for {seconds} s: sent {outcome.sent}, {outcome.sent / seconds:.0f}/s, lost before the ring "
+          f"{outcome.lost_before_ring}")
+    print(f"  matched {c['matched']} = published {c['published']} + no_buffer {c['no_buffer']} + errored {c['errored']} "
+          "+ in_flight 0")
     print(f"  {'consumer':15} {'uid':>6} {'published':>10} = {'delivered':>10} + {'skipped':>10} + {'lag':>8}")
     for name, uid, published, delivered, skipped, lag, note in outcome.rows:
         signs = ("=", "+", "+") if published != "" else (" ", " ", " ")
-        print(f"  {name:15} {uid:>6} {published:>10} {signs[0]} {delivered:>10} {signs[1]} {skipped:>10} {signs[2]} {lag:>8}  {note}")
+        print(f"  {name:15} {uid:>6} {published:>10} {signs[0]} {delivered:>10} {signs[1]} {skipped:>10} {signs[2]} {lag:>8}"
+              f"  {note}")
     for words in outcome.wrong:
         print(f"  wrong: {words}")
 

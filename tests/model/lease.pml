@@ -8,7 +8,8 @@
  * The device is as bad as a device may be: a row may be overwritten from the moment it is posted.
  *
  * Bounds (-D): CONSUMERS, Q lease slots each, N rows a block, QUEUE rows with the device, HISTORY blocks,
- * PACKETS. Variants (-D): see the list in CMakeLists.txt, and #ifdef below where each breaks its step.
+ * PACKETS, RESETS of the queue. Variants (-D): see the list in CMakeLists.txt, and #ifdef below where each breaks its
+ * step.
  *
  * What holds, asserted where it can first be seen to fail:
  *   - no row is posted of a block that a consumer holds a valid lease on                     post_row()

@@ -283,6 +283,9 @@ proctype Worker()
 	bool held_leased[SPARES + 2];
 	bool may;
 	byte c, i, kept, lease, n, named, slot;
+#ifdef RESETS
+	byte resets;
+#endif
 #ifdef LOSSLESS
 	byte cursor, looked, dropped;
 	bool pinned;
@@ -310,6 +313,11 @@ proctype Worker()
 		dropped++ /* the device's, for want of a posted row */
 	:: atomic { pinned && head + dropped < PACKETS && (READ_CURSOR != cursor || CAN_DEMOTE) -> pinned = false }
 		receive_refill() /* after an empty poll */
+#endif
+#ifdef RESETS
+	:: resets < RESETS && posted > head -> /* receive_restart(): rx_ring_rewind() */
+		atomic { resets++; posted = head };
+		receive_refill()
 #endif
 	:: head + DROPPED == PACKETS -> break
 	od;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A client that does what it should not, in one of these ways, for so many seconds:
+ * A client that does what it should not, in one of these ways, for so many seconds or until SIGTERM:
  *
  *     hostile_client SOCKET STREAM SECONDS SEED WAY
  *
  *   lease      a true start, then a lease of a block that never was   plausible  lies that can't be told from the truth
  *   random     random values into every byte but the page's magic     punch      holes into the page, and resizing
- *   back, ahead, still   a lossless reader whose cursor goes back, past head, or stands still
- *   tap        a reader without a page that wants to write
- *   malformed  messages of random bytes     requests  random bodies behind right headers, and descriptors of every kind
- *   flood      attach and detach as fast as it goes                   deaf       answers that are never read
+ *   back, ahead, split, still   a lossless reader whose cursor goes back, past head, is the sum of two lies, or stands
+ * still tap        a reader without a page that wants to write malformed  messages of random bytes     requests  random
+ * bodies behind right headers, and descriptors of every kind flood      attach and detach as fast as it goes deaf
+ * answers that are never read
  *
  * A line of JSON in the end: what it did, and how it was answered.
  */
@@ -19,6 +19,7 @@
 #include <fcntl.h>
 #include <ibvcap/ibvcap.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,19 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stop = 1;
+}
+
+bool hostile_is_over(const struct hostile *h)
+{
+	return stop || hostile_now_ms() >= h->end_ms;
+}
 
 /* xorshift64: the same seed does the same. */
 uint64_t hostile_next(struct hostile *h)
@@ -250,8 +264,9 @@ static const struct way {
 	void (*turn)(struct hostile *);
 } ways[] = {
     {"lease", hostile_lease}, {"plausible", hostile_plausible}, {"random", hostile_random}, {"punch", hostile_punch},
-    {"back", hostile_back},   {"ahead", hostile_ahead},		{"still", hostile_still},   {"tap", hostile_tap},
-    {"malformed", malformed}, {"requests", requests},		{"flood", flood},	    {"deaf", be_deaf},
+    {"back", hostile_back},   {"ahead", hostile_ahead},		{"split", hostile_split},   {"still", hostile_still},
+    {"tap", hostile_tap},     {"malformed", malformed},		{"requests", requests},	    {"flood", flood},
+    {"deaf", be_deaf},
 };
 
 static const struct way *find_way(const char *name)
@@ -281,7 +296,6 @@ int main(int argc, char **argv)
 {
 	struct hostile h = {.deaf = {-1, -1, -1, -1}};
 	const struct way *way = argc == 6 ? find_way(argv[5]) : NULL;
-	uint64_t end_ms;
 
 	if (!way) {
 		fprintf(stderr, "usage: hostile_client SOCKET STREAM SECONDS SEED WAY\n");
@@ -289,9 +303,10 @@ int main(int argc, char **argv)
 	}
 	h.path = argv[1];
 	h.stream = argv[2];
-	end_ms = hostile_now_ms() + strtoull(argv[3], NULL, 10) * 1000;
+	signal(SIGTERM, on_signal);
+	h.end_ms = hostile_now_ms() + strtoull(argv[3], NULL, 10) * 1000;
 	h.random = strtoull(argv[4], NULL, 10) * UINT64_C(0x9e3779b97f4a7c15) + 1;
-	while (hostile_now_ms() < end_ms)
+	while (!hostile_is_over(&h))
 		way->turn(&h);
 	print(&h);
 	return 0;

@@ -5,6 +5,7 @@
 
 #include "lib/ibvcap/wire.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define HOSTILE_REASONS 8 /* enum ibvcap_disconnect_reason */
@@ -23,6 +24,7 @@ struct hostile {
 	const char *path;
 	const char *stream;
 	uint64_t random;
+	uint64_t end_ms;
 	uint64_t attached;
 	uint64_t sent;	  /* messages out of the ordinary */
 	uint64_t written; /* words of its page */
@@ -37,6 +39,7 @@ struct hostile {
 
 uint64_t hostile_next(struct hostile *hostile);
 uint64_t hostile_now_ms(void);
+bool hostile_is_over(const struct hostile *hostile);
 void hostile_nap_ms(unsigned ms);
 
 /* -1: not now. */
@@ -52,6 +55,7 @@ void hostile_random(struct hostile *hostile);
 void hostile_punch(struct hostile *hostile);
 void hostile_back(struct hostile *hostile);
 void hostile_ahead(struct hostile *hostile);
+void hostile_split(struct hostile *hostile);
 void hostile_still(struct hostile *hostile);
 void hostile_tap(struct hostile *hostile);
 

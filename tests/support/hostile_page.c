@@ -83,7 +83,8 @@ static bool begin(struct lie *lie, struct hostile *hostile, enum ibvcap_policy p
 
 static bool goes_on(const struct lie *lie)
 {
-	return consumer_load_status(lie->state) == IBVCAP_CONSUMER_ATTACHED && hostile_now_ms() < lie->end_ms;
+	return consumer_load_status(lie->state) == IBVCAP_CONSUMER_ATTACHED && hostile_now_ms() < lie->end_ms &&
+	       !hostile_is_over(lie->hostile);
 }
 
 /* So that others have a CPU too. */
@@ -291,6 +292,7 @@ void hostile_back(struct hostile *hostile)
 	end(&lie);
 }
 
+/* Past head by what it says it has skipped, and further with each. */
 void hostile_ahead(struct hostile *hostile)
 {
 	struct lie lie;
@@ -299,12 +301,28 @@ void hostile_ahead(struct hostile *hostile)
 		return;
 	read_truly(&lie, 200);
 	while (goes_on(&lie)) {
+		consumer_store_skipped(lie.page, consumer_load_head(lie.ring) + 4096);
+		hostile->written++;
+		hostile_nap_ms(1);
+	}
+	end(&lie);
+}
+
+/* Two lies, of which the sum is true. */
+void hostile_split(struct hostile *hostile)
+{
+	uint64_t cursor;
+	struct lie lie;
+
+	if (!begin(&lie, hostile, IBVCAP_POLICY_LOSSLESS))
+		return;
+	cursor = read_truly(&lie, 200);
+	consumer_store_skipped(lie.page, -(UINT64_C(1) << 40));
+	while (goes_on(&lie)) {
 		uint64_t head = consumer_load_head(lie.ring);
 
-		if (hostile_next(hostile) % 2)
-			store_cursor(&lie, hostile_next(hostile) % 4 ? head + 4096 : UINT64_MAX);
-		else /* the sum of both words may be true again */
-			consumer_store_skipped(lie.page, hostile_next(hostile) % 2 ? head + 4096 : -head);
+		cursor = cursor < head ? head : cursor;
+		store_cursor(&lie, cursor + (UINT64_C(1) << 40));
 		hostile_nap_ms(1);
 	}
 	end(&lie);

@@ -14,7 +14,8 @@ import conftest
 
 GOOD = pwd.getpwnam("daemon")  # the hostile ones are nobody
 IBVCAP = conftest.BUILD / "tools/ibvcap"
-SECONDS = 4
+SECONDS = 4                   # in which they are at it, at least
+SECONDS_MAX = 60              # … until what is to be seen was seen
 BAD_CURSOR, PAGE_LOST = 2, 6  # enum ibvcap_disconnect_reason
 RATE = 4000                   # packets a second
 # A good reader may come four seconds late.
@@ -29,13 +30,15 @@ def as_good_user(*command):
 
 
 class Hostile:
-    """hostile_client as nobody, for SECONDS; said(): what it did and how it was answered."""
+    """hostile_client as nobody, until it is asked what it did and how it was answered."""
 
     def __init__(self, daemon, stream, way, seed=1):
-        command = conftest.as_nobody(conftest.BUILD / "tests/support/hostile_client", daemon.socket_path, stream, SECONDS, seed, way)
+        command = conftest.as_nobody(conftest.BUILD / "tests/support/hostile_client", daemon.socket_path, stream,
+                                     2 * SECONDS_MAX, seed, way)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def said(self):
+        self.process.terminate()
         out = self.process.communicate(timeout=120)[0]
         assert self.process.returncode == 0, self.process.returncode
         said = json.loads(out)
@@ -123,11 +126,6 @@ def put_out(said):
     return {reason: times for reason, times in enumerate(said["put_out"]) if times}
 
 
-def expect_told(daemon, stream, reason):
-    assert any(f"stream '{stream}': consumer process" in line and f"(reason {reason}): disconnected" in line
-               for line in warnings(daemon)), (stream, reason, warnings(daemon))
-
-
 @pytest.fixture
 def rest():
     """rest(one): hostile clients left nothing behind, in descriptors or in the log; called before them and after."""
@@ -146,67 +144,100 @@ def rest():
     return look
 
 
-def fill(one, net, build, wire, names):
+def fill(one, net, build, wire, streams):
     """So many packets that each that comes recycles a block, before which pages are looked at. How many that is."""
     n = 64 * (RING["history_blocks"] + RING["receive_queue_slots"] // 64 + 1)
-    for sender in [net.sender(build, wire, 7502 + i, rate=10000, size=200, count=n) for i in range(len(names))]:
+    for sender in [net.sender(build, wire, port, rate=10000, size=200, count=n) for port in streams.values()]:
         conftest.finish(sender)
-    for name in names:
+    for name in streams:
         at_rest(one, name)
     return n
 
 
-def send(net, build, wire, n):
-    """n streams' senders, for longer than the hostile ones live."""
-    return [net.sender(build, wire, 7502 + i, rate=RATE, size=200, duration=SECONDS + 3) for i in range(n)]
+def send(net, build, wire, streams):
+    """{stream: its sender}, that send until they are stopped."""
+    return {name: net.sender(build, wire, port, rate=RATE, size=200, duration=2 * SECONDS_MAX) for name, port in streams.items()}
+
+
+def stop(sender):
+    sender.terminate()
+    return conftest.finish(sender)
+
+
+def go_on_until(condition, what):
+    """For SECONDS, and then until the condition has come true."""
+    end = time.monotonic() + SECONDS
+    conftest.wait_until(lambda: condition() and time.monotonic() > end, SECONDS_MAX, what)
+
+
+def is_told(daemon, stream, text):
+    return any(f"stream '{stream}': consumer process" in line and text in line for line in warnings(daemon))
+
+
+def told(reason):
+    return f"(reason {reason}): disconnected"
+
+
+def recycled(daemon, stream):
+    """Blocks, about."""
+    return daemon.stream(stream)["published"] // 64
 
 
 def test_who_lies_in_its_page_is_put_out_for_it(daemon, net, wire, build, hostile, reader, rest):
     """In a lease, or by a hole; and who says nothing but what may be true is let be."""
-    names = ("lies", "holes")
-    one = daemon([conftest.stream(wire, 7502 + i, name=name, lossless_deadline_ms=50, **RING) for i, name in enumerate(names)])
+    streams = {"lies": 7502, "holes": 7503}
+    one = daemon([conftest.stream(wire, port, name=name, lossless_deadline_ms=50, **RING) for name, port in streams.items()])
     rest(one)
-    before = fill(one, net, build, wire, names)
+    before = fill(one, net, build, wire, streams)
     clients = {way: hostile(one, stream, way) for stream, way in
                (("lies", "lease"), ("lies", "plausible"), ("holes", "punch"))}
-    readers = {name: reader(one, name) for name in names}
-    senders = send(net, build, wire, len(names))
+    readers = {name: reader(one, name) for name in streams}
+    senders = send(net, build, wire, streams)
+    go_on_until(lambda: is_told(one, "lies", told(BAD_CURSOR)) and is_told(one, "holes", told(PAGE_LOST)) and
+                one.stream("lies")["spares_used"] > 0 and all(recycled(one, name) > before // 64 + 100 for name in streams),
+                "lies, holes, and leases that need a spare")
     said = {way: client.said() for way, client in clients.items()}
-    for (name, process), sender in zip(readers.items(), senders):
-        counts = expect_no_gap(one, name, process, before + conftest.finish(sender))
-        assert counts["no_buffer"] == 0, counts
+    for name, process in readers.items():
+        expect_no_gap(one, name, process, before + stop(senders[name]))
     for way in clients:
         # Its page was looked at again and again, while it lied.
         assert said[way]["looks"] > 10 and said[way]["written"] > 10, (way, said[way])
-    assert put_out(said["lease"])[BAD_CURSOR] > 5, said["lease"]
-    assert put_out(said["punch"])[PAGE_LOST] > 5, said["punch"]
+    assert put_out(said["lease"])[BAD_CURSOR] > 1, said["lease"]
+    assert put_out(said["punch"])[PAGE_LOST] > 1, said["punch"]
     assert set(put_out(said["plausible"])) == {0}, said["plausible"]
-    assert said["plausible"]["looks"] > 50, said["plausible"]
-    expect_told(one, "lies", BAD_CURSOR)
-    expect_told(one, "holes", PAGE_LOST)
-    assert one.stream("lies")["spares_used"] > 0
     rest(one)
 
 
-def test_who_asks_to_be_waited_for_and_lies_is_put_out_or_demoted(daemon, net, wire, build, hostile, reader, rest):
-    """Each on a ring of its own; it may stop that one, until its deadline: others there miss only what nobody got."""
-    deadlines_ms = {"back": 5000, "ahead": 5000, "random": 200, "still": 200}
-    one = daemon([conftest.stream(wire, 7502 + i, name=way, lossless_deadline_ms=deadline_ms, **SHORT)
-                  for i, (way, deadline_ms) in enumerate(deadlines_ms.items())])
+def test_whose_cursor_is_no_cursor_is_put_out(daemon, net, wire, build, hostile, reader, rest):
+    """Lossless readers: it goes back, past head, is the sum of two lies, or anything. Each on a ring of its own."""
+    streams = {"back": 7502, "ahead": 7503, "split": 7504, "random": 7505}
+    one = daemon([conftest.stream(wire, port, name=way, lossless_deadline_ms=3600000, **SHORT) for way, port in streams.items()])
     rest(one)
-    clients = {way: hostile(one, way, way) for way in deadlines_ms}
-    tap = hostile(one, "still", "tap")
-    readers = {way: reader(one, way, "lossless") for way in deadlines_ms}
-    senders = send(net, build, wire, len(deadlines_ms))
+    clients = {way: hostile(one, way, way) for way in streams}
+    readers = {way: reader(one, way, "lossless") for way in streams}
+    senders = send(net, build, wire, streams)
+    go_on_until(lambda: all(is_told(one, way, told(BAD_CURSOR)) for way in streams), "all put out")
     said = {way: client.said() for way, client in clients.items()}
-    for (way, process), sender in zip(readers.items(), senders):
-        expect_no_gap(one, way, process, conftest.finish(sender))
-    for way in ("back", "ahead", "random"):
-        assert put_out(said[way])[BAD_CURSOR] > 1, (way, said[way])
-        expect_told(one, way, BAD_CURSOR)
+    for way, process in readers.items():
+        expect_no_gap(one, way, process, stop(senders[way]))
+        assert put_out(said[way])[BAD_CURSOR] > 0, (way, said[way])
+    rest(one)
+
+
+def test_who_is_waited_for_too_long_is_demoted(daemon, net, wire, build, hostile, reader, rest):
+    """It may stop the ring until its deadline: others miss only what nobody got. A tap beside it can write nothing."""
+    streams = {"still": 7502}
+    one = daemon([conftest.stream(wire, 7502, name="still", lossless_deadline_ms=200, **RING)])
+    rest(one)
+    before = fill(one, net, build, wire, streams)
+    clients = {way: hostile(one, "still", way) for way in ("still", "tap")}
+    process = reader(one, "still")
+    sender = send(net, build, wire, streams)["still"]
+    go_on_until(lambda: is_told(one, "still", "kept the queue waiting for more than 200 ms"), "a demotion")
+    said = {way: client.said() for way, client in clients.items()}
+    expect_no_gap(one, "still", process, before + stop(sender))
     assert set(put_out(said["still"])) == {0}, said["still"]
-    assert any("stream 'still'" in line and "kept the queue waiting for more than 200 ms" in line for line in warnings(one))
-    assert tap.said()["attached"] > 5
+    assert said["tap"]["attached"] > 1, said["tap"]
     rest(one)
 
 
@@ -221,28 +252,30 @@ def test_who_floods_the_socket_is_refused_and_others_are_served(daemon, net, wir
     """Another user attaches, asks for the status and why while they are at it. With limits that let everything through, too."""
     one = daemon([conftest.stream(wire, name="lidar", **RING)], control=control)
     rest(one)
-    senders = send(net, build, wire, 1)
+    sender = send(net, build, wire, {"lidar": 7502})["lidar"]
     clients = {way: hostile(one, "lidar", way) for way in ("flood", "malformed", "requests", "deaf", "tap")}
     conftest.wait_until(lambda: one.stream()["published"] > 0 and
                         (warnings(one) or any(entry["uid"] == conftest.NOBODY.pw_uid for entry in one.status()["consumers"])),
                         10, "the flood")
     process = reader(one, "lidar")
-    n_asked = 0
-    while any(client.process.poll() is None for client in clients.values()):
+
+    def are_served():
+        """True once the daemon has said what it refuses."""
         status = json.loads(ask("status", "--json", "--socket", one.socket_path))
         assert [entry for entry in status["consumers"] if entry["uid"] == GOOD.pw_uid]
         ask("why", "lidar", "--socket", one.socket_path)
-        n_asked += 1
-    assert n_asked > 3
+        return any(text in line for line in warnings(one) for text in expected)
+
+    expected = ["a malformed message from process", "a message that is not a request from process"] if control else \
+               ["max_messages_per_s_per_user allows from process"]
+    go_on_until(are_served, "a refusal")
+    assert are_served()
     said = {way: client.said() for way, client in clients.items()}
-    assert expect_no_gap(one, "lidar", process, conftest.finish(senders[0]))["no_buffer"] == 0
+    expect_no_gap(one, "lidar", process, stop(sender))
     refused = {key: sum(client["refused"][key] for client in said.values()) for key in said["flood"]["refused"]}
     if control:
-        assert refused["rate"] == 0 and refused["malformed"] > 10 and refused["no_request"] > 10, refused
-        assert any("a malformed message from process" in line or "a message that is not a request from" in line
-                   for line in warnings(one))
+        assert refused["rate"] == 0 and refused["malformed"] > 1 and refused["no_request"] > 1, refused
     else:
-        assert refused["rate"] > 100, refused
-        assert any("max_messages_per_s_per_user allows from process" in line for line in warnings(one))
+        assert refused["rate"] > 10, refused
     assert said["flood"]["attached"] > 5, said["flood"]
     rest(one)

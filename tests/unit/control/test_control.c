@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -66,13 +67,20 @@ static void worker_ended(void *context, const struct control_ring *which, int er
 	(void)error;
 }
 
-static void make_ring(void)
+static void make_ring_of(struct rx_ring *to)
 {
-	const struct rx_ring_options ring_options = {
+	const struct rx_ring_options options = {
 		.stream = "lidar", .epoch = EPOCH, .slot_bytes = 100, .slots_per_block = 64, .header_bytes = 42,
 		.history_blocks = 4, .receive_queue_slots = SLOTS, .spare_blocks = 4, .lease_blocks_max = 2,
 		.page_bytes = 4096, .n_queues = 1,
 	};
+
+	cr_assert(eq(int, rx_ring_init(to, &options, NULL), 0));
+	cr_assert(eq(int, rx_ring_seal(to, NULL), 0));
+}
+
+static void make_ring(void)
+{
 	const struct backend_queue_options queue_options = {
 		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 100, .oversize_sink = true,
 		.completion_events = true,
@@ -80,8 +88,7 @@ static void make_ring(void)
 
 	cr_assert(eq(int, scripted_backend_ops.open("none", &backend, NULL), 0));
 	cr_assert(eq(int, scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL), 0));
-	cr_assert(eq(int, rx_ring_init(&ring, &ring_options, NULL), 0));
-	cr_assert(eq(int, rx_ring_seal(&ring, NULL), 0));
+	make_ring_of(&ring);
 	const struct worker_options options = {
 		.name = "test", .queue = queue, .ring = &ring, .receive_queue_slots = SLOTS, .cpu = -1,
 	};
@@ -818,50 +825,38 @@ Test(control, many_who_ask_at_once_share_their_answers)
 	}
 }
 
-/* Sum of what user 4712 is shown: 1 the removed stream, 16 the one in its place, 256 a consumer. */
-static int what_another_user_sees(void)
+/* Of this thread alone, hence the system calls: whom it connects as is whom the daemon asks the kernel for. */
+static int connect_as_another_user(void)
+{
+	int client;
+
+	cr_assert(eq(int, (int)syscall(SYS_setgroups, 0, NULL), 0));
+	cr_assert(eq(int, (int)syscall(SYS_setresgid, -1, 4712, -1), 0));
+	cr_assert(eq(int, (int)syscall(SYS_setresuid, -1, 4712, -1), 0));
+	client = connect_client();
+	cr_assert(eq(int, (int)syscall(SYS_setresuid, -1, 0, -1), 0));
+	cr_assert(eq(int, (int)syscall(SYS_setresgid, -1, 0, -1), 0));
+	return client;
+}
+
+/* The sum of what is shown: 1 the removed stream, 16 the one in its place, 256 a consumer. */
+static int what_is_seen(int client)
 {
 	struct wire_status request;
 	union wire_message answer;
-	int fd, seen = 0;
-	unsigned n_fds;
+	int seen = 0;
 
 	wire_init(&request.header, WIRE_STATUS, sizeof(request));
-	if (setgid(4712) < 0 || setuid(4712) < 0)
-		return -1;
-	fd = connect_client();
-	fcntl(fd, F_SETFL, 0);
-	wire_send(fd, &request.header, NULL, 0);
+	cr_assert(eq(int, wire_send(client, &request.header, NULL, 0), 0));
 	do {
-		n_fds = 0;
-		if (wire_recv(fd, &answer, NULL, &n_fds) != 1)
-			return -1;
+		unsigned n_fds = 0;
+
+		receive(client, &answer, NULL, &n_fds);
 		if (answer.header.type == WIRE_STREAM)
 			seen += strcmp(answer.stream.state, "ending") == 0 ? 1 : 16;
 		else if (answer.header.type == WIRE_CONSUMER)
 			seen += 256;
 	} while (answer.header.type != WIRE_END);
-	return seen;
-}
-
-/* The pipe has what it saw. */
-static int ask_as_another_user(void)
-{
-	int ends[2], seen = -1, status;
-	pid_t pid;
-
-	cr_assert(eq(int, pipe(ends), 0));
-	pid = fork();
-	if (pid == 0) {
-		seen = what_another_user_sees();
-		_exit(write(ends[1], &seen, sizeof(seen)) != sizeof(seen));
-	}
-	while (waitpid(pid, &status, WNOHANG) == 0)
-		turn();
-	cr_assert(eq(int, status, 0));
-	cr_assert(eq(int, (int)read(ends[0], &seen, sizeof(seen)), (int)sizeof(seen)));
-	close(ends[0]);
-	close(ends[1]);
 	return seen;
 }
 
@@ -871,11 +866,15 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 	struct config_stream other = stream;
 	struct wire_attach message = attach_message();
 	struct control_ring next = control_ring;
-	int client = connect_client();
+	struct rx_ring other_ring;
+	int client = connect_client(), other_user;
 
 	chmod(directory, 0755);
+	other_user = connect_as_another_user();
 	cr_assert(eq(int, mailbox_new(&next.inbox), 0));
 	cr_assert(eq(int, mailbox_new(&next.outbox), 0));
+	make_ring_of(&other_ring);
+	next.ring = &other_ring;
 	next.config = &other;
 	cr_assert(eq(int, attach(client, &message, NULL), 0));
 	control_end_ring(control, &control_ring, IBVCAP_REASON_STREAM_REMOVED);
@@ -883,15 +882,17 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 	cr_assert(eq(int, control_add_ring(control, &next), 0));
 	stream.users = users;
 	stream.n_users = 1;
-	cr_expect(eq(int, ask_as_another_user(), 16));
+	cr_expect(eq(int, what_is_seen(other_user), 16));
 	stream.n_users = 0;
 	other.users = users;
 	other.n_users = 1;
-	cr_expect(eq(int, ask_as_another_user(), 1 + 256));
+	cr_expect(eq(int, what_is_seen(other_user), 1 + 256));
 	other.n_users = 0;
-	cr_expect(eq(int, ask_as_another_user(), 1 + 16 + 256));
+	cr_expect(eq(int, what_is_seen(other_user), 1 + 16 + 256));
 	control_remove_ring(control, &next);
 	mailbox_free(next.inbox);
 	mailbox_free(next.outbox);
+	rx_ring_deinit(&other_ring);
+	close(other_user);
 	close(client);
 }

@@ -679,6 +679,9 @@ Test(rx_ring, who_punches_its_page_is_put_out_at_the_next_look)
 	rx_ring_add_consumer(&ring, &waiting);
 	punch(&waiting);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
+	cr_expect(eq(ptr, rx_ring_take_bad(&ring), NULL), "nothing came: nobody looked");
+	run_blocks(&ring, 1);
+	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
 	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &waiting));
 	cr_expect(eq(u32, waiting.bad, IBVCAP_REASON_PAGE_LOST));
 	rx_ring_add_consumer(&ring, &leasing);

@@ -10,6 +10,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <unistd.h>
 
 #define N     64u
@@ -714,4 +715,33 @@ Test(worker, a_thread_whose_queue_is_lost_says_failed_and_closes_the_ring, .time
 	worker_join(bench.worker);
 	cr_expect(consumer_ring_closed(bench.ring.ring));
 	tear_down(&bench);
+}
+
+/* Polls until the doorbell rings for who asked; one packet waits at each, if packets is set. */
+static uint32_t polls_until_rung(bool packets)
+{
+	struct bench bench;
+	struct ring_consumer consumer;
+	struct pollfd poller = { .events = POLLIN };
+	uint32_t n = 0;
+
+	set_up(&bench, &(struct setting){ 0 });
+	poller.fd = bench.ring.doorbell;
+	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&bench.ring, &consumer), 0));
+	consumer_request_wake(consumer.page, 1, true);
+	do {
+		if (packets || n == 0)
+			cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
+		cr_assert(ge(int, worker_do_work(bench.worker), 0));
+	} while (++n < 1000 && poll(&poller, 1, 0) == 0);
+	test_consumer_deinit(&consumer);
+	tear_down(&bench);
+	return n;
+}
+
+Test(worker, who_sleeps_is_looked_for_when_nothing_waits_and_now_and_then)
+{
+	cr_expect(eq(u32, polls_until_rung(false), 2), "the first poll that finds nothing");
+	cr_expect(eq(u32, polls_until_rung(true), 16));
 }

@@ -201,7 +201,6 @@ enum ibvcap_disconnect_reason {
 	IBVCAP_REASON_NONE = 0,
 	IBVCAP_REASON_SHUTDOWN = 1,       /* the daemon ends or restarts */
 	IBVCAP_REASON_BAD_CURSOR = 2,     /* the consumer's page named a block that never was */
-	IBVCAP_REASON_OVER_QUOTA = 3,     /* more leases than the quota; not given yet */
 	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream: what was published is still to be read */
 	IBVCAP_REASON_HUNG_UP = 5,        /* its connection ended or was ended: leases hold no more */
 	IBVCAP_REASON_PAGE_LOST = 6,      /* what its own page held is gone: the client punched a hole into it */

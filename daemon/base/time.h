@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What time it is. Any thread; no system call where the kernel has its page of time. */
+#ifndef DAEMON_BASE_TIME_H
+#define DAEMON_BASE_TIME_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t time_of_clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/** Nanoseconds since the epoch, UTC. */
+static inline uint64_t time_utc_ns(void)
+{
+	return time_of_clock_ns(CLOCK_REALTIME);
+}
+
+static inline uint64_t time_monotonic_ns(void)
+{
+	return time_of_clock_ns(CLOCK_MONOTONIC);
+}
+
+#endif
