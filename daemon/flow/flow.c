@@ -12,8 +12,7 @@
 #define IPV6_BYTES     40
 #define UDP_BYTES      8
 
-/* The group's MAC address: 01:00:5e and its low 23 bits (RFC 1112, 6.4), or 33:33 and 32 bits (RFC 2464, 7). */
-static void multicast_mac(const struct config_address *group, uint8_t mac[6])
+void flow_group_mac(const struct config_address *group, uint8_t mac[6])
 {
 	if (group->family == AF_INET) {
 		const uint8_t bytes[6] = { 0x01, 0x00, 0x5e, group->address[1] & 0x7f, group->address[2],
@@ -46,7 +45,7 @@ void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6]
 	memcpy(rule->destination, flow->destination.address, sizeof(rule->destination));
 	memcpy(rule->source, flow->source.address, sizeof(rule->source));
 	if (rule->multicast)
-		multicast_mac(&flow->destination, rule->destination_mac);
+		flow_group_mac(&flow->destination, rule->destination_mac);
 	else
 		memcpy(rule->destination_mac, interface_mac, sizeof(rule->destination_mac));
 }

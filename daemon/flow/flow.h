@@ -28,6 +28,9 @@ struct flow_rule {
 /** Bytes from the start of a frame to its UDP payload under this rule: 42, 46, 62 or 66. */
 uint32_t flow_header_bytes(const struct config_flow *flow);
 
+/** A group's MAC: 01:00:5e and its low 23 bits (RFC 1112, 6.4), or 33:33 and its low 32 (RFC 2464, 7). */
+void flow_group_mac(const struct config_address *group, uint8_t mac[6]);
+
 /** Resolve one configured flow; interface_mac is used for a unicast destination. */
 void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6], struct flow_rule *rule);
 

@@ -82,3 +82,21 @@ int net_interface_read(const char *name, struct net_interface *interface, struct
 	*interface = found;
 	return 0;
 }
+
+bool net_has_address(unsigned interface_index, const struct config_address *address)
+{
+	struct sockaddr_in ipv4 = {.sin_family = AF_INET};
+	struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_scope_id = interface_index};
+	bool is_ipv4 = address->family == AF_INET;
+	int fd = socket(address->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int r;
+
+	if (fd < 0)
+		return false;
+	memcpy(&ipv4.sin_addr, address->address, sizeof(ipv4.sin_addr));
+	memcpy(&ipv6.sin6_addr, address->address, sizeof(ipv6.sin6_addr));
+	r = is_ipv4 ? bind(fd, (const struct sockaddr *)&ipv4, sizeof(ipv4))
+		    : bind(fd, (const struct sockaddr *)&ipv6, sizeof(ipv6));
+	close(fd);
+	return r == 0;
+}

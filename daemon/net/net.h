@@ -20,6 +20,9 @@ struct net_interface {
 /** -ENODEV: fault lists the interfaces there are. */
 int net_interface_read(const char *name, struct net_interface *interface, struct fault *fault);
 
+/** Is it an address of this machine? (Of this interface, where it is link-local.) */
+bool net_has_address(unsigned interface_index, const struct config_address *address);
+
 /** One of the driver's statistics (ethtool -S) by name. -ENOTSUP: it has none of that name. Blocks for the driver. */
 int net_statistic(const char *interface, const char *name, uint64_t *value);
 

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/neighbour.h"
+
+#include "daemon/base/log.h"
+#include "daemon/flow/flow.h"
+#include "daemon/net/probe.h"
+#include "daemon/net/rtnl.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/queue.h>
+
+#define LOOK_AGAIN_US UINT64_C(30000000)
+#define ASK_AGAIN_US UINT64_C(5000000) /* nobody answered; the kernel itself tries for 3 s */
+#define ASK_APART_US UINT64_C(1000000)
+#define ROUND_APART_US UINT64_C(20000) /* between rounds of looking up, however many events there are */
+#define ROUND_MAX 64		       /* lookups a round: about a millisecond */
+#define EVENTS_MAX 32		       /* datagrams read before others of the event loop have their turn */
+#define EVENT_BYTES 32768
+#define NUD_HAS_MAC (NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP)
+
+struct neighbour {
+	TAILQ_ENTRY(neighbour) link;
+	struct neighbours *neighbours;
+	struct neighbour_wanted wanted;
+	struct next_hop next_hop;
+	uint64_t look_us;  /* at this time, or as soon as it is dirty */
+	uint64_t asked_us; /* 0: never */
+	bool dirty;
+};
+
+struct neighbours {
+	TAILQ_HEAD(, neighbour) all;
+	sd_event *event;
+	sd_event_source *events;
+	sd_event_source *timer;
+	struct mnl_socket *requests;
+	struct mnl_socket *groups;
+	struct probe probe;
+	uint64_t round_us; /* the last one */
+};
+
+static uint64_t now_us(const struct neighbours *neighbours)
+{
+	uint64_t us = 0;
+
+	sd_event_now(neighbours->event, CLOCK_MONOTONIC, &us);
+	return us;
+}
+
+static bool is_same_address(const struct config_address *a, const struct config_address *b)
+{
+	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
+}
+
+/* ---- one: what the kernel knows -------------------------------------------------------------------- */
+
+static enum next_hop_state look_up_link(struct neighbour *neighbour, struct next_hop *next)
+{
+	struct rtnl_link link;
+	int r = rtnl_get_link(neighbour->neighbours->requests, neighbour->wanted.interface_index, &link);
+
+	if (r < 0 || !link.up)
+		return NEXT_HOP_LINK_DOWN;
+	next->mtu = link.mtu;
+	memcpy(next->source_mac, link.mac, sizeof(next->source_mac));
+	return NEXT_HOP_READY;
+}
+
+static enum next_hop_state look_up_route(struct neighbour *neighbour, struct next_hop *next)
+{
+	const struct neighbour_wanted *wanted = &neighbour->wanted;
+	bool needs_neighbour = !wanted->has_mac && !config_is_multicast(&wanted->destination);
+	struct rtnl_route route;
+	int r;
+
+	next->source = wanted->source;
+	if (!needs_neighbour && wanted->source.family != AF_UNSPEC)
+		return NEXT_HOP_READY;
+	r = rtnl_get_route(neighbour->neighbours->requests, wanted->interface_index, &wanted->destination, &route);
+	if (r < 0)
+		return NEXT_HOP_NO_ROUTE;
+	if (needs_neighbour && route.type != RTN_UNICAST)
+		return NEXT_HOP_NOT_A_HOST;
+	if (needs_neighbour)
+		next->address = route.gateway.family != AF_UNSPEC ? route.gateway : wanted->destination;
+	if (next->source.family == AF_UNSPEC)
+		next->source = route.source;
+	return next->source.family == AF_UNSPEC ? NEXT_HOP_NO_SOURCE : NEXT_HOP_READY;
+}
+
+static void ask_for(struct neighbour *neighbour, const struct next_hop *next, uint64_t now, uint64_t apart_us)
+{
+	bool is_new = !is_same_address(&next->address, &neighbour->next_hop.address);
+
+	if (neighbour->asked_us && !is_new && now - neighbour->asked_us < apart_us)
+		return;
+	neighbour->asked_us = now;
+	probe_send(&neighbour->neighbours->probe, neighbour->wanted.interface_index, &next->address);
+}
+
+/* The kernel is asking, or has forgotten it: what was known is good until it says that nobody answers. */
+static enum next_hop_state wait_for_answer(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
+{
+	const struct next_hop *before = &neighbour->next_hop;
+	bool is_same = is_same_address(&next->address, &before->address);
+
+	if (is_same && before->state == NEXT_HOP_READY) {
+		memcpy(next->mac, before->mac, sizeof(next->mac));
+		ask_for(neighbour, next, now, ASK_APART_US);
+		neighbour->look_us = now + ASK_APART_US;
+		return NEXT_HOP_READY;
+	}
+	ask_for(neighbour, next, now, ASK_AGAIN_US);
+	neighbour->look_us = now + ASK_AGAIN_US;
+	return is_same && before->state == NEXT_HOP_NO_ANSWER ? NEXT_HOP_NO_ANSWER : NEXT_HOP_ASKED_FOR;
+}
+
+static enum next_hop_state look_up_mac(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
+{
+	const struct neighbour_wanted *wanted = &neighbour->wanted;
+	struct rtnl_neighbour found;
+	int r;
+
+	if (next->address.family == AF_UNSPEC) {
+		if (config_is_multicast(&wanted->destination))
+			flow_group_mac(&wanted->destination, next->mac);
+		else
+			memcpy(next->mac, wanted->mac, sizeof(next->mac));
+		return NEXT_HOP_READY;
+	}
+	r = rtnl_get_neighbour(neighbour->neighbours->requests, wanted->interface_index, &next->address, &found);
+	if (r == 0 && (found.state & NUD_FAILED)) {
+		ask_for(neighbour, next, now, ASK_AGAIN_US);
+		neighbour->look_us = now + ASK_AGAIN_US;
+		return NEXT_HOP_NO_ANSWER;
+	}
+	if (r < 0 || !(found.state & NUD_HAS_MAC) || !found.has_mac)
+		return wait_for_answer(neighbour, next, now);
+	memcpy(next->mac, found.mac, sizeof(next->mac));
+	if (found.state & NUD_STALE) /* it may have gone, and only traffic of the kernel's own makes it look */
+		ask_for(neighbour, next, now, ASK_APART_US);
+	return NEXT_HOP_READY;
+}
+
+/* True: it is another than before. */
+static bool look_up(struct neighbour *neighbour, uint64_t now)
+{
+	struct next_hop next;
+
+	memset(&next, 0, sizeof(next)); /* its gaps, too: it is compared as bytes */
+	neighbour->dirty = false;
+	neighbour->look_us = now + LOOK_AGAIN_US;
+	next.state = look_up_link(neighbour, &next);
+	if (next.state == NEXT_HOP_READY)
+		next.state = look_up_route(neighbour, &next);
+	if (next.state == NEXT_HOP_READY)
+		next.state = look_up_mac(neighbour, &next, now);
+	if (memcmp(&next, &neighbour->next_hop, sizeof(next)) == 0)
+		return false;
+	memcpy(&neighbour->next_hop, &next, sizeof(next));
+	return true;
+}
+
+/* ---- all: rounds ---------------------------------------------------------------------------------- */
+
+static void set_timer(struct neighbours *neighbours)
+{
+	uint64_t soonest = neighbours->round_us + ROUND_APART_US, at = UINT64_MAX;
+	const struct neighbour *neighbour;
+
+	TAILQ_FOREACH(neighbour, &neighbours->all, link)
+	{
+		uint64_t look_us = neighbour->dirty ? 0 : neighbour->look_us;
+
+		at = look_us < at ? look_us : at;
+	}
+	sd_event_source_set_time(neighbours->timer, at < soonest ? soonest : at);
+	sd_event_source_set_enabled(neighbours->timer, at == UINT64_MAX ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+}
+
+/* Who was looked up goes behind the others: what is left over is first in the next round. */
+static int on_timer(sd_event_source *source, uint64_t time_us, void *context)
+{
+	struct neighbours *neighbours = context;
+	struct neighbour *neighbour, *next;
+	uint64_t now = now_us(neighbours);
+	uint32_t n = 0;
+
+	(void)source;
+	(void)time_us;
+	neighbours->round_us = now;
+	for (neighbour = TAILQ_FIRST(&neighbours->all); neighbour && n < ROUND_MAX; neighbour = next) {
+		next = TAILQ_NEXT(neighbour, link);
+		if (!neighbour->dirty && neighbour->look_us > now)
+			continue;
+		TAILQ_REMOVE(&neighbours->all, neighbour, link);
+		TAILQ_INSERT_TAIL(&neighbours->all, neighbour, link);
+		n++;
+		if (look_up(neighbour, now))
+			neighbour->wanted.changed(neighbour->wanted.context, &neighbour->next_hop);
+	}
+	set_timer(neighbours);
+	return 0;
+}
+
+/* ---- what the kernel tells ------------------------------------------------------------------------- */
+
+static void mark_all(struct neighbours *neighbours)
+{
+	struct neighbour *neighbour;
+
+	TAILQ_FOREACH(neighbour, &neighbours->all, link)
+	neighbour->dirty = true;
+}
+
+static void mark_interface(struct neighbours *neighbours, const struct nlmsghdr *message)
+{
+	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
+	struct neighbour *neighbour;
+
+	TAILQ_FOREACH(neighbour, &neighbours->all, link)
+	neighbour->dirty |= neighbour->wanted.interface_index == (unsigned)info->ifi_index;
+}
+
+static void mark_neighbour(struct neighbours *neighbours, const struct nlmsghdr *message)
+{
+	struct rtnl_neighbour told;
+	struct neighbour *neighbour;
+
+	if (!rtnl_read_neighbour(message, &told))
+		return;
+	TAILQ_FOREACH(neighbour, &neighbours->all, link)
+	neighbour->dirty |= neighbour->wanted.interface_index == told.interface_index &&
+			    is_same_address(&neighbour->next_hop.address, &told.address);
+}
+
+static void take_message(struct neighbours *neighbours, const struct nlmsghdr *message)
+{
+	switch (message->nlmsg_type) {
+	case RTM_NEWNEIGH:
+	case RTM_DELNEIGH:
+		mark_neighbour(neighbours, message);
+		break;
+	case RTM_NEWLINK:
+	case RTM_DELLINK:
+		mark_interface(neighbours, message);
+		break;
+	case RTM_NEWROUTE:
+	case RTM_DELROUTE:
+	case RTM_NEWADDR:
+	case RTM_DELADDR:
+		mark_all(neighbours);
+		break;
+	}
+}
+
+/* More was told than the socket holds (ENOBUFS): anything may have changed. 1: go on, 0: there is no more. */
+static int take_datagram(struct neighbours *neighbours)
+{
+	char buffer[EVENT_BYTES];
+	ssize_t n = mnl_socket_recvfrom(neighbours->groups, buffer, sizeof(buffer));
+	int left = (int)n;
+
+	if (n < 0 && errno != ENOBUFS && errno != ENOSPC)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	if (n < 0)
+		mark_all(neighbours);
+	for (const struct nlmsghdr *m = (void *)buffer; n > 0 && mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left))
+		take_message(neighbours, m);
+	return 1;
+}
+
+static int on_events(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct neighbours *neighbours = context;
+	int r = 1;
+
+	(void)fd;
+	(void)events;
+	for (int i = 0; i < EVENTS_MAX && r == 1; i++)
+		r = take_datagram(neighbours);
+	set_timer(neighbours);
+	if (r >= 0)
+		return 0;
+	log_warning("routes and neighbours: the kernel's events cannot be read any more (%s): looking every %llu s",
+		    strerror(-r), (unsigned long long)LOOK_AGAIN_US / 1000000);
+	return sd_event_source_set_enabled(source, SD_EVENT_OFF); /* else it would be ready for ever */
+}
+
+/* ---- life ----------------------------------------------------------------------------------------- */
+
+static int open_all(struct neighbours *neighbours)
+{
+	int r = rtnl_open(&neighbours->requests);
+
+	if (r == 0)
+		r = rtnl_open_events(&neighbours->groups);
+	if (r == 0)
+		r = probe_open(&neighbours->probe);
+	if (r == 0)
+		r = sd_event_add_io(neighbours->event, &neighbours->events, mnl_socket_get_fd(neighbours->groups),
+				    EPOLLIN, on_events, neighbours);
+	if (r >= 0)
+		r = sd_event_add_time(neighbours->event, &neighbours->timer, CLOCK_MONOTONIC, UINT64_MAX, 1000,
+				      on_timer, neighbours);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(neighbours->timer, SD_EVENT_OFF);
+	return r < 0 ? r : 0;
+}
+
+int neighbours_new(struct neighbours **neighbours, sd_event *event, struct fault *fault)
+{
+	struct neighbours *n = calloc(1, sizeof(*n));
+	int r;
+
+	if (!n)
+		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+	TAILQ_INIT(&n->all);
+	n->event = sd_event_ref(event);
+	n->probe = (struct probe){-1, -1};
+	r = open_all(n);
+	if (r < 0) {
+		neighbours_free(n);
+		return fault_set(fault, EX_OSERR, -r,
+				 "the kernel cannot be asked for routes and neighbours (rtnetlink): %s", strerror(-r));
+	}
+	*neighbours = n;
+	return 0;
+}
+
+void neighbours_free(struct neighbours *neighbours)
+{
+	if (!neighbours)
+		return;
+	sd_event_source_disable_unref(neighbours->events);
+	sd_event_source_disable_unref(neighbours->timer);
+	sd_event_unref(neighbours->event);
+	probe_close(&neighbours->probe);
+	if (neighbours->groups)
+		mnl_socket_close(neighbours->groups);
+	if (neighbours->requests)
+		mnl_socket_close(neighbours->requests);
+	free(neighbours);
+}
+
+int neighbours_add(struct neighbours *neighbours, const struct neighbour_wanted *wanted, struct neighbour **neighbour)
+{
+	struct neighbour *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return -ENOMEM;
+	n->neighbours = neighbours;
+	n->wanted = *wanted;
+	n->next_hop.state = NEXT_HOP_ASKED_FOR;
+	TAILQ_INSERT_TAIL(&neighbours->all, n, link);
+	look_up(n, now_us(neighbours));
+	set_timer(neighbours);
+	*neighbour = n;
+	return 0;
+}
+
+void neighbours_remove(struct neighbour *neighbour)
+{
+	if (!neighbour)
+		return;
+	TAILQ_REMOVE(&neighbour->neighbours->all, neighbour, link);
+	set_timer(neighbour->neighbours);
+	free(neighbour);
+}
+
+const struct next_hop *neighbour_next_hop(const struct neighbour *neighbour)
+{
+	return &neighbour->next_hop;
+}
+
+const char *next_hop_explain(const struct next_hop *next_hop, const char *interface, char *buffer, size_t bytes)
+{
+	const uint8_t *mac = next_hop->mac;
+	char address[INET6_ADDRSTRLEN] = "";
+
+	if (next_hop->address.family != AF_UNSPEC)
+		inet_ntop(next_hop->address.family, next_hop->address.address, address, sizeof(address));
+	switch (next_hop->state) {
+	case NEXT_HOP_READY:
+		snprintf(buffer, bytes, "goes to %02x:%02x:%02x:%02x:%02x:%02x%s%s", mac[0], mac[1], mac[2], mac[3],
+			 mac[4], mac[5], address[0] ? ", " : "", address);
+		break;
+	case NEXT_HOP_LINK_DOWN:
+		snprintf(buffer, bytes, "%s is down; 'ip link show %s'", interface, interface);
+		break;
+	case NEXT_HOP_NO_ROUTE:
+		snprintf(buffer, bytes, "no route to it leaves by %s; 'ip route' lists those there are", interface);
+		break;
+	case NEXT_HOP_NOT_A_HOST:
+		snprintf(buffer, bytes,
+			 "it is this machine's own address, a broadcast or prohibited; 'ip route get' says");
+		break;
+	case NEXT_HOP_NO_SOURCE:
+		snprintf(buffer, bytes,
+			 "%s has no address to send from; add one ('ip address add ADDRESS dev %s') or set source",
+			 interface, interface);
+		break;
+	case NEXT_HOP_ASKED_FOR:
+		snprintf(buffer, bytes, "its next hop %s is being asked for its Ethernet address", address);
+		break;
+	case NEXT_HOP_NO_ANSWER:
+		snprintf(buffer, bytes,
+			 "its next hop %s does not answer on %s ('ip neigh show %s'); if it never does, "
+			 "set next_hop_mac",
+			 address, interface, address);
+		break;
+	}
+	return buffer;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/probe.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define DISCARD_PORT 9
+
+static int open_socket(sa_family_t family)
+{
+	const int one_hop = 1;
+	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -errno;
+	if (family == AF_INET)
+		setsockopt(fd, IPPROTO_IP, IP_TTL, &one_hop, sizeof(one_hop));
+	else
+		setsockopt(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &one_hop, sizeof(one_hop));
+	return fd;
+}
+
+int probe_open(struct probe *probe)
+{
+	probe->ipv6 = -1;
+	probe->ipv4 = open_socket(AF_INET);
+	if (probe->ipv4 < 0)
+		return probe->ipv4;
+	probe->ipv6 = open_socket(AF_INET6);
+	return probe->ipv6 < 0 && probe->ipv6 != -EAFNOSUPPORT ? probe->ipv6 : 0;
+}
+
+void probe_close(struct probe *probe)
+{
+	if (probe->ipv4 >= 0)
+		close(probe->ipv4);
+	if (probe->ipv6 >= 0)
+		close(probe->ipv6);
+	*probe = (struct probe){-1, -1};
+}
+
+/* With the interface said in the message: a socket bound to one would serve only that. */
+static void send_empty(int fd, void *to, socklen_t to_bytes, int level, int type, const void *info, size_t info_bytes)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+		struct cmsghdr aligned;
+	} control = {{0}};
+	struct msghdr message = {
+	    .msg_name = to, .msg_namelen = to_bytes, .msg_control = &control, .msg_controllen = CMSG_SPACE(info_bytes)};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = level;
+	header->cmsg_type = type;
+	header->cmsg_len = CMSG_LEN(info_bytes);
+	memcpy(CMSG_DATA(header), info, info_bytes);
+	(void)sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void probe_send(const struct probe *probe, unsigned interface_index, const struct config_address *neighbour)
+{
+	if (neighbour->family == AF_INET) {
+		const struct in_pktinfo info = {.ipi_ifindex = (int)interface_index};
+		struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(DISCARD_PORT)};
+
+		memcpy(&to.sin_addr, neighbour->address, sizeof(to.sin_addr));
+		send_empty(probe->ipv4, &to, sizeof(to), IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+	} else if (probe->ipv6 >= 0) {
+		const struct in6_pktinfo info = {.ipi6_ifindex = interface_index};
+		struct sockaddr_in6 to = {
+		    .sin6_family = AF_INET6, .sin6_port = htons(DISCARD_PORT), .sin6_scope_id = interface_index};
+
+		memcpy(&to.sin6_addr, neighbour->address, sizeof(to.sin6_addr));
+		send_empty(probe->ipv6, &to, sizeof(to), IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+	}
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/rtnl.h"
+
+#include <errno.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define REQUEST_BYTES 256
+#define ANSWER_BYTES 32768 /* a link's is the longest, and the kernel's own bound for one message */
+#define STRAYS_MAX 8	   /* late answers to requests that were given up */
+
+/* ---- sockets -------------------------------------------------------------------------------------- */
+
+static int open_socket(struct mnl_socket **socket, int flags)
+{
+	struct mnl_socket *opened = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | flags);
+	int r;
+
+	if (!opened)
+		return -errno;
+	if (mnl_socket_bind(opened, 0, MNL_SOCKET_AUTOPID) < 0) {
+		r = -errno;
+		mnl_socket_close(opened);
+		return r;
+	}
+	*socket = opened;
+	return 0;
+}
+
+int rtnl_open(struct mnl_socket **socket)
+{
+	const struct timeval second = {.tv_sec = 1};
+	int r = open_socket(socket, 0);
+
+	if (r == 0)
+		setsockopt(mnl_socket_get_fd(*socket), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
+	return r;
+}
+
+int rtnl_open_events(struct mnl_socket **socket)
+{
+	static const int groups[] = {RTNLGRP_LINK,	  RTNLGRP_NEIGH,      RTNLGRP_IPV4_IFADDR,
+				     RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
+	int r = open_socket(socket, SOCK_NONBLOCK);
+
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && r == 0; i++)
+		if (mnl_socket_setsockopt(*socket, NETLINK_ADD_MEMBERSHIP, (void *)&groups[i], sizeof(groups[i])) < 0) {
+			r = -errno;
+			mnl_socket_close(*socket);
+		}
+	return r;
+}
+
+/* ---- requests ------------------------------------------------------------------------------------- */
+
+/* The one message that answers: cb gets it. -errno of the kernel's. */
+static int ask(struct mnl_socket *socket, struct nlmsghdr *request, mnl_cb_t cb, void *into)
+{
+	static unsigned sequence;
+	char answer[ANSWER_BYTES];
+	ssize_t n;
+
+	request->nlmsg_flags = NLM_F_REQUEST;
+	request->nlmsg_seq = ++sequence;
+	if (mnl_socket_sendto(socket, request, request->nlmsg_len) < 0)
+		return -errno;
+	for (int strays = 0; strays < STRAYS_MAX; strays++) {
+		n = mnl_socket_recvfrom(socket, answer, sizeof(answer));
+		if (n < 0)
+			return -errno;
+		if (mnl_cb_run(answer, (size_t)n, request->nlmsg_seq, mnl_socket_get_portid(socket), cb, into) >= 0)
+			return 0;
+		if (errno != EPROTO && errno != ESRCH)
+			return -errno;
+	}
+	return -EPROTO;
+}
+
+static size_t address_bytes(sa_family_t family)
+{
+	return family == AF_INET6 ? 16 : 4;
+}
+
+static void put_address(struct nlmsghdr *request, uint16_t type, const struct config_address *address)
+{
+	mnl_attr_put(request, type, address_bytes(address->family), address->address);
+}
+
+static void read_address(const struct nlattr *attribute, sa_family_t family, struct config_address *address)
+{
+	if (mnl_attr_get_payload_len(attribute) != address_bytes(family))
+		return;
+	memset(address, 0, sizeof(*address));
+	address->family = family;
+	memcpy(address->address, mnl_attr_get_payload(attribute), address_bytes(family));
+}
+
+/* ---- a link --------------------------------------------------------------------------------------- */
+
+static int on_link(const struct nlmsghdr *message, void *into)
+{
+	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
+	struct rtnl_link *link = into;
+	const struct nlattr *attribute;
+
+	link->up = (info->ifi_flags & IFF_UP) && (info->ifi_flags & IFF_RUNNING);
+	mnl_attr_for_each(attribute, message, sizeof(*info))
+	{
+		if (mnl_attr_get_type(attribute) == IFLA_MTU)
+			link->mtu = mnl_attr_get_u32(attribute);
+		else if (mnl_attr_get_type(attribute) == IFLA_ADDRESS && mnl_attr_get_payload_len(attribute) == 6)
+			memcpy(link->mac, mnl_attr_get_payload(attribute), 6);
+	}
+	return MNL_CB_STOP;
+}
+
+int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rtnl_link *link)
+{
+	char buffer[REQUEST_BYTES];
+	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
+	struct ifinfomsg *info;
+
+	request->nlmsg_type = RTM_GETLINK;
+	info = mnl_nlmsg_put_extra_header(request, sizeof(*info));
+	info->ifi_index = (int)interface_index;
+	memset(link, 0, sizeof(*link));
+	return ask(socket, request, on_link, link);
+}
+
+/* ---- a route -------------------------------------------------------------------------------------- */
+
+static void read_via(const struct nlattr *attribute, struct config_address *gateway)
+{
+	const struct rtvia *via = mnl_attr_get_payload(attribute);
+	size_t bytes = mnl_attr_get_payload_len(attribute);
+
+	if (bytes < sizeof(*via) || bytes - sizeof(*via) != address_bytes(via->rtvia_family))
+		return;
+	memset(gateway, 0, sizeof(*gateway));
+	gateway->family = via->rtvia_family;
+	memcpy(gateway->address, via->rtvia_addr, bytes - sizeof(*via));
+}
+
+static int on_route(const struct nlmsghdr *message, void *into)
+{
+	const struct rtmsg *found = mnl_nlmsg_get_payload(message);
+	struct rtnl_route *route = into;
+	const struct nlattr *attribute;
+
+	route->type = found->rtm_type;
+	mnl_attr_for_each(attribute, message, sizeof(*found))
+	{
+		switch (mnl_attr_get_type(attribute)) {
+		case RTA_GATEWAY:
+			read_address(attribute, found->rtm_family, &route->gateway);
+			break;
+		case RTA_VIA:
+			read_via(attribute, &route->gateway);
+			break;
+		case RTA_PREFSRC:
+			read_address(attribute, found->rtm_family, &route->source);
+			break;
+		}
+	}
+	return MNL_CB_STOP;
+}
+
+int rtnl_get_route(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
+		   struct rtnl_route *route)
+{
+	char buffer[REQUEST_BYTES];
+	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
+	struct rtmsg *wanted;
+
+	request->nlmsg_type = RTM_GETROUTE;
+	wanted = mnl_nlmsg_put_extra_header(request, sizeof(*wanted));
+	wanted->rtm_family = (uint8_t)address->family;
+	wanted->rtm_dst_len = (uint8_t)(8 * address_bytes(address->family));
+	put_address(request, RTA_DST, address);
+	mnl_attr_put_u32(request, RTA_OIF, interface_index);
+	memset(route, 0, sizeof(*route));
+	return ask(socket, request, on_route, route);
+}
+
+/* ---- a neighbour ---------------------------------------------------------------------------------- */
+
+bool rtnl_read_neighbour(const struct nlmsghdr *message, struct rtnl_neighbour *neighbour)
+{
+	const struct ndmsg *found = mnl_nlmsg_get_payload(message);
+	const struct nlattr *attribute;
+
+	memset(neighbour, 0, sizeof(*neighbour));
+	if (mnl_nlmsg_get_payload_len(message) < sizeof(*found) ||
+	    (found->ndm_family != AF_INET && found->ndm_family != AF_INET6))
+		return false;
+	neighbour->interface_index = (unsigned)found->ndm_ifindex;
+	neighbour->state = found->ndm_state;
+	mnl_attr_for_each(attribute, message, sizeof(*found))
+	{
+		if (mnl_attr_get_type(attribute) == NDA_DST) {
+			read_address(attribute, found->ndm_family, &neighbour->address);
+		} else if (mnl_attr_get_type(attribute) == NDA_LLADDR && mnl_attr_get_payload_len(attribute) == 6) {
+			memcpy(neighbour->mac, mnl_attr_get_payload(attribute), 6);
+			neighbour->has_mac = true;
+		}
+	}
+	return neighbour->address.family != AF_UNSPEC;
+}
+
+static int on_neighbour(const struct nlmsghdr *message, void *into)
+{
+	return rtnl_read_neighbour(message, into) ? MNL_CB_STOP : MNL_CB_ERROR;
+}
+
+int rtnl_get_neighbour(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
+		       struct rtnl_neighbour *neighbour)
+{
+	char buffer[REQUEST_BYTES];
+	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
+	struct ndmsg *wanted;
+
+	request->nlmsg_type = RTM_GETNEIGH;
+	wanted = mnl_nlmsg_put_extra_header(request, sizeof(*wanted));
+	wanted->ndm_family = (uint8_t)address->family;
+	wanted->ndm_ifindex = (int)interface_index;
+	put_address(request, NDA_DST, address);
+	return ask(socket, request, on_neighbour, neighbour);
+}
