@@ -172,6 +172,11 @@ int ibvcap_tx_counts(const struct ibvcap_tx *tx, struct ibvcap_tx_counts *counts
 		.flushed = counter_get(&counters[IBVCAP_TX_CTR_FLUSHED]),
 		.late_dropped = counter_get(&counters[IBVCAP_TX_CTR_LATE_DROPPED]),
 		.late = counter_get(&counters[IBVCAP_TX_CTR_LATE]),
+		.completed_bytes = counter_get(&counters[IBVCAP_TX_CTR_COMPLETED_BYTES]),
+		.wire_bytes = counter_get(&counters[IBVCAP_TX_CTR_WIRE_BYTES]),
+		.timed = counter_get(&counters[IBVCAP_TX_CTR_TIMED]),
+		.timed_lateness_ns = counter_get(&counters[IBVCAP_TX_CTR_TIMED_LATENESS_NS]),
+		.timed_lateness_max_ns = counter_get(&counters[IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS]),
 	};
 	counts->pending =
 		tx->submitted - counts->completed - counts->errored - counts->flushed - counts->late_dropped;

@@ -324,6 +324,25 @@ Test(tx, results_come_in_order_and_once)
 	cr_expect(eq(u64, now.pending, 13));
 }
 
+Test(tx, counts_are_the_daemons_also_of_bytes_and_times)
+{
+	submit(3);
+	sender.tally[IBVCAP_TX_CTR_TIMED] = 2;
+	sender.tally[IBVCAP_TX_CTR_TIMED_LATENESS_NS] = 70;
+	sender.tally[IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS] = 50;
+	sender.tally[IBVCAP_TX_CTR_LATE] = 1;
+	work(2, 0);
+	work(1, -EIO);
+	const struct ibvcap_tx_counts now = counts();
+
+	cr_expect(eq(u64, now.completed_bytes, 2 * BYTES));
+	cr_expect(eq(u64, now.wire_bytes, 2 * 146));
+	cr_expect(eq(u64, now.timed, 2));
+	cr_expect(eq(u64, now.timed_lateness_ns, 70));
+	cr_expect(eq(u64, now.timed_lateness_max_ns, 50));
+	cr_expect(eq(u64, now.late, 1));
+}
+
 Test(tx, results_that_were_not_asked_for_in_time_are_passed_over_and_counted)
 {
 	int32_t statuses[2 * SLOTS];

@@ -281,6 +281,11 @@ struct ibvcap_tx_counts {
 	uint64_t late_dropped; /* not sent: late, and IBVCAP_TX_DROP_LATE was set (-ETIME) */
 	uint64_t pending;
 	uint64_t late;         /* of all: more than late_after_ns after their time */
+	uint64_t completed_bytes; /* payload bytes of completed ones */
+	uint64_t wire_bytes;      /* of completed ones: Ethernet frames with FCS */
+	uint64_t timed;           /* given to the device that had a time, */
+	uint64_t timed_lateness_ns; /* … so long after it, in sum, */
+	uint64_t timed_lateness_max_ns; /* … and at most */
 };
 
 /**
