@@ -62,16 +62,32 @@ static int check_source(const struct reader *reader, const struct value *value, 
 	return 0;
 }
 
+/* The kernel would be asked who it is on the untagged link. */
+static int check_vlan(const struct reader *reader, const struct value *value, const struct config_channel *channel)
+{
+	if (channel->vlan == 0)
+		return reader_fault(reader, value->setting,
+				    "vlan = 0: accepted is 1 to 4094, or -1 for packets without a tag");
+	for (uint32_t i = 0; i < channel->n_destinations && channel->vlan > 0; i++) {
+		const struct config_destination *to = &channel->destinations[i];
+
+		if (!config_is_multicast(&to->address) && !to->has_next_hop_mac)
+			return reader_fault(reader, value->setting,
+					    "vlan = %d with the unicast destination at %s:%d: who it is in a VLAN is not asked "
+					    "of the kernel: accepted is a destination with next_hop_mac, or a group",
+					    channel->vlan, to->file, to->line);
+	}
+	return 0;
+}
+
 int check_channel(const struct reader *reader, const struct value *values, const struct config_channel *channel)
 {
 	const struct config_destination *ipv6 = find_family(channel, AF_INET6);
+	int r;
 
 	if (!check_is_name(channel->name))
 		return reader_fault(reader, values[CHANNEL_NAME].setting,
 				    "name = \"%s\": accepted are letters, digits, '.', '_' and '-'", channel->name);
-	if (channel->vlan == 0)
-		return reader_fault(reader, values[CHANNEL_VLAN].setting,
-				    "vlan = 0: accepted is 1 to 4094, or -1 for packets without a tag");
 	if (values[CHANNEL_LOOPBACK].integer)
 		return reader_fault(
 		    reader, values[CHANNEL_LOOPBACK].setting,
@@ -83,7 +99,8 @@ int check_channel(const struct reader *reader, const struct value *values, const
 		    "udp_checksum = \"zero\" with the IPv6 destination at %s:%d, whose receivers would drop it "
 		    "(RFC 8200): accepted is \"auto\", \"device\" or \"software\"",
 		    ipv6->file, ipv6->line);
-	return check_source(reader, &values[CHANNEL_SOURCE], channel);
+	r = check_vlan(reader, &values[CHANNEL_VLAN], channel);
+	return r < 0 ? r : check_source(reader, &values[CHANNEL_SOURCE], channel);
 }
 
 static int check_worker(const struct config_channel *channel, const struct config_channel *other, struct fault *fault)

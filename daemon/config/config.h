@@ -101,7 +101,7 @@ struct config_channel {
 	uint32_t n_destinations;
 	struct config_address source; /* AF_UNSPEC: the interface's; else all destinations are of its family */
 	uint16_t source_port;
-	int32_t vlan; /* 1..4094, or -1: no tag */
+	int32_t vlan; /* 1..4094, and unicast destinations have a next_hop_mac; or -1: no tag */
 	uint8_t dscp;
 	uint8_t ttl;	       /* 0: config_ttl() says */
 	uint32_t payload_size; /* bytes of a slot: 1..65507; that the MTU allows it is checked at start */

@@ -173,6 +173,6 @@ Test(change, of_a_channel_rights_and_limits_of_senders_can_change)
 	cr_expect(eq(str, (char *)fixed_channel_key("source = \"10.0.0.9\";", ""), (char *)"source"));
 	cr_expect(eq(str, (char *)fixed_channel_key("rate_limit_mbps = 5;", ""), (char *)"rate_limit_mbps"));
 	cr_expect(eq(str, (char *)fixed_channel_key("arena_slots = 64;", ""), (char *)"arena_slots"));
-	cr_expect(eq(str, (char *)fixed_channel_key("vlan = 5;", ""), (char *)"vlan"));
+	cr_expect(eq(str, (char *)fixed_channel_key("dscp = 5;", ""), (char *)"dscp"));
 	cr_expect(eq(str, (char *)fixed_channel_key("udp_checksum = \"zero\";", ""), (char *)"udp_checksum"));
 }

@@ -128,7 +128,8 @@ static struct config *load_sample(const struct sample *sample, const char *value
 	char text[256];
 
 	snprintf(text, sizeof(text), "%s = %s;", sample->group->keys[sample->key].name, value);
-	return load_with(of_channel ? text : "", "10.0.0.1", of_channel ? "" : text);
+	return load_with(of_channel ? text : "", "10.0.0.1",
+			 of_channel ? "next_hop_mac = \"02:00:00:00:0a:02\";" : text);
 }
 
 Test(channel, each_optional_key_takes_a_good_value_and_refuses_a_bad_one)
@@ -191,6 +192,19 @@ Test(channel, what_no_packet_can_have_is_refused)
 	expect_refused(load_with("rate_limit_mbps = 1.5;", "10.0.0.1", ""), "test.conf:2: ", "a decimal fraction");
 	expect_refused(load_with("arena_slots = 96;", "10.0.0.1", ""),
 		       "test.conf:2: ", "from 64 to 1048576, a power of two");
+}
+
+Test(channel, in_a_vlan_nobody_is_asked_for)
+{
+	struct config *config;
+
+	expect_refused(load_with("vlan = 5;", "10.0.0.1", ""), "test.conf:2: ", "accepted is a destination with next_hop_mac");
+	config = load_with("vlan = 5;", "10.0.0.1", "next_hop_mac = \"02:00:00:00:0a:01\";");
+	cr_expect(config != NULL, "%s", fault.text);
+	config_free(config);
+	config = load_with("vlan = 5;", "ff05::1", "");
+	cr_expect(config != NULL, "%s", fault.text);
+	config_free(config);
 }
 
 Test(channel, the_source_is_one_address_of_the_destinations_family)
