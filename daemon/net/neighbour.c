@@ -19,6 +19,7 @@
 #define LOOK_AGAIN_US UINT64_C(30000000)
 #define ASK_AGAIN_US UINT64_C(5000000) /* nobody answered; the kernel itself tries for 3 s */
 #define ASK_APART_US UINT64_C(1000000)
+#define GIVE_UP_US UINT64_C(10000000)
 #define ROUND_APART_US UINT64_C(20000) /* between rounds of looking up, however many events there are */
 #define ROUND_MAX 64		       /* lookups a round: about a millisecond */
 #define EVENTS_MAX 32		       /* datagrams read before others of the event loop have their turn */
@@ -30,8 +31,9 @@ struct neighbour {
 	struct neighbours *neighbours;
 	struct neighbour_wanted wanted;
 	struct next_hop next_hop;
-	uint64_t look_us;  /* at this time, or as soon as it is dirty */
-	uint64_t asked_us; /* 0: never */
+	uint64_t look_us;    /* at this time, or as soon as it is dirty */
+	uint64_t asked_us;   /* 0: never */
+	uint64_t waiting_us; /* since then, for the kernel to know it; 0: it does */
 	bool dirty;
 };
 
@@ -105,21 +107,25 @@ static void ask_for(struct neighbour *neighbour, const struct next_hop *next, ui
 	probe_send(&neighbour->neighbours->probe, neighbour->wanted.interface_index, &next->address);
 }
 
-/* The kernel is asking, or has forgotten it: what was known is good until it says that nobody answers. */
+/*
+ * The kernel is asking, or has forgotten it: what was known is good until it says that nobody answers. It says nothing
+ * where our datagrams do not leave (a packet filter's rule): not for ever, therefore.
+ */
 static enum next_hop_state wait_for_answer(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
 {
 	const struct next_hop *before = &neighbour->next_hop;
 	bool is_same = is_same_address(&next->address, &before->address);
+	bool gives_up, is_kept;
 
-	if (is_same && before->state == NEXT_HOP_READY) {
+	if (!is_same || !neighbour->waiting_us)
+		neighbour->waiting_us = now;
+	gives_up = now - neighbour->waiting_us >= GIVE_UP_US || (is_same && before->state == NEXT_HOP_NO_ANSWER);
+	is_kept = is_same && before->state == NEXT_HOP_READY && !gives_up;
+	ask_for(neighbour, next, now, is_kept ? ASK_APART_US : ASK_AGAIN_US);
+	neighbour->look_us = now + (is_kept ? ASK_APART_US : ASK_AGAIN_US);
+	if (is_kept)
 		memcpy(next->mac, before->mac, sizeof(next->mac));
-		ask_for(neighbour, next, now, ASK_APART_US);
-		neighbour->look_us = now + ASK_APART_US;
-		return NEXT_HOP_READY;
-	}
-	ask_for(neighbour, next, now, ASK_AGAIN_US);
-	neighbour->look_us = now + ASK_AGAIN_US;
-	return is_same && before->state == NEXT_HOP_NO_ANSWER ? NEXT_HOP_NO_ANSWER : NEXT_HOP_ASKED_FOR;
+	return is_kept ? NEXT_HOP_READY : gives_up ? NEXT_HOP_NO_ANSWER : NEXT_HOP_ASKED_FOR;
 }
 
 static enum next_hop_state look_up_mac(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
@@ -143,6 +149,7 @@ static enum next_hop_state look_up_mac(struct neighbour *neighbour, struct next_
 	}
 	if (r < 0 || !(found.state & NUD_HAS_MAC) || !found.has_mac)
 		return wait_for_answer(neighbour, next, now);
+	neighbour->waiting_us = 0;
 	memcpy(next->mac, found.mac, sizeof(next->mac));
 	if (found.state & NUD_STALE) /* it may have gone, and only traffic of the kernel's own makes it look */
 		ask_for(neighbour, next, now, ASK_APART_US);

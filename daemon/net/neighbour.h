@@ -5,9 +5,9 @@
  * again every 30 s. No privilege is needed: the kernel is made to ask for a neighbour by an empty datagram to its
  * discard port, at once, every 5 s while nobody answers, and every 30 s to notice that it has gone.
  *
- * A MAC that was known stays in use while the kernel asks for it again; it is given up when nobody answers, when
- * the route leads elsewhere and when the link goes down. Routes are looked up by destination and interface: rules that
- * look at more (ip-rule(8)) are not followed.
+ * A MAC that was known stays in use while the kernel asks for it again; it is given up when nobody answers (after 10 s
+ * at most), when the route leads elsewhere and when the link goes down. Routes are looked up by destination and
+ * interface: rules that look at more (ip-rule(8)) are not followed.
  *
  * Control thread only. Nothing blocks; how often and how much is looked up at a time is bounded, whatever the kernel
  * tells.

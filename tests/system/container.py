@@ -21,8 +21,8 @@ import pytest
 import conftest
 
 SUITE = "bookworm"
-PACKAGES = ["systemd", "systemd-sysv", "dbus", "iproute2", "procps", "libibverbs1", "ibverbs-providers", "libconfig9", "libcap2",
-            "libjansson4"]
+PACKAGES = ["systemd", "systemd-sysv", "dbus", "iproute2", "procps", "libibverbs1", "ibverbs-providers", "libconfig9",
+            "libmnl0", "libcap2", "libjansson4"]
 CAPABILITIES = ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_IPC_LOCK"]
 SIGPOWEROFF = signal.SIGRTMIN + 4  # systemd(1)
 

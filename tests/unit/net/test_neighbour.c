@@ -261,6 +261,23 @@ Test(neighbour, one_that_the_kernel_forgets_stays_in_use_while_it_is_asked_for_a
 	cr_expect(has_mac(PEER_MAC));
 }
 
+Test(neighbour, one_that_the_kernel_cannot_be_made_to_ask_for_is_given_up)
+{
+	if (system("nft add table inet t && nft 'add chain inet t out { type filter hook output priority 0; }' && "
+		   "nft add rule inet t out udp dport 9 drop") != 0)
+		cr_skip_test("no packet filter to be had here");
+	run("ip neigh replace 10.0.0.2 lladdr " PEER_MAC " nud reachable dev test0");
+	want("10.0.0.2", NULL, NULL);
+	wait_for(has_mac(PEER_MAC));
+	run("ip neigh del 10.0.0.2 dev test0");
+	for (double until = seconds() + 3; seconds() < until;)
+		cr_assert(ge(int, sd_event_run(event, 100000), 0));
+	cr_expect(has_mac(PEER_MAC));
+	wait_for(is_state(NEXT_HOP_NO_ANSWER));
+	run("nft delete table inet t");
+	wait_for(has_mac(PEER_MAC));
+}
+
 /* ---- the link, addresses, routes ------------------------------------------------------------------- */
 
 Test(neighbour, a_link_that_goes_down_and_comes_back_is_followed)
