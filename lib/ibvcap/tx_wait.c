@@ -14,10 +14,9 @@
 
 int tx_check_connected(const struct ibvcap_tx *tx)
 {
-	if (tx->daemon_gone)
-		return -ESHUTDOWN;
+	/* Who is put out is told why, and hung up on: why comes first. */
 	if (sender_load_status(tx->state) == IBVCAP_CONSUMER_ATTACHED)
-		return 0;
+		return tx->daemon_gone ? -ESHUTDOWN : 0;
 	switch (sender_load_reason(tx->state)) {
 	case IBVCAP_REASON_SHUTDOWN:
 		return -ESHUTDOWN;
