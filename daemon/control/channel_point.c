@@ -13,8 +13,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define MAP_US      UINT64_C(5000000) /* in which a client has to map what it was given */
-#define SENDERS_MAX 4096u             /* of one worker; more than any configuration has */
+#define MAP_US	    UINT64_C(5000000) /* in which a client has to map what it was given */
+#define SENDERS_MAX 4096u	      /* of one worker; more than any configuration has */
 
 /* ---- opening --------------------------------------------------------------------------------------- */
 
@@ -36,18 +36,20 @@ static bool is_refused_by_rights(struct session *session, const struct config_ch
 	case RIGHTS_GRANTED:
 		return false;
 	case RIGHTS_DAEMONS_USER:
-		*sent = session_send_error(session, -EACCES,
-					   "channel '%s': refused to user %u, which is the daemon's own: it could write what the "
-					   "daemon tells its senders; open it as another user",
-					   channel->name, (unsigned)session->peer.uid);
+		*sent = session_send_error(
+			session, -EACCES,
+			"channel '%s': refused to user %u, which is the daemon's own: it could write what the "
+			"daemon tells its senders; open it as another user",
+			channel->name, (unsigned)session->peer.uid);
 		return true;
 	case RIGHTS_NOT_LISTED:
 		break;
 	}
-	*sent = session_send_error(session, -EACCES,
-				   "channel '%s': not for user %u; the administrator names users and groups in the channel's "
-				   "configuration, %s:%d",
-				   channel->name, (unsigned)session->peer.uid, channel->file, channel->line);
+	*sent = session_send_error(
+		session, -EACCES,
+		"channel '%s': not for user %u; the administrator names users and groups in the channel's "
+		"configuration, %s:%d",
+		channel->name, (unsigned)session->peer.uid, channel->file, channel->line);
 	return true;
 }
 
@@ -68,23 +70,25 @@ static bool is_refused_by_quota(struct session *session, const struct channel_po
 	uint32_t n = count_of_user(point, session->peer.uid);
 
 	if (point->ending == IBVCAP_REASON_CHANNEL_FAILED)
-		*sent = session_send_error(session, -EIO,
-					   "channel '%s': its send queue on device %s failed and cannot go on; ask the administrator "
-					   "to restart the daemon: systemctl restart ibvcapd",
-					   channel->name, point->channel->device);
+		*sent = session_send_error(
+			session, -EIO,
+			"channel '%s': its send queue on device %s failed and cannot go on; ask the administrator "
+			"to restart the daemon: systemctl restart ibvcapd",
+			channel->name, point->channel->device);
 	else if (point->ended || !session->control->listening) /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "channel '%s': the daemon is stopping", channel->name);
 	else if (point->n_sendings >= channel->max_senders)
-		*sent = session_send_error(session, -EAGAIN,
-					   "channel '%s': all %u senders it is configured for (max_senders) have it open; wait for "
-					   "one to leave, or ask the administrator to raise it in %s",
-					   channel->name, channel->max_senders, channel->file);
+		*sent = session_send_error(
+			session, -EAGAIN,
+			"channel '%s': all %u senders it is configured for (max_senders) have it open; wait for "
+			"one to leave, or ask the administrator to raise it in %s",
+			channel->name, channel->max_senders, channel->file);
 	else if (session->peer.uid != 0 && n >= channel->max_senders_per_user)
-		*sent = session_send_error(session, -EAGAIN,
-					   "channel '%s': user %u has it open %u times and max_senders_per_user is %u; close one, or "
-					   "ask the administrator to raise it in %s",
-					   channel->name, (unsigned)session->peer.uid, n, channel->max_senders_per_user,
-					   channel->file);
+		*sent = session_send_error(
+			session, -EAGAIN,
+			"channel '%s': user %u has it open %u times and max_senders_per_user is %u; close one, or "
+			"ask the administrator to raise it in %s",
+			channel->name, (unsigned)session->peer.uid, n, channel->max_senders_per_user, channel->file);
 	else
 		return false;
 	return true;
@@ -110,8 +114,9 @@ int channel_open_request(struct session *session, const struct wire_open_channel
 	int sent;
 
 	if (session->attachment || session->tapped || session->sending)
-		return session_send_error(session, -EALREADY,
-					  "this connection is attached or sends already: one ring or channel a connection");
+		return session_send_error(
+			session, -EALREADY,
+			"this connection is attached or sends already: one ring or channel a connection");
 	if (request->abi_major != IBVCAP_ABI_MAJOR)
 		return session_send_error(session, -EPROTO, "shared memory ABI %u.%u asked for, the daemon has %u.%u",
 					  request->abi_major, request->abi_minor, IBVCAP_ABI_MAJOR, IBVCAP_ABI_MINOR);
@@ -130,7 +135,8 @@ int channel_mapped_request(struct session *session)
 	int r;
 
 	if (!sending || sending->lent)
-		return session_send_error(session, -EPROTO, "nothing that was given to this connection is to be mapped");
+		return session_send_error(session, -EPROTO,
+					  "nothing that was given to this connection is to be mapped");
 	if (sending->point->ending != IBVCAP_REASON_NONE || sending->point->ended) {
 		r = fault_set(&fault, EX_UNAVAILABLE, ENODEV, "channel '%s': it ends",
 			      sending->point->channel->config->name);
@@ -180,7 +186,8 @@ static void sender_bad(struct sending *sending, const struct mail *mail)
 	struct session *session = sending->session;
 
 	if (control_should_log(++point->n_bad))
-		log_warning("channel '%s': sender process %d of user %u broke the rules of its page (reason %u): put out (%llu "
+		log_warning("channel '%s': sender process %d of user %u broke the rules of its page (reason %u): put "
+			    "out (%llu "
 			    "so far)",
 			    point->channel->config->name, (int)sending->pid, (unsigned)sending->uid, mail->reason,
 			    (unsigned long long)point->n_bad);

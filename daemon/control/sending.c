@@ -132,8 +132,8 @@ static int seal(struct sending *sending, struct fault *fault)
 		return fault_set(fault, EX_NOPERM, EPERM,
 				 "channel '%s': the sender has sealed what it was given; it is not to", name);
 	return r < 0 ? fault_set(fault, EX_OSERR, -r, "channel '%s': the sender's memory cannot be sealed: %s", name,
-				 strerror(-r)) :
-		       0;
+				 strerror(-r))
+		     : 0;
 }
 
 /* The notifier first: the worker may find it due at its first look. */
@@ -184,7 +184,9 @@ bool sending_awaits_mail(const struct sending *sending)
 void sending_retry(struct sending *sending)
 {
 	const struct control_channel *channel = sending->point->channel;
-	const struct mail mail = { .type = MAIL_REMOVE_SENDER, .channel = channel->channel, .sender = &sending->sender };
+	const struct mail mail = { .type = MAIL_REMOVE_SENDER,
+				   .channel = channel->channel,
+				   .sender = &sending->sender };
 
 	if (!sending->session && !sending->remove_mailed && !sending->point->ended)
 		sending->remove_mailed = mailbox_send(channel->transmit->inbox, &mail) == 0;

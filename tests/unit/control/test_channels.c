@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Senders at the control socket, with a real transmit worker on the scripted backend. Worker and control take turns on
+ * this thread, so every test says when the worker answers; the device sends when the test says so. The scripted backend
+ * ends a test that unregisters the memory of packets which are still with it.
+ */
+#include "daemon/control/control.h"
+#include "daemon/worker/transmit.h"
+#include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/ring_tx.h"
+#include "lib/ibvcap/tx.h"
+#include "lib/ibvcap/wire.h"
+#include "tests/support/scripted_backend.h"
+#include "tests/support/senders.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <ibvcap/ibvcap.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EPOCH UINT64_C(0x1122334455667788)
+#define SLOTS 64u
+#define BYTES 100u
+
+static char directory[] = "/tmp/ibvcap-channels-XXXXXX";
+static struct config_channel out;
+static struct config config;
+static struct backend *backend;
+static struct channel *channel;
+static struct transmit *transmit;
+static bool worker_rests;
+static sd_event *event;
+static struct listener listener;
+static struct control_transmit control_transmit;
+static struct control_channel control_channel;
+static struct control *control;
+static struct mail last_said;
+static uint32_t n_registered;
+static int register_result;
+
+/* ---- the daemon ----------------------------------------------------------------------------------- */
+
+static int register_arena(void *context, const struct shm *arena, const void **registration, struct fault *fault)
+{
+	struct backend_memory *memory = NULL;
+	int r = register_result;
+
+	(void)context;
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "the device takes no more");
+	r = scripted_backend_ops.register_memory(backend, arena->address, arena->bytes, &memory, fault);
+	*registration = memory;
+	n_registered += r == 0;
+	return r;
+}
+
+static void unregister_arena(void *context, const void *registration)
+{
+	(void)context;
+	scripted_backend_ops.unregister_memory((struct backend_memory *)registration);
+	n_registered--;
+}
+
+static void said(void *context, const struct mail *mail)
+{
+	(void)context;
+	last_said = *mail;
+	if (mail->type == MAIL_CHANNEL_FAILED)
+		channel_close(channel);
+}
+
+static void make_channel(void)
+{
+	const struct channel_options options = { .name = "out",
+						 .backend = backend,
+						 .queue_slots = 64,
+						 .slot_bytes = BYTES,
+						 .n_destinations = 1,
+						 .late_after_ns = 1000000,
+						 .completion_events = true };
+	const struct transmit_options worker = { .name = "test", .cpu = -1 };
+	const struct mail mail = { .type = MAIL_ADD_CHANNEL };
+	struct mail add = mail;
+
+	cr_assert(eq(int, channel_new(&channel, &options, NULL), 0));
+	channel->destinations[0] = test_destination(0, PACKET_CHECKSUMS_DEVICE);
+	cr_assert(eq(int, transmit_new(&transmit, &worker), 0));
+	add.channel = channel;
+	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &add), 0));
+}
+
+static void make_control(void)
+{
+	const struct control_options options = { .config = &config, .event = event, .listener = &listener };
+
+	control_transmit = (struct control_transmit){
+		.inbox = transmit_inbox(transmit),
+		.outbox = transmit_outbox(transmit),
+		.doorbell = transmit_doorbell(transmit),
+		.said = said,
+	};
+	control_channel = (struct control_channel){
+		.config = &out,
+		.transmit = &control_transmit,
+		.channel = channel,
+		.counters = channel->counters,
+		.epoch = EPOCH,
+		.device = "scripted0",
+		.backend = "scripted",
+		.state = "sending",
+		.register_arena = register_arena,
+		.unregister_arena = unregister_arena,
+	};
+	cr_assert(eq(int, control_new(&control, &options, NULL), 0));
+	cr_assert(eq(int, control_add_transmit(control, &control_transmit), 0));
+	cr_assert(eq(int, control_add_channel(control, &control_channel), 0));
+}
+
+static void set_up(void)
+{
+	if (geteuid() != 0)
+		cr_skip_test("a channel that names nobody is for root: run as root");
+	cr_assert(mkdtemp(directory) != NULL);
+	out = (struct config_channel){ .name = "out",
+				       .interface = "eth7",
+				       .max_senders = 2,
+				       .max_senders_per_user = 2,
+				       .file = "test.conf",
+				       .payload_size = BYTES,
+				       .arena_slots = SLOTS,
+				       .n_destinations = 1,
+				       .page_bytes = 4096,
+				       .send_queue_slots = 64 };
+	config = (struct config){ .file = "test.conf",
+				  .max_clients = 300,
+				  .max_clients_per_user = 300,
+				  .max_messages_per_s = 10000,
+				  .max_messages_per_s_per_user = 10000,
+				  .idle_timeout_s = 60 };
+	snprintf(config.socket_path, sizeof(config.socket_path), "%s/control.sock", directory);
+	cr_assert(ge(int, sd_event_new(&event), 0));
+	cr_assert(eq(int, listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0));
+	cr_assert(eq(int, scripted_backend_ops.open("none", &backend, NULL), 0));
+	make_channel();
+	make_control();
+}
+
+static void tear_down(void)
+{
+	if (!control)
+		return;
+	channel_close(channel);
+	control_free(control);
+	cr_expect(eq(u32, n_registered, 0));
+	channel_free(channel);
+	transmit_free(transmit);
+	scripted_backend_ops.close(backend);
+	listener_close(&listener);
+	sd_event_unref(event);
+	rmdir(directory);
+}
+
+TestSuite(channels, .init = set_up, .fini = tear_down, .timeout = 60);
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void turn(void)
+{
+	const struct transmit_now now = { .monotonic_ns = now_ms() * 1000000, .utc_ns = now_ms() * 1000000 };
+
+	if (!worker_rests)
+		transmit_do_work(transmit, &now);
+	cr_assert(ge(int, sd_event_run(event, 200), 0));
+}
+
+static void turn_for(uint64_t ms)
+{
+	uint64_t end = now_ms() + ms;
+
+	while (now_ms() < end)
+		turn();
+}
+
+#define TURN_UNTIL(condition)                                                                                          \
+	do {                                                                                                           \
+		uint64_t end = now_ms() + 30000;                                                                       \
+		while (!(condition)) {                                                                                 \
+			cr_assert(lt(u64, now_ms(), end), "%s", #condition);                                           \
+			turn();                                                                                        \
+		}                                                                                                      \
+	} while (0)
+
+/* ---- a client ------------------------------------------------------------------------------------- */
+
+static bool is_readable(int fd)
+{
+	struct pollfd poller = { .fd = fd, .events = POLLIN };
+
+	return poll(&poller, 1, 0) > 0;
+}
+
+static int connect_client(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, config.socket_path);
+	cr_assert(eq(int, connect(fd, (struct sockaddr *)&address, sizeof(address)), 0));
+	return fd;
+}
+
+static int receive(int client, union wire_message *answer, int *fds, unsigned *n_fds)
+{
+	TURN_UNTIL(is_readable(client));
+	return wire_recv(client, answer, fds, n_fds);
+}
+
+static void say(int client, enum wire_type type)
+{
+	struct wire_header header;
+
+	wire_init(&header, type, sizeof(header));
+	cr_assert(eq(int, wire_send(client, &header, NULL, 0), 0));
+}
+
+/* Opened and not mapped yet: 0; else the error that was answered. */
+static int open_channel(int client, struct ibvcap_tx **tx)
+{
+	struct wire_open_channel request = { .channel = "out", .abi_major = IBVCAP_ABI_MAJOR };
+	union wire_message answer;
+	int fds[WIRE_FDS_MAX];
+	unsigned n_fds = WIRE_FDS_MAX;
+
+	wire_init(&request.header, WIRE_OPEN_CHANNEL, sizeof(request));
+	cr_assert(eq(int, wire_send(client, &request.header, NULL, 0), 0));
+	cr_assert(eq(int, receive(client, &answer, fds, &n_fds), 1));
+	if (answer.header.type == WIRE_ERROR)
+		return answer.error.error;
+	cr_assert(eq(int, answer.header.type, WIRE_OPENED));
+	cr_assert(eq(u32, n_fds, WIRE_FD_OPENED_N));
+	cr_assert(eq(int, tx_open(tx, client, fds, answer.opened.epoch), 0));
+	return 0;
+}
+
+static int say_mapped(const struct ibvcap_tx *tx)
+{
+	union wire_message answer;
+
+	say(tx->control, WIRE_MAPPED);
+	cr_assert(eq(int, receive(tx->control, &answer, NULL, NULL), 1));
+	return answer.header.type == WIRE_READY ? 0 : answer.error.error;
+}
+
+static struct ibvcap_tx *open_sender(void)
+{
+	struct ibvcap_tx *tx = NULL;
+
+	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
+	cr_assert(eq(int, say_mapped(tx), 0));
+	return tx;
+}
+
+static void submit(struct ibvcap_tx *tx, uint32_t n)
+{
+	struct ibvcap_slots slots;
+
+	cr_assert(eq(int, ibvcap_reserve(tx, &slots, n, n, 0), (int)n));
+	cr_assert(eq(int, ibvcap_submit(tx, n), 0));
+}
+
+static uint32_t under_way(void)
+{
+	struct scripted_send_counts counts;
+
+	scripted_send_counts(channel->queue, &counts);
+	return counts.under_way;
+}
+
+static uint64_t count(enum ibvcap_tx_counter which)
+{
+	return counter_get(&channel->counters[which]);
+}
+
+static void expect_sum(uint64_t submitted, uint64_t completed, uint64_t flushed)
+{
+	cr_expect(eq(u64, count(IBVCAP_TX_CTR_SUBMITTED), submitted));
+	cr_expect(eq(u64, count(IBVCAP_TX_CTR_COMPLETED), completed));
+	cr_expect(eq(u64, count(IBVCAP_TX_CTR_FLUSHED), flushed));
+	cr_expect(eq(u64, count(IBVCAP_TX_CTR_ERRORED) + count(IBVCAP_TX_CTR_LATE_DROPPED), 0));
+}
+
+/* ---- tests ---------------------------------------------------------------------------------------- */
+
+Test(channels, who_opens_and_maps_sends)
+{
+	struct ibvcap_tx *tx = open_sender();
+
+	cr_expect(eq(u64, tx->info.epoch, EPOCH));
+	submit(tx, 3);
+	TURN_UNTIL(under_way() == 3);
+	scripted_send(channel->queue, 3);
+	TURN_UNTIL(sender_load_completed(tx->state) == 3);
+	expect_sum(3, 3, 0);
+	ibvcap_close(tx);
+	TURN_UNTIL(n_registered == 0);
+}
+
+Test(channels, an_arena_is_given_up_after_its_last_completion)
+{
+	struct ibvcap_tx *tx = open_sender();
+
+	submit(tx, SLOTS);
+	TURN_UNTIL(under_way() == SLOTS);
+	ibvcap_close(tx);
+	turn_for(20);
+	cr_expect(eq(u32, n_registered, 1), "the device reads it");
+	scripted_send(channel->queue, SLOTS);
+	TURN_UNTIL(n_registered == 0);
+	expect_sum(SLOTS, SLOTS, 0);
+}
+
+Test(channels, who_leaves_before_the_worker_answers_is_taken_back)
+{
+	struct ibvcap_tx *tx = NULL;
+
+	worker_rests = true;
+	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
+	say(tx->control, WIRE_MAPPED);
+	TURN_UNTIL(n_registered == 1);
+	ibvcap_close(tx);
+	turn_for(20);
+	cr_expect(eq(u32, n_registered, 1), "the worker may have it");
+	worker_rests = false;
+	TURN_UNTIL(n_registered == 0);
+}
+
+Test(channels, places_are_given_back_at_any_step)
+{
+	for (int step = 0; step < 3; step++) {
+		struct ibvcap_tx *senders[2] = { NULL, NULL };
+		struct ibvcap_tx *third = NULL;
+		int client = connect_client();
+
+		scripted_send_at_once(channel->queue, true);
+		for (int i = 0; i < 2; i++) {
+			TURN_UNTIL(open_channel(connect_client(), &senders[i]) == 0);
+			if (step > 0)
+				cr_assert(eq(int, say_mapped(senders[i]), 0));
+			if (step > 1)
+				submit(senders[i], 1);
+		}
+		cr_expect(eq(int, open_channel(client, &third), -EAGAIN));
+		close(client);
+		for (int i = 0; i < 2; i++)
+			ibvcap_close(senders[i]);
+		TURN_UNTIL(n_registered == 0);
+	}
+}
+
+Test(channels, memory_that_the_device_does_not_take_is_refused)
+{
+	struct ibvcap_tx *tx = NULL;
+
+	register_result = -ENOMEM;
+	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
+	cr_expect(eq(int, say_mapped(tx), -ENOMEM));
+	ibvcap_close(tx);
+	register_result = 0;
+	ibvcap_close(open_sender());
+}
+
+Test(channels, a_worker_with_too_much_mail_is_asked_again)
+{
+	struct ibvcap_tx *tx = open_sender(), *other = NULL;
+	const struct mail nothing = { .type = MAIL_CHANNEL_ERROR, .channel = channel };
+
+	worker_rests = true;
+	while (mailbox_send(transmit_inbox(transmit), &nothing) == 0)
+		;
+	cr_assert(eq(int, open_channel(connect_client(), &other), 0));
+	cr_expect(eq(int, say_mapped(other), -EAGAIN));
+	ibvcap_close(other);
+	ibvcap_close(tx);
+	turn_for(20);
+	worker_rests = false;
+	TURN_UNTIL(n_registered == 0);
+}
+
+Test(channels, who_lies_is_put_out_and_nobody_else)
+{
+	struct ibvcap_tx *bad = open_sender(), *good = open_sender();
+
+	scripted_send_at_once(channel->queue, true);
+	submit(bad, 2);
+	TURN_UNTIL(sender_load_completed(bad->state) == 2);
+	sender_store_submitted(bad->page, 1);
+	TURN_UNTIL(n_registered == 1);
+	cr_expect(eq(u32, sender_load_reason(bad->state), IBVCAP_REASON_BAD_CURSOR));
+	submit(good, 1);
+	TURN_UNTIL(sender_load_completed(good->state) == 1);
+	expect_sum(3, 3, 0);
+	ibvcap_close(bad);
+	ibvcap_close(good);
+}
+
+Test(channels, a_failed_channel_puts_its_senders_out_once_its_queue_is_gone)
+{
+	struct ibvcap_tx *tx = open_sender(), *again = NULL;
+
+	submit(tx, 5);
+	TURN_UNTIL(under_way() == 5);
+	scripted_fail_reset(channel->queue, -EIO);
+	scripted_fail_queue(channel->queue);
+	TURN_UNTIL(n_registered == 0);
+	cr_expect(eq(int, last_said.type, MAIL_CHANNEL_FAILED));
+	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_REASON_CHANNEL_FAILED));
+	cr_expect(eq(int, ibvcap_submit(tx, 0), -EIO));
+	expect_sum(5, 0, 5);
+	cr_expect(eq(int, open_channel(connect_client(), &again), -EIO));
+	ibvcap_close(tx);
+}
+
+Test(channels, a_worker_that_stops_accounts_for_everything_first)
+{
+	struct ibvcap_tx *tx = open_sender();
+
+	submit(tx, SLOTS);
+	TURN_UNTIL(under_way() > 0);
+	scripted_send_at_once(channel->queue, true);
+	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &(struct mail){ .type = MAIL_STOP }), 0));
+	TURN_UNTIL(last_said.type == MAIL_STOPPED);
+	cr_expect(eq(u64, sender_load_completed(tx->state), SLOTS));
+	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_REASON_SHUTDOWN));
+	cr_expect(eq(u64, count(IBVCAP_TX_CTR_SUBMITTED), SLOTS));
+	cr_expect(eq(u64, count(IBVCAP_TX_CTR_COMPLETED) + count(IBVCAP_TX_CTR_FLUSHED), SLOTS));
+	ibvcap_close(tx);
+}
+
+Test(channels, who_may_no_longer_send_is_put_out)
+{
+	const uid_t users[] = { 4711 };
+	struct config_channel after = out;
+	struct ibvcap_tx *tx = open_sender();
+
+	after.users = users;
+	after.n_users = 1;
+	control_channel.config = &after;
+	control_set_config(control, &config);
+	turn_for(5);
+	cr_expect(eq(u32, n_registered, 1), "root may always");
+	ibvcap_close(tx);
+	TURN_UNTIL(n_registered == 0);
+}
