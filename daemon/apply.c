@@ -4,6 +4,7 @@
 #include "daemon/config/change.h"
 #include "daemon/preflight.h"
 #include "daemon/streams.h"
+#include "daemon/tx_channels.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -120,6 +121,7 @@ static void settle(struct change *change)
 	TAILQ_FOREACH(stream, &change->added, link)
 	keep_groups(daemon, stream);
 	TAILQ_CONCAT(&daemon->streams, &change->added, link);
+	tx_channels_set_config(daemon, change->config);
 	change->config->older = daemon->config;
 	daemon->config = change->config;
 	control_set_config(daemon->control, daemon->config);

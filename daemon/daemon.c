@@ -9,6 +9,8 @@
 #include "daemon/reload.h"
 #include "daemon/priv/priv.h"
 #include "daemon/streams.h"
+#include "daemon/transmitter.h"
+#include "daemon/tx_channels.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -48,9 +50,13 @@ static int make_streams(struct daemon *daemon, struct fault *fault)
 
 	for (uint32_t i = 0; i < daemon->config->n_streams && r == 0; i++)
 		r = streams_new(daemon, &daemon->streams, &daemon->config->streams[i], fault);
+	for (uint32_t i = 0; i < daemon->config->n_channels && r == 0; i++)
+		r = tx_channels_new(daemon, &daemon->channels, &daemon->config->channels[i], fault);
 	if (r == 0)
 		r = streams_check_memory(NULL, &daemon->streams, fault);
-	return r == 0 ? streams_each(daemon, &daemon->streams, streams_open, fault) : r;
+	if (r == 0)
+		r = streams_each(daemon, &daemon->streams, streams_open, fault);
+	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_open, fault) : r;
 }
 
 /* TERM and INT are blocked until the loop takes them. */
@@ -89,11 +95,13 @@ static int prepare_patiently(struct daemon *daemon, struct stream *stream, struc
 static int prepare_streams(struct daemon *daemon, struct fault *fault)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
+	int r;
 
 	daemon->wait_until_ns = time_monotonic_ns() + wait_us * 1000;
 	if (daemon->fdstore.restarted)
 		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(wait_us + START_US));
-	return streams_each(daemon, &daemon->streams, prepare_patiently, fault);
+	r = streams_each(daemon, &daemon->streams, prepare_patiently, fault);
+	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_prepare, fault) : r;
 }
 
 static int serve_clients(struct daemon *daemon, struct fault *fault)
@@ -109,7 +117,9 @@ static int serve_clients(struct daemon *daemon, struct fault *fault)
 	};
 	int r = control_new(&daemon->control, &options, fault);
 
-	return r == 0 ? streams_each(daemon, &daemon->streams, streams_serve, fault) : r;
+	if (r == 0)
+		r = streams_each(daemon, &daemon->streams, streams_serve, fault);
+	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_serve, fault) : r;
 }
 
 static int start_streams(struct daemon *daemon, struct fault *fault)
@@ -126,7 +136,8 @@ static int start_streams(struct daemon *daemon, struct fault *fault)
 
 /*
  * The socket's path first: a second daemon should hear of the first one, and not of what that one uses
- * up. Privileges go before the first device is opened, and the last one before the first thread starts.
+ * up. Privileges go before the first device is opened, and the last one, unless senders will need it, before the
+ * first thread starts.
  */
 static int set_up(struct daemon *daemon, struct fault *fault)
 {
@@ -146,7 +157,8 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 		r = prepare_streams(daemon, fault);
 	if (r < 0)
 		return r;
-	priv_drop(CAP_IPC_LOCK);
+	if (!tx_channels_need_ipc_lock(daemon))
+		priv_drop(CAP_IPC_LOCK);
 	r = start_streams(daemon, fault);
 	if (r < 0)
 		return r;
@@ -161,6 +173,8 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 /* Half-made or whole: the reverse of set_up(). Workers end side by side, and before control hangs up. */
 static void tear_down(struct daemon *daemon)
 {
+	struct transmitter *transmitter;
+	struct tx_channel *channel;
 	struct stream *stream;
 
 	apply_cancel(daemon);
@@ -169,10 +183,19 @@ static void tear_down(struct daemon *daemon)
 		stream_leave(stream);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		stream_stop(stream);
+	TAILQ_FOREACH (transmitter, &daemon->transmitters, link)
+		transmitter_stop(transmitter);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		stream_join(stream);
+	TAILQ_FOREACH (transmitter, &daemon->transmitters, link)
+		transmitter_join(transmitter);
+	TAILQ_FOREACH (channel, &daemon->channels, link)
+		tx_channels_close(channel);
 	control_free(daemon->control);
 	daemon->control = NULL;
+	while (!TAILQ_EMPTY(&daemon->channels))
+		tx_channels_free(daemon, &daemon->channels, TAILQ_FIRST(&daemon->channels));
+	neighbours_free(daemon->neighbours);
 	while (!TAILQ_EMPTY(&daemon->streams))
 		streams_free(daemon, &daemon->streams, TAILQ_FIRST(&daemon->streams));
 	listener_close(&daemon->listener);
@@ -223,6 +246,8 @@ int daemon_run(struct config *config, struct fault *fault)
 		.fdstore = FDSTORE_INIT,
 		.readers = READERS_INIT,
 		.interfaces = TAILQ_HEAD_INITIALIZER(daemon.interfaces),
+		.transmitters = TAILQ_HEAD_INITIALIZER(daemon.transmitters),
+		.channels = TAILQ_HEAD_INITIALIZER(daemon.channels),
 		.streams = TAILQ_HEAD_INITIALIZER(daemon.streams),
 	};
 	int r;
@@ -232,7 +257,8 @@ int daemon_run(struct config *config, struct fault *fault)
 	if (r == 0) {
 		hand_to_manager(&daemon);
 		events_tell_ready(&daemon);
-		log_info("ready: %u streams, control socket %s", config->n_streams, config->socket_path);
+		log_info("ready: %u streams, %u channels, control socket %s", config->n_streams, config->n_channels,
+			 config->socket_path);
 		r = sd_event_loop(daemon.event);
 		if (r < 0)
 			fault_set(fault, EX_OSERR, -r, "the event loop failed: %s", strerror(-r));

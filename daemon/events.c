@@ -4,6 +4,8 @@
 #include "daemon/base/log.h"
 #include "daemon/reload.h"
 #include "daemon/streams.h"
+#include "daemon/transmitter.h"
+#include "daemon/tx_channels.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -17,17 +19,28 @@
 
 static bool have_all_ended(const struct daemon *daemon)
 {
+	const struct transmitter *transmitter;
 	const struct stream *stream;
 
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		if (!stream->ended)
 			return false;
+	TAILQ_FOREACH (transmitter, &daemon->transmitters, link)
+		if (!transmitter->ended)
+			return false;
 	return true;
+}
+
+void events_look_for_end(struct daemon *daemon)
+{
+	if (daemon->stopping && have_all_ended(daemon))
+		sd_event_exit(daemon->event, 0);
 }
 
 /* In order: nothing new comes, then everything that came is published, then the workers end. */
 static void begin_stop(struct daemon *daemon)
 {
+	struct transmitter *transmitter;
 	struct stream *stream;
 
 	if (daemon->stopping)
@@ -39,8 +52,9 @@ static void begin_stop(struct daemon *daemon)
 		stream_leave(stream);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		stream_stop(stream);
-	if (have_all_ended(daemon))
-		sd_event_exit(daemon->event, 0);
+	TAILQ_FOREACH (transmitter, &daemon->transmitters, link)
+		transmitter_stop(transmitter);
+	events_look_for_end(daemon);
 }
 
 static void fail(struct daemon *daemon, int result)
@@ -107,8 +121,7 @@ void events_worker_ended(void *context, const struct control_ring *ring, int err
 		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, -error,
 				       "stream '%s': device %s failed: %s", stream->config->name,
 				       stream->interface->capabilities.device, strerror(-error)));
-	if (daemon->stopping && have_all_ended(daemon))
-		sd_event_exit(daemon->event, 0);
+	events_look_for_end(daemon);
 }
 
 /* ---- running ------------------------------------------------------------------------------------- */
@@ -121,6 +134,7 @@ void events_refresh_states(struct daemon *daemon)
 		stream->ring_control.state = stream->removed               ? "ending" :
 					     stream->interface->link_up ? "capturing" :
 									  "link_down";
+	tx_channels_refresh(daemon);
 }
 
 static int on_second(sd_event_source *source, uint64_t time_us, void *context)
@@ -186,12 +200,15 @@ static int on_notices(sd_event_source *source, int fd, uint32_t events, void *co
 
 void events_tell_ready(const struct daemon *daemon)
 {
+	const struct tx_channel *channel;
 	const struct stream *stream;
-	unsigned n = 0;
+	unsigned n = 0, n_channels = 0;
 
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		n += !stream->removed;
-	sd_notifyf(0, "READY=1\nSTATUS=%u streams", n);
+	TAILQ_FOREACH (channel, &daemon->channels, link)
+		n_channels++;
+	sd_notifyf(0, "READY=1\nSTATUS=%u streams, %u channels", n, n_channels);
 }
 
 /* ---- sources ------------------------------------------------------------------------------------- */

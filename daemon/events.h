@@ -7,6 +7,7 @@
 #include "daemon/fdstore.h"
 #include "daemon/interface.h"
 #include "daemon/stream.h"
+#include "daemon/tx_channel.h"
 
 #include <systemd/sd-event.h>
 
@@ -23,6 +24,9 @@ struct daemon {
 	struct fdstore fdstore;
 	struct readers readers; /* to name who holds memory */
 	TAILQ_HEAD(, interface) interfaces;
+	TAILQ_HEAD(, transmitter) transmitters; /* one an interface that has channels */
+	struct tx_channel_list channels;
+	struct neighbours *neighbours; /* of the channels; NULL: there is none yet */
 	struct stream_list streams; /* those that drain, too */
 	struct change *change;	    /* the configuration to be; NULL: none is on its way (apply.h) */
 	bool reload_again;	    /* asked for meanwhile */
@@ -43,13 +47,16 @@ int events_watch_device(struct daemon *daemon, struct interface *interface);
 /** For control_options.worker_ended; context is the daemon. */
 void events_worker_ended(void *context, const struct control_ring *ring, int error);
 
+/** A worker has ended: is that all that stopping waits for? */
+void events_look_for_end(struct daemon *daemon);
+
 /** Tell the service manager that all is up, and what. */
 void events_tell_ready(const struct daemon *daemon);
 
 /** Soon free removed streams whose workers have ended, and configurations that nobody looks at any more. */
 void events_reap(struct daemon *daemon);
 
-/** Tell control which streams have a link. */
+/** Tell control and transmit workers which interfaces have a link. */
 void events_refresh_states(struct daemon *daemon);
 
 #endif

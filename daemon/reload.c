@@ -7,6 +7,7 @@
 #include "daemon/config/change.h"
 #include "daemon/flow/flow.h"
 #include "daemon/streams.h"
+#include "daemon/tx_channels.h"
 
 #include <errno.h>
 #include <string.h>
@@ -61,6 +62,33 @@ static int check_stream(const struct daemon *daemon, const struct config *after,
 	return r;
 }
 
+#define CHANNELS_RESTART "while the daemon runs; restart it: systemctl restart ibvcapd"
+
+/* Channels come and go with the daemon; who may send, and how many, is looked at anew. */
+static int check_channels(struct daemon *daemon, const struct config *after, struct fault *fault)
+{
+	struct tx_channel *channel;
+
+	for (uint32_t i = 0; i < after->n_channels; i++) {
+		const struct config_channel *mine = &after->channels[i];
+		const char *key;
+
+		channel = tx_channels_find(daemon, mine->name);
+		if (!channel)
+			return fault_set(fault, EX_CONFIG, EBUSY, "%s:%d: channel '%s' cannot be added " CHANNELS_RESTART,
+					 mine->file, mine->line, mine->name);
+		key = change_fixed_channel_key(channel->config, mine);
+		if (key)
+			return fault_set(fault, EX_CONFIG, EBUSY, "%s:%d: channel '%s': %s cannot change " CHANNELS_RESTART,
+					 mine->file, mine->line, mine->name, key);
+	}
+	TAILQ_FOREACH (channel, &daemon->channels, link)
+		if (!change_find_channel(after, channel->config->name))
+			return fault_set(fault, EX_CONFIG, EBUSY, "%s: channel '%s' cannot be removed " CHANNELS_RESTART,
+					 after->file, channel->config->name);
+	return 0;
+}
+
 static int check(struct daemon *daemon, const struct config *after, struct fault *fault)
 {
 	const char *key = change_fixed_control_key(daemon->config, after);
@@ -73,7 +101,7 @@ static int check(struct daemon *daemon, const struct config *after, struct fault
 	for (uint32_t i = 0; i < after->n_streams && r == 0; i++)
 		r = check_stream(daemon, after, &after->streams[i], streams_find(daemon, after->streams[i].name),
 				 fault);
-	return r;
+	return r == 0 ? check_channels(daemon, after, fault) : r;
 }
 
 /* ---- from where ------------------------------------------------------------------------------------ */

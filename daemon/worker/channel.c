@@ -125,6 +125,13 @@ int channel_new(struct channel **channel, const struct channel_options *options,
 	return 0;
 }
 
+void channel_close(struct channel *channel)
+{
+	if (channel->queue)
+		channel->backend->ops->destroy_queue(channel->queue);
+	channel->queue = NULL;
+}
+
 void channel_free(struct channel *channel)
 {
 	const struct backend_ops *ops;
@@ -132,8 +139,7 @@ void channel_free(struct channel *channel)
 	if (!channel)
 		return;
 	ops = channel->backend->ops;
-	if (channel->queue)
-		ops->destroy_queue(channel->queue);
+	channel_close(channel);
 	if (channel->copies_memory)
 		ops->unregister_memory(channel->copies_memory);
 	if (channel->headers_memory)

@@ -278,26 +278,39 @@ def stream(wire, port=7502, name="lidar", flows=None, **keys):
                "page_size": "4K", "poll": "event", **keys}}
 
 
+def channel(wire, destinations=None, name="out", **keys):
+    """A channel to the other end of the wire, of small arenas in small pages; keys replace or add."""
+    return {"name": name, "interface": wire.interface,
+            "destinations": destinations or [{"address": wire.tx_address, "port": 7502}],
+            **{"source_port": 7501, "payload_size": 1472, "send_queue_slots": 256, "arena_slots": 256, "page_size": "4K",
+               "poll": "event", **keys}}
+
+
 # ---- daemons -------------------------------------------------------------------------------------------------------
 
 
 class Daemon:
     """An ibvcapd on emulated devices, in the receiver's namespace."""
 
-    def __init__(self, build, net, tmp, streams, name="ibvcapd", prefix=(), environment=None, control=None, pass_fds=()):
+    def __init__(self, build, net, tmp, streams, name="ibvcapd", prefix=(), environment=None, control=None, pass_fds=(),
+                 channels=()):
         self.socket_path = tmp / f"{name}.sock"
         self.config = tmp / f"{name}.conf"
         control = {"socket": str(self.socket_path), "mode": "0666", **(control or {})}
-        self.config.write_text(f"control = {libconfig(control)};\nstreams = {libconfig(streams)};\n")
+        self.write_config(control, streams, channels)
         self.log = tmp / f"{name}.log"
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify_path = tmp / f"{name}-{time.monotonic_ns()}.notify"
         self.notify.bind(str(notify_path))
-        interfaces = ",".join(dict.fromkeys(entry["interface"] for entry in streams))
+        interfaces = ",".join(dict.fromkeys(entry["interface"] for entry in [*streams, *channels]))
         command = Net.command(net.rx, *prefix, build.softhca, "-i", interfaces, "--", build.ibvcapd, "--config", self.config)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True,
                                             pass_fds=pass_fds, env={**os.environ, "NOTIFY_SOCKET": str(notify_path), **(environment or {})})
+
+    def write_config(self, control, streams, channels=()):
+        self.config.write_text(f"control = {libconfig(control)};\n" + (f"streams = {libconfig(streams)};\n" if streams else "") +
+                               (f"channels = {libconfig(channels)};\n" if channels else ""))
 
     def text(self):
         return self.log.read_text()
@@ -322,6 +335,16 @@ class Daemon:
 
     def stream(self, name="lidar"):
         return self.status()["streams"][name]
+
+    def channel(self, name="out"):
+        return self.status()["channels"][name]
+
+    def expect_sent_sum(self, name="out"):
+        """At rest: nothing pending, and what became of every packet is known. The channel's status."""
+        wait_until(lambda: self.channel(name)["pending"] == 0, 20, lambda: self.channel(name))
+        counts = self.channel(name)
+        assert counts["submitted"] == counts["completed"] + counts["errored"] + counts["flushed"] + counts["late_dropped"], counts
+        return counts
 
     def pid(self):
         return self.status()["daemon"]["pid"]

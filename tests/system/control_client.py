@@ -6,21 +6,27 @@ import struct
 
 MAGIC = 0x50414349
 VERSION = 1
-ATTACH, STATUS, CHANGE = 1, 2, 3
+ATTACH, STATUS, CHANGE, OPEN_CHANNEL, MAPPED = range(1, 6)
 RELOAD, ADD_STREAM, REMOVE_STREAM = 1, 2, 3  # of CHANGE
 LOSSY, LOSSLESS, TAP = range(3)
 ATTACHED, ERROR, DAEMON, STREAM, CONSUMER, INTERFACE, END = range(64, 71)
-DONE = 71
+DONE, OPENED, READY, CHANNEL, SENDER = range(71, 76)
 
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
                  "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes"]
 STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head"]
 CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks"]
+TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "completed_bytes", "wire_bytes", "late", "timed",
+               "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns"]
+CHANNEL_COUNTERS = TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_senders", "pending", "senders"]
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 
 HEADER = struct.Struct("=IHHII")
 STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ8I64Q3Q")
 CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
+CHANNEL_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q")
+SENDER_BODY = struct.Struct("=64siIII64Q")
+OPEN_BODY = struct.Struct("=64sHHI")
 INTERFACE_BODY = struct.Struct("=16s64sII64Q")
 ERROR_BODY = struct.Struct("=iI768s")
 ATTACH_BODY = struct.Struct("=64sHHIIIIIQ")
@@ -59,6 +65,15 @@ def decode(kind, body):
         f = CONSUMER_BODY.unpack(body)
         return {"stream": text(f[0]), "queue": f[1], "policy": f[2], "pid": f[3], "uid": f[4],
                 **counters(CONSUMER_COUNTERS, f[5], f[7:])}
+    if kind == CHANNEL:
+        f = CHANNEL_BODY.unpack(body)
+        return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
+                "state": text(f[4]), "epoch": f[5], "rate_bps": f[6], "burst_bytes": f[7], "slot_bytes": f[8],
+                "arena_slots": f[9], "page_bytes": f[10], "send_queue_slots": f[11], "n_destinations": f[12],
+                "n_unresolved": f[13], "max_senders": f[14], **counters(CHANNEL_COUNTERS, f[15], f[17:])}
+    if kind == SENDER:
+        f = SENDER_BODY.unpack(body)
+        return {"channel": text(f[0]), "pid": f[1], "uid": f[2], **counters(TX_COUNTERS + ["pending"], f[3], f[5:])}
     if kind == INTERFACE:
         f = INTERFACE_BODY.unpack(body)
         return {"interface": text(f[0]), "device": text(f[1]), **counters(INTERFACE_COUNTERS, f[2], f[4:])}
@@ -107,6 +122,20 @@ class Client:
         assert kind == ATTACHED
         return fds
 
+    def open_channel(self, channel, abi_major=1):
+        """Descriptors: arena, page, state, socket."""
+        self.send(OPEN_CHANNEL, OPEN_BODY.pack(channel.encode(), abi_major, 0, 0))
+        kind, body, fds = self.receive()
+        decode(kind, body)
+        assert kind == OPENED
+        return fds
+
+    def mapped(self):
+        self.send(MAPPED)
+        kind, body, _ = self.receive()
+        decode(kind, body)
+        assert kind == READY
+
     def change(self, what, name="", content=""):
         """What was done."""
         self.send(CHANGE, CHANGE_BODY.pack(what, 0, name.encode(), content.encode()))
@@ -116,8 +145,8 @@ class Client:
         return text(body)
 
     def status(self):
-        """{"daemon": …, "streams": {name: …}, "consumers": […], "interfaces": {name: …}}"""
-        status = {"streams": {}, "consumers": [], "interfaces": {}}
+        """{"daemon": …, "streams": {name: …}, "consumers": […], "channels": {…}, "senders": […], "interfaces": {…}}"""
+        status = {"streams": {}, "consumers": [], "channels": {}, "senders": [], "interfaces": {}}
         self.send(STATUS)
         while True:
             kind, body, _ = self.receive()
@@ -128,6 +157,10 @@ class Client:
                 status["streams"][message["name"]] = message
             elif kind == CONSUMER:
                 status["consumers"].append(message)
+            elif kind == CHANNEL:
+                status["channels"][message["name"]] = message
+            elif kind == SENDER:
+                status["senders"].append(message)
             elif kind == INTERFACE:
                 status["interfaces"][message["interface"]] = message
             elif kind == END:

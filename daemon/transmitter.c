@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/transmitter.h"
+
+#include "daemon/tx_channels.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SEND_TRIES 10000 /* a second */
+
+static uint64_t spin_ns(const struct config_channel *config)
+{
+	switch (config->poll) {
+	case CONFIG_POLL_BUSY:
+		return TRANSMIT_SPIN_FOREVER;
+	case CONFIG_POLL_ADAPTIVE:
+		return (uint64_t)config->spin_us * 1000;
+	case CONFIG_POLL_EVENT:
+		break;
+	}
+	return 0;
+}
+
+static int transmitter_new(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
+			   struct transmitter **out, struct fault *fault)
+{
+	struct transmitter *transmitter = calloc(1, sizeof(*transmitter));
+	char name[16];
+	int r = -ENOMEM;
+
+	snprintf(name, sizeof(name), "tx-%.12s", interface->name);
+	if (transmitter) {
+		const struct transmit_options options = { .name = name,
+							  .spin_ns = spin_ns(config),
+							  .cpu = config->cpu };
+
+		r = transmit_new(&transmitter->transmit, &options);
+	}
+	if (r < 0) {
+		free(transmitter);
+		return fault_set(fault, EX_OSERR, -r, "interface %s: its transmit worker cannot be made: %s",
+				 interface->name, strerror(-r));
+	}
+	transmitter->daemon = daemon;
+	transmitter->interface = interface;
+	TAILQ_INSERT_TAIL(&daemon->transmitters, transmitter, link);
+	*out = transmitter;
+	return 0;
+}
+
+int transmitter_take(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
+		     struct transmitter **out, struct fault *fault)
+{
+	struct transmitter *transmitter;
+	int r = 0;
+
+	TAILQ_FOREACH (transmitter, &daemon->transmitters, link)
+		if (transmitter->interface == interface)
+			break;
+	if (!transmitter)
+		r = transmitter_new(daemon, interface, config, &transmitter, fault);
+	if (r < 0)
+		return r;
+	transmitter->n_channels++;
+	*out = transmitter;
+	return 0;
+}
+
+static int start(struct transmitter *transmitter, struct fault *fault)
+{
+	int r = transmit_start(transmitter->transmit);
+
+	if (r < 0)
+		return fault_set(fault, EX_OSERR, -r, "interface %s: no thread for its transmit worker: %s",
+				 transmitter->interface->name, strerror(-r));
+	transmitter->runs = true;
+	return 0;
+}
+
+int transmitter_serve(struct transmitter *transmitter, struct fault *fault)
+{
+	int r;
+
+	if (!transmitter->runs) {
+		r = start(transmitter, fault);
+		if (r < 0)
+			return r;
+	}
+	if (transmitter->in_control)
+		return 0;
+	transmitter->control = (struct control_transmit){
+		.inbox = transmit_inbox(transmitter->transmit),
+		.outbox = transmit_outbox(transmitter->transmit),
+		.doorbell = transmit_doorbell(transmitter->transmit),
+		.said = tx_channels_said,
+		.context = transmitter,
+	};
+	r = control_add_transmit(transmitter->daemon->control, &transmitter->control);
+	transmitter->in_control = r == 0;
+	return r == 0 ? 0
+		      : fault_set(fault, EX_OSERR, -r, "interface %s: its channels cannot be served: %s",
+				  transmitter->interface->name, strerror(-r));
+}
+
+void transmitter_stop(struct transmitter *transmitter)
+{
+	const struct timespec moment = { .tv_nsec = 100000 };
+	const struct mail stop = { .type = MAIL_STOP };
+
+	if (!transmitter->runs || transmitter->stopping)
+		return;
+	transmitter->stopping = true;
+	for (int i = 0; i < SEND_TRIES && mailbox_send(transmit_inbox(transmitter->transmit), &stop) == -EAGAIN; i++)
+		nanosleep(&moment, NULL);
+}
+
+void transmitter_join(struct transmitter *transmitter)
+{
+	if (!transmitter->runs)
+		return;
+	transmit_join(transmitter->transmit);
+	transmitter->runs = false;
+}
+
+void transmitter_release(struct transmitter *transmitter)
+{
+	if (--transmitter->n_channels > 0)
+		return;
+	transmitter_stop(transmitter);
+	transmitter_join(transmitter);
+	if (transmitter->in_control && transmitter->daemon->control)
+		control_remove_transmit(transmitter->daemon->control, &transmitter->control);
+	TAILQ_REMOVE(&transmitter->daemon->transmitters, transmitter, link);
+	transmit_free(transmitter->transmit);
+	free(transmitter);
+}

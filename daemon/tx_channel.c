@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/tx_channel.h"
+
+#include "daemon/base/log.h"
+#include "daemon/headers.h"
+#include "daemon/transmitter.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL_PAGE 4096
+
+/* ---- what the configuration asks for ------------------------------------------------------------- */
+
+int tx_channel_init(struct tx_channel *channel, const struct config_channel *config, struct interface *interface,
+		    struct fault *fault)
+{
+	int r = headers_check(config, &interface->net, fault);
+
+	*channel = (struct tx_channel){ .config = config, .interface = interface };
+	if (r < 0)
+		return r;
+	channel->destinations = calloc(config->n_destinations, sizeof(*channel->destinations));
+	if (!channel->destinations)
+		return fault_set(fault, EX_OSERR, ENOMEM, "channel '%s': out of memory", config->name);
+	for (uint32_t i = 0; i < config->n_destinations; i++)
+		channel->destinations[i].now.error = -EHOSTUNREACH;
+	return 0;
+}
+
+static uint64_t round_up(uint64_t value, uint64_t multiple)
+{
+	return (value + multiple - 1) / multiple * multiple;
+}
+
+uint64_t tx_channel_pinned_bytes(const struct tx_channel *channel)
+{
+	const struct config_channel *config = channel->config;
+	uint64_t slots = 1;
+
+	while (slots < config->send_queue_slots)
+		slots *= 2;
+	return round_up(slots * CHANNEL_HEADER_BYTES, SMALL_PAGE) +
+	       (channel->checksums == PACKET_CHECKSUMS_SOFTWARE ? round_up(slots * config->payload_size, SMALL_PAGE)
+								: 0);
+}
+
+uint64_t tx_channel_senders_bytes(const struct tx_channel *channel)
+{
+	const struct config_channel *config = channel->config;
+	const struct sender_options options = { .n_slots = config->arena_slots,
+						.slot_bytes = config->payload_size,
+						.page_bytes = config->page_bytes };
+	uint64_t arena, page, state;
+
+	sender_size(&options, &arena, &page, &state);
+	return config->max_senders * (arena + page + state);
+}
+
+/* ---- preparing ----------------------------------------------------------------------------------- */
+
+int tx_channel_fit(struct tx_channel *channel, struct fault *fault)
+{
+	const struct config_channel *config = channel->config;
+	const struct backend_capabilities *device = &channel->interface->capabilities;
+
+	if (config->send_queue_slots > device->max_send_slots)
+		return fault_set(fault, EX_CONFIG, EINVAL,
+				 "%s:%d: channel '%s': send_queue_slots %u is more than device %s takes: at most %u",
+				 config->file, config->line, config->name, config->send_queue_slots, device->device,
+				 device->max_send_slots);
+	return headers_checksums(config, device, &channel->checksums, fault);
+}
+
+int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault *fault)
+{
+	const struct config_channel *config = channel->config;
+	const struct channel_options options = {
+		.name = config->name,
+		.backend = channel->interface->backend,
+		.queue_slots = config->send_queue_slots,
+		.slot_bytes = config->payload_size,
+		.n_destinations = config->n_destinations,
+		.checksums = channel->checksums,
+		.rate_bps = config->rate_limit_bps,
+		.burst_bytes = config->burst_bytes,
+		.late_after_ns = config->late_after_us * UINT64_C(1000),
+		.completion_events = config->poll != CONFIG_POLL_BUSY,
+	};
+	int r = channel_new(&channel->channel, &options, fault);
+
+	if (r < 0)
+		return r;
+	channel->epoch = epoch;
+	log_info("channel '%s': interface %s, device %s: %u destinations, send queue %u, arenas of %u slots of %u "
+		 "bytes in "
+		 "%u kB pages, rate %llu Mb/s",
+		 config->name, config->interface, channel->interface->capabilities.device, config->n_destinations,
+		 config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
+		 (unsigned long long)config->rate_limit_bps / 1000000);
+	return 0;
+}
+
+/* ---- senders' arenas ------------------------------------------------------------------------------- */
+
+static int register_arena(void *context, const struct shm *arena, const void **registration, struct fault *fault)
+{
+	const struct tx_channel *channel = context;
+	struct backend_memory *memory = NULL;
+	int r = channel->interface->ops->register_memory(channel->interface->backend, arena->address, arena->bytes,
+							 &memory, fault);
+
+	if (r == 0)
+		*registration = memory;
+	return r;
+}
+
+static void unregister_arena(void *context, const void *registration)
+{
+	const struct tx_channel *channel = context;
+
+	channel->interface->ops->unregister_memory((struct backend_memory *)registration);
+}
+
+/* ---- what the worker is told ----------------------------------------------------------------------- */
+
+static void refresh_state(struct tx_channel *channel)
+{
+	struct control_channel *control = &channel->control;
+
+	control->n_unresolved = 0;
+	for (uint32_t i = 0; i < channel->config->n_destinations; i++)
+		control->n_unresolved += channel->destinations[i].now.error != 0;
+	control->state = channel->failed	 ? "failed"
+			 : channel->error	 ? "link_down"
+			 : control->n_unresolved ? "unresolved"
+						 : "sending";
+}
+
+void tx_channel_mail(struct tx_channel *channel)
+{
+	struct mailbox *inbox = transmit_inbox(channel->transmitter->transmit);
+	struct mail mail = { .type = MAIL_CHANNEL_ERROR, .channel = channel->channel, .error = channel->error };
+
+	if (!channel->lent || channel->failed || channel->transmitter->stopping)
+		return;
+	if (channel->error_to_mail)
+		channel->error_to_mail = mailbox_send(inbox, &mail) < 0;
+	for (uint32_t i = 0; i < channel->config->n_destinations; i++) {
+		if (!channel->destinations[i].to_mail)
+			continue;
+		mail = (struct mail){ .type = MAIL_DESTINATION,
+				      .channel = channel->channel,
+				      .index = i,
+				      .destination = channel->destinations[i].now };
+		channel->destinations[i].to_mail = mailbox_send(inbox, &mail) < 0;
+	}
+}
+
+void tx_channel_set_destination(struct tx_channel *channel, uint32_t i, const struct channel_destination *destination)
+{
+	struct tx_destination *mine = &channel->destinations[i];
+
+	if (memcmp(&mine->now, destination, sizeof(mine->now)) == 0)
+		return;
+	memcpy(&mine->now, destination, sizeof(mine->now));
+	if (channel->lent)
+		mine->to_mail = true;
+	else
+		channel->channel->destinations[i] = mine->now;
+	refresh_state(channel);
+	tx_channel_mail(channel);
+}
+
+void tx_channel_set_link(struct tx_channel *channel, bool up)
+{
+	int32_t error = up ? 0 : -ENETDOWN;
+
+	if (channel->error == error)
+		return;
+	channel->error = error;
+	if (channel->lent)
+		channel->error_to_mail = true;
+	else
+		channel->channel->error = error;
+	refresh_state(channel);
+	tx_channel_mail(channel);
+}
+
+int tx_channel_serve(struct tx_channel *channel, struct control *control, struct fault *fault)
+{
+	const struct interface *interface = channel->interface;
+	const struct mail mail = { .type = MAIL_ADD_CHANNEL, .channel = channel->channel };
+	int r;
+
+	channel->control = (struct control_channel){
+		.config = channel->config,
+		.transmit = &channel->transmitter->control,
+		.channel = channel->channel,
+		.counters = channel->channel->counters,
+		.epoch = channel->epoch,
+		.device = interface->capabilities.device,
+		.backend = interface->ops->name,
+		.register_arena = register_arena,
+		.unregister_arena = unregister_arena,
+		.context = channel,
+	};
+	refresh_state(channel);
+	r = control_add_channel(control, &channel->control);
+	if (r == 0)
+		r = mailbox_send(transmit_inbox(channel->transmitter->transmit), &mail);
+	channel->lent = r == 0;
+	return r == 0 ? 0
+		      : fault_set(fault, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
+				  strerror(-r));
+}
+
+/* ---- ending ---------------------------------------------------------------------------------------- */
+
+void tx_channel_fail(struct tx_channel *channel, int error)
+{
+	channel->failed = true;
+	channel->lent = false;
+	channel_close(channel->channel);
+	refresh_state(channel);
+	log_error("channel '%s': its send queue on device %s failed and cannot go on: %s; restart the daemon: "
+		  "systemctl restart "
+		  "ibvcapd",
+		  channel->config->name, channel->interface->capabilities.device, strerror(-error));
+}
+
+void tx_channel_log_sum(const struct tx_channel *channel)
+{
+	const _Atomic uint64_t *counters = channel->channel->counters;
+
+	log_info("channel '%s': ended: submitted %llu = completed %llu + errored %llu + flushed %llu + late_dropped "
+		 "%llu",
+		 channel->config->name, (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_SUBMITTED]),
+		 (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]),
+		 (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_ERRORED]),
+		 (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_FLUSHED]),
+		 (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_LATE_DROPPED]));
+}
+
+void tx_channel_deinit(struct tx_channel *channel)
+{
+	channel_free(channel->channel);
+	channel->channel = NULL;
+	free(channel->destinations);
+	channel->destinations = NULL;
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One channel's life, from its configuration to the send queue that the transmit worker has (worker/channel.h), and
+ * what is known of its destinations. Control thread only, but for tx_channel_prepare().
+ *
+ *   tx_channel_init → tx_channel_fit → tx_channel_prepare → (drop privileges) → tx_channel_serve
+ *   → (its worker gives it back) → tx_channel_deinit
+ */
+#ifndef DAEMON_TX_CHANNEL_H
+#define DAEMON_TX_CHANNEL_H
+
+#include "daemon/config/config.h"
+#include "daemon/control/control.h"
+#include "daemon/interface.h"
+#include "daemon/net/neighbour.h"
+#include "daemon/worker/channel.h"
+
+struct transmitter;
+
+/* Where packets to one destination go, and whether the worker knows. */
+struct tx_destination {
+	struct tx_channel *channel;
+	uint32_t index;
+	struct neighbour *neighbour;
+	enum next_hop_state state; /* as it was last */
+	uint32_t n_told;	   /* times that it changed for better or worse */
+	struct channel_destination now;
+	bool to_mail;
+};
+
+struct tx_channel {
+	TAILQ_ENTRY(tx_channel) link; /* the daemon's */
+	const struct config_channel *config;
+	struct interface *interface;
+	struct transmitter *transmitter;
+	struct channel *channel;
+	uint64_t epoch;
+	enum packet_checksums checksums;
+	struct tx_destination *destinations;
+	int32_t error; /* of every packet: -ENETDOWN, or 0 */
+	bool error_to_mail;
+	bool lent;			/* to the worker */
+	bool failed;			/* its queue could not go on, and is gone */
+	struct control_channel control; /* as control sees it */
+};
+
+TAILQ_HEAD(tx_channel_list, tx_channel);
+
+/** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
+int tx_channel_init(struct tx_channel *channel, const struct config_channel *config, struct interface *interface,
+		    struct fault *fault);
+
+/** Bytes that will be locked: the channel's own, and with all its senders. */
+uint64_t tx_channel_pinned_bytes(const struct tx_channel *channel);
+uint64_t tx_channel_senders_bytes(const struct tx_channel *channel);
+
+/** Can the device do what is asked for? The interface is open. Fault: EX_CONFIG with file:line. */
+int tx_channel_fit(struct tx_channel *channel, struct fault *fault);
+
+/** Memory and a send queue, started. On failure the channel is as before. */
+int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault *fault);
+
+/** Hand it to its worker, and tell control of it. */
+int tx_channel_serve(struct tx_channel *channel, struct control *control, struct fault *fault);
+
+/** What is known of a destination is this from now on. Not the same as before: the worker is told. */
+void tx_channel_set_destination(struct tx_channel *channel, uint32_t i, const struct channel_destination *destination);
+
+/** Is the link down? Then all packets end as -ENETDOWN. */
+void tx_channel_set_link(struct tx_channel *channel, bool up);
+
+/** Mail to the worker what it does not know yet; what finds its mailbox full stays for the next time. */
+void tx_channel_mail(struct tx_channel *channel);
+
+/** Its queue cannot go on, or its worker cannot take it: destroy the queue. */
+void tx_channel_fail(struct tx_channel *channel, int error);
+
+/** How all that was submitted ended, to the log. */
+void tx_channel_log_sum(const struct tx_channel *channel);
+
+/** Free everything; the worker has it no more. Any state from tx_channel_init() on. */
+void tx_channel_deinit(struct tx_channel *channel);
+
+#endif

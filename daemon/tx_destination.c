@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/tx_destination.h"
+
+#include "daemon/base/log.h"
+#include "daemon/headers.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+/* A destination that comes and goes is told of ever more rarely. */
+static void tell(struct tx_destination *destination, const struct next_hop *next_hop)
+{
+	const struct tx_channel *channel = destination->channel;
+	const struct config_destination *to = &channel->config->destinations[destination->index];
+	char address[INET6_ADDRSTRLEN] = "", why[256];
+
+	if (next_hop->state == NEXT_HOP_ASKED_FOR || (next_hop->state == NEXT_HOP_READY && destination->n_told == 0))
+		return;
+	destination->n_told++;
+	if (destination->n_told & (destination->n_told - 1))
+		return;
+	inet_ntop(to->address.family, to->address.address, address, sizeof(address));
+	if (next_hop->state == NEXT_HOP_READY)
+		log_info("channel '%s': destination %s port %u can be sent to", channel->config->name, address,
+			 to->port);
+	else
+		log_warning("channel '%s': destination %s port %u: %s", channel->config->name, address, to->port,
+			    next_hop_explain(next_hop, channel->config->interface, why, sizeof(why)));
+}
+
+static void on_changed(void *context, const struct next_hop *next_hop)
+{
+	struct tx_destination *destination = context;
+	struct tx_channel *channel = destination->channel;
+	struct channel_destination now;
+
+	headers_make(channel->config, destination->index, channel->checksums, next_hop, &now);
+	if (destination->state != next_hop->state)
+		tell(destination, next_hop);
+	destination->state = next_hop->state;
+	tx_channel_set_destination(channel, destination->index, &now);
+}
+
+static int watch(struct tx_channel *channel, uint32_t i, struct neighbours *neighbours)
+{
+	struct tx_destination *destination = &channel->destinations[i];
+	struct neighbour_wanted wanted;
+	int r;
+
+	headers_want(channel->config, i, channel->interface->net.index, &wanted);
+	wanted.changed = on_changed;
+	wanted.context = destination;
+	destination->channel = channel;
+	destination->index = i;
+	destination->state = NEXT_HOP_ASKED_FOR;
+	r = neighbours_add(neighbours, &wanted, &destination->neighbour);
+	if (r == 0)
+		on_changed(destination, neighbour_next_hop(destination->neighbour));
+	return r;
+}
+
+int tx_destinations_watch(struct tx_channel *channel, struct neighbours *neighbours, struct fault *fault)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < channel->config->n_destinations && r == 0; i++)
+		r = watch(channel, i, neighbours);
+	return r == 0 ? 0
+		      : fault_set(fault, EX_OSERR, -r, "channel '%s': its destinations cannot be looked up: %s",
+				  channel->config->name, strerror(-r));
+}
+
+void tx_destinations_forget(struct tx_channel *channel)
+{
+	for (uint32_t i = 0; channel->destinations && i < channel->config->n_destinations; i++) {
+		neighbours_remove(channel->destinations[i].neighbour);
+		channel->destinations[i].neighbour = NULL;
+	}
+}

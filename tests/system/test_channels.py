@@ -1,0 +1,513 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels, from a sender's memory to a socket at the other end of the wire: what arrives, who may send, and that what was
+submitted is accounted for whatever becomes of a sender, the link or the daemon."""
+import errno
+import json
+import os
+import pathlib
+import pwd
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+
+import clients
+import conftest
+import control_client
+import frames
+import sending
+from conftest import in_namespace, run, wait_until
+from control_client import Refused
+from sending import Sender
+from test_verbs_send import SIZES, tshark
+
+PORT = 7502
+HERE = pathlib.Path(__file__).parent
+NOBODY, DAEMON_USER = conftest.NOBODY, pwd.getpwnam("daemon")
+
+
+@pytest.fixture(name="receiver")
+def receiver_fixture(net, wire):
+    """receiver(address, port): an ordinary UDP socket at the other end."""
+    opened = []
+
+    def open_one(address=None, port=PORT):
+        def bind():
+            ipv6 = ":" in (address or "")
+            one = socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET, socket.SOCK_DGRAM)
+            one.setsockopt(socket.SOL_SOCKET, clients.SO_RCVBUFFORCE, 64 << 20)
+            one.bind((address or wire.tx_address, port))
+            one.settimeout(20)
+            return one
+        opened.append(in_namespace(net.tx, bind))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture(name="tap")
+def tap_fixture(net, wire):
+    it = UdpTap(net, wire)
+    yield it
+    it.socket.close()
+
+
+class UdpTap(clients.Tap):
+    """What comes in from the device at the other end, to PORT."""
+
+    @staticmethod
+    def counts(frame, source):
+        return frame[6:12] == source and struct.pack("!H", PORT) in (frame[36:38], frame[40:42], frame[56:58], frame[60:62])
+
+
+@pytest.fixture(name="sender")
+def sender_fixture():
+    opened = []
+
+    def open_one(daemon, channel="out", **how):
+        opened.append(Sender(daemon.socket_path, channel, **how))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        try:
+            one.close()
+        except OSError:
+            pass
+
+
+@pytest.fixture(name="other_sender")
+def other_sender_fixture(tmp, started):
+    """other_sender(daemon, count, size): a sending process of another user, once it sends."""
+    for name in ("control_client.py", "sending.py"):
+        (tmp / name).write_text((HERE / name).read_text())
+
+    def start(daemon, count, size=100, user=NOBODY, channel="out"):
+        command = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", sys.executable,
+                   tmp / "sending.py", daemon.socket_path, channel, count, size]
+        process = started(command, stdin=subprocess.PIPE)
+        line = process.stdout.readline()
+        assert line == "ready\n", (line, process.communicate(timeout=20))
+        return process
+
+    return start
+
+
+def resolved(daemon, name="out"):
+    wait_until(lambda: daemon.channel(name)["state"] == "sending", 20, lambda: daemon.channel(name))
+    return daemon
+
+
+def payloads(sizes=SIZES):
+    return [bytes((7 * size + i) & 255 for i in range(size)) for size in sizes]
+
+
+# ---- what arrives ----------------------------------------------------------------------------------------------------
+
+
+def test_a_payload_arrives_at_an_ordinary_socket(daemon, wire, receiver, sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire, payload_size=8948)]))
+    it, there = sender(one), receiver()
+    assert it.send(*payloads()) == [0] * len(SIZES)
+    for payload in payloads():
+        received, (address, port) = there.recvfrom(65536)
+        assert (received, address, port) == (payload, wire.address, 7501)
+    counts = one.expect_sent_sum()
+    assert counts["completed"] == len(SIZES) and counts["completed_bytes"] == sum(SIZES)
+    assert counts["wire_bytes"] == sum(max(60, 42 + size) + 4 for size in SIZES)
+
+
+def give_ipv6(net, wire):
+    """The wire's ends have addresses, and no host answers without being asked."""
+    run("ip", "netns", "exec", net.tx, "sysctl", "-qw", f"net.ipv6.conf.{wire.tx}.disable_ipv6=0")
+    for namespace, device, address in ((net.rx, wire.interface, "fd77::1"), (net.tx, wire.tx, "fd77::2")):
+        run("ip", "-n", namespace, "address", "add", f"{address}/64", "dev", device, "nodad")
+
+
+def test_a_payload_arrives_by_ipv6(daemon, net, wire, receiver, sender):
+    give_ipv6(net, wire)
+    there = receiver("fd77::2")
+    one = resolved(daemon([], channels=[conftest.channel(wire, [{"address": "fd77::2", "port": PORT}], payload_size=8948)]))
+    assert sender(one).send(*payloads()) == [0] * len(SIZES)
+    for payload in payloads():
+        received, (address, port, *_) = there.recvfrom(65536)
+        assert (received, address, port) == (payload, "fd77::1", 7501)
+
+
+def test_the_kernel_is_made_to_resolve_the_next_hop(daemon, net, wire, receiver, sender):
+    run("ip", "-n", net.rx, "neigh", "del", wire.tx_address, "dev", wire.interface)
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    there = receiver()
+    assert sender(one).send(b"asked for") == [0]
+    assert there.recv(100) == b"asked for"
+
+
+DESTINATIONS = {"unicast": "10.77.0.2", "group": "239.7.1.2", "IPv6 unicast": "fd77::2", "IPv6 group": "ff15::7:2"}
+
+
+@pytest.mark.parametrize("vlan", [-1, 5])
+@pytest.mark.parametrize("to,checksum", [(to, checksum) for to in DESTINATIONS for checksum in ("device", "zero", "software")
+                                         if not ("6" in to and checksum == "zero")])
+def test_frames_are_as_configured_and_their_checksums_right(daemon, net, wire, tap, sender, tmp_path, to, checksum, vlan):
+    give_ipv6(net, wire)
+    address = DESTINATIONS[to]
+    destination = {"address": address, "port": PORT, **({} if "group" in to else {"next_hop_mac": "02:00:00:00:00:ee"})}
+    channel = conftest.channel(wire, [destination], payload_size=8948, vlan=vlan, dscp=46, ttl=7, udp_checksum=checksum)
+    one = resolved(daemon([], channels=[channel]))
+    assert sender(one).send(*payloads()) == [0] * len(SIZES)
+    arrived = tap.frames(len(SIZES), wire.mac_bytes())
+    mac = frames.group_mac(address) if "group" in to else b"\2\0\0\0\0\xee"
+    for number, (frame, payload) in enumerate(zip(arrived, payloads())):
+        expected = frames.udp_frame(payload, address, PORT, mac, source="fd77::1" if "6" in to else wire.address, source_port=7501,
+                                    source_mac=wire.mac_bytes(), vlan=None if vlan < 0 else vlan, dscp=46, hop_limit=7,
+                                    identification=number, udp_checksum=checksum != "zero")
+        assert frame == expected, f"frame {number}:\n{frame[:80].hex()}\n{expected[:80].hex()}"
+    rows = tshark(tmp_path, arrived, "udp.checksum.status", "ip.checksum.status", "udp.length", "vlan.id")
+    assert [row[0] for row in rows] == ["3" if checksum == "zero" else "1"] * len(SIZES)  # 3: not present
+    assert [row[1] for row in rows] == ["" if "6" in to else "1"] * len(SIZES)
+    assert [int(row[2]) - 8 for row in rows] == list(SIZES)
+    assert {row[3] for row in rows} == {"" if vlan < 0 else str(vlan)}
+
+
+def test_what_the_library_sends_arrives(build, daemon, wire, receiver, tmp):
+    """By ctypes, as the Python package will."""
+    import ctypes
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    library = ctypes.CDLL(str(conftest.BUILD / "lib/ibvcap/libibvcap.so"))
+    tx = ctypes.c_void_p()
+    assert library.ibvcap_open(str(one.socket_path).encode(), b"out", None, ctypes.byref(tx)) == 0
+    there = receiver()
+    for k in range(1000):
+        payload = struct.pack("!I", k) * 8
+        assert library.ibvcap_send(tx, payload, len(payload), 0, 20000) == 1
+    assert library.ibvcap_flush(tx, 20000) == 0
+    for k in range(1000):
+        assert there.recv(100) == struct.pack("!I", k) * 8
+    library.ibvcap_close(tx)
+    assert one.expect_sent_sum()["completed"] == 1000
+
+
+# ---- who may ---------------------------------------------------------------------------------------------------------
+
+
+def refusal(function, *arguments, **options):
+    with pytest.raises(Refused) as refused:
+        function(*arguments, **options)
+    return refused.value
+
+
+def test_users_share_a_channel_and_each_is_shown(daemon, wire, other_sender, receiver):
+    there = receiver()
+    one = resolved(daemon([], channels=[conftest.channel(wire, users=["nobody", "daemon"])]))
+    processes = [other_sender(one, 500), other_sender(one, 500, user=DAEMON_USER)]
+    results = [json.loads(process.stdout.readline()) for process in processes]
+    assert all(set(result["statuses"]) == {0} and result["completed"] == 500 for result in results)
+    shown = {(entry["pid"], entry["uid"]): entry for entry in one.status()["senders"]}
+    assert set(shown) == {(processes[0].pid, NOBODY.pw_uid), (processes[1].pid, DAEMON_USER.pw_uid)}
+    assert all(entry["completed"] == 500 and entry["pending"] == 0 for entry in shown.values())
+    received = sorted(there.recv(200)[:8] for _ in range(1000))
+    assert received == sorted(k.to_bytes(8, "big") for k in range(500) for _ in range(2))
+    for process in processes:
+        process.communicate(timeout=20)
+    wait_until(lambda: not one.status()["senders"], 20, "senders that leave")
+    assert one.expect_sent_sum()["completed"] == 1000
+
+
+TRY_TO_OPEN = """
+try:
+    Client(path).open_channel("out")
+    print(json.dumps(0))
+except Refused as refused:
+    print(json.dumps([refused.errno, refused.text]))
+"""
+SHOWN = """
+status = Client(path).status()
+print(json.dumps([list(status["channels"]), len(status["senders"]), list(status["interfaces"])]))
+"""
+
+
+@pytest.fixture(name="as_user")
+def as_user_fixture(tmp):
+    (tmp / "control_client.py").write_text((HERE / "control_client.py").read_text())
+
+    def run_as(daemon, code, uid=NOBODY.pw_uid):
+        program = (f"import json, sys\nsys.path.insert(0, {str(tmp)!r})\nfrom control_client import Client, Refused\n"
+                   f"path = {str(daemon.socket_path)!r}\n{code}\n")
+        command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run_as
+
+
+def test_a_channel_is_for_root_and_for_whom_it_names(daemon, wire, as_user, sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    sender(one)
+    error, text = as_user(one, TRY_TO_OPEN)
+    assert error == errno.EACCES and "not for user" in text and f"{one.config}:" in text
+    assert as_user(one, SHOWN) == [[], 0, []], "and it is not shown to others"
+    two = resolved(daemon([], name="second", channels=[conftest.channel(wire, users=["nobody"])]))
+    assert as_user(two, TRY_TO_OPEN) == 0
+    assert as_user(two, TRY_TO_OPEN, uid=DAEMON_USER.pw_uid)[0] == errno.EACCES
+    assert as_user(two, SHOWN)[0] == ["out"]
+
+
+def test_limits_name_their_keys(daemon, wire, sender, other_sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire, users=["nobody"], max_senders=2, max_senders_per_user=1)]))
+    process = other_sender(one, 1)
+    with pytest.raises(AssertionError, match="_senders_per_user is 1"):
+        other_sender(one, 1)
+    sender(one)
+    refused = refusal(Sender, one.socket_path, "out")
+    assert refused.errno == errno.EAGAIN and "(max_senders)" in refused.text
+    process.kill()
+    process.wait()
+    wait_until(lambda: one.channel()["senders"] == 1, 20, "the place is free again")
+    sender(one)
+
+
+def test_what_is_not_there_or_done_twice_is_refused(daemon, wire, sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    assert refusal(Sender, one.socket_path, "in").errno == errno.ESRCH
+    with control_client.Client(one.socket_path) as client:
+        assert refusal(client.mapped).errno == errno.EPROTO
+        assert refusal(client.open_channel, "out", abi_major=9).errno == errno.EPROTO
+    it = sender(one)
+    assert refusal(it.client.open_channel, "out").errno == errno.EALREADY
+    assert refusal(it.client.mapped).errno == errno.EPROTO
+    assert it.send(b"still") == [0]
+
+
+def test_an_arena_for_which_there_are_no_hugepages_is_refused_and_says_so(daemon, wire, sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire, arena_slots=2**20, payload_size=8948, page_size="1G"),
+                                        conftest.channel(wire, name="small")]))
+    refused = refusal(Sender, one.socket_path, "out")
+    assert refused.errno == errno.ENOMEM and "arena_slots" in refused.text and "hugepages" in refused.text
+    assert one.channel()["senders"] == 0
+    assert sender(one, "small").send(b"as before") == [0]
+
+
+def test_rights_and_limits_change_by_a_reload_and_nothing_else_does(daemon, wire, other_sender):
+    def channel(**keys):
+        return [conftest.channel(wire, **keys)]
+
+    one = resolved(daemon([], channels=channel(users=["nobody"])))
+    control = {"socket": str(one.socket_path), "mode": "0666"}
+    process = other_sender(one, 10)
+    for changed, what in ((channel(users=["nobody"], dscp=3), "dscp"), (channel() + channel(name="more"), "cannot be added")):
+        one.write_config(control, [], changed)
+        refused = refusal(control_client.Client(one.socket_path).change, control_client.RELOAD)
+        assert refused.errno == errno.EBUSY and what in refused.text and "systemctl restart" in refused.text
+    assert process.poll() is None and len(one.status()["senders"]) == 1
+    one.write_config(control, [], channel(users=["daemon"]))
+    control_client.Client(one.socket_path).change(control_client.RELOAD)
+    assert not one.status()["senders"], "who may not send any more is put out"
+    assert one.expect_sent_sum()["completed"] == 10
+
+
+# ---- whatever becomes of it --------------------------------------------------------------------------------------------
+
+
+def test_senders_that_are_killed_leave_nothing_unaccounted(daemon, wire, other_sender, sender):
+    """In the midst: with packets taken, and more submitted than the rate lets go."""
+    one = resolved(daemon([], channels=[conftest.channel(wire, users=["nobody"], rate_limit_mbps=20)]))
+    witness = sender(one)
+    for after in (0, 0.01, 0.05, 0.2):
+        process = other_sender(one, 100000)
+        time.sleep(after)
+        process.kill()
+        process.wait()
+        assert witness.send(b"unharmed") == [0]
+    wait_until(lambda: one.channel()["senders"] == 1, 20, "senders that are gone")
+    counts = one.expect_sent_sum()
+    assert counts["submitted"] > 4 and counts["errored"] == 0
+
+
+def test_a_daemon_that_is_killed_is_found_out_and_the_next_one_serves(daemon, start_daemon, wire, sender):
+    config = [conftest.channel(wire)]
+    one = resolved(start_daemon([], name="killed", channels=config).wait_ready())
+    it = sender(one)
+    assert it.send(b"before") == [0]
+    one.kill()
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
+        it.client.send(control_client.STATUS)
+        it.client.receive()
+    counts = it.counts()
+    assert counts["submitted"] == counts["completed"] == 1, "what was known stays readable"
+    two = resolved(daemon([], name="killed", channels=config))
+    assert sender(two).send(b"after") == [0]
+    assert two.expect_sent_sum()["submitted"] == 1, "its counts are of its own epoch"
+
+
+def test_a_daemon_that_ends_says_how_all_of_it_ended(start_daemon, wire, sender):
+    one = resolved(start_daemon([], channels=[conftest.channel(wire, rate_limit_mbps=1)]).wait_ready())
+    it = sender(one)
+    for _ in range(200):
+        it.write(bytes(1000))
+    it.submit()
+    one.stop_clean()
+    assert (it.completed(), it.disconnected()) == (200, 1), "IBVCAP_REASON_SHUTDOWN"
+    counts = it.counts()
+    assert counts["submitted"] == counts["completed"] + counts["flushed"] == 200 and counts["flushed"] > 0
+    assert (f"submitted 200 = completed {counts['completed']} + errored 0 + flushed {counts['flushed']} + late_dropped 0"
+            in one.text())
+
+
+def test_without_a_link_packets_end_as_that_and_go_on_with_it(daemon, net, wire, receiver, sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    it, there = sender(one), receiver()
+    run("ip", "-n", net.tx, "link", "set", wire.tx, "down")
+    wait_until(lambda: one.channel()["state"] == "link_down", 20, "the link's end")
+    assert it.send(b"down", b"down") == [-errno.ENETDOWN] * 2
+    run("ip", "-n", net.tx, "link", "set", wire.tx, "up")
+    run("ip", "-n", net.tx, "neigh", "replace", wire.address, "lladdr", wire.mac, "dev", wire.tx, "nud", "permanent")
+    resolved(one)
+    assert it.send(b"up") == [0]
+    assert there.recv(100) == b"up"
+    counts = one.expect_sent_sum()
+    assert (counts["completed"], counts["errored"]) == (1, 2)
+
+
+def test_a_neighbour_that_never_answers_stops_nobody_else(daemon, wire, receiver, sender):
+    destinations = [{"address": "10.77.0.99", "port": PORT}, {"address": wire.tx_address, "port": PORT}]
+    one = daemon([], channels=[conftest.channel(wire, destinations), conftest.channel(wire, name="good")])
+    resolved(one, "good")
+    wait_until(lambda: one.channel()["n_unresolved"] == 1, 20, lambda: one.channel())
+    it, there = sender(one), receiver()
+    assert one.channel()["state"] == "unresolved"
+    assert it.send(b"lost", destination=0) == [-errno.EHOSTUNREACH]
+    assert it.send(b"found", destination=1) == [0]
+    assert sender(one, "good").send(b"other") == [0]
+    assert [there.recv(100), there.recv(100)] == [b"found", b"other"]
+    counts = one.expect_sent_sum()
+    assert (counts["completed"], counts["errored"]) == (1, 1)
+    wait_until(lambda: "10.77.0.99" in one.text(), 20, "a line that says so")
+
+
+def test_a_flood_leaves_another_sender_its_share(daemon, wire, sender, other_sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire, users=["nobody"], rate_limit_mbps=50)]))
+    other_sender(one, 10**9, size=1000)
+    it = sender(one)
+    begun = time.monotonic()
+    assert [it.send(b"through", b"the flood") for _ in range(10)] == [[0, 0]] * 10
+    # Each waits for the queue's 256 packets of the flood at most, 42 ms at this rate.
+    assert time.monotonic() - begun < 10
+    assert len(one.status()["senders"]) == 2
+
+
+# ---- hostile senders ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cursor", [2**64 - 1, 2**63, 257, 4096, -1])
+def test_a_cursor_that_cannot_be_puts_its_sender_out_and_nobody_else(daemon, wire, sender, cursor):
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    bad, good = sender(one), sender(one)
+    assert bad.send(b"first", b"second") == [0, 0]
+    bad.submit(cursor=1 if cursor == -1 else cursor + (2 if cursor < 10000 else 0))
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
+        bad.client.receive()
+    assert bad.disconnected() == 2, "IBVCAP_REASON_BAD_CURSOR"
+    assert good.send(b"unharmed") == [0]
+    counts = one.expect_sent_sum()
+    assert (counts["submitted"], counts["bad_senders"], counts["senders"]) == (3, 1, 1)
+    assert "broke the rules" in one.text()
+
+
+def test_a_descriptor_that_cannot_be_costs_its_own_packet_only(daemon, wire, sender, receiver):
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    it, other, there = sender(one), sender(one), receiver()
+    it.write(b"too long", length=1473)
+    it.write(b"longest", length=65535)
+    it.write(b"elsewhere", destination=1)
+    it.write(b"far", destination=65535)
+    it.write(b"odd", flags=0x80000000)
+    it.write(b"right")
+    it.submit()
+    it.wait()
+    assert [it.status(k) for k in range(6)] == [-errno.EMSGSIZE] * 2 + [-errno.EINVAL] * 3 + [0]
+    assert other.send(b"other") == [0]
+    assert [there.recv(100), there.recv(100)] == [b"right", b"other"]
+    counts = one.expect_sent_sum()
+    assert (counts["completed"], counts["errored"]) == (2, 5)
+
+
+def test_random_pages_and_descriptors_harm_nobody_else(daemon, net, wire, tap, sender):
+    """Whatever is written, all that leaves are frames of the channel, and another sender's packets arrive."""
+    import random
+    chance = random.Random(5)
+    one = resolved(daemon([], channels=[conftest.channel(wire, payload_size=64, arena_slots=64)]))
+    good = sender(one)
+    for _ in range(20):
+        bad = sender(one)
+        for _ in range(chance.randrange(1, 20)):
+            start = chance.randrange(sending.PAGE_HEAD, len(bad.page) - 64)
+            bad.page[start:start + 64] = chance.randbytes(64)
+            bad.submitted += chance.randrange(0, 3)
+            bad.submit(cursor=chance.choice([bad.submitted, bad.submitted, chance.getrandbits(64)]))
+        bad.close()
+        assert good.send(b"unharmed") == [0]
+    one.expect_sent_sum()
+    tap.socket.settimeout(0.3)
+    seen = []
+    try:
+        while True:
+            seen.append(tap.next())
+    except TimeoutError:
+        pass
+    sent = [frame for frame in seen if frame[6:12] == wire.mac_bytes() and frame[12:14] == b"\x08\x00"]
+    assert sum(frame[42:50] == b"unharmed" for frame in sent) == 20
+    for frame in sent:  # Ethernet, addresses and ports are the channel's
+        assert frame[26:38] == socket.inet_aton(wire.address) + socket.inet_aton(wire.tx_address) + struct.pack("!HH", 7501, PORT)
+        assert len(frame) <= 42 + 64
+
+
+def test_a_sender_that_seals_its_memory_or_does_not_map_it_gets_no_further(daemon, wire, sender):
+    import fcntl
+    F_ADD_SEALS, F_SEAL_SEAL = 1033, 1
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    for segment in (sending.ARENA, sending.PAGE):
+        it = sender(one, mapped=False)
+        try:
+            fcntl.fcntl(it.fds[segment], F_ADD_SEALS, F_SEAL_SEAL)
+        except PermissionError:
+            continue  # the daemon has sealed the seals already
+        assert refusal(it.client.mapped).errno == errno.EPERM
+    idle = sender(one, mapped=False)
+    wait_until(lambda: one.channel()["senders"] == 0, 20, "what was never mapped is taken back")
+    with pytest.raises((Refused, ConnectionResetError)):
+        control_client.decode(*idle.client.receive()[:2])
+
+
+def test_a_sender_reaches_its_own_memory_only(daemon, wire, sender, tmp):
+    """Its state is not writable, its arena and page can neither shrink, nor lose pages, nor be mapped again by others."""
+    import ctypes
+    import fcntl
+    import mmap
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    it, other = sender(one), sender(one)
+    with pytest.raises((PermissionError, ValueError)):
+        mmap.mmap(it.fds[sending.STATE], 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    libc = ctypes.CDLL(None, use_errno=True)
+    for segment in (sending.ARENA, sending.PAGE, sending.STATE):
+        for path in (f"/proc/self/fd/{it.fds[segment]}",):
+            with pytest.raises((PermissionError, ValueError, OSError)):
+                fd = os.open(path, os.O_RDWR)
+                try:
+                    mmap.mmap(fd, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+                finally:
+                    os.close(fd)
+        with pytest.raises(OSError):
+            os.ftruncate(it.fds[segment], 0)
+        keep_size, punch_hole = 1, 2
+        assert libc.fallocate(it.fds[segment], keep_size | punch_hole, ctypes.c_long(0), ctypes.c_long(4096)) == -1
+    inodes = [{os.fstat(fd).st_ino for fd in one_of.fds[:3]} for one_of in (it, other)]
+    assert not inodes[0] & inodes[1], "nothing is shared between senders"
+    assert fcntl.fcntl(it.fds[sending.ARENA], 1034) & 0x12, "F_SEAL_FUTURE_WRITE"
+    assert it.send(b"mine") == other.send(b"mine, too") == [0]
