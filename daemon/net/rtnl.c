@@ -50,6 +50,7 @@ int rtnl_open_events(struct mnl_socket **socket)
 		if (mnl_socket_setsockopt(*socket, NETLINK_ADD_MEMBERSHIP, (void *)&groups[i], sizeof(groups[i])) < 0) {
 			r = -errno;
 			mnl_socket_close(*socket);
+			*socket = NULL;
 		}
 	return r;
 }

@@ -15,6 +15,7 @@ import pytest
 
 import conftest
 import control_client
+import sending
 import service_manager
 
 FAIL_CALLS = conftest.BUILD / "tests/support/libfail_calls.so"
@@ -147,8 +148,28 @@ def test_attach_and_detach(start, failures, wire, consumer):
     one.stop_clean()
 
 
+def test_a_channel_is_opened_and_left(start, failures, wire):
+    one = start([small(wire)], channels=[conftest.channel(wire)]).wait_ready()
+    conftest.wait_until(lambda: one.channel()["state"] == "sending", 20, lambda: one.channel())
+    sent = 0
+
+    def act():
+        nonlocal sent
+        it = sending.Sender(one.socket_path, "out", timeout=5)
+        try:
+            assert it.send(b"payload") == [0]
+            sent += 1
+        finally:
+            it.close()
+
+    try_each(failures, one, act, at_least=20)
+    act()
+    assert one.expect_sent_sum()["completed"] >= sent
+    one.stop_clean()
+
+
 def test_status(start, failures, wire):
-    one = start([small(wire)]).wait_ready()
+    one = start([small(wire)], channels=[conftest.channel(wire)]).wait_ready()
     try_each(failures, one, lambda: one.status(timeout=2), at_least=8)
     assert one.stream()["state"] == "capturing"
     one.stop_clean()
@@ -222,6 +243,17 @@ def test_start(start, failures, wire):
             break
     assert n > 100
     assert {0, 69, 71} <= codes, codes
+
+
+def test_start_with_channels(start, failures, wire):
+    codes = set()
+    for n in range(0, CALLS_MAX, 2):
+        failures.let_through(n)
+        codes.add(expect_refusal_or_readiness(start([], channels=[conftest.channel(wire)]), n))
+        if not failures.fired():
+            break
+    assert n > 80
+    assert {0, 71} <= codes, codes
 
 
 def test_restart(start, failures, net, wire):
