@@ -22,7 +22,7 @@ import conftest
 
 SUITE = "bookworm"
 PACKAGES = ["systemd", "systemd-sysv", "dbus", "iproute2", "procps", "libibverbs1", "ibverbs-providers", "libconfig9",
-            "libmnl0", "libcap2", "libjansson4"]
+            "libmnl0", "libcap2", "libjansson4", "libpcap0.8"]
 CAPABILITIES = ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_IPC_LOCK"]
 SIGPOWEROFF = signal.SIGRTMIN + 4  # systemd(1)
 

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/capture.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+
+static char path[64];
+static FILE *file;
+static struct capture capture;
+
+static void begin(void)
+{
+	int fd;
+
+	strcpy(path, "/tmp/ibvcap-test-capture-XXXXXX");
+	fd = mkstemp(path);
+	cr_assert(ge(int, fd, 0));
+	file = fdopen(fd, "w");
+	memset(&capture, 0, sizeof(capture));
+}
+
+static void end(void)
+{
+	capture_close(&capture);
+	if (file)
+		fclose(file);
+	unlink(path);
+}
+
+TestSuite(capture, .init = begin, .fini = end);
+
+static void put32(uint32_t value)
+{
+	fwrite(&value, sizeof(value), 1, file);
+}
+
+static void put_pcap(uint32_t magic, uint32_t link)
+{
+	put32(magic);
+	put32(2 | 4 << 16);
+	put32(0);
+	put32(0);
+	put32(65535);
+	put32(link);
+}
+
+static void put_packet(uint32_t seconds, uint32_t fraction, const char *frame, uint32_t wire_bytes)
+{
+	put32(seconds);
+	put32(fraction);
+	put32((uint32_t)strlen(frame));
+	put32(wire_bytes);
+	fputs(frame, file);
+}
+
+static int reopen(void)
+{
+	fclose(file);
+	file = NULL;
+	return capture_open(&capture, path);
+}
+
+Test(capture, packets_have_ns_and_both_lengths)
+{
+	struct capture_packet packet;
+
+	put_pcap(0xa1b23c4d, 1);
+	put_packet(1700000000, 123456789, "hello", 5);
+	put_packet(2100000000, 999999999, "cut", 1500);
+	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
+	cr_assert(eq(int, capture_next(&capture, &packet), 1));
+	cr_expect(eq(u64, packet.time_ns, 1700000000 * SECOND_NS + 123456789));
+	cr_expect(eq(u32, packet.wire_bytes, 5));
+	cr_expect(eq(int, memcmp(packet.frame, "hello", 5), 0));
+	cr_assert(eq(int, capture_next(&capture, &packet), 1));
+	cr_expect(eq(u64, packet.time_ns, 2100000000 * SECOND_NS + 999999999));
+	cr_expect(eq(u32, packet.captured, 3));
+	cr_expect(eq(u32, packet.wire_bytes, 1500));
+	cr_expect(eq(int, capture_next(&capture, &packet), 0));
+}
+
+Test(capture, microseconds_become_ns)
+{
+	struct capture_packet packet;
+
+	put_pcap(0xa1b2c3d4, 101);
+	put_packet(1700000000, 123456, "x", 1);
+	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
+	cr_expect(eq(int, capture.link, DATAGRAM_LINK_IP));
+	cr_assert(eq(int, capture_next(&capture, &packet), 1));
+	cr_expect(eq(u64, packet.time_ns, 1700000000 * SECOND_NS + 123456000));
+}
+
+/* A section header, an interface with times in ns, an enhanced packet. */
+Test(capture, pcapng_with_ns)
+{
+	const uint64_t time_ns = 1700000000 * SECOND_NS + 987654321;
+	struct capture_packet packet;
+	const uint32_t words[] = { 0x0a0d0d0a, 28, 0x1a2b3c4d, 1, UINT32_MAX, UINT32_MAX, 28,
+				   1, 32, 1, 65535, 9 | 1 << 16, 9, 0, 32,
+				   6, 36, 0, (uint32_t)(time_ns >> 32), (uint32_t)time_ns, 3, 3, 0x00636261, 36 };
+
+	fwrite(words, sizeof(words), 1, file);
+	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
+	cr_assert(eq(int, capture_next(&capture, &packet), 1), "%s", capture.error);
+	cr_expect(eq(u64, packet.time_ns, time_ns));
+	cr_expect(eq(u32, packet.captured, 3));
+	cr_expect(eq(int, memcmp(packet.frame, "abc", 3), 0));
+	cr_expect(eq(int, capture_next(&capture, &packet), 0));
+}
+
+Test(capture, a_file_that_is_cut_off_gives_what_it_has_and_says_after_which_packet)
+{
+	struct capture_packet packet;
+
+	put_pcap(0xa1b23c4d, 1);
+	put_packet(1, 0, "whole", 5);
+	put_packet(2, 0, "cut off here", 12);
+	fflush(file);
+	cr_assert(eq(int, ftruncate(fileno(file), ftell(file) - 1), 0));
+	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
+	cr_assert(eq(int, capture_next(&capture, &packet), 1));
+	cr_assert(eq(int, capture_next(&capture, &packet), -EBADMSG));
+	cr_expect(strstr(capture.error, "cut off after packet 1") != NULL, "%s", capture.error);
+	cr_expect(strstr(capture.error, path) != NULL, "%s", capture.error);
+}
+
+Test(capture, a_time_that_there_is_not_is_damage)
+{
+	struct capture_packet packet;
+
+	put_pcap(0xa1b23c4d, 1);
+	put_packet(1, 1000000000, "x", 1);
+	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
+	cr_assert(eq(int, capture_next(&capture, &packet), -EBADMSG));
+	cr_expect(strstr(capture.error, "packet 1") != NULL, "%s", capture.error);
+}
+
+Test(capture, a_length_that_there_is_not_is_damage)
+{
+	struct capture_packet packet;
+
+	put_pcap(0xa1b23c4d, 1);
+	put32(1);
+	put32(0);
+	put32(0x7fffffff);
+	put32(0x7fffffff);
+	fputs("xxxxxxxxxxxxxxxxxxxx", file);
+	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
+	cr_expect(eq(int, capture_next(&capture, &packet), -EBADMSG));
+}
+
+Test(capture, no_capture_at_all)
+{
+	fputs("Lorem ipsum dolor sit amet, consetetur sadipscing elitr", file);
+	cr_expect(eq(int, reopen(), EX_DATAERR));
+	cr_expect(strstr(capture.error, path) != NULL, "%s", capture.error);
+}
+
+Test(capture, an_empty_file)
+{
+	cr_expect(eq(int, reopen(), EX_DATAERR));
+}
+
+Test(capture, a_link_that_is_not_known_is_named)
+{
+	put_pcap(0xa1b2c3d4, 127);
+	cr_expect(eq(int, reopen(), EX_DATAERR));
+	cr_expect(strstr(capture.error, "127 (802.11") != NULL, "%s", capture.error);
+}
+
+Test(capture, no_file)
+{
+	cr_expect(eq(int, capture_open(&capture, "/nowhere/lidar.pcap"), EX_NOINPUT));
+	cr_expect(strstr(capture.error, "/nowhere/lidar.pcap: No such file") != NULL, "%s", capture.error);
+}
