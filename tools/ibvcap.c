@@ -19,6 +19,8 @@ static const struct command commands[] = {
 	{ "doctor", "is this machine ready for capture, and if not, what to do", doctor_main },
 	{ "recv", "receive a stream: rates, a check of the test pattern, a look at payloads", cmd_recv },
 	{ "reload", "have the daemon read its configuration again", cmd_reload },
+	{ "replay", "send the UDP payloads of a capture on a channel, with its timing", cmd_replay },
+	{ "send", "send on a channel: the test pattern, or a file", cmd_send },
 	{ "status", "where every packet went", cmd_status },
 	{ "stream", "add a stream to the running daemon, or remove one", cmd_stream },
 	{ "why", "why packets of a stream were lost, and what helps", cmd_why },

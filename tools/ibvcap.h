@@ -8,6 +8,8 @@
 
 int cmd_recv(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
+int cmd_replay(int argc, char **argv);
+int cmd_send(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_stream(int argc, char **argv);
 
@@ -16,5 +18,11 @@ int exit_code_of(int error);
 
 /** A whole decimal number of an option, at least 1 and at most max; false: said so on stderr. */
 bool parse_count(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value);
+
+/** The same from 0. */
+bool parse_number(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value);
+
+/** The same for seconds, as a decimal fraction, more than 0. */
+bool parse_seconds(const char *command, const char *option, const char *text, uint64_t *ns);
 
 #endif

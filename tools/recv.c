@@ -66,19 +66,6 @@ static bool parse_reattach(const char *text, uint32_t *ms)
 	return true;
 }
 
-static bool parse_seconds(const char *option, const char *text, uint64_t *ns)
-{
-	char *end;
-	double seconds = strtod(text, &end);
-
-	if (end == text || *end || !(seconds > 0 && seconds <= 1e9)) {
-		fprintf(stderr, "ibvcap recv: %s '%s': seconds are wanted, more than 0 and at most 1e9\n", option, text);
-		return false;
-	}
-	*ns = (uint64_t)(seconds * 1e9);
-	return true;
-}
-
 static bool parse_policy(const char *text, enum ibvcap_policy *policy)
 {
 	static const char *const names[] = { [IBVCAP_POLICY_LOSSY] = "lossy", [IBVCAP_POLICY_LOSSLESS] = "lossless",
@@ -104,7 +91,7 @@ static int parse_option(int option, struct recv_options *options)
 	case 'c':
 		return parse_count("recv", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
 	case 't':
-		return parse_seconds("--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
+		return parse_seconds("recv", "--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
 	case 'v':
 		options->verify = true;
 		return -1;
@@ -118,7 +105,7 @@ static int parse_option(int option, struct recv_options *options)
 		return parse_count("recv", "--packets-back", optarg, UINT64_MAX, &options->attach.back) ? -1 : EX_USAGE;
 	case 'B':
 		options->attach.start = IBVCAP_START_NS_BACK;
-		return parse_seconds("--seconds-back", optarg, &options->attach.back) ? -1 : EX_USAGE;
+		return parse_seconds("recv", "--seconds-back", optarg, &options->attach.back) ? -1 : EX_USAGE;
 	case 'p':
 		return parse_policy(optarg, &options->attach.policy) ? -1 : EX_USAGE;
 	case 'r':
