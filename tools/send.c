@@ -140,36 +140,39 @@ static void fill_pattern(uint64_t sequence, uint8_t *payload, size_t bytes)
 	memcpy(payload, number, bytes);
 }
 
-/* Nothing to read now: what there is meanwhile gets sent. */
-static int wait_for_file(struct source *source)
+static bool is_readable(const struct source *source, int timeout_ms)
 {
 	struct pollfd poller = { .fd = source->file, .events = POLLIN };
-	int r;
 
-	if (poll(&poller, 1, 0) > 0)
-		return 0;
-	r = outgoing_push(&source->outgoing);
-	outgoing_tick(&source->outgoing);
-	poll(&poller, 1, POLL_MS);
-	return r;
+	return poll(&poller, 1, timeout_ms) > 0;
 }
 
-/* A payload's bytes; fewer at the end, in the end none. 0 or the library's error. */
+/* True: go on. False: that was all, or it cannot be read. */
+static bool read_some(struct source *source)
+{
+	ssize_t n = read(source->file, source->read + source->n_read, source->size_bytes - source->n_read);
+
+	if (n > 0)
+		source->n_read += (size_t)n;
+	else if (n < 0 && errno != EINTR && errno != EAGAIN)
+		source->file_error = errno;
+	return n != 0 && !source->file_error;
+}
+
+/* A payload's bytes; fewer at the end, in the end none. While a pipe is silent, what there is is sent. 0 or an error. */
 static int read_payload(struct source *source)
 {
 	int r = 0;
 
 	source->n_read = 0;
 	while (r == 0 && source->n_read < source->size_bytes && !outgoing_is_stopped()) {
-		ssize_t n;
-
-		r = wait_for_file(source);
-		n = read(source->file, source->read + source->n_read, source->size_bytes - source->n_read);
-		if (n < 0 && errno != EINTR && errno != EAGAIN)
-			source->file_error = errno;
-		if (n == 0 || source->file_error)
-			return r;
-		source->n_read += n > 0 ? (size_t)n : 0;
+		if (!is_readable(source, 0)) {
+			r = outgoing_push(&source->outgoing);
+			if (!is_readable(source, POLL_MS))
+				continue;
+		}
+		if (r == 0 && !read_some(source))
+			break;
 	}
 	return r;
 }
