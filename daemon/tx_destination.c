@@ -6,27 +6,40 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-/* A destination that comes and goes is told of ever more rarely. */
-static void tell(struct tx_destination *destination, const struct next_hop *next_hop)
+static const char *explain(const struct tx_channel *channel, int32_t error, const struct next_hop *next_hop, char *why,
+			   size_t bytes)
+{
+	const char *interface = channel->config->interface;
+
+	if (error != -EMSGSIZE)
+		return next_hop_explain(next_hop, interface, why, bytes);
+	snprintf(why, bytes, "the MTU of %s is %u now, too little for payload_size %u: 'ip link set dev %s mtu MTU'", interface,
+		 next_hop->mtu, channel->config->payload_size, interface);
+	return why;
+}
+
+/* That it is being asked for is no news; and of a destination that comes and goes it is told ever more rarely. */
+static void tell(struct tx_destination *destination, int32_t error, const struct next_hop *next_hop)
 {
 	const struct tx_channel *channel = destination->channel;
 	const struct config_destination *to = &channel->config->destinations[destination->index];
 	char address[INET6_ADDRSTRLEN] = "", why[256];
 
-	if (next_hop->state == NEXT_HOP_ASKED_FOR || (next_hop->state == NEXT_HOP_READY && destination->n_told == 0))
+	if (next_hop->state == NEXT_HOP_ASKED_FOR || (error == 0 && destination->n_told == 0))
 		return;
 	destination->n_told++;
 	if (destination->n_told & (destination->n_told - 1))
 		return;
 	inet_ntop(to->address.family, to->address.address, address, sizeof(address));
-	if (next_hop->state == NEXT_HOP_READY)
+	if (error == 0)
 		log_info("channel '%s': destination %s port %u can be sent to", channel->config->name, address,
 			 to->port);
 	else
 		log_warning("channel '%s': destination %s port %u: %s", channel->config->name, address, to->port,
-			    next_hop_explain(next_hop, channel->config->interface, why, sizeof(why)));
+			    explain(channel, error, next_hop, why, sizeof(why)));
 }
 
 static void on_changed(void *context, const struct next_hop *next_hop)
@@ -36,8 +49,8 @@ static void on_changed(void *context, const struct next_hop *next_hop)
 	struct channel_destination now;
 
 	headers_make(channel->config, destination->index, channel->checksums, next_hop, &now);
-	if (destination->state != next_hop->state)
-		tell(destination, next_hop);
+	if (destination->state != next_hop->state || destination->now.error != now.error)
+		tell(destination, now.error, next_hop);
 	destination->state = next_hop->state;
 	tx_channel_set_destination(channel, destination->index, &now);
 }

@@ -197,6 +197,59 @@ def test_what_the_library_sends_arrives(daemon, wire, receiver):
     assert one.expect_sent_sum()["completed"] == 1000
 
 
+@pytest.mark.parametrize("poll", ["adaptive", "busy", "event"])
+def test_each_way_of_waiting_sends_all(daemon, wire, sender, poll):
+    one = resolved(daemon([], channels=[conftest.channel(wire, poll=poll)]))
+    it = sender(one)
+    for k in range(5):
+        assert it.send(*[bytes([k]) * 100] * 200) == [0] * 200
+        time.sleep(0.01 * k)
+    assert one.expect_sent_sum()["completed"] == 1000
+
+
+def test_arenas_are_in_hugepages_and_come_back(daemon, wire, sender, hugepages):
+    hugepages(8)
+    one = resolved(daemon([], channels=[conftest.channel(wire, arena_slots=2048, page_size="2M")]))
+    for _ in range(20):
+        it = sender(one)
+        assert it.send(b"payload") == [0] and len(it.arena) == 4 << 20
+        it.close()
+        it.arena.close()
+        wait_until(lambda: one.channel()["senders"] == 0, 20, "what it had is taken back")
+    assert one.expect_sent_sum()["completed"] == 20
+
+
+def test_channels_and_streams_share_an_interface(daemon, net, wire, receiver, sender):
+    one = resolved(daemon([conftest.stream(wire)], channels=[conftest.channel(wire), conftest.channel(wire, name="more")]))
+    there = receiver()
+    for name in ("out", "more"):
+        assert sender(one, name).send(name.encode()) == [0]
+        assert there.recv(100) == name.encode()
+    wire.send(wire.frame(b"x", PORT))
+    wait_until(lambda: one.stream()["published"] == 1, 20, "a packet")
+    one.expect_sum()
+
+
+def test_a_status_shows_channels_and_senders(daemon, wire, sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire, rate_limit_mbps=100)]))
+    it = sender(one)
+    assert it.send(b"a", b"bc", length=None) == [0, 0]
+    it.send(b"too long", length=2000)
+    command = [conftest.BUILD / "tools/ibvcap", "status", "--socket", one.socket_path]
+    said = json.loads(run(*command, "--json").stdout)
+    (channel,), (shown,) = said["channels"], said["senders"]
+    expected = one.status()
+    moving = {"batches", "wakes", "epoch"}
+    assert {key: value for key, value in expected["channels"]["out"].items() if key not in moving}.items() <= channel.items()
+    assert int(channel["epoch"], 16) == expected["channels"]["out"]["epoch"]
+    assert shown == expected["senders"][0] and shown["pid"] == os.getpid()
+    assert (channel["submitted"], channel["completed"], channel["errored"], channel["completed_bytes"]) == (3, 2, 1, 3)
+    text = run(*command).stdout
+    assert "channel out: sending on rx0" in text and "100 Mb/s at most" in text
+    assert text.count("submitted 3 = completed 2 + errored 1 + flushed 0 + late_dropped 0 + pending 0") == 2
+    assert f"sender on out: process {os.getpid()} of user 0" in text
+
+
 # ---- who may ---------------------------------------------------------------------------------------------------------
 
 
@@ -377,6 +430,33 @@ def test_without_a_link_packets_end_as_that_and_go_on_with_it(daemon, net, wire,
     assert there.recv(100) == b"up"
     counts = one.expect_sent_sum()
     assert (counts["completed"], counts["errored"]) == (1, 2)
+
+
+def test_an_mtu_that_is_lowered_stops_what_is_too_long_for_it(daemon, net, wire, sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    it = sender(one)
+    run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", 1400)
+    wait_until(lambda: one.channel()["n_unresolved"] == 1, 20, lambda: one.channel())
+    assert it.send(b"no longer") == [-errno.EMSGSIZE]
+    assert "the MTU of rx0 is 1400 now" in one.text()
+    run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", 9000)
+    resolved(one)
+    assert it.send(b"again") == [0]
+
+
+def test_a_next_hop_that_moves_is_followed(daemon, net, wire, tap, sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire)]))
+    it = sender(one)
+    assert it.send(b"here") == [0]
+    assert tap.next()[:6] == clients.mac_bytes(wire.link(net.tx, wire.tx)["address"])
+    run("ip", "-n", net.rx, "neigh", "replace", wire.tx_address, "lladdr", "02:00:00:00:00:77", "dev", wire.interface, "nud",
+        "permanent")
+
+    def is_there():
+        assert it.send(b"there") == [0]
+        return tap.next()[:6] == b"\2\0\0\0\0\x77"
+
+    wait_until(is_there, 20, "the new address")
 
 
 def test_a_neighbour_that_never_answers_stops_nobody_else(daemon, wire, receiver, sender):
