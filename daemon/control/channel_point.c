@@ -228,7 +228,7 @@ static void take_channel_mail(struct transmit_point *transmit, const struct mail
 			break;
 	if (!point)
 		return;
-	if (mail->type == MAIL_CHANNEL_FAILED)
+	if (mail->type != MAIL_CHANNEL_REMOVED)
 		point->ending = IBVCAP_REASON_CHANNEL_FAILED;
 	channel_gone(point);
 }
