@@ -63,7 +63,8 @@ static uint64_t clock_ns(clockid_t clock)
 uint64_t outgoing_start(struct outgoing *outgoing)
 {
 	outgoing->start_ns = outgoing->told_ns = clock_ns(CLOCK_MONOTONIC) + START_NS;
-	return clock_ns(CLOCK_REALTIME) + START_NS;
+	outgoing->start_utc_ns = clock_ns(CLOCK_REALTIME) + START_NS;
+	return outgoing->start_utc_ns;
 }
 
 uint64_t outgoing_elapsed_ns(const struct outgoing *outgoing)
@@ -334,6 +335,7 @@ json_t *outgoing_to_json(const struct outgoing *outgoing)
 			(json_int_t)counts.errored, "flushed", (json_int_t)counts.flushed, "late_dropped",
 			(json_int_t)counts.late_dropped, "pending", (json_int_t)counts.pending, "completed_bytes",
 			(json_int_t)counts.completed_bytes, "wire_bytes", (json_int_t)counts.wire_bytes);
+	json_object_set_new(all, "start_ns", json_integer((json_int_t)outgoing->start_utc_ns));
 	json_object_set_new(all, "late", json_integer((json_int_t)counts.late));
 	json_object_set_new(all, "late_after_ns", json_integer((json_int_t)outgoing->info.late_after_ns));
 	json_object_set_new(all, "timed", json_integer((json_int_t)counts.timed));

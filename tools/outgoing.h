@@ -27,6 +27,7 @@ struct outgoing {
 	uint32_t filled;           /* … and so many written, not submitted yet */
 	uint64_t skipped;          /* the caller's; shown with the progress if not 0 */
 	uint64_t start_ns;
+	uint64_t start_utc_ns; /* from which times count; 0: there are none */
 	uint64_t end_ns;
 	uint64_t told_ns;
 	struct ibvcap_tx_counts told; /* with the last line of progress */

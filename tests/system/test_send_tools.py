@@ -281,3 +281,189 @@ def test_who_may_not_send_is_told(daemon, wire):
     missing = subprocess.run([str(IBVCAP), "send", "none", "--socket", str(one.socket_path)], capture_output=True, text=True,
                              check=False, timeout=20)
     assert missing.returncode == UNAVAILABLE and "none" in missing.stderr
+
+
+# ---- replay ----------------------------------------------------------------------------------------------------------
+
+
+def packets(path):
+    """[(time in ns, frame)] of a capture."""
+    data = path.read_bytes()
+    order = "<" if data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else ">"
+    fraction_ns = 1 if data[:4] in (b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d") else 1000
+    found, at = [], 24
+    while at < len(data):
+        seconds, fraction, captured, _ = struct.unpack_from(order + "4I", data, at)
+        found.append((seconds * 10**9 + fraction * fraction_ns, data[at + 16:at + 16 + captured]))
+        at += 16 + captured
+    return found
+
+
+def datagrams(path, port=None):
+    """[(time in ns, payload)] of whole ones."""
+    found = []
+    for ns, frame in packets(path):
+        (to,) = struct.unpack_from("!H", frame, 36)
+        if struct.unpack_from("!H", frame, 20)[0] & 0x3fff == 0 and port in (None, to):
+            found.append((ns, frame[42:42 + struct.unpack_from("!H", frame, 38)[0] - 8]))
+    return found
+
+
+def write_pcap(path, recorded, cut=0):
+    """cut: so many bytes are missing at the end."""
+    data = struct.pack("<IHHiIII", 0xa1b23c4d, 2, 4, 0, 0, 65535, 1)
+    for ns, frame in recorded:
+        data += struct.pack("<4I", ns // 10**9, ns % 10**9, len(frame), len(frame)) + frame
+    path.write_bytes(data[:len(data) - cut])
+    return path
+
+
+def write_pcapng(path, recorded):
+    """A section, an interface with times in ns, enhanced packets."""
+    def block(kind, body):
+        body += bytes(-len(body) % 4)
+        return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+    data = block(0x0a0d0d0a, struct.pack("<IHHq", 0x1a2b3c4d, 1, 0, -1))
+    data += block(1, struct.pack("<HHI", 1, 0, 65535) + struct.pack("<HHB3x", 9, 1, 9) + bytes(4))
+    for ns, frame in recorded:
+        data += block(6, struct.pack("<5I", 0, ns >> 32, ns & 0xffffffff, len(frame), len(frame)) + frame)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture(name="lidar")
+def lidar_fixture(tmp):
+    """The recorded lidar packets where user nobody can read them."""
+    path = tmp / "lidar.pcap"
+    path.write_bytes(LIDAR.read_bytes())
+    return path
+
+
+def udp(payload, port=PORT, **options):
+    return frames.udp_frame(payload, "10.0.0.1", port, bytes(6), **options)
+
+
+START = 1700000000 * 10**9 + 123456789
+
+
+def at_10ms(n, payload=b"payload %d"):
+    return [(START + k * 10**7, udp(payload % k)) for k in range(n)]
+
+
+def test_a_capture_is_sent_again_byte_by_byte_at_its_pace(channel, receiver, lidar):
+    one, there = channel(payload_size=8948), receiver()
+    it = said(ibvcap(one, "replay", lidar, "--json"))
+    recorded = datagrams(LIDAR)
+    found = received(there, len(recorded))
+    assert [payload for payload, _ in found] == [payload for _, payload in recorded]
+    duration = (recorded[-1][0] - recorded[0][0]) * 1e-9
+    assert duration * 0.9 < (found[-1][1] - found[0][1]) * 1e-9 < duration + 10
+    assert it["timed"] == it["completed"] == len(recorded) == 74
+    assert it["capture"] == {"file": str(lidar), "passes": 1, "packets": 74, "given": 74, "backwards": 0, "skipped": {
+        "not_udp": 0, "fragment": 0, "cut": 0, "malformed": 0, "too_long": 0, "other_port": 0}}
+
+
+def test_only_a_port_and_what_is_too_long_is_skipped_and_said(channel, receiver, lidar):
+    one, there = channel(), receiver()
+    it = said(ibvcap(one, "replay", lidar, "--json"))
+    assert it["completed"] == 10 and it["capture"]["skipped"]["too_long"] == 64
+    assert [len(payload) for payload, _ in received(there, 10)] == [48] * 10
+    it = said(ibvcap(one, "replay", lidar, "--port", 7503, "--json"))
+    assert it["completed"] == 10 and it["capture"]["skipped"]["other_port"] == 64
+    assert [payload for payload, _ in received(there, 10)] == [payload for _, payload in datagrams(LIDAR, 7503)]
+    done = ibvcap(one, "replay", lidar)
+    assert f"{lidar}: 74 packets read, 10 given to the channel, 64 skipped" in done.stdout
+    assert "skipped: 64 longer than the channel's payload_size of 1472 bytes (up to 8448)" in done.stdout
+    done = ibvcap(one, "replay", lidar, "--port", 7502)
+    assert done.returncode == DAMAGED and "nothing of the capture can be sent" in done.stderr
+
+
+def test_fragments_and_other_protocols_are_skipped_and_said(channel, receiver, tmp):
+    one, there = channel(), receiver()
+    path = tmp / "fragments.pcap"
+    path.write_bytes(FRAGMENTS.read_bytes())
+    it = said(ibvcap(one, "replay", path, "--json"))
+    fragments = [frame for _, frame in packets(FRAGMENTS) if struct.unpack_from("!H", frame, 20)[0] & 0x3fff]
+    assert it["capture"]["skipped"]["fragment"] == len(fragments) > 0
+    assert it["completed"] == 23 - len(fragments)
+    assert [payload for payload, _ in received(there, it["completed"])] == [payload for _, payload in datagrams(FRAGMENTS)]
+    arp = bytes(12) + b"\x08\x06" + bytes(46)
+    mixed = [(START, arp), (START + 1, udp(b"x")), (START + 2, udp(b"xyz")[:40])]
+    it = said(ibvcap(one, "replay", write_pcap(tmp / "mixed.pcap", mixed), "--json"))
+    assert {key: n for key, n in it["capture"]["skipped"].items() if n} == {"not_udp": 1, "malformed": 1}
+    assert received(there, 1)[0][0] == b"x"
+
+
+def test_pcapng_with_ns_is_read_and_a_vlan_tag_taken_off(channel, receiver, tmp):
+    one, there = channel(), receiver()
+    tagged = udp(b"tagged")
+    recorded = at_10ms(20) + [(START + 3 * 10**8, tagged[:12] + b"\x81\x00\x00\x07" + tagged[12:])]
+    it = said(ibvcap(one, "replay", write_pcapng(tmp / "it.pcapng", recorded), "--json"))
+    found = received(there, 21)
+    assert [payload for payload, _ in found] == [b"payload %d" % k for k in range(20)] + [b"tagged"]
+    assert it["completed"] == 21
+    assert found[-1][1] - it["start_ns"] >= 3 * 10**8
+
+
+@pytest.mark.parametrize("options, seconds", [(["--speed", 4], 0.0475), (["--speed", "0.5"], 0.38), (["--loop", 3], 0.59),
+                                              (["--top-speed"], 0)])
+def test_speed_and_loops(channel, receiver, tmp, options, seconds):
+    """20 packets, one each 10 ms: the pause between two rounds is one of those, too."""
+    one, there = channel(), receiver()
+    it = said(ibvcap(one, "replay", write_pcap(tmp / "it.pcap", at_10ms(20)), "--json", *options))
+    loops = 3 if "--loop" in options else 1
+    assert it["capture"]["passes"] == loops
+    found = received(there, 20 * loops)
+    assert [payload for payload, _ in found] == [b"payload %d" % k for k in range(20)] * loops
+    # A packet may leave late, on a machine that has other things to do, but never before its time.
+    assert all(ns >= it["start_ns"] + int(k * seconds * 1e9 / (20 * loops - 1)) - 10**6 for k, (_, ns) in enumerate(found))
+    assert (found[-1][1] - found[0][1]) * 1e-9 < seconds + 5
+    assert it["timed"] == (0 if "--top-speed" in options else 20 * loops)
+
+
+def test_a_damaged_file_is_sent_up_to_the_damage_and_exits_65(channel, receiver, tmp):
+    one, there = channel(), receiver()
+    done = ibvcap(one, "replay", write_pcap(tmp / "cut.pcap", at_10ms(5), cut=3), "--json")
+    assert done.returncode == DAMAGED
+    assert f"{tmp}/cut.pcap: damaged or cut off after packet 4: " in done.stderr
+    assert checked(done.stdout)["completed"] == 4
+    assert [payload for payload, _ in received(there, 4)] == [b"payload %d" % k for k in range(4)]
+    damaged = bytearray(write_pcap(tmp / "damaged.pcap", at_10ms(5)).read_bytes())
+    damaged[24 + 8:24 + 12] = b"\xff\xff\xff\x7f"
+    (tmp / "damaged.pcap").write_bytes(damaged)
+    done = ibvcap(one, "replay", tmp / "damaged.pcap", "--loop", 0)
+    assert done.returncode == DAMAGED and "after packet 0" in done.stderr
+    (tmp / "text").write_text("This is no capture at all, however long it may be looked at.")
+    done = ibvcap(one, "replay", tmp / "text")
+    assert done.returncode == DAMAGED and "text: not a capture in pcap or pcapng format" in done.stderr
+    assert received(there, 0) == []
+
+
+def test_packets_that_are_late_are_dropped_if_asked_for(channel, receiver, lidar):
+    """A rate at which a packet takes 70 ms, and a capture with one each 1.5 ms."""
+    one, there = channel(payload_size=8948, rate_limit_mbps=1, burst_bytes=9000), receiver()
+    done = ibvcap(one, "replay", lidar, "--port", 7502, "--drop-late", "--json")
+    it = said(done)
+    assert it["completed"] + it["late_dropped"] == 64 and it["late_dropped"] > 32
+    assert it["not_sent"]["late_dropped"] == it["late_dropped"] <= it["late"]
+    received(there, it["completed"])
+
+
+def test_a_signal_ends_a_replay_in_a_long_pause_of_the_capture(channel, receiver, tmp, started):
+    one, there = channel(), receiver()
+    recorded = [(START, udp(b"first")), (START + 3600 * 10**9, udp(b"an hour later"))]
+    process = started(command(one, "replay", write_pcap(tmp / "pause.pcap", recorded), "--json"))
+    assert there.recv(100) == b"first"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 0, err
+    assert checked(out)["completed"] == 1
+
+
+def test_packets_that_were_recorded_out_of_order_follow_each_other(channel, receiver, tmp):
+    one, there = channel(), receiver()
+    order = [0, 3, 1, 2, 4]
+    recorded = [(START + k * 10**7, udp(b"%d" % k)) for k in order]
+    it = said(ibvcap(one, "replay", write_pcap(tmp / "order.pcap", recorded), "--json"))
+    assert [int(payload) for payload, _ in received(there, 5)] == order
+    assert it["capture"]["backwards"] == 2
