@@ -12,8 +12,8 @@
  *   → (drain with send_reap) → destroy_queue → unregister_memory → close
  *
  * Threads: post, poll, send_post, send_reap, arm, clear and reset belong to the queue's worker, and so does start
- * after a reset; everything else to the control thread; the two may run at the same time. Memory may be registered
- * and unregistered while a queue runs. No call keeps a pointer to its arguments unless it says so.
+ * after a reset; memory may be registered and unregistered by any thread, while queues run; everything else belongs to
+ * the control thread; all of these may run at the same time. No call keeps a pointer to its arguments unless it says so.
  * Errors: 0/count or -errno; open, register_memory, create_queue and create_send_queue explain themselves in the
  * fault.
  */

@@ -94,20 +94,6 @@ static bool is_refused_by_quota(struct session *session, const struct channel_po
 	return true;
 }
 
-static int open_sender(struct session *session, struct channel_point *point)
-{
-	struct fault fault = { .text = "" };
-	struct sending *sending;
-	int r = sending_new(&sending, point, &session->peer, &fault);
-
-	if (r < 0)
-		return session_send_error(session, r, "%s", fault.text);
-	sending->session = session;
-	session->sending = sending;
-	session_resume(session);
-	return sending_send_opened(sending);
-}
-
 int channel_open_request(struct session *session, const struct wire_open_channel *request)
 {
 	struct channel_point *point = find_point(session->control, request->channel);
@@ -125,28 +111,20 @@ int channel_open_request(struct session *session, const struct wire_open_channel
 					  request->channel);
 	if (is_refused_by_rights(session, point->channel->config, &sent) || is_refused_by_quota(session, point, &sent))
 		return sent;
-	return open_sender(session, point);
+	if (sending_new(session, point) < 0)
+		return session_send_error(session, -ENOMEM, "channel '%s': out of memory", request->channel);
+	return 0;
 }
 
 int channel_mapped_request(struct session *session)
 {
 	struct sending *sending = session->sending;
-	struct fault fault = { .text = "" };
-	int r;
 
 	if (!sending || sending->lent)
 		return session_send_error(session, -EPROTO,
 					  "nothing that was given to this connection is to be mapped");
-	if (sending->point->ending != IBVCAP_REASON_NONE || sending->point->ended) {
-		r = fault_set(&fault, EX_UNAVAILABLE, ENODEV, "channel '%s': it ends",
-			      sending->point->channel->config->name);
-	} else {
-		r = sending_lend(sending, &fault);
-	}
-	if (r == 0)
-		return 0;
-	sending_free(sending);
-	return session_send_error(session, r, "%s", fault.text);
+	sending_lend(sending);
+	return 0;
 }
 
 /* ---- the worker's answers ---------------------------------------------------------------------------- */
@@ -211,7 +189,7 @@ static void channel_gone(struct channel_point *point)
 		if (sending->session)
 			session_free(sending->session);
 		else if (!sending_awaits_mail(sending))
-			sending_free(sending);
+			sending_free(sending); /* now, or after its job */
 	}
 }
 
@@ -247,7 +225,7 @@ static void worker_ended(struct transmit_point *transmit, const struct mail *mai
 		if (point->ending == IBVCAP_REASON_NONE)
 			point->ending = IBVCAP_REASON_SHUTDOWN;
 		LIST_FOREACH (sending, &point->sendings, link)
-			if (sending->session)
+			if (sending->served)
 				daemon_disconnect_sender(sending->sender.state, point->ending);
 	}
 	eventfd_write(transmit->transmit->doorbell, 1);
@@ -313,6 +291,8 @@ int transmit_point_new(struct control *control, const struct control_transmit *t
 	TAILQ_INSERT_TAIL(&control->transmits, point, link);
 	r = notifier_new_of_senders(&point->notifier, transmit->doorbell, SENDERS_MAX);
 	if (r >= 0)
+		r = preparer_new(&point->preparer, control->options.event);
+	if (r >= 0)
 		r = sd_event_add_io(control->options.event, &point->outbox, mailbox_fd(transmit->outbox), EPOLLIN,
 				    on_outbox, point);
 	if (r < 0)
@@ -324,6 +304,7 @@ void transmit_point_free(struct transmit_point *point)
 {
 	TAILQ_REMOVE(&point->control->transmits, point, link);
 	sd_event_source_disable_unref(point->outbox);
+	preparer_free(point->preparer);
 	notifier_free(point->notifier);
 	free(point);
 }
@@ -343,9 +324,12 @@ int channel_point_new(struct transmit_point *transmit, const struct control_chan
 
 void channel_point_free(struct channel_point *point)
 {
+	struct sending *sending;
+
 	channel_gone(point);
-	while (!LIST_EMPTY(&point->sendings))
-		sending_free(LIST_FIRST(&point->sendings));
+	LIST_FOREACH (sending, &point->sendings, link)
+		sending_free(sending);
+	preparer_drain(point->transmit->preparer);
 	TAILQ_REMOVE(&point->transmit->control->channels, point, link);
 	free(point);
 }
@@ -362,7 +346,7 @@ void channel_point_tick(struct channel_point *point, uint64_t now_us)
 	for (sending = LIST_FIRST(&point->sendings); sending; sending = next) {
 		next = LIST_NEXT(sending, link);
 		sending_retry(sending);
-		if (!sending->session || sending->lent || now_us - sending->opened_at_us < MAP_US)
+		if (now_us < MAP_US || !sending_waits_since(sending, now_us - MAP_US))
 			continue;
 		session_send_error(sending->session, -ETIMEDOUT, "channel '%s': its memory was not mapped within %u s",
 				   point->channel->config->name, (unsigned)(MAP_US / 1000000));

@@ -9,6 +9,7 @@
 
 #include "daemon/control/control.h"
 #include "daemon/control/notifier.h"
+#include "daemon/control/preparer.h"
 #include "daemon/control/sending.h"
 #include "lib/ibvcap/wire.h"
 
@@ -23,6 +24,7 @@ struct transmit_point {
 	struct control *control;
 	const struct control_transmit *transmit;
 	struct notifier *notifier;
+	struct preparer *preparer;
 	sd_event_source *outbox;
 	bool ended; /* the worker is gone: all it had is control's */
 };
@@ -53,10 +55,10 @@ void channel_point_end(struct channel_point *point, enum ibvcap_disconnect_reaso
 /** Every now and then: mail again what found the mailbox full; hang up on who does not map what it was given. */
 void channel_point_tick(struct channel_point *point, uint64_t now_us);
 
-/** A client wants to send; it is answered now. 0, or -errno: hang up. */
+/** A client wants to send; it is answered now or when its memory is made. 0, or -errno: hang up. */
 int channel_open_request(struct session *session, const struct wire_open_channel *request);
 
-/** It has mapped its memory; it is answered now or when the worker has answered. 0, or -errno: hang up. */
+/** It has mapped its memory; it is answered when the worker has answered. 0, or -errno: hang up. */
 int channel_mapped_request(struct session *session);
 
 #endif

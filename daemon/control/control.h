@@ -70,7 +70,7 @@ struct control_channel {
 	const char *backend;
 	const char *state;     /* "sending", "unresolved", "link_down", "failed", "ending" */
 	uint32_t n_unresolved; /* destinations without a next hop */
-	/** Let the device read a sender's arena, which outlives that; 0 or -errno and the fault. */
+	/** Let the device read a sender's arena, which outlives that; 0 or -errno and the fault. These two: any thread. */
 	int (*register_arena)(void *context, const struct shm *arena, const void **registration, struct fault *fault);
 	void (*unregister_arena)(void *context, const void *registration);
 	void *context;

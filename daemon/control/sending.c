@@ -6,12 +6,14 @@
 #include "lib/ibvcap/ring_tx.h"
 
 #include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- life ------------------------------------------------------------------------------------------ */
+/* ---- the preparer's thread ---------------------------------------------------------------------------- */
 
 static void close_fd(int *fd)
 {
@@ -20,35 +22,105 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-static void unregister(struct sending *sending)
+static struct sending *sending_of(struct job *job)
 {
+	return (struct sending *)((char *)job - offsetof(struct sending, job));
+}
+
+/* Each end has its own description: what a client does to the flags of its own changes nothing here. */
+static int make_socket(struct sending *sending)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
+		return fault_set(&sending->fault, EX_OSERR, errno, "channel '%s': no socket for another sender: %s",
+				 sending->channel, strerror(errno));
+	sending->theirs = ends[0];
+	sending->sender.socket = ends[1];
+	return 0;
+}
+
+static const struct sender no_sender = { .arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT, .socket = -1 };
+
+static void make(struct job *job)
+{
+	struct sending *sending = sending_of(job);
+
+	sending->result = sender_init(&sending->sender, &sending->options, &sending->fault);
+	if (sending->result == 0)
+		sending->result = make_socket(sending);
+	else
+		sending->sender = no_sender; /* where its page was, another's may be next */
+}
+
+static int seal_memory(struct sending *sending)
+{
+	int r = sender_seal(&sending->sender);
+
+	if (r == -EPERM)
+		return fault_set(&sending->fault, EX_NOPERM, EPERM,
+				 "channel '%s': the sender has sealed what it was given; it is not to",
+				 sending->channel);
+	return r < 0 ? fault_set(&sending->fault, EX_OSERR, -r,
+				 "channel '%s': the sender's memory cannot be sealed: %s", sending->channel,
+				 strerror(-r))
+		     : 0;
+}
+
+static void seal(struct job *job)
+{
+	struct sending *sending = sending_of(job);
 	const struct control_channel *channel = sending->point->channel;
 
+	sending->result = seal_memory(sending);
+	if (sending->result == 0)
+		sending->result = channel->register_arena(channel->context, &sending->sender.arena,
+							  &sending->sender.registration, &sending->fault);
+}
+
+static void break_up(struct job *job)
+{
+	struct sending *sending = sending_of(job);
+	const struct control_channel *channel = sending->point->channel;
+
+	close_fd(&sending->theirs);
 	if (sending->sender.registration)
 		channel->unregister_arena(channel->context, sending->sender.registration);
-	sending->sender.registration = NULL;
+	notifier_dispose_sender(sending->point->transmit->notifier, &sending->sender);
+}
+
+/* ---- life ------------------------------------------------------------------------------------------ */
+
+static void done(struct job *job);
+
+static void begin(struct sending *sending, enum sending_job doing)
+{
+	static void (*const works[])(
+		struct job *) = { [SENDING_MAKE] = make, [SENDING_SEAL] = seal, [SENDING_BREAK] = break_up };
+
+	sending->doing = doing;
+	sending->job.work = works[doing];
+	sending->job.done = done;
+	preparer_add(sending->point->transmit->preparer, &sending->job);
 }
 
 void sending_free(struct sending *sending)
 {
-	struct channel_point *point = sending->point;
-
-	LIST_REMOVE(sending, link);
-	point->n_sendings--;
 	if (sending->session)
 		sending->session->sending = NULL;
-	close_fd(&sending->theirs);
-	unregister(sending);
-	notifier_dispose_sender(point->transmit->notifier, &sending->sender);
-	free(sending);
+	sending->session = NULL;
+	sending->served = false;
+	if (sending->doing == SENDING_NO_JOB)
+		begin(sending, SENDING_BREAK);
 }
 
-static struct sender_options sender_options(const struct control_channel *channel)
+static struct sender_options sender_options(const struct sending *sending)
 {
+	const struct control_channel *channel = sending->point->channel;
 	const struct config_channel *config = channel->config;
 
 	return (struct sender_options){
-		.channel = config->name,
+		.channel = sending->channel,
 		.epoch = channel->epoch,
 		.n_slots = config->arena_slots,
 		.slot_bytes = config->payload_size,
@@ -60,50 +132,30 @@ static struct sender_options sender_options(const struct control_channel *channe
 	};
 }
 
-/* Each end has its own description: what a client does to the flags of its own changes nothing here. */
-static int make_socket(struct sending *sending, struct fault *fault)
+int sending_new(struct session *session, struct channel_point *point)
 {
-	int ends[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
-		return fault_set(fault, EX_OSERR, errno, "channel '%s': no socket for another sender: %s",
-				 sending->point->channel->config->name, strerror(errno));
-	sending->theirs = ends[0];
-	sending->sender.socket = ends[1];
-	return 0;
-}
-
-int sending_new(struct sending **out, struct channel_point *point, const struct peer *peer, struct fault *fault)
-{
-	const struct sender_options options = sender_options(point->channel);
 	struct sending *sending = calloc(1, sizeof(*sending));
-	int r;
 
 	if (!sending)
-		return fault_set(fault, EX_OSERR, ENOMEM, "channel '%s': out of memory", options.channel);
-	r = sender_init(&sending->sender, &options, fault);
-	if (r < 0) {
-		free(sending);
-		return r;
-	}
+		return -ENOMEM;
 	sending->point = point;
 	sending->theirs = -1;
-	sending->pid = peer->pid;
-	sending->uid = peer->uid;
-	sending->opened_at_us = control_now_us(point->transmit->control);
+	sending->sender = no_sender;
+	sending->pid = session->peer.pid;
+	sending->uid = session->peer.uid;
+	snprintf(sending->channel, sizeof(sending->channel), "%s", point->channel->config->name);
+	sending->options = sender_options(sending);
 	LIST_INSERT_HEAD(&point->sendings, sending, link);
 	point->n_sendings++;
-	r = make_socket(sending, fault);
-	if (r < 0)
-		sending_free(sending);
-	else
-		*out = sending;
-	return r;
+	sending->session = session;
+	session->sending = sending;
+	begin(sending, SENDING_MAKE);
+	return 0;
 }
 
 /* ---- coming ---------------------------------------------------------------------------------------- */
 
-int sending_send_opened(struct sending *sending)
+static int send_opened(struct sending *sending)
 {
 	struct wire_opened message = { .epoch = sending->point->channel->epoch };
 	int state_fd = shm_reopen_readonly(&sending->sender.state_shm);
@@ -123,54 +175,81 @@ int sending_send_opened(struct sending *sending)
 	return r;
 }
 
-static int seal(struct sending *sending, struct fault *fault)
-{
-	const char *name = sending->point->channel->config->name;
-	int r = sender_seal(&sending->sender);
-
-	if (r == -EPERM)
-		return fault_set(fault, EX_NOPERM, EPERM,
-				 "channel '%s': the sender has sealed what it was given; it is not to", name);
-	return r < 0 ? fault_set(fault, EX_OSERR, -r, "channel '%s': the sender's memory cannot be sealed: %s", name,
-				 strerror(-r))
-		     : 0;
-}
-
 /* The notifier first: the worker may find it due at its first look. */
-static int mail_to_worker(struct sending *sending, struct fault *fault)
+static int mail_to_worker(struct sending *sending)
 {
 	const struct control_channel *channel = sending->point->channel;
 	const struct mail mail = { .type = MAIL_ADD_SENDER, .channel = channel->channel, .sender = &sending->sender };
 	int r = notifier_add_sender(sending->point->transmit->notifier, &sending->sender);
 
 	if (r < 0)
-		return fault_set(fault, EX_TEMPFAIL, -r, "channel '%s': too many senders of %s", channel->config->name,
-				 channel->config->interface);
+		return fault_set(&sending->fault, EX_TEMPFAIL, -r, "channel '%s': too many senders of %s",
+				 channel->config->name, channel->config->interface);
 	r = mailbox_send(channel->transmit->inbox, &mail);
 	if (r == 0)
 		return 0;
 	notifier_remove(sending->point->transmit->notifier, sending->sender.page);
-	return fault_set(fault, EX_TEMPFAIL, -r, "channel '%s': its worker has too much mail; try again",
+	return fault_set(&sending->fault, EX_TEMPFAIL, -r, "channel '%s': its worker has too much mail; try again",
 			 channel->config->name);
 }
 
-int sending_lend(struct sending *sending, struct fault *fault)
+static int made(struct sending *sending)
 {
-	const struct control_channel *channel = sending->point->channel;
-	int r = seal(sending, fault);
+	sending->opened_at_us = control_now_us(sending->point->transmit->control);
+	session_resume(sending->session);
+	return send_opened(sending);
+}
 
-	if (r == 0)
-		r = channel->register_arena(channel->context, &sending->sender.arena, &sending->sender.registration,
-					    fault);
-	if (r == 0)
-		r = mail_to_worker(sending, fault);
-	if (r < 0) {
-		unregister(sending);
-		return r;
-	}
-	sending->lent = true;
-	sending->awaits_answer = true;
+static int sealed(struct sending *sending)
+{
+	sending->result = mail_to_worker(sending);
+	sending->lent = sending->awaits_answer = sending->result == 0;
 	return 0;
+}
+
+/* 0, or -errno: hang up. */
+static int go_on(struct sending *sending, enum sending_job did)
+{
+	struct session *session = sending->session;
+	int r = 0;
+
+	if (sending->result == 0 && sending->point->ending != IBVCAP_REASON_NONE)
+		sending->result =
+			fault_set(&sending->fault, EX_UNAVAILABLE, ENODEV, "channel '%s': it ends", sending->channel);
+	if (sending->result == 0)
+		r = did == SENDING_MAKE ? made(sending) : sealed(sending);
+	if (r < 0 || sending->result == 0)
+		return r;
+	sending_free(sending);
+	return session_send_error(session, sending->result, "%s", sending->fault.text);
+}
+
+static void done(struct job *job)
+{
+	struct sending *sending = sending_of(job);
+	struct session *session = sending->session;
+	enum sending_job did = sending->doing;
+
+	sending->doing = SENDING_NO_JOB;
+	if (did == SENDING_BREAK) {
+		LIST_REMOVE(sending, link);
+		sending->point->n_sendings--;
+		free(sending);
+	} else if (!session) { /* hung up meanwhile */
+		sending_free(sending);
+	} else if (go_on(sending, did) < 0) {
+		session_free(session);
+	}
+}
+
+void sending_lend(struct sending *sending)
+{
+	begin(sending, SENDING_SEAL);
+}
+
+bool sending_waits_since(const struct sending *sending, uint64_t us)
+{
+	return sending->session && !sending->lent && sending->doing == SENDING_NO_JOB && sending->opened_at_us <= us;
 }
 
 /* ---- leaving --------------------------------------------------------------------------------------- */
@@ -188,7 +267,8 @@ void sending_retry(struct sending *sending)
 				   .channel = channel->channel,
 				   .sender = &sending->sender };
 
-	if (!sending->session && !sending->remove_mailed && !sending->point->ended)
+	if (sending->lent && !sending->session && !sending->remove_mailed && !sending->point->ended &&
+	    sending->doing == SENDING_NO_JOB)
 		sending->remove_mailed = mailbox_send(channel->transmit->inbox, &mail) == 0;
 }
 
@@ -201,12 +281,15 @@ static enum ibvcap_disconnect_reason reason_to_hang_up(const struct sending *sen
 
 void sending_hang_up(struct sending *sending)
 {
-	if (sender_load_status(sending->sender.state) == IBVCAP_CONSUMER_ATTACHED)
+	bool has_memory = sending->doing == SENDING_NO_JOB;
+
+	if (has_memory && sender_load_status(sending->sender.state) == IBVCAP_CONSUMER_ATTACHED)
 		daemon_disconnect_sender(sending->sender.state, reason_to_hang_up(sending));
 	sending->session->sending = NULL;
 	sending->session = NULL;
 	sending->served = false;
-	notifier_remove(sending->point->transmit->notifier, sending->sender.page);
+	if (has_memory)
+		notifier_remove(sending->point->transmit->notifier, sending->sender.page);
 	if (!sending->lent || (sending->point->ended && !sending_awaits_mail(sending)))
 		sending_free(sending);
 	else

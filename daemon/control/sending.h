@@ -3,22 +3,33 @@
  * One sender that a client has: its memory, a socket for kicks and wake-ups, and whose it is at present. Control thread
  * only.
  *
- *   sending_new → WIRE_OPENED → (WIRE_MAPPED) → sending_lend → (MAIL_SENDER_ADDED) → WIRE_READY …
- *   → sending_hang_up → (MAIL_SENDER_REMOVED) → sending_free
+ *   sending_new → [make] → WIRE_OPENED → (WIRE_MAPPED) → sending_lend → [seal] → (MAIL_SENDER_ADDED) → WIRE_READY …
+ *   → sending_hang_up → (MAIL_SENDER_REMOVED) → sending_free → [break]
+ *
+ * What is in brackets takes its time, and is the preparer's; who hangs up meanwhile is freed after that.
  */
 #ifndef DAEMON_CONTROL_SENDING_H
 #define DAEMON_CONTROL_SENDING_H
 
 #include "daemon/base/fault.h"
-#include "daemon/control/rights.h"
+#include "daemon/control/preparer.h"
 #include "daemon/ring/sender.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <sys/types.h>
 
 struct channel_point;
 struct session;
+
+/* What its job is at present; the sender is not to be touched meanwhile. */
+enum sending_job {
+	SENDING_NO_JOB,
+	SENDING_MAKE,  /* its memory */
+	SENDING_SEAL,  /* it, and let the device read it */
+	SENDING_BREAK, /* give it all back; then it is gone */
+};
 
 struct sending {
 	LIST_ENTRY(sending) link;
@@ -33,25 +44,33 @@ struct sending {
 	bool served;	    /* the worker has taken it, and the client was told so */
 	bool awaits_answer; /* MAIL_SENDER_ADDED is to come */
 	bool remove_mailed; /* MAIL_SENDER_REMOVED is to come */
+
+	enum sending_job doing;
+	struct job job;
+	/* The job's, and what it needs of a configuration that may be gone by then. */
+	char channel[IBVCAP_CHANNEL_NAME_MAX];
+	struct sender_options options;
+	int result;
+	struct fault fault;
 };
 
-/** In the point's list. Fault: what there is too little of, and the command to get it. */
-int sending_new(struct sending **sending, struct channel_point *point, const struct peer *peer, struct fault *fault);
+/** In the point's list; the memory is made, and the client is told. 0 or -ENOMEM. */
+int sending_new(struct session *session, struct channel_point *point);
 
-/** Neither worker nor device has it. Its memory goes when no wake of it is under way any more. */
+/** The client has mapped it: it is sealed, registered and mailed to the worker, or the client told why not. */
+void sending_lend(struct sending *sending);
+
+/** Neither worker nor device has it, or will: it is gone as soon as may be. Its session has no sender any more. */
 void sending_free(struct sending *sending);
 
-/** WIRE_OPENED with its descriptors. -errno: hang up. */
-int sending_send_opened(struct sending *sending);
-
-/** The client has mapped it: seal, register, and mail it to the worker. On failure it is as before. */
-int sending_lend(struct sending *sending, struct fault *fault);
-
-/** The client has gone: nothing more is taken of it. It is freed now, or when the worker has given it back. */
+/** The client has gone: nothing more is taken of it. It is freed, now or when the worker has given it back. */
 void sending_hang_up(struct sending *sending);
 
 /** Mail its removal again, if the mailbox was full. */
 void sending_retry(struct sending *sending);
+
+/** Has it been opened, and waits for its client to map it, since before then? */
+bool sending_waits_since(const struct sending *sending, uint64_t us);
 
 /** Is the worker still to say something of it? Until then it is not freed. */
 bool sending_awaits_mail(const struct sending *sending);

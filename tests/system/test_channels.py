@@ -448,13 +448,13 @@ def test_a_next_hop_that_moves_is_followed(daemon, net, wire, tap, sender):
     one = resolved(daemon([], channels=[conftest.channel(wire)]))
     it = sender(one)
     assert it.send(b"here") == [0]
-    assert tap.next()[:6] == clients.mac_bytes(wire.link(net.tx, wire.tx)["address"])
+    assert tap.frames(1, wire.mac_bytes())[0][:6] == clients.mac_bytes(wire.link(net.tx, wire.tx)["address"])
     run("ip", "-n", net.rx, "neigh", "replace", wire.tx_address, "lladdr", "02:00:00:00:00:77", "dev", wire.interface, "nud",
         "permanent")
 
     def is_there():
         assert it.send(b"there") == [0]
-        return tap.next()[:6] == b"\2\0\0\0\0\x77"
+        return tap.frames(1, wire.mac_bytes())[0][:6] == b"\2\0\0\0\0\x77"
 
     wait_until(is_there, 20, "the new address")
 

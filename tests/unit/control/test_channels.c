@@ -43,8 +43,9 @@ static struct control_transmit control_transmit;
 static struct control_channel control_channel;
 static struct control *control;
 static struct mail last_said;
-static uint32_t n_registered;
+static _Atomic uint32_t n_registered;
 static int register_result;
+static _Atomic bool device_is_slow;
 
 /* ---- the daemon ----------------------------------------------------------------------------------- */
 
@@ -54,6 +55,8 @@ static int register_arena(void *context, const struct shm *arena, const void **r
 	int r = register_result;
 
 	(void)context;
+	while (device_is_slow)
+		usleep(1000);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "the device takes no more");
 	r = scripted_backend_ops.register_memory(backend, arena->address, arena->bytes, &memory, fault);
@@ -346,6 +349,45 @@ Test(channels, who_leaves_before_the_worker_answers_is_taken_back)
 	cr_expect(eq(u32, n_registered, 1), "the worker may have it");
 	worker_rests = false;
 	TURN_UNTIL(n_registered == 0);
+}
+
+Test(channels, who_takes_long_to_be_made_keeps_nobody_else_waiting)
+{
+	struct ibvcap_tx *slow = NULL, *gone = NULL;
+	int other = connect_client();
+	union wire_message answer;
+
+	cr_assert(eq(int, open_channel(connect_client(), &slow), 0));
+	cr_assert(eq(int, open_channel(connect_client(), &gone), 0));
+	device_is_slow = true;
+	say(slow->control, WIRE_MAPPED);
+	say(gone->control, WIRE_MAPPED);
+	turn_for(10);
+	say(other, WIRE_STATUS);
+	cr_assert(eq(int, receive(other, &answer, NULL, NULL), 1));
+	cr_expect(eq(int, answer.header.type, WIRE_DAEMON));
+	ibvcap_close(gone);
+	turn_for(10);
+	cr_expect(not(is_readable(slow->control)));
+	device_is_slow = false;
+	cr_assert(eq(int, receive(slow->control, &answer, NULL, NULL), 1));
+	cr_expect(eq(int, answer.header.type, WIRE_READY));
+	TURN_UNTIL(n_registered == 1);
+	ibvcap_close(slow);
+	TURN_UNTIL(n_registered == 0);
+	close(other);
+}
+
+Test(channels, an_end_waits_for_what_is_being_made)
+{
+	struct ibvcap_tx *tx = NULL;
+
+	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
+	say(tx->control, WIRE_MAPPED);
+	turn();
+	control_remove_channel(control, &control_channel);
+	cr_expect(eq(u32, n_registered, 0));
+	ibvcap_close(tx);
 }
 
 Test(channels, places_are_given_back_at_any_step)

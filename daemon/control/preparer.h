@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What takes its time, and keeps nobody waiting but who asked for it: zeroing and locking memory of many MiB, giving it
+ * back. One thread does one piece after the other; control serves its clients meanwhile. Control thread only, but for
+ * the work.
+ */
+#ifndef DAEMON_CONTROL_PREPARER_H
+#define DAEMON_CONTROL_PREPARER_H
+
+#include <sys/queue.h>
+#include <systemd/sd-event.h>
+
+/* Embedded in what the work is about; in no queue but one. */
+struct job {
+	STAILQ_ENTRY(job) link;
+	void (*work)(struct job *job); /* by the thread; what it looks at stays until done */
+	void (*done)(struct job *job); /* from the loop, or from preparer_drain(); may free what the job is in */
+};
+
+struct preparer;
+
+/** Starts the thread. 0 or -errno. */
+int preparer_new(struct preparer **preparer, sd_event *event);
+/** Nothing is queued. NULL is fine. */
+void preparer_free(struct preparer *preparer);
+
+void preparer_add(struct preparer *preparer, struct job *job);
+
+/** Wait until all is done, also what that adds. */
+void preparer_drain(struct preparer *preparer);
+
+#endif
