@@ -14,7 +14,7 @@
 #define SECOND_NS    UINT64_C(1000000000)
 #define BATCH        64u
 /* Longer than this process may be kept from running, and so short that a signal need not wait for it. */
-#define AHEAD_NS     UINT64_C(200000000)
+#define AHEAD_NS     UINT64_C(500000000)
 #define START_NS     UINT64_C(100000000)
 /* Of waiting, for the line of the second, and for a signal that came just before. */
 #define SLICE_MS     50
