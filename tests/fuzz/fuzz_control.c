@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What a hostile client may send on one connection of the control socket, as it is received, checked and
- * handled, with a worker that answers. Input: messages, each one byte of kind, one of length in units of
+ * handled, with workers that answer, of a stream and of a channel. Input: messages, each one byte of kind, one of length in units of
  * 8 bytes, and the bytes. Kind 0: sent as they are; else behind a right header of that type, padded to
  * its size. Afterwards nothing of the client may be left.
  */
 #include "daemon/control/server.h"
+#include "daemon/worker/transmit.h"
 #include "daemon/worker/worker.h"
 #include "tests/support/scripted_backend.h"
 
@@ -20,6 +21,9 @@
 
 static struct config_stream stream = { .name = "s", .max_consumers = 1, .max_consumers_per_user = 1, .max_lease_blocks_per_user = 2,
 				      .file = "fuzz.conf", .lease_blocks = 2, .receive_queue_slots = SLOTS };
+static struct config_channel out = { .name = "o", .interface = "i", .max_senders = 1, .max_senders_per_user = 1,
+				     .file = "fuzz.conf", .payload_size = 64, .arena_slots = SLOTS, .n_destinations = 1,
+				     .page_bytes = 4096, .send_queue_slots = SLOTS };
 static struct config config = { .file = "fuzz.conf", .max_clients = 1, .max_clients_per_user = 1,
 				.max_messages_per_s = 1u << 30, .max_messages_per_s_per_user = 1u << 30,
 				.idle_timeout_s = 1u << 30 };
@@ -28,7 +32,12 @@ static struct backend *backend;
 static struct rx_ring ring;
 static struct worker *worker;
 static sd_event *event;
+static struct transmit *transmit;
+static struct channel *channel;
 static struct control_ring control_ring;
+static struct control_transmit control_transmit;
+static struct control_channel control_channel;
+static unsigned n_registered;
 static struct control *control;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -84,6 +93,51 @@ static struct backend_queue *make_worker(void)
 	return queue;
 }
 
+static int register_arena(void *context, const struct shm *arena, const void **registration, struct fault *fault)
+{
+	struct backend_memory *memory = NULL;
+	int r = scripted_backend_ops.register_memory(backend, arena->address, arena->bytes, &memory, fault);
+
+	(void)context;
+	*registration = memory;
+	n_registered += r == 0;
+	return r;
+}
+
+static void unregister_arena(void *context, const void *registration)
+{
+	(void)context;
+	scripted_backend_ops.unregister_memory((struct backend_memory *)registration);
+	n_registered--;
+}
+
+static void said(void *context, const struct mail *mail)
+{
+	(void)context;
+	if (mail->type != MAIL_CHANNEL_ADDED || mail->error)
+		abort();
+}
+
+static void make_channel(void)
+{
+	const struct channel_options options = { .name = "o", .backend = backend, .queue_slots = SLOTS, .slot_bytes = 64,
+						 .n_destinations = 1, .completion_events = true };
+	struct mail mail = { .type = MAIL_ADD_CHANNEL };
+
+	must(channel_new(&channel, &options, NULL));
+	must(transmit_new(&transmit, &(struct transmit_options){ .name = "o", .cpu = -1 }));
+	mail.channel = channel;
+	must(mailbox_send(transmit_inbox(transmit), &mail));
+	control_transmit = (struct control_transmit){ .inbox = transmit_inbox(transmit), .outbox = transmit_outbox(transmit),
+						      .doorbell = transmit_doorbell(transmit), .said = said };
+	control_channel = (struct control_channel){
+		.config = &out, .transmit = &control_transmit, .channel = channel, .counters = channel->counters, .epoch = 1,
+		.state = "sending", .register_arena = register_arena, .unregister_arena = unregister_arena,
+	};
+	must(control_add_transmit(control, &control_transmit));
+	must(control_add_channel(control, &control_channel));
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	struct backend_queue *queue = make_worker();
@@ -103,6 +157,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 	must(control_new(&control, &options, NULL));
 	must(control_add_ring(control, &control_ring));
+	make_channel();
 	return 0;
 }
 
@@ -110,7 +165,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 static size_t send_message(int fd, const uint8_t *data, size_t size)
 {
 	static const size_t sizes[] = { [WIRE_ATTACH] = sizeof(struct wire_attach), [WIRE_STATUS] = sizeof(struct wire_status),
-				       [WIRE_CHANGE] = sizeof(struct wire_change) };
+				       [WIRE_CHANGE] = sizeof(struct wire_change),
+				       [WIRE_OPEN_CHANNEL] = sizeof(struct wire_open_channel),
+				       [WIRE_MAPPED] = sizeof(struct wire_mapped) };
 	uint8_t kind = data[0];
 	size_t body = data[1] * 8u;
 	union wire_message message = { 0 };
@@ -133,8 +190,16 @@ static void turn(unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		must(worker_do_work(worker));
+		preparer_drain(TAILQ_FIRST(&control->transmits)->preparer);
+		transmit_do_work(transmit, &(struct transmit_now){ 0 });
 		must(sd_event_run(event, 0));
 	}
+}
+
+static bool is_at_rest(void)
+{
+	return control->n_sessions == 0 && TAILQ_FIRST(&control->points)->n_attachments == 0 &&
+	       TAILQ_FIRST(&control->channels)->n_sendings == 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -151,9 +216,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size -= used;
 	}
 	close(fds[1]);
-	for (int i = 0; i < 1000 && (control->n_sessions || TAILQ_FIRST(&control->points)->n_attachments); i++)
+	for (int i = 0; i < 1000 && !is_at_rest(); i++)
 		turn(1);
-	if (control->n_sessions || TAILQ_FIRST(&control->points)->n_attachments || ring.n_consumers)
+	if (!is_at_rest() || ring.n_consumers || n_registered || channel->n_senders)
 		abort();
 	return 0;
 }
