@@ -342,8 +342,9 @@ Test(channels, who_leaves_before_the_worker_answers_is_taken_back)
 
 	worker_rests = true;
 	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
+	mailbox_clear(control_transmit.inbox);
 	say(tx->control, WIRE_MAPPED);
-	TURN_UNTIL(n_registered == 1);
+	TURN_UNTIL(is_readable(mailbox_fd(control_transmit.inbox)));
 	ibvcap_close(tx);
 	turn_for(20);
 	cr_expect(eq(u32, n_registered, 1), "the worker may have it");
