@@ -591,3 +591,25 @@ def test_a_sender_reaches_its_own_memory_only(daemon, wire, sender):
     assert not inodes[0] & inodes[1], "nothing is shared between senders"
     assert fcntl.fcntl(it.fds[sending.ARENA], 1034) & 0x12, "F_SEAL_FUTURE_WRITE"
     assert it.send(b"mine") == other.send(b"mine, too") == [0]
+
+
+# ---- what is refused at start ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keys,profile,words", [
+    ({"payload_size": 9000}, "connectx5", ("payload_size = 9000", "the MTU of rx0 is 9000", "8972 or less")),
+    ({"send_queue_slots": 32768}, "connectx5", ("send_queue_slots 32768 is more than device mlx5_0 takes", "at most")),
+    ({"udp_checksum": "device", "send_queue_slots": 64}, "minimal", ('udp_checksum = "device"', '"auto" or "software"')),
+])
+def test_what_cannot_be_is_refused_at_start_and_says_what_can(start_daemon, wire, keys, profile, words):
+    one = start_daemon([], channels=[conftest.channel(wire, **keys)], environment={"SOFTHCA_PROFILE": profile})
+    assert one.process.wait(30) == os.EX_CONFIG, one.text()
+    (line,) = [line for line in one.text().splitlines() if "error:" in line]
+    assert f"{one.config}:" in line and "channel 'out'" in line and all(word in line for word in words), line
+
+
+def test_where_the_device_computes_no_checksum_there_is_none(daemon, wire, tap, sender, tmp_path):
+    one = resolved(daemon([], channels=[conftest.channel(wire, send_queue_slots=64)], environment={"SOFTHCA_PROFILE": "minimal"}))
+    assert sender(one).send(b"payload") == [0]
+    arrived = tap.frames(1, wire.mac_bytes())
+    assert tshark(tmp_path, arrived, "udp.checksum.status", "ip.checksum.status") == [["3", "1"]]
