@@ -16,6 +16,7 @@ function(add_unit_test name)
   target_link_libraries(${name} PRIVATE ${TEST_LINKS} PkgConfig::CRITERION Threads::Threads)
   # Criterion maps its arena where ThreadSanitizer has its shadow: below it only the programs of tests/stress run.
   if(IBVCAP_SANITIZE MATCHES thread)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     return()
   endif()
   add_test(NAME ${name} COMMAND ${name})

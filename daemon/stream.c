@@ -9,12 +9,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define SMALL_PAGE     4096
 #define IPV4_UDP_BYTES 28
 #define IPV6_UDP_BYTES 48
-#define SEND_TRIES     10000 /* a second */
 
 /* ---- what the configuration asks for ------------------------------------------------------------- */
 
@@ -247,15 +245,6 @@ int stream_start(struct stream *stream, struct fault *fault)
 
 /* ---- stopping ------------------------------------------------------------------------------------ */
 
-/* Bounded: a worker that has failed takes no mail, and says MAIL_FAILED by itself. */
-static void send_patiently(struct mailbox *inbox, const struct mail *mail)
-{
-	const struct timespec moment = { .tv_nsec = 100000 };
-
-	for (int i = 0; i < SEND_TRIES && mailbox_send(inbox, mail) == -EAGAIN; i++)
-		nanosleep(&moment, NULL);
-}
-
 void stream_stop(struct stream *stream)
 {
 	struct mail matched = { .type = MAIL_MATCHED, .at_ns = time_utc_ns() };
@@ -265,8 +254,8 @@ void stream_stop(struct stream *stream)
 		return;
 	stream->stopping = true;
 	if (stream_read_matched(stream, &matched.matched) == 0)
-		send_patiently(worker_inbox(stream->worker), &matched);
-	send_patiently(worker_inbox(stream->worker), &stop);
+		mailbox_send_last(worker_inbox(stream->worker), &matched);
+	mailbox_send_last(worker_inbox(stream->worker), &stop);
 }
 
 static void log_sum(const struct stream *stream)

@@ -91,7 +91,7 @@ void stream_settle_change(struct stream *stream, const struct config_stream *con
 /** Leave the groups and remove the flows: nothing new comes. Any state. */
 void stream_leave(struct stream *stream);
 
-/** Mail a last reading and MAIL_STOP. Waits, for a second at most, while its mailbox is full. */
+/** Mail a last reading and MAIL_STOP: there is always room for them. */
 void stream_stop(struct stream *stream);
 
 /** After MAIL_STOPPED or MAIL_FAILED. */

@@ -89,7 +89,7 @@ static const struct key stream[] = {
 			    .description = "whose members may receive; neither users nor groups: who can connect" },
 	[STREAM_LOSSLESS_DEADLINE_MS] = { .name = "lossless_deadline_ms", .type = KEY_INTEGER, .integer = 0, .min = 0,
 					  .max = 3600000,
-					  .description = "milliseconds in all that a lossless consumer may keep the queue waiting; "
+					  .description = "ms in all that a user's lossless consumers may stop the queue; "
 							 "each is repaid by ten without; 0: nobody may be lossless" },
 	[STREAM_LOSSLESS_USERS] = { .name = "lossless_users", .type = KEY_NAMES,
 				    .description = "who may be lossless, of those who may receive" },

@@ -5,13 +5,13 @@
 
 #include <stdlib.h>
 
-/* Of one that hung up, the worker may not know yet. */
-static bool is_used(const struct attach_point *point, const struct account *account, bool also_by_leaving)
+/* Also by one that hung up, of which the worker may not know yet. */
+static bool is_used(const struct attach_point *point, const struct account *account)
 {
 	const struct attachment *attachment;
 
 	LIST_FOREACH (attachment, &point->attachments, link)
-		if (attachment->consumer.account == &account->ring && (also_by_leaving || attachment->session))
+		if (attachment->consumer.account == &account->ring)
 			return true;
 	return false;
 }
@@ -27,7 +27,7 @@ static void forget_repaid(struct attach_point *point, uint64_t now_ns)
 
 	for (account = LIST_FIRST(&point->accounts); account; account = next) {
 		next = LIST_NEXT(account, link);
-		if (is_used(point, account, true) || !is_repaid(account, now_ns))
+		if (is_used(point, account) || !is_repaid(account, now_ns))
 			continue;
 		LIST_REMOVE(account, link);
 		free(account);
@@ -40,7 +40,7 @@ struct ring_account *account_take(struct attach_point *point, uid_t uid, uint64_
 
 	forget_repaid(point, now_ns);
 	LIST_FOREACH (account, &point->accounts, link)
-		if (account->uid == uid && !is_used(point, account, false))
+		if (account->uid == uid)
 			return &account->ring;
 	account = calloc(1, sizeof(*account));
 	if (!account)

@@ -185,7 +185,7 @@ static void settle(struct ring_account *account, uint64_t now_ns)
 	account->pins = false;
 }
 
-/* Two consumers may have one account, if the first is on its way out: all are settled before one pins again. */
+/* A user's consumers have one account: all are settled before one pins again. */
 void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < ring->n_consumers; i++)
@@ -202,6 +202,14 @@ void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns)
 		else
 			consumer->account->pins = true;
 	}
+}
+
+static bool pins_for(struct rx_ring *ring, const struct ring_account *account)
+{
+	for (uint32_t i = 0; i < ring->n_consumers; i++)
+		if (ring->consumers[i]->account == account && pins(ring, ring->consumers[i], ring->floor))
+			return true;
+	return false;
 }
 
 struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring)
@@ -310,8 +318,8 @@ void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consume
 		if (ring->consumers[i] != consumer)
 			continue;
 		ring->consumers[i] = ring->consumers[--ring->n_consumers];
-		if (consumer->account)
-			consumer->account->pins = false;
+		if (consumer->account && consumer->account->pins)
+			consumer->account->pins = pins_for(ring, consumer->account);
 		return;
 	}
 }

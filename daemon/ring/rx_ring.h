@@ -37,8 +37,8 @@ struct rx_ring_options {
 };
 
 /*
- * What a user's lossless consumers owe for having kept the queue waiting. Outlives the consumer; the worker's while one
- * of its consumers is lent to it.
+ * What all of a user's lossless consumers owe for having kept the queue waiting. Outlives them; the worker's while one
+ * of them is lent to it.
  */
 struct ring_account {
 	uint64_t owed_ns;    /* without a pin, until all is repaid: RX_RING_REPAY times what the queue waited */
@@ -55,7 +55,7 @@ struct ring_consumer {
 	uint32_t lease_blocks;             /* granted */
 	enum ibvcap_policy policy;         /* in force; the worker's once it is lent */
 	uint64_t deadline_ns;              /* of a lossless one: see rx_ring_charge_pins() */
-	struct ring_account *account;      /* of a lossless one */
+	struct ring_account *account;      /* of a lossless one: its user's */
 	struct start start;                /* where it asked to begin */
 	uint64_t attach_sequence;          /* where it does; set by rx_ring_add_consumer() */
 

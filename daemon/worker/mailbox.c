@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define MAILBOX_ENTRIES 128u /* a power of two; control's answers fit beside a full inbox */
+#define KEPT_ENTRIES    2u   /* of them, for mailbox_send_last() */
 
 struct mailbox {
 	_Alignas(64) _Atomic uint32_t sent;     /* producer's */
@@ -43,23 +44,39 @@ void mailbox_free(struct mailbox *mailbox)
 	free(mailbox);
 }
 
-bool mailbox_full(const struct mailbox *mailbox)
+/* Producer's. */
+static uint32_t count_unread(const struct mailbox *mailbox)
 {
 	return atomic_load_explicit(&mailbox->sent, memory_order_relaxed) -
-		       atomic_load_explicit(&mailbox->received, memory_order_acquire) == MAILBOX_ENTRIES;
+	       atomic_load_explicit(&mailbox->received, memory_order_acquire); /* pairs with mailbox_receive() */
 }
 
-int mailbox_send(struct mailbox *mailbox, const struct mail *mail)
+static int send_up_to(struct mailbox *mailbox, const struct mail *mail, uint32_t n_entries)
 {
 	uint32_t sent = atomic_load_explicit(&mailbox->sent, memory_order_relaxed);
 
-	if (mailbox_full(mailbox))
+	if (count_unread(mailbox) >= n_entries)
 		return -EAGAIN;
 	mailbox->entries[sent % MAILBOX_ENTRIES] = *mail;
 	atomic_store_explicit(&mailbox->sent, sent + 1, memory_order_release); /* pairs with mailbox_receive() */
 	/* Cannot fail short of 2^64 - 1 unread wake-ups; the counter is then readable anyway. */
 	eventfd_write(mailbox->fd, 1);
 	return 0;
+}
+
+bool mailbox_full(const struct mailbox *mailbox)
+{
+	return count_unread(mailbox) >= MAILBOX_ENTRIES - KEPT_ENTRIES;
+}
+
+int mailbox_send(struct mailbox *mailbox, const struct mail *mail)
+{
+	return send_up_to(mailbox, mail, MAILBOX_ENTRIES - KEPT_ENTRIES);
+}
+
+int mailbox_send_last(struct mailbox *mailbox, const struct mail *mail)
+{
+	return send_up_to(mailbox, mail, MAILBOX_ENTRIES);
 }
 
 bool mailbox_receive(struct mailbox *mailbox, struct mail *mail)
@@ -69,7 +86,7 @@ bool mailbox_receive(struct mailbox *mailbox, struct mail *mail)
 	if (atomic_load_explicit(&mailbox->sent, memory_order_acquire) == received)
 		return false;
 	*mail = mailbox->entries[received % MAILBOX_ENTRIES];
-	atomic_store_explicit(&mailbox->received, received + 1, memory_order_release); /* pairs with mailbox_full() */
+	atomic_store_explicit(&mailbox->received, received + 1, memory_order_release); /* pairs with count_unread() */
 	return true;
 }
 

@@ -81,6 +81,11 @@ void mailbox_free(struct mailbox *mailbox);
 bool mailbox_full(const struct mailbox *mailbox);
 /** Producer. -EAGAIN: full. Wakes the receiver. */
 int mailbox_send(struct mailbox *mailbox, const struct mail *mail);
+/**
+ * Producer: a last word, for which there is always room, whatever the other side does: two in a mailbox's life, a last
+ * MAIL_MATCHED and MAIL_STOP, or MAIL_STOPPED. -EAGAIN: it was not the last.
+ */
+int mailbox_send_last(struct mailbox *mailbox, const struct mail *mail);
 /** Consumer. True: *mail is the next one. One load when there is none. */
 bool mailbox_receive(struct mailbox *mailbox, struct mail *mail);
 /** Readable when there may be mail; mailbox_clear() before the mailbox_receive() loop. */

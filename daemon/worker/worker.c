@@ -166,12 +166,10 @@ static void look_after_consumers(struct worker *worker)
 static void finish(struct worker *worker, enum mail_type type, int error)
 {
 	const struct mail last = { .type = type, .error = error };
-	const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
 
 	rx_ring_close(worker->receive.ring);
 	worker->stopped = true;
-	while (mailbox_send(worker->outbox, &last) == -EAGAIN)
-		nanosleep(&nap, NULL); /* control reads until it has seen this one */
+	mailbox_send_last(worker->outbox, &last);
 }
 
 /* ---- one round ----------------------------------------------------------------------------------- */
@@ -322,7 +320,7 @@ void worker_join(struct worker *worker)
 	const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
 	struct mail mail;
 
-	/* Its last word may wait for room that nobody else makes: what is unread by now means nothing any more. */
+	/* It takes no MAIL_STOP before its answers have room, which nobody else makes: they mean nothing any more. */
 	while (pthread_tryjoin_np(worker->thread, NULL) == EBUSY) {
 		while (mailbox_receive(worker->outbox, &mail))
 			;

@@ -35,7 +35,7 @@ int worker_new(struct worker **worker, const struct worker_options *options);
 int worker_prime(struct worker *worker);
 /** Start the thread. */
 int worker_start(struct worker *worker);
-/** Wait for the thread to end after MAIL_STOPPED or MAIL_FAILED, or before it had room for them. Control's thread. */
+/** Wait for the thread to end after MAIL_STOPPED or MAIL_FAILED, or before it said so. Control's thread. */
 void worker_join(struct worker *worker);
 void worker_free(struct worker *worker);
 

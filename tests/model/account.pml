@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The account of lossless consumers: rx_ring_charge_pins() and settle() in daemon/ring/rx_ring.c, account_take() in
- * daemon/control/account.c. One user, who has one connection at a time, hangs up and attaches again at any moment, and
- * whose consumers pin as they like; the worker hears of it late, but in order. Time goes in rounds of the worker: it
+ * daemon/control/account.c. One user, who has two consumers at a time, each of which hangs up and attaches again at any
+ * moment and pins as it likes; the worker hears of it late, of each in order. Time goes in rounds of the worker: it
  * looks, takes its mail, and a round passes.
  *
  * What holds, for every stretch of time and whatever the user does:
@@ -19,8 +19,8 @@
 #ifndef REPAY
 #define REPAY 3
 #endif
-#define PLACES   2 /* the user's consumer, and the one before it that is on its way out */
-#define ACCOUNTS 2
+#define PLACES   2 /* the user's consumers, those on their way out among them */
+#define ACCOUNTS 2 /* one, but for broken variants */
 #define NONE     255
 #define SINCE_MAX ((DEADLINE + 2) * REPAY) /* longer ago than any debt */
 
@@ -43,7 +43,6 @@ typedef Account {
 Place place[PLACES];
 Account account[ACCOUNTS];
 byte waited;  /* the judge's */
-byte oldest;  /* place: its mails come first */
 bool pinned;  /* open_block(): somebody pins */
 bool charging;
 
@@ -133,7 +132,6 @@ inline round_passes()
 /* is_used() */
 #define IS_WITH(at, a)     (place[at].account == (a))
 #define IS_USED(a)         (place[0].attached && IS_WITH(0, a) || place[1].attached && IS_WITH(1, a))
-#define IS_USED_BY_LIVE(a) (place[0].session && IS_WITH(0, a) || place[1].session && IS_WITH(1, a))
 
 /* forget_repaid() */
 inline forget_repaid(which)
@@ -158,12 +156,16 @@ inline attach(at)
 	forget_repaid(0);
 	forget_repaid(1);
 	if
-#ifndef ALWAYS_NEW
-	:: account[0].exists && !IS_USED_BY_LIVE(0) -> a = 0
-	:: !(account[0].exists && !IS_USED_BY_LIVE(0)) && account[1].exists && !IS_USED_BY_LIVE(1) -> a = 1
+#if defined(ALWAYS_NEW)
+	:: true -> /* Broken. */
+#elif defined(ONE_EACH)
+	/* Broken: what another has is not for this one. */
+	:: account[0].exists && !IS_USED(0) -> a = 0
+	:: !(account[0].exists && !IS_USED(0)) && account[1].exists && !IS_USED(1) -> a = 1
 	:: else ->
 #else
-	:: true -> /* Broken. */
+	:: account[0].exists -> a = 0
+	:: else ->
 #endif
 		if
 		:: !account[0].exists -> a = 0
@@ -174,7 +176,6 @@ inline attach(at)
 	if
 	:: a != NONE ->
 		account[a].exists = true;
-		oldest = (place[0].attached || place[1].attached -> oldest : at);
 		place[at].attached = true;
 		place[at].session = true;
 		place[at].lossless = true;
@@ -187,8 +188,12 @@ inline attach(at)
 /* rx_ring_remove_consumer(), then attachment_free() */
 inline remove(at)
 {
-	account[place[at].account].pins = false;
-	oldest = 1 - at;
+#ifdef CLEARED_FOR_ALL
+	account[place[at].account].pins = false; /* Broken: the other one may pin. */
+#else
+	account[place[at].account].pins =
+		account[place[at].account].pins && PINS(1 - at) && IS_WITH(1 - at, place[at].account);
+#endif
 	place[at].in_ring = false;
 	place[at].attached = false;
 	place[at].lossless = false;
@@ -198,20 +203,14 @@ inline remove(at)
 
 #define IS_LEAVING(at) (place[at].attached && !place[at].session)
 
-#ifdef REMOVAL_LATE
-#define FIRST_IN_MAIL(at) true /* Broken: its predecessor's removal comes after it. */
-#else
-#define FIRST_IN_MAIL(at) (oldest == (at))
-#endif
-
 /* What may happen to one of them while the worker waits, or takes its mail. */
 inline happens(at)
 {
 	if
-	:: !place[0].session && !place[1].session && !place[at].attached -> attach(at)
+	:: !place[at].attached -> attach(at)
 	:: place[at].session -> place[at].session = false
-	:: took_mail && place[at].session && !place[at].in_ring && FIRST_IN_MAIL(at) -> place[at].in_ring = true
-	:: took_mail && IS_LEAVING(at) && FIRST_IN_MAIL(at) -> remove(at)
+	:: took_mail && place[at].session && !place[at].in_ring -> place[at].in_ring = true
+	:: took_mail && IS_LEAVING(at) -> remove(at)
 	:: !took_mail && place[at].in_ring -> place[at].pins = !place[at].pins
 	fi
 }

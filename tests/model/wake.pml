@@ -9,13 +9,13 @@
  * sleeps that end early (a deadline, a signal) there are TIMEOUTS in all.
  *
  * Bounds (-D): CONSUMERS; FDS of them wait on the descriptor (the first ones); PACKETS; BATCH = RECEIVE_BATCH;
- * WAKE_BATCHES; TIMEOUTS; CLOSE: the ring is closed in the end; REMOVE: consumer 0 is put out at any moment, and
+ * WAKE_POLLS; TIMEOUTS; CLOSE: the ring is closed in the end; REMOVE: consumer 0 is put out at any moment, and
  * nothing of it may be used once its memory is given back; SLOW_WAKES, ENDLESS: wake_notifier.pml. Variants (-D): see
  * CMakeLists.txt.
  *
  * What holds: every process ends, whatever is published last: a sleeper whose head has come, or whose ring was
- * closed, and that nobody wakes, is an invalid end state; and while every poll comes back full nobody is passed
- * over more than WAKE_BATCHES - 1 times.
+ * closed, and that nobody wakes, is an invalid end state; and while every poll finds something nobody is passed
+ * over more than WAKE_POLLS - 1 times.
  */
 #ifndef CONSUMERS
 #define CONSUMERS 1
@@ -29,8 +29,8 @@
 #ifndef BATCH
 #define BATCH 2
 #endif
-#ifndef WAKE_BATCHES
-#define WAKE_BATCHES 2
+#ifndef WAKE_POLLS
+#define WAKE_POLLS 2
 #endif
 #ifndef TIMEOUTS
 #define TIMEOUTS 0
@@ -99,7 +99,7 @@ inline ring_doorbell()
 
 /* ---- the worker ---------------------------------------------------------------------------------- */
 
-byte passed_over; /* full polls without a look while somebody slept whose head had come: only the model's */
+byte passed_over; /* polls without a look while somebody slept whose head had come: only the model's */
 
 #ifdef REMOVE
 bool member[CONSUMERS] = true; /* the worker's set */
@@ -141,7 +141,7 @@ inline is_due()
 #endif
 }
 
-inline rx_ring_wake()
+inline look_at_requests()
 {
 #if !defined(NO_FENCE) && !defined(FENCE_LATE)
 	store(WORKER, HEAD, head, FENCE); /* daemon_fence_head() */
@@ -169,10 +169,24 @@ inline rx_ring_wake()
 	passed_over = 0
 }
 
+/* rx_ring_wake(): once a head; who asks for what is there already sees that himself. */
+inline rx_ring_wake()
+{
+	if
+	:: woken_head != head -> woken_head = head; look_at_requests()
+	:: else
+	fi
+}
+
 inline publish()
 {
 	if
-	:: n > 0 -> head = head + n; store(WORKER, HEAD, head, REL) /* rx_ring_publish() */
+	:: n > 0 ->
+		head = head + n;
+#ifdef WOKEN_HEAD_EARLY
+		woken_head = head; /* Broken: at this head nobody may have looked. */
+#endif
+		store(WORKER, HEAD, head, REL) /* rx_ring_publish() */
 	:: else
 	fi
 }
@@ -190,15 +204,15 @@ inline pass_over()
 			c++
 		:: else -> break
 		od;
-		assert(passed_over < WAKE_BATCHES);
+		assert(passed_over < WAKE_POLLS);
 		c = 0
 	}
 }
 
-#ifdef NEVER_WHEN_FULL
-#define IS_TIME_TO_WAKE(n) (n < BATCH) /* Broken. */
+#ifdef NEVER_WHEN_BUSY
+#define IS_TIME_TO_WAKE(n) (n == 0) /* Broken. */
 #else
-#define IS_TIME_TO_WAKE(n) (n < BATCH || full_batches % WAKE_BATCHES == 0)
+#define IS_TIME_TO_WAKE(n) (n == 0 || busy_polls % WAKE_POLLS == 0)
 #endif
 
 /* take_mails(): MAIL_REMOVE_CONSUMER */
@@ -219,7 +233,7 @@ inline take_mails()
 /* worker_do_work() with what has come by now; after an empty poll it sleeps until there is more, or mail. */
 proctype Worker()
 {
-	byte head, n, at, c, full_batches, woken_at[CONSUMERS];
+	byte head, woken_head, n, at, c, busy_polls, woken_at[CONSUMERS];
 	bool due, idle;
 
 	do
@@ -231,7 +245,7 @@ proctype Worker()
 		:: break
 		od;
 		idle = (n == 0);
-		full_batches = (full_batches + (n == BATCH)) % WAKE_BATCHES
+		busy_polls = (busy_polls + (n > 0)) % WAKE_POLLS
 	   }
 	   publish();
 	   if

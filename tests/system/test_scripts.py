@@ -156,17 +156,17 @@ def test_the_sum_of_test_counts_failures_skips_and_runners_that_ran_nothing(tmp_
         "crashed": ("<testcase name='a'/>", 139),
         "empty": ("", 0),
     }
-    steps = ["single yes true", "single no false"]
+    steps = ["single yes true", "single no false & single job true & wait"]
     for name, (cases, status) in results.items():
         (tmp_path / f"{name}.in").write_text(junit.format(cases))
         steps.append(f"counted {name} bash -c 'cp {name}.in build/test-logs/{name}.xml; exit {status}'")
     steps.append("counted nothing true")
-    end = script[script.index('echo "$passed passed'):]
+    end = script[script.index("read -r passed"):]
     test = tmp_path / "scripts/test"
     test.write_text(functions + "\n".join(steps) + "\n" + end)
     result = run("bash", test)
-    # yes, good ×2, mixed, crashed | no, mixed, crashed, empty, nothing | mixed
-    assert result.stdout.splitlines()[-1] == "5 passed, 5 failed, 1 skipped"
+    # yes, job, good ×2, mixed, crashed | no, mixed, crashed, empty, nothing | mixed
+    assert result.stdout.splitlines()[-1] == "6 passed, 5 failed, 1 skipped"
     assert result.returncode == 1
     assert "skipped:  c no such thing here" in result.stderr
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A stream's life on a device of which any call may fail: whatever was made is given back. */
 #include "daemon/stream.h"
+#include "lib/ibvcap/ring.h"
 #include "tests/support/scripted_backend.h"
 
 #include <arpa/inet.h>
@@ -180,6 +181,31 @@ Test(stream, whatever_fails_nothing_is_left_behind)
 		n_failures++;
 	} while (r < 0 && n_failures < 100);
 	cr_expect(eq(int, n_failures - 1, 7)); /* open, two registrations, queue, start, two flows */
+}
+
+/* As one that had no CPU for seconds: it has taken nothing, and cannot answer before somebody reads its answers. */
+Test(stream, a_worker_that_is_up_to_its_ears_in_mail_is_stopped_all_the_same, .timeout = 60)
+{
+	struct interface interface = { .name = "lo", .ops = &scripted_backend_ops };
+	struct stream stream = STREAM_INIT;
+	const struct mail mail = { .type = MAIL_CLOCK };
+
+	configure();
+	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
+	cr_assert(eq(int, interface_open(&interface, NULL), 0));
+	cr_assert(eq(int, stream_init(&stream, &config_stream, &interface, NULL), 0));
+	cr_assert(eq(int, stream_fit(&stream, NULL), 0));
+	cr_assert(eq(int, stream_prepare(&stream, 1, NULL), 0));
+	while (mailbox_send(worker_outbox(stream.worker), &mail) == 0)
+		;
+	while (mailbox_send(worker_inbox(stream.worker), &mail) == 0)
+		;
+	cr_assert(eq(int, stream_start(&stream, NULL), 0));
+	cr_assert(eq(int, stream_capture(&stream, NULL), 0));
+	stream_stop(&stream);
+	stream_join(&stream);
+	cr_expect(consumer_ring_closed(stream.ring.ring));
+	take_down(&stream, &interface);
 }
 
 Test(stream, a_payload_over_the_mtu_names_file_and_line_and_what_would_fit)

@@ -465,7 +465,6 @@ Test(rx_ring, who_leaves_and_comes_again_owes_what_it_did)
 	rx_ring_deinit(&ring);
 }
 
-/* The first one's removal waits for room in a mailbox, say. */
 Test(rx_ring, two_consumers_with_one_account_are_charged_once)
 {
 	struct rx_ring ring;
@@ -485,6 +484,11 @@ Test(rx_ring, two_consumers_with_one_account_are_charged_once)
 	rx_ring_charge_pins(&ring, 160);
 	rx_ring_charge_pins(&ring, 170);
 	cr_expect(eq(u64, first.account->owed_ns, RX_RING_REPAY * 70));
+	rx_ring_remove_consumer(&ring, &second);
+	rx_ring_charge_pins(&ring, 190);
+	cr_expect(eq(u64, first.account->owed_ns, RX_RING_REPAY * 90), "the first one still pins");
+	rx_ring_remove_consumer(&ring, &first);
+	cr_expect(not(first.account->pins), "nobody does");
 	second.account = own;
 	test_consumer_deinit(&first);
 	test_consumer_deinit(&second);

@@ -55,6 +55,28 @@ Test(mailbox, a_full_mailbox_says_so_and_loses_nothing)
 	mailbox_free(mailbox);
 }
 
+Test(mailbox, a_last_word_has_room_in_a_full_mailbox)
+{
+	struct mailbox *mailbox;
+	struct mail mail = { .type = MAIL_CLOCK };
+	enum mail_type last[2] = { 0 };
+
+	cr_assert(eq(int, mailbox_new(&mailbox), 0));
+	while (mailbox_send(mailbox, &mail) == 0)
+		;
+	cr_expect(eq(int, mailbox_send_last(mailbox, &(struct mail){ .type = MAIL_MATCHED }), 0));
+	cr_expect(eq(int, mailbox_send(mailbox, &mail), -EAGAIN), "it is not for the others");
+	cr_expect(eq(int, mailbox_send_last(mailbox, &(struct mail){ .type = MAIL_STOP }), 0));
+	cr_expect(eq(int, mailbox_send_last(mailbox, &(struct mail){ .type = MAIL_STOP }), -EAGAIN));
+	while (mailbox_receive(mailbox, &mail)) {
+		last[0] = last[1];
+		last[1] = mail.type;
+	}
+	cr_expect(eq(int, last[0], MAIL_MATCHED));
+	cr_expect(eq(int, last[1], MAIL_STOP));
+	mailbox_free(mailbox);
+}
+
 static void *send_many(void *argument)
 {
 	struct mail mail = { .type = MAIL_MATCHED };
