@@ -7,9 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#define SEND_TRIES 10000 /* a second */
 
 static uint64_t spin_ns(const struct config_channel *config)
 {
@@ -107,14 +104,12 @@ int transmitter_serve(struct transmitter *transmitter, struct fault *fault)
 
 void transmitter_stop(struct transmitter *transmitter)
 {
-	const struct timespec moment = { .tv_nsec = 100000 };
 	const struct mail stop = { .type = MAIL_STOP };
 
 	if (!transmitter->runs || transmitter->stopping)
 		return;
 	transmitter->stopping = true;
-	for (int i = 0; i < SEND_TRIES && mailbox_send(transmit_inbox(transmitter->transmit), &stop) == -EAGAIN; i++)
-		nanosleep(&moment, NULL);
+	mailbox_send_last(transmit_inbox(transmitter->transmit), &stop);
 }
 
 void transmitter_join(struct transmitter *transmitter)

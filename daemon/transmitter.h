@@ -29,7 +29,7 @@ int transmitter_take(struct daemon *daemon, struct interface *interface, const s
 /** Start its thread, unless it runs, and let control hear of it. */
 int transmitter_serve(struct transmitter *transmitter, struct fault *fault);
 
-/** All its channels drain, then it ends: MAIL_STOPPED. Waits, for a second at most, while its mailbox is full. */
+/** All its channels drain, then it ends: MAIL_STOPPED. */
 void transmitter_stop(struct transmitter *transmitter);
 
 /** Wait for the thread of one that was stopped. */
