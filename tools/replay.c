@@ -152,7 +152,8 @@ struct replay {
 	struct replay_options options;
 	struct capture capture;
 	struct timing_capture timing;
-	uint64_t start_utc_ns;
+	bool is_pipe;
+	uint64_t start_utc_ns;   /* 0: no packet yet, or none has a time */
 	uint64_t passes;         /* ended */
 	uint64_t n_packets;      /* of the capture, in all passes */
 	uint64_t n_given;        /* of them, to the channel */
@@ -206,6 +207,9 @@ static int give(struct replay *replay, const struct capture_packet *packet, cons
 			 replay->capture.n_packets);
 		return blame_file(replay, EX_DATAERR, why);
 	}
+	/* Not before: a pipe may take its time until there is something. */
+	if (!replay->options.top_speed && !replay->start_utc_ns)
+		replay->start_utc_ns = outgoing_start(&replay->outgoing);
 	r = outgoing_row(&replay->outgoing, replay->options.top_speed ? 0 : replay->start_utc_ns + offset_ns, &row);
 	if (r < 0)
 		return r;
@@ -213,7 +217,9 @@ static int give(struct replay *replay, const struct capture_packet *packet, cons
 	row.packet->length = (uint16_t)datagram->bytes;
 	outgoing_add(&replay->outgoing);
 	replay->n_given++;
-	return 1;
+	/* The next one of a pipe may be long in coming. */
+	r = replay->is_pipe ? outgoing_push(&replay->outgoing) : 0;
+	return r == 0 ? 1 : r;
 }
 
 /* All packets once. 1: to the end; 0: the file is damaged; or the library's error. */
@@ -233,6 +239,8 @@ static int play_once(struct replay *replay)
 		if (r <= 0)
 			return r;
 	}
+	if (r < 0 && outgoing_is_stopped()) /* in the middle of reading from a pipe */
+		return -EINTR;
 	return r == 0 ? 1 : blame_file(replay, EX_DATAERR, replay->capture.error);
 }
 
@@ -322,8 +330,7 @@ static int run(struct replay *replay)
 	int code;
 
 	replay->timing.speed = replay->options.speed ? replay->options.speed : 1;
-	if (!replay->options.top_speed)
-		replay->start_utc_ns = outgoing_start(&replay->outgoing);
+	replay->is_pipe = !strcmp(replay->options.file, "-");
 	code = outgoing_finish(&replay->outgoing, play(replay));
 	if (replay->options.outgoing.json)
 		print_json(replay);

@@ -235,6 +235,16 @@ def test_what_has_no_next_hop_is_errored_said_and_exits_1(daemon, wire):
     assert "not sent: no_next_hop 50: the next hop's Ethernet address is not known" in done.stdout
 
 
+def test_without_a_link_packets_are_errored_and_it_says_so(channel, net, wire):
+    one = channel()
+    conftest.run("ip", "-n", net.tx, "link", "set", wire.tx, "down")
+    wait_until(lambda: one.channel()["state"] == "link_down", 20, lambda: one.channel())
+    done = ibvcap(one, "send", "--count", 50, "--size", 8, "--json")
+    assert done.returncode == 1, done.stderr
+    it = checked(done.stdout)
+    assert it["errored"] == it["not_sent"]["link_down"] == 50
+
+
 def test_the_end_of_the_daemon_ends_send_and_says_so(channel, receiver, started):
     one, _ = channel(), receiver()
     process = started(command(one, "send", "--size", 64, "--rate", 1000, "--json"))
@@ -459,6 +469,24 @@ def test_a_signal_ends_a_replay_in_a_long_pause_of_the_capture(channel, receiver
     out, err = process.communicate(timeout=10)
     assert process.returncode == 0, err
     assert checked(out)["completed"] == 1
+
+
+def test_a_capture_comes_from_a_pipe_while_it_is_made(channel, receiver, tmp):
+    one, there = channel(), receiver()
+    data = write_pcap(tmp / "it.pcap", at_10ms(3)).read_bytes()
+    process = subprocess.Popen(command(one, "replay", "-", "--json"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    try:
+        process.stdin.write(data)
+        process.stdin.flush()
+        assert [there.recv(100) for _ in range(3)] == [b"payload %d" % k for k in range(3)]
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    it = checked(out)
+    assert it["completed"] == 3 and it["start_ns"] > 0
 
 
 def test_packets_that_were_recorded_out_of_order_follow_each_other(channel, receiver, tmp):

@@ -1,0 +1,135 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""How fast `ibvcap replay --top-speed` is beside tcpreplay on the same veth pair.
+
+A daemon on an emulated device at one end of the pair; tcpreplay (its file preloaded) writes to the same end. Both send the
+same captures in turn, with the same headers, to a MAC address beside the other end's, so that no stack there does more than
+count. Rates are of frames that arrived there, over each program's own time; the ratio is the median of the rounds'.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from bench_machine import before_others, hugepages  # noqa: E402
+from pcap_replay import read_pcap  # noqa: E402
+
+PAGES = 16
+PORT, SOURCE_PORT = 7502, 7501
+BESIDE = "02:00:00:00:99:99"
+LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
+
+
+def payloads_of(path):
+    return [frame[42:] for _, frame in read_pcap(path)]
+
+
+def write_pcap(path, wire_frames):
+    data = struct.pack("<IHHiIII", 0xa1b23c4d, 2, 4, 0, 0, 65535, 1)
+    for k, frame in enumerate(wire_frames):
+        data += struct.pack("<4I", 1700000000, k, len(frame), len(frame)) + frame
+    path.write_bytes(data)
+    return path
+
+
+class Bench:
+    def __init__(self, conftest, frames, net, directory):
+        self.conftest, self.frames, self.net, self.directory = conftest, frames, net, directory
+        self.wire = net.add_wire()
+        self.daemon = conftest.Daemon(conftest.Build, net, directory, [], channels=[conftest.channel(
+            self.wire, [{"address": self.wire.tx_address, "port": PORT, "next_hop_mac": BESIDE}], source_port=SOURCE_PORT,
+            payload_size=8948, page_size="2M", arena_slots=1024, send_queue_slots=1024, udp_checksum="zero", poll="adaptive")])
+
+    def arrived(self):
+        out = subprocess.run(["ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.wire.tx], check=True, capture_output=True)
+        return json.loads(out.stdout)[0]["stats64"]["rx"]["packets"]
+
+    def write(self, name, payloads):
+        """The capture that both read: frames as the channel makes them."""
+        mac = bytes.fromhex(BESIDE.replace(":", ""))
+        return write_pcap(self.directory / f"{name}.pcap", [
+            self.frames.udp_frame(payload, self.wire.tx_address, PORT, mac, source=self.wire.address, source_port=SOURCE_PORT)
+            for payload in payloads])
+
+    def measured(self, what, run):
+        """Frames a second; run() gives how many were sent and in what time."""
+        before = self.arrived()
+        sent, seconds = run()
+        lost = sent - (self.arrived() - before)
+        if lost > 0.001 * sent:
+            print(f"  {what}: {lost} of {sent} frames did not arrive", file=sys.stderr)
+        return (sent - max(0, lost)) / seconds
+
+    def ibvcap(self, path, loops):
+        done = subprocess.run([self.conftest.BUILD / "tools/ibvcap", "replay", "out", path, "--top-speed", "--loop", str(loops),
+                               "--json", "--socket", self.daemon.socket_path], check=True, capture_output=True, text=True)
+        it = json.loads(done.stdout)
+        return it["completed"], it["seconds"]
+
+    def tcpreplay(self, path, loops):
+        done = subprocess.run(self.net.command(self.net.rx, "tcpreplay", "--topspeed", f"--loop={loops}", "--preload-pcap",
+                                               f"--intf1={self.wire.interface}", path), check=True, capture_output=True, text=True)
+        sent, seconds = re.search(r"Actual: (\d+) packets \(\d+ bytes\) sent in ([\d.]+) seconds", done.stdout).groups()
+        return int(sent), float(seconds)
+
+    def ratio(self, name, payloads, options):
+        path = self.write(name, payloads)
+        loops = max(1, options.packets // len(payloads))
+        rounds = [(self.measured("ibvcap replay", lambda: self.ibvcap(path, loops)),
+                   self.measured("tcpreplay", lambda: self.tcpreplay(path, loops))) for _ in range(options.rounds)]
+        ours, theirs = (statistics.median(rates) for rates in zip(*rounds))
+        result = {"capture": name, "payload_bytes": round(statistics.mean(map(len, payloads))), "rounds": options.rounds,
+                  "ibvcap_per_s": round(ours), "tcpreplay_per_s": round(theirs),
+                  "ratio": round(statistics.median(one / other for one, other in rounds), 3)}
+        print(json.dumps(result), flush=True)
+        print(f"{name:8} {result['payload_bytes']:5} B in the mean: ibvcap replay {ours:9.0f}/s, tcpreplay {theirs:9.0f}/s, "
+              f"ratio {result['ratio']:.2f}", file=sys.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench replay", description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--packets", type=int, default=300_000, help="of each round and program")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        raise SystemExit("bench replay: network namespaces need root")
+    if not shutil.which("tcpreplay"):
+        raise SystemExit("bench replay: tcpreplay is not installed: sudo scripts/setup")
+    os.environ["IBVCAP_BUILD_DIR"] = str(options.build.resolve())
+    sys.path.insert(0, str(ROOT / "tests/system"))
+    import conftest
+    import frames
+
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-bench-"))
+    directory.chmod(0o755)
+    net = conftest.Net()
+    try:
+        with hugepages(PAGES):
+            bench = Bench(conftest, frames, net, directory)
+            try:
+                bench.daemon.wait_ready()
+                with before_others(bench.daemon.pid()):
+                    bench.ratio("lidar", payloads_of(LIDAR), options)
+                    for size in (64, 1472):
+                        bench.ratio(f"{size}", [k.to_bytes(8, "big") * (size // 8) for k in range(1000)], options)
+            finally:
+                bench.daemon.stop()
+    finally:
+        net.close()
+        shutil.rmtree(directory)
+        print(f"load: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
