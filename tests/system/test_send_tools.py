@@ -2,11 +2,13 @@
 """`ibvcap send` and `ibvcap replay`: what arrives, when, and what they say of it."""
 import json
 import os
+import pathlib
 import signal
 import socket
 import statistics
 import struct
 import subprocess
+import sys
 import time
 
 import pytest
@@ -15,6 +17,9 @@ import clients
 import conftest
 import frames
 from conftest import ROOT, in_namespace, wait_until
+
+sys.path.insert(0, str(ROOT / "tests/support"))
+from bench_machine import before_others  # noqa: E402
 
 IBVCAP = conftest.BUILD / "tools/ibvcap"
 LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
@@ -501,7 +506,7 @@ def test_packets_that_were_recorded_out_of_order_follow_each_other(channel, rece
 # ---- how well times are kept -----------------------------------------------------------------------------------------
 
 LOOPS = 60
-KEPT_NS = 50_000
+KEPT_NS, KEPT_SHARE = 50_000, 0.999
 DRIFT_NS = 100_000
 TRIES = 3
 REAL_TIME = ["chrt", "--fifo", "10"]
@@ -531,26 +536,39 @@ class Loop:
         return 1 - it["late"] / it["n"]
 
 
-def test_a_replay_keeps_the_recorded_times_as_well_as_a_bare_loop(channel, receiver, lidar, started):
+def worker_first(one, wire):
+    """The thread that keeps times, and only it: a card in software that polled in real time would be stopped for it."""
+    for task in pathlib.Path(f"/proc/{one.pid()}/task").iterdir():
+        if (task / "comm").read_text().strip() == f"tx-{wire.interface}":
+            os.sched_setscheduler(int(task.name), os.SCHED_FIFO, os.sched_param(10))
+
+
+def replay_beside_a_loop(one, there, lidar, started):
+    """(share that the loop kept, share that the replay kept, how late the last left)"""
+    recorded = datagrams(LIDAR)
+    loop = Loop(started, LOOPS * len(recorded))
+    done = subprocess.run([*REAL_TIME, *command(one, "replay", lidar, "--loop", LOOPS, "--json")], capture_output=True, text=True,
+                          timeout=60, check=False)
+    due = due_times(said(done)["start_ns"], recorded)
+    lateness = [ns - at for (_, ns), at in zip(received(there, len(due)), due)]
+    # Whatever else the machine does: nothing is early, and some of the last are in time, so nothing has added up.
+    assert min(lateness) >= 0
+    assert min(lateness[-200:]) < DRIFT_NS
+    return loop.share_kept(), share_kept(lateness), statistics.median(lateness[-100:])
+
+
+def test_a_replay_keeps_the_recorded_times_as_well_as_a_bare_loop(channel, wire, receiver, lidar, started):
     """4440 packets in 6 s, by the time at which the kernel at the other end has each. The emulated card naps less than it
     does else: what it takes to notice a doorbell is in what is measured."""
-    one = channel(prefix=REAL_TIME, environment={"SOFTHCA_NAP_US": "5"}, payload_size=8948, arena_slots=1024)
-    there, recorded, seen = receiver(), datagrams(LIDAR), []
-    for _ in range(TRIES):
-        loop = Loop(started, LOOPS * len(recorded))
-        done = subprocess.run([*REAL_TIME, *command(one, "replay", lidar, "--loop", LOOPS, "--json")], capture_output=True,
-                              text=True, timeout=60, check=False)
-        it = said(done)
-        due = due_times(it["start_ns"], recorded)
-        lateness = [ns - at for (_, ns), at in zip(received(there, len(due)), due)]
-        # Whatever else the machine does: nothing is early, and some of the last are in time, so nothing has added up.
-        assert min(lateness) >= 0
-        assert min(lateness[-200:]) < DRIFT_NS
-        seen.append((loop.share_kept(), share_kept(lateness), statistics.median(lateness[-100:])))
-        if seen[-1][1] >= 0.999 and seen[-1][2] < DRIFT_NS:
-            return
+    one, there, seen = channel(environment={"SOFTHCA_NAP_US": "5"}, payload_size=8948, arena_slots=1024), receiver(), []
+    worker_first(one, wire)
+    with before_others(one.pid()):
+        while len(seen) < TRIES:
+            loop, replay, end_ns = replay_beside_a_loop(one, there, lidar, started)
+            seen.append((loop, replay, end_ns))
+            if replay >= KEPT_SHARE and end_ns < DRIFT_NS:
+                return
     report = "; ".join(f"loop {loop:.2%}, replay {replay:.2%}, the last late by {end * 1e-3:.0f} us" for loop, replay, end in seen)
-    kept = [one for one in seen if one[0] >= 0.999]
-    if len(kept) < 2:
+    if sum(loop >= KEPT_SHARE for loop, _, _ in seen) < 2:
         pytest.skip(f"this machine cannot keep times: within 50 us: {report}")
-    pytest.fail(f"a bare loop keeps 99.9 % within 50 us, a replay does not: {report}", pytrace=False)
+    pytest.fail(f"a bare loop keeps {KEPT_SHARE:.1%} within 50 us, a replay does not: {report}", pytrace=False)
