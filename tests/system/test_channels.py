@@ -459,6 +459,27 @@ def test_a_next_hop_that_moves_is_followed(daemon, net, wire, tap, sender):
     wait_until(is_there, 20, "the new address")
 
 
+def test_more_destinations_than_a_worker_has_room_for_mail(daemon, net, wire, sender):
+    destinations = [{"address": wire.tx_address, "port": PORT + k} for k in range(256)]
+    one = resolved(daemon([], channels=[conftest.channel(wire, destinations)]))
+    it = sender(one)
+
+    def statuses():
+        first = it.submitted
+        for k in range(len(destinations)):
+            it.write(b"x", destination=k)
+        it.submit()
+        it.wait()
+        return {it.status(k) for k in range(first, it.submitted)}
+
+    assert statuses() == {0}
+    run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", 1400)
+    wait_until(lambda: statuses() == {-errno.EMSGSIZE}, 20, "all of them")
+    run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", 9000)
+    wait_until(lambda: statuses() == {0}, 20, "all of them again")
+    one.expect_sent_sum()
+
+
 def test_a_neighbour_that_never_answers_stops_nobody_else(daemon, wire, receiver, sender):
     destinations = [{"address": "10.77.0.99", "port": PORT}, {"address": wire.tx_address, "port": PORT}]
     one = daemon([], channels=[conftest.channel(wire, destinations), conftest.channel(wire, name="good")])
