@@ -28,10 +28,13 @@ struct change {
 	struct config *config; /* to be */
 	apply_done *done;
 	struct stream_list added; /* not the daemon's yet */
+	struct tx_channel_list added_channels; /* likewise */
 	struct kept *kept;
 	uint32_t n_added;
 	uint32_t n_kept;
 	uint32_t n_removed;
+	uint32_t n_channels_added;
+	uint32_t n_channels_removed;
 
 	/* The thread's until it has rung. */
 	pthread_t thread;
@@ -48,6 +51,9 @@ static void undo(struct change *change)
 {
 	for (uint32_t i = change->n_kept; i > 0; i--)
 		stream_undo_change(change->kept[i - 1].stream, &change->kept[i - 1].change);
+	while (!TAILQ_EMPTY(&change->added_channels))
+		tx_channels_free(change->daemon, &change->added_channels,
+				 TAILQ_LAST(&change->added_channels, tx_channel_list));
 	while (!TAILQ_EMPTY(&change->added))
 		streams_free(change->daemon, &change->added, TAILQ_LAST(&change->added, stream_list));
 }
@@ -81,6 +87,8 @@ static int commit(struct change *change, struct fault *fault)
 	if (r == 0)
 		r = streams_each(daemon, &change->added, streams_serve, fault);
 	if (r == 0)
+		r = tx_channels_each(daemon, &change->added_channels, tx_channels_serve, fault);
+	if (r == 0)
 		r = streams_each(daemon, &change->added, streams_capture, fault);
 	for (uint32_t i = 0; i < change->n_kept && r == 0; i++)
 		r = stream_join_changed(change->kept[i].stream, change->kept[i].config, &change->kept[i].change, fault);
@@ -103,6 +111,22 @@ static void settle_kept(struct daemon *daemon, struct kept *kept)
 		keep_groups(daemon, kept->stream);
 }
 
+static void settle_channels(struct change *change)
+{
+	struct daemon *daemon = change->daemon;
+	struct tx_channel *channel;
+
+	TAILQ_FOREACH (channel, &daemon->channels, link) {
+		if (channel->removed || change_find_channel(change->config, channel->config->name))
+			continue;
+		tx_channels_remove(daemon, channel);
+		change->n_channels_removed++;
+	}
+	tx_channels_lend(&change->added_channels);
+	TAILQ_CONCAT(&daemon->channels, &change->added_channels, link);
+	tx_channels_set_config(daemon, change->config);
+}
+
 /* What cannot fail. */
 static void settle(struct change *change)
 {
@@ -121,7 +145,7 @@ static void settle(struct change *change)
 	TAILQ_FOREACH(stream, &change->added, link)
 	keep_groups(daemon, stream);
 	TAILQ_CONCAT(&daemon->streams, &change->added, link);
-	tx_channels_set_config(daemon, change->config);
+	settle_channels(change);
 	change->config->older = daemon->config;
 	daemon->config = change->config;
 	control_set_config(daemon->control, daemon->config);
@@ -154,6 +178,9 @@ static int on_prepared(sd_event_source *source, int fd, uint32_t events, void *c
 		settle(change);
 	snprintf(said, sizeof(said), "%s: %u streams added, %u removed, %u kept", daemon->config->file, change->n_added,
 		 change->n_removed, change->n_kept);
+	if (change->n_channels_added || change->n_channels_removed)
+		snprintf(said + strlen(said), sizeof(said) - strlen(said), "; %u channels added, %u removed",
+			 change->n_channels_added, change->n_channels_removed);
 	daemon->change = NULL;
 	change->done(daemon, r, said, &change->fault);
 	free_change(change, r < 0 ? change->config : NULL);
@@ -167,6 +194,9 @@ static void *prepare(void *context)
 	change->result = preflight_test_seals(change->config, &change->fault);
 	if (change->result == 0)
 		change->result = streams_each(change->daemon, &change->added, streams_prepare, &change->fault);
+	if (change->result == 0)
+		change->result = tx_channels_each(change->daemon, &change->added_channels, tx_channels_prepare,
+						  &change->fault);
 	eventfd_write(change->bell, 1);
 	return NULL;
 }
@@ -212,6 +242,12 @@ static int sort_out(struct change *change, struct fault *fault)
 		r = streams_new(change->daemon, &change->added, config, fault);
 		change->n_added++;
 	}
+	for (uint32_t i = 0; i < change->config->n_channels && r == 0; i++) {
+		if (tx_channels_find(change->daemon, change->config->channels[i].name))
+			continue;
+		r = tx_channels_new(change->daemon, &change->added_channels, &change->config->channels[i], fault);
+		change->n_channels_added++;
+	}
 	return r;
 }
 
@@ -224,7 +260,9 @@ static int look_up(struct change *change, struct fault *fault)
 		if (r < 0 && fault->exit_code == EX_NOPERM) /* a start locks before it gives CAP_IPC_LOCK up */
 			add_text(fault, "; or restart the daemon with it: systemctl restart ibvcapd");
 	}
-	return r == 0 ? streams_each(change->daemon, &change->added, streams_open, fault) : r;
+	if (r == 0)
+		r = streams_each(change->daemon, &change->added, streams_open, fault);
+	return r == 0 ? tx_channels_each(change->daemon, &change->added_channels, tx_channels_open, fault) : r;
 }
 
 static struct change *new_change(struct daemon *daemon, struct config *config, apply_done *done)
@@ -235,6 +273,7 @@ static struct change *new_change(struct daemon *daemon, struct config *config, a
 		return NULL;
 	*change = (struct change){.daemon = daemon, .config = config, .done = done, .bell = -1};
 	TAILQ_INIT(&change->added);
+	TAILQ_INIT(&change->added_channels);
 	change->kept = calloc(config->n_streams + 1, sizeof(*change->kept));
 	if (change->kept)
 		return change;

@@ -119,7 +119,11 @@ static int serve_clients(struct daemon *daemon, struct fault *fault)
 
 	if (r == 0)
 		r = streams_each(daemon, &daemon->streams, streams_serve, fault);
-	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_serve, fault) : r;
+	if (r == 0)
+		r = tx_channels_each(daemon, &daemon->channels, tx_channels_serve, fault);
+	if (r == 0)
+		tx_channels_lend(&daemon->channels);
+	return r;
 }
 
 static int start_streams(struct daemon *daemon, struct fault *fault)

@@ -82,12 +82,28 @@ static int on_hang_up(sd_event_source *source, const struct signalfd_siginfo *in
 	return 0;
 }
 
+/* True: some still drain. */
+static bool reap_channels(struct daemon *daemon)
+{
+	struct tx_channel *channel, *next;
+	bool drains = false;
+
+	for (channel = TAILQ_FIRST(&daemon->channels); channel; channel = next) {
+		next = TAILQ_NEXT(channel, link);
+		if (channel->removed && channel->ended)
+			tx_channels_free(daemon, &daemon->channels, channel);
+		else
+			drains |= channel->removed;
+	}
+	return drains;
+}
+
 /* Not where it is heard of, in the midst of control. */
 static int on_reap(sd_event_source *source, void *context)
 {
 	struct daemon *daemon = context;
 	struct stream *stream, *next;
-	bool drains = false;
+	bool drains = reap_channels(daemon);
 
 	(void)source;
 	for (stream = TAILQ_FIRST(&daemon->streams); stream; stream = next) {
@@ -207,7 +223,7 @@ void events_tell_ready(const struct daemon *daemon)
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		n += !stream->removed;
 	TAILQ_FOREACH (channel, &daemon->channels, link)
-		n_channels++;
+		n_channels += !channel->removed;
 	sd_notifyf(0, "READY=1\nSTATUS=%u streams, %u channels", n, n_channels);
 }
 

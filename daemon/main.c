@@ -13,7 +13,8 @@
 
 static const char usage[] =
 	"usage: ibvcapd [--config FILE] [--check-config]\n"
-	"Capture UDP streams from NICs into shared memory and send from it, as the configuration says. Runs in the foreground.\n"
+	"Capture UDP streams from NICs into shared memory, and send from it, as the configuration says. Runs in the\n"
+	"foreground.\n"
 	"\n"
 	"  -c, --config FILE   configuration (" DEFAULT_CONFIG ")\n"
 	"  -t, --check-config  check the configuration, touch no device, and end\n"

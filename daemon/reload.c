@@ -62,31 +62,16 @@ static int check_stream(const struct daemon *daemon, const struct config *after,
 	return r;
 }
 
-#define CHANNELS_RESTART "while the daemon runs; restart it: systemctl restart ibvcapd"
-
-/* Channels come and go with the daemon; who may send, and how many, is looked at anew. */
-static int check_channels(struct daemon *daemon, const struct config *after, struct fault *fault)
+static int check_channel(const struct config_channel *mine, const struct tx_channel *running, struct fault *fault)
 {
-	struct tx_channel *channel;
+	const char *key = running ? change_fixed_channel_key(running->config, mine) : NULL;
 
-	for (uint32_t i = 0; i < after->n_channels; i++) {
-		const struct config_channel *mine = &after->channels[i];
-		const char *key;
-
-		channel = tx_channels_find(daemon, mine->name);
-		if (!channel)
-			return fault_set(fault, EX_CONFIG, EBUSY, "%s:%d: channel '%s' cannot be added " CHANNELS_RESTART,
-					 mine->file, mine->line, mine->name);
-		key = change_fixed_channel_key(channel->config, mine);
-		if (key)
-			return fault_set(fault, EX_CONFIG, EBUSY, "%s:%d: channel '%s': %s cannot change " CHANNELS_RESTART,
-					 mine->file, mine->line, mine->name, key);
-	}
-	TAILQ_FOREACH (channel, &daemon->channels, link)
-		if (!change_find_channel(after, channel->config->name))
-			return fault_set(fault, EX_CONFIG, EBUSY, "%s: channel '%s' cannot be removed " CHANNELS_RESTART,
-					 after->file, channel->config->name);
-	return 0;
+	if (!key)
+		return 0;
+	return fault_set(fault, EX_CONFIG, EBUSY,
+			 "%s:%d: channel '%s': %s cannot change while it runs; restart the daemon (systemctl restart "
+			 "ibvcapd) or take the channel out, reload, and put it in again",
+			 mine->file, mine->line, mine->name, key);
 }
 
 static int check(struct daemon *daemon, const struct config *after, struct fault *fault)
@@ -101,7 +86,9 @@ static int check(struct daemon *daemon, const struct config *after, struct fault
 	for (uint32_t i = 0; i < after->n_streams && r == 0; i++)
 		r = check_stream(daemon, after, &after->streams[i], streams_find(daemon, after->streams[i].name),
 				 fault);
-	return r == 0 ? check_channels(daemon, after, fault) : r;
+	for (uint32_t i = 0; i < after->n_channels && r == 0; i++)
+		r = check_channel(&after->channels[i], tx_channels_find(daemon, after->channels[i].name), fault);
+	return r;
 }
 
 /* ---- from where ------------------------------------------------------------------------------------ */

@@ -42,6 +42,8 @@ static int transmitter_new(struct daemon *daemon, struct interface *interface, c
 				 interface->name, strerror(-r));
 	}
 	transmitter->daemon = daemon;
+	transmitter->spin_ns = spin_ns(config);
+	transmitter->cpu = config->cpu;
 	transmitter->interface = interface;
 	TAILQ_INSERT_TAIL(&daemon->transmitters, transmitter, link);
 	*out = transmitter;
@@ -59,6 +61,12 @@ int transmitter_take(struct daemon *daemon, struct interface *interface, const s
 			break;
 	if (!transmitter)
 		r = transmitter_new(daemon, interface, config, &transmitter, fault);
+	else if (transmitter->spin_ns != spin_ns(config) || transmitter->cpu != config->cpu)
+		r = fault_set(fault, EX_CONFIG, EBUSY,
+			      "%s:%d: channel '%s': poll, spin_us and cpu are those of the transmit worker that "
+			      "interface %s has, "
+			      "as long as it has a channel: take its channels out, reload, and put this one in",
+			      config->file, config->line, config->name, interface->name);
 	if (r < 0)
 		return r;
 	transmitter->n_channels++;

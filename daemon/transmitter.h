@@ -15,6 +15,8 @@ struct transmitter {
 	struct interface *interface;
 	struct transmit *transmit;
 	struct control_transmit control; /* as control sees it */
+	uint64_t spin_ns;
+	int32_t cpu;
 	uint32_t n_channels;
 	bool in_control;
 	bool runs; /* its thread */

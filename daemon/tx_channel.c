@@ -133,7 +133,8 @@ static void refresh_state(struct tx_channel *channel)
 	control->n_unresolved = 0;
 	for (uint32_t i = 0; i < channel->config->n_destinations; i++)
 		control->n_unresolved += channel->destinations[i].now.error != 0;
-	control->state = channel->failed	 ? "failed"
+	control->state = channel->removed	 ? "ending"
+			 : channel->failed	 ? "failed"
 			 : channel->error	 ? "link_down"
 			 : control->n_unresolved ? "unresolved"
 						 : "sending";
@@ -146,6 +147,13 @@ void tx_channel_mail(struct tx_channel *channel)
 
 	if (!channel->lent || channel->failed || channel->transmitter->stopping)
 		return;
+	if (channel->add_to_mail) {
+		mail.type = MAIL_ADD_CHANNEL;
+		channel->add_to_mail = mailbox_send(inbox, &mail) < 0;
+		if (channel->add_to_mail)
+			return;
+		mail.type = MAIL_CHANNEL_ERROR;
+	}
 	if (channel->error_to_mail)
 		channel->error_to_mail = mailbox_send(inbox, &mail) < 0;
 	for (uint32_t i = 0; i < channel->config->n_destinations; i++) {
@@ -157,6 +165,26 @@ void tx_channel_mail(struct tx_channel *channel)
 				      .destination = channel->destinations[i].now };
 		channel->destinations[i].to_mail = mailbox_send(inbox, &mail) < 0;
 	}
+	if (channel->remove_to_mail) {
+		mail = (struct mail){ .type = MAIL_REMOVE_CHANNEL, .channel = channel->channel };
+		channel->remove_to_mail = mailbox_send(inbox, &mail) < 0;
+	}
+}
+
+void tx_channel_lend(struct tx_channel *channel)
+{
+	channel->lent = true;
+	channel->add_to_mail = true;
+	tx_channel_mail(channel);
+}
+
+void tx_channel_take_back(struct tx_channel *channel)
+{
+	channel->removed = true;
+	channel->ended = channel->failed; /* then its worker does not have it any more */
+	channel->remove_to_mail = true;
+	refresh_state(channel);
+	tx_channel_mail(channel);
 }
 
 void tx_channel_set_destination(struct tx_channel *channel, uint32_t i, const struct channel_destination *destination)
@@ -192,7 +220,6 @@ void tx_channel_set_link(struct tx_channel *channel, bool up)
 int tx_channel_serve(struct tx_channel *channel, struct control *control, struct fault *fault)
 {
 	const struct interface *interface = channel->interface;
-	const struct mail mail = { .type = MAIL_ADD_CHANNEL, .channel = channel->channel };
 	int r;
 
 	channel->control = (struct control_channel){
@@ -209,9 +236,6 @@ int tx_channel_serve(struct tx_channel *channel, struct control *control, struct
 	};
 	refresh_state(channel);
 	r = control_add_channel(control, &channel->control);
-	if (r == 0)
-		r = mailbox_send(transmit_inbox(channel->transmitter->transmit), &mail);
-	channel->lent = r == 0;
 	return r == 0 ? 0
 		      : fault_set(fault, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
 				  strerror(-r));

@@ -3,7 +3,7 @@
  * One channel's life, from its configuration to the send queue that the transmit worker has (worker/channel.h), and
  * what is known of its destinations. Control thread only, but for tx_channel_prepare().
  *
- *   tx_channel_init → tx_channel_fit → tx_channel_prepare → (drop privileges) → tx_channel_serve
+ *   tx_channel_init → tx_channel_fit → tx_channel_prepare → (drop privileges) → tx_channel_serve → tx_channel_lend
  *   → (its worker gives it back) → tx_channel_deinit
  */
 #ifndef DAEMON_TX_CHANNEL_H
@@ -39,6 +39,10 @@ struct tx_channel {
 	struct tx_destination *destinations;
 	int32_t error; /* of every packet: -ENETDOWN, or 0 */
 	bool error_to_mail;
+	bool add_to_mail;
+	bool remove_to_mail;
+	bool removed;			/* taken out while the daemon runs: it drains */
+	bool ended;			/* its worker has given it back */
 	bool lent;			/* to the worker */
 	bool failed;			/* its queue could not go on, and is gone */
 	struct control_channel control; /* as control sees it */
@@ -60,8 +64,12 @@ int tx_channel_fit(struct tx_channel *channel, struct fault *fault);
 /** Memory and a send queue, started. On failure the channel is as before. */
 int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault *fault);
 
-/** Hand it to its worker, and tell control of it. */
+/** Tell control of it. */
 int tx_channel_serve(struct tx_channel *channel, struct control *control, struct fault *fault);
+
+/** Hand it to its worker, and take it back: ended is set then. */
+void tx_channel_lend(struct tx_channel *channel);
+void tx_channel_take_back(struct tx_channel *channel);
 
 /** What is known of a destination is this from now on. Not the same as before: the worker is told. */
 void tx_channel_set_destination(struct tx_channel *channel, uint32_t i, const struct channel_destination *destination);

@@ -20,7 +20,7 @@ struct tx_channel *tx_channels_find(struct daemon *daemon, const char *name)
 	struct tx_channel *channel;
 
 	TAILQ_FOREACH (channel, &daemon->channels, link)
-		if (strcmp(channel->config->name, name) == 0)
+		if (!channel->removed && strcmp(channel->config->name, name) == 0)
 			break;
 	return channel;
 }
@@ -149,6 +149,24 @@ static struct tx_channel *channel_of(struct daemon *daemon, const struct mail *m
 	return channel;
 }
 
+/* Freed later: control is in the midst of it. */
+static void end(struct tx_channel *channel)
+{
+	channel->lent = false;
+	channel->ended = true;
+	events_reap(channel->transmitter->daemon);
+}
+
+/* One whose removal was asked for is given back by that, else by this. */
+static void fail(struct tx_channel *channel, int error)
+{
+	bool is_asked_for = channel->removed && !channel->remove_to_mail;
+
+	tx_channel_fail(channel, error);
+	if (channel->removed && !is_asked_for)
+		end(channel);
+}
+
 void tx_channels_said(void *context, const struct mail *mail)
 {
 	struct transmitter *transmitter = context;
@@ -159,7 +177,12 @@ void tx_channels_said(void *context, const struct mail *mail)
 	case MAIL_CHANNEL_FAILED:
 		channel = channel_of(transmitter->daemon, mail);
 		if (channel && mail->error < 0)
-			tx_channel_fail(channel, mail->error);
+			fail(channel, mail->error);
+		break;
+	case MAIL_CHANNEL_REMOVED:
+		channel = channel_of(transmitter->daemon, mail);
+		if (channel)
+			end(channel);
 		break;
 	case MAIL_STOPPED:
 		transmitter->ended = true;
@@ -185,10 +208,28 @@ void tx_channels_set_config(struct daemon *daemon, const struct config *config)
 	struct tx_channel *channel;
 
 	TAILQ_FOREACH (channel, &daemon->channels, link)
-		channel->config = channel->control.config = change_find_channel(config, channel->config->name);
+		if (!channel->removed)
+			channel->config = channel->control.config = change_find_channel(config, channel->config->name);
+}
+
+void tx_channels_lend(struct tx_channel_list *list)
+{
+	struct tx_channel *channel;
+
+	TAILQ_FOREACH (channel, list, link)
+		tx_channel_lend(channel);
 }
 
 /* ---- going --------------------------------------------------------------------------------------- */
+
+void tx_channels_remove(struct daemon *daemon, struct tx_channel *channel)
+{
+	log_info("channel '%s': removed", channel->config->name);
+	control_end_channel(daemon->control, &channel->control, IBVCAP_REASON_STREAM_REMOVED);
+	tx_channel_take_back(channel);
+	if (channel->ended)
+		events_reap(daemon);
+}
 
 void tx_channels_close(struct tx_channel *channel)
 {

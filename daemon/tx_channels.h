@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Channels come, and go with the daemon, in steps that can each be undone, as streams do (streams.h): all channels of a
- * list take one before the next.
+ * Channels come and go in steps that can each be undone, as streams do (streams.h): all channels of a list take one
+ * before the next.
  *
- *   tx_channels_new → tx_channels_open → tx_channels_prepare → tx_channels_serve → tx_channels_close
- *   → tx_channels_free
+ *   tx_channels_new → tx_channels_open → tx_channels_prepare → tx_channels_serve → tx_channels_lend
+ *   → tx_channels_remove → (its worker gives it back) → tx_channels_free
  *
- * Control thread only.
+ * Control thread only, but for tx_channels_prepare().
  */
 #ifndef DAEMON_TX_CHANNELS_H
 #define DAEMON_TX_CHANNELS_H
@@ -25,22 +25,31 @@ int tx_channels_new(struct daemon *daemon, struct tx_channel_list *list, const s
 /** Open the device, unless that is done. Can it do what the channel asks for? */
 tx_channels_step tx_channels_open;
 
-/** Its memory and its send queue. */
+/** Its memory and its send queue. Any one thread, while the channel is in no list of the daemon's. */
 tx_channels_step tx_channels_prepare;
 
 /** Look its destinations up, start its worker, and let senders open it. */
 tx_channels_step tx_channels_serve;
 
+/** To its worker, all of a list: this can't fail. */
+void tx_channels_lend(struct tx_channel_list *list);
+
+/** No more senders: what was taken of the others' is sent, and it is freed when its worker has given it back. */
+void tx_channels_remove(struct daemon *daemon, struct tx_channel *channel);
+
 /** Its worker has ended, or never ran: destroy its queue. Its senders' memory may go after that, and not before. */
 void tx_channels_close(struct tx_channel *channel);
 
-/** Out of the list, with everything it has. Its interface and worker too, if it was the last. */
+/**
+ * Out of the list, with everything it has; its worker has given it back or has ended, or never had it. Its interface and
+ * worker too, if it was the last.
+ */
 void tx_channels_free(struct daemon *daemon, struct tx_channel_list *list, struct tx_channel *channel);
 
-/** Another configuration is in force, which has the same channels. */
+/** Another configuration is in force, which has all that are not removed. */
 void tx_channels_set_config(struct daemon *daemon, const struct config *config);
 
-/** NULL: none of that name. */
+/** NULL: none of that name that is not removed. */
 struct tx_channel *tx_channels_find(struct daemon *daemon, const char *name);
 
 /** For control_transmit.said; context is the transmitter. */

@@ -351,22 +351,83 @@ def test_an_arena_for_which_there_are_no_hugepages_is_refused_and_says_so(daemon
     assert sender(one, "small").send(b"as before") == [0]
 
 
-def test_rights_and_limits_change_by_a_reload_and_nothing_else_does(daemon, wire, other_sender):
+def test_rights_and_limits_of_a_channel_change_by_a_reload(daemon, wire, other_sender):
     def channel(**keys):
         return [conftest.channel(wire, **keys)]
 
     one = resolved(daemon([], channels=channel(users=["nobody"])))
     control = {"socket": str(one.socket_path), "mode": "0666"}
     process = other_sender(one, 10)
-    for changed, what in ((channel(users=["nobody"], dscp=3), "dscp"), (channel() + channel(name="more"), "cannot be added")):
-        one.write_config(control, [], changed)
-        refused = refusal(control_client.Client(one.socket_path).change, control_client.RELOAD)
-        assert refused.errno == errno.EBUSY and what in refused.text and "systemctl restart" in refused.text
+    one.write_config(control, [], channel(users=["nobody"], dscp=3))
+    refused = refusal(control_client.Client(one.socket_path).change, control_client.RELOAD)
+    assert refused.errno == errno.EBUSY and "dscp cannot change" in refused.text and "systemctl restart" in refused.text
     assert process.poll() is None and len(one.status()["senders"]) == 1
     one.write_config(control, [], channel(users=["daemon"]))
     control_client.Client(one.socket_path).change(control_client.RELOAD)
     assert not one.status()["senders"], "who may not send any more is put out"
     assert one.expect_sent_sum()["completed"] == 10
+
+
+def reload(daemon, channels, streams=()):
+    daemon.write_config({"socket": str(daemon.socket_path), "mode": "0666"}, streams, channels)
+    while daemon.notifications(0.001):
+        pass  # a full socket would stop the daemon
+    return control_client.Client(daemon.socket_path).change(control_client.RELOAD)
+
+
+def test_channels_come_and_go_by_a_reload(daemon, wire, sender):
+    first, second = conftest.channel(wire, rate_limit_mbps=20), conftest.channel(wire, name="second")
+    one = resolved(daemon([], channels=[first]))
+    it = sender(one)
+    assert it.send(b"before") == [0]
+    assert "1 channels added, 0 removed" in reload(one, [first, second])
+    other = sender(resolved(one, "second"), "second")
+    assert it.send(b"as before") == other.send(b"new") == [0]
+    for _ in range(256):
+        it.write(bytes(1400))
+    it.submit()
+    assert "0 channels added, 1 removed" in reload(one, [second])
+    wait_until(it.disconnected, 20, "the end")
+    assert it.disconnected() == 4, "IBVCAP_REASON_STREAM_REMOVED"
+    counts = it.counts()
+    assert counts["submitted"] == counts["completed"] + counts["flushed"] == 258 and counts["flushed"] > 0
+    assert other.send(b"goes on") == [0]
+    wait_until(lambda: list(one.status()["channels"]) == ["second"], 20, "one channel")
+    assert f"submitted 258 = completed {counts['completed']} + errored 0 + flushed {counts['flushed']}" in one.text()
+    assert refusal(Sender, one.socket_path, "out").errno == errno.ESRCH
+    for _ in range(5):
+        reload(one, [second, first])
+        assert sender(resolved(one)).send(b"again") == [0]
+        reload(one, [second])
+    assert other.send(b"still") == [0]
+
+
+def test_the_last_channel_goes_and_the_first_comes(daemon, wire, sender):
+    streams = [conftest.stream(wire, payload_size=64, history_blocks=8, receive_queue_slots=256)]
+    one = daemon(streams)
+    for _ in range(3):
+        reload(one, [conftest.channel(wire, arena_slots=64)], streams)
+        it = sender(resolved(one))
+        assert it.send(b"payload") == [0]
+        reload(one, [], streams)
+        wait_until(it.disconnected, 20, "the end")
+        wait_until(lambda: not one.status()["channels"], 20, "no channel")
+    wire.send(wire.frame(b"x", PORT))
+    wait_until(lambda: one.stream()["published"] == 1, 20, "a packet")
+    one.expect_sum()
+
+
+def test_a_reload_that_fails_changes_no_channel(daemon, wire, sender):
+    first = conftest.channel(wire)
+    one = resolved(daemon([], channels=[first]))
+    it = sender(one)
+    wrong = conftest.channel(wire, name="wrong", send_queue_slots=32768)
+    with pytest.raises(Refused, match="send_queue_slots"):
+        reload(one, [first, conftest.channel(wire, name="right"), wrong])
+    with pytest.raises(Refused, match="poll, spin_us and cpu"):
+        reload(one, [conftest.channel(wire, name="other", poll="busy")])
+    assert list(one.status()["channels"]) == ["out"]
+    assert it.send(b"as before") == [0]
 
 
 # ---- whatever becomes of it --------------------------------------------------------------------------------------------

@@ -183,8 +183,9 @@ def test_reload(start, failures, wire, hugepages, consumer):
     changed = small(wire, flows=[conftest.flow(7502, wire.address), conftest.flow(7503, "239.1.1.8")])
     text = one.config.read_text()
 
-    def apply(streams):
-        one.config.write_text(f"{text.splitlines()[0]}\nstreams = {conftest.libconfig(streams)};\n")
+    def apply(streams, channels=()):
+        channels = f"channels = {conftest.libconfig(channels)};\n" if channels else ""
+        one.config.write_text(f"{text.splitlines()[0]}\nstreams = {conftest.libconfig(streams)};\n{channels}")
         while one.notifications(0.001):
             pass
         with control_client.Client(one.socket_path, timeout=10) as client:
@@ -192,13 +193,13 @@ def test_reload(start, failures, wire, hugepages, consumer):
 
     def act():
         try:
-            apply([changed, more])
+            apply([changed, more], [conftest.channel(wire)])
         finally:
             try:
                 apply([small(wire)])
             except REFUSALS:
                 apply([small(wire)])  # it may fail too, but not twice
-            conftest.wait_until(lambda: list(one.status()["streams"]) == ["lidar"], 5, "one stream again")
+            conftest.wait_until(lambda: [*one.status()["streams"], *one.status()["channels"]] == ["lidar"], 5, "one stream again")
 
     try_each(failures, one, act, at_least=100)
     wire.send(wire.frame(b"x", 7502))
