@@ -50,8 +50,8 @@ class Bench:
             payload_size=8948, page_size="2M", arena_slots=1024, send_queue_slots=1024, udp_checksum="zero", poll="adaptive")])
 
     def arrived(self):
-        out = subprocess.run(["ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.wire.tx], check=True, capture_output=True)
-        return json.loads(out.stdout)[0]["stats64"]["rx"]["packets"]
+        out = self.conftest.run("ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.wire.tx).stdout
+        return json.loads(out)[0]["stats64"]["rx"]["packets"]
 
     def write(self, name, payloads):
         """The capture that both read: frames as the channel makes them."""
@@ -76,8 +76,9 @@ class Bench:
         return it["completed"], it["seconds"]
 
     def tcpreplay(self, path, loops):
-        done = subprocess.run(self.net.command(self.net.rx, "tcpreplay", "--topspeed", f"--loop={loops}", "--preload-pcap",
-                                               f"--intf1={self.wire.interface}", path), check=True, capture_output=True, text=True)
+        command = self.net.command(self.net.rx, "tcpreplay", "--topspeed", f"--loop={loops}", "--preload-pcap",
+                                   f"--intf1={self.wire.interface}", path)
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
         sent, seconds = re.search(r"Actual: (\d+) packets \(\d+ bytes\) sent in ([\d.]+) seconds", done.stdout).groups()
         return int(sent), float(seconds)
 

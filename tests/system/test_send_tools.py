@@ -59,8 +59,8 @@ def receiver_fixture(net, wire):
 @pytest.fixture(name="channel")
 def channel_fixture(daemon, wire):
     """channel(keys…): a daemon with one channel to the other end, open for nobody, resolved."""
-    def start(prefix=(), environment=None, **keys):
-        one = daemon([], prefix=prefix, environment=environment, channels=[conftest.channel(wire, **{"users": ["nobody"], **keys})])
+    def start(environment=None, **keys):
+        one = daemon([], channels=[conftest.channel(wire, **{"users": ["nobody"], **keys})], environment=environment)
         wait_until(lambda: one.channel()["state"] == "sending", 20, lambda: one.channel())
         return one
 
@@ -111,8 +111,8 @@ def pattern(number, size):
     for _ in range(2):
         x = (x ^ x >> 32) * 0xd6e8feb86659fd93 & mask
     x ^= x >> 32
-    words = [number.to_bytes(8, "big")] + [(x + k * 0x9e3779b97f4a7c15 & mask).to_bytes(8, "little") for k in range(1, size // 8 + 1)]
-    return b"".join(words)[:size]
+    words = [(x + k * 0x9e3779b97f4a7c15 & mask).to_bytes(8, "little") for k in range(1, size // 8 + 1)]
+    return b"".join([number.to_bytes(8, "big"), *words])[:size]
 
 
 # ---- send ------------------------------------------------------------------------------------------------------------
@@ -130,8 +130,9 @@ def test_the_pattern_arrives_at_an_ordinary_socket(channel, receiver, size):
 def test_recv_verifies_what_send_sent(daemon, net, wire, tmp):
     """Both ways through a daemon: a channel on one wire's end, a stream on the other's."""
     one = daemon([], channels=[conftest.channel(wire, users=["nobody"], payload_size=256)])
-    other = conftest.Daemon(conftest.Build, Swapped(net), tmp, [conftest.stream(wire, payload_size=256, history_blocks=256, interface=wire.tx,
-                            flows=[conftest.flow(PORT, wire.tx_address)], receive_queue_slots=4096)], name="other").wait_ready()
+    stream = conftest.stream(wire, interface=wire.tx, flows=[conftest.flow(PORT, wire.tx_address)], payload_size=256,
+                             history_blocks=256, receive_queue_slots=4096)
+    other = conftest.Daemon(conftest.Build, Swapped(net), tmp, [stream], name="other").wait_ready()
     try:
         wait_until(lambda: one.channel()["state"] == "sending", 20, lambda: one.channel())
         reader = subprocess.Popen([str(word) for word in conftest.as_nobody(
@@ -233,7 +234,8 @@ def test_a_destination_is_chosen_by_its_number(channel, wire, receiver):
 
 
 def test_what_has_no_next_hop_is_errored_said_and_exits_1(daemon, wire):
-    one = daemon([], channels=[conftest.channel(wire, users=["nobody"], destinations=[{"address": "10.77.0.99", "port": PORT}])])
+    nobody_there = {"address": "10.77.0.99", "port": PORT}
+    one = daemon([], channels=[conftest.channel(wire, [nobody_there], users=["nobody"])])
     done = ibvcap(one, "send", "--count", 50, "--size", 8)
     assert done.returncode == 1, done.stderr
     assert "submitted 50 = completed 0 + errored 50" in done.stdout
@@ -547,8 +549,8 @@ def replay_beside_a_loop(one, there, lidar, started):
     """(share that the loop kept, share that the replay kept, how late the last left)"""
     recorded = datagrams(LIDAR)
     loop = Loop(started, LOOPS * len(recorded))
-    done = subprocess.run([*REAL_TIME, *command(one, "replay", lidar, "--loop", LOOPS, "--json")], capture_output=True, text=True,
-                          timeout=60, check=False)
+    done = subprocess.run([*REAL_TIME, *command(one, "replay", lidar, "--loop", LOOPS, "--json")], capture_output=True,
+                          text=True, timeout=60, check=False)
     due = due_times(said(done)["start_ns"], recorded)
     lateness = [ns - at for (_, ns), at in zip(received(there, len(due)), due)]
     # Whatever else the machine does: nothing is early, and some of the last are in time, so nothing has added up.
@@ -568,7 +570,8 @@ def test_a_replay_keeps_the_recorded_times_as_well_as_a_bare_loop(channel, wire,
             seen.append((loop, replay, end_ns))
             if replay >= KEPT_SHARE and end_ns < DRIFT_NS:
                 return
-    report = "; ".join(f"loop {loop:.2%}, replay {replay:.2%}, the last late by {end * 1e-3:.0f} us" for loop, replay, end in seen)
+    report = "; ".join(f"loop {loop:.2%}, replay {replay:.2%}, the last late by {end * 1e-3:.0f} us"
+                       for loop, replay, end in seen)
     if sum(loop >= KEPT_SHARE for loop, _, _ in seen) < 2:
         pytest.skip(f"this machine cannot keep times: within 50 us: {report}")
     pytest.fail(f"a bare loop keeps {KEPT_SHARE:.1%} within 50 us, a replay does not: {report}", pytrace=False)
