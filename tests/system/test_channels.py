@@ -230,6 +230,17 @@ def test_channels_and_streams_share_an_interface(daemon, net, wire, receiver, se
     one.expect_sum()
 
 
+def test_an_interface_that_is_down_stops_no_other(daemon, net, wire, sender):
+    other = net.add_wire()
+    one = daemon([], channels=[conftest.channel(wire), conftest.channel(other, name="other")])
+    resolved(one)
+    senders = sender(one), sender(resolved(one, "other"), "other")
+    run("ip", "-n", net.tx, "link", "set", wire.tx, "down")
+    wait_until(lambda: one.channel()["state"] == "link_down", 20, "the link's end")
+    assert [it.send(b"payload") for it in senders] == [[-errno.ENETDOWN], [0]]
+    assert one.channel("other")["state"] == "sending"
+
+
 def test_a_status_shows_channels_and_senders(daemon, wire, sender):
     one = resolved(daemon([], channels=[conftest.channel(wire, rate_limit_mbps=100)]))
     it = sender(one)
