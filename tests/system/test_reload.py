@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import time
-import types
 
 import pytest
 
@@ -320,26 +319,26 @@ def test_a_change_that_fails_in_the_end_has_let_nothing_in(daemon, net, wire, co
 # ---- while memory is made ------------------------------------------------------------------------------------------
 
 
+def sanitizer_libraries(program):
+    """What has to be preloaded before anything else, if anything is."""
+    linked = conftest.run("ldd", program).stdout
+    return re.findall(r"lib[at]san\.so\.\d+", linked)[:1]
+
+
 @pytest.fixture
 def slow(build, net, tmp):
     """slow(streams): (a daemon, function). Once that was called, memory takes its while; called again: no more."""
-    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
-        pytest.skip("a sanitizer's library has to be the first that is preloaded")
-    program, hold = tmp / "ibvcapd", tmp / "hold"
-    program.write_text(f'#!/bin/sh\nLD_PRELOAD="$LD_PRELOAD:{conftest.BUILD}/tests/support/libhold_calls.so" HOLD_CALLS={hold} '
-                       f'exec {build.ibvcapd} "$@"\n')
-    program.chmod(0o755)
-    programs = types.SimpleNamespace(softhca=build.softhca, ibvcapd=program)
+    libraries, hold = [*sanitizer_libraries(build.ibvcapd), conftest.BUILD / "tests/support/libhold_calls.so"], tmp / "hold"
+    prefix = ["env", f"LD_PRELOAD={':'.join(map(str, libraries))}", f"HOLD_CALLS={hold}"]
     started = []
 
     def start(streams):
-        started.append(conftest.Daemon(programs, net, tmp, streams).wait_ready())
+        started.append(conftest.Daemon(build, net, tmp, streams, prefix=prefix).wait_ready())
         return started[-1], lambda: hold.unlink() if hold.exists() else hold.touch()
 
     yield start
     hold.unlink(missing_ok=True)
-    for one in started:
-        one.kill()
+    conftest.end_daemons(started)
 
 
 @pytest.fixture
