@@ -170,7 +170,7 @@ void streams_name_holders(const struct daemon *daemon, int r, struct fault *faul
 		return;
 	readers_describe_holders(&daemon->readers, holders, sizeof(holders));
 	snprintf(fault->text + used, sizeof(fault->text) - used, "; %s%s%s",
-		 holders[0] ? "rings that have ended are held by " : "who holds rings that have ended is listed by ",
+		 holders[0] ? "rings that have ended may be held by " : "who holds rings that have ended is listed by ",
 		 holders[0] ? holders : "'grep -l memfd:ibvcap- /proc/[0-9]*/maps' as root",
 		 holders[0] ? ": let them read on or end them, or reserve pages for two runs" : "");
 }
