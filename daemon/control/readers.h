@@ -45,8 +45,8 @@ void readers_leave(struct readers *readers, uint32_t place, enum reader_end end)
 
 /**
  * "process 12 (recv) of user 1000, stream 'lidar'; ..." of those who may hold memory that nothing is written to any more,
- * some of them where they are many, those who hung up last. Empty: nobody is known of. Where the kernel lets us look, who has nothing mapped is
- * not named.
+ * some of them where they are many, those who hung up last. Empty: nobody is known of. Where the kernel lets us look,
+ * who has nothing mapped is not named.
  */
 const char *readers_describe_holders(const struct readers *readers, char *text, size_t bytes);
 
