@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/notifier.h"
 
+#include "daemon/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -12,18 +13,34 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of our own time, in the kernel. Of an honest client it is a few microseconds. */
-#define SLOW_NS UINT64_C(200000)
+/*
+ * Of our own time, in the kernel. Of an honest client a wake takes a few microseconds, on a busy virtual machine some
+ * tens. What its consumers' wakes take above that is summed up for each user, and leaks away with time.
+ */
+#define FREE_NS	   UINT64_C(50000)
+#define COSTLY_NS  UINT64_C(1000000)
+#define COST_MAX   UINT64_C(10000000)
+#define LEAK_SHARE 1000u /* of the time: what a user may cost the others for good */
+
+#define ENTRIES (RX_RING_CONSUMERS_MAX + LANES) /* beside those removed, and busy */
+
+struct user {
+	uid_t uid;
+	uint64_t cost_ns;
+	uint64_t settled_ns; /* up to when it has leaked; CLOCK_MONOTONIC */
+};
 
 /* Who is to be woken, and while that goes on, outside of the mutex: not freed. */
 struct notifier_entry {
 	struct ibvcap_consumer_state *state;
 	const struct ibvcap_consumer_page *page; /* hostile; NULL: the entry is free */
 	int fd;
-	bool slow;    /* a wake of it took long once: the others are not to wait for it again */
-	bool busy;    /* a wake is under way */
-	bool removed; /* no other begins */
-	bool is_ours; /* to be freed, with these: */
+	struct user *user;
+	uint64_t served; /* the last request that was: who is slow to withdraw it is not woken by each ring */
+	bool deferred;   /* to the slow lane, whatever its user's cost is by then */
+	bool busy;       /* a wake is under way */
+	bool removed;    /* no other begins */
+	bool is_ours;    /* to be freed, with these: */
 	struct shm state_shm;
 	struct shm page_shm;
 };
@@ -38,8 +55,56 @@ struct notifier {
 	bool is_slow_due;
 	bool stop;
 	uint32_t n_entries; /* none from here on is used */
-	struct notifier_entry entries[RX_RING_CONSUMERS_MAX + LANES]; /* beside those removed, and busy */
+	struct notifier_entry entries[ENTRIES];
+	struct user users[2 * ENTRIES]; /* outlive their entries: to leave and come again is no way around the cost */
 };
+
+/* ---- what users cost ----------------------------------------------------------------------------- */
+
+static uint64_t cost_now(const struct user *user, uint64_t now_ns)
+{
+	uint64_t leaked_ns = (now_ns - user->settled_ns) / LEAK_SHARE;
+
+	return user->cost_ns > leaked_ns ? user->cost_ns - leaked_ns : 0;
+}
+
+static void add_cost(struct user *user, uint64_t wake_ns, uint64_t now_ns)
+{
+	uint64_t cost_ns = cost_now(user, now_ns);
+
+	if (wake_ns > FREE_NS)
+		cost_ns += wake_ns - FREE_NS;
+	user->cost_ns = cost_ns < COST_MAX ? cost_ns : COST_MAX;
+	user->settled_ns = now_ns;
+}
+
+static bool has_entry(const struct notifier *notifier, const struct user *user)
+{
+	for (uint32_t i = 0; i < notifier->n_entries; i++)
+		if (notifier->entries[i].user == user)
+			return true;
+	return false;
+}
+
+/* Of those who are not here and have to be forgotten, who cost least is. There are more places than entries. */
+static struct user *take_user(struct notifier *notifier, uid_t uid)
+{
+	uint64_t now_ns = time_monotonic_ns(), least_ns = UINT64_MAX;
+	struct user *least = NULL;
+
+	for (size_t i = 0; i < sizeof(notifier->users) / sizeof(notifier->users[0]); i++) {
+		struct user *user = &notifier->users[i];
+
+		if (user->uid == uid && user->settled_ns)
+			return user;
+		if (cost_now(user, now_ns) < least_ns && !has_entry(notifier, user)) {
+			least = user;
+			least_ns = cost_now(user, now_ns);
+		}
+	}
+	*least = (struct user){ .uid = uid, .settled_ns = now_ns };
+	return least;
+}
 
 /* ---- waking -------------------------------------------------------------------------------------- */
 
@@ -76,29 +141,38 @@ static void free_entry(struct notifier_entry *entry)
 }
 
 /* The mutex is held, but for the time that the client makes it take. */
-static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entry, uint64_t *cpu_ns)
+static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entry, uint64_t wake_at, uint64_t *cpu_ns)
 {
 	uint64_t before_ns = *cpu_ns;
 
+	entry->served = wake_at;
+	entry->deferred = false;
 	entry->busy = true;
 	pthread_mutex_unlock(&notifier->mutex);
 	wake(entry);
 	*cpu_ns = cpu_now_ns();
 	pthread_mutex_lock(&notifier->mutex);
 	entry->busy = false;
-	entry->slow |= *cpu_ns - before_ns > SLOW_NS;
+	add_cost(entry->user, *cpu_ns - before_ns, time_monotonic_ns());
 	if (entry->removed)
 		free_entry(entry);
 }
 
-static bool is_due(const struct notifier_entry *entry, uint64_t head, bool closed)
+/* What it asks for, if that is due; else 0. No later request is for less: see is_due() in rx_ring.c. */
+static uint64_t due_request(const struct notifier_entry *entry, uint64_t head, bool closed)
 {
 	uint64_t wake_at;
 
 	if (!entry->page || entry->removed)
-		return false;
+		return 0;
 	wake_at = daemon_load_wake_request(entry->page);
-	return wake_at != 0 && (wake_at <= head || closed);
+	return wake_at > entry->served && (wake_at <= head || closed) ? wake_at : 0;
+}
+
+/* One that is being woken can only be by the slow lane: it is its to do that again. */
+static bool is_for_slow_lane(const struct notifier_entry *entry)
+{
+	return entry->busy || cost_now(entry->user, time_monotonic_ns()) > COSTLY_NS;
 }
 
 /* One pass over the lane's own; the mutex is held, now and then. False: time to end. */
@@ -109,13 +183,14 @@ static bool notify(struct notifier *notifier, enum lane lane, uint64_t *cpu_ns)
 
 	for (uint32_t i = 0; i < notifier->n_entries; i++) {
 		struct notifier_entry *entry = &notifier->entries[i];
+		uint64_t wake_at = due_request(entry, head, closed);
 
-		if (!is_due(entry, head, closed))
+		if (wake_at == 0)
 			continue;
-		if (entry->slow == (lane == SLOW))
-			wake_unlocked(notifier, entry, cpu_ns);
-		else if (lane == QUICK)
-			notifier->is_slow_due = true;
+		if (lane == QUICK && is_for_slow_lane(entry))
+			entry->deferred = notifier->is_slow_due = true;
+		else if (lane == QUICK || entry->deferred)
+			wake_unlocked(notifier, entry, wake_at, cpu_ns);
 	}
 	if (lane == QUICK && notifier->is_slow_due)
 		pthread_cond_signal(&notifier->slow_due);
@@ -217,16 +292,17 @@ static struct notifier_entry *find(struct notifier *notifier, const struct ibvca
 	return NULL;
 }
 
-int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd)
+int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, uid_t uid)
 {
 	struct notifier_entry *entry;
 
 	pthread_mutex_lock(&notifier->mutex);
 	entry = find(notifier, NULL);
-	if (!entry && notifier->n_entries < sizeof(notifier->entries) / sizeof(notifier->entries[0]))
+	if (!entry && notifier->n_entries < ENTRIES)
 		entry = &notifier->entries[notifier->n_entries++];
 	if (entry)
-		*entry = (struct notifier_entry){ .state = consumer->state, .page = consumer->page, .fd = fd };
+		*entry = (struct notifier_entry){ .state = consumer->state, .page = consumer->page, .fd = fd,
+						  .user = take_user(notifier, uid) };
 	pthread_mutex_unlock(&notifier->mutex);
 	return entry ? 0 : -EAGAIN;
 }
