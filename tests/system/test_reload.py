@@ -2,6 +2,7 @@
 """Another configuration while the daemon runs: all of it or nothing, and what did not change is not touched."""
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -104,6 +105,33 @@ def test_streams_and_flows_come_and_go_and_the_others_are_not_touched(daemon, wi
     err = readers["goes"].process.communicate(timeout=10)[1]
     assert "No such device" in err
     assert len(readers["goes"].lines()) == 2
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU is for everybody")
+def test_a_workers_cpu_is_left_to_it(daemon, wire, consumer, ibvcap):
+    cpus = os.sched_getaffinity(0)
+    own = max(cpus)
+
+    def threads(one):
+        """Name and CPUs of each, but for those that are the device's own."""
+        tasks = list(pathlib.Path(f"/proc/{one.pid()}/task").iterdir())
+        found = [((task / "comm").read_text().strip(), os.sched_getaffinity(int(task.name))) for task in tasks]
+        return [thread for thread in found if not thread[0].startswith("softhca")]
+
+    def on_own(one):
+        return [name for name, where in threads(one) if own in where]
+
+    pinned = small(wire, name="pinned", cpu=own)
+    other = small(wire, name="other", port=7503)
+    one = daemon([pinned, other])
+    consumer(one, "pinned")
+    assert len(threads(one)) > 4 and on_own(one) == ["pinned"], threads(one)
+    write(one, [other])
+    assert ibvcap(one, "reload").returncode == 0
+    conftest.wait_until(lambda: all(where == cpus for _, where in threads(one)), 10, lambda: threads(one))
+    write(one, [other, pinned])
+    assert ibvcap(one, "reload").returncode == 0
+    assert on_own(one) == ["pinned"], threads(one)
 
 
 def test_rights_and_limits_change_too(daemon, wire, build, ibvcap):
