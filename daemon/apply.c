@@ -112,15 +112,14 @@ static void settle(struct change *change)
 
 	for (uint32_t i = 0; i < change->n_kept; i++)
 		settle_kept(daemon, &change->kept[i]);
-	TAILQ_FOREACH(stream, &daemon->streams, link)
-	{
+	TAILQ_FOREACH (stream, &daemon->streams, link) {
 		if (stream->removed || change_find_stream(change->config, stream->config->name))
 			continue;
 		streams_remove(daemon, stream);
 		change->n_removed++;
 	}
-	TAILQ_FOREACH(stream, &change->added, link)
-	keep_groups(daemon, stream);
+	TAILQ_FOREACH (stream, &change->added, link)
+		keep_groups(daemon, stream);
 	TAILQ_CONCAT(&daemon->streams, &change->added, link);
 	change->config->older = daemon->config;
 	daemon->config = change->config;

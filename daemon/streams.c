@@ -79,8 +79,7 @@ int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *
 	struct stream *stream;
 	int r = 0;
 
-	TAILQ_FOREACH(stream, list, link)
-	{
+	TAILQ_FOREACH (stream, list, link) {
 		r = step(daemon, stream, fault);
 		if (r < 0)
 			break;
@@ -117,9 +116,9 @@ static uint64_t sum_pinned_bytes(const struct stream_list *list, bool only_small
 	const struct stream *stream;
 	uint64_t bytes = 0;
 
-	TAILQ_FOREACH(stream, list, link)
-	if (!only_small || stream->config->page_bytes == SMALL_PAGE)
-		bytes += stream_pinned_bytes(stream);
+	TAILQ_FOREACH (stream, list, link)
+		if (!only_small || stream->config->page_bytes == SMALL_PAGE)
+			bytes += stream_pinned_bytes(stream);
 	return bytes;
 }
 

@@ -105,7 +105,7 @@ def test_a_reader_has_the_deadline_that_it_attached_with(build, daemon, net, wir
     assert reader.finish(signal.SIGTERM)[0] == 0
 
 
-def test_a_tap_takes_no_consumers_place_and_finds_the_next_epoch(build, daemon, net, wire):
+def test_a_tap_takes_no_consumers_place(build, daemon, net, wire):
     one = daemon([conftest.stream(wire, max_consumers=1, **SMALL)])
     command = conftest.as_nobody(IBVCAP, "recv", "lidar", "--socket", one.socket_path, "--policy", "tap", "--count", 200,
                                  "--verify", "--json")
