@@ -228,7 +228,8 @@ class Verifiers:
 
 
 # A queue deep enough for a sender that stood still for a second and catches up at once, which a loaded machine makes of
-# any; little beside it, so that each run ends with blocks in use again, leased, and spares in their place.
+# any; little beside it, so that each run ends with blocks in use again, leased, and spares in their place. For the same at
+# a high rate, scripts/bench restarts.
 RATE, BLOCK_ROWS = 4000, 64
 DEEP = {"receive_queue_slots": 2048, "history_blocks": 32, "slots_per_block": BLOCK_ROWS, "lease_blocks": 1, "payload_size": 64,
         "max_consumers": 5, "lossless_deadline_ms": 60000}
