@@ -82,8 +82,10 @@ static void join_thread(struct change *change)
 static int commit(struct change *change, struct fault *fault)
 {
 	struct daemon *daemon = change->daemon;
-	int r = streams_each(daemon, &change->added, streams_start, fault);
+	int r;
 
+	preflight_leave_cpus(&daemon->cpus, change->config); /* before workers have some of them */
+	r = streams_each(daemon, &change->added, streams_start, fault);
 	if (r == 0)
 		r = streams_each(daemon, &change->added, streams_serve, fault);
 	if (r == 0)
@@ -135,15 +137,14 @@ static void settle(struct change *change)
 
 	for (uint32_t i = 0; i < change->n_kept; i++)
 		settle_kept(daemon, &change->kept[i]);
-	TAILQ_FOREACH(stream, &daemon->streams, link)
-	{
+	TAILQ_FOREACH (stream, &daemon->streams, link) {
 		if (stream->removed || change_find_stream(change->config, stream->config->name))
 			continue;
 		streams_remove(daemon, stream);
 		change->n_removed++;
 	}
-	TAILQ_FOREACH(stream, &change->added, link)
-	keep_groups(daemon, stream);
+	TAILQ_FOREACH (stream, &change->added, link)
+		keep_groups(daemon, stream);
 	TAILQ_CONCAT(&daemon->streams, &change->added, link);
 	settle_channels(change);
 	change->config->older = daemon->config;
@@ -172,10 +173,12 @@ static int on_prepared(sd_event_source *source, int fd, uint32_t events, void *c
 		r = fault_set(&change->fault, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
 	if (r == 0)
 		r = commit(change, &change->fault);
-	if (r < 0)
+	if (r < 0) {
 		undo(change);
-	else
+		preflight_leave_cpus(&daemon->cpus, daemon->config);
+	} else {
 		settle(change);
+	}
 	snprintf(said, sizeof(said), "%s: %u streams added, %u removed, %u kept", daemon->config->file, change->n_added,
 		 change->n_removed, change->n_kept);
 	if (change->n_channels_added || change->n_channels_removed)

@@ -150,6 +150,7 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "cannot set up: %s", strerror(-r));
 	preflight_raise_limits();
+	preflight_leave_cpus(&daemon->cpus, daemon->config);
 	r = preflight_test_seals(daemon->config, fault);
 	if (r == 0)
 		r = open_listener(daemon, fault);

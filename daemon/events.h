@@ -6,6 +6,7 @@
 #include "daemon/control/control.h"
 #include "daemon/fdstore.h"
 #include "daemon/interface.h"
+#include "daemon/preflight.h"
 #include "daemon/stream.h"
 #include "daemon/tx_channel.h"
 
@@ -22,6 +23,7 @@ struct daemon {
 	sd_event_source *reaper; /* frees removed streams whose workers have ended */
 	struct listener listener;
 	struct fdstore fdstore;
+	struct preflight_cpus cpus;
 	struct readers readers; /* to name who holds memory */
 	TAILQ_HEAD(, interface) interfaces;
 	TAILQ_HEAD(, transmitter) transmitters; /* one an interface that has channels */

@@ -5,8 +5,10 @@
 #include "daemon/priv/priv.h"
 #include "lib/ibvcap/shm.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/resource.h>
@@ -51,6 +53,41 @@ void preflight_raise_limits(void)
 		setrlimit(RLIMIT_NOFILE, &limit);
 	}
 	setrlimit(RLIMIT_MEMLOCK, &unlimited);
+}
+
+static void move_thread(pid_t thread, const cpu_set_t *from, const cpu_set_t *to)
+{
+	cpu_set_t now;
+
+	if (sched_getaffinity(thread, sizeof(now), &now) == 0 && CPU_EQUAL(&now, from))
+		sched_setaffinity(thread, sizeof(*to), to);
+}
+
+void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *config)
+{
+	const struct dirent *entry;
+	cpu_set_t ours;
+	DIR *threads;
+
+	if (CPU_COUNT(&cpus->all) == 0) {
+		if (sched_getaffinity(0, sizeof(cpus->all), &cpus->all) < 0)
+			return; /* more CPUs than fit */
+		cpus->ours = cpus->all;
+	}
+	ours = cpus->all;
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (config->streams[i].cpu >= 0)
+			CPU_CLR((unsigned)config->streams[i].cpu, &ours);
+	if (CPU_COUNT(&ours) == 0)
+		ours = cpus->all;
+	threads = CPU_EQUAL(&ours, &cpus->ours) ? NULL : opendir("/proc/self/task");
+	if (!threads)
+		return;
+	while ((entry = readdir(threads)))
+		if (entry->d_name[0] != '.')
+			move_thread(atoi(entry->d_name), &cpus->ours, &ours);
+	closedir(threads);
+	cpus->ours = ours;
 }
 
 /* 0: the kernel does not say. */

@@ -6,6 +6,14 @@
 #include "daemon/base/fault.h"
 #include "daemon/config/config.h"
 
+#include <sched.h>
+
+/** 0: not known yet. */
+struct preflight_cpus {
+	cpu_set_t all;  /* that were the process's as it started */
+	cpu_set_t ours; /* of every thread but workers with a CPU of their own */
+};
+
 /** Does sealed memory hold, for every page size in use? The daemon refuses to run where it does not. */
 int preflight_test_seals(const struct config *config, struct fault *fault);
 
@@ -14,6 +22,13 @@ void preflight_raise_limits(void);
 
 /** Is so much memory to be had in ordinary pages? Asking for more would make the kernel kill somebody. */
 int preflight_check_memory(uint64_t bytes, struct fault *fault);
+
+/**
+ * No thread but its worker runs on a stream's cpu: waking a client can keep a CPU busy with interrupts off. Where
+ * streams have all of them, all are for everybody. Main thread; those it starts inherit it, those that run are changed.
+ * A driver's threads from before privileges went stay as they are: the kernel lets nobody with less change them.
+ */
+void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *config);
 
 /** Keep the capabilities that capturing needs and nothing else. Main thread, before any other starts. */
 int preflight_keep_privileges(struct fault *fault);

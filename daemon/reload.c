@@ -99,8 +99,13 @@ static void tell_begin(void)
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_monotonic_ns() / 1000);
 }
 
+/* STOPPING=1 is not taken back, and who stops the daemon need not be told that a change will not be. */
 static int tell_failure(const struct daemon *daemon, int r, const struct fault *fault)
 {
+	if (daemon->stopping) {
+		log_info("%s; nothing was changed", fault->text);
+		return r;
+	}
 	log_error("%s; nothing was changed", fault->text);
 	events_tell_ready(daemon);
 	return r;

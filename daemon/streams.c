@@ -31,8 +31,7 @@ int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *
 	struct stream *stream;
 	int r = 0;
 
-	TAILQ_FOREACH(stream, list, link)
-	{
+	TAILQ_FOREACH (stream, list, link) {
 		r = step(daemon, stream, fault);
 		if (r < 0)
 			break;
@@ -69,9 +68,9 @@ static uint64_t sum_pinned_bytes(const struct stream_list *list, bool only_small
 	const struct stream *stream;
 	uint64_t bytes = 0;
 
-	TAILQ_FOREACH(stream, list, link)
-	if (!only_small || stream->config->page_bytes == SMALL_PAGE)
-		bytes += stream_pinned_bytes(stream);
+	TAILQ_FOREACH (stream, list, link)
+		if (!only_small || stream->config->page_bytes == SMALL_PAGE)
+			bytes += stream_pinned_bytes(stream);
 	return bytes;
 }
 
@@ -121,7 +120,7 @@ void streams_name_holders(const struct daemon *daemon, int r, struct fault *faul
 		return;
 	readers_describe_holders(&daemon->readers, holders, sizeof(holders));
 	snprintf(fault->text + used, sizeof(fault->text) - used, "; %s%s%s",
-		 holders[0] ? "rings that have ended are held by " : "who holds rings that have ended is listed by ",
+		 holders[0] ? "rings that have ended may be held by " : "who holds rings that have ended is listed by ",
 		 holders[0] ? holders : "'grep -l memfd:ibvcap- /proc/[0-9]*/maps' as root",
 		 holders[0] ? ": let them read on or end them, or reserve pages for two runs" : "");
 }

@@ -17,7 +17,7 @@
 static const char usage[] =
 	"usage: ibvcap why STREAM [--socket PATH] [--json]\n"
 	"Where every packet of a stream went, from the wire to each of its readers: each term of the sum, what is behind it, and\n"
-	"what helps.\n"
+	"what helps. Taps are not in it: they copy what they get hold of, and the daemon does not count it; the tap itself does.\n"
 	"\n"
 	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -j, --json         print JSON\n"

@@ -31,6 +31,7 @@ struct why_line {
 struct why_report {
 	struct why_line lines[WHY_LINES_MAX];
 	uint32_t n_lines;
+	char link_remedy[128]; /* a line's, with the interface's name */
 };
 
 struct why_facts {

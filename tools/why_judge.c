@@ -55,11 +55,14 @@ static void judge_link(const struct why_facts *facts, struct why_report *report)
 		.term = "link_down",
 		.value = 1,
 		.cause = "the interface has no link: nothing comes",
-		.remedy = "ip link set dev INTERFACE up, then the cable and the port at its other end",
+		.remedy = report->link_remedy,
 	};
 
-	if (strcmp(facts->stream->state, "link_down") == 0)
-		add(report, &line);
+	if (strcmp(facts->stream->state, "link_down") != 0)
+		return;
+	snprintf(report->link_remedy, sizeof(report->link_remedy),
+		 "ip link set dev %s up, then the cable and the port at its other end", facts->stream->interface);
+	add(report, &line);
 }
 
 static void judge_matched(const struct why_facts *facts, struct why_report *report)
@@ -88,6 +91,34 @@ static bool has_lossless_consumer(const struct why_facts *facts)
 	return false;
 }
 
+/* How often a queue was reset says nothing of how much each cause took: all that there may be are named. */
+static void explain_no_buffer(const struct why_facts *facts, struct why_line *line)
+{
+	if (of_stream(facts, "queue_resets") && has_lossless_consumer(facts)) {
+		line->cause = "matched while no slot was free, as a lossless reader kept the queue waiting or the worker was too "
+			      "slow; or while the queue was reset after an error of the device";
+		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest make the "
+			       "lossless reader faster or lossy, or raise history_blocks";
+	} else if (of_stream(facts, "queue_resets")) {
+		line->cause = "matched while no slot was free, as the worker was too slow; or while the queue was reset after an "
+			      "error of the device";
+		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest a CPU of its "
+			       "own for the worker (cpu), poll = \"busy\", a deeper receive_queue_slots";
+	} else if (has_lossless_consumer(facts)) {
+		line->cause = "matched while no slot was free: a lossless reader kept the queue waiting, or the worker was too slow";
+		line->remedy = "make the lossless reader faster or lossy; else history_blocks, and lossless_deadline_ms";
+	} else if (facts->stream->page_bytes == 4096) {
+		line->cause = "matched while no slot was free: the worker was too slow, on a ring in pages of 4 KiB";
+		line->remedy = "page_size = \"2M\"; then a CPU of its own for the worker (cpu), poll = \"busy\", and a deeper "
+			       "receive_queue_slots";
+	} else {
+		line->cause = "matched while no slot was free: the worker was too slow, or held up for longer than its queue is "
+			      "deep";
+		line->remedy = "a CPU of its own for the worker (cpu), poll = \"busy\", a deeper receive_queue_slots; at a rate over "
+			       "what one worker does: split the flows over several streams";
+	}
+}
+
 static void judge_no_buffer(const struct why_facts *facts, struct why_report *report)
 {
 	struct why_line line = { .place = "stream", .term = "no_buffer", .value = of_stream(facts, "no_buffer") };
@@ -101,21 +132,7 @@ static void judge_no_buffer(const struct why_facts *facts, struct why_report *re
 	line.last = facts->stream->loss_packets;
 	line.from_ns = facts->stream->loss_from_ns;
 	line.to_ns = facts->stream->loss_to_ns;
-	if (of_stream(facts, "queue_resets")) {
-		line.cause = "matched while no slot was free, or while the queue was reset after an error of the device";
-		line.remedy = "the daemon's log says why it was reset (journalctl -u ibvcapd)";
-	} else if (has_lossless_consumer(facts)) {
-		line.cause = "matched while no slot was free: a lossless reader kept the queue waiting, or the worker was too slow";
-		line.remedy = "make the lossless reader faster or lossy; else history_blocks, and lossless_deadline_ms";
-	} else if (facts->stream->page_bytes == 4096) {
-		line.cause = "matched while no slot was free: the worker was too slow, on a ring in pages of 4 KiB";
-		line.remedy = "page_size = \"2M\"; then a CPU of its own for the worker (cpu), poll = \"busy\", and a deeper "
-			      "receive_queue_slots";
-	} else {
-		line.cause = "matched while no slot was free: the worker was too slow, or held up for longer than its queue is deep";
-		line.remedy = "a CPU of its own for the worker (cpu), poll = \"busy\", a deeper receive_queue_slots; at a rate over "
-			      "what one worker does: split the flows over several streams";
-	}
+	explain_no_buffer(facts, &line);
 	add(report, &line);
 }
 

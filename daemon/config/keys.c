@@ -66,7 +66,7 @@ static const struct key stream[] = {
 	[STREAM_SPIN_US] = { .name = "spin_us", .type = KEY_INTEGER, .integer = 50, .min = 0, .max = 1000000,
 			     .description = "microseconds an adaptive worker polls on before it sleeps" },
 	[STREAM_CPU] = { .name = "cpu", .type = KEY_INTEGER, .integer = -1, .min = -1, .max = 1023,
-			 .description = "the worker's CPU; -1: any" },
+			 .description = "the worker's CPU, left to it by all other threads; -1: any other" },
 	[STREAM_MAX_CONSUMERS] = { .name = "max_consumers", .type = KEY_INTEGER, .integer = 8, .min = 1, .max = 64,
 				   .description = "attached at once" },
 	[STREAM_LEASE_BLOCKS] = { .name = "lease_blocks", .type = KEY_INTEGER, .integer = 4, .min = 1,

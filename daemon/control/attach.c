@@ -237,12 +237,12 @@ static void consumer_bad(struct attachment *attachment, const struct mail *mail)
 static void consumer_demoted(const struct attachment *attachment)
 {
 	struct attach_point *point = attachment->point;
-	const struct config_stream *stream = point->ring->config;
 
 	if (control_should_log(++point->n_demoted))
-		log_warning("stream '%s': consumer process %d of user %u kept the queue waiting for more than %u ms "
+		log_warning("stream '%s': consumer process %d of user %u kept the queue waiting for more than %llu ms "
 			    "(lossless_deadline_ms): lossy from now on (%llu so far)",
-			    stream->name, (int)attachment->pid, (unsigned)attachment->uid, stream->lossless_deadline_ms,
+			    point->ring->config->name, (int)attachment->pid, (unsigned)attachment->uid,
+			    (unsigned long long)attachment->consumer.deadline_ns / 1000000,
 			    (unsigned long long)point->n_demoted);
 }
 

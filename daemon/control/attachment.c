@@ -101,7 +101,7 @@ int attachment_new(struct attachment **out, struct attach_point *point, const st
 	attachment->wake_theirs = wake[0];
 	attachment->wake = wake[1];
 	shutdown(attachment->wake_theirs, SHUT_WR);
-	r = notifier_add(point->notifier, &attachment->consumer, attachment->wake);
+	r = notifier_add(point->notifier, &attachment->consumer, attachment->wake, peer->uid);
 	if (r < 0)
 		goto fail;
 	*out = attachment;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/notifier.h"
 
+#include "daemon/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -13,8 +14,20 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of our own time, in the kernel. Of an honest client it is a few microseconds. */
-#define SLOW_NS UINT64_C(200000)
+/*
+ * Of our own time, in the kernel. Of an honest client a wake takes a few microseconds, on a busy virtual machine some
+ * tens. What its consumers' wakes take above that is summed up for each user, and leaks away with time.
+ */
+#define FREE_NS    UINT64_C(50000)
+#define COSTLY_NS  UINT64_C(1000000)
+#define COST_MAX   UINT64_C(10000000)
+#define LEAK_SHARE 1000u /* of the time: what a user may cost the others for good */
+
+struct user {
+	uid_t uid;
+	uint64_t cost_ns;
+	uint64_t settled_ns; /* up to when it has leaked; CLOCK_MONOTONIC */
+};
 
 #define SEGMENTS_MAX 3
 
@@ -23,10 +36,12 @@ struct notifier_entry {
 	void *state;
 	const void *page; /* hostile; NULL: the entry is free */
 	int fd;
-	bool slow;    /* a wake of it took long once: the others are not to wait for it again */
-	bool busy;    /* a wake is under way */
-	bool removed; /* no other begins */
-	bool is_ours; /* to be freed, with these: */
+	struct user *user;
+	uint64_t served; /* the last request that was: who is slow to withdraw it is not woken by each ring */
+	bool deferred;   /* to the slow lane, whatever its user's cost is by then */
+	bool busy;       /* a wake is under way */
+	bool removed;    /* no other begins */
+	bool is_ours;    /* to be freed, with these: */
 	struct shm segments[SEGMENTS_MAX];
 };
 
@@ -42,8 +57,57 @@ struct notifier {
 	bool stop;
 	uint32_t n_entries; /* none from here on is used */
 	uint32_t max_entries;
+	struct user *users; /* outlive their entries: to leave and come again is no way around the cost */
+	uint32_t max_users;
 	struct notifier_entry entries[];
 };
+
+/* ---- what users cost ----------------------------------------------------------------------------- */
+
+static uint64_t cost_now(const struct user *user, uint64_t now_ns)
+{
+	uint64_t leaked_ns = (now_ns - user->settled_ns) / LEAK_SHARE;
+
+	return user->cost_ns > leaked_ns ? user->cost_ns - leaked_ns : 0;
+}
+
+static void add_cost(struct user *user, uint64_t wake_ns, uint64_t now_ns)
+{
+	uint64_t cost_ns = cost_now(user, now_ns);
+
+	if (wake_ns > FREE_NS)
+		cost_ns += wake_ns - FREE_NS;
+	user->cost_ns = cost_ns < COST_MAX ? cost_ns : COST_MAX;
+	user->settled_ns = now_ns;
+}
+
+static bool has_entry(const struct notifier *notifier, const struct user *user)
+{
+	for (uint32_t i = 0; i < notifier->n_entries; i++)
+		if (notifier->entries[i].user == user)
+			return true;
+	return false;
+}
+
+/* Of those who are not here and have to be forgotten, who cost least is. There are more places than entries. */
+static struct user *take_user(struct notifier *notifier, uid_t uid)
+{
+	uint64_t now_ns = time_monotonic_ns(), least_ns = UINT64_MAX;
+	struct user *least = NULL;
+
+	for (size_t i = 0; i < notifier->max_users; i++) {
+		struct user *user = &notifier->users[i];
+
+		if (user->uid == uid && user->settled_ns)
+			return user;
+		if (cost_now(user, now_ns) < least_ns && !has_entry(notifier, user)) {
+			least = user;
+			least_ns = cost_now(user, now_ns);
+		}
+	}
+	*least = (struct user){ .uid = uid, .settled_ns = now_ns };
+	return least;
+}
 
 /* ---- waking -------------------------------------------------------------------------------------- */
 
@@ -68,11 +132,13 @@ static void wake_consumer(const struct notifier_entry *entry)
 		rx_ring_wake_consumer(entry->state);
 }
 
-static bool is_consumer_due(const struct notifier_entry *entry, uint64_t head, bool closed)
+/* closed first: head is final then. */
+static uint64_t consumer_due_request(const struct ibvcap_ring *ring, const struct ibvcap_consumer_page *page)
 {
-	uint64_t wake_at = daemon_load_wake_request(entry->page);
+	bool closed = consumer_ring_closed(ring);
+	uint64_t wake_at = daemon_load_wake_request(page);
 
-	return wake_at != 0 && (wake_at <= head || closed);
+	return closed || wake_at <= consumer_load_head(ring) ? wake_at : 0;
 }
 
 static void free_entry(struct notifier_entry *entry)
@@ -85,10 +151,12 @@ static void free_entry(struct notifier_entry *entry)
 }
 
 /* The mutex is held, but for the time that the client makes it take. */
-static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entry, uint64_t *cpu_ns)
+static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entry, uint64_t wake_at, uint64_t *cpu_ns)
 {
 	uint64_t before_ns = *cpu_ns;
 
+	entry->served = wake_at;
+	entry->deferred = false;
 	entry->busy = true;
 	pthread_mutex_unlock(&notifier->mutex);
 	if (notifier->ring)
@@ -98,28 +166,44 @@ static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entr
 	*cpu_ns = cpu_now_ns();
 	pthread_mutex_lock(&notifier->mutex);
 	entry->busy = false;
-	entry->slow |= *cpu_ns - before_ns > SLOW_NS;
+	add_cost(entry->user, *cpu_ns - before_ns, time_monotonic_ns());
 	if (entry->removed)
 		free_entry(entry);
+}
+
+/* What it asks for, if that is due; else 0. No later request is for less: see is_due() in rx_ring.c. */
+static uint64_t due_request(const struct notifier *notifier, const struct notifier_entry *entry)
+{
+	uint64_t wake_at;
+
+	if (!entry->page || entry->removed)
+		return 0;
+	if (notifier->ring)
+		wake_at = consumer_due_request(notifier->ring->ring, entry->page);
+	else
+		wake_at = sender_due_request(entry->state, entry->page);
+	return wake_at > entry->served ? wake_at : 0;
+}
+
+/* One that is being woken can only be by the slow lane: it is its to do that again. */
+static bool is_for_slow_lane(const struct notifier_entry *entry)
+{
+	return entry->busy || cost_now(entry->user, time_monotonic_ns()) > COSTLY_NS;
 }
 
 /* One pass over the lane's own; the mutex is held, now and then. False: time to end. */
 static bool notify(struct notifier *notifier, enum lane lane, uint64_t *cpu_ns)
 {
-	bool closed = notifier->ring && consumer_ring_closed(notifier->ring->ring);
-	uint64_t head = notifier->ring ? consumer_load_head(notifier->ring->ring) : 0;
-
 	for (uint32_t i = 0; i < notifier->n_entries; i++) {
 		struct notifier_entry *entry = &notifier->entries[i];
+		uint64_t wake_at = due_request(notifier, entry);
 
-		if (!entry->page || entry->removed)
+		if (wake_at == 0)
 			continue;
-		if (notifier->ring ? !is_consumer_due(entry, head, closed) : !sender_wants_wake(entry->state, entry->page))
-			continue;
-		if (entry->slow == (lane == SLOW))
-			wake_unlocked(notifier, entry, cpu_ns);
-		else if (lane == QUICK)
-			notifier->is_slow_due = true;
+		if (lane == QUICK && is_for_slow_lane(entry))
+			entry->deferred = notifier->is_slow_due = true;
+		else if (lane == QUICK || entry->deferred)
+			wake_unlocked(notifier, entry, wake_at, cpu_ns);
 	}
 	if (lane == QUICK && notifier->is_slow_due)
 		pthread_cond_signal(&notifier->slow_due);
@@ -172,6 +256,7 @@ static void stop(struct notifier *notifier, unsigned n_threads)
 		pthread_join(notifier->threads[--n_threads], NULL);
 	pthread_cond_destroy(&notifier->slow_due);
 	pthread_mutex_destroy(&notifier->mutex);
+	free(notifier->users);
 	free(notifier);
 }
 
@@ -181,12 +266,19 @@ static int new_notifier(struct notifier **notifier, const struct rx_ring *ring, 
 	static void *(*const mains[LANES])(void *) = { quick_main, slow_main };
 	uint32_t max_entries = max + LANES; /* beside those removed, and busy */
 	struct notifier *n = calloc(1, sizeof(*n) + max_entries * sizeof(n->entries[0]));
+	uint32_t max_users = 2 * max_entries;
 	unsigned n_threads = 0;
 	sigset_t all, before;
 	int error = 0;
 
 	if (!n)
 		return -ENOMEM;
+	n->users = calloc(max_users, sizeof(n->users[0]));
+	if (!n->users) {
+		free(n);
+		return -ENOMEM;
+	}
+	n->max_users = max_users;
 	n->ring = ring;
 	n->doorbell = doorbell;
 	n->max_entries = max_entries;
@@ -235,7 +327,7 @@ static struct notifier_entry *find(struct notifier *notifier, const void *page)
 	return NULL;
 }
 
-static int add(struct notifier *notifier, void *state, const void *page, int fd)
+static int add(struct notifier *notifier, void *state, const void *page, int fd, uid_t uid)
 {
 	struct notifier_entry *entry;
 
@@ -244,19 +336,19 @@ static int add(struct notifier *notifier, void *state, const void *page, int fd)
 	if (!entry && notifier->n_entries < notifier->max_entries)
 		entry = &notifier->entries[notifier->n_entries++];
 	if (entry)
-		*entry = (struct notifier_entry){ .state = state, .page = page, .fd = fd };
+		*entry = (struct notifier_entry){ .state = state, .page = page, .fd = fd, .user = take_user(notifier, uid) };
 	pthread_mutex_unlock(&notifier->mutex);
 	return entry ? 0 : -EAGAIN;
 }
 
-int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd)
+int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, uid_t uid)
 {
-	return add(notifier, consumer->state, consumer->page, fd);
+	return add(notifier, consumer->state, consumer->page, fd, uid);
 }
 
-int notifier_add_sender(struct notifier *notifier, const struct sender *sender)
+int notifier_add_sender(struct notifier *notifier, const struct sender *sender, uid_t uid)
 {
-	return add(notifier, sender->state, sender->page, sender->socket);
+	return add(notifier, sender->state, sender->page, sender->socket, uid);
 }
 
 static struct notifier_entry *remove_entry(struct notifier *notifier, const void *page)

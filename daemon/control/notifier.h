@@ -2,14 +2,17 @@
 /*
  * Wakes every client of a ring, or of a transmit worker, that asked and whose packets have come or gone, by a byte on
  * its socket or on its futex word: so the worker's wake-up stays one system call on the doorbell, whatever clients do.
- * How long a wake takes is in the client's hands; control never waits for one, and the other clients wait for it once:
- * after that a client is woken by a second thread, which it shares with those like it.
+ * How long a wake takes is in the client's hands. Control waits for none, but when the ring or the worker goes. Whose
+ * clients' wakes take long together is woken by a second thread, with those like it, until that has leaked away: what
+ * the others wait for a user is a thousandth of the time, beside 50 µs a wake.
  */
 #ifndef DAEMON_CONTROL_NOTIFIER_H
 #define DAEMON_CONTROL_NOTIFIER_H
 
 #include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
+
+#include <sys/types.h>
 
 struct notifier;
 
@@ -19,12 +22,12 @@ int notifier_new(struct notifier **notifier, const struct rx_ring *ring);
 /** The same for up to max senders; doorbell: the eventfd that is rung for them. It must outlive the notifier. */
 int notifier_new_of_senders(struct notifier **notifier, int doorbell, uint32_t max);
 
-/** Stops the threads; waits for a wake that is under way. NULL is fine. */
+/** Stops the threads; waits for a wake that is under way: milliseconds, for what one can come to. NULL is fine. */
 void notifier_free(struct notifier *notifier);
 
-/** fd: a socket, or -1. Both stay the caller's until notifier_dispose(). -EAGAIN: too many. */
-int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd);
-int notifier_add_sender(struct notifier *notifier, const struct sender *sender);
+/** fd: a socket, or -1. Both stay the caller's until notifier_dispose(). uid: whose it is. -EAGAIN: too many. */
+int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, uid_t uid);
+int notifier_add_sender(struct notifier *notifier, const struct sender *sender, uid_t uid);
 
 /** No wake of it begins any more; one may be under way, with its page and descriptor. Not there: nothing. */
 void notifier_remove(struct notifier *notifier, const void *page);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,11 +16,18 @@
 #define NAMED_MAX   3
 #define NAME_BYTES  64
 
+/* The next run reads it, too. */
+enum reader_state {
+	READER_MAY_HOLD,
+	READER_READS, /* a ring that is written to */
+	READER_LEFT,  /* by hanging up, as who has let go does; but what it maps still is its own affair */
+};
+
 struct reader {
 	int32_t pid; /* 0: free */
 	uint32_t uid;
 	uint64_t started; /* with the pid, the process for certain; 0: the kernel did not say */
-	uint32_t reads;   /* a ring that is written to */
+	uint32_t state;   /* enum reader_state */
 	char program[16];
 	char stream[NAME_BYTES];
 };
@@ -92,7 +100,8 @@ static void take_over(struct readers *readers, int last_fd)
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
 		struct reader *reader = &readers->table[i];
 
-		reader->reads = 0;
+		if (reader->state != READER_LEFT)
+			reader->state = READER_MAY_HOLD;
 		reader->program[sizeof(reader->program) - 1] = '\0';
 		reader->stream[sizeof(reader->stream) - 1] = '\0';
 		if (reader->pid <= 0 || !is_alive(reader))
@@ -130,16 +139,32 @@ void readers_deinit(struct readers *readers)
 	*readers = (struct readers)READERS_INIT;
 }
 
-/* A free place, or one of who has died meanwhile. */
+/* A free place, or one of who has most likely let go, or has died meanwhile. */
 static struct reader *find_place(struct readers *readers)
 {
 	for (uint32_t i = 0; i < READERS_MAX; i++)
 		if (readers->table[i].pid == 0)
 			return &readers->table[i];
 	for (uint32_t i = 0; i < READERS_MAX; i++)
-		if (!readers->table[i].reads && !is_alive(&readers->table[i]))
+		if (readers->table[i].state == READER_LEFT)
+			return &readers->table[i];
+	for (uint32_t i = 0; i < READERS_MAX; i++)
+		if (readers->table[i].state == READER_MAY_HOLD && !is_alive(&readers->table[i]))
 			return &readers->table[i];
 	return NULL;
+}
+
+static bool forget_one(struct readers *readers, pid_t pid, const char *stream, enum reader_state state)
+{
+	for (uint32_t i = 0; i < READERS_MAX; i++) {
+		struct reader *reader = &readers->table[i];
+
+		if (reader->pid == pid && reader->state == state && strcmp(reader->stream, stream) == 0) {
+			reader->pid = 0;
+			return true;
+		}
+	}
+	return false;
 }
 
 uint32_t readers_add(struct readers *readers, pid_t pid, uid_t uid, const char *stream)
@@ -148,26 +173,23 @@ uint32_t readers_add(struct readers *readers, pid_t pid, uid_t uid, const char *
 
 	if (!readers || !readers->table || pid <= 0)
 		return 0;
-	for (uint32_t i = 0; i < READERS_MAX; i++) {
-		reader = &readers->table[i];
-		if (reader->pid == pid && !reader->reads && strcmp(reader->stream, stream) == 0)
-			reader->pid = 0;
-	}
+	if (!forget_one(readers, pid, stream, READER_LEFT))
+		forget_one(readers, pid, stream, READER_MAY_HOLD);
 	reader = find_place(readers);
 	if (!reader)
 		return 0;
-	*reader = (struct reader){ .pid = pid, .uid = uid, .reads = 1 };
+	*reader = (struct reader){ .pid = pid, .uid = uid, .state = READER_READS };
 	reader->started = read_start(pid, reader->program);
 	snprintf(reader->stream, sizeof(reader->stream), "%s", stream);
 	return (uint32_t)(reader - readers->table) + 1;
 }
 
-void readers_leave(struct readers *readers, uint32_t place, bool is_gone)
+void readers_leave(struct readers *readers, uint32_t place, enum reader_end end)
 {
 	if (!readers || !readers->table || place == 0)
 		return;
-	readers->table[place - 1].reads = 0;
-	if (is_gone)
+	readers->table[place - 1].state = end == READER_HUNG_UP ? READER_LEFT : READER_MAY_HOLD;
+	if (end == READER_DIED)
 		readers->table[place - 1].pid = 0;
 }
 
@@ -175,25 +197,33 @@ static void append(char *text, size_t bytes, const struct reader *reader)
 {
 	size_t used = strlen(text);
 
-	snprintf(text + used, bytes - used, "%sprocess %d (%s) of user %u, stream '%s'", used ? "; " : "",
+	snprintf(text + used, bytes - used, "%sprocess %d (%s) of user %u, stream '%s'%s", used ? "; " : "",
 			 (int)reader->pid, reader->program[0] ? reader->program : "?", (unsigned)reader->uid,
-			 reader->stream);
+			 reader->stream, reader->state == READER_LEFT ? ", which has hung up" : "");
 }
 
-const char *readers_describe_holders(const struct readers *readers, char *text, size_t bytes)
+/* Those in that state are added to the text; of how many there are now, n came before. */
+static unsigned append_all(char *text, size_t bytes, const struct readers *readers, enum reader_state state, unsigned n)
 {
-	unsigned n = 0;
-	size_t used;
-
-	text[0] = '\0';
 	for (uint32_t i = 0; readers->table && i < READERS_MAX; i++) {
 		const struct reader *reader = &readers->table[i];
 
-		if (reader->pid == 0 || reader->reads || !is_alive(reader) || !may_map_segments(reader->pid))
+		if (reader->pid == 0 || reader->state != state || !is_alive(reader) || !may_map_segments(reader->pid))
 			continue;
 		if (n++ < NAMED_MAX)
 			append(text, bytes, reader);
 	}
+	return n;
+}
+
+const char *readers_describe_holders(const struct readers *readers, char *text, size_t bytes)
+{
+	unsigned n;
+	size_t used;
+
+	text[0] = '\0';
+	n = append_all(text, bytes, readers, READER_MAY_HOLD, 0);
+	n = append_all(text, bytes, readers, READER_LEFT, n);
 	used = strlen(text);
 	if (n > NAMED_MAX)
 		snprintf(text + used, bytes - used, "; and %u more", n - NAMED_MAX);

@@ -180,7 +180,7 @@ static int mail_to_worker(struct sending *sending)
 {
 	const struct control_channel *channel = sending->point->channel;
 	const struct mail mail = { .type = MAIL_ADD_SENDER, .channel = channel->channel, .sender = &sending->sender };
-	int r = notifier_add_sender(sending->point->transmit->notifier, &sending->sender);
+	int r = notifier_add_sender(sending->point->transmit->notifier, &sending->sender, sending->uid);
 
 	if (r < 0)
 		return fault_set(&sending->fault, EX_TEMPFAIL, -r, "channel '%s': too many senders of %s",

@@ -234,7 +234,8 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *context
 	else if (events & EPOLLIN)
 		r = receive(session);
 	if (r < 0) {
-		session->has_left = r == -ECONNRESET;
+		if (r == -ECONNRESET)
+			session->ending = READER_HUNG_UP;
 		session_free(session);
 	}
 	return 0;
@@ -248,7 +249,7 @@ static int on_death(sd_event_source *source, int fd, uint32_t events, void *cont
 	(void)source;
 	(void)fd;
 	(void)events;
-	session->has_left = true;
+	session->ending = READER_DIED;
 	session_free(session);
 	return 0;
 }
@@ -380,7 +381,7 @@ void session_free(struct session *session)
 	session->control->n_sessions--;
 	if (session->control->changing == session)
 		session->control->changing = NULL;
-	readers_leave(session->control->options.readers, session->reader, session->has_left);
+	readers_leave(session->control->options.readers, session->reader, session->ending);
 	users_leave(session->user);
 	if (session->attachment)
 		attach_hang_up(session->attachment);

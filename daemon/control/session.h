@@ -6,6 +6,7 @@
 #ifndef DAEMON_CONTROL_SESSION_H
 #define DAEMON_CONTROL_SESSION_H
 
+#include "daemon/control/readers.h"
 #include "daemon/control/rights.h"
 #include "daemon/control/users.h"
 #include "lib/ibvcap/wire.h"
@@ -41,7 +42,7 @@ struct session {
 	struct attachment *attachment;
 	enum ibvcap_disconnect_reason reason; /* to put its consumer or sender out; IBVCAP_REASON_NONE: the ordinary ones */
 	uint32_t reader; /* its place among those who were given a ring; 0: none */
-	bool has_left;   /* by its own will, or its process is gone */
+	enum reader_end ending; /* how it came, if not by us, that it ends */
 	struct sending *sending; /* NULL: it has no channel open */
 	const struct attach_point *tapped; /* NULL: none; it has no attachment then */
 	struct reply reply;

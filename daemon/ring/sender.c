@@ -130,12 +130,12 @@ bool sender_is_due(struct sender *sender)
 	return true;
 }
 
-bool sender_wants_wake(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page)
+uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page)
 {
 	uint64_t wake_at = daemon_load_sender_request(page);
+	bool ended = sender_load_status(state) != IBVCAP_CONSUMER_ATTACHED;
 
-	return wake_at != 0 &&
-	       (wake_at <= sender_load_completed(state) || sender_load_status(state) != IBVCAP_CONSUMER_ATTACHED);
+	return ended || wake_at <= sender_load_completed(state) ? wake_at : 0;
 }
 
 /*

@@ -110,8 +110,8 @@ bool sender_is_due(struct sender *sender);
 
 /* ---- the notifier's, and control's --------------------------------------------------------------- */
 
-/** Has it asked for what has come, or was it told of its end while it waits? */
-bool sender_wants_wake(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page);
+/** What it asked for and has come, or asks for while it was told of its end; 0: nothing. */
+uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page);
 
 /** By its socket or its word, as it asked. Never blocks; but how long it takes is in the client's hands. */
 void sender_wake(struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page, int socket);

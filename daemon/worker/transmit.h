@@ -49,7 +49,7 @@ int transmit_do_work(struct transmit *transmit, const struct transmit_now *now);
 
 struct mailbox *transmit_inbox(struct transmit *transmit);  /* control sends */
 struct mailbox *transmit_outbox(struct transmit *transmit); /* control receives */
-/** An eventfd, rung when a sender of any channel is to be woken (sender_wants_wake()); any thread may ring it too. */
+/** An eventfd, rung when a sender of any channel is to be woken (sender_due_request()); any thread may ring it too. */
 int transmit_doorbell(const struct transmit *transmit);
 
 #endif

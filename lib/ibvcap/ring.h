@@ -156,9 +156,9 @@ static inline uint32_t consumer_load_table(const struct ibvcap_ring *ring, uint6
 }
 
 /*
- * A tap leases nothing. It copies a row (or a block's record), then looks at the floor: the worker stores a new floor before the device may
- * write to the blocks below it, so while the floor has not passed the copy is whole. The fence keeps the copy before
- * the load; that the copy itself may race is known, and what it got is thrown away then.
+ * A tap leases nothing. It copies a row (or a block's record), then looks at the floor: the worker stores a new floor
+ * before the device may write to the blocks below it, so while the floor has not passed the copy is whole. The fence
+ * keeps the copy before the load; that the copy itself may race is known, and what it got is thrown away then.
  */
 static inline uint64_t tap_load_floor(const struct ibvcap_ring *ring)
 {

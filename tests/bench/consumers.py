@@ -5,7 +5,8 @@
 A daemon on an emulated device at one end of a veth pair, a sender of numbered payloads at the other. First the highest
 rate at which one plain reader gets every packet, several short runs of it; then half of that with all eight for --seconds:
 plain lossy, plain lossless, slow, stopped and continued, killed and started again, hostile, one that keeps its leases for
-ever, and a tap. The first two must get every packet, and all sums must hold: else exit 1.
+ever, and a tap. The first two must get every packet, and all sums must hold: else exit 1. Where the emulated wire has no
+time for half of the rate, a quarter and an eighth tell more, but the exit is 75: not shown.
 """
 import argparse
 import json
@@ -22,6 +23,7 @@ from bench_machine import before_others, hugepages  # noqa: E402
 PAGES = 192
 FLOOR, CEILING = 1000, 4_000_000  # packets a second, of the search
 REACHED = 0.95                    # of the rate, by the sender
+SHARES = (2, 4, 8)                # parts of the rate that are tried; the first is what is to be shown
 REPEATS = 3                       # runs of a rate that must all be without loss
 
 
@@ -92,21 +94,25 @@ def print_table(outcome, rate, seconds):
 
 
 def measure(bench, options):
-    """Exit code."""
+    """Exit code: 0 only at half of the rate."""
     found = options.rate or bench.zero_loss_rate(options.search_seconds)
     print(f"zero-loss rate with one plain reader: {found} packets/s of {options.size} bytes"
           + (" (given)" if options.rate else f", in each of {REPEATS} runs"))
-    for rate in (found // 2, found // 4, found // 8):
+    for share in SHARES:
+        rate = found // share
         outcome = bench.eight.run(bench.daemon, bench.net, bench.wire, bench.directory, rate, options.seconds, options.size)
         print_table(outcome, rate, options.seconds)
         if outcome.wrong:
             return 1
         if outcome.lost_before_ring == 0 and outcome.sent >= REACHED * rate * options.seconds:
-            print("every packet reached those that behave, and all sums hold")
-            return 0
+            print(f"at 1/{share} of the rate every packet reached those that behave, and all sums hold")
+            if share == SHARES[0]:
+                return 0
+            print(f"but at 1/{SHARES[0]} nothing was shown: measure again on a quieter machine")
+            return os.EX_TEMPFAIL
         print("the sender did not come to that rate or the emulated wire lost packets before the ring: this machine had no time "
-              "for them; again at half of the rate")
-    return 1
+              "for them")
+    return os.EX_TEMPFAIL
 
 
 def main():

@@ -70,7 +70,7 @@ def measure(build, arguments, start, rounds):
         costs = cost_by_object(out.read_text())
     library = sum(cost for name, cost in costs.items() if is_library(name))
     total = sum(costs.values())
-    return {**{key: timed[key] for key in ("backend", "payload_bytes", "consumers", "batch", "ns_per_packet")},
+    return {**{key: timed[key] for key in ("backend", "payload_bytes", "consumers", "batch", "idle", "ns_per_packet")},
             "instructions_per_packet": {"own": round((total - library) / counted["packets"], 1),
                                         "verbs_libraries": round(library / counted["packets"], 1),
                                         "all": round(total / counted["packets"], 1)}}
@@ -101,7 +101,9 @@ class Wire:
 def measure_all(options):
     """One result a load: scripted, then verbs."""
     loads = [["--payload", size] for size in PAYLOADS]
-    loads += [["--payload", PAYLOADS[0], "--consumers", n, "--batch", batch] for batch in BATCHES for n in CONSUMERS]
+    few = ["--payload", PAYLOADS[0], "--consumers"]
+    loads += [[*few, n, "--batch", batch] for batch in BATCHES for n in CONSUMERS]
+    loads += [[*few, n, "--batch", batch, "--idle"] for batch in BATCHES if batch for n in CONSUMERS]
     results = [measure(options.build, load, [], options.rounds) for load in loads]
     if os.geteuid() != 0:
         print("verbs left out: the wire needs root", file=sys.stderr)
@@ -112,28 +114,36 @@ def measure_all(options):
                           for load in loads]
 
 
+def a_poll(result):
+    return f"{result['batch'] or 64} a poll{' and an empty one' if result['idle'] else ''}"
+
+
 def tell(results):
     for result in results:
         instructions = result["instructions_per_packet"]
         # The scripted device's own work is in its numbers; the targets are for the real path.
         targets = f" (targets: own {OWN_TARGET}, all {ALL_TARGET})" if result["backend"] == "verbs" else ""
-        print(f"{result['backend']:9} {result['payload_bytes']:5} B, {result['consumers']} consumers, {result['batch'] or 64} a poll: "
+        print(f"{result['backend']:9} {result['payload_bytes']:5} B, {result['consumers']} consumers, {a_poll(result)}: "
               f"{result['ns_per_packet']['median']:6.1f} ns, instructions: own {instructions['own']:6.1f}, "
               f"all {instructions['all']:6.1f}{targets}", file=sys.stderr)
 
 
 def tell_more_consumers(results):
-    """Whether all the further consumers together cost less than they may."""
+    """Whether all the further consumers together cost less than they may, while packets wait. With empty polls between,
+    what they cost takes nothing from a packet: said beside."""
     met = True
     for one, more in zip(results, results[1:]):
-        if (one["consumers"], more["consumers"]) != CONSUMERS or one["batch"] != more["batch"]:
+        if (one["consumers"], more["consumers"]) != CONSUMERS or \
+                any(one[key] != more[key] for key in ("backend", "batch", "idle")):
             continue
         for whose in ("own", "all"):
             few, many = (result["instructions_per_packet"][whose] for result in (one, more))
-            met = met and many < MORE_TARGET * few
-            print(f"{one['backend']:9} {CONSUMERS[0]} → {CONSUMERS[1]} consumers, {one['batch'] or 64} packets a poll: {few:.1f} → {many:.1f} "
-                  f"instructions a packet ({whose}), {many / few - 1:+.1%}, target below {MORE_TARGET - 1:+.0%}: "
-                  f"{'met' if many < MORE_TARGET * few else 'MISSED'}", file=sys.stderr)
+            is_met = many < MORE_TARGET * few
+            met = met and (is_met or one["idle"])
+            target = f"target below {MORE_TARGET - 1:+.0%}: {'met' if is_met else 'MISSED'}"
+            print(f"{one['backend']:9} {CONSUMERS[0]} → {CONSUMERS[1]} consumers, {a_poll(one)}: {few:.1f} → {many:.1f} "
+                  f"instructions a packet ({whose}), {many / few - 1:+.1%}, {'beside' if one['idle'] else target}",
+                  file=sys.stderr)
     return met
 
 

@@ -152,7 +152,7 @@ proctype Notifier()
 end:
 	do
 	:: d_step { rung; rung = false };
-	   d_step { /* sender_wants_wake(), sender_wake() */
+	   d_step { /* sender_due_request(), sender_wake() */
 		if
 		:: memory[WAKE_AT] != 0 && memory[WAKE_AT] <= memory[COMPLETED] -> word_changed = true; asleep = false
 		:: else

@@ -2,15 +2,17 @@
 /*
  * Part of wake.pml: daemon/control/notifier.c, its two threads; and control, which puts consumer 0 out (-DREMOVE).
  *
- * How long a wake takes is in the client's hands: it goes on outside of the mutex. With -DSLOW_WAKES one of consumer 0
- * may have taken long, which moves it from the quick lane to the slow one; with -DENDLESS=SLOW one there may never end.
+ * How long a wake takes is in the client's hands: it goes on outside of the mutex. With -DSLOW_WAKES consumer 0's user
+ * may at any moment be one who costs much, and be forgiven: the quick lane leaves it to the slow one then; with
+ * -DENDLESS=SLOW a wake there may never end.
  */
 #define QUICK false
 #define SLOW  true
 
 bool locked;               /* the mutex */
 bool is_slow_due;
-bool is_slow[CONSUMERS];
+bool deferred[CONSUMERS];  /* to the slow lane */
+byte served[CONSUMERS];    /* the last request that was */
 bool listed[CONSUMERS] = true;
 bool busy[CONSUMERS];      /* a wake is under way */
 bool removed[CONSUMERS];
@@ -66,6 +68,7 @@ inline free_entry(which)
 /* wake_unlocked() */
 inline wake_unlocked(lane)
 {
+	atomic { served[c] = due; deferred[c] = false; due = 0 }
 #ifndef WAKE_LOCKED
 	atomic { busy[c] = true; locked = false }
 #endif
@@ -74,12 +77,6 @@ inline wake_unlocked(lane)
 #ifndef WAKE_LOCKED
 		!locked -> locked = true;
 		busy[c] = false;
-#endif
-#ifdef SLOW_WAKES
-		if
-		:: c == 0 -> is_slow[0] = true
-		:: true
-		fi;
 #endif
 		if
 		:: removed[c] -> free_entry(c)
@@ -95,7 +92,47 @@ inline wake_unlocked(lane)
 #define ENTRY(i) (i)
 #endif
 
-/* is_due(), and whose it is */
+#ifdef SLOW_WAKES
+#define MAY_COST(c) ((c) == 0)
+#else
+#define MAY_COST(c) false
+#endif
+
+#ifdef TWO_AT_A_TIME
+#define IS_BEING_WOKEN(c) false /* Broken. */
+#else
+#define IS_BEING_WOKEN(c) busy[c]
+#endif
+
+/* is_for_slow_lane() */
+inline choose_lane()
+{
+	if
+	:: IS_BEING_WOKEN(c) || MAY_COST(c) ->
+		deferred[c] = true;
+		is_slow_due = true;
+#ifdef SERVED_WHEN_DEFERRED
+		served[c] = due; /* Broken. */
+#endif
+		due = 0
+	:: !IS_BEING_WOKEN(c)
+	fi
+}
+
+inline is_left_to_slow_lane()
+{
+	if
+#ifdef LANE_ANEW
+	:: MAY_COST(c) && deferred[c]
+	:: deferred[c] = false; due = 0 /* Broken: forgiven meanwhile, so it is nobody's. */
+#else
+	:: deferred[c]
+#endif
+	:: !deferred[c] -> due = 0
+	fi
+}
+
+/* due_request(), and whose it is */
 inline look_at_entry(lane)
 {
 	atomic {
@@ -105,14 +142,19 @@ inline look_at_entry(lane)
 		:: listed[c] && !removed[c] -> USE(c); at = memory[WAKE_AT(c)]
 		:: else
 		fi;
-		at = at != 0 && (at <= head || closed)
+		due = ((at > served[c] || at && c < FIRST_HONEST) && (at <= head || closed) -> at : 0);
+		at = 0;
+		if
+		:: due && lane == QUICK -> choose_lane()
+		:: due && lane == SLOW -> is_left_to_slow_lane()
+		:: else
+		fi
 	}
 	if
-	:: at && is_slow[c] == lane -> wake_unlocked(lane)
-	:: at && is_slow[c] != lane -> at = 0; is_slow_due = is_slow_due || lane == QUICK
+	:: due -> wake_unlocked(lane)
 	:: else
 	fi;
-	atomic { c = 0; at = 0 }
+	c = 0
 }
 
 /* notify(); the mutex is held, now and then */
@@ -132,7 +174,7 @@ inline notify(lane)
 /* quick_main() */
 proctype Quick()
 {
-	byte head, closed, at, c, i;
+	byte head, closed, at, due, c, i;
 
 	do
 	:: true ->
@@ -155,7 +197,7 @@ end:		d_step { rung; rung = false } /* eventfd_read() */
 /* slow_main() */
 proctype Slow()
 {
-	byte head, closed, at, c, i;
+	byte head, closed, at, due, c, i;
 
 	do
 	:: true ->

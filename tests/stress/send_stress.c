@@ -138,7 +138,7 @@ static void *run_waker(void *argument)
 			const struct sender *sender = &stress->shared->submitters[i].sender.sender;
 
 			if (stage_of(stress, i) == waker->stage && sender->state &&
-			    sender_wants_wake(sender->state, sender->page))
+			    sender_due_request(sender->state, sender->page))
 				sender_wake(sender->state, sender->page, sender->socket);
 		}
 		pthread_mutex_unlock(&stress->mutex);

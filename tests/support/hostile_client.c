@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+/* clang-format off */
 /*
  * A client that does what it should not, in one of these ways, for so many seconds or until SIGTERM:
  *
  *     hostile_client SOCKET STREAM SECONDS SEED WAY
  *
- *   lease      a true start, then a lease of a block that never was   plausible  lies that can't be told from the truth
- *   random     random values into every byte but the page's magic     punch      holes into the page, and resizing
- *   back, ahead, split, still   a lossless reader whose cursor goes back, past head, is the sum of two lies, or stands
- * still tap        a reader without a page that wants to write malformed  messages of random bytes     requests  random
- * bodies behind right headers, and descriptors of every kind flood      attach and detach as fast as it goes deaf
- * answers that are never read
+ *   lease                      a true start, then a lease of a block that never was
+ *   plausible                  lies that can't be told from the truth
+ *   random                     random values into every byte but the page's magic
+ *   punch                      holes into the page, and resizing
+ *   back, ahead, split, still  a lossless reader whose cursor goes back, past head, is the sum of two lies, or
+ *                              stands still
+ *   tap                        a reader without a page that wants to write
+ *   malformed                  messages of random bytes
+ *   requests                   random bodies behind right headers, and descriptors of every kind
+ *   flood                      attach and detach as fast as it goes
+ *   deaf                       answers that are never read
  *
  * A line of JSON in the end: what it did, and how it was answered.
  */
+/* clang-format on */
 #include "tests/support/hostile_client.h"
 
 #include <errno.h>

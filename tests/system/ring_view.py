@@ -28,6 +28,10 @@ class RingView:
         """Packets published; final once the daemon is no more."""
         return self.word(HEAD_AT)
 
+    def floor(self):
+        """The oldest packet whose row is not another's yet."""
+        return self.word(FLOOR_AT)
+
     def counter(self, label):
         return self.word(COUNTERS_AT + 8 * control_client.RING_COUNTERS.index(label))
 
@@ -35,7 +39,7 @@ class RingView:
         """The payload of packet 0, copied; not recycled yet."""
         physical, = struct.unpack_from("=I", self.ring, self.word(TABLE_OFFSET_AT))
         row = self.payload[physical * self.word(BLOCK_BYTES_AT):][:64]
-        assert self.head() > 0 and self.word(FLOOR_AT) == 0
+        assert self.head() > 0 and self.floor() == 0
         return row
 
     def close(self):

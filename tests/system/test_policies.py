@@ -90,7 +90,22 @@ def test_a_stopped_lossless_reader_is_waited_for_until_its_deadline(build, daemo
     assert said["skipped"] > 0
 
 
-def test_a_tap_takes_no_consumers_place_and_finds_the_next_epoch(build, daemon, net, wire):
+def test_a_reader_has_the_deadline_that_it_attached_with(build, daemon, net, wire, recv):
+    one = daemon([conftest.stream(wire, lossless_deadline_ms=300, **SMALL)])
+    reader = recv(one, "--policy", "lossless", "--json")
+    said = one.config.read_text()
+    assert "lossless_deadline_ms = 300" in said
+    one.config.write_text(said.replace("lossless_deadline_ms = 300", "lossless_deadline_ms = 3600000"))
+    one.process.send_signal(signal.SIGHUP)
+    conftest.wait_until(lambda: "0 streams added, 0 removed, 1 kept" in one.text(), 10, "another deadline")
+    reader.process.send_signal(signal.SIGSTOP)
+    send(build, net, wire, 4000)
+    conftest.wait_until(lambda: "kept the queue waiting for more than 300 ms" in one.text(), 20, "it is demoted")
+    reader.process.send_signal(signal.SIGCONT)
+    assert reader.finish(signal.SIGTERM)[0] == 0
+
+
+def test_a_tap_takes_no_consumers_place(build, daemon, net, wire):
     one = daemon([conftest.stream(wire, max_consumers=1, **SMALL)])
     command = conftest.as_nobody(IBVCAP, "recv", "lidar", "--socket", one.socket_path, "--policy", "tap", "--count", 200,
                                  "--verify", "--json")

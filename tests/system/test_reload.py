@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another configuration while the daemon runs: all of it or nothing, and what did not change is not touched."""
+import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import time
-import types
 
 import pytest
 
@@ -105,6 +106,37 @@ def test_streams_and_flows_come_and_go_and_the_others_are_not_touched(daemon, wi
     err = readers["goes"].process.communicate(timeout=10)[1]
     assert "No such device" in err
     assert len(readers["goes"].lines()) == 2
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU is for everybody")
+def test_a_workers_cpu_is_left_to_it(daemon, wire, consumer, ibvcap):
+    cpus = os.sched_getaffinity(0)
+    own = max(cpus)
+
+    def threads(one):
+        """Name and CPUs of each that began after privileges went: the device's and a sanitizer's are from before."""
+        found = []
+        for task in pathlib.Path(f"/proc/{one.pid()}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended
+                name = (task / "comm").read_text().strip()
+                if not name.startswith("softhca") and (name != "ibvcapd" or task.name == str(one.pid())):
+                    found.append((name, os.sched_getaffinity(int(task.name))))
+        return found
+
+    def on_own(one):
+        return [name for name, where in threads(one) if own in where]
+
+    pinned = small(wire, name="pinned", cpu=own)
+    other = small(wire, name="other", port=7503)
+    one = daemon([pinned, other])
+    consumer(one, "pinned")
+    assert len(threads(one)) > 4 and on_own(one) == ["pinned"], threads(one)
+    write(one, [other])
+    assert ibvcap(one, "reload").returncode == 0
+    conftest.wait_until(lambda: all(where == cpus for _, where in threads(one)), 10, lambda: threads(one))
+    write(one, [other, pinned])
+    assert ibvcap(one, "reload").returncode == 0
+    assert on_own(one) == ["pinned"], threads(one)
 
 
 def test_rights_and_limits_change_too(daemon, wire, build, ibvcap):
@@ -270,7 +302,7 @@ def test_a_stream_that_lacks_pages_names_who_holds_them(daemon, wire, consumer, 
     done = ibvcap(one, "stream", "add", path)
     if done.returncode == 0:
         pytest.skip("somebody else has given pages meanwhile")
-    assert f"rings that have ended are held by process {reader.process.pid} (capture_dump) of user {conftest.NOBODY.pw_uid}, " \
+    assert f"rings that have ended may be held by process {reader.process.pid} (capture_dump) of user {conftest.NOBODY.pw_uid}, " \
         "stream 'large': let them read on or end them, or reserve pages for two runs; nothing was changed" in done.stderr
     reader.process.send_signal(signal.SIGCONT)
     reader.process.wait(10)
@@ -320,26 +352,26 @@ def test_a_change_that_fails_in_the_end_has_let_nothing_in(daemon, net, wire, co
 # ---- while memory is made ------------------------------------------------------------------------------------------
 
 
+def sanitizer_libraries(program):
+    """What has to be preloaded before anything else, if anything is."""
+    linked = conftest.run("ldd", program).stdout
+    return re.findall(r"lib[at]san\.so\.\d+", linked)[:1]
+
+
 @pytest.fixture
 def slow(build, net, tmp):
     """slow(streams): (a daemon, function). Once that was called, memory takes its while; called again: no more."""
-    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
-        pytest.skip("a sanitizer's library has to be the first that is preloaded")
-    program, hold = tmp / "ibvcapd", tmp / "hold"
-    program.write_text(f'#!/bin/sh\nLD_PRELOAD="$LD_PRELOAD:{conftest.BUILD}/tests/support/libhold_calls.so" HOLD_CALLS={hold} '
-                       f'exec {build.ibvcapd} "$@"\n')
-    program.chmod(0o755)
-    programs = types.SimpleNamespace(softhca=build.softhca, ibvcapd=program)
+    libraries, hold = [*sanitizer_libraries(build.ibvcapd), conftest.BUILD / "tests/support/libhold_calls.so"], tmp / "hold"
+    prefix = ["env", f"LD_PRELOAD={':'.join(map(str, libraries))}", f"HOLD_CALLS={hold}"]
     started = []
 
     def start(streams):
-        started.append(conftest.Daemon(programs, net, tmp, streams).wait_ready())
+        started.append(conftest.Daemon(build, net, tmp, streams, prefix=prefix).wait_ready())
         return started[-1], lambda: hold.unlink() if hold.exists() else hold.touch()
 
     yield start
     hold.unlink(missing_ok=True)
-    for one in started:
-        one.kill()
+    conftest.end_daemons(started)
 
 
 @pytest.fixture

@@ -149,12 +149,16 @@ class Run:
     def number_to_come(self):
         return sent_so_far(self.net, self.wire)[0] - self.first_number
 
-    def see_some(self):
-        """300 packets, all of those sent before a moment among them."""
-        conftest.wait_until(lambda: self.view.head() > 300, 60, "packets of this run")
-        first = int.from_bytes(self.view.first_row()[:8], "big")
+    def see_first(self):
+        """Before its block is another's."""
+        conftest.wait_until(lambda: self.view.head() > 0, 60, "a packet of this run")
+        self.first = int.from_bytes(self.view.first_row()[:8], "big")
+
+    def see(self, n):
+        """n packets, all of those sent before a moment among them."""
+        conftest.wait_until(lambda: self.view.head() > n, 60, "packets of this run")
         self.before_end = self.number_to_come()
-        conftest.wait_until(lambda: first + self.view.head() + self.counted() >= self.before_end, 60, "what was sent so far")
+        conftest.wait_until(lambda: self.first + self.view.head() + self.counted() >= self.before_end, 60, "what was sent so far")
 
     def counted(self):
         """Lost, and said so. What the port discards while it has room is no concern of this: see DEEP_WIRE."""
@@ -167,9 +171,10 @@ class Run:
             assert row["sequence"] == sequence + row["gap"], (row, last)
             sequence = row["sequence"] + 1
         assert sequence == self.view.head(), "published, and not delivered"
-        assert number_of(rows[0]) <= self.ready_at, "sent when the daemon was ready, and not there"
+        assert self.first <= self.ready_at, "sent when the daemon was ready, and not there"
+        assert number_of(rows[0]) >= self.first + rows[0]["gap"], rows[0]
         assert number_of(rows[-1]) >= self.before_end - 1, "sent and published before the daemon's end, and not there"
-        lost = (end or number_of(rows[-1]) + 1) - number_of(rows[0]) - self.view.head()
+        lost = (end or number_of(rows[-1]) + 1) - self.first - self.view.head()
         # Who was killed may not have read the device's counter for the last of them.
         assert lost == self.counted() or (how == signal.SIGKILL and 0 < self.counted() < lost), (lost, self.counted())
         if how != signal.SIGKILL:
@@ -196,7 +201,7 @@ def check_reader(reader, runs, hows, sent):
         run.check(by_epoch[run.view.epoch], how, None if how else sent)
     for ended, begun in zip(runs, runs[1:]):
         # What is unknown is no more than what was sent between the last look at the one run and the first at the other.
-        missing = number_of(by_epoch[begun.view.epoch][0]) - number_of(by_epoch[ended.view.epoch][-1]) - 1
+        missing = begun.first - number_of(by_epoch[ended.view.epoch][-1]) - 1
         assert 0 <= missing <= begun.ready_at - ended.before_end, missing
     assert said["published"] == said["delivered"] + said["skipped"] + said["lag"] == sum(run.view.head() for run in runs)
     assert said["delivered"] == len(rows) and said["skipped"] == sum(row["gap"] for row in rows)
@@ -222,13 +227,17 @@ class Verifiers:
             assert said["unknown_gaps"] == n_restarts or (policy == "tap" and 0 < said["unknown_gaps"] < n_restarts), said
 
 
-# Deep enough for a sender that stood still for seconds and catches up at once, which a loaded machine makes of any.
-DEEP = {"receive_queue_slots": 8192, "history_blocks": 512, "payload_size": 64, "lossless_deadline_ms": 60000}
+# A queue deep enough for a sender that stood still for a second and catches up at once, which a loaded machine makes of
+# any; little beside it, so that each run ends with blocks in use again, leased, and spares in their place. For the same at
+# a high rate, scripts/bench restarts.
+RATE, BLOCK_ROWS = 4000, 64
+DEEP = {"receive_queue_slots": 2048, "history_blocks": 32, "slots_per_block": BLOCK_ROWS, "lease_blocks": 1, "payload_size": 64,
+        "max_consumers": 5, "lossless_deadline_ms": 60000}
 DEEP_WIRE = {"SOFTHCA_RING_MIB": "128"}
 
 
 def test_ten_restarts_under_load(manager, net, wire, build, consumer, started):
-    streams = [conftest.stream(wire, max_consumers=8, **DEEP)]
+    streams = [conftest.stream(wire, **DEEP)]
     daemon = manager.start(streams, environment=DEEP_WIRE).wait_ready()
     readers = [consumer(daemon, "lidar", "--reattach", 60000) for _ in range(2)]
     verifiers = Verifiers(daemon, started)
@@ -236,17 +245,22 @@ def test_ten_restarts_under_load(manager, net, wire, build, consumer, started):
     first_number, wire_lost = sent_so_far(net, wire)
     runs = [Run(daemon, net, wire, first_number)]
     hows = [signal.SIGTERM, signal.SIGKILL] * 5 + [None]
-    sender = net.sender(build, wire, 7502, rate=3000, size=64, duration=300)
+    sender = net.sender(build, wire, 7502, rate=RATE, size=64, duration=300)
     try:
+        runs[-1].see_first()
         for how in hows[:-1]:
-            # One that is stopped has most of the run still to read when the next has begun.
+            all_blocks_once = daemon.stream()["n_blocks"] * BLOCK_ROWS
+            runs[-1].see(all_blocks_once)
+            # One that is stopped has some of the run still to read when the next has begun.
             readers[1].process.send_signal(signal.SIGSTOP)
-            runs[-1].see_some()
+            runs[-1].see(all_blocks_once + 300)
+            assert runs[-1].view.floor() > 0, "blocks are used again"
             daemon = manager.restart(streams, how, environment=DEEP_WIRE).wait_ready()
             readers[1].process.send_signal(signal.SIGCONT)
             runs.append(Run(daemon, net, wire, first_number))
+            runs[-1].see_first()
             conftest.wait_until(lambda: len(daemon.status()["consumers"]) == 4, 60, "four consumers again")
-        runs[-1].see_some()
+        runs[-1].see(300)
     finally:
         sender.send_signal(signal.SIGTERM)
         sent = json.loads(sender.communicate(timeout=30)[0])["sent"]

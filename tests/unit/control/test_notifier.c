@@ -17,11 +17,13 @@
 #include <unistd.h>
 
 #define N 64u
-#define SLOW_US 5000 /* longer than an honest client's wake takes of processor time */
+#define SLOW_US 5000 /* of processor time: an honest client's wake takes some */
+#define HOSTILE 1    /* user, of the first consumer */
+#define HONEST	2
 
 /* The first consumer's wakes by socket, as long as a hostile client can make them. */
 static struct {
-	_Atomic bool is_slow;
+	_Atomic uint32_t takes_us;
 	_Atomic bool is_stuck;
 	_Atomic uint32_t n_begun;
 } first_wake;
@@ -39,10 +41,10 @@ static uint64_t cpu_now_us(void)
 ssize_t send(int fd, const void *bytes, size_t n, int flags)
 {
 	if (fd == ours[0]) {
-		uint64_t end_us = cpu_now_us() + SLOW_US;
+		uint64_t end_us = cpu_now_us() + first_wake.takes_us;
 
 		first_wake.n_begun++;
-		while (first_wake.is_slow && cpu_now_us() < end_us)
+		while (cpu_now_us() < end_us)
 			;
 		while (first_wake.is_stuck)
 			usleep(100);
@@ -71,7 +73,7 @@ static void init(void)
 		ours[i] = ends[0];
 		theirs[i] = ends[1];
 		cr_assert_eq(rx_ring_add_consumer(&ring, &consumers[i]), 0);
-		cr_assert_eq(notifier_add(notifier, &consumers[i], ours[i]), 0);
+		cr_assert_eq(notifier_add(notifier, &consumers[i], ours[i], i == 0 ? HOSTILE : HONEST), 0);
 	}
 }
 
@@ -165,22 +167,75 @@ static void empty(int fd)
 	cr_assert_eq(read(fd, &byte, 1), 1);
 }
 
-Test(notifier, who_takes_long_to_be_woken_keeps_the_others_waiting_once)
+static void ask_and_empty(uint64_t head)
 {
-	first_wake.is_slow = true;
-	ask_and_publish(1);
+	ask_and_publish(head);
 	for (int i = 0; i < 3; i++)
 		empty(theirs[i]);
+}
+
+static void expect_others_wait_not(uint64_t head)
+{
+	first_wake.is_stuck = true;
+	ask_and_publish(head);
+	await_first((uint32_t)head);
+	for (int i = 1; i < 3; i++)
+		empty(theirs[i]);
+	cr_expect_not(is_readable_within(theirs[0], 0));
+	first_wake.is_stuck = false;
+	empty(theirs[0]);
+}
+
+Test(notifier, who_takes_long_to_be_woken_keeps_the_others_waiting_once)
+{
+	first_wake.takes_us = SLOW_US;
+	ask_and_empty(1);
+	for (uint64_t head = 2; head < 5; head++)
+		expect_others_wait_not(head);
+}
+
+Test(notifier, short_wakes_add_up)
+{
+	first_wake.takes_us = 500;
+	for (uint64_t head = 1; head <= 6; head++)
+		ask_and_empty(head);
+	expect_others_wait_not(7);
+}
+
+Test(notifier, who_comes_again_costs_what_it_did)
+{
+	first_wake.takes_us = SLOW_US;
+	ask_and_empty(1);
+	notifier_remove(notifier, consumers[0].page);
+	cr_assert_eq(notifier_add(notifier, &consumers[0], ours[0], HOSTILE), 0);
+	expect_others_wait_not(2);
+}
+
+Test(notifier, what_a_user_cost_is_forgotten_in_time)
+{
+	first_wake.takes_us = 2000;
+	ask_and_empty(1);
+	first_wake.takes_us = 0;
+	usleep(2000000);
+	first_wake.is_stuck = true;
+	ask_and_publish(2);
+	await_first(2);
+	cr_expect_not(is_readable_within(theirs[1], 20), "both are of one thread again");
+	first_wake.is_stuck = false;
+	empty(theirs[1]);
+}
+
+Test(notifier, a_request_is_served_once)
+{
+	consumer_request_wake(consumers[0].page, 1, true);
+	publish(1);
+	empty(theirs[0]);
 	for (uint64_t head = 2; head < 5; head++) {
-		first_wake.is_stuck = true;
-		ask_and_publish(head);
-		await_first((uint32_t)head);
-		for (int i = 1; i < 3; i++)
-			empty(theirs[i]);
-		cr_expect_not(is_readable_within(theirs[0], 0));
-		first_wake.is_stuck = false;
-		empty(theirs[0]);
+		consumer_request_wake(consumers[1].page, head, true);
+		publish(1);
+		empty(theirs[1]); /* who comes after it */
 	}
+	cr_expect_eq(first_wake.n_begun, 1);
 }
 
 Test(notifier, who_is_quick_is_not_taken_for_slow)
@@ -207,7 +262,7 @@ Test(notifier, control_waits_for_no_wake_and_what_it_uses_lives_until_its_end)
 	publish(1);
 	await_first(1);
 	cr_assert_eq(test_consumer_init(&other, 1), 0);
-	cr_expect_eq(notifier_add(notifier, &other, -1), 0);
+	cr_expect_eq(notifier_add(notifier, &other, -1, HONEST), 0);
 	notifier_dispose(notifier, &other, -1);
 	test_consumer_deinit(&other);
 	notifier_remove(notifier, consumers[1].page);
@@ -239,7 +294,7 @@ Test(notifier, there_is_room_for_all_the_ring_can_have_and_again_after_they_left
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
 			cr_assert_eq(test_consumer_init(&many[i], 1), 0);
-			cr_assert_eq(notifier_add(notifier, &many[i], -1), 0);
+			cr_assert_eq(notifier_add(notifier, &many[i], -1, (uid_t)(round * RX_RING_CONSUMERS_MAX + i)), 0);
 		}
 		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
 			notifier_dispose(notifier, &many[i], -1);

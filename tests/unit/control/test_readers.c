@@ -73,18 +73,68 @@ Test(readers, who_reads_is_no_holder_and_who_was_put_out_is)
 
 	cr_expect(gt(u32, place, 0));
 	cr_expect(eq(str, (char *)holders(&readers), (char *)""));
-	readers_leave(&readers, place, false);
+	readers_leave(&readers, place, READER_PUT_OUT);
 	snprintf(expected, sizeof(expected), "process %d (test_readers) of user 1234, stream 'lidar'", (int)pid);
 	cr_expect(eq(str, (char *)holders(&readers), expected));
 	end_reader(pid);
 	cr_expect(eq(str, (char *)holders(&readers), (char *)""), "who is dead holds nothing");
 }
 
-Test(readers, who_goes_by_its_own_will_is_forgotten)
+Test(readers, who_hangs_up_and_keeps_its_mappings_is_named_last)
+{
+	pid_t left = start_reader(), put_out = start_reader();
+	char expected[256];
+
+	readers_leave(&readers, readers_add(&readers, left, 1234, "lidar"), READER_HUNG_UP);
+	readers_leave(&readers, readers_add(&readers, put_out, 1234, "lidar"), READER_PUT_OUT);
+	snprintf(expected, sizeof(expected),
+		 "process %d (test_readers) of user 1234, stream 'lidar'; "
+		 "process %d (test_readers) of user 1234, stream 'lidar', which has hung up",
+		 (int)put_out, (int)left);
+	cr_expect(eq(str, (char *)holders(&readers), expected));
+	end_reader(left);
+	end_reader(put_out);
+}
+
+Test(readers, who_has_nothing_mapped_is_not_named)
+{
+	int told[2];
+	char word;
+
+	cr_assert(eq(int, pipe(told), 0));
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		readers_deinit(&readers); /* the list itself has a name like theirs */
+		if (write(told[1], "!", 1) == 1)
+			for (;;)
+				pause();
+	}
+	cr_assert(eq(int, (int)read(told[0], &word, 1), 1));
+	readers_leave(&readers, readers_add(&readers, pid, 1234, "lidar"), READER_HUNG_UP);
+	cr_expect(eq(str, (char *)holders(&readers), (char *)""));
+	end_reader(pid);
+}
+
+Test(readers, who_is_dead_is_forgotten)
 {
 	pid_t pid = start_reader();
 
-	readers_leave(&readers, readers_add(&readers, pid, 1234, "lidar"), true);
+	readers_leave(&readers, readers_add(&readers, pid, 1234, "lidar"), READER_DIED);
+	cr_expect(eq(str, (char *)holders(&readers), (char *)""));
+	end_reader(pid);
+}
+
+Test(readers, of_two_handles_of_one_process_each_goes_on_for_itself)
+{
+	pid_t pid = start_reader();
+	uint32_t places[] = { readers_add(&readers, pid, 1, "lidar"), readers_add(&readers, pid, 1, "lidar") };
+
+	for (int i = 0; i < 2; i++)
+		readers_leave(&readers, places[i], READER_PUT_OUT);
+	readers_add(&readers, pid, 1, "lidar");
+	cr_expect(ne(ptr, strstr(holders(&readers), "stream 'lidar'"), NULL), "the other may hold its own");
+	readers_add(&readers, pid, 1, "lidar");
 	cr_expect(eq(str, (char *)holders(&readers), (char *)""));
 	end_reader(pid);
 }
@@ -93,7 +143,7 @@ Test(readers, who_reads_on_in_the_next_ring_has_let_go_of_the_last)
 {
 	pid_t pid = start_reader();
 
-	readers_leave(&readers, readers_add(&readers, pid, 1234, "lidar"), false);
+	readers_leave(&readers, readers_add(&readers, pid, 1234, "lidar"), READER_PUT_OUT);
 	readers_add(&readers, pid, 1234, "lidar");
 	cr_expect(eq(str, (char *)holders(&readers), (char *)""));
 	end_reader(pid);
@@ -132,7 +182,7 @@ Test(readers, many_are_counted)
 
 	for (int i = 0; i < 5; i++) {
 		pids[i] = start_reader();
-		readers_leave(&readers, readers_add(&readers, pids[i], 1, "s"), false);
+		readers_leave(&readers, readers_add(&readers, pids[i], 1, "s"), READER_PUT_OUT);
 	}
 	cr_expect(ne(ptr, strstr(holders(&readers), "; and 2 more"), NULL), "%s", text);
 	for (int i = 0; i < 5; i++)
@@ -148,9 +198,22 @@ Test(readers, a_full_list_takes_no_more_and_makes_room_for_the_dead)
 		last++;
 	cr_expect(gt(u32, last, 100));
 	for (uint32_t i = 1; i <= last; i++)
-		readers_leave(&readers, i, false);
+		readers_leave(&readers, i, READER_PUT_OUT);
 	cr_expect(eq(u32, readers_add(&readers, other, 1, "s"), 0));
 	end_reader(pid);
 	cr_expect(gt(u32, readers_add(&readers, other, 1, "s"), 0));
 	end_reader(other);
+}
+
+Test(readers, who_has_hung_up_makes_room_in_a_full_list)
+{
+	pid_t pid = start_reader();
+	uint32_t last = 0;
+
+	while (readers_add(&readers, pid, 1, "s"))
+		last++;
+	readers_leave(&readers, last / 2, READER_HUNG_UP);
+	cr_expect(eq(u32, readers_add(&readers, getpid(), 1, "t"), last / 2));
+	cr_expect(eq(u32, readers_add(&readers, getpid(), 1, "t"), 0));
+	end_reader(pid);
 }

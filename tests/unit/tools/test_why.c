@@ -79,7 +79,8 @@ Test(why, each_loss_is_told_with_cause_and_remedy)
 	set(consumer_counters, 4, "skipped", 3);
 	expect_loss("skipped", "slower than the packets come", "history_blocks");
 	strcpy(stream.state, "link_down");
-	expect_loss("link_down", "no link", "ip link set");
+	strcpy(stream.interface, "ens1f0");
+	expect_loss("link_down", "no link", "ip link set dev ens1f0 up");
 }
 
 Test(why, what_had_no_slot_has_the_cause_that_fits)
@@ -92,6 +93,9 @@ Test(why, what_had_no_slot_has_the_cause_that_fits)
 	expect_loss("no_buffer", "lossless reader", "lossless_deadline_ms");
 	set(stream_counters, 9, "queue_resets", 1);
 	expect_loss("no_buffer", "reset", "journalctl");
+	expect_loss("no_buffer", "lossless reader", "history_blocks");
+	consumers[1].policy = IBVCAP_POLICY_LOSSY;
+	expect_loss("no_buffer", "the worker was too slow; or while the queue was reset", "receive_queue_slots");
 }
 
 Test(why, silence_and_lag_are_no_loss_yet)

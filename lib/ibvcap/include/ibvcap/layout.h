@@ -16,7 +16,8 @@
  * block number b are u64 and never wrap.
  *
  * Compatibility: a reader refuses another major version. A minor version only appends: to the
- * structs' reserved tails, to the counters, to the flags.
+ * structs' reserved tails, to the counters, to the flags. Nothing was released yet: until then library and daemon
+ * are of one build, and major version 1 is what the last of them has.
  *
  * Multi-byte fields are in host byte order; packet headers are as they came from the wire.
  */
