@@ -1,11 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""loss_sum.py STATUS.json STREAM=SENT...: set the senders' counts beside `ibvcap status --json` and add up.
+"""loss_sum.py [--channels STATUS.json] STATUS.json STREAM=SENT...: set the senders' counts beside `ibvcap status --json` and
+add up.
 
+With --channels, the status of a daemon that sends: its channels are called as the streams they feed, and for each
+sent = completed, and submitted = completed + errored + flushed + late_dropped + pending.
 For each stream  sent = matched + lost before the flow rule, and matched = published + no_buffer + errored + in_flight;
-for each consumer  published since it attached = delivered + skipped + lag. At rest in_flight and lag are 0.
+for each consumer  published since it attached = delivered + skipped + lag. At rest pending, in_flight and lag are 0.
 Exit 0: every packet is accounted for. Exit 1: says which term is not what the others leave for it.
 """
+import argparse
 import json
 import pathlib
 import sys
@@ -62,8 +66,30 @@ def consumers(status, sent):
     return lines, wrong
 
 
-def add_up(status, sent):
+def channels(status, sent):
+    """Of the daemon that sends."""
     lines, wrong = [], []
+    for channel in status["channels"]:
+        name = channel["name"]
+        if name not in sent:
+            continue
+        terms = {term: channel[term] for term in ("completed", "errored", "flushed", "late_dropped", "pending")}
+        lines.append(f"{name:8} channel: submitted {channel['submitted']} = "
+                     + " + ".join(f"{term} {value}" for term, value in terms.items()))
+        if channel["submitted"] != sum(terms.values()):
+            wrong.append(f"channel {name}: submitted is {channel['submitted']}, its parts are {sum(terms.values())}")
+        if channel["completed"] != sent[name]:
+            wrong.append(f"channel {name}: completed is {channel['completed']}, its senders say {sent[name]}")
+        if channel["pending"]:
+            wrong.append(f"channel {name}: pending is {channel['pending']} at rest")
+    missing = sent.keys() - {channel["name"] for channel in status["channels"]}
+    wrong += [f"{name}: no such channel in the status" for name in sorted(missing)]
+    return lines, wrong
+
+
+def add_up(status, sent, sender_status=None):
+    """sender_status: None: the senders were no channels."""
+    lines, wrong = channels(sender_status, sent) if sender_status else ([], [])
     for part in (streams, before_steering, consumers):
         some_lines, some_wrong = part(status, sent)
         lines += some_lines
@@ -72,9 +98,16 @@ def add_up(status, sent):
 
 
 def main():
-    status = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    sent = {name: int(count) for name, count in (argument.split("=") for argument in sys.argv[2:])}
-    lines, wrong = add_up(status, sent)
+    def read(name):
+        return json.loads(pathlib.Path(name).read_text())
+
+    parser = argparse.ArgumentParser(description="Set the senders' counts beside `ibvcap status --json` and add up.")
+    parser.add_argument("--channels", type=read, help="the status of a daemon that sent them")
+    parser.add_argument("status", type=read)
+    parser.add_argument("sent", nargs="+", metavar="STREAM=SENT")
+    options = parser.parse_args()
+    sent = {name: int(count) for name, count in (argument.split("=") for argument in options.sent)}
+    lines, wrong = add_up(options.status, sent, options.channels)
     print("\n".join(lines))
     for line in wrong:
         print(f"does not add up: {line}")

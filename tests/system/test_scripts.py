@@ -223,3 +223,33 @@ def test_a_loss_sum_wants_every_stream_and_a_consumer_of_it():
     status["consumers"] = []
     wrong = loss_sum.add_up(status, {"a": 90, "b": 1})[1]
     assert {"b: no such stream in the status", "a: nobody is attached", "b: nobody is attached"} <= set(wrong)
+
+
+def channels_that_add_up():
+    return {"channels": [{"name": "a", "submitted": 107, "completed": 100, "errored": 4, "flushed": 2, "late_dropped": 1,
+                          "pending": 0}]}
+
+
+def test_a_loss_sum_has_the_channels_that_sent(tmp_path):
+    receiver, sender = tmp_path / "receiver", tmp_path / "sender"
+    receiver.write_text(json.dumps(status_that_adds_up()))
+    sender.write_text(json.dumps(channels_that_add_up()))
+    result = run(ROOT / "tests/support/loss_sum.py", "--channels", sender, receiver, "a=100")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.splitlines()[0].split() == (
+        "a channel: submitted 107 = completed 100 + errored 4 + flushed 2 + late_dropped 1 + pending 0").split()
+    result = run(ROOT / "tests/support/loss_sum.py", "--channels", sender, receiver, "a=99")
+    assert result.returncode == 1 and "channel a: completed is 100, its senders say 99" in result.stdout
+
+
+@pytest.mark.parametrize("term,change,said", [
+    ("submitted", 1, "channel a: submitted is 108, its parts are 107"),
+    ("flushed", 1, "channel a: submitted is 107, its parts are 108"),
+    ("completed", -1, "channel a: completed is 99, its senders say 100"),
+    ("pending", 1, "channel a: pending is 1 at rest"),
+    ("name", "x", "a: no such channel in the status"),
+])
+def test_a_loss_sum_names_the_channel_term_that_is_wrong(term, change, said):
+    sending = channels_that_add_up()
+    sending["channels"][0][term] += change
+    assert said in loss_sum.add_up(status_that_adds_up(), {"a": 100}, sending)[1]
