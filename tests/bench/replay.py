@@ -7,6 +7,7 @@ same captures in turn, with the same headers, to a MAC address beside the other 
 count. Rates are of frames that arrived there, over each program's own time; the ratio is the median of the rounds'.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -53,12 +54,14 @@ class Bench:
         out = self.conftest.run("ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.wire.tx).stdout
         return json.loads(out)[0]["stats64"]["rx"]["packets"]
 
-    def write(self, name, payloads):
-        """The capture that both read: frames as the channel makes them."""
+    def frame(self, payload):
+        """As the channel makes it."""
         mac = bytes.fromhex(BESIDE.replace(":", ""))
-        return write_pcap(self.directory / f"{name}.pcap", [
-            self.frames.udp_frame(payload, self.wire.tx_address, PORT, mac, source=self.wire.address, source_port=SOURCE_PORT)
-            for payload in payloads])
+        return self.frames.udp_frame(payload, self.wire.tx_address, PORT, mac, source=self.wire.address, source_port=SOURCE_PORT)
+
+    def write(self, name, payloads):
+        """The capture that both read."""
+        return write_pcap(self.directory / f"{name}.pcap", [self.frame(payload) for payload in payloads])
 
     def measured(self, what, run):
         """Frames a second; run() gives how many were sent and in what time."""
@@ -96,17 +99,12 @@ class Bench:
               f"ratio {result['ratio']:.2f}", file=sys.stderr)
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench replay", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--packets", type=int, default=300_000, help="of each round and program")
-    options = parser.parse_args()
+@contextlib.contextmanager
+def running(build):
+    """A bench whose daemon runs and goes before others."""
     if os.geteuid() != 0:
-        raise SystemExit("bench replay: network namespaces need root")
-    if not shutil.which("tcpreplay"):
-        raise SystemExit("bench replay: tcpreplay is not installed: sudo scripts/setup")
-    os.environ["IBVCAP_BUILD_DIR"] = str(options.build.resolve())
+        raise SystemExit("bench: network namespaces need root")
+    os.environ["IBVCAP_BUILD_DIR"] = str(build.resolve())
     sys.path.insert(0, str(ROOT / "tests/system"))
     import conftest
     import frames
@@ -120,15 +118,27 @@ def main():
             try:
                 bench.daemon.wait_ready()
                 with before_others(bench.daemon.pid()):
-                    bench.ratio("lidar", payloads_of(LIDAR), options)
-                    for size in (64, 1472):
-                        bench.ratio(f"{size}", [k.to_bytes(8, "big") * (size // 8) for k in range(1000)], options)
+                    yield bench
             finally:
                 bench.daemon.stop()
     finally:
         net.close()
         shutil.rmtree(directory)
         print(f"load: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench replay", description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--packets", type=int, default=300_000, help="of each round and program")
+    options = parser.parse_args()
+    if not shutil.which("tcpreplay"):
+        raise SystemExit("bench replay: tcpreplay is not installed: sudo scripts/setup")
+    with running(options.build) as bench:
+        bench.ratio("lidar", payloads_of(LIDAR), options)
+        for size in (64, 1472):
+            bench.ratio(f"{size}", [k.to_bytes(8, "big") * (size // 8) for k in range(1000)], options)
     return 0
 
 

@@ -4,7 +4,7 @@
 
 Nanoseconds are bench_send's own clock (median of its rounds); instructions are callgrind's of the same program, split
 by the object they were in: ours, and the verbs libraries'. On the scripted backend, and on verbs over an emulated device
-that swallows what it is sent.
+that swallows what it is sent. Then packets a second on a wire, beside the kernel's ways: see send_wire.py.
 """
 import argparse
 import json
@@ -13,6 +13,7 @@ import pathlib
 import sys
 import tempfile
 
+import send_wire
 from ring import CALLGRIND, ROOT, Wire, cost_by_object, is_library, run
 
 # Bytes of payload, checksums, senders: the first and the last differ in these alone.
@@ -42,6 +43,8 @@ def main():
     parser = argparse.ArgumentParser(prog="scripts/bench send", description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--wire-rounds", type=int, default=5)
+    parser.add_argument("--wire-packets", type=int, default=300_000, help="of each round and program")
     options = parser.parse_args()
     results = [measure(options.build, [], load, options.rounds) for load in LOADS]
     if os.geteuid() == 0:
@@ -50,7 +53,7 @@ def main():
             start = ["ip", "netns", "exec", wire.name, softhca, "-i", "bench0", "-e", "generator", "--"]
             results += [measure(options.build, start, load, options.rounds) for load in LOADS]
     else:
-        print("verbs left out: the emulated device needs root", file=sys.stderr)
+        print("verbs and the wire left out: they need root", file=sys.stderr)
     for result in results:
         print(json.dumps(result))
     for result in results:
@@ -63,6 +66,8 @@ def main():
         ratio = several["instructions_per_packet"]["own"] / one["instructions_per_packet"]["own"]
         print(f"{one['backend']:9} {several['senders']} senders to {one['senders']}: {ratio:.3f} of the instructions, own "
               f"(target: below {MORE_TARGET})", file=sys.stderr)
+    if os.geteuid() == 0:
+        send_wire.run(options.build, options.wire_rounds, options.wire_packets)
     return 0
 
 
