@@ -235,7 +235,7 @@ int transmit_do_work(struct transmit *transmit, const struct transmit_now *at)
 		n += serve(transmit, transmit->channels[i], at);
 	n += take_mails(transmit, at);
 	if (transmit->stopping && transmit->n_channels == 0 && !transmit->stopped)
-		transmit->stopped = mailbox_send(transmit->outbox, &(struct mail){ .type = MAIL_STOPPED }) == 0;
+		transmit->stopped = mailbox_send_last(transmit->outbox, &(struct mail){ .type = MAIL_STOPPED }) == 0;
 	return n;
 }
 
