@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 /*
@@ -111,14 +110,6 @@ static struct user *take_user(struct notifier *notifier, uid_t uid)
 
 /* ---- waking -------------------------------------------------------------------------------------- */
 
-static uint64_t cpu_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /*
  * Nothing here may wait for a client. A socket and no pipe: a reader whose memory does not come (userfaultfd, FUSE)
  * stops while it holds the pipe's lock, and with it who writes. A full one is readable as it is; of one whose
@@ -163,7 +154,7 @@ static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entr
 		wake_consumer(entry);
 	else
 		sender_wake(entry->state, entry->page, entry->fd);
-	*cpu_ns = cpu_now_ns();
+	*cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	pthread_mutex_lock(&notifier->mutex);
 	entry->busy = false;
 	add_cost(entry->user, *cpu_ns - before_ns, time_monotonic_ns());
@@ -216,7 +207,7 @@ static bool notify(struct notifier *notifier, enum lane lane, uint64_t *cpu_ns)
 static void *quick_main(void *argument)
 {
 	struct notifier *notifier = argument;
-	uint64_t cpu_ns = cpu_now_ns();
+	uint64_t cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	eventfd_t rings;
 	bool go_on;
 
@@ -232,7 +223,7 @@ static void *quick_main(void *argument)
 static void *slow_main(void *argument)
 {
 	struct notifier *notifier = argument;
-	uint64_t cpu_ns = cpu_now_ns();
+	uint64_t cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
 	pthread_mutex_lock(&notifier->mutex);
 	while (!notifier->stop) {

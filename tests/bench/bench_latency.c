@@ -10,6 +10,7 @@
  * it is published, and just after it was acquired, by CLOCK_MONOTONIC, which is one for all CPUs. Sender and receivers
  * are pinned to the first and the last.
  */
+#include "daemon/base/time.h"
 #include "daemon/control/notifier.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
@@ -68,14 +69,6 @@ struct way {
 	void (*send)(struct bench *bench, uint64_t now_ns);
 	uint64_t (*receive)(struct bench *bench, struct ibvcap_rx *rx);
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void require(bool condition, const char *what)
 {
@@ -248,7 +241,7 @@ static void receive_all(struct bench *bench, const struct way *way, uint32_t whi
 		uint64_t sent_ns = way->receive(bench, &rx);
 
 		if (which == 0)
-			bench->shared->rounds[bench->round].ns = now_ns() - sent_ns;
+			bench->shared->rounds[bench->round].ns = time_monotonic_ns() - sent_ns;
 	}
 	test_reader_deinit(&rx);
 	_exit(EXIT_SUCCESS);
@@ -260,12 +253,12 @@ static void send_all(struct bench *bench, const struct way *way, uint32_t n_rece
 
 	while (atomic_load(&bench->shared->n_ready) < n_receivers)
 		sched_yield();
-	due_ns = now_ns();
+	due_ns = time_monotonic_ns();
 	for (bench->round = 0; bench->round < bench->rounds + WARM_UP; bench->round++) {
 		uint64_t now;
 
 		due_ns += bench->period_us * UINT64_C(1000);
-		while ((now = now_ns()) < due_ns)
+		while ((now = time_monotonic_ns()) < due_ns)
 			;
 		if (now - due_ns > bench->period_us * UINT64_C(1000))
 			due_ns = now; /* held up itself: what it did not publish in time nobody waited for */

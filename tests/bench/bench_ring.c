@@ -12,6 +12,7 @@
  * Under callgrind (--collect-atstart=no --instr-atstart=no is set up by scripts/bench) only the drain is
  * counted. Prints one JSON line.
  */
+#include "daemon/base/time.h"
 #include "daemon/net/net.h"
 #include "daemon/worker/worker.h"
 #include "lib/ibvcap/ring.h"
@@ -28,7 +29,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
@@ -59,14 +59,6 @@ struct bench {
 	uint8_t frame[FRAME_BYTES_MAX];
 	uint32_t frame_bytes;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void die(const char *what, const char *why)
 {
@@ -156,7 +148,7 @@ static void wait_matched(struct bench *bench, uint64_t target)
 {
 	uint64_t matched;
 
-	for (uint64_t give_up = now_ns() + 5000000000u; now_ns() < give_up; usleep(bench->batch ? 10 : 1000)) {
+	for (uint64_t give_up = time_monotonic_ns() + 5000000000u; time_monotonic_ns() < give_up; usleep(bench->batch ? 10 : 1000)) {
 		if (bench->ops->read_matched(bench->queue, &matched) < 0)
 			die("flow counter", "cannot be read");
 		if (matched >= target)
@@ -352,8 +344,8 @@ static __attribute__((noinline)) uint64_t drain(const struct bench *bench, uint3
 		/* By the clock: a million polls take a moment, or a minute under callgrind. */
 		if (n == 0 && ++empty_polls % 65536 == 0) {
 			if (give_up_ns == 0)
-				give_up_ns = now_ns() + GIVE_UP_NS;
-			else if (now_ns() > give_up_ns)
+				give_up_ns = time_monotonic_ns() + GIVE_UP_NS;
+			else if (time_monotonic_ns() > give_up_ns)
 				lost("since no buffer was posted");
 		}
 	}
@@ -374,11 +366,11 @@ static double drain_batch(struct bench *bench, uint32_t round, uint64_t *done)
 	uint64_t before_ns, after_ns;
 
 	let_act(bench, round);
-	before_ns = now_ns();
+	before_ns = time_monotonic_ns();
 	CALLGRIND_TOGGLE_COLLECT;
 	*done += drain(bench, waiting);
 	CALLGRIND_TOGGLE_COLLECT;
-	after_ns = now_ns();
+	after_ns = time_monotonic_ns();
 	return (double)(after_ns - before_ns);
 }
 

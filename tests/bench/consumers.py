@@ -12,13 +12,11 @@ import argparse
 import json
 import os
 import pathlib
-import shutil
 import sys
-import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, hugepages  # noqa: E402
+from bench_machine import before_others, hugepages, system_bed  # noqa: E402
 
 PAGES = 192
 FLOOR, CEILING = 1000, 4_000_000  # packets a second, of the search
@@ -123,19 +121,11 @@ def main():
     parser.add_argument("--rate", type=int, help="the zero-loss rate, packets a second, instead of the search")
     parser.add_argument("--size", type=int, default=1024, help="bytes of a payload")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        raise SystemExit("bench consumers: network namespaces need root")
-    os.environ["IBVCAP_BUILD_DIR"] = str(options.build.resolve())
-    sys.path.insert(0, str(ROOT / "tests/system"))
-    import conftest
-    import eight_consumers
-
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-bench-"))
-    directory.chmod(0o755)
     print(f"load before: {os.getloadavg()[0]:.1f}", file=sys.stderr)
-    net = conftest.Net()
     try:
-        with hugepages(PAGES):
+        with system_bed("consumers", options.build) as (conftest, net, directory), hugepages(PAGES):
+            import eight_consumers
+
             bench = Bench(eight_consumers, conftest, net, directory, options.size)
             try:
                 bench.daemon.wait_ready()
@@ -144,8 +134,6 @@ def main():
             finally:
                 bench.daemon.stop()
     finally:
-        net.close()
-        shutil.rmtree(directory)
         print(f"load after: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
 
 

@@ -12,15 +12,13 @@ import argparse
 import json
 import os
 import pathlib
-import shutil
 import signal
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others  # noqa: E402
+from bench_machine import before_others, system_bed  # noqa: E402
 
 RATE, ENDS, PORT = 72000, 10, 7502
 RING = {"receive_queue_slots": 4096, "history_blocks": 32, "slots_per_block": 256, "lease_blocks": 2, "payload_size": 256,
@@ -120,21 +118,10 @@ def main():
     parser.add_argument("--rate", type=int, default=RATE, help="packets a second")
     parser.add_argument("--seconds", type=float, default=5, help="of each run")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        raise SystemExit("bench restarts: network namespaces need root")
-    os.environ["IBVCAP_BUILD_DIR"] = str(options.build.resolve())
-    sys.path.insert(0, str(ROOT / "tests/system"))
-    import conftest
-
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-bench-"))
-    directory.chmod(0o755)
-    net = conftest.Net()
     try:
-        with before_others():
+        with system_bed("restarts", options.build) as (conftest, net, directory), before_others():
             return measure(conftest, net, directory, options)
     finally:
-        net.close()
-        shutil.rmtree(directory)
         print(f"load: {os.getloadavg()[0]:.1f}", file=sys.stderr)
 
 

@@ -4,8 +4,10 @@
  * plain AF_PACKET receive ring (packet(7), PACKET_RX_RING, TPACKET_V3: the fastest there is) for
  * SECONDS from the first one; says "ready" before and one JSON line in the end.
  */
+#include "daemon/base/time.h"
+
 #include <arpa/inet.h>
-#include <errno.h>
+#include <err.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
@@ -16,27 +18,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define BLOCK_BYTES (1u << 20)
 #define BLOCKS 32u
 #define FRAME_BYTES 2048u /* V3 only wants to hear that it divides the block */
 #define RETIRE_MS 4u
 #define GIVE_UP_MS 10000
-
-static _Noreturn void die(const char *what)
-{
-	fprintf(stderr, "ring_receive: %s: %s\n", what, strerror(errno));
-	exit(EXIT_FAILURE);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static uint8_t *open_ring(int fd, const char *netdev)
 {
@@ -54,13 +41,13 @@ static uint8_t *open_ring(int fd, const char *netdev)
 	if (setsockopt(fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) ||
 	    setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one)) ||
 	    setsockopt(fd, SOL_PACKET, PACKET_RX_RING, &req, sizeof(req)))
-		die("setsockopt");
+		err(EXIT_FAILURE, "setsockopt");
 	ring = mmap(NULL, BLOCKS * BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (ring == MAP_FAILED)
-		die("mmap");
+		err(EXIT_FAILURE, "mmap");
 	address.sll_ifindex = (int)if_nametoindex(netdev);
 	if (bind(fd, (void *)&address, sizeof(address)))
-		die(netdev);
+		err(EXIT_FAILURE, "%s", netdev);
 	return ring;
 }
 
@@ -93,11 +80,11 @@ int main(int argc, char **argv)
 	}
 	fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		die("socket");
+		err(EXIT_FAILURE, "socket");
 	ring = open_ring(fd, argv[1]);
 	puts("ready");
 	fflush(stdout);
-	for (uint32_t next = 0; now_ns() < end;) {
+	for (uint32_t next = 0; time_monotonic_ns() < end;) {
 		struct tpacket_block_desc *block = (void *)(ring + (size_t)next * BLOCK_BYTES);
 		struct pollfd p = {.fd = fd, .events = POLLIN | POLLERR};
 		uint64_t n;
@@ -112,13 +99,13 @@ int main(int argc, char **argv)
 		__atomic_store_n(&block->hdr.bh1.block_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
 		next = (next + 1) % BLOCKS;
 		if (n && !start) {
-			start = now_ns();
+			start = time_monotonic_ns();
 			end = start + (uint64_t)(atof(argv[3]) * 1e9);
 			getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &stats_bytes);
 			continue; /* what the clock did not cover is not counted */
 		}
 		frames += n;
-		last = now_ns();
+		last = time_monotonic_ns();
 	}
 	getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &stats_bytes);
 	printf("{\"frames\": %llu, \"seconds\": %.6f, \"dropped\": %u}\n",

@@ -4,7 +4,10 @@
  * AF_PACKET transmit ring (packet(7), PACKET_TX_RING), as fast as they go; one JSON line in the
  * end. What softhca is measured against.
  */
+#include "daemon/base/time.h"
+
 #include <arpa/inet.h>
+#include <err.h>
 #include <errno.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -17,7 +20,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define BLOCK_BYTES (1u << 20)
 #define BLOCKS 4u
@@ -31,20 +33,6 @@ struct sender {
 	uint8_t frame[65536];
 	uint32_t frame_bytes;
 };
-
-static _Noreturn void die(const char *what)
-{
-	fprintf(stderr, "ring_send: %s: %s\n", what, strerror(errno));
-	exit(EXIT_FAILURE);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static uint16_t ip_sum(const void *header)
 {
@@ -66,7 +54,7 @@ static void build_frame(struct sender *s, char **words)
 
 	if (sscanf(words[0], "%x:%x:%x:%x:%x:%x", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4],
 		   &mac[5]) != 6)
-		die("DST_MAC");
+		err(EXIT_FAILURE, "DST_MAC");
 	for (int i = 0; i < 6; i++)
 		eth->ether_dhost[i] = (uint8_t)mac[i];
 	eth->ether_shost[0] = 2;
@@ -79,7 +67,7 @@ static void build_frame(struct sender *s, char **words)
 	udp.dest = htons((uint16_t)atoi(words[3]));
 	if (inet_pton(AF_INET, words[1], &ip.saddr) != 1 ||
 	    inet_pton(AF_INET, words[2], &ip.daddr) != 1)
-		die("address");
+		err(EXIT_FAILURE, "address");
 	ip.check = ip_sum(&ip);
 	memcpy(eth + 1, &ip, sizeof(ip));
 	memcpy((uint8_t *)(eth + 1) + sizeof(ip), &udp, sizeof(udp));
@@ -98,17 +86,17 @@ static void open_ring(struct sender *s, const char *netdev)
 	req.tp_frame_nr = s->n_slots;
 	s->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	if (s->fd < 0)
-		die("socket");
+		err(EXIT_FAILURE, "socket");
 	if (setsockopt(s->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) ||
 	    setsockopt(s->fd, SOL_PACKET, PACKET_QDISC_BYPASS, &one, sizeof(one)) ||
 	    setsockopt(s->fd, SOL_PACKET, PACKET_TX_RING, &req, sizeof(req)))
-		die("setsockopt");
+		err(EXIT_FAILURE, "setsockopt");
 	s->ring = mmap(NULL, BLOCKS * BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 	if (s->ring == MAP_FAILED)
-		die("mmap");
+		err(EXIT_FAILURE, "mmap");
 	address.sll_ifindex = (int)if_nametoindex(netdev);
 	if (bind(s->fd, (void *)&address, sizeof(address)))
-		die(netdev);
+		err(EXIT_FAILURE, "%s", netdev);
 }
 
 static struct tpacket2_hdr *slot(const struct sender *s, uint32_t i)
@@ -134,7 +122,7 @@ static uint32_t send_batch(struct sender *s)
 	}
 	if (sendto(s->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN &&
 	    errno != ENOBUFS)
-		die("send");
+		err(EXIT_FAILURE, "send");
 	return n;
 }
 
@@ -150,15 +138,15 @@ int main(int argc, char **argv)
 	s.frame_bytes = (uint32_t)atoi(argv[2]);
 	if (s.frame_bytes < 42 || s.frame_bytes > sizeof(s.frame)) {
 		errno = EINVAL;
-		die("BYTES");
+		err(EXIT_FAILURE, "BYTES");
 	}
 	build_frame(&s, argv + 4);
 	open_ring(&s, argv[1]);
-	start = now_ns();
+	start = time_monotonic_ns();
 	end = start + (uint64_t)(atof(argv[3]) * 1e9);
-	while (now_ns() < end)
+	while (time_monotonic_ns() < end)
 		sent += send_batch(&s);
 	printf("{\"frames\": %llu, \"seconds\": %.3f}\n", (unsigned long long)sent,
-	       (double)(now_ns() - start) / 1e9);
+	       (double)(time_monotonic_ns() - start) / 1e9);
 	return EXIT_SUCCESS;
 }

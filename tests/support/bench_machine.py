@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What measurements want of the machine for as long as they run."""
 import contextlib
+import os
 import pathlib
+import shutil
+import sys
+import tempfile
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 HUGEPAGES = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 
 
@@ -35,3 +40,22 @@ def before_others(*pids):
         for path, nice in before.items():
             with contextlib.suppress(OSError):
                 path.write_text(nice)
+
+
+@contextlib.contextmanager
+def system_bed(name, build):
+    """What the system tests stand on, for scripts/bench NAME with that build: conftest, namespaces and a directory."""
+    if os.geteuid() != 0:
+        raise SystemExit(f"bench {name}: network namespaces need root")
+    os.environ["IBVCAP_BUILD_DIR"] = str(build.resolve())
+    sys.path.insert(0, str(ROOT / "tests/system"))
+    import conftest
+
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-bench-"))
+    directory.chmod(0o755)
+    net = conftest.Net()
+    try:
+        yield conftest, net, directory
+    finally:
+        net.close()
+        shutil.rmtree(directory)

@@ -62,23 +62,17 @@ def hostile():
 
 
 @pytest.fixture
-def reader():
+def reader(started):
     """reader(daemon, stream): a good one, attached, checking every packet; finish(): what it received."""
-    started = []
 
     def start(daemon, stream, policy="lossy"):
-        process = subprocess.Popen(as_good_user(IBVCAP, "recv", stream, "--verify", "--json", "--socket", daemon.socket_path,
-                                                "--policy", policy), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        started.append(process)
+        process = started(as_good_user(IBVCAP, "recv", stream, "--verify", "--json", "--socket", daemon.socket_path,
+                                       "--policy", policy))
         conftest.wait_until(lambda: process.poll() is not None or mine(daemon, stream), 20, f"the good reader of {stream}")
         assert process.poll() is None, process.communicate()
         return process
 
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    return start
 
 
 def mine(daemon, stream):
