@@ -72,6 +72,7 @@ static int append_stream(struct reply *reply, struct attach_point *point)
 		.slot_bytes = shared->slot_bytes,
 		.slots_per_block = shared->slots_per_block,
 		.n_blocks = shared->n_blocks,
+		.history_blocks = shared->history_blocks,
 		.receive_queue_slots = ring->config->receive_queue_slots,
 		.page_bytes = shared->page_bytes,
 		.n_counters = IBVCAP_CTR_N + STREAM_CTR_N,

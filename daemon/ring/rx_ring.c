@@ -225,6 +225,35 @@ struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring)
 	return NULL;
 }
 
+/* ---- the high-water mark -------------------------------------------------------------------------- */
+
+/* Rows that it has not acquired, of all that were published for it; at most all of them, whatever its page says. */
+static uint64_t count_behind(const struct ring_consumer *consumer, uint64_t head)
+{
+	uint64_t behind = head - consumer->attach_sequence;
+	uint64_t delivered = daemon_load_delivered(consumer->page);
+	uint64_t skipped = daemon_load_skipped(consumer->page);
+
+	behind -= delivered < behind ? delivered : behind;
+	return behind - (skipped < behind ? skipped : behind);
+}
+
+/* Once a block. What was recycled before a reader came to it fills the ring no longer. */
+static void note_fill(struct rx_ring *ring)
+{
+	uint64_t readable = ring->head - ring->floor * ring->slots_per_block;
+	uint64_t most = counter_get(&ring->ring->counters[IBVCAP_CTR_FILL_MAX]);
+
+	for (uint32_t i = 0; i < ring->n_consumers && readable > most; i++) {
+		uint64_t behind = count_behind(ring->consumers[i], ring->head);
+
+		behind = behind < readable ? behind : readable;
+		if (behind > most)
+			most = behind;
+	}
+	counter_set(&ring->ring->counters[IBVCAP_CTR_FILL_MAX], most);
+}
+
 /* ---- memory for the next block ------------------------------------------------------------------- */
 
 /* Take the oldest block number out of the window. Its memory is free unless somebody leases it. */
@@ -249,6 +278,7 @@ static bool open_block(struct rx_ring *ring)
 {
 	bool full = ring->next_block - ring->floor == ring->live_blocks_max;
 
+	note_fill(ring);
 	ring->pinned = full && is_pinned(ring, ring->floor);
 	if (ring->pinned)
 		return false;

@@ -17,8 +17,9 @@ const char *const ring_counter_labels[IBVCAP_CTR_N] = {
 	[IBVCAP_CTR_POSTED] = "posted",
 	[IBVCAP_CTR_QUEUE_RESETS] = "queue_resets",
 	[IBVCAP_CTR_WAKES] = "wakes",
+	[IBVCAP_CTR_FILL_MAX] = "fill_max",
 };
-static_assert(IBVCAP_CTR_N == 15, "a counter wants its label here");
+static_assert(IBVCAP_CTR_N == 16, "a counter wants its label here");
 
 const char *const tx_counter_labels[IBVCAP_TX_CTR_N] = {
 	[IBVCAP_TX_CTR_SUBMITTED] = "submitted",

@@ -65,6 +65,7 @@ static int add_stream(struct ibvcap_status *status, const struct wire_stream *me
 		.slot_bytes = message->slot_bytes,
 		.slots_per_block = message->slots_per_block,
 		.n_blocks = message->n_blocks,
+		.history_blocks = message->history_blocks,
 		.receive_queue_slots = message->receive_queue_slots,
 		.page_bytes = message->page_bytes,
 		.clock_source = (enum ibvcap_clock_source)message->clock_source,

@@ -171,8 +171,10 @@ struct wire_stream {
 	uint32_t slot_bytes;
 	uint32_t slots_per_block;
 	uint32_t n_blocks;
+	uint32_t history_blocks;
 	uint32_t receive_queue_slots;
 	uint32_t page_bytes;
+	uint32_t reserved;
 	uint32_t n_counters; /* enum ibvcap_ring_counter, then enum stream_counter */
 	uint64_t counters[WIRE_COUNTERS_MAX];
 	uint64_t loss_packets; /* the last for want of a buffer; 0: none that is known of */

@@ -13,7 +13,8 @@ ATTACHED, ERROR, DAEMON, STREAM, CONSUMER, INTERFACE, END = range(64, 71)
 DONE, OPENED, READY, CHANNEL, SENDER = range(71, 76)
 
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
-                 "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes"]
+                 "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes",
+                 "fill_max"]
 STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head"]
 CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks"]
 TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "completed_bytes", "wire_bytes", "late", "timed",
@@ -22,7 +23,7 @@ CHANNEL_COUNTERS = TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_sende
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 
 HEADER = struct.Struct("=IHHII")
-STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ8I64Q3Q")
+STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q3Q")
 CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
 CHANNEL_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q")
 SENDER_BODY = struct.Struct("=64siIII64Q")
@@ -58,9 +59,9 @@ def decode(kind, body):
         f = STREAM_BODY.unpack(body)
         return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
                 "state": text(f[4]), "epoch": f[5], "clock_error_ns": f[6], "clock_source": f[7], "queue": f[8],
-                "slot_bytes": f[9], "slots_per_block": f[10], "n_blocks": f[11], "receive_queue_slots": f[12],
-                "page_bytes": f[13], **counters(STREAM_COUNTERS, f[14], f[15:]), "loss_packets": f[79], "loss_from_ns": f[80],
-                "loss_to_ns": f[81]}
+                "slot_bytes": f[9], "slots_per_block": f[10], "n_blocks": f[11], "history_blocks": f[12],
+                "receive_queue_slots": f[13], "page_bytes": f[14], **counters(STREAM_COUNTERS, f[16], f[17:]),
+                "loss_packets": f[81], "loss_from_ns": f[82], "loss_to_ns": f[83]}
     if kind == CONSUMER:
         f = CONSUMER_BODY.unpack(body)
         return {"stream": text(f[0]), "queue": f[1], "policy": f[2], "pid": f[3], "uid": f[4],

@@ -341,6 +341,56 @@ Test(rx_ring, what_a_lossless_consumer_skipped_it_does_not_pin)
 	rx_ring_deinit(&ring);
 }
 
+static uint64_t fill_max(const struct rx_ring *ring)
+{
+	return counter_get(&ring->ring->counters[IBVCAP_CTR_FILL_MAX]);
+}
+
+Test(rx_ring, the_fill_of_the_slowest_consumer_has_a_high_water_mark)
+{
+	struct rx_ring ring;
+	struct ring_consumer slow, quick;
+
+	init(&ring, &small);
+	run_blocks(&ring, 100);
+	cr_expect(eq(u64, fill_max(&ring), 0), "nobody reads");
+	cr_assert(eq(int, test_consumer_init(&slow, 4), 0));
+	cr_assert(eq(int, test_consumer_init(&quick, 4), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &slow), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &quick), 0));
+	run_blocks(&ring, 3);
+	consumer_store_delivered(quick.page, 3 * N);
+	consumer_store_delivered(slow.page, N / 2);
+	cr_assert(eq(u32, post(&ring, 1), 1));
+	cr_expect(eq(u64, fill_max(&ring), 2 * N + N / 2));
+	consumer_store_delivered(slow.page, 2 * N);
+	consumer_store_skipped(slow.page, N);
+	run_blocks(&ring, 1);
+	cr_expect(eq(u64, fill_max(&ring), 2 * N + N / 2), "it never falls");
+	run_blocks(&ring, 100);
+	cr_expect(gt(u64, fill_max(&ring), small.history_blocks * N));
+	cr_expect(le(u64, fill_max(&ring), (uint64_t)ring.live_blocks_max * N), "what was recycled is not in the ring");
+	test_consumer_deinit(&slow);
+	test_consumer_deinit(&quick);
+	rx_ring_deinit(&ring);
+}
+
+Test(rx_ring, a_page_that_lies_does_not_fill_the_ring)
+{
+	struct rx_ring ring;
+	struct ring_consumer liar;
+
+	init(&ring, &small);
+	cr_assert(eq(int, test_consumer_init(&liar, 4), 0));
+	cr_assert(eq(int, rx_ring_add_consumer(&ring, &liar), 0));
+	consumer_store_delivered(liar.page, UINT64_MAX);
+	consumer_store_skipped(liar.page, UINT64_MAX);
+	run_blocks(&ring, 100);
+	cr_expect(eq(u64, fill_max(&ring), 0));
+	test_consumer_deinit(&liar);
+	rx_ring_deinit(&ring);
+}
+
 Test(rx_ring, after_its_deadline_a_lossless_consumer_is_demoted_and_keeps_its_leases)
 {
 	struct rx_ring ring;

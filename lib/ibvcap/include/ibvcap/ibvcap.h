@@ -378,6 +378,7 @@ struct ibvcap_stream_status {
 	uint32_t slot_bytes;
 	uint32_t slots_per_block;
 	uint32_t n_blocks;
+	uint32_t history_blocks; /* kept for late readers; so many blocks behind, a lossy one begins to skip */
 	uint32_t receive_queue_slots;
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;

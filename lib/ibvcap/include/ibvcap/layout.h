@@ -130,6 +130,7 @@ enum ibvcap_ring_counter {
 	IBVCAP_CTR_POSTED,         /* slots handed to the device */
 	IBVCAP_CTR_QUEUE_RESETS,   /* times the device's queue was reset after an error */
 	IBVCAP_CTR_WAKES,          /* times that consumers were to be woken: a system call of the worker each */
+	IBVCAP_CTR_FILL_MAX,       /* most rows in the ring that a consumer had not acquired; looked at once a block */
 	IBVCAP_CTR_N
 };
 static_assert(IBVCAP_CTR_N <= IBVCAP_COUNTERS_MAX, "shared layout");
