@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a status says, taken apart once: what `ibvcap status` and `ibvcap top` print. */
+#ifndef TOOLS_PARTS_H
+#define TOOLS_PARTS_H
+
+#include <ibvcap/ibvcap.h>
+#include <jansson.h>
+
+/* Of a status that lives longer. */
+struct parts {
+	const struct ibvcap_stream_status *streams;
+	const struct ibvcap_consumer_status_info *consumers;
+	const struct ibvcap_channel_status *channels;
+	const struct ibvcap_sender_status *senders;
+	const struct ibvcap_interface_status *interfaces;
+	int n_streams;
+	int n_consumers;
+	int n_channels;
+	int n_senders;
+	int n_interfaces;
+	const char *version;
+	pid_t pid;
+};
+
+/* The labelled counters of one of them. */
+struct counters {
+	const struct ibvcap_counter *at;
+	uint32_t n;
+};
+#define COUNTERS_OF(part) ((struct counters){(part)->counters, (part)->n_counters})
+
+void parts_of(const struct ibvcap_status *status, struct parts *parts);
+
+/** 0 where the daemon has none of that label. */
+uint64_t counters_value(struct counters counters, const char *label);
+
+const char *parts_clock_name(enum ibvcap_clock_source source);
+const char *parts_policy_name(uint32_t policy);
+
+/** All of it: keys are the counters' labels. The arrays are in the order of the parts. */
+json_t *parts_to_json(const struct parts *parts);
+
+#endif
