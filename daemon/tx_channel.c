@@ -61,17 +61,39 @@ uint64_t tx_channel_senders_bytes(const struct tx_channel *channel)
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
+static int fit_pacing(const struct config_channel *config, const struct backend_capabilities *device,
+		      struct fault *fault)
+{
+	if (!config->device_pacing)
+		return 0;
+	if (device->max_rate_bps == 0)
+		return fault_set(fault, EX_CONFIG, ENOTSUP,
+				 "%s:%d: channel '%s': pacing = \"device\", and device %s of %s cannot pace: "
+				 "accepted is \"software\"",
+				 config->file, config->line, config->name, device->device, config->interface);
+	if (config->rate_limit_bps >= device->min_rate_bps && config->rate_limit_bps <= device->max_rate_bps)
+		return 0;
+	return fault_set(
+	    fault, EX_CONFIG, ERANGE,
+	    "%s:%d: channel '%s': rate_limit_mbps = %llu with pacing = \"device\": "
+	    "accepted is what device %s of %s paces to, from %.9g to %.9g Mb/s, or pacing = \"software\"",
+	    config->file, config->line, config->name, (unsigned long long)config->rate_limit_bps / 1000000,
+	    device->device, config->interface, (double)device->min_rate_bps / 1e6, (double)device->max_rate_bps / 1e6);
+}
+
 int tx_channel_fit(struct tx_channel *channel, struct fault *fault)
 {
 	const struct config_channel *config = channel->config;
 	const struct backend_capabilities *device = &channel->interface->capabilities;
+	int r;
 
 	if (config->send_queue_slots > device->max_send_slots)
 		return fault_set(fault, EX_CONFIG, EINVAL,
 				 "%s:%d: channel '%s': send_queue_slots %u is more than device %s takes: at most %u",
 				 config->file, config->line, config->name, config->send_queue_slots, device->device,
 				 device->max_send_slots);
-	return headers_checksums(config, device, &channel->checksums, fault);
+	r = fit_pacing(config, device, fault);
+	return r < 0 ? r : headers_checksums(config, device, &channel->checksums, fault);
 }
 
 int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault *fault)
@@ -86,6 +108,7 @@ int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault 
 		.checksums = channel->checksums,
 		.rate_bps = config->rate_limit_bps,
 		.burst_bytes = config->burst_bytes,
+		.device_pacing = config->device_pacing,
 		.late_after_ns = config->late_after_us * UINT64_C(1000),
 		.completion_events = config->poll != CONFIG_POLL_BUSY,
 	};
@@ -95,11 +118,11 @@ int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault 
 		return r;
 	channel->epoch = epoch;
 	log_info("channel '%s': interface %s, device %s: %u destinations, send queue %u, arenas of %u slots of %u "
-		 "bytes in "
-		 "%u kB pages, rate %llu Mb/s",
+		 "bytes in %u kB pages, rate %llu Mb/s%s",
 		 config->name, config->interface, channel->interface->capabilities.device, config->n_destinations,
 		 config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
-		 (unsigned long long)config->rate_limit_bps / 1000000);
+		 (unsigned long long)config->rate_limit_bps / 1000000,
+		 config->device_pacing ? ", kept by the device" : "");
 	return 0;
 }
 

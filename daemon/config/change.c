@@ -80,6 +80,7 @@ const char *change_fixed_channel_key(const struct config_channel *before, const 
 		{ CHANNEL_PAGE_SIZE, before->page_bytes != after->page_bytes },
 		{ CHANNEL_RATE_LIMIT_MBPS, before->rate_limit_bps != after->rate_limit_bps },
 		{ CHANNEL_BURST_BYTES, before->burst_bytes != after->burst_bytes },
+		{ CHANNEL_PACING, before->device_pacing != after->device_pacing },
 		{ CHANNEL_LATE_AFTER_US, before->late_after_us != after->late_after_us },
 		{ CHANNEL_UDP_CHECKSUM, before->udp_checksum != after->udp_checksum },
 		{ CHANNEL_POLL, before->poll != after->poll },

@@ -99,6 +99,10 @@ int check_channel(const struct reader *reader, const struct value *values, const
 		    "udp_checksum = \"zero\" with the IPv6 destination at %s:%d, whose receivers would drop it "
 		    "(RFC 8200): accepted is \"auto\", \"device\" or \"software\"",
 		    ipv6->file, ipv6->line);
+	if (channel->device_pacing && channel->rate_limit_bps == 0)
+		return reader_fault(reader, values[CHANNEL_PACING].setting,
+				    "pacing = \"device\" without a limit to keep to: accepted is rate_limit_mbps with it, or "
+				    "pacing = \"software\"");
 	r = check_vlan(reader, &values[CHANNEL_VLAN], channel);
 	return r < 0 ? r : check_source(reader, &values[CHANNEL_SOURCE], channel);
 }

@@ -110,6 +110,7 @@ struct config_channel {
 	uint32_t page_bytes;	 /* 4096, 2 MiB, 1 GiB */
 	uint64_t rate_limit_bps; /* of frames with FCS; 0 = none */
 	uint32_t burst_bytes;	 /* 0: what a worker may be late by */
+	bool device_pacing;	 /* only with a limit; that the device can is checked at start */
 	uint32_t late_after_us;
 	enum config_udp_checksum udp_checksum;
 	uint32_t max_senders;

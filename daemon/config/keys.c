@@ -111,6 +111,7 @@ static const struct key flow[] = {
 };
 
 static const char *const udp_checksums[] = { "auto", "device", "zero", "software", NULL };
+static const char *const pacings[] = { "software", "device", NULL };
 
 static const struct key channel[] = {
 	[CHANNEL_NAME] = { .name = "name", .type = KEY_STRING, .required = true,
@@ -151,6 +152,8 @@ static const struct key channel[] = {
 	[CHANNEL_BURST_BYTES] = { .name = "burst_bytes", .type = KEY_INTEGER, .integer = 0, .min = 0,
 				  .max = 1 << 24,
 				  .description = "that may leave at once under a limit; 0: what a late worker needs" },
+	[CHANNEL_PACING] = { .name = "pacing", .type = KEY_CHOICE, .string = "software", .choices = pacings,
+			     .description = "who keeps to the limit: software, the worker; or the device, where it can" },
 	[CHANNEL_LATE_AFTER_US] = { .name = "late_after_us", .type = KEY_INTEGER, .integer = 100, .min = 0,
 				    .max = 60000000,
 				    .description = "microseconds after its time from which a packet is late" },

@@ -97,6 +97,7 @@ static void read_numbers(const struct value *values, struct config_channel *chan
 	channel->page_bytes = field_page_bytes(&values[CHANNEL_PAGE_SIZE]);
 	channel->rate_limit_bps = (uint64_t)values[CHANNEL_RATE_LIMIT_MBPS].integer * 1000000;
 	channel->burst_bytes = (uint32_t)values[CHANNEL_BURST_BYTES].integer;
+	channel->device_pacing = values[CHANNEL_PACING].integer == 1; /* of "software", "device" */
 	channel->late_after_us = (uint32_t)values[CHANNEL_LATE_AFTER_US].integer;
 	channel->udp_checksum = checksums[values[CHANNEL_UDP_CHECKSUM].integer];
 	channel->max_senders = (uint32_t)values[CHANNEL_MAX_SENDERS].integer;

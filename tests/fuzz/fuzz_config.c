@@ -93,6 +93,7 @@ static void require_channel(const struct config_channel *channel, const struct f
 	require(channel->vlan == -1 || (channel->vlan >= 1 && channel->vlan <= 4094), "vlan", fault);
 	require(channel->dscp <= 63 && channel->source_port != 0 && channel->max_senders >= 1, "numbers", fault);
 	require(channel->rate_limit_bps <= UINT64_C(1000000000000), "rate_limit_mbps", fault);
+	require(channel->rate_limit_bps || !channel->device_pacing, "pacing", fault);
 	for (uint32_t i = 0; i < channel->n_destinations; i++)
 		require_destination(channel, &channel->destinations[i], fault);
 }

@@ -686,12 +686,29 @@ def test_a_sender_reaches_its_own_memory_only(daemon, wire, sender):
     assert it.send(b"mine") == other.send(b"mine, too") == [0]
 
 
+def test_the_device_keeps_to_the_rate_if_told_to(daemon, wire, sender):
+    one = resolved(daemon([], channels=[conftest.channel(wire, pacing="device", rate_limit_mbps=8, burst_bytes=2000)]))
+    it = sender(one)
+    for _ in range(100):
+        it.write(bytes(954))          # 1000 bytes of frame: 1 ms each
+    began = time.monotonic()
+    it.submit()
+    it.wait(20)
+    assert time.monotonic() - began > 0.09
+    counts = one.expect_sent_sum()
+    assert counts["completed"] == 100 and counts["paced"] == 0, "the worker paced, too"
+
+
 # ---- what is refused at start ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("keys,profile,words", [
     ({"payload_size": 9000}, "connectx5", ("payload_size = 9000", "the MTU of rx0 is 9000", "8972 or less")),
     ({"send_queue_slots": 32768}, "connectx5", ("send_queue_slots 32768 is more than device mlx5_0 takes", "at most")),
+    ({"pacing": "device", "rate_limit_mbps": 1000000}, "connectx5",
+     ("rate_limit_mbps = 1000000", "device mlx5_0", "from 0.001 to 100000 Mb/s", '"software"')),
+    ({"pacing": "device", "rate_limit_mbps": 5, "send_queue_slots": 64}, "minimal",
+     ('pacing = "device"', "mlx5_0 of rx0 cannot pace", '"software"')),
     ({"udp_checksum": "device", "send_queue_slots": 64}, "minimal", ('udp_checksum = "device"', '"auto" or "software"')),
 ])
 def test_what_cannot_be_is_refused_at_start_and_says_what_can(start_daemon, wire, keys, profile, words):

@@ -161,6 +161,16 @@ static const char *fixed_channel_key(const char *more, const char *destination)
 	return key ? key : "none";
 }
 
+Test(change, who_paces_a_channel_is_fixed)
+{
+	struct config *a = load_channel("a", "rate_limit_mbps = 5;", "");
+	struct config *b = load_channel("a", "rate_limit_mbps = 5; pacing = \"device\";", "");
+
+	cr_expect(eq(str, (char *)change_fixed_channel_key(&a->channels[0], &b->channels[0]), (char *)"pacing"));
+	config_free(a);
+	config_free(b);
+}
+
 Test(change, of_a_channel_rights_and_limits_of_senders_can_change)
 {
 	cr_expect(eq(str, (char *)fixed_channel_key("", ""), (char *)"none"));
@@ -172,6 +182,7 @@ Test(change, of_a_channel_rights_and_limits_of_senders_can_change)
 	    eq(str, (char *)fixed_channel_key("", "next_hop_mac = \"02:00:00:00:00:07\";"), (char *)"destinations"));
 	cr_expect(eq(str, (char *)fixed_channel_key("source = \"10.0.0.9\";", ""), (char *)"source"));
 	cr_expect(eq(str, (char *)fixed_channel_key("rate_limit_mbps = 5;", ""), (char *)"rate_limit_mbps"));
+	cr_expect(eq(str, (char *)fixed_channel_key("burst_bytes = 5;", ""), (char *)"burst_bytes"));
 	cr_expect(eq(str, (char *)fixed_channel_key("arena_slots = 64;", ""), (char *)"arena_slots"));
 	cr_expect(eq(str, (char *)fixed_channel_key("dscp = 5;", ""), (char *)"dscp"));
 	cr_expect(eq(str, (char *)fixed_channel_key("udp_checksum = \"zero\";", ""), (char *)"udp_checksum"));

@@ -110,6 +110,7 @@ static const struct sample samples[] = {
     {&channel_keys, CHANNEL_PAGE_SIZE, "\"4K\"", "\"3M\""},
     {&channel_keys, CHANNEL_RATE_LIMIT_MBPS, "1000000", "-1"},
     {&channel_keys, CHANNEL_BURST_BYTES, "1", "-1"},
+    {&channel_keys, CHANNEL_PACING, "\"software\"", "\"nic\""},
     {&channel_keys, CHANNEL_LATE_AFTER_US, "0", "-1"},
     {&channel_keys, CHANNEL_UDP_CHECKSUM, "\"zero\"", "\"none\""},
     {&channel_keys, CHANNEL_MAX_SENDERS, "64", "0"},
@@ -214,6 +215,22 @@ Test(channel, the_source_is_one_address_of_the_destinations_family)
 	expect_refused(load_with("source = \"::ffff:10.0.0.1\";", "fe80::1", ""), "test.conf:2: ", "unicast");
 	expect_refused(load_with("source = \"fe80::1\";", "10.0.0.1", ""),
 		       "test.conf:2: ", "of another family than the destination at test.conf:3");
+}
+
+Test(channel, a_device_paces_to_a_limit)
+{
+	struct config *config;
+
+	expect_refused(load_with("pacing = \"device\";", "10.0.0.1", ""),
+		       "test.conf:2: ", "accepted is rate_limit_mbps with it, or pacing = \"software\"");
+	config = load_with("pacing = \"device\"; rate_limit_mbps = 5;", "10.0.0.1", "");
+	cr_assert(config != NULL, "%s", fault.text);
+	cr_expect(config->channels[0].device_pacing);
+	config_free(config);
+	config = load_with("rate_limit_mbps = 5;", "10.0.0.1", "");
+	cr_assert(config != NULL, "%s", fault.text);
+	cr_expect(not(config->channels[0].device_pacing));
+	config_free(config);
 }
 
 Test(channel, ipv6_has_a_checksum)
