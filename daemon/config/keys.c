@@ -9,9 +9,12 @@
 #include <string.h>
 
 static const struct key top[] = {
-    [TOP_CONTROL] = {.name = "control", .type = KEY_GROUP, .description = "the socket that clients connect to"},
-    [TOP_STREAMS] = {.name = "streams", .type = KEY_LIST, .description = "what is captured"},
-    [TOP_CHANNELS] = {.name = "channels", .type = KEY_LIST, .description = "what may be sent"},
+    [TOP_CONTROL] = {.name = "control",
+		     .type = KEY_GROUP,
+		     .group = &control_keys,
+		     .description = "the socket that clients connect to"},
+    [TOP_STREAMS] = {.name = "streams", .type = KEY_LIST, .group = &stream_keys, .description = "what is captured"},
+    [TOP_CHANNELS] = {.name = "channels", .type = KEY_LIST, .group = &channel_keys, .description = "what may be sent"},
 };
 
 static const struct key control[] = {
@@ -48,7 +51,8 @@ static const struct key stream[] = {
 			       .description = "network interface the packets come from" },
 	[STREAM_BACKEND] = { .name = "backend", .type = KEY_CHOICE, .string = "verbs", .choices = backends,
 			     .description = "how they are taken from it" },
-	[STREAM_FLOWS] = { .name = "flows", .type = KEY_LIST, .required = true, .description = "which packets" },
+	[STREAM_FLOWS] = { .name = "flows", .type = KEY_LIST, .group = &flow_keys, .required = true,
+			   .description = "which packets" },
 	[STREAM_PAYLOAD_SIZE] = { .name = "payload_size", .type = KEY_INTEGER, .required = true, .min = 1, .max = 65507,
 				  .description = "bytes of a row: the largest UDP payload expected" },
 	[STREAM_SLOTS_PER_BLOCK] = { .name = "slots_per_block", .type = KEY_INTEGER, .integer = 256, .min = 64,
@@ -98,11 +102,11 @@ static const struct key stream[] = {
 };
 
 static const struct key flow[] = {
-	[FLOW_DESTINATION] = { .name = "destination", .type = KEY_STRING, .required = true,
+	[FLOW_DESTINATION] = { .name = "destination", .type = KEY_ADDRESS, .required = true,
 			       .description = "IPv4 or IPv6 address, the interface's own or a multicast group's" },
 	[FLOW_PORT] = { .name = "port", .type = KEY_INTEGER, .required = true, .min = 1, .max = 65535,
 			.description = "UDP destination port" },
-	[FLOW_SOURCE] = { .name = "source", .type = KEY_STRING, .string = "",
+	[FLOW_SOURCE] = { .name = "source", .type = KEY_ADDRESS, .string = "",
 			  .description = "sender's address; empty: any. With a group: a source-specific join" },
 	[FLOW_SOURCE_PORT] = { .name = "source_port", .type = KEY_INTEGER, .integer = 0, .min = 0, .max = 65535,
 			       .description = "sender's UDP port; 0: any" },
@@ -120,9 +124,10 @@ static const struct key channel[] = {
 				.description = "network interface the packets leave by" },
 	[CHANNEL_BACKEND] = { .name = "backend", .type = KEY_CHOICE, .string = "verbs", .choices = backends,
 			      .description = "how they are given to it" },
-	[CHANNEL_DESTINATIONS] = { .name = "destinations", .type = KEY_LIST, .required = true,
+	[CHANNEL_DESTINATIONS] = { .name = "destinations", .type = KEY_LIST, .group = &destination_keys,
+				   .required = true,
 				   .description = "where to; a sender picks one by its number, from 0" },
-	[CHANNEL_SOURCE] = { .name = "source", .type = KEY_STRING, .string = "",
+	[CHANNEL_SOURCE] = { .name = "source", .type = KEY_ADDRESS, .string = "",
 			     .description = "address the packets come from; empty: the interface's" },
 	[CHANNEL_SOURCE_PORT] = { .name = "source_port", .type = KEY_INTEGER, .required = true, .min = 1,
 				  .max = 65535,
@@ -177,7 +182,7 @@ static const struct key channel[] = {
 };
 
 static const struct key destination[] = {
-	[DESTINATION_ADDRESS] = { .name = "address", .type = KEY_STRING, .required = true,
+	[DESTINATION_ADDRESS] = { .name = "address", .type = KEY_ADDRESS, .required = true,
 				  .description = "IPv4 or IPv6 address, a host's or a multicast group's" },
 	[DESTINATION_PORT] = { .name = "port", .type = KEY_INTEGER, .required = true, .min = 1, .max = 65535,
 			       .description = "UDP destination port" },
@@ -237,11 +242,14 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
 	case KEY_STRING:
 		append(buffer, bytes, "a string in double quotes");
 		break;
+	case KEY_ADDRESS:
+		append(buffer, bytes, "an IPv4 or IPv6 address, \"239.1.2.3\" or \"ff05::1:2\"");
+		break;
 	case KEY_CHOICE:
 		append_choices(key, buffer, bytes);
 		break;
 	case KEY_NAMES:
-		append(buffer, bytes, "an array of names and numbers, [ \"anna\", 1001 ]");
+		append(buffer, bytes, "an array of names and numbers, [ \"anna\", \"1001\" ]");
 		break;
 	case KEY_GROUP:
 		append(buffer, bytes, "a group, { key = value; … }");
@@ -250,6 +258,22 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
 		append(buffer, bytes, "a list of groups, ( { key = value; … }, … )");
 		break;
 	}
+	return buffer;
+}
+
+const char *key_default(const struct key *key, char *buffer, size_t bytes)
+{
+	buffer[0] = '\0';
+	if (key->required)
+		return buffer;
+	if (key->type == KEY_INTEGER)
+		snprintf(buffer, bytes, "%" PRId64, key->integer);
+	else if (key->type == KEY_BOOLEAN)
+		append(buffer, bytes, key->integer ? "true" : "false");
+	else if (key->type == KEY_NAMES)
+		append(buffer, bytes, "[]");
+	else if (key->string)
+		snprintf(buffer, bytes, "\"%s\"", key->string);
 	return buffer;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The one table of what a configuration file may say: what is checked, what messages name, what the
- * shipped file and the man page list.
+ * The one table of what a configuration file may say: what is checked, what messages name, what --dump-config and a
+ * reload's log show, what the shipped file, the man page and the shells' completion list.
  */
 #ifndef DAEMON_CONFIG_KEYS_H
 #define DAEMON_CONFIG_KEYS_H
@@ -14,11 +14,14 @@ enum key_type {
 	KEY_INTEGER,
 	KEY_BOOLEAN,
 	KEY_STRING,
+	KEY_ADDRESS, /* a string, an IPv4 or IPv6 address; empty: none */
 	KEY_CHOICE, /* a string, one of choices */
 	KEY_NAMES,  /* an array of strings and integers */
 	KEY_GROUP,  /* { … } */
 	KEY_LIST,   /* ( { … }, … ) */
 };
+
+struct key_group;
 
 struct key {
 	const char *name;
@@ -31,6 +34,7 @@ struct key {
 	bool power_of_two;
 	const char *string;         /* default of a string or choice; NULL = none */
 	const char *const *choices; /* NULL-terminated */
+	const struct key_group *group; /* of a group, and of each entry of a list */
 	const char *description;
 };
 
@@ -122,6 +126,9 @@ extern const struct key_group destination_keys;
 
 /** "an integer from 64 to 32768, a multiple of 64"; returns buffer. */
 const char *key_accepted(const struct key *key, char *buffer, size_t bytes);
+
+/** As it would be written in the file: "4096", "\"2M\"", "[]". What is required has none: "". Returns buffer. */
+const char *key_default(const struct key *key, char *buffer, size_t bytes);
 
 /** "name, interface, …"; returns buffer. */
 const char *key_group_names(const struct key_group *group, char *buffer, size_t bytes);

@@ -75,6 +75,7 @@ static bool has_type(const struct key *key, const config_setting_t *setting)
 	case KEY_BOOLEAN:
 		return type == CONFIG_TYPE_BOOL;
 	case KEY_STRING:
+	case KEY_ADDRESS:
 	case KEY_CHOICE:
 		return type == CONFIG_TYPE_STRING;
 	case KEY_NAMES: /* an empty or mixed one is a list to libconfig */
@@ -133,6 +134,7 @@ static int read_value(const struct reader *reader, const config_setting_t *setti
 		value->integer = config_setting_get_bool(setting);
 		return 0;
 	case KEY_STRING:
+	case KEY_ADDRESS:
 		value->string = config_setting_get_string(setting);
 		return 0;
 	case KEY_CHOICE:

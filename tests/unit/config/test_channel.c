@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The list of channels: each key has a good and a bad value here; what a bad one is told names the line. */
+/* The list of channels; each key by itself is in test_keys.c. What a bad one is told names the line. */
 #include "daemon/config/config.h"
 #include "daemon/config/keys.h"
 
@@ -87,92 +87,6 @@ Test(channel, a_file_has_streams_channels_or_both)
 	expect_refused(load("control = {};"), "test.conf:1: ", "needs 'streams' or 'channels'");
 	expect_refused(load("channels = ();"), "test.conf:1: ", "channels has 0 entries: accepted are 1 to 64");
 	expect_refused(load("channels = 5;"), "test.conf:1: ", "channels is an integer");
-}
-
-/* ---- one good and one bad value a key -------------------------------------------------------------- */
-
-struct sample {
-	const struct key_group *group;
-	unsigned key;
-	const char *good;
-	const char *bad;
-};
-
-static const struct sample samples[] = {
-    {&channel_keys, CHANNEL_BACKEND, "\"verbs\"", "\"dpdk\""},
-    {&channel_keys, CHANNEL_SOURCE, "\"10.0.0.2\"", "\"10.0.0\""},
-    {&channel_keys, CHANNEL_VLAN, "4094", "4095"},
-    {&channel_keys, CHANNEL_DSCP, "63", "64"},
-    {&channel_keys, CHANNEL_TTL, "255", "256"},
-    {&channel_keys, CHANNEL_LOOPBACK, "false", "true"},
-    {&channel_keys, CHANNEL_SEND_QUEUE_SLOTS, "32768", "63"},
-    {&channel_keys, CHANNEL_ARENA_SLOTS, "64", "100"},
-    {&channel_keys, CHANNEL_PAGE_SIZE, "\"4K\"", "\"3M\""},
-    {&channel_keys, CHANNEL_RATE_LIMIT_MBPS, "1000000", "-1"},
-    {&channel_keys, CHANNEL_BURST_BYTES, "1", "-1"},
-    {&channel_keys, CHANNEL_PACING, "\"software\"", "\"nic\""},
-    {&channel_keys, CHANNEL_LATE_AFTER_US, "0", "-1"},
-    {&channel_keys, CHANNEL_UDP_CHECKSUM, "\"zero\"", "\"none\""},
-    {&channel_keys, CHANNEL_MAX_SENDERS, "64", "0"},
-    {&channel_keys, CHANNEL_MAX_SENDERS_PER_USER, "64", "65"},
-    {&channel_keys, CHANNEL_USERS, "( \"root\", 1001 )", "[ \"no-such-user-here\" ]"},
-    {&channel_keys, CHANNEL_GROUPS, "( 0, \"root\" )", "\"root\""},
-    {&channel_keys, CHANNEL_POLL, "\"busy\"", "\"often\""},
-    {&channel_keys, CHANNEL_SPIN_US, "0", "-1"},
-    {&channel_keys, CHANNEL_CPU, "0", "-2"},
-    {&destination_keys, DESTINATION_NEXT_HOP_MAC, "\"02:00:00:00:0a:01\"", "\"02-00-00-00-0a-01\""},
-};
-
-static struct config *load_sample(const struct sample *sample, const char *value)
-{
-	bool of_channel = sample->group == &channel_keys;
-	char text[256];
-
-	snprintf(text, sizeof(text), "%s = %s;", sample->group->keys[sample->key].name, value);
-	return load_with(of_channel ? text : "", "10.0.0.1",
-			 of_channel ? "next_hop_mac = \"02:00:00:00:0a:02\";" : text);
-}
-
-Test(channel, each_optional_key_takes_a_good_value_and_refuses_a_bad_one)
-{
-	unsigned optional = 0, sampled = sizeof(samples) / sizeof(samples[0]);
-
-	for (unsigned i = 0; i < sampled; i++) {
-		const struct sample *sample = &samples[i];
-		struct config *config = load_sample(sample, sample->good);
-
-		cr_expect(config != NULL, "%s", fault.text);
-		config_free(config);
-		expect_refused(load_sample(sample, sample->bad),
-			       sample->group == &channel_keys ? "test.conf:2: " : "test.conf:3: ", "accepted");
-		cr_expect(strstr(fault.text, sample->group->keys[sample->key].name) != NULL, "%s", fault.text);
-	}
-	for (unsigned i = 0; i < channel_keys.n_keys; i++)
-		optional += !channel_keys.keys[i].required;
-	for (unsigned i = 0; i < destination_keys.n_keys; i++)
-		optional += !destination_keys.keys[i].required;
-	cr_expect(eq(u32, sampled, optional), "a key has no sample here");
-}
-
-Test(channel, required_keys_are_asked_for_by_name)
-{
-	expect_refused(load("channels = ( { } );"), "test.conf:1: ", "a channel needs 'name'");
-	expect_refused(load("channels = ( { name = \"a\"; } );"), "test.conf:1: ", "'interface'");
-	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; } );"), "test.conf:1: ", "'destinations'");
-	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\";\ndestinations = (); } );"),
-		       "test.conf:1: ", "'source_port'");
-	expect_refused(
-	    load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1;\ndestinations = (); } );"),
-	    "test.conf:1: ", "'payload_size'");
-	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 1;\n"
-			    "destinations = ( { } ); } );"),
-		       "test.conf:2: ", "a destination needs 'address'");
-	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 1;\n"
-			    "destinations = ( { address = \"10.0.0.1\"; } ); } );"),
-		       "test.conf:2: ", "a destination needs 'port'");
-	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 1;\n"
-			    "destinations = (); } );"),
-		       "test.conf:2: ", "destinations has 0 entries: accepted are 1 to 256");
 }
 
 Test(channel, what_no_packet_can_have_is_refused)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Each key has a good and a bad value here; what a bad one is told names the line and what is accepted. */
+/* Whole files; each key by itself is in test_keys.c. What a bad one is told names the line and what is accepted. */
 #include "daemon/config/config.h"
 #include "daemon/config/keys.h"
 
@@ -87,96 +87,6 @@ Test(config, the_control_group_may_be_left_out)
 	cr_assert(config != NULL, "%s", fault.text);
 	cr_expect(eq(int, strcmp(config->socket_path, "/run/ibvcapd/control.sock"), 0));
 	config_free(config);
-}
-
-/* ---- one good and one bad value a key -------------------------------------------------------------- */
-
-struct sample {
-	const struct key_group *group;
-	unsigned key;
-	const char *good;
-	const char *bad;
-};
-
-static const struct sample samples[] = {
-	{ &control_keys, CONTROL_SOCKET, "\"/tmp/x.sock\"", "\"x.sock\"" },
-	{ &control_keys, CONTROL_MODE, "\"0600\"", "\"rw\"" },
-	{ &control_keys, CONTROL_GROUP, "\"root\"", "\"no-such-group-here\"" },
-	{ &control_keys, CONTROL_MAX_CLIENTS, "1", "0" },
-	{ &control_keys, CONTROL_MAX_CLIENTS_PER_USER, "4096", "0" },
-	{ &control_keys, CONTROL_MAX_MESSAGES_PER_S, "1", "1000000" },
-	{ &control_keys, CONTROL_MAX_MESSAGES_PER_S_PER_USER, "1", "0" },
-	{ &control_keys, CONTROL_IDLE_TIMEOUT_S, "1", "0" },
-	{ &control_keys, CONTROL_RESTART_WAIT_S, "0", "-1" },
-	{ &stream_keys, STREAM_BACKEND, "\"verbs\"", "\"dpdk\"" },
-	{ &stream_keys, STREAM_SLOTS_PER_BLOCK, "64", "100" },
-	{ &stream_keys, STREAM_HISTORY_BLOCKS, "100", "1" },
-	{ &stream_keys, STREAM_RECEIVE_QUEUE_SLOTS, "64", "32832" },
-	{ &stream_keys, STREAM_PAGE_SIZE, "\"1G\"", "\"3M\"" },
-	{ &stream_keys, STREAM_POLL, "\"busy\"", "\"often\"" },
-	{ &stream_keys, STREAM_SPIN_US, "0", "-1" },
-	{ &stream_keys, STREAM_CPU, "0", "-2" },
-	{ &stream_keys, STREAM_MAX_CONSUMERS, "64", "65" },
-	{ &stream_keys, STREAM_LEASE_BLOCKS, "64", "65" },
-	{ &stream_keys, STREAM_MAX_CONSUMERS_PER_USER, "64", "0" },
-	{ &stream_keys, STREAM_MAX_LEASE_BLOCKS_PER_USER, "4096", "4097" },
-	{ &stream_keys, STREAM_OVERSIZE_SINK, "false", "0" },
-	{ &stream_keys, STREAM_TIMESTAMPS, "false", "\"no\"" },
-	{ &stream_keys, STREAM_JOIN, "false", "1.5" },
-	{ &stream_keys, STREAM_USERS, "[ \"root\", \"0\" ]", "[ \"no-such-user-here\" ]" },
-	{ &stream_keys, STREAM_GROUPS, "( 0, \"root\" )", "\"root\"" },
-	{ &stream_keys, STREAM_LOSSLESS_DEADLINE_MS, "1000", "-1" },
-	{ &stream_keys, STREAM_LOSSLESS_USERS, "[ \"root\" ]", "[ \"no-such-user-here\" ]" },
-	{ &stream_keys, STREAM_LOSSLESS_GROUPS, "[ \"root\" ]", "\"root\"" },
-	{ &flow_keys, FLOW_SOURCE, "\"10.0.0.2\"", "\"10.0.0\"" },
-	{ &flow_keys, FLOW_SOURCE_PORT, "65535", "65536" },
-	{ &flow_keys, FLOW_VLAN, "4094", "0" },
-};
-
-static struct config *load_sample(const struct sample *sample, const char *value)
-{
-	char text[256];
-
-	snprintf(text, sizeof(text), "%s = %s;", sample->group->keys[sample->key].name, value);
-	return load_with(sample->group == &control_keys ? text : "", sample->group == &stream_keys ? text : "",
-			 sample->group == &flow_keys ? text : "");
-}
-
-Test(config, each_optional_key_takes_a_good_value_and_refuses_a_bad_one)
-{
-	unsigned optional = 0, sampled = sizeof(samples) / sizeof(samples[0]);
-
-	for (unsigned i = 0; i < sampled; i++) {
-		const struct sample *sample = &samples[i];
-		const char *line = sample->group == &control_keys ? ":2: " : sample->group == &stream_keys ? ":5: " : ":6: ";
-		struct config *config = load_sample(sample, sample->good);
-
-		cr_expect(config != NULL, "%s", fault.text);
-		config_free(config);
-		expect_refused(load_sample(sample, sample->bad), line, "accepted");
-		cr_expect(strstr(fault.text, sample->group->keys[sample->key].name) != NULL, "%s", fault.text);
-	}
-	for (unsigned i = 0; i < control_keys.n_keys; i++)
-		optional += !control_keys.keys[i].required;
-	for (unsigned i = 0; i < stream_keys.n_keys; i++)
-		optional += !stream_keys.keys[i].required;
-	for (unsigned i = 0; i < flow_keys.n_keys; i++)
-		optional += !flow_keys.keys[i].required;
-	cr_expect(eq(u32, sampled, optional), "a key has no sample here");
-}
-
-Test(config, required_keys_are_asked_for_by_name)
-{
-	expect_refused(load("control = {};"), ":1: ", "'streams'");
-	expect_refused(load("\nstreams = ( { interface = \"e\"; payload_size = 1; flows = (); } );"), ":2: ", "'name'");
-	expect_refused(load("streams = ( { name = \"a\"; payload_size = 1; flows = (); } );"), ":1: ", "'interface'");
-	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; flows = (); } );"), ":1: ", "'payload_size'");
-	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 1; } );"), ":1: ", "'flows'");
-	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 1; flows = ( {} ); } );"),
-		       ":1: ", "'destination'");
-	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 1;\n"
-			    "flows = ( { destination = \"10.0.0.1\"; } ); } );"),
-		       ":2: ", "'port'");
 }
 
 Test(config, unknown_keys_are_errors_that_list_the_known_ones)
