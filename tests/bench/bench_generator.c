@@ -11,6 +11,7 @@
  * which still lie in the queue as they were written. So the device is never short of buffers, and
  * its own rate shows. In the end it waits for what is posted, and the flow's counter must agree.
  */
+#include "daemon/base/time.h"
 #include "tests/support/verbs_common.h"
 
 #include <dirent.h>
@@ -21,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define BATCH 64u
 #define ROUNDS 5
@@ -41,10 +41,7 @@ struct bench {
 
 static double seconds_of(clockid_t clock)
 {
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+	return (double)time_of_clock_ns(clock) / 1e9;
 }
 
 static double now_s(void)

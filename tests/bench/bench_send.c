@@ -12,6 +12,7 @@
  * Under callgrind (--collect-atstart=no --instr-atstart=no is set up by scripts/bench) only that is counted. Prints one
  * JSON line.
  */
+#include "daemon/base/time.h"
 #include "daemon/worker/transmit.h"
 #include "tests/support/scripted_backend.h"
 #include "tests/support/senders.h"
@@ -22,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
@@ -47,14 +47,6 @@ struct bench {
 
 static const char *const checksum_names[] = { "device", "zero", "software" };
 static const struct transmit_now now = { 1000000000, 1000000000 }; /* nothing is paced, nothing is due */
-
-static uint64_t clock_ns(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 static void die(const char *what, const char *why)
 {
@@ -232,9 +224,9 @@ static uint64_t counted(const struct bench *bench, void (*part)(const struct ben
 		CALLGRIND_START_INSTRUMENTATION;
 		CALLGRIND_TOGGLE_COLLECT;
 	}
-	before = clock_ns();
+	before = time_monotonic_ns();
 	part(bench);
-	ns = clock_ns() - before;
+	ns = time_monotonic_ns() - before;
 	if (bench->warm)
 		CALLGRIND_TOGGLE_COLLECT;
 	return ns;
@@ -256,12 +248,12 @@ static void expect_all_sent(const struct bench *bench, uint32_t rounds)
 /* One queue's worth; nanoseconds. */
 static uint64_t one_round(struct bench *bench)
 {
-	uint64_t spent, give_up = clock_ns() + GIVE_UP_NS;
+	uint64_t spent, give_up = time_monotonic_ns() + GIVE_UP_NS;
 
 	submit(bench);
 	spent = counted(bench, post);
 	while (!is_done(bench)) {
-		if (clock_ns() > give_up)
+		if (time_monotonic_ns() > give_up)
 			die("device", "packets were posted and never completed");
 		let_out(bench);
 		spent += counted(bench, reap);

@@ -4,6 +4,8 @@
  * sendmmsg(2), as fast as they go; one JSON line in the end. SEGMENTS above 1: so many to a message, which the kernel
  * cuts (UDP_SEGMENT of udp(7)). Without them, no checksums. What a channel is measured against.
  */
+#include "daemon/base/time.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -15,7 +17,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sysexits.h>
-#include <time.h>
 
 #define BATCH 64u
 #define MESSAGE_BYTES_MAX 65507u
@@ -27,14 +28,6 @@ static _Noreturn void die(const char *what)
 {
 	fprintf(stderr, "bench_sendmmsg: %s: %s\n", what, strerror(errno));
 	exit(EXIT_FAILURE);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static unsigned long number(const char *text, unsigned long low, unsigned long high)
@@ -105,9 +98,9 @@ int main(int argc, char **argv)
 		segments = MESSAGE_BYTES_MAX / bytes;
 	vector.iov_len = segments * bytes;
 	fd = open_socket(&argv[1], (int)bytes, segments > 1);
-	start_ns = now_ns();
+	start_ns = time_monotonic_ns();
 	sent = send_all(fd, &vector, segments, n_packets);
-	printf("{\"sent\": %lu, \"seconds\": %.9f, \"segments\": %lu}\n", sent, (double)(now_ns() - start_ns) * 1e-9,
-	       segments);
+	printf("{\"sent\": %lu, \"seconds\": %.9f, \"segments\": %lu}\n", sent,
+	       (double)(time_monotonic_ns() - start_ns) * 1e-9, segments);
 	return EXIT_SUCCESS;
 }

@@ -10,6 +10,7 @@
  * In threads, so that ThreadSanitizer sees every access; or each sender in a process of its own, of which one is killed
  * again and again, at any instruction.
  */
+#include "daemon/base/time.h"
 #include "daemon/worker/transmit.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/stress/submitter.h"
@@ -80,14 +81,6 @@ static struct stage *stage_of(struct stress *stress, uint32_t sender)
 
 /* ---- the device of one stage, and who wakes senders ------------------------------------------------ */
 
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void send_some(struct stress *stress, uint32_t n)
 {
 	struct backend_queue *queue = stress->stages[WIRE].channel->queue;
@@ -108,7 +101,7 @@ static void *run_wire(void *argument)
 	unsigned seed = 1;
 
 	while (!atomic_load_explicit(&stress->stop, memory_order_relaxed)) {
-		const struct transmit_now now = { clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME) };
+		const struct transmit_now now = { time_monotonic_ns(), time_utc_ns() };
 		int n = transmit_do_work(stage->transmit, &now);
 
 		send_some(stress, (uint32_t)rand_r(&seed) % 40);
