@@ -459,20 +459,39 @@ def test_senders_that_are_killed_leave_nothing_unaccounted(daemon, wire, other_s
     assert counts["submitted"] > 4 and counts["errored"] == 0
 
 
-def test_a_daemon_that_is_killed_is_found_out_and_the_next_one_serves(daemon, start_daemon, wire, sender):
-    config = [conftest.channel(wire)]
+def test_a_daemon_that_is_killed_leaves_what_it_knew_and_the_next_one_begins_anew(daemon, start_daemon, wire, receiver, sender):
+    """In the midst of sending. What it knew of its packets is exact; whether those between were sent, nobody knows."""
+    config, there = [conftest.channel(wire, rate_limit_mbps=1)], receiver()  # a packet each 12 ms
     one = resolved(start_daemon([], name="killed", channels=config).wait_ready())
     it = sender(one)
-    assert it.send(b"before") == [0]
+    for k in range(it.n_slots):
+        it.write(bytes([k]) * 1472)
+    it.submit()
+    wait_until(lambda: it.completed() >= 5, 20, "packets")
+    status = one.status()
+    for counts in (status["channels"]["out"], status["senders"][0]):
+        expect_whole(counts)
+        assert 0 < counts["pending"] < counts["submitted"] == it.n_slots
     one.kill()
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
         it.client.send(control_client.STATUS)
         it.client.receive()
     counts = it.counts()
-    assert counts["submitted"] == counts["completed"] == 1, "what was known stays readable"
+    assert counts["submitted"] == it.n_slots > counts["completed"] == it.completed() >= 5
+    assert counts["errored"] == counts["flushed"] == counts["late_dropped"] == 0 and not it.disconnected()
+    assert [it.status(k) for k in range(it.completed())] == [0] * it.completed()
     two = resolved(daemon([], name="killed", channels=config))
+    assert two.channel()["epoch"] != status["channels"]["out"]["epoch"]
     assert sender(two).send(b"after") == [0]
     assert two.expect_sent_sum()["submitted"] == 1, "its counts are of its own epoch"
+    arrived = list(iter(lambda: there.recv(65536), b"after"))
+    assert arrived == [bytes([k]) * 1472 for k in range(len(arrived))]
+    assert counts["completed"] <= len(arrived) <= counts["submitted"]
+
+
+def expect_whole(counts):
+    ended = sum(counts[term] for term in ("completed", "errored", "flushed", "late_dropped", "pending"))
+    assert counts["submitted"] == ended, counts
 
 
 def test_a_daemon_that_ends_says_how_all_of_it_ended(start_daemon, wire, sender):

@@ -252,14 +252,20 @@ def test_without_a_link_packets_are_errored_and_it_says_so(channel, net, wire):
     assert it["errored"] == it["not_sent"]["link_down"] == 50
 
 
-def test_the_end_of_the_daemon_ends_send_and_says_so(channel, receiver, started):
-    one, _ = channel(), receiver()
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_the_end_of_the_daemon_ends_send_and_says_so(start_daemon, wire, receiver, started, end):
+    there = receiver()
+    one = start_daemon([], channels=[conftest.channel(wire, users=["nobody"])]).wait_ready()
+    wait_until(lambda: one.channel()["state"] == "sending", 20, lambda: one.channel())
     process = started(command(one, "send", "--size", 64, "--rate", 1000, "--json"))
     wait_until(lambda: one.channel()["completed"] > 100, 20, "packets")
-    assert one.stop() == 0
+    one.stop(end)
     out, err = process.communicate(timeout=20)
-    assert process.returncode == UNAVAILABLE and "the daemon has ended" in err
-    assert checked(out)["completed"] > 100
+    assert process.returncode == UNAVAILABLE and "the daemon has ended; what was still pending was sent or not" in err
+    it = checked(out)
+    assert it["completed"] > 100
+    for k in range(it["completed"]):
+        assert there.recv(100) == pattern(k, 64)
 
 
 def test_the_end_of_the_daemon_is_noticed_while_standard_input_is_silent(channel, started):
