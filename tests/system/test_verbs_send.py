@@ -23,8 +23,7 @@ from backend_probe import DEVICE, FLUSHED, OK, QUEUE_FAILED, SLOT_ERROR, SOFTWAR
 
 PORT = 7502
 SIZES = (0, 1, 17, 18, 1472, 8948)
-DESTINATIONS = {"unicast": ("10.77.0.2", "10.77.0.1"), "group": ("239.7.1.2", "10.77.0.1"),
-                "IPv6 unicast": ("fd77::2", "fd77::1"), "IPv6 group": ("ff15::7:2", "fd77::1")}
+DESTINATIONS = {"unicast": ("10.77.0.2", "10.77.0.1"), "IPv6 group": ("ff15::7:2", "fd77::1")}
 CHECKSUMS = {"device": DEVICE, "none": ZERO, "software": SOFTWARE}
 
 
@@ -104,24 +103,17 @@ def tshark(tmp_path, sent, *fields):
     return [line.split("\t") for line in lines]
 
 
-@pytest.mark.parametrize("vlan", [None, 5])
-@pytest.mark.parametrize("to,checksums", [(to, checksums) for to in DESTINATIONS for checksums in CHECKSUMS
-                                          if not ("6" in to and checksums == "none")])  # RFC 8200, 8.1
-def test_frames_leave_byte_for_byte(sender, tmp_path, to, checksums, vlan):
+@pytest.mark.parametrize("to,checksums", [("unicast", "device"), ("unicast", "none"), ("unicast", "software"),
+                                          ("IPv6 group", "device"), ("IPv6 group", "software")])
+def test_frames_leave_byte_for_byte(sender, tmp_path, to, checksums):
+    """What the device has to know to sum them up; test_channels has all the headers there are."""
     destination, source = DESTINATIONS[to]
-    it = sender(destination=destination, source=source, vlan=vlan, dscp=46, hop_limit=7, checksums=CHECKSUMS[checksums])
+    it = sender(destination=destination, source=source, vlan=5, dscp=46, hop_limit=7, checksums=CHECKSUMS[checksums])
     sent = [frame for seed, size in enumerate(SIZES) for frame in it.send(1, size, seed)]
     arrived = it.arrive(sent)
     assert sum(n for n, status in it.probe.reap(len(SIZES)) if status == OK) == len(SIZES)
-
-    rows = tshark(tmp_path, arrived, "udp.checksum.status", "ip.checksum.status", "udp.length", "vlan.id", "ip.dsfield.dscp",
-                  "ipv6.tclass.dscp")
-    good = "1"
-    assert [row[0] for row in rows] == ["3" if checksums == "none" else good] * len(SIZES)  # 3: not present
-    assert [row[1] for row in rows] == ["" if "6" in to else good] * len(SIZES)
-    assert [int(row[2]) - 8 for row in rows] == list(SIZES)
-    assert {row[3] for row in rows} == {str(vlan or "")}
-    assert {row[4] + row[5] for row in rows} == {"46"}
+    rows = tshark(tmp_path, arrived, "udp.checksum.status", "ip.checksum.status")
+    assert rows == [["3" if checksums == "none" else "1", "" if "6" in to else "1"]] * len(SIZES)  # 3: not present
 
 
 @pytest.mark.parametrize("profile", ["connectx4", "connectx6", "minimal"])
