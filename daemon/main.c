@@ -4,26 +4,30 @@
 #include "daemon/daemon.h"
 #include "daemon/flow/flow.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define DEFAULT_CONFIG "/etc/ibvcapd.conf"
 
 static const char usage[] =
-	"usage: ibvcapd [--config FILE] [--check-config]\n"
+	"usage: ibvcapd [--config FILE] [--check-config | --dump-config]\n"
 	"Capture UDP streams from NICs into shared memory, and send from it, as the configuration says. Runs in the\n"
 	"foreground.\n"
 	"\n"
 	"  -c, --config FILE   configuration (" DEFAULT_CONFIG ")\n"
 	"  -t, --check-config  check the configuration, touch no device, and end\n"
+	"  -d, --dump-config   check it likewise, print it with every key and its default filled in, and end\n"
 	"  -V, --version       print the version\n"
 	"  -h, --help          print this\n";
 
 struct arguments {
 	const char *config;
 	bool check_config;
+	bool dump_config;
 };
 
 /* -1: go on; else the exit code. */
@@ -32,19 +36,23 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
 		{ "check-config", no_argument, NULL, 't' },
+		{ "dump-config", no_argument, NULL, 'd' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int option;
 
-	while ((option = getopt_long(argc, argv, "c:tVh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "c:tdVh", options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
 			arguments->config = optarg;
 			break;
 		case 't':
 			arguments->check_config = true;
+			break;
+		case 'd':
+			arguments->dump_config = true;
 			break;
 		case 'V':
 			puts("ibvcapd " IBVCAP_BUILD_VERSION);
@@ -64,6 +72,14 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 	return -1;
 }
 
+static int dump(const struct config *config, struct fault *fault)
+{
+	config_dump(config, stdout);
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	return fault_set(fault, EX_IOERR, errno, "the configuration cannot be written: %s", strerror(errno));
+}
+
 static int run(const struct arguments *arguments, struct fault *fault)
 {
 	struct config *config;
@@ -72,7 +88,9 @@ static int run(const struct arguments *arguments, struct fault *fault)
 	if (r < 0)
 		return r;
 	r = flow_check(config, fault);
-	if (r == 0 && arguments->check_config)
+	if (r == 0 && arguments->dump_config)
+		r = dump(config, fault);
+	else if (r == 0 && arguments->check_config)
 		printf("%s: ok\n", arguments->config);
 	else if (r == 0)
 		return daemon_run(config, fault);

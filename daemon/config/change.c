@@ -145,7 +145,8 @@ static int copy_flows(struct config *config, const struct config_stream *from, s
 	for (uint32_t i = 0; i < from->n_flows; i++) {
 		flows[i] = from->flows[i];
 		flows[i].file = copy_text(config, from->flows[i].file);
-		if (!flows[i].file)
+		flows[i].text = copy_text(config, from->flows[i].text);
+		if (!flows[i].file || !flows[i].text)
 			return -ENOMEM;
 	}
 	return 0;
@@ -155,13 +156,14 @@ static int copy_stream(struct config *config, const struct config_stream *from, 
 {
 	*to = *from;
 	to->file = copy_text(config, from->file);
+	to->text = copy_text(config, from->text);
 	to->users = copy_bytes(config, from->users, from->n_users, sizeof(*from->users));
 	to->groups = copy_bytes(config, from->groups, from->n_groups, sizeof(*from->groups));
 	to->lossless_users =
 		copy_bytes(config, from->lossless_users, from->n_lossless_users, sizeof(*from->lossless_users));
 	to->lossless_groups =
 		copy_bytes(config, from->lossless_groups, from->n_lossless_groups, sizeof(*from->lossless_groups));
-	if (!to->file || !to->users || !to->groups || !to->lossless_users || !to->lossless_groups)
+	if (!to->file || !to->text || !to->users || !to->groups || !to->lossless_users || !to->lossless_groups)
 		return -ENOMEM;
 	return copy_flows(config, from, to);
 }
@@ -196,7 +198,8 @@ static int copy_destinations(struct config *config, const struct config_channel 
 	for (uint32_t i = 0; i < from->n_destinations; i++) {
 		destinations[i] = from->destinations[i];
 		destinations[i].file = copy_text(config, from->destinations[i].file);
-		if (!destinations[i].file)
+		destinations[i].text = copy_text(config, from->destinations[i].text);
+		if (!destinations[i].file || !destinations[i].text)
 			return -ENOMEM;
 	}
 	return 0;
@@ -206,9 +209,10 @@ static int copy_channel(struct config *config, const struct config_channel *from
 {
 	*to = *from;
 	to->file = copy_text(config, from->file);
+	to->text = copy_text(config, from->text);
 	to->users = copy_bytes(config, from->users, from->n_users, sizeof(*from->users));
 	to->groups = copy_bytes(config, from->groups, from->n_groups, sizeof(*from->groups));
-	if (!to->file || !to->users || !to->groups)
+	if (!to->file || !to->text || !to->users || !to->groups)
 		return -ENOMEM;
 	return copy_destinations(config, from, to);
 }
@@ -276,7 +280,9 @@ static int fill_copy(struct config *copy, const struct config *base, const struc
 	int r;
 
 	copy->file = copy_text(copy, base->file);
-	if (!copy->file)
+	copy->text = copy_text(copy, base->text);
+	copy->control_text = copy_text(copy, base->control_text);
+	if (!copy->file || !copy->text || !copy->control_text)
 		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
 	r = fill_streams(copy, base, added, removed->stream, fault);
 	return r == 0 ? fill_channels(copy, base, added, removed->channel, fault) : r;

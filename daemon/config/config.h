@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 enum config_poll {
@@ -37,6 +38,7 @@ struct config_flow {
 	uint16_t destination_port;         /* required, host order */
 	uint16_t source_port;              /* 0 = any */
 	int32_t vlan;                      /* 1..4094, or -1: untagged */
+	const char *text;                  /* its keys as config_dump() writes them, a line each */
 	const char *file;                  /* where it stands: may be an included one */
 	int line;
 };
@@ -71,6 +73,7 @@ struct config_stream {
 	uint32_t n_lossless_users;
 	const gid_t *lossless_groups;
 	uint32_t n_lossless_groups;
+	const char *text;             /* its keys but flows, as config_dump() writes them, a line each */
 	const char *file;             /* where it stands: may be an included one */
 	int line;
 };
@@ -88,6 +91,7 @@ struct config_destination {
 	uint16_t port;		       /* host order */
 	bool has_next_hop_mac;	       /* unicast only: nothing is asked of the kernel */
 	uint8_t next_hop_mac[6];
+	const char *text; /* its keys as config_dump() writes them, a line each */
 	const char *file;
 	int line;
 };
@@ -122,12 +126,15 @@ struct config_channel {
 	enum config_poll poll;
 	uint32_t spin_us;
 	int32_t cpu;
+	const char *text; /* its keys but destinations, as config_dump() writes them, a line each */
 	const char *file; /* where it stands: may be an included one */
 	int line;
 };
 
 struct config {
 	const char *file;
+	const char *text; /* keys that are in no group, as config_dump() writes them, a line each */
+	const char *control_text;
 	char socket_path[108];
 	gid_t socket_group;  /* (gid_t)-1: leave */
 	mode_t socket_mode;
@@ -154,6 +161,12 @@ int config_load(const char *path, struct config **config, struct fault *fault);
 
 /** The same with a text that was read elsewhere; path is its name in messages, and where its includes start from. */
 int config_load_text(const char *path, const char *text, struct config **config, struct fault *fault);
+
+/**
+ * As a file with every key in it, defaults filled in, what was included in its place; of names and addresses one form.
+ * Loaded and dumped again it is the same.
+ */
+void config_dump(const struct config *config, FILE *to);
 
 /** Is it a group's? Pure. */
 bool config_is_multicast(const struct config_address *address);

@@ -6,6 +6,7 @@
 #include "daemon/config/memory.h"
 #include "daemon/config/names.h"
 #include "daemon/config/reader.h"
+#include "daemon/config/render.h"
 #include "daemon/config/source.h"
 
 #include <errno.h>
@@ -33,7 +34,8 @@ static int read_flow(const struct reader *reader, struct config *config, const c
 	flow->vlan = (int32_t)values[FLOW_VLAN].integer;
 	flow->line = (int)config_setting_source_line(setting);
 	flow->file = field_copy_file(reader, config, setting);
-	if (!flow->file)
+	flow->text = render_group(config, &flow_keys, values);
+	if (!flow->file || !flow->text)
 		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 	return check_flow(reader, setting, flow);
 }
@@ -112,7 +114,8 @@ static int read_stream(const struct reader *reader, struct config *config, const
 	read_numbers(values, stream);
 	stream->line = (int)config_setting_source_line(setting);
 	stream->file = field_copy_file(reader, config, setting);
-	if (!stream->file)
+	stream->text = render_group(config, &stream_keys, values);
+	if (!stream->file || !stream->text)
 		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 	r = field_copy_string(reader, &values[STREAM_NAME], "name", stream->name, sizeof(stream->name));
 	if (r == 0)
@@ -194,7 +197,8 @@ static int read_control(const struct reader *reader, struct config *config, cons
 	config->max_messages_per_s_per_user = (uint32_t)values[CONTROL_MAX_MESSAGES_PER_S_PER_USER].integer;
 	config->idle_timeout_s = (uint32_t)values[CONTROL_IDLE_TIMEOUT_S].integer;
 	config->restart_wait_s = (uint32_t)values[CONTROL_RESTART_WAIT_S].integer;
-	return 0;
+	config->control_text = render_group(config, &control_keys, values);
+	return config->control_text ? 0 : fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 }
 
 /* ---- the file ------------------------------------------------------------------------------------ */
@@ -227,7 +231,10 @@ static int read_file(const struct reader *reader, struct config *config, const c
 		r = read_streams(reader, config, values[TOP_STREAMS].setting);
 	if (r == 0 && values[TOP_CHANNELS].setting)
 		r = load_channels(reader, config, values[TOP_CHANNELS].setting);
-	return r;
+	if (r < 0)
+		return r;
+	config->text = render_group(config, &top_keys, values);
+	return config->text ? 0 : fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 }
 
 static int fault_unparsed(const struct reader *reader, const config_t *file)

@@ -3,6 +3,7 @@
 
 #include "daemon/config/check_channel.h"
 #include "daemon/config/fields.h"
+#include "daemon/config/render.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -52,7 +53,8 @@ static int read_destination(const struct reader *reader, struct config *config, 
 	destination->port = (uint16_t)values[DESTINATION_PORT].integer;
 	destination->line = (int)config_setting_source_line(setting);
 	destination->file = field_copy_file(reader, config, setting);
-	if (!destination->file)
+	destination->text = render_group(config, &destination_keys, values);
+	if (!destination->file || !destination->text)
 		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 	return check_destination(reader, values, destination);
 }
@@ -137,7 +139,8 @@ static int read_channel(const struct reader *reader, struct config *config, cons
 	read_numbers(values, channel);
 	channel->line = (int)config_setting_source_line(setting);
 	channel->file = field_copy_file(reader, config, setting);
-	if (!channel->file)
+	channel->text = render_group(config, &channel_keys, values);
+	if (!channel->file || !channel->text)
 		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 	r = read_texts(reader, config, values, channel);
 	if (r == 0)

@@ -98,6 +98,32 @@ static void require_channel(const struct config_channel *channel, const struct f
 		require_destination(channel, &channel->destinations[i], fault);
 }
 
+static char *dump(const struct config *config)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		abort();
+	config_dump(config, to);
+	fclose(to);
+	return text;
+}
+
+static void require_dump_is_the_same(const struct config *config, struct fault *fault)
+{
+	struct config *again = NULL;
+	char *text = dump(config), *text_again;
+
+	require(config_load_text("dump", text, &again, fault) == 0, "the dump is accepted", fault);
+	text_again = dump(again);
+	require(strcmp(text, text_again) == 0, "the dump dumps to itself", fault);
+	config_free(again);
+	free(text_again);
+	free(text);
+}
+
 static void require_config(const struct config *config, struct fault *fault)
 {
 	require(config->n_streams + config->n_channels >= 1, "streams and channels", fault);
@@ -109,6 +135,7 @@ static void require_config(const struct config *config, struct fault *fault)
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		require_channel(&config->channels[i], fault);
 	flow_check(config, fault);
+	require_dump_is_the_same(config, fault);
 }
 
 static void require_refusal(const char *path, const struct fault *fault)

@@ -72,6 +72,22 @@ def test_check_config_says_the_same_and_touches_no_device(build, wire, tmp):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_dump_config_prints_a_file_that_is_the_same_and_refuses_a_bad_one(build, wire, tmp):
+    path = tmp / "good.conf"
+    path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire)])};\n")
+    dumped = subprocess.run([build.ibvcapd, "-c", path, "--dump-config"], capture_output=True, text=True, check=True).stdout
+    assert "max_clients = 64;" in dumped and f'interface = "{conftest.stream(wire)["interface"]}";' in dumped
+    path.write_text(dumped)
+    assert subprocess.run([build.ibvcapd, "-c", path, "-d"], capture_output=True, text=True, check=True).stdout == dumped
+    path.write_text("streams = ();\n")
+    done = subprocess.run([build.ibvcapd, "-c", path, "-d"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (78, "") and f"{path}:1: " in done.stderr
+    path.write_text(dumped)
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run([build.ibvcapd, "-c", path, "-d"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 74 and "cannot be written" in done.stderr
+
+
 def test_check_config_accepts_a_good_file_on_a_machine_without_the_device(build, wire, tmp):
     path = tmp / "checked.conf"
     path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire)])};\n")
