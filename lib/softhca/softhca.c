@@ -26,35 +26,33 @@
 #define LIBRARY "libsofthca.so"
 
 static const char usage_text[] =
-	"usage: softhca -i NETDEV[,NETDEV...] [-p PROFILE] [-e ENGINE] [-l LIBRARY] [--]\n"
-	"               COMMAND [ARGS...]\n"
-	"\n"
-	"Runs COMMAND with one emulated ConnectX device per network device (mlx5_0, mlx5_1, ...).\n"
-	"\n"
-	"  -i, --interfaces=LIST   network devices that are the ports\n"
-	"  -p, --profile=NAME      model: %s\n"
-	"                          (default connectx5)\n"
-	"  -e, --engine=NAME       the wire: afpacket (default), afpacket-throughput, memory,\n"
-	"                          generator\n"
-	"  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
-	"                          installed)\n"
-	"  --settings              print the table of settings (Markdown)\n"
-	"  -h, --help\n"
-	"\n"
-	"COMMAND needs CAP_NET_RAW for anything that receives or sends, as with a real device.\n";
+    "usage: softhca -i NETDEV[,NETDEV...] [-p PROFILE] [-e ENGINE] [-l LIBRARY] [--]\n"
+    "               COMMAND [ARGS...]\n"
+    "\n"
+    "Runs COMMAND with one emulated ConnectX device per network device (mlx5_0, mlx5_1, ...).\n"
+    "\n"
+    "  -i, --interfaces=LIST   network devices that are the ports\n"
+    "  -p, --profile=NAME      model: %s\n"
+    "                          (default connectx5)\n"
+    "  -e, --engine=NAME       the wire: afpacket (default), afpacket-throughput, memory,\n"
+    "                          generator\n"
+    "  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
+    "                          installed)\n"
+    "  --settings              print the table of settings (Markdown)\n"
+    "  -h, --help\n"
+    "\n"
+    "COMMAND needs CAP_NET_RAW for anything that receives or sends, as with a real device.\n";
 
 static void print_usage(FILE *out)
 {
 	fprintf(out, usage_text, profile_names);
 }
 
-/* Beside us (a build tree), in ../lib of us (an installed tree), or for the linker to find. */
+/* Beside us (a build tree), where it is installed as seen from us, or for the linker to find. */
 static const char *find_library(void)
 {
 	static char path[PATH_MAX];
-	static const char *const places[] = {"/" LIBRARY, "/../lib/" LIBRARY,
-					     "/../lib/x86_64-linux-gnu/" LIBRARY,
-					     "/../lib/softhca/" LIBRARY};
+	static const char *const places[] = {"/" LIBRARY, "/" SOFTHCA_DIRECTORY "/" LIBRARY};
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	char *dir;
@@ -80,8 +78,7 @@ static bool check_interfaces(const char *list)
 
 	for (; name && good; name = strtok_r(NULL, ",", &save))
 		if (!if_nametoindex(name)) {
-			fprintf(stderr, "softhca: no network device called %s; see: ip -br link\n",
-				name);
+			fprintf(stderr, "softhca: no network device called %s; see: ip -br link\n", name);
 			good = false;
 		}
 	if (copy && !*copy)
@@ -159,8 +156,8 @@ static void set_preload(const char *library, const char *command)
 	const char *sanitizer = sanitizer_of(command), *old = getenv("LD_PRELOAD");
 	char value[PATH_MAX * 2];
 
-	snprintf(value, sizeof(value), "%s%s%s%s%s", sanitizer ? sanitizer : "",
-		 sanitizer ? ":" : "", library, old && *old ? ":" : "", old ? old : "");
+	snprintf(value, sizeof(value), "%s%s%s%s%s", sanitizer ? sanitizer : "", sanitizer ? ":" : "", library,
+		 old && *old ? ":" : "", old ? old : "");
 	setenv("LD_PRELOAD", value, 1);
 }
 
