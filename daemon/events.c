@@ -82,7 +82,7 @@ static int on_hang_up(sd_event_source *source, const struct signalfd_siginfo *in
 	return 0;
 }
 
-/* True: some still drain. */
+/* True: some still drain, or have senders whose memory is being given back. */
 static bool reap_channels(struct daemon *daemon)
 {
 	struct tx_channel *channel, *next;
@@ -90,7 +90,8 @@ static bool reap_channels(struct daemon *daemon)
 
 	for (channel = TAILQ_FIRST(&daemon->channels); channel; channel = next) {
 		next = TAILQ_NEXT(channel, link);
-		if (channel->removed && channel->ended)
+		if (channel->removed && channel->ended &&
+		    control_channel_is_empty(daemon->control, &channel->control))
 			tx_channels_free(daemon, &daemon->channels, channel);
 		else
 			drains |= channel->removed;
@@ -122,7 +123,8 @@ static int on_reap(sd_event_source *source, void *context)
 
 void events_reap(struct daemon *daemon)
 {
-	sd_event_source_set_enabled(daemon->reaper, SD_EVENT_ONESHOT);
+	if (daemon->reaper) /* else all ends, and is freed by that */
+		sd_event_source_set_enabled(daemon->reaper, SD_EVENT_ONESHOT);
 }
 
 void events_worker_ended(void *context, const struct control_ring *ring, int error)
@@ -266,7 +268,7 @@ void events_drop(struct daemon *daemon)
 	sd_event_source_disable_unref(daemon->interrupt);
 	sd_event_source_disable_unref(daemon->hang_up);
 	sd_event_source_disable_unref(daemon->second);
-	sd_event_source_disable_unref(daemon->reaper);
+	daemon->reaper = sd_event_source_disable_unref(daemon->reaper);
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
 		interface->notices = sd_event_source_disable_unref(interface->notices);
 }

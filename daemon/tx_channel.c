@@ -147,6 +147,14 @@ static void unregister_arena(void *context, const void *registration)
 	channel->interface->ops->unregister_memory((struct backend_memory *)registration);
 }
 
+static void emptied(void *context)
+{
+	const struct tx_channel *channel = context;
+
+	if (channel->removed)
+		events_reap(channel->transmitter->daemon);
+}
+
 /* ---- what the worker is told ----------------------------------------------------------------------- */
 
 static void refresh_state(struct tx_channel *channel)
@@ -255,6 +263,7 @@ int tx_channel_serve(struct tx_channel *channel, struct control *control, struct
 		.backend = interface->ops->name,
 		.register_arena = register_arena,
 		.unregister_arena = unregister_arena,
+		.emptied = emptied,
 		.context = channel,
 	};
 	refresh_state(channel);

@@ -149,10 +149,10 @@ static struct tx_channel *channel_of(struct daemon *daemon, const struct mail *m
 	return channel;
 }
 
-/* Freed later: control is in the midst of it. */
+/* Freed later: control is in the midst of it, and its senders' memory is given back first; the queue is gone by then. */
 static void end(struct tx_channel *channel)
 {
-	channel->lent = false;
+	tx_channels_close(channel);
 	channel->ended = true;
 	events_reap(channel->transmitter->daemon);
 }
@@ -181,6 +181,10 @@ void tx_channels_said(void *context, const struct mail *mail)
 		break;
 	case MAIL_CHANNEL_REMOVED:
 		channel = channel_of(transmitter->daemon, mail);
+		if (channel && mail->error < 0)
+			log_warning("channel '%s': its send queue on device %s could not be emptied: %s; it was destroyed",
+				    channel->config->name, channel->interface->capabilities.device,
+				    strerror(-mail->error));
 		if (channel)
 			end(channel);
 		break;

@@ -232,6 +232,15 @@ static void worker_ended(struct transmit_point *transmit, const struct mail *mai
 	transmit->transmit->said(transmit->transmit->context, mail);
 }
 
+/* Of a channel that failed the device may still read: channel_gone() frees it, once the queue is destroyed. */
+static void sender_removed(struct sending *sending, int error)
+{
+	sending->lent = false;
+	sending->remove_mailed = false;
+	if (error == 0 || sending->point->ended)
+		sending_free(sending);
+}
+
 static struct sending *sending_of(const struct mail *mail)
 {
 	return (struct sending *)((char *)mail->sender - offsetof(struct sending, sender));
@@ -244,7 +253,7 @@ static void take_mail(struct transmit_point *transmit, const struct mail *mail)
 		sender_added(sending_of(mail), mail->error);
 		break;
 	case MAIL_SENDER_REMOVED:
-		sending_free(sending_of(mail));
+		sender_removed(sending_of(mail), mail->error);
 		break;
 	case MAIL_SENDER_BAD:
 		sender_bad(sending_of(mail), mail);
@@ -322,14 +331,14 @@ int channel_point_new(struct transmit_point *transmit, const struct control_chan
 	return 0;
 }
 
+void channel_point_take_all(struct channel_point *point)
+{
+	channel_gone(point);
+	preparer_drain(point->transmit->preparer);
+}
+
 void channel_point_free(struct channel_point *point)
 {
-	struct sending *sending;
-
-	channel_gone(point);
-	LIST_FOREACH (sending, &point->sendings, link)
-		sending_free(sending);
-	preparer_drain(point->transmit->preparer);
 	TAILQ_REMOVE(&point->transmit->control->channels, point, link);
 	free(point);
 }

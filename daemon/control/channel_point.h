@@ -48,7 +48,9 @@ void transmit_point_free(struct transmit_point *point);
 
 /** In the control's list. 0 or -errno. */
 int channel_point_new(struct transmit_point *transmit, const struct control_channel *channel);
-/** The worker has it no more. */
+/** The worker and its thread have ended: everything is taken from all senders, and that is waited for. */
+void channel_point_take_all(struct channel_point *point);
+/** It has no sender. */
 void channel_point_free(struct channel_point *point);
 /** No more senders. */
 void channel_point_end(struct channel_point *point, enum ibvcap_disconnect_reason reason);

@@ -52,8 +52,9 @@ struct control_transmit {
 	struct mailbox *outbox; /* of the worker; control is its only receiver */
 	int doorbell;           /* the worker's, rung when senders are to be woken */
 	/**
-	 * The worker says something that is not of a sender: MAIL_CHANNEL_*, MAIL_STOPPED, MAIL_FAILED. Of a failed
-	 * channel the queue is to be destroyed before this returns. Control thread; nothing may be removed from within.
+	 * The worker says something that is not of a sender: MAIL_CHANNEL_*, MAIL_STOPPED, MAIL_FAILED. The queue of a
+	 * channel that it has no more is to be destroyed before this returns. Control thread; nothing may be removed from
+	 * within.
 	 */
 	void (*said)(void *context, const struct mail *mail);
 	void *context;
@@ -73,6 +74,8 @@ struct control_channel {
 	/** Let the device read a sender's arena, which outlives that; 0 or -errno and the fault. These two: any thread. */
 	int (*register_arena)(void *context, const struct shm *arena, const void **registration, struct fault *fault);
 	void (*unregister_arena)(void *context, const void *registration);
+	/** It has ended, and the last of its senders is gone. Control thread; nothing may be removed from within. */
+	void (*emptied)(void *context);
 	void *context;
 };
 
@@ -125,7 +128,10 @@ int control_add_channel(struct control *control, const struct control_channel *c
 void control_end_channel(struct control *control, const struct control_channel *channel,
 			 enum ibvcap_disconnect_reason reason);
 
-/** Its worker has it no more, its queue is destroyed. Hang up on who has it. Not there: nothing. */
+/** Has none of its senders anything any more? Giving back takes its time, and nobody is to wait for that. */
+bool control_channel_is_empty(const struct control *control, const struct control_channel *channel);
+
+/** Nobody ever had it, or it has ended and is empty. Not there: nothing. */
 void control_remove_channel(struct control *control, const struct control_channel *channel);
 
 /** Shown in a status. */

@@ -224,6 +224,16 @@ static int go_on(struct sending *sending, enum sending_job did)
 	return session_send_error(session, sending->result, "%s", sending->fault.text);
 }
 
+static void remove_broken(struct sending *sending)
+{
+	struct channel_point *point = sending->point;
+
+	LIST_REMOVE(sending, link);
+	free(sending);
+	if (--point->n_sendings == 0 && point->ended)
+		point->channel->emptied(point->channel->context);
+}
+
 static void done(struct job *job)
 {
 	struct sending *sending = sending_of(job);
@@ -232,9 +242,7 @@ static void done(struct job *job)
 
 	sending->doing = SENDING_NO_JOB;
 	if (did == SENDING_BREAK) {
-		LIST_REMOVE(sending, link);
-		sending->point->n_sendings--;
-		free(sending);
+		remove_broken(sending);
 	} else if (!session) { /* hung up meanwhile */
 		sending_free(sending);
 	} else if (go_on(sending, did) < 0) {

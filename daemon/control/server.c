@@ -232,7 +232,7 @@ static struct transmit_point *find_transmit(struct control *control, const struc
 	return point;
 }
 
-static struct channel_point *find_channel(struct control *control, const struct control_channel *channel)
+static struct channel_point *find_channel(const struct control *control, const struct control_channel *channel)
 {
 	struct channel_point *point;
 
@@ -267,6 +267,13 @@ void control_end_channel(struct control *control, const struct control_channel *
 
 	if (point)
 		channel_point_end(point, reason);
+}
+
+bool control_channel_is_empty(const struct control *control, const struct control_channel *channel)
+{
+	const struct channel_point *point = find_channel(control, channel);
+
+	return !point || point->n_sendings == 0;
 }
 
 void control_remove_channel(struct control *control, const struct control_channel *channel)
@@ -325,8 +332,10 @@ void control_free(struct control *control)
 		point->ended = true; /* nothing is mailed any more */
 	TAILQ_FOREACH (transmit, &control->transmits, link)
 		transmit->ended = true;
-	while (!TAILQ_EMPTY(&control->channels))
+	while (!TAILQ_EMPTY(&control->channels)) {
+		channel_point_take_all(TAILQ_FIRST(&control->channels));
 		channel_point_free(TAILQ_FIRST(&control->channels));
+	}
 	while (!LIST_EMPTY(&control->sessions))
 		session_free(LIST_FIRST(&control->sessions));
 	users_deinit(&control->users);

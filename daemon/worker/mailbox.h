@@ -41,10 +41,10 @@ enum mail_type {
 	MAIL_FAILED, /* the queue can't go on: error */
 	/* transmit worker → control */
 	MAIL_CHANNEL_ADDED,
-	MAIL_CHANNEL_REMOVED, /* channel and senders are control's again: nothing of theirs is with the device */
-	MAIL_CHANNEL_FAILED,  /* its queue can't go on: error. Likewise, but destroy the queue before any memory goes */
+	MAIL_CHANNEL_REMOVED, /* channel and senders are control's again; error: as of the next */
+	MAIL_CHANNEL_FAILED,  /* likewise, unasked: the queue can't go on, and is destroyed before any memory goes */
 	MAIL_SENDER_ADDED,
-	MAIL_SENDER_REMOVED,  /* its last packet is completed: the memory is control's again */
+	MAIL_SENDER_REMOVED,  /* its last packet is completed: the memory is control's again; error: see transmit.h */
 	MAIL_SENDER_BAD,      /* likewise, unasked: its page broke the rules: reason. See transmit.h */
 };
 

@@ -66,12 +66,16 @@ static void say(struct transmit *transmit, const struct mail *mail)
 	mailbox_send(transmit->outbox, mail); /* room was checked before */
 }
 
-/* A removal that was asked for is answered in any case; who broke the rules is reported, unless its channel goes. */
+/*
+ * A removal that was asked for is answered in any case; who broke the rules is reported, unless its channel goes. Of a
+ * queue that could not be reset the device may still read, so that says who asked.
+ */
 static void report_gone(struct transmit *transmit, struct channel *channel, struct sender *sender)
 {
 	transmit_sleep_forget(&transmit->sleep, sender->socket);
 	if (sender->removal_asked)
-		say(transmit, &(struct mail){ .type = MAIL_SENDER_REMOVED, .channel = channel, .sender = sender });
+		say(transmit, &(struct mail){ .type = MAIL_SENDER_REMOVED, .error = channel->fatal, .channel = channel,
+					      .sender = sender });
 	else if (sender->bad && !channel->leaving)
 		say(transmit, &(struct mail){ .type = MAIL_SENDER_BAD, .error = -EBADMSG, .channel = channel,
 					      .reason = (uint32_t)sender->bad, .sender = sender });
@@ -133,12 +137,16 @@ static void remove_sender(struct transmit *transmit, const struct mail *mail)
 {
 	struct mail reply = { .type = MAIL_SENDER_REMOVED, .channel = mail->channel, .sender = mail->sender };
 
-	if (has_channel(transmit, mail->channel) && channel_has_sender(mail->channel, mail->sender)) {
+	bool has = has_channel(transmit, mail->channel);
+
+	if (has && channel_has_sender(mail->channel, mail->sender)) {
 		mail->sender->removal_asked = true;
 		channel_dismiss_sender(mail->channel, mail->sender);
-	} else {
-		say(transmit, &reply);
+		return;
 	}
+	if (has)
+		reply.error = mail->channel->fatal;
+	say(transmit, &reply);
 }
 
 static void take_channel_mail(struct transmit *transmit, const struct mail *mail, const struct transmit_now *at)

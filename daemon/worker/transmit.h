@@ -11,7 +11,9 @@
  *   MAIL_DESTINATION{channel, index, destination}, as often as it changes; MAIL_CHANNEL_ERROR{channel, error}
  *   MAIL_ADD_SENDER{channel, sender}             → MAIL_SENDER_ADDED{channel, sender, error}
  *   MAIL_REMOVE_SENDER{channel, sender}          → MAIL_SENDER_REMOVED{channel, sender}: always, also of one that is
- *                                                  gone already; until then the sender's memory is not to be touched
+ *                                                  gone already; until then the sender's memory is not to be touched.
+ *                                                  With an error the device may still read it: its channel's queue can't
+ *                                                  go on, and is destroyed before (MAIL_CHANNEL_FAILED or _REMOVED follows)
  *   MAIL_REMOVE_CHANNEL{channel}                 → MAIL_CHANNEL_REMOVED{channel, error: its queue's}: always; its
  *                                                  senders have gone with it
  *   MAIL_STOP                                    → MAIL_STOPPED: all channels and senders are control's again

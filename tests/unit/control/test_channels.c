@@ -45,6 +45,7 @@ static struct control *control;
 static struct mail last_said;
 static _Atomic uint32_t n_registered;
 static int register_result;
+static unsigned n_emptied;
 static _Atomic bool device_is_slow;
 
 /* ---- the daemon ----------------------------------------------------------------------------------- */
@@ -68,15 +69,23 @@ static int register_arena(void *context, const struct shm *arena, const void **r
 static void unregister_arena(void *context, const void *registration)
 {
 	(void)context;
+	while (device_is_slow)
+		usleep(1000);
 	scripted_backend_ops.unregister_memory((struct backend_memory *)registration);
 	n_registered--;
+}
+
+static void emptied(void *context)
+{
+	(void)context;
+	n_emptied++;
 }
 
 static void said(void *context, const struct mail *mail)
 {
 	(void)context;
 	last_said = *mail;
-	if (mail->type == MAIL_CHANNEL_FAILED)
+	if (mail->type == MAIL_CHANNEL_FAILED || mail->type == MAIL_CHANNEL_REMOVED)
 		channel_close(channel);
 }
 
@@ -121,6 +130,7 @@ static void make_control(void)
 		.state = "sending",
 		.register_arena = register_arena,
 		.unregister_arena = unregister_arena,
+		.emptied = emptied,
 	};
 	cr_assert(eq(int, control_new(&control, &options, NULL), 0));
 	cr_assert(eq(int, control_add_transmit(control, &control_transmit), 0));
@@ -181,12 +191,17 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+static void work(uint64_t later_ns)
+{
+	const uint64_t now_ns = now_ms() * 1000000 + later_ns;
+
+	transmit_do_work(transmit, &(struct transmit_now){ .monotonic_ns = now_ns, .utc_ns = now_ns });
+}
+
 static void turn(void)
 {
-	const struct transmit_now now = { .monotonic_ns = now_ms() * 1000000, .utc_ns = now_ms() * 1000000 };
-
 	if (!worker_rests)
-		transmit_do_work(transmit, &now);
+		work(0);
 	cr_assert(ge(int, sd_event_run(event, 200), 0));
 }
 
@@ -283,6 +298,15 @@ static void submit(struct ibvcap_tx *tx, uint32_t n)
 
 	cr_assert(eq(int, ibvcap_reserve(tx, &slots, n, n, 0), (int)n));
 	cr_assert(eq(int, ibvcap_submit(tx, n), 0));
+}
+
+/* As a reload does. */
+static void take_channel_out(void)
+{
+	const struct mail remove = { .type = MAIL_REMOVE_CHANNEL, .channel = channel };
+
+	control_end_channel(control, &control_channel, IBVCAP_REASON_STREAM_REMOVED);
+	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &remove), 0));
 }
 
 static uint32_t under_way(void)
@@ -384,11 +408,118 @@ Test(channels, an_end_waits_for_what_is_being_made)
 	struct ibvcap_tx *tx = NULL;
 
 	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
+	device_is_slow = true;
 	say(tx->control, WIRE_MAPPED);
 	turn();
-	control_remove_channel(control, &control_channel);
+	take_channel_out();
+	TURN_UNTIL(last_said.type == MAIL_CHANNEL_REMOVED);
+	cr_expect(eq(u32, n_emptied, 0));
+	device_is_slow = false;
+	TURN_UNTIL(n_emptied == 1);
 	cr_expect(eq(u32, n_registered, 0));
+	control_remove_channel(control, &control_channel);
 	ibvcap_close(tx);
+}
+
+/* The worker looks at its mail at the end of a round; its channels were served before. */
+Test(channels, who_leaves_as_its_channel_is_taken_out_is_waited_for)
+{
+	struct ibvcap_tx *tx = open_sender();
+	struct mail held;
+
+	take_channel_out();
+	worker_rests = true;
+	work(0); /* takes that, and dismisses all senders */
+	ibvcap_close(tx);
+	turn();
+	turn();
+	cr_assert(mailbox_receive(transmit_inbox(transmit), &held));
+	cr_assert(eq(int, held.type, MAIL_REMOVE_SENDER));
+	work(0);
+	TURN_UNTIL(last_said.type == MAIL_CHANNEL_REMOVED);
+	turn_for(20);
+	cr_expect(not(control_channel_is_empty(control, &control_channel)), "its removal is to be answered");
+	cr_expect(eq(u32, n_emptied, 0));
+	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &held), 0));
+	work(0); /* answers */
+	TURN_UNTIL(n_emptied == 1);
+	cr_expect(control_channel_is_empty(control, &control_channel));
+	control_remove_channel(control, &control_channel);
+	turn_for(20);
+}
+
+Test(channels, taking_a_channel_out_keeps_nobody_waiting)
+{
+	struct ibvcap_tx *tx = open_sender();
+	int other = connect_client();
+	union wire_message answer;
+
+	device_is_slow = true;
+	take_channel_out();
+	TURN_UNTIL(last_said.type == MAIL_CHANNEL_REMOVED);
+	say(other, WIRE_STATUS);
+	cr_assert(eq(int, receive(other, &answer, NULL, NULL), 1));
+	cr_expect(eq(int, answer.header.type, WIRE_DAEMON));
+	cr_expect(eq(u32, n_emptied, 0));
+	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_REASON_STREAM_REMOVED));
+	device_is_slow = false;
+	TURN_UNTIL(n_emptied == 1);
+	control_remove_channel(control, &control_channel);
+	ibvcap_close(tx);
+	close(other);
+}
+
+static void lose_queue(void)
+{
+	scripted_fail_reset(channel->queue, -EIO);
+	work(2000000000);
+}
+
+/* The device reads its packets until its queue is destroyed, which control does when it hears of the channel. */
+Test(channels, memory_outlives_a_queue_that_cannot_be_reset)
+{
+	struct ibvcap_tx *tx = open_sender();
+
+	submit(tx, 5);
+	TURN_UNTIL(under_way() == 5);
+	worker_rests = true;
+	take_channel_out();
+	work(0);
+	lose_queue();
+	TURN_UNTIL(n_emptied == 1);
+	cr_expect(eq(int, last_said.type, MAIL_CHANNEL_REMOVED));
+	cr_expect(lt(int, last_said.error, 0));
+	expect_sum(5, 0, 5);
+	control_remove_channel(control, &control_channel);
+	ibvcap_close(tx);
+}
+
+Test(channels, memory_of_who_left_outlives_a_queue_that_cannot_be_reset)
+{
+	enum { MANY = 8192 }; /* flushed in several rounds */
+	struct ibvcap_tx *tx = open_sender(), *other;
+
+	out.arena_slots = MANY;
+	other = open_sender();
+	submit(tx, 5);
+	TURN_UNTIL(under_way() == 5);
+	submit(other, MANY);
+	TURN_UNTIL(under_way() == 64);
+	worker_rests = true;
+	ibvcap_close(tx);
+	turn_for(5);
+	take_channel_out();
+	work(0);
+	lose_queue();
+	cr_assert(eq(u32, channel->n_senders, 1));
+	turn_for(20);
+	cr_expect(eq(u32, n_registered, 2), "the channel is still the worker's, and its queue is there");
+	worker_rests = false;
+	TURN_UNTIL(n_emptied == 1);
+	cr_expect(eq(int, last_said.type, MAIL_CHANNEL_REMOVED));
+	expect_sum(5 + MANY, 0, 5 + MANY);
+	control_remove_channel(control, &control_channel);
+	ibvcap_close(other);
 }
 
 Test(channels, places_are_given_back_at_any_step)

@@ -235,6 +235,39 @@ Test(transmit_ends, a_channel_whose_queue_is_lost_ends_with_its_senders_and_no_o
 	bench_tear_down(&bench);
 }
 
+Test(transmit_ends, who_asked_hears_that_a_lost_queue_may_still_read)
+{
+	struct test_sender *large = &bench.senders[1];
+	struct mail mail = { .type = MAIL_ADD_SENDER, .sender = &large->sender };
+
+	for (int asks_before = 0; asks_before < 2; asks_before++) {
+		bench_set_up(&bench, &(struct bench_setting){ 0 });
+		cr_assert(eq(int, test_sender_init(large, bench.backend, 4 * 4096, 8), 0));
+		bench_submit(&bench, 0, 10, 100);
+		bench_work(&bench);
+		mail.type = MAIL_ADD_SENDER;
+		mail.channel = bench.channels[0];
+		bench_mail(&bench, &mail);
+		bench_expect_mail(&bench, MAIL_SENDER_ADDED);
+		large->submitted = 4 * 4096; /* flushed in several rounds */
+		test_sender_submit(large);
+		if (asks_before)
+			remove_sender(0);
+		lose_queue(0);
+		bench_round(&bench);
+		if (!asks_before) {
+			remove_sender(0);
+			bench_round(&bench);
+		}
+		cr_assert(mailbox_receive(transmit_outbox(bench.transmit), &mail));
+		cr_expect(eq(int, mail.type, MAIL_SENDER_REMOVED));
+		cr_expect(eq(int, mail.error, -ENODEV));
+		bench_expect_mail(&bench, MAIL_CHANNEL_FAILED);
+		test_sender_deinit(large);
+		bench_tear_down(&bench);
+	}
+}
+
 Test(transmit_ends, a_queue_that_fails_again_and_again_is_given_up)
 {
 	struct mail mail = { 0 };
