@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What a hostile client may send on one connection of the control socket, as it is received, checked and
- * handled, with workers that answer, of a stream and of a channel. Input: messages, each one byte of kind, one of length in units of
- * 8 bytes, and the bytes. Kind 0: sent as they are; else behind a right header of that type, padded to
- * its size. Afterwards nothing of the client may be left.
+ * handled, with workers that answer, of a stream and of a channel, which is taken out and put in again. Input: messages,
+ * each one byte of kind, one of length in units of 8 bytes, and the bytes. Kind 0: sent as they are; kind 255: something
+ * else happens (enum step, in place of the length); else behind a right header of that type, padded to its size.
+ * Afterwards nothing of the client may be left.
  */
 #include "daemon/control/server.h"
 #include "daemon/worker/transmit.h"
@@ -18,6 +19,9 @@
 #include <unistd.h>
 
 #define SLOTS 64u
+#define STEP  255
+
+enum step { TAKE_OUT, HANG_UP, WORKER_WORKS, WORKER_WAS_EARLIER, CONTROL_WORKS, STEPS_N };
 
 static struct config_stream stream = { .name = "s", .max_consumers = 1, .max_consumers_per_user = 1, .max_lease_blocks_per_user = 2,
 				      .file = "fuzz.conf", .lease_blocks = 2, .receive_queue_slots = SLOTS };
@@ -38,6 +42,8 @@ static struct control_ring control_ring;
 static struct control_transmit control_transmit;
 static struct control_channel control_channel;
 static unsigned n_registered;
+static bool is_taken_out;
+static bool is_given_back; /* by its worker */
 static struct control *control;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -111,11 +117,30 @@ static void unregister_arena(void *context, const void *registration)
 	n_registered--;
 }
 
+static void emptied(void *context)
+{
+	(void)context;
+	if (!is_given_back)
+		abort();
+}
+
 static void said(void *context, const struct mail *mail)
 {
 	(void)context;
-	if (mail->type != MAIL_CHANNEL_ADDED || mail->error)
+	if (mail->error || mail->type != (is_taken_out ? MAIL_CHANNEL_REMOVED : MAIL_CHANNEL_ADDED))
 		abort();
+	if (!is_taken_out)
+		return;
+	channel_close(channel);
+	is_given_back = true;
+}
+
+static void make_transmit(void)
+{
+	must(transmit_new(&transmit, &(struct transmit_options){ .name = "o", .cpu = -1 }));
+	control_transmit = (struct control_transmit){ .inbox = transmit_inbox(transmit), .outbox = transmit_outbox(transmit),
+						      .doorbell = transmit_doorbell(transmit), .said = said };
+	must(control_add_transmit(control, &control_transmit));
 }
 
 static void make_channel(void)
@@ -125,16 +150,13 @@ static void make_channel(void)
 	struct mail mail = { .type = MAIL_ADD_CHANNEL };
 
 	must(channel_new(&channel, &options, NULL));
-	must(transmit_new(&transmit, &(struct transmit_options){ .name = "o", .cpu = -1 }));
 	mail.channel = channel;
 	must(mailbox_send(transmit_inbox(transmit), &mail));
-	control_transmit = (struct control_transmit){ .inbox = transmit_inbox(transmit), .outbox = transmit_outbox(transmit),
-						      .doorbell = transmit_doorbell(transmit), .said = said };
 	control_channel = (struct control_channel){
 		.config = &out, .transmit = &control_transmit, .channel = channel, .counters = channel->counters, .epoch = 1,
 		.state = "sending", .register_arena = register_arena, .unregister_arena = unregister_arena,
+		.emptied = emptied,
 	};
-	must(control_add_transmit(control, &control_transmit));
 	must(control_add_channel(control, &control_channel));
 }
 
@@ -157,6 +179,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 	must(control_new(&control, &options, NULL));
 	must(control_add_ring(control, &control_ring));
+	make_transmit();
 	make_channel();
 	return 0;
 }
@@ -186,36 +209,116 @@ static size_t send_message(int fd, const uint8_t *data, size_t size)
 	return 2 + body;
 }
 
+static void work(void)
+{
+	must(worker_do_work(worker));
+	transmit_do_work(transmit, &(struct transmit_now){ 0 });
+}
+
+/* Its round ended just before that mail came. */
+static void work_without_mail(void)
+{
+	static struct mail held[1024];
+	size_t n = 0;
+
+	while (n < sizeof(held) / sizeof(held[0]) && mailbox_receive(transmit_inbox(transmit), &held[n]))
+		n++;
+	work();
+	for (size_t i = 0; i < n; i++)
+		must(mailbox_send(transmit_inbox(transmit), &held[i]));
+}
+
+/* And the next reload puts it in again. */
+static void do_control(void)
+{
+	preparer_drain(TAILQ_FIRST(&control->transmits)->preparer);
+	must(sd_event_run(event, 0));
+	if (!is_given_back || !control_channel_is_empty(control, &control_channel))
+		return;
+	control_remove_channel(control, &control_channel);
+	channel_free(channel);
+	is_taken_out = is_given_back = false;
+	make_channel();
+}
+
 static void turn(unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
-		must(worker_do_work(worker));
-		preparer_drain(TAILQ_FIRST(&control->transmits)->preparer);
-		transmit_do_work(transmit, &(struct transmit_now){ 0 });
-		must(sd_event_run(event, 0));
+		work();
+		do_control();
 	}
 }
 
-static bool is_at_rest(void)
+static void take_out(void)
 {
-	return control->n_sessions == 0 && TAILQ_FIRST(&control->points)->n_attachments == 0 &&
-	       TAILQ_FIRST(&control->channels)->n_sendings == 0;
+	const struct mail remove = { .type = MAIL_REMOVE_CHANNEL, .channel = channel };
+
+	if (is_taken_out)
+		return;
+	turn(3); /* it was added */
+	is_taken_out = true;
+	control_end_channel(control, &control_channel, IBVCAP_REASON_STREAM_REMOVED);
+	must(mailbox_send(transmit_inbox(transmit), &remove));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int come(void)
 {
 	int fds[2];
 
 	must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
 	must(session_new(control, fds[0]));
-	while (size >= 2) {
-		size_t used = send_message(fds[1], data, size);
+	return fds[1];
+}
 
-		turn(3);
+/* The client's end of its connection from then on. */
+static int take_step(int fd, uint8_t step)
+{
+	switch ((enum step)(step % STEPS_N)) {
+	case TAKE_OUT:
+		take_out();
+		break;
+	case HANG_UP:
+		close(fd);
+		fd = come();
+		break;
+	case WORKER_WORKS:
+		work();
+		break;
+	case WORKER_WAS_EARLIER:
+		work_without_mail();
+		break;
+	case CONTROL_WORKS:
+		do_control();
+		break;
+	case STEPS_N:
+		break;
+	}
+	return fd;
+}
+
+static bool is_at_rest(void)
+{
+	return control->n_sessions == 0 && !is_taken_out && TAILQ_FIRST(&control->points)->n_attachments == 0 &&
+	       TAILQ_FIRST(&control->channels)->n_sendings == 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	int fd = come();
+
+	while (size >= 2) {
+		size_t used = 2;
+
+		if (data[0] == STEP) {
+			fd = take_step(fd, data[1]);
+		} else {
+			used = send_message(fd, data, size);
+			turn(3);
+		}
 		data += used;
 		size -= used;
 	}
-	close(fds[1]);
+	close(fd);
 	for (int i = 0; i < 1000 && !is_at_rest(); i++)
 		turn(1);
 	if (!is_at_rest() || ring.n_consumers || n_registered || channel->n_senders)
