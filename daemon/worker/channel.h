@@ -39,10 +39,11 @@ struct channel_options {
 	bool completion_events;    /* unless its worker never sleeps */
 };
 
-/* What a round goes by. Both are read once a round; a test makes them up. */
+/* What a round goes by. Work takes time: who needs it exactly looks at the clocks again. */
 struct transmit_now {
 	uint64_t monotonic_ns;
 	uint64_t utc_ns;
+	void (*look)(struct transmit_now *now); /* NULL: time stands still while the worker works */
 };
 
 /* One packet that was taken. */
@@ -51,6 +52,13 @@ struct channel_flight {
 	int32_t status; /* 0: it is for the device; else how it ended without it */
 	uint32_t payload_bytes;
 	uint32_t frame_bytes;
+};
+
+/* When a packet that is ready was to leave. */
+struct channel_due {
+	struct sender *sender;  /* NULL: it has no time, and did not wait for the rate */
+	uint64_t not_before_ns; /* UTC; 0: it has no time */
+	uint64_t paced_ns;      /* CLOCK_MONOTONIC; 0: it did not wait for the rate */
 };
 
 struct channel {
@@ -75,7 +83,9 @@ struct channel {
 	uint64_t next;
 	uint32_t n_posted; /* of these with the device, */
 	uint32_t n_ready;  /* … and for it, but not posted yet: the last in order */
+	bool due_to_count; /* … and of one of those it says when it was due */
 	struct backend_packet ready[CHANNEL_BATCH];
+	struct channel_due due[CHANNEL_BATCH]; /* of each of those */
 
 	struct sender *senders[CHANNEL_SENDERS_MAX];
 	uint32_t n_senders;
@@ -137,7 +147,7 @@ struct sender *channel_take_gone(struct channel *channel);
  * channel_send.c: reap, look at the senders, take and post up to its share. Returns the packets reaped and taken, or
  * -errno: the queue failed, and is to be reset.
  */
-int channel_round(struct channel *channel, const struct transmit_now *now);
+int channel_round(struct channel *channel, const struct transmit_now *at);
 
 /** channel_send.c: tell senders what became of their packets, and count. */
 void channel_publish(struct channel *channel);

@@ -8,6 +8,12 @@
 
 #define REAP_RUNS     16
 
+static inline void look(struct transmit_now *now)
+{
+	if (now->look)
+		now->look(now);
+}
+
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -85,16 +91,21 @@ void channel_publish(struct channel *channel)
 
 /* ---- whose turn it is ----------------------------------------------------------------------------- */
 
-static void look_at_senders(struct channel *channel)
+/* True: there is something to take. */
+static bool look_at_senders(struct channel *channel)
 {
+	bool any = false;
+
 	for (uint32_t i = 0; i < channel->n_senders; i++) {
 		struct sender *sender = channel->senders[i];
 
-		if (sender->leaving || sender_look(sender))
-			continue;
-		counter_add(&channel->counters[IBVCAP_TX_CTR_BAD_SENDERS], 1);
-		channel_dismiss_sender(channel, sender);
+		if (!sender->leaving && !sender_look(sender)) {
+			counter_add(&channel->counters[IBVCAP_TX_CTR_BAD_SENDERS], 1);
+			channel_dismiss_sender(channel, sender);
+		}
+		any |= !sender->leaving && sender->taken != sender->submitted;
 	}
+	return any;
 }
 
 /* What can't be sent costs as much as the largest packet: a flood of it is worth nobody's while. */
@@ -162,24 +173,45 @@ static void count_lateness(uint64_t *tally, uint64_t ns)
 		tally[2] = ns;
 }
 
-static void count_time(const struct channel *channel, struct sender *sender,
-		       const struct ibvcap_tx_descriptor *descriptor, int32_t status, const struct transmit_now *now)
+static inline void note_due(struct channel *channel, struct sender *sender, uint64_t not_before_ns)
 {
-	uint64_t late_ns = descriptor->not_before_ns ? now->utc_ns - descriptor->not_before_ns : 0;
+	struct channel_due *due = &channel->due[channel->n_ready];
 
-	if (late_ns > channel->late_after_ns && (status == 0 || status == -ETIME))
-		sender->tally[IBVCAP_TX_CTR_LATE]++;
-	if (status != 0)
+	due->sender = NULL;
+	if (not_before_ns == 0 && !channel->paced)
 		return;
-	if (descriptor->not_before_ns)
-		count_lateness(&sender->tally[IBVCAP_TX_CTR_TIMED], late_ns);
-	if (channel->paced)
-		count_lateness(&sender->tally[IBVCAP_TX_CTR_PACED], now->monotonic_ns - channel->pacing.due_ns);
-	sender->dirty = true;
+	*due = (struct channel_due){
+		.sender = sender,
+		.not_before_ns = not_before_ns,
+		.paced_ns = channel->paced ? channel->pacing.due_ns : 0,
+	};
+	channel->due_to_count = true;
+}
+
+/* How late n of those that are ready leave: they are the device's now, and not before. */
+static void count_times(struct channel *channel, uint32_t n, struct transmit_now *now)
+{
+	look(now);
+	for (const struct channel_due *due = channel->due; due < channel->due + n; due++) {
+		uint64_t *tally;
+
+		if (!due->sender)
+			continue;
+		tally = due->sender->tally;
+		if (due->not_before_ns) {
+			uint64_t late_ns = now->utc_ns > due->not_before_ns ? now->utc_ns - due->not_before_ns : 0;
+
+			count_lateness(&tally[IBVCAP_TX_CTR_TIMED], late_ns);
+			tally[IBVCAP_TX_CTR_LATE] += late_ns > channel->late_after_ns;
+		}
+		if (due->paced_ns)
+			count_lateness(&tally[IBVCAP_TX_CTR_PACED], now->monotonic_ns - due->paced_ns);
+		due->sender->dirty = true;
+	}
 }
 
 /* With checksums in software the payload is copied first: one that changes under the sum would be another's lie. */
-static void make_ready(struct channel *channel, uint64_t number, const struct sender *sender, const uint8_t *payload,
+static void make_ready(struct channel *channel, uint64_t number, struct sender *sender, const uint8_t *payload,
 		       const struct ibvcap_tx_descriptor *descriptor)
 {
 	const struct packet_template *template = &channel->destinations[descriptor->destination].headers;
@@ -195,6 +227,7 @@ static void make_ready(struct channel *channel, uint64_t number, const struct se
 		memory = channel->copies_memory;
 	}
 	packet_write_headers(template, headers, payload, descriptor->length, (uint16_t)number);
+	note_due(channel, sender, descriptor->not_before_ns);
 	channel->ready[channel->n_ready++] = (struct backend_packet){
 		.headers = headers,
 		.payload = payload,
@@ -212,13 +245,16 @@ static void take(struct channel *channel, struct sender *sender, uint32_t cost_b
 
 	sender->deficit_bytes -= cost_bytes;
 	channel->deficit_bytes -= cost_bytes;
-	count_time(channel, sender, &descriptor, status, now);
+	if (status == -ETIME) {
+		sender->tally[IBVCAP_TX_CTR_LATE]++;
+		sender->dirty = true;
+	}
 	channel->flights[channel->next & channel->flights_mask] = (struct channel_flight){
 		.sender = sender, .status = status, .payload_bytes = descriptor.length, .frame_bytes = cost_bytes
 	};
 	if (status == 0) {
-		pacing_charge(&channel->pacing, cost_bytes);
 		make_ready(channel, channel->next, sender, payload, &descriptor);
+		pacing_charge(&channel->pacing, cost_bytes);
 	}
 	channel->next++;
 }
@@ -251,7 +287,7 @@ static bool take_batch(struct channel *channel, const struct transmit_now *now)
 }
 
 /* What the device did not take stays ready for the next round. */
-static int post(struct channel *channel)
+static int post(struct channel *channel, struct transmit_now *now)
 {
 	int r;
 
@@ -263,26 +299,35 @@ static int post(struct channel *channel)
 	if ((uint32_t)r > channel->n_ready)
 		return -EPROTO;
 	counter_add(&channel->counters[IBVCAP_TX_CTR_BATCHES], r > 0);
+	if (channel->due_to_count)
+		count_times(channel, (uint32_t)r, now);
 	channel->n_posted += (uint32_t)r;
 	channel->n_ready -= (uint32_t)r;
+	if (channel->n_ready == 0) {
+		channel->due_to_count = false;
+		return 0;
+	}
 	memmove(channel->ready, channel->ready + r, channel->n_ready * sizeof(channel->ready[0]));
+	memmove(channel->due, channel->due + r, channel->n_ready * sizeof(channel->due[0]));
 	return 0;
 }
 
-int channel_round(struct channel *channel, const struct transmit_now *now)
+int channel_round(struct channel *channel, const struct transmit_now *at)
 {
+	struct transmit_now now = *at;
 	uint64_t before = channel->next;
 	bool more = true;
 	int reaped = reap(channel);
 	int r = reaped;
 
-	if (r >= 0)
-		look_at_senders(channel);
+	/* Others were served since. */
+	if (r >= 0 && look_at_senders(channel))
+		look(&now);
 	channel->due_ns = channel->due_utc_ns = CHANNEL_NEVER;
 	channel->deficit_bytes += channel->quantum_bytes;
 	while (r >= 0 && more && channel->deficit_bytes > 0) {
-		more = take_batch(channel, now);
-		r = post(channel);
+		more = take_batch(channel, &now);
+		r = post(channel, &now);
 		more = more && channel->n_ready == 0;
 	}
 	/* Who could not use its share does not save it up. */

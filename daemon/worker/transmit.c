@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/worker/transmit.h"
 
+#include "daemon/base/time.h"
 #include "daemon/worker/thread.h"
 #include "daemon/worker/transmit_sleep.h"
 #include "lib/ibvcap/ring.h"
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NAP_NS       UINT64_C(1000000)
@@ -32,16 +32,18 @@ struct transmit {
 	bool stopped;
 };
 
+static void look(struct transmit_now *now)
+{
+	now->monotonic_ns = time_monotonic_ns();
+	now->utc_ns = time_utc_ns();
+}
+
 static struct transmit_now now(void)
 {
-	struct timespec monotonic, utc;
+	struct transmit_now at = { .look = look };
 
-	clock_gettime(CLOCK_MONOTONIC, &monotonic);
-	clock_gettime(CLOCK_REALTIME, &utc);
-	return (struct transmit_now){
-		.monotonic_ns = (uint64_t)monotonic.tv_sec * 1000000000u + (uint64_t)monotonic.tv_nsec,
-		.utc_ns = (uint64_t)utc.tv_sec * 1000000000u + (uint64_t)utc.tv_nsec,
-	};
+	look(&at);
+	return at;
 }
 
 /* n_channels: it has no such channel, whatever is at that address by now. */

@@ -46,7 +46,8 @@ struct bench {
 };
 
 static const char *const checksum_names[] = { "device", "zero", "software" };
-static const struct transmit_now now = { 1000000000, 1000000000 }; /* nothing is paced, nothing is due */
+/* Nothing is paced, nothing is due. */
+static const struct transmit_now now = { .monotonic_ns = 1000000000, .utc_ns = 1000000000 };
 
 static void die(const char *what, const char *why)
 {

@@ -111,7 +111,7 @@ static void set_up(struct scene *s)
 	struct channel_options options = { .name = "s", .queue_slots = 48, .slot_bytes = BYTES, .n_destinations = 1,
 					   .late_after_ns = 1000 };
 
-	*s = (struct scene){ .now = { 1000, 1000000 } };
+	*s = (struct scene){ .now = { .monotonic_ns = 1000, .utc_ns = 1000000 } };
 	require(scripted_backend_ops.open("none", &s->backend, NULL) == 0, "a backend");
 	options.backend = s->backend;
 	require(channel_new(&s->channel, &options, NULL) == 0, "a channel");

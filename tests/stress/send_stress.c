@@ -101,7 +101,7 @@ static void *run_wire(void *argument)
 	unsigned seed = 1;
 
 	while (!atomic_load_explicit(&stress->stop, memory_order_relaxed)) {
-		const struct transmit_now now = { time_monotonic_ns(), time_utc_ns() };
+		const struct transmit_now now = { .monotonic_ns = time_monotonic_ns(), .utc_ns = time_utc_ns() };
 		int n = transmit_do_work(stage->transmit, &now);
 
 		send_some(stress, (uint32_t)rand_r(&seed) % 40);

@@ -381,6 +381,49 @@ static void submit_timed(uint32_t sender, uint64_t not_before_ns, uint32_t flags
 	test_sender_submit(&bench.senders[sender]);
 }
 
+/* Each look at the clocks finds them so much later. */
+static void work_takes_300_ns(struct transmit_now *now)
+{
+	now->monotonic_ns += 300;
+	now->utc_ns += 300;
+}
+
+Test(transmit, how_late_a_packet_leaves_is_known_when_it_is_posted)
+{
+	bench_set_up(&bench, &(struct bench_setting){ .at_once = true, .late_after_ns = 500 });
+	bench.now.look = work_takes_300_ns;
+	submit_timed(0, BENCH_UTC_NS, IBVCAP_TX_DROP_LATE); /* in time when it is taken */
+	bench_work(&bench);
+	cr_expect(eq(i32, bench_status(&bench, 0, 0), 0));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED_LATENESS_NS), 600));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_LATE), 1));
+	scripted_limit_post(bench.channels[0]->queue, 1);
+	submit_timed(0, BENCH_UTC_NS, 0);
+	bench_submit(&bench, 0, 1, 100);
+	submit_timed(0, BENCH_UTC_NS, 0);
+	bench_round(&bench);
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 2), "the device took one of three");
+	bench_pass(&bench, 10000);
+	bench_work(&bench);
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 3));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS), 10300));
+	cr_expect(eq(u64, completed(0), 4));
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
+Test(transmit, a_packet_is_judged_by_the_time_of_its_own_channels_turn)
+{
+	bench_set_up(&bench, &(struct bench_setting){ .at_once = true, .late_after_ns = 200 });
+	bench.now.look = work_takes_300_ns;
+	submit_timed(0, BENCH_UTC_NS, IBVCAP_TX_DROP_LATE);
+	bench_work(&bench);
+	cr_expect(eq(i32, bench_status(&bench, 0, 0), -ETIME));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_LATE), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 0));
+	bench_tear_down(&bench);
+}
+
 Test(transmit, a_packet_waits_for_its_time_and_holds_up_its_own_sender_only)
 {
 	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 2, .at_once = true });

@@ -25,7 +25,7 @@ static void add_channel(struct bench *bench, uint32_t i)
 
 void bench_set_up(struct bench *bench, const struct bench_setting *setting)
 {
-	*bench = (struct bench){ .setting = *setting, .now = { 1000000000, BENCH_UTC_NS } };
+	*bench = (struct bench){ .setting = *setting, .now = { .monotonic_ns = 1000000000, .utc_ns = BENCH_UTC_NS } };
 	bench->setting.n_channels = setting->n_channels ? setting->n_channels : 1;
 	bench->setting.n_senders = setting->n_senders ? setting->n_senders : 1;
 	bench->setting.queue_slots = setting->queue_slots ? setting->queue_slots : 128;
