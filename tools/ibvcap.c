@@ -23,6 +23,7 @@ static const struct command commands[] = {
 	{ "send", "send on a channel: the test pattern, or a file", cmd_send },
 	{ "status", "where every packet went", cmd_status },
 	{ "stream", "add a stream to the running daemon, or remove one", cmd_stream },
+	{ "top", "what streams and channels do now: rates, fill, losses", cmd_top },
 	{ "why", "why packets of a stream were lost, and what helps", cmd_why },
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -12,6 +12,7 @@ int cmd_replay(int argc, char **argv);
 int cmd_send(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_stream(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 
 /** The exit code for a failure of the library: 64, 69 no daemon, 75 try again, 76 protocol, 77 permission, … */
 int exit_code_of(int error);

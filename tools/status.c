@@ -11,12 +11,12 @@
 #include <sysexits.h>
 
 static const char usage[] =
-    "usage: ibvcap status [--socket PATH] [--json]\n"
-    "Show what ibvcapd captures and sends, and where every packet went.\n"
-    "\n"
-    "  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-    "  -j, --json         print JSON\n"
-    "  -h, --help         print this\n";
+	"usage: ibvcap status [--socket PATH] [--json]\n"
+	"Show what ibvcapd captures and sends, and where every packet went.\n"
+	"\n"
+	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
+	"  -j, --json         print JSON\n"
+	"  -h, --help         print this\n";
 
 /* "  whole 5 = part 3 + part 2"; the whole is labels[0]. */
 static void print_sum(struct counters counters, const char *const *labels, unsigned n_labels)
