@@ -4,6 +4,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
+#include "daemon/geometry.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -19,23 +20,6 @@
 static bool is_ipv6(const struct config_stream *config)
 {
 	return config->flows[0].destination.family == AF_INET6;
-}
-
-static struct rx_ring_options ring_options(const struct config_stream *config, uint64_t epoch)
-{
-	return (struct rx_ring_options){
-		.stream = config->name,
-		.epoch = epoch,
-		.slot_bytes = config->payload_size,
-		.slots_per_block = config->slots_per_block,
-		.header_bytes = flow_header_bytes(&config->flows[0]),
-		.history_blocks = config->history_blocks,
-		.receive_queue_slots = config->receive_queue_slots,
-		.spare_blocks = config->max_consumers * config->lease_blocks,
-		.lease_blocks_max = config->lease_blocks,
-		.page_bytes = config->page_bytes,
-		.n_queues = 1,
-	};
 }
 
 static uint64_t spin_ns(const struct config_stream *config)
@@ -72,11 +56,7 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 
 uint64_t stream_pinned_bytes(const struct stream *stream)
 {
-	const struct rx_ring_options options = ring_options(stream->config, 0);
-	uint64_t payload, headers, ring;
-
-	rx_ring_size(&options, &payload, &headers, &ring);
-	return payload + headers;
+	return geometry_ring_bytes(stream->config);
 }
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
@@ -195,7 +175,7 @@ static void release(struct stream *stream)
 
 int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault)
 {
-	const struct rx_ring_options options = ring_options(stream->config, epoch);
+	const struct rx_ring_options options = geometry_of_ring(stream->config, epoch);
 	int r = rx_ring_init(&stream->ring, &options, fault);
 
 	if (r == 0)
