@@ -29,6 +29,10 @@ CLONE_NEWNET = 0x40000000
 NOBODY = pwd.getpwnam("nobody")
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "quiet: keeps times or a rate; scripts/test lets nothing else run meanwhile")
+
+
 def run(*command, **options):
     return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, **options)
 

@@ -55,6 +55,7 @@ def expect_fair(order):
     assert abs(shares[0] - shares[1]) < 0.05 * max(shares), shares
 
 
+@pytest.mark.quiet
 def test_a_limit_holds_and_two_senders_have_equal_shares(daemon, wire, receiver):
     one = daemon([], channels=[conftest.channel(wire, payload_size=SIZE, arena_slots=SLOTS, rate_limit_mbps=20,
                                                 burst_bytes=BURST_BYTES)])

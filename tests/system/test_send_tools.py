@@ -566,15 +566,17 @@ def replay_beside_a_loop(one, there, lidar, started):
     return loop.share_kept(), share_kept(lateness), statistics.median(lateness[-100:])
 
 
+@pytest.mark.quiet
 def test_a_replay_keeps_the_recorded_times_as_well_as_a_bare_loop(channel, wire, receiver, lidar, started):
     """4440 packets in 6 s, by the time at which the kernel at the other end has each. The emulated card naps less than it
-    does else: what it takes to notice a doorbell is in what is measured."""
+    does else: what it takes to notice a doorbell is in what is measured. pytest -s shows what was found."""
     one, there, seen = channel(environment={"SOFTHCA_NAP_US": "5"}, payload_size=8948, arena_slots=1024), receiver(), []
     worker_first(one, wire)
     with before_others(one.pid()):
         while len(seen) < TRIES:
             loop, replay, end_ns = replay_beside_a_loop(one, there, lidar, started)
             seen.append((loop, replay, end_ns))
+            print(f"within 50 us: a bare loop {loop:.2%}, the replay {replay:.2%}; its last late by {end_ns * 1e-3:.0f} us")
             if replay >= KEPT_SHARE and end_ns < DRIFT_NS:
                 return
     report = "; ".join(f"loop {loop:.2%}, replay {replay:.2%}, the last late by {end * 1e-3:.0f} us"
