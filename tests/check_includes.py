@@ -32,7 +32,9 @@ MAY_INCLUDE = {
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE, API],
     "daemon/control": ["daemon/base", "daemon/config", "daemon/ring", "daemon/worker/mailbox.h", CORE, API],
     "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
-    "tools": [API],
+    "tools": [API, "tools/doctor/doctor.h"],
+    # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
+    "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/geometry.h", "daemon/backend/backend.h"],
 }
 # The one place where the backends are known by name.
 EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/verbs/verbs.h")}

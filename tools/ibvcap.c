@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/ibvcap.h"
 
-#include "tools/doctor.h"
+#include "tools/doctor/doctor.h"
 #include "tools/why.h"
 
 #include <ibvcap/ibvcap.h>

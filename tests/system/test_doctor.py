@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ibvcap doctor on machines that lack something: an emulated device, no device, no powers, a bad configuration."""
+"""ibvcap doctor on machines that lack something: an emulated device, no device, no powers, a bad configuration. Each verdict
+has its test in tests/unit/tools: here is what is asked of a kernel, a device and a daemon that are really there."""
 import json
 import os
+import re
 import subprocess
 
 import pytest
 
-from conftest import BUILD, HUGEPAGES, Net, as_nobody, reachable, read_number
+from conftest import BUILD, HUGEPAGES, ROOT, Net, as_nobody, flow, libconfig, reachable, read_number, stream
 
 DOCTOR = BUILD / "tools/ibvcap"
 SOFTHCA = BUILD / "lib/softhca/softhca"
-IBVCAPD = BUILD / "daemon/ibvcapd"
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
@@ -98,20 +99,69 @@ def test_hugepages_are_told_by_size_as_the_kernel_has_them(net, hugepages):
     assert sums == [free, total] and "hugepages" not in faults(report)
 
 
-def test_a_configuration_is_judged_by_the_daemon(net, tmp):
-    if not IBVCAPD.exists():
-        pytest.skip(f"{IBVCAPD} is not built")
+def write_config(tmp, *streams):
+    path = tmp / "doctor.conf"
+    path.write_text(f"streams = {libconfig(streams)};\n")
+    return path
+
+
+def test_a_configuration_is_judged_as_the_daemon_does(net, tmp):
     (tmp / "bad.conf").write_text("streams = (\n\t{ nonsense = 1; }\n);\n")
-    with_daemon = {"PATH": f"{IBVCAPD.parent}:{os.environ['PATH']}"}
-    fault = faults(diagnosis(net, "--config", tmp / "bad.conf", environment=with_daemon))["config"]
+    fault = faults(diagnosis(net, "--config", tmp / "bad.conf"))["config"]
     assert fault["level"] == "error" and "bad.conf:2" in fault["found"]
+    fault = faults(diagnosis(net, "--config", tmp / "none.conf"))["config"]
+    assert fault["level"] == "error" and "No such file" in fault["found"] and "none.conf" in fault["fix"]
+
+
+def test_a_queue_and_a_flow_are_tried_on_the_device(net, wire, tmp):
+    """… and they tell how deep its queues can be, and how its clock runs."""
+    config = write_config(tmp, stream(wire))
+    report = diagnosis(net, "--config", config, prefix=(*ALONE, *softhca(wire.interface)))
+    (trial,) = of(report, "trial")
+    assert trial["level"] == "ok" and "made and taken away" in trial["found"]
+    assert [entry["found"] for entry in of(report, "nic_clock")] == ["free-running at 78125 kHz; ibvcapd maps it to UTC"]
+    assert not {"config", "mtu", "ring_size"} & faults(report).keys()
+    small = diagnosis(net, "--config", config, prefix=(*ALONE, *softhca(wire.interface)), environment={"SOFTHCA_PROFILE": "minimal"})
+    assert of(small, "trial")[0]["level"] == "ok"
+    assert "at most 256" in faults(small)["ring_size"]["wanted"]
+
+
+@pytest.mark.parametrize("bounds,said", [("-all", "it takes CAP_NET_RAW"), ("-all,+net_raw", "Operation not permitted")])
+def test_who_may_not_make_a_queue_or_a_flow_is_told_so(net, wire, bounds, said):
+    """The second may make a queue, and its flow is refused."""
+    without = ("setpriv", f"--bounding-set={bounds}", f"--inh-caps={bounds}")
+    report = diagnosis(net, prefix=(*ALONE, *without, *softhca(wire.interface)), environment={"SOFTHCA_KERNEL_DROP": "require"})
+    assert faults(report)["trial"]["level"] == "warning" and said in faults(report)["trial"]["found"]
+
+
+def test_a_running_daemon_has_what_the_doctor_says_it_takes(net, wire, daemon, hugepages):
+    """Its hugepages, its groups, its powers."""
+    hugepages(4)
+    one = daemon([stream(wire, flows=[flow(7502, "239.1.7.8")], page_size="2M", history_blocks=8, receive_queue_slots=256,
+                         max_consumers=2, lease_blocks=1)])
+    report = diagnosis(net, "--config", one.config, prefix=softhca(wire.interface))
+    pid = one.pid()
+    assert of(report, "capabilities")[0]["subject"] == f"ibvcapd (pid {pid})"
+    assert of(report, "multicast")[0]["found"] == "1 of 1 groups are joined"
+    (pages,) = [entry["found"] for entry in of(report, "hugepages") if entry["subject"].endswith(str(one.config))]
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
+        held_kib = sum(map(int, re.findall(r"_Hugetlb:\s+(\d+)", rollup.read())))
+    assert pages.endswith(f"it takes {held_kib // 2048}")
+
+
+def test_the_manual_page_has_every_check():
+    """… and no other; its text is for who runs into one."""
+    page = (ROOT / "doc/ibvcap-tuning.7").read_text()
+    explained = set(re.findall(r"^\.It Sy ([a-z_0-9]+)$", page, re.MULTILINE))
+    judges = "".join(path.read_text() for path in (ROOT / "tools/doctor").glob("judge*.c"))
+    assert explained == set(re.findall(r'judge_add\(findings, "([a-z_0-9]+)"\)', judges))
 
 
 def test_the_text_has_a_line_for_all_that_is_right_and_a_remedy_for_all_that_is_not(net, wire):
-    report = diagnosis(net, prefix=softhca(wire.interface))
-    text = doctor(net, prefix=softhca(wire.interface)).stdout
+    report = diagnosis(net, prefix=(*ALONE, *softhca(wire.interface)))
+    text = doctor(net, prefix=(*ALONE, *softhca(wire.interface))).stdout
     for entry in report["checks"]:
-        assert f"{entry['subject']}: {entry['found']}" in text
+        assert f" {entry['check']} " in text and f"{entry['subject']}: {entry['found']}" in text
         assert entry["level"] == "ok" or f"fix:    {entry['fix']}" in text
     assert text.endswith(f"errors: {report['errors']}, warnings: {report['warnings']}\n")
 

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A machine as files: what the doctor reads of sysfs and /proc; and what systemd says. */
+#include "tools/doctor/doctor.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[] = "/tmp/test_doctor.XXXXXX";
+static struct doctor_facts facts;
+
+static void make_parents(const char *path, char whole[512])
+{
+	snprintf(whole, 512, "%s%s", root, path);
+	for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		mkdir(whole, 0755);
+		*slash = '/';
+	}
+}
+
+static void put_bytes(const char *path, const void *bytes, size_t n)
+{
+	char whole[512];
+	FILE *file;
+
+	make_parents(path, whole);
+	file = fopen(whole, "w");
+	cr_assert_not_null(file, "%s", whole);
+	cr_assert_eq(fwrite(bytes, 1, n, file), n);
+	fclose(file);
+}
+
+static void put(const char *path, const char *text)
+{
+	put_bytes(path, text, strlen(text));
+}
+
+static void put_link(const char *path, const char *target)
+{
+	char whole[512];
+
+	make_parents(path, whole);
+	cr_assert_eq(symlink(target, whole), 0, "%s", whole);
+}
+
+static void put_device(void)
+{
+	static const char port[] = "/sys/class/infiniband/mlx5_3/ports/1";
+	char path[256];
+
+	for (unsigned int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/gids/%u", port, i);
+		put(path,
+		    i == 1 ? "0000:0000:0000:0000:0000:0000:0000:0000\n" : "fe80:0000:0000:0000:0000:00ff:fe00:0001\n");
+	}
+	put("/sys/class/infiniband/mlx5_3/ports/1/gid_attrs/ndevs/2", "eth7\n");
+	put("/sys/class/infiniband/mlx5_3/ports/1/gid_attrs/types/2", "RoCE v2\n");
+	put("/sys/class/infiniband/mlx5_3/ports/1/state", "4: ACTIVE\n");
+	put("/sys/class/infiniband/mlx5_3/ports/1/link_layer", "Ethernet\n");
+	put("/sys/class/infiniband_verbs/uverbs5/ibdev", "mlx5_3\n");
+	put("/dev/infiniband/uverbs5", "");
+}
+
+static void put_pci(void)
+{
+	uint8_t config[256] = {[0x34] = 0x40, [0x40] = 0x05, [0x41] = 0x60, [0x60] = 0x10, [0x61] = 0, [0x69] = 0x29};
+
+	put_link("/sys/class/infiniband/mlx5_3/device", "../../../bus/pci/devices/0000:3b:00.0");
+	put("/sys/bus/pci/devices/0000:3b:00.0/vendor", "0x15b3\n");
+	put("/sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n");
+	put("/sys/bus/pci/devices/0000:3b:00.0/current_link_width", "8\n");
+	put("/sys/bus/pci/devices/0000:3b:00.0/max_link_width", "16\n");
+	put("/sys/bus/pci/devices/0000:3b:00.0/current_link_speed", "8.0 GT/s PCIe\n");
+	put("/sys/bus/pci/devices/0000:3b:00.0/max_link_speed", "16.0 GT/s PCIe\n");
+	put("/sys/bus/pci/devices/0000:3b:00.0/iommu_group/type", "DMA-FQ\n");
+	put("/sys/bus/pci/devices/0000:3b:00.0/msi_irqs/41", "msix\n");
+	put("/sys/bus/pci/devices/0000:3b:00.0/msi_irqs/42", "msix\n");
+	put("/proc/irq/41/effective_affinity_list", "1\n");
+	put("/proc/irq/42/effective_affinity_list", "\n");
+	put("/proc/irq/42/smp_affinity_list", "3-4,6\n");
+	put_bytes("/sys/bus/pci/devices/0000:3b:00.0/config", config, sizeof(config));
+}
+
+static void put_interface(void)
+{
+	put("/sys/class/net/eth7/flags", "0x1003\n");
+	put("/sys/class/net/eth7/carrier", "1\n");
+	put("/sys/class/net/eth7/mtu", "4200\n");
+	put("/sys/class/net/eth7/device/ptp/ptp4/clock_name", "mlx5_ptp\n");
+	put("/proc/sys/net/ipv4/conf/all/rp_filter", "2\n");
+	put("/proc/sys/net/ipv4/conf/eth7/rp_filter", "1\n");
+}
+
+static void put_memory_and_cpus(void)
+{
+	int32_t limit_us = 20;
+
+	put("/sys/devices/system/node/node1/hugepages/hugepages-1048576kB/nr_hugepages", "4\n");
+	put("/sys/devices/system/node/node1/hugepages/hugepages-1048576kB/free_hugepages", "1\n");
+	put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "16\n");
+	put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages", "0\n");
+	put("/sys/devices/system/node/node1/cpulist", "4-7\n");
+	put("/sys/devices/system/cpu/online", "0-7\n");
+	put("/sys/devices/system/cpu/isolated", "5,7\n");
+	put("/sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "schedutil\n");
+	put("/sys/devices/system/cpu/cpu3/cpufreq/scaling_governor", "performance\n");
+	put("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "powersave\n"); /* no CPU */
+	put("/sys/devices/system/cpu/cpu2/cpuidle/state1/latency", "2\n");
+	put("/sys/devices/system/cpu/cpu2/cpuidle/state1/name", "C1\n");
+	put("/sys/devices/system/cpu/cpu2/cpuidle/state2/latency", "90\n");
+	put("/sys/devices/system/cpu/cpu2/cpuidle/state2/name", "C6\n");
+	put("/sys/devices/system/cpu/cpu2/cpuidle/state3/latency", "500\n");
+	put("/sys/devices/system/cpu/cpu2/cpuidle/state3/disable", "1\n");
+	put_bytes("/dev/cpu_dma_latency", &limit_us, sizeof(limit_us));
+}
+
+static void put_daemon(const char *pid, const char *command_line, size_t bytes)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
+	put(path, "ibvcapd\n");
+	snprintf(path, sizeof(path), "/proc/%s/cmdline", pid);
+	put_bytes(path, command_line, bytes);
+	snprintf(path, sizeof(path), "/proc/%s/status", pid);
+	put(path, "Name:\tibvcapd\nCapEff:\t0000000000006000\n");
+	snprintf(path, sizeof(path), "/proc/%s/limits", pid);
+	put(path, "Limit  Soft Limit\nMax locked memory         8388608              8388608              bytes\n");
+}
+
+static void put_processes(void)
+{
+	static const char line[] = "ibvcapd\0--config\0/etc/x.conf";
+
+	put("/proc/1/comm", "systemd\n");
+	put_daemon("421", line, sizeof(line));
+	put("/proc/421/cgroup", "0::/system.slice/ibvcapd.service\n");
+	put("/proc/421/net/igmp", "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n"
+				  "1\tlo        :     1      V3\n"
+				  "\t\t\t\t010000E0     1 0:00000000\t\t0\n"
+				  "4\teth7      :     2      V2\n"
+				  "\t\t\t\t030201EF     1 0:00000000\t\t0\n"
+				  "\t\t\t\t010000E0     1 0:00000000\t\t0\n");
+	put("/proc/421/net/igmp6", "4    eth7            ff050000000000000000000000000102     1 00000004 0\n");
+	put_link("/proc/421/fd/7", "/dev/infiniband/uverbs5");
+	put_link("/proc/421/fd/9", "/dev/infiniband/uverbs5");
+	put_link("/proc/421/fd/8", "/dev/null");
+	put_link("/proc/600/fd/3", "/dev/infiniband/uverbs5");
+	put("/proc/600/comm", "ib_send_bw\n");
+}
+
+static void put_limits(void)
+{
+	put("/run/systemd/container", "systemd-nspawn\n");
+	put("/sys/fs/cgroup/system.slice/ibvcapd.service/pids.max", "64\n");
+	put("/sys/fs/cgroup/system.slice/ibvcapd.service/memory.max", "max\n");
+	put("/sys/fs/cgroup/system.slice/memory.max", "1073741824\n");
+	put("/sys/fs/cgroup/hugetlb.2MB.max", "4194304\n");
+	put("/sys/fs/cgroup/system.slice/rdma.max", "mlx5_3 hca_handle=2 hca_object=2000\n");
+}
+
+static void make_tree(void)
+{
+	memset(&facts, 0, sizeof(facts));
+	cr_assert_not_null(mkdtemp(root));
+	put_device();
+	put_pci();
+	put_interface();
+	put_memory_and_cpus();
+	put_processes();
+	put_limits();
+	put("/proc/sys/net/core/bpf_jit_enable", "1\n");
+	put("/sys/kernel/btf/vmlinux", "");
+	facts.config_file = "/etc/ibvcapd.conf";
+	doctor_read(root, &facts);
+}
+
+static void remove_tree(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	cr_assert_eq(system(command), 0);
+}
+
+TestSuite(machine, .init = make_tree, .fini = remove_tree);
+
+Test(machine, devices_and_their_ports)
+{
+	const struct doctor_device *device = &facts.devices[0];
+	const struct doctor_port *port = &device->ports[0];
+
+	cr_assert_eq(facts.n_devices, 1);
+	cr_assert_str_eq(device->name, "mlx5_3");
+	cr_assert_str_eq(device->uverbs, "uverbs5");
+	cr_assert_eq(device->open_error, 0);
+	cr_assert_eq(device->n_ports, 1);
+	cr_assert_eq(port->number, 1);
+	cr_assert_str_eq(port->state, "4: ACTIVE");
+	cr_assert_eq(port->n_gids, 2);
+	cr_assert_eq(port->gids[1].index, 2);
+	cr_assert_str_eq(port->gids[1].type, "RoCE v2");
+	cr_assert_str_eq(port->netdev, "eth7");
+	cr_assert(facts.mellanox_pci);
+}
+
+Test(machine, a_devices_place_on_the_bus)
+{
+	const struct doctor_pci *pci = &facts.devices[0].pci;
+
+	cr_expect_str_eq(pci->address, "0000:3b:00.0");
+	cr_expect_eq(pci->node, 1);
+	cr_expect_eq(pci->width, 8);
+	cr_expect_eq(pci->width_max, 16);
+	cr_expect_str_eq(pci->speed, "8.0 GT/s PCIe");
+	cr_expect_str_eq(pci->speed_max, "16.0 GT/s PCIe");
+	cr_expect_eq(pci->read_request_bytes, 512);
+	cr_expect_str_eq(pci->iommu, "DMA-FQ");
+	cr_expect_eq(pci->n_irqs, 2);
+	cr_expect_eq(CPU_COUNT(&pci->irq_cpus), 4);
+	cr_expect(CPU_ISSET(1, &pci->irq_cpus) && CPU_ISSET(3, &pci->irq_cpus) && CPU_ISSET(4, &pci->irq_cpus) &&
+		  CPU_ISSET(6, &pci->irq_cpus));
+}
+
+Test(machine, who_has_a_device_open_is_named_once)
+{
+	const struct doctor_device *device = &facts.devices[0];
+	bool daemon_first = device->users[0].pid == 421;
+
+	cr_assert_eq(device->n_users, 2);
+	cr_expect_eq(device->users[!daemon_first].pid, 421);
+	cr_expect_str_eq(device->users[!daemon_first].name, "ibvcapd");
+	cr_expect_eq(device->users[daemon_first].pid, 600);
+	cr_expect_str_eq(device->users[daemon_first].name, "ib_send_bw");
+}
+
+Test(machine, interfaces_and_their_groups)
+{
+	const struct doctor_interface *interface = &facts.interfaces[0];
+	struct in6_addr address;
+
+	cr_assert_eq(facts.n_interfaces, 1);
+	cr_expect(interface->exists && interface->up && interface->running);
+	cr_expect_eq(interface->mtu, 4200);
+	cr_expect_str_eq(interface->ptp, "ptp4");
+	cr_expect_eq(interface->rp_filter, 2);
+	cr_expect_eq(interface->igmp_version, 2);
+	cr_assert_eq(facts.n_groups, 4);
+	cr_expect_str_eq(facts.groups[0].interface, "lo");
+	cr_expect_str_eq(facts.groups[1].interface, "eth7");
+	inet_pton(AF_INET, "239.1.2.3", &address);
+	cr_expect_arr_eq(facts.groups[1].group.address, &address, 4);
+	cr_expect_eq(facts.groups[3].group.family, AF_INET6);
+	inet_pton(AF_INET6, "ff05::102", &address);
+	cr_expect_arr_eq(facts.groups[3].group.address, &address, 16);
+}
+
+Test(machine, hugepages_by_size_and_node)
+{
+	cr_assert_eq(facts.n_pools, 2);
+	cr_assert_eq(facts.pools[0].page_kib, 2048);
+	cr_assert_eq(facts.pools[0].node, 0);
+	cr_assert_eq(facts.pools[0].total_pages, 16);
+	cr_assert_eq(facts.pools[1].page_kib, 1048576);
+	cr_assert_eq(facts.pools[1].node, 1);
+	cr_assert_eq(facts.pools[1].free_pages, 1);
+}
+
+Test(machine, cpus_as_they_are_awake_and_asleep)
+{
+	const struct doctor_cpus *cpus = &facts.cpus;
+
+	cr_expect_eq(CPU_COUNT(&cpus->online), 8);
+	cr_expect(CPU_COUNT(&cpus->isolated) == 2 && CPU_ISSET(5, &cpus->isolated) && CPU_ISSET(7, &cpus->isolated));
+	cr_expect(CPU_COUNT(&cpus->nodes[1]) == 4 && CPU_ISSET(4, &cpus->nodes[1]));
+	cr_expect(cpus->has_governor);
+	cr_expect_str_eq(cpus->governor, "schedutil");
+	cr_expect(CPU_COUNT(&cpus->governed) == 1 && CPU_ISSET(2, &cpus->governed));
+	cr_expect(cpus->has_idle);
+	cr_expect_str_eq(cpus->idle_state, "C6");
+	cr_expect_eq(cpus->idle_state_number, 2);
+	cr_expect_eq(cpus->idle_exit_us, 90);
+	cr_expect(cpus->has_latency_limit);
+	cr_expect_eq(cpus->latency_limit_us, 20);
+}
+
+Test(machine, the_daemons_powers_count_where_it_runs)
+{
+	cr_expect_eq(facts.process.kind, DOCTOR_DAEMON);
+	cr_expect_eq(facts.process.pid, 421);
+	cr_expect_not(facts.process.has_config);
+	cr_expect_eq(facts.process.effective_capabilities, 0x6000);
+	cr_expect_eq(facts.process.memlock_bytes, 8388608);
+}
+
+Test(machine, the_daemon_with_the_configuration_counts_before_others)
+{
+	static const char short_line[] = "ibvcapd\0-c\0/etc/y.conf", long_line[] = "ibvcapd\0--config=/etc/z.conf",
+			  no_line[] = "ibvcapd";
+	static const char *const files[] = {"/etc/x.conf", "/etc/y.conf", "/etc/z.conf", "/etc/ibvcapd.conf"};
+
+	put_daemon("300", short_line, sizeof(short_line));
+	put_daemon("700", long_line, sizeof(long_line));
+	put_daemon("800", no_line, sizeof(no_line));
+	for (unsigned int i = 0; i < 4; i++) {
+		memset(&facts, 0, sizeof(facts));
+		facts.config_file = files[i];
+		doctor_read(root, &facts);
+		cr_expect(facts.process.has_config);
+		cr_expect_eq(facts.process.pid, ((pid_t[]){421, 300, 700, 800})[i]);
+	}
+}
+
+Test(machine, the_strictest_limit_on_the_way_up_counts)
+{
+	const struct doctor_limits *limits = &facts.limits;
+
+	cr_expect_str_eq(limits->container, "systemd-nspawn");
+	cr_expect_str_eq(limits->cgroup, "/system.slice/ibvcapd.service");
+	cr_expect_eq(limits->processes, 64);
+	cr_expect_eq(limits->memory_bytes, 1 << 30);
+	cr_expect_eq(limits->huge_2m_bytes, 4 << 20);
+	cr_expect_eq(limits->huge_1g_bytes, UINT64_MAX);
+	cr_expect_str_eq(limits->rdma, "mlx5_3 hca_handle=2 hca_object=2000");
+}
+
+Test(machine, what_the_kernel_has_for_xdp)
+{
+	cr_expect(facts.kernel.knows_jit && facts.kernel.has_jit && facts.kernel.has_btf);
+}
+
+Test(no_machine, an_empty_one_reads_as_nothing)
+{
+	doctor_read("/nonexistent", &facts);
+	cr_assert_eq(facts.n_devices + facts.n_pools + facts.n_interfaces + facts.n_groups, 0);
+	cr_assert_not(facts.mellanox_pci || facts.kernel.has_btf || facts.cpus.has_governor || facts.cpus.has_idle);
+	cr_assert_eq(facts.process.kind, DOCTOR_SELF);
+	cr_assert_eq(facts.process.pid, getpid());
+	cr_assert_eq(facts.limits.memory_bytes, UINT64_MAX);
+}
+
+/* A list whose links go round must end. */
+Test(no_machine, a_pci_device_that_lies_ends_the_search)
+{
+	uint8_t config[256] = {[0x34] = 0x40, [0x40] = 0x05, [0x41] = 0x40};
+
+	cr_assert_not_null(mkdtemp(root));
+	put_device();
+	put_link("/sys/class/infiniband/mlx5_3/device", "../../../bus/pci/devices/0000:3b:00.0");
+	put_bytes("/sys/bus/pci/devices/0000:3b:00.0/config", config, sizeof(config));
+	doctor_read(root, &facts);
+	cr_expect_eq(facts.devices[0].pci.read_request_bytes, 0);
+	cr_expect_eq(facts.devices[0].pci.node, -1);
+	remove_tree();
+}
+
+/* ---- the trial: see also tests/system ---------------------------------------------------------------- */
+
+Test(trial, what_the_backend_says_is_kept)
+{
+	struct doctor_device *device = &facts.devices[0];
+
+	facts.n_devices = 1;
+	device->n_ports = 1;
+	strcpy(device->ports[0].link_layer, "Ethernet");
+	strcpy(device->ports[0].netdev, "no-such-netdev");
+	doctor_try(&facts);
+	if (geteuid() != 0) {
+		cr_expect_eq(device->trial.result, DOCTOR_NO_RIGHT);
+		return;
+	}
+	cr_expect_eq(device->trial.result, DOCTOR_FAILED);
+	cr_expect_not_null(strstr(device->trial.said, "no-such-netdev"), "%s", device->trial.said);
+}
+
+Test(trial, a_device_that_somebody_has_open_or_that_cannot_be_is_left_alone)
+{
+	facts.n_devices = 2;
+	facts.devices[0].n_users = 1;
+	facts.devices[1].open_error = EACCES;
+	for (unsigned int i = 0; i < 2; i++) {
+		facts.devices[i].n_ports = 1;
+		strcpy(facts.devices[i].ports[0].link_layer, "Ethernet");
+		strcpy(facts.devices[i].ports[0].netdev, "no-such-netdev");
+	}
+	doctor_try(&facts);
+	cr_expect_eq(facts.devices[0].trial.result, DOCTOR_IN_USE);
+	cr_expect_eq(facts.devices[1].trial.result, DOCTOR_UNTRIED);
+}
+
+/* ---- systemd's words ------------------------------------------------------------------------------- */
+
+Test(service, as_a_user_it_has_what_is_ambient_within_its_bounds)
+{
+	struct doctor_process process = {.effective_capabilities = 1, .memlock_bytes = 1};
+
+	doctor_take_service(
+	    "LoadState=loaded\nUser=ibvcap\nLimitMEMLOCK=infinity\n"
+	    "CapabilityBoundingSet=cap_net_raw cap_ipc_lock\nAmbientCapabilities=cap_net_raw cap_sys_nice\n",
+	    &process);
+	cr_expect_eq(process.kind, DOCTOR_SERVICE);
+	cr_expect_eq(process.effective_capabilities, 0x2000);
+	cr_expect_eq(process.memlock_bytes, UINT64_MAX);
+}
+
+Test(service, as_root_it_has_all_within_its_bounds)
+{
+	struct doctor_process process = {0};
+
+	doctor_take_service(
+	    "LimitMEMLOCK=65536\nCapabilityBoundingSet=cap_net_raw cap_ipc_lock\nUser=\nLoadState=loaded\n", &process);
+	cr_expect_eq(process.effective_capabilities, 0x6000);
+	cr_expect_eq(process.memlock_bytes, 65536);
+}
+
+Test(service, what_is_not_installed_or_runs_already_is_not_asked_about)
+{
+	struct doctor_process process = {.memlock_bytes = 7};
+
+	doctor_take_service("LoadState=not-found\nLimitMEMLOCK=infinity\n", &process);
+	doctor_take_service("", &process);
+	cr_expect_eq(process.kind, DOCTOR_SELF);
+	process.kind = DOCTOR_DAEMON;
+	doctor_take_service("LoadState=loaded\nLimitMEMLOCK=infinity\n", &process);
+	cr_expect_eq(process.memlock_bytes, 7);
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is configured against what there is. */
+#include "tools/doctor/judge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define IPV4_UDP_BYTES 28
+#define IPV6_UDP_BYTES 48
+
+/* A stream or a channel. */
+struct user {
+	const char *kind;
+	const char *name;
+	const char *interface;
+	const char *file;
+	int line;
+	uint32_t packet_bytes; /* of IP */
+	uint32_t slots;
+	uint32_t slots_max; /* 0: the device was not asked */
+	const char *slots_key;
+};
+
+static void judge_file(const struct doctor_facts *facts, struct doctor_findings *findings)
+{
+	struct doctor_finding *finding = judge_add(findings, "config");
+
+	judge_say(finding->subject, "%s", facts->config_file);
+	if (facts->config) {
+		judge_say(finding->found, "right: %u streams, %u channels", facts->config->n_streams,
+			  facts->config->n_channels);
+		return;
+	}
+	finding->level = DOCTOR_ERROR;
+	judge_say(finding->found, "%s", facts->config_fault.text);
+	finding->fix_survives_reboot = true;
+	if (facts->config_fault.exit_code == EX_NOINPUT) {
+		judge_say(finding->wanted, "a file that you and ibvcapd can read");
+		judge_say(finding->why,
+			  "it says what is captured and sent; what that needs cannot be looked at without");
+		judge_say(finding->fix, "editor %s   # ibvcapd.conf(5); another file: ibvcap doctor --config FILE",
+			  facts->config_file);
+		return;
+	}
+	judge_say(finding->wanted, "a file that ibvcapd --check-config accepts");
+	judge_say(finding->why, "ibvcapd does not start with this one, and what streams need cannot be looked at");
+	judge_say(finding->fix, "ibvcapd --check-config --config %s   # until it finds nothing", facts->config_file);
+}
+
+static void list_ports(const struct doctor_facts *facts, char text[DOCTOR_TEXT_BYTES])
+{
+	const char *separator = "";
+
+	judge_say(text, "%s", "");
+	for (unsigned int i = 0; i < facts->n_devices; i++)
+		for (unsigned int j = 0; j < facts->devices[i].n_ports; j++)
+			if (*facts->devices[i].ports[j].netdev) {
+				judge_append(text, "%s%s", separator, facts->devices[i].ports[j].netdev);
+				separator = ", ";
+			}
+}
+
+static void judge_place(const struct doctor_facts *facts, const struct user *user, struct doctor_findings *findings)
+{
+	struct doctor_finding *finding = judge_add(findings, "config");
+	char ports[DOCTOR_TEXT_BYTES];
+
+	judge_say(finding->subject, "%s '%s' on %s", user->kind, user->name, user->interface);
+	if (judge_find_device(facts, user->interface)) {
+		judge_say(finding->found, "%s is behind it", judge_find_device(facts, user->interface)->name);
+		return;
+	}
+	finding->level = DOCTOR_ERROR;
+	if (judge_find_interface(facts, user->interface))
+		judge_say(finding->found, "no RDMA device is behind it");
+	else
+		judge_say(finding->found, "there is no such interface");
+	list_ports(facts, ports);
+	judge_say(finding->wanted, "%s%s", *ports ? "one that has: " : "an interface with an RDMA device", ports);
+	judge_say(finding->why, "ibvcapd does not start: there is nothing to make a queue on");
+	judge_say(finding->fix, "editor +%d %s   # interface", user->line, user->file);
+	finding->fix_survives_reboot = true;
+}
+
+static void judge_mtu(const struct doctor_facts *facts, const struct user *user, struct doctor_findings *findings)
+{
+	const struct doctor_interface *interface = judge_find_interface(facts, user->interface);
+	struct doctor_finding *finding;
+
+	if (!interface)
+		return;
+	finding = judge_add(findings, "mtu");
+	judge_say(finding->subject, "%s '%s' on %s", user->kind, user->name, user->interface);
+	judge_say(finding->found, "MTU %u, its packets have up to %u bytes", interface->mtu, user->packet_bytes);
+	if (user->packet_bytes <= interface->mtu)
+		return;
+	finding->level = DOCTOR_ERROR;
+	judge_say(finding->wanted, "an MTU of at least %u", user->packet_bytes);
+	judge_say(finding->why, "ibvcapd refuses it: such packets cannot pass");
+	judge_say(finding->fix, "ip link set dev %s mtu %u", user->interface, user->packet_bytes);
+}
+
+static void judge_slots(const struct user *user, struct doctor_findings *findings)
+{
+	struct doctor_finding *finding;
+
+	if (!user->slots_max)
+		return;
+	finding = judge_add(findings, "ring_size");
+	judge_say(finding->subject, "%s '%s' on %s", user->kind, user->name, user->interface);
+	judge_say(finding->found, "%s %u, the device takes up to %u", user->slots_key, user->slots, user->slots_max);
+	if (user->slots <= user->slots_max)
+		return;
+	finding->level = DOCTOR_ERROR;
+	judge_say(finding->wanted, "at most %u", user->slots_max);
+	judge_say(finding->why, "ibvcapd refuses it: the device has no deeper queue");
+	judge_say(finding->fix, "editor +%d %s   # %s = %u", user->line, user->file, user->slots_key, user->slots_max);
+	finding->fix_survives_reboot = true;
+}
+
+static void judge_user(const struct doctor_facts *facts, const struct user *user, struct doctor_findings *findings)
+{
+	judge_place(facts, user, findings);
+	judge_mtu(facts, user, findings);
+	judge_slots(user, findings);
+}
+
+static uint32_t header_bytes(sa_family_t family)
+{
+	return family == AF_INET6 ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
+}
+
+static void judge_stream(const struct doctor_facts *facts, const struct config_stream *stream,
+			 struct doctor_findings *findings)
+{
+	const struct doctor_device *device = judge_find_device(facts, stream->interface);
+	const struct user user = {
+	    .kind = "stream",
+	    .name = stream->name,
+	    .interface = stream->interface,
+	    .file = stream->file,
+	    .line = stream->line,
+	    .packet_bytes = stream->payload_size + header_bytes(stream->flows[0].destination.family),
+	    .slots = stream->receive_queue_slots,
+	    .slots_max = device ? device->trial.max_queue_slots : 0,
+	    .slots_key = "receive_queue_slots",
+	};
+
+	judge_user(facts, &user, findings);
+}
+
+static void judge_channel(const struct doctor_facts *facts, const struct config_channel *channel,
+			  struct doctor_findings *findings)
+{
+	const struct doctor_device *device = judge_find_device(facts, channel->interface);
+	struct user user = {
+	    .kind = "channel",
+	    .name = channel->name,
+	    .interface = channel->interface,
+	    .file = channel->file,
+	    .line = channel->line,
+	    .slots = channel->send_queue_slots,
+	    .slots_max = device ? device->trial.max_send_slots : 0,
+	    .slots_key = "send_queue_slots",
+	};
+
+	for (uint32_t i = 0; i < channel->n_destinations; i++) {
+		uint32_t bytes = channel->payload_size + header_bytes(channel->destinations[i].address.family);
+
+		user.packet_bytes = bytes > user.packet_bytes ? bytes : user.packet_bytes;
+	}
+	judge_user(facts, &user, findings);
+}
+
+void judge_config(const struct doctor_facts *facts, struct doctor_findings *findings)
+{
+	judge_file(facts, findings);
+	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)
+		judge_stream(facts, &facts->config->streams[i], findings);
+	for (uint32_t i = 0; facts->config && i < facts->config->n_channels; i++)
+		judge_channel(facts, &facts->config->channels[i], findings);
+}

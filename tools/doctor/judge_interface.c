@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The kernel's side of the interfaces: its own queues, pause frames, loopback, groups. */
+#include "tools/doctor/judge.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RP_FILTER_STRICT 1
+
+static void judge_ring(const struct doctor_interface *interface, struct doctor_findings *findings)
+{
+	struct doctor_finding *finding;
+
+	if (!interface->rx_ring_max)
+		return;
+	finding = judge_add(findings, "ring_size");
+	judge_say(finding->subject, "%s", interface->name);
+	judge_say(finding->found, "the kernel's own has %u of %u slots; streams have theirs, receive_queue_slots deep",
+		  interface->rx_ring, interface->rx_ring_max);
+}
+
+static void judge_pause(const struct doctor_interface *interface, struct doctor_findings *findings)
+{
+	struct doctor_finding *finding;
+
+	if (!interface->has_pause)
+		return;
+	finding = judge_add(findings, "pause");
+	judge_say(finding->subject, "%s", interface->name);
+	judge_say(finding->found, "pause frames: %s obeyed, %s sent", interface->rx_pause ? "are" : "not",
+		  interface->tx_pause ? "are" : "not");
+	if (!interface->rx_pause && !interface->tx_pause)
+		return;
+	finding->level = DOCTOR_WARNING;
+	judge_say(finding->wanted, "neither");
+	judge_say(
+	    finding->why,
+	    "a port that pauses the switch has it lose the packets, where nothing here counts them, and others' with "
+	    "them; one that is paused sends late");
+	judge_say(finding->fix, "ethtool -A %s autoneg off rx off tx off", interface->name);
+}
+
+static void judge_loopback(const struct doctor_interface *interface, const struct doctor_device *device,
+			   struct doctor_findings *findings)
+{
+	struct doctor_finding *finding = judge_add(findings, "loopback");
+
+	judge_say(finding->subject, "%s", interface->name);
+	if (interface->loopback) {
+		finding->level = DOCTOR_ERROR;
+		judge_say(finding->found, "the port is looped: what it sends comes back, and nothing leaves");
+		judge_say(finding->wanted, "off");
+		judge_say(finding->why, "it is for testing cards: no packet comes from outside");
+		judge_say(finding->fix, "ethtool -K %s loopback off", interface->name);
+		return;
+	}
+	judge_say(finding->found, "off");
+	if (!device || device->n_users < 2)
+		return;
+	/* mlx5_ib_enable_lb(): from the second context on. */
+	finding->level = DOCTOR_WARNING;
+	judge_say(finding->found, "%u processes have %s open: %s (pid %d), %s (pid %d)%s", device->n_users,
+		  device->name, device->users[0].name, (int)device->users[0].pid, device->users[1].name,
+		  (int)device->users[1].pid, device->n_users > 2 ? ", …" : "");
+	judge_say(finding->wanted, "one");
+	judge_say(finding->why,
+		  "with a second one a ConnectX gives the port what it sends to groups itself, and two programs' "
+		  "flows may take each other's packets");
+	judge_say(finding->fix, "rdma resource show qp link %s/1   # whose queues there are; end what is not needed",
+		  device->name);
+}
+
+/* ---- multicast ------------------------------------------------------------------------------------- */
+
+static bool is_joined(const struct doctor_facts *facts, const char *interface, const struct config_address *group)
+{
+	for (unsigned int i = 0; i < facts->n_groups; i++)
+		if (strcmp(facts->groups[i].interface, interface) == 0 &&
+		    facts->groups[i].group.family == group->family &&
+		    memcmp(facts->groups[i].group.address, group->address, group->family == AF_INET ? 4 : 16) == 0)
+			return true;
+	return false;
+}
+
+/* What a configuration wants of an interface. */
+struct groups {
+	unsigned int wanted, joined;
+	bool has_sources;
+	bool has_ipv4;
+	const struct config_address *missing;
+};
+
+static struct groups count_groups(const struct doctor_facts *facts, const char *interface)
+{
+	struct groups groups = {0};
+
+	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++) {
+		const struct config_stream *stream = &facts->config->streams[i];
+
+		for (uint32_t j = 0; j < stream->n_flows; j++) {
+			const struct config_flow *flow = &stream->flows[j];
+
+			/* In a VLAN the groups are another interface's. */
+			if (strcmp(stream->interface, interface) != 0 || !stream->join || flow->vlan >= 0 ||
+			    !config_is_multicast(&flow->destination))
+				continue;
+			groups.wanted++;
+			groups.has_ipv4 |= flow->destination.family == AF_INET;
+			groups.has_sources |= flow->source.family == AF_INET;
+			if (is_joined(facts, interface, &flow->destination))
+				groups.joined++;
+			else
+				groups.missing = &flow->destination;
+		}
+	}
+	return groups;
+}
+
+static void judge_membership(const struct doctor_facts *facts, const struct doctor_interface *interface,
+			     const struct groups *groups, struct doctor_findings *findings)
+{
+	struct doctor_finding *finding = judge_add(findings, "multicast");
+	char text[INET6_ADDRSTRLEN];
+
+	judge_say(finding->subject, "%s", interface->name);
+	if (!facts->process.has_config) {
+		judge_say(finding->found, "ibvcapd will join %u groups", groups->wanted);
+		return;
+	}
+	judge_say(finding->found, "%u of %u groups are joined", groups->joined, groups->wanted);
+	if (!groups->missing)
+		return;
+	inet_ntop(groups->missing->family, groups->missing->address, text, sizeof(text));
+	judge_append(finding->found, "; %s is not", text);
+	finding->level = DOCTOR_ERROR;
+	judge_say(finding->wanted, "all of them");
+	judge_say(finding->why, "a switch sends a group only where it was joined");
+	judge_say(finding->fix, "systemctl reload ibvcapd   # and read what it says of %s", text);
+	finding->fix_survives_reboot = true;
+}
+
+static void judge_igmp(const struct doctor_interface *interface, const struct groups *groups,
+		       struct doctor_findings *findings)
+{
+	struct doctor_finding *finding;
+
+	if (!interface->igmp_version || !groups->has_ipv4)
+		return;
+	finding = judge_add(findings, "igmp");
+	judge_say(finding->subject, "%s", interface->name);
+	judge_say(finding->found, "IGMP version %u", interface->igmp_version);
+	if (!groups->has_sources || interface->igmp_version >= 3)
+		return;
+	finding->level = DOCTOR_WARNING;
+	judge_say(finding->wanted, "version 3, since flows name their sources");
+	judge_say(finding->why, "older versions join a group without a source: others' packets come, too, or with a "
+				"source-specific group none");
+	judge_say(finding->fix,
+		  "sysctl -w net.ipv4.conf.%s.force_igmp_version=0   # else the switch's querier is an old one",
+		  interface->name);
+}
+
+static void judge_rp_filter(const struct doctor_interface *interface, const struct groups *groups,
+			    struct doctor_findings *findings)
+{
+	struct doctor_finding *finding = judge_add(findings, "rp_filter");
+
+	judge_say(finding->subject, "%s", interface->name);
+	judge_say(finding->found, "%d", interface->rp_filter);
+	if (interface->rp_filter != RP_FILTER_STRICT || !groups->has_ipv4)
+		return;
+	finding->level = DOCTOR_WARNING;
+	judge_say(finding->wanted, "2 (loose) or 0 (off)");
+	judge_say(finding->why,
+		  "the kernel drops a querier's IGMP from an address that it would not route there, and the "
+		  "groups end a few minutes after they were joined");
+	judge_say(finding->fix,
+		  "echo 'net.ipv4.conf.%s.rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && sysctl --system",
+		  interface->name, interface->name);
+	finding->fix_survives_reboot = true;
+}
+
+void judge_interfaces(const struct doctor_facts *facts, struct doctor_findings *findings)
+{
+	for (unsigned int i = 0; i < facts->n_interfaces; i++) {
+		const struct doctor_interface *interface = &facts->interfaces[i];
+		struct groups groups;
+
+		if (!interface->exists)
+			continue;
+		groups = count_groups(facts, interface->name);
+		judge_ring(interface, findings);
+		judge_pause(interface, findings);
+		judge_loopback(interface, judge_find_device(facts, interface->name), findings);
+		if (groups.wanted) {
+			judge_membership(facts, interface, &groups, findings);
+			judge_igmp(interface, &groups, findings);
+		}
+		judge_rp_filter(interface, &groups, findings);
+	}
+}

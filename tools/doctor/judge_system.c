@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What cgroups and containers leave, and what the kernel has for AF_XDP. */
+#include "tools/doctor/judge.h"
+
+#include "daemon/geometry.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The daemon's own, beside rings in small pages. */
+#define MEMORY_MIN_BYTES (UINT64_C(256) << 20)
+/* A worker, a notifier and a preparer each, and a few of the daemon's. */
+#define PROCESSES_EACH 4
+#define PROCESSES_MIN 16
+
+static uint64_t wanted_bytes(const struct config *config, uint32_t page_bytes)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; config && i < config->n_streams; i++)
+		if (config->streams[i].page_bytes == page_bytes)
+			bytes += geometry_ring_bytes(&config->streams[i]);
+	for (uint32_t i = 0; config && i < config->n_channels; i++)
+		if (config->channels[i].page_bytes == page_bytes)
+			bytes += config->channels[i].max_senders * geometry_arena_bytes(&config->channels[i]);
+	return bytes;
+}
+
+static void judge_limit(const struct doctor_limits *limits, const char *file, uint64_t limit, uint64_t wanted,
+			const char *why, struct doctor_findings *findings)
+{
+	struct doctor_finding *finding;
+
+	if (limit == UINT64_MAX)
+		return;
+	finding = judge_add(findings, "cgroup");
+	judge_say(finding->subject, "%s", file);
+	judge_say(finding->found, "%" PRIu64 ", at %s or above it", limit, limits->cgroup);
+	if (limit >= wanted)
+		return;
+	finding->level = DOCTOR_ERROR;
+	judge_say(finding->wanted, "%" PRIu64 " or more", wanted);
+	judge_say(finding->why, "%s", why);
+	if (strncmp(file, "hugetlb", 7) == 0)
+		judge_say(finding->fix,
+			  "echo max > /sys/fs/cgroup%s/%s   # and in those above it; of a container: outside",
+			  limits->cgroup, file);
+	else
+		judge_say(finding->fix,
+			  "systemctl set-property ibvcapd.service %s=infinity   # of a container: outside",
+			  strcmp(file, "pids.max") == 0 ? "TasksMax" : "MemoryMax");
+	finding->fix_survives_reboot = strncmp(file, "hugetlb", 7) != 0;
+}
+
+static void judge_rdma(const struct doctor_limits *limits, struct doctor_findings *findings)
+{
+	struct doctor_finding *finding;
+
+	if (!*limits->rdma)
+		return;
+	finding = judge_add(findings, "cgroup");
+	finding->level = DOCTOR_WARNING;
+	judge_say(finding->subject, "rdma.max");
+	judge_say(finding->found, "%s", limits->rdma);
+	judge_say(finding->wanted, "no limit");
+	judge_say(finding->why, "queues, memory and flows are counted against it, and refused with ENOSPC or EAGAIN");
+	judge_say(finding->fix, "echo '%.*s hca_handle=max hca_object=max' > /sys/fs/cgroup%s/rdma.max",
+		  (int)strcspn(limits->rdma, " "), limits->rdma, limits->cgroup);
+}
+
+void judge_limits(const struct doctor_facts *facts, struct doctor_findings *findings)
+{
+	const struct doctor_limits *limits = &facts->limits;
+	const struct config *config = facts->config;
+	uint64_t users = config ? config->n_streams + config->n_channels : 1;
+	struct doctor_finding *finding = judge_add(findings, "container");
+
+	judge_say(finding->subject, "container");
+	judge_say(finding->found, "%s", *limits->container ? limits->container : "none");
+	judge_limit(limits, "memory.max", limits->memory_bytes, wanted_bytes(config, 4096) + MEMORY_MIN_BYTES,
+		    "the kernel ends a process that takes more", findings);
+	judge_limit(limits, "pids.max", limits->processes, users * PROCESSES_EACH + PROCESSES_MIN,
+		    "each stream and channel has its threads", findings);
+	judge_limit(limits, "hugetlb.2MB.max", limits->huge_2m_bytes, 2 * wanted_bytes(config, 2u << 20),
+		    "rings are made in these pages, and a second time over a restart", findings);
+	judge_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes, 2 * wanted_bytes(config, 1u << 30),
+		    "rings are made in these pages, and a second time over a restart", findings);
+	judge_rdma(limits, findings);
+}
+
+void judge_kernel(const struct doctor_facts *facts, struct doctor_findings *findings)
+{
+	const struct doctor_kernel *kernel = &facts->kernel;
+	struct doctor_finding *finding;
+
+	if (!kernel->major)
+		return;
+	finding = judge_add(findings, "xdp");
+	judge_say(finding->subject, "AF_XDP in Linux %u.%u", kernel->major, kernel->minor);
+	/* Whether it is there comes before who asks. */
+	if (kernel->af_xdp_error != EAFNOSUPPORT) {
+		judge_say(finding->found, "there%s%s%s",
+			  !kernel->knows_jit ? ""
+			  : kernel->has_jit  ? ", BPF compiled"
+					     : ", BPF interpreted",
+			  kernel->has_btf ? ", BTF" : ", no BTF",
+			  kernel->major > 6 || (kernel->major == 6 && kernel->minor >= 6) ? ", frames over a page"
+											  : ", one page a frame");
+		return;
+	}
+	judge_say(finding->found, "not in this kernel");
+	if (facts->n_devices)
+		return;
+	finding->level = DOCTOR_WARNING;
+	judge_say(finding->wanted, "CONFIG_XDP_SOCKETS");
+	judge_say(finding->why, "without an RDMA device it is the only way past the kernel's network stack");
+	judge_say(finding->fix, "apt install linux-image-amd64 && reboot   # Debian's kernel has it");
+	finding->fix_survives_reboot = true;
+}

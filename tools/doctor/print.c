@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/doctor/doctor.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SCHEMA_VERSION 1
+
+static const char *const level_names[] = {"ok", "warning", "error"};
+
+static unsigned int count(const struct doctor_findings *findings, enum doctor_level level)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < findings->n; i++)
+		n += findings->entries[i].level == level;
+	return n;
+}
+
+static json_t *gids_to_json(const struct doctor_port *port)
+{
+	json_t *gids = json_array();
+
+	for (unsigned int i = 0; i < port->n_gids; i++)
+		json_array_append_new(gids, json_pack("{s:i, s:s, s:s, s:s}", "index", (int)port->gids[i].index, "gid",
+						      port->gids[i].gid, "type", port->gids[i].type, "netdev",
+						      port->gids[i].netdev));
+	return gids;
+}
+
+static int mtu_of(const struct doctor_facts *facts, const char *interface)
+{
+	for (unsigned int i = 0; i < facts->n_interfaces; i++)
+		if (strcmp(facts->interfaces[i].name, interface) == 0)
+			return (int)facts->interfaces[i].mtu;
+	return 0;
+}
+
+static json_t *devices_to_json(const struct doctor_facts *facts)
+{
+	json_t *devices = json_array(), *ports;
+
+	for (unsigned int i = 0; i < facts->n_devices; i++) {
+		const struct doctor_device *device = &facts->devices[i];
+
+		ports = json_array();
+		for (unsigned int j = 0; j < device->n_ports; j++) {
+			const struct doctor_port *port = &device->ports[j];
+
+			json_array_append_new(ports, json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "port",
+							       (int)port->number, "state", port->state, "link_layer",
+							       port->link_layer, "rate", port->rate, "netdev",
+							       port->netdev, "mtu", mtu_of(facts, port->netdev), "gids",
+							       gids_to_json(port)));
+		}
+		json_array_append_new(devices, json_pack("{s:s, s:s, s:s, s:i, s:o}", "name", device->name, "uverbs",
+							 device->uverbs, "pci", device->pci.address, "numa_node",
+							 device->pci.node, "ports", ports));
+	}
+	return devices;
+}
+
+static json_t *finding_to_json(const struct doctor_finding *finding)
+{
+	json_t *object = json_pack("{s:s, s:s, s:s, s:s}", "check", finding->check, "level",
+				   level_names[finding->level], "subject", finding->subject, "found", finding->found);
+
+	if (finding->level != DOCTOR_OK)
+		json_object_update_new(object, json_pack("{s:s, s:s, s:s, s:b}", "wanted", finding->wanted, "why",
+							 finding->why, "fix", finding->fix, "fix_survives_reboot",
+							 finding->fix_survives_reboot));
+	return object;
+}
+
+void doctor_print_json(const struct doctor_facts *facts, const struct doctor_findings *findings)
+{
+	json_t *checks = json_array(), *all;
+
+	for (unsigned int i = 0; i < findings->n; i++)
+		json_array_append_new(checks, finding_to_json(&findings->entries[i]));
+	all = json_pack("{s:i, s:i, s:i, s:o, s:o}", "schema_version", SCHEMA_VERSION, "errors",
+			(int)count(findings, DOCTOR_ERROR), "warnings", (int)count(findings, DOCTOR_WARNING), "checks",
+			checks, "devices", devices_to_json(facts));
+	json_dumpf(all, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(all);
+}
+
+static void print_finding(const struct doctor_finding *finding)
+{
+	printf("%-8s %-17s %s: %s\n", level_names[finding->level], finding->check, finding->subject, finding->found);
+	if (finding->level == DOCTOR_OK)
+		return;
+	printf("         wanted: %s\n", finding->wanted);
+	printf("         why:    %s\n", finding->why);
+	printf("         fix:    %s\n", finding->fix);
+	printf("                 (%s a reboot)\n", finding->fix_survives_reboot ? "survives" : "does not survive");
+}
+
+void doctor_print_text(const struct doctor_facts *facts, const struct doctor_findings *findings)
+{
+	for (unsigned int i = 0; i < findings->n; i++)
+		print_finding(&findings->entries[i]);
+	for (unsigned int i = 0; i < facts->n_devices; i++)
+		for (unsigned int j = 0; j < facts->devices[i].n_ports; j++)
+			for (unsigned int k = 0; k < facts->devices[i].ports[j].n_gids; k++) {
+				const struct doctor_gid *gid = &facts->devices[i].ports[j].gids[k];
+
+				printf("%s%-8s %s port %u GID %u %s %s %s\n", i || j || k ? "" : "\n", "",
+				       facts->devices[i].name, facts->devices[i].ports[j].number, gid->index, gid->gid,
+				       gid->type, gid->netdev);
+			}
+	printf("\nerrors: %u, warnings: %u\n", count(findings, DOCTOR_ERROR), count(findings, DOCTOR_WARNING));
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/doctor/read.h"
+
+#include "daemon/flow/flow.h"
+#include "tools/doctor/files.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/timex.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define VENDOR_MELLANOX "0x15b3"
+
+void doctor_read_config(const char *file, struct doctor_facts *facts)
+{
+	facts->config_file = file;
+	if (config_load(file, &facts->config, &facts->config_fault) < 0 ||
+	    flow_check(facts->config, &facts->config_fault) == 0)
+		return;
+	config_free(facts->config);
+	facts->config = NULL;
+}
+
+/* ---- hugepages ------------------------------------------------------------------------------------- */
+
+static void read_pool(const char *directory, const char *name, void *context)
+{
+	struct doctor_facts *facts = context;
+	struct doctor_pool *pool = &facts->pools[facts->n_pools];
+	const char *node = strstr(directory, "/node/node");
+	char path[PATH_MAX];
+
+	if (facts->n_pools == DOCTOR_POOLS_MAX || !node ||
+	    sscanf(name, "hugepages-%" SCNu64 "kB", &pool->page_kib) != 1)
+		return;
+	files_join(path, "%s/%s", directory, name);
+	pool->node = (unsigned int)strtoul(node + strlen("/node/node"), NULL, 10);
+	pool->total_pages = files_read_number(path, "nr_hugepages");
+	pool->free_pages = files_read_number(path, "free_hugepages");
+	facts->n_pools++;
+}
+
+static void read_node(const char *directory, const char *name, void *context)
+{
+	struct doctor_facts *facts = context;
+	char path[PATH_MAX];
+	unsigned int node;
+
+	if (sscanf(name, "node%u", &node) != 1)
+		return;
+	files_join(path, "%s/%s/hugepages", directory, name);
+	files_for_each(path, read_pool, facts);
+	if (node < DOCTOR_NODES_MAX)
+		files_read_cpus(&facts->cpus.nodes[node], "%s/%s/cpulist", directory, name);
+}
+
+static int compare_pools(const void *a, const void *b)
+{
+	const struct doctor_pool *left = a, *right = b;
+
+	if (left->page_kib != right->page_kib)
+		return left->page_kib < right->page_kib ? -1 : 1;
+	return (left->node > right->node) - (left->node < right->node);
+}
+
+/* ---- the rest -------------------------------------------------------------------------------------- */
+
+static void read_pci_vendor(const char *directory, const char *name, void *context)
+{
+	char vendor[DOCTOR_NAME_BYTES];
+
+	files_read_line(vendor, sizeof(vendor), "%s/%s/vendor", directory, name);
+	if (strcmp(vendor, VENDOR_MELLANOX) == 0)
+		*(bool *)context = true;
+}
+
+static void read_kernel(const char *root, struct doctor_kernel *kernel)
+{
+	char path[PATH_MAX];
+
+	files_join(path, "%s/proc/sys/net/core", root);
+	kernel->knows_jit = files_exist("%s/bpf_jit_enable", path);
+	kernel->has_jit = files_read_number(path, "bpf_jit_enable") != 0;
+	kernel->has_btf = files_exist("%s/sys/kernel/btf/vmlinux", root);
+}
+
+void doctor_read(const char *root, struct doctor_facts *facts)
+{
+	char path[PATH_MAX];
+
+	files_join(path, "%s/sys/devices/system/node", root);
+	files_for_each(path, read_node, facts);
+	qsort(facts->pools, facts->n_pools, sizeof(facts->pools[0]), compare_pools);
+	read_process(root, facts->config_file, &facts->process);
+	read_limits(root, &facts->process, &facts->limits);
+	read_cpus(root, &facts->cpus);
+	read_devices(root, facts);
+	files_join(path, "%s/sys/bus/pci/devices", root);
+	files_for_each(path, read_pci_vendor, &facts->mellanox_pci);
+	read_interfaces(root, facts);
+	read_kernel(root, &facts->kernel);
+}
+
+static void ask_clock(struct doctor_clock *clock)
+{
+	struct timex now = {.modes = 0};
+
+	if (adjtimex(&now) < 0)
+		return;
+	clock->is_known = true;
+	clock->is_synchronised = !(now.status & STA_UNSYNC);
+	clock->max_error_us = (uint64_t)now.maxerror;
+	clock->tai_offset_s = now.tai;
+}
+
+static void ask_kernel(struct doctor_kernel *kernel)
+{
+	struct utsname name;
+	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+
+	kernel->af_xdp_error = fd < 0 ? errno : 0;
+	if (fd >= 0)
+		close(fd);
+	if (uname(&name) == 0)
+		sscanf(name.release, "%u.%u", &kernel->major, &kernel->minor);
+}
+
+void doctor_ask(struct doctor_facts *facts)
+{
+	ask_service(&facts->process);
+	ask_clock(&facts->clock);
+	ask_kernel(&facts->kernel);
+	for (unsigned int i = 0; i < facts->n_interfaces; i++)
+		ask_interface(&facts->interfaces[i]);
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The process whose powers count, and what its cgroups let it have. */
+#include "tools/doctor/read.h"
+
+#include "tools/doctor/files.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <unistd.h>
+
+#define DEFAULT_CONFIG "/etc/ibvcapd.conf"
+
+struct search {
+	const char *config_file;
+	struct doctor_process *process;
+};
+
+/* Is it its configuration, by its command line? */
+static bool runs_with(const char *directory, const char *name, const char *config_file)
+{
+	char path[PATH_MAX], words[DOCTOR_TEXT_BYTES * 2] = "";
+	const char *file = DEFAULT_CONFIG;
+	size_t n = 0;
+	FILE *line;
+
+	files_join(path, "%s/%s/cmdline", directory, name);
+	line = fopen(path, "re");
+	if (line) {
+		n = fread(words, 1, sizeof(words) - 1, line);
+		fclose(line);
+	}
+	for (const char *word = words; word < words + n; word += strlen(word) + 1) {
+		if (strncmp(word, "--config=", strlen("--config=")) == 0)
+			file = word + strlen("--config=");
+		else if (strcmp(word, "--config") == 0 || strcmp(word, "-c") == 0)
+			file = word + strlen(word) + 1;
+	}
+	return config_file && strcmp(file, config_file) == 0;
+}
+
+static void find_daemon(const char *directory, const char *name, void *context)
+{
+	const struct search *search = context;
+	struct doctor_process *process = search->process;
+	char line[DOCTOR_NAME_BYTES];
+
+	if (process->has_config || name[strspn(name, "0123456789")])
+		return;
+	files_read_line(line, sizeof(line), "%s/%s/comm", directory, name);
+	if (strcmp(line, "ibvcapd") != 0)
+		return;
+	process->pid = (pid_t)strtol(name, NULL, 10);
+	process->kind = DOCTOR_DAEMON;
+	process->has_config = runs_with(directory, name, search->config_file);
+}
+
+static void join_process(char path[PATH_MAX], const char *root, const struct doctor_process *process, const char *file)
+{
+	if (process->kind == DOCTOR_DAEMON)
+		files_join(path, "%s/proc/%d/%s", root, (int)process->pid, file);
+	else
+		files_join(path, "%s/proc/self/%s", root, file);
+}
+
+void read_process(const char *root, const char *config_file, struct doctor_process *process)
+{
+	struct search search = {config_file, process};
+	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
+
+	files_join(path, "%s/proc", root);
+	files_for_each(path, find_daemon, &search);
+	if (process->kind != DOCTOR_DAEMON)
+		process->pid = getpid();
+	join_process(path, root, process, "status");
+	files_read_labelled(path, "CapEff:", text, sizeof(text));
+	process->effective_capabilities = strtoull(text, NULL, 16);
+	join_process(path, root, process, "limits");
+	files_read_labelled(path, "Max locked memory", text, sizeof(text));
+	process->memlock_bytes =
+	    strstr(text, "unlimited") == text + strspn(text, " ") ? UINT64_MAX : strtoull(text, NULL, 10);
+}
+
+/* ---- as systemd would start it --------------------------------------------------------------------- */
+
+/* "cap_net_raw cap_ipc_lock" as a mask. */
+static uint64_t parse_capabilities(const char *names)
+{
+	char copy[DOCTOR_TEXT_BYTES * 2], *save = NULL;
+	cap_value_t value;
+	uint64_t mask = 0;
+
+	files_copy_name(copy, sizeof(copy), names);
+	for (char *name = strtok_r(copy, " ", &save); name; name = strtok_r(NULL, " ", &save))
+		if (cap_from_name(name, &value) == 0 && value < 64)
+			mask |= UINT64_C(1) << value;
+	return mask;
+}
+
+/* Returns whether there is such a property; its value is the text up to the end of the line. */
+static bool find_property(const char *properties, const char *name, char *value, size_t bytes)
+{
+	size_t n = strlen(name);
+
+	*value = '\0';
+	for (const char *line = properties; line && *line; line = strchr(line, '\n'), line += line != NULL) {
+		if (strncmp(line, name, n) != 0 || line[n] != '=')
+			continue;
+		files_copy_name(value, bytes, line + n + 1);
+		value[strcspn(value, "\n")] = '\0';
+		return true;
+	}
+	return false;
+}
+
+void doctor_take_service(const char *properties, struct doctor_process *process)
+{
+	char value[DOCTOR_TEXT_BYTES * 2];
+	bool as_root;
+
+	if (process->kind == DOCTOR_DAEMON || !find_property(properties, "LoadState", value, sizeof(value)) ||
+	    strcmp(value, "loaded") != 0)
+		return;
+	process->kind = DOCTOR_SERVICE;
+	find_property(properties, "LimitMEMLOCK", value, sizeof(value));
+	process->memlock_bytes = strcmp(value, "infinity") == 0 ? UINT64_MAX : strtoull(value, NULL, 10);
+	find_property(properties, "User", value, sizeof(value));
+	as_root = !*value || strcmp(value, "root") == 0 || strcmp(value, "0") == 0;
+	find_property(properties, "CapabilityBoundingSet", value, sizeof(value));
+	process->effective_capabilities = parse_capabilities(value);
+	if (as_root)
+		return;
+	find_property(properties, "AmbientCapabilities", value, sizeof(value));
+	process->effective_capabilities &= parse_capabilities(value);
+}
+
+void ask_service(struct doctor_process *process)
+{
+	char properties[4 * DOCTOR_TEXT_BYTES];
+	size_t n;
+	FILE *output;
+
+	if (process->kind == DOCTOR_DAEMON)
+		return;
+	output = popen("systemctl show ibvcapd.service -p LoadState -p User -p LimitMEMLOCK -p CapabilityBoundingSet "
+		       "-p AmbientCapabilities 2>/dev/null",
+		       "re");
+	if (!output)
+		return;
+	n = fread(properties, 1, sizeof(properties) - 1, output);
+	properties[n] = '\0';
+	pclose(output);
+	doctor_take_service(properties, process);
+}
+
+/* ---- cgroups --------------------------------------------------------------------------------------- */
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void take_limits(const char *directory, struct doctor_limits *limits)
+{
+	char line[DOCTOR_TEXT_BYTES];
+
+	limits->memory_bytes = smaller(limits->memory_bytes, files_read_limit(directory, "memory.max"));
+	limits->processes = smaller(limits->processes, files_read_limit(directory, "pids.max"));
+	limits->huge_2m_bytes = smaller(limits->huge_2m_bytes, files_read_limit(directory, "hugetlb.2MB.max"));
+	limits->huge_1g_bytes = smaller(limits->huge_1g_bytes, files_read_limit(directory, "hugetlb.1GB.max"));
+	files_read_line(line, sizeof(line), "%s/rdma.max", directory);
+	if (*line && !strstr(line, "hca_handle=max hca_object=max"))
+		files_copy_name(limits->rdma, sizeof(limits->rdma), line);
+}
+
+static void name_container(const char *root, char *name)
+{
+	files_read_line(name, DOCTOR_NAME_BYTES, "%s/run/systemd/container", root);
+	if (!*name && files_exist("%s/.dockerenv", root))
+		files_copy_name(name, DOCTOR_NAME_BYTES, "docker");
+	if (!*name && files_exist("%s/run/.containerenv", root))
+		files_copy_name(name, DOCTOR_NAME_BYTES, "podman");
+}
+
+void read_limits(const char *root, const struct doctor_process *process, struct doctor_limits *limits)
+{
+	char path[PATH_MAX], cgroup[sizeof(limits->cgroup)];
+	char *slash;
+
+	limits->memory_bytes = limits->processes = limits->huge_2m_bytes = limits->huge_1g_bytes = UINT64_MAX;
+	name_container(root, limits->container);
+	join_process(path, root, process, "cgroup");
+	files_read_labelled(path, "0::", limits->cgroup, sizeof(limits->cgroup));
+	limits->cgroup[strcspn(limits->cgroup, "\n")] = '\0';
+	files_copy_name(cgroup, sizeof(cgroup), limits->cgroup);
+	/* Each binds all below it. */
+	do {
+		files_join(path, "%s/sys/fs/cgroup%s", root, cgroup);
+		take_limits(path, limits);
+		slash = strrchr(cgroup, '/');
+		if (slash)
+			*slash = '\0';
+	} while (slash);
+}
