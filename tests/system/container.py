@@ -10,7 +10,6 @@ and says why. With IBVCAP_REQUIRE_CONTAINER=1, as where everything is to be test
 import hashlib
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -131,18 +130,16 @@ class Container:
         return self.call("journalctl", "--no-pager", "-n", "60", "-u", "ibvcapd").stdout
 
     def configure(self, streams, control=None):
-        """/etc/ibvcapd.conf, and the unit on emulated devices: all else of it is as it is shipped."""
+        """/etc/ibvcapd.conf, and the unit on emulated devices by the drop-in that is shipped."""
         path = self.root / "etc/ibvcapd.conf"
         path.write_text(f"control = {conftest.libconfig(control or {})};\nstreams = {conftest.libconfig(streams)};\n")
-        unit = next(self.root.glob("usr/**/systemd/system/ibvcapd.service")).read_text()
-        start = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)[1]
         interfaces = ",".join(dict.fromkeys(stream["interface"] for stream in streams))
-        softhca = next(self.root.glob("usr/**/bin/softhca")).relative_to(self.root)
+        (self.root / "etc/default/softhca").write_text(f"SOFTHCA_INTERFACES={interfaces}\n")
+        shipped = next(self.root.glob("usr/**/share/ibvcapd/softhca.conf")).relative_to(self.root)
         drop_in = self.root / "etc/systemd/system/ibvcapd.service.d/softhca.conf"
         drop_in.parent.mkdir(parents=True, exist_ok=True)
-        if drop_in.exists():
-            return
-        drop_in.write_text(f"[Service]\nExecStart=\nExecStart=/{softhca} -i {interfaces} -- {start}\n")
+        if not drop_in.is_symlink():
+            drop_in.symlink_to(f"/{shipped}")
 
     def close(self):
         if self.process and self.process.poll() is None:

@@ -18,17 +18,33 @@ GROUP = "239.1.7.7"
 SMALL = {"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 2, "lease_blocks": 1}
 
 
-@pytest.fixture
-def booted(net, build):
+@pytest.fixture(scope="module")
+def container_with_wire(build):
+    """Booted once for all of them: that takes longer than what they do."""
     container.check_machine()
     directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-container-"))
+    net = conftest.Net()
     one = container.Container(net, directory)
     try:
+        net.add_wire()
         one.prepare(container.make_base())
         yield one.boot()
     finally:
         one.close()
+        net.close()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def booted(container_with_wire):
+    yield container_with_wire
+    container_with_wire.call("systemctl", "stop", "ibvcapd.service", "ibvcapd.socket")
+    container_with_wire.call("systemctl", "reset-failed")
+
+
+@pytest.fixture
+def net(container_with_wire):
+    return container_with_wire.net
 
 
 def streams(wire):
@@ -55,6 +71,49 @@ def test_reload_under_the_real_systemd(booted, net, wire):
     booted.must("systemctl", "kill", "-s", "HUP", "ibvcapd")
     booted.must("systemctl", "stop", "ibvcapd")
     assert booted.property("Result") == "success"
+
+
+def states(booted):
+    return booted.call("systemctl", "is-active", "ibvcapd.socket", "ibvcapd.service").stdout.split()
+
+
+def test_a_wrong_configuration_ends_the_start_and_is_not_tried_again(booted, net, wire):
+    booted.configure([conftest.stream(wire, colour=3)])
+    booted.must("systemctl", "daemon-reload")
+    assert booted.call("systemctl", "start", "ibvcapd").returncode != 0
+    assert (booted.property("ActiveState"), booted.property("ExecMainStatus"), booted.property("NRestarts")) == ("failed", "78", "0")
+    assert "colour" in booted.journal()
+
+
+def test_what_can_pass_is_tried_again(booted, net, wire):
+    booted.configure(streams(wire))
+    path = booted.root / "etc/ibvcapd.conf"
+    good = path.read_text()
+    path.write_text(good.replace(f'"{wire.interface}"', '"notyet0"'))
+    booted.must("systemctl", "daemon-reload")
+    assert booted.call("systemctl", "start", "ibvcapd").returncode != 0
+    assert booted.property("ExecMainStatus") == "69", booted.journal()
+    path.write_text(good)
+    conftest.wait_until(lambda: booted.property("ActiveState") == "active", 20, booted.journal)
+
+
+def test_the_socket_unit_starts_it_for_the_first_client_and_ends_with_it(booted, net, wire):
+    booted.configure(streams(wire))
+    booted.must("systemctl", "daemon-reload")
+    booted.must("systemctl", "start", "ibvcapd.socket")
+    assert states(booted) == ["active", "inactive"]
+    inode = booted.must("stat", "-c", "%i", "/run/ibvcapd/control.sock")
+    booted.must("setpriv", "--reuid=nobody", "--regid=ibvcap", "--clear-groups", "ibvcap", "status")
+    assert states(booted) == ["active", "active"]
+    pid = booted.property("MainPID")
+    booted.must("systemctl", "kill", "-s", "KILL", "ibvcapd")
+    conftest.wait_until(lambda: booted.property("MainPID") != pid, 10, "its end")
+    assert [stream["name"] for stream in status(booted)["streams"]] == ["lidar"], "waited, and was not refused"
+    assert booted.must("stat", "-c", "%i", "/run/ibvcapd/control.sock") == inode
+    booted.must("systemctl", "stop", "ibvcapd")
+    assert states(booted) == ["inactive", "inactive"]
+    assert booted.call("ibvcap", "status").returncode == 69
+    assert states(booted) == ["inactive", "inactive"], "a client started what was stopped"
 
 
 def published(booted):

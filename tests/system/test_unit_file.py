@@ -1,18 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""systemd has nothing to say against the unit."""
+"""systemd has nothing to say against the units, and little to say of what they leave open."""
 import pathlib
 import shutil
 import subprocess
 
 import pytest
 
-UNIT = pathlib.Path(__file__).resolve().parents[2] / "systemd/ibvcapd.service"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+UNITS = ROOT / "systemd"
+
+pytestmark = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
-def test_the_unit_is_sound(tmp_path):
-    """With a program that is there, since verify looks for it."""
-    copy = tmp_path / UNIT.name
-    copy.write_text(UNIT.read_text().replace("/usr/sbin/ibvcapd", "/bin/true").replace("/usr/bin/ibvcap", "/bin/true"))
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(copy)], capture_output=True, text=True, check=False)
+def run(*command):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def units(tmp_path):
+    """A copy with programs that are there, since verify looks for them."""
+    for name in ("ibvcapd.service", "ibvcapd.socket"):
+        text = (UNITS / name).read_text()
+        for program in ("/usr/sbin/ibvcapd", "/usr/bin/ibvcap "):
+            text = text.replace(program, "/bin/true ")
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["ibvcapd.service", "ibvcapd.socket"])
+def test_the_unit_is_sound(units, name):
+    done = run("systemd-analyze", "verify", "--man=no", units / name)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("drop_in", [None, "softhca.conf", "xdp.conf"])
+def test_exposure(units, drop_in):
+    """Below 2.5 in tenths, whatever is to be served."""
+    if drop_in:
+        (units / "ibvcapd.service.d").mkdir()
+        shutil.copy(UNITS / drop_in, units / "ibvcapd.service.d")
+    done = run("systemd-analyze", "security", "--offline=true", "--threshold=24", units / "ibvcapd.service")
+    assert done.returncode == 0, done.stdout
+    relaxed = {"softhca.conf": "may allocate packet sockets", "xdp.conf": "may load BPF programs"}
+    assert not drop_in or relaxed[drop_in] in done.stdout, "the drop-in was not looked at"
+
+
+def test_the_example_reserves_hugepages(tmp_path):
+    name = "sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text("0\n")
+    (tmp_path / "etc/tmpfiles.d").mkdir(parents=True)
+    example = (UNITS / "hugepages.conf").read_text()
+    assert not [line for line in example.splitlines() if not line.startswith("#")], "as it is shipped it does nothing"
+    (tmp_path / "etc/tmpfiles.d/ibvcap-hugepages.conf").write_text(example.replace("#w ", "w "))
+    done = run("systemd-tmpfiles", f"--root={tmp_path}", "--create", "ibvcap-hugepages.conf")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / name).read_text() == "1024"
+
+
+@pytest.mark.parametrize("name,groups", [("systemd/ibvcapd.sysusers", {"ibvcap", "ibvcap-tx"}),
+                                         ("contrib/ibv_launch.sysusers", {"ibvlaunch"})])
+def test_users_and_groups(tmp_path, name, groups):
+    (tmp_path / "etc").mkdir()
+    done = run("systemd-sysusers", f"--root={tmp_path}", ROOT / name)
+    assert done.returncode == 0, done.stderr
+    assert groups <= {line.split(":")[0] for line in (tmp_path / "etc/group").read_text().splitlines()}
+    users = {line.split(":")[0]: line for line in (tmp_path / "etc/passwd").read_text().splitlines()} if \
+        (tmp_path / "etc/passwd").exists() else {}
+    assert ("ibvcap" in users) == ("ibvcap" in groups)
+    assert all(line.endswith("nologin") for line in users.values()), users
