@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small Debian with the project installed as an administrator would, booted with its own systemd by systemd-nspawn.
+"""A small Debian with the project's packages installed, booted with its own systemd by systemd-nspawn.
 
 The base is made once by mmdebstrap and kept in IBVCAP_CONTAINER_CACHE (else ~/.cache/ibvcap-tests); a container is an
 overlay over it. Its network is that of the receiver's end of the fixture "net", so what a test sends on a wire arrives.
@@ -18,10 +18,10 @@ import time
 import pytest
 
 import conftest
+import packages
 
 SUITE = "bookworm"
-PACKAGES = ["systemd", "systemd-sysv", "dbus", "iproute2", "procps", "libibverbs1", "ibverbs-providers", "libconfig9",
-            "libmnl0", "libcap2", "libjansson4", "libpcap0.8"]
+SYSTEM = ["systemd", "systemd-sysv", "dbus", "iproute2", "procps"]
 CAPABILITIES = ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_IPC_LOCK"]
 SIGPOWEROFF = signal.SIGRTMIN + 4  # systemd(1)
 
@@ -53,13 +53,14 @@ def why_not():
 
 
 def make_base():
-    """The directory of the base system."""
+    """The directory of the base system: what the packages need is in it, they are not."""
+    include = ",".join(SYSTEM + packages.needed())
     cache = pathlib.Path(os.environ.get("IBVCAP_CONTAINER_CACHE", pathlib.Path.home() / ".cache/ibvcap-tests"))
-    base = cache / f"{SUITE}-{hashlib.sha256(' '.join(PACKAGES).encode()).hexdigest()[:12]}"
+    base = cache / f"{SUITE}-{hashlib.sha256(include.encode()).hexdigest()[:12]}"
     if not base.exists():
         cache.mkdir(parents=True, exist_ok=True)
         unfinished = base.with_name(f"{base.name}.{os.getpid()}")
-        done = subprocess.run(["mmdebstrap", "-q", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, unfinished],
+        done = subprocess.run(["mmdebstrap", "-q", "--variant=minbase", f"--include={include}", SUITE, unfinished],
                               capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -75,7 +76,7 @@ class Container:
         self.root = directory / "root"
         self.process, self.leader, self.mounted = None, None, False
 
-    def prepare(self, base):
+    def prepare(self, base, install=True):
         for name in ("root", "upper", "work"):
             (self.directory / name).mkdir()
         layers = f"lowerdir={base},upperdir={self.directory / 'upper'},workdir={self.directory / 'work'}"
@@ -84,7 +85,20 @@ class Container:
         if done.returncode != 0:
             give_up(f"no overlay can be mounted here: {done.stderr.strip()}")
         self.mounted = True
-        conftest.run("cmake", "--install", conftest.BUILD, env={**os.environ, "DESTDIR": str(self.root)})
+        if install:
+            self.install()
+
+    def install(self):
+        """The packages: by the system that runs in there, or, where none does yet, from outside."""
+        directory = self.root / "root/packages"
+        directory.mkdir(exist_ok=True)
+        for package in packages.files().values():
+            shutil.copy(package, directory)
+        names = [f"/root/packages/{package.name}" for package in packages.files().values()]
+        command = ["env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "-i", *names]
+        if self.leader:
+            return self.must(*command)
+        return conftest.run("chroot", self.root, *command)
 
     def boot(self):
         command = ["systemd-nspawn", "-q", "-D", self.root, "-b", "--console=pipe", "--register=no", "--keep-unit", "-M", self.name,
@@ -97,9 +111,6 @@ class Container:
         end = time.monotonic() + 60
         while time.monotonic() < end and self.process.poll() is None:
             if self.find_leader() and self.call("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"):
-                self.call("ldconfig")
-                self.call("systemd-sysusers")
-                self.call("systemctl", "daemon-reload")
                 return self
             time.sleep(0.1)
         said = self.console.read_text(errors="replace").strip().splitlines()[-3:]
