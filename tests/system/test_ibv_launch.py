@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ibv_launch, as a second user of a machine it is installed on.
 
-The machine is a private mount namespace: /etc and /usr are overlays, so users, groups, sudoers and the installed
-files exist in there only and go with it.
+The machine is a private mount namespace: /etc and /usr are overlays, so users, groups, sudoers and the files of the
+packages exist in there only and go with it.
 """
 import json
 import os
@@ -15,23 +15,24 @@ import time
 
 import pytest
 
+import packages
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CONTRIB = ROOT / "contrib"
 BUILD = pathlib.Path(os.environ.get("IBVCAP_BUILD_DIR", ROOT / "build/dev"))
 PYTHON = "/usr/bin/python3"
 
 SETUP = r"""
-set -e
+set -e -o pipefail
 mount -t tmpfs -o mode=755 tmpfs /mnt
 for dir in etc usr; do
 	mkdir /mnt/$dir /mnt/$dir.work
 	mount -t overlay overlay -o lowerdir=/$dir,upperdir=/mnt/$dir,workdir=/mnt/$dir.work /$dir
 done
 echo "127.0.1.1 $(cat /proc/sys/kernel/hostname)" >>/etc/hosts # else sudo complains where the machine's name is unknown
-install -D -m 755 "$1/bin/ibv_launch" /usr/bin/ibv_launch
-install -D -m 755 "$1/libexec/ibv_launch_root" /usr/libexec/ibvcap/ibv_launch_root
-install -m 440 "$1/etc/sudoers.d/ibv_launch" /etc/sudoers.d/ibv_launch
-groupadd --system ibvlaunch
+unpack() { dpkg-deb --fsys-tarfile "$1" | tar -x --no-overwrite-dir -C / "${@:2}"; }
+unpack "$1" ./etc ./usr # ibvcap-tools
+unpack "$2" ./usr       # softhca
+systemd-sysusers /usr/lib/sysusers.d/ibv_launch.conf
 groupadd instruments
 useradd --no-create-home --shell /bin/bash --groups ibvlaunch,instruments member
 useradd --no-create-home --shell /bin/bash outsider
@@ -47,7 +48,8 @@ class Machine:
 
     def __init__(self):
         self.holder = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "private", "bash", "-c", SETUP, "setup", str(CONTRIB)],
+            ["unshare", "--mount", "--propagation", "private", "bash", "-c", SETUP, "setup",
+             *(packages.files()[name] for name in ("ibvcap-tools", "softhca"))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if self.holder.stdout.readline() != "ready\n":
             error = self.holder.communicate()[1]
@@ -78,7 +80,7 @@ class Machine:
 def machine():
     if os.geteuid() != 0:
         pytest.skip("must be root to make a second user")
-    for program in ("sudo", "capsh", "nsenter", "unshare", "setpriv"):
+    for program in ("sudo", "capsh", "nsenter", "unshare", "setpriv", "systemd-sysusers"):
         if not shutil.which(program):
             pytest.skip(f"{program} is not installed")
     made = Machine()
@@ -199,14 +201,13 @@ exit $status
 @pytest.mark.parametrize("start", [["softhca", "ibv_launch"], ["ibv_launch", "softhca"]])
 def test_a_verbs_program_receives_as_the_member(machine, start):
     """softhca outside or inside of ibv_launch; and without ibv_launch the device refuses."""
-    programs = [BUILD / "lib/softhca/softhca", BUILD / "lib/softhca/libsofthca.so", BUILD / "tests/support/verbs_client"]
-    for program in programs:
-        if not program.exists():
-            pytest.skip(f"{program} is not built")
-        shutil.copy(program, machine.home)
+    program = BUILD / "tests/support/verbs_client"
+    if not program.exists():
+        pytest.skip(f"{program} is not built")
+    shutil.copy(program, machine.home)
     shutil.copy(ROOT / "tests/support/pcap_replay.py", machine.home)
     shutil.copy(ROOT / "tests/data/lidar-vli16-one.pcap", machine.home)
-    words = {"softhca": ["/mnt/home/softhca", "-i", "nic0", "--"], "ibv_launch": ["ibv_launch"]}
+    words = {"softhca": ["softhca", "-i", "nic0", "--"], "ibv_launch": ["ibv_launch"]}
     client = ["/mnt/home/verbs_client", "-a", "10.0.0.1", "-p", "2368", "-c", "1", "-i", "5000"]
 
     def run(parts):
