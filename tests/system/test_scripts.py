@@ -5,10 +5,13 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
+
+import conftest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
@@ -169,6 +172,54 @@ def test_the_sum_of_test_counts_failures_skips_and_runners_that_ran_nothing(tmp_
     assert result.stdout.splitlines()[-1] == "6 passed, 5 failed, 1 skipped"
     assert result.returncode == 1
     assert "skipped:  c no such thing here" in result.stderr
+
+
+@pytest.fixture(name="two_lanes")
+def two_lanes_fixture(tmp_path):
+    """two_lanes(behind, front): scripts/test with these steps behind and in front, started."""
+    started = []
+
+    def start(behind, front):
+        script = (ROOT / "scripts/test").read_text()
+        functions, rest = script[:script.index("scripts/setup || exit")].split('if [ "${1:-}" = --behind ]')
+        lanes = script[script.index("setsid scripts/test --behind &"):script.index("unit_tests dev\n")]
+        end = script[script.index('if ! wait "$behind"'):]
+        (tmp_path / "scripts").mkdir()
+        (tmp_path / "build/test-logs").mkdir(parents=True)
+        test = tmp_path / "scripts/test"
+        test.write_text(f'{functions}\nbehind() {{\n{behind}\n}}\nif [ "${{1:-}}" = --behind ]{rest}{lanes}{front}\n{end}')
+        test.chmod(0o755)
+        started.append(subprocess.Popen([test], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+TICK = "single tick bash -c 'while [ ! -e stop ]; do echo >>ticks; sleep 0.01; done'"
+
+
+def test_test_waits_for_what_is_behind_and_stops_it_for_what_wants_quiet(two_lanes):
+    quiet = "sleep 0.1; n=$(wc -l <ticks); sleep 0.3; [ $n -gt 0 ] && [ $(wc -l <ticks) -eq $n ]"
+    moves = "n=$(wc -l <ticks); sleep 0.3; touch stop; [ $(wc -l <ticks) -gt $n ]"
+    process = two_lanes(f"single good true; single bad false; {TICK}",
+                        "await good && single after-good true\nawait bad || single after-bad true\n"
+                        "until [ -s ticks ]; do sleep 0.01; done\n"
+                        f"quietly single quiet bash -c '{quiet}'\nsingle moves bash -c '{moves}'")
+    out, _ = process.communicate(timeout=60)
+    # good, after-good, after-bad, quiet, moves, tick | bad
+    assert out.splitlines()[-1] == "6 passed, 1 failed, 0 skipped", out
+
+
+def test_a_test_that_is_ended_ends_what_is_behind(two_lanes, tmp_path):
+    process = two_lanes(f"echo $$ >pid\n{TICK}", "until [ -s ticks ]; do sleep 0.01; done\nquietly sleep 100")
+    conftest.wait_until(lambda: (tmp_path / "ticks").exists(), 20, "what is behind")
+    behind = int((tmp_path / "pid").read_text())
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=20)
+    conftest.wait_until(lambda: not pathlib.Path(f"/proc/{behind}").exists(), 20, "its end")
 
 
 def test_pattern_send_sends_what_it_says(tmp_path):
