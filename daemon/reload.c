@@ -5,6 +5,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/config/change.h"
+#include "daemon/config/diff.h"
 #include "daemon/flow/flow.h"
 #include "daemon/streams.h"
 #include "daemon/tx_channels.h"
@@ -12,6 +13,8 @@
 #include <errno.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
+
+#define DIFFERENCES_TOLD_MAX 100u
 
 /* ---- what can't be done while it runs ------------------------------------------------------------- */
 
@@ -111,11 +114,39 @@ static int tell_failure(const struct daemon *daemon, int r, const struct fault *
 	return r;
 }
 
+/* ---- what has changed ------------------------------------------------------------------------------ */
+
+static void tell_difference(void *context, const struct difference *difference)
+{
+	unsigned *n_told = context;
+
+	if ((*n_told)++ >= DIFFERENCES_TOLD_MAX)
+		return;
+	if (difference->stream)
+		log_info("stream '%s': %s", difference->stream, difference->text);
+	else if (difference->channel)
+		log_info("channel '%s': %s", difference->channel, difference->text);
+	else
+		log_info("control: %s", difference->text);
+}
+
+static void tell_differences(const struct config *before, const struct config *after)
+{
+	unsigned n_told = 0;
+	unsigned n = diff_config(before, after, tell_difference, &n_told);
+
+	if (n > DIFFERENCES_TOLD_MAX)
+		log_info("%u more differences are not listed", n - DIFFERENCES_TOLD_MAX);
+}
+
+/* ---- the end of it --------------------------------------------------------------------------------- */
+
 static void done(struct daemon *daemon, int r, const char *said, struct fault *fault)
 {
 	if (r < 0) {
 		tell_failure(daemon, r, fault);
 	} else {
+		tell_differences(daemon->config->older, daemon->config);
 		log_info("%s", said);
 		events_tell_ready(daemon);
 	}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/streams.h"
 
-#include "daemon/base/log.h"
 #include "daemon/interfaces.h"
 #include "daemon/preflight.h"
 #include "daemon/priv/priv.h"
@@ -171,7 +170,6 @@ int streams_serve(struct daemon *daemon, struct stream *stream, struct fault *fa
 void streams_remove(struct daemon *daemon, struct stream *stream)
 {
 	stream->removed = true;
-	log_info("stream '%s': removed", stream->config->name);
 	/* Before its ring closes: who reads to the end knows why then. */
 	control_end_ring(daemon->control, &stream->ring_control, IBVCAP_REASON_STREAM_REMOVED);
 	fdstore_keep_groups(&daemon->fdstore, stream->config->name, NULL, &stream->kept_as);

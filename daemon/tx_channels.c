@@ -228,7 +228,6 @@ void tx_channels_lend(struct tx_channel_list *list)
 
 void tx_channels_remove(struct daemon *daemon, struct tx_channel *channel)
 {
-	log_info("channel '%s': removed", channel->config->name);
 	control_end_channel(daemon->control, &channel->control, IBVCAP_REASON_STREAM_REMOVED);
 	tx_channel_take_back(channel);
 	if (channel->ended)

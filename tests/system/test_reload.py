@@ -91,6 +91,10 @@ def test_streams_and_flows_come_and_go_and_the_others_are_not_touched(daemon, wi
     write(one, [kept, small(wire, name="changes", flows=flows(wire, 7505, 7506)),
                 small(wire, name="comes", flows=flows(wire, 7507))])
     reload(one, "1 streams added, 1 removed, 2 kept")
+    said = one.text()
+    for word in ("stream 'goes': removed", "stream 'comes': added", "port = 7504; ", "port = 7506; "):
+        assert said.count(word) == 1, (word, said)
+    assert said.count("stream 'changes': flows: { ") == 2 and "stream 'kept': flows" not in said
     conftest.wait_until(lambda: list(one.status()["streams"]) == ["kept", "changes", "comes"], 5, "what was asked for")
     readers["comes"] = consumer(one, "comes")
     send((7502, 7503, 7504, 7505, 7506, 7507), 2)
