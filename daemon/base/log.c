@@ -1,22 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/base/log.h"
 
+#include "daemon/base/log_event.h"
+#include "daemon/base/log_limit.h"
+#include "daemon/base/time.h"
+
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
-#define LOG_LINE_MAX 2048
+#define SD_JOURNAL_SUPPRESS_LOCATION /* it would be this file's */
+#include <systemd/sd-journal.h>
 
-struct level {
-	int priority; /* of syslog(3), which is what the journal's prefix carries */
-	const char *label;
-};
+#define LOG_LINE_MAX   2048
+#define FIELD_BYTES    192
+#define FIELDS_MAX     (10 + LOG_COUNTERS_MAX)
+#define JOURNAL_SOCKET "/run/systemd/journal/socket"
+
+/* ---- how often ------------------------------------------------------------------------------------- */
+
+static bool is_allowed(const char *format, uint64_t *n_left_out)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct log_limit limit;
+	bool allowed;
+
+	pthread_mutex_lock(&lock);
+	allowed = log_limit_allows(&limit, format, time_monotonic_ns(), n_left_out);
+	pthread_mutex_unlock(&lock);
+	return allowed;
+}
+
+/* ---- the text -------------------------------------------------------------------------------------- */
+
+/* What a client or a file name put into a message must not look like a second message. */
+static void keep_to_one_line(char *text)
+{
+	for (; *text; text++) {
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = ' ';
+	}
+}
+
+static void __attribute__((format(printf, 3, 0)))
+format_text(char text[LOG_LINE_MAX], uint64_t n_left_out, const char *format, va_list arguments)
+{
+	size_t used;
+
+	vsnprintf(text, LOG_LINE_MAX, format, arguments);
+	keep_to_one_line(text);
+	used = strlen(text);
+	if (n_left_out)
+		snprintf(text + used, LOG_LINE_MAX - used, " (%" PRIu64 " more of these were left out before)", n_left_out);
+}
+
+/* ---- to the journal -------------------------------------------------------------------------------- */
 
 /* systemd.exec(5), JOURNAL_STREAM: set for children too, so only a matching stderr is the journal. */
 static bool stderr_is_journal(void)
@@ -30,21 +77,70 @@ static bool stderr_is_journal(void)
 	return status.st_dev == device && status.st_ino == inode;
 }
 
-static size_t format_prefix(char *line, size_t bytes, const struct level *level)
+struct fields {
+	char text[FIELDS_MAX][FIELD_BYTES];
+	struct iovec list[FIELDS_MAX + 1]; /* and the message */
+	int n;
+};
+
+static void __attribute__((format(printf, 2, 3))) add_field(struct fields *fields, const char *format, ...)
 {
-	if (stderr_is_journal())
-		return (size_t)snprintf(line, bytes, "<%d>", level->priority);
-	return (size_t)snprintf(line, bytes, "%.64s: %s", program_invocation_short_name, level->label);
+	char *text = fields->text[fields->n];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, FIELD_BYTES, format, arguments);
+	va_end(arguments);
+	fields->list[fields->n++] = (struct iovec){ text, strlen(text) };
 }
 
-/* What a client or a file name put into a message must not look like a second message. */
-static void keep_to_one_line(char *text)
+static void add_counter(struct fields *fields, const struct log_counter *counter)
 {
-	for (; *text; text++) {
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
-			*text = ' ';
-	}
+	char name[64];
+	size_t n = 0;
+
+	for (; counter->name[n] && n < sizeof(name) - 1; n++)
+		name[n] = (char)toupper((unsigned char)counter->name[n]);
+	name[n] = '\0';
+	add_field(fields, "IBVCAP_%s=%" PRIu64, name, counter->value);
 }
+
+static void add_about(struct fields *fields, const struct log_about *about)
+{
+	if (about->event != LOG_EVENT_NONE)
+		add_field(fields, "MESSAGE_ID=%s", log_event_ids[about->event]);
+	if (about->stream)
+		add_field(fields, "IBVCAP_STREAM=%s", about->stream);
+	if (about->channel)
+		add_field(fields, "IBVCAP_CHANNEL=%s", about->channel);
+	if (about->interface)
+		add_field(fields, "IBVCAP_INTERFACE=%s", about->interface);
+	if (about->peer) {
+		add_field(fields, "IBVCAP_%s_PID=%d", about->peer, (int)about->pid);
+		add_field(fields, "IBVCAP_%s_UID=%u", about->peer, (unsigned)about->uid);
+	}
+	for (unsigned i = 0; i < about->n_counters && i < LOG_COUNTERS_MAX; i++)
+		add_counter(fields, &about->counters[i]);
+}
+
+/* "MESSAGE=" stands before the text. */
+static bool send_to_journal(int priority, const struct log_about *about, uint64_t n_left_out, char *message)
+{
+	struct fields fields = { .n = 0 };
+
+	if (access(JOURNAL_SOCKET, W_OK)) /* sd_journal_sendv() would say that it was sent */
+		return false;
+	add_field(&fields, "PRIORITY=%d", priority);
+	add_field(&fields, "SYSLOG_IDENTIFIER=%s", program_invocation_short_name);
+	if (n_left_out)
+		add_field(&fields, "IBVCAP_LEFT_OUT=%" PRIu64, n_left_out);
+	if (about)
+		add_about(&fields, about);
+	fields.list[fields.n++] = (struct iovec){ message, strlen(message) };
+	return sd_journal_sendv(fields.list, fields.n) >= 0;
+}
+
+/* ---- to stderr ------------------------------------------------------------------------------------- */
 
 static void write_all(const char *text, size_t bytes)
 {
@@ -60,47 +156,39 @@ static void write_all(const char *text, size_t bytes)
 	}
 }
 
-static void __attribute__((format(printf, 2, 0)))
-log_line(const struct level *level, const char *format, va_list arguments)
+static void write_line(int priority, bool is_journal, const char *text)
 {
+	const char *label = priority <= LOG_ERR ? "error: " : priority == LOG_WARNING ? "warning: " : "";
+	char line[LOG_LINE_MAX + 128];
+	int n;
+
+	if (is_journal)
+		n = snprintf(line, sizeof(line), "<%d>%s\n", priority, text);
+	else
+		n = snprintf(line, sizeof(line), "%.64s: %s%s\n", program_invocation_short_name, label, text);
+	write_all(line, (size_t)n);
+}
+
+void log_message(int priority, const struct log_about *about, const char *format, ...)
+{
+	static const char field[] = "MESSAGE=";
+	char message[sizeof(field) - 1 + LOG_LINE_MAX], *text = message + sizeof(field) - 1;
 	int saved_errno = errno;
-	char line[LOG_LINE_MAX];
-	size_t used = format_prefix(line, sizeof(line), level);
+	uint64_t n_left_out;
+	bool is_journal;
+	va_list arguments;
 
-	vsnprintf(line + used, sizeof(line) - used - 1, format, arguments);
-	keep_to_one_line(line + used);
-	used += strlen(line + used);
-	line[used++] = '\n';
-	write_all(line, used);
+	if (!is_allowed(format, &n_left_out)) {
+		errno = saved_errno;
+		return;
+	}
+	memcpy(message, field, sizeof(field) - 1);
+	va_start(arguments, format);
+	errno = saved_errno; /* for %m */
+	format_text(text, n_left_out, format, arguments);
+	va_end(arguments);
+	is_journal = stderr_is_journal();
+	if (!is_journal || !send_to_journal(priority, about, n_left_out, message))
+		write_line(priority, is_journal, text);
 	errno = saved_errno;
-}
-
-void log_error(const char *format, ...)
-{
-	static const struct level level = { 3, "error: " };
-	va_list arguments;
-
-	va_start(arguments, format);
-	log_line(&level, format, arguments);
-	va_end(arguments);
-}
-
-void log_warning(const char *format, ...)
-{
-	static const struct level level = { 4, "warning: " };
-	va_list arguments;
-
-	va_start(arguments, format);
-	log_line(&level, format, arguments);
-	va_end(arguments);
-}
-
-void log_info(const char *format, ...)
-{
-	static const struct level level = { 6, "" };
-	va_list arguments;
-
-	va_start(arguments, format);
-	log_line(&level, format, arguments);
-	va_end(arguments);
 }

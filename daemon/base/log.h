@@ -1,10 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One line a message, to stderr; with the journal's <level> prefix where stderr is the journal. Any thread. */
+/*
+ * One line a message. Where stderr is the journal: to it, with what the message is about as fields (IBVCAP_STREAM=…) and,
+ * for what an administrator would want to be alerted to, a MESSAGE_ID that systemd/ibvcap.catalog explains; else to
+ * stderr. Of one message at most LOG_LIMIT_N in LOG_LIMIT_S seconds, and how many were left out. Any thread.
+ */
 #ifndef DAEMON_BASE_LOG_H
 #define DAEMON_BASE_LOG_H
 
-void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#include <stdint.h>
+#include <sys/types.h>
+#include <syslog.h>
+
+enum log_event {
+	LOG_EVENT_NONE,
+	LOG_EVENT_READY,
+	LOG_EVENT_FAILED,
+	LOG_EVENT_RELOADED,
+	LOG_EVENT_RELOAD_FAILED,
+	LOG_EVENT_WAITING_FOR_MEMORY,
+	LOG_EVENT_LINK_DOWN,
+	LOG_EVENT_LINK_UP,
+	LOG_EVENT_DEVICE,
+	LOG_EVENT_PACKETS_LOST,
+	LOG_EVENT_STREAM_ENDED,
+	LOG_EVENT_CONSUMER_BAD,
+	LOG_EVENT_CONSUMER_DEMOTED,
+	LOG_EVENT_CHANNEL_FAILED,
+	LOG_EVENT_CHANNEL_ENDED,
+	LOG_EVENT_DESTINATION_LOST,
+	LOG_EVENT_DESTINATION_FOUND,
+	LOG_EVENT_SENDER_BAD,
+	LOG_EVENT_CLIENT_REFUSED,
+	LOG_EVENT_CLIENT_BAD,
+	LOG_EVENT_RIGHTS_LOST,
+	LOG_EVENT_N
+};
+
+/* A field IBVCAP_NAME, the name in capital letters. */
+struct log_counter {
+	const char *name;
+	uint64_t value;
+};
+
+#define LOG_COUNTERS_MAX 8
+
+/* What a message is about; what is NULL or 0 is no field. */
+struct log_about {
+	enum log_event event;
+	const char *stream;
+	const char *channel;
+	const char *interface;
+	const char *peer; /* "CONSUMER", "SENDER" or "CLIENT": of which the next two are */
+	pid_t pid;
+	uid_t uid;
+	const struct log_counter *counters;
+	unsigned n_counters; /* at most LOG_COUNTERS_MAX */
+};
+
+/** priority: syslog(3)'s. about: NULL is fine. errno is kept. */
+void log_message(int priority, const struct log_about *about, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#define log_error(...)   log_message(LOG_ERR, NULL, __VA_ARGS__)
+#define log_warning(...) log_message(LOG_WARNING, NULL, __VA_ARGS__)
+#define log_info(...)    log_message(LOG_INFO, NULL, __VA_ARGS__)
 
 #endif

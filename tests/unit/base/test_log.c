@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Each test's stderr is a pipe that it reads itself. */
 #include "daemon/base/log.h"
+#include "daemon/base/log_event.h"
+#include "daemon/base/log_limit.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define BYTES 4096
@@ -45,6 +51,28 @@ static void set_journal(unsigned long long inode_off)
 	setenv("JOURNAL_STREAM", stream, 1);
 }
 
+/* A /run of this process' own, without the machine's journal. */
+static void hide_journal(void)
+{
+	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		cr_skip_test("no mount namespace can be had: %s", strerror(errno));
+	cr_assert(eq(int, mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0));
+	cr_assert(eq(int, mount("none", "/run", "tmpfs", 0, NULL), 0));
+	set_journal(0);
+}
+
+/* Instead of it. */
+static int bind_journal(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "/run/systemd/journal/socket" };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+
+	hide_journal();
+	cr_assert(eq(int, mkdir("/run/systemd", 0755) | mkdir("/run/systemd/journal", 0755), 0));
+	cr_assert(eq(int, bind(fd, (struct sockaddr *)&address, sizeof(address)), 0));
+	return fd;
+}
+
 TestSuite(log, .init = take_stderr);
 
 Test(log, on_a_terminal_a_line_says_who_and_how_bad)
@@ -67,7 +95,7 @@ Test(log, the_journal_gets_its_priorities)
 {
 	char line[BYTES];
 
-	set_journal(0);
+	hide_journal();
 	log_error("a");
 	cr_expect(eq(str, (char *)read_line(line), (char *)"<3>a\n"));
 	log_warning("b");
@@ -92,7 +120,7 @@ Test(log, a_message_is_one_line_whatever_is_in_it)
 {
 	char line[BYTES];
 
-	set_journal(0);
+	hide_journal();
 	log_info("name '%s'", "x\n<0>forged\r\x1b[2J\x7f");
 	cr_expect(eq(str, (char *)read_line(line), (char *)"<6>name 'x <0>forged  [2J '\n"));
 }
@@ -117,4 +145,146 @@ Test(log, errno_survives)
 	log_info("c");
 	cr_expect(eq(int, errno, EXDEV));
 	read_line(line);
+}
+
+/* ---- fields ---------------------------------------------------------------------------------------- */
+
+static void expect_field(const char *entry, const char *field)
+{
+	char line[256];
+
+	snprintf(line, sizeof(line), "\n%s\n", field);
+	cr_expect(strstr(entry, line) != NULL, "no %s in%s", field, entry);
+}
+
+static void read_entry(int fd, char entry[BYTES])
+{
+	ssize_t n = recv(fd, entry + 1, BYTES - 3, 0);
+
+	cr_assert(gt(int, (int)n, 0));
+	entry[0] = '\n';
+	entry[n + 1] = '\n';
+	entry[n + 2] = '\0';
+}
+
+Test(log, the_journal_gets_what_a_message_is_about_as_fields)
+{
+	const struct log_counter counters[] = { { "no_buffer", UINT64_MAX }, { "errored", 0 } };
+	const struct log_about about = { .event = LOG_EVENT_PACKETS_LOST, .stream = "lidar", .interface = "eth0",
+					 .peer = "CONSUMER", .pid = 7, .uid = 65534, .counters = counters, .n_counters = 2 };
+	int fd = bind_journal();
+	char entry[BYTES], wanted[BYTES];
+
+	log_message(LOG_WARNING, &about, "stream '%s':\nlost", "lidar");
+	read_entry(fd, entry);
+	expect_field(entry, "MESSAGE=stream 'lidar': lost");
+	expect_field(entry, "PRIORITY=4");
+	snprintf(wanted, sizeof(wanted), "SYSLOG_IDENTIFIER=%s", program_invocation_short_name);
+	expect_field(entry, wanted);
+	snprintf(wanted, sizeof(wanted), "MESSAGE_ID=%s", log_event_ids[LOG_EVENT_PACKETS_LOST]);
+	expect_field(entry, wanted);
+	expect_field(entry, "IBVCAP_STREAM=lidar");
+	expect_field(entry, "IBVCAP_INTERFACE=eth0");
+	expect_field(entry, "IBVCAP_CONSUMER_PID=7");
+	expect_field(entry, "IBVCAP_CONSUMER_UID=65534");
+	expect_field(entry, "IBVCAP_NO_BUFFER=18446744073709551615");
+	expect_field(entry, "IBVCAP_ERRORED=0");
+	cr_expect(eq(ptr, strstr(entry, "IBVCAP_CHANNEL"), NULL));
+	log_error("plain");
+	read_entry(fd, entry);
+	expect_field(entry, "MESSAGE=plain");
+	expect_field(entry, "PRIORITY=3");
+	cr_expect(eq(ptr, strstr(entry, "MESSAGE_ID"), NULL));
+	cr_expect(eq(ptr, strstr(entry, "IBVCAP_"), NULL));
+}
+
+Test(log, a_journal_that_cannot_be_written_to_is_had_by_stderr)
+{
+	int fd = bind_journal();
+	char line[BYTES];
+
+	close(fd); /* ECONNREFUSED */
+	log_message(LOG_INFO, &(struct log_about){ .event = LOG_EVENT_READY }, "a");
+	cr_expect(eq(str, (char *)read_line(line), (char *)"<6>a\n"));
+}
+
+Test(log, what_is_no_journal_gets_the_message_alone)
+{
+	char line[BYTES], wanted[BYTES];
+
+	unsetenv("JOURNAL_STREAM");
+	log_message(LOG_WARNING, &(struct log_about){ .event = LOG_EVENT_LINK_DOWN, .interface = "eth0" }, "down");
+	snprintf(wanted, sizeof(wanted), "%s: warning: down\n", program_invocation_short_name);
+	cr_expect(eq(str, (char *)read_line(line), wanted));
+}
+
+/* ---- how often ------------------------------------------------------------------------------------- */
+
+Test(log, a_message_that_comes_too_often_is_left_out_and_others_are_not)
+{
+	const uint64_t window_ns = LOG_LIMIT_S * UINT64_C(1000000000);
+	static struct log_limit limit;
+	uint64_t n_left_out, now_ns = 5;
+
+	for (unsigned i = 0; i < LOG_LIMIT_N; i++)
+		cr_assert(log_limit_allows(&limit, "a", now_ns++, &n_left_out));
+	cr_expect(not(log_limit_allows(&limit, "a", now_ns, &n_left_out)));
+	cr_expect(not(log_limit_allows(&limit, "a", 5 + window_ns - 1, &n_left_out)));
+	cr_expect(log_limit_allows(&limit, "b", now_ns, &n_left_out));
+	cr_expect(eq(u64, n_left_out, 0));
+	cr_expect(log_limit_allows(&limit, "a", 5 + window_ns, &n_left_out));
+	cr_expect(eq(u64, n_left_out, 2));
+	cr_expect(log_limit_allows(&limit, "a", 6 + window_ns, &n_left_out));
+	cr_expect(eq(u64, n_left_out, 0));
+}
+
+Test(log, more_messages_than_places_are_all_said)
+{
+	static struct log_limit limit;
+	static const char sites[4 * LOG_LIMIT_SITES];
+	uint64_t n_left_out;
+
+	for (size_t i = 0; i < sizeof(sites); i++)
+		cr_expect(log_limit_allows(&limit, &sites[i], 5, &n_left_out));
+}
+
+Test(log, a_flood_is_cut_and_says_so)
+{
+	char text[BYTES];
+	int n_lines = 0;
+
+	unsetenv("JOURNAL_STREAM");
+	for (unsigned i = 0; i < LOG_LIMIT_N + 50; i++)
+		log_info("flood");
+	log_info("another");
+	close(STDERR_FILENO);
+	for (ssize_t n; (n = read(reader, text, sizeof(text))) > 0;)
+		for (ssize_t i = 0; i < n; i++)
+			n_lines += text[i] == '\n';
+	cr_expect(eq(int, n_lines, LOG_LIMIT_N + 1));
+}
+
+/* ---- the catalog ----------------------------------------------------------------------------------- */
+
+Test(log, each_event_has_an_id_of_its_own_and_is_in_the_catalog)
+{
+	static char catalog[65536];
+	FILE *file = fopen(CATALOG, "re");
+	unsigned n = 0;
+	char head[64];
+
+	cr_assert(file != NULL);
+	cr_assert(gt(sz, fread(catalog, 1, sizeof(catalog) - 1, file), 0));
+	fclose(file);
+	for (int i = 1; i < LOG_EVENT_N; i++) {
+		cr_assert(log_event_ids[i] && strlen(log_event_ids[i]) == 32, "event %d", i);
+		cr_expect(eq(sz, strspn(log_event_ids[i], "0123456789abcdef"), 32));
+		snprintf(head, sizeof(head), "\n-- %s\nSubject: ", log_event_ids[i]);
+		cr_expect(strstr(catalog, head) != NULL, "%s is not in " CATALOG, log_event_ids[i]);
+		for (int k = 1; k < i; k++)
+			cr_expect(strcmp(log_event_ids[i], log_event_ids[k]) != 0, "event %d", i);
+	}
+	for (const char *at = catalog; (at = strstr(at, "\n-- ")) != NULL; at++)
+		n++;
+	cr_expect(eq(u32, n, LOG_EVENT_N - 1));
 }
