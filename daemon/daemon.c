@@ -85,8 +85,11 @@ static int prepare_patiently(struct daemon *daemon, struct stream *stream, struc
 		if (time_monotonic_ns() >= daemon->wait_until_ns || is_told_to_stop())
 			return r;
 		if (!said)
-			log_warning("%s; waiting up to %u s (restart_wait_s) for it", fault->text,
-				    daemon->config->restart_wait_s);
+			log_message(
+			    LOG_WARNING,
+			    &(struct log_about){.event = LOG_EVENT_WAITING_FOR_MEMORY, .stream = stream->config->name},
+			    "%s; waiting up to %u s (restart_wait_s) for it", fault->text,
+			    daemon->config->restart_wait_s);
 		said = true;
 		usleep(WAIT_STEP_US);
 	}
@@ -262,8 +265,9 @@ int daemon_run(struct config *config, struct fault *fault)
 	if (r == 0) {
 		hand_to_manager(&daemon);
 		events_tell_ready(&daemon);
-		log_info("ready: %u streams, %u channels, control socket %s", config->n_streams, config->n_channels,
-			 config->socket_path);
+		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_READY},
+			    "ready: %u streams, %u channels, control socket %s", config->n_streams, config->n_channels,
+			    config->socket_path);
 		r = sd_event_loop(daemon.event);
 		if (r < 0)
 			fault_set(fault, EX_OSERR, -r, "the event loop failed: %s", strerror(-r));

@@ -2,6 +2,7 @@
 #include "daemon/events.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 #include "daemon/reload.h"
 #include "daemon/streams.h"
 #include "daemon/transmitter.h"
@@ -167,9 +168,12 @@ static int on_second(sd_event_source *source, uint64_t time_us, void *context)
 		interface_renew_clock(interface);
 	}
 	events_refresh_states(daemon);
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		if (!daemon->stopping && !stream->removed)
-			stream_set_clock(stream);
+	TAILQ_FOREACH (stream, &daemon->streams, link) {
+		if (daemon->stopping || stream->removed)
+			continue;
+		stream_set_clock(stream);
+		stream_tell_losses(stream, time_monotonic_ns());
+	}
 	sd_event_source_set_time_relative(source, SECOND_US);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
@@ -190,7 +194,8 @@ static void take_notice(struct daemon *daemon, struct interface *interface, cons
 		break;
 	case BACKEND_NOTICE_QUEUE_FAILED:
 	case BACKEND_NOTICE_OTHER:
-		log_warning("device %s: %s", device, notice->text);
+		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_DEVICE, .interface = interface->name},
+			    "device %s: %s", device, notice->text);
 		break;
 	}
 }

@@ -40,9 +40,12 @@ void interface_watch_link(struct interface *interface)
 		return;
 	interface->link_up = up;
 	if (up)
-		log_info("interface %s: link is up, its streams capture and its channels send", interface->name);
+		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_LINK_UP, .interface = interface->name},
+			    "interface %s: link is up, its streams capture and its channels send", interface->name);
 	else
-		log_warning("interface %s: link went down, its streams and channels wait for it", interface->name);
+		log_message(LOG_WARNING,
+			    &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
+			    "interface %s: link went down, its streams and channels wait for it", interface->name);
 }
 
 /* ---- clock --------------------------------------------------------------------------------------- */
@@ -93,7 +96,10 @@ int interface_open(struct interface *interface, struct fault *fault)
 		interface_renew_clock(interface);
 	interface->link_up = is_link_up(interface);
 	if (!interface->link_up)
-		log_warning("interface %s: link is down, its streams and channels wait for it; bring it up with: ip link set dev %s up",
+		log_message(LOG_WARNING,
+			    &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
+			    "interface %s: link is down, its streams and channels wait for it; bring it up with: "
+			    "ip link set dev %s up",
 			    interface->name, interface->name);
 	return 0;
 }

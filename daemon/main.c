@@ -107,7 +107,7 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		return r;
 	if (run(&arguments, &fault) < 0) {
-		log_error("%s", fault.text);
+		log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_FAILED}, "%s", fault.text);
 		return fault.exit_code;
 	}
 	return EX_OK;

@@ -109,7 +109,8 @@ static int tell_failure(const struct daemon *daemon, int r, const struct fault *
 		log_info("%s; nothing was changed", fault->text);
 		return r;
 	}
-	log_error("%s; nothing was changed", fault->text);
+	log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_RELOAD_FAILED}, "%s; nothing was changed",
+		    fault->text);
 	events_tell_ready(daemon);
 	return r;
 }
@@ -123,9 +124,11 @@ static void tell_difference(void *context, const struct difference *difference)
 	if ((*n_told)++ >= DIFFERENCES_TOLD_MAX)
 		return;
 	if (difference->stream)
-		log_info("stream '%s': %s", difference->stream, difference->text);
+		log_message(LOG_INFO, &(struct log_about){.stream = difference->stream}, "stream '%s': %s",
+			    difference->stream, difference->text);
 	else if (difference->channel)
-		log_info("channel '%s': %s", difference->channel, difference->text);
+		log_message(LOG_INFO, &(struct log_about){.channel = difference->channel}, "channel '%s': %s",
+			    difference->channel, difference->text);
 	else
 		log_info("control: %s", difference->text);
 }
@@ -147,7 +150,7 @@ static void done(struct daemon *daemon, int r, const char *said, struct fault *f
 		tell_failure(daemon, r, fault);
 	} else {
 		tell_differences(daemon->config->older, daemon->config);
-		log_info("%s", said);
+		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_RELOADED}, "%s", said);
 		events_tell_ready(daemon);
 	}
 	control_changed(daemon->control, r, r < 0 ? fault->text : said);

@@ -5,9 +5,11 @@
 #include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
 #include "daemon/geometry.h"
+#include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,12 +75,15 @@ int stream_fit(struct stream *stream, struct fault *fault)
 				 device->max_queue_slots);
 	stream->oversize_sink = wanted->oversize_sink && device->oversize_sink;
 	if (wanted->oversize_sink && !device->oversize_sink)
-		log_warning("stream '%s': device %s has no oversize sink: packets longer than payload_size will be errors, "
-			    "not truncated rows",
-			    wanted->name, device->device);
+		log_message(
+		    LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},
+		    "stream '%s': device %s has no oversize sink: packets longer than payload_size will be errors, "
+		    "not truncated rows",
+		    wanted->name, device->device);
 	stream->device_timestamps = wanted->timestamps && stream->interface->has_clock;
 	if (wanted->timestamps && !stream->device_timestamps)
-		log_warning("stream '%s': device %s has no clock to read: timestamps are taken when packets are polled",
+		log_message(LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},
+			    "stream '%s': device %s has no clock to read: timestamps are taken when packets are polled",
 			    wanted->name, device->device);
 	return 0;
 }
@@ -143,15 +148,19 @@ static void log_ring(const struct stream *stream)
 	const struct config_stream *config = stream->config;
 	const struct rx_ring *ring = &stream->ring;
 
-	log_info("stream '%s': interface %s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu MiB), "
-		 "receive queue %u",
-		 config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
-		 ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
-		 (unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots);
+	log_message(
+	    LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
+	    "stream '%s': interface %s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu MiB), "
+	    "receive queue %u",
+	    config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
+	    ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
+	    (unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots);
 	if (config->page_bytes == SMALL_PAGE)
-		log_warning("stream '%s': its ring is in 4 kB pages (page_size): expect the device to be slower than with "
-			    "2 MB pages",
-			    config->name);
+		log_message(
+		    LOG_WARNING, &(struct log_about){.stream = config->name},
+		    "stream '%s': its ring is in 4 kB pages (page_size): expect the device to be slower than with "
+		    "2 MB pages",
+		    config->name);
 }
 
 /* The reverse; any state of it. */
@@ -240,13 +249,22 @@ void stream_stop(struct stream *stream)
 
 static void log_sum(const struct stream *stream)
 {
-	const _Atomic uint64_t *counters = stream->ring.ring->counters;
+	static const enum ibvcap_ring_counter told[] = {IBVCAP_CTR_MATCHED, IBVCAP_CTR_PUBLISHED, IBVCAP_CTR_NO_BUFFER,
+							IBVCAP_CTR_ERRORED};
+	struct log_counter sum[sizeof(told) / sizeof(told[0])];
+	const struct log_about about = {.event = LOG_EVENT_STREAM_ENDED,
+					.stream = stream->config->name,
+					.interface = stream->config->interface,
+					.counters = sum,
+					.n_counters = sizeof(told) / sizeof(told[0])};
 
-	log_info("stream '%s': ended: matched %llu = published %llu + no_buffer %llu + errored %llu", stream->config->name,
-		 (unsigned long long)counter_get(&counters[IBVCAP_CTR_MATCHED]),
-		 (unsigned long long)counter_get(&counters[IBVCAP_CTR_PUBLISHED]),
-		 (unsigned long long)counter_get(&counters[IBVCAP_CTR_NO_BUFFER]),
-		 (unsigned long long)counter_get(&counters[IBVCAP_CTR_ERRORED]));
+	for (unsigned i = 0; i < about.n_counters; i++)
+		sum[i] = (struct log_counter){ring_counter_labels[told[i]],
+					      counter_get(&stream->ring.ring->counters[told[i]])};
+	log_message(LOG_INFO, &about,
+		    "stream '%s': ended: matched %" PRIu64 " = published %" PRIu64 " + no_buffer %" PRIu64
+		    " + errored %" PRIu64,
+		    stream->config->name, sum[0].value, sum[1].value, sum[2].value, sum[3].value);
 }
 
 void stream_join(struct stream *stream)

@@ -20,6 +20,13 @@ struct stream_flow {
 	struct backend_flow *flow;
 };
 
+/* Of losses the log was told of last. */
+struct told_losses {
+	uint64_t no_buffer;
+	uint64_t errored;
+	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: of none yet */
+};
+
 struct stream {
 	TAILQ_ENTRY(stream) link; /* the daemon's */
 	const struct config_stream *config;
@@ -38,6 +45,7 @@ struct stream {
 	bool device_timestamps;
 	bool oversize_sink;
 	struct control_ring ring_control; /* as control sees it */
+	struct told_losses told_losses;
 	bool removed;                     /* taken out while the daemon runs: it drains */
 	bool ended;                       /* its worker said its last word */
 };
@@ -102,6 +110,9 @@ void stream_set_clock(struct stream *stream);
 
 /** Free everything; the worker's thread does not run. Any state from STREAM_INIT on. */
 void stream_deinit(struct stream *stream);
+
+/** Say in the log what was lost since it was said last, once a minute at most. Control thread, a stream that runs. */
+void stream_tell_losses(struct stream *stream, uint64_t now_ns);
 
 /** For control_ring.read_matched; context is the stream. */
 int stream_read_matched(void *context, uint64_t *packets);

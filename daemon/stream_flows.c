@@ -56,9 +56,11 @@ static int join_groups(const struct stream *stream, const struct config_stream *
 
 		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
 		if (rule.multicast && rule.vlan >= 0)
-			log_warning("stream '%s': its group in VLAN %d is joined on %s without a tag; where the VLAN's switch "
-				    "wants to hear of it, set join = false and join on the VLAN's own interface",
-				    config->name, rule.vlan, config->interface);
+			log_message(
+			    LOG_WARNING, &(struct log_about){.stream = config->name, .interface = config->interface},
+			    "stream '%s': its group in VLAN %d is joined on %s without a tag; where the VLAN's switch "
+			    "wants to hear of it, set join = false and join on the VLAN's own interface",
+			    config->name, rule.vlan, config->interface);
 		r = membership_join(*membership, stream->interface->net.index, &rule, fault);
 	}
 	if (r < 0) {

@@ -4,9 +4,11 @@
 #include "daemon/base/log.h"
 #include "daemon/headers.h"
 #include "daemon/transmitter.h"
+#include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,12 +119,13 @@ int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault 
 	if (r < 0)
 		return r;
 	channel->epoch = epoch;
-	log_info("channel '%s': interface %s, device %s: %u destinations, send queue %u, arenas of %u slots of %u "
-		 "bytes in %u kB pages, rate %llu Mb/s%s",
-		 config->name, config->interface, channel->interface->capabilities.device, config->n_destinations,
-		 config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
-		 (unsigned long long)config->rate_limit_bps / 1000000,
-		 config->device_pacing ? ", kept by the device" : "");
+	log_message(LOG_INFO, &(struct log_about){.channel = config->name, .interface = config->interface},
+		    "channel '%s': interface %s, device %s: %u destinations, send queue %u, arenas of %u slots of %u "
+		    "bytes in %u kB pages, rate %llu Mb/s%s",
+		    config->name, config->interface, channel->interface->capabilities.device, config->n_destinations,
+		    config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
+		    (unsigned long long)config->rate_limit_bps / 1000000,
+		    config->device_pacing ? ", kept by the device" : "");
 	return 0;
 }
 
@@ -281,23 +284,35 @@ void tx_channel_fail(struct tx_channel *channel, int error)
 	channel->lent = false;
 	channel_close(channel->channel);
 	refresh_state(channel);
-	log_error("channel '%s': its send queue on device %s failed and cannot go on: %s; restart the daemon: "
-		  "systemctl restart "
-		  "ibvcapd",
-		  channel->config->name, channel->interface->capabilities.device, strerror(-error));
+	log_message(LOG_ERR,
+		    &(struct log_about){.event = LOG_EVENT_CHANNEL_FAILED,
+					.channel = channel->config->name,
+					.interface = channel->config->interface},
+		    "channel '%s': its send queue on device %s failed and cannot go on: %s; restart the daemon: "
+		    "systemctl restart "
+		    "ibvcapd",
+		    channel->config->name, channel->interface->capabilities.device, strerror(-error));
 }
 
 void tx_channel_log_sum(const struct tx_channel *channel)
 {
-	const _Atomic uint64_t *counters = channel->channel->counters;
+	static const enum ibvcap_tx_counter told[] = {IBVCAP_TX_CTR_SUBMITTED, IBVCAP_TX_CTR_COMPLETED,
+						      IBVCAP_TX_CTR_ERRORED, IBVCAP_TX_CTR_FLUSHED,
+						      IBVCAP_TX_CTR_LATE_DROPPED};
+	struct log_counter sum[sizeof(told) / sizeof(told[0])];
+	const struct log_about about = {.event = LOG_EVENT_CHANNEL_ENDED,
+					.channel = channel->config->name,
+					.interface = channel->config->interface,
+					.counters = sum,
+					.n_counters = sizeof(told) / sizeof(told[0])};
 
-	log_info("channel '%s': ended: submitted %llu = completed %llu + errored %llu + flushed %llu + late_dropped "
-		 "%llu",
-		 channel->config->name, (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_SUBMITTED]),
-		 (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]),
-		 (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_ERRORED]),
-		 (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_FLUSHED]),
-		 (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_LATE_DROPPED]));
+	for (unsigned i = 0; i < about.n_counters; i++)
+		sum[i] =
+		    (struct log_counter){tx_counter_labels[told[i]], counter_get(&channel->channel->counters[told[i]])};
+	log_message(LOG_INFO, &about,
+		    "channel '%s': ended: submitted %" PRIu64 " = completed %" PRIu64 " + errored %" PRIu64
+		    " + flushed %" PRIu64 " + late_dropped %" PRIu64,
+		    channel->config->name, sum[0].value, sum[1].value, sum[2].value, sum[3].value, sum[4].value);
 }
 
 void tx_channel_deinit(struct tx_channel *channel)

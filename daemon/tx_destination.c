@@ -35,10 +35,14 @@ static void tell(struct tx_destination *destination, int32_t error, const struct
 		return;
 	inet_ntop(to->address.family, to->address.address, address, sizeof(address));
 	if (error == 0)
-		log_info("channel '%s': destination %s port %u can be sent to", channel->config->name, address,
-			 to->port);
+		log_message(LOG_INFO,
+			    &(struct log_about){.event = LOG_EVENT_DESTINATION_FOUND, .channel = channel->config->name},
+			    "channel '%s': destination %s port %u can be sent to", channel->config->name, address,
+			    to->port);
 	else
-		log_warning("channel '%s': destination %s port %u: %s", channel->config->name, address, to->port,
+		log_message(LOG_WARNING,
+			    &(struct log_about){.event = LOG_EVENT_DESTINATION_LOST, .channel = channel->config->name},
+			    "channel '%s': destination %s port %u: %s", channel->config->name, address, to->port,
 			    explain(channel, error, next_hop, why, sizeof(why)));
 }
 

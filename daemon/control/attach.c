@@ -222,7 +222,13 @@ static void consumer_bad(struct attachment *attachment, const struct mail *mail)
 	struct session *session = attachment->session;
 
 	if (control_should_log(++point->n_bad))
-		log_warning("stream '%s': consumer process %d of user %u broke the rules of its page (reason %u): "
+		log_message(LOG_WARNING,
+			    &(struct log_about){.event = LOG_EVENT_CONSUMER_BAD,
+						.stream = point->ring->config->name,
+						.peer = "CONSUMER",
+						.pid = attachment->pid,
+						.uid = attachment->uid},
+			    "stream '%s': consumer process %d of user %u broke the rules of its page (reason %u): "
 			    "disconnected (%llu so far)",
 			    point->ring->config->name, (int)attachment->pid, (unsigned)attachment->uid, mail->reason,
 			    (unsigned long long)point->n_bad);
@@ -239,7 +245,13 @@ static void consumer_demoted(const struct attachment *attachment)
 	struct attach_point *point = attachment->point;
 
 	if (control_should_log(++point->n_demoted))
-		log_warning("stream '%s': consumer process %d of user %u kept the queue waiting for more than %llu ms "
+		log_message(LOG_WARNING,
+			    &(struct log_about){.event = LOG_EVENT_CONSUMER_DEMOTED,
+						.stream = point->ring->config->name,
+						.peer = "CONSUMER",
+						.pid = attachment->pid,
+						.uid = attachment->uid},
+			    "stream '%s': consumer process %d of user %u kept the queue waiting for more than %llu ms "
 			    "(lossless_deadline_ms): lossy from now on (%llu so far)",
 			    point->ring->config->name, (int)attachment->pid, (unsigned)attachment->uid,
 			    (unsigned long long)attachment->consumer.deadline_ns / 1000000,

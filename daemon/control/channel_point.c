@@ -164,7 +164,13 @@ static void sender_bad(struct sending *sending, const struct mail *mail)
 	struct session *session = sending->session;
 
 	if (control_should_log(++point->n_bad))
-		log_warning("channel '%s': sender process %d of user %u broke the rules of its page (reason %u): put "
+		log_message(LOG_WARNING,
+			    &(struct log_about){.event = LOG_EVENT_SENDER_BAD,
+						.channel = point->channel->config->name,
+						.peer = "SENDER",
+						.pid = sending->pid,
+						.uid = sending->uid},
+			    "channel '%s': sender process %d of user %u broke the rules of its page (reason %u): put "
 			    "out (%llu "
 			    "so far)",
 			    point->channel->config->name, (int)sending->pid, (unsigned)sending->uid, mail->reason,

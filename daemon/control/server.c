@@ -72,7 +72,8 @@ static void refuse_client(struct control *control, int fd)
 	wire_send(fd, &message.header, NULL, 0);
 	close(fd);
 	if (control_should_log(++control->n_refused))
-		log_warning("control socket: a client was refused, max_clients = %u are connected (%llu so far)",
+		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_CLIENT_REFUSED},
+			    "control socket: a client was refused, max_clients = %u are connected (%llu so far)",
 			    control->options.config->max_clients, (unsigned long long)control->n_refused);
 }
 

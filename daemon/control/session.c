@@ -143,7 +143,12 @@ static int refuse(struct session *session, int error, const char *what)
 	struct control *control = session->control;
 
 	if (control_should_log(++control->n_faults))
-		log_warning("control socket: %s from process %d of user %u: hung up (%llu so far)", what,
+		log_message(LOG_WARNING,
+			    &(struct log_about){.event = LOG_EVENT_CLIENT_BAD,
+						.peer = "CLIENT",
+						.pid = session->peer.pid,
+						.uid = session->peer.uid},
+			    "control socket: %s from process %d of user %u: hung up (%llu so far)", what,
 			    (int)session->peer.pid, (unsigned)session->peer.uid, (unsigned long long)control->n_faults);
 	session_send_error(session, error, "%s%s%s", what, error == -EAGAIN ? "; the administrator can raise it in " : "",
 			   error == -EAGAIN ? control->options.config->file : "");
@@ -264,8 +269,12 @@ static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
 
 static void hang_up_by_rights(struct session *session, const char *kind, const char *name, const char *what)
 {
-	log_info("%s '%s': process %d of user %u may not %s any more: disconnected", kind, name, (int)session->peer.pid,
-		 (unsigned)session->peer.uid, what);
+	log_message(
+	    LOG_INFO,
+	    &(struct log_about){
+		.event = LOG_EVENT_RIGHTS_LOST, .peer = "CLIENT", .pid = session->peer.pid, .uid = session->peer.uid},
+	    "%s '%s': process %d of user %u may not %s any more: disconnected", kind, name, (int)session->peer.pid,
+	    (unsigned)session->peer.uid, what);
 	session->reason = IBVCAP_REASON_RIGHTS;
 	session_free(session);
 }

@@ -71,6 +71,19 @@ def test_reload_under_the_real_systemd(booted, net, wire):
     booted.must("systemctl", "kill", "-s", "HUP", "ibvcapd")
     booted.must("systemctl", "stop", "ibvcapd")
     assert booted.property("Result") == "success"
+    # What was said has fields, and what an alert may be set on an id that the catalog explains.
+    entries = [json.loads(line) for line in booted.must("journalctl", "-u", "ibvcapd", "-o", "json").splitlines()]
+
+    def said(words):
+        return next(entry for entry in entries if words in entry["MESSAGE"])
+
+    assert said("'lidar': interface")["IBVCAP_STREAM"] == "lidar" and "IBVCAP_INTERFACE" in said("'lidar': interface")
+    assert said("'more': added")["IBVCAP_STREAM"] == "more"
+    assert said("'lidar': ended")["IBVCAP_MATCHED"] == said("'lidar': ended")["IBVCAP_PUBLISHED"] == "0"
+    booted.must("journalctl", "--update-catalog")
+    for words in ("ready: ", "1 streams added", "nothing was changed", "'more': ended"):
+        text = booted.must("journalctl", "-x", "-u", "ibvcapd", f"MESSAGE_ID={said(words)['MESSAGE_ID']}")
+        assert "Defined-By: ibvcap" in text, text
 
 
 def states(booted):
