@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Run by the build: what else is made of the table of keys.
+ *
+ *   print_keys < FILE.in > FILE     lines "@KEYS stream@" become the man page's entries for a group's keys (mdoc), and
+ *                                   "@WORDS stream@" a line a key for the shells' completion: name, and values it takes
+ */
+#include "daemon/config/keys.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+static const struct {
+	const char *name;
+	const struct key_group *group;
+} groups[] = {
+	{ "top", &top_keys },         { "control", &control_keys }, { "stream", &stream_keys },
+	{ "flow", &flow_keys },       { "channel", &channel_keys }, { "destination", &destination_keys },
+};
+
+static const struct key_group *find_group(const char *name)
+{
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+		if (strcmp(groups[i].name, name) == 0)
+			return groups[i].group;
+	return NULL;
+}
+
+/* Text on lines of its own, whatever is in it; a new sentence on a new line, as mdoc wants it. */
+static void print_text(const char *text, const char *end)
+{
+	fputs("\\&", stdout);
+	for (; *text; text++) {
+		if (*text == '\\')
+			fputs("\\e", stdout);
+		else if (text[0] == ' ' && text[-1] == '.')
+			fputs("\n\\&", stdout);
+		else
+			putchar(*text);
+	}
+	printf("%s\n", end);
+}
+
+/* A value's name stays as it is. */
+static bool begins_with_choice(const struct key *key)
+{
+	size_t n = strcspn(key->description, ":");
+
+	for (unsigned i = 0; key->choices && key->choices[i]; i++)
+		if (strlen(key->choices[i]) == n && strncmp(key->choices[i], key->description, n) == 0)
+			return true;
+	return false;
+}
+
+static void print_entry(const struct key *key)
+{
+	char description[256], accepted[256], value[128];
+
+	snprintf(description, sizeof(description), "%s", key->description);
+	if (!begins_with_choice(key))
+		description[0] = (char)toupper((unsigned char)description[0]);
+	printf(".It Ic %s\n", key->name);
+	print_text(description, ".");
+	fputs("Accepted is ", stdout);
+	print_text(key_accepted(key, accepted, sizeof(accepted)), key_default(key, value, sizeof(value))[0] ? ";" : ".");
+	if (value[0]) {
+		fputs("the default is ", stdout);
+		print_text(value, ".");
+	}
+	if (key->required)
+		puts("Required.");
+}
+
+static void print_entries(const struct key_group *group)
+{
+	puts(".Bl -tag -width Ds");
+	for (unsigned i = 0; i < group->n_keys; i++)
+		print_entry(&group->keys[i]);
+	puts(".El");
+}
+
+static void print_words(const struct key_group *group)
+{
+	for (unsigned i = 0; i < group->n_keys; i++) {
+		const struct key *key = &group->keys[i];
+
+		if (key->group)
+			continue;
+		fputs(key->name, stdout);
+		for (unsigned k = 0; key->choices && key->choices[k]; k++)
+			printf(" %s", key->choices[k]);
+		puts(key->type == KEY_BOOLEAN ? " true false" : "");
+	}
+}
+
+int main(void)
+{
+	char line[1024], name[32], end;
+
+	while (fgets(line, sizeof(line), stdin)) {
+		bool is_keys = sscanf(line, "@KEYS %31[a-z]%c", name, &end) == 2 && end == '@';
+		bool is_words = sscanf(line, "@WORDS %31[a-z]%c", name, &end) == 2 && end == '@';
+
+		if (!is_keys && !is_words) {
+			fputs(line, stdout);
+		} else if (!find_group(name)) {
+			fprintf(stderr, "print_keys: no group of keys '%s'\n", name);
+			return EX_DATAERR;
+		} else if (is_keys) {
+			print_entries(find_group(name));
+		} else {
+			print_words(find_group(name));
+		}
+	}
+	return fflush(stdout) || ferror(stdin) ? EX_IOERR : EX_OK;
+}
