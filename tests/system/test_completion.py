@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bash and zsh complete on ibvcap's command line. The shells' own part, showing it, is put in for here."""
+import os
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+import conftest
+
+BASH = """source {file}
+COMP_LINE={line} COMP_POINT=${{#COMP_LINE}}
+_ibvcap
+printf '%s\\n' "${{COMPREPLY[@]}}" """
+ZSH = """compadd() {{ print -r -- "${{@[-1]}}" }}
+_files() {{ print -r -- @files }}
+words=({words}) CURRENT={n}
+source {file}"""
+
+
+@pytest.fixture(params=["bash", "zsh"])
+def complete(request, tmp):
+    """complete(word…): what is offered in the last one's place."""
+    if not shutil.which(request.param):
+        pytest.skip(f"there is no {request.param}")
+    file = conftest.BUILD / f"contrib/completion/ibvcap.{request.param}"
+    (tmp / "ibvcap").symlink_to(conftest.BUILD / "tools/ibvcap")
+    (tmp / "a file.pcap").touch()
+    environment = {**os.environ, "PATH": f"{tmp}:{os.environ['PATH']}"}
+
+    def run(*words, socket=None):
+        words = ["ibvcap", *words]
+        if request.param == "bash":
+            script = BASH.format(file=file, line=shlex.quote(" ".join(words)))
+        else:
+            script = ZSH.format(file=file, words=" ".join(map(shlex.quote, words)), n=len(words))
+        done = subprocess.run([request.param, "-c", script] if request.param == "bash" else ["zsh", "-f", "-c", script], text=True,
+                              capture_output=True, check=False, cwd=tmp, timeout=30,
+                              env={**environment, **({"IBVCAP_SOCKET": str(socket)} if socket else {})})
+        assert not done.stderr, done.stderr
+        offered = {line for line in done.stdout.splitlines() if line}
+        # zsh itself takes what begins as the word does, and bash gives what follows the '='.
+        if request.param == "zsh":
+            return {word for word in offered if word.startswith(words[-1]) or word == "@files"}
+        before = words[-1][:words[-1].rfind("=") + 1]
+        return {"@files" if word == "a file.pcap" else before + word for word in offered if word != "ibvcap"}
+
+    return run
+
+
+def options(command):
+    text = subprocess.run([conftest.BUILD / "tools/ibvcap", command, "--help"], capture_output=True, text=True, check=True).stdout
+    return {word for line in text.splitlines() if line.startswith("  -") for word in line.split()[:2] if word.startswith("--")}
+
+
+def test_commands_and_options_are_those_of_help(complete):
+    assert {"doctor", "recv", "stream", "--version"} <= complete("")
+    assert complete("do") == {"doctor"}
+    for command in ("recv", "replay", "stream"):
+        assert complete(command, "--") == options(command) 
+    assert complete("recv", "--policy", "l") == {"lossy", "lossless"}
+    assert complete("recv", "-c", "") == set() and "@files" in complete("send", "--file", "")
+
+
+def test_keys_of_a_stream_are_those_of_the_table(complete):
+    assert complete("stream", "") == {"add", "remove"}
+    assert complete("stream", "add", "pa") - {"@files"} == {"payload_size=", "page_size="}
+    assert "@files" in complete("stream", "add", "")
+    assert complete("stream", "add", "name=x", "flows.s") == {"flows.source=", "flows.source_port="}
+    assert complete("stream", "add", "poll=") == {"poll=busy", "poll=adaptive", "poll=event"}
+    assert complete("stream", "add", "name=x", "join=f") == {"join=false"}
+    assert "interface=lo" in complete("stream", "add", "interface=")
+
+
+def test_names_are_the_running_daemons(complete, daemon, wire):
+    one = daemon([conftest.stream(wire, name="in.1_a-b"), conftest.stream(wire, name="in2", port=7600)],
+                 channels=[conftest.channel(wire, name="out")])
+    assert complete("why", "", socket=one.socket_path) == {"in.1_a-b", "in2"}
+    assert complete("recv", "--socket", str(one.socket_path), "--verify", "in.") == {"in.1_a-b"}
+    assert complete("stream", "remove", "in2", socket=one.socket_path) == {"in2"}
+    assert complete("send", "", socket=one.socket_path) == {"out"}
+    assert complete("replay", "--loop", "3", "", socket=one.socket_path) == {"out"}
+    assert "@files" in complete("replay", "out", "", socket=one.socket_path)
+    assert complete("recv", "in2", "", socket=one.socket_path) == set()
+    assert complete("recv", "", socket="/nobody") == set()
