@@ -218,7 +218,7 @@ def test_failed_queue_is_flushed_and_starts_again(wire, probe, with_event):
     it.do("start")
     it.flow(0, GROUP, PORT)
     wire.send(*[frame(wire, pattern(64, i)) for i in range(4)])
-    events = it.receive(8)
+    events = it.receive_flushed(8)
     assert [event[2] for event in events] == [OK, OK, SLOT_ERROR] + [FLUSHED] * 5
     assert [event[0] for event in events] == [0, 1, 2, 2, 3, 4, 5, 6]
     if with_event:

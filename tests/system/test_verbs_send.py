@@ -166,7 +166,7 @@ def test_failed_queue_is_flushed_and_starts_again(sender, with_event):
     it = sender("-s", 64)
     good = [it.frame(pattern(100, i)) for i in range(20)][:10]
     assert it.probe.do("send_unregistered", 20, 100, 10)["posted"] == 20
-    runs, ended = it.probe.reap(20), []
+    runs, ended = it.probe.reap_flushed(20), []
     for n, status in runs:
         ended += [status] * n
     assert ended == [OK] * 10 + [SLOT_ERROR] + [FLUSHED] * 9
