@@ -125,7 +125,7 @@ def test_a_member_of_the_group_and_nobody_else_runs_a_verbs_program(clean):
         return process.returncode, process.communicate()[0]
 
     status, said = run("member", "ibv_launch")
-    assert (status, json.loads(said.splitlines()[-1])["received"]) == (0, 1), said
+    assert status == 0 and json.loads(said.splitlines()[-1])["received"] > 0, said
     assert run("outsider", "ibv_launch")[0] == 77
     status, said = run("member")
     assert status != 0 and "Operation not permitted" in said
