@@ -244,6 +244,17 @@ def test_a_stream_is_added_and_removed_by_hand(daemon, wire, consumer, ibvcap, t
     assert ibvcap(one, "stream", "add", path).returncode == 0
     assert ibvcap(one, "reload").returncode == 0
     conftest.wait_until(lambda: "more" not in one.status()["streams"], 5, "as the file says")
+    # By its keys alone, of which a wrong one is named by its place.
+    keys = {key: value for key, value in small(wire, name="by_keys").items() if key != "flows"}
+    words = [*(f"{key}={value}" for key, value in keys.items()), f"flows.destination={wire.address}", "flows.port=7700"]
+    done = ibvcap(one, "stream", "add", *words, "colour=3")
+    assert done.returncode == EX_CONFIG and f"arguments:{len(words) + 1}: unknown key 'colour'" in done.stderr, done.stderr
+    assert ibvcap(one, "stream", "add", *words).returncode == 0
+    wire.send(wire.frame(b"x", 7700))
+    conftest.wait_until(lambda: one.stream("by_keys")["published"] == 1, 5, "a packet")
+    assert "stream 'by_keys': added" in one.text()
+    for wrong in (("add", path, "name=a"), ("add",), ("remove", "a", "b"), ("lose", "a")):
+        assert ibvcap(one, "stream", *wrong).returncode == os.EX_USAGE
 
 
 def test_a_bad_text_says_where(daemon, wire, ibvcap, tmp):
