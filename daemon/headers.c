@@ -2,14 +2,11 @@
 #include "daemon/headers.h"
 
 #include "daemon/base/log.h"
+#include "daemon/packet/packet.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
-
-#define IPV4_BYTES 20
-#define IPV6_BYTES 40
-#define UDP_BYTES 8
 
 static bool has_ipv6(const struct config_channel *channel)
 {
@@ -22,7 +19,7 @@ static bool has_ipv6(const struct config_channel *channel)
 /* What an MTU counts besides the payload: not Ethernet's headers, not a VLAN tag. */
 static uint32_t header_bytes(sa_family_t family)
 {
-	return (family == AF_INET6 ? IPV6_BYTES : IPV4_BYTES) + UDP_BYTES;
+	return (family == AF_INET6 ? PACKET_IPV6_BYTES : PACKET_IPV4_BYTES) + PACKET_UDP_BYTES;
 }
 
 /* An address that moves between machines may be elsewhere now: no error. */

@@ -2,6 +2,7 @@
 #include "daemon/tx_channel.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/round.h"
 #include "daemon/headers.h"
 #include "daemon/transmitter.h"
 #include "lib/ibvcap/counters.h"
@@ -32,18 +33,11 @@ int tx_channel_init(struct tx_channel *channel, const struct config_channel *con
 	return 0;
 }
 
-static uint64_t round_up(uint64_t value, uint64_t multiple)
-{
-	return (value + multiple - 1) / multiple * multiple;
-}
-
 uint64_t tx_channel_pinned_bytes(const struct tx_channel *channel)
 {
 	const struct config_channel *config = channel->config;
-	uint64_t slots = 1;
+	uint64_t slots = round_up_to_power_of_two(config->send_queue_slots);
 
-	while (slots < config->send_queue_slots)
-		slots *= 2;
 	return round_up(slots * CHANNEL_HEADER_BYTES, SMALL_PAGE) +
 	       (channel->checksums == PACKET_CHECKSUMS_SOFTWARE ? round_up(slots * config->payload_size, SMALL_PAGE)
 								: 0);

@@ -16,8 +16,8 @@ static const char *explain(const struct tx_channel *channel, int32_t error, cons
 
 	if (error != -EMSGSIZE)
 		return next_hop_explain(next_hop, interface, why, bytes);
-	snprintf(why, bytes, "the MTU of %s is %u now, too little for payload_size %u: 'ip link set dev %s mtu MTU'", interface,
-		 next_hop->mtu, channel->config->payload_size, interface);
+	snprintf(why, bytes, "the MTU of %s is %u now, too little for payload_size %u: 'ip link set dev %s mtu MTU'",
+		 interface, next_hop->mtu, channel->config->payload_size, interface);
 	return why;
 }
 

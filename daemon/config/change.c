@@ -41,11 +41,6 @@ const char *change_fixed_stream_key(const struct config_stream *before, const st
 	return NULL;
 }
 
-static bool is_same_address(const struct config_address *a, const struct config_address *b)
-{
-	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
-}
-
 static bool has_same_destinations(const struct config_channel *before, const struct config_channel *after)
 {
 	bool same = before->n_destinations == after->n_destinations;
@@ -53,7 +48,7 @@ static bool has_same_destinations(const struct config_channel *before, const str
 	for (uint32_t i = 0; i < before->n_destinations && same; i++) {
 		const struct config_destination *a = &before->destinations[i], *b = &after->destinations[i];
 
-		same = is_same_address(&a->address, &b->address) && a->port == b->port &&
+		same = config_is_same_address(&a->address, &b->address) && a->port == b->port &&
 		       a->has_next_hop_mac == b->has_next_hop_mac &&
 		       memcmp(a->next_hop_mac, b->next_hop_mac, sizeof(a->next_hop_mac)) == 0;
 	}
@@ -69,7 +64,7 @@ const char *change_fixed_channel_key(const struct config_channel *before, const 
 		{ CHANNEL_INTERFACE, strcmp(before->interface, after->interface) != 0 },
 		{ CHANNEL_BACKEND, before->backend != after->backend },
 		{ CHANNEL_DESTINATIONS, !has_same_destinations(before, after) },
-		{ CHANNEL_SOURCE, !is_same_address(&before->source, &after->source) },
+		{ CHANNEL_SOURCE, !config_is_same_address(&before->source, &after->source) },
 		{ CHANNEL_SOURCE_PORT, before->source_port != after->source_port },
 		{ CHANNEL_VLAN, before->vlan != after->vlan },
 		{ CHANNEL_DSCP, before->dscp != after->dscp },

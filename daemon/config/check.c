@@ -14,6 +14,11 @@ static bool is_zero(const struct config_address *address)
 	return memcmp(address->address, zero, sizeof(zero)) == 0;
 }
 
+bool config_is_same_address(const struct config_address *a, const struct config_address *b)
+{
+	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
+}
+
 bool config_is_multicast(const struct config_address *address)
 {
 	return address->family == AF_INET ? address->address[0] >> 4 == 0xe : address->address[0] == 0xff;

@@ -168,6 +168,8 @@ int config_load_text(const char *path, const char *text, struct config **config,
  */
 void config_dump(const struct config *config, FILE *to);
 
+bool config_is_same_address(const struct config_address *a, const struct config_address *b);
+
 /** Is it a group's? Pure. */
 bool config_is_multicast(const struct config_address *address);
 

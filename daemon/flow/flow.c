@@ -52,23 +52,20 @@ void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6]
 
 /* ---- flows against each other -------------------------------------------------------------------- */
 
-static bool is_same_address(const struct config_address *a, const struct config_address *b)
-{
-	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
-}
-
 /* Can one packet match both? No VLAN in a rule is no VLAN spec, which matches tagged packets too (verbs rules). */
 bool flow_overlaps(const struct config_flow *a, const struct config_flow *b)
 {
-	return is_same_address(&a->destination, &b->destination) && a->destination_port == b->destination_port &&
-	       (a->source.family == AF_UNSPEC || b->source.family == AF_UNSPEC || is_same_address(&a->source, &b->source)) &&
+	return config_is_same_address(&a->destination, &b->destination) && a->destination_port == b->destination_port &&
+	       (a->source.family == AF_UNSPEC || b->source.family == AF_UNSPEC ||
+		config_is_same_address(&a->source, &b->source)) &&
 	       (a->source_port == 0 || b->source_port == 0 || a->source_port == b->source_port) &&
 	       (a->vlan < 0 || b->vlan < 0 || a->vlan == b->vlan);
 }
 
 bool flow_is_same(const struct config_flow *a, const struct config_flow *b)
 {
-	return is_same_address(&a->destination, &b->destination) && is_same_address(&a->source, &b->source) &&
+	return config_is_same_address(&a->destination, &b->destination) &&
+	       config_is_same_address(&a->source, &b->source) &&
 	       a->destination_port == b->destination_port && a->source_port == b->source_port && a->vlan == b->vlan;
 }
 

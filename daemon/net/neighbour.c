@@ -6,11 +6,9 @@
 #include "daemon/net/probe.h"
 #include "daemon/net/rtnl.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -56,11 +54,6 @@ static uint64_t now_us(const struct neighbours *neighbours)
 	return us;
 }
 
-static bool is_same_address(const struct config_address *a, const struct config_address *b)
-{
-	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
-}
-
 /* ---- one: what the kernel knows -------------------------------------------------------------------- */
 
 static enum next_hop_state look_up_link(struct neighbour *neighbour, struct next_hop *next)
@@ -99,7 +92,7 @@ static enum next_hop_state look_up_route(struct neighbour *neighbour, struct nex
 
 static void ask_for(struct neighbour *neighbour, const struct next_hop *next, uint64_t now, uint64_t apart_us)
 {
-	bool is_new = !is_same_address(&next->address, &neighbour->next_hop.address);
+	bool is_new = !config_is_same_address(&next->address, &neighbour->next_hop.address);
 
 	if (neighbour->asked_us && !is_new && now - neighbour->asked_us < apart_us)
 		return;
@@ -114,7 +107,7 @@ static void ask_for(struct neighbour *neighbour, const struct next_hop *next, ui
 static enum next_hop_state wait_for_answer(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
 {
 	const struct next_hop *before = &neighbour->next_hop;
-	bool is_same = is_same_address(&next->address, &before->address);
+	bool is_same = config_is_same_address(&next->address, &before->address);
 	bool gives_up, is_kept;
 
 	if (!is_same || !neighbour->waiting_us)
@@ -245,7 +238,7 @@ static void mark_neighbour(struct neighbours *neighbours, const struct nlmsghdr 
 		return;
 	TAILQ_FOREACH(neighbour, &neighbours->all, link)
 	neighbour->dirty |= neighbour->wanted.interface_index == told.interface_index &&
-			    is_same_address(&neighbour->next_hop.address, &told.address);
+			    config_is_same_address(&neighbour->next_hop.address, &told.address);
 }
 
 static void take_message(struct neighbours *neighbours, const struct nlmsghdr *message)
@@ -385,44 +378,4 @@ void neighbours_remove(struct neighbour *neighbour)
 const struct next_hop *neighbour_next_hop(const struct neighbour *neighbour)
 {
 	return &neighbour->next_hop;
-}
-
-const char *next_hop_explain(const struct next_hop *next_hop, const char *interface, char *buffer, size_t bytes)
-{
-	const uint8_t *mac = next_hop->mac;
-	char address[INET6_ADDRSTRLEN] = "";
-
-	if (next_hop->address.family != AF_UNSPEC)
-		inet_ntop(next_hop->address.family, next_hop->address.address, address, sizeof(address));
-	switch (next_hop->state) {
-	case NEXT_HOP_READY:
-		snprintf(buffer, bytes, "goes to %02x:%02x:%02x:%02x:%02x:%02x%s%s", mac[0], mac[1], mac[2], mac[3],
-			 mac[4], mac[5], address[0] ? ", " : "", address);
-		break;
-	case NEXT_HOP_LINK_DOWN:
-		snprintf(buffer, bytes, "%s is down; 'ip link show %s'", interface, interface);
-		break;
-	case NEXT_HOP_NO_ROUTE:
-		snprintf(buffer, bytes, "no route to it leaves by %s; 'ip route' lists those there are", interface);
-		break;
-	case NEXT_HOP_NOT_A_HOST:
-		snprintf(buffer, bytes,
-			 "it is this machine's own address, a broadcast or prohibited; 'ip route get' says");
-		break;
-	case NEXT_HOP_NO_SOURCE:
-		snprintf(buffer, bytes,
-			 "%s has no address to send from; add one ('ip address add ADDRESS dev %s') or set source",
-			 interface, interface);
-		break;
-	case NEXT_HOP_ASKED_FOR:
-		snprintf(buffer, bytes, "its next hop %s is being asked for its Ethernet address", address);
-		break;
-	case NEXT_HOP_NO_ANSWER:
-		snprintf(buffer, bytes,
-			 "its next hop %s does not answer on %s ('ip neigh show %s'); if it never does, "
-			 "set next_hop_mac",
-			 address, interface, address);
-		break;
-	}
-	return buffer;
 }

@@ -17,30 +17,11 @@
 
 #include "daemon/base/fault.h"
 #include "daemon/config/config.h"
+#include "daemon/net/next_hop.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <systemd/sd-event.h>
-
-enum next_hop_state {
-	NEXT_HOP_READY,
-	NEXT_HOP_LINK_DOWN, /* or the interface has gone */
-	NEXT_HOP_NO_ROUTE,
-	NEXT_HOP_NOT_A_HOST, /* the address is this machine's own, a broadcast, or prohibited */
-	NEXT_HOP_NO_SOURCE,  /* the interface has no address of that family */
-	NEXT_HOP_ASKED_FOR,
-	NEXT_HOP_NO_ANSWER,
-};
-
-/* Addresses and MACs as they are on the wire; valid so far as the state got. */
-struct next_hop {
-	enum next_hop_state state;
-	uint32_t mtu; /* of the interface, now */
-	uint8_t source_mac[6];
-	uint8_t mac[6];
-	struct config_address source;
-	struct config_address address; /* the neighbour's; AF_UNSPEC: none is needed */
-};
 
 struct neighbour_wanted {
 	unsigned interface_index;
@@ -67,8 +48,5 @@ void neighbours_remove(struct neighbour *neighbour);
 
 /** As it is now; stays the neighbour's. */
 const struct next_hop *neighbour_next_hop(const struct neighbour *neighbour);
-
-/** What it means and what to do, for the log: "nobody answers for its next hop 10.0.0.1: …". Returns buffer. */
-const char *next_hop_explain(const struct next_hop *next_hop, const char *interface, char *buffer, size_t bytes);
 
 #endif

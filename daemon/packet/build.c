@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/packet/build.h"
 
+#include "daemon/packet/packet.h"
+
 #include <arpa/inet.h>
 #include <net/ethernet.h>
 #include <netinet/in.h>
 #include <string.h>
 
-#define IPV4_BYTES         20
 #define IPV4_LENGTH        2
 #define IPV4_ID            4
 #define IPV4_DONT_FRAGMENT 0x4000
 #define IPV4_CHECKSUM      10
-#define IPV6_BYTES         40
 #define IPV6_LENGTH        4
-#define UDP_BYTES          8
 #define UDP_LENGTH         4
 #define UDP_CHECKSUM       6
 #define VLAN_ID_MAX        4094
@@ -85,7 +84,7 @@ static uint8_t *put_link(uint8_t *at, const struct packet_route *route)
 
 static uint8_t *put_ipv4(uint8_t *at, const struct packet_route *route)
 {
-	const uint8_t fixed[IPV4_BYTES - 8] = {
+	const uint8_t fixed[PACKET_IPV4_BYTES - 8] = {
 		0x45, (uint8_t)(route->dscp << 2), 0, 0, 0, 0, IPV4_DONT_FRAGMENT >> 8, 0, route->hop_limit,
 		IPPROTO_UDP,
 	};
@@ -97,7 +96,7 @@ static uint8_t *put_ipv4(uint8_t *at, const struct packet_route *route)
 
 static uint8_t *put_ipv6(uint8_t *at, const struct packet_route *route)
 {
-	const uint8_t fixed[IPV6_BYTES - 32] = {
+	const uint8_t fixed[PACKET_IPV6_BYTES - 32] = {
 		(uint8_t)(0x60 | route->dscp >> 2), (uint8_t)(route->dscp << 6), 0, 0, 0, 0, IPPROTO_UDP,
 		route->hop_limit,
 	};
@@ -121,12 +120,12 @@ bool packet_template_init(struct packet_template *packet, const struct packet_ro
 	packet->checksums = checksums;
 	ip = put_link(packet->bytes, route);
 	udp = packet->ipv6 ? put_ipv6(ip, route) : put_ipv4(ip, route);
-	end = put16(put16(udp, route->source_port), route->destination_port) + UDP_BYTES - 4;
+	end = put16(put16(udp, route->source_port), route->destination_port) + PACKET_UDP_BYTES - 4;
 	packet->l3 = (uint8_t)(ip - packet->bytes);
 	packet->header_bytes = (uint8_t)(end - packet->bytes);
-	packet->ip_sum = packet->ipv6 ? 0 : fold(sum_bytes(ip, IPV4_BYTES));
+	packet->ip_sum = packet->ipv6 ? 0 : fold(sum_bytes(ip, PACKET_IPV4_BYTES));
 	packet->udp_sum = fold(sum_bytes(route->source, address_bytes) + sum_bytes(route->destination, address_bytes) +
-	                       htons(IPPROTO_UDP) + sum_bytes(udp, UDP_BYTES));
+	                       htons(IPPROTO_UDP) + sum_bytes(udp, PACKET_UDP_BYTES));
 	return true;
 }
 
@@ -135,8 +134,8 @@ bool packet_template_init(struct packet_template *packet, const struct packet_ro
 void packet_write_headers(const struct packet_template *packet, uint8_t *row, const uint8_t *payload,
                           uint32_t payload_bytes, uint16_t identification)
 {
-	uint8_t *ip = row + packet->l3, *udp = row + packet->header_bytes - UDP_BYTES;
-	uint16_t udp_length_be = htons((uint16_t)(UDP_BYTES + payload_bytes));
+	uint8_t *ip = row + packet->l3, *udp = row + packet->header_bytes - PACKET_UDP_BYTES;
+	uint16_t udp_length_be = htons((uint16_t)(PACKET_UDP_BYTES + payload_bytes));
 
 	/* All of it, whatever the length: a copy of a fixed size is a few moves. */
 	memcpy(row, packet->bytes, PACKET_HEADERS_MAX);
@@ -144,7 +143,7 @@ void packet_write_headers(const struct packet_template *packet, uint8_t *row, co
 	if (packet->ipv6) {
 		store16(ip + IPV6_LENGTH, udp_length_be);
 	} else {
-		uint16_t length_be = htons((uint16_t)(IPV4_BYTES + UDP_BYTES + payload_bytes));
+		uint16_t length_be = htons((uint16_t)(PACKET_IPV4_BYTES + PACKET_UDP_BYTES + payload_bytes));
 		uint16_t id_be = htons(identification);
 
 		store16(ip + IPV4_LENGTH, length_be);

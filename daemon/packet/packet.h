@@ -8,7 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define PACKET_UDP_BYTES 8
+#define PACKET_IPV4_BYTES 20 /* without options */
+#define PACKET_IPV6_BYTES 40 /* without extension headers */
+#define PACKET_UDP_BYTES  8
 
 /* Result of packet_parse(). */
 struct packet_view {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The memory behind a ring: how much, from which pages, and what to do when there is not enough. */
+#include "daemon/base/round.h"
 #include "daemon/ring/pages.h"
 #include "daemon/ring/rx_ring.h"
 
@@ -13,20 +14,6 @@
 #include <unistd.h>
 
 #define SMALL_PAGE 4096u
-
-static uint64_t round_up(uint64_t value, uint64_t multiple)
-{
-	return (value + multiple - 1) / multiple * multiple;
-}
-
-static uint32_t power_of_two_from(uint32_t value)
-{
-	uint32_t power = 1;
-
-	while (power < value)
-		power *= 2;
-	return power;
-}
 
 static uint64_t blocks_offset(uint32_t table_entries)
 {
@@ -63,7 +50,7 @@ void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint
 
 	*payload = round_up(n_blocks * block_bytes(options), options->page_bytes);
 	*headers = round_up(n_slots * header_stride(options), options->page_bytes);
-	*ring = round_up(meta_offset(power_of_two_from(live_blocks_max(options)), n_blocks) +
+	*ring = round_up(meta_offset(round_up_to_power_of_two(live_blocks_max(options)), n_blocks) +
 				 n_slots * sizeof(struct ibvcap_meta),
 			 SMALL_PAGE);
 }
@@ -172,7 +159,7 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 		.header_bytes = options->header_bytes,
 		.n_blocks = live_blocks_max(options) + options->spare_blocks,
 		.live_blocks_max = live_blocks_max(options),
-		.table_mask = power_of_two_from(live_blocks_max(options)) - 1,
+		.table_mask = round_up_to_power_of_two(live_blocks_max(options)) - 1,
 	};
 	if (options->slots_per_block == 0 || options->slots_per_block % IBVCAP_BLOCK_SLOTS_MIN || !options->slot_bytes ||
 	    options->lease_blocks_max > IBVCAP_LEASE_SLOTS_MAX || n_slots > UINT32_MAX)

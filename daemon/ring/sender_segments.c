@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The memory behind a sender: how much, from which pages, and what to do when there is not enough. */
+#include "daemon/base/round.h"
 #include "daemon/ring/pages.h"
 #include "daemon/ring/sender.h"
 #include "lib/ibvcap/ring.h"
@@ -9,11 +10,6 @@
 #include <string.h>
 
 #define SMALL_PAGE 4096u
-
-static uint64_t round_up(uint64_t value, uint64_t multiple)
-{
-	return (value + multiple - 1) / multiple * multiple;
-}
 
 void sender_size(const struct sender_options *options, uint64_t *arena, uint64_t *page, uint64_t *state)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/worker/channel.h"
 
+#include "daemon/base/round.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
 
@@ -23,15 +24,6 @@
 #define FLUSH_MAX     4096
 
 /* ---- life: control's ------------------------------------------------------------------------------ */
-
-static uint32_t power_of_two_from(uint32_t value)
-{
-	uint32_t power = 1;
-
-	while (power < value)
-		power *= 2;
-	return power;
-}
 
 /* Rows of a flight each, registered. */
 static int make_rows(struct channel *channel, struct shm *rows, struct backend_memory **memory, const char *what,
@@ -88,7 +80,7 @@ static void init(struct channel *channel, const struct channel_options *options)
 		.headers = SHM_INIT,
 		.copies = SHM_INIT,
 		.queue_slots = options->queue_slots,
-		.flights_mask = power_of_two_from(options->queue_slots) - 1,
+		.flights_mask = round_up_to_power_of_two(options->queue_slots) - 1,
 		.slot_bytes = options->slot_bytes,
 		.n_destinations = options->n_destinations,
 		.late_after_ns = options->late_after_ns,

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is known of where packets to an address have to go; neighbour.h finds it out. */
+#ifndef DAEMON_NET_NEXT_HOP_H
+#define DAEMON_NET_NEXT_HOP_H
+
+#include "daemon/config/config.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum next_hop_state {
+	NEXT_HOP_READY,
+	NEXT_HOP_LINK_DOWN, /* or the interface has gone */
+	NEXT_HOP_NO_ROUTE,
+	NEXT_HOP_NOT_A_HOST, /* the address is this machine's own, a broadcast, or prohibited */
+	NEXT_HOP_NO_SOURCE,  /* the interface has no address of that family */
+	NEXT_HOP_ASKED_FOR,
+	NEXT_HOP_NO_ANSWER,
+};
+
+/* Addresses and MACs as they are on the wire; valid so far as the state got. */
+struct next_hop {
+	enum next_hop_state state;
+	uint32_t mtu; /* of the interface, now */
+	uint8_t source_mac[6];
+	uint8_t mac[6];
+	struct config_address source;
+	struct config_address address; /* the neighbour's; AF_UNSPEC: none is needed */
+};
+
+/** What it means and what to do, for the log: "nobody answers for its next hop 10.0.0.1: …". Returns buffer. */
+const char *next_hop_explain(const struct next_hop *next_hop, const char *interface, char *buffer, size_t bytes);
+
+#endif
