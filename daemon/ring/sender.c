@@ -32,6 +32,14 @@ bool sender_look(struct sender *sender)
 	return true;
 }
 
+void sender_kicked(struct sender *sender)
+{
+	if (daemon_load_submitted(sender->page) != sender->submitted)
+		return;
+	sender->tally[IBVCAP_TX_CTR_IDLE_KICKS]++;
+	sender->dirty = true;
+}
+
 const struct ibvcap_tx_descriptor *sender_peek(struct sender *sender)
 {
 	if (sender->taken == sender->submitted || sender->leaving)

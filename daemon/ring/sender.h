@@ -84,6 +84,9 @@ void sender_size(const struct sender_options *options, uint64_t *arena, uint64_t
 /** Read submitted. False: it went back or beyond what there is room for; bad is set, and what was read is not used. */
 bool sender_look(struct sender *sender);
 
+/** It was kicked awake by this one: if nothing is submitted that was not read before, that is counted. */
+void sender_kicked(struct sender *sender);
+
 /** The next packet, whose descriptor is read by the first call; NULL: none is submitted, or the sender is leaving. */
 const struct ibvcap_tx_descriptor *sender_peek(struct sender *sender);
 

@@ -297,6 +297,17 @@ void channel_disarm(struct channel *channel)
 		want_kick(channel->senders[i], false);
 }
 
+bool channel_kicked(struct channel *channel, int socket)
+{
+	for (uint32_t i = 0; i < channel->n_senders; i++) {
+		if (channel->senders[i]->socket != socket)
+			continue;
+		sender_kicked(channel->senders[i]);
+		return true;
+	}
+	return false;
+}
+
 static uint64_t until(uint64_t due_ns, uint64_t now_ns)
 {
 	return due_ns == CHANNEL_NEVER ? CHANNEL_NEVER : due_ns > now_ns ? due_ns - now_ns : 0;

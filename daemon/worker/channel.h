@@ -133,6 +133,9 @@ bool channel_has_sender(const struct channel *channel, const struct sender *send
 /** One round; a queue that failed is reset, or given up: fatal is set then. Returns the work done. */
 int channel_serve(struct channel *channel, const struct transmit_now *now);
 
+/** Its worker was woken by this socket. False: it is none of its senders'. */
+bool channel_kicked(struct channel *channel, int socket);
+
 /** Before the last look: ask senders for kicks, and the queue for an event at its next completion. And no more. */
 void channel_arm(struct channel *channel);
 void channel_disarm(struct channel *channel);

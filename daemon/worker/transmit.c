@@ -280,6 +280,8 @@ static void clear(struct transmit *transmit, int fd)
 		}
 	}
 	transmit_sleep_empty(&transmit->sleep, fd);
+	for (uint32_t i = 0; i < transmit->n_channels && !channel_kicked(transmit->channels[i], fd); i++)
+		;
 }
 
 /* Kicks and completion events are asked for first, then everything is looked at once more: what comes later is told. */

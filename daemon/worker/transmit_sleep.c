@@ -11,8 +11,14 @@
 
 int transmit_sleep_init(struct transmit_sleep *sleep)
 {
+	const struct timespec at_once = { 0 };
+	struct epoll_event event;
+
 	sleep->epoll = epoll_create1(EPOLL_CLOEXEC);
-	return sleep->epoll < 0 ? -errno : 0;
+	if (sleep->epoll < 0)
+		return -errno;
+	/* Where the kernel does not have it, a worker that sleeps by it would spin without a word. */
+	return epoll_pwait2(sleep->epoll, &event, 1, &at_once, NULL) < 0 ? -errno : 0;
 }
 
 void transmit_sleep_deinit(struct transmit_sleep *sleep)

@@ -36,12 +36,13 @@ const char *const tx_counter_labels[IBVCAP_TX_CTR_N] = {
 	[IBVCAP_TX_CTR_PACED] = "paced",
 	[IBVCAP_TX_CTR_PACED_LATENESS_NS] = "paced_lateness_ns",
 	[IBVCAP_TX_CTR_PACED_LATENESS_MAX_NS] = "paced_lateness_max_ns",
+	[IBVCAP_TX_CTR_IDLE_KICKS] = "idle_kicks",
 	[IBVCAP_TX_CTR_BATCHES] = "batches",
 	[IBVCAP_TX_CTR_QUEUE_RESETS] = "queue_resets",
 	[IBVCAP_TX_CTR_WAKES] = "wakes",
 	[IBVCAP_TX_CTR_BAD_SENDERS] = "bad_senders",
 };
-static_assert(IBVCAP_TX_CTR_N == 18, "a counter wants its label here");
+static_assert(IBVCAP_TX_CTR_N == 19, "a counter wants its label here");
 
 const char *const consumer_counter_labels[CONSUMER_CTR_N] = {
 	[CONSUMER_CTR_PUBLISHED] = "published",

@@ -313,19 +313,24 @@ static inline enum ibvcap_clock_source ring_load_clock(const struct ibvcap_ring 
 
 /* ---- counters: one writer each, so load + store instead of a locked add --------------------------- */
 
+/*
+ * Whoever sees this sees what the thread added to others before. So what became of packets, read before how many there
+ * were, is never more than those. Partner: counter_get().
+ */
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
 {
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_release);
 }
 
 static inline void counter_set(_Atomic uint64_t *counter, uint64_t value)
 {
-	atomic_store_explicit(counter, value, memory_order_relaxed);
+	atomic_store_explicit(counter, value, memory_order_release);
 }
 
+/** Partners: counter_add(), counter_set(). */
 static inline uint64_t counter_get(const _Atomic uint64_t *counter)
 {
-	return atomic_load_explicit(counter, memory_order_relaxed);
+	return atomic_load_explicit(counter, memory_order_acquire);
 }
 
 #endif

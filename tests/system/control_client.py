@@ -18,7 +18,7 @@ RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_byte
 STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head"]
 CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks"]
 TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "completed_bytes", "wire_bytes", "late", "timed",
-               "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns"]
+               "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns", "idle_kicks"]
 CHANNEL_COUNTERS = TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_senders", "pending", "senders"]
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 

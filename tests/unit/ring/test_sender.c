@@ -254,6 +254,24 @@ Test(sender, each_status_counts_once_and_the_sum_is_exact)
 	sender_deinit(&sender);
 }
 
+Test(sender, a_kick_without_anything_new_is_counted)
+{
+	const _Atomic uint64_t *count;
+	struct sender sender;
+
+	set_up(&sender);
+	count = &sender.state->counters[IBVCAP_TX_CTR_IDLE_KICKS];
+	sender_store_submitted(sender.page, 1);
+	sender_kicked(&sender);
+	cr_assert(sender_look(&sender));
+	publish(&sender);
+	cr_expect(eq(u64, counter_get(count), 0));
+	sender_kicked(&sender);
+	publish(&sender);
+	cr_expect(eq(u64, counter_get(count), 1));
+	sender_deinit(&sender);
+}
+
 Test(sender, nothing_is_taken_from_one_that_leaves)
 {
 	struct sender sender;

@@ -63,6 +63,7 @@ enum ibvcap_tx_counter {
 	IBVCAP_TX_CTR_PACED,                 /* posted after waiting for the channel's rate */
 	IBVCAP_TX_CTR_PACED_LATENESS_NS,     /* sum over paced: posted this long after the schedule let them */
 	IBVCAP_TX_CTR_PACED_LATENESS_MAX_NS,
+	IBVCAP_TX_CTR_IDLE_KICKS,    /* times that it woke the worker and had submitted nothing new; a few by chance */
 	IBVCAP_TX_CTR_BATCHES,       /* chains handed to the device; of a channel only, as all that follow */
 	IBVCAP_TX_CTR_QUEUE_RESETS,
 	IBVCAP_TX_CTR_WAKES,         /* times that senders were to be woken: a system call of the worker each */
