@@ -150,6 +150,8 @@ static void settle(struct change *change)
 	change->config->older = daemon->config;
 	daemon->config = change->config;
 	control_set_config(daemon->control, daemon->config);
+	if (change->n_added || change->n_channels_added)
+		(void)tx_channels_need_ipc_lock(daemon); /* what was given up at start is gone: the log says what lacks */
 	events_reap(daemon);
 	events_refresh_states(daemon);
 }

@@ -65,8 +65,8 @@ int transmitter_take(struct daemon *daemon, struct interface *interface, const s
 	else if (transmitter->spin_ns != spin_ns(config) || transmitter->cpu != config->cpu)
 		r = fault_set(fault, EX_CONFIG, EBUSY,
 			      "%s:%d: channel '%s': poll, spin_us and cpu are those of the transmit worker that "
-			      "interface %s has, "
-			      "as long as it has a channel: take its channels out, reload, and put this one in",
+			      "interface %s has, as long as it has a channel: take its channels out, reload, and put this "
+			      "one in",
 			      config->file, config->line, config->name, interface->name);
 	if (r < 0)
 		return r;

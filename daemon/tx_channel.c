@@ -201,7 +201,7 @@ void tx_channel_mail(struct tx_channel *channel)
 
 void tx_channel_lend(struct tx_channel *channel)
 {
-	channel->lent = true;
+	channel->lent = channel->was_lent = true;
 	channel->add_to_mail = true;
 	tx_channel_mail(channel);
 }
@@ -282,10 +282,10 @@ void tx_channel_fail(struct tx_channel *channel, int error)
 		    &(struct log_about){.event = LOG_EVENT_CHANNEL_FAILED,
 					.channel = channel->config->name,
 					.interface = channel->config->interface},
-		    "channel '%s': its send queue on device %s failed and cannot go on: %s; restart the daemon: "
-		    "systemctl restart "
-		    "ibvcapd",
-		    channel->config->name, channel->interface->capabilities.device, strerror(-error));
+		    "channel '%s': its send queue on device %s failed and cannot go on: %s; take the channel out of "
+		    "%s, systemctl reload ibvcapd, put it in again, and reload again",
+		    channel->config->name, channel->interface->capabilities.device, strerror(-error),
+		    channel->config->file);
 }
 
 void tx_channel_log_sum(const struct tx_channel *channel)

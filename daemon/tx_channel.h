@@ -43,7 +43,8 @@ struct tx_channel {
 	bool remove_to_mail;
 	bool removed;			/* taken out while the daemon runs: it drains */
 	bool ended;			/* its worker has given it back */
-	bool lent;			/* to the worker */
+	bool lent;			/* to the worker, */
+	bool was_lent;			/* … now or before */
 	bool failed;			/* its queue could not go on, and is gone */
 	struct control_channel control; /* as control sees it */
 };

@@ -117,9 +117,11 @@ bool tx_channels_need_ipc_lock(const struct daemon *daemon)
 	if (TAILQ_EMPTY(&daemon->channels) || getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
 		return false;
 	TAILQ_FOREACH (channel, &daemon->channels, link)
-		bytes += tx_channel_pinned_bytes(channel) + tx_channel_senders_bytes(channel);
+		if (!channel->removed)
+			bytes += tx_channel_pinned_bytes(channel) + tx_channel_senders_bytes(channel);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
-		bytes += stream_pinned_bytes(stream);
+		if (!stream->removed)
+			bytes += stream_pinned_bytes(stream);
 	if (limit.rlim_cur >= bytes)
 		return false;
 	if (priv_has(CAP_IPC_LOCK))
@@ -129,10 +131,8 @@ bool tx_channels_need_ipc_lock(const struct daemon *daemon)
 	else
 		log_warning(
 			"senders may come to lock %llu bytes with all else and RLIMIT_MEMLOCK allows %llu: some will "
-			"be "
-			"refused; "
-			"raise the limit (systemd: LimitMEMLOCK=infinity), grant CAP_IPC_LOCK, or lower max_senders or "
-			"arena_slots",
+			"be refused; raise the limit (systemd: LimitMEMLOCK=infinity), grant CAP_IPC_LOCK and restart the "
+			"daemon (systemctl restart ibvcapd), or lower max_senders or arena_slots",
 			(unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
 	return true;
 }
@@ -250,7 +250,7 @@ void tx_channels_free(struct daemon *daemon, struct tx_channel_list *list, struc
 		control_remove_channel(daemon->control, &channel->control);
 	transmitter_release(channel->transmitter);
 	tx_destinations_forget(channel);
-	if (channel->channel)
+	if (channel->was_lent)
 		tx_channel_log_sum(channel);
 	tx_channel_deinit(channel);
 	TAILQ_REMOVE(list, channel, link);

@@ -58,7 +58,10 @@ void tx_channels_said(void *context, const struct mail *mail);
 /** Tell workers which interfaces have a link, and what they were to be told before. */
 void tx_channels_refresh(struct daemon *daemon);
 
-/** Senders' memory is locked as they come: is that more, beside what is locked, than RLIMIT_MEMLOCK allows? */
+/**
+ * Senders' memory is locked as they come: is that more, beside what is locked, than RLIMIT_MEMLOCK allows? Then the log
+ * says so, and what that means.
+ */
 bool tx_channels_need_ipc_lock(const struct daemon *daemon);
 
 #endif

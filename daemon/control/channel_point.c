@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -64,31 +65,47 @@ static uint32_t count_of_user(const struct channel_point *point, uid_t uid)
 	return n;
 }
 
+/* No limit cuts that short: a reset of the queue would cost the others their packets. */
+static const char *explain_ended(const struct channel_point *point, char text[128])
+{
+	const struct sending *sending;
+	uint32_t n = 0;
+
+	LIST_FOREACH (sending, &point->sendings, link)
+		n += !sending->session;
+	text[0] = 0;
+	if (n)
+		snprintf(text, 128, " (%u of all have ended, and count until the device has sent what it has of theirs)", n);
+	return text;
+}
+
 static bool is_refused_by_quota(struct session *session, const struct channel_point *point, int *sent)
 {
 	const struct config_channel *channel = point->channel->config;
 	uint32_t n = count_of_user(point, session->peer.uid);
+	char ended[128];
 
 	if (point->ending == IBVCAP_REASON_CHANNEL_FAILED)
 		*sent = session_send_error(
 			session, -EIO,
 			"channel '%s': its send queue on device %s failed and cannot go on; ask the administrator "
-			"to restart the daemon: systemctl restart ibvcapd",
-			channel->name, point->channel->device);
+			"to take the channel out of %s, systemctl reload ibvcapd, put it in again, and reload again",
+			channel->name, point->channel->device, channel->file);
 	else if (point->ended || !session->control->listening) /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "channel '%s': the daemon is stopping", channel->name);
 	else if (point->n_sendings >= channel->max_senders)
 		*sent = session_send_error(
 			session, -EAGAIN,
-			"channel '%s': all %u senders it is configured for (max_senders) have it open; wait for "
-			"one to leave, or ask the administrator to raise it in %s",
-			channel->name, channel->max_senders, channel->file);
+			"channel '%s': all %u senders it is configured for (max_senders) have it open%s; wait for one to "
+			"leave, or ask the administrator to raise it in %s",
+			channel->name, channel->max_senders, explain_ended(point, ended), channel->file);
 	else if (session->peer.uid != 0 && n >= channel->max_senders_per_user)
 		*sent = session_send_error(
 			session, -EAGAIN,
-			"channel '%s': user %u has it open %u times and max_senders_per_user is %u; close one, or "
-			"ask the administrator to raise it in %s",
-			channel->name, (unsigned)session->peer.uid, n, channel->max_senders_per_user, channel->file);
+			"channel '%s': user %u has it open %u times and max_senders_per_user is %u%s; close one, or ask "
+			"the administrator to raise it in %s",
+			channel->name, (unsigned)session->peer.uid, n, channel->max_senders_per_user,
+			explain_ended(point, ended), channel->file);
 	else
 		return false;
 	return true;
@@ -170,9 +187,8 @@ static void sender_bad(struct sending *sending, const struct mail *mail)
 						.peer = "SENDER",
 						.pid = sending->pid,
 						.uid = sending->uid},
-			    "channel '%s': sender process %d of user %u broke the rules of its page (reason %u): put "
-			    "out (%llu "
-			    "so far)",
+			    "channel '%s': sender process %d of user %u broke the rules of its page (reason %u): "
+			    "put out (%llu so far)",
 			    point->channel->config->name, (int)sending->pid, (unsigned)sending->uid, mail->reason,
 			    (unsigned long long)point->n_bad);
 	daemon_disconnect_sender(sending->sender.state, mail->reason);

@@ -10,6 +10,8 @@ import os
 import pathlib
 import pwd
 import random
+import re
+import resource
 import socket
 import struct
 import subprocess
@@ -440,6 +442,24 @@ def test_the_last_channel_goes_and_the_first_comes(daemon, wire, sender):
     wire.send(wire.frame(b"x", PORT))
     wait_until(lambda: one.stream()["published"] == 1, 20, "a packet")
     one.expect_sum()
+
+
+def test_a_reload_says_that_senders_may_lack_locked_memory(daemon, wire, sender):
+    """The capability to lock more was given up, since what there was at start did not need it."""
+    small = conftest.channel(wire, arena_slots=64, payload_size=64, max_senders=1)
+    one = resolved(daemon([], channels=[small]))
+    resource.prlimit(one.pid(), resource.RLIMIT_MEMLOCK, (2**20, 2**20))
+    reload(one, [small])
+    assert "RLIMIT_MEMLOCK" not in one.text()
+    reload(one, [small, conftest.channel(wire, name="large", arena_slots=1024, payload_size=1400, max_senders=2)])
+    assert re.search(r"senders may come to lock \d+ bytes .* allows 1048576: some will be refused; raise the limit", one.text())
+    refused = refusal(Sender, resolved(one, "large").socket_path, "large")
+    assert refused.errno == errno.ENOMEM and "RLIMIT_MEMLOCK" in refused.text
+    with pytest.raises(Refused, match="RLIMIT_MEMLOCK"):  # once "first" is made
+        reload(one, [small, *(conftest.channel(wire, name=name, send_queue_slots=slots) for name, slots in
+                              [("first", 64), ("second", 8192)])])
+    assert "arenas of 256 slots" in one.text() and "ended: submitted" not in one.text(), "what never ran has no sum"
+    assert sender(one).send(b"as before") == [0]
 
 
 def test_a_reload_that_fails_changes_no_channel(daemon, wire, sender):

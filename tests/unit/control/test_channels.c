@@ -255,6 +255,8 @@ static void say(int client, enum wire_type type)
 	cr_assert(eq(int, wire_send(client, &header, NULL, 0), 0));
 }
 
+static char refusal[WIRE_TEXT_MAX]; /* the last */
+
 /* Opened and not mapped yet: 0; else the error that was answered. */
 static int open_channel(int client, struct ibvcap_tx **tx)
 {
@@ -266,8 +268,10 @@ static int open_channel(int client, struct ibvcap_tx **tx)
 	wire_init(&request.header, WIRE_OPEN_CHANNEL, sizeof(request));
 	cr_assert(eq(int, wire_send(client, &request.header, NULL, 0), 0));
 	cr_assert(eq(int, receive(client, &answer, fds, &n_fds), 1));
-	if (answer.header.type == WIRE_ERROR)
+	if (answer.header.type == WIRE_ERROR) {
+		memcpy(refusal, answer.error.text, sizeof(refusal));
 		return answer.error.error;
+	}
 	cr_assert(eq(int, answer.header.type, WIRE_OPENED));
 	cr_assert(eq(u32, n_fds, WIRE_FD_OPENED_N));
 	cr_assert(eq(int, tx_open(tx, client, fds, answer.opened.epoch), 0));
@@ -348,13 +352,21 @@ Test(channels, who_opens_and_maps_sends)
 
 Test(channels, an_arena_is_given_up_after_its_last_completion)
 {
-	struct ibvcap_tx *tx = open_sender();
+	struct ibvcap_tx *tx = open_sender(), *other = open_sender(), *third = NULL;
+	int client = connect_client();
 
 	submit(tx, SLOTS);
 	TURN_UNTIL(under_way() == SLOTS);
+	cr_expect(eq(int, open_channel(client, &third), -EAGAIN));
+	cr_expect(strstr(refusal, "have ended") == NULL);
 	ibvcap_close(tx);
 	turn_for(20);
-	cr_expect(eq(u32, n_registered, 1), "the device reads it");
+	cr_expect(eq(u32, n_registered, 2), "the device reads it");
+	cr_expect(eq(int, open_channel(client, &third), -EAGAIN));
+	cr_expect(strstr(refusal, "1 of all have ended, and count until the device has") != NULL, "%s", refusal);
+	close(client);
+	ibvcap_close(other);
+	TURN_UNTIL(n_registered == 1);
 	scripted_send(channel->queue, SLOTS);
 	TURN_UNTIL(n_registered == 0);
 	expect_sum(SLOTS, SLOTS, 0);
