@@ -15,6 +15,7 @@
 #include <systemd/sd-daemon.h>
 
 #define SECOND_US UINT64_C(1000000)
+#define MAIL_US	  UINT64_C(1000) /* more than a worker's round takes */
 
 /* ---- stopping ------------------------------------------------------------------------------------ */
 
@@ -126,6 +127,27 @@ void events_reap(struct daemon *daemon)
 {
 	if (daemon->reaper) /* else all ends, and is freed by that */
 		sd_event_source_set_enabled(daemon->reaper, SD_EVENT_ONESHOT);
+}
+
+static int on_mail_again(sd_event_source *source, uint64_t time_us, void *context)
+{
+	struct daemon *daemon = context;
+	struct tx_channel *channel;
+
+	(void)source;
+	(void)time_us;
+	TAILQ_FOREACH (channel, &daemon->channels, link)
+		tx_channel_mail(channel);
+	return 0;
+}
+
+void events_mail_again(struct daemon *daemon)
+{
+	/* Before the loop runs it will be, and after it nobody is told anything. */
+	if (!daemon->mailer || sd_event_source_get_enabled(daemon->mailer, NULL) > 0)
+		return;
+	sd_event_source_set_time_relative(daemon->mailer, MAIL_US);
+	sd_event_source_set_enabled(daemon->mailer, SD_EVENT_ONESHOT);
 }
 
 void events_worker_ended(void *context, const struct control_ring *ring, int error)
@@ -248,6 +270,9 @@ int events_add(struct daemon *daemon)
 		r = sd_event_add_time_relative(daemon->event, &daemon->second, CLOCK_MONOTONIC, SECOND_US, 0, on_second,
 					       daemon);
 	if (r >= 0)
+		r = sd_event_add_time_relative(daemon->event, &daemon->mailer, CLOCK_MONOTONIC, MAIL_US, MAIL_US,
+					       on_mail_again, daemon);
+	if (r >= 0)
 		r = sd_event_add_defer(daemon->event, &daemon->reaper, on_reap, daemon);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(daemon->reaper, SD_EVENT_OFF);
@@ -274,6 +299,7 @@ void events_drop(struct daemon *daemon)
 	sd_event_source_disable_unref(daemon->hang_up);
 	sd_event_source_disable_unref(daemon->second);
 	daemon->reaper = sd_event_source_disable_unref(daemon->reaper);
+	daemon->mailer = sd_event_source_disable_unref(daemon->mailer);
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
 		interface->notices = sd_event_source_disable_unref(interface->notices);
 }

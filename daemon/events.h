@@ -21,6 +21,7 @@ struct daemon {
 	sd_event_source *hang_up;
 	sd_event_source *second;
 	sd_event_source *reaper; /* frees removed streams whose workers have ended */
+	sd_event_source *mailer; /* mails again what found a transmit worker's mailbox full */
 	struct listener listener;
 	struct fdstore fdstore;
 	struct preflight_cpus cpus;
@@ -54,6 +55,9 @@ void events_look_for_end(struct daemon *daemon);
 
 /** Tell the service manager that all is up, and what. */
 void events_tell_ready(const struct daemon *daemon);
+
+/** Soon mail again what transmit workers do not know yet. */
+void events_mail_again(struct daemon *daemon);
 
 /** Soon free removed streams whose workers have ended, and configurations that nobody looks at any more. */
 void events_reap(struct daemon *daemon);

@@ -168,35 +168,52 @@ static void refresh_state(struct tx_channel *channel)
 						 : "sending";
 }
 
-void tx_channel_mail(struct tx_channel *channel)
+static bool mail_destinations(struct tx_channel *channel, struct mailbox *inbox)
+{
+	bool is_all = true;
+
+	for (uint32_t i = 0; i < channel->config->n_destinations && is_all; i++) {
+		const struct mail mail = { .type = MAIL_DESTINATION,
+					   .channel = channel->channel,
+					   .index = i,
+					   .destination = channel->destinations[i].now };
+
+		if (channel->destinations[i].to_mail)
+			is_all = mailbox_send(inbox, &mail) == 0;
+		if (is_all)
+			channel->destinations[i].to_mail = false;
+	}
+	return is_all;
+}
+
+/* Up to the first for which there is no room: that it is added comes before all else. */
+static bool mail_what_is_new(struct tx_channel *channel)
 {
 	struct mailbox *inbox = transmit_inbox(channel->transmitter->transmit);
-	struct mail mail = { .type = MAIL_CHANNEL_ERROR, .channel = channel->channel, .error = channel->error };
+	struct mail mail = { .channel = channel->channel, .error = channel->error };
+	const struct {
+		bool *to_mail;
+		enum mail_type type;
+	} news[] = { { &channel->add_to_mail, MAIL_ADD_CHANNEL },
+		     { &channel->error_to_mail, MAIL_CHANNEL_ERROR },
+		     { &channel->remove_to_mail, MAIL_REMOVE_CHANNEL } };
 
+	for (size_t i = 0; i < sizeof(news) / sizeof(news[0]); i++) {
+		mail.type = news[i].type;
+		if (*news[i].to_mail)
+			*news[i].to_mail = mailbox_send(inbox, &mail) < 0;
+		if (*news[i].to_mail)
+			return false;
+	}
+	return mail_destinations(channel, inbox);
+}
+
+void tx_channel_mail(struct tx_channel *channel)
+{
 	if (!channel->lent || channel->failed || channel->transmitter->stopping)
 		return;
-	if (channel->add_to_mail) {
-		mail.type = MAIL_ADD_CHANNEL;
-		channel->add_to_mail = mailbox_send(inbox, &mail) < 0;
-		if (channel->add_to_mail)
-			return;
-		mail.type = MAIL_CHANNEL_ERROR;
-	}
-	if (channel->error_to_mail)
-		channel->error_to_mail = mailbox_send(inbox, &mail) < 0;
-	for (uint32_t i = 0; i < channel->config->n_destinations; i++) {
-		if (!channel->destinations[i].to_mail)
-			continue;
-		mail = (struct mail){ .type = MAIL_DESTINATION,
-				      .channel = channel->channel,
-				      .index = i,
-				      .destination = channel->destinations[i].now };
-		channel->destinations[i].to_mail = mailbox_send(inbox, &mail) < 0;
-	}
-	if (channel->remove_to_mail) {
-		mail = (struct mail){ .type = MAIL_REMOVE_CHANNEL, .channel = channel->channel };
-		channel->remove_to_mail = mailbox_send(inbox, &mail) < 0;
-	}
+	if (!mail_what_is_new(channel))
+		events_mail_again(channel->transmitter->daemon);
 }
 
 void tx_channel_lend(struct tx_channel *channel)

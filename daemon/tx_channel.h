@@ -78,7 +78,7 @@ void tx_channel_set_destination(struct tx_channel *channel, uint32_t i, const st
 /** Is the link down? Then all packets end as -ENETDOWN. */
 void tx_channel_set_link(struct tx_channel *channel, bool up);
 
-/** Mail to the worker what it does not know yet; what finds its mailbox full stays for the next time. */
+/** Mail to the worker what it does not know yet; what finds its mailbox full is mailed again, and soon. */
 void tx_channel_mail(struct tx_channel *channel);
 
 /** Its queue cannot go on, or its worker cannot take it: destroy the queue. */

@@ -201,10 +201,8 @@ void tx_channels_refresh(struct daemon *daemon)
 {
 	struct tx_channel *channel;
 
-	TAILQ_FOREACH (channel, &daemon->channels, link) {
+	TAILQ_FOREACH (channel, &daemon->channels, link)
 		tx_channel_set_link(channel, channel->interface->link_up);
-		tx_channel_mail(channel);
-	}
 }
 
 void tx_channels_set_config(struct daemon *daemon, const struct config *config)

@@ -55,7 +55,7 @@ struct tx_channel *tx_channels_find(struct daemon *daemon, const char *name);
 /** For control_transmit.said; context is the transmitter. */
 void tx_channels_said(void *context, const struct mail *mail);
 
-/** Tell workers which interfaces have a link, and what they were to be told before. */
+/** Tell workers which interfaces have a link. */
 void tx_channels_refresh(struct daemon *daemon);
 
 /**

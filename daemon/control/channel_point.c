@@ -137,7 +137,7 @@ int channel_mapped_request(struct session *session)
 {
 	struct sending *sending = session->sending;
 
-	if (!sending || sending->lent)
+	if (!sending || sending->sealed)
 		return session_send_error(session, -EPROTO,
 					  "nothing that was given to this connection is to be mapped");
 	sending_lend(sending);

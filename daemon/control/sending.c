@@ -175,7 +175,7 @@ static int send_opened(struct sending *sending)
 	return r;
 }
 
-/* The notifier first: the worker may find it due at its first look. */
+/* The notifier first: the worker may find it due at its first look. A full mailbox is tried again by sending_retry(). */
 static int mail_to_worker(struct sending *sending)
 {
 	const struct control_channel *channel = sending->point->channel;
@@ -185,12 +185,10 @@ static int mail_to_worker(struct sending *sending)
 	if (r < 0)
 		return fault_set(&sending->fault, EX_TEMPFAIL, -r, "channel '%s': too many senders of %s",
 				 channel->config->name, channel->config->interface);
-	r = mailbox_send(channel->transmit->inbox, &mail);
-	if (r == 0)
-		return 0;
-	notifier_remove(sending->point->transmit->notifier, sending->sender.page);
-	return fault_set(&sending->fault, EX_TEMPFAIL, -r, "channel '%s': its worker has too much mail; try again",
-			 channel->config->name);
+	sending->lent = sending->awaits_answer = mailbox_send(channel->transmit->inbox, &mail) == 0;
+	if (!sending->lent)
+		notifier_remove(sending->point->transmit->notifier, sending->sender.page);
+	return 0;
 }
 
 static int made(struct sending *sending)
@@ -202,13 +200,13 @@ static int made(struct sending *sending)
 
 static int sealed(struct sending *sending)
 {
+	sending->sealed = true;
 	sending->result = mail_to_worker(sending);
-	sending->lent = sending->awaits_answer = sending->result == 0;
 	return 0;
 }
 
 /* 0, or -errno: hang up. */
-static int go_on(struct sending *sending, enum sending_job did)
+static int go_on(struct sending *sending, int (*step)(struct sending *sending))
 {
 	struct session *session = sending->session;
 	int r = 0;
@@ -217,7 +215,7 @@ static int go_on(struct sending *sending, enum sending_job did)
 		sending->result =
 			fault_set(&sending->fault, EX_UNAVAILABLE, ENODEV, "channel '%s': it ends", sending->channel);
 	if (sending->result == 0)
-		r = did == SENDING_MAKE ? made(sending) : sealed(sending);
+		r = step(sending);
 	if (r < 0 || sending->result == 0)
 		return r;
 	sending_free(sending);
@@ -245,7 +243,7 @@ static void done(struct job *job)
 		remove_broken(sending);
 	} else if (!session) { /* hung up meanwhile */
 		sending_free(sending);
-	} else if (go_on(sending, did) < 0) {
+	} else if (go_on(sending, did == SENDING_MAKE ? made : sealed) < 0) {
 		session_free(session);
 	}
 }
@@ -257,7 +255,7 @@ void sending_lend(struct sending *sending)
 
 bool sending_waits_since(const struct sending *sending, uint64_t us)
 {
-	return sending->session && !sending->lent && sending->doing == SENDING_NO_JOB && sending->opened_at_us <= us;
+	return sending->session && !sending->sealed && sending->doing == SENDING_NO_JOB && sending->opened_at_us <= us;
 }
 
 /* ---- leaving --------------------------------------------------------------------------------------- */
@@ -268,16 +266,27 @@ bool sending_awaits_mail(const struct sending *sending)
 }
 
 /* Of a channel that has ended the worker has no senders any more. */
-void sending_retry(struct sending *sending)
+static void mail_removal(struct sending *sending)
 {
 	const struct control_channel *channel = sending->point->channel;
 	const struct mail mail = { .type = MAIL_REMOVE_SENDER,
 				   .channel = channel->channel,
 				   .sender = &sending->sender };
 
-	if (sending->lent && !sending->session && !sending->remove_mailed && !sending->point->ended &&
-	    sending->doing == SENDING_NO_JOB)
+	if (sending->lent && !sending->remove_mailed && !sending->point->ended)
 		sending->remove_mailed = mailbox_send(channel->transmit->inbox, &mail) == 0;
+}
+
+void sending_retry(struct sending *sending)
+{
+	struct session *session = sending->session;
+
+	if (sending->doing != SENDING_NO_JOB)
+		return;
+	if (!session)
+		mail_removal(sending);
+	else if (sending->sealed && !sending->lent && go_on(sending, sealed) < 0)
+		session_free(session);
 }
 
 static enum ibvcap_disconnect_reason reason_to_hang_up(const struct sending *sending)
@@ -301,5 +310,5 @@ void sending_hang_up(struct sending *sending)
 	if (!sending->lent || (sending->point->ended && !sending_awaits_mail(sending)))
 		sending_free(sending);
 	else
-		sending_retry(sending);
+		mail_removal(sending);
 }

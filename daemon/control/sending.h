@@ -40,6 +40,7 @@ struct sending {
 	uid_t uid;
 	uint64_t opened_at_us;
 	int theirs;	    /* the client's end of the socket, until it was sent */
+	bool sealed;	    /* its client has mapped it, and waits for the worker */
 	bool lent;	    /* to the worker, or the worker was asked to take it */
 	bool served;	    /* the worker has taken it, and the client was told so */
 	bool awaits_answer; /* MAIL_SENDER_ADDED is to come */
@@ -66,7 +67,7 @@ void sending_free(struct sending *sending);
 /** The client has gone: nothing more is taken of it. It is freed, now or when the worker has given it back. */
 void sending_hang_up(struct sending *sending);
 
-/** Mail its removal again, if the mailbox was full. */
+/** Mail it to the worker, or its removal, if the mailbox was full. */
 void sending_retry(struct sending *sending);
 
 /** Has it been opened, and waits for its client to map it, since before then? */

@@ -572,18 +572,54 @@ Test(channels, memory_that_the_device_does_not_take_is_refused)
 Test(channels, a_worker_with_too_much_mail_is_asked_again)
 {
 	struct ibvcap_tx *tx = open_sender(), *other = NULL;
+	union wire_message answer;
 	const struct mail nothing = { .type = MAIL_CHANNEL_ERROR, .channel = channel };
 
 	worker_rests = true;
 	while (mailbox_send(transmit_inbox(transmit), &nothing) == 0)
 		;
 	cr_assert(eq(int, open_channel(connect_client(), &other), 0));
-	cr_expect(eq(int, say_mapped(other), -EAGAIN));
-	ibvcap_close(other);
+	say(other->control, WIRE_MAPPED);
 	ibvcap_close(tx);
-	turn_for(20);
+	TURN_UNTIL(n_registered == 2);
+	turn_for(150);
+	cr_expect(not(is_readable(other->control)));
 	worker_rests = false;
+	cr_assert(eq(int, receive(other->control, &answer, NULL, NULL), 1));
+	cr_expect(eq(int, answer.header.type, WIRE_READY));
+	TURN_UNTIL(n_registered == 1);
+	scripted_send_at_once(channel->queue, true);
+	submit(other, 1);
+	TURN_UNTIL(sender_load_completed(other->state) == 1);
+	ibvcap_close(other);
 	TURN_UNTIL(n_registered == 0);
+}
+
+Test(channels, who_waits_for_a_worker_with_too_much_mail_may_leave)
+{
+	const struct mail nothing = { .type = MAIL_CHANNEL_ERROR, .channel = channel };
+	struct ibvcap_tx *gone = NULL, *ends = NULL;
+	union wire_message answer;
+
+	worker_rests = true;
+	while (mailbox_send(transmit_inbox(transmit), &nothing) == 0)
+		;
+	cr_assert(eq(int, open_channel(connect_client(), &gone), 0));
+	cr_assert(eq(int, open_channel(connect_client(), &ends), 0));
+	say(gone->control, WIRE_MAPPED);
+	say(ends->control, WIRE_MAPPED);
+	TURN_UNTIL(n_registered == 2);
+	turn_for(150);
+	ibvcap_close(gone);
+	TURN_UNTIL(n_registered == 1);
+	control_end_channel(control, &control_channel, IBVCAP_REASON_STREAM_REMOVED);
+	cr_assert(eq(int, receive(ends->control, &answer, NULL, NULL), 1));
+	cr_expect(eq(int, answer.header.type, WIRE_ERROR));
+	cr_expect(eq(int, answer.error.error, -ENODEV));
+	TURN_UNTIL(n_registered == 0);
+	ibvcap_close(ends);
+	worker_rests = false;
+	turn_for(5);
 }
 
 Test(channels, who_lies_is_put_out_and_nobody_else)
