@@ -91,8 +91,9 @@ int check_channel(const struct reader *reader, const struct value *values, const
 	if (values[CHANNEL_LOOPBACK].integer)
 		return reader_fault(
 		    reader, values[CHANNEL_LOOPBACK].setting,
-		    "loopback = true: the verbs backend sends past the kernel, which hands nothing to this "
-		    "machine's own programs: accepted is false");
+		    "loopback = true: a device hands back what it sends to all channels' groups or to none, and not "
+		    "to the kernel's sockets: accepted is false; programs of this machine get it by a stream on "
+		    "another port of the same switch");
 	if (channel->udp_checksum == CONFIG_UDP_CHECKSUM_ZERO && ipv6)
 		return reader_fault(
 		    reader, values[CHANNEL_UDP_CHECKSUM].setting,
