@@ -55,11 +55,19 @@ def status(booted):
     return json.loads(booted.must("ibvcap", "status", "--json"))
 
 
+def powers(booted, wire):
+    """Of whom the doctor says that it has what capture takes."""
+    checks = json.loads(booted.call("softhca", "-i", wire.interface, "--", "ibvcap", "doctor", "--json").stdout)["checks"]
+    return {entry["subject"] for entry in checks if entry["check"] in ("capabilities", "memlock") and entry["level"] == "ok"}
+
+
 def test_reload_under_the_real_systemd(booted, net, wire):
     booted.configure(streams(wire))
     booted.must("systemctl", "daemon-reload")
+    assert powers(booted, wire) == {"ibvcapd.service, as systemd would start it"}
     booted.must("systemctl", "start", "ibvcapd")
     pid = booted.property("MainPID")
+    assert powers(booted, wire) == {f"ibvcapd (pid {pid})"}
     booted.configure([*streams(wire), conftest.stream(wire, name="more", port=7600, **SMALL)])
     booted.must("systemctl", "reload", "ibvcapd")
     assert [stream["name"] for stream in status(booted)["streams"]] == ["lidar", "more"]

@@ -34,7 +34,10 @@ static bool sleeps(const struct config *config)
 	for (uint32_t i = 0; config && i < config->n_streams; i++)
 		if (config->streams[i].poll != CONFIG_POLL_BUSY)
 			return true;
-	return !config || !config->n_streams;
+	for (uint32_t i = 0; config && i < config->n_channels; i++)
+		if (config->channels[i].poll != CONFIG_POLL_BUSY)
+			return true;
+	return !config;
 }
 
 static void judge_idle(const struct doctor_facts *facts, struct doctor_findings *findings)
@@ -55,16 +58,25 @@ static void judge_idle(const struct doctor_facts *facts, struct doctor_findings 
 	if (cpus->idle_exit_us <= IDLE_EXIT_MAX_US || !sleeps(facts->config))
 		return;
 	finding->level = DOCTOR_WARNING;
-	judge_say(finding->wanted, "%u us at most, or poll = \"busy\" in all streams", IDLE_EXIT_MAX_US);
-	judge_say(finding->why, "packets wait in the receive queue until a worker that slept is awake");
+	judge_say(finding->wanted, "%u us at most, or poll = \"busy\" in all streams and channels", IDLE_EXIT_MAX_US);
+	judge_say(finding->why, "packets wait in their queue until a worker that slept is awake");
 	judge_say(finding->fix, "echo 1 | tee /sys/devices/system/cpu/cpu*/cpuidle/state%u/disable",
 		  cpus->idle_state_number);
 }
 
 /* ---- a worker's own -------------------------------------------------------------------------------- */
 
-static void judge_exists(const struct doctor_facts *facts, const struct config_stream *stream,
-			 struct doctor_finding *finding)
+/* With a CPU of its own. */
+struct worker {
+	const char *of; /* "stream 'a'" */
+	const char *interface;
+	int cpu;
+	enum config_poll poll;
+	const char *file;
+	int line;
+};
+
+static void judge_exists(const struct doctor_facts *facts, const struct worker *worker, struct doctor_finding *finding)
 {
 	char list[DOCTOR_TEXT_BYTES];
 
@@ -72,26 +84,26 @@ static void judge_exists(const struct doctor_facts *facts, const struct config_s
 	judge_say(finding->found, "there is no such CPU for it");
 	judge_say(finding->wanted, "one of %s", judge_format_cpus(&facts->cpus.online, list));
 	judge_say(finding->why, "ibvcapd cannot put the worker there");
-	judge_say(finding->fix, "editor +%d %s   # cpu", stream->line, stream->file);
+	judge_say(finding->fix, "editor +%d %s   # cpu", worker->line, worker->file);
 	finding->fix_survives_reboot = true;
 }
 
-static void judge_isolation(const struct doctor_facts *facts, const struct config_stream *stream,
+static void judge_isolation(const struct doctor_facts *facts, const struct worker *worker,
 			    struct doctor_findings *findings)
 {
 	struct doctor_finding *finding = judge_add(findings, "isolation");
 
-	judge_say(finding->subject, "stream '%s' on CPU %d", stream->name, stream->cpu);
-	if (CPU_COUNT(&facts->cpus.online) && !CPU_ISSET((unsigned int)stream->cpu, &facts->cpus.online)) {
-		judge_exists(facts, stream, finding);
+	judge_say(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
+	if (CPU_COUNT(&facts->cpus.online) && !CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.online)) {
+		judge_exists(facts, worker, finding);
 		return;
 	}
-	if (CPU_ISSET((unsigned int)stream->cpu, &facts->cpus.isolated)) {
+	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.isolated)) {
 		judge_say(finding->found, "isolated");
 		return;
 	}
 	judge_say(finding->found, "not isolated: other programs may run there");
-	if (stream->poll != CONFIG_POLL_BUSY)
+	if (worker->poll != CONFIG_POLL_BUSY)
 		return;
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "isolated, as a worker that never sleeps takes turns with what else runs there");
@@ -99,24 +111,23 @@ static void judge_isolation(const struct doctor_facts *facts, const struct confi
 	judge_say(
 	    finding->fix,
 	    "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%d nohz_full=%d /' /etc/default/grub && update-grub && reboot",
-	    stream->cpu, stream->cpu);
+	    worker->cpu, worker->cpu);
 	finding->fix_survives_reboot = true;
 }
 
-static void judge_irqs(const struct doctor_facts *facts, const struct config_stream *stream,
-		       struct doctor_findings *findings)
+static void judge_irqs(const struct doctor_facts *facts, const struct worker *worker, struct doctor_findings *findings)
 {
-	const struct doctor_device *device = judge_find_device(facts, stream->interface);
+	const struct doctor_device *device = judge_find_device(facts, worker->interface);
 	char list[DOCTOR_TEXT_BYTES];
 	struct doctor_finding *finding;
 
 	if (!device || !device->pci.n_irqs)
 		return;
 	finding = judge_add(findings, "irq_affinity");
-	judge_say(finding->subject, "stream '%s' on CPU %d", stream->name, stream->cpu);
+	judge_say(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
 	judge_say(finding->found, "%s's %u interrupts are handled on %s", device->name, device->pci.n_irqs,
 		  judge_format_cpus(&device->pci.irq_cpus, list));
-	if (!CPU_ISSET((unsigned int)stream->cpu, &device->pci.irq_cpus) || CPU_COUNT(&facts->cpus.online) < 2)
+	if (!CPU_ISSET((unsigned int)worker->cpu, &device->pci.irq_cpus) || CPU_COUNT(&facts->cpus.online) < 2)
 		return;
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "on others than the worker's");
@@ -124,13 +135,12 @@ static void judge_irqs(const struct doctor_facts *facts, const struct config_str
 	judge_say(finding->fix,
 		  "systemctl disable --now irqbalance; for i in $(ls /sys/bus/pci/devices/%s/msi_irqs); do echo %d > "
 		  "/proc/irq/$i/smp_affinity_list; done",
-		  device->pci.address, CPU_ISSET(0, &facts->cpus.online) && stream->cpu != 0 ? 0 : 1);
+		  device->pci.address, CPU_ISSET(0, &facts->cpus.online) && worker->cpu != 0 ? 0 : 1);
 }
 
-static void judge_node(const struct doctor_facts *facts, const struct config_stream *stream,
-		       struct doctor_findings *findings)
+static void judge_node(const struct doctor_facts *facts, const struct worker *worker, struct doctor_findings *findings)
 {
-	const struct doctor_device *device = judge_find_device(facts, stream->interface);
+	const struct doctor_device *device = judge_find_device(facts, worker->interface);
 	int node = device ? device->pci.node : -1;
 	char list[DOCTOR_TEXT_BYTES];
 	struct doctor_finding *finding;
@@ -138,29 +148,60 @@ static void judge_node(const struct doctor_facts *facts, const struct config_str
 	if (node < 0 || node >= DOCTOR_NODES_MAX || CPU_COUNT(&facts->cpus.nodes[node]) == 0)
 		return;
 	finding = judge_add(findings, "numa");
-	judge_say(finding->subject, "stream '%s' on CPU %d", stream->name, stream->cpu);
+	judge_say(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
 	judge_say(finding->found, "%s is on node %d, CPUs %s", device->name, node,
 		  judge_format_cpus(&facts->cpus.nodes[node], list));
-	if (CPU_ISSET((unsigned int)stream->cpu, &facts->cpus.nodes[node]))
+	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.nodes[node]))
 		return;
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "one of those");
 	judge_say(finding->why, "each completion crosses the link between the nodes");
-	judge_say(finding->fix, "editor +%d %s   # cpu", stream->line, stream->file);
+	judge_say(finding->fix, "editor +%d %s   # cpu", worker->line, worker->file);
 	finding->fix_survives_reboot = true;
+}
+
+static void judge_worker(const struct doctor_facts *facts, const struct worker *worker,
+			 struct doctor_findings *findings)
+{
+	if (worker->cpu < 0 || worker->cpu >= CPU_SETSIZE)
+		return;
+	judge_isolation(facts, worker, findings);
+	judge_irqs(facts, worker, findings);
+	judge_node(facts, worker, findings);
+}
+
+static void judge_stream(const struct doctor_facts *facts, const struct config_stream *stream,
+			 struct doctor_findings *findings)
+{
+	char of[DOCTOR_TEXT_BYTES];
+
+	judge_say(of, "stream '%s'", stream->name);
+	judge_worker(facts,
+		     &(struct worker){of, stream->interface, stream->cpu, stream->poll, stream->file, stream->line},
+		     findings);
+}
+
+/* One worker serves all channels of an interface, and what they say of it is the same. */
+static void judge_channel(const struct doctor_facts *facts, uint32_t number, struct doctor_findings *findings)
+{
+	const struct config_channel *channels = facts->config->channels, *channel = &channels[number];
+	char of[DOCTOR_TEXT_BYTES];
+
+	for (uint32_t i = 0; i < number; i++)
+		if (strcmp(channels[i].interface, channel->interface) == 0)
+			return;
+	judge_say(of, "channels of %s", channel->interface);
+	judge_worker(
+	    facts, &(struct worker){of, channel->interface, channel->cpu, channel->poll, channel->file, channel->line},
+	    findings);
 }
 
 void judge_cpus(const struct doctor_facts *facts, struct doctor_findings *findings)
 {
 	judge_governor(&facts->cpus, findings);
 	judge_idle(facts, findings);
-	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++) {
-		const struct config_stream *stream = &facts->config->streams[i];
-
-		if (stream->cpu < 0 || stream->cpu >= CPU_SETSIZE)
-			continue;
-		judge_isolation(facts, stream, findings);
-		judge_irqs(facts, stream, findings);
-		judge_node(facts, stream, findings);
-	}
+	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)
+		judge_stream(facts, &facts->config->streams[i], findings);
+	for (uint32_t i = 0; facts->config && i < facts->config->n_channels; i++)
+		judge_channel(facts, i, findings);
 }

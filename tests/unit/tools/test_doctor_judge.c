@@ -370,6 +370,30 @@ FAULT(two_programs_on_a_device_are_a_warning, WARNING, "loopback", "ibvcapd (pid
 FAULT(a_group_that_is_not_joined_is_an_error, ERROR, "multicast", "0 of 1 groups are joined; 239.1.2.3 is not",
       "systemctl reload ibvcapd", true, facts.process.kind = DOCTOR_DAEMON;
       facts.process.has_config = true)
+
+Test(judge, a_group_is_joined_where_all_of_its_address_is)
+{
+	struct doctor_group *group = &facts.groups[facts.n_groups++];
+
+	config_free(facts.config);
+	cr_assert_eq(config_load_text(
+			 "test.conf",
+			 "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000; page_size = \"4K\";"
+			 "flows = ( { destination = \"ff05::1\"; port = 1; } ); } );",
+			 &facts.config, &facts.config_fault),
+		     0);
+	facts.process.kind = DOCTOR_DAEMON;
+	facts.process.has_config = true;
+	strcpy(group->interface, "eth0");
+	group->group.family = AF_INET6;
+	inet_pton(AF_INET6, "ff05::2", group->group.address);
+	cr_expect_str_eq(only_fault()->check, "multicast");
+	inet_pton(AF_INET6, "ff05::1", group->group.address);
+	expect_told("multicast", "1 of 1");
+	strcpy(group->interface, "eth1");
+	cr_expect_str_eq(only_fault()->check, "multicast");
+}
+
 TOLD(another_daemons_groups_are_not_asked_for, "multicast", "will join 1", facts.process.kind = DOCTOR_DAEMON)
 FAULT(an_old_igmp_is_a_warning_where_flows_have_sources, WARNING, "igmp", "version 2", "force_igmp_version=0", false,
       interface->igmp_version = 2;
@@ -400,6 +424,21 @@ FAULT(the_devices_interrupts_on_a_workers_cpu_are_a_warning, WARNING, "irq_affin
 FAULT(a_worker_on_another_node_than_the_device_is_a_warning, WARNING, "numa", "on node 1, CPUs 4-7",
       "editor +2 test.conf", true, device->pci.node = 1;
       facts.pools[0].node = 1)
+
+/* Two of one interface, whose worker they share, in small pages. */
+#define CHANNELS(keys)                                                                                                 \
+	configure(                                                                                                     \
+	    "poll = \"busy\";", "",                                                                                    \
+	    "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 100; page_size = "     \
+	    "\"4K\"; " keys " destinations = ( { address = \"239.0.0.1\"; port = 2; } ); },\n"                         \
+	    "{ name = \"p\"; interface = \"eth0\"; source_port = 1; payload_size = 100; page_size = \"4K\"; " keys     \
+	    " destinations = ( { address = \"239.0.0.1\"; port = 3; } ); } );")
+
+FAULT(the_worker_of_channels_is_told_of_once, WARNING, "isolation", "not isolated", "isolcpus=3", true,
+      CHANNELS("cpu = 3; poll = \"busy\";"))
+FAULT(a_deep_sleep_is_a_warning_for_channels_too, WARNING, "c_states", "133 us", "cpuidle/state0/disable", false,
+      CHANNELS("");
+      facts.cpus.idle_exit_us = 133)
 
 /* ---- clocks ---------------------------------------------------------------------------------------- */
 

@@ -360,6 +360,21 @@ Test(no_machine, a_pci_device_that_lies_ends_the_search)
 	remove_tree();
 }
 
+/* ---- what the kernel answers ------------------------------------------------------------------------- */
+
+Test(kernel, is_asked_for_what_files_do_not_say)
+{
+	facts.n_interfaces = 2;
+	strcpy(facts.interfaces[0].name, "lo");
+	strcpy(facts.interfaces[1].name, "no-such-netdev");
+	doctor_ask(&facts);
+	/* The kernel says so of lo, and it cannot be switched off. */
+	cr_expect(facts.interfaces[0].loopback);
+	cr_expect_not(facts.interfaces[1].loopback || facts.interfaces[1].has_pause || facts.interfaces[1].rx_ring_max);
+	cr_expect_geq(facts.kernel.major, 5);
+	cr_expect(facts.clock.is_known);
+}
+
 /* ---- the trial: see also tests/system ---------------------------------------------------------------- */
 
 Test(trial, what_the_backend_says_is_kept)
