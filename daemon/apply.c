@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/apply.h"
 
+#include "daemon/base/time.h"
 #include "daemon/config/change.h"
 #include "daemon/preflight.h"
 #include "daemon/streams.h"
@@ -14,6 +15,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+/* Of making memory: ten times what it takes a slow machine in small pages. */
+#define US_PER_MIB UINT64_C(10000)
 
 /* A stream that is in both. */
 struct kept {
@@ -39,6 +43,8 @@ struct change {
 	/* The thread's until it has rung. */
 	pthread_t thread;
 	bool runs;
+	uint64_t begun_us;
+	uint64_t memory_us; /* the longest that it may take to make */
 	int bell;
 	sd_event_source *rung;
 	int result;
@@ -208,8 +214,12 @@ static void *prepare(void *context)
 
 static int begin_preparing(struct change *change)
 {
+	struct stream *stream;
 	int r;
 
+	change->begun_us = time_monotonic_ns() / 1000;
+	TAILQ_FOREACH (stream, &change->added, link)
+		change->memory_us += (stream_pinned_bytes(stream) >> 20) * US_PER_MIB;
 	change->bell = eventfd(0, EFD_CLOEXEC);
 	if (change->bell < 0)
 		return -errno;
@@ -219,6 +229,13 @@ static int begin_preparing(struct change *change)
 	r = -pthread_create(&change->thread, NULL, prepare, change);
 	change->runs = r == 0;
 	return r;
+}
+
+bool apply_is_alive(const struct daemon *daemon, uint64_t patience_us)
+{
+	const struct change *change = daemon->change;
+
+	return !change || time_monotonic_ns() / 1000 - change->begun_us <= change->memory_us + patience_us;
 }
 
 /* ---- beginning ------------------------------------------------------------------------------------- */

@@ -24,6 +24,11 @@ typedef void apply_done(struct daemon *daemon, int result, const char *said, str
  */
 int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct fault *fault);
 
+/**
+ * Is no change on its way, or one within the time that its memory may take? patience_us: for everything besides.
+ */
+bool apply_is_alive(const struct daemon *daemon, uint64_t patience_us);
+
 /** The daemon ends: wait for the thread and undo what there is. done is not called. No change: nothing. */
 void apply_cancel(struct daemon *daemon);
 

@@ -11,6 +11,7 @@
 #include "daemon/streams.h"
 #include "daemon/transmitter.h"
 #include "daemon/tx_channels.h"
+#include "daemon/watchdog.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -84,6 +85,8 @@ static int prepare_patiently(struct daemon *daemon, struct stream *stream, struc
 		streams_name_holders(daemon, r, fault);
 		if (time_monotonic_ns() >= daemon->wait_until_ns || is_told_to_stop())
 			return r;
+		if (!said)
+			sd_notify(0, "STATUS=waiting for hugepages that readers of the last run have");
 		if (!said)
 			log_message(
 			    LOG_WARNING,
@@ -171,6 +174,8 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 	if (r < 0)
 		return r;
 	r = events_add(daemon);
+	if (r == 0)
+		r = watchdog_add(daemon);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "cannot watch signals and timers: %s", strerror(-r));
 	return 0;
@@ -186,6 +191,7 @@ static void tear_down(struct daemon *daemon)
 	struct stream *stream;
 
 	apply_cancel(daemon);
+	watchdog_drop(daemon);
 	events_drop(daemon);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		stream_leave(stream);

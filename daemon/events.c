@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <systemd/sd-daemon.h>
@@ -48,7 +49,7 @@ static void begin_stop(struct daemon *daemon)
 	if (daemon->stopping)
 		return;
 	daemon->stopping = true;
-	sd_notify(0, "STOPPING=1");
+	sd_notify(0, "STOPPING=1\nSTATUS=draining");
 	control_stop_accepting(daemon->control);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		stream_leave(stream);
@@ -167,8 +168,32 @@ void events_worker_ended(void *context, const struct control_ring *ring, int err
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
+/* For systemctl status. True: it is another one. */
+static bool renew_status(struct daemon *daemon)
+{
+	unsigned n = 0, n_down = 0, n_channels = 0;
+	const struct tx_channel *channel;
+	const struct stream *stream;
+	char status[sizeof(daemon->status)], down[32] = "";
+
+	TAILQ_FOREACH (stream, &daemon->streams, link) {
+		n += !stream->removed;
+		n_down += !stream->removed && !stream->interface->link_up;
+	}
+	TAILQ_FOREACH (channel, &daemon->channels, link)
+		n_channels += !channel->removed;
+	if (n_down)
+		snprintf(down, sizeof(down), " (%u without a link)", n_down);
+	snprintf(status, sizeof(status), "%u streams%s, %u channels", n, down, n_channels);
+	if (strcmp(status, daemon->status) == 0)
+		return false;
+	memcpy(daemon->status, status, sizeof(status));
+	return true;
+}
+
 void events_refresh_states(struct daemon *daemon)
 {
+	bool is_ready = daemon->status[0];
 	struct stream *stream;
 
 	TAILQ_FOREACH (stream, &daemon->streams, link)
@@ -176,6 +201,8 @@ void events_refresh_states(struct daemon *daemon)
 					     stream->interface->link_up ? "capturing" :
 									  "link_down";
 	tx_channels_refresh(daemon);
+	if (is_ready && renew_status(daemon) && !daemon->stopping)
+		sd_notifyf(0, "STATUS=%s", daemon->status);
 }
 
 static int on_second(sd_event_source *source, uint64_t time_us, void *context)
@@ -243,17 +270,10 @@ static int on_notices(sd_event_source *source, int fd, uint32_t events, void *co
 	return 0;
 }
 
-void events_tell_ready(const struct daemon *daemon)
+void events_tell_ready(struct daemon *daemon)
 {
-	const struct tx_channel *channel;
-	const struct stream *stream;
-	unsigned n = 0, n_channels = 0;
-
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		n += !stream->removed;
-	TAILQ_FOREACH (channel, &daemon->channels, link)
-		n_channels += !channel->removed;
-	sd_notifyf(0, "READY=1\nSTATUS=%u streams, %u channels", n, n_channels);
+	renew_status(daemon);
+	sd_notifyf(0, "READY=1\nSTATUS=%s", daemon->status);
 }
 
 /* ---- sources ------------------------------------------------------------------------------------- */

@@ -34,6 +34,10 @@ struct daemon {
 	struct change *change;	    /* the configuration to be; NULL: none is on its way (apply.h) */
 	bool reload_again;	    /* asked for meanwhile */
 	struct control *control;
+	sd_event_source *watchdog; /* watchdog.h */
+	uint64_t watchdog_us;
+	char status[80]; /* as the service manager was told last */
+	char stuck[128]; /* the thread that had not moved by the last look; "": all had */
 	uint64_t wait_until_ns; /* of starting: for hugepages that the last run's readers have */
 	bool stopping;
 	int result;
@@ -54,7 +58,7 @@ void events_worker_ended(void *context, const struct control_ring *ring, int err
 void events_look_for_end(struct daemon *daemon);
 
 /** Tell the service manager that all is up, and what. */
-void events_tell_ready(const struct daemon *daemon);
+void events_tell_ready(struct daemon *daemon);
 
 /** Soon mail again what transmit workers do not know yet. */
 void events_mail_again(struct daemon *daemon);

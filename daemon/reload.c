@@ -103,7 +103,7 @@ static void tell_begin(void)
 }
 
 /* STOPPING=1 is not taken back, and who stops the daemon need not be told that a change will not be. */
-static int tell_failure(const struct daemon *daemon, int r, const struct fault *fault)
+static int tell_failure(struct daemon *daemon, int r, const struct fault *fault)
 {
 	if (daemon->stopping) {
 		log_info("%s; nothing was changed", fault->text);

@@ -53,6 +53,7 @@ struct notifier {
 	pthread_mutex_t mutex; /* all below: the two threads' and control's, never the worker's */
 	pthread_cond_t slow_due;
 	bool is_slow_due;
+	bool is_asked[LANES]; /* to go round, and it has not yet */
 	bool stop;
 	uint32_t n_entries; /* none from here on is used */
 	uint32_t max_entries;
@@ -198,6 +199,7 @@ static bool notify(struct notifier *notifier, enum lane lane, uint64_t *cpu_ns)
 	}
 	if (lane == QUICK && notifier->is_slow_due)
 		pthread_cond_signal(&notifier->slow_due);
+	notifier->is_asked[lane] = false;
 	return !notifier->stop;
 }
 
@@ -306,6 +308,22 @@ void notifier_free(struct notifier *notifier)
 {
 	if (notifier)
 		stop(notifier, LANES);
+}
+
+bool notifier_is_alive(struct notifier *notifier)
+{
+	bool alive;
+
+	pthread_mutex_lock(&notifier->mutex);
+	alive = !notifier->is_asked[QUICK] && !notifier->is_asked[SLOW];
+	if (alive) {
+		notifier->is_asked[QUICK] = notifier->is_asked[SLOW] = notifier->is_slow_due = true;
+		pthread_cond_signal(&notifier->slow_due);
+	}
+	pthread_mutex_unlock(&notifier->mutex);
+	if (alive)
+		eventfd_write(notifier->doorbell, 1);
+	return alive;
 }
 
 /* ---- the list ------------------------------------------------------------------------------------ */

@@ -25,6 +25,9 @@ int notifier_new_of_senders(struct notifier **notifier, int doorbell, uint32_t m
 /** Stops the threads; waits for a wake that is under way: milliseconds, for what one can come to. NULL is fine. */
 void notifier_free(struct notifier *notifier);
 
+/** Have both threads gone round since this was last asked? Rings for them to do so again. True at first. */
+bool notifier_is_alive(struct notifier *notifier);
+
 /** fd: a socket, or -1. Both stay the caller's until notifier_dispose(). uid: whose it is. -EAGAIN: too many. */
 int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, uid_t uid);
 int notifier_add_sender(struct notifier *notifier, const struct sender *sender, uid_t uid);

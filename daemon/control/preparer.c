@@ -22,6 +22,7 @@ struct preparer {
 	struct job_queue queued;
 	struct job_queue worked;
 	unsigned n_unfinished; /* queued or being worked */
+	bool is_asked; /* whether the thread goes on, and it has not since */
 	bool stop;
 };
 
@@ -35,6 +36,7 @@ static void *preparer_main(void *context)
 	while (!preparer->stop) {
 		struct job *job = STAILQ_FIRST(&preparer->queued);
 
+		preparer->is_asked = false;
 		if (!job) {
 			pthread_cond_wait(&preparer->changed, &preparer->mutex);
 			continue;
@@ -88,6 +90,18 @@ void preparer_add(struct preparer *preparer, struct job *job)
 	preparer->n_unfinished++;
 	pthread_cond_broadcast(&preparer->changed);
 	pthread_mutex_unlock(&preparer->mutex);
+}
+
+bool preparer_is_alive(struct preparer *preparer)
+{
+	bool alive;
+
+	pthread_mutex_lock(&preparer->mutex);
+	alive = !preparer->is_asked;
+	preparer->is_asked = true;
+	pthread_cond_broadcast(&preparer->changed);
+	pthread_mutex_unlock(&preparer->mutex);
+	return alive;
 }
 
 void preparer_drain(struct preparer *preparer)

@@ -7,6 +7,7 @@
 #ifndef DAEMON_CONTROL_PREPARER_H
 #define DAEMON_CONTROL_PREPARER_H
 
+#include <stdbool.h>
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
@@ -25,6 +26,9 @@ int preparer_new(struct preparer **preparer, sd_event *event);
 void preparer_free(struct preparer *preparer);
 
 void preparer_add(struct preparer *preparer, struct job *job);
+
+/** Has the thread done a piece, or had nothing to do, since this was last asked? Wakes it. True at first. */
+bool preparer_is_alive(struct preparer *preparer);
 
 /** Wait until all is done, also what that adds. */
 void preparer_drain(struct preparer *preparer);

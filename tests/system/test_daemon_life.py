@@ -42,12 +42,15 @@ def test_terms_while_it_starts_are_obeyed_when_it_is_up(start_daemon, wire):
     assert not daemon.socket_path.exists()
 
 
-def test_readiness_and_the_end_are_notified(start_daemon, wire):
+def test_readiness_link_and_the_end_are_notified(start_daemon, net, wire):
     daemon = start_daemon([conftest.stream(wire)])
     message = conftest.wait_until(lambda: daemon.notifications(0.5), 20, "notification")
-    assert "READY=1" in message and "STATUS=" in message
+    assert message == "READY=1\nSTATUS=1 streams, 0 channels"
+    for state, status in (("down", "STATUS=1 streams (1 without a link), 0 channels"), ("up", "STATUS=1 streams, 0 channels")):
+        conftest.run("ip", "-n", net.tx, "link", "set", wire.tx, state)
+        assert daemon.notifications(20) == status
     daemon.process.send_signal(signal.SIGTERM)
-    assert "STOPPING=1" in daemon.notifications(5)
+    assert daemon.notifications(5) == "STOPPING=1\nSTATUS=draining"
 
 
 def test_only_what_capturing_needs_is_kept_of_roots_powers(daemon, wire):

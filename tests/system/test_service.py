@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """As a service of the real systemd, PID 1 of a container."""
+import contextlib
 import json
+import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
 import pytest
 
 import conftest
 import container
 import service_manager
+import stopped_thread
 
 GROUP = "239.1.7.7"
 # Two of them fit in what a container lets a process lock.
@@ -52,7 +57,17 @@ def streams(wire):
 
 
 def status(booted):
-    return json.loads(booted.must("ibvcap", "status", "--json"))
+    """Between two runs a client waits, on a busy machine longer than the tool does; it is never refused."""
+    done = None
+
+    def answers():
+        nonlocal done
+        done = booted.call("ibvcap", "status", "--json")
+        assert "nobody listens" not in done.stderr, booted.journal()
+        return done.returncode == 0
+
+    conftest.wait_until(answers, 60, lambda: f"{done.stderr}\n{booted.journal()}")
+    return json.loads(done.stdout)
 
 
 def powers(booted, wire):
@@ -135,6 +150,40 @@ def test_the_socket_unit_starts_it_for_the_first_client_and_ends_with_it(booted,
     assert states(booted) == ["inactive", "inactive"]
     assert booted.call("ibvcap", "status").returncode == 69
     assert states(booted) == ["inactive", "inactive"], "a client started what was stopped"
+
+
+def outside(booted, pid):
+    """The process' id here, of that inside."""
+    namespace = os.readlink(f"/proc/{booted.leader}/ns/pid")
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(process / "ns/pid") == namespace and re.search(rf"^NSpid:.*\t{pid}$", (process / "status").read_text(), re.M):
+                return int(process.name)
+    raise AssertionError(f"no process {pid} in the container")
+
+
+def test_a_worker_that_stops_is_noticed_and_the_daemon_started_again(booted, net, wire):
+    booted.configure(streams(wire))
+    impatient = booted.root / "etc/systemd/system/ibvcapd.service.d/impatient.conf"
+    impatient.write_text("[Service]\nWatchdogSec=1\nRestartSec=100ms\n")
+    try:
+        booted.must("systemctl", "daemon-reload")
+        booted.must("systemctl", "start", "ibvcapd")
+        reader = subprocess.Popen(booted.words("setpriv", "--reuid=nobody", "--regid=ibvcap", "--clear-groups", "ibvcap", "recv",
+                                               "lidar", "--json"), stdout=subprocess.PIPE, text=True)
+        conftest.wait_until(lambda: status(booted)["consumers"], 20, "the reader")
+        pid = outside(booted, booted.property("MainPID"))
+        time.sleep(3)
+        assert booted.property("NRestarts") == "0", "nobody is missed who only sleeps"
+        worker = stopped_thread.threads(pid, "lidar")[0]
+        with stopped_thread.stopped(worker):
+            conftest.wait_until(lambda: stopped_thread.reap(worker) or booted.property("NRestarts") != "0", 30, booted.journal)
+        conftest.wait_until(lambda: status(booted)["consumers"], 30, "the reader goes on")
+        assert "stream 'lidar': its worker has not moved" in booted.journal() and "Watchdog timeout" in booted.journal()
+        booted.call("kill", "-TERM", status(booted)["consumers"][0]["pid"])
+        assert json.loads(reader.communicate(timeout=30)[0])["unknown_gaps"] == 1
+    finally:
+        impatient.unlink()
 
 
 def published(booted):

@@ -331,3 +331,25 @@ Test(notifier, a_reader_that_is_stuck_holds_up_nobody)
 	pthread_join(thread, NULL);
 	munmap(page, 4096);
 }
+
+static void await_alive(void)
+{
+	while (!notifier_is_alive(notifier))
+		usleep(1000);
+}
+
+Test(notifier, it_is_alive_as_long_as_both_threads_go_round)
+{
+	await_alive();
+	await_alive();
+	first_wake.is_stuck = true;
+	consumer_request_wake(consumers[0].page, 1, true);
+	publish(1);
+	while (first_wake.n_begun == 0)
+		usleep(100);
+	notifier_is_alive(notifier); /* asks, if it was not asked before */
+	usleep(10000);
+	cr_expect_not(notifier_is_alive(notifier));
+	first_wake.is_stuck = false;
+	await_alive();
+}

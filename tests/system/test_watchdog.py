@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service manager hears that the daemon lives as long as all of its threads do. With the real one: test_service.py."""
+import pathlib
+import time
+
+import pytest
+
+import conftest
+import stopped_thread
+from test_reload import change_at_work, ibvcap, slow  # pylint: disable=unused-import  # fixtures
+
+WATCHDOG_US = 200000
+
+
+def is_fed(one, seconds):
+    """Told that it lives, within that time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if "WATCHDOG=1" in one.notifications(0.05):
+            return True
+    return False
+
+
+def expect_silence(one):
+    """What it said before is out of the way; then nothing, for longer than a manager waits."""
+    conftest.wait_until(lambda: not is_fed(one, WATCHDOG_US / 1e6), 20, one.text)
+    assert not is_fed(one, 2 * WATCHDOG_US / 1e6)
+
+
+def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
+    one = daemon([conftest.stream(wire)], channels=[conftest.channel(wire)], environment={"WATCHDOG_USEC": str(WATCHDOG_US)})
+    pid = one.pid()
+    by_ring, by_senders = "who wakes its readers", "who wakes its senders"
+    whose = {"lidar": ["stream 'lidar': its worker"], "tx-rx0": ["channel 'out': its worker"],
+             "preparer": ["channel 'out': who prepares its senders' memory"],
+             "notifier": [f"stream 'lidar': {by_ring}"] * 2 + [f"channel 'out': {by_senders}"] * 2}
+    for name, lines in whose.items():
+        threads = stopped_thread.threads(pid, name)
+        assert len(threads) == len(lines), name
+        for thread, line in zip(threads, lines):
+            assert is_fed(one, 20), one.text()
+            before = len(one.text())
+            with stopped_thread.stopped(thread):
+                expect_silence(one)
+                assert f"{line} has not moved" in one.text()[before:]
+            assert is_fed(one, 20), "it moves again"
+    # Nobody is left out: each thread but the device's and control's.
+    known = {name for name in whose} | {"ibvcapd"}
+    found = {(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").iterdir()}
+    assert {name for name in found if not name.startswith("softhca")} == known
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    monkeypatch.setenv("WATCHDOG_USEC", str(WATCHDOG_US))
+
+
+def test_a_change_that_stands_still_is_missed(watched, change_at_work):
+    one, change, hold = change_at_work
+    expect_silence(one)
+    assert "the change that is on its way has not moved" in one.text()
+    hold()
+    assert change.wait(20) == 0
+    assert is_fed(one, 20)
+    one.stop_clean()
+
+
+def test_a_stopped_control_thread_says_nothing(daemon, wire):
+    one = daemon([conftest.stream(wire)], environment={"WATCHDOG_USEC": str(WATCHDOG_US)})
+    with stopped_thread.stopped(one.pid()):
+        expect_silence(one)
+    assert is_fed(one, 20)
+
+
+def test_without_a_watchdog_nothing_is_told(daemon, wire):
+    one = daemon([conftest.stream(wire)])
+    assert not is_fed(one, 1)

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/preparer.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+static _Atomic bool is_held, has_begun;
+
+static void work(struct job *job)
+{
+	(void)job;
+	has_begun = true;
+	while (is_held)
+		usleep(100);
+}
+
+static void done(struct job *job)
+{
+	(void)job;
+}
+
+static void await_alive(struct preparer *preparer)
+{
+	while (!preparer_is_alive(preparer))
+		usleep(1000);
+}
+
+Test(preparer, it_is_alive_at_rest_and_between_two_pieces_of_work, .timeout = 60)
+{
+	struct job first = {.work = work, .done = done}, second = {.work = work, .done = done};
+	struct preparer *preparer;
+	sd_event *event;
+
+	cr_assert(ge(int, sd_event_new(&event), 0));
+	cr_assert(eq(int, preparer_new(&preparer, event), 0));
+	await_alive(preparer);
+	await_alive(preparer);
+	is_held = true;
+	preparer_add(preparer, &first);
+	preparer_add(preparer, &second);
+	while (!has_begun)
+		usleep(100);
+	preparer_is_alive(preparer); /* asks, if it was not asked before */
+	usleep(10000);
+	cr_expect(not(preparer_is_alive(preparer)));
+	is_held = false;
+	await_alive(preparer);
+	preparer_drain(preparer);
+	preparer_free(preparer);
+	sd_event_unref(event);
+}
