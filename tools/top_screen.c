@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <term.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,10 +21,21 @@ struct line {
 
 struct top_screen {
 	SCREEN *terminal;
-	struct line *lines;
+	struct line *content;
 	int n_lines;
 	int first; /* that is shown */
 };
+
+/* newterm() says no more of it, and keeps memory when it fails. */
+static bool is_known_terminal(void)
+{
+	int error;
+
+	if (!isatty(STDOUT_FILENO) || setupterm(NULL, STDOUT_FILENO, &error) == ERR)
+		return false;
+	del_curterm(cur_term);
+	return true;
+}
 
 struct top_screen *top_screen_new(void)
 {
@@ -31,8 +43,8 @@ struct top_screen *top_screen_new(void)
 
 	if (!screen)
 		return NULL;
-	screen->lines = calloc(LINES_MAX, sizeof(*screen->lines));
-	if (screen->lines && isatty(STDOUT_FILENO))
+	screen->content = calloc(LINES_MAX, sizeof(*screen->content));
+	if (screen->content && is_known_terminal())
 		screen->terminal = newterm(NULL, stdout, stdin);
 	if (!screen->terminal) {
 		top_screen_free(screen);
@@ -54,16 +66,16 @@ void top_screen_free(struct top_screen *screen)
 		endwin();
 		delscreen(screen->terminal);
 	}
-	if (screen->lines)
+	if (screen->content)
 		top_screen_clear(screen);
-	free(screen->lines);
+	free(screen->content);
 	free(screen);
 }
 
 void top_screen_clear(struct top_screen *screen)
 {
 	for (int i = 0; i < screen->n_lines; i++)
-		free(screen->lines[i].text);
+		free(screen->content[i].text);
 	screen->n_lines = 0;
 }
 
@@ -73,7 +85,7 @@ void top_screen_put(void *context, enum top_style style, const char *text)
 	char *copy = screen->n_lines < LINES_MAX ? strdup(text) : NULL;
 
 	if (copy)
-		screen->lines[screen->n_lines++] = (struct line){style, copy};
+		screen->content[screen->n_lines++] = (struct line){style, copy};
 }
 
 static attr_t attribute_of(enum top_style style)
@@ -92,20 +104,20 @@ static attr_t attribute_of(enum top_style style)
 /* Cut off at the terminal's edges; the last row is for help. */
 void top_screen_show(struct top_screen *screen)
 {
-	int rows = getmaxy(stdscr) - 1, columns = getmaxx(stdscr);
-	int last = screen->n_lines > rows ? screen->n_lines - rows : 0;
+	int height = getmaxy(stdscr) - 1, width = getmaxx(stdscr);
+	int last = screen->n_lines > height ? screen->n_lines - height : 0;
 
 	if (screen->first > last)
 		screen->first = last;
 	erase();
-	for (int i = 0; i < rows && screen->first + i < screen->n_lines; i++) {
-		const struct line *line = &screen->lines[screen->first + i];
+	for (int i = 0; i < height && screen->first + i < screen->n_lines; i++) {
+		const struct line *line = &screen->content[screen->first + i];
 
 		attrset(attribute_of(line->style));
-		mvaddnstr(i, 0, line->text, columns);
+		mvaddnstr(i, 0, line->text, width);
 	}
 	attrset(A_NORMAL);
-	mvaddnstr(rows, 0, help, columns - 1);
+	mvaddnstr(height, 0, help, width - 1);
 	refresh();
 }
 
