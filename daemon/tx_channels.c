@@ -182,7 +182,8 @@ void tx_channels_said(void *context, const struct mail *mail)
 	case MAIL_CHANNEL_REMOVED:
 		channel = channel_of(transmitter->daemon, mail);
 		if (channel && mail->error < 0)
-			log_warning("channel '%s': its send queue on device %s could not be emptied: %s; it was destroyed",
+			log_message(LOG_WARNING, &(struct log_about){.channel = channel->config->name},
+				    "channel '%s': its send queue on device %s could not be emptied: %s; it was destroyed",
 				    channel->config->name, channel->interface->capabilities.device,
 				    strerror(-mail->error));
 		if (channel)

@@ -24,5 +24,6 @@ const char *const log_event_ids[LOG_EVENT_N] = {
 	[LOG_EVENT_CLIENT_REFUSED] = "f13b1d646d6d4f36b2c6758557544053",
 	[LOG_EVENT_CLIENT_BAD] = "7cc3db2063574ef5894492a145f08c64",
 	[LOG_EVENT_RIGHTS_LOST] = "e0c5a7e69d614a8e84a705446c6ccb01",
+	[LOG_EVENT_STUCK] = "29b52fdf2e6648c486191e150772d4fa",
 };
-static_assert(LOG_EVENT_N == 21, "an event wants its id here, and its text in systemd/ibvcap.catalog");
+static_assert(LOG_EVENT_N == 22, "an event wants its id here, and its text in systemd/ibvcap.catalog");
