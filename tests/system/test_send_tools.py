@@ -161,8 +161,9 @@ def test_a_rate_and_a_duration_give_their_number_of_packets(channel, receiver):
     it = said(ibvcap(one, "send", "--rate", 400, "--duration", "2.5", "--size", 64, "--json"))
     assert it["completed"] == it["timed"] == 1000
     assert 2.4 < it["seconds"] < 10
-    times = [ns for _, ns in received(there, 1000)]
-    assert 2.4 < (times[-1] - times[0]) * 1e-9 < 10
+    # A packet may leave late, on a machine that has other things to do, but never before its time.
+    late = [ns - it["start_ns"] - k * 2_500_000 for k, (_, ns) in enumerate(received(there, 1000))]
+    assert 0 <= min(late) and late[-1] < 8e9
     assert it["timed_lateness_ns"] >= it["timed_lateness_max_ns"] > 0
     assert isinstance(it["drift_ns"], float)
 
