@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
@@ -473,6 +474,36 @@ def test_a_reload_that_fails_changes_no_channel(daemon, wire, sender):
         reload(one, [conftest.channel(wire, name="other", poll="busy")])
     assert list(one.status()["channels"]) == ["out"]
     assert it.send(b"as before") == [0]
+
+
+def test_a_channel_that_failed_comes_again_by_two_reloads(net, wire, build, tmp, sender, other_sender):
+    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+        pytest.skip("a sanitizer is to be loaded first")
+    program, lose = tmp / "ibvcapd", tmp / "lose"
+    program.write_text(f'#!/bin/sh\nLD_PRELOAD={conftest.BUILD}/tests/support/liblose_queue.so:$LD_PRELOAD exec {build.ibvcapd} "$@"\n')
+    program.chmod(0o755)
+    failing = conftest.channel(wire, users=["nobody"], rate_limit_mbps=200)
+    keep = conftest.channel(wire, name="keep")
+    one = conftest.Daemon(types.SimpleNamespace(softhca=build.softhca, ibvcapd=program), net, tmp, [], channels=[failing, keep],
+                          environment={"LOSE_QUEUE": str(lose)})
+    try:
+        other = sender(resolved(one.wait_ready(), "keep"), "keep")
+        flood = other_sender(resolved(one), 10**9, size=1400)
+        wait_until(lambda: one.channel()["completed"] > 100, 20, "a flood")
+        lose.touch()
+        wait_until(lambda: one.channel()["state"] == "failed", 20, one.text)
+        lose.unlink()
+        assert flood.wait(20) is not None and one.expect_sent_sum()["flushed"] > 0
+        refused = refusal(Sender, one.socket_path, "out")
+        assert refused.errno == errno.EIO and f"take the channel out of {one.config}, systemctl reload ibvcapd" in refused.text
+        reload(one, [keep])
+        wait_until(lambda: list(one.status()["channels"]) == ["keep"], 20, "one channel")
+        reload(one, [failing, keep])
+        assert sender(resolved(one)).send(b"again") == [0]
+        assert other.send(b"unharmed") == [0]
+        one.stop_clean()
+    finally:
+        one.kill()
 
 
 # ---- whatever becomes of it --------------------------------------------------------------------------------------------
