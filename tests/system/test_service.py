@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -91,6 +92,10 @@ def test_reload_under_the_real_systemd(booted, net, wire):
     assert "colour" in booted.journal() and "nothing was changed" in booted.journal()
     assert [stream["name"] for stream in status(booted)["streams"]] == ["lidar", "more"]
     assert (booted.property("ActiveState"), booted.property("MainPID")) == ("active", pid)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.connect(f"/proc/{booted.leader}/root/run/ibvcapd/control.sock")
+        client.send(b"no request")
+        conftest.wait_until(lambda: "hung up" in booted.journal(), 10, "a word about who broke the rules")
     booted.must("systemctl", "kill", "-s", "HUP", "ibvcapd")
     booted.must("systemctl", "stop", "ibvcapd")
     assert booted.property("Result") == "success"
@@ -98,13 +103,14 @@ def test_reload_under_the_real_systemd(booted, net, wire):
     entries = [json.loads(line) for line in booted.must("journalctl", "-u", "ibvcapd", "-o", "json").splitlines()]
 
     def said(words):
-        return next(entry for entry in entries if words in entry["MESSAGE"])
+        return next(entry for entry in reversed(entries) if words in entry["MESSAGE"])  # others ran before
 
     assert said("'lidar': interface")["IBVCAP_STREAM"] == "lidar" and "IBVCAP_INTERFACE" in said("'lidar': interface")
     assert said("'more': added")["IBVCAP_STREAM"] == "more"
     assert said("'lidar': ended")["IBVCAP_MATCHED"] == said("'lidar': ended")["IBVCAP_PUBLISHED"] == "0"
+    assert said("hung up")["IBVCAP_CLIENT_UID"] == "0" and "IBVCAP_CLIENT_PID" in said("hung up")
     booted.must("journalctl", "--update-catalog")
-    for words in ("ready: ", "1 streams added", "nothing was changed", "'more': ended"):
+    for words in ("hung up", "ready: ", "1 streams added", "nothing was changed", "'more': ended"):
         text = booted.must("journalctl", "-x", "-u", "ibvcapd", f"MESSAGE_ID={said(words)['MESSAGE_ID']}")
         assert "Defined-By: ibvcap" in text, text
 
