@@ -144,12 +144,22 @@ static int start_streams(struct daemon *daemon, struct fault *fault)
 	return r;
 }
 
+/* The socket is the user's that is become; who stays root gives it to a group while that is allowed. */
+static int open_listener_and_drop(struct daemon *daemon, const struct priv_user *user, struct fault *fault)
+{
+	int r = user ? preflight_keep_privileges(user, fault) : 0;
+
+	if (r == 0)
+		r = open_listener(daemon, fault);
+	return r == 0 && !user ? preflight_keep_privileges(NULL, fault) : r;
+}
+
 /*
  * The socket's path first: a second daemon should hear of the first one, and not of what that one uses
  * up. Privileges go before the first device is opened, and the last one, unless senders will need it, before the
  * first thread starts.
  */
-static int set_up(struct daemon *daemon, struct fault *fault)
+static int set_up(struct daemon *daemon, const struct priv_user *user, struct fault *fault)
 {
 	int r = sd_event_new(&daemon->event);
 
@@ -159,9 +169,7 @@ static int set_up(struct daemon *daemon, struct fault *fault)
 	preflight_leave_cpus(&daemon->cpus, daemon->config);
 	r = preflight_test_seals(daemon->config, fault);
 	if (r == 0)
-		r = open_listener(daemon, fault);
-	if (r == 0)
-		r = preflight_keep_privileges(fault);
+		r = open_listener_and_drop(daemon, user, fault);
 	if (r == 0)
 		r = make_streams(daemon, fault);
 	if (r == 0)
@@ -251,7 +259,7 @@ static void block_signals(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-int daemon_run(struct config *config, struct fault *fault)
+int daemon_run(struct config *config, const struct priv_user *user, struct fault *fault)
 {
 	struct daemon daemon = {
 		.config = config,
@@ -267,7 +275,7 @@ int daemon_run(struct config *config, struct fault *fault)
 	int r;
 
 	block_signals();
-	r = set_up(&daemon, fault);
+	r = set_up(&daemon, user, fault);
 	if (r == 0) {
 		hand_to_manager(&daemon);
 		events_tell_ready(&daemon);

@@ -3,6 +3,7 @@
 #include "daemon/config/config.h"
 #include "daemon/daemon.h"
 #include "daemon/flow/flow.h"
+#include "daemon/priv/priv.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -10,15 +11,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEFAULT_CONFIG "/etc/ibvcapd.conf"
+#define DEFAULT_USER   "ibvcap"
 
 static const char usage[] =
-	"usage: ibvcapd [--config FILE] [--check-config | --dump-config]\n"
+	"usage: ibvcapd [--config FILE] [--user USER] [--check-config | --dump-config]\n"
 	"Capture UDP streams from NICs into shared memory, and send from it, as the configuration says. Runs in the\n"
 	"foreground.\n"
 	"\n"
 	"  -c, --config FILE   configuration (" DEFAULT_CONFIG ")\n"
+	"  -u, --user USER     whom root becomes, keeping only what capturing needs (" DEFAULT_USER ")\n"
 	"  -t, --check-config  check the configuration, touch no device, and end\n"
 	"  -d, --dump-config   check it likewise, print it with every key and its default filled in, and end\n"
 	"  -V, --version       print the version\n"
@@ -26,6 +30,7 @@ static const char usage[] =
 
 struct arguments {
 	const char *config;
+	const char *user;
 	bool check_config;
 	bool dump_config;
 };
@@ -35,6 +40,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
+		{ "user", required_argument, NULL, 'u' },
 		{ "check-config", no_argument, NULL, 't' },
 		{ "dump-config", no_argument, NULL, 'd' },
 		{ "version", no_argument, NULL, 'V' },
@@ -43,10 +49,13 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 	};
 	int option;
 
-	while ((option = getopt_long(argc, argv, "c:tdVh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "c:u:tdVh", options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
 			arguments->config = optarg;
+			break;
+		case 'u':
+			arguments->user = optarg;
 			break;
 		case 't':
 			arguments->check_config = true;
@@ -80,6 +89,21 @@ static int dump(const struct config *config, struct fault *fault)
 	return fault_set(fault, EX_IOERR, errno, "the configuration cannot be written: %s", strerror(errno));
 }
 
+/* As a service it is the user's already. config is taken over. */
+static int capture(const struct arguments *arguments, struct config *config, struct fault *fault)
+{
+	struct priv_user user = { .uid = geteuid() };
+	int r = 0;
+
+	if (arguments->user || geteuid() == 0)
+		r = priv_find_user(&user, arguments->user ? arguments->user : DEFAULT_USER, fault);
+	if (r < 0) {
+		config_free(config);
+		return r;
+	}
+	return daemon_run(config, user.uid == geteuid() ? NULL : &user, fault);
+}
+
 static int run(const struct arguments *arguments, struct fault *fault)
 {
 	struct config *config;
@@ -93,7 +117,7 @@ static int run(const struct arguments *arguments, struct fault *fault)
 	else if (r == 0 && arguments->check_config)
 		printf("%s: ok\n", arguments->config);
 	else if (r == 0)
-		return daemon_run(config, fault);
+		return capture(arguments, config, fault);
 	config_free(config);
 	return r;
 }

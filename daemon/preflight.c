@@ -2,7 +2,6 @@
 #include "daemon/preflight.h"
 
 #include "daemon/base/log.h"
-#include "daemon/priv/priv.h"
 #include "lib/ibvcap/shm.h"
 
 #include <dirent.h>
@@ -118,14 +117,14 @@ int preflight_check_memory(uint64_t bytes, struct fault *fault)
 			 (unsigned long long)(bytes >> 20), (unsigned long long)(available >> 20));
 }
 
-int preflight_keep_privileges(struct fault *fault)
+int preflight_keep_privileges(const struct priv_user *user, struct fault *fault)
 {
 	static const struct priv_capability kept[] = {
 		{ CAP_NET_RAW, true, "raw packet queues" },
 		{ CAP_IPC_LOCK, false, "registering memory beyond the memlock limit" },
 	};
 	char report[256] = "";
-	int r = priv_keep(kept, sizeof(kept) / sizeof(kept[0]), report, sizeof(report), fault);
+	int r = priv_keep(user, kept, sizeof(kept) / sizeof(kept[0]), report, sizeof(report), fault);
 
 	if (r == 0 && report[0])
 		log_info("%s", report);

@@ -5,6 +5,7 @@
 
 #include "daemon/base/fault.h"
 #include "daemon/config/config.h"
+#include "daemon/priv/priv.h"
 
 #include <sched.h>
 
@@ -30,7 +31,10 @@ int preflight_check_memory(uint64_t bytes, struct fault *fault);
  */
 void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *config);
 
-/** Keep the capabilities that capturing needs and nothing else. Main thread, before any other starts. */
-int preflight_keep_privileges(struct fault *fault);
+/**
+ * Become user (NULL: stay), and keep the capabilities that capturing needs and nothing else. Main thread, before any other
+ * starts.
+ */
+int preflight_keep_privileges(const struct priv_user *user, struct fault *fault);
 
 #endif

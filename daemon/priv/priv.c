@@ -3,6 +3,8 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/capability.h>
@@ -84,6 +86,16 @@ static void shrink_bounds(cap_t have, const struct priv_capability *capabilities
 			cap_drop_bound(capability);
 }
 
+static int become(const struct priv_user *user)
+{
+	/* Capabilities stay permitted, and are no longer effective. */
+	if (initgroups(user->name, user->gid) < 0 || setresgid(user->gid, user->gid, user->gid) < 0 ||
+	    prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setresuid(user->uid, user->uid, user->uid) < 0 ||
+	    prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) < 0)
+		return -errno;
+	return 0;
+}
+
 static int apply(cap_t kept)
 {
 	if (cap_reset_ambient() < 0 && errno != EINVAL) /* a kernel without ambient capabilities */
@@ -102,6 +114,20 @@ static bool is_closed(void)
 	return true;
 }
 
+/* And cannot be anybody else. */
+static bool is_now(const struct priv_user *user)
+{
+	uid_t uid[3];
+	gid_t gid[3];
+
+	if (getresuid(&uid[0], &uid[1], &uid[2]) < 0 || getresgid(&gid[0], &gid[1], &gid[2]) < 0)
+		return false;
+	for (int i = 0; i < 3; i++)
+		if (uid[i] != user->uid || gid[i] != user->gid)
+			return false;
+	return setresuid(0, 0, 0) < 0 && setresgid(0, 0, 0) < 0;
+}
+
 static uint32_t count_bounds(void)
 {
 	uint32_t n = 0;
@@ -111,49 +137,79 @@ static uint32_t count_bounds(void)
 	return n;
 }
 
-/* Read back: what the kernel says is what is reported. */
-static int verify(cap_t kept, char *report, size_t bytes)
+/* Read back: what the kernel says counts. */
+static int verify(cap_t kept, const struct priv_user *user)
 {
 	cap_t now = cap_get_proc();
-	char *text;
-	int r;
+	bool is_so = now && cap_compare(now, kept) == 0 && is_closed() && (!user || is_now(user));
 
-	if (!now)
-		return -errno;
-	r = cap_compare(now, kept) == 0 && is_closed() ? 0 : -EPERM;
-	text = cap_to_text(now, NULL);
-	if (report)
-		snprintf(report, bytes, "capabilities kept: %s; %u in the bounding set; no new privileges",
-			 text && text[0] && strcmp(text, "=") ? text : "none", count_bounds());
-	cap_free(text);
 	cap_free(now);
-	return r;
+	return is_so ? 0 : -EPERM;
 }
 
-int priv_keep(const struct priv_capability *capabilities, uint32_t n_capabilities, char *report, size_t report_bytes,
-	      struct fault *fault)
+static void describe(cap_t kept, char *report, size_t bytes)
 {
-	cap_t have = cap_get_proc();
-	cap_t kept = NULL;
-	int r = have ? check_required(have, capabilities, n_capabilities, fault) : -errno;
+	const struct passwd *us = getpwuid(geteuid());
+	char *text = cap_to_text(kept, NULL);
 
-	if (have && r < 0) {
-		cap_free(have);
-		return r;
-	}
+	snprintf(report, bytes, "user %s; capabilities kept: %s; %u in the bounding set; no new privileges",
+		 us ? us->pw_name : "without a name", text && text[0] && strcmp(text, "=") ? text : "none", count_bounds());
+	cap_free(text);
+}
+
+int priv_find_user(struct priv_user *user, const char *name, struct fault *fault)
+{
+	const struct passwd *entry;
+
+	errno = 0;
+	entry = getpwnam(name);
+	if (!entry)
+		return fault_set(fault, EX_CONFIG, errno ? errno : ENOENT,
+				 "there is no user '%s' for the daemon to become (%s): make it with systemd-sysusers or "
+				 "useradd --system --user-group '%s', or name another, or root, with --user",
+				 name, errno ? strerror(errno) : "not found", name);
+	*user = (struct priv_user){ .name = name, .uid = entry->pw_uid, .gid = entry->pw_gid };
+	return 0;
+}
+
+/* In this order: the bounding set and another user want what is gone afterwards. */
+static int take_on(cap_t have, cap_t kept, const struct priv_capability *capabilities, uint32_t n,
+		   const struct priv_user *user, struct fault *fault)
+{
+	int r;
+
+	shrink_bounds(have, capabilities, n);
+	r = user ? become(user) : 0;
+	if (r < 0)
+		return fault_set(fault, EX_NOPERM, -r,
+				 "cannot become user '%s': %s; start ibvcapd as that user, or with CAP_SETUID and CAP_SETGID, or "
+				 "name another, or root, with --user",
+				 user->name, strerror(-r));
+	r = apply(kept);
+	if (r == 0)
+		r = verify(kept, user);
+	return r < 0 ? fault_set(fault, EX_NOPERM, -r, "privileges cannot be given up, or came back: %s", strerror(-r)) : 0;
+}
+
+int priv_keep(const struct priv_user *user, const struct priv_capability *capabilities, uint32_t n_capabilities,
+	      char *report, size_t report_bytes, struct fault *fault)
+{
+	cap_t have = cap_get_proc(), kept = NULL;
+	int r;
+
+	if (!have)
+		return fault_set(fault, EX_OSERR, errno, "capabilities cannot be read: %s", strerror(errno));
+	r = check_required(have, capabilities, n_capabilities, fault);
 	if (r == 0) {
 		kept = build_kept(have, capabilities, n_capabilities);
-		r = kept ? 0 : -ENOMEM;
-	}
-	if (r == 0) {
-		shrink_bounds(have, capabilities, n_capabilities);
-		r = apply(kept);
+		r = kept ? take_on(have, kept, capabilities, n_capabilities, user, fault)
+			 : fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
 	}
 	if (r == 0)
-		r = verify(kept, report, report_bytes);
+		describe(kept, report, report_bytes);
 	cap_free(kept);
 	cap_free(have);
-	return r < 0 ? fault_set(fault, EX_NOPERM, -r, "capabilities cannot be given up, or came back: %s", strerror(-r)) : 0;
+	return r;
 }
 
 int priv_drop(int capability)

@@ -297,7 +297,7 @@ class Daemon:
     """An ibvcapd on emulated devices, in the receiver's namespace."""
 
     def __init__(self, build, net, tmp, streams, name="ibvcapd", prefix=(), environment=None, control=None, pass_fds=(),
-                 channels=()):
+                 channels=(), user="root"):
         self.socket_path = tmp / f"{name}.sock"
         self.config = tmp / f"{name}.conf"
         control = {"socket": str(self.socket_path), "mode": "0666", **(control or {})}
@@ -306,8 +306,10 @@ class Daemon:
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify_path = tmp / f"{name}-{time.monotonic_ns()}.notify"
         self.notify.bind(str(notify_path))
+        notify_path.chmod(0o666)  # also for a daemon that becomes another user
         interfaces = ",".join(dict.fromkeys(entry["interface"] for entry in [*streams, *channels]))
-        command = Net.command(net.rx, *prefix, build.softhca, "-i", interfaces, "--", build.ibvcapd, "--config", self.config)
+        command = Net.command(net.rx, *prefix, build.softhca, "-i", interfaces, "--", build.ibvcapd, "--config", self.config,
+                              "--user", user)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True,
                                             pass_fds=pass_fds, env={**os.environ, "NOTIFY_SOCKET": str(notify_path), **(environment or {})})

@@ -53,6 +53,26 @@ def test_readiness_link_and_the_end_are_notified(start_daemon, net, wire):
     assert daemon.notifications(5) == "STOPPING=1\nSTATUS=draining"
 
 
+def test_root_becomes_another_user_for_good(start_daemon, net, wire, consumer, tmp):
+    """In whose directory the socket is to be."""
+    os.chown(tmp, conftest.NOBODY.pw_uid, conftest.NOBODY.pw_gid)
+    one = start_daemon([conftest.stream(wire)], channels=[conftest.channel(wire)], user="nobody").wait_ready()
+    fields = dict(line.split(":\t") for line in pathlib.Path(f"/proc/{one.pid()}/status").read_text().splitlines() if ":\t" in line)
+    assert set(fields["Uid"].split()) == {str(conftest.NOBODY.pw_uid)} and set(fields["Gid"].split()) == {str(conftest.NOBODY.pw_gid)}
+    assert "0" not in fields["Groups"].split()
+    cap_net_raw, cap_ipc_lock = 1 << 13, 1 << 14
+    assert int(fields["CapPrm"], 16) & ~(cap_net_raw | cap_ipc_lock) == 0 and int(fields["CapInh"], 16) == 0
+    assert int(fields["CapBnd"], 16) & ~(cap_net_raw | cap_ipc_lock) == 0 and fields["NoNewPrivs"] == "1"
+    log = one.text()
+    assert 0 < log.index("user nobody; capabilities kept: cap_net_raw") < log.index("ready: ")
+    assert one.socket_path.stat().st_uid == conftest.NOBODY.pw_uid
+    reader = consumer(one, nobody=False)  # its own user may not attach
+    wire.send(wire.frame(b"a", 7502))
+    conftest.wait_until(lambda: one.stream()["published"] == 1, 10, "a packet")
+    assert [row["payload"] for row in reader.finish(stop=True)[0]] == [b"a"]
+    one.stop_clean()
+
+
 def test_only_what_capturing_needs_is_kept_of_roots_powers(daemon, wire):
     status = pathlib.Path(f"/proc/{daemon([conftest.stream(wire)]).pid()}/status").read_text()
     fields = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)

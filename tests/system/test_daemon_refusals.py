@@ -103,7 +103,7 @@ def test_missing_interface_lists_those_there_are(build, net, wire, tmp):
     config = tmp / "gone.conf"
     config.write_text(f"control = {conftest.libconfig({'socket': str(tmp / 'gone.sock')})};\n"
                       f"streams = {conftest.libconfig(streams)};\n")
-    command = net.command(net.rx, build.softhca, "-i", wire.interface, "--", build.ibvcapd, "--config", config)
+    command = net.command(net.rx, build.softhca, "-i", wire.interface, "--", build.ibvcapd, "--user", "root", "--config", config)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     assert done.returncode == EX_UNAVAILABLE, done.stderr
     assert "gone0" in done.stderr and wire.interface in done.stderr
@@ -114,7 +114,7 @@ def test_interface_without_a_device_behind_it(build, net, wire, tmp):
     config = tmp / "plain.conf"
     config.write_text(f"control = {conftest.libconfig({'socket': str(tmp / 'plain.sock')})};\n"
                       f"streams = {conftest.libconfig([conftest.stream(wire)])};\n")
-    done = subprocess.run(net.command(net.rx, build.ibvcapd, "--config", config), capture_output=True, text=True,
+    done = subprocess.run(net.command(net.rx, build.ibvcapd, "--user", "root", "--config", config), capture_output=True, text=True,
                           check=False, timeout=20)
     assert done.returncode == EX_UNAVAILABLE, done.stderr
     assert wire.interface in done.stderr
@@ -140,6 +140,12 @@ def test_a_ring_larger_than_memory(refused, wire):
 def test_no_cap_net_raw(refused, wire):
     refused([conftest.stream(wire)], EX_NOPERM, "CAP_NET_RAW",
             prefix=("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"))
+
+
+def test_a_user_who_is_not_there_or_cannot_be_become(refused, wire):
+    refused([conftest.stream(wire)], EX_CONFIG, "no user 'nosuch'", "systemd-sysusers", "--user", user="nosuch")
+    refused([conftest.stream(wire)], EX_NOPERM, "cannot become user 'nobody'", "CAP_SETUID", user="nobody",
+            prefix=("setpriv", "--bounding-set=-setuid", "--inh-caps=-setuid"))
 
 
 def test_memlock_too_small_for_the_ring(refused, wire):

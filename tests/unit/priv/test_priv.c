@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <grp.h>
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
@@ -30,7 +31,7 @@ Test(priv, only_what_is_asked_for_is_kept)
 	char report[256];
 
 	need(CAP_NET_RAW);
-	cr_assert(eq(int, priv_keep(wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
 	cr_expect(strstr(report, "cap_net_raw") != NULL, "%s", report);
 	cr_expect(priv_has(CAP_NET_RAW));
 	for (int capability = 0; CAP_IS_SUPPORTED(capability); capability++)
@@ -49,10 +50,11 @@ Test(priv, only_what_is_asked_for_is_kept)
 Test(priv, a_missing_one_names_itself_and_what_grants_it)
 {
 	struct fault fault = { 0 };
+	char report[256];
 
 	need(CAP_NET_RAW);
 	cr_assert(eq(int, priv_drop(CAP_NET_RAW), 0));
-	cr_expect(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), -EPERM));
+	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), -EPERM));
 	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
 	cr_expect(strstr(fault.text, "CAP_NET_RAW is missing") && strstr(fault.text, "setcap") &&
 			  strstr(fault.text, "AmbientCapabilities=") && strstr(fault.text, "ibv_launch"),
@@ -63,19 +65,21 @@ Test(priv, a_missing_one_names_itself_and_what_grants_it)
 Test(priv, an_optional_one_may_be_missing)
 {
 	struct fault fault = { 0 };
+	char report[256];
 
 	need(CAP_NET_RAW);
 	cr_assert(eq(int, priv_drop(CAP_IPC_LOCK), 0));
-	cr_expect(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), 0), "%s", fault.text);
+	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
 	cr_expect(not(priv_has(CAP_IPC_LOCK)));
 }
 
 Test(priv, one_more_can_be_dropped_later_and_does_not_come_back)
 {
 	struct fault fault = { 0 };
+	char report[256];
 
 	need(CAP_IPC_LOCK);
-	cr_assert(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
 	cr_expect(priv_has(CAP_IPC_LOCK));
 	cr_expect(eq(int, priv_drop(CAP_IPC_LOCK), 0));
 	cr_expect(eq(int, priv_drop(CAP_IPC_LOCK), 0), "not having it is fine");
@@ -127,7 +131,7 @@ Test(priv, ambient_ones_of_a_service_are_kept_and_not_passed_on)
 	need(CAP_SETUID);
 	need(CAP_NET_RAW);
 	become_nobody_with(CAP_NET_RAW);
-	cr_assert(eq(int, priv_keep(wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
 	cr_expect(priv_has(CAP_NET_RAW));
 	cr_expect(eq(int, cap_get_ambient(CAP_NET_RAW), 0));
 	set = cap_get_proc();
@@ -142,6 +146,7 @@ Test(priv, ambient_ones_of_a_service_are_kept_and_not_passed_on)
 Test(priv, root_does_not_get_them_back_by_starting_a_program)
 {
 	struct fault fault = { 0 };
+	char report[256];
 	int status;
 	pid_t child;
 
@@ -149,7 +154,7 @@ Test(priv, root_does_not_get_them_back_by_starting_a_program)
 	need(CAP_SETPCAP);
 	if (geteuid() != 0)
 		cr_skip_test("root's own way back is what is tried");
-	cr_assert(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
 	child = fork();
 	if (child == 0) {
 		/* CAP_NET_RAW is bit 13, CAP_IPC_LOCK 14. */
@@ -164,10 +169,11 @@ Test(priv, root_does_not_get_them_back_by_starting_a_program)
 Test(priv, nobody_without_any_is_told)
 {
 	struct fault fault = { 0 };
+	char report[256];
 
 	need(CAP_SETUID);
 	cr_assert(eq(int, setresuid(65534, 65534, 65534), 0));
-	cr_expect(eq(int, priv_keep(wanted, 2, NULL, 0, &fault), -EPERM));
+	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), -EPERM));
 	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
 	cr_expect(eq(int, prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 0), "a start that failed left everything as it was");
 	cr_expect(strstr(fault.text, "--cap-add") == NULL, "%s", fault.text);
@@ -182,4 +188,73 @@ Test(priv, no_limit_is_no_limit)
 	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &none), 0));
 	priv_drop(CAP_IPC_LOCK);
 	cr_expect(eq(int, priv_memlock_allows(UINT64_C(1) << 40, &fault), 0), "%s", fault.text);
+}
+
+static const struct priv_user nobody = { "nobody", 65534, 65534 };
+
+Test(priv, another_user_is_become_for_good_and_with_what_is_asked_for)
+{
+	static const gid_t roots = 0;
+	struct fault fault = { 0 };
+	char report[256];
+	gid_t groups[64];
+	int n;
+
+	need(CAP_SETUID);
+	need(CAP_SETGID);
+	need(CAP_NET_RAW);
+	cr_assert(eq(int, setgroups(1, &roots), 0));
+	cr_assert(eq(int, priv_keep(&nobody, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_expect(getuid() == 65534 && geteuid() == 65534 && getgid() == 65534 && getegid() == 65534);
+	cr_expect(lt(int, setresuid(0, 0, 0), 0));
+	n = getgroups(64, groups);
+	for (int i = 0; i < n; i++)
+		cr_expect(ne(int, (int)groups[i], 0), "a group of root's");
+	cr_expect(strstr(report, "user nobody; capabilities kept: ") != NULL, "%s", report);
+	cr_expect(priv_has(CAP_NET_RAW));
+	for (int capability = 0; CAP_IS_SUPPORTED(capability); capability++)
+		if (capability != CAP_NET_RAW && capability != CAP_IPC_LOCK)
+			cr_expect(not(priv_has(capability)), "capability %d", capability);
+	cr_expect(eq(int, cap_get_bound(CAP_SETUID), 0));
+	cr_expect(eq(int, prctl(PR_GET_KEEPCAPS, 0, 0, 0, 0), 0));
+}
+
+/* In a process of one thread: libc does not have some threads change their user and others not. */
+static int try_without_setuid(void)
+{
+	struct fault fault = { 0 };
+	char report[256];
+	bool is_told;
+
+	priv_drop(CAP_SETUID);
+	if (priv_keep(&nobody, wanted, 2, report, sizeof(report), &fault) != -EPERM || fault.exit_code != EX_NOPERM)
+		return 1;
+	is_told = strstr(fault.text, "'nobody'") && strstr(fault.text, "CAP_SETUID") && strstr(fault.text, "--user");
+	return is_told ? 0 : 2;
+}
+
+Test(priv, who_cannot_become_another_user_is_told)
+{
+	int status;
+	pid_t child;
+
+	need(CAP_SETUID);
+	need(CAP_NET_RAW);
+	child = fork();
+	if (child == 0)
+		_exit(try_without_setuid());
+	cr_assert(eq(int, waitpid(child, &status, 0), child));
+	cr_expect(eq(int, status, 0));
+}
+
+Test(priv, a_user_is_found_or_the_command_named_that_makes_it)
+{
+	struct priv_user user;
+	struct fault fault = { 0 };
+
+	cr_assert(eq(int, priv_find_user(&user, "nobody", &fault), 0));
+	cr_expect(eq(int, (int)user.uid, 65534));
+	cr_expect(eq(int, priv_find_user(&user, "ibvcap-is-not-there", &fault), -ENOENT));
+	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	cr_expect(strstr(fault.text, "'ibvcap-is-not-there'") && strstr(fault.text, "systemd-sysusers"), "%s", fault.text);
 }
