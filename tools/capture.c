@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/capture.h"
 
+#include "tools/clock.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <pcap/pcap.h>
@@ -9,9 +11,8 @@
 #include <string.h>
 #include <sysexits.h>
 
-#define SECOND_NS     UINT64_C(1000000000)
 /* The year 2242. */
-#define SECONDS_MAX   (INT64_C(1) << 33)
+#define SECONDS_MAX (INT64_C(1) << 33)
 
 static bool find_link(int type, enum datagram_link *link)
 {

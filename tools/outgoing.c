@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/outgoing.h"
 
+#include "tools/clock.h"
 #include "tools/ibvcap.h"
 
 #include <errno.h>
@@ -9,9 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
-#include <time.h>
 
-#define SECOND_NS    UINT64_C(1000000000)
 #define BATCH        64u
 /* Longer than this process may be kept from running, and so short that a signal need not wait for it. */
 #define AHEAD_NS     UINT64_C(500000000)
@@ -50,14 +49,6 @@ static void on_signal(int number)
 bool outgoing_is_stopped(void)
 {
 	return stop;
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
 uint64_t outgoing_start(struct outgoing *outgoing)

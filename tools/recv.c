@@ -2,6 +2,7 @@
 /* ibvcap recv: a consumer to look at a stream with. */
 #include "tools/recv.h"
 
+#include "tools/clock.h"
 #include "tools/ibvcap.h"
 
 #include <errno.h>
@@ -10,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <time.h>
 
-#define SECOND_NS UINT64_C(1000000000)
 
 static const char usage[] =
 	"usage: ibvcap recv STREAM [OPTIONS...]\n"
@@ -38,14 +37,6 @@ static void on_signal(int number)
 {
 	(void)number;
 	stop = 1;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
 /* ---- arguments ----------------------------------------------------------------------------------- */
@@ -245,7 +236,7 @@ static int receive(struct receiver *receiver)
 
 	while (!stop && r >= 0 && receiver->totals.packets < options->count) {
 		uint64_t left = options->count - receiver->totals.packets;
-		uint64_t now = now_ns();
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
 		if (now - receiver->start_ns >= options->duration_ns)
 			return 0;
@@ -288,7 +279,7 @@ static void summarise(const struct receiver *receiver)
 	struct ibvcap_rx_counts counts;
 
 	ibvcap_rx_counts(receiver->rx, &counts);
-	recv_print_summary(&receiver->options, (double)(now_ns() - receiver->start_ns) * 1e-9, &receiver->totals, &counts,
+	recv_print_summary(&receiver->options, (double)(clock_ns(CLOCK_MONOTONIC) - receiver->start_ns) * 1e-9, &receiver->totals, &counts,
 			   receiver->tally);
 }
 
@@ -330,7 +321,7 @@ static int run(struct receiver *receiver)
 
 	tell_start(receiver);
 
-	receiver->start_ns = now_ns();
+	receiver->start_ns = clock_ns(CLOCK_MONOTONIC);
 	receiver->told_ns = receiver->start_ns;
 	r = receive(receiver);
 	if (receiver->payload_out && fflush(receiver->payload_out) != 0 && r == 0)

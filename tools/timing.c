@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/timing.h"
 
+#include "tools/clock.h"
+
 #include <errno.h>
 
-#define SECOND_NS UINT64_C(1000000000)
 #define WINDOW_NS UINT64_C(100000000)
 /* Some thirty years. Added to the time of today it is still far from 2^64 ns. */
 #define OFFSET_MAX_NS UINT64_C(1000000000000000000)

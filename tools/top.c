@@ -2,6 +2,7 @@
 /* ibvcap top: rates, fill and losses of streams and channels, as they change. */
 #include "tools/top.h"
 
+#include "tools/clock.h"
 #include "tools/ibvcap.h"
 #include "tools/top_screen.h"
 
@@ -9,9 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sysexits.h>
-#include <time.h>
 
-#define SECOND_NS UINT64_C(1000000000)
 #define INTERVAL_MIN_NS (SECOND_NS / 10)
 #define ANSWER_MS 2000
 
@@ -99,14 +98,6 @@ struct looks {
 	struct look before; /* its status NULL: none */
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-}
-
 static void looks_deinit(struct looks *looks)
 {
 	ibvcap_status_free(looks->now.status);
@@ -126,7 +117,7 @@ static int look_again(const struct arguments *arguments, struct looks *looks)
 	}
 	ibvcap_status_free(looks->before.status);
 	looks->before = looks->now;
-	looks->now = (struct look){status, now_ns()};
+	looks->now = (struct look){status, clock_ns(CLOCK_MONOTONIC)};
 	return 0;
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/top_screen.h"
 
+#include "tools/clock.h"
+
 #include <ncurses.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <term.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LINES_MAX 4096
-#define SECOND_NS UINT64_C(1000000000)
 
 static const char help[] = "q: quit   arrows, page up and down, home: scroll";
 
@@ -152,19 +152,11 @@ static bool serve_key(struct top_screen *screen, int key)
 	return true;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-}
-
 bool top_screen_wait(struct top_screen *screen, uint64_t ns)
 {
-	uint64_t now = now_ns(), end_ns = now + ns;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), end_ns = now + ns;
 
-	for (; now < end_ns; now = now_ns()) {
+	for (; now < end_ns; now = clock_ns(CLOCK_MONOTONIC)) {
 		struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
 		int r = poll(&input, 1, (int)((end_ns - now + 999999) / 1000000));
 		int key = r ? getch() : ERR;

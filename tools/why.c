@@ -2,6 +2,7 @@
 #include "tools/why.h"
 
 #include "tools/ibvcap.h"
+#include "tools/parts.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -61,7 +62,7 @@ static void print_stream_sum(const struct why_facts *facts)
 	       facts->stream->interface);
 	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
 		printf("%s%s %" PRIu64, i == 0 ? "  " : i == 1 ? " = " : " + ", terms[i],
-		       why_value(facts->stream->counters, facts->stream->n_counters, terms[i]));
+		       counters_value(COUNTERS_OF(facts->stream), terms[i]));
 	putchar('\n');
 }
 
@@ -72,7 +73,7 @@ static void print_consumer_sum(const struct ibvcap_consumer_status_info *consume
 	printf("consumer process %d of user %u\n", (int)consumer->pid, (unsigned)consumer->uid);
 	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
 		printf("%s%s %" PRIu64, i == 0 ? "  " : i == 1 ? " = " : " + ", terms[i],
-		       why_value(consumer->counters, consumer->n_counters, terms[i]));
+		       counters_value(COUNTERS_OF(consumer), terms[i]));
 	puts(" since it attached");
 }
 

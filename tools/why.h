@@ -44,9 +44,6 @@ struct why_facts {
 /** Pure. */
 void why_judge(const struct why_facts *facts, struct why_report *report);
 
-/** The value of a counter by its label; 0 where this daemon has none of it. */
-uint64_t why_value(const struct ibvcap_counter *counters, uint32_t n, const char *label);
-
 int cmd_why(int argc, char **argv);
 
 #endif

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/why.h"
 
+#include "tools/parts.h"
+
 #include <stdbool.h>
 #include <string.h>
 
-uint64_t why_value(const struct ibvcap_counter *counters, uint32_t n, const char *label)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (strcmp(counters[i].label, label) == 0)
-			return counters[i].value;
-	return 0;
-}
-
 static uint64_t of_stream(const struct why_facts *facts, const char *label)
 {
-	return why_value(facts->stream->counters, facts->stream->n_counters, label);
+	return counters_value(COUNTERS_OF(facts->stream), label);
 }
 
 static uint64_t of_consumer(const struct ibvcap_consumer_status_info *consumer, const char *label)
 {
-	return why_value(consumer->counters, consumer->n_counters, label);
+	return counters_value(COUNTERS_OF(consumer), label);
 }
 
 static void add(struct why_report *report, const struct why_line *line)
@@ -36,7 +30,7 @@ static void judge_port(const struct why_facts *facts, struct why_report *report)
 
 	if (!facts->interface)
 		return;
-	line.value = why_value(facts->interface->counters, facts->interface->n_counters, line.term);
+	line.value = counters_value(COUNTERS_OF(facts->interface), line.term);
 	if (line.value) {
 		line.level = WHY_LOSS;
 		line.cause = "dropped by the port before it knew the stream, of all streams on it: the card could not bring packets "
