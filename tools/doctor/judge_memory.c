@@ -7,7 +7,9 @@
 #include <inttypes.h>
 
 #define SMALL_KIB 4
+#define SMALL_HUGE_KIB 2048
 #define KIB 1024
+#define PAGES_TO_START 512
 
 /* A size of page: what there is of it on all nodes. */
 struct sum {
@@ -45,25 +47,53 @@ static void judge_pool(const struct doctor_pool *pool, struct doctor_findings *f
 	judge_say(finding->found, "%" PRIu64 " free of %" PRIu64, pool->free_pages, pool->total_pages);
 }
 
-/* Pages of 1 GiB are found while memory is whole: at boot. */
-static void advise(const struct sum *sum, uint64_t pages, struct doctor_finding *finding)
+/* Where the first device of the configuration is; else where there are pages of that size. */
+static unsigned int find_node(const struct doctor_facts *facts, uint64_t page_kib)
 {
-	if (sum->page_kib == 2048)
+	const struct doctor_device *device;
+
+	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++) {
+		device = judge_find_device(facts, facts->config->streams[i].interface);
+		if (device && device->pci.node >= 0)
+			return (unsigned int)device->pci.node;
+	}
+	for (unsigned int i = 0; i < facts->n_pools; i++)
+		if (facts->pools[i].page_kib == page_kib)
+			return facts->pools[i].node;
+	return 0;
+}
+
+static uint64_t in_use_on(const struct doctor_facts *facts, uint64_t page_kib, unsigned int node)
+{
+	/* With the daemon running, what is in use is its own. */
+	for (unsigned int i = 0; i < facts->n_pools && !facts->process.has_config; i++)
+		if (facts->pools[i].page_kib == page_kib && facts->pools[i].node == node)
+			return facts->pools[i].total_pages - facts->pools[i].free_pages;
+	return 0;
+}
+
+/* So many more than others use. Pages of 1 GiB are found while memory is whole: at boot. */
+static void advise(const struct doctor_facts *facts, uint64_t page_kib, unsigned int node, uint64_t pages,
+		   struct doctor_finding *finding)
+{
+	pages += in_use_on(facts, page_kib, node);
+	if (page_kib == SMALL_HUGE_KIB)
 		judge_say(finding->fix,
-			  "echo 'vm.nr_hugepages = %" PRIu64 "' > /etc/sysctl.d/80-ibvcap.conf && sysctl --system",
-			  pages);
+			  "echo 'w /sys/devices/system/node/node%u/hugepages/hugepages-%" PRIu64
+			  "kB/nr_hugepages - - - - %" PRIu64 "' > /etc/tmpfiles.d/ibvcap-hugepages-node%u.conf && "
+			  "systemd-tmpfiles --create ibvcap-hugepages-node%u.conf",
+			  node, page_kib, pages, node, node);
 	else
 		judge_say(finding->fix,
-			  "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&hugepagesz=%" PRIu64 "M hugepages=%" PRIu64
+			  "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&hugepagesz=%" PRIu64 "M hugepages=%u:%" PRIu64
 			  " /' /etc/default/grub && update-grub && reboot",
-			  sum->page_kib / 1024, pages);
+			  page_kib / 1024, node, pages);
 	finding->fix_survives_reboot = true;
 }
 
 static void judge_wanted(const struct doctor_facts *facts, const struct sum *sum, struct doctor_findings *findings)
 {
 	struct doctor_finding *finding = judge_add(findings, "hugepages");
-	/* With the daemon running, what is in use is its own. */
 	uint64_t in_use = facts->process.has_config ? 0 : sum->total - sum->free_pages;
 	uint64_t usable = sum->total - in_use;
 
@@ -78,7 +108,7 @@ static void judge_wanted(const struct doctor_facts *facts, const struct sum *sum
 		judge_say(finding->why, "ibvcapd does not start, or refuses senders, without pages for its rings");
 	else
 		judge_say(finding->why, "over a restart the readers keep the old rings while the new ones are made");
-	advise(sum, in_use + 2 * sum->wanted, finding);
+	advise(facts, sum->page_kib, find_node(facts, sum->page_kib), 2 * sum->wanted, finding);
 }
 
 /* Without a configuration: one pool with free pages is enough to start. */
@@ -98,9 +128,24 @@ static void judge_any(const struct doctor_facts *facts, struct doctor_findings *
 	judge_say(finding->found, "%" PRIu64 " reserved, none free", total);
 	judge_say(finding->wanted, "as many as the rings of the config need");
 	judge_say(finding->why, "rings lie in hugepages unless their page_size is 4 KiB");
-	advise(&(struct sum){.page_kib = 2048}, total + 512, finding);
+	advise(facts, SMALL_HUGE_KIB, find_node(facts, SMALL_HUGE_KIB), PAGES_TO_START, finding);
 	/* A running daemon may well hold all of them. */
 	finding->level = total ? DOCTOR_WARNING : DOCTOR_ERROR;
+}
+
+/* Of all streams whose devices are there. */
+static uint64_t wanted_on(const struct doctor_facts *facts, int node, uint32_t page_bytes)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < facts->config->n_streams; i++) {
+		const struct config_stream *stream = &facts->config->streams[i];
+		const struct doctor_device *device = judge_find_device(facts, stream->interface);
+
+		if (device && device->pci.node == node && stream->page_bytes == page_bytes)
+			bytes += geometry_ring_bytes(stream);
+	}
+	return bytes / page_bytes;
 }
 
 /* A ring on another node than its device: each packet crosses between the two. */
@@ -108,32 +153,35 @@ static void judge_node(const struct doctor_facts *facts, const struct config_str
 		       struct doctor_findings *findings)
 {
 	const struct doctor_device *device = judge_find_device(facts, stream->interface);
-	uint64_t page_kib = stream->page_bytes / KIB, here = 0, there = 0;
+	uint64_t page_kib = stream->page_bytes / KIB, here = 0, all = 0, wanted;
 	struct doctor_finding *finding;
 
 	if (!device || device->pci.node < 0 || page_kib == SMALL_KIB)
 		return;
-	for (unsigned int i = 0; i < facts->n_pools; i++)
-		if (facts->pools[i].page_kib == page_kib)
-			*((int)facts->pools[i].node == device->pci.node ? &here : &there) +=
-			    facts->pools[i].total_pages;
+	for (unsigned int i = 0; i < facts->n_pools; i++) {
+		if (facts->pools[i].page_kib != page_kib)
+			continue;
+		all += facts->pools[i].total_pages;
+		if ((int)facts->pools[i].node == device->pci.node)
+			here += facts->pools[i].total_pages;
+	}
+	wanted = wanted_on(facts, device->pci.node, stream->page_bytes);
 	finding = judge_add(findings, "numa");
 	judge_say(finding->subject, "stream '%s': memory and %s", stream->name, device->name);
 	judge_say(finding->found, "the device is on node %d, which has %" PRIu64 " pages of %" PRIu64 " MiB",
 		  device->pci.node, here, page_kib / 1024);
-	if (here * page_kib * KIB >= geometry_ring_bytes(stream) || !there)
+	/* Where there are none at all, that is said already. */
+	if (here >= wanted || all == here)
 		return;
 	finding->level = DOCTOR_WARNING;
-	judge_say(finding->wanted, "%" PRIu64 " there", geometry_ring_bytes(stream) / stream->page_bytes);
+	judge_say(finding->wanted, "%" PRIu64 " there", wanted);
 	judge_say(finding->why, "what is on another node crosses the link between the nodes with every packet");
-	judge_say(finding->fix,
-		  "echo %" PRIu64 " > /sys/devices/system/node/node%d/hugepages/hugepages-%" PRIu64 "kB/nr_hugepages",
-		  2 * geometry_ring_bytes(stream) / stream->page_bytes, device->pci.node, page_kib);
+	advise(facts, page_kib, (unsigned int)device->pci.node, 2 * wanted, finding);
 }
 
 void judge_memory(const struct doctor_facts *facts, struct doctor_findings *findings)
 {
-	static const uint64_t sizes_kib[] = {2048, 1048576};
+	static const uint64_t sizes_kib[] = {SMALL_HUGE_KIB, 1048576};
 
 	for (unsigned int i = 0; i < facts->n_pools; i++)
 		if (facts->pools[i].total_pages)

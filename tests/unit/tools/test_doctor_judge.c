@@ -323,27 +323,49 @@ Test(judge, hugepages_are_wanted_as_the_ring_takes_them_and_twice)
 	cr_expect_eq(strtoul(only_fault()->wanted, NULL, 10), 2 * pages);
 }
 
-FAULT(no_hugepages_is_an_error, ERROR, "hugepages", "0 reserved, 0 free", "/etc/sysctl.d/80-ibvcap.conf", true,
-      POOL(0, 0))
+FAULT(no_hugepages_is_an_error, ERROR, "hugepages", "0 reserved, 0 free",
+      "systemd-tmpfiles --create ibvcap-hugepages-node0.conf", true, POOL(0, 0))
 FAULT(hugepages_that_others_use_are_wanted_besides, ERROR, "hugepages", "400 reserved, 0 free",
-      "vm.nr_hugepages = 430'", true, POOL(400, 0))
-FAULT(hugepages_for_one_run_only_are_a_warning, WARNING, "hugepages", "20 free", "vm.nr_hugepages = 30'", true,
-      POOL(20, 20))
+      "- - - - 430' > /etc/tmpfiles.d/ibvcap-hugepages-node0.conf", true, POOL(400, 0))
+FAULT(hugepages_for_one_run_only_are_a_warning, WARNING, "hugepages", "20 free",
+      "/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 30'", true, POOL(20, 20))
 TOLD(hugepages_that_the_daemon_itself_uses_are_enough, "hugepages", "0 free", POOL(400, 0);
      facts.process.kind = DOCTOR_DAEMON; facts.process.has_config = true; facts.n_groups = 1;
      strcpy(facts.groups[0].interface, "eth0"); facts.groups[0].group.family = AF_INET;
      inet_pton(AF_INET, "239.1.2.3", facts.groups[0].group.address))
-FAULT(big_pages_are_wanted_at_boot, ERROR, "hugepages", "it takes 2", "hugepagesz=1024M hugepages=4", true,
+FAULT(big_pages_are_wanted_at_boot, ERROR, "hugepages", "it takes 2", "hugepagesz=1024M hugepages=0:4", true,
       configure("page_size = \"1G\";", "", ""))
 FAULT(
-    senders_arenas_are_counted, WARNING, "hugepages", "reserved", "vm.nr_hugepages", true,
+    senders_arenas_are_counted, WARNING, "hugepages", "reserved", "- - - - ", true,
     configure(
 	"", "",
 	"channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8192; arena_slots = 8192;\n"
 	"destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
 TOLD(rings_in_small_pages_want_none, "config", "right", configure("page_size = \"4K\";", "", ""); POOL(0, 0))
 FAULT(pages_on_another_node_than_the_device_are_a_warning, WARNING, "numa", "on node 0, which has 0 pages",
-      "/node0/hugepages/hugepages-2048kB/nr_hugepages", false, facts.pools[0].node = 1)
+      "/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 30'", true, facts.pools[0].node = 1)
+
+Test(judge, pages_are_wanted_on_a_devices_node_beside_those_in_use_there)
+{
+	const struct doctor_pool there = {.node = 1, .page_kib = 2048, .total_pages = 5, .free_pages = 2};
+
+	device->pci.node = 1;
+	CPU_SET(2, &facts.cpus.nodes[1]);
+	facts.pools[facts.n_pools++] = there;
+	facts.pools[facts.n_pools++] = (struct doctor_pool){.node = 1, .page_kib = 1 << 20, .total_pages = 4};
+	expect(DOCTOR_WARNING, "numa", "node 1, which has 5 pages",
+	       "/node1/hugepages/hugepages-2048kB/nr_hugepages - - - - 33'", true);
+	facts.pools[1].total_pages = facts.pools[1].free_pages = 15;
+	expect_ready();
+}
+
+Test(judge, without_pages_it_does_not_start_and_with_few_it_does_not_start_again)
+{
+	POOL(0, 0);
+	cr_expect_not_null(strstr(only_fault()->why, "does not start"));
+	POOL(20, 20);
+	cr_expect_not_null(strstr(only_fault()->why, "over a restart"));
+}
 
 /* ---- PCI ------------------------------------------------------------------------------------------- */
 
