@@ -102,8 +102,9 @@ def test_reload_under_the_real_systemd(booted, net, wire):
     # What was said has fields, and what an alert may be set on an id that the catalog explains.
     entries = [json.loads(line) for line in booted.must("journalctl", "-u", "ibvcapd", "-o", "json").splitlines()]
 
-    def said(words):
-        return next(entry for entry in reversed(entries) if words in entry["MESSAGE"])  # others ran before
+    def said(words, field="MESSAGE"):
+        """The last with that field: others ran before, and the tool's line and a daemon's that ends have no id."""
+        return next(entry for entry in reversed(entries) if words in entry["MESSAGE"] and field in entry)
 
     assert said("'lidar': interface")["IBVCAP_STREAM"] == "lidar" and "IBVCAP_INTERFACE" in said("'lidar': interface")
     assert said("'more': added")["IBVCAP_STREAM"] == "more"
@@ -111,7 +112,7 @@ def test_reload_under_the_real_systemd(booted, net, wire):
     assert said("hung up")["IBVCAP_CLIENT_UID"] == "0" and "IBVCAP_CLIENT_PID" in said("hung up")
     booted.must("journalctl", "--update-catalog")
     for words in ("hung up", "ready: ", "1 streams added", "nothing was changed", "'more': ended"):
-        text = booted.must("journalctl", "-x", "-u", "ibvcapd", f"MESSAGE_ID={said(words)['MESSAGE_ID']}")
+        text = booted.must("journalctl", "-x", "-u", "ibvcapd", f"MESSAGE_ID={said(words, 'MESSAGE_ID')['MESSAGE_ID']}")
         assert "Defined-By: ibvcap" in text, text
 
 
@@ -186,6 +187,7 @@ def test_a_worker_that_stops_is_noticed_and_the_daemon_started_again(booted, net
             conftest.wait_until(lambda: stopped_thread.reap(worker) or booted.property("NRestarts") != "0", 30, booted.journal)
         conftest.wait_until(lambda: status(booted)["consumers"], 30, "the reader goes on")
         assert "stream 'lidar': its worker has not moved" in booted.journal() and "Watchdog timeout" in booted.journal()
+        assert "its worker" in booted.must("journalctl", "-o", "cat", "MESSAGE_ID=29b52fdf2e6648c486191e150772d4fa"), "LOG_EVENT_STUCK"
         booted.call("kill", "-TERM", status(booted)["consumers"][0]["pid"])
         assert json.loads(reader.communicate(timeout=30)[0])["unknown_gaps"] == 1
     finally:
