@@ -85,6 +85,9 @@ class Container:
         if done.returncode != 0:
             give_up(f"no overlay can be mounted here: {done.stderr.strip()}")
         self.mounted = True
+        # A name that is known without asking anybody, as installed systems have it: sudo looks it up.
+        (self.root / "etc/hostname").write_text("container\n")
+        (self.root / "etc/hosts").write_text("127.0.0.1 localhost\n127.0.1.1 container\n")
         if install:
             self.install()
 

@@ -15,7 +15,8 @@ import container
 import packages
 
 # What every change of accounts and packages leaves, and what a system writes that runs.
-NOT_OURS = re.compile(r"/(proc|sys|dev|run|tmp|var/tmp|root/packages|var/log|var/cache|var/lib/(dpkg|systemd|apt|misc|dbus))(/|$)"
+NOT_OURS = re.compile(r"/(proc|sys|dev|run|tmp|var/tmp|root/packages|var/log|var/cache|var/lib/(dpkg|apt|misc|dbus))(/|$)"
+                      r"|/var/lib/systemd/(?!deb-systemd-helper)"
                       r"|/etc/(\w+-|\.pwd\.lock|ld\.so\.cache|machine-id|resolv\.conf)$")
 ACCOUNTS = ("passwd", "group", "shadow", "gshadow")
 
@@ -85,8 +86,10 @@ def states(machine):
 
 
 def test_they_install_run_and_leave_nothing_when_purged(clean):
+    clean.must("useradd", "--no-create-home", "administrator")
     before = everything(clean.root)
     clean.install()
+    clean.must("usermod", "-aG", "ibvcap,ibvcap-tx,ibvlaunch", "administrator")
     assert states(clean) == ["inactive", "inactive"], "there is no configuration to start with"
     version = packages.field(packages.files()["ibvcapd"], "Version")
     for program in ("ibvcapd", "ibvcap"):
