@@ -100,7 +100,7 @@ def test_reload_under_the_real_systemd(booted, net, wire):
     booted.must("systemctl", "stop", "ibvcapd")
     assert booted.property("Result") == "success"
     # What was said has fields, and what an alert may be set on an id that the catalog explains.
-    entries = [json.loads(line) for line in booted.must("journalctl", "-u", "ibvcapd", "-o", "json").splitlines()]
+    entries = [json.loads(line) for line in booted.must("journalctl", "-t", "ibvcapd", "-o", "json").splitlines()]
 
     def said(words, field="MESSAGE"):
         """The last with that field: others ran before, and the tool's line and a daemon's that ends have no id."""
