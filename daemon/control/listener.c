@@ -72,14 +72,18 @@ static int clear_path(const struct sockaddr_un *address, struct fault *fault)
 
 static int bind_path(int fd, const struct sockaddr_un *address, struct fault *fault)
 {
+	const char *help = "";
 	int exit_code;
 
 	if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
 		return 0;
 	exit_code = errno == EACCES || errno == EPERM ? EX_NOPERM : errno == ENOENT ? EX_CONFIG : EX_OSERR;
+	if (errno == ENOENT)
+		help = "; make its directory (install -d -o USER, the daemon's), or set another path";
+	else if (exit_code == EX_NOPERM)
+		help = "; give its directory to the daemon's user (chown), or set another path";
 	return fault_set(fault, exit_code, errno, "control socket '%s': cannot be made: %s%s", address->sun_path,
-			 strerror(errno),
-			 errno == ENOENT ? "; make its directory (mkdir -p), or set another path" : "");
+			 strerror(errno), help);
 }
 
 /* Before listen(): until then nobody can connect, whatever the mode. */

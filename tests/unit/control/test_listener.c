@@ -5,6 +5,7 @@
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,64 @@ Test(listener, a_missing_directory_is_a_configuration_error)
 	cr_expect(eq(int, listener_open(&listener, "/nonexistent/x.sock", 0600, (gid_t)-1, &fault), -ENOENT));
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
 	cr_expect(strstr(fault.text, "/nonexistent/x.sock") != NULL);
+}
+
+Test(listener, a_path_that_no_socket_can_have_is_a_configuration_error)
+{
+	struct listener listener;
+	struct fault fault = { 0 };
+	char longest[150];
+
+	memset(longest, 'a', sizeof(longest) - 1);
+	longest[0] = '/';
+	longest[sizeof(longest) - 1] = 0;
+	cr_expect(eq(int, listener_open(&listener, longest, 0600, (gid_t)-1, &fault), -ENAMETOOLONG));
+	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	cr_expect(strstr(fault.text, "longer than 107 bytes") != NULL, "%s", fault.text);
+}
+
+#define NOBODY 65534
+
+static void become_nobody(void)
+{
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+	cr_assert(eq(int, setgroups(0, NULL), 0));
+	cr_assert(eq(int, setegid(NOBODY), 0));
+	cr_assert(eq(int, seteuid(NOBODY), 0));
+}
+
+static void become_root(void)
+{
+	cr_assert(eq(int, seteuid(0), 0));
+	cr_assert(eq(int, setegid(0), 0));
+}
+
+Test(listener, a_directory_of_another_user_is_a_matter_of_permission)
+{
+	struct listener listener;
+	struct fault fault = { 0 };
+
+	cr_assert(eq(int, chmod(directory, 0755), 0));
+	become_nobody();
+	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &fault), -EACCES));
+	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
+	cr_expect(strstr(fault.text, path) && strstr(fault.text, "chown"), "%s", fault.text);
+	become_root();
+}
+
+Test(listener, a_group_that_the_daemon_is_not_in_is_a_matter_of_permission)
+{
+	struct listener listener;
+	struct fault fault = { 0 };
+
+	cr_assert(eq(int, chown(directory, NOBODY, NOBODY), 0));
+	become_nobody();
+	cr_expect(eq(int, listener_open(&listener, path, 0600, 0, &fault), -EPERM));
+	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
+	cr_expect(strstr(fault.text, "group 0") && strstr(fault.text, "member"), "%s", fault.text);
+	cr_expect(not(exists()), "nothing stays");
+	become_root();
 }
 
 Test(listener, a_socket_from_an_earlier_run_is_taken_over_and_its_path_stays)
