@@ -126,6 +126,9 @@ def test_a_wrong_configuration_ends_the_start_and_is_not_tried_again(booted, net
     assert booted.call("systemctl", "start", "ibvcapd").returncode != 0
     assert (booted.property("ActiveState"), booted.property("ExecMainStatus"), booted.property("NRestarts")) == ("failed", "78", "0")
     assert "colour" in booted.journal()
+    (booted.root / "etc/ibvcapd.conf").unlink()
+    assert booted.call("systemctl", "start", "ibvcapd").returncode != 0
+    assert (booted.property("ActiveState"), booted.property("ExecMainStatus"), booted.property("NRestarts")) == ("failed", "66", "0")
 
 
 def test_what_can_pass_is_tried_again(booted, net, wire):
