@@ -18,7 +18,7 @@
 #define SPIN_NS      UINT64_C(100000)
 
 struct transmit {
-	struct channel *channels[TRANSMIT_CHANNELS_MAX];
+	struct channel **channels;
 	uint32_t n_channels;
 	struct mailbox *inbox;
 	struct mailbox *outbox;
@@ -108,13 +108,16 @@ static void let_channel_go(struct transmit *transmit, struct channel *channel)
 
 /* ---- mail ----------------------------------------------------------------------------------------- */
 
+/* No limit of its own: beside those of a configuration there may be all of earlier ones, until their queues are empty. */
 static int add_channel(struct transmit *transmit, struct channel *channel)
 {
-	int r;
+	struct channel **channels = realloc(transmit->channels, (transmit->n_channels + 1) * sizeof(channels[0]));
+	int r = transmit->stopping ? -EAGAIN : -ENOMEM;
 
-	if (transmit->n_channels == TRANSMIT_CHANNELS_MAX || transmit->stopping)
-		return -EAGAIN;
-	r = transmit_sleep_watch(&transmit->sleep, channel->queue->ops->fd(channel->queue));
+	if (channels)
+		transmit->channels = channels;
+	if (channels && !transmit->stopping)
+		r = transmit_sleep_watch(&transmit->sleep, channel->queue->ops->fd(channel->queue));
 	if (r == 0)
 		transmit->channels[transmit->n_channels++] = channel;
 	return r;
@@ -138,7 +141,6 @@ static int add_sender(struct transmit *transmit, struct channel *channel, struct
 static void remove_sender(struct transmit *transmit, const struct mail *mail)
 {
 	struct mail reply = { .type = MAIL_SENDER_REMOVED, .channel = mail->channel, .sender = mail->sender };
-
 	bool has = has_channel(transmit, mail->channel);
 
 	if (has && channel_has_sender(mail->channel, mail->sender)) {
@@ -207,10 +209,8 @@ static int take_mails(struct transmit *transmit, const struct transmit_now *at)
 	struct mail mail;
 	int n = 0;
 
-	while (!mailbox_full(transmit->outbox) && mailbox_receive(transmit->inbox, &mail)) {
+	for (; !mailbox_full(transmit->outbox) && mailbox_receive(transmit->inbox, &mail); n++)
 		take_mail(transmit, &mail, at);
-		n++;
-	}
 	return n;
 }
 
@@ -379,6 +379,7 @@ void transmit_free(struct transmit *transmit)
 	mailbox_free(transmit->outbox);
 	if (transmit->doorbell >= 0)
 		close(transmit->doorbell);
+	free(transmit->channels);
 	free(transmit);
 }
 

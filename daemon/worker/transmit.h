@@ -28,7 +28,6 @@
 
 #include <stdint.h>
 
-#define TRANSMIT_CHANNELS_MAX 64
 #define TRANSMIT_SPIN_FOREVER UINT64_MAX
 
 struct transmit_options {

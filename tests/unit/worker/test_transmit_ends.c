@@ -303,6 +303,21 @@ Test(transmit_ends, a_removed_channel_completes_what_it_took_and_flushes_the_res
 	bench_tear_down(&bench);
 }
 
+/* A reload that exchanges them all: the old ones are still there when the new ones come. */
+Test(transmit_ends, more_channels_than_a_configuration_has_find_room)
+{
+	enum { MANY = 100 };
+
+	bench_set_up(&bench, &(struct bench_setting){ .n_channels = MANY, .at_once = true });
+	bench_submit(&bench, 0, 1, 100);
+	bench_work(&bench);
+	cr_expect(eq(u64, completed(0), 1));
+	bench_mail(&bench, &(struct mail){ .type = MAIL_STOP });
+	bench_expect_mail(&bench, MAIL_STOPPED);
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
 Test(transmit_ends, a_stop_drains_all_channels)
 {
 	bench_set_up(&bench, &(struct bench_setting){ .n_channels = 3, .n_senders = 3, .queue_slots = 64 });

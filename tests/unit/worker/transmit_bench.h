@@ -11,7 +11,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#define BENCH_CHANNELS_MAX 3
+#define BENCH_CHANNELS_MAX 100
 #define BENCH_SENDERS_MAX  4
 #define BENCH_SLOTS        256u
 #define BENCH_BYTES        1472u
