@@ -16,9 +16,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Of making memory: ten times what it takes a slow machine in small pages. */
-#define US_PER_MIB UINT64_C(10000)
-
 /* A stream that is in both. */
 struct kept {
 	struct stream *stream;
@@ -214,12 +211,10 @@ static void *prepare(void *context)
 
 static int begin_preparing(struct change *change)
 {
-	struct stream *stream;
 	int r;
 
 	change->begun_us = time_monotonic_ns() / 1000;
-	TAILQ_FOREACH (stream, &change->added, link)
-		change->memory_us += (stream_pinned_bytes(stream) >> 20) * US_PER_MIB;
+	change->memory_us = streams_patience_us(&change->added);
 	change->bell = eventfd(0, EFD_CLOEXEC);
 	if (change->bell < 0)
 		return -errno;

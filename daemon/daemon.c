@@ -104,8 +104,9 @@ static int prepare_streams(struct daemon *daemon, struct fault *fault)
 	int r;
 
 	daemon->wait_until_ns = time_monotonic_ns() + wait_us * 1000;
-	if (daemon->fdstore.restarted)
-		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(wait_us + START_US));
+	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
+		   (unsigned long long)(START_US + streams_patience_us(&daemon->streams) +
+					(daemon->fdstore.restarted ? wait_us : 0)));
 	r = streams_each(daemon, &daemon->streams, prepare_patiently, fault);
 	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_prepare, fault) : r;
 }

@@ -12,6 +12,8 @@
 #include <sys/random.h>
 
 #define SMALL_PAGE 4096
+/* Several times what a slow machine takes, in small pages. */
+#define US_PER_MIB UINT64_C(10000)
 
 struct stream *streams_find(struct daemon *daemon, const char *name)
 {
@@ -79,6 +81,11 @@ int streams_check_memory(const struct stream_list *running, const struct stream_
 	int r = preflight_check_memory(sum_pinned_bytes(added, true), fault);
 
 	return r == 0 && !TAILQ_EMPTY(added) ? priv_memlock_allows(bytes, fault) : r;
+}
+
+uint64_t streams_patience_us(const struct stream_list *list)
+{
+	return (sum_pinned_bytes(list, false) >> 20) * US_PER_MIB;
 }
 
 int streams_open(struct daemon *daemon, struct stream *stream, struct fault *fault)

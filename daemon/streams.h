@@ -26,6 +26,9 @@ int streams_new(struct daemon *daemon, struct stream_list *list, const struct co
 /** Is there memory for all in added, and may it be locked besides that of those that run (NULL: none)? */
 int streams_check_memory(const struct stream_list *running, const struct stream_list *added, struct fault *fault);
 
+/** The longest that it may take to make their memory. */
+uint64_t streams_patience_us(const struct stream_list *list);
+
 /** Open the device, unless another stream has it open already. Can it do what the stream asks for? */
 streams_step streams_open;
 

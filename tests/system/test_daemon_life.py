@@ -43,9 +43,11 @@ def test_terms_while_it_starts_are_obeyed_when_it_is_up(start_daemon, wire):
 
 
 def test_readiness_link_and_the_end_are_notified(start_daemon, net, wire):
-    daemon = start_daemon([conftest.stream(wire)])
-    message = conftest.wait_until(lambda: daemon.notifications(0.5), 20, "notification")
-    assert message == "READY=1\nSTATUS=1 streams, 0 channels"
+    pages = {"payload_size": 8192, "history_blocks": 256}  # 128 MiB: a second more than the least
+    daemon = start_daemon([conftest.stream(wire, **pages)])
+    time_to_start = conftest.wait_until(lambda: daemon.notifications(0.5), 20, "notification")
+    assert time_to_start.startswith("EXTEND_TIMEOUT_USEC=") and 91000000 < int(time_to_start.split("=")[1]) < 100000000
+    assert daemon.notifications(20) == "READY=1\nSTATUS=1 streams, 0 channels"
     for state, status in (("down", "STATUS=1 streams (1 without a link), 0 channels"), ("up", "STATUS=1 streams, 0 channels")):
         conftest.run("ip", "-n", net.tx, "link", "set", wire.tx, state)
         assert daemon.notifications(20) == status
