@@ -69,12 +69,25 @@ def make_base():
     return base
 
 
+def control_groups(name):
+    """Directories of that name, beside us in each hierarchy of which systemd makes use."""
+    mine = dict(line.rstrip("\n").split(":", 2)[1:] for line in open("/proc/self/cgroup", encoding="ascii"))
+    found = []
+    for line in open("/proc/self/mountinfo", encoding="ascii"):
+        place, kind = (half.split() for half in line.split(" - ", 1))
+        hierarchy = {"cgroup2": "", "cgroup": "name=systemd"}.get(kind[0])
+        if hierarchy in mine and (hierarchy == "" or hierarchy in kind[2].split(",")):
+            found.append(pathlib.Path(place[4], os.path.relpath(mine[hierarchy], place[3]), name))
+    return found
+
+
 class Container:
     def __init__(self, net, directory):
         self.net, self.directory = net, directory
         self.name = f"ibvcap-{os.getpid()}-{time.monotonic_ns() % 1000000}"
         self.root = directory / "root"
         self.process, self.leader, self.mounted = None, None, False
+        self.groups = []
 
     def prepare(self, base, install=True):
         for name in ("root", "upper", "work"):
@@ -103,14 +116,38 @@ class Container:
             return self.must(*command)
         return conftest.run("chroot", self.root, *command)
 
+    def make_groups(self):
+        """The systemd in there takes the group that it is started in for its root. Without one of its own, two containers that
+        run at once share services, and have to kill what they can't see."""
+        for group in control_groups(self.name):
+            try:
+                group.mkdir()
+            except OSError:
+                continue  # and goes without
+            self.groups.append(group)
+
+    def enter_groups(self):
+        for group in self.groups:
+            (group / "cgroup.procs").write_text("0")
+
+    def groups_removed(self):
+        try:
+            for group in self.groups:
+                for directory, _, _ in os.walk(group, topdown=False):
+                    os.rmdir(directory)
+        except OSError:  # somebody is in there yet
+            return False
+        return True
+
     def boot(self):
         command = ["systemd-nspawn", "-q", "-D", self.root, "-b", "--console=pipe", "--register=no", "--keep-unit", "-M", self.name,
                    f"--network-namespace-path=/run/netns/{self.net.rx}", f"--capability={','.join(CAPABILITIES)}",
                    "--system-call-filter=bpf"]
+        self.make_groups()
         self.console = self.directory / "console"
         with open(self.console, "wb") as console:
             self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=console,
-                                            stderr=subprocess.STDOUT, start_new_session=True)
+                                            stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=self.enter_groups)
         end = time.monotonic() + 60
         while time.monotonic() < end and self.process.poll() is None:
             if self.find_leader() and self.call("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"):
@@ -166,3 +203,4 @@ class Container:
                 self.process.wait(10)
         if self.mounted:
             conftest.run("umount", "-l", self.root)
+        conftest.wait_until(self.groups_removed, 10, "the end of its control groups")
