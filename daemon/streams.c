@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/streams.h"
 
+#include "daemon/base/time.h"
 #include "daemon/interfaces.h"
 #include "daemon/preflight.h"
 #include "daemon/priv/priv.h"
@@ -12,8 +13,6 @@
 #include <sys/random.h>
 
 #define SMALL_PAGE 4096
-/* Several times what a slow machine takes, in small pages. */
-#define US_PER_MIB UINT64_C(10000)
 
 struct stream *streams_find(struct daemon *daemon, const char *name)
 {
@@ -85,7 +84,7 @@ int streams_check_memory(const struct stream_list *running, const struct stream_
 
 uint64_t streams_patience_us(const struct stream_list *list)
 {
-	return (sum_pinned_bytes(list, false) >> 20) * US_PER_MIB;
+	return time_for_memory_us(sum_pinned_bytes(list, false));
 }
 
 int streams_open(struct daemon *daemon, struct stream *stream, struct fault *fault)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What time it is. Any thread; no system call where the kernel has its page of time. */
+/* What time it is, and how long things may take. Any thread; no system call where the kernel has its page of time. */
 #ifndef DAEMON_BASE_TIME_H
 #define DAEMON_BASE_TIME_H
 
@@ -23,6 +23,12 @@ static inline uint64_t time_utc_ns(void)
 static inline uint64_t time_monotonic_ns(void)
 {
 	return time_of_clock_ns(CLOCK_MONOTONIC);
+}
+
+/** Microseconds to make, lock or give back so much memory in: several times what a slow machine takes. */
+static inline uint64_t time_for_memory_us(uint64_t bytes)
+{
+	return (bytes >> 20) * 10000;
 }
 
 #endif

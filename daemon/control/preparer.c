@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/preparer.h"
 
+#include "daemon/base/time.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -23,6 +25,7 @@ struct preparer {
 	struct job_queue worked;
 	unsigned n_unfinished; /* queued or being worked */
 	bool is_asked; /* whether the thread goes on, and it has not since */
+	uint64_t busy_until_us; /* CLOCK_MONOTONIC: the work that it is at may take so long */
 	bool stop;
 };
 
@@ -42,11 +45,13 @@ static void *preparer_main(void *context)
 			continue;
 		}
 		STAILQ_REMOVE_HEAD(&preparer->queued, link);
+		preparer->busy_until_us = time_monotonic_ns() / 1000 + time_for_memory_us(job->bytes);
 		pthread_mutex_unlock(&preparer->mutex);
 		job->work(job);
 		pthread_mutex_lock(&preparer->mutex);
 		STAILQ_INSERT_TAIL(&preparer->worked, job, link);
 		preparer->n_unfinished--;
+		preparer->busy_until_us = 0;
 		pthread_cond_broadcast(&preparer->changed);
 		eventfd_write(preparer->bell, 1);
 	}
@@ -97,7 +102,7 @@ bool preparer_is_alive(struct preparer *preparer)
 	bool alive;
 
 	pthread_mutex_lock(&preparer->mutex);
-	alive = !preparer->is_asked;
+	alive = !preparer->is_asked || time_monotonic_ns() / 1000 < preparer->busy_until_us;
 	preparer->is_asked = true;
 	pthread_cond_broadcast(&preparer->changed);
 	pthread_mutex_unlock(&preparer->mutex);

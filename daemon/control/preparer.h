@@ -8,6 +8,7 @@
 #define DAEMON_CONTROL_PREPARER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
@@ -16,6 +17,7 @@ struct job {
 	STAILQ_ENTRY(job) link;
 	void (*work)(struct job *job); /* by the thread; what it looks at stays until done */
 	void (*done)(struct job *job); /* from the loop, or from preparer_drain(); may free what the job is in */
+	uint64_t bytes;                /* of memory that it is about: it has its time by those */
 };
 
 struct preparer;
@@ -27,7 +29,10 @@ void preparer_free(struct preparer *preparer);
 
 void preparer_add(struct preparer *preparer, struct job *job);
 
-/** Has the thread done a piece, or had nothing to do, since this was last asked? Wakes it. True at first. */
+/**
+ * Has the thread done a piece, or had nothing to do, since this was last asked, or is it at one that may still take its
+ * time? Wakes it. True at first.
+ */
 bool preparer_is_alive(struct preparer *preparer);
 
 /** Wait until all is done, also what that adds. */

@@ -51,3 +51,25 @@ Test(preparer, it_is_alive_at_rest_and_between_two_pieces_of_work, .timeout = 60
 	preparer_free(preparer);
 	sd_event_unref(event);
 }
+
+/* The largest arena that a channel may have takes a slow machine longer than a watchdog waits. */
+Test(preparer, it_is_alive_for_as_long_as_its_memory_may_take, .timeout = 60)
+{
+	struct job large = {.work = work, .done = done, .bytes = UINT64_C(1) << 36}; /* 655 s */
+	struct preparer *preparer;
+	sd_event *event;
+
+	cr_assert(ge(int, sd_event_new(&event), 0));
+	cr_assert(eq(int, preparer_new(&preparer, event), 0));
+	is_held = true;
+	preparer_add(preparer, &large);
+	while (!has_begun)
+		usleep(100);
+	for (int i = 0; i < 3; i++)
+		cr_expect(preparer_is_alive(preparer));
+	is_held = false;
+	preparer_drain(preparer);
+	await_alive(preparer);
+	preparer_free(preparer);
+	sd_event_unref(event);
+}
