@@ -588,7 +588,7 @@ def test_without_a_link_packets_end_as_that_and_go_on_with_it(daemon, net, wire,
     assert (counts["completed"], counts["errored"]) == (1, 2)
 
 
-def test_an_mtu_that_is_lowered_stops_what_is_too_long_for_it(daemon, net, wire, sender):
+def test_an_mtu_that_is_lowered_stops_channels_that_may_send_more(daemon, net, wire, sender):
     one = resolved(daemon([], channels=[conftest.channel(wire)]))
     it = sender(one)
     run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", 1400)

@@ -253,6 +253,15 @@ def test_without_a_link_packets_are_errored_and_it_says_so(channel, net, wire):
     assert it["errored"] == it["not_sent"]["link_down"] == 50
 
 
+def test_an_mtu_that_has_become_too_little_is_said(channel, net, wire):
+    one = channel()
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", 1400)
+    wait_until(lambda: one.channel()["n_unresolved"] == 1, 20, lambda: one.channel())
+    done = ibvcap(one, "send", "--count", 50, "--size", 8)
+    assert done.returncode == 1, done.stderr
+    assert "not sent: too_long 50: the interface's MTU is too little for the channel's payload_size now" in done.stdout
+
+
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_the_end_of_the_daemon_ends_send_and_says_so(start_daemon, wire, receiver, started, end):
     there = receiver()

@@ -339,10 +339,11 @@ int ibvcap_flush(struct ibvcap_tx *tx, int timeout_ms);
 
 /**
  * What became of packets since this was asked last, in order: the statuses of *sequence and the next, at most max.
- * 0 sent, -EMSGSIZE longer than slot_bytes, -EINVAL no such destination or flag, -EHOSTUNREACH no way to the
- * destination is known yet, -ENETDOWN the link is down, -EIO the device reported an error, -ETIME late and dropped,
- * -ECANCELED see flushed. Returns how many, 0: none. A status is there until its row is submitted again: who
- * is not in time finds *sequence further on, and the others in ibvcap_tx_counts() only. Never blocks.
+ * 0 sent, -EMSGSIZE longer than slot_bytes, or the MTU is too little for slot_bytes now, -EINVAL no such destination or
+ * flag, -EHOSTUNREACH no way to the destination is known yet, -ENETDOWN the link is down, -EIO the device reported an
+ * error, -ETIME late and dropped, -ECANCELED see flushed. Returns how many, 0: none. A status is there until its row is
+ * submitted again: who is not in time finds *sequence further on, and the others in ibvcap_tx_counts() only.
+ * Never blocks.
  */
 int ibvcap_tx_results(struct ibvcap_tx *tx, int32_t *statuses, uint32_t max, uint64_t *sequence);
 

@@ -175,7 +175,7 @@ struct ibvcap_ring {
 	/* 1 when the daemon has stopped publishing in this epoch for good. head is final then. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) closed;
 
-	/* Written by the worker, relaxed; enum ibvcap_ring_counter. */
+	/* Written by the worker; enum ibvcap_ring_counter. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_COUNTERS_MAX];
 };
 static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layout");

@@ -103,7 +103,7 @@ struct ibvcap_sender_state {
 	/* Futex word of this sender alone: changed, then woken, when completed passed what it asked for. */
 	IBVCAP_ATOMIC(uint32_t) wake_word;
 
-	/* Written by the worker, relaxed; enum ibvcap_tx_counter. */
+	/* Written by the worker; enum ibvcap_tx_counter. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_TX_COUNTERS_MAX];
 };
 static_assert(offsetof(struct ibvcap_sender_state, n_slots) == 32, "shared layout");
