@@ -111,6 +111,7 @@ def test_a_configuration_is_judged_as_the_daemon_does(net, tmp):
     assert fault["level"] == "error" and "bad.conf:2" in fault["found"]
     fault = faults(diagnosis(net, "--config", tmp / "none.conf"))["config"]
     assert fault["level"] == "error" and "No such file" in fault["found"] and "none.conf" in fault["fix"]
+    assert "l?.conf" in faults(diagnosis(net, "--config", tmp / os.fsdecode(b"l\xe4.conf")))["config"]["fix"], "of what is no UTF-8"
 
 
 def test_a_queue_and_a_flow_are_tried_on_the_device(net, wire, tmp):

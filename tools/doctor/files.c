@@ -73,6 +73,10 @@ void files_read_line(char *line, size_t bytes, const char *format, ...)
 	va_end(arguments);
 	read_path(line, bytes, path);
 	line[strcspn(line, "\n")] = '\0';
+	/* What a process calls itself is for a terminal to show, not to obey. */
+	for (; *line; line++)
+		if (*line < ' ' || *line > '~')
+			*line = '?';
 }
 
 uint64_t files_read_number(const char *directory, const char *name)

@@ -18,6 +18,14 @@ struct doctor_finding *judge_add(struct doctor_findings *findings, const char *c
 	return finding;
 }
 
+/* What a file's name or the configuration has in it must not move the cursor. */
+static void keep_to_one_line(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = ' ';
+}
+
 void judge_say(char text[DOCTOR_TEXT_BYTES], const char *format, ...)
 {
 	va_list arguments;
@@ -25,6 +33,7 @@ void judge_say(char text[DOCTOR_TEXT_BYTES], const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, DOCTOR_TEXT_BYTES, format, arguments);
 	va_end(arguments);
+	keep_to_one_line(text);
 }
 
 void judge_append(char text[DOCTOR_TEXT_BYTES], const char *format, ...)
@@ -35,6 +44,7 @@ void judge_append(char text[DOCTOR_TEXT_BYTES], const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text + n, DOCTOR_TEXT_BYTES - n, format, arguments);
 	va_end(arguments);
+	keep_to_one_line(text + n);
 }
 
 const char *judge_format_cpus(const cpu_set_t *cpus, char text[DOCTOR_TEXT_BYTES])

@@ -88,10 +88,32 @@ static void judge_exists(const struct doctor_facts *facts, const struct worker *
 	finding->fix_survives_reboot = true;
 }
 
+static void add_busy(int cpu, enum config_poll poll, cpu_set_t *cpus)
+{
+	if (cpu >= 0 && cpu < CPU_SETSIZE && poll == CONFIG_POLL_BUSY)
+		CPU_SET((unsigned int)cpu, cpus);
+}
+
+/* Of all workers at once: of two isolcpus= on its command line the kernel takes one. */
+static cpu_set_t cpus_to_isolate(const struct doctor_facts *facts)
+{
+	cpu_set_t cpus = facts->cpus.isolated;
+
+	for (uint32_t i = 0; i < facts->config->n_streams; i++)
+		add_busy(facts->config->streams[i].cpu, facts->config->streams[i].poll, &cpus);
+	for (uint32_t i = 0; i < facts->config->n_channels; i++)
+		add_busy(facts->config->channels[i].cpu, facts->config->channels[i].poll, &cpus);
+	if (CPU_COUNT(&facts->cpus.online))
+		CPU_AND(&cpus, &cpus, &facts->cpus.online);
+	return cpus;
+}
+
 static void judge_isolation(const struct doctor_facts *facts, const struct worker *worker,
 			    struct doctor_findings *findings)
 {
 	struct doctor_finding *finding = judge_add(findings, "isolation");
+	cpu_set_t cpus = cpus_to_isolate(facts);
+	char list[DOCTOR_TEXT_BYTES];
 
 	judge_say(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
 	if (CPU_COUNT(&facts->cpus.online) && !CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.online)) {
@@ -110,8 +132,8 @@ static void judge_isolation(const struct doctor_facts *facts, const struct worke
 	judge_say(finding->why, "for as long as another program has the CPU nothing is polled: some ms each time");
 	judge_say(
 	    finding->fix,
-	    "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%d nohz_full=%d /' /etc/default/grub && update-grub && reboot",
-	    worker->cpu, worker->cpu);
+	    "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%s nohz_full=%s /' /etc/default/grub && update-grub && reboot",
+	    judge_format_cpus(&cpus, list), list);
 	finding->fix_survives_reboot = true;
 }
 

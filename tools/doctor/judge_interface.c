@@ -157,7 +157,7 @@ static void judge_igmp(const struct doctor_interface *interface, const struct gr
 	judge_say(finding->why, "older versions join a group without a source: others' packets come, too, or with a "
 				"source-specific group none");
 	judge_say(finding->fix,
-		  "sysctl -w net.ipv4.conf.%s.force_igmp_version=0   # else the switch's querier is an old one",
+		  "sysctl -w net/ipv4/conf/%s/force_igmp_version=0   # else the switch's querier is an old one",
 		  interface->name);
 }
 
@@ -176,8 +176,9 @@ static void judge_rp_filter(const struct doctor_interface *interface, const stru
 		  "the kernel drops a querier's IGMP from an address that it would not route there, and the "
 		  "groups end a few minutes after they were joined");
 	judge_say(finding->fix,
-		  "echo 'net.ipv4.conf.%s.rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && sysctl --system",
-		  interface->name, interface->name);
+		  "echo 'net/ipv4/conf/%s/rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && "
+		  "sysctl -p /etc/sysctl.d/81-ibvcap-%s.conf",
+		  interface->name, interface->name, interface->name);
 	finding->fix_survives_reboot = true;
 }
 

@@ -61,15 +61,32 @@ static json_t *devices_to_json(const struct doctor_facts *facts)
 	return devices;
 }
 
+/* A file's name, or what is quoted of the configuration, need not be UTF-8, as JSON is. */
+static json_t *text_to_json(const char *text)
+{
+	json_t *string = json_string(text);
+	char copy[DOCTOR_TEXT_BYTES];
+
+	if (string)
+		return string;
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *c = copy; *c; c++)
+		if ((unsigned char)*c > '~')
+			*c = '?';
+	return json_string(copy);
+}
+
 static json_t *finding_to_json(const struct doctor_finding *finding)
 {
-	json_t *object = json_pack("{s:s, s:s, s:s, s:s}", "check", finding->check, "level",
-				   level_names[finding->level], "subject", finding->subject, "found", finding->found);
+	json_t *object =
+	    json_pack("{s:s, s:s, s:o, s:o}", "check", finding->check, "level", level_names[finding->level], "subject",
+		      text_to_json(finding->subject), "found", text_to_json(finding->found));
 
 	if (finding->level != DOCTOR_OK)
-		json_object_update_new(object, json_pack("{s:s, s:s, s:s, s:b}", "wanted", finding->wanted, "why",
-							 finding->why, "fix", finding->fix, "fix_survives_reboot",
-							 finding->fix_survives_reboot));
+		json_object_update_new(object,
+				       json_pack("{s:o, s:o, s:o, s:b}", "wanted", text_to_json(finding->wanted), "why",
+						 text_to_json(finding->why), "fix", text_to_json(finding->fix),
+						 "fix_survives_reboot", finding->fix_survives_reboot));
 	return object;
 }
 

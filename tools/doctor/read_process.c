@@ -29,7 +29,7 @@ static bool runs_with(const char *directory, const char *name, const char *confi
 	files_join(path, "%s/%s/cmdline", directory, name);
 	line = fopen(path, "re");
 	if (line) {
-		n = fread(words, 1, sizeof(words) - 1, line);
+		n = fread(words, 1, sizeof(words) - 2, line); /* what would follow the last word is empty */
 		fclose(line);
 	}
 	for (const char *word = words; word < words + n; word += strlen(word) + 1) {

@@ -197,6 +197,14 @@ Test(judge, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
 	}
 }
 
+Test(judge, what_a_name_has_in_it_does_not_move_the_cursor)
+{
+	facts.config_file = "\033[2J\n.conf";
+	doctor_judge(&facts, &findings);
+	for (unsigned int i = 0; i < findings.n; i++)
+		cr_expect_null(strpbrk(findings.entries[i].subject, "\033\n"), "%s", findings.entries[i].check);
+}
+
 /* ---- devices --------------------------------------------------------------------------------------- */
 
 Test(judge, no_device_and_no_card_is_an_error_that_points_to_softhca)
@@ -421,7 +429,7 @@ FAULT(an_old_igmp_is_a_warning_where_flows_have_sources, WARNING, "igmp", "versi
       interface->igmp_version = 2;
       configure("", "source = \"10.0.0.9\";", ""))
 TOLD(an_old_igmp_is_fine_without_sources, "igmp", "version 2", interface->igmp_version = 2)
-FAULT(a_strict_rp_filter_is_a_warning_with_groups, WARNING, "rp_filter", "1", "net.ipv4.conf.eth0.rp_filter = 2", true,
+FAULT(a_strict_rp_filter_is_a_warning_with_groups, WARNING, "rp_filter", "1", "net/ipv4/conf/eth0/rp_filter = 2", true,
       interface->rp_filter = 1)
 TOLD(a_strict_rp_filter_is_fine_without_groups, "rp_filter", "1", interface->rp_filter = 1;
      configure("join = false;", "", ""))
@@ -456,8 +464,8 @@ FAULT(a_worker_on_another_node_than_the_device_is_a_warning, WARNING, "numa", "o
 	    "{ name = \"p\"; interface = \"eth0\"; source_port = 1; payload_size = 100; page_size = \"4K\"; " keys     \
 	    " destinations = ( { address = \"239.0.0.1\"; port = 3; } ); } );")
 
-FAULT(the_worker_of_channels_is_told_of_once, WARNING, "isolation", "not isolated", "isolcpus=3", true,
-      CHANNELS("cpu = 3; poll = \"busy\";"))
+FAULT(the_worker_of_channels_is_told_of_once, WARNING, "isolation", "not isolated",
+      "isolcpus=2-3 nohz_full=2-3 ", true, CHANNELS("cpu = 3; poll = \"busy\";"))
 FAULT(a_deep_sleep_is_a_warning_for_channels_too, WARNING, "c_states", "133 us", "cpuidle/state0/disable", false,
       CHANNELS("");
       facts.cpus.idle_exit_us = 133)
