@@ -79,6 +79,7 @@ def test_names_are_the_running_daemons(complete, daemon, wire):
     assert complete("why", "", socket=one.socket_path) == {"in.1_a-b", "in2"}
     assert complete("recv", "--socket", str(one.socket_path), "--verify", "in.") == {"in.1_a-b"}
     assert complete("stream", "remove", "in2", socket=one.socket_path) == {"in2"}
+    assert complete("recv", f"--socket={one.socket_path}", "--duration=1", "-n/w", "in2") == {"in2"}
     assert complete("send", "", socket=one.socket_path) == {"out"}
     assert complete("replay", "--loop", "3", "", socket=one.socket_path) == {"out"}
     assert "@files" in complete("replay", "out", "", socket=one.socket_path)
