@@ -7,7 +7,6 @@
 #include "daemon/events.h"
 #include "daemon/preflight.h"
 #include "daemon/reload.h"
-#include "daemon/priv/priv.h"
 #include "daemon/streams.h"
 #include "daemon/transmitter.h"
 #include "daemon/tx_channels.h"
@@ -17,7 +16,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/capability.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 #include <unistd.h>
@@ -178,8 +176,9 @@ static int set_up(struct daemon *daemon, const struct priv_user *user, struct fa
 	if (r < 0)
 		return r;
 	if (!tx_channels_need_ipc_lock(daemon))
-		priv_drop(CAP_IPC_LOCK);
-	r = start_streams(daemon, fault);
+		r = preflight_drop_ipc_lock(fault);
+	if (r == 0)
+		r = start_streams(daemon, fault);
 	if (r < 0)
 		return r;
 	r = events_add(daemon);

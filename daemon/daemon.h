@@ -9,8 +9,9 @@
 
 /**
  * Capture until SIGTERM or SIGINT. Call from the main thread, before any other is started: it blocks
- * those signals, becomes user (NULL: stays who it is) and gives privileges up for the whole process. config is taken over. Returns 0 after an ordinary end; -errno
- * with the fault when something could not be set up or failed on the way. Nothing is left behind.
+ * those signals, becomes user (NULL: stays who it is) and gives privileges up for the whole process. config is
+ * taken over. Returns 0 after an ordinary end; -errno with the fault when something could not be set up or failed
+ * on the way. Nothing is left behind.
  */
 int daemon_run(struct config *config, const struct priv_user *user, struct fault *fault);
 

@@ -130,3 +130,17 @@ int preflight_keep_privileges(const struct priv_user *user, struct fault *fault)
 		log_info("%s", report);
 	return r;
 }
+
+int preflight_drop_ipc_lock(struct fault *fault)
+{
+	int r;
+
+	if (!priv_has(CAP_IPC_LOCK))
+		return 0;
+	r = priv_drop(CAP_IPC_LOCK);
+	if (r < 0 || priv_has(CAP_IPC_LOCK))
+		return fault_set(fault, EX_NOPERM, r < 0 ? -r : EPERM, "CAP_IPC_LOCK cannot be given up, or came back: %s",
+				 strerror(r < 0 ? -r : EPERM));
+	log_info("all memory is locked: CAP_IPC_LOCK is given up");
+	return 0;
+}

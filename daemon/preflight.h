@@ -37,4 +37,7 @@ void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *conf
  */
 int preflight_keep_privileges(const struct priv_user *user, struct fault *fault);
 
+/** All memory is locked: the capability for that goes, too, where it is there, and the log says so. Main thread. */
+int preflight_drop_ipc_lock(struct fault *fault);
+
 #endif

@@ -91,7 +91,8 @@ static int set_rights(const struct listener *listener, mode_t mode, gid_t group,
 {
 	if (group != (gid_t)-1 && chown(listener->path, (uid_t)-1, group) < 0)
 		return fault_set(fault, EX_NOPERM, errno,
-				 "control socket '%s': cannot be given to group %u: %s; run the daemon as a member of it",
+				 "control socket '%s': cannot be given to group %u: %s; make the daemon's user a member of it "
+				 "(usermod -aG), or set another group",
 				 listener->path, (unsigned)group, strerror(errno));
 	if (chmod(listener->path, mode) < 0)
 		return fault_set(fault, EX_OSERR, errno, "control socket '%s': cannot be set to mode %04o: %s",

@@ -33,9 +33,9 @@ struct priv_capability {
 };
 
 /**
- * Become user, with its groups and no way back (NULL: stay who we are). Drop everything but these from the permitted, effective and bounding sets (bounding: where CAP_SETPCAP
- * allows it; no_new_privs is set in any case), and everything from the inheritable and ambient ones. Then read
- * it back. report gets a line for the log. On error nothing was dropped, or -EPERM says what
+ * Become user, with its groups and no way back (NULL: stay who we are). Drop everything but these from the permitted,
+ * effective and bounding sets (bounding: where CAP_SETPCAP allows it; no_new_privs is set in any case), and everything from
+ * the inheritable and ambient ones. Then read it back. report gets a line for the log. On error nothing was dropped, or -EPERM says what
  * could not be. Fault: EX_NOPERM, with the commands that grant what is missing.
  */
 int priv_keep(const struct priv_user *user, const struct priv_capability *capabilities, uint32_t n_capabilities,

@@ -76,13 +76,15 @@ def test_root_becomes_another_user_for_good(start_daemon, net, wire, consumer, t
 
 
 def test_only_what_capturing_needs_is_kept_of_roots_powers(daemon, wire):
-    status = pathlib.Path(f"/proc/{daemon([conftest.stream(wire)]).pid()}/status").read_text()
+    one = daemon([conftest.stream(wire)])
+    status = pathlib.Path(f"/proc/{one.pid()}/status").read_text()
     fields = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
     cap_net_raw, cap_ipc_lock = 1 << 13, 1 << 14
     for field in ("CapEff", "CapPrm"):
         assert int(fields[field], 16) & ~cap_net_raw == 0, fields[field]
     assert int(fields["CapBnd"], 16) & ~(cap_net_raw | cap_ipc_lock) == 0
     assert fields["NoNewPrivs"] == "1"
+    assert 0 < one.text().index("capabilities kept") < one.text().index("CAP_IPC_LOCK is given up") < one.text().index("ready: ")
 
 
 def test_status_tells_what_the_configuration_asked_for(daemon, wire):
