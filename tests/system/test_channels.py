@@ -16,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 import types
 
@@ -522,6 +523,56 @@ def test_senders_that_are_killed_leave_nothing_unaccounted(daemon, wire, other_s
     wait_until(lambda: one.channel()["senders"] == 1, 20, "senders that are gone")
     counts = one.expect_sent_sum()
     assert counts["submitted"] > 4 and counts["errored"] == 0
+
+
+class ComingAndGoing(threading.Thread):
+    """Opens a channel, writes what comes to its mind, and hangs up, again and again."""
+
+    def __init__(self, daemon, seed):
+        super().__init__()
+        self.daemon_path, self.chance, self.n_opened, self.ends, self.failed = daemon.socket_path, random.Random(seed), 0, False, None
+
+    def run(self):
+        try:
+            while not self.ends:
+                self.come_and_go()
+        except Exception as failure:  # pylint: disable=broad-except
+            self.failed = failure
+
+    def come_and_go(self):
+        try:
+            it = Sender(self.daemon_path, self.chance.choice(["keep", "out"]), mapped=self.chance.random() < 0.9)
+        except (Refused, ConnectionResetError, BrokenPipeError):
+            return  # the channel goes, or is gone
+        self.n_opened += 1
+        for _ in range(self.chance.randrange(64)):
+            it.write(bytes(self.chance.randrange(1400)))
+        it.submit(cursor=None if self.chance.random() < 0.9 else self.chance.getrandbits(64))
+        time.sleep(self.chance.choice([0, 0.002, 0.02]))
+        it.close()
+
+
+def test_senders_come_and_go_while_channels_do(daemon, wire):
+    keep, out = (conftest.channel(wire, name=name, arena_slots=64, send_queue_slots=64, rate_limit_mbps=5) for name in ("keep", "out"))
+    one = resolved(daemon([], channels=[keep, out]))
+    clients = [ComingAndGoing(one, seed) for seed in range(3)]
+    for client in clients:
+        client.start()
+    try:
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            reload(one, [keep])
+            reload(one, [keep, out])
+    finally:
+        for client in clients:
+            client.ends = True
+        for client in clients:
+            client.join()
+    assert not [client.failed for client in clients if client.failed] and min(client.n_opened for client in clients) > 0
+    wait_until(lambda: not one.channel("keep")["senders"] + one.channel()["senders"], 20, one.status)
+    one.expect_sent_sum("keep")
+    sums = re.findall(r"submitted (\d+) = completed (\d+) \+ errored (\d+) \+ flushed (\d+) \+ late_dropped (\d+)", one.text())
+    assert sums and all(int(submitted) == sum(map(int, ended)) for submitted, *ended in sums), sums
 
 
 def test_a_daemon_that_is_killed_leaves_what_it_knew_and_the_next_one_begins_anew(daemon, start_daemon, wire, receiver, sender):
