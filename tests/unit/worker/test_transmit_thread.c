@@ -121,7 +121,7 @@ Test(transmit_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
 	cr_assert(eq(int, transmit_start(bench.transmit), 0));
 	await_sleep(0);
 	for (int i = 0; i < 20000 && counter_get(&state->counters[IBVCAP_TX_CTR_IDLE_KICKS]) < 3; i++) {
-		cr_assert(eq(int, (int)send(bench.senders[0].socket, "kk", 2, MSG_DONTWAIT), 2));
+		(void)send(bench.senders[0].socket, "kk", 2, MSG_DONTWAIT); /* full: its worker has no core */
 		usleep(500);
 	}
 	stop();
