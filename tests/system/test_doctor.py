@@ -167,6 +167,12 @@ def test_the_text_has_a_line_for_all_that_is_right_and_a_remedy_for_all_that_is_
     assert text.endswith(f"errors: {report['errors']}, warnings: {report['warnings']}\n")
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_what_cannot_be_written_is_74(options):
+    with open("/dev/full", "w", encoding="ascii") as full:
+        assert subprocess.run([DOCTOR, "doctor", *options], stdout=full, check=False, timeout=30).returncode == 74
+
+
 @pytest.mark.parametrize("options", [["--nonsense"], ["extra"]])
 def test_wrong_usage_is_64(net, options):
     assert doctor(net, *options).returncode == 64

@@ -79,7 +79,7 @@ int doctor_main(int argc, char **argv)
 			doctor_print_json(facts, findings);
 		else
 			doctor_print_text(facts, findings);
-		r = (int)doctor_worst(findings);
+		r = fflush(stdout) == 0 && !ferror(stdout) ? (int)doctor_worst(findings) : EX_IOERR;
 		config_free(facts->config);
 	} else {
 		fputs("ibvcap doctor: out of memory\n", stderr);
