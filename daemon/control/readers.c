@@ -58,6 +58,10 @@ static uint64_t read_start(pid_t pid, char program[16])
 		return 0;
 	*end = '\0';
 	snprintf(program, 16, "%.15s", name + 1);
+	/* The reader's own choice, on its way to logs and root's terminal. */
+	for (char *c = program; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
 	return started;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,6 +79,19 @@ Test(readers, who_reads_is_no_holder_and_who_was_put_out_is)
 	cr_expect(eq(str, (char *)holders(&readers), expected));
 	end_reader(pid);
 	cr_expect(eq(str, (char *)holders(&readers), (char *)""), "who is dead holds nothing");
+}
+
+Test(readers, what_a_reader_calls_itself_is_shown_and_does_nothing)
+{
+	pid_t pid;
+	uint32_t place;
+
+	prctl(PR_SET_NAME, "a) \033[2J\233\a");
+	pid = start_reader();
+	place = readers_add(&readers, pid, 1000, "lidar");
+	readers_leave(&readers, place, READER_PUT_OUT);
+	cr_expect(strstr(holders(&readers), "(a) ?[2J??)"), "%s", text);
+	end_reader(pid);
 }
 
 Test(readers, who_hangs_up_and_keeps_its_mappings_is_named_last)
