@@ -136,7 +136,8 @@ static void judge_device(const struct doctor_facts *facts, const struct doctor_d
 			judge_say(finding->fix,
 				  "echo ib_uverbs > /etc/modules-load.d/ibvcap.conf && modprobe ib_uverbs");
 		else if (device->open_error == EPERM && *facts->limits.container)
-			judge_say(finding->fix, "give the container /dev/infiniband/%s (DeviceAllow=, --device)",
+			judge_say(finding->fix,
+				  "# outside: give the container /dev/infiniband/%s (DeviceAllow=, --device)",
 				  device->uverbs);
 		else
 			judge_say(finding->fix,

@@ -49,7 +49,7 @@ static void judge_memlock(const struct doctor_process *process, struct doctor_fi
 	if (process->kind == DOCTOR_SERVICE)
 		judge_say(finding->fix, "systemctl edit ibvcapd   # [Service] LimitMEMLOCK=infinity");
 	else
-		judge_say(finding->fix, "start ibvcapd by systemctl start ibvcapd, or as root");
+		judge_say(finding->fix, "sudo ibvcapd   # or its package, and systemctl start ibvcapd");
 	finding->fix_survives_reboot = process->kind == DOCTOR_SERVICE;
 }
 
@@ -70,7 +70,7 @@ static void judge_capabilities(const struct doctor_process *process, struct doct
 			  "systemctl edit ibvcapd   # [Service] AmbientCapabilities=CAP_NET_RAW CAP_IPC_LOCK");
 	else
 		judge_say(finding->fix,
-			  "start ibvcapd by systemctl start ibvcapd, as root, or by ibv_launch ibvcapd ...");
+			  "sudo ibvcapd   # or ibv_launch ibvcapd; or its package, and systemctl start ibvcapd");
 	finding->fix_survives_reboot = process->kind != DOCTOR_SELF;
 	finding->level = process->kind != DOCTOR_SELF ? DOCTOR_ERROR : DOCTOR_WARNING;
 }

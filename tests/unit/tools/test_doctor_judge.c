@@ -124,6 +124,16 @@ static void expect_ready(void)
 	cr_expect_eq(doctor_worst(&findings), DOCTOR_OK);
 }
 
+/* It is to be pasted. */
+static void expect_command(const char *fix)
+{
+	FILE *shell = popen("sh -n", "w");
+
+	cr_assert_not_null(shell);
+	fputs(fix, shell);
+	cr_expect_eq(pclose(shell), 0, "%s", fix);
+}
+
 /* The one finding that is not ok; fails the test if there are none or several. */
 static const struct doctor_finding *only_fault(void)
 {
@@ -139,6 +149,7 @@ static const struct doctor_finding *only_fault(void)
 	cr_assert_not_null(fault);
 	cr_assert(*fault->subject && *fault->found && *fault->wanted && *fault->why && *fault->fix);
 	cr_assert_eq(doctor_worst(&findings), fault->level);
+	expect_command(fault->fix);
 	return fault;
 }
 
