@@ -192,6 +192,7 @@ static int on_prepared(sd_event_source *source, int fd, uint32_t events, void *c
 	daemon->change = NULL;
 	change->done(daemon, r, said, &change->fault);
 	free_change(change, r < 0 ? change->config : NULL);
+	events_look_for_end(daemon); /* a stop counts transmit workers that were to come */
 	return 0;
 }
 

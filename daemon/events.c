@@ -121,6 +121,7 @@ static int on_reap(sd_event_source *source, void *context)
 		config_free_chain(daemon->config->older);
 		daemon->config->older = NULL;
 	}
+	events_look_for_end(daemon); /* with its last channel a transmit worker goes, whose last word nobody hears then */
 	return 0;
 }
 

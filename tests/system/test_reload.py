@@ -460,6 +460,21 @@ def test_a_daemon_that_is_told_to_stop_gives_up_what_it_prepares(change_at_work)
     assert change.wait(10) != 0
 
 
+def test_a_stop_waits_for_no_worker_of_channels_that_were_to_come(slow, wire, ibvcap):
+    """Whatever else runs has ended before the change is given up."""
+    one, hold = slow([small(wire)])
+    one.write_config({"socket": str(one.socket_path), "mode": "0666"}, [small(wire), small(wire, name="large", port=7600)],
+                     [conftest.channel(wire)])
+    hold()
+    one.process.send_signal(signal.SIGHUP)
+    conftest.wait_until(lambda: ibvcap(one, "reload").returncode == os.EX_TEMPFAIL, 10, "a change at work")
+    one.process.send_signal(signal.SIGTERM)
+    conftest.wait_until(lambda: "draining" in one.text(), 10, "the signal")
+    time.sleep(0.2)
+    hold()
+    one.stop_clean()
+
+
 def test_only_administrators_may(daemon, wire, ibvcap):
     one = daemon([small(wire)])
     for words in (["reload"], ["stream", "remove", "lidar"]):

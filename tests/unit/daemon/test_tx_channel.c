@@ -125,3 +125,17 @@ Test(tx_channel, a_worker_that_is_told_nothing_new_is_left_alone)
 	tx_channel_set_link(&channel, true);
 	cr_expect(eq(int, transmit_do_work(transmitter.transmit, &(struct transmit_now){0}), 0));
 }
+
+/* It was freed with its last channel, before what it said was read. */
+Test(tx_channel, a_stop_does_not_wait_for_a_worker_that_is_gone)
+{
+	struct config nothing = {.older = NULL};
+	int code;
+
+	TAILQ_INIT(&state.transmitters);
+	state.config = &nothing;
+	state.stopping = true;
+	events_reap(&state);
+	cr_assert(ge(int, sd_event_run(state.event, 0), 0));
+	cr_expect(eq(int, sd_event_get_exit_code(state.event, &code), 0));
+}
