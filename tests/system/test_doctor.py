@@ -161,10 +161,16 @@ def test_the_manual_page_has_every_check():
 def test_the_text_has_a_line_for_all_that_is_right_and_a_remedy_for_all_that_is_not(net, wire):
     report = diagnosis(net, prefix=(*ALONE, *softhca(wire.interface)))
     text = doctor(net, prefix=(*ALONE, *softhca(wire.interface))).stdout
+
+    def words(said):
+        """Free pages and the clock's error are others by the second time."""
+        return re.sub(r"\d+", "N", said)
+
     for entry in report["checks"]:
-        assert f" {entry['check']} " in text and f"{entry['subject']}: {entry['found']}" in text
-        assert entry["level"] == "ok" or f"fix:    {entry['fix']}" in text
-    assert text.endswith(f"errors: {report['errors']}, warnings: {report['warnings']}\n")
+        assert f" {entry['check']} " in text and words(f"{entry['subject']}: {entry['found']}") in words(text)
+        assert entry["level"] == "ok" or words(f"fix:    {entry['fix']}") in words(text)
+    levels = [len(re.findall(rf"^{level} ", text, re.M)) for level in ("error", "warning")]
+    assert text.endswith("errors: {}, warnings: {}\n".format(*levels))
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
