@@ -133,6 +133,8 @@ static void ask_kernel(struct doctor_kernel *kernel)
 void doctor_ask(struct doctor_facts *facts)
 {
 	ask_service(&facts->process);
+	if (facts->process.kind == DOCTOR_SERVICE)
+		read_limits("", &facts->process, &facts->limits);
 	ask_clock(&facts->clock);
 	ask_kernel(&facts->kernel);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)

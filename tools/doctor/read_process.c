@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define DEFAULT_CONFIG "/etc/ibvcapd.conf"
+#define SERVICES_CGROUP "/system.slice"
 
 struct search {
 	const char *config_file;
@@ -189,11 +190,17 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 	char path[PATH_MAX], cgroup[sizeof(limits->cgroup)];
 	char *slash;
 
-	limits->memory_bytes = limits->processes = limits->huge_2m_bytes = limits->huge_1g_bytes = UINT64_MAX;
+	*limits = (struct doctor_limits){.memory_bytes = UINT64_MAX,
+					 .processes = UINT64_MAX,
+					 .huge_2m_bytes = UINT64_MAX,
+					 .huge_1g_bytes = UINT64_MAX};
 	name_container(root, limits->container);
 	join_process(path, root, process, "cgroup");
 	files_read_labelled(path, "0::", limits->cgroup, sizeof(limits->cgroup));
 	limits->cgroup[strcspn(limits->cgroup, "\n")] = '\0';
+	/* Not in that of who asks. */
+	if (process->kind == DOCTOR_SERVICE)
+		files_copy_name(limits->cgroup, sizeof(limits->cgroup), SERVICES_CGROUP);
 	files_copy_name(cgroup, sizeof(cgroup), limits->cgroup);
 	/* Each binds all below it. */
 	do {

@@ -345,6 +345,20 @@ Test(no_machine, an_empty_one_reads_as_nothing)
 	cr_assert_eq(facts.limits.memory_bytes, UINT64_MAX);
 }
 
+Test(no_machine, a_service_that_does_not_run_will_not_be_in_the_cgroup_of_who_asks)
+{
+	cr_assert_not_null(mkdtemp(root));
+	put("/proc/self/cgroup", "0::/user.slice\n");
+	put("/sys/fs/cgroup/user.slice/pids.max", "3\n");
+	put("/sys/fs/cgroup/system.slice/pids.max", "7\n");
+	doctor_read(root, &facts);
+	cr_expect_eq(facts.limits.processes, 3);
+	facts.process.kind = DOCTOR_SERVICE;
+	doctor_read(root, &facts);
+	cr_expect_eq(facts.limits.processes, 7);
+	remove_tree();
+}
+
 /* A list whose links go round must end. */
 Test(no_machine, a_pci_device_that_lies_ends_the_search)
 {
