@@ -24,6 +24,7 @@ struct preparer {
 	struct job_queue queued;
 	struct job_queue worked;
 	unsigned n_unfinished; /* queued or being worked */
+	uid_t served; /* whose turn it was */
 	bool is_asked; /* whether the thread goes on, and it has not since */
 	uint64_t busy_until_us; /* CLOCK_MONOTONIC: the work that it is at may take so long */
 	bool stop;
@@ -31,21 +32,37 @@ struct preparer {
 
 /* ---- the thread ------------------------------------------------------------------------------------ */
 
+/* The oldest, but of somebody else than the last, if there is one: who comes and goes all the time keeps nobody out. */
+static struct job *take_job(struct preparer *preparer)
+{
+	struct job *job;
+
+	STAILQ_FOREACH (job, &preparer->queued, link)
+		if (job->user != preparer->served)
+			break;
+	if (!job)
+		job = STAILQ_FIRST(&preparer->queued);
+	if (!job)
+		return NULL;
+	STAILQ_REMOVE(&preparer->queued, job, job, link);
+	preparer->served = job->user;
+	preparer->busy_until_us = time_monotonic_ns() / 1000 + time_for_memory_us(job->bytes);
+	return job;
+}
+
 static void *preparer_main(void *context)
 {
 	struct preparer *preparer = context;
 
 	pthread_mutex_lock(&preparer->mutex);
 	while (!preparer->stop) {
-		struct job *job = STAILQ_FIRST(&preparer->queued);
+		struct job *job = take_job(preparer);
 
 		preparer->is_asked = false;
 		if (!job) {
 			pthread_cond_wait(&preparer->changed, &preparer->mutex);
 			continue;
 		}
-		STAILQ_REMOVE_HEAD(&preparer->queued, link);
-		preparer->busy_until_us = time_monotonic_ns() / 1000 + time_for_memory_us(job->bytes);
 		pthread_mutex_unlock(&preparer->mutex);
 		job->work(job);
 		pthread_mutex_lock(&preparer->mutex);

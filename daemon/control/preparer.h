@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What takes its time, and keeps nobody waiting but who asked for it: zeroing and locking memory of many MiB, giving it
- * back. One thread does one piece after the other; control serves its clients meanwhile. Control thread only, but for
- * the work.
+ * back. One thread does one piece after the other, no two of one user's while another waits; control serves its clients
+ * meanwhile. Control thread only, but for the work.
  */
 #ifndef DAEMON_CONTROL_PREPARER_H
 #define DAEMON_CONTROL_PREPARER_H
@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <sys/types.h>
 #include <systemd/sd-event.h>
 
 /* Embedded in what the work is about; in no queue but one. */
@@ -17,6 +18,7 @@ struct job {
 	STAILQ_ENTRY(job) link;
 	void (*work)(struct job *job); /* by the thread; what it looks at stays until done */
 	void (*done)(struct job *job); /* from the loop, or from preparer_drain(); may free what the job is in */
+	uid_t user;                    /* whose it is: in turns */
 	uint64_t bytes;                /* of memory that it is about: it has its time by those */
 };
 

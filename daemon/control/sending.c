@@ -101,6 +101,7 @@ static void begin(struct sending *sending, enum sending_job doing)
 	sending->doing = doing;
 	sending->job.work = works[doing];
 	sending->job.done = done;
+	sending->job.user = sending->uid;
 	sending->job.bytes = (uint64_t)sending->options.n_slots * sending->options.slot_bytes;
 	preparer_add(sending->point->transmit->preparer, &sending->job);
 }
