@@ -51,6 +51,12 @@ static int populate(void *address, size_t bytes, uint32_t page_bytes)
 	return 0;
 }
 
+/* Payloads are not the business of who reads a core, and GiB of them no help. A kernel that won't: so be it. */
+static void leave_out_of_cores(void *address, size_t bytes)
+{
+	(void)madvise(address, bytes, MADV_DONTDUMP);
+}
+
 int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_bytes)
 {
 	struct shm new = SHM_INIT;
@@ -74,6 +80,7 @@ int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_by
 		goto fail;
 	}
 	new.address = address;
+	leave_out_of_cores(new.address, new.bytes);
 	r = populate(new.address, new.bytes, page_bytes);
 	if (r < 0)
 		goto fail;
@@ -250,6 +257,7 @@ int shm_map(struct shm *shm, int fd, bool writable, size_t expected_bytes)
 	}
 	new.address = address;
 	new.bytes = (size_t)status.st_size;
+	leave_out_of_cores(new.address, new.bytes);
 	new.page_bytes = (uint32_t)status.st_blksize;
 	*shm = new;
 	return 0;

@@ -4,6 +4,9 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -55,6 +58,40 @@ Test(shm, a_reader_sees_what_is_written_after_the_seal)
 	cr_assert_eq(shm_map(&reader, fd, false, 4096), 0);
 	strcpy(writer.address, "after");
 	cr_expect_str_eq(reader.address, "after");
+	shm_deinit(&reader);
+	shm_deinit(&writer);
+}
+
+/* "dd" among the flags of the mapping, as the kernel tells them. */
+static bool is_left_out_of_cores(const void *address)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	char line[512];
+	bool mine = false, found = false;
+
+	cr_assert_not_null(file);
+	while (fgets(line, sizeof(line), file)) {
+		uintptr_t begin, end;
+
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2)
+			mine = begin <= (uintptr_t)address && (uintptr_t)address < end;
+		else if (mine && strncmp(line, "VmFlags:", strlen("VmFlags:")) == 0)
+			found = strstr(line, " dd ") != NULL;
+	}
+	fclose(file);
+	return found;
+}
+
+Test(shm, payloads_are_in_no_core)
+{
+	struct shm writer, reader = SHM_INIT;
+
+	create(&writer, 4096);
+	cr_expect(is_left_out_of_cores(writer.address));
+	cr_assert_eq(shm_seal_readonly(&writer), 0);
+	cr_assert_eq(shm_map(&reader, shm_reopen_readonly(&writer), false, 4096), 0);
+	cr_expect(is_left_out_of_cores(reader.address));
+	cr_expect_not(is_left_out_of_cores(&reader));
 	shm_deinit(&reader);
 	shm_deinit(&writer);
 }
