@@ -81,7 +81,8 @@ static int prepare_patiently(struct daemon *daemon, struct stream *stream, struc
 		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted)
 			return r;
 		streams_name_holders(daemon, r, fault);
-		if (time_monotonic_ns() >= daemon->wait_until_ns || is_told_to_stop())
+		daemon->stopping = is_told_to_stop();
+		if (time_monotonic_ns() >= daemon->wait_until_ns || daemon->stopping)
 			return r;
 		if (!said)
 			sd_notify(0, "STATUS=waiting for hugepages that readers of the last run have");
@@ -287,6 +288,9 @@ int daemon_run(struct config *config, const struct priv_user *user, struct fault
 			fault_set(fault, EX_OSERR, -r, "the event loop failed: %s", strerror(-r));
 		else
 			r = daemon.result;
+	} else if (daemon.stopping) {
+		log_info("told to stop while waiting: %s", fault->text);
+		r = 0;
 	}
 	tear_down(&daemon);
 	return r;

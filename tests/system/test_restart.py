@@ -397,3 +397,14 @@ def test_it_does_not_wait_for_ever(manager, wire, consumer, most_pages):
     assert daemon.process.wait(30) == 75, daemon.text()
     assert re.search(f"error: .*hugepages.*held by process {reader.process.pid} .*reserve pages for two runs", daemon.text())
     assert daemon.socket_path.exists(), "the manager still listens"
+
+
+def test_a_stop_while_it_waits_is_no_failure(manager, wire, consumer, most_pages):
+    streams = [conftest.stream(wire, **most_pages)]
+    daemon = manager.start(streams).wait_ready()
+    reader = consumer(daemon, "lidar")
+    reader.process.send_signal(signal.SIGSTOP)
+    daemon = manager.restart(streams, signal.SIGTERM, control={"restart_wait_s": 60})
+    conftest.wait_until(lambda: "waiting up to" in daemon.text(), 20, "a word about waiting")
+    assert daemon.stop() == 0, daemon.text()
+    assert "told to stop while waiting" in daemon.text() and "error:" not in daemon.text()
