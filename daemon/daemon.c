@@ -28,10 +28,10 @@ static int open_listener(struct daemon *daemon, struct fault *fault)
 {
 	const struct config *config = daemon->config;
 	int fd;
-	int r = fdstore_take(&daemon->fdstore, config->socket_path);
+	int r = fdstore_take(&daemon->fdstore, config->socket_path, fault);
 
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "what the service manager passed cannot be taken: %s", strerror(-r));
+		return r;
 	r = readers_init(&daemon->readers, daemon->fdstore.readers);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "no list of readers can be made: %s", strerror(-r));

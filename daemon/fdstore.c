@@ -11,13 +11,14 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#define CONTROL_NAME  "control"
+#define CONTROL_NAME "control"
 #define GROUPS_PREFIX "groups-"
 #define READERS_PREFIX "readers-"
-#define NAME_BYTES    128
+#define NAME_BYTES 128
 
 /* ---- taking -------------------------------------------------------------------------------------- */
 
@@ -26,7 +27,8 @@ static bool is_listener_at(int fd, const char *path)
 {
 	struct stat status;
 
-	return sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, path, 0) > 0 && lstat(path, &status) == 0 && S_ISSOCK(status.st_mode);
+	return sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, path, 0) > 0 && lstat(path, &status) == 0 &&
+	       S_ISSOCK(status.st_mode);
 }
 
 static bool starts_with(const char *name, const char *prefix)
@@ -41,18 +43,47 @@ static bool is_same_socket(int fd, int other)
 	return fstat(fd, &status) == 0 && fstat(other, &others) == 0 && status.st_ino == others.st_ino;
 }
 
-static int note_for_settling(struct fdstore *store, int fd, const char *name)
+static int fault_passed(int error, struct fault *fault)
+{
+	return fault_set(fault, EX_OSERR, -error, "what the service manager passed cannot be taken: %s",
+			 strerror(-error));
+}
+
+static int note_for_settling(struct fdstore *store, int fd, const char *name, struct fault *fault)
 {
 	store->names[store->n_fds] = strdup(name);
 	store->fds[store->n_fds++] = fd;
-	return store->names[store->n_fds - 1] ? 0 : -ENOMEM;
+	return store->names[store->n_fds - 1] ? 0 : fault_passed(-ENOMEM, fault);
+}
+
+static bool is_ours(const char *name)
+{
+	return strcmp(name, CONTROL_NAME) == 0 || starts_with(name, READERS_PREFIX) || starts_with(name, GROUPS_PREFIX);
+}
+
+/* Clients would wait for ever at the one path, and the daemon at the other. Our own path of before is no such. */
+static int check_socket_unit(int fd, const char *name, const char *socket_path, struct fault *fault)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNSPEC};
+	socklen_t bytes = sizeof(address) - 1; /* so that there is an end to the path */
+
+	if (is_ours(name) || getsockname(fd, (struct sockaddr *)&address, &bytes) < 0 ||
+	    address.sun_family != AF_UNIX || strcmp(address.sun_path, socket_path) == 0)
+		return 0;
+	return fault_set(
+	    fault, EX_CONFIG, EADDRNOTAVAIL,
+	    "%s listens at '%s', but control: socket is '%s': make that '%s' in the configuration, or "
+	    "ListenSequentialPacket=%s in the unit (systemctl edit %s), or do without it: systemctl disable --now "
+	    "%s",
+	    name, address.sun_path, socket_path, address.sun_path, socket_path, name, name);
 }
 
 /* A first start by a socket unit passes a listener, too: it is our own names that say that there was a run before. */
-static int take_one(struct fdstore *store, int fd, const char *name, const char *socket_path)
+static int take_one(struct fdstore *store, int fd, const char *name, const char *socket_path, struct fault *fault)
 {
 	bool is_control = strcmp(name, CONTROL_NAME) == 0, is_readers = starts_with(name, READERS_PREFIX);
 	bool is_settled = is_readers || starts_with(name, GROUPS_PREFIX);
+	int r;
 
 	store->restarted |= is_control || is_settled;
 	if (store->listener < 0 && is_listener_at(fd, socket_path)) {
@@ -62,20 +93,21 @@ static int take_one(struct fdstore *store, int fd, const char *name, const char 
 	if (is_readers)
 		store->readers = fd;
 	if (is_settled)
-		return note_for_settling(store, fd, name);
+		return note_for_settling(store, fd, name, fault);
 	/* The one that is used came from a socket unit, and is kept in the store besides. */
-	if (!is_control || store->listener < 0 || !is_same_socket(fd, store->listener)) {
-		log_warning("the service manager passed a descriptor named '%s' that is not used: it is no socket listening at "
-			    "'%s'",
+	r = check_socket_unit(fd, name, socket_path, fault);
+	if (r == 0 && (!is_control || store->listener < 0 || !is_same_socket(fd, store->listener))) {
+		log_warning("the service manager passed a descriptor named '%s' that is not used: it is no socket "
+			    "listening at '%s'",
 			    name, socket_path);
 		if (store->keeps && is_control)
 			sd_notify(0, "FDSTOREREMOVE=1\nFDNAME=" CONTROL_NAME);
 	}
 	close(fd);
-	return 0;
+	return r;
 }
 
-int fdstore_take(struct fdstore *store, const char *socket_path)
+int fdstore_take(struct fdstore *store, const char *socket_path, struct fault *fault)
 {
 	const char *room = getenv("FDSTORE");
 	char **names = NULL;
@@ -85,16 +117,16 @@ int fdstore_take(struct fdstore *store, const char *socket_path)
 	*store = (struct fdstore)FDSTORE_INIT;
 	store->keeps = room && atoi(room) > 0 && getenv("NOTIFY_SOCKET");
 	if (getrandom(&store->generation, sizeof(store->generation), 0) < 0)
-		return -errno;
+		return fault_passed(-errno, fault);
 	if (n <= 0)
-		return n;
+		return n < 0 ? fault_passed(n, fault) : 0;
 	store->fds = calloc((size_t)n, sizeof(*store->fds));
 	store->names = calloc((size_t)n, sizeof(*store->names));
 	if (!store->fds || !store->names)
-		r = -ENOMEM;
+		r = fault_passed(-ENOMEM, fault);
 	for (int i = 0; i < n; i++) {
 		if (r == 0)
-			r = take_one(store, SD_LISTEN_FDS_START + i, names[i], socket_path);
+			r = take_one(store, SD_LISTEN_FDS_START + i, names[i], socket_path, fault);
 		else
 			close(SD_LISTEN_FDS_START + i);
 		free(names[i]);

@@ -28,8 +28,11 @@ struct fdstore {
 
 #define FDSTORE_INIT { .listener = -1, .readers = -1 }
 
-/** Take what was passed (LISTEN_FDS) and clear the environment of it. A listener is one at that path. 0 or -errno. */
-int fdstore_take(struct fdstore *store, const char *socket_path);
+/**
+ * Take what was passed (LISTEN_FDS) and clear the environment of it. A listener is one at that path; a socket unit's at
+ * another is a fault.
+ */
+int fdstore_take(struct fdstore *store, const char *socket_path, struct fault *fault);
 
 /** Have it kept for the next run. Not where the manager keeps nothing. */
 void fdstore_keep_listener(const struct fdstore *store, int fd);

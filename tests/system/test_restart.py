@@ -120,6 +120,18 @@ def test_a_socket_unit_is_no_restart_and_is_not_doubted_afterwards(manager, wire
             manager.daemon.kill()
 
 
+def test_a_socket_unit_at_another_path_is_refused(manager, wire, tmp):
+    path = tmp / "elsewhere.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as unit:
+        unit.bind(str(path))
+        unit.listen()
+        manager.units = [("ibvcapd.socket", unit.dup().detach())]
+        assert manager.start([conftest.stream(wire)]).process.wait(20) == 78
+        assert f"ibvcapd.socket listens at '{path}', but control: socket is '{manager.daemon.socket_path}'" in manager.daemon.text()
+        assert f"or ListenSequentialPacket={manager.daemon.socket_path} in the unit" in manager.daemon.text()
+        assert path.exists() and not manager.daemon.socket_path.exists()
+
+
 def test_without_a_manager_that_keeps_anything_the_path_goes_with_the_daemon(start_daemon, wire):
     one = start_daemon([conftest.stream(wire)]).wait_ready()
     one.stop_clean()
