@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define REAP_RUNS     16
+#define REAP_RUNS                 16
+#define MEASURED_LATENESS_MAX_NS UINT64_C(1000000000000) /* 1000 s */
 
 static inline void look(struct transmit_now *now)
 {
@@ -188,7 +189,8 @@ static inline void note_due(struct channel *channel, struct sender *sender, uint
 	channel->due_to_count = true;
 }
 
-/* How late n of those that are ready leave: they are the device's now, and not before. */
+/* How late n of those that are ready leave: they are the device's now, and not before. A time of another age is late, and
+ * no measure of how well times are kept here: one such would spoil the channel's maximum and mean for everybody. */
 static void count_times(struct channel *channel, uint32_t n, struct transmit_now *now)
 {
 	look(now);
@@ -201,7 +203,8 @@ static void count_times(struct channel *channel, uint32_t n, struct transmit_now
 		if (due->not_before_ns) {
 			uint64_t late_ns = now->utc_ns > due->not_before_ns ? now->utc_ns - due->not_before_ns : 0;
 
-			count_lateness(&tally[IBVCAP_TX_CTR_TIMED], late_ns);
+			if (late_ns <= MEASURED_LATENESS_MAX_NS)
+				count_lateness(&tally[IBVCAP_TX_CTR_TIMED], late_ns);
 			tally[IBVCAP_TX_CTR_LATE] += late_ns > channel->late_after_ns;
 		}
 		if (due->paced_ns)

@@ -447,6 +447,20 @@ Test(transmit, a_packet_waits_for_its_time_and_holds_up_its_own_sender_only)
 	bench_tear_down(&bench);
 }
 
+Test(transmit, a_time_of_another_age_is_late_and_no_measure)
+{
+	bench_set_up(&bench, &(struct bench_setting){ .at_once = true, .late_after_ns = 500 });
+	submit_timed(0, 1, 0);
+	submit_timed(0, BENCH_UTC_NS - 300, 0);
+	bench_work(&bench);
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_LATE), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED_LATENESS_NS), 300));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS), 300));
+	cr_expect(eq(u64, completed(0), 2));
+	bench_tear_down(&bench);
+}
+
 Test(transmit, a_late_packet_is_counted_and_sent_or_dropped_as_it_says)
 {
 	bench_set_up(&bench, &(struct bench_setting){ .at_once = true, .late_after_ns = 10000 });

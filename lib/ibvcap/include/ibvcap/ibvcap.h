@@ -244,7 +244,8 @@ struct ibvcap_tx;
 
 /** What ibvcap_open() may be told; zero means the default for every field. */
 struct ibvcap_open_options {
-	uint32_t timeout_ms; /* for the daemon's answers; 0 = 5000 */
+	/* For the daemon's answers; 0 = 5000. Making an arena of several GiB takes longer: about 0.1 s for each 64 MiB. */
+	uint32_t timeout_ms;
 };
 
 /** Properties of the channel behind a handle; constant. */

@@ -57,7 +57,7 @@ enum ibvcap_tx_counter {
 	IBVCAP_TX_CTR_COMPLETED_BYTES, /* payload bytes of completed ones */
 	IBVCAP_TX_CTR_WIRE_BYTES,    /* of completed ones: Ethernet frames with FCS, what a rate counts */
 	IBVCAP_TX_CTR_LATE,          /* more than late_after after their time: posted nevertheless, or dropped */
-	IBVCAP_TX_CTR_TIMED,         /* posted that had a time */
+	IBVCAP_TX_CTR_TIMED,         /* posted that had a time, not over 1000 s ago */
 	IBVCAP_TX_CTR_TIMED_LATENESS_NS,     /* sum over timed: posted this long after their time */
 	IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS,
 	IBVCAP_TX_CTR_PACED,                 /* posted after waiting for the channel's rate */
