@@ -6,6 +6,8 @@
 #include "daemon/flow/flow.h"
 
 #include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +45,21 @@ static int add_flows(struct stream *stream, struct fault *fault)
 	return r;
 }
 
+/* An interface's name has 15 bytes. */
+static void warn_untagged(const struct config_stream *config, int vlan)
+{
+	const char *interface = config->interface;
+	char name[32];
+
+	if (snprintf(name, sizeof(name), "%s.%d", interface, vlan) >= IF_NAMESIZE)
+		snprintf(name, sizeof(name), "vlan%d", vlan);
+	log_message(LOG_WARNING, &(struct log_about){.stream = config->name, .interface = interface},
+		    "stream '%s': its group in VLAN %d is joined on %s without a tag: no interface has that VLAN; where "
+		    "its switch wants to hear of the group: ip link add link %s name %s type vlan id %d && ip link set "
+		    "%s up, then restart the daemon (systemctl restart ibvcapd)",
+		    config->name, vlan, interface, interface, name, vlan, name);
+}
+
 static int join_groups(const struct stream *stream, const struct config_stream *config, struct membership **membership,
 		       struct fault *fault)
 {
@@ -51,23 +68,19 @@ static int join_groups(const struct stream *stream, const struct config_stream *
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': no socket for its groups: %s", config->name,
 				 strerror(-r));
-	for (uint32_t i = 0; i < config->n_flows && r == 0; i++) {
+	for (uint32_t i = 0; i < config->n_flows && r >= 0; i++) {
 		struct flow_rule rule;
 
 		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
-		if (rule.multicast && rule.vlan >= 0)
-			log_message(
-			    LOG_WARNING, &(struct log_about){.stream = config->name, .interface = config->interface},
-			    "stream '%s': its group in VLAN %d is joined on %s without a tag; where the VLAN's switch "
-			    "wants to hear of it, set join = false and join on the VLAN's own interface",
-			    config->name, rule.vlan, config->interface);
 		r = membership_join(*membership, stream->interface->net.index, &rule, fault);
+		if (r == MEMBERSHIP_UNTAGGED)
+			warn_untagged(config, rule.vlan);
 	}
 	if (r < 0) {
 		membership_free(*membership);
 		*membership = NULL;
 	}
-	return r;
+	return r < 0 ? r : 0;
 }
 
 int stream_capture(struct stream *stream, struct fault *fault)

@@ -143,7 +143,7 @@ static const struct key stream[] = {
     [STREAM_JOIN] = {.name = "join",
 		     .type = KEY_BOOLEAN,
 		     .integer = true,
-		     .description = "join the flows' multicast groups"},
+		     .description = "join the flows' multicast groups, those in a VLAN on its own interface"},
     [STREAM_USERS] = {.name = "users", .type = KEY_NAMES, .description = "who may receive, by name or number"},
     [STREAM_GROUPS] = {.name = "groups",
 		       .type = KEY_NAMES,

@@ -6,6 +6,7 @@
  * The sockets are bound to no port and so receive nothing.
  */
 #include "daemon/net/net.h"
+#include "daemon/net/rtnl.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -135,19 +136,39 @@ static const char *remedy(int error, const struct flow_rule *rule)
 	return "";
 }
 
+/* Reports leave with the tag by the VLAN's own interface, and only there the kernel hears who asks for them. */
+static int find_interface(const struct flow_rule *rule, unsigned *interface_index)
+{
+	unsigned vlan_index;
+	int r;
+
+	if (rule->vlan < 0)
+		return 0;
+	r = rtnl_find_vlan(*interface_index, rule->vlan, &vlan_index);
+	if (r == -ENOENT)
+		return MEMBERSHIP_UNTAGGED;
+	if (r == 0)
+		*interface_index = vlan_index;
+	return r;
+}
+
 int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
 		    struct fault *fault)
 {
 	char group[128], interface[IF_NAMESIZE];
-	int r;
+	int r, found;
 
 	if (!rule->multicast)
 		return 0;
+	found = find_interface(rule, &interface_index);
+	if (found < 0)
+		return fault_set(fault, EX_OSERR, -found, "the interface of VLAN %d cannot be looked for: %s", rule->vlan,
+				 strerror(-found));
 	r = join_on_open_sockets(membership, interface_index, rule);
 	if (is_full(r))
 		r = join_on_new_socket(membership, interface_index, rule);
 	if (r == 0)
-		return 0;
+		return found;
 	if (!if_indextoname(interface_index, interface))
 		snprintf(interface, sizeof(interface), "%u", interface_index);
 	return fault_set(fault, r == -ENODEV ? EX_UNAVAILABLE : EX_OSERR, -r,

@@ -33,9 +33,15 @@ int net_port_discards(const char *interface, uint64_t *discards);
 struct membership;
 
 int membership_new(struct membership **membership);
-/** Join the rule's group (with its source, if it has one) on an interface. Not a multicast rule: nothing, 0. */
+
+#define MEMBERSHIP_UNTAGGED 1
+
+/**
+ * Join the rule's group (with its source, if it has one) on an interface, or where the rule has a VLAN on that one's
+ * own. MEMBERSHIP_UNTAGGED: there is none, and it is joined on the interface itself. Not a multicast rule: nothing, 0.
+ */
 int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
-                    struct fault *fault);
+		    struct fault *fault);
 /** Its socket i, from 0 on: stays the membership's. -1: there is none. */
 int membership_fd(const struct membership *membership, uint32_t i);
 /** Leaves every group. */

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/rtnl.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <linux/if_ether.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <string.h>
@@ -10,7 +12,8 @@
 
 #define REQUEST_BYTES 256
 #define ANSWER_BYTES 32768 /* a link's is the longest, and the kernel's own bound for one message */
-#define STRAYS_MAX 8	   /* late answers to requests that were given up */
+#define LISTS_MAX 5
+#define STRAYS_MAX 8 /* late answers to requests that were given up */
 
 /* ---- sockets -------------------------------------------------------------------------------------- */
 
@@ -57,27 +60,33 @@ int rtnl_open_events(struct mnl_socket **socket)
 
 /* ---- requests ------------------------------------------------------------------------------------- */
 
-/* The one message that answers: cb gets it. -errno of the kernel's. */
-static int ask(struct mnl_socket *socket, struct nlmsghdr *request, mnl_cb_t cb, void *into)
+/* cb gets each message that answers, to the last or until it has had enough. -errno of the kernel's. */
+static int ask_with(struct mnl_socket *socket, struct nlmsghdr *request, uint16_t flags, mnl_cb_t cb, void *into)
 {
 	static unsigned sequence;
 	char answer[ANSWER_BYTES];
+	int strays = 0, r = MNL_CB_OK;
 	ssize_t n;
 
-	request->nlmsg_flags = NLM_F_REQUEST;
+	request->nlmsg_flags = NLM_F_REQUEST | flags;
 	request->nlmsg_seq = ++sequence;
 	if (mnl_socket_sendto(socket, request, request->nlmsg_len) < 0)
 		return -errno;
-	for (int strays = 0; strays < STRAYS_MAX; strays++) {
+	while (r != MNL_CB_STOP) {
 		n = mnl_socket_recvfrom(socket, answer, sizeof(answer));
 		if (n < 0)
 			return -errno;
-		if (mnl_cb_run(answer, (size_t)n, request->nlmsg_seq, mnl_socket_get_portid(socket), cb, into) >= 0)
-			return 0;
-		if (errno != EPROTO && errno != ESRCH)
+		r = mnl_cb_run(answer, (size_t)n, request->nlmsg_seq, mnl_socket_get_portid(socket), cb, into);
+		if (r < 0 && ((errno != EPROTO && errno != ESRCH) || ++strays == STRAYS_MAX))
 			return -errno;
 	}
-	return -EPROTO;
+	return 0;
+}
+
+/* The one message that answers. */
+static int ask(struct mnl_socket *socket, struct nlmsghdr *request, mnl_cb_t cb, void *into)
+{
+	return ask_with(socket, request, 0, cb, into);
 }
 
 static size_t address_bytes(sa_family_t family)
@@ -129,6 +138,94 @@ int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rt
 	info->ifi_index = (int)interface_index;
 	memset(link, 0, sizeof(*link));
 	return ask(socket, request, on_link, link);
+}
+
+/* ---- a VLAN's interface --------------------------------------------------------------------------- */
+
+struct vlan_search {
+	uint32_t interface_index;
+	int vlan;
+	unsigned found; /* 0: none yet */
+};
+
+/* The attribute of a list's, NULL: it has none, or one too short to be a number of so many bytes. */
+static const struct nlattr *find_nested(const struct nlattr *list, uint16_t type, size_t bytes)
+{
+	const struct nlattr *attribute;
+
+	mnl_attr_for_each_nested(attribute, list)
+	{
+		if (mnl_attr_get_type(attribute) == type)
+			return mnl_attr_get_payload_len(attribute) >= bytes ? attribute : NULL;
+	}
+	return NULL;
+}
+
+static bool is_vlan(const struct nlattr *link_info, int vlan)
+{
+	const struct nlattr *kind = find_nested(link_info, IFLA_INFO_KIND, sizeof("vlan"));
+	const struct nlattr *data = find_nested(link_info, IFLA_INFO_DATA, 0);
+	const struct nlattr *id = data ? find_nested(data, IFLA_VLAN_ID, 2) : NULL;
+	const struct nlattr *protocol = data ? find_nested(data, IFLA_VLAN_PROTOCOL, 2) : NULL;
+
+	return kind && strcmp(mnl_attr_get_payload(kind), "vlan") == 0 && id && mnl_attr_get_u16(id) == vlan &&
+	       protocol && mnl_attr_get_u16(protocol) == htons(ETH_P_8021Q);
+}
+
+/* To the end of the list: only there it is known that nothing changed in its midst. */
+static int on_link_of_all(const struct nlmsghdr *message, void *into)
+{
+	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
+	const struct nlattr *attribute;
+	struct vlan_search *search = into;
+	bool is_on_it = false, is_its_vlan = false, is_from_elsewhere = false;
+
+	mnl_attr_for_each(attribute, message, sizeof(*info))
+	{
+		switch (mnl_attr_get_type(attribute)) {
+		case IFLA_LINK:
+			is_on_it = mnl_attr_get_u32(attribute) == search->interface_index;
+			break;
+		case IFLA_LINK_NETNSID: /* the index is one of another network namespace */
+			is_from_elsewhere = true;
+			break;
+		case IFLA_LINKINFO:
+			is_its_vlan = is_vlan(attribute, search->vlan);
+			break;
+		}
+	}
+	if (is_on_it && is_its_vlan && !is_from_elsewhere)
+		search->found = (unsigned)info->ifi_index;
+	return MNL_CB_OK;
+}
+
+static int list_links(struct vlan_search *search)
+{
+	char buffer[REQUEST_BYTES];
+	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
+	struct mnl_socket *socket;
+	int r = rtnl_open(&socket);
+
+	if (r < 0)
+		return r;
+	request->nlmsg_type = RTM_GETLINK;
+	mnl_nlmsg_put_extra_header(request, sizeof(struct ifinfomsg));
+	search->found = 0;
+	r = ask_with(socket, request, NLM_F_DUMP, on_link_of_all, search);
+	mnl_socket_close(socket);
+	return r;
+}
+
+int rtnl_find_vlan(unsigned interface_index, int vlan, unsigned *vlan_index)
+{
+	struct vlan_search search = {.interface_index = interface_index, .vlan = vlan};
+	int r = -EINTR;
+
+	/* -EINTR: a link came or went in the midst of the list. */
+	for (int i = 0; i < LISTS_MAX && r == -EINTR; i++)
+		r = list_links(&search);
+	*vlan_index = search.found;
+	return r == 0 && search.found == 0 ? -ENOENT : r;
 }
 
 /* ---- a route -------------------------------------------------------------------------------------- */

@@ -33,6 +33,8 @@ int rtnl_open(struct mnl_socket **socket);
 int rtnl_open_events(struct mnl_socket **socket);
 
 int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rtnl_link *link);
+/** The interface that has this VLAN (802.1Q) of that interface. -ENOENT: none in this network namespace has. */
+int rtnl_find_vlan(unsigned interface_index, int vlan, unsigned *vlan_index);
 /** By which way a packet to the address would leave this interface. */
 int rtnl_get_route(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
 		   struct rtnl_route *route);

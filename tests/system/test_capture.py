@@ -196,11 +196,14 @@ def test_a_vlan_tag_where_none_is_expected_is_marked_or_left_to_the_kernel(daemo
 
 
 def test_tagged_packets_of_a_stream_with_a_vlan(daemon, wire, consumer):
-    one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, wire.address, vlan=5)], payload_size=200)])
+    one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, wire.address, vlan=5),
+                                               conftest.flow(7502, "239.1.1.5", vlan=5)], payload_size=200)])
     reader = consumer(one, "lidar", "--timeout", 1500)
     wire.send(wire.frame(b"t" * 200, 7502, vlan=5), wire.frame(b"u" * 200, 7502, vlan=6), wire.frame(b"p" * 200, 7502))
     rows, _ = reader.finish()
     assert [(row["payload"], row["flags"]) for row in rows] == [(b"t" * 200, 0)]
+    own = f"{wire.interface}.5"
+    assert f"ip link add link {wire.interface} name {own} type vlan id 5 && ip link set {own} up, then restart" in one.text()
 
 
 def test_ip_fragments_the_first_is_marked_and_the_others_reach_the_kernel(build, daemon, net, wire, consumer):

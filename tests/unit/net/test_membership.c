@@ -112,6 +112,17 @@ Test(membership, a_group_is_joined_and_left)
 	cr_expect(eq(int, has_group("239.1.2.3"), 0));
 }
 
+/* As this kernel lists its links; with a VLAN among them: test_vlan.c. */
+Test(membership, a_group_of_a_vlan_that_no_interface_has_is_joined_untagged)
+{
+	struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
+	struct fault fault = {0};
+
+	rule.vlan = 5;
+	cr_expect(eq(int, membership_join(membership, test0, &rule, &fault), MEMBERSHIP_UNTAGGED));
+	cr_expect(eq(int, has_group("239.1.2.3"), 1));
+}
+
 Test(membership, a_source_is_asked_for)
 {
 	cr_assert(eq(int, join("232.1.2.3", "10.0.0.1"), 0));

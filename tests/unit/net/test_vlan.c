@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which interface a VLAN's groups are joined on, as lists of links say that the kernel did not write: it may have no
+ * VLANs. */
+#include "daemon/net/net.h"
+#include "daemon/net/rtnl.h"
+#include "tests/unit/net/namespace.h"
+
+#include <arpa/inet.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <string.h>
+
+/* ---- a kernel, played ------------------------------------------------------------------------------ */
+
+struct link {
+	const char *kind;
+	unsigned index;
+	unsigned on;
+	uint16_t vlan;
+	uint16_t protocol;
+	bool from_elsewhere;
+};
+
+static struct link links[8];
+static unsigned n_links, n_told, n_lists;
+static unsigned n_interrupted; /* lists in whose midst a link comes or goes */
+static uint32_t sequence;
+static int error; /* the answer, if not 0 */
+
+/* In place of libmnl's. */
+ssize_t mnl_socket_sendto(const struct mnl_socket *socket, const void *bytes, size_t n_bytes)
+{
+	const struct nlmsghdr *request = bytes;
+
+	(void)socket;
+	cr_assert(eq(u16, request->nlmsg_type, RTM_GETLINK));
+	cr_assert(eq(u16, request->nlmsg_flags, NLM_F_REQUEST | NLM_F_DUMP));
+	sequence = request->nlmsg_seq;
+	n_told = 0;
+	n_lists++;
+	return (ssize_t)n_bytes;
+}
+
+static void put_link(struct nlmsghdr *message, const struct link *link)
+{
+	struct ifinfomsg *info = mnl_nlmsg_put_extra_header(message, sizeof(*info));
+	struct nlattr *about, *data;
+
+	info->ifi_index = (int)link->index;
+	mnl_attr_put_u32(message, IFLA_MTU, 1500);
+	if (link->on)
+		mnl_attr_put_u32(message, IFLA_LINK, link->on);
+	if (link->kind) {
+		about = mnl_attr_nest_start(message, IFLA_LINKINFO);
+		mnl_attr_put_strz(message, IFLA_INFO_KIND, link->kind);
+		data = mnl_attr_nest_start(message, IFLA_INFO_DATA);
+		mnl_attr_put_u16(message, IFLA_VLAN_ID, link->vlan);
+		mnl_attr_put_u16(message, IFLA_VLAN_PROTOCOL, htons(link->protocol));
+		mnl_attr_nest_end(message, data);
+		mnl_attr_nest_end(message, about);
+	}
+	if (link->from_elsewhere)
+		mnl_attr_put_u32(message, IFLA_LINK_NETNSID, 0);
+}
+
+static void put_end(struct nlmsghdr *message)
+{
+	struct nlmsgerr *what = mnl_nlmsg_put_extra_header(message, error ? sizeof(*what) : sizeof(what->error));
+
+	message->nlmsg_type = error ? NLMSG_ERROR : NLMSG_DONE;
+	what->error = error;
+}
+
+/* One link a datagram, then the end. */
+ssize_t mnl_socket_recvfrom(const struct mnl_socket *socket, void *buffer, size_t bytes)
+{
+	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
+
+	cr_assert(ge(sz, bytes, 32768), "the longest message of a link");
+	message->nlmsg_seq = sequence;
+	message->nlmsg_pid = mnl_socket_get_portid(socket);
+	message->nlmsg_type = RTM_NEWLINK;
+	message->nlmsg_flags = NLM_F_MULTI;
+	if (n_lists <= n_interrupted && n_told > 0)
+		message->nlmsg_flags |= NLM_F_DUMP_INTR;
+	cr_assert(le(u32, n_told, n_links), "the list was at its end");
+	if (error || n_told++ == n_links)
+		put_end(message);
+	else
+		put_link(message, &links[n_told - 1]);
+	return (ssize_t)message->nlmsg_len;
+}
+
+static void have(struct link link)
+{
+	links[n_links++] = link;
+}
+
+/* ---- finding --------------------------------------------------------------------------------------- */
+
+static int find(unsigned interface_index, int vlan, unsigned *index)
+{
+	*index = 0;
+	n_lists = 0;
+	return rtnl_find_vlan(interface_index, vlan, index);
+}
+
+Test(vlan, its_interface_is_the_8021q_one_of_that_id_on_that_interface)
+{
+	unsigned index;
+
+	have((struct link){.index = 1});
+	have((struct link){.index = 2, .on = 7}); /* of no kind, as a veth's end is told to be on the other */
+	have((struct link){"vlan", .index = 3, .on = 8, .vlan = 5, .protocol = ETH_P_8021Q});
+	have((struct link){"vlan", .index = 4, .on = 7, .vlan = 6, .protocol = ETH_P_8021Q});
+	have((struct link){"vlan", .index = 5, .on = 7, .vlan = 5, .protocol = ETH_P_8021AD});
+	have((struct link){"macvlan", .index = 6, .on = 7, .vlan = 5, .protocol = ETH_P_8021Q});
+	have((struct link){"vlan", .index = 9, .on = 7, .vlan = 5, .protocol = ETH_P_8021Q, .from_elsewhere = true});
+	cr_expect(eq(int, find(7, 5, &index), -ENOENT));
+	have((struct link){"vlan", .index = 10, .on = 7, .vlan = 5, .protocol = ETH_P_8021Q});
+	cr_expect(eq(int, find(7, 5, &index), 0));
+	cr_expect(eq(u32, index, 10));
+	cr_expect(eq(int, find(7, 6, &index), 0));
+	cr_expect(eq(u32, index, 4));
+	cr_expect(eq(u32, n_lists, 1));
+}
+
+Test(vlan, a_list_that_changed_while_it_was_read_is_read_again)
+{
+	unsigned index;
+
+	have((struct link){.index = 7});
+	have((struct link){"vlan", .index = 10, .on = 7, .vlan = 5, .protocol = ETH_P_8021Q});
+	n_interrupted = 2;
+	cr_expect(eq(int, find(7, 5, &index), 0));
+	cr_expect(eq(u32, index, 10));
+	cr_expect(eq(u32, n_lists, 3));
+	n_interrupted = 1000;
+	cr_expect(eq(int, find(7, 5, &index), -EINTR), "but not for ever");
+}
+
+/* ---- joining --------------------------------------------------------------------------------------- */
+
+/* As the kernel lists them: in IPv4 by the group's bytes as they lie. */
+static bool is_member(const char *interface, const char *group)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "ip maddress show dev %s | grep -q ' %s$'", interface, group);
+	return system(command) == 0;
+}
+
+static int join(const char *group, int vlan, struct membership **membership, struct fault *fault)
+{
+	struct flow_rule rule = {.family = AF_INET, .multicast = true, .vlan = vlan};
+
+	cr_assert(eq(int, inet_pton(AF_INET, group, rule.destination), 1));
+	cr_assert(eq(int, membership_new(membership), 0));
+	return membership_join(*membership, if_nametoindex("test0"), &rule, fault);
+}
+
+Test(vlan, groups_are_joined_where_the_vlan_is, .init = enter_namespace)
+{
+	struct membership *memberships[3];
+	struct fault fault = {0};
+
+	have((struct link){.index = if_nametoindex("test0")});
+	have((struct link){"vlan", if_nametoindex("test1"), if_nametoindex("test0"), 5, ETH_P_8021Q, false});
+	cr_expect(eq(int, join("239.1.1.5", 5, &memberships[0], &fault), 0));
+	cr_expect(is_member("test1", "239.1.1.5") && !is_member("test0", "239.1.1.5"));
+	cr_expect(eq(int, join("239.1.1.6", 6, &memberships[1], &fault), MEMBERSHIP_UNTAGGED));
+	cr_expect(is_member("test0", "239.1.1.6") && !is_member("test1", "239.1.1.6"));
+	n_lists = 0;
+	cr_expect(eq(int, join("239.1.1.7", -1, &memberships[2], &fault), 0));
+	cr_expect(is_member("test0", "239.1.1.7") && n_lists == 0, "nobody is asked about no VLAN");
+	for (int i = 0; i < 3; i++)
+		membership_free(memberships[i]);
+}
+
+Test(vlan, a_kernel_that_does_not_tell_its_links_is_a_fault, .init = enter_namespace)
+{
+	struct membership *membership;
+	struct fault fault = {0};
+
+	error = -EPERM;
+	cr_expect(eq(int, join("239.1.1.5", 5, &membership, &fault), -EPERM));
+	cr_expect(eq(str, fault.text, (char *)"the interface of VLAN 5 cannot be looked for: Operation not permitted"));
+	cr_expect(eq(int, fault.exit_code, EX_OSERR));
+	membership_free(membership);
+}
