@@ -282,7 +282,7 @@ static void print_text(const struct replay *replay)
 	printf("%s: %" PRIu64 " packets read, %" PRIu64 " given to the channel, %" PRIu64 " skipped\n",
 	       replay->options.file, replay->n_packets, replay->n_given, replay->outgoing.skipped);
 	for (unsigned why = 0; why < SKIP_N; why++) {
-		if (!replay->skipped[why])
+		if (!skips[why].text || !replay->skipped[why])
 			continue;
 		printf("skipped: %" PRIu64 " %s", replay->skipped[why], skips[why].text);
 		if (why == SKIP_TOO_LONG)
