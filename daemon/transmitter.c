@@ -38,9 +38,8 @@ static int transmitter_new(struct daemon *daemon, struct interface *interface, c
 	}
 	if (r < 0) {
 		free(transmitter);
-		return fault_set(fault, EX_OSERR, -r, "interface %s: its transmit worker cannot be made: %s%s",
-				 interface->name, strerror(-r),
-				 r == -ENOSYS ? " (channels need Linux 5.11 or later)" : "");
+		return fault_set(fault, EX_OSERR, -r, "interface %s: its transmit worker cannot be made: %s",
+				 interface->name, strerror(-r));
 	}
 	transmitter->daemon = daemon;
 	transmitter->spin_ns = spin_ns(config);

@@ -2,6 +2,7 @@
 #include "daemon/worker/transmit_sleep.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -11,14 +12,8 @@
 
 int transmit_sleep_init(struct transmit_sleep *sleep)
 {
-	const struct timespec at_once = { 0 };
-	struct epoll_event event;
-
 	sleep->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (sleep->epoll < 0)
-		return -errno;
-	/* Where the kernel does not have it, a worker that sleeps by it would spin without a word. */
-	return epoll_pwait2(sleep->epoll, &event, 1, &at_once, NULL) < 0 ? -errno : 0;
+	return sleep->epoll < 0 ? -errno : 0;
 }
 
 void transmit_sleep_deinit(struct transmit_sleep *sleep)
@@ -47,9 +42,13 @@ void transmit_sleep_wait(struct transmit_sleep *sleep, uint64_t timeout_ns, stru
 {
 	const struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / 1000000000),
 					  .tv_nsec = (long)(timeout_ns % 1000000000) };
+	struct pollfd epoll = { .fd = sleep->epoll, .events = POLLIN };
 	struct epoll_event events[EVENTS_MAX];
-	int n = epoll_pwait2(sleep->epoll, events, EVENTS_MAX, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL);
+	int n = 0;
 
+	/* epoll_wait() sleeps for milliseconds, and epoll_pwait2() is not in every kernel. */
+	if (ppoll(&epoll, 1, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL) > 0)
+		n = epoll_wait(sleep->epoll, events, EVENTS_MAX, 0);
 	woken->n = 0;
 	for (int i = 0; i < n; i++)
 		woken->fds[woken->n++] = events[i].data.fd;

@@ -15,7 +15,7 @@ struct transmit_woken {
 	uint32_t n;
 };
 
-/** -ENOSYS: the kernel cannot sleep for nanoseconds (epoll_pwait2: Linux 5.11). */
+/** 0 or -errno. */
 int transmit_sleep_init(struct transmit_sleep *sleep);
 void transmit_sleep_deinit(struct transmit_sleep *sleep);
 

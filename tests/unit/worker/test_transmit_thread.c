@@ -5,23 +5,11 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 static struct bench bench;
-static bool is_old_kernel;
-
-/* Instead of the C library's. */
-int epoll_pwait2(int epoll, struct epoll_event *events, int n, const struct timespec *timeout, const sigset_t *signals)
-{
-	if (!is_old_kernel)
-		return (int)syscall(SYS_epoll_pwait2, epoll, events, n, timeout, signals, (size_t)8);
-	errno = ENOSYS;
-	return -1;
-}
 
 static void await_completed(uint32_t sender, uint64_t n)
 {
@@ -130,19 +118,6 @@ Test(transmit_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
 	cr_expect(ge(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_IDLE_KICKS), 3));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
-}
-
-/* It sleeps for nanoseconds, or it is refused: one that cannot would spin. */
-Test(transmit_thread, where_the_kernel_cannot_let_it_sleep_there_is_no_worker)
-{
-	const struct transmit_options options = { .name = "test", .cpu = -1 };
-	struct transmit *transmit = NULL;
-
-	is_old_kernel = true;
-	cr_expect(eq(int, transmit_new(&transmit, &options), -ENOSYS));
-	is_old_kernel = false;
-	cr_assert(eq(int, transmit_new(&transmit, &options), 0));
-	transmit_free(transmit);
 }
 
 /* Never early; how late is a matter of the machine, and measured elsewhere. */
