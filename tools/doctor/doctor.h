@@ -81,6 +81,7 @@ struct doctor_user {
 struct doctor_device {
 	char name[DOCTOR_NAME_BYTES];
 	char uverbs[DOCTOR_NAME_BYTES];
+	dev_t number;	/* of its node */
 	int open_error; /* of its node, as errno; 0 = could be opened */
 	struct doctor_port ports[DOCTOR_PORTS_MAX];
 	unsigned int n_ports;
@@ -139,7 +140,6 @@ struct doctor_cpus {
 	cpu_set_t governed;		  /* the CPUs that have one that is not */
 	bool has_idle;
 	char idle_state[DOCTOR_NAME_BYTES]; /* the deepest that is enabled anywhere */
-	unsigned int idle_state_number;
 	unsigned int idle_exit_us;
 	bool has_latency_limit; /* somebody holds /dev/cpu_dma_latency */
 	unsigned int latency_limit_us;

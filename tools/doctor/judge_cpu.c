@@ -60,8 +60,10 @@ static void judge_idle(const struct doctor_facts *facts, struct doctor_findings 
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "%u us at most, or poll = \"busy\" in all streams and channels", IDLE_EXIT_MAX_US);
 	judge_say(finding->why, "packets wait in their queue until a worker that slept is awake");
-	judge_say(finding->fix, "echo 1 | tee /sys/devices/system/cpu/cpu*/cpuidle/state%u/disable",
-		  cpus->idle_state_number);
+	judge_say(finding->fix,
+		  "for state in /sys/devices/system/cpu/cpu*/cpuidle/state*; do "
+		  "[ $(cat $state/latency) -le %u ] || echo 1 > $state/disable; done",
+		  IDLE_EXIT_MAX_US);
 }
 
 /* ---- a worker's own -------------------------------------------------------------------------------- */

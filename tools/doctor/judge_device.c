@@ -16,7 +16,7 @@ static void judge_no_device(const struct doctor_facts *facts, struct doctor_find
 	judge_say(finding->why, "the verbs backend takes packets from an RDMA device");
 	if (facts->mellanox_pci) {
 		judge_say(finding->found, "none, but there is a ConnectX on the PCI bus");
-		judge_say(finding->fix, "echo mlx5_ib > /etc/modules-load.d/ibvcap.conf && modprobe mlx5_ib");
+		judge_say(finding->fix, "echo mlx5_ib > /etc/modules-load.d/ibvcap-mlx5_ib.conf && modprobe mlx5_ib");
 		finding->fix_survives_reboot = true;
 	} else {
 		judge_say(finding->found, "none, and no ConnectX on the PCI bus");
@@ -134,7 +134,7 @@ static void judge_device(const struct doctor_facts *facts, const struct doctor_d
 		judge_say(finding->why, "every verbs call goes through it");
 		if (device->open_error == ENOENT)
 			judge_say(finding->fix,
-				  "echo ib_uverbs > /etc/modules-load.d/ibvcap.conf && modprobe ib_uverbs");
+				  "echo ib_uverbs > /etc/modules-load.d/ibvcap-ib_uverbs.conf && modprobe ib_uverbs");
 		else if (device->open_error == EPERM && *facts->limits.container)
 			judge_say(finding->fix,
 				  "# outside: give the container /dev/infiniband/%s (DeviceAllow=, --device)",

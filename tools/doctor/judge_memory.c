@@ -5,11 +5,13 @@
 #include "daemon/geometry.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define SMALL_KIB 4
 #define SMALL_HUGE_KIB 2048
 #define KIB 1024
 #define PAGES_TO_START 512
+#define NODES_AT_ONCE 4 /* whose commands fit in a text; of more, the next time */
 
 /* A size of page: what there is of it on all nodes. */
 struct sum {
@@ -47,18 +49,26 @@ static void judge_pool(const struct doctor_pool *pool, struct doctor_findings *f
 	judge_say(finding->found, "%" PRIu64 " free of %" PRIu64, pool->free_pages, pool->total_pages);
 }
 
+/* That of the device behind an interface; else else_node. */
+static unsigned int node_of(const struct doctor_facts *facts, const char *interface, unsigned int else_node)
+{
+	const struct doctor_device *device = judge_find_device(facts, interface);
+
+	return device && device->pci.node >= 0 && device->pci.node < DOCTOR_NODES_MAX ? (unsigned int)device->pci.node
+										      : else_node;
+}
+
 /* Where the first device of the configuration is; else where there are pages of that size. */
 static unsigned int find_node(const struct doctor_facts *facts, uint64_t page_kib)
 {
-	const struct doctor_device *device;
-
 	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++) {
-		device = judge_find_device(facts, facts->config->streams[i].interface);
-		if (device && device->pci.node >= 0)
-			return (unsigned int)device->pci.node;
+		unsigned int node = node_of(facts, facts->config->streams[i].interface, DOCTOR_NODES_MAX);
+
+		if (node < DOCTOR_NODES_MAX)
+			return node;
 	}
 	for (unsigned int i = 0; i < facts->n_pools; i++)
-		if (facts->pools[i].page_kib == page_kib)
+		if (facts->pools[i].page_kib == page_kib && facts->pools[i].node < DOCTOR_NODES_MAX)
 			return facts->pools[i].node;
 	return 0;
 }
@@ -72,23 +82,82 @@ static uint64_t in_use_on(const struct doctor_facts *facts, uint64_t page_kib, u
 	return 0;
 }
 
-/* So many more than others use. Pages of 1 GiB are found while memory is whole: at boot. */
-static void advise(const struct doctor_facts *facts, uint64_t page_kib, unsigned int node, uint64_t pages,
+/* What the configuration takes on each node: of a device whose node is not known, on that of find_node(). */
+static void plan(const struct doctor_facts *facts, uint64_t page_kib, uint64_t pages[DOCTOR_NODES_MAX])
+{
+	const struct config *config = facts->config;
+	unsigned int else_node = find_node(facts, page_kib);
+	uint64_t page_bytes = page_kib * KIB;
+
+	memset(pages, 0, DOCTOR_NODES_MAX * sizeof(pages[0]));
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (config->streams[i].page_bytes == page_bytes)
+			pages[node_of(facts, config->streams[i].interface, else_node)] +=
+			    geometry_ring_bytes(&config->streams[i]) / page_bytes;
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		if (config->channels[i].page_bytes == page_bytes)
+			pages[node_of(facts, config->channels[i].interface, else_node)] +=
+			    config->channels[i].max_senders * (geometry_arena_bytes(&config->channels[i]) / page_bytes);
+}
+
+static void advise_now(uint64_t page_kib, unsigned int node, uint64_t pages, struct doctor_finding *finding)
+{
+	judge_append(finding->fix,
+		     "%secho 'w /sys/devices/system/node/node%u/hugepages/hugepages-%" PRIu64
+		     "kB/nr_hugepages - - - - %" PRIu64 "' > /etc/tmpfiles.d/ibvcap-hugepages-node%u.conf && "
+		     "systemd-tmpfiles --create ibvcap-hugepages-node%u.conf",
+		     *finding->fix ? " && " : "", node, page_kib, pages, node, node);
+}
+
+/* Of two hugepages= for one size the kernel takes one: all nodes are in it. */
+static void advise_at_boot(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES_MAX], struct doctor_finding *finding)
+{
+	const char *before = "";
+
+	judge_append(finding->fix,
+		     "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&hugepagesz=%" PRIu64 "M hugepages=", page_kib / 1024);
+	for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++)
+		if (pages[node]) {
+			judge_append(finding->fix, "%s%u:%" PRIu64, before, node, pages[node]);
+			before = ",";
+		}
+	judge_append(finding->fix, " /' /etc/default/grub && update-grub && reboot");
+}
+
+/*
+ * On each node so many more than others use there, and none fewer than there are. Pages of 1 GiB are found while memory
+ * is whole: at boot.
+ */
+static void advise(const struct doctor_facts *facts, uint64_t page_kib, const uint64_t wanted[DOCTOR_NODES_MAX],
 		   struct doctor_finding *finding)
 {
-	pages += in_use_on(facts, page_kib, node);
-	if (page_kib == SMALL_HUGE_KIB)
-		judge_say(finding->fix,
-			  "echo 'w /sys/devices/system/node/node%u/hugepages/hugepages-%" PRIu64
-			  "kB/nr_hugepages - - - - %" PRIu64 "' > /etc/tmpfiles.d/ibvcap-hugepages-node%u.conf && "
-			  "systemd-tmpfiles --create ibvcap-hugepages-node%u.conf",
-			  node, page_kib, pages, node, node);
-	else
-		judge_say(finding->fix,
-			  "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&hugepagesz=%" PRIu64 "M hugepages=%u:%" PRIu64
-			  " /' /etc/default/grub && update-grub && reboot",
-			  page_kib / 1024, node, pages);
+	uint64_t there[DOCTOR_NODES_MAX] = {0}, pages[DOCTOR_NODES_MAX] = {0};
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < facts->n_pools; i++)
+		if (facts->pools[i].page_kib == page_kib && facts->pools[i].node < DOCTOR_NODES_MAX)
+			there[facts->pools[i].node] += facts->pools[i].total_pages;
+	for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++) {
+		pages[node] = wanted[node] ? wanted[node] + in_use_on(facts, page_kib, node) : 0;
+		if (pages[node] < there[node])
+			pages[node] = there[node];
+		if (page_kib == SMALL_HUGE_KIB && pages[node] > there[node] && n++ < NODES_AT_ONCE)
+			advise_now(page_kib, node, pages[node], finding);
+	}
+	if (page_kib != SMALL_HUGE_KIB)
+		advise_at_boot(page_kib, pages, finding);
 	finding->fix_survives_reboot = true;
+}
+
+/* Twice what it takes. */
+static void advise_by_config(const struct doctor_facts *facts, uint64_t page_kib, struct doctor_finding *finding)
+{
+	uint64_t pages[DOCTOR_NODES_MAX];
+
+	plan(facts, page_kib, pages);
+	for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++)
+		pages[node] *= 2;
+	advise(facts, page_kib, pages, finding);
 }
 
 static void judge_wanted(const struct doctor_facts *facts, const struct sum *sum, struct doctor_findings *findings)
@@ -108,13 +177,13 @@ static void judge_wanted(const struct doctor_facts *facts, const struct sum *sum
 		judge_say(finding->why, "ibvcapd does not start, or refuses senders, without pages for its rings");
 	else
 		judge_say(finding->why, "over a restart the readers keep the old rings while the new ones are made");
-	advise(facts, sum->page_kib, find_node(facts, sum->page_kib), 2 * sum->wanted, finding);
+	advise_by_config(facts, sum->page_kib, finding);
 }
 
 /* Without a configuration: one pool with free pages is enough to start. */
 static void judge_any(const struct doctor_facts *facts, struct doctor_findings *findings)
 {
-	uint64_t total = 0, free_pages = 0;
+	uint64_t total = 0, free_pages = 0, pages[DOCTOR_NODES_MAX] = {0};
 	struct doctor_finding *finding;
 
 	for (unsigned int i = 0; i < facts->n_pools; i++) {
@@ -128,7 +197,8 @@ static void judge_any(const struct doctor_facts *facts, struct doctor_findings *
 	judge_say(finding->found, "%" PRIu64 " reserved, none free", total);
 	judge_say(finding->wanted, "as many as the rings of the config need");
 	judge_say(finding->why, "rings lie in hugepages unless their page_size is 4 KiB");
-	advise(facts, SMALL_HUGE_KIB, find_node(facts, SMALL_HUGE_KIB), PAGES_TO_START, finding);
+	pages[find_node(facts, SMALL_HUGE_KIB)] = PAGES_TO_START;
+	advise(facts, SMALL_HUGE_KIB, pages, finding);
 	/* A running daemon may well hold all of them. */
 	finding->level = total ? DOCTOR_WARNING : DOCTOR_ERROR;
 }
@@ -176,7 +246,7 @@ static void judge_node(const struct doctor_facts *facts, const struct config_str
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "%" PRIu64 " there", wanted);
 	judge_say(finding->why, "what is on another node crosses the link between the nodes with every packet");
-	advise(facts, page_kib, (unsigned int)device->pci.node, 2 * wanted, finding);
+	advise_by_config(facts, page_kib, finding);
 }
 
 void judge_memory(const struct doctor_facts *facts, struct doctor_findings *findings)

@@ -11,10 +11,10 @@
 static void read_state(const char *directory, const char *name, void *context)
 {
 	struct doctor_cpus *cpus = context;
-	unsigned int number, exit_us;
+	unsigned int exit_us;
 	char path[PATH_MAX];
 
-	if (sscanf(name, "state%u", &number) != 1)
+	if (strncmp(name, "state", strlen("state")) != 0)
 		return;
 	files_join(path, "%s/%s", directory, name);
 	cpus->has_idle = true;
@@ -22,7 +22,6 @@ static void read_state(const char *directory, const char *name, void *context)
 	if (files_read_number(path, "disable") || exit_us <= cpus->idle_exit_us)
 		return;
 	cpus->idle_exit_us = exit_us;
-	cpus->idle_state_number = number;
 	files_read_line(cpus->idle_state, sizeof(cpus->idle_state), "%s/name", path);
 }
 

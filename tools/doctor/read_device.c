@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* PCI Express Base Specification, 7.5: where the capabilities are, and Max_Read_Request_Size in Device Control. */
@@ -160,11 +162,16 @@ static void read_pci(const char *root, const char *device, struct doctor_pci *pc
 static void find_uverbs(const char *directory, const char *name, void *context)
 {
 	struct doctor_device *device = context;
-	char ibdev[DOCTOR_NAME_BYTES];
+	char ibdev[DOCTOR_NAME_BYTES], number[DOCTOR_NAME_BYTES];
+	unsigned int major_number, minor_number;
 
 	files_read_line(ibdev, sizeof(ibdev), "%s/%s/ibdev", directory, name);
-	if (strcmp(ibdev, device->name) == 0)
-		files_copy_name(device->uverbs, sizeof(device->uverbs), name);
+	if (strcmp(ibdev, device->name) != 0)
+		return;
+	files_copy_name(device->uverbs, sizeof(device->uverbs), name);
+	files_read_line(number, sizeof(number), "%s/%s/dev", directory, name);
+	if (sscanf(number, "%u:%u", &major_number, &minor_number) == 2)
+		device->number = makedev(major_number, minor_number);
 }
 
 static void read_device(const char *directory, const char *name, void *context)
@@ -212,22 +219,23 @@ static void add_user(struct doctor_device *device, const char *process)
 	files_read_line(user->name, sizeof(user->name), "%s/comm", process);
 }
 
+/* By the node's number: a path that ends as the node's does may be anybody's file. */
 static void read_descriptor(const char *directory, const char *name, void *context)
 {
 	struct doctor_facts *facts = context;
-	char path[PATH_MAX], target[PATH_MAX], node[DOCTOR_NAME_BYTES], process[PATH_MAX];
-	ssize_t n;
+	char path[PATH_MAX], process[PATH_MAX];
+	struct statx status;
+	dev_t number;
 
 	files_join(path, "%s/%s", directory, name);
-	n = readlink(path, target, sizeof(target) - 1);
-	target[n > 0 ? n : 0] = '\0';
-	if (!strstr(target, "/dev/infiniband/"))
+	/* Nor may a file system of its owner keep the doctor waiting. */
+	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &status) < 0 || !S_ISCHR(status.stx_mode))
 		return;
-	files_copy_name(node, sizeof(node), strrchr(target, '/') + 1);
+	number = makedev(status.stx_rdev_major, status.stx_rdev_minor);
 	files_copy_name(process, sizeof(process), directory);
 	*strrchr(process, '/') = '\0';
 	for (unsigned int i = 0; i < facts->n_devices; i++)
-		if (strcmp(facts->devices[i].uverbs, node) == 0)
+		if (facts->devices[i].number == number && *facts->devices[i].uverbs)
 			add_user(&facts->devices[i], process);
 }
 

@@ -13,6 +13,7 @@
 
 #define DEFAULT_CONFIG "/etc/ibvcapd.conf"
 #define SERVICES_CGROUP "/system.slice"
+#define SYSTEM_UID_MAX 999 /* of accounts that nobody logs in with, as systemd has it */
 
 struct search {
 	const char *config_file;
@@ -42,6 +43,18 @@ static bool runs_with(const char *directory, const char *name, const char *confi
 	return config_file && strcmp(file, config_file) == 0;
 }
 
+/* Any program can have its name: root's and a system account's are taken at their word, and one's own. */
+static bool may_be_believed(const char *directory, const char *name)
+{
+	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
+	unsigned long uid;
+
+	files_join(path, "%s/%s/status", directory, name);
+	files_read_labelled(path, "Uid:", text, sizeof(text));
+	uid = strtoul(text, NULL, 10);
+	return *text && (uid <= SYSTEM_UID_MAX || uid == geteuid());
+}
+
 static void find_daemon(const char *directory, const char *name, void *context)
 {
 	const struct search *search = context;
@@ -51,7 +64,7 @@ static void find_daemon(const char *directory, const char *name, void *context)
 	if (process->has_config || name[strspn(name, "0123456789")])
 		return;
 	files_read_line(line, sizeof(line), "%s/%s/comm", directory, name);
-	if (strcmp(line, "ibvcapd") != 0)
+	if (strcmp(line, "ibvcapd") != 0 || !may_be_believed(directory, name))
 		return;
 	process->pid = (pid_t)strtol(name, NULL, 10);
 	process->kind = DOCTOR_DAEMON;

@@ -11,6 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A node that there is everywhere, and its number. */
+#define NODE "/dev/full"
+#define NODE_NUMBER "1:7\n"
+
 static char root[] = "/tmp/test_doctor.XXXXXX";
 static struct doctor_facts facts;
 
@@ -64,6 +68,7 @@ static void put_device(void)
 	put("/sys/class/infiniband/mlx5_3/ports/1/state", "4: ACTIVE\n");
 	put("/sys/class/infiniband/mlx5_3/ports/1/link_layer", "Ethernet\n");
 	put("/sys/class/infiniband_verbs/uverbs5/ibdev", "mlx5_3\n");
+	put("/sys/class/infiniband_verbs/uverbs5/dev", NODE_NUMBER);
 	put("/dev/infiniband/uverbs5", "");
 }
 
@@ -120,18 +125,24 @@ static void put_memory_and_cpus(void)
 	put_bytes("/dev/cpu_dma_latency", &limit_us, sizeof(limit_us));
 }
 
-static void put_daemon(const char *pid, const char *command_line, size_t bytes)
+static void put_daemon_of(unsigned int uid, const char *pid, const char *command_line, size_t bytes)
 {
-	char path[64];
+	char path[64], text[128];
 
 	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
 	put(path, "ibvcapd\n");
 	snprintf(path, sizeof(path), "/proc/%s/cmdline", pid);
 	put_bytes(path, command_line, bytes);
 	snprintf(path, sizeof(path), "/proc/%s/status", pid);
-	put(path, "Name:\tibvcapd\nCapEff:\t0000000000006000\n");
+	snprintf(text, sizeof(text), "Name:\tibvcapd\nUid:\t%u\t0\t0\t0\nCapEff:\t0000000000006000\n", uid);
+	put(path, text);
 	snprintf(path, sizeof(path), "/proc/%s/limits", pid);
 	put(path, "Limit  Soft Limit\nMax locked memory         8388608              8388608              bytes\n");
+}
+
+static void put_daemon(const char *pid, const char *command_line, size_t bytes)
+{
+	put_daemon_of(999, pid, command_line, bytes);
 }
 
 static void put_processes(void)
@@ -148,11 +159,13 @@ static void put_processes(void)
 				  "\t\t\t\t030201EF     1 0:00000000\t\t0\n"
 				  "\t\t\t\t010000E0     1 0:00000000\t\t0\n");
 	put("/proc/421/net/igmp6", "4    eth7            ff050000000000000000000000000102     1 00000004 0\n");
-	put_link("/proc/421/fd/7", "/dev/infiniband/uverbs5");
-	put_link("/proc/421/fd/9", "/dev/infiniband/uverbs5");
+	put_link("/proc/421/fd/7", NODE);
+	put_link("/proc/421/fd/9", NODE);
 	put_link("/proc/421/fd/8", "/dev/null");
-	put_link("/proc/600/fd/3", "/dev/infiniband/uverbs5");
+	put_link("/proc/600/fd/3", NODE);
 	put("/proc/600/comm", "ib\033[2J\377bw\n");
+	put_link("/proc/601/fd/3", "../../../dev/infiniband/uverbs5"); /* a file */
+	put("/proc/601/comm", "forger\n");
 }
 
 static void put_limits(void)
@@ -284,7 +297,6 @@ Test(machine, cpus_as_they_are_awake_and_asleep)
 	cr_expect(CPU_COUNT(&cpus->governed) == 1 && CPU_ISSET(2, &cpus->governed));
 	cr_expect(cpus->has_idle);
 	cr_expect_str_eq(cpus->idle_state, "C6");
-	cr_expect_eq(cpus->idle_state_number, 2);
 	cr_expect_eq(cpus->idle_exit_us, 90);
 	cr_expect(cpus->has_latency_limit);
 	cr_expect_eq(cpus->latency_limit_us, 20);
@@ -315,6 +327,20 @@ Test(machine, the_daemon_with_the_configuration_counts_before_others)
 		cr_expect(facts.process.has_config);
 		cr_expect_eq(facts.process.pid, ((pid_t[]){421, 300, 700, 800})[i]);
 	}
+}
+
+Test(machine, a_program_of_any_users_is_no_daemon_whatever_its_name)
+{
+	static const char line[] = "ibvcapd\0--config\0/etc/ibvcapd.conf";
+
+	put_daemon_of(geteuid() + 1000, "300", line, sizeof(line));
+	memset(&facts, 0, sizeof(facts));
+	facts.config_file = "/etc/ibvcapd.conf";
+	doctor_read(root, &facts);
+	cr_expect_eq(facts.process.pid, 421);
+	put_daemon_of(geteuid(), "301", line, sizeof(line));
+	doctor_read(root, &facts);
+	cr_expect_eq(facts.process.pid, 301);
 }
 
 Test(machine, the_strictest_limit_on_the_way_up_counts)
