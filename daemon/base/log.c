@@ -42,12 +42,41 @@ static bool is_allowed(const char *format, uint64_t *n_left_out)
 
 /* ---- the text -------------------------------------------------------------------------------------- */
 
-/* What a client or a file name put into a message must not look like a second message. */
+/* Of the well-formed sequence there (Unicode, table 3-7) that is no control character; 0: there is none. */
+static unsigned utf8_bytes(const char *text)
+{
+	const uint8_t *c = (const uint8_t *)text;
+	uint8_t low = c[0] == 0xc2 || c[0] == 0xe0 ? 0xa0 : c[0] == 0xf0 ? 0x90 : 0x80;
+	uint8_t high = c[0] == 0xed ? 0x9f : c[0] == 0xf4 ? 0x8f : 0xbf;
+	unsigned n = c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
+
+	if (c[0] < 0xc2 || c[0] > 0xf4 || c[1] < low || c[1] > high)
+		return 0;
+	for (unsigned i = 2; i < n; i++)
+		if ((c[i] & 0xc0) != 0x80)
+			return 0;
+	return n;
+}
+
+/*
+ * What a client or a file name put into a message must not look like a second message, nor make of it what journalctl
+ * shows as "blob data".
+ */
 static void keep_to_one_line(char *text)
 {
-	for (; *text; text++) {
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
+	while (*text) {
+		unsigned n = 1;
+
+		if ((unsigned char)*text < ' ' || *text == 0x7f) {
 			*text = ' ';
+		} else if ((unsigned char)*text > 0x7f) {
+			n = utf8_bytes(text);
+			if (n == 0) {
+				*text = '?';
+				n = 1;
+			}
+		}
+		text += n;
 	}
 }
 

@@ -125,6 +125,19 @@ Test(log, a_message_is_one_line_whatever_is_in_it)
 	cr_expect(eq(str, (char *)read_line(line), (char *)"<6>name 'x <0>forged  [2J '\n"));
 }
 
+Test(log, what_is_no_utf_8_is_not_kept_and_what_is_stays)
+{
+	/* Cut off, alone, a control character, over-long, a surrogate, beyond Unicode; the last is cut off by the end. */
+	static const char text[] = "k\xc3\xb6ln \xe2\x82\xac \xf0\x9f\x90\x9f|\xc3(|\xb6|\xc2\x9b|\xc0\xaf|\xe0\x80\xaf|"
+				   "\xed\xa0\x80|\xf4\x90\x80\x80|\xff|\xe2\x82";
+	char line[BYTES];
+
+	hide_journal();
+	log_info("%s", text);
+	cr_expect(eq(str, (char *)read_line(line),
+		     (char *)"<6>k\xc3\xb6ln \xe2\x82\xac \xf0\x9f\x90\x9f|?(|?|??|??|???|???|????|?|??\n"));
+}
+
 Test(log, a_long_message_is_cut_and_still_a_line)
 {
 	char line[BYTES], text[BYTES];
