@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/ring/rx_ring.h"
+#include "daemon/ring/pins.h"
 
 #include "lib/ibvcap/ring.h"
 
@@ -62,8 +62,7 @@ void rx_ring_publish(struct rx_ring *ring, uint32_t n)
 
 /* ---- recycling: see the handshake in lib/ibvcap/ring.h ------------------------------------------- */
 
-/* Once: the first reason is the one that is told. */
-static void put_out(struct rx_ring *ring, struct ring_consumer *consumer, enum ibvcap_disconnect_reason reason)
+void rx_ring_put_out(struct rx_ring *ring, struct ring_consumer *consumer, enum ibvcap_disconnect_reason reason)
 {
 	if (consumer->bad)
 		return;
@@ -99,13 +98,13 @@ static void mark_leased(struct rx_ring *ring)
 		struct ring_consumer *consumer = ring->consumers[i];
 
 		if (!daemon_is_page_whole(consumer->page))
-			put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
+			rx_ring_put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
 		for (uint32_t slot = 0; slot < consumer->lease_blocks; slot++) {
 			uint64_t lease = daemon_load_lease(consumer->page, slot);
 			struct rx_ring_held *held;
 
 			if (lease > ring->next_block)
-				put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
+				rx_ring_put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
 			if (lease == 0 || lease > ring->floor) /* free, or a block that is not due for reuse */
 				continue;
 			held = find_held(ring, lease - 1);
@@ -127,102 +126,6 @@ static void release_unleased(struct rx_ring *ring)
 			ring->free_blocks[ring->n_free++] = ring->held[i].physical;
 	}
 	ring->n_held = kept;
-}
-
-/* ---- pins: blocks that a lossless consumer has not acquired --------------------------------------- */
-
-/*
- * Does it pin that block number? By its backlog only: what it has acquired is kept by its leases and their spares,
- * however long. Its page is read only if what it said before does not answer that. A cursor that goes back, or ran
- * past head, is a lie.
- */
-static bool pins(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t number)
-{
-	uint64_t end = (number + 1) * ring->slots_per_block;
-	uint64_t most = ring->head - consumer->attach_sequence;
-	uint64_t delivered, skipped, cursor;
-
-	if (consumer->policy != IBVCAP_POLICY_LOSSLESS || consumer->bad)
-		return false;
-	if (consumer->cursor >= end)
-		return false;
-	delivered = daemon_load_delivered(consumer->page);
-	skipped = daemon_load_skipped(consumer->page);
-	cursor = consumer->attach_sequence + delivered + skipped;
-	if (delivered > most || skipped > most - delivered || cursor < consumer->cursor) {
-		put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
-		return false;
-	}
-	consumer->cursor = cursor;
-	return cursor < end;
-}
-
-static bool is_pinned(struct rx_ring *ring, uint64_t number)
-{
-	for (uint32_t i = 0; i < ring->n_consumers; i++)
-		if (pins(ring, ring->consumers[i], number))
-			return true;
-	return false;
-}
-
-static void demote(struct rx_ring *ring, struct ring_consumer *consumer)
-{
-	consumer->policy = IBVCAP_POLICY_LOSSY;
-	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSY);
-	consumer->demotion_untold = true;
-	ring->n_untold++;
-}
-
-static void settle(struct ring_account *account, uint64_t now_ns)
-{
-	uint64_t elapsed_ns = now_ns - account->settled_ns;
-
-	account->settled_ns = now_ns;
-	if (account->pins)
-		account->owed_ns += RX_RING_REPAY * elapsed_ns;
-	else
-		account->owed_ns -= elapsed_ns < account->owed_ns ? elapsed_ns : account->owed_ns;
-	account->pins = false;
-}
-
-/* A user's consumers have one account: all are settled before one pins again. */
-void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns)
-{
-	for (uint32_t i = 0; i < ring->n_consumers; i++)
-		if (ring->consumers[i]->policy == IBVCAP_POLICY_LOSSLESS)
-			settle(ring->consumers[i]->account, now_ns);
-	ring->charging = ring->pinned;
-	for (uint32_t i = 0; ring->pinned && i < ring->n_consumers; i++) {
-		struct ring_consumer *consumer = ring->consumers[i];
-
-		if (!pins(ring, consumer, ring->floor))
-			continue;
-		if (consumer->account->owed_ns / RX_RING_REPAY >= consumer->deadline_ns)
-			demote(ring, consumer);
-		else
-			consumer->account->pins = true;
-	}
-}
-
-static bool pins_for(struct rx_ring *ring, const struct ring_account *account)
-{
-	for (uint32_t i = 0; i < ring->n_consumers; i++)
-		if (ring->consumers[i]->account == account && pins(ring, ring->consumers[i], ring->floor))
-			return true;
-	return false;
-}
-
-struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring)
-{
-	for (uint32_t i = 0; ring->n_untold && i < ring->n_consumers; i++) {
-		if (!ring->consumers[i]->demotion_untold)
-			continue;
-		ring->consumers[i]->demotion_untold = false;
-		ring->n_untold--;
-		return ring->consumers[i];
-	}
-	ring->n_untold = 0; /* some may have left meanwhile */
-	return NULL;
 }
 
 /* ---- the high-water mark -------------------------------------------------------------------------- */
@@ -270,16 +173,16 @@ static void retire_oldest(struct rx_ring *ring)
 }
 
 /*
- * Memory for the next block number; none while the oldest is pinned. Else there is always some: blocks = live_blocks_max + spares, the window
- * is below live_blocks_max after retiring, and no more than spares can be leased (quotas are granted
- * from that pool). Should that ever be wrong the queue starves, which is counted, and no data is torn.
+ * Memory for the next block number; none while the oldest is pinned. Else there is always some: blocks = live_blocks_max
+ * + spares, the window is below live_blocks_max after retiring, and no more than spares can be leased (quotas are
+ * granted from that pool). Should that ever be wrong the queue starves, which is counted, and no data is torn.
  */
 static bool open_block(struct rx_ring *ring)
 {
 	bool full = ring->next_block - ring->floor == ring->live_blocks_max;
 
 	note_fill(ring);
-	ring->pinned = full && is_pinned(ring, ring->floor);
+	ring->pinned = full && pins_hold(ring, ring->floor);
 	if (ring->pinned)
 		return false;
 	if (full)
@@ -348,8 +251,7 @@ void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consume
 		if (ring->consumers[i] != consumer)
 			continue;
 		ring->consumers[i] = ring->consumers[--ring->n_consumers];
-		if (consumer->account && consumer->account->pins)
-			consumer->account->pins = pins_for(ring, consumer->account);
+		pins_end(ring, consumer);
 		return;
 	}
 }
@@ -392,7 +294,7 @@ static bool is_due(struct rx_ring *ring, struct ring_consumer *consumer)
 
 	/* Where a hole was punched there are zeroes. */
 	if (wake_at == 0 && !daemon_is_page_whole(consumer->page))
-		put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
+		rx_ring_put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
 	/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
 	if (wake_at > ring->head || wake_at <= consumer->woken_at || consumer->bad)
 		return false;
