@@ -2,6 +2,7 @@
 #include "daemon/control/notifier.h"
 
 #include "daemon/base/time.h"
+#include "daemon/control/wake_cost.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -13,21 +14,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/*
- * Of our own time, in the kernel. Of an honest client a wake takes a few microseconds, on a busy virtual machine some
- * tens. What its consumers' wakes take above that is summed up for each user, and leaks away with time.
- */
-#define FREE_NS    UINT64_C(50000)
-#define COSTLY_NS  UINT64_C(1000000)
-#define COST_MAX   UINT64_C(10000000)
-#define LEAK_SHARE 1000u /* of the time: what a user may cost the others for good */
-
-struct user {
-	uid_t uid;
-	uint64_t cost_ns;
-	uint64_t settled_ns; /* up to when it has leaked; CLOCK_MONOTONIC */
-};
-
 #define SEGMENTS_MAX 3
 
 /* Who is to be woken, and while that goes on, outside of the mutex: not freed. */
@@ -35,7 +21,7 @@ struct notifier_entry {
 	void *state;
 	const void *page; /* hostile; NULL: the entry is free */
 	int fd;
-	struct user *user;
+	struct wake_user *user;
 	uint64_t served; /* the last request that was: who is slow to withdraw it is not woken by each ring */
 	bool deferred;   /* to the slow lane, whatever its user's cost is by then */
 	bool busy;       /* a wake is under way */
@@ -57,57 +43,9 @@ struct notifier {
 	bool stop;
 	uint32_t n_entries; /* none from here on is used */
 	uint32_t max_entries;
-	struct user *users; /* outlive their entries: to leave and come again is no way around the cost */
-	uint32_t max_users;
+	struct wake_users users;
 	struct notifier_entry entries[];
 };
-
-/* ---- what users cost ----------------------------------------------------------------------------- */
-
-static uint64_t cost_now(const struct user *user, uint64_t now_ns)
-{
-	uint64_t leaked_ns = (now_ns - user->settled_ns) / LEAK_SHARE;
-
-	return user->cost_ns > leaked_ns ? user->cost_ns - leaked_ns : 0;
-}
-
-static void add_cost(struct user *user, uint64_t wake_ns, uint64_t now_ns)
-{
-	uint64_t cost_ns = cost_now(user, now_ns);
-
-	if (wake_ns > FREE_NS)
-		cost_ns += wake_ns - FREE_NS;
-	user->cost_ns = cost_ns < COST_MAX ? cost_ns : COST_MAX;
-	user->settled_ns = now_ns;
-}
-
-static bool has_entry(const struct notifier *notifier, const struct user *user)
-{
-	for (uint32_t i = 0; i < notifier->n_entries; i++)
-		if (notifier->entries[i].user == user)
-			return true;
-	return false;
-}
-
-/* Of those who are not here and have to be forgotten, who cost least is. There are more places than entries. */
-static struct user *take_user(struct notifier *notifier, uid_t uid)
-{
-	uint64_t now_ns = time_monotonic_ns(), least_ns = UINT64_MAX;
-	struct user *least = NULL;
-
-	for (size_t i = 0; i < notifier->max_users; i++) {
-		struct user *user = &notifier->users[i];
-
-		if (user->uid == uid && user->settled_ns)
-			return user;
-		if (cost_now(user, now_ns) < least_ns && !has_entry(notifier, user)) {
-			least = user;
-			least_ns = cost_now(user, now_ns);
-		}
-	}
-	*least = (struct user){ .uid = uid, .settled_ns = now_ns };
-	return least;
-}
 
 /* ---- waking -------------------------------------------------------------------------------------- */
 
@@ -139,6 +77,8 @@ static void free_entry(struct notifier_entry *entry)
 		shm_deinit(&entry->segments[i]);
 	if (entry->is_ours && entry->fd >= 0)
 		close(entry->fd);
+	if (entry->user)
+		entry->user->n_entries--;
 	*entry = (struct notifier_entry){ 0 };
 }
 
@@ -158,7 +98,7 @@ static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entr
 	*cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	pthread_mutex_lock(&notifier->mutex);
 	entry->busy = false;
-	add_cost(entry->user, *cpu_ns - before_ns, time_monotonic_ns());
+	wake_cost_add(entry->user, *cpu_ns - before_ns, time_monotonic_ns());
 	if (entry->removed)
 		free_entry(entry);
 }
@@ -180,7 +120,7 @@ static uint64_t due_request(const struct notifier *notifier, const struct notifi
 /* One that is being woken can only be by the slow lane: it is its to do that again. */
 static bool is_for_slow_lane(const struct notifier_entry *entry)
 {
-	return entry->busy || cost_now(entry->user, time_monotonic_ns()) > COSTLY_NS;
+	return entry->busy || wake_cost_is_high(entry->user, time_monotonic_ns());
 }
 
 /* One pass over the lane's own; the mutex is held, now and then. False: time to end. */
@@ -249,7 +189,7 @@ static void stop(struct notifier *notifier, unsigned n_threads)
 		pthread_join(notifier->threads[--n_threads], NULL);
 	pthread_cond_destroy(&notifier->slow_due);
 	pthread_mutex_destroy(&notifier->mutex);
-	free(notifier->users);
+	wake_users_deinit(&notifier->users);
 	free(notifier);
 }
 
@@ -259,19 +199,16 @@ static int new_notifier(struct notifier **notifier, const struct rx_ring *ring, 
 	static void *(*const mains[LANES])(void *) = { quick_main, slow_main };
 	uint32_t max_entries = max + LANES; /* beside those removed, and busy */
 	struct notifier *n = calloc(1, sizeof(*n) + max_entries * sizeof(n->entries[0]));
-	uint32_t max_users = 2 * max_entries;
 	unsigned n_threads = 0;
 	sigset_t all, before;
 	int error = 0;
 
 	if (!n)
 		return -ENOMEM;
-	n->users = calloc(max_users, sizeof(n->users[0]));
-	if (!n->users) {
+	if (wake_users_init(&n->users, max_entries) < 0) {
 		free(n);
 		return -ENOMEM;
 	}
-	n->max_users = max_users;
 	n->ring = ring;
 	n->doorbell = doorbell;
 	n->max_entries = max_entries;
@@ -345,7 +282,10 @@ static int add(struct notifier *notifier, void *state, const void *page, int fd,
 	if (!entry && notifier->n_entries < notifier->max_entries)
 		entry = &notifier->entries[notifier->n_entries++];
 	if (entry)
-		*entry = (struct notifier_entry){ .state = state, .page = page, .fd = fd, .user = take_user(notifier, uid) };
+		*entry = (struct notifier_entry){ .state = state,
+						  .page = page,
+						  .fd = fd,
+						  .user = wake_users_take(&notifier->users, uid) };
 	pthread_mutex_unlock(&notifier->mutex);
 	return entry ? 0 : -EAGAIN;
 }

@@ -19,28 +19,6 @@
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
-int reply_append(struct reply *reply, const struct wire_header *header)
-{
-	if (reply->room - reply->used < header->bytes) {
-		size_t room = 2 * reply->room + WIRE_BYTES_MAX;
-		uint8_t *bytes = realloc(reply->bytes, room);
-
-		if (!bytes)
-			return -ENOMEM;
-		reply->bytes = bytes;
-		reply->room = room;
-	}
-	memcpy(reply->bytes + reply->used, header, header->bytes);
-	reply->used += header->bytes;
-	return 0;
-}
-
-void reply_deinit(struct reply *reply)
-{
-	free(reply->bytes);
-	*reply = (struct reply){ 0 };
-}
-
 int session_send(struct session *session, const struct wire_header *header, const int *fds, unsigned n_fds)
 {
 	return wire_send(session->fd, header, fds, n_fds);
@@ -71,30 +49,9 @@ void session_resume(struct session *session)
 		sd_event_source_set_io_events(session->io, EPOLLIN);
 }
 
-/* As much as the socket takes. 1: all is sent; 0: the client has to read first; -errno. */
-static int flush(struct session *session)
-{
-	struct reply *reply = &session->reply;
-
-	while (reply->sent < reply->used) {
-		struct wire_header header;
-		int r;
-
-		memcpy(&header, reply->bytes + reply->sent, sizeof(header));
-		r = wire_send(session->fd, (const void *)(reply->bytes + reply->sent), NULL, 0);
-		if (r == -EAGAIN)
-			return 0;
-		if (r < 0)
-			return r;
-		reply->sent += header.bytes;
-	}
-	reply_deinit(reply);
-	return 1;
-}
-
 static int flush_on(struct session *session)
 {
-	int r = flush(session);
+	int r = reply_flush(&session->reply, session->fd);
 
 	if (r < 0)
 		return r;

@@ -7,6 +7,7 @@
 #define DAEMON_CONTROL_SESSION_H
 
 #include "daemon/control/readers.h"
+#include "daemon/control/reply.h"
 #include "daemon/control/rights.h"
 #include "daemon/control/users.h"
 #include "lib/ibvcap/wire.h"
@@ -20,14 +21,6 @@ struct attach_point;
 struct attachment;
 struct control;
 struct sending;
-
-/* Messages on their way to one client, one behind the other. */
-struct reply {
-	uint8_t *bytes;
-	size_t used;
-	size_t room;
-	size_t sent;
-};
 
 struct session {
 	LIST_ENTRY(session) link;
@@ -83,9 +76,5 @@ void session_resume(struct session *session);
 
 /** Handle one checked message; 0, or -errno: hang up. The fuzzer's way in. */
 int session_handle(struct session *session, const union wire_message *message);
-
-/** -ENOMEM. */
-int reply_append(struct reply *reply, const struct wire_header *header);
-void reply_deinit(struct reply *reply);
 
 #endif

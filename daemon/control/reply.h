@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Messages on their way to one client, one behind the other. */
+#ifndef DAEMON_CONTROL_REPLY_H
+#define DAEMON_CONTROL_REPLY_H
+
+#include "lib/ibvcap/wire.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct reply {
+	uint8_t *bytes;
+	size_t used;
+	size_t room;
+	size_t sent;
+};
+
+/** -ENOMEM. */
+int reply_append(struct reply *reply, const struct wire_header *header);
+
+/** Send as much as the socket takes. 1: all is sent; 0: the client has to read first; -errno. */
+int reply_flush(struct reply *reply, int fd);
+
+void reply_deinit(struct reply *reply);
+
+#endif
