@@ -180,10 +180,11 @@ class Container:
     def journal(self):
         return self.call("journalctl", "--no-pager", "-n", "60", "-u", "ibvcapd").stdout
 
-    def configure(self, streams, control=None):
+    def configure(self, streams, control=None, channels=()):
         """/etc/ibvcapd.conf, and the unit on emulated devices by the drop-in that is shipped."""
         path = self.root / "etc/ibvcapd.conf"
-        path.write_text(f"control = {conftest.libconfig(control or {})};\nstreams = {conftest.libconfig(streams)};\n")
+        path.write_text(f"control = {conftest.libconfig(control or {})};\nstreams = {conftest.libconfig(streams)};\n" +
+                        (f"channels = {conftest.libconfig(channels)};\n" if channels else ""))
         interfaces = ",".join(dict.fromkeys(stream["interface"] for stream in streams))
         (self.root / "etc/default/softhca").write_text(f"SOFTHCA_INTERFACES={interfaces}\n")
         shipped = next(self.root.glob("usr/**/share/ibvcapd/softhca.conf")).relative_to(self.root)

@@ -2,6 +2,7 @@
 """As a service of the real systemd, PID 1 of a container."""
 import contextlib
 import json
+import mmap
 import os
 import pathlib
 import re
@@ -16,6 +17,8 @@ import pytest
 
 import conftest
 import container
+import control_client
+import sending
 import service_manager
 import stopped_thread
 
@@ -114,6 +117,36 @@ def test_reload_under_the_real_systemd(booted, net, wire):
     for words in ("hung up", "ready: ", "1 streams added", "nothing was changed", "'more': ended"):
         text = booted.must("journalctl", "-x", "-u", "ibvcapd", f"MESSAGE_ID={said(words, 'MESSAGE_ID')['MESSAGE_ID']}")
         assert "Defined-By: ibvcap" in text, text
+
+
+CONTROL, READERS_PAGE, PUT_OUT = "run/ibvcapd/control.sock", 4, (ConnectionResetError, BrokenPipeError)
+
+
+def test_who_is_put_out_is_named_in_fields(booted, net, wire):
+    """A reader without its page, a sender whose cursor cannot be."""
+    booted.configure(streams(wire), channels=[conftest.channel(wire, max_senders=1, max_senders_per_user=1)])
+    booted.must("systemctl", "daemon-reload")
+    booted.must("systemctl", "start", "ibvcapd")
+    path = f"/proc/{booted.leader}/root/{CONTROL}"
+    with control_client.Client(path, 20) as reader:
+        fds = reader.attach("lidar")
+        with mmap.mmap(fds[READERS_PAGE], 4096) as page:
+            page[:8] = bytes(8)
+        wire.send(wire.frame(b"looked at", 7502, GROUP))
+        with pytest.raises(PUT_OUT):
+            reader.receive()
+    for fd in fds:
+        os.close(fd)
+    sender = sending.Sender(path, "out")
+    sender.submit(cursor=2**63)
+    with pytest.raises(PUT_OUT):
+        sender.client.receive()
+    sender.close()
+    for kind, name in (("CONSUMER", "STREAM"), ("SENDER", "CHANNEL")):
+        lines = booted.must("journalctl", "-u", "ibvcapd", "-o", "json", f"IBVCAP_{kind}_UID=0").splitlines()
+        entry = json.loads(lines[-1])
+        pid, uid = entry[f"IBVCAP_{kind}_PID"], entry[f"IBVCAP_{kind}_UID"]
+        assert entry["MESSAGE"].startswith(f"{name.lower()} '{entry[f'IBVCAP_{name}']}': {kind.lower()} process {pid} of user {uid} broke")
 
 
 def states(booted):
