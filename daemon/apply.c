@@ -5,16 +5,16 @@
 #include "daemon/config/change.h"
 #include "daemon/preflight.h"
 #include "daemon/streams.h"
+#include "daemon/task.h"
 #include "daemon/tx_channels.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include <systemd/sd-daemon.h>
+
+#define BESIDES_US UINT64_C(90000000) /* what a change may take besides its memory */
 
 /* A stream that is in both. */
 struct kept {
@@ -37,14 +37,10 @@ struct change {
 	uint32_t n_channels_added;
 	uint32_t n_channels_removed;
 
-	/* The thread's until it has rung. */
-	pthread_t thread;
-	bool runs;
+	struct task task;
 	uint64_t begun_us;
 	uint64_t memory_us; /* the longest that it may take to make */
-	int bell;
-	sd_event_source *rung;
-	int result;
+	int result;	    /* the task's until it is done; fault likewise */
 	struct fault fault;
 };
 
@@ -64,19 +60,9 @@ static void undo(struct change *change)
 /* Of which nothing is left to undo, or to be: NULL for a config that is in force. */
 static void free_change(struct change *change, struct config *config)
 {
-	sd_event_source_disable_unref(change->rung);
-	if (change->bell >= 0)
-		close(change->bell);
 	config_free(config);
 	free(change->kept);
 	free(change);
-}
-
-static void join_thread(struct change *change)
-{
-	if (change->runs)
-		pthread_join(change->thread, NULL);
-	change->runs = false;
 }
 
 /* ---- the last steps -------------------------------------------------------------------------------- */
@@ -161,17 +147,14 @@ static void settle(struct change *change)
 
 /* ---- the thread ------------------------------------------------------------------------------------ */
 
-static int on_prepared(sd_event_source *source, int fd, uint32_t events, void *context)
+static void on_prepared(void *context)
 {
 	struct change *change = context;
 	struct daemon *daemon = change->daemon;
 	char said[WIRE_TEXT_MAX] = "";
 	int r;
 
-	(void)source;
-	(void)fd;
-	(void)events;
-	join_thread(change);
+	task_end(&change->task);
 	r = change->result;
 	streams_name_holders(daemon, r, &change->fault);
 	if (daemon->stopping)
@@ -193,10 +176,9 @@ static int on_prepared(sd_event_source *source, int fd, uint32_t events, void *c
 	change->done(daemon, r, said, &change->fault);
 	free_change(change, r < 0 ? change->config : NULL);
 	events_look_for_end(daemon); /* a stop counts transmit workers that were to come */
-	return 0;
 }
 
-static void *prepare(void *context)
+static void prepare(void *context)
 {
 	struct change *change = context;
 
@@ -206,25 +188,15 @@ static void *prepare(void *context)
 	if (change->result == 0)
 		change->result = tx_channels_each(change->daemon, &change->added_channels, tx_channels_prepare,
 						  &change->fault);
-	eventfd_write(change->bell, 1);
-	return NULL;
 }
 
 static int begin_preparing(struct change *change)
 {
-	int r;
-
 	change->begun_us = time_monotonic_ns() / 1000;
 	change->memory_us = streams_patience_us(&change->added);
-	change->bell = eventfd(0, EFD_CLOEXEC);
-	if (change->bell < 0)
-		return -errno;
-	r = sd_event_add_io(change->daemon->event, &change->rung, change->bell, EPOLLIN, on_prepared, change);
-	if (r < 0)
-		return r;
-	r = -pthread_create(&change->thread, NULL, prepare, change);
-	change->runs = r == 0;
-	return r;
+	/* The manager would take a client that waits for the end of a reload for one that hangs. */
+	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(change->memory_us + BESIDES_US));
+	return task_begin(&change->task, change->daemon->event, prepare, on_prepared, change);
 }
 
 bool apply_is_alive(const struct daemon *daemon, uint64_t patience_us)
@@ -289,7 +261,7 @@ static struct change *new_change(struct daemon *daemon, struct config *config, a
 
 	if (!change)
 		return NULL;
-	*change = (struct change){.daemon = daemon, .config = config, .done = done, .bell = -1};
+	*change = (struct change){.daemon = daemon, .config = config, .done = done, .task = TASK_INIT};
 	TAILQ_INIT(&change->added);
 	TAILQ_INIT(&change->added_channels);
 	change->kept = calloc(config->n_streams + 1, sizeof(*change->kept));
@@ -330,7 +302,7 @@ void apply_cancel(struct daemon *daemon)
 	if (!change)
 		return;
 	daemon->change = NULL;
-	join_thread(change);
+	task_end(&change->task);
 	undo(change);
 	free_change(change, change->config);
 }

@@ -199,6 +199,7 @@ static void tear_down(struct daemon *daemon)
 	struct tx_channel *channel;
 	struct stream *stream;
 
+	reload_cancel(daemon);
 	apply_cancel(daemon);
 	watchdog_drop(daemon);
 	events_drop(daemon);

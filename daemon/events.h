@@ -31,6 +31,7 @@ struct daemon {
 	struct tx_channel_list channels;
 	struct neighbours *neighbours; /* of the channels; NULL: there is none yet */
 	struct stream_list streams; /* those that drain, too */
+	struct reload *reload;	    /* what the next one is made of is being read; NULL: nothing is (reload.h) */
 	struct change *change;	    /* the configuration to be; NULL: none is on its way (apply.h) */
 	bool reload_again;	    /* asked for meanwhile */
 	struct control *control;

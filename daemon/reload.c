@@ -8,9 +8,11 @@
 #include "daemon/config/diff.h"
 #include "daemon/flow/flow.h"
 #include "daemon/streams.h"
+#include "daemon/task.h"
 #include "daemon/tx_channels.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
@@ -144,6 +146,7 @@ static void tell_differences(const struct config *before, const struct config *a
 
 /* ---- the end of it --------------------------------------------------------------------------------- */
 
+/* said: what was done, where r is 0. */
 static void done(struct daemon *daemon, int r, const char *said, struct fault *fault)
 {
 	if (r < 0) {
@@ -158,67 +161,167 @@ static void done(struct daemon *daemon, int r, const char *said, struct fault *f
 		reload_by_signal(daemon);
 }
 
-/* r: of making the configuration to be, which is there where it is 0. */
-static int begin(struct daemon *daemon, int r, struct config *config, struct fault *fault)
+/* ---- beginning ------------------------------------------------------------------------------------- */
+
+/* The configuration to be, of what was read (NULL: nothing) and what is in force. read is taken over. */
+static int build(struct daemon *daemon, const struct wire_change *asked, struct config *read, struct config **config,
+		 struct fault *fault)
 {
-	if (r == 0) {
-		r = check(daemon, config, fault);
-		if (r < 0)
-			config_free(config);
-		else
-			r = apply_begin(daemon, config, done, fault);
+	struct change_removed removed = {0};
+	int r;
+
+	if (asked->what == WIRE_CHANGE_RELOAD) {
+		*config = read;
+		return 0;
 	}
-	return r < 0 ? tell_failure(daemon, r, fault) : 0;
+	if (asked->what == WIRE_CHANGE_REMOVE_STREAM)
+		removed.stream = asked->name;
+	r = change_copy(daemon->config, read, &removed, config, fault);
+	config_free(read);
+	return r;
 }
 
-static int reload_file(struct daemon *daemon, struct fault *fault)
+/* read is taken over. */
+static int begin(struct daemon *daemon, const struct wire_change *asked, struct config *read, struct fault *fault)
 {
-	struct config *config = NULL;
+	struct config *config;
+	int r = build(daemon, asked, read, &config, fault);
+
+	if (r < 0)
+		return r;
+	r = check(daemon, config, fault);
+	if (r == 0)
+		return apply_begin(daemon, config, done, fault);
+	config_free(config);
+	return r;
+}
+
+/* ---- reading --------------------------------------------------------------------------------------- */
+
+/*
+ * In a thread: looking up users and groups may ask a directory service, which answers when it likes. How long is no
+ * matter of the watchdog's: who waits for it is the one that asked.
+ */
+struct reload {
+	struct daemon *daemon;
+	struct task task;
+	struct wire_change asked;
+	char *file; /* a copy: this may outlive the daemon's */
+
+	/* The task's until it is done. */
+	struct config *read;
+	int result;
+	struct fault fault;
+};
+
+static void free_reload(struct reload *reload)
+{
+	config_free(reload->read);
+	free(reload->file);
+	free(reload);
+}
+
+static void read_config(void *context)
+{
+	struct reload *reload = context;
+
+	if (reload->asked.what == WIRE_CHANGE_RELOAD)
+		reload->result = config_load(reload->file, &reload->read, &reload->fault);
+	else
+		reload->result =
+		    config_load_text(reload->asked.name, reload->asked.text, &reload->read, &reload->fault);
+}
+
+static void on_read(void *context)
+{
+	struct reload *reload = context;
+	struct daemon *daemon = reload->daemon;
+	struct config *read = reload->read;
+	int r = reload->result;
+
+	task_end(&reload->task);
+	daemon->reload = NULL;
+	if (daemon->stopping)
+		r = fault_set(&reload->fault, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
+	if (r == 0) {
+		reload->read = NULL;
+		r = begin(daemon, &reload->asked, read, &reload->fault);
+	}
+	if (r < 0)
+		done(daemon, r, NULL, &reload->fault);
+	free_reload(reload);
+}
+
+static int begin_reading(struct reload *reload, const struct wire_change *asked)
+{
+	reload->file = strdup(reload->daemon->config->file);
+	reload->asked = *asked;
+	if (!reload->file)
+		return -ENOMEM;
+	return task_begin(&reload->task, reload->daemon->event, read_config, on_read, reload);
+}
+
+static int read_first(struct daemon *daemon, const struct wire_change *asked, struct fault *fault)
+{
+	struct reload *reload = calloc(1, sizeof(*reload));
+	int r = -ENOMEM;
+
+	if (reload) {
+		*reload = (struct reload){.daemon = daemon, .task = TASK_INIT};
+		r = begin_reading(reload, asked);
+	}
+	if (r == 0) {
+		daemon->reload = reload;
+		return 0;
+	}
+	if (reload)
+		free_reload(reload);
+	return fault_set(fault, EX_OSERR, -r, "no thread to read the configuration: %s", strerror(-r));
+}
+
+/* ---- asked ----------------------------------------------------------------------------------------- */
+
+static bool is_busy(const struct daemon *daemon)
+{
+	return daemon->reload || daemon->change;
+}
+
+static int reload(struct daemon *daemon, const struct wire_change *asked, struct fault *fault)
+{
 	int r;
 
 	tell_begin();
-	r = config_load(daemon->config->file, &config, fault);
-	return begin(daemon, r, config, fault);
+	r = asked->what == WIRE_CHANGE_REMOVE_STREAM ? begin(daemon, asked, NULL, fault)
+						     : read_first(daemon, asked, fault);
+	return r < 0 ? tell_failure(daemon, r, fault) : 0;
 }
 
 void reload_by_signal(struct daemon *daemon)
 {
+	const struct wire_change asked = {.what = WIRE_CHANGE_RELOAD};
 	struct fault fault;
 
-	daemon->reload_again = daemon->change && !daemon->stopping;
-	if (!daemon->change && !daemon->stopping)
-		reload_file(daemon, &fault);
-}
-
-static int build(struct daemon *daemon, const struct wire_change *change, struct config **config, struct fault *fault)
-{
-	struct config *added;
-	int r;
-
-	if (change->what == WIRE_CHANGE_REMOVE_STREAM)
-		return change_copy(daemon->config, NULL, &(struct change_removed){.stream = change->name}, config,
-				   fault);
-	r = config_load_text(change->name, change->text, &added, fault);
-	if (r < 0)
-		return r;
-	r = change_copy(daemon->config, added, &(struct change_removed){0}, config, fault);
-	config_free(added);
-	return r;
+	daemon->reload_again = is_busy(daemon) && !daemon->stopping;
+	if (!is_busy(daemon) && !daemon->stopping)
+		reload(daemon, &asked, &fault);
 }
 
 int reload_change(void *context, const struct wire_change *change, struct fault *fault)
 {
 	struct daemon *daemon = context;
-	struct config *config = NULL;
-	int r;
 
 	if (daemon->stopping)
 		return fault_set(fault, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
-	if (daemon->change)
+	if (is_busy(daemon))
 		return fault_set(fault, EX_TEMPFAIL, EAGAIN, "another change is on its way; ask again when it is done");
-	if (change->what == WIRE_CHANGE_RELOAD)
-		return reload_file(daemon, fault);
-	tell_begin();
-	r = build(daemon, change, &config, fault);
-	return begin(daemon, r, config, fault);
+	return reload(daemon, change, fault);
+}
+
+void reload_cancel(struct daemon *daemon)
+{
+	struct reload *reload = daemon->reload;
+
+	daemon->reload = NULL;
+	if (reload && task_try_end(&reload->task))
+		free_reload(reload);
 }

@@ -2,7 +2,7 @@
 /*
  * Another configuration while the daemon runs: streams that are new are added, those that are gone drain and end, flows,
  * rights and limits of the others change; what did not change is not touched. All of it, or on any failure nothing.
- * Control thread only.
+ * What is asked for is read in a thread, and applied by apply.h. Control thread only.
  */
 #ifndef DAEMON_RELOAD_H
 #define DAEMON_RELOAD_H
@@ -17,5 +17,8 @@ void reload_by_signal(struct daemon *daemon);
  * file:line of what is wrong or cannot change live.
  */
 int reload_change(void *context, const struct wire_change *change, struct fault *fault);
+
+/** The daemon ends: what is being read is for nobody, and not waited for. Nothing: nothing. */
+void reload_cancel(struct daemon *daemon);
 
 #endif

@@ -475,6 +475,30 @@ def test_a_stop_waits_for_no_worker_of_channels_that_were_to_come(slow, wire, ib
     one.stop_clean()
 
 
+def test_a_reading_that_takes_its_time_holds_up_nobody(daemon, wire, ibvcap):
+    """A directory service that is slow to say who a user is: here a file that is slow to say anything."""
+    one = daemon([small(wire)])
+    one.config.unlink()
+    os.mkfifo(one.config)
+
+    def hang_up():
+        one.process.send_signal(signal.SIGHUP)
+        conftest.wait_until(lambda: "RELOADING=1" in one.notifications(0.1), 10, "the beginning of a reload")
+
+    hang_up()
+    one.process.send_signal(signal.SIGHUP)  # after that one
+    assert one.status()["streams"].keys() == {"lidar"}
+    refused = ibvcap(one, "stream", "remove", "lidar")
+    assert refused.returncode == 75 and "another change is on its way" in refused.stderr, refused.stderr
+    one.config.write_text("streams = ( { nonsense = 1; } );")
+    conftest.wait_until(lambda: "nothing was changed" in one.text(), 10, "the end of the first")
+    write(one, [small(wire), small(wire, name="more", port=7503)])
+    conftest.wait_until(lambda: "1 streams added, 0 removed, 1 kept" in one.text(), 10, "the second")
+    assert names(one) == ["lidar", "more"]
+    hang_up()
+    one.stop_clean()  # nor a stop
+
+
 def test_only_administrators_may(daemon, wire, ibvcap):
     one = daemon([small(wire)])
     for words in (["reload"], ["stream", "remove", "lidar"]):
@@ -514,6 +538,7 @@ def test_the_service_manager_is_told_and_keeps_the_groups_of_now(start_daemon, n
     assert ibvcap(one, "reload").returncode == 0
     manager.take_all()
     assert manager.log[0]["RELOADING"] == "1" and int(manager.log[0]["MONOTONIC_USEC"]) > 0
+    assert any(int(fields.get("EXTEND_TIMEOUT_USEC", 0)) >= 90_000_000 for fields in manager.log), "a client waits"
     assert manager.log[-1]["READY"] == "1" and "2 streams" in manager.log[-1]["STATUS"]
     assert len(manager.sockets()) == 3
     one.process.kill()
