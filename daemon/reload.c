@@ -236,14 +236,16 @@ static void on_read(void *context)
 {
 	struct reload *reload = context;
 	struct daemon *daemon = reload->daemon;
-	struct config *read = reload->read;
-	int r = reload->result;
+	struct config *read;
+	int r;
 
 	task_end(&reload->task);
 	daemon->reload = NULL;
+	r = reload->result;
 	if (daemon->stopping)
 		r = fault_set(&reload->fault, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
 	if (r == 0) {
+		read = reload->read;
 		reload->read = NULL;
 		r = begin(daemon, &reload->asked, read, &reload->fault);
 	}
