@@ -226,7 +226,7 @@ int stream_start(struct stream *stream, struct fault *fault)
 	stream_set_clock(stream);
 	r = worker_start(stream->worker);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "stream '%s': no thread for its worker on CPU %d: %s", name,
+		return fault_set(fault, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
 				 stream->config->cpu, strerror(-r));
 	stream->worker_runs = true;
 	return 0;

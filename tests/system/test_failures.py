@@ -250,6 +250,7 @@ START_REFUSALS = [
     (71, r"stream 'lidar': cannot create its headers segment of \d+ bytes: Too many open files"),
     (71, r"stream 'lidar': cannot create its ring segment of \d+ bytes: Too many open files"),
     (71, r"stream 'lidar': cannot seal its memory read-only: Operation not permitted"),
+    (71, r"stream 'lidar': no thread for its worker \(cpu = -1\): Resource temporarily unavailable"),
     (77, r"CAP_IPC_LOCK cannot be given up, or came back: Operation not permitted"),
 ]
 
