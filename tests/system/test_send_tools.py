@@ -542,17 +542,10 @@ def share_kept(lateness):
     return sum(ns <= KEPT_NS for ns in lateness) / len(lateness)
 
 
-class Loop:
-    """A bare loop that spins until each time, beside what is measured: what the machine can keep."""
-
-    def __init__(self, started, n):
-        self.process = started([*REAL_TIME, conftest.BUILD / "tests/support/spin_loop", n, 1_350_000, KEPT_NS])
-
-    def share_kept(self):
-        out, err = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0, err
-        it = json.loads(out)
-        return 1 - it["late"] / it["n"]
+def share_a_loop_keeps(n):
+    """Of a bare loop that spins until each time: what the machine can keep."""
+    out = conftest.run(*REAL_TIME, conftest.BUILD / "tests/support/spin_loop", n, 1_350_000, KEPT_NS).stdout
+    return 1 - json.loads(out)["late"] / n
 
 
 def worker_first(one, wire):
@@ -562,10 +555,12 @@ def worker_first(one, wire):
             os.sched_setscheduler(int(task.name), os.SCHED_FIFO, os.sched_param(10))
 
 
-def replay_beside_a_loop(one, there, lidar, started):
-    """(share that the loop kept, share that the replay kept, how late the last left)"""
+def replay_between_loops(one, there, lidar):
+    """(share that the loop kept, half of it before and half behind, share that the replay kept, how late the last left).
+    Not at the same time: each of them wants a core."""
     recorded = datagrams(LIDAR)
-    loop = Loop(started, LOOPS * len(recorded))
+    n = LOOPS * len(recorded) // 2
+    before = share_a_loop_keeps(n)
     done = subprocess.run([*REAL_TIME, *command(one, "replay", lidar, "--loop", LOOPS, "--json")], capture_output=True,
                           text=True, timeout=60, check=False)
     due = due_times(said(done)["start_ns"], recorded)
@@ -573,24 +568,27 @@ def replay_beside_a_loop(one, there, lidar, started):
     # Whatever else the machine does: nothing is early, and some of the last are in time, so nothing has added up.
     assert min(lateness) >= 0
     assert min(lateness[-200:]) < DRIFT_NS
-    return loop.share_kept(), share_kept(lateness), statistics.median(lateness[-100:])
+    return (before + share_a_loop_keeps(n)) / 2, share_kept(lateness), statistics.median(lateness[-100:])
 
 
 @pytest.mark.quiet
-def test_a_replay_keeps_the_recorded_times_as_well_as_a_bare_loop(channel, wire, receiver, lidar, started):
-    """4440 packets in 6 s, by the time at which the kernel at the other end has each. The emulated card naps less than it
-    does else: what it takes to notice a doorbell is in what is measured. pytest -s shows what was found."""
-    one, there, seen = channel(environment={"SOFTHCA_NAP_US": "5"}, payload_size=8948, arena_slots=1024), receiver(), []
+def test_a_replay_keeps_the_recorded_times_as_well_as_a_bare_loop(channel, wire, receiver, lidar):
+    """4440 packets in 6 s, by the time at which the kernel at the other end has each. The worker has a core, as where
+    times matter, and the emulated card the other; it naps less than else: what it takes to notice a doorbell is in what is
+    measured. pytest -s shows what was found."""
+    cpu = max(os.sched_getaffinity(0))
+    one = channel(environment={"SOFTHCA_NAP_US": "1"}, payload_size=8948, arena_slots=1024, cpu=cpu)
+    there, seen = receiver(), []
     worker_first(one, wire)
     with before_others(one.pid()):
         while len(seen) < TRIES:
-            loop, replay, end_ns = replay_beside_a_loop(one, there, lidar, started)
+            loop, replay, end_ns = replay_between_loops(one, there, lidar)
             seen.append((loop, replay, end_ns))
             print(f"within 50 us: a bare loop {loop:.2%}, the replay {replay:.2%}; its last late by {end_ns * 1e-3:.0f} us")
             if replay >= KEPT_SHARE and end_ns < DRIFT_NS:
                 return
     report = "; ".join(f"loop {loop:.2%}, replay {replay:.2%}, the last late by {end * 1e-3:.0f} us"
                        for loop, replay, end in seen)
-    if sum(loop >= KEPT_SHARE for loop, _, _ in seen) < 2:
+    if min(loop for loop, _, _ in seen) < KEPT_SHARE:
         pytest.skip(f"this machine cannot keep times: within 50 us: {report}")
     pytest.fail(f"a bare loop keeps {KEPT_SHARE:.1%} within 50 us, a replay does not: {report}", pytrace=False)
