@@ -160,7 +160,7 @@ static void command_flow(struct probe *probe, char *arguments)
 	error = probe->ops->add_flow(probe->queue, &rule, &probe->flows[i], &probe->fault);
 	if (!error)
 		error = membership_join(probe->membership, probe->interface.index, &rule, &probe->fault);
-	if (error)
+	if (error < 0)
 		answer_fault(probe, error);
 	else
 		answer(0);
