@@ -14,16 +14,14 @@ import argparse
 import json
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, hugepages  # noqa: E402
+from bench_machine import before_others, hugepages, system_bed  # noqa: E402
 
 PAGES = 64
 QUEUE_SLOTS = 1024
@@ -169,22 +167,10 @@ def main():
     parser.add_argument("--size", type=int, default=1472, help="bytes of a payload")
     parser.add_argument("--check", action="store_true", help="exit 1 where a limit does not hold")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        raise SystemExit("bench rates: network namespaces need root")
-    os.environ["IBVCAP_BUILD_DIR"] = str(options.build.resolve())
-    sys.path.insert(0, str(ROOT / "tests/system"))
-    import conftest
-
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-bench-"))
-    directory.chmod(0o755)
-    net = conftest.Net()
-    try:
-        with hugepages(PAGES):
-            return measure(Bench(conftest, net, directory, options.size), options)
-    finally:
-        net.close()
-        shutil.rmtree(directory)
-        print(f"load: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
+    with system_bed("rates", options.build) as (conftest, net, directory), hugepages(PAGES):
+        result = measure(Bench(conftest, net, directory, options.size), options)
+    print(f"load: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
+    return result
 
 
 if __name__ == "__main__":

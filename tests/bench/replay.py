@@ -17,11 +17,10 @@ import statistics
 import struct
 import subprocess
 import sys
-import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, hugepages  # noqa: E402
+from bench_machine import before_others, hugepages, system_bed  # noqa: E402
 from pcap_replay import read_pcap  # noqa: E402
 
 PAGES = 16
@@ -100,31 +99,19 @@ class Bench:
 
 
 @contextlib.contextmanager
-def running(build):
-    """A bench whose daemon runs and goes before others."""
-    if os.geteuid() != 0:
-        raise SystemExit("bench: network namespaces need root")
-    os.environ["IBVCAP_BUILD_DIR"] = str(build.resolve())
-    sys.path.insert(0, str(ROOT / "tests/system"))
-    import conftest
-    import frames
+def running(name, build):
+    """A bench for scripts/bench NAME whose daemon runs and goes before others."""
+    with system_bed(name, build) as (conftest, net, directory), hugepages(PAGES):
+        import frames
 
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-bench-"))
-    directory.chmod(0o755)
-    net = conftest.Net()
-    try:
-        with hugepages(PAGES):
-            bench = Bench(conftest, frames, net, directory)
-            try:
-                bench.daemon.wait_ready()
-                with before_others(bench.daemon.pid()):
-                    yield bench
-            finally:
-                bench.daemon.stop()
-    finally:
-        net.close()
-        shutil.rmtree(directory)
-        print(f"load: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
+        bench = Bench(conftest, frames, net, directory)
+        try:
+            bench.daemon.wait_ready()
+            with before_others(bench.daemon.pid()):
+                yield bench
+        finally:
+            bench.daemon.stop()
+            print(f"load: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
 
 
 def main():
@@ -135,7 +122,7 @@ def main():
     options = parser.parse_args()
     if not shutil.which("tcpreplay"):
         raise SystemExit("bench replay: tcpreplay is not installed: sudo scripts/setup")
-    with running(options.build) as bench:
+    with running("replay", options.build) as bench:
         bench.ratio("lidar", payloads_of(LIDAR), options)
         for size in (64, 1472):
             bench.ratio(f"{size}", [k.to_bytes(8, "big") * (size // 8) for k in range(1000)], options)

@@ -68,7 +68,7 @@ def run(build, rounds, packets):
     """Prints results; also a part of scripts/bench send."""
     if not shutil.which("trafgen"):
         raise SystemExit("bench send: trafgen is not installed: sudo scripts/setup")
-    with running(build) as bench:
+    with running("send", build) as bench:
         contest = Contest(bench, build, packets)
         for size in SIZES:
             result = contest.measure(size, rounds)

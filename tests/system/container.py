@@ -7,12 +7,14 @@ overlay over it. Its network is that of the receiver's end of the fixture "net",
 A machine that has no container to give (no root, no program, no network to make the base from, no right to boot it) skips
 and says why. With IBVCAP_REQUIRE_CONTAINER=1, as where everything is to be tested, that is a failure.
 """
+import contextlib
 import hashlib
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -205,3 +207,20 @@ class Container:
         if self.mounted:
             conftest.run("umount", "-l", self.root)
         conftest.wait_until(self.groups_removed, 10, "the end of its control groups")
+
+
+@contextlib.contextmanager
+def booted(install=True):
+    """A container with a wire of its own, with or without the packages."""
+    check_machine()
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-container-"))
+    net = conftest.Net()
+    one = Container(net, directory)
+    try:
+        net.add_wire()
+        one.prepare(make_base(), install)
+        yield one.boot()
+    finally:
+        one.close()
+        net.close()
+        shutil.rmtree(directory, ignore_errors=True)

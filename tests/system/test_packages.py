@@ -52,18 +52,8 @@ def test_what_is_installed_is_in_one_package():
 @pytest.fixture(scope="module")
 def clean():
     """A container without the packages."""
-    container.check_machine()
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-container-"))
-    net = conftest.Net()
-    one = container.Container(net, directory)
-    try:
-        net.add_wire()
-        one.prepare(container.make_base(), install=False)
-        yield one.boot()
-    finally:
-        one.close()
-        net.close()
-        shutil.rmtree(directory, ignore_errors=True)
+    with container.booted(install=False) as one:
+        yield one
 
 
 def everything(root):

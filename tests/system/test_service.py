@@ -6,11 +6,9 @@ import mmap
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 
 import pytest
@@ -30,18 +28,8 @@ SMALL = {"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 2, "l
 @pytest.fixture(scope="module")
 def container_with_wire(build):
     """Booted once for all of them: that takes longer than what they do."""
-    container.check_machine()
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-container-"))
-    net = conftest.Net()
-    one = container.Container(net, directory)
-    try:
-        net.add_wire()
-        one.prepare(container.make_base())
-        yield one.boot()
-    finally:
-        one.close()
-        net.close()
-        shutil.rmtree(directory, ignore_errors=True)
+    with container.booted() as one:
+        yield one
 
 
 @pytest.fixture
