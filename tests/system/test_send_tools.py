@@ -131,8 +131,10 @@ def test_recv_verifies_what_send_sent(daemon, net, wire, tmp):
     """Both ways through a daemon: a channel on one wire's end, a stream on the other's."""
     one = daemon([], channels=[conftest.channel(wire, users=["nobody"], payload_size=256)])
     stream = conftest.stream(wire, interface=wire.tx, flows=[conftest.flow(PORT, wire.tx_address)], payload_size=256,
-                             history_blocks=256, receive_queue_slots=4096)
-    other = conftest.Daemon(conftest.Build, Swapped(net), tmp, [stream], name="other").wait_ready()
+                             history_blocks=256, receive_queue_slots=8192)
+    # Room for all of them, on the wire and in the queue: who has no core for a while loses none.
+    other = conftest.Daemon(conftest.Build, Swapped(net), tmp, [stream], name="other",
+                            environment={"SOFTHCA_RING_MIB": "128"}).wait_ready()
     try:
         wait_until(lambda: one.channel()["state"] == "sending", 20, lambda: one.channel())
         reader = subprocess.Popen([str(word) for word in conftest.as_nobody(
