@@ -5,6 +5,7 @@
 #include "tools/ibvcap.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -36,6 +37,30 @@ static const struct {
 	{ -ETIME, "late_dropped", "late, and dropped as asked for" },
 	{ -ECANCELED, "flushed", "the channel ended or its device was reset: sent or not, nobody knows" },
 };
+
+/* ---- arguments ----------------------------------------------------------------------------------- */
+
+int outgoing_parse_option(int option, const char *usage, struct outgoing_options *options)
+{
+	switch (option) {
+	case 's':
+		options->socket = optarg;
+		return -1;
+	case 'L':
+		options->drop_late = true;
+		return -1;
+	case 'd':
+		return parse_number(options->command, "--destination", optarg, UINT16_MAX, &options->destination) ? -1 : EX_USAGE;
+	case 'j':
+		options->json = true;
+		return -1;
+	case 'h':
+		fputs(usage, stdout);
+		return EX_OK;
+	}
+	fputs(usage, stderr);
+	return EX_USAGE;
+}
 
 /* ---- signals and time ---------------------------------------------------------------------------- */
 

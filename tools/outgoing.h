@@ -40,6 +40,9 @@ struct outgoing_row {
 	struct ibvcap_tx_descriptor *packet;
 };
 
+/** One of the options that both have: -s, -L, -d, -j, -h; of any other the usage is said. -1: go on; else the exit code. */
+int outgoing_parse_option(int option, const char *usage, struct outgoing_options *options);
+
 /** EX_OK, or an exit code: said why. INT and TERM are this one's from here on. */
 int outgoing_open(struct outgoing *outgoing, const struct outgoing_options *options);
 

@@ -64,9 +64,6 @@ static bool parse_speed(const char *text, double *speed)
 static int parse_option(int option, struct replay_options *options)
 {
 	switch (option) {
-	case 's':
-		options->outgoing.socket = optarg;
-		return -1;
 	case 'p':
 		return parse_count("replay", "--port", optarg, UINT16_MAX, &options->port) ? -1 : EX_USAGE;
 	case 'x':
@@ -76,20 +73,8 @@ static int parse_option(int option, struct replay_options *options)
 		return -1;
 	case 'l':
 		return parse_number("replay", "--loop", optarg, UINT64_MAX, &options->loops) ? -1 : EX_USAGE;
-	case 'L':
-		options->outgoing.drop_late = true;
-		return -1;
-	case 'd':
-		return parse_number("replay", "--destination", optarg, UINT16_MAX, &options->outgoing.destination) ? -1 : EX_USAGE;
-	case 'j':
-		options->outgoing.json = true;
-		return -1;
-	case 'h':
-		fputs(usage, stdout);
-		return EX_OK;
 	}
-	fputs(usage, stderr);
-	return EX_USAGE;
+	return outgoing_parse_option(option, usage, &options->outgoing);
 }
 
 static int check(const struct replay_options *options)

@@ -53,9 +53,6 @@ static int fail_usage(const char *what, const char *on)
 static int parse_option(int option, struct send_options *options)
 {
 	switch (option) {
-	case 's':
-		options->outgoing.socket = optarg;
-		return -1;
 	case 'c':
 		return parse_count("send", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
 	case 't':
@@ -64,23 +61,11 @@ static int parse_option(int option, struct send_options *options)
 		return parse_number("send", "--size", optarg, UINT16_MAX, &options->size_bytes) ? -1 : EX_USAGE;
 	case 'r':
 		return parse_count("send", "--rate", optarg, 1000000000, &options->rate_pps) ? -1 : EX_USAGE;
-	case 'L':
-		options->outgoing.drop_late = true;
-		return -1;
 	case 'f':
 		options->file = optarg;
 		return -1;
-	case 'd':
-		return parse_number("send", "--destination", optarg, UINT16_MAX, &options->outgoing.destination) ? -1 : EX_USAGE;
-	case 'j':
-		options->outgoing.json = true;
-		return -1;
-	case 'h':
-		fputs(usage, stdout);
-		return EX_OK;
 	}
-	fputs(usage, stderr);
-	return EX_USAGE;
+	return outgoing_parse_option(option, usage, &options->outgoing);
 }
 
 static int parse_arguments(int argc, char **argv, struct send_options *options)

@@ -3,6 +3,7 @@
 #include "tools/doctor/doctor.h"
 
 #include "daemon/backend/backend.h"
+#include "daemon/base/time.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/capability.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SLOTS 64
@@ -91,13 +91,10 @@ static int try_memory(const struct backend_ops *ops, struct backend *backend,
 
 static void read_clock(const struct backend_ops *ops, struct backend *backend, struct doctor_trial *trial)
 {
-	struct timespec now;
-
 	if (!trial->clock_hz || ops->read_clock(backend, &trial->clock_raw) < 0)
 		return;
-	clock_gettime(CLOCK_REALTIME, &now);
+	trial->clock_at_ns = time_utc_ns();
 	trial->has_clock = true;
-	trial->clock_at_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static void try_interface(const char *interface, struct doctor_trial *trial)
