@@ -28,12 +28,13 @@ def hugepages(n):
 @contextlib.contextmanager
 def before_others(*pids):
     """On a machine with other load, rates say nothing: where the kernel groups processes by session (sched(7), autogroup), this
-    one and those of the processes go before all others."""
+    one and those of the processes go before all others. Of a process that is in no such group the file is empty."""
     before = {}
     for path in (pathlib.Path(f"/proc/{pid}/autogroup") for pid in ("self", *pids)):
         with contextlib.suppress(OSError):
-            before[path] = path.read_text().split()[-1]
-            path.write_text("-20")
+            if group := path.read_text().split():
+                before[path] = group[-1]
+                path.write_text("-20")
     try:
         yield
     finally:
