@@ -529,7 +529,7 @@ def test_packets_that_were_recorded_out_of_order_follow_each_other(channel, rece
 LOOPS = 60
 KEPT_NS, KEPT_SHARE = 50_000, 0.999
 DRIFT_NS = 100_000
-TRIES = 3
+TRIES, MISSED = 5, 2
 REAL_TIME = ["chrt", "--fifo", "10"]
 
 
@@ -580,17 +580,18 @@ def test_a_replay_keeps_the_recorded_times_as_well_as_a_bare_loop(channel, wire,
     measured. pytest -s shows what was found."""
     cpu = max(os.sched_getaffinity(0))
     one = channel(environment={"SOFTHCA_NAP_US": "1"}, payload_size=8948, arena_slots=1024, cpu=cpu)
-    there, seen = receiver(), []
+    there, seen, missed = receiver(), [], 0
     worker_first(one, wire)
     with before_others(one.pid()):
-        while len(seen) < TRIES:
+        while len(seen) < TRIES and missed < MISSED:
             loop, replay, end_ns = replay_between_loops(one, there, lidar)
             seen.append((loop, replay, end_ns))
             print(f"within 50 us: a bare loop {loop:.2%}, the replay {replay:.2%}; its last late by {end_ns * 1e-3:.0f} us")
             if replay >= KEPT_SHARE and end_ns < DRIFT_NS:
                 return
+            missed += loop < KEPT_SHARE
     report = "; ".join(f"loop {loop:.2%}, replay {replay:.2%}, the last late by {end * 1e-3:.0f} us"
                        for loop, replay, end in seen)
-    if min(loop for loop, _, _ in seen) < KEPT_SHARE:
+    if missed:
         pytest.skip(f"this machine cannot keep times: within 50 us: {report}")
     pytest.fail(f"a bare loop keeps {KEPT_SHARE:.1%} within 50 us, a replay does not: {report}", pytrace=False)
