@@ -89,7 +89,7 @@ static bool is_refused_by_quota(struct session *session, const struct attach_poi
 {
 	const struct config_stream *stream = point->ring->config;
 	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
-	char why[WIRE_TEXT_MAX];
+	char why[WIRE_TEXT_MAX], kept[QUOTA_KEPT_MAX];
 
 	if (point->ended || !session->control->listening) { /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", stream->name);
@@ -112,9 +112,10 @@ static bool is_refused_by_quota(struct session *session, const struct attach_poi
 					   stream->name, request->lease_blocks, stream->lease_blocks, stream->file);
 	} else if (point->n_attachments >= stream->max_consumers) {
 		*sent = session_send_error(session, -EAGAIN,
-					   "stream '%s': all %u consumers it is configured for (max_consumers) are attached; wait "
+					   "stream '%s': all %u consumers it is configured for (max_consumers) are attached%s; wait "
 					   "for one to leave, or ask the administrator to raise it in %s and restart",
-					   stream->name, stream->max_consumers, stream->file);
+					   stream->name, stream->max_consumers,
+					   quota_explain_kept(point, kept, sizeof(kept)), stream->file);
 	} else if (quota_forbids(point, &session->peer, lease_blocks, why, sizeof(why))) {
 		*sent = session_send_error(session, -EAGAIN, "stream '%s': %s", stream->name, why);
 	} else {
@@ -184,6 +185,7 @@ int attach_request(struct session *session, const struct wire_attach *request)
 		return sent;
 	if (request->policy == IBVCAP_POLICY_TAP)
 		return attach_tap(session, point);
+	attachment_forget_let_go(point);
 	if (is_refused_by_quota(session, point, request, &sent))
 		return sent;
 	return lend_to_worker(session, point, request);
@@ -235,7 +237,7 @@ static void consumer_bad(struct attachment *attachment, const struct mail *mail)
 	daemon_disconnect(attachment->consumer.state, mail->reason);
 	if (attachment->remove_mailed) /* MAIL_CONSUMER_REMOVED is still to come */
 		return;
-	attachment_free(attachment);
+	attachment_release(attachment);
 	session_free(session);
 }
 
@@ -269,7 +271,7 @@ static void take_mail(struct attach_point *point, const struct mail *mail)
 		consumer_added(attachment, mail->error);
 		break;
 	case MAIL_CONSUMER_REMOVED:
-		attachment_free(attachment);
+		attachment_release(attachment);
 		break;
 	case MAIL_CONSUMER_DEMOTED:
 		consumer_demoted(attachment);
@@ -372,6 +374,7 @@ void attach_point_retry(struct attach_point *point)
 	struct attachment *attachment;
 
 	LIST_FOREACH (attachment, &point->attachments, link)
-		if (!attachment->session)
+		if (!attachment->session && !attachment->released)
 			mail_removal(attachment);
+	attachment_forget_let_go(point);
 }

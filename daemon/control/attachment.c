@@ -18,17 +18,51 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
+static void forget_session(struct attachment *attachment)
+{
+	if (attachment->session)
+		attachment->session->attachment = NULL;
+	attachment->session = NULL;
+	attachment->served = false;
+}
+
 void attachment_free(struct attachment *attachment)
 {
 	struct attach_point *point = attachment->point;
 
 	LIST_REMOVE(attachment, link);
 	point->n_attachments--;
-	if (attachment->session)
-		attachment->session->attachment = NULL;
+	forget_session(attachment);
 	close_fd(&attachment->wake_theirs);
-	notifier_dispose(point->notifier, &attachment->consumer, attachment->wake);
+	if (!attachment->released)
+		notifier_dispose(point->notifier, &attachment->consumer, attachment->wake);
+	kept_drop(&attachment->kept);
 	free(attachment);
+}
+
+void attachment_release(struct attachment *attachment)
+{
+	struct ring_consumer *consumer = &attachment->consumer;
+	const struct shm *const lent[] = { &consumer->state_shm, &consumer->page_shm };
+
+	forget_session(attachment);
+	kept_take(&attachment->kept, lent, sizeof(lent) / sizeof(lent[0]));
+	notifier_dispose(attachment->point->notifier, consumer, attachment->wake);
+	*consumer = (struct ring_consumer){ .state_shm = SHM_INIT, .page_shm = SHM_INIT };
+	attachment->released = true;
+	if (!kept_look(&attachment->kept))
+		attachment_free(attachment);
+}
+
+void attachment_forget_let_go(struct attach_point *point)
+{
+	struct attachment *attachment, *next;
+
+	for (attachment = LIST_FIRST(&point->attachments); attachment; attachment = next) {
+		next = LIST_NEXT(attachment, link);
+		if (attachment->released && !kept_look(&attachment->kept))
+			attachment_free(attachment);
+	}
 }
 
 static void describe(struct ibvcap_segment *segment, uint64_t magic, uint64_t bytes, uint64_t epoch)
@@ -112,17 +146,17 @@ fail:
 	return r;
 }
 
-/* n descriptors to be sent and closed; what is not open is -1. */
+/* n descriptors to be sent and closed; what is not open is negative. */
 static int reopen_readonly(const struct shm *const *segments, unsigned n, int *fds)
 {
-	for (unsigned i = 0; i < n; i++)
-		fds[i] = -1;
+	int r = 0;
+
 	for (unsigned i = 0; i < n; i++) {
 		fds[i] = shm_reopen_readonly(segments[i]);
-		if (fds[i] < 0)
-			return fds[i];
+		if (fds[i] < 0 && r == 0)
+			r = fds[i];
 	}
-	return 0;
+	return r;
 }
 
 int attachment_send(struct attachment *attachment)
@@ -135,13 +169,15 @@ int attachment_send(struct attachment *attachment)
 	int r = reopen_readonly(readonly, WIRE_FD_CONSUMER_PAGE, fds);
 
 	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	fds[WIRE_FD_CONSUMER_PAGE] = attachment->consumer.page_shm.fd;
+	fds[WIRE_FD_CONSUMER_PAGE] = shm_reopen_writable(&attachment->consumer.page_shm);
 	fds[WIRE_FD_WAKE_SOCKET] = attachment->wake_theirs;
+	attachment->wake_theirs = -1;
+	if (r == 0 && fds[WIRE_FD_CONSUMER_PAGE] < 0)
+		r = fds[WIRE_FD_CONSUMER_PAGE];
 	if (r == 0)
 		r = session_send(attachment->session, &message.header, fds, WIRE_FD_N);
-	for (unsigned i = 0; i < WIRE_FD_CONSUMER_PAGE; i++)
+	for (unsigned i = 0; i < WIRE_FD_N; i++)
 		close_fd(&fds[i]);
-	close_fd(&attachment->wake_theirs);
 	return r;
 }
 

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What one attached client has: two pages, a socket to be woken by, and descriptors of the ring. Control thread only. */
+/*
+ * What one attached client has: two pages, a socket to be woken by, and descriptors of the ring. Control thread only.
+ *
+ *   attachment_new → MAIL_CONSUMER_ADDED → attachment_send … attachment_release → (its client keeps the pages no more)
+ *   → attachment_free
+ */
 #ifndef DAEMON_CONTROL_ATTACHMENT_H
 #define DAEMON_CONTROL_ATTACHMENT_H
 
+#include "daemon/control/kept.h"
 #include "daemon/control/rights.h"
 #include "daemon/ring/rx_ring.h"
 
@@ -23,6 +29,8 @@ struct attachment {
 	int wake;
 	bool served; /* the worker counts its leases, and the client was told so */
 	bool remove_mailed;
+	bool released; /* there is nothing left of it but what its client keeps: */
+	struct kept kept;
 };
 
 /** In the point's list and the notifier's, but not the worker's yet. 0 or -errno. */
@@ -31,6 +39,12 @@ int attachment_new(struct attachment **out, struct attach_point *point, const st
 
 /** The worker does not have it, or has ended. */
 void attachment_free(struct attachment *attachment);
+
+/** The worker has given it back: it is freed, now or when its client has let go of its pages. */
+void attachment_release(struct attachment *attachment);
+
+/** Those of the point that were released, and that nobody keeps by now, are freed. */
+void attachment_forget_let_go(struct attach_point *point);
 
 /** Answer the client: WIRE_ATTACHED with its descriptors. -errno: hang up. */
 int attachment_send(struct attachment *attachment);

@@ -65,25 +65,51 @@ static uint32_t count_of_user(const struct channel_point *point, uid_t uid)
 	return n;
 }
 
-/* No limit cuts that short: a reset of the queue would cost the others their packets. */
-static const char *explain_ended(const struct channel_point *point, char text[128])
-{
-	const struct sending *sending;
-	uint32_t n = 0;
+#define ENDED_TEXT_MAX 256
 
-	LIST_FOREACH (sending, &point->sendings, link)
-		n += !sending->session;
+/* No limit cuts that short: a reset of the queue would cost the others their packets. */
+static const char *explain_ended(const struct channel_point *point, char text[ENDED_TEXT_MAX])
+{
+	const struct sending *sending, *keeper = NULL;
+	uint32_t n_ended = 0, n_kept = 0;
+	int n = 0;
+
+	LIST_FOREACH (sending, &point->sendings, link) {
+		if (sending->doing == SENDING_KEPT) {
+			n_kept++;
+			keeper = sending;
+		} else if (!sending->session) {
+			n_ended++;
+		}
+	}
 	text[0] = 0;
-	if (n)
-		snprintf(text, 128, " (%u of all have ended, and count until the device has sent what it has of theirs)", n);
+	if (n_ended)
+		n = snprintf(text, ENDED_TEXT_MAX,
+			     " (%u of all have ended, and count until the device has sent what it has of theirs)", n_ended);
+	if (keeper)
+		snprintf(text + n, ENDED_TEXT_MAX - (size_t)n,
+			 " (%u of all have hung up and keep their memory, and count until they unmap it or end: process "
+			 "%d, which opened the channel, or one it gave the memory to)",
+			 n_kept, (int)keeper->pid);
 	return text;
+}
+
+static void forget_let_go(struct channel_point *point)
+{
+	struct sending *sending, *next;
+
+	for (sending = LIST_FIRST(&point->sendings); sending; sending = next) {
+		next = LIST_NEXT(sending, link);
+		if (sending->doing == SENDING_KEPT)
+			sending_retry(sending);
+	}
 }
 
 static bool is_refused_by_quota(struct session *session, const struct channel_point *point, int *sent)
 {
 	const struct config_channel *channel = point->channel->config;
 	uint32_t n = count_of_user(point, session->peer.uid);
-	char ended[128];
+	char ended[ENDED_TEXT_MAX];
 
 	if (point->ending == IBVCAP_REASON_CHANNEL_FAILED)
 		*sent = session_send_error(
@@ -126,6 +152,7 @@ int channel_open_request(struct session *session, const struct wire_open_channel
 	if (!point)
 		return session_send_error(session, -ESRCH, "no channel '%s'; 'ibvcap status' lists those there are",
 					  request->channel);
+	forget_let_go(point);
 	if (is_refused_by_rights(session, point->channel->config, &sent) || is_refused_by_quota(session, point, &sent))
 		return sent;
 	if (sending_new(session, point) < 0)

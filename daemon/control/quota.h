@@ -10,6 +10,11 @@
 
 struct attach_point;
 
+#define QUOTA_KEPT_MAX 192
+
+/** Of its consumers some have left and keep their pages: text says so and who; else it is empty. Returns text. */
+const char *quota_explain_kept(const struct attach_point *point, char *text, size_t bytes);
+
 /** Would one more consumer with so many lease blocks be too much for this user? Then text says why and who can help. */
 bool quota_forbids(const struct attach_point *point, const struct peer *peer, uint32_t lease_blocks, char *text,
 		   size_t bytes);

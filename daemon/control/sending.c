@@ -83,7 +83,10 @@ static void break_up(struct job *job)
 	struct sending *sending = sending_of(job);
 	const struct control_channel *channel = sending->point->channel;
 
+	const struct shm *const lent[] = { &sending->sender.arena, &sending->sender.page_shm, &sending->sender.state_shm };
+
 	close_fd(&sending->theirs);
+	kept_take(&sending->kept, lent, sizeof(lent) / sizeof(lent[0]));
 	if (sending->sender.registration)
 		channel->unregister_arena(channel->context, sending->sender.registration);
 	notifier_dispose_sender(sending->point->transmit->notifier, &sending->sender);
@@ -106,6 +109,22 @@ static void begin(struct sending *sending, enum sending_job doing)
 	preparer_add(sending->point->transmit->preparer, &sending->job);
 }
 
+/* Of a channel that has ended nobody's memory counts any more. */
+static void remove_broken(struct sending *sending)
+{
+	struct channel_point *point = sending->point;
+
+	if (!point->ended && kept_look(&sending->kept)) {
+		sending->doing = SENDING_KEPT;
+		return;
+	}
+	kept_drop(&sending->kept);
+	LIST_REMOVE(sending, link);
+	free(sending);
+	if (--point->n_sendings == 0 && point->ended)
+		point->channel->emptied(point->channel->context);
+}
+
 void sending_free(struct sending *sending)
 {
 	if (sending->session)
@@ -114,6 +133,8 @@ void sending_free(struct sending *sending)
 	sending->served = false;
 	if (sending->doing == SENDING_NO_JOB)
 		begin(sending, SENDING_BREAK);
+	else if (sending->doing == SENDING_KEPT)
+		remove_broken(sending);
 }
 
 static struct sender_options sender_options(const struct sending *sending)
@@ -160,20 +181,23 @@ int sending_new(struct session *session, struct channel_point *point)
 static int send_opened(struct sending *sending)
 {
 	struct wire_opened message = { .epoch = sending->point->channel->epoch };
-	int state_fd = shm_reopen_readonly(&sending->sender.state_shm);
-	const int fds[WIRE_FD_OPENED_N] = {
-		[WIRE_FD_ARENA] = sending->sender.arena.fd,
-		[WIRE_FD_SENDER_PAGE] = sending->sender.page_shm.fd,
-		[WIRE_FD_SENDER_STATE] = state_fd,
+	int fds[WIRE_FD_OPENED_N] = {
+		[WIRE_FD_ARENA] = shm_reopen_writable(&sending->sender.arena),
+		[WIRE_FD_SENDER_PAGE] = shm_reopen_writable(&sending->sender.page_shm),
+		[WIRE_FD_SENDER_STATE] = shm_reopen_readonly(&sending->sender.state_shm),
 		[WIRE_FD_SENDER_SOCKET] = sending->theirs,
 	};
-	int r = state_fd < 0 ? state_fd : 0;
+	int r = 0;
 
+	sending->theirs = -1;
 	wire_init(&message.header, WIRE_OPENED, sizeof(message));
+	for (unsigned i = 0; i < WIRE_FD_OPENED_N; i++)
+		if (r == 0 && fds[i] < 0)
+			r = fds[i];
 	if (r == 0)
 		r = session_send(sending->session, &message.header, fds, WIRE_FD_OPENED_N);
-	close_fd(&state_fd);
-	close_fd(&sending->theirs);
+	for (unsigned i = 0; i < WIRE_FD_OPENED_N; i++)
+		close_fd(&fds[i]);
 	return r;
 }
 
@@ -222,16 +246,6 @@ static int go_on(struct sending *sending, int (*step)(struct sending *sending))
 		return r;
 	sending_free(sending);
 	return session_send_error(session, sending->result, "%s", sending->fault.text);
-}
-
-static void remove_broken(struct sending *sending)
-{
-	struct channel_point *point = sending->point;
-
-	LIST_REMOVE(sending, link);
-	free(sending);
-	if (--point->n_sendings == 0 && point->ended)
-		point->channel->emptied(point->channel->context);
 }
 
 static void done(struct job *job)
@@ -283,9 +297,11 @@ void sending_retry(struct sending *sending)
 {
 	struct session *session = sending->session;
 
-	if (sending->doing != SENDING_NO_JOB)
+	if (sending->doing == SENDING_KEPT)
+		remove_broken(sending);
+	else if (sending->doing != SENDING_NO_JOB)
 		return;
-	if (!session)
+	else if (!session)
 		mail_removal(sending);
 	else if (sending->sealed && !sending->lent && go_on(sending, sealed) < 0)
 		session_free(session);

@@ -4,7 +4,7 @@
  * only.
  *
  *   sending_new → [make] → WIRE_OPENED → (WIRE_MAPPED) → sending_lend → [seal] → (MAIL_SENDER_ADDED) → WIRE_READY …
- *   → sending_hang_up → (MAIL_SENDER_REMOVED) → sending_free → [break]
+ *   → sending_hang_up → (MAIL_SENDER_REMOVED) → sending_free → [break] → (its client keeps the memory no more)
  *
  * What is in brackets takes its time, and is the preparer's; who hangs up meanwhile is freed after that.
  */
@@ -12,6 +12,7 @@
 #define DAEMON_CONTROL_SENDING_H
 
 #include "daemon/base/fault.h"
+#include "daemon/control/kept.h"
 #include "daemon/control/preparer.h"
 #include "daemon/ring/sender.h"
 
@@ -28,7 +29,8 @@ enum sending_job {
 	SENDING_NO_JOB,
 	SENDING_MAKE,  /* its memory */
 	SENDING_SEAL,  /* it, and let the device read it */
-	SENDING_BREAK, /* give it all back; then it is gone */
+	SENDING_BREAK, /* give it all back */
+	SENDING_KEPT,  /* none: there is nothing left of it but what its client keeps */
 };
 
 struct sending {
@@ -45,6 +47,7 @@ struct sending {
 	bool served;	    /* the worker has taken it, and the client was told so */
 	bool awaits_answer; /* MAIL_SENDER_ADDED is to come */
 	bool remove_mailed; /* MAIL_SENDER_REMOVED is to come */
+	struct kept kept;
 
 	enum sending_job doing;
 	struct job job;
@@ -67,7 +70,7 @@ void sending_free(struct sending *sending);
 /** The client has gone: nothing more is taken of it. It is freed, now or when the worker has given it back. */
 void sending_hang_up(struct sending *sending);
 
-/** Mail it to the worker, or its removal, if the mailbox was full. */
+/** Mail it to the worker, or its removal, if the mailbox was full. A kept one is gone if its client has let go. */
 void sending_retry(struct sending *sending);
 
 /** Has it been opened, and waits for its client to map it, since before then? */

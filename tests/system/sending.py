@@ -36,6 +36,17 @@ class Sender:
             self.client.mapped()
 
     def close(self):
+        self.close_memory()
+        self.hang_up()
+
+    def close_memory(self):
+        for words in (self.page_words, self.state_words):
+            words.release()
+        for segment in (self.arena, self.page, self.state):
+            segment.close()
+
+    def hang_up(self):
+        """And keep what is mapped."""
         self.client.socket.close()
         self.socket.close()
         for fd in self.fds:

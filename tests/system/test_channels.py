@@ -359,6 +359,28 @@ def test_limits_name_their_keys(daemon, wire, sender, other_sender):
     sender(one)
 
 
+def test_memory_that_is_kept_takes_its_place_until_it_is_let_go(daemon, wire, sender):
+    """Whoever opens, hangs up and keeps what was mapped, again and again, has as much memory as max_senders have."""
+    one = resolved(daemon([], channels=[conftest.channel(wire, max_senders=3)]))
+    kept = []
+    with pytest.raises(Refused):
+        while len(kept) < 100:
+            kept.append(Sender(one.socket_path, "out"))
+            assert kept[-1].send(b"before it leaves") == [0]
+            kept[-1].hang_up()
+    assert len(kept) == 3
+    told = f"3 of all have hung up and keep their memory, .* process {os.getpid()}"
+    wait_until(lambda: re.search(told, refusal(Sender, one.socket_path, "out").text), 20, "all were given back")
+    assert one.channel()["senders"] == 3
+    kept[0].arena.close()
+    assert refusal(Sender, one.socket_path, "out").errno == errno.EAGAIN, "its page and its state are mapped still"
+    kept[1].close_memory()
+    assert sender(one).send(b"in its place") == [0]
+    for it in kept:
+        it.close_memory()
+    wait_until(lambda: one.channel()["senders"] == 1, 20, one.channel)
+
+
 def test_what_is_not_there_or_done_twice_is_refused(daemon, wire, sender):
     one = resolved(daemon([], channels=[conftest.channel(wire)]))
     assert refusal(Sender, one.socket_path, "in").errno == errno.ESRCH

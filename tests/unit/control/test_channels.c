@@ -18,9 +18,11 @@
 #include <errno.h>
 #include <ibvcap/ibvcap.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -370,6 +372,50 @@ Test(channels, an_arena_is_given_up_after_its_last_completion)
 	scripted_send(channel->queue, SLOTS);
 	TURN_UNTIL(n_registered == 0);
 	expect_sum(SLOTS, SLOTS, 0);
+}
+
+/* Only the named one of its segments is kept, by its mapping: the first of two places is lost until that goes. */
+static void keep_one(size_t segment)
+{
+	struct ibvcap_tx *tx = open_sender(), *other = open_sender(), *third = NULL;
+	struct shm kept = *(struct shm *)((char *)tx + segment);
+	int client = connect_client();
+
+	close(kept.fd);
+	*(struct shm *)((char *)tx + segment) = (struct shm)SHM_INIT;
+	ibvcap_close(tx);
+	TURN_UNTIL(n_registered == 1);
+	turn_for(250);
+	cr_expect(eq(int, open_channel(client, &third), -EAGAIN));
+	cr_expect(strstr(refusal, "1 of all have hung up and keep their memory") != NULL, "%s", refusal);
+	munmap(kept.address, kept.bytes);
+	cr_expect(eq(int, open_channel(client, &third), 0), "and that is seen at once");
+	ibvcap_close(third);
+	ibvcap_close(other);
+	TURN_UNTIL(n_registered == 0);
+}
+
+Test(channels, memory_that_its_client_keeps_has_its_place_until_it_is_let_go)
+{
+	keep_one(offsetof(struct ibvcap_tx, arena));
+	keep_one(offsetof(struct ibvcap_tx, page_shm));
+	keep_one(offsetof(struct ibvcap_tx, state_shm));
+}
+
+Test(channels, memory_that_a_client_keeps_does_not_keep_a_channel)
+{
+	struct ibvcap_tx *tx = open_sender();
+	struct shm kept = tx->arena;
+
+	tx->arena = (struct shm)SHM_INIT;
+	ibvcap_close(tx);
+	TURN_UNTIL(n_registered == 0);
+	turn_for(20);
+	cr_expect(not(control_channel_is_empty(control, &control_channel)));
+	take_channel_out();
+	TURN_UNTIL(n_emptied == 1);
+	cr_expect(control_channel_is_empty(control, &control_channel));
+	shm_deinit(&kept);
 }
 
 Test(channels, who_leaves_before_the_worker_answers_is_taken_back)

@@ -217,6 +217,8 @@ static void receive(int fd, union wire_message *answer, int fds[WIRE_FD_N], unsi
 	cr_assert(eq(int, wire_recv(fd, answer, fds, n_fds), 1));
 }
 
+static char refusal[WIRE_TEXT_MAX]; /* the last */
+
 /* Send one attach; returns 0 or the error. Without fds, what came is closed. */
 static int attach(int fd, const struct wire_attach *message, int fds[WIRE_FD_N])
 {
@@ -229,6 +231,7 @@ static int attach(int fd, const struct wire_attach *message, int fds[WIRE_FD_N])
 	if (answer.header.type == WIRE_ERROR) {
 		cr_expect(eq(u32, n_fds, 0));
 		cr_expect(gt(int, (int)strlen(answer.error.text), 10));
+		memcpy(refusal, answer.error.text, sizeof(refusal));
 		return answer.error.error;
 	}
 	cr_assert(eq(u16, answer.header.type, WIRE_ATTACHED));
@@ -242,8 +245,12 @@ static int attach(int fd, const struct wire_attach *message, int fds[WIRE_FD_N])
 static bool is_hung_up(int fd)
 {
 	char byte;
+	ssize_t n;
 
-	return turn_until_readable(fd, 3000) && recv(fd, &byte, 1, MSG_PEEK) <= 0 && errno != EAGAIN;
+	if (!turn_until_readable(fd, 3000))
+		return false;
+	n = recv(fd, &byte, 1, MSG_PEEK);
+	return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
 struct status {
@@ -542,6 +549,60 @@ Test(control, a_consumers_place_is_free_again_once_the_worker_has_let_go)
 	close(third);
 	turn_for(20);
 	cr_expect(eq(u32, ring.n_consumers, 0));
+}
+
+/* Two places, and of the first only a mapping of its page is left: attach() closes descriptors that nobody asks for. */
+Test(control, a_page_that_its_client_keeps_has_its_place_until_it_is_let_go)
+{
+	struct wire_attach message = attach_message();
+	int first = connect_client(), second = connect_client(), third = connect_client();
+	int fds[WIRE_FD_N];
+
+	cr_assert(eq(int, attach(first, &message, fds), 0));
+	cr_assert(eq(int, attach(second, &message, NULL), 0));
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+
+	cr_assert(page != MAP_FAILED);
+	for (unsigned i = 0; i < WIRE_FD_N; i++)
+		close(fds[i]);
+	close(first);
+	turn_for(250);
+	cr_expect(eq(u32, ring.n_consumers, 1));
+	cr_expect(eq(u32, ask_status(connect_client()).n_consumers, 1));
+	cr_expect(eq(int, attach(third, &message, NULL), -EAGAIN));
+	cr_expect(strstr(refusal, "1 of all have hung up and keep their pages") != NULL, "%s", refusal);
+	munmap(page, 4096);
+	cr_expect(eq(int, attach(third, &message, NULL), 0), "and that is seen at once");
+	close(second);
+	close(third);
+}
+
+Test(control, who_broke_the_rules_and_keeps_its_page_is_out_and_has_its_place)
+{
+	struct wire_attach message = attach_message();
+	int client = connect_client(), second = connect_client(), third = connect_client();
+	int fds[WIRE_FD_N];
+
+	cr_assert(eq(int, attach(client, &message, fds), 0));
+	struct ibvcap_consumer_page *page =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+
+	consumer_store_lease(page, 0, 1u << 20);
+	for (int i = 0; i < 20; i++) {
+		arrive(64);
+		turn_for(2);
+	}
+	cr_expect(is_hung_up(client));
+	cr_expect(eq(u32, ring.n_consumers, 0));
+	cr_expect(eq(int, attach(second, &message, NULL), 0));
+	cr_expect(eq(int, attach(third, &message, NULL), -EAGAIN));
+	cr_expect(eq(u32, ask_status(connect_client()).n_consumers, 1));
+	for (unsigned i = 0; i < WIRE_FD_N; i++)
+		close(fds[i]);
+	munmap(page, 4096);
+	cr_expect(eq(int, attach(third, &message, NULL), 0));
+	close(second);
+	close(third);
 }
 
 Test(control, a_client_that_hangs_up_before_the_worker_answers_leaves_nothing)

@@ -142,7 +142,10 @@ struct ibvcap_rx_counts {
 int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvcap_attach_options *options,
                   struct ibvcap_rx **rx);
 
-/** Give everything back: leases, mappings, socket. Batches become invalid. NULL is allowed. */
+/**
+ * Give everything back: leases, mappings, socket. Batches become invalid. NULL is allowed. A child of fork() has the
+ * mappings too, and the place is free once it has ended or called execve().
+ */
 void ibvcap_detach(struct ibvcap_rx *rx);
 
 /**
@@ -302,7 +305,7 @@ int ibvcap_open(const char *socket_path, const char *channel, const struct ibvca
 
 /**
  * Give everything back; waits for nothing: what the daemon has taken is sent, what it has not taken is not
- * (ibvcap_flush() waits). NULL is allowed.
+ * (ibvcap_flush() waits). NULL is allowed. Of children the same holds as with ibvcap_detach().
  */
 void ibvcap_close(struct ibvcap_tx *tx);
 
