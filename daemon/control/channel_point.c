@@ -225,6 +225,13 @@ static void sender_bad(struct sending *sending, const struct mail *mail)
 	session_free(session);
 }
 
+/* Whoever has it finds out why from its state; who waits to be given it has none to look at. */
+static void tell_waiting(const struct sending *sending)
+{
+	if (!sending->served)
+		session_send_error(sending->session, -ENODEV, SENDING_CHANNEL_ENDS, sending->channel);
+}
+
 /* Its senders are control's, but for those of which the worker is still to say something. */
 static void channel_gone(struct channel_point *point)
 {
@@ -235,10 +242,12 @@ static void channel_gone(struct channel_point *point)
 		point->ending = IBVCAP_REASON_SHUTDOWN;
 	for (sending = LIST_FIRST(&point->sendings); sending; sending = next) {
 		next = LIST_NEXT(sending, link);
-		if (sending->session)
+		if (sending->session) {
+			tell_waiting(sending);
 			session_free(sending->session);
-		else if (!sending_awaits_mail(sending))
+		} else if (!sending_awaits_mail(sending)) {
 			sending_free(sending); /* now, or after its job */
+		}
 	}
 }
 

@@ -238,8 +238,8 @@ static int go_on(struct sending *sending, int (*step)(struct sending *sending))
 	int r = 0;
 
 	if (sending->result == 0 && sending->point->ending != IBVCAP_REASON_NONE)
-		sending->result =
-			fault_set(&sending->fault, EX_UNAVAILABLE, ENODEV, "channel '%s': it ends", sending->channel);
+		sending->result = fault_set(&sending->fault, EX_UNAVAILABLE, ENODEV, SENDING_CHANNEL_ENDS,
+					    sending->channel);
 	if (sending->result == 0)
 		r = step(sending);
 	if (r < 0 || sending->result == 0)

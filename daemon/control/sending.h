@@ -24,6 +24,8 @@
 struct channel_point;
 struct session;
 
+#define SENDING_CHANNEL_ENDS "channel '%s': it ends"
+
 /* What its job is at present; the sender is not to be touched meanwhile. */
 enum sending_job {
 	SENDING_NO_JOB,

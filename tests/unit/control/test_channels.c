@@ -506,6 +506,32 @@ Test(channels, who_leaves_as_its_channel_is_taken_out_is_waited_for)
 	turn_for(20);
 }
 
+/* While its memory is sealed; and before it has mapped it. */
+Test(channels, who_waits_as_its_channel_is_taken_out_is_told)
+{
+	struct ibvcap_tx *tx[2] = { NULL, NULL };
+
+	for (int i = 0; i < 2; i++)
+		cr_assert(eq(int, open_channel(connect_client(), &tx[i]), 0));
+	device_is_slow = true;
+	say(tx[0]->control, WIRE_MAPPED);
+	turn_for(20);
+	take_channel_out();
+	TURN_UNTIL(last_said.type == MAIL_CHANNEL_REMOVED);
+	for (int i = 0; i < 2; i++) {
+		union wire_message answer;
+
+		cr_assert(eq(int, receive(tx[i]->control, &answer, NULL, NULL), 1));
+		cr_expect(eq(int, answer.header.type, WIRE_ERROR));
+		cr_expect(eq(int, answer.error.error, -ENODEV));
+		cr_expect(strstr(answer.error.text, "'out': it ends") != NULL);
+	}
+	device_is_slow = false;
+	TURN_UNTIL(n_emptied == 1);
+	for (int i = 0; i < 2; i++)
+		ibvcap_close(tx[i]);
+}
+
 Test(channels, taking_a_channel_out_keeps_nobody_waiting)
 {
 	struct ibvcap_tx *tx = open_sender();
