@@ -101,7 +101,7 @@ static void forget_let_go(struct channel_point *point)
 	for (sending = LIST_FIRST(&point->sendings); sending; sending = next) {
 		next = LIST_NEXT(sending, link);
 		if (sending->doing == SENDING_KEPT)
-			sending_retry(sending);
+			sending_free(sending);
 	}
 }
 
@@ -410,6 +410,7 @@ void channel_point_tick(struct channel_point *point, uint64_t now_us)
 {
 	struct sending *sending, *next;
 
+	forget_let_go(point);
 	for (sending = LIST_FIRST(&point->sendings); sending; sending = next) {
 		next = LIST_NEXT(sending, link);
 		sending_retry(sending);

@@ -297,11 +297,9 @@ void sending_retry(struct sending *sending)
 {
 	struct session *session = sending->session;
 
-	if (sending->doing == SENDING_KEPT)
-		remove_broken(sending);
-	else if (sending->doing != SENDING_NO_JOB)
+	if (sending->doing != SENDING_NO_JOB)
 		return;
-	else if (!session)
+	if (!session)
 		mail_removal(sending);
 	else if (sending->sealed && !sending->lent && go_on(sending, sealed) < 0)
 		session_free(session);

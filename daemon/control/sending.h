@@ -66,13 +66,13 @@ int sending_new(struct session *session, struct channel_point *point);
 /** The client has mapped it: it is sealed, registered and mailed to the worker, or the client told why not. */
 void sending_lend(struct sending *sending);
 
-/** Neither worker nor device has it, or will: it is gone as soon as may be. Its session has no sender any more. */
+/** Neither worker nor device has it, or will: it is gone as soon as may be, a kept one if its client has let go. */
 void sending_free(struct sending *sending);
 
 /** The client has gone: nothing more is taken of it. It is freed, now or when the worker has given it back. */
 void sending_hang_up(struct sending *sending);
 
-/** Mail it to the worker, or its removal, if the mailbox was full. A kept one is gone if its client has let go. */
+/** Mail it to the worker, or its removal, if the mailbox was full. */
 void sending_retry(struct sending *sending);
 
 /** Has it been opened, and waits for its client to map it, since before then? */

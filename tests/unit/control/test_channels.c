@@ -402,6 +402,20 @@ Test(channels, memory_that_its_client_keeps_has_its_place_until_it_is_let_go)
 	keep_one(offsetof(struct ibvcap_tx, state_shm));
 }
 
+Test(channels, memory_that_is_let_go_is_free_though_nobody_asks_for_it)
+{
+	struct ibvcap_tx *tx = open_sender();
+	struct shm kept = tx->arena;
+
+	tx->arena = (struct shm)SHM_INIT;
+	ibvcap_close(tx);
+	TURN_UNTIL(n_registered == 0);
+	turn_for(250);
+	cr_expect(not(control_channel_is_empty(control, &control_channel)));
+	shm_deinit(&kept);
+	TURN_UNTIL(control_channel_is_empty(control, &control_channel));
+}
+
 Test(channels, memory_that_a_client_keeps_does_not_keep_a_channel)
 {
 	struct ibvcap_tx *tx = open_sender();
