@@ -49,8 +49,8 @@ class Sender:
         """And keep what is mapped."""
         self.client.socket.close()
         self.socket.close()
-        for fd in self.fds:
-            os.close(fd)
+        while self.fds:
+            os.close(self.fds.pop())
 
     def u64(self, offset):
         return self.state_words[offset // 8]
