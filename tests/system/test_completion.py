@@ -73,6 +73,12 @@ def test_keys_of_a_stream_are_those_of_the_table(complete):
     assert "interface=lo" in complete("stream", "add", "interface=")
 
 
+def test_a_word_that_is_no_key_runs_nothing(complete, tmp):
+    assert complete("stream", "add", "a/b=") == complete("stream", "add", "flows.a/b=") == set()
+    complete("stream", "add", "1//;1eid>run;s/=")
+    assert not (tmp / "run").exists()
+
+
 def test_names_are_the_running_daemons(complete, daemon, wire):
     one = daemon([conftest.stream(wire, name="in.1_a-b"), conftest.stream(wire, name="in2", port=7600)],
                  channels=[conftest.channel(wire, name="out")])
