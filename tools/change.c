@@ -89,17 +89,25 @@ int cmd_reload(int argc, char **argv)
 static int read_text(const char *path, char text[TEXT_BYTES])
 {
 	FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+	const char *error = NULL;
 	size_t n;
 
 	if (!file) {
 		fprintf(stderr, "ibvcap stream: %s: %s\n", path, strerror(errno));
 		return EX_NOINPUT;
 	}
+	errno = 0;
 	n = fread(text, 1, TEXT_BYTES - 1, file);
 	text[n] = '\0';
+	if (ferror(file))
+		error = strerror(errno);
+	else if (strlen(text) != n)
+		error = "it is no text, it has a NUL byte";
+	if (error)
+		fprintf(stderr, "ibvcap stream: %s: %s\n", path, error);
 	if (file != stdin)
 		fclose(file);
-	return EX_OK;
+	return error ? EX_NOINPUT : EX_OK;
 }
 
 static int add(const char *socket, const char *path)

@@ -35,6 +35,8 @@ const char *source_error(int error)
 		return "it is no text, it has a NUL byte";
 	case -EFBIG:
 		return "it is longer than a configuration may be, 1 MiB";
+	case -EACCES: /* root, who checked it, can read all */
+		return "Permission denied: user ibvcap, or whom else the daemon runs as, has to be able to";
 	default:
 		return strerror(-error);
 	}
@@ -84,11 +86,16 @@ static void skip_string(struct cursor *c)
 	skip(c, 1);
 }
 
-static void skip_block_comment(struct cursor *c)
+/* For libconfig one without an end goes on to that of the file, and all that stands there is nothing. */
+static int skip_block_comment(struct cursor *c)
 {
 	const char *end = strstr(c->at + 2, "*/");
 
-	skip(c, end ? (size_t)(end + 2 - c->at) : strlen(c->at));
+	if (!end)
+		return fault_set(c->reader->fault, EX_CONFIG, EINVAL, "%s:%u: a comment without an end: accepted is /* … */",
+				 c->file, c->line);
+	skip(c, (size_t)(end + 2 - c->at));
+	return 0;
 }
 
 static bool is_name_character(char character)
@@ -171,7 +178,7 @@ static int check_token(struct cursor *c)
 	} else if (*at == '#' || (at[0] == '/' && at[1] == '/')) {
 		skip(c, strcspn(at, "\n"));
 	} else if (at[0] == '/' && at[1] == '*') {
-		skip_block_comment(c);
+		return skip_block_comment(c);
 	} else if (isdigit((unsigned char)*at) || ((*at == '-' || *at == '+') && isdigit((unsigned char)at[1]))) {
 		return check_number(c);
 	} else if (strncmp(at, INCLUDE, strlen(INCLUDE)) == 0 && is_first_in_line(c)) {

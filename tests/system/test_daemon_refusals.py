@@ -95,6 +95,15 @@ def test_check_config_accepts_a_good_file_on_a_machine_without_the_device(build,
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}: ok\n", "")
 
 
+def test_a_configuration_that_only_root_can_read(build, wire, tmp):
+    path = tmp / "roots.conf"
+    path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire)])};\n")
+    path.chmod(0o600)
+    done = subprocess.run(["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", build.ibvcapd, "-c", path],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == os.EX_NOINPUT and "Permission denied: user ibvcap" in done.stderr
+
+
 # ---- machine ----------------------------------------------------------------------------------------
 
 

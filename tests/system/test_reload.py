@@ -267,6 +267,10 @@ def test_a_bad_text_says_where(daemon, wire, ibvcap, tmp):
     done = ibvcap(one, "stream", "add", path)
     assert done.returncode == EX_CONFIG and "longer than" in done.stderr
     assert ibvcap(one, "stream", "add", tmp / "none.conf").returncode == os.EX_NOINPUT
+    path.write_text(f"streams = {conftest.libconfig([small(wire, name='more', port=7600)])};\0 streams = 5;")
+    for file, why in ((path, "NUL byte"), (tmp, "Is a directory")):
+        done = ibvcap(one, "stream", "add", file)
+        assert done.returncode == os.EX_NOINPUT and f"{file}: " in done.stderr and why in done.stderr
     assert names(one) == ["lidar"]
 
 

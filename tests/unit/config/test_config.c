@@ -148,6 +148,7 @@ Test(config, what_is_no_configuration_names_its_line)
 {
 	expect_refused(load("streams = (\n\n{ name = }\n);"), ":3: ", "syntax error");
 	expect_refused(load(""), ":1: ", "'streams'");
+	expect_refused(load_with("", "", "port = 2; /* source_port = 1;"), ":6: ", "a comment without an end");
 	struct config *config = NULL;
 
 	cr_expect(lt(int, config_load("/nonexistent/ibvcapd.conf", &config, &fault), 0));
