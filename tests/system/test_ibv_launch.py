@@ -172,6 +172,12 @@ def test_the_environment_comes_back_as_it_was(machine):
     assert found == {**given, "HOME": "/mnt/home"}
 
 
+def test_a_variable_that_bash_keeps_for_itself_stops_nothing(machine):
+    result = machine.run("ibv_launch", "sh", "-c", "echo $AFTER",
+                         env={"POSIXLY_CORRECT": "1", "UID": "77", "a-b": "", "AFTER": "there"})
+    assert (result.returncode, result.stdout) == (0, b"there\n"), result
+
+
 def test_working_directory_mask_and_standard_files_are_the_callers(machine):
     result = machine.run("sh", "-c", "umask 027; cd /tmp; echo in | ibv_launch sh -c 'umask; pwd; cat; echo err >&2'")
     assert (result.stdout, result.stderr) == (b"0027\n/tmp\nin\n", b"err\n")
@@ -330,7 +336,7 @@ def hostile_environments(traps):
         "IFS": {"IFS": "/ -=", "PATH": f"{traps}:/usr/bin"},
         "SHELLOPTS": {"SHELLOPTS": "xtrace", "PS4": f"$({traps}/true)", "BASHOPTS": "extdebug"},
         "PROMPT_COMMAND": {"PROMPT_COMMAND": f"{traps}/true", "PS1": f"$({traps}/true)"},
-        "functions": {f"BASH_FUNC_{name}%%": f"() {{ {traps}/true; }}" for name in ("exec", "read", "export", "printf", "id")},
+        "functions": {f"BASH_FUNC_{name}%%": f"() {{ {traps}/true; }}" for name in ("exec", "read", "command", "export", "printf", "id")},
         "shellshock": {"SHOCK": f"() {{ :;}}; {traps}/true"},
         "HOME": {"HOME": str(traps)},
         "PYTHON": {"PYTHONPATH": str(traps), "PYTHONSTARTUP": f"{traps}/sitecustomize.py", "PYTHONHOME": "/usr"},
