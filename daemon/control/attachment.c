@@ -46,7 +46,7 @@ void attachment_release(struct attachment *attachment)
 	const struct shm *const lent[] = { &consumer->state_shm, &consumer->page_shm };
 
 	forget_session(attachment);
-	kept_take(&attachment->kept, lent, sizeof(lent) / sizeof(lent[0]));
+	kept_take(&attachment->point->control->kept, &attachment->kept, lent, sizeof(lent) / sizeof(lent[0]));
 	notifier_dispose(attachment->point->notifier, consumer, attachment->wake);
 	*consumer = (struct ring_consumer){ .state_shm = SHM_INIT, .page_shm = SHM_INIT };
 	attachment->released = true;
@@ -146,17 +146,17 @@ fail:
 	return r;
 }
 
-/* n descriptors to be sent and closed; what is not open is negative. */
+/* n descriptors to be sent and closed; what is not open is -1. */
 static int reopen_readonly(const struct shm *const *segments, unsigned n, int *fds)
 {
-	int r = 0;
-
+	for (unsigned i = 0; i < n; i++)
+		fds[i] = -1;
 	for (unsigned i = 0; i < n; i++) {
 		fds[i] = shm_reopen_readonly(segments[i]);
-		if (fds[i] < 0 && r == 0)
-			r = fds[i];
+		if (fds[i] < 0)
+			return fds[i];
 	}
-	return r;
+	return 0;
 }
 
 int attachment_send(struct attachment *attachment)
@@ -169,15 +169,13 @@ int attachment_send(struct attachment *attachment)
 	int r = reopen_readonly(readonly, WIRE_FD_CONSUMER_PAGE, fds);
 
 	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	fds[WIRE_FD_CONSUMER_PAGE] = shm_reopen_writable(&attachment->consumer.page_shm);
+	fds[WIRE_FD_CONSUMER_PAGE] = attachment->consumer.page_shm.fd;
 	fds[WIRE_FD_WAKE_SOCKET] = attachment->wake_theirs;
-	attachment->wake_theirs = -1;
-	if (r == 0 && fds[WIRE_FD_CONSUMER_PAGE] < 0)
-		r = fds[WIRE_FD_CONSUMER_PAGE];
 	if (r == 0)
 		r = session_send(attachment->session, &message.header, fds, WIRE_FD_N);
-	for (unsigned i = 0; i < WIRE_FD_N; i++)
+	for (unsigned i = 0; i < WIRE_FD_CONSUMER_PAGE; i++)
 		close_fd(&fds[i]);
+	close_fd(&attachment->wake_theirs);
 	return r;
 }
 

@@ -1,29 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/kept.h"
 
-#include <fcntl.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
-void kept_take(struct kept *kept, const struct shm *const *segments, unsigned n)
+int kept_watch_init(struct kept_watch *watch)
 {
-	kept->n = 0;
-	for (unsigned i = 0; i < n && i < KEPT_MAX; i++) {
-		int fd = segments[i]->fd < 0 ? -1 : fcntl(segments[i]->fd, F_DUPFD_CLOEXEC, 0);
+	LIST_INIT(&watch->list);
+	watch->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	return watch->inotify < 0 ? -errno : 0;
+}
 
-		if (fd >= 0)
-			kept->fds[kept->n++] = fd;
+void kept_watch_deinit(struct kept_watch *watch)
+{
+	if (watch->inotify >= 0)
+		close(watch->inotify);
+	watch->inotify = -1;
+}
+
+void kept_take(struct kept_watch *watch, struct kept *kept, const struct shm *const *segments, unsigned n)
+{
+	char path[32];
+
+	kept->n = 0;
+	kept->watch = watch;
+	LIST_INSERT_HEAD(&watch->list, kept, link);
+	for (unsigned i = 0; i < n && i < KEPT_MAX && watch->inotify >= 0; i++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", segments[i]->fd);
+		int r = segments[i]->fd < 0 ? -1 : inotify_add_watch(watch->inotify, path, IN_DELETE_SELF);
+
+		if (r >= 0)
+			kept->watches[kept->n++] = r;
 	}
+}
+
+static void forget(struct kept_watch *watch, int gone)
+{
+	struct kept *kept;
+
+	LIST_FOREACH (kept, &watch->list, link)
+		for (unsigned i = 0; i < kept->n; i++)
+			if (kept->watches[i] == gone)
+				kept->watches[i--] = kept->watches[--kept->n];
+}
+
+/* Of all. An event has no name behind it, since what is watched is no directory. */
+static void read_events(struct kept_watch *watch)
+{
+	struct inotify_event events[64];
+	ssize_t bytes;
+
+	while ((bytes = read(watch->inotify, events, sizeof(events))) > 0)
+		for (size_t i = 0; i < (size_t)bytes / sizeof(events[0]); i++)
+			if (events[i].mask & IN_DELETE_SELF)
+				forget(watch, events[i].wd);
 }
 
 bool kept_look(struct kept *kept)
 {
-	while (kept->n > 0 && !shm_is_with_others(kept->fds[kept->n - 1]))
-		close(kept->fds[--kept->n]);
+	if (kept->n > 0)
+		read_events(kept->watch);
 	return kept->n > 0;
 }
 
 void kept_drop(struct kept *kept)
 {
 	while (kept->n > 0)
-		close(kept->fds[--kept->n]);
+		inotify_rm_watch(kept->watch->inotify, kept->watches[--kept->n]);
+	if (kept->watch)
+		LIST_REMOVE(kept, link);
+	kept->watch = NULL;
 }

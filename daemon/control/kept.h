@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory that a client keeps though it has left: mapped, or by a descriptor. Its pages are there for as long as it likes,
- * so they count as its own until it lets go of them. One thread at a time.
+ * Memory that a client keeps though it has left: mapped, or by a descriptor of any kind. Its pages are there for as long as
+ * it likes, so they count as its own until it lets go of them. The kernel says when a memfd, which no directory has, is
+ * gone for everybody, by an inotify watch, which does not keep it itself. Control thread only.
  */
 #ifndef DAEMON_CONTROL_KEPT_H
 #define DAEMON_CONTROL_KEPT_H
@@ -9,20 +10,37 @@
 #include "lib/ibvcap/shm.h"
 
 #include <stdbool.h>
+#include <sys/queue.h>
 
 #define KEPT_MAX 3
 
+struct kept_watch {
+	int inotify; /* -1: nothing is watched */
+	LIST_HEAD(, kept) list;
+};
+
 struct kept {
-	int fds[KEPT_MAX]; /* our own, of segments that somebody else may have too */
+	LIST_ENTRY(kept) link;
+	struct kept_watch *watch; /* NULL: in no list */
+	int watches[KEPT_MAX]; /* of segments that are not gone yet */
 	unsigned n;
 };
 
-/** Watch so many segments, at most KEPT_MAX, from now on; what is not open, or for want of descriptors cannot be, is not. */
-void kept_take(struct kept *kept, const struct shm *const *segments, unsigned n);
+/** -errno: nothing will be watched. */
+int kept_watch_init(struct kept_watch *watch);
+/** All were dropped. */
+void kept_watch_deinit(struct kept_watch *watch);
 
-/** Does anybody else have one of them still? What nobody has is watched no more. */
+/**
+ * Watch so many segments, at most KEPT_MAX, that are about to be unmapped and closed here; what is not open, or what the
+ * kernel's limits do not let be watched, is not.
+ */
+void kept_take(struct kept_watch *watch, struct kept *kept, const struct shm *const *segments, unsigned n);
+
+/** Is one of them still there? */
 bool kept_look(struct kept *kept);
 
+/** What was never taken is dropped already. */
 void kept_drop(struct kept *kept);
 
 #endif

@@ -83,10 +83,7 @@ static void break_up(struct job *job)
 	struct sending *sending = sending_of(job);
 	const struct control_channel *channel = sending->point->channel;
 
-	const struct shm *const lent[] = { &sending->sender.arena, &sending->sender.page_shm, &sending->sender.state_shm };
-
 	close_fd(&sending->theirs);
-	kept_take(&sending->kept, lent, sizeof(lent) / sizeof(lent[0]));
 	if (sending->sender.registration)
 		channel->unregister_arena(channel->context, sending->sender.registration);
 	notifier_dispose_sender(sending->point->transmit->notifier, &sending->sender);
@@ -125,6 +122,15 @@ static void remove_broken(struct sending *sending)
 		point->channel->emptied(point->channel->context);
 }
 
+static void take_back(struct sending *sending)
+{
+	const struct sender *sender = &sending->sender;
+	const struct shm *const lent[] = { &sender->arena, &sender->page_shm, &sender->state_shm };
+
+	kept_take(&sending->point->transmit->control->kept, &sending->kept, lent, sizeof(lent) / sizeof(lent[0]));
+	begin(sending, SENDING_BREAK);
+}
+
 void sending_free(struct sending *sending)
 {
 	if (sending->session)
@@ -132,7 +138,7 @@ void sending_free(struct sending *sending)
 	sending->session = NULL;
 	sending->served = false;
 	if (sending->doing == SENDING_NO_JOB)
-		begin(sending, SENDING_BREAK);
+		take_back(sending);
 	else if (sending->doing == SENDING_KEPT)
 		remove_broken(sending);
 }
@@ -181,23 +187,20 @@ int sending_new(struct session *session, struct channel_point *point)
 static int send_opened(struct sending *sending)
 {
 	struct wire_opened message = { .epoch = sending->point->channel->epoch };
-	int fds[WIRE_FD_OPENED_N] = {
-		[WIRE_FD_ARENA] = shm_reopen_writable(&sending->sender.arena),
-		[WIRE_FD_SENDER_PAGE] = shm_reopen_writable(&sending->sender.page_shm),
-		[WIRE_FD_SENDER_STATE] = shm_reopen_readonly(&sending->sender.state_shm),
+	int state_fd = shm_reopen_readonly(&sending->sender.state_shm);
+	const int fds[WIRE_FD_OPENED_N] = {
+		[WIRE_FD_ARENA] = sending->sender.arena.fd,
+		[WIRE_FD_SENDER_PAGE] = sending->sender.page_shm.fd,
+		[WIRE_FD_SENDER_STATE] = state_fd,
 		[WIRE_FD_SENDER_SOCKET] = sending->theirs,
 	};
-	int r = 0;
+	int r = state_fd < 0 ? state_fd : 0;
 
-	sending->theirs = -1;
 	wire_init(&message.header, WIRE_OPENED, sizeof(message));
-	for (unsigned i = 0; i < WIRE_FD_OPENED_N; i++)
-		if (r == 0 && fds[i] < 0)
-			r = fds[i];
 	if (r == 0)
 		r = session_send(sending->session, &message.header, fds, WIRE_FD_OPENED_N);
-	for (unsigned i = 0; i < WIRE_FD_OPENED_N; i++)
-		close_fd(&fds[i]);
+	close_fd(&state_fd);
+	close_fd(&sending->theirs);
 	return r;
 }
 

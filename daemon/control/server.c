@@ -175,6 +175,10 @@ int control_new(struct control **control, const struct control_options *options,
 		TAILQ_INIT(&c->transmits);
 		TAILQ_INIT(&c->channels);
 		TAILQ_INIT(&c->interfaces);
+		r = kept_watch_init(&c->kept);
+		if (r < 0)
+			log_warning("memory that senders and consumers keep when they have left cannot be watched (%s): their "
+				    "places are free before it is; see fs.inotify.max_user_instances", strerror(-r));
 		r = set_up(c);
 	}
 	if (r < 0) {
@@ -345,5 +349,6 @@ void control_free(struct control *control)
 		attach_point_free(TAILQ_FIRST(&control->points));
 	while (!TAILQ_EMPTY(&control->transmits))
 		transmit_point_free(TAILQ_FIRST(&control->transmits));
+	kept_watch_deinit(&control->kept);
 	free(control);
 }

@@ -6,6 +6,7 @@
 #include "daemon/control/attach.h"
 #include "daemon/control/channel_point.h"
 #include "daemon/control/control.h"
+#include "daemon/control/kept.h"
 #include "daemon/control/session.h"
 #include "daemon/control/status.h"
 #include "daemon/control/users.h"
@@ -23,6 +24,7 @@ struct control {
 	uint32_t n_sessions;
 	struct session *changing; /* asked for the change that is on its way; NULL: nobody here, or it hung up */
 	struct users users;
+	struct kept_watch kept; /* of those that have left */
 	uint64_t n_refused; /* clients beyond max_clients, or their user's limits */
 	uint64_t n_faults;  /* malformed or too many messages */
 	sd_event_source *listening;

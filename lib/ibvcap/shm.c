@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <linux/memfd.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -28,32 +27,14 @@ static unsigned int memfd_flags(uint32_t page_bytes)
 	return flags;
 }
 
-/* A new open file description: a dup would carry O_RDWR along. */
-static int reopen(int fd, int flags)
-{
-	char path[32];
-	int new_fd;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	new_fd = open(path, flags | O_CLOEXEC);
-	return new_fd < 0 ? -errno : new_fd;
-}
-
-/*
- * With vm.memfd_noexec = 2 the flag is a must; before Linux 6.3 it is EINVAL. Opened once more, since the kernel does not
- * count a memfd's first description among those that have the file open (alloc_file_pseudo(), Linux 6.18).
- */
+/* With vm.memfd_noexec = 2 the flag is a must; before Linux 6.3 it is EINVAL. */
 static int create_memfd(const char *name, uint32_t page_bytes)
 {
-	int first = memfd_create(name, memfd_flags(page_bytes) | MFD_NOEXEC_SEAL), fd;
+	int fd = memfd_create(name, memfd_flags(page_bytes) | MFD_NOEXEC_SEAL);
 
-	if (first < 0 && errno == EINVAL)
-		first = memfd_create(name, memfd_flags(page_bytes));
-	if (first < 0)
-		return -errno;
-	fd = reopen(first, O_RDWR);
-	close(first);
-	return fd;
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create(name, memfd_flags(page_bytes));
+	return fd < 0 ? -errno : fd;
 }
 
 /*
@@ -138,27 +119,20 @@ int shm_seal_mapped(struct shm *shm)
 	return populate(shm->address, shm->bytes, shm->page_bytes);
 }
 
+/* A new open file description: a dup would carry O_RDWR along. */
+static int reopen(int fd, int flags)
+{
+	char path[32];
+	int new_fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	new_fd = open(path, flags | O_CLOEXEC);
+	return new_fd < 0 ? -errno : new_fd;
+}
+
 int shm_reopen_readonly(const struct shm *shm)
 {
 	return reopen(shm->fd, O_RDONLY);
-}
-
-int shm_reopen_writable(const struct shm *shm)
-{
-	return reopen(shm->fd, O_RDWR);
-}
-
-/*
- * A write lease is given only where no other description of the file is open, and a mapping holds one. Were somebody to
- * open it in between, the kernel would send the signal, which by default ends the process but for this one.
- */
-bool shm_is_with_others(int fd)
-{
-	(void)fcntl(fd, F_SETSIG, SIGURG);
-	if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
-		return errno == EAGAIN;
-	(void)fcntl(fd, F_SETLEASE, F_UNLCK);
-	return false;
 }
 
 /* ---- self-test ----------------------------------------------------------------------------------- */

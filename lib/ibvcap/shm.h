@@ -41,18 +41,8 @@ int shm_seal_size(struct shm *shm);
 int shm_fix_size(struct shm *shm);
 int shm_seal_mapped(struct shm *shm);
 
-/**
- * A new descriptor, to be sent and then closed: O_RDONLY of a sealed segment, or O_RDWR. Never send shm->fd itself, or
- * shm_is_with_others() will not see who got it. Returns fd or -errno.
- */
+/** A new O_RDONLY descriptor of a sealed segment, to be sent and then closed. Returns fd or -errno. */
 int shm_reopen_readonly(const struct shm *shm);
-int shm_reopen_writable(const struct shm *shm);
-
-/**
- * Has anybody else than who made it a descriptor of it, or a mapping? fd: the maker's, or a duplicate. False too where the
- * kernel cannot tell (no leases on such memory, fcntl(2)).
- */
-bool shm_is_with_others(int fd);
 
 /**
  * Does this kernel keep what shm_seal_readonly() promises, for that page size? 0 yes; -ENOTSUP a

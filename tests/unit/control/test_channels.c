@@ -16,6 +16,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ibvcap/ibvcap.h>
 #include <poll.h>
 #include <stddef.h>
@@ -414,6 +415,28 @@ Test(channels, memory_that_is_let_go_is_free_though_nobody_asks_for_it)
 	cr_expect(not(control_channel_is_empty(control, &control_channel)));
 	shm_deinit(&kept);
 	TURN_UNTIL(control_channel_is_empty(control, &control_channel));
+}
+
+/* Which opens no file, and has it all the same. */
+Test(channels, memory_that_a_client_keeps_by_its_path_has_its_place)
+{
+	struct ibvcap_tx *tx = open_sender(), *other = open_sender(), *third = NULL;
+	int client = connect_client(), path;
+	char name[32];
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", tx->arena.fd);
+	path = open(name, O_PATH | O_CLOEXEC);
+	cr_assert(ge(int, path, 0));
+	ibvcap_close(tx);
+	TURN_UNTIL(n_registered == 1);
+	turn_for(250);
+	cr_expect(eq(int, open_channel(client, &third), -EAGAIN));
+	cr_expect(strstr(refusal, "1 of all have hung up and keep their memory") != NULL, "%s", refusal);
+	close(path);
+	cr_expect(eq(int, open_channel(client, &third), 0));
+	ibvcap_close(third);
+	ibvcap_close(other);
+	TURN_UNTIL(n_registered == 0);
 }
 
 Test(channels, memory_that_a_client_keeps_does_not_keep_a_channel)

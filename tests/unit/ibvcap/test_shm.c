@@ -2,7 +2,6 @@
 #include "lib/ibvcap/shm.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -153,41 +152,6 @@ Test(shm, what_could_be_shrunk_or_has_another_size_is_not_mapped)
 Test(shm, this_kernel_keeps_the_promise)
 {
 	cr_expect_eq(shm_self_test(4096), 0);
-}
-
-/* No hugepages: nothing is said of those. */
-static void see_who_has_it(uint32_t page_bytes)
-{
-	struct shm mine = SHM_INIT;
-	void *address;
-	int fd;
-
-	if (shm_create(&mine, "test", page_bytes, page_bytes) == -ENOMEM && page_bytes != 4096)
-		return;
-	cr_expect(not(shm_is_with_others(mine.fd)));
-	for (int writable = 1; writable >= 0; writable--) {
-		fd = writable ? shm_reopen_writable(&mine) : shm_reopen_readonly(&mine);
-		cr_assert_geq(fd, 0);
-		cr_expect(shm_is_with_others(mine.fd), "a descriptor, writable %d", writable);
-		address = mmap(NULL, page_bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
-		cr_assert(address != MAP_FAILED);
-		close(fd);
-		cr_expect(shm_is_with_others(mine.fd), "a mapping, writable %d", writable);
-		munmap(address, page_bytes);
-		cr_expect(not(shm_is_with_others(mine.fd)), "neither, writable %d", writable);
-		if (writable)
-			cr_assert_eq(shm_seal_readonly(&mine), 0);
-	}
-	fd = dup(mine.fd);
-	shm_deinit(&mine);
-	cr_expect(not(shm_is_with_others(fd)), "a duplicate is the maker's");
-	close(fd);
-}
-
-Test(shm, who_made_it_sees_whether_others_have_it)
-{
-	see_who_has_it(4096);
-	see_who_has_it(2 << 20);
 }
 
 Test(shm, missing_hugepages_are_no_memory)
