@@ -258,13 +258,15 @@ Test(membership, a_limit_that_leaves_nothing_is_named)
 Test(membership, no_descriptor_left_is_named)
 {
 	const struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
-	const struct rlimit none = {.rlim_cur = 3, .rlim_max = 4096};
+	struct rlimit before, none;
 	struct fault fault = {0};
 	int r;
 
+	cr_assert(eq(int, getrlimit(RLIMIT_NOFILE, &before), 0));
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
 	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &none), 0));
 	r = membership_join(membership, test0, &rule, &fault);
-	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &(struct rlimit){1024, 4096}), 0));
+	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &before), 0));
 	cr_assert(eq(int, r, -EMFILE));
 	cr_expect(strstr(fault.text, "LimitNOFILE") != NULL, "%s", fault.text);
 }
