@@ -152,7 +152,7 @@ static void tear_down(void)
 	rmdir(directory);
 }
 
-TestSuite(control, .init = set_up, .fini = tear_down, .timeout = 30);
+TestSuite(control, .init = set_up, .fini = tear_down, .timeout = 60);
 
 /* ---- a client ------------------------------------------------------------------------------------ */
 
@@ -185,11 +185,12 @@ static bool turn_until_readable(int fd, uint64_t ms)
 	return true;
 }
 
+/* And some turns, should all that time have been others'. */
 static void turn_for(uint64_t ms)
 {
 	uint64_t end = now_ms() + ms;
 
-	while (now_ms() < end)
+	for (int n = 0; n < 20 || now_ms() < end; n++)
 		turn();
 }
 
@@ -213,7 +214,7 @@ static struct wire_attach attach_message(void)
 
 static void receive(int fd, union wire_message *answer, int fds[WIRE_FD_N], unsigned *n_fds)
 {
-	cr_assert(turn_until_readable(fd, 3000), "no answer");
+	cr_assert(turn_until_readable(fd, 20000), "no answer");
 	cr_assert(eq(int, wire_recv(fd, answer, fds, n_fds), 1));
 }
 
@@ -247,7 +248,7 @@ static bool is_hung_up(int fd)
 	char byte;
 	ssize_t n;
 
-	if (!turn_until_readable(fd, 3000))
+	if (!turn_until_readable(fd, 20000))
 		return false;
 	n = recv(fd, &byte, 1, MSG_PEEK);
 	return n == 0 || (n < 0 && errno != EAGAIN);
@@ -356,7 +357,7 @@ Test(control, attach_is_answered_only_once_the_worker_counts_the_consumer)
 	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
 	cr_expect(not(turn_until_readable(client, 300)));
 	worker_rests = false;
-	cr_expect(turn_until_readable(client, 1000));
+	cr_expect(turn_until_readable(client, 20000));
 	cr_expect(eq(u32, ring.n_consumers, 1));
 	close(client);
 }
@@ -406,7 +407,7 @@ Test(control, a_users_lossless_consumers_share_one_account_that_outlives_them)
 	turn_for(5);
 	cr_assert(eq(u32, ring.n_consumers, 1));
 	worker_rests = false;
-	cr_assert(turn_until_readable(second, 3000));
+	cr_assert(turn_until_readable(second, 20000));
 	cr_assert(eq(u32, ring.n_consumers, 1));
 	cr_expect(eq(u64, ring.consumers[0]->account->owed_ns, UINT64_C(1000000000000)));
 	close(second);
@@ -470,7 +471,7 @@ Test(control, a_tap_gets_the_ring_and_nothing_that_the_worker_would_know_of)
 
 	message.policy = IBVCAP_POLICY_TAP;
 	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
-	cr_assert(turn_until_readable(client, 1000));
+	cr_assert(turn_until_readable(client, 20000));
 	cr_assert(eq(int, wire_recv(client, &answer, fds, &n_fds), 1));
 	cr_expect(eq(int, answer.header.type, WIRE_ATTACHED));
 	cr_expect(eq(u32, n_fds, WIRE_FD_TAP_N));
@@ -666,7 +667,7 @@ Test(control, a_consumer_that_asked_for_its_pipe_gets_a_byte_when_its_packets_co
 	arrive(1);
 	cr_expect(not(turn_until_readable(fds[WIRE_FD_WAKE_SOCKET], 50)));
 	arrive(1);
-	cr_expect(turn_until_readable(fds[WIRE_FD_WAKE_SOCKET], 1000));
+	cr_expect(turn_until_readable(fds[WIRE_FD_WAKE_SOCKET], 20000));
 	close(client);
 }
 
@@ -780,8 +781,8 @@ Test(control, a_client_that_does_not_read_is_hung_up_and_delays_nobody)
 	}
 	start_ms = now_ms();
 	cr_expect(ask_status(other).ended);
-	cr_expect(lt(u64, now_ms() - start_ms, 1000));
-	for (start_ms = now_ms(); now_ms() - start_ms < 12000;) {
+	cr_expect(lt(u64, now_ms() - start_ms, 4000));
+	for (start_ms = now_ms(); now_ms() - start_ms < 20000;) {
 		struct pollfd poll_fd = { .fd = deaf, .events = 0 };
 
 		turn();
@@ -840,7 +841,7 @@ Test(control, a_worker_that_does_not_answer_delays_status_by_a_moment_only)
 		;
 	start_ms = now_ms();
 	cr_expect(ask_status(client).ended);
-	cr_expect(lt(u64, now_ms() - start_ms, 500));
+	cr_expect(lt(u64, now_ms() - start_ms, 5000));
 }
 
 Test(control, consumers_are_listed_with_numbers_that_add_up)
