@@ -172,7 +172,7 @@ class Eight:
             self.hostile.wait()
 
 
-def at_rest(daemon, seconds=15):
+def at_rest(daemon, seconds=60):
     """The whole status, once nothing is in flight and all counts stand still."""
     last, end = None, time.monotonic() + seconds
     while time.monotonic() < end:

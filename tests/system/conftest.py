@@ -31,13 +31,14 @@ NOBODY = pwd.getpwnam("nobody")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "quiet: keeps times or a rate; scripts/test lets nothing else run meanwhile")
+    os.umask(0o022)  # other users are to read what tests write
 
 
 def run(*command, **options):
     return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, **options)
 
 
-def wait_until(condition, seconds=10, what="condition"):
+def wait_until(condition, seconds=30, what="condition"):
     """Whatever true value condition() comes to return."""
     end = time.monotonic() + seconds
     while True:
@@ -329,14 +330,14 @@ class Daemon:
             return ""
 
     def wait_ready(self):
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120  # pages of 1 GiB are cleared first
         while time.monotonic() < end and self.process.poll() is None:
             message = self.notifications(0.1)
             if "READY=1" in message:
                 return self
         raise AssertionError(f"the daemon did not come up (exit {self.process.poll()}):\n{self.text()}")
 
-    def status(self, timeout=5):
+    def status(self, timeout=20):
         return control_client.status(self.socket_path, timeout)
 
     def stream(self, name="lidar"):
@@ -357,8 +358,8 @@ class Daemon:
 
     def expect_sum(self, name="lidar"):
         """At rest: nothing in flight, and every matched packet is accounted for. The stream's status."""
+        wait_until(lambda: self.stream(name)["in_flight"] == 0, what=lambda: self.stream(name))
         counts = self.stream(name)
-        assert counts["in_flight"] == 0, counts
         assert counts["matched"] == counts["published"] + counts["no_buffer"] + counts["errored"], counts
         assert counts["head"] == counts["published"] + counts["errored"], counts
         return counts
@@ -441,6 +442,12 @@ REACHABLE.chmod(0o755)
 atexit.register(shutil.rmtree, REACHABLE, ignore_errors=True)
 
 
+def copy_for_all(path, copy):
+    """Also where the tree was built with a umask that lets nobody else read it."""
+    shutil.copy(path, copy)
+    copy.chmod(0o755)
+
+
 def reachable(word):
     """What is built, copied to where other users can look, which the tree itself may not be: below /root, say."""
     path = pathlib.Path(str(word))
@@ -448,11 +455,11 @@ def reachable(word):
         return word
     copy = REACHABLE / path.name
     if not copy.exists():
-        shutil.copy2(path, copy)
+        copy_for_all(path, copy)
         library = BUILD / "lib/ibvcap/libibvcap.so.0"
         # Once: what runs already has it mapped.
         if library.exists() and not (REACHABLE / library.name).exists():
-            shutil.copy2(library, REACHABLE)
+            copy_for_all(library, REACHABLE / library.name)
     return copy
 
 
@@ -472,7 +479,7 @@ class Consumer:
         self.output = output
         with open(output, "wb") as out:
             self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: "\n" in output.read_text() or self.process.poll() is not None, 10, "attach")
+        wait_until(lambda: "\n" in output.read_text() or self.process.poll() is not None, 30, "attach")
         self.attached = json.loads(self.lines()[0])
 
     def lines(self):

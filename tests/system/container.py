@@ -67,7 +67,11 @@ def make_base():
         if done.returncode != 0:
             shutil.rmtree(unfinished, ignore_errors=True)
             give_up(f"mmdebstrap makes no base system: {done.stderr.strip().splitlines()[-1:]}")
-        unfinished.rename(base)
+        try:
+            unfinished.rename(base)
+        except OSError:  # another was faster
+            shutil.rmtree(unfinished)
+            assert base.exists()
     return base
 
 
@@ -150,7 +154,7 @@ class Container:
         with open(self.console, "wb") as console:
             self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=console,
                                             stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=self.enter_groups)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while time.monotonic() < end and self.process.poll() is None:
             if self.find_leader() and self.call("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"):
                 return self
@@ -169,7 +173,7 @@ class Container:
                 "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *map(str, command)]
 
     def call(self, *command):
-        return subprocess.run(self.words(*command), capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(self.words(*command), capture_output=True, text=True, check=False, timeout=300)
 
     def must(self, *command):
         done = self.call(*command)
@@ -206,7 +210,7 @@ class Container:
                 self.process.wait(10)
         if self.mounted:
             conftest.run("umount", "-l", self.root)
-        conftest.wait_until(self.groups_removed, 10, "the end of its control groups")
+        conftest.wait_until(self.groups_removed, 30, "the end of its control groups")
 
 
 @contextlib.contextmanager

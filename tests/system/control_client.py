@@ -85,7 +85,7 @@ def decode(kind, body):
 
 
 class Client:
-    def __init__(self, path, timeout=5):
+    def __init__(self, path, timeout=20):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(timeout)
         self.socket.connect(str(path))
@@ -168,6 +168,6 @@ class Client:
                 return status
 
 
-def status(path, timeout=5):
+def status(path, timeout=20):
     with Client(path, timeout) as client:
         return client.status()

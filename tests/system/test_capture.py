@@ -75,7 +75,7 @@ def test_two_streams_on_one_interface(build, daemon, net, wire, consumer):
 def test_two_interfaces(build, daemon, net, wire, consumer):
     second = net.add_wire()
     one = daemon([conftest.stream(wire, name="left"), conftest.stream(second, name="right")])
-    readers = {name: consumer(one, name, "--count", 30, "--timeout", 10000) for name in ("left", "right")}
+    readers = {name: consumer(one, name, "--count", 30, "--timeout", 20000) for name in ("left", "right")}
     for i in range(30):
         wire.send(wire.frame(b"left" + bytes([i]), 7502))
         second.send(second.frame(b"right" + bytes([i]), 7502))
@@ -91,7 +91,7 @@ def test_two_consumers_at_once_each_with_a_cursor_of_its_own(daemon, wire, consu
     one = daemon([conftest.stream(wire)])
     first = consumer(one)
     wire.send(*[wire.frame(bytes([i]) * 64, 7502) for i in range(10)])
-    conftest.wait_until(lambda: one.stream()["published"] == 10, 5, "10 packets")
+    conftest.wait_until(lambda: one.stream()["published"] == 10, 30, "10 packets")
     second = consumer(one)
     wire.send(*[wire.frame(bytes([10 + i]) * 64, 7502) for i in range(5)])
 
@@ -99,20 +99,20 @@ def test_two_consumers_at_once_each_with_a_cursor_of_its_own(daemon, wire, consu
         counts = one.status()["consumers"]
         return len(counts) == 2 and all(entry["lag"] == 0 for entry in counts) and one.stream()["published"] == 15
 
-    conftest.wait_until(all_delivered, 5, "both consumers")
+    conftest.wait_until(all_delivered, 30, "both consumers")
     counts = sorted(one.status()["consumers"], key=lambda entry: entry["published"])
     assert [entry["published"] for entry in counts] == [5, 15]
     assert [entry["delivered"] for entry in counts] == [5, 15]
     assert {entry["uid"] for entry in counts} == {conftest.NOBODY.pw_uid}
     assert [row["payload"][0] for row in first.finish(stop=True)[0]] == list(range(15))
     assert [row["payload"][0] for row in second.finish(stop=True)[0]] == list(range(10, 15))
-    conftest.wait_until(lambda: not one.status()["consumers"], 5, "consumers gone")
+    conftest.wait_until(lambda: not one.status()["consumers"], 30, "consumers gone")
 
 
 @pytest.mark.parametrize("poll", ["busy", "adaptive", "event"])
 def test_a_burst_is_delivered_in_order_whatever_the_polling(build, daemon, net, wire, consumer, poll):
     one = daemon([conftest.stream(wire, poll=poll, payload_size=256, history_blocks=256, receive_queue_slots=4096)])
-    reader = consumer(one, "lidar", "--count", 3000, "--timeout", 10000)
+    reader = consumer(one, "lidar", "--count", 3000, "--timeout", 20000)
     assert conftest.finish(net.sender(build, wire, 7502, size=256, count=3000, rate=20000)) == 3000
     rows, _ = reader.finish()
     assert len(rows) == 3000
@@ -125,7 +125,7 @@ def test_a_burst_is_delivered_in_order_whatever_the_polling(build, daemon, net, 
 def test_hugepages_hold_the_ring(hugepages, daemon, wire, consumer, page_size, kib, n):
     hugepages(n, kib)
     one = daemon([conftest.stream(wire, page_size=page_size)])
-    reader = consumer(one, "lidar", "--count", 5, "--timeout", 5000)
+    reader = consumer(one, "lidar", "--count", 5, "--timeout", 20000)
     assert reader.attached["page_bytes"] == kib << 10
     wire.send(*[wire.frame(bytes([i]) * 1024, 7502) for i in range(5)])
     assert [row["payload"] for row in reader.finish()[0]] == [bytes([i]) * 1024 for i in range(5)]
@@ -133,15 +133,16 @@ def test_hugepages_hold_the_ring(hugepages, daemon, wire, consumer, page_size, k
 
 def test_timestamps_are_the_time_of_day(daemon, wire, consumer):
     one = daemon([conftest.stream(wire)])
-    reader = consumer(one, "lidar", "--count", 2, "--timeout", 5000)
-    before = time.time_ns()
+    reader = consumer(one, "lidar", "--count", 2, "--timeout", 20000)
+    before, began = time.time_ns(), time.monotonic_ns()
     wire.send(wire.frame(b"first", 7502))
     time.sleep(0.05)
     wire.send(wire.frame(b"second", 7502))
+    took = time.monotonic_ns() - began
     first, second = (row["timestamp_ns"] for row in reader.finish()[0])
     margin = one.stream()["clock_error_ns"] + 1_000_000
     assert before - margin <= first <= time.time_ns()
-    assert 40_000_000 < second - first < 1_000_000_000
+    assert 40_000_000 < second - first < took + margin
 
 
 # ---- what is not as expected -------------------------------------------------------------------------
@@ -149,7 +150,7 @@ def test_timestamps_are_the_time_of_day(daemon, wire, consumer):
 
 def test_short_and_long_packets_are_marked(daemon, wire, consumer):
     one = daemon([conftest.stream(wire, payload_size=100)])
-    reader = consumer(one, "lidar", "--count", 5, "--timeout", 5000)
+    reader = consumer(one, "lidar", "--count", 5, "--timeout", 20000)
     sizes = (100, 3, 0, 300, 99)
     wire.send(*[wire.frame(bytes(range(size % 256)) if size < 256 else b"L" * size, 7502) for size in sizes])
     rows, _ = reader.finish()
@@ -163,7 +164,7 @@ def test_short_and_long_packets_are_marked(daemon, wire, consumer):
 
 def test_without_an_oversize_sink_a_long_packet_is_an_error_and_the_sum_holds(daemon, wire, consumer):
     one = daemon([conftest.stream(wire, payload_size=100, oversize_sink=False)])
-    reader = consumer(one, "lidar", "--count", 3, "--timeout", 5000)
+    reader = consumer(one, "lidar", "--count", 3, "--timeout", 20000)
     wire.send(wire.frame(b"a" * 100, 7502), wire.frame(b"b" * 300, 7502), wire.frame(b"c" * 100, 7502))
     rows, _ = reader.finish()
     assert [bool(row["flags"] & ERROR) for row in rows] == [False, True, False]
@@ -174,7 +175,7 @@ def test_without_an_oversize_sink_a_long_packet_is_an_error_and_the_sum_holds(da
 
 def test_ip_options_are_marked_and_the_payload_is_found(daemon, wire, consumer):
     one = daemon([conftest.stream(wire, payload_size=200)])
-    reader = consumer(one, "lidar", "--count", 2, "--timeout", 5000)
+    reader = consumer(one, "lidar", "--count", 2, "--timeout", 20000)
     wire.send(wire.frame(b"o" * 120, 7502, options=b"\x01" * 8), wire.frame(b"p" * 120, 7502))
     odd, plain = reader.finish()[0]
     assert odd["flags"] & IRREGULAR and not odd["flags"] & UNUSABLE
@@ -221,7 +222,7 @@ def test_ip_fragments_the_first_is_marked_and_the_others_reach_the_kernel(build,
     assert first and later
 
     one = daemon([conftest.stream(wire, port=port, payload_size=1472)])
-    reader = consumer(one, "lidar", "--timeout", 2000)
+    reader = consumer(one, "lidar", "--count", first + whole, "--timeout", 20000)
     before = kernel_counters(net)
     replay(net, wire, build, path)
     rows, _ = reader.finish()
@@ -231,7 +232,7 @@ def test_ip_fragments_the_first_is_marked_and_the_others_reach_the_kernel(build,
     assert all(row["flags"] & IRREGULAR for row in marked)
     assert one.expect_sum()["irregular"] >= first
     # The wire of an emulated device is a tap: the kernel is shown what the device took as well.
-    assert kernel_counters(net)["ReasmReqds"] - before["ReasmReqds"] in (later, later + first)
+    conftest.wait_until(lambda: kernel_counters(net)["ReasmReqds"] - before["ReasmReqds"] in (later, later + first))
 
 
 def kernel_counters(net):
@@ -245,14 +246,14 @@ def test_what_no_rule_matches_reaches_the_kernels_sockets(daemon, net, wire, con
     def listen():
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         udp.bind((wire.address, 9000))
-        udp.settimeout(5)
+        udp.settimeout(20)
         return udp
 
     with conftest.in_namespace(net.rx, listen) as udp:
         one = daemon([conftest.stream(wire)])
         wire.send(wire.frame(b"not ours", 9000), wire.frame(b"ours", 7502))
         assert udp.recv(100) == b"not ours"
-        conftest.wait_until(lambda: one.stream()["matched"] == 1, 5, "one packet")
+        conftest.wait_until(lambda: one.stream()["matched"] == 1, 30, "one packet")
 
 
 # ---- groups ------------------------------------------------------------------------------------------
@@ -266,7 +267,7 @@ def memberships(net, wire):
 def test_multicast_groups_are_joined_captured_and_left(start_daemon, net, wire, consumer, group):
     one = start_daemon([conftest.stream(wire, flows=[conftest.flow(7502, group)])]).wait_ready()
     assert group in memberships(net, wire)
-    reader = consumer(one, "lidar", "--count", 4, "--timeout", 5000)
+    reader = consumer(one, "lidar", "--count", 4, "--timeout", 20000)
     wire.send(wire.frame(b"other", 7502, destination="239.7.1.3"))
     wire.send(*[wire.frame(bytes([i]) * 1024, 7502, destination=group) for i in range(4)])
     assert [row["payload"] for row in reader.finish()[0]] == [bytes([i]) * 1024 for i in range(4)]

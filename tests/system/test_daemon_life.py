@@ -70,7 +70,7 @@ def test_root_becomes_another_user_for_good(start_daemon, net, wire, consumer, t
     assert one.socket_path.stat().st_uid == conftest.NOBODY.pw_uid
     reader = consumer(one, nobody=False)  # its own user may not attach
     wire.send(wire.frame(b"a", 7502))
-    conftest.wait_until(lambda: one.stream()["published"] == 1, 10, "a packet")
+    conftest.wait_until(lambda: one.stream()["published"] == 1, 30, "a packet")
     assert [row["payload"] for row in reader.finish(stop=True)[0]] == [b"a"]
     one.stop_clean()
 
@@ -129,7 +129,7 @@ def test_consumers_are_told_when_the_daemon_ends(start_daemon, wire, consumer):
     daemon = start_daemon([conftest.stream(wire)]).wait_ready()
     one = consumer(daemon)
     wire.send(*[wire.frame(bytes([i]) * 50, 7502) for i in range(10)])
-    conftest.wait_until(lambda: daemon.stream()["published"] == 10, 5, "10 packets")
+    conftest.wait_until(lambda: daemon.stream()["published"] == 10, 30, "10 packets")
     assert daemon.stop() == 0, daemon.text()
     rows, counts = one.finish()
     assert [row["payload"][0] for row in rows] == list(range(10))
@@ -141,9 +141,9 @@ def test_a_port_that_is_down_is_waited_for(start_daemon, net, wire, consumer):
     daemon = start_daemon([conftest.stream(wire)]).wait_ready()
     assert daemon.stream()["state"] == "link_down"
     assert "link is down" in daemon.text() and f"ip link set dev {wire.interface} up" in daemon.text()
-    one = consumer(daemon, "lidar", "--count", 3, "--timeout", 10000)
+    one = consumer(daemon, "lidar", "--count", 3, "--timeout", 20000)
     conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "up")
-    conftest.wait_until(lambda: daemon.stream()["state"] == "capturing", 10, "the link's return")
+    conftest.wait_until(lambda: daemon.stream()["state"] == "capturing", 30, "the link's return")
     assert "link is up" in daemon.text()
     wire.send(*[wire.frame(bytes([i]) * 50, 7502) for i in range(3)])
     rows, _ = one.finish()

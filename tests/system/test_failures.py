@@ -105,7 +105,7 @@ def try_each(failures, one, act, at_least):
             fired = failures.fired()
             failures.let_through(-1)
             assert one.process.poll() is None, f"call {n}: it ended\n{one.text()}"
-            conftest.wait_until(lambda: footprint(pid, failures) == before, 10, lambda: f"call {n}: {before} as before, "
+            conftest.wait_until(lambda: footprint(pid, failures) == before, 30, lambda: f"call {n}: {before} as before, "
                                 f"{footprint(pid, failures)}")
             if not fired:
                 assert n >= at_least, n
@@ -120,7 +120,7 @@ def settled(pid, failures):
         now = footprint(pid, failures)
         if now != last:
             last, since = now, time.monotonic()
-        elif time.monotonic() - since > 0.4:
+        elif time.monotonic() - since > 1:
             return now
         time.sleep(0.02)
 
@@ -134,13 +134,13 @@ def test_attach_and_detach(start, failures, wire, consumer):
         nonlocal sent
         wire.send(wire.frame(struct.pack(">Q", sent), 7502))
         sent += 1
-        with control_client.Client(one.socket_path, timeout=2) as client:
+        with control_client.Client(one.socket_path) as client:
             for fd in client.attach("lidar"):
                 os.close(fd)
 
     try_each(failures, one, act, at_least=20)
     act()
-    conftest.wait_until(lambda: max(entry["delivered"] for entry in one.status()["consumers"]) == sent, 10, "all of them")
+    conftest.wait_until(lambda: max(entry["delivered"] for entry in one.status()["consumers"]) == sent, 30, "all of them")
     rows, said = reader.finish(stop=True)
     assert [int.from_bytes(row["payload"], "big") for row in rows] == list(range(sent))
     assert said["skipped"] == 0
@@ -155,7 +155,7 @@ def test_a_channel_is_opened_and_left(start, failures, wire):
 
     def act():
         nonlocal sent
-        it = sending.Sender(one.socket_path, "out", timeout=5)
+        it = sending.Sender(one.socket_path, "out")
         try:
             assert it.send(b"payload") == [0]
             sent += 1
@@ -170,7 +170,7 @@ def test_a_channel_is_opened_and_left(start, failures, wire):
 
 def test_status(start, failures, wire):
     one = start([small(wire)], channels=[conftest.channel(wire)]).wait_ready()
-    try_each(failures, one, lambda: one.status(timeout=2), at_least=8)
+    try_each(failures, one, one.status, at_least=8)
     assert one.stream()["state"] == "capturing"
     one.stop_clean()
 
@@ -188,7 +188,7 @@ def test_reload(start, failures, wire, hugepages, consumer):
         one.config.write_text(f"{text.splitlines()[0]}\nstreams = {conftest.libconfig(streams)};\n{channels}")
         while one.notifications(0.001):
             pass
-        with control_client.Client(one.socket_path, timeout=10) as client:
+        with control_client.Client(one.socket_path, timeout=30) as client:
             client.change(control_client.RELOAD)
 
     def act():
@@ -199,11 +199,11 @@ def test_reload(start, failures, wire, hugepages, consumer):
                 apply([small(wire)])
             except REFUSALS:
                 apply([small(wire)])  # it may fail too, but not twice
-            conftest.wait_until(lambda: [*one.status()["streams"], *one.status()["channels"]] == ["lidar"], 5, "one stream again")
+            conftest.wait_until(lambda: [*one.status()["streams"], *one.status()["channels"]] == ["lidar"], 30, "one stream again")
 
     try_each(failures, one, act, at_least=100)
     wire.send(wire.frame(b"x", 7502))
-    conftest.wait_until(lambda: one.status()["consumers"][0]["delivered"] == 1, 10, "a packet")
+    conftest.wait_until(lambda: one.status()["consumers"][0]["delivered"] == 1, 30, "a packet")
     assert len(reader.finish(stop=True)[0]) == 1
     one.expect_sum()
     one.stop_clean()

@@ -130,8 +130,8 @@ def rest():
         if one not in before:
             before[one] = len(os.listdir(directory))
             return
-        conftest.wait_until(lambda: not one.status()["consumers"], 10, "nobody left")
-        conftest.wait_until(lambda: len(os.listdir(directory)) <= before[one], 10, f"{before[one]} descriptors at most")
+        conftest.wait_until(lambda: not one.status()["consumers"], 30, "nobody left")
+        conftest.wait_until(lambda: len(os.listdir(directory)) <= before[one], 30, f"{before[one]} descriptors at most")
         # At most one for each power of two, of each kind.
         assert len(warnings(one)) < 100, len(warnings(one))
 
@@ -250,7 +250,7 @@ def test_who_floods_the_socket_is_refused_and_others_are_served(daemon, net, wir
     clients = {way: hostile(one, "lidar", way) for way in ("flood", "malformed", "requests", "deaf", "tap")}
     conftest.wait_until(lambda: one.stream()["published"] > 0 and
                         (warnings(one) or any(entry["uid"] == conftest.NOBODY.pw_uid for entry in one.status()["consumers"])),
-                        10, "the flood")
+                        30, "the flood")
     process = reader(one, "lidar")
 
     def are_served():

@@ -51,7 +51,7 @@ def test_the_attack_would_work_on_what_is_writable(attack):
 
 def test_a_consumer_that_punches_its_own_page_harms_nobody(build, daemon, wire, consumer):
     one = daemon([conftest.stream(wire, port=7600)])
-    other = consumer(one, "lidar", "--count", 20, "--timeout", 5000)
+    other = consumer(one, "lidar", "--count", 20, "--timeout", 20000)
     command = conftest.as_nobody(build.ring_attacker, one.socket_path, "lidar", "punch", "page")
     subprocess.run(command, capture_output=True, check=False)
     wire.send(*[wire.frame(bytes([i]) * 100, 7600) for i in range(20)])

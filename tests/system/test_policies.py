@@ -18,7 +18,7 @@ def send(build, net, wire, count, rate=20000):
 
 
 def published(daemon, n):
-    conftest.wait_until(lambda: daemon.stream()["published"] == n, 10, f"{n} packets")
+    conftest.wait_until(lambda: daemon.stream()["published"] == n, 30, f"{n} packets")
 
 
 def test_the_past_is_given_as_far_as_it_is_there(build, daemon, net, wire):
@@ -53,11 +53,11 @@ def test_a_stopped_lossless_reader_is_waited_for(build, daemon, net, wire, recv,
     reader = recv(one, "--policy", "lossless", "--json")
     reader.process.send_signal(signal.SIGSTOP)
     send(build, net, wire, 4000)
-    conftest.wait_until(lambda: one.stream()["matched"] == 4000, 10, "4000 packets")
+    conftest.wait_until(lambda: one.stream()["matched"] == 4000, 30, "4000 packets")
     kept = one.stream()["published"]
     assert 16 * 64 <= kept < 4000, "all that the ring has room for, and no more"
     reader.process.send_signal(signal.SIGCONT)
-    conftest.wait_until(lambda: one.stream()["in_flight"] == 0 and one.status()["consumers"][0]["lag"] == 0, 10, "it has caught up")
+    conftest.wait_until(lambda: one.stream()["in_flight"] == 0 and one.status()["consumers"][0]["lag"] == 0, 30, "it has caught up")
     (consumer,) = one.status()["consumers"]
     assert (consumer["policy"], consumer["skipped"]) == (control_client.LOSSLESS, 0)
     counts = one.expect_sum()
@@ -76,12 +76,12 @@ def test_a_stopped_lossless_reader_is_waited_for_until_its_deadline(build, daemo
     reader.process.send_signal(signal.SIGSTOP)
     send(build, net, wire, 4000)
     conftest.wait_until(lambda: one.status()["consumers"][0]["policy"] == control_client.LOSSY, 20, "it is demoted")
-    conftest.wait_until(lambda: one.stream()["matched"] == 4000 and one.stream()["in_flight"] == 0, 10, "4000 packets")
+    conftest.wait_until(lambda: one.stream()["matched"] == 4000 and one.stream()["in_flight"] == 0, 30, "4000 packets")
     before = one.expect_sum()["published"]
     send(build, net, wire, 1000)
     published(one, before + 1000)
     reader.process.send_signal(signal.SIGCONT)
-    conftest.wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 10, "it has caught up again")
+    conftest.wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 30, "it has caught up again")
     one.expect_sum()
     code, out, err = reader.finish(signal.SIGTERM)
     assert code == 0, err
@@ -97,7 +97,7 @@ def test_a_reader_has_the_deadline_that_it_attached_with(build, daemon, net, wir
     assert "lossless_deadline_ms = 300" in said
     one.config.write_text(said.replace("lossless_deadline_ms = 300", "lossless_deadline_ms = 3600000"))
     one.process.send_signal(signal.SIGHUP)
-    conftest.wait_until(lambda: "0 streams added, 0 removed, 1 kept" in one.text(), 10, "another deadline")
+    conftest.wait_until(lambda: "0 streams added, 0 removed, 1 kept" in one.text(), 30, "another deadline")
     reader.process.send_signal(signal.SIGSTOP)
     send(build, net, wire, 4000)
     conftest.wait_until(lambda: "kept the queue waiting for more than 300 ms" in one.text(), 20, "it is demoted")
@@ -111,7 +111,7 @@ def test_a_tap_takes_no_consumers_place(build, daemon, net, wire):
                                  "--verify", "--json")
     taps = [subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     try:
-        conftest.wait_until(lambda: not any(tap.poll() for tap in taps) and len(one.status()["consumers"]) == 0, 10, "taps")
+        conftest.wait_until(lambda: not any(tap.poll() for tap in taps) and len(one.status()["consumers"]) == 0, 30, "taps")
         for _ in range(50):
             send(build, net, wire, 100, rate=5000)
             if all(tap.poll() is not None for tap in taps):

@@ -253,7 +253,7 @@ def test_ten_restarts_under_load(manager, net, wire, build, consumer, started):
     daemon = manager.start(streams, environment=DEEP_WIRE).wait_ready()
     readers = [consumer(daemon, "lidar", "--reattach", 60000) for _ in range(2)]
     verifiers = Verifiers(daemon, started)
-    conftest.wait_until(lambda: len(daemon.status()["consumers"]) == 4, 10, "four consumers")
+    conftest.wait_until(lambda: len(daemon.status()["consumers"]) == 4, 30, "four consumers")
     first_number, wire_lost = sent_so_far(net, wire)
     runs = [Run(daemon, net, wire, first_number)]
     hows = [signal.SIGTERM, signal.SIGKILL] * 5 + [None]
@@ -291,12 +291,12 @@ def test_a_killed_daemons_readers_find_the_next_one_without_a_manager(start_daem
     first = start_daemon([conftest.stream(wire)], name="again").wait_ready()
     reader = consumer(first, "lidar", "--reattach", 20000, "--count", 8)
     wire.send(*[wire.frame(bytes([i]) * 20, 7502) for i in range(5)])
-    conftest.wait_until(lambda: first.stream()["published"] == 5, 5, "5 packets")
+    conftest.wait_until(lambda: first.stream()["published"] == 5, 30, "5 packets")
     first.process.kill()
     first.process.wait(10)
     first.kill()
     second = start_daemon([conftest.stream(wire)], name="again").wait_ready()
-    conftest.wait_until(lambda: second.status()["consumers"], 10, "the reader")
+    conftest.wait_until(lambda: second.status()["consumers"], 30, "the reader")
     wire.send(*[wire.frame(bytes([10 + i]) * 20, 7502) for i in range(3)])
     rows, said = reader.finish()
     assert [row["payload"][0] for row in rows] == [0, 1, 2, 3, 4, 10, 11, 12]
@@ -393,7 +393,7 @@ def test_a_restarted_daemon_waits_for_the_pages_of_the_last(manager, wire, consu
     reader.process.send_signal(signal.SIGCONT)
     daemon.wait_ready()
     assert any("EXTEND_TIMEOUT_USEC" in fields for fields in manager.log)
-    conftest.wait_until(lambda: daemon.status()["consumers"], 10, "the reader")
+    conftest.wait_until(lambda: daemon.status()["consumers"], 30, "the reader")
     assert daemon.stop() == 0
 
 

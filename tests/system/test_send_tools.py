@@ -492,7 +492,7 @@ def test_a_signal_ends_a_replay_in_a_long_pause_of_the_capture(channel, receiver
     process = started(command(one, "replay", write_pcap(tmp / "pause.pcap", recorded), "--json"))
     assert there.recv(100) == b"first"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     assert checked(out)["completed"] == 1
 

@@ -42,7 +42,7 @@ def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
             before = len(one.text())
             with stopped_thread.stopped(thread):
                 expect_silence(one)
-                assert f"{line} has not moved" in one.text()[before:]
+                conftest.wait_until(lambda word=f"{line} has not moved": word in one.text()[before:], what=one.text)
             assert is_fed(one, 20), "it moves again"
     # Nobody is left out: each thread but the device's and control's.
     known = {name for name in whose} | {"ibvcapd"}
@@ -58,7 +58,7 @@ def watched(monkeypatch):
 def test_a_change_that_stands_still_is_missed(watched, change_at_work):
     one, change, hold = change_at_work
     expect_silence(one)
-    assert "the change that is on its way has not moved" in one.text()
+    conftest.wait_until(lambda: "the change that is on its way has not moved" in one.text(), what=one.text)
     hold()
     assert change.wait(20) == 0
     assert is_fed(one, 20)

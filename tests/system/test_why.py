@@ -27,7 +27,7 @@ def test_no_loss_is_said_too(daemon, wire, consumer):
     one = daemon([conftest.stream(wire)])
     reader = consumer(one)
     wire.send(*[wire.frame(b"x" * 100, 7502) for _ in range(10)])
-    conftest.wait_until(lambda: lines(one)["delivered"]["value"] == 10, 10, "10 packets")
+    conftest.wait_until(lambda: lines(one)["delivered"]["value"] == 10, 30, "10 packets")
     for term, line in lines(one).items():
         assert line["level"] == "ok" and line["remedy"] is None, term
     text = why(one).stdout
@@ -40,11 +40,11 @@ def test_a_stopped_reader_a_long_packet_and_a_queue_that_is_too_short_are_told_a
     one = daemon([conftest.stream(wire, payload_size=100, oversize_sink=False, history_blocks=16)])
     reader = consumer(one, "lidar", "--pause-us", 30_000_000)
     wire.send(wire.frame(b"y" * 50, 7502))
-    conftest.wait_until(lambda: lines(one)["delivered"]["value"] == 1, 10, "a batch that is held")
+    conftest.wait_until(lambda: lines(one)["delivered"]["value"] == 1, 30, "a batch that is held")
     for _ in range(30):
         wire.send(*[wire.frame(b"x" * 50, 7502) for _ in range(100)])
     wire.send(wire.frame(b"z" * 150, 7502))
-    conftest.wait_until(lambda: lines(one)["errored"]["value"] == 1, 10, "the long packet")
+    conftest.wait_until(lambda: lines(one)["errored"]["value"] == 1, 30, "the long packet")
     found = lines(one)
     assert found["errored"]["level"] == "loss" and "payload_size" in found["errored"]["remedy"]
     assert found["lag"]["level"] == "note" and "history_blocks" in found["lag"]["remedy"]
@@ -73,13 +73,13 @@ def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build, recv):
     start_ns = time.time_ns()
     conftest.finish(net.sender(build, wire, 7502, size=1000, rate=10000, count=3000))
     end_ns = time.time_ns()
-    conftest.wait_until(lambda: one.stream()["no_buffer"] > 0, 10, "a loss")
+    conftest.wait_until(lambda: one.stream()["no_buffer"] > 0, 30, "a loss")
     line = lines(one)["no_buffer"]
     assert line["level"] == "loss" and "lossless_deadline_ms" in line["remedy"]
     reader.process.kill()
-    conftest.wait_until(lambda: not one.status()["consumers"], 10, "nobody to wait for")
+    conftest.wait_until(lambda: not one.status()["consumers"], 30, "nobody to wait for")
     wire.send(*[wire.frame(b"later", 7502) for _ in range(10)])
-    conftest.wait_until(lambda: one.stream()["in_flight"] == 0, 10, "rest")
+    conftest.wait_until(lambda: one.stream()["in_flight"] == 0, 30, "rest")
     one.expect_sum()
     line = lines(one)["no_buffer"]
     assert line["level"] == "loss" and "page_size" in line["remedy"]
