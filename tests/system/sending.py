@@ -33,7 +33,11 @@ class Sender:
         self.socket = socket.socket(fileno=os.dup(self.fds[SOCKET]))
         self.submitted = 0
         if mapped:
-            self.client.mapped()
+            try:
+                self.client.mapped()
+            except Exception:
+                self.close()
+                raise
 
     def close(self):
         self.close_memory()
