@@ -6,9 +6,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pcap/pcap.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 
 /* The year 2242. */
@@ -42,6 +42,13 @@ static int fail(struct capture *capture, int code, const char *what, const char 
 	return code;
 }
 
+static bool is_regular(FILE *file)
+{
+	struct stat status;
+
+	return fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode);
+}
+
 int capture_open(struct capture *capture, const char *path)
 {
 	bool is_stdin = !strcmp(path, "-");
@@ -53,6 +60,7 @@ int capture_open(struct capture *capture, const char *path)
 	file = is_stdin ? stdin : fopen(path, "re");
 	if (!file)
 		return fail(capture, EX_NOINPUT, "", strerror(errno));
+	capture->is_pipe = !is_regular(file);
 	capture->reader = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, text);
 	if (!capture->reader) {
 		if (!is_stdin)

@@ -5,6 +5,7 @@
 
 #include "tools/datagram.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define CAPTURE_TEXT_BYTES 400
@@ -13,6 +14,7 @@ struct capture {
 	const char *path; /* "-": standard input */
 	void *reader;     /* libpcap's */
 	enum datagram_link link;
+	bool is_pipe;       /* what it has comes when it comes, and once */
 	uint64_t n_packets; /* read so far */
 	char error[CAPTURE_TEXT_BYTES];
 };

@@ -4,10 +4,12 @@
 #include "tools/doctor/doctor.h"
 #include "tools/why.h"
 
+#include <fcntl.h>
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 struct command {
 	const char *name;
@@ -40,10 +42,31 @@ static void print_usage(FILE *to)
 	      "  -V, --version  print the version\n", to);
 }
 
+/* Where one of the three is closed, the next that is opened would have its number: the daemon's socket, say. */
+static void open_standard(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+static int end(const char *command, int code)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	fprintf(stderr, "ibvcap %s: standard output cannot be written\n", command);
+	return code ? code : EX_IOERR;
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 
+	open_standard();
 	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
 		print_usage(stdout);
 		return EX_OK;
@@ -54,7 +77,7 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		if (!strcmp(name, commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+			return end(name, commands[i].run(argc - 1, argv + 1));
 	if (name[0])
 		fprintf(stderr, "ibvcap: no command '%s'\n", name);
 	print_usage(stderr);

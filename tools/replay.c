@@ -137,7 +137,6 @@ struct replay {
 	struct replay_options options;
 	struct capture capture;
 	struct timing_capture timing;
-	bool is_pipe;
 	uint64_t start_utc_ns;   /* 0: no packet yet, or none has a time */
 	uint64_t passes;         /* ended */
 	uint64_t n_packets;      /* of the capture, in all passes */
@@ -203,7 +202,7 @@ static int give(struct replay *replay, const struct capture_packet *packet, cons
 	outgoing_add(&replay->outgoing);
 	replay->n_given++;
 	/* The next one of a pipe may be long in coming. */
-	r = replay->is_pipe ? outgoing_push(&replay->outgoing) : 0;
+	r = replay->capture.is_pipe ? outgoing_push(&replay->outgoing) : 0;
 	return r == 0 ? 1 : r;
 }
 
@@ -283,7 +282,8 @@ static void print_text(const struct replay *replay)
 static void print_json(const struct replay *replay)
 {
 	json_t *all = outgoing_to_json(&replay->outgoing), *skipped = json_object();
-	json_t *capture = json_pack("{s:s, s:I, s:I, s:I, s:I}", "file", replay->options.file, "passes",
+	json_t *file = json_string(replay->options.file); /* a name need not be UTF-8 */
+	json_t *capture = json_pack("{s:o, s:I, s:I, s:I, s:I}", "file", file ? file : json_null(), "passes",
 				    (json_int_t)replay->passes, "packets", (json_int_t)replay->n_packets, "given",
 				    (json_int_t)replay->n_given, "backwards", (json_int_t)replay->timing.backwards);
 
@@ -307,6 +307,8 @@ static int open_all(struct replay *replay)
 		fprintf(stderr, "ibvcap replay: %s\n", replay->capture.error);
 		return code;
 	}
+	if (replay->capture.is_pipe && replay->options.loops != 1)
+		return fail_usage("--loop wants a file: a pipe cannot be read again", "");
 	return outgoing_open(&replay->outgoing, &replay->options.outgoing);
 }
 
@@ -315,7 +317,6 @@ static int run(struct replay *replay)
 	int code;
 
 	replay->timing.speed = replay->options.speed ? replay->options.speed : 1;
-	replay->is_pipe = !strcmp(replay->options.file, "-");
 	code = outgoing_finish(&replay->outgoing, play(replay));
 	if (replay->options.outgoing.json)
 		print_json(replay);

@@ -153,6 +153,8 @@ static int read_payload(struct source *source)
 	while (r == 0 && source->n_read < source->size_bytes && !outgoing_is_stopped()) {
 		if (!is_readable(source, 0)) {
 			r = outgoing_push(&source->outgoing);
+			if (outgoing_elapsed_ns(&source->outgoing) >= source->options.duration_ns)
+				break;
 			if (!is_readable(source, POLL_MS))
 				continue;
 		}

@@ -25,7 +25,7 @@ IBVCAP = conftest.BUILD / "tools/ibvcap"
 LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
 FRAGMENTS = ROOT / "tests/data/lidar-same-ports.pcap"
 PORT = 7502
-USAGE, DAMAGED, NO_INPUT, UNAVAILABLE, NO_PERMISSION = 64, 65, 66, 69, 77
+USAGE, DAMAGED, NO_INPUT, UNAVAILABLE, NOT_WRITTEN, NO_PERMISSION = 64, 65, 66, 69, 74, 77
 SO_TIMESTAMPNS = 35
 
 
@@ -209,6 +209,33 @@ def test_standard_input_is_sent_as_it_comes(channel, receiver):
         process.kill()
     assert there.recv(100) == b"abc"
     assert checked(out)["completed"] == 2 and process.returncode == 0
+
+
+@pytest.mark.parametrize("rate", [[], ["--rate", 500]])
+def test_a_duration_ends_while_standard_input_is_silent(channel, started, rate):
+    one = channel()
+    process = started(command(one, "send", "--file", "-", "--duration", 0.3, "--json", *rate), stdin=subprocess.PIPE)
+    assert process.wait(20) == 0
+    assert checked(process.stdout.read())["submitted"] == 0
+
+
+def test_what_is_closed_is_not_taken_for_the_daemons_socket(channel, receiver):
+    one, there = channel(), receiver()
+    for words in (["--file", "-"], ["--count", 3]):
+        done = subprocess.run(command(one, "send", *words), timeout=20, check=False, stderr=subprocess.PIPE,
+                              preexec_fn=lambda: [os.close(fd) for fd in (0, 1)])
+        assert (done.returncode, done.stderr) == (0, b"")
+    received(there, 3)
+    assert "malformed" not in one.text()
+
+
+def test_a_summary_that_cannot_be_written_is_an_error(channel, receiver, tmp):
+    one, there = channel(), receiver()
+    for words in (["send", "--count", 3], ["replay", write_pcap(tmp / "it.pcap", at_10ms(3)), "--json"]):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run(command(one, *words), stdout=full, stderr=subprocess.PIPE, timeout=20, check=False)
+        assert done.returncode == NOT_WRITTEN and b"standard output cannot be written" in done.stderr
+    received(there, 6)
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
@@ -513,6 +540,32 @@ def test_a_capture_comes_from_a_pipe_while_it_is_made(channel, receiver, tmp):
     assert process.returncode == 0, err
     it = checked(out)
     assert it["completed"] == 3 and it["start_ns"] > 0
+
+
+def test_a_capture_comes_from_a_pipe_that_has_a_name(channel, receiver, tmp, started):
+    """… and its packets are not kept back until there are more of them."""
+    one, there, pipe = channel(), receiver(), tmp / "pipe"
+    data = write_pcap(tmp / "it.pcap", at_10ms(3)).read_bytes()
+    os.mkfifo(pipe)
+    pipe.chmod(0o644)
+    process = started(command(one, "replay", pipe, "--json"))
+    with open(pipe, "wb", buffering=0) as end:
+        end.write(data)
+        assert [there.recv(100) for _ in range(3)] == [b"payload %d" % k for k in range(3)]
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    assert checked(out)["completed"] == 3
+    process = started(command(one, "replay", pipe, "--loop", 0))
+    pipe.write_bytes(data)
+    assert process.wait(20) == USAGE
+
+
+def test_a_capture_whose_name_is_no_text_is_reported_all_the_same(channel, receiver, tmp):
+    one, there = channel(), receiver()
+    path = write_pcap(tmp / os.fsdecode(b"\xff.pcap"), at_10ms(3))
+    capture = said(ibvcap(one, "replay", path, "--json"))["capture"]
+    assert (capture["file"], capture["given"]) == (None, 3)
+    received(there, 3)
 
 
 def test_packets_that_were_recorded_out_of_order_follow_each_other(channel, receiver, tmp):
