@@ -151,6 +151,18 @@ static const char *sanitizer_of(const char *command)
 	return at ? name : NULL;
 }
 
+/* Spaces and colons part the names in LD_PRELOAD: ld.so(8). The command would run without us. */
+static bool can_preload(const char *library)
+{
+	if (!library[strcspn(library, " :")])
+		return true;
+	fprintf(stderr,
+		"softhca: '%s': LD_PRELOAD takes no path with a space or a colon; make a link to it elsewhere, and "
+		"name that with -l\n",
+		library);
+	return false;
+}
+
 static void set_preload(const char *library, const char *command)
 {
 	const char *sanitizer = sanitizer_of(command), *old = getenv("LD_PRELOAD");
@@ -211,7 +223,11 @@ int main(int argc, char **argv)
 	}
 	if (!check_interfaces(interfaces))
 		return EX_NOINPUT;
-	set_preload(library ? library : find_library(), argv[optind]);
+	if (!library)
+		library = find_library();
+	if (!can_preload(library))
+		return EX_USAGE;
+	set_preload(library, argv[optind]);
 	execvp(argv[optind], argv + optind);
 	fprintf(stderr, "softhca: %s: %s\n", argv[optind], strerror(errno));
 	return errno == ENOENT ? 127 : 126;

@@ -4,6 +4,7 @@
 IBVCAP_BUILD_DIR names the build directory (default: build/dev).
 """
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -69,6 +70,19 @@ def test_exit_status_and_arguments_pass_through(net):
     done = subprocess.run(under(net, "sh", "-c", 'printf "%s|" "$@"; exit 7', "sh", "a b", "", "$x"), capture_output=True,
                           text=True, check=False)
     assert (done.returncode, done.stdout) == (7, "a b||$x|")
+
+
+def test_a_path_that_cannot_be_preloaded_is_refused(net, tmp):
+    place = tmp / "a b"
+    place.mkdir()
+    for built in (SOFTHCA, LIBRARY):
+        shutil.copy(built, place)
+    command = Net.command(net.rx, place / "softhca", "-i", "rx0", "--", "ibv_devices")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (64, "") and "LD_PRELOAD takes no path with a space or a colon" in done.stderr, done
+    (tmp / "link.so").symlink_to(place / LIBRARY.name)
+    command[-2:-2] = ["-l", str(tmp / "link.so")]
+    assert "mlx5_0" in run(*command).stdout
 
 
 def test_signals_pass_through(net):
