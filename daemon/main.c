@@ -6,6 +6,7 @@
 #include "daemon/priv/priv.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -122,12 +123,26 @@ static int run(const struct arguments *arguments, struct fault *fault)
 	return r;
 }
 
+/* Where one is closed, what is opened next would be it: messages would be written into memory, or to a device. */
+static void open_standard_files(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments arguments = { .config = DEFAULT_CONFIG };
 	struct fault fault = { .exit_code = EX_SOFTWARE };
-	int r = parse_arguments(argc, argv, &arguments);
+	int r;
 
+	open_standard_files();
+	r = parse_arguments(argc, argv, &arguments);
 	if (r >= 0)
 		return r;
 	if (run(&arguments, &fault) < 0) {

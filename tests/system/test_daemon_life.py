@@ -25,6 +25,11 @@ def test_a_wrong_command_line_is_a_usage_error(build, arguments):
     assert "usage:" in done.stderr
 
 
+def test_standard_files_that_are_closed_become_nothing_else(daemon, wire):
+    one = daemon([conftest.stream(wire)], prefix=("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"))
+    assert [os.readlink(f"/proc/{one.pid()}/fd/{fd}") for fd in range(3)] == ["/dev/null"] * 3
+
+
 @pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_0_and_nothing_stays(start_daemon, wire, stop_signal):
     daemon = start_daemon([conftest.stream(wire)]).wait_ready()
