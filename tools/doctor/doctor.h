@@ -119,6 +119,7 @@ struct doctor_process {
 	bool has_config; /* a daemon: it runs with the file that is looked at */
 	uint64_t effective_capabilities;
 	uint64_t memlock_bytes; /* UINT64_MAX = unlimited */
+	char cannot_read[DOCTOR_NAME_BYTES]; /* the service's user, who may not read its configuration; "": may, or not known */
 };
 
 /* What that process' cgroups, and those above, let it have; UINT64_MAX = all. */

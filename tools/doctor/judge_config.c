@@ -21,6 +21,18 @@ struct user {
 	const char *slots_key;
 };
 
+static void judge_reader(const struct doctor_facts *facts, struct doctor_finding *finding)
+{
+	const char *user = facts->process.cannot_read, *file = facts->config_file;
+
+	finding->level = DOCTOR_ERROR;
+	judge_append(finding->found, ", but user %s may not read it", user);
+	judge_say(finding->wanted, "a file that ibvcapd.service can read, who is user %s", user);
+	judge_say(finding->why, "the service ends with status 66 and is not started again");
+	judge_say(finding->fix, "chgrp \"$(id -g %s)\" %s && chmod g+r %s   # and g+x of its directories", user, file, file);
+	finding->fix_survives_reboot = true;
+}
+
 static void judge_file(const struct doctor_facts *facts, struct doctor_findings *findings)
 {
 	struct doctor_finding *finding = judge_add(findings, "config");
@@ -29,6 +41,8 @@ static void judge_file(const struct doctor_facts *facts, struct doctor_findings 
 	if (facts->config) {
 		judge_say(finding->found, "right: %u streams, %u channels", facts->config->n_streams,
 			  facts->config->n_channels);
+		if (*facts->process.cannot_read)
+			judge_reader(facts, finding);
 		return;
 	}
 	finding->level = DOCTOR_ERROR;

@@ -132,7 +132,7 @@ static void ask_kernel(struct doctor_kernel *kernel)
 
 void doctor_ask(struct doctor_facts *facts)
 {
-	ask_service(&facts->process);
+	ask_service(facts->config_file, &facts->process);
 	if (facts->process.kind == DOCTOR_SERVICE)
 		read_limits("", &facts->process, &facts->limits);
 	ask_clock(&facts->clock);

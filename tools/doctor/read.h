@@ -17,6 +17,6 @@ void read_process(const char *root, const char *config_file, struct doctor_proce
 void read_limits(const char *root, const struct doctor_process *process, struct doctor_limits *limits);
 
 void ask_interface(struct doctor_interface *interface);
-void ask_service(struct doctor_process *process);
+void ask_service(const char *config_file, struct doctor_process *process);
 
 #endif

@@ -288,6 +288,9 @@ FAULT(a_config_the_daemon_refuses_is_an_error_in_its_words, ERROR, "config", ":3
 FAULT(no_config_is_an_error_that_says_where_it_belongs, ERROR, "config", "No such file", "editor test.conf", true,
       config_free(facts.config);
       facts.config = NULL; facts.config_fault.exit_code = EX_NOINPUT; strcpy(facts.config_fault.text, "No such file"))
+FAULT(a_config_that_only_root_can_read_is_an_error, ERROR, "config", "user ibvcap may not read it",
+      "chgrp \"$(id -g ibvcap)\" test.conf && chmod g+r test.conf", true,
+      strcpy(facts.process.cannot_read, "ibvcap"))
 FAULT(a_stream_on_an_interface_that_is_not_there_is_an_error_that_lists_those_that_are, ERROR, "config",
       "no such interface", "editor +2 test.conf", true, strcpy(interface->name, "eth9");
       strcpy(port->netdev, "eth9"))
