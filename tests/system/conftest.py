@@ -369,7 +369,7 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(stop_signal)
         try:
-            return self.process.wait(20)
+            return self.process.wait(60)
         finally:
             self.kill()
 
@@ -377,7 +377,7 @@ class Daemon:
         """Everything it started too, whatever state it is in."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(60)
         self.notify.close()
 
     def processes(self):

@@ -207,7 +207,7 @@ class Container:
                 self.process.wait(30)
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
-                self.process.wait(10)
+                self.process.wait(60)
         if self.mounted:
             conftest.run("umount", "-l", self.root)
         conftest.wait_until(self.groups_removed, 30, "the end of its control groups")

@@ -89,7 +89,7 @@ class Manager:
     def restart(self, streams, stop_signal, **options):
         """As Restart=: the next run begins when this one has ended, however it did."""
         self.daemon.process.send_signal(stop_signal)
-        self.daemon.process.wait(20)
+        self.daemon.process.wait(60)
         self.take_all()
         self.daemon.kill()
         self.texts.append(self.daemon.text())

@@ -19,7 +19,7 @@ def refused(start_daemon):
     def start(streams, code, *words, leaves_socket=False, **options):
         daemon = start_daemon(streams, **options)
         try:
-            assert daemon.process.wait(20) == code, daemon.text()
+            assert daemon.process.wait(60) == code, daemon.text()
             assert "READY" not in daemon.notifications(0.1)
         finally:
             daemon.kill()
@@ -189,7 +189,7 @@ def test_a_stale_socket_is_replaced(daemon, wire, tmp):
 def test_after_a_kill_the_next_daemon_starts(start_daemon, daemon, wire):
     first = start_daemon([conftest.stream(wire)], name="killed").wait_ready()
     os.kill(first.pid(), signal.SIGKILL)
-    first.process.wait(10)
+    first.process.wait(60)
     first.kill()
     assert first.socket_path.exists()
     assert daemon([conftest.stream(wire)], name="killed").stream()["state"] == "capturing"

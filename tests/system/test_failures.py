@@ -300,7 +300,7 @@ def test_restart(start, failures, net, wire):
     for n in range(0, CALLS_MAX, 3):
         failures.let_through(-1)
         manager.daemon.process.send_signal(signal.SIGTERM)
-        manager.daemon.process.wait(20)
+        manager.daemon.process.wait(60)
         manager.take_all()
         manager.daemon.kill()
         failures.let_through(n)

@@ -242,7 +242,7 @@ def start_sleep(machine):
 def test_a_signal_to_ibv_launch_is_the_commands_and_shows_as_its_end(machine, number):
     process = start_sleep(machine)
     process.send_signal(number)
-    assert process.wait(10) == -number
+    assert process.wait(60) == -number
 
 
 def test_stop_and_continue_work(machine):
@@ -251,7 +251,7 @@ def test_stop_and_continue_work(machine):
     assert os.waitpid(process.pid, os.WUNTRACED)[1] >> 8 == signal.SIGSTOP
     process.send_signal(signal.SIGCONT)
     process.terminate()
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(60) == -signal.SIGTERM
 
 
 def test_a_signal_from_the_callers_own_process_group_arrives(machine):

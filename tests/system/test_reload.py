@@ -324,7 +324,7 @@ def test_a_stream_that_lacks_pages_names_who_holds_them(daemon, wire, consumer, 
     assert f"rings that have ended may be held by process {reader.process.pid} (capture_dump) of user {conftest.NOBODY.pw_uid}, " \
         "stream 'large': let them read on or end them, or reserve pages for two runs; nothing was changed" in done.stderr
     reader.process.send_signal(signal.SIGCONT)
-    reader.process.wait(10)
+    reader.process.wait(60)
     conftest.wait_until(lambda: ibvcap(one, "stream", "add", path).returncode == 0, 30, "its pages")
 
 
@@ -461,7 +461,7 @@ def test_a_daemon_that_is_told_to_stop_gives_up_what_it_prepares(change_at_work)
     conftest.wait_until(lambda: "draining" in one.text(), 30, "the signal")
     hold()
     one.stop_clean()
-    assert change.wait(10) != 0
+    assert change.wait(60) != 0
 
 
 def test_a_stop_waits_for_no_worker_of_channels_that_were_to_come(slow, wire, ibvcap):
@@ -546,7 +546,7 @@ def test_the_service_manager_is_told_and_keeps_the_groups_of_now(start_daemon, n
     assert manager.log[-1]["READY"] == "1" and "2 streams" in manager.log[-1]["STATUS"]
     assert len(manager.sockets()) == 3
     one.process.kill()
-    one.process.wait(10)
+    one.process.wait(60)
     groups = {"239.1.1.1", "239.1.1.3", "239.1.1.4"}
     assert service_manager.joined(net, wire) & groups == {"239.1.1.3", "239.1.1.4"}
     manager.close()

@@ -72,7 +72,7 @@ def test_between_two_runs_clients_wait_and_groups_stay(manager, net, wire, how):
     assert "control" in manager.names() and len(manager.sockets()) == 2
     leaves = Leaves(net, wire)
     manager.daemon.process.send_signal(how)
-    manager.daemon.process.wait(20)
+    manager.daemon.process.wait(60)
     manager.take_all()
     assert {"239.1.1.1", "239.1.1.2"} <= service_manager.joined(net, wire)
     with control_client.Client(manager.daemon.socket_path, timeout=20) as waits:
@@ -108,7 +108,7 @@ def test_a_socket_unit_is_no_restart_and_is_not_doubted_afterwards(manager, wire
         manager.units = [("ibvcapd.socket", unit.dup().detach())]
         # No run before this one: nothing says that hugepages will come.
         large = conftest.stream(wire, page_size="2M", history_blocks=1 << 20)
-        assert manager.start([large]).process.wait(20) == 75
+        assert manager.start([large]).process.wait(60) == 75
         assert "waiting up to" not in manager.daemon.text()
         manager.daemon.kill()
         for _ in range(2):
@@ -126,7 +126,7 @@ def test_a_socket_unit_at_another_path_is_refused(manager, wire, tmp):
         unit.bind(str(path))
         unit.listen()
         manager.units = [("ibvcapd.socket", unit.dup().detach())]
-        assert manager.start([conftest.stream(wire)]).process.wait(20) == 78
+        assert manager.start([conftest.stream(wire)]).process.wait(60) == 78
         assert f"ibvcapd.socket listens at '{path}', but control: socket is '{manager.daemon.socket_path}'" in manager.daemon.text()
         assert f"or ListenSequentialPacket={manager.daemon.socket_path} in the unit" in manager.daemon.text()
         assert path.exists() and not manager.daemon.socket_path.exists()
@@ -293,7 +293,7 @@ def test_a_killed_daemons_readers_find_the_next_one_without_a_manager(start_daem
     wire.send(*[wire.frame(bytes([i]) * 20, 7502) for i in range(5)])
     conftest.wait_until(lambda: first.stream()["published"] == 5, 30, "5 packets")
     first.process.kill()
-    first.process.wait(10)
+    first.process.wait(60)
     first.kill()
     second = start_daemon([conftest.stream(wire)], name="again").wait_ready()
     conftest.wait_until(lambda: second.status()["consumers"], 30, "the reader")
@@ -348,7 +348,7 @@ def test_a_program_that_polls_one_descriptor_goes_on(manager, wire):
             daemon = manager.restart(streams, how).wait_ready()
             # None where it has ended, after its last packet.
             conftest.wait_until(lambda: daemon.status()["consumers"] or i == 2, 20, "the program")
-        assert program.wait(10) == 0
+        assert program.wait(60) == 0
 
 
 def test_a_program_that_polls_is_told_that_a_service_failed_for_good(manager, wire):
@@ -359,12 +359,12 @@ def test_a_program_that_polls_is_told_that_a_service_failed_for_good(manager, wi
         wire.send(wire.frame(b"last", 7502))
         assert program.stdout.readline() == "last\n"
         daemon.process.send_signal(signal.SIGKILL)
-        daemon.process.wait(20)
+        daemon.process.wait(60)
         manager.take_all()
         assert "control" in manager.names()
         error, text = ast.literal_eval(program.stdout.readline())
         assert error == -errno.ESHUTDOWN and "does not answer" in text, text
-        assert program.wait(10) == 0
+        assert program.wait(60) == 0
 
 
 # ---- hugepages for two ---------------------------------------------------------------------------------------------

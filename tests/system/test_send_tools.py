@@ -215,7 +215,7 @@ def test_standard_input_is_sent_as_it_comes(channel, receiver):
 def test_a_duration_ends_while_standard_input_is_silent(channel, started, rate):
     one = channel()
     process = started(command(one, "send", "--file", "-", "--duration", 0.3, "--json", *rate), stdin=subprocess.PIPE)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert checked(process.stdout.read())["submitted"] == 0
 
 
@@ -312,7 +312,7 @@ def test_the_end_of_the_daemon_is_noticed_while_standard_input_is_silent(channel
     process = started(command(one, "send", "--file", "-", "--json"), stdin=subprocess.PIPE)
     wait_until(lambda: one.status()["senders"], 20, "a sender")
     assert one.stop() == 0
-    assert process.wait(20) == UNAVAILABLE
+    assert process.wait(60) == UNAVAILABLE
     assert "the daemon has ended" in process.stderr.read()
 
 
@@ -557,7 +557,7 @@ def test_a_capture_comes_from_a_pipe_that_has_a_name(channel, receiver, tmp, sta
     assert checked(out)["completed"] == 3
     process = started(command(one, "replay", pipe, "--loop", 0))
     pipe.write_bytes(data)
-    assert process.wait(20) == USAGE
+    assert process.wait(60) == USAGE
 
 
 def test_a_capture_whose_name_is_no_text_is_reported_all_the_same(channel, receiver, tmp):

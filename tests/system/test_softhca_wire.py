@@ -196,7 +196,7 @@ def test_a_forked_child_does_not_keep_the_wire(net, cable, name, table):
         child = int(program.stdout.readline().split()[1])
         assert sockets(net, table) == before + 1
         program.kill()
-        program.wait(10)
+        program.wait(60)
         wait_until(lambda: sockets(net, table) == before, 60, "the wire let go of")
         os.kill(child, 0)  # and the child is still there
     finally:
