@@ -87,5 +87,5 @@ def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build, recv):
     last = line["last"]
     assert 0 < last["packets"] <= line["value"]
     # Read some times a second.
-    assert last["from_ns"] < end_ns + 1_000_000_000 and start_ns < last["to_ns"] < end_ns + 2_000_000_000
+    assert last["from_ns"] < end_ns + 10_000_000_000 and start_ns < last["to_ns"] < end_ns + 20_000_000_000
     assert f"the last {last['packets']} between 20" in why(one).stdout
