@@ -376,5 +376,4 @@ void attach_point_retry(struct attach_point *point)
 	LIST_FOREACH (attachment, &point->attachments, link)
 		if (!attachment->session && !attachment->released)
 			mail_removal(attachment);
-	attachment_forget_let_go(point);
 }

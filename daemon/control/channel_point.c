@@ -94,7 +94,7 @@ static const char *explain_ended(const struct channel_point *point, char text[EN
 	return text;
 }
 
-static void forget_let_go(struct channel_point *point)
+void channel_point_forget_let_go(struct channel_point *point)
 {
 	struct sending *sending, *next;
 
@@ -152,7 +152,7 @@ int channel_open_request(struct session *session, const struct wire_open_channel
 	if (!point)
 		return session_send_error(session, -ESRCH, "no channel '%s'; 'ibvcap status' lists those there are",
 					  request->channel);
-	forget_let_go(point);
+	channel_point_forget_let_go(point);
 	if (is_refused_by_rights(session, point->channel->config, &sent) || is_refused_by_quota(session, point, &sent))
 		return sent;
 	if (sending_new(session, point) < 0)
@@ -410,7 +410,6 @@ void channel_point_tick(struct channel_point *point, uint64_t now_us)
 {
 	struct sending *sending, *next;
 
-	forget_let_go(point);
 	for (sending = LIST_FIRST(&point->sendings); sending; sending = next) {
 		next = LIST_NEXT(sending, link);
 		sending_retry(sending);

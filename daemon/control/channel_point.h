@@ -54,6 +54,8 @@ void channel_point_take_all(struct channel_point *point);
 void channel_point_free(struct channel_point *point);
 /** No more senders. */
 void channel_point_end(struct channel_point *point, enum ibvcap_disconnect_reason reason);
+/** Senders that have left, and whose memory nobody keeps by now, are gone. */
+void channel_point_forget_let_go(struct channel_point *point);
 /** Every now and then: mail again what found the mailbox full; hang up on who does not map what it was given. */
 void channel_point_tick(struct channel_point *point, uint64_t now_us);
 

@@ -46,8 +46,8 @@ static void forget(struct kept_watch *watch, int gone)
 				kept->watches[i--] = kept->watches[--kept->n];
 }
 
-/* Of all. An event has no name behind it, since what is watched is no directory. */
-static void read_events(struct kept_watch *watch)
+/* An event has no name behind it, since what is watched is no directory. */
+void kept_watch_read(struct kept_watch *watch)
 {
 	struct inotify_event events[64];
 	ssize_t bytes;
@@ -61,7 +61,7 @@ static void read_events(struct kept_watch *watch)
 bool kept_look(struct kept *kept)
 {
 	if (kept->n > 0)
-		read_events(kept->watch);
+		kept_watch_read(kept->watch);
 	return kept->n > 0;
 }
 

@@ -15,7 +15,7 @@
 #define KEPT_MAX 3
 
 struct kept_watch {
-	int inotify; /* -1: nothing is watched */
+	int inotify; /* readable when something has gone; -1: nothing is watched */
 	LIST_HEAD(, kept) list;
 };
 
@@ -36,6 +36,9 @@ void kept_watch_deinit(struct kept_watch *watch);
  * kernel's limits do not let be watched, is not.
  */
 void kept_take(struct kept_watch *watch, struct kept *kept, const struct shm *const *segments, unsigned n);
+
+/** Hear what has gone, of all. */
+void kept_watch_read(struct kept_watch *watch);
 
 /** Is one of them still there? */
 bool kept_look(struct kept *kept);

@@ -146,6 +146,23 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 	return 0;
 }
 
+static int on_let_go(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct control *control = context;
+	struct attach_point *point;
+	struct channel_point *channel;
+
+	(void)source;
+	(void)fd;
+	(void)events;
+	kept_watch_read(&control->kept);
+	TAILQ_FOREACH (point, &control->points, link)
+		attachment_forget_let_go(point);
+	TAILQ_FOREACH (channel, &control->channels, link)
+		channel_point_forget_let_go(channel);
+	return 0;
+}
+
 /* ---- life ---------------------------------------------------------------------------------------- */
 
 static int set_up(struct control *control)
@@ -176,6 +193,8 @@ int control_new(struct control **control, const struct control_options *options,
 		TAILQ_INIT(&c->channels);
 		TAILQ_INIT(&c->interfaces);
 		r = kept_watch_init(&c->kept);
+		if (r == 0)
+			r = sd_event_add_io(c->options.event, &c->let_go, c->kept.inotify, EPOLLIN, on_let_go, c);
 		if (r < 0)
 			log_warning("memory that senders and consumers keep when they have left cannot be watched (%s): their "
 				    "places are free before it is; see fs.inotify.max_user_instances", strerror(-r));
@@ -333,6 +352,7 @@ void control_free(struct control *control)
 		return;
 	sd_event_source_disable_unref(control->listening);
 	sd_event_source_disable_unref(control->tick);
+	sd_event_source_disable_unref(control->let_go);
 	TAILQ_FOREACH (point, &control->points, link)
 		point->ended = true; /* nothing is mailed any more */
 	TAILQ_FOREACH (transmit, &control->transmits, link)

@@ -29,6 +29,7 @@ struct control {
 	uint64_t n_faults;  /* malformed or too many messages */
 	sd_event_source *listening;
 	sd_event_source *tick;
+	sd_event_source *let_go;
 };
 
 /** CLOCK_MONOTONIC of the loop's present round, microseconds. */
