@@ -77,9 +77,13 @@ static int bind_path(int fd, const struct sockaddr_un *address, struct fault *fa
 
 	if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
 		return 0;
-	exit_code = errno == EACCES || errno == EPERM ? EX_NOPERM : errno == ENOENT ? EX_CONFIG : EX_OSERR;
+	exit_code = errno == EACCES || errno == EPERM || errno == EROFS ? EX_NOPERM
+		    : errno == ENOENT				       ? EX_CONFIG
+								       : EX_OSERR;
 	if (errno == ENOENT)
 		help = "; make its directory (install -d -o USER, the daemon's), or set another path";
+	else if (errno == EROFS)
+		help = "; as a service it may write below /run/ibvcapd only: set a path there";
 	else if (exit_code == EX_NOPERM)
 		help = "; give its directory to the daemon's user (chown), or set another path";
 	return fault_set(fault, exit_code, errno, "control socket '%s': cannot be made: %s%s", address->sun_path,

@@ -111,6 +111,14 @@ def test_reload_under_the_real_systemd(booted, net, wire):
         assert "Defined-By: ibvcap" in text, text
 
 
+def test_a_socket_where_the_sandbox_has_none_is_not_tried_again(booted, net, wire):
+    booted.configure(streams(wire), control={"socket": "/var/lib/control.sock"})
+    booted.must("systemctl", "daemon-reload")
+    assert booted.call("systemctl", "start", "ibvcapd").returncode != 0
+    assert (booted.property("ActiveState"), booted.property("ExecMainStatus")) == ("failed", "77")
+    assert "below /run/ibvcapd only" in booted.journal()
+
+
 CONTROL, READERS_PAGE, PUT_OUT = "run/ibvcapd/control.sock", 4, (ConnectionResetError, BrokenPipeError)
 
 
