@@ -27,6 +27,7 @@ BUILD = pathlib.Path(os.environ.get("IBVCAP_BUILD_DIR", ROOT / "build/dev"))
 HUGEPAGES = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 CLONE_NEWNET = 0x40000000
 NOBODY = pwd.getpwnam("nobody")
+os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"  # where all users can go, and a socket's path stays short
 
 
 def pytest_configure(config):
