@@ -27,6 +27,9 @@ BUILD = pathlib.Path(os.environ.get("IBVCAP_BUILD_DIR", ROOT / "build/dev"))
 HUGEPAGES = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 CLONE_NEWNET = 0x40000000
 NOBODY = pwd.getpwnam("nobody")
+# Said to who started this, and not to the programs under test.
+for name in ("COLUMNS", "LINES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "POSIXLY_CORRECT"):
+    os.environ.pop(name, None)
 os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"  # where all users can go, and a socket's path stays short
 
 
