@@ -5,6 +5,7 @@
 #include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
 #include "daemon/geometry.h"
+#include "daemon/worker/thread.h"
 #include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/ring.h"
 
@@ -225,6 +226,9 @@ int stream_start(struct stream *stream, struct fault *fault)
 				 stream->interface->capabilities.device, strerror(-r));
 	stream_set_clock(stream);
 	r = worker_start(stream->worker);
+	if (r == -EINVAL)
+		return fault_set(fault, EX_CONFIG, EINVAL, "%s:%d: stream '%s': cpu = %d: " THREAD_CPU_ADVICE,
+				 stream->config->file, stream->config->line, name, stream->config->cpu);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
 				 stream->config->cpu, strerror(-r));

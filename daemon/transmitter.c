@@ -2,6 +2,7 @@
 #include "daemon/transmitter.h"
 
 #include "daemon/tx_channels.h"
+#include "daemon/worker/thread.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -78,6 +79,9 @@ static int start(struct transmitter *transmitter, struct fault *fault)
 {
 	int r = transmit_start(transmitter->transmit);
 
+	if (r == -EINVAL)
+		return fault_set(fault, EX_CONFIG, EINVAL, "interface %s: cpu = %d of its channels: " THREAD_CPU_ADVICE,
+				 transmitter->interface->name, transmitter->cpu);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "interface %s: no thread for its transmit worker: %s",
 				 transmitter->interface->name, strerror(-r));

@@ -32,9 +32,10 @@ def ibvcap():
     return run
 
 
-def write(daemon, streams, control=None):
+def write(daemon, streams, control=None, channels=()):
     control = {"socket": str(daemon.socket_path), "mode": "0666", **(control or {})}
-    daemon.config.write_text(f"control = {conftest.libconfig(control)};\nstreams = {conftest.libconfig(streams)};\n")
+    lists = {"control": control, "streams": streams, **({"channels": channels} if channels else {})}
+    daemon.config.write_text("".join(f"{name} = {conftest.libconfig(it)};\n" for name, it in lists.items()))
 
 
 def small(wire, **keys):
@@ -141,6 +142,17 @@ def test_a_workers_cpu_is_left_to_it(daemon, wire, consumer, ibvcap):
     write(one, [other, pinned])
     assert ibvcap(one, "reload").returncode == 0
     assert on_own(one) == ["pinned"], threads(one)
+
+
+def test_a_cpu_that_is_not_there_is_refused_and_named(daemon, wire, ibvcap):
+    one = daemon([small(wire)])
+    for streams, channels, told in (([small(wire, name="other", port=7503, cpu=1023)], [], "stream 'other': cpu = 1023: "),
+                                    ([], [conftest.channel(wire, cpu=1023)], f"interface {wire.interface}: cpu = 1023 ")):
+        write(one, [small(wire), *streams], channels=channels)
+        refused = ibvcap(one, "reload")
+        assert refused.returncode == EX_CONFIG and told in refused.stderr, refused.stderr
+        assert "accepted is -1, or one that is in /sys/devices/system/cpu/online" in refused.stderr
+        assert list(one.status()["streams"]) == ["lidar"] and not one.status()["channels"]
 
 
 def test_rights_and_limits_change_too(daemon, wire, build, ibvcap):
