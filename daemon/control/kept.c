@@ -6,11 +6,38 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#define SMALL_PAGE 4096
+
+/* Where the kernel let memory be watched and said nothing of its end, each place that was had once would be lost. */
+static int try_to_watch(struct kept_watch *watch)
+{
+	struct shm memory = SHM_INIT;
+	const struct shm *const segments[] = { &memory };
+	struct kept kept = { 0 };
+	int r = shm_create(&memory, "ibvcap-kept-test", 1, SMALL_PAGE);
+
+	if (r < 0)
+		return r;
+	kept_take(watch, &kept, segments, 1);
+	if (kept.n == 0)
+		r = -errno;
+	shm_deinit(&memory);
+	if (r == 0 && kept_look(&kept))
+		r = -ENOTSUP;
+	kept_drop(&kept);
+	return r;
+}
+
 int kept_watch_init(struct kept_watch *watch)
 {
+	int r;
+
 	LIST_INIT(&watch->list);
 	watch->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-	return watch->inotify < 0 ? -errno : 0;
+	r = watch->inotify < 0 ? -errno : try_to_watch(watch);
+	if (r < 0)
+		kept_watch_deinit(watch);
+	return r;
 }
 
 void kept_watch_deinit(struct kept_watch *watch)
