@@ -42,6 +42,7 @@ static struct control_ring control_ring;
 static struct control_transmit control_transmit;
 static struct control_channel control_channel;
 static unsigned n_registered;
+static bool is_added; /* its worker has said so */
 static bool is_taken_out;
 static bool is_given_back; /* by its worker */
 static struct control *control;
@@ -129,6 +130,7 @@ static void said(void *context, const struct mail *mail)
 	(void)context;
 	if (mail->error || mail->type != (is_taken_out ? MAIL_CHANNEL_REMOVED : MAIL_CHANNEL_ADDED))
 		abort();
+	is_added = true;
 	if (!is_taken_out)
 		return;
 	channel_close(channel);
@@ -237,7 +239,7 @@ static void do_control(void)
 		return;
 	control_remove_channel(control, &control_channel);
 	channel_free(channel);
-	is_taken_out = is_given_back = false;
+	is_added = is_taken_out = is_given_back = false;
 	make_channel();
 }
 
@@ -255,7 +257,8 @@ static void take_out(void)
 
 	if (is_taken_out)
 		return;
-	turn(3); /* it was added */
+	for (int i = 0; i < 1000 && !is_added; i++)
+		turn(1);
 	is_taken_out = true;
 	control_end_channel(control, &control_channel, IBVCAP_REASON_STREAM_REMOVED);
 	must(mailbox_send(transmit_inbox(transmit), &remove));
