@@ -48,20 +48,13 @@ static int parse(int argc, char **argv, const char *usage, int n_words, bool or_
 
 	*socket = NULL;
 	while ((option = getopt_long(argc, argv, "s:h", known, NULL)) != -1) {
-		if (option == 'h') {
-			fputs(usage, stdout);
-			return EX_OK;
-		}
-		if (option != 's') {
-			fputs(usage, stderr);
-			return EX_USAGE;
-		}
+		if (option != 's')
+			return say_usage(option, usage);
 		*socket = optarg;
 	}
 	if (argc - optind == n_words || (or_more && argc - optind > n_words))
 		return -1;
-	fputs(usage, stderr);
-	return EX_USAGE;
+	return say_usage('?', usage);
 }
 
 static int change(const char *command, const char *socket, enum ibvcap_change what, const char *name, const char *text)

@@ -29,6 +29,12 @@ int exit_code_of(int error)
 	return EX_UNAVAILABLE;
 }
 
+int say_usage(int option, const char *usage)
+{
+	fputs(usage, option == 'h' ? stdout : stderr);
+	return option == 'h' ? EX_OK : EX_USAGE;
+}
+
 static bool parse_from(const char *command, const char *option, const char *text, uint64_t min, uint64_t max,
 		       uint64_t *value)
 {

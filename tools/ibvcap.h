@@ -17,6 +17,9 @@ int cmd_top(int argc, char **argv);
 /** The exit code for a failure of the library: 64, 69 no daemon, 75 try again, 76 protocol, 77 permission, … */
 int exit_code_of(int error);
 
+/** -h: the usage, and EX_OK; any other option, or none: the same on stderr, and EX_USAGE. */
+int say_usage(int option, const char *usage);
+
 /** A whole decimal number of an option, at least 1 and at most max; false: said so on stderr. */
 bool parse_count(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value);
 

@@ -54,12 +54,8 @@ int outgoing_parse_option(int option, const char *usage, struct outgoing_options
 	case 'j':
 		options->json = true;
 		return -1;
-	case 'h':
-		fputs(usage, stdout);
-		return EX_OK;
 	}
-	fputs(usage, stderr);
-	return EX_USAGE;
+	return say_usage(option, usage);
 }
 
 /* ---- signals and time ---------------------------------------------------------------------------- */

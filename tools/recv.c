@@ -107,12 +107,8 @@ static int parse_option(int option, struct recv_options *options)
 	case 'j':
 		options->json = true;
 		return -1;
-	case 'h':
-		fputs(usage, stdout);
-		return EX_OK;
 	}
-	fputs(usage, stderr);
-	return EX_USAGE;
+	return say_usage(option, usage);
 }
 
 static int parse_arguments(int argc, char **argv, struct recv_options *options)

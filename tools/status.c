@@ -158,12 +158,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 		case 'j':
 			arguments->json = true;
 			break;
-		case 'h':
-			fputs(usage, stdout);
-			return EX_OK;
 		default:
-			fputs(usage, stderr);
-			return EX_USAGE;
+			return say_usage(option, usage);
 		}
 	}
 	if (optind == argc)
