@@ -376,6 +376,29 @@ Test(channels, an_arena_is_given_up_after_its_last_completion)
 	expect_sum(SLOTS, SLOTS, 0);
 }
 
+/* A sender that has left, and of which only the arena is kept. */
+static struct shm leave_and_keep_arena(void)
+{
+	struct ibvcap_tx *tx = open_sender();
+	struct shm kept = tx->arena;
+
+	tx->arena = (struct shm)SHM_INIT;
+	ibvcap_close(tx);
+	TURN_UNTIL(n_registered == 0);
+	turn_for(250);
+	cr_expect(not(control_channel_is_empty(control, &control_channel)));
+	return kept;
+}
+
+static void expect_refusal_for_kept(int client)
+{
+	struct ibvcap_tx *tx = NULL;
+
+	turn_for(250);
+	cr_expect(eq(int, open_channel(client, &tx), -EAGAIN));
+	cr_expect(strstr(refusal, "1 of all have hung up and keep their memory") != NULL, "%s", refusal);
+}
+
 /* Only the named one of its segments is kept, by its mapping: the first of two places is lost until that goes. */
 static void keep_one(size_t segment)
 {
@@ -387,9 +410,7 @@ static void keep_one(size_t segment)
 	*(struct shm *)((char *)tx + segment) = (struct shm)SHM_INIT;
 	ibvcap_close(tx);
 	TURN_UNTIL(n_registered == 1);
-	turn_for(250);
-	cr_expect(eq(int, open_channel(client, &third), -EAGAIN));
-	cr_expect(strstr(refusal, "1 of all have hung up and keep their memory") != NULL, "%s", refusal);
+	expect_refusal_for_kept(client);
 	munmap(kept.address, kept.bytes);
 	cr_expect(eq(int, open_channel(client, &third), 0), "and that is seen at once");
 	ibvcap_close(third);
@@ -406,14 +427,8 @@ Test(channels, memory_that_its_client_keeps_has_its_place_until_it_is_let_go)
 
 Test(channels, memory_that_is_let_go_is_free_though_nobody_asks_for_it)
 {
-	struct ibvcap_tx *tx = open_sender();
-	struct shm kept = tx->arena;
+	struct shm kept = leave_and_keep_arena();
 
-	tx->arena = (struct shm)SHM_INIT;
-	ibvcap_close(tx);
-	TURN_UNTIL(n_registered == 0);
-	turn_for(250);
-	cr_expect(not(control_channel_is_empty(control, &control_channel)));
 	shm_deinit(&kept);
 	TURN_UNTIL(control_channel_is_empty(control, &control_channel));
 }
@@ -430,9 +445,7 @@ Test(channels, memory_that_a_client_keeps_by_its_path_has_its_place)
 	cr_assert(ge(int, path, 0));
 	ibvcap_close(tx);
 	TURN_UNTIL(n_registered == 1);
-	turn_for(250);
-	cr_expect(eq(int, open_channel(client, &third), -EAGAIN));
-	cr_expect(strstr(refusal, "1 of all have hung up and keep their memory") != NULL, "%s", refusal);
+	expect_refusal_for_kept(client);
 	close(path);
 	cr_expect(eq(int, open_channel(client, &third), 0));
 	ibvcap_close(third);
@@ -442,14 +455,8 @@ Test(channels, memory_that_a_client_keeps_by_its_path_has_its_place)
 
 Test(channels, memory_that_a_client_keeps_does_not_keep_a_channel)
 {
-	struct ibvcap_tx *tx = open_sender();
-	struct shm kept = tx->arena;
+	struct shm kept = leave_and_keep_arena();
 
-	tx->arena = (struct shm)SHM_INIT;
-	ibvcap_close(tx);
-	TURN_UNTIL(n_registered == 0);
-	turn_for(20);
-	cr_expect(not(control_channel_is_empty(control, &control_channel)));
 	take_channel_out();
 	TURN_UNTIL(n_emptied == 1);
 	cr_expect(control_channel_is_empty(control, &control_channel));
