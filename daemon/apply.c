@@ -28,7 +28,7 @@ struct change {
 	struct daemon *daemon;
 	struct config *config; /* to be */
 	apply_done *done;
-	struct stream_list added; /* not the daemon's yet */
+	struct stream_list added;              /* not the daemon's yet */
 	struct tx_channel_list added_channels; /* likewise */
 	struct kept *kept;
 	uint32_t n_added;
@@ -40,7 +40,7 @@ struct change {
 	struct task task;
 	uint64_t begun_us;
 	uint64_t memory_us; /* the longest that it may take to make */
-	int result;	    /* the task's until it is done; fault likewise */
+	int result;         /* the task's until it is done; fault likewise */
 	struct fault fault;
 };
 
@@ -52,7 +52,7 @@ static void undo(struct change *change)
 		stream_undo_change(change->kept[i - 1].stream, &change->kept[i - 1].change);
 	while (!TAILQ_EMPTY(&change->added_channels))
 		tx_channels_free(change->daemon, &change->added_channels,
-				 TAILQ_LAST(&change->added_channels, tx_channel_list));
+		                 TAILQ_LAST(&change->added_channels, tx_channel_list));
 	while (!TAILQ_EMPTY(&change->added))
 		streams_free(change->daemon, &change->added, TAILQ_LAST(&change->added, stream_list));
 }
@@ -140,7 +140,8 @@ static void settle(struct change *change)
 	daemon->config = change->config;
 	control_set_config(daemon->control, daemon->config);
 	if (change->n_added || change->n_channels_added)
-		(void)tx_channels_need_ipc_lock(daemon); /* what was given up at start is gone: the log says what lacks */
+		(void)tx_channels_need_ipc_lock(
+			daemon); /* what was given up at start is gone: the log says what lacks */
 	events_reap(daemon);
 	events_refresh_states(daemon);
 }
@@ -168,10 +169,10 @@ static void on_prepared(void *context)
 		settle(change);
 	}
 	snprintf(said, sizeof(said), "%s: %u streams added, %u removed, %u kept", daemon->config->file, change->n_added,
-		 change->n_removed, change->n_kept);
+	         change->n_removed, change->n_kept);
 	if (change->n_channels_added || change->n_channels_removed)
 		snprintf(said + strlen(said), sizeof(said) - strlen(said), "; %u channels added, %u removed",
-			 change->n_channels_added, change->n_channels_removed);
+		         change->n_channels_added, change->n_channels_removed);
 	daemon->change = NULL;
 	change->done(daemon, r, said, &change->fault);
 	free_change(change, r < 0 ? change->config : NULL);
@@ -186,8 +187,8 @@ static void prepare(void *context)
 	if (change->result == 0)
 		change->result = streams_each(change->daemon, &change->added, streams_prepare, &change->fault);
 	if (change->result == 0)
-		change->result = tx_channels_each(change->daemon, &change->added_channels, tx_channels_prepare,
-						  &change->fault);
+		change->result =
+			tx_channels_each(change->daemon, &change->added_channels, tx_channels_prepare, &change->fault);
 }
 
 static int begin_preparing(struct change *change)
@@ -226,7 +227,7 @@ static int sort_out(struct change *change, struct fault *fault)
 
 		if (running) {
 			change->kept[change->n_kept++] =
-			    (struct kept){running, config, stream_compare(running, config)};
+				(struct kept){running, config, stream_compare(running, config)};
 			continue;
 		}
 		r = streams_new(change->daemon, &change->added, config, fault);

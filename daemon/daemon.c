@@ -38,9 +38,10 @@ static int open_listener(struct daemon *daemon, struct fault *fault)
 	fd = daemon->fdstore.listener;
 	if (fd < 0)
 		return listener_open(&daemon->listener, config->socket_path, config->socket_mode, config->socket_group,
-				     fault);
+		                     fault);
 	daemon->fdstore.listener = -1;
-	return listener_adopt(&daemon->listener, fd, config->socket_path, config->socket_mode, config->socket_group, fault);
+	return listener_adopt(&daemon->listener, fd, config->socket_path, config->socket_mode, config->socket_group,
+	                      fault);
 }
 
 static int make_streams(struct daemon *daemon, struct fault *fault)
@@ -87,11 +88,11 @@ static int prepare_patiently(struct daemon *daemon, struct stream *stream, struc
 		if (!said)
 			sd_notify(0, "STATUS=waiting for hugepages that readers of the last run have");
 		if (!said)
-			log_message(
-			    LOG_WARNING,
-			    &(struct log_about){.event = LOG_EVENT_WAITING_FOR_MEMORY, .stream = stream->config->name},
-			    "%s; waiting up to %u s (restart_wait_s) for it", fault->text,
-			    daemon->config->restart_wait_s);
+			log_message(LOG_WARNING,
+			            &(struct log_about){.event = LOG_EVENT_WAITING_FOR_MEMORY,
+			                                .stream = stream->config->name},
+			            "%s; waiting up to %u s (restart_wait_s) for it", fault->text,
+			            daemon->config->restart_wait_s);
 		said = true;
 		usleep(WAIT_STEP_US);
 	}
@@ -104,8 +105,8 @@ static int prepare_streams(struct daemon *daemon, struct fault *fault)
 
 	daemon->wait_until_ns = time_monotonic_ns() + wait_us * 1000;
 	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
-		   (unsigned long long)(START_US + streams_patience_us(&daemon->streams) +
-					(daemon->fdstore.restarted ? wait_us : 0)));
+	           (unsigned long long)(START_US + streams_patience_us(&daemon->streams) +
+	                                (daemon->fdstore.restarted ? wait_us : 0)));
 	r = streams_each(daemon, &daemon->streams, prepare_patiently, fault);
 	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_prepare, fault) : r;
 }
@@ -244,7 +245,7 @@ static void hand_to_manager(struct daemon *daemon)
 	}
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		has_all &= fdstore_keep_groups(&daemon->fdstore, stream->config->name, stream->membership,
-					       &stream->kept_as) == 0;
+		                               &stream->kept_as) == 0;
 	fdstore_settle(&daemon->fdstore, has_all);
 }
 
@@ -282,8 +283,8 @@ int daemon_run(struct config *config, const struct priv_user *user, struct fault
 		hand_to_manager(&daemon);
 		events_tell_ready(&daemon);
 		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_READY},
-			    "ready: %u streams, %u channels, control socket %s", config->n_streams, config->n_channels,
-			    config->socket_path);
+		            "ready: %u streams, %u channels, control socket %s", config->n_streams, config->n_channels,
+		            config->socket_path);
 		r = sd_event_loop(daemon.event);
 		if (r < 0)
 			fault_set(fault, EX_OSERR, -r, "the event loop failed: %s", strerror(-r));

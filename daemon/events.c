@@ -16,7 +16,7 @@
 #include <systemd/sd-daemon.h>
 
 #define SECOND_US UINT64_C(1000000)
-#define MAIL_US	  UINT64_C(1000) /* more than a worker's round takes */
+#define MAIL_US   UINT64_C(1000) /* more than a worker's round takes */
 
 /* ---- stopping ------------------------------------------------------------------------------------ */
 
@@ -93,8 +93,7 @@ static bool reap_channels(struct daemon *daemon)
 
 	for (channel = TAILQ_FIRST(&daemon->channels); channel; channel = next) {
 		next = TAILQ_NEXT(channel, link);
-		if (channel->removed && channel->ended &&
-		    control_channel_is_empty(daemon->control, &channel->control))
+		if (channel->removed && channel->ended && control_channel_is_empty(daemon->control, &channel->control))
 			tx_channels_free(daemon, &daemon->channels, channel);
 		else
 			drains |= channel->removed;
@@ -121,7 +120,8 @@ static int on_reap(sd_event_source *source, void *context)
 		config_free_chain(daemon->config->older);
 		daemon->config->older = NULL;
 	}
-	events_look_for_end(daemon); /* with its last channel a transmit worker goes, whose last word nobody hears then */
+	events_look_for_end(
+		daemon); /* with its last channel a transmit worker goes, whose last word nobody hears then */
 	return 0;
 }
 
@@ -162,8 +162,8 @@ void events_worker_ended(void *context, const struct control_ring *ring, int err
 		events_reap(daemon);
 	else if (error < 0)
 		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, -error,
-				       "stream '%s': device %s failed: %s", stream->config->name,
-				       stream->interface->capabilities.device, strerror(-error)));
+		                       "stream '%s': device %s failed: %s", stream->config->name,
+		                       stream->interface->capabilities.device, strerror(-error)));
 	events_look_for_end(daemon);
 }
 
@@ -198,9 +198,9 @@ void events_refresh_states(struct daemon *daemon)
 	struct stream *stream;
 
 	TAILQ_FOREACH (stream, &daemon->streams, link)
-		stream->ring_control.state = stream->removed               ? "ending" :
-					     stream->interface->link_up ? "capturing" :
-									  "link_down";
+		stream->ring_control.state = stream->removed              ? "ending"
+		                             : stream->interface->link_up ? "capturing"
+		                                                          : "link_down";
 	tx_channels_refresh(daemon);
 	if (is_ready && renew_status(daemon) && !daemon->stopping)
 		sd_notifyf(0, "STATUS=%s", daemon->status);
@@ -239,13 +239,13 @@ static void take_notice(struct daemon *daemon, struct interface *interface, cons
 		events_refresh_states(daemon);
 		break;
 	case BACKEND_NOTICE_DEVICE_FAILED:
-		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, EIO, "device %s failed: %s",
-				       device, notice->text));
+		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, EIO,
+		                       "device %s failed: %s", device, notice->text));
 		break;
 	case BACKEND_NOTICE_QUEUE_FAILED:
 	case BACKEND_NOTICE_OTHER:
 		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_DEVICE, .interface = interface->name},
-			    "device %s: %s", device, notice->text);
+		            "device %s: %s", device, notice->text);
 		break;
 	}
 }
@@ -260,11 +260,12 @@ static int on_notices(sd_event_source *source, int fd, uint32_t events, void *co
 	(void)fd;
 	(void)events;
 	TAILQ_FOREACH (interface, &daemon->interfaces, link) {
-		while (interface->ops->read_notice && (r = interface->ops->read_notice(interface->backend, &notice)) == 1)
+		while (interface->ops->read_notice &&
+		       (r = interface->ops->read_notice(interface->backend, &notice)) == 1)
 			take_notice(daemon, interface, &notice);
 		if (r < 0) {
-			log_warning("device %s: its notices cannot be read any more: %s", interface->capabilities.device,
-				    strerror(-r));
+			log_warning("device %s: its notices cannot be read any more: %s",
+			            interface->capabilities.device, strerror(-r));
 			return sd_event_source_set_enabled(source, SD_EVENT_OFF); /* else it would be ready for ever */
 		}
 	}
@@ -289,10 +290,10 @@ int events_add(struct daemon *daemon)
 		r = sd_event_add_signal(daemon->event, &daemon->hang_up, SIGHUP, on_hang_up, daemon);
 	if (r >= 0)
 		r = sd_event_add_time_relative(daemon->event, &daemon->second, CLOCK_MONOTONIC, SECOND_US, 0, on_second,
-					       daemon);
+		                               daemon);
 	if (r >= 0)
 		r = sd_event_add_time_relative(daemon->event, &daemon->mailer, CLOCK_MONOTONIC, MAIL_US, MAIL_US,
-					       on_mail_again, daemon);
+		                               on_mail_again, daemon);
 	if (r >= 0)
 		r = sd_event_add_defer(daemon->event, &daemon->reaper, on_reap, daemon);
 	if (r >= 0)
@@ -307,7 +308,7 @@ int events_watch_device(struct daemon *daemon, struct interface *interface)
 	if (interface->notices || !interface->ops->notice_fd)
 		return 0;
 	r = sd_event_add_io(daemon->event, &interface->notices, interface->ops->notice_fd(interface->backend), EPOLLIN,
-			    on_notices, daemon);
+	                    on_notices, daemon);
 	return r < 0 ? r : 0;
 }
 

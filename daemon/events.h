@@ -30,15 +30,15 @@ struct daemon {
 	TAILQ_HEAD(, transmitter) transmitters; /* one an interface that has channels */
 	struct tx_channel_list channels;
 	struct neighbours *neighbours; /* of the channels; NULL: there is none yet */
-	struct stream_list streams; /* those that drain, too */
-	struct reload *reload;	    /* what the next one is made of is being read; NULL: nothing is (reload.h) */
-	struct change *change;	    /* the configuration to be; NULL: none is on its way (apply.h) */
-	bool reload_again;	    /* asked for meanwhile */
+	struct stream_list streams;    /* those that drain, too */
+	struct reload *reload;         /* what the next one is made of is being read; NULL: nothing is (reload.h) */
+	struct change *change;         /* the configuration to be; NULL: none is on its way (apply.h) */
+	bool reload_again;             /* asked for meanwhile */
 	struct control *control;
 	sd_event_source *watchdog; /* watchdog.h */
 	uint64_t watchdog_us;
-	char status[80]; /* as the service manager was told last */
-	char stuck[128]; /* the thread that had not moved by the last look; "": all had */
+	char status[80];        /* as the service manager was told last */
+	char stuck[128];        /* the thread that had not moved by the last look; "": all had */
 	uint64_t wait_until_ns; /* of starting: for hugepages that the last run's readers have */
 	bool stopping;
 	int result;

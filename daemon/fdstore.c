@@ -15,10 +15,10 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#define CONTROL_NAME "control"
-#define GROUPS_PREFIX "groups-"
+#define CONTROL_NAME   "control"
+#define GROUPS_PREFIX  "groups-"
 #define READERS_PREFIX "readers-"
-#define NAME_BYTES 128
+#define NAME_BYTES     128
 
 /* ---- taking -------------------------------------------------------------------------------------- */
 
@@ -46,7 +46,7 @@ static bool is_same_socket(int fd, int other)
 static int fault_passed(int error, struct fault *fault)
 {
 	return fault_set(fault, EX_OSERR, -error, "what the service manager passed cannot be taken: %s",
-			 strerror(-error));
+	                 strerror(-error));
 }
 
 static int note_for_settling(struct fdstore *store, int fd, const char *name, struct fault *fault)
@@ -71,11 +71,11 @@ static int check_socket_unit(int fd, const char *name, const char *socket_path, 
 	    address.sun_family != AF_UNIX || strcmp(address.sun_path, socket_path) == 0)
 		return 0;
 	return fault_set(
-	    fault, EX_CONFIG, EADDRNOTAVAIL,
-	    "%s listens at '%s', but control: socket is '%s': make that '%s' in the configuration, or "
-	    "ListenSequentialPacket=%s in the unit (systemctl edit %s), or do without it: systemctl disable --now "
-	    "%s",
-	    name, address.sun_path, socket_path, address.sun_path, socket_path, name, name);
+		fault, EX_CONFIG, EADDRNOTAVAIL,
+		"%s listens at '%s', but control: socket is '%s': make that '%s' in the configuration, or "
+		"ListenSequentialPacket=%s in the unit (systemctl edit %s), or do without it: systemctl disable --now "
+		"%s",
+		name, address.sun_path, socket_path, address.sun_path, socket_path, name, name);
 }
 
 /* A first start by a socket unit passes a listener, too: it is our own names that say that there was a run before. */
@@ -98,8 +98,8 @@ static int take_one(struct fdstore *store, int fd, const char *name, const char 
 	r = check_socket_unit(fd, name, socket_path, fault);
 	if (r == 0 && (!is_control || store->listener < 0 || !is_same_socket(fd, store->listener))) {
 		log_warning("the service manager passed a descriptor named '%s' that is not used: it is no socket "
-			    "listening at '%s'",
-			    name, socket_path);
+		            "listening at '%s'",
+		            name, socket_path);
 		if (store->keeps && is_control)
 			sd_notify(0, "FDSTOREREMOVE=1\nFDNAME=" CONTROL_NAME);
 	}
@@ -180,7 +180,7 @@ static void name_groups(char name[NAME_BYTES], uint64_t generation, const char *
 }
 
 int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct membership *membership,
-			uint64_t *kept_as)
+                        uint64_t *kept_as)
 {
 	uint64_t generation = 0, before = *kept_as;
 	char name[NAME_BYTES];

@@ -16,17 +16,20 @@
 #include <stdint.h>
 
 struct fdstore {
-	bool keeps;    /* the service manager takes descriptors */
+	bool keeps;     /* the service manager takes descriptors */
 	bool restarted; /* there was a run before this one: it left something under a name of ours */
-	int listener;  /* of the last run, or of socket activation; -1: none, or taken */
-	int readers;   /* of the last run, who reads (control/readers.h); of fds; -1: none */
-	int *fds;      /* of the last run, to be let go of: its groups and readers */
-	char **names;  /* theirs */
+	int listener;   /* of the last run, or of socket activation; -1: none, or taken */
+	int readers;    /* of the last run, who reads (control/readers.h); of fds; -1: none */
+	int *fds;       /* of the last run, to be let go of: its groups and readers */
+	char **names;   /* theirs */
 	uint32_t n_fds;
 	uint64_t generation; /* of names, from a random one on: no two, of this run or the last, are the same */
 };
 
-#define FDSTORE_INIT { .listener = -1, .readers = -1 }
+#define FDSTORE_INIT                          \
+	{                                     \
+		.listener = -1, .readers = -1 \
+	}
 
 /**
  * Take what was passed (LISTEN_FDS) and clear the environment of it. A listener is one at that path; a socket unit's at
@@ -43,7 +46,7 @@ int fdstore_keep_readers(struct fdstore *store, int fd);
  * be given: then -errno. NULL: nothing is to be kept any more.
  */
 int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct membership *membership,
-			uint64_t *kept_as);
+                        uint64_t *kept_as);
 
 /** This run has its own of all that the last one left: let go of that. has_all: the manager may too, it has this run's. */
 void fdstore_settle(struct fdstore *store, bool has_all);

@@ -31,7 +31,7 @@ static void check_source(const struct config_channel *channel, const struct net_
 		return;
 	inet_ntop(channel->source.family, channel->source.address, text, sizeof(text));
 	log_warning("%s:%d: channel '%s': source %s is no address of this machine: what is answered goes elsewhere",
-		    channel->file, channel->line, channel->name, text);
+	            channel->file, channel->line, channel->name, text);
 }
 
 int headers_check(const struct config_channel *channel, const struct net_interface *interface, struct fault *fault)
@@ -41,28 +41,28 @@ int headers_check(const struct config_channel *channel, const struct net_interfa
 
 	if (needed > interface->mtu)
 		return fault_set(
-		    fault, EX_CONFIG, EMSGSIZE,
-		    "%s:%d: channel '%s': payload_size = %u makes packets of %u bytes, and the MTU of %s is %u: "
-		    "accepted is payload_size = %u or less, or 'ip link set %s mtu %u'",
-		    channel->file, channel->line, channel->name, channel->payload_size, needed, channel->interface,
-		    interface->mtu, interface->mtu > headers ? interface->mtu - headers : 0, channel->interface,
-		    needed);
+			fault, EX_CONFIG, EMSGSIZE,
+			"%s:%d: channel '%s': payload_size = %u makes packets of %u bytes, and the MTU of %s is %u: "
+			"accepted is payload_size = %u or less, or 'ip link set %s mtu %u'",
+			channel->file, channel->line, channel->name, channel->payload_size, needed, channel->interface,
+			interface->mtu, interface->mtu > headers ? interface->mtu - headers : 0, channel->interface,
+			needed);
 	check_source(channel, interface);
 	return 0;
 }
 
 int headers_checksums(const struct config_channel *channel, const struct backend_capabilities *capabilities,
-		      enum packet_checksums *checksums, struct fault *fault)
+                      enum packet_checksums *checksums, struct fault *fault)
 {
 	switch (channel->udp_checksum) {
 	case CONFIG_UDP_CHECKSUM_DEVICE:
 		if (!capabilities->send_checksums)
 			return fault_set(
-			    fault, EX_CONFIG, ENOTSUP,
-			    "%s:%d: channel '%s': udp_checksum = \"device\", and device %s of %s fills in none: "
-			    "accepted is \"auto\" or \"software\"%s",
-			    channel->file, channel->line, channel->name, capabilities->device, channel->interface,
-			    has_ipv6(channel) ? "" : ", or \"zero\"");
+				fault, EX_CONFIG, ENOTSUP,
+				"%s:%d: channel '%s': udp_checksum = \"device\", and device %s of %s fills in none: "
+				"accepted is \"auto\" or \"software\"%s",
+				channel->file, channel->line, channel->name, capabilities->device, channel->interface,
+				has_ipv6(channel) ? "" : ", or \"zero\"");
 		*checksums = PACKET_CHECKSUMS_DEVICE;
 		return 0;
 	case CONFIG_UDP_CHECKSUM_ZERO:
@@ -75,28 +75,28 @@ int headers_checksums(const struct config_channel *channel, const struct backend
 		break;
 	}
 	*checksums = capabilities->send_checksums ? PACKET_CHECKSUMS_DEVICE
-		     : has_ipv6(channel)	  ? PACKET_CHECKSUMS_SOFTWARE
-						  : PACKET_CHECKSUMS_ZERO;
+	             : has_ipv6(channel)          ? PACKET_CHECKSUMS_SOFTWARE
+	                                          : PACKET_CHECKSUMS_ZERO;
 	return 0;
 }
 
 void headers_want(const struct config_channel *channel, uint32_t index, unsigned interface_index,
-		  struct neighbour_wanted *wanted)
+                  struct neighbour_wanted *wanted)
 {
 	const struct config_destination *destination = &channel->destinations[index];
 
 	*wanted = (struct neighbour_wanted){
-	    .interface_index = interface_index,
-	    .destination = destination->address,
-	    .source = channel->source,
-	    .has_mac = destination->has_next_hop_mac,
+		.interface_index = interface_index,
+		.destination = destination->address,
+		.source = channel->source,
+		.has_mac = destination->has_next_hop_mac,
 	};
 	memcpy(wanted->mac, destination->next_hop_mac, sizeof(wanted->mac));
 }
 
 /* 0, or why no packet can go there now. */
 static int32_t find_error(const struct config_channel *channel, const struct config_destination *destination,
-			  const struct next_hop *next_hop)
+                          const struct next_hop *next_hop)
 {
 	if (next_hop->state == NEXT_HOP_LINK_DOWN)
 		return -ENETDOWN;
@@ -106,16 +106,16 @@ static int32_t find_error(const struct config_channel *channel, const struct con
 }
 
 void headers_make(const struct config_channel *channel, uint32_t index, enum packet_checksums checksums,
-		  const struct next_hop *next_hop, struct channel_destination *destination)
+                  const struct next_hop *next_hop, struct channel_destination *destination)
 {
 	const struct config_destination *to = &channel->destinations[index];
 	struct packet_route route = {
-	    .family = to->address.family,
-	    .destination_port = to->port,
-	    .source_port = channel->source_port,
-	    .vlan = channel->vlan,
-	    .dscp = channel->dscp,
-	    .hop_limit = config_ttl(channel, to),
+		.family = to->address.family,
+		.destination_port = to->port,
+		.source_port = channel->source_port,
+		.vlan = channel->vlan,
+		.dscp = channel->dscp,
+		.hop_limit = config_ttl(channel, to),
 	};
 
 	memset(destination, 0, sizeof(*destination));

@@ -17,17 +17,17 @@ int headers_check(const struct config_channel *channel, const struct net_interfa
 
 /** What udp_checksum comes to with this device. -ENOTSUP: "device", and it can't. */
 int headers_checksums(const struct config_channel *channel, const struct backend_capabilities *capabilities,
-		      enum packet_checksums *checksums, struct fault *fault);
+                      enum packet_checksums *checksums, struct fault *fault);
 
 /** What to keep current for one of its destinations; changed and context are the caller's to set. */
 void headers_want(const struct config_channel *channel, uint32_t index, unsigned interface_index,
-		  struct neighbour_wanted *wanted);
+                  struct neighbour_wanted *wanted);
 
 /**
  * One destination as its worker takes it (MAIL_DESTINATION): headers, or why there are none. -ENETDOWN: no link,
  * -EMSGSIZE: the MTU no longer allows payload_size, -EHOSTUNREACH: anything else. Pure.
  */
 void headers_make(const struct config_channel *channel, uint32_t index, enum packet_checksums checksums,
-		  const struct next_hop *next_hop, struct channel_destination *destination);
+                  const struct next_hop *next_hop, struct channel_destination *destination);
 
 #endif

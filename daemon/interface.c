@@ -12,10 +12,11 @@
 
 int interface_init(struct interface *interface, const char *name, const char *backend, struct fault *fault)
 {
-	*interface = (struct interface){ .ops = backend_find(backend) };
+	*interface = (struct interface){.ops = backend_find(backend)};
 	snprintf(interface->name, sizeof(interface->name), "%s", name);
 	if (!interface->ops)
-		return fault_set(fault, EX_CONFIG, ENOTSUP, "interface %s: backend '%s' is not in this build", name, backend);
+		return fault_set(fault, EX_CONFIG, ENOTSUP, "interface %s: backend '%s' is not in this build", name,
+		                 backend);
 	return net_interface_read(name, &interface->net, fault);
 }
 
@@ -41,11 +42,11 @@ void interface_watch_link(struct interface *interface)
 	interface->link_up = up;
 	if (up)
 		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_LINK_UP, .interface = interface->name},
-			    "interface %s: link is up, its streams capture and its channels send", interface->name);
+		            "interface %s: link is up, its streams capture and its channels send", interface->name);
 	else
 		log_message(LOG_WARNING,
-			    &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
-			    "interface %s: link went down, its streams and channels wait for it", interface->name);
+		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
+		            "interface %s: link went down, its streams and channels wait for it", interface->name);
 }
 
 /* ---- clock --------------------------------------------------------------------------------------- */
@@ -53,9 +54,9 @@ void interface_watch_link(struct interface *interface)
 /* The narrowest bracket of a few: the others were interrupted between their readings. */
 static int read_pair(struct interface *interface, struct clock_pair *best)
 {
-	*best = (struct clock_pair){ .after_ns = UINT64_MAX };
+	*best = (struct clock_pair){.after_ns = UINT64_MAX};
 	for (int i = 0; i < CLOCK_TRIES; i++) {
-		struct clock_pair pair = { .before_ns = time_utc_ns() };
+		struct clock_pair pair = {.before_ns = time_utc_ns()};
 		int r = interface->ops->read_clock(interface->backend, &pair.raw);
 
 		if (r < 0)
@@ -97,10 +98,10 @@ int interface_open(struct interface *interface, struct fault *fault)
 	interface->link_up = is_link_up(interface);
 	if (!interface->link_up)
 		log_message(LOG_WARNING,
-			    &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
-			    "interface %s: link is down, its streams and channels wait for it; bring it up with: "
-			    "ip link set dev %s up",
-			    interface->name, interface->name);
+		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
+		            "interface %s: link is down, its streams and channels wait for it; bring it up with: "
+		            "ip link set dev %s up",
+		            interface->name, interface->name);
 	return 0;
 }
 

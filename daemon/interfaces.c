@@ -15,7 +15,7 @@ static const char *backend_name(enum config_backend backend)
 }
 
 int interfaces_take(struct daemon *daemon, const char *name, enum config_backend backend, struct interface **out,
-		    struct fault *fault)
+                    struct fault *fault)
 {
 	struct interface *interface;
 	int r;

@@ -7,7 +7,7 @@
 
 /** The one of that name, which may be new; it is not opened. */
 int interfaces_take(struct daemon *daemon, const char *name, enum config_backend backend, struct interface **interface,
-		    struct fault *fault);
+                    struct fault *fault);
 
 /** Open its device, unless that is done. */
 int interfaces_open(struct interface *interface, struct fault *fault);

@@ -40,13 +40,13 @@ struct arguments {
 static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "user", required_argument, NULL, 'u' },
-		{ "check-config", no_argument, NULL, 't' },
-		{ "dump-config", no_argument, NULL, 'd' },
-		{ "version", no_argument, NULL, 'V' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+		{"config", required_argument, NULL, 'c'},
+		{"user", required_argument, NULL, 'u'},
+		{"check-config", no_argument, NULL, 't'},
+		{"dump-config", no_argument, NULL, 'd'},
+		{"version", no_argument, NULL, 'V'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
 	};
 	int option;
 
@@ -93,7 +93,7 @@ static int dump(const struct config *config, struct fault *fault)
 /* As a service it is the user's already. config is taken over. */
 static int capture(const struct arguments *arguments, struct config *config, struct fault *fault)
 {
-	struct priv_user user = { .uid = geteuid() };
+	struct priv_user user = {.uid = geteuid()};
 	int r = 0;
 
 	if (arguments->user || geteuid() == 0)
@@ -137,8 +137,8 @@ static void open_standard_files(void)
 
 int main(int argc, char **argv)
 {
-	struct arguments arguments = { .config = DEFAULT_CONFIG };
-	struct fault fault = { .exit_code = EX_SOFTWARE };
+	struct arguments arguments = {.config = DEFAULT_CONFIG};
+	struct fault fault = {.exit_code = EX_SOFTWARE};
 	int r;
 
 	open_standard_files();

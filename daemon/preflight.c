@@ -21,10 +21,11 @@ static int test_seal(uint32_t page_bytes, struct fault *fault)
 	/* No page to try with: making the ring says so better. */
 	if (r == 0 || (r == -ENOMEM && page_bytes != SMALL_PAGE))
 		return 0;
-	return fault_set(fault, EX_OSERR, -r,
-			 "sealed memory of %u kB pages does not hold on this kernel (%s): a consumer could write the ring; "
-			 "Linux 5.1 or later is needed",
-			 page_bytes / 1024, strerror(-r));
+	return fault_set(
+		fault, EX_OSERR, -r,
+		"sealed memory of %u kB pages does not hold on this kernel (%s): a consumer could write the ring; "
+		"Linux 5.1 or later is needed",
+		page_bytes / 1024, strerror(-r));
 }
 
 int preflight_test_seals(const struct config *config, struct fault *fault)
@@ -44,7 +45,7 @@ int preflight_test_seals(const struct config *config, struct fault *fault)
  */
 void preflight_raise_limits(void)
 {
-	const struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -111,17 +112,18 @@ int preflight_check_memory(uint64_t bytes, struct fault *fault)
 
 	if (available == 0 || bytes <= available)
 		return 0;
-	return fault_set(fault, EX_TEMPFAIL, ENOMEM,
-			 "the rings in 4 kB pages want %llu MiB of memory, %llu MiB are available; lower history_blocks, "
-			 "slots_per_block or payload_size",
-			 (unsigned long long)(bytes >> 20), (unsigned long long)(available >> 20));
+	return fault_set(
+		fault, EX_TEMPFAIL, ENOMEM,
+		"the rings in 4 kB pages want %llu MiB of memory, %llu MiB are available; lower history_blocks, "
+		"slots_per_block or payload_size",
+		(unsigned long long)(bytes >> 20), (unsigned long long)(available >> 20));
 }
 
 int preflight_keep_privileges(const struct priv_user *user, struct fault *fault)
 {
 	static const struct priv_capability kept[] = {
-		{ CAP_NET_RAW, true, "raw packet queues" },
-		{ CAP_IPC_LOCK, false, "registering memory beyond the memlock limit" },
+		{CAP_NET_RAW, true, "raw packet queues"},
+		{CAP_IPC_LOCK, false, "registering memory beyond the memlock limit"},
 	};
 	char report[256] = "";
 	int r = priv_keep(user, kept, sizeof(kept) / sizeof(kept[0]), report, sizeof(report), fault);
@@ -139,8 +141,8 @@ int preflight_drop_ipc_lock(struct fault *fault)
 		return 0;
 	r = priv_drop(CAP_IPC_LOCK);
 	if (r < 0 || priv_has(CAP_IPC_LOCK))
-		return fault_set(fault, EX_NOPERM, r < 0 ? -r : EPERM, "CAP_IPC_LOCK cannot be given up, or came back: %s",
-				 strerror(r < 0 ? -r : EPERM));
+		return fault_set(fault, EX_NOPERM, r < 0 ? -r : EPERM,
+		                 "CAP_IPC_LOCK cannot be given up, or came back: %s", strerror(r < 0 ? -r : EPERM));
 	log_info("all memory is locked: CAP_IPC_LOCK is given up");
 	return 0;
 }

@@ -20,11 +20,12 @@
 
 /* ---- what can't be done while it runs ------------------------------------------------------------- */
 
-#define OR_RESTART "; restart the daemon (systemctl restart ibvcapd) or take the stream out, reload, and put it in again"
+#define OR_RESTART \
+	"; restart the daemon (systemctl restart ibvcapd) or take the stream out, reload, and put it in again"
 
 /* Added before the others are removed: for a moment the device would have two rules for one packet. */
 static int check_flow_is_free(const struct daemon *daemon, const struct config *after, const struct config_stream *mine,
-			      const struct config_flow *flow, struct fault *fault)
+                              const struct config_flow *flow, struct fault *fault)
 {
 	const struct stream *stream;
 
@@ -37,31 +38,35 @@ static int check_flow_is_free(const struct daemon *daemon, const struct config *
 			if (strcmp(before->name, mine->name) == 0 && flow_is_same(&before->flows[i], flow))
 				break;
 			if (flow_overlaps(&before->flows[i], flow))
-				return fault_set(fault, EX_CONFIG, EBUSY,
-						 "%s:%d: stream '%s': this flow to port %u overlaps with one that stream '%s' has "
-						 "as long as %s is not applied: take that one out, reload, then put this one "
-						 "in, and reload",
-						 flow->file, flow->line, mine->name, flow->destination_port, before->name,
-						 after->file);
+				return fault_set(
+					fault, EX_CONFIG, EBUSY,
+					"%s:%d: stream '%s': this flow to port %u overlaps with one that stream '%s' "
+					"has "
+					"as long as %s is not applied: take that one out, reload, then put this one "
+					"in, and reload",
+					flow->file, flow->line, mine->name, flow->destination_port, before->name,
+					after->file);
 		}
 	}
 	return 0;
 }
 
 static int check_stream(const struct daemon *daemon, const struct config *after, const struct config_stream *mine,
-			const struct stream *running, struct fault *fault)
+                        const struct stream *running, struct fault *fault)
 {
 	const char *key = running ? change_fixed_stream_key(running->config, mine) : NULL;
 	int r = 0;
 
 	if (key)
-		return fault_set(fault, EX_CONFIG, EBUSY, "%s:%d: stream '%s': %s cannot change while it runs" OR_RESTART,
-				 mine->file, mine->line, mine->name, key);
-	if (running && flow_header_bytes(&mine->flows[0]) != flow_header_bytes(&running->config->flows[0]))
 		return fault_set(fault, EX_CONFIG, EBUSY,
-				 "%s:%d: stream '%s': flows with %u bytes of headers: its queue was made for %u" OR_RESTART,
-				 mine->flows[0].file, mine->flows[0].line, mine->name, flow_header_bytes(&mine->flows[0]),
-				 flow_header_bytes(&running->config->flows[0]));
+		                 "%s:%d: stream '%s': %s cannot change while it runs" OR_RESTART, mine->file,
+		                 mine->line, mine->name, key);
+	if (running && flow_header_bytes(&mine->flows[0]) != flow_header_bytes(&running->config->flows[0]))
+		return fault_set(
+			fault, EX_CONFIG, EBUSY,
+			"%s:%d: stream '%s': flows with %u bytes of headers: its queue was made for %u" OR_RESTART,
+			mine->flows[0].file, mine->flows[0].line, mine->name, flow_header_bytes(&mine->flows[0]),
+			flow_header_bytes(&running->config->flows[0]));
 	for (uint32_t i = 0; i < mine->n_flows && r == 0; i++)
 		r = check_flow_is_free(daemon, after, mine, &mine->flows[i], fault);
 	return r;
@@ -74,9 +79,9 @@ static int check_channel(const struct config_channel *mine, const struct tx_chan
 	if (!key)
 		return 0;
 	return fault_set(fault, EX_CONFIG, EBUSY,
-			 "%s:%d: channel '%s': %s cannot change while it runs; restart the daemon (systemctl restart "
-			 "ibvcapd) or take the channel out, reload, and put it in again",
-			 mine->file, mine->line, mine->name, key);
+	                 "%s:%d: channel '%s': %s cannot change while it runs; restart the daemon (systemctl restart "
+	                 "ibvcapd) or take the channel out, reload, and put it in again",
+	                 mine->file, mine->line, mine->name, key);
 }
 
 static int check(struct daemon *daemon, const struct config *after, struct fault *fault)
@@ -85,12 +90,13 @@ static int check(struct daemon *daemon, const struct config *after, struct fault
 	int r = flow_check(after, fault);
 
 	if (r == 0 && key)
-		r = fault_set(fault, EX_CONFIG, EBUSY,
-			      "%s: control: %s cannot change while the daemon runs; restart it: systemctl restart ibvcapd",
-			      after->file, key);
+		r = fault_set(
+			fault, EX_CONFIG, EBUSY,
+			"%s: control: %s cannot change while the daemon runs; restart it: systemctl restart ibvcapd",
+			after->file, key);
 	for (uint32_t i = 0; i < after->n_streams && r == 0; i++)
 		r = check_stream(daemon, after, &after->streams[i], streams_find(daemon, after->streams[i].name),
-				 fault);
+		                 fault);
 	for (uint32_t i = 0; i < after->n_channels && r == 0; i++)
 		r = check_channel(&after->channels[i], tx_channels_find(daemon, after->channels[i].name), fault);
 	return r;
@@ -112,7 +118,7 @@ static int tell_failure(struct daemon *daemon, int r, const struct fault *fault)
 		return r;
 	}
 	log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_RELOAD_FAILED}, "%s; nothing was changed",
-		    fault->text);
+	            fault->text);
 	events_tell_ready(daemon);
 	return r;
 }
@@ -127,10 +133,10 @@ static void tell_difference(void *context, const struct difference *difference)
 		return;
 	if (difference->stream)
 		log_message(LOG_INFO, &(struct log_about){.stream = difference->stream}, "stream '%s': %s",
-			    difference->stream, difference->text);
+		            difference->stream, difference->text);
 	else if (difference->channel)
 		log_message(LOG_INFO, &(struct log_about){.channel = difference->channel}, "channel '%s': %s",
-			    difference->channel, difference->text);
+		            difference->channel, difference->text);
 	else
 		log_info("control: %s", difference->text);
 }
@@ -165,7 +171,7 @@ static void done(struct daemon *daemon, int r, const char *said, struct fault *f
 
 /* The configuration to be, of what was read (NULL: nothing) and what is in force. read is taken over. */
 static int build(struct daemon *daemon, const struct wire_change *asked, struct config *read, struct config **config,
-		 struct fault *fault)
+                 struct fault *fault)
 {
 	struct change_removed removed = {0};
 	int r;
@@ -229,7 +235,7 @@ static void read_config(void *context)
 		reload->result = config_load(reload->file, &reload->read, &reload->fault);
 	else
 		reload->result =
-		    config_load_text(reload->asked.name, reload->asked.text, &reload->read, &reload->fault);
+			config_load_text(reload->asked.name, reload->asked.text, &reload->read, &reload->fault);
 }
 
 static void on_read(void *context)
@@ -294,7 +300,7 @@ static int reload(struct daemon *daemon, const struct wire_change *asked, struct
 
 	tell_begin();
 	r = asked->what == WIRE_CHANGE_REMOVE_STREAM ? begin(daemon, asked, NULL, fault)
-						     : read_first(daemon, asked, fault);
+	                                             : read_first(daemon, asked, fault);
 	return r < 0 ? tell_failure(daemon, r, fault) : 0;
 }
 

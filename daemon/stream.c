@@ -39,7 +39,7 @@ static uint64_t spin_ns(const struct config_stream *config)
 }
 
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
-		struct fault *fault)
+                struct fault *fault)
 {
 	uint32_t headers = is_ipv6(config) ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
 	uint32_t mtu = interface->net.mtu;
@@ -49,12 +49,12 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 	stream->interface = interface;
 	if (config->payload_size + headers <= mtu)
 		return 0;
-	return fault_set(fault, EX_CONFIG, EMSGSIZE,
-			 "%s:%d: stream '%s': payload_size %u with %u bytes of IP and UDP headers is over the MTU %u of "
-			 "interface %s; set payload_size to at most %u, or: ip link set dev %s mtu %u",
-			 config->file, config->line, config->name, config->payload_size, headers, mtu,
-			 interface->name, mtu > headers ? mtu - headers : 0, interface->name,
-			 config->payload_size + headers);
+	return fault_set(
+		fault, EX_CONFIG, EMSGSIZE,
+		"%s:%d: stream '%s': payload_size %u with %u bytes of IP and UDP headers is over the MTU %u of "
+		"interface %s; set payload_size to at most %u, or: ip link set dev %s mtu %u",
+		config->file, config->line, config->name, config->payload_size, headers, mtu, interface->name,
+		mtu > headers ? mtu - headers : 0, interface->name, config->payload_size + headers);
 }
 
 uint64_t stream_pinned_bytes(const struct stream *stream)
@@ -71,21 +71,21 @@ int stream_fit(struct stream *stream, struct fault *fault)
 
 	if (wanted->receive_queue_slots > device->max_queue_slots)
 		return fault_set(fault, EX_CONFIG, EINVAL,
-				 "%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
-				 wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
-				 device->max_queue_slots);
+		                 "%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
+		                 wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
+		                 device->max_queue_slots);
 	stream->oversize_sink = wanted->oversize_sink && device->oversize_sink;
 	if (wanted->oversize_sink && !device->oversize_sink)
 		log_message(
-		    LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},
-		    "stream '%s': device %s has no oversize sink: packets longer than payload_size will be errors, "
-		    "not truncated rows",
-		    wanted->name, device->device);
+			LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},
+			"stream '%s': device %s has no oversize sink: packets longer than payload_size will be errors, "
+			"not truncated rows",
+			wanted->name, device->device);
 	stream->device_timestamps = wanted->timestamps && stream->interface->has_clock;
 	if (wanted->timestamps && !stream->device_timestamps)
 		log_message(LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},
-			    "stream '%s': device %s has no clock to read: timestamps are taken when packets are polled",
-			    wanted->name, device->device);
+		            "stream '%s': device %s has no clock to read: timestamps are taken when packets are polled",
+		            wanted->name, device->device);
 	return 0;
 }
 
@@ -140,7 +140,7 @@ static int create_worker(struct stream *stream, struct fault *fault)
 		r = worker_prime(stream->worker);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': its worker cannot be made ready: %s", config->name,
-				 strerror(-r));
+		                 strerror(-r));
 	return 0;
 }
 
@@ -150,18 +150,18 @@ static void log_ring(const struct stream *stream)
 	const struct rx_ring *ring = &stream->ring;
 
 	log_message(
-	    LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
-	    "stream '%s': interface %s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu MiB), "
-	    "receive queue %u",
-	    config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
-	    ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
-	    (unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots);
+		LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
+		"stream '%s': interface %s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu MiB), "
+		"receive queue %u",
+		config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
+		ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
+		(unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots);
 	if (config->page_bytes == SMALL_PAGE)
 		log_message(
-		    LOG_WARNING, &(struct log_about){.stream = config->name},
-		    "stream '%s': its ring is in 4 kB pages (page_size): expect the device to be slower than with "
-		    "2 MB pages",
-		    config->name);
+			LOG_WARNING, &(struct log_about){.stream = config->name},
+			"stream '%s': its ring is in 4 kB pages (page_size): expect the device to be slower than with "
+			"2 MB pages",
+			config->name);
 }
 
 /* The reverse; any state of it. */
@@ -205,7 +205,7 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault)
 
 void stream_set_clock(struct stream *stream)
 {
-	struct mail mail = { .type = MAIL_CLOCK, .clock = stream->interface->line };
+	struct mail mail = {.type = MAIL_CLOCK, .clock = stream->interface->line};
 
 	if (!stream->device_timestamps) {
 		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOFTWARE, 0);
@@ -223,15 +223,15 @@ int stream_start(struct stream *stream, struct fault *fault)
 
 	if (r < 0)
 		return fault_set(fault, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s", name,
-				 stream->interface->capabilities.device, strerror(-r));
+		                 stream->interface->capabilities.device, strerror(-r));
 	stream_set_clock(stream);
 	r = worker_start(stream->worker);
 	if (r == -EINVAL)
 		return fault_set(fault, EX_CONFIG, EINVAL, "%s:%d: stream '%s': cpu = %d: " THREAD_CPU_ADVICE,
-				 stream->config->file, stream->config->line, name, stream->config->cpu);
+		                 stream->config->file, stream->config->line, name, stream->config->cpu);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
-				 stream->config->cpu, strerror(-r));
+		                 stream->config->cpu, strerror(-r));
 	stream->worker_runs = true;
 	return 0;
 }
@@ -240,8 +240,8 @@ int stream_start(struct stream *stream, struct fault *fault)
 
 void stream_stop(struct stream *stream)
 {
-	struct mail matched = { .type = MAIL_MATCHED, .at_ns = time_utc_ns() };
-	const struct mail stop = { .type = MAIL_STOP };
+	struct mail matched = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
+	const struct mail stop = {.type = MAIL_STOP};
 
 	if (!stream->worker_runs || stream->stopping)
 		return;
@@ -254,21 +254,21 @@ void stream_stop(struct stream *stream)
 static void log_sum(const struct stream *stream)
 {
 	static const enum ibvcap_ring_counter told[] = {IBVCAP_CTR_MATCHED, IBVCAP_CTR_PUBLISHED, IBVCAP_CTR_NO_BUFFER,
-							IBVCAP_CTR_ERRORED};
+	                                                IBVCAP_CTR_ERRORED};
 	struct log_counter sum[sizeof(told) / sizeof(told[0])];
 	const struct log_about about = {.event = LOG_EVENT_STREAM_ENDED,
-					.stream = stream->config->name,
-					.interface = stream->config->interface,
-					.counters = sum,
-					.n_counters = sizeof(told) / sizeof(told[0])};
+	                                .stream = stream->config->name,
+	                                .interface = stream->config->interface,
+	                                .counters = sum,
+	                                .n_counters = sizeof(told) / sizeof(told[0])};
 
 	for (unsigned i = 0; i < about.n_counters; i++)
 		sum[i] = (struct log_counter){ring_counter_labels[told[i]],
-					      counter_get(&stream->ring.ring->counters[told[i]])};
+		                              counter_get(&stream->ring.ring->counters[told[i]])};
 	log_message(LOG_INFO, &about,
-		    "stream '%s': ended: matched %" PRIu64 " = published %" PRIu64 " + no_buffer %" PRIu64
-		    " + errored %" PRIu64,
-		    stream->config->name, sum[0].value, sum[1].value, sum[2].value, sum[3].value);
+	            "stream '%s': ended: matched %" PRIu64 " = published %" PRIu64 " + no_buffer %" PRIu64
+	            " + errored %" PRIu64,
+	            stream->config->name, sum[0].value, sum[1].value, sum[2].value, sum[3].value);
 }
 
 void stream_join(struct stream *stream)

@@ -46,17 +46,20 @@ struct stream {
 	bool oversize_sink;
 	struct control_ring ring_control; /* as control sees it */
 	struct told_losses told_losses;
-	bool removed;                     /* taken out while the daemon runs: it drains */
-	bool ended;                       /* its worker said its last word */
+	bool removed; /* taken out while the daemon runs: it drains */
+	bool ended;   /* its worker said its last word */
 };
 
 TAILQ_HEAD(stream_list, stream);
 
-#define STREAM_INIT { .ring = { .payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT } }
+#define STREAM_INIT                                                                       \
+	{                                                                                 \
+		.ring = {.payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT } \
+	}
 
 /** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
-		struct fault *fault);
+                struct fault *fault);
 
 /** Bytes that will be registered, for the memlock limit. */
 uint64_t stream_pinned_bytes(const struct stream *stream);
@@ -87,10 +90,10 @@ struct stream_change {
 struct stream_change stream_compare(const struct stream *stream, const struct config_stream *config);
 /** Join the groups of config. */
 int stream_join_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-			struct fault *fault);
+                        struct fault *fault);
 /** Add the flows that config has and the stream has not. */
 int stream_add_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-		       struct fault *fault);
+                       struct fault *fault);
 /** At any point: all is as it was. */
 void stream_undo_change(struct stream *stream, struct stream_change *change);
 /** In the end: remove the flows that config has not, leave their groups, and take config up. */

@@ -53,21 +53,22 @@ static void warn_untagged(const struct config_stream *config, int vlan)
 
 	if (snprintf(name, sizeof(name), "%s.%d", interface, vlan) >= IF_NAMESIZE)
 		snprintf(name, sizeof(name), "vlan%d", vlan);
-	log_message(LOG_WARNING, &(struct log_about){.stream = config->name, .interface = interface},
-		    "stream '%s': its group in VLAN %d is joined on %s without a tag: no interface has that VLAN; where "
-		    "its switch wants to hear of the group: ip link add link %s name %s type vlan id %d && ip link set "
-		    "%s up, then restart the daemon (systemctl restart ibvcapd)",
-		    config->name, vlan, interface, interface, name, vlan, name);
+	log_message(
+		LOG_WARNING, &(struct log_about){.stream = config->name, .interface = interface},
+		"stream '%s': its group in VLAN %d is joined on %s without a tag: no interface has that VLAN; where "
+		"its switch wants to hear of the group: ip link add link %s name %s type vlan id %d && ip link set "
+		"%s up, then restart the daemon (systemctl restart ibvcapd)",
+		config->name, vlan, interface, interface, name, vlan, name);
 }
 
 static int join_groups(const struct stream *stream, const struct config_stream *config, struct membership **membership,
-		       struct fault *fault)
+                       struct fault *fault)
 {
 	int r = membership_new(membership);
 
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': no socket for its groups: %s", config->name,
-				 strerror(-r));
+		                 strerror(-r));
 	for (uint32_t i = 0; i < config->n_flows && r >= 0; i++) {
 		struct flow_rule rule;
 
@@ -131,13 +132,13 @@ struct stream_change stream_compare(const struct stream *stream, const struct co
 }
 
 int stream_join_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-			struct fault *fault)
+                        struct fault *fault)
 {
 	return change->has_changed && config->join ? join_groups(stream, config, &change->membership, fault) : 0;
 }
 
 int stream_add_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-		       struct fault *fault)
+                       struct fault *fault)
 {
 	int r = 0;
 

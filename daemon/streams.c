@@ -40,7 +40,7 @@ int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *
 }
 
 int streams_new(struct daemon *daemon, struct stream_list *list, const struct config_stream *config,
-		struct fault *fault)
+                struct fault *fault)
 {
 	struct stream *new = calloc(1, sizeof(*new));
 	struct interface *interface = NULL;
@@ -111,8 +111,8 @@ int streams_prepare(struct daemon *daemon, struct stream *stream, struct fault *
 
 	(void)daemon;
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "stream '%s': no random number to be had: %s", stream->config->name,
-				 strerror(-r));
+		return fault_set(fault, EX_OSERR, -r, "stream '%s': no random number to be had: %s",
+		                 stream->config->name, strerror(-r));
 	return stream_prepare(stream, epoch, fault);
 }
 
@@ -125,9 +125,9 @@ void streams_name_holders(const struct daemon *daemon, int r, struct fault *faul
 		return;
 	readers_describe_holders(&daemon->readers, holders, sizeof(holders));
 	snprintf(fault->text + used, sizeof(fault->text) - used, "; %s%s%s",
-		 holders[0] ? "rings that have ended may be held by " : "who holds rings that have ended is listed by ",
-		 holders[0] ? holders : "'grep -l memfd:ibvcap- /proc/[0-9]*/maps' as root",
-		 holders[0] ? ": let them read on or end them, or reserve pages for two runs" : "");
+	         holders[0] ? "rings that have ended may be held by " : "who holds rings that have ended is listed by ",
+	         holders[0] ? holders : "'grep -l memfd:ibvcap- /proc/[0-9]*/maps' as root",
+	         holders[0] ? ": let them read on or end them, or reserve pages for two runs" : "");
 }
 
 int streams_start(struct daemon *daemon, struct stream *stream, struct fault *fault)
@@ -167,7 +167,8 @@ int streams_serve(struct daemon *daemon, struct stream *stream, struct fault *fa
 	if (r == 0)
 		r = interfaces_serve(daemon, stream->interface);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot be served: %s", stream->config->name, strerror(-r));
+		return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot be served: %s", stream->config->name,
+		                 strerror(-r));
 	return 0;
 }
 

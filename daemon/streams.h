@@ -21,7 +21,7 @@ int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *
 
 /** At the end of the list, with its interface, which may be new. */
 int streams_new(struct daemon *daemon, struct stream_list *list, const struct config_stream *config,
-		struct fault *fault);
+                struct fault *fault);
 
 /** Is there memory for all in added, and may it be locked besides that of those that run (NULL: none)? */
 int streams_check_memory(const struct stream_list *running, const struct stream_list *added, struct fault *fault);

@@ -27,7 +27,7 @@ static int on_rung(sd_event_source *source, int fd, uint32_t events, void *conte
 }
 
 int task_begin(struct task *task, sd_event *event, void (*work)(void *context), void (*done)(void *context),
-	       void *context)
+               void *context)
 {
 	int r;
 

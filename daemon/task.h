@@ -17,14 +17,14 @@ struct task {
 	void *context;
 };
 
-#define TASK_INIT                                                                                                      \
-	{                                                                                                              \
-		.bell = -1                                                                                             \
+#define TASK_INIT          \
+	{                  \
+		.bell = -1 \
 	}
 
 /** Begin; task stays where it is until it ends. 0, or -errno: then neither is called. */
 int task_begin(struct task *task, sd_event *event, void (*work)(void *context), void (*done)(void *context),
-	       void *context);
+               void *context);
 
 /** Wait for the thread. done is not called any more. Any state. */
 void task_end(struct task *task);

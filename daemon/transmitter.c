@@ -23,7 +23,7 @@ static uint64_t spin_ns(const struct config_channel *config)
 }
 
 static int transmitter_new(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
-			   struct transmitter **out, struct fault *fault)
+                           struct transmitter **out, struct fault *fault)
 {
 	struct transmitter *transmitter = calloc(1, sizeof(*transmitter));
 	char name[16];
@@ -31,16 +31,14 @@ static int transmitter_new(struct daemon *daemon, struct interface *interface, c
 
 	snprintf(name, sizeof(name), "tx-%.12s", interface->name);
 	if (transmitter) {
-		const struct transmit_options options = { .name = name,
-							  .spin_ns = spin_ns(config),
-							  .cpu = config->cpu };
+		const struct transmit_options options = {.name = name, .spin_ns = spin_ns(config), .cpu = config->cpu};
 
 		r = transmit_new(&transmitter->transmit, &options);
 	}
 	if (r < 0) {
 		free(transmitter);
 		return fault_set(fault, EX_OSERR, -r, "interface %s: its transmit worker cannot be made: %s",
-				 interface->name, strerror(-r));
+		                 interface->name, strerror(-r));
 	}
 	transmitter->daemon = daemon;
 	transmitter->spin_ns = spin_ns(config);
@@ -52,7 +50,7 @@ static int transmitter_new(struct daemon *daemon, struct interface *interface, c
 }
 
 int transmitter_take(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
-		     struct transmitter **out, struct fault *fault)
+                     struct transmitter **out, struct fault *fault)
 {
 	struct transmitter *transmitter;
 	int r = 0;
@@ -63,11 +61,12 @@ int transmitter_take(struct daemon *daemon, struct interface *interface, const s
 	if (!transmitter)
 		r = transmitter_new(daemon, interface, config, &transmitter, fault);
 	else if (transmitter->spin_ns != spin_ns(config) || transmitter->cpu != config->cpu)
-		r = fault_set(fault, EX_CONFIG, EBUSY,
-			      "%s:%d: channel '%s': poll, spin_us and cpu are those of the transmit worker that "
-			      "interface %s has, as long as it has a channel: take its channels out, reload, and put this "
-			      "one in",
-			      config->file, config->line, config->name, interface->name);
+		r = fault_set(
+			fault, EX_CONFIG, EBUSY,
+			"%s:%d: channel '%s': poll, spin_us and cpu are those of the transmit worker that "
+			"interface %s has, as long as it has a channel: take its channels out, reload, and put this "
+			"one in",
+			config->file, config->line, config->name, interface->name);
 	if (r < 0)
 		return r;
 	transmitter->n_channels++;
@@ -81,10 +80,10 @@ static int start(struct transmitter *transmitter, struct fault *fault)
 
 	if (r == -EINVAL)
 		return fault_set(fault, EX_CONFIG, EINVAL, "interface %s: cpu = %d of its channels: " THREAD_CPU_ADVICE,
-				 transmitter->interface->name, transmitter->cpu);
+		                 transmitter->interface->name, transmitter->cpu);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "interface %s: no thread for its transmit worker: %s",
-				 transmitter->interface->name, strerror(-r));
+		                 transmitter->interface->name, strerror(-r));
 	transmitter->runs = true;
 	return 0;
 }
@@ -110,13 +109,13 @@ int transmitter_serve(struct transmitter *transmitter, struct fault *fault)
 	r = control_add_transmit(transmitter->daemon->control, &transmitter->control);
 	transmitter->in_control = r == 0;
 	return r == 0 ? 0
-		      : fault_set(fault, EX_OSERR, -r, "interface %s: its channels cannot be served: %s",
-				  transmitter->interface->name, strerror(-r));
+	              : fault_set(fault, EX_OSERR, -r, "interface %s: its channels cannot be served: %s",
+	                          transmitter->interface->name, strerror(-r));
 }
 
 void transmitter_stop(struct transmitter *transmitter)
 {
-	const struct mail stop = { .type = MAIL_STOP };
+	const struct mail stop = {.type = MAIL_STOP};
 
 	if (!transmitter->runs || transmitter->stopping)
 		return;

@@ -18,11 +18,11 @@
 /* ---- what the configuration asks for ------------------------------------------------------------- */
 
 int tx_channel_init(struct tx_channel *channel, const struct config_channel *config, struct interface *interface,
-		    struct fault *fault)
+                    struct fault *fault)
 {
 	int r = headers_check(config, &interface->net, fault);
 
-	*channel = (struct tx_channel){ .config = config, .interface = interface };
+	*channel = (struct tx_channel){.config = config, .interface = interface};
 	if (r < 0)
 		return r;
 	channel->destinations = calloc(config->n_destinations, sizeof(*channel->destinations));
@@ -40,15 +40,14 @@ uint64_t tx_channel_pinned_bytes(const struct tx_channel *channel)
 
 	return round_up(slots * CHANNEL_HEADER_BYTES, SMALL_PAGE) +
 	       (channel->checksums == PACKET_CHECKSUMS_SOFTWARE ? round_up(slots * config->payload_size, SMALL_PAGE)
-								: 0);
+	                                                        : 0);
 }
 
 uint64_t tx_channel_senders_bytes(const struct tx_channel *channel)
 {
 	const struct config_channel *config = channel->config;
-	const struct sender_options options = { .n_slots = config->arena_slots,
-						.slot_bytes = config->payload_size,
-						.page_bytes = config->page_bytes };
+	const struct sender_options options = {
+		.n_slots = config->arena_slots, .slot_bytes = config->payload_size, .page_bytes = config->page_bytes};
 	uint64_t arena, page, state;
 
 	sender_size(&options, &arena, &page, &state);
@@ -58,23 +57,23 @@ uint64_t tx_channel_senders_bytes(const struct tx_channel *channel)
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
 static int fit_pacing(const struct config_channel *config, const struct backend_capabilities *device,
-		      struct fault *fault)
+                      struct fault *fault)
 {
 	if (!config->device_pacing)
 		return 0;
 	if (device->max_rate_bps == 0)
 		return fault_set(fault, EX_CONFIG, ENOTSUP,
-				 "%s:%d: channel '%s': pacing = \"device\", and device %s of %s cannot pace: "
-				 "accepted is \"software\"",
-				 config->file, config->line, config->name, device->device, config->interface);
+		                 "%s:%d: channel '%s': pacing = \"device\", and device %s of %s cannot pace: "
+		                 "accepted is \"software\"",
+		                 config->file, config->line, config->name, device->device, config->interface);
 	if (config->rate_limit_bps >= device->min_rate_bps && config->rate_limit_bps <= device->max_rate_bps)
 		return 0;
-	return fault_set(
-	    fault, EX_CONFIG, ERANGE,
-	    "%s:%d: channel '%s': rate_limit_mbps = %llu with pacing = \"device\": "
-	    "accepted is what device %s of %s paces to, from %.9g to %.9g Mb/s, or pacing = \"software\"",
-	    config->file, config->line, config->name, (unsigned long long)config->rate_limit_bps / 1000000,
-	    device->device, config->interface, (double)device->min_rate_bps / 1e6, (double)device->max_rate_bps / 1e6);
+	return fault_set(fault, EX_CONFIG, ERANGE,
+	                 "%s:%d: channel '%s': rate_limit_mbps = %llu with pacing = \"device\": "
+	                 "accepted is what device %s of %s paces to, from %.9g to %.9g Mb/s, or pacing = \"software\"",
+	                 config->file, config->line, config->name, (unsigned long long)config->rate_limit_bps / 1000000,
+	                 device->device, config->interface, (double)device->min_rate_bps / 1e6,
+	                 (double)device->max_rate_bps / 1e6);
 }
 
 int tx_channel_fit(struct tx_channel *channel, struct fault *fault)
@@ -85,9 +84,9 @@ int tx_channel_fit(struct tx_channel *channel, struct fault *fault)
 
 	if (config->send_queue_slots > device->max_send_slots)
 		return fault_set(fault, EX_CONFIG, EINVAL,
-				 "%s:%d: channel '%s': send_queue_slots %u is more than device %s takes: at most %u",
-				 config->file, config->line, config->name, config->send_queue_slots, device->device,
-				 device->max_send_slots);
+		                 "%s:%d: channel '%s': send_queue_slots %u is more than device %s takes: at most %u",
+		                 config->file, config->line, config->name, config->send_queue_slots, device->device,
+		                 device->max_send_slots);
 	r = fit_pacing(config, device, fault);
 	return r < 0 ? r : headers_checksums(config, device, &channel->checksums, fault);
 }
@@ -114,12 +113,12 @@ int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault 
 		return r;
 	channel->epoch = epoch;
 	log_message(LOG_INFO, &(struct log_about){.channel = config->name, .interface = config->interface},
-		    "channel '%s': interface %s, device %s: %u destinations, send queue %u, arenas of %u slots of %u "
-		    "bytes in %u kB pages, rate %llu Mb/s%s",
-		    config->name, config->interface, channel->interface->capabilities.device, config->n_destinations,
-		    config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
-		    (unsigned long long)config->rate_limit_bps / 1000000,
-		    config->device_pacing ? ", kept by the device" : "");
+	            "channel '%s': interface %s, device %s: %u destinations, send queue %u, arenas of %u slots of %u "
+	            "bytes in %u kB pages, rate %llu Mb/s%s",
+	            config->name, config->interface, channel->interface->capabilities.device, config->n_destinations,
+	            config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
+	            (unsigned long long)config->rate_limit_bps / 1000000,
+	            config->device_pacing ? ", kept by the device" : "");
 	return 0;
 }
 
@@ -130,7 +129,7 @@ static int register_arena(void *context, const struct shm *arena, const void **r
 	const struct tx_channel *channel = context;
 	struct backend_memory *memory = NULL;
 	int r = channel->interface->ops->register_memory(channel->interface->backend, arena->address, arena->bytes,
-							 &memory, fault);
+	                                                 &memory, fault);
 
 	if (r == 0)
 		*registration = memory;
@@ -161,11 +160,11 @@ static void refresh_state(struct tx_channel *channel)
 	control->n_unresolved = 0;
 	for (uint32_t i = 0; i < channel->config->n_destinations; i++)
 		control->n_unresolved += channel->destinations[i].now.error != 0;
-	control->state = channel->removed	 ? "ending"
-			 : channel->failed	 ? "failed"
-			 : channel->error	 ? "link_down"
-			 : control->n_unresolved ? "unresolved"
-						 : "sending";
+	control->state = channel->removed        ? "ending"
+	                 : channel->failed       ? "failed"
+	                 : channel->error        ? "link_down"
+	                 : control->n_unresolved ? "unresolved"
+	                                         : "sending";
 }
 
 static bool mail_destinations(struct tx_channel *channel, struct mailbox *inbox)
@@ -173,10 +172,10 @@ static bool mail_destinations(struct tx_channel *channel, struct mailbox *inbox)
 	bool is_all = true;
 
 	for (uint32_t i = 0; i < channel->config->n_destinations && is_all; i++) {
-		const struct mail mail = { .type = MAIL_DESTINATION,
-					   .channel = channel->channel,
-					   .index = i,
-					   .destination = channel->destinations[i].now };
+		const struct mail mail = {.type = MAIL_DESTINATION,
+		                          .channel = channel->channel,
+		                          .index = i,
+		                          .destination = channel->destinations[i].now};
 
 		if (channel->destinations[i].to_mail)
 			is_all = mailbox_send(inbox, &mail) == 0;
@@ -190,13 +189,13 @@ static bool mail_destinations(struct tx_channel *channel, struct mailbox *inbox)
 static bool mail_what_is_new(struct tx_channel *channel)
 {
 	struct mailbox *inbox = transmit_inbox(channel->transmitter->transmit);
-	struct mail mail = { .channel = channel->channel, .error = channel->error };
+	struct mail mail = {.channel = channel->channel, .error = channel->error};
 	const struct {
 		bool *to_mail;
 		enum mail_type type;
-	} news[] = { { &channel->add_to_mail, MAIL_ADD_CHANNEL },
-		     { &channel->error_to_mail, MAIL_CHANNEL_ERROR },
-		     { &channel->remove_to_mail, MAIL_REMOVE_CHANNEL } };
+	} news[] = {{&channel->add_to_mail, MAIL_ADD_CHANNEL},
+	            {&channel->error_to_mail, MAIL_CHANNEL_ERROR},
+	            {&channel->remove_to_mail, MAIL_REMOVE_CHANNEL}};
 
 	for (size_t i = 0; i < sizeof(news) / sizeof(news[0]); i++) {
 		mail.type = news[i].type;
@@ -283,8 +282,8 @@ int tx_channel_serve(struct tx_channel *channel, struct control *control, struct
 	refresh_state(channel);
 	r = control_add_channel(control, &channel->control);
 	return r == 0 ? 0
-		      : fault_set(fault, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
-				  strerror(-r));
+	              : fault_set(fault, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
+	                          strerror(-r));
 }
 
 /* ---- ending ---------------------------------------------------------------------------------------- */
@@ -296,34 +295,34 @@ void tx_channel_fail(struct tx_channel *channel, int error)
 	channel_close(channel->channel);
 	refresh_state(channel);
 	log_message(LOG_ERR,
-		    &(struct log_about){.event = LOG_EVENT_CHANNEL_FAILED,
-					.channel = channel->config->name,
-					.interface = channel->config->interface},
-		    "channel '%s': its send queue on device %s failed and cannot go on: %s; take the channel out of "
-		    "%s, systemctl reload ibvcapd, put it in again, and reload again",
-		    channel->config->name, channel->interface->capabilities.device, strerror(-error),
-		    channel->config->file);
+	            &(struct log_about){.event = LOG_EVENT_CHANNEL_FAILED,
+	                                .channel = channel->config->name,
+	                                .interface = channel->config->interface},
+	            "channel '%s': its send queue on device %s failed and cannot go on: %s; take the channel out of "
+	            "%s, systemctl reload ibvcapd, put it in again, and reload again",
+	            channel->config->name, channel->interface->capabilities.device, strerror(-error),
+	            channel->config->file);
 }
 
 void tx_channel_log_sum(const struct tx_channel *channel)
 {
 	static const enum ibvcap_tx_counter told[] = {IBVCAP_TX_CTR_SUBMITTED, IBVCAP_TX_CTR_COMPLETED,
-						      IBVCAP_TX_CTR_ERRORED, IBVCAP_TX_CTR_FLUSHED,
-						      IBVCAP_TX_CTR_LATE_DROPPED};
+	                                              IBVCAP_TX_CTR_ERRORED, IBVCAP_TX_CTR_FLUSHED,
+	                                              IBVCAP_TX_CTR_LATE_DROPPED};
 	struct log_counter sum[sizeof(told) / sizeof(told[0])];
 	const struct log_about about = {.event = LOG_EVENT_CHANNEL_ENDED,
-					.channel = channel->config->name,
-					.interface = channel->config->interface,
-					.counters = sum,
-					.n_counters = sizeof(told) / sizeof(told[0])};
+	                                .channel = channel->config->name,
+	                                .interface = channel->config->interface,
+	                                .counters = sum,
+	                                .n_counters = sizeof(told) / sizeof(told[0])};
 
 	for (unsigned i = 0; i < about.n_counters; i++)
-		sum[i] =
-		    (struct log_counter){tx_counter_labels[told[i]], counter_get(&channel->channel->counters[told[i]])};
+		sum[i] = (struct log_counter){tx_counter_labels[told[i]],
+		                              counter_get(&channel->channel->counters[told[i]])};
 	log_message(LOG_INFO, &about,
-		    "channel '%s': ended: submitted %" PRIu64 " = completed %" PRIu64 " + errored %" PRIu64
-		    " + flushed %" PRIu64 " + late_dropped %" PRIu64,
-		    channel->config->name, sum[0].value, sum[1].value, sum[2].value, sum[3].value, sum[4].value);
+	            "channel '%s': ended: submitted %" PRIu64 " = completed %" PRIu64 " + errored %" PRIu64
+	            " + flushed %" PRIu64 " + late_dropped %" PRIu64,
+	            channel->config->name, sum[0].value, sum[1].value, sum[2].value, sum[3].value, sum[4].value);
 }
 
 void tx_channel_deinit(struct tx_channel *channel)

@@ -23,7 +23,7 @@ struct tx_destination {
 	uint32_t index;
 	struct neighbour *neighbour;
 	enum next_hop_state state; /* as it was last */
-	uint32_t n_told;	   /* times that it changed for better or worse */
+	uint32_t n_told;           /* times that it changed for better or worse */
 	struct channel_destination now;
 	bool to_mail;
 };
@@ -41,11 +41,11 @@ struct tx_channel {
 	bool error_to_mail;
 	bool add_to_mail;
 	bool remove_to_mail;
-	bool removed;			/* taken out while the daemon runs: it drains */
-	bool ended;			/* its worker has given it back */
-	bool lent;			/* to the worker, */
-	bool was_lent;			/* … now or before */
-	bool failed;			/* its queue could not go on, and is gone */
+	bool removed;                   /* taken out while the daemon runs: it drains */
+	bool ended;                     /* its worker has given it back */
+	bool lent;                      /* to the worker, */
+	bool was_lent;                  /* … now or before */
+	bool failed;                    /* its queue could not go on, and is gone */
 	struct control_channel control; /* as control sees it */
 };
 
@@ -53,7 +53,7 @@ TAILQ_HEAD(tx_channel_list, tx_channel);
 
 /** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
 int tx_channel_init(struct tx_channel *channel, const struct config_channel *config, struct interface *interface,
-		    struct fault *fault);
+                    struct fault *fault);
 
 /** Bytes that will be locked: the channel's own, and with all its senders. */
 uint64_t tx_channel_pinned_bytes(const struct tx_channel *channel);

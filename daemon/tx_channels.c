@@ -41,7 +41,7 @@ int tx_channels_each(struct daemon *daemon, struct tx_channel_list *list, tx_cha
 /* ---- coming -------------------------------------------------------------------------------------- */
 
 int tx_channels_new(struct daemon *daemon, struct tx_channel_list *list, const struct config_channel *config,
-		    struct fault *fault)
+                    struct fault *fault)
 {
 	struct tx_channel *new = calloc(1, sizeof(*new));
 	struct interface *interface = NULL;
@@ -81,7 +81,7 @@ int tx_channels_prepare(struct daemon *daemon, struct tx_channel *channel, struc
 	(void)daemon;
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "channel '%s': no random number to be had: %s",
-				 channel->config->name, strerror(-r));
+		                 channel->config->name, strerror(-r));
 	return tx_channel_prepare(channel, epoch, fault);
 }
 
@@ -103,8 +103,8 @@ int tx_channels_serve(struct daemon *daemon, struct tx_channel *channel, struct 
 		return r;
 	r = interfaces_serve(daemon, channel->interface);
 	return r == 0 ? 0
-		      : fault_set(fault, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
-				  strerror(-r));
+	              : fault_set(fault, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
+	                          strerror(-r));
 }
 
 bool tx_channels_need_ipc_lock(const struct daemon *daemon)
@@ -126,12 +126,13 @@ bool tx_channels_need_ipc_lock(const struct daemon *daemon)
 		return false;
 	if (priv_has(CAP_IPC_LOCK))
 		log_info("senders may come to lock %llu bytes with all else and RLIMIT_MEMLOCK allows %llu: "
-			 "CAP_IPC_LOCK is kept",
-			 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+		         "CAP_IPC_LOCK is kept",
+		         (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
 	else
 		log_warning(
 			"senders may come to lock %llu bytes with all else and RLIMIT_MEMLOCK allows %llu: some will "
-			"be refused; raise the limit (systemd: LimitMEMLOCK=infinity), grant CAP_IPC_LOCK and restart the "
+			"be refused; raise the limit (systemd: LimitMEMLOCK=infinity), grant CAP_IPC_LOCK and restart "
+			"the "
 			"daemon (systemctl restart ibvcapd), or lower max_senders or arena_slots",
 			(unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
 	return true;
@@ -182,10 +183,10 @@ void tx_channels_said(void *context, const struct mail *mail)
 	case MAIL_CHANNEL_REMOVED:
 		channel = channel_of(transmitter->daemon, mail);
 		if (channel && mail->error < 0)
-			log_message(LOG_WARNING, &(struct log_about){.channel = channel->config->name},
-				    "channel '%s': its send queue on device %s could not be emptied: %s; it was destroyed",
-				    channel->config->name, channel->interface->capabilities.device,
-				    strerror(-mail->error));
+			log_message(
+				LOG_WARNING, &(struct log_about){.channel = channel->config->name},
+				"channel '%s': its send queue on device %s could not be emptied: %s; it was destroyed",
+				channel->config->name, channel->interface->capabilities.device, strerror(-mail->error));
 		if (channel)
 			end(channel);
 		break;

@@ -20,7 +20,7 @@ int tx_channels_each(struct daemon *daemon, struct tx_channel_list *list, tx_cha
 
 /** At the end of the list, with its interface and its transmit worker, which may be new. */
 int tx_channels_new(struct daemon *daemon, struct tx_channel_list *list, const struct config_channel *config,
-		    struct fault *fault);
+                    struct fault *fault);
 
 /** Open the device, unless that is done. Can it do what the channel asks for? */
 tx_channels_step tx_channels_open;

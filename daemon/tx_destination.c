@@ -10,14 +10,14 @@
 #include <string.h>
 
 static const char *explain(const struct tx_channel *channel, int32_t error, const struct next_hop *next_hop, char *why,
-			   size_t bytes)
+                           size_t bytes)
 {
 	const char *interface = channel->config->interface;
 
 	if (error != -EMSGSIZE)
 		return next_hop_explain(next_hop, interface, why, bytes);
 	snprintf(why, bytes, "the MTU of %s is %u now, too little for payload_size %u: 'ip link set dev %s mtu MTU'",
-		 interface, next_hop->mtu, channel->config->payload_size, interface);
+	         interface, next_hop->mtu, channel->config->payload_size, interface);
 	return why;
 }
 
@@ -36,14 +36,14 @@ static void tell(struct tx_destination *destination, int32_t error, const struct
 	inet_ntop(to->address.family, to->address.address, address, sizeof(address));
 	if (error == 0)
 		log_message(LOG_INFO,
-			    &(struct log_about){.event = LOG_EVENT_DESTINATION_FOUND, .channel = channel->config->name},
-			    "channel '%s': destination %s port %u can be sent to", channel->config->name, address,
-			    to->port);
+		            &(struct log_about){.event = LOG_EVENT_DESTINATION_FOUND, .channel = channel->config->name},
+		            "channel '%s': destination %s port %u can be sent to", channel->config->name, address,
+		            to->port);
 	else
 		log_message(LOG_WARNING,
-			    &(struct log_about){.event = LOG_EVENT_DESTINATION_LOST, .channel = channel->config->name},
-			    "channel '%s': destination %s port %u: %s", channel->config->name, address, to->port,
-			    explain(channel, error, next_hop, why, sizeof(why)));
+		            &(struct log_about){.event = LOG_EVENT_DESTINATION_LOST, .channel = channel->config->name},
+		            "channel '%s': destination %s port %u: %s", channel->config->name, address, to->port,
+		            explain(channel, error, next_hop, why, sizeof(why)));
 }
 
 static void on_changed(void *context, const struct next_hop *next_hop)
@@ -84,8 +84,8 @@ int tx_destinations_watch(struct tx_channel *channel, struct neighbours *neighbo
 	for (uint32_t i = 0; i < channel->config->n_destinations && r == 0; i++)
 		r = watch(channel, i, neighbours);
 	return r == 0 ? 0
-		      : fault_set(fault, EX_OSERR, -r, "channel '%s': its destinations cannot be looked up: %s",
-				  channel->config->name, strerror(-r));
+	              : fault_set(fault, EX_OSERR, -r, "channel '%s': its destinations cannot be looked up: %s",
+	                          channel->config->name, strerror(-r));
 }
 
 void tx_destinations_forget(struct tx_channel *channel)

@@ -30,11 +30,11 @@ static int on_look(sd_event_source *source, uint64_t time_us, void *context)
 	if (is_alive(daemon, who, sizeof(who)))
 		sd_notify(0, "WATCHDOG=1");
 	else if (strcmp(who, daemon->stuck) != 0)
-		log_message(
-		    LOG_WARNING, &(struct log_about){.event = LOG_EVENT_STUCK},
-		    "%s has not moved for %llu ms: if it does not, the service manager ends the daemon and starts it "
-		    "again (WatchdogSec=)",
-		    who, (unsigned long long)(daemon->watchdog_us / LOOKS / 1000));
+		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_STUCK},
+		            "%s has not moved for %llu ms: if it does not, the service manager ends the daemon and "
+		            "starts it "
+		            "again (WatchdogSec=)",
+		            who, (unsigned long long)(daemon->watchdog_us / LOOKS / 1000));
 	snprintf(daemon->stuck, sizeof(daemon->stuck), "%s", who);
 	sd_event_source_set_time_relative(source, daemon->watchdog_us / LOOKS);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);

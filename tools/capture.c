@@ -56,7 +56,7 @@ int capture_open(struct capture *capture, const char *path)
 	FILE *file;
 	int type;
 
-	*capture = (struct capture){ .path = is_stdin ? "standard input" : path };
+	*capture = (struct capture){.path = is_stdin ? "standard input" : path};
 	file = is_stdin ? stdin : fopen(path, "re");
 	if (!file)
 		return fail(capture, EX_NOINPUT, "", strerror(errno));
@@ -71,7 +71,7 @@ int capture_open(struct capture *capture, const char *path)
 	if (find_link(type, &capture->link))
 		return 0;
 	snprintf(text, sizeof(text), "%d (%s); Ethernet, raw IP and Linux' cooked captures are", type,
-		 pcap_datalink_val_to_description_or_dlt(type));
+	         pcap_datalink_val_to_description_or_dlt(type));
 	return fail(capture, EX_DATAERR, "frames of a link type that is not known here: ", text);
 }
 
@@ -85,7 +85,7 @@ int capture_next(struct capture *capture, struct capture_packet *packet)
 		return 0;
 	if (r != 1) {
 		snprintf(capture->error, sizeof(capture->error), "%s: damaged or cut off after packet %" PRIu64 ": %s",
-			 capture->path, capture->n_packets, pcap_geterr(capture->reader));
+		         capture->path, capture->n_packets, pcap_geterr(capture->reader));
 		return -EBADMSG;
 	}
 	capture->n_packets++;
@@ -93,8 +93,9 @@ int capture_next(struct capture *capture, struct capture_packet *packet)
 	if (header->ts.tv_sec < 0 || header->ts.tv_sec > SECONDS_MAX || header->ts.tv_usec < 0 ||
 	    (uint64_t)header->ts.tv_usec >= SECOND_NS) {
 		snprintf(capture->error, sizeof(capture->error),
-			 "%s: damaged: packet %" PRIu64 " has a time that there is not: %lld s and %lld ns", capture->path,
-			 capture->n_packets, (long long)header->ts.tv_sec, (long long)header->ts.tv_usec);
+		         "%s: damaged: packet %" PRIu64 " has a time that there is not: %lld s and %lld ns",
+		         capture->path, capture->n_packets, (long long)header->ts.tv_sec,
+		         (long long)header->ts.tv_usec);
 		return -EBADMSG;
 	}
 	*packet = (struct capture_packet){

@@ -20,7 +20,7 @@ struct capture {
 };
 
 struct capture_packet {
-	uint64_t time_ns; /* UTC, as the file says */
+	uint64_t time_ns;     /* UTC, as the file says */
 	const uint8_t *frame; /* until the next is read */
 	uint32_t captured;
 	uint32_t wire_bytes;

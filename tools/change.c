@@ -15,34 +15,38 @@
 
 static const char reload_usage[] =
 	"usage: ibvcap reload [--socket PATH]\n"
-	"Have ibvcapd read its configuration file again and apply what has changed: streams come and go, flows, rights and\n"
+	"Have ibvcapd read its configuration file again and apply what has changed: streams come and go, flows, rights "
+	"and\n"
 	"limits of the others change. On any error nothing is changed. For root and the daemon's user.\n"
 	"\n"
 	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -h, --help         print this\n";
 
 static const char stream_usage[] =
-    "usage: ibvcap stream add FILE [--socket PATH]\n"
-    "       ibvcap stream add KEY=VALUE... [--socket PATH]\n"
-    "       ibvcap stream remove NAME [--socket PATH]\n"
-    "Add the streams of FILE (\"-\": standard input; streams = ( { ... } ); as in ibvcapd.conf) to the running daemon, "
-    "or\n"
-    "one by its keys: name=a interface=eth0 payload_size=1472 flows.destination=239.1.2.3 flows.port=7502 (a key of "
-    "flows\n"
-    "for the second time begins the next one). Or remove one: its readers get what was published, and then its end.\n"
-    "Until the daemon reads its own file again.\n"
-    "For root and the daemon's user.\n"
-    "\n"
-    "  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-    "  -h, --help         print this\n";
+	"usage: ibvcap stream add FILE [--socket PATH]\n"
+	"       ibvcap stream add KEY=VALUE... [--socket PATH]\n"
+	"       ibvcap stream remove NAME [--socket PATH]\n"
+	"Add the streams of FILE (\"-\": standard input; streams = ( { ... } ); as in ibvcapd.conf) to the running "
+	"daemon, "
+	"or\n"
+	"one by its keys: name=a interface=eth0 payload_size=1472 flows.destination=239.1.2.3 flows.port=7502 (a key "
+	"of "
+	"flows\n"
+	"for the second time begins the next one). Or remove one: its readers get what was published, and then its "
+	"end.\n"
+	"Until the daemon reads its own file again.\n"
+	"For root and the daemon's user.\n"
+	"\n"
+	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
+	"  -h, --help         print this\n";
 
 /* -1: go on with the words from optind on, n_words at least; else the exit code. */
 static int parse(int argc, char **argv, const char *usage, int n_words, bool or_more, const char **socket)
 {
 	static const struct option known[] = {
-		{ "socket", required_argument, NULL, 's' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"socket", required_argument, NULL, 's'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int option;
 

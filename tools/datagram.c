@@ -63,7 +63,8 @@ static enum datagram_verdict find_udp(struct rest rest, struct datagram *datagra
 		return DATAGRAM_MALFORMED;
 	if (rest.captured < length)
 		return DATAGRAM_CUT;
-	*datagram = (struct datagram){ .payload = rest.at + 8, .bytes = length - 8u, .destination_port = be16(rest.at + 2) };
+	*datagram =
+		(struct datagram){.payload = rest.at + 8, .bytes = length - 8u, .destination_port = be16(rest.at + 2)};
 	return DATAGRAM_WHOLE;
 }
 
@@ -97,7 +98,8 @@ static enum datagram_verdict walk_extensions(struct rest rest, uint8_t next, str
 		enum datagram_verdict verdict = need(&rest, 8);
 		uint32_t bytes;
 
-		if (next != NEXT_HOP_BY_HOP && next != NEXT_ROUTING && next != NEXT_DESTINATION && next != NEXT_FRAGMENT)
+		if (next != NEXT_HOP_BY_HOP && next != NEXT_ROUTING && next != NEXT_DESTINATION &&
+		    next != NEXT_FRAGMENT)
 			return DATAGRAM_NOT_UDP;
 		if (verdict != DATAGRAM_WHOLE)
 			return verdict;
@@ -162,7 +164,9 @@ static enum datagram_verdict skip_links(enum datagram_link link, struct rest *re
 		verdict = need(rest, 1);
 		if (verdict != DATAGRAM_WHOLE)
 			return verdict;
-		*type = rest->at[0] >> 4 == 4 ? ETHERTYPE_IPV4 : rest->at[0] >> 4 == 6 ? ETHERTYPE_IPV6 : ETHERTYPE_NONE;
+		*type = rest->at[0] >> 4 == 4   ? ETHERTYPE_IPV4
+		        : rest->at[0] >> 4 == 6 ? ETHERTYPE_IPV6
+		                                : ETHERTYPE_NONE;
 		return DATAGRAM_WHOLE;
 	}
 	for (unsigned i = 0; i < VLAN_TAGS_MAX && verdict == DATAGRAM_WHOLE && is_vlan_tag(*type); i++)
@@ -171,9 +175,9 @@ static enum datagram_verdict skip_links(enum datagram_link link, struct rest *re
 }
 
 enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *frame, uint32_t captured,
-				    uint32_t wire_bytes, struct datagram *datagram)
+                                    uint32_t wire_bytes, struct datagram *datagram)
 {
-	struct rest rest = { .at = frame, .captured = captured, .wire = wire_bytes > captured ? wire_bytes : captured };
+	struct rest rest = {.at = frame, .captured = captured, .wire = wire_bytes > captured ? wire_bytes : captured};
 	uint16_t type = ETHERTYPE_NONE;
 	enum datagram_verdict verdict = skip_links(link, &rest, &type);
 

@@ -29,6 +29,6 @@ struct datagram {
 
 /** captured bytes are at frame, of the wire_bytes that it had. *datagram is set for DATAGRAM_WHOLE alone. */
 enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *frame, uint32_t captured,
-				    uint32_t wire_bytes, struct datagram *datagram);
+                                    uint32_t wire_bytes, struct datagram *datagram);
 
 #endif

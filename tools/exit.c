@@ -36,7 +36,7 @@ int say_usage(int option, const char *usage)
 }
 
 static bool parse_from(const char *command, const char *option, const char *text, uint64_t min, uint64_t max,
-		       uint64_t *value)
+                       uint64_t *value)
 {
 	char *end;
 
@@ -44,8 +44,8 @@ static bool parse_from(const char *command, const char *option, const char *text
 	*value = strtoull(text, &end, 10);
 	if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *value >= min && *value <= max)
 		return true;
-	fprintf(stderr, "ibvcap %s: %s '%s': a number from %" PRIu64 " to %" PRIu64 " is wanted\n", command, option, text,
-		min, max);
+	fprintf(stderr, "ibvcap %s: %s '%s': a number from %" PRIu64 " to %" PRIu64 " is wanted\n", command, option,
+	        text, min, max);
 	return false;
 }
 
@@ -65,8 +65,8 @@ bool parse_seconds(const char *command, const char *option, const char *text, ui
 	double seconds = strtod(text, &end);
 
 	if (end == text || *end || !(seconds > 0 && seconds <= 1e9)) {
-		fprintf(stderr, "ibvcap %s: %s '%s': seconds are wanted, more than 0 and at most 1e9\n", command, option,
-			text);
+		fprintf(stderr, "ibvcap %s: %s '%s': seconds are wanted, more than 0 and at most 1e9\n", command,
+		        option, text);
 		return false;
 	}
 	*ns = (uint64_t)(seconds * 1e9);

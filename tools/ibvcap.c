@@ -18,15 +18,15 @@ struct command {
 };
 
 static const struct command commands[] = {
-	{ "doctor", "is this machine ready for capture, and if not, what to do", doctor_main },
-	{ "recv", "receive a stream: rates, a check of the test pattern, a look at payloads", cmd_recv },
-	{ "reload", "have the daemon read its configuration again", cmd_reload },
-	{ "replay", "send the UDP payloads of a capture on a channel, with its timing", cmd_replay },
-	{ "send", "send on a channel: the test pattern, or a file", cmd_send },
-	{ "status", "where every packet went", cmd_status },
-	{ "stream", "add a stream to the running daemon, or remove one", cmd_stream },
-	{ "top", "what streams and channels do now: rates, fill, losses", cmd_top },
-	{ "why", "why packets of a stream were lost, and what helps", cmd_why },
+	{"doctor", "is this machine ready for capture, and if not, what to do", doctor_main},
+	{"recv", "receive a stream: rates, a check of the test pattern, a look at payloads", cmd_recv},
+	{"reload", "have the daemon read its configuration again", cmd_reload},
+	{"replay", "send the UDP payloads of a capture on a channel, with its timing", cmd_replay},
+	{"send", "send on a channel: the test pattern, or a file", cmd_send},
+	{"status", "where every packet went", cmd_status},
+	{"stream", "add a stream to the running daemon, or remove one", cmd_stream},
+	{"top", "what streams and channels do now: rates, fill, losses", cmd_top},
+	{"why", "why packets of a stream were lost, and what helps", cmd_why},
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -34,12 +34,14 @@ static void print_usage(FILE *to)
 {
 	fputs("usage: ibvcap COMMAND [ARGUMENTS...]\n"
 	      "\n"
-	      "Commands ('ibvcap COMMAND --help' says more):\n", to);
+	      "Commands ('ibvcap COMMAND --help' says more):\n",
+	      to);
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);
 	fputs("\n"
 	      "  -h, --help     print this\n"
-	      "  -V, --version  print the version\n", to);
+	      "  -V, --version  print the version\n",
+	      to);
 }
 
 /* Where one of the three is closed, the next that is opened would have its number: the daemon's socket, say. */

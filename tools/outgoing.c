@@ -12,15 +12,15 @@
 #include <string.h>
 #include <sysexits.h>
 
-#define BATCH        64u
+#define BATCH 64u
 /* Longer than this process may be kept from running, and so short that a signal need not wait for it. */
-#define AHEAD_NS     UINT64_C(500000000)
-#define START_NS     UINT64_C(100000000)
+#define AHEAD_NS UINT64_C(500000000)
+#define START_NS UINT64_C(100000000)
 /* Of waiting, for the line of the second, and for a signal that came just before. */
-#define SLICE_MS     50
-#define SLICE_NS     (SLICE_MS * UINT64_C(1000000))
+#define SLICE_MS 50
+#define SLICE_NS (SLICE_MS * UINT64_C(1000000))
 /* What is still on its way at a signal gets so long. */
-#define LEAVE_NS     (2 * SECOND_NS)
+#define LEAVE_NS (2 * SECOND_NS)
 
 /* What statuses mean, in the order in which an administrator would look. */
 static const struct {
@@ -28,14 +28,15 @@ static const struct {
 	const char *key;
 	const char *text;
 } reasons[OUTGOING_REASONS] = {
-	{ -EHOSTUNREACH, "no_next_hop", "the next hop's Ethernet address is not known: is there a route, does it answer?" },
-	{ -ENETDOWN, "link_down", "the link is down" },
-	{ -EIO, "device_error", "the device reported an error; the daemon's log says more" },
-	{ -EMSGSIZE, "too_long",
-	  "the interface's MTU is too little for the channel's payload_size now, or it was longer than that" },
-	{ -EINVAL, "not_allowed", "the daemon has no such destination" },
-	{ -ETIME, "late_dropped", "late, and dropped as asked for" },
-	{ -ECANCELED, "flushed", "the channel ended or its device was reset: sent or not, nobody knows" },
+	{-EHOSTUNREACH, "no_next_hop",
+         "the next hop's Ethernet address is not known: is there a route, does it answer?"},
+	{-ENETDOWN, "link_down", "the link is down"},
+	{-EIO, "device_error", "the device reported an error; the daemon's log says more"},
+	{-EMSGSIZE, "too_long",
+         "the interface's MTU is too little for the channel's payload_size now, or it was longer than that"},
+	{-EINVAL, "not_allowed", "the daemon has no such destination"},
+	{-ETIME, "late_dropped", "late, and dropped as asked for"},
+	{-ECANCELED, "flushed", "the channel ended or its device was reset: sent or not, nobody knows"},
 };
 
 /* ---- arguments ----------------------------------------------------------------------------------- */
@@ -50,7 +51,9 @@ int outgoing_parse_option(int option, const char *usage, struct outgoing_options
 		options->drop_late = true;
 		return -1;
 	case 'd':
-		return parse_number(options->command, "--destination", optarg, UINT16_MAX, &options->destination) ? -1 : EX_USAGE;
+		return parse_number(options->command, "--destination", optarg, UINT16_MAX, &options->destination)
+		               ? -1
+		               : EX_USAGE;
 	case 'j':
 		options->json = true;
 		return -1;
@@ -91,10 +94,10 @@ uint64_t outgoing_elapsed_ns(const struct outgoing *outgoing)
 
 int outgoing_open(struct outgoing *outgoing, const struct outgoing_options *options)
 {
-	const struct sigaction action = { .sa_handler = on_signal };
+	const struct sigaction action = {.sa_handler = on_signal};
 	int r;
 
-	*outgoing = (struct outgoing){ .options = *options };
+	*outgoing = (struct outgoing){.options = *options};
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -106,7 +109,7 @@ int outgoing_open(struct outgoing *outgoing, const struct outgoing_options *opti
 	ibvcap_tx_info(outgoing->tx, &outgoing->info);
 	if (options->destination >= outgoing->info.n_destinations) {
 		fprintf(stderr, "ibvcap %s: --destination %" PRIu64 ": channel '%s' has %u, the first is 0\n",
-			options->command, options->destination, options->channel, outgoing->info.n_destinations);
+		        options->command, options->destination, options->channel, outgoing->info.n_destinations);
 		return EX_USAGE;
 	}
 	outgoing->start_ns = outgoing->told_ns = clock_ns(CLOCK_MONOTONIC);
@@ -190,7 +193,7 @@ static int wait_until(struct outgoing *outgoing, uint64_t utc_ns)
 		/* A daemon that ended shows here, not after an hour's pause. */
 		r = ibvcap_submit(outgoing->tx, 0);
 		if (r == 0)
-			nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
+			nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 	}
 	return r;
 }
@@ -256,18 +259,20 @@ static int explain_end(const struct outgoing *outgoing, int error)
 	case 0:
 		return EX_OK;
 	case -ESHUTDOWN:
-		fprintf(stderr, "ibvcap %s: channel '%s': the daemon has ended; what was still pending was sent or not\n",
-			command, channel);
+		fprintf(stderr,
+		        "ibvcap %s: channel '%s': the daemon has ended; what was still pending was sent or not\n",
+		        command, channel);
 		return EX_UNAVAILABLE;
 	case -ENODEV:
 		fprintf(stderr, "ibvcap %s: channel '%s': the administrator has removed it\n", command, channel);
 		return EX_UNAVAILABLE;
 	case -EIO:
-		fprintf(stderr, "ibvcap %s: channel '%s': its device failed; the daemon's log says more\n", command, channel);
+		fprintf(stderr, "ibvcap %s: channel '%s': its device failed; the daemon's log says more\n", command,
+		        channel);
 		return EX_UNAVAILABLE;
 	case -ECONNABORTED:
-		fprintf(stderr, "ibvcap %s: channel '%s': the daemon disconnected this sender; its log says why\n", command,
-			channel);
+		fprintf(stderr, "ibvcap %s: channel '%s': the daemon disconnected this sender; its log says why\n",
+		        command, channel);
 		return EX_UNAVAILABLE;
 	}
 	fprintf(stderr, "ibvcap %s: channel '%s': %s\n", command, channel, strerror(-error));
@@ -288,8 +293,10 @@ int outgoing_finish(struct outgoing *outgoing, int r)
 	ibvcap_tx_counts(outgoing->tx, &counts);
 	code = explain_end(outgoing, r);
 	if (counts.pending && r == 0)
-		fprintf(stderr, "ibvcap %s: stopped with %" PRIu64 " packets pending: what the daemon has taken of them is "
-			"sent, the rest is not\n", outgoing->options.command, counts.pending);
+		fprintf(stderr,
+		        "ibvcap %s: stopped with %" PRIu64 " packets pending: what the daemon has taken of them is "
+		        "sent, the rest is not\n",
+		        outgoing->options.command, counts.pending);
 	return code == EX_OK && counts.errored + counts.flushed ? 1 : code;
 }
 
@@ -307,9 +314,11 @@ static void print_timing(const struct outgoing *outgoing, const struct ibvcap_tx
 {
 	double drift_ns;
 
-	printf("timing: %" PRIu64 " packets had a time, and left %.1f us after it in the mean, %.1f us at most; more than "
-	       "%.0f us: %" PRIu64 "; drift ", counts->timed, mean_ns(counts) * 1e-3,
-	       (double)counts->timed_lateness_max_ns * 1e-3, (double)outgoing->info.late_after_ns * 1e-3, counts->late);
+	printf("timing: %" PRIu64
+	       " packets had a time, and left %.1f us after it in the mean, %.1f us at most; more than "
+	       "%.0f us: %" PRIu64 "; drift ",
+	       counts->timed, mean_ns(counts) * 1e-3, (double)counts->timed_lateness_max_ns * 1e-3,
+	       (double)outgoing->info.late_after_ns * 1e-3, counts->late);
 	if (timing_drift_of(&outgoing->drift, &drift_ns))
 		printf("%+.1f us\n", drift_ns * 1e-3);
 	else
@@ -326,8 +335,8 @@ void outgoing_print(const struct outgoing *outgoing)
 	       outgoing->options.channel, counts.completed, counts.completed_bytes, seconds,
 	       (double)counts.completed / seconds, (double)counts.completed_bytes * 8e-9 / seconds);
 	printf("submitted %" PRIu64 " = completed %" PRIu64 " + errored %" PRIu64 " + flushed %" PRIu64
-	       " + late_dropped %" PRIu64 " + pending %" PRIu64 "\n", counts.submitted, counts.completed, counts.errored,
-	       counts.flushed, counts.late_dropped, counts.pending);
+	       " + late_dropped %" PRIu64 " + pending %" PRIu64 "\n",
+	       counts.submitted, counts.completed, counts.errored, counts.flushed, counts.late_dropped, counts.pending);
 	if (counts.timed)
 		print_timing(outgoing, &counts);
 	for (unsigned k = 0; k < OUTGOING_REASONS; k++)
@@ -343,11 +352,11 @@ json_t *outgoing_to_json(const struct outgoing *outgoing)
 
 	ibvcap_tx_counts(outgoing->tx, &counts);
 	all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema_version", 1, "channel",
-			outgoing->options.channel, "seconds", seconds_of(outgoing), "submitted",
-			(json_int_t)counts.submitted, "completed", (json_int_t)counts.completed, "errored",
-			(json_int_t)counts.errored, "flushed", (json_int_t)counts.flushed, "late_dropped",
-			(json_int_t)counts.late_dropped, "pending", (json_int_t)counts.pending, "completed_bytes",
-			(json_int_t)counts.completed_bytes, "wire_bytes", (json_int_t)counts.wire_bytes);
+	                outgoing->options.channel, "seconds", seconds_of(outgoing), "submitted",
+	                (json_int_t)counts.submitted, "completed", (json_int_t)counts.completed, "errored",
+	                (json_int_t)counts.errored, "flushed", (json_int_t)counts.flushed, "late_dropped",
+	                (json_int_t)counts.late_dropped, "pending", (json_int_t)counts.pending, "completed_bytes",
+	                (json_int_t)counts.completed_bytes, "wire_bytes", (json_int_t)counts.wire_bytes);
 	json_object_set_new(all, "start_ns", json_integer((json_int_t)outgoing->start_utc_ns));
 	json_object_set_new(all, "late", json_integer((json_int_t)counts.late));
 	json_object_set_new(all, "late_after_ns", json_integer((json_int_t)outgoing->info.late_after_ns));
@@ -355,7 +364,7 @@ json_t *outgoing_to_json(const struct outgoing *outgoing)
 	json_object_set_new(all, "timed_lateness_ns", json_integer((json_int_t)counts.timed_lateness_ns));
 	json_object_set_new(all, "timed_lateness_max_ns", json_integer((json_int_t)counts.timed_lateness_max_ns));
 	json_object_set_new(all, "drift_ns",
-			    timing_drift_of(&outgoing->drift, &drift_ns) ? json_real(drift_ns) : json_null());
+	                    timing_drift_of(&outgoing->drift, &drift_ns) ? json_real(drift_ns) : json_null());
 	for (unsigned k = 0; k < OUTGOING_REASONS; k++)
 		json_object_set_new(not_sent, reasons[k].key, json_integer((json_int_t)outgoing->reasons[k]));
 	json_object_set_new(all, "not_sent", not_sent);

@@ -72,7 +72,7 @@ static void add_epoch(json_t *object, uint64_t epoch)
 static json_t *stream_to_json(const struct ibvcap_stream_status *stream)
 {
 	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", stream->name, "interface", stream->interface,
-				   "device", stream->device, "backend", stream->backend, "state", stream->state);
+	                           "device", stream->device, "backend", stream->backend, "state", stream->state);
 
 	add_epoch(object, stream->epoch);
 	json_object_set_new(object, "queue", json_integer(stream->queue));
@@ -93,8 +93,8 @@ static json_t *stream_to_json(const struct ibvcap_stream_status *stream)
 static json_t *consumer_to_json(const struct ibvcap_consumer_status_info *consumer)
 {
 	json_t *object = json_pack("{s:s, s:I, s:s, s:I, s:I}", "stream", consumer->stream, "queue",
-				   (json_int_t)consumer->queue, "policy", parts_policy_name(consumer->policy), "pid",
-				   (json_int_t)consumer->pid, "uid", (json_int_t)consumer->uid);
+	                           (json_int_t)consumer->queue, "policy", parts_policy_name(consumer->policy), "pid",
+	                           (json_int_t)consumer->pid, "uid", (json_int_t)consumer->uid);
 
 	return add_counters(object, COUNTERS_OF(consumer));
 }
@@ -102,7 +102,7 @@ static json_t *consumer_to_json(const struct ibvcap_consumer_status_info *consum
 static json_t *channel_to_json(const struct ibvcap_channel_status *channel)
 {
 	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", channel->name, "interface", channel->interface,
-				   "device", channel->device, "backend", channel->backend, "state", channel->state);
+	                           "device", channel->device, "backend", channel->backend, "state", channel->state);
 
 	add_epoch(object, channel->epoch);
 	json_object_set_new(object, "rate_bps", json_integer((json_int_t)channel->rate_bps));
@@ -120,7 +120,7 @@ static json_t *channel_to_json(const struct ibvcap_channel_status *channel)
 static json_t *sender_to_json(const struct ibvcap_sender_status *sender)
 {
 	json_t *object = json_pack("{s:s, s:I, s:I}", "channel", sender->channel, "pid", (json_int_t)sender->pid, "uid",
-				   (json_int_t)sender->uid);
+	                           (json_int_t)sender->uid);
 
 	return add_counters(object, COUNTERS_OF(sender));
 }
@@ -148,6 +148,6 @@ json_t *parts_to_json(const struct parts *parts)
 	for (int i = 0; i < parts->n_interfaces; i++)
 		json_array_append_new(interfaces, interface_to_json(&parts->interfaces[i]));
 	return json_pack("{s:i, s:{s:s, s:I}, s:o, s:o, s:o, s:o, s:o}", "schema_version", SCHEMA_VERSION, "daemon",
-			 "version", parts->version, "pid", (json_int_t)parts->pid, "streams", streams, "consumers",
-			 consumers, "channels", channels, "senders", senders, "interfaces", interfaces);
+	                 "version", parts->version, "pid", (json_int_t)parts->pid, "streams", streams, "consumers",
+	                 consumers, "channels", channels, "senders", senders, "interfaces", interfaces);
 }

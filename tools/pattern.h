@@ -36,9 +36,9 @@ struct pattern_tally {
 	uint64_t missing;   /* numbers left out; falls again when one comes late */
 	uint64_t reordered; /* came after a higher number */
 	uint64_t repeated;
-	uint64_t restarts;  /* the sender began again: a number from before the window */
+	uint64_t restarts; /* the sender began again: a number from before the window */
 	uint64_t first;
-	uint64_t next;      /* number expected next */
+	uint64_t next; /* number expected next */
 	uint64_t seen[PATTERN_WINDOW / 64];
 };
 

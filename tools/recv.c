@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sysexits.h>
 
-
 static const char usage[] =
 	"usage: ibvcap recv STREAM [OPTIONS...]\n"
 	"Receive a stream until it ends, or INT or TERM; print rates every second and the loss sum at the end.\n"
@@ -25,7 +24,8 @@ static const char usage[] =
 	"  -o, --oldest            begin with the oldest packet the ring has, not with the next\n"
 	"  -b, --packets-back N    begin N packets back, or with the oldest\n"
 	"  -B, --seconds-back S    begin with packets of S seconds ago, or with the oldest\n"
-	"  -p, --policy POLICY     lossy (else), lossless (by permission), or tap: outside of all quotas, but no headers\n"
+	"  -p, --policy POLICY     lossy (else), lossless (by permission), or tap: outside of all quotas, but no "
+	"headers\n"
 	"  -r, --reattach S        when the daemon ends, look for its next run for S seconds (30); 0: not at all\n"
 	"  -w, --payload-out FILE  write all payloads to FILE, one after the other\n"
 	"  -j, --json              print the summary alone, as JSON\n"
@@ -59,8 +59,8 @@ static bool parse_reattach(const char *text, uint32_t *ms)
 
 static bool parse_policy(const char *text, enum ibvcap_policy *policy)
 {
-	static const char *const names[] = { [IBVCAP_POLICY_LOSSY] = "lossy", [IBVCAP_POLICY_LOSSLESS] = "lossless",
-					     [IBVCAP_POLICY_TAP] = "tap" };
+	static const char *const names[] = {
+		[IBVCAP_POLICY_LOSSY] = "lossy", [IBVCAP_POLICY_LOSSLESS] = "lossless", [IBVCAP_POLICY_TAP] = "tap"};
 
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (strcmp(text, names[i]))
@@ -114,18 +114,24 @@ static int parse_option(int option, struct recv_options *options)
 static int parse_arguments(int argc, char **argv, struct recv_options *options)
 {
 	static const struct option known[] = {
-		{ "socket", required_argument, NULL, 's' },   { "count", required_argument, NULL, 'c' },
-		{ "duration", required_argument, NULL, 't' }, { "verify", no_argument, NULL, 'v' },
-		{ "dump", required_argument, NULL, 'd' },     { "oldest", no_argument, NULL, 'o' },
-		{ "payload-out", required_argument, NULL, 'w' }, { "json", no_argument, NULL, 'j' },
-		{ "reattach", required_argument, NULL, 'r' }, { "packets-back", required_argument, NULL, 'b' },
-		{ "seconds-back", required_argument, NULL, 'B' }, { "policy", required_argument, NULL, 'p' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"socket", required_argument, NULL, 's'},
+		{"count", required_argument, NULL, 'c'},
+		{"duration", required_argument, NULL, 't'},
+		{"verify", no_argument, NULL, 'v'},
+		{"dump", required_argument, NULL, 'd'},
+		{"oldest", no_argument, NULL, 'o'},
+		{"payload-out", required_argument, NULL, 'w'},
+		{"json", no_argument, NULL, 'j'},
+		{"reattach", required_argument, NULL, 'r'},
+		{"packets-back", required_argument, NULL, 'b'},
+		{"seconds-back", required_argument, NULL, 'B'},
+		{"policy", required_argument, NULL, 'p'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int option, r = -1;
 
-	*options = (struct recv_options){ .count = UINT64_MAX, .duration_ns = UINT64_MAX };
+	*options = (struct recv_options){.count = UINT64_MAX, .duration_ns = UINT64_MAX};
 	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vd:ob:B:p:r:w:jh", known, NULL)) != -1)
 		r = parse_option(option, options);
 	if (r >= 0)
@@ -194,7 +200,7 @@ static void print_rate(struct receiver *receiver, uint64_t now)
 {
 	if (!receiver->options.json)
 		recv_print_rate((double)(now - receiver->start_ns) * 1e-9, (double)(now - receiver->told_ns) * 1e-9,
-				&receiver->totals, &receiver->told);
+		                &receiver->totals, &receiver->told);
 	receiver->told = receiver->totals;
 	receiver->told_ns = now;
 }
@@ -204,7 +210,7 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 {
 	static uint8_t payload[UINT16_MAX];
 	struct ibvcap_meta meta;
-	struct ibvcap_batch batch = { .payload = payload, .meta = &meta, .n = 1 };
+	struct ibvcap_batch batch = {.payload = payload, .meta = &meta, .n = 1};
 	size_t length;
 	int r = ibvcap_recv(receiver->rx, payload, sizeof(payload), &length, &meta, timeout_ms);
 
@@ -253,17 +259,21 @@ static int explain_end(const char *stream, int error)
 	case 0:
 		return EX_OK;
 	case -ESHUTDOWN:
-		fprintf(stderr, "ibvcap recv: stream '%s': the daemon has ended; all it published was received\n", stream);
+		fprintf(stderr, "ibvcap recv: stream '%s': the daemon has ended; all it published was received\n",
+		        stream);
 		return EX_UNAVAILABLE;
 	case -ENODEV:
-		fprintf(stderr, "ibvcap recv: stream '%s': the administrator has removed it; all it published was received\n",
-			stream);
+		fprintf(stderr,
+		        "ibvcap recv: stream '%s': the administrator has removed it; all it published was received\n",
+		        stream);
 		return EX_UNAVAILABLE;
 	case -ECONNABORTED:
-		fprintf(stderr, "ibvcap recv: stream '%s': the daemon disconnected this consumer; its log says why\n", stream);
+		fprintf(stderr, "ibvcap recv: stream '%s': the daemon disconnected this consumer; its log says why\n",
+		        stream);
 		return EX_UNAVAILABLE;
 	case -EIO:
-		fprintf(stderr, "ibvcap recv: stream '%s': the payloads cannot be written: the file system is full?\n", stream);
+		fprintf(stderr, "ibvcap recv: stream '%s': the payloads cannot be written: the file system is full?\n",
+		        stream);
 		return EX_IOERR;
 	}
 	fprintf(stderr, "ibvcap recv: stream '%s': %s\n", stream, strerror(-error));
@@ -275,8 +285,8 @@ static void summarise(const struct receiver *receiver)
 	struct ibvcap_rx_counts counts;
 
 	ibvcap_rx_counts(receiver->rx, &counts);
-	recv_print_summary(&receiver->options, (double)(clock_ns(CLOCK_MONOTONIC) - receiver->start_ns) * 1e-9, &receiver->totals, &counts,
-			   receiver->tally);
+	recv_print_summary(&receiver->options, (double)(clock_ns(CLOCK_MONOTONIC) - receiver->start_ns) * 1e-9,
+	                   &receiver->totals, &counts, receiver->tally);
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
@@ -308,7 +318,8 @@ static void tell_start(const struct receiver *receiver)
 
 	ibvcap_info(receiver->rx, &info);
 	if (receiver->options.attach.start != IBVCAP_START_NEWEST && !receiver->options.json)
-		printf("%s: begins %llu packets back\n", receiver->options.stream, (unsigned long long)info.attach_back);
+		printf("%s: begins %llu packets back\n", receiver->options.stream,
+		       (unsigned long long)info.attach_back);
 }
 
 static int run(struct receiver *receiver)
@@ -329,8 +340,8 @@ static int run(struct receiver *receiver)
 
 int cmd_recv(int argc, char **argv)
 {
-	const struct sigaction action = { .sa_handler = on_signal };
-	struct receiver receiver = { 0 };
+	const struct sigaction action = {.sa_handler = on_signal};
+	struct receiver receiver = {0};
 	int code = parse_arguments(argc, argv, &receiver.options);
 
 	if (code >= 0)

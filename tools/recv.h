@@ -39,6 +39,6 @@ void recv_print_rate(double seconds, double interval, const struct recv_totals *
 
 /** The end: totals, published = delivered + skipped + lag, and of the pattern if tally is not NULL. */
 void recv_print_summary(const struct recv_options *options, double seconds, const struct recv_totals *totals,
-			const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally);
+                        const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally);
 
 #endif

@@ -55,28 +55,29 @@ void recv_dump(const struct ibvcap_batch *batch, uint32_t i)
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before)
 {
 	printf("%6.1f s  %10.0f packets/s  %8.3f Gb/s  gaps %" PRIu64 " (%" PRIu64 " packets skipped)\n", seconds,
-	       (double)(now->packets - before->packets) / interval, (double)(now->bytes - before->bytes) * 8e-9 / interval,
-	       now->gaps - before->gaps, now->skipped - before->skipped);
+	       (double)(now->packets - before->packets) / interval,
+	       (double)(now->bytes - before->bytes) * 8e-9 / interval, now->gaps - before->gaps,
+	       now->skipped - before->skipped);
 }
 
 static json_t *tally_to_json(const struct pattern_tally *tally)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "received", (json_int_t)tally->received, "missing",
-			 (json_int_t)tally->missing, "reordered", (json_int_t)tally->reordered, "repeated",
-			 (json_int_t)tally->repeated, "restarts", (json_int_t)tally->restarts, "corrupt",
-			 (json_int_t)tally->corrupt);
+	                 (json_int_t)tally->missing, "reordered", (json_int_t)tally->reordered, "repeated",
+	                 (json_int_t)tally->repeated, "restarts", (json_int_t)tally->restarts, "corrupt",
+	                 (json_int_t)tally->corrupt);
 }
 
 static void print_json(const struct recv_options *options, double seconds, const struct recv_totals *totals,
-		       const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally)
+                       const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally)
 {
 	json_t *flagged = json_object();
-	json_t *all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema_version", SCHEMA_VERSION,
-				"stream", options->stream, "seconds", seconds, "packets", (json_int_t)totals->packets,
-				"bytes", (json_int_t)totals->bytes, "gaps", (json_int_t)totals->gaps, "published",
-				(json_int_t)counts->published, "delivered", (json_int_t)counts->delivered, "skipped",
-				(json_int_t)counts->skipped, "lag", (json_int_t)counts->lag, "unknown_gaps",
-				(json_int_t)counts->epochs);
+	json_t *all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema_version",
+	                        SCHEMA_VERSION, "stream", options->stream, "seconds", seconds, "packets",
+	                        (json_int_t)totals->packets, "bytes", (json_int_t)totals->bytes, "gaps",
+	                        (json_int_t)totals->gaps, "published", (json_int_t)counts->published, "delivered",
+	                        (json_int_t)counts->delivered, "skipped", (json_int_t)counts->skipped, "lag",
+	                        (json_int_t)counts->lag, "unknown_gaps", (json_int_t)counts->epochs);
 
 	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
 		json_object_set_new(flagged, flag_names[bit], json_integer((json_int_t)totals->flagged[bit]));
@@ -100,7 +101,7 @@ static void print_flagged(const struct recv_totals *totals)
 }
 
 void recv_print_summary(const struct recv_options *options, double seconds, const struct recv_totals *totals,
-			const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally)
+                        const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally)
 {
 	if (options->json) {
 		print_json(options, seconds, totals, counts, tally);
@@ -108,13 +109,14 @@ void recv_print_summary(const struct recv_options *options, double seconds, cons
 	}
 	printf("%s: %" PRIu64 " packets, %" PRIu64 " payload bytes, %" PRIu64 " gaps in %.1f s\n", options->stream,
 	       totals->packets, totals->bytes, totals->gaps, seconds);
-	printf("published %" PRIu64 " = delivered %" PRIu64 " + skipped %" PRIu64 " + lag %" PRIu64 "\n", counts->published,
-	       counts->delivered, counts->skipped, counts->lag);
+	printf("published %" PRIu64 " = delivered %" PRIu64 " + skipped %" PRIu64 " + lag %" PRIu64 "\n",
+	       counts->published, counts->delivered, counts->skipped, counts->lag);
 	if (counts->epochs)
 		printf("and %" PRIu64 " unknown gaps, between runs of the daemon\n", counts->epochs);
 	print_flagged(totals);
 	if (tally)
-		printf("pattern: %" PRIu64 " intact, %" PRIu64 " missing, %" PRIu64 " repeated, %" PRIu64 " reordered, %" PRIu64
-		       " restarts, %" PRIu64 " corrupt\n",
-		       tally->received, tally->missing, tally->repeated, tally->reordered, tally->restarts, tally->corrupt);
+		printf("pattern: %" PRIu64 " intact, %" PRIu64 " missing, %" PRIu64 " repeated, %" PRIu64
+		       " reordered, %" PRIu64 " restarts, %" PRIu64 " corrupt\n",
+		       tally->received, tally->missing, tally->repeated, tally->reordered, tally->restarts,
+		       tally->corrupt);
 }

@@ -15,9 +15,11 @@
 static const char usage[] =
 	"usage: ibvcap replay CHANNEL FILE [OPTIONS...]\n"
 	"Send the UDP payloads of a capture (pcap or pcapng; -: standard input) on a channel. Addresses, ports and\n"
-	"VLAN tag are the channel's. Each packet has its time, counted from the start, so nothing adds up. Print rates\n"
+	"VLAN tag are the channel's. Each packet has its time, counted from the start, so nothing adds up. Print "
+	"rates\n"
 	"every second, and at the end the sum, how well the times were kept, and what was skipped and why.\n"
-	"Exit 1: something was not sent; 65: the file is damaged, what is before the damage was sent; 66: it cannot be read.\n"
+	"Exit 1: something was not sent; 65: the file is damaged, what is before the damage was sent; 66: it cannot be "
+	"read.\n"
 	"\n"
 	"  -s, --socket PATH    the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -p, --port N         only payloads that went to UDP port N (all)\n"
@@ -35,9 +37,9 @@ static const char usage[] =
 struct replay_options {
 	struct outgoing_options outgoing;
 	const char *file;
-	uint64_t port; /* 0: all */
+	uint64_t port;  /* 0: all */
 	uint64_t loops; /* 0: no end */
-	double speed;  /* 0: none asked for */
+	double speed;   /* 0: none asked for */
 	bool top_speed;
 };
 
@@ -91,15 +93,20 @@ static int check(const struct replay_options *options)
 static int parse_arguments(int argc, char **argv, struct replay_options *options)
 {
 	static const struct option known[] = {
-		{ "socket", required_argument, NULL, 's' },      { "port", required_argument, NULL, 'p' },
-		{ "speed", required_argument, NULL, 'x' },       { "top-speed", no_argument, NULL, 'T' },
-		{ "loop", required_argument, NULL, 'l' },        { "drop-late", no_argument, NULL, 'L' },
-		{ "destination", required_argument, NULL, 'd' }, { "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },              { 0 },
+		{"socket", required_argument, NULL, 's'},
+		{"port", required_argument, NULL, 'p'},
+		{"speed", required_argument, NULL, 'x'},
+		{"top-speed", no_argument, NULL, 'T'},
+		{"loop", required_argument, NULL, 'l'},
+		{"drop-late", no_argument, NULL, 'L'},
+		{"destination", required_argument, NULL, 'd'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int option, r = -1;
 
-	*options = (struct replay_options){ .outgoing.command = "replay", .loops = 1 };
+	*options = (struct replay_options){.outgoing.command = "replay", .loops = 1};
 	while (r < 0 && (option = getopt_long(argc, argv, "s:p:x:Tl:Ld:jh", known, NULL)) != -1)
 		r = parse_option(option, options);
 	if (r >= 0)
@@ -124,12 +131,12 @@ static const struct {
 	const char *key;
 	const char *text;
 } skips[SKIP_N] = {
-	[DATAGRAM_NOT_UDP] = { "not_udp", "not UDP" },
-	[DATAGRAM_FRAGMENT] = { "fragment", "fragments of IP packets: they are not put together" },
-	[DATAGRAM_CUT] = { "cut", "cut off in the capture: record whole packets (tcpdump -s 0)" },
-	[DATAGRAM_MALFORMED] = { "malformed", "malformed: their lengths contradict each other" },
-	[SKIP_TOO_LONG] = { "too_long", "longer than the channel's payload_size" },
-	[SKIP_OTHER_PORT] = { "other_port", "to other UDP ports" },
+	[DATAGRAM_NOT_UDP] = {"not_udp", "not UDP"},
+	[DATAGRAM_FRAGMENT] = {"fragment", "fragments of IP packets: they are not put together"},
+	[DATAGRAM_CUT] = {"cut", "cut off in the capture: record whole packets (tcpdump -s 0)"},
+	[DATAGRAM_MALFORMED] = {"malformed", "malformed: their lengths contradict each other"},
+	[SKIP_TOO_LONG] = {"too_long", "longer than the channel's payload_size"},
+	[SKIP_OTHER_PORT] = {"other_port", "to other UDP ports"},
 };
 
 struct replay {
@@ -137,13 +144,13 @@ struct replay {
 	struct replay_options options;
 	struct capture capture;
 	struct timing_capture timing;
-	uint64_t start_utc_ns;   /* 0: no packet yet, or none has a time */
-	uint64_t passes;         /* ended */
-	uint64_t n_packets;      /* of the capture, in all passes */
-	uint64_t n_given;        /* of them, to the channel */
+	uint64_t start_utc_ns; /* 0: no packet yet, or none has a time */
+	uint64_t passes;       /* ended */
+	uint64_t n_packets;    /* of the capture, in all passes */
+	uint64_t n_given;      /* of them, to the channel */
 	uint64_t skipped[SKIP_N];
-	uint32_t longest_bytes;  /* of those that are too long */
-	int file_code;           /* exit code, when the file is to blame */
+	uint32_t longest_bytes; /* of those that are too long */
+	int file_code;          /* exit code, when the file is to blame */
 };
 
 static bool skip(struct replay *replay, unsigned why)
@@ -187,8 +194,8 @@ static int give(struct replay *replay, const struct capture_packet *packet, cons
 	int r;
 
 	if (timing_of_packet(&replay->timing, packet->time_ns, &offset_ns) < 0) {
-		snprintf(why, sizeof(why), "%s: packet %" PRIu64 " would be due decades after the first", replay->capture.path,
-			 replay->capture.n_packets);
+		snprintf(why, sizeof(why), "%s: packet %" PRIu64 " would be due decades after the first",
+		         replay->capture.path, replay->capture.n_packets);
 		return blame_file(replay, EX_DATAERR, why);
 	}
 	/* Not before: a pipe may take its time until there is something. */
@@ -284,8 +291,8 @@ static void print_json(const struct replay *replay)
 	json_t *all = outgoing_to_json(&replay->outgoing), *skipped = json_object();
 	json_t *file = json_string(replay->options.file); /* a name need not be UTF-8 */
 	json_t *capture = json_pack("{s:o, s:I, s:I, s:I, s:I}", "file", file ? file : json_null(), "passes",
-				    (json_int_t)replay->passes, "packets", (json_int_t)replay->n_packets, "given",
-				    (json_int_t)replay->n_given, "backwards", (json_int_t)replay->timing.backwards);
+	                            (json_int_t)replay->passes, "packets", (json_int_t)replay->n_packets, "given",
+	                            (json_int_t)replay->n_given, "backwards", (json_int_t)replay->timing.backwards);
 
 	for (unsigned why = 0; why < SKIP_N; why++)
 		if (skips[why].key)
@@ -327,7 +334,7 @@ static int run(struct replay *replay)
 
 int cmd_replay(int argc, char **argv)
 {
-	struct replay replay = { 0 };
+	struct replay replay = {0};
 	int code = parse_arguments(argc, argv, &replay.options);
 
 	if (code >= 0)

@@ -17,7 +17,8 @@
 
 static const char usage[] =
 	"usage: ibvcap send CHANNEL [OPTIONS...]\n"
-	"Send on a channel until --count, the end of --file, --duration, INT or TERM; print rates every second and the\n"
+	"Send on a channel until --count, the end of --file, --duration, INT or TERM; print rates every second and "
+	"the\n"
 	"sum at the end. Exit 1: something was not sent, the sum says what and why.\n"
 	"\n"
 	"  -s, --socket PATH    the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
@@ -71,17 +72,22 @@ static int parse_option(int option, struct send_options *options)
 static int parse_arguments(int argc, char **argv, struct send_options *options)
 {
 	static const struct option known[] = {
-		{ "socket", required_argument, NULL, 's' },   { "count", required_argument, NULL, 'c' },
-		{ "duration", required_argument, NULL, 't' }, { "size", required_argument, NULL, 'z' },
-		{ "rate", required_argument, NULL, 'r' },     { "drop-late", no_argument, NULL, 'L' },
-		{ "file", required_argument, NULL, 'f' },     { "destination", required_argument, NULL, 'd' },
-		{ "json", no_argument, NULL, 'j' },           { "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"socket", required_argument, NULL, 's'},
+		{"count", required_argument, NULL, 'c'},
+		{"duration", required_argument, NULL, 't'},
+		{"size", required_argument, NULL, 'z'},
+		{"rate", required_argument, NULL, 'r'},
+		{"drop-late", no_argument, NULL, 'L'},
+		{"file", required_argument, NULL, 'f'},
+		{"destination", required_argument, NULL, 'd'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int option, r = -1;
 
-	*options = (struct send_options){ .outgoing.command = "send", .count = UINT64_MAX, .duration_ns = UINT64_MAX,
-					  .size_bytes = UINT64_MAX };
+	*options = (struct send_options){
+		.outgoing.command = "send", .count = UINT64_MAX, .duration_ns = UINT64_MAX, .size_bytes = UINT64_MAX};
 	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:z:r:Lf:d:jh", known, NULL)) != -1)
 		r = parse_option(option, options);
 	if (r >= 0)
@@ -127,7 +133,7 @@ static void fill_pattern(uint64_t sequence, uint8_t *payload, size_t bytes)
 
 static bool is_readable(const struct source *source, int timeout_ms)
 {
-	struct pollfd poller = { .fd = source->file, .events = POLLIN };
+	struct pollfd poller = {.fd = source->file, .events = POLLIN};
 
 	return poll(&poller, 1, timeout_ms) > 0;
 }
@@ -181,7 +187,8 @@ static bool is_over(const struct source *source)
 static int send_one(struct source *source)
 {
 	const struct send_options *options = &source->options;
-	uint64_t due_ns = options->rate_pps ? source->start_utc_ns + timing_at_rate(source->number, options->rate_pps) : 0;
+	uint64_t due_ns =
+		options->rate_pps ? source->start_utc_ns + timing_at_rate(source->number, options->rate_pps) : 0;
 	struct outgoing_row row;
 	int r;
 
@@ -234,8 +241,9 @@ static int open_all(struct source *source)
 	if (options->size_bytes == UINT64_MAX)
 		return EX_OK;
 	if (options->size_bytes > source->size_bytes) {
-		fprintf(stderr, "ibvcap send: --size %llu: channel '%s' takes payloads of at most %zu bytes (payload_size)\n",
-			(unsigned long long)options->size_bytes, options->outgoing.channel, source->size_bytes);
+		fprintf(stderr,
+		        "ibvcap send: --size %llu: channel '%s' takes payloads of at most %zu bytes (payload_size)\n",
+		        (unsigned long long)options->size_bytes, options->outgoing.channel, source->size_bytes);
 		return EX_USAGE;
 	}
 	source->size_bytes = options->size_bytes;

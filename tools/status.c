@@ -23,9 +23,9 @@ static void print_sum(struct counters counters, const char *const *labels, unsig
 {
 	for (unsigned i = 0; i < n_labels; i++)
 		printf("%s%s %" PRIu64,
-		       i == 0	? "  "
+		       i == 0   ? "  "
 		       : i == 1 ? " = "
-				: " + ",
+		                : " + ",
 		       labels[i], counters_value(counters, labels[i]));
 	putchar('\n');
 }
@@ -61,11 +61,11 @@ static void print_counters(struct counters counters, const char *const *sum, uns
 
 static void print_stream(const struct ibvcap_stream_status *stream)
 {
-	printf(
-	    "stream %s, queue %u: %s on %s%s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: %s",
-	    stream->name, stream->queue, stream->state, stream->interface, stream->device[0] ? " " : "", stream->device,
-	    stream->backend, stream->slot_bytes, stream->n_blocks, stream->slots_per_block, stream->page_bytes / 1024,
-	    parts_clock_name(stream->clock_source));
+	printf("stream %s, queue %u: %s on %s%s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: "
+	       "%s",
+	       stream->name, stream->queue, stream->state, stream->interface, stream->device[0] ? " " : "",
+	       stream->device, stream->backend, stream->slot_bytes, stream->n_blocks, stream->slots_per_block,
+	       stream->page_bytes / 1024, parts_clock_name(stream->clock_source));
 	if (stream->clock_source != IBVCAP_CLOCK_NONE)
 		printf(" (within %" PRIu64 " ns)", stream->clock_error_ns);
 	putchar('\n');
@@ -143,10 +143,10 @@ struct arguments {
 static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option known[] = {
-	    {"socket", required_argument, NULL, 's'},
-	    {"json", no_argument, NULL, 'j'},
-	    {"help", no_argument, NULL, 'h'},
-	    {0},
+		{"socket", required_argument, NULL, 's'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int option;
 

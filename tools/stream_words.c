@@ -19,7 +19,7 @@ static bool take_apart(const char *text, struct word *word)
 {
 	size_t n = strspn(text, NAME_LETTERS);
 
-	*word = (struct word){ .text = text };
+	*word = (struct word){.text = text};
 	if (n > 0 && text[n] == '.') {
 		word->list = n;
 		text += n + 1;
@@ -86,7 +86,7 @@ static void put_words(FILE *to, const struct word *words, int n_words)
 
 	fputs("streams = ( {", to);
 	for (int i = 0; i < n_words; i++) {
-		const struct word *word = &words[i], *before = i > 0 ? word - 1 : &(struct word){ 0 };
+		const struct word *word = &words[i], *before = i > 0 ? word - 1 : &(struct word){0};
 		bool goes_on = before->list && is_same(before->text, before->list, word->text, word->list);
 
 		if (before->list && !goes_on)

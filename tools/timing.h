@@ -19,12 +19,12 @@ static inline uint64_t timing_at_rate(uint64_t number, uint64_t rate_pps)
 
 /* Zero-initialise but for speed. */
 struct timing_capture {
-	double speed;          /* times as fast as recorded */
-	uint64_t backwards;    /* packets with a time before another's ahead of them: they leave right behind it */
+	double speed;       /* times as fast as recorded */
+	uint64_t backwards; /* packets with a time before another's ahead of them: they leave right behind it */
 	/* of the pass under way, in the capture's own time */
 	uint64_t pass_packets;
 	uint64_t pass_first_ns;
-	uint64_t pass_last_ns; /* the latest */
+	uint64_t pass_last_ns;  /* the latest */
 	uint64_t pass_start_ns; /* how long all passes before it took */
 };
 

@@ -12,7 +12,7 @@
 #include <sysexits.h>
 
 #define INTERVAL_MIN_NS (SECOND_NS / 10)
-#define ANSWER_MS 2000
+#define ANSWER_MS       2000
 
 static const char usage[] =
 	"usage: ibvcap top [OPTIONS...]\n"
@@ -43,12 +43,9 @@ static void on_signal(int number)
 static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option known[] = {
-		{ "socket", required_argument, NULL, 's' },
-		{ "interval", required_argument, NULL, 'i' },
-		{ "once", no_argument, NULL, '1' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"socket", required_argument, NULL, 's'}, {"interval", required_argument, NULL, 'i'},
+		{"once", no_argument, NULL, '1'},         {"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},         {0},
 	};
 	int option;
 

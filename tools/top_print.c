@@ -72,7 +72,7 @@ static double rate(const struct printer *printer, struct counters now, struct co
 
 /* "  12 no_buffer (+3/s), 4 errored": what there was of each cause; nothing where there was none. */
 static void put_causes(const struct printer *printer, struct counters now, struct counters before,
-		       const char *const *labels)
+                       const char *const *labels)
 {
 	char line[400] = "";
 	size_t used = 0;
@@ -85,10 +85,9 @@ static void put_causes(const struct printer *printer, struct counters now, struc
 		if (value == 0)
 			continue;
 		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%" PRIu64 " %s", used ? ", " : "", value,
-					 *labels);
+		                         *labels);
 		if (per_s > 0 && used < sizeof(line))
-			used += (size_t)snprintf(line + used, sizeof(line) - used, " (+%.*f/s)",
-						 per_s < 10, per_s);
+			used += (size_t)snprintf(line + used, sizeof(line) - used, " (+%.*f/s)", per_s < 10, per_s);
 		growing |= per_s > 0;
 		if (used >= sizeof(line))
 			break;
@@ -107,7 +106,7 @@ static const char *const stream_causes[] = {"no_buffer", "errored", "truncated",
 static const char *const consumer_loss[] = {"skipped", NULL};
 
 static void put_consumer(const struct printer *printer, const struct ibvcap_stream_status *stream,
-			 const struct ibvcap_consumer_status_info *consumer)
+                         const struct ibvcap_consumer_status_info *consumer)
 {
 	struct counters now = COUNTERS_OF(consumer), before = top_consumer_before(printer->view, consumer);
 	double skips = top_rate(printer->view, now, before, consumer_loss);
@@ -116,11 +115,11 @@ static void put_consumer(const struct printer *printer, const struct ibvcap_stre
 
 	snprintf(name, sizeof(name), "  %d user %u", (int)consumer->pid, (unsigned)consumer->uid);
 	put_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name, parts_policy_name(consumer->policy),
-		 number(rate(printer, now, before, "delivered"), 0).text, "", number((double)lag, 0).text,
-		 percent(top_fill_percent(stream, lag)).text, "", number(skips, 0).text);
+	         number(rate(printer, now, before, "delivered"), 0).text, "", number((double)lag, 0).text,
+	         percent(top_fill_percent(stream, lag)).text, "", number(skips, 0).text);
 	if (counters_value(now, "skipped"))
 		put_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, "    %" PRIu64 " skipped",
-			 counters_value(now, "skipped"));
+		         counters_value(now, "skipped"));
 }
 
 static void put_stream(const struct printer *printer, const struct ibvcap_stream_status *stream)
@@ -134,10 +133,10 @@ static void put_stream(const struct printer *printer, const struct ibvcap_stream
 
 	snprintf(name, sizeof(name), "%s %u", stream->name, stream->queue);
 	put_line(printer, losses > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name, stream->state,
-		 number(rate(printer, now, before, "published"), 0).text,
-		 gigabits(rate(printer, now, before, "published_bytes")).text, number((double)lag, 0).text,
-		 percent(top_fill_percent(stream, lag)).text,
-		 percent(top_fill_percent(stream, lag > most ? lag : most)).text, number(losses, 0).text);
+	         number(rate(printer, now, before, "published"), 0).text,
+	         gigabits(rate(printer, now, before, "published_bytes")).text, number((double)lag, 0).text,
+	         percent(top_fill_percent(stream, lag)).text,
+	         percent(top_fill_percent(stream, lag > most ? lag : most)).text, number(losses, 0).text);
 	put_causes(printer, now, before, stream_causes);
 	for (int i = 0; i < parts->n_consumers; i++)
 		if (strcmp(parts->consumers[i].stream, stream->name) == 0 && parts->consumers[i].queue == stream->queue)
@@ -149,22 +148,22 @@ static void put_stream(const struct printer *printer, const struct ibvcap_stream
 #define CHANNEL_LINE "%-20s %-10s %9s %6s %7s %7s %7s %6s"
 
 static const char *const channel_loss[] = {"errored", "flushed", "late_dropped", NULL};
-static const char *const channel_causes[] = {"errored",	     "flushed", "late_dropped", "late", "bad_senders",
-					     "queue_resets", NULL};
+static const char *const channel_causes[] = {"errored",      "flushed", "late_dropped", "late", "bad_senders",
+                                             "queue_resets", NULL};
 
 static void put_sending(const struct printer *printer, const char *name, const char *state, struct counters now,
-			struct counters before)
+                        struct counters before)
 {
 	double losses = top_rate(printer->view, now, before, channel_loss);
 	uint64_t timed_max = counters_value(now, "timed_lateness_max_ns");
 	uint64_t paced_max = counters_value(now, "paced_lateness_max_ns");
 
 	put_line(printer, losses > 0 ? TOP_TROUBLE : TOP_PLAIN, CHANNEL_LINE, name, state,
-		 number(rate(printer, now, before, "completed"), 0).text,
-		 gigabits(rate(printer, now, before, "wire_bytes")).text,
-		 number((double)counters_value(now, "pending"), 0).text,
-		 microseconds(top_lateness_ns(now, before)).text,
-		 microseconds((double)(timed_max > paced_max ? timed_max : paced_max)).text, number(losses, 0).text);
+	         number(rate(printer, now, before, "completed"), 0).text,
+	         gigabits(rate(printer, now, before, "wire_bytes")).text,
+	         number((double)counters_value(now, "pending"), 0).text,
+	         microseconds(top_lateness_ns(now, before)).text,
+	         microseconds((double)(timed_max > paced_max ? timed_max : paced_max)).text, number(losses, 0).text);
 	put_causes(printer, now, before, channel_causes);
 }
 
@@ -173,10 +172,10 @@ static void put_channel(const struct printer *printer, const struct ibvcap_chann
 	const struct parts *parts = &printer->view->now;
 
 	put_sending(printer, channel->name, channel->state, COUNTERS_OF(channel),
-		    top_channel_before(printer->view, channel));
+	            top_channel_before(printer->view, channel));
 	if (channel->n_unresolved)
 		put_line(printer, TOP_TROUBLE, "  %u of %u destinations without a next hop", channel->n_unresolved,
-			 channel->n_destinations);
+		         channel->n_destinations);
 	for (int i = 0; i < parts->n_senders; i++) {
 		const struct ibvcap_sender_status *sender = &parts->senders[i];
 		char name[64];
@@ -205,15 +204,15 @@ void top_print(const struct top_view *view, top_put *put, void *context)
 	const struct parts *now = &view->now;
 
 	put_line(&printer, TOP_PLAIN, "ibvcapd %s, process %d, over %s s", now->version, (int)now->pid,
-		 number(view->interval_ns ? (double)view->interval_ns / 1e9 : -1, 1).text);
+	         number(view->interval_ns ? (double)view->interval_ns / 1e9 : -1, 1).text);
 	if (now->n_streams)
 		put_line(&printer, TOP_HEADING, STREAM_LINE, "STREAM, QUEUE", "", "PACKETS/S", "Gb/s", "LAG", "FILL",
-			 "MAX", "LOST/S");
+		         "MAX", "LOST/S");
 	for (int i = 0; i < now->n_streams; i++)
 		put_stream(&printer, &now->streams[i]);
 	if (now->n_channels)
 		put_line(&printer, TOP_HEADING, CHANNEL_LINE, "CHANNEL", "", "PACKETS/S", "Gb/s", "PENDING", "LATE/us",
-			 "MAX/us", "LOST/S");
+		         "MAX/us", "LOST/S");
 	for (int i = 0; i < now->n_channels; i++)
 		put_channel(&printer, &now->channels[i]);
 	if (now->n_interfaces)

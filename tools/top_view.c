@@ -121,9 +121,14 @@ struct counters top_interface_before(const struct top_view *view, const struct i
 
 bool top_is_total(const char *label)
 {
-	static const char *const others[] = {
-		"in_flight", "lag", "leased_blocks", "pending", "senders", "timed_lateness_max_ns", "paced_lateness_max_ns",
-		"fill_max"};
+	static const char *const others[] = {"in_flight",
+	                                     "lag",
+	                                     "leased_blocks",
+	                                     "pending",
+	                                     "senders",
+	                                     "timed_lateness_max_ns",
+	                                     "paced_lateness_max_ns",
+	                                     "fill_max"};
 
 	for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (strcmp(label, others[i]) == 0)
@@ -201,19 +206,19 @@ json_t *top_to_json(const struct top_view *view)
 
 	for (int i = 0; i < now->n_streams; i++)
 		add_rates(view, json_array_get(json_object_get(all, "streams"), (size_t)i),
-			  COUNTERS_OF(&now->streams[i]), top_stream_before(view, &now->streams[i]));
+		          COUNTERS_OF(&now->streams[i]), top_stream_before(view, &now->streams[i]));
 	for (int i = 0; i < now->n_consumers; i++)
 		add_rates(view, json_array_get(json_object_get(all, "consumers"), (size_t)i),
-			  COUNTERS_OF(&now->consumers[i]), top_consumer_before(view, &now->consumers[i]));
+		          COUNTERS_OF(&now->consumers[i]), top_consumer_before(view, &now->consumers[i]));
 	for (int i = 0; i < now->n_channels; i++)
 		add_rates(view, json_array_get(json_object_get(all, "channels"), (size_t)i),
-			  COUNTERS_OF(&now->channels[i]), top_channel_before(view, &now->channels[i]));
+		          COUNTERS_OF(&now->channels[i]), top_channel_before(view, &now->channels[i]));
 	for (int i = 0; i < now->n_senders; i++)
 		add_rates(view, json_array_get(json_object_get(all, "senders"), (size_t)i),
-			  COUNTERS_OF(&now->senders[i]), top_sender_before(view, &now->senders[i]));
+		          COUNTERS_OF(&now->senders[i]), top_sender_before(view, &now->senders[i]));
 	for (int i = 0; i < now->n_interfaces; i++)
 		add_rates(view, json_array_get(json_object_get(all, "interfaces"), (size_t)i),
-			  COUNTERS_OF(&now->interfaces[i]), top_interface_before(view, &now->interfaces[i]));
+		          COUNTERS_OF(&now->interfaces[i]), top_interface_before(view, &now->interfaces[i]));
 	json_object_set_new(all, "interval_s", json_real((double)view->interval_ns / 1e9));
 	return all;
 }

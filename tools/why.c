@@ -17,28 +17,31 @@
 
 static const char usage[] =
 	"usage: ibvcap why STREAM [--socket PATH] [--json]\n"
-	"Where every packet of a stream went, from the wire to each of its readers: each term of the sum, what is behind it, and\n"
-	"what helps. Taps are not in it: they copy what they get hold of, and the daemon does not count it; the tap itself does.\n"
+	"Where every packet of a stream went, from the wire to each of its readers: each term of the sum, what is "
+	"behind it, and\n"
+	"what helps. Taps are not in it: they copy what they get hold of, and the daemon does not count it; the tap "
+	"itself does.\n"
 	"\n"
 	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -j, --json         print JSON\n"
 	"  -h, --help         print this\n";
 
-static const char *const level_names[] = { [WHY_OK] = "ok", [WHY_NOTE] = "note", [WHY_LOSS] = "loss" };
+static const char *const level_names[] = {[WHY_OK] = "ok", [WHY_NOTE] = "note", [WHY_LOSS] = "loss"};
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
 static json_t *line_to_json(const struct why_line *line)
 {
-	json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s?}", "place", line->place, "level", level_names[line->level],
-				   "term", line->term, "value", (json_int_t)line->value, "cause", line->cause, "remedy",
-				   line->remedy);
+	json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s?}", "place", line->place, "level",
+	                           level_names[line->level], "term", line->term, "value", (json_int_t)line->value,
+	                           "cause", line->cause, "remedy", line->remedy);
 
 	if (line->consumer)
 		json_object_set_new(object, "pid", json_integer(line->consumer->pid));
 	if (line->last)
-		json_object_set_new(object, "last", json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)line->last, "from_ns",
-							      (json_int_t)line->from_ns, "to_ns", (json_int_t)line->to_ns));
+		json_object_set_new(object, "last",
+		                    json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)line->last, "from_ns",
+		                              (json_int_t)line->from_ns, "to_ns", (json_int_t)line->to_ns));
 	return object;
 }
 
@@ -48,32 +51,39 @@ static json_t *report_to_json(const struct why_facts *facts, const struct why_re
 
 	for (uint32_t i = 0; i < report->n_lines; i++)
 		json_array_append_new(lines, line_to_json(&report->lines[i]));
-	return json_pack("{s:s, s:I, s:s, s:s, s:o}", "stream", facts->stream->name, "queue", (json_int_t)facts->stream->queue,
-			 "interface", facts->stream->interface, "state", facts->stream->state, "lines", lines);
+	return json_pack("{s:s, s:I, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
+	                 (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "state",
+	                 facts->stream->state, "lines", lines);
 }
 
 /* ---- for people ---------------------------------------------------------------------------------- */
 
 static void print_stream_sum(const struct why_facts *facts)
 {
-	static const char *const terms[] = { "matched", "published", "no_buffer", "errored", "in_flight" };
+	static const char *const terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
 
 	printf("stream %s, queue %u: %s on %s\n", facts->stream->name, facts->stream->queue, facts->stream->state,
 	       facts->stream->interface);
 	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
-		printf("%s%s %" PRIu64, i == 0 ? "  " : i == 1 ? " = " : " + ", terms[i],
-		       counters_value(COUNTERS_OF(facts->stream), terms[i]));
+		printf("%s%s %" PRIu64,
+		       i == 0   ? "  "
+		       : i == 1 ? " = "
+		                : " + ",
+		       terms[i], counters_value(COUNTERS_OF(facts->stream), terms[i]));
 	putchar('\n');
 }
 
 static void print_consumer_sum(const struct ibvcap_consumer_status_info *consumer)
 {
-	static const char *const terms[] = { "published", "delivered", "skipped", "lag" };
+	static const char *const terms[] = {"published", "delivered", "skipped", "lag"};
 
 	printf("consumer process %d of user %u\n", (int)consumer->pid, (unsigned)consumer->uid);
 	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
-		printf("%s%s %" PRIu64, i == 0 ? "  " : i == 1 ? " = " : " + ", terms[i],
-		       counters_value(COUNTERS_OF(consumer), terms[i]));
+		printf("%s%s %" PRIu64,
+		       i == 0   ? "  "
+		       : i == 1 ? " = "
+		                : " + ",
+		       terms[i], counters_value(COUNTERS_OF(consumer), terms[i]));
 	puts(" since it attached");
 }
 
@@ -106,8 +116,8 @@ static void print_lines(const struct why_report *report, const struct ibvcap_con
 
 		if (line->consumer != consumer)
 			continue;
-		printf("  %-4s  %-13s %12" PRIu64 "  %s\n", line->level == WHY_LOSS ? "LOSS" : level_names[line->level], line->term,
-		       line->value, line->cause);
+		printf("  %-4s  %-13s %12" PRIu64 "  %s\n", line->level == WHY_LOSS ? "LOSS" : level_names[line->level],
+		       line->term, line->value, line->cause);
 		if (line->last)
 			print_when(line);
 		if (line->remedy)
@@ -141,10 +151,10 @@ struct arguments {
 static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option known[] = {
-		{ "socket", required_argument, NULL, 's' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"socket", required_argument, NULL, 's'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int option;
 
@@ -183,7 +193,7 @@ static const struct ibvcap_interface_status *find_interface(const struct ibvcap_
 static int explain(const struct ibvcap_status *status, const struct arguments *arguments, struct why_report *report)
 {
 	const struct ibvcap_stream_status *streams;
-	struct why_facts facts = { 0 };
+	struct why_facts facts = {0};
 	json_t *queues = json_array();
 	int n_streams = ibvcap_status_streams(status, &streams);
 	int n_found = 0;
@@ -214,7 +224,7 @@ static int explain(const struct ibvcap_status *status, const struct arguments *a
 
 int cmd_why(int argc, char **argv)
 {
-	struct arguments arguments = { 0 };
+	struct arguments arguments = {0};
 	struct ibvcap_status *status;
 	struct why_report *report;
 	int r = parse_arguments(argc, argv, &arguments);
@@ -232,8 +242,9 @@ int cmd_why(int argc, char **argv)
 	free(report);
 	ibvcap_status_free(status);
 	if (n_found == 0) {
-		fprintf(stderr, "ibvcap why: no stream '%s' that this user may see; 'ibvcap status' lists those there are\n",
-			arguments.stream);
+		fprintf(stderr,
+		        "ibvcap why: no stream '%s' that this user may see; 'ibvcap status' lists those there are\n",
+		        arguments.stream);
 		return EX_UNAVAILABLE;
 	}
 	return fflush(stdout) == 0 && !ferror(stdout) ? EX_OK : EX_IOERR;

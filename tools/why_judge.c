@@ -26,16 +26,19 @@ static void add(struct why_report *report, const struct why_line *line)
 
 static void judge_port(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = { .place = "port", .term = "port_discards", .cause = "the port dropped nothing before steering" };
+	struct why_line line = {
+		.place = "port", .term = "port_discards", .cause = "the port dropped nothing before steering"};
 
 	if (!facts->interface)
 		return;
 	line.value = counters_value(COUNTERS_OF(facts->interface), line.term);
 	if (line.value) {
 		line.level = WHY_LOSS;
-		line.cause = "dropped by the port before it knew the stream, of all streams on it: the card could not bring packets "
+		line.cause = "dropped by the port before it knew the stream, of all streams on it: the card could not "
+			     "bring packets "
 			     "to memory as fast as they came";
-		line.remedy = "look for a slow PCIe link (lspci -vv: LnkSta), memory of another NUMA node, or other traffic on the "
+		line.remedy = "look for a slow PCIe link (lspci -vv: LnkSta), memory of another NUMA node, or other "
+			      "traffic on the "
 			      "port; ethtool -S shows the driver's own counts";
 	}
 	add(report, &line);
@@ -55,20 +58,22 @@ static void judge_link(const struct why_facts *facts, struct why_report *report)
 	if (strcmp(facts->stream->state, "link_down") != 0)
 		return;
 	snprintf(report->link_remedy, sizeof(report->link_remedy),
-		 "ip link set dev %s up, then the cable and the port at its other end", facts->stream->interface);
+	         "ip link set dev %s up, then the cable and the port at its other end", facts->stream->interface);
 	add(report, &line);
 }
 
 static void judge_matched(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = { .place = "stream", .term = "matched", .value = of_stream(facts, "matched") };
+	struct why_line line = {.place = "stream", .term = "matched", .value = of_stream(facts, "matched")};
 
 	line.cause = "what the card's flow rules took off the wire, before any drop";
 	if (line.value == 0) {
 		line.level = WHY_NOTE;
-		line.cause = "no packet ever matched a flow of this stream: none is sent, it does not get here, or the flows ask for "
+		line.cause = "no packet ever matched a flow of this stream: none is sent, it does not get here, or the "
+			     "flows ask for "
 			     "another one";
-		line.remedy = "hold the flows in the configuration (destination, port, source, vlan) against what the sender says; "
+		line.remedy = "hold the flows in the configuration (destination, port, source, vlan) against what the "
+			      "sender says; "
 			      "for a group: join = true, and an IGMP querier in the network";
 	}
 	add(report, &line);
@@ -89,33 +94,42 @@ static bool has_lossless_consumer(const struct why_facts *facts)
 static void explain_no_buffer(const struct why_facts *facts, struct why_line *line)
 {
 	if (of_stream(facts, "queue_resets") && has_lossless_consumer(facts)) {
-		line->cause = "matched while no slot was free, as a lossless reader kept the queue waiting or the worker was too "
+		line->cause = "matched while no slot was free, as a lossless reader kept the queue waiting or the "
+			      "worker was too "
 			      "slow; or while the queue was reset after an error of the device";
-		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest make the "
+		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest "
+			       "make the "
 			       "lossless reader faster or lossy, or raise history_blocks";
 	} else if (of_stream(facts, "queue_resets")) {
-		line->cause = "matched while no slot was free, as the worker was too slow; or while the queue was reset after an "
+		line->cause = "matched while no slot was free, as the worker was too slow; or while the queue was "
+			      "reset after an "
 			      "error of the device";
-		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest a CPU of its "
+		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest "
+			       "a CPU of its "
 			       "own for the worker (cpu), poll = \"busy\", a deeper receive_queue_slots";
 	} else if (has_lossless_consumer(facts)) {
-		line->cause = "matched while no slot was free: a lossless reader kept the queue waiting, or the worker was too slow";
-		line->remedy = "make the lossless reader faster or lossy; else history_blocks, and lossless_deadline_ms";
+		line->cause = "matched while no slot was free: a lossless reader kept the queue waiting, or the worker "
+			      "was too slow";
+		line->remedy =
+			"make the lossless reader faster or lossy; else history_blocks, and lossless_deadline_ms";
 	} else if (facts->stream->page_bytes == 4096) {
 		line->cause = "matched while no slot was free: the worker was too slow, on a ring in pages of 4 KiB";
-		line->remedy = "page_size = \"2M\"; then a CPU of its own for the worker (cpu), poll = \"busy\", and a deeper "
-			       "receive_queue_slots";
+		line->remedy =
+			"page_size = \"2M\"; then a CPU of its own for the worker (cpu), poll = \"busy\", and a deeper "
+			"receive_queue_slots";
 	} else {
-		line->cause = "matched while no slot was free: the worker was too slow, or held up for longer than its queue is "
+		line->cause = "matched while no slot was free: the worker was too slow, or held up for longer than its "
+			      "queue is "
 			      "deep";
-		line->remedy = "a CPU of its own for the worker (cpu), poll = \"busy\", a deeper receive_queue_slots; at a rate over "
+		line->remedy = "a CPU of its own for the worker (cpu), poll = \"busy\", a deeper receive_queue_slots; "
+			       "at a rate over "
 			       "what one worker does: split the flows over several streams";
 	}
 }
 
 static void judge_no_buffer(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = { .place = "stream", .term = "no_buffer", .value = of_stream(facts, "no_buffer") };
+	struct why_line line = {.place = "stream", .term = "no_buffer", .value = of_stream(facts, "no_buffer")};
 
 	line.cause = "every packet that matched found a free slot";
 	if (line.value == 0) {
@@ -132,25 +146,28 @@ static void judge_no_buffer(const struct why_facts *facts, struct why_report *re
 
 static void judge_errored(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = { .place = "stream", .term = "errored", .value = of_stream(facts, "errored") };
+	struct why_line line = {.place = "stream", .term = "errored", .value = of_stream(facts, "errored")};
 
 	line.cause = "the device reported no error";
 	if (line.value) {
 		line.level = WHY_LOSS;
-		line.cause = "came and could not be used, most likely longer than payload_size: its row is marked an error";
-		line.remedy = "raise payload_size to the largest payload that is sent, or oversize_sink = true to have what fits";
+		line.cause =
+			"came and could not be used, most likely longer than payload_size: its row is marked an error";
+		line.remedy = "raise payload_size to the largest payload that is sent, or oversize_sink = true to have "
+			      "what fits";
 	}
 	add(report, &line);
 }
 
 static void judge_in_flight(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = { .place = "stream", .term = "in_flight", .value = of_stream(facts, "in_flight") };
+	struct why_line line = {.place = "stream", .term = "in_flight", .value = of_stream(facts, "in_flight")};
 
 	line.cause = "all that matched is accounted for";
 	if (line.value) {
 		line.level = WHY_NOTE;
-		line.cause = "matched, and not published yet when it was asked: on their way, or about to be counted as no_buffer";
+		line.cause = "matched, and not published yet when it was asked: on their way, or about to be counted "
+			     "as no_buffer";
 		line.remedy = "ask again when the sender pauses: at rest it is 0";
 	}
 	add(report, &line);
@@ -172,13 +189,16 @@ static void judge_published(const struct why_facts *facts, struct why_report *re
 static void judge_marked(const struct why_facts *facts, struct why_report *report)
 {
 	static const struct why_line marks[] = {
-		{ WHY_LOSS, "stream", NULL, "truncated", 0, "of published: the payload was longer than its row, which has its beginning",
-		  "raise payload_size to the largest payload that is sent", 0, 0, 0 },
-		{ WHY_NOTE, "stream", NULL, "irregular", 0,
-		  "of published: a VLAN tag, IP options or a fragment where none was expected; what could be made of it is in the row",
-		  "a tag: vlan = ID in the flow; fragments: a sender's MTU that fits, or payload_size", 0, 0, 0 },
-		{ WHY_LOSS, "stream", NULL, "bad_checksum", 0, "of published: damaged between the sender's card and this one",
-		  "cables, transceivers and switches on the way; ip -s link on both ends", 0, 0, 0 },
+		{WHY_LOSS, "stream", NULL, "truncated", 0,
+	         "of published: the payload was longer than its row, which has its beginning",
+	         "raise payload_size to the largest payload that is sent", 0, 0, 0},
+		{WHY_NOTE, "stream", NULL, "irregular", 0,
+	         "of published: a VLAN tag, IP options or a fragment where none was expected; what could be made of it "
+	         "is in the row",
+	         "a tag: vlan = ID in the flow; fragments: a sender's MTU that fits, or payload_size", 0, 0, 0},
+		{WHY_LOSS, "stream", NULL, "bad_checksum", 0,
+	         "of published: damaged between the sender's card and this one",
+	         "cables, transceivers and switches on the way; ip -s link on both ends", 0, 0, 0},
 	};
 
 	for (unsigned i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
@@ -194,35 +214,43 @@ static void judge_marked(const struct why_facts *facts, struct why_report *repor
 
 static void judge_skipped(const struct ibvcap_consumer_status_info *consumer, struct why_report *report)
 {
-	struct why_line line = { .place = "consumer", .consumer = consumer, .term = "skipped",
-				 .value = of_consumer(consumer, "skipped"), .cause = "no packet was recycled before it came to it" };
+	struct why_line line = {.place = "consumer",
+	                        .consumer = consumer,
+	                        .term = "skipped",
+	                        .value = of_consumer(consumer, "skipped"),
+	                        .cause = "no packet was recycled before it came to it"};
 
 	if (line.value && consumer->policy == IBVCAP_POLICY_LOSSLESS) {
 		line.level = WHY_LOSS;
-		line.cause = "recycled before it came to them, though it is lossless: they were gone when it attached or it was demoted";
+		line.cause = "recycled before it came to them, though it is lossless: they were gone when it attached "
+			     "or it was demoted";
 		line.remedy = "make it faster, or raise lossless_deadline_ms";
 	} else if (line.value) {
 		line.level = WHY_LOSS;
-		line.cause = "recycled before it came to them: it is slower than the packets come, or paused for longer than the ring "
+		line.cause = "recycled before it came to them: it is slower than the packets come, or paused for "
+			     "longer than the ring "
 			     "is deep";
-		line.remedy = "make it faster (several readers, larger batches, no work while a batch is held), or a longer ring: "
+		line.remedy = "make it faster (several readers, larger batches, no work while a batch is held), or a "
+			      "longer ring: "
 			      "history_blocks";
 	}
 	add(report, &line);
 }
 
 static void judge_lag(const struct why_facts *facts, const struct ibvcap_consumer_status_info *consumer,
-		      struct why_report *report)
+                      struct why_report *report)
 {
 	uint64_t room = (uint64_t)facts->stream->n_blocks * facts->stream->slots_per_block;
-	struct why_line line = { .place = "consumer", .consumer = consumer, .term = "lag", .value = of_consumer(consumer, "lag") };
+	struct why_line line = {
+		.place = "consumer", .consumer = consumer, .term = "lag", .value = of_consumer(consumer, "lag")};
 
 	if (line.value == 0) {
 		line.cause = "it has all there is";
 	} else if (line.value > room / 2) {
 		line.level = WHY_NOTE;
 		line.cause = "still ahead of it, more than half of the ring: it is about to skip";
-		line.remedy = "is it stopped, or waiting for something? Make it faster, or the ring longer: history_blocks";
+		line.remedy =
+			"is it stopped, or waiting for something? Make it faster, or the ring longer: history_blocks";
 	} else {
 		line.cause = "still ahead of it, and safe for now";
 	}
@@ -230,7 +258,7 @@ static void judge_lag(const struct why_facts *facts, const struct ibvcap_consume
 }
 
 static void judge_consumer(const struct why_facts *facts, const struct ibvcap_consumer_status_info *consumer,
-			   struct why_report *report)
+                           struct why_report *report)
 {
 	const struct why_line delivered = {
 		.place = "consumer",

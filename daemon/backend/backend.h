@@ -48,24 +48,24 @@ struct backend_capabilities {
 	uint32_t max_queue_slots; /* deepest receive queue */
 	bool oversize_sink;       /* a longer packet can be a truncated row instead of an error */
 	bool timestamps;
-	uint64_t clock_hz;        /* of raw timestamps; 0 = none */
-	uint64_t clock_mask;      /* valid bits of raw timestamps */
-	uint32_t max_send_slots;  /* deepest send queue */
-	bool send_checksums;      /* the device can fill in the checksums of what it sends */
-	uint64_t min_rate_bps;    /* of its own pacing */
-	uint64_t max_rate_bps;    /* 0: it has none */
+	uint64_t clock_hz;       /* of raw timestamps; 0 = none */
+	uint64_t clock_mask;     /* valid bits of raw timestamps */
+	uint32_t max_send_slots; /* deepest send queue */
+	bool send_checksums;     /* the device can fill in the checksums of what it sends */
+	uint64_t min_rate_bps;   /* of its own pacing */
+	uint64_t max_rate_bps;   /* 0: it has none */
 };
 
 struct backend_queue_options {
 	struct backend_memory *payload;
 	struct backend_memory *headers;
-	uint32_t slots;          /* depth of the receive queue, a multiple of 64 */
-	uint32_t header_bytes;   /* the first so many bytes of a frame go to the slot's header row */
-	uint32_t header_stride;  /* bytes between header rows */
-	uint32_t slot_bytes;     /* S: the next so many go to its payload row; also the stride */
+	uint32_t slots;         /* depth of the receive queue, a multiple of 64 */
+	uint32_t header_bytes;  /* the first so many bytes of a frame go to the slot's header row */
+	uint32_t header_stride; /* bytes between header rows */
+	uint32_t slot_bytes;    /* S: the next so many go to its payload row; also the stride */
 	bool oversize_sink;
 	bool timestamps;
-	bool completion_events;  /* arm() and fd() will be used */
+	bool completion_events; /* arm() and fd() will be used */
 };
 
 struct backend_send_options {
@@ -101,9 +101,10 @@ enum backend_event_flag {
 struct backend_event {
 	uint64_t timestamp_raw;
 	uint32_t slot;
-	uint32_t bytes;  /* of the frame, without FCS; may exceed header_bytes + S with an oversize sink; 0 unless BACKEND_OK */
-	uint8_t status;  /* enum backend_status */
-	uint8_t flags;   /* enum backend_event_flag */
+	uint32_t
+		bytes; /* of the frame, without FCS; may exceed header_bytes + S with an oversize sink; 0 unless BACKEND_OK */
+	uint8_t status; /* enum backend_status */
+	uint8_t flags;  /* enum backend_event_flag */
 	uint16_t reserved;
 };
 
@@ -126,7 +127,7 @@ struct backend_port_statistics {
 	uint64_t out_of_buffer; /* drops for want of a slot, device-wide, since open; widened */
 	uint64_t discards;      /* dropped by the port before steering, since open */
 	bool has_discards;
-	bool port_active;       /* the device's own view of its link */
+	bool port_active; /* the device's own view of its link */
 };
 
 enum backend_notice_type {

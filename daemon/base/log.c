@@ -89,7 +89,8 @@ format_text(char text[LOG_LINE_MAX], uint64_t n_left_out, const char *format, va
 	keep_to_one_line(text);
 	used = strlen(text);
 	if (n_left_out)
-		snprintf(text + used, LOG_LINE_MAX - used, " (%" PRIu64 " more of these were left out before)", n_left_out);
+		snprintf(text + used, LOG_LINE_MAX - used, " (%" PRIu64 " more of these were left out before)",
+		         n_left_out);
 }
 
 /* ---- to the journal -------------------------------------------------------------------------------- */
@@ -120,7 +121,7 @@ static void __attribute__((format(printf, 2, 3))) add_field(struct fields *field
 	va_start(arguments, format);
 	vsnprintf(text, FIELD_BYTES, format, arguments);
 	va_end(arguments);
-	fields->list[fields->n++] = (struct iovec){ text, strlen(text) };
+	fields->list[fields->n++] = (struct iovec){text, strlen(text)};
 }
 
 static void add_counter(struct fields *fields, const struct log_counter *counter)
@@ -155,7 +156,7 @@ static void add_about(struct fields *fields, const struct log_about *about)
 /* "MESSAGE=" stands before the text. */
 static bool send_to_journal(int priority, const struct log_about *about, uint64_t n_left_out, char *message)
 {
-	struct fields fields = { .n = 0 };
+	struct fields fields = {.n = 0};
 
 	if (access(JOURNAL_SOCKET, W_OK)) /* sd_journal_sendv() would say that it was sent */
 		return false;
@@ -165,7 +166,7 @@ static bool send_to_journal(int priority, const struct log_about *about, uint64_
 		add_field(&fields, "IBVCAP_LEFT_OUT=%" PRIu64, n_left_out);
 	if (about)
 		add_about(&fields, about);
-	fields.list[fields.n++] = (struct iovec){ message, strlen(message) };
+	fields.list[fields.n++] = (struct iovec){message, strlen(message)};
 	return sd_journal_sendv(fields.list, fields.n) >= 0;
 }
 

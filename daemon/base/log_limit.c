@@ -14,7 +14,7 @@ static struct log_limit_site *find(struct log_limit *limit, const void *site)
 		if (limit->sites[i].since_ns < oldest->since_ns)
 			oldest = &limit->sites[i];
 	}
-	*oldest = (struct log_limit_site){ .site = site };
+	*oldest = (struct log_limit_site){.site = site};
 	return oldest;
 }
 
@@ -25,7 +25,7 @@ bool log_limit_allows(struct log_limit *limit, const void *site, uint64_t now_ns
 	*n_left_out = 0;
 	if (mine->n == 0 || now_ns - mine->since_ns >= LOG_LIMIT_S * UINT64_C(1000000000)) {
 		*n_left_out = mine->n_left_out;
-		*mine = (struct log_limit_site){ .site = site, .since_ns = now_ns };
+		*mine = (struct log_limit_site){.site = site, .since_ns = now_ns};
 	}
 	if (mine->n < LOG_LIMIT_N) {
 		mine->n++;

@@ -72,7 +72,7 @@ static uint32_t choose_shift(uint64_t hz)
 
 void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask)
 {
-	*fit = (struct clock_fit){ .hz = hz, .mask = mask, .shift = choose_shift(hz) };
+	*fit = (struct clock_fit){.hz = hz, .mask = mask, .shift = choose_shift(hz)};
 	if (hz)
 		set_rate(fit, NS_PER_S, hz, NOMINAL_ERROR_PPB);
 }
@@ -90,7 +90,8 @@ static void measure_rate(struct clock_fit *fit)
 {
 	uint64_t window_ns = middle_ns(&fit->last) - middle_ns(&fit->first);
 	uint64_t ticks = fit->last.raw - fit->first.raw;
-	unsigned __int128 error = (unsigned __int128)(half_bracket_ns(&fit->first) + half_bracket_ns(&fit->last)) * NS_PER_S;
+	unsigned __int128 error =
+		(unsigned __int128)(half_bracket_ns(&fit->first) + half_bracket_ns(&fit->last)) * NS_PER_S;
 
 	if (ticks && window_ns && error / window_ns < NOMINAL_ERROR_PPB)
 		set_rate(fit, window_ns, ticks, (uint64_t)(error / window_ns));
@@ -125,12 +126,13 @@ static void fill_line(const struct clock_fit *fit, uint64_t residual_ns, struct 
 		.mult = fit->mult,
 		.shift = fit->shift,
 		.mask = fit->mask,
-		.error_ns = half_bracket_ns(&fit->last) + residual_ns + fit->rate_error_ppb * CLOCK_RENEWAL_NS / NS_PER_S,
+		.error_ns =
+			half_bracket_ns(&fit->last) + residual_ns + fit->rate_error_ppb * CLOCK_RENEWAL_NS / NS_PER_S,
 	};
 }
 
 static bool is_step(const struct clock_fit *fit, const struct clock_pair *pair, uint64_t elapsed_ns,
-		    uint64_t residual_ns)
+                    uint64_t residual_ns)
 {
 	uint64_t limit_ns = elapsed_ns / (1000000 / STEP_PPM);
 

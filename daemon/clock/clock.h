@@ -39,12 +39,12 @@ struct clock_fit {
 	struct clock_pair first;  /* of the window the rate is taken over */
 	struct clock_pair middle; /* becomes first when the window gets too long */
 	struct clock_pair last;
-	uint64_t hz;              /* nominal */
+	uint64_t hz; /* nominal */
 	uint64_t mask;
-	uint64_t mult;            /* the rate in force, as in the line */
+	uint64_t mult; /* the rate in force, as in the line */
 	uint32_t shift;
-	uint64_t rate_error_ppb;  /* bound on it */
-	uint32_t n_pairs;         /* since the start or the last step */
+	uint64_t rate_error_ppb; /* bound on it */
+	uint32_t n_pairs;        /* since the start or the last step */
 };
 
 /** hz is the device's nominal frequency, not 0; mask its valid bits, all low. */

@@ -18,21 +18,21 @@ const char *change_fixed_stream_key(const struct config_stream *before, const st
 		unsigned key;
 		bool differs;
 	} fixed[] = {
-		{ STREAM_INTERFACE, strcmp(before->interface, after->interface) != 0 },
-		{ STREAM_BACKEND, before->backend != after->backend },
-		{ STREAM_PAYLOAD_SIZE, before->payload_size != after->payload_size },
-		{ STREAM_SLOTS_PER_BLOCK, before->slots_per_block != after->slots_per_block },
-		{ STREAM_HISTORY_BLOCKS, before->history_blocks != after->history_blocks },
-		{ STREAM_RECEIVE_QUEUE_SLOTS, before->receive_queue_slots != after->receive_queue_slots },
-		{ STREAM_PAGE_SIZE, before->page_bytes != after->page_bytes },
-		{ STREAM_POLL, before->poll != after->poll },
-		{ STREAM_SPIN_US, before->spin_us != after->spin_us },
-		{ STREAM_CPU, before->cpu != after->cpu },
-		{ STREAM_MAX_CONSUMERS, before->max_consumers != after->max_consumers },
-		{ STREAM_LEASE_BLOCKS, before->lease_blocks != after->lease_blocks },
-		{ STREAM_OVERSIZE_SINK, before->oversize_sink != after->oversize_sink },
-		{ STREAM_TIMESTAMPS, before->timestamps != after->timestamps },
-		{ STREAM_JOIN, before->join != after->join },
+		{STREAM_INTERFACE, strcmp(before->interface, after->interface) != 0},
+		{STREAM_BACKEND, before->backend != after->backend},
+		{STREAM_PAYLOAD_SIZE, before->payload_size != after->payload_size},
+		{STREAM_SLOTS_PER_BLOCK, before->slots_per_block != after->slots_per_block},
+		{STREAM_HISTORY_BLOCKS, before->history_blocks != after->history_blocks},
+		{STREAM_RECEIVE_QUEUE_SLOTS, before->receive_queue_slots != after->receive_queue_slots},
+		{STREAM_PAGE_SIZE, before->page_bytes != after->page_bytes},
+		{STREAM_POLL, before->poll != after->poll},
+		{STREAM_SPIN_US, before->spin_us != after->spin_us},
+		{STREAM_CPU, before->cpu != after->cpu},
+		{STREAM_MAX_CONSUMERS, before->max_consumers != after->max_consumers},
+		{STREAM_LEASE_BLOCKS, before->lease_blocks != after->lease_blocks},
+		{STREAM_OVERSIZE_SINK, before->oversize_sink != after->oversize_sink},
+		{STREAM_TIMESTAMPS, before->timestamps != after->timestamps},
+		{STREAM_JOIN, before->join != after->join},
 	};
 
 	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
@@ -61,26 +61,26 @@ const char *change_fixed_channel_key(const struct config_channel *before, const 
 		unsigned key;
 		bool differs;
 	} fixed[] = {
-		{ CHANNEL_INTERFACE, strcmp(before->interface, after->interface) != 0 },
-		{ CHANNEL_BACKEND, before->backend != after->backend },
-		{ CHANNEL_DESTINATIONS, !has_same_destinations(before, after) },
-		{ CHANNEL_SOURCE, !config_is_same_address(&before->source, &after->source) },
-		{ CHANNEL_SOURCE_PORT, before->source_port != after->source_port },
-		{ CHANNEL_VLAN, before->vlan != after->vlan },
-		{ CHANNEL_DSCP, before->dscp != after->dscp },
-		{ CHANNEL_TTL, before->ttl != after->ttl },
-		{ CHANNEL_PAYLOAD_SIZE, before->payload_size != after->payload_size },
-		{ CHANNEL_SEND_QUEUE_SLOTS, before->send_queue_slots != after->send_queue_slots },
-		{ CHANNEL_ARENA_SLOTS, before->arena_slots != after->arena_slots },
-		{ CHANNEL_PAGE_SIZE, before->page_bytes != after->page_bytes },
-		{ CHANNEL_RATE_LIMIT_MBPS, before->rate_limit_bps != after->rate_limit_bps },
-		{ CHANNEL_BURST_BYTES, before->burst_bytes != after->burst_bytes },
-		{ CHANNEL_PACING, before->device_pacing != after->device_pacing },
-		{ CHANNEL_LATE_AFTER_US, before->late_after_us != after->late_after_us },
-		{ CHANNEL_UDP_CHECKSUM, before->udp_checksum != after->udp_checksum },
-		{ CHANNEL_POLL, before->poll != after->poll },
-		{ CHANNEL_SPIN_US, before->spin_us != after->spin_us },
-		{ CHANNEL_CPU, before->cpu != after->cpu },
+		{CHANNEL_INTERFACE, strcmp(before->interface, after->interface) != 0},
+		{CHANNEL_BACKEND, before->backend != after->backend},
+		{CHANNEL_DESTINATIONS, !has_same_destinations(before, after)},
+		{CHANNEL_SOURCE, !config_is_same_address(&before->source, &after->source)},
+		{CHANNEL_SOURCE_PORT, before->source_port != after->source_port},
+		{CHANNEL_VLAN, before->vlan != after->vlan},
+		{CHANNEL_DSCP, before->dscp != after->dscp},
+		{CHANNEL_TTL, before->ttl != after->ttl},
+		{CHANNEL_PAYLOAD_SIZE, before->payload_size != after->payload_size},
+		{CHANNEL_SEND_QUEUE_SLOTS, before->send_queue_slots != after->send_queue_slots},
+		{CHANNEL_ARENA_SLOTS, before->arena_slots != after->arena_slots},
+		{CHANNEL_PAGE_SIZE, before->page_bytes != after->page_bytes},
+		{CHANNEL_RATE_LIMIT_MBPS, before->rate_limit_bps != after->rate_limit_bps},
+		{CHANNEL_BURST_BYTES, before->burst_bytes != after->burst_bytes},
+		{CHANNEL_PACING, before->device_pacing != after->device_pacing},
+		{CHANNEL_LATE_AFTER_US, before->late_after_us != after->late_after_us},
+		{CHANNEL_UDP_CHECKSUM, before->udp_checksum != after->udp_checksum},
+		{CHANNEL_POLL, before->poll != after->poll},
+		{CHANNEL_SPIN_US, before->spin_us != after->spin_us},
+		{CHANNEL_CPU, before->cpu != after->cpu},
 	};
 
 	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
@@ -164,7 +164,7 @@ static int copy_stream(struct config *config, const struct config_stream *from, 
 }
 
 static int copy_streams(struct config *copy, const struct config *from, const char *removed,
-			struct config_stream *streams, struct fault *fault)
+                        struct config_stream *streams, struct fault *fault)
 {
 	for (uint32_t i = 0; i < from->n_streams; i++) {
 		const struct config_stream *stream = &from->streams[i];
@@ -173,9 +173,10 @@ static int copy_streams(struct config *copy, const struct config *from, const ch
 		if (removed && strcmp(stream->name, removed) == 0)
 			continue;
 		if (same)
-			return fault_set(fault, EX_CONFIG, EEXIST, "%s:%d: name = \"%s\" is that of the stream at %s:%d too: "
-								   "accepted is a name of its own",
-					 stream->file, stream->line, stream->name, same->file, same->line);
+			return fault_set(fault, EX_CONFIG, EEXIST,
+			                 "%s:%d: name = \"%s\" is that of the stream at %s:%d too: "
+			                 "accepted is a name of its own",
+			                 stream->file, stream->line, stream->name, same->file, same->line);
 		if (copy_stream(copy, stream, &streams[copy->n_streams]) < 0)
 			return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
 		copy->n_streams++;
@@ -213,7 +214,7 @@ static int copy_channel(struct config *config, const struct config_channel *from
 }
 
 static int copy_channels(struct config *copy, const struct config *from, const char *removed,
-			 struct config_channel *channels, struct fault *fault)
+                         struct config_channel *channels, struct fault *fault)
 {
 	for (uint32_t i = 0; i < from->n_channels; i++) {
 		const struct config_channel *channel = &from->channels[i];
@@ -232,7 +233,7 @@ static int copy_channels(struct config *copy, const struct config *from, const c
 }
 
 static int fill_streams(struct config *copy, const struct config *base, const struct config *added, const char *removed,
-			struct fault *fault)
+                        struct fault *fault)
 {
 	uint32_t n = base->n_streams + (added ? added->n_streams : 0);
 	struct config_stream *streams = config_allocate(copy, n, sizeof(*streams));
@@ -246,12 +247,12 @@ static int fill_streams(struct config *copy, const struct config *base, const st
 		r = copy_streams(copy, added, NULL, streams, fault);
 	if (r == 0 && copy->n_streams > CONFIG_STREAMS_MAX)
 		r = fault_set(fault, EX_CONFIG, E2BIG, "%u streams: accepted are %d at most", copy->n_streams,
-			      CONFIG_STREAMS_MAX);
+		              CONFIG_STREAMS_MAX);
 	return r;
 }
 
 static int fill_channels(struct config *copy, const struct config *base, const struct config *added,
-			 const char *removed, struct fault *fault)
+                         const char *removed, struct fault *fault)
 {
 	uint32_t n = base->n_channels + (added ? added->n_channels : 0);
 	struct config_channel *channels = config_allocate(copy, n, sizeof(*channels));
@@ -265,12 +266,12 @@ static int fill_channels(struct config *copy, const struct config *base, const s
 		r = copy_channels(copy, added, NULL, channels, fault);
 	if (r == 0 && copy->n_channels > CONFIG_CHANNELS_MAX)
 		r = fault_set(fault, EX_CONFIG, E2BIG, "%u channels: accepted are %d at most", copy->n_channels,
-			      CONFIG_CHANNELS_MAX);
+		              CONFIG_CHANNELS_MAX);
 	return r;
 }
 
 static int fill_copy(struct config *copy, const struct config *base, const struct config *added,
-		     const struct change_removed *removed, struct fault *fault)
+                     const struct change_removed *removed, struct fault *fault)
 {
 	int r;
 
@@ -286,17 +287,17 @@ static int fill_copy(struct config *copy, const struct config *base, const struc
 static int check_removed(const struct config *base, const struct change_removed *removed, struct fault *fault)
 {
 	const char *what = removed->stream && !change_find_stream(base, removed->stream)      ? "stream"
-			   : removed->channel && !change_find_channel(base, removed->channel) ? "channel"
-											      : NULL;
+	                   : removed->channel && !change_find_channel(base, removed->channel) ? "channel"
+	                                                                                      : NULL;
 
 	if (!what)
 		return 0;
 	return fault_set(fault, EX_UNAVAILABLE, ENOENT, "no %s '%s'; 'ibvcap status' lists those there are", what,
-			 what[0] == 's' ? removed->stream : removed->channel);
+	                 what[0] == 's' ? removed->stream : removed->channel);
 }
 
 int change_copy(const struct config *base, const struct config *added, const struct change_removed *removed,
-		struct config **copy, struct fault *fault)
+                struct config **copy, struct fault *fault)
 {
 	struct config *c;
 	int r = check_removed(base, removed, fault);

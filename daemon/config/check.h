@@ -13,7 +13,7 @@
 
 int check_flow(const struct reader *reader, const config_setting_t *setting, const struct config_flow *flow);
 int check_stream(const struct reader *reader, const config_setting_t *setting, const struct value *values,
-		 const struct config_stream *stream);
+                 const struct config_stream *stream);
 
 /** A unicast address that can be in a packet's header. */
 bool check_is_one(const struct config_address *address);
@@ -23,6 +23,6 @@ bool check_is_name(const char *name);
 
 /** Not among the streams that config has so far. */
 int check_name_is_new(const struct reader *reader, const config_setting_t *setting, const struct config *config,
-		      const struct config_stream *stream);
+                      const struct config_stream *stream);
 
 #endif

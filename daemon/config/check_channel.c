@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define TTL_OF_GROUPS 1
-#define TTL_OF_HOSTS 64
+#define TTL_OF_HOSTS  64
 
 uint8_t config_ttl(const struct config_channel *channel, const struct config_destination *destination)
 {
@@ -17,21 +17,21 @@ uint8_t config_ttl(const struct config_channel *channel, const struct config_des
 }
 
 int check_destination(const struct reader *reader, const struct value *values,
-		      const struct config_destination *destination)
+                      const struct config_destination *destination)
 {
 	const struct value *address = &values[DESTINATION_ADDRESS];
 
 	if (!check_is_one(&destination->address) && !config_is_multicast(&destination->address))
 		return reader_fault(reader, address->setting,
-				    "address = \"%s\": accepted is one unicast or multicast "
-				    "address, and IPv4 as \"10.0.0.1\"",
-				    address->string);
+		                    "address = \"%s\": accepted is one unicast or multicast "
+		                    "address, and IPv4 as \"10.0.0.1\"",
+		                    address->string);
 	if (destination->has_next_hop_mac && config_is_multicast(&destination->address))
 		return reader_fault(
-		    reader, values[DESTINATION_NEXT_HOP_MAC].setting,
-		    "next_hop_mac with the group %s: its Ethernet address is given: accepted is next_hop_mac "
-		    "with a unicast address",
-		    address->string);
+			reader, values[DESTINATION_NEXT_HOP_MAC].setting,
+			"next_hop_mac with the group %s: its Ethernet address is given: accepted is next_hop_mac "
+			"with a unicast address",
+			address->string);
 	return 0;
 }
 
@@ -51,14 +51,14 @@ static int check_source(const struct reader *reader, const struct value *value, 
 		return 0;
 	if (!check_is_one(&channel->source))
 		return reader_fault(reader, value->setting,
-				    "source = \"%s\": accepted is one unicast address, and IPv4 as \"10.0.0.1\"",
-				    value->string);
+		                    "source = \"%s\": accepted is one unicast address, and IPv4 as \"10.0.0.1\"",
+		                    value->string);
 	other = find_family(channel, channel->source.family == AF_INET ? AF_INET6 : AF_INET);
 	if (other)
 		return reader_fault(reader, value->setting,
-				    "source = \"%s\" is of another family than the destination at "
-				    "%s:%d: accepted is one of its family, or \"\"",
-				    value->string, other->file, other->line);
+		                    "source = \"%s\" is of another family than the destination at "
+		                    "%s:%d: accepted is one of its family, or \"\"",
+		                    value->string, other->file, other->line);
 	return 0;
 }
 
@@ -67,15 +67,16 @@ static int check_vlan(const struct reader *reader, const struct value *value, co
 {
 	if (channel->vlan == 0)
 		return reader_fault(reader, value->setting,
-				    "vlan = 0: accepted is 1 to 4094, or -1 for packets without a tag");
+		                    "vlan = 0: accepted is 1 to 4094, or -1 for packets without a tag");
 	for (uint32_t i = 0; i < channel->n_destinations && channel->vlan > 0; i++) {
 		const struct config_destination *to = &channel->destinations[i];
 
 		if (!config_is_multicast(&to->address) && !to->has_next_hop_mac)
-			return reader_fault(reader, value->setting,
-					    "vlan = %d with the unicast destination at %s:%d: who it is in a VLAN is not asked "
-					    "of the kernel: accepted is a destination with next_hop_mac, or a group",
-					    channel->vlan, to->file, to->line);
+			return reader_fault(
+				reader, value->setting,
+				"vlan = %d with the unicast destination at %s:%d: who it is in a VLAN is not asked "
+				"of the kernel: accepted is a destination with next_hop_mac, or a group",
+				channel->vlan, to->file, to->line);
 	}
 	return 0;
 }
@@ -87,23 +88,25 @@ int check_channel(const struct reader *reader, const struct value *values, const
 
 	if (!check_is_name(channel->name))
 		return reader_fault(reader, values[CHANNEL_NAME].setting,
-				    "name = \"%s\": accepted are letters, digits, '.', '_' and '-'", channel->name);
+		                    "name = \"%s\": accepted are letters, digits, '.', '_' and '-'", channel->name);
 	if (values[CHANNEL_LOOPBACK].integer)
 		return reader_fault(
-		    reader, values[CHANNEL_LOOPBACK].setting,
-		    "loopback = true: a device hands back what it sends to all channels' groups or to none, and not "
-		    "to the kernel's sockets: accepted is false; programs of this machine get it by a stream on "
-		    "another port of the same switch");
+			reader, values[CHANNEL_LOOPBACK].setting,
+			"loopback = true: a device hands back what it sends to all channels' groups or to none, and "
+			"not "
+			"to the kernel's sockets: accepted is false; programs of this machine get it by a stream on "
+			"another port of the same switch");
 	if (channel->udp_checksum == CONFIG_UDP_CHECKSUM_ZERO && ipv6)
 		return reader_fault(
-		    reader, values[CHANNEL_UDP_CHECKSUM].setting,
-		    "udp_checksum = \"zero\" with the IPv6 destination at %s:%d, whose receivers would drop it "
-		    "(RFC 8200): accepted is \"auto\", \"device\" or \"software\"",
-		    ipv6->file, ipv6->line);
+			reader, values[CHANNEL_UDP_CHECKSUM].setting,
+			"udp_checksum = \"zero\" with the IPv6 destination at %s:%d, whose receivers would drop it "
+			"(RFC 8200): accepted is \"auto\", \"device\" or \"software\"",
+			ipv6->file, ipv6->line);
 	if (channel->device_pacing && channel->rate_limit_bps == 0)
-		return reader_fault(reader, values[CHANNEL_PACING].setting,
-				    "pacing = \"device\" without a limit to keep to: accepted is rate_limit_mbps with it, or "
-				    "pacing = \"software\"");
+		return reader_fault(
+			reader, values[CHANNEL_PACING].setting,
+			"pacing = \"device\" without a limit to keep to: accepted is rate_limit_mbps with it, or "
+			"pacing = \"software\"");
 	r = check_vlan(reader, &values[CHANNEL_VLAN], channel);
 	return r < 0 ? r : check_source(reader, &values[CHANNEL_SOURCE], channel);
 }
@@ -114,19 +117,19 @@ static int check_worker(const struct config_channel *channel, const struct confi
 		unsigned key;
 		bool differs;
 	} shared[] = {
-		{ CHANNEL_POLL, channel->poll != other->poll },
-		{ CHANNEL_SPIN_US, channel->spin_us != other->spin_us },
-		{ CHANNEL_CPU, channel->cpu != other->cpu },
+		{CHANNEL_POLL, channel->poll != other->poll},
+		{CHANNEL_SPIN_US, channel->spin_us != other->spin_us},
+		{CHANNEL_CPU, channel->cpu != other->cpu},
 	};
 
 	for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
 		if (shared[i].differs)
-			return fault_set(
-			    fault, EX_CONFIG, EINVAL,
-			    "%s:%d: %s of channel '%s' is not that of the channel at %s:%d, and one worker serves all "
-			    "channels of %s: accepted is the same in both",
-			    channel->file, channel->line, channel_keys.keys[shared[i].key].name, channel->name,
-			    other->file, other->line, channel->interface);
+			return fault_set(fault, EX_CONFIG, EINVAL,
+			                 "%s:%d: %s of channel '%s' is not that of the channel at %s:%d, and one "
+			                 "worker serves all "
+			                 "channels of %s: accepted is the same in both",
+			                 channel->file, channel->line, channel_keys.keys[shared[i].key].name,
+			                 channel->name, other->file, other->line, channel->interface);
 	return 0;
 }
 
@@ -139,9 +142,9 @@ int check_channel_among(const struct config *config, const struct config_channel
 
 		if (strcmp(other->name, channel->name) == 0)
 			return fault_set(fault, EX_CONFIG, EEXIST,
-					 "%s:%d: name = \"%s\" is that of the channel at %s:%d too: "
-					 "accepted is a name of its own",
-					 channel->file, channel->line, channel->name, other->file, other->line);
+			                 "%s:%d: name = \"%s\" is that of the channel at %s:%d too: "
+			                 "accepted is a name of its own",
+			                 channel->file, channel->line, channel->name, other->file, other->line);
 		if (strcmp(other->interface, channel->interface) == 0)
 			r = check_worker(channel, other, fault);
 	}

@@ -34,12 +34,12 @@ struct config_address {
 /* What a stream wants off the wire. Exact: no prefixes, no ranges. */
 struct config_flow {
 	struct config_address destination; /* unicast or multicast; required */
-	struct config_address source;      /* AF_UNSPEC = any; with a multicast destination: also a source-specific join */
-	uint16_t destination_port;         /* required, host order */
-	uint16_t source_port;              /* 0 = any */
-	int32_t vlan;                      /* 1..4094, or -1: untagged */
-	const char *text;                  /* its keys as config_dump() writes them, a line each */
-	const char *file;                  /* where it stands: may be an included one */
+	struct config_address source; /* AF_UNSPEC = any; with a multicast destination: also a source-specific join */
+	uint16_t destination_port;    /* required, host order */
+	uint16_t source_port;         /* 0 = any */
+	int32_t vlan;                 /* 1..4094, or -1: untagged */
+	const char *text;             /* its keys as config_dump() writes them, a line each */
+	const char *file;             /* where it stands: may be an included one */
 	int line;
 };
 
@@ -49,22 +49,22 @@ struct config_stream {
 	enum config_backend backend;
 	const struct config_flow *flows;
 	uint32_t n_flows;
-	uint32_t payload_size;        /* S, bytes: 1..65507 */
-	uint32_t slots_per_block;     /* N, multiple of 64 */
+	uint32_t payload_size;    /* S, bytes: 1..65507 */
+	uint32_t slots_per_block; /* N, multiple of 64 */
 	uint32_t history_blocks;
 	uint32_t receive_queue_slots; /* multiple of 64, at most 32768 */
 	uint32_t page_bytes;          /* 4096, 2 MiB, 1 GiB */
 	enum config_poll poll;
-	uint32_t spin_us;             /* for adaptive */
-	int32_t cpu;                  /* -1 = not pinned */
+	uint32_t spin_us; /* for adaptive */
+	int32_t cpu;      /* -1 = not pinned */
 	uint32_t max_consumers;
-	uint32_t lease_blocks;        /* quota a consumer gets by default, and the most it can ask for */
+	uint32_t lease_blocks; /* quota a consumer gets by default, and the most it can ask for */
 	uint32_t max_consumers_per_user;
 	uint32_t max_lease_blocks_per_user;
 	bool oversize_sink;
-	bool timestamps;              /* ask the device for them */
-	bool join;                    /* join multicast groups of the flows */
-	const uid_t *users;           /* allowed to receive; with groups both empty: everybody who can open the socket */
+	bool timestamps;    /* ask the device for them */
+	bool join;          /* join multicast groups of the flows */
+	const uid_t *users; /* allowed to receive; with groups both empty: everybody who can open the socket */
 	uint32_t n_users;
 	const gid_t *groups;
 	uint32_t n_groups;
@@ -73,8 +73,8 @@ struct config_stream {
 	uint32_t n_lossless_users;
 	const gid_t *lossless_groups;
 	uint32_t n_lossless_groups;
-	const char *text;             /* its keys but flows, as config_dump() writes them, a line each */
-	const char *file;             /* where it stands: may be an included one */
+	const char *text; /* its keys but flows, as config_dump() writes them, a line each */
+	const char *file; /* where it stands: may be an included one */
 	int line;
 };
 
@@ -88,8 +88,8 @@ enum config_udp_checksum {
 /* Where a channel's packets may go: a descriptor names one by its place in the list. */
 struct config_destination {
 	struct config_address address; /* unicast or multicast */
-	uint16_t port;		       /* host order */
-	bool has_next_hop_mac;	       /* unicast only: nothing is asked of the kernel */
+	uint16_t port;                 /* host order */
+	bool has_next_hop_mac;         /* unicast only: nothing is asked of the kernel */
 	uint8_t next_hop_mac[6];
 	const char *text; /* its keys as config_dump() writes them, a line each */
 	const char *file;
@@ -107,14 +107,14 @@ struct config_channel {
 	uint16_t source_port;
 	int32_t vlan; /* 1..4094, and unicast destinations have a next_hop_mac; or -1: no tag */
 	uint8_t dscp;
-	uint8_t ttl;	       /* 0: config_ttl() says */
+	uint8_t ttl;           /* 0: config_ttl() says */
 	uint32_t payload_size; /* bytes of a slot: 1..65507; that the MTU allows it is checked at start */
 	uint32_t send_queue_slots;
-	uint32_t arena_slots;	 /* of each sender; a power of two */
-	uint32_t page_bytes;	 /* 4096, 2 MiB, 1 GiB */
+	uint32_t arena_slots;    /* of each sender; a power of two */
+	uint32_t page_bytes;     /* 4096, 2 MiB, 1 GiB */
 	uint64_t rate_limit_bps; /* of frames with FCS; 0 = none */
-	uint32_t burst_bytes;	 /* 0: what a worker may be late by */
-	bool device_pacing;	 /* only with a limit; that the device can is checked at start */
+	uint32_t burst_bytes;    /* 0: what a worker may be late by */
+	bool device_pacing;      /* only with a limit; that the device can is checked at start */
 	uint32_t late_after_us;
 	enum config_udp_checksum udp_checksum;
 	uint32_t max_senders;
@@ -136,7 +136,7 @@ struct config {
 	const char *text; /* keys that are in no group, as config_dump() writes them, a line each */
 	const char *control_text;
 	char socket_path[108];
-	gid_t socket_group;  /* (gid_t)-1: leave */
+	gid_t socket_group; /* (gid_t)-1: leave */
 	mode_t socket_mode;
 	uint32_t max_clients;
 	uint32_t max_clients_per_user;
@@ -148,7 +148,7 @@ struct config {
 	uint32_t n_streams;
 	const struct config_channel *channels; /* streams, channels or both */
 	uint32_t n_channels;
-	void *memory; /* of everything above; owned */
+	void *memory;         /* of everything above; owned */
 	struct config *older; /* its owner's: what it took the place of, and is still looked at */
 };
 

@@ -23,7 +23,7 @@ const char *field_copy_file(const struct reader *reader, struct config *config, 
 }
 
 int field_allocate_list(const struct reader *reader, struct config *config, const config_setting_t *list,
-			const char *name, int max, size_t bytes, void **array)
+                        const char *name, int max, size_t bytes, void **array)
 {
 	int n = config_setting_length(list);
 
@@ -32,13 +32,13 @@ int field_allocate_list(const struct reader *reader, struct config *config, cons
 	for (int i = 0; i < n; i++)
 		if (config_setting_type(config_setting_get_elem(list, (unsigned)i)) != CONFIG_TYPE_GROUP)
 			return reader_fault(reader, list, "entry %d of %s: accepted is a group, { key = value; … }",
-					    i + 1, name);
+			                    i + 1, name);
 	*array = config_allocate(config, (size_t)n, bytes);
 	return *array ? n : fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 }
 
 int field_read_address(const struct reader *reader, const struct value *value, const char *key,
-		       struct config_address *address)
+                       struct config_address *address)
 {
 	*address = (struct config_address){.family = AF_UNSPEC};
 	if (!value->setting || value->string[0] == '\0')
@@ -47,8 +47,8 @@ int field_read_address(const struct reader *reader, const struct value *value, c
 	if (inet_pton(address->family, value->string, address->address) == 1)
 		return 0;
 	return reader_fault(reader, value->setting,
-			    "%s = \"%s\": accepted is an IPv4 or IPv6 address, \"239.1.2.3\" or \"ff05::1:2\"", key,
-			    value->string);
+	                    "%s = \"%s\": accepted is an IPv4 or IPv6 address, \"239.1.2.3\" or \"ff05::1:2\"", key,
+	                    value->string);
 }
 
 int field_copy_string(const struct reader *reader, const struct value *value, const char *key, char *to, size_t bytes)
@@ -60,11 +60,11 @@ int field_copy_string(const struct reader *reader, const struct value *value, co
 		return 0;
 	}
 	return reader_fault(reader, value->setting, "%s = \"%s\": accepted are 1 to %zu characters", key, value->string,
-			    bytes - 1);
+	                    bytes - 1);
 }
 
 int field_read_ids(const struct reader *reader, struct config *config, const struct value *value, const char *key,
-		   names_resolve resolve, const uint32_t **ids, uint32_t *n_ids)
+                   names_resolve resolve, const uint32_t **ids, uint32_t *n_ids)
 {
 	int n = value->setting ? config_setting_length(value->setting) : 0;
 	uint32_t *array;
@@ -77,8 +77,8 @@ int field_read_ids(const struct reader *reader, struct config *config, const str
 	if (!array)
 		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
 	for (int i = 0; i < n; i++) {
-		int r =
-		    names_read(reader, config_setting_get_elem(value->setting, (unsigned)i), key, resolve, &array[i]);
+		int r = names_read(reader, config_setting_get_elem(value->setting, (unsigned)i), key, resolve,
+		                   &array[i]);
 
 		if (r < 0)
 			return r;

@@ -12,17 +12,17 @@ const char *field_copy_file(const struct reader *reader, struct config *config, 
 
 /** A list's elements, all groups, as an array of structs. -errno, or how many. */
 int field_allocate_list(const struct reader *reader, struct config *config, const config_setting_t *list,
-			const char *name, int max, size_t bytes, void **array);
+                        const char *name, int max, size_t bytes, void **array);
 
 /** Empty: AF_UNSPEC. */
 int field_read_address(const struct reader *reader, const struct value *value, const char *key,
-		       struct config_address *address);
+                       struct config_address *address);
 
 int field_copy_string(const struct reader *reader, const struct value *value, const char *key, char *to, size_t bytes);
 
 /** An array of users or groups as ids. */
 int field_read_ids(const struct reader *reader, struct config *config, const struct value *value, const char *key,
-		   names_resolve resolve, const uint32_t **ids, uint32_t *n_ids);
+                   names_resolve resolve, const uint32_t **ids, uint32_t *n_ids);
 
 /** Of page_size and poll. */
 uint32_t field_page_bytes(const struct value *value);

@@ -15,10 +15,10 @@ enum key_type {
 	KEY_BOOLEAN,
 	KEY_STRING,
 	KEY_ADDRESS, /* a string, an IPv4 or IPv6 address; empty: none */
-	KEY_CHOICE, /* a string, one of choices */
-	KEY_NAMES,  /* an array of strings and integers */
-	KEY_GROUP,  /* { … } */
-	KEY_LIST,   /* ( { … }, … ) */
+	KEY_CHOICE,  /* a string, one of choices */
+	KEY_NAMES,   /* an array of strings and integers */
+	KEY_GROUP,   /* { … } */
+	KEY_LIST,    /* ( { … }, … ) */
 };
 
 struct key_group;
@@ -30,10 +30,10 @@ struct key {
 	int64_t integer; /* default of an integer or boolean */
 	int64_t min;
 	int64_t max;
-	int64_t multiple_of;        /* 0 = any */
+	int64_t multiple_of; /* 0 = any */
 	bool power_of_two;
-	const char *string;         /* default of a string or choice; NULL = none */
-	const char *const *choices; /* NULL-terminated */
+	const char *string;            /* default of a string or choice; NULL = none */
+	const char *const *choices;    /* NULL-terminated */
 	const struct key_group *group; /* of a group, and of each entry of a list */
 	const char *description;
 };

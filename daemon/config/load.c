@@ -18,7 +18,7 @@
 /* ---- a flow -------------------------------------------------------------------------------------- */
 
 static int read_flow(const struct reader *reader, struct config *config, const config_setting_t *setting,
-		     struct config_flow *flow)
+                     struct config_flow *flow)
 {
 	struct value values[GROUP_KEYS_MAX];
 	int r = reader_read_group(reader, setting, &flow_keys, values);
@@ -41,17 +41,17 @@ static int read_flow(const struct reader *reader, struct config *config, const c
 }
 
 static int read_flows(const struct reader *reader, struct config *config, const config_setting_t *list,
-		      struct config_stream *stream)
+                      struct config_stream *stream)
 {
 	void *array;
-	int n =
-	    field_allocate_list(reader, config, list, "flows", CONFIG_FLOWS_MAX, sizeof(struct config_flow), &array);
+	int n = field_allocate_list(reader, config, list, "flows", CONFIG_FLOWS_MAX, sizeof(struct config_flow),
+	                            &array);
 
 	if (n < 0)
 		return n;
 	for (int i = 0; i < n; i++) {
 		int r = read_flow(reader, config, config_setting_get_elem(list, (unsigned)i),
-				  (struct config_flow *)array + i);
+		                  (struct config_flow *)array + i);
 
 		if (r < 0)
 			return r;
@@ -86,25 +86,25 @@ static void read_numbers(const struct value *values, struct config_stream *strea
 
 /* Who may do what. */
 static int read_rights(const struct reader *reader, struct config *config, const struct value *values,
-		       struct config_stream *stream)
+                       struct config_stream *stream)
 {
 	int r = field_read_ids(reader, config, &values[STREAM_USERS], "users", names_resolve_user, &stream->users,
-			       &stream->n_users);
+	                       &stream->n_users);
 
 	if (r == 0)
 		r = field_read_ids(reader, config, &values[STREAM_GROUPS], "groups", names_resolve_group,
-				   &stream->groups, &stream->n_groups);
+		                   &stream->groups, &stream->n_groups);
 	if (r == 0)
 		r = field_read_ids(reader, config, &values[STREAM_LOSSLESS_USERS], "lossless_users", names_resolve_user,
-				   &stream->lossless_users, &stream->n_lossless_users);
+		                   &stream->lossless_users, &stream->n_lossless_users);
 	if (r == 0)
 		r = field_read_ids(reader, config, &values[STREAM_LOSSLESS_GROUPS], "lossless_groups",
-				   names_resolve_group, &stream->lossless_groups, &stream->n_lossless_groups);
+		                   names_resolve_group, &stream->lossless_groups, &stream->n_lossless_groups);
 	return r;
 }
 
 static int read_stream(const struct reader *reader, struct config *config, const config_setting_t *setting,
-		       struct config_stream *stream)
+                       struct config_stream *stream)
 {
 	struct value values[GROUP_KEYS_MAX];
 	int r = reader_read_group(reader, setting, &stream_keys, values);
@@ -120,7 +120,7 @@ static int read_stream(const struct reader *reader, struct config *config, const
 	r = field_copy_string(reader, &values[STREAM_NAME], "name", stream->name, sizeof(stream->name));
 	if (r == 0)
 		r = field_copy_string(reader, &values[STREAM_INTERFACE], "interface", stream->interface,
-				      sizeof(stream->interface));
+		                      sizeof(stream->interface));
 	if (r == 0)
 		r = read_flows(reader, config, values[STREAM_FLOWS].setting, stream);
 	if (r == 0)
@@ -163,7 +163,7 @@ static int read_mode(const struct reader *reader, const struct value *value, mod
 		return 0;
 	}
 	return reader_fault(reader, value->setting, "mode = \"%s\": accepted are octal permissions, \"0660\"",
-			    value->string);
+	                    value->string);
 }
 
 static int read_socket_group(const struct reader *reader, const struct value *value, gid_t *group)
@@ -181,10 +181,10 @@ static int read_control(const struct reader *reader, struct config *config, cons
 
 	if (r == 0)
 		r = field_copy_string(reader, &values[CONTROL_SOCKET], "socket", config->socket_path,
-				      sizeof(config->socket_path));
+		                      sizeof(config->socket_path));
 	if (r == 0 && config->socket_path[0] != '/')
-		r = reader_fault(reader, values[CONTROL_SOCKET].setting, "socket = \"%s\": accepted is an absolute path",
-				 config->socket_path);
+		r = reader_fault(reader, values[CONTROL_SOCKET].setting,
+		                 "socket = \"%s\": accepted is an absolute path", config->socket_path);
 	if (r == 0)
 		r = read_mode(reader, &values[CONTROL_MODE], &config->socket_mode);
 	if (r == 0)
@@ -226,7 +226,7 @@ static int read_file(const struct reader *reader, struct config *config, const c
 		r = read_control_or_defaults(reader, config, &values[TOP_CONTROL]);
 	if (r == 0 && !values[TOP_STREAMS].setting && !values[TOP_CHANNELS].setting)
 		r = reader_fault(reader, root,
-				 "the file needs 'streams' or 'channels': what is captured, what may be sent");
+		                 "the file needs 'streams' or 'channels': what is captured, what may be sent");
 	if (r == 0 && values[TOP_STREAMS].setting)
 		r = read_streams(reader, config, values[TOP_STREAMS].setting);
 	if (r == 0 && values[TOP_CHANNELS].setting)
@@ -243,8 +243,8 @@ static int fault_unparsed(const struct reader *reader, const config_t *file)
 	char where[PATH_MAX];
 
 	return fault_set(reader->fault, EX_CONFIG, EINVAL, "%s:%d: %s%s",
-			 reader_file(reader, config_error_file(file), where, sizeof(where)), config_error_line(file), text,
-			 strcmp(text, "syntax error") == 0 ? ": accepted is 'key = value;'" : "");
+	                 reader_file(reader, config_error_file(file), where, sizeof(where)), config_error_line(file),
+	                 text, strcmp(text, "syntax error") == 0 ? ": accepted is 'key = value;'" : "");
 }
 
 static int parse(const struct reader *reader, struct config *config, const char *text)
@@ -255,8 +255,8 @@ static int parse(const struct reader *reader, struct config *config, const char 
 	config_init(&file);
 	if (reader->directory)
 		config_set_include_dir(&file, reader->directory);
-	r = config_read_string(&file, text) ? read_file(reader, config, config_root_setting(&file)) :
-					      fault_unparsed(reader, &file);
+	r = config_read_string(&file, text) ? read_file(reader, config, config_root_setting(&file))
+	                                    : fault_unparsed(reader, &file);
 	config_destroy(&file);
 	return r;
 }
@@ -279,7 +279,7 @@ static int find_directory(struct config *config, const char *path, char **direct
 
 static int read_into(struct config *config, const char *path, const char *text, struct fault *fault)
 {
-	struct reader reader = { .path = path, .fault = fault };
+	struct reader reader = {.path = path, .fault = fault};
 	char *name = config_allocate(config, strlen(path) + 1, 1);
 	char *directory;
 	int r;

@@ -18,7 +18,7 @@ static bool parse_mac(const char *text, uint8_t mac[6])
 
 	return strlen(text) == 17 && strspn(text, "0123456789abcdefABCDEF:") == 17 &&
 	       sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%n", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4],
-		      &mac[5], &n) == 6 &&
+	              &mac[5], &n) == 6 &&
 	       n == 17;
 }
 
@@ -31,15 +31,15 @@ static int read_mac(const struct reader *reader, const struct value *value, stru
 		return 0;
 	if (!parse_mac(value->string, mac) || (mac[0] & 1) || memcmp(mac, zero, sizeof(zero)) == 0)
 		return reader_fault(reader, value->setting,
-				    "next_hop_mac = \"%s\": accepted is one station's Ethernet "
-				    "address, \"02:00:00:00:0a:01\"",
-				    value->string);
+		                    "next_hop_mac = \"%s\": accepted is one station's Ethernet "
+		                    "address, \"02:00:00:00:0a:01\"",
+		                    value->string);
 	destination->has_next_hop_mac = true;
 	return 0;
 }
 
 static int read_destination(const struct reader *reader, struct config *config, const config_setting_t *setting,
-			    struct config_destination *destination)
+                            struct config_destination *destination)
 {
 	struct value values[GROUP_KEYS_MAX];
 	int r = reader_read_group(reader, setting, &destination_keys, values);
@@ -60,12 +60,12 @@ static int read_destination(const struct reader *reader, struct config *config, 
 }
 
 static int read_destinations(const struct reader *reader, struct config *config, const config_setting_t *list,
-			     struct config_channel *channel)
+                             struct config_channel *channel)
 {
 	struct config_destination *destinations;
 	void *array;
 	int n = field_allocate_list(reader, config, list, "destinations", CONFIG_DESTINATIONS_MAX,
-				    sizeof(*destinations), &array);
+	                            sizeof(*destinations), &array);
 
 	if (n < 0)
 		return n;
@@ -86,7 +86,7 @@ static int read_destinations(const struct reader *reader, struct config *config,
 static void read_numbers(const struct value *values, struct config_channel *channel)
 {
 	static const enum config_udp_checksum checksums[] = {CONFIG_UDP_CHECKSUM_AUTO, CONFIG_UDP_CHECKSUM_DEVICE,
-							     CONFIG_UDP_CHECKSUM_ZERO, CONFIG_UDP_CHECKSUM_SOFTWARE};
+	                                                     CONFIG_UDP_CHECKSUM_ZERO, CONFIG_UDP_CHECKSUM_SOFTWARE};
 
 	channel->backend = CONFIG_BACKEND_VERBS;
 	channel->source_port = (uint16_t)values[CHANNEL_SOURCE_PORT].integer;
@@ -110,26 +110,26 @@ static void read_numbers(const struct value *values, struct config_channel *chan
 }
 
 static int read_texts(const struct reader *reader, struct config *config, const struct value *values,
-		      struct config_channel *channel)
+                      struct config_channel *channel)
 {
 	int r = field_copy_string(reader, &values[CHANNEL_NAME], "name", channel->name, sizeof(channel->name));
 
 	if (r == 0)
 		r = field_copy_string(reader, &values[CHANNEL_INTERFACE], "interface", channel->interface,
-				      sizeof(channel->interface));
+		                      sizeof(channel->interface));
 	if (r == 0)
 		r = field_read_address(reader, &values[CHANNEL_SOURCE], "source", &channel->source);
 	if (r == 0)
 		r = field_read_ids(reader, config, &values[CHANNEL_USERS], "users", names_resolve_user, &channel->users,
-				   &channel->n_users);
+		                   &channel->n_users);
 	if (r == 0)
 		r = field_read_ids(reader, config, &values[CHANNEL_GROUPS], "groups", names_resolve_group,
-				   &channel->groups, &channel->n_groups);
+		                   &channel->groups, &channel->n_groups);
 	return r;
 }
 
 static int read_channel(const struct reader *reader, struct config *config, const config_setting_t *setting,
-			struct config_channel *channel)
+                        struct config_channel *channel)
 {
 	struct value values[GROUP_KEYS_MAX];
 	int r = reader_read_group(reader, setting, &channel_keys, values);

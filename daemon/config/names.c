@@ -54,7 +54,7 @@ static bool read_number(const char *text, uint32_t *id)
 }
 
 int names_read(const struct reader *reader, const config_setting_t *setting, const char *key, names_resolve resolve,
-	       uint32_t *id)
+               uint32_t *id)
 {
 	char number[24];
 	const char *text = number;
@@ -75,7 +75,9 @@ int names_read(const struct reader *reader, const config_setting_t *setting, con
 		return 0;
 	r = resolve(text, id);
 	if (r == -ENOENT)
-		return reader_fault(reader, setting, "%s: this machine knows no '%s': accepted are names that 'getent' finds "
-						     "and numbers", key, text);
+		return reader_fault(reader, setting,
+		                    "%s: this machine knows no '%s': accepted are names that 'getent' finds "
+		                    "and numbers",
+		                    key, text);
 	return r < 0 ? reader_fault(reader, setting, "%s: '%s' cannot be looked up: %s", key, text, strerror(-r)) : 0;
 }

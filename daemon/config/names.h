@@ -15,6 +15,6 @@ int names_resolve_group(const char *name, uint32_t *id);
 
 /** A setting that is a name, or a number as string or integer. Fault: file:line. */
 int names_read(const struct reader *reader, const config_setting_t *setting, const char *key, names_resolve resolve,
-	       uint32_t *id);
+               uint32_t *id);
 
 #endif

@@ -16,8 +16,8 @@ static const struct {
 	const char *name;
 	const struct key_group *group;
 } groups[] = {
-	{ "top", &top_keys },         { "control", &control_keys }, { "stream", &stream_keys },
-	{ "flow", &flow_keys },       { "channel", &channel_keys }, { "destination", &destination_keys },
+	{"top", &top_keys},   {"control", &control_keys}, {"stream", &stream_keys},
+	{"flow", &flow_keys}, {"channel", &channel_keys}, {"destination", &destination_keys},
 };
 
 static const struct key_group *find_group(const char *name)
@@ -64,7 +64,8 @@ static void print_entry(const struct key *key)
 	printf(".It Ic %s\n", key->name);
 	print_text(description, ".");
 	fputs("Accepted is ", stdout);
-	print_text(key_accepted(key, accepted, sizeof(accepted)), key_default(key, value, sizeof(value))[0] ? ";" : ".");
+	print_text(key_accepted(key, accepted, sizeof(accepted)),
+	           key_default(key, value, sizeof(value))[0] ? ";" : ".");
 	if (value[0]) {
 		fputs("the default is ", stdout);
 		print_text(value, ".");

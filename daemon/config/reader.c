@@ -31,8 +31,8 @@ int reader_fault(const struct reader *reader, const config_setting_t *setting, c
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	return fault_set(reader->fault, EX_CONFIG, EINVAL, "%s:%u: %s",
-			 reader_file(reader, config_setting_source_file(setting), file, sizeof(file)), line ? line : 1,
-			 text); /* the file itself has line 0 */
+	                 reader_file(reader, config_setting_source_file(setting), file, sizeof(file)), line ? line : 1,
+	                 text); /* the file itself has line 0 */
 }
 
 static const char *type_found(const config_setting_t *setting)
@@ -89,25 +89,25 @@ static bool has_type(const struct key *key, const config_setting_t *setting)
 }
 
 static int read_integer(const struct reader *reader, const config_setting_t *setting, const struct key *key,
-			struct value *value)
+                        struct value *value)
 {
 	char accepted[128];
 
 	/* libconfig 1.5 cuts what is hexadecimal and over 32 bits without a word. */
 	if (config_setting_get_format(setting) == CONFIG_FORMAT_HEX)
 		return reader_fault(reader, setting, "%s is hexadecimal: accepted is %s, in decimal", key->name,
-				    key_accepted(key, accepted, sizeof(accepted)));
+		                    key_accepted(key, accepted, sizeof(accepted)));
 	value->integer = config_setting_get_int64(setting);
 	if (value->integer >= key->min && value->integer <= key->max &&
 	    (!key->multiple_of || value->integer % key->multiple_of == 0) &&
 	    (!key->power_of_two || (value->integer & (value->integer - 1)) == 0))
 		return 0;
 	return reader_fault(reader, setting, "%s = %" PRId64 ": accepted is %s", key->name, value->integer,
-			    key_accepted(key, accepted, sizeof(accepted)));
+	                    key_accepted(key, accepted, sizeof(accepted)));
 }
 
 static int read_choice(const struct reader *reader, const config_setting_t *setting, const struct key *key,
-		       struct value *value)
+                       struct value *value)
 {
 	char accepted[128];
 
@@ -115,18 +115,18 @@ static int read_choice(const struct reader *reader, const config_setting_t *sett
 		if (strcmp(key->choices[value->integer], value->string) == 0)
 			return 0;
 	return reader_fault(reader, setting, "%s = \"%s\": accepted is %s", key->name, value->string,
-			    key_accepted(key, accepted, sizeof(accepted)));
+	                    key_accepted(key, accepted, sizeof(accepted)));
 }
 
 static int read_value(const struct reader *reader, const config_setting_t *setting, const struct key *key,
-		      struct value *value)
+                      struct value *value)
 {
 	char accepted[128];
 
 	value->setting = setting;
 	if (!has_type(key, setting))
 		return reader_fault(reader, setting, "%s is %s: accepted is %s", key->name, type_found(setting),
-				    key_accepted(key, accepted, sizeof(accepted)));
+		                    key_accepted(key, accepted, sizeof(accepted)));
 	switch (key->type) {
 	case KEY_INTEGER:
 		return read_integer(reader, setting, key, value);
@@ -147,14 +147,14 @@ static int read_value(const struct reader *reader, const config_setting_t *setti
 
 static void set_default(const struct key *key, struct value *value)
 {
-	*value = (struct value){ .integer = key->integer, .string = key->string };
+	*value = (struct value){.integer = key->integer, .string = key->string};
 	for (int i = 0; key->choices && key->string && key->choices[i]; i++)
 		if (strcmp(key->choices[i], key->string) == 0)
 			value->integer = i;
 }
 
 int reader_read_group(const struct reader *reader, const config_setting_t *setting, const struct key_group *group,
-		      struct value values[GROUP_KEYS_MAX])
+                      struct value values[GROUP_KEYS_MAX])
 {
 	char names[NAMES_BYTES];
 
@@ -167,8 +167,8 @@ int reader_read_group(const struct reader *reader, const config_setting_t *setti
 
 		if (key < 0)
 			return reader_fault(reader, entry, "unknown key '%s' in %s: accepted are %s",
-					    config_setting_name(entry), group->what,
-					    key_group_names(group, names, sizeof(names)));
+			                    config_setting_name(entry), group->what,
+			                    key_group_names(group, names, sizeof(names)));
 		r = read_value(reader, entry, &group->keys[key], &values[key]);
 		if (r < 0)
 			return r;
@@ -176,6 +176,6 @@ int reader_read_group(const struct reader *reader, const config_setting_t *setti
 	for (unsigned i = 0; i < group->n_keys; i++)
 		if (group->keys[i].required && !values[i].setting)
 			return reader_fault(reader, setting, "%s needs '%s': %s", group->what, group->keys[i].name,
-					    group->keys[i].description);
+			                    group->keys[i].description);
 	return 0;
 }

@@ -32,6 +32,6 @@ int reader_fault(const struct reader *reader, const config_setting_t *setting, c
 
 /** Check every setting of a group against its table and fill in values, defaults included. 0 or -EINVAL. */
 int reader_read_group(const struct reader *reader, const config_setting_t *setting, const struct key_group *group,
-		      struct value values[GROUP_KEYS_MAX]);
+                      struct value values[GROUP_KEYS_MAX]);
 
 #endif

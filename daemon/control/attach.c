@@ -18,7 +18,7 @@
 /* A full mailbox is tried again by attach_point_retry(). */
 static void mail_removal(struct attachment *attachment)
 {
-	struct mail mail = { .type = MAIL_REMOVE_CONSUMER, .consumer = &attachment->consumer };
+	struct mail mail = {.type = MAIL_REMOVE_CONSUMER, .consumer = &attachment->consumer};
 
 	if (!attachment->point->ended && !attachment->remove_mailed)
 		attachment->remove_mailed = mailbox_send(attachment->point->ring->inbox, &mail) == 0;
@@ -40,7 +40,7 @@ void attach_hang_up(struct attachment *attachment)
 	attachment->served = false;
 	/* It may live on and read: it has to know before its leases end that they do. */
 	daemon_disconnect(attachment->consumer.state,
-			  reason != IBVCAP_REASON_NONE ? reason : reason_to_hang_up(attachment->point));
+	                  reason != IBVCAP_REASON_NONE ? reason : reason_to_hang_up(attachment->point));
 	notifier_remove(attachment->point->notifier, attachment->consumer.page);
 	mail_removal(attachment);
 }
@@ -69,23 +69,25 @@ static bool is_refused_by_rights(struct session *session, const struct config_st
 	case RIGHTS_GRANTED:
 		return false;
 	case RIGHTS_DAEMONS_USER:
-		*sent = session_send_error(session, -EACCES,
-					   "stream '%s': refused to user %u, which is the daemon's own: it could write the "
-					   "ring; attach as another user",
-					   stream->name, (unsigned)session->peer.uid);
+		*sent = session_send_error(
+			session, -EACCES,
+			"stream '%s': refused to user %u, which is the daemon's own: it could write the "
+			"ring; attach as another user",
+			stream->name, (unsigned)session->peer.uid);
 		return true;
 	case RIGHTS_NOT_LISTED:
 		break;
 	}
-	*sent = session_send_error(session, -EACCES,
-				   "stream '%s': not for user %u; the administrator names users and groups in the stream's "
-				   "configuration",
-				   stream->name, (unsigned)session->peer.uid);
+	*sent = session_send_error(
+		session, -EACCES,
+		"stream '%s': not for user %u; the administrator names users and groups in the stream's "
+		"configuration",
+		stream->name, (unsigned)session->peer.uid);
 	return true;
 }
 
 static bool is_refused_by_quota(struct session *session, const struct attach_point *point,
-				const struct wire_attach *request, int *sent)
+                                const struct wire_attach *request, int *sent)
 {
 	const struct config_stream *stream = point->ring->config;
 	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
@@ -94,28 +96,32 @@ static bool is_refused_by_quota(struct session *session, const struct attach_poi
 	if (point->ended || !session->control->listening) { /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", stream->name);
 	} else if (request->policy > IBVCAP_POLICY_LOSSLESS) {
-		*sent = session_send_error(session, -EINVAL, "stream '%s': policy %u: lossy (0), lossless (1) or tap (2)",
-					   stream->name, request->policy);
+		*sent = session_send_error(session, -EINVAL,
+		                           "stream '%s': policy %u: lossy (0), lossless (1) or tap (2)", stream->name,
+		                           request->policy);
 	} else if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer)) {
 		*sent = session_send_error(session, -EACCES,
-					   "stream '%s': lossless is not for user %u; the administrator allows it with "
-					   "lossless_deadline_ms and lossless_users in %s",
-					   stream->name, (unsigned)session->peer.uid, stream->file);
+		                           "stream '%s': lossless is not for user %u; the administrator allows it with "
+		                           "lossless_deadline_ms and lossless_users in %s",
+		                           stream->name, (unsigned)session->peer.uid, stream->file);
 	} else if (request->start > IBVCAP_START_NS_BACK) {
-		*sent = session_send_error(session, -EINVAL,
-					   "stream '%s': start %u: newest (0), oldest (1), packets back (2) or time back (3)",
-					   stream->name, request->start);
+		*sent = session_send_error(
+			session, -EINVAL,
+			"stream '%s': start %u: newest (0), oldest (1), packets back (2) or time back (3)",
+			stream->name, request->start);
 	} else if (request->lease_blocks > stream->lease_blocks) {
-		*sent = session_send_error(session, -EAGAIN,
-					   "stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most; ask "
-					   "for fewer, or the administrator to raise it in %s and restart",
-					   stream->name, request->lease_blocks, stream->lease_blocks, stream->file);
+		*sent = session_send_error(
+			session, -EAGAIN,
+			"stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most; ask "
+			"for fewer, or the administrator to raise it in %s and restart",
+			stream->name, request->lease_blocks, stream->lease_blocks, stream->file);
 	} else if (point->n_attachments >= stream->max_consumers) {
-		*sent = session_send_error(session, -EAGAIN,
-					   "stream '%s': all %u consumers it is configured for (max_consumers) are attached%s; wait "
-					   "for one to leave, or ask the administrator to raise it in %s and restart",
-					   stream->name, stream->max_consumers,
-					   quota_explain_kept(point, kept, sizeof(kept)), stream->file);
+		*sent = session_send_error(
+			session, -EAGAIN,
+			"stream '%s': all %u consumers it is configured for (max_consumers) are attached%s; wait "
+			"for one to leave, or ask the administrator to raise it in %s and restart",
+			stream->name, stream->max_consumers, quota_explain_kept(point, kept, sizeof(kept)),
+			stream->file);
 	} else if (quota_forbids(point, &session->peer, lease_blocks, why, sizeof(why))) {
 		*sent = session_send_error(session, -EAGAIN, "stream '%s': %s", stream->name, why);
 	} else {
@@ -133,14 +139,15 @@ static int lend_to_worker(struct session *session, struct attach_point *point, c
 
 	if (r < 0)
 		return session_send_error(session, r, "stream '%s': the consumer's pages cannot be made: %s",
-					  stream->name, strerror(-r));
-	struct mail mail = { .type = MAIL_ADD_CONSUMER, .consumer = &attachment->consumer};
+		                          stream->name, strerror(-r));
+	struct mail mail = {.type = MAIL_ADD_CONSUMER, .consumer = &attachment->consumer};
 
-	attachment->consumer.start = (struct start){ request->start, request->start_value };
+	attachment->consumer.start = (struct start){request->start, request->start_value};
 	r = mailbox_send(point->ring->inbox, &mail);
 	if (r < 0) {
 		attachment_free(attachment);
-		return session_send_error(session, r, "stream '%s': its worker has too much mail; try again", stream->name);
+		return session_send_error(session, r, "stream '%s': its worker has too much mail; try again",
+		                          stream->name);
 	}
 	attachment->session = session;
 	session->attachment = attachment;
@@ -150,14 +157,15 @@ static int lend_to_worker(struct session *session, struct attach_point *point, c
 static void list_reader(struct session *session, const struct attach_point *point)
 {
 	session->reader = readers_add(session->control->options.readers, session->peer.pid, session->peer.uid,
-				      point->ring->config->name);
+	                              point->ring->config->name);
 }
 
 /* It has no page and no lease: the worker need not know, and it takes no consumer's place. */
 static int attach_tap(struct session *session, const struct attach_point *point)
 {
 	if (point->ended || !session->control->listening)
-		return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", point->ring->config->name);
+		return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping",
+		                          point->ring->config->name);
 	session->tapped = point;
 	list_reader(session, point);
 	session_resume(session);
@@ -171,16 +179,18 @@ int attach_request(struct session *session, const struct wire_attach *request)
 	int sent;
 
 	if (session->attachment || session->tapped || session->sending)
-		return session_send_error(session, -EALREADY,
-					  "this connection is attached or sends already: one ring or channel a connection");
+		return session_send_error(
+			session, -EALREADY,
+			"this connection is attached or sends already: one ring or channel a connection");
 	if (request->abi_major != IBVCAP_ABI_MAJOR)
 		return session_send_error(session, -EPROTO, "shared memory ABI %u.%u asked for, the daemon has %u.%u",
-					  request->abi_major, request->abi_minor, IBVCAP_ABI_MAJOR, IBVCAP_ABI_MINOR);
+		                          request->abi_major, request->abi_minor, IBVCAP_ABI_MAJOR, IBVCAP_ABI_MINOR);
 	if (!has_stream)
 		return session_send_error(session, -ESRCH, "no stream '%s'; 'ibvcap status' lists those there are",
-					  request->stream);
+		                          request->stream);
 	if (!point)
-		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u", request->stream, request->queue);
+		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u", request->stream,
+		                          request->queue);
 	if (is_refused_by_rights(session, point->ring->config, &sent))
 		return sent;
 	if (request->policy == IBVCAP_POLICY_TAP)
@@ -203,8 +213,8 @@ static void consumer_added(struct attachment *attachment, int error)
 		return;
 	if (error < 0) {
 		attachment_free(attachment);
-		r = session_send_error(session, error, "stream '%s': its worker cannot take another consumer: %s", stream,
-				       strerror(-error));
+		r = session_send_error(session, error, "stream '%s': its worker cannot take another consumer: %s",
+		                       stream, strerror(-error));
 	} else {
 		attachment->served = true;
 		if (attachment->point->ending != IBVCAP_REASON_NONE)
@@ -225,15 +235,15 @@ static void consumer_bad(struct attachment *attachment, const struct mail *mail)
 
 	if (control_should_log(++point->n_bad))
 		log_message(LOG_WARNING,
-			    &(struct log_about){.event = LOG_EVENT_CONSUMER_BAD,
-						.stream = point->ring->config->name,
-						.peer = "CONSUMER",
-						.pid = attachment->pid,
-						.uid = attachment->uid},
-			    "stream '%s': consumer process %d of user %u broke the rules of its page (reason %u): "
-			    "disconnected (%llu so far)",
-			    point->ring->config->name, (int)attachment->pid, (unsigned)attachment->uid, mail->reason,
-			    (unsigned long long)point->n_bad);
+		            &(struct log_about){.event = LOG_EVENT_CONSUMER_BAD,
+		                                .stream = point->ring->config->name,
+		                                .peer = "CONSUMER",
+		                                .pid = attachment->pid,
+		                                .uid = attachment->uid},
+		            "stream '%s': consumer process %d of user %u broke the rules of its page (reason %u): "
+		            "disconnected (%llu so far)",
+		            point->ring->config->name, (int)attachment->pid, (unsigned)attachment->uid, mail->reason,
+		            (unsigned long long)point->n_bad);
 	daemon_disconnect(attachment->consumer.state, mail->reason);
 	if (attachment->remove_mailed) /* MAIL_CONSUMER_REMOVED is still to come */
 		return;
@@ -248,16 +258,16 @@ static void consumer_demoted(const struct attachment *attachment)
 
 	if (control_should_log(++point->n_demoted))
 		log_message(LOG_WARNING,
-			    &(struct log_about){.event = LOG_EVENT_CONSUMER_DEMOTED,
-						.stream = point->ring->config->name,
-						.peer = "CONSUMER",
-						.pid = attachment->pid,
-						.uid = attachment->uid},
-			    "stream '%s': consumer process %d of user %u kept the queue waiting for more than %llu ms "
-			    "(lossless_deadline_ms): lossy from now on (%llu so far)",
-			    point->ring->config->name, (int)attachment->pid, (unsigned)attachment->uid,
-			    (unsigned long long)attachment->consumer.deadline_ns / 1000000,
-			    (unsigned long long)point->n_demoted);
+		            &(struct log_about){.event = LOG_EVENT_CONSUMER_DEMOTED,
+		                                .stream = point->ring->config->name,
+		                                .peer = "CONSUMER",
+		                                .pid = attachment->pid,
+		                                .uid = attachment->uid},
+		            "stream '%s': consumer process %d of user %u kept the queue waiting for more than %llu ms "
+		            "(lossless_deadline_ms): lossy from now on (%llu so far)",
+		            point->ring->config->name, (int)attachment->pid, (unsigned)attachment->uid,
+		            (unsigned long long)attachment->consumer.deadline_ns / 1000000,
+		            (unsigned long long)point->n_demoted);
 }
 
 static void take_mail(struct attach_point *point, const struct mail *mail)
@@ -318,8 +328,8 @@ int attach_point_new(struct control *control, const struct control_ring *ring)
 	TAILQ_INSERT_TAIL(&control->points, point, link);
 	r = notifier_new(&point->notifier, ring->ring);
 	if (r >= 0)
-		r = sd_event_add_io(control->options.event, &point->outbox, mailbox_fd(ring->outbox), EPOLLIN, on_outbox,
-				    point);
+		r = sd_event_add_io(control->options.event, &point->outbox, mailbox_fd(ring->outbox), EPOLLIN,
+		                    on_outbox, point);
 	if (r < 0)
 		attach_point_free(point);
 	return r < 0 ? r : 0;

@@ -27,10 +27,10 @@ struct attach_point {
 	sd_event_source *outbox;
 	LIST_HEAD(, attachment) attachments;
 	LIST_HEAD(, account) accounts;
-	uint32_t n_attachments; /* including those on their way out */
-	uint64_t n_bad;         /* consumers put out for what they wrote */
-	uint64_t n_demoted;     /* from lossless to lossy */
-	bool ended;             /* the worker is gone */
+	uint32_t n_attachments;               /* including those on their way out */
+	uint64_t n_bad;                       /* consumers put out for what they wrote */
+	uint64_t n_demoted;                   /* from lossless to lossy */
+	bool ended;                           /* the worker is gone */
 	enum ibvcap_disconnect_reason ending; /* why it will be; IBVCAP_REASON_NONE: it will not */
 
 	struct loss_memory loss;

@@ -43,12 +43,12 @@ void attachment_free(struct attachment *attachment)
 void attachment_release(struct attachment *attachment)
 {
 	struct ring_consumer *consumer = &attachment->consumer;
-	const struct shm *const lent[] = { &consumer->state_shm, &consumer->page_shm };
+	const struct shm *const lent[] = {&consumer->state_shm, &consumer->page_shm};
 
 	forget_session(attachment);
 	kept_take(&attachment->point->control->kept, &attachment->kept, lent, sizeof(lent) / sizeof(lent[0]));
 	notifier_dispose(attachment->point->notifier, consumer, attachment->wake);
-	*consumer = (struct ring_consumer){ .state_shm = SHM_INIT, .page_shm = SHM_INIT };
+	*consumer = (struct ring_consumer){.state_shm = SHM_INIT, .page_shm = SHM_INIT};
 	attachment->released = true;
 	if (!kept_look(&attachment->kept))
 		attachment_free(attachment);
@@ -99,7 +99,7 @@ static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
 }
 
 int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks,
-		   enum ibvcap_policy policy)
+                   enum ibvcap_policy policy)
 {
 	struct attachment *attachment = calloc(1, sizeof(*attachment));
 	int wake[2];
@@ -162,9 +162,9 @@ static int reopen_readonly(const struct shm *const *segments, unsigned n, int *f
 int attachment_send(struct attachment *attachment)
 {
 	const struct rx_ring *ring = attachment->point->ring->ring;
-	const struct shm *const readonly[] = { &ring->payload, &ring->headers, &ring->ring_shm,
-					       &attachment->consumer.state_shm };
-	struct wire_attached message = { .epoch = attach_point_epoch(attachment->point) };
+	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm,
+	                                      &attachment->consumer.state_shm};
+	struct wire_attached message = {.epoch = attach_point_epoch(attachment->point)};
 	int fds[WIRE_FD_N];
 	int r = reopen_readonly(readonly, WIRE_FD_CONSUMER_PAGE, fds);
 
@@ -182,8 +182,8 @@ int attachment_send(struct attachment *attachment)
 int attachment_send_tap(struct session *session, const struct attach_point *point)
 {
 	const struct rx_ring *ring = point->ring->ring;
-	const struct shm *const readonly[] = { &ring->payload, &ring->headers, &ring->ring_shm };
-	struct wire_attached message = { .epoch = attach_point_epoch(point) };
+	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm};
+	struct wire_attached message = {.epoch = attach_point_epoch(point)};
 	int fds[WIRE_FD_TAP_N];
 	int r = reopen_readonly(readonly, WIRE_FD_TAP_N, fds);
 

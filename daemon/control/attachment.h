@@ -35,7 +35,7 @@ struct attachment {
 
 /** In the point's list and the notifier's, but not the worker's yet. 0 or -errno. */
 int attachment_new(struct attachment **out, struct attach_point *point, const struct peer *peer, uint32_t lease_blocks,
-		   enum ibvcap_policy policy);
+                   enum ibvcap_policy policy);
 
 /** The worker does not have it, or has ended. */
 void attachment_free(struct attachment *attachment);

@@ -14,8 +14,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define MAP_US	    UINT64_C(5000000) /* in which a client has to map what it was given */
-#define SENDERS_MAX 4096u	      /* of one worker; more than any configuration has */
+#define MAP_US      UINT64_C(5000000) /* in which a client has to map what it was given */
+#define SENDERS_MAX 4096u             /* of one worker; more than any configuration has */
 
 /* ---- opening --------------------------------------------------------------------------------------- */
 
@@ -85,12 +85,14 @@ static const char *explain_ended(const struct channel_point *point, char text[EN
 	text[0] = 0;
 	if (n_ended)
 		n = snprintf(text, ENDED_TEXT_MAX,
-			     " (%u of all have ended, and count until the device has sent what it has of theirs)", n_ended);
+		             " (%u of all have ended, and count until the device has sent what it has of theirs)",
+		             n_ended);
 	if (keeper)
-		snprintf(text + n, ENDED_TEXT_MAX - (size_t)n,
-			 " (%u of all have hung up and keep their memory, and count until they unmap it or end: process "
-			 "%d, which opened the channel, or one it gave the memory to)",
-			 n_kept, (int)keeper->pid);
+		snprintf(
+			text + n, ENDED_TEXT_MAX - (size_t)n,
+			" (%u of all have hung up and keep their memory, and count until they unmap it or end: process "
+			"%d, which opened the channel, or one it gave the memory to)",
+			n_kept, (int)keeper->pid);
 	return text;
 }
 
@@ -120,18 +122,19 @@ static bool is_refused_by_quota(struct session *session, const struct channel_po
 	else if (point->ended || !session->control->listening) /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "channel '%s': the daemon is stopping", channel->name);
 	else if (point->n_sendings >= channel->max_senders)
-		*sent = session_send_error(
-			session, -EAGAIN,
-			"channel '%s': all %u senders it is configured for (max_senders) have it open%s; wait for one to "
-			"leave, or ask the administrator to raise it in %s",
-			channel->name, channel->max_senders, explain_ended(point, ended), channel->file);
+		*sent = session_send_error(session, -EAGAIN,
+		                           "channel '%s': all %u senders it is configured for (max_senders) have it "
+		                           "open%s; wait for one to "
+		                           "leave, or ask the administrator to raise it in %s",
+		                           channel->name, channel->max_senders, explain_ended(point, ended),
+		                           channel->file);
 	else if (session->peer.uid != 0 && n >= channel->max_senders_per_user)
-		*sent = session_send_error(
-			session, -EAGAIN,
-			"channel '%s': user %u has it open %u times and max_senders_per_user is %u%s; close one, or ask "
-			"the administrator to raise it in %s",
-			channel->name, (unsigned)session->peer.uid, n, channel->max_senders_per_user,
-			explain_ended(point, ended), channel->file);
+		*sent = session_send_error(session, -EAGAIN,
+		                           "channel '%s': user %u has it open %u times and max_senders_per_user is "
+		                           "%u%s; close one, or ask "
+		                           "the administrator to raise it in %s",
+		                           channel->name, (unsigned)session->peer.uid, n, channel->max_senders_per_user,
+		                           explain_ended(point, ended), channel->file);
 	else
 		return false;
 	return true;
@@ -148,10 +151,10 @@ int channel_open_request(struct session *session, const struct wire_open_channel
 			"this connection is attached or sends already: one ring or channel a connection");
 	if (request->abi_major != IBVCAP_ABI_MAJOR)
 		return session_send_error(session, -EPROTO, "shared memory ABI %u.%u asked for, the daemon has %u.%u",
-					  request->abi_major, request->abi_minor, IBVCAP_ABI_MAJOR, IBVCAP_ABI_MINOR);
+		                          request->abi_major, request->abi_minor, IBVCAP_ABI_MAJOR, IBVCAP_ABI_MINOR);
 	if (!point)
 		return session_send_error(session, -ESRCH, "no channel '%s'; 'ibvcap status' lists those there are",
-					  request->channel);
+		                          request->channel);
 	channel_point_forget_let_go(point);
 	if (is_refused_by_rights(session, point->channel->config, &sent) || is_refused_by_quota(session, point, &sent))
 		return sent;
@@ -166,7 +169,7 @@ int channel_mapped_request(struct session *session)
 
 	if (!sending || sending->sealed)
 		return session_send_error(session, -EPROTO,
-					  "nothing that was given to this connection is to be mapped");
+		                          "nothing that was given to this connection is to be mapped");
 	sending_lend(sending);
 	return 0;
 }
@@ -188,7 +191,7 @@ static void sender_added(struct sending *sending, int error)
 		if (!session)
 			return;
 		r = session_send_error(session, error, "channel '%s': its worker cannot take another sender: %s", name,
-				       strerror(-error));
+		                       strerror(-error));
 	} else {
 		if (!session) /* hung up meanwhile: its removal is on the way */
 			return;
@@ -209,15 +212,15 @@ static void sender_bad(struct sending *sending, const struct mail *mail)
 
 	if (control_should_log(++point->n_bad))
 		log_message(LOG_WARNING,
-			    &(struct log_about){.event = LOG_EVENT_SENDER_BAD,
-						.channel = point->channel->config->name,
-						.peer = "SENDER",
-						.pid = sending->pid,
-						.uid = sending->uid},
-			    "channel '%s': sender process %d of user %u broke the rules of its page (reason %u): "
-			    "put out (%llu so far)",
-			    point->channel->config->name, (int)sending->pid, (unsigned)sending->uid, mail->reason,
-			    (unsigned long long)point->n_bad);
+		            &(struct log_about){.event = LOG_EVENT_SENDER_BAD,
+		                                .channel = point->channel->config->name,
+		                                .peer = "SENDER",
+		                                .pid = sending->pid,
+		                                .uid = sending->uid},
+		            "channel '%s': sender process %d of user %u broke the rules of its page (reason %u): "
+		            "put out (%llu so far)",
+		            point->channel->config->name, (int)sending->pid, (unsigned)sending->uid, mail->reason,
+		            (unsigned long long)point->n_bad);
 	daemon_disconnect_sender(sending->sender.state, mail->reason);
 	if (sending->remove_mailed) /* MAIL_SENDER_REMOVED is still to come */
 		return;
@@ -361,7 +364,7 @@ int transmit_point_new(struct control *control, const struct control_transmit *t
 		r = preparer_new(&point->preparer, control->options.event);
 	if (r >= 0)
 		r = sd_event_add_io(control->options.event, &point->outbox, mailbox_fd(transmit->outbox), EPOLLIN,
-				    on_outbox, point);
+		                    on_outbox, point);
 	if (r < 0)
 		transmit_point_free(point);
 	return r < 0 ? r : 0;
@@ -416,7 +419,7 @@ void channel_point_tick(struct channel_point *point, uint64_t now_us)
 		if (now_us < MAP_US || !sending_waits_since(sending, now_us - MAP_US))
 			continue;
 		session_send_error(sending->session, -ETIMEDOUT, "channel '%s': its memory was not mapped within %u s",
-				   point->channel->config->name, (unsigned)(MAP_US / 1000000));
+		                   point->channel->config->name, (unsigned)(MAP_US / 1000000));
 		session_free(sending->session);
 	}
 }

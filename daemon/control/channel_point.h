@@ -35,9 +35,9 @@ struct channel_point {
 	struct transmit_point *transmit;
 	const struct control_channel *channel;
 	LIST_HEAD(, sending) sendings;
-	uint32_t n_sendings;		      /* including those on their way out */
-	uint64_t n_bad;			      /* senders put out for what they wrote */
-	bool ended;			      /* the worker has it and its senders no more */
+	uint32_t n_sendings;                  /* including those on their way out */
+	uint64_t n_bad;                       /* senders put out for what they wrote */
+	bool ended;                           /* the worker has it and its senders no more */
 	enum ibvcap_disconnect_reason ending; /* why it will be, or has; IBVCAP_REASON_NONE: it will not */
 };
 

@@ -26,7 +26,7 @@
 /* One ring, as control sees it. The daemon's; constant while control has it, but for config and state. */
 struct control_ring {
 	const struct config_stream *config; /* what may change while it runs is read anew each time */
-	const struct rx_ring *ring; /* segments and geometry; the rest of it is the worker's */
+	const struct rx_ring *ring;         /* segments and geometry; the rest of it is the worker's */
 	uint32_t queue;
 	struct mailbox *inbox;  /* of the worker; control is its only sender */
 	struct mailbox *outbox; /* of the worker; control is its only receiver */
@@ -128,7 +128,7 @@ int control_add_channel(struct control *control, const struct control_channel *c
 
 /** Nobody opens it any more: before its worker is told to let it go, and who has it is told why when that is done. */
 void control_end_channel(struct control *control, const struct control_channel *channel,
-			 enum ibvcap_disconnect_reason reason);
+                         enum ibvcap_disconnect_reason reason);
 
 /** Has none of its senders anything any more? Giving back takes its time, and nobody is to wait for that. */
 bool control_channel_is_empty(const struct control *control, const struct control_channel *channel);

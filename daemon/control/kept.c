@@ -12,8 +12,8 @@
 static int try_to_watch(struct kept_watch *watch)
 {
 	struct shm memory = SHM_INIT;
-	const struct shm *const segments[] = { &memory };
-	struct kept kept = { 0 };
+	const struct shm *const segments[] = {&memory};
+	struct kept kept = {0};
 	int r = shm_create(&memory, "ibvcap-kept-test", 1, SMALL_PAGE);
 
 	if (r < 0)

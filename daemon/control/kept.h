@@ -22,7 +22,7 @@ struct kept_watch {
 struct kept {
 	LIST_ENTRY(kept) link;
 	struct kept_watch *watch; /* NULL: in no list */
-	int watches[KEPT_MAX]; /* of segments that are not gone yet */
+	int watches[KEPT_MAX];    /* of segments that are not gone yet */
 	unsigned n;
 };
 

@@ -47,26 +47,28 @@ static int clear_path(const struct sockaddr_un *address, struct fault *fault)
 	int r;
 
 	if (lstat(path, &status) < 0)
-		return errno == ENOENT ? 0
-				       : fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path,
-						   strerror(errno));
+		return errno == ENOENT
+		               ? 0
+		               : fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
 	if (!S_ISSOCK(status.st_mode))
-		return fault_set(fault, EX_CONFIG, EEXIST,
-				 "control socket '%s': the path is taken by something that is not a socket, and is left "
-				 "alone; remove it or set another path",
-				 path);
+		return fault_set(
+			fault, EX_CONFIG, EEXIST,
+			"control socket '%s': the path is taken by something that is not a socket, and is left "
+			"alone; remove it or set another path",
+			path);
 	r = find_owner(address, &pid);
 	if (r > 0)
-		return fault_set(fault, EX_TEMPFAIL, EADDRINUSE,
-				 "control socket '%s': taken by process %d, which is alive; stop it or set another path",
-				 path, (int)pid);
+		return fault_set(
+			fault, EX_TEMPFAIL, EADDRINUSE,
+			"control socket '%s': taken by process %d, which is alive; stop it or set another path", path,
+			(int)pid);
 	if (r < 0)
 		return fault_set(fault, r == -EACCES ? EX_NOPERM : EX_OSERR, -r,
-				 "control socket '%s': the path is taken, and asking who listens there failed: %s", path,
-				 strerror(-r));
+		                 "control socket '%s': the path is taken, and asking who listens there failed: %s",
+		                 path, strerror(-r));
 	if (unlink(path) < 0 && errno != ENOENT)
-		return fault_set(fault, EX_NOPERM, errno, "control socket '%s': cannot remove the stale socket: %s", path,
-				 strerror(errno));
+		return fault_set(fault, EX_NOPERM, errno, "control socket '%s': cannot remove the stale socket: %s",
+		                 path, strerror(errno));
 	return 0;
 }
 
@@ -78,8 +80,8 @@ static int bind_path(int fd, const struct sockaddr_un *address, struct fault *fa
 	if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
 		return 0;
 	exit_code = errno == EACCES || errno == EPERM || errno == EROFS ? EX_NOPERM
-		    : errno == ENOENT				       ? EX_CONFIG
-								       : EX_OSERR;
+	            : errno == ENOENT                                   ? EX_CONFIG
+	                                                                : EX_OSERR;
 	if (errno == ENOENT)
 		help = "; make its directory (install -d -o USER, the daemon's), or set another path";
 	else if (errno == EROFS)
@@ -87,20 +89,21 @@ static int bind_path(int fd, const struct sockaddr_un *address, struct fault *fa
 	else if (exit_code == EX_NOPERM)
 		help = "; give its directory to the daemon's user (chown), or set another path";
 	return fault_set(fault, exit_code, errno, "control socket '%s': cannot be made: %s%s", address->sun_path,
-			 strerror(errno), help);
+	                 strerror(errno), help);
 }
 
 /* Before listen(): until then nobody can connect, whatever the mode. */
 static int set_rights(const struct listener *listener, mode_t mode, gid_t group, struct fault *fault)
 {
 	if (group != (gid_t)-1 && chown(listener->path, (uid_t)-1, group) < 0)
-		return fault_set(fault, EX_NOPERM, errno,
-				 "control socket '%s': cannot be given to group %u: %s; make the daemon's user a member of it "
-				 "(usermod -aG), or set another group",
-				 listener->path, (unsigned)group, strerror(errno));
+		return fault_set(
+			fault, EX_NOPERM, errno,
+			"control socket '%s': cannot be given to group %u: %s; make the daemon's user a member of it "
+			"(usermod -aG), or set another group",
+			listener->path, (unsigned)group, strerror(errno));
 	if (chmod(listener->path, mode) < 0)
 		return fault_set(fault, EX_OSERR, errno, "control socket '%s': cannot be set to mode %04o: %s",
-				 listener->path, (unsigned)mode, strerror(errno));
+		                 listener->path, (unsigned)mode, strerror(errno));
 	return 0;
 }
 
@@ -116,13 +119,13 @@ static void note_inode(struct listener *listener)
 
 int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct fault *fault)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int r;
 
 	*listener = (struct listener)LISTENER_INIT;
 	if (strlen(path) >= sizeof(address.sun_path))
 		return fault_set(fault, EX_CONFIG, ENAMETOOLONG, "control socket '%s': longer than %zu bytes", path,
-				 sizeof(address.sun_path) - 1);
+		                 sizeof(address.sun_path) - 1);
 	strcpy(address.sun_path, path);
 	r = clear_path(&address, fault);
 	if (r < 0)
@@ -159,7 +162,7 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 	int flags = fcntl(fd, F_GETFL);
 	int r = 0;
 
-	*listener = (struct listener){ .fd = fd, .kept = true, .adopted = true };
+	*listener = (struct listener){.fd = fd, .kept = true, .adopted = true};
 	snprintf(listener->path, sizeof(listener->path), "%s", path);
 	note_inode(listener);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
@@ -181,7 +184,7 @@ static bool may_somebody_listen(const char *path)
 
 	while (!found && fgets(line, sizeof(line), file))
 		found = sscanf(line, "%*x: %*x %*x %x %*x %*x %*u %127s", &flags, at) == 2 && (flags & LISTENS) &&
-			strcmp(at, path) == 0;
+		        strcmp(at, path) == 0;
 	if (file)
 		fclose(file);
 	return found;

@@ -17,7 +17,10 @@ struct listener {
 	bool adopted; /* from who keeps it for certain */
 };
 
-#define LISTENER_INIT { .fd = -1 }
+#define LISTENER_INIT    \
+	{                \
+		.fd = -1 \
+	}
 
 /**
  * Bind and listen. A socket file that nobody answers behind is replaced; one with a daemon behind it is

@@ -27,7 +27,7 @@ static bool is_loss(const struct reading *before, const struct reading *after, s
 {
 	if (after->no_buffer <= before->no_buffer)
 		return false;
-	*loss = (struct loss){ after->no_buffer - before->no_buffer, before->at_ns, after->at_ns };
+	*loss = (struct loss){after->no_buffer - before->no_buffer, before->at_ns, after->at_ns};
 	return true;
 }
 
@@ -37,14 +37,14 @@ static void find(const struct ibvcap_ring *ring, struct reading after, struct lo
 	uint64_t n = (consumer_load_head(ring) + ring->slots_per_block - 1) / ring->slots_per_block;
 	struct reading open, close;
 
-	*loss = (struct loss){ 0 };
+	*loss = (struct loss){0};
 	for (uint32_t i = 0; i < BLOCKS_MAX && n > 0 && read_block(ring, n - 1, &open, &close); i++, n--) {
 		if (is_loss(&close, &after, loss) || is_loss(&open, &close, loss))
 			return;
 		after = open;
 	}
 	/* Of a ring that has all its blocks still: lost before the first. */
-	open = (struct reading){ 0 };
+	open = (struct reading){0};
 	if (n == 0)
 		is_loss(&open, &after, loss);
 }
@@ -55,7 +55,7 @@ const struct loss *loss_find_last(struct loss_memory *memory, const struct ibvca
 
 	if (no_buffer != memory->no_buffer) {
 		memory->no_buffer = no_buffer;
-		find(ring, (struct reading){ no_buffer, now_ns }, &memory->last);
+		find(ring, (struct reading){no_buffer, now_ns}, &memory->last);
 	}
 	return &memory->last;
 }

@@ -79,7 +79,7 @@ static void free_entry(struct notifier_entry *entry)
 		close(entry->fd);
 	if (entry->user)
 		entry->user->n_entries--;
-	*entry = (struct notifier_entry){ 0 };
+	*entry = (struct notifier_entry){0};
 }
 
 /* The mutex is held, but for the time that the client makes it take. */
@@ -196,7 +196,7 @@ static void stop(struct notifier *notifier, unsigned n_threads)
 /* ring NULL: of senders. */
 static int new_notifier(struct notifier **notifier, const struct rx_ring *ring, int doorbell, uint32_t max)
 {
-	static void *(*const mains[LANES])(void *) = { quick_main, slow_main };
+	static void *(*const mains[LANES])(void *) = {quick_main, slow_main};
 	uint32_t max_entries = max + LANES; /* beside those removed, and busy */
 	struct notifier *n = calloc(1, sizeof(*n) + max_entries * sizeof(n->entries[0]));
 	unsigned n_threads = 0;
@@ -282,10 +282,8 @@ static int add(struct notifier *notifier, void *state, const void *page, int fd,
 	if (!entry && notifier->n_entries < notifier->max_entries)
 		entry = &notifier->entries[notifier->n_entries++];
 	if (entry)
-		*entry = (struct notifier_entry){ .state = state,
-						  .page = page,
-						  .fd = fd,
-						  .user = wake_users_take(&notifier->users, uid) };
+		*entry = (struct notifier_entry){
+			.state = state, .page = page, .fd = fd, .user = wake_users_take(&notifier->users, uid)};
 	pthread_mutex_unlock(&notifier->mutex);
 	return entry ? 0 : -EAGAIN;
 }
@@ -339,9 +337,7 @@ static void dispose(struct notifier *notifier, const void *page, struct notifier
 
 void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd)
 {
-	struct notifier_entry own = {
-		.fd = fd, .segments = { consumer->state_shm, consumer->page_shm, SHM_INIT }
-	};
+	struct notifier_entry own = {.fd = fd, .segments = {consumer->state_shm, consumer->page_shm, SHM_INIT}};
 
 	dispose(notifier, consumer->page, &own);
 	consumer->state_shm = consumer->page_shm = (struct shm)SHM_INIT;
@@ -349,9 +345,8 @@ void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer,
 
 void notifier_dispose_sender(struct notifier *notifier, struct sender *sender)
 {
-	struct notifier_entry own = {
-		.fd = sender->socket, .segments = { sender->arena, sender->page_shm, sender->state_shm }
-	};
+	struct notifier_entry own = {.fd = sender->socket,
+	                             .segments = {sender->arena, sender->page_shm, sender->state_shm}};
 
 	dispose(notifier, sender->page, &own);
 	sender->arena = sender->page_shm = sender->state_shm = (struct shm)SHM_INIT;

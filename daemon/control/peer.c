@@ -43,7 +43,7 @@ int peer_read(int fd, struct peer *peer)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) < 0)
 		return -errno;
-	*peer = (struct peer){ .pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid };
+	*peer = (struct peer){.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid};
 	return 0;
 }
 

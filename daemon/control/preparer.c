@@ -23,9 +23,9 @@ struct preparer {
 	pthread_cond_t changed;
 	struct job_queue queued;
 	struct job_queue worked;
-	unsigned n_unfinished; /* queued or being worked */
-	uid_t served; /* whose turn it was */
-	bool is_asked; /* whether the thread goes on, and it has not since */
+	unsigned n_unfinished;  /* queued or being worked */
+	uid_t served;           /* whose turn it was */
+	bool is_asked;          /* whether the thread goes on, and it has not since */
 	uint64_t busy_until_us; /* CLOCK_MONOTONIC: the work that it is at may take so long */
 	bool stop;
 };

@@ -13,7 +13,7 @@ struct holding {
 /* Those on their way out count: what they hold is not back yet. */
 static struct holding add_up(const struct attach_point *point, uid_t uid)
 {
-	struct holding holding = { 0 };
+	struct holding holding = {0};
 	const struct attachment *attachment;
 
 	LIST_FOREACH (attachment, &point->attachments, link) {
@@ -39,14 +39,15 @@ const char *quota_explain_kept(const struct attach_point *point, char *text, siz
 	text[0] = 0;
 	if (keeper)
 		snprintf(text, bytes,
-			 " (%u of all have hung up and keep their pages, and count until they unmap them or end: process %d, "
-			 "which attached, or one it gave them to)",
-			 n, (int)keeper->pid);
+		         " (%u of all have hung up and keep their pages, and count until they unmap them or end: "
+		         "process %d, "
+		         "which attached, or one it gave them to)",
+		         n, (int)keeper->pid);
 	return text;
 }
 
 bool quota_forbids(const struct attach_point *point, const struct peer *peer, uint32_t lease_blocks, char *text,
-		   size_t bytes)
+                   size_t bytes)
 {
 	const struct config_stream *stream = point->ring->config;
 	struct holding holding = add_up(point, peer->uid);
@@ -56,16 +57,17 @@ bool quota_forbids(const struct attach_point *point, const struct peer *peer, ui
 		return false;
 	if (holding.consumers >= stream->max_consumers_per_user)
 		snprintf(text, bytes,
-			 "user %u has %u consumers attached and max_consumers_per_user is %u%s; detach one, or ask the "
-			 "administrator to raise it in %s",
-			 (unsigned)peer->uid, holding.consumers, stream->max_consumers_per_user,
-			 quota_explain_kept(point, kept, sizeof(kept)), stream->file);
+		         "user %u has %u consumers attached and max_consumers_per_user is %u%s; detach one, or ask the "
+		         "administrator to raise it in %s",
+		         (unsigned)peer->uid, holding.consumers, stream->max_consumers_per_user,
+		         quota_explain_kept(point, kept, sizeof(kept)), stream->file);
 	else if (holding.lease_blocks + lease_blocks > stream->max_lease_blocks_per_user)
 		snprintf(text, bytes,
-			 "%u blocks of lease for user %u, whose consumers have %u, and max_lease_blocks_per_user is %u; ask "
-			 "for fewer, or the administrator to raise it in %s",
-			 lease_blocks, (unsigned)peer->uid, holding.lease_blocks, stream->max_lease_blocks_per_user,
-			 stream->file);
+		         "%u blocks of lease for user %u, whose consumers have %u, and max_lease_blocks_per_user is "
+		         "%u; ask "
+		         "for fewer, or the administrator to raise it in %s",
+		         lease_blocks, (unsigned)peer->uid, holding.lease_blocks, stream->max_lease_blocks_per_user,
+		         stream->file);
 	else
 		return false;
 	return true;

@@ -17,6 +17,6 @@ const char *quota_explain_kept(const struct attach_point *point, char *text, siz
 
 /** Would one more consumer with so many lease blocks be too much for this user? Then text says why and who can help. */
 bool quota_forbids(const struct attach_point *point, const struct peer *peer, uint32_t lease_blocks, char *text,
-		   size_t bytes);
+                   size_t bytes);
 
 #endif

@@ -53,8 +53,9 @@ static uint64_t read_start(pid_t pid, char program[16])
 	fclose(file);
 	name = strchr(line, '(');
 	end = strrchr(line, ')');
-	if (!name || !end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-				    &started) != 1)
+	if (!name || !end ||
+	    sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+	           &started) != 1)
 		return 0;
 	*end = '\0';
 	snprintf(program, 16, "%.15s", name + 1);
@@ -182,7 +183,7 @@ uint32_t readers_add(struct readers *readers, pid_t pid, uid_t uid, const char *
 	reader = find_place(readers);
 	if (!reader)
 		return 0;
-	*reader = (struct reader){ .pid = pid, .uid = uid, .state = READER_READS };
+	*reader = (struct reader){.pid = pid, .uid = uid, .state = READER_READS};
 	reader->started = read_start(pid, reader->program);
 	snprintf(reader->stream, sizeof(reader->stream), "%s", stream);
 	return (uint32_t)(reader - readers->table) + 1;
@@ -202,8 +203,8 @@ static void append(char *text, size_t bytes, const struct reader *reader)
 	size_t used = strlen(text);
 
 	snprintf(text + used, bytes - used, "%sprocess %d (%s) of user %u, stream '%s'%s", used ? "; " : "",
-			 (int)reader->pid, reader->program[0] ? reader->program : "?", (unsigned)reader->uid,
-			 reader->stream, reader->state == READER_LEFT ? ", which has hung up" : "");
+	         (int)reader->pid, reader->program[0] ? reader->program : "?", (unsigned)reader->uid, reader->stream,
+	         reader->state == READER_LEFT ? ", which has hung up" : "");
 }
 
 /* Those in that state are added to the text; of how many there are now, n came before. */

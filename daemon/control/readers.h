@@ -18,7 +18,10 @@ struct readers {
 	struct reader *table;
 };
 
-#define READERS_INIT { .fd = -1 }
+#define READERS_INIT     \
+	{                \
+		.fd = -1 \
+	}
 
 /**
  * A list of its own, with those of the last run's (its descriptor; -1: none, or not one) who live still: until they say

@@ -34,7 +34,7 @@ static bool is_listed(const struct list *list, const struct peer *peer)
 
 enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid)
 {
-	const struct list list = { stream->users, stream->n_users, stream->groups, stream->n_groups };
+	const struct list list = {stream->users, stream->n_users, stream->groups, stream->n_groups};
 
 	if (peer->uid == 0)
 		return RIGHTS_GRANTED;
@@ -45,7 +45,7 @@ enum rights rights_to_receive(const struct config_stream *stream, const struct p
 
 enum rights rights_to_send(const struct config_channel *channel, const struct peer *peer, uid_t daemon_uid)
 {
-	const struct list list = { channel->users, channel->n_users, channel->groups, channel->n_groups };
+	const struct list list = {channel->users, channel->n_users, channel->groups, channel->n_groups};
 
 	if (peer->uid == 0)
 		return RIGHTS_GRANTED;
@@ -73,8 +73,8 @@ bool rights_to_see_all(const struct peer *peer, uid_t daemon_uid, gid_t daemon_g
 
 bool rights_to_be_lossless(const struct config_stream *stream, const struct peer *peer)
 {
-	const struct list list = { stream->lossless_users, stream->n_lossless_users, stream->lossless_groups,
-				   stream->n_lossless_groups };
+	const struct list list = {stream->lossless_users, stream->n_lossless_users, stream->lossless_groups,
+	                          stream->n_lossless_groups};
 
 	return stream->lossless_deadline_ms && (peer->uid == 0 || is_listed(&list, peer));
 }

@@ -34,13 +34,13 @@ static int make_socket(struct sending *sending)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
 		return fault_set(&sending->fault, EX_OSERR, errno, "channel '%s': no socket for another sender: %s",
-				 sending->channel, strerror(errno));
+		                 sending->channel, strerror(errno));
 	sending->theirs = ends[0];
 	sending->sender.socket = ends[1];
 	return 0;
 }
 
-static const struct sender no_sender = { .arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT, .socket = -1 };
+static const struct sender no_sender = {.arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT, .socket = -1};
 
 static void make(struct job *job)
 {
@@ -59,12 +59,12 @@ static int seal_memory(struct sending *sending)
 
 	if (r == -EPERM)
 		return fault_set(&sending->fault, EX_NOPERM, EPERM,
-				 "channel '%s': the sender has sealed what it was given; it is not to",
-				 sending->channel);
+		                 "channel '%s': the sender has sealed what it was given; it is not to",
+		                 sending->channel);
 	return r < 0 ? fault_set(&sending->fault, EX_OSERR, -r,
-				 "channel '%s': the sender's memory cannot be sealed: %s", sending->channel,
-				 strerror(-r))
-		     : 0;
+	                         "channel '%s': the sender's memory cannot be sealed: %s", sending->channel,
+	                         strerror(-r))
+	             : 0;
 }
 
 static void seal(struct job *job)
@@ -75,7 +75,7 @@ static void seal(struct job *job)
 	sending->result = seal_memory(sending);
 	if (sending->result == 0)
 		sending->result = channel->register_arena(channel->context, &sending->sender.arena,
-							  &sending->sender.registration, &sending->fault);
+		                                          &sending->sender.registration, &sending->fault);
 }
 
 static void break_up(struct job *job)
@@ -95,8 +95,8 @@ static void done(struct job *job);
 
 static void begin(struct sending *sending, enum sending_job doing)
 {
-	static void (*const works[])(
-		struct job *) = { [SENDING_MAKE] = make, [SENDING_SEAL] = seal, [SENDING_BREAK] = break_up };
+	static void (*const works[])(struct job *) = {
+		[SENDING_MAKE] = make, [SENDING_SEAL] = seal, [SENDING_BREAK] = break_up};
 
 	sending->doing = doing;
 	sending->job.work = works[doing];
@@ -125,7 +125,7 @@ static void remove_broken(struct sending *sending)
 static void take_back(struct sending *sending)
 {
 	const struct sender *sender = &sending->sender;
-	const struct shm *const lent[] = { &sender->arena, &sender->page_shm, &sender->state_shm };
+	const struct shm *const lent[] = {&sender->arena, &sender->page_shm, &sender->state_shm};
 
 	kept_take(&sending->point->transmit->control->kept, &sending->kept, lent, sizeof(lent) / sizeof(lent[0]));
 	begin(sending, SENDING_BREAK);
@@ -186,7 +186,7 @@ int sending_new(struct session *session, struct channel_point *point)
 
 static int send_opened(struct sending *sending)
 {
-	struct wire_opened message = { .epoch = sending->point->channel->epoch };
+	struct wire_opened message = {.epoch = sending->point->channel->epoch};
 	int state_fd = shm_reopen_readonly(&sending->sender.state_shm);
 	const int fds[WIRE_FD_OPENED_N] = {
 		[WIRE_FD_ARENA] = sending->sender.arena.fd,
@@ -208,12 +208,12 @@ static int send_opened(struct sending *sending)
 static int mail_to_worker(struct sending *sending)
 {
 	const struct control_channel *channel = sending->point->channel;
-	const struct mail mail = { .type = MAIL_ADD_SENDER, .channel = channel->channel, .sender = &sending->sender };
+	const struct mail mail = {.type = MAIL_ADD_SENDER, .channel = channel->channel, .sender = &sending->sender};
 	int r = notifier_add_sender(sending->point->transmit->notifier, &sending->sender, sending->uid);
 
 	if (r < 0)
 		return fault_set(&sending->fault, EX_TEMPFAIL, -r, "channel '%s': too many senders of %s",
-				 channel->config->name, channel->config->interface);
+		                 channel->config->name, channel->config->interface);
 	sending->lent = sending->awaits_answer = mailbox_send(channel->transmit->inbox, &mail) == 0;
 	if (!sending->lent)
 		notifier_remove(sending->point->transmit->notifier, sending->sender.page);
@@ -241,8 +241,8 @@ static int go_on(struct sending *sending, int (*step)(struct sending *sending))
 	int r = 0;
 
 	if (sending->result == 0 && sending->point->ending != IBVCAP_REASON_NONE)
-		sending->result = fault_set(&sending->fault, EX_UNAVAILABLE, ENODEV, SENDING_CHANNEL_ENDS,
-					    sending->channel);
+		sending->result =
+			fault_set(&sending->fault, EX_UNAVAILABLE, ENODEV, SENDING_CHANNEL_ENDS, sending->channel);
 	if (sending->result == 0)
 		r = step(sending);
 	if (r < 0 || sending->result == 0)
@@ -288,9 +288,7 @@ bool sending_awaits_mail(const struct sending *sending)
 static void mail_removal(struct sending *sending)
 {
 	const struct control_channel *channel = sending->point->channel;
-	const struct mail mail = { .type = MAIL_REMOVE_SENDER,
-				   .channel = channel->channel,
-				   .sender = &sending->sender };
+	const struct mail mail = {.type = MAIL_REMOVE_SENDER, .channel = channel->channel, .sender = &sending->sender};
 
 	if (sending->lent && !sending->remove_mailed && !sending->point->ended)
 		sending->remove_mailed = mailbox_send(channel->transmit->inbox, &mail) == 0;

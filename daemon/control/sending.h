@@ -43,10 +43,10 @@ struct sending {
 	pid_t pid;
 	uid_t uid;
 	uint64_t opened_at_us;
-	int theirs;	    /* the client's end of the socket, until it was sent */
-	bool sealed;	    /* its client has mapped it, and waits for the worker */
-	bool lent;	    /* to the worker, or the worker was asked to take it */
-	bool served;	    /* the worker has taken it, and the client was told so */
+	int theirs;         /* the client's end of the socket, until it was sent */
+	bool sealed;        /* its client has mapped it, and waits for the worker */
+	bool lent;          /* to the worker, or the worker was asked to take it */
+	bool served;        /* the worker has taken it, and the client was told so */
 	bool awaits_answer; /* MAIL_SENDER_ADDED is to come */
 	bool remove_mailed; /* MAIL_SENDER_REMOVED is to come */
 	struct kept kept;

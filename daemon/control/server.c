@@ -48,7 +48,7 @@ bool control_should_log(uint64_t n_events)
 
 int control_mail_matched(const struct control_ring *ring, uint64_t *matched)
 {
-	struct mail mail = { .type = MAIL_MATCHED, .at_ns = time_utc_ns() };
+	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
 	int r = ring->read_matched(ring->context, &mail.matched);
 
 	if (r < 0)
@@ -62,19 +62,20 @@ int control_mail_matched(const struct control_ring *ring, uint64_t *matched)
 /* Of its user's limits session_new() speaks. */
 static void refuse_client(struct control *control, int fd)
 {
-	struct wire_error message = { .error = -EAGAIN };
+	struct wire_error message = {.error = -EAGAIN};
 
 	wire_init(&message.header, WIRE_ERROR, sizeof(message));
 	snprintf(message.text, sizeof(message.text),
-		 "all %u clients the daemon is configured for (max_clients) are connected; try again, or ask the administrator "
-		 "to raise it in %s",
-		 control->options.config->max_clients, control->options.config->file);
+	         "all %u clients the daemon is configured for (max_clients) are connected; try again, or ask the "
+	         "administrator "
+	         "to raise it in %s",
+	         control->options.config->max_clients, control->options.config->file);
 	wire_send(fd, &message.header, NULL, 0);
 	close(fd);
 	if (control_should_log(++control->n_refused))
 		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_CLIENT_REFUSED},
-			    "control socket: a client was refused, max_clients = %u are connected (%llu so far)",
-			    control->options.config->max_clients, (unsigned long long)control->n_refused);
+		            "control socket: a client was refused, max_clients = %u are connected (%llu so far)",
+		            control->options.config->max_clients, (unsigned long long)control->n_refused);
 }
 
 static int on_client(sd_event_source *source, int listening_fd, uint32_t events, void *context)
@@ -103,8 +104,8 @@ static void refresh_matched(const struct control_ring *ring)
 {
 	const _Atomic uint64_t *counters = ring->ring->ring->counters;
 	uint64_t accounted = counter_get(&counters[IBVCAP_CTR_PUBLISHED]) + counter_get(&counters[IBVCAP_CTR_ERRORED]) +
-			     counter_get(&counters[IBVCAP_CTR_NO_BUFFER]);
-	struct mail mail = { .type = MAIL_MATCHED, .at_ns = time_utc_ns() };
+	                     counter_get(&counters[IBVCAP_CTR_NO_BUFFER]);
+	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
 
 	if (ring->read_matched(ring->context, &mail.matched) < 0)
 		return;
@@ -176,7 +177,7 @@ static int set_up(struct control *control)
 		return r;
 	control_arm(control->tick, TICK_US);
 	return sd_event_add_io(control->options.event, &control->listening, control->options.listener->fd, EPOLLIN,
-			       on_client, control);
+	                       on_client, control);
 }
 
 int control_new(struct control **control, const struct control_options *options, struct fault *fault)
@@ -196,14 +197,16 @@ int control_new(struct control **control, const struct control_options *options,
 		if (r == 0)
 			r = sd_event_add_io(c->options.event, &c->let_go, c->kept.inotify, EPOLLIN, on_let_go, c);
 		if (r < 0)
-			log_warning("memory that senders and consumers keep when they have left cannot be watched (%s): their "
-				    "places are free before it is; see fs.inotify.max_user_instances", strerror(-r));
+			log_warning("memory that senders and consumers keep when they have left cannot be watched "
+			            "(%s): their "
+			            "places are free before it is; see fs.inotify.max_user_instances",
+			            strerror(-r));
 		r = set_up(c);
 	}
 	if (r < 0) {
 		control_free(c);
 		return fault_set(fault, EX_OSERR, -r, "control socket '%s': cannot be served: %s",
-				 options->listener->path, strerror(-r));
+		                 options->listener->path, strerror(-r));
 	}
 	*control = c;
 	return 0;
@@ -285,7 +288,7 @@ int control_add_channel(struct control *control, const struct control_channel *c
 }
 
 void control_end_channel(struct control *control, const struct control_channel *channel,
-			 enum ibvcap_disconnect_reason reason)
+                         enum ibvcap_disconnect_reason reason)
 {
 	struct channel_point *point = find_channel(control, channel);
 

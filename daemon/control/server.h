@@ -15,7 +15,7 @@
 
 struct control {
 	struct control_options options;
-	TAILQ_HEAD(, attach_point) points; /* one a ring */
+	TAILQ_HEAD(, attach_point) points;      /* one a ring */
 	TAILQ_HEAD(, transmit_point) transmits; /* one a transmit worker */
 	TAILQ_HEAD(, channel_point) channels;
 	TAILQ_HEAD(, control_interface) interfaces;
@@ -25,8 +25,8 @@ struct control {
 	struct session *changing; /* asked for the change that is on its way; NULL: nobody here, or it hung up */
 	struct users users;
 	struct kept_watch kept; /* of those that have left */
-	uint64_t n_refused; /* clients beyond max_clients, or their user's limits */
-	uint64_t n_faults;  /* malformed or too many messages */
+	uint64_t n_refused;     /* clients beyond max_clients, or their user's limits */
+	uint64_t n_faults;      /* malformed or too many messages */
 	sd_event_source *listening;
 	sd_event_source *tick;
 	sd_event_source *let_go;

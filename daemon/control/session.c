@@ -26,7 +26,7 @@ int session_send(struct session *session, const struct wire_header *header, cons
 
 int session_send_error(struct session *session, int error, const char *format, ...)
 {
-	struct wire_error message = { .error = error };
+	struct wire_error message = {.error = error};
 	va_list arguments;
 
 	wire_init(&message.header, WIRE_ERROR, sizeof(message));
@@ -64,7 +64,7 @@ static int flush_on(struct session *session)
 int session_send_reply(struct session *session, struct reply *reply)
 {
 	session->reply = *reply;
-	*reply = (struct reply){ 0 };
+	*reply = (struct reply){0};
 	control_arm(session->overdue, OVERDUE_US);
 	return flush_on(session);
 }
@@ -77,7 +77,7 @@ static bool is_user_over_limit(struct session *session)
 	const struct config *config = session->control->options.config;
 
 	return rate_exceeds(&session->user->messages, control_now_us(session->control),
-			    config->max_messages_per_s_per_user) &&
+	                    config->max_messages_per_s_per_user) &&
 	       session->peer.uid != 0;
 }
 
@@ -101,14 +101,15 @@ static int refuse(struct session *session, int error, const char *what)
 
 	if (control_should_log(++control->n_faults))
 		log_message(LOG_WARNING,
-			    &(struct log_about){.event = LOG_EVENT_CLIENT_BAD,
-						.peer = "CLIENT",
-						.pid = session->peer.pid,
-						.uid = session->peer.uid},
-			    "control socket: %s from process %d of user %u: hung up (%llu so far)", what,
-			    (int)session->peer.pid, (unsigned)session->peer.uid, (unsigned long long)control->n_faults);
-	session_send_error(session, error, "%s%s%s", what, error == -EAGAIN ? "; the administrator can raise it in " : "",
-			   error == -EAGAIN ? control->options.config->file : "");
+		            &(struct log_about){.event = LOG_EVENT_CLIENT_BAD,
+		                                .peer = "CLIENT",
+		                                .pid = session->peer.pid,
+		                                .uid = session->peer.uid},
+		            "control socket: %s from process %d of user %u: hung up (%llu so far)", what,
+		            (int)session->peer.pid, (unsigned)session->peer.uid, (unsigned long long)control->n_faults);
+	session_send_error(session, error, "%s%s%s", what,
+	                   error == -EAGAIN ? "; the administrator can raise it in " : "",
+	                   error == -EAGAIN ? control->options.config->file : "");
 	return error;
 }
 
@@ -132,9 +133,10 @@ static int change_request(struct session *session, const struct wire_change *cha
 	int r;
 
 	if (!rights_to_change(&session->peer, geteuid()))
-		return session_send_error(session, -EACCES,
-					  "the configuration is not for user %u to change: only for root and the daemon's user",
-					  (unsigned)session->peer.uid);
+		return session_send_error(
+			session, -EACCES,
+			"the configuration is not for user %u to change: only for root and the daemon's user",
+			(unsigned)session->peer.uid);
 	r = options->change(options->context, change, &fault);
 	if (r < 0)
 		return session_send_changed(session, r, fault.text);
@@ -226,12 +228,13 @@ static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
 
 static void hang_up_by_rights(struct session *session, const char *kind, const char *name, const char *what)
 {
-	log_message(
-	    LOG_INFO,
-	    &(struct log_about){
-		.event = LOG_EVENT_RIGHTS_LOST, .peer = "CLIENT", .pid = session->peer.pid, .uid = session->peer.uid},
-	    "%s '%s': process %d of user %u may not %s any more: disconnected", kind, name, (int)session->peer.pid,
-	    (unsigned)session->peer.uid, what);
+	log_message(LOG_INFO,
+	            &(struct log_about){.event = LOG_EVENT_RIGHTS_LOST,
+	                                .peer = "CLIENT",
+	                                .pid = session->peer.pid,
+	                                .uid = session->peer.uid},
+	            "%s '%s': process %d of user %u may not %s any more: disconnected", kind, name,
+	            (int)session->peer.pid, (unsigned)session->peer.uid, what);
 	session->reason = IBVCAP_REASON_RIGHTS;
 	session_free(session);
 }
@@ -265,13 +268,13 @@ void session_hang_up_idle(struct session *session, uint64_t now_us)
 {
 	const struct config *config = session->control->options.config;
 	bool waits = session->wants_status || session->in_refresh || session->reply.bytes ||
-		     session->control->changing == session;
+	             session->control->changing == session;
 
 	if (session->attachment || session->tapped || session->sending || waits ||
 	    now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
 		return;
 	session_send_error(session, -ETIMEDOUT, "neither attached nor asked anything for %u s (idle_timeout_s)",
-			   config->idle_timeout_s);
+	                   config->idle_timeout_s);
 	session_free(session);
 }
 

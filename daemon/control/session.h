@@ -33,17 +33,18 @@ struct session {
 	sd_event_source *death;
 	sd_event_source *overdue; /* armed while a reply waits for the client to read */
 	struct attachment *attachment;
-	enum ibvcap_disconnect_reason reason; /* to put its consumer or sender out; IBVCAP_REASON_NONE: the ordinary ones */
-	uint32_t reader; /* its place among those who were given a ring; 0: none */
-	enum reader_end ending; /* how it came, if not by us, that it ends */
+	enum ibvcap_disconnect_reason
+		reason;          /* to put its consumer or sender out; IBVCAP_REASON_NONE: the ordinary ones */
+	uint32_t reader;         /* its place among those who were given a ring; 0: none */
+	enum reader_end ending;  /* how it came, if not by us, that it ends */
 	struct sending *sending; /* NULL: it has no channel open */
 	const struct attach_point *tapped; /* NULL: none; it has no attachment then */
 	struct reply reply;
 	bool wants_status; /* asked, and its refresh is not begun */
 	bool in_refresh;   /* asked, and waits for the refresh that is at work */
-	struct user *user;       /* NULL: it came no further */
+	struct user *user; /* NULL: it came no further */
 	struct rate messages;
-	uint64_t asked_at_us;    /* when it last sent something, or came */
+	uint64_t asked_at_us; /* when it last sent something, or came */
 };
 
 /** Takes the connected socket over, also on failure. 0 or -errno. */

@@ -14,7 +14,7 @@
 #define REFRESH_STEP_US    UINT64_C(500)
 #define REFRESH_TIMEOUT_US UINT64_C(50000)
 /* Each refresh is some commands to each device: clients have no more than so many of them. */
-#define REFRESH_REST_US    UINT64_C(20000)
+#define REFRESH_REST_US UINT64_C(20000)
 
 /* ---- one message each ---------------------------------------------------------------------------- */
 
@@ -25,7 +25,7 @@ void status_copy_text(char *to, size_t bytes, const char *from)
 
 static int append_daemon(struct reply *reply)
 {
-	struct wire_daemon message = { .pid = getpid() };
+	struct wire_daemon message = {.pid = getpid()};
 
 	wire_init(&message.header, WIRE_DAEMON, sizeof(message));
 	status_copy_text(message.version, sizeof(message.version), IBVCAP_BUILD_VERSION);
@@ -139,7 +139,7 @@ static int append_consumer(struct reply *reply, const struct attachment *attachm
 
 static int append_interface(struct reply *reply, const struct control_interface *interface)
 {
-	struct wire_interface message = { .n_counters = INTERFACE_CTR_N };
+	struct wire_interface message = {.n_counters = INTERFACE_CTR_N};
 
 	wire_init(&message.header, WIRE_INTERFACE, sizeof(message));
 	status_copy_text(message.interface, sizeof(message.interface), interface->name);
@@ -226,7 +226,7 @@ static int send_seen(struct session *session, const struct reply *reply)
 {
 	const struct attach_point *point = TAILQ_FIRST(&session->control->points);
 	const struct channel_point *channel = TAILQ_FIRST(&session->control->channels);
-	struct reply seen = { 0 };
+	struct reply seen = {0};
 	bool may_see = true;
 	int r = 0;
 
@@ -242,9 +242,10 @@ static int send_seen(struct session *session, const struct reply *reply)
 		} else if (message.header.type == WIRE_CHANNEL) {
 			may_see = may_see_channel(session, channel);
 			channel = TAILQ_NEXT(channel, link);
-		} else if (message.header.type != WIRE_CONSUMER && message.header.type != WIRE_SENDER) { /* with theirs */
+		} else if (message.header.type != WIRE_CONSUMER &&
+		           message.header.type != WIRE_SENDER) { /* with theirs */
 			may_see = message.header.type != WIRE_INTERFACE ||
-				  may_see_interface(session, message.interface.interface);
+			          may_see_interface(session, message.interface.interface);
 		}
 		if (may_see)
 			r = reply_append(&seen, &message.header);
@@ -257,7 +258,7 @@ static int send_seen(struct session *session, const struct reply *reply)
 
 static void answer_all(struct control *control)
 {
-	struct reply reply = { 0 };
+	struct reply reply = {0};
 	struct session *session, *next;
 	int r = build(control, &reply);
 
@@ -281,7 +282,8 @@ static bool is_struck(const struct control_ring *ring, uint64_t mailed)
 
 	return counter_get(&counters[IBVCAP_CTR_MATCHED]) >= mailed &&
 	       counter_get(&counters[IBVCAP_CTR_PUBLISHED]) + counter_get(&counters[IBVCAP_CTR_ERRORED]) +
-			       counter_get(&counters[IBVCAP_CTR_NO_BUFFER]) >= mailed;
+	                       counter_get(&counters[IBVCAP_CTR_NO_BUFFER]) >=
+	               mailed;
 }
 
 static bool is_ring_fresh(struct attach_point *point)
@@ -366,5 +368,5 @@ int status_init(struct control *control)
 void status_deinit(struct control *control)
 {
 	sd_event_source_disable_unref(control->refresh.timer);
-	control->refresh = (struct status_refresh){ 0 };
+	control->refresh = (struct status_refresh){0};
 }

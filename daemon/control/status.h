@@ -19,7 +19,7 @@ struct reply;
 struct session;
 
 struct status_refresh {
-	bool active;  /* readings are taken, or it rests after them */
+	bool active; /* readings are taken, or it rests after them */
 	bool resting;
 	uint64_t deadline_us;
 	sd_event_source *timer;

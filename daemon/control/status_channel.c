@@ -18,7 +18,7 @@ static uint64_t count(const _Atomic uint64_t *from, uint32_t n, uint64_t *counte
 
 static int append_sender(struct reply *reply, const struct sending *sending)
 {
-	struct wire_sender message = { .pid = sending->pid, .uid = sending->uid, .n_counters = SENDER_CTR_N };
+	struct wire_sender message = {.pid = sending->pid, .uid = sending->uid, .n_counters = SENDER_CTR_N};
 
 	wire_init(&message.header, WIRE_SENDER, sizeof(message));
 	status_copy_text(message.channel, sizeof(message.channel), sending->point->channel->config->name);

@@ -11,9 +11,9 @@
  * Of our own time, in the kernel. Of an honest client a wake takes a few microseconds, on a busy virtual machine some
  * tens. What its consumers' wakes take above that is summed up for each user, and leaks away with time.
  */
-#define FREE_NS UINT64_C(50000)
-#define COSTLY_NS UINT64_C(1000000)
-#define COST_MAX UINT64_C(10000000)
+#define FREE_NS    UINT64_C(50000)
+#define COSTLY_NS  UINT64_C(1000000)
+#define COST_MAX   UINT64_C(10000000)
 #define LEAK_SHARE 1000u /* of the time: what a user may cost the others for good */
 
 int wake_users_init(struct wake_users *users, uint32_t max_entries)

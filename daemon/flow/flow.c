@@ -15,8 +15,8 @@
 void flow_group_mac(const struct config_address *group, uint8_t mac[6])
 {
 	if (group->family == AF_INET) {
-		const uint8_t bytes[6] = { 0x01, 0x00, 0x5e, group->address[1] & 0x7f, group->address[2],
-					   group->address[3] };
+		const uint8_t bytes[6] = {
+			0x01, 0x00, 0x5e, group->address[1] & 0x7f, group->address[2], group->address[3]};
 
 		memcpy(mac, bytes, sizeof(bytes));
 		return;
@@ -57,7 +57,7 @@ bool flow_overlaps(const struct config_flow *a, const struct config_flow *b)
 {
 	return config_is_same_address(&a->destination, &b->destination) && a->destination_port == b->destination_port &&
 	       (a->source.family == AF_UNSPEC || b->source.family == AF_UNSPEC ||
-		config_is_same_address(&a->source, &b->source)) &&
+	        config_is_same_address(&a->source, &b->source)) &&
 	       (a->source_port == 0 || b->source_port == 0 || a->source_port == b->source_port) &&
 	       (a->vlan < 0 || b->vlan < 0 || a->vlan == b->vlan);
 }
@@ -65,8 +65,8 @@ bool flow_overlaps(const struct config_flow *a, const struct config_flow *b)
 bool flow_is_same(const struct config_flow *a, const struct config_flow *b)
 {
 	return config_is_same_address(&a->destination, &b->destination) &&
-	       config_is_same_address(&a->source, &b->source) &&
-	       a->destination_port == b->destination_port && a->source_port == b->source_port && a->vlan == b->vlan;
+	       config_is_same_address(&a->source, &b->source) && a->destination_port == b->destination_port &&
+	       a->source_port == b->source_port && a->vlan == b->vlan;
 }
 
 static int check_layout(const struct config_stream *stream, struct fault *fault)
@@ -75,13 +75,14 @@ static int check_layout(const struct config_stream *stream, struct fault *fault)
 
 	for (uint32_t i = 1; i < stream->n_flows; i++)
 		if (flow_header_bytes(&stream->flows[i]) != header_bytes)
-			return fault_set(fault, EX_CONFIG, EINVAL,
-					 "%s:%d: stream '%s': this flow has %u bytes of headers and the one at %s:%d has %u, "
-					 "but a queue splits all packets at one place: accepted are flows that are all IPv4 or "
-					 "all IPv6, all with a VLAN or all without; make it a stream of its own",
-					 stream->flows[i].file, stream->flows[i].line, stream->name,
-					 flow_header_bytes(&stream->flows[i]), stream->flows[0].file,
-					 stream->flows[0].line, header_bytes);
+			return fault_set(
+				fault, EX_CONFIG, EINVAL,
+				"%s:%d: stream '%s': this flow has %u bytes of headers and the one at %s:%d has %u, "
+				"but a queue splits all packets at one place: accepted are flows that are all IPv4 or "
+				"all IPv6, all with a VLAN or all without; make it a stream of its own",
+				stream->flows[i].file, stream->flows[i].line, stream->name,
+				flow_header_bytes(&stream->flows[i]), stream->flows[0].file, stream->flows[0].line,
+				header_bytes);
 	return 0;
 }
 
@@ -99,14 +100,17 @@ static int check_overlap(const struct config *config, uint32_t stream, uint32_t 
 
 		for (uint32_t i = 0; i < n_flows && strcmp(other->interface, mine->interface) == 0; i++)
 			if (flow_overlaps(&other->flows[i], &mine->flows[flow]))
-				return fault_set(fault, EX_CONFIG, EINVAL,
-						 "%s:%d: stream '%s': this flow to port %u overlaps with that of stream '%s' at "
-						 "%s:%d, on the same interface: accepted are flows of which no packet matches two "
-						 "(a flow without source, source_port or vlan matches any); several consumers may "
-						 "attach to one stream",
-						 mine->flows[flow].file, mine->flows[flow].line, mine->name,
-						 mine->flows[flow].destination_port, other->name, other->flows[i].file,
-						 other->flows[i].line);
+				return fault_set(
+					fault, EX_CONFIG, EINVAL,
+					"%s:%d: stream '%s': this flow to port %u overlaps with that of stream '%s' at "
+					"%s:%d, on the same interface: accepted are flows of which no packet matches "
+					"two "
+					"(a flow without source, source_port or vlan matches any); several consumers "
+					"may "
+					"attach to one stream",
+					mine->flows[flow].file, mine->flows[flow].line, mine->name,
+					mine->flows[flow].destination_port, other->name, other->flows[i].file,
+					other->flows[i].line);
 	}
 	return 0;
 }

@@ -38,8 +38,8 @@ static int fault_missing(const char *name, struct fault *fault)
 		return -ENODEV;
 	list_interfaces(interfaces, sizeof(interfaces));
 	return fault_set(fault, EX_UNAVAILABLE, ENODEV,
-			 "interface %.64s: this network namespace has none of that name; it has %s", name,
-			 interfaces[0] ? interfaces : "no interface at all");
+	                 "interface %.64s: this network namespace has none of that name; it has %s", name,
+	                 interfaces[0] ? interfaces : "no interface at all");
 }
 
 static int read_interface(int socket, const char *name, struct net_interface *interface)
@@ -65,7 +65,7 @@ static int read_interface(int socket, const char *name, struct net_interface *in
 
 int net_interface_read(const char *name, struct net_interface *interface, struct fault *fault)
 {
-	struct net_interface found = { 0 };
+	struct net_interface found = {0};
 	int fd, r;
 
 	if (strlen(name) >= IFNAMSIZ)
@@ -96,7 +96,7 @@ bool net_has_address(unsigned interface_index, const struct config_address *addr
 	memcpy(&ipv4.sin_addr, address->address, sizeof(ipv4.sin_addr));
 	memcpy(&ipv6.sin6_addr, address->address, sizeof(ipv6.sin6_addr));
 	r = is_ipv4 ? bind(fd, (const struct sockaddr *)&ipv4, sizeof(ipv4))
-		    : bind(fd, (const struct sockaddr *)&ipv6, sizeof(ipv6));
+	            : bind(fd, (const struct sockaddr *)&ipv6, sizeof(ipv6));
 	close(fd);
 	return r == 0;
 }

@@ -85,7 +85,7 @@ static bool is_full(int error)
 }
 
 static int join_on_open_sockets(const struct membership *membership, unsigned interface_index,
-				const struct flow_rule *rule)
+                                const struct flow_rule *rule)
 {
 	for (uint32_t i = 0; i < membership->n_sockets; i++) {
 		const struct membership_socket *s = &membership->sockets[i];
@@ -118,7 +118,7 @@ static int join_on_new_socket(struct membership *membership, unsigned interface_
 		return r;
 	}
 	sockets[membership->n_sockets++] =
-	    (struct membership_socket){.fd = fd, .family = rule->family, .has_source = rule->has_source};
+		(struct membership_socket){.fd = fd, .family = rule->family, .has_source = rule->has_source};
 	return 0;
 }
 
@@ -132,7 +132,8 @@ static const char *remedy(int error, const struct flow_rule *rule)
 	if (error == -EMFILE)
 		return "; raise the limit of open files: LimitNOFILE= in the unit, or ulimit -n";
 	if (rule->family == AF_INET6 && (error == -EAFNOSUPPORT || error == -EINVAL))
-		return "; IPv6 is off there: it wants an MTU of 1280 at least, and no ipv6.disable=1 on the kernel's command line";
+		return "; IPv6 is off there: it wants an MTU of 1280 at least, and no ipv6.disable=1 on the kernel's "
+		       "command line";
 	return "";
 }
 
@@ -153,7 +154,7 @@ static int find_interface(const struct flow_rule *rule, unsigned *interface_inde
 }
 
 int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
-		    struct fault *fault)
+                    struct fault *fault)
 {
 	char group[128], interface[IF_NAMESIZE];
 	int r, found;
@@ -162,8 +163,8 @@ int membership_join(struct membership *membership, unsigned interface_index, con
 		return 0;
 	found = find_interface(rule, &interface_index);
 	if (found < 0)
-		return fault_set(fault, EX_OSERR, -found, "the interface of VLAN %d cannot be looked for: %s", rule->vlan,
-				 strerror(-found));
+		return fault_set(fault, EX_OSERR, -found, "the interface of VLAN %d cannot be looked for: %s",
+		                 rule->vlan, strerror(-found));
 	r = join_on_open_sockets(membership, interface_index, rule);
 	if (is_full(r))
 		r = join_on_new_socket(membership, interface_index, rule);
@@ -172,6 +173,6 @@ int membership_join(struct membership *membership, unsigned interface_index, con
 	if (!if_indextoname(interface_index, interface))
 		snprintf(interface, sizeof(interface), "%u", interface_index);
 	return fault_set(fault, r == -ENODEV ? EX_UNAVAILABLE : EX_OSERR, -r,
-			 "interface %s: cannot join the group of %s: %s%s", interface,
-			 flow_format(rule, group, sizeof(group)), strerror(-r), remedy(r, rule));
+	                 "interface %s: cannot join the group of %s: %s%s", interface,
+	                 flow_format(rule, group, sizeof(group)), strerror(-r), remedy(r, rule));
 }

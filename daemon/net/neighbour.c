@@ -14,15 +14,15 @@
 #include <sys/epoll.h>
 #include <sys/queue.h>
 
-#define LOOK_AGAIN_US UINT64_C(30000000)
-#define ASK_AGAIN_US UINT64_C(5000000) /* nobody answered; the kernel itself tries for 3 s */
-#define ASK_APART_US UINT64_C(1000000)
-#define GIVE_UP_US UINT64_C(10000000)
+#define LOOK_AGAIN_US  UINT64_C(30000000)
+#define ASK_AGAIN_US   UINT64_C(5000000) /* nobody answered; the kernel itself tries for 3 s */
+#define ASK_APART_US   UINT64_C(1000000)
+#define GIVE_UP_US     UINT64_C(10000000)
 #define ROUND_APART_US UINT64_C(20000) /* between rounds of looking up, however many events there are */
-#define ROUND_MAX 64		       /* lookups a round: about a millisecond */
-#define EVENTS_MAX 32		       /* datagrams read before others of the event loop have their turn */
-#define EVENT_BYTES 32768
-#define NUD_HAS_MAC (NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP)
+#define ROUND_MAX      64              /* lookups a round: about a millisecond */
+#define EVENTS_MAX     32              /* datagrams read before others of the event loop have their turn */
+#define EVENT_BYTES    32768
+#define NUD_HAS_MAC    (NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP)
 
 struct neighbour {
 	TAILQ_ENTRY(neighbour) link;
@@ -175,8 +175,7 @@ static void set_timer(struct neighbours *neighbours)
 	uint64_t soonest = neighbours->round_us + ROUND_APART_US, at = UINT64_MAX;
 	const struct neighbour *neighbour;
 
-	TAILQ_FOREACH(neighbour, &neighbours->all, link)
-	{
+	TAILQ_FOREACH (neighbour, &neighbours->all, link) {
 		uint64_t look_us = neighbour->dirty ? 0 : neighbour->look_us;
 
 		at = look_us < at ? look_us : at;
@@ -216,8 +215,8 @@ static void mark_all(struct neighbours *neighbours)
 {
 	struct neighbour *neighbour;
 
-	TAILQ_FOREACH(neighbour, &neighbours->all, link)
-	neighbour->dirty = true;
+	TAILQ_FOREACH (neighbour, &neighbours->all, link)
+		neighbour->dirty = true;
 }
 
 static void mark_interface(struct neighbours *neighbours, const struct nlmsghdr *message)
@@ -225,8 +224,8 @@ static void mark_interface(struct neighbours *neighbours, const struct nlmsghdr 
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
 	struct neighbour *neighbour;
 
-	TAILQ_FOREACH(neighbour, &neighbours->all, link)
-	neighbour->dirty |= neighbour->wanted.interface_index == (unsigned)info->ifi_index;
+	TAILQ_FOREACH (neighbour, &neighbours->all, link)
+		neighbour->dirty |= neighbour->wanted.interface_index == (unsigned)info->ifi_index;
 }
 
 static void mark_neighbour(struct neighbours *neighbours, const struct nlmsghdr *message)
@@ -236,9 +235,9 @@ static void mark_neighbour(struct neighbours *neighbours, const struct nlmsghdr 
 
 	if (!rtnl_read_neighbour(message, &told))
 		return;
-	TAILQ_FOREACH(neighbour, &neighbours->all, link)
-	neighbour->dirty |= neighbour->wanted.interface_index == told.interface_index &&
-			    config_is_same_address(&neighbour->next_hop.address, &told.address);
+	TAILQ_FOREACH (neighbour, &neighbours->all, link)
+		neighbour->dirty |= neighbour->wanted.interface_index == told.interface_index &&
+		                    config_is_same_address(&neighbour->next_hop.address, &told.address);
 }
 
 static void take_message(struct neighbours *neighbours, const struct nlmsghdr *message)
@@ -290,7 +289,7 @@ static int on_events(sd_event_source *source, int fd, uint32_t events, void *con
 	if (r >= 0)
 		return 0;
 	log_warning("routes and neighbours: the kernel's events cannot be read any more (%s): looking every %llu s",
-		    strerror(-r), (unsigned long long)LOOK_AGAIN_US / 1000000);
+	            strerror(-r), (unsigned long long)LOOK_AGAIN_US / 1000000);
 	return sd_event_source_set_enabled(source, SD_EVENT_OFF); /* else it would be ready for ever */
 }
 
@@ -306,10 +305,10 @@ static int open_all(struct neighbours *neighbours)
 		r = probe_open(&neighbours->probe);
 	if (r == 0)
 		r = sd_event_add_io(neighbours->event, &neighbours->events, mnl_socket_get_fd(neighbours->groups),
-				    EPOLLIN, on_events, neighbours);
+		                    EPOLLIN, on_events, neighbours);
 	if (r >= 0)
 		r = sd_event_add_time(neighbours->event, &neighbours->timer, CLOCK_MONOTONIC, UINT64_MAX, 1000,
-				      on_timer, neighbours);
+		                      on_timer, neighbours);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(neighbours->timer, SD_EVENT_OFF);
 	return r < 0 ? r : 0;
@@ -329,7 +328,7 @@ int neighbours_new(struct neighbours **neighbours, sd_event *event, struct fault
 	if (r < 0) {
 		neighbours_free(n);
 		return fault_set(fault, EX_OSERR, -r,
-				 "the kernel cannot be asked for routes and neighbours (rtnetlink): %s", strerror(-r));
+		                 "the kernel cannot be asked for routes and neighbours (rtnetlink): %s", strerror(-r));
 	}
 	*neighbours = n;
 	return 0;

@@ -27,7 +27,7 @@ struct neighbour_wanted {
 	unsigned interface_index;
 	struct config_address destination;
 	struct config_address source; /* AF_UNSPEC: the kernel's choice */
-	bool has_mac;		      /* unicast: no neighbour is asked for */
+	bool has_mac;                 /* unicast: no neighbour is asked for */
 	uint8_t mac[6];
 	/** Something changed. From the event loop; must not add or remove. */
 	void (*changed)(void *context, const struct next_hop *next_hop);

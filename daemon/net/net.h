@@ -41,7 +41,7 @@ int membership_new(struct membership **membership);
  * own. MEMBERSHIP_UNTAGGED: there is none, and it is joined on the interface itself. Not a multicast rule: nothing, 0.
  */
 int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
-		    struct fault *fault);
+                    struct fault *fault);
 /** Its socket i, from 0 on: stays the membership's. -1: there is none. */
 int membership_fd(const struct membership *membership, uint32_t i);
 /** Leaves every group. */

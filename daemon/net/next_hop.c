@@ -14,7 +14,7 @@ const char *next_hop_explain(const struct next_hop *next_hop, const char *interf
 	switch (next_hop->state) {
 	case NEXT_HOP_READY:
 		snprintf(buffer, bytes, "goes to %02x:%02x:%02x:%02x:%02x:%02x%s%s", mac[0], mac[1], mac[2], mac[3],
-			 mac[4], mac[5], address[0] ? ", " : "", address);
+		         mac[4], mac[5], address[0] ? ", " : "", address);
 		break;
 	case NEXT_HOP_LINK_DOWN:
 		snprintf(buffer, bytes, "%s is down; 'ip link show %s'", interface, interface);
@@ -24,21 +24,21 @@ const char *next_hop_explain(const struct next_hop *next_hop, const char *interf
 		break;
 	case NEXT_HOP_NOT_A_HOST:
 		snprintf(buffer, bytes,
-			 "it is this machine's own address, a broadcast or prohibited; 'ip route get' says");
+		         "it is this machine's own address, a broadcast or prohibited; 'ip route get' says");
 		break;
 	case NEXT_HOP_NO_SOURCE:
 		snprintf(buffer, bytes,
-			 "%s has no address to send from; add one ('ip address add ADDRESS dev %s') or set source",
-			 interface, interface);
+		         "%s has no address to send from; add one ('ip address add ADDRESS dev %s') or set source",
+		         interface, interface);
 		break;
 	case NEXT_HOP_ASKED_FOR:
 		snprintf(buffer, bytes, "its next hop %s is being asked for its Ethernet address", address);
 		break;
 	case NEXT_HOP_NO_ANSWER:
 		snprintf(buffer, bytes,
-			 "its next hop %s does not answer on %s ('ip neigh show %s'); if it never does, "
-			 "set next_hop_mac",
-			 address, interface, address);
+		         "its next hop %s does not answer on %s ('ip neigh show %s'); if it never does, "
+		         "set next_hop_mac",
+		         address, interface, address);
 		break;
 	}
 	return buffer;

@@ -49,8 +49,10 @@ static void send_empty(int fd, void *to, socklen_t to_bytes, int level, int type
 		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
 		struct cmsghdr aligned;
 	} control = {{0}};
-	struct msghdr message = {
-	    .msg_name = to, .msg_namelen = to_bytes, .msg_control = &control, .msg_controllen = CMSG_SPACE(info_bytes)};
+	struct msghdr message = {.msg_name = to,
+	                         .msg_namelen = to_bytes,
+	                         .msg_control = &control,
+	                         .msg_controllen = CMSG_SPACE(info_bytes)};
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 
 	header->cmsg_level = level;
@@ -71,7 +73,7 @@ void probe_send(const struct probe *probe, unsigned interface_index, const struc
 	} else if (probe->ipv6 >= 0) {
 		const struct in6_pktinfo info = {.ipi6_ifindex = interface_index};
 		struct sockaddr_in6 to = {
-		    .sin6_family = AF_INET6, .sin6_port = htons(DISCARD_PORT), .sin6_scope_id = interface_index};
+			.sin6_family = AF_INET6, .sin6_port = htons(DISCARD_PORT), .sin6_scope_id = interface_index};
 
 		memcpy(&to.sin6_addr, neighbour->address, sizeof(to.sin6_addr));
 		send_empty(probe->ipv6, &to, sizeof(to), IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));

@@ -11,9 +11,9 @@
 #include <time.h>
 
 #define REQUEST_BYTES 256
-#define ANSWER_BYTES 32768 /* a link's is the longest, and the kernel's own bound for one message */
-#define LISTS_MAX 5
-#define STRAYS_MAX 8 /* late answers to requests that were given up */
+#define ANSWER_BYTES  32768 /* a link's is the longest, and the kernel's own bound for one message */
+#define LISTS_MAX     5
+#define STRAYS_MAX    8 /* late answers to requests that were given up */
 
 /* ---- sockets -------------------------------------------------------------------------------------- */
 
@@ -45,8 +45,8 @@ int rtnl_open(struct mnl_socket **socket)
 
 int rtnl_open_events(struct mnl_socket **socket)
 {
-	static const int groups[] = {RTNLGRP_LINK,	  RTNLGRP_NEIGH,      RTNLGRP_IPV4_IFADDR,
-				     RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
+	static const int groups[] = {RTNLGRP_LINK,        RTNLGRP_NEIGH,      RTNLGRP_IPV4_IFADDR,
+	                             RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
 	int r = open_socket(socket, SOCK_NONBLOCK);
 
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && r == 0; i++)
@@ -267,7 +267,7 @@ static int on_route(const struct nlmsghdr *message, void *into)
 }
 
 int rtnl_get_route(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
-		   struct rtnl_route *route)
+                   struct rtnl_route *route)
 {
 	char buffer[REQUEST_BYTES];
 	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
@@ -314,7 +314,7 @@ static int on_neighbour(const struct nlmsghdr *message, void *into)
 }
 
 int rtnl_get_neighbour(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
-		       struct rtnl_neighbour *neighbour)
+                       struct rtnl_neighbour *neighbour)
 {
 	char buffer[REQUEST_BYTES];
 	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);

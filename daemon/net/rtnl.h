@@ -14,7 +14,7 @@ struct rtnl_link {
 };
 
 struct rtnl_route {
-	uint8_t type;		       /* RTN_ */
+	uint8_t type;                  /* RTN_ */
 	struct config_address gateway; /* AF_UNSPEC: on the link. Of another family, perhaps (RFC 5549) */
 	struct config_address source;  /* what the kernel would send from; AF_UNSPEC: it has none */
 };
@@ -37,10 +37,10 @@ int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rt
 int rtnl_find_vlan(unsigned interface_index, int vlan, unsigned *vlan_index);
 /** By which way a packet to the address would leave this interface. */
 int rtnl_get_route(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
-		   struct rtnl_route *route);
+                   struct rtnl_route *route);
 /** -ENOENT: the kernel knows nothing of it. */
 int rtnl_get_neighbour(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
-		       struct rtnl_neighbour *neighbour);
+                       struct rtnl_neighbour *neighbour);
 
 /** Of RTM_NEWNEIGH and RTM_DELNEIGH. False: not of an IP address. */
 bool rtnl_read_neighbour(const struct nlmsghdr *message, struct rtnl_neighbour *neighbour);

@@ -85,7 +85,7 @@ static uint8_t *put_link(uint8_t *at, const struct packet_route *route)
 static uint8_t *put_ipv4(uint8_t *at, const struct packet_route *route)
 {
 	const uint8_t fixed[PACKET_IPV4_BYTES - 8] = {
-		0x45, (uint8_t)(route->dscp << 2), 0, 0, 0, 0, IPV4_DONT_FRAGMENT >> 8, 0, route->hop_limit,
+		0x45,        (uint8_t)(route->dscp << 2), 0, 0, 0, 0, IPV4_DONT_FRAGMENT >> 8, 0, route->hop_limit,
 		IPPROTO_UDP,
 	};
 
@@ -97,7 +97,13 @@ static uint8_t *put_ipv4(uint8_t *at, const struct packet_route *route)
 static uint8_t *put_ipv6(uint8_t *at, const struct packet_route *route)
 {
 	const uint8_t fixed[PACKET_IPV6_BYTES - 32] = {
-		(uint8_t)(0x60 | route->dscp >> 2), (uint8_t)(route->dscp << 6), 0, 0, 0, 0, IPPROTO_UDP,
+		(uint8_t)(0x60 | route->dscp >> 2),
+		(uint8_t)(route->dscp << 6),
+		0,
+		0,
+		0,
+		0,
+		IPPROTO_UDP,
 		route->hop_limit,
 	};
 

@@ -4,9 +4,9 @@
 #include <net/ethernet.h>
 #include <netinet/in.h>
 
-#define ETHERNET_BYTES 14
-#define VLAN_BYTES     4
-#define VLAN_TAGS_MAX  2
+#define ETHERNET_BYTES      14
+#define VLAN_BYTES          4
+#define VLAN_TAGS_MAX       2
 #define IPV6_EXTENSIONS_MAX 8
 
 static uint16_t load_be16(const uint8_t *p)
@@ -104,7 +104,7 @@ static bool parse_ipv6(struct cursor *cursor)
 	cursor->at += 40;
 	for (int i = 0; i < IPV6_EXTENSIONS_MAX && cursor->first_fragment; i++) {
 		bool extension = cursor->protocol == IPPROTO_HOPOPTS || cursor->protocol == IPPROTO_ROUTING ||
-				 cursor->protocol == IPPROTO_DSTOPTS || cursor->protocol == IPPROTO_FRAGMENT;
+		                 cursor->protocol == IPPROTO_DSTOPTS || cursor->protocol == IPPROTO_FRAGMENT;
 
 		if (!extension)
 			return true;
@@ -116,9 +116,10 @@ static bool parse_ipv6(struct cursor *cursor)
 
 bool packet_parse(const uint8_t *frame, uint32_t bytes, struct packet_view *view)
 {
-	struct cursor cursor = { .frame = frame, .bytes = bytes };
+	struct cursor cursor = {.frame = frame, .bytes = bytes};
 	uint16_t ethertype = parse_link(&cursor);
-	bool parsed = ethertype == ETHERTYPE_IP ? parse_ipv4(&cursor) : ethertype == ETHERTYPE_IPV6 && parse_ipv6(&cursor);
+	bool parsed =
+		ethertype == ETHERTYPE_IP ? parse_ipv4(&cursor) : ethertype == ETHERTYPE_IPV6 && parse_ipv6(&cursor);
 
 	if (!parsed || cursor.protocol != IPPROTO_UDP)
 		return false;
@@ -143,10 +144,10 @@ bool packet_parse(const uint8_t *frame, uint32_t bytes, struct packet_view *view
 }
 
 /* The two words of packet_is_plain() as bytes on the wire; a mask byte of 0 is ignored. */
-static const uint8_t ipv4_mask[2][8] = { { 0xff, 0xff, 0xff, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0xbf, 0xff, 0, 0xff } };
-static const uint8_t ipv4_want[2][8] = { { 0x08, 0x00, 0x45, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0, 0, 0, IPPROTO_UDP } };
-static const uint8_t ipv6_mask[2][8] = { { 0xff, 0xff, 0xf0, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0xff, 0, 0, 0 } };
-static const uint8_t ipv6_want[2][8] = { { 0x86, 0xdd, 0x60, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, IPPROTO_UDP, 0, 0, 0 } };
+static const uint8_t ipv4_mask[2][8] = {{0xff, 0xff, 0xff, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0xbf, 0xff, 0, 0xff}};
+static const uint8_t ipv4_want[2][8] = {{0x08, 0x00, 0x45, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, IPPROTO_UDP}};
+static const uint8_t ipv6_mask[2][8] = {{0xff, 0xff, 0xf0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0xff, 0, 0, 0}};
+static const uint8_t ipv6_want[2][8] = {{0x86, 0xdd, 0x60, 0, 0, 0, 0, 0}, {0, 0, 0, 0, IPPROTO_UDP, 0, 0, 0}};
 
 bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes)
 {

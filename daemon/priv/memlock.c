@@ -23,8 +23,9 @@ int priv_memlock_allows(uint64_t bytes, struct fault *fault)
 			return 0;
 	}
 	return fault_set(fault, EX_NOPERM, ENOMEM,
-			 "the rings want %llu bytes locked in memory and RLIMIT_MEMLOCK allows %llu: grant CAP_IPC_LOCK, or raise "
-			 "the limit (systemd: LimitMEMLOCK=infinity; shell: ulimit -l %llu), or lower history_blocks",
-			 (unsigned long long)bytes, (unsigned long long)limit.rlim_max,
-			 (unsigned long long)(bytes + 1023) / 1024);
+	                 "the rings want %llu bytes locked in memory and RLIMIT_MEMLOCK allows %llu: grant "
+	                 "CAP_IPC_LOCK, or raise "
+	                 "the limit (systemd: LimitMEMLOCK=infinity; shell: ulimit -l %llu), or lower history_blocks",
+	                 (unsigned long long)bytes, (unsigned long long)limit.rlim_max,
+	                 (unsigned long long)(bytes + 1023) / 1024);
 }

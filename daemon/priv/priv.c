@@ -46,12 +46,13 @@ static int check_required(cap_t have, const struct priv_capability *capabilities
 		if (!capabilities[i].required || is_set(have, capabilities[i].capability, CAP_PERMITTED))
 			continue;
 		name_of(capabilities[i].capability, name, sizeof(name));
-		return fault_set(fault, EX_NOPERM, EPERM,
-				 "%s is missing, which %s need: start ibvcapd with systemctl (AmbientCapabilities=CAP_NET_RAW "
-				 "CAP_IPC_LOCK), with ibv_launch, as root%s, or after: "
-				 "setcap cap_net_raw,cap_ipc_lock+ep \"$(command -v ibvcapd)\"",
-				 name, capabilities[i].purpose,
-				 geteuid() == 0 ? " of a container that is given it (--cap-add)" : "");
+		return fault_set(
+			fault, EX_NOPERM, EPERM,
+			"%s is missing, which %s need: start ibvcapd with systemctl (AmbientCapabilities=CAP_NET_RAW "
+			"CAP_IPC_LOCK), with ibv_launch, as root%s, or after: "
+			"setcap cap_net_raw,cap_ipc_lock+ep \"$(command -v ibvcapd)\"",
+			name, capabilities[i].purpose,
+			geteuid() == 0 ? " of a container that is given it (--cap-add)" : "");
 	}
 	return 0;
 }
@@ -153,7 +154,8 @@ static void describe(cap_t kept, char *report, size_t bytes)
 	char *text = cap_to_text(kept, NULL);
 
 	snprintf(report, bytes, "user %s; capabilities kept: %s; %u in the bounding set; no new privileges",
-		 us ? us->pw_name : "without a name", text && text[0] && strcmp(text, "=") ? text : "none", count_bounds());
+	         us ? us->pw_name : "without a name", text && text[0] && strcmp(text, "=") ? text : "none",
+	         count_bounds());
 	cap_free(text);
 }
 
@@ -164,17 +166,18 @@ int priv_find_user(struct priv_user *user, const char *name, struct fault *fault
 	errno = 0;
 	entry = getpwnam(name);
 	if (!entry)
-		return fault_set(fault, EX_CONFIG, errno ? errno : ENOENT,
-				 "there is no user '%s' for the daemon to become (%s): make it with systemd-sysusers or "
-				 "useradd --system --user-group '%s', or name another, or root, with --user",
-				 name, errno ? strerror(errno) : "not found", name);
-	*user = (struct priv_user){ .name = name, .uid = entry->pw_uid, .gid = entry->pw_gid };
+		return fault_set(
+			fault, EX_CONFIG, errno ? errno : ENOENT,
+			"there is no user '%s' for the daemon to become (%s): make it with systemd-sysusers or "
+			"useradd --system --user-group '%s', or name another, or root, with --user",
+			name, errno ? strerror(errno) : "not found", name);
+	*user = (struct priv_user){.name = name, .uid = entry->pw_uid, .gid = entry->pw_gid};
 	return 0;
 }
 
 /* In this order: the bounding set and another user want what is gone afterwards. */
 static int take_on(cap_t have, cap_t kept, const struct priv_capability *capabilities, uint32_t n,
-		   const struct priv_user *user, struct fault *fault)
+                   const struct priv_user *user, struct fault *fault)
 {
 	int r;
 
@@ -182,17 +185,19 @@ static int take_on(cap_t have, cap_t kept, const struct priv_capability *capabil
 	r = user ? become(user) : 0;
 	if (r < 0)
 		return fault_set(fault, EX_NOPERM, -r,
-				 "cannot become user '%s': %s; start ibvcapd as that user, or with CAP_SETUID and CAP_SETGID, or "
-				 "name another, or root, with --user",
-				 user->name, strerror(-r));
+		                 "cannot become user '%s': %s; start ibvcapd as that user, or with CAP_SETUID and "
+		                 "CAP_SETGID, or "
+		                 "name another, or root, with --user",
+		                 user->name, strerror(-r));
 	r = apply(kept);
 	if (r == 0)
 		r = verify(kept, user);
-	return r < 0 ? fault_set(fault, EX_NOPERM, -r, "privileges cannot be given up, or came back: %s", strerror(-r)) : 0;
+	return r < 0 ? fault_set(fault, EX_NOPERM, -r, "privileges cannot be given up, or came back: %s", strerror(-r))
+	             : 0;
 }
 
 int priv_keep(const struct priv_user *user, const struct priv_capability *capabilities, uint32_t n_capabilities,
-	      char *report, size_t report_bytes, struct fault *fault)
+              char *report, size_t report_bytes, struct fault *fault)
 {
 	cap_t have = cap_get_proc(), kept = NULL;
 	int r;
@@ -203,7 +208,7 @@ int priv_keep(const struct priv_user *user, const struct priv_capability *capabi
 	if (r == 0) {
 		kept = build_kept(have, capabilities, n_capabilities);
 		r = kept ? take_on(have, kept, capabilities, n_capabilities, user, fault)
-			 : fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		         : fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
 	}
 	if (r == 0)
 		describe(kept, report, report_bytes);

@@ -39,7 +39,7 @@ struct priv_capability {
  * could not be. Fault: EX_NOPERM, with the commands that grant what is missing.
  */
 int priv_keep(const struct priv_user *user, const struct priv_capability *capabilities, uint32_t n_capabilities,
-	      char *report, size_t report_bytes, struct fault *fault);
+              char *report, size_t report_bytes, struct fault *fault);
 
 /** Drop one more from every set of this thread, when its work is done. Not having it is fine. 0 or -errno. */
 int priv_drop(int capability);

@@ -28,7 +28,7 @@ const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted)
 	uint64_t pages = read_number(path);
 
 	snprintf(text, PAGES_ADVICE_MAX, "(%llu free of %llu); get them with: echo %llu > %s",
-		 (unsigned long long)free_pages, (unsigned long long)pages,
-		 (unsigned long long)(pages - free_pages + wanted), path);
+	         (unsigned long long)free_pages, (unsigned long long)pages,
+	         (unsigned long long)(pages - free_pages + wanted), path);
 	return text;
 }

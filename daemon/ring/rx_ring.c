@@ -24,8 +24,8 @@ static void span_at(const struct rx_ring *ring, uint64_t sequence, struct rx_spa
 
 	span->sequence = sequence;
 	span->slot = physical * ring->slots_per_block + row;
-	span->payload = (uint8_t *)ring->payload.address + physical * ring->block_bytes +
-			(size_t)row * ring->slot_bytes;
+	span->payload =
+		(uint8_t *)ring->payload.address + physical * ring->block_bytes + (size_t)row * ring->slot_bytes;
 	span->headers = (uint8_t *)ring->headers.address + (size_t)span->slot * ring->header_stride;
 	span->meta = ring->meta + span->slot;
 }
@@ -36,7 +36,7 @@ void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span)
 
 	span_at(ring, ring->head, span);
 	span->n = min_u32(ring->slots_per_block - (uint32_t)(ring->head % ring->slots_per_block),
-			  rows_with_device > UINT32_MAX ? UINT32_MAX : (uint32_t)rows_with_device);
+	                  rows_with_device > UINT32_MAX ? UINT32_MAX : (uint32_t)rows_with_device);
 }
 
 static struct ibvcap_block *record_at(const struct rx_ring *ring, uint64_t sequence)
@@ -166,7 +166,7 @@ static void retire_oldest(struct rx_ring *ring)
 
 	daemon_store_floor(ring->ring, ring->floor);
 	ring->held[ring->n_held++] =
-		(struct rx_ring_held){ .number = number, .physical = ring->physical[number & ring->table_mask] };
+		(struct rx_ring_held){.number = number, .physical = ring->physical[number & ring->table_mask]};
 	release_unleased(ring);
 	if (ring->n_held && ring->held[ring->n_held - 1].number == number)
 		counter_add(&ring->ring->counters[IBVCAP_CTR_SPARES_USED], 1);

@@ -60,8 +60,8 @@ struct ring_consumer {
 	uint64_t attach_sequence;          /* where it does; set by rx_ring_add_consumer() */
 
 	/* The worker's. */
-	uint64_t woken_at;  /* the last request that was served */
-	uint64_t cursor;    /* of a lossless one: all below was acquired or skipped; as last read, checked */
+	uint64_t woken_at; /* the last request that was served */
+	uint64_t cursor;   /* of a lossless one: all below was acquired or skipped; as last read, checked */
 	bool demotion_untold;
 	enum ibvcap_disconnect_reason bad; /* why it is to be put out; IBVCAP_REASON_NONE: it is not */
 };
@@ -92,24 +92,24 @@ struct rx_ring {
 
 	uint64_t head;
 	uint64_t posted;
-	uint64_t floor;         /* block number */
-	uint64_t next_block;    /* block number that gets its memory next */
-	uint64_t no_buffer;     /* what the device had dropped for want of one … */
-	uint64_t no_buffer_ns;  /* … by its reading at that time, UTC; 0: none yet */
+	uint64_t floor;              /* block number */
+	uint64_t next_block;         /* block number that gets its memory next */
+	uint64_t no_buffer;          /* what the device had dropped for want of one … */
+	uint64_t no_buffer_ns;       /* … by its reading at that time, UTC; 0: none yet */
 	struct ibvcap_block *blocks; /* by physical block */
-	uint32_t *physical;     /* private block table, table_mask + 1 entries */
-	uint32_t *free_blocks;  /* stack */
+	uint32_t *physical;          /* private block table, table_mask + 1 entries */
+	uint32_t *free_blocks;       /* stack */
 	uint32_t n_free;
 	struct rx_ring_held *held; /* n_blocks entries */
 	uint32_t n_held;
 	struct ring_consumer *consumers[RX_RING_CONSUMERS_MAX];
 	uint32_t n_consumers;
 	uint32_t n_bad;
-	uint32_t n_untold;       /* demotions */
-	bool pinned;             /* the oldest block is due for reuse, and a lossless consumer has not acquired it */
-	bool charging;           /* it was pinned when rx_ring_charge_pins() last looked */
+	uint32_t n_untold;   /* demotions */
+	bool pinned;         /* the oldest block is due for reuse, and a lossless consumer has not acquired it */
+	bool charging;       /* it was pinned when rx_ring_charge_pins() last looked */
 	uint64_t woken_head; /* as of the last look at what consumers ask to be woken for */
-	int doorbell; /* eventfd, the daemon's alone: rung when somebody is to be woken */
+	int doorbell;        /* eventfd, the daemon's alone: rung when somebody is to be woken */
 };
 
 /* Consecutive rows of one block. */

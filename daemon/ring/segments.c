@@ -51,29 +51,30 @@ void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint
 	*payload = round_up(n_blocks * block_bytes(options), options->page_bytes);
 	*headers = round_up(n_slots * header_stride(options), options->page_bytes);
 	*ring = round_up(meta_offset(round_up_to_power_of_two(live_blocks_max(options)), n_blocks) +
-				 n_slots * sizeof(struct ibvcap_meta),
-			 SMALL_PAGE);
+	                         n_slots * sizeof(struct ibvcap_meta),
+	                 SMALL_PAGE);
 }
 
 /* ---- set-up -------------------------------------------------------------------------------------- */
 
 static int fault_no_pages(const struct rx_ring_options *options, uint64_t bytes, const char *segment, int error,
-			  struct fault *fault)
+                          struct fault *fault)
 {
 	char advice[PAGES_ADVICE_MAX];
 	uint64_t payload, headers, ring;
 
 	if (options->page_bytes == SMALL_PAGE || error != -ENOMEM)
 		return fault_set(fault, EX_OSERR, -error, "stream '%s': cannot create its %s segment of %llu bytes: %s",
-				 options->stream, segment, (unsigned long long)bytes, strerror(-error));
+		                 options->stream, segment, (unsigned long long)bytes, strerror(-error));
 	rx_ring_size(options, &payload, &headers, &ring);
 	uint64_t wanted = (payload + headers) / options->page_bytes;
 
-	return fault_set(fault, EX_TEMPFAIL, ENOMEM,
-			 "stream '%s': its ring wants %llu hugepages of %u kB, the %s segment found too few of them %s, "
-			 "or lower history_blocks",
-			 options->stream, (unsigned long long)wanted, options->page_bytes / 1024, segment,
-			 pages_advice(advice, options->page_bytes, wanted));
+	return fault_set(
+		fault, EX_TEMPFAIL, ENOMEM,
+		"stream '%s': its ring wants %llu hugepages of %u kB, the %s segment found too few of them %s, "
+		"or lower history_blocks",
+		options->stream, (unsigned long long)wanted, options->page_bytes / 1024, segment,
+		pages_advice(advice, options->page_bytes, wanted));
 }
 
 static int create_segments(struct rx_ring *ring, const struct rx_ring_options *options, struct fault *fault)
@@ -91,7 +92,7 @@ static int create_segments(struct rx_ring *ring, const struct rx_ring_options *o
 	r = shm_create(&ring->ring_shm, "ibvcap-ring", ring_bytes, SMALL_PAGE);
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot create its ring segment of %llu bytes: %s",
-				 options->stream, (unsigned long long)ring_bytes, strerror(-r));
+		                 options->stream, (unsigned long long)ring_bytes, strerror(-r));
 	return 0;
 }
 
@@ -161,20 +162,22 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 		.live_blocks_max = live_blocks_max(options),
 		.table_mask = round_up_to_power_of_two(live_blocks_max(options)) - 1,
 	};
-	if (options->slots_per_block == 0 || options->slots_per_block % IBVCAP_BLOCK_SLOTS_MIN || !options->slot_bytes ||
-	    options->lease_blocks_max > IBVCAP_LEASE_SLOTS_MAX || n_slots > UINT32_MAX)
-		return fault_set(fault, EX_CONFIG, EINVAL,
-				 "stream '%s': no ring has this geometry: slots_per_block %u, payload_size %u, %llu slots "
-				 "in all (at most %u)",
-				 options->stream, options->slots_per_block, options->slot_bytes,
-				 (unsigned long long)n_slots, UINT32_MAX);
+	if (options->slots_per_block == 0 || options->slots_per_block % IBVCAP_BLOCK_SLOTS_MIN ||
+	    !options->slot_bytes || options->lease_blocks_max > IBVCAP_LEASE_SLOTS_MAX || n_slots > UINT32_MAX)
+		return fault_set(
+			fault, EX_CONFIG, EINVAL,
+			"stream '%s': no ring has this geometry: slots_per_block %u, payload_size %u, %llu slots "
+			"in all (at most %u)",
+			options->stream, options->slots_per_block, options->slot_bytes, (unsigned long long)n_slots,
+			UINT32_MAX);
 	r = create_segments(ring, options, fault);
 	if (r < 0)
 		goto fail;
 	ring->ring = ring->ring_shm.address;
 	r = create_private(ring);
 	if (r < 0) {
-		fault_set(fault, EX_OSERR, -r, "stream '%s': its ring cannot be made: %s", options->stream, strerror(-r));
+		fault_set(fault, EX_OSERR, -r, "stream '%s': its ring cannot be made: %s", options->stream,
+		          strerror(-r));
 		goto fail;
 	}
 	describe(ring, options);
@@ -189,14 +192,14 @@ fail:
 
 int rx_ring_seal(struct rx_ring *ring, struct fault *fault)
 {
-	struct shm *const segments[] = { &ring->payload, &ring->headers, &ring->ring_shm };
+	struct shm *const segments[] = {&ring->payload, &ring->headers, &ring->ring_shm};
 
 	for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]); i++) {
 		int r = shm_seal_readonly(segments[i]);
 
 		if (r < 0)
 			return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot seal its memory read-only: %s",
-					 ring->ring->stream, strerror(-r));
+			                 ring->ring->stream, strerror(-r));
 	}
 	return 0;
 }

@@ -52,10 +52,10 @@ struct sender {
 	bool has_next;      /* the descriptor of packet number taken was read: */
 	struct ibvcap_tx_descriptor next;
 	uint32_t deficit_bytes; /* see worker/channel.h */
-	bool leaving;       /* nothing more is taken from it */
-	bool removal_asked; /* to be answered */
-	bool need_kick;     /* as its state says */
-	bool dirty;         /* tally is not all 0 */
+	bool leaving;           /* nothing more is taken from it */
+	bool removal_asked;     /* to be answered */
+	bool need_kick;         /* as its state says */
+	bool dirty;             /* tally is not all 0 */
 	enum ibvcap_disconnect_reason bad;
 	uint64_t tally[IBVCAP_TX_CTR_N]; /* since they were last published */
 };

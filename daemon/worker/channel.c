@@ -10,32 +10,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALL_PAGE    4096u
+#define SMALL_PAGE 4096u
 /* Some µs of the wire, so that nobody waits for long; and a few packets at least, so that a doorbell is for several. */
 #define QUANTUM_BYTES 32768u
 /* What is with the device when a channel ends gets so long; then the queue is reset. */
-#define DRAIN_NS     UINT64_C(1000000000)
+#define DRAIN_NS UINT64_C(1000000000)
 /* A queue that fails again and again without a single packet sent in between is given up. */
 #define RESTARTS_MAX 16
 /* Who waits for a time in UTC looks again so often: the clock may have been set. */
 #define CLOCK_STEP_NS UINT64_C(100000000)
 #define NAP_NS        UINT64_C(1000000)
 /* Packets of one that leaves, in a round: its arena may be large, and others wait. */
-#define FLUSH_MAX     4096
+#define FLUSH_MAX 4096
 
 /* ---- life: control's ------------------------------------------------------------------------------ */
 
 /* Rows of a flight each, registered. */
 static int make_rows(struct channel *channel, struct shm *rows, struct backend_memory **memory, const char *what,
-		     uint32_t row_bytes, struct fault *fault)
+                     uint32_t row_bytes, struct fault *fault)
 {
 	size_t bytes = (size_t)(channel->flights_mask + 1) * row_bytes;
 	int r = shm_create(rows, "ibvcap-send", bytes, SMALL_PAGE);
 
 	if (r < 0)
 		return fault_set(fault, EX_OSERR, -r,
-				 "channel '%s': cannot get %zu bytes for the %s of %u packets (send_queue_slots): %s",
-				 channel->name, bytes, what, channel->queue_slots, strerror(-r));
+		                 "channel '%s': cannot get %zu bytes for the %s of %u packets (send_queue_slots): %s",
+		                 channel->name, bytes, what, channel->queue_slots, strerror(-r));
 	return channel->backend->ops->register_memory(channel->backend, rows->address, rows->bytes, memory, fault);
 }
 
@@ -56,8 +56,8 @@ static int make_queue(struct channel *channel, const struct channel_options *opt
 		return r;
 	r = ops->start(channel->queue);
 	return r < 0 ? fault_set(fault, EX_UNAVAILABLE, -r, "channel '%s': its send queue does not start: %s",
-				 channel->name, strerror(-r)) :
-		       0;
+	                         channel->name, strerror(-r))
+	             : 0;
 }
 
 static int make_tables(struct channel *channel, struct fault *fault)
@@ -106,7 +106,7 @@ int channel_new(struct channel **channel, const struct channel_options *options,
 		r = make_rows(new, &new->headers, &new->headers_memory, "headers", CHANNEL_HEADER_BYTES, fault);
 	if (r == 0 && options->checksums == PACKET_CHECKSUMS_SOFTWARE)
 		r = make_rows(new, &new->copies, &new->copies_memory, "payload copies (udp_checksum = \"software\")",
-			      options->slot_bytes, fault);
+		              options->slot_bytes, fault);
 	if (r == 0)
 		r = make_queue(new, options, fault);
 	if (r < 0) {

@@ -20,23 +20,23 @@
 #include <stdint.h>
 
 #define CHANNEL_SENDERS_MAX  64
-#define CHANNEL_BATCH        64 /* packets a chain */
+#define CHANNEL_BATCH        64  /* packets a chain */
 #define CHANNEL_HEADER_BYTES 128 /* of a header row: headers of any kind, and not across three cache lines */
 #define CHANNEL_NEVER        UINT64_MAX
 
 struct channel_options {
 	const char *name;
-	struct backend *backend;   /* outlives the channel */
-	uint32_t queue_slots;      /* at most the backend's max_send_slots */
-	uint32_t slot_bytes;       /* payload size of its senders; that it fits the MTU is checked by the caller */
-	uint32_t n_destinations;   /* each errors with -EHOSTUNREACH until its first MAIL_DESTINATION */
+	struct backend *backend; /* outlives the channel */
+	uint32_t queue_slots;    /* at most the backend's max_send_slots */
+	uint32_t slot_bytes;     /* payload size of its senders; that it fits the MTU is checked by the caller */
+	uint32_t n_destinations; /* each errors with -EHOSTUNREACH until its first MAIL_DESTINATION */
 	/* Of its destinations' headers: DEVICE of all; else SOFTWARE if of any (there are copies then); or ZERO */
 	enum packet_checksums checksums;
-	uint64_t rate_bps;         /* 0: not limited */
+	uint64_t rate_bps; /* 0: not limited */
 	uint32_t burst_bytes;
-	bool device_pacing;        /* the device keeps to the rate, and the worker does not */
+	bool device_pacing; /* the device keeps to the rate, and the worker does not */
 	uint64_t late_after_ns;
-	bool completion_events;    /* unless its worker never sleeps */
+	bool completion_events; /* unless its worker never sleeps */
 };
 
 /* What a round goes by. Work takes time: who needs it exactly looks at the clocks again. */
@@ -67,7 +67,7 @@ struct channel {
 	struct backend_queue *queue;
 	struct backend_memory *headers_memory;
 	struct backend_memory *copies_memory; /* for checksums in software */
-	struct shm headers; /* a row a flight */
+	struct shm headers;                   /* a row a flight */
 	struct shm copies;
 	uint32_t queue_slots;
 	uint32_t flights_mask;
@@ -90,19 +90,19 @@ struct channel {
 	struct sender *senders[CHANNEL_SENDERS_MAX];
 	uint32_t n_senders;
 	uint32_t turn;
-	uint32_t n_leaving;     /* senders */
-	int64_t deficit_bytes;  /* against other channels */
+	uint32_t n_leaving;    /* senders */
+	int64_t deficit_bytes; /* against other channels */
 	struct pacing pacing;
-	bool paced;             /* something waits for the rate, or did a moment ago */
-	int32_t error;          /* of every packet; MAIL_CHANNEL_ERROR */
-	uint64_t due_ns;        /* CLOCK_MONOTONIC: the rate lets the next leave; CHANNEL_NEVER: nothing waits for it */
-	uint64_t due_utc_ns;    /* the next time that a packet waits for; likewise */
-	uint32_t restarts;      /* since the last completion */
+	bool paced;          /* something waits for the rate, or did a moment ago */
+	int32_t error;       /* of every packet; MAIL_CHANNEL_ERROR */
+	uint64_t due_ns;     /* CLOCK_MONOTONIC: the rate lets the next leave; CHANNEL_NEVER: nothing waits for it */
+	uint64_t due_utc_ns; /* the next time that a packet waits for; likewise */
+	uint32_t restarts;   /* since the last completion */
 	bool leaving;
 	uint64_t leaving_at_ns;
-	bool removal_asked;     /* to be answered */
-	int fatal;              /* its queue can't go on: nothing more is asked of it */
-	bool to_wake;           /* a sender is due since the doorbell was rung last */
+	bool removal_asked; /* to be answered */
+	int fatal;          /* its queue can't go on: nothing more is asked of it */
+	bool to_wake;       /* a sender is due since the doorbell was rung last */
 
 	_Atomic uint64_t counters[IBVCAP_TX_CTR_N]; /* written by the worker; any thread may read */
 };

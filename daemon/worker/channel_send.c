@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define REAP_RUNS                 16
+#define REAP_RUNS                16
 #define MEASURED_LATENESS_MAX_NS UINT64_C(1000000000000) /* 1000 s */
 
 static inline void look(struct transmit_now *now)
@@ -115,7 +115,7 @@ static uint32_t frame_bytes(const struct channel *channel, const struct ibvcap_t
 	if (descriptor->destination >= channel->n_destinations || descriptor->length > channel->slot_bytes)
 		return pacing_frame_bytes(PACKET_HEADERS_MAX + channel->slot_bytes);
 	return pacing_frame_bytes(channel->destinations[descriptor->destination].headers.header_bytes +
-				  descriptor->length);
+	                          descriptor->length);
 }
 
 /*
@@ -215,7 +215,7 @@ static void count_times(struct channel *channel, uint32_t n, struct transmit_now
 
 /* With checksums in software the payload is copied first: one that changes under the sum would be another's lie. */
 static void make_ready(struct channel *channel, uint64_t number, struct sender *sender, const uint8_t *payload,
-		       const struct ibvcap_tx_descriptor *descriptor)
+                       const struct ibvcap_tx_descriptor *descriptor)
 {
 	const struct packet_template *template = &channel->destinations[descriptor->destination].headers;
 	uint32_t row = (uint32_t)number & channel->flights_mask;
@@ -253,8 +253,7 @@ static void take(struct channel *channel, struct sender *sender, uint32_t cost_b
 		sender->dirty = true;
 	}
 	channel->flights[channel->next & channel->flights_mask] = (struct channel_flight){
-		.sender = sender, .status = status, .payload_bytes = descriptor.length, .frame_bytes = cost_bytes
-	};
+		.sender = sender, .status = status, .payload_bytes = descriptor.length, .frame_bytes = cost_bytes};
 	if (status == 0) {
 		make_ready(channel, channel->next, sender, payload, &descriptor);
 		pacing_charge(&channel->pacing, cost_bytes);

@@ -88,7 +88,7 @@ bool mailbox_is_alive(struct mailbox *mailbox)
 	if (count_unread(mailbox) > sent - mailbox->asked)
 		return false;
 	/* A full one has mail enough to be taken. */
-	mailbox->asked = mailbox_send(mailbox, &(struct mail){ .type = MAIL_PULSE }) == 0 ? sent + 1 : sent;
+	mailbox->asked = mailbox_send(mailbox, &(struct mail){.type = MAIL_PULSE}) == 0 ? sent + 1 : sent;
 	return true;
 }
 

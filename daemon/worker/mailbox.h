@@ -27,12 +27,12 @@ enum mail_type {
 	MAIL_PULSE,            /* nothing but a wake-up; no answer */
 	MAIL_STOP,             /* flows are gone: drain, close the ring, end. Answered by MAIL_STOPPED */
 	/* control → transmit worker */
-	MAIL_ADD_CHANNEL,      /* from now on it is the worker's. Answered by MAIL_CHANNEL_ADDED: error */
-	MAIL_REMOVE_CHANNEL,   /* what is taken completes, the rest is flushed. Answered by MAIL_CHANNEL_REMOVED */
-	MAIL_CHANNEL_ERROR,    /* every packet of it ends as error (-ENETDOWN); 0: no more so. No answer */
-	MAIL_DESTINATION,      /* headers of one destination, or why there are none; no answer */
-	MAIL_ADD_SENDER,       /* sealed and registered. Answered by MAIL_SENDER_ADDED: error */
-	MAIL_REMOVE_SENDER,    /* what is taken completes, the rest is flushed. Always answered: MAIL_SENDER_REMOVED */
+	MAIL_ADD_CHANNEL,    /* from now on it is the worker's. Answered by MAIL_CHANNEL_ADDED: error */
+	MAIL_REMOVE_CHANNEL, /* what is taken completes, the rest is flushed. Answered by MAIL_CHANNEL_REMOVED */
+	MAIL_CHANNEL_ERROR,  /* every packet of it ends as error (-ENETDOWN); 0: no more so. No answer */
+	MAIL_DESTINATION,    /* headers of one destination, or why there are none; no answer */
+	MAIL_ADD_SENDER,     /* sealed and registered. Answered by MAIL_SENDER_ADDED: error */
+	MAIL_REMOVE_SENDER,  /* what is taken completes, the rest is flushed. Always answered: MAIL_SENDER_REMOVED */
 	/* worker → control */
 	MAIL_CONSUMER_ADDED,
 	MAIL_CONSUMER_REMOVED,
@@ -45,8 +45,8 @@ enum mail_type {
 	MAIL_CHANNEL_REMOVED, /* channel and senders are control's again; error: as of the next */
 	MAIL_CHANNEL_FAILED,  /* likewise, unasked: the queue can't go on, and is destroyed before any memory goes */
 	MAIL_SENDER_ADDED,
-	MAIL_SENDER_REMOVED,  /* its last packet is completed: the memory is control's again; error: see transmit.h */
-	MAIL_SENDER_BAD,      /* likewise, unasked: its page broke the rules: reason. See transmit.h */
+	MAIL_SENDER_REMOVED, /* its last packet is completed: the memory is control's again; error: see transmit.h */
+	MAIL_SENDER_BAD,     /* likewise, unasked: its page broke the rules: reason. See transmit.h */
 };
 
 /* Where packets for one of a channel's destinations go. */
@@ -57,7 +57,7 @@ struct channel_destination {
 
 struct mail {
 	enum mail_type type;
-	int32_t error;  /* negative errno, in answers and MAIL_CHANNEL_ERROR */
+	int32_t error;   /* negative errno, in answers and MAIL_CHANNEL_ERROR */
 	uint32_t reason; /* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD, MAIL_SENDER_BAD */
 	uint64_t at_ns;  /* MAIL_MATCHED: when the reading was begun, UTC */
 	union {

@@ -12,7 +12,7 @@ static uint64_t ns_of(uint32_t bytes, uint64_t rate_bps)
 
 void pacing_init(struct pacing *pacing, uint64_t rate_bps, uint32_t burst_bytes)
 {
-	*pacing = (struct pacing){ .rate_bps = rate_bps < PACING_RATE_MAX_BPS ? rate_bps : PACING_RATE_MAX_BPS };
+	*pacing = (struct pacing){.rate_bps = rate_bps < PACING_RATE_MAX_BPS ? rate_bps : PACING_RATE_MAX_BPS};
 	if (pacing->rate_bps == 0)
 		return;
 	pacing->burst_ns = ns_of(burst_bytes ? burst_bytes : BURST_BYTES_DEFAULT, pacing->rate_bps);

@@ -16,8 +16,8 @@
 struct pacing {
 	uint64_t rate_bps; /* 0: not limited */
 	uint64_t burst_ns;
-	uint64_t due_ns;   /* of the next packet */
-	uint64_t rest;     /* … and this much more, in 1 / rate_bps of a ns */
+	uint64_t due_ns; /* of the next packet */
+	uint64_t rest;   /* … and this much more, in 1 / rate_bps of a ns */
 };
 
 /** Bytes of an Ethernet frame on the wire, FCS included, preamble and gap not: what a rate counts. */

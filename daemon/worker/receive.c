@@ -29,7 +29,7 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
 
 /* Payload of wire bytes from offset on, of which the row has present from its start. */
 static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, uint32_t slot_bytes,
-			     struct ibvcap_meta *meta)
+                             struct ibvcap_meta *meta)
 {
 	uint32_t length = min_u32(wire, present > offset ? present - offset : 0);
 
@@ -48,7 +48,7 @@ static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, u
  * split have taken payload with them, and the row is of no use.
  */
 static void describe_irregular(const struct rx_ring *ring, uint32_t present, const uint8_t *headers,
-			       const uint8_t *payload, struct ibvcap_meta *meta)
+                               const uint8_t *payload, struct ibvcap_meta *meta)
 {
 	uint8_t frame[HEADERS_MAX];
 	uint32_t copied = min_u32(present, HEADERS_MAX - ring->header_bytes);
@@ -68,20 +68,20 @@ static void describe_irregular(const struct rx_ring *ring, uint32_t present, con
 	if (view.header_length < ring->header_bytes)
 		meta->flags |= IBVCAP_PKT_UNUSABLE;
 	else
-		describe_payload(view.payload_length, view.header_length - ring->header_bytes, present, ring->slot_bytes,
-				 meta);
+		describe_payload(view.payload_length, view.header_length - ring->header_bytes, present,
+		                 ring->slot_bytes, meta);
 }
 
 /* Errors, truncated packets, irregular headers, bad checksums: everything describe_rows() does not do itself. */
 static __attribute__((noinline, cold)) void describe_unusual(const struct receive *receive,
-							     const struct backend_event *event, const uint8_t *headers,
-							     const uint8_t *payload, struct ibvcap_meta *meta,
-							     struct tally *tally)
+                                                             const struct backend_event *event, const uint8_t *headers,
+                                                             const uint8_t *payload, struct ibvcap_meta *meta,
+                                                             struct tally *tally)
 {
 	const struct rx_ring *ring = receive->ring;
 	const struct packet_plain *plain = &receive->plain;
 
-	*meta = (struct ibvcap_meta){ .timestamp_ns = meta->timestamp_ns, .header_length = (uint8_t)plain->header_bytes };
+	*meta = (struct ibvcap_meta){.timestamp_ns = meta->timestamp_ns, .header_length = (uint8_t)plain->header_bytes};
 	if (event->status != BACKEND_OK || event->bytes < plain->header_bytes) {
 		meta->flags = IBVCAP_PKT_ERROR;
 		tally->errored++;
@@ -110,7 +110,7 @@ static struct clock_line span_clock(const struct receive *receive)
 {
 	if (receive->device_timestamps)
 		return receive->clock;
-	return (struct clock_line){ .base_utc_ns = time_utc_ns() };
+	return (struct clock_line){.base_utc_ns = time_utc_ns()};
 }
 
 /*
@@ -121,7 +121,7 @@ static struct clock_line span_clock(const struct receive *receive)
  * the one comparison with it sorts out errors, cut frames and lengths that lie.
  */
 static uint32_t describe_rows(const struct receive *receive, const struct rx_span *span,
-			      const struct backend_event *event, struct tally *tally)
+                              const struct backend_event *event, struct tally *tally)
 {
 	const struct packet_plain plain = receive->plain;
 	const struct clock_line clock = span_clock(receive);
@@ -138,13 +138,13 @@ static uint32_t describe_rows(const struct receive *receive, const struct rx_spa
 
 		meta->timestamp_ns = clock_utc_ns(&clock, event->timestamp_raw);
 		if (__builtin_expect(length > slot_bytes || (uint32_t)length + plain.header_bytes > event->bytes ||
-					     (event->flags & BACKEND_EVENT_CHECKSUM_BAD) ||
-					     !packet_is_plain(&plain, headers),
-				     0)) {
+		                             (event->flags & BACKEND_EVENT_CHECKSUM_BAD) ||
+		                             !packet_is_plain(&plain, headers),
+		                     0)) {
 			if (event->status == BACKEND_FLUSHED)
 				break;
 			describe_unusual(receive, event, headers, span->payload + (meta - span->meta) * slot_bytes,
-					 meta, tally);
+			                 meta, tally);
 			continue;
 		}
 		meta->length = (uint16_t)length;
@@ -192,7 +192,7 @@ static void count_batch(struct receive *receive, const struct tally *tally)
 /* Publish a poll's events, span by span. -EIO: a flushed slot; -EPROTO: a slot out of order. */
 static int publish_events(struct receive *receive, uint32_t n)
 {
-	struct tally tally = { 0 };
+	struct tally tally = {0};
 	int r = 0;
 
 	while (tally.rows < n) {
@@ -229,7 +229,7 @@ int receive_refill(struct receive *receive)
 		rx_ring_post_span(ring, RX_RING_CHUNK_SLOTS, &span);
 		if (span.n == 0)
 			break;
-		const struct backend_run run = { span.slot, span.n, span.payload, span.headers };
+		const struct backend_run run = {span.slot, span.n, span.payload, span.headers};
 		int r = receive->queue->ops->post(receive->queue, &run);
 
 		if (r < (int)span.n)

@@ -20,7 +20,7 @@ struct receive {
 	struct packet_plain plain; /* the layout the device's split was made for */
 	bool device_timestamps;    /* else rows get the time at which they were polled */
 	struct clock_line clock;   /* all zero until the first comes: rows then have no time */
-	uint64_t published;      /* rows with a packet, this worker's own copy of the counters */
+	uint64_t published;        /* rows with a packet, this worker's own copy of the counters */
 	uint64_t errored;
 	struct backend_event events[RECEIVE_BATCH];
 };

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define THREAD_CPU_ADVICE                                                                                              \
-	"the daemon may not use such a CPU; accepted is -1, or one that is in /sys/devices/system/cpu/online and, if "     \
+	"the daemon may not use such a CPU; accepted is -1, or one that is in /sys/devices/system/cpu/online and, if " \
 	"the service has any, in its AllowedCPUs="
 
 /**

@@ -13,9 +13,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define NAP_NS       UINT64_C(1000000)
+#define NAP_NS UINT64_C(1000000)
 /* A sleep ends late by less than that, as a rule; the rest is spun. */
-#define SPIN_NS      UINT64_C(100000)
+#define SPIN_NS UINT64_C(100000)
 
 struct transmit {
 	struct channel **channels;
@@ -40,7 +40,7 @@ static void look(struct transmit_now *now)
 
 static struct transmit_now now(void)
 {
-	struct transmit_now at = { .look = look };
+	struct transmit_now at = {.look = look};
 
 	look(&at);
 	return at;
@@ -76,11 +76,16 @@ static void report_gone(struct transmit *transmit, struct channel *channel, stru
 {
 	transmit_sleep_forget(&transmit->sleep, sender->socket);
 	if (sender->removal_asked)
-		say(transmit, &(struct mail){ .type = MAIL_SENDER_REMOVED, .error = channel->fatal, .channel = channel,
-					      .sender = sender });
+		say(transmit, &(struct mail){.type = MAIL_SENDER_REMOVED,
+		                             .error = channel->fatal,
+		                             .channel = channel,
+		                             .sender = sender});
 	else if (sender->bad && !channel->leaving)
-		say(transmit, &(struct mail){ .type = MAIL_SENDER_BAD, .error = -EBADMSG, .channel = channel,
-					      .reason = (uint32_t)sender->bad, .sender = sender });
+		say(transmit, &(struct mail){.type = MAIL_SENDER_BAD,
+		                             .error = -EBADMSG,
+		                             .channel = channel,
+		                             .reason = (uint32_t)sender->bad,
+		                             .sender = sender});
 }
 
 static void let_senders_go(struct transmit *transmit, struct channel *channel)
@@ -94,7 +99,7 @@ static void let_senders_go(struct transmit *transmit, struct channel *channel)
 /* From then on it may be freed at any time. */
 static void let_channel_go(struct transmit *transmit, struct channel *channel)
 {
-	struct mail mail = { .error = channel->fatal, .channel = channel };
+	struct mail mail = {.error = channel->fatal, .channel = channel};
 
 	if (channel->n_senders || channel->first != channel->next || mailbox_full(transmit->outbox))
 		return;
@@ -140,7 +145,7 @@ static int add_sender(struct transmit *transmit, struct channel *channel, struct
 
 static void remove_sender(struct transmit *transmit, const struct mail *mail)
 {
-	struct mail reply = { .type = MAIL_SENDER_REMOVED, .channel = mail->channel, .sender = mail->sender };
+	struct mail reply = {.type = MAIL_SENDER_REMOVED, .channel = mail->channel, .sender = mail->sender};
 	bool has = has_channel(transmit, mail->channel);
 
 	if (has && channel_has_sender(mail->channel, mail->sender)) {
@@ -160,7 +165,7 @@ static void take_channel_mail(struct transmit *transmit, const struct mail *mail
 	if (!has_channel(transmit, channel)) {
 		/* It failed meanwhile, and that was said. */
 		if (mail->type == MAIL_REMOVE_CHANNEL)
-			say(transmit, &(struct mail){ .type = MAIL_CHANNEL_REMOVED, .channel = channel });
+			say(transmit, &(struct mail){.type = MAIL_CHANNEL_REMOVED, .channel = channel});
 	} else if (mail->type == MAIL_REMOVE_CHANNEL) {
 		channel->removal_asked = true;
 		channel_dismiss(channel, at->monotonic_ns);
@@ -173,7 +178,7 @@ static void take_channel_mail(struct transmit *transmit, const struct mail *mail
 
 static void take_mail(struct transmit *transmit, const struct mail *mail, const struct transmit_now *at)
 {
-	struct mail reply = { .channel = mail->channel, .sender = mail->sender };
+	struct mail reply = {.channel = mail->channel, .sender = mail->sender};
 
 	switch (mail->type) {
 	case MAIL_ADD_CHANNEL:
@@ -245,7 +250,7 @@ int transmit_do_work(struct transmit *transmit, const struct transmit_now *at)
 		n += serve(transmit, transmit->channels[i], at);
 	n += take_mails(transmit, at);
 	if (transmit->stopping && transmit->n_channels == 0 && !transmit->stopped)
-		transmit->stopped = mailbox_send_last(transmit->outbox, &(struct mail){ .type = MAIL_STOPPED }) == 0;
+		transmit->stopped = mailbox_send_last(transmit->outbox, &(struct mail){.type = MAIL_STOPPED}) == 0;
 	return n;
 }
 

@@ -31,9 +31,9 @@
 #define TRANSMIT_SPIN_FOREVER UINT64_MAX
 
 struct transmit_options {
-	const char *name;  /* of the thread, 15 characters are kept */
-	uint64_t spin_ns;  /* after the last packet, before it sleeps; TRANSMIT_SPIN_FOREVER = never sleeps */
-	int32_t cpu;       /* -1 = not pinned */
+	const char *name; /* of the thread, 15 characters are kept */
+	uint64_t spin_ns; /* after the last packet, before it sleeps; TRANSMIT_SPIN_FOREVER = never sleeps */
+	int32_t cpu;      /* -1 = not pinned */
 };
 
 struct transmit;

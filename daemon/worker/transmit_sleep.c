@@ -25,7 +25,7 @@ void transmit_sleep_deinit(struct transmit_sleep *sleep)
 
 int transmit_sleep_watch(struct transmit_sleep *sleep, int fd)
 {
-	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
 
 	if (fd < 0)
 		return 0;
@@ -40,9 +40,9 @@ void transmit_sleep_forget(struct transmit_sleep *sleep, int fd)
 
 void transmit_sleep_wait(struct transmit_sleep *sleep, uint64_t timeout_ns, struct transmit_woken *woken)
 {
-	const struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / 1000000000),
-					  .tv_nsec = (long)(timeout_ns % 1000000000) };
-	struct pollfd epoll = { .fd = sleep->epoll, .events = POLLIN };
+	const struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000),
+	                                 .tv_nsec = (long)(timeout_ns % 1000000000)};
+	struct pollfd epoll = {.fd = sleep->epoll, .events = POLLIN};
 	struct epoll_event events[EVENTS_MAX];
 	int n = 0;
 

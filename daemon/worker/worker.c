@@ -16,11 +16,11 @@
 /* A completion may reach memory a little after the flow counter counted its packet: wait that long. */
 #define STRIKE_SETTLE_NS UINT64_C(100000)
 /* After the flows are gone, what is still on its way through the device comes within this. */
-#define DRAIN_NS         UINT64_C(2000000)
-#define NAP_MS           1
+#define DRAIN_NS UINT64_C(2000000)
+#define NAP_MS   1
 /* A queue that fails again and again without a single packet in between is given up. */
-#define RESTARTS_MAX     16
-#define WAKE_POLLS       16
+#define RESTARTS_MAX 16
+#define WAKE_POLLS   16
 
 struct worker {
 	struct receive receive;
@@ -87,7 +87,7 @@ static void answer(struct worker *worker, const struct mail *mail)
 static void take_mail(struct worker *worker, const struct mail *mail)
 {
 	struct rx_ring *ring = worker->receive.ring;
-	struct mail reply = { .consumer = mail->consumer };
+	struct mail reply = {.consumer = mail->consumer};
 
 	switch (mail->type) {
 	case MAIL_ADD_CONSUMER:
@@ -134,8 +134,10 @@ static void report_bad(struct worker *worker)
 
 		if (!consumer)
 			return;
-		answer(worker, &(struct mail){ .type = MAIL_CONSUMER_BAD, .error = -EBADMSG,
-					       .reason = (uint32_t)consumer->bad, .consumer = consumer });
+		answer(worker, &(struct mail){.type = MAIL_CONSUMER_BAD,
+		                              .error = -EBADMSG,
+		                              .reason = (uint32_t)consumer->bad,
+		                              .consumer = consumer});
 	}
 }
 
@@ -146,7 +148,7 @@ static void report_demoted(struct worker *worker)
 
 		if (!consumer)
 			return;
-		answer(worker, &(struct mail){ .type = MAIL_CONSUMER_DEMOTED, .consumer = consumer });
+		answer(worker, &(struct mail){.type = MAIL_CONSUMER_DEMOTED, .consumer = consumer});
 	}
 }
 
@@ -165,7 +167,7 @@ static void look_after_consumers(struct worker *worker)
 
 static void finish(struct worker *worker, enum mail_type type, int error)
 {
-	const struct mail last = { .type = type, .error = error };
+	const struct mail last = {.type = type, .error = error};
 
 	rx_ring_close(worker->receive.ring);
 	worker->stopped = true;
@@ -220,10 +222,10 @@ static int sleep_for_work(struct worker *worker)
 	r = worker_do_work(worker);
 	if (r != 0 || worker->stopped)
 		return r;
-	struct pollfd fds[] = { { .fd = queue->ops->fd(queue), .events = POLLIN },
-				{ .fd = mailbox_fd(worker->inbox), .events = POLLIN } };
+	struct pollfd fds[] = {{.fd = queue->ops->fd(queue), .events = POLLIN},
+	                       {.fd = mailbox_fd(worker->inbox), .events = POLLIN}};
 	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) ||
-		    worker->receive.ring->pinned; /* nobody tells when it is acquired */
+	            worker->receive.ring->pinned; /* nobody tells when it is acquired */
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)
@@ -317,7 +319,7 @@ int worker_start(struct worker *worker)
 
 void worker_join(struct worker *worker)
 {
-	const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
+	const struct timespec nap = {.tv_nsec = NAP_MS * 1000000};
 	struct mail mail;
 
 	/* It takes no MAIL_STOP before its answers have room, which nobody else makes: they mean nothing any more. */

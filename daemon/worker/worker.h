@@ -23,9 +23,9 @@ struct worker_options {
 	struct backend_queue *queue; /* outlives the worker */
 	struct rx_ring *ring;        /* the worker's from worker_prime() to worker_join() */
 	uint32_t receive_queue_slots;
-	uint64_t spin_ns;            /* after the last packet, before it sleeps; WORKER_SPIN_FOREVER = never sleeps */
-	int32_t cpu;                 /* -1 = not pinned */
-	bool device_timestamps;      /* until the first MAIL_CLOCK rows have no timestamp */
+	uint64_t spin_ns;       /* after the last packet, before it sleeps; WORKER_SPIN_FOREVER = never sleeps */
+	int32_t cpu;            /* -1 = not pinned */
+	bool device_timestamps; /* until the first MAIL_CLOCK rows have no timestamp */
 };
 
 struct worker;

@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TEXT_OF(x)  #x
-#define TEXT(x)     TEXT_OF(x)
+#define TEXT_OF(x) #x
+#define TEXT(x)    TEXT_OF(x)
 
 const char *ibvcap_version(void)
 {
@@ -25,7 +25,8 @@ static int prepare(struct ibvcap_rx *rx)
 	int flags = rx->is_tap ? 0 : fcntl(rx->wake_socket, F_GETFL);
 
 	if (!rx->is_tap && (flags < 0 || fcntl(rx->wake_socket, F_SETFL, flags | O_NONBLOCK) < 0))
-		return error_set(-EPROTO, "the ring that the daemon sent: its wake socket cannot be read: %s", strerror(errno));
+		return error_set(-EPROTO, "the ring that the daemon sent: its wake socket cannot be read: %s",
+		                 strerror(errno));
 	rx->batch_starts = calloc((n_rows + 63) / 64, sizeof(*rx->batch_starts));
 	return rx->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
 }
@@ -41,7 +42,7 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 			close(fds[i]);
 		return error_set(-ENOMEM, "out of memory");
 	}
-	new->next_epoch = (struct rx_next){ .poll_fd = -1, .timer_fd = -1, .client = CLIENT_INIT };
+	new->next_epoch = (struct rx_next){.poll_fd = -1, .timer_fd = -1, .client = CLIENT_INIT};
 	new->socket = socket;
 	new->payload = new->headers = new->ring_shm = new->state_shm = new->page_shm = (struct shm)SHM_INIT;
 	r = rx_map_segments(new, fds, epoch);
@@ -58,7 +59,7 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 /* "Back" is from now, and the rows' clock is this host's. */
 struct start rx_start(const struct ibvcap_attach_options *options)
 {
-	struct start start = { .where = options->start, .value = options->back };
+	struct start start = {.where = options->start, .value = options->back};
 	struct timespec now;
 
 	if (start.where == IBVCAP_START_NS_BACK) {
@@ -76,7 +77,7 @@ int rx_fill_request(struct wire_attach *request, const char *stream, const struc
 
 	if (length == 0 || length >= sizeof(request->stream))
 		return error_set(-EINVAL, "stream '%s': a stream's name has 1 to %zu bytes", stream,
-				 sizeof(request->stream) - 1);
+		                 sizeof(request->stream) - 1);
 	if (options->start > IBVCAP_START_NS_BACK)
 		return error_set(-EINVAL, "stream '%s': start %u: there is none such", stream, options->start);
 	*request = (struct wire_attach){
@@ -94,7 +95,7 @@ int rx_fill_request(struct wire_attach *request, const char *stream, const struc
 }
 
 int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N],
-		   uint64_t *epoch)
+                   uint64_t *epoch)
 {
 	const unsigned wanted = options->policy == IBVCAP_POLICY_TAP ? WIRE_FD_TAP_N : WIRE_FD_N;
 	union wire_message answer;
@@ -111,12 +112,14 @@ int rx_take_answer(struct client *client, const struct ibvcap_attach_options *op
 	}
 	while (n_fds > 0)
 		close(fds[--n_fds]);
-	return error_set(-EPROTO, "control socket '%s': not the answer to an attach; library and daemon are of different "
-				  "versions", client->path);
+	return error_set(-EPROTO,
+	                 "control socket '%s': not the answer to an attach; library and daemon are of different "
+	                 "versions",
+	                 client->path);
 }
 
 int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvcap_attach_options *options,
-		  struct ibvcap_rx **rx)
+                  struct ibvcap_rx **rx)
 {
 	static const struct ibvcap_attach_options defaults;
 	struct client client = CLIENT_INIT;
@@ -143,7 +146,7 @@ int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvc
 	if (r < 0)
 		return r;
 	if (new->is_tap)
-		rx_begin_tap(new, &(struct start){ request.start, request.start_value });
+		rx_begin_tap(new, &(struct start){request.start, request.start_value});
 	r = rx_next_init(&new->next_epoch, client.path, stream, options);
 	if (r < 0)
 		ibvcap_detach(new);

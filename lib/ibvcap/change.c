@@ -11,13 +11,16 @@
 
 static int fill(struct wire_change *request, enum ibvcap_change what, const char *name, const char *text)
 {
-	*request = (struct wire_change){ .what = (uint32_t)what };
+	*request = (struct wire_change){.what = (uint32_t)what};
 	wire_init(&request->header, WIRE_CHANGE, sizeof(*request));
 	if (name && strlen(name) >= sizeof(request->name))
-		return error_set(-E2BIG, "the name '%.40s...' is longer than %zu bytes", name, sizeof(request->name) - 1);
+		return error_set(-E2BIG, "the name '%.40s...' is longer than %zu bytes", name,
+		                 sizeof(request->name) - 1);
 	if (text && strlen(text) >= sizeof(request->text))
-		return error_set(-E2BIG, "%s: longer than the %zu bytes that can be sent: add it to the daemon's configuration "
-					 "file, and reload", name, sizeof(request->text) - 1);
+		return error_set(-E2BIG,
+		                 "%s: longer than the %zu bytes that can be sent: add it to the daemon's configuration "
+		                 "file, and reload",
+		                 name, sizeof(request->text) - 1);
 	if (name)
 		strcpy(request->name, name);
 	if (text)
@@ -26,7 +29,7 @@ static int fill(struct wire_change *request, enum ibvcap_change what, const char
 }
 
 int ibvcap_change(const char *socket_path, enum ibvcap_change what, const char *name, const char *text, char *said,
-		  size_t said_bytes, uint32_t timeout_ms)
+                  size_t said_bytes, uint32_t timeout_ms)
 {
 	struct client client = CLIENT_INIT;
 	struct wire_change request;
@@ -40,8 +43,10 @@ int ibvcap_change(const char *socket_path, enum ibvcap_change what, const char *
 	if (r == 0)
 		r = client_receive(&client, &answer, NULL, NULL);
 	if (r == 0 && answer.header.type != WIRE_DONE)
-		r = error_set(-EPROTO, "control socket '%s': not the answer to a change; library and daemon are of different "
-				       "versions", client.path);
+		r = error_set(-EPROTO,
+		              "control socket '%s': not the answer to a change; library and daemon are of different "
+		              "versions",
+		              client.path);
 	if (r == 0 && said && said_bytes)
 		snprintf(said, said_bytes, "%s", answer.done.text);
 	client_deinit(&client);

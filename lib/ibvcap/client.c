@@ -35,17 +35,22 @@ static int explain_connect(const char *path, int error)
 {
 	switch (error) {
 	case -ENOENT:
-		return error_set(error, "control socket '%s': there is none; start the daemon (systemctl start ibvcapd) "
-					"or name its socket", path);
+		return error_set(error,
+		                 "control socket '%s': there is none; start the daemon (systemctl start ibvcapd) "
+		                 "or name its socket",
+		                 path);
 	case -ECONNREFUSED:
-		return error_set(error, "control socket '%s': nobody listens; start the daemon (systemctl start ibvcapd)",
-				 path);
+		return error_set(
+			error, "control socket '%s': nobody listens; start the daemon (systemctl start ibvcapd)", path);
 	case -EACCES:
 	case -EPERM:
-		return error_set(-EACCES, "control socket '%s': not for user %u; the daemon's configuration (control) says "
-					  "which group may connect", path, (unsigned)geteuid());
+		return error_set(-EACCES,
+		                 "control socket '%s': not for user %u; the daemon's configuration (control) says "
+		                 "which group may connect",
+		                 path, (unsigned)geteuid());
 	case -EAGAIN:
-		return error_set(-ETIMEDOUT, "control socket '%s': the daemon does not accept connections in time", path);
+		return error_set(-ETIMEDOUT, "control socket '%s': the daemon does not accept connections in time",
+		                 path);
 	case -EPROTOTYPE:
 		return error_set(-EPROTO, "control socket '%s': the socket is of another kind, not ibvcapd's", path);
 	}
@@ -55,7 +60,7 @@ static int explain_connect(const char *path, int error)
 /* For the connect: it waits while the daemon's backlog is full. */
 static int set_timeout(int fd, uint32_t timeout_ms)
 {
-	const struct timeval timeout = { .tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000 };
+	const struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
 
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0)
 		return -errno;
@@ -64,7 +69,7 @@ static int set_timeout(int fd, uint32_t timeout_ms)
 
 static int connect_path(int fd, const char *path)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int r;
 
 	memcpy(address.sun_path, path, strlen(path) + 1);
@@ -84,7 +89,7 @@ int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
 	new.path = socket_path(path);
 	if (strlen(new.path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return error_set(-EINVAL, "control socket '%s': the path is longer than 107 bytes", new.path);
-	new.deadline_ns = client_now_ns() + timeout_ms * UINT64_C(1000000);
+	new.deadline_ns = client_now_ns() + timeout_ms *UINT64_C(1000000);
 	new.socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (new.socket < 0)
 		return error_set(-errno, "control socket '%s': %s", new.path, strerror(errno));
@@ -105,13 +110,16 @@ static int explain_lost(const struct client *client, int error)
 	case -ETIMEDOUT:
 		return error_set(error, "control socket '%s': no answer in time; is the daemon stopped?", client->path);
 	case -EPROTO:
-		return error_set(error, "control socket '%s': the answer is of another protocol; library and daemon are of "
-					"different versions", client->path);
+		return error_set(error,
+		                 "control socket '%s': the answer is of another protocol; library and daemon are of "
+		                 "different versions",
+		                 client->path);
 	case 0:
 	case -EPIPE:
 	case -ECONNRESET:
-		return error_set(-ECONNREFUSED, "control socket '%s': the daemon hung up without an answer; its log says why",
-				 client->path);
+		return error_set(-ECONNREFUSED,
+		                 "control socket '%s': the daemon hung up without an answer; its log says why",
+		                 client->path);
 	}
 	return error_set(error, "control socket '%s': %s", client->path, strerror(-error));
 }
@@ -128,7 +136,7 @@ int client_send(struct client *client, const struct wire_header *request)
 
 static int wait_readable(const struct client *client)
 {
-	struct pollfd poller = { .fd = client->socket, .events = POLLIN };
+	struct pollfd poller = {.fd = client->socket, .events = POLLIN};
 	int r;
 
 	do {

@@ -6,12 +6,15 @@
 #include "lib/ibvcap/wire.h"
 
 struct client {
-	int socket;         /* -1 = closed */
+	int socket;           /* -1 = closed */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC, of the whole conversation */
-	const char *path;   /* for the error text; the environment's or the caller's */
+	const char *path;     /* for the error text; the environment's or the caller's */
 };
 
-#define CLIENT_INIT { .socket = -1 }
+#define CLIENT_INIT          \
+	{                    \
+		.socket = -1 \
+	}
 
 /** ns of CLOCK_MONOTONIC. */
 uint64_t client_now_ns(void);

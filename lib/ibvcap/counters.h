@@ -40,10 +40,7 @@ enum channel_counter {
 extern const char *const channel_counter_labels[CHANNEL_CTR_N];
 
 /* What control sends about a sender: enum ibvcap_tx_counter as far as senders have it, then this. */
-enum sender_counter {
-	SENDER_CTR_PENDING = IBVCAP_TX_CTR_BATCHES,
-	SENDER_CTR_N
-};
+enum sender_counter { SENDER_CTR_PENDING = IBVCAP_TX_CTR_BATCHES, SENDER_CTR_N };
 
 /* Per interface. */
 enum interface_counter {

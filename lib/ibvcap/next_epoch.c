@@ -18,10 +18,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define MS_NS UINT64_C(1000000)
-#define REATTACH_MS 30000u
+#define MS_NS          UINT64_C(1000000)
+#define REATTACH_MS    30000u
 #define PAUSE_NS_FIRST (10 * MS_NS)
-#define PAUSE_NS_MAX (200 * MS_NS)
+#define PAUSE_NS_MAX   (200 * MS_NS)
 
 /* ---- the descriptor: an epoll that has the wake socket, the unanswered request, or the time of the next try -------
  */
@@ -34,7 +34,7 @@ static int watch(const struct rx_next *next, int fd)
 		return 0;
 	if (epoll_ctl(next->poll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
 		return error_set(-errno, "stream '%s': its descriptor cannot be watched: %s", next->stream,
-				 strerror(errno));
+		                 strerror(errno));
 	return 0;
 }
 
@@ -79,7 +79,7 @@ int rx_poll_fd(struct ibvcap_rx *rx)
 	next->poll_fd = next->timer_fd < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
 	if (next->poll_fd < 0)
 		r = error_set(-errno, "stream '%s': no descriptor to poll can be had: %s", next->stream,
-			      strerror(errno));
+		              strerror(errno));
 	if (r == 0)
 		r = watch(next, next->timer_fd);
 	if (r == 0)
@@ -229,8 +229,8 @@ static int check_same(const struct ibvcap_rx *new)
 	/* Where a consumer begins is in the daemon's hands: what this one was given already would come again. */
 	if (!new->is_tap)
 		return error_set(-ECONNABORTED,
-				 "stream '%s': the daemon goes on, but has ended this attachment; attach again",
-				 new->info.stream);
+		                 "stream '%s': the daemon goes on, but has ended this attachment; attach again",
+		                 new->info.stream);
 	return 0;
 }
 
@@ -295,9 +295,9 @@ static int explain_none(const struct rx_next *next)
 	const char *silent = "who listens there accepts and does not answer: systemctl status ibvcapd";
 
 	return error_set(-ESHUTDOWN,
-			 "stream '%s': its daemon has ended and none took its place within %u ms; start it: "
-			 "systemctl start ibvcapd (last try: %s)",
-			 next->stream, reattach_ms(next), next->client.socket >= 0 ? silent : next->last_try);
+	                 "stream '%s': its daemon has ended and none took its place within %u ms; start it: "
+	                 "systemctl start ibvcapd (last try: %s)",
+	                 next->stream, reattach_ms(next), next->client.socket >= 0 ? silent : next->last_try);
 }
 
 /* When there is something to do, though nothing comes from the daemon. */
@@ -341,7 +341,7 @@ int rx_go_on(struct ibvcap_rx *rx, uint64_t until_ns)
 	if (!next->away) {
 		if (!rx->is_tap && consumer_load_reason(rx->state) == IBVCAP_REASON_STREAM_REMOVED)
 			return give_up(next,
-				       error_set(-ENODEV, "stream '%s': the administrator removed it", next->stream));
+			               error_set(-ENODEV, "stream '%s': the administrator removed it", next->stream));
 		if (!next->path || next->options.reattach_ms == IBVCAP_NO_REATTACH)
 			return -ESHUTDOWN;
 		if (has_batches_out(rx))
@@ -357,7 +357,7 @@ int rx_go_on(struct ibvcap_rx *rx, uint64_t until_ns)
 /* ---- life ---------------------------------------------------------------------------------------- */
 
 int rx_next_init(struct rx_next *next, const char *path, const char *stream,
-		 const struct ibvcap_attach_options *options)
+                 const struct ibvcap_attach_options *options)
 {
 	next->path = strdup(path);
 	if (!next->path)

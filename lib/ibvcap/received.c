@@ -10,7 +10,7 @@
 int received_reject(const char *whole, const char *what)
 {
 	return error_set(-EPROTO, "the %s that the daemon sent: %s; library and daemon are of different versions",
-			 whole, what);
+	                 whole, what);
 }
 
 int received_map(struct shm *shm, int fd, bool writable, const char *whole, const char *name)
@@ -19,12 +19,12 @@ int received_map(struct shm *shm, int fd, bool writable, const char *whole, cons
 
 	if (r < 0)
 		return error_set(r, "the %s that the daemon sent: its %s segment cannot be mapped: %s", whole, name,
-				 r == -EPROTO ? "its size is not sealed" : strerror(-r));
+		                 r == -EPROTO ? "its size is not sealed" : strerror(-r));
 	return 0;
 }
 
 int received_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *whole,
-		   const char *name)
+                   const char *name)
 {
 	struct ibvcap_segment head;
 
@@ -33,10 +33,10 @@ int received_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint
 	memcpy(&head, shm->address, sizeof(head));
 	if (head.magic != magic || head.bytes != shm->bytes || head.epoch != epoch)
 		return error_set(-EPROTO, "the %s that the daemon sent: its %s segment is none, or of another epoch",
-				 whole, name);
+		                 whole, name);
 	if (head.abi_major != IBVCAP_ABI_MAJOR)
 		return error_set(-EPROTO, "the daemon's shared memory has ABI %u, this library reads %u",
-				 head.abi_major, IBVCAP_ABI_MAJOR);
+		                 head.abi_major, IBVCAP_ABI_MAJOR);
 	return 0;
 }
 

@@ -14,7 +14,7 @@ int received_map(struct shm *shm, int fd, bool writable, const char *whole, cons
 
 /** Is it ready, of that kind, of this epoch and ABI, and at least so large? -EPROTO. */
 int received_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *whole,
-		   const char *name);
+                   const char *name);
 
 /** n items of each bytes from offset on, aligned, in a segment of total bytes; without overflow. */
 bool received_fits(uint64_t offset, uint64_t align, uint64_t n, uint64_t each, uint64_t total);

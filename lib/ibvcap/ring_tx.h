@@ -54,8 +54,8 @@ static inline struct ibvcap_tx_descriptor daemon_read_descriptor(const struct ib
 {
 	typedef uint64_t __attribute__((may_alias)) word;
 	const word *words = (const void *)descriptor;
-	const uint64_t copy[2] = { __atomic_load_n(&words[0], __ATOMIC_RELAXED),
-				   __atomic_load_n(&words[1], __ATOMIC_RELAXED) };
+	const uint64_t copy[2] = {__atomic_load_n(&words[0], __ATOMIC_RELAXED),
+	                          __atomic_load_n(&words[1], __ATOMIC_RELAXED)};
 	struct ibvcap_tx_descriptor result;
 
 	__builtin_memcpy(&result, copy, sizeof(result));

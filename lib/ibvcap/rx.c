@@ -105,7 +105,7 @@ static void fill(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot
 
 	*batch = (struct ibvcap_batch){
 		.payload = (const uint8_t *)rx->payload.address + physical * rx->block_bytes +
-			   (uint64_t)row * rx->slot_bytes,
+	                   (uint64_t)row * rx->slot_bytes,
 		.headers = (const uint8_t *)rx->headers.address + first * rx->header_stride,
 		.meta = rx->meta + first,
 		.sequence = rx->next,
@@ -175,7 +175,8 @@ static int take(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, 
 /* ---- the calls ----------------------------------------------------------------------------------- */
 
 /* -ESHUTDOWN: everything of this epoch was delivered. */
-static int acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+static int acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min,
+                            int timeout_ms)
 {
 	int waited, r;
 
@@ -256,7 +257,7 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 
 /* meta is copied before it is used: a length read twice could differ. */
 static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_batch *batch, const struct ibvcap_meta *meta,
-		       void *buffer, size_t bytes)
+                       void *buffer, size_t bytes)
 {
 	size_t length = meta->length;
 
@@ -283,11 +284,11 @@ static bool check_copy(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 }
 
 int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
-		int timeout_ms)
+                int timeout_ms)
 {
 	const uint64_t deadline = timeout_ms > 0 ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
 	struct ibvcap_batch batch;
-	struct ibvcap_meta copy = { 0 };
+	struct ibvcap_meta copy = {0};
 	int r;
 
 	do {

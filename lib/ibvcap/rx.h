@@ -30,18 +30,18 @@ struct rx_next {
 	int poll_fd;                    /* what ibvcap_fd() gives; -1: not asked for */
 	int timer_fd;
 
-	bool away;             /* between two: nothing is mapped, all segments' pointers are NULL */
-	int error;             /* there will be no next */
-	struct client client;  /* has asked, and waits for the answer */
+	bool away;            /* between two: nothing is mapped, all segments' pointers are NULL */
+	int error;            /* there will be no next */
+	struct client client; /* has asked, and waits for the answer */
 	uint64_t deadline_ns;
 	uint64_t try_at_ns;
 	uint64_t pause_ns;
-	char last_try[256];    /* why it came to nothing */
+	char last_try[256]; /* why it came to nothing */
 };
 
 struct ibvcap_rx {
 	struct rx_next next_epoch;
-	int socket;    /* hangs up when the daemon goes */
+	int socket; /* hangs up when the daemon goes */
 	int wake_socket;
 	struct shm payload;
 	struct shm headers;
@@ -68,7 +68,7 @@ struct ibvcap_rx {
 	const struct ibvcap_meta *meta;
 	const struct ibvcap_block *blocks;
 
-	uint64_t next;        /* packet number to acquire next */
+	uint64_t next; /* packet number to acquire next */
 	uint64_t skipped;
 	uint64_t gap;         /* of skipped: not told yet */
 	uint32_t policy_told; /* as the last batch said */
@@ -76,7 +76,7 @@ struct ibvcap_rx {
 	uint64_t *batch_starts; /* lease_blocks × a bit a row: a batch that is out begins there */
 
 	bool fd_armed;
-	bool daemon_gone; /* head is final */
+	bool daemon_gone;   /* head is final */
 	uint64_t looked_ns; /* when the socket was last asked whether the daemon is there */
 };
 
@@ -97,11 +97,11 @@ struct start rx_start(const struct ibvcap_attach_options *options);
 void rx_begin_tap(struct ibvcap_rx *rx, const struct start *start);
 /** attach.c: the answer to that; the descriptors are the caller's, all of them, -1 for those a tap does not get. */
 int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N],
-		   uint64_t *epoch);
+                   uint64_t *epoch);
 
 /** next_epoch.c: how to attach again. path is copied. -ENOMEM. */
 int rx_next_init(struct rx_next *next, const char *path, const char *stream,
-		 const struct ibvcap_attach_options *options);
+                 const struct ibvcap_attach_options *options);
 void rx_next_deinit(struct rx_next *next);
 
 /**

@@ -17,11 +17,11 @@ static bool is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ri
 	       received_fits(0, 1, ring->n_blocks, ring->block_bytes, rx->payload.bytes) &&
 	       received_fits(0, 1, n_slots, ring->header_stride, rx->headers.bytes) &&
 	       received_fits(ring->table_offset, _Alignof(uint32_t), ring->table_entries, sizeof(uint32_t),
-			     rx->ring_shm.bytes) &&
+	                     rx->ring_shm.bytes) &&
 	       received_fits(ring->blocks_offset, _Alignof(struct ibvcap_block), ring->n_blocks,
-			     sizeof(struct ibvcap_block), rx->ring_shm.bytes) &&
+	                     sizeof(struct ibvcap_block), rx->ring_shm.bytes) &&
 	       received_fits(ring->meta_offset, _Alignof(struct ibvcap_meta), n_slots, sizeof(struct ibvcap_meta),
-			     rx->ring_shm.bytes);
+	                     rx->ring_shm.bytes);
 }
 
 static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
@@ -107,10 +107,10 @@ static int check_segments(struct ibvcap_rx *rx, uint64_t epoch)
 
 	if (r == 0 && !rx->is_tap)
 		r = received_check(&rx->state_shm, sizeof(struct ibvcap_consumer_state), IBVCAP_STATE_MAGIC, epoch,
-				   "ring", "consumer state");
+		                   "ring", "consumer state");
 	if (r == 0 && !rx->is_tap)
 		r = received_check(&rx->page_shm, sizeof(struct ibvcap_consumer_page), IBVCAP_CONSUMER_MAGIC, epoch,
-				   "ring", "consumer page");
+		                   "ring", "consumer page");
 	return r == 0 ? take_geometry(rx) : r;
 }
 
@@ -124,10 +124,8 @@ int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epo
 		[WIRE_FD_CONSUMER_PAGE] = "consumer page",
 	};
 	struct shm *const segments[] = {
-		[WIRE_FD_PAYLOAD] = &rx->payload,
-		[WIRE_FD_HEADERS] = &rx->headers,
-		[WIRE_FD_RING] = &rx->ring_shm,
-		[WIRE_FD_CONSUMER_STATE] = &rx->state_shm,
+		[WIRE_FD_PAYLOAD] = &rx->payload,        [WIRE_FD_HEADERS] = &rx->headers,
+		[WIRE_FD_RING] = &rx->ring_shm,          [WIRE_FD_CONSUMER_STATE] = &rx->state_shm,
 		[WIRE_FD_CONSUMER_PAGE] = &rx->page_shm,
 	};
 	int r = 0;

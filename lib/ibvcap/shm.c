@@ -70,7 +70,7 @@ int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_by
 	new.fd = create_memfd(name, page_bytes);
 	if (new.fd < 0)
 		return new.fd;
-	if (ftruncate(new.fd, (off_t)new.bytes) < 0) {
+	if (ftruncate(new.fd, (off_t) new.bytes) < 0) {
 		r = -errno;
 		goto fail;
 	}
@@ -242,7 +242,7 @@ static int check_segment(int fd, size_t expected_bytes, struct stat *status)
 
 int shm_map(struct shm *shm, int fd, bool writable, size_t expected_bytes)
 {
-	struct shm new = { .fd = fd };
+	struct shm new = {.fd = fd};
 	struct stat status;
 	void *address;
 	int r;

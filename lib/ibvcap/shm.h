@@ -9,13 +9,16 @@
 
 /** One memfd and its mapping in this process. Zero-initialise fd with -1 through SHM_INIT. */
 struct shm {
-	void *address; /* NULL = not mapped */
-	size_t bytes;  /* a multiple of page_bytes */
-	int fd;        /* -1 = closed */
+	void *address;       /* NULL = not mapped */
+	size_t bytes;        /* a multiple of page_bytes */
+	int fd;              /* -1 = closed */
 	uint32_t page_bytes; /* 4096, 2 MiB or 1 GiB */
 };
 
-#define SHM_INIT { .fd = -1 }
+#define SHM_INIT         \
+	{                \
+		.fd = -1 \
+	}
 
 /**
  * Create, map read-write and populate a segment of at least bytes. page_bytes other than 4096 asks for

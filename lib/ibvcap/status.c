@@ -36,7 +36,7 @@ static void *grow(void *array, uint32_t n, size_t entry_bytes)
 
 /* The first n_first values are labelled by first, the others by second; what there is no label for is left out. */
 static struct ibvcap_counter *label(const uint64_t *values, uint32_t *n, const char *const *first, uint32_t n_first,
-				    const char *const *second, uint32_t n_second)
+                                    const char *const *second, uint32_t n_second)
 {
 	struct ibvcap_counter *counters = calloc(WIRE_COUNTERS_MAX, sizeof(*counters));
 
@@ -81,7 +81,7 @@ static int add_stream(struct ibvcap_status *status, const struct wire_stream *me
 	memcpy(stream->backend, message->backend, sizeof(stream->backend));
 	memcpy(stream->state, message->state, sizeof(stream->state));
 	stream->counters = label(message->counters, &stream->n_counters, ring_counter_labels, IBVCAP_CTR_N,
-				 stream_counter_labels, STREAM_CTR_N);
+	                         stream_counter_labels, STREAM_CTR_N);
 	if (!stream->counters)
 		return -ENOMEM;
 	status->n_streams++;
@@ -90,7 +90,8 @@ static int add_stream(struct ibvcap_status *status, const struct wire_stream *me
 
 static int add_consumer(struct ibvcap_status *status, const struct wire_consumer *message)
 {
-	struct ibvcap_consumer_status_info *consumers = grow(status->consumers, status->n_consumers, sizeof(*consumers));
+	struct ibvcap_consumer_status_info *consumers =
+		grow(status->consumers, status->n_consumers, sizeof(*consumers));
 	struct ibvcap_consumer_status_info *consumer;
 
 	if (!consumers)
@@ -105,8 +106,8 @@ static int add_consumer(struct ibvcap_status *status, const struct wire_consumer
 		.n_counters = message->n_counters,
 	};
 	memcpy(consumer->stream, message->stream, sizeof(consumer->stream));
-	consumer->counters = label(message->counters, &consumer->n_counters, consumer_counter_labels, CONSUMER_CTR_N,
-				   NULL, 0);
+	consumer->counters =
+		label(message->counters, &consumer->n_counters, consumer_counter_labels, CONSUMER_CTR_N, NULL, 0);
 	if (!consumer->counters)
 		return -ENOMEM;
 	status->n_consumers++;
@@ -141,7 +142,7 @@ static int add_channel(struct ibvcap_status *status, const struct wire_channel *
 	memcpy(channel->backend, message->backend, sizeof(channel->backend));
 	memcpy(channel->state, message->state, sizeof(channel->state));
 	channel->counters = label(message->counters, &channel->n_counters, tx_counter_labels, IBVCAP_TX_CTR_N,
-				  channel_counter_labels, CHANNEL_CTR_N);
+	                          channel_counter_labels, CHANNEL_CTR_N);
 	if (!channel->counters)
 		return -ENOMEM;
 	status->n_channels++;
@@ -165,7 +166,7 @@ static int add_sender(struct ibvcap_status *status, const struct wire_sender *me
 	};
 	memcpy(sender->channel, message->channel, sizeof(sender->channel));
 	sender->counters = label(message->counters, &sender->n_counters, tx_counter_labels, SENDER_CTR_PENDING,
-				 channel_counter_labels, SENDER_CTR_N - SENDER_CTR_PENDING);
+	                         channel_counter_labels, SENDER_CTR_N - SENDER_CTR_PENDING);
 	if (!sender->counters)
 		return -ENOMEM;
 	status->n_senders++;
@@ -174,18 +175,19 @@ static int add_sender(struct ibvcap_status *status, const struct wire_sender *me
 
 static int add_interface(struct ibvcap_status *status, const struct wire_interface *message)
 {
-	struct ibvcap_interface_status *interfaces = grow(status->interfaces, status->n_interfaces, sizeof(*interfaces));
+	struct ibvcap_interface_status *interfaces =
+		grow(status->interfaces, status->n_interfaces, sizeof(*interfaces));
 	struct ibvcap_interface_status *interface;
 
 	if (!interfaces)
 		return -ENOMEM;
 	status->interfaces = interfaces;
 	interface = &interfaces[status->n_interfaces];
-	*interface = (struct ibvcap_interface_status){ .n_counters = message->n_counters };
+	*interface = (struct ibvcap_interface_status){.n_counters = message->n_counters};
 	memcpy(interface->interface, message->interface, sizeof(interface->interface));
 	memcpy(interface->device, message->device, sizeof(interface->device));
-	interface->counters = label(message->counters, &interface->n_counters, interface_counter_labels,
-				    INTERFACE_CTR_N, NULL, 0);
+	interface->counters =
+		label(message->counters, &interface->n_counters, interface_counter_labels, INTERFACE_CTR_N, NULL, 0);
 	if (!interface->counters)
 		return -ENOMEM;
 	status->n_interfaces++;
@@ -218,7 +220,7 @@ static int add(struct ibvcap_status *status, const union wire_message *message)
 
 static int ask(struct client *client, struct ibvcap_status *status)
 {
-	struct wire_status request = { 0 };
+	struct wire_status request = {0};
 	union wire_message message;
 	int r;
 
@@ -231,7 +233,7 @@ static int ask(struct client *client, struct ibvcap_status *status)
 		r = i < PARTS_MAX ? add(status, &message) : -EPROTO;
 		if (r < 0)
 			return error_set(r, "control socket '%s': the answer to a request for status: %s", client->path,
-					 strerror(-r));
+			                 strerror(-r));
 	}
 	return r < 0 ? r : 0;
 }

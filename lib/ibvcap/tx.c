@@ -46,7 +46,7 @@ static int hand_out(struct ibvcap_tx *tx, struct ibvcap_slots *slots, uint32_t n
 		.stride = tx->info.slot_bytes,
 	};
 	for (uint32_t i = 0; i < n; i++)
-		slots->packets[i] = (struct ibvcap_tx_descriptor){ .length = (uint16_t)tx->info.slot_bytes };
+		slots->packets[i] = (struct ibvcap_tx_descriptor){.length = (uint16_t)tx->info.slot_bytes};
 	tx->n_reserved = n;
 	return (int)n;
 }
@@ -178,7 +178,6 @@ int ibvcap_tx_counts(const struct ibvcap_tx *tx, struct ibvcap_tx_counts *counts
 		.timed_lateness_ns = counter_get(&counters[IBVCAP_TX_CTR_TIMED_LATENESS_NS]),
 		.timed_lateness_max_ns = counter_get(&counters[IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS]),
 	};
-	counts->pending =
-		tx->submitted - counts->completed - counts->errored - counts->flushed - counts->late_dropped;
+	counts->pending = tx->submitted - counts->completed - counts->errored - counts->flushed - counts->late_dropped;
 	return 0;
 }

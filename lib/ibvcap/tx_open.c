@@ -20,9 +20,9 @@ static bool is_geometry_sound(const struct ibvcap_tx *tx, const struct ibvcap_se
 	       (state->n_slots & (state->n_slots - 1)) == 0 && state->slot_bytes && state->slot_bytes <= UINT16_MAX &&
 	       state->n_destinations && received_fits(0, 1, state->n_slots, state->slot_bytes, tx->arena.bytes) &&
 	       received_fits(state->descriptors_offset, _Alignof(struct ibvcap_tx_descriptor), state->n_slots,
-			     sizeof(struct ibvcap_tx_descriptor), tx->page_shm.bytes) &&
+	                     sizeof(struct ibvcap_tx_descriptor), tx->page_shm.bytes) &&
 	       received_fits(state->statuses_offset, _Alignof(int32_t), state->n_slots, sizeof(int32_t),
-			     tx->state_shm.bytes);
+	                     tx->state_shm.bytes);
 }
 
 /* Read once, into a copy: what is checked is what is used. */
@@ -54,10 +54,12 @@ static int take_geometry(struct ibvcap_tx *tx)
 
 static int map_segments(struct ibvcap_tx *tx, const int fds[WIRE_FD_OPENED_N], uint64_t epoch)
 {
-	static const char *const names[] = { [WIRE_FD_ARENA] = "arena", [WIRE_FD_SENDER_PAGE] = "sender page",
-					     [WIRE_FD_SENDER_STATE] = "sender state" };
-	struct shm *const segments[] = { [WIRE_FD_ARENA] = &tx->arena, [WIRE_FD_SENDER_PAGE] = &tx->page_shm,
-					 [WIRE_FD_SENDER_STATE] = &tx->state_shm };
+	static const char *const names[] = {[WIRE_FD_ARENA] = "arena",
+	                                    [WIRE_FD_SENDER_PAGE] = "sender page",
+	                                    [WIRE_FD_SENDER_STATE] = "sender state"};
+	struct shm *const segments[] = {[WIRE_FD_ARENA] = &tx->arena,
+	                                [WIRE_FD_SENDER_PAGE] = &tx->page_shm,
+	                                [WIRE_FD_SENDER_STATE] = &tx->state_shm};
 	int r = 0;
 
 	tx->socket = fds[WIRE_FD_SENDER_SOCKET];
@@ -69,10 +71,10 @@ static int map_segments(struct ibvcap_tx *tx, const int fds[WIRE_FD_OPENED_N], u
 	}
 	if (r == 0)
 		r = received_check(&tx->state_shm, sizeof(struct ibvcap_sender_state), IBVCAP_SENDER_STATE_MAGIC, epoch,
-				   WHOLE, "sender state");
+		                   WHOLE, "sender state");
 	if (r == 0)
 		r = received_check(&tx->page_shm, sizeof(struct ibvcap_sender_page), IBVCAP_SENDER_PAGE_MAGIC, epoch,
-				   WHOLE, "sender page");
+		                   WHOLE, "sender page");
 	return r == 0 ? take_geometry(tx) : r;
 }
 
@@ -83,7 +85,7 @@ static int unblock(const struct ibvcap_tx *tx)
 
 	if (flags < 0 || fcntl(tx->socket, F_SETFL, flags | O_NONBLOCK) < 0)
 		return error_set(-EPROTO, "the channel that the daemon sent: its socket cannot be used: %s",
-				 strerror(errno));
+		                 strerror(errno));
 	return 0;
 }
 
@@ -119,8 +121,8 @@ static int fill_request(struct wire_open_channel *request, const char *channel)
 
 	if (length == 0 || length >= sizeof(request->channel))
 		return error_set(-EINVAL, "channel '%s': a channel's name has 1 to %zu bytes", channel,
-				 sizeof(request->channel) - 1);
-	*request = (struct wire_open_channel){ .abi_major = IBVCAP_ABI_MAJOR, .abi_minor = IBVCAP_ABI_MINOR };
+		                 sizeof(request->channel) - 1);
+	*request = (struct wire_open_channel){.abi_major = IBVCAP_ABI_MAJOR, .abi_minor = IBVCAP_ABI_MINOR};
 	wire_init(&request->header, WIRE_OPEN_CHANNEL, sizeof(*request));
 	memcpy(request->channel, channel, length);
 	return 0;
@@ -128,8 +130,10 @@ static int fill_request(struct wire_open_channel *request, const char *channel)
 
 static int reject_answer(const struct client *client)
 {
-	return error_set(-EPROTO, "control socket '%s': not the answer to an open; library and daemon are of different "
-				  "versions", client->path);
+	return error_set(-EPROTO,
+	                 "control socket '%s': not the answer to an open; library and daemon are of different "
+	                 "versions",
+	                 client->path);
 }
 
 static int take_opened(struct client *client, int fds[WIRE_FD_OPENED_N], uint64_t *epoch)
@@ -166,7 +170,7 @@ static int say_mapped(struct client *client)
 }
 
 int ibvcap_open(const char *socket_path, const char *channel, const struct ibvcap_open_options *options,
-		struct ibvcap_tx **tx)
+                struct ibvcap_tx **tx)
 {
 	struct client client = CLIENT_INIT;
 	struct wire_open_channel request;

@@ -31,7 +31,7 @@ int tx_check_connected(const struct ibvcap_tx *tx)
 /* A hang-up of the control socket, asked for once a slice. */
 static void look_for_daemon(struct ibvcap_tx *tx, uint64_t now_ns)
 {
-	struct pollfd poller = { .fd = tx->control, .events = POLLRDHUP };
+	struct pollfd poller = {.fd = tx->control, .events = POLLRDHUP};
 
 	if (tx->daemon_gone || now_ns - tx->looked_ns < PAUSE_SLICE_NS)
 		return;
@@ -62,7 +62,7 @@ static bool spin(struct ibvcap_tx *tx, uint64_t target)
 /* At most ns of sleep. 0 or -EINTR. */
 static int sleep_on_word(struct ibvcap_tx *tx, uint64_t target, uint64_t ns)
 {
-	const struct timespec timeout = { .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
+	const struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 	uint32_t seen = sender_load_wake_word(tx->state);
 	int r = 0;
 

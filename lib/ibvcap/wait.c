@@ -30,7 +30,7 @@ int rx_check_connected(const struct ibvcap_rx *rx)
 /* A hang-up of the control socket, asked for once a slice. */
 static bool is_daemon_gone(struct ibvcap_rx *rx, uint64_t now_ns)
 {
-	struct pollfd poller = { .fd = rx->socket, .events = POLLRDHUP };
+	struct pollfd poller = {.fd = rx->socket, .events = POLLRDHUP};
 
 	if (!rx->daemon_gone && now_ns - rx->looked_ns >= PAUSE_SLICE_NS) {
 		rx->looked_ns = now_ns;
@@ -66,7 +66,7 @@ static bool spin(const struct ibvcap_rx *rx, uint64_t target)
 /* Nobody wakes a tap. 0 or -EINTR. */
 static int nap(uint64_t ns)
 {
-	const struct timespec time = { .tv_nsec = (long)(ns < TAP_NAP_NS ? ns : TAP_NAP_NS) };
+	const struct timespec time = {.tv_nsec = (long)(ns < TAP_NAP_NS ? ns : TAP_NAP_NS)};
 
 	return nanosleep(&time, NULL) < 0 ? -EINTR : 0;
 }
@@ -74,7 +74,7 @@ static int nap(uint64_t ns)
 /* At most ns of sleep. 0 or -EINTR. */
 static int sleep_on_word(struct ibvcap_rx *rx, uint64_t target, uint64_t ns)
 {
-	const struct timespec timeout = { .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
+	const struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 	uint32_t seen = consumer_load_wake_word(rx->state);
 	int r = 0;
 
@@ -132,9 +132,9 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 		r = look(rx, target, now);
 		if (r != RX_WAIT_TIME)
 			return r;
-		r = rx->is_tap ? nap(deadline - now) :
-				 sleep_on_word(rx, target,
-					       deadline - now < PAUSE_SLICE_NS ? deadline - now : PAUSE_SLICE_NS);
+		r = rx->is_tap ? nap(deadline - now)
+		               : sleep_on_word(rx, target,
+		                               deadline - now < PAUSE_SLICE_NS ? deadline - now : PAUSE_SLICE_NS);
 		if (r < 0)
 			return r;
 	}

@@ -92,8 +92,7 @@ static bool is_body_sound(const union wire_message *message)
 	case WIRE_DONE:
 		return IS_STRING(message->done.text);
 	case WIRE_ERROR:
-		return IS_STRING(message->error.text) && message->error.error < 0 &&
-		       message->error.error >= -ERRNO_MAX;
+		return IS_STRING(message->error.text) && message->error.error < 0 && message->error.error >= -ERRNO_MAX;
 	case WIRE_DAEMON:
 		return IS_STRING(message->daemon.version);
 	case WIRE_STREAM:
@@ -131,9 +130,9 @@ union control_buffer {
 
 int wire_send(int socket, const struct wire_header *header, const int *fds, unsigned n_fds)
 {
-	union control_buffer control = { 0 };
-	struct iovec data = { .iov_base = (void *)header, .iov_len = header->bytes };
-	struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
+	union control_buffer control = {0};
+	struct iovec data = {.iov_base = (void *)header, .iov_len = header->bytes};
+	struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
 	ssize_t n;
 
 	if (n_fds > WIRE_FDS_MAX)
@@ -173,9 +172,9 @@ static unsigned gather_fds(struct msghdr *message, int *fds)
 int wire_recv(int socket, union wire_message *message, int *fds, unsigned *n_fds)
 {
 	union control_buffer control;
-	struct iovec data = { .iov_base = message, .iov_len = sizeof(*message) };
+	struct iovec data = {.iov_base = message, .iov_len = sizeof(*message)};
 	unsigned room = n_fds ? *n_fds : 0;
-	struct msghdr header = { .msg_iov = &data, .msg_iovlen = 1 };
+	struct msghdr header = {.msg_iov = &data, .msg_iovlen = 1};
 	int came[WIRE_FDS_MAX];
 	unsigned n_came;
 	ssize_t n;
@@ -195,7 +194,8 @@ int wire_recv(int socket, union wire_message *message, int *fds, unsigned *n_fds
 		return -errno;
 	n_came = gather_fds(&header, came);
 	r = n == 0 ? 0 : 1;
-	if (n > 0 && (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n_came > room || wire_check(message, (size_t)n) < 0))
+	if (n > 0 &&
+	    (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n_came > room || wire_check(message, (size_t)n) < 0))
 		r = header.msg_flags & MSG_CTRUNC && n_came < room ? -EMFILE : -EPROTO;
 	if (r != 1) {
 		while (n_came > 0)

@@ -19,12 +19,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define WIRE_MAGIC    UINT32_C(0x50414349) /* "ICAP" */
-#define WIRE_VERSION  1
-#define WIRE_FDS_MAX  6
-#define WIRE_BYTES_MAX 4096
-#define WIRE_TEXT_MAX 768
-#define WIRE_COUNTERS_MAX 64
+#define WIRE_MAGIC           UINT32_C(0x50414349) /* "ICAP" */
+#define WIRE_VERSION         1
+#define WIRE_FDS_MAX         6
+#define WIRE_BYTES_MAX       4096
+#define WIRE_TEXT_MAX        768
+#define WIRE_COUNTERS_MAX    64
 #define WIRE_CHANGE_TEXT_MAX 3600
 
 enum wire_type {
@@ -65,7 +65,7 @@ struct wire_attach {
 	uint32_t policy;       /* enum ibvcap_policy */
 	uint32_t lease_blocks; /* 0 = the stream's default */
 	uint32_t reserved;
-	uint64_t start_value;  /* see struct start */
+	uint64_t start_value; /* see struct start */
 };
 
 /* Descriptors that come with WIRE_ATTACHED, in this order. */

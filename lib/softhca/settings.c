@@ -114,21 +114,17 @@ static const char *parse_netdevs(const struct setting *row, const char *value, v
 }
 
 #define OFFSET(field) .offset = offsetof(struct settings, field)
-#define IS_TYPE(field, type)                                                                       \
-	(0 * sizeof(char[__builtin_types_compatible_p(                                             \
-				 __typeof__(((struct settings *)0)->field), type)                  \
-				 ? 1                                                               \
-				 : -1]))
+#define IS_TYPE(field, type) \
+	(0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((struct settings *)0)->field), type) ? 1 : -1]))
 #define NETDEVS(field, n) .parse = parse_netdevs, OFFSET(field) + IS_TYPE(field, const char *), .max = (n)
-#define NUMBER(field, lo, hi)                                                                      \
+#define NUMBER(field, lo, hi) \
 	.parse = parse_number, OFFSET(field) + IS_TYPE(field, unsigned int), .min = (lo), .max = (hi)
-#define MIB(field, lo, hi)                                                                         \
-	.parse = parse_mib, OFFSET(field) + IS_TYPE(field, size_t), .min = (lo), .max = (hi)
-#define FLAG(field) .parse = parse_flag, OFFSET(field) + IS_TYPE(field, bool)
+#define MIB(field, lo, hi)   .parse = parse_mib, OFFSET(field) + IS_TYPE(field, size_t), .min = (lo), .max = (hi)
+#define FLAG(field)          .parse = parse_flag, OFFSET(field) + IS_TYPE(field, bool)
 #define CHOICE(field, names) .parse = parse_choice, OFFSET(field), .choices = (names)
-#define IPV4(field) .parse = parse_ipv4, OFFSET(field) + IS_TYPE(field, const char *)
-#define CPU(field, n) .parse = parse_cpu, OFFSET(field) + IS_TYPE(field, int), .max = (n)
-#define PROFILE(field) .parse = parse_profile, OFFSET(field) + IS_TYPE(field, const struct profile *)
+#define IPV4(field)          .parse = parse_ipv4, OFFSET(field) + IS_TYPE(field, const char *)
+#define CPU(field, n)        .parse = parse_cpu, OFFSET(field) + IS_TYPE(field, int), .max = (n)
+#define PROFILE(field)       .parse = parse_profile, OFFSET(field) + IS_TYPE(field, const struct profile *)
 
 /* In the order of the enums. */
 static const char *const kernel_drop_modes[] = {"auto", "require", "off", NULL};
@@ -139,54 +135,53 @@ static const char *const generator_writes[] = {"payload", "completions", NULL};
 
 static const struct setting settings[] = {
 	{"SOFTHCA_INTERFACES", "", NETDEVS(interfaces, SETTINGS_MAX_NETDEVS),
-	 .meaning = "the network devices, by commas; empty: the library does nothing"},
+         .meaning = "the network devices, by commas; empty: the library does nothing"},
 	{"SOFTHCA_PROFILE", "connectx5", PROFILE(device.profile), .meaning = "the model"},
 	{"SOFTHCA_ENGINE", "afpacket", CHOICE(device.wire.engine, wire_engine_names),
-	 .meaning = "the wire: the netdev's (low latency, or throughput), a cable from the first "
-		    "netdev to the second, from the third to the fourth, …; or none, and frames "
-		    "from a generator"},
+         .meaning = "the wire: the netdev's (low latency, or throughput), a cable from the first "
+                    "netdev to the second, from the third to the fourth, …; or none, and frames "
+                    "from a generator"},
 	{"SOFTHCA_GENERATOR", "payload", CHOICE(device.wire.generator.writes, generator_writes),
-	 .meaning = "what the generator writes: whole frames, or completions only"},
+         .meaning = "what the generator writes: whole frames, or completions only"},
 	{"SOFTHCA_GENERATOR_PAYLOAD", "64", NUMBER(device.wire.generator.payload_bytes, 0, 65000),
-	 .meaning = "bytes of UDP payload of the generator's frames"},
+         .meaning = "bytes of UDP payload of the generator's frames"},
 	{"SOFTHCA_GENERATOR_ADDRESS", "10.0.0.1", IPV4(device.wire.generator.destination),
-	 .meaning = "where these go; the MAC address is the netdev's, or the group's"},
+         .meaning = "where these go; the MAC address is the netdev's, or the group's"},
 	{"SOFTHCA_GENERATOR_PORT", "4000", NUMBER(device.wire.generator.port, 0, 65535),
-	 .meaning = "and their UDP port"},
+         .meaning = "and their UDP port"},
 	{"SOFTHCA_RING_MIB", "32", MIB(device.wire.ring_bytes, 1, 4096),
-	 .meaning = "receive ring of the wire; what does not fit is a port discard, and counted"},
+         .meaning = "receive ring of the wire; what does not fit is a port discard, and counted"},
 	{"SOFTHCA_NAP_US", "50", NUMBER(device.nap_us, 1, 100000),
-	 .meaning = "longest nap of the device thread between bursts; after 10 ms of silence it "
-		    "sleeps on the socket"},
-	{"SOFTHCA_CPU", "any", CPU(device.cpu, 1023),
-	 .meaning = "the core that device threads are pinned to, or any"},
+         .meaning = "longest nap of the device thread between bursts; after 10 ms of silence it "
+                    "sleeps on the socket"},
+	{"SOFTHCA_CPU", "any", CPU(device.cpu, 1023), .meaning = "the core that device threads are pinned to, or any"},
 	{"SOFTHCA_CLOCK_US", "500", NUMBER(clock_us, 1, 100000),
-	 .meaning = "how often the clock page is written: how stale `ibv_query_rt_values_ex` may be "
-		    "while no frames flow"},
+         .meaning = "how often the clock page is written: how stale `ibv_query_rt_values_ex` may be "
+                    "while no frames flow"},
 	{"SOFTHCA_L2_FILTER", "1", FLAG(device.l2_filter),
-	 .meaning = "take only the netdev's own MAC, broadcast, joined groups (all when it is "
-		    "promiscuous); 0: everything"},
+         .meaning = "take only the netdev's own MAC, broadcast, joined groups (all when it is "
+                    "promiscuous); 0: everything"},
 	{"SOFTHCA_KERNEL_DROP", "auto", CHOICE(device.kernel_drop, kernel_drop_modes),
-	 .meaning = "what a flow takes does not reach the kernel's stack: auto: where the process has "
-		    "CAP_NET_ADMIN; require: else the flow is refused; off: the stack sees it too"},
+         .meaning = "what a flow takes does not reach the kernel's stack: auto: where the process has "
+                    "CAP_NET_ADMIN; require: else the flow is refused; off: the stack sees it too"},
 	{"SOFTHCA_DUPLICATE_RULES", "copy", CHOICE(device.duplicates, flow_duplicates),
-	 .meaning = "the same rule on two queue pairs (?): copy: each gets the frame; first: the "
-		    "older one; refuse: EEXIST"},
+         .meaning = "the same rule on two queue pairs (?): copy: each gets the frame; first: the "
+                    "older one; refuse: EEXIST"},
 	{"SOFTHCA_LOOPBACK", "auto", CHOICE(device.loopback, loopbacks),
-	 .meaning = "which frames come back to the device that sent them; auto: to its own MAC and to "
-		    "groups, while two contexts are open"},
+         .meaning = "which frames come back to the device that sent them; auto: to its own MAC and to "
+                    "groups, while two contexts are open"},
 	{"SOFTHCA_ARM_FIRES_FOR_PENDING", "0", FLAG(device.arm_fires_for_pending),
-	 .meaning = "1: arming a CQ with completions unread gives an event at once (?)"},
+         .meaning = "1: arming a CQ with completions unread gives an event at once (?)"},
 	{"SOFTHCA_LONG_SEND", "error", CHOICE(device.long_send, long_sends),
-	 .meaning = "a frame longer than the MTU: LOC_LEN_ERR, or it vanishes (?)"},
+         .meaning = "a frame longer than the MTU: LOC_LEN_ERR, or it vanishes (?)"},
 	{"SOFTHCA_LENGTH_ERROR_IS_FATAL", "0", FLAG(device.length_error_is_fatal),
-	 .meaning = "1: LOC_LEN_ERR puts the queue pair in the error state (?)"},
+         .meaning = "1: LOC_LEN_ERR puts the queue pair in the error state (?)"},
 	{"SOFTHCA_ERROR_EVENTS", "0", FLAG(device.error_events),
-	 .meaning = "1: a completion in error that stops its queue gives a QP_FATAL or WQ_FATAL, "
-		    "too (?)"},
+         .meaning = "1: a completion in error that stops its queue gives a QP_FATAL or WQ_FATAL, "
+                    "too (?)"},
 	{"SOFTHCA_REAL_TIME", "0", FLAG(device.real_time),
-	 .meaning = "1: as a device set to REAL_TIME_CLOCK_ENABLE: completions of a CQ that asks for "
-		    "the wall clock alone are stamped seconds << 32 | nanoseconds"},
+         .meaning = "1: as a device set to REAL_TIME_CLOCK_ENABLE: completions of a CQ that asks for "
+                    "the wall clock alone are stamped seconds << 32 | nanoseconds"},
 };
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
@@ -225,8 +220,7 @@ bool settings_read(struct settings *s, char *message, size_t size)
 		if (!wrong)
 			continue;
 		accepted(row, text, sizeof(text));
-		snprintf(message, size, "softhca: %s=%s: %s; accepted: %s", row->name, value, wrong,
-			 text);
+		snprintf(message, size, "softhca: %s=%s: %s; accepted: %s", row->name, value, wrong, text);
 		return false;
 	}
 	return true;
@@ -240,6 +234,6 @@ bool settings_describe(size_t i, char *row, size_t size)
 		return false;
 	accepted(&settings[i], text, sizeof(text));
 	snprintf(row, size, "| `%s` | %s | %s | %s |", settings[i].name, settings[i].fallback, text,
-		 settings[i].meaning);
+	         settings[i].meaning);
 	return true;
 }

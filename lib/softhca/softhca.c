@@ -26,22 +26,22 @@
 #define LIBRARY "libsofthca.so"
 
 static const char usage_text[] =
-    "usage: softhca -i NETDEV[,NETDEV...] [-p PROFILE] [-e ENGINE] [-l LIBRARY] [--]\n"
-    "               COMMAND [ARGS...]\n"
-    "\n"
-    "Runs COMMAND with one emulated ConnectX device per network device (mlx5_0, mlx5_1, ...).\n"
-    "\n"
-    "  -i, --interfaces=LIST   network devices that are the ports\n"
-    "  -p, --profile=NAME      model: %s\n"
-    "                          (default connectx5)\n"
-    "  -e, --engine=NAME       the wire: afpacket (default), afpacket-throughput, memory,\n"
-    "                          generator\n"
-    "  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
-    "                          installed)\n"
-    "  --settings              print the table of settings (Markdown)\n"
-    "  -h, --help\n"
-    "\n"
-    "COMMAND needs CAP_NET_RAW for anything that receives or sends, as with a real device.\n";
+	"usage: softhca -i NETDEV[,NETDEV...] [-p PROFILE] [-e ENGINE] [-l LIBRARY] [--]\n"
+	"               COMMAND [ARGS...]\n"
+	"\n"
+	"Runs COMMAND with one emulated ConnectX device per network device (mlx5_0, mlx5_1, ...).\n"
+	"\n"
+	"  -i, --interfaces=LIST   network devices that are the ports\n"
+	"  -p, --profile=NAME      model: %s\n"
+	"                          (default connectx5)\n"
+	"  -e, --engine=NAME       the wire: afpacket (default), afpacket-throughput, memory,\n"
+	"                          generator\n"
+	"  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
+	"                          installed)\n"
+	"  --settings              print the table of settings (Markdown)\n"
+	"  -h, --help\n"
+	"\n"
+	"COMMAND needs CAP_NET_RAW for anything that receives or sends, as with a real device.\n";
 
 static void print_usage(FILE *out)
 {
@@ -157,9 +157,9 @@ static bool can_preload(const char *library)
 	if (!library[strcspn(library, " :")])
 		return true;
 	fprintf(stderr,
-		"softhca: '%s': LD_PRELOAD takes no path with a space or a colon; make a link to it elsewhere, and "
-		"name that with -l\n",
-		library);
+	        "softhca: '%s': LD_PRELOAD takes no path with a space or a colon; make a link to it elsewhere, and "
+	        "name that with -l\n",
+	        library);
 	return false;
 }
 
@@ -169,19 +169,19 @@ static void set_preload(const char *library, const char *command)
 	char value[PATH_MAX * 2];
 
 	snprintf(value, sizeof(value), "%s%s%s%s%s", sanitizer ? sanitizer : "", sanitizer ? ":" : "", library,
-		 old && *old ? ":" : "", old ? old : "");
+	         old && *old ? ":" : "", old ? old : "");
 	setenv("LD_PRELOAD", value, 1);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {{"interfaces", required_argument, NULL, 'i'},
-						{"profile", required_argument, NULL, 'p'},
-						{"engine", required_argument, NULL, 'e'},
-						{"library", required_argument, NULL, 'l'},
-						{"settings", no_argument, NULL, 's'},
-						{"help", no_argument, NULL, 'h'},
-						{}};
+	                                        {"profile", required_argument, NULL, 'p'},
+	                                        {"engine", required_argument, NULL, 'e'},
+	                                        {"library", required_argument, NULL, 'l'},
+	                                        {"settings", no_argument, NULL, 's'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {}};
 	const char *interfaces = getenv("SOFTHCA_INTERFACES"), *library = NULL;
 	struct settings settings;
 	char message[512];

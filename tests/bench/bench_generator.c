@@ -23,12 +23,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 64u
-#define ROUNDS 5
-#define MAX_DEPTH 8192u
+#define BATCH      64u
+#define ROUNDS     5
+#define MAX_DEPTH  8192u
 #define RING_BYTES (32u << 20) /* of payload: no cache keeps it */
-#define ADDRESS "10.0.0.1"     /* what the generator sends by default */
-#define PORT 4000
+#define ADDRESS    "10.0.0.1"  /* what the generator sends by default */
+#define PORT       4000
 
 struct bench {
 	struct queue queue;
@@ -105,8 +105,8 @@ static struct rate copy_rate(struct bench *b)
 	do {
 		for (uint32_t i = 0; i < q->config.depth; i++) {
 			memcpy(q->headers + (size_t)i * HEADER_STRIDE, b->frame, HEADER_BYTES);
-			memcpy(q->payloads + (size_t)i * q->config.payload_bytes,
-			       b->frame + HEADER_BYTES, q->config.payload_bytes);
+			memcpy(q->payloads + (size_t)i * q->config.payload_bytes, b->frame + HEADER_BYTES,
+			       q->config.payload_bytes);
 			__asm__ volatile("" : : : "memory");
 		}
 		n += q->config.depth;
@@ -120,9 +120,8 @@ static struct rate copy_rate(struct bench *b)
 static bool is_complete(const struct mlx5dv_cq *cq, uint32_t index)
 {
 	const struct mlx5_cqe64 *cqe =
-		(const void *)((const uint8_t *)cq->buf +
-			       (size_t)(index & (cq->cqe_cnt - 1)) * cq->cqe_size +
-			       cq->cqe_size - sizeof(*cqe));
+		(const void *)((const uint8_t *)cq->buf + (size_t)(index & (cq->cqe_cnt - 1)) * cq->cqe_size +
+	                       cq->cqe_size - sizeof(*cqe));
 	uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE);
 
 	if (op_own >> 4 == MLX5_CQE_INVALID || (op_own & 1) != !!(index & cq->cqe_cnt))
@@ -164,8 +163,7 @@ static struct rate receive_rate(struct bench *b)
 	b->posted += b->queue.config.depth;
 	ring_doorbells(b);
 	do {
-		for (int i = 0;
-		     i < 64 && is_complete(&b->cq, (uint32_t)b->seen + BATCH - 1); i++) {
+		for (int i = 0; i < 64 && is_complete(&b->cq, (uint32_t)b->seen + BATCH - 1); i++) {
 			b->seen += BATCH;
 			b->posted += BATCH;
 			ring_doorbells(b);

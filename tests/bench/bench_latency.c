@@ -33,10 +33,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define N 64u
+#define N          64u
 #define SLOT_BYTES 64u
 #define N_SLEEPERS 4u /* beside the one that is measured */
-#define WARM_UP 500u
+#define WARM_UP    500u
 
 struct round {
 	_Atomic uint64_t sent_ns; /* for the eventfd, which carries no message */
@@ -64,7 +64,7 @@ struct bench {
 struct way {
 	const char *name;
 	uint32_t n_consumers; /* 0: not through the ring */
-	bool polls;	      /* … and reads without sleeping */
+	bool polls;           /* … and reads without sleeping */
 	void (*open)(struct bench *bench);
 	void (*send)(struct bench *bench, uint64_t now_ns);
 	uint64_t (*receive)(struct bench *bench, struct ibvcap_rx *rx);
@@ -94,17 +94,17 @@ static void pin(int first, int last)
 static void open_ring(struct bench *bench)
 {
 	const struct rx_ring_options options = {
-	    .stream = "bench",
-	    .epoch = 1,
-	    .slot_bytes = SLOT_BYTES,
-	    .slots_per_block = N,
-	    .header_bytes = 42,
-	    .history_blocks = (bench->rounds + WARM_UP) / N + 2, /* no packet is skipped */
-	    .receive_queue_slots = N,
-	    .spare_blocks = 1 + N_SLEEPERS,
-	    .lease_blocks_max = 1,
-	    .page_bytes = 4096,
-	    .n_queues = 1,
+		.stream = "bench",
+		.epoch = 1,
+		.slot_bytes = SLOT_BYTES,
+		.slots_per_block = N,
+		.header_bytes = 42,
+		.history_blocks = (bench->rounds + WARM_UP) / N + 2, /* no packet is skipped */
+		.receive_queue_slots = N,
+		.spare_blocks = 1 + N_SLEEPERS,
+		.lease_blocks_max = 1,
+		.page_bytes = 4096,
+		.n_queues = 1,
 	};
 
 	require(rx_ring_init(&bench->ring, &options, NULL) == 0, "ring");
@@ -317,24 +317,24 @@ static void measure(struct bench *bench, const struct way *way)
 }
 
 static const struct way ways[] = {
-    {"ibvcap, asleep", 1, false, open_ring, publish, acquire_asleep},
-    {"pipe, asleep", 0, false, open_pipe, write_time, read_time},
-    {"eventfd, asleep", 0, false, open_eventfd, write_eventfd, read_eventfd},
-    {"Unix socket, asleep", 0, false, open_socket, write_time, read_time},
-    {"ibvcap, polling", 1, false, open_ring, publish, acquire_polling},
-    {"pipe, polling", 0, true, open_pipe, write_time, read_time},
-    {"eventfd, polling", 0, true, open_eventfd, write_eventfd, read_eventfd},
-    {"Unix socket, polling", 0, true, open_socket, write_time, read_time},
-    {"ibvcap, asleep beside others", 1 + N_SLEEPERS, false, open_ring, publish, acquire_asleep},
+	{"ibvcap, asleep", 1, false, open_ring, publish, acquire_asleep},
+	{"pipe, asleep", 0, false, open_pipe, write_time, read_time},
+	{"eventfd, asleep", 0, false, open_eventfd, write_eventfd, read_eventfd},
+	{"Unix socket, asleep", 0, false, open_socket, write_time, read_time},
+	{"ibvcap, polling", 1, false, open_ring, publish, acquire_polling},
+	{"pipe, polling", 0, true, open_pipe, write_time, read_time},
+	{"eventfd, polling", 0, true, open_eventfd, write_eventfd, read_eventfd},
+	{"Unix socket, polling", 0, true, open_socket, write_time, read_time},
+	{"ibvcap, asleep beside others", 1 + N_SLEEPERS, false, open_ring, publish, acquire_asleep},
 };
 
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-	    {"rounds", required_argument, NULL, 'r'},
-	    {"period-us", required_argument, NULL, 'p'},
-	    {"way", required_argument, NULL, 'w'},
-	    {0},
+		{"rounds", required_argument, NULL, 'r'},
+		{"period-us", required_argument, NULL, 'p'},
+		{"way", required_argument, NULL, 'w'},
+		{0},
 	};
 	struct bench bench = {.rounds = 20000, .period_us = 100};
 	const char *only = NULL;
@@ -350,7 +350,7 @@ int main(int argc, char **argv)
 	}
 	require(bench.rounds > 0, "--rounds");
 	bench.shared = mmap(NULL, sizeof(*bench.shared) + (bench.rounds + WARM_UP) * sizeof(struct round),
-			    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	                    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	require(bench.shared != MAP_FAILED, "mmap");
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
 		if (!only || !strcmp(only, ways[i].name))

@@ -35,8 +35,8 @@
 #define QUEUE_SLOTS 4096u
 #define QUOTA       4u
 #define GIVE_UP_NS  UINT64_C(10000000000)
-#define WIRE_BURST 2048u
-#define BATCHED    256u /* packets a round, in batches */
+#define WIRE_BURST  2048u
+#define BATCHED     256u /* packets a round, in batches */
 
 struct bench {
 	uint32_t payload_bytes;
@@ -69,20 +69,21 @@ static void die(const char *what, const char *why)
 /* What scripts/bench tries again. */
 static void lost(const char *where)
 {
-	fprintf(stderr, "bench_ring: packets were lost on the emulated wire, %s: this machine had no time for them\n", where);
+	fprintf(stderr, "bench_ring: packets were lost on the emulated wire, %s: this machine had no time for them\n",
+	        where);
 	exit(EX_TEMPFAIL);
 }
 
 static void parse(struct bench *bench, int argc, char **argv)
 {
-	static const struct option options[] = { { "payload", required_argument, NULL, 'p' },
-						 { "rounds", required_argument, NULL, 'r' },
-						 { "consumers", required_argument, NULL, 'c' },
-						 { "batch", required_argument, NULL, 'b' },
-						 { "idle", no_argument, NULL, 'l' },
-						 { "interface", required_argument, NULL, 'i' },
-						 { "peer", required_argument, NULL, 'e' },
-						 { 0 } };
+	static const struct option options[] = {{"payload", required_argument, NULL, 'p'},
+	                                        {"rounds", required_argument, NULL, 'r'},
+	                                        {"consumers", required_argument, NULL, 'c'},
+	                                        {"batch", required_argument, NULL, 'b'},
+	                                        {"idle", no_argument, NULL, 'l'},
+	                                        {"interface", required_argument, NULL, 'i'},
+	                                        {"peer", required_argument, NULL, 'e'},
+	                                        {0}};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
@@ -103,9 +104,10 @@ static void parse(struct bench *bench, int argc, char **argv)
 		else
 			exit(EX_USAGE);
 	}
-	if (bench->payload_bytes < 18 || bench->payload_bytes > 65000 || !bench->rounds || !bench->interface != !bench->peer ||
-	    bench->n_consumers > RX_RING_CONSUMERS_MAX || bench->batch > BATCHED)
-		die("usage", "--payload 18..65000 --rounds N [--consumers 0..64] [--batch 1..256 [--idle]] [--interface A --peer B]");
+	if (bench->payload_bytes < 18 || bench->payload_bytes > 65000 || !bench->rounds ||
+	    !bench->interface != !bench->peer || bench->n_consumers > RX_RING_CONSUMERS_MAX || bench->batch > BATCHED)
+		die("usage", "--payload 18..65000 --rounds N [--consumers 0..64] [--batch 1..256 [--idle]] "
+		             "[--interface A --peer B]");
 }
 
 /* ---- the packets --------------------------------------------------------------------------------- */
@@ -113,12 +115,12 @@ static void parse(struct bench *bench, int argc, char **argv)
 /* The frame every slot gets: 10.0.0.2:1000 → 10.0.0.1:2000. */
 static void build_frame(struct bench *bench, const uint8_t *destination_mac)
 {
-	const struct frame_options options = { .payload_bytes = bench->payload_bytes };
+	const struct frame_options options = {.payload_bytes = bench->payload_bytes};
 
 	bench->frame_bytes = frame_build(&options, 0, bench->frame);
 	memcpy(bench->frame, destination_mac, 6);
-	memcpy(bench->frame + 26, &(uint32_t){ htonl(0x0a000002) }, 4);
-	memcpy(bench->frame + 30, &(uint32_t){ htonl(0x0a000001) }, 4);
+	memcpy(bench->frame + 26, &(uint32_t){htonl(0x0a000002)}, 4);
+	memcpy(bench->frame + 30, &(uint32_t){htonl(0x0a000001)}, 4);
 }
 
 /* scripted_complete() writes no memory: every header row holds the frame's headers from the start. */
@@ -126,15 +128,16 @@ static void prefill_headers(struct bench *bench)
 {
 	uint8_t *row = bench->ring.headers.address;
 
-	for (uint32_t i = 0; i < bench->ring.n_blocks * bench->ring.slots_per_block; i++, row += bench->ring.header_stride)
+	for (uint32_t i = 0; i < bench->ring.n_blocks * bench->ring.slots_per_block;
+	     i++, row += bench->ring.header_stride)
 		memcpy(row, bench->frame, bench->ring.header_bytes);
 }
 
 static void open_sender(struct bench *bench)
 {
 	struct net_interface peer;
-	struct fault fault = { 0 };
-	struct sockaddr_ll address = { .sll_family = AF_PACKET, .sll_protocol = 0 };
+	struct fault fault = {0};
+	struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = 0};
 
 	if (net_interface_read(bench->peer, &peer, &fault) < 0)
 		die("peer", fault.text);
@@ -148,7 +151,8 @@ static void wait_matched(struct bench *bench, uint64_t target)
 {
 	uint64_t matched;
 
-	for (uint64_t give_up = time_monotonic_ns() + 5000000000u; time_monotonic_ns() < give_up; usleep(bench->batch ? 10 : 1000)) {
+	for (uint64_t give_up = time_monotonic_ns() + 5000000000u; time_monotonic_ns() < give_up;
+	     usleep(bench->batch ? 10 : 1000)) {
 		if (bench->ops->read_matched(bench->queue, &matched) < 0)
 			die("flow counter", "cannot be read");
 		if (matched >= target)
@@ -179,8 +183,8 @@ static uint32_t let_in(struct bench *bench, uint32_t n)
 
 static void open_backend(struct bench *bench)
 {
-	struct net_interface interface = { .mac = { 2, 0, 0, 0, 0, 1 } };
-	struct fault fault = { 0 };
+	struct net_interface interface = {.mac = {2, 0, 0, 0, 0, 1}};
+	struct fault fault = {0};
 
 	bench->ops = bench->interface ? backend_find("verbs") : &scripted_backend_ops;
 	if (!bench->ops)
@@ -197,28 +201,45 @@ static void create(struct bench *bench)
 	/* With consumers, blocks of the default size: leases are looked at once a block. */
 	uint32_t slots_per_block = bench->payload_bytes > 2048 || bench->n_consumers ? 256 : 4096;
 	const struct rx_ring_options ring = {
-		.stream = "bench", .epoch = 1, .slot_bytes = bench->payload_bytes, .slots_per_block = slots_per_block,
-		.header_bytes = 42, .history_blocks = QUEUE_SLOTS / slots_per_block, .receive_queue_slots = QUEUE_SLOTS,
-		.spare_blocks = bench->n_consumers * QUOTA, .lease_blocks_max = QUOTA, .page_bytes = 2u << 20, .n_queues = 1,
+		.stream = "bench",
+		.epoch = 1,
+		.slot_bytes = bench->payload_bytes,
+		.slots_per_block = slots_per_block,
+		.header_bytes = 42,
+		.history_blocks = QUEUE_SLOTS / slots_per_block,
+		.receive_queue_slots = QUEUE_SLOTS,
+		.spare_blocks = bench->n_consumers * QUOTA,
+		.lease_blocks_max = QUOTA,
+		.page_bytes = 2u << 20,
+		.n_queues = 1,
 	};
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	if (rx_ring_init(&bench->ring, &ring, &fault) < 0)
 		die("ring", fault.text);
 	if (bench->ops->register_memory(bench->backend, bench->ring.payload.address, bench->ring.payload.bytes,
-					&bench->payload, &fault) < 0 ||
+	                                &bench->payload, &fault) < 0 ||
 	    bench->ops->register_memory(bench->backend, bench->ring.headers.address, bench->ring.headers.bytes,
-					&bench->headers, &fault) < 0)
+	                                &bench->headers, &fault) < 0)
 		die("register memory", fault.text);
 	const struct backend_queue_options queue = {
-		.payload = bench->payload, .headers = bench->headers, .slots = QUEUE_SLOTS, .header_bytes = 42,
-		.header_stride = bench->ring.header_stride, .slot_bytes = bench->payload_bytes, .timestamps = true,
+		.payload = bench->payload,
+		.headers = bench->headers,
+		.slots = QUEUE_SLOTS,
+		.header_bytes = 42,
+		.header_stride = bench->ring.header_stride,
+		.slot_bytes = bench->payload_bytes,
+		.timestamps = true,
 	};
 
 	if (bench->ops->create_queue(bench->backend, &queue, &bench->queue, &fault) < 0)
 		die("queue", fault.text);
-	const struct worker_options worker = { .name = "bench", .queue = bench->queue, .ring = &bench->ring,
-					       .receive_queue_slots = QUEUE_SLOTS, .cpu = -1, .device_timestamps = true };
+	const struct worker_options worker = {.name = "bench",
+	                                      .queue = bench->queue,
+	                                      .ring = &bench->ring,
+	                                      .receive_queue_slots = QUEUE_SLOTS,
+	                                      .cpu = -1,
+	                                      .device_timestamps = true};
 
 	if (worker_new(&bench->worker, &worker) < 0)
 		die("worker", "cannot be made");
@@ -298,12 +319,12 @@ static void let_act(struct bench *bench, uint32_t round)
 
 static void start(struct bench *bench)
 {
-	const struct config_flow flow = { .destination = { AF_INET, { 10, 0, 0, 1 } }, .destination_port = 2000, .vlan = -1 };
+	const struct config_flow flow = {.destination = {AF_INET, {10, 0, 0, 1}}, .destination_port = 2000, .vlan = -1};
 	struct flow_rule rule;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	flow_resolve(&flow, bench->frame, &rule);
-	const struct mail clock = { .type = MAIL_CLOCK, .clock = { .mult = 1u << 24, .shift = 24, .mask = UINT64_MAX } };
+	const struct mail clock = {.type = MAIL_CLOCK, .clock = {.mult = 1u << 24, .shift = 24, .mask = UINT64_MAX}};
 
 	mailbox_send(worker_inbox(bench->worker), &clock);
 	if (worker_prime(bench->worker) < 0 || bench->ops->start(bench->queue) < 0)
@@ -393,7 +414,8 @@ static void run(struct bench *bench)
 		packets += done;
 	}
 	qsort(ns, bench->rounds, sizeof(*ns), compare);
-	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"consumers\": %u, \"batch\": %u, \"idle\": %s, \"packets\": %llu, "
+	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"consumers\": %u, \"batch\": %u, \"idle\": %s, "
+	       "\"packets\": %llu, "
 	       "\"ns_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}}\n",
 	       bench->ops->name, bench->payload_bytes, bench->n_consumers, bench->batch, bench->idle ? "true" : "false",
 	       (unsigned long long)packets, ns[0], ns[bench->rounds / 2], ns[bench->rounds - 1]);
@@ -402,7 +424,7 @@ static void run(struct bench *bench)
 
 int main(int argc, char **argv)
 {
-	struct bench bench = { .payload_bytes = 64, .rounds = 50, .sender = -1 };
+	struct bench bench = {.payload_bytes = 64, .rounds = 50, .sender = -1};
 
 	parse(&bench, argc, argv);
 	open_backend(&bench);

@@ -26,9 +26,9 @@
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
-#define QUEUE_SLOTS      1024u
-#define SENDERS_MAX      (QUEUE_SLOTS / IBVCAP_TX_SLOTS_MIN)
-#define GIVE_UP_NS       UINT64_C(20000000000)
+#define QUEUE_SLOTS 1024u
+#define SENDERS_MAX (QUEUE_SLOTS / IBVCAP_TX_SLOTS_MIN)
+#define GIVE_UP_NS  UINT64_C(20000000000)
 
 struct bench {
 	uint32_t payload_bytes;
@@ -45,9 +45,9 @@ struct bench {
 	struct test_sender senders[SENDERS_MAX];
 };
 
-static const char *const checksum_names[] = { "device", "zero", "software" };
+static const char *const checksum_names[] = {"device", "zero", "software"};
 /* Nothing is paced, nothing is due. */
-static const struct transmit_now now = { .monotonic_ns = 1000000000, .utc_ns = 1000000000 };
+static const struct transmit_now now = {.monotonic_ns = 1000000000, .utc_ns = 1000000000};
 
 static void die(const char *what, const char *why)
 {
@@ -69,12 +69,10 @@ static void parse_checksums(struct bench *bench, const char *name)
 
 static void parse(struct bench *bench, int argc, char **argv)
 {
-	static const struct option options[] = { { "payload", required_argument, NULL, 'p' },
-						 { "rounds", required_argument, NULL, 'r' },
-						 { "senders", required_argument, NULL, 's' },
-						 { "checksums", required_argument, NULL, 'c' },
-						 { "interface", required_argument, NULL, 'i' },
-						 { 0 } };
+	static const struct option options[] = {
+		{"payload", required_argument, NULL, 'p'},   {"rounds", required_argument, NULL, 'r'},
+		{"senders", required_argument, NULL, 's'},   {"checksums", required_argument, NULL, 'c'},
+		{"interface", required_argument, NULL, 'i'}, {0}};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
@@ -102,9 +100,15 @@ static void parse(struct bench *bench, int argc, char **argv)
 static void build_headers(const struct bench *bench, struct packet_template *headers)
 {
 	const struct packet_route route = {
-		.family = AF_INET, .destination_mac = { 2, 0, 0, 0, 0, 2 }, .source_mac = { 2, 0, 0, 0, 0, 1 },
-		.destination = { 10, 0, 0, 2 }, .source = { 10, 0, 0, 1 }, .destination_port = 2000,
-		.source_port = 1000, .vlan = -1, .hop_limit = 64,
+		.family = AF_INET,
+		.destination_mac = {2, 0, 0, 0, 0, 2},
+		.source_mac = {2, 0, 0, 0, 0, 1},
+		.destination = {10, 0, 0, 2},
+		.source = {10, 0, 0, 1},
+		.destination_port = 2000,
+		.source_port = 1000,
+		.vlan = -1,
+		.hop_limit = 64,
 	};
 
 	if (!packet_template_init(headers, &route, bench->checksums))
@@ -126,13 +130,16 @@ static void tell(const struct bench *bench, const struct mail *mail)
 
 static void create(struct bench *bench)
 {
-	const struct transmit_options transmit = { .name = "bench", .cpu = -1 };
+	const struct transmit_options transmit = {.name = "bench", .cpu = -1};
 	struct channel_options channel = {
-		.name = "bench", .queue_slots = QUEUE_SLOTS, .slot_bytes = bench->payload_bytes, .n_destinations = 1,
+		.name = "bench",
+		.queue_slots = QUEUE_SLOTS,
+		.slot_bytes = bench->payload_bytes,
+		.n_destinations = 1,
 		.checksums = bench->checksums,
 	};
-	struct mail destination = { .type = MAIL_DESTINATION };
-	struct fault fault = { 0 };
+	struct mail destination = {.type = MAIL_DESTINATION};
+	struct fault fault = {0};
 
 	bench->ops = bench->interface ? backend_find("verbs") : &scripted_backend_ops;
 	if (!bench->ops)
@@ -146,7 +153,7 @@ static void create(struct bench *bench)
 		die("worker", "cannot be made");
 	destination.channel = bench->channel;
 	build_headers(bench, &destination.destination.headers);
-	tell(bench, &(struct mail){ .type = MAIL_ADD_CHANNEL, .channel = bench->channel });
+	tell(bench, &(struct mail){.type = MAIL_ADD_CHANNEL, .channel = bench->channel});
 	tell(bench, &destination);
 }
 
@@ -157,8 +164,8 @@ static void add_senders(struct bench *bench)
 
 		if (test_sender_init(sender, bench->backend, QUEUE_SLOTS / bench->n_senders, bench->payload_bytes) < 0)
 			die("sender", "cannot be made");
-		tell(bench, &(struct mail){ .type = MAIL_ADD_SENDER, .channel = bench->channel,
-					    .sender = &sender->sender });
+		tell(bench,
+		     &(struct mail){.type = MAIL_ADD_SENDER, .channel = bench->channel, .sender = &sender->sender});
 	}
 }
 
@@ -177,7 +184,7 @@ static void tear_down(struct bench *bench)
 /* A queue's worth, of all senders the same. */
 static void submit(struct bench *bench)
 {
-	const struct ibvcap_tx_descriptor descriptor = { .length = (uint16_t)bench->payload_bytes };
+	const struct ibvcap_tx_descriptor descriptor = {.length = (uint16_t)bench->payload_bytes};
 
 	for (uint32_t i = 0; i < bench->n_senders; i++) {
 		for (uint32_t k = 0; k < QUEUE_SLOTS / bench->n_senders; k++)
@@ -283,7 +290,7 @@ static void run(struct bench *bench)
 
 int main(int argc, char **argv)
 {
-	struct bench bench = { .payload_bytes = 64, .rounds = 50, .n_senders = 1, .checksums_name = checksum_names[0] };
+	struct bench bench = {.payload_bytes = 64, .rounds = 50, .n_senders = 1, .checksums_name = checksum_names[0]};
 
 	parse(&bench, argc, argv);
 	create(&bench);

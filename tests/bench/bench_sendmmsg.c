@@ -18,9 +18,9 @@
 #include <sys/socket.h>
 #include <sysexits.h>
 
-#define BATCH 64u
+#define BATCH             64u
 #define MESSAGE_BYTES_MAX 65507u
-#define SEGMENTS_MAX 64u
+#define SEGMENTS_MAX      64u
 
 static uint8_t message[MESSAGE_BYTES_MAX];
 
@@ -55,7 +55,7 @@ static int open_socket(char **words, int bytes, bool cut)
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer_bytes, sizeof(buffer_bytes)))
 		die("socket");
 	if (cut ? setsockopt(fd, SOL_UDP, UDP_SEGMENT, &bytes, sizeof(bytes))
-		: setsockopt(fd, SOL_SOCKET, SO_NO_CHECK, &on, sizeof(on)))
+	        : setsockopt(fd, SOL_SOCKET, SO_NO_CHECK, &on, sizeof(on)))
 		die("setsockopt");
 	if (bind(fd, (struct sockaddr *)&from, sizeof(from)) || connect(fd, (struct sockaddr *)&to, sizeof(to)))
 		die("bind, connect");

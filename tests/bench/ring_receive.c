@@ -20,10 +20,10 @@
 #include <sys/socket.h>
 
 #define BLOCK_BYTES (1u << 20)
-#define BLOCKS 32u
+#define BLOCKS      32u
 #define FRAME_BYTES 2048u /* V3 only wants to hear that it divides the block */
-#define RETIRE_MS 4u
-#define GIVE_UP_MS 10000
+#define RETIRE_MS   4u
+#define GIVE_UP_MS  10000
 
 static uint8_t *open_ring(int fd, const char *netdev)
 {
@@ -89,8 +89,7 @@ int main(int argc, char **argv)
 		struct pollfd p = {.fd = fd, .events = POLLIN | POLLERR};
 		uint64_t n;
 
-		if (!(__atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE) &
-		      TP_STATUS_USER)) {
+		if (!(__atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER)) {
 			if (poll(&p, 1, start ? 100 : GIVE_UP_MS) == 0 && !start)
 				break;
 			continue;
@@ -108,8 +107,7 @@ int main(int argc, char **argv)
 		last = time_monotonic_ns();
 	}
 	getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &stats_bytes);
-	printf("{\"frames\": %llu, \"seconds\": %.6f, \"dropped\": %u}\n",
-	       (unsigned long long)frames, last > start ? (double)(last - start) / 1e9 : 0.0,
-	       stats.tp_drops);
+	printf("{\"frames\": %llu, \"seconds\": %.6f, \"dropped\": %u}\n", (unsigned long long)frames,
+	       last > start ? (double)(last - start) / 1e9 : 0.0, stats.tp_drops);
 	return EXIT_SUCCESS;
 }

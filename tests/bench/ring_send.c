@@ -22,8 +22,8 @@
 #include <sys/socket.h>
 
 #define BLOCK_BYTES (1u << 20)
-#define BLOCKS 4u
-#define BATCH 64u
+#define BLOCKS      4u
+#define BATCH       64u
 #define DATA_OFFSET TPACKET_ALIGN(sizeof(struct tpacket2_hdr))
 
 struct sender {
@@ -42,7 +42,7 @@ static uint16_t ip_sum(const void *header)
 	for (size_t i = 0; i < sizeof(struct iphdr) / 2; i++)
 		sum += words[i];
 	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~(sum + (sum >> 16));
+	return (uint16_t) ~(sum + (sum >> 16));
 }
 
 static void build_frame(struct sender *s, char **words)
@@ -52,8 +52,7 @@ static void build_frame(struct sender *s, char **words)
 	struct udphdr udp = {.source = htons(1000)};
 	unsigned int mac[6];
 
-	if (sscanf(words[0], "%x:%x:%x:%x:%x:%x", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4],
-		   &mac[5]) != 6)
+	if (sscanf(words[0], "%x:%x:%x:%x:%x:%x", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4], &mac[5]) != 6)
 		err(EXIT_FAILURE, "DST_MAC");
 	for (int i = 0; i < 6; i++)
 		eth->ether_dhost[i] = (uint8_t)mac[i];
@@ -65,8 +64,7 @@ static void build_frame(struct sender *s, char **words)
 	ip.tot_len = htons((uint16_t)(s->frame_bytes - sizeof(*eth)));
 	udp.len = htons((uint16_t)(s->frame_bytes - sizeof(*eth) - sizeof(ip)));
 	udp.dest = htons((uint16_t)atoi(words[3]));
-	if (inet_pton(AF_INET, words[1], &ip.saddr) != 1 ||
-	    inet_pton(AF_INET, words[2], &ip.daddr) != 1)
+	if (inet_pton(AF_INET, words[1], &ip.saddr) != 1 || inet_pton(AF_INET, words[2], &ip.daddr) != 1)
 		err(EXIT_FAILURE, "address");
 	ip.check = ip_sum(&ip);
 	memcpy(eth + 1, &ip, sizeof(ip));
@@ -102,7 +100,7 @@ static void open_ring(struct sender *s, const char *netdev)
 static struct tpacket2_hdr *slot(const struct sender *s, uint32_t i)
 {
 	return (void *)(s->ring + (size_t)(i / s->slots_per_block) * BLOCK_BYTES +
-			(size_t)(i % s->slots_per_block) * s->slot_bytes);
+	                (size_t)(i % s->slots_per_block) * s->slot_bytes);
 }
 
 /* One batch; how many frames the ring had room for. */
@@ -120,8 +118,7 @@ static uint32_t send_batch(struct sender *s)
 		__atomic_store_n(&h->tp_status, TP_STATUS_SEND_REQUEST, __ATOMIC_RELEASE);
 		s->next = s->next + 1 == s->n_slots ? 0 : s->next + 1;
 	}
-	if (sendto(s->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN &&
-	    errno != ENOBUFS)
+	if (sendto(s->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN && errno != ENOBUFS)
 		err(EXIT_FAILURE, "send");
 	return n;
 }

@@ -15,7 +15,7 @@ static void print_member(const char *name, size_t offset)
 	printf("{\"member\": \"%s\", \"offset\": %zu, \"cache_line\": %zu}\n", name, offset, offset / 64);
 }
 
-#define STRUCT(type) print_struct(#type, sizeof(struct type), _Alignof(struct type))
+#define STRUCT(type)       print_struct(#type, sizeof(struct type), _Alignof(struct type))
 #define MEMBER(type, name) print_member(#type "." #name, offsetof(struct type, name))
 
 int main(void)

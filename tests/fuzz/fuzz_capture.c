@@ -31,7 +31,8 @@ static void look(const struct capture *capture, const struct capture_packet *pac
 {
 	struct datagram datagram;
 
-	if (datagram_find(capture->link, packet->frame, packet->captured, packet->wire_bytes, &datagram) != DATAGRAM_WHOLE)
+	if (datagram_find(capture->link, packet->frame, packet->captured, packet->wire_bytes, &datagram) !=
+	    DATAGRAM_WHOLE)
 		return;
 	if (datagram.payload < packet->frame || datagram.bytes > packet->captured ||
 	    (size_t)(datagram.payload - packet->frame) > packet->captured - datagram.bytes)
@@ -56,7 +57,7 @@ static void read_all(struct capture *capture, struct timing_capture *timing, uin
 /* The first byte is how fast. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct timing_capture timing = { .speed = size ? (data[0] + 1) / 16.0 : 1 };
+	struct timing_capture timing = {.speed = size ? (data[0] + 1) / 16.0 : 1};
 	struct capture capture;
 	uint64_t last_ns = 0;
 

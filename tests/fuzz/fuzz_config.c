@@ -33,7 +33,7 @@ static void require(bool promise, const char *what, const struct fault *fault)
 
 static void require_flow(const struct config_flow *flow, const struct fault *fault)
 {
-	static const uint8_t mac[6] = { 2 };
+	static const uint8_t mac[6] = {2};
 	struct flow_rule rule;
 	char text[128];
 
@@ -52,14 +52,15 @@ static void require_stream(const struct config_stream *stream, const struct faul
 	require(stream->interface[0] && memchr(stream->interface, 0, sizeof(stream->interface)), "interface", fault);
 	require(stream->n_flows >= 1, "flows", fault);
 	require(stream->payload_size >= 1 && stream->payload_size <= 65507, "payload_size", fault);
-	require(stream->slots_per_block && stream->slots_per_block % IBVCAP_BLOCK_SLOTS_MIN == 0, "slots_per_block", fault);
+	require(stream->slots_per_block && stream->slots_per_block % IBVCAP_BLOCK_SLOTS_MIN == 0, "slots_per_block",
+	        fault);
 	require(stream->receive_queue_slots && stream->receive_queue_slots % IBVCAP_BLOCK_SLOTS_MIN == 0 &&
-			stream->receive_queue_slots <= 32768,
-		"receive_queue_slots", fault);
-	require((uint64_t)stream->history_blocks * stream->slots_per_block >= stream->receive_queue_slots, "history_blocks",
-		fault);
-	require(stream->page_bytes == 4096 || stream->page_bytes == 1u << 21 || stream->page_bytes == 1u << 30, "page_size",
-		fault);
+	                stream->receive_queue_slots <= 32768,
+	        "receive_queue_slots", fault);
+	require((uint64_t)stream->history_blocks * stream->slots_per_block >= stream->receive_queue_slots,
+	        "history_blocks", fault);
+	require(stream->page_bytes == 4096 || stream->page_bytes == 1u << 21 || stream->page_bytes == 1u << 30,
+	        "page_size", fault);
 	require(stream->max_consumers >= 1, "max_consumers", fault);
 	require(stream->lease_blocks >= 1 && stream->lease_blocks <= IBVCAP_LEASE_SLOTS_MAX, "lease_blocks", fault);
 	require(stream->cpu >= -1, "cpu", fault);
@@ -68,7 +69,7 @@ static void require_stream(const struct config_stream *stream, const struct faul
 }
 
 static void require_destination(const struct config_channel *channel, const struct config_destination *destination,
-				const struct fault *fault)
+                                const struct fault *fault)
 {
 	sa_family_t family = destination->address.family;
 
@@ -87,8 +88,8 @@ static void require_channel(const struct config_channel *channel, const struct f
 	require(channel->n_destinations >= 1, "destinations", fault);
 	require(channel->payload_size >= 1 && channel->payload_size <= 65507, "payload_size", fault);
 	require(channel->arena_slots >= IBVCAP_TX_SLOTS_MIN && channel->arena_slots <= IBVCAP_TX_SLOTS_MAX &&
-		    (channel->arena_slots & (channel->arena_slots - 1)) == 0,
-		"arena_slots", fault);
+	                (channel->arena_slots & (channel->arena_slots - 1)) == 0,
+	        "arena_slots", fault);
 	require(channel->send_queue_slots >= 64 && channel->send_queue_slots <= 32768, "send_queue_slots", fault);
 	require(channel->vlan == -1 || (channel->vlan >= 1 && channel->vlan <= 4094), "vlan", fault);
 	require(channel->dscp <= 63 && channel->source_port != 0 && channel->max_senders >= 1, "numbers", fault);
@@ -128,7 +129,7 @@ static void require_config(const struct config *config, struct fault *fault)
 {
 	require(config->n_streams + config->n_channels >= 1, "streams and channels", fault);
 	require(config->socket_path[0] == '/' && memchr(config->socket_path, 0, sizeof(config->socket_path)), "socket",
-		fault);
+	        fault);
 	require((config->socket_mode & ~(mode_t)0777) == 0, "mode", fault);
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		require_stream(&config->streams[i], fault);
@@ -144,14 +145,14 @@ static void require_refusal(const char *path, const struct fault *fault)
 
 	require(fault->exit_code == EX_CONFIG, "exit code", fault);
 	require(strncmp(fault->text, path, n) == 0 && fault->text[n] == ':' && fault->text[n + 1] >= '0' &&
-			fault->text[n + 1] <= '9',
-		"file:line", fault);
+	                fault->text[n + 1] <= '9',
+	        "file:line", fault);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct config *config = NULL;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char path[32];
 	int fd;
 

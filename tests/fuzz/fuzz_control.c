@@ -23,14 +23,29 @@
 
 enum step { TAKE_OUT, HANG_UP, WORKER_WORKS, WORKER_WAS_EARLIER, CONTROL_WORKS, STEPS_N };
 
-static struct config_stream stream = { .name = "s", .max_consumers = 1, .max_consumers_per_user = 1, .max_lease_blocks_per_user = 2,
-				      .file = "fuzz.conf", .lease_blocks = 2, .receive_queue_slots = SLOTS };
-static struct config_channel out = { .name = "o", .interface = "i", .max_senders = 1, .max_senders_per_user = 1,
-				     .file = "fuzz.conf", .payload_size = 64, .arena_slots = SLOTS, .n_destinations = 1,
-				     .page_bytes = 4096, .send_queue_slots = SLOTS };
-static struct config config = { .file = "fuzz.conf", .max_clients = 1, .max_clients_per_user = 1,
-				.max_messages_per_s = 1u << 30, .max_messages_per_s_per_user = 1u << 30,
-				.idle_timeout_s = 1u << 30 };
+static struct config_stream stream = {.name = "s",
+                                      .max_consumers = 1,
+                                      .max_consumers_per_user = 1,
+                                      .max_lease_blocks_per_user = 2,
+                                      .file = "fuzz.conf",
+                                      .lease_blocks = 2,
+                                      .receive_queue_slots = SLOTS};
+static struct config_channel out = {.name = "o",
+                                    .interface = "i",
+                                    .max_senders = 1,
+                                    .max_senders_per_user = 1,
+                                    .file = "fuzz.conf",
+                                    .payload_size = 64,
+                                    .arena_slots = SLOTS,
+                                    .n_destinations = 1,
+                                    .page_bytes = 4096,
+                                    .send_queue_slots = SLOTS};
+static struct config config = {.file = "fuzz.conf",
+                               .max_clients = 1,
+                               .max_clients_per_user = 1,
+                               .max_messages_per_s = 1u << 30,
+                               .max_messages_per_s_per_user = 1u << 30,
+                               .idle_timeout_s = 1u << 30};
 static struct listener listener = LISTENER_INIT;
 static struct backend *backend;
 static struct rx_ring ring;
@@ -80,19 +95,28 @@ static void must(int r)
 static struct backend_queue *make_worker(void)
 {
 	const struct rx_ring_options ring_options = {
-		.stream = "s", .epoch = 1, .slot_bytes = 64, .slots_per_block = 64, .header_bytes = 42, .history_blocks = 2,
-		.receive_queue_slots = SLOTS, .spare_blocks = 2, .lease_blocks_max = 2, .page_bytes = 4096, .n_queues = 1,
+		.stream = "s",
+		.epoch = 1,
+		.slot_bytes = 64,
+		.slots_per_block = 64,
+		.header_bytes = 42,
+		.history_blocks = 2,
+		.receive_queue_slots = SLOTS,
+		.spare_blocks = 2,
+		.lease_blocks_max = 2,
+		.page_bytes = 4096,
+		.n_queues = 1,
 	};
-	const struct backend_queue_options queue_options = { .slots = SLOTS, .header_bytes = 42, .header_stride = 64,
-							     .slot_bytes = 64 };
+	const struct backend_queue_options queue_options = {
+		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 64};
 	struct backend_queue *queue;
 
 	must(scripted_backend_ops.open("none", &backend, NULL));
 	must(scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL));
 	must(rx_ring_init(&ring, &ring_options, NULL));
 	must(rx_ring_seal(&ring, NULL));
-	const struct worker_options options = { .name = "s", .queue = queue, .ring = &ring, .receive_queue_slots = SLOTS,
-						.cpu = -1 };
+	const struct worker_options options = {
+		.name = "s", .queue = queue, .ring = &ring, .receive_queue_slots = SLOTS, .cpu = -1};
 
 	must(worker_new(&worker, &options));
 	must(worker_prime(worker));
@@ -139,24 +163,36 @@ static void said(void *context, const struct mail *mail)
 
 static void make_transmit(void)
 {
-	must(transmit_new(&transmit, &(struct transmit_options){ .name = "o", .cpu = -1 }));
-	control_transmit = (struct control_transmit){ .inbox = transmit_inbox(transmit), .outbox = transmit_outbox(transmit),
-						      .doorbell = transmit_doorbell(transmit), .said = said };
+	must(transmit_new(&transmit, &(struct transmit_options){.name = "o", .cpu = -1}));
+	control_transmit = (struct control_transmit){.inbox = transmit_inbox(transmit),
+	                                             .outbox = transmit_outbox(transmit),
+	                                             .doorbell = transmit_doorbell(transmit),
+	                                             .said = said};
 	must(control_add_transmit(control, &control_transmit));
 }
 
 static void make_channel(void)
 {
-	const struct channel_options options = { .name = "o", .backend = backend, .queue_slots = SLOTS, .slot_bytes = 64,
-						 .n_destinations = 1, .completion_events = true };
-	struct mail mail = { .type = MAIL_ADD_CHANNEL };
+	const struct channel_options options = {.name = "o",
+	                                        .backend = backend,
+	                                        .queue_slots = SLOTS,
+	                                        .slot_bytes = 64,
+	                                        .n_destinations = 1,
+	                                        .completion_events = true};
+	struct mail mail = {.type = MAIL_ADD_CHANNEL};
 
 	must(channel_new(&channel, &options, NULL));
 	mail.channel = channel;
 	must(mailbox_send(transmit_inbox(transmit), &mail));
 	control_channel = (struct control_channel){
-		.config = &out, .transmit = &control_transmit, .channel = channel, .counters = channel->counters, .epoch = 1,
-		.state = "sending", .register_arena = register_arena, .unregister_arena = unregister_arena,
+		.config = &out,
+		.transmit = &control_transmit,
+		.channel = channel,
+		.counters = channel->counters,
+		.epoch = 1,
+		.state = "sending",
+		.register_arena = register_arena,
+		.unregister_arena = unregister_arena,
 		.emptied = emptied,
 	};
 	must(control_add_channel(control, &control_channel));
@@ -169,15 +205,23 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	(void)argc;
 	(void)argv;
 	control_ring = (struct control_ring){
-		.config = &stream, .ring = &ring, .inbox = worker_inbox(worker), .outbox = worker_outbox(worker),
-		.state = "capturing", .read_matched = read_matched, .context = queue,
+		.config = &stream,
+		.ring = &ring,
+		.inbox = worker_inbox(worker),
+		.outbox = worker_outbox(worker),
+		.state = "capturing",
+		.read_matched = read_matched,
+		.context = queue,
 	};
 	must(sd_event_new(&event));
 	snprintf(config.socket_path, sizeof(config.socket_path), "/tmp/fuzz-control-%d.sock", (int)getpid());
 	must(listener_open(&listener, config.socket_path, 0600, (gid_t)-1, NULL));
 	unlink(config.socket_path);
-	const struct control_options options = { .config = &config, .event = event, .listener = &listener,
-						 .worker_ended = worker_ended, .change = change };
+	const struct control_options options = {.config = &config,
+	                                        .event = event,
+	                                        .listener = &listener,
+	                                        .worker_ended = worker_ended,
+	                                        .change = change};
 
 	must(control_new(&control, &options, NULL));
 	must(control_add_ring(control, &control_ring));
@@ -189,13 +233,14 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 /* Bytes used. */
 static size_t send_message(int fd, const uint8_t *data, size_t size)
 {
-	static const size_t sizes[] = { [WIRE_ATTACH] = sizeof(struct wire_attach), [WIRE_STATUS] = sizeof(struct wire_status),
-				       [WIRE_CHANGE] = sizeof(struct wire_change),
-				       [WIRE_OPEN_CHANNEL] = sizeof(struct wire_open_channel),
-				       [WIRE_MAPPED] = sizeof(struct wire_mapped) };
+	static const size_t sizes[] = {[WIRE_ATTACH] = sizeof(struct wire_attach),
+	                               [WIRE_STATUS] = sizeof(struct wire_status),
+	                               [WIRE_CHANGE] = sizeof(struct wire_change),
+	                               [WIRE_OPEN_CHANNEL] = sizeof(struct wire_open_channel),
+	                               [WIRE_MAPPED] = sizeof(struct wire_mapped)};
 	uint8_t kind = data[0];
 	size_t body = data[1] * 8u;
-	union wire_message message = { 0 };
+	union wire_message message = {0};
 	size_t bytes;
 
 	body = body < size - 2 ? body : size - 2;
@@ -203,7 +248,8 @@ static size_t send_message(int fd, const uint8_t *data, size_t size)
 		send(fd, data + 2, body, MSG_DONTWAIT | MSG_NOSIGNAL);
 		return 2 + body;
 	}
-	bytes = kind < sizeof(sizes) / sizeof(sizes[0]) && sizes[kind] ? sizes[kind] : sizeof(struct wire_header) + body;
+	bytes = kind < sizeof(sizes) / sizeof(sizes[0]) && sizes[kind] ? sizes[kind]
+	                                                               : sizeof(struct wire_header) + body;
 	wire_init(&message.header, kind, bytes);
 	memcpy(message.bytes + sizeof(struct wire_header), data + 2,
 	       body < bytes - sizeof(struct wire_header) ? body : bytes - sizeof(struct wire_header));
@@ -214,7 +260,7 @@ static size_t send_message(int fd, const uint8_t *data, size_t size)
 static void work(void)
 {
 	must(worker_do_work(worker));
-	transmit_do_work(transmit, &(struct transmit_now){ 0 });
+	transmit_do_work(transmit, &(struct transmit_now){0});
 }
 
 /* Its round ended just before that mail came. */
@@ -253,7 +299,7 @@ static void turn(unsigned n)
 
 static void take_out(void)
 {
-	const struct mail remove = { .type = MAIL_REMOVE_CHANNEL, .channel = channel };
+	const struct mail remove = {.type = MAIL_REMOVE_CHANNEL, .channel = channel};
 
 	if (is_taken_out)
 		return;

@@ -25,7 +25,7 @@ struct scene {
 	struct ring_consumer consumers[CONSUMERS];
 	bool out[CONSUMERS]; /* put out */
 	uint64_t now_ns;
-	bool leases;         /* the honest one holds a block: */
+	bool leases; /* the honest one holds a block: */
 	uint64_t block;
 	uint32_t physical;
 };
@@ -43,12 +43,20 @@ static void require(bool promise, const char *what)
 static void set_up(struct scene *s)
 {
 	const struct rx_ring_options options = {
-		.stream = "s", .epoch = 1, .slot_bytes = 8, .slots_per_block = N, .header_bytes = 42, .history_blocks = 3,
-		.receive_queue_slots = QUEUE, .spare_blocks = CONSUMERS * QUOTA, .lease_blocks_max = QUOTA,
-		.page_bytes = 4096, .n_queues = 1,
+		.stream = "s",
+		.epoch = 1,
+		.slot_bytes = 8,
+		.slots_per_block = N,
+		.header_bytes = 42,
+		.history_blocks = 3,
+		.receive_queue_slots = QUEUE,
+		.spare_blocks = CONSUMERS * QUOTA,
+		.lease_blocks_max = QUOTA,
+		.page_bytes = 4096,
+		.n_queues = 1,
 	};
 
-	*s = (struct scene){ .now_ns = 1 };
+	*s = (struct scene){.now_ns = 1};
 	require(rx_ring_init(&s->ring, &options, NULL) == 0, "a ring");
 	for (int i = 0; i < CONSUMERS; i++) {
 		require(test_consumer_init(&s->consumers[i], QUOTA) == 0, "a consumer");

@@ -29,7 +29,7 @@ struct scene {
 	uint64_t honest_seen; /* frames of the honest one on the wire */
 	bool put_out;         /* the hostile one */
 	bool removal_asked;
-	bool removed;         /* … and answered */
+	bool removed; /* … and answered */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -108,19 +108,19 @@ static void send_some(struct scene *s, uint32_t n)
 
 static void set_up(struct scene *s)
 {
-	struct channel_options options = { .name = "s", .queue_slots = 48, .slot_bytes = BYTES, .n_destinations = 1,
-					   .late_after_ns = 1000 };
+	struct channel_options options = {
+		.name = "s", .queue_slots = 48, .slot_bytes = BYTES, .n_destinations = 1, .late_after_ns = 1000};
 
-	*s = (struct scene){ .now = { .monotonic_ns = 1000, .utc_ns = 1000000 } };
+	*s = (struct scene){.now = {.monotonic_ns = 1000, .utc_ns = 1000000}};
 	require(scripted_backend_ops.open("none", &s->backend, NULL) == 0, "a backend");
 	options.backend = s->backend;
 	require(channel_new(&s->channel, &options, NULL) == 0, "a channel");
-	require(transmit_new(&s->transmit, &(struct transmit_options){ .name = "s", .cpu = -1 }) == 0, "a worker");
-	mail(s, (struct mail){ .type = MAIL_ADD_CHANNEL });
-	mail(s, (struct mail){ .type = MAIL_DESTINATION, .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE) });
+	require(transmit_new(&s->transmit, &(struct transmit_options){.name = "s", .cpu = -1}) == 0, "a worker");
+	mail(s, (struct mail){.type = MAIL_ADD_CHANNEL});
+	mail(s, (struct mail){.type = MAIL_DESTINATION, .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE)});
 	for (int i = 0; i < SENDERS; i++) {
 		require(test_sender_init(&s->senders[i], s->backend, SLOTS, BYTES) == 0, "a sender");
-		mail(s, (struct mail){ .type = MAIL_ADD_SENDER, .sender = &s->senders[i].sender });
+		mail(s, (struct mail){.type = MAIL_ADD_SENDER, .sender = &s->senders[i].sender});
 	}
 	memset(s->senders[HOSTILE].sender.arena.address, 0xff, SLOTS * BYTES);
 }
@@ -139,7 +139,7 @@ static void submit_honestly(struct scene *s, uint32_t n)
 	struct test_sender *sender = &s->senders[HONEST];
 
 	while (n-- > 0 && test_sender_has_room(sender))
-		test_sender_write(sender, (struct ibvcap_tx_descriptor){ .length = BYTES });
+		test_sender_write(sender, (struct ibvcap_tx_descriptor){.length = BYTES});
 	test_sender_submit(sender);
 }
 
@@ -161,7 +161,7 @@ static void check(const struct scene *s)
 	require(test_sender_count(&s->senders[HONEST], IBVCAP_TX_CTR_ERRORED) == 0, "no honest packet errs");
 	if (s->removed || s->put_out)
 		require(ended(&s->senders[HOSTILE]) == test_sender_count(&s->senders[HOSTILE], IBVCAP_TX_CTR_SUBMITTED),
-			"who is gone has nothing pending");
+		        "who is gone has nothing pending");
 }
 
 /* Whatever was done, the honest one's packets all leave. */
@@ -216,7 +216,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			send_some(&s, argument);
 		} else if (step == 6 && argument == 0 && !s.removal_asked) {
 			s.removal_asked = true;
-			mail(&s, (struct mail){ .type = MAIL_REMOVE_SENDER, .sender = &s.senders[HOSTILE].sender });
+			mail(&s, (struct mail){.type = MAIL_REMOVE_SENDER, .sender = &s.senders[HOSTILE].sender});
 		} else {
 			s.now.monotonic_ns += argument;
 			s.now.utc_ns += argument;

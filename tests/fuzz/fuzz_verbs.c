@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAX_FD 4096
+#define MAX_FD         4096
 #define MAX_OPERATIONS 200
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -71,7 +71,7 @@ static void restore_arena(void)
 	for (unsigned int i = 0; i < N_SLOTS; i++)
 		if (run.slot_used[i]) {
 			must(mmap(slot(&run, i), SLOT_BYTES, PROT_READ | PROT_WRITE,
-				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
+			          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
 			run.slot_used[i] = false;
 		}
 }
@@ -188,8 +188,8 @@ static void read_events(void)
 
 static void map_bar(struct input *in)
 {
-	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, run.fd,
-			  (off_t)(input_u16(in) % 0x2000) * 4096);
+	void *page =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, run.fd, (off_t)(input_u16(in) % 0x2000) * 4096);
 
 	if (page == MAP_FAILED)
 		return;
@@ -202,8 +202,7 @@ static void unmap_slot(struct input *in)
 {
 	unsigned int i = input_u8(in) % N_SLOTS;
 
-	must(mmap(slot(&run, i), SLOT_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
-	     MAP_FAILED);
+	must(mmap(slot(&run, i), SLOT_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
 	run.slot_used[i] = true;
 }
 

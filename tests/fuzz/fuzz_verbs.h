@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define N_SLOTS 16u
-#define SLOT_BYTES 8192u
+#define N_SLOTS     16u
+#define SLOT_BYTES  8192u
 #define SLOT_STRIDE (SLOT_BYTES + 4096u)
 #define ARENA_BYTES (N_SLOTS * SLOT_STRIDE)
 

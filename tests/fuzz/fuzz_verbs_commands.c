@@ -10,8 +10,8 @@
 #include <string.h>
 
 #define PLAUSIBLE_UNTIL 200 /* of 256; then zero, then anything */
-#define ZERO_UNTIL 220
-#define MAX_REQUEST 1024
+#define ZERO_UNTIL      220
+#define MAX_REQUEST     1024
 
 enum kind { CONSTANT, HANDLE, BUFFER, DOORBELL, CHANNEL, POWER_OF_2, NEXT_STATE, NEXT_MASK, MR_START, SPECS };
 
@@ -31,127 +31,138 @@ struct fuzz_command {
 	struct field fields[MAX_FIELDS];
 };
 
-#define F(type, member, kind_, value_)                                                                       \
-	{offsetof(struct type, member), sizeof(((struct type *)0)->member), kind_, value_}
+#define F(type, member, kind_, value_)                                                           \
+	{                                                                                        \
+		offsetof(struct type, member), sizeof(((struct type *)0)->member), kind_, value_ \
+	}
 /* A field of the driver's payload behind a core request. */
-#define D(core, type, member, kind_, value_)                                                                 \
-	{sizeof(struct core) + offsetof(struct type, member), sizeof(((struct type *)0)->member), kind_, value_}
+#define D(core, type, member, kind_, value_)                                                                           \
+	{                                                                                                              \
+		sizeof(struct core) + offsetof(struct type, member), sizeof(((struct type *)0)->member), kind_, value_ \
+	}
 #define SIZES(core, resp) .core_bytes = sizeof(struct core), .out_bytes = sizeof(struct resp)
-#define DRIVER(in, out) .drv_bytes = sizeof(struct in), .drv_out_bytes = sizeof(struct out)
-#define PLAIN(name) .number = IB_USER_VERBS_CMD_##name
-#define EXTENDED(name) .number = IB_USER_VERBS_EX_CMD_##name, .extended = true
-#define QP_FIELDS(core)                                                                                      \
-	F(core, pd_handle, HANDLE, OBJECT_PD), F(core, send_cq_handle, HANDLE, OBJECT_CQ),                   \
-		F(core, recv_cq_handle, HANDLE, OBJECT_CQ), F(core, max_recv_wr, POWER_OF_2, 3),             \
-		F(core, qp_type, CONSTANT, IB_UVERBS_QPT_RAW_PACKET),                                        \
-		D(core, mlx5_ib_create_qp, buf_addr, BUFFER, 256),                                           \
-		D(core, mlx5_ib_create_qp, sq_buf_addr, BUFFER, 512),                                        \
-		D(core, mlx5_ib_create_qp, db_addr, DOORBELL, 0),                                            \
-		D(core, mlx5_ib_create_qp, rq_wqe_count, POWER_OF_2, 3),                                     \
-		D(core, mlx5_ib_create_qp, rq_wqe_shift, CONSTANT, 5),                                       \
-		D(core, mlx5_ib_create_qp, sq_wqe_count, POWER_OF_2, 3),                                     \
+#define DRIVER(in, out)   .drv_bytes = sizeof(struct in), .drv_out_bytes = sizeof(struct out)
+#define PLAIN(name)       .number = IB_USER_VERBS_CMD_##name
+#define EXTENDED(name)    .number = IB_USER_VERBS_EX_CMD_##name, .extended = true
+#define QP_FIELDS(core)                                                                          \
+	F(core, pd_handle, HANDLE, OBJECT_PD), F(core, send_cq_handle, HANDLE, OBJECT_CQ),       \
+		F(core, recv_cq_handle, HANDLE, OBJECT_CQ), F(core, max_recv_wr, POWER_OF_2, 3), \
+		F(core, qp_type, CONSTANT, IB_UVERBS_QPT_RAW_PACKET),                            \
+		D(core, mlx5_ib_create_qp, buf_addr, BUFFER, 256),                               \
+		D(core, mlx5_ib_create_qp, sq_buf_addr, BUFFER, 512),                            \
+		D(core, mlx5_ib_create_qp, db_addr, DOORBELL, 0),                                \
+		D(core, mlx5_ib_create_qp, rq_wqe_count, POWER_OF_2, 3),                         \
+		D(core, mlx5_ib_create_qp, rq_wqe_shift, CONSTANT, 5),                           \
+		D(core, mlx5_ib_create_qp, sq_wqe_count, POWER_OF_2, 3),                         \
 		D(core, mlx5_ib_create_qp, flags, CONSTANT, 0)
-#define CQ_FIELDS(core)                                                                                      \
-	F(core, cqe, CONSTANT, 15), F(core, comp_channel, CHANNEL, 0),                                       \
-		D(core, mlx5_ib_create_cq, buf_addr, BUFFER, 1024),                                          \
-		D(core, mlx5_ib_create_cq, db_addr, DOORBELL, 0),                                            \
+#define CQ_FIELDS(core)                                                                                               \
+	F(core, cqe, CONSTANT, 15), F(core, comp_channel, CHANNEL, 0),                                                \
+		D(core, mlx5_ib_create_cq, buf_addr, BUFFER, 1024), D(core, mlx5_ib_create_cq, db_addr, DOORBELL, 0), \
 		D(core, mlx5_ib_create_cq, cqe_size, CONSTANT, 64)
 
 static const struct fuzz_command commands[] = {
-	{PLAIN(GET_CONTEXT), SIZES(ib_uverbs_get_context, ib_uverbs_get_context_resp),
-	 DRIVER(mlx5_ib_alloc_ucontext_req_v2, mlx5_ib_alloc_ucontext_resp),
-	 {D(ib_uverbs_get_context, mlx5_ib_alloc_ucontext_req_v2, max_cqe_version, CONSTANT, 1),
-	  D(ib_uverbs_get_context, mlx5_ib_alloc_ucontext_req_v2, lib_caps, CONSTANT, MLX5_LIB_CAP_DYN_UAR)}},
+	{PLAIN(GET_CONTEXT),
+         SIZES(ib_uverbs_get_context, ib_uverbs_get_context_resp),
+         DRIVER(mlx5_ib_alloc_ucontext_req_v2, mlx5_ib_alloc_ucontext_resp),
+         {D(ib_uverbs_get_context, mlx5_ib_alloc_ucontext_req_v2, max_cqe_version, CONSTANT, 1),
+          D(ib_uverbs_get_context, mlx5_ib_alloc_ucontext_req_v2, lib_caps, CONSTANT, MLX5_LIB_CAP_DYN_UAR)}},
 	{PLAIN(ALLOC_PD), SIZES(ib_uverbs_alloc_pd, ib_uverbs_alloc_pd_resp), .drv_out_bytes = 8},
 	{PLAIN(CREATE_COMP_CHANNEL), SIZES(ib_uverbs_create_comp_channel, ib_uverbs_create_comp_channel_resp)},
-	{PLAIN(CREATE_CQ), SIZES(ib_uverbs_create_cq, ib_uverbs_create_cq_resp),
-	 DRIVER(mlx5_ib_create_cq, mlx5_ib_create_cq_resp), {CQ_FIELDS(ib_uverbs_create_cq)}},
+	{PLAIN(CREATE_CQ),
+         SIZES(ib_uverbs_create_cq, ib_uverbs_create_cq_resp),
+         DRIVER(mlx5_ib_create_cq, mlx5_ib_create_cq_resp),
+         {CQ_FIELDS(ib_uverbs_create_cq)}},
 	{PLAIN(REG_MR), SIZES(ib_uverbs_reg_mr, ib_uverbs_reg_mr_resp),
-	 .fields = {F(ib_uverbs_reg_mr, start, MR_START, 0), F(ib_uverbs_reg_mr, length, CONSTANT, 4096),
-		    F(ib_uverbs_reg_mr, hca_va, MR_START, 0), F(ib_uverbs_reg_mr, pd_handle, HANDLE, OBJECT_PD),
-		    F(ib_uverbs_reg_mr, access_flags, CONSTANT, 1)}},
-	{PLAIN(CREATE_QP), SIZES(ib_uverbs_create_qp, ib_uverbs_create_qp_resp),
-	 DRIVER(mlx5_ib_create_qp, mlx5_ib_create_qp_resp), {QP_FIELDS(ib_uverbs_create_qp)}},
+         .fields = {F(ib_uverbs_reg_mr, start, MR_START, 0), F(ib_uverbs_reg_mr, length, CONSTANT, 4096),
+                    F(ib_uverbs_reg_mr, hca_va, MR_START, 0), F(ib_uverbs_reg_mr, pd_handle, HANDLE, OBJECT_PD),
+                    F(ib_uverbs_reg_mr, access_flags, CONSTANT, 1)}},
+	{PLAIN(CREATE_QP),
+         SIZES(ib_uverbs_create_qp, ib_uverbs_create_qp_resp),
+         DRIVER(mlx5_ib_create_qp, mlx5_ib_create_qp_resp),
+         {QP_FIELDS(ib_uverbs_create_qp)}},
 	{PLAIN(MODIFY_QP), .core_bytes = sizeof(struct ib_uverbs_modify_qp),
-	 .fields = {F(ib_uverbs_modify_qp, qp_handle, HANDLE, OBJECT_QP),
-		    F(ib_uverbs_modify_qp, attr_mask, NEXT_MASK, 0),
-		    F(ib_uverbs_modify_qp, qp_state, NEXT_STATE, 0),
-		    F(ib_uverbs_modify_qp, port_num, CONSTANT, 1)}},
+         .fields = {F(ib_uverbs_modify_qp, qp_handle, HANDLE, OBJECT_QP),
+                    F(ib_uverbs_modify_qp, attr_mask, NEXT_MASK, 0), F(ib_uverbs_modify_qp, qp_state, NEXT_STATE, 0),
+                    F(ib_uverbs_modify_qp, port_num, CONSTANT, 1)}},
 	{EXTENDED(CREATE_FLOW), .core_bytes = sizeof(struct ib_uverbs_create_flow), .out_bytes = 8,
-	 .fields = {F(ib_uverbs_create_flow, qp_handle, HANDLE, OBJECT_QP),
-		    F(ib_uverbs_create_flow, flow_attr.port, CONSTANT, 1),
-		    F(ib_uverbs_create_flow, flow_attr.type, CONSTANT, 0),
-		    F(ib_uverbs_create_flow, flow_attr.priority, CONSTANT, 0),
-		    F(ib_uverbs_create_flow, flow_attr.flags, CONSTANT, 0),
-		    F(ib_uverbs_create_flow, flow_attr.num_of_specs, SPECS, 0)}},
+         .fields = {F(ib_uverbs_create_flow, qp_handle, HANDLE, OBJECT_QP),
+                    F(ib_uverbs_create_flow, flow_attr.port, CONSTANT, 1),
+                    F(ib_uverbs_create_flow, flow_attr.type, CONSTANT, 0),
+                    F(ib_uverbs_create_flow, flow_attr.priority, CONSTANT, 0),
+                    F(ib_uverbs_create_flow, flow_attr.flags, CONSTANT, 0),
+                    F(ib_uverbs_create_flow, flow_attr.num_of_specs, SPECS, 0)}},
 	{PLAIN(QUERY_DEVICE), SIZES(ib_uverbs_query_device, ib_uverbs_query_device_resp)},
 	{PLAIN(QUERY_PORT), SIZES(ib_uverbs_query_port, ib_uverbs_query_port_resp),
-	 .fields = {F(ib_uverbs_query_port, port_num, CONSTANT, 1)}},
+         .fields = {F(ib_uverbs_query_port, port_num, CONSTANT, 1)}},
 	{EXTENDED(QUERY_DEVICE), .core_bytes = sizeof(struct ib_uverbs_ex_query_device), .out_bytes = 304,
-	 .drv_out_bytes = sizeof(struct mlx5_ib_query_device_resp)},
+         .drv_out_bytes = sizeof(struct mlx5_ib_query_device_resp)},
 	{PLAIN(DEALLOC_PD), .core_bytes = sizeof(struct ib_uverbs_dealloc_pd),
-	 .fields = {F(ib_uverbs_dealloc_pd, pd_handle, HANDLE, OBJECT_PD)}},
+         .fields = {F(ib_uverbs_dealloc_pd, pd_handle, HANDLE, OBJECT_PD)}},
 	{PLAIN(DEREG_MR), .core_bytes = sizeof(struct ib_uverbs_dereg_mr),
-	 .fields = {F(ib_uverbs_dereg_mr, mr_handle, HANDLE, OBJECT_MR)}},
+         .fields = {F(ib_uverbs_dereg_mr, mr_handle, HANDLE, OBJECT_MR)}},
 	{PLAIN(DESTROY_CQ), SIZES(ib_uverbs_destroy_cq, ib_uverbs_destroy_cq_resp),
-	 .fields = {F(ib_uverbs_destroy_cq, cq_handle, HANDLE, OBJECT_CQ)}},
+         .fields = {F(ib_uverbs_destroy_cq, cq_handle, HANDLE, OBJECT_CQ)}},
 	{PLAIN(DESTROY_QP), SIZES(ib_uverbs_destroy_qp, ib_uverbs_destroy_qp_resp),
-	 .fields = {F(ib_uverbs_destroy_qp, qp_handle, HANDLE, OBJECT_QP)}},
+         .fields = {F(ib_uverbs_destroy_qp, qp_handle, HANDLE, OBJECT_QP)}},
 	{PLAIN(QUERY_QP), SIZES(ib_uverbs_query_qp, ib_uverbs_query_qp_resp),
-	 .fields = {F(ib_uverbs_query_qp, qp_handle, HANDLE, OBJECT_QP)}},
+         .fields = {F(ib_uverbs_query_qp, qp_handle, HANDLE, OBJECT_QP)}},
 	{EXTENDED(DESTROY_FLOW), .core_bytes = sizeof(struct ib_uverbs_destroy_flow),
-	 .fields = {F(ib_uverbs_destroy_flow, flow_handle, HANDLE, OBJECT_FLOW)}},
-	{EXTENDED(CREATE_CQ), SIZES(ib_uverbs_ex_create_cq, ib_uverbs_ex_create_cq_resp),
-	 DRIVER(mlx5_ib_create_cq, mlx5_ib_create_cq_resp),
-	 {CQ_FIELDS(ib_uverbs_ex_create_cq), F(ib_uverbs_ex_create_cq, flags, CONSTANT, 0)}},
-	{EXTENDED(CREATE_QP), SIZES(ib_uverbs_ex_create_qp, ib_uverbs_ex_create_qp_resp),
-	 DRIVER(mlx5_ib_create_qp, mlx5_ib_create_qp_resp),
-	 {QP_FIELDS(ib_uverbs_ex_create_qp), F(ib_uverbs_ex_create_qp, comp_mask, CONSTANT, 0),
-	  F(ib_uverbs_ex_create_qp, create_flags, CONSTANT, 0)}},
+         .fields = {F(ib_uverbs_destroy_flow, flow_handle, HANDLE, OBJECT_FLOW)}},
+	{EXTENDED(CREATE_CQ),
+         SIZES(ib_uverbs_ex_create_cq, ib_uverbs_ex_create_cq_resp),
+         DRIVER(mlx5_ib_create_cq, mlx5_ib_create_cq_resp),
+         {CQ_FIELDS(ib_uverbs_ex_create_cq), F(ib_uverbs_ex_create_cq, flags, CONSTANT, 0)}},
+	{EXTENDED(CREATE_QP),
+         SIZES(ib_uverbs_ex_create_qp, ib_uverbs_ex_create_qp_resp),
+         DRIVER(mlx5_ib_create_qp, mlx5_ib_create_qp_resp),
+         {QP_FIELDS(ib_uverbs_ex_create_qp), F(ib_uverbs_ex_create_qp, comp_mask, CONSTANT, 0),
+          F(ib_uverbs_ex_create_qp, create_flags, CONSTANT, 0)}},
 	{EXTENDED(MODIFY_QP), SIZES(ib_uverbs_ex_modify_qp, ib_uverbs_ex_modify_qp_resp),
-	 .fields = {F(ib_uverbs_ex_modify_qp, base.qp_handle, HANDLE, OBJECT_QP),
-		    F(ib_uverbs_ex_modify_qp, base.attr_mask, NEXT_MASK, 0),
-		    F(ib_uverbs_ex_modify_qp, base.qp_state, NEXT_STATE, 0),
-		    F(ib_uverbs_ex_modify_qp, base.port_num, CONSTANT, 1),
-		    F(ib_uverbs_ex_modify_qp, rate_limit, CONSTANT, 0)}},
+         .fields = {F(ib_uverbs_ex_modify_qp, base.qp_handle, HANDLE, OBJECT_QP),
+                    F(ib_uverbs_ex_modify_qp, base.attr_mask, NEXT_MASK, 0),
+                    F(ib_uverbs_ex_modify_qp, base.qp_state, NEXT_STATE, 0),
+                    F(ib_uverbs_ex_modify_qp, base.port_num, CONSTANT, 1),
+                    F(ib_uverbs_ex_modify_qp, rate_limit, CONSTANT, 0)}},
 	{EXTENDED(MODIFY_CQ), .core_bytes = sizeof(struct ib_uverbs_ex_modify_cq),
-	 .fields = {F(ib_uverbs_ex_modify_cq, cq_handle, HANDLE, OBJECT_CQ),
-		    F(ib_uverbs_ex_modify_cq, attr_mask, CONSTANT, 1),
-		    F(ib_uverbs_ex_modify_cq, attr.cq_count, CONSTANT, 2),
-		    F(ib_uverbs_ex_modify_cq, attr.cq_period, CONSTANT, 1)}},
-	{EXTENDED(CREATE_WQ), SIZES(ib_uverbs_ex_create_wq, ib_uverbs_ex_create_wq_resp),
-	 DRIVER(mlx5_ib_create_wq, mlx5_ib_create_wq_resp),
-	 {F(ib_uverbs_ex_create_wq, wq_type, CONSTANT, 0), F(ib_uverbs_ex_create_wq, pd_handle, HANDLE, OBJECT_PD),
-	  F(ib_uverbs_ex_create_wq, cq_handle, HANDLE, OBJECT_CQ), F(ib_uverbs_ex_create_wq, max_wr, POWER_OF_2, 3),
-	  F(ib_uverbs_ex_create_wq, max_sge, CONSTANT, 1), F(ib_uverbs_ex_create_wq, create_flags, CONSTANT, 0),
-	  D(ib_uverbs_ex_create_wq, mlx5_ib_create_wq, buf_addr, BUFFER, 256),
-	  D(ib_uverbs_ex_create_wq, mlx5_ib_create_wq, db_addr, DOORBELL, 0),
-	  D(ib_uverbs_ex_create_wq, mlx5_ib_create_wq, rq_wqe_count, POWER_OF_2, 3),
-	  D(ib_uverbs_ex_create_wq, mlx5_ib_create_wq, rq_wqe_shift, CONSTANT, 5)}},
+         .fields = {F(ib_uverbs_ex_modify_cq, cq_handle, HANDLE, OBJECT_CQ),
+                    F(ib_uverbs_ex_modify_cq, attr_mask, CONSTANT, 1),
+                    F(ib_uverbs_ex_modify_cq, attr.cq_count, CONSTANT, 2),
+                    F(ib_uverbs_ex_modify_cq, attr.cq_period, CONSTANT, 1)}},
+	{EXTENDED(CREATE_WQ),
+         SIZES(ib_uverbs_ex_create_wq, ib_uverbs_ex_create_wq_resp),
+         DRIVER(mlx5_ib_create_wq, mlx5_ib_create_wq_resp),
+         {F(ib_uverbs_ex_create_wq, wq_type, CONSTANT, 0), F(ib_uverbs_ex_create_wq, pd_handle, HANDLE, OBJECT_PD),
+          F(ib_uverbs_ex_create_wq, cq_handle, HANDLE, OBJECT_CQ), F(ib_uverbs_ex_create_wq, max_wr, POWER_OF_2, 3),
+          F(ib_uverbs_ex_create_wq, max_sge, CONSTANT, 1), F(ib_uverbs_ex_create_wq, create_flags, CONSTANT, 0),
+          D(ib_uverbs_ex_create_wq, mlx5_ib_create_wq, buf_addr, BUFFER, 256),
+          D(ib_uverbs_ex_create_wq, mlx5_ib_create_wq, db_addr, DOORBELL, 0),
+          D(ib_uverbs_ex_create_wq, mlx5_ib_create_wq, rq_wqe_count, POWER_OF_2, 3),
+          D(ib_uverbs_ex_create_wq, mlx5_ib_create_wq, rq_wqe_shift, CONSTANT, 5)}},
 	{EXTENDED(MODIFY_WQ), .core_bytes = sizeof(struct ib_uverbs_ex_modify_wq),
-	 .drv_bytes = sizeof(struct mlx5_ib_modify_wq),
-	 .fields = {F(ib_uverbs_ex_modify_wq, wq_handle, HANDLE, OBJECT_WQ),
-		    F(ib_uverbs_ex_modify_wq, attr_mask, CONSTANT, 1),
-		    F(ib_uverbs_ex_modify_wq, wq_state, CONSTANT, 1),
-		    F(ib_uverbs_ex_modify_wq, flags, CONSTANT, 0)}},
+         .drv_bytes = sizeof(struct mlx5_ib_modify_wq),
+         .fields = {F(ib_uverbs_ex_modify_wq, wq_handle, HANDLE, OBJECT_WQ),
+                    F(ib_uverbs_ex_modify_wq, attr_mask, CONSTANT, 1), F(ib_uverbs_ex_modify_wq, wq_state, CONSTANT, 1),
+                    F(ib_uverbs_ex_modify_wq, flags, CONSTANT, 0)}},
 	{EXTENDED(DESTROY_WQ), SIZES(ib_uverbs_ex_destroy_wq, ib_uverbs_ex_destroy_wq_resp),
-	 .fields = {F(ib_uverbs_ex_destroy_wq, wq_handle, HANDLE, OBJECT_WQ)}},
+         .fields = {F(ib_uverbs_ex_destroy_wq, wq_handle, HANDLE, OBJECT_WQ)}},
 	{EXTENDED(CREATE_RWQ_IND_TBL), .core_bytes = 16,
-	 .out_bytes = sizeof(struct ib_uverbs_ex_create_rwq_ind_table_resp),
-	 .fields = {F(ib_uverbs_ex_create_rwq_ind_table, log_ind_tbl_size, CONSTANT, 1), {8, 4, HANDLE, OBJECT_WQ},
-		    {12, 4, HANDLE, OBJECT_WQ}}},
+         .out_bytes = sizeof(struct ib_uverbs_ex_create_rwq_ind_table_resp),
+         .fields = {F(ib_uverbs_ex_create_rwq_ind_table, log_ind_tbl_size, CONSTANT, 1),
+                    {8, 4, HANDLE, OBJECT_WQ},
+                    {12, 4, HANDLE, OBJECT_WQ}}},
 	{EXTENDED(DESTROY_RWQ_IND_TBL), .core_bytes = sizeof(struct ib_uverbs_ex_destroy_rwq_ind_table),
-	 .fields = {F(ib_uverbs_ex_destroy_rwq_ind_table, ind_tbl_handle, HANDLE, OBJECT_RWQ_IND_TBL)}},
-	{EXTENDED(CREATE_QP), SIZES(ib_uverbs_ex_create_qp, ib_uverbs_ex_create_qp_resp),
-	 DRIVER(mlx5_ib_create_qp_rss, mlx5_ib_create_qp_resp),
-	 {F(ib_uverbs_ex_create_qp, pd_handle, HANDLE, OBJECT_PD),
-	  F(ib_uverbs_ex_create_qp, rwq_ind_tbl_handle, HANDLE, OBJECT_RWQ_IND_TBL),
-	  F(ib_uverbs_ex_create_qp, qp_type, CONSTANT, IB_UVERBS_QPT_RAW_PACKET),
-	  F(ib_uverbs_ex_create_qp, comp_mask, CONSTANT, IB_UVERBS_CREATE_QP_MASK_IND_TABLE),
-	  D(ib_uverbs_ex_create_qp, mlx5_ib_create_qp_rss, rx_hash_fields_mask, CONSTANT, 0x53),
-	  D(ib_uverbs_ex_create_qp, mlx5_ib_create_qp_rss, rx_hash_function, CONSTANT, 1),
-	  D(ib_uverbs_ex_create_qp, mlx5_ib_create_qp_rss, rx_key_len, CONSTANT, 40),
-	  D(ib_uverbs_ex_create_qp, mlx5_ib_create_qp_rss, rx_hash_key, CONSTANT, 0x6d5a)}},
+         .fields = {F(ib_uverbs_ex_destroy_rwq_ind_table, ind_tbl_handle, HANDLE, OBJECT_RWQ_IND_TBL)}},
+	{EXTENDED(CREATE_QP),
+         SIZES(ib_uverbs_ex_create_qp, ib_uverbs_ex_create_qp_resp),
+         DRIVER(mlx5_ib_create_qp_rss, mlx5_ib_create_qp_resp),
+         {F(ib_uverbs_ex_create_qp, pd_handle, HANDLE, OBJECT_PD),
+          F(ib_uverbs_ex_create_qp, rwq_ind_tbl_handle, HANDLE, OBJECT_RWQ_IND_TBL),
+          F(ib_uverbs_ex_create_qp, qp_type, CONSTANT, IB_UVERBS_QPT_RAW_PACKET),
+          F(ib_uverbs_ex_create_qp, comp_mask, CONSTANT, IB_UVERBS_CREATE_QP_MASK_IND_TABLE),
+          D(ib_uverbs_ex_create_qp, mlx5_ib_create_qp_rss, rx_hash_fields_mask, CONSTANT, 0x53),
+          D(ib_uverbs_ex_create_qp, mlx5_ib_create_qp_rss, rx_hash_function, CONSTANT, 1),
+          D(ib_uverbs_ex_create_qp, mlx5_ib_create_qp_rss, rx_key_len, CONSTANT, 40),
+          D(ib_uverbs_ex_create_qp, mlx5_ib_create_qp_rss, rx_hash_key, CONSTANT, 0x6d5a)}},
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -240,9 +251,9 @@ static uint64_t any_address(struct run *run, struct input *in)
 {
 	uint8_t how = input_u8(in);
 
-	return how & 1	 ? (uint64_t)input_u16(in)
+	return how & 1   ? (uint64_t)input_u16(in)
 	       : how & 2 ? ~(uint64_t)input_u16(in)
-			 : (uintptr_t)run->arena + input_u64(in) % ARENA_BYTES;
+	                 : (uintptr_t)run->arena + input_u64(in) % ARENA_BYTES;
 }
 
 static void fill_field(struct run *run, struct input *in, const struct field *f, bool strange, uint8_t *request)
@@ -262,8 +273,8 @@ static void fill_field(struct run *run, struct input *in, const struct field *f,
 static const struct {
 	uint16_t type, filter_bytes;
 } spec_types[] = {
-	{0x20, 16}, {0x30, 12}, {0x41, 4}, {0x31, 40}, {0x40, 4}, {0x1000, 4}, {0x1001, 0}, {IB_FLOW_SPEC_COUNT, 4},
-	{0x120, 16}, {0x130, 12}, {0x50, 4}, {0x34, 8}, {0x60, 4}, {0x1002, 4}, {0x51, 12}, {0x32, 12},
+	{0x20, 16},  {0x30, 12},  {0x41, 4}, {0x31, 40}, {0x40, 4}, {0x1000, 4}, {0x1001, 0}, {IB_FLOW_SPEC_COUNT, 4},
+	{0x120, 16}, {0x130, 12}, {0x50, 4}, {0x34, 8},  {0x60, 4}, {0x1002, 4}, {0x51, 12},  {0x32, 12},
 };
 
 /* Value and mask are the input's, or zero: matches everything of that type. Bytes used. */
@@ -338,7 +349,7 @@ static size_t fill_counters(struct run *run, struct input *in, uint8_t *at)
 
 /* Header, core and driver payload as libibverbs lays them out; `sizes` may be the input's. */
 static size_t frame_request(struct input *in, const struct fuzz_command *c, const uint8_t *request, size_t core,
-			    size_t drv, uint64_t response, bool strange, uint8_t *bytes)
+                            size_t drv, uint64_t response, bool strange, uint8_t *bytes)
 {
 	struct ib_uverbs_cmd_hdr hdr = {.command = c->number};
 	struct ib_uverbs_ex_cmd_hdr ex = {.response = response};

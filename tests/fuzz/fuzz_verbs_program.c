@@ -14,10 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_FRAMES 8
+#define MAX_FRAMES      8
 #define MAX_FRAME_BYTES 2048
-#define HEADROOM 16
-#define ROUNDS 3 /* of the device's thread, until what was given to it has been dealt with */
+#define HEADROOM        16
+#define ROUNDS          3 /* of the device's thread, until what was given to it has been dealt with */
 
 size_t input_bytes(struct input *in, void *to, size_t n)
 {
@@ -152,9 +152,9 @@ static void consume(struct run *run, struct input *in, bool strange)
 	if (!u)
 		return;
 	poke_be32(&u->cq.dbrec[HW_DBR_CQ_CONSUMER],
-		  (strange && input_u8(in) & 1 ? (uint32_t)input_u64(in) : u->cq.producer) & HW_CQ_INDEX_MASK);
+	          (strange && input_u8(in) & 1 ? (uint32_t)input_u64(in) : u->cq.producer) & HW_CQ_INDEX_MASK);
 	poke_be32(&u->cq.dbrec[HW_DBR_CQ_ARM],
-		  strange ? (uint32_t)input_u64(in) : (u->cq.producer & HW_CQ_INDEX_MASK) | 1u << 28);
+	          strange ? (uint32_t)input_u64(in) : (u->cq.producer & HW_CQ_INDEX_MASK) | 1u << 28);
 }
 
 static void poke_anything(struct run *run, struct input *in)
@@ -256,8 +256,12 @@ static void fuzz_close(struct wire *wire)
 }
 
 static const struct wire_ops fuzz_wire_ops = {
-	.receive = fuzz_receive, .release = fuzz_release, .send = fuzz_send,
-	.wait = fuzz_wait,       .stats = fuzz_stats,     .close = fuzz_close,
+	.receive = fuzz_receive,
+	.release = fuzz_release,
+	.send = fuzz_send,
+	.wait = fuzz_wait,
+	.stats = fuzz_stats,
+	.close = fuzz_close,
 };
 
 int wire_open(struct wire **wire, const struct wire_config *config)
@@ -271,8 +275,8 @@ int wire_open(struct wire **wire, const struct wire_config *config)
 /* IPv4 and UDP from here to there, or any bytes. */
 static void make_frame(struct input *in, bool strange, int i)
 {
-	static const uint8_t udp[42] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17,
-					0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 0, 2, 0, 0, 30, 0, 0};
+	static const uint8_t udp[42] = {2, 0,  0,  0, 0, 1,  2, 0, 0, 0,  0, 2, 8, 0, 0x45, 0, 0, 50, 0,  0, 0,
+	                                0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 0,    2, 0, 0,  30, 0, 0};
 	uint8_t *frame = the_wire.frames[i] + HEADROOM;
 	uint32_t len = 64;
 

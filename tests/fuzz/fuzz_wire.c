@@ -33,7 +33,7 @@ static void remove_socket(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 	(void)argc;
 	(void)argv;
@@ -98,7 +98,7 @@ static void use(const struct ibvcap_status *status)
 
 static void ask(const uint8_t *data, size_t size)
 {
-	struct answer answer = { data, size };
+	struct answer answer = {data, size};
 	struct ibvcap_status *status;
 	pthread_t thread;
 
@@ -113,7 +113,7 @@ static void ask(const uint8_t *data, size_t size)
 
 static void check(const uint8_t *data, size_t size)
 {
-	union wire_message message = { 0 };
+	union wire_message message = {0};
 
 	if (size > sizeof(message))
 		return;

@@ -31,11 +31,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define N         64u
-#define SLOTS     128u
-#define QUOTA     2u
-#define HISTORY   8u /* blocks */
-#define TICK_MS   10
+#define N          64u
+#define SLOTS      128u
+#define QUOTA      2u
+#define HISTORY    8u /* blocks */
+#define TICK_MS    10
 #define KILL_TICKS 7
 #define STOP_TICKS 11
 
@@ -88,13 +88,13 @@ static void *work(void *argument)
 {
 	struct stress *stress = argument;
 	uint8_t frame[FRAME_BYTES_MAX];
-	const struct frame_options options = { .payload_bytes = ROW_BYTES };
+	const struct frame_options options = {.payload_bytes = ROW_BYTES};
 	uint32_t bytes = frame_build(&options, 0, frame);
 
 	while (!atomic_load_explicit(&stress->shared->end, memory_order_relaxed)) {
 		for (uint32_t i = 0; i < 32; i++) {
 			for (uint32_t word = 0; word < ROW_BYTES / 8; word++)
-				memcpy(frame + 42 + word * 8, &(uint64_t){ stress->sent * ROW_FACTOR + word }, 8);
+				memcpy(frame + 42 + word * 8, &(uint64_t){stress->sent * ROW_FACTOR + word}, 8);
 			if (scripted_arrive(stress->queue, frame, bytes))
 				stress->sent++;
 		}
@@ -109,12 +109,20 @@ static void *work(void *argument)
 static void set_up(struct stress *stress)
 {
 	const struct rx_ring_options ring = {
-		.stream = "stress", .epoch = 1, .slot_bytes = ROW_BYTES, .slots_per_block = N, .header_bytes = 42,
-		.history_blocks = HISTORY, .receive_queue_slots = SLOTS, .spare_blocks = N_READERS * QUOTA,
-		.lease_blocks_max = QUOTA, .page_bytes = 4096, .n_queues = 1,
+		.stream = "stress",
+		.epoch = 1,
+		.slot_bytes = ROW_BYTES,
+		.slots_per_block = N,
+		.header_bytes = 42,
+		.history_blocks = HISTORY,
+		.receive_queue_slots = SLOTS,
+		.spare_blocks = N_READERS * QUOTA,
+		.lease_blocks_max = QUOTA,
+		.page_bytes = 4096,
+		.n_queues = 1,
 	};
-	const struct backend_queue_options queue = { .slots = SLOTS, .header_bytes = 42, .header_stride = 64,
-						     .slot_bytes = ROW_BYTES };
+	const struct backend_queue_options queue = {
+		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = ROW_BYTES};
 	const struct backend_ops *ops = &scripted_backend_ops;
 
 	stress->shared = mmap(NULL, sizeof(*stress->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -123,12 +131,14 @@ static void set_up(struct stress *stress)
 	require(ops->create_queue(stress->backend, &queue, &stress->queue, NULL) == 0, "no queue");
 	require(rx_ring_init(&stress->ring, &ring, NULL) == 0, "no ring");
 	require(notifier_new(&stress->notifier, &stress->ring) == 0, "no notifier");
-	require(worker_new(&stress->worker, &(struct worker_options){ .name = "stress", .queue = stress->queue,
-								       .ring = &stress->ring,
-								       .receive_queue_slots = SLOTS, .cpu = -1 }) == 0,
-		"no worker");
+	require(worker_new(&stress->worker, &(struct worker_options){.name = "stress",
+	                                                             .queue = stress->queue,
+	                                                             .ring = &stress->ring,
+	                                                             .receive_queue_slots = SLOTS,
+	                                                             .cpu = -1}) == 0,
+	        "no worker");
 	require(worker_prime(stress->worker) == 0 && ops->start(stress->queue) == 0, "no start");
-	require(ops->add_flow(stress->queue, &(struct flow_rule){ 0 }, &stress->flow, NULL) == 0, "no flow");
+	require(ops->add_flow(stress->queue, &(struct flow_rule){0}, &stress->flow, NULL) == 0, "no flow");
 	require(pthread_create(&stress->worker_thread, NULL, work, stress) == 0, "no thread");
 }
 
@@ -149,16 +159,18 @@ static void tear_down(struct stress *stress)
 
 /* ---- readers come and go ------------------------------------------------------------------------- */
 
-static void ask_worker(struct stress *stress, enum mail_type question, struct ring_consumer *consumer, enum mail_type answer)
+static void ask_worker(struct stress *stress, enum mail_type question, struct ring_consumer *consumer,
+                       enum mail_type answer)
 {
 	struct mail mail;
 
 	/* Full where the worker had no CPU for a second. */
-	while (mailbox_send(worker_inbox(stress->worker), &(struct mail){ .type = question, .consumer = consumer }) < 0)
+	while (mailbox_send(worker_inbox(stress->worker), &(struct mail){.type = question, .consumer = consumer}) < 0)
 		sched_yield();
 	while (!mailbox_receive(worker_outbox(stress->worker), &mail))
 		sched_yield();
-	require(mail.type == answer && mail.error == 0 && mail.consumer == consumer, "the worker answered something else");
+	require(mail.type == answer && mail.error == 0 && mail.consumer == consumer,
+	        "the worker answered something else");
 }
 
 static void attach(struct stress *stress, uint32_t i)
@@ -167,11 +179,11 @@ static void attach(struct stress *stress, uint32_t i)
 	struct ring_consumer *consumer = &reader->consumer;
 	bool is_tap = policies[i] == IBVCAP_POLICY_TAP;
 
-	*reader = (struct reader){ .policy = policies[i],
-				   .keeps = i == HOARDER ? QUOTA - 1 : 0,
-				   .end = &stress->shared->end,
-				   .seed = i + 1 + (unsigned)stress->n_killed,
-				   .torn = reader->torn };
+	*reader = (struct reader){.policy = policies[i],
+	                          .keeps = i == HOARDER ? QUOTA - 1 : 0,
+	                          .end = &stress->shared->end,
+	                          .seed = i + 1 + (unsigned)stress->n_killed,
+	                          .torn = reader->torn};
 	require(test_consumer_init(consumer, QUOTA) == 0, "no consumer");
 	consumer->policy = policies[i];
 	consumer->deadline_ns = UINT64_MAX;
@@ -246,11 +258,11 @@ static time_t now_s(void)
 /* Until that long has passed, or so many packets were published if that is not 0. */
 static void let_run(struct stress *stress, uint64_t seconds, uint64_t packets)
 {
-	const struct timespec tick = { .tv_nsec = TICK_MS * 1000000 };
+	const struct timespec tick = {.tv_nsec = TICK_MS * 1000000};
 	const time_t end_s = now_s() + (time_t)seconds;
 
 	for (uint64_t i = 0; now_s() < end_s && (!packets || consumer_load_head(stress->ring.ring) < packets); i++) {
-		mailbox_send(worker_inbox(stress->worker), &(struct mail){ .type = MAIL_CLOCK });
+		mailbox_send(worker_inbox(stress->worker), &(struct mail){.type = MAIL_CLOCK});
 		nanosleep(&tick, NULL);
 		if (stress->processes && i % KILL_TICKS == KILL_TICKS - 1)
 			replace(stress, MORTAL);
@@ -277,18 +289,18 @@ static bool verdict(const struct stress *stress, uint64_t packets)
 	}
 	/* What it keeps became due for reuse, and nobody waited for it. */
 	good &= stress->shared->readers[HOARDER].delivered > 2 * (HISTORY + SLOTS / N + 1) * N;
-	printf("%llu packets, spares used: %llu, killed: %llu\n", (unsigned long long)head, (unsigned long long)spares_used,
-	       (unsigned long long)stress->n_killed);
+	printf("%llu packets, spares used: %llu, killed: %llu\n", (unsigned long long)head,
+	       (unsigned long long)spares_used, (unsigned long long)stress->n_killed);
 	return good && spares_used > 0; /* else nothing was contended */
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "seconds", required_argument, NULL, 's' },
-						 { "packets", required_argument, NULL, 'n' },
-						 { "processes", no_argument, NULL, 'p' },
-						 { 0 } };
-	struct stress stress = { 0 };
+	static const struct option options[] = {{"seconds", required_argument, NULL, 's'},
+	                                        {"packets", required_argument, NULL, 'n'},
+	                                        {"processes", no_argument, NULL, 'p'},
+	                                        {0}};
+	struct stress stress = {0};
 	uint64_t seconds = 0, packets = 0;
 	int option;
 

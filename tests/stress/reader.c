@@ -134,14 +134,14 @@ void reader_run(struct reader *reader)
 
 bool reader_is_good(const struct reader *reader)
 {
-	static const char *const names[] = { "lossy", "lossless", "tap" };
+	static const char *const names[] = {"lossy", "lossless", "tap"};
 	struct ibvcap_rx_counts counts;
 	bool good;
 
 	ibvcap_rx_counts(&reader->rx, &counts);
 	printf("%-8s: published %llu = delivered %llu + skipped %llu + lag %llu, torn %llu\n", names[reader->policy],
-	       (unsigned long long)counts.published, (unsigned long long)reader->delivered, (unsigned long long)counts.skipped,
-	       (unsigned long long)counts.lag, (unsigned long long)reader->torn);
+	       (unsigned long long)counts.published, (unsigned long long)reader->delivered,
+	       (unsigned long long)counts.skipped, (unsigned long long)counts.lag, (unsigned long long)reader->torn);
 	good = reader->torn == 0 && reader->delivered > 0 && counts.delivered == reader->delivered;
 	good &= counts.published == counts.delivered + counts.skipped + counts.lag;
 	if (reader->policy != IBVCAP_POLICY_TAP) /* it has no batches to tell it in */

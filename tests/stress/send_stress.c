@@ -56,7 +56,7 @@ struct stress {
 	struct backend *backend;
 	struct stage stages[STAGES];
 	pthread_t wire;
-	_Atomic bool stop; /* wire and wakers */
+	_Atomic bool stop;     /* wire and wakers */
 	pthread_mutex_t mutex; /* which senders there are: the wakers' and ours */
 	bool processes;
 	pthread_t threads[N_SENDERS];
@@ -101,7 +101,7 @@ static void *run_wire(void *argument)
 	unsigned seed = 1;
 
 	while (!atomic_load_explicit(&stress->stop, memory_order_relaxed)) {
-		const struct transmit_now now = { .monotonic_ns = time_monotonic_ns(), .utc_ns = time_utc_ns() };
+		const struct transmit_now now = {.monotonic_ns = time_monotonic_ns(), .utc_ns = time_utc_ns()};
 		int n = transmit_do_work(stage->transmit, &now);
 
 		send_some(stress, (uint32_t)rand_r(&seed) % 40);
@@ -155,10 +155,14 @@ static void ask(struct stage *stage, struct mail question, enum mail_type answer
 static void init_stage(struct stress *stress, struct stage *stage)
 {
 	const struct channel_options channel = {
-		.name = "stress", .backend = stress->backend, .queue_slots = QUEUE_SLOTS, .slot_bytes = SUBMITTER_BYTES,
-		.n_destinations = 1, .completion_events = true,
+		.name = "stress",
+		.backend = stress->backend,
+		.queue_slots = QUEUE_SLOTS,
+		.slot_bytes = SUBMITTER_BYTES,
+		.n_destinations = 1,
+		.completion_events = true,
 	};
-	const struct transmit_options transmit = { .name = "stress", .cpu = -1 };
+	const struct transmit_options transmit = {.name = "stress", .cpu = -1};
 	static struct waker wakers[STAGES];
 	struct waker *waker = &wakers[stage - stress->stages];
 
@@ -170,11 +174,11 @@ static void init_stage(struct stress *stress, struct stage *stage)
 		scripted_send_at_once(stage->channel->queue, true);
 		require(transmit_start(stage->transmit) == 0, "no worker thread");
 	}
-	*waker = (struct waker){ stress, stage };
+	*waker = (struct waker){stress, stage};
 	require(pthread_create(&stage->waker, NULL, run_waker, waker) == 0, "no thread");
-	ask(stage, (struct mail){ .type = MAIL_ADD_CHANNEL }, MAIL_CHANNEL_ADDED);
-	ask(stage,
-	    (struct mail){ .type = MAIL_DESTINATION, .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE) }, 0);
+	ask(stage, (struct mail){.type = MAIL_ADD_CHANNEL}, MAIL_CHANNEL_ADDED);
+	ask(stage, (struct mail){.type = MAIL_DESTINATION, .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE)},
+	    0);
 }
 
 /* ---- senders come and go ------------------------------------------------------------------------- */
@@ -185,13 +189,12 @@ static void add_sender(struct stress *stress, uint32_t i)
 	struct test_sender *sender = &submitter->sender;
 
 	pthread_mutex_lock(&stress->mutex);
-	*submitter = (struct submitter){ .frames = 0 };
+	*submitter = (struct submitter){.frames = 0};
 	require(test_sender_init(sender, stress->backend, SUBMITTER_SLOTS, SUBMITTER_BYTES) == 0, "no sender");
 	submitter_init(submitter, i, &stress->shared->end);
 	submitter->seed += (unsigned)stress->n_killed * N_SENDERS;
 	pthread_mutex_unlock(&stress->mutex);
-	ask(stage_of(stress, i), (struct mail){ .type = MAIL_ADD_SENDER, .sender = &sender->sender },
-	    MAIL_SENDER_ADDED);
+	ask(stage_of(stress, i), (struct mail){.type = MAIL_ADD_SENDER, .sender = &sender->sender}, MAIL_SENDER_ADDED);
 }
 
 static void *run_submitter(void *argument)
@@ -204,7 +207,7 @@ static void start(struct stress *stress, uint32_t i)
 {
 	if (!stress->processes) {
 		require(pthread_create(&stress->threads[i], NULL, run_submitter, &stress->shared->submitters[i]) == 0,
-			"no thread");
+		        "no thread");
 		return;
 	}
 	stress->children[i] = fork();
@@ -224,9 +227,9 @@ static uint64_t count(const struct submitter *submitter, enum ibvcap_tx_counter 
 /* After its removal: whatever it was doing, each packet that it had submitted ended, once. */
 static bool is_sum_exact(const struct submitter *submitter)
 {
-	return count(submitter, IBVCAP_TX_CTR_SUBMITTED) ==
-		       count(submitter, IBVCAP_TX_CTR_COMPLETED) + count(submitter, IBVCAP_TX_CTR_ERRORED) +
-			       count(submitter, IBVCAP_TX_CTR_FLUSHED) &&
+	return count(submitter, IBVCAP_TX_CTR_SUBMITTED) == count(submitter, IBVCAP_TX_CTR_COMPLETED) +
+	                                                            count(submitter, IBVCAP_TX_CTR_ERRORED) +
+	                                                            count(submitter, IBVCAP_TX_CTR_FLUSHED) &&
 	       count(submitter, IBVCAP_TX_CTR_SUBMITTED) == submitter->sender.sender.submitted && submitter->wrong == 0;
 }
 
@@ -234,7 +237,7 @@ static void remove_sender(struct stress *stress, uint32_t i)
 {
 	struct submitter *submitter = &stress->shared->submitters[i];
 
-	ask(stage_of(stress, i), (struct mail){ .type = MAIL_REMOVE_SENDER, .sender = &submitter->sender.sender },
+	ask(stage_of(stress, i), (struct mail){.type = MAIL_REMOVE_SENDER, .sender = &submitter->sender.sender},
 	    MAIL_SENDER_REMOVED);
 	if (!is_sum_exact(submitter)) {
 		fprintf(stderr, "send_stress: sender %u: its sum is not exact\n", i);
@@ -272,7 +275,7 @@ static void end(struct stress *stress, uint32_t i)
 
 static void let_run(struct stress *stress, uint64_t seconds)
 {
-	const struct timespec tick = { .tv_nsec = KILL_MS * 1000000 };
+	const struct timespec tick = {.tv_nsec = KILL_MS * 1000000};
 
 	for (uint64_t i = 0; i < seconds * 1000 / KILL_MS; i++) {
 		nanosleep(&tick, NULL);
@@ -285,8 +288,8 @@ static void let_run(struct stress *stress, uint64_t seconds)
 static void stop(struct stress *stress)
 {
 	for (int i = 0; i < STAGES; i++)
-		ask(&stress->stages[i], (struct mail){ .type = MAIL_REMOVE_CHANNEL }, MAIL_CHANNEL_REMOVED);
-	ask(&stress->stages[THREAD], (struct mail){ .type = MAIL_STOP }, MAIL_STOPPED);
+		ask(&stress->stages[i], (struct mail){.type = MAIL_REMOVE_CHANNEL}, MAIL_CHANNEL_REMOVED);
+	ask(&stress->stages[THREAD], (struct mail){.type = MAIL_STOP}, MAIL_STOPPED);
 	transmit_join(stress->stages[THREAD].transmit);
 	atomic_store_explicit(&stress->stop, true, memory_order_relaxed);
 	pthread_join(stress->wire, NULL);
@@ -308,10 +311,9 @@ static void stop(struct stress *stress)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "seconds", required_argument, NULL, 's' },
-						 { "processes", no_argument, NULL, 'p' },
-						 { 0 } };
-	static struct stress stress = { .mutex = PTHREAD_MUTEX_INITIALIZER, .good = true };
+	static const struct option options[] = {
+		{"seconds", required_argument, NULL, 's'}, {"processes", no_argument, NULL, 'p'}, {0}};
+	static struct stress stress = {.mutex = PTHREAD_MUTEX_INITIALIZER, .good = true};
 	uint64_t seconds = 5;
 	int option;
 
@@ -327,7 +329,7 @@ int main(int argc, char **argv)
 	require(stress.shared != MAP_FAILED, "out of memory");
 	require(scripted_backend_ops.open("none", &stress.backend, NULL) == 0, "no backend");
 	for (uint32_t i = 0; i < N_SENDERS; i++)
-		stress.shared->submitters[i].sender = (struct test_sender){ .socket = -1 };
+		stress.shared->submitters[i].sender = (struct test_sender){.socket = -1};
 	for (int i = 0; i < STAGES; i++)
 		init_stage(&stress, &stress.stages[i]);
 	for (uint32_t i = 0; i < N_SENDERS; i++) {

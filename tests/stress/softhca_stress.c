@@ -18,13 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define N_WORKERS      3u
-#define N_WQE          8u /* in each of a queue pair's queues */
-#define SENT_BYTES     (FRAME_BYTES + sizeof(((struct hw_eth_seg *)0)->inline_hdr))
-#define COMPLETIONS    40u /* a round of a worker */
-#define PATIENCE_S     60
-#define EXIT_SKIP      77
-#define ARENA_BYTES    16384u
+#define N_WORKERS   3u
+#define N_WQE       8u /* in each of a queue pair's queues */
+#define SENT_BYTES  (FRAME_BYTES + sizeof(((struct hw_eth_seg *)0)->inline_hdr))
+#define COMPLETIONS 40u /* a round of a worker */
+#define PATIENCE_S  60
+#define EXIT_SKIP   77
+#define ARENA_BYTES 16384u
 
 /* A worker's memory: where the device finds its queues. */
 struct arena {
@@ -96,8 +96,10 @@ static int get_context(struct worker *w)
 
 static void modify_qp(struct worker *w, enum qp_state state)
 {
-	struct ib_uverbs_modify_qp core = {
-		.qp_handle = w->qp, .attr_mask = state == QP_INIT ? 1 | 1 << 5 : 1, .qp_state = (uint8_t)state, .port_num = 1};
+	struct ib_uverbs_modify_qp core = {.qp_handle = w->qp,
+	                                   .attr_mask = state == QP_INIT ? 1 | 1 << 5 : 1,
+	                                   .qp_state = (uint8_t)state,
+	                                   .port_num = 1};
 
 	must(!COMMAND_SILENT(w->stress, w->fd, MODIFY_QP, core));
 }
@@ -105,12 +107,20 @@ static void modify_qp(struct worker *w, enum qp_state state)
 /* The number that the device knows it by. */
 static uint32_t create_qp(struct worker *w)
 {
-	struct ib_uverbs_create_qp core = {
-		.pd_handle = w->pd, .send_cq_handle = w->cq, .recv_cq_handle = w->cq, .max_recv_wr = N_WQE,
-		.max_send_wr = N_WQE, .max_recv_sge = 1, .max_send_sge = 1, .qp_type = IB_UVERBS_QPT_RAW_PACKET};
-	struct mlx5_ib_create_qp drv = {
-		.buf_addr = (uintptr_t)w->arena->receives, .sq_buf_addr = (uintptr_t)w->arena->sends,
-		.db_addr = (uintptr_t)w->arena->qp_record, .rq_wqe_count = N_WQE, .rq_wqe_shift = 5, .sq_wqe_count = N_WQE};
+	struct ib_uverbs_create_qp core = {.pd_handle = w->pd,
+	                                   .send_cq_handle = w->cq,
+	                                   .recv_cq_handle = w->cq,
+	                                   .max_recv_wr = N_WQE,
+	                                   .max_send_wr = N_WQE,
+	                                   .max_recv_sge = 1,
+	                                   .max_send_sge = 1,
+	                                   .qp_type = IB_UVERBS_QPT_RAW_PACKET};
+	struct mlx5_ib_create_qp drv = {.buf_addr = (uintptr_t)w->arena->receives,
+	                                .sq_buf_addr = (uintptr_t)w->arena->sends,
+	                                .db_addr = (uintptr_t)w->arena->qp_record,
+	                                .rq_wqe_count = N_WQE,
+	                                .rq_wqe_shift = 5,
+	                                .sq_wqe_count = N_WQE};
 	struct {
 		struct ib_uverbs_create_qp_resp core;
 		struct mlx5_ib_create_qp_resp drv;
@@ -162,7 +172,8 @@ static void post_send(struct worker *w, uint32_t qpn)
 		struct hw_data_seg data;
 	} wqe = {
 		.ctrl = {.opmod_idx_opcode_be = htobe32((uint32_t)w->sent << 8 | HW_OPCODE_SEND),
-			 .qpn_ds_be = htobe32(qpn << 8 | sizeof(wqe) / 16), .fm_ce_se = HW_CTRL_CQ_UPDATE},
+	                 .qpn_ds_be = htobe32(qpn << 8 | sizeof(wqe) / 16),
+	                 .fm_ce_se = HW_CTRL_CQ_UPDATE},
 		.eth = {.inline_hdr_sz_be = htobe16(sizeof(wqe.eth.inline_hdr))},
 		.data = {htobe32(FRAME_BYTES), htobe32(w->lkey), htobe64((uintptr_t)from)},
 	};
@@ -182,7 +193,7 @@ static enum hw_cqe_opcode poll_cq(struct worker *w)
 		return HW_CQE_INVALID;
 	if (opcode == HW_CQE_REQ_ERR || opcode == HW_CQE_RESP_ERR)
 		fprintf(stderr, "opcode %u, syndrome %u, work request %u\n", opcode,
-			((const struct hw_cqe_err *)c)->syndrome, be16toh(c->wqe_counter_be));
+		        ((const struct hw_cqe_err *)c)->syndrome, be16toh(c->wqe_counter_be));
 	if (opcode == HW_CQE_RESP_SEND) /* the wire's, or one of ours: lo's MAC is all zeros */
 		must(be32toh(c->byte_cnt_be) == FRAME_BYTES || be32toh(c->byte_cnt_be) == SENT_BYTES);
 	ring(&w->arena->cq_record[HW_DBR_CQ_CONSUMER], ++w->consumed & HW_CQ_INDEX_MASK);

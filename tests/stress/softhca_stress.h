@@ -28,18 +28,17 @@ void must_(bool good, const char *what, int line);
 /* 0, or -1: the descriptor is closed, or the command was refused. `core` begins with where the response
  * goes, if there is one. */
 int command(struct stress *s, int fd, uint32_t number, const void *core, size_t core_bytes, const void *drv,
-	    size_t drv_bytes, size_t out_bytes);
+            size_t drv_bytes, size_t out_bytes);
 int extended(struct stress *s, int fd, uint32_t number, const void *core, size_t core_bytes, void *resp,
-	     size_t resp_bytes);
+             size_t resp_bytes);
 
-#define COMMAND(s, fd, name, core, drv, resp)                                                                 \
-	((core).response = (uintptr_t)&(resp),                                                                \
+#define COMMAND(s, fd, name, core, drv, resp)    \
+	((core).response = (uintptr_t) & (resp), \
 	 command(s, fd, IB_USER_VERBS_CMD_##name, &(core), sizeof(core), &(drv), sizeof(drv), sizeof(resp)))
-#define COMMAND_NO_DRIVER(s, fd, name, core, resp)                                                            \
-	((core).response = (uintptr_t)&(resp),                                                                \
+#define COMMAND_NO_DRIVER(s, fd, name, core, resp) \
+	((core).response = (uintptr_t) & (resp),   \
 	 command(s, fd, IB_USER_VERBS_CMD_##name, &(core), sizeof(core), NULL, 0, sizeof(resp)))
-#define COMMAND_SILENT(s, fd, name, core)                                                                     \
-	command(s, fd, IB_USER_VERBS_CMD_##name, &(core), sizeof(core), NULL, 0, 0)
+#define COMMAND_SILENT(s, fd, name, core) command(s, fd, IB_USER_VERBS_CMD_##name, &(core), sizeof(core), NULL, 0, 0)
 
 int alloc_pd(struct stress *s, int fd, uint32_t *handle);
 int reg_mr(struct stress *s, int fd, uint32_t pd, void *start, uint64_t bytes, uint32_t *handle, uint32_t *lkey);

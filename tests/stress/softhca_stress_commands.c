@@ -36,7 +36,7 @@ static int submit(struct stress *s, int fd, const struct message *m)
 }
 
 int command(struct stress *s, int fd, uint32_t number, const void *core, size_t core_bytes, const void *drv,
-	    size_t drv_bytes, size_t out_bytes)
+            size_t drv_bytes, size_t out_bytes)
 {
 	struct ib_uverbs_cmd_hdr hdr = {
 		.command = number,
@@ -53,7 +53,7 @@ int command(struct stress *s, int fd, uint32_t number, const void *core, size_t 
 }
 
 int extended(struct stress *s, int fd, uint32_t number, const void *core, size_t core_bytes, void *resp,
-	     size_t resp_bytes)
+             size_t resp_bytes)
 {
 	struct ib_uverbs_cmd_hdr hdr = {
 		.command = number | IB_USER_VERBS_CMD_FLAG_EXTENDED,
@@ -84,8 +84,11 @@ int alloc_pd(struct stress *s, int fd, uint32_t *handle)
 
 int reg_mr(struct stress *s, int fd, uint32_t pd, void *start, uint64_t bytes, uint32_t *handle, uint32_t *lkey)
 {
-	struct ib_uverbs_reg_mr core = {
-		.start = (uintptr_t)start, .length = bytes, .hca_va = (uintptr_t)start, .pd_handle = pd, .access_flags = 1};
+	struct ib_uverbs_reg_mr core = {.start = (uintptr_t)start,
+	                                .length = bytes,
+	                                .hca_va = (uintptr_t)start,
+	                                .pd_handle = pd,
+	                                .access_flags = 1};
 	struct ib_uverbs_reg_mr_resp resp = {};
 	int r = COMMAND_NO_DRIVER(s, fd, REG_MR, core, resp);
 

@@ -15,8 +15,8 @@ static struct stress_wire {
 
 static int stress_receive(struct wire *wire, struct wire_frame *frames, int max)
 {
-	static const uint8_t udp[42] = {2, 0, 0, 0, 0, 1,  2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 50, 0, 0, 0,
-					0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 0, 2, 0, 0, 30, 0, 0};
+	static const uint8_t udp[42] = {2, 0,  0,  0, 0, 1,  2, 0, 0, 0,  0, 2, 8, 0, 0x45, 0, 0, 50, 0,  0, 0,
+	                                0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 0,    2, 0, 0,  30, 0, 0};
 	int n = the_wire.turn++ % 2 && max >= BURST ? BURST : 0;
 
 	(void)wire;
@@ -59,8 +59,12 @@ static void stress_close(struct wire *wire)
 }
 
 static const struct wire_ops stress_wire_ops = {
-	.receive = stress_receive, .release = stress_release, .send = stress_send,
-	.wait = stress_wait,       .stats = stress_stats,     .close = stress_close,
+	.receive = stress_receive,
+	.release = stress_release,
+	.send = stress_send,
+	.wait = stress_wait,
+	.stats = stress_stats,
+	.close = stress_close,
 };
 
 int wire_open(struct wire **wire, const struct wire_config *config)

@@ -37,10 +37,10 @@ void submitter_init(struct submitter *submitter, uint32_t id, _Atomic bool *end)
 	submitter->tx = (struct ibvcap_tx){
 		.control = -1, /* poll() passes over it: a daemon that is there */
 		.socket = submitter->sender.socket,
-		.arena = { .address = sender->arena.address, .fd = -1 },
+		.arena = {.address = sender->arena.address, .fd = -1},
 		.state = sender->state,
 		.page = sender->page,
-		.info = { .n_slots = sender->n_slots, .slot_bytes = sender->slot_bytes, .n_destinations = 1 },
+		.info = {.n_slots = sender->n_slots, .slot_bytes = sender->slot_bytes, .n_destinations = 1},
 		.descriptors = (struct ibvcap_tx_descriptor *)(void *)(sender->page + 1),
 		.statuses = sender->statuses,
 	};
@@ -58,7 +58,7 @@ static void write_row(struct submitter *submitter, uint8_t *row, struct ibvcap_t
 
 	memcpy(row, &stamp, sizeof(stamp));
 	for (uint32_t at = sizeof(stamp); at < stamp.bytes; at += 8)
-		memcpy(row + at, &(uint64_t){ word(&stamp, at) }, 8);
+		memcpy(row + at, &(uint64_t){word(&stamp, at)}, 8);
 	packet->length = (uint16_t)stamp.bytes;
 	if (random_below(submitter, 100) == 0) {
 		packet->destination = 1;
@@ -92,7 +92,7 @@ static void ask_results(struct submitter *submitter)
 static void flush(struct submitter *submitter)
 {
 	int timeout_ms = random_below(submitter, 2) ? 30000 : 0;
-	struct pollfd poller = { .fd = ibvcap_tx_fd(&submitter->tx), .events = POLLIN };
+	struct pollfd poller = {.fd = ibvcap_tx_fd(&submitter->tx), .events = POLLIN};
 	int r;
 
 	while ((r = ibvcap_flush(&submitter->tx, timeout_ms)) == -ETIMEDOUT && timeout_ms == 0)
@@ -102,7 +102,7 @@ static void flush(struct submitter *submitter)
 
 void submitter_run(struct submitter *submitter)
 {
-	const struct timespec nap = { .tv_nsec = 100000 };
+	const struct timespec nap = {.tv_nsec = 100000};
 	struct ibvcap_slots slots;
 	int r;
 
@@ -117,7 +117,7 @@ void submitter_run(struct submitter *submitter)
 
 		for (uint32_t i = 0; i < n; i++)
 			write_row(submitter, slots.payload + (size_t)i * slots.stride, &slots.packets[i],
-				  slots.sequence + i);
+			          slots.sequence + i);
 		r = ibvcap_submit(&submitter->tx, n);
 		require(r == 0, "submit", r);
 		if (random_below(submitter, 8) == 0)

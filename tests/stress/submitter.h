@@ -17,14 +17,14 @@ struct submitter {
 	struct test_sender sender;
 	struct ibvcap_tx tx;
 	unsigned seed;
-	uint64_t bad;       /* submitted that cannot be sent */
+	uint64_t bad;             /* submitted that cannot be sent */
 	uint64_t results_errored; /* as ibvcap_tx_results() told */
 	uint64_t results;
 	uint64_t passed_over;
 	/* The wire's. */
 	uint64_t frames;
-	uint64_t next;      /* the lowest sequence that may come */
-	uint64_t wrong;     /* frames that are not what was submitted, or not in order */
+	uint64_t next;  /* the lowest sequence that may come */
+	uint64_t wrong; /* frames that are not what was submitted, or not in order */
 };
 
 /** A handle on the daemon's own mappings: two views of one page ThreadSanitizer would not know to be the same. */

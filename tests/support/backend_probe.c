@@ -53,8 +53,7 @@ bool parse_address(const char *text, struct config_address *address)
 
 static int map(uint8_t **memory, size_t bytes)
 {
-	void *address =
-		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 	if (address == MAP_FAILED)
 		return -errno;
@@ -100,7 +99,8 @@ static int set_up(struct probe *probe, const char *interface, const char *backen
 	if (probe->send_options.slots) {
 		probe->send_options.headers = probe->headers_memory;
 		probe->send_options.completion_events = probe->options.completion_events;
-		return probe->ops->create_send_queue(probe->backend, &probe->send_options, &probe->queue, &probe->fault);
+		return probe->ops->create_send_queue(probe->backend, &probe->send_options, &probe->queue,
+		                                     &probe->fault);
 	}
 	probe->options.payload = probe->payload_memory;
 	probe->options.headers = probe->headers_memory;
@@ -174,7 +174,8 @@ static void command_capabilities(struct probe *probe, char *arguments)
 	(void)arguments;
 	probe->ops->capabilities(probe->backend, &is);
 	printf("{\"device\": \"%s\", \"max_queue_slots\": %u, \"oversize_sink\": %s, \"timestamps\": %s, \"clock_hz\": "
-	       "%" PRIu64 ", \"clock_mask\": %" PRIu64 ", \"max_send_slots\": %u, \"send_checksums\": %s, \"min_rate_bps\": "
+	       "%" PRIu64 ", \"clock_mask\": %" PRIu64
+	       ", \"max_send_slots\": %u, \"send_checksums\": %s, \"min_rate_bps\": "
 	       "%" PRIu64 ", \"max_rate_bps\": %" PRIu64 ", \"error\": 0}\n",
 	       is.device, is.max_queue_slots, is.oversize_sink ? "true" : "false", is.timestamps ? "true" : "false",
 	       is.clock_hz, is.clock_mask, is.max_send_slots, is.send_checksums ? "true" : "false", is.min_rate_bps,
@@ -261,18 +262,41 @@ int main(int argc, char **argv)
 
 	while ((option = getopt(argc, argv, "b:q:H:S:oeTs:cr:B:")) != -1) {
 		switch (option) {
-		case 'b': backend = optarg; break;
-		case 'q': probe.options.slots = (uint32_t)atoi(optarg); break;
-		case 'H': probe.options.header_bytes = (uint32_t)atoi(optarg); break;
-		case 'S': probe.options.slot_bytes = (uint32_t)atoi(optarg); break;
-		case 'o': probe.options.oversize_sink = true; break;
-		case 'e': probe.options.completion_events = true; break;
-		case 'T': probe.options.timestamps = false; break;
-		case 's': probe.send_options.slots = (uint32_t)atoi(optarg); break;
-		case 'c': probe.send_options.checksums = true; break;
-		case 'r': probe.send_options.rate_bps = strtoull(optarg, NULL, 10); break;
-		case 'B': probe.send_options.burst_bytes = (uint32_t)atoi(optarg); break;
-		default: return EX_USAGE;
+		case 'b':
+			backend = optarg;
+			break;
+		case 'q':
+			probe.options.slots = (uint32_t)atoi(optarg);
+			break;
+		case 'H':
+			probe.options.header_bytes = (uint32_t)atoi(optarg);
+			break;
+		case 'S':
+			probe.options.slot_bytes = (uint32_t)atoi(optarg);
+			break;
+		case 'o':
+			probe.options.oversize_sink = true;
+			break;
+		case 'e':
+			probe.options.completion_events = true;
+			break;
+		case 'T':
+			probe.options.timestamps = false;
+			break;
+		case 's':
+			probe.send_options.slots = (uint32_t)atoi(optarg);
+			break;
+		case 'c':
+			probe.send_options.checksums = true;
+			break;
+		case 'r':
+			probe.send_options.rate_bps = strtoull(optarg, NULL, 10);
+			break;
+		case 'B':
+			probe.send_options.burst_bytes = (uint32_t)atoi(optarg);
+			break;
+		default:
+			return EX_USAGE;
 		}
 	}
 	if (optind + 1 != argc)

@@ -37,16 +37,15 @@ static void on_signal(int number)
 static void parse(int argc, char **argv, struct options *options)
 {
 	static const struct option known[] = {
-		{ "socket", required_argument, NULL, 's' },  { "stream", required_argument, NULL, 'n' },
-		{ "count", required_argument, NULL, 'c' },   { "timeout", required_argument, NULL, 't' },
-		{ "lease", required_argument, NULL, 'l' },   { "pause-us", required_argument, NULL, 'p' },
-		{ "oldest", no_argument, NULL, 'o' },        { "quiet", no_argument, NULL, 'q' },
-		{ "reattach", required_argument, NULL, 'r' },
-		{ 0 },
+		{"socket", required_argument, NULL, 's'},   {"stream", required_argument, NULL, 'n'},
+		{"count", required_argument, NULL, 'c'},    {"timeout", required_argument, NULL, 't'},
+		{"lease", required_argument, NULL, 'l'},    {"pause-us", required_argument, NULL, 'p'},
+		{"oldest", no_argument, NULL, 'o'},         {"quiet", no_argument, NULL, 'q'},
+		{"reattach", required_argument, NULL, 'r'}, {0},
 	};
 	int option;
 
-	*options = (struct options){ .count = UINT64_MAX, .timeout_ms = -1 };
+	*options = (struct options){.count = UINT64_MAX, .timeout_ms = -1};
 	options->attach.reattach_ms = IBVCAP_NO_REATTACH;
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		switch (option) {
@@ -102,7 +101,7 @@ static void print_packet(const struct ibvcap_batch *batch, uint32_t i)
 
 static void hold(uint32_t us)
 {
-	nanosleep(&(struct timespec){ .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 }, NULL);
+	nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
 }
 
 /* In short waits: a signal that comes just before one would else be waited out. */
@@ -155,7 +154,7 @@ static void print_counts(const struct ibvcap_rx *rx)
 
 int main(int argc, char **argv)
 {
-	struct sigaction action = { .sa_handler = on_signal };
+	struct sigaction action = {.sa_handler = on_signal};
 	struct options options;
 	struct ibvcap_info info;
 	struct ibvcap_rx *rx;

@@ -6,10 +6,11 @@
 
 int test_consumer_init(struct ring_consumer *consumer, uint32_t lease_blocks)
 {
-	*consumer = (struct ring_consumer){ .state_shm = SHM_INIT, .page_shm = SHM_INIT, .lease_blocks = lease_blocks };
+	*consumer = (struct ring_consumer){.state_shm = SHM_INIT, .page_shm = SHM_INIT, .lease_blocks = lease_blocks};
 	consumer->account = calloc(1, sizeof(*consumer->account));
-	int r = consumer->account ? shm_create(&consumer->state_shm, "test-state", sizeof(struct ibvcap_consumer_state), 4096)
-				  : -ENOMEM;
+	int r = consumer->account
+	                ? shm_create(&consumer->state_shm, "test-state", sizeof(struct ibvcap_consumer_state), 4096)
+	                : -ENOMEM;
 
 	if (r == 0)
 		r = shm_create(&consumer->page_shm, "test-page", sizeof(struct ibvcap_consumer_page), 4096);

@@ -73,7 +73,7 @@ static bool is_program(const void *caller)
 static bool is_first_thread(void)
 {
 	static _Thread_local int first
-	    __attribute__((tls_model("initial-exec"))); /* 0: not asked yet; 1: it is; 2: it is not */
+		__attribute__((tls_model("initial-exec"))); /* 0: not asked yet; 1: it is; 2: it is not */
 
 	if (!first)
 		first = getpid() == gettid() ? 1 : 2;
@@ -101,7 +101,7 @@ extern void *__libc_memalign(size_t alignment, size_t bytes);
 extern void __libc_free(void *memory);
 
 #define NOTES (1u << 14)
-#define GONE ((void *)1)
+#define GONE  ((void *)1)
 
 static void *notes[NOTES]; /* open addressing; GONE: was taken, look on */
 static atomic_flag notes_lock = ATOMIC_FLAG_INIT;

@@ -14,26 +14,26 @@ bool fail_calls_now(const void *caller, bool first_only);
 void *fail_calls_note(void *given, const void *caller);
 void fail_calls_forget(const void *given);
 
-#define CALLER __builtin_return_address(0)
+#define CALLER  __builtin_return_address(0)
 #define FAILS() fail_calls_now(CALLER, false)
 
 #define GIVEN(object) fail_calls_note(object, CALLER)
 
 /* result NAME(parameters): failure with errno, or what the real one says. take: GIVEN for what is to be given back. */
 #define FAILING(...) FAILING_AND(, __VA_ARGS__)
-#define FAILING_AND(take, result, failure, error, name, parameters, arguments)                                         \
-	result name parameters;                                                                                        \
-	result name parameters                                                                                         \
-	{                                                                                                              \
-		static result(*_Atomic next) parameters;                                                               \
-                                                                                                                       \
-		if (FAILS()) {                                                                                         \
-			errno = error;                                                                                 \
-			return failure;                                                                                \
-		}                                                                                                      \
-		if (!next)                                                                                             \
-			next = (result(*) parameters)dlsym(RTLD_NEXT, #name);                                          \
-		return take(next arguments);                                                                           \
+#define FAILING_AND(take, result, failure, error, name, parameters, arguments) \
+	result name parameters;                                                \
+	result name parameters                                                 \
+	{                                                                      \
+		static result(*_Atomic next) parameters;                       \
+                                                                               \
+		if (FAILS()) {                                                 \
+			errno = error;                                         \
+			return failure;                                        \
+		}                                                              \
+		if (!next)                                                     \
+			next = (result(*) parameters)dlsym(RTLD_NEXT, #name);  \
+		return take(next arguments);                                   \
 	}
 
 #endif

@@ -37,8 +37,8 @@ FAILING(int, -1, ENOMEM, lstat, (const char *path, struct stat *status), (path, 
 FAILING(int, -1, ENOMEM, fstat, (int fd, struct stat *status), (fd, status))
 FAILING(int, -1, EMFILE, dup, (int fd), (fd))
 FAILING(void *, MAP_FAILED, ENOMEM, mmap,
-	(void *address, size_t bytes, int protection, int flags, int fd, off_t offset),
-	(address, bytes, protection, flags, fd, offset))
+        (void *address, size_t bytes, int protection, int flags, int fd, off_t offset),
+        (address, bytes, protection, flags, fd, offset))
 FAILING(ssize_t, -1, EAGAIN, getrandom, (void *buffer, size_t bytes, unsigned flags), (buffer, bytes, flags))
 FAILING(FILE *, NULL, EMFILE, fopen, (const char *path, const char *mode), (path, mode))
 FAILING(DIR *, NULL, EMFILE, opendir, (const char *path), (path))
@@ -65,23 +65,23 @@ int open(const char *path, int flags, ...)
 }
 
 /* int NAME(int, what, ...) with at most one argument more, of a word. */
-#define FAILING_CONTROL(error, name, type)                                                                             \
-	int name(int fd, type what, ...)                                                                               \
-	{                                                                                                              \
-		static int (*_Atomic next)(int, type, ...);                                                            \
-		va_list arguments;                                                                                     \
-		unsigned long argument;                                                                                \
-                                                                                                                       \
-		if (FAILS()) {                                                                                         \
-			errno = error;                                                                                 \
-			return -1;                                                                                     \
-		}                                                                                                      \
-		va_start(arguments, what);                                                                             \
-		argument = va_arg(arguments, unsigned long);                                                           \
-		va_end(arguments);                                                                                     \
-		if (!next)                                                                                             \
-			next = (int (*)(int, type, ...))dlsym(RTLD_NEXT, #name);                                       \
-		return next(fd, what, argument);                                                                       \
+#define FAILING_CONTROL(error, name, type)                                       \
+	int name(int fd, type what, ...)                                         \
+	{                                                                        \
+		static int (*_Atomic next)(int, type, ...);                      \
+		va_list arguments;                                               \
+		unsigned long argument;                                          \
+                                                                                 \
+		if (FAILS()) {                                                   \
+			errno = error;                                           \
+			return -1;                                               \
+		}                                                                \
+		va_start(arguments, what);                                       \
+		argument = va_arg(arguments, unsigned long);                     \
+		va_end(arguments);                                               \
+		if (!next)                                                       \
+			next = (int (*)(int, type, ...))dlsym(RTLD_NEXT, #name); \
+		return next(fd, what, argument);                                 \
 	}
 
 FAILING_CONTROL(EPERM, fcntl, int)
@@ -114,30 +114,30 @@ FAILING(int, -1, EMFILE, socketpair, (int family, int type, int protocol, int fd
 FAILING(int, -1, EMFILE, pipe2, (int fds[2], int flags), (fds, flags))
 FAILING(int, -1, EMFILE, eventfd, (unsigned value, int flags), (value, flags))
 FAILING(int, -1, EMFILE, accept4, (int fd, struct sockaddr *address, socklen_t *bytes, int flags),
-	(fd, address, bytes, flags))
+        (fd, address, bytes, flags))
 FAILING(int, -1, ENOMEM, bind, (int fd, const struct sockaddr *address, socklen_t bytes), (fd, address, bytes))
 FAILING(int, -1, ENOMEM, listen, (int fd, int backlog), (fd, backlog))
 FAILING(int, -1, ENOMEM, connect, (int fd, const struct sockaddr *address, socklen_t bytes), (fd, address, bytes))
 FAILING(int, -1, ENOBUFS, setsockopt, (int fd, int level, int name, const void *value, socklen_t bytes),
-	(fd, level, name, value, bytes))
+        (fd, level, name, value, bytes))
 FAILING(int, -1, ENOBUFS, getsockopt, (int fd, int level, int name, void *value, socklen_t *bytes),
-	(fd, level, name, value, bytes))
+        (fd, level, name, value, bytes))
 FAILING(ssize_t, -1, ENOMEM, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
 FAILING(ssize_t, -1, ENOMEM, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
 FAILING(int, -1, ENOMEM, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
 FAILING(int, -1, ENOMEM, ppoll, (struct pollfd * fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask),
-	(fds, n, timeout, mask))
+        (fds, n, timeout, mask))
 FAILING(unsigned, 0, ENOBUFS, if_nametoindex, (const char *name), (name))
 FAILING(struct if_nameindex *, NULL, ENOBUFS, if_nameindex, (void), ())
 
 /* ---- threads and capabilities -------------------------------------------------------------------- */
 
 FAILING(int, EAGAIN, EAGAIN, pthread_create,
-	(pthread_t * thread, const pthread_attr_t *attributes, void *(*main)(void *), void *argument),
-	(thread, attributes, main, argument))
+        (pthread_t * thread, const pthread_attr_t *attributes, void *(*main)(void *), void *argument),
+        (thread, attributes, main, argument))
 FAILING(int, ENOMEM, ENOMEM, pthread_attr_init, (pthread_attr_t * attributes), (attributes))
 FAILING(int, EINVAL, EINVAL, pthread_attr_setaffinity_np,
-	(pthread_attr_t * attributes, size_t bytes, const cpu_set_t *cpus), (attributes, bytes, cpus))
+        (pthread_attr_t * attributes, size_t bytes, const cpu_set_t *cpus), (attributes, bytes, cpus))
 FAILING(cap_t, NULL, ENOMEM, cap_init, (void), ())
 FAILING(cap_t, NULL, ENOMEM, cap_get_proc, (void), ())
 FAILING(int, -1, EPERM, cap_set_proc, (cap_t capabilities), (capabilities))
@@ -150,29 +150,29 @@ FAILING(int, -1, EPERM, cap_reset_ambient, (void), ())
 FAILING(int, -ENOMEM, ENOMEM, sd_event_new, (sd_event * *event), (event))
 FAILING(int, -ENOMEM, ENOMEM, sd_event_loop, (sd_event * event), (event))
 FAILING(int, -ENOMEM, ENOMEM, sd_event_add_io,
-	(sd_event * event, sd_event_source **source, int fd, uint32_t events, sd_event_io_handler_t handler,
-	 void *context),
-	(event, source, fd, events, handler, context))
+        (sd_event * event, sd_event_source **source, int fd, uint32_t events, sd_event_io_handler_t handler,
+         void *context),
+        (event, source, fd, events, handler, context))
 FAILING(int, -ENOMEM, ENOMEM, sd_event_add_time,
-	(sd_event * event, sd_event_source **source, clockid_t clock, uint64_t at_us, uint64_t accuracy_us,
-	 sd_event_time_handler_t handler, void *context),
-	(event, source, clock, at_us, accuracy_us, handler, context))
+        (sd_event * event, sd_event_source **source, clockid_t clock, uint64_t at_us, uint64_t accuracy_us,
+         sd_event_time_handler_t handler, void *context),
+        (event, source, clock, at_us, accuracy_us, handler, context))
 FAILING(int, -ENOMEM, ENOMEM, sd_event_add_time_relative,
-	(sd_event * event, sd_event_source **source, clockid_t clock, uint64_t after_us, uint64_t accuracy_us,
-	 sd_event_time_handler_t handler, void *context),
-	(event, source, clock, after_us, accuracy_us, handler, context))
+        (sd_event * event, sd_event_source **source, clockid_t clock, uint64_t after_us, uint64_t accuracy_us,
+         sd_event_time_handler_t handler, void *context),
+        (event, source, clock, after_us, accuracy_us, handler, context))
 FAILING(int, -ENOMEM, ENOMEM, sd_event_add_signal,
-	(sd_event * event, sd_event_source **source, int number, sd_event_signal_handler_t handler, void *context),
-	(event, source, number, handler, context))
+        (sd_event * event, sd_event_source **source, int number, sd_event_signal_handler_t handler, void *context),
+        (event, source, number, handler, context))
 FAILING(int, -ENOMEM, ENOMEM, sd_event_add_defer,
-	(sd_event * event, sd_event_source **source, sd_event_handler_t handler, void *context),
-	(event, source, handler, context))
+        (sd_event * event, sd_event_source **source, sd_event_handler_t handler, void *context),
+        (event, source, handler, context))
 FAILING(int, -ENOBUFS, ENOBUFS, sd_notify, (int unset, const char *state), (unset, state))
 FAILING(int, -ENOBUFS, ENOBUFS, sd_pid_notify_with_fds,
-	(pid_t pid, int unset, const char *state, const int *fds, unsigned n_fds), (pid, unset, state, fds, n_fds))
+        (pid_t pid, int unset, const char *state, const int *fds, unsigned n_fds), (pid, unset, state, fds, n_fds))
 FAILING(int, -ENOMEM, ENOMEM, sd_listen_fds_with_names, (int unset, char ***names), (unset, names))
 FAILING(int, -EIO, EIO, sd_is_socket_unix, (int fd, int type, int listening, const char *path, size_t bytes),
-	(fd, type, listening, path, bytes))
+        (fd, type, listening, path, bytes))
 
 int sd_notifyf(int unset, const char *format, ...)
 {

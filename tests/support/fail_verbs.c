@@ -13,21 +13,21 @@
 FAILING_AND(GIVEN, struct ibv_device **, NULL, ENOMEM, ibv_get_device_list, (int *n), (n))
 FAILING_AND(GIVEN, struct ibv_pd *, NULL, ENOMEM, ibv_alloc_pd, (struct ibv_context * context), (context))
 FAILING_AND(GIVEN, struct ibv_mr *, NULL, ENOMEM, ibv_reg_mr,
-	    (struct ibv_pd * pd, void *address, size_t bytes, int access), (pd, address, bytes, access))
+            (struct ibv_pd * pd, void *address, size_t bytes, int access), (pd, address, bytes, access))
 FAILING_AND(GIVEN, struct ibv_mr *, NULL, ENOMEM, ibv_reg_mr_iova2,
-	    (struct ibv_pd * pd, void *address, size_t bytes, uint64_t iova, unsigned access),
-	    (pd, address, bytes, iova, access))
+            (struct ibv_pd * pd, void *address, size_t bytes, uint64_t iova, unsigned access),
+            (pd, address, bytes, iova, access))
 FAILING_AND(GIVEN, struct ibv_comp_channel *, NULL, ENOMEM, ibv_create_comp_channel, (struct ibv_context * context),
-	    (context))
+            (context))
 FAILING_AND(GIVEN, struct ibv_qp *, NULL, ENOMEM, ibv_create_qp, (struct ibv_pd * pd, struct ibv_qp_init_attr *init),
-	    (pd, init))
+            (pd, init))
 FAILING(int, EIO, EIO, ibv_modify_qp, (struct ibv_qp * qp, struct ibv_qp_attr *attr, int mask), (qp, attr, mask))
 FAILING(int, EIO, EIO, ibv_query_qp,
-	(struct ibv_qp * qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init), (qp, attr, mask, init))
+        (struct ibv_qp * qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init), (qp, attr, mask, init))
 FAILING(int, -1, EIO, ibv_get_async_event, (struct ibv_context * context, struct ibv_async_event *event),
-	(context, event))
+        (context, event))
 FAILING(int, -1, EIO, ibv_get_cq_event, (struct ibv_comp_channel * channel, struct ibv_cq **cq, void **context),
-	(channel, cq, context))
+        (channel, cq, context))
 
 /* It stands in the middle of its memory. */
 int ibv_destroy_qp(struct ibv_qp *qp)
@@ -47,42 +47,42 @@ static struct verbs_context table;
 
 /* One of table's functions, failing. */
 #define FAILING_TABLE(...) FAILING_TABLE_AND(, __VA_ARGS__)
-#define FAILING_TABLE_AND(take, result, failure, error, field, parameters, arguments)                                  \
-	static result fail_##field parameters                                                                          \
-	{                                                                                                              \
-		if (FAILS()) {                                                                                         \
-			errno = error;                                                                                 \
-			return failure;                                                                                \
-		}                                                                                                      \
-		return take(table.field arguments);                                                                    \
+#define FAILING_TABLE_AND(take, result, failure, error, field, parameters, arguments) \
+	static result fail_##field parameters                                         \
+	{                                                                             \
+		if (FAILS()) {                                                        \
+			errno = error;                                                \
+			return failure;                                               \
+		}                                                                     \
+		return take(table.field arguments);                                   \
 	}
 
 FAILING_TABLE(int, EIO, EIO, query_port,
-	      (struct ibv_context * context, uint8_t port, struct ibv_port_attr *attr, size_t bytes),
-	      (context, port, attr, bytes))
+              (struct ibv_context * context, uint8_t port, struct ibv_port_attr *attr, size_t bytes),
+              (context, port, attr, bytes))
 FAILING_TABLE(int, EIO, EIO, query_device_ex,
-	      (struct ibv_context * context, const struct ibv_query_device_ex_input *input,
-	       struct ibv_device_attr_ex *attr, size_t bytes),
-	      (context, input, attr, bytes))
+              (struct ibv_context * context, const struct ibv_query_device_ex_input *input,
+               struct ibv_device_attr_ex *attr, size_t bytes),
+              (context, input, attr, bytes))
 FAILING_TABLE(int, EIO, EIO, query_rt_values, (struct ibv_context * context, struct ibv_values_ex *values),
-	      (context, values))
+              (context, values))
 FAILING_TABLE_AND(GIVEN, struct ibv_mr *, NULL, ENOMEM, alloc_null_mr, (struct ibv_pd * pd), (pd))
 FAILING_TABLE_AND(GIVEN, struct ibv_td *, NULL, ENOMEM, alloc_td,
-		  (struct ibv_context * context, struct ibv_td_init_attr *init), (context, init))
+                  (struct ibv_context * context, struct ibv_td_init_attr *init), (context, init))
 FAILING_TABLE_AND(GIVEN, struct ibv_pd *, NULL, ENOMEM, alloc_parent_domain,
-		  (struct ibv_context * context, struct ibv_parent_domain_init_attr *init), (context, init))
+                  (struct ibv_context * context, struct ibv_parent_domain_init_attr *init), (context, init))
 FAILING_TABLE_AND(GIVEN, struct ibv_cq_ex *, NULL, ENOMEM, create_cq_ex,
-		  (struct ibv_context * context, struct ibv_cq_init_attr_ex *init), (context, init))
+                  (struct ibv_context * context, struct ibv_cq_init_attr_ex *init), (context, init))
 FAILING_TABLE_AND(GIVEN, struct ibv_counters *, NULL, ENOMEM, create_counters,
-		  (struct ibv_context * context, struct ibv_counters_init_attr *init), (context, init))
+                  (struct ibv_context * context, struct ibv_counters_init_attr *init), (context, init))
 FAILING_TABLE(int, ENOMEM, ENOMEM, attach_counters_point_flow,
-	      (struct ibv_counters * counters, struct ibv_counter_attach_attr *attr, struct ibv_flow *flow),
-	      (counters, attr, flow))
+              (struct ibv_counters * counters, struct ibv_counter_attach_attr *attr, struct ibv_flow *flow),
+              (counters, attr, flow))
 FAILING_TABLE(int, EIO, EIO, read_counters,
-	      (struct ibv_counters * counters, uint64_t *values, uint32_t n, uint32_t flags),
-	      (counters, values, n, flags))
+              (struct ibv_counters * counters, uint64_t *values, uint32_t n, uint32_t flags),
+              (counters, values, n, flags))
 FAILING_TABLE_AND(GIVEN, struct ibv_flow *, NULL, ENOMEM, ibv_create_flow,
-		  (struct ibv_qp * qp, struct ibv_flow_attr *attr), (qp, attr))
+                  (struct ibv_qp * qp, struct ibv_flow_attr *attr), (qp, attr))
 
 static int fail_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *work, struct ibv_recv_wr **bad)
 {

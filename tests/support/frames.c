@@ -12,7 +12,7 @@ static uint8_t *put_be16(uint8_t *p, uint32_t value)
 
 static uint8_t *put_link(const struct frame_options *options, uint8_t *p)
 {
-	static const uint8_t addresses[12] = { 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2 };
+	static const uint8_t addresses[12] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
 
 	memcpy(p, addresses, sizeof(addresses));
 	p += sizeof(addresses);

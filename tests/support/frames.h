@@ -11,13 +11,13 @@
 struct frame_options {
 	bool ipv6;
 	uint32_t n_vlan_tags;
-	uint32_t ip_option_bytes;   /* IPv4: a multiple of 4, at most 40 */
-	uint32_t extension_bytes;   /* IPv6: one destination-options header of that size, a multiple of 8 */
-	uint16_t fragment;          /* IPv4 flags and offset field as on the wire (0x2000 = more fragments) */
+	uint32_t ip_option_bytes; /* IPv4: a multiple of 4, at most 40 */
+	uint32_t extension_bytes; /* IPv6: one destination-options header of that size, a multiple of 8 */
+	uint16_t fragment;        /* IPv4 flags and offset field as on the wire (0x2000 = more fragments) */
 	uint32_t payload_bytes;
-	uint16_t udp_length;        /* 0 = right */
-	uint8_t protocol;           /* 0 = UDP */
-	bool no_padding;            /* else padded to 60 bytes as Ethernet does */
+	uint16_t udp_length; /* 0 = right */
+	uint8_t protocol;    /* 0 = UDP */
+	bool no_padding;     /* else padded to 60 bytes as Ethernet does */
 };
 
 /** Writes the frame; payload byte i is (uint8_t)(i + seed). Returns its bytes. No checksums. */

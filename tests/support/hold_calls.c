@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #define PAGE_BYTES 4096 /* a consumer's page is not held up */
-#define STEP_US 10000
-#define STEPS_MAX 6000
+#define STEP_US    10000
+#define STEPS_MAX  6000
 
 __attribute__((visibility("default"))) int madvise(void *address, size_t bytes, int advice)
 {

@@ -55,11 +55,11 @@ static void on_signal(int number)
 static void parse(int argc, char **argv, struct reader *reader)
 {
 	static const struct option known[] = {
-	    {"socket", required_argument, NULL, 's'},
-	    {"stream", required_argument, NULL, 'n'},
-	    {"leases", required_argument, NULL, 'l'},
-	    {"hold-ms", required_argument, NULL, 'h'},
-	    {0},
+		{"socket", required_argument, NULL, 's'},
+		{"stream", required_argument, NULL, 'n'},
+		{"leases", required_argument, NULL, 'l'},
+		{"hold-ms", required_argument, NULL, 'h'},
+		{0},
 	};
 	int option;
 

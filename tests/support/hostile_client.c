@@ -123,9 +123,9 @@ int hostile_attach(struct hostile *h, enum ibvcap_policy policy, int fds[WIRE_FD
 {
 	/* Who wants to be waited for begins where it is waited for at once. */
 	struct wire_attach request = {.abi_major = IBVCAP_ABI_MAJOR,
-				      .policy = policy,
-				      .start =
-					  policy == IBVCAP_POLICY_LOSSLESS ? IBVCAP_START_OLDEST : IBVCAP_START_NEWEST};
+	                              .policy = policy,
+	                              .start = policy == IBVCAP_POLICY_LOSSLESS ? IBVCAP_START_OLDEST
+	                                                                        : IBVCAP_START_NEWEST};
 	union wire_message answer;
 	int fd = hostile_connect(h);
 
@@ -209,9 +209,9 @@ static void make_request(struct hostile *h, union wire_message *message)
 		enum wire_type type;
 		size_t bytes;
 	} kinds[] = {
-	    {WIRE_ATTACH, sizeof(struct wire_attach)}, {WIRE_STATUS, sizeof(struct wire_status)},
-	    {WIRE_CHANGE, sizeof(struct wire_change)}, {WIRE_ATTACHED, sizeof(struct wire_attached)},
-	    {WIRE_STREAM, sizeof(struct wire_stream)}, {WIRE_END, sizeof(struct wire_header)},
+		{WIRE_ATTACH, sizeof(struct wire_attach)}, {WIRE_STATUS, sizeof(struct wire_status)},
+		{WIRE_CHANGE, sizeof(struct wire_change)}, {WIRE_ATTACHED, sizeof(struct wire_attached)},
+		{WIRE_STREAM, sizeof(struct wire_stream)}, {WIRE_END, sizeof(struct wire_header)},
 	};
 	size_t kind = hostile_next(h) % (sizeof(kinds) / sizeof(kinds[0]));
 
@@ -270,10 +270,11 @@ static const struct way {
 	const char *name;
 	void (*turn)(struct hostile *);
 } ways[] = {
-    {"lease", hostile_lease}, {"plausible", hostile_plausible}, {"random", hostile_random}, {"punch", hostile_punch},
-    {"back", hostile_back},   {"ahead", hostile_ahead},		{"split", hostile_split},   {"still", hostile_still},
-    {"tap", hostile_tap},     {"malformed", malformed},		{"requests", requests},	    {"flood", flood},
-    {"deaf", be_deaf},
+	{"lease", hostile_lease}, {"plausible", hostile_plausible}, {"random", hostile_random},
+	{"punch", hostile_punch}, {"back", hostile_back},           {"ahead", hostile_ahead},
+	{"split", hostile_split}, {"still", hostile_still},         {"tap", hostile_tap},
+	{"malformed", malformed}, {"requests", requests},           {"flood", flood},
+	{"deaf", be_deaf},
 };
 
 static const struct way *find_way(const char *name)

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define HOSTILE_REASONS 8 /* enum ibvcap_disconnect_reason */
-#define HOSTILE_DEAF 4
+#define HOSTILE_DEAF    4
 
 /* Why it was refused, by the daemon's own words. */
 enum hostile_refusal {
@@ -26,15 +26,15 @@ struct hostile {
 	uint64_t random;
 	uint64_t end_ms;
 	uint64_t attached;
-	uint64_t sent;	  /* messages out of the ordinary */
+	uint64_t sent;    /* messages out of the ordinary */
 	uint64_t written; /* words of its page */
-	uint64_t looks;	  /* blocks that were recycled, each after a look at its page, while it lied */
+	uint64_t looks;   /* blocks that were recycled, each after a look at its page, while it lied */
 	uint64_t broken;  /* what it must never be able to do, and did */
 	uint64_t hung_up;
 	uint64_t refused[REFUSED_N];
 	uint64_t
-	    put_out[HOSTILE_REASONS]; /* attachments, by what the daemon's page said in the end; 0: it was let be */
-	int deaf[HOSTILE_DEAF];	      /* connections whose answers are not read */
+		put_out[HOSTILE_REASONS]; /* attachments, by what the daemon's page said in the end; 0: it was let be */
+	int deaf[HOSTILE_DEAF];           /* connections whose answers are not read */
 };
 
 uint64_t hostile_next(struct hostile *hostile);

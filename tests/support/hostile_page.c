@@ -14,7 +14,7 @@
 
 #define PAGE_BYTES 4096
 #define PAGE_WORDS (PAGE_BYTES / sizeof(uint64_t))
-#define LIE_MS 700	      /* how long one that is let be goes on */
+#define LIE_MS     700        /* how long one that is let be goes on */
 #define RING_BYTES PAGE_BYTES /* of the ring segment: struct ibvcap_ring is all that is needed */
 
 /* One attachment. */
@@ -105,7 +105,7 @@ static uint64_t newest_block(const struct lie *lie)
 static uint64_t nasty_value(struct hostile *hostile)
 {
 	static const uint64_t values[] = {
-	    0, 1, 2, 63, 64, 65, UINT32_MAX, UINT64_C(1) << 32, UINT64_C(1) << 63, UINT64_MAX - 1, UINT64_MAX};
+		0, 1, 2, 63, 64, 65, UINT32_MAX, UINT64_C(1) << 32, UINT64_C(1) << 63, UINT64_MAX - 1, UINT64_MAX};
 	uint64_t random = hostile_next(hostile);
 
 	switch (random % 4) {
@@ -143,7 +143,7 @@ static void lease_truly(struct lie *lie)
 
 	/* Often the oldest: it is the next that is due for reuse. */
 	consumer_store_lease(lie->page, slot,
-			     hostile_next(hostile) % 2 ? floor : floor + hostile_next(hostile) % (newest - floor + 1));
+	                     hostile_next(hostile) % 2 ? floor : floor + hostile_next(hostile) % (newest - floor + 1));
 	hostile->written++;
 }
 
@@ -160,7 +160,7 @@ void hostile_lease(struct hostile *hostile)
 		hostile_nap_ms(1);
 	}
 	consumer_store_lease(lie.page, (uint32_t)(hostile_next(hostile) % lie.state->lease_blocks),
-			     newest_block(&lie) + lie.ring->n_blocks + hostile_next(hostile) % 2);
+	                     newest_block(&lie) + lie.ring->n_blocks + hostile_next(hostile) % 2);
 	wait_to_be_seen(&lie);
 	end(&lie);
 }
@@ -171,8 +171,8 @@ static void lie_about_waking(struct lie *lie)
 	uint64_t head = consumer_load_head(lie->ring);
 
 	consumer_request_wake(lie->page,
-			      hostile_next(hostile) % 4 ? head + hostile_next(hostile) % 128 : nasty_value(hostile),
-			      hostile_next(hostile) % 2);
+	                      hostile_next(hostile) % 4 ? head + hostile_next(hostile) % 128 : nasty_value(hostile),
+	                      hostile_next(hostile) % 2);
 }
 
 /* Every word but the magic, with nothing that can be told from the truth: never to be put out. */
@@ -189,7 +189,7 @@ void hostile_plausible(struct hostile *hostile)
 		for (int i = 0; i < 8; i++) {
 			uint64_t word = 1 + hostile_next(hostile) % (PAGE_WORDS - 1);
 			bool leases = word >= offsetof(struct ibvcap_consumer_page, leases) / 8 &&
-				      word < sizeof(struct ibvcap_consumer_page) / 8;
+			              word < sizeof(struct ibvcap_consumer_page) / 8;
 
 			if (!leases)
 				words[word] = nasty_value(hostile);

@@ -32,7 +32,7 @@ static int modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 static void *wait_to_lose(void *unused)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
 	while (!is_told())
 		usleep(LOOK_US);

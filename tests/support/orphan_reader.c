@@ -51,7 +51,7 @@ static void be_tap(struct ibvcap_rx *rx, int n)
 
 int main(int argc, char **argv)
 {
-	struct ibvcap_attach_options options = { .policy = argc == 4 ? IBVCAP_POLICY_TAP : IBVCAP_POLICY_LOSSY };
+	struct ibvcap_attach_options options = {.policy = argc == 4 ? IBVCAP_POLICY_TAP : IBVCAP_POLICY_LOSSY};
 	struct ibvcap_batch batch;
 	struct ibvcap_rx *rx;
 	int r;

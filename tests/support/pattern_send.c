@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BATCH 64u
-#define NS_PER_S 1000000000ull
+#define BATCH             64u
+#define NS_PER_S          1000000000ull
 #define PAYLOAD_BYTES_MAX 65507u
 
 struct options {
@@ -30,7 +30,7 @@ struct options {
 	socklen_t destination_bytes;
 	const char *interface;
 	uint64_t rate_pps; /* 0 = as fast as it goes */
-	uint64_t count;	   /* 0 = no limit */
+	uint64_t count;    /* 0 = no limit */
 	uint64_t duration_ns;
 	uint64_t first;
 	size_t size_bytes;
@@ -78,7 +78,7 @@ static uint64_t number(const char *name, const char *text, uint64_t low, uint64_
 	value = strtoull(text, &end, 10);
 	if (errno || *text < '0' || *text > '9' || *end || value < low || value > high) {
 		fprintf(stderr, "pattern_send: --%s %s: not a number from %llu to %llu\n", name, text,
-			(unsigned long long)low, (unsigned long long)high);
+		        (unsigned long long)low, (unsigned long long)high);
 		exit(EX_USAGE);
 	}
 	return value;
@@ -92,7 +92,7 @@ static void resolve(const char *address, const char *port, struct options *optio
 
 	if (error) {
 		fprintf(stderr, "pattern_send: --destination and --port want a numeric address and port: %s\n",
-			gai_strerror(error));
+		        gai_strerror(error));
 		exit(EX_USAGE);
 	}
 	memcpy(&options->destination, found->ai_addr, found->ai_addrlen);
@@ -103,16 +103,16 @@ static void resolve(const char *address, const char *port, struct options *optio
 static void parse(int argc, char **argv, struct options *options)
 {
 	static const struct option known[] = {
-	    {"destination", required_argument, NULL, 'd'},
-	    {"port", required_argument, NULL, 'p'},
-	    {"size", required_argument, NULL, 's'},
-	    {"rate", required_argument, NULL, 'r'},
-	    {"count", required_argument, NULL, 'c'},
-	    {"duration", required_argument, NULL, 't'},
-	    {"first", required_argument, NULL, 'f'},
-	    {"interface", required_argument, NULL, 'i'},
-	    {"help", no_argument, NULL, 'h'},
-	    {0},
+		{"destination", required_argument, NULL, 'd'},
+		{"port", required_argument, NULL, 'p'},
+		{"size", required_argument, NULL, 's'},
+		{"rate", required_argument, NULL, 'r'},
+		{"count", required_argument, NULL, 'c'},
+		{"duration", required_argument, NULL, 't'},
+		{"first", required_argument, NULL, 'f'},
+		{"interface", required_argument, NULL, 'i'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	const char *address = NULL, *port = NULL;
 	int option;
@@ -173,9 +173,9 @@ static int open_sender(struct sender *sender, struct options *options)
 	for (unsigned int i = 0; i < BATCH; i++) {
 		sender->vectors[i] = (struct iovec){sender->payloads + i * options->size_bytes, options->size_bytes};
 		sender->messages[i].msg_hdr = (struct msghdr){.msg_name = &options->destination,
-							      .msg_namelen = options->destination_bytes,
-							      .msg_iov = &sender->vectors[i],
-							      .msg_iovlen = 1};
+		                                              .msg_namelen = options->destination_bytes,
+		                                              .msg_iov = &sender->vectors[i],
+		                                              .msg_iovlen = 1};
 	}
 	return 0;
 }
@@ -192,7 +192,7 @@ static unsigned int due(const struct sender *sender, const struct options *optio
 		allowed = (uint64_t)((__uint128_t)elapsed_ns * options->rate_pps / NS_PER_S) + 1;
 		if (allowed <= sender->sent) {
 			turn_ns =
-			    sender->start_ns + (uint64_t)((__uint128_t)sender->sent * NS_PER_S / options->rate_pps);
+				sender->start_ns + (uint64_t)((__uint128_t)sender->sent * NS_PER_S / options->rate_pps);
 			turn = (struct timespec){(time_t)(turn_ns / NS_PER_S), (long)(turn_ns % NS_PER_S)};
 			clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &turn, NULL);
 			return 0;
@@ -218,7 +218,7 @@ static int send_all(struct sender *sender, const struct options *options)
 		n = due(sender, options);
 		for (unsigned int i = 0; i < n; i++)
 			pattern_fill(options->first + sender->sent + i, sender->vectors[i].iov_base,
-				     options->size_bytes);
+			             options->size_bytes);
 		for (unsigned int done = 0; done < n; done += (unsigned int)sent) {
 			sent = sendmmsg(sender->socket, sender->messages + done, n - done, 0);
 			if (sent < 0 && errno != EINTR && errno != ENOBUFS)
@@ -246,7 +246,7 @@ int main(int argc, char **argv)
 		error = send_all(&sender, &options);
 	if (error)
 		fprintf(stderr, "pattern_send: after %llu packets: %s\n", (unsigned long long)sender.sent,
-			strerror(-error));
+		        strerror(-error));
 	seconds = sender.start_ns ? (double)(now_ns() - sender.start_ns) / 1e9 : 0;
 	printf("{\"sent\": %llu, \"payload_bytes\": %zu, \"first\": %llu, \"seconds\": %.6f}\n",
 	       (unsigned long long)sender.sent, options.size_bytes, (unsigned long long)options.first, seconds);

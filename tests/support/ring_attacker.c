@@ -33,8 +33,8 @@ static _Noreturn void give_up(const char *what)
 
 static void attach(const char *path, const char *stream, int fds[WIRE_FD_N])
 {
-	struct wire_attach request = { .abi_major = IBVCAP_ABI_MAJOR };
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct wire_attach request = {.abi_major = IBVCAP_ABI_MAJOR};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	union wire_message answer;
 	unsigned n_fds = WIRE_FD_N;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
@@ -168,18 +168,14 @@ struct way {
 };
 
 static const struct way ways[] = {
-	{ "mmap", try_mmap },     { "mprotect", try_mprotect }, { "write", try_write },
-	{ "reopen", try_reopen }, { "chmod", try_chmod },       { "shrink", try_shrink },
-	{ "grow", try_grow },     { "punch", try_punch },       { "remove", try_remove },
-	{ "daemons-own", try_daemons_own },
+	{"mmap", try_mmap},     {"mprotect", try_mprotect},       {"write", try_write}, {"reopen", try_reopen},
+	{"chmod", try_chmod},   {"shrink", try_shrink},           {"grow", try_grow},   {"punch", try_punch},
+	{"remove", try_remove}, {"daemons-own", try_daemons_own},
 };
 
 static const char *const segments[] = {
-	[WIRE_FD_PAYLOAD] = "payload",
-	[WIRE_FD_HEADERS] = "headers",
-	[WIRE_FD_RING] = "ring",
-	[WIRE_FD_CONSUMER_STATE] = "state",
-	[WIRE_FD_CONSUMER_PAGE] = "page",
+	[WIRE_FD_PAYLOAD] = "payload",      [WIRE_FD_HEADERS] = "headers",    [WIRE_FD_RING] = "ring",
+	[WIRE_FD_CONSUMER_STATE] = "state", [WIRE_FD_CONSUMER_PAGE] = "page",
 };
 
 int main(int argc, char **argv)

@@ -71,13 +71,13 @@ static const struct posted_slot *take_slot(struct scripted_queue *q)
 static void complete(struct scripted_queue *q, uint32_t slot, uint32_t bytes, enum backend_status status)
 {
 	q->completions[q->completed++ % QUEUE_SLOTS_MAX] = (struct backend_event){
-		.timestamp_raw = q->raw, .slot = slot, .bytes = bytes, .status = (uint8_t)status, .flags = q->flags
-	};
+		.timestamp_raw = q->raw, .slot = slot, .bytes = bytes, .status = (uint8_t)status, .flags = q->flags};
 	q->raw += q->raw_step;
 	scripted_any_completed(&q->any);
 }
 
-static void scatter(const struct scripted_queue *q, const struct posted_slot *slot, const uint8_t *frame, uint32_t bytes)
+static void scatter(const struct scripted_queue *q, const struct posted_slot *slot, const uint8_t *frame,
+                    uint32_t bytes)
 {
 	uint32_t in_headers = bytes < q->options.header_bytes ? bytes : q->options.header_bytes;
 	uint32_t in_payload = bytes - in_headers;
@@ -227,8 +227,8 @@ static void scripted_capabilities(const struct backend *backend, struct backend_
 	};
 }
 
-static int scripted_register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
-				    struct fault *fault)
+static int scripted_register_memory(struct backend *backend, void *address, size_t bytes,
+                                    struct backend_memory **memory, struct fault *fault)
 {
 	struct scripted_memory *m = calloc(1, sizeof(*m));
 
@@ -246,8 +246,7 @@ static void scripted_unregister_memory(struct backend_memory *memory)
 	const struct scripted_memory *m = (const struct scripted_memory *)memory;
 
 	if (m && m->n_under_way) {
-		fprintf(stderr, "scripted backend: memory of %u packets under way was unregistered\n",
-			m->n_under_way);
+		fprintf(stderr, "scripted backend: memory of %u packets under way was unregistered\n", m->n_under_way);
 		abort();
 	}
 	free(memory);
@@ -271,7 +270,7 @@ static void scripted_destroy_queue(struct backend_queue *queue)
 }
 
 static int scripted_create_queue(struct backend *backend, const struct backend_queue_options *options,
-				 struct backend_queue **queue, struct fault *fault)
+                                 struct backend_queue **queue, struct fault *fault)
 {
 	struct scripted_queue *q = calloc(1, sizeof(*q));
 
@@ -309,10 +308,9 @@ static int scripted_post(struct backend_queue *queue, const struct backend_run *
 		n = q->post_limit;
 	q->post_limit = UINT32_MAX;
 	for (uint32_t i = 0; i < n; i++)
-		q->slots[q->posted++ % QUEUE_SLOTS_MAX] = (struct posted_slot){
-			run->slot + i, run->payload + (size_t)i * q->options.slot_bytes,
-			run->headers + (size_t)i * q->options.header_stride
-		};
+		q->slots[q->posted++ % QUEUE_SLOTS_MAX] =
+			(struct posted_slot){run->slot + i, run->payload + (size_t)i * q->options.slot_bytes,
+		                             run->headers + (size_t)i * q->options.header_stride};
 	q->counts.posted += n;
 	return (int)n;
 }
@@ -373,7 +371,7 @@ static int scripted_reset(struct backend_queue *queue)
 }
 
 static int scripted_add_flow(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
-			     struct fault *fault)
+                             struct fault *fault)
 {
 	struct backend_flow *f = calloc(1, sizeof(*f));
 
@@ -401,7 +399,7 @@ static int scripted_read_matched(struct backend_queue *queue, uint64_t *packets)
 static int scripted_read_port(struct backend *backend, struct backend_port_statistics *statistics)
 {
 	(void)backend;
-	*statistics = (struct backend_port_statistics){ 0 };
+	*statistics = (struct backend_port_statistics){0};
 	return 0;
 }
 

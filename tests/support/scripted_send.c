@@ -47,7 +47,7 @@ static void complete(struct scripted_send_queue *q, uint32_t n, enum backend_sta
 		last->n += n;
 	else
 		q->done[q->runs_made++ % SCRIPTED_SEND_SLOTS_MAX] =
-			(struct backend_sent){ .n = n, .status = (uint8_t)status };
+			(struct backend_sent){.n = n, .status = (uint8_t)status};
 	scripted_any_completed(&q->any);
 }
 
@@ -177,13 +177,13 @@ void scripted_destroy_send_queue(struct backend_queue *queue)
 }
 
 int scripted_create_send_queue(struct backend *backend, const struct backend_send_options *options,
-			       struct backend_queue **queue, struct fault *fault)
+                               struct backend_queue **queue, struct fault *fault)
 {
 	struct scripted_send_queue *q;
 
 	if (options->slots == 0 || options->slots > SCRIPTED_SEND_SLOTS_MAX)
 		return fault_set(fault, EX_CONFIG, EINVAL, "send queue of %u slots on scripted0: accepted are 1 to %u",
-				 options->slots, SCRIPTED_SEND_SLOTS_MAX);
+		                 options->slots, SCRIPTED_SEND_SLOTS_MAX);
 	q = calloc(1, sizeof(*q));
 	if (!q)
 		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");

@@ -11,18 +11,22 @@
 
 int test_sender_init(struct test_sender *sender, struct backend *backend, uint32_t n_slots, uint32_t slot_bytes)
 {
-	const struct sender_options options = { .channel = "test", .epoch = 1, .n_slots = n_slots,
-						.slot_bytes = slot_bytes, .n_destinations = 1, .page_bytes = 4096 };
-	int sockets[2] = { -1, -1 };
+	const struct sender_options options = {.channel = "test",
+	                                       .epoch = 1,
+	                                       .n_slots = n_slots,
+	                                       .slot_bytes = slot_bytes,
+	                                       .n_destinations = 1,
+	                                       .page_bytes = 4096};
+	int sockets[2] = {-1, -1};
 	int r;
 
-	*sender = (struct test_sender){ .socket = -1 };
+	*sender = (struct test_sender){.socket = -1};
 	r = sender_init(&sender->sender, &options, NULL);
 	if (r == 0)
 		r = sender_seal(&sender->sender);
 	if (r == 0)
 		r = backend->ops->register_memory(backend, sender->sender.arena.address, sender->sender.arena.bytes,
-						  &sender->memory, NULL);
+		                                  &sender->memory, NULL);
 	if (r == 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets) < 0)
 		r = -errno;
 	sender->sender.registration = sender->memory;
@@ -42,8 +46,8 @@ void test_sender_deinit(struct test_sender *sender)
 	if (sender->sender.socket >= 0)
 		close(sender->sender.socket);
 	sender_deinit(&sender->sender);
-	*sender = (struct test_sender){ .socket = -1, .sender = { .socket = -1, .arena = SHM_INIT, .page_shm = SHM_INIT,
-								  .state_shm = SHM_INIT } };
+	*sender = (struct test_sender){
+		.socket = -1, .sender = {.socket = -1, .arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT}};
 }
 
 bool test_sender_has_room(const struct test_sender *sender)
@@ -76,11 +80,17 @@ uint64_t test_sender_count(const struct test_sender *sender, enum ibvcap_tx_coun
 struct channel_destination test_destination(uint32_t index, enum packet_checksums checksums)
 {
 	const struct packet_route route = {
-		.family = AF_INET, .destination_mac = { 2, 0, 0, 0, 0, 1 }, .source_mac = { 2, 0, 0, 0, 0, 2 },
-		.destination = { 10, 0, 0, 1 }, .source = { 10, 0, 0, 2 }, .destination_port = (uint16_t)(2 + index),
-		.source_port = 1, .vlan = -1, .hop_limit = 64,
+		.family = AF_INET,
+		.destination_mac = {2, 0, 0, 0, 0, 1},
+		.source_mac = {2, 0, 0, 0, 0, 2},
+		.destination = {10, 0, 0, 1},
+		.source = {10, 0, 0, 2},
+		.destination_port = (uint16_t)(2 + index),
+		.source_port = 1,
+		.vlan = -1,
+		.hop_limit = 64,
 	};
-	struct channel_destination destination = { .error = 0 };
+	struct channel_destination destination = {.error = 0};
 
 	packet_template_init(&destination.headers, &route, checksums);
 	return destination;

@@ -37,8 +37,9 @@ int main(int argc, char **argv)
 
 		due_ns += interval_ns;
 		clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME,
-				&(struct timespec){ .tv_sec = (time_t)((due_ns - SPIN_NS) / 1000000000),
-						    .tv_nsec = (long)((due_ns - SPIN_NS) % 1000000000) }, NULL);
+		                &(struct timespec){.tv_sec = (time_t)((due_ns - SPIN_NS) / 1000000000),
+		                                   .tv_nsec = (long)((due_ns - SPIN_NS) % 1000000000)},
+		                NULL);
 		do {
 			now = now_ns();
 		} while (now < due_ns);

@@ -118,8 +118,7 @@ static void read_port_file(struct queue *q, const char *name, char *text, size_t
 	ssize_t n;
 	int fd;
 
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/%s",
-		 ibv_get_device_name(q->ctx->device), name);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/%s", ibv_get_device_name(q->ctx->device), name);
 	fd = open(path, O_RDONLY);
 	n = fd < 0 ? -1 : read(fd, text, size - 1);
 	if (n <= 0)
@@ -231,24 +230,59 @@ static void parse(struct options *o, int argc, char **argv)
 
 	while ((c = getopt(argc, argv, "d:a:p:c:m:i:n:s:S:g:w:P:t:C:envrN")) != -1) {
 		switch (c) {
-		case 'd': o->queue.device = optarg; break;
-		case 'a': o->dst = optarg; break;
-		case 'p': o->port = (uint16_t)atoi(optarg); break;
-		case 'c': o->count = strtoull(optarg, NULL, 10); break;
-		case 'm': o->accounted = strtoull(optarg, NULL, 10); break;
-		case 'i': o->idle_ms = (unsigned int)atoi(optarg); break;
-		case 'n': o->queue.depth = (unsigned int)atoi(optarg); break;
-		case 's': o->queue.payload_bytes = (unsigned int)atoi(optarg); break;
-		case 'S': o->queue.n_sge = (unsigned int)atoi(optarg); break;
-		case 'C': o->queue.cqe = (unsigned int)atoi(optarg); break;
-		case 'g': o->group_netdev = optarg; break;
-		case 'w': o->dump = optarg; break;
-		case 'P': o->post = (unsigned int)atoi(optarg); break;
-		case 'e': o->event = o->queue.use_channel = true; break;
-		case 'N': o->queue.null_sink = true; break;
-		case 'v': o->queue.strip_vlan = true; break;
-		case 'r': o->repost = false; break;
-		default: die("usage: see the source");
+		case 'd':
+			o->queue.device = optarg;
+			break;
+		case 'a':
+			o->dst = optarg;
+			break;
+		case 'p':
+			o->port = (uint16_t)atoi(optarg);
+			break;
+		case 'c':
+			o->count = strtoull(optarg, NULL, 10);
+			break;
+		case 'm':
+			o->accounted = strtoull(optarg, NULL, 10);
+			break;
+		case 'i':
+			o->idle_ms = (unsigned int)atoi(optarg);
+			break;
+		case 'n':
+			o->queue.depth = (unsigned int)atoi(optarg);
+			break;
+		case 's':
+			o->queue.payload_bytes = (unsigned int)atoi(optarg);
+			break;
+		case 'S':
+			o->queue.n_sge = (unsigned int)atoi(optarg);
+			break;
+		case 'C':
+			o->queue.cqe = (unsigned int)atoi(optarg);
+			break;
+		case 'g':
+			o->group_netdev = optarg;
+			break;
+		case 'w':
+			o->dump = optarg;
+			break;
+		case 'P':
+			o->post = (unsigned int)atoi(optarg);
+			break;
+		case 'e':
+			o->event = o->queue.use_channel = true;
+			break;
+		case 'N':
+			o->queue.null_sink = true;
+			break;
+		case 'v':
+			o->queue.strip_vlan = true;
+			break;
+		case 'r':
+			o->repost = false;
+			break;
+		default:
+			die("usage: see the source");
 		}
 	}
 	if (!o->post)
@@ -258,7 +292,10 @@ static void parse(struct options *o, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct options o = {.queue = {.depth = 512, .n_sge = 2, .payload_bytes = 9000},
-			    .port = 4000, .count = UINT64_MAX, .idle_ms = 1000, .repost = true};
+	                    .port = 4000,
+	                    .count = UINT64_MAX,
+	                    .idle_ms = 1000,
+	                    .repost = true};
 	struct result r = {};
 	struct queue q;
 	int err;
@@ -280,9 +317,9 @@ int main(int argc, char **argv)
 	       "\"csum_ok\": %lu, \"backwards\": %lu, \"events\": %lu, \"matched\": %lu, "
 	       "\"out_of_buffer\": %lu, \"last_byte_len\": %u, \"last_cvlan\": %u, "
 	       "\"discards\": %lu, \"ticks\": %lu, \"ns\": %lu}\n",
-	       r.received, r.bytes, r.errors, r.len_errors, r.csum_ok, r.backwards, r.events,
-	       queue_matched(&q), out_of_buffer(&q), r.last_byte_len, r.last_cvlan,
-	       discards(&q), r.last_ts - r.first_ts, r.last_ns - r.first_ns);
+	       r.received, r.bytes, r.errors, r.len_errors, r.csum_ok, r.backwards, r.events, queue_matched(&q),
+	       out_of_buffer(&q), r.last_byte_len, r.last_cvlan, discards(&q), r.last_ts - r.first_ts,
+	       r.last_ns - r.first_ns);
 	queue_close(&q);
 	return 0;
 }

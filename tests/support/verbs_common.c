@@ -10,7 +10,7 @@
 #include <time.h>
 
 #define NULL_SINK_BYTES 65536
-#define CHAIN 64
+#define CHAIN           64
 
 void die(const char *format, ...)
 {
@@ -56,10 +56,10 @@ static void create_qp(struct queue *q)
 		.send_cq = ibv_cq_ex_to_cq(q->cq),
 		.recv_cq = ibv_cq_ex_to_cq(q->cq),
 		.cap = {.max_recv_wr = q->config.depth,
-			.max_recv_sge = q->config.n_sge + q->config.null_sink,
-			.max_send_wr = q->config.send_depth,
-			.max_send_sge = q->config.send_depth ? 2 : 0,
-			.max_inline_data = q->config.send_depth ? 128 : 0},
+	                .max_recv_sge = q->config.n_sge + q->config.null_sink,
+	                .max_send_wr = q->config.send_depth,
+	                .max_send_sge = q->config.send_depth ? 2 : 0,
+	                .max_inline_data = q->config.send_depth ? 128 : 0},
 		.qp_type = IBV_QPT_RAW_PACKET,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = q->pd,
@@ -96,8 +96,7 @@ static void register_memory(struct queue *q)
 	memset(q->headers, 0, headers);
 	memset(q->payloads, 0, payloads);
 	q->header_mr = ibv_reg_mr(q->pd, q->headers, headers, IBV_ACCESS_LOCAL_WRITE);
-	q->payload_mr = ibv_reg_mr(q->pd, q->payloads, payloads,
-				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+	q->payload_mr = ibv_reg_mr(q->pd, q->payloads, payloads, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
 	if (!q->header_mr || !q->payload_mr)
 		die("ibv_reg_mr");
 	if (q->config.null_sink) {
@@ -111,8 +110,8 @@ void queue_open(struct queue *q, const struct queue_config *config)
 {
 	struct ibv_cq_init_attr_ex cq_attr = {
 		.cqe = config->cqe ? config->cqe : config->depth + config->send_depth,
-		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-			    IBV_WC_EX_WITH_FLOW_TAG | IBV_WC_EX_WITH_CVLAN,
+		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_FLOW_TAG |
+	                    IBV_WC_EX_WITH_CVLAN,
 		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
 		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
 	};
@@ -120,8 +119,7 @@ void queue_open(struct queue *q, const struct queue_config *config)
 	queue_open_with(q, config, &cq_attr);
 }
 
-void queue_open_with(struct queue *q, const struct queue_config *config,
-		     struct ibv_cq_init_attr_ex *cq_attr)
+void queue_open_with(struct queue *q, const struct queue_config *config, struct ibv_cq_init_attr_ex *cq_attr)
 {
 	memset(q, 0, sizeof(*q));
 	q->config = *config;
@@ -158,18 +156,16 @@ int queue_post(struct queue *q, unsigned int first, unsigned int n)
 			int k = 0;
 
 			if (q->config.n_sge == 2)
-				sge[i][k++] = (struct ibv_sge){
-					(uintptr_t)q->headers + (size_t)slot * HEADER_STRIDE,
-					HEADER_BYTES, q->header_mr->lkey};
-			sge[i][k++] = (struct ibv_sge){
-				(uintptr_t)q->payloads + (size_t)slot * q->config.payload_bytes,
-				q->config.payload_bytes, q->payload_mr->lkey};
+				sge[i][k++] = (struct ibv_sge){(uintptr_t)q->headers + (size_t)slot * HEADER_STRIDE,
+				                               HEADER_BYTES, q->header_mr->lkey};
+			sge[i][k++] = (struct ibv_sge){(uintptr_t)q->payloads + (size_t)slot * q->config.payload_bytes,
+			                               q->config.payload_bytes, q->payload_mr->lkey};
 			if (q->null_mr)
 				sge[i][k++] = (struct ibv_sge){0, NULL_SINK_BYTES, q->null_mr->lkey};
 			wr[i] = (struct ibv_recv_wr){.wr_id = slot,
-						     .sg_list = sge[i],
-						     .num_sge = k,
-						     .next = i + 1 < chain ? &wr[i + 1] : NULL};
+			                             .sg_list = sge[i],
+			                             .num_sge = k,
+			                             .next = i + 1 < chain ? &wr[i + 1] : NULL};
 		}
 		int r = ibv_post_recv(q->qp, wr, &bad);
 		if (r)
@@ -218,8 +214,7 @@ struct ibv_flow_spec_ipv4_ext *flow_add_ipv4(struct flow_rule *f, const char *ds
 
 struct ibv_flow_spec_ipv6 *flow_add_ipv6(struct flow_rule *f, const char *dst)
 {
-	struct ibv_flow_spec_ipv6 *s =
-		flow_add_spec(f, IBV_FLOW_SPEC_IPV6, sizeof(struct ibv_flow_spec_ipv6));
+	struct ibv_flow_spec_ipv6 *s = flow_add_spec(f, IBV_FLOW_SPEC_IPV6, sizeof(struct ibv_flow_spec_ipv6));
 
 	if (dst) {
 		inet_pton(AF_INET6, dst, s->val.dst_ip);
@@ -230,8 +225,7 @@ struct ibv_flow_spec_ipv6 *flow_add_ipv6(struct flow_rule *f, const char *dst)
 
 struct ibv_flow_spec_tcp_udp *flow_add_udp(struct flow_rule *f, uint16_t dst_port)
 {
-	struct ibv_flow_spec_tcp_udp *s =
-		flow_add_spec(f, IBV_FLOW_SPEC_UDP, sizeof(struct ibv_flow_spec_tcp_udp));
+	struct ibv_flow_spec_tcp_udp *s = flow_add_spec(f, IBV_FLOW_SPEC_UDP, sizeof(struct ibv_flow_spec_tcp_udp));
 
 	if (dst_port) {
 		s->val.dst_port = htons(dst_port);
@@ -252,8 +246,7 @@ static void add_counters(struct queue *q, struct flow_rule *f)
 	errno = ibv_attach_counters_point_flow(q->counters, &attach, NULL);
 	if (errno)
 		die("ibv_attach_counters_point_flow");
-	s = flow_add_spec(f, IBV_FLOW_SPEC_ACTION_COUNT,
-			  sizeof(struct ibv_flow_spec_counter_action));
+	s = flow_add_spec(f, IBV_FLOW_SPEC_ACTION_COUNT, sizeof(struct ibv_flow_spec_counter_action));
 	s->counters = q->counters;
 }
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HEADER_BYTES 42
+#define HEADER_BYTES  42
 #define HEADER_STRIDE 64
 
 struct queue_config {
@@ -35,8 +35,7 @@ struct queue {
 /* Up to RTR (RTS with a send queue), nothing posted. Exits with a message on failure. */
 void queue_open(struct queue *q, const struct queue_config *config);
 /* The same with a completion queue of the caller's wishes. */
-void queue_open_with(struct queue *q, const struct queue_config *config,
-		     struct ibv_cq_init_attr_ex *cq_attr);
+void queue_open_with(struct queue *q, const struct queue_config *config, struct ibv_cq_init_attr_ex *cq_attr);
 void queue_to_state(struct queue *q, enum ibv_qp_state state);
 /* Post work requests first..first+n-1 as one chain; the verbs error. */
 int queue_post(struct queue *q, unsigned int first, unsigned int n);

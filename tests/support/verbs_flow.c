@@ -24,9 +24,9 @@
 #include <unistd.h>
 
 #define MAX_QUEUES 8
-#define MAX_FLOWS 64
-#define MAX_FRAME 128 /* what can be sent inline */
-#define DEPTH 256
+#define MAX_FLOWS  64
+#define MAX_FRAME  128 /* what can be sent inline */
+#define DEPTH      256
 #define LINE_BYTES 4096
 
 struct made {
@@ -42,8 +42,7 @@ struct state {
 
 static bool parse_mac(const char *text, uint8_t *to)
 {
-	return sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx", to, to + 1, to + 2, to + 3,
-		      to + 4, to + 5) == 6;
+	return sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx", to, to + 1, to + 2, to + 3, to + 4, to + 5) == 6;
 }
 
 /* One value, `bytes` long in network byte order. */
@@ -80,8 +79,7 @@ static void set(char *text, void *value, void *mask, size_t bytes, int base)
 	parse_value(text, value, bytes, base);
 }
 
-#define SET(spec, field, base)                                                                     \
-	set(value, &(spec)->val.field, &(spec)->mask.field, sizeof((spec)->val.field), base)
+#define SET(spec, field, base) set(value, &(spec)->val.field, &(spec)->mask.field, sizeof((spec)->val.field), base)
 
 static bool set_eth(struct ibv_flow_spec_eth *s, const char *name, char *value)
 {
@@ -208,8 +206,8 @@ static struct ibv_counters *new_counters(struct queue *q)
 	if (!c)
 		die("ibv_create_counters");
 	for (uint32_t i = 0; i < 2; i++) {
-		struct ibv_counter_attach_attr attach = {
-			.counter_desc = i ? IBV_COUNTER_BYTES : IBV_COUNTER_PACKETS, .index = i};
+		struct ibv_counter_attach_attr attach = {.counter_desc = i ? IBV_COUNTER_BYTES : IBV_COUNTER_PACKETS,
+		                                         .index = i};
 
 		errno = ibv_attach_counters_point_flow(c, &attach, NULL);
 		if (errno)
@@ -218,8 +216,7 @@ static struct ibv_counters *new_counters(struct queue *q)
 	return c;
 }
 
-static void parse_word(struct queue *q, struct flow_rule *f, struct ibv_flow_spec **last,
-		       char *word, struct made *made)
+static void parse_word(struct queue *q, struct flow_rule *f, struct ibv_flow_spec **last, char *word, struct made *made)
 {
 	char *value = strchr(word, '=');
 
@@ -293,7 +290,7 @@ static bool next_completion(struct queue *q, struct completion *c)
 	if (r || q->cq->status != IBV_WC_SUCCESS)
 		die("completion status %d", r ? r : (int)q->cq->status);
 	*c = (struct completion){.received = ibv_wc_read_opcode(q->cq) & IBV_WC_RECV,
-				 .slot = (unsigned int)q->cq->wr_id};
+	                         .slot = (unsigned int)q->cq->wr_id};
 	if (c->received) {
 		c->bytes = ibv_wc_read_byte_len(q->cq);
 		c->tag = ibv_wc_read_flow_tag(q->cq);
@@ -329,9 +326,9 @@ static void do_send(struct queue *q, const char *hex)
 	uint8_t frame[MAX_FRAME];
 	struct ibv_sge sge = {.addr = (uintptr_t)frame};
 	struct ibv_send_wr wr = {.sg_list = &sge,
-				 .num_sge = 1,
-				 .opcode = IBV_WR_SEND,
-				 .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE},
+	                         .num_sge = 1,
+	                         .opcode = IBV_WR_SEND,
+	                         .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE},
 			   *bad;
 
 	for (; sge.length < MAX_FRAME && sscanf(hex, "%2hhx", &frame[sge.length]) == 1; hex += 2)

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_QUEUES 64
-#define DEPTH 64
+#define MAX_QUEUES  64
+#define DEPTH       64
 #define FRAME_BYTES 2048
 
 /* The key of Microsoft's published vectors. */
@@ -54,8 +54,7 @@ static void post(struct rss *r, unsigned int queue, unsigned int i)
 
 static void open_queue(struct rss *r, unsigned int i)
 {
-	struct ibv_wq_init_attr init = {.wq_type = IBV_WQT_RQ, .max_wr = DEPTH, .max_sge = 1,
-					.pd = r->pd};
+	struct ibv_wq_init_attr init = {.wq_type = IBV_WQT_RQ, .max_wr = DEPTH, .max_sge = 1, .pd = r->pd};
 	struct ibv_wq_attr ready = {.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY};
 
 	init.cq = r->cq[i] = ibv_create_cq(r->ctx, DEPTH, NULL, NULL, 0);
@@ -68,8 +67,8 @@ static void open_queue(struct rss *r, unsigned int i)
 	if (errno)
 		die("ibv_modify_wq");
 	ready = (struct ibv_wq_attr){.attr_mask = IBV_WQ_ATTR_FLAGS,
-				     .flags = IBV_WQ_FLAGS_CVLAN_STRIPPING,
-				     .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING};
+	                             .flags = IBV_WQ_FLAGS_CVLAN_STRIPPING,
+	                             .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING};
 	errno = r->strip ? ibv_modify_wq(r->wq[i], &ready) : 0;
 	if (errno)
 		die("ibv_modify_wq, stripping");
@@ -82,13 +81,12 @@ static void open_qp(struct rss *r, uint32_t log_size, uint64_t fields)
 	struct ibv_rwq_ind_table_init_attr table = {.log_ind_tbl_size = log_size, .ind_tbl = r->wq};
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_RAW_PACKET,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE |
-			     IBV_QP_INIT_ATTR_RX_HASH,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
 		.pd = r->pd,
 		.rx_hash_conf = {.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
-				 .rx_hash_key_len = sizeof(key),
-				 .rx_hash_key = key,
-				 .rx_hash_fields_mask = fields},
+	                         .rx_hash_key_len = sizeof(key),
+	                         .rx_hash_key = key,
+	                         .rx_hash_fields_mask = fields},
 	};
 	struct flow_rule f;
 

@@ -16,8 +16,8 @@ struct rule {
 };
 
 /* Each file's rules, ended by a row without a name. */
-extern const struct rule basic_rules[], completion_rules[], counters_rules[], flow_rules[], memory_rules[], misuse_rules[],
-	object_rules[], queue_rules[], receive_rules[], rss_rules[], send_rules[], thread_rules[];
+extern const struct rule basic_rules[], completion_rules[], counters_rules[], flow_rules[], memory_rules[],
+	misuse_rules[], object_rules[], queue_rules[], receive_rules[], rss_rules[], send_rules[], thread_rules[];
 /* The same of one profile alone. */
 extern const struct rule connectx4_rules[], connectx6_rules[], minimal_rules[];
 
@@ -26,23 +26,23 @@ extern const struct rule connectx4_rules[], connectx6_rules[], minimal_rules[];
  * and wait for a line on stdin. */
 void ask_for_frames(unsigned int port, unsigned int count, unsigned int payload);
 
-#define EXPECT(condition, text)                                                                    \
-	do {                                                                                       \
-		if (!(condition))                                                                  \
-			return text;                                                               \
+#define EXPECT(condition, text)      \
+	do {                         \
+		if (!(condition))    \
+			return text; \
 	} while (0)
 
 /* A call that returns NULL and sets errno, or returns the errno. */
-#define EXPECT_ERRNO(value, call)                                                                  \
-	do {                                                                                       \
-		errno = 0;                                                                         \
-		if ((call) || errno != (value))                                                    \
-			return #call " did not fail with " #value;                                 \
+#define EXPECT_ERRNO(value, call)                                  \
+	do {                                                       \
+		errno = 0;                                         \
+		if ((call) || errno != (value))                    \
+			return #call " did not fail with " #value; \
 	} while (0)
-#define EXPECT_RETURNS(value, call)                                                                \
-	do {                                                                                       \
-		if ((call) != (value))                                                             \
-			return #call " did not return " #value;                                    \
+#define EXPECT_RETURNS(value, call)                             \
+	do {                                                    \
+		if ((call) != (value))                          \
+			return #call " did not return " #value; \
 	} while (0)
 
 /* Between two looks at what the device thread will do. */

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PORT 4160
+#define PORT   4160
 #define PIECES 5
 
 /* The frame's pieces land where the scatter list says, in its order, and nothing beside them is written. */
@@ -41,7 +41,7 @@ static const char *sges_in_order(void)
 	/* Backwards through memory: the list's order counts, and not the addresses'. */
 	for (int i = 0; i < PIECES; i++)
 		sge[i] = (struct ibv_sge){(uintptr_t)q.payloads + 1 + 1500u * (unsigned int)(PIECES - 1 - i), bytes[i],
-					  q.payload_mr->lkey};
+		                          q.payload_mr->lkey};
 	EXPECT_RETURNS(0, ibv_post_recv(q.qp, &wr, &bad));
 	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, false));
 	ask_for_frames(PORT, 1, 500);

@@ -5,9 +5,9 @@
 #include <fcntl.h>
 #include <poll.h>
 
-#define PORT 4110
+#define PORT         4110
 #define UDP_OVERHEAD 42
-#define TAG 0x4711
+#define TAG          0x4711
 
 static const struct queue_config small = {.depth = 8, .n_sge = 1, .payload_bytes = 2048};
 
@@ -23,8 +23,8 @@ static const char *extended_reads(void)
 {
 	struct ibv_cq_init_attr_ex cq = {
 		.cqe = 16,
-		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-			    IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG,
+		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_CVLAN |
+	                    IBV_WC_EX_WITH_FLOW_TAG,
 	};
 	struct ibv_flow_spec_action_tag *tag;
 	struct flow_rule f;
@@ -111,8 +111,7 @@ static const char *overrun_of_a_wq(void)
 {
 	struct queue *q = shared_queue();
 	struct ibv_cq *cq = ibv_create_cq(q->ctx, 1, NULL, NULL, 0);
-	struct ibv_wq_init_attr init = {.wq_type = IBV_WQT_RQ, .max_wr = 8, .max_sge = 1,
-					.pd = q->pd, .cq = cq};
+	struct ibv_wq_init_attr init = {.wq_type = IBV_WQT_RQ, .max_wr = 8, .max_sge = 1, .pd = q->pd, .cq = cq};
 	struct ibv_wq *wq = ibv_create_wq(q->ctx, &init);
 	struct ibv_wq_attr attr = {.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY};
 	struct ibv_sge sge = {(uintptr_t)q->payloads, 2048, q->payload_mr->lkey};
@@ -130,9 +129,8 @@ static const char *overrun_of_a_wq(void)
 	table = ibv_create_rwq_ind_table(q->ctx, &table_init);
 	qp = ibv_create_qp_ex(q->ctx, &(struct ibv_qp_init_attr_ex){
 					      .qp_type = IBV_QPT_RAW_PACKET,
-					      .comp_mask = IBV_QP_INIT_ATTR_PD |
-							   IBV_QP_INIT_ATTR_IND_TABLE |
-							   IBV_QP_INIT_ATTR_RX_HASH,
+					      .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE |
+	                                                   IBV_QP_INIT_ATTR_RX_HASH,
 					      .pd = q->pd,
 					      .rwq_ind_tbl = table,
 					      .rx_hash_conf = {IBV_RX_HASH_FUNC_TOEPLITZ, 40, key, 0},
@@ -146,9 +144,8 @@ static const char *overrun_of_a_wq(void)
 	ask_for_frames(PORT, 3, 500);
 	EXPECT(next_event(q->ctx) == IBV_EVENT_CQ_ERR, "not CQ_ERR first");
 	EXPECT(next_event(q->ctx) == IBV_EVENT_WQ_FATAL, "not WQ_FATAL then");
-	EXPECT(!ibv_destroy_flow(flow) && !ibv_destroy_qp(qp) &&
-		       !ibv_destroy_rwq_ind_table(table) && !ibv_destroy_wq(wq) &&
-		       !ibv_destroy_cq(cq),
+	EXPECT(!ibv_destroy_flow(flow) && !ibv_destroy_qp(qp) && !ibv_destroy_rwq_ind_table(table) &&
+	               !ibv_destroy_wq(wq) && !ibv_destroy_cq(cq),
 	       "not destroyed");
 	return NULL;
 }
@@ -190,8 +187,10 @@ static const char *channel_is_busy(void)
 
 static struct ibv_qp *qp_with_event(struct ibv_cq *cq)
 {
-	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RAW_PACKET,
-					.cap = {.max_recv_wr = 1, .max_recv_sge = 1}};
+	struct ibv_qp_init_attr init = {.send_cq = cq,
+	                                .recv_cq = cq,
+	                                .qp_type = IBV_QPT_RAW_PACKET,
+	                                .cap = {.max_recv_wr = 1, .max_recv_sge = 1}};
 	struct ibv_qp *qp = ibv_create_qp(shared_queue()->pd, &init);
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
 	struct ibv_recv_wr wr = {}, *bad;
@@ -278,12 +277,11 @@ static const char *moderation_limits(void)
 {
 	struct ibv_cq *cq = ibv_cq_ex_to_cq(shared_queue()->cq);
 	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
-					  .moderate = {.cq_count = 65535, .cq_period = 4095}};
+	                                  .moderate = {.cq_count = 65535, .cq_period = 4095}};
 	struct ibv_device_attr_ex device;
 
 	EXPECT_RETURNS(0, ibv_query_device_ex(shared_queue()->ctx, NULL, &device));
-	EXPECT(device.cq_mod_caps.max_cq_count == 65535 && device.cq_mod_caps.max_cq_period == 4095,
-	       "other limits");
+	EXPECT(device.cq_mod_caps.max_cq_count == 65535 && device.cq_mod_caps.max_cq_period == 4095, "other limits");
 	EXPECT_RETURNS(0, ibv_modify_cq(cq, &attr));
 	attr.moderate.cq_period = 4096;
 	EXPECT_RETURNS(EINVAL, ibv_modify_cq(cq, &attr));

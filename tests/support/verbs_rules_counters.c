@@ -14,8 +14,7 @@ static const char *one_counters_object_a_flow(void)
 	flow_init(&f);
 	flow_add_ipv4(&f, "10.1.2.3");
 	for (int i = 0; i < 2; i++) {
-		struct ibv_flow_spec_counter_action *s =
-			flow_add_spec(&f, IBV_FLOW_SPEC_ACTION_COUNT, sizeof(*s));
+		struct ibv_flow_spec_counter_action *s = flow_add_spec(&f, IBV_FLOW_SPEC_ACTION_COUNT, sizeof(*s));
 		s->counters = c;
 	}
 	EXPECT_ERRNO(EINVAL, ibv_create_flow(shared_queue()->qp, &f.attr));
@@ -92,7 +91,6 @@ static const char *index_past_any_read(void)
 const struct rule counters_rules[] = {
 	{"counters-one-a-flow", "mlx5_ib: parse_flow_attr", one_counters_object_a_flow},
 	{"counters-life", "mlx5_ib: counters.c; ib_uverbs: counters usecnt", counters_life},
-	{"counters-index-past-any-read", "mlx5_ib: mlx5_ib_read_counters, cntrs_max_index",
-	 index_past_any_read},
+	{"counters-index-past-any-read", "mlx5_ib: mlx5_ib_read_counters, cntrs_max_index", index_past_any_read},
 	{},
 };

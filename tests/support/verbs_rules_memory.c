@@ -6,15 +6,14 @@
 
 #define PAGE 4096u
 
-static const struct queue_config both = {
-	.depth = 8, .n_sge = 1, .payload_bytes = 2048, .send_depth = 8};
+static const struct queue_config both = {.depth = 8, .n_sge = 1, .payload_bytes = 2048, .send_depth = 8};
 
 /* What becomes of a frame that is gathered there. */
 static int send_from(struct queue *q, uint64_t address, uint32_t lkey)
 {
 	struct ibv_sge sge = {address, 100, lkey};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
-				 .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
 	int status;
 
 	if (ibv_post_send(q->qp, &wr, &bad))
@@ -43,8 +42,7 @@ static const char *iova_is_what_the_device_sees(void)
 	EXPECT(send_from(&q, 16 + PAGE - 100, mr->lkey) == IBV_WC_SUCCESS, "its last is not there");
 	EXPECT(send_from(&q, 15, mr->lkey) == IBV_WC_LOC_PROT_ERR, "below it is something");
 	EXPECT(send_from(&q, 16 + PAGE - 99, mr->lkey) == IBV_WC_LOC_PROT_ERR, "it is longer");
-	EXPECT(send_from(&q, (uintptr_t)p + 16, mr->lkey) == IBV_WC_LOC_PROT_ERR,
-	       "it is at its address, too");
+	EXPECT(send_from(&q, (uintptr_t)p + 16, mr->lkey) == IBV_WC_LOC_PROT_ERR, "it is at its address, too");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
 	queue_close(&q);
 	return NULL;
@@ -117,8 +115,8 @@ static const char *access_flags(void)
 	EXPECT(mr, "relaxed ordering was refused");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
 	mr = ibv_reg_mr(pd, writable, PAGE,
-			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_HUGETLB);
+	                IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	                        IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_HUGETLB);
 	EXPECT(mr, "all of the ordinary flags were refused");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
 	return NULL;

@@ -22,8 +22,7 @@ static const char *offers_nothing(void)
 
 	EXPECT_RETURNS(0, ibv_query_device_ex(context(), NULL, &a));
 	EXPECT(!a.completion_timestamp_mask && !a.hca_core_clock, "a clock");
-	EXPECT(!a.raw_packet_caps && !(a.orig_attr.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM),
-	       "offloads");
+	EXPECT(!a.raw_packet_caps && !(a.orig_attr.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM), "offloads");
 	EXPECT(!a.rss_caps.supported_qpts && !a.rss_caps.rx_hash_function && !a.max_wq_type_rq, "RSS");
 	EXPECT(!a.packet_pacing_caps.qp_rate_limit_max, "pacing");
 	EXPECT(!a.cq_mod_caps.max_cq_count && !a.cq_mod_caps.max_cq_period, "moderation");
@@ -38,17 +37,17 @@ static const char *refuses_the_rest(void)
 	struct ibv_context *ctx = context();
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
 	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, NULL, 0);
-	struct ibv_wq_init_attr wq = {.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = pd,
-				      .cq = cq};
+	struct ibv_wq_init_attr wq = {.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = pd, .cq = cq};
 	struct ibv_modify_cq_attr moderate = {.attr_mask = IBV_CQ_ATTR_MODERATE,
-					      .moderate = {.cq_count = 1, .cq_period = 1}};
-	struct ibv_cq_init_attr_ex wall = {
-		.cqe = 16, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK};
-	struct ibv_qp_init_attr_ex qp = {
-		.send_cq = cq, .recv_cq = cq, .pd = pd, .qp_type = IBV_QPT_RAW_PACKET,
-		.cap = {.max_recv_wr = 4, .max_recv_sge = 1},
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
-		.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING};
+	                                      .moderate = {.cq_count = 1, .cq_period = 1}};
+	struct ibv_cq_init_attr_ex wall = {.cqe = 16, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK};
+	struct ibv_qp_init_attr_ex qp = {.send_cq = cq,
+	                                 .recv_cq = cq,
+	                                 .pd = pd,
+	                                 .qp_type = IBV_QPT_RAW_PACKET,
+	                                 .cap = {.max_recv_wr = 4, .max_recv_sge = 1},
+	                                 .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+	                                 .create_flags = IBV_QP_CREATE_CVLAN_STRIPPING};
 
 	EXPECT_ERRNO(ENOTSUP, ibv_alloc_null_mr(pd));
 	EXPECT_ERRNO(EOPNOTSUPP, ibv_create_wq(ctx, &wq));

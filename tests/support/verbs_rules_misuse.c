@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PORT 4150
+#define PORT         4150
 #define BUFFER_BYTES 65536u
 
 /* A device would go on in the pages it has pinned; nobody could see what it writes there. */
@@ -62,8 +62,9 @@ static const char *unmapped_send(void)
 	queue_open(&q, &config);
 	struct ibv_mr *mr = ibv_reg_mr(q.pd, memory, BUFFER_BYTES, IBV_ACCESS_LOCAL_WRITE);
 	struct ibv_sge sge[2] = {{.addr = (uintptr_t)q.payloads, .length = 64, .lkey = q.payload_mr->lkey},
-				 {.addr = (uintptr_t)memory, .length = 100, .lkey = mr->lkey}};
-	struct ibv_send_wr bad_one = {.sg_list = sge, .num_sge = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+	                         {.addr = (uintptr_t)memory, .length = 100, .lkey = mr->lkey}};
+	struct ibv_send_wr bad_one = {
+		.sg_list = sge, .num_sge = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
 	struct ibv_send_wr good_one = bad_one, *bad;
 
 	good_one.num_sge = 1;
@@ -148,8 +149,9 @@ static const char *bad_pointers(void)
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
 		struct ib_uverbs_query_device body;
-	} query = {.hdr = {.command = IB_USER_VERBS_CMD_QUERY_DEVICE, .in_words = sizeof(query) / 4,
-			   .out_words = sizeof(struct ib_uverbs_query_device_resp) / 4}};
+	} query = {.hdr = {.command = IB_USER_VERBS_CMD_QUERY_DEVICE,
+	                   .in_words = sizeof(query) / 4,
+	                   .out_words = sizeof(struct ib_uverbs_query_device_resp) / 4}};
 	void *volatile nowhere = (void *)8;
 	int fd = shared_queue()->ctx->cmd_fd;
 
@@ -176,11 +178,12 @@ static const char *bad_ethtool_pointers(void)
 	EXPECT(ioctl(fd, SIOCETHTOOL, &ifr) < 0 && errno == EFAULT, "no command");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		page[0] = commands[i];
-		page[1] = ETH_SS_STATS;         /* struct ethtool_gstrings */
-		page[2] = 1 << ETH_SS_STATS;    /* struct ethtool_sset_info */
+		page[1] = ETH_SS_STATS;      /* struct ethtool_gstrings */
+		page[2] = 1 << ETH_SS_STATS; /* struct ethtool_sset_info */
 		ifr.ifr_data = (void *)page;
 		mprotect(page, 4096, PROT_READ);
-		EXPECT(ioctl(fd, SIOCETHTOOL, &ifr) < 0 && errno == EFAULT, "an answer to where nothing can be written");
+		EXPECT(ioctl(fd, SIOCETHTOOL, &ifr) < 0 && errno == EFAULT,
+		       "an answer to where nothing can be written");
 		mprotect(page, 4096, PROT_READ | PROT_WRITE);
 		EXPECT_RETURNS(0, ioctl(fd, SIOCETHTOOL, &ifr));
 	}
@@ -196,15 +199,18 @@ static const char *malformed_ioctls(void)
 	struct ib_uverbs_ioctl_hdr *call = (void *)space;
 	int fd = shared_queue()->ctx->cmd_fd;
 
-	*call = (struct ib_uverbs_ioctl_hdr){.object_id = UVERBS_OBJECT_COUNTERS, .method_id = UVERBS_METHOD_COUNTERS_CREATE,
-					     .driver_id = RDMA_DRIVER_MLX5, .length = sizeof(*call)};
+	*call = (struct ib_uverbs_ioctl_hdr){.object_id = UVERBS_OBJECT_COUNTERS,
+	                                     .method_id = UVERBS_METHOD_COUNTERS_CREATE,
+	                                     .driver_id = RDMA_DRIVER_MLX5,
+	                                     .length = sizeof(*call)};
 	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, call) < 0 && errno == EINVAL, "a mandatory attribute is missing");
 	call->num_attrs = 2;
 	call->length = sizeof(*call) + 2 * sizeof(call->attrs[0]);
 	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, call) < 0 && errno == EINVAL, "an attribute twice");
 	call->attrs[1].attr_id = 0x77;
 	call->attrs[1].flags = UVERBS_ATTR_F_MANDATORY;
-	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, call) < 0 && errno == EPROTONOSUPPORT, "an unknown attribute that is a must");
+	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, call) < 0 && errno == EPROTONOSUPPORT,
+	       "an unknown attribute that is a must");
 	call->driver_id = RDMA_DRIVER_MLX4;
 	EXPECT(ioctl(fd, RDMA_VERBS_IOCTL, call) < 0 && errno == EINVAL, "another driver's call");
 	call->num_attrs = 256;
@@ -221,14 +227,16 @@ static int uar(int fd, bool alloc, uint32_t *handle)
 	uint32_t length, page;
 	const struct ib_uverbs_attr of_alloc[] = {
 		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY},
-		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, .len = 8, .flags = UVERBS_ATTR_F_MANDATORY,
-		 .data = MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC},
+		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE,
+	         .len = 8,
+	         .flags = UVERBS_ATTR_F_MANDATORY,
+	         .data = MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC},
 		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, .len = 8, .data = (uintptr_t)&offset},
 		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, .len = 4, .data = (uintptr_t)&length},
 		{.attr_id = MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, .len = 4, .data = (uintptr_t)&page},
 	};
-	const struct ib_uverbs_attr of_free = {.attr_id = MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE,
-					       .flags = UVERBS_ATTR_F_MANDATORY, .data = *handle};
+	const struct ib_uverbs_attr of_free = {
+		.attr_id = MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY, .data = *handle};
 
 	call->object_id = MLX5_IB_OBJECT_UAR;
 	call->method_id = alloc ? MLX5_IB_METHOD_UAR_OBJ_ALLOC : MLX5_IB_METHOD_UAR_OBJ_DESTROY;

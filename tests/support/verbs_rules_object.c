@@ -14,8 +14,7 @@ static struct ibv_qp *new_qp(struct queue *q, unsigned int send, unsigned int re
 	struct ibv_qp_init_attr attr = {
 		.send_cq = ibv_cq_ex_to_cq(q->cq),
 		.recv_cq = ibv_cq_ex_to_cq(q->cq),
-		.cap = {.max_send_wr = send, .max_recv_wr = recv, .max_send_sge = !!send,
-			.max_recv_sge = !!recv},
+		.cap = {.max_send_wr = send, .max_recv_wr = recv, .max_send_sge = !!send, .max_recv_sge = !!recv},
 		.qp_type = IBV_QPT_RAW_PACKET,
 	};
 
@@ -147,8 +146,7 @@ static const char *remote_write_needs_local(void)
 {
 	static uint8_t memory[4096];
 
-	EXPECT_ERRNO(EINVAL, ibv_reg_mr(shared_queue()->pd, memory, sizeof(memory),
-					IBV_ACCESS_REMOTE_WRITE));
+	EXPECT_ERRNO(EINVAL, ibv_reg_mr(shared_queue()->pd, memory, sizeof(memory), IBV_ACCESS_REMOTE_WRITE));
 	return NULL;
 }
 
@@ -157,8 +155,7 @@ static const char *iova_agrees_in_page(void)
 	static uint8_t memory[8192] __attribute__((aligned(4096)));
 	struct ibv_mr *mr;
 
-	EXPECT_ERRNO(EINVAL, ibv_reg_mr_iova(shared_queue()->pd, memory, 4096, 1,
-					     IBV_ACCESS_LOCAL_WRITE));
+	EXPECT_ERRNO(EINVAL, ibv_reg_mr_iova(shared_queue()->pd, memory, 4096, 1, IBV_ACCESS_LOCAL_WRITE));
 	mr = ibv_reg_mr_iova(shared_queue()->pd, memory, 4096, 0, IBV_ACCESS_LOCAL_WRITE);
 	EXPECT(mr, "iova 0 was refused");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
@@ -291,8 +288,7 @@ static const char *clock_moves(void)
 	t1 = now_ns();
 	ticks = (uint64_t)(b.raw_clock.tv_nsec - a.raw_clock.tv_nsec);
 	expected = (t1 - t0) * attr.hca_core_clock / 1000000;
-	EXPECT(ticks > expected * 95 / 100 && ticks < expected * 105 / 100,
-	       "the clock is not hca_core_clock fast");
+	EXPECT(ticks > expected * 95 / 100 && ticks < expected * 105 / 100, "the clock is not hca_core_clock fast");
 	return NULL;
 }
 
@@ -307,8 +303,7 @@ static const char *fork_leaves_the_device(void)
 		_exit(!ibv_alloc_pd(q->ctx) && errno == EIO ? 0 : 1);
 	}
 	EXPECT(waitpid(child, &status, 0) == child && !status, "the child was not refused with EIO");
-	EXPECT(ibv_query_qp(q->qp, &(struct ibv_qp_attr){}, IBV_QP_STATE,
-			    &(struct ibv_qp_init_attr){}) == 0,
+	EXPECT(ibv_query_qp(q->qp, &(struct ibv_qp_attr){}, IBV_QP_STATE, &(struct ibv_qp_init_attr){}) == 0,
 	       "the parent lost its device");
 	return NULL;
 }
@@ -342,8 +337,7 @@ static const char *not_offered(void)
 	struct ibv_cq *cq = ibv_cq_ex_to_cq(q->cq);
 
 	EXPECT_RETURNS(EOPNOTSUPP, ibv_resize_cq(cq, 100));
-	EXPECT(ibv_rereg_mr(q->payload_mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) ==
-		       IBV_REREG_MR_ERR_CMD,
+	EXPECT(ibv_rereg_mr(q->payload_mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_CMD,
 	       "a registration was changed");
 	return NULL;
 }

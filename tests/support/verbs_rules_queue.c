@@ -2,8 +2,7 @@
 /* Rules of the queue pair's state machine beyond the usual way, and of packet pacing. */
 #include "verbs_rules.h"
 
-static const struct queue_config both = {
-	.depth = 8, .n_sge = 1, .payload_bytes = 2048, .send_depth = 256};
+static const struct queue_config both = {.depth = 8, .n_sge = 1, .payload_bytes = 2048, .send_depth = 256};
 
 static int modify(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask)
 {
@@ -43,8 +42,8 @@ static const char *no_other_ways(void)
 static int post_send(struct queue *q, uint32_t bytes, uint32_t lkey)
 {
 	struct ibv_sge sge = {(uintptr_t)q->payloads, bytes, lkey};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
-				 .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
 
 	return ibv_post_send(q->qp, &wr, &bad);
 }
@@ -84,8 +83,7 @@ static const char *query_fills_in(void)
 
 static int limit(struct ibv_qp *qp, uint32_t kbps, uint32_t burst, uint16_t packet)
 {
-	struct ibv_qp_rate_limit_attr attr = {
-		.rate_limit = kbps, .max_burst_sz = burst, .typical_pkt_sz = packet};
+	struct ibv_qp_rate_limit_attr attr = {.rate_limit = kbps, .max_burst_sz = burst, .typical_pkt_sz = packet};
 
 	return ibv_modify_qp_rate_limit(qp, &attr);
 }
@@ -182,9 +180,10 @@ static const char *pacing_table(void)
 {
 	enum { N = 127 };
 	struct queue *q = shared_queue();
-	struct ibv_qp_init_attr init = {
-		.send_cq = ibv_cq_ex_to_cq(q->cq), .recv_cq = ibv_cq_ex_to_cq(q->cq),
-		.cap = {.max_send_wr = 1, .max_send_sge = 1}, .qp_type = IBV_QPT_RAW_PACKET};
+	struct ibv_qp_init_attr init = {.send_cq = ibv_cq_ex_to_cq(q->cq),
+	                                .recv_cq = ibv_cq_ex_to_cq(q->cq),
+	                                .cap = {.max_send_wr = 1, .max_send_sge = 1},
+	                                .qp_type = IBV_QPT_RAW_PACKET};
 	struct ibv_qp_attr attr = {.port_num = 1};
 	struct ibv_qp *qp[N + 1];
 
@@ -232,8 +231,7 @@ static const char *pacing_bursts(void)
 }
 
 const struct rule queue_rules[] = {
-	{"qp-no-other-ways", "ib_core: qp_state_table; mlx5_ib: optab of __mlx5_ib_modify_qp",
-	 no_other_ways},
+	{"qp-no-other-ways", "ib_core: qp_state_table; mlx5_ib: optab of __mlx5_ib_modify_qp", no_other_ways},
 	{"qp-send-error-is-sqe", "mlx5_ib: sqrq_state_to_qp_state", send_error_is_sqe},
 	{"qp-query-fills-in", "mlx5_ib: mlx5_ib_query_qp; libmlx5: mlx5_query_qp", query_fills_in},
 	{"pacing-range", "mlx5_core: mlx5_rl_is_in_range", pacing_range},

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PORT 4100
+#define PORT         4100
 #define UDP_OVERHEAD 42
 
 static const struct queue_config small = {.depth = 8, .n_sge = 2, .payload_bytes = 1000};
@@ -51,7 +51,7 @@ static uint64_t out_of_buffer(const struct queue *q)
 	int fd;
 
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/out_of_buffer",
-		 ibv_get_device_name(q->ctx->device));
+	         ibv_get_device_name(q->ctx->device));
 	fd = open(path, O_RDONLY);
 	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
 		die("%s", path);
@@ -168,8 +168,7 @@ static const char *protection(struct queue *q, struct ibv_sge *sge)
 	} else {
 		struct ibv_async_event event;
 
-		EXPECT(!ibv_get_async_event(q->ctx, &event) &&
-			       event.event_type == IBV_EVENT_QP_FATAL,
+		EXPECT(!ibv_get_async_event(q->ctx, &event) && event.event_type == IBV_EVENT_QP_FATAL,
 		       "another event than QP_FATAL");
 		ibv_ack_async_event(&event);
 	}
@@ -294,7 +293,7 @@ static const char *arm_gives_one_event(void)
 static const char *moderation_delays(void)
 {
 	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
-					  .moderate = {.cq_count = 1000, .cq_period = 4095}};
+	                                  .moderate = {.cq_count = 1000, .cq_period = 4095}};
 	struct queue_config config = small;
 	struct ibv_cq *cq;
 	struct queue q;
@@ -319,8 +318,7 @@ static const char *moderation_delays(void)
 static const char *wall_clock(void)
 {
 	const bool real_time = getenv("SOFTHCA_REAL_TIME");
-	struct ibv_cq_init_attr_ex cq_attr = {
-		.cqe = 16, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK};
+	struct ibv_cq_init_attr_ex cq_attr = {.cqe = 16, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK};
 	struct ibv_poll_cq_attr poll_attr = {};
 	struct timespec now;
 	struct queue q;
@@ -335,8 +333,7 @@ static const char *wall_clock(void)
 	ibv_end_poll(q.cq);
 	clock_gettime(CLOCK_REALTIME, &now);
 	stamp = real_time ? stamp >> 32 : stamp / 1000000000u;
-	EXPECT(stamp <= (uint64_t)now.tv_sec + 1 && stamp + 60 > (uint64_t)now.tv_sec,
-	       "not the time of day");
+	EXPECT(stamp <= (uint64_t)now.tv_sec + 1 && stamp + 60 > (uint64_t)now.tv_sec, "not the time of day");
 	queue_close(&q);
 	return NULL;
 }
@@ -348,9 +345,7 @@ static const char *same_rule_two_queues(void)
 	queue_open(&a, &small);
 	queue_open(&b, &small);
 	EXPECT(!queue_post(&a, 0, 4) && !queue_post(&b, 0, 4), "posting failed");
-	EXPECT(!queue_add_udp_flow(&a, NULL, PORT, true) &&
-		       !queue_add_udp_flow(&b, NULL, PORT, true),
-	       "flows refused");
+	EXPECT(!queue_add_udp_flow(&a, NULL, PORT, true) && !queue_add_udp_flow(&b, NULL, PORT, true), "flows refused");
 	ask_for_frames(PORT, 2, 500);
 	EXPECT(drain(&a, 2).good == 2 && drain(&b, 2).good == 2, "not both got a copy");
 	queue_close(&a);

@@ -3,15 +3,15 @@
 #include "verbs_rules.h"
 
 #define KEY_BYTES 40
-#define IPV4 (IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4)
+#define IPV4      (IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4)
 
 static uint8_t key[KEY_BYTES] = {0x6d, 0x5a, 1, 2, 3};
 
 static struct ibv_wq *new_wq(unsigned int n)
 {
 	struct queue *q = shared_queue();
-	struct ibv_wq_init_attr attr = {.wq_type = IBV_WQT_RQ, .max_wr = n, .max_sge = 1,
-					.pd = q->pd, .cq = ibv_cq_ex_to_cq(q->cq)};
+	struct ibv_wq_init_attr attr = {
+		.wq_type = IBV_WQT_RQ, .max_wr = n, .max_sge = 1, .pd = q->pd, .cq = ibv_cq_ex_to_cq(q->cq)};
 
 	return ibv_create_wq(q->ctx, &attr);
 }
@@ -43,14 +43,13 @@ static struct ibv_qp_init_attr_ex rss_attr(struct ibv_rwq_ind_table *table, uint
 {
 	return (struct ibv_qp_init_attr_ex){
 		.qp_type = IBV_QPT_RAW_PACKET,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE |
-			     IBV_QP_INIT_ATTR_RX_HASH,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
 		.pd = shared_queue()->pd,
 		.rwq_ind_tbl = table,
 		.rx_hash_conf = {.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
-				 .rx_hash_key_len = KEY_BYTES,
-				 .rx_hash_key = key,
-				 .rx_hash_fields_mask = fields},
+	                         .rx_hash_key_len = KEY_BYTES,
+	                         .rx_hash_key = key,
+	                         .rx_hash_fields_mask = fields},
 	};
 }
 
@@ -64,8 +63,8 @@ static struct ibv_qp *new_qp(struct ibv_rwq_ind_table *table, uint64_t fields)
 static const char *wq_limits(void)
 {
 	struct queue *q = shared_queue();
-	struct ibv_wq_init_attr attr = {.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1,
-					.pd = q->pd, .cq = ibv_cq_ex_to_cq(q->cq)};
+	struct ibv_wq_init_attr attr = {
+		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = q->pd, .cq = ibv_cq_ex_to_cq(q->cq)};
 
 	EXPECT_ERRNO(EINVAL, new_wq(0));
 	EXPECT_ERRNO(EINVAL, new_wq(32769));
@@ -84,8 +83,8 @@ static const char *wq_states(void)
 {
 	struct ibv_wq *wq = new_wq(4);
 	struct ibv_wq_attr attr = {.attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE,
-				   .wq_state = IBV_WQS_ERR,
-				   .curr_wq_state = IBV_WQS_RDY};
+	                           .wq_state = IBV_WQS_ERR,
+	                           .curr_wq_state = IBV_WQS_RDY};
 
 	EXPECT(wq && wq->state == IBV_WQS_RESET, "a new work queue is not in RESET");
 	EXPECT_RETURNS(EINVAL, ibv_modify_wq(wq, &attr)); /* it is not ready */
@@ -106,8 +105,8 @@ static const char *wq_flags(void)
 {
 	struct ibv_wq *wq = new_wq(4);
 	struct ibv_wq_attr attr = {.attr_mask = IBV_WQ_ATTR_FLAGS,
-				   .flags = IBV_WQ_FLAGS_CVLAN_STRIPPING,
-				   .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING};
+	                           .flags = IBV_WQ_FLAGS_CVLAN_STRIPPING,
+	                           .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING};
 
 	EXPECT_RETURNS(0, ibv_modify_wq(wq, &attr));
 	attr.flags_mask = IBV_WQ_FLAGS_PCI_WRITE_END_PADDING;
@@ -199,8 +198,7 @@ static const char *wq_keeps_its_parts(void)
 	struct queue *q = shared_queue();
 	struct ibv_pd *pd = ibv_alloc_pd(q->ctx);
 	struct ibv_cq *cq = ibv_create_cq(q->ctx, 4, NULL, NULL, 0);
-	struct ibv_wq_init_attr attr = {.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1,
-					.pd = pd, .cq = cq};
+	struct ibv_wq_init_attr attr = {.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = pd, .cq = cq};
 	struct ibv_wq *wq = ibv_create_wq(q->ctx, &attr);
 
 	EXPECT(wq, "no work queue");

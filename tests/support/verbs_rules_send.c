@@ -6,14 +6,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const struct queue_config config = {
-	.depth = 8, .n_sge = 2, .payload_bytes = 2048, .send_depth = 8};
+static const struct queue_config config = {.depth = 8, .n_sge = 2, .payload_bytes = 2048, .send_depth = 8};
 
 static int post(struct queue *q, unsigned int id, uint32_t bytes, unsigned int flags)
 {
 	struct ibv_sge sge = {(uintptr_t)q->payloads, bytes, q->payload_mr->lkey};
-	struct ibv_send_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1,
-				 .opcode = IBV_WR_SEND, .send_flags = flags}, *bad;
+	struct ibv_send_wr wr = {.wr_id = id,
+	                         .sg_list = &sge,
+	                         .num_sge = 1,
+	                         .opcode = IBV_WR_SEND,
+	                         .send_flags = flags},
+			   *bad;
 
 	return ibv_post_send(q->qp, &wr, &bad);
 }
@@ -116,8 +119,7 @@ static const char *inline_with_checksums(void)
 	for (; sscanf(hex + 2 * bytes, "%2x", &b) == 1; bytes++)
 		q.payloads[bytes] = (uint8_t)b;
 	q.payload_mr->lkey ^= 0x5500; /* inline data needs no key */
-	EXPECT_RETURNS(0, post(&q, 1, bytes,
-			       IBV_SEND_INLINE | IBV_SEND_IP_CSUM | IBV_SEND_SIGNALED));
+	EXPECT_RETURNS(0, post(&q, 1, bytes, IBV_SEND_INLINE | IBV_SEND_IP_CSUM | IBV_SEND_SIGNALED));
 	q.payload_mr->lkey ^= 0x5500;
 	memset(q.payloads, 0, bytes); /* nor the buffer, once posted */
 	EXPECT(one(&q, &id) == IBV_WC_SUCCESS, "not sent");
@@ -128,8 +130,8 @@ static const char *inline_with_checksums(void)
 static const char *two_segments(void)
 {
 	struct ibv_sge sge[2];
-	struct ibv_send_wr wr = {.sg_list = sge, .num_sge = 2, .opcode = IBV_WR_SEND,
-				 .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct ibv_send_wr wr = {.sg_list = sge, .num_sge = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
 	struct queue q;
 	uint64_t id;
 
@@ -151,8 +153,12 @@ static const char *two_segments(void)
 /* A request of one segment, its fields as given. */
 static int post_segment(struct queue *q, uint64_t id, struct ibv_sge sge)
 {
-	struct ibv_send_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1,
-				 .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct ibv_send_wr wr = {.wr_id = id,
+	                         .sg_list = &sge,
+	                         .num_sge = 1,
+	                         .opcode = IBV_WR_SEND,
+	                         .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
 
 	return ibv_post_send(q->qp, &wr, &bad);
 }
@@ -206,10 +212,9 @@ static const char *bounds_checked(void)
 		uint64_t start = (uintptr_t)q.payloads, bytes = q.payload_mr->length;
 		sge = i == 0   ? (struct ibv_sge){start + bytes - 99, 100, q.payload_mr->lkey}
 		      : i == 1 ? (struct ibv_sge){start - 1, 100, q.payload_mr->lkey}
-			       : (struct ibv_sge){start, 100, q.header_mr->lkey};
+		               : (struct ibv_sge){start, 100, q.header_mr->lkey};
 		EXPECT_RETURNS(0, post_segment(&q, 5, sge));
-		EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR && id == 5,
-		       "no LOC_PROT_ERR out of bounds");
+		EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR && id == 5, "no LOC_PROT_ERR out of bounds");
 		queue_close(&q);
 	}
 	return NULL;
@@ -228,8 +233,7 @@ static const char *domain_checked(void)
 	EXPECT(pd, "ibv_alloc_pd");
 	mr = ibv_reg_mr(pd, q.payloads, 4096, 0);
 	EXPECT(mr, "ibv_reg_mr");
-	EXPECT_RETURNS(0, post_segment(&q, 6,
-				       (struct ibv_sge){(uintptr_t)q.payloads, 100, mr->lkey}));
+	EXPECT_RETURNS(0, post_segment(&q, 6, (struct ibv_sge){(uintptr_t)q.payloads, 100, mr->lkey}));
 	EXPECT(one(&q, &id) == IBV_WC_LOC_PROT_ERR && id == 6, "another domain's key is taken");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
 	EXPECT_RETURNS(0, ibv_dealloc_pd(pd));
@@ -248,8 +252,7 @@ static const char *read_only_memory(void)
 	frame(&q);
 	mr = ibv_reg_mr(q.pd, q.payloads, 4096, 0);
 	EXPECT(mr, "ibv_reg_mr");
-	EXPECT_RETURNS(0, post_segment(&q, 6,
-				       (struct ibv_sge){(uintptr_t)q.payloads, 100, mr->lkey}));
+	EXPECT_RETURNS(0, post_segment(&q, 6, (struct ibv_sge){(uintptr_t)q.payloads, 100, mr->lkey}));
 	EXPECT(one(&q, &id) == IBV_WC_SUCCESS, "memory without LOCAL_WRITE is not sent");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
 	queue_close(&q);
@@ -264,8 +267,7 @@ static const char *wrong_opcode(void)
 	queue_open(&q, &config);
 	frame(&q);
 	struct ibv_sge sge = {(uintptr_t)q.payloads, 100, q.payload_mr->lkey};
-	struct ibv_send_wr wr = {.wr_id = 8, .sg_list = &sge, .num_sge = 1,
-				 .opcode = IBV_WR_RDMA_WRITE}, *bad;
+	struct ibv_send_wr wr = {.wr_id = 8, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
 	EXPECT_RETURNS(0, ibv_post_send(q.qp, &wr, &bad));
 	EXPECT(one(&q, &id) == IBV_WC_LOC_QP_OP_ERR && id == 8, "no LOC_QP_OP_ERR");
 	queue_close(&q);
@@ -297,8 +299,11 @@ static const char *no_tso(void)
 	EXPECT(!attr.tso_caps.max_tso, "TSO is offered");
 	frame(&q);
 	struct ibv_sge sge = {(uintptr_t)q.payloads, 1000, q.payload_mr->lkey};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_TSO,
-				 .tso = {.hdr = header, .hdr_sz = 42, .mss = 500}}, *bad;
+	struct ibv_send_wr wr = {.sg_list = &sge,
+	                         .num_sge = 1,
+	                         .opcode = IBV_WR_TSO,
+	                         .tso = {.hdr = header, .hdr_sz = 42, .mss = 500}},
+			   *bad;
 	EXPECT_RETURNS(EINVAL, ibv_post_send(q.qp, &wr, &bad));
 	queue_close(&q);
 	return NULL;
@@ -318,8 +323,8 @@ static const char *limits(void)
 	for (int i = 0; i < 32; i++)
 		sge[i] = (struct ibv_sge){(uintptr_t)q.payloads, 50, q.payload_mr->lkey};
 	struct ibv_send_wr first = {.num_sge = 1, .opcode = IBV_WR_SEND, .sg_list = sge};
-	struct ibv_send_wr second = {.num_sge = (int)init.cap.max_send_sge + 1,
-				     .opcode = IBV_WR_SEND, .sg_list = sge}, *bad = NULL;
+	struct ibv_send_wr second = {.num_sge = (int)init.cap.max_send_sge + 1, .opcode = IBV_WR_SEND, .sg_list = sge},
+			   *bad = NULL;
 	first.next = &second;
 	EXPECT_RETURNS(ENOMEM, ibv_post_send(q.qp, &first, &bad));
 	EXPECT(bad == &second, "bad_wr is not the first that was not posted");
@@ -332,10 +337,8 @@ static const char *limits(void)
 }
 
 const struct rule send_rules[] = {
-	{"send-only-signalled-complete", "verbs-rules: Posting and polling",
-	 only_signalled_complete},
-	{"send-slots-free-at-signalled", "verbs-rules: Posting and polling",
-	 slots_free_at_signalled},
+	{"send-only-signalled-complete", "verbs-rules: Posting and polling", only_signalled_complete},
+	{"send-slots-free-at-signalled", "verbs-rules: Posting and polling", slots_free_at_signalled},
 	{"send-key-checked", "PRM: memory key checks", key_checked},
 	{"send-not-before-rts", "libmlx5: qp_state_max_gs", not_before_rts},
 	{"send-inline-with-checksums", "verbs-rules: Posting and polling", inline_with_checksums},
@@ -344,8 +347,7 @@ const struct rule send_rules[] = {
 	{"send-reset-revives", "verbs-rules: Posting and polling", reset_revives},
 	{"send-bounds-checked", "PRM: memory key checks", bounds_checked},
 	{"send-domain-checked", "PRM: memory key checks", domain_checked},
-	{"send-read-only-memory", "ibv_reg_mr(3): local read access is always enabled",
-	 read_only_memory},
+	{"send-read-only-memory", "ibv_reg_mr(3): local read access is always enabled", read_only_memory},
 	{"send-wrong-opcode", "PRM: send queue of a TIS, opcodes", wrong_opcode},
 	{"send-no-header", "IEEE 802.3, 3.1.1", no_header},
 	{"send-no-tso", "libmlx5: _mlx5_post_send, max_tso", no_tso},

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define N_CLOSES 100
-#define N_OPENS 100
+#define N_OPENS  100
 
 struct closing {
 	struct ibv_context *ctx;
@@ -99,11 +99,14 @@ static int get_context(int fd)
 		uint64_t response; /* struct ib_uverbs_get_context */
 		struct mlx5_ib_alloc_ucontext_req_v2 driver;
 	} request = {
-		.hdr = {.command = IB_USER_VERBS_CMD_GET_CONTEXT, .in_words = sizeof(request) / 4,
-			.out_words = sizeof(resp) / 4},
+		.hdr = {.command = IB_USER_VERBS_CMD_GET_CONTEXT,
+	                .in_words = sizeof(request) / 4,
+	                .out_words = sizeof(resp) / 4},
 		.response = (uintptr_t)&resp,
-		.driver = {.total_num_bfregs = 16, .num_low_latency_bfregs = 4, .max_cqe_version = 1,
-			   .lib_caps = MLX5_LIB_CAP_4K_UAR | MLX5_LIB_CAP_DYN_UAR},
+		.driver = {.total_num_bfregs = 16,
+	                   .num_low_latency_bfregs = 4,
+	                   .max_cqe_version = 1,
+	                   .lib_caps = MLX5_LIB_CAP_4K_UAR | MLX5_LIB_CAP_DYN_UAR},
 	};
 
 	return write(fd, &request, sizeof(request)) == sizeof(request) ? 0 : errno;

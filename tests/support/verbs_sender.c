@@ -14,10 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_FRAMES 1024
-#define MAX_BYTES 16384
+#define MAX_FRAMES   1024
+#define MAX_BYTES    16384
 #define MAX_SEGMENTS 4
-#define DEPTH 64
+#define DEPTH        64
 #define INLINE_BYTES 512
 
 struct sender {
@@ -39,8 +39,7 @@ static void read_frames(struct sender *s)
 	while (s->n_frames < MAX_FRAMES && fread(&s->len[s->n_frames], 4, 1, stdin) == 1) {
 		uint32_t len = s->len[s->n_frames];
 
-		if (len > MAX_BYTES ||
-		    fread(s->memory + (size_t)s->n_frames * MAX_BYTES, 1, len, stdin) != len)
+		if (len > MAX_BYTES || fread(s->memory + (size_t)s->n_frames * MAX_BYTES, 1, len, stdin) != len)
 			die("a frame is cut");
 		s->n_frames++;
 	}
@@ -50,8 +49,7 @@ static void to_state(struct sender *s, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = {.qp_state = state, .port_num = 1};
 
-	errno = ibv_modify_qp(s->qp, &attr,
-			      IBV_QP_STATE | (state == IBV_QPS_INIT ? IBV_QP_PORT : 0));
+	errno = ibv_modify_qp(s->qp, &attr, IBV_QP_STATE | (state == IBV_QPS_INIT ? IBV_QP_PORT : 0));
 	if (errno)
 		die("ibv_modify_qp");
 }
@@ -74,8 +72,8 @@ static void open_queue(struct sender *s)
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.cap = {.max_send_wr = DEPTH,
-			.max_send_sge = MAX_SEGMENTS,
-			.max_inline_data = s->is_inline ? INLINE_BYTES : 0},
+	                .max_send_sge = MAX_SEGMENTS,
+	                .max_inline_data = s->is_inline ? INLINE_BYTES : 0},
 		.qp_type = IBV_QPT_RAW_PACKET,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 	};
@@ -128,8 +126,7 @@ static int post(struct sender *s, struct ibv_sge *sge, int n)
 {
 	struct ibv_send_wr wr = {.sg_list = sge, .num_sge = n, .opcode = IBV_WR_SEND}, *bad;
 
-	wr.send_flags = IBV_SEND_SIGNALED | (s->is_inline ? IBV_SEND_INLINE : 0) |
-			(s->offload ? IBV_SEND_IP_CSUM : 0);
+	wr.send_flags = IBV_SEND_SIGNALED | (s->is_inline ? IBV_SEND_INLINE : 0) | (s->offload ? IBV_SEND_IP_CSUM : 0);
 	return ibv_post_send(s->qp, &wr, &bad);
 }
 
@@ -189,8 +186,8 @@ static void send_all(struct sender *s, uint64_t times)
 
 static void close_all(struct sender *s)
 {
-	if (ibv_destroy_qp(s->qp) || ibv_destroy_cq(s->cq) || ibv_dereg_mr(s->mr) ||
-	    ibv_dealloc_pd(s->pd) || ibv_close_device(s->ctx))
+	if (ibv_destroy_qp(s->qp) || ibv_destroy_cq(s->cq) || ibv_dereg_mr(s->mr) || ibv_dealloc_pd(s->pd) ||
+	    ibv_close_device(s->ctx))
 		die("tear-down");
 	free(s->memory);
 }
@@ -205,13 +202,26 @@ int main(int argc, char **argv)
 	s.n_segments = 1;
 	while ((c = getopt(argc, argv, "d:m:g:r:lo")) != -1) {
 		switch (c) {
-		case 'd': device = optarg; break;
-		case 'm': s.with_wr = !strcmp(optarg, "wr"); break;
-		case 'g': s.n_segments = atoi(optarg); break;
-		case 'r': times = strtoull(optarg, NULL, 10); break;
-		case 'l': s.is_inline = true; break;
-		case 'o': s.offload = true; break;
-		default: die("usage: see the source");
+		case 'd':
+			device = optarg;
+			break;
+		case 'm':
+			s.with_wr = !strcmp(optarg, "wr");
+			break;
+		case 'g':
+			s.n_segments = atoi(optarg);
+			break;
+		case 'r':
+			times = strtoull(optarg, NULL, 10);
+			break;
+		case 'l':
+			s.is_inline = true;
+			break;
+		case 'o':
+			s.offload = true;
+			break;
+		default:
+			die("usage: see the source");
 		}
 	}
 	if (s.n_segments < 1 || s.n_segments > MAX_SEGMENTS)
@@ -224,9 +234,8 @@ int main(int argc, char **argv)
 	send_all(&s, times);
 	printf("{\"posted\": %lu, \"success\": %lu, \"length\": %lu, \"protection\": %lu, "
 	       "\"operation\": %lu, \"flushed\": %lu}\n",
-	       s.posted, s.by_status[IBV_WC_SUCCESS], s.by_status[IBV_WC_LOC_LEN_ERR],
-	       s.by_status[IBV_WC_LOC_PROT_ERR], s.by_status[IBV_WC_LOC_QP_OP_ERR],
-	       s.by_status[IBV_WC_WR_FLUSH_ERR]);
+	       s.posted, s.by_status[IBV_WC_SUCCESS], s.by_status[IBV_WC_LOC_LEN_ERR], s.by_status[IBV_WC_LOC_PROT_ERR],
+	       s.by_status[IBV_WC_LOC_QP_OP_ERR], s.by_status[IBV_WC_WR_FLUSH_ERR]);
 	close_all(&s);
 	return EXIT_SUCCESS;
 }

@@ -15,17 +15,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define DOCTOR_TEXT_BYTES 1024
-#define DOCTOR_NAME_BYTES 64
-#define DOCTOR_DEVICES_MAX 16
-#define DOCTOR_PORTS_MAX 4
-#define DOCTOR_GIDS_MAX 32
-#define DOCTOR_POOLS_MAX 64
-#define DOCTOR_NODES_MAX 16
+#define DOCTOR_TEXT_BYTES     1024
+#define DOCTOR_NAME_BYTES     64
+#define DOCTOR_DEVICES_MAX    16
+#define DOCTOR_PORTS_MAX      4
+#define DOCTOR_GIDS_MAX       32
+#define DOCTOR_POOLS_MAX      64
+#define DOCTOR_NODES_MAX      16
 #define DOCTOR_INTERFACES_MAX 64
-#define DOCTOR_GROUPS_MAX 512
-#define DOCTOR_USERS_MAX 8
-#define DOCTOR_FINDINGS_MAX 640
+#define DOCTOR_GROUPS_MAX     512
+#define DOCTOR_USERS_MAX      8
+#define DOCTOR_FINDINGS_MAX   640
 
 /* ---- facts: zero is not known ---------------------------------------------------------------------- */
 
@@ -48,18 +48,18 @@ struct doctor_port {
 	char state[DOCTOR_NAME_BYTES]; /* "4: ACTIVE" */
 	char link_layer[DOCTOR_NAME_BYTES];
 	char rate[DOCTOR_NAME_BYTES];
-	char netdev[IFNAMSIZ];			 /* the network interface behind it; "": none */
+	char netdev[IFNAMSIZ];                   /* the network interface behind it; "": none */
 	struct doctor_gid gids[DOCTOR_GIDS_MAX]; /* those that are not zero */
 	unsigned int n_gids;
 };
 
 struct doctor_pci {
-	char address[DOCTOR_NAME_BYTES];			     /* "0000:3b:00.0"; "": it has none */
-	int node;						     /* -1: the firmware does not say */
-	unsigned int width, width_max;				     /* lanes */
+	char address[DOCTOR_NAME_BYTES];                             /* "0000:3b:00.0"; "": it has none */
+	int node;                                                    /* -1: the firmware does not say */
+	unsigned int width, width_max;                               /* lanes */
 	char speed[DOCTOR_NAME_BYTES], speed_max[DOCTOR_NAME_BYTES]; /* "16.0 GT/s PCIe" */
-	unsigned int read_request_bytes;			     /* only root can read it */
-	char iommu[DOCTOR_NAME_BYTES];				     /* of its group: "identity", "DMA", "DMA-FQ" */
+	unsigned int read_request_bytes;                             /* only root can read it */
+	char iommu[DOCTOR_NAME_BYTES];                               /* of its group: "identity", "DMA", "DMA-FQ" */
 	unsigned int n_irqs;
 	cpu_set_t irq_cpus; /* where they are handled */
 };
@@ -81,7 +81,7 @@ struct doctor_user {
 struct doctor_device {
 	char name[DOCTOR_NAME_BYTES];
 	char uverbs[DOCTOR_NAME_BYTES];
-	dev_t number;	/* of its node */
+	dev_t number;   /* of its node */
 	int open_error; /* of its node, as errno; 0 = could be opened */
 	struct doctor_port ports[DOCTOR_PORTS_MAX];
 	unsigned int n_ports;
@@ -99,8 +99,8 @@ struct doctor_interface {
 	unsigned int mtu;
 	unsigned int rx_ring, rx_ring_max;
 	bool has_pause, rx_pause, tx_pause;
-	bool loopback;		     /* the port's own loopback is switched on: nothing leaves it */
-	int rp_filter;		     /* of all interfaces and this one, as the kernel takes them together */
+	bool loopback;               /* the port's own loopback is switched on: nothing leaves it */
+	int rp_filter;               /* of all interfaces and this one, as the kernel takes them together */
 	unsigned int igmp_version;   /* what the kernel speaks there now; 0: not known */
 	char ptp[DOCTOR_NAME_BYTES]; /* its precision clock, "ptp0"; "": none */
 	bool ptp_is_read;
@@ -119,7 +119,8 @@ struct doctor_process {
 	bool has_config; /* a daemon: it runs with the file that is looked at */
 	uint64_t effective_capabilities;
 	uint64_t memlock_bytes; /* UINT64_MAX = unlimited */
-	char cannot_read[DOCTOR_NAME_BYTES]; /* the service's user, who may not read its configuration; "": may, or not known */
+	char cannot_read
+		[DOCTOR_NAME_BYTES]; /* the service's user, who may not read its configuration; "": may, or not known */
 };
 
 /* What that process' cgroups, and those above, let it have; UINT64_MAX = all. */
@@ -138,7 +139,7 @@ struct doctor_cpus {
 	cpu_set_t nodes[DOCTOR_NODES_MAX];
 	bool has_governor;
 	char governor[DOCTOR_NAME_BYTES]; /* one that is not "performance"; "": all are */
-	cpu_set_t governed;		  /* the CPUs that have one that is not */
+	cpu_set_t governed;               /* the CPUs that have one that is not */
 	bool has_idle;
 	char idle_state[DOCTOR_NAME_BYTES]; /* the deepest that is enabled anywhere */
 	unsigned int idle_exit_us;
@@ -176,7 +177,7 @@ struct doctor_facts {
 	struct doctor_clock clock;
 	struct doctor_kernel kernel;
 	const char *config_file;
-	struct config *config;	   /* NULL: the daemon would not start with that file, */
+	struct config *config;     /* NULL: the daemon would not start with that file, */
 	struct fault config_fault; /* … for this reason */
 };
 

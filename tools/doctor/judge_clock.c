@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #define NS_PER_S 1000000000
-#define DAY_S 86400
+#define DAY_S    86400
 /* Between UTC and TAI since 2017 (IERS Bulletin C). */
 #define TAI_S 37
 
@@ -56,7 +56,7 @@ static void judge_mode(const struct doctor_device *device, struct doctor_finding
 	}
 	if (!is_real_time(trial)) {
 		judge_say(finding->found, "free-running at %" PRIu64 " kHz; ibvcapd maps it to UTC",
-			  trial->clock_hz / 1000);
+		          trial->clock_hz / 1000);
 		return;
 	}
 	raw_ns = (int64_t)(trial->clock_raw >> 32) * NS_PER_S + (int64_t)(trial->clock_raw & UINT32_MAX);
@@ -90,7 +90,7 @@ static void judge_ptp(const struct doctor_interface *interface, struct doctor_fi
 		judge_say(finding->found, "%" PRId64 " ns from UTC by the system's clock", offset);
 	else
 		judge_say(finding->found, "%" PRId64 " s from UTC: nobody sets it, and ibvcapd does not need it",
-			  offset / NS_PER_S);
+		          offset / NS_PER_S);
 }
 
 void judge_clocks(const struct doctor_facts *facts, struct doctor_findings *findings)

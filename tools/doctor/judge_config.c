@@ -29,7 +29,8 @@ static void judge_reader(const struct doctor_facts *facts, struct doctor_finding
 	judge_append(finding->found, ", but user %s may not read it", user);
 	judge_say(finding->wanted, "a file that ibvcapd.service can read, who is user %s", user);
 	judge_say(finding->why, "the service ends with status 66 and is not started again");
-	judge_say(finding->fix, "chgrp \"$(id -g %s)\" %s && chmod g+r %s   # and g+x of its directories", user, file, file);
+	judge_say(finding->fix, "chgrp \"$(id -g %s)\" %s && chmod g+r %s   # and g+x of its directories", user, file,
+	          file);
 	finding->fix_survives_reboot = true;
 }
 
@@ -40,7 +41,7 @@ static void judge_file(const struct doctor_facts *facts, struct doctor_findings 
 	judge_say(finding->subject, "%s", facts->config_file);
 	if (facts->config) {
 		judge_say(finding->found, "right: %u streams, %u channels", facts->config->n_streams,
-			  facts->config->n_channels);
+		          facts->config->n_channels);
 		if (*facts->process.cannot_read)
 			judge_reader(facts, finding);
 		return;
@@ -51,9 +52,9 @@ static void judge_file(const struct doctor_facts *facts, struct doctor_findings 
 	if (facts->config_fault.exit_code == EX_NOINPUT) {
 		judge_say(finding->wanted, "a file that you and ibvcapd can read");
 		judge_say(finding->why,
-			  "it says what is captured and sent; what that needs cannot be looked at without");
+		          "it says what is captured and sent; what that needs cannot be looked at without");
 		judge_say(finding->fix, "editor %s   # ibvcapd.conf(5); another file: ibvcap doctor --config FILE",
-			  facts->config_file);
+		          facts->config_file);
 		return;
 	}
 	judge_say(finding->wanted, "a file that ibvcapd --check-config accepts");
@@ -145,37 +146,37 @@ static uint32_t header_bytes(sa_family_t family)
 }
 
 static void judge_stream(const struct doctor_facts *facts, const struct config_stream *stream,
-			 struct doctor_findings *findings)
+                         struct doctor_findings *findings)
 {
 	const struct doctor_device *device = judge_find_device(facts, stream->interface);
 	const struct user user = {
-	    .kind = "stream",
-	    .name = stream->name,
-	    .interface = stream->interface,
-	    .file = stream->file,
-	    .line = stream->line,
-	    .packet_bytes = stream->payload_size + header_bytes(stream->flows[0].destination.family),
-	    .slots = stream->receive_queue_slots,
-	    .slots_max = device ? device->trial.max_queue_slots : 0,
-	    .slots_key = "receive_queue_slots",
+		.kind = "stream",
+		.name = stream->name,
+		.interface = stream->interface,
+		.file = stream->file,
+		.line = stream->line,
+		.packet_bytes = stream->payload_size + header_bytes(stream->flows[0].destination.family),
+		.slots = stream->receive_queue_slots,
+		.slots_max = device ? device->trial.max_queue_slots : 0,
+		.slots_key = "receive_queue_slots",
 	};
 
 	judge_user(facts, &user, findings);
 }
 
 static void judge_channel(const struct doctor_facts *facts, const struct config_channel *channel,
-			  struct doctor_findings *findings)
+                          struct doctor_findings *findings)
 {
 	const struct doctor_device *device = judge_find_device(facts, channel->interface);
 	struct user user = {
-	    .kind = "channel",
-	    .name = channel->name,
-	    .interface = channel->interface,
-	    .file = channel->file,
-	    .line = channel->line,
-	    .slots = channel->send_queue_slots,
-	    .slots_max = device ? device->trial.max_send_slots : 0,
-	    .slots_key = "send_queue_slots",
+		.kind = "channel",
+		.name = channel->name,
+		.interface = channel->interface,
+		.file = channel->file,
+		.line = channel->line,
+		.slots = channel->send_queue_slots,
+		.slots_max = device ? device->trial.max_send_slots : 0,
+		.slots_key = "send_queue_slots",
 	};
 
 	for (uint32_t i = 0; i < channel->n_destinations; i++) {

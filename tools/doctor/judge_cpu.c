@@ -61,9 +61,9 @@ static void judge_idle(const struct doctor_facts *facts, struct doctor_findings 
 	judge_say(finding->wanted, "%u us at most, or poll = \"busy\" in all streams and channels", IDLE_EXIT_MAX_US);
 	judge_say(finding->why, "packets wait in their queue until a worker that slept is awake");
 	judge_say(finding->fix,
-		  "for state in /sys/devices/system/cpu/cpu*/cpuidle/state*; do "
-		  "[ $(cat $state/latency) -le %u ] || echo 1 > $state/disable; done",
-		  IDLE_EXIT_MAX_US);
+	          "for state in /sys/devices/system/cpu/cpu*/cpuidle/state*; do "
+	          "[ $(cat $state/latency) -le %u ] || echo 1 > $state/disable; done",
+	          IDLE_EXIT_MAX_US);
 }
 
 /* ---- a worker's own -------------------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ static cpu_set_t cpus_to_isolate(const struct doctor_facts *facts)
 }
 
 static void judge_isolation(const struct doctor_facts *facts, const struct worker *worker,
-			    struct doctor_findings *findings)
+                            struct doctor_findings *findings)
 {
 	struct doctor_finding *finding = judge_add(findings, "isolation");
 	cpu_set_t cpus = cpus_to_isolate(facts);
@@ -132,10 +132,10 @@ static void judge_isolation(const struct doctor_facts *facts, const struct worke
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "isolated, as a worker that never sleeps takes turns with what else runs there");
 	judge_say(finding->why, "for as long as another program has the CPU nothing is polled: some ms each time");
-	judge_say(
-	    finding->fix,
-	    "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%s nohz_full=%s /' /etc/default/grub && update-grub && reboot",
-	    judge_format_cpus(&cpus, list), list);
+	judge_say(finding->fix,
+	          "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%s nohz_full=%s /' /etc/default/grub && update-grub && "
+	          "reboot",
+	          judge_format_cpus(&cpus, list), list);
 	finding->fix_survives_reboot = true;
 }
 
@@ -150,16 +150,16 @@ static void judge_irqs(const struct doctor_facts *facts, const struct worker *wo
 	finding = judge_add(findings, "irq_affinity");
 	judge_say(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
 	judge_say(finding->found, "%s's %u interrupts are handled on %s", device->name, device->pci.n_irqs,
-		  judge_format_cpus(&device->pci.irq_cpus, list));
+	          judge_format_cpus(&device->pci.irq_cpus, list));
 	if (!CPU_ISSET((unsigned int)worker->cpu, &device->pci.irq_cpus) || CPU_COUNT(&facts->cpus.online) < 2)
 		return;
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "on others than the worker's");
 	judge_say(finding->why, "the worker stands still while its CPU serves the kernel's share of the traffic");
 	judge_say(finding->fix,
-		  "systemctl disable --now irqbalance; for i in $(ls /sys/bus/pci/devices/%s/msi_irqs); do echo %d > "
-		  "/proc/irq/$i/smp_affinity_list; done",
-		  device->pci.address, CPU_ISSET(0, &facts->cpus.online) && worker->cpu != 0 ? 0 : 1);
+	          "systemctl disable --now irqbalance; for i in $(ls /sys/bus/pci/devices/%s/msi_irqs); do echo %d > "
+	          "/proc/irq/$i/smp_affinity_list; done",
+	          device->pci.address, CPU_ISSET(0, &facts->cpus.online) && worker->cpu != 0 ? 0 : 1);
 }
 
 static void judge_node(const struct doctor_facts *facts, const struct worker *worker, struct doctor_findings *findings)
@@ -174,7 +174,7 @@ static void judge_node(const struct doctor_facts *facts, const struct worker *wo
 	finding = judge_add(findings, "numa");
 	judge_say(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
 	judge_say(finding->found, "%s is on node %d, CPUs %s", device->name, node,
-		  judge_format_cpus(&facts->cpus.nodes[node], list));
+	          judge_format_cpus(&facts->cpus.nodes[node], list));
 	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.nodes[node]))
 		return;
 	finding->level = DOCTOR_WARNING;
@@ -185,7 +185,7 @@ static void judge_node(const struct doctor_facts *facts, const struct worker *wo
 }
 
 static void judge_worker(const struct doctor_facts *facts, const struct worker *worker,
-			 struct doctor_findings *findings)
+                         struct doctor_findings *findings)
 {
 	if (worker->cpu < 0 || worker->cpu >= CPU_SETSIZE)
 		return;
@@ -195,14 +195,14 @@ static void judge_worker(const struct doctor_facts *facts, const struct worker *
 }
 
 static void judge_stream(const struct doctor_facts *facts, const struct config_stream *stream,
-			 struct doctor_findings *findings)
+                         struct doctor_findings *findings)
 {
 	char of[DOCTOR_TEXT_BYTES];
 
 	judge_say(of, "stream '%s'", stream->name);
 	judge_worker(facts,
-		     &(struct worker){of, stream->interface, stream->cpu, stream->poll, stream->file, stream->line},
-		     findings);
+	             &(struct worker){of, stream->interface, stream->cpu, stream->poll, stream->file, stream->line},
+	             findings);
 }
 
 /* One worker serves all channels of an interface, and what they say of it is the same. */
@@ -216,8 +216,9 @@ static void judge_channel(const struct doctor_facts *facts, uint32_t number, str
 			return;
 	judge_say(of, "channels of %s", channel->interface);
 	judge_worker(
-	    facts, &(struct worker){of, channel->interface, channel->cpu, channel->poll, channel->file, channel->line},
-	    findings);
+		facts,
+		&(struct worker){of, channel->interface, channel->cpu, channel->poll, channel->file, channel->line},
+		findings);
 }
 
 void judge_cpus(const struct doctor_facts *facts, struct doctor_findings *findings)

@@ -30,10 +30,10 @@ static void judge_link(const struct doctor_interface *interface, struct doctor_f
 
 	judge_say(finding->subject, "%s", interface->name);
 	judge_say(finding->found, "%s, MTU %u",
-		  !interface->up       ? "down"
-		  : interface->running ? "up"
-				       : "up, no carrier",
-		  interface->mtu);
+	          !interface->up       ? "down"
+	          : interface->running ? "up"
+	                               : "up, no carrier",
+	          interface->mtu);
 	if (interface->up && interface->running)
 		return;
 	finding->level = DOCTOR_WARNING;
@@ -56,7 +56,7 @@ static void name_place(const struct doctor_device *device, const struct doctor_p
 }
 
 static void judge_port(const struct doctor_facts *facts, const struct doctor_device *device,
-		       const struct doctor_port *port, struct doctor_findings *findings)
+                       const struct doctor_port *port, struct doctor_findings *findings)
 {
 	const struct doctor_interface *interface = judge_find_interface(facts, port->netdev);
 	struct doctor_finding *finding = judge_add(findings, "port");
@@ -69,14 +69,14 @@ static void judge_port(const struct doctor_facts *facts, const struct doctor_dev
 		judge_say(finding->wanted, "link layer Ethernet");
 		judge_say(finding->why, "RAW_PACKET queue pairs take Ethernet frames");
 		judge_say(finding->fix, "mlxconfig -d %s set LINK_TYPE_P%u=2 && reboot",
-			  *device->pci.address ? device->pci.address : device->name, port->number);
+		          *device->pci.address ? device->pci.address : device->name, port->number);
 		finding->fix_survives_reboot = true;
 	} else if (!strstr(port->state, "ACTIVE") && (!interface || interface->running)) {
 		finding->level = DOCTOR_WARNING;
 		judge_say(finding->wanted, "ACTIVE");
 		judge_say(finding->why, "nothing arrives at a port that is not");
 		judge_say(finding->fix, "rdma link show %s/%u   # which interface is behind it, then ip link set it up",
-			  device->name, port->number);
+		          device->name, port->number);
 	}
 	if (interface)
 		judge_link(interface, findings);
@@ -99,12 +99,12 @@ static void judge_trial(const struct doctor_device *device, struct doctor_findin
 	judge_say(finding->subject, "a queue and a flow on %s", device->name);
 	if (trial->result == DOCTOR_PASSED) {
 		judge_say(finding->found, "made and taken away again; queues up to %u slots to receive, %u to send",
-			  trial->max_queue_slots, trial->max_send_slots);
+		          trial->max_queue_slots, trial->max_send_slots);
 		return;
 	}
 	if (trial->result == DOCTOR_IN_USE) {
 		judge_say(finding->found, "not tried beside %s",
-			  device->n_users ? "who has it open: " : "an ibvcapd that may have it open");
+		          device->n_users ? "who has it open: " : "an ibvcapd that may have it open");
 		name_users(device, finding->found);
 		return;
 	}
@@ -114,7 +114,7 @@ static void judge_trial(const struct doctor_device *device, struct doctor_findin
 	if (trial->result == DOCTOR_NO_RIGHT) {
 		finding->level = DOCTOR_WARNING;
 		judge_say(finding->fix,
-			  "sudo ibvcap doctor   # you may not make one; root sees whether it can be made");
+		          "sudo ibvcap doctor   # you may not make one; root sees whether it can be made");
 		return;
 	}
 	finding->level = DOCTOR_ERROR;
@@ -122,7 +122,7 @@ static void judge_trial(const struct doctor_device *device, struct doctor_findin
 }
 
 static void judge_device(const struct doctor_facts *facts, const struct doctor_device *device,
-			 struct doctor_findings *findings)
+                         struct doctor_findings *findings)
 {
 	struct doctor_finding *finding = judge_add(findings, "device");
 
@@ -134,15 +134,15 @@ static void judge_device(const struct doctor_facts *facts, const struct doctor_d
 		judge_say(finding->why, "every verbs call goes through it");
 		if (device->open_error == ENOENT)
 			judge_say(finding->fix,
-				  "echo ib_uverbs > /etc/modules-load.d/ibvcap-ib_uverbs.conf && modprobe ib_uverbs");
+			          "echo ib_uverbs > /etc/modules-load.d/ibvcap-ib_uverbs.conf && modprobe ib_uverbs");
 		else if (device->open_error == EPERM && *facts->limits.container)
 			judge_say(finding->fix,
-				  "# outside: give the container /dev/infiniband/%s (DeviceAllow=, --device)",
-				  device->uverbs);
+			          "# outside: give the container /dev/infiniband/%s (DeviceAllow=, --device)",
+			          device->uverbs);
 		else
 			judge_say(finding->fix,
-				  "echo 'KERNEL==\"uverbs*\", MODE=\"0666\"' > /etc/udev/rules.d/90-ibvcap.rules && "
-				  "udevadm control --reload && udevadm trigger --subsystem-match=infiniband_verbs");
+			          "echo 'KERNEL==\"uverbs*\", MODE=\"0666\"' > /etc/udev/rules.d/90-ibvcap.rules && "
+			          "udevadm control --reload && udevadm trigger --subsystem-match=infiniband_verbs");
 		finding->fix_survives_reboot = true;
 	} else {
 		judge_say(finding->found, "can be opened");

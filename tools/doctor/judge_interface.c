@@ -17,7 +17,7 @@ static void judge_ring(const struct doctor_interface *interface, struct doctor_f
 	finding = judge_add(findings, "ring_size");
 	judge_say(finding->subject, "%s", interface->name);
 	judge_say(finding->found, "the kernel's own has %u of %u slots; streams have theirs, receive_queue_slots deep",
-		  interface->rx_ring, interface->rx_ring_max);
+	          interface->rx_ring, interface->rx_ring_max);
 }
 
 static void judge_pause(const struct doctor_interface *interface, struct doctor_findings *findings)
@@ -29,20 +29,19 @@ static void judge_pause(const struct doctor_interface *interface, struct doctor_
 	finding = judge_add(findings, "pause");
 	judge_say(finding->subject, "%s", interface->name);
 	judge_say(finding->found, "pause frames: %s obeyed, %s sent", interface->rx_pause ? "are" : "not",
-		  interface->tx_pause ? "are" : "not");
+	          interface->tx_pause ? "are" : "not");
 	if (!interface->rx_pause && !interface->tx_pause)
 		return;
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "neither");
-	judge_say(
-	    finding->why,
-	    "a port that pauses the switch has it lose the packets, where nothing here counts them, and others' with "
-	    "them; one that is paused sends late");
+	judge_say(finding->why, "a port that pauses the switch has it lose the packets, where nothing here counts "
+	                        "them, and others' with "
+	                        "them; one that is paused sends late");
 	judge_say(finding->fix, "ethtool -A %s autoneg off rx off tx off", interface->name);
 }
 
 static void judge_loopback(const struct doctor_interface *interface, const struct doctor_device *device,
-			   struct doctor_findings *findings)
+                           struct doctor_findings *findings)
 {
 	struct doctor_finding *finding = judge_add(findings, "loopback");
 
@@ -61,14 +60,14 @@ static void judge_loopback(const struct doctor_interface *interface, const struc
 	/* mlx5_ib_enable_lb(): from the second context on. */
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->found, "%u processes have %s open: %s (pid %d), %s (pid %d)%s", device->n_users,
-		  device->name, device->users[0].name, (int)device->users[0].pid, device->users[1].name,
-		  (int)device->users[1].pid, device->n_users > 2 ? ", …" : "");
+	          device->name, device->users[0].name, (int)device->users[0].pid, device->users[1].name,
+	          (int)device->users[1].pid, device->n_users > 2 ? ", …" : "");
 	judge_say(finding->wanted, "one");
 	judge_say(finding->why,
-		  "with a second one a ConnectX gives the port what it sends to groups itself, and two programs' "
-		  "flows may take each other's packets");
+	          "with a second one a ConnectX gives the port what it sends to groups itself, and two programs' "
+	          "flows may take each other's packets");
 	judge_say(finding->fix, "rdma resource show qp link %s/1   # whose queues there are; end what is not needed",
-		  device->name);
+	          device->name);
 }
 
 /* ---- multicast ------------------------------------------------------------------------------------- */
@@ -118,7 +117,7 @@ static struct groups count_groups(const struct doctor_facts *facts, const char *
 }
 
 static void judge_membership(const struct doctor_facts *facts, const struct doctor_interface *interface,
-			     const struct groups *groups, struct doctor_findings *findings)
+                             const struct groups *groups, struct doctor_findings *findings)
 {
 	struct doctor_finding *finding = judge_add(findings, "multicast");
 	char text[INET6_ADDRSTRLEN];
@@ -141,7 +140,7 @@ static void judge_membership(const struct doctor_facts *facts, const struct doct
 }
 
 static void judge_igmp(const struct doctor_interface *interface, const struct groups *groups,
-		       struct doctor_findings *findings)
+                       struct doctor_findings *findings)
 {
 	struct doctor_finding *finding;
 
@@ -155,14 +154,14 @@ static void judge_igmp(const struct doctor_interface *interface, const struct gr
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "version 3, since flows name their sources");
 	judge_say(finding->why, "older versions join a group without a source: others' packets come, too, or with a "
-				"source-specific group none");
+	                        "source-specific group none");
 	judge_say(finding->fix,
-		  "sysctl -w net/ipv4/conf/%s/force_igmp_version=0   # else the switch's querier is an old one",
-		  interface->name);
+	          "sysctl -w net/ipv4/conf/%s/force_igmp_version=0   # else the switch's querier is an old one",
+	          interface->name);
 }
 
 static void judge_rp_filter(const struct doctor_interface *interface, const struct groups *groups,
-			    struct doctor_findings *findings)
+                            struct doctor_findings *findings)
 {
 	struct doctor_finding *finding = judge_add(findings, "rp_filter");
 
@@ -173,12 +172,12 @@ static void judge_rp_filter(const struct doctor_interface *interface, const stru
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "2 (loose) or 0 (off)");
 	judge_say(finding->why,
-		  "the kernel drops a querier's IGMP from an address that it would not route there, and the "
-		  "groups end a few minutes after they were joined");
+	          "the kernel drops a querier's IGMP from an address that it would not route there, and the "
+	          "groups end a few minutes after they were joined");
 	judge_say(finding->fix,
-		  "echo 'net/ipv4/conf/%s/rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && "
-		  "sysctl -p /etc/sysctl.d/81-ibvcap-%s.conf",
-		  interface->name, interface->name, interface->name);
+	          "echo 'net/ipv4/conf/%s/rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && "
+	          "sysctl -p /etc/sysctl.d/81-ibvcap-%s.conf",
+	          interface->name, interface->name, interface->name);
 	finding->fix_survives_reboot = true;
 }
 

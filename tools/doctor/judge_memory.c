@@ -7,11 +7,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define SMALL_KIB 4
+#define SMALL_KIB      4
 #define SMALL_HUGE_KIB 2048
-#define KIB 1024
+#define KIB            1024
 #define PAGES_TO_START 512
-#define NODES_AT_ONCE 4 /* whose commands fit in a text; of more, the next time */
+#define NODES_AT_ONCE  4 /* whose commands fit in a text; of more, the next time */
 
 /* A size of page: what there is of it on all nodes. */
 struct sum {
@@ -36,8 +36,8 @@ static struct sum sum_of(const struct doctor_facts *facts, uint64_t page_kib)
 			sum.wanted += geometry_ring_bytes(&config->streams[i]) / page_bytes;
 	for (uint32_t i = 0; config && i < config->n_channels; i++)
 		if (config->channels[i].page_bytes == page_bytes)
-			sum.wanted +=
-			    config->channels[i].max_senders * (geometry_arena_bytes(&config->channels[i]) / page_bytes);
+			sum.wanted += config->channels[i].max_senders *
+			              (geometry_arena_bytes(&config->channels[i]) / page_bytes);
 	return sum;
 }
 
@@ -55,7 +55,7 @@ static unsigned int node_of(const struct doctor_facts *facts, const char *interf
 	const struct doctor_device *device = judge_find_device(facts, interface);
 
 	return device && device->pci.node >= 0 && device->pci.node < DOCTOR_NODES_MAX ? (unsigned int)device->pci.node
-										      : else_node;
+	                                                                              : else_node;
 }
 
 /* Where the first device of the configuration is; else where there are pages of that size. */
@@ -93,20 +93,21 @@ static void plan(const struct doctor_facts *facts, uint64_t page_kib, uint64_t p
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (config->streams[i].page_bytes == page_bytes)
 			pages[node_of(facts, config->streams[i].interface, else_node)] +=
-			    geometry_ring_bytes(&config->streams[i]) / page_bytes;
+				geometry_ring_bytes(&config->streams[i]) / page_bytes;
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		if (config->channels[i].page_bytes == page_bytes)
 			pages[node_of(facts, config->channels[i].interface, else_node)] +=
-			    config->channels[i].max_senders * (geometry_arena_bytes(&config->channels[i]) / page_bytes);
+				config->channels[i].max_senders *
+				(geometry_arena_bytes(&config->channels[i]) / page_bytes);
 }
 
 static void advise_now(uint64_t page_kib, unsigned int node, uint64_t pages, struct doctor_finding *finding)
 {
 	judge_append(finding->fix,
-		     "%secho 'w /sys/devices/system/node/node%u/hugepages/hugepages-%" PRIu64
-		     "kB/nr_hugepages - - - - %" PRIu64 "' > /etc/tmpfiles.d/ibvcap-hugepages-node%u.conf && "
-		     "systemd-tmpfiles --create ibvcap-hugepages-node%u.conf",
-		     *finding->fix ? " && " : "", node, page_kib, pages, node, node);
+	             "%secho 'w /sys/devices/system/node/node%u/hugepages/hugepages-%" PRIu64
+	             "kB/nr_hugepages - - - - %" PRIu64 "' > /etc/tmpfiles.d/ibvcap-hugepages-node%u.conf && "
+	             "systemd-tmpfiles --create ibvcap-hugepages-node%u.conf",
+	             *finding->fix ? " && " : "", node, page_kib, pages, node, node);
 }
 
 /* Of two hugepages= for one size the kernel takes one: all nodes are in it. */
@@ -115,7 +116,7 @@ static void advise_at_boot(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES_
 	const char *before = "";
 
 	judge_append(finding->fix,
-		     "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&hugepagesz=%" PRIu64 "M hugepages=", page_kib / 1024);
+	             "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&hugepagesz=%" PRIu64 "M hugepages=", page_kib / 1024);
 	for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++)
 		if (pages[node]) {
 			judge_append(finding->fix, "%s%u:%" PRIu64, before, node, pages[node]);
@@ -129,7 +130,7 @@ static void advise_at_boot(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES_
  * is whole: at boot.
  */
 static void advise(const struct doctor_facts *facts, uint64_t page_kib, const uint64_t wanted[DOCTOR_NODES_MAX],
-		   struct doctor_finding *finding)
+                   struct doctor_finding *finding)
 {
 	uint64_t there[DOCTOR_NODES_MAX] = {0}, pages[DOCTOR_NODES_MAX] = {0};
 	unsigned int n = 0;
@@ -168,7 +169,7 @@ static void judge_wanted(const struct doctor_facts *facts, const struct sum *sum
 
 	judge_say(finding->subject, "%" PRIu64 " MiB pages for %s", sum->page_kib / 1024, facts->config_file);
 	judge_say(finding->found, "%" PRIu64 " reserved, %" PRIu64 " free; it takes %" PRIu64, sum->total,
-		  sum->free_pages, sum->wanted);
+	          sum->free_pages, sum->wanted);
 	if (usable >= 2 * sum->wanted)
 		return;
 	finding->level = usable < sum->wanted ? DOCTOR_ERROR : DOCTOR_WARNING;
@@ -220,7 +221,7 @@ static uint64_t wanted_on(const struct doctor_facts *facts, int node, uint32_t p
 
 /* A ring on another node than its device: each packet crosses between the two. */
 static void judge_node(const struct doctor_facts *facts, const struct config_stream *stream,
-		       struct doctor_findings *findings)
+                       struct doctor_findings *findings)
 {
 	const struct doctor_device *device = judge_find_device(facts, stream->interface);
 	uint64_t page_kib = stream->page_bytes / KIB, here = 0, all = 0, wanted;
@@ -239,7 +240,7 @@ static void judge_node(const struct doctor_facts *facts, const struct config_str
 	finding = judge_add(findings, "numa");
 	judge_say(finding->subject, "stream '%s': memory and %s", stream->name, device->name);
 	judge_say(finding->found, "the device is on node %d, which has %" PRIu64 " pages of %" PRIu64 " MiB",
-		  device->pci.node, here, page_kib / 1024);
+	          device->pci.node, here, page_kib / 1024);
 	/* Where there are none at all, that is said already. */
 	if (here >= wanted || all == here)
 		return;

@@ -23,8 +23,8 @@ static void judge_link(const struct doctor_device *device, struct doctor_finding
 	judge_say(finding->wanted, "what the card can do: x%u, %s", pci->width_max, pci->speed_max);
 	judge_say(finding->why, "packets wait in the card for the bus, and are dropped there when its buffer is full");
 	judge_say(finding->fix,
-		  "lspci -s %s -vv | grep -E 'LnkCap|LnkSta'   # then another slot, or the BIOS' setting of it",
-		  pci->address);
+	          "lspci -s %s -vv | grep -E 'LnkCap|LnkSta'   # then another slot, or the BIOS' setting of it",
+	          pci->address);
 	finding->fix_survives_reboot = true;
 }
 
@@ -43,7 +43,7 @@ static void judge_read_request(const struct doctor_device *device, struct doctor
 	finding->level = DOCTOR_WARNING;
 	judge_say(finding->wanted, "at least %u", READ_REQUEST_MIN_BYTES);
 	judge_say(finding->why,
-		  "the card reads payloads to send, and where to put what it receives, in many small requests");
+	          "the card reads payloads to send, and where to put what it receives, in many small requests");
 	/* 4096 bytes: 5 in bits 12 to 14 of Device Control. */
 	judge_say(finding->fix, "setpci -s %s CAP_EXP+8.w=5000:7000", pci->address);
 }
@@ -65,7 +65,7 @@ static void judge_iommu(const struct doctor_device *device, struct doctor_findin
 	judge_say(finding->wanted, "identity");
 	judge_say(finding->why, "each address the card writes to is translated, and its cache of that is small");
 	judge_say(finding->fix,
-		  "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub && reboot");
+	          "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub && reboot");
 	finding->fix_survives_reboot = true;
 }
 

@@ -39,7 +39,7 @@ static void judge_memlock(const struct doctor_process *process, struct doctor_fi
 		return;
 	}
 	judge_say(finding->found, "%" PRIu64 " KiB%s", process->memlock_bytes / 1024,
-		  process->kind == DOCTOR_DAEMON ? "; what it needs is registered" : "");
+	          process->kind == DOCTOR_DAEMON ? "; what it needs is registered" : "");
 	/* A daemon that runs has its memory registered, and has given the capability up after that. */
 	if (process->kind == DOCTOR_DAEMON)
 		return;
@@ -67,10 +67,10 @@ static void judge_capabilities(const struct doctor_process *process, struct doct
 	judge_say(finding->why, "without it the kernel refuses RAW_PACKET queue pairs and flow rules");
 	if (process->kind != DOCTOR_SELF)
 		judge_say(finding->fix,
-			  "systemctl edit ibvcapd   # [Service] AmbientCapabilities=CAP_NET_RAW CAP_IPC_LOCK");
+		          "systemctl edit ibvcapd   # [Service] AmbientCapabilities=CAP_NET_RAW CAP_IPC_LOCK");
 	else
 		judge_say(finding->fix,
-			  "sudo ibvcapd   # or ibv_launch ibvcapd; or its package, and systemctl start ibvcapd");
+		          "sudo ibvcapd   # or ibv_launch ibvcapd; or its package, and systemctl start ibvcapd");
 	finding->fix_survives_reboot = process->kind != DOCTOR_SELF;
 	finding->level = process->kind != DOCTOR_SELF ? DOCTOR_ERROR : DOCTOR_WARNING;
 }

@@ -13,7 +13,7 @@
 #define MEMORY_MIN_BYTES (UINT64_C(256) << 20)
 /* A worker, a notifier and a preparer each, and a few of the daemon's. */
 #define PROCESSES_EACH 4
-#define PROCESSES_MIN 16
+#define PROCESSES_MIN  16
 
 static uint64_t wanted_bytes(const struct config *config, uint32_t page_bytes)
 {
@@ -29,7 +29,7 @@ static uint64_t wanted_bytes(const struct config *config, uint32_t page_bytes)
 }
 
 static void judge_limit(const struct doctor_limits *limits, const char *file, uint64_t limit, uint64_t wanted,
-			const char *why, struct doctor_findings *findings)
+                        const char *why, struct doctor_findings *findings)
 {
 	struct doctor_finding *finding;
 
@@ -45,12 +45,12 @@ static void judge_limit(const struct doctor_limits *limits, const char *file, ui
 	judge_say(finding->why, "%s", why);
 	if (strncmp(file, "hugetlb", 7) == 0)
 		judge_say(finding->fix,
-			  "echo max > /sys/fs/cgroup%s/%s   # and in those above it; of a container: outside",
-			  limits->cgroup, file);
+		          "echo max > /sys/fs/cgroup%s/%s   # and in those above it; of a container: outside",
+		          limits->cgroup, file);
 	else
 		judge_say(finding->fix,
-			  "systemctl set-property ibvcapd.service %s=infinity   # of a container: outside",
-			  strcmp(file, "pids.max") == 0 ? "TasksMax" : "MemoryMax");
+		          "systemctl set-property ibvcapd.service %s=infinity   # of a container: outside",
+		          strcmp(file, "pids.max") == 0 ? "TasksMax" : "MemoryMax");
 	finding->fix_survives_reboot = strncmp(file, "hugetlb", 7) != 0;
 }
 
@@ -67,7 +67,7 @@ static void judge_rdma(const struct doctor_limits *limits, struct doctor_finding
 	judge_say(finding->wanted, "no limit");
 	judge_say(finding->why, "queues, memory and flows are counted against it, and refused with ENOSPC or EAGAIN");
 	judge_say(finding->fix, "echo '%.*s hca_handle=max hca_object=max' > /sys/fs/cgroup%s/rdma.max",
-		  (int)strcspn(limits->rdma, " "), limits->rdma, limits->cgroup);
+	          (int)strcspn(limits->rdma, " "), limits->rdma, limits->cgroup);
 }
 
 void judge_limits(const struct doctor_facts *facts, struct doctor_findings *findings)
@@ -80,13 +80,13 @@ void judge_limits(const struct doctor_facts *facts, struct doctor_findings *find
 	judge_say(finding->subject, "container");
 	judge_say(finding->found, "%s", *limits->container ? limits->container : "none");
 	judge_limit(limits, "memory.max", limits->memory_bytes, wanted_bytes(config, 4096) + MEMORY_MIN_BYTES,
-		    "the kernel ends a process that takes more", findings);
+	            "the kernel ends a process that takes more", findings);
 	judge_limit(limits, "pids.max", limits->processes, users * PROCESSES_EACH + PROCESSES_MIN,
-		    "each stream and channel has its threads", findings);
+	            "each stream and channel has its threads", findings);
 	judge_limit(limits, "hugetlb.2MB.max", limits->huge_2m_bytes, 2 * wanted_bytes(config, 2u << 20),
-		    "rings are made in these pages, and a second time over a restart", findings);
+	            "rings are made in these pages, and a second time over a restart", findings);
 	judge_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes, 2 * wanted_bytes(config, 1u << 30),
-		    "rings are made in these pages, and a second time over a restart", findings);
+	            "rings are made in these pages, and a second time over a restart", findings);
 	judge_rdma(limits, findings);
 }
 
@@ -102,12 +102,12 @@ void judge_kernel(const struct doctor_facts *facts, struct doctor_findings *find
 	/* Whether it is there comes before who asks. */
 	if (kernel->af_xdp_error != EAFNOSUPPORT) {
 		judge_say(finding->found, "there%s%s%s",
-			  !kernel->knows_jit ? ""
-			  : kernel->has_jit  ? ", BPF compiled"
-					     : ", BPF interpreted",
-			  kernel->has_btf ? ", BTF" : ", no BTF",
-			  kernel->major > 6 || (kernel->major == 6 && kernel->minor >= 6) ? ", frames over a page"
-											  : ", one page a frame");
+		          !kernel->knows_jit ? ""
+		          : kernel->has_jit  ? ", BPF compiled"
+		                             : ", BPF interpreted",
+		          kernel->has_btf ? ", BTF" : ", no BTF",
+		          kernel->major > 6 || (kernel->major == 6 && kernel->minor >= 6) ? ", frames over a page"
+		                                                                          : ", one page a frame");
 		return;
 	}
 	judge_say(finding->found, "not in this kernel");

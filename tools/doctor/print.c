@@ -24,8 +24,8 @@ static json_t *gids_to_json(const struct doctor_port *port)
 
 	for (unsigned int i = 0; i < port->n_gids; i++)
 		json_array_append_new(gids, json_pack("{s:i, s:s, s:s, s:s}", "index", (int)port->gids[i].index, "gid",
-						      port->gids[i].gid, "type", port->gids[i].type, "netdev",
-						      port->gids[i].netdev));
+		                                      port->gids[i].gid, "type", port->gids[i].type, "netdev",
+		                                      port->gids[i].netdev));
 	return gids;
 }
 
@@ -49,14 +49,14 @@ static json_t *devices_to_json(const struct doctor_facts *facts)
 			const struct doctor_port *port = &device->ports[j];
 
 			json_array_append_new(ports, json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "port",
-							       (int)port->number, "state", port->state, "link_layer",
-							       port->link_layer, "rate", port->rate, "netdev",
-							       port->netdev, "mtu", mtu_of(facts, port->netdev), "gids",
-							       gids_to_json(port)));
+			                                       (int)port->number, "state", port->state, "link_layer",
+			                                       port->link_layer, "rate", port->rate, "netdev",
+			                                       port->netdev, "mtu", mtu_of(facts, port->netdev), "gids",
+			                                       gids_to_json(port)));
 		}
 		json_array_append_new(devices, json_pack("{s:s, s:s, s:s, s:i, s:o}", "name", device->name, "uverbs",
-							 device->uverbs, "pci", device->pci.address, "numa_node",
-							 device->pci.node, "ports", ports));
+		                                         device->uverbs, "pci", device->pci.address, "numa_node",
+		                                         device->pci.node, "ports", ports));
 	}
 	return devices;
 }
@@ -79,14 +79,14 @@ static json_t *text_to_json(const char *text)
 static json_t *finding_to_json(const struct doctor_finding *finding)
 {
 	json_t *object =
-	    json_pack("{s:s, s:s, s:o, s:o}", "check", finding->check, "level", level_names[finding->level], "subject",
-		      text_to_json(finding->subject), "found", text_to_json(finding->found));
+		json_pack("{s:s, s:s, s:o, s:o}", "check", finding->check, "level", level_names[finding->level],
+	                  "subject", text_to_json(finding->subject), "found", text_to_json(finding->found));
 
 	if (finding->level != DOCTOR_OK)
 		json_object_update_new(object,
-				       json_pack("{s:o, s:o, s:o, s:b}", "wanted", text_to_json(finding->wanted), "why",
-						 text_to_json(finding->why), "fix", text_to_json(finding->fix),
-						 "fix_survives_reboot", finding->fix_survives_reboot));
+		                       json_pack("{s:o, s:o, s:o, s:b}", "wanted", text_to_json(finding->wanted), "why",
+		                                 text_to_json(finding->why), "fix", text_to_json(finding->fix),
+		                                 "fix_survives_reboot", finding->fix_survives_reboot));
 	return object;
 }
 
@@ -97,8 +97,8 @@ void doctor_print_json(const struct doctor_facts *facts, const struct doctor_fin
 	for (unsigned int i = 0; i < findings->n; i++)
 		json_array_append_new(checks, finding_to_json(&findings->entries[i]));
 	all = json_pack("{s:i, s:i, s:i, s:o, s:o}", "schema_version", SCHEMA_VERSION, "errors",
-			(int)count(findings, DOCTOR_ERROR), "warnings", (int)count(findings, DOCTOR_WARNING), "checks",
-			checks, "devices", devices_to_json(facts));
+	                (int)count(findings, DOCTOR_ERROR), "warnings", (int)count(findings, DOCTOR_WARNING), "checks",
+	                checks, "devices", devices_to_json(facts));
 	json_dumpf(all, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(all);

@@ -15,8 +15,8 @@
 
 /* PCI Express Base Specification, 7.5: where the capabilities are, and Max_Read_Request_Size in Device Control. */
 #define PCI_FIRST_CAPABILITY 0x34
-#define PCI_EXPRESS 0x10
-#define PCI_EXPRESS_CONTROL 8
+#define PCI_EXPRESS          0x10
+#define PCI_EXPRESS_CONTROL  8
 
 struct device_context {
 	const char *root;

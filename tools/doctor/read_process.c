@@ -15,9 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DEFAULT_CONFIG "/etc/ibvcapd.conf"
+#define DEFAULT_CONFIG  "/etc/ibvcapd.conf"
 #define SERVICES_CGROUP "/system.slice"
-#define SYSTEM_UID_MAX 999 /* of accounts that nobody logs in with, as systemd has it */
+#define SYSTEM_UID_MAX  999 /* of accounts that nobody logs in with, as systemd has it */
 
 struct search {
 	const char *config_file;
@@ -98,7 +98,7 @@ void read_process(const char *root, const char *config_file, struct doctor_proce
 	join_process(path, root, process, "limits");
 	files_read_labelled(path, "Max locked memory", text, sizeof(text));
 	process->memlock_bytes =
-	    strstr(text, "unlimited") == text + strspn(text, " ") ? UINT64_MAX : strtoull(text, NULL, 10);
+		strstr(text, "unlimited") == text + strspn(text, " ") ? UINT64_MAX : strtoull(text, NULL, 10);
 }
 
 /* ---- as systemd would start it --------------------------------------------------------------------- */
@@ -192,8 +192,8 @@ void ask_service(const char *config_file, struct doctor_process *process)
 	if (process->kind == DOCTOR_DAEMON)
 		return;
 	output = popen("systemctl show ibvcapd.service -p LoadState -p User -p LimitMEMLOCK -p CapabilityBoundingSet "
-		       "-p AmbientCapabilities 2>/dev/null",
-		       "re");
+	               "-p AmbientCapabilities 2>/dev/null",
+	               "re");
 	if (!output)
 		return;
 	n = fread(properties, 1, sizeof(properties) - 1, output);
@@ -238,9 +238,9 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 	char *slash;
 
 	*limits = (struct doctor_limits){.memory_bytes = UINT64_MAX,
-					 .processes = UINT64_MAX,
-					 .huge_2m_bytes = UINT64_MAX,
-					 .huge_1g_bytes = UINT64_MAX};
+	                                 .processes = UINT64_MAX,
+	                                 .huge_2m_bytes = UINT64_MAX,
+	                                 .huge_1g_bytes = UINT64_MAX};
 	name_container(root, limits->container);
 	join_process(path, root, process, "cgroup");
 	files_read_labelled(path, "0::", limits->cgroup, sizeof(limits->cgroup));

@@ -13,11 +13,11 @@
 #include <sys/capability.h>
 #include <unistd.h>
 
-#define SLOTS 64
-#define ROW_BYTES 64
+#define SLOTS        64
+#define ROW_BYTES    64
 #define MEMORY_BYTES (SLOTS * ROW_BYTES)
 #define HEADER_BYTES 42
-#define PAGE_BYTES 4096
+#define PAGE_BYTES   4096
 #define DISCARD_PORT 9
 
 static void never_matching(struct flow_rule *rule)
@@ -48,18 +48,18 @@ static int try_flow(const struct backend_ops *ops, struct backend_queue *queue, 
 }
 
 static int try_queue(const struct backend_ops *ops, struct backend *backend, struct backend_memory *memory,
-		     const struct backend_capabilities *capabilities, struct fault *fault)
+                     const struct backend_capabilities *capabilities, struct fault *fault)
 {
 	const struct backend_queue_options options = {
-	    .payload = memory,
-	    .headers = memory,
-	    .slots = SLOTS,
-	    .header_bytes = HEADER_BYTES,
-	    .header_stride = ROW_BYTES,
-	    .slot_bytes = ROW_BYTES,
-	    .oversize_sink = capabilities->oversize_sink,
-	    .timestamps = capabilities->timestamps,
-	    .completion_events = true,
+		.payload = memory,
+		.headers = memory,
+		.slots = SLOTS,
+		.header_bytes = HEADER_BYTES,
+		.header_stride = ROW_BYTES,
+		.slot_bytes = ROW_BYTES,
+		.oversize_sink = capabilities->oversize_sink,
+		.timestamps = capabilities->timestamps,
+		.completion_events = true,
 	};
 	struct backend_queue *queue;
 	int r = ops->create_queue(backend, &options, &queue, fault);
@@ -72,7 +72,7 @@ static int try_queue(const struct backend_ops *ops, struct backend *backend, str
 }
 
 static int try_memory(const struct backend_ops *ops, struct backend *backend,
-		      const struct backend_capabilities *capabilities, struct fault *fault)
+                      const struct backend_capabilities *capabilities, struct fault *fault)
 {
 	void *bytes = aligned_alloc(PAGE_BYTES, MEMORY_BYTES);
 	struct backend_memory *memory;

@@ -46,8 +46,7 @@ int verbs_counters_create(struct verbs_queue *queue, struct fault *fault)
 	if (error == 0)
 		return 0;
 	if (error == -EPERM || error == -EACCES)
-		return fault_set(fault, EX_NOPERM, -error,
-		                 "cannot create a flow on %s: %s: " VERBS_NET_RAW_HINT,
+		return fault_set(fault, EX_NOPERM, -error, "cannot create a flow on %s: %s: " VERBS_NET_RAW_HINT,
 		                 verbs_device_name(queue->backend), strerror(-error));
 	return fault_set(fault, EX_UNAVAILABLE, -error,
 	                 "%s cannot count what its flow rules match (%s), and without that losses can't be named: "

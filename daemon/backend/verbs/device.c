@@ -38,10 +38,11 @@ static int explain_no_devices(const char *interface, struct fault *fault)
 	if (entries)
 		closedir(entries);
 	if (name[0])
-		return fault_set(fault, EX_UNAVAILABLE, ENODEV,
-		                 "no usable RDMA device behind %s: the kernel has %s, but libibverbs has no driver for it: "
-		                 "'apt install ibverbs-providers' and 'modprobe ib_uverbs'",
-		                 interface, name);
+		return fault_set(
+			fault, EX_UNAVAILABLE, ENODEV,
+			"no usable RDMA device behind %s: the kernel has %s, but libibverbs has no driver for it: "
+			"'apt install ibverbs-providers' and 'modprobe ib_uverbs'",
+			interface, name);
 	return fault_set(fault, EX_UNAVAILABLE, ENODEV,
 	                 "no RDMA device behind %s: there is none on this machine: 'modprobe mlx5_ib' and 'apt install "
 	                 "rdma-core ibverbs-providers' for a ConnectX; 'ibv_devinfo' must list it",
@@ -126,10 +127,11 @@ static int query(struct verbs_backend *backend, struct fault *fault)
 		return fault_set(fault, EX_UNAVAILABLE, error, "cannot query port %u of %s: %s", backend->port, device,
 		                 strerror(error));
 	if (port.link_layer != IBV_LINK_LAYER_ETHERNET)
-		return fault_set(fault, EX_UNAVAILABLE, EPROTONOSUPPORT,
-		                 "port %u of %s, behind %s, is not Ethernet: 'mlxconfig -d DEVICE set LINK_TYPE_P%u=2' and a "
-		                 "reboot change that on cards that can do both",
-		                 backend->port, device, backend->interface, backend->port);
+		return fault_set(
+			fault, EX_UNAVAILABLE, EPROTONOSUPPORT,
+			"port %u of %s, behind %s, is not Ethernet: 'mlxconfig -d DEVICE set LINK_TYPE_P%u=2' and a "
+			"reboot change that on cards that can do both",
+			backend->port, device, backend->interface, backend->port);
 	return 0;
 }
 

@@ -35,8 +35,8 @@ static inline void fill(struct verbs_slot_wr *wr, uint64_t slot, const uint8_t *
 }
 
 /* Four a round: 7 instructions each; one a round takes 9. */
-static inline void fill_chain(struct verbs_receive_queue *receive, uint32_t n, uint64_t slot,
-                              const uint8_t *payload, const uint8_t *headers)
+static inline void fill_chain(struct verbs_receive_queue *receive, uint32_t n, uint64_t slot, const uint8_t *payload,
+                              const uint8_t *headers)
 {
 	const size_t row = receive->slot_bytes, header_row = receive->header_stride;
 	struct verbs_slot_wr *wr = receive->chain;

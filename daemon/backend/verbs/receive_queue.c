@@ -16,8 +16,8 @@ static int check_options(const struct verbs_backend *backend, const struct backe
 	if (options->slots == 0 || options->slots % VERBS_CHAIN != 0 || options->slots > (uint32_t)attr->max_qp_wr ||
 	    options->slots > (uint32_t)attr->max_cqe)
 		return fault_set(fault, EX_CONFIG, EINVAL,
-		                 "receive queue of %u slots on %s: accepted are multiples of %d up to %d", options->slots,
-		                 device, VERBS_CHAIN, attr->max_qp_wr / VERBS_CHAIN * VERBS_CHAIN);
+		                 "receive queue of %u slots on %s: accepted are multiples of %d up to %d",
+		                 options->slots, device, VERBS_CHAIN, attr->max_qp_wr / VERBS_CHAIN * VERBS_CHAIN);
 	if (options->oversize_sink && !backend->sink)
 		return fault_set(fault, EX_UNAVAILABLE, ENOTSUP,
 		                 "%s has no null memory region for longer packets: set oversize_sink = false", device);

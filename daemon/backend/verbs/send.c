@@ -15,8 +15,7 @@ static inline void put(const struct verbs_send_queue *send, const struct backend
                        unsigned flags)
 {
 	struct ibv_sge sges[2] = {
-		{.addr = (uintptr_t)packet->headers, .length = packet->header_bytes, .lkey = send->headers_lkey}
-	};
+		{.addr = (uintptr_t)packet->headers, .length = packet->header_bytes, .lkey = send->headers_lkey}};
 	size_t n_sges = 1;
 
 	send->qp->wr_id = id;
@@ -59,9 +58,8 @@ int verbs_send_post(struct backend_queue *base, const struct backend_packet *pac
  * A completion says how it and all before it ended, but for an error that is its own: packets are sent in order, so
  * those before had been. Of a flush nobody knows whether those before it that were not signalled had.
  */
-static __attribute__((noinline, cold)) struct backend_sent *take_error(struct verbs_send_queue *send,
-                                                                       enum ibv_wc_status status, uint32_t n,
-                                                                       struct backend_sent *sent)
+static __attribute__((noinline, cold)) struct backend_sent *
+take_error(struct verbs_send_queue *send, enum ibv_wc_status status, uint32_t n, struct backend_sent *sent)
 {
 	atomic_store_explicit(&send->queue.failed, true, memory_order_relaxed);
 	if (status == IBV_WC_WR_FLUSH_ERR) {

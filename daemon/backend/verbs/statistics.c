@@ -43,10 +43,11 @@ int verbs_statistics_init(struct verbs_backend *backend, struct fault *fault)
 	int error = read_out_of_buffer(backend, &backend->out_of_buffer.last);
 
 	if (error)
-		return fault_set(fault, EX_UNAVAILABLE, -error,
-		                 "cannot read %s/ports/%u/hw_counters/out_of_buffer, without which losses can't be named: "
-		                 "%s: mlx5 devices (ConnectX-4 and later) have it",
-		                 backend->context->device->ibdev_path, backend->port, strerror(-error));
+		return fault_set(
+			fault, EX_UNAVAILABLE, -error,
+			"cannot read %s/ports/%u/hw_counters/out_of_buffer, without which losses can't be named: "
+			"%s: mlx5 devices (ConnectX-4 and later) have it",
+			backend->context->device->ibdev_path, backend->port, strerror(-error));
 	net_port_discards(backend->interface, &backend->discards_at_open);
 	return 0;
 }
@@ -128,8 +129,8 @@ int verbs_read_notice(struct backend *base, struct backend_notice *notice)
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
 		if (event.element.port_num == verbs_backend(base)->port)
-			notice->type = event.event_type == IBV_EVENT_PORT_ACTIVE ? BACKEND_NOTICE_PORT_UP :
-			                                                           BACKEND_NOTICE_PORT_DOWN;
+			notice->type = event.event_type == IBV_EVENT_PORT_ACTIVE ? BACKEND_NOTICE_PORT_UP
+			                                                         : BACKEND_NOTICE_PORT_DOWN;
 		break;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:

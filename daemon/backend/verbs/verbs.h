@@ -12,12 +12,12 @@
 #include <net/if.h>
 #include <stdatomic.h>
 
-#define VERBS_CHAIN      64 /* work requests a doorbell; what a worker posts at once */
-#define VERBS_SGES_MAX   3  /* header row, payload row, oversize sink */
+#define VERBS_CHAIN      64    /* work requests a doorbell; what a worker posts at once */
+#define VERBS_SGES_MAX   3     /* header row, payload row, oversize sink */
 #define VERBS_SINK_BYTES 65536 /* no frame is longer */
 
-#define VERBS_NET_RAW_HINT                                                                                       \
-	"CAP_NET_RAW is missing: AmbientCapabilities=CAP_NET_RAW in the unit, 'ibv_launch COMMAND', or "         \
+#define VERBS_NET_RAW_HINT                                                                               \
+	"CAP_NET_RAW is missing: AmbientCapabilities=CAP_NET_RAW in the unit, 'ibv_launch COMMAND', or " \
 	"'setcap cap_net_raw,cap_ipc_lock+ep' on the program grant it"
 
 /* A counter of the device that is narrower than ours. */
@@ -90,7 +90,7 @@ struct verbs_send_queue {
 	uint32_t n_posted, n_reaped; /* free-running */
 	uint32_t signal_mask;        /* 2^k - 1: one in 2^k is signalled */
 	uint32_t headers_lkey;
-	unsigned flags; /* of every packet */
+	unsigned flags;                     /* of every packet */
 	struct ibv_qp_rate_limit_attr rate; /* rate_limit 0: none */
 };
 

@@ -11,9 +11,9 @@
 
 #define NS_PER_S 1000000000ULL
 /* The info page is anchored anew this often, as mlx5_core does from a work item. */
-#define INFO_PERIOD_NS (NS_PER_S / 10)
+#define INFO_PERIOD_NS  (NS_PER_S / 10)
 #define WATCH_PERIOD_NS 50000000ull
-#define INFO_SHIFT 20
+#define INFO_SHIFT      20
 
 uint64_t clock_raw_ns(void)
 {

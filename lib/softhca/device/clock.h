@@ -27,7 +27,7 @@ int64_t clock_realtime_offset_ns(void);
 struct clock_pages {
 	void *counter; /* two big-endian words, high first, at byte `counter_offset` */
 	size_t counter_offset;
-	void *info; /* struct mlx5_ib_clock_info */
+	void *info;   /* struct mlx5_ib_clock_info */
 	uint32_t khz; /* 0: no clock, nothing is mapped; there is still something to watch */
 	LIST_ENTRY(clock_pages) link;
 };

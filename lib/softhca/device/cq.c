@@ -24,8 +24,7 @@ void cq_deinit(struct cq *cq)
 
 static uint32_t consumer_index(const struct cq *cq)
 {
-	return be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_CONSUMER], __ATOMIC_ACQUIRE)) &
-	       HW_CQ_INDEX_MASK;
+	return be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_CONSUMER], __ATOMIC_ACQUIRE)) & HW_CQ_INDEX_MASK;
 }
 
 /* The program writes its index with every poll: reading it moves a cache line between cores. */
@@ -48,8 +47,8 @@ void *cq_next(struct cq *cq)
 		return NULL;
 	}
 	/* In a 128-byte entry the completion is the second half. */
-	return cq->buf + (size_t)(cq->producer & (cq->n_cqe - 1)) * cq->cqe_bytes +
-	       cq->cqe_bytes - sizeof(struct hw_cqe);
+	return cq->buf + (size_t)(cq->producer & (cq->n_cqe - 1)) * cq->cqe_bytes + cq->cqe_bytes -
+	       sizeof(struct hw_cqe);
 }
 
 void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode)
@@ -57,8 +56,7 @@ void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode)
 	struct hw_cqe *c = cqe;
 	uint8_t owner = !!(cq->producer & cq->n_cqe);
 
-	__atomic_store_n(&c->op_own, (uint8_t)((unsigned int)opcode << 4 | owner),
-			 __ATOMIC_RELEASE);
+	__atomic_store_n(&c->op_own, (uint8_t)((unsigned int)opcode << 4 | owner), __ATOMIC_RELEASE);
 	cq->producer++;
 	cq->n_moderated++;
 	cq->has_error |= opcode == HW_CQE_REQ_ERR || opcode == HW_CQE_RESP_ERR;
@@ -136,8 +134,7 @@ void cq_events(struct device *d)
 			again = true;
 		}
 		/* Setting: arming fires for completions that were there before. */
-		if (d->config.arm_fires_for_pending &&
-		    ((cq->producer - consumer_index(cq)) & HW_CQ_INDEX_MASK))
+		if (d->config.arm_fires_for_pending && ((cq->producer - consumer_index(cq)) & HW_CQ_INDEX_MASK))
 			again = true;
 		cq->pending = false;
 		cq->recheck = again;

@@ -15,14 +15,14 @@ struct cq {
 	uint32_t producer;
 	uint32_t consumer; /* as last read: looked at anew when the queue seems full */
 	bool ignore_overrun, failed;
-	int fired_sn;          /* arm sequence number last answered with an event; -1: none */
-	bool pending, recheck; /* completions since the last look at the arm record */
-	uint64_t recheck_ns;   /* CLOCK_MONOTONIC_RAW: until then, whatever the arm record says */
-	bool has_error;        /* one of them is an error: it counts as solicited */
-	bool real_time;        /* timestamps: seconds << 32 | nanoseconds, not cycles */
+	int fired_sn;                             /* arm sequence number last answered with an event; -1: none */
+	bool pending, recheck;                    /* completions since the last look at the arm record */
+	uint64_t recheck_ns;                      /* CLOCK_MONOTONIC_RAW: until then, whatever the arm record says */
+	bool has_error;                           /* one of them is an error: it counts as solicited */
+	bool real_time;                           /* timestamps: seconds << 32 | nanoseconds, not cycles */
 	uint16_t moderation_count, moderation_us; /* an event waits for either; 0: none does */
-	uint32_t n_moderated;  /* completions since arming that gave no event yet */
-	uint64_t moderated_ns; /* since when the first of them waits */
+	uint32_t n_moderated;                     /* completions since arming that gave no event yet */
+	uint64_t moderated_ns;                    /* since when the first of them waits */
 	TAILQ_ENTRY(cq) pending_link;
 	void *owner; /* the uverbs object */
 };

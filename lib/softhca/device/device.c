@@ -17,17 +17,17 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define SPIN_ROUNDS 16      /* empty rounds before the first nap */
-#define FIRST_NAP_US 2
-#define STARVED_NAP_US 20 /* enough to post a few hundred work requests */
-#define IDLE_NAPS 200       /* then sleep until the wire wakes us */
-#define IDLE_WAIT_US 20000
-#define BUSY_WAIT_US 200    /* the same while a send or error queue must be looked at */
+#define SPIN_ROUNDS     16 /* empty rounds before the first nap */
+#define FIRST_NAP_US    2
+#define STARVED_NAP_US  20  /* enough to post a few hundred work requests */
+#define IDLE_NAPS       200 /* then sleep until the wire wakes us */
+#define IDLE_WAIT_US    20000
+#define BUSY_WAIT_US    200 /* the same while a send or error queue must be looked at */
 #define NETDEV_CHECK_NS 50000000ull
 #define OFFSET_CHECK_NS 1000000ull
 
 void device_init(struct device *d, const struct device_config *config, unsigned int index,
-		 const struct device_events *events)
+                 const struct device_events *events)
 {
 	d->config = *config;
 	d->events = events;
@@ -38,11 +38,10 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 	flow_steering_init(&d->steering, config->duplicates);
 	/* What comes by other wires does not pass the netdev. */
 	kernel_drop_init(&d->kernel_drop,
-			 config->wire.engine == WIRE_AFPACKET ||
-					 config->wire.engine == WIRE_AFPACKET_THROUGHPUT
-				 ? config->kernel_drop
-				 : KERNEL_DROP_OFF,
-			 config->netdev);
+	                 config->wire.engine == WIRE_AFPACKET || config->wire.engine == WIRE_AFPACKET_THROUGHPUT
+	                         ? config->kernel_drop
+	                         : KERNEL_DROP_OFF,
+	                 config->netdev);
 	TAILQ_INIT(&d->qps);
 	TAILQ_INIT(&d->wqs);
 	LIST_INIT(&d->files);

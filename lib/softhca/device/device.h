@@ -92,9 +92,9 @@ struct device {
 	struct kernel_drop kernel_drop;
 	struct lost_pages lost_pages;
 	TAILQ_HEAD(, qp) qps;
-	TAILQ_HEAD(, rq) wqs; /* receive queues that are no queue pair's */
+	TAILQ_HEAD(, rq) wqs;           /* receive queues that are no queue pair's */
 	LIST_HEAD(, uverbs_file) files; /* who has it open; kept by uverbs */
-	TAILQ_HEAD(, cq) armed_later; /* completed a moment ago: look at the arm record once more */
+	TAILQ_HEAD(, cq) armed_later;   /* completed a moment ago: look at the arm record once more */
 	struct device_counters counters;
 	uint32_t next_qpn, next_cqn, next_pdn;
 	bool port_active;
@@ -107,13 +107,13 @@ struct device {
 	atomic_bool stop;
 	int64_t realtime_offset_ns;
 	uint64_t last_arrival_ns; /* of a frame that some flow took */
-	uint32_t mtu; /* the netdev's, as last looked at */
+	uint32_t mtu;             /* the netdev's, as last looked at */
 	struct sq_batch *sq_batch;
 	struct mcast_filter *mcast;
 };
 
 void device_init(struct device *d, const struct device_config *config, unsigned int index,
-		 const struct device_events *events);
+                 const struct device_events *events);
 
 void device_lock(struct device *d);
 void device_unlock(struct device *d);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define PAGE_BYTES 4096u
-#define N_SIGNALS 2
+#define N_SIGNALS  2
 #define MAX_LOSSES 4096u /* in one recovery: each is a page that was not known as lost */
 
 struct guard {
@@ -55,8 +55,7 @@ static void unlock_programs(const sigset_t *old)
 
 static bool is_handler(const struct sigaction *a)
 {
-	return (a->sa_flags & SA_SIGINFO) ||
-	       (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN);
+	return (a->sa_flags & SA_SIGINFO) || (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN);
 }
 
 static struct sigaction take_programs(int signal)
@@ -115,8 +114,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 
 void fault_init(sigaction_function *real)
 {
-	struct sigaction ours = {.sa_sigaction = on_fault,
-				 .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
+	struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
 	struct sigaction old;
 	sigset_t mask;
 
@@ -194,8 +192,8 @@ static bool is_lost(const struct loss *l, const void *start, uint64_t bytes)
 
 static void lose_rq(struct loss *l, struct rq *rq)
 {
-	if (!rq->n_wqe || (!is_lost(l, rq->dbrec, sizeof(*rq->dbrec)) &&
-			   !is_lost(l, rq->buf, (uint64_t)rq->n_wqe << rq->wqe_shift)))
+	if (!rq->n_wqe ||
+	    (!is_lost(l, rq->dbrec, sizeof(*rq->dbrec)) && !is_lost(l, rq->buf, (uint64_t)rq->n_wqe << rq->wqe_shift)))
 		return;
 	claim(l);
 	rq->n_wqe = 0;
@@ -206,8 +204,8 @@ static void lose_sq(struct loss *l, struct qp *qp)
 {
 	struct sq *sq = &qp->sq;
 
-	if (!sq->n_bb || (!is_lost(l, sq->dbrec, sizeof(*sq->dbrec)) &&
-			  !is_lost(l, sq->buf, (uint64_t)sq->n_bb * HW_SEND_WQE_BB)))
+	if (!sq->n_bb ||
+	    (!is_lost(l, sq->dbrec, sizeof(*sq->dbrec)) && !is_lost(l, sq->buf, (uint64_t)sq->n_bb * HW_SEND_WQE_BB)))
 		return;
 	claim(l);
 	sq->n_bb = 0;
@@ -217,7 +215,7 @@ static void lose_sq(struct loss *l, struct qp *qp)
 static void lose_cq(struct loss *l, struct cq *cq)
 {
 	if (!cq || (!is_lost(l, cq->dbrec, 2 * sizeof(*cq->dbrec)) &&
-		    !is_lost(l, cq->buf, (uint64_t)cq->n_cqe * cq->cqe_bytes)))
+	            !is_lost(l, cq->buf, (uint64_t)cq->n_cqe * cq->cqe_bytes)))
 		return;
 	claim(l);
 	cq_deinit(cq); /* also one that had overrun: its arm record is still looked at */

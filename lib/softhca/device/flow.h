@@ -19,11 +19,11 @@
  * MLX5_IB_FLOW_MCAST_PRIO), then what the kernel's own rules leave (the LEFTOVERS namespace).
  * The sniffer's stands beside them: it gets a copy of everything.
  */
-#define FLOW_MAX_PRIORITIES 16
+#define FLOW_MAX_PRIORITIES  16
 #define FLOW_TABLE_MULTICAST (2 * FLOW_MAX_PRIORITIES)
 #define FLOW_TABLE_LEFTOVERS (FLOW_TABLE_MULTICAST + 1)
-#define FLOW_TABLE_SNIFFER (FLOW_TABLE_LEFTOVERS + 1)
-#define FLOW_N_TABLES (FLOW_TABLE_SNIFFER + 1)
+#define FLOW_TABLE_SNIFFER   (FLOW_TABLE_LEFTOVERS + 1)
+#define FLOW_N_TABLES        (FLOW_TABLE_SNIFFER + 1)
 
 struct qp;
 
@@ -65,7 +65,7 @@ struct flow_entry {
 /* All entries with the same mask. */
 struct flow_group {
 	struct packet_key mask;
-	unsigned int slot; /* its place in the table */
+	unsigned int slot;         /* its place in the table */
 	uint8_t n_words, words[8]; /* where the mask is not zero */
 	uint32_t n_entries, n_chains;
 	struct flow_entry **chains;
@@ -105,7 +105,7 @@ struct flow_limits {
  * kernel gives.
  */
 int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request *req,
-	       const struct flow_limits *limits);
+               const struct flow_limits *limits);
 
 /* Does the frame end here, so that neither later tables nor the kernel get it? */
 static inline bool flow_traps(const struct flow_rule *rule)
@@ -122,8 +122,8 @@ int flow_add(struct flow_steering *s, struct flow_rule *rule);
 void flow_remove(struct flow_steering *s, struct flow_rule *rule);
 
 /* The first entry that matches in tables `*table` to `end` - 1; `*table` becomes its table. */
-struct flow_entry *flow_lookup(const struct flow_steering *s, const struct packet_key *key,
-			       unsigned int *table, unsigned int end);
+struct flow_entry *flow_lookup(const struct flow_steering *s, const struct packet_key *key, unsigned int *table,
+                               unsigned int end);
 
 /* Is this rule the one through which its queue pair gets the entry's frames? One copy a queue
  * pair, however many rules it has (mlx5_core: find_flow_rule counts references). */

@@ -12,7 +12,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#define MAX_TAG (1u << 24)
+#define MAX_TAG           (1u << 24)
 #define UVERBS_SPEC_BYTES 88u /* sizeof(struct ib_uverbs_flow_spec), the kernel's union */
 
 /* A second spec may repeat the IP protocol but not contradict it (mlx5_ib: set_proto). */
@@ -117,9 +117,8 @@ static const struct spec_type {
 	uint32_t type;
 	int (*parse)(struct flow_rule *r, const struct flow_spec *s);
 } spec_types[] = {
-	{FLOW_SPEC_ETH, parse_eth},     {FLOW_SPEC_IPV4, parse_ipv4},
-	{FLOW_SPEC_IPV6, parse_ipv6},   {FLOW_SPEC_TCP, parse_tcp_udp},
-	{FLOW_SPEC_UDP, parse_tcp_udp}, {FLOW_SPEC_TAG, parse_tag},
+	{FLOW_SPEC_ETH, parse_eth},     {FLOW_SPEC_IPV4, parse_ipv4},   {FLOW_SPEC_IPV6, parse_ipv6},
+	{FLOW_SPEC_TCP, parse_tcp_udp}, {FLOW_SPEC_UDP, parse_tcp_udp}, {FLOW_SPEC_TAG, parse_tag},
 	{FLOW_SPEC_DROP, parse_drop},   {FLOW_SPEC_COUNT, parse_count},
 };
 
@@ -160,8 +159,8 @@ static bool ethertype_agrees(const struct flow_spec *specs, unsigned int n)
 	}
 	if (!mask || !ip)
 		return true;
-	return mask == 0xffff && (type == (ip == FLOW_SPEC_IPV4 ? ETH_P_IP : ETH_P_IPV6) ||
-				  type == ETH_P_MPLS_UC || type == ETH_P_MPLS_MC);
+	return mask == 0xffff && (type == (ip == FLOW_SPEC_IPV4 ? ETH_P_IP : ETH_P_IPV6) || type == ETH_P_MPLS_UC ||
+	                          type == ETH_P_MPLS_MC);
 }
 
 static bool is_leftovers(const struct flow_request *req)
@@ -194,8 +193,8 @@ static int check_kind(const struct flow_request *req, const struct flow_limits *
 	return req->type > FLOW_SNIFFER || (req->flags & FLOW_EGRESS) ? -EOPNOTSUPP : 0;
 }
 
-static int parse_normal(struct flow_rule *rule, const struct flow_request *req,
-			const struct flow_spec *specs, const struct flow_limits *limits)
+static int parse_normal(struct flow_rule *rule, const struct flow_request *req, const struct flow_spec *specs,
+                        const struct flow_limits *limits)
 {
 	if (!ethertype_agrees(specs, req->n_specs))
 		return -EINVAL;
@@ -212,8 +211,8 @@ static int parse_normal(struct flow_rule *rule, const struct flow_request *req,
 		if (rule->value.word[i] & ~rule->mask.word[i])
 			return -EINVAL; /* mlx5_core: check_valid_spec */
 	rule->table = req->n_specs && is_multicast_only(&specs[0]) && !rule->dont_trap
-			      ? FLOW_TABLE_MULTICAST
-			      : req->priority * 2u + !rule->dont_trap;
+	                      ? FLOW_TABLE_MULTICAST
+	                      : req->priority * 2u + !rule->dont_trap;
 	return 1;
 }
 
@@ -235,8 +234,7 @@ static int fixed_rules(struct flow_rule rules[FLOW_MAX_RULES], const struct flow
 	return req->type == FLOW_ALL_DEFAULT ? 2 : 1;
 }
 
-int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request *req,
-	       const struct flow_limits *limits)
+int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request *req, const struct flow_limits *limits)
 {
 	struct flow_spec specs[FLOW_MAX_SPECS];
 	int r;
@@ -249,6 +247,5 @@ int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request
 		r = check_kind(req, limits);
 	if (r)
 		return r;
-	return req->type == FLOW_NORMAL ? parse_normal(&rules[0], req, specs, limits)
-					: fixed_rules(rules, req);
+	return req->type == FLOW_NORMAL ? parse_normal(&rules[0], req, specs, limits) : fixed_rules(rules, req);
 }

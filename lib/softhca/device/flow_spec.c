@@ -7,16 +7,15 @@
 #include <string.h>
 
 #define FLOW_LABEL_END (1u << 20)
-#define VNI_END (1u << 24)
+#define VNI_END        (1u << 24)
 
 /* Sizes of the kernel's filters: offsetof(struct ib_flow_*_filter, real_sz). */
 static const struct filter_type {
 	uint32_t type;
 	uint16_t bytes;
 } filter_types[] = {
-	{FLOW_SPEC_ETH, 16}, {FLOW_SPEC_IPV4, 12}, {FLOW_SPEC_IPV6, 39},
-	{FLOW_SPEC_TCP, 4},  {FLOW_SPEC_UDP, 4},   {FLOW_SPEC_VXLAN, 4},
-	{FLOW_SPEC_ESP, 8},  {FLOW_SPEC_GRE, 8},   {FLOW_SPEC_MPLS, 4},
+	{FLOW_SPEC_ETH, 16},  {FLOW_SPEC_IPV4, 12}, {FLOW_SPEC_IPV6, 39}, {FLOW_SPEC_TCP, 4},  {FLOW_SPEC_UDP, 4},
+	{FLOW_SPEC_VXLAN, 4}, {FLOW_SPEC_ESP, 8},   {FLOW_SPEC_GRE, 8},   {FLOW_SPEC_MPLS, 4},
 };
 
 static const struct filter_type *filter_type(uint32_t type)
@@ -42,8 +41,7 @@ static bool is_in_range(const struct flow_spec *s)
 		return ntohl(s->mask.ipv6.flow_label) < FLOW_LABEL_END &&
 		       ntohl(s->value.ipv6.flow_label) < FLOW_LABEL_END;
 	case FLOW_SPEC_VXLAN:
-		return ntohl(s->mask.tunnel.tunnel_id) < VNI_END &&
-		       ntohl(s->value.tunnel.tunnel_id) < VNI_END;
+		return ntohl(s->mask.tunnel.tunnel_id) < VNI_END && ntohl(s->value.tunnel.tunnel_id) < VNI_END;
 	default:
 		return true;
 	}
@@ -89,8 +87,7 @@ static int read_action(struct flow_spec *s, const uint8_t *at, uint16_t size)
 		return size == sizeof(struct ib_uverbs_flow_spec_action_drop) ? 0 : -EINVAL;
 	case FLOW_SPEC_HANDLE:
 		/* No handle is valid: this device makes no flow actions. */
-		return size == sizeof(struct ib_uverbs_flow_spec_action_handle) ? -EINVAL
-										: -EOPNOTSUPP;
+		return size == sizeof(struct ib_uverbs_flow_spec_action_handle) ? -EINVAL : -EOPNOTSUPP;
 	default:
 		return -EINVAL;
 	}
@@ -112,7 +109,7 @@ int flow_read_specs(struct flow_spec specs[FLOW_MAX_SPECS], const struct flow_re
 			return -EINVAL;
 		specs[i] = (struct flow_spec){.type = hdr.type};
 		r = hdr.type >= FLOW_SPEC_TAG ? read_action(&specs[i], at, hdr.size)
-					      : read_filter(&specs[i], at, hdr.size);
+		                              : read_filter(&specs[i], at, hdr.size);
 		if (r)
 			return r;
 		at += hdr.size;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_WORDS (sizeof(struct packet_key) / sizeof(uint64_t))
+#define N_WORDS      (sizeof(struct packet_key) / sizeof(uint64_t))
 #define FIRST_CHAINS 8u
 
 static_assert(FLOW_N_TABLES <= 64, "a bit a table");
@@ -35,8 +35,7 @@ static uint32_t hash_key(const struct flow_group *g, const struct packet_key *ke
 	return (uint32_t)h;
 }
 
-static bool matches(const struct flow_group *g, const struct flow_entry *e,
-		    const struct packet_key *key)
+static bool matches(const struct flow_group *g, const struct flow_entry *e, const struct packet_key *key)
 {
 	for (unsigned int i = 0; i < g->n_words; i++) {
 		unsigned int w = g->words[i];
@@ -179,8 +178,7 @@ static bool has_other_qp(const struct flow_entry *e, const struct qp *qp)
  * The same rule again gets one more destination, but an entry has one tag and either drops or
  * does not; a rule without a tag goes along (mlx5_core: check_conflicting_ftes).
  */
-static int check_conflict(const struct flow_steering *s, const struct flow_entry *e,
-			  const struct flow_rule *rule)
+static int check_conflict(const struct flow_steering *s, const struct flow_entry *e, const struct flow_rule *rule)
 {
 	if (e->drop != rule->drop || (rule->has_tag && e->tag != rule->tag))
 		return -EEXIST;
@@ -227,8 +225,8 @@ void flow_remove(struct flow_steering *s, struct flow_rule *rule)
 	drop_group_if_empty(s, rule->table, g);
 }
 
-struct flow_entry *flow_lookup(const struct flow_steering *s, const struct packet_key *key,
-			       unsigned int *table, unsigned int end)
+struct flow_entry *flow_lookup(const struct flow_steering *s, const struct packet_key *key, unsigned int *table,
+                               unsigned int end)
 {
 	uint64_t left = s->occupied >> *table << *table & ((1ULL << end) - 1);
 

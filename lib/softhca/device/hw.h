@@ -84,7 +84,7 @@ struct hw_data_seg {
 static_assert(sizeof(struct hw_data_seg) == 16, "data segment");
 
 #define HW_INVALID_LKEY 0x100u /* ends a scatter list shorter than its work queue entry */
-#define HW_INLINE_SEG 0x80000000u
+#define HW_INLINE_SEG   0x80000000u
 
 struct hw_ctrl_seg {
 	uint32_t opmod_idx_opcode_be;
@@ -117,6 +117,6 @@ enum { HW_DBR_RECV = 0, HW_DBR_SEND = 1 };
 enum { HW_DBR_CQ_CONSUMER = 0, HW_DBR_CQ_ARM = 1 };
 
 #define HW_CQ_ARM_SOLICITED (1u << 24)
-#define HW_CQ_INDEX_MASK 0xffffffu
+#define HW_CQ_INDEX_MASK    0xffffffu
 
 #endif

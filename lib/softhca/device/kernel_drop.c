@@ -40,8 +40,8 @@ struct matches {
 	size_t n;
 };
 
-static void add_match(struct matches *ms, enum nft_base base, uint8_t offset, const void *mask,
-		      const void *value, uint8_t bytes)
+static void add_match(struct matches *ms, enum nft_base base, uint8_t offset, const void *mask, const void *value,
+                      uint8_t bytes)
 {
 	static const uint8_t zeros[NFT_MATCH_BYTES];
 	struct nft_match *m = &ms->m[ms->n];
@@ -54,7 +54,7 @@ static void add_match(struct matches *ms, enum nft_base base, uint8_t offset, co
 	ms->n++;
 }
 
-#define MATCH(ms, base, offset, rule, field, bytes)                                                \
+#define MATCH(ms, base, offset, rule, field, bytes) \
 	add_match(ms, base, offset, &(rule)->mask.field, &(rule)->value.field, bytes)
 
 static void match_link(struct matches *ms, const struct flow_rule *r)
@@ -148,9 +148,9 @@ static void warn_once(struct kernel_drop *k, int r)
 		return;
 	k->warned = true;
 	fprintf(stderr,
-		"softhca: %s: what flows take reaches the kernel's stack, too: nf_tables: %s; "
-		"SOFTHCA_KERNEL_DROP=off if it may\n",
-		k->netdev, strerror(-r));
+	        "softhca: %s: what flows take reaches the kernel's stack, too: nf_tables: %s; "
+	        "SOFTHCA_KERNEL_DROP=off if it may\n",
+	        k->netdev, strerror(-r));
 }
 
 int kernel_drop_add(struct kernel_drop *k, const struct flow_rule *rule, struct kernel_dropped *d)

@@ -52,10 +52,8 @@ static void take_line(struct mcast_filter *f, const char *line)
 	char name[IFNAMSIZ], hex[65];
 	uint8_t *m = f->macs[f->n];
 
-	if (sscanf(line, "%*d %15s %*d %*d %64s", name, hex) == 2 && !strcmp(name, f->netdev) &&
-	    f->n < MAX_GROUPS &&
-	    sscanf(hex, "%2hhx%2hhx%2hhx%2hhx%2hhx%2hhx", &m[0], &m[1], &m[2], &m[3], &m[4],
-		   &m[5]) == 6)
+	if (sscanf(line, "%*d %15s %*d %*d %64s", name, hex) == 2 && !strcmp(name, f->netdev) && f->n < MAX_GROUPS &&
+	    sscanf(hex, "%2hhx%2hhx%2hhx%2hhx%2hhx%2hhx", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5]) == 6)
 		f->n++;
 }
 
@@ -64,13 +62,11 @@ static void read_groups(struct mcast_filter *f)
 	char buf[65536];
 	size_t n = 0;
 	ssize_t r;
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/net/dev_mcast",
-			      O_RDONLY | O_CLOEXEC);
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/net/dev_mcast", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return;
-	while (n < sizeof(buf) - 1 &&
-	       (r = syscall(SYS_read, fd, buf + n, sizeof(buf) - 1 - n)) > 0)
+	while (n < sizeof(buf) - 1 && (r = syscall(SYS_read, fd, buf + n, sizeof(buf) - 1 - n)) > 0)
 		n += (size_t)r;
 	syscall(SYS_close, fd);
 	buf[n] = 0;

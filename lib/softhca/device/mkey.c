@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define FIRST_INDEX 16u /* lower ones are the device's own: MKEY_NULL, the invalid key 0x100 */
-#define FIRST_SIZE 256u
+#define FIRST_SIZE  256u
 
 static bool grow(struct mkey_table *t, uint32_t max)
 {

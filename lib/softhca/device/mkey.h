@@ -34,8 +34,8 @@ void mkey_destroy(struct mkey_table *t, uint32_t lkey);
  * Where `bytes` at `addr` under `lkey` lie, or NULL: unknown key, other protection domain, out
  * of bounds, no write access. Not for MKEY_NULL.
  */
-static inline uint8_t *mkey_translate(const struct mkey_table *t, const struct pd *pd,
-				      uint32_t lkey, uint64_t addr, uint32_t bytes, bool write)
+static inline uint8_t *mkey_translate(const struct mkey_table *t, const struct pd *pd, uint32_t lkey, uint64_t addr,
+                                      uint32_t bytes, bool write)
 {
 	const struct mkey *m;
 	uint64_t offset;
@@ -44,8 +44,8 @@ static inline uint8_t *mkey_translate(const struct mkey_table *t, const struct p
 		return 0;
 	m = &t->keys[lkey >> 8];
 	offset = addr - m->iova;
-	if (!m->used || m->key != (lkey & 0xff) || m->pd != pd || offset > m->length ||
-	    bytes > m->length - offset || (write && !m->local_write))
+	if (!m->used || m->key != (lkey & 0xff) || m->pd != pd || offset > m->length || bytes > m->length - offset ||
+	    (write && !m->local_write))
 		return 0;
 	return m->start + offset;
 }

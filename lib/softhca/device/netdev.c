@@ -87,8 +87,7 @@ size_t netdev_gids(const char *netdev, struct gid *gids, size_t max)
 			memcpy(raw + 12, &((struct sockaddr_in *)a->ifa_addr)->sin_addr, 4);
 			n = add(gids, n, max, raw);
 		} else if (a->ifa_addr->sa_family == AF_INET6) {
-			n = add(gids, n, max,
-				((struct sockaddr_in6 *)a->ifa_addr)->sin6_addr.s6_addr);
+			n = add(gids, n, max, ((struct sockaddr_in6 *)a->ifa_addr)->sin6_addr.s6_addr);
 		}
 	}
 	freeifaddrs(list);

@@ -16,10 +16,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CHAIN "matched"
-#define PRIORITY (-500) /* before anybody else's */
+#define CHAIN        "matched"
+#define PRIORITY     (-500) /* before anybody else's */
 #define BUFFER_BYTES 8192
-#define REPLY_BYTES 16384
+#define REPLY_BYTES  16384
 
 struct nft {
 	int fd;
@@ -35,8 +35,7 @@ struct batch {
 	uint8_t bytes[BUFFER_BYTES] __attribute__((aligned(8)));
 };
 
-static void open_message(struct batch *b, uint16_t type, uint16_t flags, uint8_t family,
-			 uint16_t resource)
+static void open_message(struct batch *b, uint16_t type, uint16_t flags, uint8_t family, uint16_t resource)
 {
 	struct nlmsghdr *h = (void *)b->end;
 	struct nfgenmsg *g = (void *)(b->end + NLMSG_HDRLEN);
@@ -55,8 +54,7 @@ static void open_message(struct batch *b, uint16_t type, uint16_t flags, uint8_t
 
 static void command(struct batch *b, uint16_t type, uint16_t flags)
 {
-	open_message(b, (uint16_t)(NFNL_SUBSYS_NFTABLES << 8 | type), flags | NLM_F_ACK,
-		     NFPROTO_NETDEV, 0);
+	open_message(b, (uint16_t)(NFNL_SUBSYS_NFTABLES << 8 | type), flags | NLM_F_ACK, NFPROTO_NETDEV, 0);
 }
 
 static void *put(struct batch *b, uint16_t type, const void *data, size_t bytes)

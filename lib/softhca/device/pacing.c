@@ -9,12 +9,9 @@ static uint64_t time_of(const struct pacing *p, uint64_t bytes)
 	return bytes * 8000000u / p->rate_kbps;
 }
 
-void pacing_set(struct pacing *p, uint32_t rate_kbps, uint32_t max_burst_bytes,
-		uint16_t packet_bytes)
+void pacing_set(struct pacing *p, uint32_t rate_kbps, uint32_t max_burst_bytes, uint16_t packet_bytes)
 {
-	*p = (struct pacing){.rate_kbps = rate_kbps,
-			     .max_burst_bytes = max_burst_bytes,
-			     .packet_bytes = packet_bytes};
+	*p = (struct pacing){.rate_kbps = rate_kbps, .max_burst_bytes = max_burst_bytes, .packet_bytes = packet_bytes};
 }
 
 bool pacing_is_equal(const struct pacing *a, const struct pacing *b)

@@ -14,12 +14,11 @@ struct pacing {
 	uint32_t rate_kbps; /* 0: unlimited */
 	uint32_t max_burst_bytes;
 	uint16_t packet_bytes; /* as the program expects them; of no effect */
-	uint64_t due_ns; /* when the frames sent so far have taken their time */
-	bool waiting;    /* a frame had to wait: its schedule goes on from due_ns */
+	uint64_t due_ns;       /* when the frames sent so far have taken their time */
+	bool waiting;          /* a frame had to wait: its schedule goes on from due_ns */
 };
 
-void pacing_set(struct pacing *p, uint32_t rate_kbps, uint32_t max_burst_bytes,
-		uint16_t packet_bytes);
+void pacing_set(struct pacing *p, uint32_t rate_kbps, uint32_t max_burst_bytes, uint16_t packet_bytes);
 bool pacing_is_equal(const struct pacing *a, const struct pacing *b);
 
 /* May the next frame go? Then pacing_sent() says how long it was. */

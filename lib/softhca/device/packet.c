@@ -6,12 +6,12 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#define UDP_HEADER_BYTES 8
-#define TCP_HEADER_BYTES 20
+#define UDP_HEADER_BYTES  8
+#define TCP_HEADER_BYTES  20
 #define IPV6_HEADER_BYTES 40
-#define IPV4_CSUM_OFFSET 10
-#define UDP_CSUM_OFFSET 6
-#define TCP_CSUM_OFFSET 16
+#define IPV4_CSUM_OFFSET  10
+#define UDP_CSUM_OFFSET   6
+#define TCP_CSUM_OFFSET   16
 
 static uint16_t load16(const uint8_t *p)
 {
@@ -24,8 +24,8 @@ static uint16_t load16(const uint8_t *p)
 static void parse_ports(struct packet *p, const uint8_t *frame)
 {
 	uint32_t header = p->key.ip_proto == IPPROTO_UDP   ? UDP_HEADER_BYTES
-			  : p->key.ip_proto == IPPROTO_TCP ? TCP_HEADER_BYTES
-							   : UINT32_MAX;
+	                  : p->key.ip_proto == IPPROTO_TCP ? TCP_HEADER_BYTES
+	                                                   : UINT32_MAX;
 
 	if (header == UINT32_MAX || p->l4_offset + header > p->l3_end) {
 		p->l4_offset = 0;
@@ -80,8 +80,7 @@ static void parse_ipv6(struct packet *p, const uint8_t *frame, uint32_t len, uin
 	set_l3_end(p, at + IPV6_HEADER_BYTES + payload, len);
 	p->key.ip_version = 6;
 	p->key.tos = (uint8_t)(frame[at] << 4 | frame[at + 1] >> 4);
-	p->key.flow_label =
-		htonl((frame[at + 1] & 15u) << 16 | (uint32_t)frame[at + 2] << 8 | frame[at + 3]);
+	p->key.flow_label = htonl((frame[at + 1] & 15u) << 16 | (uint32_t)frame[at + 2] << 8 | frame[at + 3]);
 	p->key.ip_proto = frame[at + 6];
 	p->fragment = p->key.ip_proto == IPPROTO_FRAGMENT;
 	memcpy(p->key.src_ip, frame + at + 8, 16);
@@ -153,8 +152,8 @@ static uint16_t pseudo_header_sum(const struct packet *p, uint32_t l4_len)
 {
 	size_t n = p->key.ip_version == 4 ? 4 : 16;
 
-	return fold((uint64_t)packet_sum(p->key.src_ip, n) + packet_sum(p->key.dst_ip, n) +
-		    htons(p->key.ip_proto) + htons((uint16_t)l4_len));
+	return fold((uint64_t)packet_sum(p->key.src_ip, n) + packet_sum(p->key.dst_ip, n) + htons(p->key.ip_proto) +
+	            htons((uint16_t)l4_len));
 }
 
 bool packet_ipv4_csum_ok(const struct packet *p, const uint8_t *frame)
@@ -176,8 +175,7 @@ bool packet_l4_csum_ok(const struct packet *p, const uint8_t *frame)
 			return false;
 		l4_len = udp_len;
 	}
-	return fold((uint64_t)pseudo_header_sum(p, l4_len) +
-		    packet_sum(frame + p->l4_offset, l4_len)) == 0xffff;
+	return fold((uint64_t)pseudo_header_sum(p, l4_len) + packet_sum(frame + p->l4_offset, l4_len)) == 0xffff;
 }
 
 static void store_csum(uint8_t *at, uint64_t sum, bool zero_means_none)
@@ -206,9 +204,7 @@ void packet_fill_csums(uint8_t *frame, uint32_t len, bool l3, bool l4)
 		uint32_t l4_len = p.l3_end - p.l4_offset;
 
 		memset(csum, 0, 2);
-		store_csum(csum,
-			   (uint64_t)pseudo_header_sum(&p, l4_len) +
-				   packet_sum(frame + p.l4_offset, l4_len),
-			   udp);
+		store_csum(csum, (uint64_t)pseudo_header_sum(&p, l4_len) + packet_sum(frame + p.l4_offset, l4_len),
+		           udp);
 	}
 }

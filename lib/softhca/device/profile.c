@@ -14,14 +14,12 @@
 
 const char profile_names[] = "connectx4, connectx5, connectx6, minimal";
 
-#define CONNECTX                                                                                   \
-	.max_qp = 262144, .max_qp_wr = 32768, .max_cq = 16777216, .max_cqe = 4194303,              \
-	.max_mr = 16777216, .max_pd = 16777216, .max_mr_size = UINT64_MAX,                         \
-	.max_sq_desc_bytes = 1008, .max_rq_desc_bytes = 512, .max_send_wqebb = 32768,              \
-	.max_sge = 30, .timestamp_mask = 0x7fffffffffffffffULL, .n_comp_vectors = 2,               \
-	.flow = {.n_priorities = 16, .sniffer = true, .dont_trap = true}, .gid_table_len = 256,    \
-	.null_mr = true, .ip_csum = true,                                                          \
-	.cvlan_stripping = true, .log_max_rss_table = 11, .max_wq = 8388608,                       \
+#define CONNECTX                                                                                                 \
+	.max_qp = 262144, .max_qp_wr = 32768, .max_cq = 16777216, .max_cqe = 4194303, .max_mr = 16777216,        \
+	.max_pd = 16777216, .max_mr_size = UINT64_MAX, .max_sq_desc_bytes = 1008, .max_rq_desc_bytes = 512,      \
+	.max_send_wqebb = 32768, .max_sge = 30, .timestamp_mask = 0x7fffffffffffffffULL, .n_comp_vectors = 2,    \
+	.flow = {.n_priorities = 16, .sniffer = true, .dont_trap = true}, .gid_table_len = 256, .null_mr = true, \
+	.ip_csum = true, .cvlan_stripping = true, .log_max_rss_table = 11, .max_wq = 8388608,                    \
 	.max_moderation_count = 65535, .max_moderation_us = 4095
 
 /* The first is the default. */

@@ -18,7 +18,7 @@ struct profile {
 	uint64_t max_mr_size;
 	uint16_t max_sq_desc_bytes, max_rq_desc_bytes;
 	uint32_t max_send_wqebb;
-	uint32_t max_sge; /* as the kernel reports it: the lesser of send and receive */
+	uint32_t max_sge;        /* as the kernel reports it: the lesser of send and receive */
 	uint32_t core_clock_khz; /* 0: no clock and no timestamps */
 	uint64_t timestamp_mask;
 	uint8_t eth_min_inline; /* enum mlx5_user_inline_mode */
@@ -27,9 +27,9 @@ struct profile {
 	uint16_t gid_table_len;
 	uint8_t log_max_rss_table; /* 0: no RSS */
 	uint32_t max_rss_tables;
-	uint32_t max_wq; /* 0: no work queues */
-	uint32_t min_rate_kbps, max_rate_kbps; /* 0: no packet pacing */
-	uint32_t n_rates;                      /* different ones at a time */
+	uint32_t max_wq;                                  /* 0: no work queues */
+	uint32_t min_rate_kbps, max_rate_kbps;            /* 0: no packet pacing */
+	uint32_t n_rates;                                 /* different ones at a time */
 	uint16_t max_moderation_count, max_moderation_us; /* 0: no CQ moderation */
 	bool null_mr, ip_csum, cvlan_stripping;
 	bool pacing_burst;

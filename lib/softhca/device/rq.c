@@ -12,8 +12,8 @@ uint16_t wq_posted(const uint32_t *dbrec)
 	return (uint16_t)be32toh(__atomic_load_n(dbrec, __ATOMIC_ACQUIRE));
 }
 
-void complete_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode,
-		    uint16_t wqe_counter, enum hw_syndrome syndrome)
+void complete_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode, uint16_t wqe_counter,
+                    enum hw_syndrome syndrome)
 {
 	struct hw_cqe_err *cqe = cq_next(cq);
 
@@ -55,7 +55,7 @@ static void rq_error(struct rq *rq, enum hw_syndrome syndrome, bool fatal)
 
 /* Copies the frame along the entry's scatter list. 0, or what went wrong. */
 static enum hw_syndrome scatter(const struct rq *rq, const struct hw_data_seg *seg, uint32_t n_segs,
-				const uint8_t *frame, uint32_t left)
+                                const uint8_t *frame, uint32_t left)
 {
 	const struct mkey_table *keys = &rq->device->mkeys;
 
@@ -94,8 +94,7 @@ uint32_t rq_room(struct rq *rq)
 }
 
 /* All that a completion says but for the work request and the owner. */
-static void describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len,
-		     const struct rx_info *info)
+static void describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len, const struct rx_info *info)
 {
 	*cqe = (struct hw_cqe){
 		.hds_ip_ext = info->checked,
@@ -103,25 +102,20 @@ static void describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len,
 		.vlan_info_be = info->vlan_tci_be,
 		.uidx_be = htobe32(rq->uidx),
 		.byte_cnt_be = htobe32(len),
-		.timestamp_be =
-			htobe64(rq->cq->real_time ? info->real_time : info->timestamp),
+		.timestamp_be = htobe64(rq->cq->real_time ? info->real_time : info->timestamp),
 		.sop_drop_qpn_be = htobe32(info->flow_tag),
 	};
 }
 
 /* False when the queue takes no more: it is in error, or its completion queue is. */
-static bool receive_one(struct rq *rq, const uint8_t *frame, uint32_t len,
-			const struct hw_cqe *described)
+static bool receive_one(struct rq *rq, const uint8_t *frame, uint32_t len, const struct hw_cqe *described)
 {
 	const uint8_t *wqe = rq->buf + ((size_t)(rq->taken & (rq->n_wqe - 1)) << rq->wqe_shift);
-	enum hw_syndrome error =
-		scatter(rq, (const void *)wqe, 1u << rq->wqe_shift >> 4, frame, len);
+	enum hw_syndrome error = scatter(rq, (const void *)wqe, 1u << rq->wqe_shift >> 4, frame, len);
 	struct hw_cqe *cqe;
 
 	if (error) {
-		rq_error(rq, error,
-			 error != HW_SYNDROME_LOCAL_LENGTH ||
-				 rq->device->config.length_error_is_fatal);
+		rq_error(rq, error, error != HW_SYNDROME_LOCAL_LENGTH || rq->device->config.length_error_is_fatal);
 		return rq->state == WQ_RDY;
 	}
 	cqe = cq_next(rq->cq);
@@ -135,8 +129,7 @@ static bool receive_one(struct rq *rq, const uint8_t *frame, uint32_t len,
 	return true;
 }
 
-void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info,
-		uint32_t times)
+void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info, uint32_t times)
 {
 	struct hw_cqe described;
 
@@ -161,8 +154,7 @@ void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct 
 void rq_flush(struct rq *rq)
 {
 	while (rq->n_wqe && wq_posted(rq->dbrec) != rq->taken && !rq->cq->failed) {
-		complete_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken,
-			       HW_SYNDROME_WR_FLUSH);
+		complete_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, HW_SYNDROME_WR_FLUSH);
 		rq->taken++;
 	}
 }

@@ -40,8 +40,7 @@ struct rx_info {
 
 /* Scatter a frame into the next receive work requests, `times` alike. `frame` may be NULL: all but
  * the bytes. */
-void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info,
-		uint32_t times);
+void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info, uint32_t times);
 /* How many frames it has buffers for; 0 while it drops without a name. */
 uint32_t rq_room(struct rq *rq);
 
@@ -54,7 +53,7 @@ void rq_flush(struct rq *rq);
 /* How many entries were ever posted, modulo 2^16: pairs with libmlx5's barrier between writing
  * entries and writing the record. */
 uint16_t wq_posted(const uint32_t *dbrec);
-void complete_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode,
-		    uint16_t wqe_counter, enum hw_syndrome syndrome);
+void complete_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode, uint16_t wqe_counter,
+                    enum hw_syndrome syndrome);
 
 #endif

@@ -7,19 +7,18 @@
 #include <rdma/mlx5-abi.h>
 #include <string.h>
 
-#define IPV4_FIELDS (MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_DST_IPV4)
-#define IPV6_FIELDS (MLX5_RX_HASH_SRC_IPV6 | MLX5_RX_HASH_DST_IPV6)
-#define TCP_FIELDS (MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP)
-#define UDP_FIELDS (MLX5_RX_HASH_SRC_PORT_UDP | MLX5_RX_HASH_DST_PORT_UDP)
-#define SRC_IP_FIELDS (MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_SRC_IPV6)
-#define DST_IP_FIELDS (MLX5_RX_HASH_DST_IPV4 | MLX5_RX_HASH_DST_IPV6)
+#define IPV4_FIELDS     (MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_DST_IPV4)
+#define IPV6_FIELDS     (MLX5_RX_HASH_SRC_IPV6 | MLX5_RX_HASH_DST_IPV6)
+#define TCP_FIELDS      (MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP)
+#define UDP_FIELDS      (MLX5_RX_HASH_SRC_PORT_UDP | MLX5_RX_HASH_DST_PORT_UDP)
+#define SRC_IP_FIELDS   (MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_SRC_IPV6)
+#define DST_IP_FIELDS   (MLX5_RX_HASH_DST_IPV4 | MLX5_RX_HASH_DST_IPV6)
 #define SRC_PORT_FIELDS (MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_SRC_PORT_UDP)
 #define DST_PORT_FIELDS (MLX5_RX_HASH_DST_PORT_TCP | MLX5_RX_HASH_DST_PORT_UDP)
 
 int rss_check_fields(uint64_t fields, uint32_t n_rqs)
 {
-	unsigned int n_l4 = !!(fields & TCP_FIELDS) + !!(fields & UDP_FIELDS) +
-			    !!(fields & MLX5_RX_HASH_IPSEC_SPI);
+	unsigned int n_l4 = !!(fields & TCP_FIELDS) + !!(fields & UDP_FIELDS) + !!(fields & MLX5_RX_HASH_IPSEC_SPI);
 
 	/* Inner headers need tunnel offloads, which no profile has. */
 	if (fields & MLX5_RX_HASH_INNER)
@@ -37,8 +36,7 @@ int rss_check_fields(uint64_t fields, uint32_t n_rqs)
 
 uint32_t rss_toeplitz(const uint8_t key[RSS_KEY_BYTES], const uint8_t *data, unsigned int bytes)
 {
-	uint32_t hash = 0, window = (uint32_t)key[0] << 24 | (uint32_t)key[1] << 16 |
-				    (uint32_t)key[2] << 8 | key[3];
+	uint32_t hash = 0, window = (uint32_t)key[0] << 24 | (uint32_t)key[1] << 16 | (uint32_t)key[2] << 8 | key[3];
 
 	for (unsigned int i = 0; i < bytes; i++)
 		for (int bit = 7; bit >= 0; bit--) {

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SEND_SEGS 64
-#define MAX_FRAME_BYTES 65536
-#define COPY_BYTES (4 * MAX_FRAME_BYTES)
-#define ETH_INLINE_IN_SEG 2 /* the Ethernet segment itself holds two bytes of inline header */
+#define MAX_SEND_SEGS        64
+#define MAX_FRAME_BYTES      65536
+#define COPY_BYTES           (4 * MAX_FRAME_BYTES)
+#define ETH_INLINE_IN_SEG    2 /* the Ethernet segment itself holds two bytes of inline header */
 #define INLINE_HEADER_OFFSET (sizeof(struct hw_ctrl_seg) + offsetof(struct hw_eth_seg, inline_hdr))
-#define MIN_INLINE_L2 18    /* PRM, min_wqe_inline_mode L2: header and a VLAN tag */
-#define VLAN_TAG_BYTES 4
+#define MIN_INLINE_L2        18 /* PRM, min_wqe_inline_mode L2: header and a VLAN tag */
+#define VLAN_TAG_BYTES       4
 
 struct tx {
 	struct iovec iov[MAX_SEND_SEGS + 2]; /* the last: padding */
@@ -73,8 +73,7 @@ static bool add_inline(struct tx *tx, const struct sq *sq, uint32_t offset, uint
 	return add(tx, p, to_end) && add(tx, sq->buf, bytes - to_end);
 }
 
-static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t offset,
-				    uint32_t end)
+static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t offset, uint32_t end)
 {
 	static const uint8_t zeros[4096];
 
@@ -87,16 +86,14 @@ static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t
 
 		if (bytes & HW_INLINE_SEG) {
 			bytes &= ~HW_INLINE_SEG;
-			if (offset + 4 + bytes > end ||
-			    !add_inline(tx, &qp->sq, offset + 4, bytes))
+			if (offset + 4 + bytes > end || !add_inline(tx, &qp->sq, offset + 4, bytes))
 				return HW_SYNDROME_LOCAL_QP_OP;
 			offset += (4 + bytes + 15) & ~15u;
 			continue;
 		}
-		const uint8_t *p = lkey == MKEY_NULL
-					   ? (length <= sizeof(zeros) ? zeros : NULL)
-					   : mkey_translate(&qp->device->mkeys, qp->pd, lkey,
-							    be64toh(seg->addr_be), length, false);
+		const uint8_t *p = lkey == MKEY_NULL ? (length <= sizeof(zeros) ? zeros : NULL)
+		                                     : mkey_translate(&qp->device->mkeys, qp->pd, lkey,
+		                                                      be64toh(seg->addr_be), length, false);
 		if (!p)
 			return HW_SYNDROME_LOCAL_PROT;
 		if (!add(tx, p, length))
@@ -107,8 +104,8 @@ static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t
 }
 
 /* Control and Ethernet segment; `*offset` becomes where the data segments begin. */
-static enum hw_syndrome read_segments(const struct qp *qp, struct tx *tx, uint16_t n_posted,
-				      uint32_t *offset, uint32_t *end)
+static enum hw_syndrome read_segments(const struct qp *qp, struct tx *tx, uint16_t n_posted, uint32_t *offset,
+                                      uint32_t *end)
 {
 	const struct hw_ctrl_seg *ctrl = (const void *)at(&qp->sq, tx, 0);
 	const struct hw_eth_seg *eth = (const void *)at(&qp->sq, tx, sizeof(*ctrl));
@@ -118,8 +115,7 @@ static enum hw_syndrome read_segments(const struct qp *qp, struct tx *tx, uint16
 	*end = (be32toh(ctrl->qpn_ds_be) & 0x3f) * 16;
 	tx->signalled = ctrl->fm_ce_se & HW_CTRL_CQ_UPDATE;
 	tx->n_bb = (uint16_t)((*end + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB);
-	if (!*end || tx->n_bb > n_posted || tx->n_bb > qp->sq.n_bb ||
-	    be32toh(ctrl->qpn_ds_be) >> 8 != qp->qpn) {
+	if (!*end || tx->n_bb > n_posted || tx->n_bb > qp->sq.n_bb || be32toh(ctrl->qpn_ds_be) >> 8 != qp->qpn) {
 		tx->n_bb = 1;
 		return HW_SYNDROME_LOCAL_QP_OP;
 	}
@@ -134,8 +130,7 @@ static enum hw_syndrome read_segments(const struct qp *qp, struct tx *tx, uint16
 	if (inline_bytes > ETH_INLINE_IN_SEG)
 		*offset += (inline_bytes - ETH_INLINE_IN_SEG + 15) & ~15u;
 	/* An inline header that is longer than its work request lies in somebody else's. */
-	if (*offset > *end ||
-	    (inline_bytes && !add_inline(tx, &qp->sq, INLINE_HEADER_OFFSET, inline_bytes)))
+	if (*offset > *end || (inline_bytes && !add_inline(tx, &qp->sq, INLINE_HEADER_OFFSET, inline_bytes)))
 		return HW_SYNDROME_LOCAL_QP_OP;
 	return 0;
 }
@@ -187,8 +182,8 @@ static enum hw_syndrome gather(const struct qp *qp, struct tx *tx, uint16_t n_po
 	error = gather_data(qp, tx, offset, end);
 	if (error)
 		return error;
-	if (qp->device->config.profile->eth_min_inline == MLX5_USER_INLINE_MODE_L2 &&
-	    header < MIN_INLINE_L2 && header < tx->bytes)
+	if (qp->device->config.profile->eth_min_inline == MLX5_USER_INLINE_MODE_L2 && header < MIN_INLINE_L2 &&
+	    header < tx->bytes)
 		return HW_SYNDROME_LOCAL_QP_OP;
 	return check_length(qp->device, tx);
 }
@@ -292,8 +287,7 @@ static int send_some(struct qp *qp, struct sq_batch *b, int max)
 		return 0;
 	sent = send_batch(qp, b, n);
 	timestamp = sq->cq->real_time ? clock_real_time_stamp(clock_realtime_ns())
-				      : clock_cycles(clock_raw_ns(),
-						     d->config.profile->core_clock_khz);
+	                              : clock_cycles(clock_raw_ns(), d->config.profile->core_clock_khz);
 	for (; done < n && sq->state == WQ_RDY; done++) {
 		const struct tx *tx = &b->tx[done];
 
@@ -322,8 +316,7 @@ int sq_work(struct qp *qp, struct sq_batch *b)
 		return send_some(qp, b, WIRE_SEND_MAX);
 	if (wq_posted(sq->dbrec) == sq->taken)
 		pacing_idle(&sq->pacing);
-	for (; n && done < WIRE_SEND_MAX && sq->state == WQ_RDY &&
-	       wq_posted(sq->dbrec) != sq->taken &&
+	for (; n && done < WIRE_SEND_MAX && sq->state == WQ_RDY && wq_posted(sq->dbrec) != sq->taken &&
 	       pacing_allows(&sq->pacing, clock_raw_ns());
 	     done += n)
 		n = send_some(qp, b, 1);

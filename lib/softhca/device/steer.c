@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOCK_SKEW_NS 1000000ull /* the offset to CLOCK_REALTIME is looked up this often */
+#define CLOCK_SKEW_NS     1000000ull /* the offset to CLOCK_REALTIME is looked up this often */
 #define MAX_RING_DELAY_NS 1000000000ull
-#define MAX_SENT_BYTES 65536
-#define HEADROOM_BYTES 16 /* of struct wire_frame */
+#define MAX_SENT_BYTES    65536
+#define HEADROOM_BYTES    16 /* of struct wire_frame */
 
 static void check_csums(struct rx_info *info, const struct packet *p, const struct wire_frame *f)
 {
@@ -36,8 +36,8 @@ static void check_csums(struct rx_info *info, const struct packet *p, const stru
 }
 
 /* C-VLAN stripping: the tag leaves the frame and goes into the completion. */
-static void deliver(struct rq *rq, const struct wire_frame *f, const struct packet *p,
-		    struct rx_info *info, uint32_t times)
+static void deliver(struct rq *rq, const struct wire_frame *f, const struct packet *p, struct rx_info *info,
+                    uint32_t times)
 {
 	if (rq->strip_cvlan && p->key.cvlan) {
 		uint8_t macs[12];
@@ -110,8 +110,7 @@ static void describe(struct passage *x)
 	d->last_arrival_ns = ns;
 	x->info.timestamp = clock_cycles(ns, d->config.profile->core_clock_khz);
 	if (d->config.real_time)
-		x->info.real_time =
-			clock_real_time_stamp(ns + (uint64_t)d->realtime_offset_ns);
+		x->info.real_time = clock_real_time_stamp(ns + (uint64_t)d->realtime_offset_ns);
 	x->described = true;
 }
 
@@ -144,8 +143,7 @@ static void give(struct passage *x, const struct flow_entry *e)
 			r->counter->bytes += (uint64_t)x->frame->len * x->times;
 		}
 		if (!e->drop && flow_delivers(&x->device->steering, r))
-			deliver(qp_receive_queue(r->qp, &x->packet), x->frame, &x->packet,
-				&x->info, x->times);
+			deliver(qp_receive_queue(r->qp, &x->packet), x->frame, &x->packet, &x->info, x->times);
 	}
 }
 

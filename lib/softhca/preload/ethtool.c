@@ -16,12 +16,12 @@ static const struct statistic {
 	size_t offset;
 	unsigned int bits; /* as wide as in the device: narrower ones wrap */
 } statistics[] = {
-    {"rx_packets_phy", offsetof(struct device_counters, rx_packets), 64},
-    {"tx_packets_phy", offsetof(struct device_counters, tx_packets), 64},
-    {"rx_bytes_phy", offsetof(struct device_counters, rx_bytes), 64},
-    {"tx_bytes_phy", offsetof(struct device_counters, tx_bytes), 64},
-    {"rx_discards_phy", offsetof(struct device_counters, discards), 64},
-    {"rx_out_of_buffer", offsetof(struct device_counters, out_of_buffer), 32},
+	{"rx_packets_phy", offsetof(struct device_counters, rx_packets), 64},
+	{"tx_packets_phy", offsetof(struct device_counters, tx_packets), 64},
+	{"rx_bytes_phy", offsetof(struct device_counters, rx_bytes), 64},
+	{"tx_bytes_phy", offsetof(struct device_counters, tx_bytes), 64},
+	{"rx_discards_phy", offsetof(struct device_counters, discards), 64},
+	{"rx_out_of_buffer", offsetof(struct device_counters, out_of_buffer), 32},
 };
 #define N_STATISTICS (sizeof(statistics) / sizeof(statistics[0]))
 
@@ -40,7 +40,7 @@ static int driver_info(uint64_t user, const struct device *d)
 
 	strcpy(info.driver, "mlx5_core");
 	snprintf(info.fw_version, sizeof(info.fw_version), "%hu.%hu.%04hu", (unsigned short)(v >> 32),
-		 (unsigned short)(v >> 16), (unsigned short)v);
+	         (unsigned short)(v >> 16), (unsigned short)v);
 	snprintf(info.bus_info, sizeof(info.bus_info), "0000:fe:%02x.0", d->index);
 	return user_write(user, &info, sizeof(info));
 }

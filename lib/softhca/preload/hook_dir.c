@@ -82,8 +82,7 @@ static struct dirent *next_entry(struct vdir *v)
 	if (n < 2) {
 		strcpy(v->entry.d_name, n ? ".." : ".");
 		v->entry.d_type = DT_DIR;
-	} else if (!sysfs_list(&v->node, n - 2, v->entry.d_name, sizeof(v->entry.d_name),
-			       &v->entry.d_type)) {
+	} else if (!sysfs_list(&v->node, n - 2, v->entry.d_name, sizeof(v->entry.d_name), &v->entry.d_type)) {
 		return NULL;
 	}
 	v->next++;

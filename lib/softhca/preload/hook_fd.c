@@ -182,16 +182,16 @@ HOOK int dup3(int from, int to, int flags)
 	return r;
 }
 
-#define FCNTL_BODY(name)                                                                           \
-	va_list ap;                                                                                \
-	void *arg;                                                                                 \
-	int r;                                                                                     \
-	va_start(ap, command);                                                                     \
-	arg = va_arg(ap, void *);                                                                  \
-	va_end(ap);                                                                                \
-	r = REAL(name)(fd, command, arg);                                                          \
-	if (r >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC))                          \
-		copy_entry(fd, r);                                                                 \
+#define FCNTL_BODY(name)                                                  \
+	va_list ap;                                                       \
+	void *arg;                                                        \
+	int r;                                                            \
+	va_start(ap, command);                                            \
+	arg = va_arg(ap, void *);                                         \
+	va_end(ap);                                                       \
+	r = REAL(name)(fd, command, arg);                                 \
+	if (r >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC)) \
+		copy_entry(fd, r);                                        \
 	return r
 
 HOOK int fcntl(int fd, int command, ...)

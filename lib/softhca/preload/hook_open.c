@@ -25,15 +25,15 @@ static mode_t mode_of(int flags, va_list ap)
 	return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(ap, mode_t) : 0;
 }
 
-#define OPEN_BODY(name)                                                                            \
-	va_list ap;                                                                                \
-	mode_t mode;                                                                               \
-	int fd;                                                                                    \
-	va_start(ap, flags);                                                                       \
-	mode = mode_of(flags, ap);                                                                 \
-	va_end(ap);                                                                                \
-	if (open_ours(AT_FDCWD, path, flags, &fd))                                                 \
-		return fd;                                                                         \
+#define OPEN_BODY(name)                            \
+	va_list ap;                                \
+	mode_t mode;                               \
+	int fd;                                    \
+	va_start(ap, flags);                       \
+	mode = mode_of(flags, ap);                 \
+	va_end(ap);                                \
+	if (open_ours(AT_FDCWD, path, flags, &fd)) \
+		return fd;                         \
 	return REAL(name)(path, flags, mode)
 
 HOOK int open(const char *path, int flags, ...)
@@ -46,15 +46,15 @@ HOOK int open64(const char *path, int flags, ...)
 	OPEN_BODY(open64);
 }
 
-#define OPENAT_BODY(name)                                                                          \
-	va_list ap;                                                                                \
-	mode_t mode;                                                                               \
-	int fd;                                                                                    \
-	va_start(ap, flags);                                                                       \
-	mode = mode_of(flags, ap);                                                                 \
-	va_end(ap);                                                                                \
-	if (open_ours(dirfd, path, flags, &fd))                                                    \
-		return fd;                                                                         \
+#define OPENAT_BODY(name)                       \
+	va_list ap;                             \
+	mode_t mode;                            \
+	int fd;                                 \
+	va_start(ap, flags);                    \
+	mode = mode_of(flags, ap);              \
+	va_end(ap);                             \
+	if (open_ours(dirfd, path, flags, &fd)) \
+		return fd;                      \
 	return REAL(name)(dirfd, path, flags, mode)
 
 HOOK int openat(int dirfd, const char *path, int flags, ...)

@@ -20,8 +20,7 @@ static bool ours(int number)
 
 HOOK int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
-	return ours(number) ? fault_sigaction(number, action, old)
-			    : REAL(sigaction)(number, action, old);
+	return ours(number) ? fault_sigaction(number, action, old) : REAL(sigaction)(number, action, old);
 }
 
 static sighandler_t install(int number, sighandler_t handler, int flags)
@@ -40,6 +39,5 @@ HOOK sighandler_t signal(int number, sighandler_t handler)
 /* What -std=c99 programs get for signal(). */
 HOOK sighandler_t __sysv_signal(int number, sighandler_t handler)
 {
-	return ours(number) ? install(number, handler, SA_ONESHOT | SA_NOMASK)
-			    : REAL(__sysv_signal)(number, handler);
+	return ours(number) ? install(number, handler, SA_ONESHOT | SA_NOMASK) : REAL(__sysv_signal)(number, handler);
 }

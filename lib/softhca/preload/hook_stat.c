@@ -51,58 +51,56 @@ static bool fstat_ours(int fd, void *st)
 	return ours;
 }
 
-#define STAT_HOOK(name, type, follow)                                                              \
-	HOOK int name(const char *path, struct type *st)                                           \
-	{                                                                                          \
-		int r;                                                                             \
-		return stat_ours(AT_FDCWD, path, follow, st, &r) ? r : REAL(name)(path, st);       \
+#define STAT_HOOK(name, type, follow)                                                        \
+	HOOK int name(const char *path, struct type *st)                                     \
+	{                                                                                    \
+		int r;                                                                       \
+		return stat_ours(AT_FDCWD, path, follow, st, &r) ? r : REAL(name)(path, st); \
 	}
 STAT_HOOK(stat, stat, true)
 STAT_HOOK(stat64, stat64, true)
 STAT_HOOK(lstat, stat, false)
 STAT_HOOK(lstat64, stat64, false)
 
-#define FSTAT_HOOK(name, type)                                                                     \
-	HOOK int name(int fd, struct type *st)                                                     \
-	{                                                                                          \
-		return fstat_ours(fd, st) ? 0 : REAL(name)(fd, st);                                \
+#define FSTAT_HOOK(name, type)                                      \
+	HOOK int name(int fd, struct type *st)                      \
+	{                                                           \
+		return fstat_ours(fd, st) ? 0 : REAL(name)(fd, st); \
 	}
 FSTAT_HOOK(fstat, stat)
 FSTAT_HOOK(fstat64, stat64)
 
-#define FSTATAT_HOOK(name, type)                                                                   \
-	HOOK int name(int dirfd, const char *path, struct type *st, int flags)                     \
-	{                                                                                          \
-		int r;                                                                             \
-		if ((flags & AT_EMPTY_PATH) && is_empty(path) && fstat_ours(dirfd, st))            \
-			return 0;                                                                  \
-		return stat_ours(dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW), st, &r)              \
-			       ? r                                                                 \
-			       : REAL(name)(dirfd, path, st, flags);                               \
+#define FSTATAT_HOOK(name, type)                                                        \
+	HOOK int name(int dirfd, const char *path, struct type *st, int flags)          \
+	{                                                                               \
+		int r;                                                                  \
+		if ((flags & AT_EMPTY_PATH) && is_empty(path) && fstat_ours(dirfd, st)) \
+			return 0;                                                       \
+		return stat_ours(dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW), st, &r)   \
+		               ? r                                                      \
+		               : REAL(name)(dirfd, path, st, flags);                    \
 	}
 FSTATAT_HOOK(fstatat, stat)
 FSTATAT_HOOK(fstatat64, stat64)
 
 /* What programs built against a C library before 2.33 call. */
-#define XSTAT_HOOK(name, type, follow)                                                             \
-	int name(int version, const char *path, struct type *st);                                  \
-	HOOK int name(int version, const char *path, struct type *st)                              \
-	{                                                                                          \
-		int r;                                                                             \
-		return stat_ours(AT_FDCWD, path, follow, st, &r)                                   \
-			       ? r                                                                 \
-			       : REAL(name)(version, path, st);                                    \
+#define XSTAT_HOOK(name, type, follow)                                                                \
+	int name(int version, const char *path, struct type *st);                                     \
+	HOOK int name(int version, const char *path, struct type *st)                                 \
+	{                                                                                             \
+		int r;                                                                                \
+		return stat_ours(AT_FDCWD, path, follow, st, &r) ? r : REAL(name)(version, path, st); \
 	}
 XSTAT_HOOK(__xstat, stat, true)
 XSTAT_HOOK(__xstat64, stat64, true)
 XSTAT_HOOK(__lxstat, stat, false)
 XSTAT_HOOK(__lxstat64, stat64, false)
 
-#define FXSTAT_HOOK(name, type)                                                                    \
-	int name(int version, int fd, struct type *st);                                            \
-	HOOK int name(int version, int fd, struct type *st)                                        \
-	{                                                                                          \
-		return fstat_ours(fd, st) ? 0 : REAL(name)(version, fd, st);                       \
+#define FXSTAT_HOOK(name, type)                                              \
+	int name(int version, int fd, struct type *st);                      \
+	HOOK int name(int version, int fd, struct type *st)                  \
+	{                                                                    \
+		return fstat_ours(fd, st) ? 0 : REAL(name)(version, fd, st); \
 	}
 FXSTAT_HOOK(__fxstat, stat)
 FXSTAT_HOOK(__fxstat64, stat64)
@@ -145,8 +143,7 @@ static bool access_ours(int dirfd, const char *path, int mode, int *result)
 	*result = -1;
 	if (node.kind == NODE_MISSING)
 		errno = ENOENT;
-	else if ((node.kind == NODE_FILE && (mode & (W_OK | X_OK))) ||
-		 (node.kind == NODE_CDEV && (mode & X_OK)))
+	else if ((node.kind == NODE_FILE && (mode & (W_OK | X_OK))) || (node.kind == NODE_CDEV && (mode & X_OK)))
 		errno = EACCES;
 	else
 		*result = 0;
@@ -209,8 +206,7 @@ HOOK ssize_t readlinkat(int dirfd, const char *path, char *buf, size_t size)
 {
 	ssize_t r;
 
-	return readlink_ours(dirfd, path, buf, size, &r) ? r
-							  : REAL(readlinkat)(dirfd, path, buf, size);
+	return readlink_ours(dirfd, path, buf, size, &r) ? r : REAL(readlinkat)(dirfd, path, buf, size);
 }
 
 ssize_t __readlink_chk(const char *path, char *buf, size_t size, size_t buf_size);
@@ -219,6 +215,6 @@ HOOK ssize_t __readlink_chk(const char *path, char *buf, size_t size, size_t buf
 	ssize_t r;
 
 	return readlink_ours(AT_FDCWD, path, buf, size < buf_size ? size : buf_size, &r)
-		       ? r
-		       : REAL(__readlink_chk)(path, buf, size, buf_size);
+	               ? r
+	               : REAL(__readlink_chk)(path, buf, size, buf_size);
 }

@@ -42,26 +42,26 @@ sigaction_function *hidden_sigaction(void);
 #define HOOK __attribute__((visibility("default")))
 
 /* The function that ours stands before. Threads may race to look it up: they find the same. */
-#define REAL(name)                                                                                 \
-	({                                                                                         \
-		static _Atomic(__typeof__(&name)) real_##name;                                     \
-		__typeof__(&name) fn_ = atomic_load_explicit(&real_##name, memory_order_relaxed);  \
-		if (!fn_) {                                                                        \
-			fn_ = (__typeof__(&name))dlsym(RTLD_NEXT, #name);                          \
-			atomic_store_explicit(&real_##name, fn_, memory_order_relaxed);            \
-		}                                                                                  \
-		fn_;                                                                               \
+#define REAL(name)                                                                                \
+	({                                                                                        \
+		static _Atomic(__typeof__(&name)) real_##name;                                    \
+		__typeof__(&name) fn_ = atomic_load_explicit(&real_##name, memory_order_relaxed); \
+		if (!fn_) {                                                                       \
+			fn_ = (__typeof__(&name))dlsym(RTLD_NEXT, #name);                         \
+			atomic_store_explicit(&real_##name, fn_, memory_order_relaxed);           \
+		}                                                                                 \
+		fn_;                                                                              \
 	})
 
 /* For the C library's convention: -1 and errno for a negative errno, else the value. */
-#define ERRNO_RETURN(value)                                                                        \
-	({                                                                                         \
-		__typeof__(value) v_ = (value);                                                    \
-		if (v_ < 0) {                                                                      \
-			errno = (int)-v_;                                                          \
-			v_ = -1;                                                                   \
-		}                                                                                  \
-		v_;                                                                                \
+#define ERRNO_RETURN(value)                     \
+	({                                      \
+		__typeof__(value) v_ = (value); \
+		if (v_ < 0) {                   \
+			errno = (int)-v_;       \
+			v_ = -1;                \
+		}                               \
+		v_;                             \
 	})
 
 #endif

@@ -34,15 +34,15 @@ enum sysfs_dir {
 };
 
 /* Names that are made: of the RDMA device, the character device, the netdev, a GID index. */
-#define NAME_IBDEV "@ibdev"
+#define NAME_IBDEV  "@ibdev"
 #define NAME_UVERBS "@uverbs"
 #define NAME_NETDEV "@netdev"
-#define NAME_GID "@gid"
+#define NAME_GID    "@gid"
 
 struct sysfs_entry {
 	enum sysfs_dir parent;
 	const char *name;
-	enum sysfs_dir dir; /* of a directory */
+	enum sysfs_dir dir;  /* of a directory */
 	content_fn *content; /* of a file */
 	bool is_link, is_cdev;
 };
@@ -148,8 +148,7 @@ static bool name_fits(const struct sysfs_entry *e, const char *name, struct node
 		end = first + 1;
 	}
 	for (unsigned int i = first; i < end; i++) {
-		snprintf(expected, sizeof(expected), "%s%u",
-			 !strcmp(e->name, NAME_UVERBS) ? "uverbs" : "mlx5_", i);
+		snprintf(expected, sizeof(expected), "%s%u", !strcmp(e->name, NAME_UVERBS) ? "uverbs" : "mlx5_", i);
 		if (!strcmp(expected, name)) {
 			node->device = &root->devices[i];
 			return true;
@@ -229,8 +228,7 @@ static char *net_device(struct node *node, char *path)
 	for (unsigned int i = 0; i < root->n_devices; i++) {
 		size_t len = strlen(root->devices[i].config.netdev);
 
-		if (strncmp(path, root->devices[i].config.netdev, len) ||
-		    strncmp(path + len, "/device", 7))
+		if (strncmp(path, root->devices[i].config.netdev, len) || strncmp(path + len, "/device", 7))
 			continue;
 		path += len + 7;
 		if (*path && *path != '/')
@@ -247,9 +245,8 @@ static bool dev_char(struct node *node, const char *path)
 	unsigned int major, minor;
 	int end = 0;
 
-	if (sscanf(path, "/dev/char/%u:%u%n", &major, &minor, &end) != 2 || path[end] ||
-	    major != UVERBS_MAJOR || minor < UVERBS_FIRST_MINOR ||
-	    minor - UVERBS_FIRST_MINOR >= root_get()->n_devices)
+	if (sscanf(path, "/dev/char/%u:%u%n", &major, &minor, &end) != 2 || path[end] || major != UVERBS_MAJOR ||
+	    minor < UVERBS_FIRST_MINOR || minor - UVERBS_FIRST_MINOR >= root_get()->n_devices)
 		return false;
 	node->kind = NODE_CDEV;
 	node->device = &root_get()->devices[minor - UVERBS_FIRST_MINOR];
@@ -262,8 +259,8 @@ void sysfs_find(const char *path, struct node *node)
 
 	memset(node, 0, sizeof(*node));
 	/* Most paths of a program are none of ours: out as early as possible. */
-	if (path[0] != '/' || (strncmp(path, "/sys/", 5) && strncmp(path, "/dev/", 5) &&
-			       path[1] != '/' && path[1] != '.'))
+	if (path[0] != '/' ||
+	    (strncmp(path, "/sys/", 5) && strncmp(path, "/dev/", 5) && path[1] != '/' && path[1] != '.'))
 		return;
 	if (!root_get()->n_devices || !normalise(path, node->path, sizeof(node->path)))
 		return;
@@ -294,8 +291,7 @@ int sysfs_content(const struct node *node, char *buf, size_t size)
 	return node->entry->content(node->device, node->index, buf, size);
 }
 
-bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size,
-		unsigned char *d_type)
+bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size, unsigned char *d_type)
 {
 	struct root *root = root_get();
 
@@ -322,10 +318,10 @@ bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size,
 			snprintf(name, size, "%s", dir->device->config.netdev);
 		else
 			snprintf(name, size, "%s%u",
-				 !strcmp(e->name, NAME_GID)      ? ""
-				 : !strcmp(e->name, NAME_UVERBS) ? "uverbs"
-								 : "mlx5_",
-				 first + n);
+			         !strcmp(e->name, NAME_GID)      ? ""
+			         : !strcmp(e->name, NAME_UVERBS) ? "uverbs"
+			                                         : "mlx5_",
+			         first + n);
 		return true;
 	}
 	return false;
@@ -339,12 +335,9 @@ int sysfs_link_target(const struct node *node, char *buf, size_t size)
 		return -EINVAL;
 	i = node->device->index;
 	if (node->dir == DIR_IBDEV)
-		return snprintf(buf, size, "../../devices/pci0000:fe/" PCI_NAME "/infiniband/mlx5_%u",
-				i, i);
+		return snprintf(buf, size, "../../devices/pci0000:fe/" PCI_NAME "/infiniband/mlx5_%u", i, i);
 	if (node->dir == DIR_UVERBS)
-		return snprintf(buf, size,
-				"../../devices/pci0000:fe/" PCI_NAME "/infiniband_verbs/uverbs%u", i,
-				i);
+		return snprintf(buf, size, "../../devices/pci0000:fe/" PCI_NAME "/infiniband_verbs/uverbs%u", i, i);
 	return snprintf(buf, size, "../../../" PCI_NAME, i);
 }
 

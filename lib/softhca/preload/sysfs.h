@@ -12,7 +12,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-#define UVERBS_MAJOR 231 /* IB_UVERBS_MAJOR, minors from 192 */
+#define UVERBS_MAJOR       231 /* IB_UVERBS_MAJOR, minors from 192 */
 #define UVERBS_FIRST_MINOR 192
 
 enum node_kind {
@@ -40,8 +40,7 @@ void sysfs_find(const char *path, struct node *node);
 int sysfs_content(const struct node *node, char *buf, size_t size);
 
 /* The n-th entry of a directory: its name, or false at the end. */
-bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size,
-		unsigned char *d_type);
+bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size, unsigned char *d_type);
 
 /* Where a link points, or -EINVAL. */
 int sysfs_link_target(const struct node *node, char *buf, size_t size);

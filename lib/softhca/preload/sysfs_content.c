@@ -12,31 +12,82 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VENDOR 0x15b3
+#define VENDOR   0x15b3
 #define MAX_GIDS 256
 
-#define CONTENT(name)                                                                              \
-	int content_##name(__attribute__((unused)) struct device *d,                               \
-			   __attribute__((unused)) unsigned int index, char *buf, size_t size)
+#define CONTENT(name)                                                                                            \
+	int content_##name(__attribute__((unused)) struct device *d, __attribute__((unused)) unsigned int index, \
+	                   char *buf, size_t size)
 #define TEXT(...) return snprintf(buf, size, __VA_ARGS__)
 
-CONTENT(node_type) { TEXT("1: CA\n"); }
-CONTENT(zero) { TEXT("0\n"); }
-CONTENT(zero_hex) { TEXT("0x0\n"); }
-CONTENT(hca_type) { TEXT("%s\n", d->config.profile->hca_type); }
-CONTENT(board_id) { TEXT("%s\n", d->config.profile->board_id); }
-CONTENT(rate) { TEXT("100 Gb/sec (4X EDR)\n"); }
-CONTENT(cap_mask) { TEXT("0x04010000\n"); }
-CONTENT(link_layer) { TEXT("Ethernet\n"); }
-CONTENT(pkey) { TEXT("0xffff\n"); }
-CONTENT(abi_version) { TEXT("%d\n", IB_USER_VERBS_ABI_VERSION); }
-CONTENT(driver_abi) { TEXT("%d\n", MLX5_IB_UVERBS_ABI_VERSION); }
-CONTENT(ibdev) { TEXT("%s\n", d->name); }
-CONTENT(dev) { TEXT("%d:%u\n", UVERBS_MAJOR, UVERBS_FIRST_MINOR + d->index); }
-CONTENT(vendor) { TEXT("0x%04x\n", VENDOR); }
-CONTENT(pci_device) { TEXT("0x%04x\n", d->config.profile->pci_device); }
-CONTENT(pci_class) { TEXT("0x020000\n"); }
-CONTENT(numa_node) { TEXT("-1\n"); }
+CONTENT(node_type)
+{
+	TEXT("1: CA\n");
+}
+CONTENT(zero)
+{
+	TEXT("0\n");
+}
+CONTENT(zero_hex)
+{
+	TEXT("0x0\n");
+}
+CONTENT(hca_type)
+{
+	TEXT("%s\n", d->config.profile->hca_type);
+}
+CONTENT(board_id)
+{
+	TEXT("%s\n", d->config.profile->board_id);
+}
+CONTENT(rate)
+{
+	TEXT("100 Gb/sec (4X EDR)\n");
+}
+CONTENT(cap_mask)
+{
+	TEXT("0x04010000\n");
+}
+CONTENT(link_layer)
+{
+	TEXT("Ethernet\n");
+}
+CONTENT(pkey)
+{
+	TEXT("0xffff\n");
+}
+CONTENT(abi_version)
+{
+	TEXT("%d\n", IB_USER_VERBS_ABI_VERSION);
+}
+CONTENT(driver_abi)
+{
+	TEXT("%d\n", MLX5_IB_UVERBS_ABI_VERSION);
+}
+CONTENT(ibdev)
+{
+	TEXT("%s\n", d->name);
+}
+CONTENT(dev)
+{
+	TEXT("%d:%u\n", UVERBS_MAJOR, UVERBS_FIRST_MINOR + d->index);
+}
+CONTENT(vendor)
+{
+	TEXT("0x%04x\n", VENDOR);
+}
+CONTENT(pci_device)
+{
+	TEXT("0x%04x\n", d->config.profile->pci_device);
+}
+CONTENT(pci_class)
+{
+	TEXT("0x020000\n");
+}
+CONTENT(numa_node)
+{
+	TEXT("-1\n");
+}
 
 CONTENT(guid)
 {
@@ -58,12 +109,17 @@ CONTENT(fw_ver)
 {
 	uint64_t v = d->config.profile->fw_ver;
 
-	TEXT("%u.%u.%04u\n", (unsigned int)(v >> 32), (unsigned int)(v >> 16 & 0xffff),
-	     (unsigned int)(v & 0xffff));
+	TEXT("%u.%u.%04u\n", (unsigned int)(v >> 32), (unsigned int)(v >> 16 & 0xffff), (unsigned int)(v & 0xffff));
 }
 
-CONTENT(state) { TEXT("%s\n", netdev_link_up(d->config.netdev) ? "4: ACTIVE" : "1: DOWN"); }
-CONTENT(phys_state) { TEXT("%s\n", netdev_link_up(d->config.netdev) ? "5: LinkUp" : "3: Disabled"); }
+CONTENT(state)
+{
+	TEXT("%s\n", netdev_link_up(d->config.netdev) ? "4: ACTIVE" : "1: DOWN");
+}
+CONTENT(phys_state)
+{
+	TEXT("%s\n", netdev_link_up(d->config.netdev) ? "5: LinkUp" : "3: Disabled");
+}
 
 CONTENT(gid)
 {
@@ -73,8 +129,7 @@ CONTENT(gid)
 
 	netdev_gids(d->config.netdev, gids, MAX_GIDS);
 	for (int i = 0; i < 16; i += 2)
-		n += (size_t)snprintf(buf + n, size - n, "%02x%02x%c", g[i], g[i + 1],
-				      i == 14 ? '\n' : ':');
+		n += (size_t)snprintf(buf + n, size - n, "%02x%02x%c", g[i], g[i + 1], i == 14 ? '\n' : ':');
 	return (int)n;
 }
 
@@ -105,13 +160,13 @@ static int read_counters(struct device *d, struct device_counters *c)
 	return 0;
 }
 
-#define COUNTER(name, format, expression)                                                          \
-	CONTENT(name)                                                                              \
-	{                                                                                          \
-		struct device_counters c;                                                          \
-		int r = read_counters(d, &c);                                                      \
-                                                                                                   \
-		return r ? r : snprintf(buf, size, format, expression);                            \
+#define COUNTER(name, format, expression)                               \
+	CONTENT(name)                                                   \
+	{                                                               \
+		struct device_counters c;                               \
+		int r = read_counters(d, &c);                           \
+                                                                        \
+		return r ? r : snprintf(buf, size, format, expression); \
 	}
 
 /* 32 bits wide in the device (PRM, QUERY_Q_COUNTER): it wraps. */
@@ -123,14 +178,13 @@ COUNTER(xmit_data, "%lu\n", c.tx_bytes / 4)
 
 CONTENT(modalias)
 {
-	TEXT("pci:v%08Xd%08Xsv%08Xsd%08Xbc02sc00i00\n", VENDOR, d->config.profile->pci_device,
-	     VENDOR, d->config.profile->pci_device);
+	TEXT("pci:v%08Xd%08Xsv%08Xsd%08Xbc02sc00i00\n", VENDOR, d->config.profile->pci_device, VENDOR,
+	     d->config.profile->pci_device);
 }
 
 CONTENT(uevent)
 {
 	TEXT("DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\n"
 	     "PCI_SLOT_NAME=" PCI_NAME "\n",
-	     VENDOR, d->config.profile->pci_device, VENDOR, d->config.profile->pci_device,
-	     d->index);
+	     VENDOR, d->config.profile->pci_device, VENDOR, d->config.profile->pci_device, d->index);
 }

@@ -26,8 +26,7 @@ bool vfs_find(int dirfd, const char *path, struct node *node)
 	o = dirfd == AT_FDCWD ? NULL : fdtab_find(&root_peek()->fdtab, dirfd, FD_SYSFS_DIR);
 	if (!o)
 		return false;
-	if (snprintf(joined, sizeof(joined), "%s/%s", ((struct sysfs_fd *)o)->node.path, path) <
-	    (int)sizeof(joined))
+	if (snprintf(joined, sizeof(joined), "%s/%s", ((struct sysfs_fd *)o)->node.path, path) < (int)sizeof(joined))
 		sysfs_find(joined, node);
 	else
 		node->kind = NODE_NONE;
@@ -57,8 +56,7 @@ int vfs_refresh(const struct sysfs_fd *f, int fd)
 static int open_cdev(const struct node *node, int flags)
 {
 	struct root *root = root_get();
-	struct uverbs_env env = {
-		.fdtab = &root->fdtab, .memlock = &root->memlock, .clock = &root->clock};
+	struct uverbs_env env = {.fdtab = &root->fdtab, .memlock = &root->memlock, .clock = &root->clock};
 
 	if (!root_is_owner())
 		return -EIO;

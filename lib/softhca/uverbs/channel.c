@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAX_RECORD 64
+#define MAX_RECORD   64
 #define OUR_FDS_FROM 200 /* keep the low numbers for the program */
 
 struct channel_record {
@@ -48,8 +48,7 @@ static int out_of_the_way(int fd)
 	return high;
 }
 
-int channel_open(struct fdtab *t, ino_t file_ino, size_t record_bytes, struct channel **channel,
-		 int *fd)
+int channel_open(struct fdtab *t, ino_t file_ino, size_t record_bytes, struct channel **channel, int *fd)
 {
 	struct channel *c = calloc(1, sizeof(*c));
 	int pair[2], r;
@@ -132,8 +131,7 @@ static void take_back(struct channel *c)
 	struct channel_records unread = STAILQ_HEAD_INITIALIZER(unread);
 	struct channel_record *r;
 
-	while ((r = malloc(sizeof(*r))) &&
-	       recv(c->peek_fd, r->bytes, sizeof(r->bytes), MSG_DONTWAIT) > 0)
+	while ((r = malloc(sizeof(*r))) && recv(c->peek_fd, r->bytes, sizeof(r->bytes), MSG_DONTWAIT) > 0)
 		STAILQ_INSERT_TAIL(&unread, r, link);
 	free(r);
 	STAILQ_CONCAT(&unread, &c->waiting);

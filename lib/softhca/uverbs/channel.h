@@ -26,8 +26,7 @@ struct channel {
 
 /* 0, the program's descriptor in `*fd`, entered in the table, and a reference in `*channel`; or
  * negative errno. */
-int channel_open(struct fdtab *t, ino_t file_ino, size_t record_bytes, struct channel **channel,
-		 int *fd);
+int channel_open(struct fdtab *t, ino_t file_ino, size_t record_bytes, struct channel **channel, int *fd);
 /* True if the record was queued. */
 bool channel_send(struct channel *c, const void *record);
 /* The program has read: there is room for what waits. */

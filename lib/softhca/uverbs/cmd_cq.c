@@ -32,18 +32,16 @@ static uint32_t round_up_pow2(uint32_t n)
 }
 
 static int check_cq(const struct command *c, const struct ib_uverbs_ex_create_cq *req,
-		    const struct mlx5_ib_create_cq *drv)
+                    const struct mlx5_ib_create_cq *drv)
 {
 	const struct profile *p = c->file->device->config.profile;
 
 	if (req->comp_mask || req->reserved ||
-	    (req->flags & ~(uint32_t)(IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION |
-				      IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)))
+	    (req->flags & ~(uint32_t)(IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)))
 		return -EOPNOTSUPP;
 	if (!req->cqe || req->cqe > p->max_cqe || req->comp_vector >= p->n_comp_vectors)
 		return -EINVAL;
-	if (drv->flags & ~(MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX |
-			   MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS))
+	if (drv->flags & ~(MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX | MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS))
 		return -EINVAL; /* padding is not offered */
 	if ((drv->cqe_size != 64 && drv->cqe_size != 128) || drv->reserved0 || drv->reserved1)
 		return -EINVAL;
@@ -75,8 +73,7 @@ static int find_channel(const struct command *c, int fd, struct channel **channe
 	if (fd < 0)
 		return 0;
 	*channel = (struct channel *)fdtab_find(c->file->fdtab, fd, FD_CHANNEL);
-	if (*channel && (*channel)->record_bytes == COMP_RECORD &&
-	    (*channel)->file_ino == c->file->fd_object.ino)
+	if (*channel && (*channel)->record_bytes == COMP_RECORD && (*channel)->file_ino == c->file->fd_object.ino)
 		return 0;
 	if (*channel)
 		fd_object_put(&(*channel)->fd_object);
@@ -84,8 +81,7 @@ static int find_channel(const struct command *c, int fd, struct channel **channe
 	return -EBADF;
 }
 
-static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req,
-		     struct ib_uverbs_create_cq_resp *resp)
+static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req, struct ib_uverbs_create_cq_resp *resp)
 {
 	struct device *d = c->file->device;
 	struct mlx5_ib_create_cq_resp drv_resp = {};

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define PAGE_BYTES 4096
+#define PAGE_BYTES                  4096
 #define MMAP_OFFSET(command, index) (((off_t)(command) << 8 | (index)) * PAGE_BYTES)
-#define ASYNC_RECORD sizeof(struct ib_uverbs_async_event_desc)
-#define VENDOR_MELLANOX 0x02c9
-#define PORT_CAP_CM (1 << 16)
-#define LINK_LAYER_ETHERNET 2
+#define ASYNC_RECORD                sizeof(struct ib_uverbs_async_event_desc)
+#define VENDOR_MELLANOX             0x02c9
+#define PORT_CAP_CM                 (1 << 16)
+#define LINK_LAYER_ETHERNET         2
 
 static void *map_page(const struct uverbs_file *f, off_t offset)
 {
@@ -130,13 +130,12 @@ int cmd_get_context(struct command *c)
 
 	if (r)
 		return r;
-	if (c->drv_in_bytes < 8 || req.comp_mask || req.reserved0 || req.reserved1 ||
-	    req.reserved2 || (req.flags & ~(uint32_t)MLX5_IB_ALLOC_UCTX_DEVX))
+	if (c->drv_in_bytes < 8 || req.comp_mask || req.reserved0 || req.reserved1 || req.reserved2 ||
+	    (req.flags & ~(uint32_t)MLX5_IB_ALLOC_UCTX_DEVX))
 		return -EOPNOTSUPP;
 	/* No DEVX here; libmlx5 asks again without. Version 1 completions and doorbell pages as
 	 * objects are what every library since rdma-core 28 uses. */
-	if ((req.flags & MLX5_IB_ALLOC_UCTX_DEVX) || req.max_cqe_version < 1 ||
-	    !(req.lib_caps & MLX5_LIB_CAP_DYN_UAR))
+	if ((req.flags & MLX5_IB_ALLOC_UCTX_DEVX) || req.max_cqe_version < 1 || !(req.lib_caps & MLX5_LIB_CAP_DYN_UAR))
 		return -EOPNOTSUPP;
 	r = make_context(c->file, &fd);
 	if (r)
@@ -145,8 +144,7 @@ int cmd_get_context(struct command *c)
 	resp.num_comp_vectors = c->file->device->config.profile->n_comp_vectors;
 	COMMAND_OUT(c, &resp);
 	fill_context(c->file->device, &drv);
-	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes
-									 : sizeof(drv));
+	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
 	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
 	return 0;
 }
@@ -166,10 +164,9 @@ static void fill_device(const struct device *d, struct ib_uverbs_query_device_re
 		.vendor_part_id = p->pci_device,
 		.max_qp = p->max_qp,
 		.max_qp_wr = p->max_qp_wr,
-		.device_cap_flags = IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT |
-				    IB_UVERBS_DEVICE_SYS_IMAGE_GUID |
-				    IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING |
-				    (p->ip_csum ? IB_UVERBS_DEVICE_RAW_IP_CSUM : 0),
+		.device_cap_flags = IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT | IB_UVERBS_DEVICE_SYS_IMAGE_GUID |
+	                            IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING |
+	                            (p->ip_csum ? IB_UVERBS_DEVICE_RAW_IP_CSUM : 0),
 		.max_sge = p->max_sge,
 		.max_sge_rd = p->max_sge,
 		.max_cq = p->max_cq,
@@ -193,10 +190,10 @@ int cmd_query_device(struct command *c)
 }
 
 #define SUPPORT_RAW_PACKET (1u << IB_UVERBS_QPT_RAW_PACKET)
-#define RX_HASH_FIELDS                                                                             \
-	(MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_DST_IPV4 | MLX5_RX_HASH_SRC_IPV6 |                   \
-	 MLX5_RX_HASH_DST_IPV6 | MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP |           \
-	 MLX5_RX_HASH_SRC_PORT_UDP | MLX5_RX_HASH_DST_PORT_UDP)
+#define RX_HASH_FIELDS                                                                                   \
+	(MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_DST_IPV4 | MLX5_RX_HASH_SRC_IPV6 | MLX5_RX_HASH_DST_IPV6 | \
+	 MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP | MLX5_RX_HASH_SRC_PORT_UDP |             \
+	 MLX5_RX_HASH_DST_PORT_UDP)
 
 static void fill_extended(const struct profile *p, struct ib_uverbs_ex_query_device_resp *r)
 {
@@ -252,8 +249,7 @@ int cmd_ex_query_device(struct command *c)
 	fill_extended(p, &resp);
 	COMMAND_OUT(c, &resp);
 	fill_mlx5(p, &drv);
-	drv.response_length =
-		(uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
+	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
 	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
 	return 0;
 }
@@ -285,7 +281,7 @@ int cmd_query_port(struct command *c)
 		.state = up ? 4 : 1, /* ACTIVE, DOWN */
 		.max_mtu = 5,
 		.active_mtu = ib_mtu(netdev_mtu(d->config.netdev)),
-		.active_width = 2, /* 4X */
+		.active_width = 2,  /* 4X */
 		.active_speed = 32, /* EDR: 100 Gb/s */
 		.phys_state = up ? 5 : 3,
 		.link_layer = LINK_LAYER_ETHERNET,
@@ -295,8 +291,7 @@ int cmd_query_port(struct command *c)
 	return 0;
 }
 
-static void fill_gid(struct ib_uverbs_gid_entry *e, const struct gid *g, uint32_t index,
-		     uint32_t ifindex)
+static void fill_gid(struct ib_uverbs_gid_entry *e, const struct gid *g, uint32_t index, uint32_t ifindex)
 {
 	memcpy(e->gid, g->raw, 16);
 	e->gid_index = index;

@@ -10,7 +10,7 @@
 #include <rdma/mlx5-abi.h>
 #include <stdlib.h>
 
-#define MAX_COUNTER_DESCS (65535u / 8) /* mlx5_ib: MAX_COUNTERS_NUM */
+#define MAX_COUNTER_DESCS (65535u / 8)       /* mlx5_ib: MAX_COUNTERS_NUM */
 enum { COUNT_PACKETS = 0, COUNT_BYTES = 1 }; /* enum ibv_counter_description */
 
 /* mlx5_ib counters_set_description: what the library wants to read at which place. */
@@ -58,8 +58,7 @@ static int bind_counters(struct uflow *f, const struct command *c)
 		memcpy(&drv, c->drv_in, sizeof(drv));
 		if (drv.ncounters_data > 1)
 			return -EINVAL;
-		if (drv.ncounters_data &&
-		    c->drv_in_bytes < sizeof(drv) + sizeof(struct mlx5_ib_flow_counters_data))
+		if (drv.ncounters_data && c->drv_in_bytes < sizeof(drv) + sizeof(struct mlx5_ib_flow_counters_data))
 			return -EINVAL;
 		if (drv.ncounters_data)
 			data = (const void *)((const uint8_t *)c->drv_in + sizeof(drv));
@@ -333,9 +332,8 @@ int ioctl_counters_read(struct ioctl_call *call)
 		uint64_t values[UINT16_MAX / sizeof(uint64_t)] = {};
 
 		for (uint32_t i = 0; i < k->n_descs; i++)
-			values[k->descs[i].index] += k->descs[i].what == COUNT_PACKETS
-							     ? k->value.packets
-							     : k->value.bytes;
+			values[k->descs[i].index] +=
+				k->descs[i].what == COUNT_PACKETS ? k->value.packets : k->value.bytes;
 		/* Whole counters only (ib_uverbs: ib_uverbs_handler_UVERBS_METHOD_COUNTERS_READ). */
 		r = ioctl_out_at(out, 0, values, out->len / sizeof(uint64_t) * sizeof(uint64_t));
 	}

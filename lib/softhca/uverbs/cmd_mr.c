@@ -11,18 +11,16 @@
 
 /* Pages for doorbells lie behind the fixed mmap() commands of mlx5-abi.h. */
 #define UAR_FIRST_PAGE 4096u
-#define UAR_MAX 4096u
+#define UAR_MAX        4096u
 
 /* ib_check_mr_access: remote write or atomic needs local write. */
 #define ACCESS_REMOTE_WRITERS (IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC)
 /* ib_access_writable: what needs memory that can be written to. */
-#define ACCESS_WRITERS                                                                             \
-	(IB_UVERBS_ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITERS | IB_UVERBS_ACCESS_MW_BIND)
-#define ACCESS_KNOWN                                                                               \
-	(IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |                            \
-	 IB_UVERBS_ACCESS_REMOTE_READ | IB_UVERBS_ACCESS_REMOTE_ATOMIC |                           \
-	 IB_UVERBS_ACCESS_MW_BIND | IB_UVERBS_ACCESS_ZERO_BASED | IB_UVERBS_ACCESS_ON_DEMAND |     \
-	 IB_UVERBS_ACCESS_HUGETLB | IB_UVERBS_ACCESS_OPTIONAL_RANGE)
+#define ACCESS_WRITERS (IB_UVERBS_ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITERS | IB_UVERBS_ACCESS_MW_BIND)
+#define ACCESS_KNOWN                                                                                   \
+	(IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_READ | \
+	 IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_MW_BIND | IB_UVERBS_ACCESS_ZERO_BASED |     \
+	 IB_UVERBS_ACCESS_ON_DEMAND | IB_UVERBS_ACCESS_HUGETLB | IB_UVERBS_ACCESS_OPTIONAL_RANGE)
 
 int cmd_alloc_pd(struct command *c)
 {
@@ -114,8 +112,7 @@ int cmd_reg_mr(struct command *c)
 	if (!mr)
 		return -ENOMEM;
 	/* Before the lock: faulting in gigabytes must not hold up the wire. */
-	r = memlock_pin(c->file->memlock, req.start, req.length, req.access_flags & ACCESS_WRITERS,
-			&mr->pinned);
+	r = memlock_pin(c->file->memlock, req.start, req.length, req.access_flags & ACCESS_WRITERS, &mr->pinned);
 	if (r) {
 		free(mr);
 		return r;
@@ -208,8 +205,7 @@ int ioctl_uar_alloc(struct ioctl_call *call)
 
 	if (r)
 		return r;
-	if (!handle || (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF &&
-			type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC))
+	if (!handle || (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF && type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC))
 		return -EOPNOTSUPP;
 	uar = calloc(1, sizeof(*uar));
 	if (!uar)

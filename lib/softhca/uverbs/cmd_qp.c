@@ -8,19 +8,18 @@
 #include <rdma/mlx5-abi.h>
 #include <stdlib.h>
 
-#define DRV_FLAGS                                                                                  \
-	(MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |       \
+#define DRV_FLAGS                                                                            \
+	(MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE | \
 	 MLX5_QP_FLAG_ALLOW_SCATTER_CQE)
 
 /* ib_uverbs: the flags a program may ask for at all. */
-#define CREATE_FLAGS                                                                               \
-	(IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK | IB_UVERBS_QP_CREATE_SCATTER_FCS |          \
-	 IB_UVERBS_QP_CREATE_CVLAN_STRIPPING | IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING |         \
-	 CREATE_FLAGS_OLD)
+#define CREATE_FLAGS                                                                      \
+	(IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK | IB_UVERBS_QP_CREATE_SCATTER_FCS | \
+	 IB_UVERBS_QP_CREATE_CVLAN_STRIPPING | IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING | CREATE_FLAGS_OLD)
 #define CREATE_FLAGS_OLD (7u << 2 | 1u << 10) /* cross channel, managed queues, source QP number */
 
 static int check_qp(const struct command *c, const struct ib_uverbs_ex_create_qp *req,
-		    const struct mlx5_ib_create_qp *drv)
+                    const struct mlx5_ib_create_qp *drv)
 {
 	const struct profile *p = c->file->device->config.profile;
 	uint32_t flags = req->create_flags;
@@ -42,12 +41,10 @@ static int check_qp(const struct command *c, const struct ib_uverbs_ex_create_qp
 	if (req->max_recv_wr > p->max_qp_wr || drv->rq_wqe_count > p->max_qp_wr ||
 	    drv->sq_wqe_count > p->max_send_wqebb)
 		return -EINVAL;
-	if ((drv->rq_wqe_count & (drv->rq_wqe_count - 1)) ||
-	    (drv->sq_wqe_count & (drv->sq_wqe_count - 1)))
+	if ((drv->rq_wqe_count & (drv->rq_wqe_count - 1)) || (drv->sq_wqe_count & (drv->sq_wqe_count - 1)))
 		return -EINVAL;
 	if (drv->rq_wqe_count &&
-	    (drv->rq_wqe_shift < 4 || drv->rq_wqe_shift > 31 ||
-	     1u << drv->rq_wqe_shift > p->max_rq_desc_bytes))
+	    (drv->rq_wqe_shift < 4 || drv->rq_wqe_shift > 31 || 1u << drv->rq_wqe_shift > p->max_rq_desc_bytes))
 		return -EINVAL;
 	return 0;
 }
@@ -58,18 +55,15 @@ static int pin_qp(const struct command *c, struct uqp *u, const struct mlx5_ib_c
 	int r = 0;
 
 	if (drv->rq_wqe_count)
-		r = memlock_pin_queue(m, drv->buf_addr,
-				      (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift, &u->pinned);
+		r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift, &u->pinned);
 	if (!r)
-		r = memlock_pin_queue(m, drv->sq_buf_addr,
-				      (uint64_t)drv->sq_wqe_count * HW_SEND_WQE_BB, &u->pinned);
+		r = memlock_pin_queue(m, drv->sq_buf_addr, (uint64_t)drv->sq_wqe_count * HW_SEND_WQE_BB, &u->pinned);
 	if (!r)
 		r = memlock_pin_doorbell(m, drv->db_addr, &u->pinned);
 	return r;
 }
 
-static void fill_hw(struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
-		    const struct mlx5_ib_create_qp *drv)
+static void fill_hw(struct uqp *u, const struct ib_uverbs_ex_create_qp *req, const struct mlx5_ib_create_qp *drv)
 {
 	const uint32_t *db = (const uint32_t *)(uintptr_t)drv->db_addr;
 
@@ -99,8 +93,7 @@ static void fill_hw(struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
 }
 
 /* With the lock held. */
-static int find_parts(const struct command *c, struct uqp *u,
-		      const struct ib_uverbs_ex_create_qp *req)
+static int find_parts(const struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req)
 {
 	u->pd = object_find(c->file, req->pd_handle, OBJECT_PD);
 	u->send_cq = object_find(c->file, req->send_cq_handle, OBJECT_CQ);
@@ -110,7 +103,7 @@ static int find_parts(const struct command *c, struct uqp *u,
 
 /* With the lock held. */
 static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
-		    const struct mlx5_ib_create_qp *drv)
+                    const struct mlx5_ib_create_qp *drv)
 {
 	struct device *d = c->file->device;
 	int r = find_parts(c, u, req); /* again: another thread may have destroyed some */
@@ -134,7 +127,7 @@ static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_
 }
 
 static int create_plain_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
-			   struct ib_uverbs_create_qp_resp *resp)
+                           struct ib_uverbs_create_qp_resp *resp)
 {
 	struct device *d = c->file->device;
 	struct mlx5_ib_create_qp_resp drv_resp = {};
@@ -190,8 +183,7 @@ static int create_plain_qp(struct command *c, const struct ib_uverbs_ex_create_q
 	return 0;
 }
 
-static int create_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
-		     struct ib_uverbs_create_qp_resp *resp)
+static int create_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req, struct ib_uverbs_create_qp_resp *resp)
 {
 	if (req->qp_type != IB_UVERBS_QPT_RAW_PACKET)
 		return -EOPNOTSUPP;
@@ -201,7 +193,7 @@ static int create_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req
 	if (req->create_flags & ~(uint32_t)CREATE_FLAGS)
 		return -EINVAL;
 	return req->comp_mask & IB_UVERBS_CREATE_QP_MASK_IND_TABLE ? create_rss_qp(c, req, resp)
-								   : create_plain_qp(c, req, resp);
+	                                                           : create_plain_qp(c, req, resp);
 }
 
 int cmd_create_qp(struct command *c)
@@ -240,8 +232,7 @@ int cmd_ex_create_qp(struct command *c)
 
 	if (r)
 		return r;
-	if ((req.comp_mask & ~(uint32_t)IB_UVERBS_CREATE_QP_MASK_IND_TABLE) || req.reserved ||
-	    req.source_qpn)
+	if ((req.comp_mask & ~(uint32_t)IB_UVERBS_CREATE_QP_MASK_IND_TABLE) || req.reserved || req.source_qpn)
 		return -EINVAL;
 	r = create_qp(c, &req, &resp.base);
 	if (!r)

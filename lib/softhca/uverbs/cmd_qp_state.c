@@ -20,8 +20,14 @@ struct transition {
 	uint32_t required, optional; /* beside ATTR_STATE */
 };
 
-#define PLAIN {.valid = true}
-#define WITH(which, attrs) {.valid = true, .which = (attrs)}
+#define PLAIN                 \
+	{                     \
+		.valid = true \
+	}
+#define WITH(which, attrs)                      \
+	{                                       \
+		.valid = true, .which = (attrs) \
+	}
 
 static const struct transition transitions[QP_ERR + 1][QP_ERR + 1] = {
 	[QP_RESET] = {[QP_RESET] = PLAIN, [QP_INIT] = WITH(required, ATTR_PORT)},
@@ -32,8 +38,7 @@ static const struct transition transitions[QP_ERR + 1][QP_ERR + 1] = {
 	[QP_ERR] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
 };
 
-static int check_transition(const struct uqp *u, const struct ib_uverbs_modify_qp *req,
-			    enum qp_state *to)
+static int check_transition(const struct uqp *u, const struct ib_uverbs_modify_qp *req, enum qp_state *to)
 {
 	uint32_t mask = req->attr_mask;
 	enum qp_state from = u->qp.state;
@@ -45,20 +50,17 @@ static int check_transition(const struct uqp *u, const struct ib_uverbs_modify_q
 	if ((mask & ATTR_PORT) && req->port_num != 1)
 		return -EINVAL;
 	t = &transitions[from][*to];
-	if (!t->valid || (mask & t->required) != t->required ||
-	    (mask & ~(t->required | t->optional | ATTR_STATE)))
+	if (!t->valid || (mask & t->required) != t->required || (mask & ~(t->required | t->optional | ATTR_STATE)))
 		return -EINVAL;
 	return 0;
 }
 
 /* mlx5_ib: __mlx5_ib_modify_qp; mlx5_core: mlx5_rl_add_rate. */
-static int check_rate(const struct profile *p, bool has_sq, uint32_t rate_kbps,
-		      const struct mlx5_ib_burst_info *burst)
+static int check_rate(const struct profile *p, bool has_sq, uint32_t rate_kbps, const struct mlx5_ib_burst_info *burst)
 {
 	if ((burst->max_burst_sz || burst->typical_pkt_sz) && (!rate_kbps || !p->pacing_burst))
 		return -EINVAL;
-	if (has_sq && rate_kbps && (!p->max_rate_kbps || rate_kbps < p->min_rate_kbps ||
-				    rate_kbps > p->max_rate_kbps))
+	if (has_sq && rate_kbps && (!p->max_rate_kbps || rate_kbps < p->min_rate_kbps || rate_kbps > p->max_rate_kbps))
 		return -EINVAL;
 	return 0;
 }
@@ -87,8 +89,7 @@ static bool rate_fits(const struct device *d, const struct pacing *wanted)
 }
 
 /* With the lock held. */
-static int modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req,
-		  const struct mlx5_ib_burst_info *burst)
+static int modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req, const struct mlx5_ib_burst_info *burst)
 {
 	struct qp *qp = &u->qp;
 	bool paced = (req->base.attr_mask & ATTR_RATE_LIMIT) && qp->sq.n_bb;

@@ -132,7 +132,7 @@ int cmd_ex_destroy_rwq_ind_table(struct command *c)
 
 /* mlx5_ib: process_udata_size, process_vendor_flags, process_create_flags, check_qp_attr. */
 static int check_request(const struct command *c, const struct ib_uverbs_ex_create_qp *req,
-			 const struct mlx5_ib_create_qp_rss *drv)
+                         const struct mlx5_ib_create_qp_rss *drv)
 {
 	if (req->max_recv_wr || req->max_recv_sge || req->is_srq)
 		return -EINVAL;
@@ -162,7 +162,7 @@ static int check_hash(const struct mlx5_ib_create_qp_rss *drv, uint32_t n_wqs)
 
 /* With the lock held. */
 static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
-		    const struct mlx5_ib_create_qp_rss *drv)
+                    const struct mlx5_ib_create_qp_rss *drv)
 {
 	struct device *d = c->file->device;
 	int r;
@@ -176,9 +176,8 @@ static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_
 		r = object_add(c->file, &u->object, OBJECT_QP);
 	if (r)
 		return r;
-	u->rss = (struct rss){.fields = (uint32_t)drv->rx_hash_fields_mask,
-			      .n_rqs = u->ind_table->n_wqs,
-			      .rqs = u->ind_table->rqs};
+	u->rss = (struct rss){
+		.fields = (uint32_t)drv->rx_hash_fields_mask, .n_rqs = u->ind_table->n_wqs, .rqs = u->ind_table->rqs};
 	memcpy(u->rss.key, drv->rx_hash_key, RSS_KEY_BYTES);
 	u->qp.device = d;
 	u->qp.owner = u;
@@ -190,8 +189,7 @@ static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_
 	return 0;
 }
 
-int create_rss_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
-		  struct ib_uverbs_create_qp_resp *resp)
+int create_rss_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req, struct ib_uverbs_create_qp_resp *resp)
 {
 	struct device *d = c->file->device;
 	struct mlx5_ib_create_qp_resp drv_resp = {};

@@ -26,7 +26,7 @@ static int check_create_flags(const struct profile *p, uint32_t flags)
 }
 
 static int check_wq(const struct command *c, const struct ib_uverbs_ex_create_wq *req,
-		    const struct mlx5_ib_create_wq *drv)
+                    const struct mlx5_ib_create_wq *drv)
 {
 	const struct profile *p = c->file->device->config.profile;
 
@@ -37,16 +37,14 @@ static int check_wq(const struct command *c, const struct ib_uverbs_ex_create_wq
 		return -EPERM;
 	if (req->wq_type != IB_UVERBS_WQT_RQ)
 		return -EINVAL;
-	if (c->drv_in_bytes <
-	    offsetof(struct mlx5_ib_create_wq, single_stride_log_num_of_bytes) + 4)
+	if (c->drv_in_bytes < offsetof(struct mlx5_ib_create_wq, single_stride_log_num_of_bytes) + 4)
 		return -EINVAL;
 	if (drv->comp_mask)
 		return -EOPNOTSUPP; /* striding queues */
 	if (req->max_wr > p->max_qp_wr || !drv->rq_wqe_count)
 		return -EINVAL;
 	if ((drv->rq_wqe_count & (drv->rq_wqe_count - 1)) || drv->rq_wqe_count > p->max_qp_wr ||
-	    drv->rq_wqe_shift < 4 || drv->rq_wqe_shift > 31 ||
-	    1u << drv->rq_wqe_shift > p->max_rq_desc_bytes)
+	    drv->rq_wqe_shift < 4 || drv->rq_wqe_shift > 31 || 1u << drv->rq_wqe_shift > p->max_rq_desc_bytes)
 		return -EINVAL;
 	if (drv->flags & MLX5_WQ_FLAG_SIGNATURE)
 		return -EINVAL;
@@ -67,7 +65,7 @@ static int pin_wq(const struct command *c, struct uwq *u, const struct mlx5_ib_c
 
 /* With the lock held. */
 static int enter_wq(struct command *c, struct uwq *u, const struct ib_uverbs_ex_create_wq *req,
-		    const struct mlx5_ib_create_wq *drv)
+                    const struct mlx5_ib_create_wq *drv)
 {
 	struct device *d = c->file->device;
 	int r;
@@ -104,8 +102,7 @@ static int enter_wq(struct command *c, struct uwq *u, const struct ib_uverbs_ex_
 int cmd_ex_create_wq(struct command *c)
 {
 	struct ib_uverbs_ex_create_wq_resp resp = {.response_length = sizeof(resp)};
-	struct mlx5_ib_create_wq_resp drv_resp = {
-		.response_length = offsetof(struct mlx5_ib_create_wq_resp, reserved)};
+	struct mlx5_ib_create_wq_resp drv_resp = {.response_length = offsetof(struct mlx5_ib_create_wq_resp, reserved)};
 	struct ib_uverbs_ex_create_wq req;
 	struct mlx5_ib_create_wq drv;
 	struct uwq *u;
@@ -143,8 +140,7 @@ int cmd_ex_create_wq(struct command *c)
 
 /* The states that there are, and that the queue is where the program believes it to be: the
  * firmware looks (PRM, MODIFY_RQ: BAD_RES_STATE). From ERR the only way is RST. */
-static int check_states(const struct uwq *u, const struct ib_uverbs_ex_modify_wq *req,
-			enum wq_state *to)
+static int check_states(const struct uwq *u, const struct ib_uverbs_ex_modify_wq *req, enum wq_state *to)
 {
 	enum wq_state from = u->rq.state;
 
@@ -170,8 +166,7 @@ static int modify_wq(struct uwq *u, const struct ib_uverbs_ex_modify_wq *req)
 
 	if (r)
 		return r;
-	if ((changed & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) &&
-	    !u->rq.device->config.profile->cvlan_stripping)
+	if ((changed & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) && !u->rq.device->config.profile->cvlan_stripping)
 		return -EOPNOTSUPP;
 	if (changed & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING)
 		return -EOPNOTSUPP;

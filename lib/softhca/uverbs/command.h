@@ -23,7 +23,7 @@ int command_in(void *to, size_t bytes, const void *from, size_t from_bytes);
 /* As much of the response as the program has room for. */
 void command_out(void *to, size_t to_bytes, const void *from, size_t bytes);
 
-#define COMMAND_IN(c, req) command_in((req), sizeof(*(req)), (c)->in, (c)->in_bytes)
+#define COMMAND_IN(c, req)   command_in((req), sizeof(*(req)), (c)->in, (c)->in_bytes)
 #define COMMAND_OUT(c, resp) command_out((c)->out, (c)->out_bytes, (resp), sizeof(*(resp)))
 
 typedef int command_handler(struct command *c);
@@ -31,8 +31,8 @@ typedef int command_handler(struct command *c);
 command_handler cmd_get_context, cmd_query_device, cmd_query_port, cmd_ex_query_device;
 command_handler cmd_alloc_pd, cmd_dealloc_pd, cmd_reg_mr, cmd_dereg_mr;
 command_handler cmd_create_comp_channel, cmd_create_cq, cmd_ex_create_cq, cmd_ex_modify_cq, cmd_destroy_cq;
-command_handler cmd_create_qp, cmd_ex_create_qp, cmd_modify_qp, cmd_ex_modify_qp, cmd_query_qp,
-	cmd_attach_mcast, cmd_destroy_qp;
+command_handler cmd_create_qp, cmd_ex_create_qp, cmd_modify_qp, cmd_ex_modify_qp, cmd_query_qp, cmd_attach_mcast,
+	cmd_destroy_qp;
 command_handler cmd_ex_create_wq, cmd_ex_modify_wq, cmd_ex_destroy_wq;
 command_handler cmd_ex_create_rwq_ind_table, cmd_ex_destroy_rwq_ind_table;
 command_handler cmd_ex_create_flow, cmd_ex_destroy_flow;
@@ -49,8 +49,7 @@ void unmap_clock(struct uverbs_file *f);
 /* Of EX_CREATE_QP: a queue pair over an indirection table. */
 struct ib_uverbs_ex_create_qp;
 struct ib_uverbs_create_qp_resp;
-int create_rss_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
-		  struct ib_uverbs_create_qp_resp *resp);
+int create_rss_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req, struct ib_uverbs_create_qp_resp *resp);
 
 /* Dispatch a write command by number; 0 or negative errno. */
 int command_dispatch(struct command *c, uint32_t command);

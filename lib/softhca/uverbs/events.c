@@ -5,8 +5,7 @@
 #include <rdma/ib_user_verbs.h>
 
 /* enum ibv_event_type: kernel-internal names, but ABI. */
-enum { EVENT_CQ_ERR = 0, EVENT_QP_FATAL = 1, EVENT_PORT_ACTIVE = 9, EVENT_PORT_ERR = 10,
-	EVENT_WQ_FATAL = 19 };
+enum { EVENT_CQ_ERR = 0, EVENT_QP_FATAL = 1, EVENT_PORT_ACTIVE = 9, EVENT_PORT_ERR = 10, EVENT_WQ_FATAL = 19 };
 
 void async_event(struct uverbs_file *file, uint64_t element, uint32_t type, uint32_t *counter)
 {

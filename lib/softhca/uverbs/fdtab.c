@@ -51,8 +51,7 @@ int fdtab_set(struct fdtab *t, int fd, struct fd_object *o)
 
 bool fdtab_has(struct fdtab *t, int fd)
 {
-	return fd >= 0 && fd < FDTAB_SIZE &&
-	       atomic_load_explicit(&t->fds[fd], memory_order_relaxed);
+	return fd >= 0 && fd < FDTAB_SIZE && atomic_load_explicit(&t->fds[fd], memory_order_relaxed);
 }
 
 static bool is_stale(const struct fd_object *o, int fd)

@@ -13,7 +13,7 @@
 
 /* mmap() of the device needs real memory behind every offset libmlx5 uses: doorbell pages and
  * the clock. A sparse memfd has it, and only touched pages cost anything. */
-#define BAR_BYTES (256ull << 20)
+#define BAR_BYTES    (256ull << 20)
 #define OUR_FDS_FROM 200
 
 static void file_release(struct fd_object *o)
@@ -44,8 +44,7 @@ int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
 	if (!(flags & O_CLOEXEC))
 		fcntl(fd, F_SETFD, 0);
 	f = calloc(1, sizeof(*f));
-	if (!f || ftruncate(fd, BAR_BYTES) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+	if (!f || ftruncate(fd, BAR_BYTES) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
 		r = f ? -errno : -ENOMEM;
 		goto fail;
 	}

@@ -24,29 +24,44 @@ struct ioctl_method {
 #define ATTR(id) ((uint16_t)((id) + 1))
 
 static const struct ioctl_method ioctl_methods[] = {
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, ioctl_invoke_write,
-	 {ATTR(UVERBS_ATTR_CORE_IN), ATTR(UVERBS_ATTR_CORE_OUT), ATTR(UVERBS_ATTR_WRITE_CMD),
-	  ATTR(UVERBS_ATTR_UHW_IN), ATTR(UVERBS_ATTR_UHW_OUT)}},
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE, ioctl_query_gid_table,
-	 {ATTR(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE), ATTR(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS),
-	  ATTR(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES),
-	  ATTR(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES)}},
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, ioctl_query_gid_entry,
-	 {ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_PORT), ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX),
-	  ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS), ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY)}},
-	{UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_CREATE, ioctl_counters_create,
-	 {ATTR(UVERBS_ATTR_CREATE_COUNTERS_HANDLE)}},
-	{UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY, ioctl_counters_destroy,
-	 {ATTR(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE)}},
-	{UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ, ioctl_counters_read,
-	 {ATTR(UVERBS_ATTR_READ_COUNTERS_HANDLE), ATTR(UVERBS_ATTR_READ_COUNTERS_BUFF),
-	  ATTR(UVERBS_ATTR_READ_COUNTERS_FLAGS)}},
-	{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, ioctl_uar_alloc,
-	 {ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE), ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE),
-	  ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET), ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH),
-	  ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID)}},
-	{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, ioctl_uar_destroy,
-	 {ATTR(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)}},
+	{UVERBS_OBJECT_DEVICE,
+         UVERBS_METHOD_INVOKE_WRITE,
+         ioctl_invoke_write,
+         {ATTR(UVERBS_ATTR_CORE_IN), ATTR(UVERBS_ATTR_CORE_OUT), ATTR(UVERBS_ATTR_WRITE_CMD), ATTR(UVERBS_ATTR_UHW_IN),
+          ATTR(UVERBS_ATTR_UHW_OUT)}},
+	{UVERBS_OBJECT_DEVICE,
+         UVERBS_METHOD_QUERY_GID_TABLE,
+         ioctl_query_gid_table,
+         {ATTR(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE), ATTR(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS),
+          ATTR(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES), ATTR(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES)}},
+	{UVERBS_OBJECT_DEVICE,
+         UVERBS_METHOD_QUERY_GID_ENTRY,
+         ioctl_query_gid_entry,
+         {ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_PORT), ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX),
+          ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS), ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY)}},
+	{UVERBS_OBJECT_COUNTERS,
+         UVERBS_METHOD_COUNTERS_CREATE,
+         ioctl_counters_create,
+         {ATTR(UVERBS_ATTR_CREATE_COUNTERS_HANDLE)}},
+	{UVERBS_OBJECT_COUNTERS,
+         UVERBS_METHOD_COUNTERS_DESTROY,
+         ioctl_counters_destroy,
+         {ATTR(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE)}},
+	{UVERBS_OBJECT_COUNTERS,
+         UVERBS_METHOD_COUNTERS_READ,
+         ioctl_counters_read,
+         {ATTR(UVERBS_ATTR_READ_COUNTERS_HANDLE), ATTR(UVERBS_ATTR_READ_COUNTERS_BUFF),
+          ATTR(UVERBS_ATTR_READ_COUNTERS_FLAGS)}},
+	{MLX5_IB_OBJECT_UAR,
+         MLX5_IB_METHOD_UAR_OBJ_ALLOC,
+         ioctl_uar_alloc,
+         {ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE), ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE),
+          ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET), ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH),
+          ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID)}},
+	{MLX5_IB_OBJECT_UAR,
+         MLX5_IB_METHOD_UAR_OBJ_DESTROY,
+         ioctl_uar_destroy,
+         {ATTR(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)}},
 };
 
 struct ib_uverbs_attr *ioctl_attr(struct ioctl_call *call, uint16_t id)
@@ -98,8 +113,7 @@ static bool knows_attr(const struct ioctl_method *m, uint16_t id)
 static const struct ioctl_method *find(const struct ib_uverbs_ioctl_hdr *hdr)
 {
 	for (size_t i = 0; i < sizeof(ioctl_methods) / sizeof(ioctl_methods[0]); i++)
-		if (ioctl_methods[i].object == hdr->object_id &&
-		    ioctl_methods[i].method == hdr->method_id)
+		if (ioctl_methods[i].object == hdr->object_id && ioctl_methods[i].method == hdr->method_id)
 			return &ioctl_methods[i];
 	return NULL;
 }
@@ -150,8 +164,7 @@ int uverbs_ioctl(struct uverbs_file *file, void *arg)
 
 	if (user_read(&hdr, (uintptr_t)arg, sizeof(hdr)))
 		return -EFAULT;
-	if (hdr.length > IOCTL_MAX_BYTES ||
-	    hdr.length != sizeof(hdr) + hdr.num_attrs * sizeof(call.attrs[0]))
+	if (hdr.length > IOCTL_MAX_BYTES || hdr.length != sizeof(hdr) + hdr.num_attrs * sizeof(call.attrs[0]))
 		return -EINVAL;
 	if (hdr.reserved1 || hdr.reserved2)
 		return -EPROTONOSUPPORT;
@@ -160,8 +173,7 @@ int uverbs_ioctl(struct uverbs_file *file, void *arg)
 }
 
 /* The bytes of an input attribute, or of none, copied behind `*at`, which moves on. */
-static int take_input(struct ioctl_call *call, uint16_t id, uint8_t **at, const void **in,
-		      size_t *bytes)
+static int take_input(struct ioctl_call *call, uint16_t id, uint8_t **at, const void **in, size_t *bytes)
 {
 	const struct ib_uverbs_attr *a = ioctl_attr(call, id);
 
@@ -171,8 +183,7 @@ static int take_input(struct ioctl_call *call, uint16_t id, uint8_t **at, const 
 	return a ? read_attr(a, (void *)*in, *bytes) : 0;
 }
 
-static void make_output(struct ioctl_call *call, uint16_t id, uint8_t **at, void **out,
-			size_t *bytes)
+static void make_output(struct ioctl_call *call, uint16_t id, uint8_t **at, void **out, size_t *bytes)
 {
 	const struct ib_uverbs_attr *a = ioctl_attr(call, id);
 

@@ -11,12 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE_BYTES 4096u
+#define PAGE_BYTES        4096u
 #define QUEUE_ALIGN_BYTES 64u
-#define DBREC_BYTES 8u
+#define DBREC_BYTES       8u
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
 #endif
 
@@ -37,8 +37,7 @@ bool has_capability(unsigned int cap)
 	long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/user", name, sizeof(name));
 
 	/* Without /proc there is no telling. */
-	return in_effect(cap) &&
-	       (n < 0 || (n == sizeof(first) - 1 && !memcmp(name, first, sizeof(first) - 1)));
+	return in_effect(cap) && (n < 0 || (n == sizeof(first) - 1 && !memcmp(name, first, sizeof(first) - 1)));
 }
 
 bool has_raw_capability(void)
@@ -82,11 +81,9 @@ int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable,
 		return -EINVAL;
 	if (first == last)
 		return 0;
-	total = atomic_fetch_add(&m->pages, (last - first) / PAGE_BYTES) +
-		(last - first) / PAGE_BYTES;
+	total = atomic_fetch_add(&m->pages, (last - first) / PAGE_BYTES) + (last - first) / PAGE_BYTES;
 	getrlimit(RLIMIT_MEMLOCK, &limit);
-	if (limit.rlim_cur != RLIM_INFINITY && total > limit.rlim_cur / PAGE_BYTES &&
-	    !has_capability(CAP_IPC_LOCK)) {
+	if (limit.rlim_cur != RLIM_INFINITY && total > limit.rlim_cur / PAGE_BYTES && !has_capability(CAP_IPC_LOCK)) {
 		memlock_unpin(m, (last - first) / PAGE_BYTES);
 		return -ENOMEM;
 	}
@@ -98,8 +95,7 @@ int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable,
 	return 0;
 }
 
-static int pin_aligned(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t align,
-		       uint64_t *pages)
+static int pin_aligned(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t align, uint64_t *pages)
 {
 	uint64_t more;
 	int r = bytes && addr % align ? -EINVAL : memlock_pin(m, addr, bytes, true, &more);

@@ -81,10 +81,14 @@ void object_remove(struct object *o)
 int object_destroy(struct object *o)
 {
 	static int (*const destroy[OBJECT_N_TYPES])(struct object *) = {
-		[OBJECT_FLOW] = flow_destroy, [OBJECT_COUNTERS] = counters_destroy,
-		[OBJECT_QP] = qp_destroy,     [OBJECT_CQ] = cq_destroy,
-		[OBJECT_MR] = mr_destroy,     [OBJECT_PD] = pd_destroy,
-		[OBJECT_UAR] = uar_destroy,   [OBJECT_WQ] = wq_destroy,
+		[OBJECT_FLOW] = flow_destroy,
+		[OBJECT_COUNTERS] = counters_destroy,
+		[OBJECT_QP] = qp_destroy,
+		[OBJECT_CQ] = cq_destroy,
+		[OBJECT_MR] = mr_destroy,
+		[OBJECT_PD] = pd_destroy,
+		[OBJECT_UAR] = uar_destroy,
+		[OBJECT_WQ] = wq_destroy,
 		[OBJECT_RWQ_IND_TBL] = ind_table_destroy,
 	};
 

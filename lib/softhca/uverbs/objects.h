@@ -119,7 +119,7 @@ struct uverbs_file {
 	struct clock *clock;
 	struct clock_pages clock_pages;
 	bool clock_running;
-	int memfd; /* our own hold on the file behind the descriptor */
+	int memfd;                    /* our own hold on the file behind the descriptor */
 	pthread_mutex_t context_lock; /* of GET_CONTEXT, which comes once; taken first */
 	atomic_bool has_context;      /* GET_CONTEXT was done */
 	struct channel *async;

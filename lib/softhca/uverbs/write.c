@@ -17,18 +17,17 @@ struct write_command {
 };
 
 #define EX_FIRST 64 /* rows of extended commands follow the plain ones */
-#define N_ROWS 128
+#define N_ROWS   128
 /* Both counts of words of an extended command are 16 bits wide. */
 #define MAX_REQUEST_BYTES (2u * 8 * UINT16_MAX + 64)
-#define ROW(cmd) [IB_USER_VERBS_CMD_##cmd]
-#define ROW_EX(cmd) [EX_FIRST + IB_USER_VERBS_EX_CMD_##cmd]
-#define REQ(t) .req_bytes = sizeof(struct ib_uverbs_##t)
-#define RESP(t) .resp_bytes = sizeof(struct ib_uverbs_##t)
+#define ROW(cmd)          [IB_USER_VERBS_CMD_##cmd]
+#define ROW_EX(cmd)       [EX_FIRST + IB_USER_VERBS_EX_CMD_##cmd]
+#define REQ(t)            .req_bytes = sizeof(struct ib_uverbs_##t)
+#define RESP(t)           .resp_bytes = sizeof(struct ib_uverbs_##t)
 /* An extended structure may grow: this much of it is the least (kernel: UAPI_DEF_WRITE_IO_EX). */
-#define REQ_UP_TO(t, field) .req_bytes = END_OF(t, field)
+#define REQ_UP_TO(t, field)  .req_bytes = END_OF(t, field)
 #define RESP_UP_TO(t, field) .resp_bytes = END_OF(t, field)
-#define END_OF(t, field)                                                                           \
-	(offsetof(struct ib_uverbs_##t, field) + sizeof(((struct ib_uverbs_##t *)0)->field))
+#define END_OF(t, field)     (offsetof(struct ib_uverbs_##t, field) + sizeof(((struct ib_uverbs_##t *)0)->field))
 
 static const struct write_command write_commands[N_ROWS] = {
 	ROW(GET_CONTEXT) = {cmd_get_context, REQ(get_context), RESP(get_context_resp)},
@@ -38,8 +37,7 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW(DEALLOC_PD) = {cmd_dealloc_pd, REQ(dealloc_pd)},
 	ROW(REG_MR) = {cmd_reg_mr, REQ(reg_mr), RESP(reg_mr_resp)},
 	ROW(DEREG_MR) = {cmd_dereg_mr, REQ(dereg_mr)},
-	ROW(CREATE_COMP_CHANNEL) = {cmd_create_comp_channel, REQ(create_comp_channel),
-				    RESP(create_comp_channel_resp)},
+	ROW(CREATE_COMP_CHANNEL) = {cmd_create_comp_channel, REQ(create_comp_channel), RESP(create_comp_channel_resp)},
 	ROW(CREATE_CQ) = {cmd_create_cq, REQ(create_cq), RESP(create_cq_resp)},
 	ROW(DESTROY_CQ) = {cmd_destroy_cq, REQ(destroy_cq), RESP(destroy_cq_resp)},
 	ROW(CREATE_QP) = {cmd_create_qp, REQ(create_qp), RESP(create_qp_resp)},
@@ -49,18 +47,18 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW(ATTACH_MCAST) = {cmd_attach_mcast, REQ(attach_mcast)},
 	ROW(DETACH_MCAST) = {cmd_attach_mcast, REQ(detach_mcast)},
 	ROW_EX(QUERY_DEVICE) = {cmd_ex_query_device, REQ_UP_TO(ex_query_device, reserved),
-				RESP_UP_TO(ex_query_device_resp, response_length)},
+                                RESP_UP_TO(ex_query_device_resp, response_length)},
 	ROW_EX(CREATE_CQ) = {cmd_ex_create_cq, REQ_UP_TO(ex_create_cq, reserved),
-			     RESP_UP_TO(ex_create_cq_resp, response_length)},
+                             RESP_UP_TO(ex_create_cq_resp, response_length)},
 	ROW_EX(MODIFY_CQ) = {cmd_ex_modify_cq, REQ(ex_modify_cq)},
 	ROW_EX(CREATE_QP) = {cmd_ex_create_qp, REQ_UP_TO(ex_create_qp, comp_mask),
-			     RESP_UP_TO(ex_create_qp_resp, response_length)},
+                             RESP_UP_TO(ex_create_qp_resp, response_length)},
 	ROW_EX(MODIFY_QP) = {cmd_ex_modify_qp, REQ_UP_TO(ex_modify_qp, base)},
 	ROW_EX(CREATE_WQ) = {cmd_ex_create_wq, REQ(ex_create_wq), RESP(ex_create_wq_resp)},
 	ROW_EX(MODIFY_WQ) = {cmd_ex_modify_wq, REQ(ex_modify_wq)},
 	ROW_EX(DESTROY_WQ) = {cmd_ex_destroy_wq, REQ(ex_destroy_wq), RESP(ex_destroy_wq_resp)},
 	ROW_EX(CREATE_RWQ_IND_TBL) = {cmd_ex_create_rwq_ind_table, REQ(ex_create_rwq_ind_table),
-				      RESP(ex_create_rwq_ind_table_resp)},
+                                      RESP(ex_create_rwq_ind_table_resp)},
 	ROW_EX(DESTROY_RWQ_IND_TBL) = {cmd_ex_destroy_rwq_ind_table, REQ(ex_destroy_rwq_ind_table)},
 	ROW_EX(CREATE_FLOW) = {cmd_ex_create_flow, REQ(create_flow), RESP(create_flow_resp)},
 	ROW_EX(DESTROY_FLOW) = {cmd_ex_destroy_flow, REQ(destroy_flow)},
@@ -107,8 +105,7 @@ static int response_prepare(struct command *c, uint8_t **buffer)
 }
 
 /* A plain command: header, core request starting with where the response goes, driver data. */
-static int write_plain(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body,
-		       size_t bytes)
+static int write_plain(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body, size_t bytes)
 {
 	const struct write_command *row = find(hdr->command);
 	size_t out = (size_t)hdr->out_words * 4;
@@ -139,8 +136,7 @@ static int write_plain(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, c
 	return r;
 }
 
-static int write_extended(struct command *c, const struct ib_uverbs_cmd_hdr *hdr,
-			  const uint8_t *body, size_t bytes)
+static int write_extended(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body, size_t bytes)
 {
 	struct ib_uverbs_ex_cmd_hdr ex;
 	uint8_t *buffer;
@@ -173,13 +169,11 @@ static int write_extended(struct command *c, const struct ib_uverbs_cmd_hdr *hdr
 }
 
 /* The kernel reads what the header announces, and both sizes have to agree. */
-static int write_body(struct uverbs_file *file, const struct ib_uverbs_cmd_hdr *hdr,
-		      const uint8_t *body, size_t bytes)
+static int write_body(struct uverbs_file *file, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body, size_t bytes)
 {
 	struct command c = {.file = file};
 
-	if (hdr->command & ~(uint32_t)(IB_USER_VERBS_CMD_FLAG_EXTENDED |
-				       IB_USER_VERBS_CMD_COMMAND_MASK))
+	if (hdr->command & ~(uint32_t)(IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_CMD_COMMAND_MASK))
 		return -EINVAL;
 	if (hdr->command & IB_USER_VERBS_CMD_FLAG_EXTENDED)
 		return write_extended(&c, hdr, body, bytes);

@@ -21,8 +21,7 @@
 
 static void restore_vlan(struct wire_frame *f, const struct afpacket_header *h)
 {
-	uint16_t tpid_be = htons(h->status & TP_STATUS_VLAN_TPID_VALID ? h->vlan_tpid
-									  : ETH_P_8021Q);
+	uint16_t tpid_be = htons(h->status & TP_STATUS_VLAN_TPID_VALID ? h->vlan_tpid : ETH_P_8021Q);
 	uint16_t tci_be = htons(h->vlan_tci);
 
 	memmove(f->data - VLAN_TAG_BYTES, f->data, 2 * ETH_ALEN);
@@ -117,8 +116,7 @@ static int afpacket_send(struct wire *wire, const struct iovec *const *iov, cons
 static void afpacket_wait(struct wire *wire, unsigned int timeout_us)
 {
 	struct afpacket *a = (struct afpacket *)wire;
-	struct timespec ts = {.tv_sec = timeout_us / 1000000,
-			      .tv_nsec = (long)(timeout_us % 1000000) * 1000};
+	struct timespec ts = {.tv_sec = timeout_us / 1000000, .tv_nsec = (long)(timeout_us % 1000000) * 1000};
 	struct pollfd p = {.fd = a->fd, .events = POLLIN};
 	socklen_t len = sizeof(int);
 	int error;
@@ -176,8 +174,7 @@ static void afpacket_close(struct wire *wire)
 	free(a);
 }
 
-static int map_ring(struct afpacket *a, const struct wire_config *config,
-		    const struct afpacket_ring_ops *ops)
+static int map_ring(struct afpacket *a, const struct wire_config *config, const struct afpacket_ring_ops *ops)
 {
 	int one = 1, reserve = HEADROOM_BYTES;
 	struct tpacket_req3 req = {.tp_block_size = AFPACKET_BLOCK_BYTES};
@@ -190,23 +187,20 @@ static int map_ring(struct afpacket *a, const struct wire_config *config,
 		return r;
 	a->n_blocks = (uint32_t)(config->ring_bytes / AFPACKET_BLOCK_BYTES);
 	req.tp_block_nr = a->n_blocks;
-	req_bytes = ops->shape(a, HEADROOM_BYTES + 16 + link.mtu + ETH_HLEN +
-					  2 * VLAN_TAG_BYTES, &req);
+	req_bytes = ops->shape(a, HEADROOM_BYTES + 16 + link.mtu + ETH_HLEN + 2 * VLAN_TAG_BYTES, &req);
 	if (setsockopt(a->fd, SOL_PACKET, PACKET_VERSION, &ops->version, sizeof(int)) ||
 	    setsockopt(a->fd, SOL_PACKET, PACKET_RESERVE, &reserve, sizeof(reserve)) ||
 	    setsockopt(a->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one)) ||
 	    setsockopt(a->fd, SOL_PACKET, PACKET_RX_RING, &req, (socklen_t)req_bytes))
 		return -errno;
-	ring = mmap(NULL, (size_t)a->n_blocks * AFPACKET_BLOCK_BYTES, PROT_READ | PROT_WRITE,
-		    MAP_SHARED, a->fd, 0);
+	ring = mmap(NULL, (size_t)a->n_blocks * AFPACKET_BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
 	if (ring == MAP_FAILED)
 		return -errno;
 	a->ring = ring;
 	return 0;
 }
 
-int afpacket_open(struct wire **wire, const struct wire_config *config,
-		  const struct afpacket_ring_ops *ops)
+int afpacket_open(struct wire **wire, const struct wire_config *config, const struct afpacket_ring_ops *ops)
 {
 	struct sockaddr_ll addr = {.sll_family = AF_PACKET};
 	struct afpacket *a = calloc(1, sizeof(*a));
@@ -215,13 +209,13 @@ int afpacket_open(struct wire **wire, const struct wire_config *config,
 	if (!a)
 		return -ENOMEM;
 	a->ops = (struct wire_ops){.receive = ops->receive,
-				   .release = ops->release,
-				   .send = afpacket_send,
-				   .wait = afpacket_wait,
-				   .hear_sent = afpacket_hear_sent,
-				   .stats = afpacket_stats,
-				   .close = afpacket_close,
-				   .forked = afpacket_forked};
+	                           .release = ops->release,
+	                           .send = afpacket_send,
+	                           .wait = afpacket_wait,
+	                           .hear_sent = afpacket_hear_sent,
+	                           .stats = afpacket_stats,
+	                           .close = afpacket_close,
+	                           .forked = afpacket_forked};
 	a->base.ops = &a->ops;
 	pthread_mutex_init(&a->stats_lock, NULL);
 	/* Protocol 0: nothing arrives before the ring is mapped and the netdev bound. */

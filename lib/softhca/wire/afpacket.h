@@ -57,7 +57,6 @@ struct afpacket_header {
 /* False where the frame is no frame: counted as a discard. */
 bool afpacket_frame(struct afpacket *a, struct wire_frame *f, const struct afpacket_header *h);
 
-int afpacket_open(struct wire **wire, const struct wire_config *config,
-		  const struct afpacket_ring_ops *ops);
+int afpacket_open(struct wire **wire, const struct wire_config *config, const struct afpacket_ring_ops *ops);
 
 #endif

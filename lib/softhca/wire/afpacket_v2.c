@@ -7,7 +7,7 @@
 static struct tpacket2_hdr *slot(const struct afpacket *a, uint32_t i)
 {
 	return (void *)(a->ring + (size_t)(i / a->v2.frames_per_block) * AFPACKET_BLOCK_BYTES +
-			(size_t)(i % a->v2.frames_per_block) * a->v2.frame_bytes);
+	                (size_t)(i % a->v2.frames_per_block) * a->v2.frame_bytes);
 }
 
 static int receive(struct wire *wire, struct wire_frame *frames, int max)

@@ -5,7 +5,7 @@
  */
 #include "afpacket.h"
 
-#define RETIRE_MS 1u
+#define RETIRE_MS   1u
 #define FRAME_BYTES 2048u /* V3 only wants to hear that it divides the block */
 
 static struct tpacket_block_desc *block(const struct afpacket *a, uint32_t i)
@@ -66,8 +66,7 @@ static void release(struct wire *wire)
 	uint32_t keep = a->v3.n_left ? 1 : 0;
 
 	for (; a->v3.n_taken > keep; a->v3.n_taken--) {
-		__atomic_store_n(&block(a, i)->hdr.bh1.block_status, TP_STATUS_KERNEL,
-				 __ATOMIC_RELEASE);
+		__atomic_store_n(&block(a, i)->hdr.bh1.block_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
 		i = i + 1 == a->n_blocks ? 0 : i + 1;
 	}
 }

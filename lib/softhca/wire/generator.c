@@ -17,10 +17,10 @@
 #include <time.h>
 
 #define HEADROOM_BYTES 4 /* the device may move the start of a frame */
-#define BURST 256
-#define MAX_WAIT_US 100 /* nothing wakes us when a receive is posted */
+#define BURST          256
+#define MAX_WAIT_US    100         /* nothing wakes us when a receive is posted */
 #define SOURCE_ADDRESS 0xc0000201u /* 192.0.2.1: for documentation (RFC 5737) */
-#define SOURCE_PORT 1000
+#define SOURCE_PORT    1000
 
 struct generator {
 	struct wire base;
@@ -90,7 +90,7 @@ static uint16_t ip_csum(const struct iphdr *ip)
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		sum += words[i];
 	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~(sum + (sum >> 16));
+	return (uint16_t) ~(sum + (sum >> 16));
 }
 
 /* The group's MAC of a multicast address (RFC 1112, section 6.4), or the netdev's own. */
@@ -104,16 +104,11 @@ static void destination_mac(const struct link_facts *link, in_addr_t address_be,
 		memcpy(mac, link->mac, 6);
 }
 
-static int build(struct generator *g, const struct wire_config *config,
-		 const struct link_facts *link)
+static int build(struct generator *g, const struct wire_config *config, const struct link_facts *link)
 {
 	uint32_t bytes = config->generator.payload_bytes;
 	struct ethhdr eth = {.h_source = {2, 0, 0, 0, 0, 2}, .h_proto = htons(ETH_P_IP)};
-	struct iphdr ip = {.version = 4,
-			   .ihl = 5,
-			   .frag_off = htons(IP_DF),
-			   .ttl = 64,
-			   .protocol = IPPROTO_UDP};
+	struct iphdr ip = {.version = 4, .ihl = 5, .frag_off = htons(IP_DF), .ttl = 64, .protocol = IPPROTO_UDP};
 	struct udphdr udp = {.source = htons(SOURCE_PORT)};
 	uint8_t *p = g->buffer + HEADROOM_BYTES;
 

@@ -28,7 +28,7 @@
 
 #define VLAN_TAG_BYTES 4
 #define HELLO_CHECK_NS 1000000u
-#define ANSWER_MS 200
+#define ANSWER_MS      200
 
 struct hello {
 	char magic[16];
@@ -53,8 +53,7 @@ static socklen_t end_name(struct sockaddr_un *name, const char *netdev, const ch
 	memset(name, 0, sizeof(*name));
 	name->sun_family = AF_UNIX;
 	/* Abstract: the first byte stays 0. */
-	n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "softhca-wire/%s/%s", netdev,
-		     other);
+	n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "softhca-wire/%s/%s", netdev, other);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -71,15 +70,14 @@ static bool say_hello(const struct memory_wire *m, bool answer)
 	struct iovec iov = {.iov_base = &hello, .iov_len = sizeof(hello)};
 	union control control = {};
 	struct msghdr msg = {.msg_name = (void *)&m->peer,
-			     .msg_namelen = m->peer_len,
-			     .msg_iov = &iov,
-			     .msg_iovlen = 1,
-			     .msg_control = &control,
-			     .msg_controllen = CMSG_SPACE(sizeof(int))};
+	                     .msg_namelen = m->peer_len,
+	                     .msg_iov = &iov,
+	                     .msg_iovlen = 1,
+	                     .msg_control = &control,
+	                     .msg_controllen = CMSG_SPACE(sizeof(int))};
 
-	control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
-					  .cmsg_type = SCM_RIGHTS,
-					  .cmsg_len = CMSG_LEN(sizeof(int))};
+	control.header =
+		(struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
 	memcpy(CMSG_DATA(&control.header), &m->ring_fd, sizeof(int));
 	return syscall(SYS_sendmsg, m->socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
@@ -93,8 +91,7 @@ static int take_fd(struct msghdr *msg)
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET)
 			continue;
-		for (size_t at = CMSG_LEN(0);
-		     c->cmsg_type == SCM_RIGHTS && at + sizeof(fd) <= c->cmsg_len;
+		for (size_t at = CMSG_LEN(0); c->cmsg_type == SCM_RIGHTS && at + sizeof(fd) <= c->cmsg_len;
 		     at += sizeof(fd)) {
 			if (fd >= 0)
 				syscall(SYS_close, fd); /* more than one: not ours */
@@ -120,10 +117,8 @@ static bool hear_hello(struct memory_wire *m)
 	struct hello hello = {};
 	struct iovec iov = {.iov_base = &hello, .iov_len = sizeof(hello)};
 	union control control = {};
-	struct msghdr msg = {.msg_iov = &iov,
-			     .msg_iovlen = 1,
-			     .msg_control = &control,
-			     .msg_controllen = sizeof(control)};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	ssize_t n = syscall(SYS_recvmsg, m->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	struct memory_ring ring;
 	int fd;
@@ -133,8 +128,7 @@ static bool hear_hello(struct memory_wire *m)
 	fd = take_fd(&msg);
 	if (fd < 0)
 		return true;
-	if (n == sizeof(hello) && !memcmp(hello.magic, MAGIC, sizeof(MAGIC)) &&
-	    !memory_ring_map(&ring, fd)) {
+	if (n == sizeof(hello) && !memcmp(hello.magic, MAGIC, sizeof(MAGIC)) && !memory_ring_map(&ring, fd)) {
 		memory_ring_unmap(&m->out);
 		m->out = ring;
 		if (hello.answer)
@@ -157,8 +151,7 @@ static void look_for_peer(struct memory_wire *m)
 
 static bool poll_socket(const struct memory_wire *m, unsigned int timeout_us)
 {
-	struct timespec ts = {.tv_sec = timeout_us / 1000000,
-			      .tv_nsec = (long)(timeout_us % 1000000) * 1000};
+	struct timespec ts = {.tv_sec = timeout_us / 1000000, .tv_nsec = (long)(timeout_us % 1000000) * 1000};
 	struct pollfd p = {.fd = m->socket, .events = POLLIN};
 
 	return ppoll(&p, 1, &ts, NULL) > 0;
@@ -194,8 +187,7 @@ static void release(struct wire *wire)
 	memory_ring_release(&m->in);
 }
 
-static int send_frames(struct wire *wire, const struct iovec *const *iov, const int *iovcnt,
-		       int n)
+static int send_frames(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
 {
 	struct memory_wire *m = (struct memory_wire *)wire;
 	uint64_t now = now_ns(CLOCK_REALTIME);
@@ -207,8 +199,7 @@ static int send_frames(struct wire *wire, const struct iovec *const *iov, const 
 	for (int i = 0; i < n; i++)
 		memory_ring_put(&m->out, iov[i], iovcnt[i], now);
 	if (memory_ring_must_wake(&m->out))
-		syscall(SYS_sendto, m->socket, NULL, 0, MSG_DONTWAIT | MSG_NOSIGNAL, &m->peer,
-			m->peer_len);
+		syscall(SYS_sendto, m->socket, NULL, 0, MSG_DONTWAIT | MSG_NOSIGNAL, &m->peer, m->peer_len);
 	return n;
 }
 
@@ -284,8 +275,8 @@ int memory_open(struct wire **wire, const struct wire_config *config)
 	m->socket = m->ring_fd = -1;
 	r = link_read(config->netdev, &m->link);
 	if (!r)
-		r = memory_ring_create(&m->in, config->ring_bytes,
-				       m->link.mtu + ETH_HLEN + 2 * VLAN_TAG_BYTES, &m->ring_fd);
+		r = memory_ring_create(&m->in, config->ring_bytes, m->link.mtu + ETH_HLEN + 2 * VLAN_TAG_BYTES,
+		                       &m->ring_fd);
 	if (!r)
 		r = open_end(m, config);
 	if (r) {

@@ -17,8 +17,7 @@
 
 static struct memory_slot *slot(const struct memory_ring *r, uint32_t i)
 {
-	return (void *)((uint8_t *)r->shared + MEMORY_SLOTS_OFFSET +
-			(size_t)(i & (r->n_slots - 1)) * r->slot_bytes);
+	return (void *)((uint8_t *)r->shared + MEMORY_SLOTS_OFFSET + (size_t)(i & (r->n_slots - 1)) * r->slot_bytes);
 }
 
 static int map(struct memory_ring *r, int fd, size_t bytes)
@@ -37,17 +36,15 @@ int memory_ring_create(struct memory_ring *r, size_t bytes, uint32_t frame_bytes
 	int error;
 
 	*r = (struct memory_ring){.n_slots = 1};
-	r->slot_bytes = (uint32_t)((sizeof(struct memory_slot) + frame_bytes + CACHE_LINE - 1) &
-				   ~(size_t)(CACHE_LINE - 1));
+	r->slot_bytes =
+		(uint32_t)((sizeof(struct memory_slot) + frame_bytes + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1));
 	while ((size_t)r->n_slots * 2 * r->slot_bytes + MEMORY_SLOTS_OFFSET <= bytes)
 		r->n_slots *= 2;
 	bytes = MEMORY_SLOTS_OFFSET + (size_t)r->n_slots * r->slot_bytes;
 	*fd = memfd_create("softhca-wire", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (*fd < 0)
 		return -errno;
-	error = ftruncate(*fd, (off_t)bytes) || fcntl(*fd, F_ADD_SEALS, SEALS)
-			? -errno
-			: map(r, *fd, bytes);
+	error = ftruncate(*fd, (off_t)bytes) || fcntl(*fd, F_ADD_SEALS, SEALS) ? -errno : map(r, *fd, bytes);
 	if (error) {
 		syscall(SYS_close, *fd);
 		return error;
@@ -63,16 +60,15 @@ int memory_ring_map(struct memory_ring *r, int fd)
 	struct stat st;
 
 	*r = (struct memory_ring){};
-	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) ||
-	    st.st_size <= MEMORY_SLOTS_OFFSET)
+	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size <= MEMORY_SLOTS_OFFSET)
 		return -EPROTO;
 	error = map(r, fd, (size_t)st.st_size);
 	if (error)
 		return error;
 	r->n_slots = r->shared->n_slots;
 	r->slot_bytes = r->shared->slot_bytes;
-	if (!r->n_slots || (r->n_slots & (r->n_slots - 1)) ||
-	    r->slot_bytes % CACHE_LINE || r->slot_bytes <= sizeof(struct memory_slot) ||
+	if (!r->n_slots || (r->n_slots & (r->n_slots - 1)) || r->slot_bytes % CACHE_LINE ||
+	    r->slot_bytes <= sizeof(struct memory_slot) ||
 	    (r->bytes - MEMORY_SLOTS_OFFSET) / r->slot_bytes < r->n_slots) {
 		memory_ring_unmap(r);
 		return -EPROTO;
@@ -116,8 +112,7 @@ void memory_ring_awake(struct memory_ring *r)
 	__atomic_store_n(&r->shared->asleep, 0, __ATOMIC_RELAXED);
 }
 
-void memory_ring_put(struct memory_ring *r, const struct iovec *iov, int iovcnt,
-		     uint64_t realtime_ns)
+void memory_ring_put(struct memory_ring *r, const struct iovec *iov, int iovcnt, uint64_t realtime_ns)
 {
 	struct memory_shared *shared = r->shared;
 	uint32_t head = shared->head, room = r->slot_bytes - (uint32_t)sizeof(struct memory_slot);

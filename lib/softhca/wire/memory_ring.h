@@ -54,8 +54,7 @@ bool memory_ring_sleep(struct memory_ring *r);
 void memory_ring_awake(struct memory_ring *r);
 
 /* Sending end. A frame without room is a discard of the other end. */
-void memory_ring_put(struct memory_ring *r, const struct iovec *iov, int iovcnt,
-		     uint64_t realtime_ns);
+void memory_ring_put(struct memory_ring *r, const struct iovec *iov, int iovcnt, uint64_t realtime_ns);
 /* After a burst: does the other end sleep? True once a sleep. */
 bool memory_ring_must_wake(struct memory_ring *r);
 

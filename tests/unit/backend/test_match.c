@@ -183,8 +183,9 @@ Test(match, description_names_every_port_and_its_netdev)
 	put("1", "class/infiniband/mlx4_0/device/net/eth5/dev_port");
 	put_device(2, "siw0", 1);
 
-	cr_assert_str_eq(verbs_describe_devices(&sysfs, text, sizeof(text)),
-	             "mlx5_0 port 1 (enp1s0f0np0), mlx4_0 port 1 (eth4), mlx4_0 port 2 (eth5), siw0 port 1 (no netdev)");
+	cr_assert_str_eq(
+		verbs_describe_devices(&sysfs, text, sizeof(text)),
+		"mlx5_0 port 1 (enp1s0f0np0), mlx4_0 port 1 (eth4), mlx4_0 port 2 (eth5), siw0 port 1 (no netdev)");
 }
 
 Test(match, description_stops_at_the_end_of_the_buffer)

@@ -20,7 +20,7 @@ static struct fault fault;
 
 static void open_queue(void)
 {
-	struct backend_send_options options = { .slots = SLOTS, .completion_events = true };
+	struct backend_send_options options = {.slots = SLOTS, .completion_events = true};
 
 	cr_assert(zero(int, ops->open("eth0", &backend, &fault)));
 	cr_assert(zero(int, ops->register_memory(backend, header_rows, sizeof(header_rows), &headers, &fault)));
@@ -44,8 +44,11 @@ static int post(uint32_t first, uint32_t n, uint32_t payload_bytes)
 
 	for (uint32_t i = 0; i < n; i++)
 		packets[i] = (struct backend_packet){
-			.headers = header_rows[(first + i) % SLOTS], .payload = payload_rows[(first + i) % SLOTS],
-			.payload_memory = payload, .header_bytes = HEADER_BYTES, .payload_bytes = payload_bytes,
+			.headers = header_rows[(first + i) % SLOTS],
+			.payload = payload_rows[(first + i) % SLOTS],
+			.payload_memory = payload,
+			.header_bytes = HEADER_BYTES,
+			.payload_bytes = payload_bytes,
 		};
 	return ops->send_post(queue, packets, n);
 }
@@ -125,7 +128,7 @@ Test(scripted_send, reset_forgets_what_is_under_way)
 
 Test(scripted_send, a_completion_after_arming_is_an_event)
 {
-	struct pollfd fd = { .fd = ops->fd(queue), .events = POLLIN };
+	struct pollfd fd = {.fd = ops->fd(queue), .events = POLLIN};
 
 	cr_assert(eq(int, post(0, 2, 10), 2));
 	scripted_send(queue, 1);

@@ -8,7 +8,7 @@
 
 Test(fault, text_and_exit_code_are_kept_and_the_error_returned_negative)
 {
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	cr_expect(eq(int, fault_set(&fault, EX_CONFIG, EINVAL, "%s:%d: no", "a.conf", 7), -EINVAL));
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));

@@ -47,7 +47,7 @@ static void set_journal(unsigned long long inode_off)
 
 	cr_assert(eq(int, fstat(STDERR_FILENO, &status), 0));
 	snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)status.st_dev,
-		 (unsigned long long)status.st_ino + inode_off);
+	         (unsigned long long)status.st_ino + inode_off);
 	setenv("JOURNAL_STREAM", stream, 1);
 }
 
@@ -64,7 +64,7 @@ static void hide_journal(void)
 /* Instead of it. */
 static int bind_journal(void)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "/run/systemd/journal/socket" };
+	struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "/run/systemd/journal/socket"};
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
 
 	hide_journal();
@@ -128,14 +128,15 @@ Test(log, a_message_is_one_line_whatever_is_in_it)
 Test(log, what_is_no_utf_8_is_not_kept_and_what_is_stays)
 {
 	/* Cut off, alone, a control character, over-long, a surrogate, beyond Unicode; the last is cut off by the end. */
-	static const char text[] = "k\xc3\xb6ln \xe2\x82\xac \xf0\x9f\x90\x9f|\xc3(|\xb6|\xc2\x9b|\xc0\xaf|\xe0\x80\xaf|"
-				   "\xed\xa0\x80|\xf4\x90\x80\x80|\xff|\xe2\x82";
+	static const char text[] =
+		"k\xc3\xb6ln \xe2\x82\xac \xf0\x9f\x90\x9f|\xc3(|\xb6|\xc2\x9b|\xc0\xaf|\xe0\x80\xaf|"
+		"\xed\xa0\x80|\xf4\x90\x80\x80|\xff|\xe2\x82";
 	char line[BYTES];
 
 	hide_journal();
 	log_info("%s", text);
 	cr_expect(eq(str, (char *)read_line(line),
-		     (char *)"<6>k\xc3\xb6ln \xe2\x82\xac \xf0\x9f\x90\x9f|?(|?|??|??|???|???|????|?|??\n"));
+	             (char *)"<6>k\xc3\xb6ln \xe2\x82\xac \xf0\x9f\x90\x9f|?(|?|??|??|???|???|????|?|??\n"));
 }
 
 Test(log, a_long_message_is_cut_and_still_a_line)
@@ -182,9 +183,15 @@ static void read_entry(int fd, char entry[BYTES])
 
 Test(log, the_journal_gets_what_a_message_is_about_as_fields)
 {
-	const struct log_counter counters[] = { { "no_buffer", UINT64_MAX }, { "errored", 0 } };
-	const struct log_about about = { .event = LOG_EVENT_PACKETS_LOST, .stream = "lidar", .interface = "eth0",
-					 .peer = "CONSUMER", .pid = 7, .uid = 65534, .counters = counters, .n_counters = 2 };
+	const struct log_counter counters[] = {{"no_buffer", UINT64_MAX}, {"errored", 0}};
+	const struct log_about about = {.event = LOG_EVENT_PACKETS_LOST,
+	                                .stream = "lidar",
+	                                .interface = "eth0",
+	                                .peer = "CONSUMER",
+	                                .pid = 7,
+	                                .uid = 65534,
+	                                .counters = counters,
+	                                .n_counters = 2};
 	int fd = bind_journal();
 	char entry[BYTES], wanted[BYTES];
 
@@ -217,7 +224,7 @@ Test(log, a_journal_that_cannot_be_written_to_is_had_by_stderr)
 	char line[BYTES];
 
 	close(fd); /* ECONNREFUSED */
-	log_message(LOG_INFO, &(struct log_about){ .event = LOG_EVENT_READY }, "a");
+	log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_READY}, "a");
 	cr_expect(eq(str, (char *)read_line(line), (char *)"<6>a\n"));
 }
 
@@ -226,7 +233,7 @@ Test(log, what_is_no_journal_gets_the_message_alone)
 	char line[BYTES], wanted[BYTES];
 
 	unsetenv("JOURNAL_STREAM");
-	log_message(LOG_WARNING, &(struct log_about){ .event = LOG_EVENT_LINK_DOWN, .interface = "eth0" }, "down");
+	log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = "eth0"}, "down");
 	snprintf(wanted, sizeof(wanted), "%s: warning: down\n", program_invocation_short_name);
 	cr_expect(eq(str, (char *)read_line(line), wanted));
 }

@@ -59,13 +59,13 @@ static void run(const struct machine *m, struct clock_fit *fit, struct clock_lin
 	}
 }
 
-static const uint64_t frequencies[] = { 1000000, 78125000, 156250000, 333333333, 499999999, 1000000000,
-					3200000000, 9999999999, 10000000000 };
+static const uint64_t frequencies[] = {1000000,    78125000,   156250000,  333333333,  499999999,
+                                       1000000000, 3200000000, 9999999999, 10000000000};
 
 Test(clock, mapping_is_exact_to_a_few_ns_over_eight_seconds)
 {
 	for (size_t i = 0; i < sizeof(frequencies) / sizeof(frequencies[0]); i++) {
-		const struct machine m = { .hz = frequencies[i], .mask = UINT64_MAX, .raw_at_start = 1 };
+		const struct machine m = {.hz = frequencies[i], .mask = UINT64_MAX, .raw_at_start = 1};
 		uint64_t tick_ns = NS_PER_S / m.hz + 1;
 		struct clock_fit fit;
 		struct clock_line line;
@@ -78,18 +78,19 @@ Test(clock, mapping_is_exact_to_a_few_ns_over_eight_seconds)
 			unsigned __int128 exact = (unsigned __int128)delta * line.mult >> line.shift;
 
 			cr_assert(eq(u64, clock_utc_ns(&line, raw_at(&m, ns)), line.base_utc_ns + (uint64_t)exact),
-				  "overflow at %llu Hz", (unsigned long long)m.hz);
-			cr_assert(le(u64, error_at(&m, &line, ns), tick_ns + 9), "at %llu Hz", (unsigned long long)m.hz);
+			          "overflow at %llu Hz", (unsigned long long)m.hz);
+			cr_assert(le(u64, error_at(&m, &line, ns), tick_ns + 9), "at %llu Hz",
+			          (unsigned long long)m.hz);
 		}
 	}
 }
 
 Test(clock, a_device_100_ppm_off_is_followed)
 {
-	static const int64_t off_ppb[] = { 100000, -100000, 37, 0 };
+	static const int64_t off_ppb[] = {100000, -100000, 37, 0};
 
 	for (size_t i = 0; i < sizeof(off_ppb) / sizeof(off_ppb[0]); i++) {
-		const struct machine m = { .hz = 156250000, .off_ppb = off_ppb[i], .mask = UINT64_MAX };
+		const struct machine m = {.hz = 156250000, .off_ppb = off_ppb[i], .mask = UINT64_MAX};
 		struct clock_fit fit;
 		struct clock_line line;
 
@@ -105,7 +106,7 @@ Test(clock, a_device_100_ppm_off_is_followed)
 
 Test(clock, the_error_bound_holds_from_the_first_pair_on)
 {
-	const struct machine m = { .hz = 1000000000, .off_ppb = 99000, .mask = UINT64_MAX };
+	const struct machine m = {.hz = 1000000000, .off_ppb = 99000, .mask = UINT64_MAX};
 	struct clock_fit fit;
 	struct clock_line line;
 
@@ -121,14 +122,14 @@ Test(clock, the_error_bound_holds_from_the_first_pair_on)
 		run(&m, &fit, &line, s, s);
 		for (uint64_t ms = 1; ms < 1000; ms += 111)
 			cr_assert(le(u64, error_at(&m, &line, s * NS_PER_S + s * 12345 + ms * 1000000), line.error_ns),
-				  "second %llu", (unsigned long long)s);
+			          "second %llu", (unsigned long long)s);
 	}
 	cr_expect(le(u64, line.error_ns, 4000), "%llu", (unsigned long long)line.error_ns);
 }
 
 Test(clock, the_window_rolls_so_a_rate_that_changes_is_followed)
 {
-	struct machine m = { .hz = 1000000000, .off_ppb = 0, .mask = UINT64_MAX };
+	struct machine m = {.hz = 1000000000, .off_ppb = 0, .mask = UINT64_MAX};
 	struct clock_fit fit;
 	struct clock_line line;
 
@@ -147,8 +148,10 @@ Test(clock, the_window_rolls_so_a_rate_that_changes_is_followed)
 
 Test(clock, a_counter_of_48_bits_wraps_unnoticed)
 {
-	const struct machine m = { .hz = 1000000000, .off_ppb = 50000, .mask = (UINT64_C(1) << 48) - 1,
-				   .raw_at_start = (UINT64_C(1) << 48) - 15 * NS_PER_S };
+	const struct machine m = {.hz = 1000000000,
+	                          .off_ppb = 50000,
+	                          .mask = (UINT64_C(1) << 48) - 1,
+	                          .raw_at_start = (UINT64_C(1) << 48) - 15 * NS_PER_S};
 	struct clock_fit fit;
 	struct clock_line line;
 
@@ -165,7 +168,7 @@ Test(clock, a_counter_of_48_bits_wraps_unnoticed)
 
 Test(clock, a_counter_of_32_bits_serves_half_its_range)
 {
-	const struct machine m = { .hz = 1000000000, .mask = UINT32_MAX };
+	const struct machine m = {.hz = 1000000000, .mask = UINT32_MAX};
 	struct clock_fit fit;
 	struct clock_line line;
 
@@ -179,10 +182,10 @@ Test(clock, a_counter_of_32_bits_serves_half_its_range)
 
 Test(clock, a_step_of_the_host_is_followed_at_the_next_pair_and_the_rate_kept)
 {
-	static const int64_t steps_ns[] = { 3600 * (int64_t)NS_PER_S, -3600 * (int64_t)NS_PER_S, 20000000, -20000000 };
+	static const int64_t steps_ns[] = {3600 * (int64_t)NS_PER_S, -3600 * (int64_t)NS_PER_S, 20000000, -20000000};
 
 	for (size_t i = 0; i < sizeof(steps_ns) / sizeof(steps_ns[0]); i++) {
-		struct machine m = { .hz = 156250000, .off_ppb = -80000, .mask = UINT64_MAX };
+		struct machine m = {.hz = 156250000, .off_ppb = -80000, .mask = UINT64_MAX};
 		struct clock_fit fit;
 		struct clock_line line;
 
@@ -201,8 +204,8 @@ Test(clock, a_step_of_the_host_is_followed_at_the_next_pair_and_the_rate_kept)
 
 Test(clock, a_step_inside_a_bracket_is_part_of_the_error)
 {
-	const struct machine m = { .hz = 1000000000, .mask = UINT64_MAX };
-	struct clock_pair pair = { .raw = raw_at(&m, NS_PER_S), .before_ns = EPOCH_NS + 1000000, .after_ns = EPOCH_NS };
+	const struct machine m = {.hz = 1000000000, .mask = UINT64_MAX};
+	struct clock_pair pair = {.raw = raw_at(&m, NS_PER_S), .before_ns = EPOCH_NS + 1000000, .after_ns = EPOCH_NS};
 	struct clock_fit fit;
 	struct clock_line line;
 
@@ -214,7 +217,7 @@ Test(clock, a_step_inside_a_bracket_is_part_of_the_error)
 
 Test(clock, a_frequency_far_off_its_nominal_shows_in_the_bound)
 {
-	const struct machine m = { .hz = 1000000000, .off_ppb = 20000000, .mask = UINT64_MAX };
+	const struct machine m = {.hz = 1000000000, .off_ppb = 20000000, .mask = UINT64_MAX};
 	struct clock_fit fit;
 	struct clock_line line;
 
@@ -225,11 +228,11 @@ Test(clock, a_frequency_far_off_its_nominal_shows_in_the_bound)
 
 Test(clock, a_reading_of_the_full_age_is_not_before_the_base)
 {
-	static const int64_t off_ppb[] = { 99000, 0, -99000 };
+	static const int64_t off_ppb[] = {99000, 0, -99000};
 
 	for (size_t f = 0; f < sizeof(frequencies) / sizeof(frequencies[0]); f++)
 		for (size_t i = 0; i < 3; i++) {
-			const struct machine m = { .hz = frequencies[f], .off_ppb = off_ppb[i], .mask = UINT64_MAX };
+			const struct machine m = {.hz = frequencies[f], .off_ppb = off_ppb[i], .mask = UINT64_MAX};
 			uint64_t now = 40 * NS_PER_S + 40 * 12345;
 			struct clock_fit fit;
 			struct clock_line line;
@@ -237,15 +240,15 @@ Test(clock, a_reading_of_the_full_age_is_not_before_the_base)
 			clock_fit_init(&fit, m.hz, m.mask);
 			run(&m, &fit, &line, 1, 40);
 			cr_assert(le(u64, error_at(&m, &line, now - CLOCK_BASE_AGE_NS), 10000), "at %llu Hz",
-				  (unsigned long long)m.hz);
+			          (unsigned long long)m.hz);
 			cr_assert(le(u64, error_at(&m, &line, now + CLOCK_BASE_AGE_NS), 10000), "at %llu Hz",
-				  (unsigned long long)m.hz);
+			          (unsigned long long)m.hz);
 		}
 }
 
 Test(clock, a_line_serves_on_when_it_is_not_renewed)
 {
-	const struct machine m = { .hz = 1000000000, .off_ppb = 50000, .mask = UINT64_MAX };
+	const struct machine m = {.hz = 1000000000, .off_ppb = 50000, .mask = UINT64_MAX};
 	struct clock_fit fit;
 	struct clock_line line;
 
@@ -259,10 +262,10 @@ Test(clock, a_line_serves_on_when_it_is_not_renewed)
 
 Test(clock, counters_of_63_and_64_bits_wrap_unnoticed)
 {
-	static const uint64_t masks[] = { UINT64_MAX >> 1, UINT64_MAX };
+	static const uint64_t masks[] = {UINT64_MAX >> 1, UINT64_MAX};
 
 	for (size_t i = 0; i < 2; i++) {
-		const struct machine m = { .hz = 1000000000, .mask = masks[i], .raw_at_start = masks[i] - 15 * NS_PER_S };
+		const struct machine m = {.hz = 1000000000, .mask = masks[i], .raw_at_start = masks[i] - 15 * NS_PER_S};
 		struct clock_fit fit;
 		struct clock_line line;
 
@@ -271,18 +274,18 @@ Test(clock, counters_of_63_and_64_bits_wrap_unnoticed)
 			run(&m, &fit, &line, s, s);
 			cr_assert(eq(u32, fit.n_pairs, s));
 			for (uint64_t back = 0; back < (s < 4 ? s : 4); back++)
-				cr_assert(le(u64, error_at(&m, &line, (s - back) * NS_PER_S + 1), 10000),
-					  "second %llu", (unsigned long long)s);
+				cr_assert(le(u64, error_at(&m, &line, (s - back) * NS_PER_S + 1), 10000), "second %llu",
+				          (unsigned long long)s);
 		}
 	}
 }
 
 Test(clock, a_step_of_a_few_ms_does_not_become_a_rate)
 {
-	static const int64_t steps_ns[] = { 2000000, -2000000, 4000000 };
+	static const int64_t steps_ns[] = {2000000, -2000000, 4000000};
 
 	for (size_t i = 0; i < 3; i++) {
-		struct machine m = { .hz = 1000000000, .off_ppb = 30000, .mask = UINT64_MAX };
+		struct machine m = {.hz = 1000000000, .off_ppb = 30000, .mask = UINT64_MAX};
 		struct clock_fit fit;
 		struct clock_line line;
 
@@ -297,7 +300,7 @@ Test(clock, a_step_of_a_few_ms_does_not_become_a_rate)
 
 Test(clock, a_wide_bracket_is_no_step)
 {
-	const struct machine m = { .hz = 1000000000, .mask = UINT64_MAX };
+	const struct machine m = {.hz = 1000000000, .mask = UINT64_MAX};
 	struct clock_pair wide = pair_at(&m, 4 * NS_PER_S + 3000, 8000000);
 	struct clock_fit fit;
 	struct clock_line line;
@@ -313,8 +316,10 @@ Test(clock, a_wide_bracket_is_no_step)
 /* One reading through two lines that follow each other differs by no more than both bounds. */
 Test(clock, a_renewal_goes_back_no_further_than_the_bounds)
 {
-	const struct machine m = { .hz = 156250000, .off_ppb = -70000, .mask = (UINT64_C(1) << 48) - 1,
-				   .raw_at_start = (UINT64_C(1) << 48) - 3000000000 };
+	const struct machine m = {.hz = 156250000,
+	                          .off_ppb = -70000,
+	                          .mask = (UINT64_C(1) << 48) - 1,
+	                          .raw_at_start = (UINT64_C(1) << 48) - 3000000000};
 	struct clock_line old, line;
 	struct clock_fit fit;
 

@@ -21,10 +21,11 @@ static struct config *load(const char *control, const char *first, const char *s
 		const char *name = i ? second : first;
 
 		if (name)
-			n += snprintf(text + n, sizeof(text) - (size_t)n,
-				      "%s{ name = \"%s\"; interface = \"eth0\"; payload_size = 1000; users = [ 7, 8 ]; "
-				      "lossless_users = [ 7 ]; flows = ( { destination = \"239.1.1.%d\"; port = 7; } ); %s }",
-				      i && first ? ", " : "", name, i + 1, more);
+			n += snprintf(
+				text + n, sizeof(text) - (size_t)n,
+				"%s{ name = \"%s\"; interface = \"eth0\"; payload_size = 1000; users = [ 7, 8 ]; "
+				"lossless_users = [ 7 ]; flows = ( { destination = \"239.1.1.%d\"; port = 7; } ); %s }",
+				i && first ? ", " : "", name, i + 1, more);
 	}
 	snprintf(text + n, sizeof(text) - (size_t)n, ");\n");
 	cr_assert(eq(int, config_load_text("test.conf", text, &config, &fault), 0), "%s", fault.text);
@@ -81,7 +82,8 @@ Test(change, what_memory_and_queue_were_made_by_is_fixed_and_rights_and_limits_a
 	cr_expect(eq(str, (char *)fixed_key("", "join = false;"), (char *)"join"));
 	cr_expect(eq(str, (char *)fixed_key("", "cpu = 1;"), (char *)"cpu"));
 	cr_expect(eq(str, (char *)fixed_key("", "groups = [ 5 ];"), (char *)"none"));
-	cr_expect(eq(str, (char *)fixed_key("", "max_consumers_per_user = 1; lossless_deadline_ms = 5;"), (char *)"none"));
+	cr_expect(eq(str, (char *)fixed_key("", "max_consumers_per_user = 1; lossless_deadline_ms = 5;"),
+	             (char *)"none"));
 }
 
 Test(change, of_control_the_socket_itself_is_fixed)
@@ -104,10 +106,10 @@ static struct config *load_channel(const char *name, const char *more, const cha
 	char text[1024];
 
 	snprintf(text, sizeof(text),
-		 "channels = ( { name = \"%s\"; interface = \"eth0\"; source_port = 9; payload_size = 1000; users = [ "
-		 "7, 8 ];\n"
-		 "destinations = ( { address = \"10.0.0.1\"; port = 1; %s } ); %s } );",
-		 name, destination, more);
+	         "channels = ( { name = \"%s\"; interface = \"eth0\"; source_port = 9; payload_size = 1000; users = [ "
+	         "7, 8 ];\n"
+	         "destinations = ( { address = \"10.0.0.1\"; port = 1; %s } ); %s } );",
+	         name, destination, more);
 	cr_assert(eq(int, config_load_text("test.conf", text, &config, &fault), 0), "%s", fault.text);
 	return config;
 }
@@ -175,11 +177,11 @@ Test(change, of_a_channel_rights_and_limits_of_senders_can_change)
 {
 	cr_expect(eq(str, (char *)fixed_channel_key("", ""), (char *)"none"));
 	cr_expect(eq(str, (char *)fixed_channel_key("groups = [ 5 ]; max_senders = 1; max_senders_per_user = 1;", ""),
-		     (char *)"none"));
-	cr_expect(
-	    eq(str, (char *)fixed_channel_key("", "}, { address = \"10.0.0.1\"; port = 1;"), (char *)"destinations"));
-	cr_expect(
-	    eq(str, (char *)fixed_channel_key("", "next_hop_mac = \"02:00:00:00:00:07\";"), (char *)"destinations"));
+	             (char *)"none"));
+	cr_expect(eq(str, (char *)fixed_channel_key("", "}, { address = \"10.0.0.1\"; port = 1;"),
+	             (char *)"destinations"));
+	cr_expect(eq(str, (char *)fixed_channel_key("", "next_hop_mac = \"02:00:00:00:00:07\";"),
+	             (char *)"destinations"));
 	cr_expect(eq(str, (char *)fixed_channel_key("source = \"10.0.0.9\";", ""), (char *)"source"));
 	cr_expect(eq(str, (char *)fixed_channel_key("rate_limit_mbps = 5;", ""), (char *)"rate_limit_mbps"));
 	cr_expect(eq(str, (char *)fixed_channel_key("burst_bytes = 5;", ""), (char *)"burst_bytes"));

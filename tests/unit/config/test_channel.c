@@ -26,10 +26,10 @@ static struct config *load_with(const char *channel, const char *address, const 
 	char text[2048];
 
 	snprintf(text, sizeof(text),
-		 "channels = ( { name = \"a\"; interface = \"eth0\"; source_port = 9; payload_size = 1000;\n"
-		 "%s\n"
-		 "destinations = ( { address = \"%s\"; port = 1; %s } ); } );\n",
-		 channel, address, destination);
+	         "channels = ( { name = \"a\"; interface = \"eth0\"; source_port = 9; payload_size = 1000;\n"
+	         "%s\n"
+	         "destinations = ( { address = \"%s\"; port = 1; %s } ); } );\n",
+	         channel, address, destination);
 	return load(text);
 }
 
@@ -75,10 +75,10 @@ Test(channel, a_file_of_channels_alone_is_one_and_defaults_are_those_of_the_key_
 Test(channel, a_file_has_streams_channels_or_both)
 {
 	struct config *config =
-	    load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
-		 "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );\n"
-		 "channels = ( { name = \"a\"; interface = \"e\"; source_port = 9; payload_size = 1;\n"
-		 "destinations = ( { address = \"ff05::1\"; port = 2; } ); } );\n");
+		load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
+	             "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );\n"
+	             "channels = ( { name = \"a\"; interface = \"e\"; source_port = 9; payload_size = 1;\n"
+	             "destinations = ( { address = \"ff05::1\"; port = 2; } ); } );\n");
 
 	cr_assert(config != NULL, "%s", fault.text);
 	cr_expect(eq(u32, config->n_streams, 1));
@@ -97,23 +97,24 @@ Test(channel, what_no_packet_can_have_is_refused)
 		expect_refused(load_with("", addresses[i], ""), "test.conf:3: ", "accepted is");
 	expect_refused(load_with("payload_size = 65508;", "10.0.0.1", ""), "test.conf:2: ", "duplicate");
 	expect_refused(
-	    load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 65508; } );"),
-	    "test.conf:1: ", "payload_size = 65508: accepted is an integer from 1 to 65507");
+		load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 65508; } );"),
+		"test.conf:1: ", "payload_size = 65508: accepted is an integer from 1 to 65507");
 	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 0; payload_size = 1; } );"),
-		       "test.conf:1: ", "source_port = 0: accepted is an integer from 1 to 65535");
+	               "test.conf:1: ", "source_port = 0: accepted is an integer from 1 to 65535");
 	expect_refused(load_with("", "10.0.0.1", "vlan = 1;"),
-		       "test.conf:3: ", "accepted are address, port, next_hop_mac");
+	               "test.conf:3: ", "accepted are address, port, next_hop_mac");
 	expect_refused(load_with("vlan = 0;", "10.0.0.1", ""), "test.conf:2: ", "vlan = 0: accepted is 1 to 4094");
 	expect_refused(load_with("rate_limit_mbps = 1.5;", "10.0.0.1", ""), "test.conf:2: ", "a decimal fraction");
 	expect_refused(load_with("arena_slots = 96;", "10.0.0.1", ""),
-		       "test.conf:2: ", "from 64 to 1048576, a power of two");
+	               "test.conf:2: ", "from 64 to 1048576, a power of two");
 }
 
 Test(channel, in_a_vlan_nobody_is_asked_for)
 {
 	struct config *config;
 
-	expect_refused(load_with("vlan = 5;", "10.0.0.1", ""), "test.conf:2: ", "accepted is a destination with next_hop_mac");
+	expect_refused(load_with("vlan = 5;", "10.0.0.1", ""),
+	               "test.conf:2: ", "accepted is a destination with next_hop_mac");
 	config = load_with("vlan = 5;", "10.0.0.1", "next_hop_mac = \"02:00:00:00:0a:01\";");
 	cr_expect(config != NULL, "%s", fault.text);
 	config_free(config);
@@ -128,13 +129,13 @@ Test(channel, the_source_is_one_address_of_the_destinations_family)
 	expect_refused(load_with("source = \"0.0.0.0\";", "10.0.0.1", ""), "test.conf:2: ", "unicast");
 	expect_refused(load_with("source = \"::ffff:10.0.0.1\";", "fe80::1", ""), "test.conf:2: ", "unicast");
 	expect_refused(load_with("source = \"fe80::1\";", "10.0.0.1", ""),
-		       "test.conf:2: ", "of another family than the destination at test.conf:3");
+	               "test.conf:2: ", "of another family than the destination at test.conf:3");
 }
 
 Test(channel, nothing_comes_back_and_what_helps_is_said)
 {
-	expect_refused(load_with("loopback = true;", "239.0.0.1", ""),
-		       "test.conf:2: ", "accepted is false; programs of this machine get it by a stream on another port");
+	expect_refused(load_with("loopback = true;", "239.0.0.1", ""), "test.conf:2: ",
+	               "accepted is false; programs of this machine get it by a stream on another port");
 }
 
 Test(channel, a_device_paces_to_a_limit)
@@ -142,7 +143,7 @@ Test(channel, a_device_paces_to_a_limit)
 	struct config *config;
 
 	expect_refused(load_with("pacing = \"device\";", "10.0.0.1", ""),
-		       "test.conf:2: ", "accepted is rate_limit_mbps with it, or pacing = \"software\"");
+	               "test.conf:2: ", "accepted is rate_limit_mbps with it, or pacing = \"software\"");
 	config = load_with("pacing = \"device\"; rate_limit_mbps = 5;", "10.0.0.1", "");
 	cr_assert(config != NULL, "%s", fault.text);
 	cr_expect(config->channels[0].device_pacing);
@@ -158,9 +159,9 @@ Test(channel, ipv6_has_a_checksum)
 	struct config *config;
 
 	expect_refused(load_with("udp_checksum = \"zero\";", "ff05::1", ""),
-		       "test.conf:2: ", "accepted is \"auto\", \"device\" or \"software\"");
+	               "test.conf:2: ", "accepted is \"auto\", \"device\" or \"software\"");
 	expect_refused(load_with("udp_checksum = \"zero\";", "10.0.0.1", "}, { address = \"ff05::1\"; port = 2;"),
-		       "test.conf:2: ", "the IPv6 destination at test.conf:3");
+	               "test.conf:2: ", "the IPv6 destination at test.conf:3");
 	config = load_with("udp_checksum = \"software\";", "ff05::1", "");
 	cr_assert(config != NULL, "%s", fault.text);
 	cr_expect(eq(int, config->channels[0].udp_checksum, CONFIG_UDP_CHECKSUM_SOFTWARE));
@@ -171,8 +172,8 @@ Test(channel, a_next_hop_is_one_station)
 {
 	static const uint8_t mac[6] = {0x02, 0, 0, 0xff, 0x0a, 0x01};
 	const char *const bad[] = {"00:00:00:00:00:00", "01:00:5e:00:00:01",  "ff:ff:ff:ff:ff:ff",
-				   "2:0:0:0:a:1",	"02:00:00:00:0a",     "02:00:00:00:0a:1",
-				   "02:00:00:00:0a:0g", "02:00:00:00:0a:01 ", "x"};
+	                           "2:0:0:0:a:1",       "02:00:00:00:0a",     "02:00:00:00:0a:1",
+	                           "02:00:00:00:0a:0g", "02:00:00:00:0a:01 ", "x"};
 	struct config *config = load_with("", "10.0.0.1", "next_hop_mac = \"02:00:00:fF:0a:01\";");
 	char text[64];
 
@@ -185,7 +186,7 @@ Test(channel, a_next_hop_is_one_station)
 		expect_refused(load_with("", "10.0.0.1", text), "test.conf:3: ", "one station's");
 	}
 	expect_refused(load_with("", "239.0.0.1", "next_hop_mac = \"02:00:00:00:0a:01\";"),
-		       "test.conf:3: ", "with the group 239.0.0.1");
+	               "test.conf:3: ", "with the group 239.0.0.1");
 }
 
 Test(channel, packets_to_groups_go_no_further_than_the_link_unless_told)
@@ -209,20 +210,21 @@ static struct config *load_two(const char *first, const char *second)
 	char text[2048];
 
 	snprintf(
-	    text, sizeof(text),
-	    "channels = (\n"
-	    "{ source_port = 9; payload_size = 1; destinations = ( { address = \"10.0.0.1\"; port = 1; } ); %s },\n"
-	    "{ source_port = 9; payload_size = 1; destinations = ( { address = \"10.0.0.1\"; port = 1; } ); %s } );\n",
-	    first, second);
+		text, sizeof(text),
+		"channels = (\n"
+		"{ source_port = 9; payload_size = 1; destinations = ( { address = \"10.0.0.1\"; port = 1; } ); %s },\n"
+		"{ source_port = 9; payload_size = 1; destinations = ( { address = \"10.0.0.1\"; port = 1; } ); %s } "
+		");\n",
+		first, second);
 	return load(text);
 }
 
 Test(channel, names_are_distinct_and_printable)
 {
 	expect_refused(load_two("name = \"a\"; interface = \"e\";", "name = \"a\"; interface = \"f\";"),
-		       "test.conf:3: ", "that of the channel at test.conf:2 too");
+	               "test.conf:3: ", "that of the channel at test.conf:2 too");
 	expect_refused(load_two("name = \"a b\"; interface = \"e\";", "name = \"b\"; interface = \"f\";"),
-		       "test.conf:2: ", "letters");
+	               "test.conf:2: ", "letters");
 }
 
 Test(channel, those_of_one_interface_want_the_same_of_its_worker)
@@ -230,10 +232,10 @@ Test(channel, those_of_one_interface_want_the_same_of_its_worker)
 	struct config *config;
 
 	expect_refused(
-	    load_two("name = \"a\"; interface = \"e\";", "name = \"b\"; interface = \"e\"; poll = \"busy\";"),
-	    "test.conf:3: ", "poll of channel 'b' is not that of the channel at test.conf:2");
+		load_two("name = \"a\"; interface = \"e\";", "name = \"b\"; interface = \"e\"; poll = \"busy\";"),
+		"test.conf:3: ", "poll of channel 'b' is not that of the channel at test.conf:2");
 	expect_refused(load_two("name = \"a\"; interface = \"e\"; cpu = 1;", "name = \"b\"; interface = \"e\";"),
-		       "test.conf:3: ", "cpu of channel 'b'");
+	               "test.conf:3: ", "cpu of channel 'b'");
 	config = load_two("name = \"a\"; interface = \"e\"; cpu = 1;", "name = \"b\"; interface = \"f\";");
 	cr_expect(config != NULL, "%s", fault.text);
 	config_free(config);

@@ -39,13 +39,13 @@ static struct config *load_with(const char *control, const char *stream, const c
 	char text[4096];
 
 	snprintf(text, sizeof(text),
-		 "control = {\n"
-		 "%s\n"
-		 "};\n"
-		 "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000;\n"
-		 "%s\n"
-		 "flows = ( { destination = \"10.0.0.1\"; port = 1; %s } ); } );\n",
-		 control, stream, flow);
+	         "control = {\n"
+	         "%s\n"
+	         "};\n"
+	         "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000;\n"
+	         "%s\n"
+	         "flows = ( { destination = \"10.0.0.1\"; port = 1; %s } ); } );\n",
+	         control, stream, flow);
 	return load(text);
 }
 
@@ -82,7 +82,7 @@ Test(config, defaults_are_those_of_the_key_table)
 Test(config, the_control_group_may_be_left_out)
 {
 	struct config *config = load("streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000;\n"
-				     "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );\n");
+	                             "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );\n");
 
 	cr_assert(config != NULL, "%s", fault.text);
 	cr_expect(eq(int, strcmp(config->socket_path, "/run/ibvcapd/control.sock"), 0));
@@ -99,9 +99,10 @@ Test(config, unknown_keys_are_errors_that_list_the_known_ones)
 
 Test(config, wrong_types_are_told_what_was_found_and_what_is_accepted)
 {
-	expect_refused(load_with("", "slots_per_block = \"many\";", ""), ":5: ",
-		       "is a string: accepted is an integer from 64 to 1048576, a multiple of 64");
-	expect_refused(load_with("", "poll = 1;", ""), ":5: ", "is an integer: accepted is \"busy\", \"adaptive\" or \"event\"");
+	expect_refused(load_with("", "slots_per_block = \"many\";", ""),
+	               ":5: ", "is a string: accepted is an integer from 64 to 1048576, a multiple of 64");
+	expect_refused(load_with("", "poll = 1;", ""),
+	               ":5: ", "is an integer: accepted is \"busy\", \"adaptive\" or \"event\"");
 	expect_refused(load("control = 5; streams = ();"), ":1: ", "control is an integer");
 	expect_refused(load("streams = ( 5 );"), ":1: ", "entry 1 of streams");
 }
@@ -111,20 +112,22 @@ Test(config, keys_are_held_against_each_other)
 	expect_refused(load_with("", "history_blocks = 15;", ""), ":5: ", "history_blocks = 16 or more");
 	expect_refused(load_with("", "history_blocks = 16777216;", ""), ":5: ", "slots");
 	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 17; oversize_sink = false;\n"
-			    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
-		       ":1: ", "payload_size = 18");
+	                    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
+	               ":1: ", "payload_size = 18");
 	expect_refused(load_with("", "", "source = \"fe80::1\";"), ":6: ", "one family");
 	expect_refused(load_with("", "", "source = \"239.0.0.1\";"), ":6: ", "unicast");
 }
 
 Test(config, destinations_are_one_address)
 {
-	const char *const bad[] = { "0.0.0.0", "255.255.255.255", "::", "10.0.0.0/8", "eth0", "" };
+	const char *const bad[] = {"0.0.0.0", "255.255.255.255", "::", "10.0.0.0/8", "eth0", ""};
 	char text[512];
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		snprintf(text, sizeof(text), "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
-					     "flows = ( { destination = \"%s\"; port = 1; } ); } );", bad[i]);
+		snprintf(text, sizeof(text),
+		         "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
+		         "flows = ( { destination = \"%s\"; port = 1; } ); } );",
+		         bad[i]);
 		expect_refused(load(text), ":2: ", "accepted is");
 	}
 }
@@ -132,16 +135,16 @@ Test(config, destinations_are_one_address)
 Test(config, names_are_distinct_and_printable)
 {
 	expect_refused(load("streams = ( { name = \"a b\"; interface = \"e\"; payload_size = 100;\n"
-			    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
-		       ":1: ", "letters");
+	                    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
+	               ":1: ", "letters");
 	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
-			    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); },\n"
-			    "{ name = \"a\"; interface = \"e\"; payload_size = 100;\n"
-			    "flows = ( { destination = \"10.0.0.1\"; port = 2; } ); } );"),
-		       ":3: ", ":1 too");
+	                    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); },\n"
+	                    "{ name = \"a\"; interface = \"e\"; payload_size = 100;\n"
+	                    "flows = ( { destination = \"10.0.0.1\"; port = 2; } ); } );"),
+	               ":3: ", ":1 too");
 	expect_refused(load("streams = ( { name = \"a\"; interface = \"sixteen-letters-\"; payload_size = 100;\n"
-			    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
-		       ":1: ", "1 to 15 characters");
+	                    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
+	               ":1: ", "1 to 15 characters");
 }
 
 Test(config, what_is_no_configuration_names_its_line)
@@ -153,7 +156,8 @@ Test(config, what_is_no_configuration_names_its_line)
 
 	cr_expect(lt(int, config_load("/nonexistent/ibvcapd.conf", &config, &fault), 0));
 	cr_expect(eq(int, fault.exit_code, EX_NOINPUT));
-	cr_expect(strstr(fault.text, "/nonexistent/ibvcapd.conf: cannot be read: No such file") != NULL, "%s", fault.text);
+	cr_expect(strstr(fault.text, "/nonexistent/ibvcapd.conf: cannot be read: No such file") != NULL, "%s",
+	          fault.text);
 	cr_expect(lt(int, config_load("/tmp", &config, &fault), 0));
 	cr_expect(eq(int, fault.exit_code, EX_NOINPUT));
 	cr_expect(strstr(fault.text, "/tmp: cannot be read: Is a directory") != NULL, "%s", fault.text);
@@ -171,8 +175,8 @@ Test(config, numbers_are_decimal_and_never_cut)
 
 Test(config, long_numbers_elsewhere_are_no_numbers)
 {
-	struct config *config = load_with("# 4294974798\n// 4294974798\n/* 4294974798\n\" */ socket = \"/\\\"4294974798\";",
-					  "", "");
+	struct config *config =
+		load_with("# 4294974798\n// 4294974798\n/* 4294974798\n\" */ socket = \"/\\\"4294974798\";", "", "");
 
 	cr_assert(config != NULL, "%s", fault.text);
 	cr_expect(eq(int, strcmp(config->socket_path, "/\"4294974798"), 0));
@@ -208,8 +212,8 @@ Test(config, a_pipe_is_a_file_too)
 Test(config, an_ipv4_address_in_ipv6_form_matches_no_packet)
 {
 	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
-			    "flows = ( { destination = \"::ffff:10.0.0.1\"; port = 1; } ); } );"),
-		       ":2: ", "accepted is \"10.0.0.1\"");
+	                    "flows = ( { destination = \"::ffff:10.0.0.1\"; port = 1; } ); } );"),
+	               ":2: ", "accepted is \"10.0.0.1\"");
 }
 
 /* ---- included files ------------------------------------------------------------------------------ */
@@ -256,8 +260,9 @@ Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 	struct config *config;
 
 	cr_assert(mkdtemp(directory) != NULL);
-	config = load_including(directory, "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100; flows = (\n"
-					   "{ destination = \"10.0.0.1\"; port = 1; } ); } );\n");
+	config = load_including(directory,
+	                        "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100; flows = (\n"
+	                        "{ destination = \"10.0.0.1\"; port = 1; } ); } );\n");
 	snprintf(where, sizeof(where), "%s/streams.inc", directory);
 	cr_assert(config != NULL, "%s", fault.text);
 	cr_expect(eq(int, strcmp(config->streams[0].file, where), 0), "%s", config->streams[0].file);
@@ -321,7 +326,7 @@ static bool is_commented_key(const char *text)
 Test(config, the_shipped_file_loads_and_shows_every_key_at_its_default)
 {
 	const struct key_group *const groups[] = {&top_keys,  &control_keys, &stream_keys,
-						  &flow_keys, &channel_keys, &destination_keys};
+	                                          &flow_keys, &channel_keys, &destination_keys};
 	struct config *config = NULL;
 	char *text = read_shipped();
 

@@ -25,7 +25,7 @@ static void take(void *context, const struct difference *difference)
 
 	(void)context;
 	snprintf(said + used, sizeof(said) - used, "%s|%s|%s\n", difference->stream ? difference->stream : "",
-		 difference->channel ? difference->channel : "", difference->text);
+	         difference->channel ? difference->channel : "", difference->text);
 }
 
 static void expect_said(const char *before, const char *after, const char *wanted)
@@ -44,7 +44,7 @@ static void expect_said(const char *before, const char *after, const char *wante
 	config_free(b);
 }
 
-#define STREAM(name, keys, flows)                                                                                      \
+#define STREAM(name, keys, flows) \
 	"{ name = \"" name "\"; interface = \"e\"; payload_size = 100; " keys "flows = (" flows "); }"
 #define FLOW "{ destination = \"ff05::1\"; port = 1; }"
 
@@ -55,46 +55,49 @@ Test(diff, of_the_same_nothing_is_said)
 	every_key_write(text, NULL, NULL);
 	expect_said(text, text, "");
 	expect_said("streams = ( " STREAM("a", "", FLOW) " );",
-		    "streams = ( " STREAM("a", "max_consumers = 8; ",
-					  "{ port = 1; destination = \"FF05:0::1\"; vlan = -1; }") " );",
-		    "");
+	            "streams = ( " STREAM("a", "max_consumers = 8; ",
+	                                  "{ port = 1; destination = \"FF05:0::1\"; vlan = -1; }") " );",
+	            "");
 }
 
 Test(diff, keys_are_told_with_what_they_were)
 {
 	expect_said("streams = ( " STREAM("a", "", FLOW) ", " STREAM("b", "users = [ \"root\" ]; ", FLOW) " );",
-		    "control = { max_clients = 5; };\n"
-		    "streams = ( " STREAM("b", "users = [ \"root\", \"7\" ]; ",
-					  FLOW) ", " STREAM("a", "max_consumers = 16; ", FLOW) " );",
-		    "||max_clients = 5 (was 64)\n"
-		    "b||users = [ \"root\", \"7\" ] (was [ \"root\" ])\n"
-		    "a||max_consumers = 16 (was 8)\n");
+	            "control = { max_clients = 5; };\n"
+	            "streams = ( " STREAM("b", "users = [ \"root\", \"7\" ]; ",
+	                                  FLOW) ", " STREAM("a", "max_consumers = 16; ", FLOW) " );",
+	            "||max_clients = 5 (was 64)\n"
+	            "b||users = [ \"root\", \"7\" ] (was [ \"root\" ])\n"
+	            "a||max_consumers = 16 (was 8)\n");
 }
 
 Test(diff, streams_channels_and_flows_come_and_go)
 {
 	expect_said(
-	    "streams = ( " STREAM("a", "", FLOW ", { destination = \"ff05::2\"; port = 2; }") ", " STREAM("b", "",
-													  FLOW) " );",
-	    "streams = ( " STREAM("c", "", FLOW) ", " STREAM(
-		"a", "",
-		"{ destination = \"ff05::2\"; port = 3; }, " FLOW) " );\n"
-								   "channels = ( { name = \"a\"; interface = \"e\"; "
-								   "source_port = 9; payload_size = 1;\n"
-								   "destinations = ( { address = \"10.0.0.1\"; port = "
-								   "2; } ); } );",
-	    "b||removed\n"
-	    "c||added\n"
-	    "a||flows: { destination = \"ff05::2\"; port = 2; source = \"\"; source_port = 0; vlan = -1; } removed\n"
-	    "a||flows: { destination = \"ff05::2\"; port = 3; source = \"\"; source_port = 0; vlan = -1; } added\n"
-	    "|a|added\n");
+		"streams = ( " STREAM("a", "", FLOW ", { destination = \"ff05::2\"; port = 2; }") ", " STREAM(
+			"b", "", FLOW) " );",
+		"streams = ( " STREAM("c", "", FLOW) ", " STREAM(
+			"a", "",
+			"{ destination = \"ff05::2\"; port = 3; }, " FLOW) " );\n"
+									   "channels = ( { name = \"a\"; interface = "
+									   "\"e\"; "
+									   "source_port = 9; payload_size = 1;\n"
+									   "destinations = ( { address = \"10.0.0.1\"; "
+									   "port = "
+									   "2; } ); } );",
+		"b||removed\n"
+		"c||added\n"
+		"a||flows: { destination = \"ff05::2\"; port = 2; source = \"\"; source_port = 0; vlan = -1; } "
+		"removed\n"
+		"a||flows: { destination = \"ff05::2\"; port = 3; source = \"\"; source_port = 0; vlan = -1; } added\n"
+		"|a|added\n");
 	expect_said(
-	    "channels = ( { name = \"a\"; interface = \"e\"; source_port = 9; payload_size = 1;\n"
-	    "destinations = ( { address = \"10.0.0.1\"; port = 2; } ); },\n"
-	    "{ name = \"b\"; interface = \"e\"; source_port = 9; payload_size = 1;\n"
-	    "destinations = ( { address = \"10.0.0.1\"; port = 2; } ); } );",
-	    "channels = ( { name = \"b\"; interface = \"e\"; source_port = 9; payload_size = 1; max_senders = 9;\n"
-	    "destinations = ( { address = \"10.0.0.1\"; port = 2; } ); } );",
-	    "|a|removed\n"
-	    "|b|max_senders = 9 (was 8)\n");
+		"channels = ( { name = \"a\"; interface = \"e\"; source_port = 9; payload_size = 1;\n"
+		"destinations = ( { address = \"10.0.0.1\"; port = 2; } ); },\n"
+		"{ name = \"b\"; interface = \"e\"; source_port = 9; payload_size = 1;\n"
+		"destinations = ( { address = \"10.0.0.1\"; port = 2; } ); } );",
+		"channels = ( { name = \"b\"; interface = \"e\"; source_port = 9; payload_size = 1; max_senders = 9;\n"
+		"destinations = ( { address = \"10.0.0.1\"; port = 2; } ); } );",
+		"|a|removed\n"
+		"|b|max_senders = 9 (was 8)\n");
 }

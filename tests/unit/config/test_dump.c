@@ -65,9 +65,9 @@ static void expect_keys(const char *text, const struct key_group *group, bool at
 			key_default(key, value, sizeof(value));
 		else
 			snprintf(value, sizeof(value), "%s",
-				 key->type == KEY_NAMES ? "[ \"" : every_key_find(group, key)->good);
+			         key->type == KEY_NAMES ? "[ \"" : every_key_find(group, key)->good);
 		snprintf(line, sizeof(line), " %s = %s%s", key->name, value,
-			 key->type == KEY_NAMES && !at_default ? "" : ";\n");
+		         key->type == KEY_NAMES && !at_default ? "" : ";\n");
 		expect_has(text, line);
 	}
 }
@@ -75,10 +75,10 @@ static void expect_keys(const char *text, const struct key_group *group, bool at
 Test(dump, what_is_left_out_is_there_at_its_default)
 {
 	char *text = expect_dumps_to_itself(
-	    "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 1000;\n"
-	    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );\n"
-	    "channels = ( { name = \"a\"; interface = \"e\"; source_port = 9;\n"
-	    "payload_size = 1; destinations = ( { address = \"10.0.0.1\"; port = 2; } ); } );\n");
+		"streams = ( { name = \"a\"; interface = \"e\"; payload_size = 1000;\n"
+		"flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );\n"
+		"channels = ( { name = \"a\"; interface = \"e\"; source_port = 9;\n"
+		"payload_size = 1; destinations = ( { address = \"10.0.0.1\"; port = 2; } ); } );\n");
 
 	expect_keys(text, &top_keys, true);
 	free(text);
@@ -98,12 +98,12 @@ Test(dump, what_is_said_is_there_as_it_was_said)
 Test(dump, what_means_the_same_is_the_same)
 {
 	char *text = expect_dumps_to_itself(
-	    "streams = (\n"
-	    "{ name = \"a\"; interface = \"e\\\"\\\\\\x01\"; payload_size = 1000L; flows = (\n"
-	    "{ destination = \"FF05:0:0::1\"; port = 1; }, { destination = \"ff05::2\"; port = 1; } ); },\n"
-	    "{ name = \"b\"; interface = \"e\"; payload_size = 1; users = (); flows = (\n"
-	    "{ destination = \"ff05::3\"; port = 1; } ); } );\n"
-	    "# no channels\n");
+		"streams = (\n"
+		"{ name = \"a\"; interface = \"e\\\"\\\\\\x01\"; payload_size = 1000L; flows = (\n"
+		"{ destination = \"FF05:0:0::1\"; port = 1; }, { destination = \"ff05::2\"; port = 1; } ); },\n"
+		"{ name = \"b\"; interface = \"e\"; payload_size = 1; users = (); flows = (\n"
+		"{ destination = \"ff05::3\"; port = 1; } ); } );\n"
+		"# no channels\n");
 
 	expect_has(text, "interface = \"e\\\"\\\\\\x01\";\n");
 	expect_has(text, "destination = \"ff05::1\";\n");

@@ -94,15 +94,15 @@ static void said(void *context, const struct mail *mail)
 
 static void make_channel(void)
 {
-	const struct channel_options options = { .name = "out",
-						 .backend = backend,
-						 .queue_slots = 64,
-						 .slot_bytes = BYTES,
-						 .n_destinations = 1,
-						 .late_after_ns = 1000000,
-						 .completion_events = true };
-	const struct transmit_options worker = { .name = "test", .cpu = -1 };
-	const struct mail mail = { .type = MAIL_ADD_CHANNEL };
+	const struct channel_options options = {.name = "out",
+	                                        .backend = backend,
+	                                        .queue_slots = 64,
+	                                        .slot_bytes = BYTES,
+	                                        .n_destinations = 1,
+	                                        .late_after_ns = 1000000,
+	                                        .completion_events = true};
+	const struct transmit_options worker = {.name = "test", .cpu = -1};
+	const struct mail mail = {.type = MAIL_ADD_CHANNEL};
 	struct mail add = mail;
 
 	cr_assert(eq(int, channel_new(&channel, &options, NULL), 0));
@@ -114,7 +114,7 @@ static void make_channel(void)
 
 static void make_control(void)
 {
-	const struct control_options options = { .config = &config, .event = event, .listener = &listener };
+	const struct control_options options = {.config = &config, .event = event, .listener = &listener};
 
 	control_transmit = (struct control_transmit){
 		.inbox = transmit_inbox(transmit),
@@ -145,22 +145,22 @@ static void set_up(void)
 	if (geteuid() != 0)
 		cr_skip_test("a channel that names nobody is for root: run as root");
 	cr_assert(mkdtemp(directory) != NULL);
-	out = (struct config_channel){ .name = "out",
-				       .interface = "eth7",
-				       .max_senders = 2,
-				       .max_senders_per_user = 2,
-				       .file = "test.conf",
-				       .payload_size = BYTES,
-				       .arena_slots = SLOTS,
-				       .n_destinations = 1,
-				       .page_bytes = 4096,
-				       .send_queue_slots = 64 };
-	config = (struct config){ .file = "test.conf",
-				  .max_clients = 300,
-				  .max_clients_per_user = 300,
-				  .max_messages_per_s = 10000,
-				  .max_messages_per_s_per_user = 10000,
-				  .idle_timeout_s = 60 };
+	out = (struct config_channel){.name = "out",
+	                              .interface = "eth7",
+	                              .max_senders = 2,
+	                              .max_senders_per_user = 2,
+	                              .file = "test.conf",
+	                              .payload_size = BYTES,
+	                              .arena_slots = SLOTS,
+	                              .n_destinations = 1,
+	                              .page_bytes = 4096,
+	                              .send_queue_slots = 64};
+	config = (struct config){.file = "test.conf",
+	                         .max_clients = 300,
+	                         .max_clients_per_user = 300,
+	                         .max_messages_per_s = 10000,
+	                         .max_messages_per_s_per_user = 10000,
+	                         .idle_timeout_s = 60};
 	snprintf(config.socket_path, sizeof(config.socket_path), "%s/control.sock", directory);
 	cr_assert(ge(int, sd_event_new(&event), 0));
 	cr_assert(eq(int, listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0));
@@ -198,7 +198,7 @@ static void work(uint64_t later_ns)
 {
 	const uint64_t now_ns = now_ms() * 1000000 + later_ns;
 
-	transmit_do_work(transmit, &(struct transmit_now){ .monotonic_ns = now_ns, .utc_ns = now_ns });
+	transmit_do_work(transmit, &(struct transmit_now){.monotonic_ns = now_ns, .utc_ns = now_ns});
 }
 
 static void turn(void)
@@ -217,27 +217,27 @@ static void turn_for(uint64_t ms)
 		turn();
 }
 
-#define TURN_UNTIL(condition)                                                                                          \
-	do {                                                                                                           \
-		uint64_t end = now_ms() + 30000;                                                                       \
-		while (!(condition)) {                                                                                 \
-			cr_assert(lt(u64, now_ms(), end), "%s", #condition);                                           \
-			turn();                                                                                        \
-		}                                                                                                      \
+#define TURN_UNTIL(condition)                                                \
+	do {                                                                 \
+		uint64_t end = now_ms() + 30000;                             \
+		while (!(condition)) {                                       \
+			cr_assert(lt(u64, now_ms(), end), "%s", #condition); \
+			turn();                                              \
+		}                                                            \
 	} while (0)
 
 /* ---- a client ------------------------------------------------------------------------------------- */
 
 static bool is_readable(int fd)
 {
-	struct pollfd poller = { .fd = fd, .events = POLLIN };
+	struct pollfd poller = {.fd = fd, .events = POLLIN};
 
 	return poll(&poller, 1, 0) > 0;
 }
 
 static int connect_client(void)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	strcpy(address.sun_path, config.socket_path);
@@ -264,7 +264,7 @@ static char refusal[WIRE_TEXT_MAX]; /* the last */
 /* Opened and not mapped yet: 0; else the error that was answered. */
 static int open_channel(int client, struct ibvcap_tx **tx)
 {
-	struct wire_open_channel request = { .channel = "out", .abi_major = IBVCAP_ABI_MAJOR };
+	struct wire_open_channel request = {.channel = "out", .abi_major = IBVCAP_ABI_MAJOR};
 	union wire_message answer;
 	int fds[WIRE_FDS_MAX];
 	unsigned n_fds = WIRE_FDS_MAX;
@@ -311,7 +311,7 @@ static void submit(struct ibvcap_tx *tx, uint32_t n)
 /* As a reload does. */
 static void take_channel_out(void)
 {
-	const struct mail remove = { .type = MAIL_REMOVE_CHANNEL, .channel = channel };
+	const struct mail remove = {.type = MAIL_REMOVE_CHANNEL, .channel = channel};
 
 	control_end_channel(control, &control_channel, IBVCAP_REASON_STREAM_REMOVED);
 	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &remove), 0));
@@ -554,7 +554,7 @@ Test(channels, who_leaves_as_its_channel_is_taken_out_is_waited_for)
 /* While its memory is sealed; and before it has mapped it. */
 Test(channels, who_waits_as_its_channel_is_taken_out_is_told)
 {
-	struct ibvcap_tx *tx[2] = { NULL, NULL };
+	struct ibvcap_tx *tx[2] = {NULL, NULL};
 
 	for (int i = 0; i < 2; i++)
 		cr_assert(eq(int, open_channel(connect_client(), &tx[i]), 0));
@@ -654,7 +654,7 @@ Test(channels, memory_of_who_left_outlives_a_queue_that_cannot_be_reset)
 Test(channels, places_are_given_back_at_any_step)
 {
 	for (int step = 0; step < 3; step++) {
-		struct ibvcap_tx *senders[2] = { NULL, NULL };
+		struct ibvcap_tx *senders[2] = {NULL, NULL};
 		struct ibvcap_tx *third = NULL;
 		int client = connect_client();
 
@@ -690,7 +690,7 @@ Test(channels, a_worker_with_too_much_mail_is_asked_again)
 {
 	struct ibvcap_tx *tx = open_sender(), *other = NULL;
 	union wire_message answer;
-	const struct mail nothing = { .type = MAIL_CHANNEL_ERROR, .channel = channel };
+	const struct mail nothing = {.type = MAIL_CHANNEL_ERROR, .channel = channel};
 
 	worker_rests = true;
 	while (mailbox_send(transmit_inbox(transmit), &nothing) == 0)
@@ -714,7 +714,7 @@ Test(channels, a_worker_with_too_much_mail_is_asked_again)
 
 Test(channels, who_waits_for_a_worker_with_too_much_mail_may_leave)
 {
-	const struct mail nothing = { .type = MAIL_CHANNEL_ERROR, .channel = channel };
+	const struct mail nothing = {.type = MAIL_CHANNEL_ERROR, .channel = channel};
 	struct ibvcap_tx *gone = NULL, *ends = NULL;
 	union wire_message answer;
 
@@ -780,7 +780,7 @@ Test(channels, a_worker_that_stops_accounts_for_everything_first)
 	submit(tx, SLOTS);
 	TURN_UNTIL(under_way() > 0);
 	scripted_send_at_once(channel->queue, true);
-	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &(struct mail){ .type = MAIL_STOP }), 0));
+	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &(struct mail){.type = MAIL_STOP}), 0));
 	TURN_UNTIL(last_said.type == MAIL_STOPPED);
 	cr_expect(eq(u64, sender_load_completed(tx->state), SLOTS));
 	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_REASON_SHUTDOWN));
@@ -791,7 +791,7 @@ Test(channels, a_worker_that_stops_accounts_for_everything_first)
 
 Test(channels, who_may_no_longer_send_is_put_out)
 {
-	const uid_t users[] = { 4711 };
+	const uid_t users[] = {4711};
 	struct config_channel after = out;
 	struct ibvcap_tx *tx = open_sender();
 

@@ -13,7 +13,7 @@ struct expected {
 
 static void expect(uint64_t published, uint64_t delivered, uint64_t skipped, struct expected expected)
 {
-	uint64_t counters[CONSUMER_CTR_N] = { 0 };
+	uint64_t counters[CONSUMER_CTR_N] = {0};
 
 	status_count_consumer(published, delivered, skipped, counters);
 	cr_expect(eq(u64, counters[CONSUMER_CTR_PUBLISHED], published));
@@ -21,33 +21,33 @@ static void expect(uint64_t published, uint64_t delivered, uint64_t skipped, str
 	cr_expect(eq(u64, counters[CONSUMER_CTR_SKIPPED], expected.skipped));
 	cr_expect(eq(u64, counters[CONSUMER_CTR_LAG], expected.lag));
 	cr_expect(eq(u64, counters[CONSUMER_CTR_PUBLISHED],
-		     counters[CONSUMER_CTR_DELIVERED] + counters[CONSUMER_CTR_SKIPPED] + counters[CONSUMER_CTR_LAG]));
+	             counters[CONSUMER_CTR_DELIVERED] + counters[CONSUMER_CTR_SKIPPED] + counters[CONSUMER_CTR_LAG]));
 }
 
 Test(consumer_counts, an_honest_page_is_reported_as_it_is)
 {
-	expect(0, 0, 0, (struct expected){ 0, 0, 0 });
-	expect(150, 70, 30, (struct expected){ 70, 30, 50 });
-	expect(UINT64_MAX, UINT64_MAX - 2, 1, (struct expected){ UINT64_MAX - 2, 1, 1 });
+	expect(0, 0, 0, (struct expected){0, 0, 0});
+	expect(150, 70, 30, (struct expected){70, 30, 50});
+	expect(UINT64_MAX, UINT64_MAX - 2, 1, (struct expected){UINT64_MAX - 2, 1, 1});
 }
 
 Test(consumer_counts, a_punched_page_counts_as_nothing_delivered)
 {
-	expect(150, 0, 0, (struct expected){ 0, 0, 150 });
+	expect(150, 0, 0, (struct expected){0, 0, 150});
 }
 
 Test(consumer_counts, counts_that_lie_are_clamped_and_the_sum_holds)
 {
-	expect(150, UINT64_MAX, 0, (struct expected){ 150, 0, 0 });
-	expect(150, 100, UINT64_MAX, (struct expected){ 100, 50, 0 });
-	expect(150, UINT64_MAX, UINT64_MAX, (struct expected){ 150, 0, 0 });
-	expect(150, 0, UINT64_MAX, (struct expected){ 0, 150, 0 });
+	expect(150, UINT64_MAX, 0, (struct expected){150, 0, 0});
+	expect(150, 100, UINT64_MAX, (struct expected){100, 50, 0});
+	expect(150, UINT64_MAX, UINT64_MAX, (struct expected){150, 0, 0});
+	expect(150, 0, UINT64_MAX, (struct expected){0, 150, 0});
 }
 
 /* A reader stopped at any instruction changed one of the two words: the other's count stays what it was. */
 Test(consumer_counts, a_skip_takes_nothing_from_delivered)
 {
-	expect(150, 1, 0, (struct expected){ 1, 0, 149 });
-	expect(150, 1, 100, (struct expected){ 1, 100, 49 });
-	expect(150, 2, 100, (struct expected){ 2, 100, 48 });
+	expect(150, 1, 0, (struct expected){1, 0, 149});
+	expect(150, 1, 100, (struct expected){1, 100, 49});
+	expect(150, 2, 100, (struct expected){2, 100, 48});
 }

@@ -71,9 +71,17 @@ static void worker_ended(void *context, const struct control_ring *which, int er
 static void make_ring_of(struct rx_ring *to)
 {
 	const struct rx_ring_options options = {
-		.stream = "lidar", .epoch = EPOCH, .slot_bytes = 100, .slots_per_block = 64, .header_bytes = 42,
-		.history_blocks = 4, .receive_queue_slots = SLOTS, .spare_blocks = 4, .lease_blocks_max = 2,
-		.page_bytes = 4096, .n_queues = 1,
+		.stream = "lidar",
+		.epoch = EPOCH,
+		.slot_bytes = 100,
+		.slots_per_block = 64,
+		.header_bytes = 42,
+		.history_blocks = 4,
+		.receive_queue_slots = SLOTS,
+		.spare_blocks = 4,
+		.lease_blocks_max = 2,
+		.page_bytes = 4096,
+		.n_queues = 1,
 	};
 
 	cr_assert(eq(int, rx_ring_init(to, &options, NULL), 0));
@@ -83,7 +91,11 @@ static void make_ring_of(struct rx_ring *to)
 static void make_ring(void)
 {
 	const struct backend_queue_options queue_options = {
-		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 100, .oversize_sink = true,
+		.slots = SLOTS,
+		.header_bytes = 42,
+		.header_stride = 64,
+		.slot_bytes = 100,
+		.oversize_sink = true,
 		.completion_events = true,
 	};
 
@@ -91,28 +103,41 @@ static void make_ring(void)
 	cr_assert(eq(int, scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL), 0));
 	make_ring_of(&ring);
 	const struct worker_options options = {
-		.name = "test", .queue = queue, .ring = &ring, .receive_queue_slots = SLOTS, .cpu = -1,
+		.name = "test",
+		.queue = queue,
+		.ring = &ring,
+		.receive_queue_slots = SLOTS,
+		.cpu = -1,
 	};
 
 	cr_assert(eq(int, worker_new(&worker, &options), 0));
 	cr_assert(eq(int, worker_prime(worker), 0));
 	cr_assert(eq(int, scripted_backend_ops.start(queue), 0));
-	cr_assert(eq(int, scripted_backend_ops.add_flow(queue, &(struct flow_rule){ 0 }, &flow, NULL), 0));
+	cr_assert(eq(int, scripted_backend_ops.add_flow(queue, &(struct flow_rule){0}, &flow, NULL), 0));
 }
 
 static void make_control(void)
 {
 	const struct control_options options = {
-		.config = &config, .event = event, .listener = &listener, .readers = &readers,
+		.config = &config,
+		.event = event,
+		.listener = &listener,
+		.readers = &readers,
 		.worker_ended = worker_ended,
 	};
 
 	control_ring = (struct control_ring){
-		.config = &stream, .ring = &ring, .inbox = worker_inbox(worker), .outbox = worker_outbox(worker),
-		.device = "scripted0", .backend = "scripted", .state = "capturing", .read_matched = read_matched,
+		.config = &stream,
+		.ring = &ring,
+		.inbox = worker_inbox(worker),
+		.outbox = worker_outbox(worker),
+		.device = "scripted0",
+		.backend = "scripted",
+		.state = "capturing",
+		.read_matched = read_matched,
 		.context = queue,
 	};
-	port = (struct control_interface){ .name = "eth7", .device = "scripted0", .read = read_port, .context = queue };
+	port = (struct control_interface){.name = "eth7", .device = "scripted0", .read = read_port, .context = queue};
 	cr_assert(eq(int, control_new(&control, &options, NULL), 0));
 	cr_assert(eq(int, control_add_ring(control, &control_ring), 0));
 	control_add_interface(control, &port);
@@ -123,11 +148,20 @@ static void set_up(void)
 	if (geteuid() != 0)
 		cr_skip_test("a daemon's own user is refused, unless it is root: run as root");
 	cr_assert(mkdtemp(directory) != NULL);
-	stream = (struct config_stream){ .name = "lidar", .interface = "eth7", .max_consumers = 2, .lease_blocks = 2,
-					 .max_consumers_per_user = 1, .max_lease_blocks_per_user = 2, .file = "test.conf",
-					 .receive_queue_slots = SLOTS };
-	config = (struct config){ .file = "test.conf", .max_clients = 4, .max_clients_per_user = 4,
-				    .max_messages_per_s = 1000, .max_messages_per_s_per_user = 1000, .idle_timeout_s = 60 };
+	stream = (struct config_stream){.name = "lidar",
+	                                .interface = "eth7",
+	                                .max_consumers = 2,
+	                                .lease_blocks = 2,
+	                                .max_consumers_per_user = 1,
+	                                .max_lease_blocks_per_user = 2,
+	                                .file = "test.conf",
+	                                .receive_queue_slots = SLOTS};
+	config = (struct config){.file = "test.conf",
+	                         .max_clients = 4,
+	                         .max_clients_per_user = 4,
+	                         .max_messages_per_s = 1000,
+	                         .max_messages_per_s_per_user = 1000,
+	                         .idle_timeout_s = 60};
 	snprintf(config.socket_path, sizeof(config.socket_path), "%s/control.sock", directory);
 	cr_assert(ge(int, sd_event_new(&event), 0));
 	cr_assert(eq(int, listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0));
@@ -174,7 +208,7 @@ static void turn(void)
 /* Until the descriptor has something, or for so long. */
 static bool turn_until_readable(int fd, uint64_t ms)
 {
-	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 	uint64_t end = now_ms() + ms;
 
 	while (poll(&poll_fd, 1, 0) == 0) {
@@ -196,7 +230,7 @@ static void turn_for(uint64_t ms)
 
 static int connect_client(void)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	strcpy(address.sun_path, config.socket_path);
@@ -206,7 +240,7 @@ static int connect_client(void)
 
 static struct wire_attach attach_message(void)
 {
-	struct wire_attach message = { .stream = "lidar", .abi_major = IBVCAP_ABI_MAJOR };
+	struct wire_attach message = {.stream = "lidar", .abi_major = IBVCAP_ABI_MAJOR};
 
 	wire_init(&message.header, WIRE_ATTACH, sizeof(message));
 	return message;
@@ -285,7 +319,7 @@ static void take_status(struct status *status, const union wire_message *answer)
 
 static struct status ask_status(int fd)
 {
-	struct status status = { 0 };
+	struct status status = {0};
 	struct wire_status message;
 	union wire_message answer;
 
@@ -308,7 +342,7 @@ static uint64_t sum_left(const struct wire_stream *s)
 
 static void arrive(unsigned n)
 {
-	const struct frame_options options = { .payload_bytes = 100 };
+	const struct frame_options options = {.payload_bytes = 100};
 	uint8_t frame[FRAME_BYTES_MAX];
 
 	for (unsigned i = 0; i < n; i++)
@@ -500,7 +534,7 @@ Test(control, while_the_daemon_stops_nobody_is_attached_any_more)
 
 Test(control, users_that_are_not_listed_are_refused)
 {
-	const uid_t users[] = { 4711 };
+	const uid_t users[] = {4711};
 	struct wire_attach message = attach_message();
 	int status;
 	pid_t pid;
@@ -520,9 +554,9 @@ Test(control, users_that_are_not_listed_are_refused)
 		fcntl(fd, F_SETFL, 0);
 		wire_send(fd, &message.header, NULL, 0);
 		_exit(wire_recv(fd, &answer, NULL, &n_fds) == 1 && answer.header.type == WIRE_ERROR &&
-				      answer.error.error == -EACCES ?
-			      0 :
-			      2);
+		                      answer.error.error == -EACCES
+		              ? 0
+		              : 2);
 	}
 	while (waitpid(pid, &status, WNOHANG) == 0)
 		turn();
@@ -635,7 +669,7 @@ Test(control, a_dead_process_is_let_go_of_though_its_socket_lives_on)
 		int fd = connect_client();
 
 		wire_send(fd, &message.header, NULL, 0);
-		poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 3000);
+		poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 3000);
 		if (fork() == 0) { /* inherits the socket and stays until the test is through */
 			char byte;
 
@@ -694,7 +728,7 @@ Test(control, a_consumer_whose_page_lies_is_told_and_hung_up)
 
 Test(control, a_malformed_message_is_answered_with_an_error_and_hung_up)
 {
-	static const uint8_t garbage[64] = { 0xff, 1, 2, 3 };
+	static const uint8_t garbage[64] = {0xff, 1, 2, 3};
 	int client = connect_client();
 	union wire_message answer;
 	unsigned n_fds = 0;
@@ -709,7 +743,7 @@ Test(control, a_malformed_message_is_answered_with_an_error_and_hung_up)
 Test(control, an_answer_is_no_request)
 {
 	int client = connect_client();
-	struct wire_attached message = { 0 };
+	struct wire_attached message = {0};
 
 	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
 	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
@@ -783,7 +817,7 @@ Test(control, a_client_that_does_not_read_is_hung_up_and_delays_nobody)
 	cr_expect(ask_status(other).ended);
 	cr_expect(lt(u64, now_ms() - start_ms, 4000));
 	for (start_ms = now_ms(); now_ms() - start_ms < 20000;) {
-		struct pollfd poll_fd = { .fd = deaf, .events = 0 };
+		struct pollfd poll_fd = {.fd = deaf, .events = 0};
 
 		turn();
 		if (poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLHUP))
@@ -833,7 +867,7 @@ Test(control, a_worker_that_does_not_answer_delays_status_by_a_moment_only)
 {
 	int client = connect_client();
 	uint64_t start_ms;
-	struct mail mail = { .type = MAIL_MATCHED };
+	struct mail mail = {.type = MAIL_MATCHED};
 
 	worker_rests = true;
 	arrive(1);
@@ -893,7 +927,7 @@ Test(control, many_who_ask_at_once_share_their_answers)
 		cr_assert(eq(int, wire_send(clients[i], &message.header, NULL, 0), 0));
 	}
 	for (int i = 0; i < 4; i++) {
-		struct status status = { 0 };
+		struct status status = {0};
 
 		while (!status.ended) {
 			union wire_message answer;
@@ -943,7 +977,7 @@ static int what_is_seen(int client)
 
 Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_rights)
 {
-	const uid_t users[] = { 4711 };
+	const uid_t users[] = {4711};
 	struct config_stream other = stream;
 	struct wire_attach message = attach_message();
 	struct control_ring next = control_ring;

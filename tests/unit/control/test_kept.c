@@ -35,8 +35,8 @@ static int open_path(int fd)
 static void see_who_has_it(uint32_t page_bytes)
 {
 	struct shm mine = SHM_INIT;
-	const struct shm *const segments[] = { &mine };
-	struct kept kept = { 0 };
+	const struct shm *const segments[] = {&mine};
+	struct kept kept = {0};
 
 	if (shm_create(&mine, "test", page_bytes, page_bytes) == -ENOMEM && page_bytes != 4096)
 		return;
@@ -67,8 +67,8 @@ Test(kept, it_is_seen_until_nobody_has_it)
 Test(kept, of_two_each_is_its_own)
 {
 	struct shm first = SHM_INIT, second = SHM_INIT;
-	const struct shm *const of_first[] = { &first }, *const of_second[] = { &second };
-	struct kept one = { 0 }, two = { 0 };
+	const struct shm *const of_first[] = {&first}, *const of_second[] = {&second};
+	struct kept one = {0}, two = {0};
 
 	cr_assert(eq(int, shm_create(&first, "first", 4096, 4096), 0));
 	cr_assert(eq(int, shm_create(&second, "second", 4096, 4096), 0));
@@ -87,9 +87,9 @@ Test(kept, of_two_each_is_its_own)
 Test(kept, what_cannot_be_watched_is_not)
 {
 	struct shm open = SHM_INIT, closed = SHM_INIT;
-	const struct shm *const segments[] = { &closed, &open };
-	struct kept kept = { 0 }, unwatched = { 0 };
-	struct kept_watch none = { .inotify = -1 };
+	const struct shm *const segments[] = {&closed, &open};
+	struct kept kept = {0}, unwatched = {0};
+	struct kept_watch none = {.inotify = -1};
 
 	cr_assert(eq(int, shm_create(&open, "test", 4096, 4096), 0));
 	kept_take(&watch, &kept, segments, 2);

@@ -33,7 +33,7 @@ TestSuite(listener, .init = make_directory, .fini = remove_directory);
 
 static int make_socket_file(int type)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, type, 0);
 
 	strcpy(address.sun_path, path);
@@ -74,7 +74,7 @@ Test(listener, a_stale_socket_is_replaced)
 Test(listener, a_live_owner_is_named_and_left_alone)
 {
 	struct listener first, second;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char pid[32];
 
 	cr_assert(eq(int, listener_open(&first, path, 0600, (gid_t)-1, NULL), 0));
@@ -89,7 +89,7 @@ Test(listener, a_live_owner_is_named_and_left_alone)
 Test(listener, a_live_socket_of_another_type_is_left_alone)
 {
 	struct listener listener;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	int fd = make_socket_file(SOCK_STREAM);
 
 	listen(fd, 1);
@@ -101,7 +101,7 @@ Test(listener, a_live_socket_of_another_type_is_left_alone)
 Test(listener, what_is_not_a_socket_is_never_unlinked)
 {
 	struct listener listener;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	close(open(path, O_CREAT | O_WRONLY, 0600));
 	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &fault), -EEXIST));
@@ -129,7 +129,7 @@ Test(listener, a_path_that_another_has_taken_meanwhile_is_not_unlinked)
 Test(listener, a_missing_directory_is_a_configuration_error)
 {
 	struct listener listener;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	cr_expect(eq(int, listener_open(&listener, "/nonexistent/x.sock", 0600, (gid_t)-1, &fault), -ENOENT));
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
@@ -139,7 +139,7 @@ Test(listener, a_missing_directory_is_a_configuration_error)
 Test(listener, a_path_that_no_socket_can_have_is_a_configuration_error)
 {
 	struct listener listener;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char longest[150];
 
 	memset(longest, 'a', sizeof(longest) - 1);
@@ -170,7 +170,7 @@ static void become_root(void)
 Test(listener, a_directory_of_another_user_is_a_matter_of_permission)
 {
 	struct listener listener;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	cr_assert(eq(int, chmod(directory, 0755), 0));
 	become_nobody();
@@ -183,7 +183,7 @@ Test(listener, a_directory_of_another_user_is_a_matter_of_permission)
 Test(listener, a_group_that_the_daemon_is_not_in_is_a_matter_of_permission)
 {
 	struct listener listener;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	cr_assert(eq(int, chown(directory, NOBODY, NOBODY), 0));
 	become_nobody();
@@ -196,7 +196,7 @@ Test(listener, a_group_that_the_daemon_is_not_in_is_a_matter_of_permission)
 
 Test(listener, a_socket_from_an_earlier_run_is_taken_over_and_its_path_stays)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct listener first, second;
 	struct stat status;
 	int client = socket(AF_UNIX, SOCK_SEQPACKET, 0);

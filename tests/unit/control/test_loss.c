@@ -14,8 +14,17 @@ static struct loss_memory memory;
 static void set_up(void)
 {
 	const struct rx_ring_options options = {
-		.stream = "s", .epoch = 1, .slot_bytes = 8, .slots_per_block = N, .header_bytes = 42, .history_blocks = 4,
-		.receive_queue_slots = N, .spare_blocks = 1, .lease_blocks_max = 1, .page_bytes = 4096, .n_queues = 1,
+		.stream = "s",
+		.epoch = 1,
+		.slot_bytes = 8,
+		.slots_per_block = N,
+		.header_bytes = 42,
+		.history_blocks = 4,
+		.receive_queue_slots = N,
+		.spare_blocks = 1,
+		.lease_blocks_max = 1,
+		.page_bytes = 4096,
+		.n_queues = 1,
 	};
 
 	cr_assert(eq(int, rx_ring_init(&ring, &options, NULL), 0));

@@ -16,10 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define N 64u
+#define N       64u
 #define SLOW_US 5000 /* of processor time: an honest client's wake takes some */
 #define HOSTILE 1    /* user, of the first consumer */
-#define HONEST	2
+#define HONEST  2
 
 /* The first consumer's wakes by socket, as long as a hostile client can make them. */
 static struct {
@@ -59,8 +59,17 @@ static struct ring_consumer consumers[3];
 static void init(void)
 {
 	const struct rx_ring_options options = {
-		.stream = "test", .epoch = 1, .slot_bytes = 64, .slots_per_block = N, .header_bytes = 42, .history_blocks = 2,
-		.receive_queue_slots = N, .spare_blocks = 3, .lease_blocks_max = 1, .page_bytes = 4096, .n_queues = 1,
+		.stream = "test",
+		.epoch = 1,
+		.slot_bytes = 64,
+		.slots_per_block = N,
+		.header_bytes = 42,
+		.history_blocks = 2,
+		.receive_queue_slots = N,
+		.spare_blocks = 3,
+		.lease_blocks_max = 1,
+		.page_bytes = 4096,
+		.n_queues = 1,
 	};
 
 	cr_assert_eq(rx_ring_init(&ring, &options, NULL), 0);
@@ -101,7 +110,7 @@ static void publish(uint32_t n)
 
 static bool is_readable_within(int fd, int timeout_ms)
 {
-	struct pollfd poller = { .fd = fd, .events = POLLIN };
+	struct pollfd poller = {.fd = fd, .events = POLLIN};
 
 	return poll(&poller, 1, timeout_ms) > 0;
 }
@@ -294,7 +303,8 @@ Test(notifier, there_is_room_for_all_the_ring_can_have_and_again_after_they_left
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
 			cr_assert_eq(test_consumer_init(&many[i], 1), 0);
-			cr_assert_eq(notifier_add(notifier, &many[i], -1, (uid_t)(round * RX_RING_CONSUMERS_MAX + i)), 0);
+			cr_assert_eq(notifier_add(notifier, &many[i], -1, (uid_t)(round * RX_RING_CONSUMERS_MAX + i)),
+			             0);
 		}
 		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
 			notifier_dispose(notifier, &many[i], -1);
@@ -306,11 +316,11 @@ Test(notifier, there_is_room_for_all_the_ring_can_have_and_again_after_they_left
 /* A reader whose buffer is a page that nobody provides: it stops in the middle of its read. */
 Test(notifier, a_reader_that_is_stuck_holds_up_nobody)
 {
-	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_api api = {.api = UFFD_API};
 	int fault_fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct uffdio_register range = { .range = { .start = (uintptr_t)page, .len = 4096 },
-					 .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_register range = {.range = {.start = (uintptr_t)page, .len = 4096},
+	                                .mode = UFFDIO_REGISTER_MODE_MISSING};
 	pthread_t thread;
 
 	if (fault_fd < 0)

@@ -90,7 +90,9 @@ Test(readers, what_a_reader_calls_itself_is_shown_and_does_nothing)
 	pid = start_reader();
 	place = readers_add(&readers, pid, 1000, "lidar");
 	readers_leave(&readers, place, READER_PUT_OUT);
-	cr_expect(strstr(holders(&readers), "(a) ?[2J?" "?) of") != NULL, "%s", text);
+	cr_expect(strstr(holders(&readers), "(a) ?[2J?"
+	                                    "?) of") != NULL,
+	          "%s", text);
 	end_reader(pid);
 }
 
@@ -102,9 +104,9 @@ Test(readers, who_hangs_up_and_keeps_its_mappings_is_named_last)
 	readers_leave(&readers, readers_add(&readers, left, 1234, "lidar"), READER_HUNG_UP);
 	readers_leave(&readers, readers_add(&readers, put_out, 1234, "lidar"), READER_PUT_OUT);
 	snprintf(expected, sizeof(expected),
-		 "process %d (test_readers) of user 1234, stream 'lidar'; "
-		 "process %d (test_readers) of user 1234, stream 'lidar', which has hung up",
-		 (int)put_out, (int)left);
+	         "process %d (test_readers) of user 1234, stream 'lidar'; "
+	         "process %d (test_readers) of user 1234, stream 'lidar', which has hung up",
+	         (int)put_out, (int)left);
 	cr_expect(eq(str, (char *)holders(&readers), expected));
 	end_reader(left);
 	end_reader(put_out);
@@ -142,7 +144,7 @@ Test(readers, who_is_dead_is_forgotten)
 Test(readers, of_two_handles_of_one_process_each_goes_on_for_itself)
 {
 	pid_t pid = start_reader();
-	uint32_t places[] = { readers_add(&readers, pid, 1, "lidar"), readers_add(&readers, pid, 1, "lidar") };
+	uint32_t places[] = {readers_add(&readers, pid, 1, "lidar"), readers_add(&readers, pid, 1, "lidar")};
 
 	for (int i = 0; i < 2; i++)
 		readers_leave(&readers, places[i], READER_PUT_OUT);

@@ -11,7 +11,7 @@
 
 Test(rate, as_many_as_the_limit_in_each_second)
 {
-	struct rate rate = { 0 };
+	struct rate rate = {0};
 
 	for (uint64_t second = 100; second < 103; second++) {
 		for (int i = 0; i < 5; i++)
@@ -22,7 +22,7 @@ Test(rate, as_many_as_the_limit_in_each_second)
 
 Test(users, one_user_is_one_entry_over_all_of_its_sessions)
 {
-	struct users users = { 0 };
+	struct users users = {0};
 	struct user *anna = users_enter(&users, 1000);
 
 	cr_assert(anna != NULL);
@@ -34,7 +34,7 @@ Test(users, one_user_is_one_entry_over_all_of_its_sessions)
 
 Test(users, who_hangs_up_and_comes_again_is_still_counted_until_its_second_is_over)
 {
-	struct users users = { 0 };
+	struct users users = {0};
 	struct user *anna = users_enter(&users, 1000);
 
 	rate_exceeds(&anna->messages, 10 * SECOND_US, 1);
@@ -51,12 +51,12 @@ Test(users, who_hangs_up_and_comes_again_is_still_counted_until_its_second_is_ov
 
 Test(quota, one_users_consumers_and_leases_are_added_up_and_roots_are_not)
 {
-	const struct config_stream stream = { .name = "s", .file = "test.conf", .max_consumers_per_user = 2,
-					      .max_lease_blocks_per_user = 6 };
-	struct control_ring ring = { .config = &stream };
-	struct attach_point point = { .ring = &ring };
-	struct attachment attachments[3] = { { .uid = 1000 }, { .uid = 1001 }, { .uid = 1000 } };
-	const struct peer anna = { .uid = 1000 }, bert = { .uid = 1001 }, root = { .uid = 0 };
+	const struct config_stream stream = {
+		.name = "s", .file = "test.conf", .max_consumers_per_user = 2, .max_lease_blocks_per_user = 6};
+	struct control_ring ring = {.config = &stream};
+	struct attach_point point = {.ring = &ring};
+	struct attachment attachments[3] = {{.uid = 1000}, {.uid = 1001}, {.uid = 1000}};
+	const struct peer anna = {.uid = 1000}, bert = {.uid = 1001}, root = {.uid = 0};
 	char text[256] = "";
 
 	for (int i = 0; i < 3; i++)

@@ -16,9 +16,9 @@ static struct config *load(const char *channel, const char *destinations)
 	char text[1024];
 
 	snprintf(text, sizeof(text),
-		 "channels = (\n{ name = \"a\"; interface = \"eth0\"; source_port = 9; payload_size = 1472; %s\n"
-		 "destinations = ( %s ); } );",
-		 channel, destinations);
+	         "channels = (\n{ name = \"a\"; interface = \"eth0\"; source_port = 9; payload_size = 1472; %s\n"
+	         "destinations = ( %s ); } );",
+	         channel, destinations);
 	cr_assert(eq(int, config_load_text("test.conf", text, &config, &fault), 0), "%s", fault.text);
 	return config;
 }
@@ -29,7 +29,7 @@ static struct config *load(const char *channel, const char *destinations)
 static struct next_hop ready(const char *source)
 {
 	struct next_hop next_hop = {
-	    .state = NEXT_HOP_READY, .mtu = 1500, .source_mac = {2, 0, 0, 0, 0xa, 1}, .mac = {2, 0, 0, 0, 0xb, 1}};
+		.state = NEXT_HOP_READY, .mtu = 1500, .source_mac = {2, 0, 0, 0, 0xa, 1}, .mac = {2, 0, 0, 0, 0xb, 1}};
 
 	next_hop.source.family = strchr(source, ':') ? AF_INET6 : AF_INET;
 	cr_assert(eq(int, inet_pton(next_hop.source.family, source, next_hop.source.address), 1));
@@ -48,7 +48,7 @@ Test(headers, a_payload_that_the_mtu_does_not_allow_is_refused_with_what_would)
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
 	cr_expect(strstr(fault.text, "test.conf:2: channel 'a': payload_size = 1472") == fault.text, "%s", fault.text);
 	cr_expect(strstr(fault.text, "payload_size = 1452 or less, or 'ip link set eth0 mtu 1520'") != NULL, "%s",
-		  fault.text);
+	          fault.text);
 	interface.mtu = 1499;
 	cr_expect(eq(int, headers_check(&ipv4->channels[0], &interface, &fault), -EMSGSIZE));
 	interface.mtu = 20;
@@ -82,8 +82,8 @@ Test(headers, checksums_are_the_devices_where_it_can)
 	cr_expect(eq(int, checksums_of("device", IPV6, true), PACKET_CHECKSUMS_DEVICE));
 	cr_expect(eq(int, checksums_of("device", IPV6, false), -ENOTSUP));
 	cr_expect(strstr(fault.text, "mlx5_7") && strstr(fault.text, "accepted is \"auto\" or \"software\"") &&
-		      !strstr(fault.text, "zero"),
-		  "%s", fault.text);
+	                  !strstr(fault.text, "zero"),
+	          "%s", fault.text);
 }
 
 /* ---- on each change -------------------------------------------------------------------------------- */
@@ -91,13 +91,14 @@ Test(headers, checksums_are_the_devices_where_it_can)
 Test(headers, they_are_what_the_channel_says_and_the_kernel_knows)
 {
 	static const uint8_t expected[] = {
-	    2,	  0,	0,    0,    0xb, 1, 2,	  0, 0,	 0,  0xa, 1, 0x81, 0, 0, 5, 8, 0, /* to, from, VLAN 5, IPv4 */
-	    0x45, 0xb8, 0,    0,    0,	 0, 0x40, 0, 64, 17, 0,	  0, /* DSCP 46, don't fragment, TTL, UDP */
-	    10,	  0,	0,    7,    10,	 0, 0,	  2,		     /* source, destination */
-	    0,	  9,	0x1d, 0x4e, 0,	 0, 0,	  0,		     /* ports 9 and 7502 */
+		2,    0,    0,    0,    0xb, 1, 2,    0, 0,  0,  0xa, 1,
+		0x81, 0,    0,    5,    8,   0,                          /* to, from, VLAN 5, IPv4 */
+		0x45, 0xb8, 0,    0,    0,   0, 0x40, 0, 64, 17, 0,   0, /* DSCP 46, don't fragment, TTL, UDP */
+		10,   0,    0,    7,    10,  0, 0,    2,                 /* source, destination */
+		0,    9,    0x1d, 0x4e, 0,   0, 0,    0,                 /* ports 9 and 7502 */
 	};
 	struct config *config = load("vlan = 5; dscp = 46;",
-				     "{ address = \"10.0.0.2\"; port = 7502; next_hop_mac = \"02:00:00:00:0b:01\"; }");
+	                             "{ address = \"10.0.0.2\"; port = 7502; next_hop_mac = \"02:00:00:00:0b:01\"; }");
 	struct next_hop next_hop = ready("10.0.0.7");
 	struct channel_destination made;
 
@@ -151,7 +152,7 @@ Test(headers, there_are_none_while_packets_cannot_go_there)
 Test(headers, what_is_wanted_of_the_kernel_is_what_the_channel_says)
 {
 	struct config *config = load("source = \"10.0.0.7\";", IPV4 ", { address = \"10.0.0.3\"; port = 1; "
-								    "next_hop_mac = \"02:00:00:00:00:09\"; }");
+	                                                            "next_hop_mac = \"02:00:00:00:00:09\"; }");
 	struct neighbour_wanted wanted;
 
 	headers_want(&config->channels[0], 0, 7, &wanted);

@@ -43,7 +43,7 @@ static void close_device(struct backend *backend)
 }
 
 static int register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
-			   struct fault *fault)
+                           struct fault *fault)
 {
 	if (fails())
 		return refuse(fault, "register_memory");
@@ -60,7 +60,7 @@ static void unregister_memory(struct backend_memory *memory)
 }
 
 static int create_queue(struct backend *backend, const struct backend_queue_options *options,
-			struct backend_queue **queue, struct fault *fault)
+                        struct backend_queue **queue, struct fault *fault)
 {
 	if (fails())
 		return refuse(fault, "create_queue");
@@ -82,7 +82,7 @@ static int start(struct backend_queue *queue)
 }
 
 static int add_flow(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
-		    struct fault *fault)
+                    struct fault *fault)
 {
 	if (fails())
 		return refuse(fault, "add_flow");
@@ -123,15 +123,30 @@ static void configure(void)
 {
 	for (int i = 0; i < 2; i++) {
 		flows[i] = (struct config_flow){
-			.destination = { .family = AF_INET }, .destination_port = (uint16_t)(7502 + i), .vlan = -1,
+			.destination = {.family = AF_INET},
+			.destination_port = (uint16_t)(7502 + i),
+			.vlan = -1,
 		};
 		inet_pton(AF_INET, "127.0.0.1", flows[i].destination.address);
 	}
 	config_stream = (struct config_stream){
-		.name = "lidar", .interface = "lo", .flows = flows, .n_flows = 2, .payload_size = 100,
-		.slots_per_block = 64, .history_blocks = 4, .receive_queue_slots = 128, .page_bytes = 4096,
-		.poll = CONFIG_POLL_EVENT, .cpu = -1, .max_consumers = 1, .lease_blocks = 1, .oversize_sink = true,
-		.join = true, .file = "test.conf", .line = 7,
+		.name = "lidar",
+		.interface = "lo",
+		.flows = flows,
+		.n_flows = 2,
+		.payload_size = 100,
+		.slots_per_block = 64,
+		.history_blocks = 4,
+		.receive_queue_slots = 128,
+		.page_bytes = 4096,
+		.poll = CONFIG_POLL_EVENT,
+		.cpu = -1,
+		.max_consumers = 1,
+		.lease_blocks = 1,
+		.oversize_sink = true,
+		.join = true,
+		.file = "test.conf",
+		.line = 7,
 	};
 }
 
@@ -168,9 +183,9 @@ Test(stream, whatever_fails_nothing_is_left_behind)
 
 	configure();
 	do {
-		struct interface interface = { .name = "lo", .ops = &ops };
+		struct interface interface = {.name = "lo", .ops = &ops};
 		struct stream stream = STREAM_INIT;
-		struct fault fault = { 0 };
+		struct fault fault = {0};
 
 		calls_until_failure = n_failures;
 		cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
@@ -186,9 +201,9 @@ Test(stream, whatever_fails_nothing_is_left_behind)
 /* As one that had no CPU for seconds: it has taken nothing, and cannot answer before somebody reads its answers. */
 Test(stream, a_worker_that_is_up_to_its_ears_in_mail_is_stopped_all_the_same, .timeout = 60)
 {
-	struct interface interface = { .name = "lo", .ops = &scripted_backend_ops };
+	struct interface interface = {.name = "lo", .ops = &scripted_backend_ops};
 	struct stream stream = STREAM_INIT;
-	const struct mail mail = { .type = MAIL_CLOCK };
+	const struct mail mail = {.type = MAIL_CLOCK};
 
 	configure();
 	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
@@ -210,9 +225,9 @@ Test(stream, a_worker_that_is_up_to_its_ears_in_mail_is_stopped_all_the_same, .t
 
 Test(stream, a_payload_over_the_mtu_names_file_and_line_and_what_would_fit)
 {
-	struct interface interface = { .name = "eth7", .net = { .mtu = 127 } };
+	struct interface interface = {.name = "eth7", .net = {.mtu = 127}};
 	struct stream stream = STREAM_INIT;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	configure();
 	cr_expect(eq(int, stream_init(&stream, &config_stream, &interface, &fault), -EMSGSIZE));
@@ -226,9 +241,9 @@ Test(stream, a_payload_over_the_mtu_names_file_and_line_and_what_would_fit)
 
 Test(stream, a_queue_deeper_than_the_device_takes_is_a_configuration_error)
 {
-	struct interface interface = { .name = "lo", .ops = &scripted_backend_ops };
+	struct interface interface = {.name = "lo", .ops = &scripted_backend_ops};
 	struct stream stream = STREAM_INIT;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	configure();
 	config_stream.receive_queue_slots = 1u << 20;

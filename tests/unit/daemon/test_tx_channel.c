@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define DESTINATIONS 256u /* more than a mailbox takes */
-#define TURNS 100	  /* of 10 ms at most */
+#define TURNS        100  /* of 10 ms at most */
 
 static struct daemon state;
 static struct transmitter transmitter = {.daemon = &state};
@@ -20,7 +20,7 @@ static struct config_channel config = {.name = "out", .n_destinations = DESTINAT
 static struct tx_destination destinations[DESTINATIONS];
 static struct interface interface = {.link_up = true};
 static struct tx_channel channel = {
-    .interface = &interface, .config = &config, .transmitter = &transmitter, .destinations = destinations};
+	.interface = &interface, .config = &config, .transmitter = &transmitter, .destinations = destinations};
 static struct backend *backend;
 
 static void block_signals(void)
@@ -34,7 +34,7 @@ static void block_signals(void)
 static void set_up(void)
 {
 	struct channel_options options = {
-	    .name = "out", .queue_slots = 64, .slot_bytes = 100, .n_destinations = DESTINATIONS};
+		.name = "out", .queue_slots = 64, .slot_bytes = 100, .n_destinations = DESTINATIONS};
 	const struct transmit_options worker = {.name = "test", .cpu = -1};
 
 	block_signals();

@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const uint8_t interface_mac[6] = { 2, 0, 0, 0, 0, 9 };
+static const uint8_t interface_mac[6] = {2, 0, 0, 0, 0, 9};
 
 static struct config_flow flow_to(const char *destination, uint16_t port)
 {
-	struct config_flow flow = { .destination_port = port, .vlan = -1, .file = "test.conf", .line = port };
+	struct config_flow flow = {.destination_port = port, .vlan = -1, .file = "test.conf", .line = port};
 
 	flow.destination.family = strchr(destination, ':') ? AF_INET6 : AF_INET;
 	inet_pton(flow.destination.family, destination, flow.destination.address);
@@ -26,7 +26,7 @@ static void expect_mac(const struct config_flow *flow, const char *expected)
 
 	flow_resolve(flow, interface_mac, &rule);
 	snprintf(mac, sizeof(mac), "%02x:%02x:%02x:%02x:%02x:%02x", rule.destination_mac[0], rule.destination_mac[1],
-		 rule.destination_mac[2], rule.destination_mac[3], rule.destination_mac[4], rule.destination_mac[5]);
+	         rule.destination_mac[2], rule.destination_mac[3], rule.destination_mac[4], rule.destination_mac[5]);
 	cr_expect(eq(int, strcmp(mac, expected), 0), "%s, expected %s", mac, expected);
 }
 
@@ -70,7 +70,8 @@ Test(flow, a_rule_says_what_it_matches)
 	flow.vlan = 5;
 	flow_resolve(&flow, interface_mac, &rule);
 	cr_expect(rule.has_source);
-	cr_expect(eq(int, strcmp(flow_format(&rule, text, sizeof(text)), "239.1.2.3:7502 from 10.0.0.7 port 9 vlan 5"), 0));
+	cr_expect(eq(int, strcmp(flow_format(&rule, text, sizeof(text)), "239.1.2.3:7502 from 10.0.0.7 port 9 vlan 5"),
+	             0));
 	flow = flow_to("fd00::1", 1);
 	flow_resolve(&flow, interface_mac, &rule);
 	cr_expect(not(rule.multicast));
@@ -82,13 +83,13 @@ Test(flow, a_rule_says_what_it_matches)
 /* ---- flows against each other -------------------------------------------------------------------- */
 
 static int check(const struct config_flow *flows, uint32_t n_first, uint32_t n_second, const char *second_interface,
-		 struct fault *fault)
+                 struct fault *fault)
 {
 	struct config_stream streams[2] = {
-		{ .name = "first", .interface = "eth0", .flows = flows, .n_flows = n_first },
-		{ .name = "second", .flows = flows + n_first, .n_flows = n_second },
+		{.name = "first", .interface = "eth0", .flows = flows, .n_flows = n_first},
+		{.name = "second", .flows = flows + n_first, .n_flows = n_second},
 	};
-	const struct config config = { .streams = streams, .n_streams = n_second ? 2 : 1 };
+	const struct config config = {.streams = streams, .n_streams = n_second ? 2 : 1};
 
 	strcpy(streams[1].interface, second_interface);
 	return flow_check(&config, fault);
@@ -96,8 +97,8 @@ static int check(const struct config_flow *flows, uint32_t n_first, uint32_t n_s
 
 Test(flow, one_stream_has_one_header_layout)
 {
-	struct config_flow flows[2] = { flow_to("10.0.0.1", 1), flow_to("fd00::1", 2) };
-	struct fault fault = { 0 };
+	struct config_flow flows[2] = {flow_to("10.0.0.1", 1), flow_to("fd00::1", 2)};
+	struct fault fault = {0};
 
 	cr_expect(eq(int, check(flows, 2, 0, "", &fault), -EINVAL));
 	cr_expect(eq(int, strncmp(fault.text, "test.conf:2: ", 13), 0), "%s", fault.text);
@@ -109,8 +110,8 @@ Test(flow, one_stream_has_one_header_layout)
 
 Test(flow, the_same_flow_twice_on_one_interface_is_refused)
 {
-	struct config_flow flows[2] = { flow_to("10.0.0.1", 7), flow_to("10.0.0.1", 7) };
-	struct fault fault = { 0 };
+	struct config_flow flows[2] = {flow_to("10.0.0.1", 7), flow_to("10.0.0.1", 7)};
+	struct fault fault = {0};
 
 	cr_expect(eq(int, check(flows, 2, 0, "", &fault), -EINVAL));
 	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));
@@ -121,8 +122,8 @@ Test(flow, the_same_flow_twice_on_one_interface_is_refused)
 
 Test(flow, flows_that_one_packet_could_both_match_are_refused)
 {
-	struct config_flow flows[2] = { flow_to("239.0.0.1", 7), flow_to("239.0.0.1", 7) };
-	struct fault fault = { 0 };
+	struct config_flow flows[2] = {flow_to("239.0.0.1", 7), flow_to("239.0.0.1", 7)};
+	struct fault fault = {0};
 
 	flows[1].source_port = 5;
 	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));

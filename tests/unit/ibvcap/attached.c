@@ -12,9 +12,17 @@
 static void init_ring(struct attached *attached)
 {
 	const struct rx_ring_options options = {
-		.stream = "test", .epoch = attached->epoch, .slot_bytes = SLOT_BYTES, .slots_per_block = N, .header_bytes = 42,
-		.history_blocks = 2, .receive_queue_slots = N, .spare_blocks = QUOTA, .lease_blocks_max = QUOTA,
-		.page_bytes = 4096, .n_queues = 1,
+		.stream = "test",
+		.epoch = attached->epoch,
+		.slot_bytes = SLOT_BYTES,
+		.slots_per_block = N,
+		.header_bytes = 42,
+		.history_blocks = 2,
+		.receive_queue_slots = N,
+		.spare_blocks = QUOTA,
+		.lease_blocks_max = QUOTA,
+		.page_bytes = 4096,
+		.n_queues = 1,
 	};
 	struct fault fault;
 
@@ -38,7 +46,7 @@ static void init_page(struct shm *shm, uint64_t magic, uint64_t epoch)
 
 static void init_consumer(struct ring_consumer *consumer, uint64_t epoch)
 {
-	*consumer = (struct ring_consumer){ .lease_blocks = QUOTA };
+	*consumer = (struct ring_consumer){.lease_blocks = QUOTA};
 	init_page(&consumer->state_shm, IBVCAP_STATE_MAGIC, epoch);
 	init_page(&consumer->page_shm, IBVCAP_CONSUMER_MAGIC, epoch);
 	consumer->state = consumer->state_shm.address;
@@ -51,7 +59,7 @@ void attached_prepare(struct attached *attached, int fds[WIRE_FD_N], int *socket
 	const uint64_t epoch = attached->epoch ? attached->epoch : EPOCH;
 	int ends[2], wake[2];
 
-	*attached = (struct attached){ .epoch = epoch };
+	*attached = (struct attached){.epoch = epoch};
 	init_ring(attached);
 	init_consumer(&attached->consumer, epoch);
 	attached->consumer.account = &attached->account;
@@ -94,7 +102,8 @@ static void fill(const struct rx_span *span)
 
 		memcpy(span->payload + (size_t)i * SLOT_BYTES, &number, sizeof(number));
 		memcpy(span->headers + (size_t)i * 64, &number, sizeof(number));
-		span->meta[i] = (struct ibvcap_meta){ .length = SLOT_BYTES, .wire_length = SLOT_BYTES, .header_length = 42 };
+		span->meta[i] =
+			(struct ibvcap_meta){.length = SLOT_BYTES, .wire_length = SLOT_BYTES, .header_length = 42};
 	}
 }
 

@@ -6,9 +6,9 @@
 #include "daemon/ring/rx_ring.h"
 #include "lib/ibvcap/rx.h"
 
-#define N 64u     /* slots a block */
-#define QUOTA 3u
-#define EPOCH 99u
+#define N          64u /* slots a block */
+#define QUOTA      3u
+#define EPOCH      99u
 #define SLOT_BYTES 100u
 
 struct attached {

@@ -46,28 +46,28 @@ static bool fails(int error)
 	return true;
 }
 
-#define FAILING(result, failure, error, name, parameters, arguments)                                                   \
-	result __real_##name parameters;                                                                               \
-	result __wrap_##name parameters;                                                                               \
-	result __wrap_##name parameters                                                                                \
-	{                                                                                                              \
-		return fails(error) ? failure : __real_##name arguments;                                               \
+#define FAILING(result, failure, error, name, parameters, arguments)     \
+	result __real_##name parameters;                                 \
+	result __wrap_##name parameters;                                 \
+	result __wrap_##name parameters                                  \
+	{                                                                \
+		return fails(error) ? failure : __real_##name arguments; \
 	}
 
 FAILING(int, -1, EMFILE, socket, (int family, int type, int protocol), (family, type, protocol))
 FAILING(int, -1, ENOMEM, setsockopt, (int fd, int level, int name, const void *value, socklen_t bytes),
-	(fd, level, name, value, bytes))
+        (fd, level, name, value, bytes))
 FAILING(int, -1, ENOMEM, connect, (int fd, const struct sockaddr *address, socklen_t bytes), (fd, address, bytes))
 FAILING(ssize_t, -1, ENOMEM, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
 FAILING(ssize_t, -1, ENOMEM, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
 FAILING(int, -1, ENOMEM, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
 FAILING(int, -1, ENOMEM, ppoll, (struct pollfd * fds, nfds_t n, const struct timespec *time, const sigset_t *mask),
-	(fds, n, time, mask))
+        (fds, n, time, mask))
 FAILING(int, -1, EINVAL, fcntl, (int fd, int command, long argument), (fd, command, argument))
 FAILING(int, -1, EIO, fstat, (int fd, struct stat *status), (fd, status))
 FAILING(void *, MAP_FAILED, ENOMEM, mmap,
-	(void *address, size_t bytes, int protection, int flags, int fd, off_t offset),
-	(address, bytes, protection, flags, fd, offset))
+        (void *address, size_t bytes, int protection, int flags, int fd, off_t offset),
+        (address, bytes, protection, flags, fd, offset))
 FAILING(int, -1, EMFILE, epoll_create1, (int flags), (flags))
 FAILING(int, -1, EMFILE, timerfd_create, (int clock, int flags), (clock, flags))
 

@@ -24,7 +24,7 @@ static struct ibvcap_status *status;
 
 static void listen_there(int type)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 	strcpy(directory, "/tmp/ibvcap-test-XXXXXX");
 	cr_assert_not_null(mkdtemp(directory));
@@ -65,7 +65,9 @@ static void *serve(void *argument)
 static int attach_to(int (*daemon)(int, const union wire_message *), uint32_t timeout_ms)
 {
 	const struct ibvcap_attach_options options = {
-		.timeout_ms = timeout_ms, .lease_blocks = 2, .start = IBVCAP_START_OLDEST,
+		.timeout_ms = timeout_ms,
+		.lease_blocks = 2,
+		.start = IBVCAP_START_OLDEST,
 	};
 	int r;
 
@@ -82,7 +84,7 @@ static int attach_to(int (*daemon)(int, const union wire_message *), uint32_t ti
 
 static int say_error(int socket, const union wire_message *request)
 {
-	struct wire_error message = { .error = -ESRCH, .text = "no stream 'lidar'" };
+	struct wire_error message = {.error = -ESRCH, .text = "no stream 'lidar'"};
 
 	cr_assert_eq(request->header.type, WIRE_ATTACH);
 	cr_expect_str_eq(request->attach.stream, "lidar");
@@ -141,8 +143,8 @@ Test(client, nonsense_is_another_protocol)
 
 static int attach_without_descriptors(int socket, const union wire_message *request)
 {
-	struct wire_attached message = { .epoch = EPOCH };
-	int fds[] = { 0, 0, 0, 0, 0 };
+	struct wire_attached message = {.epoch = EPOCH};
+	int fds[] = {0, 0, 0, 0, 0};
 
 	(void)request;
 	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
@@ -158,7 +160,7 @@ static struct attached a;
 
 static int attach_to_a_ring(int socket, const union wire_message *request)
 {
-	struct wire_attached message = { .epoch = EPOCH };
+	struct wire_attached message = {.epoch = EPOCH};
 	int fds[WIRE_FD_N], other;
 
 	(void)request;
@@ -233,14 +235,15 @@ Test(client, a_socket_of_another_kind)
 
 static int say_status(int socket, const union wire_message *request)
 {
-	struct wire_daemon daemon = { .pid = 4711, .version = "0.1.0" };
+	struct wire_daemon daemon = {.pid = 4711, .version = "0.1.0"};
 	struct wire_header end;
 
 	cr_assert_eq(request->header.type, WIRE_STATUS);
 	wire_init(&daemon.header, WIRE_DAEMON, sizeof(daemon));
 	wire_send(socket, &daemon.header, NULL, 0);
 	for (unsigned i = 0; i < N_STREAMS; i++) {
-		struct wire_stream stream = { .interface = "eth0", .queue = i, .n_counters = IBVCAP_CTR_N + STREAM_CTR_N };
+		struct wire_stream stream = {
+			.interface = "eth0", .queue = i, .n_counters = IBVCAP_CTR_N + STREAM_CTR_N};
 
 		wire_init(&stream.header, WIRE_STREAM, sizeof(stream));
 		snprintf(stream.name, sizeof(stream.name), "s%u", i);
@@ -248,22 +251,23 @@ static int say_status(int socket, const union wire_message *request)
 			stream.counters[c] = 100 * i + c;
 		wire_send(socket, &stream.header, NULL, 0);
 	}
-	struct wire_consumer consumer = { .stream = "s0", .pid = 12, .uid = 1000, .n_counters = WIRE_COUNTERS_MAX };
+	struct wire_consumer consumer = {.stream = "s0", .pid = 12, .uid = 1000, .n_counters = WIRE_COUNTERS_MAX};
 
 	wire_init(&consumer.header, WIRE_CONSUMER, sizeof(consumer));
 	consumer.counters[CONSUMER_CTR_LAG] = 5;
 	wire_send(socket, &consumer.header, NULL, 0);
-	struct wire_channel channel = { .name = "out", .rate_bps = 5, .n_unresolved = 1, .n_counters = WIRE_COUNTERS_MAX };
+	struct wire_channel channel = {
+		.name = "out", .rate_bps = 5, .n_unresolved = 1, .n_counters = WIRE_COUNTERS_MAX};
 
 	wire_init(&channel.header, WIRE_CHANNEL, sizeof(channel));
 	channel.counters[IBVCAP_TX_CTR_N + CHANNEL_CTR_PENDING] = 6;
 	wire_send(socket, &channel.header, NULL, 0);
-	struct wire_sender sender = { .channel = "out", .pid = 13, .uid = 1001, .n_counters = SENDER_CTR_N };
+	struct wire_sender sender = {.channel = "out", .pid = 13, .uid = 1001, .n_counters = SENDER_CTR_N};
 
 	wire_init(&sender.header, WIRE_SENDER, sizeof(sender));
 	sender.counters[SENDER_CTR_PENDING] = 7;
 	wire_send(socket, &sender.header, NULL, 0);
-	struct wire_interface interface = { .interface = "eth0", .n_counters = 0 };
+	struct wire_interface interface = {.interface = "eth0", .n_counters = 0};
 
 	wire_init(&interface.header, WIRE_INTERFACE, sizeof(interface));
 	wire_send(socket, &interface.header, NULL, 0);
@@ -327,7 +331,7 @@ Test(client, a_status_has_all_parts_with_their_labels)
 
 static int say_half(int socket, const union wire_message *request)
 {
-	struct wire_daemon daemon = { .pid = 1 };
+	struct wire_daemon daemon = {.pid = 1};
 
 	(void)request;
 	wire_init(&daemon.header, WIRE_DAEMON, sizeof(daemon));
@@ -343,7 +347,7 @@ Test(client, half_a_status_is_none)
 
 static int say_without_end(int socket, const union wire_message *request)
 {
-	struct wire_interface interface = { .interface = "eth0" };
+	struct wire_interface interface = {.interface = "eth0"};
 
 	(void)request;
 	wire_init(&interface.header, WIRE_INTERFACE, sizeof(interface));

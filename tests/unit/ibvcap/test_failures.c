@@ -151,7 +151,7 @@ static void expect_as_before(const struct footprint *before, int n)
 	cr_expect_eq(failing_stop_counting(), 0, "call %d: memory", n);
 	cr_expect_eq(now.fds, before->fds, "call %d: %u descriptors, and %u before", n, now.fds, before->fds);
 	cr_expect_eq(now.mappings, before->mappings, "call %d: %u mappings, and %u before", n, now.mappings,
-		     before->mappings);
+	             before->mappings);
 }
 
 static void expect_said(int error, int n)

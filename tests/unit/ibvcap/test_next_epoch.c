@@ -23,7 +23,7 @@ static struct ibvcap_batch batch;
 
 static void listen_again(void)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 	strcpy(address.sun_path, path);
 	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -33,7 +33,7 @@ static void listen_again(void)
 
 static void set_up(void)
 {
-	const struct ibvcap_attach_options options = { .reattach_ms = 20000 };
+	const struct ibvcap_attach_options options = {.reattach_ms = 20000};
 
 	cr_assert(mkdtemp(directory) != NULL);
 	snprintf(path, sizeof(path), "%s/s", directory);
@@ -69,7 +69,7 @@ static int accept_request(void)
 
 static void send_attached(int fd, uint64_t epoch, const int *fds, unsigned n)
 {
-	struct wire_attached message = { .epoch = epoch };
+	struct wire_attached message = {.epoch = epoch};
 
 	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
 	cr_assert(eq(int, wire_send(fd, &message.header, fds, n), 0));
@@ -90,7 +90,7 @@ static void answer(int fd)
 
 static void refuse(int fd, int error)
 {
-	struct wire_error message = { .error = error, .text = "refused by the test" };
+	struct wire_error message = {.error = error, .text = "refused by the test"};
 
 	wire_init(&message.header, WIRE_ERROR, sizeof(message));
 	cr_assert(eq(int, wire_send(fd, &message.header, NULL, 0), 0));
@@ -113,7 +113,7 @@ static int acquire(int timeout_ms)
 
 static bool is_readable(int fd, int ms)
 {
-	return poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, ms) == 1;
+	return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, ms) == 1;
 }
 
 Test(next_epoch, what_was_published_is_delivered_then_the_next_begins_with_an_unknown_gap)
@@ -256,7 +256,7 @@ Test(next_epoch, the_descriptor_is_the_same_and_becomes_readable_on_every_step)
 	cr_expect(eq(int, acquire(0), 0), "tried, and there is none");
 	cr_expect(is_readable(fd, 1000), "time to try again");
 	listen_again();
-	while (poll(&(struct pollfd){ .fd = listener, .events = POLLIN }, 1, 0) == 0) {
+	while (poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, 0) == 0) {
 		cr_assert(is_readable(fd, 1000));
 		cr_assert(eq(int, acquire(0), 0));
 	}
@@ -283,7 +283,7 @@ static void give_tap(int fds[WIRE_FD_TAP_N])
 
 static void become_tap(void)
 {
-	const struct ibvcap_attach_options options = { .reattach_ms = 20000, .policy = IBVCAP_POLICY_TAP };
+	const struct ibvcap_attach_options options = {.reattach_ms = 20000, .policy = IBVCAP_POLICY_TAP};
 	int fds[WIRE_FD_N], ends[2];
 
 	ibvcap_detach(a.rx);

@@ -344,7 +344,7 @@ Test(rx, recv_copies_one_packet_and_passes_over_errors)
 {
 	struct rx_span span;
 	struct ibvcap_meta meta;
-	uint64_t number[2] = { 0, UINT64_C(0xabababababababab) };
+	uint64_t number[2] = {0, UINT64_C(0xabababababababab)};
 	size_t length = 0;
 
 	attached_publish(&a, 3);

@@ -45,16 +45,16 @@ static void expect_refused(const char *what)
 }
 
 /* The mapping of the test is the daemon's own: it may write what it likes. */
-#define LIE(name, statement)                                                                                                 \
-	Test(rx_open, name)                                                                                                  \
-	{                                                                                                                    \
-		struct ibvcap_ring *ring = a.ring.ring;                                                                      \
-		struct ibvcap_consumer_state *state = a.consumer.state;                                                      \
-		struct ibvcap_consumer_page *page = a.consumer.page;                                                         \
-                                                                                                                             \
-		statement;                                                                                                   \
-		(void)ring, (void)state, (void)page;                                                                         \
-		expect_refused(#statement);                                                                                  \
+#define LIE(name, statement)                                            \
+	Test(rx_open, name)                                             \
+	{                                                               \
+		struct ibvcap_ring *ring = a.ring.ring;                 \
+		struct ibvcap_consumer_state *state = a.consumer.state; \
+		struct ibvcap_consumer_page *page = a.consumer.page;    \
+                                                                        \
+		statement;                                              \
+		(void)ring, (void)state, (void)page;                    \
+		expect_refused(#statement);                             \
 	}
 
 LIE(magic_of_the_ring, ring->segment.magic++)

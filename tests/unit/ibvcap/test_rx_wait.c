@@ -45,7 +45,7 @@ static void wait_for_request(void)
 
 static bool is_readable(int fd)
 {
-	struct pollfd poller = { .fd = fd, .events = POLLIN };
+	struct pollfd poller = {.fd = fd, .events = POLLIN};
 
 	return poll(&poller, 1, 0) > 0;
 }
@@ -217,7 +217,7 @@ static void *interrupt_later(void *argument)
 
 Test(rx_wait, a_signal_interrupts)
 {
-	const struct sigaction action = { .sa_handler = on_signal };
+	const struct sigaction action = {.sa_handler = on_signal};
 	pthread_t thread;
 
 	sigaction(SIGUSR1, &action, NULL);
@@ -292,7 +292,7 @@ static void *publish_errors(void *argument)
 		struct rx_span span;
 
 		rx_ring_post_span(&a.ring, 1, &span);
-		span.meta[0] = (struct ibvcap_meta){ .flags = IBVCAP_PKT_ERROR };
+		span.meta[0] = (struct ibvcap_meta){.flags = IBVCAP_PKT_ERROR};
 		rx_ring_publish(&a.ring, 1);
 		wake();
 		usleep(10000);
@@ -355,7 +355,7 @@ Test(rx_wait, no_row_under_lease_is_torn_and_no_packet_is_uncounted)
 	in_thread(&thread, publish_storm);
 	do {
 		r = ibvcap_acquire(a.rx, &batch, 1 + (uint32_t)rand_r(&seed) % 80, 1 + (uint32_t)rand_r(&seed) % 4,
-				   rand_r(&seed) % 3);
+		                   rand_r(&seed) % 3);
 		if (r > 0) {
 			cr_assert_eq(batch.sequence, delivered + gaps + batch.gap);
 			delivered += batch.n;

@@ -98,16 +98,16 @@ Test(tap, it_begins_where_it_was_told_and_says_how_far_back_that_is)
 	struct ibvcap_info info;
 
 	attached_publish(&a, 1000 * N);
-	rx_begin_tap(a.rx, &(struct start){ IBVCAP_START_PACKETS_BACK, 10 });
+	rx_begin_tap(a.rx, &(struct start){IBVCAP_START_PACKETS_BACK, 10});
 	cr_expect_eq(receive(0), 1000 * N - 10);
-	rx_begin_tap(a.rx, &(struct start){ IBVCAP_START_PACKETS_BACK, UINT64_MAX });
+	rx_begin_tap(a.rx, &(struct start){IBVCAP_START_PACKETS_BACK, UINT64_MAX});
 	cr_expect_eq(receive(0), (int64_t)consumer_load_floor(a.ring.ring) * N);
 	ibvcap_info(a.rx, &info);
 	cr_expect_eq(info.attach_sequence, consumer_load_floor(a.ring.ring) * N);
 	cr_expect_eq(info.attach_back, 1000 * N - info.attach_sequence);
 	for (uint64_t block = 0; block < a.ring.ring->table_entries; block++)
 		daemon_store_table(a.ring.ring, block, UINT32_MAX);
-	rx_begin_tap(a.rx, &(struct start){ IBVCAP_START_NS_BACK, 5 });
+	rx_begin_tap(a.rx, &(struct start){IBVCAP_START_NS_BACK, 5});
 	cr_expect_eq(a.rx->next, 1000 * N, "a table that lies is no crash");
 }
 
@@ -124,7 +124,7 @@ static void recycle_and_go_on(int number)
 
 Test(tap, a_row_that_is_recycled_while_it_is_copied_is_not_delivered)
 {
-	const struct sigaction action = { .sa_handler = recycle_and_go_on };
+	const struct sigaction action = {.sa_handler = recycle_and_go_on};
 	uint64_t number;
 	size_t length;
 

@@ -26,9 +26,15 @@ static int daemon_control;
 
 static void prepare(int fds[WIRE_FD_OPENED_N], int *control)
 {
-	const struct sender_options options = { .channel = "test", .epoch = EPOCH, .n_slots = SLOTS, .slot_bytes = BYTES,
-						.n_destinations = 2, .page_bytes = 4096, .rate_bps = 5, .burst_bytes = 6,
-						.late_after_ns = 7 };
+	const struct sender_options options = {.channel = "test",
+	                                       .epoch = EPOCH,
+	                                       .n_slots = SLOTS,
+	                                       .slot_bytes = BYTES,
+	                                       .n_destinations = 2,
+	                                       .page_bytes = 4096,
+	                                       .rate_bps = 5,
+	                                       .burst_bytes = 6,
+	                                       .late_after_ns = 7};
 	int controls[2], sockets[2];
 	struct fault fault;
 
@@ -97,8 +103,8 @@ static struct ibvcap_tx_counts counts(void)
 	struct ibvcap_tx_counts result;
 
 	cr_assert(eq(int, ibvcap_tx_counts(tx, &result), 0));
-	cr_assert(eq(u64, result.submitted, result.completed + result.errored + result.flushed + result.late_dropped +
-						    result.pending));
+	cr_assert(eq(u64, result.submitted,
+	             result.completed + result.errored + result.flushed + result.late_dropped + result.pending));
 	return result;
 }
 
@@ -210,7 +216,7 @@ Test(tx, what_is_written_to_reserved_rows_is_what_the_worker_finds)
 		cr_expect(eq(u16, slots.packets[i].length, BYTES), "preset");
 		cr_expect(eq(u64, slots.packets[i].not_before_ns, 0));
 	}
-	slots.packets[1] = (struct ibvcap_tx_descriptor){ .length = 17, .destination = 1, .not_before_ns = 5 };
+	slots.packets[1] = (struct ibvcap_tx_descriptor){.length = 17, .destination = 1, .not_before_ns = 5};
 	cr_assert(sender_look(&sender));
 	cr_expect(eq(ptr, (void *)sender_peek(&sender), NULL), "not submitted yet");
 	cr_assert(eq(int, ibvcap_submit(tx, 3), 0));
@@ -284,7 +290,7 @@ Test(tx, send_copies_one_payload)
 
 Test(tx, a_worker_that_sleeps_is_kicked_once_it_asked_for_it)
 {
-	struct pollfd poller = { .fd = sender.socket, .events = POLLIN };
+	struct pollfd poller = {.fd = sender.socket, .events = POLLIN};
 
 	submit(1);
 	cr_expect(eq(int, poll(&poller, 1, 0), 0));
@@ -405,7 +411,7 @@ Test(tx, a_flush_waits_for_the_last_packet)
 
 Test(tx, the_descriptor_is_readable_once_what_was_waited_for_has_come)
 {
-	struct pollfd poller = { .fd = ibvcap_tx_fd(tx), .events = POLLIN };
+	struct pollfd poller = {.fd = ibvcap_tx_fd(tx), .events = POLLIN};
 	struct ibvcap_slots slots;
 
 	submit(SLOTS);
@@ -433,8 +439,8 @@ static void on_signal(int number)
 
 Test(tx, a_signal_ends_a_wait)
 {
-	const struct sigaction action = { .sa_handler = on_signal };
-	const struct itimerspec soon = { .it_value = { .tv_nsec = 20000000 } };
+	const struct sigaction action = {.sa_handler = on_signal};
+	const struct itimerspec soon = {.it_value = {.tv_nsec = 20000000}};
 	timer_t timer;
 
 	sigaction(SIGALRM, &action, NULL);
@@ -463,10 +469,13 @@ Test(tx, a_daemon_that_dies_ends_every_wait_and_what_is_left_is_of_unknown_fate)
 
 Test(tx, the_reason_for_an_end_is_told)
 {
-	static const struct { enum ibvcap_disconnect_reason reason; int error; } ends[] = {
-		{ IBVCAP_REASON_SHUTDOWN, -ESHUTDOWN },         { IBVCAP_REASON_STREAM_REMOVED, -ENODEV },
-		{ IBVCAP_REASON_CHANNEL_FAILED, -EIO },         { IBVCAP_REASON_BAD_CURSOR, -ECONNABORTED },
-		{ IBVCAP_REASON_HUNG_UP, -ECONNABORTED },
+	static const struct {
+		enum ibvcap_disconnect_reason reason;
+		int error;
+	} ends[] = {
+		{IBVCAP_REASON_SHUTDOWN, -ESHUTDOWN},   {IBVCAP_REASON_STREAM_REMOVED, -ENODEV},
+		{IBVCAP_REASON_CHANNEL_FAILED, -EIO},   {IBVCAP_REASON_BAD_CURSOR, -ECONNABORTED},
+		{IBVCAP_REASON_HUNG_UP, -ECONNABORTED},
 	};
 	struct ibvcap_slots slots;
 

@@ -23,9 +23,13 @@ static struct sender sender;
 
 static void init(void)
 {
-	const struct sender_options options = { .channel = "pulses", .epoch = 3, .n_slots = 64, .slot_bytes = 100,
-						.n_destinations = 1, .page_bytes = 4096 };
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const struct sender_options options = {.channel = "pulses",
+	                                       .epoch = 3,
+	                                       .n_slots = 64,
+	                                       .slot_bytes = 100,
+	                                       .n_destinations = 1,
+	                                       .page_bytes = 4096};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 	cr_assert(eq(int, sender_init(&sender, &options, NULL), 0));
 	strcpy(directory, "/tmp/ibvcap-test-XXXXXX");
@@ -63,7 +67,7 @@ static void *serve(void *argument)
 
 static int open_channel(int (*daemon)(int, const union wire_message *), uint32_t timeout_ms, struct ibvcap_tx **tx)
 {
-	const struct ibvcap_open_options options = { .timeout_ms = timeout_ms };
+	const struct ibvcap_open_options options = {.timeout_ms = timeout_ms};
 	int r;
 
 	script = daemon;
@@ -80,11 +84,11 @@ static int open_channel(int (*daemon)(int, const union wire_message *), uint32_t
 
 static int send_opened(int socket)
 {
-	struct wire_opened message = { .epoch = 3 };
+	struct wire_opened message = {.epoch = 3};
 	int sockets[2], readonly = shm_reopen_readonly(&sender.state_shm);
 
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0));
-	const int fds[WIRE_FD_OPENED_N] = { sender.arena.fd, sender.page_shm.fd, readonly, sockets[1] };
+	const int fds[WIRE_FD_OPENED_N] = {sender.arena.fd, sender.page_shm.fd, readonly, sockets[1]};
 
 	wire_init(&message.header, WIRE_OPENED, sizeof(message));
 	cr_assert(eq(int, wire_send(socket, &message.header, fds, WIRE_FD_OPENED_N), 0));
@@ -124,7 +128,7 @@ Test(tx_open, a_channel_is_opened_mapped_sealed_and_ready)
 
 static int refuse(int socket, const union wire_message *request)
 {
-	struct wire_error message = { .error = -EACCES, .text = "channel 'pulses': not for you" };
+	struct wire_error message = {.error = -EACCES, .text = "channel 'pulses': not for you"};
 
 	(void)request;
 	wire_init(&message.header, WIRE_ERROR, sizeof(message));
@@ -178,7 +182,7 @@ static int answer_something_else(int socket, const union wire_message *request)
 
 static int send_opened_without_descriptors(int socket, const union wire_message *request)
 {
-	struct wire_opened message = { .epoch = 3 };
+	struct wire_opened message = {.epoch = 3};
 
 	(void)request;
 	wire_init(&message.header, WIRE_OPENED, sizeof(message));

@@ -14,14 +14,14 @@ static const struct {
 	enum wire_type type;
 	size_t bytes;
 } kinds[] = {
-	{ WIRE_ATTACH, sizeof(struct wire_attach) },     { WIRE_STATUS, sizeof(struct wire_status) },
-	{ WIRE_ATTACHED, sizeof(struct wire_attached) }, { WIRE_ERROR, sizeof(struct wire_error) },
-	{ WIRE_DAEMON, sizeof(struct wire_daemon) },     { WIRE_STREAM, sizeof(struct wire_stream) },
-	{ WIRE_CONSUMER, sizeof(struct wire_consumer) }, { WIRE_INTERFACE, sizeof(struct wire_interface) },
-	{ WIRE_END, sizeof(struct wire_header) },        { WIRE_OPEN_CHANNEL, sizeof(struct wire_open_channel) },
-	{ WIRE_MAPPED, sizeof(struct wire_mapped) },     { WIRE_OPENED, sizeof(struct wire_opened) },
-	{ WIRE_READY, sizeof(struct wire_ready) },       { WIRE_CHANNEL, sizeof(struct wire_channel) },
-	{ WIRE_SENDER, sizeof(struct wire_sender) },
+	{WIRE_ATTACH, sizeof(struct wire_attach)},     {WIRE_STATUS, sizeof(struct wire_status)},
+	{WIRE_ATTACHED, sizeof(struct wire_attached)}, {WIRE_ERROR, sizeof(struct wire_error)},
+	{WIRE_DAEMON, sizeof(struct wire_daemon)},     {WIRE_STREAM, sizeof(struct wire_stream)},
+	{WIRE_CONSUMER, sizeof(struct wire_consumer)}, {WIRE_INTERFACE, sizeof(struct wire_interface)},
+	{WIRE_END, sizeof(struct wire_header)},        {WIRE_OPEN_CHANNEL, sizeof(struct wire_open_channel)},
+	{WIRE_MAPPED, sizeof(struct wire_mapped)},     {WIRE_OPENED, sizeof(struct wire_opened)},
+	{WIRE_READY, sizeof(struct wire_ready)},       {WIRE_CHANNEL, sizeof(struct wire_channel)},
+	{WIRE_SENDER, sizeof(struct wire_sender)},
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -95,7 +95,8 @@ static void expect_unterminated(unsigned kind, size_t offset, size_t bytes)
 
 	make(&message, kind);
 	memset(message.bytes + offset, 'x', bytes);
-	cr_expect_eq(wire_check(&message, kinds[kind].bytes), -EPROTO, "type %u, string at %zu", kinds[kind].type, offset);
+	cr_expect_eq(wire_check(&message, kinds[kind].bytes), -EPROTO, "type %u, string at %zu", kinds[kind].type,
+	             offset);
 	message.bytes[offset + bytes - 1] = '\0';
 	cr_expect_eq(wire_check(&message, kinds[kind].bytes), 0, "type %u, string at %zu", kinds[kind].type, offset);
 }
@@ -148,7 +149,7 @@ Test(wire_check, counts_have_room_in_the_message)
 Test(wire_check, an_error_is_one_and_a_stream_has_a_name)
 {
 	union wire_message message;
-	const int32_t wrong[] = { 0, 1, INT32_MAX, INT32_MIN, -4096 };
+	const int32_t wrong[] = {0, 1, INT32_MAX, INT32_MIN, -4096};
 
 	for (unsigned i = 0; i < 5; i++) {
 		make(&message, 3);
@@ -180,8 +181,8 @@ static unsigned count_fds(void)
 
 static int send_with(unsigned n_fds)
 {
-	struct wire_attached message = { .epoch = 7 };
-	int fds[WIRE_FDS_MAX] = { 0, 0, 0, 0, 0, 0 };
+	struct wire_attached message = {.epoch = 7};
+	int fds[WIRE_FDS_MAX] = {0, 0, 0, 0, 0, 0};
 
 	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
 	return wire_send(ends[0], &message.header, fds, n_fds);
@@ -248,8 +249,8 @@ Test(wire, a_process_that_has_room_for_no_more_descriptors_is_told_so, .init = o
 Test(wire, descriptors_of_a_malformed_message_are_closed, .init = open_ends)
 {
 	union wire_message message;
-	struct wire_attached wrong = { 0 };
-	int fds[WIRE_FDS_MAX] = { 0 };
+	struct wire_attached wrong = {0};
+	int fds[WIRE_FDS_MAX] = {0};
 	unsigned n = WIRE_FDS_MAX, before = count_fds();
 
 	wire_init(&wrong.header, WIRE_STATUS, sizeof(wrong));

@@ -18,7 +18,7 @@ static inline void enter_namespace(void)
 	if (unshare(CLONE_NEWNET) < 0)
 		cr_skip_test("no network namespace to be had here");
 	if (system("ip link set lo up && ip link add test0 mtu 9000 address " TEST_MAC
-		   " type veth peer name test1 && ip link set test0 up") != 0)
+	           " type veth peer name test1 && ip link set test0 up") != 0)
 		cr_skip_test("no veth pair to be had here");
 }
 

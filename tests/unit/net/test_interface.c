@@ -46,8 +46,8 @@ Test(interface, one_that_is_not_there_lists_those_that_are)
 	cr_assert(eq(int, net_interface_read("nonesuch", &interface, &fault), -ENODEV));
 	cr_expect(eq(int, fault.exit_code, EX_UNAVAILABLE));
 	cr_expect(strstr(fault.text, "nonesuch") && strstr(fault.text, "test0") && strstr(fault.text, "test1") &&
-		      strstr(fault.text, "lo"),
-		  "%s", fault.text);
+	                  strstr(fault.text, "lo"),
+	          "%s", fault.text);
 	cr_expect(eq(u32, interface.mtu, 7));
 	cr_expect(eq(int, net_interface_read("nonesuch", &interface, NULL), -ENODEV));
 }
@@ -71,7 +71,7 @@ Test(interface, a_list_of_many_is_cut_and_says_so)
 
 	for (int i = 0; i < 40; i++) {
 		snprintf(command, sizeof(command), "ip link add long_name_a_%02d type veth peer name long_name_b_%02d",
-			 i, i);
+		         i, i);
 		cr_assert(eq(int, system(command), 0));
 	}
 	cr_assert(eq(int, net_interface_read("nonesuch", &interface, &fault), -ENODEV));

@@ -31,11 +31,11 @@ TestSuite(membership, .init = begin, .fini = end, .timeout = 60);
 static struct flow_rule rule_to(const char *group, const char *source, uint16_t port)
 {
 	struct flow_rule rule = {
-	    .family = strchr(group, ':') ? AF_INET6 : AF_INET,
-	    .multicast = true,
-	    .has_source = source != NULL,
-	    .destination_port_be = htons(port),
-	    .vlan = -1,
+		.family = strchr(group, ':') ? AF_INET6 : AF_INET,
+		.multicast = true,
+		.has_source = source != NULL,
+		.destination_port_be = htons(port),
+		.vlan = -1,
 	};
 
 	cr_assert(eq(int, inet_pton(rule.family, group, rule.destination), 1));
@@ -138,10 +138,10 @@ Test(membership, ipv6_groups_and_sources)
 	cr_assert(eq(int, join("ff35::3:4", "2001:db8::1"), 0));
 	cr_expect(eq(int, count_lines("/proc/net/igmp6", "test0", "ff150000000000000000000000010002"), 1));
 	cr_expect(eq(int, count_lines("/proc/net/igmp6", "test0", "ff350000000000000000000000030004"), 1));
-	cr_expect(eq(
-	    int,
-	    count_lines("/proc/net/mcfilter6", "ff350000000000000000000000030004", "20010db8000000000000000000000001"),
-	    1));
+	cr_expect(eq(int,
+	             count_lines("/proc/net/mcfilter6", "ff350000000000000000000000030004",
+	                         "20010db8000000000000000000000001"),
+	             1));
 	membership_free(membership);
 	membership = NULL;
 	cr_expect(eq(int, count_lines("/proc/net/igmp6", "test0", "ff150000000000000000000000010002"), 0));
@@ -166,9 +166,9 @@ static int count_any_source(const char *group)
 	int n = 0;
 
 	for (int fd = 3; fd < 64; fd++) {
-		struct group_filter filter = { .gf_interface = test0 };
+		struct group_filter filter = {.gf_interface = test0};
 		socklen_t bytes = sizeof(filter);
-		struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = inet_addr(group) };
+		struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(group)};
 
 		memcpy(&filter.gf_group, &address, sizeof(address));
 		if (getsockopt(fd, IPPROTO_IP, MCAST_MSFILTER, &filter, &bytes) == 0)
@@ -248,9 +248,9 @@ Test(membership, a_limit_that_leaves_nothing_is_named)
 	cr_assert(eq(int, membership_join(membership, test0, &rule, &fault), -ENOBUFS));
 	cr_expect(eq(int, fault.exit_code, EX_OSERR));
 	cr_expect(strstr(fault.text, "test0") && strstr(fault.text, "239.1.2.3:7502") &&
-		      strstr(fault.text, "net.ipv4.igmp_max_memberships") &&
-		      strstr(fault.text, "net.ipv4.igmp_max_msf"),
-		  "%s", fault.text);
+	                  strstr(fault.text, "net.ipv4.igmp_max_memberships") &&
+	                  strstr(fault.text, "net.ipv4.igmp_max_msf"),
+	          "%s", fault.text);
 	write_sysctl("/proc/sys/net/ipv4/igmp_max_memberships", "20");
 	cr_expect(eq(int, membership_join(membership, test0, &rule, &fault), 0), "a failed join can be tried again");
 }
@@ -284,7 +284,7 @@ Test(membership, an_interface_that_went_away_is_unavailable)
 Test(membership, an_interface_without_ipv6_is_said_to_be)
 {
 	const struct flow_rule rule = rule_to("ff15::1", NULL, 7502);
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	cr_assert(eq(int, system("ip link set test0 mtu 1000"), 0));
 	cr_assert(lt(int, membership_join(membership, test0, &rule, &fault), 0));

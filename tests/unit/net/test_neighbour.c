@@ -16,7 +16,7 @@
 #include <time.h>
 
 #define PEER_MAC "02:00:00:00:0b:01"
-#define WAIT_S 25
+#define WAIT_S   25
 
 static pid_t peer_pid;
 static int peer_hold;
@@ -110,12 +110,12 @@ static struct config_address address_of(const char *text)
 static void want(const char *destination, const char *source, const uint8_t *mac)
 {
 	struct neighbour_wanted wanted = {
-	    .interface_index = if_nametoindex("test0"),
-	    .destination = address_of(destination),
-	    .source = source ? address_of(source) : (struct config_address){.family = AF_UNSPEC},
-	    .has_mac = mac != NULL,
-	    .changed = changed,
-	    .context = &now,
+		.interface_index = if_nametoindex("test0"),
+		.destination = address_of(destination),
+		.source = source ? address_of(source) : (struct config_address){.family = AF_UNSPEC},
+		.has_mac = mac != NULL,
+		.changed = changed,
+		.context = &now,
 	};
 
 	if (mac)
@@ -129,9 +129,9 @@ static bool has_mac(const char *mac)
 	uint8_t bytes[6];
 
 	cr_assert(eq(int,
-		     sscanf(mac, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", &bytes[0], &bytes[1], &bytes[2], &bytes[3], &bytes[4],
-			    &bytes[5]),
-		     6));
+	             sscanf(mac, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", &bytes[0], &bytes[1], &bytes[2], &bytes[3], &bytes[4],
+	                    &bytes[5]),
+	             6));
 	return now.state == NEXT_HOP_READY && memcmp(now.mac, bytes, sizeof(bytes)) == 0;
 }
 
@@ -163,12 +163,12 @@ static void expect_in_time(bool is_so, const char *what)
 }
 
 /* Run the loop until it is so. */
-#define wait_for(condition)                                                                                            \
-	do {                                                                                                           \
-		double deadline = seconds() + WAIT_S;                                                                  \
-		while (!(condition) && seconds() < deadline)                                                           \
-			cr_assert(ge(int, sd_event_run(event, 50000), 0));                                             \
-		expect_in_time(condition, #condition);                                                                 \
+#define wait_for(condition)                                                \
+	do {                                                               \
+		double deadline = seconds() + WAIT_S;                      \
+		while (!(condition) && seconds() < deadline)               \
+			cr_assert(ge(int, sd_event_run(event, 50000), 0)); \
+		expect_in_time(condition, #condition);                     \
 	} while (0)
 
 /* ---- who is asked for ------------------------------------------------------------------------------ */
@@ -264,7 +264,7 @@ Test(neighbour, one_that_the_kernel_forgets_stays_in_use_while_it_is_asked_for_a
 Test(neighbour, one_that_the_kernel_cannot_be_made_to_ask_for_is_given_up)
 {
 	if (system("nft add table inet t && nft 'add chain inet t out { type filter hook output priority 0; }' && "
-		   "nft add rule inet t out udp dport 9 drop") != 0)
+	           "nft add rule inet t out udp dport 9 drop") != 0)
 		cr_skip_test("no packet filter to be had here");
 	run("ip neigh replace 10.0.0.2 lladdr " PEER_MAC " nud reachable dev test0");
 	want("10.0.0.2", NULL, NULL);
@@ -375,9 +375,9 @@ Test(neighbour, no_privilege_is_needed)
 Test(neighbour, many_are_looked_up_in_rounds_and_a_storm_of_events_is_not_looked_up_each)
 {
 	struct neighbour_wanted wanted = {.interface_index = if_nametoindex("test0"),
-					  .destination = address_of("10.0.0.2"),
-					  .changed = changed,
-					  .context = &now};
+	                                  .destination = address_of("10.0.0.2"),
+	                                  .changed = changed,
+	                                  .context = &now};
 	struct neighbour *many[300];
 	unsigned rounds = 0;
 	double until;

@@ -10,23 +10,35 @@
 #define PAYLOAD_MAX 9000
 
 static const struct packet_route route4 = {
-	.family = AF_INET, .destination_mac = { 1, 0, 0x5e, 7, 1, 2 }, .source_mac = { 2, 0, 0, 0, 0, 9 },
-	.destination = { 239, 7, 1, 2 }, .source = { 10, 77, 0, 1 }, .destination_port = 7502, .source_port = 40000,
-	.vlan = -1, .hop_limit = 64,
+	.family = AF_INET,
+	.destination_mac = {1, 0, 0x5e, 7, 1, 2},
+	.source_mac = {2, 0, 0, 0, 0, 9},
+	.destination = {239, 7, 1, 2},
+	.source = {10, 77, 0, 1},
+	.destination_port = 7502,
+	.source_port = 40000,
+	.vlan = -1,
+	.hop_limit = 64,
 };
 static const struct packet_route route6 = {
-	.family = AF_INET6, .destination_mac = { 0x33, 0x33, 0, 7, 0, 2 }, .source_mac = { 2, 0, 0, 0, 0, 9 },
-	.destination = { 0xff, 0x15, [13] = 7, [15] = 2 }, .source = { 0xfd, 1, 2, 3, [15] = 0xfe },
-	.destination_port = 7502, .source_port = 40000, .vlan = -1, .hop_limit = 1,
+	.family = AF_INET6,
+	.destination_mac = {0x33, 0x33, 0, 7, 0, 2},
+	.source_mac = {2, 0, 0, 0, 0, 9},
+	.destination = {0xff, 0x15, [13] = 7, [15] = 2},
+	.source = {0xfd, 1, 2, 3, [15] = 0xfe},
+	.destination_port = 7502,
+	.source_port = 40000,
+	.vlan = -1,
+	.hop_limit = 1,
 };
-static const uint32_t sizes[] = { 0, 1, 2, 15, 16, 17, 18, 31, 32, 33, 1471, 1472, 8948 };
+static const uint32_t sizes[] = {0, 1, 2, 15, 16, 17, 18, 31, 32, 33, 1471, 1472, 8948};
 
 static uint8_t frame[PACKET_HEADERS_MAX + PAYLOAD_MAX];
 static uint8_t payload[PAYLOAD_MAX];
 
 /* The frame as it would be on the wire. */
 static struct packet_template build(const struct packet_route *route, enum packet_checksums checksums,
-				    uint32_t payload_bytes, uint16_t identification)
+                                    uint32_t payload_bytes, uint16_t identification)
 {
 	struct packet_template packet;
 
@@ -59,7 +71,7 @@ static uint16_t add(uint16_t sum, const uint8_t *bytes, uint32_t n)
 static uint16_t udp_check(const struct packet_template *packet, uint32_t udp_bytes)
 {
 	uint32_t ip = packet->l3;
-	const uint8_t tail[4] = { 0, 17, (uint8_t)(udp_bytes >> 8), (uint8_t)udp_bytes };
+	const uint8_t tail[4] = {0, 17, (uint8_t)(udp_bytes >> 8), (uint8_t)udp_bytes};
 	uint16_t sum = packet->ipv6 ? add(0, frame + ip + 8, 32) : add(0, frame + ip + 12, 8);
 
 	return add(add(sum, tail, 4), frame + packet->header_bytes - 8, udp_bytes);
@@ -73,9 +85,9 @@ static uint32_t be16(uint32_t at)
 Test(build, every_byte_of_an_ipv4_packet_is_where_the_standards_say)
 {
 	static const uint8_t expected[] = {
-		1, 0, 0x5e, 7, 1, 2, 2, 0, 0, 0, 0, 9, 0x81, 0x00, 0x0f, 0xa1, 0x08, 0x00,
-		0x45, 46 << 2, 0, 31, 0x12, 0x34, 0x40, 0, 7, 17, 0, 0, 10, 77, 0, 1, 239, 7, 1, 2,
-		0x9c, 0x40, 0x1d, 0x4e, 0, 11, 0, 0, 'a', 'b', 'c',
+		1,    0,    0x5e,    7, 1,    2,    2,    0,    0, 0,  0,  9, 0x81, 0x00, 0x0f, 0xa1, 0x08,
+		0x00, 0x45, 46 << 2, 0, 31,   0x12, 0x34, 0x40, 0, 7,  17, 0, 0,    10,   77,   0,    1,
+		239,  7,    1,       2, 0x9c, 0x40, 0x1d, 0x4e, 0, 11, 0,  0, 'a',  'b',  'c',
 	};
 	struct packet_route route = route4;
 
@@ -91,11 +103,9 @@ Test(build, every_byte_of_an_ipv4_packet_is_where_the_standards_say)
 Test(build, every_byte_of_an_ipv6_packet_is_where_the_standards_say)
 {
 	static const uint8_t expected[] = {
-		0x33, 0x33, 0, 7, 0, 2, 2, 0, 0, 0, 0, 9, 0x86, 0xdd,
-		0x6b, 0x80, 0, 0, 0, 11, 17, 1,
-		0xfd, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe,
-		0xff, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 2,
-		0x9c, 0x40, 0x1d, 0x4e, 0, 11, 0, 0, 'a', 'b', 'c',
+		0x33, 0x33, 0, 7, 0, 2, 2, 0, 0, 0, 0,    9,    0x86, 0xdd, 0x6b, 0x80, 0,    0,    0,   11,  17,  1,
+		0xfd, 1,    2, 3, 0, 0, 0, 0, 0, 0, 0,    0,    0,    0,    0,    0xfe, 0xff, 0x15, 0,   0,   0,   0,
+		0,    0,    0, 0, 0, 0, 0, 7, 0, 2, 0x9c, 0x40, 0x1d, 0x4e, 0,    11,   0,    0,    'a', 'b', 'c',
 	};
 	struct packet_route route = route6;
 
@@ -108,7 +118,7 @@ Test(build, every_byte_of_an_ipv6_packet_is_where_the_standards_say)
 
 Test(build, what_was_built_is_parsed_as_what_was_asked_for)
 {
-	const struct packet_route *routes[] = { &route4, &route6 };
+	const struct packet_route *routes[] = {&route4, &route6};
 
 	for (int r = 0; r < 4; r++) {
 		struct packet_route route = *routes[r / 2];
@@ -131,7 +141,7 @@ Test(build, what_was_built_is_parsed_as_what_was_asked_for)
 
 Test(build, checksums_in_software_are_those_of_rfc_1071)
 {
-	const struct packet_route *routes[] = { &route4, &route6 };
+	const struct packet_route *routes[] = {&route4, &route6};
 
 	for (uint32_t seed = 0; seed < 40; seed++) {
 		fill(seed);
@@ -140,7 +150,7 @@ Test(build, checksums_in_software_are_those_of_rfc_1071)
 				build(routes[seed % 2], PACKET_CHECKSUMS_SOFTWARE, sizes[i], (uint16_t)(seed * 1000));
 
 			cr_expect(eq(u16, udp_check(&packet, 8 + sizes[i]), 0xffff), "%u bytes, seed %u", sizes[i],
-				  seed);
+			          seed);
 			if (!packet.ipv6)
 				cr_expect(eq(u16, add(0, frame + packet.l3, 20), 0xffff), "header, seed %u", seed);
 		}

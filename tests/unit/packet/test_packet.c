@@ -36,7 +36,7 @@ static struct packet_view parse(const struct frame_options *options)
 
 Test(packet, a_plain_ipv4_frame_splits_at_42)
 {
-	const struct frame_options options = { .payload_bytes = 100 };
+	const struct frame_options options = {.payload_bytes = 100};
 	struct packet_view view = parse(&options);
 
 	cr_expect(is_plain(42));
@@ -48,7 +48,7 @@ Test(packet, a_plain_ipv4_frame_splits_at_42)
 
 Test(packet, a_plain_ipv6_frame_splits_at_62)
 {
-	const struct frame_options options = { .ipv6 = true, .payload_bytes = 100 };
+	const struct frame_options options = {.ipv6 = true, .payload_bytes = 100};
 	struct packet_view view = parse(&options);
 
 	cr_expect(is_plain(62));
@@ -59,8 +59,8 @@ Test(packet, a_plain_ipv6_frame_splits_at_62)
 
 Test(packet, a_vlan_tag_moves_everything_by_4)
 {
-	const struct frame_options v4 = { .n_vlan_tags = 1, .payload_bytes = 30 };
-	const struct frame_options v6 = { .n_vlan_tags = 1, .ipv6 = true, .payload_bytes = 30 };
+	const struct frame_options v4 = {.n_vlan_tags = 1, .payload_bytes = 30};
+	const struct frame_options v6 = {.n_vlan_tags = 1, .ipv6 = true, .payload_bytes = 30};
 
 	cr_expect(eq(u16, parse(&v4).header_length, 46));
 	cr_expect(not(is_plain(42)));
@@ -73,7 +73,7 @@ Test(packet, a_vlan_tag_moves_everything_by_4)
 Test(packet, ip_options_are_not_plain_and_lengthen_the_headers)
 {
 	for (uint32_t option_bytes = 4; option_bytes <= 40; option_bytes += 4) {
-		const struct frame_options options = { .ip_option_bytes = option_bytes, .payload_bytes = 64 };
+		const struct frame_options options = {.ip_option_bytes = option_bytes, .payload_bytes = 64};
 		struct packet_view view = parse(&options);
 
 		cr_expect(not(is_plain(42)));
@@ -84,8 +84,8 @@ Test(packet, ip_options_are_not_plain_and_lengthen_the_headers)
 
 Test(packet, a_first_fragment_has_a_udp_header_and_a_later_one_has_none)
 {
-	const struct frame_options first = { .fragment = 0x2000, .payload_bytes = 96, .udp_length = 1000 };
-	const struct frame_options later = { .fragment = 0x2003, .payload_bytes = 96 };
+	const struct frame_options first = {.fragment = 0x2000, .payload_bytes = 96, .udp_length = 1000};
+	const struct frame_options later = {.fragment = 0x2003, .payload_bytes = 96};
 	struct packet_view view = parse(&first);
 
 	cr_expect(not(is_plain(42)));
@@ -105,13 +105,13 @@ Test(packet, only_the_four_layouts_have_a_plain_form)
 
 	for (uint32_t header_bytes = 0; header_bytes < 200; header_bytes++)
 		cr_expect(eq(int, packet_plain_init(&plain, header_bytes),
-			     header_bytes == 42 || header_bytes == 46 || header_bytes == 62 || header_bytes == 66));
+		             header_bytes == 42 || header_bytes == 46 || header_bytes == 62 || header_bytes == 66));
 }
 
 Test(packet, what_a_plain_frame_may_vary_in_does_not_matter)
 {
-	const struct frame_options v4 = { .payload_bytes = 100 };
-	const struct frame_options v6 = { .ipv6 = true, .payload_bytes = 100 };
+	const struct frame_options v4 = {.payload_bytes = 100};
+	const struct frame_options v6 = {.ipv6 = true, .payload_bytes = 100};
 
 	frame_build(&v4, 0, frame);
 	for (uint32_t byte = 0; byte < 42; byte++) {
@@ -133,7 +133,7 @@ Test(packet, what_a_plain_frame_may_vary_in_does_not_matter)
 
 Test(packet, dont_fragment_is_plain)
 {
-	const struct frame_options options = { .fragment = 0x4000, .payload_bytes = 9 };
+	const struct frame_options options = {.fragment = 0x4000, .payload_bytes = 9};
 
 	frame_build(&options, 0, frame);
 	cr_expect(is_plain(42));
@@ -142,7 +142,7 @@ Test(packet, dont_fragment_is_plain)
 Test(packet, ethernet_padding_is_not_payload)
 {
 	for (uint32_t payload_bytes = 0; payload_bytes < 20; payload_bytes++) {
-		const struct frame_options options = { .payload_bytes = payload_bytes };
+		const struct frame_options options = {.payload_bytes = payload_bytes};
 
 		cr_expect(eq(u32, parse(&options).payload_length, payload_bytes));
 		cr_expect(eq(u32, udp_length(42), payload_bytes + 8));
@@ -151,7 +151,7 @@ Test(packet, ethernet_padding_is_not_payload)
 
 Test(packet, a_udp_length_below_its_header_is_no_packet)
 {
-	const struct frame_options options = { .payload_bytes = 30, .udp_length = 7 };
+	const struct frame_options options = {.payload_bytes = 30, .udp_length = 7};
 	struct packet_view view;
 	uint32_t bytes = frame_build(&options, 0, frame);
 
@@ -160,7 +160,7 @@ Test(packet, a_udp_length_below_its_header_is_no_packet)
 
 Test(packet, ipv6_extension_headers_are_walked)
 {
-	const struct frame_options options = { .ipv6 = true, .extension_bytes = 16, .payload_bytes = 50 };
+	const struct frame_options options = {.ipv6 = true, .extension_bytes = 16, .payload_bytes = 50};
 	struct packet_view view = parse(&options);
 
 	cr_expect(not(is_plain(62)));
@@ -170,8 +170,8 @@ Test(packet, ipv6_extension_headers_are_walked)
 
 Test(packet, other_protocols_are_refused)
 {
-	const struct frame_options v4 = { .protocol = 6, .payload_bytes = 30 };
-	const struct frame_options v6 = { .ipv6 = true, .protocol = 6, .payload_bytes = 30 };
+	const struct frame_options v4 = {.protocol = 6, .payload_bytes = 30};
+	const struct frame_options v6 = {.ipv6 = true, .protocol = 6, .payload_bytes = 30};
 	struct packet_view view;
 
 	cr_expect(not(packet_parse(frame, frame_build(&v4, 0, frame), &view)));
@@ -184,10 +184,10 @@ Test(packet, other_protocols_are_refused)
 Test(packet, a_frame_cut_anywhere_is_never_read_behind_its_end)
 {
 	const struct frame_options shapes[] = {
-		{ .payload_bytes = 20, .no_padding = true },
-		{ .ip_option_bytes = 40, .payload_bytes = 20, .no_padding = true },
-		{ .n_vlan_tags = 2, .payload_bytes = 20, .no_padding = true },
-		{ .ipv6 = true, .extension_bytes = 24, .payload_bytes = 20, .no_padding = true },
+		{.payload_bytes = 20, .no_padding = true},
+		{.ip_option_bytes = 40, .payload_bytes = 20, .no_padding = true},
+		{.n_vlan_tags = 2, .payload_bytes = 20, .no_padding = true},
+		{.ipv6 = true, .extension_bytes = 24, .payload_bytes = 20, .no_padding = true},
 	};
 
 	for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {

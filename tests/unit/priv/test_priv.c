@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 static const struct priv_capability wanted[] = {
-	{ CAP_NET_RAW, true, "raw packet queues" },
-	{ CAP_IPC_LOCK, false, "registering memory" },
+	{CAP_NET_RAW, true, "raw packet queues"},
+	{CAP_IPC_LOCK, false, "registering memory"},
 };
 
 static void need(int capability)
@@ -27,7 +27,7 @@ static void need(int capability)
 
 Test(priv, only_what_is_asked_for_is_kept)
 {
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char report[256];
 
 	need(CAP_NET_RAW);
@@ -49,7 +49,7 @@ Test(priv, only_what_is_asked_for_is_kept)
 
 Test(priv, a_missing_one_names_itself_and_what_grants_it)
 {
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char report[256];
 
 	need(CAP_NET_RAW);
@@ -57,14 +57,14 @@ Test(priv, a_missing_one_names_itself_and_what_grants_it)
 	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), -EPERM));
 	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
 	cr_expect(strstr(fault.text, "CAP_NET_RAW is missing") && strstr(fault.text, "setcap") &&
-			  strstr(fault.text, "AmbientCapabilities=") && strstr(fault.text, "ibv_launch"),
-		  "%s", fault.text);
+	                  strstr(fault.text, "AmbientCapabilities=") && strstr(fault.text, "ibv_launch"),
+	          "%s", fault.text);
 	cr_expect(eq(ptr, strchr(fault.text, '\n'), NULL));
 }
 
 Test(priv, an_optional_one_may_be_missing)
 {
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char report[256];
 
 	need(CAP_NET_RAW);
@@ -75,7 +75,7 @@ Test(priv, an_optional_one_may_be_missing)
 
 Test(priv, one_more_can_be_dropped_later_and_does_not_come_back)
 {
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char report[256];
 
 	need(CAP_IPC_LOCK);
@@ -89,9 +89,9 @@ Test(priv, one_more_can_be_dropped_later_and_does_not_come_back)
 
 Test(priv, the_memlock_limit_counts_only_without_ipc_lock)
 {
-	const struct rlimit limit = { 1 << 20, 4 << 20 };
+	const struct rlimit limit = {1 << 20, 4 << 20};
 	struct rlimit now;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	need(CAP_IPC_LOCK);
 	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &limit), 0));
@@ -102,8 +102,9 @@ Test(priv, the_memlock_limit_counts_only_without_ipc_lock)
 	cr_expect(eq(u64, now.rlim_cur, 4 << 20));
 	cr_expect(eq(int, priv_memlock_allows(8 << 20, &fault), -ENOMEM));
 	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
-	cr_expect(strstr(fault.text, "8388608") && strstr(fault.text, "RLIMIT_MEMLOCK") && strstr(fault.text, "LimitMEMLOCK=") && strstr(fault.text, "CAP_IPC_LOCK"),
-		  "%s", fault.text);
+	cr_expect(strstr(fault.text, "8388608") && strstr(fault.text, "RLIMIT_MEMLOCK") &&
+	                  strstr(fault.text, "LimitMEMLOCK=") && strstr(fault.text, "CAP_IPC_LOCK"),
+	          "%s", fault.text);
 }
 
 /* As systemd starts it: another user, with ambient capabilities. */
@@ -123,7 +124,7 @@ static void become_nobody_with(cap_value_t capability)
 
 Test(priv, ambient_ones_of_a_service_are_kept_and_not_passed_on)
 {
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char report[256];
 	cap_t set;
 	cap_flag_value_t value;
@@ -140,12 +141,13 @@ Test(priv, ambient_ones_of_a_service_are_kept_and_not_passed_on)
 	cap_free(set);
 	/* Without CAP_SETPCAP the bounding set stays, and the report does not say otherwise. */
 	cr_expect(eq(int, cap_get_bound(CAP_SYS_ADMIN), 1));
-	cr_expect(strstr(report, " 0 in the bounding set") == NULL && strstr(report, "in the bounding set"), "%s", report);
+	cr_expect(strstr(report, " 0 in the bounding set") == NULL && strstr(report, "in the bounding set"), "%s",
+	          report);
 }
 
 Test(priv, root_does_not_get_them_back_by_starting_a_program)
 {
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char report[256];
 	int status;
 	pid_t child;
@@ -168,7 +170,7 @@ Test(priv, root_does_not_get_them_back_by_starting_a_program)
 
 Test(priv, nobody_without_any_is_told)
 {
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char report[256];
 
 	need(CAP_SETUID);
@@ -181,8 +183,8 @@ Test(priv, nobody_without_any_is_told)
 
 Test(priv, no_limit_is_no_limit)
 {
-	const struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
-	struct fault fault = { 0 };
+	const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+	struct fault fault = {0};
 
 	need(CAP_SYS_RESOURCE);
 	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &none), 0));
@@ -190,12 +192,12 @@ Test(priv, no_limit_is_no_limit)
 	cr_expect(eq(int, priv_memlock_allows(UINT64_C(1) << 40, &fault), 0), "%s", fault.text);
 }
 
-static const struct priv_user nobody = { "nobody", 65534, 65534 };
+static const struct priv_user nobody = {"nobody", 65534, 65534};
 
 Test(priv, another_user_is_become_for_good_and_with_what_is_asked_for)
 {
 	static const gid_t roots = 0;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char report[256];
 	gid_t groups[64];
 	int n;
@@ -222,7 +224,7 @@ Test(priv, another_user_is_become_for_good_and_with_what_is_asked_for)
 /* In a process of one thread: libc does not have some threads change their user and others not. */
 static int try_without_setuid(void)
 {
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	char report[256];
 	bool is_told;
 
@@ -250,11 +252,12 @@ Test(priv, who_cannot_become_another_user_is_told)
 Test(priv, a_user_is_found_or_the_command_named_that_makes_it)
 {
 	struct priv_user user;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	cr_assert(eq(int, priv_find_user(&user, "nobody", &fault), 0));
 	cr_expect(eq(int, (int)user.uid, 65534));
 	cr_expect(eq(int, priv_find_user(&user, "ibvcap-is-not-there", &fault), -ENOENT));
 	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, "'ibvcap-is-not-there'") && strstr(fault.text, "systemd-sysusers"), "%s", fault.text);
+	cr_expect(strstr(fault.text, "'ibvcap-is-not-there'") && strstr(fault.text, "systemd-sysusers"), "%s",
+	          fault.text);
 }

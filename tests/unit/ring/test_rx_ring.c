@@ -31,7 +31,7 @@ static const struct rx_ring_options small = {
 
 static void init(struct rx_ring *ring, const struct rx_ring_options *options)
 {
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 
 	cr_assert(eq(int, rx_ring_init(ring, options, &fault), 0), "%s", fault.text);
 }
@@ -80,7 +80,7 @@ Test(rx_ring, the_shared_description_is_complete)
 	cr_expect(eq(u64, shared->block_bytes, 8192), "64 rows of 100 bytes, rounded up to 4 KiB");
 	cr_expect(le(u64, (uint64_t)shared->n_blocks * shared->block_bytes, shared->payload_segment_bytes));
 	cr_expect(le(u64, shared->meta_offset + (uint64_t)shared->n_blocks * N * sizeof(struct ibvcap_meta),
-		     shared->segment.bytes));
+	             shared->segment.bytes));
 	cr_expect(eq(int, strcmp(shared->stream, "test"), 0));
 	rx_ring_deinit(&ring);
 }
@@ -547,8 +547,9 @@ Test(rx_ring, two_consumers_with_one_account_are_charged_once)
 
 Test(rx_ring, counts_that_go_back_or_past_head_are_a_lie)
 {
-	static const uint64_t lies[][2] = { /* delivered, skipped */
-		{ UINT64_MAX, 0 }, { N, 0 }, { 0, UINT64_MAX }, { 2 * N, UINT64_MAX - N }, { UINT64_MAX, 3 * N + 1 },
+	static const uint64_t lies[][2] = {
+		/* delivered, skipped */
+		{UINT64_MAX, 0}, {N, 0}, {0, UINT64_MAX}, {2 * N, UINT64_MAX - N}, {UINT64_MAX, 3 * N + 1},
 	};
 	struct rx_ring ring;
 	struct ring_consumer consumer;
@@ -594,7 +595,7 @@ static uint64_t begin_at(struct rx_ring *ring, uint32_t where, uint64_t value)
 	struct ring_consumer consumer;
 
 	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
-	consumer.start = (struct start){ where, value };
+	consumer.start = (struct start){where, value};
 	cr_assert(eq(int, rx_ring_add_consumer(ring, &consumer), 0));
 	cr_expect(eq(u64, consumer.state->attach_sequence, consumer.attach_sequence));
 	cr_expect(eq(u64, consumer.state->attach_head, ring->head));
@@ -646,9 +647,9 @@ Test(rx_ring, a_time_is_the_first_packet_that_is_not_older)
 		uint64_t first = sequence / 3 * 3;
 
 		cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 1000 + sequence / 3 * 10),
-			     first < oldest ? oldest : first));
+		             first < oldest ? oldest : first));
 		cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 1001 + sequence / 3 * 10),
-			     first + 3 < ring.head ? first + 3 : ring.head));
+		             first + 3 < ring.head ? first + 3 : ring.head));
 	}
 	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 0), oldest));
 	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, UINT64_MAX), ring.head));
@@ -662,7 +663,7 @@ static uint32_t word_of(const struct ring_consumer *consumer)
 
 static bool has_rung(const struct rx_ring *ring)
 {
-	struct pollfd poller = { .fd = ring->doorbell, .events = POLLIN };
+	struct pollfd poller = {.fd = ring->doorbell, .events = POLLIN};
 	eventfd_t rings;
 
 	return poll(&poller, 1, 0) == 1 && eventfd_read(ring->doorbell, &rings) == 0;
@@ -757,8 +758,7 @@ Test(rx_ring, more_consumers_than_it_has_room_for_are_refused)
 	init(&ring, &small);
 	for (uint32_t i = 0; i <= RX_RING_CONSUMERS_MAX; i++) {
 		cr_assert(eq(int, test_consumer_init(&consumers[i], 1), 0));
-		cr_expect(eq(int, rx_ring_add_consumer(&ring, &consumers[i]),
-			     i < RX_RING_CONSUMERS_MAX ? 0 : -EAGAIN));
+		cr_expect(eq(int, rx_ring_add_consumer(&ring, &consumers[i]), i < RX_RING_CONSUMERS_MAX ? 0 : -EAGAIN));
 	}
 	for (uint32_t i = 0; i <= RX_RING_CONSUMERS_MAX; i++)
 		test_consumer_deinit(&consumers[i]);
@@ -768,7 +768,7 @@ Test(rx_ring, more_consumers_than_it_has_room_for_are_refused)
 Test(rx_ring, impossible_geometry_is_refused_with_a_reason)
 {
 	struct rx_ring_options options = small;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	struct rx_ring ring;
 
 	options.slots_per_block = 100;
@@ -783,7 +783,7 @@ Test(rx_ring, impossible_geometry_is_refused_with_a_reason)
 Test(rx_ring, too_few_hugepages_say_how_many_and_how_to_get_them)
 {
 	struct rx_ring_options options = small;
-	struct fault fault = { 0 };
+	struct fault fault = {0};
 	struct rx_ring ring;
 
 	options.page_bytes = 2u << 20;

@@ -15,8 +15,8 @@
 #define SLOTS 64u
 #define BYTES 100u
 
-static const struct sender_options options = { .channel = "test", .epoch = 7, .n_slots = SLOTS, .slot_bytes = BYTES,
-					       .n_destinations = 2, .page_bytes = 4096 };
+static const struct sender_options options = {
+	.channel = "test", .epoch = 7, .n_slots = SLOTS, .slot_bytes = BYTES, .n_destinations = 2, .page_bytes = 4096};
 
 static void set_up(struct sender *sender)
 {
@@ -63,8 +63,7 @@ Test(sender, geometries_that_no_arena_has_are_refused)
 {
 	static const struct {
 		uint32_t n_slots, slot_bytes;
-	} bad[] = { { 63, 100 }, { 96, 100 }, { 32, 100 }, { 0, 100 }, { IBVCAP_TX_SLOTS_MAX * 2, 100 },
-		    { 64, 0 }, { 64, 65536 } };
+	} bad[] = {{63, 100}, {96, 100}, {32, 100}, {0, 100}, {IBVCAP_TX_SLOTS_MAX * 2, 100}, {64, 0}, {64, 65536}};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct sender_options wrong = options;
@@ -132,7 +131,7 @@ Test(sender, one_that_has_sealed_the_seals_is_refused)
 
 Test(sender, a_cursor_that_goes_back_or_past_its_room_is_bad_and_is_not_used)
 {
-	static const uint64_t lies[] = { 4, 0, 5 + SLOTS + 1, UINT64_MAX, UINT64_C(1) << 63 };
+	static const uint64_t lies[] = {4, 0, 5 + SLOTS + 1, UINT64_MAX, UINT64_C(1) << 63};
 
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		struct sender sender;
@@ -193,11 +192,11 @@ Test(sender, a_descriptor_is_read_once)
 	struct sender sender;
 
 	set_up(&sender);
-	*descriptor(&sender, 0) = (struct ibvcap_tx_descriptor){ .length = 10, .destination = 1 };
+	*descriptor(&sender, 0) = (struct ibvcap_tx_descriptor){.length = 10, .destination = 1};
 	sender_store_submitted(sender.page, 1);
 	cr_assert(sender_look(&sender));
 	cr_assert(eq(u16, sender_peek(&sender)->length, 10));
-	*descriptor(&sender, 0) = (struct ibvcap_tx_descriptor){ .length = 65535, .destination = 65535 };
+	*descriptor(&sender, 0) = (struct ibvcap_tx_descriptor){.length = 65535, .destination = 65535};
 	cr_expect(eq(u16, sender_peek(&sender)->length, 10));
 	cr_expect(eq(u16, sender_peek(&sender)->destination, 1));
 	sender_deinit(&sender);
@@ -223,7 +222,7 @@ Test(sender, a_row_is_where_the_packets_number_says)
 
 Test(sender, each_status_counts_once_and_the_sum_is_exact)
 {
-	static const int32_t statuses[] = { 0, -EMSGSIZE, 0, -ETIME, -ECANCELED, -EIO };
+	static const int32_t statuses[] = {0, -EMSGSIZE, 0, -ETIME, -ECANCELED, -EIO};
 	enum { N = sizeof(statuses) / sizeof(statuses[0]) };
 	struct sender sender;
 

@@ -38,8 +38,7 @@ static void set_up(void)
 	TAILQ_INIT(&device.armed_later);
 	dbrec[HW_DBR_CQ_CONSUMER] = 0;
 	dbrec[HW_DBR_CQ_ARM] = CQ_NEVER_ARMED;
-	cq = (struct cq){.device = &device, .buf = entries, .cqe_bytes = 64, .n_cqe = N_CQE,
-			 .dbrec = dbrec};
+	cq = (struct cq){.device = &device, .buf = entries, .cqe_bytes = 64, .n_cqe = N_CQE, .dbrec = dbrec};
 	cq_init(&cq);
 }
 

@@ -11,8 +11,7 @@
 enum { SPEC_ETH = 0x20, SPEC_IPV4 = 0x30, SPEC_UDP = 0x41 };
 #define PRIORITIES 16
 
-static const struct flow_limits limits = {
-	.n_priorities = PRIORITIES, .sniffer = true, .dont_trap = true};
+static const struct flow_limits limits = {.n_priorities = PRIORITIES, .sniffer = true, .dont_trap = true};
 
 #define MULTICAST "239.1.2.3"
 

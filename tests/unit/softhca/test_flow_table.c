@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#define N_RULES 300
+#define N_RULES   300
 #define N_PACKETS 3000
 
 /* xorshift: the same on every machine. */
@@ -102,7 +102,7 @@ static void reference_remove(struct reference *ref, unsigned int number)
 
 /* Every rule is asked: the lowest table, in it the lowest place, of those the oldest. */
 static const struct flow_rule *reference_lookup(const struct reference *ref, const struct packet_key *k,
-						unsigned int first, unsigned int end)
+                                                unsigned int first, unsigned int end)
 {
 	const struct flow_rule *best = NULL;
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define FRAME_BYTES 1522u
-#define RING_BYTES (64u << 10)
+#define RING_BYTES  (64u << 10)
 
 /* Both ends, as two programs have them. */
 struct pair {
@@ -127,8 +127,8 @@ Test(memory_ring, a_shape_beyond_the_memory_is_refused)
 {
 	const struct {
 		uint32_t n_slots, slot_bytes;
-	} shapes[] = {{0, 1600}, {3, 1600}, {1u << 31, 1600}, {64, 1600}, {2, 0}, {2, 16}, {2, 100},
-		      {1, UINT32_MAX & ~63u}};
+	} shapes[] = {{0, 1600}, {3, 1600}, {1u << 31, 1600}, {64, 1600},
+	              {2, 0},    {2, 16},   {2, 100},         {1, UINT32_MAX & ~63u}};
 
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
 		struct memory_ring in, out;

@@ -12,8 +12,7 @@ static uint8_t memory[4096];
 
 static uint32_t new_key(struct mkey_table *t, bool write)
 {
-	struct mkey m = {.local_write = write, .start = memory, .iova = 0x1000, .length = 4096,
-			 .pd = A};
+	struct mkey m = {.local_write = write, .start = memory, .iova = 0x1000, .length = 4096, .pd = A};
 
 	return mkey_create(t, &m, 100000);
 }

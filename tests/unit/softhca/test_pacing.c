@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 
 #define FRAME_BYTES 1250u /* one millisecond at 10 Mb/s */
-#define MS 1000000ull
+#define MS          1000000ull
 
 static uint64_t now;
 

@@ -22,8 +22,7 @@ static void nothing(struct cq *cq)
 	(void)cq;
 }
 
-static const struct device_events events = {
-	.cq_completion = nothing, .cq_error = nothing, .qp_fatal = fatal};
+static const struct device_events events = {.cq_completion = nothing, .cq_error = nothing, .qp_fatal = fatal};
 static struct device device;
 static uint32_t cq_dbrec[2], dbrec[2];
 static uint8_t entries[N_CQE * 64], send_buf[16 * HW_SEND_WQE_BB], receive_buf[16 * 16];
@@ -41,13 +40,17 @@ static void set_up(void)
 	memset(dbrec, 0, sizeof(dbrec));
 	memset(send_buf, 0, sizeof(send_buf));
 	cq_dbrec[HW_DBR_CQ_ARM] = CQ_NEVER_ARMED;
-	cq = (struct cq){.device = &device, .buf = entries, .cqe_bytes = 64, .n_cqe = N_CQE,
-			 .dbrec = cq_dbrec};
+	cq = (struct cq){.device = &device, .buf = entries, .cqe_bytes = 64, .n_cqe = N_CQE, .dbrec = cq_dbrec};
 	cq_init(&cq);
 	qp = (struct qp){.device = &device, .qpn = 5};
 	qp.sq = (struct sq){.cq = &cq, .buf = send_buf, .dbrec = &dbrec[HW_DBR_SEND], .n_bb = 16};
-	qp.rq = (struct rq){.device = &device, .cq = &cq, .buf = receive_buf, .n_wqe = 16,
-			    .wqe_shift = 4, .dbrec = &dbrec[HW_DBR_RECV], .qp = &qp};
+	qp.rq = (struct rq){.device = &device,
+	                    .cq = &cq,
+	                    .buf = receive_buf,
+	                    .n_wqe = 16,
+	                    .wqe_shift = 4,
+	                    .dbrec = &dbrec[HW_DBR_RECV],
+	                    .qp = &qp};
 	TAILQ_INSERT_TAIL(&device.qps, &qp, link);
 	qp_set_state(&qp, QP_INIT);
 	qp_set_state(&qp, QP_RTR);

@@ -26,11 +26,10 @@ static const struct vector {
 	{AF_INET, "12.22.207.184", 38024, "24.19.198.95", 12898, 0xd2d0a5de, 0x5c2b394a},
 	{AF_INET, "209.142.163.6", 2217, "38.27.205.30", 48228, 0x82989176, 0xafc7327f},
 	{AF_INET, "202.188.127.2", 1303, "153.39.163.191", 44251, 0x5d1809c5, 0x10e828a2},
-	{AF_INET6, "3ffe:2501:200:3::1", 1766, "3ffe:2501:200:1fff::7", 2794, 0x2cc18cd5,
-	 0x40207d3d},
+	{AF_INET6, "3ffe:2501:200:3::1", 1766, "3ffe:2501:200:1fff::7", 2794, 0x2cc18cd5, 0x40207d3d},
 	{AF_INET6, "ff02::1", 4739, "3ffe:501:8::260:97ff:fe40:efab", 14230, 0x0f0c461c, 0xdde51bbf},
-	{AF_INET6, "fe80::200:f8ff:fe21:67cf", 38024, "3ffe:1900:4545:3:200:f8ff:fe21:67cf", 44251,
-	 0x4b61e985, 0x02d1feef},
+	{AF_INET6, "fe80::200:f8ff:fe21:67cf", 38024, "3ffe:1900:4545:3:200:f8ff:fe21:67cf", 44251, 0x4b61e985,
+         0x02d1feef},
 };
 
 static struct packet packet_of(const struct vector *v, uint8_t protocol)
@@ -56,8 +55,8 @@ static uint32_t hash(uint32_t fields, const struct packet *p)
 
 #define ADDRESSES_4 (MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_DST_IPV4)
 #define ADDRESSES_6 (MLX5_RX_HASH_SRC_IPV6 | MLX5_RX_HASH_DST_IPV6)
-#define TCP_PORTS (MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP)
-#define UDP_PORTS (MLX5_RX_HASH_SRC_PORT_UDP | MLX5_RX_HASH_DST_PORT_UDP)
+#define TCP_PORTS   (MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP)
+#define UDP_PORTS   (MLX5_RX_HASH_SRC_PORT_UDP | MLX5_RX_HASH_DST_PORT_UDP)
 
 Test(rss, published_vectors)
 {
@@ -103,8 +102,7 @@ Test(rss, legal_fields)
 	cr_assert_eq(rss_check_fields(ADDRESSES_6 | TCP_PORTS, 8), 0);
 	cr_assert_eq(rss_check_fields(MLX5_RX_HASH_DST_PORT_UDP, 8), 0);
 	cr_assert_eq(rss_check_fields(ADDRESSES_4 | MLX5_RX_HASH_SRC_IPV6, 8), -EINVAL);
-	cr_assert_eq(rss_check_fields(MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_UDP, 8),
-		     -EINVAL);
+	cr_assert_eq(rss_check_fields(MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_UDP, 8), -EINVAL);
 	cr_assert_eq(rss_check_fields(0, 1), 0);
 	cr_assert_eq(rss_check_fields(0, 2), -EINVAL);
 	cr_assert_eq(rss_check_fields(ADDRESSES_4 | MLX5_RX_HASH_INNER, 8), -EOPNOTSUPP);

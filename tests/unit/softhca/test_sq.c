@@ -8,8 +8,8 @@
 #include <endian.h>
 #include <string.h>
 
-#define N_CQE 16
-#define N_BB 4
+#define N_CQE        16
+#define N_BB         4
 #define INLINE_BYTES 900
 
 static unsigned int n_sent;
@@ -48,8 +48,7 @@ static void set_up(void)
 	device.mtu = 1500;
 	TAILQ_INIT(&device.armed_later);
 	cq_dbrec[HW_DBR_CQ_ARM] = CQ_NEVER_ARMED;
-	cq = (struct cq){.device = &device, .buf = entries, .cqe_bytes = 64, .n_cqe = N_CQE,
-			 .dbrec = cq_dbrec};
+	cq = (struct cq){.device = &device, .buf = entries, .cqe_bytes = 64, .n_cqe = N_CQE, .dbrec = cq_dbrec};
 	cq_init(&cq);
 	qp = (struct qp){.device = &device, .qpn = 5};
 	qp.sq = (struct sq){.cq = &cq, .buf = send_buf, .dbrec = &dbrec[HW_DBR_SEND], .n_bb = N_BB};

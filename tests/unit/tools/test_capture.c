@@ -104,9 +104,30 @@ Test(capture, pcapng_with_ns)
 {
 	const uint64_t time_ns = 1700000000 * SECOND_NS + 987654321;
 	struct capture_packet packet;
-	const uint32_t words[] = { 0x0a0d0d0a, 28, 0x1a2b3c4d, 1, UINT32_MAX, UINT32_MAX, 28,
-				   1, 32, 1, 65535, 9 | 1 << 16, 9, 0, 32,
-				   6, 36, 0, (uint32_t)(time_ns >> 32), (uint32_t)time_ns, 3, 3, 0x00636261, 36 };
+	const uint32_t words[] = {0x0a0d0d0a,
+	                          28,
+	                          0x1a2b3c4d,
+	                          1,
+	                          UINT32_MAX,
+	                          UINT32_MAX,
+	                          28,
+	                          1,
+	                          32,
+	                          1,
+	                          65535,
+	                          9 | 1 << 16,
+	                          9,
+	                          0,
+	                          32,
+	                          6,
+	                          36,
+	                          0,
+	                          (uint32_t)(time_ns >> 32),
+	                          (uint32_t)time_ns,
+	                          3,
+	                          3,
+	                          0x00636261,
+	                          36};
 
 	fwrite(words, sizeof(words), 1, file);
 	cr_assert(eq(int, reopen(), 0), "%s", capture.error);

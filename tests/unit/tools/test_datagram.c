@@ -19,7 +19,7 @@ static void put(const void *from, size_t n)
 
 static void put16(unsigned value)
 {
-	put((uint8_t[]){ (uint8_t)(value >> 8), (uint8_t)value }, 2);
+	put((uint8_t[]){(uint8_t)(value >> 8), (uint8_t)value}, 2);
 }
 
 static void zeros(size_t n)
@@ -41,7 +41,7 @@ static void put_ipv4(unsigned header_bytes, unsigned payload_bytes, unsigned fra
 	put16(header_bytes + payload_bytes);
 	put16(1);
 	put16(fragment);
-	put((uint8_t[]){ 64, protocol }, 2);
+	put((uint8_t[]){64, protocol}, 2);
 	zeros(header_bytes - 10);
 }
 
@@ -50,7 +50,7 @@ static void put_ipv6(unsigned payload_bytes, uint8_t next)
 	put16(0x6000);
 	put16(0);
 	put16(payload_bytes);
-	put((uint8_t[]){ next, 64 }, 2);
+	put((uint8_t[]){next, 64}, 2);
 	zeros(32);
 }
 
@@ -123,10 +123,10 @@ Test(datagram, of_ipv6_with_extension_headers)
 {
 	put_ethernet(0x86dd);
 	put_ipv6(8 + 16 + 8 + 8 + 4, 0);
-	put((uint8_t[]){ 60, 0, 0, 0, 0, 0, 0, 0 }, 8); /* hop by hop, 8 bytes; then destination options, 16 */
-	put((uint8_t[]){ 44, 1 }, 2);
+	put((uint8_t[]){60, 0, 0, 0, 0, 0, 0, 0}, 8); /* hop by hop, 8 bytes; then destination options, 16 */
+	put((uint8_t[]){44, 1}, 2);
 	zeros(14);
-	put((uint8_t[]){ 17, 0, 0, 0, 0, 0, 0, 9 }, 8); /* a fragment that is all there is */
+	put((uint8_t[]){17, 0, 0, 0, 0, 0, 0, 9}, 8); /* a fragment that is all there is */
 	put_udp("1234");
 	expect_whole(DATAGRAM_LINK_ETHERNET, "1234");
 }
@@ -187,7 +187,7 @@ Test(datagram, other_protocols_are_not_udp)
 
 Test(datagram, the_first_fragment_and_later_ones_are_fragments)
 {
-	static const unsigned fields[] = { 0x2000, 0x2001, 185 };
+	static const unsigned fields[] = {0x2000, 0x2001, 185};
 
 	for (unsigned i = 0; i < 3; i++) {
 		put_ethernet(0x0800);
@@ -197,7 +197,7 @@ Test(datagram, the_first_fragment_and_later_ones_are_fragments)
 	}
 	put_ethernet(0x86dd);
 	put_ipv6(8 + 8 + 5, 44);
-	put((uint8_t[]){ 17, 0, 0, 1, 0, 0, 0, 9 }, 8);
+	put((uint8_t[]){17, 0, 0, 1, 0, 0, 0, 9}, 8);
 	put_udp("hello");
 	cr_expect(eq(int, verdict_of(DATAGRAM_LINK_ETHERNET), DATAGRAM_FRAGMENT));
 }
@@ -219,7 +219,7 @@ Test(datagram, what_the_capture_has_less_of_than_there_was_is_cut)
 	cr_expect(eq(int, find(DATAGRAM_LINK_ETHERNET, whole, &datagram), DATAGRAM_WHOLE));
 	put_ethernet(0x86dd);
 	put_ipv6(16 + 8 + 5, 60);
-	put((uint8_t[]){ 17, 1 }, 2);
+	put((uint8_t[]){17, 1}, 2);
 	zeros(14);
 	put_udp("hello");
 	for (uint32_t captured = 0; captured < bytes; captured++)
@@ -251,14 +251,14 @@ Test(datagram, lengths_that_contradict_each_other_are_malformed)
 
 Test(datagram, nothing_outside_of_the_frame_is_read_whatever_is_in_it)
 {
-	static const unsigned types[] = { 0x0800, 0x86dd, 0x8100 };
+	static const unsigned types[] = {0x0800, 0x86dd, 0x8100};
 	struct datagram datagram;
 
 	srand(1);
 	for (unsigned i = 0; i < 30000; i++) {
 		put_ethernet(types[i % 3]);
 		for (unsigned j = 0; j < 100; j++)
-			put((uint8_t[]){ (uint8_t)rand() }, 1);
+			put((uint8_t[]){(uint8_t)rand()}, 1);
 		frame[14] = (uint8_t)(i % 3 == 0 ? 0x45 : 0x60);
 		if (i & 4)
 			frame[14 + 9] = frame[14 + 6] = 17;

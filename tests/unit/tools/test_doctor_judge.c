@@ -10,8 +10,8 @@
 #include <string.h>
 
 #define BIT(capability) (UINT64_C(1) << (capability))
-#define NS_PER_S UINT64_C(1000000000)
-#define NOW_S UINT64_C(1795286082)
+#define NS_PER_S        UINT64_C(1000000000)
+#define NOW_S           UINT64_C(1795286082)
 
 static struct doctor_facts facts;
 static struct doctor_findings findings;
@@ -26,15 +26,15 @@ static void configure(const char *stream, const char *flow, const char *rest)
 	char text[2048];
 
 	snprintf(text, sizeof(text),
-		 "%s\n"
-		 "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000; cpu = 2;\n"
-		 "history_blocks = 64; %s\n"
-		 "flows = ( { destination = \"239.1.2.3\"; port = 1; %s } ); } );\n",
-		 rest, stream, flow);
+	         "%s\n"
+	         "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000; cpu = 2;\n"
+	         "history_blocks = 64; %s\n"
+	         "flows = ( { destination = \"239.1.2.3\"; port = 1; %s } ); } );\n",
+	         rest, stream, flow);
 	config_free(facts.config);
 	facts.config = NULL;
 	cr_assert_eq(config_load_text("test.conf", text, &facts.config, &facts.config_fault), 0, "%s",
-		     facts.config_fault.text);
+	             facts.config_fault.text);
 }
 
 static void make_device(void)
@@ -42,27 +42,27 @@ static void make_device(void)
 	*device = (struct doctor_device){.name = "mlx5_0", .uverbs = "uverbs0", .n_ports = 1};
 	facts.n_devices = 1;
 	*port = (struct doctor_port){.number = 1,
-				     .state = "4: ACTIVE",
-				     .link_layer = "Ethernet",
-				     .rate = "100 Gb/sec (4X EDR)",
-				     .netdev = "eth0"};
+	                             .state = "4: ACTIVE",
+	                             .link_layer = "Ethernet",
+	                             .rate = "100 Gb/sec (4X EDR)",
+	                             .netdev = "eth0"};
 	device->pci = (struct doctor_pci){.address = "0000:3b:00.0",
-					  .node = 0,
-					  .width = 16,
-					  .width_max = 16,
-					  .speed = "16.0 GT/s PCIe",
-					  .speed_max = "16.0 GT/s PCIe",
-					  .read_request_bytes = 512,
-					  .iommu = "identity",
-					  .n_irqs = 4};
+	                                  .node = 0,
+	                                  .width = 16,
+	                                  .width_max = 16,
+	                                  .speed = "16.0 GT/s PCIe",
+	                                  .speed_max = "16.0 GT/s PCIe",
+	                                  .read_request_bytes = 512,
+	                                  .iommu = "identity",
+	                                  .n_irqs = 4};
 	CPU_SET(0, &device->pci.irq_cpus);
 	device->trial = (struct doctor_trial){.result = DOCTOR_PASSED,
-					      .max_queue_slots = 32768,
-					      .max_send_slots = 16384,
-					      .has_clock = true,
-					      .clock_raw = 12345678901,
-					      .clock_hz = 78125000,
-					      .clock_at_ns = NOW_S * NS_PER_S};
+	                                      .max_queue_slots = 32768,
+	                                      .max_send_slots = 16384,
+	                                      .has_clock = true,
+	                                      .clock_raw = 12345678901,
+	                                      .clock_hz = 78125000,
+	                                      .clock_at_ns = NOW_S * NS_PER_S};
 }
 
 static void make_cpus(void)
@@ -87,22 +87,22 @@ static void make_ready(void)
 	facts.pools[0] = (struct doctor_pool){.node = 0, .page_kib = 2048, .total_pages = 400, .free_pages = 320};
 	facts.n_pools = 1;
 	*interface = (struct doctor_interface){.name = "eth0",
-					       .exists = true,
-					       .up = true,
-					       .running = true,
-					       .mtu = 9000,
-					       .has_pause = true,
-					       .igmp_version = 3,
-					       .rx_ring = 256,
-					       .rx_ring_max = 8192};
+	                                       .exists = true,
+	                                       .up = true,
+	                                       .running = true,
+	                                       .mtu = 9000,
+	                                       .has_pause = true,
+	                                       .igmp_version = 3,
+	                                       .rx_ring = 256,
+	                                       .rx_ring_max = 8192};
 	facts.n_interfaces = 1;
 	facts.process =
-	    (struct doctor_process){.pid = 1, .effective_capabilities = BIT(CAP_NET_RAW) | BIT(CAP_IPC_LOCK)};
+		(struct doctor_process){.pid = 1, .effective_capabilities = BIT(CAP_NET_RAW) | BIT(CAP_IPC_LOCK)};
 	facts.limits = (struct doctor_limits){.memory_bytes = UINT64_MAX,
-					      .processes = UINT64_MAX,
-					      .huge_2m_bytes = UINT64_MAX,
-					      .huge_1g_bytes = UINT64_MAX,
-					      .cgroup = "/system.slice/ibvcapd.service"};
+	                                      .processes = UINT64_MAX,
+	                                      .huge_2m_bytes = UINT64_MAX,
+	                                      .huge_1g_bytes = UINT64_MAX,
+	                                      .cgroup = "/system.slice/ibvcapd.service"};
 	facts.clock = (struct doctor_clock){.is_known = true, .is_synchronised = true, .max_error_us = 90};
 	facts.kernel = (struct doctor_kernel){.major = 6, .minor = 6, .knows_jit = true, .has_jit = true};
 	facts.config_file = "test.conf";
@@ -120,7 +120,7 @@ static void expect_ready(void)
 	doctor_judge(&facts, &findings);
 	for (unsigned int i = 0; i < findings.n; i++)
 		cr_expect_eq(findings.entries[i].level, DOCTOR_OK, "%s: %s", findings.entries[i].subject,
-			     findings.entries[i].found);
+		             findings.entries[i].found);
 	cr_expect_eq(doctor_worst(&findings), DOCTOR_OK);
 }
 
@@ -177,26 +177,26 @@ static void expect_told(const char *check, const char *found)
 TestSuite(judge, .init = make_ready, .fini = free_config);
 
 /* A test: what is wrong with the machine, and what is made of it. */
-#define FAULT(name, level, check, found, fix, survives, ...)                                                           \
-	Test(judge, name)                                                                                              \
-	{                                                                                                              \
-		__VA_ARGS__;                                                                                           \
-		expect(DOCTOR_##level, check, found, fix, survives);                                                   \
+#define FAULT(name, level, check, found, fix, survives, ...)         \
+	Test(judge, name)                                            \
+	{                                                            \
+		__VA_ARGS__;                                         \
+		expect(DOCTOR_##level, check, found, fix, survives); \
 	}
-#define TOLD(name, check, found, ...)                                                                                  \
-	Test(judge, name)                                                                                              \
-	{                                                                                                              \
-		__VA_ARGS__;                                                                                           \
-		expect_told(check, found);                                                                             \
+#define TOLD(name, check, found, ...)      \
+	Test(judge, name)                  \
+	{                                  \
+		__VA_ARGS__;               \
+		expect_told(check, found); \
 	}
 
 Test(judge, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
 {
 	static const char *const checks[] = {
-	    "device",	    "port",	 "interface",	 "trial",     "config",	   "mtu",	"ring_size",
-	    "capabilities", "memlock",	 "container",	 "hugepages", "numa",	   "pcie_link", "pcie_read_request",
-	    "iommu",	    "pause",	 "loopback",	 "multicast", "igmp",	   "rp_filter", "governor",
-	    "c_states",	    "isolation", "irq_affinity", "clock",     "nic_clock", "xdp"};
+		"device",       "port",      "interface",    "trial",     "config",    "mtu",       "ring_size",
+		"capabilities", "memlock",   "container",    "hugepages", "numa",      "pcie_link", "pcie_read_request",
+		"iommu",        "pause",     "loopback",     "multicast", "igmp",      "rp_filter", "governor",
+		"c_states",     "isolation", "irq_affinity", "clock",     "nic_clock", "xdp"};
 	unsigned int n;
 
 	expect_ready();
@@ -289,8 +289,7 @@ FAULT(no_config_is_an_error_that_says_where_it_belongs, ERROR, "config", "No suc
       config_free(facts.config);
       facts.config = NULL; facts.config_fault.exit_code = EX_NOINPUT; strcpy(facts.config_fault.text, "No such file"))
 FAULT(a_config_that_only_root_can_read_is_an_error, ERROR, "config", "user ibvcap may not read it",
-      "chgrp \"$(id -g ibvcap)\" test.conf && chmod g+r test.conf", true,
-      strcpy(facts.process.cannot_read, "ibvcap"))
+      "chgrp \"$(id -g ibvcap)\" test.conf && chmod g+r test.conf", true, strcpy(facts.process.cannot_read, "ibvcap"))
 FAULT(a_stream_on_an_interface_that_is_not_there_is_an_error_that_lists_those_that_are, ERROR, "config",
       "no such interface", "editor +2 test.conf", true, strcpy(interface->name, "eth9");
       strcpy(port->netdev, "eth9"))
@@ -306,20 +305,20 @@ FAULT(packets_over_the_mtu_are_an_error, ERROR, "mtu", "MTU 1000, its packets ha
       interface->mtu = 1000)
 FAULT(a_channels_packets_over_the_mtu_are_an_error, ERROR, "mtu", "up to 8048", "mtu 8048", false,
       interface->mtu = 8000;
-      configure(
-	  "", "",
-	  "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8000; max_senders = 1;\n"
-	  "max_senders_per_user = 1; arena_slots = 64;\n"
-	  "destinations = ( { address = \"ff05::1\"; port = 2; } ); } );"))
+      configure("", "",
+                "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8000; max_senders "
+                "= 1;\n"
+                "max_senders_per_user = 1; arena_slots = 64;\n"
+                "destinations = ( { address = \"ff05::1\"; port = 2; } ); } );"))
 FAULT(a_receive_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "receive_queue_slots 4096",
       "receive_queue_slots = 256", true, device->trial.max_queue_slots = 256)
 FAULT(a_send_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "send_queue_slots 1024",
       "send_queue_slots = 128", true, device->trial.max_send_slots = 128;
-      configure(
-	  "", "",
-	  "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 100; max_senders = 1;\n"
-	  "max_senders_per_user = 1; arena_slots = 64;\n"
-	  "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
+      configure("", "",
+                "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 100; max_senders = "
+                "1;\n"
+                "max_senders_per_user = 1; arena_slots = 64;\n"
+                "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
 TOLD(the_kernels_own_ring_is_told_of, "ring_size", "256 of 8192", )
 
 /* ---- powers ---------------------------------------------------------------------------------------- */
@@ -335,11 +334,11 @@ FAULT(a_memlock_limit_is_a_warning, WARNING, "memlock", "8192 KiB", "systemctl s
       facts.process.memlock_bytes = 8 << 20)
 FAULT(a_memlock_limit_of_the_service_is_the_units_to_raise, WARNING, "memlock", "64 KiB", "LimitMEMLOCK=infinity", true,
       facts.process = (struct doctor_process){
-	  .kind = DOCTOR_SERVICE, .memlock_bytes = 64 << 10, .effective_capabilities = BIT(CAP_NET_RAW)})
+	      .kind = DOCTOR_SERVICE, .memlock_bytes = 64 << 10, .effective_capabilities = BIT(CAP_NET_RAW)})
 TOLD(a_memlock_limit_is_none_with_ipc_lock, "memlock", "no limit", facts.process.memlock_bytes = 8 << 20)
 TOLD(a_daemon_that_runs_has_locked_what_it_needs, "memlock", "is registered",
      facts.process = (struct doctor_process){
-	 .kind = DOCTOR_DAEMON, .memlock_bytes = 8 << 20, .effective_capabilities = BIT(CAP_NET_RAW)})
+	     .kind = DOCTOR_DAEMON, .memlock_bytes = 8 << 20, .effective_capabilities = BIT(CAP_NET_RAW)})
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
@@ -369,12 +368,11 @@ TOLD(hugepages_that_the_daemon_itself_uses_are_enough, "hugepages", "0 free", PO
      inet_pton(AF_INET, "239.1.2.3", facts.groups[0].group.address))
 FAULT(big_pages_are_wanted_at_boot, ERROR, "hugepages", "it takes 2", "hugepagesz=1024M hugepages=0:4", true,
       configure("page_size = \"1G\";", "", ""))
-FAULT(
-    senders_arenas_are_counted, WARNING, "hugepages", "reserved", "- - - - ", true,
-    configure(
-	"", "",
-	"channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8192; arena_slots = 8192;\n"
-	"destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
+FAULT(senders_arenas_are_counted, WARNING, "hugepages", "reserved", "- - - - ", true,
+      configure("", "",
+                "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8192; arena_slots "
+                "= 8192;\n"
+                "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
 TOLD(rings_in_small_pages_want_none, "config", "right", configure("page_size = \"4K\";", "", ""); POOL(0, 0))
 FAULT(pages_on_another_node_than_the_device_are_a_warning, WARNING, "numa", "on node 0, which has 0 pages",
       "/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 30'", true, facts.pools[0].node = 1)
@@ -409,12 +407,12 @@ static void make_two_nodes(const char *page_size)
 	facts.pools[1].node = 1;
 	facts.pools[1].page_kib = facts.pools[0].page_kib = strcmp(page_size, "1G") == 0 ? 1 << 20 : 2048;
 	snprintf(stream, sizeof(stream), "poll = \"busy\"; page_size = \"%s\";", page_size);
-	snprintf(
-	    channels, sizeof(channels),
-	    "channels = ( { name = \"o\"; interface = \"eth1\"; source_port = 1; payload_size = 8192; arena_slots = "
-	    "256; max_senders = 3; poll = \"busy\"; page_size = \"%s\";\n"
-	    "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );",
-	    page_size);
+	snprintf(channels, sizeof(channels),
+	         "channels = ( { name = \"o\"; interface = \"eth1\"; source_port = 1; payload_size = 8192; arena_slots "
+	         "= "
+	         "256; max_senders = 3; poll = \"busy\"; page_size = \"%s\";\n"
+	         "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );",
+	         page_size);
 	configure(stream, "", channels);
 }
 
@@ -481,12 +479,13 @@ Test(judge, a_group_is_joined_where_all_of_its_address_is)
 	struct doctor_group *group = &facts.groups[facts.n_groups++];
 
 	config_free(facts.config);
-	cr_assert_eq(config_load_text(
-			 "test.conf",
-			 "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000; page_size = \"4K\";"
-			 "flows = ( { destination = \"ff05::1\"; port = 1; } ); } );",
-			 &facts.config, &facts.config_fault),
-		     0);
+	cr_assert_eq(
+		config_load_text(
+			"test.conf",
+			"streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000; page_size = \"4K\";"
+			"flows = ( { destination = \"ff05::1\"; port = 1; } ); } );",
+			&facts.config, &facts.config_fault),
+		0);
 	facts.process.kind = DOCTOR_DAEMON;
 	facts.process.has_config = true;
 	strcpy(group->interface, "eth0");
@@ -533,11 +532,11 @@ FAULT(a_worker_on_another_node_than_the_device_is_a_warning, WARNING, "numa", "o
 /* Two of one interface, whose worker they share, in small pages. */
 #define CHANNELS(keys)                                                                                                 \
 	configure(                                                                                                     \
-	    "poll = \"busy\";", "",                                                                                    \
-	    "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 100; page_size = "     \
-	    "\"4K\"; " keys " destinations = ( { address = \"239.0.0.1\"; port = 2; } ); },\n"                         \
-	    "{ name = \"p\"; interface = \"eth0\"; source_port = 1; payload_size = 100; page_size = \"4K\"; " keys     \
-	    " destinations = ( { address = \"239.0.0.1\"; port = 3; } ); } );")
+		"poll = \"busy\";", "",                                                                                \
+		"channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 100; page_size = " \
+		"\"4K\"; " keys " destinations = ( { address = \"239.0.0.1\"; port = 2; } ); },\n"                     \
+		"{ name = \"p\"; interface = \"eth0\"; source_port = 1; payload_size = 100; page_size = \"4K\"; " keys \
+		" destinations = ( { address = \"239.0.0.1\"; port = 3; } ); } );")
 
 FAULT(the_worker_of_channels_is_told_of_once, WARNING, "isolation", "not isolated", "isolcpus=2-3 nohz_full=2-3 ", true,
       CHANNELS("cpu = 3; poll = \"busy\";"))

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* A node that there is everywhere, and its number. */
-#define NODE "/dev/full"
+#define NODE        "/dev/full"
 #define NODE_NUMBER "1:7\n"
 
 static char root[] = "/tmp/test_doctor.XXXXXX";
@@ -153,11 +153,11 @@ static void put_processes(void)
 	put_daemon("421", line, sizeof(line));
 	put("/proc/421/cgroup", "0::/system.slice/ibvcapd.service\n");
 	put("/proc/421/net/igmp", "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n"
-				  "1\tlo        :     1      V3\n"
-				  "\t\t\t\t010000E0     1 0:00000000\t\t0\n"
-				  "4\teth7      :     2      V2\n"
-				  "\t\t\t\t030201EF     1 0:00000000\t\t0\n"
-				  "\t\t\t\t010000E0     1 0:00000000\t\t0\n");
+	                          "1\tlo        :     1      V3\n"
+	                          "\t\t\t\t010000E0     1 0:00000000\t\t0\n"
+	                          "4\teth7      :     2      V2\n"
+	                          "\t\t\t\t030201EF     1 0:00000000\t\t0\n"
+	                          "\t\t\t\t010000E0     1 0:00000000\t\t0\n");
 	put("/proc/421/net/igmp6", "4    eth7            ff050000000000000000000000000102     1 00000004 0\n");
 	put_link("/proc/421/fd/7", NODE);
 	put_link("/proc/421/fd/9", NODE);
@@ -238,7 +238,7 @@ Test(machine, a_devices_place_on_the_bus)
 	cr_expect_eq(pci->n_irqs, 2);
 	cr_expect_eq(CPU_COUNT(&pci->irq_cpus), 4);
 	cr_expect(CPU_ISSET(1, &pci->irq_cpus) && CPU_ISSET(3, &pci->irq_cpus) && CPU_ISSET(4, &pci->irq_cpus) &&
-		  CPU_ISSET(6, &pci->irq_cpus));
+	          CPU_ISSET(6, &pci->irq_cpus));
 }
 
 Test(machine, who_has_a_device_open_is_named_once)
@@ -456,9 +456,9 @@ Test(service, as_a_user_it_has_what_is_ambient_within_its_bounds)
 	struct doctor_process process = {.effective_capabilities = 1, .memlock_bytes = 1};
 
 	doctor_take_service(
-	    "LoadState=loaded\nUser=ibvcap\nLimitMEMLOCK=infinity\n"
-	    "CapabilityBoundingSet=cap_net_raw cap_ipc_lock\nAmbientCapabilities=cap_net_raw cap_sys_nice\n",
-	    &process);
+		"LoadState=loaded\nUser=ibvcap\nLimitMEMLOCK=infinity\n"
+		"CapabilityBoundingSet=cap_net_raw cap_ipc_lock\nAmbientCapabilities=cap_net_raw cap_sys_nice\n",
+		&process);
 	cr_expect_eq(process.kind, DOCTOR_SERVICE);
 	cr_expect_eq(process.effective_capabilities, 0x2000);
 	cr_expect_eq(process.memlock_bytes, UINT64_MAX);
@@ -469,7 +469,8 @@ Test(service, as_root_it_has_all_within_its_bounds)
 	struct doctor_process process = {0};
 
 	doctor_take_service(
-	    "LimitMEMLOCK=65536\nCapabilityBoundingSet=cap_net_raw cap_ipc_lock\nUser=\nLoadState=loaded\n", &process);
+		"LimitMEMLOCK=65536\nCapabilityBoundingSet=cap_net_raw cap_ipc_lock\nUser=\nLoadState=loaded\n",
+		&process);
 	cr_expect_eq(process.effective_capabilities, 0x6000);
 	cr_expect_eq(process.memlock_bytes, 65536);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const size_t sizes[] = { 8, 9, 15, 16, 17, 31, 64, 1470, 8192, 8193 };
+static const size_t sizes[] = {8, 9, 15, 16, 17, 31, 64, 1470, 8192, 8193};
 
 Test(pattern, what_was_filled_is_intact_and_numbered)
 {
@@ -56,7 +56,7 @@ Test(pattern, words_of_another_place_are_found)
 
 Test(pattern, a_payload_without_room_for_a_number_is_not_intact)
 {
-	uint8_t payload[8] = { 0 };
+	uint8_t payload[8] = {0};
 	uint64_t sequence;
 
 	cr_assert_not(pattern_check(payload, 7, &sequence));

@@ -26,7 +26,7 @@ Test(timing, a_rate_is_exact_however_many_packets_there_are)
 
 Test(timing, the_first_packet_leaves_at_once_and_others_as_recorded)
 {
-	struct timing_capture capture = { .speed = 1 };
+	struct timing_capture capture = {.speed = 1};
 
 	cr_expect(eq(u64, offset(&capture, NOW_NS), 0));
 	cr_expect(eq(u64, offset(&capture, NOW_NS + 1), 1));
@@ -35,7 +35,7 @@ Test(timing, the_first_packet_leaves_at_once_and_others_as_recorded)
 
 Test(timing, speed_divides)
 {
-	struct timing_capture fast = { .speed = 4 }, slow = { .speed = 0.5 };
+	struct timing_capture fast = {.speed = 4}, slow = {.speed = 0.5};
 
 	offset(&fast, NOW_NS);
 	offset(&slow, NOW_NS);
@@ -45,7 +45,7 @@ Test(timing, speed_divides)
 
 Test(timing, a_packet_from_before_its_predecessor_leaves_behind_it)
 {
-	struct timing_capture capture = { .speed = 1 };
+	struct timing_capture capture = {.speed = 1};
 
 	offset(&capture, NOW_NS);
 	offset(&capture, NOW_NS + 100);
@@ -57,7 +57,7 @@ Test(timing, a_packet_from_before_its_predecessor_leaves_behind_it)
 
 Test(timing, a_pass_follows_the_one_before_at_the_mean_distance)
 {
-	struct timing_capture capture = { .speed = 1 };
+	struct timing_capture capture = {.speed = 1};
 
 	offset(&capture, NOW_NS);
 	offset(&capture, NOW_NS + 10);
@@ -72,7 +72,7 @@ Test(timing, a_pass_follows_the_one_before_at_the_mean_distance)
 
 Test(timing, a_single_packet_is_repeated_once_a_second)
 {
-	struct timing_capture capture = { .speed = 1 };
+	struct timing_capture capture = {.speed = 1};
 
 	for (uint64_t i = 0; i < 5; i++) {
 		cr_expect(eq(u64, offset(&capture, NOW_NS), i * SECOND_NS));
@@ -82,7 +82,7 @@ Test(timing, a_single_packet_is_repeated_once_a_second)
 
 Test(timing, times_decades_apart_are_refused_and_do_not_overflow)
 {
-	struct timing_capture slow = { .speed = 1e-6 }, capture = { .speed = 1 };
+	struct timing_capture slow = {.speed = 1e-6}, capture = {.speed = 1};
 	uint64_t ns;
 
 	offset(&slow, NOW_NS);
@@ -98,7 +98,7 @@ Test(timing, times_decades_apart_are_refused_and_do_not_overflow)
 
 Test(timing, drift_is_how_much_later_the_last_left_than_the_first)
 {
-	struct timing_drift drift = { 0 };
+	struct timing_drift drift = {0};
 	uint64_t lateness = 0, packets = 0;
 	double ns;
 
@@ -114,7 +114,7 @@ Test(timing, drift_is_how_much_later_the_last_left_than_the_first)
 
 Test(timing, a_pause_is_not_drift)
 {
-	struct timing_drift drift = { 0 };
+	struct timing_drift drift = {0};
 	double ns;
 
 	timing_drift_look(&drift, SECOND_NS, 0, 0);

@@ -11,24 +11,46 @@
 
 /* [0]: before, [1]: now, two seconds later. */
 static struct ibvcap_counter stream_counters[2][6] = {
-	{ { "published", 100 }, { "published_bytes", 100000 }, { "no_buffer", 3 }, { "errored", 1 }, { "in_flight", 9 },
-	  { "fill_max", 200 } },
-	{ { "published", 300 }, { "published_bytes", 300000 }, { "no_buffer", 7 }, { "errored", 1 }, { "in_flight", 0 },
-	  { "fill_max", 320 } },
+	{{"published", 100},
+         {"published_bytes", 100000},
+         {"no_buffer", 3},
+         {"errored", 1},
+         {"in_flight", 9},
+         {"fill_max", 200}},
+	{{"published", 300},
+         {"published_bytes", 300000},
+         {"no_buffer", 7},
+         {"errored", 1},
+         {"in_flight", 0},
+         {"fill_max", 320}},
 };
 static struct ibvcap_counter consumer_counters[2][2][4] = {
-	{ { { "published", 100 }, { "delivered", 90 }, { "skipped", 0 }, { "lag", 10 } },
-	  { { "published", 50 }, { "delivered", 10 }, { "skipped", 0 }, { "lag", 40 } } },
-	{ { { "published", 300 }, { "delivered", 290 }, { "skipped", 0 }, { "lag", 10 } },
-	  { { "published", 250 }, { "delivered", 20 }, { "skipped", 70 }, { "lag", 160 } } },
+	{{{"published", 100}, {"delivered", 90}, {"skipped", 0}, {"lag", 10}},
+         {{"published", 50}, {"delivered", 10}, {"skipped", 0}, {"lag", 40}}},
+	{{{"published", 300}, {"delivered", 290}, {"skipped", 0}, {"lag", 10}},
+         {{"published", 250}, {"delivered", 20}, {"skipped", 70}, {"lag", 160}}},
 };
 static struct ibvcap_counter channel_counters[2][9] = {
-	{ { "completed", 10 }, { "wire_bytes", 1000 }, { "pending", 5 }, { "timed", 10 }, { "timed_lateness_ns", 10000 },
-	  { "timed_lateness_max_ns", 9000 }, { "paced", 0 }, { "paced_lateness_ns", 0 }, { "flushed", 0 } },
-	{ { "completed", 30 }, { "wire_bytes", 3000 }, { "pending", 0 }, { "timed", 20 }, { "timed_lateness_ns", 50000 },
-	  { "timed_lateness_max_ns", 9000 }, { "paced", 10 }, { "paced_lateness_ns", 10 }, { "flushed", 2 } },
+	{{"completed", 10},
+         {"wire_bytes", 1000},
+         {"pending", 5},
+         {"timed", 10},
+         {"timed_lateness_ns", 10000},
+         {"timed_lateness_max_ns", 9000},
+         {"paced", 0},
+         {"paced_lateness_ns", 0},
+         {"flushed", 0}},
+	{{"completed", 30},
+         {"wire_bytes", 3000},
+         {"pending", 0},
+         {"timed", 20},
+         {"timed_lateness_ns", 50000},
+         {"timed_lateness_max_ns", 9000},
+         {"paced", 10},
+         {"paced_lateness_ns", 10},
+         {"flushed", 2}},
 };
-static struct ibvcap_counter port_counters[2][1] = { { { "port_discards", 1 } }, { { "port_discards", 2 } } };
+static struct ibvcap_counter port_counters[2][1] = {{{"port_discards", 1}}, {{"port_discards", 2}}};
 
 static struct ibvcap_stream_status streams[2][1];
 static struct ibvcap_consumer_status_info consumers[2][2];
@@ -40,20 +62,27 @@ static char text[8192];
 
 static void fill(struct parts *parts, int at)
 {
-	streams[at][0] = (struct ibvcap_stream_status){ .name = "lidar", .state = "capturing", .epoch = 42,
-							.slots_per_block = 64, .history_blocks = 10,
-							.counters = stream_counters[at], .n_counters = 6 };
+	streams[at][0] = (struct ibvcap_stream_status){.name = "lidar",
+	                                               .state = "capturing",
+	                                               .epoch = 42,
+	                                               .slots_per_block = 64,
+	                                               .history_blocks = 10,
+	                                               .counters = stream_counters[at],
+	                                               .n_counters = 6};
 	for (int i = 0; i < 2; i++)
-		consumers[at][i] = (struct ibvcap_consumer_status_info){ .stream = "lidar", .pid = 11 + i, .uid = 1000,
-									 .counters = consumer_counters[at][i],
-									 .n_counters = 4 };
-	channels[at][0] = (struct ibvcap_channel_status){ .name = "out", .state = "sending", .epoch = 42,
-							  .counters = channel_counters[at], .n_counters = 9 };
-	senders[at][0] = (struct ibvcap_sender_status){ .channel = "out", .pid = 13,
-							.counters = channel_counters[at], .n_counters = 9 };
-	ports[at][0] = (struct ibvcap_interface_status){ .interface = "eth0", .counters = port_counters[at],
-							 .n_counters = 1 };
-	*parts = (struct parts){ streams[at], consumers[at], channels[at], senders[at], ports[at], 1, 2, 1, 1, 1, "0.1.0", 7 };
+		consumers[at][i] = (struct ibvcap_consumer_status_info){.stream = "lidar",
+		                                                        .pid = 11 + i,
+		                                                        .uid = 1000,
+		                                                        .counters = consumer_counters[at][i],
+		                                                        .n_counters = 4};
+	channels[at][0] = (struct ibvcap_channel_status){
+		.name = "out", .state = "sending", .epoch = 42, .counters = channel_counters[at], .n_counters = 9};
+	senders[at][0] = (struct ibvcap_sender_status){
+		.channel = "out", .pid = 13, .counters = channel_counters[at], .n_counters = 9};
+	ports[at][0] =
+		(struct ibvcap_interface_status){.interface = "eth0", .counters = port_counters[at], .n_counters = 1};
+	*parts = (struct parts){
+		streams[at], consumers[at], channels[at], senders[at], ports[at], 1, 2, 1, 1, 1, "0.1.0", 7};
 }
 
 static void begin(void)
@@ -68,7 +97,7 @@ TestSuite(top, .init = begin);
 
 static double stream_rate(const char *label)
 {
-	const char *const labels[] = { label, NULL };
+	const char *const labels[] = {label, NULL};
 
 	return top_rate(&view, COUNTERS_OF(&streams[1][0]), top_stream_before(&view, &streams[1][0]), labels);
 }
@@ -124,14 +153,14 @@ Test(top, the_fill_is_the_slowest_consumers_and_of_the_history)
 
 Test(top, lateness_is_the_intervals_mean_of_own_times_else_of_the_rate)
 {
-	struct counters now = { channel_counters[1], 9 }, before = { channel_counters[0], 9 };
+	struct counters now = {channel_counters[1], 9}, before = {channel_counters[0], 9};
 
 	cr_expect(eq(dbl, top_lateness_ns(now, before), 4000));
 	channel_counters[0][3].value = 20;
 	cr_expect(eq(dbl, top_lateness_ns(now, before), 1));
 	channel_counters[0][6].value = 10;
 	cr_expect(lt(dbl, top_lateness_ns(now, before), 0), "none left");
-	cr_expect(lt(dbl, top_lateness_ns(now, (struct counters){ NULL, 0 }), 0));
+	cr_expect(lt(dbl, top_lateness_ns(now, (struct counters){NULL, 0}), 0));
 }
 
 static void put(void *context, enum top_style style, const char *line)

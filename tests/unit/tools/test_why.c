@@ -8,18 +8,23 @@
 #include <string.h>
 
 static struct ibvcap_counter stream_counters[] = {
-	{ "matched", 100 }, { "published", 100 }, { "no_buffer", 0 },    { "errored", 0 },      { "in_flight", 0 },
-	{ "truncated", 0 }, { "irregular", 0 },   { "bad_checksum", 0 }, { "queue_resets", 0 },
+	{"matched", 100}, {"published", 100}, {"no_buffer", 0},    {"errored", 0},      {"in_flight", 0},
+	{"truncated", 0}, {"irregular", 0},   {"bad_checksum", 0}, {"queue_resets", 0},
 };
-static struct ibvcap_counter port_counters[] = { { "out_of_buffer", 0 }, { "port_discards", 0 } };
-static struct ibvcap_counter consumer_counters[] = { { "published", 100 }, { "delivered", 100 }, { "skipped", 0 }, { "lag", 0 } };
-static struct ibvcap_stream_status stream = { .name = "s", .interface = "eth0", .state = "capturing", .n_blocks = 10,
-					      .slots_per_block = 64, .page_bytes = 2 << 20, .counters = stream_counters,
-					      .n_counters = 9 };
-static struct ibvcap_interface_status port = { .interface = "eth0", .counters = port_counters, .n_counters = 2 };
+static struct ibvcap_counter port_counters[] = {{"out_of_buffer", 0}, {"port_discards", 0}};
+static struct ibvcap_counter consumer_counters[] = {{"published", 100}, {"delivered", 100}, {"skipped", 0}, {"lag", 0}};
+static struct ibvcap_stream_status stream = {.name = "s",
+                                             .interface = "eth0",
+                                             .state = "capturing",
+                                             .n_blocks = 10,
+                                             .slots_per_block = 64,
+                                             .page_bytes = 2 << 20,
+                                             .counters = stream_counters,
+                                             .n_counters = 9};
+static struct ibvcap_interface_status port = {.interface = "eth0", .counters = port_counters, .n_counters = 2};
 static struct ibvcap_consumer_status_info consumers[] = {
-	{ .stream = "other", .pid = 1, .counters = consumer_counters, .n_counters = 4 },
-	{ .stream = "s", .pid = 2, .counters = consumer_counters, .n_counters = 4 },
+	{.stream = "other", .pid = 1, .counters = consumer_counters, .n_counters = 4},
+	{.stream = "s", .pid = 2, .counters = consumer_counters, .n_counters = 4},
 };
 static struct why_report report;
 
@@ -33,7 +38,8 @@ static void set(struct ibvcap_counter *counters, unsigned n, const char *label, 
 /* The line of that term; NULL: none. */
 static const struct why_line *judge(const char *term)
 {
-	const struct why_facts facts = { .stream = &stream, .interface = &port, .consumers = consumers, .n_consumers = 2 };
+	const struct why_facts facts = {
+		.stream = &stream, .interface = &port, .consumers = consumers, .n_consumers = 2};
 
 	why_judge(&facts, &report);
 	for (uint32_t i = 0; i < report.n_lines; i++)
@@ -44,15 +50,16 @@ static const struct why_line *judge(const char *term)
 
 Test(why, without_loss_every_term_is_there_and_none_needs_a_remedy)
 {
-	static const char *const terms[] = { "port_discards", "matched", "no_buffer", "errored", "in_flight", "published",
-					     "delivered", "skipped", "lag" };
+	static const char *const terms[] = {"port_discards", "matched",   "no_buffer", "errored", "in_flight",
+	                                    "published",     "delivered", "skipped",   "lag"};
 
 	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
 		cr_expect(ne(ptr, (void *)judge(terms[i]), NULL), "%s", terms[i]);
 	for (uint32_t i = 0; i < report.n_lines; i++) {
 		cr_expect(eq(int, (int)report.lines[i].level, WHY_OK), "%s", report.lines[i].term);
 		cr_expect(eq(ptr, (void *)report.lines[i].remedy, NULL), "%s", report.lines[i].term);
-		cr_expect(ne(ptr, (void *)report.lines[i].consumer, (void *)&consumers[0]), "a consumer of another stream");
+		cr_expect(ne(ptr, (void *)report.lines[i].consumer, (void *)&consumers[0]),
+		          "a consumer of another stream");
 	}
 }
 

@@ -9,7 +9,7 @@
 
 static bool readable(const struct mailbox *mailbox)
 {
-	struct pollfd fd = { .fd = mailbox_fd(mailbox), .events = POLLIN };
+	struct pollfd fd = {.fd = mailbox_fd(mailbox), .events = POLLIN};
 
 	return poll(&fd, 1, 0) == 1;
 }
@@ -23,7 +23,7 @@ Test(mailbox, mail_comes_in_order_and_wakes_a_sleeper)
 	cr_expect(not(readable(mailbox)));
 	cr_expect(not(mailbox_receive(mailbox, &mail)));
 	for (uint64_t i = 0; i < 3; i++)
-		mailbox_send(mailbox, &(struct mail){ .type = MAIL_MATCHED, .matched = i });
+		mailbox_send(mailbox, &(struct mail){.type = MAIL_MATCHED, .matched = i});
 	cr_expect(readable(mailbox));
 	mailbox_clear(mailbox);
 	cr_expect(not(readable(mailbox)));
@@ -38,7 +38,7 @@ Test(mailbox, mail_comes_in_order_and_wakes_a_sleeper)
 Test(mailbox, a_full_mailbox_says_so_and_loses_nothing)
 {
 	struct mailbox *mailbox;
-	struct mail mail = { .type = MAIL_MATCHED };
+	struct mail mail = {.type = MAIL_MATCHED};
 	uint64_t sent = 0;
 
 	cr_assert(eq(int, mailbox_new(&mailbox), 0));
@@ -58,16 +58,16 @@ Test(mailbox, a_full_mailbox_says_so_and_loses_nothing)
 Test(mailbox, a_last_word_has_room_in_a_full_mailbox)
 {
 	struct mailbox *mailbox;
-	struct mail mail = { .type = MAIL_CLOCK };
-	enum mail_type last[2] = { 0 };
+	struct mail mail = {.type = MAIL_CLOCK};
+	enum mail_type last[2] = {0};
 
 	cr_assert(eq(int, mailbox_new(&mailbox), 0));
 	while (mailbox_send(mailbox, &mail) == 0)
 		;
-	cr_expect(eq(int, mailbox_send_last(mailbox, &(struct mail){ .type = MAIL_MATCHED }), 0));
+	cr_expect(eq(int, mailbox_send_last(mailbox, &(struct mail){.type = MAIL_MATCHED}), 0));
 	cr_expect(eq(int, mailbox_send(mailbox, &mail), -EAGAIN), "it is not for the others");
-	cr_expect(eq(int, mailbox_send_last(mailbox, &(struct mail){ .type = MAIL_STOP }), 0));
-	cr_expect(eq(int, mailbox_send_last(mailbox, &(struct mail){ .type = MAIL_STOP }), -EAGAIN));
+	cr_expect(eq(int, mailbox_send_last(mailbox, &(struct mail){.type = MAIL_STOP}), 0));
+	cr_expect(eq(int, mailbox_send_last(mailbox, &(struct mail){.type = MAIL_STOP}), -EAGAIN));
 	while (mailbox_receive(mailbox, &mail)) {
 		last[0] = last[1];
 		last[1] = mail.type;
@@ -79,7 +79,7 @@ Test(mailbox, a_last_word_has_room_in_a_full_mailbox)
 
 static void *send_many(void *argument)
 {
-	struct mail mail = { .type = MAIL_MATCHED };
+	struct mail mail = {.type = MAIL_MATCHED};
 
 	while (mail.matched < 100000)
 		if (mailbox_send(argument, &mail) == 0)
@@ -112,7 +112,7 @@ Test(mailbox, a_receiver_is_alive_that_takes_what_it_is_sent)
 	cr_assert(eq(int, mailbox_new(&mailbox), 0));
 	cr_expect(mailbox_is_alive(mailbox));
 	cr_expect(not(mailbox_is_alive(mailbox)));
-	mailbox_send(mailbox, &(struct mail){ .type = MAIL_CLOCK });
+	mailbox_send(mailbox, &(struct mail){.type = MAIL_CLOCK});
 	cr_expect(not(mailbox_is_alive(mailbox)));
 	cr_assert(mailbox_receive(mailbox, &mail));
 	cr_expect(eq(int, mail.type, MAIL_PULSE));
@@ -126,7 +126,7 @@ Test(mailbox, a_receiver_is_alive_that_takes_what_it_is_sent)
 Test(mailbox, a_full_one_is_to_be_taken_from_too)
 {
 	struct mailbox *mailbox;
-	struct mail mail = { .type = MAIL_MATCHED };
+	struct mail mail = {.type = MAIL_MATCHED};
 
 	cr_assert(eq(int, mailbox_new(&mailbox), 0));
 	while (mailbox_send(mailbox, &mail) == 0)

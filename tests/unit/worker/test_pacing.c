@@ -17,7 +17,7 @@ static uint32_t random_below(uint32_t n)
 
 Test(pacing, a_million_packets_of_any_size_keep_the_rate_without_drift)
 {
-	const uint64_t rates[] = { 1000, 9999991, 1000000007, 100000000000, PACING_RATE_MAX_BPS };
+	const uint64_t rates[] = {1000, 9999991, 1000000007, 100000000000, PACING_RATE_MAX_BPS};
 
 	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
 		const uint64_t start = UINT64_C(1) << 50;

@@ -9,9 +9,9 @@ static struct bench bench;
 
 static void remove_sender(uint32_t i)
 {
-	bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_SENDER,
-					   .channel = bench.channels[i % bench.setting.n_channels],
-					   .sender = &bench.senders[i].sender });
+	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_SENDER,
+	                                  .channel = bench.channels[i % bench.setting.n_channels],
+	                                  .sender = &bench.senders[i].sender});
 }
 
 static uint64_t completed(uint32_t sender)
@@ -23,7 +23,7 @@ static uint64_t completed(uint32_t sender)
 
 Test(transmit_ends, a_senders_memory_is_kept_until_its_last_packet_is_sent)
 {
-	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 2, .queue_slots = 64 });
+	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .queue_slots = 64});
 	bench_submit(&bench, 0, 100, 100);
 	bench_work(&bench);
 	bench_submit(&bench, 0, 20, 100); /* and killed */
@@ -58,11 +58,11 @@ Test(transmit_ends, a_large_arena_is_flushed_in_many_rounds)
 	enum { SLOTS = 65536, ROUNDS = SLOTS / 4096 };
 	struct test_sender *sender = &bench.senders[1];
 
-	bench_set_up(&bench, &(struct bench_setting){ .unresolved = true });
+	bench_set_up(&bench, &(struct bench_setting){.unresolved = true});
 	cr_assert(eq(int, test_sender_init(sender, bench.backend, SLOTS, 8), 0));
 	sender->submitted = SLOTS;
 	test_sender_submit(sender);
-	struct mail mail = { .type = MAIL_ADD_SENDER, .channel = bench.channels[0], .sender = &sender->sender };
+	struct mail mail = {.type = MAIL_ADD_SENDER, .channel = bench.channels[0], .sender = &sender->sender};
 
 	mailbox_send(transmit_inbox(bench.transmit), &mail);
 	mail.type = MAIL_REMOVE_SENDER;
@@ -80,7 +80,7 @@ Test(transmit_ends, a_large_arena_is_flushed_in_many_rounds)
 
 Test(transmit_ends, others_go_on_while_one_leaves)
 {
-	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 3 });
+	bench_set_up(&bench, &(struct bench_setting){.n_senders = 3});
 	for (uint32_t i = 0; i < 3; i++)
 		bench_submit(&bench, i, 10, 100);
 	bench_work(&bench);
@@ -100,15 +100,14 @@ Test(transmit_ends, others_go_on_while_one_leaves)
 
 Test(transmit_ends, the_removal_of_one_that_is_not_there_is_answered)
 {
-	struct sender nobody = { .socket = -1 };
+	struct sender nobody = {.socket = -1};
 
-	bench_set_up(&bench, &(struct bench_setting){ 0 });
-	bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_SENDER, .channel = bench.channels[0],
-					   .sender = &nobody });
+	bench_set_up(&bench, &(struct bench_setting){0});
+	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_SENDER, .channel = bench.channels[0], .sender = &nobody});
 	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
-	bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_SENDER, .channel = NULL, .sender = &nobody });
+	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_SENDER, .channel = NULL, .sender = &nobody});
 	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
-	bench_mail(&bench, &(struct mail){ .type = MAIL_ADD_SENDER, .channel = NULL, .sender = &nobody });
+	bench_mail(&bench, &(struct mail){.type = MAIL_ADD_SENDER, .channel = NULL, .sender = &nobody});
 	cr_expect(eq(int, bench_expect_mail(&bench, MAIL_SENDER_ADDED).error, -ENODEV));
 	bench_tear_down(&bench);
 }
@@ -118,12 +117,12 @@ Test(transmit_ends, one_sender_too_many_is_refused)
 	static struct sender others[CHANNEL_SENDERS_MAX];
 	struct mail mail;
 
-	bench_set_up(&bench, &(struct bench_setting){ 0 });
+	bench_set_up(&bench, &(struct bench_setting){0});
 	for (uint32_t i = 0; i < CHANNEL_SENDERS_MAX; i++) {
 		others[i] = bench.senders[0].sender;
 		others[i].socket = -1;
-		bench_mail(&bench, &(struct mail){ .type = MAIL_ADD_SENDER, .channel = bench.channels[0],
-						   .sender = &others[i] });
+		bench_mail(&bench,
+		           &(struct mail){.type = MAIL_ADD_SENDER, .channel = bench.channels[0], .sender = &others[i]});
 		mail = bench_expect_mail(&bench, MAIL_SENDER_ADDED);
 		cr_expect(eq(int, mail.error, i < CHANNEL_SENDERS_MAX - 1 ? 0 : -EAGAIN));
 	}
@@ -134,10 +133,10 @@ Test(transmit_ends, one_sender_too_many_is_refused)
 
 Test(transmit_ends, a_sender_whose_cursor_lies_is_put_out_and_what_was_taken_completes)
 {
-	static const uint64_t lies[] = { 0, 9, 10 + BENCH_SLOTS + 1, UINT64_MAX, UINT64_C(1) << 63 };
+	static const uint64_t lies[] = {0, 9, 10 + BENCH_SLOTS + 1, UINT64_MAX, UINT64_C(1) << 63};
 
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-		bench_set_up(&bench, &(struct bench_setting){ .n_senders = 2 });
+		bench_set_up(&bench, &(struct bench_setting){.n_senders = 2});
 		bench_submit(&bench, 0, 10, 100);
 		bench_submit(&bench, 1, 10, 100);
 		bench_work(&bench);
@@ -165,7 +164,7 @@ Test(transmit_ends, a_sender_whose_cursor_lies_is_put_out_and_what_was_taken_com
 
 Test(transmit_ends, who_lies_while_its_removal_is_asked_for_is_removed_and_not_reported)
 {
-	bench_set_up(&bench, &(struct bench_setting){ 0 });
+	bench_set_up(&bench, &(struct bench_setting){0});
 	bench_submit(&bench, 0, 10, 100);
 	bench_work(&bench);
 	sender_store_submitted(bench.senders[0].sender.page, 1);
@@ -181,7 +180,7 @@ Test(transmit_ends, who_lies_while_its_removal_is_asked_for_is_removed_and_not_r
 
 Test(transmit_ends, an_error_of_the_device_ends_what_it_had_and_the_rest_is_sent)
 {
-	bench_set_up(&bench, &(struct bench_setting){ .queue_slots = 32 });
+	bench_set_up(&bench, &(struct bench_setting){.queue_slots = 32});
 	bench_submit(&bench, 0, 100, 100);
 	bench_work(&bench);
 	scripted_send(bench.channels[0]->queue, 5);
@@ -211,7 +210,7 @@ static void lose_queue(uint32_t channel)
 
 Test(transmit_ends, a_channel_whose_queue_is_lost_ends_with_its_senders_and_no_other_does)
 {
-	bench_set_up(&bench, &(struct bench_setting){ .n_channels = 2, .n_senders = 3 });
+	bench_set_up(&bench, &(struct bench_setting){.n_channels = 2, .n_senders = 3});
 	for (uint32_t i = 0; i < 3; i++)
 		bench_submit(&bench, i, 200, 100);
 	bench_work(&bench);
@@ -225,7 +224,7 @@ Test(transmit_ends, a_channel_whose_queue_is_lost_ends_with_its_senders_and_no_o
 	/* Mail that was on its way is answered. */
 	remove_sender(0);
 	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
-	bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_CHANNEL, .channel = bench.channels[0] });
+	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_CHANNEL, .channel = bench.channels[0]});
 	bench_expect_mail(&bench, MAIL_CHANNEL_REMOVED);
 	scripted_send_at_once(bench.channels[1]->queue, true);
 	scripted_send(bench.channels[1]->queue, 200);
@@ -238,10 +237,10 @@ Test(transmit_ends, a_channel_whose_queue_is_lost_ends_with_its_senders_and_no_o
 Test(transmit_ends, who_asked_hears_that_a_lost_queue_may_still_read)
 {
 	struct test_sender *large = &bench.senders[1];
-	struct mail mail = { .type = MAIL_ADD_SENDER, .sender = &large->sender };
+	struct mail mail = {.type = MAIL_ADD_SENDER, .sender = &large->sender};
 
 	for (int asks_before = 0; asks_before < 2; asks_before++) {
-		bench_set_up(&bench, &(struct bench_setting){ 0 });
+		bench_set_up(&bench, &(struct bench_setting){0});
 		cr_assert(eq(int, test_sender_init(large, bench.backend, 4 * 4096, 8), 0));
 		bench_submit(&bench, 0, 10, 100);
 		bench_work(&bench);
@@ -270,9 +269,9 @@ Test(transmit_ends, who_asked_hears_that_a_lost_queue_may_still_read)
 
 Test(transmit_ends, a_queue_that_fails_again_and_again_is_given_up)
 {
-	struct mail mail = { 0 };
+	struct mail mail = {0};
 
-	bench_set_up(&bench, &(struct bench_setting){ 0 });
+	bench_set_up(&bench, &(struct bench_setting){0});
 	bench_submit(&bench, 0, 200, 100);
 	for (uint32_t i = 0; i < 1000 && mail.type != MAIL_CHANNEL_FAILED; i++) {
 		scripted_fail_queue(bench.channels[0]->queue);
@@ -289,10 +288,10 @@ Test(transmit_ends, a_queue_that_fails_again_and_again_is_given_up)
 
 Test(transmit_ends, a_removed_channel_completes_what_it_took_and_flushes_the_rest)
 {
-	bench_set_up(&bench, &(struct bench_setting){ .n_channels = 2, .n_senders = 2, .queue_slots = 64 });
+	bench_set_up(&bench, &(struct bench_setting){.n_channels = 2, .n_senders = 2, .queue_slots = 64});
 	bench_submit(&bench, 0, 100, 100);
 	bench_work(&bench);
-	bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_CHANNEL, .channel = bench.channels[0] });
+	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_CHANNEL, .channel = bench.channels[0]});
 	bench_work(&bench);
 	bench_expect_no_mail(&bench);
 	scripted_send(bench.channels[0]->queue, 64);
@@ -308,11 +307,11 @@ Test(transmit_ends, more_channels_than_a_configuration_has_find_room)
 {
 	enum { MANY = 100 };
 
-	bench_set_up(&bench, &(struct bench_setting){ .n_channels = MANY, .at_once = true });
+	bench_set_up(&bench, &(struct bench_setting){.n_channels = MANY, .at_once = true});
 	bench_submit(&bench, 0, 1, 100);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 1));
-	bench_mail(&bench, &(struct mail){ .type = MAIL_STOP });
+	bench_mail(&bench, &(struct mail){.type = MAIL_STOP});
 	bench_expect_mail(&bench, MAIL_STOPPED);
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
@@ -320,11 +319,11 @@ Test(transmit_ends, more_channels_than_a_configuration_has_find_room)
 
 Test(transmit_ends, a_stop_drains_all_channels)
 {
-	bench_set_up(&bench, &(struct bench_setting){ .n_channels = 3, .n_senders = 3, .queue_slots = 64 });
+	bench_set_up(&bench, &(struct bench_setting){.n_channels = 3, .n_senders = 3, .queue_slots = 64});
 	for (uint32_t i = 0; i < 3; i++)
 		bench_submit(&bench, i, 100, 100);
 	bench_work(&bench);
-	bench_mail(&bench, &(struct mail){ .type = MAIL_STOP });
+	bench_mail(&bench, &(struct mail){.type = MAIL_STOP});
 	for (uint32_t i = 0; i < 3; i++) {
 		bench_expect_no_mail(&bench);
 		scripted_send(bench.channels[i]->queue, 64);
@@ -338,10 +337,10 @@ Test(transmit_ends, a_stop_drains_all_channels)
 
 Test(transmit_ends, a_device_that_keeps_what_it_has_is_made_to_let_go_after_a_while)
 {
-	bench_set_up(&bench, &(struct bench_setting){ 0 });
+	bench_set_up(&bench, &(struct bench_setting){0});
 	bench_submit(&bench, 0, 100, 100);
 	bench_work(&bench);
-	bench_mail(&bench, &(struct mail){ .type = MAIL_STOP });
+	bench_mail(&bench, &(struct mail){.type = MAIL_STOP});
 	bench_pass(&bench, 900000000);
 	bench_work(&bench);
 	bench_expect_no_mail(&bench);
@@ -354,16 +353,18 @@ Test(transmit_ends, a_device_that_keeps_what_it_has_is_made_to_let_go_after_a_wh
 
 Test(transmit_ends, what_was_put_out_is_told_also_when_the_outbox_was_full)
 {
-	struct sender nobody = { .socket = -1 };
+	struct sender nobody = {.socket = -1};
 	struct mail mail;
 	uint32_t answers = 0, removed = 0;
 
-	bench_set_up(&bench, &(struct bench_setting){ .at_once = true });
+	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
 	while (!mailbox_full(transmit_outbox(bench.transmit)))
-		bench_mail(&bench, &(struct mail){ .type = MAIL_REMOVE_SENDER, .sender = &nobody });
-	cr_assert(eq(int, mailbox_send(transmit_inbox(bench.transmit),
-				       &(struct mail){ .type = MAIL_REMOVE_SENDER, .channel = bench.channels[0],
-						       .sender = &bench.senders[0].sender }), 0));
+		bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_SENDER, .sender = &nobody});
+	cr_assert(eq(int,
+	             mailbox_send(transmit_inbox(bench.transmit), &(struct mail){.type = MAIL_REMOVE_SENDER,
+	                                                                         .channel = bench.channels[0],
+	                                                                         .sender = &bench.senders[0].sender}),
+	             0));
 	bench_work(&bench);
 	for (uint32_t i = 0; i < 1000; i++) {
 		if (mailbox_receive(transmit_outbox(bench.transmit), &mail)) {

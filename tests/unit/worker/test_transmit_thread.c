@@ -20,9 +20,9 @@ static void await_completed(uint32_t sender, uint64_t n)
 
 static void stop(void)
 {
-	struct mail mail = { 0 };
+	struct mail mail = {0};
 
-	mailbox_send(transmit_inbox(bench.transmit), &(struct mail){ .type = MAIL_STOP });
+	mailbox_send(transmit_inbox(bench.transmit), &(struct mail){.type = MAIL_STOP});
 	for (int i = 0; i < 20000 && !mailbox_receive(transmit_outbox(bench.transmit), &mail); i++)
 		usleep(500);
 	cr_assert(eq(int, mail.type, MAIL_STOPPED));
@@ -47,11 +47,10 @@ static uint64_t utc_ns(void)
 
 Test(transmit_thread, each_idle_policy_sends_what_is_submitted_and_stops, .timeout = 60)
 {
-	const uint64_t policies[] = { 0, 50000, TRANSMIT_SPIN_FOREVER };
+	const uint64_t policies[] = {0, 50000, TRANSMIT_SPIN_FOREVER};
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
-		bench_set_up(&bench, &(struct bench_setting){ .spin_ns = policies[i], .n_senders = 2,
-							      .at_once = true });
+		bench_set_up(&bench, &(struct bench_setting){.spin_ns = policies[i], .n_senders = 2, .at_once = true});
 		cr_assert(eq(int, transmit_start(bench.transmit), 0));
 		for (uint32_t round = 1; round <= 20; round++) {
 			bench_submit(&bench, round % 2, 10, 100);
@@ -65,7 +64,7 @@ Test(transmit_thread, each_idle_policy_sends_what_is_submitted_and_stops, .timeo
 
 Test(transmit_thread, one_that_sleeps_is_kicked_by_each_sender, .timeout = 60)
 {
-	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 3, .at_once = true });
+	bench_set_up(&bench, &(struct bench_setting){.n_senders = 3, .at_once = true});
 	cr_assert(eq(int, transmit_start(bench.transmit), 0));
 	for (uint32_t i = 0; i < 300; i++) {
 		await_sleep(i % 3);
@@ -81,7 +80,7 @@ Test(transmit_thread, it_sleeps_when_nobody_sends_also_if_a_socket_is_shut, .tim
 	struct timespec before, after;
 	clockid_t cpu_clock;
 
-	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 2, .at_once = true });
+	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
 	cr_assert(eq(int, transmit_start(bench.transmit), 0));
 	close(bench.senders[0].socket);
 	bench.senders[0].socket = -1;
@@ -104,7 +103,7 @@ Test(transmit_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
 {
 	const struct ibvcap_sender_state *state;
 
-	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 2, .at_once = true });
+	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
 	state = bench.senders[0].sender.state;
 	cr_assert(eq(int, transmit_start(bench.transmit), 0));
 	await_sleep(0);
@@ -125,12 +124,12 @@ Test(transmit_thread, a_timed_packet_leaves_when_its_time_has_come_and_nobody_ki
 {
 	struct test_sender *sender = &bench.senders[0];
 
-	bench_set_up(&bench, &(struct bench_setting){ .at_once = true });
+	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
 	cr_assert(eq(int, transmit_start(bench.transmit), 0));
 	for (uint64_t i = 0; i < 20; i++) {
 		uint64_t due_ns = utc_ns() + 3000000;
 
-		test_sender_write(sender, (struct ibvcap_tx_descriptor){ .length = 100, .not_before_ns = due_ns });
+		test_sender_write(sender, (struct ibvcap_tx_descriptor){.length = 100, .not_before_ns = due_ns});
 		test_sender_submit(sender);
 		while (sender_load_completed(sender->sender.state) == i) {
 			if (utc_ns() < due_ns)
@@ -147,8 +146,8 @@ Test(transmit_thread, the_doorbell_rings_once_for_a_request_that_has_come, .time
 {
 	struct test_sender *sender = &bench.senders[0];
 
-	bench_set_up(&bench, &(struct bench_setting){ .n_senders = 2, .at_once = true });
-	struct pollfd bell = { .fd = transmit_doorbell(bench.transmit), .events = POLLIN };
+	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
+	struct pollfd bell = {.fd = transmit_doorbell(bench.transmit), .events = POLLIN};
 
 	cr_assert(eq(int, transmit_start(bench.transmit), 0));
 	sender_request_wake(sender->sender.page, 5, false);

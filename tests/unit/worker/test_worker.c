@@ -36,15 +36,26 @@ struct setting {
 static void set_up(struct bench *bench, const struct setting *setting)
 {
 	const struct rx_ring_options ring_options = {
-		.stream = "test", .epoch = 1, .slot_bytes = S, .slots_per_block = N,
+		.stream = "test",
+		.epoch = 1,
+		.slot_bytes = S,
+		.slots_per_block = N,
 		.header_bytes = setting->header_bytes ? setting->header_bytes : 42,
-		.history_blocks = 4, .receive_queue_slots = SLOTS, .spare_blocks = 4, .lease_blocks_max = 4,
-		.page_bytes = 4096, .n_queues = 1,
+		.history_blocks = 4,
+		.receive_queue_slots = SLOTS,
+		.spare_blocks = 4,
+		.lease_blocks_max = 4,
+		.page_bytes = 4096,
+		.n_queues = 1,
 	};
 	const struct backend_queue_options queue_options = {
-		.slots = SLOTS, .header_bytes = ring_options.header_bytes,
-		.header_stride = ring_options.header_bytes > 64 ? 128 : 64, .slot_bytes = S,
-		.oversize_sink = !setting->no_sink, .timestamps = true, .completion_events = true,
+		.slots = SLOTS,
+		.header_bytes = ring_options.header_bytes,
+		.header_stride = ring_options.header_bytes > 64 ? 128 : 64,
+		.slot_bytes = S,
+		.oversize_sink = !setting->no_sink,
+		.timestamps = true,
+		.completion_events = true,
 	};
 	const struct backend_ops *ops = &scripted_backend_ops;
 
@@ -52,8 +63,12 @@ static void set_up(struct bench *bench, const struct setting *setting)
 	cr_assert(eq(int, ops->create_queue(bench->backend, &queue_options, &bench->queue, NULL), 0));
 	cr_assert(eq(int, rx_ring_init(&bench->ring, &ring_options, NULL), 0));
 	const struct worker_options worker_options = {
-		.name = "test", .queue = bench->queue, .ring = &bench->ring, .receive_queue_slots = SLOTS,
-			.spin_ns = setting->spin_ns, .cpu = -1,
+		.name = "test",
+		.queue = bench->queue,
+		.ring = &bench->ring,
+		.receive_queue_slots = SLOTS,
+		.spin_ns = setting->spin_ns,
+		.cpu = -1,
 		.device_timestamps = !setting->software_clock,
 	};
 
@@ -62,7 +77,7 @@ static void set_up(struct bench *bench, const struct setting *setting)
 	cr_assert(eq(int, ops->start(bench->queue), 0));
 	bench->flow = NULL;
 	if (!setting->no_flow)
-		cr_assert(eq(int, ops->add_flow(bench->queue, &(struct flow_rule){ 0 }, &bench->flow, NULL), 0));
+		cr_assert(eq(int, ops->add_flow(bench->queue, &(struct flow_rule){0}, &bench->flow, NULL), 0));
 }
 
 static void tear_down(struct bench *bench)
@@ -110,7 +125,7 @@ static const struct ibvcap_meta *row(const struct bench *bench, uint64_t sequenc
 /* A reading of the flow counter, and long enough to strike the sum. */
 static void strike(struct bench *bench)
 {
-	struct mail mail = { .type = MAIL_MATCHED };
+	struct mail mail = {.type = MAIL_MATCHED};
 
 	bench->queue->ops->read_matched(bench->queue, &mail.matched);
 	cr_assert(eq(int, mailbox_send(worker_inbox(bench->worker), &mail), 0));
@@ -127,19 +142,19 @@ static void expect_sum(const struct bench *bench)
 	cr_expect(eq(u64, counter(bench, IBVCAP_CTR_MATCHED), device.matched));
 	cr_expect(eq(u64, counter(bench, IBVCAP_CTR_NO_BUFFER), device.out_of_buffer));
 	cr_expect(eq(u64, counter(bench, IBVCAP_CTR_MATCHED),
-		     counter(bench, IBVCAP_CTR_PUBLISHED) + counter(bench, IBVCAP_CTR_NO_BUFFER) +
-			     counter(bench, IBVCAP_CTR_ERRORED)));
+	             counter(bench, IBVCAP_CTR_PUBLISHED) + counter(bench, IBVCAP_CTR_NO_BUFFER) +
+	                     counter(bench, IBVCAP_CTR_ERRORED)));
 	cr_expect(eq(u64, consumer_load_head(bench->ring.ring),
-		     counter(bench, IBVCAP_CTR_PUBLISHED) + counter(bench, IBVCAP_CTR_ERRORED)));
+	             counter(bench, IBVCAP_CTR_PUBLISHED) + counter(bench, IBVCAP_CTR_ERRORED)));
 }
 
 Test(worker, payloads_and_lengths_arrive_in_order)
 {
 	struct bench bench;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	for (uint32_t i = 0; i < 5000; i++) {
-		cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = i % (S + 1) }, (uint8_t)i));
+		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = i % (S + 1)}, (uint8_t)i));
 		if (i % 50 == 49)
 			work(&bench);
 		if (i % 50 != 49)
@@ -166,10 +181,10 @@ Test(worker, a_starved_queue_drops_and_the_sum_says_how_many)
 {
 	struct bench bench;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	for (uint32_t round = 0; round < 20; round++) {
 		for (uint32_t i = 0; i < SLOTS + 100; i++)
-			arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+			arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 		work(&bench);
 	}
 	strike(&bench);
@@ -181,12 +196,12 @@ Test(worker, a_starved_queue_drops_and_the_sum_says_how_many)
 Test(worker, a_loss_is_in_the_records_of_the_blocks_around_it_with_the_time_of_the_reading)
 {
 	struct bench bench;
-	struct mail mail = { .type = MAIL_MATCHED };
+	struct mail mail = {.type = MAIL_MATCHED};
 	uint64_t at_ns;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	for (uint32_t i = 0; i < SLOTS + 10; i++)
-		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 	work(&bench);
 	mail.at_ns = 5000;
 	bench.queue->ops->read_matched(bench.queue, &mail.matched);
@@ -195,7 +210,7 @@ Test(worker, a_loss_is_in_the_records_of_the_blocks_around_it_with_the_time_of_t
 	usleep(200);
 	work(&bench);
 	for (uint32_t i = 0; i < N; i++)
-		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 	work(&bench);
 	const struct ibvcap_block *blocks = ring_blocks(bench.ring.ring);
 
@@ -209,12 +224,12 @@ Test(worker, a_loss_is_in_the_records_of_the_blocks_around_it_with_the_time_of_t
 Test(worker, under_lasting_overload_the_sum_is_struck_up_to_one_queue)
 {
 	struct bench bench;
-	struct mail mail = { .type = MAIL_MATCHED };
+	struct mail mail = {.type = MAIL_MATCHED};
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	for (uint32_t round = 0; round < 1000; round++) {
 		for (uint32_t i = 0; i < SLOTS + 100; i++)
-			arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+			arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 		cr_assert(gt(int, worker_do_work(bench.worker), 0));
 	}
 	bench.queue->ops->read_matched(bench.queue, &mail.matched);
@@ -235,11 +250,11 @@ Test(worker, packets_still_in_the_device_are_in_flight_and_not_lost)
 {
 	struct bench bench;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	for (uint32_t i = 0; i < 100; i++)
-		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 	scripted_limit_visible(bench.queue, 40);
-	struct mail mail = { .type = MAIL_MATCHED, .matched = 100 };
+	struct mail mail = {.type = MAIL_MATCHED, .matched = 100};
 
 	mailbox_send(worker_inbox(bench.worker), &mail);
 	worker_do_work(bench.worker);
@@ -258,8 +273,8 @@ Test(worker, a_longer_packet_is_truncated_with_a_sink_and_an_error_without)
 	struct bench bench;
 	const uint8_t *payload;
 
-	set_up(&bench, &(struct setting){ 0 });
-	arrive(&bench, &(struct frame_options){ .payload_bytes = S + 1 }, 0);
+	set_up(&bench, &(struct setting){0});
+	arrive(&bench, &(struct frame_options){.payload_bytes = S + 1}, 0);
 	work(&bench);
 	const struct ibvcap_meta *meta = row(&bench, 0, &payload);
 
@@ -271,9 +286,9 @@ Test(worker, a_longer_packet_is_truncated_with_a_sink_and_an_error_without)
 	expect_sum(&bench);
 	tear_down(&bench);
 
-	set_up(&bench, &(struct setting){ .no_sink = true });
-	arrive(&bench, &(struct frame_options){ .payload_bytes = S + 1 }, 0);
-	arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 7);
+	set_up(&bench, &(struct setting){.no_sink = true});
+	arrive(&bench, &(struct frame_options){.payload_bytes = S + 1}, 0);
+	arrive(&bench, &(struct frame_options){.payload_bytes = S}, 7);
 	work(&bench);
 	meta = row(&bench, 0, &payload);
 	cr_expect(eq(u32, meta->flags, IBVCAP_PKT_ERROR));
@@ -301,28 +316,30 @@ Test(worker, irregular_headers_are_marked_and_the_payload_is_found_or_given_up)
 	struct bench bench;
 	const uint8_t *payload;
 
-	set_up(&bench, &(struct setting){ 0 });
-	struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){ .n_vlan_tags = 1, .payload_bytes = 50 }, &payload);
+	set_up(&bench, &(struct setting){0});
+	struct ibvcap_meta meta =
+		meta_of(&bench, &(struct frame_options){.n_vlan_tags = 1, .payload_bytes = 50}, &payload);
 
 	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_SHORT));
 	cr_expect(eq(u32, meta.payload_offset, 4));
 	cr_expect(eq(u32, meta.length, 50));
 	cr_expect(eq(u8, payload[4], 3));
-	meta = meta_of(&bench, &(struct frame_options){ .ip_option_bytes = 40, .payload_bytes = S - 40 }, &payload);
+	meta = meta_of(&bench, &(struct frame_options){.ip_option_bytes = 40, .payload_bytes = S - 40}, &payload);
 	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR), "exactly fills its row");
 	cr_expect(eq(u32, meta.payload_offset, 40));
 	cr_expect(eq(u8, payload[40], 3));
-	meta = meta_of(&bench, &(struct frame_options){ .ip_option_bytes = 40, .payload_bytes = S }, &payload);
+	meta = meta_of(&bench, &(struct frame_options){.ip_option_bytes = 40, .payload_bytes = S}, &payload);
 	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_TRUNCATED));
 	cr_expect(eq(u32, meta.length, S - 40));
-	meta = meta_of(&bench, &(struct frame_options){ .fragment = 0x2000, .payload_bytes = 64, .udp_length = 900 }, &payload);
+	meta = meta_of(&bench, &(struct frame_options){.fragment = 0x2000, .payload_bytes = 64, .udp_length = 900},
+	               &payload);
 	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_FRAGMENT | IBVCAP_PKT_SHORT));
 	cr_expect(eq(u32, meta.length, 64));
 	cr_expect(eq(u32, meta.payload_offset, 0));
-	meta = meta_of(&bench, &(struct frame_options){ .fragment = 0x0004, .payload_bytes = 64 }, &payload);
+	meta = meta_of(&bench, &(struct frame_options){.fragment = 0x0004, .payload_bytes = 64}, &payload);
 	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_FRAGMENT | IBVCAP_PKT_UNUSABLE));
 	cr_expect(eq(u32, meta.length, 0));
-	meta = meta_of(&bench, &(struct frame_options){ .protocol = 6, .payload_bytes = 64 }, &payload);
+	meta = meta_of(&bench, &(struct frame_options){.protocol = 6, .payload_bytes = 64}, &payload);
 	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_UNUSABLE));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_IRREGULAR), 6));
 	strike(&bench);
@@ -336,10 +353,10 @@ Test(worker, every_header_layout_has_its_plain_form)
 		struct setting setting;
 		struct frame_options frame;
 	} layouts[] = {
-		{ { .header_bytes = 42 }, { .payload_bytes = S } },
-		{ { .header_bytes = 46 }, { .payload_bytes = S, .n_vlan_tags = 1 } },
-		{ { .header_bytes = 62 }, { .payload_bytes = S, .ipv6 = true } },
-		{ { .header_bytes = 66 }, { .payload_bytes = S, .ipv6 = true, .n_vlan_tags = 1 } },
+		{{.header_bytes = 42}, {.payload_bytes = S}},
+		{{.header_bytes = 46}, {.payload_bytes = S, .n_vlan_tags = 1}},
+		{{.header_bytes = 62}, {.payload_bytes = S, .ipv6 = true}},
+		{{.header_bytes = 66}, {.payload_bytes = S, .ipv6 = true, .n_vlan_tags = 1}},
 	};
 
 	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
@@ -361,9 +378,9 @@ Test(worker, a_bad_checksum_is_marked_and_counted)
 	struct bench bench;
 	const uint8_t *payload;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	scripted_set_flags(bench.queue, BACKEND_EVENT_CHECKSUM_BAD);
-	struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){ .payload_bytes = S }, &payload);
+	struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 
 	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_BAD_CHECKSUM));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_BAD_CHECKSUM), 1));
@@ -375,15 +392,15 @@ Test(worker, a_failed_queue_is_reset_and_flushed_slots_are_not_rows)
 	struct bench bench;
 	const uint8_t *payload;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	for (uint32_t i = 0; i < 10; i++)
-		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, (uint8_t)i);
+		arrive(&bench, &(struct frame_options){.payload_bytes = S}, (uint8_t)i);
 	scripted_fail_queue(bench.queue);
 	work(&bench);
 	cr_expect(eq(u64, consumer_load_head(bench.ring.ring), 10));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_QUEUE_RESETS), 1));
 	for (uint32_t i = 10; i < 100; i++)
-		cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, (uint8_t)i));
+		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, (uint8_t)i));
 	work(&bench);
 	for (uint64_t sequence = 0; sequence < 100; sequence++) {
 		row(&bench, sequence, &payload);
@@ -398,13 +415,13 @@ Test(worker, packets_that_come_while_the_queue_has_failed_are_counted_as_lost)
 {
 	struct bench bench;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	scripted_fail_queue(bench.queue);
 	for (uint32_t i = 0; i < 7; i++)
-		cr_assert(not(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0)));
+		cr_assert(not(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0)));
 	work(&bench);
 	for (uint32_t i = 0; i < 3; i++)
-		cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
+		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 	work(&bench);
 	strike(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_MATCHED), 10));
@@ -417,9 +434,9 @@ Test(worker, a_queue_that_fails_now_and_then_is_kept)
 {
 	struct bench bench;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	for (uint32_t i = 0; i < 100; i++) {
-		cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
+		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 		scripted_fail_queue(bench.queue);
 		work(&bench);
 	}
@@ -432,7 +449,7 @@ Test(worker, a_queue_that_cannot_be_reset_ends_the_worker)
 {
 	struct bench bench;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	scripted_fail_queue(bench.queue);
 	scripted_fail_reset(bench.queue, -ENODEV);
 	cr_expect(eq(int, worker_do_work(bench.worker), -ENODEV));
@@ -444,7 +461,7 @@ Test(worker, a_queue_that_fails_for_ever_is_given_up)
 	struct bench bench;
 	int n = 0;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	for (int i = 0; i < 1000 && n >= 0; i++) {
 		scripted_fail_queue(bench.queue);
 		n = worker_do_work(bench.worker);
@@ -457,9 +474,9 @@ Test(worker, a_slot_out_of_order_is_refused)
 {
 	struct bench bench;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	for (uint32_t i = 0; i < 4; i++)
-		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 	scripted_swap_next(bench.queue);
 	cr_expect(eq(int, worker_do_work(bench.worker), -EPROTO));
 	cr_expect(eq(u64, consumer_load_head(bench.ring.ring), 0));
@@ -471,11 +488,11 @@ Test(worker, a_device_that_takes_part_of_a_chain_gets_the_rest_later)
 	struct bench bench;
 	const uint8_t *payload;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	for (uint32_t round = 0; round < 50; round++) {
 		scripted_limit_post(bench.queue, round % N);
 		for (uint32_t i = 0; i < 40; i++)
-			arrive(&bench, &(struct frame_options){ .payload_bytes = S }, (uint8_t)(round * 40 + i));
+			arrive(&bench, &(struct frame_options){.payload_bytes = S}, (uint8_t)(round * 40 + i));
 		work(&bench);
 	}
 	uint64_t head = consumer_load_head(bench.ring.ring);
@@ -494,27 +511,28 @@ Test(worker, device_time_becomes_utc_and_software_time_is_now)
 	struct bench bench;
 	const uint8_t *payload;
 
-	set_up(&bench, &(struct setting){ 0 });
-	struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){ .payload_bytes = S }, &payload);
+	set_up(&bench, &(struct setting){0});
+	struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 
 	cr_expect(eq(u64, meta.timestamp_ns, 0), "no clock line yet");
-	struct mail mail = { .type = MAIL_CLOCK,
-			     .clock = { .base_raw = 1000, .base_utc_ns = 5000000, .mult = 2, .shift = 0, .mask = UINT64_MAX } };
+	struct mail mail = {
+		.type = MAIL_CLOCK,
+		.clock = {.base_raw = 1000, .base_utc_ns = 5000000, .mult = 2, .shift = 0, .mask = UINT64_MAX}};
 
 	mailbox_send(worker_inbox(bench.worker), &mail);
 	work(&bench);
 	scripted_set_clock(bench.queue, 1100, 1);
-	meta = meta_of(&bench, &(struct frame_options){ .payload_bytes = S }, &payload);
+	meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 	cr_expect(eq(u64, meta.timestamp_ns, 5000200));
 	scripted_set_clock(bench.queue, 900, 1);
-	meta = meta_of(&bench, &(struct frame_options){ .payload_bytes = S }, &payload);
+	meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 	cr_expect(eq(u64, meta.timestamp_ns, 4999800), "before the line's base");
 	tear_down(&bench);
 
-	set_up(&bench, &(struct setting){ .software_clock = true });
+	set_up(&bench, &(struct setting){.software_clock = true});
 	uint64_t before = (uint64_t)time(NULL);
 
-	meta = meta_of(&bench, &(struct frame_options){ .payload_bytes = S }, &payload);
+	meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 	cr_expect(ge(u64, meta.timestamp_ns / 1000000000, before));
 	cr_expect(le(u64, meta.timestamp_ns / 1000000000, (uint64_t)time(NULL)));
 	tear_down(&bench);
@@ -522,7 +540,7 @@ Test(worker, device_time_becomes_utc_and_software_time_is_now)
 
 static struct mail expect_answer(struct bench *bench, enum mail_type type)
 {
-	struct mail mail = { 0 };
+	struct mail mail = {0};
 
 	work(bench);
 	cr_assert(mailbox_receive(worker_outbox(bench->worker), &mail));
@@ -535,18 +553,18 @@ Test(worker, consumers_come_and_go_by_mail)
 	struct bench bench;
 	struct ring_consumer consumer;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
 	for (uint32_t i = 0; i < 10; i++)
-		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 	work(&bench);
-	mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_ADD_CONSUMER, .consumer = &consumer });
+	mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
 	struct mail mail = expect_answer(&bench, MAIL_CONSUMER_ADDED);
 
 	cr_expect(eq(ptr, mail.consumer, &consumer));
 	cr_expect(eq(int, mail.error, 0));
 	cr_expect(eq(u64, consumer.attach_sequence, 10));
-	mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_REMOVE_CONSUMER, .consumer = &consumer });
+	mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_REMOVE_CONSUMER, .consumer = &consumer});
 	mail = expect_answer(&bench, MAIL_CONSUMER_REMOVED);
 	cr_expect(eq(ptr, mail.consumer, &consumer));
 	test_consumer_deinit(&consumer);
@@ -557,15 +575,15 @@ Test(worker, a_lying_consumer_is_put_out_and_control_is_told)
 {
 	struct bench bench;
 	struct ring_consumer consumer;
-	struct mail mail = { 0 };
+	struct mail mail = {0};
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
-	mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_ADD_CONSUMER, .consumer = &consumer });
+	mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
 	expect_answer(&bench, MAIL_CONSUMER_ADDED);
 	atomic_store(&consumer.page->leases[0], UINT64_C(1) << 40);
 	for (uint32_t i = 0; i < 20 * N; i++) {
-		cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
+		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 		work(&bench);
 	}
 	cr_assert(mailbox_receive(worker_outbox(bench.worker), &mail));
@@ -583,7 +601,7 @@ static void add_lossless(struct bench *bench, struct ring_consumer *consumer, ui
 	consumer->policy = IBVCAP_POLICY_LOSSLESS;
 	consumer->deadline_ns = deadline_ns;
 	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSLESS);
-	mailbox_send(worker_inbox(bench->worker), &(struct mail){ .type = MAIL_ADD_CONSUMER, .consumer = consumer });
+	mailbox_send(worker_inbox(bench->worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = consumer});
 	expect_answer(bench, MAIL_CONSUMER_ADDED);
 }
 
@@ -593,10 +611,10 @@ Test(worker, while_a_lossless_consumer_pins_all_packets_have_no_buffer_and_the_s
 	struct ring_consumer consumer;
 	uint64_t rows;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	add_lossless(&bench, &consumer, UINT64_MAX);
 	for (uint32_t i = 0; i < 2000; i++) {
-		arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 		work(&bench);
 	}
 	rows = counter(&bench, IBVCAP_CTR_PUBLISHED);
@@ -608,7 +626,7 @@ Test(worker, while_a_lossless_consumer_pins_all_packets_have_no_buffer_and_the_s
 	consumer_store_delivered(consumer.page, rows);
 	work(&bench);
 	cr_expect(not(consumer.account->pins), "not charged any more");
-	cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
+	cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 	work(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), rows + 1));
 	strike(&bench);
@@ -621,11 +639,11 @@ Test(worker, a_lossless_consumer_that_is_too_slow_is_demoted_and_control_is_told
 {
 	struct bench bench;
 	struct ring_consumer consumer;
-	struct mail mail = { 0 };
+	struct mail mail = {0};
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	add_lossless(&bench, &consumer, 20000000);
-	while (arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0))
+	while (arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0))
 		work(&bench);
 	while (!mailbox_receive(worker_outbox(bench.worker), &mail)) {
 		work(&bench);
@@ -634,7 +652,7 @@ Test(worker, a_lossless_consumer_that_is_too_slow_is_demoted_and_control_is_told
 	cr_expect(eq(int, mail.type, MAIL_CONSUMER_DEMOTED));
 	cr_expect(eq(ptr, mail.consumer, &consumer));
 	work(&bench);
-	cr_expect(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0), "posted again");
+	cr_expect(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0), "posted again");
 	test_consumer_deinit(&consumer);
 	tear_down(&bench);
 }
@@ -643,7 +661,7 @@ Test(worker, a_lossless_consumer_that_is_too_slow_is_demoted_and_control_is_told
 
 static void await_answer(struct bench *bench, enum mail_type type)
 {
-	struct mail mail = { 0 };
+	struct mail mail = {0};
 
 	for (int i = 0; i < 5000 && !mailbox_receive(worker_outbox(bench->worker), &mail); i++)
 		usleep(1000);
@@ -652,23 +670,23 @@ static void await_answer(struct bench *bench, enum mail_type type)
 
 Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 {
-	const uint64_t policies[] = { 0, 50000, WORKER_SPIN_FOREVER };
+	const uint64_t policies[] = {0, 50000, WORKER_SPIN_FOREVER};
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		struct bench bench;
 		struct ring_consumer consumer;
 
-		set_up(&bench, &(struct setting){ .spin_ns = policies[i] });
+		set_up(&bench, &(struct setting){.spin_ns = policies[i]});
 		cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
 		for (uint32_t packet = 0; packet < 100; packet++)
-			arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0);
+			arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 		cr_assert(eq(int, worker_start(bench.worker), 0));
 		usleep(20000);
 		mailbox_send(worker_inbox(bench.worker),
-			     &(struct mail){ .type = MAIL_ADD_CONSUMER, .consumer = &consumer });
+		             &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
 		await_answer(&bench, MAIL_CONSUMER_ADDED);
-		mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_MATCHED, .matched = 100 });
-		mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_STOP });
+		mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_MATCHED, .matched = 100});
+		mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
 		await_answer(&bench, MAIL_STOPPED);
 		worker_join(bench.worker);
 		cr_expect(consumer_ring_closed(bench.ring.ring));
@@ -685,9 +703,9 @@ Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_acquired, .timeout
 	struct bench bench;
 	struct ring_consumer consumer;
 
-	set_up(&bench, &(struct setting){ .spin_ns = 0 });
+	set_up(&bench, &(struct setting){.spin_ns = 0});
 	add_lossless(&bench, &consumer, UINT64_MAX);
-	while (arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0))
+	while (arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0))
 		work(&bench);
 	cr_assert(eq(int, worker_start(bench.worker), 0));
 	usleep(20000);
@@ -696,7 +714,7 @@ Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_acquired, .timeout
 	consumer_store_delivered(consumer.page, consumer_load_head(bench.ring.ring));
 	while (counter(&bench, IBVCAP_CTR_POSTED) == posted)
 		usleep(100);
-	mailbox_send(worker_inbox(bench.worker), &(struct mail){ .type = MAIL_STOP });
+	mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
 	await_answer(&bench, MAIL_STOPPED);
 	worker_join(bench.worker);
 	test_consumer_deinit(&consumer);
@@ -707,7 +725,7 @@ Test(worker, a_thread_whose_queue_is_lost_says_failed_and_closes_the_ring, .time
 {
 	struct bench bench;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	scripted_fail_queue(bench.queue);
 	scripted_fail_reset(bench.queue, -ENODEV);
 	cr_assert(eq(int, worker_start(bench.worker), 0));
@@ -722,17 +740,17 @@ static uint32_t polls_until_rung(bool packets)
 {
 	struct bench bench;
 	struct ring_consumer consumer;
-	struct pollfd poller = { .events = POLLIN };
+	struct pollfd poller = {.events = POLLIN};
 	uint32_t n = 0;
 
-	set_up(&bench, &(struct setting){ 0 });
+	set_up(&bench, &(struct setting){0});
 	poller.fd = bench.ring.doorbell;
 	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
 	cr_assert(eq(int, rx_ring_add_consumer(&bench.ring, &consumer), 0));
 	consumer_request_wake(consumer.page, 1, true);
 	do {
 		if (packets || n == 0)
-			cr_assert(arrive(&bench, &(struct frame_options){ .payload_bytes = S }, 0));
+			cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 		cr_assert(ge(int, worker_do_work(bench.worker), 0));
 	} while (++n < 1000 && poll(&poller, 1, 0) == 0);
 	test_consumer_deinit(&consumer);

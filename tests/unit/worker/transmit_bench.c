@@ -7,31 +7,38 @@ static void add_channel(struct bench *bench, uint32_t i)
 {
 	const struct bench_setting *setting = &bench->setting;
 	const struct channel_options options = {
-		.name = "test", .backend = bench->backend,
-		.queue_slots = setting->queue_slots, .slot_bytes = BENCH_BYTES, .n_destinations = 1,
-		.checksums = setting->checksums, .rate_bps = setting->rate_bps,
-		.burst_bytes = setting->burst_bytes, .late_after_ns = setting->late_after_ns, .completion_events = true,
+		.name = "test",
+		.backend = bench->backend,
+		.queue_slots = setting->queue_slots,
+		.slot_bytes = BENCH_BYTES,
+		.n_destinations = 1,
+		.checksums = setting->checksums,
+		.rate_bps = setting->rate_bps,
+		.burst_bytes = setting->burst_bytes,
+		.late_after_ns = setting->late_after_ns,
+		.completion_events = true,
 	};
 	struct fault fault;
 
 	cr_assert(eq(int, channel_new(&bench->channels[i], &options, &fault), 0), "%s", fault.text);
 	scripted_send_at_once(bench->channels[i]->queue, setting->at_once);
-	bench_mail(bench, &(struct mail){ .type = MAIL_ADD_CHANNEL, .channel = bench->channels[i] });
+	bench_mail(bench, &(struct mail){.type = MAIL_ADD_CHANNEL, .channel = bench->channels[i]});
 	cr_assert(eq(int, bench_expect_mail(bench, MAIL_CHANNEL_ADDED).error, 0));
 	if (!setting->unresolved)
-		bench_mail(bench, &(struct mail){ .type = MAIL_DESTINATION, .channel = bench->channels[i],
-						  .destination = test_destination(0, setting->checksums) });
+		bench_mail(bench, &(struct mail){.type = MAIL_DESTINATION,
+		                                 .channel = bench->channels[i],
+		                                 .destination = test_destination(0, setting->checksums)});
 }
 
 void bench_set_up(struct bench *bench, const struct bench_setting *setting)
 {
-	*bench = (struct bench){ .setting = *setting, .now = { .monotonic_ns = 1000000000, .utc_ns = BENCH_UTC_NS } };
+	*bench = (struct bench){.setting = *setting, .now = {.monotonic_ns = 1000000000, .utc_ns = BENCH_UTC_NS}};
 	bench->setting.n_channels = setting->n_channels ? setting->n_channels : 1;
 	bench->setting.n_senders = setting->n_senders ? setting->n_senders : 1;
 	bench->setting.queue_slots = setting->queue_slots ? setting->queue_slots : 128;
 	bench->setting.late_after_ns = setting->late_after_ns ? setting->late_after_ns : 1000000;
 	cr_assert(eq(int, scripted_backend_ops.open("none", &bench->backend, NULL), 0));
-	const struct transmit_options options = { .name = "test", .spin_ns = setting->spin_ns, .cpu = -1 };
+	const struct transmit_options options = {.name = "test", .spin_ns = setting->spin_ns, .cpu = -1};
 
 	cr_assert(eq(int, transmit_new(&bench->transmit, &options), 0));
 	for (uint32_t i = 0; i < bench->setting.n_channels; i++)
@@ -40,9 +47,9 @@ void bench_set_up(struct bench *bench, const struct bench_setting *setting)
 		struct test_sender *sender = &bench->senders[i];
 
 		cr_assert(eq(int, test_sender_init(sender, bench->backend, BENCH_SLOTS, BENCH_BYTES), 0));
-		bench_mail(bench, &(struct mail){ .type = MAIL_ADD_SENDER,
-						  .channel = bench->channels[i % bench->setting.n_channels],
-						  .sender = &sender->sender });
+		bench_mail(bench, &(struct mail){.type = MAIL_ADD_SENDER,
+		                                 .channel = bench->channels[i % bench->setting.n_channels],
+		                                 .sender = &sender->sender});
 		cr_assert(eq(int, bench_expect_mail(bench, MAIL_SENDER_ADDED).error, 0));
 	}
 }
@@ -82,7 +89,7 @@ void bench_mail(struct bench *bench, const struct mail *mail)
 
 struct mail bench_expect_mail(struct bench *bench, enum mail_type type)
 {
-	struct mail mail = { 0 };
+	struct mail mail = {0};
 
 	bench_round(bench);
 	cr_assert(mailbox_receive(transmit_outbox(bench->transmit), &mail), "no mail");
@@ -92,7 +99,7 @@ struct mail bench_expect_mail(struct bench *bench, enum mail_type type)
 
 void bench_expect_no_mail(struct bench *bench)
 {
-	struct mail mail = { 0 };
+	struct mail mail = {0};
 
 	bench_round(bench);
 	cr_expect(not(mailbox_receive(transmit_outbox(bench->transmit), &mail)), "mail of type %d", mail.type);
@@ -102,7 +109,7 @@ void bench_submit(struct bench *bench, uint32_t sender, uint32_t n, uint16_t len
 {
 	for (uint32_t i = 0; i < n; i++) {
 		cr_assert(test_sender_has_room(&bench->senders[sender]));
-		test_sender_write(&bench->senders[sender], (struct ibvcap_tx_descriptor){ .length = length });
+		test_sender_write(&bench->senders[sender], (struct ibvcap_tx_descriptor){.length = length});
 	}
 	test_sender_submit(&bench->senders[sender]);
 }

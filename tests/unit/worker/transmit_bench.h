@@ -28,7 +28,7 @@ struct bench_setting {
 	enum packet_checksums checksums;
 	uint64_t spin_ns;
 	bool unresolved;
-	bool at_once;         /* what is posted is sent */
+	bool at_once; /* what is posted is sent */
 };
 
 struct bench {

@@ -31,8 +31,8 @@
 extern "C" {
 #endif
 
-#define IBVCAP_VERSION_MAJOR 0
-#define IBVCAP_VERSION_MINOR 1
+#define IBVCAP_VERSION_MAJOR  0
+#define IBVCAP_VERSION_MINOR  1
 #define IBVCAP_CONTROL_SOCKET "/run/ibvcapd/control.sock"
 
 /** Version of the library in use, "MAJOR.MINOR". Any thread, never blocks. */
@@ -51,8 +51,8 @@ const char *ibvcap_error_text(void);
 struct ibvcap_rx;
 
 enum ibvcap_start {
-	IBVCAP_START_NEWEST = 0, /* packets published from now on */
-	IBVCAP_START_OLDEST = 1, /* the oldest packet the ring still has */
+	IBVCAP_START_NEWEST = 0,       /* packets published from now on */
+	IBVCAP_START_OLDEST = 1,       /* the oldest packet the ring still has */
 	IBVCAP_START_PACKETS_BACK = 2, /* so many packets before the newest */
 	IBVCAP_START_NS_BACK = 3,      /* packets whose timestamps are no older than so many ns */
 };
@@ -70,14 +70,16 @@ struct ibvcap_attach_options {
 	 * ibvcap_fd().
 	 */
 	enum ibvcap_policy policy;
-	uint32_t reattach_ms;  /* how long the next daemon is looked for after one ends; 0 = 30000; or IBVCAP_NO_REATTACH */
+	uint32_t
+		reattach_ms; /* how long the next daemon is looked for after one ends; 0 = 30000; or IBVCAP_NO_REATTACH */
 };
 
 #define IBVCAP_NO_REATTACH UINT32_MAX
 
 enum ibvcap_batch_flag {
 	IBVCAP_BATCH_GAP_UNKNOWN = 1 << 0, /* the first of a new epoch: what came between the two nobody counted */
-	IBVCAP_BATCH_DEMOTED = 1 << 1,     /* the first since this lossless consumer is lossy: it was too slow for too long */
+	IBVCAP_BATCH_DEMOTED =
+		1 << 1, /* the first since this lossless consumer is lossy: it was too slow for too long */
 };
 
 /**
@@ -85,17 +87,17 @@ enum ibvcap_batch_flag {
  * until ibvcap_release(): the daemon gives no leased block back to the device.
  */
 struct ibvcap_batch {
-	const uint8_t *payload;         /* first row; row i at payload + i * stride */
-	const uint8_t *headers;         /* Ethernet, IP and UDP headers as received; row i at + i * header_stride */
-	const struct ibvcap_meta *meta; /* row i at meta[i] */
-	uint64_t sequence;              /* packet number of row 0 within the epoch */
-	uint64_t gap;                   /* packets skipped just before this batch: [sequence - gap, sequence) */
-	uint32_t n;                     /* rows, at least 1 */
-	uint32_t stride;                /* bytes */
-	uint32_t header_stride;         /* bytes */
-	uint32_t lease;                 /* for ibvcap_release() */
-	uint32_t flags;                 /* enum ibvcap_batch_flag */
-	uint64_t epoch;                 /* in which sequence counts; a new one begins with each run of the daemon */
+	const uint8_t *payload;           /* first row; row i at payload + i * stride */
+	const uint8_t *headers;           /* Ethernet, IP and UDP headers as received; row i at + i * header_stride */
+	const struct ibvcap_meta *meta;   /* row i at meta[i] */
+	uint64_t sequence;                /* packet number of row 0 within the epoch */
+	uint64_t gap;                     /* packets skipped just before this batch: [sequence - gap, sequence) */
+	uint32_t n;                       /* rows, at least 1 */
+	uint32_t stride;                  /* bytes */
+	uint32_t header_stride;           /* bytes */
+	uint32_t lease;                   /* for ibvcap_release() */
+	uint32_t flags;                   /* enum ibvcap_batch_flag */
+	uint64_t epoch;                   /* in which sequence counts; a new one begins with each run of the daemon */
 	const struct ibvcap_block *block; /* for ibvcap_block_losses() */
 };
 
@@ -108,14 +110,14 @@ struct ibvcap_info {
 	uint32_t slot_bytes;
 	uint32_t slots_per_block;
 	uint32_t history_blocks;
-	uint32_t lease_blocks;      /* granted to this consumer */
-	enum ibvcap_policy policy;  /* in force: the daemon demotes a lossless consumer that is too slow for too long */
+	uint32_t lease_blocks;     /* granted to this consumer */
+	enum ibvcap_policy policy; /* in force: the daemon demotes a lossless consumer that is too slow for too long */
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;
-	uint64_t clock_error_ns;    /* bound */
+	uint64_t clock_error_ns; /* bound */
 	uint64_t payload_segment_bytes;
-	uint64_t attach_sequence;   /* the first packet that is this consumer's */
-	uint64_t attach_back;       /* so many packets were there already, of the past that was asked for */
+	uint64_t attach_sequence; /* the first packet that is this consumer's */
+	uint64_t attach_back;     /* so many packets were there already, of the past that was asked for */
 };
 
 /**
@@ -284,11 +286,11 @@ struct ibvcap_tx_counts {
 	uint64_t flushed;      /* not sent, or unknown: the channel ended, or its device had to be reset (-ECANCELED) */
 	uint64_t late_dropped; /* not sent: late, and IBVCAP_TX_DROP_LATE was set (-ETIME) */
 	uint64_t pending;
-	uint64_t late;         /* of all: more than late_after_ns after their time */
-	uint64_t completed_bytes; /* payload bytes of completed ones */
-	uint64_t wire_bytes;      /* of completed ones: Ethernet frames with FCS */
-	uint64_t timed;           /* given to the device that had a time, */
-	uint64_t timed_lateness_ns; /* … so long after it, in sum, */
+	uint64_t late;                  /* of all: more than late_after_ns after their time */
+	uint64_t completed_bytes;       /* payload bytes of completed ones */
+	uint64_t wire_bytes;            /* of completed ones: Ethernet frames with FCS */
+	uint64_t timed;                 /* given to the device that had a time, */
+	uint64_t timed_lateness_ns;     /* … so long after it, in sum, */
 	uint64_t timed_lateness_max_ns; /* … and at most */
 };
 
@@ -374,10 +376,10 @@ struct ibvcap_counter {
 
 struct ibvcap_stream_status {
 	char name[IBVCAP_STREAM_NAME_MAX];
-	char interface[16];   /* netdev */
-	char device[64];      /* of the backend: RDMA device name, or empty */
+	char interface[16]; /* netdev */
+	char device[64];    /* of the backend: RDMA device name, or empty */
 	char backend[16];
-	char state[16];       /* "capturing", "link_down" */
+	char state[16]; /* "capturing", "link_down" */
 	uint64_t epoch;
 	uint32_t queue;
 	uint32_t slot_bytes;
@@ -388,8 +390,8 @@ struct ibvcap_stream_status {
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;
 	uint64_t clock_error_ns;
-	uint64_t loss_packets;  /* the last that found no buffer, 0: none that the ring still tells of: */
-	uint64_t loss_from_ns;  /* … lost between these, UTC; 0: before the first reading */
+	uint64_t loss_packets; /* the last that found no buffer, 0: none that the ring still tells of: */
+	uint64_t loss_from_ns; /* … lost between these, UTC; 0: before the first reading */
 	uint64_t loss_to_ns;
 	const struct ibvcap_counter *counters;
 	uint32_t n_counters;
@@ -410,16 +412,16 @@ struct ibvcap_channel_status {
 	char interface[16];
 	char device[64];
 	char backend[16];
-	char state[16];          /* "sending", "link_down", "unresolved", "failed", "ending" */
+	char state[16]; /* "sending", "link_down", "unresolved", "failed", "ending" */
 	uint64_t epoch;
-	uint64_t rate_bps;       /* 0 = not limited; bits of Ethernet frames with FCS */
+	uint64_t rate_bps; /* 0 = not limited; bits of Ethernet frames with FCS */
 	uint32_t burst_bytes;
-	uint32_t slot_bytes;     /* the most a payload may have */
-	uint32_t arena_slots;    /* of each sender */
+	uint32_t slot_bytes;  /* the most a payload may have */
+	uint32_t arena_slots; /* of each sender */
 	uint32_t page_bytes;
 	uint32_t send_queue_slots;
 	uint32_t n_destinations;
-	uint32_t n_unresolved;   /* of them: the next hop's Ethernet address is not known, packets end as -EHOSTUNREACH */
+	uint32_t n_unresolved; /* of them: the next hop's Ethernet address is not known, packets end as -EHOSTUNREACH */
 	uint32_t max_senders;
 	const struct ibvcap_counter *counters; /* of all senders so far: layout_tx.h; and pending, senders */
 	uint32_t n_counters;

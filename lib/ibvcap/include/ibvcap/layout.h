@@ -48,10 +48,10 @@
 /* Two cache lines: the adjacent-line prefetcher of x86 pairs 64 B lines. */
 #define IBVCAP_CURSOR_ALIGN 128
 
-#define IBVCAP_STREAM_NAME_MAX 64  /* with the closing NUL */
-#define IBVCAP_LEASE_SLOTS_MAX 64  /* most blocks one consumer may ever hold */
-#define IBVCAP_COUNTERS_MAX    64  /* room in the ring segment; see enum ibvcap_ring_counter */
-#define IBVCAP_BLOCK_SLOTS_MIN 64  /* N is a multiple of this: the chunk in which slots are posted */
+#define IBVCAP_STREAM_NAME_MAX 64 /* with the closing NUL */
+#define IBVCAP_LEASE_SLOTS_MAX 64 /* most blocks one consumer may ever hold */
+#define IBVCAP_COUNTERS_MAX    64 /* room in the ring segment; see enum ibvcap_ring_counter */
+#define IBVCAP_BLOCK_SLOTS_MIN 64 /* N is a multiple of this: the chunk in which slots are posted */
 
 /* ---- common head of the 4 KiB-page segments ------------------------------------------------------ */
 
@@ -60,8 +60,8 @@ struct ibvcap_segment {
 	uint16_t abi_major;
 	uint16_t abi_minor;
 	IBVCAP_ATOMIC(uint32_t) ready; /* 1, stored last with release when the segment is complete */
-	uint64_t bytes;         /* of the whole segment */
-	uint64_t epoch;         /* random; the same in all segments of one daemon's run */
+	uint64_t bytes;                /* of the whole segment */
+	uint64_t epoch;                /* random; the same in all segments of one daemon's run */
 };
 static_assert(sizeof(struct ibvcap_segment) == 32, "shared layout");
 
@@ -115,22 +115,22 @@ enum ibvcap_clock_source {
 
 /* Where the ring's segment counters live; labels in counters.h. Append only. Units: packets unless said. */
 enum ibvcap_ring_counter {
-	IBVCAP_CTR_MATCHED,        /* flow counter: what steering gave the queue, before any drop */
-	IBVCAP_CTR_PUBLISHED,      /* rows with a packet */
-	IBVCAP_CTR_NO_BUFFER,      /* matched, and no row: no slot was posted, or the queue was being reset; struck at rest */
-	IBVCAP_CTR_ERRORED,        /* rows marked IBVCAP_PKT_ERROR */
-	IBVCAP_CTR_PUBLISHED_BYTES,/* payload bytes in published rows */
-	IBVCAP_CTR_TRUNCATED,      /* of published: longer than their row */
-	IBVCAP_CTR_SHORT,          /* of published: shorter than their row */
-	IBVCAP_CTR_IRREGULAR,      /* of published: VLAN tag, IP options or fragment where none was expected */
-	IBVCAP_CTR_BAD_CHECKSUM,   /* of published; 0 from a backend that does not report them (verbs, so far) */
-	IBVCAP_CTR_BATCHES,        /* polls that returned at least one completion */
-	IBVCAP_CTR_EMPTY_POLLS,    /* polls that returned none */
-	IBVCAP_CTR_SPARES_USED,    /* blocks that were due for reuse but under lease: a spare took their place */
-	IBVCAP_CTR_POSTED,         /* slots handed to the device */
-	IBVCAP_CTR_QUEUE_RESETS,   /* times the device's queue was reset after an error */
-	IBVCAP_CTR_WAKES,          /* times that consumers were to be woken: a system call of the worker each */
-	IBVCAP_CTR_FILL_MAX,       /* most rows in the ring that a consumer had not acquired; looked at once a block */
+	IBVCAP_CTR_MATCHED,   /* flow counter: what steering gave the queue, before any drop */
+	IBVCAP_CTR_PUBLISHED, /* rows with a packet */
+	IBVCAP_CTR_NO_BUFFER, /* matched, and no row: no slot was posted, or the queue was being reset; struck at rest */
+	IBVCAP_CTR_ERRORED,   /* rows marked IBVCAP_PKT_ERROR */
+	IBVCAP_CTR_PUBLISHED_BYTES, /* payload bytes in published rows */
+	IBVCAP_CTR_TRUNCATED,       /* of published: longer than their row */
+	IBVCAP_CTR_SHORT,           /* of published: shorter than their row */
+	IBVCAP_CTR_IRREGULAR,       /* of published: VLAN tag, IP options or fragment where none was expected */
+	IBVCAP_CTR_BAD_CHECKSUM,    /* of published; 0 from a backend that does not report them (verbs, so far) */
+	IBVCAP_CTR_BATCHES,         /* polls that returned at least one completion */
+	IBVCAP_CTR_EMPTY_POLLS,     /* polls that returned none */
+	IBVCAP_CTR_SPARES_USED,     /* blocks that were due for reuse but under lease: a spare took their place */
+	IBVCAP_CTR_POSTED,          /* slots handed to the device */
+	IBVCAP_CTR_QUEUE_RESETS,    /* times the device's queue was reset after an error */
+	IBVCAP_CTR_WAKES,           /* times that consumers were to be woken: a system call of the worker each */
+	IBVCAP_CTR_FILL_MAX,        /* most rows in the ring that a consumer had not acquired; looked at once a block */
 	IBVCAP_CTR_N
 };
 static_assert(IBVCAP_CTR_N <= IBVCAP_COUNTERS_MAX, "shared layout");
@@ -143,24 +143,24 @@ struct ibvcap_ring {
 	struct ibvcap_segment segment;
 
 	/* Geometry, constant. */
-	uint32_t slots_per_block;     /* N, a multiple of 64 */
-	uint32_t slot_bytes;          /* S, distance between rows of a block */
-	uint32_t header_stride;       /* 64, or 128 where headers are longer than 64 B */
-	uint32_t header_bytes;        /* bytes of headers the device splits off: 42, 46, 62 or 66 */
-	uint32_t n_blocks;            /* physical */
-	uint32_t history_blocks;      /* complete blocks kept for late readers */
-	uint32_t table_entries;       /* of the block table; a power of two */
-	uint32_t lease_blocks_max;    /* quota a single consumer can be given */
-	uint64_t block_bytes;         /* distance between blocks in the payload segment, a multiple of 4096 */
+	uint32_t slots_per_block;  /* N, a multiple of 64 */
+	uint32_t slot_bytes;       /* S, distance between rows of a block */
+	uint32_t header_stride;    /* 64, or 128 where headers are longer than 64 B */
+	uint32_t header_bytes;     /* bytes of headers the device splits off: 42, 46, 62 or 66 */
+	uint32_t n_blocks;         /* physical */
+	uint32_t history_blocks;   /* complete blocks kept for late readers */
+	uint32_t table_entries;    /* of the block table; a power of two */
+	uint32_t lease_blocks_max; /* quota a single consumer can be given */
+	uint64_t block_bytes;      /* distance between blocks in the payload segment, a multiple of 4096 */
 	uint64_t payload_segment_bytes;
 	uint64_t headers_segment_bytes;
-	uint64_t table_offset;        /* in this segment: table_entries × _Atomic uint32_t physical block */
-	uint64_t meta_offset;         /* in this segment: n_blocks × N × struct ibvcap_meta */
-	uint64_t blocks_offset;       /* in this segment: n_blocks × struct ibvcap_block */
-	uint32_t queue_index;         /* of the stream, 0-based */
-	uint32_t n_queues;            /* the stream has */
-	uint32_t page_bytes;          /* of the payload and headers segments */
-	uint32_t counters_n;          /* entries of counters[] in use by the writer */
+	uint64_t table_offset;  /* in this segment: table_entries × _Atomic uint32_t physical block */
+	uint64_t meta_offset;   /* in this segment: n_blocks × N × struct ibvcap_meta */
+	uint64_t blocks_offset; /* in this segment: n_blocks × struct ibvcap_block */
+	uint32_t queue_index;   /* of the stream, 0-based */
+	uint32_t n_queues;      /* the stream has */
+	uint32_t page_bytes;    /* of the payload and headers segments */
+	uint32_t counters_n;    /* entries of counters[] in use by the writer */
 	char stream[IBVCAP_STREAM_NAME_MAX];
 
 	/* The clock of the timestamps; renewed about once a second. */
@@ -191,7 +191,7 @@ static_assert(sizeof(struct ibvcap_ring) == 1152, "shared layout");
 enum ibvcap_policy {
 	IBVCAP_POLICY_LOSSY = 0,    /* never stalls the ring; unleased backlog may be skipped, and is counted */
 	IBVCAP_POLICY_LOSSLESS = 1, /* backlog is kept, by permission and until a deadline */
-	IBVCAP_POLICY_TAP = 2,      /* no page of its own, the daemon does nothing for it: copies, then checks the floor */
+	IBVCAP_POLICY_TAP = 2, /* no page of its own, the daemon does nothing for it: copies, then checks the floor */
 };
 
 enum ibvcap_consumer_status {
@@ -201,12 +201,14 @@ enum ibvcap_consumer_status {
 
 enum ibvcap_disconnect_reason {
 	IBVCAP_REASON_NONE = 0,
-	IBVCAP_REASON_SHUTDOWN = 1,       /* the daemon ends or restarts */
-	IBVCAP_REASON_BAD_CURSOR = 2,     /* the consumer's page named a block that never was */
-	IBVCAP_REASON_STREAM_REMOVED = 4, /* the administrator removed the stream: what was published is still to be read */
-	IBVCAP_REASON_HUNG_UP = 5,        /* its connection ended or was ended: leases hold no more */
-	IBVCAP_REASON_PAGE_LOST = 6,      /* what its own page held is gone: the client punched a hole into it */
-	IBVCAP_REASON_RIGHTS = 7,         /* a right that it attached with was taken back; with those it has it may attach again */
+	IBVCAP_REASON_SHUTDOWN = 1,   /* the daemon ends or restarts */
+	IBVCAP_REASON_BAD_CURSOR = 2, /* the consumer's page named a block that never was */
+	IBVCAP_REASON_STREAM_REMOVED =
+		4,                   /* the administrator removed the stream: what was published is still to be read */
+	IBVCAP_REASON_HUNG_UP = 5,   /* its connection ended or was ended: leases hold no more */
+	IBVCAP_REASON_PAGE_LOST = 6, /* what its own page held is gone: the client punched a hole into it */
+	IBVCAP_REASON_RIGHTS =
+		7, /* a right that it attached with was taken back; with those it has it may attach again */
 	IBVCAP_REASON_CHANNEL_FAILED = 8, /* a sender's: the channel's send queue failed and cannot go on */
 };
 
@@ -217,8 +219,8 @@ struct ibvcap_consumer_state {
 	uint32_t lease_blocks;          /* quota: how many lease slots may be used */
 	uint64_t attach_sequence;       /* the first packet that is this consumer's */
 	uint64_t attach_head;           /* head when it attached: what lies between was there already */
-	IBVCAP_ATOMIC(uint32_t) status;        /* enum ibvcap_consumer_status */
-	IBVCAP_ATOMIC(uint32_t) reason;        /* enum ibvcap_disconnect_reason */
+	IBVCAP_ATOMIC(uint32_t) status; /* enum ibvcap_consumer_status */
+	IBVCAP_ATOMIC(uint32_t) reason; /* enum ibvcap_disconnect_reason */
 	/* Futex word of this consumer alone: changed, then woken, when head passed what it asked for. */
 	IBVCAP_ATOMIC(uint32_t) wake_word;
 	uint8_t reserved[60];

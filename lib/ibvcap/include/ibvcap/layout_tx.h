@@ -22,7 +22,7 @@
 #define IBVCAP_SENDER_STATE_MAGIC UINT64_C(0x5453444e45534349) /* "ICSENDST" */
 #define IBVCAP_SENDER_PAGE_MAGIC  UINT64_C(0x4750444e45534349) /* "ICSENDPG" */
 
-#define IBVCAP_CHANNEL_NAME_MAX 64      /* with the closing NUL */
+#define IBVCAP_CHANNEL_NAME_MAX 64 /* with the closing NUL */
 #define IBVCAP_TX_SLOTS_MIN     64
 #define IBVCAP_TX_SLOTS_MAX     (1 << 20) /* n_slots is a power of two */
 
@@ -49,25 +49,25 @@ static_assert(sizeof(struct ibvcap_tx_descriptor) == 16, "shared layout");
  * pending is what is left, 0 at rest.
  */
 enum ibvcap_tx_counter {
-	IBVCAP_TX_CTR_SUBMITTED,     /* as the daemon has seen it */
-	IBVCAP_TX_CTR_COMPLETED,     /* sent, as the device says */
-	IBVCAP_TX_CTR_ERRORED,       /* not sent: see their statuses */
-	IBVCAP_TX_CTR_FLUSHED,       /* not sent, or unknown: its sender left, or the queue was reset (-ECANCELED) */
-	IBVCAP_TX_CTR_LATE_DROPPED,  /* not sent: late, and IBVCAP_TX_DROP_LATE asked for that (-ETIME) */
+	IBVCAP_TX_CTR_SUBMITTED,       /* as the daemon has seen it */
+	IBVCAP_TX_CTR_COMPLETED,       /* sent, as the device says */
+	IBVCAP_TX_CTR_ERRORED,         /* not sent: see their statuses */
+	IBVCAP_TX_CTR_FLUSHED,         /* not sent, or unknown: its sender left, or the queue was reset (-ECANCELED) */
+	IBVCAP_TX_CTR_LATE_DROPPED,    /* not sent: late, and IBVCAP_TX_DROP_LATE asked for that (-ETIME) */
 	IBVCAP_TX_CTR_COMPLETED_BYTES, /* payload bytes of completed ones */
-	IBVCAP_TX_CTR_WIRE_BYTES,    /* of completed ones: Ethernet frames with FCS, what a rate counts */
-	IBVCAP_TX_CTR_LATE,          /* more than late_after after their time: posted nevertheless, or dropped */
-	IBVCAP_TX_CTR_TIMED,         /* posted that had a time, not over 1000 s ago */
-	IBVCAP_TX_CTR_TIMED_LATENESS_NS,     /* sum over timed: posted this long after their time */
+	IBVCAP_TX_CTR_WIRE_BYTES,      /* of completed ones: Ethernet frames with FCS, what a rate counts */
+	IBVCAP_TX_CTR_LATE,            /* more than late_after after their time: posted nevertheless, or dropped */
+	IBVCAP_TX_CTR_TIMED,           /* posted that had a time, not over 1000 s ago */
+	IBVCAP_TX_CTR_TIMED_LATENESS_NS, /* sum over timed: posted this long after their time */
 	IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS,
-	IBVCAP_TX_CTR_PACED,                 /* posted after waiting for the channel's rate */
-	IBVCAP_TX_CTR_PACED_LATENESS_NS,     /* sum over paced: posted this long after the schedule let them */
+	IBVCAP_TX_CTR_PACED,             /* posted after waiting for the channel's rate */
+	IBVCAP_TX_CTR_PACED_LATENESS_NS, /* sum over paced: posted this long after the schedule let them */
 	IBVCAP_TX_CTR_PACED_LATENESS_MAX_NS,
-	IBVCAP_TX_CTR_IDLE_KICKS,    /* times that it woke the worker and had submitted nothing new; a few by chance */
-	IBVCAP_TX_CTR_BATCHES,       /* chains handed to the device; of a channel only, as all that follow */
+	IBVCAP_TX_CTR_IDLE_KICKS, /* times that it woke the worker and had submitted nothing new; a few by chance */
+	IBVCAP_TX_CTR_BATCHES,    /* chains handed to the device; of a channel only, as all that follow */
 	IBVCAP_TX_CTR_QUEUE_RESETS,
-	IBVCAP_TX_CTR_WAKES,         /* times that senders were to be woken: a system call of the worker each */
-	IBVCAP_TX_CTR_BAD_SENDERS,   /* put out for what their page said */
+	IBVCAP_TX_CTR_WAKES,       /* times that senders were to be woken: a system call of the worker each */
+	IBVCAP_TX_CTR_BAD_SENDERS, /* put out for what their page said */
 	IBVCAP_TX_CTR_N
 };
 #define IBVCAP_TX_COUNTERS_MAX 32
@@ -79,17 +79,17 @@ static_assert(IBVCAP_TX_CTR_N <= IBVCAP_TX_COUNTERS_MAX, "shared layout");
 struct ibvcap_sender_state {
 	struct ibvcap_segment segment;
 
-	uint32_t n_slots;             /* a power of two */
-	uint32_t slot_bytes;          /* distance between rows of the arena; the most a payload may have */
-	uint32_t n_destinations;      /* the channel has */
-	uint32_t counters_n;          /* entries of counters[] in use by the writer */
+	uint32_t n_slots;        /* a power of two */
+	uint32_t slot_bytes;     /* distance between rows of the arena; the most a payload may have */
+	uint32_t n_destinations; /* the channel has */
+	uint32_t counters_n;     /* entries of counters[] in use by the writer */
 	uint64_t arena_segment_bytes;
 	uint64_t page_segment_bytes;
-	uint64_t descriptors_offset;  /* in the page: n_slots × struct ibvcap_tx_descriptor */
-	uint64_t statuses_offset;     /* in this segment: n_slots × int32_t, 0 or negative errno */
-	uint64_t rate_bps;            /* of the whole channel, in bits of frames with FCS; 0 = not limited */
-	uint32_t burst_bytes;         /* with a rate: so many may leave at once */
-	uint32_t page_bytes;          /* of the arena */
+	uint64_t descriptors_offset; /* in the page: n_slots × struct ibvcap_tx_descriptor */
+	uint64_t statuses_offset;    /* in this segment: n_slots × int32_t, 0 or negative errno */
+	uint64_t rate_bps;           /* of the whole channel, in bits of frames with FCS; 0 = not limited */
+	uint32_t burst_bytes;        /* with a rate: so many may leave at once */
+	uint32_t page_bytes;         /* of the arena */
 	uint64_t late_after_ns;
 	uint64_t reserved0[3];
 	char channel[IBVCAP_CHANNEL_NAME_MAX];
