@@ -40,8 +40,8 @@ struct change {
 	struct task task;
 	uint64_t begun_us;
 	uint64_t memory_us; /* the longest that it may take to make */
-	int result;         /* the task's until it is done; fault likewise */
-	struct fault fault;
+	int result;         /* the task's until it is done; failure likewise */
+	struct failure failure;
 };
 
 /* ---- undoing --------------------------------------------------------------------------------------- */
@@ -68,23 +68,25 @@ static void free_change(struct change *change, struct config *config)
 /* ---- the last steps -------------------------------------------------------------------------------- */
 
 /* Nobody has attached to what is added yet: what its flows let in is gone with it, should a later step fail. */
-static int commit(struct change *change, struct fault *fault)
+static int commit(struct change *change, struct failure *failure)
 {
 	struct daemon *daemon = change->daemon;
 	int r;
 
 	preflight_leave_cpus(&daemon->cpus, change->config); /* before workers have some of them */
-	r = streams_each(daemon, &change->added, streams_start, fault);
+	r = streams_each(daemon, &change->added, streams_start, failure);
 	if (r == 0)
-		r = streams_each(daemon, &change->added, streams_serve, fault);
+		r = streams_each(daemon, &change->added, streams_serve, failure);
 	if (r == 0)
-		r = tx_channels_each(daemon, &change->added_channels, tx_channels_serve, fault);
+		r = tx_channels_each(daemon, &change->added_channels, tx_channels_serve, failure);
 	if (r == 0)
-		r = streams_each(daemon, &change->added, streams_capture, fault);
+		r = streams_each(daemon, &change->added, streams_capture, failure);
 	for (uint32_t i = 0; i < change->n_kept && r == 0; i++)
-		r = stream_join_changed(change->kept[i].stream, change->kept[i].config, &change->kept[i].change, fault);
+		r = stream_join_changed(change->kept[i].stream, change->kept[i].config, &change->kept[i].change,
+		                        failure);
 	for (uint32_t i = 0; i < change->n_kept && r == 0; i++)
-		r = stream_add_changed(change->kept[i].stream, change->kept[i].config, &change->kept[i].change, fault);
+		r = stream_add_changed(change->kept[i].stream, change->kept[i].config, &change->kept[i].change,
+		                       failure);
 	return r;
 }
 
@@ -157,11 +159,11 @@ static void on_prepared(void *context)
 
 	task_end(&change->task);
 	r = change->result;
-	streams_name_holders(daemon, r, &change->fault);
+	streams_name_holders(daemon, r, &change->failure);
 	if (daemon->stopping)
-		r = fault_set(&change->fault, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
+		r = failure_set(&change->failure, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
 	if (r == 0)
-		r = commit(change, &change->fault);
+		r = commit(change, &change->failure);
 	if (r < 0) {
 		undo(change);
 		preflight_leave_cpus(&daemon->cpus, daemon->config);
@@ -174,7 +176,7 @@ static void on_prepared(void *context)
 		snprintf(said + strlen(said), sizeof(said) - strlen(said), "; %u channels added, %u removed",
 		         change->n_channels_added, change->n_channels_removed);
 	daemon->change = NULL;
-	change->done(daemon, r, said, &change->fault);
+	change->done(daemon, r, said, &change->failure);
 	free_change(change, r < 0 ? change->config : NULL);
 	events_look_for_end(daemon); /* a stop counts transmit workers that were to come */
 }
@@ -183,12 +185,12 @@ static void prepare(void *context)
 {
 	struct change *change = context;
 
-	change->result = preflight_test_seals(change->config, &change->fault);
+	change->result = preflight_test_seals(change->config, &change->failure);
 	if (change->result == 0)
-		change->result = streams_each(change->daemon, &change->added, streams_prepare, &change->fault);
+		change->result = streams_each(change->daemon, &change->added, streams_prepare, &change->failure);
 	if (change->result == 0)
-		change->result =
-			tx_channels_each(change->daemon, &change->added_channels, tx_channels_prepare, &change->fault);
+		change->result = tx_channels_each(change->daemon, &change->added_channels, tx_channels_prepare,
+		                                  &change->failure);
 }
 
 static int begin_preparing(struct change *change)
@@ -209,15 +211,15 @@ bool apply_is_alive(const struct daemon *daemon, uint64_t patience_us)
 
 /* ---- beginning ------------------------------------------------------------------------------------- */
 
-static void add_text(struct fault *fault, const char *text)
+static void add_text(struct failure *failure, const char *text)
 {
-	size_t used = strlen(fault->text);
+	size_t used = strlen(failure->text);
 
-	snprintf(fault->text + used, sizeof(fault->text) - used, "%s", text);
+	snprintf(failure->text + used, sizeof(failure->text) - used, "%s", text);
 }
 
 /* What each stream of the configuration to be is: one that runs, or a new one. */
-static int sort_out(struct change *change, struct fault *fault)
+static int sort_out(struct change *change, struct failure *failure)
 {
 	int r = 0;
 
@@ -230,30 +232,30 @@ static int sort_out(struct change *change, struct fault *fault)
 				(struct kept){running, config, stream_compare(running, config)};
 			continue;
 		}
-		r = streams_new(change->daemon, &change->added, config, fault);
+		r = streams_new(change->daemon, &change->added, config, failure);
 		change->n_added++;
 	}
 	for (uint32_t i = 0; i < change->config->n_channels && r == 0; i++) {
 		if (tx_channels_find(change->daemon, change->config->channels[i].name))
 			continue;
-		r = tx_channels_new(change->daemon, &change->added_channels, &change->config->channels[i], fault);
+		r = tx_channels_new(change->daemon, &change->added_channels, &change->config->channels[i], failure);
 		change->n_channels_added++;
 	}
 	return r;
 }
 
-static int look_up(struct change *change, struct fault *fault)
+static int look_up(struct change *change, struct failure *failure)
 {
-	int r = sort_out(change, fault);
+	int r = sort_out(change, failure);
 
 	if (r == 0) {
-		r = streams_check_memory(&change->daemon->streams, &change->added, fault);
-		if (r < 0 && fault->exit_code == EX_NOPERM) /* a start locks before it gives CAP_IPC_LOCK up */
-			add_text(fault, "; or restart the daemon with it: systemctl restart ibvcapd");
+		r = streams_check_memory(&change->daemon->streams, &change->added, failure);
+		if (r < 0 && failure->exit_code == EX_NOPERM) /* a start locks before it gives CAP_IPC_LOCK up */
+			add_text(failure, "; or restart the daemon with it: systemctl restart ibvcapd");
 	}
 	if (r == 0)
-		r = streams_each(change->daemon, &change->added, streams_open, fault);
-	return r == 0 ? tx_channels_each(change->daemon, &change->added_channels, tx_channels_open, fault) : r;
+		r = streams_each(change->daemon, &change->added, streams_open, failure);
+	return r == 0 ? tx_channels_each(change->daemon, &change->added_channels, tx_channels_open, failure) : r;
 }
 
 static struct change *new_change(struct daemon *daemon, struct config *config, apply_done *done)
@@ -272,20 +274,20 @@ static struct change *new_change(struct daemon *daemon, struct config *config, a
 	return NULL;
 }
 
-int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct fault *fault)
+int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct failure *failure)
 {
 	struct change *change = new_change(daemon, config, done);
 	int r;
 
 	if (!change) {
 		config_free(config);
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	}
-	r = look_up(change, fault);
+	r = look_up(change, failure);
 	if (r == 0) {
 		r = begin_preparing(change);
 		if (r < 0)
-			fault_set(fault, EX_OSERR, -r, "no thread to prepare the change: %s", strerror(-r));
+			failure_set(failure, EX_OSERR, -r, "no thread to prepare the change: %s", strerror(-r));
 	}
 	if (r == 0) {
 		daemon->change = change;

@@ -15,14 +15,14 @@
 
 #include "daemon/events.h"
 
-/** How it ended: 0 and what was done, or -errno and the fault; nothing was changed then. */
-typedef void apply_done(struct daemon *daemon, int result, const char *said, struct fault *fault);
+/** How it ended: 0 and what was done, or -errno and the failure; nothing was changed then. */
+typedef void apply_done(struct daemon *daemon, int result, const char *said, struct failure *failure);
 
 /**
  * Begin; daemon->change is not NULL until it has ended, when done is called from the event loop. config is taken over.
  * On failure done is not called.
  */
-int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct fault *fault);
+int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct failure *failure);
 
 /**
  * Is no change on its way, or one within the time that its memory may take? patience_us: for everything besides.

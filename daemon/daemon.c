@@ -24,39 +24,39 @@
 #define WAIT_STEP_US 100000
 
 /* The one that clients wait at already, where there is one. */
-static int open_listener(struct daemon *daemon, struct fault *fault)
+static int open_listener(struct daemon *daemon, struct failure *failure)
 {
 	const struct config *config = daemon->config;
 	int fd;
-	int r = fdstore_take(&daemon->fdstore, config->socket_path, fault);
+	int r = fdstore_take(&daemon->fdstore, config->socket_path, failure);
 
 	if (r < 0)
 		return r;
 	r = readers_init(&daemon->readers, daemon->fdstore.readers);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "no list of readers can be made: %s", strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "no list of readers can be made: %s", strerror(-r));
 	fd = daemon->fdstore.listener;
 	if (fd < 0)
 		return listener_open(&daemon->listener, config->socket_path, config->socket_mode, config->socket_group,
-		                     fault);
+		                     failure);
 	daemon->fdstore.listener = -1;
 	return listener_adopt(&daemon->listener, fd, config->socket_path, config->socket_mode, config->socket_group,
-	                      fault);
+	                      failure);
 }
 
-static int make_streams(struct daemon *daemon, struct fault *fault)
+static int make_streams(struct daemon *daemon, struct failure *failure)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < daemon->config->n_streams && r == 0; i++)
-		r = streams_new(daemon, &daemon->streams, &daemon->config->streams[i], fault);
+		r = streams_new(daemon, &daemon->streams, &daemon->config->streams[i], failure);
 	for (uint32_t i = 0; i < daemon->config->n_channels && r == 0; i++)
-		r = tx_channels_new(daemon, &daemon->channels, &daemon->config->channels[i], fault);
+		r = tx_channels_new(daemon, &daemon->channels, &daemon->config->channels[i], failure);
 	if (r == 0)
-		r = streams_check_memory(NULL, &daemon->streams, fault);
+		r = streams_check_memory(NULL, &daemon->streams, failure);
 	if (r == 0)
-		r = streams_each(daemon, &daemon->streams, streams_open, fault);
-	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_open, fault) : r;
+		r = streams_each(daemon, &daemon->streams, streams_open, failure);
+	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_open, failure) : r;
 }
 
 /* TERM and INT are blocked until the loop takes them. */
@@ -72,16 +72,16 @@ static bool is_told_to_stop(void)
  * The hugepages of the last run are free once its readers have read to its end. A restarted daemon waits for
  * that; for one that was not, nothing says that any are to come.
  */
-static int prepare_patiently(struct daemon *daemon, struct stream *stream, struct fault *fault)
+static int prepare_patiently(struct daemon *daemon, struct stream *stream, struct failure *failure)
 {
 	bool said = false;
 
 	for (;;) {
-		int r = streams_prepare(daemon, stream, fault);
+		int r = streams_prepare(daemon, stream, failure);
 
-		if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted)
+		if (r != -ENOMEM || failure->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted)
 			return r;
-		streams_name_holders(daemon, r, fault);
+		streams_name_holders(daemon, r, failure);
 		daemon->stopping = is_told_to_stop();
 		if (time_monotonic_ns() >= daemon->wait_until_ns || daemon->stopping)
 			return r;
@@ -91,14 +91,14 @@ static int prepare_patiently(struct daemon *daemon, struct stream *stream, struc
 			log_message(LOG_WARNING,
 			            &(struct log_about){.event = LOG_EVENT_WAITING_FOR_MEMORY,
 			                                .stream = stream->config->name},
-			            "%s; waiting up to %u s (restart_wait_s) for it", fault->text,
+			            "%s; waiting up to %u s (restart_wait_s) for it", failure->text,
 			            daemon->config->restart_wait_s);
 		said = true;
 		usleep(WAIT_STEP_US);
 	}
 }
 
-static int prepare_streams(struct daemon *daemon, struct fault *fault)
+static int prepare_streams(struct daemon *daemon, struct failure *failure)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
 	int r;
@@ -107,11 +107,11 @@ static int prepare_streams(struct daemon *daemon, struct fault *fault)
 	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
 	           (unsigned long long)(START_US + streams_patience_us(&daemon->streams) +
 	                                (daemon->fdstore.restarted ? wait_us : 0)));
-	r = streams_each(daemon, &daemon->streams, prepare_patiently, fault);
-	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_prepare, fault) : r;
+	r = streams_each(daemon, &daemon->streams, prepare_patiently, failure);
+	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_prepare, failure) : r;
 }
 
-static int serve_clients(struct daemon *daemon, struct fault *fault)
+static int serve_clients(struct daemon *daemon, struct failure *failure)
 {
 	const struct control_options options = {
 		.config = daemon->config,
@@ -122,37 +122,37 @@ static int serve_clients(struct daemon *daemon, struct fault *fault)
 		.change = reload_change,
 		.context = daemon,
 	};
-	int r = control_new(&daemon->control, &options, fault);
+	int r = control_new(&daemon->control, &options, failure);
 
 	if (r == 0)
-		r = streams_each(daemon, &daemon->streams, streams_serve, fault);
+		r = streams_each(daemon, &daemon->streams, streams_serve, failure);
 	if (r == 0)
-		r = tx_channels_each(daemon, &daemon->channels, tx_channels_serve, fault);
+		r = tx_channels_each(daemon, &daemon->channels, tx_channels_serve, failure);
 	if (r == 0)
 		tx_channels_lend(&daemon->channels);
 	return r;
 }
 
-static int start_streams(struct daemon *daemon, struct fault *fault)
+static int start_streams(struct daemon *daemon, struct failure *failure)
 {
-	int r = streams_each(daemon, &daemon->streams, streams_start, fault);
+	int r = streams_each(daemon, &daemon->streams, streams_start, failure);
 
 	if (r == 0)
-		r = serve_clients(daemon, fault);
+		r = serve_clients(daemon, failure);
 	if (r == 0)
-		r = streams_each(daemon, &daemon->streams, streams_capture, fault);
+		r = streams_each(daemon, &daemon->streams, streams_capture, failure);
 	events_refresh_states(daemon);
 	return r;
 }
 
 /* The socket is the user's that is become; who stays root gives it to a group while that is allowed. */
-static int open_listener_and_drop(struct daemon *daemon, const struct priv_user *user, struct fault *fault)
+static int open_listener_and_drop(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
 {
-	int r = user ? preflight_keep_privileges(user, fault) : 0;
+	int r = user ? preflight_keep_privileges(user, failure) : 0;
 
 	if (r == 0)
-		r = open_listener(daemon, fault);
-	return r == 0 && !user ? preflight_keep_privileges(NULL, fault) : r;
+		r = open_listener(daemon, failure);
+	return r == 0 && !user ? preflight_keep_privileges(NULL, failure) : r;
 }
 
 /*
@@ -160,34 +160,34 @@ static int open_listener_and_drop(struct daemon *daemon, const struct priv_user 
  * up. Privileges go before the first device is opened, and the last one, unless senders will need it, before the
  * first thread starts.
  */
-static int set_up(struct daemon *daemon, const struct priv_user *user, struct fault *fault)
+static int set_up(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
 {
 	int r = sd_event_new(&daemon->event);
 
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "cannot set up: %s", strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "cannot set up: %s", strerror(-r));
 	preflight_raise_limits();
 	preflight_leave_cpus(&daemon->cpus, daemon->config);
-	r = preflight_test_seals(daemon->config, fault);
+	r = preflight_test_seals(daemon->config, failure);
 	if (r == 0)
-		r = open_listener_and_drop(daemon, user, fault);
+		r = open_listener_and_drop(daemon, user, failure);
 	if (r == 0)
-		r = make_streams(daemon, fault);
+		r = make_streams(daemon, failure);
 	if (r == 0)
-		r = prepare_streams(daemon, fault);
+		r = prepare_streams(daemon, failure);
 	if (r < 0)
 		return r;
 	if (!tx_channels_need_ipc_lock(daemon))
-		r = preflight_drop_ipc_lock(fault);
+		r = preflight_drop_ipc_lock(failure);
 	if (r == 0)
-		r = start_streams(daemon, fault);
+		r = start_streams(daemon, failure);
 	if (r < 0)
 		return r;
 	r = events_add(daemon);
 	if (r == 0)
 		r = watchdog_add(daemon);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "cannot watch signals and timers: %s", strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "cannot watch signals and timers: %s", strerror(-r));
 	return 0;
 }
 
@@ -262,11 +262,11 @@ static void block_signals(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-int daemon_run(struct config *config, const struct priv_user *user, struct fault *fault)
+int daemon_run(struct config *config, const struct priv_user *user, struct failure *failure)
 {
 	struct daemon daemon = {
 		.config = config,
-		.fault = fault,
+		.failure = failure,
 		.listener = LISTENER_INIT,
 		.fdstore = FDSTORE_INIT,
 		.readers = READERS_INIT,
@@ -278,7 +278,7 @@ int daemon_run(struct config *config, const struct priv_user *user, struct fault
 	int r;
 
 	block_signals();
-	r = set_up(&daemon, user, fault);
+	r = set_up(&daemon, user, failure);
 	if (r == 0) {
 		hand_to_manager(&daemon);
 		events_tell_ready(&daemon);
@@ -287,11 +287,11 @@ int daemon_run(struct config *config, const struct priv_user *user, struct fault
 		            config->socket_path);
 		r = sd_event_loop(daemon.event);
 		if (r < 0)
-			fault_set(fault, EX_OSERR, -r, "the event loop failed: %s", strerror(-r));
+			failure_set(failure, EX_OSERR, -r, "the event loop failed: %s", strerror(-r));
 		else
 			r = daemon.result;
 	} else if (daemon.stopping) {
-		log_info("told to stop while waiting: %s", fault->text);
+		log_info("told to stop while waiting: %s", failure->text);
 		r = 0;
 	}
 	tear_down(&daemon);

@@ -161,9 +161,9 @@ void events_worker_ended(void *context, const struct control_ring *ring, int err
 	if (stream->removed)
 		events_reap(daemon);
 	else if (error < 0)
-		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, -error,
-		                       "stream '%s': device %s failed: %s", stream->config->name,
-		                       stream->interface->capabilities.device, strerror(-error)));
+		fail(daemon, failure_set(daemon->result ? NULL : daemon->failure, EX_UNAVAILABLE, -error,
+		                         "stream '%s': device %s failed: %s", stream->config->name,
+		                         stream->interface->capabilities.device, strerror(-error)));
 	events_look_for_end(daemon);
 }
 
@@ -239,8 +239,8 @@ static void take_notice(struct daemon *daemon, struct interface *interface, cons
 		events_refresh_states(daemon);
 		break;
 	case BACKEND_NOTICE_DEVICE_FAILED:
-		fail(daemon, fault_set(daemon->result ? NULL : daemon->fault, EX_UNAVAILABLE, EIO,
-		                       "device %s failed: %s", device, notice->text));
+		fail(daemon, failure_set(daemon->result ? NULL : daemon->failure, EX_UNAVAILABLE, EIO,
+		                         "device %s failed: %s", device, notice->text));
 		break;
 	case BACKEND_NOTICE_QUEUE_FAILED:
 	case BACKEND_NOTICE_OTHER:

@@ -14,7 +14,7 @@
 
 struct daemon {
 	struct config *config; /* in force; older ones behind it as long as a stream that drains looks at them */
-	struct fault *fault;
+	struct failure *failure;
 	sd_event *event;
 	sd_event_source *term;
 	sd_event_source *interrupt;

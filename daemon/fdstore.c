@@ -43,17 +43,17 @@ static bool is_same_socket(int fd, int other)
 	return fstat(fd, &status) == 0 && fstat(other, &others) == 0 && status.st_ino == others.st_ino;
 }
 
-static int fault_passed(int error, struct fault *fault)
+static int failure_passed(int error, struct failure *failure)
 {
-	return fault_set(fault, EX_OSERR, -error, "what the service manager passed cannot be taken: %s",
-	                 strerror(-error));
+	return failure_set(failure, EX_OSERR, -error, "what the service manager passed cannot be taken: %s",
+	                   strerror(-error));
 }
 
-static int note_for_settling(struct fdstore *store, int fd, const char *name, struct fault *fault)
+static int note_for_settling(struct fdstore *store, int fd, const char *name, struct failure *failure)
 {
 	store->names[store->n_fds] = strdup(name);
 	store->fds[store->n_fds++] = fd;
-	return store->names[store->n_fds - 1] ? 0 : fault_passed(-ENOMEM, fault);
+	return store->names[store->n_fds - 1] ? 0 : failure_passed(-ENOMEM, failure);
 }
 
 static bool is_ours(const char *name)
@@ -62,7 +62,7 @@ static bool is_ours(const char *name)
 }
 
 /* Clients would wait for ever at the one path, and the daemon at the other. Our own path of before is no such. */
-static int check_socket_unit(int fd, const char *name, const char *socket_path, struct fault *fault)
+static int check_socket_unit(int fd, const char *name, const char *socket_path, struct failure *failure)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNSPEC};
 	socklen_t bytes = sizeof(address) - 1; /* so that there is an end to the path */
@@ -70,8 +70,8 @@ static int check_socket_unit(int fd, const char *name, const char *socket_path, 
 	if (is_ours(name) || getsockname(fd, (struct sockaddr *)&address, &bytes) < 0 ||
 	    address.sun_family != AF_UNIX || strcmp(address.sun_path, socket_path) == 0)
 		return 0;
-	return fault_set(
-		fault, EX_CONFIG, EADDRNOTAVAIL,
+	return failure_set(
+		failure, EX_CONFIG, EADDRNOTAVAIL,
 		"%s listens at '%s', but control: socket is '%s': make that '%s' in the configuration, or "
 		"ListenSequentialPacket=%s in the unit (systemctl edit %s), or do without it: systemctl disable --now "
 		"%s",
@@ -79,7 +79,7 @@ static int check_socket_unit(int fd, const char *name, const char *socket_path, 
 }
 
 /* A first start by a socket unit passes a listener, too: it is our own names that say that there was a run before. */
-static int take_one(struct fdstore *store, int fd, const char *name, const char *socket_path, struct fault *fault)
+static int take_one(struct fdstore *store, int fd, const char *name, const char *socket_path, struct failure *failure)
 {
 	bool is_control = strcmp(name, CONTROL_NAME) == 0, is_readers = starts_with(name, READERS_PREFIX);
 	bool is_settled = is_readers || starts_with(name, GROUPS_PREFIX);
@@ -93,9 +93,9 @@ static int take_one(struct fdstore *store, int fd, const char *name, const char 
 	if (is_readers)
 		store->readers = fd;
 	if (is_settled)
-		return note_for_settling(store, fd, name, fault);
+		return note_for_settling(store, fd, name, failure);
 	/* The one that is used came from a socket unit, and is kept in the store besides. */
-	r = check_socket_unit(fd, name, socket_path, fault);
+	r = check_socket_unit(fd, name, socket_path, failure);
 	if (r == 0 && (!is_control || store->listener < 0 || !is_same_socket(fd, store->listener))) {
 		log_warning("the service manager passed a descriptor named '%s' that is not used: it is no socket "
 		            "listening at '%s'",
@@ -107,7 +107,7 @@ static int take_one(struct fdstore *store, int fd, const char *name, const char 
 	return r;
 }
 
-int fdstore_take(struct fdstore *store, const char *socket_path, struct fault *fault)
+int fdstore_take(struct fdstore *store, const char *socket_path, struct failure *failure)
 {
 	const char *room = getenv("FDSTORE");
 	char **names = NULL;
@@ -117,16 +117,16 @@ int fdstore_take(struct fdstore *store, const char *socket_path, struct fault *f
 	*store = (struct fdstore)FDSTORE_INIT;
 	store->keeps = room && atoi(room) > 0 && getenv("NOTIFY_SOCKET");
 	if (getrandom(&store->generation, sizeof(store->generation), 0) < 0)
-		return fault_passed(-errno, fault);
+		return failure_passed(-errno, failure);
 	if (n <= 0)
-		return n < 0 ? fault_passed(n, fault) : 0;
+		return n < 0 ? failure_passed(n, failure) : 0;
 	store->fds = calloc((size_t)n, sizeof(*store->fds));
 	store->names = calloc((size_t)n, sizeof(*store->names));
 	if (!store->fds || !store->names)
-		r = fault_passed(-ENOMEM, fault);
+		r = failure_passed(-ENOMEM, failure);
 	for (int i = 0; i < n; i++) {
 		if (r == 0)
-			r = take_one(store, SD_LISTEN_FDS_START + i, names[i], socket_path, fault);
+			r = take_one(store, SD_LISTEN_FDS_START + i, names[i], socket_path, failure);
 		else
 			close(SD_LISTEN_FDS_START + i);
 		free(names[i]);

@@ -33,9 +33,9 @@ struct fdstore {
 
 /**
  * Take what was passed (LISTEN_FDS) and clear the environment of it. A listener is one at that path; a socket unit's at
- * another is a fault.
+ * another is a failure.
  */
-int fdstore_take(struct fdstore *store, const char *socket_path, struct fault *fault);
+int fdstore_take(struct fdstore *store, const char *socket_path, struct failure *failure);
 
 /** Have it kept for the next run. Not where the manager keeps nothing. */
 void fdstore_keep_listener(const struct fdstore *store, int fd);

@@ -34,14 +34,14 @@ static void check_source(const struct config_channel *channel, const struct net_
 	            channel->file, channel->line, channel->name, text);
 }
 
-int headers_check(const struct config_channel *channel, const struct net_interface *interface, struct fault *fault)
+int headers_check(const struct config_channel *channel, const struct net_interface *interface, struct failure *failure)
 {
 	uint32_t headers = header_bytes(has_ipv6(channel) ? AF_INET6 : AF_INET);
 	uint32_t needed = channel->payload_size + headers;
 
 	if (needed > interface->mtu)
-		return fault_set(
-			fault, EX_CONFIG, EMSGSIZE,
+		return failure_set(
+			failure, EX_CONFIG, EMSGSIZE,
 			"%s:%d: channel '%s': payload_size = %u makes packets of %u bytes, and the MTU of %s is %u: "
 			"accepted is payload_size = %u or less, or 'ip link set %s mtu %u'",
 			channel->file, channel->line, channel->name, channel->payload_size, needed, channel->interface,
@@ -52,13 +52,13 @@ int headers_check(const struct config_channel *channel, const struct net_interfa
 }
 
 int headers_checksums(const struct config_channel *channel, const struct backend_capabilities *capabilities,
-                      enum packet_checksums *checksums, struct fault *fault)
+                      enum packet_checksums *checksums, struct failure *failure)
 {
 	switch (channel->udp_checksum) {
 	case CONFIG_UDP_CHECKSUM_DEVICE:
 		if (!capabilities->send_checksums)
-			return fault_set(
-				fault, EX_CONFIG, ENOTSUP,
+			return failure_set(
+				failure, EX_CONFIG, ENOTSUP,
 				"%s:%d: channel '%s': udp_checksum = \"device\", and device %s of %s fills in none: "
 				"accepted is \"auto\" or \"software\"%s",
 				channel->file, channel->line, channel->name, capabilities->device, channel->interface,

@@ -13,11 +13,11 @@
 #include "daemon/worker/mailbox.h"
 
 /** At start: payload_size and the interface's MTU; warns of a source that is not this machine's. Fault: file:line. */
-int headers_check(const struct config_channel *channel, const struct net_interface *interface, struct fault *fault);
+int headers_check(const struct config_channel *channel, const struct net_interface *interface, struct failure *failure);
 
 /** What udp_checksum comes to with this device. -ENOTSUP: "device", and it can't. */
 int headers_checksums(const struct config_channel *channel, const struct backend_capabilities *capabilities,
-                      enum packet_checksums *checksums, struct fault *fault);
+                      enum packet_checksums *checksums, struct failure *failure);
 
 /** What to keep current for one of its destinations; changed and context are the caller's to set. */
 void headers_want(const struct config_channel *channel, uint32_t index, unsigned interface_index,

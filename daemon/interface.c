@@ -10,14 +10,14 @@
 
 #define CLOCK_TRIES 8
 
-int interface_init(struct interface *interface, const char *name, const char *backend, struct fault *fault)
+int interface_init(struct interface *interface, const char *name, const char *backend, struct failure *failure)
 {
 	*interface = (struct interface){.ops = backend_find(backend)};
 	snprintf(interface->name, sizeof(interface->name), "%s", name);
 	if (!interface->ops)
-		return fault_set(fault, EX_CONFIG, ENOTSUP, "interface %s: backend '%s' is not in this build", name,
-		                 backend);
-	return net_interface_read(name, &interface->net, fault);
+		return failure_set(failure, EX_CONFIG, ENOTSUP, "interface %s: backend '%s' is not in this build", name,
+		                   backend);
+	return net_interface_read(name, &interface->net, failure);
 }
 
 /* ---- link ---------------------------------------------------------------------------------------- */
@@ -84,9 +84,9 @@ bool interface_renew_clock(struct interface *interface)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-int interface_open(struct interface *interface, struct fault *fault)
+int interface_open(struct interface *interface, struct failure *failure)
 {
-	int r = interface->ops->open(interface->name, &interface->backend, fault);
+	int r = interface->ops->open(interface->name, &interface->backend, failure);
 
 	if (r < 0)
 		return r;

@@ -31,11 +31,11 @@ struct interface {
 	uint32_t n_users; /* streams, channels */
 };
 
-/** Look the interface up; opens nothing. -ENODEV: the fault lists those there are. */
-int interface_init(struct interface *interface, const char *name, const char *backend, struct fault *fault);
+/** Look the interface up; opens nothing. -ENODEV: the failure lists those there are. */
+int interface_init(struct interface *interface, const char *name, const char *backend, struct failure *failure);
 
 /** Open the device behind it, and take the first readings of its clock where it has one. */
-int interface_open(struct interface *interface, struct fault *fault);
+int interface_open(struct interface *interface, struct failure *failure);
 /** Any state. */
 void interface_close(struct interface *interface);
 

@@ -15,7 +15,7 @@ static const char *backend_name(enum config_backend backend)
 }
 
 int interfaces_take(struct daemon *daemon, const char *name, enum config_backend backend, struct interface **out,
-                    struct fault *fault)
+                    struct failure *failure)
 {
 	struct interface *interface;
 	int r;
@@ -26,8 +26,8 @@ int interfaces_take(struct daemon *daemon, const char *name, enum config_backend
 	if (!interface) {
 		interface = calloc(1, sizeof(*interface));
 		if (!interface)
-			return fault_set(fault, EX_OSERR, ENOMEM, "interface %s: out of memory", name);
-		r = interface_init(interface, name, backend_name(backend), fault);
+			return failure_set(failure, EX_OSERR, ENOMEM, "interface %s: out of memory", name);
+		r = interface_init(interface, name, backend_name(backend), failure);
 		if (r < 0) {
 			free(interface);
 			return r;
@@ -39,9 +39,9 @@ int interfaces_take(struct daemon *daemon, const char *name, enum config_backend
 	return 0;
 }
 
-int interfaces_open(struct interface *interface, struct fault *fault)
+int interfaces_open(struct interface *interface, struct failure *failure)
 {
-	return interface->backend ? 0 : interface_open(interface, fault);
+	return interface->backend ? 0 : interface_open(interface, failure);
 }
 
 int interfaces_serve(struct daemon *daemon, struct interface *interface)

@@ -7,10 +7,10 @@
 
 /** The one of that name, which may be new; it is not opened. */
 int interfaces_take(struct daemon *daemon, const char *name, enum config_backend backend, struct interface **interface,
-                    struct fault *fault);
+                    struct failure *failure);
 
 /** Open its device, unless that is done. */
-int interfaces_open(struct interface *interface, struct fault *fault);
+int interfaces_open(struct interface *interface, struct failure *failure);
 
 /** Show it in a status and watch its device, unless that is done. 0 or -errno. */
 int interfaces_serve(struct daemon *daemon, struct interface *interface);

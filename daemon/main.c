@@ -82,43 +82,43 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 	return -1;
 }
 
-static int dump(const struct config *config, struct fault *fault)
+static int dump(const struct config *config, struct failure *failure)
 {
 	config_dump(config, stdout);
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return 0;
-	return fault_set(fault, EX_IOERR, errno, "the configuration cannot be written: %s", strerror(errno));
+	return failure_set(failure, EX_IOERR, errno, "the configuration cannot be written: %s", strerror(errno));
 }
 
 /* As a service it is the user's already. config is taken over. */
-static int capture(const struct arguments *arguments, struct config *config, struct fault *fault)
+static int capture(const struct arguments *arguments, struct config *config, struct failure *failure)
 {
 	struct priv_user user = {.uid = geteuid()};
 	int r = 0;
 
 	if (arguments->user || geteuid() == 0)
-		r = priv_find_user(&user, arguments->user ? arguments->user : DEFAULT_USER, fault);
+		r = priv_find_user(&user, arguments->user ? arguments->user : DEFAULT_USER, failure);
 	if (r < 0) {
 		config_free(config);
 		return r;
 	}
-	return daemon_run(config, user.uid == geteuid() ? NULL : &user, fault);
+	return daemon_run(config, user.uid == geteuid() ? NULL : &user, failure);
 }
 
-static int run(const struct arguments *arguments, struct fault *fault)
+static int run(const struct arguments *arguments, struct failure *failure)
 {
 	struct config *config;
-	int r = config_load(arguments->config, &config, fault);
+	int r = config_load(arguments->config, &config, failure);
 
 	if (r < 0)
 		return r;
-	r = flow_check(config, fault);
+	r = flow_check(config, failure);
 	if (r == 0 && arguments->dump_config)
-		r = dump(config, fault);
+		r = dump(config, failure);
 	else if (r == 0 && arguments->check_config)
 		printf("%s: ok\n", arguments->config);
 	else if (r == 0)
-		return capture(arguments, config, fault);
+		return capture(arguments, config, failure);
 	config_free(config);
 	return r;
 }
@@ -138,16 +138,16 @@ static void open_standard_files(void)
 int main(int argc, char **argv)
 {
 	struct arguments arguments = {.config = DEFAULT_CONFIG};
-	struct fault fault = {.exit_code = EX_SOFTWARE};
+	struct failure failure = {.exit_code = EX_SOFTWARE};
 	int r;
 
 	open_standard_files();
 	r = parse_arguments(argc, argv, &arguments);
 	if (r >= 0)
 		return r;
-	if (run(&arguments, &fault) < 0) {
-		log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_FAILED}, "%s", fault.text);
-		return fault.exit_code;
+	if (run(&arguments, &failure) < 0) {
+		log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_FAILED}, "%s", failure.text);
+		return failure.exit_code;
 	}
 	return EX_OK;
 }

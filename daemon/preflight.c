@@ -14,28 +14,28 @@
 
 #define SMALL_PAGE 4096
 
-static int test_seal(uint32_t page_bytes, struct fault *fault)
+static int test_seal(uint32_t page_bytes, struct failure *failure)
 {
 	int r = shm_self_test(page_bytes);
 
 	/* No page to try with: making the ring says so better. */
 	if (r == 0 || (r == -ENOMEM && page_bytes != SMALL_PAGE))
 		return 0;
-	return fault_set(
-		fault, EX_OSERR, -r,
+	return failure_set(
+		failure, EX_OSERR, -r,
 		"sealed memory of %u kB pages does not hold on this kernel (%s): a consumer could write the ring; "
 		"Linux 5.1 or later is needed",
 		page_bytes / 1024, strerror(-r));
 }
 
-int preflight_test_seals(const struct config *config, struct fault *fault)
+int preflight_test_seals(const struct config *config, struct failure *failure)
 {
-	int r = test_seal(SMALL_PAGE, fault);
+	int r = test_seal(SMALL_PAGE, failure);
 
 	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
-		r = test_seal(config->streams[i].page_bytes, fault);
+		r = test_seal(config->streams[i].page_bytes, failure);
 	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
-		r = test_seal(config->channels[i].page_bytes, fault);
+		r = test_seal(config->channels[i].page_bytes, failure);
 	return r;
 }
 
@@ -106,34 +106,34 @@ static uint64_t read_available_bytes(void)
 	return (uint64_t)kib * 1024;
 }
 
-int preflight_check_memory(uint64_t bytes, struct fault *fault)
+int preflight_check_memory(uint64_t bytes, struct failure *failure)
 {
 	uint64_t available = read_available_bytes();
 
 	if (available == 0 || bytes <= available)
 		return 0;
-	return fault_set(
-		fault, EX_TEMPFAIL, ENOMEM,
+	return failure_set(
+		failure, EX_TEMPFAIL, ENOMEM,
 		"the rings in 4 kB pages want %llu MiB of memory, %llu MiB are available; lower history_blocks, "
 		"slots_per_block or payload_size",
 		(unsigned long long)(bytes >> 20), (unsigned long long)(available >> 20));
 }
 
-int preflight_keep_privileges(const struct priv_user *user, struct fault *fault)
+int preflight_keep_privileges(const struct priv_user *user, struct failure *failure)
 {
 	static const struct priv_capability kept[] = {
 		{CAP_NET_RAW, true, "raw packet queues"},
 		{CAP_IPC_LOCK, false, "registering memory beyond the memlock limit"},
 	};
 	char report[256] = "";
-	int r = priv_keep(user, kept, sizeof(kept) / sizeof(kept[0]), report, sizeof(report), fault);
+	int r = priv_keep(user, kept, sizeof(kept) / sizeof(kept[0]), report, sizeof(report), failure);
 
 	if (r == 0 && report[0])
 		log_info("%s", report);
 	return r;
 }
 
-int preflight_drop_ipc_lock(struct fault *fault)
+int preflight_drop_ipc_lock(struct failure *failure)
 {
 	int r;
 
@@ -141,8 +141,8 @@ int preflight_drop_ipc_lock(struct fault *fault)
 		return 0;
 	r = priv_drop(CAP_IPC_LOCK);
 	if (r < 0 || priv_has(CAP_IPC_LOCK))
-		return fault_set(fault, EX_NOPERM, r < 0 ? -r : EPERM,
-		                 "CAP_IPC_LOCK cannot be given up, or came back: %s", strerror(r < 0 ? -r : EPERM));
+		return failure_set(failure, EX_NOPERM, r < 0 ? -r : EPERM,
+		                   "CAP_IPC_LOCK cannot be given up, or came back: %s", strerror(r < 0 ? -r : EPERM));
 	log_info("all memory is locked: CAP_IPC_LOCK is given up");
 	return 0;
 }

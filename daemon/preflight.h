@@ -3,7 +3,7 @@
 #ifndef DAEMON_PREFLIGHT_H
 #define DAEMON_PREFLIGHT_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
 #include "daemon/priv/priv.h"
 
@@ -16,13 +16,13 @@ struct preflight_cpus {
 };
 
 /** Does sealed memory hold, for every page size in use? The daemon refuses to run where it does not. */
-int preflight_test_seals(const struct config *config, struct fault *fault);
+int preflight_test_seals(const struct config *config, struct failure *failure);
 
 /** As many descriptors as the hard limit allows, and locked memory without limit where that is allowed. */
 void preflight_raise_limits(void);
 
 /** Is so much memory to be had in ordinary pages? Asking for more would make the kernel kill somebody. */
-int preflight_check_memory(uint64_t bytes, struct fault *fault);
+int preflight_check_memory(uint64_t bytes, struct failure *failure);
 
 /**
  * No thread but its worker runs on a stream's cpu: waking a client can keep a CPU busy with interrupts off. Where
@@ -35,9 +35,9 @@ void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *conf
  * Become user (NULL: stay), and keep the capabilities that capturing needs and nothing else. Main thread, before any other
  * starts.
  */
-int preflight_keep_privileges(const struct priv_user *user, struct fault *fault);
+int preflight_keep_privileges(const struct priv_user *user, struct failure *failure);
 
 /** All memory is locked: the capability for that goes, too, where it is there, and the log says so. Main thread. */
-int preflight_drop_ipc_lock(struct fault *fault);
+int preflight_drop_ipc_lock(struct failure *failure);
 
 #endif

@@ -25,7 +25,7 @@
 
 /* Added before the others are removed: for a moment the device would have two rules for one packet. */
 static int check_flow_is_free(const struct daemon *daemon, const struct config *after, const struct config_stream *mine,
-                              const struct config_flow *flow, struct fault *fault)
+                              const struct config_flow *flow, struct failure *failure)
 {
 	const struct stream *stream;
 
@@ -38,8 +38,8 @@ static int check_flow_is_free(const struct daemon *daemon, const struct config *
 			if (strcmp(before->name, mine->name) == 0 && flow_is_same(&before->flows[i], flow))
 				break;
 			if (flow_overlaps(&before->flows[i], flow))
-				return fault_set(
-					fault, EX_CONFIG, EBUSY,
+				return failure_set(
+					failure, EX_CONFIG, EBUSY,
 					"%s:%d: stream '%s': this flow to port %u overlaps with one that stream '%s' "
 					"has "
 					"as long as %s is not applied: take that one out, reload, then put this one "
@@ -52,53 +52,53 @@ static int check_flow_is_free(const struct daemon *daemon, const struct config *
 }
 
 static int check_stream(const struct daemon *daemon, const struct config *after, const struct config_stream *mine,
-                        const struct stream *running, struct fault *fault)
+                        const struct stream *running, struct failure *failure)
 {
 	const char *key = running ? change_fixed_stream_key(running->config, mine) : NULL;
 	int r = 0;
 
 	if (key)
-		return fault_set(fault, EX_CONFIG, EBUSY,
-		                 "%s:%d: stream '%s': %s cannot change while it runs" OR_RESTART, mine->file,
-		                 mine->line, mine->name, key);
+		return failure_set(failure, EX_CONFIG, EBUSY,
+		                   "%s:%d: stream '%s': %s cannot change while it runs" OR_RESTART, mine->file,
+		                   mine->line, mine->name, key);
 	if (running && flow_header_bytes(&mine->flows[0]) != flow_header_bytes(&running->config->flows[0]))
-		return fault_set(
-			fault, EX_CONFIG, EBUSY,
+		return failure_set(
+			failure, EX_CONFIG, EBUSY,
 			"%s:%d: stream '%s': flows with %u bytes of headers: its queue was made for %u" OR_RESTART,
 			mine->flows[0].file, mine->flows[0].line, mine->name, flow_header_bytes(&mine->flows[0]),
 			flow_header_bytes(&running->config->flows[0]));
 	for (uint32_t i = 0; i < mine->n_flows && r == 0; i++)
-		r = check_flow_is_free(daemon, after, mine, &mine->flows[i], fault);
+		r = check_flow_is_free(daemon, after, mine, &mine->flows[i], failure);
 	return r;
 }
 
-static int check_channel(const struct config_channel *mine, const struct tx_channel *running, struct fault *fault)
+static int check_channel(const struct config_channel *mine, const struct tx_channel *running, struct failure *failure)
 {
 	const char *key = running ? change_fixed_channel_key(running->config, mine) : NULL;
 
 	if (!key)
 		return 0;
-	return fault_set(fault, EX_CONFIG, EBUSY,
-	                 "%s:%d: channel '%s': %s cannot change while it runs; restart the daemon (systemctl restart "
-	                 "ibvcapd) or take the channel out, reload, and put it in again",
-	                 mine->file, mine->line, mine->name, key);
+	return failure_set(failure, EX_CONFIG, EBUSY,
+	                   "%s:%d: channel '%s': %s cannot change while it runs; restart the daemon (systemctl restart "
+	                   "ibvcapd) or take the channel out, reload, and put it in again",
+	                   mine->file, mine->line, mine->name, key);
 }
 
-static int check(struct daemon *daemon, const struct config *after, struct fault *fault)
+static int check(struct daemon *daemon, const struct config *after, struct failure *failure)
 {
 	const char *key = change_fixed_control_key(daemon->config, after);
-	int r = flow_check(after, fault);
+	int r = flow_check(after, failure);
 
 	if (r == 0 && key)
-		r = fault_set(
-			fault, EX_CONFIG, EBUSY,
+		r = failure_set(
+			failure, EX_CONFIG, EBUSY,
 			"%s: control: %s cannot change while the daemon runs; restart it: systemctl restart ibvcapd",
 			after->file, key);
 	for (uint32_t i = 0; i < after->n_streams && r == 0; i++)
 		r = check_stream(daemon, after, &after->streams[i], streams_find(daemon, after->streams[i].name),
-		                 fault);
+		                 failure);
 	for (uint32_t i = 0; i < after->n_channels && r == 0; i++)
-		r = check_channel(&after->channels[i], tx_channels_find(daemon, after->channels[i].name), fault);
+		r = check_channel(&after->channels[i], tx_channels_find(daemon, after->channels[i].name), failure);
 	return r;
 }
 
@@ -111,14 +111,14 @@ static void tell_begin(void)
 }
 
 /* STOPPING=1 is not taken back, and who stops the daemon need not be told that a change will not be. */
-static int tell_failure(struct daemon *daemon, int r, const struct fault *fault)
+static int tell_failure(struct daemon *daemon, int r, const struct failure *failure)
 {
 	if (daemon->stopping) {
-		log_info("%s; nothing was changed", fault->text);
+		log_info("%s; nothing was changed", failure->text);
 		return r;
 	}
 	log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_RELOAD_FAILED}, "%s; nothing was changed",
-	            fault->text);
+	            failure->text);
 	events_tell_ready(daemon);
 	return r;
 }
@@ -153,16 +153,16 @@ static void tell_differences(const struct config *before, const struct config *a
 /* ---- the end of it --------------------------------------------------------------------------------- */
 
 /* said: what was done, where r is 0. */
-static void done(struct daemon *daemon, int r, const char *said, struct fault *fault)
+static void done(struct daemon *daemon, int r, const char *said, struct failure *failure)
 {
 	if (r < 0) {
-		tell_failure(daemon, r, fault);
+		tell_failure(daemon, r, failure);
 	} else {
 		tell_differences(daemon->config->older, daemon->config);
 		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_RELOADED}, "%s", said);
 		events_tell_ready(daemon);
 	}
-	control_changed(daemon->control, r, r < 0 ? fault->text : said);
+	control_changed(daemon->control, r, r < 0 ? failure->text : said);
 	if (daemon->reload_again)
 		reload_by_signal(daemon);
 }
@@ -171,7 +171,7 @@ static void done(struct daemon *daemon, int r, const char *said, struct fault *f
 
 /* The configuration to be, of what was read (NULL: nothing) and what is in force. read is taken over. */
 static int build(struct daemon *daemon, const struct wire_change *asked, struct config *read, struct config **config,
-                 struct fault *fault)
+                 struct failure *failure)
 {
 	struct change_removed removed = {0};
 	int r;
@@ -182,22 +182,22 @@ static int build(struct daemon *daemon, const struct wire_change *asked, struct 
 	}
 	if (asked->what == WIRE_CHANGE_REMOVE_STREAM)
 		removed.stream = asked->name;
-	r = change_copy(daemon->config, read, &removed, config, fault);
+	r = change_copy(daemon->config, read, &removed, config, failure);
 	config_free(read);
 	return r;
 }
 
 /* read is taken over. */
-static int begin(struct daemon *daemon, const struct wire_change *asked, struct config *read, struct fault *fault)
+static int begin(struct daemon *daemon, const struct wire_change *asked, struct config *read, struct failure *failure)
 {
 	struct config *config;
-	int r = build(daemon, asked, read, &config, fault);
+	int r = build(daemon, asked, read, &config, failure);
 
 	if (r < 0)
 		return r;
-	r = check(daemon, config, fault);
+	r = check(daemon, config, failure);
 	if (r == 0)
-		return apply_begin(daemon, config, done, fault);
+		return apply_begin(daemon, config, done, failure);
 	config_free(config);
 	return r;
 }
@@ -217,7 +217,7 @@ struct reload {
 	/* The task's until it is done. */
 	struct config *read;
 	int result;
-	struct fault fault;
+	struct failure failure;
 };
 
 static void free_reload(struct reload *reload)
@@ -232,10 +232,10 @@ static void read_config(void *context)
 	struct reload *reload = context;
 
 	if (reload->asked.what == WIRE_CHANGE_RELOAD)
-		reload->result = config_load(reload->file, &reload->read, &reload->fault);
+		reload->result = config_load(reload->file, &reload->read, &reload->failure);
 	else
 		reload->result =
-			config_load_text(reload->asked.name, reload->asked.text, &reload->read, &reload->fault);
+			config_load_text(reload->asked.name, reload->asked.text, &reload->read, &reload->failure);
 }
 
 static void on_read(void *context)
@@ -249,14 +249,14 @@ static void on_read(void *context)
 	daemon->reload = NULL;
 	r = reload->result;
 	if (daemon->stopping)
-		r = fault_set(&reload->fault, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
+		r = failure_set(&reload->failure, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
 	if (r == 0) {
 		read = reload->read;
 		reload->read = NULL;
-		r = begin(daemon, &reload->asked, read, &reload->fault);
+		r = begin(daemon, &reload->asked, read, &reload->failure);
 	}
 	if (r < 0)
-		done(daemon, r, NULL, &reload->fault);
+		done(daemon, r, NULL, &reload->failure);
 	free_reload(reload);
 }
 
@@ -269,7 +269,7 @@ static int begin_reading(struct reload *reload, const struct wire_change *asked)
 	return task_begin(&reload->task, reload->daemon->event, read_config, on_read, reload);
 }
 
-static int read_first(struct daemon *daemon, const struct wire_change *asked, struct fault *fault)
+static int read_first(struct daemon *daemon, const struct wire_change *asked, struct failure *failure)
 {
 	struct reload *reload = calloc(1, sizeof(*reload));
 	int r = -ENOMEM;
@@ -284,7 +284,7 @@ static int read_first(struct daemon *daemon, const struct wire_change *asked, st
 	}
 	if (reload)
 		free_reload(reload);
-	return fault_set(fault, EX_OSERR, -r, "no thread to read the configuration: %s", strerror(-r));
+	return failure_set(failure, EX_OSERR, -r, "no thread to read the configuration: %s", strerror(-r));
 }
 
 /* ---- asked ----------------------------------------------------------------------------------------- */
@@ -294,35 +294,36 @@ static bool is_busy(const struct daemon *daemon)
 	return daemon->reload || daemon->change;
 }
 
-static int reload(struct daemon *daemon, const struct wire_change *asked, struct fault *fault)
+static int reload(struct daemon *daemon, const struct wire_change *asked, struct failure *failure)
 {
 	int r;
 
 	tell_begin();
-	r = asked->what == WIRE_CHANGE_REMOVE_STREAM ? begin(daemon, asked, NULL, fault)
-	                                             : read_first(daemon, asked, fault);
-	return r < 0 ? tell_failure(daemon, r, fault) : 0;
+	r = asked->what == WIRE_CHANGE_REMOVE_STREAM ? begin(daemon, asked, NULL, failure)
+	                                             : read_first(daemon, asked, failure);
+	return r < 0 ? tell_failure(daemon, r, failure) : 0;
 }
 
 void reload_by_signal(struct daemon *daemon)
 {
 	const struct wire_change asked = {.what = WIRE_CHANGE_RELOAD};
-	struct fault fault;
+	struct failure failure;
 
 	daemon->reload_again = is_busy(daemon) && !daemon->stopping;
 	if (!is_busy(daemon) && !daemon->stopping)
-		reload(daemon, &asked, &fault);
+		reload(daemon, &asked, &failure);
 }
 
-int reload_change(void *context, const struct wire_change *change, struct fault *fault)
+int reload_change(void *context, const struct wire_change *change, struct failure *failure)
 {
 	struct daemon *daemon = context;
 
 	if (daemon->stopping)
-		return fault_set(fault, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
+		return failure_set(failure, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
 	if (is_busy(daemon))
-		return fault_set(fault, EX_TEMPFAIL, EAGAIN, "another change is on its way; ask again when it is done");
-	return reload(daemon, change, fault);
+		return failure_set(failure, EX_TEMPFAIL, EAGAIN,
+		                   "another change is on its way; ask again when it is done");
+	return reload(daemon, change, failure);
 }
 
 void reload_cancel(struct daemon *daemon)

@@ -39,7 +39,7 @@ static uint64_t spin_ns(const struct config_stream *config)
 }
 
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
-                struct fault *fault)
+                struct failure *failure)
 {
 	uint32_t headers = is_ipv6(config) ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
 	uint32_t mtu = interface->net.mtu;
@@ -49,8 +49,8 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 	stream->interface = interface;
 	if (config->payload_size + headers <= mtu)
 		return 0;
-	return fault_set(
-		fault, EX_CONFIG, EMSGSIZE,
+	return failure_set(
+		failure, EX_CONFIG, EMSGSIZE,
 		"%s:%d: stream '%s': payload_size %u with %u bytes of IP and UDP headers is over the MTU %u of "
 		"interface %s; set payload_size to at most %u, or: ip link set dev %s mtu %u",
 		config->file, config->line, config->name, config->payload_size, headers, mtu, interface->name,
@@ -64,16 +64,17 @@ uint64_t stream_pinned_bytes(const struct stream *stream)
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
-int stream_fit(struct stream *stream, struct fault *fault)
+int stream_fit(struct stream *stream, struct failure *failure)
 {
 	const struct config_stream *wanted = stream->config;
 	const struct backend_capabilities *device = &stream->interface->capabilities;
 
 	if (wanted->receive_queue_slots > device->max_queue_slots)
-		return fault_set(fault, EX_CONFIG, EINVAL,
-		                 "%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
-		                 wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
-		                 device->max_queue_slots);
+		return failure_set(
+			failure, EX_CONFIG, EINVAL,
+			"%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
+			wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
+			device->max_queue_slots);
 	stream->oversize_sink = wanted->oversize_sink && device->oversize_sink;
 	if (wanted->oversize_sink && !device->oversize_sink)
 		log_message(
@@ -89,22 +90,22 @@ int stream_fit(struct stream *stream, struct fault *fault)
 	return 0;
 }
 
-static int register_ring(struct stream *stream, struct fault *fault)
+static int register_ring(struct stream *stream, struct failure *failure)
 {
 	const struct backend_ops *ops = stream->interface->ops;
 	struct backend *backend = stream->interface->backend;
 	struct rx_ring *ring = &stream->ring;
-	int r = ops->register_memory(backend, ring->payload.address, ring->payload.bytes, &stream->payload, fault);
+	int r = ops->register_memory(backend, ring->payload.address, ring->payload.bytes, &stream->payload, failure);
 
 	if (r < 0)
 		return r;
-	r = ops->register_memory(backend, ring->headers.address, ring->headers.bytes, &stream->headers, fault);
+	r = ops->register_memory(backend, ring->headers.address, ring->headers.bytes, &stream->headers, failure);
 	if (r < 0)
 		return r;
-	return rx_ring_seal(ring, fault);
+	return rx_ring_seal(ring, failure);
 }
 
-static int create_queue(struct stream *stream, struct fault *fault)
+static int create_queue(struct stream *stream, struct failure *failure)
 {
 	const struct config_stream *config = stream->config;
 	const struct backend_queue_options options = {
@@ -119,10 +120,10 @@ static int create_queue(struct stream *stream, struct fault *fault)
 		.completion_events = config->poll != CONFIG_POLL_BUSY,
 	};
 
-	return stream->interface->ops->create_queue(stream->interface->backend, &options, &stream->queue, fault);
+	return stream->interface->ops->create_queue(stream->interface->backend, &options, &stream->queue, failure);
 }
 
-static int create_worker(struct stream *stream, struct fault *fault)
+static int create_worker(struct stream *stream, struct failure *failure)
 {
 	const struct config_stream *config = stream->config;
 	const struct worker_options options = {
@@ -139,8 +140,8 @@ static int create_worker(struct stream *stream, struct fault *fault)
 	if (r == 0)
 		r = worker_prime(stream->worker);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "stream '%s': its worker cannot be made ready: %s", config->name,
-		                 strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': its worker cannot be made ready: %s",
+		                   config->name, strerror(-r));
 	return 0;
 }
 
@@ -183,17 +184,17 @@ static void release(struct stream *stream)
 	rx_ring_deinit(&stream->ring);
 }
 
-int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault)
+int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failure)
 {
 	const struct rx_ring_options options = geometry_of_ring(stream->config, epoch);
-	int r = rx_ring_init(&stream->ring, &options, fault);
+	int r = rx_ring_init(&stream->ring, &options, failure);
 
 	if (r == 0)
-		r = register_ring(stream, fault);
+		r = register_ring(stream, failure);
 	if (r == 0)
-		r = create_queue(stream, fault);
+		r = create_queue(stream, failure);
 	if (r == 0)
-		r = create_worker(stream, fault);
+		r = create_worker(stream, failure);
 	if (r == 0)
 		log_ring(stream);
 	else
@@ -216,22 +217,22 @@ void stream_set_clock(struct stream *stream)
 		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_DEVICE, stream->interface->line.error_ns);
 }
 
-int stream_start(struct stream *stream, struct fault *fault)
+int stream_start(struct stream *stream, struct failure *failure)
 {
 	const char *name = stream->config->name;
 	int r = stream->interface->ops->start(stream->queue);
 
 	if (r < 0)
-		return fault_set(fault, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s", name,
-		                 stream->interface->capabilities.device, strerror(-r));
+		return failure_set(failure, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s",
+		                   name, stream->interface->capabilities.device, strerror(-r));
 	stream_set_clock(stream);
 	r = worker_start(stream->worker);
 	if (r == -EINVAL)
-		return fault_set(fault, EX_CONFIG, EINVAL, "%s:%d: stream '%s': cpu = %d: " THREAD_CPU_ADVICE,
-		                 stream->config->file, stream->config->line, name, stream->config->cpu);
+		return failure_set(failure, EX_CONFIG, EINVAL, "%s:%d: stream '%s': cpu = %d: " THREAD_CPU_ADVICE,
+		                   stream->config->file, stream->config->line, name, stream->config->cpu);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
-		                 stream->config->cpu, strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
+		                   stream->config->cpu, strerror(-r));
 	stream->worker_runs = true;
 	return 0;
 }

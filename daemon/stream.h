@@ -59,25 +59,25 @@ TAILQ_HEAD(stream_list, stream);
 
 /** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
-                struct fault *fault);
+                struct failure *failure);
 
 /** Bytes that will be registered, for the memlock limit. */
 uint64_t stream_pinned_bytes(const struct stream *stream);
 
 /** Can the device do what is asked for? The interface is open. Fault: EX_CONFIG with file:line. */
-int stream_fit(struct stream *stream, struct fault *fault);
+int stream_fit(struct stream *stream, struct failure *failure);
 
 /**
  * Memory, queue and worker, everything posted; nothing is received yet. Any one thread that nobody else uses the stream
  * beside. On failure the stream is as before: -ENOMEM with EX_TEMPFAIL where hugepages are wanting.
  */
-int stream_prepare(struct stream *stream, uint64_t epoch, struct fault *fault);
+int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failure);
 
 /** Start the queue and the thread. */
-int stream_start(struct stream *stream, struct fault *fault);
+int stream_start(struct stream *stream, struct failure *failure);
 
 /** Let packets come: flows first, then groups. */
-int stream_capture(struct stream *stream, struct fault *fault);
+int stream_capture(struct stream *stream, struct failure *failure);
 
 /* From one configuration's flows to another's, while it runs. */
 struct stream_change {
@@ -90,10 +90,10 @@ struct stream_change {
 struct stream_change stream_compare(const struct stream *stream, const struct config_stream *config);
 /** Join the groups of config. */
 int stream_join_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-                        struct fault *fault);
+                        struct failure *failure);
 /** Add the flows that config has and the stream has not. */
 int stream_add_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-                       struct fault *fault);
+                       struct failure *failure);
 /** At any point: all is as it was. */
 void stream_undo_change(struct stream *stream, struct stream_change *change);
 /** In the end: remove the flows that config has not, leave their groups, and take config up. */

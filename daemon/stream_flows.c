@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int add_flow(struct stream *stream, const struct config_flow *config, struct fault *fault)
+static int add_flow(struct stream *stream, const struct config_flow *config, struct failure *failure)
 {
 	struct interface *interface = stream->interface;
 	struct stream_flow *flows = reallocarray(stream->flows, stream->n_flows + 1, sizeof(*flows));
@@ -19,10 +19,10 @@ static int add_flow(struct stream *stream, const struct config_flow *config, str
 	int r;
 
 	if (!flows)
-		return fault_set(fault, EX_OSERR, ENOMEM, "stream '%s': out of memory", stream->config->name);
+		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", stream->config->name);
 	stream->flows = flows;
 	flow_resolve(config, interface->net.mac, &rule);
-	r = interface->ops->add_flow(stream->queue, &rule, &flows[stream->n_flows].flow, fault);
+	r = interface->ops->add_flow(stream->queue, &rule, &flows[stream->n_flows].flow, failure);
 	if (r < 0)
 		return r;
 	flows[stream->n_flows].config = *config;
@@ -36,12 +36,12 @@ static void remove_flow(struct stream *stream, uint32_t i)
 	stream->flows[i] = stream->flows[--stream->n_flows];
 }
 
-static int add_flows(struct stream *stream, struct fault *fault)
+static int add_flows(struct stream *stream, struct failure *failure)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < stream->config->n_flows && r == 0; i++)
-		r = add_flow(stream, &stream->config->flows[i], fault);
+		r = add_flow(stream, &stream->config->flows[i], failure);
 	return r;
 }
 
@@ -62,18 +62,18 @@ static void warn_untagged(const struct config_stream *config, int vlan)
 }
 
 static int join_groups(const struct stream *stream, const struct config_stream *config, struct membership **membership,
-                       struct fault *fault)
+                       struct failure *failure)
 {
 	int r = membership_new(membership);
 
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "stream '%s': no socket for its groups: %s", config->name,
-		                 strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': no socket for its groups: %s", config->name,
+		                   strerror(-r));
 	for (uint32_t i = 0; i < config->n_flows && r >= 0; i++) {
 		struct flow_rule rule;
 
 		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
-		r = membership_join(*membership, stream->interface->net.index, &rule, fault);
+		r = membership_join(*membership, stream->interface->net.index, &rule, failure);
 		if (r == MEMBERSHIP_UNTAGGED)
 			warn_untagged(config, rule.vlan);
 	}
@@ -84,12 +84,12 @@ static int join_groups(const struct stream *stream, const struct config_stream *
 	return r < 0 ? r : 0;
 }
 
-int stream_capture(struct stream *stream, struct fault *fault)
+int stream_capture(struct stream *stream, struct failure *failure)
 {
-	int r = add_flows(stream, fault);
+	int r = add_flows(stream, failure);
 
 	if (r == 0 && stream->config->join)
-		r = join_groups(stream, stream->config, &stream->membership, fault);
+		r = join_groups(stream, stream->config, &stream->membership, failure);
 	return r;
 }
 
@@ -132,19 +132,19 @@ struct stream_change stream_compare(const struct stream *stream, const struct co
 }
 
 int stream_join_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-                        struct fault *fault)
+                        struct failure *failure)
 {
-	return change->has_changed && config->join ? join_groups(stream, config, &change->membership, fault) : 0;
+	return change->has_changed && config->join ? join_groups(stream, config, &change->membership, failure) : 0;
 }
 
 int stream_add_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-                       struct fault *fault)
+                       struct failure *failure)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; change->has_changed && i < config->n_flows && r == 0; i++)
 		if (!is_added(stream, &config->flows[i]))
-			r = add_flow(stream, &config->flows[i], fault);
+			r = add_flow(stream, &config->flows[i], failure);
 	return r;
 }
 

@@ -26,13 +26,13 @@ struct stream *streams_find(struct daemon *daemon, const char *name)
 
 /* ---- coming -------------------------------------------------------------------------------------- */
 
-int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *step, struct fault *fault)
+int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *step, struct failure *failure)
 {
 	struct stream *stream;
 	int r = 0;
 
 	TAILQ_FOREACH (stream, list, link) {
-		r = step(daemon, stream, fault);
+		r = step(daemon, stream, failure);
 		if (r < 0)
 			break;
 	}
@@ -40,20 +40,20 @@ int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *
 }
 
 int streams_new(struct daemon *daemon, struct stream_list *list, const struct config_stream *config,
-                struct fault *fault)
+                struct failure *failure)
 {
 	struct stream *new = calloc(1, sizeof(*new));
 	struct interface *interface = NULL;
 	int r;
 
 	if (!new)
-		return fault_set(fault, EX_OSERR, ENOMEM, "stream '%s': out of memory", config->name);
-	r = interfaces_take(daemon, config->interface, config->backend, &interface, fault);
+		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", config->name);
+	r = interfaces_take(daemon, config->interface, config->backend, &interface, failure);
 	if (r < 0) {
 		free(new);
 		return r;
 	}
-	r = stream_init(new, config, interface, fault);
+	r = stream_init(new, config, interface, failure);
 	if (r < 0) {
 		free(new);
 		interfaces_release(daemon, interface);
@@ -74,12 +74,12 @@ static uint64_t sum_pinned_bytes(const struct stream_list *list, bool only_small
 	return bytes;
 }
 
-int streams_check_memory(const struct stream_list *running, const struct stream_list *added, struct fault *fault)
+int streams_check_memory(const struct stream_list *running, const struct stream_list *added, struct failure *failure)
 {
 	uint64_t bytes = sum_pinned_bytes(added, false) + (running ? sum_pinned_bytes(running, false) : 0);
-	int r = preflight_check_memory(sum_pinned_bytes(added, true), fault);
+	int r = preflight_check_memory(sum_pinned_bytes(added, true), failure);
 
-	return r == 0 && !TAILQ_EMPTY(added) ? priv_memlock_allows(bytes, fault) : r;
+	return r == 0 && !TAILQ_EMPTY(added) ? priv_memlock_allows(bytes, failure) : r;
 }
 
 uint64_t streams_patience_us(const struct stream_list *list)
@@ -87,12 +87,12 @@ uint64_t streams_patience_us(const struct stream_list *list)
 	return time_for_memory_us(sum_pinned_bytes(list, false));
 }
 
-int streams_open(struct daemon *daemon, struct stream *stream, struct fault *fault)
+int streams_open(struct daemon *daemon, struct stream *stream, struct failure *failure)
 {
-	int r = interfaces_open(stream->interface, fault);
+	int r = interfaces_open(stream->interface, failure);
 
 	(void)daemon;
-	return r == 0 ? stream_fit(stream, fault) : r;
+	return r == 0 ? stream_fit(stream, failure) : r;
 }
 
 int streams_new_epoch(uint64_t *epoch)
@@ -104,42 +104,42 @@ int streams_new_epoch(uint64_t *epoch)
 	return 0;
 }
 
-int streams_prepare(struct daemon *daemon, struct stream *stream, struct fault *fault)
+int streams_prepare(struct daemon *daemon, struct stream *stream, struct failure *failure)
 {
 	uint64_t epoch;
 	int r = streams_new_epoch(&epoch);
 
 	(void)daemon;
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "stream '%s': no random number to be had: %s",
-		                 stream->config->name, strerror(-r));
-	return stream_prepare(stream, epoch, fault);
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': no random number to be had: %s",
+		                   stream->config->name, strerror(-r));
+	return stream_prepare(stream, epoch, failure);
 }
 
-void streams_name_holders(const struct daemon *daemon, int r, struct fault *fault)
+void streams_name_holders(const struct daemon *daemon, int r, struct failure *failure)
 {
-	size_t used = strlen(fault->text);
+	size_t used = strlen(failure->text);
 	char holders[256];
 
-	if (r != -ENOMEM || fault->exit_code != EX_TEMPFAIL)
+	if (r != -ENOMEM || failure->exit_code != EX_TEMPFAIL)
 		return;
 	readers_describe_holders(&daemon->readers, holders, sizeof(holders));
-	snprintf(fault->text + used, sizeof(fault->text) - used, "; %s%s%s",
+	snprintf(failure->text + used, sizeof(failure->text) - used, "; %s%s%s",
 	         holders[0] ? "rings that have ended may be held by " : "who holds rings that have ended is listed by ",
 	         holders[0] ? holders : "'grep -l memfd:ibvcap- /proc/[0-9]*/maps' as root",
 	         holders[0] ? ": let them read on or end them, or reserve pages for two runs" : "");
 }
 
-int streams_start(struct daemon *daemon, struct stream *stream, struct fault *fault)
+int streams_start(struct daemon *daemon, struct stream *stream, struct failure *failure)
 {
 	(void)daemon;
-	return stream_start(stream, fault);
+	return stream_start(stream, failure);
 }
 
-int streams_capture(struct daemon *daemon, struct stream *stream, struct fault *fault)
+int streams_capture(struct daemon *daemon, struct stream *stream, struct failure *failure)
 {
 	(void)daemon;
-	return stream_capture(stream, fault);
+	return stream_capture(stream, failure);
 }
 
 static void describe_to_control(struct stream *stream)
@@ -158,7 +158,7 @@ static void describe_to_control(struct stream *stream)
 	};
 }
 
-int streams_serve(struct daemon *daemon, struct stream *stream, struct fault *fault)
+int streams_serve(struct daemon *daemon, struct stream *stream, struct failure *failure)
 {
 	int r;
 
@@ -167,8 +167,8 @@ int streams_serve(struct daemon *daemon, struct stream *stream, struct fault *fa
 	if (r == 0)
 		r = interfaces_serve(daemon, stream->interface);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot be served: %s", stream->config->name,
-		                 strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': cannot be served: %s", stream->config->name,
+		                   strerror(-r));
 	return 0;
 }
 

@@ -14,17 +14,17 @@
 
 #include "daemon/events.h"
 
-typedef int streams_step(struct daemon *daemon, struct stream *stream, struct fault *fault);
+typedef int streams_step(struct daemon *daemon, struct stream *stream, struct failure *failure);
 
 /** A step for each stream of the list, up to the first that fails. */
-int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *step, struct fault *fault);
+int streams_each(struct daemon *daemon, struct stream_list *list, streams_step *step, struct failure *failure);
 
 /** At the end of the list, with its interface, which may be new. */
 int streams_new(struct daemon *daemon, struct stream_list *list, const struct config_stream *config,
-                struct fault *fault);
+                struct failure *failure);
 
 /** Is there memory for all in added, and may it be locked besides that of those that run (NULL: none)? */
-int streams_check_memory(const struct stream_list *running, const struct stream_list *added, struct fault *fault);
+int streams_check_memory(const struct stream_list *running, const struct stream_list *added, struct failure *failure);
 
 /** The longest that it may take to make their memory. */
 uint64_t streams_patience_us(const struct stream_list *list);
@@ -36,8 +36,8 @@ streams_step streams_open;
  */
 streams_step streams_prepare;
 
-/** streams_prepare() found too few hugepages: add to the fault who may hold some, and what helps. Else: nothing. */
-void streams_name_holders(const struct daemon *daemon, int r, struct fault *fault);
+/** streams_prepare() found too few hugepages: add to the failure who may hold some, and what helps. Else: nothing. */
+void streams_name_holders(const struct daemon *daemon, int r, struct failure *failure);
 
 /** The queue and the worker; nothing is received yet. */
 streams_step streams_start;

@@ -23,7 +23,7 @@ static uint64_t spin_ns(const struct config_channel *config)
 }
 
 static int transmitter_new(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
-                           struct transmitter **out, struct fault *fault)
+                           struct transmitter **out, struct failure *failure)
 {
 	struct transmitter *transmitter = calloc(1, sizeof(*transmitter));
 	char name[16];
@@ -37,8 +37,8 @@ static int transmitter_new(struct daemon *daemon, struct interface *interface, c
 	}
 	if (r < 0) {
 		free(transmitter);
-		return fault_set(fault, EX_OSERR, -r, "interface %s: its transmit worker cannot be made: %s",
-		                 interface->name, strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "interface %s: its transmit worker cannot be made: %s",
+		                   interface->name, strerror(-r));
 	}
 	transmitter->daemon = daemon;
 	transmitter->spin_ns = spin_ns(config);
@@ -50,7 +50,7 @@ static int transmitter_new(struct daemon *daemon, struct interface *interface, c
 }
 
 int transmitter_take(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
-                     struct transmitter **out, struct fault *fault)
+                     struct transmitter **out, struct failure *failure)
 {
 	struct transmitter *transmitter;
 	int r = 0;
@@ -59,10 +59,10 @@ int transmitter_take(struct daemon *daemon, struct interface *interface, const s
 		if (transmitter->interface == interface)
 			break;
 	if (!transmitter)
-		r = transmitter_new(daemon, interface, config, &transmitter, fault);
+		r = transmitter_new(daemon, interface, config, &transmitter, failure);
 	else if (transmitter->spin_ns != spin_ns(config) || transmitter->cpu != config->cpu)
-		r = fault_set(
-			fault, EX_CONFIG, EBUSY,
+		r = failure_set(
+			failure, EX_CONFIG, EBUSY,
 			"%s:%d: channel '%s': poll, spin_us and cpu are those of the transmit worker that "
 			"interface %s has, as long as it has a channel: take its channels out, reload, and put this "
 			"one in",
@@ -74,26 +74,27 @@ int transmitter_take(struct daemon *daemon, struct interface *interface, const s
 	return 0;
 }
 
-static int start(struct transmitter *transmitter, struct fault *fault)
+static int start(struct transmitter *transmitter, struct failure *failure)
 {
 	int r = transmit_start(transmitter->transmit);
 
 	if (r == -EINVAL)
-		return fault_set(fault, EX_CONFIG, EINVAL, "interface %s: cpu = %d of its channels: " THREAD_CPU_ADVICE,
-		                 transmitter->interface->name, transmitter->cpu);
+		return failure_set(failure, EX_CONFIG, EINVAL,
+		                   "interface %s: cpu = %d of its channels: " THREAD_CPU_ADVICE,
+		                   transmitter->interface->name, transmitter->cpu);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "interface %s: no thread for its transmit worker: %s",
-		                 transmitter->interface->name, strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "interface %s: no thread for its transmit worker: %s",
+		                   transmitter->interface->name, strerror(-r));
 	transmitter->runs = true;
 	return 0;
 }
 
-int transmitter_serve(struct transmitter *transmitter, struct fault *fault)
+int transmitter_serve(struct transmitter *transmitter, struct failure *failure)
 {
 	int r;
 
 	if (!transmitter->runs) {
-		r = start(transmitter, fault);
+		r = start(transmitter, failure);
 		if (r < 0)
 			return r;
 	}
@@ -109,8 +110,8 @@ int transmitter_serve(struct transmitter *transmitter, struct fault *fault)
 	r = control_add_transmit(transmitter->daemon->control, &transmitter->control);
 	transmitter->in_control = r == 0;
 	return r == 0 ? 0
-	              : fault_set(fault, EX_OSERR, -r, "interface %s: its channels cannot be served: %s",
-	                          transmitter->interface->name, strerror(-r));
+	              : failure_set(failure, EX_OSERR, -r, "interface %s: its channels cannot be served: %s",
+	                            transmitter->interface->name, strerror(-r));
 }
 
 void transmitter_stop(struct transmitter *transmitter)

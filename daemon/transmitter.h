@@ -26,10 +26,10 @@ struct transmitter {
 
 /** The interface's, which may be new; poll, spin_us and cpu are the same in all channels of an interface. */
 int transmitter_take(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
-                     struct transmitter **transmitter, struct fault *fault);
+                     struct transmitter **transmitter, struct failure *failure);
 
 /** Start its thread, unless it runs, and let control hear of it. */
-int transmitter_serve(struct transmitter *transmitter, struct fault *fault);
+int transmitter_serve(struct transmitter *transmitter, struct failure *failure);
 
 /** All its channels drain, then it ends: MAIL_STOPPED. */
 void transmitter_stop(struct transmitter *transmitter);

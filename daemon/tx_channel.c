@@ -18,16 +18,16 @@
 /* ---- what the configuration asks for ------------------------------------------------------------- */
 
 int tx_channel_init(struct tx_channel *channel, const struct config_channel *config, struct interface *interface,
-                    struct fault *fault)
+                    struct failure *failure)
 {
-	int r = headers_check(config, &interface->net, fault);
+	int r = headers_check(config, &interface->net, failure);
 
 	*channel = (struct tx_channel){.config = config, .interface = interface};
 	if (r < 0)
 		return r;
 	channel->destinations = calloc(config->n_destinations, sizeof(*channel->destinations));
 	if (!channel->destinations)
-		return fault_set(fault, EX_OSERR, ENOMEM, "channel '%s': out of memory", config->name);
+		return failure_set(failure, EX_OSERR, ENOMEM, "channel '%s': out of memory", config->name);
 	for (uint32_t i = 0; i < config->n_destinations; i++)
 		channel->destinations[i].now.error = -EHOSTUNREACH;
 	return 0;
@@ -57,41 +57,42 @@ uint64_t tx_channel_senders_bytes(const struct tx_channel *channel)
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
 static int fit_pacing(const struct config_channel *config, const struct backend_capabilities *device,
-                      struct fault *fault)
+                      struct failure *failure)
 {
 	if (!config->device_pacing)
 		return 0;
 	if (device->max_rate_bps == 0)
-		return fault_set(fault, EX_CONFIG, ENOTSUP,
-		                 "%s:%d: channel '%s': pacing = \"device\", and device %s of %s cannot pace: "
-		                 "accepted is \"software\"",
-		                 config->file, config->line, config->name, device->device, config->interface);
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "%s:%d: channel '%s': pacing = \"device\", and device %s of %s cannot pace: "
+		                   "accepted is \"software\"",
+		                   config->file, config->line, config->name, device->device, config->interface);
 	if (config->rate_limit_bps >= device->min_rate_bps && config->rate_limit_bps <= device->max_rate_bps)
 		return 0;
-	return fault_set(fault, EX_CONFIG, ERANGE,
-	                 "%s:%d: channel '%s': rate_limit_mbps = %llu with pacing = \"device\": "
-	                 "accepted is what device %s of %s paces to, from %.9g to %.9g Mb/s, or pacing = \"software\"",
-	                 config->file, config->line, config->name, (unsigned long long)config->rate_limit_bps / 1000000,
-	                 device->device, config->interface, (double)device->min_rate_bps / 1e6,
-	                 (double)device->max_rate_bps / 1e6);
+	return failure_set(
+		failure, EX_CONFIG, ERANGE,
+		"%s:%d: channel '%s': rate_limit_mbps = %llu with pacing = \"device\": "
+		"accepted is what device %s of %s paces to, from %.9g to %.9g Mb/s, or pacing = \"software\"",
+		config->file, config->line, config->name, (unsigned long long)config->rate_limit_bps / 1000000,
+		device->device, config->interface, (double)device->min_rate_bps / 1e6,
+		(double)device->max_rate_bps / 1e6);
 }
 
-int tx_channel_fit(struct tx_channel *channel, struct fault *fault)
+int tx_channel_fit(struct tx_channel *channel, struct failure *failure)
 {
 	const struct config_channel *config = channel->config;
 	const struct backend_capabilities *device = &channel->interface->capabilities;
 	int r;
 
 	if (config->send_queue_slots > device->max_send_slots)
-		return fault_set(fault, EX_CONFIG, EINVAL,
-		                 "%s:%d: channel '%s': send_queue_slots %u is more than device %s takes: at most %u",
-		                 config->file, config->line, config->name, config->send_queue_slots, device->device,
-		                 device->max_send_slots);
-	r = fit_pacing(config, device, fault);
-	return r < 0 ? r : headers_checksums(config, device, &channel->checksums, fault);
+		return failure_set(failure, EX_CONFIG, EINVAL,
+		                   "%s:%d: channel '%s': send_queue_slots %u is more than device %s takes: at most %u",
+		                   config->file, config->line, config->name, config->send_queue_slots, device->device,
+		                   device->max_send_slots);
+	r = fit_pacing(config, device, failure);
+	return r < 0 ? r : headers_checksums(config, device, &channel->checksums, failure);
 }
 
-int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault *fault)
+int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct failure *failure)
 {
 	const struct config_channel *config = channel->config;
 	const struct channel_options options = {
@@ -107,7 +108,7 @@ int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault 
 		.late_after_ns = config->late_after_us * UINT64_C(1000),
 		.completion_events = config->poll != CONFIG_POLL_BUSY,
 	};
-	int r = channel_new(&channel->channel, &options, fault);
+	int r = channel_new(&channel->channel, &options, failure);
 
 	if (r < 0)
 		return r;
@@ -124,12 +125,12 @@ int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault 
 
 /* ---- senders' arenas ------------------------------------------------------------------------------- */
 
-static int register_arena(void *context, const struct shm *arena, const void **registration, struct fault *fault)
+static int register_arena(void *context, const struct shm *arena, const void **registration, struct failure *failure)
 {
 	const struct tx_channel *channel = context;
 	struct backend_memory *memory = NULL;
 	int r = channel->interface->ops->register_memory(channel->interface->backend, arena->address, arena->bytes,
-	                                                 &memory, fault);
+	                                                 &memory, failure);
 
 	if (r == 0)
 		*registration = memory;
@@ -261,7 +262,7 @@ void tx_channel_set_link(struct tx_channel *channel, bool up)
 	tx_channel_mail(channel);
 }
 
-int tx_channel_serve(struct tx_channel *channel, struct control *control, struct fault *fault)
+int tx_channel_serve(struct tx_channel *channel, struct control *control, struct failure *failure)
 {
 	const struct interface *interface = channel->interface;
 	int r;
@@ -282,8 +283,8 @@ int tx_channel_serve(struct tx_channel *channel, struct control *control, struct
 	refresh_state(channel);
 	r = control_add_channel(control, &channel->control);
 	return r == 0 ? 0
-	              : fault_set(fault, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
-	                          strerror(-r));
+	              : failure_set(failure, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
+	                            strerror(-r));
 }
 
 /* ---- ending ---------------------------------------------------------------------------------------- */

@@ -53,20 +53,20 @@ TAILQ_HEAD(tx_channel_list, tx_channel);
 
 /** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
 int tx_channel_init(struct tx_channel *channel, const struct config_channel *config, struct interface *interface,
-                    struct fault *fault);
+                    struct failure *failure);
 
 /** Bytes that will be locked: the channel's own, and with all its senders. */
 uint64_t tx_channel_pinned_bytes(const struct tx_channel *channel);
 uint64_t tx_channel_senders_bytes(const struct tx_channel *channel);
 
 /** Can the device do what is asked for? The interface is open. Fault: EX_CONFIG with file:line. */
-int tx_channel_fit(struct tx_channel *channel, struct fault *fault);
+int tx_channel_fit(struct tx_channel *channel, struct failure *failure);
 
 /** Memory and a send queue, started. On failure the channel is as before. */
-int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct fault *fault);
+int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct failure *failure);
 
 /** Tell control of it. */
-int tx_channel_serve(struct tx_channel *channel, struct control *control, struct fault *fault);
+int tx_channel_serve(struct tx_channel *channel, struct control *control, struct failure *failure);
 
 /** Hand it to its worker, and take it back: ended is set then. */
 void tx_channel_lend(struct tx_channel *channel);

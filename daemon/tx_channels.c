@@ -25,13 +25,14 @@ struct tx_channel *tx_channels_find(struct daemon *daemon, const char *name)
 	return channel;
 }
 
-int tx_channels_each(struct daemon *daemon, struct tx_channel_list *list, tx_channels_step *step, struct fault *fault)
+int tx_channels_each(struct daemon *daemon, struct tx_channel_list *list, tx_channels_step *step,
+                     struct failure *failure)
 {
 	struct tx_channel *channel;
 	int r = 0;
 
 	TAILQ_FOREACH (channel, list, link) {
-		r = step(daemon, channel, fault);
+		r = step(daemon, channel, failure);
 		if (r < 0)
 			break;
 	}
@@ -41,19 +42,19 @@ int tx_channels_each(struct daemon *daemon, struct tx_channel_list *list, tx_cha
 /* ---- coming -------------------------------------------------------------------------------------- */
 
 int tx_channels_new(struct daemon *daemon, struct tx_channel_list *list, const struct config_channel *config,
-                    struct fault *fault)
+                    struct failure *failure)
 {
 	struct tx_channel *new = calloc(1, sizeof(*new));
 	struct interface *interface = NULL;
 	int r;
 
 	if (!new)
-		return fault_set(fault, EX_OSERR, ENOMEM, "channel '%s': out of memory", config->name);
-	r = interfaces_take(daemon, config->interface, config->backend, &interface, fault);
+		return failure_set(failure, EX_OSERR, ENOMEM, "channel '%s': out of memory", config->name);
+	r = interfaces_take(daemon, config->interface, config->backend, &interface, failure);
 	if (r == 0)
-		r = tx_channel_init(new, config, interface, fault);
+		r = tx_channel_init(new, config, interface, failure);
 	if (r == 0)
-		r = transmitter_take(daemon, interface, config, &new->transmitter, fault);
+		r = transmitter_take(daemon, interface, config, &new->transmitter, failure);
 	if (r == 0) {
 		TAILQ_INSERT_TAIL(list, new, link);
 		return 0;
@@ -65,46 +66,46 @@ int tx_channels_new(struct daemon *daemon, struct tx_channel_list *list, const s
 	return r;
 }
 
-int tx_channels_open(struct daemon *daemon, struct tx_channel *channel, struct fault *fault)
+int tx_channels_open(struct daemon *daemon, struct tx_channel *channel, struct failure *failure)
 {
-	int r = interfaces_open(channel->interface, fault);
+	int r = interfaces_open(channel->interface, failure);
 
 	(void)daemon;
-	return r == 0 ? tx_channel_fit(channel, fault) : r;
+	return r == 0 ? tx_channel_fit(channel, failure) : r;
 }
 
-int tx_channels_prepare(struct daemon *daemon, struct tx_channel *channel, struct fault *fault)
+int tx_channels_prepare(struct daemon *daemon, struct tx_channel *channel, struct failure *failure)
 {
 	uint64_t epoch;
 	int r = streams_new_epoch(&epoch);
 
 	(void)daemon;
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "channel '%s': no random number to be had: %s",
-		                 channel->config->name, strerror(-r));
-	return tx_channel_prepare(channel, epoch, fault);
+		return failure_set(failure, EX_OSERR, -r, "channel '%s': no random number to be had: %s",
+		                   channel->config->name, strerror(-r));
+	return tx_channel_prepare(channel, epoch, failure);
 }
 
-int tx_channels_serve(struct daemon *daemon, struct tx_channel *channel, struct fault *fault)
+int tx_channels_serve(struct daemon *daemon, struct tx_channel *channel, struct failure *failure)
 {
 	int r = 0;
 
 	if (!daemon->neighbours)
-		r = neighbours_new(&daemon->neighbours, daemon->event, fault);
+		r = neighbours_new(&daemon->neighbours, daemon->event, failure);
 	if (r == 0)
-		r = tx_destinations_watch(channel, daemon->neighbours, fault);
+		r = tx_destinations_watch(channel, daemon->neighbours, failure);
 	if (r < 0)
 		return r;
 	tx_channel_set_link(channel, channel->interface->link_up);
-	r = transmitter_serve(channel->transmitter, fault);
+	r = transmitter_serve(channel->transmitter, failure);
 	if (r == 0)
-		r = tx_channel_serve(channel, daemon->control, fault);
+		r = tx_channel_serve(channel, daemon->control, failure);
 	if (r < 0)
 		return r;
 	r = interfaces_serve(daemon, channel->interface);
 	return r == 0 ? 0
-	              : fault_set(fault, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
-	                          strerror(-r));
+	              : failure_set(failure, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
+	                            strerror(-r));
 }
 
 bool tx_channels_need_ipc_lock(const struct daemon *daemon)

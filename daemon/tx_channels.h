@@ -13,14 +13,15 @@
 
 #include "daemon/events.h"
 
-typedef int tx_channels_step(struct daemon *daemon, struct tx_channel *channel, struct fault *fault);
+typedef int tx_channels_step(struct daemon *daemon, struct tx_channel *channel, struct failure *failure);
 
 /** A step for each channel of the list, up to the first that fails. */
-int tx_channels_each(struct daemon *daemon, struct tx_channel_list *list, tx_channels_step *step, struct fault *fault);
+int tx_channels_each(struct daemon *daemon, struct tx_channel_list *list, tx_channels_step *step,
+                     struct failure *failure);
 
 /** At the end of the list, with its interface and its transmit worker, which may be new. */
 int tx_channels_new(struct daemon *daemon, struct tx_channel_list *list, const struct config_channel *config,
-                    struct fault *fault);
+                    struct failure *failure);
 
 /** Open the device, unless that is done. Can it do what the channel asks for? */
 tx_channels_step tx_channels_open;

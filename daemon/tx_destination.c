@@ -77,15 +77,15 @@ static int watch(struct tx_channel *channel, uint32_t i, struct neighbours *neig
 	return r;
 }
 
-int tx_destinations_watch(struct tx_channel *channel, struct neighbours *neighbours, struct fault *fault)
+int tx_destinations_watch(struct tx_channel *channel, struct neighbours *neighbours, struct failure *failure)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < channel->config->n_destinations && r == 0; i++)
 		r = watch(channel, i, neighbours);
 	return r == 0 ? 0
-	              : fault_set(fault, EX_OSERR, -r, "channel '%s': its destinations cannot be looked up: %s",
-	                          channel->config->name, strerror(-r));
+	              : failure_set(failure, EX_OSERR, -r, "channel '%s': its destinations cannot be looked up: %s",
+	                            channel->config->name, strerror(-r));
 }
 
 void tx_destinations_forget(struct tx_channel *channel)

@@ -7,7 +7,7 @@
 #include "daemon/tx_channel.h"
 
 /** Look all destinations of a channel up, and keep the worker told. Fault: out of memory. */
-int tx_destinations_watch(struct tx_channel *channel, struct neighbours *neighbours, struct fault *fault);
+int tx_destinations_watch(struct tx_channel *channel, struct neighbours *neighbours, struct failure *failure);
 
 /** No more of that. Any state. */
 void tx_destinations_forget(struct tx_channel *channel);

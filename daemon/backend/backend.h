@@ -15,12 +15,12 @@
  * after a reset; memory may be registered and unregistered by any thread, while queues run; everything else belongs to
  * the control thread; all of these may run at the same time. No call keeps a pointer to its arguments unless it says so.
  * Errors: 0/count or -errno; open, register_memory, create_queue and create_send_queue explain themselves in the
- * fault.
+ * failure.
  */
 #ifndef DAEMON_BACKEND_BACKEND_H
 #define DAEMON_BACKEND_BACKEND_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
 
 #include <stdbool.h>
@@ -149,18 +149,18 @@ struct backend_ops {
 	const char *name;
 
 	/** Find and open the device behind a network interface. */
-	int (*open)(const char *interface, struct backend **backend, struct fault *fault);
+	int (*open)(const char *interface, struct backend **backend, struct failure *failure);
 	void (*close)(struct backend *backend);
 	void (*capabilities)(const struct backend *backend, struct backend_capabilities *capabilities);
 
 	/** The memory stays the caller's and must outlive the registration. */
 	int (*register_memory)(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
-	                       struct fault *fault);
+	                       struct failure *failure);
 	void (*unregister_memory)(struct backend_memory *memory);
 
 	/** A queue that accepts post() but receives nothing until start(). */
 	int (*create_queue)(struct backend *backend, const struct backend_queue_options *options,
-	                    struct backend_queue **queue, struct fault *fault);
+	                    struct backend_queue **queue, struct failure *failure);
 	void (*destroy_queue)(struct backend_queue *queue);
 	int (*start)(struct backend_queue *queue);
 
@@ -186,7 +186,7 @@ struct backend_ops {
 
 	/** A queue that sends once it is started. start, fd, arm, clear, reset and destroy_queue are for it too. */
 	int (*create_send_queue)(struct backend *backend, const struct backend_send_options *options,
-	                         struct backend_queue **queue, struct fault *fault);
+	                         struct backend_queue **queue, struct failure *failure);
 	/**
 	 * Hand packets to the device, in order. Returns how many of n, from the first, it took: fewer when `slots`
 	 * are under way; or -errno and none: reset() is due. What was taken is reaped in the end, though nothing more
@@ -201,7 +201,7 @@ struct backend_ops {
 
 	/** Only after start(): what matches before is dropped without a name. */
 	int (*add_flow)(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
-	                struct fault *fault);
+	                struct failure *failure);
 	void (*remove_flow)(struct backend_flow *flow);
 
 	/** Packets steering gave the queue, before any drop. A command to the device: not for the hot path. */

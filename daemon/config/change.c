@@ -164,7 +164,7 @@ static int copy_stream(struct config *config, const struct config_stream *from, 
 }
 
 static int copy_streams(struct config *copy, const struct config *from, const char *removed,
-                        struct config_stream *streams, struct fault *fault)
+                        struct config_stream *streams, struct failure *failure)
 {
 	for (uint32_t i = 0; i < from->n_streams; i++) {
 		const struct config_stream *stream = &from->streams[i];
@@ -173,12 +173,12 @@ static int copy_streams(struct config *copy, const struct config *from, const ch
 		if (removed && strcmp(stream->name, removed) == 0)
 			continue;
 		if (same)
-			return fault_set(fault, EX_CONFIG, EEXIST,
-			                 "%s:%d: name = \"%s\" is that of the stream at %s:%d too: "
-			                 "accepted is a name of its own",
-			                 stream->file, stream->line, stream->name, same->file, same->line);
+			return failure_set(failure, EX_CONFIG, EEXIST,
+			                   "%s:%d: name = \"%s\" is that of the stream at %s:%d too: "
+			                   "accepted is a name of its own",
+			                   stream->file, stream->line, stream->name, same->file, same->line);
 		if (copy_stream(copy, stream, &streams[copy->n_streams]) < 0)
-			return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+			return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 		copy->n_streams++;
 	}
 	return 0;
@@ -214,7 +214,7 @@ static int copy_channel(struct config *config, const struct config_channel *from
 }
 
 static int copy_channels(struct config *copy, const struct config *from, const char *removed,
-                         struct config_channel *channels, struct fault *fault)
+                         struct config_channel *channels, struct failure *failure)
 {
 	for (uint32_t i = 0; i < from->n_channels; i++) {
 		const struct config_channel *channel = &from->channels[i];
@@ -222,56 +222,56 @@ static int copy_channels(struct config *copy, const struct config *from, const c
 
 		if (removed && strcmp(channel->name, removed) == 0)
 			continue;
-		r = check_channel_among(copy, channel, fault);
+		r = check_channel_among(copy, channel, failure);
 		if (r < 0)
 			return r;
 		if (copy_channel(copy, channel, &channels[copy->n_channels]) < 0)
-			return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+			return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 		copy->n_channels++;
 	}
 	return 0;
 }
 
 static int fill_streams(struct config *copy, const struct config *base, const struct config *added, const char *removed,
-                        struct fault *fault)
+                        struct failure *failure)
 {
 	uint32_t n = base->n_streams + (added ? added->n_streams : 0);
 	struct config_stream *streams = config_allocate(copy, n, sizeof(*streams));
 	int r;
 
 	if (!streams)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	copy->streams = streams;
-	r = copy_streams(copy, base, removed, streams, fault);
+	r = copy_streams(copy, base, removed, streams, failure);
 	if (r == 0 && added)
-		r = copy_streams(copy, added, NULL, streams, fault);
+		r = copy_streams(copy, added, NULL, streams, failure);
 	if (r == 0 && copy->n_streams > CONFIG_STREAMS_MAX)
-		r = fault_set(fault, EX_CONFIG, E2BIG, "%u streams: accepted are %d at most", copy->n_streams,
-		              CONFIG_STREAMS_MAX);
+		r = failure_set(failure, EX_CONFIG, E2BIG, "%u streams: accepted are %d at most", copy->n_streams,
+		                CONFIG_STREAMS_MAX);
 	return r;
 }
 
 static int fill_channels(struct config *copy, const struct config *base, const struct config *added,
-                         const char *removed, struct fault *fault)
+                         const char *removed, struct failure *failure)
 {
 	uint32_t n = base->n_channels + (added ? added->n_channels : 0);
 	struct config_channel *channels = config_allocate(copy, n, sizeof(*channels));
 	int r;
 
 	if (!channels)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	copy->channels = channels;
-	r = copy_channels(copy, base, removed, channels, fault);
+	r = copy_channels(copy, base, removed, channels, failure);
 	if (r == 0 && added)
-		r = copy_channels(copy, added, NULL, channels, fault);
+		r = copy_channels(copy, added, NULL, channels, failure);
 	if (r == 0 && copy->n_channels > CONFIG_CHANNELS_MAX)
-		r = fault_set(fault, EX_CONFIG, E2BIG, "%u channels: accepted are %d at most", copy->n_channels,
-		              CONFIG_CHANNELS_MAX);
+		r = failure_set(failure, EX_CONFIG, E2BIG, "%u channels: accepted are %d at most", copy->n_channels,
+		                CONFIG_CHANNELS_MAX);
 	return r;
 }
 
 static int fill_copy(struct config *copy, const struct config *base, const struct config *added,
-                     const struct change_removed *removed, struct fault *fault)
+                     const struct change_removed *removed, struct failure *failure)
 {
 	int r;
 
@@ -279,12 +279,12 @@ static int fill_copy(struct config *copy, const struct config *base, const struc
 	copy->text = copy_text(copy, base->text);
 	copy->control_text = copy_text(copy, base->control_text);
 	if (!copy->file || !copy->text || !copy->control_text)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
-	r = fill_streams(copy, base, added, removed->stream, fault);
-	return r == 0 ? fill_channels(copy, base, added, removed->channel, fault) : r;
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
+	r = fill_streams(copy, base, added, removed->stream, failure);
+	return r == 0 ? fill_channels(copy, base, added, removed->channel, failure) : r;
 }
 
-static int check_removed(const struct config *base, const struct change_removed *removed, struct fault *fault)
+static int check_removed(const struct config *base, const struct change_removed *removed, struct failure *failure)
 {
 	const char *what = removed->stream && !change_find_stream(base, removed->stream)      ? "stream"
 	                   : removed->channel && !change_find_channel(base, removed->channel) ? "channel"
@@ -292,27 +292,27 @@ static int check_removed(const struct config *base, const struct change_removed 
 
 	if (!what)
 		return 0;
-	return fault_set(fault, EX_UNAVAILABLE, ENOENT, "no %s '%s'; 'ibvcap status' lists those there are", what,
-	                 what[0] == 's' ? removed->stream : removed->channel);
+	return failure_set(failure, EX_UNAVAILABLE, ENOENT, "no %s '%s'; 'ibvcap status' lists those there are", what,
+	                   what[0] == 's' ? removed->stream : removed->channel);
 }
 
 int change_copy(const struct config *base, const struct config *added, const struct change_removed *removed,
-                struct config **copy, struct fault *fault)
+                struct config **copy, struct failure *failure)
 {
 	struct config *c;
-	int r = check_removed(base, removed, fault);
+	int r = check_removed(base, removed, failure);
 
 	if (r < 0)
 		return r;
 	c = malloc(sizeof(*c));
 	if (!c)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	*c = *base;
 	c->memory = NULL;
 	c->older = NULL;
 	c->n_streams = 0;
 	c->n_channels = 0;
-	r = fill_copy(c, base, added, removed, fault);
+	r = fill_copy(c, base, added, removed, failure);
 	if (r < 0)
 		config_free(c);
 	else

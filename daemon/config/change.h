@@ -32,6 +32,6 @@ struct change_removed {
  * be there twice: EX_CONFIG. -ENOENT: nothing of the name to be removed.
  */
 int change_copy(const struct config *base, const struct config *added, const struct change_removed *removed,
-                struct config **copy, struct fault *fault);
+                struct config **copy, struct failure *failure);
 
 #endif

@@ -48,20 +48,20 @@ bool check_is_one(const struct config_address *address)
 int check_flow(const struct reader *reader, const config_setting_t *setting, const struct config_flow *flow)
 {
 	if (flow->destination.family == AF_UNSPEC || is_zero(&flow->destination) || is_broadcast(&flow->destination))
-		return reader_fault(reader, setting,
-		                    "destination of a flow: accepted is one unicast or multicast address");
+		return reader_failure(reader, setting,
+		                      "destination of a flow: accepted is one unicast or multicast address");
 	if (is_mapped_ipv4(&flow->destination) || is_mapped_ipv4(&flow->source))
-		return reader_fault(reader, setting, "IPv4 address in IPv6 form: accepted is \"10.0.0.1\"");
+		return reader_failure(reader, setting, "IPv4 address in IPv6 form: accepted is \"10.0.0.1\"");
 	if (flow->vlan == 0)
-		return reader_fault(reader, setting, "vlan = 0: accepted is 1 to 4094, or -1 for untagged packets");
+		return reader_failure(reader, setting, "vlan = 0: accepted is 1 to 4094, or -1 for untagged packets");
 	if (flow->source.family == AF_UNSPEC)
 		return 0;
 	if (flow->source.family != flow->destination.family)
-		return reader_fault(reader, setting,
-		                    "source and destination of a flow: accepted are two addresses of one "
-		                    "family");
+		return reader_failure(reader, setting,
+		                      "source and destination of a flow: accepted are two addresses of one "
+		                      "family");
 	if (is_zero(&flow->source) || config_is_multicast(&flow->source) || is_broadcast(&flow->source))
-		return reader_fault(reader, setting, "source of a flow: accepted is one unicast address");
+		return reader_failure(reader, setting, "source of a flow: accepted is one unicast address");
 	return 0;
 }
 
@@ -88,23 +88,23 @@ int check_stream(const struct reader *reader, const config_setting_t *setting, c
 	                  (stream->receive_queue_slots + stream->slots_per_block - 1) / stream->slots_per_block + 1;
 
 	if (!check_is_name(stream->name))
-		return reader_fault(reader, values[STREAM_NAME].setting,
-		                    "name = \"%s\": accepted are letters, digits, '.', '_' and '-'", stream->name);
+		return reader_failure(reader, values[STREAM_NAME].setting,
+		                      "name = \"%s\": accepted are letters, digits, '.', '_' and '-'", stream->name);
 	if (history_slots < stream->receive_queue_slots)
-		return reader_fault(
+		return reader_failure(
 			reader, at(setting, &values[STREAM_HISTORY_BLOCKS]),
 			"history_blocks = %u of %u slots are less than receive_queue_slots = %u: accepted is "
 			"history_blocks = %u or more",
 			stream->history_blocks, stream->slots_per_block, stream->receive_queue_slots,
 			(stream->receive_queue_slots + stream->slots_per_block - 1) / stream->slots_per_block);
 	if (blocks * stream->slots_per_block > UINT32_MAX)
-		return reader_fault(
+		return reader_failure(
 			reader, at(setting, &values[STREAM_HISTORY_BLOCKS]),
 			"history_blocks = %u makes a ring of %llu slots: accepted are %u at most, spares for "
 			"max_consumers and lease_blocks included",
 			stream->history_blocks, (unsigned long long)(blocks * stream->slots_per_block), UINT32_MAX);
 	if (stream->payload_size < PADDED_PAYLOAD_BYTES && !stream->oversize_sink)
-		return reader_fault(
+		return reader_failure(
 			reader, at(setting, &values[STREAM_OVERSIZE_SINK]),
 			"payload_size = %u without oversize_sink: Ethernet pads shorter payloads to %d bytes, which "
 			"would not fit: accepted is oversize_sink = true, or payload_size = %d",
@@ -117,9 +117,9 @@ int check_name_is_new(const struct reader *reader, const config_setting_t *setti
 {
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (strcmp(config->streams[i].name, stream->name) == 0)
-			return reader_fault(reader, setting,
-			                    "name = \"%s\" is that of the stream at %s:%d too: accepted is a "
-			                    "name of its own",
-			                    stream->name, config->streams[i].file, config->streams[i].line);
+			return reader_failure(reader, setting,
+			                      "name = \"%s\" is that of the stream at %s:%d too: accepted is a "
+			                      "name of its own",
+			                      stream->name, config->streams[i].file, config->streams[i].line);
 	return 0;
 }

@@ -9,7 +9,7 @@
 #define CONFIG_FLOWS_MAX   256
 #define CONFIG_STREAMS_MAX 64
 
-/* Each: 0, or -EINVAL with the fault at the line of the setting in question. */
+/* Each: 0, or -EINVAL with the failure at the line of the setting in question. */
 
 int check_flow(const struct reader *reader, const config_setting_t *setting, const struct config_flow *flow);
 int check_stream(const struct reader *reader, const config_setting_t *setting, const struct value *values,

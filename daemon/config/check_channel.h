@@ -9,13 +9,13 @@
 #define CONFIG_DESTINATIONS_MAX 256
 #define CONFIG_CHANNELS_MAX     64
 
-/* Each: 0, or -errno with the fault at the line of the setting in question. */
+/* Each: 0, or -errno with the failure at the line of the setting in question. */
 
 int check_destination(const struct reader *reader, const struct value *values,
                       const struct config_destination *destination);
 int check_channel(const struct reader *reader, const struct value *values, const struct config_channel *channel);
 
 /** Against the channels that config has so far: the name is new, and who shares a worker wants the same of it. */
-int check_channel_among(const struct config *config, const struct config_channel *channel, struct fault *fault);
+int check_channel_among(const struct config *config, const struct config_channel *channel, struct failure *failure);
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef DAEMON_CONFIG_CONFIG_H
 #define DAEMON_CONFIG_CONFIG_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 
 #include <ibvcap/layout.h>
 #include <ibvcap/layout_tx.h>
@@ -153,14 +153,14 @@ struct config {
 };
 
 /**
- * Read and check a file. On error *config is untouched and fault holds "file:line: …", EX_CONFIG (or
+ * Read and check a file. On error *config is untouched and failure holds "file:line: …", EX_CONFIG (or
  * EX_NOINPUT where the file can't be read). Pure but for reading the file, those it includes (by a path that
  * is absolute or from the file's own directory) and the user database.
  */
-int config_load(const char *path, struct config **config, struct fault *fault);
+int config_load(const char *path, struct config **config, struct failure *failure);
 
 /** The same with a text that was read elsewhere; path is its name in messages, and where its includes start from. */
-int config_load_text(const char *path, const char *text, struct config **config, struct fault *fault);
+int config_load_text(const char *path, const char *text, struct config **config, struct failure *failure);
 
 /**
  * As a file with every key in it, defaults filled in, what was included in its place; of names and addresses one form.

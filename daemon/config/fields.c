@@ -28,13 +28,13 @@ int field_allocate_list(const struct reader *reader, struct config *config, cons
 	int n = config_setting_length(list);
 
 	if (n < 1 || n > max)
-		return reader_fault(reader, list, "%s has %d entries: accepted are 1 to %d", name, n, max);
+		return reader_failure(reader, list, "%s has %d entries: accepted are 1 to %d", name, n, max);
 	for (int i = 0; i < n; i++)
 		if (config_setting_type(config_setting_get_elem(list, (unsigned)i)) != CONFIG_TYPE_GROUP)
-			return reader_fault(reader, list, "entry %d of %s: accepted is a group, { key = value; … }",
-			                    i + 1, name);
+			return reader_failure(reader, list, "entry %d of %s: accepted is a group, { key = value; … }",
+			                      i + 1, name);
 	*array = config_allocate(config, (size_t)n, bytes);
-	return *array ? n : fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
+	return *array ? n : failure_set(reader->failure, EX_OSERR, ENOMEM, "out of memory");
 }
 
 int field_read_address(const struct reader *reader, const struct value *value, const char *key,
@@ -46,9 +46,9 @@ int field_read_address(const struct reader *reader, const struct value *value, c
 	address->family = strchr(value->string, ':') ? AF_INET6 : AF_INET;
 	if (inet_pton(address->family, value->string, address->address) == 1)
 		return 0;
-	return reader_fault(reader, value->setting,
-	                    "%s = \"%s\": accepted is an IPv4 or IPv6 address, \"239.1.2.3\" or \"ff05::1:2\"", key,
-	                    value->string);
+	return reader_failure(reader, value->setting,
+	                      "%s = \"%s\": accepted is an IPv4 or IPv6 address, \"239.1.2.3\" or \"ff05::1:2\"", key,
+	                      value->string);
 }
 
 int field_copy_string(const struct reader *reader, const struct value *value, const char *key, char *to, size_t bytes)
@@ -59,8 +59,8 @@ int field_copy_string(const struct reader *reader, const struct value *value, co
 		memcpy(to, value->string, length + 1);
 		return 0;
 	}
-	return reader_fault(reader, value->setting, "%s = \"%s\": accepted are 1 to %zu characters", key, value->string,
-	                    bytes - 1);
+	return reader_failure(reader, value->setting, "%s = \"%s\": accepted are 1 to %zu characters", key,
+	                      value->string, bytes - 1);
 }
 
 int field_read_ids(const struct reader *reader, struct config *config, const struct value *value, const char *key,
@@ -75,7 +75,7 @@ int field_read_ids(const struct reader *reader, struct config *config, const str
 		return 0;
 	array = config_allocate(config, (size_t)n, sizeof(*array));
 	if (!array)
-		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(reader->failure, EX_OSERR, ENOMEM, "out of memory");
 	for (int i = 0; i < n; i++) {
 		int r = names_read(reader, config_setting_get_elem(value->setting, (unsigned)i), key, resolve,
 		                   &array[i]);

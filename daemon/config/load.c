@@ -36,7 +36,7 @@ static int read_flow(const struct reader *reader, struct config *config, const c
 	flow->file = field_copy_file(reader, config, setting);
 	flow->text = render_group(config, &flow_keys, values);
 	if (!flow->file || !flow->text)
-		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(reader->failure, EX_OSERR, ENOMEM, "out of memory");
 	return check_flow(reader, setting, flow);
 }
 
@@ -116,7 +116,7 @@ static int read_stream(const struct reader *reader, struct config *config, const
 	stream->file = field_copy_file(reader, config, setting);
 	stream->text = render_group(config, &stream_keys, values);
 	if (!stream->file || !stream->text)
-		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(reader->failure, EX_OSERR, ENOMEM, "out of memory");
 	r = field_copy_string(reader, &values[STREAM_NAME], "name", stream->name, sizeof(stream->name));
 	if (r == 0)
 		r = field_copy_string(reader, &values[STREAM_INTERFACE], "interface", stream->interface,
@@ -162,8 +162,8 @@ static int read_mode(const struct reader *reader, const struct value *value, mod
 		*mode = (mode_t)bits;
 		return 0;
 	}
-	return reader_fault(reader, value->setting, "mode = \"%s\": accepted are octal permissions, \"0660\"",
-	                    value->string);
+	return reader_failure(reader, value->setting, "mode = \"%s\": accepted are octal permissions, \"0660\"",
+	                      value->string);
 }
 
 static int read_socket_group(const struct reader *reader, const struct value *value, gid_t *group)
@@ -183,8 +183,8 @@ static int read_control(const struct reader *reader, struct config *config, cons
 		r = field_copy_string(reader, &values[CONTROL_SOCKET], "socket", config->socket_path,
 		                      sizeof(config->socket_path));
 	if (r == 0 && config->socket_path[0] != '/')
-		r = reader_fault(reader, values[CONTROL_SOCKET].setting,
-		                 "socket = \"%s\": accepted is an absolute path", config->socket_path);
+		r = reader_failure(reader, values[CONTROL_SOCKET].setting,
+		                   "socket = \"%s\": accepted is an absolute path", config->socket_path);
 	if (r == 0)
 		r = read_mode(reader, &values[CONTROL_MODE], &config->socket_mode);
 	if (r == 0)
@@ -198,7 +198,7 @@ static int read_control(const struct reader *reader, struct config *config, cons
 	config->idle_timeout_s = (uint32_t)values[CONTROL_IDLE_TIMEOUT_S].integer;
 	config->restart_wait_s = (uint32_t)values[CONTROL_RESTART_WAIT_S].integer;
 	config->control_text = render_group(config, &control_keys, values);
-	return config->control_text ? 0 : fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
+	return config->control_text ? 0 : failure_set(reader->failure, EX_OSERR, ENOMEM, "out of memory");
 }
 
 /* ---- the file ------------------------------------------------------------------------------------ */
@@ -225,8 +225,8 @@ static int read_file(const struct reader *reader, struct config *config, const c
 	if (r == 0)
 		r = read_control_or_defaults(reader, config, &values[TOP_CONTROL]);
 	if (r == 0 && !values[TOP_STREAMS].setting && !values[TOP_CHANNELS].setting)
-		r = reader_fault(reader, root,
-		                 "the file needs 'streams' or 'channels': what is captured, what may be sent");
+		r = reader_failure(reader, root,
+		                   "the file needs 'streams' or 'channels': what is captured, what may be sent");
 	if (r == 0 && values[TOP_STREAMS].setting)
 		r = read_streams(reader, config, values[TOP_STREAMS].setting);
 	if (r == 0 && values[TOP_CHANNELS].setting)
@@ -234,17 +234,17 @@ static int read_file(const struct reader *reader, struct config *config, const c
 	if (r < 0)
 		return r;
 	config->text = render_group(config, &top_keys, values);
-	return config->text ? 0 : fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
+	return config->text ? 0 : failure_set(reader->failure, EX_OSERR, ENOMEM, "out of memory");
 }
 
-static int fault_unparsed(const struct reader *reader, const config_t *file)
+static int failure_unparsed(const struct reader *reader, const config_t *file)
 {
 	const char *text = config_error_text(file);
 	char where[PATH_MAX];
 
-	return fault_set(reader->fault, EX_CONFIG, EINVAL, "%s:%d: %s%s",
-	                 reader_file(reader, config_error_file(file), where, sizeof(where)), config_error_line(file),
-	                 text, strcmp(text, "syntax error") == 0 ? ": accepted is 'key = value;'" : "");
+	return failure_set(reader->failure, EX_CONFIG, EINVAL, "%s:%d: %s%s",
+	                   reader_file(reader, config_error_file(file), where, sizeof(where)), config_error_line(file),
+	                   text, strcmp(text, "syntax error") == 0 ? ": accepted is 'key = value;'" : "");
 }
 
 static int parse(const struct reader *reader, struct config *config, const char *text)
@@ -256,7 +256,7 @@ static int parse(const struct reader *reader, struct config *config, const char 
 	if (reader->directory)
 		config_set_include_dir(&file, reader->directory);
 	r = config_read_string(&file, text) ? read_file(reader, config, config_root_setting(&file))
-	                                    : fault_unparsed(reader, &file);
+	                                    : failure_unparsed(reader, &file);
 	config_destroy(&file);
 	return r;
 }
@@ -277,41 +277,41 @@ static int find_directory(struct config *config, const char *path, char **direct
 	return 0;
 }
 
-static int read_into(struct config *config, const char *path, const char *text, struct fault *fault)
+static int read_into(struct config *config, const char *path, const char *text, struct failure *failure)
 {
-	struct reader reader = {.path = path, .fault = fault};
+	struct reader reader = {.path = path, .failure = failure};
 	char *name = config_allocate(config, strlen(path) + 1, 1);
 	char *directory;
 	int r;
 
 	if (!name || find_directory(config, path, &directory) < 0)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	config->file = strcpy(name, path);
 	reader.directory = directory;
 	r = source_check(&reader, text);
 	return r == 0 ? parse(&reader, config, text) : r;
 }
 
-int config_load(const char *path, struct config **config, struct fault *fault)
+int config_load(const char *path, struct config **config, struct failure *failure)
 {
 	char *text;
 	int r = source_read(path, &text);
 
 	if (r < 0)
-		return fault_set(fault, EX_NOINPUT, -r, "%s: cannot be read: %s", path, source_error(r));
-	r = config_load_text(path, text, config, fault);
+		return failure_set(failure, EX_NOINPUT, -r, "%s: cannot be read: %s", path, source_error(r));
+	r = config_load_text(path, text, config, failure);
 	free(text);
 	return r;
 }
 
-int config_load_text(const char *path, const char *text, struct config **config, struct fault *fault)
+int config_load_text(const char *path, const char *text, struct config **config, struct failure *failure)
 {
 	struct config *c = calloc(1, sizeof(*c));
 	int r;
 
 	if (!c)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
-	r = read_into(c, path, text, fault);
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
+	r = read_into(c, path, text, failure);
 	if (r < 0) {
 		config_free(c);
 		return r;

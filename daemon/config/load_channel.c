@@ -30,10 +30,10 @@ static int read_mac(const struct reader *reader, const struct value *value, stru
 	if (!value->setting || value->string[0] == '\0')
 		return 0;
 	if (!parse_mac(value->string, mac) || (mac[0] & 1) || memcmp(mac, zero, sizeof(zero)) == 0)
-		return reader_fault(reader, value->setting,
-		                    "next_hop_mac = \"%s\": accepted is one station's Ethernet "
-		                    "address, \"02:00:00:00:0a:01\"",
-		                    value->string);
+		return reader_failure(reader, value->setting,
+		                      "next_hop_mac = \"%s\": accepted is one station's Ethernet "
+		                      "address, \"02:00:00:00:0a:01\"",
+		                      value->string);
 	destination->has_next_hop_mac = true;
 	return 0;
 }
@@ -55,7 +55,7 @@ static int read_destination(const struct reader *reader, struct config *config, 
 	destination->file = field_copy_file(reader, config, setting);
 	destination->text = render_group(config, &destination_keys, values);
 	if (!destination->file || !destination->text)
-		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(reader->failure, EX_OSERR, ENOMEM, "out of memory");
 	return check_destination(reader, values, destination);
 }
 
@@ -141,7 +141,7 @@ static int read_channel(const struct reader *reader, struct config *config, cons
 	channel->file = field_copy_file(reader, config, setting);
 	channel->text = render_group(config, &channel_keys, values);
 	if (!channel->file || !channel->text)
-		return fault_set(reader->fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(reader->failure, EX_OSERR, ENOMEM, "out of memory");
 	r = read_texts(reader, config, values, channel);
 	if (r == 0)
 		r = read_destinations(reader, config, values[CHANNEL_DESTINATIONS].setting, channel);
@@ -162,7 +162,7 @@ int load_channels(const struct reader *reader, struct config *config, const conf
 		int r = read_channel(reader, config, config_setting_get_elem(list, (unsigned)i), &channels[i]);
 
 		if (r == 0)
-			r = check_channel_among(config, &channels[i], reader->fault);
+			r = check_channel_among(config, &channels[i], reader->failure);
 		if (r < 0)
 			return r;
 		config->n_channels++;

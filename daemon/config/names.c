@@ -69,15 +69,15 @@ int names_read(const struct reader *reader, const config_setting_t *setting, con
 		snprintf(number, sizeof(number), "%lld", config_setting_get_int64(setting));
 		break;
 	default:
-		return reader_fault(reader, setting, "%s: accepted are names and numbers, \"anna\" or 1001", key);
+		return reader_failure(reader, setting, "%s: accepted are names and numbers, \"anna\" or 1001", key);
 	}
 	if (read_number(text, id))
 		return 0;
 	r = resolve(text, id);
 	if (r == -ENOENT)
-		return reader_fault(reader, setting,
-		                    "%s: this machine knows no '%s': accepted are names that 'getent' finds "
-		                    "and numbers",
-		                    key, text);
-	return r < 0 ? reader_fault(reader, setting, "%s: '%s' cannot be looked up: %s", key, text, strerror(-r)) : 0;
+		return reader_failure(reader, setting,
+		                      "%s: this machine knows no '%s': accepted are names that 'getent' finds "
+		                      "and numbers",
+		                      key, text);
+	return r < 0 ? reader_failure(reader, setting, "%s: '%s' cannot be looked up: %s", key, text, strerror(-r)) : 0;
 }

@@ -21,7 +21,7 @@ const char *reader_file(const struct reader *reader, const char *name, char *buf
 	return buffer;
 }
 
-int reader_fault(const struct reader *reader, const config_setting_t *setting, const char *format, ...)
+int reader_failure(const struct reader *reader, const config_setting_t *setting, const char *format, ...)
 {
 	unsigned line = config_setting_source_line(setting);
 	char text[640], file[PATH_MAX];
@@ -30,9 +30,9 @@ int reader_fault(const struct reader *reader, const config_setting_t *setting, c
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	return fault_set(reader->fault, EX_CONFIG, EINVAL, "%s:%u: %s",
-	                 reader_file(reader, config_setting_source_file(setting), file, sizeof(file)), line ? line : 1,
-	                 text); /* the file itself has line 0 */
+	return failure_set(reader->failure, EX_CONFIG, EINVAL, "%s:%u: %s",
+	                   reader_file(reader, config_setting_source_file(setting), file, sizeof(file)),
+	                   line ? line : 1, text); /* the file itself has line 0 */
 }
 
 static const char *type_found(const config_setting_t *setting)
@@ -95,15 +95,15 @@ static int read_integer(const struct reader *reader, const config_setting_t *set
 
 	/* libconfig 1.5 cuts what is hexadecimal and over 32 bits without a word. */
 	if (config_setting_get_format(setting) == CONFIG_FORMAT_HEX)
-		return reader_fault(reader, setting, "%s is hexadecimal: accepted is %s, in decimal", key->name,
-		                    key_accepted(key, accepted, sizeof(accepted)));
+		return reader_failure(reader, setting, "%s is hexadecimal: accepted is %s, in decimal", key->name,
+		                      key_accepted(key, accepted, sizeof(accepted)));
 	value->integer = config_setting_get_int64(setting);
 	if (value->integer >= key->min && value->integer <= key->max &&
 	    (!key->multiple_of || value->integer % key->multiple_of == 0) &&
 	    (!key->power_of_two || (value->integer & (value->integer - 1)) == 0))
 		return 0;
-	return reader_fault(reader, setting, "%s = %" PRId64 ": accepted is %s", key->name, value->integer,
-	                    key_accepted(key, accepted, sizeof(accepted)));
+	return reader_failure(reader, setting, "%s = %" PRId64 ": accepted is %s", key->name, value->integer,
+	                      key_accepted(key, accepted, sizeof(accepted)));
 }
 
 static int read_choice(const struct reader *reader, const config_setting_t *setting, const struct key *key,
@@ -114,8 +114,8 @@ static int read_choice(const struct reader *reader, const config_setting_t *sett
 	for (value->integer = 0; key->choices[value->integer]; value->integer++)
 		if (strcmp(key->choices[value->integer], value->string) == 0)
 			return 0;
-	return reader_fault(reader, setting, "%s = \"%s\": accepted is %s", key->name, value->string,
-	                    key_accepted(key, accepted, sizeof(accepted)));
+	return reader_failure(reader, setting, "%s = \"%s\": accepted is %s", key->name, value->string,
+	                      key_accepted(key, accepted, sizeof(accepted)));
 }
 
 static int read_value(const struct reader *reader, const config_setting_t *setting, const struct key *key,
@@ -125,8 +125,8 @@ static int read_value(const struct reader *reader, const config_setting_t *setti
 
 	value->setting = setting;
 	if (!has_type(key, setting))
-		return reader_fault(reader, setting, "%s is %s: accepted is %s", key->name, type_found(setting),
-		                    key_accepted(key, accepted, sizeof(accepted)));
+		return reader_failure(reader, setting, "%s is %s: accepted is %s", key->name, type_found(setting),
+		                      key_accepted(key, accepted, sizeof(accepted)));
 	switch (key->type) {
 	case KEY_INTEGER:
 		return read_integer(reader, setting, key, value);
@@ -166,16 +166,16 @@ int reader_read_group(const struct reader *reader, const config_setting_t *setti
 		int r;
 
 		if (key < 0)
-			return reader_fault(reader, entry, "unknown key '%s' in %s: accepted are %s",
-			                    config_setting_name(entry), group->what,
-			                    key_group_names(group, names, sizeof(names)));
+			return reader_failure(reader, entry, "unknown key '%s' in %s: accepted are %s",
+			                      config_setting_name(entry), group->what,
+			                      key_group_names(group, names, sizeof(names)));
 		r = read_value(reader, entry, &group->keys[key], &values[key]);
 		if (r < 0)
 			return r;
 	}
 	for (unsigned i = 0; i < group->n_keys; i++)
 		if (group->keys[i].required && !values[i].setting)
-			return reader_fault(reader, setting, "%s needs '%s': %s", group->what, group->keys[i].name,
-			                    group->keys[i].description);
+			return reader_failure(reader, setting, "%s needs '%s': %s", group->what, group->keys[i].name,
+			                      group->keys[i].description);
 	return 0;
 }

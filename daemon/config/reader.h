@@ -3,7 +3,7 @@
 #ifndef DAEMON_CONFIG_READER_H
 #define DAEMON_CONFIG_READER_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 #include "daemon/config/keys.h"
 
 #include <libconfig.h>
@@ -20,14 +20,14 @@ struct value {
 struct reader {
 	const char *path;
 	const char *directory; /* of path, which @include starts from; NULL = the process' own */
-	struct fault *fault;
+	struct failure *failure;
 };
 
 /** The file that libconfig calls by this name (NULL: the main one); returns it or buffer. */
 const char *reader_file(const struct reader *reader, const char *name, char *buffer, size_t bytes);
 
 /** Fault "file:line: …", EX_CONFIG; returns -EINVAL. */
-int reader_fault(const struct reader *reader, const config_setting_t *setting, const char *format, ...)
+int reader_failure(const struct reader *reader, const config_setting_t *setting, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /** Check every setting of a group against its table and fill in values, defaults included. 0 or -EINVAL. */

@@ -92,8 +92,8 @@ static int skip_block_comment(struct cursor *c)
 	const char *end = strstr(c->at + 2, "*/");
 
 	if (!end)
-		return fault_set(c->reader->fault, EX_CONFIG, EINVAL,
-		                 "%s:%u: a comment without an end: accepted is /* … */", c->file, c->line);
+		return failure_set(c->reader->failure, EX_CONFIG, EINVAL,
+		                   "%s:%u: a comment without an end: accepted is /* … */", c->file, c->line);
 	skip(c, (size_t)(end + 2 - c->at));
 	return 0;
 }
@@ -116,9 +116,9 @@ static int check_number(struct cursor *c)
 			c->at++;
 		return 0;
 	}
-	return fault_set(c->reader->fault, EX_CONFIG, EINVAL,
-	                 "%s:%u: %.*s is too large: accepted are integers up to %d", c->file, c->line,
-	                 end - number > 40 ? 40 : (int)(end - number), number, INT32_MAX);
+	return failure_set(c->reader->failure, EX_CONFIG, EINVAL,
+	                   "%s:%u: %.*s is too large: accepted are integers up to %d", c->file, c->line,
+	                   end - number > 40 ? 40 : (int)(end - number), number, INT32_MAX);
 }
 
 static bool is_first_in_line(const struct cursor *c)
@@ -138,13 +138,13 @@ static int check_included(const struct cursor *c, const char *name)
 	int r;
 
 	if (c->depth == INCLUDE_DEPTH_MAX)
-		return fault_set(c->reader->fault, EX_CONFIG, ELOOP,
-		                 "%s:%u: @include \"%s\": accepted are files that include each other %d deep", c->file,
-		                 c->line, name, INCLUDE_DEPTH_MAX);
+		return failure_set(c->reader->failure, EX_CONFIG, ELOOP,
+		                   "%s:%u: @include \"%s\": accepted are files that include each other %d deep",
+		                   c->file, c->line, name, INCLUDE_DEPTH_MAX);
 	r = source_read(file, &text);
 	if (r < 0)
-		return fault_set(c->reader->fault, EX_CONFIG, -r, "%s:%u: @include \"%s\": %s cannot be read: %s",
-		                 c->file, c->line, name, file, source_error(r));
+		return failure_set(c->reader->failure, EX_CONFIG, -r, "%s:%u: @include \"%s\": %s cannot be read: %s",
+		                   c->file, c->line, name, file, source_error(r));
 	r = check_text(c->reader, file, text, c->depth + 1);
 	free(text);
 	return r;

@@ -16,7 +16,7 @@ int source_read(const char *path, char **text);
 /** What an error of source_read() means. */
 const char *source_error(int error);
 
-/** Check the main file's text and the files it includes. 0, or the fault at its file:line. */
+/** Check the main file's text and the files it includes. 0, or the failure at its file:line. */
 int source_check(const struct reader *reader, const char *text);
 
 #endif

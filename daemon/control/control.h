@@ -7,7 +7,7 @@
 #ifndef DAEMON_CONTROL_CONTROL_H
 #define DAEMON_CONTROL_CONTROL_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
 #include "daemon/control/listener.h"
 #include "daemon/control/readers.h"
@@ -73,8 +73,9 @@ struct control_channel {
 	const char *backend;
 	const char *state;     /* "sending", "unresolved", "link_down", "failed", "ending" */
 	uint32_t n_unresolved; /* destinations without a next hop */
-	/** Let the device read a sender's arena, which outlives that; 0 or -errno and the fault. These two: any thread. */
-	int (*register_arena)(void *context, const struct shm *arena, const void **registration, struct fault *fault);
+	/** Let the device read a sender's arena, which outlives that; 0 or -errno and the failure. These two: any thread. */
+	int (*register_arena)(void *context, const struct shm *arena, const void **registration,
+	                      struct failure *failure);
 	void (*unregister_arena)(void *context, const void *registration);
 	/** It has ended, and the last of its senders is gone. Control thread; nothing may be removed from within. */
 	void (*emptied)(void *context);
@@ -93,10 +94,10 @@ struct control_options {
 	void (*worker_ended)(void *context, const struct control_ring *ring, int error);
 	/**
 	 * An administrator asks for another configuration. 0: it is on its way, and control_changed() is called from
-	 * the loop when it has come to an end; until then nothing else is asked for. Or -errno and the fault, nothing
+	 * the loop when it has come to an end; until then nothing else is asked for. Or -errno and the failure, nothing
 	 * is changed.
 	 */
-	int (*change)(void *context, const struct wire_change *change, struct fault *fault);
+	int (*change)(void *context, const struct wire_change *change, struct failure *failure);
 	void *context;
 };
 
@@ -104,9 +105,9 @@ struct control;
 
 /**
  * Serve clients from now on. Everything that options points at must outlive control; options itself is
- * copied. 0 or -errno with the fault.
+ * copied. 0 or -errno with the failure.
  */
-int control_new(struct control **control, const struct control_options *options, struct fault *fault);
+int control_new(struct control **control, const struct control_options *options, struct failure *failure);
 
 /** Consumers may attach to it from now on. 0 or -errno. */
 int control_add_ring(struct control *control, const struct control_ring *ring);

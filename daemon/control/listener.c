@@ -39,7 +39,7 @@ static int find_owner(const struct sockaddr_un *address, pid_t *pid)
 }
 
 /* Something is at the path already. 0: it was a stale socket and is gone. */
-static int clear_path(const struct sockaddr_un *address, struct fault *fault)
+static int clear_path(const struct sockaddr_un *address, struct failure *failure)
 {
 	const char *path = address->sun_path;
 	struct stat status;
@@ -47,32 +47,32 @@ static int clear_path(const struct sockaddr_un *address, struct fault *fault)
 	int r;
 
 	if (lstat(path, &status) < 0)
-		return errno == ENOENT
-		               ? 0
-		               : fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
+		return errno == ENOENT ? 0
+		                       : failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path,
+		                                     strerror(errno));
 	if (!S_ISSOCK(status.st_mode))
-		return fault_set(
-			fault, EX_CONFIG, EEXIST,
+		return failure_set(
+			failure, EX_CONFIG, EEXIST,
 			"control socket '%s': the path is taken by something that is not a socket, and is left "
 			"alone; remove it or set another path",
 			path);
 	r = find_owner(address, &pid);
 	if (r > 0)
-		return fault_set(
-			fault, EX_TEMPFAIL, EADDRINUSE,
+		return failure_set(
+			failure, EX_TEMPFAIL, EADDRINUSE,
 			"control socket '%s': taken by process %d, which is alive; stop it or set another path", path,
 			(int)pid);
 	if (r < 0)
-		return fault_set(fault, r == -EACCES ? EX_NOPERM : EX_OSERR, -r,
-		                 "control socket '%s': the path is taken, and asking who listens there failed: %s",
-		                 path, strerror(-r));
+		return failure_set(failure, r == -EACCES ? EX_NOPERM : EX_OSERR, -r,
+		                   "control socket '%s': the path is taken, and asking who listens there failed: %s",
+		                   path, strerror(-r));
 	if (unlink(path) < 0 && errno != ENOENT)
-		return fault_set(fault, EX_NOPERM, errno, "control socket '%s': cannot remove the stale socket: %s",
-		                 path, strerror(errno));
+		return failure_set(failure, EX_NOPERM, errno, "control socket '%s': cannot remove the stale socket: %s",
+		                   path, strerror(errno));
 	return 0;
 }
 
-static int bind_path(int fd, const struct sockaddr_un *address, struct fault *fault)
+static int bind_path(int fd, const struct sockaddr_un *address, struct failure *failure)
 {
 	const char *help = "";
 	int exit_code;
@@ -88,22 +88,22 @@ static int bind_path(int fd, const struct sockaddr_un *address, struct fault *fa
 		help = "; as a service it may write below /run/ibvcapd only: set a path there";
 	else if (exit_code == EX_NOPERM)
 		help = "; give its directory to the daemon's user (chown), or set another path";
-	return fault_set(fault, exit_code, errno, "control socket '%s': cannot be made: %s%s", address->sun_path,
-	                 strerror(errno), help);
+	return failure_set(failure, exit_code, errno, "control socket '%s': cannot be made: %s%s", address->sun_path,
+	                   strerror(errno), help);
 }
 
 /* Before listen(): until then nobody can connect, whatever the mode. */
-static int set_rights(const struct listener *listener, mode_t mode, gid_t group, struct fault *fault)
+static int set_rights(const struct listener *listener, mode_t mode, gid_t group, struct failure *failure)
 {
 	if (group != (gid_t)-1 && chown(listener->path, (uid_t)-1, group) < 0)
-		return fault_set(
-			fault, EX_NOPERM, errno,
+		return failure_set(
+			failure, EX_NOPERM, errno,
 			"control socket '%s': cannot be given to group %u: %s; make the daemon's user a member of it "
 			"(usermod -aG), or set another group",
 			listener->path, (unsigned)group, strerror(errno));
 	if (chmod(listener->path, mode) < 0)
-		return fault_set(fault, EX_OSERR, errno, "control socket '%s': cannot be set to mode %04o: %s",
-		                 listener->path, (unsigned)mode, strerror(errno));
+		return failure_set(failure, EX_OSERR, errno, "control socket '%s': cannot be set to mode %04o: %s",
+		                   listener->path, (unsigned)mode, strerror(errno));
 	return 0;
 }
 
@@ -117,30 +117,30 @@ static void note_inode(struct listener *listener)
 	listener->inode = status.st_ino;
 }
 
-int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct fault *fault)
+int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct failure *failure)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int r;
 
 	*listener = (struct listener)LISTENER_INIT;
 	if (strlen(path) >= sizeof(address.sun_path))
-		return fault_set(fault, EX_CONFIG, ENAMETOOLONG, "control socket '%s': longer than %zu bytes", path,
-		                 sizeof(address.sun_path) - 1);
+		return failure_set(failure, EX_CONFIG, ENAMETOOLONG, "control socket '%s': longer than %zu bytes", path,
+		                   sizeof(address.sun_path) - 1);
 	strcpy(address.sun_path, path);
-	r = clear_path(&address, fault);
+	r = clear_path(&address, failure);
 	if (r < 0)
 		return r;
 	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (listener->fd < 0)
-		return fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
-	r = bind_path(listener->fd, &address, fault);
+		return failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
+	r = bind_path(listener->fd, &address, failure);
 	if (r < 0)
 		goto fail;
 	strcpy(listener->path, path);
 	note_inode(listener);
-	r = set_rights(listener, mode, group, fault);
+	r = set_rights(listener, mode, group, failure);
 	if (r == 0 && listen(listener->fd, BACKLOG) < 0)
-		r = fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
+		r = failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
 	if (r == 0)
 		return 0;
 
@@ -157,7 +157,8 @@ static bool is_ours(const struct listener *listener)
 	return lstat(listener->path, &status) == 0 && status.st_uid == geteuid();
 }
 
-int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group, struct fault *fault)
+int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group,
+                   struct failure *failure)
 {
 	int flags = fcntl(fd, F_GETFL);
 	int r = 0;
@@ -166,9 +167,9 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 	snprintf(listener->path, sizeof(listener->path), "%s", path);
 	note_inode(listener);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		r = fault_set(fault, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
+		r = failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
 	else if (is_ours(listener))
-		r = set_rights(listener, mode, group, fault);
+		r = set_rights(listener, mode, group, failure);
 	if (r < 0)
 		listener_close(listener);
 	return r;

@@ -3,7 +3,7 @@
 #ifndef DAEMON_CONTROL_LISTENER_H
 #define DAEMON_CONTROL_LISTENER_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -27,13 +27,14 @@ struct listener {
  * EX_TEMPFAIL naming its pid; anything that is not a socket is left alone, EX_CONFIG. group (gid_t)-1:
  * as it comes. Clients may connect from now on and wait until they are served.
  */
-int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct fault *fault);
+int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct failure *failure);
 
 /**
  * The same with a socket that listens at path already, from an earlier run, or (then with the rights that it has) made by
  * another user for us. Taken over, also on failure.
  */
-int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group, struct fault *fault);
+int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group,
+                   struct failure *failure);
 
 /** Close, and unlink the path if it is still the socket that was made, and nobody keeps it. Any state. */
 void listener_close(struct listener *listener);

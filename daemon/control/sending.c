@@ -33,8 +33,8 @@ static int make_socket(struct sending *sending)
 	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
-		return fault_set(&sending->fault, EX_OSERR, errno, "channel '%s': no socket for another sender: %s",
-		                 sending->channel, strerror(errno));
+		return failure_set(&sending->failure, EX_OSERR, errno, "channel '%s': no socket for another sender: %s",
+		                   sending->channel, strerror(errno));
 	sending->theirs = ends[0];
 	sending->sender.socket = ends[1];
 	return 0;
@@ -46,7 +46,7 @@ static void make(struct job *job)
 {
 	struct sending *sending = sending_of(job);
 
-	sending->result = sender_init(&sending->sender, &sending->options, &sending->fault);
+	sending->result = sender_init(&sending->sender, &sending->options, &sending->failure);
 	if (sending->result == 0)
 		sending->result = make_socket(sending);
 	else
@@ -58,12 +58,12 @@ static int seal_memory(struct sending *sending)
 	int r = sender_seal(&sending->sender);
 
 	if (r == -EPERM)
-		return fault_set(&sending->fault, EX_NOPERM, EPERM,
-		                 "channel '%s': the sender has sealed what it was given; it is not to",
-		                 sending->channel);
-	return r < 0 ? fault_set(&sending->fault, EX_OSERR, -r,
-	                         "channel '%s': the sender's memory cannot be sealed: %s", sending->channel,
-	                         strerror(-r))
+		return failure_set(&sending->failure, EX_NOPERM, EPERM,
+		                   "channel '%s': the sender has sealed what it was given; it is not to",
+		                   sending->channel);
+	return r < 0 ? failure_set(&sending->failure, EX_OSERR, -r,
+	                           "channel '%s': the sender's memory cannot be sealed: %s", sending->channel,
+	                           strerror(-r))
 	             : 0;
 }
 
@@ -75,7 +75,7 @@ static void seal(struct job *job)
 	sending->result = seal_memory(sending);
 	if (sending->result == 0)
 		sending->result = channel->register_arena(channel->context, &sending->sender.arena,
-		                                          &sending->sender.registration, &sending->fault);
+		                                          &sending->sender.registration, &sending->failure);
 }
 
 static void break_up(struct job *job)
@@ -212,8 +212,8 @@ static int mail_to_worker(struct sending *sending)
 	int r = notifier_add_sender(sending->point->transmit->notifier, &sending->sender, sending->uid);
 
 	if (r < 0)
-		return fault_set(&sending->fault, EX_TEMPFAIL, -r, "channel '%s': too many senders of %s",
-		                 channel->config->name, channel->config->interface);
+		return failure_set(&sending->failure, EX_TEMPFAIL, -r, "channel '%s': too many senders of %s",
+		                   channel->config->name, channel->config->interface);
 	sending->lent = sending->awaits_answer = mailbox_send(channel->transmit->inbox, &mail) == 0;
 	if (!sending->lent)
 		notifier_remove(sending->point->transmit->notifier, sending->sender.page);
@@ -242,13 +242,13 @@ static int go_on(struct sending *sending, int (*step)(struct sending *sending))
 
 	if (sending->result == 0 && sending->point->ending != IBVCAP_REASON_NONE)
 		sending->result =
-			fault_set(&sending->fault, EX_UNAVAILABLE, ENODEV, SENDING_CHANNEL_ENDS, sending->channel);
+			failure_set(&sending->failure, EX_UNAVAILABLE, ENODEV, SENDING_CHANNEL_ENDS, sending->channel);
 	if (sending->result == 0)
 		r = step(sending);
 	if (r < 0 || sending->result == 0)
 		return r;
 	sending_free(sending);
-	return session_send_error(session, sending->result, "%s", sending->fault.text);
+	return session_send_error(session, sending->result, "%s", sending->failure.text);
 }
 
 static void done(struct job *job)

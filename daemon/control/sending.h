@@ -11,7 +11,7 @@
 #ifndef DAEMON_CONTROL_SENDING_H
 #define DAEMON_CONTROL_SENDING_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 #include "daemon/control/kept.h"
 #include "daemon/control/preparer.h"
 #include "daemon/ring/sender.h"
@@ -57,7 +57,7 @@ struct sending {
 	char channel[IBVCAP_CHANNEL_NAME_MAX];
 	struct sender_options options;
 	int result;
-	struct fault fault;
+	struct failure failure;
 };
 
 /** In the point's list; the memory is made, and the client is told. 0 or -ENOMEM. */

@@ -180,7 +180,7 @@ static int set_up(struct control *control)
 	                       on_client, control);
 }
 
-int control_new(struct control **control, const struct control_options *options, struct fault *fault)
+int control_new(struct control **control, const struct control_options *options, struct failure *failure)
 {
 	struct control *c = calloc(1, sizeof(*c));
 	int r = -ENOMEM;
@@ -205,8 +205,8 @@ int control_new(struct control **control, const struct control_options *options,
 	}
 	if (r < 0) {
 		control_free(c);
-		return fault_set(fault, EX_OSERR, -r, "control socket '%s': cannot be served: %s",
-		                 options->listener->path, strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "control socket '%s': cannot be served: %s",
+		                   options->listener->path, strerror(-r));
 	}
 	*control = c;
 	return 0;

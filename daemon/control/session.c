@@ -99,14 +99,15 @@ static int refuse(struct session *session, int error, const char *what)
 {
 	struct control *control = session->control;
 
-	if (control_should_log(++control->n_faults))
+	if (control_should_log(++control->n_malformed))
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_CLIENT_BAD,
 		                                .peer = "CLIENT",
 		                                .pid = session->peer.pid,
 		                                .uid = session->peer.uid},
 		            "control socket: %s from process %d of user %u: hung up (%llu so far)", what,
-		            (int)session->peer.pid, (unsigned)session->peer.uid, (unsigned long long)control->n_faults);
+		            (int)session->peer.pid, (unsigned)session->peer.uid,
+		            (unsigned long long)control->n_malformed);
 	session_send_error(session, error, "%s%s%s", what,
 	                   error == -EAGAIN ? "; the administrator can raise it in " : "",
 	                   error == -EAGAIN ? control->options.config->file : "");
@@ -129,7 +130,7 @@ int session_send_changed(struct session *session, int error, const char *text)
 static int change_request(struct session *session, const struct wire_change *change)
 {
 	const struct control_options *options = &session->control->options;
-	struct fault fault = {.text = ""};
+	struct failure failure = {.text = ""};
 	int r;
 
 	if (!rights_to_change(&session->peer, geteuid()))
@@ -137,9 +138,9 @@ static int change_request(struct session *session, const struct wire_change *cha
 			session, -EACCES,
 			"the configuration is not for user %u to change: only for root and the daemon's user",
 			(unsigned)session->peer.uid);
-	r = options->change(options->context, change, &fault);
+	r = options->change(options->context, change, &failure);
 	if (r < 0)
-		return session_send_changed(session, r, fault.text);
+		return session_send_changed(session, r, failure.text);
 	session->control->changing = session;
 	return 0;
 }

@@ -69,14 +69,14 @@ bool flow_is_same(const struct config_flow *a, const struct config_flow *b)
 	       a->source_port == b->source_port && a->vlan == b->vlan;
 }
 
-static int check_layout(const struct config_stream *stream, struct fault *fault)
+static int check_layout(const struct config_stream *stream, struct failure *failure)
 {
 	uint32_t header_bytes = flow_header_bytes(&stream->flows[0]);
 
 	for (uint32_t i = 1; i < stream->n_flows; i++)
 		if (flow_header_bytes(&stream->flows[i]) != header_bytes)
-			return fault_set(
-				fault, EX_CONFIG, EINVAL,
+			return failure_set(
+				failure, EX_CONFIG, EINVAL,
 				"%s:%d: stream '%s': this flow has %u bytes of headers and the one at %s:%d has %u, "
 				"but a queue splits all packets at one place: accepted are flows that are all IPv4 or "
 				"all IPv6, all with a VLAN or all without; make it a stream of its own",
@@ -90,7 +90,7 @@ static int check_layout(const struct config_stream *stream, struct fault *fault)
  * Which queue gets a packet that two rules match, or whether both get a copy, is not the same on every
  * device (verbs rules): not accepted.
  */
-static int check_overlap(const struct config *config, uint32_t stream, uint32_t flow, struct fault *fault)
+static int check_overlap(const struct config *config, uint32_t stream, uint32_t flow, struct failure *failure)
 {
 	const struct config_stream *mine = &config->streams[stream];
 
@@ -100,8 +100,8 @@ static int check_overlap(const struct config *config, uint32_t stream, uint32_t 
 
 		for (uint32_t i = 0; i < n_flows && strcmp(other->interface, mine->interface) == 0; i++)
 			if (flow_overlaps(&other->flows[i], &mine->flows[flow]))
-				return fault_set(
-					fault, EX_CONFIG, EINVAL,
+				return failure_set(
+					failure, EX_CONFIG, EINVAL,
 					"%s:%d: stream '%s': this flow to port %u overlaps with that of stream '%s' at "
 					"%s:%d, on the same interface: accepted are flows of which no packet matches "
 					"two "
@@ -115,13 +115,13 @@ static int check_overlap(const struct config *config, uint32_t stream, uint32_t 
 	return 0;
 }
 
-int flow_check(const struct config *config, struct fault *fault)
+int flow_check(const struct config *config, struct failure *failure)
 {
 	for (uint32_t s = 0; s < config->n_streams; s++) {
-		int r = check_layout(&config->streams[s], fault);
+		int r = check_layout(&config->streams[s], failure);
 
 		for (uint32_t i = 0; i < config->streams[s].n_flows && r == 0; i++)
-			r = check_overlap(config, s, i, fault);
+			r = check_overlap(config, s, i, failure);
 		if (r < 0)
 			return r;
 	}

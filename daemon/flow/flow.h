@@ -6,7 +6,7 @@
 #ifndef DAEMON_FLOW_FLOW_H
 #define DAEMON_FLOW_FLOW_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
 
 #include <stdbool.h>
@@ -38,7 +38,7 @@ void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6]
  * Check the flows of all streams against each other: one header layout a stream, no rule twice on one
  * interface. Fault: EX_CONFIG with file:line.
  */
-int flow_check(const struct config *config, struct fault *fault);
+int flow_check(const struct config *config, struct failure *failure);
 
 /** The same rule, wherever it stands. */
 bool flow_is_same(const struct config_flow *a, const struct config_flow *b);

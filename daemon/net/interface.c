@@ -30,16 +30,16 @@ static void list_interfaces(char *text, size_t bytes)
 		if_freenameindex(interfaces);
 }
 
-static int fault_missing(const char *name, struct fault *fault)
+static int failure_missing(const char *name, struct failure *failure)
 {
 	char interfaces[512];
 
-	if (!fault)
+	if (!failure)
 		return -ENODEV;
 	list_interfaces(interfaces, sizeof(interfaces));
-	return fault_set(fault, EX_UNAVAILABLE, ENODEV,
-	                 "interface %.64s: this network namespace has none of that name; it has %s", name,
-	                 interfaces[0] ? interfaces : "no interface at all");
+	return failure_set(failure, EX_UNAVAILABLE, ENODEV,
+	                   "interface %.64s: this network namespace has none of that name; it has %s", name,
+	                   interfaces[0] ? interfaces : "no interface at all");
 }
 
 static int read_interface(int socket, const char *name, struct net_interface *interface)
@@ -63,22 +63,22 @@ static int read_interface(int socket, const char *name, struct net_interface *in
 	return 0;
 }
 
-int net_interface_read(const char *name, struct net_interface *interface, struct fault *fault)
+int net_interface_read(const char *name, struct net_interface *interface, struct failure *failure)
 {
 	struct net_interface found = {0};
 	int fd, r;
 
 	if (strlen(name) >= IFNAMSIZ)
-		return fault_missing(name, fault);
+		return failure_missing(name, failure);
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return fault_set(fault, EX_OSERR, errno, "interface %s: cannot be read: %s", name, strerror(errno));
+		return failure_set(failure, EX_OSERR, errno, "interface %s: cannot be read: %s", name, strerror(errno));
 	r = read_interface(fd, name, &found);
 	close(fd);
 	if (r == -ENODEV)
-		return fault_missing(name, fault);
+		return failure_missing(name, failure);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "interface %s: cannot be read: %s", name, strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "interface %s: cannot be read: %s", name, strerror(-r));
 	*interface = found;
 	return 0;
 }

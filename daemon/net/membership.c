@@ -154,7 +154,7 @@ static int find_interface(const struct flow_rule *rule, unsigned *interface_inde
 }
 
 int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
-                    struct fault *fault)
+                    struct failure *failure)
 {
 	char group[128], interface[IF_NAMESIZE];
 	int r, found;
@@ -163,8 +163,8 @@ int membership_join(struct membership *membership, unsigned interface_index, con
 		return 0;
 	found = find_interface(rule, &interface_index);
 	if (found < 0)
-		return fault_set(fault, EX_OSERR, -found, "the interface of VLAN %d cannot be looked for: %s",
-		                 rule->vlan, strerror(-found));
+		return failure_set(failure, EX_OSERR, -found, "the interface of VLAN %d cannot be looked for: %s",
+		                   rule->vlan, strerror(-found));
 	r = join_on_open_sockets(membership, interface_index, rule);
 	if (is_full(r))
 		r = join_on_new_socket(membership, interface_index, rule);
@@ -172,7 +172,7 @@ int membership_join(struct membership *membership, unsigned interface_index, con
 		return found;
 	if (!if_indextoname(interface_index, interface))
 		snprintf(interface, sizeof(interface), "%u", interface_index);
-	return fault_set(fault, r == -ENODEV ? EX_UNAVAILABLE : EX_OSERR, -r,
-	                 "interface %s: cannot join the group of %s: %s%s", interface,
-	                 flow_format(rule, group, sizeof(group)), strerror(-r), remedy(r, rule));
+	return failure_set(failure, r == -ENODEV ? EX_UNAVAILABLE : EX_OSERR, -r,
+	                   "interface %s: cannot join the group of %s: %s%s", interface,
+	                   flow_format(rule, group, sizeof(group)), strerror(-r), remedy(r, rule));
 }

@@ -314,21 +314,22 @@ static int open_all(struct neighbours *neighbours)
 	return r < 0 ? r : 0;
 }
 
-int neighbours_new(struct neighbours **neighbours, sd_event *event, struct fault *fault)
+int neighbours_new(struct neighbours **neighbours, sd_event *event, struct failure *failure)
 {
 	struct neighbours *n = calloc(1, sizeof(*n));
 	int r;
 
 	if (!n)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	TAILQ_INIT(&n->all);
 	n->event = sd_event_ref(event);
 	n->probe = (struct probe){-1, -1};
 	r = open_all(n);
 	if (r < 0) {
 		neighbours_free(n);
-		return fault_set(fault, EX_OSERR, -r,
-		                 "the kernel cannot be asked for routes and neighbours (rtnetlink): %s", strerror(-r));
+		return failure_set(failure, EX_OSERR, -r,
+		                   "the kernel cannot be asked for routes and neighbours (rtnetlink): %s",
+		                   strerror(-r));
 	}
 	*neighbours = n;
 	return 0;

@@ -15,7 +15,7 @@
 #ifndef DAEMON_NET_NEIGHBOUR_H
 #define DAEMON_NET_NEIGHBOUR_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
 #include "daemon/net/next_hop.h"
 
@@ -37,7 +37,7 @@ struct neighbour_wanted {
 struct neighbours;
 struct neighbour;
 
-int neighbours_new(struct neighbours **neighbours, sd_event *event, struct fault *fault);
+int neighbours_new(struct neighbours **neighbours, sd_event *event, struct failure *failure);
 /** After the last was removed. NULL is fine. */
 void neighbours_free(struct neighbours *neighbours);
 

@@ -3,7 +3,7 @@
 #ifndef DAEMON_NET_NET_H
 #define DAEMON_NET_NET_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
 
 #include <stdbool.h>
@@ -17,8 +17,8 @@ struct net_interface {
 	bool running; /* carrier */
 };
 
-/** -ENODEV: fault lists the interfaces there are. */
-int net_interface_read(const char *name, struct net_interface *interface, struct fault *fault);
+/** -ENODEV: failure lists the interfaces there are. */
+int net_interface_read(const char *name, struct net_interface *interface, struct failure *failure);
 
 /** Is it an address of this machine? (Of this interface, where it is link-local.) */
 bool net_has_address(unsigned interface_index, const struct config_address *address);
@@ -41,7 +41,7 @@ int membership_new(struct membership **membership);
  * own. MEMBERSHIP_UNTAGGED: there is none, and it is joined on the interface itself. Not a multicast rule: nothing, 0.
  */
 int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
-                    struct fault *fault);
+                    struct failure *failure);
 /** Its socket i, from 0 on: stays the membership's. -1: there is none. */
 int membership_fd(const struct membership *membership, uint32_t i);
 /** Leaves every group. */

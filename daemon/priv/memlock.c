@@ -6,14 +6,14 @@
 #include <sys/capability.h>
 #include <sys/resource.h>
 
-int priv_memlock_allows(uint64_t bytes, struct fault *fault)
+int priv_memlock_allows(uint64_t bytes, struct failure *failure)
 {
 	struct rlimit limit;
 
 	if (priv_has(CAP_IPC_LOCK))
 		return 0;
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
-		return fault_set(fault, EX_OSERR, errno, "RLIMIT_MEMLOCK cannot be read: %s", strerror(errno));
+		return failure_set(failure, EX_OSERR, errno, "RLIMIT_MEMLOCK cannot be read: %s", strerror(errno));
 	/* RLIM_INFINITY is the largest number. */
 	if (limit.rlim_cur >= bytes)
 		return 0;
@@ -22,10 +22,10 @@ int priv_memlock_allows(uint64_t bytes, struct fault *fault)
 		if (setrlimit(RLIMIT_MEMLOCK, &limit) == 0)
 			return 0;
 	}
-	return fault_set(fault, EX_NOPERM, ENOMEM,
-	                 "the rings want %llu bytes locked in memory and RLIMIT_MEMLOCK allows %llu: grant "
-	                 "CAP_IPC_LOCK, or raise "
-	                 "the limit (systemd: LimitMEMLOCK=infinity; shell: ulimit -l %llu), or lower history_blocks",
-	                 (unsigned long long)bytes, (unsigned long long)limit.rlim_max,
-	                 (unsigned long long)(bytes + 1023) / 1024);
+	return failure_set(failure, EX_NOPERM, ENOMEM,
+	                   "the rings want %llu bytes locked in memory and RLIMIT_MEMLOCK allows %llu: grant "
+	                   "CAP_IPC_LOCK, or raise "
+	                   "the limit (systemd: LimitMEMLOCK=infinity; shell: ulimit -l %llu), or lower history_blocks",
+	                   (unsigned long long)bytes, (unsigned long long)limit.rlim_max,
+	                   (unsigned long long)(bytes + 1023) / 1024);
 }

@@ -38,7 +38,7 @@ static bool is_wanted(const struct priv_capability *capabilities, uint32_t n, in
 	return false;
 }
 
-static int check_required(cap_t have, const struct priv_capability *capabilities, uint32_t n, struct fault *fault)
+static int check_required(cap_t have, const struct priv_capability *capabilities, uint32_t n, struct failure *failure)
 {
 	char name[64];
 
@@ -46,8 +46,8 @@ static int check_required(cap_t have, const struct priv_capability *capabilities
 		if (!capabilities[i].required || is_set(have, capabilities[i].capability, CAP_PERMITTED))
 			continue;
 		name_of(capabilities[i].capability, name, sizeof(name));
-		return fault_set(
-			fault, EX_NOPERM, EPERM,
+		return failure_set(
+			failure, EX_NOPERM, EPERM,
 			"%s is missing, which %s need: start ibvcapd with systemctl (AmbientCapabilities=CAP_NET_RAW "
 			"CAP_IPC_LOCK), with ibv_launch, as root%s, or after: "
 			"setcap cap_net_raw,cap_ipc_lock+ep \"$(command -v ibvcapd)\"",
@@ -159,15 +159,15 @@ static void describe(cap_t kept, char *report, size_t bytes)
 	cap_free(text);
 }
 
-int priv_find_user(struct priv_user *user, const char *name, struct fault *fault)
+int priv_find_user(struct priv_user *user, const char *name, struct failure *failure)
 {
 	const struct passwd *entry;
 
 	errno = 0;
 	entry = getpwnam(name);
 	if (!entry)
-		return fault_set(
-			fault, EX_CONFIG, errno ? errno : ENOENT,
+		return failure_set(
+			failure, EX_CONFIG, errno ? errno : ENOENT,
 			"there is no user '%s' for the daemon to become (%s): make it with systemd-sysusers or "
 			"useradd --system --user-group '%s', or name another, or root, with --user",
 			name, errno ? strerror(errno) : "not found", name);
@@ -177,38 +177,39 @@ int priv_find_user(struct priv_user *user, const char *name, struct fault *fault
 
 /* In this order: the bounding set and another user want what is gone afterwards. */
 static int take_on(cap_t have, cap_t kept, const struct priv_capability *capabilities, uint32_t n,
-                   const struct priv_user *user, struct fault *fault)
+                   const struct priv_user *user, struct failure *failure)
 {
 	int r;
 
 	shrink_bounds(have, capabilities, n);
 	r = user ? become(user) : 0;
 	if (r < 0)
-		return fault_set(fault, EX_NOPERM, -r,
-		                 "cannot become user '%s': %s; start ibvcapd as that user, or with CAP_SETUID and "
-		                 "CAP_SETGID, or "
-		                 "name another, or root, with --user",
-		                 user->name, strerror(-r));
+		return failure_set(failure, EX_NOPERM, -r,
+		                   "cannot become user '%s': %s; start ibvcapd as that user, or with CAP_SETUID and "
+		                   "CAP_SETGID, or "
+		                   "name another, or root, with --user",
+		                   user->name, strerror(-r));
 	r = apply(kept);
 	if (r == 0)
 		r = verify(kept, user);
-	return r < 0 ? fault_set(fault, EX_NOPERM, -r, "privileges cannot be given up, or came back: %s", strerror(-r))
+	return r < 0 ? failure_set(failure, EX_NOPERM, -r, "privileges cannot be given up, or came back: %s",
+	                           strerror(-r))
 	             : 0;
 }
 
 int priv_keep(const struct priv_user *user, const struct priv_capability *capabilities, uint32_t n_capabilities,
-              char *report, size_t report_bytes, struct fault *fault)
+              char *report, size_t report_bytes, struct failure *failure)
 {
 	cap_t have = cap_get_proc(), kept = NULL;
 	int r;
 
 	if (!have)
-		return fault_set(fault, EX_OSERR, errno, "capabilities cannot be read: %s", strerror(errno));
-	r = check_required(have, capabilities, n_capabilities, fault);
+		return failure_set(failure, EX_OSERR, errno, "capabilities cannot be read: %s", strerror(errno));
+	r = check_required(have, capabilities, n_capabilities, failure);
 	if (r == 0) {
 		kept = build_kept(have, capabilities, n_capabilities);
-		r = kept ? take_on(have, kept, capabilities, n_capabilities, user, fault)
-		         : fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		r = kept ? take_on(have, kept, capabilities, n_capabilities, user, failure)
+		         : failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	}
 	if (r == 0)
 		describe(kept, report, report_bytes);

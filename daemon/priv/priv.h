@@ -9,7 +9,7 @@
 #ifndef DAEMON_PRIV_PRIV_H
 #define DAEMON_PRIV_PRIV_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,11 +24,11 @@ struct priv_user {
 };
 
 /** name is kept. Fault: EX_CONFIG with the command that makes the user. */
-int priv_find_user(struct priv_user *user, const char *name, struct fault *fault);
+int priv_find_user(struct priv_user *user, const char *name, struct failure *failure);
 
 struct priv_capability {
 	int capability;      /* CAP_NET_RAW, … of <sys/capability.h> */
-	bool required;       /* missing: a fault. Else kept where it is there. */
+	bool required;       /* missing: a failure. Else kept where it is there. */
 	const char *purpose; /* for the message: "raw packet queues" */
 };
 
@@ -39,7 +39,7 @@ struct priv_capability {
  * could not be. Fault: EX_NOPERM, with the commands that grant what is missing.
  */
 int priv_keep(const struct priv_user *user, const struct priv_capability *capabilities, uint32_t n_capabilities,
-              char *report, size_t report_bytes, struct fault *fault);
+              char *report, size_t report_bytes, struct failure *failure);
 
 /** Drop one more from every set of this thread, when its work is done. Not having it is fine. 0 or -errno. */
 int priv_drop(int capability);
@@ -51,6 +51,6 @@ bool priv_has(int capability);
  * May this process pin so many bytes (all that it will register together)? Raises the soft memlock limit
  * where the hard one allows. 0, or -ENOMEM and EX_NOPERM with what would allow it.
  */
-int priv_memlock_allows(uint64_t bytes, struct fault *fault);
+int priv_memlock_allows(uint64_t bytes, struct failure *failure);
 
 #endif

@@ -9,7 +9,7 @@
 #ifndef DAEMON_RING_RX_RING_H
 #define DAEMON_RING_RX_RING_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 #include "lib/ibvcap/shm.h"
 #include "lib/ibvcap/start.h"
 
@@ -126,8 +126,8 @@ struct rx_span {
  * Allocate, map and fill in all segments; not sealed yet (registration needs writable pages): call
  * rx_ring_seal() after it. Fault: which segment, how many pages are wanted and there, the command to get them.
  */
-int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, struct fault *fault);
-int rx_ring_seal(struct rx_ring *ring, struct fault *fault);
+int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, struct failure *failure);
+int rx_ring_seal(struct rx_ring *ring, struct failure *failure);
 void rx_ring_deinit(struct rx_ring *ring);
 
 /** Bytes of payload, headers and ring segment that those options would take. Pure. */

@@ -57,27 +57,28 @@ void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint
 
 /* ---- set-up -------------------------------------------------------------------------------------- */
 
-static int fault_no_pages(const struct rx_ring_options *options, uint64_t bytes, const char *segment, int error,
-                          struct fault *fault)
+static int failure_no_pages(const struct rx_ring_options *options, uint64_t bytes, const char *segment, int error,
+                            struct failure *failure)
 {
 	char advice[PAGES_ADVICE_MAX];
 	uint64_t payload, headers, ring;
 
 	if (options->page_bytes == SMALL_PAGE || error != -ENOMEM)
-		return fault_set(fault, EX_OSERR, -error, "stream '%s': cannot create its %s segment of %llu bytes: %s",
-		                 options->stream, segment, (unsigned long long)bytes, strerror(-error));
+		return failure_set(failure, EX_OSERR, -error,
+		                   "stream '%s': cannot create its %s segment of %llu bytes: %s", options->stream,
+		                   segment, (unsigned long long)bytes, strerror(-error));
 	rx_ring_size(options, &payload, &headers, &ring);
 	uint64_t wanted = (payload + headers) / options->page_bytes;
 
-	return fault_set(
-		fault, EX_TEMPFAIL, ENOMEM,
+	return failure_set(
+		failure, EX_TEMPFAIL, ENOMEM,
 		"stream '%s': its ring wants %llu hugepages of %u kB, the %s segment found too few of them %s, "
 		"or lower history_blocks",
 		options->stream, (unsigned long long)wanted, options->page_bytes / 1024, segment,
 		pages_advice(advice, options->page_bytes, wanted));
 }
 
-static int create_segments(struct rx_ring *ring, const struct rx_ring_options *options, struct fault *fault)
+static int create_segments(struct rx_ring *ring, const struct rx_ring_options *options, struct failure *failure)
 {
 	uint64_t payload, headers, ring_bytes;
 	int r;
@@ -85,14 +86,15 @@ static int create_segments(struct rx_ring *ring, const struct rx_ring_options *o
 	rx_ring_size(options, &payload, &headers, &ring_bytes);
 	r = shm_create(&ring->payload, "ibvcap-payload", payload, options->page_bytes);
 	if (r < 0)
-		return fault_no_pages(options, payload, "payload", r, fault);
+		return failure_no_pages(options, payload, "payload", r, failure);
 	r = shm_create(&ring->headers, "ibvcap-headers", headers, options->page_bytes);
 	if (r < 0)
-		return fault_no_pages(options, headers, "headers", r, fault);
+		return failure_no_pages(options, headers, "headers", r, failure);
 	r = shm_create(&ring->ring_shm, "ibvcap-ring", ring_bytes, SMALL_PAGE);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot create its ring segment of %llu bytes: %s",
-		                 options->stream, (unsigned long long)ring_bytes, strerror(-r));
+		return failure_set(failure, EX_OSERR, -r,
+		                   "stream '%s': cannot create its ring segment of %llu bytes: %s", options->stream,
+		                   (unsigned long long)ring_bytes, strerror(-r));
 	return 0;
 }
 
@@ -143,7 +145,7 @@ static void describe(const struct rx_ring *ring, const struct rx_ring_options *o
 	segment_set_ready(&shared->segment);
 }
 
-int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, struct fault *fault)
+int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, struct failure *failure)
 {
 	uint64_t n_slots = ((uint64_t)live_blocks_max(options) + options->spare_blocks) * options->slots_per_block;
 	int r;
@@ -164,20 +166,20 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 	};
 	if (options->slots_per_block == 0 || options->slots_per_block % IBVCAP_BLOCK_SLOTS_MIN ||
 	    !options->slot_bytes || options->lease_blocks_max > IBVCAP_LEASE_SLOTS_MAX || n_slots > UINT32_MAX)
-		return fault_set(
-			fault, EX_CONFIG, EINVAL,
+		return failure_set(
+			failure, EX_CONFIG, EINVAL,
 			"stream '%s': no ring has this geometry: slots_per_block %u, payload_size %u, %llu slots "
 			"in all (at most %u)",
 			options->stream, options->slots_per_block, options->slot_bytes, (unsigned long long)n_slots,
 			UINT32_MAX);
-	r = create_segments(ring, options, fault);
+	r = create_segments(ring, options, failure);
 	if (r < 0)
 		goto fail;
 	ring->ring = ring->ring_shm.address;
 	r = create_private(ring);
 	if (r < 0) {
-		fault_set(fault, EX_OSERR, -r, "stream '%s': its ring cannot be made: %s", options->stream,
-		          strerror(-r));
+		failure_set(failure, EX_OSERR, -r, "stream '%s': its ring cannot be made: %s", options->stream,
+		            strerror(-r));
 		goto fail;
 	}
 	describe(ring, options);
@@ -190,7 +192,7 @@ fail:
 	return r;
 }
 
-int rx_ring_seal(struct rx_ring *ring, struct fault *fault)
+int rx_ring_seal(struct rx_ring *ring, struct failure *failure)
 {
 	struct shm *const segments[] = {&ring->payload, &ring->headers, &ring->ring_shm};
 
@@ -198,8 +200,8 @@ int rx_ring_seal(struct rx_ring *ring, struct fault *fault)
 		int r = shm_seal_readonly(segments[i]);
 
 		if (r < 0)
-			return fault_set(fault, EX_OSERR, -r, "stream '%s': cannot seal its memory read-only: %s",
-			                 ring->ring->stream, strerror(-r));
+			return failure_set(failure, EX_OSERR, -r, "stream '%s': cannot seal its memory read-only: %s",
+			                   ring->ring->stream, strerror(-r));
 	}
 	return 0;
 }

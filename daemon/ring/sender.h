@@ -9,7 +9,7 @@
 #ifndef DAEMON_RING_SENDER_H
 #define DAEMON_RING_SENDER_H
 
-#include "daemon/base/fault.h"
+#include "daemon/base/failure.h"
 #include "lib/ibvcap/shm.h"
 
 #include <ibvcap/layout_tx.h>
@@ -65,7 +65,7 @@ struct sender {
  * read-only: all are ready to be sent (arena and page as they are, the state by shm_reopen_readonly()). Fault: which
  * segment, how many pages are wanted and there, the command to get them.
  */
-int sender_init(struct sender *sender, const struct sender_options *options, struct fault *fault);
+int sender_init(struct sender *sender, const struct sender_options *options, struct failure *failure);
 
 /**
  * Once the sender says that it has mapped them: no new writable mapping of arena and page, and no hole in them any

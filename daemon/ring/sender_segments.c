@@ -21,34 +21,34 @@ void sender_size(const struct sender_options *options, uint64_t *arena, uint64_t
 }
 
 static int create_one(struct shm *shm, const char *name, uint64_t bytes, uint32_t page_bytes,
-                      const struct sender_options *options, struct fault *fault)
+                      const struct sender_options *options, struct failure *failure)
 {
 	char advice[PAGES_ADVICE_MAX];
 	int r = shm_create(shm, name, bytes, page_bytes);
 
 	if (r == -ENOMEM && page_bytes != SMALL_PAGE)
-		return fault_set(fault, EX_TEMPFAIL, ENOMEM,
-		                 "channel '%s': a sender's arena of %u slots wants %llu hugepages of %u kB and found "
-		                 "too few of them %s, or lower arena_slots",
-		                 options->channel, options->n_slots, (unsigned long long)bytes / page_bytes,
-		                 page_bytes / 1024, pages_advice(advice, page_bytes, bytes / page_bytes));
+		return failure_set(failure, EX_TEMPFAIL, ENOMEM,
+		                   "channel '%s': a sender's arena of %u slots wants %llu hugepages of %u kB and found "
+		                   "too few of them %s, or lower arena_slots",
+		                   options->channel, options->n_slots, (unsigned long long)bytes / page_bytes,
+		                   page_bytes / 1024, pages_advice(advice, page_bytes, bytes / page_bytes));
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "channel '%s': cannot create a sender's %s of %llu bytes: %s",
-		                 options->channel, name, (unsigned long long)bytes, strerror(-r));
+		return failure_set(failure, EX_OSERR, -r, "channel '%s': cannot create a sender's %s of %llu bytes: %s",
+		                   options->channel, name, (unsigned long long)bytes, strerror(-r));
 	return 0;
 }
 
-static int create_segments(struct sender *sender, const struct sender_options *options, struct fault *fault)
+static int create_segments(struct sender *sender, const struct sender_options *options, struct failure *failure)
 {
 	uint64_t arena, page, state;
 	int r;
 
 	sender_size(options, &arena, &page, &state);
-	r = create_one(&sender->arena, "ibvcap-arena", arena, options->page_bytes, options, fault);
+	r = create_one(&sender->arena, "ibvcap-arena", arena, options->page_bytes, options, failure);
 	if (r == 0)
-		r = create_one(&sender->page_shm, "ibvcap-sender-page", page, SMALL_PAGE, options, fault);
+		r = create_one(&sender->page_shm, "ibvcap-sender-page", page, SMALL_PAGE, options, failure);
 	if (r == 0)
-		r = create_one(&sender->state_shm, "ibvcap-sender-state", state, SMALL_PAGE, options, fault);
+		r = create_one(&sender->state_shm, "ibvcap-sender-state", state, SMALL_PAGE, options, failure);
 	return r;
 }
 
@@ -92,7 +92,7 @@ static int fix_sizes(struct sender *sender)
 	return r == 0 ? shm_seal_readonly(&sender->state_shm) : r;
 }
 
-int sender_init(struct sender *sender, const struct sender_options *options, struct fault *fault)
+int sender_init(struct sender *sender, const struct sender_options *options, struct failure *failure)
 {
 	uint32_t n = options->n_slots;
 	int r;
@@ -105,12 +105,12 @@ int sender_init(struct sender *sender, const struct sender_options *options, str
 	                          .slot_bytes = options->slot_bytes};
 	if (n < IBVCAP_TX_SLOTS_MIN || n > IBVCAP_TX_SLOTS_MAX || (n & (n - 1)) || options->slot_bytes == 0 ||
 	    options->slot_bytes > UINT16_MAX)
-		return fault_set(fault, EX_CONFIG, EINVAL,
-		                 "channel '%s': no arena has %u slots of %u bytes: arena_slots is a power of two from "
-		                 "%u to %u, payload_size at most %u",
-		                 options->channel, n, options->slot_bytes, IBVCAP_TX_SLOTS_MIN, IBVCAP_TX_SLOTS_MAX,
-		                 UINT16_MAX);
-	r = create_segments(sender, options, fault);
+		return failure_set(
+			failure, EX_CONFIG, EINVAL,
+			"channel '%s': no arena has %u slots of %u bytes: arena_slots is a power of two from "
+			"%u to %u, payload_size at most %u",
+			options->channel, n, options->slot_bytes, IBVCAP_TX_SLOTS_MIN, IBVCAP_TX_SLOTS_MAX, UINT16_MAX);
+	r = create_segments(sender, options, failure);
 	if (r < 0)
 		goto fail;
 	sender->state = sender->state_shm.address;
@@ -120,8 +120,8 @@ int sender_init(struct sender *sender, const struct sender_options *options, str
 	describe(sender, options);
 	r = fix_sizes(sender);
 	if (r < 0) {
-		fault_set(fault, EX_OSERR, -r, "channel '%s': cannot seal a sender's memory: %s", options->channel,
-		          strerror(-r));
+		failure_set(failure, EX_OSERR, -r, "channel '%s': cannot seal a sender's memory: %s", options->channel,
+		            strerror(-r));
 		goto fail;
 	}
 	return 0;

@@ -27,19 +27,19 @@
 
 /* Rows of a flight each, registered. */
 static int make_rows(struct channel *channel, struct shm *rows, struct backend_memory **memory, const char *what,
-                     uint32_t row_bytes, struct fault *fault)
+                     uint32_t row_bytes, struct failure *failure)
 {
 	size_t bytes = (size_t)(channel->flights_mask + 1) * row_bytes;
 	int r = shm_create(rows, "ibvcap-send", bytes, SMALL_PAGE);
 
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r,
-		                 "channel '%s': cannot get %zu bytes for the %s of %u packets (send_queue_slots): %s",
-		                 channel->name, bytes, what, channel->queue_slots, strerror(-r));
-	return channel->backend->ops->register_memory(channel->backend, rows->address, rows->bytes, memory, fault);
+		return failure_set(failure, EX_OSERR, -r,
+		                   "channel '%s': cannot get %zu bytes for the %s of %u packets (send_queue_slots): %s",
+		                   channel->name, bytes, what, channel->queue_slots, strerror(-r));
+	return channel->backend->ops->register_memory(channel->backend, rows->address, rows->bytes, memory, failure);
 }
 
-static int make_queue(struct channel *channel, const struct channel_options *options, struct fault *fault)
+static int make_queue(struct channel *channel, const struct channel_options *options, struct failure *failure)
 {
 	const struct backend_send_options send = {
 		.headers = channel->headers_memory,
@@ -50,22 +50,22 @@ static int make_queue(struct channel *channel, const struct channel_options *opt
 		.burst_bytes = options->burst_bytes,
 	};
 	const struct backend_ops *ops = channel->backend->ops;
-	int r = ops->create_send_queue(channel->backend, &send, &channel->queue, fault);
+	int r = ops->create_send_queue(channel->backend, &send, &channel->queue, failure);
 
 	if (r < 0)
 		return r;
 	r = ops->start(channel->queue);
-	return r < 0 ? fault_set(fault, EX_UNAVAILABLE, -r, "channel '%s': its send queue does not start: %s",
-	                         channel->name, strerror(-r))
+	return r < 0 ? failure_set(failure, EX_UNAVAILABLE, -r, "channel '%s': its send queue does not start: %s",
+	                           channel->name, strerror(-r))
 	             : 0;
 }
 
-static int make_tables(struct channel *channel, struct fault *fault)
+static int make_tables(struct channel *channel, struct failure *failure)
 {
 	channel->flights = calloc(channel->flights_mask + 1, sizeof(*channel->flights));
 	channel->destinations = calloc(channel->n_destinations, sizeof(*channel->destinations));
 	if (!channel->flights || !channel->destinations)
-		return fault_set(fault, EX_OSERR, ENOMEM, "channel '%s': out of memory", channel->name);
+		return failure_set(failure, EX_OSERR, ENOMEM, "channel '%s': out of memory", channel->name);
 	for (uint32_t i = 0; i < channel->n_destinations; i++)
 		channel->destinations[i].error = -EHOSTUNREACH;
 	return 0;
@@ -93,22 +93,22 @@ static void init(struct channel *channel, const struct channel_options *options)
 	pacing_init(&channel->pacing, options->device_pacing ? 0 : options->rate_bps, options->burst_bytes);
 }
 
-int channel_new(struct channel **channel, const struct channel_options *options, struct fault *fault)
+int channel_new(struct channel **channel, const struct channel_options *options, struct failure *failure)
 {
 	struct channel *new = malloc(sizeof(*new));
 	int r;
 
 	if (!new)
-		return fault_set(fault, EX_OSERR, ENOMEM, "channel '%s': out of memory", options->name);
+		return failure_set(failure, EX_OSERR, ENOMEM, "channel '%s': out of memory", options->name);
 	init(new, options);
-	r = make_tables(new, fault);
+	r = make_tables(new, failure);
 	if (r == 0)
-		r = make_rows(new, &new->headers, &new->headers_memory, "headers", CHANNEL_HEADER_BYTES, fault);
+		r = make_rows(new, &new->headers, &new->headers_memory, "headers", CHANNEL_HEADER_BYTES, failure);
 	if (r == 0 && options->checksums == PACKET_CHECKSUMS_SOFTWARE)
 		r = make_rows(new, &new->copies, &new->copies_memory, "payload copies (udp_checksum = \"software\")",
-		              options->slot_bytes, fault);
+		              options->slot_bytes, failure);
 	if (r == 0)
-		r = make_queue(new, options, fault);
+		r = make_queue(new, options, failure);
 	if (r < 0) {
 		channel_free(new);
 		return r;

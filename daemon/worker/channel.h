@@ -110,7 +110,7 @@ struct channel {
 /* ---- control's ----------------------------------------------------------------------------------- */
 
 /** Memory, registrations and a send queue, started. Fault: what there is not enough of, and of which key. */
-int channel_new(struct channel **channel, const struct channel_options *options, struct fault *fault);
+int channel_new(struct channel **channel, const struct channel_options *options, struct failure *failure);
 /** Destroy the queue: the device reads nothing more of it or of its senders. Not while the worker has it. */
 void channel_close(struct channel *channel);
 /** Closes it first. Not while the worker has it. NULL is fine. */

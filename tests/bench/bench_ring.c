@@ -136,11 +136,11 @@ static void prefill_headers(struct bench *bench)
 static void open_sender(struct bench *bench)
 {
 	struct net_interface peer;
-	struct fault fault = {0};
+	struct failure failure = {0};
 	struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = 0};
 
-	if (net_interface_read(bench->peer, &peer, &fault) < 0)
-		die("peer", fault.text);
+	if (net_interface_read(bench->peer, &peer, &failure) < 0)
+		die("peer", failure.text);
 	bench->sender = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	address.sll_ifindex = (int)peer.index;
 	if (bench->sender < 0 || bind(bench->sender, (struct sockaddr *)&address, sizeof(address)) < 0)
@@ -184,15 +184,15 @@ static uint32_t let_in(struct bench *bench, uint32_t n)
 static void open_backend(struct bench *bench)
 {
 	struct net_interface interface = {.mac = {2, 0, 0, 0, 0, 1}};
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	bench->ops = bench->interface ? backend_find("verbs") : &scripted_backend_ops;
 	if (!bench->ops)
 		die("backend", "verbs is not in this build");
-	if (bench->interface && net_interface_read(bench->interface, &interface, &fault) < 0)
-		die(bench->interface, fault.text);
-	if (bench->ops->open(bench->interface, &bench->backend, &fault) < 0)
-		die("open", fault.text);
+	if (bench->interface && net_interface_read(bench->interface, &interface, &failure) < 0)
+		die(bench->interface, failure.text);
+	if (bench->ops->open(bench->interface, &bench->backend, &failure) < 0)
+		die("open", failure.text);
 	build_frame(bench, interface.mac);
 }
 
@@ -213,15 +213,15 @@ static void create(struct bench *bench)
 		.page_bytes = 2u << 20,
 		.n_queues = 1,
 	};
-	struct fault fault = {0};
+	struct failure failure = {0};
 
-	if (rx_ring_init(&bench->ring, &ring, &fault) < 0)
-		die("ring", fault.text);
+	if (rx_ring_init(&bench->ring, &ring, &failure) < 0)
+		die("ring", failure.text);
 	if (bench->ops->register_memory(bench->backend, bench->ring.payload.address, bench->ring.payload.bytes,
-	                                &bench->payload, &fault) < 0 ||
+	                                &bench->payload, &failure) < 0 ||
 	    bench->ops->register_memory(bench->backend, bench->ring.headers.address, bench->ring.headers.bytes,
-	                                &bench->headers, &fault) < 0)
-		die("register memory", fault.text);
+	                                &bench->headers, &failure) < 0)
+		die("register memory", failure.text);
 	const struct backend_queue_options queue = {
 		.payload = bench->payload,
 		.headers = bench->headers,
@@ -232,8 +232,8 @@ static void create(struct bench *bench)
 		.timestamps = true,
 	};
 
-	if (bench->ops->create_queue(bench->backend, &queue, &bench->queue, &fault) < 0)
-		die("queue", fault.text);
+	if (bench->ops->create_queue(bench->backend, &queue, &bench->queue, &failure) < 0)
+		die("queue", failure.text);
 	const struct worker_options worker = {.name = "bench",
 	                                      .queue = bench->queue,
 	                                      .ring = &bench->ring,
@@ -321,7 +321,7 @@ static void start(struct bench *bench)
 {
 	const struct config_flow flow = {.destination = {AF_INET, {10, 0, 0, 1}}, .destination_port = 2000, .vlan = -1};
 	struct flow_rule rule;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	flow_resolve(&flow, bench->frame, &rule);
 	const struct mail clock = {.type = MAIL_CLOCK, .clock = {.mult = 1u << 24, .shift = 24, .mask = UINT64_MAX}};
@@ -330,8 +330,8 @@ static void start(struct bench *bench)
 	if (worker_prime(bench->worker) < 0 || bench->ops->start(bench->queue) < 0)
 		die("start", "the queue did not take its slots");
 	add_consumers(bench);
-	if (bench->ops->add_flow(bench->queue, &rule, &bench->flow, &fault) < 0)
-		die("flow", fault.text);
+	if (bench->ops->add_flow(bench->queue, &rule, &bench->flow, &failure) < 0)
+		die("flow", failure.text);
 	prefill_headers(bench);
 	if (bench->peer)
 		open_sender(bench);

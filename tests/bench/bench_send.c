@@ -139,16 +139,16 @@ static void create(struct bench *bench)
 		.checksums = bench->checksums,
 	};
 	struct mail destination = {.type = MAIL_DESTINATION};
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	bench->ops = bench->interface ? backend_find("verbs") : &scripted_backend_ops;
 	if (!bench->ops)
 		die("backend", "verbs is not in this build");
-	if (bench->ops->open(bench->interface, &bench->backend, &fault) < 0)
-		die("device", fault.text);
+	if (bench->ops->open(bench->interface, &bench->backend, &failure) < 0)
+		die("device", failure.text);
 	channel.backend = bench->backend;
-	if (channel_new(&bench->channel, &channel, &fault) < 0)
-		die("channel", fault.text);
+	if (channel_new(&bench->channel, &channel, &failure) < 0)
+		die("channel", failure.text);
 	if (transmit_new(&bench->transmit, &transmit) < 0)
 		die("worker", "cannot be made");
 	destination.channel = bench->channel;

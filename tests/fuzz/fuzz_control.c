@@ -78,12 +78,12 @@ static void worker_ended(void *context, const struct control_ring *which, int er
 	abort();
 }
 
-static int change(void *context, const struct wire_change *request, struct fault *fault)
+static int change(void *context, const struct wire_change *request, struct failure *failure)
 {
 	(void)context;
 	if (!memchr(request->name, 0, sizeof(request->name)) || !memchr(request->text, 0, sizeof(request->text)))
 		abort();
-	return fault_set(fault, EX_CONFIG, EINVAL, "%s: %s", request->name, request->text);
+	return failure_set(failure, EX_CONFIG, EINVAL, "%s: %s", request->name, request->text);
 }
 
 static void must(int r)
@@ -124,10 +124,10 @@ static struct backend_queue *make_worker(void)
 	return queue;
 }
 
-static int register_arena(void *context, const struct shm *arena, const void **registration, struct fault *fault)
+static int register_arena(void *context, const struct shm *arena, const void **registration, struct failure *failure)
 {
 	struct backend_memory *memory = NULL;
-	int r = scripted_backend_ops.register_memory(backend, arena->address, arena->bytes, &memory, fault);
+	int r = scripted_backend_ops.register_memory(backend, arena->address, arena->bytes, &memory, failure);
 
 	(void)context;
 	*registration = memory;

@@ -220,7 +220,7 @@ static void fuzz_release(struct wire *wire)
 	pthread_mutex_unlock(&the_wire.lock);
 }
 
-/* The kernel would read the frames: what is not there is an error of the call, and no fault. */
+/* The kernel would read the frames: what is not there is an error of the call, and no failure. */
 static int fuzz_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
 {
 	static uint8_t sink[1 << 17];

@@ -37,8 +37,8 @@ void answer(int error)
 /* Faults are free of quotes and backslashes but for what strerror and names bring. */
 void answer_fault(const struct probe *probe, int error)
 {
-	printf("{\"error\": %d, \"exit_code\": %d, \"fault\": \"", error, probe->fault.exit_code);
-	for (const char *c = probe->fault.text; *c; c++)
+	printf("{\"error\": %d, \"exit_code\": %d, \"failure\": \"", error, probe->failure.exit_code);
+	for (const char *c = probe->failure.text; *c; c++)
 		printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
 	printf("\"}\n");
 }
@@ -73,10 +73,10 @@ static int set_up_memory(struct probe *probe)
 		error = map(&probe->headers, probe->headers_bytes);
 	if (!error)
 		error = probe->ops->register_memory(probe->backend, probe->payload, probe->payload_bytes,
-		                                    &probe->payload_memory, &probe->fault);
+		                                    &probe->payload_memory, &probe->failure);
 	if (!error)
 		error = probe->ops->register_memory(probe->backend, probe->headers, probe->headers_bytes,
-		                                    &probe->headers_memory, &probe->fault);
+		                                    &probe->headers_memory, &probe->failure);
 	return error;
 }
 
@@ -86,12 +86,12 @@ static int set_up(struct probe *probe, const char *interface, const char *backen
 
 	probe->ops = backend_find(backend);
 	if (!probe->ops)
-		return fault_set(&probe->fault, EX_USAGE, EINVAL, "no backend called %s", backend);
-	error = net_interface_read(interface, &probe->interface, &probe->fault);
+		return failure_set(&probe->failure, EX_USAGE, EINVAL, "no backend called %s", backend);
+	error = net_interface_read(interface, &probe->interface, &probe->failure);
 	if (!error)
 		error = membership_new(&probe->membership);
 	if (!error)
-		error = probe->ops->open(interface, &probe->backend, &probe->fault);
+		error = probe->ops->open(interface, &probe->backend, &probe->failure);
 	if (!error)
 		error = set_up_memory(probe);
 	if (error)
@@ -100,12 +100,12 @@ static int set_up(struct probe *probe, const char *interface, const char *backen
 		probe->send_options.headers = probe->headers_memory;
 		probe->send_options.completion_events = probe->options.completion_events;
 		return probe->ops->create_send_queue(probe->backend, &probe->send_options, &probe->queue,
-		                                     &probe->fault);
+		                                     &probe->failure);
 	}
 	probe->options.payload = probe->payload_memory;
 	probe->options.headers = probe->headers_memory;
 	probe->options.header_stride = HEADER_STRIDE;
-	return probe->ops->create_queue(probe->backend, &probe->options, &probe->queue, &probe->fault);
+	return probe->ops->create_queue(probe->backend, &probe->options, &probe->queue, &probe->failure);
 }
 
 static void tear_down(struct probe *probe)
@@ -310,5 +310,5 @@ int main(int argc, char **argv)
 	while (!error && fgets(line, sizeof(line), stdin))
 		run_command(&probe, line);
 	tear_down(&probe);
-	return error ? probe.fault.exit_code : 0;
+	return error ? probe.failure.exit_code : 0;
 }

@@ -23,7 +23,7 @@ struct probe {
 	struct packet_template template;
 	uint16_t n_built;
 	struct net_interface interface;
-	struct fault fault;
+	struct failure failure;
 	uint8_t *payload;
 	uint8_t *headers;
 	size_t payload_bytes;

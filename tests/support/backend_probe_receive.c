@@ -157,9 +157,9 @@ static void command_flow(struct probe *probe, char *arguments)
 		return;
 	}
 	flow_resolve(&flow, probe->interface.mac, &rule);
-	error = probe->ops->add_flow(probe->queue, &rule, &probe->flows[i], &probe->fault);
+	error = probe->ops->add_flow(probe->queue, &rule, &probe->flows[i], &probe->failure);
 	if (!error)
-		error = membership_join(probe->membership, probe->interface.index, &rule, &probe->fault);
+		error = membership_join(probe->membership, probe->interface.index, &rule, &probe->failure);
 	if (error < 0)
 		answer_fault(probe, error);
 	else

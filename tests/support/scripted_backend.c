@@ -193,13 +193,13 @@ void scripted_counts(const struct backend_queue *queue, struct scripted_counts *
 
 /* ---- the backend's calls ------------------------------------------------------------------------- */
 
-static int scripted_open(const char *interface, struct backend **backend, struct fault *fault)
+static int scripted_open(const char *interface, struct backend **backend, struct failure *failure)
 {
 	struct backend *b = calloc(1, sizeof(*b));
 
 	(void)interface;
 	if (!b)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	b->ops = &scripted_backend_ops;
 	*backend = b;
 	return 0;
@@ -228,12 +228,12 @@ static void scripted_capabilities(const struct backend *backend, struct backend_
 }
 
 static int scripted_register_memory(struct backend *backend, void *address, size_t bytes,
-                                    struct backend_memory **memory, struct fault *fault)
+                                    struct backend_memory **memory, struct failure *failure)
 {
 	struct scripted_memory *m = calloc(1, sizeof(*m));
 
 	if (!m)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	m->memory.backend = backend;
 	m->address = address;
 	m->bytes = bytes;
@@ -270,12 +270,12 @@ static void scripted_destroy_queue(struct backend_queue *queue)
 }
 
 static int scripted_create_queue(struct backend *backend, const struct backend_queue_options *options,
-                                 struct backend_queue **queue, struct fault *fault)
+                                 struct backend_queue **queue, struct failure *failure)
 {
 	struct scripted_queue *q = calloc(1, sizeof(*q));
 
 	if (!q)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	q->options = *options;
 	q->visible_limit = UINT32_MAX;
 	q->post_limit = UINT32_MAX;
@@ -284,7 +284,7 @@ static int scripted_create_queue(struct backend *backend, const struct backend_q
 	q->completions = calloc(QUEUE_SLOTS_MAX, sizeof(*q->completions));
 	if (scripted_any_init(&q->any, backend) < 0 || !q->slots || !q->completions) {
 		scripted_destroy_queue(&q->any.queue);
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	}
 	*queue = &q->any.queue;
 	return 0;
@@ -371,13 +371,13 @@ static int scripted_reset(struct backend_queue *queue)
 }
 
 static int scripted_add_flow(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
-                             struct fault *fault)
+                             struct failure *failure)
 {
 	struct backend_flow *f = calloc(1, sizeof(*f));
 
 	(void)rule;
 	if (!f)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	f->queue = queue;
 	scripted(queue)->n_flows++;
 	*flow = f;

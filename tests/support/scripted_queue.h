@@ -38,7 +38,7 @@ void scripted_any_completed(struct scripted_any *any);
 
 /* Of a queue that sends. */
 int scripted_create_send_queue(struct backend *backend, const struct backend_send_options *options,
-                               struct backend_queue **queue, struct fault *fault);
+                               struct backend_queue **queue, struct failure *failure);
 void scripted_destroy_send_queue(struct backend_queue *queue);
 void scripted_reset_send_queue(struct backend_queue *queue);
 void scripted_fail_send_queue(struct backend_queue *queue);

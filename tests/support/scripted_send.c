@@ -177,16 +177,17 @@ void scripted_destroy_send_queue(struct backend_queue *queue)
 }
 
 int scripted_create_send_queue(struct backend *backend, const struct backend_send_options *options,
-                               struct backend_queue **queue, struct fault *fault)
+                               struct backend_queue **queue, struct failure *failure)
 {
 	struct scripted_send_queue *q;
 
 	if (options->slots == 0 || options->slots > SCRIPTED_SEND_SLOTS_MAX)
-		return fault_set(fault, EX_CONFIG, EINVAL, "send queue of %u slots on scripted0: accepted are 1 to %u",
-		                 options->slots, SCRIPTED_SEND_SLOTS_MAX);
+		return failure_set(failure, EX_CONFIG, EINVAL,
+		                   "send queue of %u slots on scripted0: accepted are 1 to %u", options->slots,
+		                   SCRIPTED_SEND_SLOTS_MAX);
 	q = calloc(1, sizeof(*q));
 	if (!q)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	q->any.sends = true;
 	q->options = *options;
 	q->post_limit = UINT32_MAX;
@@ -194,7 +195,7 @@ int scripted_create_send_queue(struct backend *backend, const struct backend_sen
 	q->done = calloc(SCRIPTED_SEND_SLOTS_MAX, sizeof(*q->done));
 	if (scripted_any_init(&q->any, backend) < 0 || !q->packets || !q->done) {
 		scripted_destroy_send_queue(&q->any.queue);
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	}
 	*queue = &q->any.queue;
 	return 0;

@@ -177,8 +177,8 @@ struct doctor_facts {
 	struct doctor_clock clock;
 	struct doctor_kernel kernel;
 	const char *config_file;
-	struct config *config;     /* NULL: the daemon would not start with that file, */
-	struct fault config_fault; /* … for this reason */
+	struct config *config;         /* NULL: the daemon would not start with that file, */
+	struct failure config_failure; /* … for this reason */
 };
 
 /* ---- findings -------------------------------------------------------------------------------------- */

@@ -47,9 +47,9 @@ static void judge_file(const struct doctor_facts *facts, struct doctor_findings 
 		return;
 	}
 	finding->level = DOCTOR_ERROR;
-	judge_say(finding->found, "%s", facts->config_fault.text);
+	judge_say(finding->found, "%s", facts->config_failure.text);
 	finding->fix_survives_reboot = true;
-	if (facts->config_fault.exit_code == EX_NOINPUT) {
+	if (facts->config_failure.exit_code == EX_NOINPUT) {
 		judge_say(finding->wanted, "a file that you and ibvcapd can read");
 		judge_say(finding->why,
 		          "it says what is captured and sent; what that needs cannot be looked at without");

@@ -19,8 +19,8 @@
 void doctor_read_config(const char *file, struct doctor_facts *facts)
 {
 	facts->config_file = file;
-	if (config_load(file, &facts->config, &facts->config_fault) < 0 ||
-	    flow_check(facts->config, &facts->config_fault) == 0)
+	if (config_load(file, &facts->config, &facts->config_failure) < 0 ||
+	    flow_check(facts->config, &facts->config_failure) == 0)
 		return;
 	config_free(facts->config);
 	facts->config = NULL;

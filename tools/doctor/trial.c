@@ -32,23 +32,23 @@ static void never_matching(struct flow_rule *rule)
 	memcpy(rule->destination, &destination, sizeof(destination));
 }
 
-static int try_flow(const struct backend_ops *ops, struct backend_queue *queue, struct fault *fault)
+static int try_flow(const struct backend_ops *ops, struct backend_queue *queue, struct failure *failure)
 {
 	struct backend_flow *flow;
 	struct flow_rule rule;
 	int r = ops->start(queue);
 
 	if (r < 0)
-		return fault_set(fault, EX_UNAVAILABLE, -r, "the queue does not start: %s", strerror(-r));
+		return failure_set(failure, EX_UNAVAILABLE, -r, "the queue does not start: %s", strerror(-r));
 	never_matching(&rule);
-	r = ops->add_flow(queue, &rule, &flow, fault);
+	r = ops->add_flow(queue, &rule, &flow, failure);
 	if (r == 0)
 		ops->remove_flow(flow);
 	return r;
 }
 
 static int try_queue(const struct backend_ops *ops, struct backend *backend, struct backend_memory *memory,
-                     const struct backend_capabilities *capabilities, struct fault *fault)
+                     const struct backend_capabilities *capabilities, struct failure *failure)
 {
 	const struct backend_queue_options options = {
 		.payload = memory,
@@ -62,27 +62,27 @@ static int try_queue(const struct backend_ops *ops, struct backend *backend, str
 		.completion_events = true,
 	};
 	struct backend_queue *queue;
-	int r = ops->create_queue(backend, &options, &queue, fault);
+	int r = ops->create_queue(backend, &options, &queue, failure);
 
 	if (r < 0)
 		return r;
-	r = try_flow(ops, queue, fault);
+	r = try_flow(ops, queue, failure);
 	ops->destroy_queue(queue);
 	return r;
 }
 
 static int try_memory(const struct backend_ops *ops, struct backend *backend,
-                      const struct backend_capabilities *capabilities, struct fault *fault)
+                      const struct backend_capabilities *capabilities, struct failure *failure)
 {
 	void *bytes = aligned_alloc(PAGE_BYTES, MEMORY_BYTES);
 	struct backend_memory *memory;
 	int r;
 
 	if (!bytes)
-		return fault_set(fault, EX_OSERR, ENOMEM, "out of memory");
-	r = ops->register_memory(backend, bytes, MEMORY_BYTES, &memory, fault);
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
+	r = ops->register_memory(backend, bytes, MEMORY_BYTES, &memory, failure);
 	if (r == 0) {
-		r = try_queue(ops, backend, memory, capabilities, fault);
+		r = try_queue(ops, backend, memory, capabilities, failure);
 		ops->unregister_memory(memory);
 	}
 	free(bytes);
@@ -101,9 +101,9 @@ static void try_interface(const char *interface, struct doctor_trial *trial)
 {
 	const struct backend_ops *ops = backend_find("verbs");
 	struct backend_capabilities capabilities;
-	struct fault fault = {.exit_code = EX_SOFTWARE};
+	struct failure failure = {.exit_code = EX_SOFTWARE};
 	struct backend *backend;
-	int r = ops->open(interface, &backend, &fault);
+	int r = ops->open(interface, &backend, &failure);
 
 	if (r == 0) {
 		ops->capabilities(backend, &capabilities);
@@ -111,12 +111,12 @@ static void try_interface(const char *interface, struct doctor_trial *trial)
 		trial->max_send_slots = capabilities.max_send_slots;
 		trial->clock_hz = capabilities.clock_hz;
 		read_clock(ops, backend, trial);
-		r = try_memory(ops, backend, &capabilities, &fault);
+		r = try_memory(ops, backend, &capabilities, &failure);
 		ops->close(backend);
 	}
-	trial->result = r == 0 ? DOCTOR_PASSED : fault.exit_code == EX_NOPERM ? DOCTOR_NO_RIGHT : DOCTOR_FAILED;
+	trial->result = r == 0 ? DOCTOR_PASSED : failure.exit_code == EX_NOPERM ? DOCTOR_NO_RIGHT : DOCTOR_FAILED;
 	if (r < 0)
-		snprintf(trial->said, sizeof(trial->said), "%s", fault.text);
+		snprintf(trial->said, sizeof(trial->said), "%s", failure.text);
 }
 
 /* All ports with an interface, as long as they pass. */

@@ -33,7 +33,7 @@ static int create_guard(struct verbs_queue *queue)
 	return queue->guard ? 0 : -errno;
 }
 
-int verbs_counters_create(struct verbs_queue *queue, struct fault *fault)
+int verbs_counters_create(struct verbs_queue *queue, struct failure *failure)
 {
 	struct ibv_counters_init_attr init = {0};
 	struct ibv_counter_attach_attr attach = {.counter_desc = IBV_COUNTER_PACKETS, .index = 0};
@@ -46,12 +46,12 @@ int verbs_counters_create(struct verbs_queue *queue, struct fault *fault)
 	if (error == 0)
 		return 0;
 	if (error == -EPERM || error == -EACCES)
-		return fault_set(fault, EX_NOPERM, -error, "cannot create a flow on %s: %s: " VERBS_NET_RAW_HINT,
-		                 verbs_device_name(queue->backend), strerror(-error));
-	return fault_set(fault, EX_UNAVAILABLE, -error,
-	                 "%s cannot count what its flow rules match (%s), and without that losses can't be named: "
-	                 "flow counters need mlx5 (ConnectX-4 or later), Linux 4.18 and rdma-core 20 or later",
-	                 verbs_device_name(queue->backend), strerror(-error));
+		return failure_set(failure, EX_NOPERM, -error, "cannot create a flow on %s: %s: " VERBS_NET_RAW_HINT,
+		                   verbs_device_name(queue->backend), strerror(-error));
+	return failure_set(failure, EX_UNAVAILABLE, -error,
+	                   "%s cannot count what its flow rules match (%s), and without that losses can't be named: "
+	                   "flow counters need mlx5 (ConnectX-4 or later), Linux 4.18 and rdma-core 20 or later",
+	                   verbs_device_name(queue->backend), strerror(-error));
 }
 
 void verbs_counters_destroy(struct verbs_queue *queue)

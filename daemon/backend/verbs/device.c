@@ -25,7 +25,7 @@ bool verbs_has_capability(int capability)
 }
 
 /* libibverbs lists nothing: has the kernel a device? Then its user-space part is missing. */
-static int explain_no_devices(const char *interface, struct fault *fault)
+static int explain_no_devices(const char *interface, struct failure *failure)
 {
 	struct dirent *entry;
 	char name[64] = "";
@@ -38,20 +38,21 @@ static int explain_no_devices(const char *interface, struct fault *fault)
 	if (entries)
 		closedir(entries);
 	if (name[0])
-		return fault_set(
-			fault, EX_UNAVAILABLE, ENODEV,
+		return failure_set(
+			failure, EX_UNAVAILABLE, ENODEV,
 			"no usable RDMA device behind %s: the kernel has %s, but libibverbs has no driver for it: "
 			"'apt install ibverbs-providers' and 'modprobe ib_uverbs'",
 			interface, name);
-	return fault_set(fault, EX_UNAVAILABLE, ENODEV,
-	                 "no RDMA device behind %s: there is none on this machine: 'modprobe mlx5_ib' and 'apt install "
-	                 "rdma-core ibverbs-providers' for a ConnectX; 'ibv_devinfo' must list it",
-	                 interface);
+	return failure_set(
+		failure, EX_UNAVAILABLE, ENODEV,
+		"no RDMA device behind %s: there is none on this machine: 'modprobe mlx5_ib' and 'apt install "
+		"rdma-core ibverbs-providers' for a ConnectX; 'ibv_devinfo' must list it",
+		interface);
 }
 
 /* Which of the devices, and which port of it. */
 static int match_device(const struct verbs_backend *backend, struct ibv_device **devices, int n,
-                        struct verbs_match *match, struct fault *fault)
+                        struct verbs_match *match, struct failure *failure)
 {
 	const char **paths = calloc((size_t)n, sizeof(*paths));
 	struct verbs_sysfs sysfs = {.root = SYSFS, .devices = paths, .n_devices = n};
@@ -59,20 +60,21 @@ static int match_device(const struct verbs_backend *backend, struct ibv_device *
 	int error;
 
 	if (!paths)
-		return fault_set(fault, EX_OSERR, ENOMEM, "no memory for a list of devices");
+		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a list of devices");
 	for (int i = 0; i < n; i++)
 		paths[i] = devices[i]->ibdev_path;
 	error = verbs_match(&sysfs, backend->interface, match);
 	if (error)
-		fault_set(fault, EX_UNAVAILABLE, -error,
-		          "no RDMA device behind %s; there are: %s: name one of those interfaces, or check that 'rdma "
-		          "link' lists %s",
-		          backend->interface, verbs_describe_devices(&sysfs, text, sizeof(text)), backend->interface);
+		failure_set(
+			failure, EX_UNAVAILABLE, -error,
+			"no RDMA device behind %s; there are: %s: name one of those interfaces, or check that 'rdma "
+			"link' lists %s",
+			backend->interface, verbs_describe_devices(&sysfs, text, sizeof(text)), backend->interface);
 	free(paths);
 	return error;
 }
 
-static int open_device(struct verbs_backend *backend, struct ibv_device *device, struct fault *fault)
+static int open_device(struct verbs_backend *backend, struct ibv_device *device, struct failure *failure)
 {
 	int error;
 
@@ -81,40 +83,40 @@ static int open_device(struct verbs_backend *backend, struct ibv_device *device,
 		return 0;
 	error = errno;
 	if (error == EACCES || error == EPERM)
-		return fault_set(fault, EX_NOPERM, error,
-		                 "cannot open %s, the device behind %s: %s: this user needs read and write access to "
-		                 "/dev/infiniband/%s",
-		                 ibv_get_device_name(device), backend->interface, strerror(error), device->dev_name);
-	return fault_set(fault, EX_UNAVAILABLE, error, "cannot open %s, the device behind %s: %s",
-	                 ibv_get_device_name(device), backend->interface, strerror(error));
+		return failure_set(failure, EX_NOPERM, error,
+		                   "cannot open %s, the device behind %s: %s: this user needs read and write access to "
+		                   "/dev/infiniband/%s",
+		                   ibv_get_device_name(device), backend->interface, strerror(error), device->dev_name);
+	return failure_set(failure, EX_UNAVAILABLE, error, "cannot open %s, the device behind %s: %s",
+	                   ibv_get_device_name(device), backend->interface, strerror(error));
 }
 
-static int find_and_open(struct verbs_backend *backend, struct fault *fault)
+static int find_and_open(struct verbs_backend *backend, struct failure *failure)
 {
 	struct ibv_device **devices;
 	struct verbs_match match;
 	int n = 0, error;
 
 	if (!if_nametoindex(backend->interface))
-		return fault_set(fault, EX_UNAVAILABLE, ENODEV, "there is no interface %s: 'ip link' lists them",
-		                 backend->interface);
+		return failure_set(failure, EX_UNAVAILABLE, ENODEV, "there is no interface %s: 'ip link' lists them",
+		                   backend->interface);
 	devices = ibv_get_device_list(&n);
 	if (!devices && errno != ENOSYS)
-		return fault_set(fault, EX_OSERR, errno, "cannot list RDMA devices: %s", strerror(errno));
+		return failure_set(failure, EX_OSERR, errno, "cannot list RDMA devices: %s", strerror(errno));
 	if (n > 0)
-		error = match_device(backend, devices, n, &match, fault);
+		error = match_device(backend, devices, n, &match, failure);
 	else
-		error = explain_no_devices(backend->interface, fault);
+		error = explain_no_devices(backend->interface, failure);
 	if (!error) {
 		backend->port = match.port;
-		error = open_device(backend, devices[match.device], fault);
+		error = open_device(backend, devices[match.device], failure);
 	}
 	if (devices)
 		ibv_free_device_list(devices);
 	return error;
 }
 
-static int query(struct verbs_backend *backend, struct fault *fault)
+static int query(struct verbs_backend *backend, struct failure *failure)
 {
 	struct ibv_port_attr port;
 	const char *device = verbs_device_name(backend);
@@ -124,30 +126,30 @@ static int query(struct verbs_backend *backend, struct fault *fault)
 	if (!error)
 		error = ibv_query_port(backend->context, backend->port, &port);
 	if (error)
-		return fault_set(fault, EX_UNAVAILABLE, error, "cannot query port %u of %s: %s", backend->port, device,
-		                 strerror(error));
+		return failure_set(failure, EX_UNAVAILABLE, error, "cannot query port %u of %s: %s", backend->port,
+		                   device, strerror(error));
 	if (port.link_layer != IBV_LINK_LAYER_ETHERNET)
-		return fault_set(
-			fault, EX_UNAVAILABLE, EPROTONOSUPPORT,
+		return failure_set(
+			failure, EX_UNAVAILABLE, EPROTONOSUPPORT,
 			"port %u of %s, behind %s, is not Ethernet: 'mlxconfig -d DEVICE set LINK_TYPE_P%u=2' and a "
 			"reboot change that on cards that can do both",
 			backend->port, device, backend->interface, backend->port);
 	return 0;
 }
 
-static int set_up(struct verbs_backend *backend, struct fault *fault)
+static int set_up(struct verbs_backend *backend, struct failure *failure)
 {
 	const char *device = verbs_device_name(backend);
 
 	if (fcntl(backend->context->async_fd, F_SETFL, O_NONBLOCK) < 0)
-		return fault_set(fault, EX_OSERR, errno, "cannot set up the event descriptor of %s: %s", device,
-		                 strerror(errno));
+		return failure_set(failure, EX_OSERR, errno, "cannot set up the event descriptor of %s: %s", device,
+		                   strerror(errno));
 	backend->pd = ibv_alloc_pd(backend->context);
 	if (!backend->pd)
-		return fault_set(fault, EX_UNAVAILABLE, errno, "cannot allocate a protection domain on %s: %s", device,
-		                 strerror(errno));
+		return failure_set(failure, EX_UNAVAILABLE, errno, "cannot allocate a protection domain on %s: %s",
+		                   device, strerror(errno));
 	backend->sink = ibv_alloc_null_mr(backend->pd); /* NULL: not every device has one */
-	return verbs_statistics_init(backend, fault);
+	return verbs_statistics_init(backend, failure);
 }
 
 static void verbs_close(struct backend *base)
@@ -165,21 +167,21 @@ static void verbs_close(struct backend *base)
 	free(backend);
 }
 
-static int verbs_open(const char *interface, struct backend **out, struct fault *fault)
+static int verbs_open(const char *interface, struct backend **out, struct failure *failure)
 {
 	struct verbs_backend *backend;
 	int error;
 
 	backend = calloc(1, sizeof(*backend));
 	if (!backend)
-		return fault_set(fault, EX_OSERR, ENOMEM, "no memory for a device");
+		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a device");
 	backend->base.ops = &verbs_backend_ops;
 	snprintf(backend->interface, sizeof(backend->interface), "%s", interface);
-	error = find_and_open(backend, fault);
+	error = find_and_open(backend, failure);
 	if (!error)
-		error = query(backend, fault);
+		error = query(backend, failure);
 	if (!error)
-		error = set_up(backend, fault);
+		error = set_up(backend, failure);
 	if (error)
 		verbs_close(&backend->base);
 	else

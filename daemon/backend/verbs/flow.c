@@ -120,7 +120,7 @@ static const char *explain(int error)
 }
 
 int verbs_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
-                   struct fault *fault)
+                   struct failure *failure)
 {
 	struct verbs_queue *queue = verbs_queue(base);
 	struct verbs_flow_attr attr;
@@ -129,7 +129,7 @@ int verbs_add_flow(struct backend_queue *base, const struct flow_rule *rule, str
 
 	flow = calloc(1, sizeof(*flow));
 	if (!flow)
-		return fault_set(fault, EX_OSERR, ENOMEM, "no memory for a flow");
+		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a flow");
 	flow->base.queue = base;
 	verbs_flow_attr_build(&attr, rule, queue->backend->port, queue->counters);
 	flow->flow = ibv_create_flow(queue->qp, &attr.attr);
@@ -137,10 +137,10 @@ int verbs_add_flow(struct backend_queue *base, const struct flow_rule *rule, str
 		int error = errno;
 
 		free(flow);
-		return fault_set(fault, error == EPERM || error == EACCES ? EX_NOPERM : EX_UNAVAILABLE, error,
-		                 "cannot steer %s of %s to a queue of %s: %s: %s",
-		                 flow_format(rule, text, sizeof(text)), queue->backend->interface,
-		                 verbs_device_name(queue->backend), strerror(error), explain(error));
+		return failure_set(failure, error == EPERM || error == EACCES ? EX_NOPERM : EX_UNAVAILABLE, error,
+		                   "cannot steer %s of %s to a queue of %s: %s: %s",
+		                   flow_format(rule, text, sizeof(text)), queue->backend->interface,
+		                   verbs_device_name(queue->backend), strerror(error), explain(error));
 	}
 	*out = &flow->base;
 	return 0;

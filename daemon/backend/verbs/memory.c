@@ -9,24 +9,25 @@
 #include <sys/resource.h>
 
 /* Registering pins the pages, and pinned bytes count against RLIMIT_MEMLOCK. */
-static int explain(const struct verbs_backend *backend, size_t bytes, int error, struct fault *fault)
+static int explain(const struct verbs_backend *backend, size_t bytes, int error, struct failure *failure)
 {
 	const char *device = verbs_device_name(backend);
 	struct rlimit limit;
 
 	if ((error == ENOMEM || error == EAGAIN || error == EPERM) && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
 	    limit.rlim_cur != RLIM_INFINITY && !verbs_has_capability(CAP_IPC_LOCK))
-		return fault_set(fault, EX_NOPERM, error,
-		                 "cannot register %zu bytes with %s: %s: RLIMIT_MEMLOCK is %" PRIu64
-		                 " bytes: set LimitMEMLOCK=infinity in the unit ('ulimit -l unlimited' in a shell) or "
-		                 "grant CAP_IPC_LOCK",
-		                 bytes, device, strerror(error), (uint64_t)limit.rlim_cur);
-	return fault_set(fault, EX_OSERR, error, "cannot register %zu bytes with %s: %s", bytes, device,
-	                 strerror(error));
+		return failure_set(
+			failure, EX_NOPERM, error,
+			"cannot register %zu bytes with %s: %s: RLIMIT_MEMLOCK is %" PRIu64
+			" bytes: set LimitMEMLOCK=infinity in the unit ('ulimit -l unlimited' in a shell) or "
+			"grant CAP_IPC_LOCK",
+			bytes, device, strerror(error), (uint64_t)limit.rlim_cur);
+	return failure_set(failure, EX_OSERR, error, "cannot register %zu bytes with %s: %s", bytes, device,
+	                   strerror(error));
 }
 
 int verbs_register_memory(struct backend *base, void *address, size_t bytes, struct backend_memory **out,
-                          struct fault *fault)
+                          struct failure *failure)
 {
 	struct verbs_backend *backend = verbs_backend(base);
 	/* Relaxed ordering lets the root complex reorder the writes of packets, never a completion before its
@@ -36,14 +37,14 @@ int verbs_register_memory(struct backend *base, void *address, size_t bytes, str
 
 	memory = calloc(1, sizeof(*memory));
 	if (!memory)
-		return fault_set(fault, EX_OSERR, ENOMEM, "no memory for a memory region");
+		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a memory region");
 	memory->base.backend = base;
 	memory->mr = ibv_reg_mr(backend->pd, address, bytes, access);
 	if (!memory->mr) {
 		int error = errno;
 
 		free(memory);
-		return explain(backend, bytes, error, fault);
+		return explain(backend, bytes, error, failure);
 	}
 	*out = &memory->base;
 	return 0;

@@ -12,12 +12,12 @@
 
 #define ACKNOWLEDGE_BATCH 256 /* each acknowledgement takes a mutex (ibv_ack_cq_events(3)) */
 
-struct verbs_queue *verbs_queue_new(struct verbs_backend *backend, size_t bytes, struct fault *fault)
+struct verbs_queue *verbs_queue_new(struct verbs_backend *backend, size_t bytes, struct failure *failure)
 {
 	struct verbs_queue *queue = calloc(1, bytes);
 
 	if (!queue) {
-		fault_set(fault, EX_OSERR, ENOMEM, "no memory for a queue");
+		failure_set(failure, EX_OSERR, ENOMEM, "no memory for a queue");
 		return NULL;
 	}
 	queue->base.ops = &verbs_backend_ops;
@@ -41,17 +41,17 @@ static void create_domain(struct verbs_queue *queue)
 		         verbs_device_name(queue->backend), strerror(errno));
 }
 
-static int create_channel(struct verbs_queue *queue, struct fault *fault)
+static int create_channel(struct verbs_queue *queue, struct failure *failure)
 {
 	queue->channel = ibv_create_comp_channel(queue->backend->context);
 	if (!queue->channel || fcntl(queue->channel->fd, F_SETFL, O_NONBLOCK) < 0)
-		return fault_set(fault, EX_OSERR, errno, "cannot create a completion channel on %s: %s",
-		                 verbs_device_name(queue->backend), strerror(errno));
+		return failure_set(failure, EX_OSERR, errno, "cannot create a completion channel on %s: %s",
+		                   verbs_device_name(queue->backend), strerror(errno));
 	return 0;
 }
 
 int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc_flags, bool completion_events,
-                          struct fault *fault)
+                          struct failure *failure)
 {
 	struct ibv_cq_init_attr_ex init = {
 		.cqe = n_cqe,
@@ -63,38 +63,39 @@ int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc
 	int error;
 
 	create_domain(queue);
-	error = completion_events ? create_channel(queue, fault) : 0;
+	error = completion_events ? create_channel(queue, failure) : 0;
 	if (error)
 		return error;
 	init.channel = queue->channel;
 	queue->cq = ibv_create_cq_ex(queue->backend->context, &init);
 	if (!queue->cq)
-		return fault_set(fault, EX_UNAVAILABLE, errno,
-		                 "cannot create a completion queue of %u entries%s on %s: %s (libibverbs 1.7 or later "
-		                 "and a provider with extended completion queues are needed)",
-		                 n_cqe, wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? " with timestamps" : "",
-		                 verbs_device_name(queue->backend), strerror(errno));
+		return failure_set(
+			failure, EX_UNAVAILABLE, errno,
+			"cannot create a completion queue of %u entries%s on %s: %s (libibverbs 1.7 or later "
+			"and a provider with extended completion queues are needed)",
+			n_cqe, wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? " with timestamps" : "",
+			verbs_device_name(queue->backend), strerror(errno));
 	return 0;
 }
 
-static int explain_qp(const struct verbs_backend *backend, uint32_t slots, int error, struct fault *fault)
+static int explain_qp(const struct verbs_backend *backend, uint32_t slots, int error, struct failure *failure)
 {
 	const char *device = verbs_device_name(backend);
 
 	/* EINVAL on some kernels */
 	if (error == EPERM || error == EACCES || (error == EINVAL && !verbs_has_capability(CAP_NET_RAW)))
-		return fault_set(fault, EX_NOPERM, error,
-		                 "cannot create a raw packet queue on %s: %s: " VERBS_NET_RAW_HINT, device,
-		                 strerror(error));
+		return failure_set(failure, EX_NOPERM, error,
+		                   "cannot create a raw packet queue on %s: %s: " VERBS_NET_RAW_HINT, device,
+		                   strerror(error));
 	if (error == EOPNOTSUPP)
-		return fault_set(fault, EX_UNAVAILABLE, error,
-		                 "%s has no raw packet queue pairs: a ConnectX-4 or later in Ethernet mode is needed",
-		                 device);
-	return fault_set(fault, EX_UNAVAILABLE, error, "cannot create a raw packet queue of %u slots on %s: %s", slots,
-	                 device, strerror(error));
+		return failure_set(failure, EX_UNAVAILABLE, error,
+		                   "%s has no raw packet queue pairs: a ConnectX-4 or later in Ethernet mode is needed",
+		                   device);
+	return failure_set(failure, EX_UNAVAILABLE, error, "cannot create a raw packet queue of %u slots on %s: %s",
+	                   slots, device, strerror(error));
 }
 
-int verbs_queue_create_qp(struct verbs_queue *queue, struct ibv_qp_cap *capabilities, struct fault *fault)
+int verbs_queue_create_qp(struct verbs_queue *queue, struct ibv_qp_cap *capabilities, struct failure *failure)
 {
 	struct ibv_qp_init_attr_ex init = {
 		.qp_context = queue,
@@ -111,12 +112,12 @@ int verbs_queue_create_qp(struct verbs_queue *queue, struct ibv_qp_cap *capabili
 
 	queue->qp = ibv_create_qp_ex(queue->backend->context, &init);
 	if (!queue->qp)
-		return explain_qp(queue->backend, slots, errno, fault);
+		return explain_qp(queue->backend, slots, errno, failure);
 	*capabilities = init.cap;
 	error = verbs_queue_modify(queue, IBV_QPS_INIT);
 	if (error)
-		fault_set(fault, EX_UNAVAILABLE, -error, "cannot initialise a queue on port %u of %s: %s",
-		          queue->backend->port, verbs_device_name(queue->backend), strerror(-error));
+		failure_set(failure, EX_UNAVAILABLE, -error, "cannot initialise a queue on port %u of %s: %s",
+		            queue->backend->port, verbs_device_name(queue->backend), strerror(-error));
 	return error;
 }
 

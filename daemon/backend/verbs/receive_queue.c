@@ -7,7 +7,7 @@
 #include <errno.h>
 
 static int check_options(const struct verbs_backend *backend, const struct backend_queue_options *options,
-                         struct fault *fault)
+                         struct failure *failure)
 {
 	const char *device = verbs_device_name(backend);
 	const struct ibv_device_attr *attr = &backend->attr.orig_attr;
@@ -15,18 +15,19 @@ static int check_options(const struct verbs_backend *backend, const struct backe
 
 	if (options->slots == 0 || options->slots % VERBS_CHAIN != 0 || options->slots > (uint32_t)attr->max_qp_wr ||
 	    options->slots > (uint32_t)attr->max_cqe)
-		return fault_set(fault, EX_CONFIG, EINVAL,
-		                 "receive queue of %u slots on %s: accepted are multiples of %d up to %d",
-		                 options->slots, device, VERBS_CHAIN, attr->max_qp_wr / VERBS_CHAIN * VERBS_CHAIN);
+		return failure_set(failure, EX_CONFIG, EINVAL,
+		                   "receive queue of %u slots on %s: accepted are multiples of %d up to %d",
+		                   options->slots, device, VERBS_CHAIN, attr->max_qp_wr / VERBS_CHAIN * VERBS_CHAIN);
 	if (options->oversize_sink && !backend->sink)
-		return fault_set(fault, EX_UNAVAILABLE, ENOTSUP,
-		                 "%s has no null memory region for longer packets: set oversize_sink = false", device);
+		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
+		                   "%s has no null memory region for longer packets: set oversize_sink = false",
+		                   device);
 	if (options->timestamps && !backend->attr.completion_timestamp_mask)
-		return fault_set(fault, EX_UNAVAILABLE, ENOTSUP,
-		                 "%s has no timestamps in its completions: set timestamps = false", device);
+		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
+		                   "%s has no timestamps in its completions: set timestamps = false", device);
 	if (attr->max_sge < n_sges)
-		return fault_set(fault, EX_UNAVAILABLE, ENOTSUP, "%s takes %d SGEs a receive, %d are needed", device,
-		                 attr->max_sge, n_sges);
+		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP, "%s takes %d SGEs a receive, %d are needed",
+		                   device, attr->max_sge, n_sges);
 	return 0;
 }
 
@@ -35,7 +36,7 @@ static uint32_t next_power_of_two(uint32_t n)
 	return n <= 1 ? 1 : 1u << (32 - __builtin_clz(n - 1));
 }
 
-static int create_cq(struct verbs_queue *queue, const struct backend_queue_options *options, struct fault *fault)
+static int create_cq(struct verbs_queue *queue, const struct backend_queue_options *options, struct failure *failure)
 {
 	uint64_t wc_flags = IBV_WC_EX_WITH_BYTE_LEN;
 
@@ -44,40 +45,41 @@ static int create_cq(struct verbs_queue *queue, const struct backend_queue_optio
 		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 	/* The receive queue comes rounded up to a power of two, and an overrun completion queue is fatal. */
 	return verbs_queue_create_cq(queue, next_power_of_two(options->slots), wc_flags, options->completion_events,
-	                             fault);
+	                             failure);
 }
 
-static int create_qp(struct verbs_queue *queue, const struct backend_queue_options *options, struct fault *fault)
+static int create_qp(struct verbs_queue *queue, const struct backend_queue_options *options, struct failure *failure)
 {
 	struct ibv_qp_cap given = {.max_recv_wr = options->slots, .max_recv_sge = options->oversize_sink ? 3 : 2};
 	const char *device = verbs_device_name(queue->backend);
 	int n_cqe = ibv_cq_ex_to_cq(queue->cq)->cqe, error;
 
-	error = verbs_queue_create_qp(queue, &given, fault);
+	error = verbs_queue_create_qp(queue, &given, failure);
 	if (error)
 		return error;
 	if (given.max_recv_wr != options->slots)
 		log_info("%s: receive queue on %s: asked for %u slots, given %u; completion queue %d entries",
 		         queue->backend->interface, device, options->slots, given.max_recv_wr, n_cqe);
 	if ((uint32_t)n_cqe < given.max_recv_wr)
-		return fault_set(fault, EX_UNAVAILABLE, EOVERFLOW,
-		                 "%s gave a completion queue of %d entries for a receive queue of %u: it would overrun",
-		                 device, n_cqe, given.max_recv_wr);
+		return failure_set(
+			failure, EX_UNAVAILABLE, EOVERFLOW,
+			"%s gave a completion queue of %d entries for a receive queue of %u: it would overrun", device,
+			n_cqe, given.max_recv_wr);
 	return 0;
 }
 
 int verbs_create_queue(struct backend *base, const struct backend_queue_options *options, struct backend_queue **out,
-                       struct fault *fault)
+                       struct failure *failure)
 {
 	struct verbs_backend *backend = verbs_backend(base);
 	struct verbs_receive_queue *receive;
 	struct verbs_queue *queue;
 	int error;
 
-	error = check_options(backend, options, fault);
+	error = check_options(backend, options, failure);
 	if (error)
 		return error;
-	queue = verbs_queue_new(backend, sizeof(*receive), fault);
+	queue = verbs_queue_new(backend, sizeof(*receive), failure);
 	if (!queue)
 		return -ENOMEM;
 	receive = verbs_receive_queue(&queue->base);
@@ -85,11 +87,11 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 	receive->slot_bytes = options->slot_bytes;
 	receive->timestamps = options->timestamps;
 	verbs_chain_init(receive, options);
-	error = create_cq(queue, options, fault);
+	error = create_cq(queue, options, failure);
 	if (!error)
-		error = create_qp(queue, options, fault);
+		error = create_qp(queue, options, failure);
 	if (!error)
-		error = verbs_counters_create(queue, fault);
+		error = verbs_counters_create(queue, failure);
 	if (error)
 		verbs_destroy_queue(&queue->base);
 	else

@@ -11,25 +11,25 @@
 #define SIGNAL_EVERY_MAX 32
 
 static int check_options(const struct verbs_backend *backend, const struct backend_send_options *options,
-                         struct fault *fault)
+                         struct failure *failure)
 {
 	const char *device = verbs_device_name(backend);
 	struct backend_capabilities is;
 
 	verbs_backend_ops.capabilities(&backend->base, &is);
 	if (options->slots == 0 || options->slots > is.max_send_slots)
-		return fault_set(fault, EX_CONFIG, EINVAL, "send queue of %u slots on %s: accepted are 1 to %u",
-		                 options->slots, device, is.max_send_slots);
+		return failure_set(failure, EX_CONFIG, EINVAL, "send queue of %u slots on %s: accepted are 1 to %u",
+		                   options->slots, device, is.max_send_slots);
 	if (options->checksums && !is.send_checksums)
-		return fault_set(fault, EX_UNAVAILABLE, ENOTSUP,
-		                 "%s fills in no checksums: set udp_checksum = \"software\" (or \"zero\", for IPv4)",
-		                 device);
+		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
+		                   "%s fills in no checksums: set udp_checksum = \"software\" (or \"zero\", for IPv4)",
+		                   device);
 	if (options->rate_bps && !is.max_rate_bps)
-		return fault_set(fault, EX_UNAVAILABLE, ENOTSUP, "%s cannot pace what it sends", device);
+		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP, "%s cannot pace what it sends", device);
 	if (options->rate_bps && (options->rate_bps < is.min_rate_bps || options->rate_bps > is.max_rate_bps))
-		return fault_set(fault, EX_CONFIG, EINVAL,
-		                 "%s cannot pace to %" PRIu64 " bit/s: it can to %" PRIu64 " to %" PRIu64, device,
-		                 options->rate_bps, is.min_rate_bps, is.max_rate_bps);
+		return failure_set(failure, EX_CONFIG, EINVAL,
+		                   "%s cannot pace to %" PRIu64 " bit/s: it can to %" PRIu64 " to %" PRIu64, device,
+		                   options->rate_bps, is.min_rate_bps, is.max_rate_bps);
 	return 0;
 }
 
@@ -43,7 +43,7 @@ static uint32_t signal_every(uint32_t slots)
 	return every;
 }
 
-static int create_qp(struct verbs_queue *queue, uint32_t slots, struct fault *fault)
+static int create_qp(struct verbs_queue *queue, uint32_t slots, struct failure *failure)
 {
 	/*
 	 * One receive that is never posted: without a receive queue, mlx5_ib does not say that the send queue is in
@@ -54,24 +54,24 @@ static int create_qp(struct verbs_queue *queue, uint32_t slots, struct fault *fa
 
 	/* After an error every packet that is under way completes, signalled or not. */
 	if ((uint32_t)n_cqe < slots)
-		return fault_set(fault, EX_UNAVAILABLE, EOVERFLOW,
-		                 "%s gave a completion queue of %d entries for a send queue of %u: it would overrun",
-		                 verbs_device_name(queue->backend), n_cqe, slots);
-	return verbs_queue_create_qp(queue, &given, fault);
+		return failure_set(failure, EX_UNAVAILABLE, EOVERFLOW,
+		                   "%s gave a completion queue of %d entries for a send queue of %u: it would overrun",
+		                   verbs_device_name(queue->backend), n_cqe, slots);
+	return verbs_queue_create_qp(queue, &given, failure);
 }
 
 int verbs_create_send_queue(struct backend *base, const struct backend_send_options *options,
-                            struct backend_queue **out, struct fault *fault)
+                            struct backend_queue **out, struct failure *failure)
 {
 	struct verbs_backend *backend = verbs_backend(base);
 	struct verbs_send_queue *send;
 	struct verbs_queue *queue;
 	int error;
 
-	error = check_options(backend, options, fault);
+	error = check_options(backend, options, failure);
 	if (error)
 		return error;
-	queue = verbs_queue_new(backend, sizeof(*send), fault);
+	queue = verbs_queue_new(backend, sizeof(*send), failure);
 	if (!queue)
 		return -ENOMEM;
 	queue->sends = true;
@@ -82,9 +82,9 @@ int verbs_create_send_queue(struct backend *base, const struct backend_send_opti
 	send->flags = options->checksums ? IBV_SEND_IP_CSUM : 0;
 	send->rate.rate_limit = (uint32_t)(options->rate_bps / 1000);
 	send->rate.max_burst_sz = options->rate_bps ? options->burst_bytes : 0;
-	error = verbs_queue_create_cq(queue, options->slots, 0, options->completion_events, fault);
+	error = verbs_queue_create_cq(queue, options->slots, 0, options->completion_events, failure);
 	if (!error)
-		error = create_qp(queue, options->slots, fault);
+		error = create_qp(queue, options->slots, failure);
 	if (!error)
 		send->qp = ibv_qp_to_qp_ex(queue->qp);
 	if (error)

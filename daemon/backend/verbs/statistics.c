@@ -38,13 +38,13 @@ static int read_out_of_buffer(const struct verbs_backend *backend, uint64_t *rea
 	return n_fields == 1 ? 0 : -EIO;
 }
 
-int verbs_statistics_init(struct verbs_backend *backend, struct fault *fault)
+int verbs_statistics_init(struct verbs_backend *backend, struct failure *failure)
 {
 	int error = read_out_of_buffer(backend, &backend->out_of_buffer.last);
 
 	if (error)
-		return fault_set(
-			fault, EX_UNAVAILABLE, -error,
+		return failure_set(
+			failure, EX_UNAVAILABLE, -error,
 			"cannot read %s/ports/%u/hw_counters/out_of_buffer, without which losses can't be named: "
 			"%s: mlx5 devices (ConnectX-4 and later) have it",
 			backend->context->device->ibdev_path, backend->port, strerror(-error));

@@ -156,18 +156,18 @@ bool verbs_has_capability(int capability);
 /* ---- memory.c ------------------------------------------------------------------------------------- */
 
 int verbs_register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
-                          struct fault *fault);
+                          struct failure *failure);
 void verbs_unregister_memory(struct backend_memory *memory);
 
 /* ---- queue.c -------------------------------------------------------------------------------------- */
 
 /** A queue of either kind, zeroed and not yet with anything of the device's; NULL: no memory. */
-struct verbs_queue *verbs_queue_new(struct verbs_backend *backend, size_t bytes, struct fault *fault);
+struct verbs_queue *verbs_queue_new(struct verbs_backend *backend, size_t bytes, struct failure *failure);
 /** Thread domain, with completion events the channel, and the completion queue. */
 int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc_flags, bool completion_events,
-                          struct fault *fault);
+                          struct failure *failure);
 /** The queue pair, in INIT. capabilities: asked for; what was given comes back. */
-int verbs_queue_create_qp(struct verbs_queue *queue, struct ibv_qp_cap *capabilities, struct fault *fault);
+int verbs_queue_create_qp(struct verbs_queue *queue, struct ibv_qp_cap *capabilities, struct failure *failure);
 int verbs_queue_modify(struct verbs_queue *queue, enum ibv_qp_state state);
 void verbs_destroy_queue(struct backend_queue *queue);
 int verbs_start(struct backend_queue *queue);
@@ -179,7 +179,7 @@ void verbs_clear(struct backend_queue *queue);
 /* ---- receive_queue.c ------------------------------------------------------------------------------ */
 
 int verbs_create_queue(struct backend *backend, const struct backend_queue_options *options,
-                       struct backend_queue **queue, struct fault *fault);
+                       struct backend_queue **queue, struct failure *failure);
 
 /* ---- receive.c: the hot path ---------------------------------------------------------------------- */
 
@@ -191,7 +191,7 @@ int verbs_poll(struct backend_queue *queue, struct backend_event *events, uint32
 /* ---- send_queue.c --------------------------------------------------------------------------------- */
 
 int verbs_create_send_queue(struct backend *backend, const struct backend_send_options *options,
-                            struct backend_queue **queue, struct fault *fault);
+                            struct backend_queue **queue, struct failure *failure);
 /** From RTR on: ready, and at its rate. */
 int verbs_send_start(struct verbs_send_queue *send);
 
@@ -213,7 +213,7 @@ struct verbs_flow_attr {
 void verbs_flow_attr_build(struct verbs_flow_attr *flow, const struct flow_rule *rule, uint8_t port,
                            struct ibv_counters *counters);
 int verbs_add_flow(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
-                   struct fault *fault);
+                   struct failure *failure);
 void verbs_remove_flow(struct backend_flow *flow);
 
 /* ---- counters.c ----------------------------------------------------------------------------------- */
@@ -221,7 +221,7 @@ void verbs_remove_flow(struct backend_flow *flow);
 /** The rule of the guard flow of a queue pair: unlike any other, and no packet can match it. Pure. */
 void verbs_guard_rule(struct flow_rule *rule, uint32_t qp_num);
 /** The counters object of a queue, with its guard flow. */
-int verbs_counters_create(struct verbs_queue *queue, struct fault *fault);
+int verbs_counters_create(struct verbs_queue *queue, struct failure *failure);
 /** After the last flow is removed. Half-built is fine. */
 void verbs_counters_destroy(struct verbs_queue *queue);
 int verbs_read_matched(struct backend_queue *queue, uint64_t *packets);
@@ -231,7 +231,7 @@ int verbs_read_matched(struct backend_queue *queue, uint64_t *packets);
 /** Add a reading of a counter that is 32 bits wide, or 64 once it ever shows more. Pure. */
 uint64_t wide_counter_add(struct wide_counter *counter, uint64_t reading);
 /** What is there now counts as 0. */
-int verbs_statistics_init(struct verbs_backend *backend, struct fault *fault);
+int verbs_statistics_init(struct verbs_backend *backend, struct failure *failure);
 int verbs_read_port(struct backend *backend, struct backend_port_statistics *statistics);
 int verbs_read_clock(struct backend *backend, uint64_t *raw);
 int verbs_notice_fd(const struct backend *backend);

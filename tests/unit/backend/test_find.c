@@ -23,10 +23,10 @@ Test(find, other_names_are_not)
 Test(find, opening_an_interface_that_is_not_there_says_so)
 {
 	struct backend *backend = NULL;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
-	cr_assert_eq(backend_find("verbs")->open("no-such-if0", &backend, &fault), -ENODEV);
+	cr_assert_eq(backend_find("verbs")->open("no-such-if0", &backend, &failure), -ENODEV);
 	cr_assert_null(backend);
-	cr_assert_eq(fault.exit_code, EX_UNAVAILABLE);
-	cr_assert_not_null(strstr(fault.text, "no-such-if0"));
+	cr_assert_eq(failure.exit_code, EX_UNAVAILABLE);
+	cr_assert_not_null(strstr(failure.text, "no-such-if0"));
 }

@@ -16,17 +16,17 @@ static struct backend *backend;
 static struct backend_memory *headers, *payload;
 static struct backend_queue *queue;
 static uint8_t header_rows[SLOTS][HEADER_BYTES], payload_rows[SLOTS][100];
-static struct fault fault;
+static struct failure failure;
 
 static void open_queue(void)
 {
 	struct backend_send_options options = {.slots = SLOTS, .completion_events = true};
 
-	cr_assert(zero(int, ops->open("eth0", &backend, &fault)));
-	cr_assert(zero(int, ops->register_memory(backend, header_rows, sizeof(header_rows), &headers, &fault)));
-	cr_assert(zero(int, ops->register_memory(backend, payload_rows, sizeof(payload_rows), &payload, &fault)));
+	cr_assert(zero(int, ops->open("eth0", &backend, &failure)));
+	cr_assert(zero(int, ops->register_memory(backend, header_rows, sizeof(header_rows), &headers, &failure)));
+	cr_assert(zero(int, ops->register_memory(backend, payload_rows, sizeof(payload_rows), &payload, &failure)));
 	options.headers = headers;
-	cr_assert(zero(int, ops->create_send_queue(backend, &options, &queue, &fault)));
+	cr_assert(zero(int, ops->create_send_queue(backend, &options, &queue, &failure)));
 	cr_assert(zero(int, ops->start(queue)));
 }
 

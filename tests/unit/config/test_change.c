@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct fault fault;
+static struct failure failure;
 static const struct change_removed nothing;
 
 /* A file of streams of these names, each with more in it. */
@@ -28,7 +28,7 @@ static struct config *load(const char *control, const char *first, const char *s
 				i && first ? ", " : "", name, i + 1, more);
 	}
 	snprintf(text + n, sizeof(text) - (size_t)n, ");\n");
-	cr_assert(eq(int, config_load_text("test.conf", text, &config, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, config_load_text("test.conf", text, &config, &failure), 0), "%s", failure.text);
 	return config;
 }
 
@@ -36,7 +36,7 @@ Test(change, a_copy_stands_on_its_own_without_what_was_removed_and_with_what_was
 {
 	struct config *base = load("max_clients = 9;", "a", "b", ""), *added = load("", "c", NULL, ""), *copy;
 
-	cr_assert(eq(int, change_copy(base, added, &(struct change_removed){.stream = "a"}, &copy, &fault), 0));
+	cr_assert(eq(int, change_copy(base, added, &(struct change_removed){.stream = "a"}, &copy, &failure), 0));
 	config_free(base);
 	config_free(added);
 	cr_expect(eq(u32, copy->n_streams, 2));
@@ -55,11 +55,11 @@ Test(change, a_name_that_is_there_or_is_not_there_is_refused)
 {
 	struct config *base = load("", "a", "b", ""), *copy;
 
-	cr_expect(eq(int, change_copy(base, base, &nothing, &copy, &fault), -EEXIST));
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, "test.conf:2: name = \"a\"") == fault.text, "%s", fault.text);
-	cr_expect(eq(int, change_copy(base, NULL, &(struct change_removed){.stream = "x"}, &copy, &fault), -ENOENT));
-	cr_expect(strstr(fault.text, "no stream 'x'") != NULL);
+	cr_expect(eq(int, change_copy(base, base, &nothing, &copy, &failure), -EEXIST));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, "test.conf:2: name = \"a\"") == failure.text, "%s", failure.text);
+	cr_expect(eq(int, change_copy(base, NULL, &(struct change_removed){.stream = "x"}, &copy, &failure), -ENOENT));
+	cr_expect(strstr(failure.text, "no stream 'x'") != NULL);
 	config_free(base);
 }
 
@@ -110,7 +110,7 @@ static struct config *load_channel(const char *name, const char *more, const cha
 	         "7, 8 ];\n"
 	         "destinations = ( { address = \"10.0.0.1\"; port = 1; %s } ); %s } );",
 	         name, destination, more);
-	cr_assert(eq(int, config_load_text("test.conf", text, &config, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, config_load_text("test.conf", text, &config, &failure), 0), "%s", failure.text);
 	return config;
 }
 
@@ -119,8 +119,8 @@ Test(change, channels_are_copied_added_and_removed_as_streams_are)
 	struct config *base = load_channel("a", "", "next_hop_mac = \"02:00:00:00:00:07\";"),
 		      *added = load_channel("b", "", ""), *stream = load("", "a", NULL, ""), *copy, *again;
 
-	cr_assert(eq(int, change_copy(base, stream, &nothing, &copy, &fault), 0), "%s", fault.text);
-	cr_assert(eq(int, change_copy(copy, added, &(struct change_removed){.stream = "a"}, &again, &fault), 0));
+	cr_assert(eq(int, change_copy(base, stream, &nothing, &copy, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, change_copy(copy, added, &(struct change_removed){.stream = "a"}, &again, &failure), 0));
 	config_free(base);
 	config_free(copy);
 	cr_expect(eq(u32, again->n_streams, 0));
@@ -130,14 +130,15 @@ Test(change, channels_are_copied_added_and_removed_as_streams_are)
 	cr_expect(eq(str, (char *)again->channels[0].file, (char *)"test.conf"));
 	cr_expect(eq(u32, again->channels[0].destinations[0].next_hop_mac[5], 7));
 	cr_expect(eq(str, (char *)again->channels[0].destinations[0].file, (char *)"test.conf"));
-	cr_assert(eq(int, change_copy(again, NULL, &(struct change_removed){.channel = "a"}, &copy, &fault), 0));
+	cr_assert(eq(int, change_copy(again, NULL, &(struct change_removed){.channel = "a"}, &copy, &failure), 0));
 	cr_expect(eq(u32, copy->n_channels, 1));
 	cr_expect(eq(str, (char *)copy->channels[0].name, (char *)"b"));
 	config_free(copy);
-	cr_expect(eq(int, change_copy(again, added, &nothing, &copy, &fault), -EEXIST));
-	cr_expect(strstr(fault.text, "test.conf:1: name = \"b\"") == fault.text, "%s", fault.text);
-	cr_expect(eq(int, change_copy(again, NULL, &(struct change_removed){.channel = "x"}, &copy, &fault), -ENOENT));
-	cr_expect(strstr(fault.text, "no channel 'x'") != NULL);
+	cr_expect(eq(int, change_copy(again, added, &nothing, &copy, &failure), -EEXIST));
+	cr_expect(strstr(failure.text, "test.conf:1: name = \"b\"") == failure.text, "%s", failure.text);
+	cr_expect(
+		eq(int, change_copy(again, NULL, &(struct change_removed){.channel = "x"}, &copy, &failure), -ENOENT));
+	cr_expect(strstr(failure.text, "no channel 'x'") != NULL);
 	config_free(again);
 	config_free(added);
 	config_free(stream);
@@ -147,8 +148,8 @@ Test(change, a_channel_that_is_added_wants_the_same_of_its_worker)
 {
 	struct config *base = load_channel("a", "", ""), *added = load_channel("b", "spin_us = 7;", ""), *copy;
 
-	cr_expect(eq(int, change_copy(base, added, &nothing, &copy, &fault), -EINVAL));
-	cr_expect(strstr(fault.text, "spin_us of channel 'b'") != NULL, "%s", fault.text);
+	cr_expect(eq(int, change_copy(base, added, &nothing, &copy, &failure), -EINVAL));
+	cr_expect(strstr(failure.text, "spin_us of channel 'b'") != NULL, "%s", failure.text);
 	config_free(base);
 	config_free(added);
 }

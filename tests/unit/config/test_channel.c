@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct fault fault;
+static struct failure failure;
 
 static struct config *load(const char *text)
 {
 	struct config *config = NULL;
 
-	memset(&fault, 0, sizeof(fault));
-	if (config_load_text("test.conf", text, &config, &fault) < 0)
+	memset(&failure, 0, sizeof(failure));
+	if (config_load_text("test.conf", text, &config, &failure) < 0)
 		cr_expect(eq(ptr, (void *)config, NULL));
 	return config;
 }
@@ -36,17 +36,17 @@ static struct config *load_with(const char *channel, const char *address, const 
 static void expect_refused(struct config *config, const char *line, const char *accepted)
 {
 	cr_assert(eq(ptr, (void *)config, NULL), "accepted, but should be refused for: %s", accepted);
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strncmp(fault.text, line, strlen(line)) == 0, "'%s' does not begin with %s", fault.text, line);
-	cr_expect(strstr(fault.text, accepted) != NULL, "'%s' does not say '%s'", fault.text, accepted);
-	cr_expect(eq(ptr, strchr(fault.text, '\n'), NULL));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strncmp(failure.text, line, strlen(line)) == 0, "'%s' does not begin with %s", failure.text, line);
+	cr_expect(strstr(failure.text, accepted) != NULL, "'%s' does not say '%s'", failure.text, accepted);
+	cr_expect(eq(ptr, strchr(failure.text, '\n'), NULL));
 }
 
 Test(channel, a_file_of_channels_alone_is_one_and_defaults_are_those_of_the_key_table)
 {
 	struct config *config = load_with("", "10.0.0.1", "");
 
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	const struct config_channel *channel = &config->channels[0];
 
 	cr_expect(eq(u32, config->n_streams, 0));
@@ -80,7 +80,7 @@ Test(channel, a_file_has_streams_channels_or_both)
 	             "channels = ( { name = \"a\"; interface = \"e\"; source_port = 9; payload_size = 1;\n"
 	             "destinations = ( { address = \"ff05::1\"; port = 2; } ); } );\n");
 
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(eq(u32, config->n_streams, 1));
 	cr_expect(eq(u32, config->n_channels, 1));
 	config_free(config);
@@ -116,10 +116,10 @@ Test(channel, in_a_vlan_nobody_is_asked_for)
 	expect_refused(load_with("vlan = 5;", "10.0.0.1", ""),
 	               "test.conf:2: ", "accepted is a destination with next_hop_mac");
 	config = load_with("vlan = 5;", "10.0.0.1", "next_hop_mac = \"02:00:00:00:0a:01\";");
-	cr_expect(config != NULL, "%s", fault.text);
+	cr_expect(config != NULL, "%s", failure.text);
 	config_free(config);
 	config = load_with("vlan = 5;", "ff05::1", "");
-	cr_expect(config != NULL, "%s", fault.text);
+	cr_expect(config != NULL, "%s", failure.text);
 	config_free(config);
 }
 
@@ -145,11 +145,11 @@ Test(channel, a_device_paces_to_a_limit)
 	expect_refused(load_with("pacing = \"device\";", "10.0.0.1", ""),
 	               "test.conf:2: ", "accepted is rate_limit_mbps with it, or pacing = \"software\"");
 	config = load_with("pacing = \"device\"; rate_limit_mbps = 5;", "10.0.0.1", "");
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(config->channels[0].device_pacing);
 	config_free(config);
 	config = load_with("rate_limit_mbps = 5;", "10.0.0.1", "");
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(not(config->channels[0].device_pacing));
 	config_free(config);
 }
@@ -163,7 +163,7 @@ Test(channel, ipv6_has_a_checksum)
 	expect_refused(load_with("udp_checksum = \"zero\";", "10.0.0.1", "}, { address = \"ff05::1\"; port = 2;"),
 	               "test.conf:2: ", "the IPv6 destination at test.conf:3");
 	config = load_with("udp_checksum = \"software\";", "ff05::1", "");
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(eq(int, config->channels[0].udp_checksum, CONFIG_UDP_CHECKSUM_SOFTWARE));
 	config_free(config);
 }
@@ -177,7 +177,7 @@ Test(channel, a_next_hop_is_one_station)
 	struct config *config = load_with("", "10.0.0.1", "next_hop_mac = \"02:00:00:fF:0a:01\";");
 	char text[64];
 
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(config->channels[0].destinations[0].has_next_hop_mac);
 	cr_expect(memcmp(config->channels[0].destinations[0].next_hop_mac, mac, sizeof(mac)) == 0);
 	config_free(config);
@@ -193,12 +193,12 @@ Test(channel, packets_to_groups_go_no_further_than_the_link_unless_told)
 {
 	struct config *config = load_with("", "239.0.0.1", "}, { address = \"10.0.0.1\"; port = 2;");
 
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(eq(u32, config_ttl(&config->channels[0], &config->channels[0].destinations[0]), 1));
 	cr_expect(eq(u32, config_ttl(&config->channels[0], &config->channels[0].destinations[1]), 64));
 	config_free(config);
 	config = load_with("ttl = 7;", "ff05::1", "");
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(eq(u32, config_ttl(&config->channels[0], &config->channels[0].destinations[0]), 7));
 	config_free(config);
 }
@@ -237,6 +237,6 @@ Test(channel, those_of_one_interface_want_the_same_of_its_worker)
 	expect_refused(load_two("name = \"a\"; interface = \"e\"; cpu = 1;", "name = \"b\"; interface = \"e\";"),
 	               "test.conf:3: ", "cpu of channel 'b'");
 	config = load_two("name = \"a\"; interface = \"e\"; cpu = 1;", "name = \"b\"; interface = \"f\";");
-	cr_expect(config != NULL, "%s", fault.text);
+	cr_expect(config != NULL, "%s", failure.text);
 	config_free(config);
 }

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct fault fault;
+static struct failure failure;
 
-/* Load text as a file. NULL: refused, see fault. */
+/* Load text as a file. NULL: refused, see failure. */
 static struct config *load(const char *text)
 {
 	char path[] = "/tmp/ibvcap-test-config-XXXXXX";
@@ -23,13 +23,13 @@ static struct config *load(const char *text)
 	cr_assert(ge(int, fd, 0));
 	cr_assert(eq(sz, (size_t)write(fd, text, strlen(text)), strlen(text)));
 	close(fd);
-	memset(&fault, 0, sizeof(fault));
-	int r = config_load(path, &config, &fault);
+	memset(&failure, 0, sizeof(failure));
+	int r = config_load(path, &config, &failure);
 
 	unlink(path);
 	cr_expect(eq(int, r < 0, config == NULL));
-	if (r < 0 && strncmp(fault.text, path, strlen(path)) != 0)
-		cr_expect(0, "the fault does not name the file: %s", fault.text);
+	if (r < 0 && strncmp(failure.text, path, strlen(path)) != 0)
+		cr_expect(0, "the failure does not name the file: %s", failure.text);
 	return config;
 }
 
@@ -52,17 +52,17 @@ static struct config *load_with(const char *control, const char *stream, const c
 static void expect_refused(const struct config *config, const char *line, const char *accepted)
 {
 	cr_assert(eq(ptr, (void *)config, NULL), "accepted, but should be refused for: %s", accepted);
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, line) != NULL, "'%s' does not name line %s", fault.text, line);
-	cr_expect(strstr(fault.text, accepted) != NULL, "'%s' does not say '%s'", fault.text, accepted);
-	cr_expect(eq(ptr, strchr(fault.text, '\n'), NULL));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, line) != NULL, "'%s' does not name line %s", failure.text, line);
+	cr_expect(strstr(failure.text, accepted) != NULL, "'%s' does not say '%s'", failure.text, accepted);
+	cr_expect(eq(ptr, strchr(failure.text, '\n'), NULL));
 }
 
 Test(config, defaults_are_those_of_the_key_table)
 {
 	struct config *config = load_with("", "", "");
 
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	const struct config_stream *stream = &config->streams[0];
 
 	cr_expect(eq(u32, stream->slots_per_block, stream_keys.keys[STREAM_SLOTS_PER_BLOCK].integer));
@@ -84,7 +84,7 @@ Test(config, the_control_group_may_be_left_out)
 	struct config *config = load("streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000;\n"
 	                             "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );\n");
 
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(eq(int, strcmp(config->socket_path, "/run/ibvcapd/control.sock"), 0));
 	config_free(config);
 }
@@ -154,13 +154,13 @@ Test(config, what_is_no_configuration_names_its_line)
 	expect_refused(load_with("", "", "port = 2; /* source_port = 1;"), ":6: ", "a comment without an end");
 	struct config *config = NULL;
 
-	cr_expect(lt(int, config_load("/nonexistent/ibvcapd.conf", &config, &fault), 0));
-	cr_expect(eq(int, fault.exit_code, EX_NOINPUT));
-	cr_expect(strstr(fault.text, "/nonexistent/ibvcapd.conf: cannot be read: No such file") != NULL, "%s",
-	          fault.text);
-	cr_expect(lt(int, config_load("/tmp", &config, &fault), 0));
-	cr_expect(eq(int, fault.exit_code, EX_NOINPUT));
-	cr_expect(strstr(fault.text, "/tmp: cannot be read: Is a directory") != NULL, "%s", fault.text);
+	cr_expect(lt(int, config_load("/nonexistent/ibvcapd.conf", &config, &failure), 0));
+	cr_expect(eq(int, failure.exit_code, EX_NOINPUT));
+	cr_expect(strstr(failure.text, "/nonexistent/ibvcapd.conf: cannot be read: No such file") != NULL, "%s",
+	          failure.text);
+	cr_expect(lt(int, config_load("/tmp", &config, &failure), 0));
+	cr_expect(eq(int, failure.exit_code, EX_NOINPUT));
+	cr_expect(strstr(failure.text, "/tmp: cannot be read: Is a directory") != NULL, "%s", failure.text);
 }
 
 Test(config, numbers_are_decimal_and_never_cut)
@@ -178,7 +178,7 @@ Test(config, long_numbers_elsewhere_are_no_numbers)
 	struct config *config =
 		load_with("# 4294974798\n// 4294974798\n/* 4294974798\n\" */ socket = \"/\\\"4294974798\";", "", "");
 
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(eq(int, strcmp(config->socket_path, "/\"4294974798"), 0));
 	config_free(config);
 }
@@ -187,10 +187,10 @@ Test(config, what_is_no_text_is_said_to_be_none)
 {
 	struct config *config = NULL;
 
-	cr_expect(lt(int, config_load("/proc/self/exe", &config, &fault), 0));
-	cr_expect(strstr(fault.text, "cannot be read: it is") != NULL, "%s", fault.text);
-	cr_expect(lt(int, config_load("/proc/self/cmdline", &config, &fault), 0));
-	cr_expect(strstr(fault.text, "NUL byte") != NULL, "%s", fault.text);
+	cr_expect(lt(int, config_load("/proc/self/exe", &config, &failure), 0));
+	cr_expect(strstr(failure.text, "cannot be read: it is") != NULL, "%s", failure.text);
+	cr_expect(lt(int, config_load("/proc/self/cmdline", &config, &failure), 0));
+	cr_expect(strstr(failure.text, "NUL byte") != NULL, "%s", failure.text);
 }
 
 Test(config, a_pipe_is_a_file_too)
@@ -205,7 +205,7 @@ Test(config, a_pipe_is_a_file_too)
 	cr_assert(eq(sz, (size_t)write(ends[1], text, strlen(text)), strlen(text)));
 	close(ends[1]);
 	snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
-	cr_expect(eq(int, config_load(path, &config, &fault), 0), "%s", fault.text);
+	cr_expect(eq(int, config_load(path, &config, &failure), 0), "%s", failure.text);
 	config_free(config);
 }
 
@@ -249,8 +249,8 @@ static struct config *load_including(const char *directory, const char *included
 	remove_file(directory, "streams.inc");
 	if (included)
 		write_file(directory, "streams.inc", included);
-	memset(&fault, 0, sizeof(fault));
-	config_load(path, &config, &fault);
+	memset(&failure, 0, sizeof(failure));
+	config_load(path, &config, &failure);
 	return config;
 }
 
@@ -264,7 +264,7 @@ Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 	                        "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100; flows = (\n"
 	                        "{ destination = \"10.0.0.1\"; port = 1; } ); } );\n");
 	snprintf(where, sizeof(where), "%s/streams.inc", directory);
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(eq(int, strcmp(config->streams[0].file, where), 0), "%s", config->streams[0].file);
 	cr_expect(eq(int, strcmp(config->streams[0].flows[0].file, where), 0));
 	cr_expect(eq(int, config->streams[0].flows[0].line, 2));
@@ -277,9 +277,9 @@ Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 	expect_refused(load_including(directory, "  @include \"main.conf\"\n"), where, "deep");
 	write_file(directory, "main.conf", "@include \".\"\n");
 	snprintf(where, sizeof(where), "%s/main.conf", directory);
-	cr_expect(lt(int, config_load(where, &config, &fault), 0));
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, "main.conf:1: ") && strstr(fault.text, "Is a directory"), "%s", fault.text);
+	cr_expect(lt(int, config_load(where, &config, &failure), 0));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, "main.conf:1: ") && strstr(failure.text, "Is a directory"), "%s", failure.text);
 	remove_file(directory, "streams.inc");
 	remove_file(directory, "main.conf");
 	rmdir(directory);
@@ -330,7 +330,7 @@ Test(config, the_shipped_file_loads_and_shows_every_key_at_its_default)
 	struct config *config = NULL;
 	char *text = read_shipped();
 
-	cr_assert(eq(int, config_load(SHIPPED_CONFIG, &config, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, config_load(SHIPPED_CONFIG, &config, &failure), 0), "%s", failure.text);
 	cr_expect(eq(u32, config->n_streams, 1));
 	config_free(config);
 	for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
@@ -343,7 +343,7 @@ Test(config, the_shipped_file_loads_and_shows_every_key_at_its_default)
 	memcpy(strstr(text, "\n/*\n"), "\n  ", 3);
 	memcpy(strstr(text, "\n*/\n"), "\n  ", 3);
 	config = load(text);
-	cr_assert(config != NULL, "%s", fault.text);
+	cr_assert(config != NULL, "%s", failure.text);
 	cr_expect(eq(u32, config->n_channels, 1));
 	config_free(config);
 	free(text);

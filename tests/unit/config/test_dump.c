@@ -11,9 +11,9 @@
 static struct config *load(const char *text)
 {
 	struct config *config = NULL;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
-	cr_assert(eq(int, config_load_text("test.conf", text, &config, &fault), 0), "%s\n%s", fault.text, text);
+	cr_assert(eq(int, config_load_text("test.conf", text, &config, &failure), 0), "%s\n%s", failure.text, text);
 	return config;
 }
 

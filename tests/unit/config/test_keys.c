@@ -8,15 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct fault fault;
+static struct failure failure;
 static unsigned n_keys;
 
 static struct config *load(const char *text)
 {
 	struct config *config = NULL;
 
-	fault = (struct fault){0};
-	config_load_text("test.conf", text, &config, &fault);
+	failure = (struct failure){0};
+	config_load_text("test.conf", text, &config, &failure);
 	return config;
 }
 
@@ -51,7 +51,7 @@ Test(keys, a_file_with_each_at_its_good_value_is_accepted)
 
 	every_key_write(text, NULL, NULL);
 	config = load(text);
-	cr_expect(config != NULL, "%s", fault.text);
+	cr_expect(config != NULL, "%s", failure.text);
 	config_free(config);
 }
 
@@ -61,10 +61,10 @@ static void expect_refused(const char *text, unsigned line, const char *named)
 
 	cr_expect(eq(ptr, (void *)load(text), NULL), "accepted: a bad value of %s", named);
 	snprintf(where, sizeof(where), "test.conf:%u: ", line);
-	cr_expect(strncmp(fault.text, where, strlen(where)) == 0, "'%s' is not at %s", fault.text, where);
-	cr_expect(strstr(fault.text, named) != NULL, "'%s' does not name %s", fault.text, named);
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(eq(ptr, strchr(fault.text, '\n'), NULL));
+	cr_expect(strncmp(failure.text, where, strlen(where)) == 0, "'%s' is not at %s", failure.text, where);
+	cr_expect(strstr(failure.text, named) != NULL, "'%s' does not name %s", failure.text, named);
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(eq(ptr, strchr(failure.text, '\n'), NULL));
 }
 
 static void expect_bad_refused(const struct key_group *group, const struct key *key)
@@ -77,7 +77,7 @@ static void expect_bad_refused(const struct key_group *group, const struct key *
 		return;
 	line = every_key_write(text, key, sample->bad);
 	expect_refused(text, line, key->name);
-	cr_expect(strstr(fault.text, ": accepted ") != NULL, "'%s' does not say what is accepted", fault.text);
+	cr_expect(strstr(failure.text, ": accepted ") != NULL, "'%s' does not say what is accepted", failure.text);
 }
 
 Test(keys, each_refuses_its_bad_value_and_says_what_is_accepted)
@@ -95,13 +95,13 @@ static void expect_asked_for(const struct key_group *group, const struct key *ke
 	if (!key->required) {
 		/* With vlan, which is not left out, a destination needs this one. */
 		if (strcmp(key->name, "next_hop_mac") != 0)
-			cr_expect(config != NULL, "without %s: %s", key->name, fault.text);
+			cr_expect(config != NULL, "without %s: %s", key->name, failure.text);
 		config_free(config);
 		return;
 	}
 	snprintf(named, sizeof(named), "%s needs '%s': ", group->what, key->name);
 	cr_expect(eq(ptr, (void *)config, NULL), "accepted without %s", key->name);
-	cr_expect(strstr(fault.text, named) != NULL, "'%s' does not say: %s", fault.text, named);
+	cr_expect(strstr(failure.text, named) != NULL, "'%s' does not say: %s", failure.text, named);
 }
 
 Test(keys, only_those_required_are_asked_for_and_by_name)

@@ -53,7 +53,7 @@ static _Atomic bool device_is_slow;
 
 /* ---- the daemon ----------------------------------------------------------------------------------- */
 
-static int register_arena(void *context, const struct shm *arena, const void **registration, struct fault *fault)
+static int register_arena(void *context, const struct shm *arena, const void **registration, struct failure *failure)
 {
 	struct backend_memory *memory = NULL;
 	int r = register_result;
@@ -62,8 +62,8 @@ static int register_arena(void *context, const struct shm *arena, const void **r
 	while (device_is_slow)
 		usleep(1000);
 	if (r < 0)
-		return fault_set(fault, EX_OSERR, -r, "the device takes no more");
-	r = scripted_backend_ops.register_memory(backend, arena->address, arena->bytes, &memory, fault);
+		return failure_set(failure, EX_OSERR, -r, "the device takes no more");
+	r = scripted_backend_ops.register_memory(backend, arena->address, arena->bytes, &memory, failure);
 	*registration = memory;
 	n_registered += r == 0;
 	return r;

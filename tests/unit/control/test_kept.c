@@ -83,7 +83,7 @@ Test(kept, of_two_each_is_its_own)
 	shm_deinit(&first);
 }
 
-/* What cannot be watched is nobody's fault, and has no place. */
+/* What cannot be watched is nobody's failure, and has no place. */
 Test(kept, what_cannot_be_watched_is_not)
 {
 	struct shm open = SHM_INIT, closed = SHM_INIT;

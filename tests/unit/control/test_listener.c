@@ -74,14 +74,14 @@ Test(listener, a_stale_socket_is_replaced)
 Test(listener, a_live_owner_is_named_and_left_alone)
 {
 	struct listener first, second;
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char pid[32];
 
 	cr_assert(eq(int, listener_open(&first, path, 0600, (gid_t)-1, NULL), 0));
-	cr_expect(eq(int, listener_open(&second, path, 0600, (gid_t)-1, &fault), -EADDRINUSE));
-	cr_expect(eq(int, fault.exit_code, EX_TEMPFAIL));
+	cr_expect(eq(int, listener_open(&second, path, 0600, (gid_t)-1, &failure), -EADDRINUSE));
+	cr_expect(eq(int, failure.exit_code, EX_TEMPFAIL));
 	snprintf(pid, sizeof(pid), "process %d", (int)getpid());
-	cr_expect(strstr(fault.text, pid) != NULL, "%s", fault.text);
+	cr_expect(strstr(failure.text, pid) != NULL, "%s", failure.text);
 	cr_expect(exists());
 	listener_close(&first);
 }
@@ -89,11 +89,11 @@ Test(listener, a_live_owner_is_named_and_left_alone)
 Test(listener, a_live_socket_of_another_type_is_left_alone)
 {
 	struct listener listener;
-	struct fault fault = {0};
+	struct failure failure = {0};
 	int fd = make_socket_file(SOCK_STREAM);
 
 	listen(fd, 1);
-	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &fault), -EADDRINUSE));
+	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &failure), -EADDRINUSE));
 	cr_expect(exists());
 	close(fd);
 }
@@ -101,15 +101,15 @@ Test(listener, a_live_socket_of_another_type_is_left_alone)
 Test(listener, what_is_not_a_socket_is_never_unlinked)
 {
 	struct listener listener;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	close(open(path, O_CREAT | O_WRONLY, 0600));
-	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &fault), -EEXIST));
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &failure), -EEXIST));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
 	cr_expect(exists());
 	unlink(path);
 	cr_assert(eq(int, symlink("/nowhere", path), 0));
-	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &fault), -EEXIST));
+	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &failure), -EEXIST));
 	cr_expect(exists());
 }
 
@@ -129,25 +129,25 @@ Test(listener, a_path_that_another_has_taken_meanwhile_is_not_unlinked)
 Test(listener, a_missing_directory_is_a_configuration_error)
 {
 	struct listener listener;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
-	cr_expect(eq(int, listener_open(&listener, "/nonexistent/x.sock", 0600, (gid_t)-1, &fault), -ENOENT));
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, "/nonexistent/x.sock") != NULL);
+	cr_expect(eq(int, listener_open(&listener, "/nonexistent/x.sock", 0600, (gid_t)-1, &failure), -ENOENT));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, "/nonexistent/x.sock") != NULL);
 }
 
 Test(listener, a_path_that_no_socket_can_have_is_a_configuration_error)
 {
 	struct listener listener;
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char longest[150];
 
 	memset(longest, 'a', sizeof(longest) - 1);
 	longest[0] = '/';
 	longest[sizeof(longest) - 1] = 0;
-	cr_expect(eq(int, listener_open(&listener, longest, 0600, (gid_t)-1, &fault), -ENAMETOOLONG));
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, "longer than 107 bytes") != NULL, "%s", fault.text);
+	cr_expect(eq(int, listener_open(&listener, longest, 0600, (gid_t)-1, &failure), -ENAMETOOLONG));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, "longer than 107 bytes") != NULL, "%s", failure.text);
 }
 
 #define NOBODY 65534
@@ -170,26 +170,26 @@ static void become_root(void)
 Test(listener, a_directory_of_another_user_is_a_matter_of_permission)
 {
 	struct listener listener;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	cr_assert(eq(int, chmod(directory, 0755), 0));
 	become_nobody();
-	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &fault), -EACCES));
-	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
-	cr_expect(strstr(fault.text, path) && strstr(fault.text, "chown"), "%s", fault.text);
+	cr_expect(eq(int, listener_open(&listener, path, 0600, (gid_t)-1, &failure), -EACCES));
+	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
+	cr_expect(strstr(failure.text, path) && strstr(failure.text, "chown"), "%s", failure.text);
 	become_root();
 }
 
 Test(listener, a_group_that_the_daemon_is_not_in_is_a_matter_of_permission)
 {
 	struct listener listener;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	cr_assert(eq(int, chown(directory, NOBODY, NOBODY), 0));
 	become_nobody();
-	cr_expect(eq(int, listener_open(&listener, path, 0600, 0, &fault), -EPERM));
-	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
-	cr_expect(strstr(fault.text, "group 0") && strstr(fault.text, "usermod -aG"), "%s", fault.text);
+	cr_expect(eq(int, listener_open(&listener, path, 0600, 0, &failure), -EPERM));
+	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
+	cr_expect(strstr(failure.text, "group 0") && strstr(failure.text, "usermod -aG"), "%s", failure.text);
 	cr_expect(not(exists()), "nothing stays");
 	become_root();
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct fault fault;
+static struct failure failure;
 
 static struct config *load(const char *channel, const char *destinations)
 {
@@ -19,7 +19,7 @@ static struct config *load(const char *channel, const char *destinations)
 	         "channels = (\n{ name = \"a\"; interface = \"eth0\"; source_port = 9; payload_size = 1472; %s\n"
 	         "destinations = ( %s ); } );",
 	         channel, destinations);
-	cr_assert(eq(int, config_load_text("test.conf", text, &config, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, config_load_text("test.conf", text, &config, &failure), 0), "%s", failure.text);
 	return config;
 }
 
@@ -43,16 +43,17 @@ Test(headers, a_payload_that_the_mtu_does_not_allow_is_refused_with_what_would)
 	struct config *ipv4 = load("", IPV4), *both = load("", IPV4 ", " IPV6);
 	struct net_interface interface = {.mtu = 1500};
 
-	cr_expect(eq(int, headers_check(&ipv4->channels[0], &interface, &fault), 0));
-	cr_expect(eq(int, headers_check(&both->channels[0], &interface, &fault), -EMSGSIZE));
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, "test.conf:2: channel 'a': payload_size = 1472") == fault.text, "%s", fault.text);
-	cr_expect(strstr(fault.text, "payload_size = 1452 or less, or 'ip link set eth0 mtu 1520'") != NULL, "%s",
-	          fault.text);
+	cr_expect(eq(int, headers_check(&ipv4->channels[0], &interface, &failure), 0));
+	cr_expect(eq(int, headers_check(&both->channels[0], &interface, &failure), -EMSGSIZE));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, "test.conf:2: channel 'a': payload_size = 1472") == failure.text, "%s",
+	          failure.text);
+	cr_expect(strstr(failure.text, "payload_size = 1452 or less, or 'ip link set eth0 mtu 1520'") != NULL, "%s",
+	          failure.text);
 	interface.mtu = 1499;
-	cr_expect(eq(int, headers_check(&ipv4->channels[0], &interface, &fault), -EMSGSIZE));
+	cr_expect(eq(int, headers_check(&ipv4->channels[0], &interface, &failure), -EMSGSIZE));
 	interface.mtu = 20;
-	cr_expect(eq(int, headers_check(&ipv4->channels[0], &interface, &fault), -EMSGSIZE));
+	cr_expect(eq(int, headers_check(&ipv4->channels[0], &interface, &failure), -EMSGSIZE));
 	config_free(ipv4);
 	config_free(both);
 }
@@ -67,7 +68,7 @@ static int checksums_of(const char *udp_checksum, const char *destinations, bool
 
 	snprintf(text, sizeof(text), "udp_checksum = \"%s\";", udp_checksum);
 	config = load(text, destinations);
-	r = headers_checksums(&config->channels[0], &capabilities, &checksums, &fault);
+	r = headers_checksums(&config->channels[0], &capabilities, &checksums, &failure);
 	config_free(config);
 	return r < 0 ? r : (int)checksums;
 }
@@ -81,9 +82,9 @@ Test(headers, checksums_are_the_devices_where_it_can)
 	cr_expect(eq(int, checksums_of("zero", IPV4, true), PACKET_CHECKSUMS_ZERO));
 	cr_expect(eq(int, checksums_of("device", IPV6, true), PACKET_CHECKSUMS_DEVICE));
 	cr_expect(eq(int, checksums_of("device", IPV6, false), -ENOTSUP));
-	cr_expect(strstr(fault.text, "mlx5_7") && strstr(fault.text, "accepted is \"auto\" or \"software\"") &&
-	                  !strstr(fault.text, "zero"),
-	          "%s", fault.text);
+	cr_expect(strstr(failure.text, "mlx5_7") && strstr(failure.text, "accepted is \"auto\" or \"software\"") &&
+	                  !strstr(failure.text, "zero"),
+	          "%s", failure.text);
 }
 
 /* ---- on each change -------------------------------------------------------------------------------- */

@@ -21,16 +21,16 @@ static bool fails(void)
 	return calls_until_failure-- == 0;
 }
 
-static int refuse(struct fault *fault, const char *what)
+static int refuse(struct failure *failure, const char *what)
 {
-	return fault_set(fault, EX_UNAVAILABLE, EIO, "%s failed", what);
+	return failure_set(failure, EX_UNAVAILABLE, EIO, "%s failed", what);
 }
 
-static int open_device(const char *interface, struct backend **backend, struct fault *fault)
+static int open_device(const char *interface, struct backend **backend, struct failure *failure)
 {
 	if (fails())
-		return refuse(fault, "open");
-	int r = scripted_backend_ops.open(interface, backend, fault);
+		return refuse(failure, "open");
+	int r = scripted_backend_ops.open(interface, backend, failure);
 
 	out += r == 0;
 	return r;
@@ -43,11 +43,11 @@ static void close_device(struct backend *backend)
 }
 
 static int register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
-                           struct fault *fault)
+                           struct failure *failure)
 {
 	if (fails())
-		return refuse(fault, "register_memory");
-	int r = scripted_backend_ops.register_memory(backend, address, bytes, memory, fault);
+		return refuse(failure, "register_memory");
+	int r = scripted_backend_ops.register_memory(backend, address, bytes, memory, failure);
 
 	out += r == 0;
 	return r;
@@ -60,11 +60,11 @@ static void unregister_memory(struct backend_memory *memory)
 }
 
 static int create_queue(struct backend *backend, const struct backend_queue_options *options,
-                        struct backend_queue **queue, struct fault *fault)
+                        struct backend_queue **queue, struct failure *failure)
 {
 	if (fails())
-		return refuse(fault, "create_queue");
-	int r = scripted_backend_ops.create_queue(backend, options, queue, fault);
+		return refuse(failure, "create_queue");
+	int r = scripted_backend_ops.create_queue(backend, options, queue, failure);
 
 	out += r == 0;
 	return r;
@@ -82,11 +82,11 @@ static int start(struct backend_queue *queue)
 }
 
 static int add_flow(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
-                    struct fault *fault)
+                    struct failure *failure)
 {
 	if (fails())
-		return refuse(fault, "add_flow");
-	int r = scripted_backend_ops.add_flow(queue, rule, flow, fault);
+		return refuse(failure, "add_flow");
+	int r = scripted_backend_ops.add_flow(queue, rule, flow, failure);
 
 	out += r == 0;
 	return r;
@@ -150,19 +150,19 @@ static void configure(void)
 	};
 }
 
-static int prepare_and_start(struct stream *stream, struct interface *interface, struct fault *fault)
+static int prepare_and_start(struct stream *stream, struct interface *interface, struct failure *failure)
 {
-	int r = interface_open(interface, fault);
+	int r = interface_open(interface, failure);
 
 	if (r == 0)
-		r = stream_init(stream, &config_stream, interface, fault);
+		r = stream_init(stream, &config_stream, interface, failure);
 	if (r == 0)
-		r = stream_fit(stream, fault);
+		r = stream_fit(stream, failure);
 	if (r == 0)
-		r = stream_prepare(stream, 1, fault);
+		r = stream_prepare(stream, 1, failure);
 	if (r == 0)
-		r = stream_start(stream, fault);
-	return r == 0 ? stream_capture(stream, fault) : r;
+		r = stream_start(stream, failure);
+	return r == 0 ? stream_capture(stream, failure) : r;
 }
 
 /* As the daemon takes a half-made stream down. */
@@ -185,14 +185,14 @@ Test(stream, whatever_fails_nothing_is_left_behind)
 	do {
 		struct interface interface = {.name = "lo", .ops = &ops};
 		struct stream stream = STREAM_INIT;
-		struct fault fault = {0};
+		struct failure failure = {0};
 
 		calls_until_failure = n_failures;
 		cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
-		r = prepare_and_start(&stream, &interface, &fault);
-		cr_expect(eq(int, r < 0, fault.text[0] != '\0'), "a failure is explained: '%s'", fault.text);
+		r = prepare_and_start(&stream, &interface, &failure);
+		cr_expect(eq(int, r < 0, failure.text[0] != '\0'), "a failure is explained: '%s'", failure.text);
 		take_down(&stream, &interface);
-		cr_expect(eq(int, out, 0), "after failure %d: '%s'", n_failures, fault.text);
+		cr_expect(eq(int, out, 0), "after failure %d: '%s'", n_failures, failure.text);
 		n_failures++;
 	} while (r < 0 && n_failures < 100);
 	cr_expect(eq(int, n_failures - 1, 7)); /* open, two registrations, queue, start, two flows */
@@ -227,31 +227,31 @@ Test(stream, a_payload_over_the_mtu_names_file_and_line_and_what_would_fit)
 {
 	struct interface interface = {.name = "eth7", .net = {.mtu = 127}};
 	struct stream stream = STREAM_INIT;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	configure();
-	cr_expect(eq(int, stream_init(&stream, &config_stream, &interface, &fault), -EMSGSIZE));
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, "test.conf:7: ") == fault.text, "%s", fault.text);
-	cr_expect(strstr(fault.text, "at most 99") != NULL, "%s", fault.text);
-	cr_expect(strstr(fault.text, "mtu 128") != NULL, "%s", fault.text);
+	cr_expect(eq(int, stream_init(&stream, &config_stream, &interface, &failure), -EMSGSIZE));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, "test.conf:7: ") == failure.text, "%s", failure.text);
+	cr_expect(strstr(failure.text, "at most 99") != NULL, "%s", failure.text);
+	cr_expect(strstr(failure.text, "mtu 128") != NULL, "%s", failure.text);
 	interface.net.mtu = 128;
-	cr_expect(eq(int, stream_init(&stream, &config_stream, &interface, &fault), 0));
+	cr_expect(eq(int, stream_init(&stream, &config_stream, &interface, &failure), 0));
 }
 
 Test(stream, a_queue_deeper_than_the_device_takes_is_a_configuration_error)
 {
 	struct interface interface = {.name = "lo", .ops = &scripted_backend_ops};
 	struct stream stream = STREAM_INIT;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	configure();
 	config_stream.receive_queue_slots = 1u << 20;
 	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
-	cr_assert(eq(int, interface_open(&interface, &fault), 0));
-	cr_assert(eq(int, stream_init(&stream, &config_stream, &interface, &fault), 0));
-	cr_expect(eq(int, stream_fit(&stream, &fault), -EINVAL));
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, "receive_queue_slots 1048576") != NULL, "%s", fault.text);
+	cr_assert(eq(int, interface_open(&interface, &failure), 0));
+	cr_assert(eq(int, stream_init(&stream, &config_stream, &interface, &failure), 0));
+	cr_expect(eq(int, stream_fit(&stream, &failure), -EINVAL));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, "receive_queue_slots 1048576") != NULL, "%s", failure.text);
 	take_down(&stream, &interface);
 }

@@ -83,7 +83,7 @@ Test(flow, a_rule_says_what_it_matches)
 /* ---- flows against each other -------------------------------------------------------------------- */
 
 static int check(const struct config_flow *flows, uint32_t n_first, uint32_t n_second, const char *second_interface,
-                 struct fault *fault)
+                 struct failure *failure)
 {
 	struct config_stream streams[2] = {
 		{.name = "first", .interface = "eth0", .flows = flows, .n_flows = n_first},
@@ -92,55 +92,55 @@ static int check(const struct config_flow *flows, uint32_t n_first, uint32_t n_s
 	const struct config config = {.streams = streams, .n_streams = n_second ? 2 : 1};
 
 	strcpy(streams[1].interface, second_interface);
-	return flow_check(&config, fault);
+	return flow_check(&config, failure);
 }
 
 Test(flow, one_stream_has_one_header_layout)
 {
 	struct config_flow flows[2] = {flow_to("10.0.0.1", 1), flow_to("fd00::1", 2)};
-	struct fault fault = {0};
+	struct failure failure = {0};
 
-	cr_expect(eq(int, check(flows, 2, 0, "", &fault), -EINVAL));
-	cr_expect(eq(int, strncmp(fault.text, "test.conf:2: ", 13), 0), "%s", fault.text);
-	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), 0));
+	cr_expect(eq(int, check(flows, 2, 0, "", &failure), -EINVAL));
+	cr_expect(eq(int, strncmp(failure.text, "test.conf:2: ", 13), 0), "%s", failure.text);
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), 0));
 	flows[1] = flow_to("10.0.0.1", 2);
 	flows[1].vlan = 7;
-	cr_expect(eq(int, check(flows, 2, 0, "", &fault), -EINVAL));
+	cr_expect(eq(int, check(flows, 2, 0, "", &failure), -EINVAL));
 }
 
 Test(flow, the_same_flow_twice_on_one_interface_is_refused)
 {
 	struct config_flow flows[2] = {flow_to("10.0.0.1", 7), flow_to("10.0.0.1", 7)};
-	struct fault fault = {0};
+	struct failure failure = {0};
 
-	cr_expect(eq(int, check(flows, 2, 0, "", &fault), -EINVAL));
-	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, "'first'") != NULL, "%s", fault.text);
-	cr_expect(eq(int, check(flows, 1, 1, "eth1", &fault), 0));
+	cr_expect(eq(int, check(flows, 2, 0, "", &failure), -EINVAL));
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), -EINVAL));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, "'first'") != NULL, "%s", failure.text);
+	cr_expect(eq(int, check(flows, 1, 1, "eth1", &failure), 0));
 }
 
 Test(flow, flows_that_one_packet_could_both_match_are_refused)
 {
 	struct config_flow flows[2] = {flow_to("239.0.0.1", 7), flow_to("239.0.0.1", 7)};
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	flows[1].source_port = 5;
-	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), -EINVAL));
 	flows[0].source_port = 6;
-	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), 0));
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), 0));
 	flows[0].source_port = flows[1].source_port = 0;
 	flows[1].source.family = AF_INET;
 	flows[1].source.address[0] = 10;
-	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), -EINVAL));
 	flows[0].source = flows[1].source;
 	flows[0].source.address[3] = 1;
-	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), 0));
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), 0));
 	flows[0].source = flows[1].source;
 	flows[0].vlan = 5;
-	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), -EINVAL));
 	flows[1].vlan = 6;
-	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), 0));
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), 0));
 	flows[1].vlan = 5;
-	cr_expect(eq(int, check(flows, 1, 1, "eth0", &fault), -EINVAL));
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), -EINVAL));
 }

@@ -24,10 +24,10 @@ static void init_ring(struct attached *attached)
 		.page_bytes = 4096,
 		.n_queues = 1,
 	};
-	struct fault fault;
+	struct failure failure;
 
-	cr_assert_eq(rx_ring_init(&attached->ring, &options, &fault), 0, "%s", fault.text);
-	cr_assert_eq(rx_ring_seal(&attached->ring, &fault), 0, "%s", fault.text);
+	cr_assert_eq(rx_ring_init(&attached->ring, &options, &failure), 0, "%s", failure.text);
+	cr_assert_eq(rx_ring_seal(&attached->ring, &failure), 0, "%s", failure.text);
 }
 
 static void init_page(struct shm *shm, uint64_t magic, uint64_t epoch)

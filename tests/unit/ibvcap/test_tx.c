@@ -36,9 +36,9 @@ static void prepare(int fds[WIRE_FD_OPENED_N], int *control)
 	                                       .burst_bytes = 6,
 	                                       .late_after_ns = 7};
 	int controls[2], sockets[2];
-	struct fault fault;
+	struct failure failure;
 
-	cr_assert(eq(int, sender_init(&sender, &options, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, sender_init(&sender, &options, &failure), 0), "%s", failure.text);
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, controls), 0));
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0));
 	daemon_control = controls[0];

@@ -41,13 +41,13 @@ Test(interface, up_is_the_administrators_word_and_running_the_carrier)
 Test(interface, one_that_is_not_there_lists_those_that_are)
 {
 	struct net_interface interface = {.mtu = 7};
-	struct fault fault = {0};
+	struct failure failure = {0};
 
-	cr_assert(eq(int, net_interface_read("nonesuch", &interface, &fault), -ENODEV));
-	cr_expect(eq(int, fault.exit_code, EX_UNAVAILABLE));
-	cr_expect(strstr(fault.text, "nonesuch") && strstr(fault.text, "test0") && strstr(fault.text, "test1") &&
-	                  strstr(fault.text, "lo"),
-	          "%s", fault.text);
+	cr_assert(eq(int, net_interface_read("nonesuch", &interface, &failure), -ENODEV));
+	cr_expect(eq(int, failure.exit_code, EX_UNAVAILABLE));
+	cr_expect(strstr(failure.text, "nonesuch") && strstr(failure.text, "test0") && strstr(failure.text, "test1") &&
+	                  strstr(failure.text, "lo"),
+	          "%s", failure.text);
 	cr_expect(eq(u32, interface.mtu, 7));
 	cr_expect(eq(int, net_interface_read("nonesuch", &interface, NULL), -ENODEV));
 }
@@ -55,18 +55,18 @@ Test(interface, one_that_is_not_there_lists_those_that_are)
 Test(interface, a_name_too_long_is_not_cut_to_another)
 {
 	struct net_interface interface;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	cr_assert(eq(int, system("ip link add abcdefghijklmno type veth peer name peer0"), 0));
-	cr_assert(eq(int, net_interface_read("abcdefghijklmno", &interface, &fault), 0));
-	cr_assert(eq(int, net_interface_read("abcdefghijklmnop", &interface, &fault), -ENODEV));
-	cr_expect(strstr(fault.text, "abcdefghijklmnop") != NULL, "%s", fault.text);
+	cr_assert(eq(int, net_interface_read("abcdefghijklmno", &interface, &failure), 0));
+	cr_assert(eq(int, net_interface_read("abcdefghijklmnop", &interface, &failure), -ENODEV));
+	cr_expect(strstr(failure.text, "abcdefghijklmnop") != NULL, "%s", failure.text);
 }
 
 Test(interface, a_list_of_many_is_cut_and_says_so)
 {
 	struct net_interface interface;
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char command[128];
 
 	for (int i = 0; i < 40; i++) {
@@ -74,9 +74,9 @@ Test(interface, a_list_of_many_is_cut_and_says_so)
 		         i, i);
 		cr_assert(eq(int, system(command), 0));
 	}
-	cr_assert(eq(int, net_interface_read("nonesuch", &interface, &fault), -ENODEV));
-	cr_expect(lt(sz, strlen(fault.text), sizeof(fault.text) - 1));
-	cr_expect(strcmp(fault.text + strlen(fault.text) - strlen(", …"), ", …") == 0, "%s", fault.text);
+	cr_assert(eq(int, net_interface_read("nonesuch", &interface, &failure), -ENODEV));
+	cr_expect(lt(sz, strlen(failure.text), sizeof(failure.text) - 1));
+	cr_expect(strcmp(failure.text + strlen(failure.text) - strlen(", …"), ", …") == 0, "%s", failure.text);
 }
 
 Test(interface, a_statistic_is_found_by_its_name)

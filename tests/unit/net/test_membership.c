@@ -47,10 +47,10 @@ static struct flow_rule rule_to(const char *group, const char *source, uint16_t 
 static int join(const char *group, const char *source)
 {
 	const struct flow_rule rule = rule_to(group, source, 7502);
-	struct fault fault = {0};
-	int r = membership_join(membership, test0, &rule, &fault);
+	struct failure failure = {0};
+	int r = membership_join(membership, test0, &rule, &failure);
 
-	cr_expect(r == 0 || fault.text[0]);
+	cr_expect(r == 0 || failure.text[0]);
 	return r;
 }
 
@@ -116,10 +116,10 @@ Test(membership, a_group_is_joined_and_left)
 Test(membership, a_group_of_a_vlan_that_no_interface_has_is_joined_untagged)
 {
 	struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	rule.vlan = 5;
-	cr_expect(eq(int, membership_join(membership, test0, &rule, &fault), MEMBERSHIP_UNTAGGED));
+	cr_expect(eq(int, membership_join(membership, test0, &rule, &failure), MEMBERSHIP_UNTAGGED));
 	cr_expect(eq(int, has_group("239.1.2.3"), 1));
 }
 
@@ -242,53 +242,53 @@ Test(membership, many_ipv6_groups_go_past_the_option_memory_of_a_socket)
 Test(membership, a_limit_that_leaves_nothing_is_named)
 {
 	const struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	write_sysctl("/proc/sys/net/ipv4/igmp_max_memberships", "0");
-	cr_assert(eq(int, membership_join(membership, test0, &rule, &fault), -ENOBUFS));
-	cr_expect(eq(int, fault.exit_code, EX_OSERR));
-	cr_expect(strstr(fault.text, "test0") && strstr(fault.text, "239.1.2.3:7502") &&
-	                  strstr(fault.text, "net.ipv4.igmp_max_memberships") &&
-	                  strstr(fault.text, "net.ipv4.igmp_max_msf"),
-	          "%s", fault.text);
+	cr_assert(eq(int, membership_join(membership, test0, &rule, &failure), -ENOBUFS));
+	cr_expect(eq(int, failure.exit_code, EX_OSERR));
+	cr_expect(strstr(failure.text, "test0") && strstr(failure.text, "239.1.2.3:7502") &&
+	                  strstr(failure.text, "net.ipv4.igmp_max_memberships") &&
+	                  strstr(failure.text, "net.ipv4.igmp_max_msf"),
+	          "%s", failure.text);
 	write_sysctl("/proc/sys/net/ipv4/igmp_max_memberships", "20");
-	cr_expect(eq(int, membership_join(membership, test0, &rule, &fault), 0), "a failed join can be tried again");
+	cr_expect(eq(int, membership_join(membership, test0, &rule, &failure), 0), "a failed join can be tried again");
 }
 
 Test(membership, no_descriptor_left_is_named)
 {
 	const struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
 	struct rlimit before, none;
-	struct fault fault = {0};
+	struct failure failure = {0};
 	int r;
 
 	cr_assert(eq(int, getrlimit(RLIMIT_NOFILE, &before), 0));
 	none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
 	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &none), 0));
-	r = membership_join(membership, test0, &rule, &fault);
+	r = membership_join(membership, test0, &rule, &failure);
 	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &before), 0));
 	cr_assert(eq(int, r, -EMFILE));
-	cr_expect(strstr(fault.text, "LimitNOFILE") != NULL, "%s", fault.text);
+	cr_expect(strstr(failure.text, "LimitNOFILE") != NULL, "%s", failure.text);
 }
 
 Test(membership, an_interface_that_went_away_is_unavailable)
 {
 	const struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	cr_assert(eq(int, system("ip link del test0"), 0));
-	cr_assert(eq(int, membership_join(membership, test0, &rule, &fault), -ENODEV));
-	cr_expect(eq(int, fault.exit_code, EX_UNAVAILABLE));
+	cr_assert(eq(int, membership_join(membership, test0, &rule, &failure), -ENODEV));
+	cr_expect(eq(int, failure.exit_code, EX_UNAVAILABLE));
 }
 
 Test(membership, an_interface_without_ipv6_is_said_to_be)
 {
 	const struct flow_rule rule = rule_to("ff15::1", NULL, 7502);
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	cr_assert(eq(int, system("ip link set test0 mtu 1000"), 0));
-	cr_assert(lt(int, membership_join(membership, test0, &rule, &fault), 0));
-	cr_expect(strstr(fault.text, "MTU of 1280") != NULL, "%s", fault.text);
+	cr_assert(lt(int, membership_join(membership, test0, &rule, &failure), 0));
+	cr_expect(strstr(failure.text, "MTU of 1280") != NULL, "%s", failure.text);
 }
 
 Test(membership, unicast_joins_nothing)

@@ -64,7 +64,7 @@ static void begin_peer(void)
 
 static void begin(void)
 {
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	enter_namespace();
 	begin_peer();
@@ -74,7 +74,7 @@ static void begin(void)
 	run_peer("ip address add 10.0.0.2/24 dev test1");
 	run_peer("ip -6 address add fd00::2/64 dev test1 nodad");
 	cr_assert(ge(int, sd_event_new(&event), 0));
-	cr_assert(eq(int, neighbours_new(&neighbours, event, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, neighbours_new(&neighbours, event, &failure), 0), "%s", failure.text);
 }
 
 static void end(void)

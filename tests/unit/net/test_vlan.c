@@ -154,28 +154,28 @@ static bool is_member(const char *interface, const char *group)
 	return system(command) == 0;
 }
 
-static int join(const char *group, int vlan, struct membership **membership, struct fault *fault)
+static int join(const char *group, int vlan, struct membership **membership, struct failure *failure)
 {
 	struct flow_rule rule = {.family = AF_INET, .multicast = true, .vlan = vlan};
 
 	cr_assert(eq(int, inet_pton(AF_INET, group, rule.destination), 1));
 	cr_assert(eq(int, membership_new(membership), 0));
-	return membership_join(*membership, if_nametoindex("test0"), &rule, fault);
+	return membership_join(*membership, if_nametoindex("test0"), &rule, failure);
 }
 
 Test(vlan, groups_are_joined_where_the_vlan_is, .init = enter_namespace)
 {
 	struct membership *memberships[3];
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	have((struct link){.index = if_nametoindex("test0")});
 	have((struct link){"vlan", if_nametoindex("test1"), if_nametoindex("test0"), 5, ETH_P_8021Q, false});
-	cr_expect(eq(int, join("239.1.1.5", 5, &memberships[0], &fault), 0));
+	cr_expect(eq(int, join("239.1.1.5", 5, &memberships[0], &failure), 0));
 	cr_expect(is_member("test1", "239.1.1.5") && !is_member("test0", "239.1.1.5"));
-	cr_expect(eq(int, join("239.1.1.6", 6, &memberships[1], &fault), MEMBERSHIP_UNTAGGED));
+	cr_expect(eq(int, join("239.1.1.6", 6, &memberships[1], &failure), MEMBERSHIP_UNTAGGED));
 	cr_expect(is_member("test0", "239.1.1.6") && !is_member("test1", "239.1.1.6"));
 	n_lists = 0;
-	cr_expect(eq(int, join("239.1.1.7", -1, &memberships[2], &fault), 0));
+	cr_expect(eq(int, join("239.1.1.7", -1, &memberships[2], &failure), 0));
 	cr_expect(is_member("test0", "239.1.1.7") && n_lists == 0, "nobody is asked about no VLAN");
 	for (int i = 0; i < 3; i++)
 		membership_free(memberships[i]);
@@ -184,11 +184,12 @@ Test(vlan, groups_are_joined_where_the_vlan_is, .init = enter_namespace)
 Test(vlan, a_kernel_that_does_not_tell_its_links_is_a_fault, .init = enter_namespace)
 {
 	struct membership *membership;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	error = -EPERM;
-	cr_expect(eq(int, join("239.1.1.5", 5, &membership, &fault), -EPERM));
-	cr_expect(eq(str, fault.text, (char *)"the interface of VLAN 5 cannot be looked for: Operation not permitted"));
-	cr_expect(eq(int, fault.exit_code, EX_OSERR));
+	cr_expect(eq(int, join("239.1.1.5", 5, &membership, &failure), -EPERM));
+	cr_expect(
+		eq(str, failure.text, (char *)"the interface of VLAN 5 cannot be looked for: Operation not permitted"));
+	cr_expect(eq(int, failure.exit_code, EX_OSERR));
 	membership_free(membership);
 }

@@ -27,11 +27,11 @@ static void need(int capability)
 
 Test(priv, only_what_is_asked_for_is_kept)
 {
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char report[256];
 
 	need(CAP_NET_RAW);
-	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
 	cr_expect(strstr(report, "cap_net_raw") != NULL, "%s", report);
 	cr_expect(priv_has(CAP_NET_RAW));
 	for (int capability = 0; CAP_IS_SUPPORTED(capability); capability++)
@@ -49,37 +49,37 @@ Test(priv, only_what_is_asked_for_is_kept)
 
 Test(priv, a_missing_one_names_itself_and_what_grants_it)
 {
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char report[256];
 
 	need(CAP_NET_RAW);
 	cr_assert(eq(int, priv_drop(CAP_NET_RAW), 0));
-	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), -EPERM));
-	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
-	cr_expect(strstr(fault.text, "CAP_NET_RAW is missing") && strstr(fault.text, "setcap") &&
-	                  strstr(fault.text, "AmbientCapabilities=") && strstr(fault.text, "ibv_launch"),
-	          "%s", fault.text);
-	cr_expect(eq(ptr, strchr(fault.text, '\n'), NULL));
+	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), -EPERM));
+	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
+	cr_expect(strstr(failure.text, "CAP_NET_RAW is missing") && strstr(failure.text, "setcap") &&
+	                  strstr(failure.text, "AmbientCapabilities=") && strstr(failure.text, "ibv_launch"),
+	          "%s", failure.text);
+	cr_expect(eq(ptr, strchr(failure.text, '\n'), NULL));
 }
 
 Test(priv, an_optional_one_may_be_missing)
 {
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char report[256];
 
 	need(CAP_NET_RAW);
 	cr_assert(eq(int, priv_drop(CAP_IPC_LOCK), 0));
-	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
 	cr_expect(not(priv_has(CAP_IPC_LOCK)));
 }
 
 Test(priv, one_more_can_be_dropped_later_and_does_not_come_back)
 {
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char report[256];
 
 	need(CAP_IPC_LOCK);
-	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
 	cr_expect(priv_has(CAP_IPC_LOCK));
 	cr_expect(eq(int, priv_drop(CAP_IPC_LOCK), 0));
 	cr_expect(eq(int, priv_drop(CAP_IPC_LOCK), 0), "not having it is fine");
@@ -91,20 +91,20 @@ Test(priv, the_memlock_limit_counts_only_without_ipc_lock)
 {
 	const struct rlimit limit = {1 << 20, 4 << 20};
 	struct rlimit now;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	need(CAP_IPC_LOCK);
 	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &limit), 0));
-	cr_expect(eq(int, priv_memlock_allows(1 << 30, &fault), 0));
+	cr_expect(eq(int, priv_memlock_allows(1 << 30, &failure), 0));
 	priv_drop(CAP_IPC_LOCK);
-	cr_expect(eq(int, priv_memlock_allows(2 << 20, &fault), 0), "the soft limit is raised");
+	cr_expect(eq(int, priv_memlock_allows(2 << 20, &failure), 0), "the soft limit is raised");
 	getrlimit(RLIMIT_MEMLOCK, &now);
 	cr_expect(eq(u64, now.rlim_cur, 4 << 20));
-	cr_expect(eq(int, priv_memlock_allows(8 << 20, &fault), -ENOMEM));
-	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
-	cr_expect(strstr(fault.text, "8388608") && strstr(fault.text, "RLIMIT_MEMLOCK") &&
-	                  strstr(fault.text, "LimitMEMLOCK=") && strstr(fault.text, "CAP_IPC_LOCK"),
-	          "%s", fault.text);
+	cr_expect(eq(int, priv_memlock_allows(8 << 20, &failure), -ENOMEM));
+	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
+	cr_expect(strstr(failure.text, "8388608") && strstr(failure.text, "RLIMIT_MEMLOCK") &&
+	                  strstr(failure.text, "LimitMEMLOCK=") && strstr(failure.text, "CAP_IPC_LOCK"),
+	          "%s", failure.text);
 }
 
 /* As systemd starts it: another user, with ambient capabilities. */
@@ -124,7 +124,7 @@ static void become_nobody_with(cap_value_t capability)
 
 Test(priv, ambient_ones_of_a_service_are_kept_and_not_passed_on)
 {
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char report[256];
 	cap_t set;
 	cap_flag_value_t value;
@@ -132,7 +132,7 @@ Test(priv, ambient_ones_of_a_service_are_kept_and_not_passed_on)
 	need(CAP_SETUID);
 	need(CAP_NET_RAW);
 	become_nobody_with(CAP_NET_RAW);
-	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
 	cr_expect(priv_has(CAP_NET_RAW));
 	cr_expect(eq(int, cap_get_ambient(CAP_NET_RAW), 0));
 	set = cap_get_proc();
@@ -147,7 +147,7 @@ Test(priv, ambient_ones_of_a_service_are_kept_and_not_passed_on)
 
 Test(priv, root_does_not_get_them_back_by_starting_a_program)
 {
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char report[256];
 	int status;
 	pid_t child;
@@ -156,7 +156,7 @@ Test(priv, root_does_not_get_them_back_by_starting_a_program)
 	need(CAP_SETPCAP);
 	if (geteuid() != 0)
 		cr_skip_test("root's own way back is what is tried");
-	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
 	child = fork();
 	if (child == 0) {
 		/* CAP_NET_RAW is bit 13, CAP_IPC_LOCK 14. */
@@ -170,26 +170,26 @@ Test(priv, root_does_not_get_them_back_by_starting_a_program)
 
 Test(priv, nobody_without_any_is_told)
 {
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char report[256];
 
 	need(CAP_SETUID);
 	cr_assert(eq(int, setresuid(65534, 65534, 65534), 0));
-	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &fault), -EPERM));
-	cr_expect(eq(int, fault.exit_code, EX_NOPERM));
+	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), -EPERM));
+	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
 	cr_expect(eq(int, prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 0), "a start that failed left everything as it was");
-	cr_expect(strstr(fault.text, "--cap-add") == NULL, "%s", fault.text);
+	cr_expect(strstr(failure.text, "--cap-add") == NULL, "%s", failure.text);
 }
 
 Test(priv, no_limit_is_no_limit)
 {
 	const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
-	struct fault fault = {0};
+	struct failure failure = {0};
 
 	need(CAP_SYS_RESOURCE);
 	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &none), 0));
 	priv_drop(CAP_IPC_LOCK);
-	cr_expect(eq(int, priv_memlock_allows(UINT64_C(1) << 40, &fault), 0), "%s", fault.text);
+	cr_expect(eq(int, priv_memlock_allows(UINT64_C(1) << 40, &failure), 0), "%s", failure.text);
 }
 
 static const struct priv_user nobody = {"nobody", 65534, 65534};
@@ -197,7 +197,7 @@ static const struct priv_user nobody = {"nobody", 65534, 65534};
 Test(priv, another_user_is_become_for_good_and_with_what_is_asked_for)
 {
 	static const gid_t roots = 0;
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char report[256];
 	gid_t groups[64];
 	int n;
@@ -206,7 +206,7 @@ Test(priv, another_user_is_become_for_good_and_with_what_is_asked_for)
 	need(CAP_SETGID);
 	need(CAP_NET_RAW);
 	cr_assert(eq(int, setgroups(1, &roots), 0));
-	cr_assert(eq(int, priv_keep(&nobody, wanted, 2, report, sizeof(report), &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, priv_keep(&nobody, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
 	cr_expect(getuid() == 65534 && geteuid() == 65534 && getgid() == 65534 && getegid() == 65534);
 	cr_expect(lt(int, setresuid(0, 0, 0), 0));
 	n = getgroups(64, groups);
@@ -224,14 +224,15 @@ Test(priv, another_user_is_become_for_good_and_with_what_is_asked_for)
 /* In a process of one thread: libc does not have some threads change their user and others not. */
 static int try_without_setuid(void)
 {
-	struct fault fault = {0};
+	struct failure failure = {0};
 	char report[256];
 	bool is_told;
 
 	priv_drop(CAP_SETUID);
-	if (priv_keep(&nobody, wanted, 2, report, sizeof(report), &fault) != -EPERM || fault.exit_code != EX_NOPERM)
+	if (priv_keep(&nobody, wanted, 2, report, sizeof(report), &failure) != -EPERM || failure.exit_code != EX_NOPERM)
 		return 1;
-	is_told = strstr(fault.text, "'nobody'") && strstr(fault.text, "CAP_SETUID") && strstr(fault.text, "--user");
+	is_told = strstr(failure.text, "'nobody'") && strstr(failure.text, "CAP_SETUID") &&
+	          strstr(failure.text, "--user");
 	return is_told ? 0 : 2;
 }
 
@@ -252,12 +253,12 @@ Test(priv, who_cannot_become_another_user_is_told)
 Test(priv, a_user_is_found_or_the_command_named_that_makes_it)
 {
 	struct priv_user user;
-	struct fault fault = {0};
+	struct failure failure = {0};
 
-	cr_assert(eq(int, priv_find_user(&user, "nobody", &fault), 0));
+	cr_assert(eq(int, priv_find_user(&user, "nobody", &failure), 0));
 	cr_expect(eq(int, (int)user.uid, 65534));
-	cr_expect(eq(int, priv_find_user(&user, "ibvcap-is-not-there", &fault), -ENOENT));
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
-	cr_expect(strstr(fault.text, "'ibvcap-is-not-there'") && strstr(fault.text, "systemd-sysusers"), "%s",
-	          fault.text);
+	cr_expect(eq(int, priv_find_user(&user, "ibvcap-is-not-there", &failure), -ENOENT));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, "'ibvcap-is-not-there'") && strstr(failure.text, "systemd-sysusers"), "%s",
+	          failure.text);
 }

@@ -31,9 +31,9 @@ static const struct rx_ring_options small = {
 
 static void init(struct rx_ring *ring, const struct rx_ring_options *options)
 {
-	struct fault fault = {0};
+	struct failure failure = {0};
 
-	cr_assert(eq(int, rx_ring_init(ring, options, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, rx_ring_init(ring, options, &failure), 0), "%s", failure.text);
 }
 
 static uint32_t post(struct rx_ring *ring, uint32_t n)
@@ -768,29 +768,29 @@ Test(rx_ring, more_consumers_than_it_has_room_for_are_refused)
 Test(rx_ring, impossible_geometry_is_refused_with_a_reason)
 {
 	struct rx_ring_options options = small;
-	struct fault fault = {0};
+	struct failure failure = {0};
 	struct rx_ring ring;
 
 	options.slots_per_block = 100;
-	cr_expect(eq(int, rx_ring_init(&ring, &options, &fault), -EINVAL));
-	cr_expect(strstr(fault.text, "slots_per_block 100") != NULL);
-	cr_expect(eq(int, fault.exit_code, EX_CONFIG));
+	cr_expect(eq(int, rx_ring_init(&ring, &options, &failure), -EINVAL));
+	cr_expect(strstr(failure.text, "slots_per_block 100") != NULL);
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
 	options = small;
 	options.history_blocks = UINT32_MAX / N;
-	cr_expect(eq(int, rx_ring_init(&ring, &options, &fault), -EINVAL));
+	cr_expect(eq(int, rx_ring_init(&ring, &options, &failure), -EINVAL));
 }
 
 Test(rx_ring, too_few_hugepages_say_how_many_and_how_to_get_them)
 {
 	struct rx_ring_options options = small;
-	struct fault fault = {0};
+	struct failure failure = {0};
 	struct rx_ring ring;
 
 	options.page_bytes = 2u << 20;
 	options.history_blocks = 60u << 20; /* more than any machine reserves: 480 GiB */
 	options.history_blocks = options.history_blocks / N;
 	options.slot_bytes = 65000;
-	cr_expect(eq(int, rx_ring_init(&ring, &options, &fault), -ENOMEM));
-	cr_expect(eq(int, fault.exit_code, EX_TEMPFAIL));
-	cr_expect(strstr(fault.text, "hugepages-2048kB/nr_hugepages") != NULL, "%s", fault.text);
+	cr_expect(eq(int, rx_ring_init(&ring, &options, &failure), -ENOMEM));
+	cr_expect(eq(int, failure.exit_code, EX_TEMPFAIL));
+	cr_expect(strstr(failure.text, "hugepages-2048kB/nr_hugepages") != NULL, "%s", failure.text);
 }

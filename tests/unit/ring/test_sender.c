@@ -20,9 +20,9 @@ static const struct sender_options options = {
 
 static void set_up(struct sender *sender)
 {
-	struct fault fault;
+	struct failure failure;
 
-	cr_assert(eq(int, sender_init(sender, &options, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, sender_init(sender, &options, &failure), 0), "%s", failure.text);
 }
 
 static struct ibvcap_tx_descriptor *descriptor(const struct sender *sender, uint64_t k)
@@ -68,12 +68,12 @@ Test(sender, geometries_that_no_arena_has_are_refused)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct sender_options wrong = options;
 		struct sender sender;
-		struct fault fault;
+		struct failure failure;
 
 		wrong.n_slots = bad[i].n_slots;
 		wrong.slot_bytes = bad[i].slot_bytes;
-		cr_expect(eq(int, sender_init(&sender, &wrong, &fault), -EINVAL));
-		cr_expect(strstr(fault.text, "arena_slots is a power of two") != NULL, "%s", fault.text);
+		cr_expect(eq(int, sender_init(&sender, &wrong, &failure), -EINVAL));
+		cr_expect(strstr(failure.text, "arena_slots is a power of two") != NULL, "%s", failure.text);
 	}
 }
 

@@ -33,8 +33,8 @@ static void configure(const char *stream, const char *flow, const char *rest)
 	         rest, stream, flow);
 	config_free(facts.config);
 	facts.config = NULL;
-	cr_assert_eq(config_load_text("test.conf", text, &facts.config, &facts.config_fault), 0, "%s",
-	             facts.config_fault.text);
+	cr_assert_eq(config_load_text("test.conf", text, &facts.config, &facts.config_failure), 0, "%s",
+	             facts.config_failure.text);
 }
 
 static void make_device(void)
@@ -135,33 +135,33 @@ static void expect_command(const char *fix)
 }
 
 /* The one finding that is not ok; fails the test if there are none or several. */
-static const struct doctor_finding *only_fault(void)
+static const struct doctor_finding *only_failure(void)
 {
-	const struct doctor_finding *fault = NULL;
+	const struct doctor_finding *failure = NULL;
 
 	doctor_judge(&facts, &findings);
 	for (unsigned int i = 0; i < findings.n; i++) {
 		if (findings.entries[i].level == DOCTOR_OK)
 			continue;
-		cr_assert_null(fault, "also: %s: %s", findings.entries[i].subject, findings.entries[i].found);
-		fault = &findings.entries[i];
+		cr_assert_null(failure, "also: %s: %s", findings.entries[i].subject, findings.entries[i].found);
+		failure = &findings.entries[i];
 	}
-	cr_assert_not_null(fault);
-	cr_assert(*fault->subject && *fault->found && *fault->wanted && *fault->why && *fault->fix);
-	cr_assert_eq(doctor_worst(&findings), fault->level);
-	expect_command(fault->fix);
-	return fault;
+	cr_assert_not_null(failure);
+	cr_assert(*failure->subject && *failure->found && *failure->wanted && *failure->why && *failure->fix);
+	cr_assert_eq(doctor_worst(&findings), failure->level);
+	expect_command(failure->fix);
+	return failure;
 }
 
 static void expect(enum doctor_level level, const char *check, const char *found, const char *fix, bool survives)
 {
-	const struct doctor_finding *fault = only_fault();
+	const struct doctor_finding *failure = only_failure();
 
-	cr_expect_eq(fault->level, level);
-	cr_expect_str_eq(fault->check, check);
-	cr_expect_not_null(strstr(fault->found, found), "%s", fault->found);
-	cr_expect_not_null(strstr(fault->fix, fix), "%s", fault->fix);
-	cr_expect_eq(fault->fix_survives_reboot, survives);
+	cr_expect_eq(failure->level, level);
+	cr_expect_str_eq(failure->check, check);
+	cr_expect_not_null(strstr(failure->found, found), "%s", failure->found);
+	cr_expect_not_null(strstr(failure->fix, fix), "%s", failure->fix);
+	cr_expect_eq(failure->fix_survives_reboot, survives);
 }
 
 /* Found as ok, with those words. */
@@ -237,7 +237,7 @@ Test(judge, two_modules_are_loaded_at_boot_by_two_files)
 	cr_expect_not_null(strstr(findings.entries[0].fix, "> /etc/modules-load.d/ibvcap-mlx5_ib.conf"));
 	make_ready();
 	device->open_error = ENOENT;
-	cr_expect_not_null(strstr(only_fault()->fix, "> /etc/modules-load.d/ibvcap-ib_uverbs.conf"));
+	cr_expect_not_null(strstr(only_failure()->fix, "> /etc/modules-load.d/ibvcap-ib_uverbs.conf"));
 }
 
 Test(judge, a_card_without_a_driver_wants_the_driver_also_after_a_reboot)
@@ -283,11 +283,12 @@ TOLD(a_device_that_may_be_in_use_is_not_tried, "trial", "may have it open", devi
 
 FAULT(a_config_the_daemon_refuses_is_an_error_in_its_words, ERROR, "config", ":3: unknown key",
       "ibvcapd --check-config", true, config_free(facts.config);
-      facts.config = NULL; facts.config_fault.exit_code = EX_CONFIG;
-      strcpy(facts.config_fault.text, "/etc/ibvcapd.conf:3: unknown key"))
+      facts.config = NULL; facts.config_failure.exit_code = EX_CONFIG;
+      strcpy(facts.config_failure.text, "/etc/ibvcapd.conf:3: unknown key"))
 FAULT(no_config_is_an_error_that_says_where_it_belongs, ERROR, "config", "No such file", "editor test.conf", true,
       config_free(facts.config);
-      facts.config = NULL; facts.config_fault.exit_code = EX_NOINPUT; strcpy(facts.config_fault.text, "No such file"))
+      facts.config = NULL; facts.config_failure.exit_code = EX_NOINPUT;
+      strcpy(facts.config_failure.text, "No such file"))
 FAULT(a_config_that_only_root_can_read_is_an_error, ERROR, "config", "user ibvcap may not read it",
       "chgrp \"$(id -g ibvcap)\" test.conf && chmod g+r test.conf", true, strcpy(facts.process.cannot_read, "ibvcap"))
 FAULT(a_stream_on_an_interface_that_is_not_there_is_an_error_that_lists_those_that_are, ERROR, "config",
@@ -297,7 +298,7 @@ Test(judge, a_stream_is_told_which_interfaces_it_can_have)
 {
 	strcpy(interface->name, "eth9");
 	strcpy(port->netdev, "eth9");
-	cr_assert_not_null(strstr(only_fault()->wanted, "eth9"));
+	cr_assert_not_null(strstr(only_failure()->wanted, "eth9"));
 }
 FAULT(a_stream_on_an_interface_without_a_device_is_an_error, ERROR, "config", "no RDMA device", "editor +2 test.conf",
       true, strcpy(port->netdev, ""))
@@ -350,10 +351,10 @@ Test(judge, hugepages_are_wanted_as_the_ring_takes_them_and_twice)
 	uint64_t slots = (64 + 16 + 8 * 4) * 256, page = 2 << 20, pages;
 
 	POOL(0, 0);
-	cr_assert_eq(sscanf(strstr(only_fault()->found, "it takes "), "it takes %lu", &pages), 1);
+	cr_assert_eq(sscanf(strstr(only_failure()->found, "it takes "), "it takes %lu", &pages), 1);
 	cr_expect_geq(pages, slots * 1000 / page + slots * 64 / page);
 	cr_expect_leq(pages, (slots + 1024) * 1000 / page + (slots + 1024) * 64 / page + 2);
-	cr_expect_eq(strtoul(only_fault()->wanted, NULL, 10), 2 * pages);
+	cr_expect_eq(strtoul(only_failure()->wanted, NULL, 10), 2 * pages);
 }
 
 FAULT(no_hugepages_is_an_error, ERROR, "hugepages", "0 reserved, 0 free",
@@ -422,12 +423,12 @@ Test(judge, pages_for_devices_on_two_nodes_are_wanted_on_each)
 
 	make_two_nodes("2M");
 	POOL(0, 0);
-	fix = only_fault()->fix;
+	fix = only_failure()->fix;
 	cr_expect_not_null(strstr(fix, "/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 30'"), "%s", fix);
 	cr_expect_not_null(strstr(fix, "/node1/hugepages/hugepages-2048kB/nr_hugepages - - - - 6'"), "%s", fix);
 	POOL(31, 31); /* that node has enough, and keeps what it has */
 	facts.pools[1].total_pages = facts.pools[1].free_pages = 1;
-	fix = only_fault()->fix;
+	fix = only_failure()->fix;
 	cr_expect_null(strstr(fix, "node0"), "%s", fix);
 	cr_expect_not_null(strstr(fix, "/node1/hugepages/hugepages-2048kB/nr_hugepages - - - - 6'"), "%s", fix);
 }
@@ -437,15 +438,16 @@ Test(judge, big_pages_on_two_nodes_are_wanted_with_one_word)
 	make_two_nodes("1G");
 	POOL(5, 5);
 	facts.pools[1].total_pages = facts.pools[1].free_pages = 1;
-	cr_expect_not_null(strstr(only_fault()->fix, "&hugepagesz=1024M hugepages=0:5,1:6 /"), "%s", only_fault()->fix);
+	cr_expect_not_null(strstr(only_failure()->fix, "&hugepagesz=1024M hugepages=0:5,1:6 /"), "%s",
+	                   only_failure()->fix);
 }
 
 Test(judge, without_pages_it_does_not_start_and_with_few_it_does_not_start_again)
 {
 	POOL(0, 0);
-	cr_expect_not_null(strstr(only_fault()->why, "does not start"));
+	cr_expect_not_null(strstr(only_failure()->why, "does not start"));
 	POOL(20, 20);
-	cr_expect_not_null(strstr(only_fault()->why, "over a restart"));
+	cr_expect_not_null(strstr(only_failure()->why, "over a restart"));
 }
 
 /* ---- PCI ------------------------------------------------------------------------------------------- */
@@ -484,18 +486,18 @@ Test(judge, a_group_is_joined_where_all_of_its_address_is)
 			"test.conf",
 			"streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000; page_size = \"4K\";"
 			"flows = ( { destination = \"ff05::1\"; port = 1; } ); } );",
-			&facts.config, &facts.config_fault),
+			&facts.config, &facts.config_failure),
 		0);
 	facts.process.kind = DOCTOR_DAEMON;
 	facts.process.has_config = true;
 	strcpy(group->interface, "eth0");
 	group->group.family = AF_INET6;
 	inet_pton(AF_INET6, "ff05::2", group->group.address);
-	cr_expect_str_eq(only_fault()->check, "multicast");
+	cr_expect_str_eq(only_failure()->check, "multicast");
 	inet_pton(AF_INET6, "ff05::1", group->group.address);
 	expect_told("multicast", "1 of 1");
 	strcpy(group->interface, "eth1");
-	cr_expect_str_eq(only_fault()->check, "multicast");
+	cr_expect_str_eq(only_failure()->check, "multicast");
 }
 
 TOLD(another_daemons_groups_are_not_asked_for, "multicast", "will join 1", facts.process.kind = DOCTOR_DAEMON)
@@ -604,7 +606,7 @@ Test(judge, without_a_config_a_free_page_is_enough)
 {
 	config_free(facts.config);
 	facts.config = NULL;
-	facts.config_fault.exit_code = EX_NOINPUT;
+	facts.config_failure.exit_code = EX_NOINPUT;
 	for (unsigned int free_pages = 0; free_pages < 2; free_pages++) {
 		POOL(8, free_pages);
 		doctor_judge(&facts, &findings);

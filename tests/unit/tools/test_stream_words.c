@@ -44,18 +44,18 @@ Test(stream_words, the_daemon_takes_them_and_names_the_word_that_is_wrong)
 		"name=a",          "interface=eth0", "payload_size=1472",           "flows.destination=239.1.2.3",
 		"flows.port=7502", "flows.vlan=5",   "flows.destination=239.1.2.4", "flows.port=7502"};
 	struct config *config = NULL;
-	struct fault fault;
+	struct failure failure;
 	char *text = stream_words_text(words, N(words));
 
-	cr_assert(eq(int, config_load_text("arguments", text, &config, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, config_load_text("arguments", text, &config, &failure), 0), "%s", failure.text);
 	cr_expect(eq(u32, config->streams[0].n_flows, 2));
 	cr_expect(eq(int, config->streams[0].flows[0].vlan, 5));
 	config_free(config);
 	free(text);
 	words[4] = "flows.port=0";
 	text = stream_words_text(words, N(words));
-	cr_expect(lt(int, config_load_text("arguments", text, &config, &fault), 0));
-	cr_expect(strstr(fault.text, "arguments:5: port = 0: accepted ") == fault.text, "%s", fault.text);
+	cr_expect(lt(int, config_load_text("arguments", text, &config, &failure), 0));
+	cr_expect(strstr(failure.text, "arguments:5: port = 0: accepted ") == failure.text, "%s", failure.text);
 	free(text);
 }
 

@@ -18,9 +18,9 @@ static void add_channel(struct bench *bench, uint32_t i)
 		.late_after_ns = setting->late_after_ns,
 		.completion_events = true,
 	};
-	struct fault fault;
+	struct failure failure;
 
-	cr_assert(eq(int, channel_new(&bench->channels[i], &options, &fault), 0), "%s", fault.text);
+	cr_assert(eq(int, channel_new(&bench->channels[i], &options, &failure), 0), "%s", failure.text);
 	scripted_send_at_once(bench->channels[i]->queue, setting->at_once);
 	bench_mail(bench, &(struct mail){.type = MAIL_ADD_CHANNEL, .channel = bench->channels[i]});
 	cr_assert(eq(int, bench_expect_mail(bench, MAIL_CHANNEL_ADDED).error, 0));

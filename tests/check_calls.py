@@ -1,0 +1,101 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""check_calls.py BUILD_DIRECTORY: fail if source files outside tests/ call each other in a circle.
+
+The symbols of the objects say it: a file uses another one if it needs a symbol that the other one defines. A call
+through a function pointer does not count: the file that takes the pointer does not depend on the file that gives it.
+Names that the C library defines too do not count either: softhca replaces some of those.
+"""
+import collections
+import pathlib
+import subprocess
+import sys
+
+PRODUCT = ("daemon/", "lib/", "tools/")
+
+
+def symbols(objects, *options):
+    """Yield (object, type, name) of the external symbols."""
+    command = ["nm", "--format=posix", "--print-file-name", "--extern-only", *options, *map(str, objects)]
+    for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
+        path, _, rest = line.partition(": ")
+        fields = rest.split()
+        yield path, fields[1], fields[0].split("@")[0]
+
+
+def libc_names():
+    libc = next(line.split()[2] for line in subprocess.run(["ldd", "/bin/sh"], check=True, capture_output=True,
+                                                           text=True).stdout.splitlines() if "libc.so" in line)
+    return {name for _, kind, name in symbols([libc], "--dynamic") if kind != "U"}
+
+
+def source_of(path, build):
+    """The source of an object that CMake built: DIRECTORY/CMakeFiles/TARGET.dir/FILE.c.o"""
+    parts = pathlib.Path(path).relative_to(build).parts
+    cut = parts.index("CMakeFiles")
+    return "/".join(parts[:cut] + parts[cut + 2:]).removesuffix(".o")
+
+
+def file_edges(build):
+    """For each source file the files it uses, as {user: {used: a symbol}}."""
+    objects = [path for path in build.rglob("*.c.o") if source_of(path, build).startswith(PRODUCT)]
+    defines, needs, ignored = collections.defaultdict(set), collections.defaultdict(set), libc_names()
+    for path, kind, name in symbols(objects):
+        if name not in ignored:
+            (needs if kind == "U" else defines)[name].add(source_of(path, build))
+    edges = {source_of(path, build): {} for path in objects}
+    for name, users in needs.items():
+        for user in users:
+            for used in defines[name] - {user}:
+                edges[user].setdefault(used, name)
+    return edges
+
+
+def circles(edges):
+    """The strongly connected components of more than one file (Tarjan, without recursion)."""
+    index, low, stack, found = {}, {}, [], []
+    for root in sorted(edges):
+        if root in index:
+            continue
+        work = [(root, iter(sorted(edges[root])))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        while work:
+            node, rest = work[-1]
+            for used in rest:
+                if used not in index:
+                    index[used] = low[used] = len(index)
+                    stack.append(used)
+                    work.append((used, iter(sorted(edges[used]))))
+                    break
+                if used in stack:
+                    low[node] = min(low[node], index[used])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    cut = stack.index(node)
+                    if len(stack) - cut > 1:
+                        found.append(sorted(stack[cut:]))
+                    del stack[cut:]
+    return found
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__.splitlines()[0], file=sys.stderr)
+        return 64
+    edges = file_edges(pathlib.Path(sys.argv[1]).resolve())
+    found = circles(edges)
+    for circle in found:
+        print(f"circle of {len(circle)} files:")
+        for user in circle:
+            for used in sorted(set(edges[user]) & set(circle)):
+                print(f"    {user} -> {used} ({edges[user][used]})")
+    print(f"{len(edges)} files, {len(found)} circles of calls")
+    return 1 if found or not edges else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
