@@ -106,7 +106,7 @@ static int32_t find_error(const struct config_channel *channel, const struct con
 }
 
 void headers_make(const struct config_channel *channel, uint32_t index, enum packet_checksums checksums,
-                  const struct next_hop *next_hop, struct channel_destination *destination)
+                  const struct next_hop *next_hop, struct tx_queue_destination *destination)
 {
 	const struct config_destination *to = &channel->destinations[index];
 	struct packet_route route = {

@@ -28,6 +28,6 @@ void headers_want(const struct config_channel *channel, uint32_t index, unsigned
  * -EMSGSIZE: the MTU no longer allows payload_size, -EHOSTUNREACH: anything else. Pure.
  */
 void headers_make(const struct config_channel *channel, uint32_t index, enum packet_checksums checksums,
-                  const struct next_hop *next_hop, struct channel_destination *destination);
+                  const struct next_hop *next_hop, struct tx_queue_destination *destination);
 
 #endif

@@ -29,7 +29,7 @@ static uint64_t spin_ns(const struct config_stream *config)
 {
 	switch (config->poll) {
 	case CONFIG_POLL_BUSY:
-		return WORKER_SPIN_FOREVER;
+		return RX_WORKER_SPIN_FOREVER;
 	case CONFIG_POLL_ADAPTIVE:
 		return (uint64_t)config->spin_us * 1000;
 	case CONFIG_POLL_EVENT:
@@ -126,7 +126,7 @@ static int create_queue(struct stream *stream, struct failure *failure)
 static int create_worker(struct stream *stream, struct failure *failure)
 {
 	const struct config_stream *config = stream->config;
-	const struct worker_options options = {
+	const struct rx_worker_options options = {
 		.name = config->name,
 		.queue = stream->queue,
 		.ring = &stream->ring,
@@ -135,10 +135,10 @@ static int create_worker(struct stream *stream, struct failure *failure)
 		.cpu = config->cpu,
 		.device_timestamps = stream->device_timestamps,
 	};
-	int r = worker_new(&stream->worker, &options);
+	int r = rx_worker_new(&stream->worker, &options);
 
 	if (r == 0)
-		r = worker_prime(stream->worker);
+		r = rx_worker_prime(stream->worker);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "stream '%s': its worker cannot be made ready: %s",
 		                   config->name, strerror(-r));
@@ -170,7 +170,7 @@ static void release(struct stream *stream)
 {
 	const struct backend_ops *ops = stream->interface ? stream->interface->ops : NULL;
 
-	worker_free(stream->worker);
+	rx_worker_free(stream->worker);
 	stream->worker = NULL;
 	if (stream->queue)
 		ops->destroy_queue(stream->queue);
@@ -213,7 +213,7 @@ void stream_set_clock(struct stream *stream)
 		return;
 	}
 	/* A full mailbox: the next renewal will do, and the bound told stays the one in use. */
-	if (mailbox_send(worker_inbox(stream->worker), &mail) == 0)
+	if (mailbox_send(rx_worker_inbox(stream->worker), &mail) == 0)
 		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_DEVICE, stream->interface->line.error_ns);
 }
 
@@ -226,7 +226,7 @@ int stream_start(struct stream *stream, struct failure *failure)
 		return failure_set(failure, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s",
 		                   name, stream->interface->capabilities.device, strerror(-r));
 	stream_set_clock(stream);
-	r = worker_start(stream->worker);
+	r = rx_worker_start(stream->worker);
 	if (r == -EINVAL)
 		return failure_set(failure, EX_CONFIG, EINVAL, "%s:%d: stream '%s': cpu = %d: " THREAD_CPU_ADVICE,
 		                   stream->config->file, stream->config->line, name, stream->config->cpu);
@@ -248,8 +248,8 @@ void stream_stop(struct stream *stream)
 		return;
 	stream->stopping = true;
 	if (stream_read_matched(stream, &matched.matched) == 0)
-		mailbox_send_last(worker_inbox(stream->worker), &matched);
-	mailbox_send_last(worker_inbox(stream->worker), &stop);
+		mailbox_send_last(rx_worker_inbox(stream->worker), &matched);
+	mailbox_send_last(rx_worker_inbox(stream->worker), &stop);
 }
 
 static void log_sum(const struct stream *stream)
@@ -276,7 +276,7 @@ void stream_join(struct stream *stream)
 {
 	if (!stream->worker_runs)
 		return;
-	worker_join(stream->worker);
+	rx_worker_join(stream->worker);
 	stream->worker_runs = false;
 	log_sum(stream);
 }

@@ -12,7 +12,7 @@
 #include "daemon/control/control.h"
 #include "daemon/interface.h"
 #include "daemon/ring/rx_ring.h"
-#include "daemon/worker/worker.h"
+#include "daemon/worker/rx_worker.h"
 
 /* A flow that the device has, and what it was made of: the configuration it stood in may be gone. */
 struct stream_flow {
@@ -35,7 +35,7 @@ struct stream {
 	struct backend_memory *payload;
 	struct backend_memory *headers;
 	struct backend_queue *queue;
-	struct worker *worker;
+	struct rx_worker *worker;
 	bool worker_runs;
 	bool stopping;
 	struct stream_flow *flows;

@@ -149,8 +149,8 @@ static void describe_to_control(struct stream *stream)
 	stream->ring_control = (struct control_ring){
 		.config = stream->config,
 		.ring = &stream->ring,
-		.inbox = worker_inbox(stream->worker),
-		.outbox = worker_outbox(stream->worker),
+		.inbox = rx_worker_inbox(stream->worker),
+		.outbox = rx_worker_outbox(stream->worker),
 		.device = interface->capabilities.device,
 		.backend = interface->ops->name,
 		.read_matched = stream_read_matched,

@@ -13,7 +13,7 @@ static uint64_t spin_ns(const struct config_channel *config)
 {
 	switch (config->poll) {
 	case CONFIG_POLL_BUSY:
-		return TRANSMIT_SPIN_FOREVER;
+		return TX_WORKER_SPIN_FOREVER;
 	case CONFIG_POLL_ADAPTIVE:
 		return (uint64_t)config->spin_us * 1000;
 	case CONFIG_POLL_EVENT:
@@ -31,9 +31,9 @@ static int transmitter_new(struct daemon *daemon, struct interface *interface, c
 
 	snprintf(name, sizeof(name), "tx-%.12s", interface->name);
 	if (transmitter) {
-		const struct transmit_options options = {.name = name, .spin_ns = spin_ns(config), .cpu = config->cpu};
+		const struct tx_worker_options options = {.name = name, .spin_ns = spin_ns(config), .cpu = config->cpu};
 
-		r = transmit_new(&transmitter->transmit, &options);
+		r = tx_worker_new(&transmitter->transmit, &options);
 	}
 	if (r < 0) {
 		free(transmitter);
@@ -76,7 +76,7 @@ int transmitter_take(struct daemon *daemon, struct interface *interface, const s
 
 static int start(struct transmitter *transmitter, struct failure *failure)
 {
-	int r = transmit_start(transmitter->transmit);
+	int r = tx_worker_start(transmitter->transmit);
 
 	if (r == -EINVAL)
 		return failure_set(failure, EX_CONFIG, EINVAL,
@@ -101,9 +101,9 @@ int transmitter_serve(struct transmitter *transmitter, struct failure *failure)
 	if (transmitter->in_control)
 		return 0;
 	transmitter->control = (struct control_transmit){
-		.inbox = transmit_inbox(transmitter->transmit),
-		.outbox = transmit_outbox(transmitter->transmit),
-		.doorbell = transmit_doorbell(transmitter->transmit),
+		.inbox = tx_worker_inbox(transmitter->transmit),
+		.outbox = tx_worker_outbox(transmitter->transmit),
+		.doorbell = tx_worker_doorbell(transmitter->transmit),
 		.said = tx_channels_said,
 		.context = transmitter,
 	};
@@ -121,14 +121,14 @@ void transmitter_stop(struct transmitter *transmitter)
 	if (!transmitter->runs || transmitter->stopping)
 		return;
 	transmitter->stopping = true;
-	mailbox_send_last(transmit_inbox(transmitter->transmit), &stop);
+	mailbox_send_last(tx_worker_inbox(transmitter->transmit), &stop);
 }
 
 void transmitter_join(struct transmitter *transmitter)
 {
 	if (!transmitter->runs)
 		return;
-	transmit_join(transmitter->transmit);
+	tx_worker_join(transmitter->transmit);
 	transmitter->runs = false;
 }
 
@@ -141,6 +141,6 @@ void transmitter_release(struct transmitter *transmitter)
 	if (transmitter->in_control && transmitter->daemon->control)
 		control_remove_transmit(transmitter->daemon->control, &transmitter->control);
 	TAILQ_REMOVE(&transmitter->daemon->transmitters, transmitter, link);
-	transmit_free(transmitter->transmit);
+	tx_worker_free(transmitter->transmit);
 	free(transmitter);
 }

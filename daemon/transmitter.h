@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * An interface's transmit worker, which serves all its channels (worker/transmit.h). There as long as a channel has it.
+ * An interface's transmit worker, which serves all its channels (worker/tx_worker.h). There as long as a channel has it.
  * Control thread only.
  */
 #ifndef DAEMON_TRANSMITTER_H
 #define DAEMON_TRANSMITTER_H
 
 #include "daemon/events.h"
-#include "daemon/worker/transmit.h"
+#include "daemon/worker/tx_worker.h"
 
 struct transmitter {
 	TAILQ_ENTRY(transmitter) link; /* the daemon's */
 	struct daemon *daemon;
 	struct interface *interface;
-	struct transmit *transmit;
+	struct tx_worker *transmit;
 	struct control_transmit control; /* as control sees it */
 	uint64_t spin_ns;
 	int32_t cpu;

@@ -38,7 +38,7 @@ uint64_t tx_channel_pinned_bytes(const struct tx_channel *channel)
 	const struct config_channel *config = channel->config;
 	uint64_t slots = round_up_to_power_of_two(config->send_queue_slots);
 
-	return round_up(slots * CHANNEL_HEADER_BYTES, SMALL_PAGE) +
+	return round_up(slots * TX_QUEUE_HEADER_BYTES, SMALL_PAGE) +
 	       (channel->checksums == PACKET_CHECKSUMS_SOFTWARE ? round_up(slots * config->payload_size, SMALL_PAGE)
 	                                                        : 0);
 }
@@ -95,7 +95,7 @@ int tx_channel_fit(struct tx_channel *channel, struct failure *failure)
 int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct failure *failure)
 {
 	const struct config_channel *config = channel->config;
-	const struct channel_options options = {
+	const struct tx_queue_options options = {
 		.name = config->name,
 		.backend = channel->interface->backend,
 		.queue_slots = config->send_queue_slots,
@@ -108,7 +108,7 @@ int tx_channel_prepare(struct tx_channel *channel, uint64_t epoch, struct failur
 		.late_after_ns = config->late_after_us * UINT64_C(1000),
 		.completion_events = config->poll != CONFIG_POLL_BUSY,
 	};
-	int r = channel_new(&channel->channel, &options, failure);
+	int r = tx_queue_new(&channel->channel, &options, failure);
 
 	if (r < 0)
 		return r;
@@ -174,7 +174,7 @@ static bool mail_destinations(struct tx_channel *channel, struct mailbox *inbox)
 
 	for (uint32_t i = 0; i < channel->config->n_destinations && is_all; i++) {
 		const struct mail mail = {.type = MAIL_DESTINATION,
-		                          .channel = channel->channel,
+		                          .tx_queue = channel->channel,
 		                          .index = i,
 		                          .destination = channel->destinations[i].now};
 
@@ -189,14 +189,14 @@ static bool mail_destinations(struct tx_channel *channel, struct mailbox *inbox)
 /* Up to the first for which there is no room: that it is added comes before all else. */
 static bool mail_what_is_new(struct tx_channel *channel)
 {
-	struct mailbox *inbox = transmit_inbox(channel->transmitter->transmit);
-	struct mail mail = {.channel = channel->channel, .error = channel->error};
+	struct mailbox *inbox = tx_worker_inbox(channel->transmitter->transmit);
+	struct mail mail = {.tx_queue = channel->channel, .error = channel->error};
 	const struct {
 		bool *to_mail;
 		enum mail_type type;
-	} news[] = {{&channel->add_to_mail, MAIL_ADD_CHANNEL},
-	            {&channel->error_to_mail, MAIL_CHANNEL_ERROR},
-	            {&channel->remove_to_mail, MAIL_REMOVE_CHANNEL}};
+	} news[] = {{&channel->add_to_mail, MAIL_ADD_TX_QUEUE},
+	            {&channel->error_to_mail, MAIL_TX_QUEUE_ERROR},
+	            {&channel->remove_to_mail, MAIL_REMOVE_TX_QUEUE}};
 
 	for (size_t i = 0; i < sizeof(news) / sizeof(news[0]); i++) {
 		mail.type = news[i].type;
@@ -232,7 +232,7 @@ void tx_channel_take_back(struct tx_channel *channel)
 	tx_channel_mail(channel);
 }
 
-void tx_channel_set_destination(struct tx_channel *channel, uint32_t i, const struct channel_destination *destination)
+void tx_channel_set_destination(struct tx_channel *channel, uint32_t i, const struct tx_queue_destination *destination)
 {
 	struct tx_destination *mine = &channel->destinations[i];
 
@@ -293,7 +293,7 @@ void tx_channel_fail(struct tx_channel *channel, int error)
 {
 	channel->failed = true;
 	channel->lent = false;
-	channel_close(channel->channel);
+	tx_queue_close(channel->channel);
 	refresh_state(channel);
 	log_message(LOG_ERR,
 	            &(struct log_about){.event = LOG_EVENT_CHANNEL_FAILED,
@@ -328,7 +328,7 @@ void tx_channel_log_sum(const struct tx_channel *channel)
 
 void tx_channel_deinit(struct tx_channel *channel)
 {
-	channel_free(channel->channel);
+	tx_queue_free(channel->channel);
 	channel->channel = NULL;
 	free(channel->destinations);
 	channel->destinations = NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One channel's life, from its configuration to the send queue that the transmit worker has (worker/channel.h), and
+ * One channel's life, from its configuration to the send queue that the transmit worker has (worker/tx_queue.h), and
  * what is known of its destinations. Control thread only, but for tx_channel_prepare().
  *
  *   tx_channel_init → tx_channel_fit → tx_channel_prepare → (drop privileges) → tx_channel_serve → tx_channel_lend
@@ -13,7 +13,7 @@
 #include "daemon/control/control.h"
 #include "daemon/interface.h"
 #include "daemon/net/neighbour.h"
-#include "daemon/worker/channel.h"
+#include "daemon/worker/tx_queue.h"
 
 struct transmitter;
 
@@ -24,7 +24,7 @@ struct tx_destination {
 	struct neighbour *neighbour;
 	enum next_hop_state state; /* as it was last */
 	uint32_t n_told;           /* times that it changed for better or worse */
-	struct channel_destination now;
+	struct tx_queue_destination now;
 	bool to_mail;
 };
 
@@ -33,7 +33,7 @@ struct tx_channel {
 	const struct config_channel *config;
 	struct interface *interface;
 	struct transmitter *transmitter;
-	struct channel *channel;
+	struct tx_queue *channel;
 	uint64_t epoch;
 	enum packet_checksums checksums;
 	struct tx_destination *destinations;
@@ -73,7 +73,7 @@ void tx_channel_lend(struct tx_channel *channel);
 void tx_channel_take_back(struct tx_channel *channel);
 
 /** What is known of a destination is this from now on. Not the same as before: the worker is told. */
-void tx_channel_set_destination(struct tx_channel *channel, uint32_t i, const struct channel_destination *destination);
+void tx_channel_set_destination(struct tx_channel *channel, uint32_t i, const struct tx_queue_destination *destination);
 
 /** Is the link down? Then all packets end as -ENETDOWN. */
 void tx_channel_set_link(struct tx_channel *channel, bool up);

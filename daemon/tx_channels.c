@@ -146,7 +146,7 @@ static struct tx_channel *channel_of(struct daemon *daemon, const struct mail *m
 	struct tx_channel *channel;
 
 	TAILQ_FOREACH (channel, &daemon->channels, link)
-		if (channel->channel == mail->channel)
+		if (channel->channel == mail->tx_queue)
 			break;
 	return channel;
 }
@@ -175,13 +175,13 @@ void tx_channels_said(void *context, const struct mail *mail)
 	struct tx_channel *channel;
 
 	switch (mail->type) {
-	case MAIL_CHANNEL_ADDED:
-	case MAIL_CHANNEL_FAILED:
+	case MAIL_TX_QUEUE_ADDED:
+	case MAIL_TX_QUEUE_FAILED:
 		channel = channel_of(transmitter->daemon, mail);
 		if (channel && mail->error < 0)
 			fail(channel, mail->error);
 		break;
-	case MAIL_CHANNEL_REMOVED:
+	case MAIL_TX_QUEUE_REMOVED:
 		channel = channel_of(transmitter->daemon, mail);
 		if (channel && mail->error < 0)
 			log_message(
@@ -240,7 +240,7 @@ void tx_channels_close(struct tx_channel *channel)
 	if (!channel->channel)
 		return;
 	channel->lent = false;
-	channel_close(channel->channel);
+	tx_queue_close(channel->channel);
 }
 
 void tx_channels_free(struct daemon *daemon, struct tx_channel_list *list, struct tx_channel *channel)

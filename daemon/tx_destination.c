@@ -50,7 +50,7 @@ static void on_changed(void *context, const struct next_hop *next_hop)
 {
 	struct tx_destination *destination = context;
 	struct tx_channel *channel = destination->channel;
-	struct channel_destination now;
+	struct tx_queue_destination now;
 
 	headers_make(channel->config, destination->index, channel->checksums, next_hop, &now);
 	if (destination->state != next_hop->state || destination->now.error != now.error)

@@ -260,14 +260,14 @@ static void take_channel_mail(struct transmit_point *transmit, const struct mail
 	struct channel_point *point;
 
 	transmit->transmit->said(transmit->transmit->context, mail);
-	if (mail->type == MAIL_CHANNEL_ADDED && mail->error == 0)
+	if (mail->type == MAIL_TX_QUEUE_ADDED && mail->error == 0)
 		return;
 	TAILQ_FOREACH (point, &transmit->control->channels, link)
-		if (point->channel->channel == mail->channel)
+		if (point->channel->channel == mail->tx_queue)
 			break;
 	if (!point)
 		return;
-	if (mail->type != MAIL_CHANNEL_REMOVED)
+	if (mail->type != MAIL_TX_QUEUE_REMOVED)
 		point->ending = IBVCAP_REASON_CHANNEL_FAILED;
 	channel_gone(point);
 }
@@ -319,9 +319,9 @@ static void take_mail(struct transmit_point *transmit, const struct mail *mail)
 	case MAIL_SENDER_BAD:
 		sender_bad(sending_of(mail), mail);
 		break;
-	case MAIL_CHANNEL_ADDED:
-	case MAIL_CHANNEL_REMOVED:
-	case MAIL_CHANNEL_FAILED:
+	case MAIL_TX_QUEUE_ADDED:
+	case MAIL_TX_QUEUE_REMOVED:
+	case MAIL_TX_QUEUE_FAILED:
 		take_channel_mail(transmit, mail);
 		break;
 	case MAIL_STOPPED:

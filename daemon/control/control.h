@@ -54,7 +54,7 @@ struct control_transmit {
 	struct mailbox *outbox; /* of the worker; control is its only receiver */
 	int doorbell;           /* the worker's, rung when senders are to be woken */
 	/**
-	 * The worker says something that is not of a sender: MAIL_CHANNEL_*, MAIL_STOPPED, MAIL_FAILED. The queue of a
+	 * The worker says something that is not of a sender: MAIL_TX_QUEUE_*, MAIL_STOPPED, MAIL_FAILED. The queue of a
 	 * channel that it has no more is to be destroyed before this returns. Control thread; nothing may be removed from
 	 * within.
 	 */
@@ -66,7 +66,7 @@ struct control_transmit {
 struct control_channel {
 	const struct config_channel *config; /* what may change while it runs is read anew each time */
 	const struct control_transmit *transmit;
-	struct channel *channel;          /* by which its worker's mail names it */
+	struct tx_queue *channel;         /* by which its worker's mail names it */
 	const _Atomic uint64_t *counters; /* IBVCAP_TX_CTR_N */
 	uint64_t epoch;
 	const char *device;

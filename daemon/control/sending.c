@@ -208,7 +208,7 @@ static int send_opened(struct sending *sending)
 static int mail_to_worker(struct sending *sending)
 {
 	const struct control_channel *channel = sending->point->channel;
-	const struct mail mail = {.type = MAIL_ADD_SENDER, .channel = channel->channel, .sender = &sending->sender};
+	const struct mail mail = {.type = MAIL_ADD_SENDER, .tx_queue = channel->channel, .sender = &sending->sender};
 	int r = notifier_add_sender(sending->point->transmit->notifier, &sending->sender, sending->uid);
 
 	if (r < 0)
@@ -288,7 +288,7 @@ bool sending_awaits_mail(const struct sending *sending)
 static void mail_removal(struct sending *sending)
 {
 	const struct control_channel *channel = sending->point->channel;
-	const struct mail mail = {.type = MAIL_REMOVE_SENDER, .channel = channel->channel, .sender = &sending->sender};
+	const struct mail mail = {.type = MAIL_REMOVE_SENDER, .tx_queue = channel->channel, .sender = &sending->sender};
 
 	if (sending->lent && !sending->remove_mailed && !sending->point->ended)
 		sending->remove_mailed = mailbox_send(channel->transmit->inbox, &mail) == 0;

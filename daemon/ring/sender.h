@@ -51,7 +51,7 @@ struct sender {
 	uint64_t woken_at;  /* the last request that was served */
 	bool has_next;      /* the descriptor of packet number taken was read: */
 	struct ibvcap_tx_descriptor next;
-	uint32_t deficit_bytes; /* see worker/channel.h */
+	uint32_t deficit_bytes; /* see worker/tx_queue.h */
 	bool leaving;           /* nothing more is taken from it */
 	bool removal_asked;     /* to be answered */
 	bool need_kick;         /* as its state says */

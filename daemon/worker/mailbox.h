@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct channel;
+struct tx_queue;
 struct ring_consumer;
 struct sender;
 
@@ -27,12 +27,12 @@ enum mail_type {
 	MAIL_PULSE,            /* nothing but a wake-up; no answer */
 	MAIL_STOP,             /* flows are gone: drain, close the ring, end. Answered by MAIL_STOPPED */
 	/* control → transmit worker */
-	MAIL_ADD_CHANNEL,    /* from now on it is the worker's. Answered by MAIL_CHANNEL_ADDED: error */
-	MAIL_REMOVE_CHANNEL, /* what is taken completes, the rest is flushed. Answered by MAIL_CHANNEL_REMOVED */
-	MAIL_CHANNEL_ERROR,  /* every packet of it ends as error (-ENETDOWN); 0: no more so. No answer */
-	MAIL_DESTINATION,    /* headers of one destination, or why there are none; no answer */
-	MAIL_ADD_SENDER,     /* sealed and registered. Answered by MAIL_SENDER_ADDED: error */
-	MAIL_REMOVE_SENDER,  /* what is taken completes, the rest is flushed. Always answered: MAIL_SENDER_REMOVED */
+	MAIL_ADD_TX_QUEUE,    /* from now on it is the worker's. Answered by MAIL_TX_QUEUE_ADDED: error */
+	MAIL_REMOVE_TX_QUEUE, /* what is taken completes, the rest is flushed. Answered by MAIL_TX_QUEUE_REMOVED */
+	MAIL_TX_QUEUE_ERROR,  /* every packet of it ends as error (-ENETDOWN); 0: no more so. No answer */
+	MAIL_DESTINATION,     /* headers of one destination, or why there are none; no answer */
+	MAIL_ADD_SENDER,      /* sealed and registered. Answered by MAIL_SENDER_ADDED: error */
+	MAIL_REMOVE_SENDER,   /* what is taken completes, the rest is flushed. Always answered: MAIL_SENDER_REMOVED */
 	/* worker → control */
 	MAIL_CONSUMER_ADDED,
 	MAIL_CONSUMER_REMOVED,
@@ -41,23 +41,23 @@ enum mail_type {
 	MAIL_STOPPED,
 	MAIL_FAILED, /* the queue can't go on: error */
 	/* transmit worker → control */
-	MAIL_CHANNEL_ADDED,
-	MAIL_CHANNEL_REMOVED, /* channel and senders are control's again; error: as of the next */
-	MAIL_CHANNEL_FAILED,  /* likewise, unasked: the queue can't go on, and is destroyed before any memory goes */
+	MAIL_TX_QUEUE_ADDED,
+	MAIL_TX_QUEUE_REMOVED, /* channel and senders are control's again; error: as of the next */
+	MAIL_TX_QUEUE_FAILED,  /* likewise, unasked: the queue can't go on, and is destroyed before any memory goes */
 	MAIL_SENDER_ADDED,
-	MAIL_SENDER_REMOVED, /* its last packet is completed: the memory is control's again; error: see transmit.h */
-	MAIL_SENDER_BAD,     /* likewise, unasked: its page broke the rules: reason. See transmit.h */
+	MAIL_SENDER_REMOVED, /* its last packet is completed: the memory is control's again; error: see tx_worker.h */
+	MAIL_SENDER_BAD,     /* likewise, unasked: its page broke the rules: reason. See tx_worker.h */
 };
 
 /* Where packets for one of a channel's destinations go. */
-struct channel_destination {
+struct tx_queue_destination {
 	struct packet_template headers;
 	int32_t error; /* not 0: there are no headers yet, and its packets end so (-EHOSTUNREACH) */
 };
 
 struct mail {
 	enum mail_type type;
-	int32_t error;   /* negative errno, in answers and MAIL_CHANNEL_ERROR */
+	int32_t error;   /* negative errno, in answers and MAIL_TX_QUEUE_ERROR */
 	uint32_t reason; /* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD, MAIL_SENDER_BAD */
 	uint64_t at_ns;  /* MAIL_MATCHED: when the reading was begun, UTC */
 	union {
@@ -65,10 +65,10 @@ struct mail {
 		uint64_t matched;
 		struct clock_line clock;
 		struct {
-			struct channel *channel;
+			struct tx_queue *tx_queue;
 			struct sender *sender;
 			uint32_t index; /* MAIL_DESTINATION: which, below the channel's n_destinations */
-			struct channel_destination destination;
+			struct tx_queue_destination destination;
 		};
 	};
 };

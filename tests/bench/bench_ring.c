@@ -14,7 +14,7 @@
  */
 #include "daemon/base/time.h"
 #include "daemon/net/net.h"
-#include "daemon/worker/worker.h"
+#include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
 #include "tests/support/frames.h"
@@ -53,7 +53,7 @@ struct bench {
 	struct backend_queue *queue;
 	struct backend_flow *flow;
 	struct rx_ring ring;
-	struct worker *worker;
+	struct rx_worker *worker;
 	struct ring_consumer consumers[RX_RING_CONSUMERS_MAX];
 	int sender;
 	uint8_t frame[FRAME_BYTES_MAX];
@@ -234,14 +234,14 @@ static void create(struct bench *bench)
 
 	if (bench->ops->create_queue(bench->backend, &queue, &bench->queue, &failure) < 0)
 		die("queue", failure.text);
-	const struct worker_options worker = {.name = "bench",
-	                                      .queue = bench->queue,
-	                                      .ring = &bench->ring,
-	                                      .receive_queue_slots = QUEUE_SLOTS,
-	                                      .cpu = -1,
-	                                      .device_timestamps = true};
+	const struct rx_worker_options worker = {.name = "bench",
+	                                         .queue = bench->queue,
+	                                         .ring = &bench->ring,
+	                                         .receive_queue_slots = QUEUE_SLOTS,
+	                                         .cpu = -1,
+	                                         .device_timestamps = true};
 
-	if (worker_new(&bench->worker, &worker) < 0)
+	if (rx_worker_new(&bench->worker, &worker) < 0)
 		die("worker", "cannot be made");
 }
 
@@ -326,8 +326,8 @@ static void start(struct bench *bench)
 	flow_resolve(&flow, bench->frame, &rule);
 	const struct mail clock = {.type = MAIL_CLOCK, .clock = {.mult = 1u << 24, .shift = 24, .mask = UINT64_MAX}};
 
-	mailbox_send(worker_inbox(bench->worker), &clock);
-	if (worker_prime(bench->worker) < 0 || bench->ops->start(bench->queue) < 0)
+	mailbox_send(rx_worker_inbox(bench->worker), &clock);
+	if (rx_worker_prime(bench->worker) < 0 || bench->ops->start(bench->queue) < 0)
 		die("start", "the queue did not take its slots");
 	add_consumers(bench);
 	if (bench->ops->add_flow(bench->queue, &rule, &bench->flow, &failure) < 0)
@@ -339,7 +339,7 @@ static void start(struct bench *bench)
 
 static void tear_down(struct bench *bench)
 {
-	worker_free(bench->worker);
+	rx_worker_free(bench->worker);
 	for (uint32_t i = 0; i < bench->n_consumers; i++)
 		test_consumer_deinit(&bench->consumers[i]);
 	bench->ops->remove_flow(bench->flow);
@@ -358,7 +358,7 @@ static __attribute__((noinline)) uint64_t drain(const struct bench *bench, uint3
 	uint64_t before = bench->ring.head, empty_polls = 0, give_up_ns = 0;
 
 	while (bench->ring.head - before < waiting || (bench->idle && empty_polls == 0)) {
-		int n = worker_do_work(bench->worker);
+		int n = rx_worker_do_work(bench->worker);
 
 		if (n < 0)
 			die("drain", strerror(-n));

@@ -13,7 +13,7 @@
  * JSON line.
  */
 #include "daemon/base/time.h"
-#include "daemon/worker/transmit.h"
+#include "daemon/worker/tx_worker.h"
 #include "tests/support/scripted_backend.h"
 #include "tests/support/senders.h"
 
@@ -40,14 +40,14 @@ struct bench {
 	bool warm; /* what is done is counted */
 	const struct backend_ops *ops;
 	struct backend *backend;
-	struct channel *channel;
-	struct transmit *transmit;
+	struct tx_queue *channel;
+	struct tx_worker *transmit;
 	struct test_sender senders[SENDERS_MAX];
 };
 
 static const char *const checksum_names[] = {"device", "zero", "software"};
 /* Nothing is paced, nothing is due. */
-static const struct transmit_now now = {.monotonic_ns = 1000000000, .utc_ns = 1000000000};
+static const struct tx_clock_sample now = {.monotonic_ns = 1000000000, .utc_ns = 1000000000};
 
 static void die(const char *what, const char *why)
 {
@@ -119,10 +119,10 @@ static void tell(const struct bench *bench, const struct mail *mail)
 {
 	struct mail answer;
 
-	if (mailbox_send(transmit_inbox(bench->transmit), mail) < 0)
+	if (mailbox_send(tx_worker_inbox(bench->transmit), mail) < 0)
 		die("worker", "takes no mail");
-	transmit_do_work(bench->transmit, &now);
-	while (mailbox_receive(transmit_outbox(bench->transmit), &answer)) {
+	tx_worker_do_work(bench->transmit, &now);
+	while (mailbox_receive(tx_worker_outbox(bench->transmit), &answer)) {
 		if (answer.error)
 			die("worker", strerror(-answer.error));
 	}
@@ -130,8 +130,8 @@ static void tell(const struct bench *bench, const struct mail *mail)
 
 static void create(struct bench *bench)
 {
-	const struct transmit_options transmit = {.name = "bench", .cpu = -1};
-	struct channel_options channel = {
+	const struct tx_worker_options transmit = {.name = "bench", .cpu = -1};
+	struct tx_queue_options channel = {
 		.name = "bench",
 		.queue_slots = QUEUE_SLOTS,
 		.slot_bytes = bench->payload_bytes,
@@ -147,13 +147,13 @@ static void create(struct bench *bench)
 	if (bench->ops->open(bench->interface, &bench->backend, &failure) < 0)
 		die("device", failure.text);
 	channel.backend = bench->backend;
-	if (channel_new(&bench->channel, &channel, &failure) < 0)
+	if (tx_queue_new(&bench->channel, &channel, &failure) < 0)
 		die("channel", failure.text);
-	if (transmit_new(&bench->transmit, &transmit) < 0)
+	if (tx_worker_new(&bench->transmit, &transmit) < 0)
 		die("worker", "cannot be made");
-	destination.channel = bench->channel;
+	destination.tx_queue = bench->channel;
 	build_headers(bench, &destination.destination.headers);
-	tell(bench, &(struct mail){.type = MAIL_ADD_CHANNEL, .channel = bench->channel});
+	tell(bench, &(struct mail){.type = MAIL_ADD_TX_QUEUE, .tx_queue = bench->channel});
 	tell(bench, &destination);
 }
 
@@ -165,15 +165,15 @@ static void add_senders(struct bench *bench)
 		if (test_sender_init(sender, bench->backend, QUEUE_SLOTS / bench->n_senders, bench->payload_bytes) < 0)
 			die("sender", "cannot be made");
 		tell(bench,
-		     &(struct mail){.type = MAIL_ADD_SENDER, .channel = bench->channel, .sender = &sender->sender});
+		     &(struct mail){.type = MAIL_ADD_SENDER, .tx_queue = bench->channel, .sender = &sender->sender});
 	}
 }
 
 /* The worker is not asked any more: what it has is back. */
 static void tear_down(struct bench *bench)
 {
-	transmit_free(bench->transmit);
-	channel_free(bench->channel);
+	tx_worker_free(bench->transmit);
+	tx_queue_free(bench->channel);
 	for (uint32_t i = 0; i < bench->n_senders; i++)
 		test_sender_deinit(&bench->senders[i]);
 	bench->ops->close(bench->backend);
@@ -199,7 +199,7 @@ static __attribute__((noinline)) void post(const struct bench *bench)
 	uint64_t all = bench->channel->first + QUEUE_SLOTS;
 
 	while (bench->channel->next < all || bench->channel->n_ready)
-		transmit_do_work(bench->transmit, &now);
+		tx_worker_do_work(bench->transmit, &now);
 }
 
 static bool is_done(const struct bench *bench)
@@ -210,7 +210,7 @@ static bool is_done(const struct bench *bench)
 /* Completions to the senders, until there are no more. */
 static __attribute__((noinline)) void reap(const struct bench *bench)
 {
-	while (!is_done(bench) && transmit_do_work(bench->transmit, &now) > 0)
+	while (!is_done(bench) && tx_worker_do_work(bench->transmit, &now) > 0)
 		;
 }
 

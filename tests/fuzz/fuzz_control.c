@@ -7,8 +7,8 @@
  * Afterwards nothing of the client may be left.
  */
 #include "daemon/control/server.h"
-#include "daemon/worker/transmit.h"
-#include "daemon/worker/worker.h"
+#include "daemon/worker/tx_worker.h"
+#include "daemon/worker/rx_worker.h"
 #include "tests/support/scripted_backend.h"
 
 #include <errno.h>
@@ -49,10 +49,10 @@ static struct config config = {.file = "fuzz.conf",
 static struct listener listener = LISTENER_INIT;
 static struct backend *backend;
 static struct rx_ring ring;
-static struct worker *worker;
+static struct rx_worker *worker;
 static sd_event *event;
-static struct transmit *transmit;
-static struct channel *channel;
+static struct tx_worker *transmit;
+static struct tx_queue *channel;
 static struct control_ring control_ring;
 static struct control_transmit control_transmit;
 static struct control_channel control_channel;
@@ -115,11 +115,11 @@ static struct backend_queue *make_worker(void)
 	must(scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL));
 	must(rx_ring_init(&ring, &ring_options, NULL));
 	must(rx_ring_seal(&ring, NULL));
-	const struct worker_options options = {
+	const struct rx_worker_options options = {
 		.name = "s", .queue = queue, .ring = &ring, .receive_queue_slots = SLOTS, .cpu = -1};
 
-	must(worker_new(&worker, &options));
-	must(worker_prime(worker));
+	must(rx_worker_new(&worker, &options));
+	must(rx_worker_prime(worker));
 	must(scripted_backend_ops.start(queue));
 	return queue;
 }
@@ -152,38 +152,38 @@ static void emptied(void *context)
 static void said(void *context, const struct mail *mail)
 {
 	(void)context;
-	if (mail->error || mail->type != (is_taken_out ? MAIL_CHANNEL_REMOVED : MAIL_CHANNEL_ADDED))
+	if (mail->error || mail->type != (is_taken_out ? MAIL_TX_QUEUE_REMOVED : MAIL_TX_QUEUE_ADDED))
 		abort();
 	is_added = true;
 	if (!is_taken_out)
 		return;
-	channel_close(channel);
+	tx_queue_close(channel);
 	is_given_back = true;
 }
 
 static void make_transmit(void)
 {
-	must(transmit_new(&transmit, &(struct transmit_options){.name = "o", .cpu = -1}));
-	control_transmit = (struct control_transmit){.inbox = transmit_inbox(transmit),
-	                                             .outbox = transmit_outbox(transmit),
-	                                             .doorbell = transmit_doorbell(transmit),
+	must(tx_worker_new(&transmit, &(struct tx_worker_options){.name = "o", .cpu = -1}));
+	control_transmit = (struct control_transmit){.inbox = tx_worker_inbox(transmit),
+	                                             .outbox = tx_worker_outbox(transmit),
+	                                             .doorbell = tx_worker_doorbell(transmit),
 	                                             .said = said};
 	must(control_add_transmit(control, &control_transmit));
 }
 
 static void make_channel(void)
 {
-	const struct channel_options options = {.name = "o",
-	                                        .backend = backend,
-	                                        .queue_slots = SLOTS,
-	                                        .slot_bytes = 64,
-	                                        .n_destinations = 1,
-	                                        .completion_events = true};
-	struct mail mail = {.type = MAIL_ADD_CHANNEL};
+	const struct tx_queue_options options = {.name = "o",
+	                                         .backend = backend,
+	                                         .queue_slots = SLOTS,
+	                                         .slot_bytes = 64,
+	                                         .n_destinations = 1,
+	                                         .completion_events = true};
+	struct mail mail = {.type = MAIL_ADD_TX_QUEUE};
 
-	must(channel_new(&channel, &options, NULL));
-	mail.channel = channel;
-	must(mailbox_send(transmit_inbox(transmit), &mail));
+	must(tx_queue_new(&channel, &options, NULL));
+	mail.tx_queue = channel;
+	must(mailbox_send(tx_worker_inbox(transmit), &mail));
 	control_channel = (struct control_channel){
 		.config = &out,
 		.transmit = &control_transmit,
@@ -207,8 +207,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	control_ring = (struct control_ring){
 		.config = &stream,
 		.ring = &ring,
-		.inbox = worker_inbox(worker),
-		.outbox = worker_outbox(worker),
+		.inbox = rx_worker_inbox(worker),
+		.outbox = rx_worker_outbox(worker),
 		.state = "capturing",
 		.read_matched = read_matched,
 		.context = queue,
@@ -259,8 +259,8 @@ static size_t send_message(int fd, const uint8_t *data, size_t size)
 
 static void work(void)
 {
-	must(worker_do_work(worker));
-	transmit_do_work(transmit, &(struct transmit_now){0});
+	must(rx_worker_do_work(worker));
+	tx_worker_do_work(transmit, &(struct tx_clock_sample){0});
 }
 
 /* Its round ended just before that mail came. */
@@ -269,11 +269,11 @@ static void work_without_mail(void)
 	static struct mail held[1024];
 	size_t n = 0;
 
-	while (n < sizeof(held) / sizeof(held[0]) && mailbox_receive(transmit_inbox(transmit), &held[n]))
+	while (n < sizeof(held) / sizeof(held[0]) && mailbox_receive(tx_worker_inbox(transmit), &held[n]))
 		n++;
 	work();
 	for (size_t i = 0; i < n; i++)
-		must(mailbox_send(transmit_inbox(transmit), &held[i]));
+		must(mailbox_send(tx_worker_inbox(transmit), &held[i]));
 }
 
 /* And the next reload puts it in again. */
@@ -284,7 +284,7 @@ static void do_control(void)
 	if (!is_given_back || !control_channel_is_empty(control, &control_channel))
 		return;
 	control_remove_channel(control, &control_channel);
-	channel_free(channel);
+	tx_queue_free(channel);
 	is_added = is_taken_out = is_given_back = false;
 	make_channel();
 }
@@ -299,7 +299,7 @@ static void turn(unsigned n)
 
 static void take_out(void)
 {
-	const struct mail remove = {.type = MAIL_REMOVE_CHANNEL, .channel = channel};
+	const struct mail remove = {.type = MAIL_REMOVE_TX_QUEUE, .tx_queue = channel};
 
 	if (is_taken_out)
 		return;
@@ -307,7 +307,7 @@ static void take_out(void)
 		turn(1);
 	is_taken_out = true;
 	control_end_channel(control, &control_channel, IBVCAP_REASON_STREAM_REMOVED);
-	must(mailbox_send(transmit_inbox(transmit), &remove));
+	must(mailbox_send(tx_worker_inbox(transmit), &remove));
 }
 
 static int come(void)

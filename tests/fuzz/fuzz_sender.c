@@ -4,7 +4,7 @@
  * two bytes, some with more behind them. Whatever it writes, the honest one's packets all leave, in order, none of them
  * with an error; no sum is ever wrong; nothing outside of the hostile one's own rows is sent for it.
  */
-#include "daemon/worker/transmit.h"
+#include "daemon/worker/tx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
 #include "tests/support/scripted_backend.h"
@@ -22,10 +22,10 @@ enum { HONEST, HOSTILE, SENDERS };
 
 struct scene {
 	struct backend *backend;
-	struct channel *channel;
-	struct transmit *transmit;
+	struct tx_queue *channel;
+	struct tx_worker *transmit;
 	struct test_sender senders[SENDERS];
-	struct transmit_now now;
+	struct tx_clock_sample now;
 	uint64_t honest_seen; /* frames of the honest one on the wire */
 	bool put_out;         /* the hostile one */
 	bool removal_asked;
@@ -48,7 +48,7 @@ static void take_mail(struct scene *s)
 {
 	struct mail mail;
 
-	while (mailbox_receive(transmit_outbox(s->transmit), &mail)) {
+	while (mailbox_receive(tx_worker_outbox(s->transmit), &mail)) {
 		if (mail.type != MAIL_SENDER_BAD && mail.type != MAIL_SENDER_REMOVED)
 			continue;
 		require(mail.sender == &s->senders[HOSTILE].sender, "an honest sender is not put out");
@@ -61,7 +61,7 @@ static void take_mail(struct scene *s)
 
 static void work(struct scene *s)
 {
-	int n = transmit_do_work(s->transmit, &s->now);
+	int n = tx_worker_do_work(s->transmit, &s->now);
 
 	require(n >= 0 && n <= 4096, "a round is bounded");
 	take_mail(s);
@@ -69,8 +69,8 @@ static void work(struct scene *s)
 
 static void mail(struct scene *s, struct mail question)
 {
-	question.channel = s->channel;
-	require(mailbox_send(transmit_inbox(s->transmit), &question) == 0, "room for mail");
+	question.tx_queue = s->channel;
+	require(mailbox_send(tx_worker_inbox(s->transmit), &question) == 0, "room for mail");
 	work(s);
 }
 
@@ -108,15 +108,15 @@ static void send_some(struct scene *s, uint32_t n)
 
 static void set_up(struct scene *s)
 {
-	struct channel_options options = {
+	struct tx_queue_options options = {
 		.name = "s", .queue_slots = 48, .slot_bytes = BYTES, .n_destinations = 1, .late_after_ns = 1000};
 
 	*s = (struct scene){.now = {.monotonic_ns = 1000, .utc_ns = 1000000}};
 	require(scripted_backend_ops.open("none", &s->backend, NULL) == 0, "a backend");
 	options.backend = s->backend;
-	require(channel_new(&s->channel, &options, NULL) == 0, "a channel");
-	require(transmit_new(&s->transmit, &(struct transmit_options){.name = "s", .cpu = -1}) == 0, "a worker");
-	mail(s, (struct mail){.type = MAIL_ADD_CHANNEL});
+	require(tx_queue_new(&s->channel, &options, NULL) == 0, "a channel");
+	require(tx_worker_new(&s->transmit, &(struct tx_worker_options){.name = "s", .cpu = -1}) == 0, "a worker");
+	mail(s, (struct mail){.type = MAIL_ADD_TX_QUEUE});
 	mail(s, (struct mail){.type = MAIL_DESTINATION, .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE)});
 	for (int i = 0; i < SENDERS; i++) {
 		require(test_sender_init(&s->senders[i], s->backend, SLOTS, BYTES) == 0, "a sender");
@@ -127,8 +127,8 @@ static void set_up(struct scene *s)
 
 static void take_down(struct scene *s)
 {
-	transmit_free(s->transmit);
-	channel_free(s->channel);
+	tx_worker_free(s->transmit);
+	tx_queue_free(s->channel);
 	for (int i = 0; i < SENDERS; i++)
 		test_sender_deinit(&s->senders[i]);
 	scripted_backend_ops.close(s->backend);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Leases against recycling: lib/ibvcap/ring.h ("leases"), lib/ibvcap/rx.c, daemon/ring/rx_ring.c,
- * daemon/worker/receive.c, operation by operation. Each step that others can see is one step here and names
+ * daemon/worker/rx_receive.c, operation by operation. Each step that others can see is one step here and names
  * the C function it stands for. Parts that a search asks for: LOSSLESS (lossless.pml), TAP (lease_tap.pml), and
  * STATUS_READER, daemon/control/status.c.
  *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Part of lease.pml: daemon/ring/rx_ring.c, daemon/worker/receive.c, take_mail() of daemon/worker/worker.c. */
+/* Part of lease.pml: daemon/ring/rx_ring.c, daemon/worker/rx_receive.c, take_mail() of daemon/worker/rx_worker.c. */
 
 /* ---- the worker ---------------------------------------------------------------------------------- */
 
@@ -215,8 +215,8 @@ inline post_row()
 	}
 }
 
-/* receive_refill() and rx_ring_post_span(), in chunks of a row. */
-inline receive_refill()
+/* rx_receive_refill() and rx_ring_post_span(), in chunks of a row. */
+inline rx_receive_refill()
 {
 	do
 	:: QUEUE - (posted - head) >= CHUNK ->
@@ -297,27 +297,27 @@ proctype Worker()
 		:: else -> break
 		od
 	}
-	receive_refill(); /* worker_prime() */
+	rx_receive_refill(); /* rx_worker_prime() */
 	do
-	:: head + DROPPED < PACKETS && posted > head -> /* receive_batch() */
+	:: head + DROPPED < PACKETS && posted > head -> /* rx_receive_batch() */
 		n = 1;
 		do
 		:: n < posted - head && head + DROPPED + n < PACKETS -> n++
 		:: break
 		od;
 		publish();
-		receive_refill();
+		rx_receive_refill();
 		take_mails()
 #ifdef LOSSLESS
 	:: pinned && posted == head && dropped < DROPS && head + dropped < PACKETS ->
 		dropped++ /* the device's, for want of a posted row */
 	:: atomic { pinned && head + dropped < PACKETS && (READ_CURSOR != cursor || CAN_DEMOTE) -> pinned = false }
-		receive_refill() /* after an empty poll */
+		rx_receive_refill() /* after an empty poll */
 #endif
 #ifdef RESETS
-	:: resets < RESETS && posted > head -> /* receive_restart(): rx_ring_rewind() */
+	:: resets < RESETS && posted > head -> /* rx_receive_restart(): rx_ring_rewind() */
 		atomic { resets++; posted = head };
-		receive_refill()
+		rx_receive_refill()
 #endif
 	:: head + DROPPED == PACKETS -> break
 	od;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A sender and the transmit worker: lib/ibvcap/ring_tx.h, ibvcap_submit() and kick() in lib/ibvcap/tx.c, tx_wait() and
- * sleep_on_word() in lib/ibvcap/tx_wait.c, sleep_for_work() in daemon/worker/transmit.c, channel_arm() and
- * channel_disarm() in daemon/worker/channel.c, sender_publish() and sender_is_due() in daemon/ring/sender.c. Each step
+ * sleep_on_word() in lib/ibvcap/tx_wait.c, sleep_for_work() in daemon/worker/tx_worker.c, tx_queue_arm() and
+ * tx_queue_disarm() in daemon/worker/tx_queue.c, sender_publish() and sender_is_due() in daemon/ring/sender.c. Each step
  * that others can see is one step here and names the C function it stands for.
  *
  * What would hide a lost kick or wake-up is left out: the slices of 100 ms of a sender's sleep, timed packets, and that
@@ -88,7 +88,7 @@ inline publish()
 	at = 0
 }
 
-/* transmit_do_work(); done: there was something. */
+/* tx_worker_do_work(); done: there was something. */
 inline do_work()
 {
 	load(WORKER, SUBMITTED, SUBMIT_LOAD, submitted); /* sender_look() */
@@ -103,7 +103,7 @@ inline do_work()
 
 inline empty_socket()
 {
-	kicked = false /* transmit_sleep_empty() */
+	kicked = false /* tx_worker_sleep_empty() */
 }
 
 inline sleep_for_work()
@@ -112,7 +112,7 @@ inline sleep_for_work()
 	do_work(); /* Broken: looks before it asks. */
 	store(WORKER, NEED_KICK, 1, KICK_STORE);
 #else
-	store(WORKER, NEED_KICK, 1, KICK_STORE); /* channel_arm() */
+	store(WORKER, NEED_KICK, 1, KICK_STORE); /* tx_queue_arm() */
 #ifdef NO_LOOK
 	done = false; /* Broken. */
 #else
@@ -123,10 +123,10 @@ inline sleep_for_work()
 	empty_socket(); /* Broken: what was told since the look is gone. */
 #endif
 	if
-	:: !done -> kicked; empty_socket() /* transmit_sleep_wait() */
+	:: !done -> kicked; empty_socket() /* tx_worker_sleep_wait() */
 	:: else
 	fi;
-	store(WORKER, NEED_KICK, 0, KICK_STORE) /* channel_disarm() */
+	store(WORKER, NEED_KICK, 0, KICK_STORE) /* tx_queue_disarm() */
 }
 
 proctype Worker()

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Sleeping and waking: lib/ibvcap/ring.h ("wake-up"), lib/ibvcap/wait.c, lib/ibvcap/rx.c (acquire_in_epoch()),
- * rx_ring_wake() and rx_ring_close() in daemon/ring/rx_ring.c, worker_do_work() in daemon/worker/worker.c,
+ * rx_ring_wake() and rx_ring_close() in daemon/ring/rx_ring.c, rx_worker_do_work() in daemon/worker/rx_worker.c,
  * daemon/control/notifier.c (wake_notifier.pml). Each step that others can see is one step here and names the C
  * function it stands for.
  *
  * What would hide a lost wake-up is left out: the slices of 100 ms of a sleep, the looks before it (SPINS). Of
  * sleeps that end early (a deadline, a signal) there are TIMEOUTS in all.
  *
- * Bounds (-D): CONSUMERS; FDS of them wait on the descriptor (the first ones); PACKETS; BATCH = RECEIVE_BATCH;
+ * Bounds (-D): CONSUMERS; FDS of them wait on the descriptor (the first ones); PACKETS; BATCH = RX_RECEIVE_BATCH;
  * WAKE_POLLS; TIMEOUTS; CLOSE: the ring is closed in the end; REMOVE: consumer 0 is put out at any moment, and
  * nothing of it may be used once its memory is given back; SLOW_WAKES, ENDLESS: wake_notifier.pml. Variants (-D): see
  * CMakeLists.txt.
@@ -230,7 +230,7 @@ inline take_mails()
 #endif
 }
 
-/* worker_do_work() with what has come by now; after an empty poll it sleeps until there is more, or mail. */
+/* rx_worker_do_work() with what has come by now; after an empty poll it sleeps until there is more, or mail. */
 proctype Worker()
 {
 	byte head, woken_head, n, at, c, busy_polls, woken_at[CONSUMERS];

@@ -10,7 +10,7 @@
  * killed and another stopped again and again, at any instruction.
  */
 #include "daemon/control/notifier.h"
-#include "daemon/worker/worker.h"
+#include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/stress/reader.h"
 #include "tests/support/consumers.h"
@@ -65,7 +65,7 @@ struct stress {
 	struct backend_flow *flow;
 	struct rx_ring ring;
 	struct notifier *notifier;
-	struct worker *worker;
+	struct rx_worker *worker;
 	uint64_t sent;
 	bool processes;
 	pthread_t worker_thread;
@@ -98,10 +98,10 @@ static void *work(void *argument)
 			if (scripted_arrive(stress->queue, frame, bytes))
 				stress->sent++;
 		}
-		if (worker_do_work(stress->worker) < 0)
+		if (rx_worker_do_work(stress->worker) < 0)
 			abort();
 	}
-	while (worker_do_work(stress->worker) > 0)
+	while (rx_worker_do_work(stress->worker) > 0)
 		;
 	return NULL;
 }
@@ -131,13 +131,13 @@ static void set_up(struct stress *stress)
 	require(ops->create_queue(stress->backend, &queue, &stress->queue, NULL) == 0, "no queue");
 	require(rx_ring_init(&stress->ring, &ring, NULL) == 0, "no ring");
 	require(notifier_new(&stress->notifier, &stress->ring) == 0, "no notifier");
-	require(worker_new(&stress->worker, &(struct worker_options){.name = "stress",
-	                                                             .queue = stress->queue,
-	                                                             .ring = &stress->ring,
-	                                                             .receive_queue_slots = SLOTS,
-	                                                             .cpu = -1}) == 0,
+	require(rx_worker_new(&stress->worker, &(struct rx_worker_options){.name = "stress",
+	                                                                   .queue = stress->queue,
+	                                                                   .ring = &stress->ring,
+	                                                                   .receive_queue_slots = SLOTS,
+	                                                                   .cpu = -1}) == 0,
 	        "no worker");
-	require(worker_prime(stress->worker) == 0 && ops->start(stress->queue) == 0, "no start");
+	require(rx_worker_prime(stress->worker) == 0 && ops->start(stress->queue) == 0, "no start");
 	require(ops->add_flow(stress->queue, &(struct flow_rule){0}, &stress->flow, NULL) == 0, "no flow");
 	require(pthread_create(&stress->worker_thread, NULL, work, stress) == 0, "no thread");
 }
@@ -150,7 +150,7 @@ static void tear_down(struct stress *stress)
 		test_consumer_deinit(&stress->shared->readers[i].consumer);
 	}
 	scripted_backend_ops.remove_flow(stress->flow);
-	worker_free(stress->worker);
+	rx_worker_free(stress->worker);
 	rx_ring_deinit(&stress->ring);
 	scripted_backend_ops.destroy_queue(stress->queue);
 	scripted_backend_ops.close(stress->backend);
@@ -165,9 +165,10 @@ static void ask_worker(struct stress *stress, enum mail_type question, struct ri
 	struct mail mail;
 
 	/* Full where the worker had no CPU for a second. */
-	while (mailbox_send(worker_inbox(stress->worker), &(struct mail){.type = question, .consumer = consumer}) < 0)
+	while (mailbox_send(rx_worker_inbox(stress->worker), &(struct mail){.type = question, .consumer = consumer}) <
+	       0)
 		sched_yield();
-	while (!mailbox_receive(worker_outbox(stress->worker), &mail))
+	while (!mailbox_receive(rx_worker_outbox(stress->worker), &mail))
 		sched_yield();
 	require(mail.type == answer && mail.error == 0 && mail.consumer == consumer,
 	        "the worker answered something else");
@@ -262,7 +263,7 @@ static void let_run(struct stress *stress, uint64_t seconds, uint64_t packets)
 	const time_t end_s = now_s() + (time_t)seconds;
 
 	for (uint64_t i = 0; now_s() < end_s && (!packets || consumer_load_head(stress->ring.ring) < packets); i++) {
-		mailbox_send(worker_inbox(stress->worker), &(struct mail){.type = MAIL_CLOCK});
+		mailbox_send(rx_worker_inbox(stress->worker), &(struct mail){.type = MAIL_CLOCK});
 		nanosleep(&tick, NULL);
 		if (stress->processes && i % KILL_TICKS == KILL_TICKS - 1)
 			replace(stress, MORTAL);

@@ -11,7 +11,7 @@
  * again and again, at any instruction.
  */
 #include "daemon/base/time.h"
-#include "daemon/worker/transmit.h"
+#include "daemon/worker/tx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/stress/submitter.h"
 #include "tests/support/scripted_backend.h"
@@ -46,8 +46,8 @@ struct shared {
 };
 
 struct stage {
-	struct transmit *transmit;
-	struct channel *channel;
+	struct tx_worker *transmit;
+	struct tx_queue *channel;
 	pthread_t waker;
 };
 
@@ -101,8 +101,8 @@ static void *run_wire(void *argument)
 	unsigned seed = 1;
 
 	while (!atomic_load_explicit(&stress->stop, memory_order_relaxed)) {
-		const struct transmit_now now = {.monotonic_ns = time_monotonic_ns(), .utc_ns = time_utc_ns()};
-		int n = transmit_do_work(stage->transmit, &now);
+		const struct tx_clock_sample now = {.monotonic_ns = time_monotonic_ns(), .utc_ns = time_utc_ns()};
+		int n = tx_worker_do_work(stage->transmit, &now);
 
 		send_some(stress, (uint32_t)rand_r(&seed) % 40);
 		if (rand_r(&seed) % FAIL_ROUNDS == 0)
@@ -125,7 +125,7 @@ static void *run_waker(void *argument)
 	eventfd_t rings;
 
 	while (!atomic_load_explicit(&stress->stop, memory_order_relaxed)) {
-		eventfd_read(transmit_doorbell(waker->stage->transmit), &rings);
+		eventfd_read(tx_worker_doorbell(waker->stage->transmit), &rings);
 		pthread_mutex_lock(&stress->mutex);
 		for (uint32_t i = 0; i < N_SENDERS; i++) {
 			const struct sender *sender = &stress->shared->submitters[i].sender.sender;
@@ -145,16 +145,16 @@ static void ask(struct stage *stage, struct mail question, enum mail_type answer
 {
 	struct mail mail;
 
-	question.channel = stage->channel;
-	require(mailbox_send(transmit_inbox(stage->transmit), &question) == 0, "the worker takes no mail");
-	while (answer && !mailbox_receive(transmit_outbox(stage->transmit), &mail))
+	question.tx_queue = stage->channel;
+	require(mailbox_send(tx_worker_inbox(stage->transmit), &question) == 0, "the worker takes no mail");
+	while (answer && !mailbox_receive(tx_worker_outbox(stage->transmit), &mail))
 		sched_yield();
 	require(!answer || (mail.type == answer && mail.error == 0), "the worker answered something else");
 }
 
 static void init_stage(struct stress *stress, struct stage *stage)
 {
-	const struct channel_options channel = {
+	const struct tx_queue_options channel = {
 		.name = "stress",
 		.backend = stress->backend,
 		.queue_slots = QUEUE_SLOTS,
@@ -162,21 +162,21 @@ static void init_stage(struct stress *stress, struct stage *stage)
 		.n_destinations = 1,
 		.completion_events = true,
 	};
-	const struct transmit_options transmit = {.name = "stress", .cpu = -1};
+	const struct tx_worker_options transmit = {.name = "stress", .cpu = -1};
 	static struct waker wakers[STAGES];
 	struct waker *waker = &wakers[stage - stress->stages];
 
-	require(channel_new(&stage->channel, &channel, NULL) == 0, "no channel");
-	require(transmit_new(&stage->transmit, &transmit) == 0, "no worker");
+	require(tx_queue_new(&stage->channel, &channel, NULL) == 0, "no channel");
+	require(tx_worker_new(&stage->transmit, &transmit) == 0, "no worker");
 	if (stage == &stress->stages[WIRE]) {
 		require(pthread_create(&stress->wire, NULL, run_wire, stress) == 0, "no thread");
 	} else {
 		scripted_send_at_once(stage->channel->queue, true);
-		require(transmit_start(stage->transmit) == 0, "no worker thread");
+		require(tx_worker_start(stage->transmit) == 0, "no worker thread");
 	}
 	*waker = (struct waker){stress, stage};
 	require(pthread_create(&stage->waker, NULL, run_waker, waker) == 0, "no thread");
-	ask(stage, (struct mail){.type = MAIL_ADD_CHANNEL}, MAIL_CHANNEL_ADDED);
+	ask(stage, (struct mail){.type = MAIL_ADD_TX_QUEUE}, MAIL_TX_QUEUE_ADDED);
 	ask(stage, (struct mail){.type = MAIL_DESTINATION, .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE)},
 	    0);
 }
@@ -288,24 +288,24 @@ static void let_run(struct stress *stress, uint64_t seconds)
 static void stop(struct stress *stress)
 {
 	for (int i = 0; i < STAGES; i++)
-		ask(&stress->stages[i], (struct mail){.type = MAIL_REMOVE_CHANNEL}, MAIL_CHANNEL_REMOVED);
+		ask(&stress->stages[i], (struct mail){.type = MAIL_REMOVE_TX_QUEUE}, MAIL_TX_QUEUE_REMOVED);
 	ask(&stress->stages[THREAD], (struct mail){.type = MAIL_STOP}, MAIL_STOPPED);
-	transmit_join(stress->stages[THREAD].transmit);
+	tx_worker_join(stress->stages[THREAD].transmit);
 	atomic_store_explicit(&stress->stop, true, memory_order_relaxed);
 	pthread_join(stress->wire, NULL);
 	for (int i = 0; i < STAGES; i++) {
 		struct stage *stage = &stress->stages[i];
 		const _Atomic uint64_t *counters = stage->channel->counters;
 
-		eventfd_write(transmit_doorbell(stage->transmit), 1);
+		eventfd_write(tx_worker_doorbell(stage->transmit), 1);
 		pthread_join(stage->waker, NULL);
 		printf("stage %d: completed %llu, wakes %llu, resets %llu\n", i,
 		       (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]),
 		       (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_WAKES]),
 		       (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_QUEUE_RESETS]));
 		stress->good &= counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]) > 0;
-		channel_free(stage->channel);
-		transmit_free(stage->transmit);
+		tx_queue_free(stage->channel);
+		tx_worker_free(stage->transmit);
 	}
 }
 

@@ -77,7 +77,7 @@ uint64_t test_sender_count(const struct test_sender *sender, enum ibvcap_tx_coun
 	return counter_get(&sender->sender.state->counters[counter]);
 }
 
-struct channel_destination test_destination(uint32_t index, enum packet_checksums checksums)
+struct tx_queue_destination test_destination(uint32_t index, enum packet_checksums checksums)
 {
 	const struct packet_route route = {
 		.family = AF_INET,
@@ -90,7 +90,7 @@ struct channel_destination test_destination(uint32_t index, enum packet_checksum
 		.vlan = -1,
 		.hop_limit = 64,
 	};
-	struct channel_destination destination = {.error = 0};
+	struct tx_queue_destination destination = {.error = 0};
 
 	packet_template_init(&destination.headers, &route, checksums);
 	return destination;

@@ -5,7 +5,7 @@
 
 #include "daemon/backend/backend.h"
 #include "daemon/ring/sender.h"
-#include "daemon/worker/channel.h"
+#include "daemon/worker/tx_queue.h"
 
 struct test_sender {
 	struct sender sender;
@@ -29,6 +29,6 @@ void test_sender_submit(struct test_sender *sender);
 uint64_t test_sender_count(const struct test_sender *sender, enum ibvcap_tx_counter counter);
 
 /** The headers that its destination gives a channel: IPv4, ports 1 and 2 + index. */
-struct channel_destination test_destination(uint32_t index, enum packet_checksums checksums);
+struct tx_queue_destination test_destination(uint32_t index, enum packet_checksums checksums);
 
 #endif

@@ -90,11 +90,11 @@ def test_the_tree_includes_with_the_current():
 
 @pytest.mark.parametrize("source,line", [
     ("daemon/backend/verbs/queue.c", '#include "daemon/ring/ring.h"'),
-    ("daemon/backend/backend.c", '#include "daemon/worker/worker.h"'),
+    ("daemon/backend/backend.c", '#include "daemon/worker/rx_worker.h"'),
     ("daemon/ring/ring.c", '#include "daemon/backend/backend.h"'),
     ("daemon/config/load.c", '#include "daemon/flow/flow.h"'),
-    ("daemon/control/session.c", '#include "daemon/worker/worker.h"'),
-    ("daemon/worker/worker.c", '#include "daemon/control/control.h"'),
+    ("daemon/control/session.c", '#include "daemon/worker/rx_worker.h"'),
+    ("daemon/worker/rx_worker.c", '#include "daemon/control/control.h"'),
     ("lib/softhca/device.c", '#include <ibvcap/layout.h>'),
     ("daemon/daemon.c", '#include "lib/softhca/device.h"'),
     ("lib/ibvcap/rx.c", '#include "daemon/base/log.h"'),
@@ -103,7 +103,7 @@ def test_the_tree_includes_with_the_current():
     ("daemon/newroom/x.c", ""),
 ])
 def test_an_include_against_the_current_is_found(tmp_path, source, line):
-    for header in ("daemon/ring/ring.h", "daemon/worker/worker.h", "daemon/worker/mailbox.h", "daemon/backend/backend.h",
+    for header in ("daemon/ring/ring.h", "daemon/worker/rx_worker.h", "daemon/worker/mailbox.h", "daemon/backend/backend.h",
                    "daemon/flow/flow.h", "daemon/control/control.h", "daemon/base/log.h", "lib/softhca/device.h",
                    "lib/ibvcap/ring.h", "lib/ibvcap/include/ibvcap/layout.h"):
         (tmp_path / header).parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@
  * ends a test that unregisters the memory of packets which are still with it.
  */
 #include "daemon/control/control.h"
-#include "daemon/worker/transmit.h"
+#include "daemon/worker/tx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
 #include "lib/ibvcap/tx.h"
@@ -37,8 +37,8 @@ static char directory[] = "/tmp/ibvcap-channels-XXXXXX";
 static struct config_channel out;
 static struct config config;
 static struct backend *backend;
-static struct channel *channel;
-static struct transmit *transmit;
+static struct tx_queue *channel;
+static struct tx_worker *transmit;
 static bool worker_rests;
 static sd_event *event;
 static struct listener listener;
@@ -88,28 +88,28 @@ static void said(void *context, const struct mail *mail)
 {
 	(void)context;
 	last_said = *mail;
-	if (mail->type == MAIL_CHANNEL_FAILED || mail->type == MAIL_CHANNEL_REMOVED)
-		channel_close(channel);
+	if (mail->type == MAIL_TX_QUEUE_FAILED || mail->type == MAIL_TX_QUEUE_REMOVED)
+		tx_queue_close(channel);
 }
 
 static void make_channel(void)
 {
-	const struct channel_options options = {.name = "out",
-	                                        .backend = backend,
-	                                        .queue_slots = 64,
-	                                        .slot_bytes = BYTES,
-	                                        .n_destinations = 1,
-	                                        .late_after_ns = 1000000,
-	                                        .completion_events = true};
-	const struct transmit_options worker = {.name = "test", .cpu = -1};
-	const struct mail mail = {.type = MAIL_ADD_CHANNEL};
+	const struct tx_queue_options options = {.name = "out",
+	                                         .backend = backend,
+	                                         .queue_slots = 64,
+	                                         .slot_bytes = BYTES,
+	                                         .n_destinations = 1,
+	                                         .late_after_ns = 1000000,
+	                                         .completion_events = true};
+	const struct tx_worker_options worker = {.name = "test", .cpu = -1};
+	const struct mail mail = {.type = MAIL_ADD_TX_QUEUE};
 	struct mail add = mail;
 
-	cr_assert(eq(int, channel_new(&channel, &options, NULL), 0));
+	cr_assert(eq(int, tx_queue_new(&channel, &options, NULL), 0));
 	channel->destinations[0] = test_destination(0, PACKET_CHECKSUMS_DEVICE);
-	cr_assert(eq(int, transmit_new(&transmit, &worker), 0));
-	add.channel = channel;
-	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &add), 0));
+	cr_assert(eq(int, tx_worker_new(&transmit, &worker), 0));
+	add.tx_queue = channel;
+	cr_assert(eq(int, mailbox_send(tx_worker_inbox(transmit), &add), 0));
 }
 
 static void make_control(void)
@@ -117,9 +117,9 @@ static void make_control(void)
 	const struct control_options options = {.config = &config, .event = event, .listener = &listener};
 
 	control_transmit = (struct control_transmit){
-		.inbox = transmit_inbox(transmit),
-		.outbox = transmit_outbox(transmit),
-		.doorbell = transmit_doorbell(transmit),
+		.inbox = tx_worker_inbox(transmit),
+		.outbox = tx_worker_outbox(transmit),
+		.doorbell = tx_worker_doorbell(transmit),
 		.said = said,
 	};
 	control_channel = (struct control_channel){
@@ -173,11 +173,11 @@ static void tear_down(void)
 {
 	if (!control)
 		return;
-	channel_close(channel);
+	tx_queue_close(channel);
 	control_free(control);
 	cr_expect(eq(u32, n_registered, 0));
-	channel_free(channel);
-	transmit_free(transmit);
+	tx_queue_free(channel);
+	tx_worker_free(transmit);
 	scripted_backend_ops.close(backend);
 	listener_close(&listener);
 	sd_event_unref(event);
@@ -198,7 +198,7 @@ static void work(uint64_t later_ns)
 {
 	const uint64_t now_ns = now_ms() * 1000000 + later_ns;
 
-	transmit_do_work(transmit, &(struct transmit_now){.monotonic_ns = now_ns, .utc_ns = now_ns});
+	tx_worker_do_work(transmit, &(struct tx_clock_sample){.monotonic_ns = now_ns, .utc_ns = now_ns});
 }
 
 static void turn(void)
@@ -311,10 +311,10 @@ static void submit(struct ibvcap_tx *tx, uint32_t n)
 /* As a reload does. */
 static void take_channel_out(void)
 {
-	const struct mail remove = {.type = MAIL_REMOVE_CHANNEL, .channel = channel};
+	const struct mail remove = {.type = MAIL_REMOVE_TX_QUEUE, .tx_queue = channel};
 
 	control_end_channel(control, &control_channel, IBVCAP_REASON_STREAM_REMOVED);
-	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &remove), 0));
+	cr_assert(eq(int, mailbox_send(tx_worker_inbox(transmit), &remove), 0));
 }
 
 static uint32_t under_way(void)
@@ -515,7 +515,7 @@ Test(channels, an_end_waits_for_what_is_being_made)
 	say(tx->control, WIRE_MAPPED);
 	turn();
 	take_channel_out();
-	TURN_UNTIL(last_said.type == MAIL_CHANNEL_REMOVED);
+	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
 	cr_expect(eq(u32, n_emptied, 0));
 	device_is_slow = false;
 	TURN_UNTIL(n_emptied == 1);
@@ -536,14 +536,14 @@ Test(channels, who_leaves_as_its_channel_is_taken_out_is_waited_for)
 	ibvcap_close(tx);
 	turn();
 	turn();
-	cr_assert(mailbox_receive(transmit_inbox(transmit), &held));
+	cr_assert(mailbox_receive(tx_worker_inbox(transmit), &held));
 	cr_assert(eq(int, held.type, MAIL_REMOVE_SENDER));
 	work(0);
-	TURN_UNTIL(last_said.type == MAIL_CHANNEL_REMOVED);
+	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
 	turn_for(20);
 	cr_expect(not(control_channel_is_empty(control, &control_channel)), "its removal is to be answered");
 	cr_expect(eq(u32, n_emptied, 0));
-	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &held), 0));
+	cr_assert(eq(int, mailbox_send(tx_worker_inbox(transmit), &held), 0));
 	work(0); /* answers */
 	TURN_UNTIL(n_emptied == 1);
 	cr_expect(control_channel_is_empty(control, &control_channel));
@@ -562,7 +562,7 @@ Test(channels, who_waits_as_its_channel_is_taken_out_is_told)
 	say(tx[0]->control, WIRE_MAPPED);
 	turn_for(20);
 	take_channel_out();
-	TURN_UNTIL(last_said.type == MAIL_CHANNEL_REMOVED);
+	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
 	for (int i = 0; i < 2; i++) {
 		union wire_message answer;
 
@@ -585,7 +585,7 @@ Test(channels, taking_a_channel_out_keeps_nobody_waiting)
 
 	device_is_slow = true;
 	take_channel_out();
-	TURN_UNTIL(last_said.type == MAIL_CHANNEL_REMOVED);
+	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
 	say(other, WIRE_STATUS);
 	cr_assert(eq(int, receive(other, &answer, NULL, NULL), 1));
 	cr_expect(eq(int, answer.header.type, WIRE_DAEMON));
@@ -616,7 +616,7 @@ Test(channels, memory_outlives_a_queue_that_cannot_be_reset)
 	work(0);
 	lose_queue();
 	TURN_UNTIL(n_emptied == 1);
-	cr_expect(eq(int, last_said.type, MAIL_CHANNEL_REMOVED));
+	cr_expect(eq(int, last_said.type, MAIL_TX_QUEUE_REMOVED));
 	cr_expect(lt(int, last_said.error, 0));
 	expect_sum(5, 0, 5);
 	control_remove_channel(control, &control_channel);
@@ -645,7 +645,7 @@ Test(channels, memory_of_who_left_outlives_a_queue_that_cannot_be_reset)
 	cr_expect(eq(u32, n_registered, 2), "the channel is still the worker's, and its queue is there");
 	worker_rests = false;
 	TURN_UNTIL(n_emptied == 1);
-	cr_expect(eq(int, last_said.type, MAIL_CHANNEL_REMOVED));
+	cr_expect(eq(int, last_said.type, MAIL_TX_QUEUE_REMOVED));
 	expect_sum(5 + MANY, 0, 5 + MANY);
 	control_remove_channel(control, &control_channel);
 	ibvcap_close(other);
@@ -690,10 +690,10 @@ Test(channels, a_worker_with_too_much_mail_is_asked_again)
 {
 	struct ibvcap_tx *tx = open_sender(), *other = NULL;
 	union wire_message answer;
-	const struct mail nothing = {.type = MAIL_CHANNEL_ERROR, .channel = channel};
+	const struct mail nothing = {.type = MAIL_TX_QUEUE_ERROR, .tx_queue = channel};
 
 	worker_rests = true;
-	while (mailbox_send(transmit_inbox(transmit), &nothing) == 0)
+	while (mailbox_send(tx_worker_inbox(transmit), &nothing) == 0)
 		;
 	cr_assert(eq(int, open_channel(connect_client(), &other), 0));
 	say(other->control, WIRE_MAPPED);
@@ -714,12 +714,12 @@ Test(channels, a_worker_with_too_much_mail_is_asked_again)
 
 Test(channels, who_waits_for_a_worker_with_too_much_mail_may_leave)
 {
-	const struct mail nothing = {.type = MAIL_CHANNEL_ERROR, .channel = channel};
+	const struct mail nothing = {.type = MAIL_TX_QUEUE_ERROR, .tx_queue = channel};
 	struct ibvcap_tx *gone = NULL, *ends = NULL;
 	union wire_message answer;
 
 	worker_rests = true;
-	while (mailbox_send(transmit_inbox(transmit), &nothing) == 0)
+	while (mailbox_send(tx_worker_inbox(transmit), &nothing) == 0)
 		;
 	cr_assert(eq(int, open_channel(connect_client(), &gone), 0));
 	cr_assert(eq(int, open_channel(connect_client(), &ends), 0));
@@ -765,7 +765,7 @@ Test(channels, a_failed_channel_puts_its_senders_out_once_its_queue_is_gone)
 	scripted_fail_reset(channel->queue, -EIO);
 	scripted_fail_queue(channel->queue);
 	TURN_UNTIL(n_registered == 0);
-	cr_expect(eq(int, last_said.type, MAIL_CHANNEL_FAILED));
+	cr_expect(eq(int, last_said.type, MAIL_TX_QUEUE_FAILED));
 	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_REASON_CHANNEL_FAILED));
 	cr_expect(eq(int, ibvcap_submit(tx, 0), -EIO));
 	expect_sum(5, 0, 5);
@@ -780,7 +780,7 @@ Test(channels, a_worker_that_stops_accounts_for_everything_first)
 	submit(tx, SLOTS);
 	TURN_UNTIL(under_way() > 0);
 	scripted_send_at_once(channel->queue, true);
-	cr_assert(eq(int, mailbox_send(transmit_inbox(transmit), &(struct mail){.type = MAIL_STOP}), 0));
+	cr_assert(eq(int, mailbox_send(tx_worker_inbox(transmit), &(struct mail){.type = MAIL_STOP}), 0));
 	TURN_UNTIL(last_said.type == MAIL_STOPPED);
 	cr_expect(eq(u64, sender_load_completed(tx->state), SLOTS));
 	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_REASON_SHUTDOWN));

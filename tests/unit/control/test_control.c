@@ -4,7 +4,7 @@
  * and control take turns on this thread, so every test says when the worker answers.
  */
 #include "daemon/control/control.h"
-#include "daemon/worker/worker.h"
+#include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/wire.h"
 #include "tests/support/frames.h"
@@ -38,7 +38,7 @@ static struct backend *backend;
 static struct backend_queue *queue;
 static struct backend_flow *flow;
 static struct rx_ring ring;
-static struct worker *worker;
+static struct rx_worker *worker;
 static bool worker_rests; /* it takes no turn */
 static sd_event *event;
 static struct listener listener;
@@ -102,7 +102,7 @@ static void make_ring(void)
 	cr_assert(eq(int, scripted_backend_ops.open("none", &backend, NULL), 0));
 	cr_assert(eq(int, scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL), 0));
 	make_ring_of(&ring);
-	const struct worker_options options = {
+	const struct rx_worker_options options = {
 		.name = "test",
 		.queue = queue,
 		.ring = &ring,
@@ -110,8 +110,8 @@ static void make_ring(void)
 		.cpu = -1,
 	};
 
-	cr_assert(eq(int, worker_new(&worker, &options), 0));
-	cr_assert(eq(int, worker_prime(worker), 0));
+	cr_assert(eq(int, rx_worker_new(&worker, &options), 0));
+	cr_assert(eq(int, rx_worker_prime(worker), 0));
 	cr_assert(eq(int, scripted_backend_ops.start(queue), 0));
 	cr_assert(eq(int, scripted_backend_ops.add_flow(queue, &(struct flow_rule){0}, &flow, NULL), 0));
 }
@@ -129,8 +129,8 @@ static void make_control(void)
 	control_ring = (struct control_ring){
 		.config = &stream,
 		.ring = &ring,
-		.inbox = worker_inbox(worker),
-		.outbox = worker_outbox(worker),
+		.inbox = rx_worker_inbox(worker),
+		.outbox = rx_worker_outbox(worker),
 		.device = "scripted0",
 		.backend = "scripted",
 		.state = "capturing",
@@ -175,7 +175,7 @@ static void tear_down(void)
 	if (!control)
 		return;
 	control_free(control);
-	worker_free(worker);
+	rx_worker_free(worker);
 	rx_ring_deinit(&ring);
 	scripted_backend_ops.remove_flow(flow);
 	scripted_backend_ops.destroy_queue(queue);
@@ -201,7 +201,7 @@ static uint64_t now_ms(void)
 static void turn(void)
 {
 	if (!worker_rests)
-		cr_assert(ge(int, worker_do_work(worker), 0));
+		cr_assert(ge(int, rx_worker_do_work(worker), 0));
 	cr_assert(ge(int, sd_event_run(event, 200), 0));
 }
 
@@ -871,7 +871,7 @@ Test(control, a_worker_that_does_not_answer_delays_status_by_a_moment_only)
 
 	worker_rests = true;
 	arrive(1);
-	while (mailbox_send(worker_inbox(worker), &mail) == 0)
+	while (mailbox_send(rx_worker_inbox(worker), &mail) == 0)
 		;
 	start_ms = now_ms();
 	cr_expect(ask_status(client).ended);

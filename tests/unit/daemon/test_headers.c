@@ -101,7 +101,7 @@ Test(headers, they_are_what_the_channel_says_and_the_kernel_knows)
 	struct config *config = load("vlan = 5; dscp = 46;",
 	                             "{ address = \"10.0.0.2\"; port = 7502; next_hop_mac = \"02:00:00:00:0b:01\"; }");
 	struct next_hop next_hop = ready("10.0.0.7");
-	struct channel_destination made;
+	struct tx_queue_destination made;
 
 	headers_make(&config->channels[0], 0, PACKET_CHECKSUMS_DEVICE, &next_hop, &made);
 	cr_assert(eq(int, made.error, 0));
@@ -114,7 +114,7 @@ Test(headers, of_each_destination_its_own)
 {
 	struct config *config = load("", IPV4 ", " IPV6);
 	struct next_hop next_hop = ready("fd00::7");
-	struct channel_destination made;
+	struct tx_queue_destination made;
 
 	next_hop.mtu = 9000;
 	headers_make(&config->channels[0], 1, PACKET_CHECKSUMS_SOFTWARE, &next_hop, &made);
@@ -127,7 +127,7 @@ Test(headers, of_each_destination_its_own)
 
 static int error_of(const struct config *config, struct next_hop next_hop)
 {
-	struct channel_destination made;
+	struct tx_queue_destination made;
 
 	headers_make(&config->channels[0], 0, PACKET_CHECKSUMS_ZERO, &next_hop, &made);
 	return made.error;

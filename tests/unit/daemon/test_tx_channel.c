@@ -33,9 +33,9 @@ static void block_signals(void)
 
 static void set_up(void)
 {
-	struct channel_options options = {
+	struct tx_queue_options options = {
 		.name = "out", .queue_slots = 64, .slot_bytes = 100, .n_destinations = DESTINATIONS};
-	const struct transmit_options worker = {.name = "test", .cpu = -1};
+	const struct tx_worker_options worker = {.name = "test", .cpu = -1};
 
 	block_signals();
 	TAILQ_INIT(&state.channels);
@@ -43,8 +43,8 @@ static void set_up(void)
 	TAILQ_INIT(&state.streams);
 	cr_assert(eq(int, scripted_backend_ops.open("none", &backend, NULL), 0));
 	options.backend = backend;
-	cr_assert(eq(int, channel_new(&channel.channel, &options, NULL), 0));
-	cr_assert(eq(int, transmit_new(&transmitter.transmit, &worker), 0));
+	cr_assert(eq(int, tx_queue_new(&channel.channel, &options, NULL), 0));
+	cr_assert(eq(int, tx_worker_new(&transmitter.transmit, &worker), 0));
 	cr_assert(ge(int, sd_event_new(&state.event), 0));
 	cr_assert(eq(int, events_add(&state), 0));
 	while (sd_event_source_get_enabled(state.mailer, NULL) > 0) /* the look for what was left at start */
@@ -56,8 +56,8 @@ static void tear_down(void)
 {
 	events_drop(&state);
 	sd_event_unref(state.event);
-	transmit_free(transmitter.transmit);
-	channel_free(channel.channel);
+	tx_worker_free(transmitter.transmit);
+	tx_queue_free(channel.channel);
 	scripted_backend_ops.close(backend);
 }
 
@@ -65,7 +65,7 @@ TestSuite(tx_channel, .init = set_up, .fini = tear_down, .timeout = 30);
 
 static void turn(void)
 {
-	transmit_do_work(transmitter.transmit, &(struct transmit_now){.monotonic_ns = 1, .utc_ns = 1});
+	tx_worker_do_work(transmitter.transmit, &(struct tx_clock_sample){.monotonic_ns = 1, .utc_ns = 1});
 	cr_assert(ge(int, sd_event_run(state.event, 10000), 0));
 }
 
@@ -81,7 +81,7 @@ static uint32_t count_known(void)
 static void set_all_destinations(void)
 {
 	for (uint32_t i = 0; i < DESTINATIONS; i++) {
-		struct channel_destination found = test_destination(i, PACKET_CHECKSUMS_DEVICE);
+		struct tx_queue_destination found = test_destination(i, PACKET_CHECKSUMS_DEVICE);
 
 		tx_channel_set_destination(&channel, i, &found);
 	}
@@ -91,7 +91,7 @@ Test(tx_channel, all_destinations_become_known_soon)
 {
 	tx_channel_lend(&channel);
 	set_all_destinations();
-	cr_assert(mailbox_full(transmit_inbox(transmitter.transmit)));
+	cr_assert(mailbox_full(tx_worker_inbox(transmitter.transmit)));
 	for (int i = 0; i < TURNS && count_known() < DESTINATIONS; i++)
 		turn();
 	cr_expect(eq(u32, count_known(), DESTINATIONS));
@@ -104,14 +104,14 @@ Test(tx_channel, a_removal_is_told_though_the_mailbox_was_full)
 	tx_channel_lend(&channel);
 	set_all_destinations();
 	tx_channel_take_back(&channel);
-	for (int i = 0; i < TURNS && mail.type != MAIL_CHANNEL_REMOVED; i++) {
+	for (int i = 0; i < TURNS && mail.type != MAIL_TX_QUEUE_REMOVED; i++) {
 		turn();
-		while (mail.type != MAIL_CHANNEL_REMOVED &&
-		       mailbox_receive(transmit_outbox(transmitter.transmit), &mail))
+		while (mail.type != MAIL_TX_QUEUE_REMOVED &&
+		       mailbox_receive(tx_worker_outbox(transmitter.transmit), &mail))
 			;
 	}
-	cr_expect(eq(int, mail.type, MAIL_CHANNEL_REMOVED));
-	cr_expect(eq(ptr, mail.channel, channel.channel));
+	cr_expect(eq(int, mail.type, MAIL_TX_QUEUE_REMOVED));
+	cr_expect(eq(ptr, mail.tx_queue, channel.channel));
 }
 
 Test(tx_channel, a_worker_that_is_told_nothing_new_is_left_alone)
@@ -123,7 +123,7 @@ Test(tx_channel, a_worker_that_is_told_nothing_new_is_left_alone)
 	turn();
 	set_all_destinations();
 	tx_channel_set_link(&channel, true);
-	cr_expect(eq(int, transmit_do_work(transmitter.transmit, &(struct transmit_now){0}), 0));
+	cr_expect(eq(int, tx_worker_do_work(transmitter.transmit, &(struct tx_clock_sample){0}), 0));
 }
 
 /* It was freed with its last channel, before what it said was read. */

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_WORKER_TRANSMIT_BENCH_H
 #define TESTS_UNIT_WORKER_TRANSMIT_BENCH_H
 
-#include "daemon/worker/transmit.h"
+#include "daemon/worker/tx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/scripted_backend.h"
 #include "tests/support/senders.h"
@@ -34,10 +34,10 @@ struct bench_setting {
 struct bench {
 	struct bench_setting setting;
 	struct backend *backend;
-	struct transmit *transmit;
-	struct channel *channels[BENCH_CHANNELS_MAX];
+	struct tx_worker *transmit;
+	struct tx_queue *channels[BENCH_CHANNELS_MAX];
 	struct test_sender senders[BENCH_SENDERS_MAX];
-	struct transmit_now now;
+	struct tx_clock_sample now;
 };
 
 void bench_set_up(struct bench *bench, const struct bench_setting *setting);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The transmit worker against the scripted backend: what becomes of every kind of packet, and the sums. */
 #include "lib/ibvcap/ring_tx.h"
-#include "tests/unit/worker/transmit_bench.h"
+#include "tests/unit/worker/tx_worker_bench.h"
 
 #include <errno.h>
 #include <string.h>
@@ -172,7 +172,7 @@ Test(transmit, a_packet_that_cannot_be_sent_ends_in_its_turn_and_no_other_with_i
 
 Test(transmit, until_there_are_headers_for_a_destination_its_packets_end_as_unreachable)
 {
-	const struct channel_destination lost = {.error = -EHOSTUNREACH};
+	const struct tx_queue_destination lost = {.error = -EHOSTUNREACH};
 
 	bench_set_up(&bench, &(struct bench_setting){.unresolved = true, .at_once = true});
 	bench_submit(&bench, 0, 10, 100);
@@ -180,12 +180,13 @@ Test(transmit, until_there_are_headers_for_a_destination_its_packets_end_as_unre
 	cr_expect(eq(u64, completed(0), 10));
 	cr_expect(eq(i32, bench_status(&bench, 0, 9), -EHOSTUNREACH));
 	bench_mail(&bench, &(struct mail){.type = MAIL_DESTINATION,
-	                                  .channel = bench.channels[0],
+	                                  .tx_queue = bench.channels[0],
 	                                  .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE)});
 	bench_submit(&bench, 0, 10, 100);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 19), 0));
-	bench_mail(&bench, &(struct mail){.type = MAIL_DESTINATION, .channel = bench.channels[0], .destination = lost});
+	bench_mail(&bench,
+	           &(struct mail){.type = MAIL_DESTINATION, .tx_queue = bench.channels[0], .destination = lost});
 	bench_submit(&bench, 0, 10, 100);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 29), -EHOSTUNREACH));
@@ -208,7 +209,7 @@ Test(transmit, headers_with_checksums_that_the_queue_was_not_made_for_are_not_us
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		bench_set_up(&bench, &(struct bench_setting){.checksums = cases[i].channel, .at_once = true});
 		bench_mail(&bench, &(struct mail){.type = MAIL_DESTINATION,
-		                                  .channel = bench.channels[0],
+		                                  .tx_queue = bench.channels[0],
 		                                  .destination = test_destination(0, cases[i].headers)});
 		bench_submit(&bench, 0, 1, 100);
 		bench_work(&bench);
@@ -221,11 +222,11 @@ Test(transmit, an_error_of_the_channel_is_of_all_its_packets_until_it_is_taken_b
 {
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
 	bench_mail(&bench,
-	           &(struct mail){.type = MAIL_CHANNEL_ERROR, .channel = bench.channels[0], .error = -ENETDOWN});
+	           &(struct mail){.type = MAIL_TX_QUEUE_ERROR, .tx_queue = bench.channels[0], .error = -ENETDOWN});
 	bench_submit(&bench, 0, 1, 100);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 0), -ENETDOWN));
-	bench_mail(&bench, &(struct mail){.type = MAIL_CHANNEL_ERROR, .channel = bench.channels[0], .error = 0});
+	bench_mail(&bench, &(struct mail){.type = MAIL_TX_QUEUE_ERROR, .tx_queue = bench.channels[0], .error = 0});
 	bench_submit(&bench, 0, 1, 100);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 1), 0));
@@ -357,7 +358,7 @@ Test(transmit, a_packet_that_waited_for_the_rate_says_how_late_it_left)
 
 	cr_expect(eq(u64, at_once, 2), "the burst, and the one that is due");
 	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_PACED), 0));
-	cr_expect(eq(u64, channel_idle_ns(bench.channels[0], &bench.now), 12144));
+	cr_expect(eq(u64, tx_queue_idle_ns(bench.channels[0], &bench.now), 12144));
 	bench_pass(&bench, 12144 + 500);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 3));
@@ -383,7 +384,7 @@ static void submit_timed(uint32_t sender, uint64_t not_before_ns, uint32_t flags
 }
 
 /* Each look at the clocks finds them so much later. */
-static void work_takes_300_ns(struct transmit_now *now)
+static void work_takes_300_ns(struct tx_clock_sample *now)
 {
 	now->monotonic_ns += 300;
 	now->utc_ns += 300;
@@ -434,7 +435,7 @@ Test(transmit, a_packet_waits_for_its_time_and_holds_up_its_own_sender_only)
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 0));
 	cr_expect(eq(u64, completed(1), 1));
-	cr_expect(eq(u64, channel_idle_ns(bench.channels[0], &bench.now), 5000));
+	cr_expect(eq(u64, tx_queue_idle_ns(bench.channels[0], &bench.now), 5000));
 	bench_pass(&bench, 4999);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 0));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/worker/worker.h"
+#include "daemon/worker/rx_worker.h"
 
 #include "daemon/base/time.h"
-#include "daemon/worker/receive.h"
+#include "daemon/worker/rx_receive.h"
 #include "daemon/worker/thread.h"
 #include "lib/ibvcap/ring.h"
 
@@ -22,8 +22,8 @@
 #define RESTARTS_MAX 16
 #define WAKE_POLLS   16
 
-struct worker {
-	struct receive receive;
+struct rx_worker {
+	struct rx_receive receive;
 	struct mailbox *inbox;
 	struct mailbox *outbox;
 	pthread_t thread;
@@ -47,7 +47,7 @@ struct worker {
 /* ---- the sum ------------------------------------------------------------------------------------- */
 
 /* no_buffer never shrinks, and never exceeds what is certain: matched less everything that may yet come. */
-static void raise_no_buffer(struct worker *worker, uint64_t may_yet_come)
+static void raise_no_buffer(struct rx_worker *worker, uint64_t may_yet_come)
 {
 	_Atomic uint64_t *counters = worker->receive.ring->ring->counters;
 	uint64_t accounted = worker->receive.published + worker->receive.errored + may_yet_come;
@@ -57,7 +57,7 @@ static void raise_no_buffer(struct worker *worker, uint64_t may_yet_come)
 	rx_ring_note_losses(worker->receive.ring, counter_get(&counters[IBVCAP_CTR_NO_BUFFER]), worker->matched_utc_ns);
 }
 
-static void take_matched(struct worker *worker, uint64_t matched, uint64_t utc_ns)
+static void take_matched(struct rx_worker *worker, uint64_t matched, uint64_t utc_ns)
 {
 	worker->has_matched = true;
 	worker->matched = matched;
@@ -69,7 +69,7 @@ static void take_matched(struct worker *worker, uint64_t matched, uint64_t utc_n
 }
 
 /* At an empty poll, long enough after the reading: all it counted has come, or never will. */
-static void strike_sum(struct worker *worker)
+static void strike_sum(struct rx_worker *worker)
 {
 	if (!worker->has_matched || time_monotonic_ns() - worker->matched_at_ns < STRIKE_SETTLE_NS)
 		return;
@@ -79,12 +79,12 @@ static void strike_sum(struct worker *worker)
 
 /* ---- mail ---------------------------------------------------------------------------------------- */
 
-static void answer(struct worker *worker, const struct mail *mail)
+static void answer(struct rx_worker *worker, const struct mail *mail)
 {
 	mailbox_send(worker->outbox, mail); /* room was checked before the question was taken */
 }
 
-static void take_mail(struct worker *worker, const struct mail *mail)
+static void take_mail(struct rx_worker *worker, const struct mail *mail)
 {
 	struct rx_ring *ring = worker->receive.ring;
 	struct mail reply = {.consumer = mail->consumer};
@@ -115,7 +115,7 @@ static void take_mail(struct worker *worker, const struct mail *mail)
 	}
 }
 
-static int take_mails(struct worker *worker)
+static int take_mails(struct rx_worker *worker)
 {
 	struct mail mail;
 	int n = 0;
@@ -127,7 +127,7 @@ static int take_mails(struct worker *worker)
 	return n;
 }
 
-static void report_bad(struct worker *worker)
+static void report_bad(struct rx_worker *worker)
 {
 	while (!mailbox_full(worker->outbox)) {
 		struct ring_consumer *consumer = rx_ring_take_bad(worker->receive.ring);
@@ -141,7 +141,7 @@ static void report_bad(struct worker *worker)
 	}
 }
 
-static void report_demoted(struct worker *worker)
+static void report_demoted(struct rx_worker *worker)
 {
 	while (!mailbox_full(worker->outbox)) {
 		struct ring_consumer *consumer = rx_ring_take_demoted(worker->receive.ring);
@@ -153,7 +153,7 @@ static void report_demoted(struct worker *worker)
 }
 
 /* Consumers that cannot go on as they were: put out, or demoted. */
-static void look_after_consumers(struct worker *worker)
+static void look_after_consumers(struct rx_worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
 
@@ -165,7 +165,7 @@ static void look_after_consumers(struct worker *worker)
 		report_demoted(worker);
 }
 
-static void finish(struct worker *worker, enum mail_type type, int error)
+static void finish(struct rx_worker *worker, enum mail_type type, int error)
 {
 	const struct mail last = {.type = type, .error = error};
 
@@ -177,23 +177,23 @@ static void finish(struct worker *worker, enum mail_type type, int error)
 /* ---- one round ----------------------------------------------------------------------------------- */
 
 /* Nothing is there: time for everything that is not about packets. */
-static void when_empty(struct worker *worker)
+static void when_empty(struct rx_worker *worker)
 {
 	strike_sum(worker);
 	if (worker->stopping && !worker->has_matched && time_monotonic_ns() - worker->stopping_at_ns >= DRAIN_NS)
 		finish(worker, MAIL_STOPPED, 0);
 }
 
-int worker_do_work(struct worker *worker)
+int rx_worker_do_work(struct rx_worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
 	uint64_t head = ring->head;
-	int n = receive_batch(&worker->receive);
+	int n = rx_receive_batch(&worker->receive);
 
 	if (ring->head != head)
 		worker->restarts = 0;
 	if (n < 0 && n != -EPROTO && worker->restarts++ < RESTARTS_MAX)
-		n = receive_restart(&worker->receive);
+		n = rx_receive_restart(&worker->receive);
 	if (n < 0)
 		return n;
 	/*
@@ -212,14 +212,14 @@ int worker_do_work(struct worker *worker)
 /* ---- idling: a policy apart ---------------------------------------------------------------------- */
 
 /* Sleep until a completion, mail, or the nap's end. Poll, arm, poll again: see the verbs rules. */
-static int sleep_for_work(struct worker *worker)
+static int sleep_for_work(struct rx_worker *worker)
 {
 	struct backend_queue *queue = worker->receive.queue;
 	int r = queue->ops->arm(queue);
 
 	if (r < 0)
 		return r;
-	r = worker_do_work(worker);
+	r = rx_worker_do_work(worker);
 	if (r != 0 || worker->stopped)
 		return r;
 	struct pollfd fds[] = {{.fd = queue->ops->fd(queue), .events = POLLIN},
@@ -236,12 +236,12 @@ static int sleep_for_work(struct worker *worker)
 	return 0;
 }
 
-static int run(struct worker *worker)
+static int run(struct rx_worker *worker)
 {
 	uint64_t idle_since_ns = 0;
 
 	while (!worker->stopped) {
-		int n = worker_do_work(worker);
+		int n = rx_worker_do_work(worker);
 
 		if (n < 0)
 			return n;
@@ -249,7 +249,7 @@ static int run(struct worker *worker)
 			idle_since_ns = 0;
 			continue;
 		}
-		if (worker->spin_ns == WORKER_SPIN_FOREVER)
+		if (worker->spin_ns == RX_WORKER_SPIN_FOREVER)
 			continue;
 		uint64_t now = time_monotonic_ns();
 
@@ -264,9 +264,9 @@ static int run(struct worker *worker)
 	return 0;
 }
 
-static void *worker_main(void *argument)
+static void *rx_worker_main(void *argument)
 {
-	struct worker *worker = argument;
+	struct rx_worker *worker = argument;
 	int r = run(worker);
 
 	if (r < 0)
@@ -276,14 +276,14 @@ static void *worker_main(void *argument)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-int worker_new(struct worker **worker, const struct worker_options *options)
+int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *options)
 {
-	struct worker *w = calloc(1, sizeof(*w));
+	struct rx_worker *w = calloc(1, sizeof(*w));
 	int r;
 
 	if (!w)
 		return -ENOMEM;
-	w->receive = (struct receive){
+	w->receive = (struct rx_receive){
 		.queue = options->queue,
 		.ring = options->ring,
 		.queue_slots = options->receive_queue_slots,
@@ -300,24 +300,24 @@ int worker_new(struct worker **worker, const struct worker_options *options)
 	if (r == 0)
 		r = mailbox_new(&w->outbox);
 	if (r < 0) {
-		worker_free(w);
+		rx_worker_free(w);
 		return r;
 	}
 	*worker = w;
 	return 0;
 }
 
-int worker_prime(struct worker *worker)
+int rx_worker_prime(struct rx_worker *worker)
 {
-	return receive_refill(&worker->receive);
+	return rx_receive_refill(&worker->receive);
 }
 
-int worker_start(struct worker *worker)
+int rx_worker_start(struct rx_worker *worker)
 {
-	return thread_start(&worker->thread, worker->name, worker->cpu, worker_main, worker);
+	return thread_start(&worker->thread, worker->name, worker->cpu, rx_worker_main, worker);
 }
 
-void worker_join(struct worker *worker)
+void rx_worker_join(struct rx_worker *worker)
 {
 	const struct timespec nap = {.tv_nsec = NAP_MS * 1000000};
 	struct mail mail;
@@ -330,7 +330,7 @@ void worker_join(struct worker *worker)
 	}
 }
 
-void worker_free(struct worker *worker)
+void rx_worker_free(struct rx_worker *worker)
 {
 	if (!worker)
 		return;
@@ -339,12 +339,12 @@ void worker_free(struct worker *worker)
 	free(worker);
 }
 
-struct mailbox *worker_inbox(struct worker *worker)
+struct mailbox *rx_worker_inbox(struct rx_worker *worker)
 {
 	return worker->inbox;
 }
 
-struct mailbox *worker_outbox(struct worker *worker)
+struct mailbox *rx_worker_outbox(struct rx_worker *worker)
 {
 	return worker->outbox;
 }

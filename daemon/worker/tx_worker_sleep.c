@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/worker/transmit_sleep.h"
+#include "daemon/worker/tx_worker_sleep.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -8,22 +8,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EVENTS_MAX (sizeof(((struct transmit_woken *)0)->fds) / sizeof(int))
+#define EVENTS_MAX (sizeof(((struct tx_worker_woken *)0)->fds) / sizeof(int))
 
-int transmit_sleep_init(struct transmit_sleep *sleep)
+int tx_worker_sleep_init(struct tx_worker_sleep *sleep)
 {
 	sleep->epoll = epoll_create1(EPOLL_CLOEXEC);
 	return sleep->epoll < 0 ? -errno : 0;
 }
 
-void transmit_sleep_deinit(struct transmit_sleep *sleep)
+void tx_worker_sleep_deinit(struct tx_worker_sleep *sleep)
 {
 	if (sleep->epoll >= 0)
 		close(sleep->epoll);
 	sleep->epoll = -1;
 }
 
-int transmit_sleep_watch(struct transmit_sleep *sleep, int fd)
+int tx_worker_sleep_watch(struct tx_worker_sleep *sleep, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
 
@@ -32,13 +32,13 @@ int transmit_sleep_watch(struct transmit_sleep *sleep, int fd)
 	return epoll_ctl(sleep->epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-void transmit_sleep_forget(struct transmit_sleep *sleep, int fd)
+void tx_worker_sleep_forget(struct tx_worker_sleep *sleep, int fd)
 {
 	if (fd >= 0)
 		epoll_ctl(sleep->epoll, EPOLL_CTL_DEL, fd, NULL);
 }
 
-void transmit_sleep_wait(struct transmit_sleep *sleep, uint64_t timeout_ns, struct transmit_woken *woken)
+void tx_worker_sleep_wait(struct tx_worker_sleep *sleep, uint64_t timeout_ns, struct tx_worker_woken *woken)
 {
 	const struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000),
 	                                 .tv_nsec = (long)(timeout_ns % 1000000000)};
@@ -54,12 +54,12 @@ void transmit_sleep_wait(struct transmit_sleep *sleep, uint64_t timeout_ns, stru
 		woken->fds[woken->n++] = events[i].data.fd;
 }
 
-void transmit_sleep_empty(struct transmit_sleep *sleep, int socket)
+void tx_worker_sleep_empty(struct tx_worker_sleep *sleep, int socket)
 {
 	char kicks[256];
 	ssize_t n = recv(socket, kicks, sizeof(kicks), MSG_DONTWAIT);
 
 	/* Its end of the socket is gone: it would be readable for ever. Of the sender's end control hears. */
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-		transmit_sleep_forget(sleep, socket);
+		tx_worker_sleep_forget(sleep, socket);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Senders that die or lie, queues that fail, channels and workers that end: nothing is freed early, sums are exact. */
 #include "lib/ibvcap/ring_tx.h"
-#include "tests/unit/worker/transmit_bench.h"
+#include "tests/unit/worker/tx_worker_bench.h"
 
 #include <errno.h>
 
@@ -10,7 +10,7 @@ static struct bench bench;
 static void remove_sender(uint32_t i)
 {
 	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_SENDER,
-	                                  .channel = bench.channels[i % bench.setting.n_channels],
+	                                  .tx_queue = bench.channels[i % bench.setting.n_channels],
 	                                  .sender = &bench.senders[i].sender});
 }
 
@@ -21,7 +21,7 @@ static uint64_t completed(uint32_t sender)
 
 /* ---- senders that leave -------------------------------------------------------------------------- */
 
-Test(transmit_ends, a_senders_memory_is_kept_until_its_last_packet_is_sent)
+Test(tx_worker_ends, a_senders_memory_is_kept_until_its_last_packet_is_sent)
 {
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .queue_slots = 64});
 	bench_submit(&bench, 0, 100, 100);
@@ -37,7 +37,7 @@ Test(transmit_ends, a_senders_memory_is_kept_until_its_last_packet_is_sent)
 	struct mail mail = bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
 
 	cr_expect(eq(ptr, mail.sender, &bench.senders[0].sender));
-	cr_expect(eq(ptr, mail.channel, bench.channels[0]));
+	cr_expect(eq(ptr, mail.tx_queue, bench.channels[0]));
 	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_SUBMITTED), 120));
 	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_COMPLETED), 64));
 	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_FLUSHED), 56));
@@ -53,7 +53,7 @@ Test(transmit_ends, a_senders_memory_is_kept_until_its_last_packet_is_sent)
 	bench_tear_down(&bench);
 }
 
-Test(transmit_ends, a_large_arena_is_flushed_in_many_rounds)
+Test(tx_worker_ends, a_large_arena_is_flushed_in_many_rounds)
 {
 	enum { SLOTS = 65536, ROUNDS = SLOTS / 4096 };
 	struct test_sender *sender = &bench.senders[1];
@@ -62,11 +62,11 @@ Test(transmit_ends, a_large_arena_is_flushed_in_many_rounds)
 	cr_assert(eq(int, test_sender_init(sender, bench.backend, SLOTS, 8), 0));
 	sender->submitted = SLOTS;
 	test_sender_submit(sender);
-	struct mail mail = {.type = MAIL_ADD_SENDER, .channel = bench.channels[0], .sender = &sender->sender};
+	struct mail mail = {.type = MAIL_ADD_SENDER, .tx_queue = bench.channels[0], .sender = &sender->sender};
 
-	mailbox_send(transmit_inbox(bench.transmit), &mail);
+	mailbox_send(tx_worker_inbox(bench.transmit), &mail);
 	mail.type = MAIL_REMOVE_SENDER;
-	mailbox_send(transmit_inbox(bench.transmit), &mail);
+	mailbox_send(tx_worker_inbox(bench.transmit), &mail);
 	for (int i = 0; i < ROUNDS; i++)
 		bench_round(&bench);
 	cr_expect(lt(u64, test_sender_count(sender, IBVCAP_TX_CTR_FLUSHED), SLOTS));
@@ -78,7 +78,7 @@ Test(transmit_ends, a_large_arena_is_flushed_in_many_rounds)
 	bench_tear_down(&bench);
 }
 
-Test(transmit_ends, others_go_on_while_one_leaves)
+Test(tx_worker_ends, others_go_on_while_one_leaves)
 {
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 3});
 	for (uint32_t i = 0; i < 3; i++)
@@ -98,40 +98,42 @@ Test(transmit_ends, others_go_on_while_one_leaves)
 	bench_tear_down(&bench);
 }
 
-Test(transmit_ends, the_removal_of_one_that_is_not_there_is_answered)
+Test(tx_worker_ends, the_removal_of_one_that_is_not_there_is_answered)
 {
 	struct sender nobody = {.socket = -1};
 
 	bench_set_up(&bench, &(struct bench_setting){0});
-	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_SENDER, .channel = bench.channels[0], .sender = &nobody});
+	bench_mail(&bench,
+	           &(struct mail){.type = MAIL_REMOVE_SENDER, .tx_queue = bench.channels[0], .sender = &nobody});
 	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
-	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_SENDER, .channel = NULL, .sender = &nobody});
+	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_SENDER, .tx_queue = NULL, .sender = &nobody});
 	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
-	bench_mail(&bench, &(struct mail){.type = MAIL_ADD_SENDER, .channel = NULL, .sender = &nobody});
+	bench_mail(&bench, &(struct mail){.type = MAIL_ADD_SENDER, .tx_queue = NULL, .sender = &nobody});
 	cr_expect(eq(int, bench_expect_mail(&bench, MAIL_SENDER_ADDED).error, -ENODEV));
 	bench_tear_down(&bench);
 }
 
-Test(transmit_ends, one_sender_too_many_is_refused)
+Test(tx_worker_ends, one_sender_too_many_is_refused)
 {
-	static struct sender others[CHANNEL_SENDERS_MAX];
+	static struct sender others[TX_QUEUE_SENDERS_MAX];
 	struct mail mail;
 
 	bench_set_up(&bench, &(struct bench_setting){0});
-	for (uint32_t i = 0; i < CHANNEL_SENDERS_MAX; i++) {
+	for (uint32_t i = 0; i < TX_QUEUE_SENDERS_MAX; i++) {
 		others[i] = bench.senders[0].sender;
 		others[i].socket = -1;
-		bench_mail(&bench,
-		           &(struct mail){.type = MAIL_ADD_SENDER, .channel = bench.channels[0], .sender = &others[i]});
+		bench_mail(
+			&bench,
+			&(struct mail){.type = MAIL_ADD_SENDER, .tx_queue = bench.channels[0], .sender = &others[i]});
 		mail = bench_expect_mail(&bench, MAIL_SENDER_ADDED);
-		cr_expect(eq(int, mail.error, i < CHANNEL_SENDERS_MAX - 1 ? 0 : -EAGAIN));
+		cr_expect(eq(int, mail.error, i < TX_QUEUE_SENDERS_MAX - 1 ? 0 : -EAGAIN));
 	}
 	bench_tear_down(&bench);
 }
 
 /* ---- senders that lie ----------------------------------------------------------------------------- */
 
-Test(transmit_ends, a_sender_whose_cursor_lies_is_put_out_and_what_was_taken_completes)
+Test(tx_worker_ends, a_sender_whose_cursor_lies_is_put_out_and_what_was_taken_completes)
 {
 	static const uint64_t lies[] = {0, 9, 10 + BENCH_SLOTS + 1, UINT64_MAX, UINT64_C(1) << 63};
 
@@ -162,7 +164,7 @@ Test(transmit_ends, a_sender_whose_cursor_lies_is_put_out_and_what_was_taken_com
 	}
 }
 
-Test(transmit_ends, who_lies_while_its_removal_is_asked_for_is_removed_and_not_reported)
+Test(tx_worker_ends, who_lies_while_its_removal_is_asked_for_is_removed_and_not_reported)
 {
 	bench_set_up(&bench, &(struct bench_setting){0});
 	bench_submit(&bench, 0, 10, 100);
@@ -178,7 +180,7 @@ Test(transmit_ends, who_lies_while_its_removal_is_asked_for_is_removed_and_not_r
 
 /* ---- queues that fail ----------------------------------------------------------------------------- */
 
-Test(transmit_ends, an_error_of_the_device_ends_what_it_had_and_the_rest_is_sent)
+Test(tx_worker_ends, an_error_of_the_device_ends_what_it_had_and_the_rest_is_sent)
 {
 	bench_set_up(&bench, &(struct bench_setting){.queue_slots = 32});
 	bench_submit(&bench, 0, 100, 100);
@@ -208,24 +210,24 @@ static void lose_queue(uint32_t channel)
 	scripted_fail_reset(bench.channels[channel]->queue, -ENODEV);
 }
 
-Test(transmit_ends, a_channel_whose_queue_is_lost_ends_with_its_senders_and_no_other_does)
+Test(tx_worker_ends, a_channel_whose_queue_is_lost_ends_with_its_senders_and_no_other_does)
 {
 	bench_set_up(&bench, &(struct bench_setting){.n_channels = 2, .n_senders = 3});
 	for (uint32_t i = 0; i < 3; i++)
 		bench_submit(&bench, i, 200, 100);
 	bench_work(&bench);
 	lose_queue(0);
-	struct mail mail = bench_expect_mail(&bench, MAIL_CHANNEL_FAILED);
+	struct mail mail = bench_expect_mail(&bench, MAIL_TX_QUEUE_FAILED);
 
-	cr_expect(eq(ptr, mail.channel, bench.channels[0]));
+	cr_expect(eq(ptr, mail.tx_queue, bench.channels[0]));
 	cr_expect(eq(int, mail.error, -ENODEV));
 	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_FLUSHED), 200));
 	cr_expect(eq(u64, test_sender_count(&bench.senders[2], IBVCAP_TX_CTR_FLUSHED), 200));
 	/* Mail that was on its way is answered. */
 	remove_sender(0);
 	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
-	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_CHANNEL, .channel = bench.channels[0]});
-	bench_expect_mail(&bench, MAIL_CHANNEL_REMOVED);
+	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_TX_QUEUE, .tx_queue = bench.channels[0]});
+	bench_expect_mail(&bench, MAIL_TX_QUEUE_REMOVED);
 	scripted_send_at_once(bench.channels[1]->queue, true);
 	scripted_send(bench.channels[1]->queue, 200);
 	bench_work(&bench);
@@ -234,7 +236,7 @@ Test(transmit_ends, a_channel_whose_queue_is_lost_ends_with_its_senders_and_no_o
 	bench_tear_down(&bench);
 }
 
-Test(transmit_ends, who_asked_hears_that_a_lost_queue_may_still_read)
+Test(tx_worker_ends, who_asked_hears_that_a_lost_queue_may_still_read)
 {
 	struct test_sender *large = &bench.senders[1];
 	struct mail mail = {.type = MAIL_ADD_SENDER, .sender = &large->sender};
@@ -245,7 +247,7 @@ Test(transmit_ends, who_asked_hears_that_a_lost_queue_may_still_read)
 		bench_submit(&bench, 0, 10, 100);
 		bench_work(&bench);
 		mail.type = MAIL_ADD_SENDER;
-		mail.channel = bench.channels[0];
+		mail.tx_queue = bench.channels[0];
 		bench_mail(&bench, &mail);
 		bench_expect_mail(&bench, MAIL_SENDER_ADDED);
 		large->submitted = 4 * 4096; /* flushed in several rounds */
@@ -258,44 +260,44 @@ Test(transmit_ends, who_asked_hears_that_a_lost_queue_may_still_read)
 			remove_sender(0);
 			bench_round(&bench);
 		}
-		cr_assert(mailbox_receive(transmit_outbox(bench.transmit), &mail));
+		cr_assert(mailbox_receive(tx_worker_outbox(bench.transmit), &mail));
 		cr_expect(eq(int, mail.type, MAIL_SENDER_REMOVED));
 		cr_expect(eq(int, mail.error, -ENODEV));
-		bench_expect_mail(&bench, MAIL_CHANNEL_FAILED);
+		bench_expect_mail(&bench, MAIL_TX_QUEUE_FAILED);
 		test_sender_deinit(large);
 		bench_tear_down(&bench);
 	}
 }
 
-Test(transmit_ends, a_queue_that_fails_again_and_again_is_given_up)
+Test(tx_worker_ends, a_queue_that_fails_again_and_again_is_given_up)
 {
 	struct mail mail = {0};
 
 	bench_set_up(&bench, &(struct bench_setting){0});
 	bench_submit(&bench, 0, 200, 100);
-	for (uint32_t i = 0; i < 1000 && mail.type != MAIL_CHANNEL_FAILED; i++) {
+	for (uint32_t i = 0; i < 1000 && mail.type != MAIL_TX_QUEUE_FAILED; i++) {
 		scripted_fail_queue(bench.channels[0]->queue);
 		bench_round(&bench);
-		mailbox_receive(transmit_outbox(bench.transmit), &mail);
+		mailbox_receive(tx_worker_outbox(bench.transmit), &mail);
 		bench_submit(&bench, 0, test_sender_has_room(&bench.senders[0]), 100);
 	}
-	cr_expect(eq(int, mail.type, MAIL_CHANNEL_FAILED));
+	cr_expect(eq(int, mail.type, MAIL_TX_QUEUE_FAILED));
 	cr_expect(eq(int, mail.error, -EIO));
 	bench_tear_down(&bench);
 }
 
 /* ---- ends ----------------------------------------------------------------------------------------- */
 
-Test(transmit_ends, a_removed_channel_completes_what_it_took_and_flushes_the_rest)
+Test(tx_worker_ends, a_removed_channel_completes_what_it_took_and_flushes_the_rest)
 {
 	bench_set_up(&bench, &(struct bench_setting){.n_channels = 2, .n_senders = 2, .queue_slots = 64});
 	bench_submit(&bench, 0, 100, 100);
 	bench_work(&bench);
-	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_CHANNEL, .channel = bench.channels[0]});
+	bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_TX_QUEUE, .tx_queue = bench.channels[0]});
 	bench_work(&bench);
 	bench_expect_no_mail(&bench);
 	scripted_send(bench.channels[0]->queue, 64);
-	bench_expect_mail(&bench, MAIL_CHANNEL_REMOVED);
+	bench_expect_mail(&bench, MAIL_TX_QUEUE_REMOVED);
 	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED), 64));
 	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_FLUSHED), 36));
 	bench_expect_sums(&bench, 0);
@@ -303,7 +305,7 @@ Test(transmit_ends, a_removed_channel_completes_what_it_took_and_flushes_the_res
 }
 
 /* A reload that exchanges them all: the old ones are still there when the new ones come. */
-Test(transmit_ends, more_channels_than_a_configuration_has_find_room)
+Test(tx_worker_ends, more_channels_than_a_configuration_has_find_room)
 {
 	enum { MANY = 100 };
 
@@ -317,7 +319,7 @@ Test(transmit_ends, more_channels_than_a_configuration_has_find_room)
 	bench_tear_down(&bench);
 }
 
-Test(transmit_ends, a_stop_drains_all_channels)
+Test(tx_worker_ends, a_stop_drains_all_channels)
 {
 	bench_set_up(&bench, &(struct bench_setting){.n_channels = 3, .n_senders = 3, .queue_slots = 64});
 	for (uint32_t i = 0; i < 3; i++)
@@ -335,7 +337,7 @@ Test(transmit_ends, a_stop_drains_all_channels)
 	bench_tear_down(&bench);
 }
 
-Test(transmit_ends, a_device_that_keeps_what_it_has_is_made_to_let_go_after_a_while)
+Test(tx_worker_ends, a_device_that_keeps_what_it_has_is_made_to_let_go_after_a_while)
 {
 	bench_set_up(&bench, &(struct bench_setting){0});
 	bench_submit(&bench, 0, 100, 100);
@@ -351,23 +353,23 @@ Test(transmit_ends, a_device_that_keeps_what_it_has_is_made_to_let_go_after_a_wh
 	bench_tear_down(&bench);
 }
 
-Test(transmit_ends, what_was_put_out_is_told_also_when_the_outbox_was_full)
+Test(tx_worker_ends, what_was_put_out_is_told_also_when_the_outbox_was_full)
 {
 	struct sender nobody = {.socket = -1};
 	struct mail mail;
 	uint32_t answers = 0, removed = 0;
 
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
-	while (!mailbox_full(transmit_outbox(bench.transmit)))
+	while (!mailbox_full(tx_worker_outbox(bench.transmit)))
 		bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_SENDER, .sender = &nobody});
 	cr_assert(eq(int,
-	             mailbox_send(transmit_inbox(bench.transmit), &(struct mail){.type = MAIL_REMOVE_SENDER,
-	                                                                         .channel = bench.channels[0],
-	                                                                         .sender = &bench.senders[0].sender}),
+	             mailbox_send(tx_worker_inbox(bench.transmit), &(struct mail){.type = MAIL_REMOVE_SENDER,
+	                                                                          .tx_queue = bench.channels[0],
+	                                                                          .sender = &bench.senders[0].sender}),
 	             0));
 	bench_work(&bench);
 	for (uint32_t i = 0; i < 1000; i++) {
-		if (mailbox_receive(transmit_outbox(bench.transmit), &mail)) {
+		if (mailbox_receive(tx_worker_outbox(bench.transmit), &mail)) {
 			answers++;
 			removed += mail.sender == &bench.senders[0].sender;
 		}

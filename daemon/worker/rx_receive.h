@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* From completions to published rows: the hot path. The worker's thread only. */
-#ifndef DAEMON_WORKER_RECEIVE_H
-#define DAEMON_WORKER_RECEIVE_H
+#ifndef DAEMON_WORKER_RX_RECEIVE_H
+#define DAEMON_WORKER_RX_RECEIVE_H
 
 #include "daemon/backend/backend.h"
 #include "daemon/clock/clock.h"
@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RECEIVE_BATCH 64 /* completions a poll; post chunks are as large */
+#define RX_RECEIVE_BATCH 64 /* completions a poll; post chunks are as large */
 
-struct receive {
+struct rx_receive {
 	struct backend_queue *queue;
 	struct rx_ring *ring;
 	uint32_t queue_slots;
@@ -22,19 +22,19 @@ struct receive {
 	struct clock_line clock;   /* all zero until the first comes: rows then have no time */
 	uint64_t published;        /* rows with a packet, this worker's own copy of the counters */
 	uint64_t errored;
-	struct backend_event events[RECEIVE_BATCH];
+	struct backend_event events[RX_RECEIVE_BATCH];
 };
 
 /**
  * Poll once, publish what came, refill the queue. Returns the number of completions (fewer than
- * RECEIVE_BATCH: the device had no more), or -errno: the queue failed and needs receive_restart().
+ * RX_RECEIVE_BATCH: the device had no more), or -errno: the queue failed and needs rx_receive_restart().
  */
-int receive_batch(struct receive *receive);
+int rx_receive_batch(struct rx_receive *receive);
 
 /** Post until the queue is full. 0 or -errno. */
-int receive_refill(struct receive *receive);
+int rx_receive_refill(struct rx_receive *receive);
 
 /** After a failure: reset the queue, post everything unpublished again, start. 0 or -errno. */
-int receive_restart(struct receive *receive);
+int rx_receive_restart(struct rx_receive *receive);
 
 #endif

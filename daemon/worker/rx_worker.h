@@ -4,8 +4,8 @@
  * ring. Run to completion: poll a batch, publish it, recycle, repost. No allocation, lock, system call
  * or log per packet.
  */
-#ifndef DAEMON_WORKER_WORKER_H
-#define DAEMON_WORKER_WORKER_H
+#ifndef DAEMON_WORKER_RX_WORKER_H
+#define DAEMON_WORKER_RX_WORKER_H
 
 #include "daemon/backend/backend.h"
 #include "daemon/clock/clock.h"
@@ -16,33 +16,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WORKER_SPIN_FOREVER UINT64_MAX
+#define RX_WORKER_SPIN_FOREVER UINT64_MAX
 
-struct worker_options {
+struct rx_worker_options {
 	const char *name;            /* of the thread, 15 characters are kept */
 	struct backend_queue *queue; /* outlives the worker */
-	struct rx_ring *ring;        /* the worker's from worker_prime() to worker_join() */
+	struct rx_ring *ring;        /* the worker's from rx_worker_prime() to rx_worker_join() */
 	uint32_t receive_queue_slots;
-	uint64_t spin_ns;       /* after the last packet, before it sleeps; WORKER_SPIN_FOREVER = never sleeps */
+	uint64_t spin_ns;       /* after the last packet, before it sleeps; RX_WORKER_SPIN_FOREVER = never sleeps */
 	int32_t cpu;            /* -1 = not pinned */
 	bool device_timestamps; /* until the first MAIL_CLOCK rows have no timestamp */
 };
 
-struct worker;
+struct rx_worker;
 
-int worker_new(struct worker **worker, const struct worker_options *options);
+int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *options);
 /** Post slots until the queue is full. Before the queue is started. Control's thread. */
-int worker_prime(struct worker *worker);
+int rx_worker_prime(struct rx_worker *worker);
 /** Start the thread. */
-int worker_start(struct worker *worker);
+int rx_worker_start(struct rx_worker *worker);
 /** Wait for the thread to end after MAIL_STOPPED or MAIL_FAILED, or before it said so. Control's thread. */
-void worker_join(struct worker *worker);
-void worker_free(struct worker *worker);
+void rx_worker_join(struct rx_worker *worker);
+void rx_worker_free(struct rx_worker *worker);
 
 /** One round, without idling; returns the work done (packets and mails), or -errno: the queue can't go on. */
-int worker_do_work(struct worker *worker);
+int rx_worker_do_work(struct rx_worker *worker);
 
-struct mailbox *worker_inbox(struct worker *worker);  /* control sends */
-struct mailbox *worker_outbox(struct worker *worker); /* control receives */
+struct mailbox *rx_worker_inbox(struct rx_worker *worker);  /* control sends */
+struct mailbox *rx_worker_outbox(struct rx_worker *worker); /* control receives */
 
 #endif

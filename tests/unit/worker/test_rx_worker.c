@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The worker against the scripted backend: what it makes of every kind of completion, and the sums. */
-#include "daemon/worker/worker.h"
+#include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
 #include "tests/support/frames.h"
@@ -22,7 +22,7 @@ struct bench {
 	struct backend_queue *queue;
 	struct backend_flow *flow;
 	struct rx_ring ring;
-	struct worker *worker;
+	struct rx_worker *worker;
 };
 
 struct setting {
@@ -62,7 +62,7 @@ static void set_up(struct bench *bench, const struct setting *setting)
 	cr_assert(eq(int, ops->open("none", &bench->backend, NULL), 0));
 	cr_assert(eq(int, ops->create_queue(bench->backend, &queue_options, &bench->queue, NULL), 0));
 	cr_assert(eq(int, rx_ring_init(&bench->ring, &ring_options, NULL), 0));
-	const struct worker_options worker_options = {
+	const struct rx_worker_options rx_worker_options = {
 		.name = "test",
 		.queue = bench->queue,
 		.ring = &bench->ring,
@@ -72,8 +72,8 @@ static void set_up(struct bench *bench, const struct setting *setting)
 		.device_timestamps = !setting->software_clock,
 	};
 
-	cr_assert(eq(int, worker_new(&bench->worker, &worker_options), 0));
-	cr_assert(eq(int, worker_prime(bench->worker), 0));
+	cr_assert(eq(int, rx_worker_new(&bench->worker, &rx_worker_options), 0));
+	cr_assert(eq(int, rx_worker_prime(bench->worker), 0));
 	cr_assert(eq(int, ops->start(bench->queue), 0));
 	bench->flow = NULL;
 	if (!setting->no_flow)
@@ -84,7 +84,7 @@ static void tear_down(struct bench *bench)
 {
 	if (bench->flow)
 		scripted_backend_ops.remove_flow(bench->flow);
-	worker_free(bench->worker);
+	rx_worker_free(bench->worker);
 	rx_ring_deinit(&bench->ring);
 	scripted_backend_ops.destroy_queue(bench->queue);
 	scripted_backend_ops.close(bench->backend);
@@ -106,7 +106,7 @@ static void work(struct bench *bench)
 {
 	int n;
 
-	while ((n = worker_do_work(bench->worker)) > 0)
+	while ((n = rx_worker_do_work(bench->worker)) > 0)
 		;
 	cr_assert(eq(int, n, 0));
 }
@@ -128,7 +128,7 @@ static void strike(struct bench *bench)
 	struct mail mail = {.type = MAIL_MATCHED};
 
 	bench->queue->ops->read_matched(bench->queue, &mail.matched);
-	cr_assert(eq(int, mailbox_send(worker_inbox(bench->worker), &mail), 0));
+	cr_assert(eq(int, mailbox_send(rx_worker_inbox(bench->worker), &mail), 0));
 	work(bench);
 	usleep(200);
 	work(bench);
@@ -205,7 +205,7 @@ Test(worker, a_loss_is_in_the_records_of_the_blocks_around_it_with_the_time_of_t
 	work(&bench);
 	mail.at_ns = 5000;
 	bench.queue->ops->read_matched(bench.queue, &mail.matched);
-	mailbox_send(worker_inbox(bench.worker), &mail);
+	mailbox_send(rx_worker_inbox(bench.worker), &mail);
 	work(&bench);
 	usleep(200);
 	work(&bench);
@@ -230,11 +230,11 @@ Test(worker, under_lasting_overload_the_sum_is_struck_up_to_one_queue)
 	for (uint32_t round = 0; round < 1000; round++) {
 		for (uint32_t i = 0; i < SLOTS + 100; i++)
 			arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
-		cr_assert(gt(int, worker_do_work(bench.worker), 0));
+		cr_assert(gt(int, rx_worker_do_work(bench.worker), 0));
 	}
 	bench.queue->ops->read_matched(bench.queue, &mail.matched);
-	mailbox_send(worker_inbox(bench.worker), &mail);
-	worker_do_work(bench.worker);
+	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	rx_worker_do_work(bench.worker);
 	struct scripted_counts device;
 
 	scripted_counts(bench.queue, &device);
@@ -256,8 +256,8 @@ Test(worker, packets_still_in_the_device_are_in_flight_and_not_lost)
 	scripted_limit_visible(bench.queue, 40);
 	struct mail mail = {.type = MAIL_MATCHED, .matched = 100};
 
-	mailbox_send(worker_inbox(bench.worker), &mail);
-	worker_do_work(bench.worker);
+	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	rx_worker_do_work(bench.worker);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_MATCHED), 100));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), 40));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), 0));
@@ -452,7 +452,7 @@ Test(worker, a_queue_that_cannot_be_reset_ends_the_worker)
 	set_up(&bench, &(struct setting){0});
 	scripted_fail_queue(bench.queue);
 	scripted_fail_reset(bench.queue, -ENODEV);
-	cr_expect(eq(int, worker_do_work(bench.worker), -ENODEV));
+	cr_expect(eq(int, rx_worker_do_work(bench.worker), -ENODEV));
 	tear_down(&bench);
 }
 
@@ -464,7 +464,7 @@ Test(worker, a_queue_that_fails_for_ever_is_given_up)
 	set_up(&bench, &(struct setting){0});
 	for (int i = 0; i < 1000 && n >= 0; i++) {
 		scripted_fail_queue(bench.queue);
-		n = worker_do_work(bench.worker);
+		n = rx_worker_do_work(bench.worker);
 	}
 	cr_expect(eq(int, n, -EIO));
 	tear_down(&bench);
@@ -478,7 +478,7 @@ Test(worker, a_slot_out_of_order_is_refused)
 	for (uint32_t i = 0; i < 4; i++)
 		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 	scripted_swap_next(bench.queue);
-	cr_expect(eq(int, worker_do_work(bench.worker), -EPROTO));
+	cr_expect(eq(int, rx_worker_do_work(bench.worker), -EPROTO));
 	cr_expect(eq(u64, consumer_load_head(bench.ring.ring), 0));
 	tear_down(&bench);
 }
@@ -519,7 +519,7 @@ Test(worker, device_time_becomes_utc_and_software_time_is_now)
 		.type = MAIL_CLOCK,
 		.clock = {.base_raw = 1000, .base_utc_ns = 5000000, .mult = 2, .shift = 0, .mask = UINT64_MAX}};
 
-	mailbox_send(worker_inbox(bench.worker), &mail);
+	mailbox_send(rx_worker_inbox(bench.worker), &mail);
 	work(&bench);
 	scripted_set_clock(bench.queue, 1100, 1);
 	meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
@@ -543,7 +543,7 @@ static struct mail expect_answer(struct bench *bench, enum mail_type type)
 	struct mail mail = {0};
 
 	work(bench);
-	cr_assert(mailbox_receive(worker_outbox(bench->worker), &mail));
+	cr_assert(mailbox_receive(rx_worker_outbox(bench->worker), &mail));
 	cr_assert(eq(int, mail.type, type));
 	return mail;
 }
@@ -558,13 +558,14 @@ Test(worker, consumers_come_and_go_by_mail)
 	for (uint32_t i = 0; i < 10; i++)
 		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 	work(&bench);
-	mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
+	mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
 	struct mail mail = expect_answer(&bench, MAIL_CONSUMER_ADDED);
 
 	cr_expect(eq(ptr, mail.consumer, &consumer));
 	cr_expect(eq(int, mail.error, 0));
 	cr_expect(eq(u64, consumer.attach_sequence, 10));
-	mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_REMOVE_CONSUMER, .consumer = &consumer});
+	mailbox_send(rx_worker_inbox(bench.worker),
+	             &(struct mail){.type = MAIL_REMOVE_CONSUMER, .consumer = &consumer});
 	mail = expect_answer(&bench, MAIL_CONSUMER_REMOVED);
 	cr_expect(eq(ptr, mail.consumer, &consumer));
 	test_consumer_deinit(&consumer);
@@ -579,18 +580,18 @@ Test(worker, a_lying_consumer_is_put_out_and_control_is_told)
 
 	set_up(&bench, &(struct setting){0});
 	cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
-	mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
+	mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
 	expect_answer(&bench, MAIL_CONSUMER_ADDED);
 	atomic_store(&consumer.page->leases[0], UINT64_C(1) << 40);
 	for (uint32_t i = 0; i < 20 * N; i++) {
 		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 		work(&bench);
 	}
-	cr_assert(mailbox_receive(worker_outbox(bench.worker), &mail));
+	cr_assert(mailbox_receive(rx_worker_outbox(bench.worker), &mail));
 	cr_expect(eq(int, mail.type, MAIL_CONSUMER_BAD));
 	cr_expect(eq(u32, mail.reason, IBVCAP_REASON_BAD_CURSOR));
 	cr_expect(eq(ptr, mail.consumer, &consumer));
-	cr_expect(not(mailbox_receive(worker_outbox(bench.worker), &mail)));
+	cr_expect(not(mailbox_receive(rx_worker_outbox(bench.worker), &mail)));
 	test_consumer_deinit(&consumer);
 	tear_down(&bench);
 }
@@ -601,7 +602,7 @@ static void add_lossless(struct bench *bench, struct ring_consumer *consumer, ui
 	consumer->policy = IBVCAP_POLICY_LOSSLESS;
 	consumer->deadline_ns = deadline_ns;
 	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSLESS);
-	mailbox_send(worker_inbox(bench->worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = consumer});
+	mailbox_send(rx_worker_inbox(bench->worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = consumer});
 	expect_answer(bench, MAIL_CONSUMER_ADDED);
 }
 
@@ -645,7 +646,7 @@ Test(worker, a_lossless_consumer_that_is_too_slow_is_demoted_and_control_is_told
 	add_lossless(&bench, &consumer, 20000000);
 	while (arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0))
 		work(&bench);
-	while (!mailbox_receive(worker_outbox(bench.worker), &mail)) {
+	while (!mailbox_receive(rx_worker_outbox(bench.worker), &mail)) {
 		work(&bench);
 		usleep(1000);
 	}
@@ -663,14 +664,14 @@ static void await_answer(struct bench *bench, enum mail_type type)
 {
 	struct mail mail = {0};
 
-	for (int i = 0; i < 5000 && !mailbox_receive(worker_outbox(bench->worker), &mail); i++)
+	for (int i = 0; i < 5000 && !mailbox_receive(rx_worker_outbox(bench->worker), &mail); i++)
 		usleep(1000);
 	cr_assert(eq(int, mail.type, type));
 }
 
 Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 {
-	const uint64_t policies[] = {0, 50000, WORKER_SPIN_FOREVER};
+	const uint64_t policies[] = {0, 50000, RX_WORKER_SPIN_FOREVER};
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		struct bench bench;
@@ -680,15 +681,15 @@ Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 		cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
 		for (uint32_t packet = 0; packet < 100; packet++)
 			arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
-		cr_assert(eq(int, worker_start(bench.worker), 0));
+		cr_assert(eq(int, rx_worker_start(bench.worker), 0));
 		usleep(20000);
-		mailbox_send(worker_inbox(bench.worker),
+		mailbox_send(rx_worker_inbox(bench.worker),
 		             &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
 		await_answer(&bench, MAIL_CONSUMER_ADDED);
-		mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_MATCHED, .matched = 100});
-		mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
+		mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_MATCHED, .matched = 100});
+		mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
 		await_answer(&bench, MAIL_STOPPED);
-		worker_join(bench.worker);
+		rx_worker_join(bench.worker);
 		cr_expect(consumer_ring_closed(bench.ring.ring));
 		cr_expect(eq(u64, consumer_load_head(bench.ring.ring), 100));
 		expect_sum(&bench);
@@ -707,16 +708,16 @@ Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_acquired, .timeout
 	add_lossless(&bench, &consumer, UINT64_MAX);
 	while (arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0))
 		work(&bench);
-	cr_assert(eq(int, worker_start(bench.worker), 0));
+	cr_assert(eq(int, rx_worker_start(bench.worker), 0));
 	usleep(20000);
 	uint64_t posted = counter(&bench, IBVCAP_CTR_POSTED);
 
 	consumer_store_delivered(consumer.page, consumer_load_head(bench.ring.ring));
 	while (counter(&bench, IBVCAP_CTR_POSTED) == posted)
 		usleep(100);
-	mailbox_send(worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
+	mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
 	await_answer(&bench, MAIL_STOPPED);
-	worker_join(bench.worker);
+	rx_worker_join(bench.worker);
 	test_consumer_deinit(&consumer);
 	tear_down(&bench);
 }
@@ -728,9 +729,9 @@ Test(worker, a_thread_whose_queue_is_lost_says_failed_and_closes_the_ring, .time
 	set_up(&bench, &(struct setting){0});
 	scripted_fail_queue(bench.queue);
 	scripted_fail_reset(bench.queue, -ENODEV);
-	cr_assert(eq(int, worker_start(bench.worker), 0));
+	cr_assert(eq(int, rx_worker_start(bench.worker), 0));
 	await_answer(&bench, MAIL_FAILED);
-	worker_join(bench.worker);
+	rx_worker_join(bench.worker);
 	cr_expect(consumer_ring_closed(bench.ring.ring));
 	tear_down(&bench);
 }
@@ -751,7 +752,7 @@ static uint32_t polls_until_rung(bool packets)
 	do {
 		if (packets || n == 0)
 			cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
-		cr_assert(ge(int, worker_do_work(bench.worker), 0));
+		cr_assert(ge(int, rx_worker_do_work(bench.worker), 0));
 	} while (++n < 1000 && poll(&poller, 1, 0) == 0);
 	test_consumer_deinit(&consumer);
 	tear_down(&bench);

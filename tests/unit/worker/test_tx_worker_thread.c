@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The transmit worker as a thread: it sleeps, is kicked, keeps times, and ends. */
 #include "lib/ibvcap/ring_tx.h"
-#include "tests/unit/worker/transmit_bench.h"
+#include "tests/unit/worker/tx_worker_bench.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,11 +22,11 @@ static void stop(void)
 {
 	struct mail mail = {0};
 
-	mailbox_send(transmit_inbox(bench.transmit), &(struct mail){.type = MAIL_STOP});
-	for (int i = 0; i < 20000 && !mailbox_receive(transmit_outbox(bench.transmit), &mail); i++)
+	mailbox_send(tx_worker_inbox(bench.transmit), &(struct mail){.type = MAIL_STOP});
+	for (int i = 0; i < 20000 && !mailbox_receive(tx_worker_outbox(bench.transmit), &mail); i++)
 		usleep(500);
 	cr_assert(eq(int, mail.type, MAIL_STOPPED));
-	transmit_join(bench.transmit);
+	tx_worker_join(bench.transmit);
 }
 
 /* Until it wants to be kicked: then it is asleep, or about to be. */
@@ -45,13 +45,13 @@ static uint64_t utc_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-Test(transmit_thread, each_idle_policy_sends_what_is_submitted_and_stops, .timeout = 60)
+Test(tx_worker_thread, each_idle_policy_sends_what_is_submitted_and_stops, .timeout = 60)
 {
-	const uint64_t policies[] = {0, 50000, TRANSMIT_SPIN_FOREVER};
+	const uint64_t policies[] = {0, 50000, TX_WORKER_SPIN_FOREVER};
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		bench_set_up(&bench, &(struct bench_setting){.spin_ns = policies[i], .n_senders = 2, .at_once = true});
-		cr_assert(eq(int, transmit_start(bench.transmit), 0));
+		cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
 		for (uint32_t round = 1; round <= 20; round++) {
 			bench_submit(&bench, round % 2, 10, 100);
 			await_completed(round % 2, (round + round % 2) / 2 * 10);
@@ -62,10 +62,10 @@ Test(transmit_thread, each_idle_policy_sends_what_is_submitted_and_stops, .timeo
 	}
 }
 
-Test(transmit_thread, one_that_sleeps_is_kicked_by_each_sender, .timeout = 60)
+Test(tx_worker_thread, one_that_sleeps_is_kicked_by_each_sender, .timeout = 60)
 {
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 3, .at_once = true});
-	cr_assert(eq(int, transmit_start(bench.transmit), 0));
+	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
 	for (uint32_t i = 0; i < 300; i++) {
 		await_sleep(i % 3);
 		bench_submit(&bench, i % 3, 1, 100);
@@ -75,13 +75,13 @@ Test(transmit_thread, one_that_sleeps_is_kicked_by_each_sender, .timeout = 60)
 	bench_tear_down(&bench);
 }
 
-Test(transmit_thread, it_sleeps_when_nobody_sends_also_if_a_socket_is_shut, .timeout = 60)
+Test(tx_worker_thread, it_sleeps_when_nobody_sends_also_if_a_socket_is_shut, .timeout = 60)
 {
 	struct timespec before, after;
 	clockid_t cpu_clock;
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
-	cr_assert(eq(int, transmit_start(bench.transmit), 0));
+	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
 	close(bench.senders[0].socket);
 	bench.senders[0].socket = -1;
 	await_sleep(1);
@@ -99,13 +99,13 @@ Test(transmit_thread, it_sleeps_when_nobody_sends_also_if_a_socket_is_shut, .tim
 	bench_tear_down(&bench);
 }
 
-Test(transmit_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
+Test(tx_worker_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
 {
 	const struct ibvcap_sender_state *state;
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
 	state = bench.senders[0].sender.state;
-	cr_assert(eq(int, transmit_start(bench.transmit), 0));
+	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
 	await_sleep(0);
 	for (int i = 0; i < 20000 && counter_get(&state->counters[IBVCAP_TX_CTR_IDLE_KICKS]) < 3; i++) {
 		(void)send(bench.senders[0].socket, "kk", 2, MSG_DONTWAIT); /* full: its worker has no core */
@@ -120,12 +120,12 @@ Test(transmit_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
 }
 
 /* Never early; how late is a matter of the machine, and measured elsewhere. */
-Test(transmit_thread, a_timed_packet_leaves_when_its_time_has_come_and_nobody_kicks, .timeout = 60)
+Test(tx_worker_thread, a_timed_packet_leaves_when_its_time_has_come_and_nobody_kicks, .timeout = 60)
 {
 	struct test_sender *sender = &bench.senders[0];
 
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
-	cr_assert(eq(int, transmit_start(bench.transmit), 0));
+	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
 	for (uint64_t i = 0; i < 20; i++) {
 		uint64_t due_ns = utc_ns() + 3000000;
 
@@ -142,14 +142,14 @@ Test(transmit_thread, a_timed_packet_leaves_when_its_time_has_come_and_nobody_ki
 	bench_tear_down(&bench);
 }
 
-Test(transmit_thread, the_doorbell_rings_once_for_a_request_that_has_come, .timeout = 60)
+Test(tx_worker_thread, the_doorbell_rings_once_for_a_request_that_has_come, .timeout = 60)
 {
 	struct test_sender *sender = &bench.senders[0];
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
-	struct pollfd bell = {.fd = transmit_doorbell(bench.transmit), .events = POLLIN};
+	struct pollfd bell = {.fd = tx_worker_doorbell(bench.transmit), .events = POLLIN};
 
-	cr_assert(eq(int, transmit_start(bench.transmit), 0));
+	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
 	sender_request_wake(sender->sender.page, 5, false);
 	bench_submit(&bench, 0, 4, 100);
 	await_completed(0, 4);

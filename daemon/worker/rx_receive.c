@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/worker/receive.h"
+#include "daemon/worker/rx_receive.h"
 
 #include "daemon/base/time.h"
 #include "daemon/packet/packet.h"
@@ -73,7 +73,7 @@ static void describe_irregular(const struct rx_ring *ring, uint32_t present, con
 }
 
 /* Errors, truncated packets, irregular headers, bad checksums: everything describe_rows() does not do itself. */
-static __attribute__((noinline, cold)) void describe_unusual(const struct receive *receive,
+static __attribute__((noinline, cold)) void describe_unusual(const struct rx_receive *receive,
                                                              const struct backend_event *event, const uint8_t *headers,
                                                              const uint8_t *payload, struct ibvcap_meta *meta,
                                                              struct tally *tally)
@@ -106,7 +106,7 @@ static __attribute__((noinline, cold)) void describe_unusual(const struct receiv
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
 
 /* Without the device's time every row of a span gets the same: a line of slope 0 through now. */
-static struct clock_line span_clock(const struct receive *receive)
+static struct clock_line span_clock(const struct rx_receive *receive)
 {
 	if (receive->device_timestamps)
 		return receive->clock;
@@ -120,7 +120,7 @@ static struct clock_line span_clock(const struct receive *receive)
  * includes the padding (verbs rules, posting and polling). bytes is 0 in an event that is an error, so
  * the one comparison with it sorts out errors, cut frames and lengths that lie.
  */
-static uint32_t describe_rows(const struct receive *receive, const struct rx_span *span,
+static uint32_t describe_rows(const struct rx_receive *receive, const struct rx_span *span,
                               const struct backend_event *event, struct tally *tally)
 {
 	const struct packet_plain plain = receive->plain;
@@ -171,7 +171,7 @@ static bool in_order(const struct rx_span *span, const struct backend_event *eve
 
 /* ---- one batch ----------------------------------------------------------------------------------- */
 
-static void count_batch(struct receive *receive, const struct tally *tally)
+static void count_batch(struct rx_receive *receive, const struct tally *tally)
 {
 	_Atomic uint64_t *counters = receive->ring->ring->counters;
 
@@ -190,7 +190,7 @@ static void count_batch(struct receive *receive, const struct tally *tally)
 }
 
 /* Publish a poll's events, span by span. -EIO: a flushed slot; -EPROTO: a slot out of order. */
-static int publish_events(struct receive *receive, uint32_t n)
+static int publish_events(struct rx_receive *receive, uint32_t n)
 {
 	struct tally tally = {0};
 	int r = 0;
@@ -218,7 +218,7 @@ static int publish_events(struct receive *receive, uint32_t n)
 	return r;
 }
 
-int receive_refill(struct receive *receive)
+int rx_receive_refill(struct rx_receive *receive)
 {
 	struct rx_ring *ring = receive->ring;
 	uint32_t posted = 0;
@@ -245,24 +245,24 @@ int receive_refill(struct receive *receive)
 	return 0;
 }
 
-int receive_batch(struct receive *receive)
+int rx_receive_batch(struct rx_receive *receive)
 {
-	int n = receive->queue->ops->poll(receive->queue, receive->events, RECEIVE_BATCH);
+	int n = receive->queue->ops->poll(receive->queue, receive->events, RX_RECEIVE_BATCH);
 
 	if (n < 0)
 		return n;
 	if (n == 0) {
 		counter_add(&receive->ring->ring->counters[IBVCAP_CTR_EMPTY_POLLS], 1);
-		return receive_refill(receive); /* nothing to do, unless memory or the device ran short before */
+		return rx_receive_refill(receive); /* nothing to do, unless memory or the device ran short before */
 	}
 	int r = publish_events(receive, (uint32_t)n);
 
 	if (r == 0)
-		r = receive_refill(receive);
+		r = rx_receive_refill(receive);
 	return r < 0 ? r : n;
 }
 
-int receive_restart(struct receive *receive)
+int rx_receive_restart(struct rx_receive *receive)
 {
 	struct backend_queue *queue = receive->queue;
 	int r = queue->ops->reset(queue);
@@ -271,6 +271,6 @@ int receive_restart(struct receive *receive)
 		return r;
 	counter_add(&receive->ring->ring->counters[IBVCAP_CTR_QUEUE_RESETS], 1);
 	rx_ring_rewind(receive->ring);
-	r = receive_refill(receive);
+	r = rx_receive_refill(receive);
 	return r < 0 ? r : queue->ops->start(queue);
 }

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/worker/tx_worker.h"
+
+#include "daemon/base/time.h"
+#include "daemon/worker/thread.h"
+#include "daemon/worker/tx_worker_sleep.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define NAP_NS UINT64_C(1000000)
+/* A sleep ends late by less than that, as a rule; the rest is spun. */
+#define SPIN_NS UINT64_C(100000)
+
+struct tx_worker {
+	struct tx_queue **queues;
+	uint32_t n_queues;
+	struct mailbox *inbox;
+	struct mailbox *outbox;
+	struct tx_worker_sleep sleep;
+	pthread_t thread;
+	char name[16];
+	uint64_t spin_ns;
+	int32_t cpu;
+	int doorbell;
+	bool stopping;
+	bool stopped;
+};
+
+static void look(struct tx_clock_sample *now)
+{
+	now->monotonic_ns = time_monotonic_ns();
+	now->utc_ns = time_utc_ns();
+}
+
+static struct tx_clock_sample now(void)
+{
+	struct tx_clock_sample at = {.look = look};
+
+	look(&at);
+	return at;
+}
+
+/* n_channels: it has no such channel, whatever is at that address by now. */
+static uint32_t find_queue(const struct tx_worker *worker, const struct tx_queue *txq)
+{
+	uint32_t i = 0;
+
+	while (i < worker->n_queues && worker->queues[i] != txq)
+		i++;
+	return i;
+}
+
+static bool has_queue(const struct tx_worker *worker, const struct tx_queue *txq)
+{
+	return find_queue(worker, txq) < worker->n_queues;
+}
+
+/* ---- channels and senders that go ----------------------------------------------------------------- */
+
+static void say(struct tx_worker *worker, const struct mail *mail)
+{
+	mailbox_send(worker->outbox, mail); /* room was checked before */
+}
+
+/*
+ * A removal that was asked for is answered in any case; who broke the rules is reported, unless its channel goes. Of a
+ * queue that could not be reset the device may still read, so that says who asked.
+ */
+static void report_gone(struct tx_worker *worker, struct tx_queue *txq, struct sender *sender)
+{
+	tx_worker_sleep_forget(&worker->sleep, sender->socket);
+	if (sender->removal_asked)
+		say(worker,
+		    &(struct mail){
+			    .type = MAIL_SENDER_REMOVED, .error = txq->fatal, .tx_queue = txq, .sender = sender});
+	else if (sender->bad && !txq->leaving)
+		say(worker, &(struct mail){.type = MAIL_SENDER_BAD,
+		                           .error = -EBADMSG,
+		                           .tx_queue = txq,
+		                           .reason = (uint32_t)sender->bad,
+		                           .sender = sender});
+}
+
+static void let_senders_go(struct tx_worker *worker, struct tx_queue *txq)
+{
+	struct sender *sender;
+
+	while (txq->n_leaving && !mailbox_full(worker->outbox) && (sender = tx_queue_take_gone(txq)) != NULL)
+		report_gone(worker, txq, sender);
+}
+
+/* From then on it may be freed at any time. */
+static void let_queue_go(struct tx_worker *worker, struct tx_queue *txq)
+{
+	struct mail mail = {.error = txq->fatal, .tx_queue = txq};
+
+	if (txq->n_senders || txq->first != txq->next || mailbox_full(worker->outbox))
+		return;
+	tx_worker_sleep_forget(&worker->sleep, txq->queue->ops->fd(txq->queue));
+	worker->queues[find_queue(worker, txq)] = worker->queues[worker->n_queues - 1];
+	worker->n_queues--;
+	mail.type = txq->removal_asked ? MAIL_TX_QUEUE_REMOVED : MAIL_TX_QUEUE_FAILED;
+	if (txq->removal_asked || txq->fatal)
+		say(worker, &mail);
+}
+
+/* ---- mail ----------------------------------------------------------------------------------------- */
+
+/* No limit of its own: beside those of a configuration there may be all of earlier ones, until their queues are empty. */
+static int add_queue(struct tx_worker *worker, struct tx_queue *txq)
+{
+	struct tx_queue **queues = realloc(worker->queues, (worker->n_queues + 1) * sizeof(queues[0]));
+	int r = worker->stopping ? -EAGAIN : -ENOMEM;
+
+	if (queues)
+		worker->queues = queues;
+	if (queues && !worker->stopping)
+		r = tx_worker_sleep_watch(&worker->sleep, txq->queue->ops->fd(txq->queue));
+	if (r == 0)
+		worker->queues[worker->n_queues++] = txq;
+	return r;
+}
+
+static int add_sender(struct tx_worker *worker, struct tx_queue *txq, struct sender *sender)
+{
+	int r;
+
+	if (!has_queue(worker, txq))
+		return -ENODEV;
+	r = tx_worker_sleep_watch(&worker->sleep, sender->socket);
+	if (r < 0)
+		return r;
+	r = tx_queue_add_sender(txq, sender);
+	if (r < 0)
+		tx_worker_sleep_forget(&worker->sleep, sender->socket);
+	return r;
+}
+
+static void remove_sender(struct tx_worker *worker, const struct mail *mail)
+{
+	struct mail reply = {.type = MAIL_SENDER_REMOVED, .tx_queue = mail->tx_queue, .sender = mail->sender};
+	bool has = has_queue(worker, mail->tx_queue);
+
+	if (has && tx_queue_has_sender(mail->tx_queue, mail->sender)) {
+		mail->sender->removal_asked = true;
+		tx_queue_dismiss_sender(mail->tx_queue, mail->sender);
+		return;
+	}
+	if (has)
+		reply.error = mail->tx_queue->fatal;
+	say(worker, &reply);
+}
+
+static void take_queue_mail(struct tx_worker *worker, const struct mail *mail, const struct tx_clock_sample *at)
+{
+	struct tx_queue *txq = mail->tx_queue;
+
+	if (!has_queue(worker, txq)) {
+		/* It failed meanwhile, and that was said. */
+		if (mail->type == MAIL_REMOVE_TX_QUEUE)
+			say(worker, &(struct mail){.type = MAIL_TX_QUEUE_REMOVED, .tx_queue = txq});
+	} else if (mail->type == MAIL_REMOVE_TX_QUEUE) {
+		txq->removal_asked = true;
+		tx_queue_dismiss(txq, at->monotonic_ns);
+	} else if (mail->type == MAIL_TX_QUEUE_ERROR) {
+		txq->error = mail->error;
+	} else {
+		tx_queue_set_destination(txq, mail->index, &mail->destination);
+	}
+}
+
+static void take_mail(struct tx_worker *worker, const struct mail *mail, const struct tx_clock_sample *at)
+{
+	struct mail reply = {.tx_queue = mail->tx_queue, .sender = mail->sender};
+
+	switch (mail->type) {
+	case MAIL_ADD_TX_QUEUE:
+		reply.type = MAIL_TX_QUEUE_ADDED;
+		reply.error = add_queue(worker, mail->tx_queue);
+		say(worker, &reply);
+		break;
+	case MAIL_ADD_SENDER:
+		reply.type = MAIL_SENDER_ADDED;
+		reply.error = add_sender(worker, mail->tx_queue, mail->sender);
+		say(worker, &reply);
+		break;
+	case MAIL_REMOVE_SENDER:
+		remove_sender(worker, mail);
+		break;
+	case MAIL_REMOVE_TX_QUEUE:
+	case MAIL_TX_QUEUE_ERROR:
+	case MAIL_DESTINATION:
+		take_queue_mail(worker, mail, at);
+		break;
+	case MAIL_STOP:
+		worker->stopping = true;
+		for (uint32_t i = 0; i < worker->n_queues; i++)
+			tx_queue_dismiss(worker->queues[i], at->monotonic_ns);
+		break;
+	default:
+		break;
+	}
+}
+
+static int take_mails(struct tx_worker *worker, const struct tx_clock_sample *at)
+{
+	struct mail mail;
+	int n = 0;
+
+	for (; !mailbox_full(worker->outbox) && mailbox_receive(worker->inbox, &mail); n++)
+		take_mail(worker, &mail, at);
+	return n;
+}
+
+/* ---- one round ------------------------------------------------------------------------------------ */
+
+static void ring_doorbell(struct tx_worker *worker, struct tx_queue *txq)
+{
+	if (!txq->to_wake)
+		return;
+	txq->to_wake = false;
+	counter_add(&txq->counters[IBVCAP_TX_CTR_WAKES], 1);
+	eventfd_write(worker->doorbell, 1);
+}
+
+static int serve(struct tx_worker *worker, struct tx_queue *txq, const struct tx_clock_sample *at)
+{
+	int n = tx_queue_serve(txq, at);
+
+	let_senders_go(worker, txq);
+	ring_doorbell(worker, txq);
+	if (txq->leaving)
+		let_queue_go(worker, txq);
+	return n;
+}
+
+int tx_worker_do_work(struct tx_worker *worker, const struct tx_clock_sample *at)
+{
+	int n = 0;
+
+	/* Backwards: one that goes has its place taken by the last, which was served. */
+	for (uint32_t i = worker->n_queues; i-- > 0;)
+		n += serve(worker, worker->queues[i], at);
+	n += take_mails(worker, at);
+	if (worker->stopping && worker->n_queues == 0 && !worker->stopped)
+		worker->stopped = mailbox_send_last(worker->outbox, &(struct mail){.type = MAIL_STOPPED}) == 0;
+	return n;
+}
+
+/* ---- idling --------------------------------------------------------------------------------------- */
+
+/* Nobody tells when an outbox is read or a drain ends. */
+static uint64_t idle_ns(const struct tx_worker *worker, const struct tx_clock_sample *at)
+{
+	uint64_t idle = mailbox_full(worker->outbox) || worker->stopping ? NAP_NS : TX_QUEUE_NEVER;
+
+	for (uint32_t i = 0; i < worker->n_queues; i++) {
+		uint64_t queue_idle = tx_queue_idle_ns(worker->queues[i], at);
+
+		if (queue_idle < idle)
+			idle = queue_idle;
+	}
+	return idle;
+}
+
+static void clear(struct tx_worker *worker, int fd)
+{
+	if (fd == mailbox_fd(worker->inbox)) {
+		mailbox_clear(worker->inbox);
+		return;
+	}
+	for (uint32_t i = 0; i < worker->n_queues; i++) {
+		struct backend_queue *queue = worker->queues[i]->queue;
+
+		if (queue->ops->fd(queue) == fd) {
+			queue->ops->clear(queue);
+			return;
+		}
+	}
+	tx_worker_sleep_empty(&worker->sleep, fd);
+	for (uint32_t i = 0; i < worker->n_queues && !tx_queue_kicked(worker->queues[i], fd); i++)
+		;
+}
+
+/* Kicks and completion events are asked for first, then everything is looked at once more: what comes later is told. */
+static void sleep_for_work(struct tx_worker *worker)
+{
+	struct tx_worker_woken woken;
+	struct tx_clock_sample at;
+	uint64_t idle;
+
+	for (uint32_t i = 0; i < worker->n_queues; i++)
+		tx_queue_arm(worker->queues[i]);
+	at = now();
+	if (tx_worker_do_work(worker, &at) == 0 && !worker->stopped) {
+		idle = idle_ns(worker, &at);
+		if (idle > SPIN_NS) {
+			tx_worker_sleep_wait(&worker->sleep, idle == TX_QUEUE_NEVER ? idle : idle - SPIN_NS, &woken);
+			for (uint32_t i = 0; i < woken.n; i++)
+				clear(worker, woken.fds[i]);
+		}
+	}
+	for (uint32_t i = 0; i < worker->n_queues; i++)
+		tx_queue_disarm(worker->queues[i]);
+}
+
+static void *tx_worker_main(void *argument)
+{
+	struct tx_worker *worker = argument;
+	uint64_t idle_since_ns = 0;
+
+	prctl(PR_SET_TIMERSLACK, 1000ul); /* ns; 50 µs would be the half of SPIN_NS */
+	while (!worker->stopped) {
+		const struct tx_clock_sample at = now();
+
+		if (tx_worker_do_work(worker, &at) > 0) {
+			idle_since_ns = 0;
+			continue;
+		}
+		if (worker->spin_ns == TX_WORKER_SPIN_FOREVER || idle_ns(worker, &at) <= SPIN_NS)
+			continue;
+		if (idle_since_ns == 0)
+			idle_since_ns = at.monotonic_ns;
+		if (at.monotonic_ns - idle_since_ns >= worker->spin_ns)
+			sleep_for_work(worker);
+	}
+	return NULL;
+}
+
+/* ---- life ----------------------------------------------------------------------------------------- */
+
+int tx_worker_new(struct tx_worker **worker, const struct tx_worker_options *options)
+{
+	struct tx_worker *new = calloc(1, sizeof(*new));
+	int r;
+
+	if (!new)
+		return -ENOMEM;
+	new->spin_ns = options->spin_ns;
+	new->cpu = options->cpu;
+	snprintf(new->name, sizeof(new->name), "%s", options->name);
+	new->doorbell = eventfd(0, EFD_CLOEXEC);
+	r = new->doorbell < 0 ? -errno : 0;
+	new->sleep.epoll = -1;
+	if (r == 0)
+		r = tx_worker_sleep_init(&new->sleep);
+	if (r == 0)
+		r = mailbox_new(&new->inbox);
+	if (r == 0)
+		r = mailbox_new(&new->outbox);
+	if (r == 0)
+		r = tx_worker_sleep_watch(&new->sleep, mailbox_fd(new->inbox));
+	if (r < 0) {
+		tx_worker_free(new);
+		return r;
+	}
+	*worker = new;
+	return 0;
+}
+
+int tx_worker_start(struct tx_worker *worker)
+{
+	return thread_start(&worker->thread, worker->name, worker->cpu, tx_worker_main, worker);
+}
+
+void tx_worker_join(struct tx_worker *worker)
+{
+	pthread_join(worker->thread, NULL);
+}
+
+void tx_worker_free(struct tx_worker *worker)
+{
+	if (!worker)
+		return;
+	tx_worker_sleep_deinit(&worker->sleep);
+	mailbox_free(worker->inbox);
+	mailbox_free(worker->outbox);
+	if (worker->doorbell >= 0)
+		close(worker->doorbell);
+	free(worker->queues);
+	free(worker);
+}
+
+struct mailbox *tx_worker_inbox(struct tx_worker *worker)
+{
+	return worker->inbox;
+}
+
+struct mailbox *tx_worker_outbox(struct tx_worker *worker)
+{
+	return worker->outbox;
+}
+
+int tx_worker_doorbell(const struct tx_worker *worker)
+{
+	return worker->doorbell;
+}
