@@ -26,7 +26,7 @@ struct control {
 	struct users users;
 	struct kept_watch kept; /* of those that have left */
 	uint64_t n_refused;     /* clients beyond max_clients, or their user's limits */
-	uint64_t n_malformed;      /* malformed or too many messages */
+	uint64_t n_malformed;   /* malformed or too many messages */
 	sd_event_source *listening;
 	sd_event_source *tick;
 	sd_event_source *let_go;
