@@ -119,7 +119,7 @@ static int serve_clients(struct daemon *daemon, struct failure *failure)
 		.listener = &daemon->listener,
 		.readers = &daemon->readers,
 		.worker_ended = events_worker_ended,
-		.change = reload_change,
+		.reconfigure = reload_change,
 		.context = daemon,
 	};
 	int r = control_new(&daemon->control, &options, failure);

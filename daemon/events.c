@@ -152,7 +152,7 @@ void events_mail_again(struct daemon *daemon)
 	sd_event_source_set_enabled(daemon->mailer, SD_EVENT_ONESHOT);
 }
 
-void events_worker_ended(void *context, const struct control_ring *ring, int error)
+void events_worker_ended(void *context, const struct control_stream *ring, int error)
 {
 	struct daemon *daemon = context;
 	struct stream *stream = ring->context;
@@ -198,9 +198,9 @@ void events_refresh_states(struct daemon *daemon)
 	struct stream *stream;
 
 	TAILQ_FOREACH (stream, &daemon->streams, link)
-		stream->ring_control.state = stream->removed              ? "ending"
-		                             : stream->interface->link_up ? "capturing"
-		                                                          : "link_down";
+		stream->stream_control.state = stream->removed              ? "ending"
+		                               : stream->interface->link_up ? "capturing"
+		                                                            : "link_down";
 	tx_channels_refresh(daemon);
 	if (is_ready && renew_status(daemon) && !daemon->stopping)
 		sd_notifyf(0, "STATUS=%s", daemon->status);

@@ -53,7 +53,7 @@ void events_drop(struct daemon *daemon);
 int events_watch_device(struct daemon *daemon, struct interface *interface);
 
 /** For control_options.worker_ended; context is the daemon. */
-void events_worker_ended(void *context, const struct control_ring *ring, int error);
+void events_worker_ended(void *context, const struct control_stream *ring, int error);
 
 /** A worker has ended: is that all that stopping waits for? */
 void events_look_for_end(struct daemon *daemon);

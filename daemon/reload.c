@@ -162,7 +162,7 @@ static void done(struct daemon *daemon, int r, const char *said, struct failure 
 		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_RELOADED}, "%s", said);
 		events_tell_ready(daemon);
 	}
-	control_changed(daemon->control, r, r < 0 ? failure->text : said);
+	control_reconfigured(daemon->control, r, r < 0 ? failure->text : said);
 	if (daemon->reload_again)
 		reload_by_signal(daemon);
 }

@@ -44,7 +44,7 @@ struct stream {
 	uint64_t kept_as; /* the name of its groups' sockets at the service manager (fdstore.h) */
 	bool device_timestamps;
 	bool oversize_sink;
-	struct control_ring ring_control; /* as control sees it */
+	struct control_stream stream_control; /* as control sees it */
 	struct told_losses told_losses;
 	bool removed; /* taken out while the daemon runs: it drains */
 	bool ended;   /* its worker said its last word */
@@ -117,7 +117,7 @@ void stream_deinit(struct stream *stream);
 /** Say in the log what was lost since it was said last, once a minute at most. Control thread, a stream that runs. */
 void stream_tell_losses(struct stream *stream, uint64_t now_ns);
 
-/** For control_ring.read_matched; context is the stream. */
+/** For control_stream.read_matched; context is the stream. */
 int stream_read_matched(void *context, uint64_t *packets);
 
 #endif

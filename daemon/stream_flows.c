@@ -168,5 +168,5 @@ void stream_settle_change(struct stream *stream, const struct config_stream *con
 		change->membership = NULL;
 	}
 	stream->config = config;
-	stream->ring_control.config = config;
+	stream->stream_control.config = config;
 }

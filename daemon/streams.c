@@ -146,7 +146,7 @@ static void describe_to_control(struct stream *stream)
 {
 	struct interface *interface = stream->interface;
 
-	stream->ring_control = (struct control_ring){
+	stream->stream_control = (struct control_stream){
 		.config = stream->config,
 		.ring = &stream->ring,
 		.inbox = rx_worker_inbox(stream->worker),
@@ -163,7 +163,7 @@ int streams_serve(struct daemon *daemon, struct stream *stream, struct failure *
 	int r;
 
 	describe_to_control(stream);
-	r = control_add_ring(daemon->control, &stream->ring_control);
+	r = control_add_stream(daemon->control, &stream->stream_control);
 	if (r == 0)
 		r = interfaces_serve(daemon, stream->interface);
 	if (r < 0)
@@ -178,7 +178,7 @@ void streams_remove(struct daemon *daemon, struct stream *stream)
 {
 	stream->removed = true;
 	/* Before its ring closes: who reads to the end knows why then. */
-	control_end_ring(daemon->control, &stream->ring_control, IBVCAP_REASON_STREAM_REMOVED);
+	control_end_stream(daemon->control, &stream->stream_control, IBVCAP_REASON_STREAM_REMOVED);
 	fdstore_keep_groups(&daemon->fdstore, stream->config->name, NULL, &stream->kept_as);
 	stream_leave(stream);
 	stream_stop(stream);
@@ -192,7 +192,7 @@ void streams_free(struct daemon *daemon, struct stream_list *list, struct stream
 	stream_stop(stream);
 	stream_join(stream);
 	if (daemon->control)
-		control_remove_ring(daemon->control, &stream->ring_control);
+		control_remove_stream(daemon->control, &stream->stream_control);
 	stream_deinit(stream);
 	TAILQ_REMOVE(list, stream, link);
 	free(stream);

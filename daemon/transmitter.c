@@ -100,14 +100,14 @@ int transmitter_serve(struct transmitter *transmitter, struct failure *failure)
 	}
 	if (transmitter->in_control)
 		return 0;
-	transmitter->control = (struct control_transmit){
+	transmitter->control = (struct control_tx_worker){
 		.inbox = tx_worker_inbox(transmitter->transmit),
 		.outbox = tx_worker_outbox(transmitter->transmit),
 		.doorbell = tx_worker_doorbell(transmitter->transmit),
 		.said = tx_channels_said,
 		.context = transmitter,
 	};
-	r = control_add_transmit(transmitter->daemon->control, &transmitter->control);
+	r = control_add_tx_worker(transmitter->daemon->control, &transmitter->control);
 	transmitter->in_control = r == 0;
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "interface %s: its channels cannot be served: %s",
@@ -139,7 +139,7 @@ void transmitter_release(struct transmitter *transmitter)
 	transmitter_stop(transmitter);
 	transmitter_join(transmitter);
 	if (transmitter->in_control && transmitter->daemon->control)
-		control_remove_transmit(transmitter->daemon->control, &transmitter->control);
+		control_remove_tx_worker(transmitter->daemon->control, &transmitter->control);
 	TAILQ_REMOVE(&transmitter->daemon->transmitters, transmitter, link);
 	tx_worker_free(transmitter->transmit);
 	free(transmitter);

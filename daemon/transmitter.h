@@ -14,7 +14,7 @@ struct transmitter {
 	struct daemon *daemon;
 	struct interface *interface;
 	struct tx_worker *transmit;
-	struct control_transmit control; /* as control sees it */
+	struct control_tx_worker control; /* as control sees it */
 	uint64_t spin_ns;
 	int32_t cpu;
 	uint32_t n_channels;

@@ -269,7 +269,7 @@ int tx_channel_serve(struct tx_channel *channel, struct control *control, struct
 
 	channel->control = (struct control_channel){
 		.config = channel->config,
-		.transmit = &channel->transmitter->control,
+		.worker = &channel->transmitter->control,
 		.channel = channel->channel,
 		.counters = channel->channel->counters,
 		.epoch = channel->epoch,

@@ -53,7 +53,7 @@ void tx_channels_set_config(struct daemon *daemon, const struct config *config);
 /** NULL: none of that name that is not removed. */
 struct tx_channel *tx_channels_find(struct daemon *daemon, const char *name);
 
-/** For control_transmit.said; context is the transmitter. */
+/** For control_tx_worker.said; context is the transmitter. */
 void tx_channels_said(void *context, const struct mail *mail);
 
 /** Tell workers which interfaces have a link. */

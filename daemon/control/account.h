@@ -12,7 +12,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-struct attach_point;
+struct rx_endpoint;
 
 struct account {
 	LIST_ENTRY(account) link;
@@ -21,9 +21,9 @@ struct account {
 };
 
 /** For a new consumer: that of its user, who has one here. The point's. NULL: out of memory. */
-struct ring_account *account_take(struct attach_point *point, uid_t uid, uint64_t now_ns);
+struct ring_account *account_take(struct rx_endpoint *endpoint, uid_t uid, uint64_t now_ns);
 
 /** The point has no consumers any more. */
-void account_free_all(struct attach_point *point);
+void account_free_all(struct rx_endpoint *endpoint);
 
 #endif

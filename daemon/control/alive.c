@@ -4,21 +4,21 @@
 
 #include <stdio.h>
 
-static const char *look_at_ring(const struct attach_point *point)
+static const char *look_at_ring(const struct rx_endpoint *endpoint)
 {
-	bool worker = point->ended || mailbox_is_alive(point->ring->inbox);
+	bool worker = endpoint->ended || mailbox_is_alive(endpoint->stream->inbox);
 
-	if (!notifier_is_alive(point->notifier))
+	if (!notifier_is_alive(endpoint->notifier))
 		return "who wakes its readers";
 	return worker ? NULL : "its worker";
 }
 
-static const char *look_at_transmit(const struct transmit_point *point)
+static const char *look_at_tx_worker(const struct tx_worker_endpoint *endpoint)
 {
-	bool worker = point->ended || mailbox_is_alive(point->transmit->inbox);
-	bool notifier = notifier_is_alive(point->notifier);
+	bool worker = endpoint->ended || mailbox_is_alive(endpoint->worker->inbox);
+	bool notifier = notifier_is_alive(endpoint->notifier);
 
-	if (!preparer_is_alive(point->preparer))
+	if (!preparer_is_alive(endpoint->preparer))
 		return "who prepares its senders' memory";
 	if (!notifier)
 		return "who wakes its senders";
@@ -26,33 +26,33 @@ static const char *look_at_transmit(const struct transmit_point *point)
 }
 
 /* A channel of it; they have one worker. */
-static const char *name_of(const struct control *control, const struct transmit_point *transmit)
+static const char *name_of(const struct control *control, const struct tx_worker_endpoint *worker)
 {
-	const struct channel_point *point;
+	const struct tx_endpoint *endpoint;
 
-	TAILQ_FOREACH (point, &control->channels, link)
-		if (point->transmit == transmit)
-			return point->channel->config->name;
+	TAILQ_FOREACH (endpoint, &control->tx_endpoints, link)
+		if (endpoint->worker == worker)
+			return endpoint->channel->config->name;
 	return "";
 }
 
 bool control_is_alive(struct control *control, char *who, size_t who_bytes)
 {
-	const struct attach_point *point;
-	const struct transmit_point *transmit;
+	const struct rx_endpoint *endpoint;
+	const struct tx_worker_endpoint *worker;
 	bool alive = true;
 	const char *thread;
 
-	TAILQ_FOREACH (point, &control->points, link) {
-		thread = look_at_ring(point);
+	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
+		thread = look_at_ring(endpoint);
 		if (thread)
-			snprintf(who, who_bytes, "stream '%s': %s", point->ring->config->name, thread);
+			snprintf(who, who_bytes, "stream '%s': %s", endpoint->stream->config->name, thread);
 		alive &= !thread;
 	}
-	TAILQ_FOREACH (transmit, &control->transmits, link) {
-		thread = look_at_transmit(transmit);
+	TAILQ_FOREACH (worker, &control->tx_workers, link) {
+		thread = look_at_tx_worker(worker);
 		if (thread)
-			snprintf(who, who_bytes, "channel '%s': %s", name_of(control, transmit), thread);
+			snprintf(who, who_bytes, "channel '%s': %s", name_of(control, worker), thread);
 		alive &= !thread;
 	}
 	return alive;

@@ -24,7 +24,7 @@
 #include <systemd/sd-event.h>
 
 /* One ring, as control sees it. The daemon's; constant while control has it, but for config and state. */
-struct control_ring {
+struct control_stream {
 	const struct config_stream *config; /* what may change while it runs is read anew each time */
 	const struct rx_ring *ring;         /* segments and geometry; the rest of it is the worker's */
 	uint32_t queue;
@@ -49,7 +49,7 @@ struct control_interface {
 };
 
 /* One transmit worker. The daemon's; constant while control has it. */
-struct control_transmit {
+struct control_tx_worker {
 	struct mailbox *inbox;  /* of the worker; sent to from the control thread only */
 	struct mailbox *outbox; /* of the worker; control is its only receiver */
 	int doorbell;           /* the worker's, rung when senders are to be woken */
@@ -65,7 +65,7 @@ struct control_transmit {
 /* One channel, as control sees it. The daemon's; constant while control has it, but for config, state, n_unresolved. */
 struct control_channel {
 	const struct config_channel *config; /* what may change while it runs is read anew each time */
-	const struct control_transmit *transmit;
+	const struct control_tx_worker *worker;
 	struct tx_queue *channel;         /* by which its worker's mail names it */
 	const _Atomic uint64_t *counters; /* IBVCAP_TX_CTR_N */
 	uint64_t epoch;
@@ -91,13 +91,13 @@ struct control_options {
 	 * A worker said MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control thread; the ring
 	 * may not be removed from within.
 	 */
-	void (*worker_ended)(void *context, const struct control_ring *ring, int error);
+	void (*worker_ended)(void *context, const struct control_stream *stream, int error);
 	/**
-	 * An administrator asks for another configuration. 0: it is on its way, and control_changed() is called from
+	 * An administrator asks for another configuration. 0: it is on its way, and control_reconfigured() is called from
 	 * the loop when it has come to an end; until then nothing else is asked for. Or -errno and the failure, nothing
 	 * is changed.
 	 */
-	int (*change)(void *context, const struct wire_change *change, struct failure *failure);
+	int (*reconfigure)(void *context, const struct wire_change *change, struct failure *failure);
 	void *context;
 };
 
@@ -110,19 +110,20 @@ struct control;
 int control_new(struct control **control, const struct control_options *options, struct failure *failure);
 
 /** Consumers may attach to it from now on. 0 or -errno. */
-int control_add_ring(struct control *control, const struct control_ring *ring);
+int control_add_stream(struct control *control, const struct control_stream *stream);
 
 /** No more is attached to it, and who is attached is told why it will end: before its worker is stopped. */
-void control_end_ring(struct control *control, const struct control_ring *ring, enum ibvcap_disconnect_reason reason);
+void control_end_stream(struct control *control, const struct control_stream *stream,
+                        enum ibvcap_disconnect_reason reason);
 
 /** Hang up on its consumers and give back what was attached. Its worker's thread has ended. Not there: nothing. */
-void control_remove_ring(struct control *control, const struct control_ring *ring);
+void control_remove_stream(struct control *control, const struct control_stream *stream);
 
 /** Its channels may be added from now on. 0 or -errno. */
-int control_add_transmit(struct control *control, const struct control_transmit *transmit);
+int control_add_tx_worker(struct control *control, const struct control_tx_worker *worker);
 
 /** Its channels are removed, and the worker's thread has ended. Not there: nothing. */
-void control_remove_transmit(struct control *control, const struct control_transmit *transmit);
+void control_remove_tx_worker(struct control *control, const struct control_tx_worker *worker);
 
 /** Its worker was mailed that channel: senders may open it from now on. 0 or -errno. */
 int control_add_channel(struct control *control, const struct control_channel *channel);
@@ -142,7 +143,7 @@ void control_add_interface(struct control *control, struct control_interface *in
 void control_remove_interface(struct control *control, struct control_interface *interface);
 
 /** The change that control asked for, or another, has ended: what was done, or -errno and why nothing was changed. */
-void control_changed(struct control *control, int error, const char *text);
+void control_reconfigured(struct control *control, int error, const char *text);
 
 /** The configuration was read again, that of the rings too: who may no longer do what it is attached for is hung up. */
 void control_set_config(struct control *control, const struct config *config);
@@ -163,6 +164,6 @@ void control_stop_accepting(struct control *control);
 void control_free(struct control *control);
 
 /** Read the ring's flow counter and mail it to the worker. -EAGAIN: its mailbox is full. */
-int control_mail_matched(const struct control_ring *ring, uint64_t *matched);
+int control_mail_matched(const struct control_stream *stream, uint64_t *matched);
 
 #endif

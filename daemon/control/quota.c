@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/quota.h"
 
-#include "daemon/control/attach.h"
+#include "daemon/control/rx_endpoint.h"
 
 #include <stdio.h>
 
@@ -11,29 +11,29 @@ struct holding {
 };
 
 /* Those on their way out count: what they hold is not back yet. */
-static struct holding add_up(const struct attach_point *point, uid_t uid)
+static struct holding add_up(const struct rx_endpoint *endpoint, uid_t uid)
 {
 	struct holding holding = {0};
-	const struct attachment *attachment;
+	const struct rx_session *rx;
 
-	LIST_FOREACH (attachment, &point->attachments, link) {
-		if (attachment->uid != uid)
+	LIST_FOREACH (rx, &endpoint->sessions, link) {
+		if (rx->uid != uid)
 			continue;
 		holding.consumers++;
-		holding.lease_blocks += attachment->consumer.lease_blocks;
+		holding.lease_blocks += rx->consumer.lease_blocks;
 	}
 	return holding;
 }
 
-const char *quota_explain_kept(const struct attach_point *point, char *text, size_t bytes)
+const char *quota_explain_kept(const struct rx_endpoint *endpoint, char *text, size_t bytes)
 {
-	const struct attachment *attachment, *keeper = NULL;
+	const struct rx_session *rx, *keeper = NULL;
 	uint32_t n = 0;
 
-	LIST_FOREACH (attachment, &point->attachments, link) {
-		if (!attachment->released)
+	LIST_FOREACH (rx, &endpoint->sessions, link) {
+		if (!rx->released)
 			continue;
-		keeper = attachment;
+		keeper = rx;
 		n++;
 	}
 	text[0] = 0;
@@ -46,11 +46,11 @@ const char *quota_explain_kept(const struct attach_point *point, char *text, siz
 	return text;
 }
 
-bool quota_forbids(const struct attach_point *point, const struct peer *peer, uint32_t lease_blocks, char *text,
+bool quota_forbids(const struct rx_endpoint *endpoint, const struct peer *peer, uint32_t lease_blocks, char *text,
                    size_t bytes)
 {
-	const struct config_stream *stream = point->ring->config;
-	struct holding holding = add_up(point, peer->uid);
+	const struct config_stream *stream = endpoint->stream->config;
+	struct holding holding = add_up(endpoint, peer->uid);
 	char kept[QUOTA_KEPT_MAX];
 
 	if (peer->uid == 0)
@@ -60,7 +60,7 @@ bool quota_forbids(const struct attach_point *point, const struct peer *peer, ui
 		         "user %u has %u consumers attached and max_consumers_per_user is %u%s; detach one, or ask the "
 		         "administrator to raise it in %s",
 		         (unsigned)peer->uid, holding.consumers, stream->max_consumers_per_user,
-		         quota_explain_kept(point, kept, sizeof(kept)), stream->file);
+		         quota_explain_kept(endpoint, kept, sizeof(kept)), stream->file);
 	else if (holding.lease_blocks + lease_blocks > stream->max_lease_blocks_per_user)
 		snprintf(text, bytes,
 		         "%u blocks of lease for user %u, whose consumers have %u, and max_lease_blocks_per_user is "

@@ -8,15 +8,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct attach_point;
+struct rx_endpoint;
 
 #define QUOTA_KEPT_MAX 192
 
 /** Of its consumers some have left and keep their pages: text says so and who; else it is empty. Returns text. */
-const char *quota_explain_kept(const struct attach_point *point, char *text, size_t bytes);
+const char *quota_explain_kept(const struct rx_endpoint *endpoint, char *text, size_t bytes);
 
 /** Would one more consumer with so many lease blocks be too much for this user? Then text says why and who can help. */
-bool quota_forbids(const struct attach_point *point, const struct peer *peer, uint32_t lease_blocks, char *text,
+bool quota_forbids(const struct rx_endpoint *endpoint, const struct peer *peer, uint32_t lease_blocks, char *text,
                    size_t bytes);
 
 #endif

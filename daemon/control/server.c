@@ -46,15 +46,15 @@ bool control_should_log(uint64_t n_events)
 	return (n_events & (n_events - 1)) == 0;
 }
 
-int control_mail_matched(const struct control_ring *ring, uint64_t *matched)
+int control_mail_matched(const struct control_stream *stream, uint64_t *matched)
 {
 	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
-	int r = ring->read_matched(ring->context, &mail.matched);
+	int r = stream->read_matched(stream->context, &mail.matched);
 
 	if (r < 0)
 		return r;
 	*matched = mail.matched;
-	return mailbox_send(ring->inbox, &mail);
+	return mailbox_send(stream->inbox, &mail);
 }
 
 /* ---- clients come -------------------------------------------------------------------------------- */
@@ -100,17 +100,17 @@ static int on_client(sd_event_source *source, int listening_fd, uint32_t events,
 /* ---- the tick ------------------------------------------------------------------------------------ */
 
 /* A ring at rest is let sleep: its worker knows that reading already, and has struck the sum. */
-static void refresh_matched(const struct control_ring *ring)
+static void refresh_matched(const struct control_stream *stream)
 {
-	const _Atomic uint64_t *counters = ring->ring->ring->counters;
+	const _Atomic uint64_t *counters = stream->ring->ring->counters;
 	uint64_t accounted = counter_get(&counters[IBVCAP_CTR_PUBLISHED]) + counter_get(&counters[IBVCAP_CTR_ERRORED]) +
 	                     counter_get(&counters[IBVCAP_CTR_NO_BUFFER]);
 	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
 
-	if (ring->read_matched(ring->context, &mail.matched) < 0)
+	if (stream->read_matched(stream->context, &mail.matched) < 0)
 		return;
 	if (mail.matched != accounted || mail.matched != counter_get(&counters[IBVCAP_CTR_MATCHED]))
-		mailbox_send(ring->inbox, &mail); /* full: the next tick's will do */
+		mailbox_send(stream->inbox, &mail); /* full: the next tick's will do */
 }
 
 static void look_after_clients(struct control *control)
@@ -128,18 +128,18 @@ static void look_after_clients(struct control *control)
 static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct control *control = context;
-	struct attach_point *point;
-	struct channel_point *channel;
+	struct rx_endpoint *endpoint;
+	struct tx_endpoint *channel;
 
 	(void)time_us;
-	TAILQ_FOREACH (point, &control->points, link) {
-		if (point->ended)
+	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
+		if (endpoint->ended)
 			continue;
-		refresh_matched(point->ring);
-		attach_point_retry(point);
+		refresh_matched(endpoint->stream);
+		rx_endpoint_retry(endpoint);
 	}
-	TAILQ_FOREACH (channel, &control->channels, link)
-		channel_point_tick(channel, control_now_us(control));
+	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
+		tx_endpoint_tick(channel, control_now_us(control));
 	look_after_clients(control);
 	if (control->listening)
 		sd_event_source_set_enabled(control->listening, SD_EVENT_ON);
@@ -150,17 +150,17 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 static int on_let_go(sd_event_source *source, int fd, uint32_t events, void *context)
 {
 	struct control *control = context;
-	struct attach_point *point;
-	struct channel_point *channel;
+	struct rx_endpoint *endpoint;
+	struct tx_endpoint *channel;
 
 	(void)source;
 	(void)fd;
 	(void)events;
-	kept_watch_read(&control->kept);
-	TAILQ_FOREACH (point, &control->points, link)
-		attachment_forget_let_go(point);
-	TAILQ_FOREACH (channel, &control->channels, link)
-		channel_point_forget_let_go(channel);
+	retained_watch_read(&control->retained);
+	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
+		rx_endpoint_free_retained(endpoint);
+	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
+		tx_endpoint_free_retained(channel);
 	return 0;
 }
 
@@ -189,13 +189,13 @@ int control_new(struct control **control, const struct control_options *options,
 		c->options = *options;
 		LIST_INIT(&c->sessions);
 		LIST_INIT(&c->users.list);
-		TAILQ_INIT(&c->points);
-		TAILQ_INIT(&c->transmits);
-		TAILQ_INIT(&c->channels);
+		TAILQ_INIT(&c->rx_endpoints);
+		TAILQ_INIT(&c->tx_workers);
+		TAILQ_INIT(&c->tx_endpoints);
 		TAILQ_INIT(&c->interfaces);
-		r = kept_watch_init(&c->kept);
+		r = retained_watch_init(&c->retained);
 		if (r == 0)
-			r = sd_event_add_io(c->options.event, &c->let_go, c->kept.inotify, EPOLLIN, on_let_go, c);
+			r = sd_event_add_io(c->options.event, &c->let_go, c->retained.inotify, EPOLLIN, on_let_go, c);
 		if (r < 0)
 			log_warning("memory that senders and consumers keep when they have left cannot be watched "
 			            "(%s): their "
@@ -214,101 +214,102 @@ int control_new(struct control **control, const struct control_options *options,
 
 /* ---- rings come and go ---------------------------------------------------------------------------- */
 
-static struct attach_point *find_point(struct control *control, const struct control_ring *ring)
+static struct rx_endpoint *find_point(struct control *control, const struct control_stream *stream)
 {
-	struct attach_point *point;
+	struct rx_endpoint *endpoint;
 
-	TAILQ_FOREACH (point, &control->points, link)
-		if (point->ring == ring)
+	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
+		if (endpoint->stream == stream)
 			break;
-	return point;
+	return endpoint;
 }
 
-int control_add_ring(struct control *control, const struct control_ring *ring)
+int control_add_stream(struct control *control, const struct control_stream *stream)
 {
-	return attach_point_new(control, ring);
+	return rx_endpoint_new(control, stream);
 }
 
-void control_end_ring(struct control *control, const struct control_ring *ring, enum ibvcap_disconnect_reason reason)
+void control_end_stream(struct control *control, const struct control_stream *stream,
+                        enum ibvcap_disconnect_reason reason)
 {
-	struct attach_point *point = find_point(control, ring);
+	struct rx_endpoint *endpoint = find_point(control, stream);
 
-	if (point)
-		attach_point_end(point, reason);
+	if (endpoint)
+		rx_endpoint_end(endpoint, reason);
 }
 
-void control_remove_ring(struct control *control, const struct control_ring *ring)
+void control_remove_stream(struct control *control, const struct control_stream *stream)
 {
-	struct attach_point *point = find_point(control, ring);
+	struct rx_endpoint *endpoint = find_point(control, stream);
 
-	if (!point)
+	if (!endpoint)
 		return;
-	attach_point_hang_up(point);
-	attach_point_free(point);
+	rx_endpoint_hang_up(endpoint);
+	rx_endpoint_free(endpoint);
 }
 
 /* ---- channels and interfaces come and go ----------------------------------------------------------- */
 
-static struct transmit_point *find_transmit(struct control *control, const struct control_transmit *transmit)
+static struct tx_worker_endpoint *find_tx_worker(struct control *control, const struct control_tx_worker *worker)
 {
-	struct transmit_point *point;
+	struct tx_worker_endpoint *endpoint;
 
-	TAILQ_FOREACH (point, &control->transmits, link)
-		if (point->transmit == transmit)
+	TAILQ_FOREACH (endpoint, &control->tx_workers, link)
+		if (endpoint->worker == worker)
 			break;
-	return point;
+	return endpoint;
 }
 
-static struct channel_point *find_channel(const struct control *control, const struct control_channel *channel)
+static struct tx_endpoint *find_channel(const struct control *control, const struct control_channel *channel)
 {
-	struct channel_point *point;
+	struct tx_endpoint *endpoint;
 
-	TAILQ_FOREACH (point, &control->channels, link)
-		if (point->channel == channel)
+	TAILQ_FOREACH (endpoint, &control->tx_endpoints, link)
+		if (endpoint->channel == channel)
 			break;
-	return point;
+	return endpoint;
 }
 
-int control_add_transmit(struct control *control, const struct control_transmit *transmit)
+int control_add_tx_worker(struct control *control, const struct control_tx_worker *worker)
 {
-	return transmit_point_new(control, transmit);
+	return tx_worker_endpoint_new(control, worker);
 }
 
-void control_remove_transmit(struct control *control, const struct control_transmit *transmit)
+void control_remove_tx_worker(struct control *control, const struct control_tx_worker *worker)
 {
-	struct transmit_point *point = find_transmit(control, transmit);
+	struct tx_worker_endpoint *endpoint = find_tx_worker(control, worker);
 
-	if (point)
-		transmit_point_free(point);
+	if (endpoint)
+		tx_worker_endpoint_free(endpoint);
 }
 
 int control_add_channel(struct control *control, const struct control_channel *channel)
 {
-	return channel_point_new(find_transmit(control, channel->transmit), channel);
+	return tx_endpoint_new(find_tx_worker(control, channel->worker), channel);
 }
 
 void control_end_channel(struct control *control, const struct control_channel *channel,
                          enum ibvcap_disconnect_reason reason)
 {
-	struct channel_point *point = find_channel(control, channel);
+	struct tx_endpoint *endpoint = find_channel(control, channel);
 
-	if (point)
-		channel_point_end(point, reason);
+	if (endpoint)
+		tx_endpoint_end(endpoint, reason);
 }
 
 bool control_channel_is_empty(const struct control *control, const struct control_channel *channel)
 {
-	const struct channel_point *point = find_channel(control, channel);
+	const struct tx_endpoint *endpoint = find_channel(control, channel);
 
-	return !point || point->n_sendings == 0;
+	return !endpoint || endpoint->n_sessions == 0;
 }
 
 void control_remove_channel(struct control *control, const struct control_channel *channel)
 {
-	struct channel_point *point = find_channel(control, channel);
+	struct tx_endpoint *endpoint = find_channel(control, channel);
 
-	if (point)
-		channel_point_free(point);
+	if (endpoint)
+		tx_endpoint_free(endpoint);
 }
 
 void control_add_interface(struct control *control, struct control_interface *interface)
@@ -321,7 +322,7 @@ void control_remove_interface(struct control *control, struct control_interface 
 	TAILQ_REMOVE(&control->interfaces, interface, link);
 }
 
-void control_changed(struct control *control, int error, const char *text)
+void control_reconfigured(struct control *control, int error, const char *text)
 {
 	struct session *session = control->changing;
 
@@ -348,30 +349,30 @@ void control_stop_accepting(struct control *control)
 
 void control_free(struct control *control)
 {
-	struct attach_point *point;
-	struct transmit_point *transmit;
+	struct rx_endpoint *endpoint;
+	struct tx_worker_endpoint *worker;
 
 	if (!control)
 		return;
 	sd_event_source_disable_unref(control->listening);
 	sd_event_source_disable_unref(control->tick);
 	sd_event_source_disable_unref(control->let_go);
-	TAILQ_FOREACH (point, &control->points, link)
-		point->ended = true; /* nothing is mailed any more */
-	TAILQ_FOREACH (transmit, &control->transmits, link)
-		transmit->ended = true;
-	while (!TAILQ_EMPTY(&control->channels)) {
-		channel_point_take_all(TAILQ_FIRST(&control->channels));
-		channel_point_free(TAILQ_FIRST(&control->channels));
+	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
+		endpoint->ended = true; /* nothing is mailed any more */
+	TAILQ_FOREACH (worker, &control->tx_workers, link)
+		worker->ended = true;
+	while (!TAILQ_EMPTY(&control->tx_endpoints)) {
+		tx_endpoint_take_all(TAILQ_FIRST(&control->tx_endpoints));
+		tx_endpoint_free(TAILQ_FIRST(&control->tx_endpoints));
 	}
 	while (!LIST_EMPTY(&control->sessions))
 		session_free(LIST_FIRST(&control->sessions));
 	users_deinit(&control->users);
 	status_deinit(control);
-	while (!TAILQ_EMPTY(&control->points))
-		attach_point_free(TAILQ_FIRST(&control->points));
-	while (!TAILQ_EMPTY(&control->transmits))
-		transmit_point_free(TAILQ_FIRST(&control->transmits));
-	kept_watch_deinit(&control->kept);
+	while (!TAILQ_EMPTY(&control->rx_endpoints))
+		rx_endpoint_free(TAILQ_FIRST(&control->rx_endpoints));
+	while (!TAILQ_EMPTY(&control->tx_workers))
+		tx_worker_endpoint_free(TAILQ_FIRST(&control->tx_workers));
+	retained_watch_deinit(&control->retained);
 	free(control);
 }

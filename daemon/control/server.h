@@ -3,10 +3,10 @@
 #ifndef DAEMON_CONTROL_SERVER_H
 #define DAEMON_CONTROL_SERVER_H
 
-#include "daemon/control/attach.h"
-#include "daemon/control/channel_point.h"
+#include "daemon/control/rx_endpoint.h"
+#include "daemon/control/tx_endpoint.h"
 #include "daemon/control/control.h"
-#include "daemon/control/kept.h"
+#include "daemon/control/retained_memory.h"
 #include "daemon/control/session.h"
 #include "daemon/control/status.h"
 #include "daemon/control/users.h"
@@ -15,18 +15,18 @@
 
 struct control {
 	struct control_options options;
-	TAILQ_HEAD(, attach_point) points;      /* one a ring */
-	TAILQ_HEAD(, transmit_point) transmits; /* one a transmit worker */
-	TAILQ_HEAD(, channel_point) channels;
+	TAILQ_HEAD(, rx_endpoint) rx_endpoints;      /* one a ring */
+	TAILQ_HEAD(, tx_worker_endpoint) tx_workers; /* one a transmit worker */
+	TAILQ_HEAD(, tx_endpoint) tx_endpoints;
 	TAILQ_HEAD(, control_interface) interfaces;
 	struct status_refresh refresh;
 	LIST_HEAD(, session) sessions;
 	uint32_t n_sessions;
 	struct session *changing; /* asked for the change that is on its way; NULL: nobody here, or it hung up */
 	struct users users;
-	struct kept_watch kept; /* of those that have left */
-	uint64_t n_refused;     /* clients beyond max_clients, or their user's limits */
-	uint64_t n_malformed;   /* malformed or too many messages */
+	struct retained_watch retained; /* of those that have left */
+	uint64_t n_refused;             /* clients beyond max_clients, or their user's limits */
+	uint64_t n_malformed;           /* malformed or too many messages */
 	sd_event_source *listening;
 	sd_event_source *tick;
 	sd_event_source *let_go;

@@ -126,7 +126,7 @@ int session_send_changed(struct session *session, int error, const char *text)
 	return session_send(session, &done.header, NULL, 0);
 }
 
-/* Answered at once where it is refused, else by control_changed(). */
+/* Answered at once where it is refused, else by control_reconfigured(). */
 static int change_request(struct session *session, const struct wire_change *change)
 {
 	const struct control_options *options = &session->control->options;
@@ -138,7 +138,7 @@ static int change_request(struct session *session, const struct wire_change *cha
 			session, -EACCES,
 			"the configuration is not for user %u to change: only for root and the daemon's user",
 			(unsigned)session->peer.uid);
-	r = options->change(options->context, change, &failure);
+	r = options->reconfigure(options->context, change, &failure);
 	if (r < 0)
 		return session_send_changed(session, r, failure.text);
 	session->control->changing = session;
@@ -150,11 +150,11 @@ int session_handle(struct session *session, const union wire_message *message)
 	pause_reading(session);
 	switch (message->header.type) {
 	case WIRE_ATTACH:
-		return attach_request(session, &message->attach);
+		return rx_endpoint_attach(session, &message->attach);
 	case WIRE_OPEN_CHANNEL:
-		return channel_open_request(session, &message->open_channel);
+		return tx_endpoint_open(session, &message->open_channel);
 	case WIRE_MAPPED:
-		return channel_mapped_request(session);
+		return tx_endpoint_mapped(session);
 	case WIRE_STATUS:
 		return status_request(session);
 	case WIRE_CHANGE:
@@ -243,26 +243,25 @@ static void hang_up_by_rights(struct session *session, const char *kind, const c
 /* What it maps stays mapped until its ring ends; nobody can take that back. */
 void session_hang_up_unentitled(struct session *session)
 {
-	const struct attach_point *point = session->attachment ? session->attachment->point : session->tapped;
+	const struct rx_endpoint *endpoint = session->rx ? session->rx->endpoint : session->tapped;
 	const char *what = "receive it";
 
-	if (session->sending) {
-		const struct config_channel *channel = session->sending->point->channel->config;
+	if (session->tx) {
+		const struct config_channel *channel = session->tx->endpoint->channel->config;
 
 		if (rights_to_send(channel, &session->peer, geteuid()) != RIGHTS_GRANTED)
 			hang_up_by_rights(session, "channel", channel->name, "send on it");
 		return;
 	}
-	if (!point)
+	if (!endpoint)
 		return;
-	if (rights_to_receive(point->ring->config, &session->peer, geteuid()) == RIGHTS_GRANTED) {
+	if (rights_to_receive(endpoint->stream->config, &session->peer, geteuid()) == RIGHTS_GRANTED) {
 		what = "be lossless";
-		if (!session->attachment ||
-		    consumer_load_policy(session->attachment->consumer.state) != IBVCAP_POLICY_LOSSLESS ||
-		    rights_to_be_lossless(point->ring->config, &session->peer))
+		if (!session->rx || consumer_load_policy(session->rx->consumer.state) != IBVCAP_POLICY_LOSSLESS ||
+		    rights_to_be_lossless(endpoint->stream->config, &session->peer))
 			return;
 	}
-	hang_up_by_rights(session, "stream", point->ring->config->name, what);
+	hang_up_by_rights(session, "stream", endpoint->stream->config->name, what);
 }
 
 void session_hang_up_idle(struct session *session, uint64_t now_us)
@@ -271,7 +270,7 @@ void session_hang_up_idle(struct session *session, uint64_t now_us)
 	bool waits = session->wants_status || session->in_refresh || session->reply.bytes ||
 	             session->control->changing == session;
 
-	if (session->attachment || session->tapped || session->sending || waits ||
+	if (session->rx || session->tapped || session->tx || waits ||
 	    now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
 		return;
 	session_send_error(session, -ETIMEDOUT, "neither attached nor asked anything for %u s (idle_timeout_s)",
@@ -353,10 +352,10 @@ void session_free(struct session *session)
 		session->control->changing = NULL;
 	readers_leave(session->control->options.readers, session->reader, session->ending);
 	users_leave(session->user);
-	if (session->attachment)
-		attach_hang_up(session->attachment);
-	if (session->sending)
-		sending_hang_up(session->sending);
+	if (session->rx)
+		rx_session_hang_up(session->rx);
+	if (session->tx)
+		tx_session_hang_up(session->tx);
 	sd_event_source_disable_unref(session->io);
 	sd_event_source_disable_unref(session->death);
 	sd_event_source_disable_unref(session->overdue);

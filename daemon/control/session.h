@@ -17,10 +17,10 @@
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
-struct attach_point;
-struct attachment;
+struct rx_endpoint;
+struct rx_session;
 struct control;
-struct sending;
+struct tx_session;
 
 struct session {
 	LIST_ENTRY(session) link;
@@ -32,13 +32,13 @@ struct session {
 	sd_event_source *io;
 	sd_event_source *death;
 	sd_event_source *overdue; /* armed while a reply waits for the client to read */
-	struct attachment *attachment;
+	struct rx_session *rx;
 	enum ibvcap_disconnect_reason
-		reason;          /* to put its consumer or sender out; IBVCAP_REASON_NONE: the ordinary ones */
-	uint32_t reader;         /* its place among those who were given a ring; 0: none */
-	enum reader_end ending;  /* how it came, if not by us, that it ends */
-	struct sending *sending; /* NULL: it has no channel open */
-	const struct attach_point *tapped; /* NULL: none; it has no attachment then */
+		reason;                   /* to put its consumer or sender out; IBVCAP_REASON_NONE: the ordinary ones */
+	uint32_t reader;                  /* its place among those who were given a ring; 0: none */
+	enum reader_end ending;           /* how it came, if not by us, that it ends */
+	struct tx_session *tx;            /* NULL: it has no channel open */
+	const struct rx_endpoint *tapped; /* NULL: none; it has no attachment then */
 	struct reply reply;
 	bool wants_status; /* asked, and its refresh is not begun */
 	bool in_refresh;   /* asked, and waits for the refresh that is at work */

@@ -36,57 +36,57 @@ static int append_daemon(struct reply *reply)
  * The sum's terms first, the flow counter last: everything in the terms was counted as matched before,
  * so what is left over, in_flight, is never negative.
  */
-static void count_ring(const struct control_ring *ring, uint64_t *counters)
+static void count_ring(const struct control_stream *stream, uint64_t *counters)
 {
-	const struct ibvcap_ring *shared = ring->ring->ring;
-	uint64_t *stream = counters + IBVCAP_CTR_N;
+	const struct ibvcap_ring *shared = stream->ring->ring;
+	uint64_t *added = counters + IBVCAP_CTR_N;
 	uint64_t matched, rows, accounted;
 
 	for (unsigned i = 0; i < IBVCAP_CTR_N; i++)
 		counters[i] = counter_get(&shared->counters[i]);
-	if (ring->read_matched(ring->context, &matched) == 0)
+	if (stream->read_matched(stream->context, &matched) == 0)
 		counters[IBVCAP_CTR_MATCHED] = matched;
 	rows = counters[IBVCAP_CTR_PUBLISHED] + counters[IBVCAP_CTR_ERRORED];
 	accounted = rows + counters[IBVCAP_CTR_NO_BUFFER];
 	matched = counters[IBVCAP_CTR_MATCHED];
-	stream[STREAM_CTR_IN_FLIGHT] = matched > accounted ? matched - accounted : 0;
-	stream[STREAM_CTR_HEAD] = rows;
+	added[STREAM_CTR_IN_FLIGHT] = matched > accounted ? matched - accounted : 0;
+	added[STREAM_CTR_HEAD] = rows;
 }
 
-static void append_loss(struct wire_stream *message, struct attach_point *point)
+static void append_loss(struct wire_stream *message, struct rx_endpoint *endpoint)
 {
-	const struct loss *loss = loss_find_last(&point->loss, point->ring->ring->ring, time_utc_ns());
+	const struct loss *loss = loss_find_last(&endpoint->loss, endpoint->stream->ring->ring, time_utc_ns());
 
 	message->loss_packets = loss->packets;
 	message->loss_from_ns = loss->from_ns;
 	message->loss_to_ns = loss->to_ns;
 }
 
-static int append_stream(struct reply *reply, struct attach_point *point)
+static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 {
-	const struct control_ring *ring = point->ring;
-	const struct ibvcap_ring *shared = ring->ring->ring;
+	const struct control_stream *stream = endpoint->stream;
+	const struct ibvcap_ring *shared = stream->ring->ring;
 	struct wire_stream message = {
 		.epoch = shared->segment.epoch,
-		.queue = ring->queue,
+		.queue = stream->queue,
 		.slot_bytes = shared->slot_bytes,
 		.slots_per_block = shared->slots_per_block,
 		.n_blocks = shared->n_blocks,
 		.history_blocks = shared->history_blocks,
-		.receive_queue_slots = ring->config->receive_queue_slots,
+		.receive_queue_slots = stream->config->receive_queue_slots,
 		.page_bytes = shared->page_bytes,
 		.n_counters = IBVCAP_CTR_N + STREAM_CTR_N,
 	};
 
 	wire_init(&message.header, WIRE_STREAM, sizeof(message));
 	message.clock_source = ring_load_clock(shared, &message.clock_error_ns);
-	status_copy_text(message.name, sizeof(message.name), ring->config->name);
-	status_copy_text(message.interface, sizeof(message.interface), ring->config->interface);
-	status_copy_text(message.device, sizeof(message.device), ring->device);
-	status_copy_text(message.backend, sizeof(message.backend), ring->backend);
-	status_copy_text(message.state, sizeof(message.state), ring->state);
-	count_ring(ring, message.counters);
-	append_loss(&message, point);
+	status_copy_text(message.name, sizeof(message.name), stream->config->name);
+	status_copy_text(message.interface, sizeof(message.interface), stream->config->interface);
+	status_copy_text(message.device, sizeof(message.device), stream->device);
+	status_copy_text(message.backend, sizeof(message.backend), stream->backend);
+	status_copy_text(message.state, sizeof(message.state), stream->state);
+	count_ring(stream, message.counters);
+	append_loss(&message, endpoint);
 	return reply_append(reply, &message.header);
 }
 
@@ -115,23 +115,23 @@ static uint64_t count_leases(const struct ring_consumer *consumer)
 }
 
 /* The page is read once, before head: a truthful consumer's counts are not past it then. */
-static int append_consumer(struct reply *reply, const struct attachment *attachment)
+static int append_consumer(struct reply *reply, const struct rx_session *rx)
 {
-	const struct control_ring *ring = attachment->point->ring;
-	const struct ring_consumer *consumer = &attachment->consumer;
+	const struct control_stream *stream = rx->endpoint->stream;
+	const struct ring_consumer *consumer = &rx->consumer;
 	struct wire_consumer message = {
-		.queue = ring->queue,
+		.queue = stream->queue,
 		.policy = consumer_load_policy(consumer->state),
-		.pid = attachment->pid,
-		.uid = attachment->uid,
+		.pid = rx->pid,
+		.uid = rx->uid,
 		.n_counters = CONSUMER_CTR_N,
 	};
 	uint64_t delivered = daemon_load_delivered(consumer->page);
 	uint64_t skipped = daemon_load_skipped(consumer->page);
-	uint64_t published = consumer_load_head(ring->ring->ring) - consumer->attach_sequence;
+	uint64_t published = consumer_load_head(stream->ring->ring) - consumer->attach_sequence;
 
 	wire_init(&message.header, WIRE_CONSUMER, sizeof(message));
-	status_copy_text(message.stream, sizeof(message.stream), ring->config->name);
+	status_copy_text(message.stream, sizeof(message.stream), stream->config->name);
 	status_count_consumer(published, delivered, skipped, message.counters);
 	message.counters[CONSUMER_CTR_LEASED_BLOCKS] = count_leases(consumer);
 	return reply_append(reply, &message.header);
@@ -151,14 +151,14 @@ static int append_interface(struct reply *reply, const struct control_interface 
 
 /* ---- all of them --------------------------------------------------------------------------------- */
 
-static int append_consumers(struct reply *reply, const struct attach_point *point)
+static int append_consumers(struct reply *reply, const struct rx_endpoint *endpoint)
 {
-	const struct attachment *attachment;
+	const struct rx_session *rx;
 	int r = 0;
 
-	LIST_FOREACH (attachment, &point->attachments, link)
-		if (r == 0 && attachment->served)
-			r = append_consumer(reply, attachment);
+	LIST_FOREACH (rx, &endpoint->sessions, link)
+		if (r == 0 && rx->served)
+			r = append_consumer(reply, rx);
 	return r;
 }
 
@@ -166,18 +166,18 @@ static int append_consumers(struct reply *reply, const struct attach_point *poin
 static int build(const struct control *control, struct reply *reply)
 {
 	const struct control_interface *interface;
-	const struct channel_point *channel;
-	struct attach_point *point;
+	const struct tx_endpoint *channel;
+	struct rx_endpoint *endpoint;
 	struct wire_header end;
 	int r = append_daemon(reply);
 
-	TAILQ_FOREACH (point, &control->points, link) {
+	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
 		if (r == 0)
-			r = append_stream(reply, point);
+			r = append_stream(reply, endpoint);
 		if (r == 0)
-			r = append_consumers(reply, point);
+			r = append_consumers(reply, endpoint);
 	}
-	TAILQ_FOREACH (channel, &control->channels, link)
+	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		if (r == 0)
 			r = status_append_channel(reply, channel);
 	TAILQ_FOREACH (interface, &control->interfaces, link)
@@ -189,13 +189,13 @@ static int build(const struct control *control, struct reply *reply)
 
 /* ---- what of it a client may see ------------------------------------------------------------------- */
 
-static bool may_see_point(const struct session *session, const struct attach_point *point)
+static bool may_see_point(const struct session *session, const struct rx_endpoint *endpoint)
 {
 	return rights_to_see_all(&session->peer, geteuid(), getegid()) ||
-	       rights_to_receive(point->ring->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
+	       rights_to_receive(endpoint->stream->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
 }
 
-static bool may_see_channel(const struct session *session, const struct channel_point *channel)
+static bool may_see_channel(const struct session *session, const struct tx_endpoint *channel)
 {
 	return rights_to_see_all(&session->peer, geteuid(), getegid()) ||
 	       rights_to_send(channel->channel->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
@@ -204,16 +204,16 @@ static bool may_see_channel(const struct session *session, const struct channel_
 /* Its port's counters tell of all streams and channels on it: seen by who may receive or send one. */
 static bool may_see_interface(const struct session *session, const char *name)
 {
-	const struct channel_point *channel;
-	const struct attach_point *point;
+	const struct tx_endpoint *channel;
+	const struct rx_endpoint *endpoint;
 
 	if (rights_to_see_all(&session->peer, geteuid(), getegid()))
 		return true;
-	TAILQ_FOREACH (channel, &session->control->channels, link)
+	TAILQ_FOREACH (channel, &session->control->tx_endpoints, link)
 		if (strcmp(channel->channel->config->interface, name) == 0 && may_see_channel(session, channel))
 			return true;
-	TAILQ_FOREACH (point, &session->control->points, link)
-		if (strcmp(point->ring->config->interface, name) == 0 && may_see_point(session, point))
+	TAILQ_FOREACH (endpoint, &session->control->rx_endpoints, link)
+		if (strcmp(endpoint->stream->config->interface, name) == 0 && may_see_point(session, endpoint))
 			return true;
 	return false;
 }
@@ -224,8 +224,8 @@ static bool may_see_interface(const struct session *session, const char *name)
  */
 static int send_seen(struct session *session, const struct reply *reply)
 {
-	const struct attach_point *point = TAILQ_FIRST(&session->control->points);
-	const struct channel_point *channel = TAILQ_FIRST(&session->control->channels);
+	const struct rx_endpoint *endpoint = TAILQ_FIRST(&session->control->rx_endpoints);
+	const struct tx_endpoint *channel = TAILQ_FIRST(&session->control->tx_endpoints);
 	struct reply seen = {0};
 	bool may_see = true;
 	int r = 0;
@@ -237,8 +237,8 @@ static int send_seen(struct session *session, const struct reply *reply)
 		memcpy(&message, reply->bytes + at, message.header.bytes);
 		at += message.header.bytes;
 		if (message.header.type == WIRE_STREAM) {
-			may_see = may_see_point(session, point);
-			point = TAILQ_NEXT(point, link);
+			may_see = may_see_point(session, endpoint);
+			endpoint = TAILQ_NEXT(endpoint, link);
 		} else if (message.header.type == WIRE_CHANNEL) {
 			may_see = may_see_channel(session, channel);
 			channel = TAILQ_NEXT(channel, link);
@@ -276,9 +276,9 @@ static void answer_all(struct control *control)
 /* ---- the refresh --------------------------------------------------------------------------------- */
 
 /* Has the worker accounted for everything that the reading counted? */
-static bool is_struck(const struct control_ring *ring, uint64_t mailed)
+static bool is_struck(const struct control_stream *stream, uint64_t mailed)
 {
-	const _Atomic uint64_t *counters = ring->ring->ring->counters;
+	const _Atomic uint64_t *counters = stream->ring->ring->counters;
 
 	return counter_get(&counters[IBVCAP_CTR_MATCHED]) >= mailed &&
 	       counter_get(&counters[IBVCAP_CTR_PUBLISHED]) + counter_get(&counters[IBVCAP_CTR_ERRORED]) +
@@ -286,22 +286,22 @@ static bool is_struck(const struct control_ring *ring, uint64_t mailed)
 	               mailed;
 }
 
-static bool is_ring_fresh(struct attach_point *point)
+static bool is_ring_fresh(struct rx_endpoint *endpoint)
 {
-	if (point->ended)
+	if (endpoint->ended)
 		return true;
-	if (!point->is_mailed)
-		point->is_mailed = control_mail_matched(point->ring, &point->matched_mailed) != -EAGAIN;
-	return point->is_mailed && is_struck(point->ring, point->matched_mailed);
+	if (!endpoint->is_mailed)
+		endpoint->is_mailed = control_mail_matched(endpoint->stream, &endpoint->matched_mailed) != -EAGAIN;
+	return endpoint->is_mailed && is_struck(endpoint->stream, endpoint->matched_mailed);
 }
 
 static bool is_fresh(struct control *control)
 {
-	struct attach_point *point;
+	struct rx_endpoint *endpoint;
 	bool fresh = true;
 
-	TAILQ_FOREACH (point, &control->points, link)
-		fresh &= is_ring_fresh(point);
+	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
+		fresh &= is_ring_fresh(endpoint);
 	return fresh;
 }
 
@@ -309,7 +309,7 @@ static bool is_fresh(struct control *control)
 static void begin(struct control *control)
 {
 	struct status_refresh *refresh = &control->refresh;
-	struct attach_point *point;
+	struct rx_endpoint *endpoint;
 	struct session *session;
 
 	LIST_FOREACH (session, &control->sessions, link) {
@@ -321,9 +321,9 @@ static void begin(struct control *control)
 	}
 	if (!refresh->active)
 		return;
-	TAILQ_FOREACH (point, &control->points, link) {
-		point->is_mailed = false;
-		point->matched_mailed = 0;
+	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
+		endpoint->is_mailed = false;
+		endpoint->matched_mailed = 0;
 	}
 	refresh->deadline_us = control_now_us(control) + REFRESH_TIMEOUT_US;
 	is_fresh(control);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
-struct channel_point;
+struct tx_endpoint;
 struct control;
 struct reply;
 struct session;
@@ -30,7 +30,7 @@ int status_init(struct control *control);
 void status_deinit(struct control *control);
 
 /** Inside of the room: status_channel.c. A channel, followed by its senders. -ENOMEM. */
-int status_append_channel(struct reply *reply, const struct channel_point *point);
+int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoint);
 void status_copy_text(char *to, size_t bytes, const char *from);
 
 /** A client asks; it is answered when the refresh is through. 0, or -errno: hang up. */

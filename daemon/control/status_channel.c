@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Channels and senders in a status. */
-#include "daemon/control/channel_point.h"
+#include "daemon/control/tx_endpoint.h"
 #include "daemon/control/session.h"
 #include "daemon/control/status.h"
 #include "lib/ibvcap/ring.h"
@@ -16,20 +16,19 @@ static uint64_t count(const _Atomic uint64_t *from, uint32_t n, uint64_t *counte
 	       counters[IBVCAP_TX_CTR_FLUSHED] - counters[IBVCAP_TX_CTR_LATE_DROPPED];
 }
 
-static int append_sender(struct reply *reply, const struct sending *sending)
+static int append_sender(struct reply *reply, const struct tx_session *tx)
 {
-	struct wire_sender message = {.pid = sending->pid, .uid = sending->uid, .n_counters = SENDER_CTR_N};
+	struct wire_sender message = {.pid = tx->pid, .uid = tx->uid, .n_counters = SENDER_CTR_N};
 
 	wire_init(&message.header, WIRE_SENDER, sizeof(message));
-	status_copy_text(message.channel, sizeof(message.channel), sending->point->channel->config->name);
-	message.counters[SENDER_CTR_PENDING] =
-		count(sending->sender.state->counters, SENDER_CTR_PENDING, message.counters);
+	status_copy_text(message.channel, sizeof(message.channel), tx->endpoint->channel->config->name);
+	message.counters[SENDER_CTR_PENDING] = count(tx->sender.state->counters, SENDER_CTR_PENDING, message.counters);
 	return reply_append(reply, &message.header);
 }
 
-static int append_channel(struct reply *reply, const struct channel_point *point)
+static int append_channel(struct reply *reply, const struct tx_endpoint *endpoint)
 {
-	const struct control_channel *channel = point->channel;
+	const struct control_channel *channel = endpoint->channel;
 	const struct config_channel *config = channel->config;
 	struct wire_channel message = {
 		.epoch = channel->epoch,
@@ -53,17 +52,17 @@ static int append_channel(struct reply *reply, const struct channel_point *point
 	status_copy_text(message.backend, sizeof(message.backend), channel->backend);
 	status_copy_text(message.state, sizeof(message.state), channel->state);
 	added[CHANNEL_CTR_PENDING] = count(channel->counters, IBVCAP_TX_CTR_N, message.counters);
-	added[CHANNEL_CTR_SENDERS] = point->n_sendings;
+	added[CHANNEL_CTR_SENDERS] = endpoint->n_sessions;
 	return reply_append(reply, &message.header);
 }
 
-int status_append_channel(struct reply *reply, const struct channel_point *point)
+int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoint)
 {
-	const struct sending *sending;
-	int r = append_channel(reply, point);
+	const struct tx_session *tx;
+	int r = append_channel(reply, endpoint);
 
-	LIST_FOREACH (sending, &point->sendings, link)
-		if (r == 0 && sending->served)
-			r = append_sender(reply, sending);
+	LIST_FOREACH (tx, &endpoint->sessions, link)
+		if (r == 0 && tx->served)
+			r = append_sender(reply, tx);
 	return r;
 }

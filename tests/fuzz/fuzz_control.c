@@ -53,8 +53,8 @@ static struct rx_worker *worker;
 static sd_event *event;
 static struct tx_worker *transmit;
 static struct tx_queue *channel;
-static struct control_ring control_ring;
-static struct control_transmit control_transmit;
+static struct control_stream control_stream;
+static struct control_tx_worker control_tx_worker;
 static struct control_channel control_channel;
 static unsigned n_registered;
 static bool is_added; /* its worker has said so */
@@ -70,7 +70,7 @@ static int read_matched(void *context, uint64_t *packets)
 	return scripted_backend_ops.read_matched(context, packets);
 }
 
-static void worker_ended(void *context, const struct control_ring *which, int error)
+static void worker_ended(void *context, const struct control_stream *which, int error)
 {
 	(void)context;
 	(void)which;
@@ -164,11 +164,11 @@ static void said(void *context, const struct mail *mail)
 static void make_transmit(void)
 {
 	must(tx_worker_new(&transmit, &(struct tx_worker_options){.name = "o", .cpu = -1}));
-	control_transmit = (struct control_transmit){.inbox = tx_worker_inbox(transmit),
-	                                             .outbox = tx_worker_outbox(transmit),
-	                                             .doorbell = tx_worker_doorbell(transmit),
-	                                             .said = said};
-	must(control_add_transmit(control, &control_transmit));
+	control_tx_worker = (struct control_tx_worker){.inbox = tx_worker_inbox(transmit),
+	                                               .outbox = tx_worker_outbox(transmit),
+	                                               .doorbell = tx_worker_doorbell(transmit),
+	                                               .said = said};
+	must(control_add_tx_worker(control, &control_tx_worker));
 }
 
 static void make_channel(void)
@@ -186,7 +186,7 @@ static void make_channel(void)
 	must(mailbox_send(tx_worker_inbox(transmit), &mail));
 	control_channel = (struct control_channel){
 		.config = &out,
-		.transmit = &control_transmit,
+		.worker = &control_tx_worker,
 		.channel = channel,
 		.counters = channel->counters,
 		.epoch = 1,
@@ -204,7 +204,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 	(void)argc;
 	(void)argv;
-	control_ring = (struct control_ring){
+	control_stream = (struct control_stream){
 		.config = &stream,
 		.ring = &ring,
 		.inbox = rx_worker_inbox(worker),
@@ -221,10 +221,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	                                        .event = event,
 	                                        .listener = &listener,
 	                                        .worker_ended = worker_ended,
-	                                        .change = change};
+	                                        .reconfigure = change};
 
 	must(control_new(&control, &options, NULL));
-	must(control_add_ring(control, &control_ring));
+	must(control_add_stream(control, &control_stream));
 	make_transmit();
 	make_channel();
 	return 0;

@@ -42,7 +42,7 @@ static struct tx_worker *transmit;
 static bool worker_rests;
 static sd_event *event;
 static struct listener listener;
-static struct control_transmit control_transmit;
+static struct control_tx_worker control_tx_worker;
 static struct control_channel control_channel;
 static struct control *control;
 static struct mail last_said;
@@ -116,7 +116,7 @@ static void make_control(void)
 {
 	const struct control_options options = {.config = &config, .event = event, .listener = &listener};
 
-	control_transmit = (struct control_transmit){
+	control_tx_worker = (struct control_tx_worker){
 		.inbox = tx_worker_inbox(transmit),
 		.outbox = tx_worker_outbox(transmit),
 		.doorbell = tx_worker_doorbell(transmit),
@@ -124,7 +124,7 @@ static void make_control(void)
 	};
 	control_channel = (struct control_channel){
 		.config = &out,
-		.transmit = &control_transmit,
+		.worker = &control_tx_worker,
 		.channel = channel,
 		.counters = channel->counters,
 		.epoch = EPOCH,
@@ -136,7 +136,7 @@ static void make_control(void)
 		.emptied = emptied,
 	};
 	cr_assert(eq(int, control_new(&control, &options, NULL), 0));
-	cr_assert(eq(int, control_add_transmit(control, &control_transmit), 0));
+	cr_assert(eq(int, control_add_tx_worker(control, &control_tx_worker), 0));
 	cr_assert(eq(int, control_add_channel(control, &control_channel), 0));
 }
 
@@ -469,9 +469,9 @@ Test(channels, who_leaves_before_the_worker_answers_is_taken_back)
 
 	worker_rests = true;
 	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
-	mailbox_clear(control_transmit.inbox);
+	mailbox_clear(control_tx_worker.inbox);
 	say(tx->control, WIRE_MAPPED);
-	TURN_UNTIL(is_readable(mailbox_fd(control_transmit.inbox)));
+	TURN_UNTIL(is_readable(mailbox_fd(control_tx_worker.inbox)));
 	ibvcap_close(tx);
 	turn_for(20);
 	cr_expect(eq(u32, n_registered, 1), "the worker may have it");

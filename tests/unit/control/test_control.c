@@ -43,7 +43,7 @@ static bool worker_rests; /* it takes no turn */
 static sd_event *event;
 static struct listener listener;
 static struct readers readers;
-static struct control_ring control_ring;
+static struct control_stream control_stream;
 static struct control_interface port;
 static struct control *control;
 
@@ -61,7 +61,7 @@ static int read_port(void *context, uint64_t counters[INTERFACE_CTR_N])
 	return 0;
 }
 
-static void worker_ended(void *context, const struct control_ring *which, int error)
+static void worker_ended(void *context, const struct control_stream *which, int error)
 {
 	(void)context;
 	(void)which;
@@ -126,7 +126,7 @@ static void make_control(void)
 		.worker_ended = worker_ended,
 	};
 
-	control_ring = (struct control_ring){
+	control_stream = (struct control_stream){
 		.config = &stream,
 		.ring = &ring,
 		.inbox = rx_worker_inbox(worker),
@@ -139,7 +139,7 @@ static void make_control(void)
 	};
 	port = (struct control_interface){.name = "eth7", .device = "scripted0", .read = read_port, .context = queue};
 	cr_assert(eq(int, control_new(&control, &options, NULL), 0));
-	cr_assert(eq(int, control_add_ring(control, &control_ring), 0));
+	cr_assert(eq(int, control_add_stream(control, &control_stream), 0));
 	control_add_interface(control, &port);
 }
 
@@ -980,7 +980,7 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 	const uid_t users[] = {4711};
 	struct config_stream other = stream;
 	struct wire_attach message = attach_message();
-	struct control_ring next = control_ring;
+	struct control_stream next = control_stream;
 	struct rx_ring other_ring;
 	int client = connect_client(), other_user;
 
@@ -992,9 +992,9 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 	next.ring = &other_ring;
 	next.config = &other;
 	cr_assert(eq(int, attach(client, &message, NULL), 0));
-	control_end_ring(control, &control_ring, IBVCAP_REASON_STREAM_REMOVED);
-	control_ring.state = "ending";
-	cr_assert(eq(int, control_add_ring(control, &next), 0));
+	control_end_stream(control, &control_stream, IBVCAP_REASON_STREAM_REMOVED);
+	control_stream.state = "ending";
+	cr_assert(eq(int, control_add_stream(control, &next), 0));
 	stream.users = users;
 	stream.n_users = 1;
 	cr_expect(eq(int, what_is_seen(other_user), 16));
@@ -1004,7 +1004,7 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 	cr_expect(eq(int, what_is_seen(other_user), 1 + 256));
 	other.n_users = 0;
 	cr_expect(eq(int, what_is_seen(other_user), 1 + 16 + 256));
-	control_remove_ring(control, &next);
+	control_remove_stream(control, &next);
 	mailbox_free(next.inbox);
 	mailbox_free(next.outbox);
 	rx_ring_deinit(&other_ring);

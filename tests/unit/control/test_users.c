@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/control/attach.h"
+#include "daemon/control/rx_endpoint.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/users.h"
 
@@ -53,22 +53,22 @@ Test(quota, one_users_consumers_and_leases_are_added_up_and_roots_are_not)
 {
 	const struct config_stream stream = {
 		.name = "s", .file = "test.conf", .max_consumers_per_user = 2, .max_lease_blocks_per_user = 6};
-	struct control_ring ring = {.config = &stream};
-	struct attach_point point = {.ring = &ring};
-	struct attachment attachments[3] = {{.uid = 1000}, {.uid = 1001}, {.uid = 1000}};
+	struct control_stream ring = {.config = &stream};
+	struct rx_endpoint endpoint = {.stream = &ring};
+	struct rx_session sessions[3] = {{.uid = 1000}, {.uid = 1001}, {.uid = 1000}};
 	const struct peer anna = {.uid = 1000}, bert = {.uid = 1001}, root = {.uid = 0};
 	char text[256] = "";
 
 	for (int i = 0; i < 3; i++)
-		attachments[i].consumer.lease_blocks = 4;
-	LIST_INSERT_HEAD(&point.attachments, &attachments[0], link);
-	LIST_INSERT_HEAD(&point.attachments, &attachments[1], link);
-	cr_expect(not(quota_forbids(&point, &anna, 2, text, sizeof(text))));
-	cr_expect(quota_forbids(&point, &anna, 3, text, sizeof(text)));
+		sessions[i].consumer.lease_blocks = 4;
+	LIST_INSERT_HEAD(&endpoint.sessions, &sessions[0], link);
+	LIST_INSERT_HEAD(&endpoint.sessions, &sessions[1], link);
+	cr_expect(not(quota_forbids(&endpoint, &anna, 2, text, sizeof(text))));
+	cr_expect(quota_forbids(&endpoint, &anna, 3, text, sizeof(text)));
 	cr_expect(strstr(text, "max_lease_blocks_per_user is 6") && strstr(text, "test.conf"), "%s", text);
-	LIST_INSERT_HEAD(&point.attachments, &attachments[2], link);
-	cr_expect(quota_forbids(&point, &anna, 1, text, sizeof(text)));
+	LIST_INSERT_HEAD(&endpoint.sessions, &sessions[2], link);
+	cr_expect(quota_forbids(&endpoint, &anna, 1, text, sizeof(text)));
 	cr_expect(strstr(text, "max_consumers_per_user is 2") && strstr(text, "test.conf"), "%s", text);
-	cr_expect(not(quota_forbids(&point, &bert, 2, text, sizeof(text))));
-	cr_expect(not(quota_forbids(&point, &root, 64, text, sizeof(text))));
+	cr_expect(not(quota_forbids(&endpoint, &bert, 2, text, sizeof(text))));
+	cr_expect(not(quota_forbids(&endpoint, &root, 64, text, sizeof(text))));
 }

@@ -3,8 +3,8 @@
  * One sender that a client has: its memory, a socket for kicks and wake-ups, and whose it is at present. Control thread
  * only.
  *
- *   sending_new → [make] → WIRE_OPENED → (WIRE_MAPPED) → sending_lend → [seal] → (MAIL_SENDER_ADDED) → WIRE_READY …
- *   → sending_hang_up → (MAIL_SENDER_REMOVED) → sending_free → [break] → (its client keeps the memory no more)
+ *   tx_session_new → [make] → WIRE_OPENED → (WIRE_MAPPED) → tx_session_lend → [seal] → (MAIL_SENDER_ADDED) → WIRE_READY …
+ *   → tx_session_hang_up → (MAIL_SENDER_REMOVED) → tx_session_free → [break] → (its client keeps the memory no more)
  *
  * What is in brackets takes its time, and is the preparer's; who hangs up meanwhile is freed after that.
  */
@@ -12,7 +12,7 @@
 #define DAEMON_CONTROL_SENDING_H
 
 #include "daemon/base/failure.h"
-#include "daemon/control/kept.h"
+#include "daemon/control/retained_memory.h"
 #include "daemon/control/preparer.h"
 #include "daemon/ring/sender.h"
 
@@ -21,24 +21,24 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-struct channel_point;
+struct tx_endpoint;
 struct session;
 
-#define SENDING_CHANNEL_ENDS "channel '%s': it ends"
+#define TX_SESSION_CHANNEL_ENDS "channel '%s': it ends"
 
 /* What its job is at present; the sender is not to be touched meanwhile. */
-enum sending_job {
-	SENDING_NO_JOB,
-	SENDING_MAKE,  /* its memory */
-	SENDING_SEAL,  /* it, and let the device read it */
-	SENDING_BREAK, /* give it all back */
-	SENDING_KEPT,  /* none: there is nothing left of it but what its client keeps */
+enum tx_session_job {
+	TX_SESSION_NO_JOB,
+	TX_SESSION_MAKE,     /* its memory */
+	TX_SESSION_SEAL,     /* it, and let the device read it */
+	TX_SESSION_BREAK,    /* give it all back */
+	TX_SESSION_RETAINED, /* none: there is nothing left of it but what its client keeps */
 };
 
-struct sending {
-	LIST_ENTRY(sending) link;
+struct tx_session {
+	LIST_ENTRY(tx_session) link;
 	struct sender sender;
-	struct channel_point *point;
+	struct tx_endpoint *endpoint;
 	struct session *session; /* NULL: hung up, and on its way out */
 	pid_t pid;
 	uid_t uid;
@@ -49,9 +49,9 @@ struct sending {
 	bool served;        /* the worker has taken it, and the client was told so */
 	bool awaits_answer; /* MAIL_SENDER_ADDED is to come */
 	bool remove_mailed; /* MAIL_SENDER_REMOVED is to come */
-	struct kept kept;
+	struct retained_memory retained;
 
-	enum sending_job doing;
+	enum tx_session_job doing;
 	struct job job;
 	/* The job's, and what it needs of a configuration that may be gone by then. */
 	char channel[IBVCAP_CHANNEL_NAME_MAX];
@@ -61,24 +61,24 @@ struct sending {
 };
 
 /** In the point's list; the memory is made, and the client is told. 0 or -ENOMEM. */
-int sending_new(struct session *session, struct channel_point *point);
+int tx_session_new(struct session *session, struct tx_endpoint *endpoint);
 
 /** The client has mapped it: it is sealed, registered and mailed to the worker, or the client told why not. */
-void sending_lend(struct sending *sending);
+void tx_session_lend(struct tx_session *tx);
 
 /** Neither worker nor device has it, or will: it is gone as soon as may be, a kept one if its client has let go. */
-void sending_free(struct sending *sending);
+void tx_session_free(struct tx_session *tx);
 
 /** The client has gone: nothing more is taken of it. It is freed, now or when the worker has given it back. */
-void sending_hang_up(struct sending *sending);
+void tx_session_hang_up(struct tx_session *tx);
 
 /** Mail it to the worker, or its removal, if the mailbox was full. */
-void sending_retry(struct sending *sending);
+void tx_session_retry(struct tx_session *tx);
 
 /** Has it been opened, and waits for its client to map it, since before then? */
-bool sending_waits_since(const struct sending *sending, uint64_t us);
+bool tx_session_waits_since(const struct tx_session *tx, uint64_t us);
 
 /** Is the worker still to say something of it? Until then it is not freed. */
-bool sending_awaits_mail(const struct sending *sending);
+bool tx_session_awaits_mail(const struct tx_session *tx);
 
 #endif

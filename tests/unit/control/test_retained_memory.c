@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/control/kept.h"
+#include "daemon/control/retained_memory.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -9,19 +9,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static struct kept_watch watch;
+static struct retained_watch watch;
 
 static void set_up(void)
 {
-	cr_assert(eq(int, kept_watch_init(&watch), 0));
+	cr_assert(eq(int, retained_watch_init(&watch), 0));
 }
 
 static void tear_down(void)
 {
-	kept_watch_deinit(&watch);
+	retained_watch_deinit(&watch);
 }
 
-TestSuite(kept, .init = set_up, .fini = tear_down);
+TestSuite(retained_memory, .init = set_up, .fini = tear_down);
 
 static int open_path(int fd)
 {
@@ -36,7 +36,7 @@ static void see_who_has_it(uint32_t page_bytes)
 {
 	struct shm mine = SHM_INIT;
 	const struct shm *const segments[] = {&mine};
-	struct kept kept = {0};
+	struct retained_memory kept = {0};
 
 	if (shm_create(&mine, "test", page_bytes, page_bytes) == -ENOMEM && page_bytes != 4096)
 		return;
@@ -45,59 +45,59 @@ static void see_who_has_it(uint32_t page_bytes)
 	void *address = mmap(NULL, page_bytes, PROT_READ, MAP_SHARED, fd, 0);
 
 	cr_assert(fd >= 0 && path >= 0 && address != MAP_FAILED);
-	kept_take(&watch, &kept, segments, 1);
-	cr_expect(kept_look(&kept), "it is ours");
+	retained_memory_watch(&watch, &kept, segments, 1);
+	cr_expect(retained_memory_exists(&kept), "it is ours");
 	shm_deinit(&mine);
-	cr_expect(kept_look(&kept), "a descriptor, a mapping and a path");
+	cr_expect(retained_memory_exists(&kept), "a descriptor, a mapping and a path");
 	close(fd);
-	cr_expect(kept_look(&kept), "a mapping and a path");
+	cr_expect(retained_memory_exists(&kept), "a mapping and a path");
 	munmap(address, page_bytes);
-	cr_expect(kept_look(&kept), "a path");
+	cr_expect(retained_memory_exists(&kept), "a path");
 	close(path);
-	cr_expect(not(kept_look(&kept)));
-	kept_drop(&kept);
+	cr_expect(not(retained_memory_exists(&kept)));
+	retained_memory_drop(&kept);
 }
 
-Test(kept, it_is_seen_until_nobody_has_it)
+Test(retained_memory, it_is_seen_until_nobody_has_it)
 {
 	see_who_has_it(4096);
 	see_who_has_it(2 << 20);
 }
 
-Test(kept, of_two_each_is_its_own)
+Test(retained_memory, of_two_each_is_its_own)
 {
 	struct shm first = SHM_INIT, second = SHM_INIT;
 	const struct shm *const of_first[] = {&first}, *const of_second[] = {&second};
-	struct kept one = {0}, two = {0};
+	struct retained_memory one = {0}, two = {0};
 
 	cr_assert(eq(int, shm_create(&first, "first", 4096, 4096), 0));
 	cr_assert(eq(int, shm_create(&second, "second", 4096, 4096), 0));
-	kept_take(&watch, &one, of_first, 1);
-	kept_take(&watch, &two, of_second, 1);
+	retained_memory_watch(&watch, &one, of_first, 1);
+	retained_memory_watch(&watch, &two, of_second, 1);
 	shm_deinit(&second);
-	cr_expect(kept_look(&one));
-	cr_expect(not(kept_look(&two)), "though it was not asked for when it went");
-	kept_drop(&one);
-	cr_expect(not(kept_look(&one)));
-	kept_drop(&two);
+	cr_expect(retained_memory_exists(&one));
+	cr_expect(not(retained_memory_exists(&two)), "though it was not asked for when it went");
+	retained_memory_drop(&one);
+	cr_expect(not(retained_memory_exists(&one)));
+	retained_memory_drop(&two);
 	shm_deinit(&first);
 }
 
 /* What cannot be watched is nobody's failure, and has no place. */
-Test(kept, what_cannot_be_watched_is_not)
+Test(retained_memory, what_cannot_be_watched_is_not)
 {
 	struct shm open = SHM_INIT, closed = SHM_INIT;
 	const struct shm *const segments[] = {&closed, &open};
-	struct kept kept = {0}, unwatched = {0};
-	struct kept_watch none = {.inotify = -1};
+	struct retained_memory kept = {0}, unwatched = {0};
+	struct retained_watch none = {.inotify = -1};
 
 	cr_assert(eq(int, shm_create(&open, "test", 4096, 4096), 0));
-	kept_take(&watch, &kept, segments, 2);
+	retained_memory_watch(&watch, &kept, segments, 2);
 	cr_expect(eq(u32, kept.n, 1));
-	kept_drop(&kept);
-	kept_take(&none, &unwatched, segments, 2);
-	cr_expect(not(kept_look(&unwatched)));
-	kept_drop(&unwatched);
-	kept_drop(&unwatched);
+	retained_memory_drop(&kept);
+	retained_memory_watch(&none, &unwatched, segments, 2);
+	cr_expect(not(retained_memory_exists(&unwatched)));
+	retained_memory_drop(&unwatched);
+	retained_memory_drop(&unwatched);
 	shm_deinit(&open);
 }

@@ -7,7 +7,7 @@
 #define DAEMON_CONTROL_ATTACH_H
 
 #include "daemon/control/account.h"
-#include "daemon/control/attachment.h"
+#include "daemon/control/rx_session.h"
 #include "daemon/control/control.h"
 #include "daemon/control/loss.h"
 #include "daemon/control/notifier.h"
@@ -19,15 +19,15 @@
 struct session;
 
 /* Where the consumers of one ring come and go. */
-struct attach_point {
-	TAILQ_ENTRY(attach_point) link;
+struct rx_endpoint {
+	TAILQ_ENTRY(rx_endpoint) link;
 	struct control *control;
-	const struct control_ring *ring;
+	const struct control_stream *stream;
 	struct notifier *notifier;
 	sd_event_source *outbox;
-	LIST_HEAD(, attachment) attachments;
+	LIST_HEAD(, rx_session) sessions;
 	LIST_HEAD(, account) accounts;
-	uint32_t n_attachments;               /* including those on their way out */
+	uint32_t n_sessions;                  /* including those on their way out */
 	uint64_t n_bad;                       /* consumers put out for what they wrote */
 	uint64_t n_demoted;                   /* from lossless to lossy */
 	bool ended;                           /* the worker is gone */
@@ -40,22 +40,22 @@ struct attach_point {
 };
 
 /** In the control's list. 0 or -errno. */
-int attach_point_new(struct control *control, const struct control_ring *ring);
+int rx_endpoint_new(struct control *control, const struct control_stream *stream);
 /** The worker's thread has ended, or never ran. */
-void attach_point_free(struct attach_point *point);
+void rx_endpoint_free(struct rx_endpoint *endpoint);
 /** Tell the consumers why it will end; attach no more. */
-void attach_point_end(struct attach_point *point, enum ibvcap_disconnect_reason reason);
+void rx_endpoint_end(struct rx_endpoint *endpoint, enum ibvcap_disconnect_reason reason);
 /** Hang up on its consumers: the worker has ended. */
-void attach_point_hang_up(struct attach_point *point);
+void rx_endpoint_hang_up(struct rx_endpoint *endpoint);
 /** The epoch of its ring. */
-uint64_t attach_point_epoch(const struct attach_point *point);
+uint64_t rx_endpoint_epoch(const struct rx_endpoint *endpoint);
 /** Mail again what found the mailbox full. */
-void attach_point_retry(struct attach_point *point);
+void rx_endpoint_retry(struct rx_endpoint *endpoint);
 
 /** A client asks to attach; it is answered now or when the worker has answered. 0, or -errno: hang up. */
-int attach_request(struct session *session, const struct wire_attach *request);
+int rx_endpoint_attach(struct session *session, const struct wire_attach *request);
 
 /** The client has gone: take the attachment from the worker. It is freed later. */
-void attach_hang_up(struct attachment *attachment);
+void rx_session_hang_up(struct rx_session *rx);
 
 #endif

@@ -14,36 +14,37 @@
 
 #define KEPT_MAX 3
 
-struct kept_watch {
+struct retained_watch {
 	int inotify; /* readable when something has gone; -1: nothing is watched */
-	LIST_HEAD(, kept) list;
+	LIST_HEAD(, retained_memory) list;
 };
 
-struct kept {
-	LIST_ENTRY(kept) link;
-	struct kept_watch *watch; /* NULL: in no list */
-	int watches[KEPT_MAX];    /* of segments that are not gone yet */
+struct retained_memory {
+	LIST_ENTRY(retained_memory) link;
+	struct retained_watch *watch; /* NULL: in no list */
+	int watches[KEPT_MAX];        /* of segments that are not gone yet */
 	unsigned n;
 };
 
 /** -errno: nothing will be watched. */
-int kept_watch_init(struct kept_watch *watch);
+int retained_watch_init(struct retained_watch *watch);
 /** All were dropped. */
-void kept_watch_deinit(struct kept_watch *watch);
+void retained_watch_deinit(struct retained_watch *watch);
 
 /**
  * Watch so many segments, at most KEPT_MAX, that are about to be unmapped and closed here; what is not open, or what the
  * kernel's limits do not let be watched, is not.
  */
-void kept_take(struct kept_watch *watch, struct kept *kept, const struct shm *const *segments, unsigned n);
+void retained_memory_watch(struct retained_watch *watch, struct retained_memory *kept,
+                           const struct shm *const *segments, unsigned n);
 
 /** Hear what has gone, of all. */
-void kept_watch_read(struct kept_watch *watch);
+void retained_watch_read(struct retained_watch *watch);
 
 /** Is one of them still there? */
-bool kept_look(struct kept *kept);
+bool retained_memory_exists(struct retained_memory *kept);
 
 /** What was never taken is dropped already. */
-void kept_drop(struct kept *kept);
+void retained_memory_drop(struct retained_memory *kept);
 
 #endif

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control/rx_session.h"
+
+#include "daemon/control/server.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void forget_session(struct rx_session *rx)
+{
+	if (rx->session)
+		rx->session->rx = NULL;
+	rx->session = NULL;
+	rx->served = false;
+}
+
+void rx_session_free(struct rx_session *rx)
+{
+	struct rx_endpoint *endpoint = rx->endpoint;
+
+	LIST_REMOVE(rx, link);
+	endpoint->n_sessions--;
+	forget_session(rx);
+	close_fd(&rx->wake_theirs);
+	if (!rx->released)
+		notifier_dispose(endpoint->notifier, &rx->consumer, rx->wake);
+	retained_memory_drop(&rx->retained);
+	free(rx);
+}
+
+void rx_session_release(struct rx_session *rx)
+{
+	struct ring_consumer *consumer = &rx->consumer;
+	const struct shm *const lent[] = {&consumer->state_shm, &consumer->page_shm};
+
+	forget_session(rx);
+	retained_memory_watch(&rx->endpoint->control->retained, &rx->retained, lent, sizeof(lent) / sizeof(lent[0]));
+	notifier_dispose(rx->endpoint->notifier, consumer, rx->wake);
+	*consumer = (struct ring_consumer){.state_shm = SHM_INIT, .page_shm = SHM_INIT};
+	rx->released = true;
+	if (!retained_memory_exists(&rx->retained))
+		rx_session_free(rx);
+}
+
+void rx_endpoint_free_retained(struct rx_endpoint *endpoint)
+{
+	struct rx_session *rx, *next;
+
+	for (rx = LIST_FIRST(&endpoint->sessions); rx; rx = next) {
+		next = LIST_NEXT(rx, link);
+		if (rx->released && !retained_memory_exists(&rx->retained))
+			rx_session_free(rx);
+	}
+}
+
+static void describe(struct ibvcap_segment *segment, uint64_t magic, uint64_t bytes, uint64_t epoch)
+{
+	*segment = (struct ibvcap_segment){
+		.magic = magic,
+		.abi_major = IBVCAP_ABI_MAJOR,
+		.abi_minor = IBVCAP_ABI_MINOR,
+		.bytes = bytes,
+		.epoch = epoch,
+	};
+}
+
+/* The two pages: one only we may write, one the client may, but not resize under our feet. */
+static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
+{
+	int r = shm_create(&consumer->state_shm, "ibvcap-consumer-state", PAGE_BYTES, PAGE_BYTES);
+
+	if (r < 0)
+		return r;
+	r = shm_create(&consumer->page_shm, "ibvcap-consumer-page", PAGE_BYTES, PAGE_BYTES);
+	if (r < 0)
+		return r;
+	consumer->state = consumer->state_shm.address;
+	consumer->page = consumer->page_shm.address;
+	describe(&consumer->state->segment, IBVCAP_STATE_MAGIC, consumer->state_shm.bytes, epoch);
+	describe(&consumer->page->segment, IBVCAP_CONSUMER_MAGIC, consumer->page_shm.bytes, epoch);
+	daemon_store_policy(consumer->state, consumer->policy);
+	consumer->state->lease_blocks = consumer->lease_blocks;
+	r = shm_seal_readonly(&consumer->state_shm);
+	if (r < 0)
+		return r;
+	return shm_seal_size(&consumer->page_shm);
+}
+
+int rx_session_new(struct rx_session **out, struct rx_endpoint *endpoint, const struct peer *peer,
+                   uint32_t lease_blocks, enum ibvcap_policy policy)
+{
+	struct rx_session *rx = calloc(1, sizeof(*rx));
+	int wake[2];
+	int r;
+
+	if (!rx)
+		return -ENOMEM;
+	rx->consumer.state_shm = (struct shm)SHM_INIT;
+	rx->consumer.page_shm = (struct shm)SHM_INIT;
+	rx->consumer.lease_blocks = lease_blocks;
+	rx->consumer.policy = policy;
+	rx->consumer.deadline_ns = endpoint->stream->config->lossless_deadline_ms * UINT64_C(1000000);
+	rx->endpoint = endpoint;
+	rx->wake_theirs = -1;
+	rx->wake = -1;
+	rx->pid = peer->pid;
+	rx->uid = peer->uid;
+	LIST_INSERT_HEAD(&endpoint->sessions, rx, link);
+	endpoint->n_sessions++;
+	if (policy == IBVCAP_POLICY_LOSSLESS) {
+		rx->consumer.account = account_take(endpoint, peer->uid, control_now_us(endpoint->control) * 1000);
+		r = -ENOMEM;
+		if (!rx->consumer.account)
+			goto fail;
+	}
+	r = create_pages(&rx->consumer, rx_endpoint_epoch(endpoint));
+	if (r < 0)
+		goto fail;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wake) < 0) {
+		r = -errno;
+		goto fail;
+	}
+	rx->wake_theirs = wake[0];
+	rx->wake = wake[1];
+	shutdown(rx->wake_theirs, SHUT_WR);
+	r = notifier_add(endpoint->notifier, &rx->consumer, rx->wake, peer->uid);
+	if (r < 0)
+		goto fail;
+	*out = rx;
+	return 0;
+
+fail:
+	rx_session_free(rx);
+	return r;
+}
+
+/* n descriptors to be sent and closed; what is not open is -1. */
+static int reopen_readonly(const struct shm *const *segments, unsigned n, int *fds)
+{
+	for (unsigned i = 0; i < n; i++)
+		fds[i] = -1;
+	for (unsigned i = 0; i < n; i++) {
+		fds[i] = shm_reopen_readonly(segments[i]);
+		if (fds[i] < 0)
+			return fds[i];
+	}
+	return 0;
+}
+
+int rx_session_send(struct rx_session *rx)
+{
+	const struct rx_ring *ring = rx->endpoint->stream->ring;
+	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm, &rx->consumer.state_shm};
+	struct wire_attached message = {.epoch = rx_endpoint_epoch(rx->endpoint)};
+	int fds[WIRE_FD_N];
+	int r = reopen_readonly(readonly, WIRE_FD_CONSUMER_PAGE, fds);
+
+	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	fds[WIRE_FD_CONSUMER_PAGE] = rx->consumer.page_shm.fd;
+	fds[WIRE_FD_WAKE_SOCKET] = rx->wake_theirs;
+	if (r == 0)
+		r = session_send(rx->session, &message.header, fds, WIRE_FD_N);
+	for (unsigned i = 0; i < WIRE_FD_CONSUMER_PAGE; i++)
+		close_fd(&fds[i]);
+	close_fd(&rx->wake_theirs);
+	return r;
+}
+
+int rx_session_send_tap(struct session *session, const struct rx_endpoint *endpoint)
+{
+	const struct rx_ring *ring = endpoint->stream->ring;
+	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm};
+	struct wire_attached message = {.epoch = rx_endpoint_epoch(endpoint)};
+	int fds[WIRE_FD_TAP_N];
+	int r = reopen_readonly(readonly, WIRE_FD_TAP_N, fds);
+
+	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	if (r == 0)
+		r = session_send(session, &message.header, fds, WIRE_FD_TAP_N);
+	for (unsigned i = 0; i < WIRE_FD_TAP_N; i++)
+		close_fd(&fds[i]);
+	return r;
+}
