@@ -29,7 +29,8 @@ MAY_INCLUDE = {
     "daemon/backend": ["daemon/base", "daemon/flow"],
     "daemon/backend/verbs": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net"],
     "daemon/ring": ["daemon/base", CORE, API],
-    "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE, API],
+    "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE,
+                      API],
     "daemon/control": ["daemon/base", "daemon/config", "daemon/ring", "daemon/worker/mailbox.h", CORE, API],
     "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
     "tools": [API, "tools/doctor/doctor.h"],
@@ -79,7 +80,8 @@ def check(tree):
             match = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
             included = resolve(tree, source, match[1]) if match else None
             if included and not allowed(name, included):
-                wrong.append(f"{name}:{number}: includes {included}; {room_of(name)} may include {MAY_INCLUDE[room_of(name)]}")
+                wrong.append(
+                    f"{name}:{number}: includes {included}; {room_of(name)} may include {MAY_INCLUDE[room_of(name)]}")
     return wrong, looked_at
 
 

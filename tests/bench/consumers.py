@@ -3,10 +3,10 @@
 """Eight consumers of eight behaviours on one ring, at half of the machine's zero-loss rate.
 
 A daemon on an emulated device at one end of a veth pair, a sender of numbered payloads at the other. First the highest
-rate at which one plain reader gets every packet, several short runs of it; then half of that with all eight for --seconds:
-plain lossy, plain lossless, slow, stopped and continued, killed and started again, hostile, one that keeps its leases for
-ever, and a tap. The first two must get every packet, and all sums must hold: else exit 1. Where the emulated wire has no
-time for half of the rate, a quarter and an eighth tell more, but the exit is 75: not shown.
+rate at which one plain reader gets every packet, several short runs of it; then half of that with all eight for
+--seconds: plain lossy, plain lossless, slow, stopped and continued, killed and started again, hostile, one that keeps
+its leases for ever, and a tap. The first two must get every packet, and all sums must hold: else exit 1. Where the
+emulated wire has no time for half of the rate, a quarter and an eighth tell more, but the exit is 75: not shown.
 """
 import argparse
 import json
@@ -36,8 +36,8 @@ class Bench:
     def lossless_at(self, rate, seconds):
         """Whether the sender came to that rate, and one plain reader got all that was sent."""
         before = self.eight.totals(self.eight.at_rest(self.daemon))
-        reader = self.eight.Reader("plain", self.directory, self.eight.GOOD, self.conftest.BUILD / "tools/ibvcap", "recv",
-                                   self.eight.STREAM, "--json", "--verify", "--socket", self.daemon.socket_path)
+        reader = self.eight.Reader("plain", self.directory, self.eight.GOOD, self.conftest.BUILD / "tools/ibvcap",
+                                   "recv", self.eight.STREAM, "--json", "--verify", "--socket", self.daemon.socket_path)
         try:
             self.conftest.wait_until(lambda: self.daemon.status()["consumers"], 10, "the reader")
             sender = self.eight.send(self.net, self.wire, before["head"], rate=rate, duration=seconds, size=self.size)
@@ -53,8 +53,10 @@ class Bench:
         received, corrupt = said["pattern"]["received"], said["pattern"]["corrupt"]
         clean = sent == counts["matched"] == counts["published"] == received and corrupt == 0
         print(f"  {rate:9}/s: sent {reached:9.0f}/s, "
-              + ("no loss" if clean else f"lost {sent - received} of {sent}: before the ring {sent - counts['matched']}, "
-                                         f"no_buffer {counts['no_buffer']}, skipped {said['skipped']}, corrupt {corrupt}"),
+              + ("no loss" if clean
+                 else f"lost {sent - received} of {sent}: before the ring {sent - counts['matched']}, "
+                                         f"no_buffer {counts['no_buffer']}, skipped {said['skipped']}, corrupt "
+                                         f"{corrupt}"),
               file=sys.stderr, flush=True)
         return clean and reached > REACHED * rate
 
@@ -78,14 +80,19 @@ class Bench:
 
 def print_table(outcome, rate, seconds):
     c = outcome.counts
-    print(f"{rate} packets/s wanted for {seconds} s: sent {outcome.sent}, {outcome.sent / seconds:.0f}/s, lost before the ring "
+    print(
+        f"{rate} packets/s wanted for {seconds} s: sent {outcome.sent}, {outcome.sent / seconds:.0f}/s, lost before "
+        f"the ring "
           f"{outcome.lost_before_ring}")
-    print(f"  matched {c['matched']} = published {c['published']} + no_buffer {c['no_buffer']} + errored {c['errored']} "
+    print(
+        f"  matched {c['matched']} = published {c['published']} + no_buffer {c['no_buffer']} + errored {c['errored']} "
           "+ in_flight 0")
     print(f"  {'consumer':15} {'uid':>6} {'published':>10} = {'delivered':>10} + {'skipped':>10} + {'lag':>8}")
     for name, uid, published, delivered, skipped, lag, note in outcome.rows:
         signs = ("=", "+", "+") if published != "" else (" ", " ", " ")
-        print(f"  {name:15} {uid:>6} {published:>10} {signs[0]} {delivered:>10} {signs[1]} {skipped:>10} {signs[2]} {lag:>8}"
+        print(
+            f"  {name:15} {uid:>6} {published:>10} {signs[0]} {delivered:>10} {signs[1]} {skipped:>10} {signs[2]} "
+            f"{lag:>8}"
               f"  {note}")
     for words in outcome.wrong:
         print(f"  wrong: {words}")
@@ -98,7 +105,8 @@ def measure(bench, options):
           + (" (given)" if options.rate else f", in each of {REPEATS} runs"))
     for share in SHARES:
         rate = found // share
-        outcome = bench.eight.run(bench.daemon, bench.net, bench.wire, bench.directory, rate, options.seconds, options.size)
+        outcome = bench.eight.run(bench.daemon, bench.net, bench.wire, bench.directory, rate, options.seconds,
+                                  options.size)
         print_table(outcome, rate, options.seconds)
         if outcome.wrong:
             return 1
@@ -108,7 +116,9 @@ def measure(bench, options):
                 return 0
             print(f"but at 1/{SHARES[0]} nothing was shown: measure again on a quieter machine")
             return os.EX_TEMPFAIL
-        print("the sender did not come to that rate or the emulated wire lost packets before the ring: this machine had no time "
+        print(
+            "the sender did not come to that rate or the emulated wire lost packets before the ring: this machine had "
+            "no time "
               "for them")
     return os.EX_TEMPFAIL
 

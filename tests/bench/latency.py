@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long after it was published a packet is acquired in another process, beside a pipe, an eventfd and a Unix socket.
 
-All in one run and between the same two CPUs. Each way is measured --runs times, in turn with the others, and the one with the
-lowest p99 counts: what else the machine does only adds. All runs at SCHED_FIFO, so that a reader waits for its packet and
-for nobody else; runs are short, since the kernel stops for a while who spins at that for a second. That is a bound: a daemon
-runs at SCHED_OTHER, so beside each way stands the median (by p99) of as many runs at that.
-Through the ring a sleeper is woken by the daemon's notifier, which the worker rings for: two wake-ups, where the others have
-one. Of several sleepers each is woken, one after the other.
+All in one run and between the same two CPUs. Each way is measured --runs times, in turn with the others, and the one
+with the lowest p99 counts: what else the machine does only adds. All runs at SCHED_FIFO, so that a reader waits for its
+packet and for nobody else; runs are short, since the kernel stops for a while who spins at that for a second. That is a
+bound: a daemon runs at SCHED_OTHER, so beside each way stands the median (by p99) of as many runs at that.
+Through the ring a sleeper is woken by the daemon's notifier, which the worker rings for: two wake-ups, where the others
+have one. Of several sleepers each is woken, one after the other.
 """
 import argparse
 import contextlib

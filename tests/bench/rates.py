@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How exactly a channel's rate limit holds, at parts of what this machine's emulated wire takes at most.
 
-A daemon on an emulated device at one end of a veth pair; frames go to a MAC address beside the other end's, so that the stack
-there does no more than count. First the top rate: two `ibvcap send` on a channel without a limit, the median of some runs.
-Then 10 %, 50 % and 70 % of it as rate_limit_mbps, by one sender and by two. A rate is of bits of frames with FCS, over
---seconds in the midst of sending, by the receiver's interface and by the daemon's counters; two senders are compared over
-the time when both had something to send. --check: exit 1 unless each rate is within 1 % of its limit and two senders within
-5 % of each other. A worker that has no core for longer than the channel's burst does not make up for the rest, so beside other
-work a limit is kept from below; --burst-ms: with a longer burst.
+A daemon on an emulated device at one end of a veth pair; frames go to a MAC address beside the other end's, so that the
+stack there does no more than count. First the top rate: two `ibvcap send` on a channel without a limit, the median of
+some runs. Then 10 %, 50 % and 70 % of it as rate_limit_mbps, by one sender and by two. A rate is of bits of frames with
+FCS, over --seconds in the midst of sending, by the receiver's interface and by the daemon's counters; two senders are
+compared over the time when both had something to send. --check: exit 1 unless each rate is within 1 % of its limit and
+two senders within 5 % of each other. A worker that has no core for longer than the channel's burst does not make up for
+the rest, so beside other work a limit is kept from below; --burst-ms: with a longer burst.
 """
 import argparse
 import json
@@ -40,7 +40,8 @@ class Bench:
         self.conftest, self.net, self.directory, self.size = conftest, net, directory, size
         self.wire = net.add_wire()
         # A file of the process as a thread in the namespace sees it: open, it goes on telling of that one.
-        self.device_counters = conftest.in_namespace(net.tx, lambda: open("/proc/thread-self/net/dev", encoding="ascii"))
+        self.device_counters = conftest.in_namespace(net.tx,
+                                                     lambda: open("/proc/thread-self/net/dev", encoding="ascii"))
 
     def arrived_bytes(self):
         """At the other end, with their FCS."""
@@ -59,18 +60,20 @@ class Bench:
             answered = time.monotonic()
             if answered - begun < QUICK_S:
                 break
-        return {"seconds": begun, "arrived": arrived, "asked": (asked + answered) / 2, "channel": status["channels"]["out"],
+        return {"seconds": begun, "arrived": arrived, "asked": (asked + answered) / 2,
+                "channel": status["channels"]["out"],
                 "senders": {sender["pid"]: sender for sender in status["senders"]}}
 
     def run(self, limit_mbps, n_senders, seconds, burst_ms=0):
         """Rates in Mb/s and shares over so many seconds."""
         destination = {"address": self.wire.tx_address, "port": 7502, "next_hop_mac": BESIDE}
-        daemon = self.conftest.Daemon(self.conftest.Build, self.net, self.directory, [], channels=[self.conftest.channel(
+        daemon = self.conftest.Daemon(self.conftest.Build, self.net, self.directory, [],
+                                      channels=[self.conftest.channel(
             self.wire, [destination], payload_size=self.size, page_size="2M", arena_slots=ARENA_SLOTS,
             send_queue_slots=QUEUE_SLOTS, udp_checksum="zero", poll="adaptive", rate_limit_mbps=limit_mbps,
             burst_bytes=round(limit_mbps * burst_ms * 125))])
-        command = [self.conftest.BUILD / "tools/ibvcap", "send", "out", "--json", "--duration", str(seconds + 60), "--socket",
-                   daemon.socket_path]
+        command = [self.conftest.BUILD / "tools/ibvcap", "send", "out", "--json", "--duration", str(seconds + 60),
+                   "--socket", daemon.socket_path]
         senders = []
         try:
             daemon.wait_ready()
@@ -116,8 +119,8 @@ class Bench:
 
     @staticmethod
     def shares(samples):
-        """How far apart senders are while each has something to send: at a step's start more than leaves in it and than may
-        be with the device."""
+        """How far apart senders are while each has something to send: at a step's start more than leaves in it and than
+        may be with the device."""
         sums, compared = dict.fromkeys(samples[0]["senders"], 0), 0
         for before, after in zip(samples, samples[1:]):
             if all(after["senders"][pid]["completed"] + QUEUE_SLOTS <= one["submitted"]
@@ -134,7 +137,9 @@ def measure(bench, options):
     tops = [bench.run(0, 2, 2)["received"] for _ in range(options.rounds)]
     top = statistics.median(tops)
     frame_bits = 8 * (options.size + 46)
-    print(f"top rate, two senders, {options.size} B: {top:.0f} Mb/s of frames with FCS, {top * 1e6 / frame_bits:.0f} packets/s "
+    print(
+        f"top rate, two senders, {options.size} B: {top:.0f} Mb/s of frames with FCS, {top * 1e6 / frame_bits:.0f} "
+        f"packets/s "
           f"(runs: {', '.join(f'{rate:.0f}' for rate in sorted(tops))})")
     print("share  senders  limit Mb/s  received Mb/s     off  counted Mb/s     off  apart  over  late: mean µs  max µs")
     held = True
@@ -151,8 +156,10 @@ def measure(bench, options):
             burst_ms = options.burst_ms or min(DEFAULT_BURST_MS, DEFAULT_BURST_BYTES * 0.008 / limit)
             if not holds and it["late_max_us"] >= 1000 * burst_ms:
                 why += ": the worker had no core for longer than a burst"
-            print(f"{share:4} %  {n_senders:7}  {limit:10}  {it['received']:13.1f} {off[0]:+7.2%}  {it['counted']:12.1f} "
-                  f"{off[1]:+7.2%} {it['apart']:6.2%} {it['compared']:5.0%}  {it['late_us']:13.1f} {it['late_max_us']:7.0f}"
+            print(
+                f"{share:4} %  {n_senders:7}  {limit:10}  {it['received']:13.1f} {off[0]:+7.2%}  {it['counted']:12.1f} "
+                  f"{off[1]:+7.2%} {it['apart']:6.2%} {it['compared']:5.0%}  {it['late_us']:13.1f} "
+                  f"{it['late_max_us']:7.0f}"
                   f"{why}", flush=True)
     return 0 if held or not options.check else 1
 
@@ -163,7 +170,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="runs of the top rate")
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
     parser.add_argument("--burst-ms", type=float, default=0,
-                        help="so late may the worker be and make up for it (default: as burst_bytes = 0, 1 ms or 1 MiB)")
+                        help="so late may the worker be and make up for it (default: as burst_bytes = 0, 1 ms or 1 "
+                             "MiB)")
     parser.add_argument("--size", type=int, default=1472, help="bytes of a payload")
     parser.add_argument("--check", action="store_true", help="exit 1 where a limit does not hold")
     options = parser.parse_args()

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast `ibvcap replay --top-speed` is beside tcpreplay on the same veth pair.
 
-A daemon on an emulated device at one end of the pair; tcpreplay (its file preloaded) writes to the same end. Both send the
-same captures in turn, with the same headers, to a MAC address beside the other end's, so that no stack there does more than
-count. Rates are of frames that arrived there, over each program's own time; the ratio is the median of the rounds'.
+A daemon on an emulated device at one end of the pair; tcpreplay (its file preloaded) writes to the same end. Both send
+the same captures in turn, with the same headers, to a MAC address beside the other end's, so that no stack there does
+more than count. Rates are of frames that arrived there, over each program's own time; the ratio is the median of the
+rounds'.
 """
 import argparse
 import contextlib
@@ -46,8 +47,10 @@ class Bench:
         self.conftest, self.frames, self.net, self.directory = conftest, frames, net, directory
         self.wire = net.add_wire()
         self.daemon = conftest.Daemon(conftest.Build, net, directory, [], channels=[conftest.channel(
-            self.wire, [{"address": self.wire.tx_address, "port": PORT, "next_hop_mac": BESIDE}], source_port=SOURCE_PORT,
-            payload_size=8948, page_size="2M", arena_slots=1024, send_queue_slots=1024, udp_checksum="zero", poll="adaptive")])
+            self.wire, [{"address": self.wire.tx_address, "port": PORT, "next_hop_mac": BESIDE}],
+            source_port=SOURCE_PORT,
+            payload_size=8948, page_size="2M", arena_slots=1024, send_queue_slots=1024, udp_checksum="zero",
+            poll="adaptive")])
 
     def arrived(self):
         out = self.conftest.run("ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.wire.tx).stdout
@@ -56,7 +59,8 @@ class Bench:
     def frame(self, payload):
         """As the channel makes it."""
         mac = bytes.fromhex(BESIDE.replace(":", ""))
-        return self.frames.udp_frame(payload, self.wire.tx_address, PORT, mac, source=self.wire.address, source_port=SOURCE_PORT)
+        return self.frames.udp_frame(payload, self.wire.tx_address, PORT, mac, source=self.wire.address,
+                                     source_port=SOURCE_PORT)
 
     def write(self, name, payloads):
         """The capture that both read."""
@@ -72,8 +76,10 @@ class Bench:
         return (sent - max(0, lost)) / seconds
 
     def ibvcap(self, path, loops):
-        done = subprocess.run([self.conftest.BUILD / "tools/ibvcap", "replay", "out", path, "--top-speed", "--loop", str(loops),
-                               "--json", "--socket", self.daemon.socket_path], check=True, capture_output=True, text=True)
+        done = subprocess.run([self.conftest.BUILD / "tools/ibvcap", "replay", "out", path, "--top-speed", "--loop",
+                               str(loops),
+                               "--json", "--socket", self.daemon.socket_path], check=True, capture_output=True,
+                              text=True)
         it = json.loads(done.stdout)
         return it["completed"], it["seconds"]
 
@@ -90,11 +96,13 @@ class Bench:
         rounds = [(self.measured("ibvcap replay", lambda: self.ibvcap(path, loops)),
                    self.measured("tcpreplay", lambda: self.tcpreplay(path, loops))) for _ in range(options.rounds)]
         ours, theirs = (statistics.median(rates) for rates in zip(*rounds))
-        result = {"capture": name, "payload_bytes": round(statistics.mean(map(len, payloads))), "rounds": options.rounds,
-                  "ibvcap_per_s": round(ours), "tcpreplay_per_s": round(theirs),
+        result = {"capture": name, "payload_bytes": round(statistics.mean(map(len, payloads))),
+                  "rounds": options.rounds, "ibvcap_per_s": round(ours), "tcpreplay_per_s": round(theirs),
                   "ratio": round(statistics.median(one / other for one, other in rounds), 3)}
         print(json.dumps(result), flush=True)
-        print(f"{name:8} {result['payload_bytes']:5} B in the mean: ibvcap replay {ours:9.0f}/s, tcpreplay {theirs:9.0f}/s, "
+        print(
+            f"{name:8} {result['payload_bytes']:5} B in the mean: ibvcap replay {ours:9.0f}/s, tcpreplay "
+            f"{theirs:9.0f}/s, "
               f"ratio {result['ratio']:.2f}", file=sys.stderr)
 
 

@@ -21,8 +21,8 @@ sys.path.insert(0, str(ROOT / "tests/support"))
 from bench_machine import before_others, system_bed  # noqa: E402
 
 RATE, ENDS, PORT = 72000, 10, 7502
-RING = {"receive_queue_slots": 4096, "history_blocks": 32, "slots_per_block": 256, "lease_blocks": 2, "payload_size": 256,
-        "max_consumers": 3, "lossless_deadline_ms": 5000, "poll": "adaptive"}
+RING = {"receive_queue_slots": 4096, "history_blocks": 32, "slots_per_block": 256, "lease_blocks": 2,
+        "payload_size": 256, "max_consumers": 3, "lossless_deadline_ms": 5000, "poll": "adaptive"}
 ENVIRONMENT = {"SOFTHCA_RING_MIB": "128"}
 POLICIES = ("lossy", "lossless", "tap")
 
@@ -31,7 +31,8 @@ class Readers:
     def __init__(self, conftest, eight, daemon, directory):
         command = [conftest.BUILD / "tools/ibvcap", "recv", "lidar", "--socket", daemon.socket_path, "--reattach", 60,
                    "--verify", "--json", "--policy"]
-        self.readers = {policy: eight.Reader(policy, directory, conftest.NOBODY, *command, policy) for policy in POLICIES}
+        self.readers = {policy: eight.Reader(policy, directory, conftest.NOBODY, *command, policy)
+                        for policy in POLICIES}
 
     def finish(self, published):
         """What was wrong."""
@@ -41,7 +42,8 @@ class Readers:
             pattern = said["pattern"]
             print(f"  {policy:9} delivered {said['delivered']} skipped {said['skipped']} of {published}, "
                   f"{said['unknown_gaps']} unknown gaps")
-            wrong += [f"{policy}: {pattern[what]} {what}" for what in ("corrupt", "repeated", "reordered") if pattern[what]]
+            wrong += [f"{policy}: {pattern[what]} {what}" for what in ("corrupt", "repeated",
+                                                                       "reordered") if pattern[what]]
             # Nobody waits for a tap: it may have come too late for a whole run.
             if policy != "tap" and (said["delivered"] + said["skipped"] != published or said["unknown_gaps"] != ENDS):
                 wrong.append(f"{policy}: {said['delivered']} + {said['skipped']} of {published}")
@@ -54,12 +56,16 @@ class Readers:
 
 def add_up(view, was_killed, rows):
     """One run, from its ring's memory. (published, what was wrong)"""
-    matched, published, no_buffer, errored = (view.counter(name) for name in ("matched", "published", "no_buffer", "errored"))
-    print(f"  {'killed' if was_killed else 'ended':6} matched {matched} published {published} no_buffer {no_buffer}, head "
+    matched, published, no_buffer, errored = (view.counter(name)
+                                              for name in ("matched", "published", "no_buffer", "errored"))
+    print(
+        f"  {'killed' if was_killed else 'ended':6} matched {matched} published {published} no_buffer {no_buffer}, "
+        f"head "
           f"{view.head()}: {view.head() / rows:.1f} times round the ring", flush=True)
     wrong = []
     if not was_killed and (matched != published + no_buffer + errored or view.head() != published + errored):
-        wrong.append(f"matched {matched} published {published} no_buffer {no_buffer} errored {errored} head {view.head()}")
+        wrong.append(
+            f"matched {matched} published {published} no_buffer {no_buffer} errored {errored} head {view.head()}")
     if view.floor() == 0:
         wrong.append("no block was used again")
     return view.head(), wrong

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a packet costs the daemon through worker and ring, and the layout of what is shared.
 
-Nanoseconds are bench_ring's own clock (median of its rounds); instructions are callgrind's of the same program, split by
-the object they were in: ours, and the verbs libraries'. On the scripted backend, and on verbs over an emulated device.
+Nanoseconds are bench_ring's own clock (median of its rounds); instructions are callgrind's of the same program, split
+by the object they were in: ours, and the verbs libraries'. On the scripted backend, and on verbs over an emulated
+device.
 """
 import argparse
 import contextlib
@@ -29,7 +30,8 @@ CALLGRIND = ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--instr-at
 
 def run(command):
     for _ in range(ATTEMPTS):
-        result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=300)
+        result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
+                                timeout=300)
         if result.returncode == 0:
             return result.stdout
         if result.returncode != os.EX_TEMPFAIL:  # an emulated device on a loaded machine lost packets
@@ -66,7 +68,8 @@ def measure(build, arguments, start, rounds):
     timed = json.loads(run([*start, program, *arguments, "--rounds", rounds]))
     with tempfile.TemporaryDirectory() as directory:
         out = pathlib.Path(directory) / "callgrind.out"
-        counted = json.loads(run([*start, *CALLGRIND, f"--callgrind-out-file={out}", program, *arguments, "--rounds", 5]))
+        counted = json.loads(run([*start, *CALLGRIND, f"--callgrind-out-file={out}", program, *arguments, "--rounds",
+                                  5]))
         costs = cost_by_object(out.read_text())
     library = sum(cost for name, cost in costs.items() if is_library(name))
     total = sum(costs.values())
@@ -110,7 +113,8 @@ def measure_all(options):
         return results
     with Wire() as wire:
         start = ["ip", "netns", "exec", wire.name, options.build / "lib/softhca/softhca", "-i", "bench0", "--"]
-        return results + [measure(options.build, [*load, "--interface", "bench0", "--peer", "bench1"], start, options.rounds)
+        return results + [measure(options.build, [*load, "--interface", "bench0", "--peer", "bench1"], start,
+                                  options.rounds)
                           for load in loads]
 
 
@@ -123,7 +127,8 @@ def tell(results):
         instructions = result["instructions_per_packet"]
         # The scripted device's own work is in its numbers; the targets are for the real path.
         targets = f" (targets: own {OWN_TARGET}, all {ALL_TARGET})" if result["backend"] == "verbs" else ""
-        print(f"{result['backend']:9} {result['payload_bytes']:5} B, {result['consumers']} consumers, {a_poll(result)}: "
+        print(
+            f"{result['backend']:9} {result['payload_bytes']:5} B, {result['consumers']} consumers, {a_poll(result)}: "
               f"{result['ns_per_packet']['median']:6.1f} ns, instructions: own {instructions['own']:6.1f}, "
               f"all {instructions['all']:6.1f}{targets}", file=sys.stderr)
 
@@ -141,7 +146,8 @@ def tell_more_consumers(results):
             is_met = many < MORE_TARGET * few
             met = met and (is_met or one["idle"])
             target = f"target below {MORE_TARGET - 1:+.0%}: {'met' if is_met else 'MISSED'}"
-            print(f"{one['backend']:9} {CONSUMERS[0]} → {CONSUMERS[1]} consumers, {a_poll(one)}: {few:.1f} → {many:.1f} "
+            print(
+                f"{one['backend']:9} {CONSUMERS[0]} → {CONSUMERS[1]} consumers, {a_poll(one)}: {few:.1f} → {many:.1f} "
                   f"instructions a packet ({whose}), {many / few - 1:+.1%}, {'beside' if one['idle'] else target}",
                   file=sys.stderr)
     return met

@@ -3,8 +3,8 @@
 """What a packet costs the daemon on its way out: from a sender's descriptor through the worker to its completion.
 
 Nanoseconds are bench_send's own clock (median of its rounds); instructions are callgrind's of the same program, split
-by the object they were in: ours, and the verbs libraries'. On the scripted backend, and on verbs over an emulated device
-that swallows what it is sent. Then packets a second on a wire, beside the kernel's ways: see send_wire.py.
+by the object they were in: ours, and the verbs libraries'. On the scripted backend, and on verbs over an emulated
+device that swallows what it is sent. Then packets a second on a wire, beside the kernel's ways: see send_wire.py.
 """
 import argparse
 import json
@@ -23,7 +23,8 @@ MORE_TARGET = 1.05  # and what so many senders may add
 
 def measure(build, start, load, rounds):
     payload_bytes, checksums, senders = load
-    command = [build / "tests/bench/bench_send", "--payload", payload_bytes, "--checksums", checksums, "--senders", senders]
+    command = [build / "tests/bench/bench_send", "--payload", payload_bytes, "--checksums", checksums, "--senders",
+               senders]
     if start:
         command += ["--interface", "bench0"]
     timed = json.loads(run([*start, *command, "--rounds", rounds]))
@@ -59,12 +60,15 @@ def main():
     for result in results:
         instructions = result["instructions_per_packet"]
         print(f"{result['backend']:9} {result['payload_bytes']:5} B, checksums {result['checksums']:8}, "
-              f"{result['senders']} senders: {result['ns_per_packet']['median']:6.1f} ns, instructions: own {instructions['own']:7.1f}, "
+              f"{result['senders']} senders: {result['ns_per_packet']['median']:6.1f} ns, instructions: own "
+              f"{instructions['own']:7.1f}, "
               f"all {instructions['all']:7.1f}", file=sys.stderr)
     for first in range(0, len(results), len(LOADS)):
         one, several = results[first], results[first + len(LOADS) - 1]
         ratio = several["instructions_per_packet"]["own"] / one["instructions_per_packet"]["own"]
-        print(f"{one['backend']:9} {several['senders']} senders to {one['senders']}: {ratio:.3f} of the instructions, own "
+        print(
+            f"{one['backend']:9} {several['senders']} senders to {one['senders']}: {ratio:.3f} of the instructions, "
+            f"own "
               f"(target: below {MORE_TARGET})", file=sys.stderr)
     if os.geteuid() == 0:
         send_wire.run(options.build, options.wire_rounds, options.wire_packets)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets a second through a channel, beside sendmmsg, sendmmsg with segmentation, and trafgen, on one veth pair.
 
-A daemon on an emulated device at one end of the pair; all write to that end in turn, payloads of the same size to the same
-address, beside the other end's, so that no stack there does more than count. The pair cuts no message itself: the frames
-that arrive are frames of a wire. A channel's sender is a process beside the daemon; the others are one each. Rates are of
-frames that arrived, over each program's own time; ratios are the medians of the rounds'.
+A daemon on an emulated device at one end of the pair; all write to that end in turn, payloads of the same size to the
+same address, beside the other end's, so that no stack there does more than count. The pair cuts no message itself: the
+frames that arrive are frames of a wire. A channel's sender is a process beside the daemon; the others are one each.
+Rates are of frames that arrived, over each program's own time; ratios are the medians of the rounds'.
 """
 import argparse
 import json
@@ -26,22 +26,23 @@ class Contest:
     def __init__(self, bench, build, packets):
         self.bench, self.build, self.packets = bench, build, packets
         self.wire, self.namespace = bench.wire, bench.net.rx
-        self.in_namespace("ip", "neigh", "replace", self.wire.tx_address, "lladdr", BESIDE, "dev", self.wire.interface, "nud",
-                          "permanent")
+        self.in_namespace("ip", "neigh", "replace", self.wire.tx_address, "lladdr", BESIDE, "dev", self.wire.interface,
+                          "nud", "permanent")
         # Segmentation wants checksums by the device, which a veth leaves out; cutting is the kernel's.
         self.in_namespace("ethtool", "-K", self.wire.interface, "tx", "on", "tx-udp-segmentation", "off")
 
     def in_namespace(self, *words):
-        return subprocess.run(self.bench.net.command(self.namespace, *words), check=True, capture_output=True, text=True).stdout
+        return subprocess.run(self.bench.net.command(self.namespace, *words), check=True, capture_output=True,
+                              text=True).stdout
 
     def sendmmsg(self, size, segments):
-        it = json.loads(self.in_namespace(self.build / "tests/bench/bench_sendmmsg", self.wire.tx_address, PORT, SOURCE_PORT, size,
-                                          self.packets, segments))
+        it = json.loads(self.in_namespace(self.build / "tests/bench/bench_sendmmsg", self.wire.tx_address, PORT,
+                                          SOURCE_PORT, size, self.packets, segments))
         return it["sent"], it["seconds"]
 
     def trafgen(self, frame_file):
-        out = self.in_namespace("trafgen", "--dev", self.wire.interface, "--conf", frame_file, "--num", self.packets, "--cpus", 1,
-                                "--jumbo-support")
+        out = self.in_namespace("trafgen", "--dev", self.wire.interface, "--conf", frame_file, "--num", self.packets,
+                                "--cpus", 1, "--jumbo-support")
         seconds, microseconds, sent = re.search(r"(\d+) sec, (\d+) usec on CPU\d+ \((\d+) packets\)", out).groups()
         return int(sent), int(seconds) + int(microseconds) * 1e-6
 
@@ -74,7 +75,8 @@ def run(build, rounds, packets):
             result = contest.measure(size, rounds)
             print(json.dumps(result), flush=True)
             print(f"veth {size:5} B: channel {result['per_s']['channel']:8}/s; its ratio to "
-                  + ", ".join(f"{name} ({result['per_s'][name]}/s) {ratio:.2f}" for name, ratio in result["channel_to"].items()),
+                  + ", ".join(f"{name} ({result['per_s'][name]}/s) {ratio:.2f}"
+                              for name, ratio in result["channel_to"].items()),
                   file=sys.stderr)
 
 

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast softhca is: against plain AF_PACKET rings on the same veth pair, and its generator with nothing above it.
 
-raw_ethernet_bw at one end and a plain ring program at the other, compared in each round with plain ring to plain ring of the
-same frames; both ends on softhca; the generator's completions a second, and its bytes against what its core copies. Senders
-are on core 0, receivers on core 1, and so is raw_ethernet_bw (with both ends on softhca, each on its own core); medians of the
-rounds. Where the kernel groups processes by session (sched(7), autogroup), this one goes before all others meanwhile.
+raw_ethernet_bw at one end and a plain ring program at the other, compared in each round with plain ring to plain ring
+of the same frames; both ends on softhca; the generator's completions a second, and its bytes against what its core
+copies. Senders are on core 0, receivers on core 1, and so is raw_ethernet_bw (with both ends on softhca, each on its
+own core); medians of the rounds. Where the kernel groups processes by session (sched(7), autogroup), this one goes
+before all others meanwhile.
 """
 import argparse
 import json
@@ -44,9 +45,10 @@ class Wire:
                 run("ip", "netns", "add", namespace)
             run("ip", "link", "add", "tx0", "netns", tx, "type", "veth", "peer", "name", "rx0", "netns", rx)
             for namespace, device, mac in ((tx, "tx0", TX), (rx, "rx0", RX)):
-                run("ip", "netns", "exec", namespace, "ethtool", "-K", device, "tx", "off", "rx", "off", "tso", "off", "gso",
-                    "off", "gro", "off")
-                run("ip", "-n", namespace, "link", "set", device, "address", mac, "addrgenmode", "none", "mtu", "9000", "up")
+                run("ip", "netns", "exec", namespace, "ethtool", "-K", device, "tx", "off", "rx", "off", "tso", "off",
+                    "gso", "off", "gro", "off")
+                run("ip", "-n", namespace, "link", "set", device, "address", mac, "addrgenmode", "none", "mtu", "9000",
+                    "up")
             while not (self.is_up(tx, "tx0") and self.is_up(rx, "rx0")):
                 time.sleep(0.01)
         except BaseException:
@@ -72,10 +74,11 @@ class Bench:
     def start(self, namespace, cpu, *command, device_cpu=None, engine=None, **environment):
         words = ["ip", "netns", "exec", namespace, "taskset", "-c", cpu]
         if device_cpu is not None:
-            words += [self.build / "lib/softhca/softhca", "-i", "tx0" if namespace == self.tx else "rx0", "-e", engine, "--"]
+            words += [self.build / "lib/softhca/softhca", "-i", "tx0" if namespace == self.tx else "rx0", "-e", engine,
+                      "--"]
             environment["SOFTHCA_CPU"] = str(device_cpu)
-        return subprocess.Popen([str(word) for word in (*words, *command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True, env={**os.environ, **environment})
+        return subprocess.Popen([str(word) for word in (*words, *command)], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, env={**os.environ, **environment})
 
     def plain_sender(self, size, destination):
         return self.start(self.tx, 0, self.build / "tests/bench/ring_send", "tx0", size, 4 * SECONDS, destination)
@@ -87,7 +90,8 @@ class Bench:
 
     def perftest(self, side, size, destination, engine, device_cpu, seconds=SECONDS, cpu=1):
         sends = side == "--client"
-        return self.start(self.tx if sends else self.rx, cpu, "raw_ethernet_bw", side, "-d", "mlx5_0", "-D", seconds, "-f", 0,
+        return self.start(self.tx if sends else self.rx, cpu, "raw_ethernet_bw", side, "-d", "mlx5_0", "-D", seconds,
+                          "-f", 0,
                           "-s", size, "-m", 9000, "-B", TX if sends else RX, "-E", destination, device_cpu=device_cpu,
                           engine=engine)
 
@@ -123,7 +127,8 @@ class Bench:
         return measured(self.messages_per_s, server, self.perftest("--client", size, RX, engine, 0, 4 * SECONDS, cpu=0))
 
     def generator(self, payload, writes):
-        process = self.start(self.rx, 1, self.build / "tests/bench/bench_generator", payload, 2 * SECONDS, 0, 1, device_cpu=0,
+        process = self.start(self.rx, 1, self.build / "tests/bench/bench_generator", payload, 2 * SECONDS, 0, 1,
+                             device_cpu=0,
                              engine="generator", SOFTHCA_GENERATOR=writes, SOFTHCA_GENERATOR_PAYLOAD=str(payload))
         rounds = [json.loads(line) for line in finish(process).splitlines()]
         return {key: statistics.median(row[key] for row in rounds) for key in rounds[0]} | {
@@ -171,10 +176,12 @@ def met(*goals):
 
 
 def report_wire(figures):
-    ok, words = met(*[(figures[f"{way}_ratio"], RATIO_TARGET, f"{way} {RATIO_TARGET:.0%}") for way in ("sends", "receives")])
+    ok, words = met(*[(figures[f"{way}_ratio"], RATIO_TARGET, f"{way} {RATIO_TARGET:.0%}")
+                      for way in ("sends", "receives")])
     print(json.dumps({**rounded(figures), "met": ok}), flush=True)
     print("{frame_bytes:5} B, {engine}: plain {plain_mpps:.3f} Mpps, softhca sends {sends_ratio:.0%} of that, receives "
-          "{receives_ratio:.0%}, both ends {both_ends_mpps:.3f} Mpps ({words})".format(words=words, **figures), file=sys.stderr)
+          "{receives_ratio:.0%}, both ends {both_ends_mpps:.3f} Mpps ({words})".format(words=words, **figures),
+          file=sys.stderr)
     return ok
 
 
@@ -183,7 +190,8 @@ def report_generator(payload, writes, figures):
                     (figures["completions_per_s"], COMPLETIONS_TARGET, f"{COMPLETIONS_TARGET / 1e6:.0f} M/s"))
     print(json.dumps({"payload_bytes": payload, "generator": writes, **rounded(figures), "met": ok}), flush=True)
     print(f"{payload:5} B, generator writing {writes}: {figures['completions_per_s'] / 1e6:.1f} M/s, "
-          f"{figures['completions_per_cpu_s'] / 1e6:.1f} M a second of its core, {figures['copy_ratio']:.0%} of the core's copies "
+          f"{figures['completions_per_cpu_s'] / 1e6:.1f} M a second of its core, {figures['copy_ratio']:.0%} of the "
+          f"core's copies "
           f"({words})", file=sys.stderr)
     return ok
 

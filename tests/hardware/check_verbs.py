@@ -197,10 +197,12 @@ def check_send(checks, it, checksums=DEVICE):
     for seed, size in enumerate(sizes):
         it.send(1, size, seed)
     whose = "the device's" if checksums == DEVICE else "software's"
-    expected = [udp_frame(pattern(size, number), GROUP, PORT, group_mac(GROUP), source="10.77.0.1", source_mac=checks.mac,
+    expected = [udp_frame(pattern(size, number), GROUP, PORT, group_mac(GROUP), source="10.77.0.1",
+                          source_mac=checks.mac,
                           identification=number, udp_checksum=True) for number, size in enumerate(sizes)]
     arrived = checks.arrived(tap, len(sizes))
-    checks.expect(f"frames leave as they are, with {whose} checksums", arrived == expected, [frame.hex() for frame in arrived])
+    checks.expect(f"frames leave as they are, with {whose} checksums", arrived == expected,
+                  [frame.hex() for frame in arrived])
     tap.close()
 
 

@@ -25,7 +25,8 @@ class Result(unittest.TestResult):
         self.out = out
 
     def say(self, test, outcome, why=""):
-        print(json.dumps({"test": test.id().removeprefix("tests."), "outcome": outcome, "why": why}), file=self.out, flush=True)
+        print(json.dumps({"test": test.id().removeprefix("tests."), "outcome": outcome, "why": why}), file=self.out,
+              flush=True)
 
     def startTest(self, test):
         super().startTest(test)
@@ -48,9 +49,9 @@ class Result(unittest.TestResult):
 def keep_resources(base):
     """Whatever a test opened stays until its process ends.
 
-    A test that skips half-way drops its objects in no order. pyverbs 44 then frees a completion queue whose parent domain,
-    which has the functions to free it with, is gone already, and crashes (test_parent_domain, where shared receive queues
-    are refused).
+    A test that skips half-way drops its objects in no order. pyverbs 44 then frees a completion queue whose parent
+    domain, which has the functions to free it with, is gone already, and crashes (test_parent_domain, where shared
+    receive queues are refused).
     """
     kept, init = [], base.BaseResources.__init__
 

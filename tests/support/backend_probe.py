@@ -52,7 +52,8 @@ class Probe:
         return self.do("receive", n, ms)["events"]
 
     def receive_flushed(self, n):
-        """From a queue that fails: it says so as soon as there is no event, and its device may still be about the rest."""
+        """From a queue that fails: it says so as soon as there is no event, and its device may still be about the
+        rest."""
         return self.until(n, "receive", "events", len)
 
     def until(self, n, command, key, count):
@@ -68,10 +69,11 @@ class Probe:
 
     # ---- of a queue that sends
 
-    def to(self, destination, port, mac, source="10.77.0.1", source_port=4000, vlan=None, dscp=0, hop_limit=64, checksums=DEVICE):
+    def to(self, destination, port, mac, source="10.77.0.1", source_port=4000, vlan=None, dscp=0, hop_limit=64,
+           checksums=DEVICE):
         """Where what is sent from now on goes; mac: bytes."""
-        self.do("to", destination, port, source, source_port, mac.hex(":"), -1 if vlan is None else vlan, dscp, hop_limit,
-                checksums)
+        self.do("to", destination, port, source, source_port, mac.hex(":"), -1 if vlan is None else vlan, dscp,
+                hop_limit, checksums)
 
     def send(self, n, payload_bytes, seed=0):
         return self.do("send", n, payload_bytes, seed)["posted"]

@@ -27,8 +27,9 @@ def hugepages(n):
 
 @contextlib.contextmanager
 def before_others(*pids):
-    """On a machine with other load, rates say nothing: where the kernel groups processes by session (sched(7), autogroup), this
-    one and those of the processes go before all others. Of a process that is in no such group the file is empty."""
+    """On a machine with other load, rates say nothing: where the kernel groups processes by session (sched(7),
+    autogroup), this one and those of the processes go before all others. Of a process that is in no such group the file
+    is empty."""
     before = {}
     for path in (pathlib.Path(f"/proc/{pid}/autogroup") for pid in ("self", *pids)):
         with contextlib.suppress(OSError):

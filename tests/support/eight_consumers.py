@@ -73,7 +73,8 @@ class Eight:
         self.daemon, self.directory = daemon, directory
         self.random = random.Random(seed)
         ring = daemon.stream(STREAM)
-        history = (ring["n_blocks"] - MAX_CONSUMERS * LEASE_BLOCKS) * ring["slots_per_block"] - ring["receive_queue_slots"]
+        blocks = ring["n_blocks"] - MAX_CONSUMERS * LEASE_BLOCKS
+        history = blocks * ring["slots_per_block"] - ring["receive_queue_slots"]
         self.overtaken_s = 1.4 * history / rate  # stopped for so long, it has lost some
         self.readers, self.kills, self.stops, self.samples = [], 0, 0, 0
         self.wrong = []
@@ -81,15 +82,18 @@ class Eight:
         self.victim, self.kill_at, self.stopped, self.toggle_at = None, 0, False, 0
 
     def add(self, name, user, program, *options):
-        reader = Reader(name, self.directory, user, conftest.BUILD / program, *options, "--socket", self.daemon.socket_path)
+        reader = Reader(name, self.directory, user, conftest.BUILD / program, *options, "--socket",
+                        self.daemon.socket_path)
         self.readers.append(reader)
         return reader
 
     def recv(self, name, policy):
-        return self.add(name, GOOD, "tools/ibvcap", "recv", STREAM, "--json", "--verify", "--reattach", 0, "--policy", policy)
+        return self.add(name, GOOD, "tools/ibvcap", "recv", STREAM, "--json", "--verify", "--reattach", 0, "--policy",
+                        policy)
 
     def hold(self, name, user, leases, hold_ms):
-        return self.add(name, user, "tests/support/hold_reader", "--stream", STREAM, "--leases", leases, "--hold-ms", hold_ms)
+        return self.add(name, user, "tests/support/hold_reader", "--stream", STREAM, "--leases", leases, "--hold-ms",
+                        hold_ms)
 
     def attach(self):
         self.lossy = self.recv("plain lossy", "lossy")
@@ -120,7 +124,8 @@ class Eight:
         way = HOSTILE_WAYS[self.provoked % len(HOSTILE_WAYS)]
         self.provoked += 1
         self.hostile = subprocess.Popen(
-            conftest.as_nobody(conftest.BUILD / "tests/support/hostile_client", self.daemon.socket_path, STREAM, HOSTILE_S,
+            conftest.as_nobody(conftest.BUILD / "tests/support/hostile_client", self.daemon.socket_path, STREAM,
+                               HOSTILE_S,
                                self.provoked, way), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def end_hostile(self):
@@ -231,7 +236,8 @@ class Outcome:
         self.expect(not bad, f"{name}: {bad}")
         self.expect(pattern["received"] == said["packets"] == said["delivered"], f"{name}: {said}")
         if every:
-            self.expect(said["skipped"] == said["lag"] == said["gaps"] == 0, f"{name}: it did not get every packet: {said}")
+            self.expect(said["skipped"] == said["lag"] == said["gaps"] == 0,
+                        f"{name}: it did not get every packet: {said}")
             self.expect(pattern["received"] == self.counts["published"], f"{name}: received {pattern['received']}")
             if self.lost_before_ring == 0:
                 self.expect(pattern["missing"] == 0 and pattern["received"] == self.sent, f"{name}: {said}")
@@ -290,5 +296,6 @@ def finish(eight, daemon, sent, before):
     outcome.rows.append(("killed", OTHER.pw_uid, *[""] * 4, f"kill -9, {eight.kills} times"))
     harm = ", ".join(f"{key} {value}" for key, value in eight.harm.items())
     outcome.rows.append(("hostile", OTHER.pw_uid, *[""] * 4, harm))
-    outcome.expect(eight.kills > 0 and eight.stops > 0 and eight.harm["attached"] > 0, "somebody did not do what it came for")
+    outcome.expect(eight.kills > 0 and eight.stops > 0 and eight.harm["attached"] > 0,
+                   "somebody did not do what it came for")
     return outcome

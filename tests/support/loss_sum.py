@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""loss_sum.py [--channels STATUS.json] STATUS.json STREAM=SENT...: set the senders' counts beside `ibvcap status --json` and
-add up.
+"""loss_sum.py [--channels STATUS.json] STATUS.json STREAM=SENT...: set the senders' counts beside `ibvcap status
+--json` and add up.
 
 With --channels, the status of a daemon that sends: its channels are called as the streams they feed, and for each
 sent = completed, and submitted = completed + errored + flushed + late_dropped + pending.
@@ -58,7 +58,9 @@ def consumers(status, sent):
         lines.append(f"{consumer['stream']:8} consumer (uid {consumer['uid']}): published {consumer['published']} = "
                      + " + ".join(f"{term} {value}" for term, value in terms.items()))
         if consumer["published"] != sum(terms.values()):
-            wrong.append(f"consumer of {consumer['stream']}: published is {consumer['published']}, its parts are {sum(terms.values())}")
+            wrong.append(
+                f"consumer of {consumer['stream']}: published is {consumer['published']}, its parts are "
+                f"{sum(terms.values())}")
         if consumer["lag"]:
             wrong.append(f"consumer of {consumer['stream']}: lag is {consumer['lag']} at rest")
     for name in sorted(sent.keys() - {consumer["stream"] for consumer in status["consumers"]}):

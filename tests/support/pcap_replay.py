@@ -47,7 +47,8 @@ def checksum(header):
 
 def rewrite(frame, macs, source, destination):
     """The frame with new addresses, or None if it is no IPv4/UDP frame."""
-    if frame[12:14] != b"\x08\x00" or frame[ETHERNET_BYTES] >> 4 != 4 or frame[ETHERNET_BYTES + 9] != socket.IPPROTO_UDP:
+    if frame[12:14] != b"\x08\x00" or frame[ETHERNET_BYTES] >> 4 != 4 or frame[ETHERNET_BYTES +
+                                                                               9] != socket.IPPROTO_UDP:
         return None
     header_bytes = (frame[ETHERNET_BYTES] & 15) * 4
     ip = bytearray(frame[ETHERNET_BYTES:])

@@ -117,10 +117,12 @@ def rss(count, mac):
         for slot in range(index * DEPTH // 2, (index + 1) * DEPTH // 2):
             wq.post_recv(receive_wr(mr, slot, index))
     table = RwqIndTable(context, RwqIndTableInitAttr(1, wqs))
-    hashing = RxHashConf(rx_hash_function=e.IBV_RX_HASH_FUNC_TOEPLITZ, rx_hash_key_len=40, rx_hash_key=list(range(1, 41)),
+    hashing = RxHashConf(rx_hash_function=e.IBV_RX_HASH_FUNC_TOEPLITZ, rx_hash_key_len=40,
+                         rx_hash_key=list(range(1, 41)),
                          rx_hash_fields_mask=e.IBV_RX_HASH_SRC_IPV4 | e.IBV_RX_HASH_DST_IPV4)
     mask = e.IBV_QP_INIT_ATTR_PD | e.IBV_QP_INIT_ATTR_RX_HASH | e.IBV_QP_INIT_ATTR_IND_TABLE
-    qp = QPEx(context, QPInitAttrEx(qp_type=e.IBV_QPT_RAW_PACKET, comp_mask=mask, pd=pd, hash_conf=hashing, ind_table=table))
+    qp = QPEx(context, QPInitAttrEx(qp_type=e.IBV_QPT_RAW_PACKET, comp_mask=mask, pd=pd, hash_conf=hashing,
+                                    ind_table=table))
     with steer(qp, mac):
         print("ready", flush=True)
         for _ in range(count):

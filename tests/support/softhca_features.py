@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of softhca's README, made from what is built: settings, rules, models, and what the device answers to everything
-that the kernel's headers name.
+"""The tables of softhca's README, made from what is built: settings, rules, models, and what the device answers to
+everything that the kernel's headers name.
 
 softhca_features.py BUILD_DIR [README]   prints them by section, or writes them into the README
 """
@@ -27,9 +27,11 @@ SPEC_BYTES = {"ETH": 32, "IPV4": 24, "IPV6": 80, "ESP": 16, "TCP": 8, "UDP": 8, 
               "INNER": 32, "ACTION_TAG": 8, "ACTION_DROP": 0, "ACTION_HANDLE": 8, "ACTION_COUNT": 8}
 SIZES = {"__u8": 1, "__u16": 2, "__u32": 4, "__aligned_u64": 8, "__be64": 8}
 # Fields of flags: the names of their bits.
-BITS = {"device_cap_flags": "IBV_DEVICE_", "raw_packet_caps": "IBV_RAW_PACKET_CAP_", "odp_caps.general_caps": "IBV_ODP_SUPPORT",
+BITS = {"device_cap_flags": "IBV_DEVICE_", "raw_packet_caps": "IBV_RAW_PACKET_CAP_",
+        "odp_caps.general_caps": "IBV_ODP_SUPPORT",
         "flags": "MLX5_IB_QUERY_DEV_RESP_", "tunnel_offloads_caps": "MLX5_IB_TUNNELED_OFFLOADS_",
-        "cqe_comp_caps.supported_format": "MLX5_IB_CQE_RES_FORMAT_", "sw_parsing_caps.sw_parsing_offloads": "MLX5_IB_SW_PARSING",
+        "cqe_comp_caps.supported_format": "MLX5_IB_CQE_RES_FORMAT_",
+        "sw_parsing_caps.sw_parsing_offloads": "MLX5_IB_SW_PARSING",
         "packet_pacing_caps.cap_flags": "MLX5_IB_PP_", "comp_mask": "MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_"}
 SAID_BY_DEVINFO = "ib_uverbs_ex_query_device_resp"
 NO_CAPABILITY = re.compile(r"(^|\.)(reserved|response_length|node_guid|sys_image_guid|hw_ver|hca_core_clock_offset)$")
@@ -48,12 +50,14 @@ def structs():
 
 
 def layout(bodies, name):
-    """([(field, offset, bytes)], bytes, alignment) of a struct as the compiler lays it out; fields of structs in it by their path."""
+    """([(field, offset, bytes)], bytes, alignment) of a struct as the compiler lays it out; fields of structs in it by
+    their path."""
     rows, at, widest = [], 0, 1
     for kind, field, count in re.findall(r"(\w+)\s+(\w+)(?:\[(\w*)\])?;", bodies[name]):
         inner, size, align = layout(bodies, kind) if kind not in SIZES else ([], SIZES[kind], SIZES[kind])
         at, widest = (at + align - 1) // align * align, max(widest, align)
-        rows += [(f"{field}.{path}".removeprefix("base."), at + offset, width) for path, offset, width in inner] or [(field, at, size)]
+        rows += [(f"{field}.{path}".removeprefix("base."), at + offset, width)
+                 for path, offset, width in inner] or [(field, at, size)]
         at += size * (int(count) if count else 1)
     return rows, (at + widest - 1) // widest * widest, widest
 
@@ -86,7 +90,8 @@ def known(found, values):
 
 
 def with_prefix(groups, prefix):
-    return {name[len(prefix):]: value for group in groups.values() for name, value in group.items() if name.startswith(prefix)}
+    return {name[len(prefix):]: value for group in groups.values()
+            for name, value in group.items() if name.startswith(prefix)}
 
 
 def answer(call, *arguments):
@@ -132,7 +137,8 @@ class Program:
 
     def ioctl(self, object_id, method_id, attributes=()):
         data = b"".join(struct.pack("<HHHHQ", *a) for a in attributes)
-        call = bytearray(struct.pack("<HHHHQIi", 24 + len(data), object_id, method_id, len(attributes), 0, MLX5, 0) + data)
+        call = bytearray(struct.pack("<HHHHQIi", 24 + len(data), object_id, method_id, len(attributes), 0, MLX5,
+                                     0) + data)
         fcntl.ioctl(self.fd, RDMA_VERBS_IOCTL, call)
         return [struct.unpack_from("<HHHHQ", call, 24 + 16 * i)[4] for i in range(len(attributes))]
 
@@ -147,9 +153,10 @@ class Program:
         return self.ex("CREATE_CQ", struct.pack("<QIIiIII", 0, 15, 0, -1, 0, flags, 0), driver, 16 + 0, 8)
 
     def make_qp(self, qp_type=8, flags=0, driver_flags=0):
-        core = struct.pack("<QIIIIIIIIIBBBBIIII", 0, self.pd, self.cq, self.cq, 0, 8, 8, 1, 1, 0, 0, qp_type, 0, 0, 0, flags, 0, 0)
-        driver = struct.pack("<QQIIIIIIQIHH", self.base + 0x1000, self.base + 0x8040, 8, 8, 5, driver_flags, 0xFFFFFF, 0,
-                             self.base + 0x2000, 0, 0, 0)
+        core = struct.pack("<QIIIIIIIIIBBBBIIII", 0, self.pd, self.cq, self.cq, 0, 8, 8, 1, 1, 0, 0, qp_type, 0, 0, 0,
+                           flags, 0, 0)
+        driver = struct.pack("<QQIIIIIIQIHH", self.base + 0x1000, self.base + 0x8040, 8, 8, 5, driver_flags, 0xFFFFFF,
+                             0, self.base + 0x2000, 0, 0, 0)
         # The handle is what the response starts with.
         return self.ex("CREATE_QP", core, driver, 40, 32)
 
@@ -160,13 +167,15 @@ class Program:
         return struct.unpack_from("<I", self.response, 8)[0]
 
     def make_mr(self, access):
-        return self.plain("REG_MR", 12, struct.pack("<QQQII", self.base + 0x4000, 4096, self.base + 0x4000, self.pd, access))
+        return self.plain("REG_MR", 12, struct.pack("<QQQII", self.base + 0x4000, 4096, self.base + 0x4000, self.pd,
+                                                    access))
 
     def make_flow(self, flow_type=0, flags=0, spec=None):
         specs, driver = b"", b""
         if spec:
             kind, size, handle = spec
-            specs = struct.pack("<IHH", kind, 8 + size, 0) + (struct.pack("<II", handle, 0) if size == 8 and kind >= 0x1000
+            specs = struct.pack("<IHH", kind, 8 + size, 0) + (struct.pack("<II", handle,
+                                                                          0) if size == 8 and kind >= 0x1000
                                                                else bytes(size))
             if kind == 0x1003:  # counters want to be told what to count
                 struct.pack_into("<II", self.memory, 0, 0, 0)
@@ -202,8 +211,9 @@ def methods(program, groups):
             kind = METHODS_OF.get(kind, kind.upper())
             kind = kind if kind in objects else kind + "_OBJ"
             said = answer(program.ioctl, objects[kind], number)
+            said = "there" if said in ("EINVAL", "there") else said
             driver = "mlx5 " if name.startswith("MLX5") else ""
-            yield driver + "ioctl method", f"{kind}.{match[1].removeprefix(kind + '_')}", "there" if said in ("EINVAL", "there") else said
+            yield driver + "ioctl method", f"{kind}.{match[1].removeprefix(kind + '_')}", said
 
 
 def flags(program, groups):
@@ -218,9 +228,11 @@ def flags(program, groups):
         ("mlx5 QP flag", "MLX5_QP_FLAG_", lambda v: qp(driver_flags=v)),
         ("CQ flag", "IB_UVERBS_CQ_FLAGS_", lambda v: cq(flags=v)),
         ("mlx5 CQ flag", "MLX5_IB_CREATE_CQ_FLAGS_", lambda v: cq(driver_flags=v)),
-        ("WQ flag", "IB_UVERBS_WQ_FLAGS_", lambda v: wq(flags=v)), ("mlx5 WQ flag", "MLX5_WQ_FLAG_", lambda v: wq(driver_flags=v)),
+        ("WQ flag", "IB_UVERBS_WQ_FLAGS_", lambda v: wq(flags=v)),
+        ("mlx5 WQ flag", "MLX5_WQ_FLAG_", lambda v: wq(driver_flags=v)),
         ("MR access", "IB_UVERBS_ACCESS_", lambda v: mr(v | 1)), ("mlx5 context flag", "MLX5_IB_ALLOC_UCTX_", context),
-        ("flow type", "IBV_FLOW_ATTR_", lambda v: flow(flow_type=v) if v in (1, 2) else flow(flow_type=v, spec=(0x20, 32, 0))
+        ("flow type", "IBV_FLOW_ATTR_", lambda v: flow(flow_type=v) if v in (1, 2) else flow(flow_type=v,
+                                                                                             spec=(0x20, 32, 0))
          if v == 0 else flow(flow_type=v)),
         ("flow flag", "IBV_FLOW_ATTR_FLAGS_", lambda v: flow(flags=v, spec=(0x20, 32, 0))))
     for kind, prefix, make in tables:
@@ -296,7 +308,8 @@ def interface(softhca):
 
 def models(softhca):
     """The lines of ibv_devinfo -v that say something, a column a model."""
-    names = re.search(r"`SOFTHCA_PROFILE` \| \w+ \| ([^|]+) \|", "\n".join(lines_of(softhca, "--settings")))[1].split(", ")
+    names = re.search(r"`SOFTHCA_PROFILE` \| \w+ \| ([^|]+) \|",
+                      "\n".join(lines_of(softhca, "--settings")))[1].split(", ")
     seen = {name: dict(facts(softhca, name)) for name in names}
     yield f"| of the device | {' | '.join(names)} |"
     yield "|" + "---|" * (len(names) + 1)
@@ -308,9 +321,11 @@ def models(softhca):
 
 
 def responses(softhca, names):
-    """What the mlx5 driver's own responses add; and of all responses, a row each, the fields in which no model has anything."""
+    """What the mlx5 driver's own responses add; and of all responses, a row each, the fields in which no model has
+    anything."""
     said = [dict(((row[0], row[1]), row[2]) for row in map(str.split, lines_of(
-        softhca, "-i", "lo", "-p", name, "--", "/usr/bin/python3", __file__, "ask", "capabilities", SOFTHCA_KERNEL_DROP="off")))
+        softhca, "-i", "lo", "-p", name, "--", "/usr/bin/python3", __file__, "ask", "capabilities",
+        SOFTHCA_KERNEL_DROP="off")))
             for name in names]
     absent = {}
     for struct_name, field in said[0]:
@@ -329,7 +344,8 @@ def facts(softhca, model):
         key, colon, value = (part.strip() for part in line.partition(":"))
         if key == "port":
             return
-        if not key or key in ("node_guid", "sys_image_guid", "transport", "hw_ver", "atomic_cap", "device_cap_flags_ex"):
+        if not key or key in ("node_guid", "sys_image_guid", "transport", "hw_ver", "atomic_cap",
+                              "device_cap_flags_ex"):
             continue
         if colon:
             group = key
@@ -362,8 +378,8 @@ def tables(build):
 def write(readme, build):
     text = open(readme, encoding="utf-8").read()
     for heading, lines in tables(build).items():
-        text = re.sub(rf"(^## {heading}\n(?:[^|#\n].*\n|\n)*)(?:\|.*\n)+", lambda match: match[1] + "\n".join(lines) + "\n",
-                      text, count=1, flags=re.M)
+        text = re.sub(rf"(^## {heading}\n(?:[^|#\n].*\n|\n)*)(?:\|.*\n)+",
+                      lambda match: match[1] + "\n".join(lines) + "\n", text, count=1, flags=re.M)
     open(readme, "w", encoding="utf-8").write(text)
 
 

@@ -20,7 +20,8 @@ SO_RCVBUFFORCE = 33
 
 needs_perftest = pytest.mark.skipif(not shutil.which("raw_ethernet_bw"), reason="perftest is not installed")
 needs_pyverbs = pytest.mark.skipif(
-    subprocess.run(["/usr/bin/python3", "-c", "import pyverbs.device"], capture_output=True, check=False).returncode != 0,
+    subprocess.run(["/usr/bin/python3", "-c", "import pyverbs.device"], capture_output=True,
+                   check=False).returncode != 0,
     reason="python3-pyverbs is not installed")
 
 
@@ -105,7 +106,8 @@ def wait_receiving(process):
 
 
 def results(text):
-    """The figures of perftest's last line. (Lists of all measurements come before, where an option that it never set says so.)"""
+    """The figures of perftest's last line. (Lists of all measurements come before, where an option that it never set
+    says so.)"""
     lines = [line for line in text.splitlines() if re.fullmatch(r"\s*\d[\s\d.]*([\s\d.]|-?nan|-?inf)*", line)]
     assert lines, text
     return [float(figure) for figure in lines[-1].split()]
@@ -118,7 +120,8 @@ def finish(process):
 
 
 def wait_ready(process):
-    """Until it says so. Byte by byte: communicate() would not find what a buffer had already read of the lines behind it."""
+    """Until it says so. Byte by byte: communicate() would not find what a buffer had already read of the lines behind
+    it."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(process.stdout.fileno(), 1)
@@ -128,10 +131,12 @@ def wait_ready(process):
 
 
 def pyverbs(net, *arguments, root=None, **how):
-    return under(net, "/usr/bin/python3", "/softhca/pyverbs_client.py" if root else PYVERBS, *arguments, root=root, **how)
+    return under(net, "/usr/bin/python3", "/softhca/pyverbs_client.py" if root else PYVERBS, *arguments, root=root,
+                 **how)
 
 
 def numbered_frames(wire, count, **options):
     """Different in each byte and in length; some longer than most buffers of a kernel."""
     sizes = [60 + (k * 131) % 1900 for k in range(count)]
-    return [wire.frame(bytes((k * 7 + i) & 255 for i in range(size)), SERVER_PORT, **options) for k, size in enumerate(sizes)]
+    return [wire.frame(bytes((k * 7 + i) & 255 for i in range(size)), SERVER_PORT, **options)
+            for k, size in enumerate(sizes)]

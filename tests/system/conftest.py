@@ -90,8 +90,8 @@ def started():
     processes = []
 
     def start(command, **options):
-        processes.append(subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                          text=True, **options))
+        processes.append(subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE, text=True, **options))
         return processes[-1]
 
     yield start
@@ -128,19 +128,21 @@ class Wire:
         self.net = net
         self.interface, self.tx = f"rx{number}", f"tx{number}"
         self.address, self.tx_address = f"10.{77 + number}.0.1", f"10.{77 + number}.0.2"
-        run("ip", "link", "add", self.interface, "netns", net.rx, "type", "veth", "peer", "name", self.tx, "netns", net.tx)
+        run("ip", "link", "add", self.interface, "netns", net.rx, "type", "veth", "peer", "name", self.tx, "netns",
+            net.tx)
         # The sender's kernel says nothing by itself: what comes is what a test sent.
         run("ip", "netns", "exec", net.tx, "sysctl", "-qw", f"net.ipv6.conf.{self.tx}.disable_ipv6=1")
         for namespace, device, address in ((net.rx, self.interface, self.address), (net.tx, self.tx, self.tx_address)):
             for knob in ("accept_ra=0", "router_solicitations=0", "dad_transmits=0"):
                 run("ip", "netns", "exec", namespace, "sysctl", "-qw", f"net.ipv6.conf.{device}.{knob}")
-            run("ip", "netns", "exec", namespace, "ethtool", "-K", device, "tx", "off", "rx", "off", "tso", "off", "gso",
-                "off", "gro", "off")
+            run("ip", "netns", "exec", namespace, "ethtool", "-K", device, "tx", "off", "rx", "off", "tso", "off",
+                "gso", "off", "gro", "off")
             run("ip", "-n", namespace, "link", "set", device, "mtu", "9000", "up")
             run("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", device)
         self.mac = self.link(net.rx, self.interface)["address"]
         tx_mac = self.link(net.tx, self.tx)["address"]
-        run("ip", "-n", net.tx, "neigh", "replace", self.address, "lladdr", self.mac, "dev", self.tx, "nud", "permanent")
+        run("ip", "-n", net.tx, "neigh", "replace", self.address, "lladdr", self.mac, "dev", self.tx, "nud",
+            "permanent")
         run("ip", "-n", net.rx, "neigh", "replace", self.tx_address, "lladdr", tx_mac, "dev", self.interface, "nud",
             "permanent")
         run("ip", "-n", net.tx, "route", "add", "239.0.0.0/8", "dev", self.tx, "metric", number + 1)
@@ -195,14 +197,15 @@ class Net:
         """pattern_send as a started process; options: count, rate, size, duration, first, destination."""
         options.setdefault("destination", wire.address)
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        return subprocess.Popen(self.command(self.tx, build.pattern_send, "--port", port, *words), stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(self.command(self.tx, build.pattern_send, "--port", port, *words),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def close(self):
         for wire in self.wires:
             wire.socket.close()
         for namespace in (self.rx, self.tx):
-            pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False).stdout
+            pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True,
+                                  check=False).stdout
             for pid in pids.split():
                 os.kill(int(pid), signal.SIGKILL)
             subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
@@ -291,8 +294,8 @@ def channel(wire, destinations=None, name="out", **keys):
     """A channel to the other end of the wire, of small arenas in small pages; keys replace or add."""
     return {"name": name, "interface": wire.interface,
             "destinations": destinations or [{"address": wire.tx_address, "port": 7502}],
-            **{"source_port": 7501, "payload_size": 1472, "send_queue_slots": 256, "arena_slots": 256, "page_size": "4K",
-               "poll": "event", **keys}}
+            **{"source_port": 7501, "payload_size": 1472, "send_queue_slots": 256, "arena_slots": 256,
+               "page_size": "4K", "poll": "event", **keys}}
 
 
 # ---- daemons -------------------------------------------------------------------------------------------------------
@@ -313,14 +316,17 @@ class Daemon:
         self.notify.bind(str(notify_path))
         notify_path.chmod(0o666)  # also for a daemon that becomes another user
         interfaces = ",".join(dict.fromkeys(entry["interface"] for entry in [*streams, *channels]))
-        command = Net.command(net.rx, *prefix, build.softhca, "-i", interfaces, "--", build.ibvcapd, "--config", self.config,
-                              "--user", user)
+        command = Net.command(net.rx, *prefix, build.softhca, "-i", interfaces, "--", build.ibvcapd, "--config",
+                              self.config, "--user", user)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True,
-                                            pass_fds=pass_fds, env={**os.environ, "NOTIFY_SOCKET": str(notify_path), **(environment or {})})
+                                            pass_fds=pass_fds,
+                                            env={**os.environ, "NOTIFY_SOCKET": str(notify_path),
+                                                 **(environment or {})})
 
     def write_config(self, control, streams, channels=()):
-        self.config.write_text(f"control = {libconfig(control)};\n" + (f"streams = {libconfig(streams)};\n" if streams else "") +
+        self.config.write_text(f"control = {libconfig(control)};\n" +
+                               (f"streams = {libconfig(streams)};\n" if streams else "") +
                                (f"channels = {libconfig(channels)};\n" if channels else ""))
 
     def text(self):
@@ -354,7 +360,8 @@ class Daemon:
         """At rest: nothing pending, and what became of every packet is known. The channel's status."""
         wait_until(lambda: self.channel(name)["pending"] == 0, 20, lambda: self.channel(name))
         counts = self.channel(name)
-        assert counts["submitted"] == counts["completed"] + counts["errored"] + counts["flushed"] + counts["late_dropped"], counts
+        terms = ("completed", "errored", "flushed", "late_dropped")
+        assert counts["submitted"] == sum(counts[term] for term in terms), counts
         return counts
 
     def pid(self):
@@ -470,8 +477,8 @@ def reachable(word):
 def as_nobody(*command, groups="--clear-groups", user=NOBODY):
     """The command as an unprivileged user, without any capability."""
     command = [reachable(word) for word in command]
-    return ["env", f"LD_LIBRARY_PATH={REACHABLE}", "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", groups,
-            "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", *map(str, command)]
+    return ["env", f"LD_LIBRARY_PATH={REACHABLE}", "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}",
+            groups, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", *map(str, command)]
 
 
 class Consumer:

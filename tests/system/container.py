@@ -4,8 +4,8 @@
 The base is made once by mmdebstrap and kept in IBVCAP_CONTAINER_CACHE (else ~/.cache/ibvcap-tests); a container is an
 overlay over it. Its network is that of the receiver's end of the fixture "net", so what a test sends on a wire arrives.
 
-A machine that has no container to give (no root, no program, no network to make the base from, no right to boot it) skips
-and says why. With IBVCAP_REQUIRE_CONTAINER=1, as where everything is to be tested, that is a failure.
+A machine that has no container to give (no root, no program, no network to make the base from, no right to boot it)
+skips and says why. With IBVCAP_REQUIRE_CONTAINER=1, as where everything is to be tested, that is a failure.
 """
 import contextlib
 import hashlib
@@ -99,8 +99,8 @@ class Container:
         for name in ("root", "upper", "work"):
             (self.directory / name).mkdir()
         layers = f"lowerdir={base},upperdir={self.directory / 'upper'},workdir={self.directory / 'work'}"
-        done = subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, self.root], capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, self.root], capture_output=True,
+                              text=True, check=False)
         if done.returncode != 0:
             give_up(f"no overlay can be mounted here: {done.stderr.strip()}")
         self.mounted = True
@@ -123,8 +123,8 @@ class Container:
         return conftest.run("chroot", self.root, *command)
 
     def make_groups(self):
-        """The systemd in there takes the group that it is started in for its root. Without one of its own, two containers that
-        run at once share services, and have to kill what they can't see."""
+        """The systemd in there takes the group that it is started in for its root. Without one of its own, two
+        containers that run at once share services, and have to kill what they can't see."""
         for group in control_groups(self.name):
             try:
                 group.mkdir()
@@ -146,30 +146,35 @@ class Container:
         return True
 
     def boot(self):
-        command = ["systemd-nspawn", "-q", "-D", self.root, "-b", "--console=pipe", "--register=no", "--keep-unit", "-M", self.name,
+        command = ["systemd-nspawn", "-q", "-D", self.root, "-b", "--console=pipe", "--register=no", "--keep-unit",
+                   "-M", self.name,
                    f"--network-namespace-path=/run/netns/{self.net.rx}", f"--capability={','.join(CAPABILITIES)}",
                    "--system-call-filter=bpf"]
         self.make_groups()
         self.console = self.directory / "console"
         with open(self.console, "wb") as console:
             self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=console,
-                                            stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=self.enter_groups)
+                                            stderr=subprocess.STDOUT, start_new_session=True,
+                                            preexec_fn=self.enter_groups)
         end = time.monotonic() + 240
         while time.monotonic() < end and self.process.poll() is None:
-            if self.find_leader() and self.call("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"):
+            if self.find_leader() and self.call("systemctl", "is-system-running").stdout.strip() in ("running",
+                                                                                                     "degraded"):
                 return self
             time.sleep(0.1)
         said = self.console.read_text(errors="replace").strip().splitlines()[-3:]
         give_up(f"systemd does not boot in a container here: {said}")
 
     def find_leader(self):
-        found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False).stdout.split()
+        found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True,
+                               check=False).stdout.split()
         self.leader = int(found[0]) if found else None
         return self.leader
 
     def words(self, *command):
         """The command, as it is to be started on the outside to run inside."""
-        return ["nsenter", "-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "-r", "-w", "env", "-i", "PATH=/usr/local/sbin:"
+        return ["nsenter", "-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "-r", "-w", "env", "-i",
+                "PATH=/usr/local/sbin:"
                 "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *map(str, command)]
 
     def call(self, *command):

@@ -17,8 +17,10 @@ RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_byte
                  "fill_max"]
 STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head"]
 CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks"]
-TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "completed_bytes", "wire_bytes", "late", "timed",
-               "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns", "idle_kicks"]
+TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "completed_bytes", "wire_bytes", "late",
+               "timed",
+               "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns",
+               "idle_kicks"]
 CHANNEL_COUNTERS = TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_senders", "pending", "senders"]
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 
@@ -116,7 +118,8 @@ class Client:
         return kind, data[HEADER.size:], list(fds)
 
     def attach(self, stream, lease_blocks=0, abi_major=1, policy=0):
-        """Descriptors: payload, headers, ring; of a consumer, who is no tap, also its state, its page, its wake socket."""
+        """Descriptors: payload, headers, ring; of a consumer, who is no tap, also its state, its page, its wake
+        socket."""
         self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, policy, lease_blocks, 0, 0))
         kind, body, fds = self.receive()
         decode(kind, body)

@@ -21,7 +21,8 @@ def group_mac(group):
 
 def udp_frame(payload, destination, port, mac, source="10.77.0.2", source_port=4000, vlan=None, options=b"",
               identification=0, source_mac=b"\x02\x00\x00\x00\x00\x02", dscp=0, hop_limit=64, udp_checksum=False):
-    """IPv4 or IPv6, by the destination's family. options: IPv4 options, a multiple of 4 bytes; udp_checksum: with IPv4, too."""
+    """IPv4 or IPv6, by the destination's family. options: IPv4 options, a multiple of 4 bytes; udp_checksum: with IPv4,
+    too."""
     address = ipaddress.ip_address(destination)
     udp = struct.pack("!HHHH", source_port, port, 8 + len(payload), 0) + payload
     tag = b"" if vlan is None else struct.pack("!HH", 0x8100, vlan)
@@ -38,7 +39,8 @@ def udp_frame(payload, destination, port, mac, source="10.77.0.2", source_port=4
 
         def header(check):
             return struct.pack("!BBHHHBBH4s4s", 0x45 + len(options) // 4, dscp << 2, 20 + len(options) + len(udp),
-                               identification, 0x4000, hop_limit, 17, check, ipaddress.ip_address(source).packed, address.packed) + options
+                               identification, 0x4000, hop_limit, 17, check, ipaddress.ip_address(source).packed,
+                               address.packed) + options
         ip = header(checksum(header(0)))
         ethertype = 0x0800
     return (mac + source_mac + tag + struct.pack("!H", ethertype) + ip + udp).ljust(60, b"\0")

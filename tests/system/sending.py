@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sender without the library: it opens a channel, maps what it is given and writes to it what it likes. As a program, the
-same for another user: sending.py SOCKET CHANNEL COUNT SIZE; it says "ready", sends, and prints what became of it all."""
+"""A sender without the library: it opens a channel, maps what it is given and writes to it what it likes. As a program,
+the same for another user: sending.py SOCKET CHANNEL COUNT SIZE; it says "ready", sends, and prints what became of it
+all."""
 import json
 import mmap
 import os
@@ -29,7 +30,8 @@ class Sender:
         self.n_slots, self.slot_bytes, self.n_destinations = struct.unpack_from("=III", self.state, N_SLOTS)
         self.descriptors, self.statuses = struct.unpack_from("=QQ", self.state, DESCRIPTORS_OFFSET)
         # Whole words: struct writes and reads them byte by byte, and the other side would see halves.
-        self.page_words, self.state_words = (memoryview(segment)[:4096].cast("Q") for segment in (self.page, self.state))
+        self.page_words, self.state_words = (memoryview(segment)[:4096].cast("Q")
+                                             for segment in (self.page, self.state))
         self.socket = socket.socket(fileno=os.dup(self.fds[SOCKET]))
         self.submitted = 0
         if mapped:

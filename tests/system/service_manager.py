@@ -36,7 +36,8 @@ class Manager:
         moves = " ".join(f"{3 + i}<&{fd} {fd}<&-" for i, fd in enumerate(high))
         environment = {"FDSTORE": str(FDS_MAX), **(environment or {})}
         if high:
-            environment |= {"LISTEN_FDS": str(len(high)), "LISTEN_FDNAMES": ":".join(name for name, _ in self.units + self.kept)}
+            environment |= {"LISTEN_FDS": str(len(high)),
+                            "LISTEN_FDNAMES": ":".join(name for name, _ in self.units + self.kept)}
         prefix = ["bash", "-c", f'LISTEN_PID=$$ exec "$@" {moves}', "bash"]
         self.n_runs += 1
         self.daemon = self.start_daemon(streams, name=name, prefix=prefix, environment=environment, pass_fds=high,

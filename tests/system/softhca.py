@@ -24,7 +24,8 @@ needs_softhca = [
 
 
 # ip netns exec has given the shell a mount namespace of its own: nothing to unmount.
-ENTER = 'mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
+ENTER = ('mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" && mount -t proc proc "$0/proc" && '
+         'exec chroot "$0" "$@"')
 
 
 def under(net, *command, interfaces="rx0", prefix=(), namespace=None, root=None):
@@ -37,11 +38,13 @@ def under(net, *command, interfaces="rx0", prefix=(), namespace=None, root=None)
 
 
 def output(net, *command, **options):
-    return subprocess.run(under(net, *command, **options), check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(under(net, *command, **options), check=True, capture_output=True, text=True,
+                          timeout=60).stdout
 
 
 class Client:
-    """verbs_client, ready to receive; counts() waits for its end: with -c after so many frames, with -m when so many are accounted for.
+    """verbs_client, ready to receive; counts() waits for its end: with -c after so many frames, with -m when so many
+    are accounted for.
 
     Its idle time is that long only to fail; where nothing may come, a test gives a short one.
     """
@@ -53,7 +56,8 @@ class Client:
         assert line == "ready\n", line + self.process.stderr.read()
 
     def counts(self):
-        # Not communicate(), which does not look into the buffer: a fast client's last line may have come with its first.
+        # Not communicate(), which does not look into the buffer: a fast client's last line may have come with its
+        # first.
         killer = threading.Timer(60, self.process.kill)
         killer.start()
         out, err = self.process.stdout.read(), self.process.stderr.read()
@@ -78,8 +82,8 @@ def records(path):
 def keep_rule(net, wire, rule, root=None, **environment):
     """verbs_rules tries to break the rule, and asks for frames where it needs some."""
     program = "/softhca/verbs_rules" if root else RULES
-    process = subprocess.Popen(under(net, program, rule, root=root), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                               env={**os.environ, **environment})
+    process = subprocess.Popen(under(net, program, rule, root=root), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True, env={**os.environ, **environment})
     line = "no word from verbs_rules"
     try:
         for line in process.stdout:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of flow steering share: verbs_flow, which is told what to create; what gets as far as the kernel's stack; frames.
+"""What the tests of flow steering share: verbs_flow, which is told what to create; what gets as far as the kernel's
+stack; frames.
 
-A second chain of the kernel's packet filter, behind softhca's, copies what the stack gets to a second wire, where the test reads
-it. A sniffer tells when the device is done with what was sent. A test module imports the fixtures `program` and `stack`.
+A second chain of the kernel's packet filter, behind softhca's, copies what the stack gets to a second wire, where the
+test reads it. A sniffer tells when the device is done with what was sent. A test module imports the fixtures `program`
+and `stack`.
 """
 import os
 import re
@@ -18,7 +20,8 @@ from softhca import needs_softhca, under
 
 FLOW = BUILD / "tests/support/verbs_flow"
 FENCE_TYPE = 0x88B6  # of frames that no test's rule matches
-NO_NF_TABLES = "Could not process rule: (No such file or directory|Operation not supported)|Unable to initialize Netlink socket"
+NO_NF_TABLES = ("Could not process rule: (No such file or directory|Operation not supported)|"
+                "Unable to initialize Netlink socket")
 SOURCE_MAC = bytes.fromhex("020000000002")
 DONT_TRAP = 2
 NORMAL, ALL_DEFAULT, MC_DEFAULT, SNIFFER = range(4)
@@ -30,8 +33,8 @@ class Program:
     """verbs_flow below softhca. Queue pair 0 is a sniffer, unless sniffer=False."""
 
     def __init__(self, net, sniffer=True, environment=None, stderr=None, **how):
-        self.process = subprocess.Popen(under(net, FLOW, **how), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
-                                        text=True, env={**os.environ, **(environment or {})})
+        self.process = subprocess.Popen(under(net, FLOW, **how), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=stderr, text=True, env={**os.environ, **(environment or {})})
         self.fences, self.inboxes, self.sent = 0, {}, {}
         if sniffer:
             assert self.qp() == 0
@@ -199,16 +202,19 @@ def tables(net):
 def ip4(wire, payload=b"x" * 8, proto=17, tos=0, options=b"", fragment=0, tag=None, source="10.77.0.2", ports=(7, 8),
         destination=None):
     """One byte of identification makes each distinct; ports stand in front of the payload."""
-    body = struct.pack("!HH", *ports) + (struct.pack("!HH", 8 + len(payload), 0) if proto == 17 else bytes(16)) + payload
-    header = struct.pack("!BBHHHBBH4s4s", 0x45 + len(options) // 4, tos, 20 + len(options) + len(body), 1, fragment, 64, proto, 0,
-                         socket.inet_aton(source), socket.inet_aton(destination or wire.address)) + options
+    body = struct.pack("!HH", *ports) + (struct.pack("!HH", 8 + len(payload),
+                                                     0) if proto == 17 else bytes(16)) + payload
+    header = struct.pack("!BBHHHBBH4s4s", 0x45 + len(options) // 4, tos, 20 + len(options) + len(body), 1, fragment, 64,
+                         proto, 0, socket.inet_aton(source), socket.inet_aton(destination or wire.address)) + options
     header = header[:10] + struct.pack("!H", frames.checksum(header)) + header[12:]
     vlan = b"" if tag is None else struct.pack("!HH", 0x8100, tag)
     return (wire.mac_bytes() + SOURCE_MAC + vlan + b"\x08\x00" + header + body).ljust(60, b"\0")
 
 
-def ip6(wire, payload=b"x" * 8, proto=17, tos=0, label=0, tag=None, source="fe80::2", destination="fd00::1", ports=(7, 8)):
-    body = struct.pack("!HH", *ports) + (struct.pack("!HH", 8 + len(payload), 0) if proto == 17 else bytes(16)) + payload
+def ip6(wire, payload=b"x" * 8, proto=17, tos=0, label=0, tag=None, source="fe80::2", destination="fd00::1",
+        ports=(7, 8)):
+    body = struct.pack("!HH", *ports) + (struct.pack("!HH", 8 + len(payload),
+                                                     0) if proto == 17 else bytes(16)) + payload
     header = struct.pack("!IHBB", 6 << 28 | tos << 20 | label, len(body), proto, 64)
     header += socket.inet_pton(socket.AF_INET6, source) + socket.inet_pton(socket.AF_INET6, destination)
     vlan = b"" if tag is None else struct.pack("!HH", 0x8100, tag)

@@ -28,8 +28,8 @@ def tshark_payloads(path, port, defragment=True):
     """What Wireshark finds in the file: payloads to a port, in order."""
     if not shutil.which("tshark"):
         pytest.skip("tshark is not installed")
-    command = ["tshark", "-n", "-r", path, "-o", f"ip.defragment:{str(defragment).upper()}", "--disable-heuristic", "rtps_udp",
-               "-Y", f"udp.dstport == {port}", "-T", "fields", "-e", "udp.payload"]
+    command = ["tshark", "-n", "-r", path, "-o", f"ip.defragment:{str(defragment).upper()}", "--disable-heuristic",
+               "rtps_udp", "-Y", f"udp.dstport == {port}", "-T", "fields", "-e", "udp.payload"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
     return [bytes.fromhex(line) for line in done.stdout.split()]
 
@@ -204,7 +204,8 @@ def test_tagged_packets_of_a_stream_with_a_vlan(daemon, wire, consumer):
     rows, _ = reader.finish()
     assert [(row["payload"], row["flags"]) for row in rows] == [(b"t" * 200, 0)]
     own = f"{wire.interface}.5"
-    assert f"ip link add link {wire.interface} name {own} type vlan id 5 && ip link set {own} up, then restart" in one.text()
+    assert (f"ip link add link {wire.interface} name {own} type vlan id 5 && ip link set {own} up, then restart"
+            in one.text())
 
 
 def test_ip_fragments_the_first_is_marked_and_the_others_reach_the_kernel(build, daemon, net, wire, consumer):

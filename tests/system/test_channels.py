@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels, from a sender's memory to a socket at the other end of the wire: what arrives, who may send, and that what was
-submitted is accounted for whatever becomes of a sender, the link or the daemon."""
+"""Channels, from a sender's memory to a socket at the other end of the wire: what arrives, who may send, and that what
+was submitted is accounted for whatever becomes of a sender, the link or the daemon."""
 import ctypes
 import errno
 import fcntl
@@ -70,7 +70,8 @@ class UdpTap(clients.Tap):
 
     @staticmethod
     def counts(frame, source):
-        return frame[6:12] == source and struct.pack("!H", PORT) in (frame[36:38], frame[40:42], frame[56:58], frame[60:62])
+        return frame[6:12] == source and struct.pack("!H", PORT) in (frame[36:38], frame[40:42], frame[56:58],
+                                                                     frame[60:62])
 
 
 @pytest.fixture(name="sender")
@@ -115,7 +116,7 @@ def payloads(sizes=SIZES):
     return [bytes((7 * size + i) & 255 for i in range(size)) for size in sizes]
 
 
-# ---- what arrives ----------------------------------------------------------------------------------------------------
+# ---- what arrives --------------------------------------------------------------------------------------------------
 
 
 def test_a_payload_arrives_at_an_ordinary_socket(daemon, wire, receiver, sender):
@@ -140,7 +141,8 @@ def give_ipv6(net, wire):
 def test_a_payload_arrives_by_ipv6(daemon, net, wire, receiver, sender):
     give_ipv6(net, wire)
     there = receiver("fd77::2")
-    one = resolved(daemon([], channels=[conftest.channel(wire, [{"address": "fd77::2", "port": PORT}], payload_size=8948)]))
+    one = resolved(daemon([],
+                          channels=[conftest.channel(wire, [{"address": "fd77::2", "port": PORT}], payload_size=8948)]))
     assert sender(one).send(*payloads()) == [0] * len(SIZES)
     for payload in payloads():
         received, (address, port, *_) = there.recvfrom(65536)
@@ -164,15 +166,17 @@ FRAMES = [(to, checksum, vlan) for to in DESTINATIONS for checksum in ("device",
 
 def channel_of_frames(wire, number):
     to, checksum, vlan = FRAMES[number]
-    destination = {"address": DESTINATIONS[to], "port": PORT, **({} if "group" in to else {"next_hop_mac": "02:00:00:00:00:ee"})}
-    return conftest.channel(wire, [destination], name=f"out{number}", payload_size=8948, arena_slots=64, send_queue_slots=64,
-                            vlan=vlan, dscp=46, ttl=7, udp_checksum=checksum)
+    destination = {"address": DESTINATIONS[to], "port": PORT,
+                   **({} if "group" in to else {"next_hop_mac": "02:00:00:00:00:ee"})}
+    return conftest.channel(wire, [destination], name=f"out{number}", payload_size=8948, arena_slots=64,
+                            send_queue_slots=64, vlan=vlan, dscp=46, ttl=7, udp_checksum=checksum)
 
 
 def expected_frame(wire, payload, identification, to, checksum, vlan):
     address = DESTINATIONS[to]
     mac = frames.group_mac(address) if "group" in to else b"\2\0\0\0\0\xee"
-    return frames.udp_frame(payload, address, PORT, mac, source="fd77::1" if "6" in to else wire.address, source_port=7501,
+    return frames.udp_frame(payload, address, PORT, mac, source="fd77::1" if "6" in to else wire.address,
+                            source_port=7501,
                             source_mac=wire.mac_bytes(), vlan=None if vlan < 0 else vlan, dscp=46, hop_limit=7,
                             identification=identification, udp_checksum=checksum != "zero")
 
@@ -190,8 +194,8 @@ def test_frames_are_as_configured_and_their_checksums_right(daemon, net, wire, t
         assert frame == expected, f"{how}, frame {number}:\n{frame[:80].hex()}\n{expected[:80].hex()}"
     rows = tshark(tmp_path, arrived, "udp.checksum.status", "ip.checksum.status", "udp.length", "vlan.id",
                   "ip.dsfield.dscp", "ipv6.tclass.dscp")
-    expected = [["3" if checksum == "zero" else "1", "" if "6" in to else "1", str(8 + size), str(vlan) if vlan > 0 else "",
-                 *(("", "46") if "6" in to else ("46", ""))]
+    expected = [["3" if checksum == "zero" else "1", "" if "6" in to else "1", str(8 + size),
+                 str(vlan) if vlan > 0 else "", *(("", "46") if "6" in to else ("46", ""))]
                 for to, checksum, vlan in FRAMES for size in SIZES]  # 3: not present
     assert rows == expected
 
@@ -238,7 +242,8 @@ def test_arenas_are_in_hugepages_and_come_back(daemon, wire, sender, hugepages):
 
 
 def test_channels_and_streams_share_an_interface(daemon, net, wire, receiver, sender):
-    one = resolved(daemon([conftest.stream(wire)], channels=[conftest.channel(wire), conftest.channel(wire, name="more")]))
+    one = resolved(daemon([conftest.stream(wire)], channels=[conftest.channel(wire),
+                                                             conftest.channel(wire, name="more")]))
     there = receiver()
     for name in ("out", "more"):
         assert sender(one, name).send(name.encode()) == [0]
@@ -269,7 +274,8 @@ def test_a_status_shows_channels_and_senders(daemon, wire, sender):
     (channel,), (shown,) = said["channels"], said["senders"]
     expected = one.status()
     moving = {"batches", "wakes", "epoch"}
-    assert {key: value for key, value in expected["channels"]["out"].items() if key not in moving}.items() <= channel.items()
+    assert {key: value for key, value in expected["channels"]["out"].items()
+            if key not in moving}.items() <= channel.items()
     assert int(channel["epoch"], 16) == expected["channels"]["out"]["epoch"]
     assert shown == expected["senders"][0] and shown["pid"] == os.getpid()
     assert (channel["submitted"], channel["completed"], channel["errored"], channel["completed_bytes"]) == (3, 2, 1, 3)
@@ -279,7 +285,7 @@ def test_a_status_shows_channels_and_senders(daemon, wire, sender):
     assert f"sender on out: process {os.getpid()} of user 0" in text
 
 
-# ---- who may ---------------------------------------------------------------------------------------------------------
+# ---- who may -------------------------------------------------------------------------------------------------------
 
 
 def refusal(function, *arguments, **options):
@@ -346,7 +352,8 @@ def test_a_channel_is_for_root_and_for_whom_it_names(daemon, wire, as_user, send
 
 
 def test_limits_name_their_keys(daemon, wire, sender, other_sender):
-    one = resolved(daemon([], channels=[conftest.channel(wire, users=["nobody"], max_senders=2, max_senders_per_user=1)]))
+    one = resolved(daemon([],
+                          channels=[conftest.channel(wire, users=["nobody"], max_senders=2, max_senders_per_user=1)]))
     process = other_sender(one, 1)
     with pytest.raises(AssertionError, match="_senders_per_user is 1"):
         other_sender(one, 1)
@@ -476,7 +483,8 @@ def test_a_reload_says_that_senders_may_lack_locked_memory(daemon, wire, sender)
     reload(one, [small])
     assert "RLIMIT_MEMLOCK" not in one.text()
     reload(one, [small, conftest.channel(wire, name="large", arena_slots=1024, payload_size=1400, max_senders=2)])
-    assert re.search(r"senders may come to lock \d+ bytes .* allows 1048576: some will be refused; raise the limit", one.text())
+    assert re.search(r"senders may come to lock \d+ bytes .* allows 1048576: some will be refused; raise the limit",
+                     one.text())
     refused = refusal(Sender, resolved(one, "large").socket_path, "large")
     assert refused.errno == errno.ENOMEM and "RLIMIT_MEMLOCK" in refused.text
     with pytest.raises(Refused, match="RLIMIT_MEMLOCK"):  # once "first" is made
@@ -503,12 +511,14 @@ def test_a_channel_that_failed_comes_again_by_two_reloads(net, wire, build, tmp,
     if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
         pytest.skip("a sanitizer is to be loaded first")
     program, lose = tmp / "ibvcapd", tmp / "lose"
-    program.write_text(f'#!/bin/sh\nLD_PRELOAD={conftest.BUILD}/tests/support/liblose_queue.so:$LD_PRELOAD exec {build.ibvcapd} "$@"\n')
+    program.write_text(
+        f'#!/bin/sh\nLD_PRELOAD={conftest.BUILD}/tests/support/liblose_queue.so:$LD_PRELOAD exec {build.ibvcapd} '
+        f'"$@"\n')
     program.chmod(0o755)
     failing = conftest.channel(wire, users=["nobody"], rate_limit_mbps=200)
     keep = conftest.channel(wire, name="keep")
-    one = conftest.Daemon(types.SimpleNamespace(softhca=build.softhca, ibvcapd=program), net, tmp, [], channels=[failing, keep],
-                          environment={"LOSE_QUEUE": str(lose)})
+    one = conftest.Daemon(types.SimpleNamespace(softhca=build.softhca, ibvcapd=program), net, tmp, [],
+                          channels=[failing, keep], environment={"LOSE_QUEUE": str(lose)})
     try:
         other = sender(resolved(one.wait_ready(), "keep"), "keep")
         flood = other_sender(resolved(one), 10**9, size=1400)
@@ -518,7 +528,8 @@ def test_a_channel_that_failed_comes_again_by_two_reloads(net, wire, build, tmp,
         lose.unlink()
         assert flood.wait(20) is not None and one.expect_sent_sum()["flushed"] > 0
         refused = refusal(Sender, one.socket_path, "out")
-        assert refused.errno == errno.EIO and f"take the channel out of {one.config}, systemctl reload ibvcapd" in refused.text
+        assert refused.errno == errno.EIO
+        assert f"take the channel out of {one.config}, systemctl reload ibvcapd" in refused.text
         reload(one, [keep])
         wait_until(lambda: list(one.status()["channels"]) == ["keep"], 20, "one channel")
         reload(one, [failing, keep])
@@ -529,7 +540,7 @@ def test_a_channel_that_failed_comes_again_by_two_reloads(net, wire, build, tmp,
         one.kill()
 
 
-# ---- whatever becomes of it --------------------------------------------------------------------------------------------
+# ---- whatever becomes of it ----------------------------------------------------------------------------------------
 
 
 def test_senders_that_are_killed_leave_nothing_unaccounted(daemon, wire, other_sender, sender):
@@ -552,7 +563,8 @@ class ComingAndGoing(threading.Thread):
 
     def __init__(self, daemon, seed):
         super().__init__()
-        self.daemon_path, self.chance, self.n_opened, self.ends, self.failed = daemon.socket_path, random.Random(seed), 0, False, None
+        self.daemon_path, self.chance, self.n_opened, self.ends, self.failed = daemon.socket_path, random.Random(
+            seed), 0, False, None
 
     def run(self):
         try:
@@ -583,7 +595,8 @@ def test_senders_come_and_go_while_channels_do(daemon, wire):
         client.start()
     try:
         began = time.monotonic()
-        while time.monotonic() < began + 2 or (min(it.n_opened for it in clients) == 0 and time.monotonic() < began + 60):
+        while time.monotonic() < began + 2 or (min(it.n_opened for it in clients) == 0
+                                               and time.monotonic() < began + 60):
             reload(one, [keep])
             reload(one, [keep, out])
     finally:
@@ -594,11 +607,13 @@ def test_senders_come_and_go_while_channels_do(daemon, wire):
     assert not [client.failed for client in clients if client.failed] and min(client.n_opened for client in clients) > 0
     wait_until(lambda: not one.channel("keep")["senders"] + one.channel()["senders"], 20, one.status)
     one.expect_sent_sum("keep")
-    sums = re.findall(r"submitted (\d+) = completed (\d+) \+ errored (\d+) \+ flushed (\d+) \+ late_dropped (\d+)", one.text())
+    sums = re.findall(r"submitted (\d+) = completed (\d+) \+ errored (\d+) \+ flushed (\d+) \+ late_dropped (\d+)",
+                      one.text())
     assert sums and all(int(submitted) == sum(map(int, ended)) for submitted, *ended in sums), sums
 
 
-def test_a_daemon_that_is_killed_leaves_what_it_knew_and_the_next_one_begins_anew(daemon, start_daemon, wire, receiver, sender):
+def test_a_daemon_that_is_killed_leaves_what_it_knew_and_the_next_one_begins_anew(daemon, start_daemon, wire, receiver,
+                                                                                  sender):
     """In the midst of sending. What it knew of its packets is exact; whether those between were sent, nobody knows."""
     config, there = [conftest.channel(wire, rate_limit_mbps=1)], receiver()  # a packet each 12 ms
     one = resolved(start_daemon([], name="killed", channels=config).wait_ready())
@@ -643,7 +658,8 @@ def test_a_daemon_that_ends_says_how_all_of_it_ended(start_daemon, wire, sender)
     assert (it.completed(), it.disconnected()) == (200, 1), "IBVCAP_REASON_SHUTDOWN"
     counts = it.counts()
     assert counts["submitted"] == counts["completed"] + counts["flushed"] == 200 and counts["flushed"] > 0
-    assert (f"submitted 200 = completed {counts['completed']} + errored 0 + flushed {counts['flushed']} + late_dropped 0"
+    assert (
+        f"submitted 200 = completed {counts['completed']} + errored 0 + flushed {counts['flushed']} + late_dropped 0"
             in one.text())
 
 
@@ -679,8 +695,8 @@ def test_a_next_hop_that_moves_is_followed(daemon, net, wire, tap, sender):
     it = sender(one)
     assert it.send(b"here") == [0]
     assert tap.frames(1, wire.mac_bytes())[0][:6] == clients.mac_bytes(wire.link(net.tx, wire.tx)["address"])
-    run("ip", "-n", net.rx, "neigh", "replace", wire.tx_address, "lladdr", "02:00:00:00:00:77", "dev", wire.interface, "nud",
-        "permanent")
+    run("ip", "-n", net.rx, "neigh", "replace", wire.tx_address, "lladdr", "02:00:00:00:00:77", "dev", wire.interface,
+        "nud", "permanent")
 
     def is_there():
         assert it.send(b"there") == [0]
@@ -738,7 +754,7 @@ def test_a_flood_leaves_another_sender_its_share(daemon, wire, sender, other_sen
     assert len(one.status()["senders"]) == 2
 
 
-# ---- hostile senders ---------------------------------------------------------------------------------------------------
+# ---- hostile senders -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cursor", [2**64 - 1, 2**63, 257, 4096, -1])
@@ -801,7 +817,9 @@ def test_random_pages_and_descriptors_harm_nobody_else(daemon, net, wire, tap, s
     sent = [frame for frame in seen if frame[6:12] == wire.mac_bytes() and frame[12:14] == b"\x08\x00"]
     assert sum(frame[42:50] == b"unharmed" for frame in sent) == 20
     for frame in sent:  # Ethernet, addresses and ports are the channel's
-        assert frame[26:38] == socket.inet_aton(wire.address) + socket.inet_aton(wire.tx_address) + struct.pack("!HH", 7501, PORT)
+        assert frame[26:38] == socket.inet_aton(wire.address) + socket.inet_aton(wire.tx_address) + struct.pack("!HH",
+                                                                                                                7501,
+                                                                                                                PORT)
         assert len(frame) <= 42 + 64
 
 
@@ -825,7 +843,8 @@ def test_a_sender_that_seals_its_memory_or_does_not_map_it_gets_no_further(daemo
 
 
 def test_a_sender_reaches_its_own_memory_only(daemon, wire, sender):
-    """Its state is not writable, its arena and page can neither shrink, nor lose pages, nor be mapped again by others."""
+    """Its state is not writable, its arena and page can neither shrink, nor lose pages, nor be mapped again by
+    others."""
     one = resolved(daemon([], channels=[conftest.channel(wire)]))
     it, other = sender(one), sender(one)
     with pytest.raises((PermissionError, ValueError)):
@@ -862,7 +881,7 @@ def test_the_device_keeps_to_the_rate_if_told_to(daemon, wire, sender):
     assert counts["completed"] == 100 and counts["paced"] == 0, "the worker paced, too"
 
 
-# ---- what is refused at start ------------------------------------------------------------------------------------------
+# ---- what is refused at start --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("keys,profile,words", [
@@ -872,7 +891,8 @@ def test_the_device_keeps_to_the_rate_if_told_to(daemon, wire, sender):
      ("rate_limit_mbps = 1000000", "device mlx5_0", "from 0.001 to 100000 Mb/s", '"software"')),
     ({"pacing": "device", "rate_limit_mbps": 5, "send_queue_slots": 64}, "minimal",
      ('pacing = "device"', "mlx5_0 of rx0 cannot pace", '"software"')),
-    ({"udp_checksum": "device", "send_queue_slots": 64}, "minimal", ('udp_checksum = "device"', '"auto" or "software"')),
+    ({"udp_checksum": "device", "send_queue_slots": 64}, "minimal",
+     ('udp_checksum = "device"', '"auto" or "software"')),
 ])
 def test_what_cannot_be_is_refused_at_start_and_says_what_can(start_daemon, wire, keys, profile, words):
     one = start_daemon([], channels=[conftest.channel(wire, **keys)], environment={"SOFTHCA_PROFILE": profile})
@@ -882,7 +902,8 @@ def test_what_cannot_be_is_refused_at_start_and_says_what_can(start_daemon, wire
 
 
 def test_where_the_device_computes_no_checksum_there_is_none(daemon, wire, tap, sender, tmp_path):
-    one = resolved(daemon([], channels=[conftest.channel(wire, send_queue_slots=64)], environment={"SOFTHCA_PROFILE": "minimal"}))
+    one = resolved(daemon([], channels=[conftest.channel(wire, send_queue_slots=64)],
+                          environment={"SOFTHCA_PROFILE": "minimal"}))
     assert sender(one).send(b"payload") == [0]
     arrived = tap.frames(1, wire.mac_bytes())
     assert tshark(tmp_path, arrived, "udp.checksum.status", "ip.checksum.status") == [["3", "1"]]

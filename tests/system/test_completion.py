@@ -35,8 +35,8 @@ def complete(request, tmp):
             script = BASH.format(file=file, line=shlex.quote(" ".join(words)))
         else:
             script = ZSH.format(file=file, words=" ".join(map(shlex.quote, words)), n=len(words))
-        done = subprocess.run([request.param, "-c", script] if request.param == "bash" else ["zsh", "-f", "-c", script], text=True,
-                              capture_output=True, check=False, cwd=tmp, timeout=30,
+        done = subprocess.run([request.param, "-c", script] if request.param == "bash" else ["zsh", "-f", "-c", script],
+                              text=True, capture_output=True, check=False, cwd=tmp, timeout=30,
                               env={**environment, **({"IBVCAP_SOCKET": str(socket)} if socket else {})})
         assert not done.stderr, done.stderr
         offered = {line for line in done.stdout.splitlines() if line}
@@ -50,8 +50,10 @@ def complete(request, tmp):
 
 
 def options(command):
-    text = subprocess.run([conftest.BUILD / "tools/ibvcap", command, "--help"], capture_output=True, text=True, check=True).stdout
-    return {word for line in text.splitlines() if line.startswith("  -") for word in line.split()[:2] if word.startswith("--")}
+    text = subprocess.run([conftest.BUILD / "tools/ibvcap", command, "--help"], capture_output=True, text=True,
+                          check=True).stdout
+    return {word for line in text.splitlines() if line.startswith("  -")
+            for word in line.split()[:2] if word.startswith("--")}
 
 
 def test_commands_and_options_are_those_of_help(complete):

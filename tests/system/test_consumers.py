@@ -22,7 +22,9 @@ def test_eight_consumers_of_eight_behaviours(daemon, net, wire, tmp):
         assert not outcome.wrong, "\n".join(outcome.wrong)
         if outcome.lost_before_ring == 0:
             break
-        print(f"the machine lost {outcome.lost_before_ring} of {outcome.sent} packets before the ring at {RATE >> attempt}/s")
+        print(
+            f"the machine lost {outcome.lost_before_ring} of {outcome.sent} packets before the ring at "
+            f"{RATE >> attempt}/s")
     else:
         pytest.skip("this machine has no time for the emulated wire; no packet was lost behind it")
     skipped = {row[0]: row[4] for row in outcome.rows}

@@ -15,7 +15,8 @@ import control_client
 def test_version_and_help(build):
     version = subprocess.run([build.ibvcapd, "--version"], capture_output=True, text=True, check=True).stdout
     assert version.startswith("ibvcapd ")
-    assert "--check-config" in subprocess.run([build.ibvcapd, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "--check-config" in subprocess.run([build.ibvcapd, "--help"], capture_output=True, text=True,
+                                              check=True).stdout
 
 
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["--config"], ["extra"]])
@@ -53,7 +54,8 @@ def test_readiness_link_and_the_end_are_notified(start_daemon, net, wire):
     time_to_start = conftest.wait_until(lambda: daemon.notifications(0.5), 20, "notification")
     assert time_to_start.startswith("EXTEND_TIMEOUT_USEC=") and 91000000 < int(time_to_start.split("=")[1]) < 100000000
     assert daemon.notifications(20) == "READY=1\nSTATUS=1 streams, 0 channels"
-    for state, status in (("down", "STATUS=1 streams (1 without a link), 0 channels"), ("up", "STATUS=1 streams, 0 channels")):
+    for state, status in (("down", "STATUS=1 streams (1 without a link), 0 channels"),
+                          ("up", "STATUS=1 streams, 0 channels")):
         conftest.run("ip", "-n", net.tx, "link", "set", wire.tx, state)
         assert daemon.notifications(20) == status
     daemon.process.send_signal(signal.SIGTERM)
@@ -64,8 +66,10 @@ def test_root_becomes_another_user_for_good(start_daemon, net, wire, consumer, t
     """In whose directory the socket is to be."""
     os.chown(tmp, conftest.NOBODY.pw_uid, conftest.NOBODY.pw_gid)
     one = start_daemon([conftest.stream(wire)], channels=[conftest.channel(wire)], user="nobody").wait_ready()
-    fields = dict(line.split(":\t") for line in pathlib.Path(f"/proc/{one.pid()}/status").read_text().splitlines() if ":\t" in line)
-    assert set(fields["Uid"].split()) == {str(conftest.NOBODY.pw_uid)} and set(fields["Gid"].split()) == {str(conftest.NOBODY.pw_gid)}
+    fields = dict(line.split(":\t") for line in pathlib.Path(f"/proc/{one.pid()}/status").read_text().splitlines()
+                  if ":\t" in line)
+    assert set(fields["Uid"].split()) == {str(conftest.NOBODY.pw_uid)}
+    assert set(fields["Gid"].split()) == {str(conftest.NOBODY.pw_gid)}
     assert "0" not in fields["Groups"].split()
     cap_net_raw, cap_ipc_lock = 1 << 13, 1 << 14
     assert int(fields["CapPrm"], 16) & ~(cap_net_raw | cap_ipc_lock) == 0 and int(fields["CapInh"], 16) == 0
@@ -89,7 +93,8 @@ def test_only_what_capturing_needs_is_kept_of_roots_powers(daemon, wire):
         assert int(fields[field], 16) & ~cap_net_raw == 0, fields[field]
     assert int(fields["CapBnd"], 16) & ~(cap_net_raw | cap_ipc_lock) == 0
     assert fields["NoNewPrivs"] == "1"
-    assert 0 < one.text().index("capabilities kept") < one.text().index("CAP_IPC_LOCK is given up") < one.text().index("ready: ")
+    assert 0 < one.text().index("capabilities kept") < one.text().index("CAP_IPC_LOCK is given up") < one.text().index(
+        "ready: ")
 
 
 def test_status_tells_what_the_configuration_asked_for(daemon, wire):

@@ -50,7 +50,8 @@ def test_the_same_flow_twice(refused, wire):
 
 
 def test_payload_size_over_the_mtu(refused, wire):
-    line = refused([conftest.stream(wire, payload_size=9000)], EX_CONFIG, ".conf:", "payload_size 9000", "MTU 9000", 8972)
+    line = refused([conftest.stream(wire, payload_size=9000)], EX_CONFIG, ".conf:", "payload_size 9000", "MTU 9000",
+                   8972)
     assert f"ip link set dev {wire.interface} mtu 9028" in line
 
 
@@ -66,7 +67,8 @@ def test_receive_queue_deeper_than_the_device_takes(refused, wire):
 def test_check_config_says_the_same_and_touches_no_device(build, wire, tmp):
     path = tmp / "checked.conf"
     path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire, payload_sise=100)])};\n")
-    done = subprocess.run([build.ibvcapd, "--config", path, "--check-config"], capture_output=True, text=True, check=False)
+    done = subprocess.run([build.ibvcapd, "--config", path, "--check-config"], capture_output=True, text=True,
+                          check=False)
     assert done.returncode == EX_CONFIG
     assert f"{path}:1" in done.stderr and "payload_sise" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -75,23 +77,27 @@ def test_check_config_says_the_same_and_touches_no_device(build, wire, tmp):
 def test_dump_config_prints_a_file_that_is_the_same_and_refuses_a_bad_one(build, wire, tmp):
     path = tmp / "good.conf"
     path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire)])};\n")
-    dumped = subprocess.run([build.ibvcapd, "-c", path, "--dump-config"], capture_output=True, text=True, check=True).stdout
+    dumped = subprocess.run([build.ibvcapd, "-c", path, "--dump-config"], capture_output=True, text=True,
+                            check=True).stdout
     assert "max_clients = 64;" in dumped and f'interface = "{conftest.stream(wire)["interface"]}";' in dumped
     path.write_text(dumped)
-    assert subprocess.run([build.ibvcapd, "-c", path, "-d"], capture_output=True, text=True, check=True).stdout == dumped
+    assert subprocess.run([build.ibvcapd, "-c", path, "-d"], capture_output=True, text=True,
+                          check=True).stdout == dumped
     path.write_text("streams = ();\n")
     done = subprocess.run([build.ibvcapd, "-c", path, "-d"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (78, "") and f"{path}:1: " in done.stderr
     path.write_text(dumped)
     with open("/dev/full", "w", encoding="ascii") as full:
-        done = subprocess.run([build.ibvcapd, "-c", path, "-d"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run([build.ibvcapd, "-c", path, "-d"], stdout=full, stderr=subprocess.PIPE, text=True,
+                              check=False)
     assert done.returncode == 74 and "cannot be written" in done.stderr
 
 
 def test_check_config_accepts_a_good_file_on_a_machine_without_the_device(build, wire, tmp):
     path = tmp / "checked.conf"
     path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire)])};\n")
-    done = subprocess.run([build.ibvcapd, "--config", path, "--check-config"], capture_output=True, text=True, check=False)
+    done = subprocess.run([build.ibvcapd, "--config", path, "--check-config"], capture_output=True, text=True,
+                          check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}: ok\n", "")
 
 
@@ -112,7 +118,8 @@ def test_missing_interface_lists_those_there_are(build, net, wire, tmp):
     config = tmp / "gone.conf"
     config.write_text(f"control = {conftest.libconfig({'socket': str(tmp / 'gone.sock')})};\n"
                       f"streams = {conftest.libconfig(streams)};\n")
-    command = net.command(net.rx, build.softhca, "-i", wire.interface, "--", build.ibvcapd, "--user", "root", "--config", config)
+    command = net.command(net.rx, build.softhca, "-i", wire.interface, "--", build.ibvcapd, "--user", "root",
+                          "--config", config)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     assert done.returncode == EX_UNAVAILABLE, done.stderr
     assert "gone0" in done.stderr and wire.interface in done.stderr
@@ -123,8 +130,8 @@ def test_interface_without_a_device_behind_it(build, net, wire, tmp):
     config = tmp / "plain.conf"
     config.write_text(f"control = {conftest.libconfig({'socket': str(tmp / 'plain.sock')})};\n"
                       f"streams = {conftest.libconfig([conftest.stream(wire)])};\n")
-    done = subprocess.run(net.command(net.rx, build.ibvcapd, "--user", "root", "--config", config), capture_output=True, text=True,
-                          check=False, timeout=20)
+    done = subprocess.run(net.command(net.rx, build.ibvcapd, "--user", "root", "--config", config), capture_output=True,
+                          text=True, check=False, timeout=20)
     assert done.returncode == EX_UNAVAILABLE, done.stderr
     assert wire.interface in done.stderr
     assert not (tmp / "plain.sock").exists()

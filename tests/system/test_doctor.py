@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ibvcap doctor on machines that lack something: an emulated device, no device, no powers, a bad configuration. Each verdict
-has its test in tests/unit/tools: here is what is asked of a kernel, a device and a daemon that are really there."""
+"""ibvcap doctor on machines that lack something: an emulated device, no device, no powers, a bad configuration. Each
+verdict has its test in tests/unit/tools: here is what is asked of a kernel, a device and a daemon that are really
+there."""
 import json
 import os
 import re
@@ -20,8 +21,8 @@ pytestmark = [
 
 
 def doctor(net, *options, prefix=(), environment=None, program=DOCTOR):
-    result = subprocess.run(Net.command(net.rx, *prefix, program, "doctor", *options), capture_output=True, text=True, check=False,
-                            timeout=30, env={**os.environ, **(environment or {})})
+    result = subprocess.run(Net.command(net.rx, *prefix, program, "doctor", *options), capture_output=True, text=True,
+                            check=False, timeout=30, env={**os.environ, **(environment or {})})
     assert "Sanitizer" not in result.stderr, result.stderr
     return result
 
@@ -111,7 +112,8 @@ def test_a_configuration_is_judged_as_the_daemon_does(net, tmp):
     assert fault["level"] == "error" and "bad.conf:2" in fault["found"]
     fault = faults(diagnosis(net, "--config", tmp / "none.conf"))["config"]
     assert fault["level"] == "error" and "No such file" in fault["found"] and "none.conf" in fault["fix"]
-    assert "l?.conf" in faults(diagnosis(net, "--config", tmp / os.fsdecode(b"l\xe4.conf")))["config"]["fix"], "of what is no UTF-8"
+    assert "l?.conf" in faults(diagnosis(net, "--config",
+                                         tmp / os.fsdecode(b"l\xe4.conf")))["config"]["fix"], "of what is no UTF-8"
 
 
 def test_a_queue_and_a_flow_are_tried_on_the_device(net, wire, tmp):
@@ -120,26 +122,30 @@ def test_a_queue_and_a_flow_are_tried_on_the_device(net, wire, tmp):
     report = diagnosis(net, "--config", config, prefix=(*ALONE, *softhca(wire.interface)))
     (trial,) = of(report, "trial")
     assert trial["level"] == "ok" and "made and taken away" in trial["found"]
-    assert [entry["found"] for entry in of(report, "nic_clock")] == ["free-running at 78125 kHz; ibvcapd maps it to UTC"]
+    assert [entry["found"]
+            for entry in of(report, "nic_clock")] == ["free-running at 78125 kHz; ibvcapd maps it to UTC"]
     assert not {"config", "mtu", "ring_size"} & faults(report).keys()
-    small = diagnosis(net, "--config", config, prefix=(*ALONE, *softhca(wire.interface)), environment={"SOFTHCA_PROFILE": "minimal"})
+    small = diagnosis(net, "--config", config, prefix=(*ALONE, *softhca(wire.interface)),
+                      environment={"SOFTHCA_PROFILE": "minimal"})
     assert of(small, "trial")[0]["level"] == "ok"
     assert "at most 256" in faults(small)["ring_size"]["wanted"]
 
 
-@pytest.mark.parametrize("bounds,said", [("-all", "it takes CAP_NET_RAW"), ("-all,+net_raw", "Operation not permitted")])
+@pytest.mark.parametrize("bounds,said", [("-all", "it takes CAP_NET_RAW"),
+                                         ("-all,+net_raw", "Operation not permitted")])
 def test_who_may_not_make_a_queue_or_a_flow_is_told_so(net, wire, bounds, said):
     """The second may make a queue, and its flow is refused."""
     without = ("setpriv", f"--bounding-set={bounds}", f"--inh-caps={bounds}")
-    report = diagnosis(net, prefix=(*ALONE, *without, *softhca(wire.interface)), environment={"SOFTHCA_KERNEL_DROP": "require"})
+    report = diagnosis(net, prefix=(*ALONE, *without, *softhca(wire.interface)),
+                       environment={"SOFTHCA_KERNEL_DROP": "require"})
     assert faults(report)["trial"]["level"] == "warning" and said in faults(report)["trial"]["found"]
 
 
 def test_a_running_daemon_has_what_the_doctor_says_it_takes(net, wire, daemon, hugepages):
     """Its hugepages, its groups, its powers."""
     hugepages(4)
-    one = daemon([stream(wire, flows=[flow(7502, "239.1.7.8")], page_size="2M", history_blocks=8, receive_queue_slots=256,
-                         max_consumers=2, lease_blocks=1)])
+    one = daemon([stream(wire, flows=[flow(7502, "239.1.7.8")], page_size="2M", history_blocks=8,
+                         receive_queue_slots=256, max_consumers=2, lease_blocks=1)])
     report = diagnosis(net, "--config", one.config, prefix=softhca(wire.interface))
     pid = one.pid()
     assert of(report, "capabilities")[0]["subject"] == f"ibvcapd (pid {pid})"

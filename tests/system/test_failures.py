@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every allocation and system call of the daemon fails once, by countdown: it says so or serves the next, never crashes, and
-has in the end what it had before."""
+"""Every allocation and system call of the daemon fails once, by countdown: it says so or serves the next, never
+crashes, and has in the end what it had before."""
 import errno
 import mmap
 import os
@@ -76,12 +76,13 @@ def footprint(pid, failures):
     """What a daemon holds: descriptors, mapped segments, threads, kB of hugepages, pieces of memory."""
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/smaps_rollup") as smaps:
         huge = re.search(r"Shared_Hugetlb:\s+(\d+)", smaps.read())[1]
-        return (len(os.listdir(f"/proc/{pid}/fd")), maps.read().count("ibvcap-"), len(os.listdir(f"/proc/{pid}/task")), int(huge),
-                failures.allocated())
+        return (len(os.listdir(f"/proc/{pid}/fd")), maps.read().count("ibvcap-"), len(os.listdir(f"/proc/{pid}/task")),
+                int(huge), failures.allocated())
 
 
 def small(wire, **keys):
-    return conftest.stream(wire, **{"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 3, "lease_blocks": 1, **keys})
+    return conftest.stream(wire, **{"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 3,
+                                    "lease_blocks": 1, **keys})
 
 
 REFUSALS = (control_client.Refused, ConnectionError, AssertionError, TimeoutError)
@@ -105,7 +106,8 @@ def try_each(failures, one, act, at_least):
             fired = failures.fired()
             failures.let_through(-1)
             assert one.process.poll() is None, f"call {n}: it ended\n{one.text()}"
-            conftest.wait_until(lambda: footprint(pid, failures) == before, 30, lambda: f"call {n}: {before} as before, "
+            conftest.wait_until(lambda: footprint(pid, failures) == before, 30,
+                                lambda: f"call {n}: {before} as before, "
                                 f"{footprint(pid, failures)}")
             if not fired:
                 assert n >= at_least, n
@@ -140,7 +142,8 @@ def test_attach_and_detach(start, failures, wire, consumer):
 
     try_each(failures, one, act, at_least=20)
     act()
-    conftest.wait_until(lambda: max(entry["delivered"] for entry in one.status()["consumers"]) == sent, 30, "all of them")
+    conftest.wait_until(lambda: max(entry["delivered"] for entry in one.status()["consumers"]) == sent, 30,
+                        "all of them")
     rows, said = reader.finish(stop=True)
     assert [int.from_bytes(row["payload"], "big") for row in rows] == list(range(sent))
     assert said["skipped"] == 0
@@ -179,7 +182,8 @@ def test_reload(start, failures, wire, hugepages, consumer):
     hugepages(8)
     one = start([small(wire)]).wait_ready()
     reader = consumer(one)
-    more = small(wire, name="more", page_size="2M", flows=[conftest.flow(7600, "239.1.1.9"), conftest.flow(7601, wire.address)])
+    more = small(wire, name="more", page_size="2M", flows=[conftest.flow(7600, "239.1.1.9"),
+                                                           conftest.flow(7601, wire.address)])
     changed = small(wire, flows=[conftest.flow(7502, wire.address), conftest.flow(7503, "239.1.1.8")])
     text = one.config.read_text()
 
@@ -199,7 +203,8 @@ def test_reload(start, failures, wire, hugepages, consumer):
                 apply([small(wire)])
             except REFUSALS:
                 apply([small(wire)])  # it may fail too, but not twice
-            conftest.wait_until(lambda: [*one.status()["streams"], *one.status()["channels"]] == ["lidar"], 30, "one stream again")
+            conftest.wait_until(lambda: [*one.status()["streams"], *one.status()["channels"]] == ["lidar"], 30,
+                                "one stream again")
 
     try_each(failures, one, act, at_least=100)
     wire.send(wire.frame(b"x", 7502))
@@ -209,14 +214,16 @@ def test_reload(start, failures, wire, hugepages, consumer):
     one.stop_clean()
 
 
-# As daemon/base/fault.h has them: no such file, unavailable, of the system, for the moment, no permission, configuration.
+# As daemon/base/fault.h has them: no such file, unavailable, of the system, for the moment, no permission,
+# configuration.
 EXIT_CODES = (66, 69, 71, 75, 77, 78)
 
 
 def wait_up_or_ended(one, n):
     """Up: by its log, since what it tells the service manager may be what fails. True: it is."""
     conftest.wait_until(lambda: not one.notifications(0.02) and
-                        ("ibvcapd: ready:" in one.text() or one.process.poll() is not None), 30, lambda: f"call {n}\n{one.text()}")
+                        ("ibvcapd: ready:" in one.text() or one.process.poll() is not None), 30,
+                        lambda: f"call {n}\n{one.text()}")
     return one.process.poll() is None
 
 
@@ -238,14 +245,15 @@ def is_listened_at(path):
 
 
 def expect_refusal_or_readiness(one, n):
-    """Up, or ended by itself with one line that says why, which is returned with the exit code; either way nothing is left behind
-    that is in the next one's way."""
+    """Up, or ended by itself with one line that says why, which is returned with the exit code; either way nothing is
+    left behind that is in the next one's way."""
     wait_up_or_ended(one, n)
     code = one.stop()
     # A channel whose queue fails once all is up says so, and ends nobody.
     errors = [line for line in one.text().splitlines()
               if "error:" in line and not (code == 0 and "its send queue on device" in line)]
-    assert (code in EXIT_CODES and len(errors) == 1) or (code, errors) == (0, []), f"call {n}: exit {code}\n{one.text()}"
+    assert (code in EXIT_CODES and len(errors) == 1) or (code, errors) == (0,
+                                                                           []), f"call {n}: exit {code}\n{one.text()}"
     assert not is_listened_at(one.socket_path) and not one.processes(), f"call {n}"
     return code, errors[0].split("error: ")[1] if code else ""
 
@@ -316,7 +324,9 @@ def test_restart(start, failures, net, wire):
             manager.start(streams).wait_ready()
         manager.take_all()
         # More: what the last run left stays until the manager has taken all of this one's.
-        assert len(manager.kept) >= kept and {name.split("-")[0] for name in manager.names()} == kinds, (n, manager.names())
+        assert len(manager.kept) >= kept and {name.split("-")[0] for name in manager.names()} == kinds, (n,
+                                                                                                         manager.names(
+            ))
         assert fired or len(manager.kept) == kept, manager.names()
         # Where the link could not be read it is looked at again in a second.
         conftest.wait_until(lambda: manager.daemon.stream()["state"] == "capturing", 30, f"call {n}")

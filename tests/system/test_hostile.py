@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that do everything they should not: they are counted and put out, each for what it did, and another user who comes
-while they are at it is served without a gap."""
+"""Clients that do everything they should not: they are counted and put out, each for what it did, and another user who
+comes while they are at it is served without a gap."""
 import json
 import os
 import pwd
@@ -68,7 +68,8 @@ def reader(started):
     def start(daemon, stream, policy="lossy"):
         process = started(as_good_user(IBVCAP, "recv", stream, "--verify", "--json", "--socket", daemon.socket_path,
                                        "--policy", policy))
-        conftest.wait_until(lambda: process.poll() is not None or mine(daemon, stream), 20, f"the good reader of {stream}")
+        conftest.wait_until(lambda: process.poll() is not None or mine(daemon, stream), 20,
+                            f"the good reader of {stream}")
         assert process.poll() is None, process.communicate()
         return process
 
@@ -77,7 +78,8 @@ def reader(started):
 
 def mine(daemon, stream):
     """The good reader, as the daemon sees it."""
-    found = [entry for entry in daemon.status()["consumers"] if (entry["stream"], entry["uid"]) == (stream, GOOD.pw_uid)]
+    found = [entry for entry in daemon.status()["consumers"] if (entry["stream"], entry["uid"]) == (stream,
+                                                                                                    GOOD.pw_uid)]
     return found[0] if found else None
 
 
@@ -104,7 +106,8 @@ def at_rest(daemon, stream):
 
 
 def expect_no_gap(daemon, stream, process, sent):
-    """The good reader has all that was published, and misses only what the wire lost and a queue that was kept waiting dropped."""
+    """The good reader has all that was published, and misses only what the wire lost and a queue that was kept waiting
+    dropped."""
     counts = at_rest(daemon, stream)
     assert counts["errored"] == 0, counts
     conftest.wait_until(lambda: mine(daemon, stream)["lag"] == 0, 20, f"the good reader of {stream} at its end")
@@ -150,7 +153,8 @@ def fill(one, net, build, wire, streams):
 
 def send(net, build, wire, streams):
     """{stream: its sender}, that send until they are stopped."""
-    return {name: net.sender(build, wire, port, rate=RATE, size=200, duration=2 * SECONDS_MAX) for name, port in streams.items()}
+    return {name: net.sender(build, wire, port, rate=RATE, size=200, duration=2 * SECONDS_MAX)
+            for name, port in streams.items()}
 
 
 def stop(sender):
@@ -180,7 +184,8 @@ def recycled(daemon, stream):
 def test_who_lies_in_its_page_is_put_out_for_it(daemon, net, wire, build, hostile, reader, rest):
     """In a lease, or by a hole; and who says nothing but what may be true is let be."""
     streams = {"lies": 7502, "holes": 7503}
-    one = daemon([conftest.stream(wire, port, name=name, lossless_deadline_ms=50, **RING) for name, port in streams.items()])
+    one = daemon([conftest.stream(wire, port, name=name, lossless_deadline_ms=50, **RING)
+                  for name, port in streams.items()])
     rest(one)
     before = fill(one, net, build, wire, streams)
     clients = {way: hostile(one, stream, way) for stream, way in
@@ -188,7 +193,8 @@ def test_who_lies_in_its_page_is_put_out_for_it(daemon, net, wire, build, hostil
     readers = {name: reader(one, name) for name in streams}
     senders = send(net, build, wire, streams)
     go_on_until(lambda: is_told(one, "lies", told(BAD_CURSOR)) and is_told(one, "holes", told(PAGE_LOST)) and
-                one.stream("lies")["spares_used"] > 0 and all(recycled(one, name) > before // 64 + 100 for name in streams),
+                one.stream("lies")["spares_used"] > 0 and all(recycled(one, name) > before // 64 + 100
+                                                              for name in streams),
                 "lies, holes, and leases that need a spare")
     said = {way: client.said() for way, client in clients.items()}
     for name, process in readers.items():
@@ -205,7 +211,8 @@ def test_who_lies_in_its_page_is_put_out_for_it(daemon, net, wire, build, hostil
 def test_whose_cursor_is_no_cursor_is_put_out(daemon, net, wire, build, hostile, reader, rest):
     """Lossless readers: it goes back, past head, is the sum of two lies, or anything. Each on a ring of its own."""
     streams = {"back": 7502, "ahead": 7503, "split": 7504, "random": 7505}
-    one = daemon([conftest.stream(wire, port, name=way, lossless_deadline_ms=3600000, **SHORT) for way, port in streams.items()])
+    one = daemon([conftest.stream(wire, port, name=way, lossless_deadline_ms=3600000, **SHORT)
+                  for way, port in streams.items()])
     rest(one)
     clients = {way: hostile(one, way, way) for way in streams}
     readers = {way: reader(one, way, "lossless") for way in streams}
@@ -242,14 +249,17 @@ def ask(*words):
 
 
 @pytest.mark.parametrize("control", [{}, GENEROUS], ids=["defaults", "generous"])
-def test_who_floods_the_socket_is_refused_and_others_are_served(daemon, net, wire, build, hostile, reader, rest, control):
-    """Another user attaches, asks for the status and why while they are at it. With limits that let everything through, too."""
+def test_who_floods_the_socket_is_refused_and_others_are_served(daemon, net, wire, build, hostile, reader, rest,
+                                                                control):
+    """Another user attaches, asks for the status and why while they are at it. With limits that let everything through,
+    too."""
     one = daemon([conftest.stream(wire, name="lidar", **RING)], control=control)
     rest(one)
     sender = send(net, build, wire, {"lidar": 7502})["lidar"]
     clients = {way: hostile(one, "lidar", way) for way in ("flood", "malformed", "requests", "deaf", "tap")}
     conftest.wait_until(lambda: one.stream()["published"] > 0 and
-                        (warnings(one) or any(entry["uid"] == conftest.NOBODY.pw_uid for entry in one.status()["consumers"])),
+                        (warnings(one) or any(entry["uid"] == conftest.NOBODY.pw_uid
+                                              for entry in one.status()["consumers"])),
                         30, "the flood")
     process = reader(one, "lidar")
 

@@ -55,7 +55,8 @@ class Machine:
             error = self.holder.communicate()[1]
             pytest.skip(f"no private mount namespace with overlays here: {error.strip()}")
         self.home = pathlib.Path(f"/proc/{self.holder.pid}/root/mnt/home")
-        self.uid = int(subprocess.run(self.inside("root", "id", "-u", "member"), capture_output=True, check=True).stdout)
+        self.uid = int(subprocess.run(self.inside("root", "id", "-u", "member"), capture_output=True,
+                                      check=True).stdout)
 
     def inside(self, user, *command):
         enter = ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", f"--wd=/proc/{self.holder.pid}/root/mnt"]
@@ -70,7 +71,8 @@ class Machine:
                  "os.chdir('/mnt/home' if os.access('/mnt/home', os.X_OK) else '/')\n"
                  "os.execve(sys.argv[2], sys.argv[2:], json.loads(sys.argv[1]))", json.dumps(environment)]
         program = command[0] if command[0].startswith("/") else f"/usr/bin/{command[0]}"
-        return subprocess.run(self.inside(user, *start, program, *command[1:]), capture_output=True, timeout=30, **keywords)
+        return subprocess.run(self.inside(user, *start, program, *command[1:]), capture_output=True, timeout=30,
+                              **keywords)
 
     def close(self):
         self.holder.communicate()
@@ -104,7 +106,8 @@ def test_the_command_is_the_caller_with_net_raw_and_nothing_more(machine):
         assert line in lines
     same = ("uid:", "euid:", "gid:", "egid:", "Supplementary groups:", "Parent death signal:")
     assert [l for l in lines if l.startswith(same)] == [l for l in plain if l.startswith(same)]
-    status = dict(l.split(":\t") for l in machine.run("ibv_launch", "cat", "/proc/self/status").stdout.decode().splitlines())
+    status = dict(l.split(":\t") for l in machine.run("ibv_launch", "cat",
+                                                      "/proc/self/status").stdout.decode().splitlines())
     assert all(int(status[name], 16) == 1 << 13 for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"))
     assert int(status["CapBnd"], 16) == 0
     assert status["Uid"].split() == [str(machine.uid)] * 4
@@ -122,7 +125,8 @@ def test_a_raw_socket_opens_and_nothing_else_that_needs_privilege_does(machine):
 import os, socket
 socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
 for attempt in (lambda: os.setuid(0), lambda: os.chown('/mnt/home', 0, 0), lambda: os.open('/etc/shadow', os.O_RDONLY),
-                lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).bind(('127.0.0.1', 1)) or open('/proc/1/environ').read()):
+                lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).bind(('127.0.0.1', 1)) or
+                open('/proc/1/environ').read()):
     try: attempt()
     except PermissionError: continue
     raise SystemExit('allowed')
@@ -162,8 +166,8 @@ def test_an_odd_command_name_is_looked_for_and_never_interpreted(machine, comman
 
 def test_the_environment_comes_back_as_it_was(machine):
     given = {"EMPTY": "", "SPACES": " a  b ", "LINES": "1\n2\n", "QUOTES": "'\"`$(id)\\", "SHLVL": "3",
-             "PATH": "/mnt/home/bin:/usr/bin", "LD_LIBRARY_PATH": "/mnt/home", "BASH_ENV": "/nonexistent", "BIG": "z" * 100000,
-             "SUDO_UID": "0", "PS4": "+", "LC_ALL": "C", "PYTHONDONTWRITEBYTECODE": "1"}
+             "PATH": "/mnt/home/bin:/usr/bin", "LD_LIBRARY_PATH": "/mnt/home", "BASH_ENV": "/nonexistent",
+             "BIG": "z" * 100000, "SUDO_UID": "0", "PS4": "+", "LC_ALL": "C", "PYTHONDONTWRITEBYTECODE": "1"}
     result = machine.run("ibv_launch", PYTHON, "-c", "import json,os; print(json.dumps(dict(os.environ)))", env=given)
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
@@ -184,7 +188,8 @@ def test_working_directory_mask_and_standard_files_are_the_callers(machine):
 
 
 def test_exit_statuses_pass_through(machine):
-    assert [machine.run("ibv_launch", "sh", "-c", f"exit {n}").returncode for n in (0, 1, 42, 77, 255)] == [0, 1, 42, 77, 255]
+    assert [machine.run("ibv_launch", "sh", "-c", f"exit {n}").returncode for n in (0, 1, 42, 77, 255)] == [0, 1, 42,
+                                                                                                            77, 255]
     assert machine.run("ibv_launch", "/etc").returncode == 126
 
 
@@ -301,18 +306,21 @@ def traps(machine):
     log = directory / "log"
     shown = pathlib.Path("/mnt/home/traps")
     tell = f"echo \"$(/usr/bin/id -u) $0\" >> {shown}/log"
-    names = ("bash", "sh", "env", "id", "sudo", "capsh", "setpriv", "read", "exec", "printf", "export", "ibv_launch_root",
-             "python3", "true")
+    names = ("bash", "sh", "env", "id", "sudo", "capsh", "setpriv", "read", "exec", "printf", "export",
+             "ibv_launch_root", "python3", "true")
     for name in names:
         (directory / name).write_text(f"#!/bin/sh\n{tell}\nPATH=/usr/bin exec /usr/bin/true\n")
         (directory / name).chmod(0o755)
     (directory / "start").write_text(tell + "\n")
     (directory / ".bashrc").write_text(tell + "\n")
-    (directory / "sitecustomize.py").write_text(f"import os\nopen('{shown}/log', 'a').write(f'{{os.getuid()}} python\\n')\n")
+    (directory / "sitecustomize.py").write_text(
+        f"import os\nopen('{shown}/log', 'a').write(f'{{os.getuid()}} python\\n')\n")
     source = ('#include <stdio.h>\n#include <unistd.h>\n__attribute__((constructor)) static void f(void) {'
-              f'FILE *l = fopen("{shown}/log", "a"); if (l) {{ fprintf(l, "%d library\\n", (int)geteuid()); fclose(l); }} }}\n'
+              f'FILE *l = fopen("{shown}/log", "a"); if (l) '
+              f'{{ fprintf(l, "%d library\\n", (int)geteuid()); fclose(l); }} }}\n'
               'unsigned int la_version(unsigned int v) { return v; }\n')
-    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", directory / "trap.so"], input=source, text=True, check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", directory / "trap.so"], input=source, text=True,
+                   check=True)
     log.write_text("")
     for path in [directory, *directory.iterdir()]:
         os.chown(path, machine.uid, machine.uid)
@@ -336,14 +344,16 @@ def hostile_environments(traps):
         "IFS": {"IFS": "/ -=", "PATH": f"{traps}:/usr/bin"},
         "SHELLOPTS": {"SHELLOPTS": "xtrace", "PS4": f"$({traps}/true)", "BASHOPTS": "extdebug"},
         "PROMPT_COMMAND": {"PROMPT_COMMAND": f"{traps}/true", "PS1": f"$({traps}/true)"},
-        "functions": {f"BASH_FUNC_{name}%%": f"() {{ {traps}/true; }}" for name in ("exec", "read", "command", "export", "printf", "id")},
+        "functions": {f"BASH_FUNC_{name}%%": f"() {{ {traps}/true; }}"
+                      for name in ("exec", "read", "command", "export", "printf", "id")},
         "shellshock": {"SHOCK": f"() {{ :;}}; {traps}/true"},
         "HOME": {"HOME": str(traps)},
         "PYTHON": {"PYTHONPATH": str(traps), "PYTHONSTARTUP": f"{traps}/sitecustomize.py", "PYTHONHOME": "/usr"},
         "PERL": {"PERL5OPT": f"-Mlib={traps}", "PERL5LIB": str(traps)},
-        "locale": {"LOCPATH": str(traps), "LANG": f"{traps}/x", "LC_ALL": "../../x", "NLSPATH": f"{traps}/%N", "GCONV_PATH": str(traps)},
-        "sudo": {"SUDO_UID": "0", "SUDO_GID": "0", "SUDO_USER": "root", "SUDO_ASKPASS": f"{traps}/true", "SUDO_EDITOR": f"{traps}/true",
-                 "SUDO_COMMAND": "x", "SHELL": f"{traps}/bash"},
+        "locale": {"LOCPATH": str(traps), "LANG": f"{traps}/x", "LC_ALL": "../../x", "NLSPATH": f"{traps}/%N",
+                   "GCONV_PATH": str(traps)},
+        "sudo": {"SUDO_UID": "0", "SUDO_GID": "0", "SUDO_USER": "root", "SUDO_ASKPASS": f"{traps}/true",
+                 "SUDO_EDITOR": f"{traps}/true", "SUDO_COMMAND": "x", "SHELL": f"{traps}/bash"},
     }
 
 
@@ -388,7 +398,8 @@ def test_no_file_in_the_working_directory_runs_as_root(machine, traps):
 def test_a_descriptor_of_the_callers_reaches_no_root(machine, traps):
     directory, sprung = traps
     root_step = "/usr/libexec/ibvcap/ibv_launch_root"
-    (machine.home / "traps" / "environment").write_bytes(f"LD_PRELOAD={directory}/trap.so\0BASH_ENV={directory}/start\0PATH={directory}\0".encode())
+    (machine.home / "traps" / "environment").write_bytes(
+        f"LD_PRELOAD={directory}/trap.so\0BASH_ENV={directory}/start\0PATH={directory}\0".encode())
     for redirect in (f"3<{directory}/environment", "3<&-", f"3<>{directory}/log", "3</dev/null", "3</"):
         result = machine.run("bash", "-c", f"/usr/bin/sudo -n {root_step} /usr/bin/id -u {redirect}")
         assert result.stdout.decode().split() == [str(machine.uid)], result.stderr
@@ -408,13 +419,16 @@ def test_a_tight_limit_never_leaves_the_command_with_more(machine, limit):
 
 def test_the_root_step_refuses_numbers_that_are_none(machine):
     for uid in ("", "x", "0 --print", "-1", "1000,0"):
-        result = machine.run("/usr/libexec/ibvcap/ibv_launch_root", "id", user="root", env={"SUDO_UID": uid, "SUDO_GID": "1"})
+        result = machine.run("/usr/libexec/ibvcap/ibv_launch_root", "id", user="root",
+                             env={"SUDO_UID": uid, "SUDO_GID": "1"})
         assert result.returncode == 77 and result.stdout == b""
 
 
 def test_a_missing_program_is_named_with_what_to_install(machine):
-    hide = "mount --bind /dev/null /usr/sbin/capsh && exec setpriv --reuid=member --regid=member --init-groups ibv_launch id"
-    result = subprocess.run([*machine.inside("root"), "unshare", "--mount", "sh", "-c", hide], capture_output=True, text=True)
+    hide = ("mount --bind /dev/null /usr/sbin/capsh && "
+            "exec setpriv --reuid=member --regid=member --init-groups ibv_launch id")
+    result = subprocess.run([*machine.inside("root"), "unshare", "--mount", "sh", "-c", hide], capture_output=True,
+                            text=True)
     assert result.returncode == 69 and "no /usr/sbin/capsh: apt-get install sudo libcap2-bin" in result.stderr
 
 

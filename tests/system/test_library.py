@@ -65,15 +65,16 @@ def test_a_program_is_built_against_the_installed_library(tmp, compiler, suffix)
     pc.write_text(re.sub(r"^prefix=.*$", f"prefix={installed}", pc.read_text().replace("/usr/local", str(installed)),
                          flags=re.MULTILINE))
     environment = {**os.environ, "PKG_CONFIG_PATH": str(pc.parent), "LD_LIBRARY_PATH": str(pc.parent.parent)}
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libibvcap"], capture_output=True, text=True, check=True,
-                           env=environment).stdout.split()
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libibvcap"], capture_output=True, text=True,
+                           check=True, env=environment).stdout.split()
     source = tmp / f"program.{suffix}"
     source.write_text(PROGRAM)
     sanitizer = re.search(r"IBVCAP_SANITIZE:STRING=(.+)", (conftest.BUILD / "CMakeCache.txt").read_text())
     extra = [f"-fsanitize={sanitizer[1]}"] if sanitizer else []
     if not shutil.which(compiler[0]):
         pytest.skip(f"there is no {compiler[0]}")
-    subprocess.run([*compiler, "-Wall", "-Wextra", "-Werror", "-o", tmp / "program", source, *flags, *extra], check=True)
+    subprocess.run([*compiler, "-Wall", "-Wextra", "-Werror", "-o", tmp / "program", source, *flags, *extra],
+                   check=True)
     done = subprocess.run([tmp / "program"], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.startswith("0.1 -2 control socket '/nonexistent/control.sock'")
 
@@ -85,8 +86,9 @@ rx = ctypes.c_void_p()
 n = ctypes.c_size_t()
 payload = ctypes.create_string_buffer(2048)
 class Options(ctypes.Structure):
-    _fields_ = [("start", ctypes.c_int), ("back", ctypes.c_uint64), ("queue", ctypes.c_uint32), ("lease_blocks", ctypes.c_uint32),
-                ("timeout_ms", ctypes.c_uint32), ("policy", ctypes.c_int), ("reattach_ms", ctypes.c_uint32)]
+    _fields_ = [("start", ctypes.c_int), ("back", ctypes.c_uint64), ("queue", ctypes.c_uint32),
+                ("lease_blocks", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32), ("policy", ctypes.c_int),
+                ("reattach_ms", ctypes.c_uint32)]
 options = Options(reattach_ms=0xffffffff)
 assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", ctypes.byref(options), ctypes.byref(rx)) == 0
 fd = library.ibvcap_fd(rx)

@@ -43,7 +43,8 @@ def ptrace(request, tid):
 
 def hold_worker_up(pid, name, seconds):
     """One thread of the daemon stands still, and the device does not."""
-    tid, = [int(task.name) for task in pathlib.Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text() == name + "\n"]
+    tid, = [int(task.name) for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
+            if (task / "comm").read_text() == name + "\n"]
     ptrace(PTRACE_SEIZE, tid)
     ptrace(PTRACE_INTERRUPT, tid)
     os.waitpid(tid, WALL)
@@ -76,7 +77,8 @@ def test_a_sender_faster_than_the_worker(build, daemon, net, wire, consumer):
         start = time.monotonic()
         counts = one.stream()
         slowest, n = max(slowest, time.monotonic() - start), n + 1
-        assert counts["matched"] == (counts["published"] + counts["no_buffer"] + counts["errored"] + counts["in_flight"])
+        assert counts["matched"] == (counts["published"] + counts["no_buffer"] + counts["errored"] +
+                                     counts["in_flight"])
         hold_worker_up(one.pid(), "lidar", 0.05)
     assert n > 5 and slowest < 1, f"slowest of {n} status answers: {slowest:.3f} s"
     sent = conftest.finish(sender)

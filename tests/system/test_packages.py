@@ -15,7 +15,8 @@ import container
 import packages
 
 # What every change of accounts and packages leaves, and what a system writes that runs.
-NOT_OURS = re.compile(r"/(proc|sys|dev|run|tmp|var/tmp|root/packages|var/log|var/cache|var/lib/(dpkg|apt|misc|dbus))(/|$)"
+NOT_OURS = re.compile(
+    r"/(proc|sys|dev|run|tmp|var/tmp|root/packages|var/log|var/cache|var/lib/(dpkg|apt|misc|dbus))(/|$)"
                       r"|/var/lib/systemd/(?!deb-systemd-helper)"
                       r"|/etc/(\w+-|\.pwd\.lock|ld\.so\.cache|machine-id|resolv\.conf)$")
 ACCOUNTS = ("passwd", "group", "shadow", "gshadow")
@@ -27,8 +28,8 @@ def test_lintian_finds_no_error():
     changes = next(packages.build().glob("*.changes"))
     # It says that it would rather not be root.
     user = [] if os.geteuid() else ["setpriv", f"--reuid={conftest.NOBODY.pw_uid}", "--clear-groups"]
-    done = subprocess.run([*user, "lintian", "--fail-on", "error", changes], capture_output=True, text=True, check=False,
-                          env={**os.environ, "HOME": "/nonexistent"}, cwd="/")
+    done = subprocess.run([*user, "lintian", "--fail-on", "error", changes], capture_output=True, text=True,
+                          check=False, env={**os.environ, "HOME": "/nonexistent"}, cwd="/")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -111,8 +112,10 @@ def test_a_member_of_the_group_and_nobody_else_runs_a_verbs_program(clean):
 
     def run(user, *start):
         """(exit status, output) of a program that waits for one packet, while there are some."""
-        words = clean.words("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--inh-caps=-all", *start, "softhca",
-                            "-i", wire.interface, "--", "verbs_client", "-a", wire.address, "-p", "7502", "-c", "1", "-i", "20000")
+        words = clean.words("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--inh-caps=-all", *start,
+                            "softhca",
+                            "-i", wire.interface, "--", "verbs_client", "-a", wire.address, "-p", "7502", "-c", "1",
+                            "-i", "20000")
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         conftest.wait_until(lambda: wire.send(wire.frame(b"one", 7502)) or process.poll() is not None, 30, "its packet")
         return process.returncode, process.communicate()[0]

@@ -85,7 +85,8 @@ def test_each_counter_is_on_the_page():
 
 
 def test_each_setting_of_softhca_is_on_the_page():
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*) \|$", printed(conftest.BUILD / "lib/softhca/softhca", "--settings"), re.M)
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*) \|$",
+                      printed(conftest.BUILD / "lib/softhca/softhca", "--settings"), re.M)
     items = re.findall(r"^\.It Ev (SOFTHCA_\w+) Pq (.*?); default (.*)\n((?:[^.].*\n)+)", page("softhca.1"), re.M)
     assert rows and [(name, default or "none", accepted) for name, default, accepted, _ in rows] == [
         (name, default, accepted) for name, accepted, default, _ in items]
@@ -116,5 +117,6 @@ def test_each_error_of_a_function_is_on_the_page():
     assert set(items) == set(functions_of_header())
     for comment, name in re.findall(r"/\*\*((?:(?!\*/).)*)\*/\n[^\n]*?(ibvcap_\w+)\(", HEADER, re.S):
         errors = set(re.findall(r"-(E[A-Z0-9]+)\b", comment))
-        listed = {error for line in re.findall(r"^\.Er (.*)$", items[name], re.M) for error in re.findall(r"E[A-Z0-9]+", line)}
+        listed = {error for line in re.findall(r"^\.Er (.*)$", items[name], re.M)
+                  for error in re.findall(r"E[A-Z0-9]+", line)}
         assert errors <= listed, name

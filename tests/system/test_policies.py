@@ -10,7 +10,8 @@ import conftest
 import control_client
 from test_tools import IBVCAP, NO_PERMISSION, built, ibvcap, recv  # noqa: F401 (fixtures among them)
 
-SMALL = {"payload_size": 256, "slots_per_block": 64, "history_blocks": 16, "receive_queue_slots": 1024, "lease_blocks": 2}
+SMALL = {"payload_size": 256, "slots_per_block": 64, "history_blocks": 16, "receive_queue_slots": 1024,
+         "lease_blocks": 2}
 
 
 def send(build, net, wire, count, rate=20000):
@@ -44,7 +45,8 @@ def test_lossless_is_by_permission(daemon, wire):
         done = ibvcap("recv", stream, "--socket", one.socket_path, "--policy", "lossless", nobody=True)
         assert done.returncode == NO_PERMISSION
         assert "lossless_users" in done.stderr
-    assert ibvcap("recv", "root", "--socket", one.socket_path, "--policy", "lossless", "--duration", 0.1).returncode == 0
+    assert ibvcap("recv", "root", "--socket", one.socket_path, "--policy", "lossless", "--duration",
+                  0.1).returncode == 0
 
 
 @pytest.mark.parametrize("poll", ["busy", "adaptive", "event"])
@@ -57,7 +59,8 @@ def test_a_stopped_lossless_reader_is_waited_for(build, daemon, net, wire, recv,
     kept = one.stream()["published"]
     assert 16 * 64 <= kept < 4000, "all that the ring has room for, and no more"
     reader.process.send_signal(signal.SIGCONT)
-    conftest.wait_until(lambda: one.stream()["in_flight"] == 0 and one.status()["consumers"][0]["lag"] == 0, 30, "it has caught up")
+    conftest.wait_until(lambda: one.stream()["in_flight"] == 0 and one.status()["consumers"][0]["lag"] == 0, 30,
+                        "it has caught up")
     (consumer,) = one.status()["consumers"]
     assert (consumer["policy"], consumer["skipped"]) == (control_client.LOSSLESS, 0)
     counts = one.expect_sum()
@@ -107,11 +110,12 @@ def test_a_reader_has_the_deadline_that_it_attached_with(build, daemon, net, wir
 
 def test_a_tap_takes_no_consumers_place(build, daemon, net, wire):
     one = daemon([conftest.stream(wire, max_consumers=1, **SMALL)])
-    command = conftest.as_nobody(IBVCAP, "recv", "lidar", "--socket", one.socket_path, "--policy", "tap", "--count", 200,
-                                 "--verify", "--json")
+    command = conftest.as_nobody(IBVCAP, "recv", "lidar", "--socket", one.socket_path, "--policy", "tap", "--count",
+                                 200, "--verify", "--json")
     taps = [subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     try:
-        conftest.wait_until(lambda: not any(tap.poll() for tap in taps) and len(one.status()["consumers"]) == 0, 30, "taps")
+        conftest.wait_until(lambda: not any(tap.poll() for tap in taps) and len(one.status()["consumers"]) == 0, 30,
+                            "taps")
         for _ in range(50):
             send(build, net, wire, 100, rate=5000)
             if all(tap.poll() is not None for tap in taps):

@@ -18,12 +18,14 @@ HERE = pathlib.Path(__file__).parent
 
 @pytest.fixture
 def as_user(tmp):
-    """as_user(daemon, code, uid=nobody): Python code run as that user, with "path" and control_client; what it prints as JSON."""
+    """as_user(daemon, code, uid=nobody): Python code run as that user, with "path" and control_client; what it prints
+    as JSON."""
     (tmp / "control_client.py").write_text((HERE / "control_client.py").read_text())
 
     def run(daemon, code, uid=conftest.NOBODY.pw_uid):
         program = ("import errno, json, os, sys, time\n"
-                   f"sys.path.insert(0, {str(tmp)!r})\nimport control_client\nfrom control_client import Client, Refused\n"
+                   f"sys.path.insert(0, {str(tmp)!r})\nimport control_client\nfrom control_client import Client, "
+                   f"Refused\n"
                    f"path = {str(daemon.socket_path)!r}\n{code}\n")
         command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", sys.executable, "-c", program]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

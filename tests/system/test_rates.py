@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A channel's rate limit and its senders' shares of it, at a rate that a busy machine keeps; scripts/bench rates does the
-same up to 70 % of what the machine can.
+"""A channel's rate limit and its senders' shares of it, at a rate that a busy machine keeps; scripts/bench rates does
+the same up to 70 % of what the machine can.
 
-All is submitted at once, so a sender never has nothing to send; packets say by whom they are, and the kernel when they came.
+All is submitted at once, so a sender never has nothing to send; packets say by whom they are, and the kernel when they
+came.
 """
 import socket
 import struct

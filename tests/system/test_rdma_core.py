@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rdma-core's own Python tests, as Debian ships them, on softhca: outcome by outcome what tests/rdma_core/expected says.
+"""rdma-core's own Python tests, as Debian ships them, on softhca: outcome by outcome what tests/rdma_core/expected
+says.
 
 Their traffic is from one context of the device to another: it needs the loopback that a second context turns on.
 """
@@ -33,13 +34,16 @@ def expected():
 
 
 def unpacked(directory):
-    """python3-pyverbs has them compressed, and where documentation is left out of an installation it is fetched again."""
-    version = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "python3-pyverbs"], capture_output=True, text=True, check=False)
+    """python3-pyverbs has them compressed, and where documentation is left out of an installation it is fetched
+    again."""
+    version = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "python3-pyverbs"], capture_output=True,
+                             text=True, check=False)
     if not version.stdout.startswith(VERSION):
         pytest.skip(f"the list is of rdma-core {VERSION}x; here: {version.stdout or 'none'}")
     source = INSTALLED
     if not (source / "run_tests.py").exists():
-        fetched = subprocess.run(["apt-get", "download", "python3-pyverbs"], cwd=directory, capture_output=True, check=False)
+        fetched = subprocess.run(["apt-get", "download", "python3-pyverbs"], cwd=directory, capture_output=True,
+                                 check=False)
         if fetched.returncode != 0:
             pytest.skip("python3-pyverbs was installed without its documentation, and the package can't be fetched")
         package = next(directory.glob("python3-pyverbs_*.deb"))
@@ -63,8 +67,8 @@ def outcomes():
     try:
         unpacked(directory)
         net.add_wire()
-        done = subprocess.run(under(net, "/usr/bin/python3", DIRECTORY / "run.py", directory), capture_output=True, text=True,
-                              check=False, timeout=600)
+        done = subprocess.run(under(net, "/usr/bin/python3", DIRECTORY / "run.py", directory), capture_output=True,
+                              text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
         return {result["test"]: result for result in map(json.loads, done.stdout.splitlines())}
     finally:
@@ -91,12 +95,14 @@ def test_the_list_has_each_test_once(outcomes):
 
 
 def test_what_skips_does_so_for_the_reason_listed(outcomes):
-    """Among them all tests of what the device does not have: they are refused, and not one crashes or passes by chance."""
+    """Among them all tests of what the device does not have: they are refused, and not one crashes or passes by
+    chance."""
     wrong = []
     for allowed, name, reason in expected():
         for test, result in outcomes.items():
             if test != name and test.split(".")[0] + ".*" != name:
                 continue
-            if result["outcome"] not in allowed or (result["outcome"] != "pass" and not re.search(reason, result["why"])):
+            if result["outcome"] not in allowed or (result["outcome"] != "pass" and not re.search(reason,
+                                                                                                  result["why"])):
                 wrong.append((test, allowed, reason, result["outcome"], result["why"][-300:]))
     assert not wrong

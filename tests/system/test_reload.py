@@ -40,7 +40,8 @@ def write(daemon, streams, control=None, channels=()):
 
 def small(wire, **keys):
     """So small that a few of them fit in what an ordinary process may lock: CAP_IPC_LOCK is gone by then."""
-    return conftest.stream(wire, **{"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 2, "lease_blocks": 1, **keys})
+    return conftest.stream(wire, **{"history_blocks": 8, "receive_queue_slots": 256, "max_consumers": 2,
+                                    "lease_blocks": 1, **keys})
 
 
 def names(daemon):
@@ -146,8 +147,10 @@ def test_a_workers_cpu_is_left_to_it(daemon, wire, consumer, ibvcap):
 
 def test_a_cpu_that_is_not_there_is_refused_and_named(daemon, wire, ibvcap):
     one = daemon([small(wire)])
-    for streams, channels, told in (([small(wire, name="other", port=7503, cpu=1023)], [], "stream 'other': cpu = 1023: "),
-                                    ([], [conftest.channel(wire, cpu=1023)], f"interface {wire.interface}: cpu = 1023 ")):
+    for streams, channels, told in (([small(wire, name="other", port=7503, cpu=1023)], [],
+                                     "stream 'other': cpu = 1023: "),
+                                    ([], [conftest.channel(wire, cpu=1023)],
+                                     f"interface {wire.interface}: cpu = 1023 ")):
         write(one, [small(wire), *streams], channels=channels)
         refused = ibvcap(one, "reload")
         assert refused.returncode == EX_CONFIG and told in refused.stderr, refused.stderr
@@ -170,7 +173,8 @@ def test_who_loses_a_right_is_put_out_and_nobody_else(daemon, wire, consumer, ib
     others = [consumer(one, nobody=False), consumer(one, "other")]
 
     def recv(policy):
-        command = conftest.as_nobody(conftest.BUILD / "tools/ibvcap", "recv", "lidar", "--socket", one.socket_path, "--policy", policy)
+        command = conftest.as_nobody(conftest.BUILD / "tools/ibvcap", "recv", "lidar", "--socket", one.socket_path,
+                                     "--policy", policy)
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     readers = {policy: recv(policy) for policy in ("lossy", "lossless", "tap")}
@@ -180,7 +184,8 @@ def test_who_loses_a_right_is_put_out_and_nobody_else(daemon, wire, consumer, ib
         assert ibvcap(one, "reload").returncode == 0
         err = readers["lossless"].communicate(timeout=30)[1]
         assert readers["lossless"].returncode == EX_UNAVAILABLE and "its log says why" in err
-        assert f"process {readers['lossless'].pid} of user {conftest.NOBODY.pw_uid} may not be lossless any more" in one.text()
+        assert (f"process {readers['lossless'].pid} of user {conftest.NOBODY.pw_uid} may not be lossless any more"
+                in one.text())
         time.sleep(0.5)
         assert readers["lossy"].poll() is None and readers["tap"].poll() is None
         write(one, [{**open_to_all, "users": ["daemon"]}, small(wire, name="other", port=7503)])
@@ -207,7 +212,8 @@ def test_who_loses_a_right_is_put_out_and_nobody_else(daemon, wire, consumer, ib
     (lambda wire: [small(wire, flows=flows(wire, 7502, 7509)),
                    small(wire, name="far", port=7503, interface="gone0")], "gone0"),
     (lambda wire: [small(wire, flows=flows(wire, 7502, 7509)),
-                   small(wire, name="large", port=7503, page_size="2M", history_blocks=1 << 20)], "lower history_blocks"),
+                   small(wire, name="large", port=7503, page_size="2M", history_blocks=1 << 20)],
+     "lower history_blocks"),
 ], ids=["fixed", "layout", "syntax", "twice", "moved", "narrowed", "interface", "memory"])
 def test_a_wrong_file_changes_nothing(daemon, wire, consumer, reload, change, word):
     one = daemon([small(wire)])
@@ -260,7 +266,8 @@ def test_a_stream_is_added_and_removed_by_hand(daemon, wire, consumer, ibvcap, t
     keys = {key: value for key, value in small(wire, name="by_keys").items() if key != "flows"}
     words = [*(f"{key}={value}" for key, value in keys.items()), f"flows.destination={wire.address}", "flows.port=7700"]
     done = ibvcap(one, "stream", "add", *words, "colour=3")
-    assert done.returncode == EX_CONFIG and f"arguments:{len(words) + 1}: unknown key 'colour'" in done.stderr, done.stderr
+    assert done.returncode == EX_CONFIG, done.stderr
+    assert f"arguments:{len(words) + 1}: unknown key 'colour'" in done.stderr
     assert ibvcap(one, "stream", "add", *words).returncode == 0
     wire.send(wire.frame(b"x", 7700))
     conftest.wait_until(lambda: one.stream("by_keys")["published"] == 1, 30, "a packet")
@@ -294,18 +301,21 @@ def test_what_a_stream_that_is_added_lacks_is_said(daemon, wire, ibvcap, tmp):
         entry = small(wire, **{"name": "more", "port": 7600, **keys})
         path.write_text(f"streams = {conftest.libconfig([entry])};\n")
         done = ibvcap(one, "stream", "add", path)
-        assert not done.stdout and done.stderr.startswith("ibvcap stream: ") and done.stderr.endswith("; nothing was changed\n")
+        assert not done.stdout and done.stderr.startswith("ibvcap stream: ") and done.stderr.endswith(
+            "; nothing was changed\n")
         return done.returncode, done.stderr
 
     code, text = add(name="lidar")
     assert code == EX_CONFIG and f'{path}:1: name = "lidar" is that of the stream at {one.config}:2 too' in text
     code, text = add(port=7502)
-    assert code == EX_CONFIG and f"{path}:1: stream 'more': this flow to port 7502 overlaps with that of stream 'lidar' at " \
-        f"{one.config}:2, on the same interface" in text
+    assert code == EX_CONFIG
+    assert (f"{path}:1: stream 'more': this flow to port 7502 overlaps with that of stream 'lidar' at "
+            f"{one.config}:2, on the same interface") in text
     code, text = add(payload_size=0)
     assert code == EX_CONFIG and f"{path}:1: payload_size = 0: accepted is" in text
     code, text = add(payload_size=60000)
-    assert code == EX_UNAVAILABLE and f"{path}:1: stream 'more': payload_size 60000" in text and "ip link set dev" in text
+    assert code == EX_UNAVAILABLE
+    assert f"{path}:1: stream 'more': payload_size 60000" in text and "ip link set dev" in text
     code, text = add(interface="gone0")
     assert code == EX_UNAVAILABLE and "gone0" in text and wire.interface in text
     code, text = add(page_size="2M", history_blocks=1 << 20)
@@ -313,8 +323,10 @@ def test_what_a_stream_that_is_added_lacks_is_said(daemon, wire, ibvcap, tmp):
                                     "stream 'more': its ring wants" in text and "hugepages of 2048 kB" in text)
     if conftest.read_number(conftest.HUGEPAGES / "nr_hugepages") == 0:  # else they are others', who may give them back
         code, text = add(page_size="2M")
-        assert code == os.EX_OSERR and re.search(r"stream 'more': its ring wants 2 hugepages of 2048 kB, the payload segment found "
-                                                 r"too few of them \(0 free of 0\); get them with: echo 2 > /sys/kernel/mm/", text)
+        assert code == os.EX_OSERR and re.search(
+            r"stream 'more': its ring wants 2 hugepages of 2048 kB, the payload segment found "
+                                                 r"too few of them \(0 free of 0\); get them with: echo 2 > "
+                                                 r"/sys/kernel/mm/", text)
     assert names(one) == ["lidar"]
 
 
@@ -333,8 +345,9 @@ def test_a_stream_that_lacks_pages_names_who_holds_them(daemon, wire, consumer, 
     done = ibvcap(one, "stream", "add", path)
     if done.returncode == 0:
         pytest.skip("somebody else has given pages meanwhile")
-    assert f"rings that have ended may be held by process {reader.process.pid} (capture_dump) of user {conftest.NOBODY.pw_uid}, " \
-        "stream 'large': let them read on or end them, or reserve pages for two runs; nothing was changed" in done.stderr
+    assert (f"rings that have ended may be held by process {reader.process.pid} (capture_dump) of user "
+            f"{conftest.NOBODY.pw_uid}, stream 'large': let them read on or end them, or reserve pages for two runs; "
+            f"nothing was changed") in done.stderr
     reader.process.send_signal(signal.SIGCONT)
     reader.process.wait(60)
     conftest.wait_until(lambda: ibvcap(one, "stream", "add", path).returncode == 0, 30, "its pages")
@@ -350,8 +363,8 @@ def test_a_stream_whose_interface_is_down_waits_for_it(daemon, net, wire, ibvcap
     path = tmp / "far.conf"
     path.write_text(f"streams = {conftest.libconfig([far])};\n")
     assert ibvcap(one, "stream", "add", path).returncode == 0
-    assert f"interface {other.interface}: link is down, its streams and channels wait for it; bring it up with: ip link set dev " \
-        f"{other.interface} up" in one.text()
+    assert (f"interface {other.interface}: link is down, its streams and channels wait for it; bring it up with: "
+            f"ip link set dev {other.interface} up") in one.text()
     assert one.stream("far")["state"] == "link_down"
     conftest.run("ip", "-n", net.rx, "link", "set", other.interface, "up")
     conftest.wait_until(lambda: one.stream("far")["state"] == "capturing", 30, "the link")
@@ -392,7 +405,8 @@ def sanitizer_libraries(program):
 @pytest.fixture
 def slow(build, net, tmp):
     """slow(streams): (a daemon, function). Once that was called, memory takes its while; called again: no more."""
-    libraries, hold = [*sanitizer_libraries(build.ibvcapd), conftest.BUILD / "tests/support/libhold_calls.so"], tmp / "hold"
+    libraries, hold = [*sanitizer_libraries(build.ibvcapd),
+                       conftest.BUILD / "tests/support/libhold_calls.so"], tmp / "hold"
     prefix = ["env", f"LD_PRELOAD={':'.join(map(str, libraries))}", f"HOLD_CALLS={hold}"]
     started = []
 
@@ -417,7 +431,8 @@ def change_at_work(wire, tmp, slow, ibvcap):
 
     def is_refused():
         done = ibvcap(one, "stream", "remove", "none")
-        return done.returncode == os.EX_TEMPFAIL and "another change is on its way; ask again when it is done" in done.stderr
+        return (done.returncode == os.EX_TEMPFAIL
+                and "another change is on its way; ask again when it is done" in done.stderr)
 
     conftest.wait_until(is_refused, 30, "a change at work")
     yield one, change, hold
@@ -479,8 +494,8 @@ def test_a_daemon_that_is_told_to_stop_gives_up_what_it_prepares(change_at_work)
 def test_a_stop_waits_for_no_worker_of_channels_that_were_to_come(slow, wire, ibvcap):
     """Whatever else runs has ended before the change is given up."""
     one, hold = slow([small(wire)])
-    one.write_config({"socket": str(one.socket_path), "mode": "0666"}, [small(wire), small(wire, name="large", port=7600)],
-                     [conftest.channel(wire)])
+    one.write_config({"socket": str(one.socket_path), "mode": "0666"},
+                     [small(wire), small(wire, name="large", port=7600)], [conftest.channel(wire)])
     hold()
     one.process.send_signal(signal.SIGHUP)
     conftest.wait_until(lambda: ibvcap(one, "reload").returncode == os.EX_TEMPFAIL, 30, "a change at work")

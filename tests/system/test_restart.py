@@ -127,7 +127,8 @@ def test_a_socket_unit_at_another_path_is_refused(manager, wire, tmp):
         unit.listen()
         manager.units = [("ibvcapd.socket", unit.dup().detach())]
         assert manager.start([conftest.stream(wire)]).process.wait(60) == 78
-        assert f"ibvcapd.socket listens at '{path}', but control: socket is '{manager.daemon.socket_path}'" in manager.daemon.text()
+        text = manager.daemon.text()
+        assert f"ibvcapd.socket listens at '{path}', but control: socket is '{manager.daemon.socket_path}'" in text
         assert f"or ListenSequentialPacket={manager.daemon.socket_path} in the unit" in manager.daemon.text()
         assert path.exists() and not manager.daemon.socket_path.exists()
 
@@ -146,12 +147,14 @@ def number_of(row):
 
 def sent_so_far(net, wire):
     """What the sender's interface has sent, and of that, what the receiver's did not take: the wire's own losses."""
-    statistics = json.loads(conftest.run("ip", "-n", net.tx, "-s", "-j", "link", "show", wire.tx).stdout)[0]["stats64"]["tx"]
+    statistics = json.loads(conftest.run("ip", "-n", net.tx, "-s", "-j", "link", "show",
+                                         wire.tx).stdout)[0]["stats64"]["tx"]
     return statistics["packets"] + statistics["dropped"], statistics["dropped"]
 
 
 class Run:
-    """One run of the daemon, as seen from outside: its ring, and the sender's count before its end and after its start."""
+    """One run of the daemon, as seen from outside: its ring, and the sender's count before its end and after its
+    start."""
 
     def __init__(self, daemon, net, wire, first_number):
         self.daemon, self.net, self.wire, self.first_number = daemon, net, wire, first_number
@@ -170,14 +173,16 @@ class Run:
         """n packets, all of those sent before a moment among them."""
         conftest.wait_until(lambda: self.view.head() > n, 60, "packets of this run")
         self.before_end = self.number_to_come()
-        conftest.wait_until(lambda: self.first + self.view.head() + self.counted() >= self.before_end, 60, "what was sent so far")
+        conftest.wait_until(lambda: self.first + self.view.head() + self.counted() >= self.before_end, 60,
+                            "what was sent so far")
 
     def counted(self):
         """Lost, and said so. What the port discards while it has room is no concern of this: see DEEP_WIRE."""
         return self.view.counter("no_buffer")
 
     def check(self, rows, how, end=None):
-        """All that was published was delivered, and what it did not publish of what was sent (up to end), it counted."""
+        """All that was published was delivered, and what it did not publish of what was sent (up to end), it
+        counted."""
         sequence = 0
         for last, row in zip([None, *rows], rows):
             assert row["sequence"] == sequence + row["gap"], (row, last)
@@ -215,7 +220,8 @@ def check_reader(reader, runs, hows, sent):
         # What is unknown is no more than what was sent between the last look at the one run and the first at the other.
         missing = begun.first - number_of(by_epoch[ended.view.epoch][-1]) - 1
         assert 0 <= missing <= begun.ready_at - ended.before_end, missing
-    assert said["published"] == said["delivered"] + said["skipped"] + said["lag"] == sum(run.view.head() for run in runs)
+    assert said["published"] == said["delivered"] + said["skipped"] + said["lag"] == sum(run.view.head()
+                                                                                         for run in runs)
     assert said["delivered"] == len(rows) and said["skipped"] == sum(row["gap"] for row in rows)
     assert said["lag"] == 0 and said["epochs"] == len(runs) - 1
 
@@ -225,8 +231,8 @@ class Verifiers:
     policies = ("lossy", "lossless", "tap")
 
     def __init__(self, daemon, started):
-        command = [conftest.BUILD / "tools/ibvcap", "recv", "lidar", "--socket", daemon.socket_path, "--reattach", 60, "--verify",
-                   "--json", "--policy"]
+        command = [conftest.BUILD / "tools/ibvcap", "recv", "lidar", "--socket", daemon.socket_path, "--reattach", 60,
+                   "--verify", "--json", "--policy"]
         self.processes = [started(conftest.as_nobody(*command, policy)) for policy in self.policies]
 
     def check(self, n_restarts):
@@ -236,15 +242,16 @@ class Verifiers:
             assert said["pattern"]["corrupt"] == said["pattern"]["repeated"] == said["pattern"]["reordered"] == 0, said
             assert said["delivered"] == said["packets"] > 0
             # Nobody waits for a tap: it may have come too late for a whole run.
-            assert said["unknown_gaps"] == n_restarts or (policy == "tap" and 0 < said["unknown_gaps"] < n_restarts), said
+            assert said["unknown_gaps"] == n_restarts or (policy == "tap"
+                                                          and 0 < said["unknown_gaps"] < n_restarts), said
 
 
 # A queue deep enough for a sender that stood still for a second and catches up at once, which a loaded machine makes of
-# any; little beside it, so that each run ends with blocks in use again, leased, and spares in their place. For the same at
-# a high rate, scripts/bench restarts.
+# any; little beside it, so that each run ends with blocks in use again, leased, and spares in their place. For the same
+# at a high rate, scripts/bench restarts.
 RATE, BLOCK_ROWS = 4000, 64
-DEEP = {"receive_queue_slots": 2048, "history_blocks": 32, "slots_per_block": BLOCK_ROWS, "lease_blocks": 1, "payload_size": 64,
-        "max_consumers": 5, "lossless_deadline_ms": 60000}
+DEEP = {"receive_queue_slots": 2048, "history_blocks": 32, "slots_per_block": BLOCK_ROWS, "lease_blocks": 1,
+        "payload_size": 64, "max_consumers": 5, "lossless_deadline_ms": 60000}
 DEEP_WIRE = {"SOFTHCA_RING_MIB": "128"}
 
 
@@ -278,7 +285,8 @@ def test_ten_restarts_under_load(manager, net, wire, build, consumer, started):
         sent = json.loads(sender.communicate(timeout=30)[0])["sent"]
     assert sent_so_far(net, wire) == (first_number + sent, wire_lost), "the wire itself loses nothing"
     conftest.wait_until(lambda: daemon.stream()["in_flight"] == 0, 20, "rest")
-    conftest.wait_until(lambda: all(entry["lag"] == 0 for entry in daemon.status()["consumers"]), 20, "readers at the head")
+    conftest.wait_until(lambda: all(entry["lag"] == 0 for entry in daemon.status()["consumers"]), 20,
+                        "readers at the head")
     daemon.expect_sum()
     for reader in readers:
         check_reader(reader, runs, hows, sent)
@@ -308,8 +316,9 @@ def test_a_killed_daemons_readers_find_the_next_one_without_a_manager(start_daem
 POLLER = """
 import ctypes, select, sys
 class Options(ctypes.Structure):
-    _fields_ = [("start", ctypes.c_int), ("back", ctypes.c_uint64), ("queue", ctypes.c_uint32), ("lease_blocks", ctypes.c_uint32),
-                ("timeout_ms", ctypes.c_uint32), ("policy", ctypes.c_int), ("reattach_ms", ctypes.c_uint32)]
+    _fields_ = [("start", ctypes.c_int), ("back", ctypes.c_uint64), ("queue", ctypes.c_uint32),
+                ("lease_blocks", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32), ("policy", ctypes.c_int),
+                ("reattach_ms", ctypes.c_uint32)]
 library = ctypes.CDLL(sys.argv[1])
 library.ibvcap_error_text.restype = ctypes.c_char_p
 rx = ctypes.c_void_p()
@@ -331,8 +340,8 @@ def polling_program(daemon, n, reattach_ms):
     """Prints n packets, or errors: told by its descriptor alone that there is one."""
     if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
         pytest.skip("python is not built with a sanitizer")
-    command = conftest.as_nobody(sys.executable, "-c", POLLER, conftest.BUILD / "lib/ibvcap/libibvcap.so", daemon.socket_path, n,
-                                 reattach_ms)
+    command = conftest.as_nobody(sys.executable, "-c", POLLER, conftest.BUILD / "lib/ibvcap/libibvcap.so",
+                                 daemon.socket_path, n, reattach_ms)
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -377,8 +386,8 @@ def most_pages(hugepages):
     if conftest.read_number(conftest.HUGEPAGES / "free_hugepages") > 2000:
         pytest.skip("most of the free hugepages would take too long to fill")
     pages = conftest.read_number(conftest.HUGEPAGES / "free_hugepages") * 6 // 10
-    return {"page_size": "2M", "payload_size": 1984, "slots_per_block": 1024, "history_blocks": pages - 4, "max_consumers": 1,
-            "lease_blocks": 1}
+    return {"page_size": "2M", "payload_size": 1984, "slots_per_block": 1024, "history_blocks": pages - 4,
+            "max_consumers": 1, "lease_blocks": 1}
 
 
 def test_a_restarted_daemon_waits_for_the_pages_of_the_last(manager, wire, consumer, most_pages):
@@ -389,7 +398,8 @@ def test_a_restarted_daemon_waits_for_the_pages_of_the_last(manager, wire, consu
     daemon = manager.restart(streams, signal.SIGTERM, control={"restart_wait_s": 20})
     conftest.wait_until(lambda: "restart_wait_s" in daemon.text(), 20, "a word about waiting")
     assert "hugepages" in daemon.text()
-    assert f"held by process {reader.process.pid} (capture_dump) of user {conftest.NOBODY.pw_uid}, stream 'lidar'" in daemon.text()
+    assert (f"held by process {reader.process.pid} (capture_dump) of user {conftest.NOBODY.pw_uid}, stream 'lidar'"
+            in daemon.text())
     reader.process.send_signal(signal.SIGCONT)
     daemon.wait_ready()
     assert any("EXTEND_TIMEOUT_USEC" in fields for fields in manager.log)
@@ -407,7 +417,8 @@ def test_it_does_not_wait_for_ever(manager, wire, consumer, most_pages):
     assert manager.daemon.process.wait(30) == 75, manager.daemon.text()
     daemon = manager.restart(streams, signal.SIGTERM, control={"restart_wait_s": 1})
     assert daemon.process.wait(30) == 75, daemon.text()
-    assert re.search(f"error: .*hugepages.*held by process {reader.process.pid} .*reserve pages for two runs", daemon.text())
+    assert re.search(f"error: .*hugepages.*held by process {reader.process.pid} .*reserve pages for two runs",
+                     daemon.text())
     assert daemon.socket_path.exists(), "the manager still listens"
 
 

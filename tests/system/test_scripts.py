@@ -22,7 +22,8 @@ import pcap_replay  # noqa: E402
 
 
 def run(*command, **options):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=60, **options)
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=60,
+                          **options)
 
 
 def fake_commands(directory, **scripts):
@@ -53,7 +54,9 @@ def test_setup_asks_for_what_is_missing_only_and_updates_first(tmp_path):
     assert run(ROOT / "scripts/setup", env=environment).returncode == 0
     update, install = (tmp_path / "called").read_text().splitlines()
     assert update.split()[:2] == ["noninteractive", "update"]
-    assert "--no-install-recommends" in install and [word for word in install.split() if word in ("clang", "ninja-build", "git")] == [
+    assert "--no-install-recommends" in install and [word for word in install.split() if word in ("clang",
+                                                                                                  "ninja-build",
+                                                                                                  "git")] == [
         "ninja-build", "clang"]
 
 
@@ -64,8 +67,8 @@ def test_setup_as_a_user_says_what_to_run(tmp_path):
     copy = pathlib.Path("/tmp") / f"ibvcap-setup-{os.getpid()}"
     shutil.copy(ROOT / "scripts/setup", copy)
     try:
-        result = run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "PATH=/nonexistent:/bin", "bash", "-c",
-                     "dpkg-query() { :; }; export -f dpkg-query; bash " + str(copy))
+        result = run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "PATH=/nonexistent:/bin",
+                     "bash", "-c", "dpkg-query() { :; }; export -f dpkg-query; bash " + str(copy))
     finally:
         copy.unlink()
     assert result.returncode == 77
@@ -103,12 +106,14 @@ def test_the_tree_includes_with_the_current():
     ("daemon/newroom/x.c", ""),
 ])
 def test_an_include_against_the_current_is_found(tmp_path, source, line):
-    for header in ("daemon/ring/ring.h", "daemon/worker/rx_worker.h", "daemon/worker/mailbox.h", "daemon/backend/backend.h",
+    for header in ("daemon/ring/ring.h", "daemon/worker/rx_worker.h", "daemon/worker/mailbox.h",
+                   "daemon/backend/backend.h",
                    "daemon/flow/flow.h", "daemon/control/control.h", "daemon/base/log.h", "lib/softhca/device.h",
                    "lib/ibvcap/ring.h", "lib/ibvcap/include/ibvcap/layout.h"):
         (tmp_path / header).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / header).write_text("")
-    (tmp_path / "daemon/control/status.c").write_text('#include "daemon/worker/mailbox.h"\n#include "daemon/ring/ring.h"\n')
+    (tmp_path / "daemon/control/status.c").write_text(
+        '#include "daemon/worker/mailbox.h"\n#include "daemon/ring/ring.h"\n')
     assert check_includes.check(tmp_path.resolve())[0] == []
     (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / source).write_text(f"\n{line}\n")
@@ -123,7 +128,8 @@ def test_an_include_against_the_current_is_found(tmp_path, source, line):
 
 
 @pytest.mark.parametrize("name,packets,ports", [
-    ("lidar-os0-32.pcap", 74, {7502: 64, 7503: 10}), ("lidar-same-ports.pcap", 23, {7502: 4}), ("lidar-vli16-one.pcap", 1, {2368: 1}),
+    ("lidar-os0-32.pcap", 74, {7502: 64, 7503: 10}), ("lidar-same-ports.pcap", 23, {7502: 4}),
+    ("lidar-vli16-one.pcap", 1, {2368: 1}),
 ])
 def test_replayed_frames_have_new_addresses_and_the_old_payload(name, packets, ports):
     source, destination = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
@@ -187,9 +193,11 @@ def two_lanes_fixture(tmp_path):
         (tmp_path / "scripts").mkdir()
         (tmp_path / "build/test-logs").mkdir(parents=True)
         test = tmp_path / "scripts/test"
-        test.write_text(f'{functions}\nbehind() {{\n{behind}\n}}\nif [ "${{1:-}}" = --behind ]{rest}{lanes}{front}\n{end}')
+        test.write_text(
+            f'{functions}\nbehind() {{\n{behind}\n}}\nif [ "${{1:-}}" = --behind ]{rest}{lanes}{front}\n{end}')
         test.chmod(0o755)
-        started.append(subprocess.Popen([test], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True))
+        started.append(subprocess.Popen([test], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        start_new_session=True))
         return started[-1]
 
     yield start
@@ -238,8 +246,8 @@ def test_pattern_send_sends_what_it_says(tmp_path):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         receiver.bind(("127.0.0.1", 0))
-        result = run(program, "--destination", "127.0.0.1", "--port", receiver.getsockname()[1], "--count", 100, "--size", 64,
-                     "--first", 7, "--rate", 20000)
+        result = run(program, "--destination", "127.0.0.1", "--port", receiver.getsockname()[1], "--count", 100,
+                     "--size", 64, "--first", 7, "--rate", 20000)
         said = json.loads(result.stdout)
         received = [receiver.recv(100) for _ in range(said["sent"])]
     assert said["sent"] == 100 and said["first"] == 7
@@ -285,8 +293,8 @@ def test_a_loss_sum_wants_every_stream_and_a_consumer_of_it():
 
 
 def channels_that_add_up():
-    return {"channels": [{"name": "a", "submitted": 107, "completed": 100, "errored": 4, "flushed": 2, "late_dropped": 1,
-                          "pending": 0}]}
+    return {"channels": [{"name": "a", "submitted": 107, "completed": 100, "errored": 4, "flushed": 2,
+                          "late_dropped": 1, "pending": 0}]}
 
 
 def test_a_loss_sum_has_the_channels_that_sent(tmp_path):

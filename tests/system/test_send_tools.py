@@ -143,8 +143,8 @@ def test_recv_verifies_what_send_sent(daemon, net, wire, tmp):
         wait_until(lambda: other.status()["consumers"], 20, "a reader")
         assert said(ibvcap(one, "send", "--count", 5000, "--rate", 20000, "--json"))["completed"] == 5000
         out, _ = reader.communicate(timeout=60)
-        assert json.loads(out)["pattern"] == {"received": 5000, "missing": 0, "reordered": 0, "repeated": 0, "restarts": 0,
-                                              "corrupt": 0}
+        assert json.loads(out)["pattern"] == {"received": 5000, "missing": 0, "reordered": 0, "repeated": 0,
+                                              "restarts": 0, "corrupt": 0}
         assert reader.returncode == 0
         other.stop_clean()
     finally:
@@ -254,7 +254,8 @@ def test_a_signal_ends_send_with_its_sum(channel, receiver, started, stop, rate)
 
 
 def test_a_destination_is_chosen_by_its_number(channel, wire, receiver):
-    one = channel(destinations=[{"address": wire.tx_address, "port": PORT}, {"address": wire.tx_address, "port": PORT + 1}])
+    one = channel(destinations=[{"address": wire.tx_address, "port": PORT},
+                                {"address": wire.tx_address, "port": PORT + 1}])
     first, second = receiver(), receiver(PORT + 1)
     said(ibvcap(one, "send", "--count", 3, "--size", 8, "--destination", 1, "--json"))
     assert len(received(second, 3)) == 3
@@ -342,8 +343,8 @@ def test_who_may_not_send_is_told(daemon, wire):
     one = daemon([], channels=[conftest.channel(wire)])
     done = ibvcap(one, "send", "--count", 1)
     assert done.returncode == NO_PERMISSION and "out" in done.stderr
-    missing = subprocess.run([str(IBVCAP), "send", "none", "--socket", str(one.socket_path)], capture_output=True, text=True,
-                             check=False, timeout=20)
+    missing = subprocess.run([str(IBVCAP), "send", "none", "--socket", str(one.socket_path)], capture_output=True,
+                             text=True, check=False, timeout=20)
     assert missing.returncode == UNAVAILABLE and "none" in missing.stderr
 
 
@@ -450,7 +451,8 @@ def test_fragments_and_other_protocols_are_skipped_and_said(channel, receiver, t
     fragments = [frame for _, frame in packets(FRAGMENTS) if struct.unpack_from("!H", frame, 20)[0] & 0x3fff]
     assert it["capture"]["skipped"]["fragment"] == len(fragments) > 0
     assert it["completed"] == 23 - len(fragments)
-    assert [payload for payload, _ in received(there, it["completed"])] == [payload for _, payload in datagrams(FRAGMENTS)]
+    assert [payload for payload, _ in received(there, it["completed"])] == [payload
+                                                                            for _, payload in datagrams(FRAGMENTS)]
     arp = bytes(12) + b"\x08\x06" + bytes(46)
     mixed = [(START, arp), (START + 1, udp(b"x")), (START + 2, udp(b"xyz")[:40])]
     it = said(ibvcap(one, "replay", write_pcap(tmp / "mixed.pcap", mixed), "--json"))
@@ -469,8 +471,8 @@ def test_pcapng_with_ns_is_read_and_a_vlan_tag_taken_off(channel, receiver, tmp)
     assert found[-1][1] - it["start_ns"] >= 3 * 10**8
 
 
-@pytest.mark.parametrize("options, seconds", [(["--speed", 4], 0.0475), (["--speed", "0.5"], 0.38), (["--loop", 3], 0.59),
-                                              (["--top-speed"], 0)])
+@pytest.mark.parametrize("options, seconds", [(["--speed", 4], 0.0475), (["--speed", "0.5"], 0.38),
+                                              (["--loop", 3], 0.59), (["--top-speed"], 0)])
 def test_speed_and_loops(channel, receiver, tmp, options, seconds):
     """20 packets, one each 10 ms: the pause between two rounds is one of those, too."""
     one, there = channel(), receiver()
@@ -480,7 +482,8 @@ def test_speed_and_loops(channel, receiver, tmp, options, seconds):
     found = received(there, 20 * loops)
     assert [payload for payload, _ in found] == [b"payload %d" % k for k in range(20)] * loops
     # A packet may leave late, on a machine that has other things to do, but never before its time.
-    assert all(ns >= it["start_ns"] + int(k * seconds * 1e9 / (20 * loops - 1)) - 10**6 for k, (_, ns) in enumerate(found))
+    assert all(ns >= it["start_ns"] + int(k * seconds * 1e9 / (20 * loops - 1)) - 10**6
+               for k, (_, ns) in enumerate(found))
     assert (found[-1][1] - found[0][1]) * 1e-9 < seconds + 5
     assert it["timed"] == (0 if "--top-speed" in options else 20 * loops)
 
@@ -611,8 +614,8 @@ def worker_first(one, wire):
 
 
 def replay_between_loops(one, there, lidar):
-    """(share that the loop kept, half of it before and half behind, share that the replay kept, how late the last left).
-    Not at the same time: each of them wants a core."""
+    """(share that the loop kept, half of it before and half behind, share that the replay kept, how late the last
+    left). Not at the same time: each of them wants a core."""
     recorded = datagrams(LIDAR)
     n = LOOPS * len(recorded) // 2
     before = share_a_loop_keeps(n)
@@ -629,8 +632,8 @@ def replay_between_loops(one, there, lidar):
 @pytest.mark.quiet
 def test_a_replay_keeps_the_recorded_times_as_well_as_a_bare_loop(channel, wire, receiver, lidar):
     """4440 packets in 6 s, by the time at which the kernel at the other end has each. The worker has a core, as where
-    times matter, and the emulated card the other; it naps less than else: what it takes to notice a doorbell is in what is
-    measured. pytest -s shows what was found."""
+    times matter, and the emulated card the other; it naps less than else: what it takes to notice a doorbell is in what
+    is measured. pytest -s shows what was found."""
     if subprocess.run([*REAL_TIME, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("nothing may run in real time here: chrt")
     cpu = max(os.sched_getaffinity(0))
@@ -641,7 +644,9 @@ def test_a_replay_keeps_the_recorded_times_as_well_as_a_bare_loop(channel, wire,
         while len(seen) < TRIES and missed < MISSED:
             loop, replay, end_ns = replay_between_loops(one, there, lidar)
             seen.append((loop, replay, end_ns))
-            print(f"within 50 us: a bare loop {loop:.2%}, the replay {replay:.2%}; its last late by {end_ns * 1e-3:.0f} us")
+            print(
+                f"within 50 us: a bare loop {loop:.2%}, the replay {replay:.2%}; its last late by {end_ns * 1e-3:.0f} "
+                f"us")
             if replay >= KEPT_SHARE and end_ns < DRIFT_NS:
                 return
             missed += loop < KEPT_SHARE

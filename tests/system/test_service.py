@@ -64,8 +64,10 @@ def status(booted):
 
 def powers(booted, wire):
     """Of whom the doctor says that it has what capture takes."""
-    checks = json.loads(booted.call("softhca", "-i", wire.interface, "--", "ibvcap", "doctor", "--json").stdout)["checks"]
-    return {entry["subject"] for entry in checks if entry["check"] in ("capabilities", "memlock") and entry["level"] == "ok"}
+    checks = json.loads(booted.call("softhca", "-i", wire.interface, "--", "ibvcap", "doctor",
+                                    "--json").stdout)["checks"]
+    return {entry["subject"] for entry in checks if entry["check"] in ("capabilities",
+                                                                       "memlock") and entry["level"] == "ok"}
 
 
 def test_reload_under_the_real_systemd(booted, net, wire):
@@ -95,7 +97,8 @@ def test_reload_under_the_real_systemd(booted, net, wire):
     booted.must("systemctl", "stop", "ibvcapd")
     assert booted.property("Result") == "success"
     # What was said has fields, and what an alert may be set on an id that the catalog explains.
-    lines = booted.must("journalctl", "-u", "ibvcapd", "_TRANSPORT=journal", "-o", "json").splitlines()  # and not what reload printed
+    lines = booted.must("journalctl", "-u", "ibvcapd", "_TRANSPORT=journal", "-o",
+                        "json").splitlines()  # and not what reload printed
     entries = [json.loads(line) for line in lines]
 
     def said(words, field="MESSAGE"):
@@ -146,7 +149,8 @@ def test_who_is_put_out_is_named_in_fields(booted, net, wire):
         lines = booted.must("journalctl", "-u", "ibvcapd", "-o", "json", f"IBVCAP_{kind}_UID=0").splitlines()
         entry = json.loads(lines[-1])
         pid, uid = entry[f"IBVCAP_{kind}_PID"], entry[f"IBVCAP_{kind}_UID"]
-        assert entry["MESSAGE"].startswith(f"{name.lower()} '{entry[f'IBVCAP_{name}']}': {kind.lower()} process {pid} of user {uid} broke")
+        assert entry["MESSAGE"].startswith(
+            f"{name.lower()} '{entry[f'IBVCAP_{name}']}': {kind.lower()} process {pid} of user {uid} broke")
 
 
 def states(booted):
@@ -157,11 +161,13 @@ def test_a_wrong_configuration_ends_the_start_and_is_not_tried_again(booted, net
     booted.configure([conftest.stream(wire, colour=3)])
     booted.must("systemctl", "daemon-reload")
     assert booted.call("systemctl", "start", "ibvcapd").returncode != 0
-    assert (booted.property("ActiveState"), booted.property("ExecMainStatus"), booted.property("NRestarts")) == ("failed", "78", "0")
+    assert (booted.property("ActiveState"), booted.property("ExecMainStatus"),
+            booted.property("NRestarts")) == ("failed", "78", "0")
     assert "colour" in booted.journal()
     (booted.root / "etc/ibvcapd.conf").unlink()
     assert booted.call("systemctl", "start", "ibvcapd").returncode != 0
-    assert (booted.property("ActiveState"), booted.property("ExecMainStatus"), booted.property("NRestarts")) == ("failed", "66", "0")
+    assert (booted.property("ActiveState"), booted.property("ExecMainStatus"),
+            booted.property("NRestarts")) == ("failed", "66", "0")
 
 
 def test_what_can_pass_is_tried_again(booted, net, wire):
@@ -200,7 +206,8 @@ def outside(booted, pid):
     namespace = os.readlink(f"/proc/{booted.leader}/ns/pid")
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if os.readlink(process / "ns/pid") == namespace and re.search(rf"^NSpid:.*\t{pid}$", (process / "status").read_text(), re.M):
+            if os.readlink(process / "ns/pid") == namespace and re.search(rf"^NSpid:.*\t{pid}$",
+                                                                          (process / "status").read_text(), re.M):
                 return int(process.name)
     raise AssertionError(f"no process {pid} in the container")
 
@@ -212,18 +219,20 @@ def test_a_worker_that_stops_is_noticed_and_the_daemon_started_again(booted, net
     try:
         booted.must("systemctl", "daemon-reload")
         booted.must("systemctl", "start", "ibvcapd")
-        reader = subprocess.Popen(booted.words("setpriv", "--reuid=nobody", "--regid=ibvcap", "--clear-groups", "ibvcap", "recv",
-                                               "lidar", "--json"), stdout=subprocess.PIPE, text=True)
+        reader = subprocess.Popen(booted.words("setpriv", "--reuid=nobody", "--regid=ibvcap", "--clear-groups",
+                                               "ibvcap", "recv", "lidar", "--json"), stdout=subprocess.PIPE, text=True)
         conftest.wait_until(lambda: status(booted)["consumers"], 20, "the reader")
         pid = outside(booted, booted.property("MainPID"))
         time.sleep(3)
         assert booted.property("NRestarts") == "0", "nobody is missed who only sleeps"
         worker = stopped_thread.threads(pid, "lidar")[0]
         with stopped_thread.stopped(worker):
-            conftest.wait_until(lambda: stopped_thread.reap(worker) or booted.property("NRestarts") != "0", 30, booted.journal)
+            conftest.wait_until(lambda: stopped_thread.reap(worker) or booted.property("NRestarts") != "0", 30,
+                                booted.journal)
         conftest.wait_until(lambda: status(booted)["consumers"], 30, "the reader goes on")
         assert "stream 'lidar': its worker has not moved" in booted.journal() and "Watchdog timeout" in booted.journal()
-        assert "its worker" in booted.must("journalctl", "-o", "cat", "MESSAGE_ID=29b52fdf2e6648c486191e150772d4fa"), "LOG_EVENT_STUCK"
+        assert "its worker" in booted.must("journalctl", "-o", "cat",
+                                           "MESSAGE_ID=29b52fdf2e6648c486191e150772d4fa"), "LOG_EVENT_STUCK"
         booted.call("kill", "-TERM", status(booted)["consumers"][0]["pid"])
         assert json.loads(reader.communicate(timeout=30)[0])["unknown_gaps"] == 1
     finally:
@@ -241,8 +250,8 @@ def test_restarts_under_the_real_systemd(booted, net, wire, build):
     # The listener, the stream's group, the list of readers.
     assert booted.property("NFileDescriptorStore") == "3", booted.journal()
     inode = booted.must("stat", "-c", "%i", "/run/ibvcapd/control.sock")
-    reader = subprocess.Popen(booted.words("setpriv", "--reuid=nobody", "--regid=ibvcap", "--clear-groups", "ibvcap", "recv",
-                                           "lidar", "--verify", "--json"),
+    reader = subprocess.Popen(booted.words("setpriv", "--reuid=nobody", "--regid=ibvcap", "--clear-groups", "ibvcap",
+                                           "recv", "lidar", "--verify", "--json"),
                               stdout=subprocess.PIPE, text=True)
     sender, pid = None, ""
     try:
@@ -277,7 +286,8 @@ def test_restarts_under_the_real_systemd(booted, net, wire, build):
     assert said["delivered"] == said["packets"] <= said["published"] <= sent
     assert said["published"] == said["delivered"] + said["skipped"] + said["lag"]
     # It drained: of what the device took for the stream, all has a name, and nothing is on its way.
-    ended = json.loads(booted.must("journalctl", "-o", "json", "-n", "1", "MESSAGE_ID=fa587a8669f9420da4c4373f1a7d7adf"))
+    ended = json.loads(booted.must("journalctl", "-o", "json", "-n", "1",
+                                   "MESSAGE_ID=fa587a8669f9420da4c4373f1a7d7adf"))
     counted = {name: int(ended[f"IBVCAP_{name}"]) for name in ("MATCHED", "PUBLISHED", "NO_BUFFER", "ERRORED")}
     assert counted["MATCHED"] == counted["PUBLISHED"] + counted["NO_BUFFER"] + counted["ERRORED"] > 200
     assert booted.property("NFileDescriptorStore") == "0"

@@ -14,7 +14,8 @@ import pytest
 
 import frames
 from conftest import ROOT, Net, in_namespace, run, wait_until
-from softhca import CLIENT, GROUP, LIBRARY, PORT, RULES, SOFTHCA, Client, keep_rule, needs_softhca, output, records, under
+from softhca import CLIENT, GROUP, LIBRARY, PORT, RULES, SOFTHCA, Client, keep_rule
+from softhca import needs_softhca, output, records, under
 
 pytestmark = needs_softhca
 
@@ -46,7 +47,8 @@ def test_direct_readers_of_sysfs(net, wire):
     assert output(net, "bash", "-c", script).split("\n") == [
         "/dev/infiniband:", "uverbs0", "", "/sys/class/infiniband:", "mlx5_0", "", "/sys/class/infiniband_verbs:",
         "abi_version", "uverbs0", "4: ACTIVE", "1: CA", f"0000:0000:0000:0000:0000:ffff:{hexed}", wire.interface,
-        "/sys/class/infiniband/mlx5_0/device/net:", wire.interface, "", f"/sys/class/net/{wire.interface}/device/infiniband:",
+        "/sys/class/infiniband/mlx5_0/device/net:", wire.interface, "",
+        f"/sys/class/net/{wire.interface}/device/infiniband:",
         "mlx5_0", "0", "0", "no second", "0000:fe:00.0", "e7:c0", "Invalid argument", ""]
 
 
@@ -67,8 +69,8 @@ def test_nothing_is_seen_without_interfaces():
 
 
 def test_exit_status_and_arguments_pass_through(net):
-    done = subprocess.run(under(net, "sh", "-c", 'printf "%s|" "$@"; exit 7', "sh", "a b", "", "$x"), capture_output=True,
-                          text=True, check=False)
+    done = subprocess.run(under(net, "sh", "-c", 'printf "%s|" "$@"; exit 7', "sh", "a b", "", "$x"),
+                          capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (7, "a b||$x|")
 
 
@@ -79,7 +81,8 @@ def test_a_path_that_cannot_be_preloaded_is_refused(net, tmp):
         shutil.copy(built, place)
     command = Net.command(net.rx, place / "softhca", "-i", "rx0", "--", "ibv_devices")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (64, "") and "LD_PRELOAD takes no path with a space or a colon" in done.stderr, done
+    assert (done.returncode, done.stdout) == (64, ""), done
+    assert "LD_PRELOAD takes no path with a space or a colon" in done.stderr
     (tmp / "link.so").symlink_to(place / LIBRARY.name)
     command[-2:-2] = ["-l", str(tmp / "link.so")]
     assert "mlx5_0" in run(*command).stdout
@@ -107,7 +110,8 @@ NEEDS_A_FRAME = "send-inline-with-checksums"  # has a test of its own
 def rules():
     if not RULES.exists():
         return []
-    return [name for name in (line.split("\t")[0] for line in run(RULES, "list").stdout.splitlines()) if name != NEEDS_A_FRAME]
+    return [name for name in (line.split("\t")[0] for line in run(RULES, "list").stdout.splitlines())
+            if name != NEEDS_A_FRAME]
 
 
 @pytest.mark.parametrize("rule", rules())
@@ -217,7 +221,8 @@ def test_events_wake_the_program(net, wire):
 
 
 def test_timestamps_run_at_the_core_clock(net, wire):
-    """A stamp is of the frame's arrival: the sender looks at its clock before and after. A wrong rate is off by a factor."""
+    """A stamp is of the frame's arrival: the sender looks at its clock before and after. A wrong rate is off by a
+    factor."""
     client, sent = Client(net, "-c", 2), []
     for pause in (2, 0):
         before = time.monotonic()
@@ -250,7 +255,8 @@ def test_reception_goes_on_after_the_link_was_down(net, wire):
     for state in ("down", "up"):
         run("ip", "-n", net.rx, "link", "set", wire.interface, state)
         # The sender's end hears of it later, and drops what it is given before that.
-        wait_until(lambda up=state == "up": (wire.link(net.tx, wire.tx)["operstate"] == "UP") == up, 60, f"the link {state}")
+        wait_until(lambda up=state == "up": (wire.link(net.tx, wire.tx)["operstate"] == "UP") == up, 60,
+                   f"the link {state}")
     wire.send(wire.frame(b"x" * 50, PORT))
     assert client.counts()["received"] == 2
 

@@ -3,8 +3,8 @@
 
 What they send is checked by plain packet sockets at the other end of the wire, what they receive comes from there.
 Faults of perftest 4.5 that these tests go around: its iteration modes stall on loss (so: no more frames than the queue
-holds, or a duration), it never arms its completion queue (so: no -e), on a machine with other work it gives no report (so:
--F), and those said at test_burst_latency.
+holds, or a duration), it never arms its completion queue (so: no -e), on a machine with other work it gives no report
+(so: -F), and those said at test_burst_latency.
 """
 import ctypes
 import json
@@ -17,8 +17,8 @@ import time
 import pytest
 
 import frames
-from clients import (CLIENT_PORT, SERVER_PORT, Tap, ends, finish, mac_bytes, needs_perftest, needs_pyverbs, numbered_frames,
-                     perftest, pyverbs, results, wait_ready, wait_receiving)
+from clients import (CLIENT_PORT, SERVER_PORT, Tap, ends, finish, mac_bytes, needs_perftest, needs_pyverbs,
+                     numbered_frames, perftest, pyverbs, results, wait_ready, wait_receiving)
 from conftest import run, wait_until
 from softhca import needs_softhca, output, under
 
@@ -85,7 +85,8 @@ def test_ibv_asyncwatch_sees_the_port_go_and_come(net, wire, tmp, profile):
     ("ibv_xsrq_pingpong", "Couldn't Open the XRC Domain 95")])
 def test_other_transports_are_refused(net, program, refusal):
     """A device for raw packets only: the programs for other queue pairs end by themselves, and say why."""
-    done = subprocess.run(under(net, program, "-d", "mlx5_0", "-g", "0"), capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(under(net, program, "-d", "mlx5_0", "-g", "0"), capture_output=True, text=True, check=False,
+                          timeout=30)
     assert (done.returncode, done.stderr.strip()) == (1, refusal)
 
 
@@ -113,7 +114,8 @@ def perftest_header(net, wire, size, options):
 
 
 def perftest_frames(net, wire, size, options, seconds):
-    """The packets that it sends one after the other: a buffer of two pages, or of two packets where these are longer."""
+    """The packets that it sends one after the other: a buffer of two pages, or of two packets where these are
+    longer."""
     header = perftest_header(net, wire, size, options)
     stride = (size + 63) // 64 * 64
     buffer = max(4096, 2 * stride)
@@ -124,7 +126,9 @@ def perftest_frames(net, wire, size, options, seconds):
 @needs_perftest
 @pytest.mark.parametrize("size, options", [
     (64, ()), (200, ()), (1500, ()), (200, ("-I", "200")), (200, ("--use_old_post_send", "-l", "8")), (200, ("--tcp",)),
-    (200, ("--vlan_en", "--vlan_pcp", "3"))], ids=lambda value: "-".join(value).strip("-") or "udp" if isinstance(value, tuple) else None)
+    (200, ("--vlan_en", "--vlan_pcp", "3"))], ids=lambda value: "-".join(value).strip("-") or "udp" if isinstance(value,
+                                                                                                                  tuple)
+                         else None)
 def test_bandwidth_client_sends_what_it_wrote(net, wire, started, size, options):
     """Every byte of every frame, in their order, and not one more."""
     count = 3000
@@ -182,7 +186,8 @@ def test_server_with_rules_of_other_kinds(net, wire, started, rule, destination)
     """Beside its own flow, for which nothing comes: IBV_FLOW_ATTR_SNIFFER, and IBV_FLOW_ATTR_ALL_DEFAULT for what the
     kernel's rules leave, that is, what is for none of its MAC addresses."""
     environment = {**os.environ, "SOFTHCA_L2_FILTER": "0"}
-    server = started(perftest(net, wire, "server", "raw_ethernet_bw", "-n", 500, "-r", 1024, "-s", 1024, rule), env=environment)
+    server = started(perftest(net, wire, "server", "raw_ethernet_bw", "-n", 500, "-r", 1024, "-s", 1024, rule),
+                     env=environment)
     wait_receiving(server)
     mac = mac_bytes(destination) if destination else wire.mac_bytes()
     wire.send(*[frames.udp_frame(bytes(100), wire.address, SERVER_PORT + 1, mac)] * 500)
@@ -191,7 +196,8 @@ def test_server_with_rules_of_other_kinds(net, wire, started, rule, destination)
 
 @needs_perftest
 @pytest.mark.parametrize("to, options", [("rx", ("-n", 500)), ("tx", ("-n", 500)), ("rx", ("-D", 1)),
-                                         ("rx", ("-n", 500, "-I", 128, "--tcp"))], ids=["count", "other-way", "duration", "inline"])
+                                         ("rx", ("-n", 500, "-I", 128, "--tcp"))],
+                         ids=["count", "other-way", "duration", "inline"])
 def test_latency_between_two_devices(net, wire, started, to, options):
     """Ping and pong: one lost frame, or a wrong one, and it would stand still."""
     server = started(perftest(net, wire, "server", "raw_ethernet_lat", "-s", 100, *options, server=to))
@@ -205,9 +211,10 @@ def test_latency_between_two_devices(net, wire, started, to, options):
 @needs_perftest
 @pytest.mark.parametrize("to", ["rx", "tx"])
 def test_burst_latency(net, wire, started, to):
-    """Faults of perftest 4.5 here: it refuses its own default (software rate limit) unless a hardware limit was asked for
-    and could not be had; with completion moderation (default) it waits for completions that never come: -Q 1; bursts of
-    less than 16 overrun its heap; its server ends with the last ping, its pongs unsent: so it waits for more than come."""
+    """Faults of perftest 4.5 here: it refuses its own default (software rate limit) unless a hardware limit was asked
+    for and could not be had; with completion moderation (default) it waits for completions that never come: -Q 1;
+    bursts of less than 16 overrun its heap; its server ends with the last ping, its pongs unsent: so it waits for more
+    than come."""
     options = ("-s", 200, "--rate_limit", 5, "--burst_size", 16, "-Q", 1, "-r", 512, "-t", 512)
     server = started(perftest(net, wire, "server", "raw_ethernet_burst_lat", "-n", 1000, *options, server=to))
     wait_receiving(server)
@@ -234,7 +241,8 @@ def test_flow_steering_rate(net, wire, started, options):
 @needs_pyverbs
 def test_pyverbs_lists_devices(net):
     net.add_wire()
-    done = subprocess.run(pyverbs(net, "list", interfaces="rx0,rx1"), check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(pyverbs(net, "list", interfaces="rx0,rx1"), check=True, capture_output=True, text=True,
+                          timeout=60)
     for index, line in enumerate(done.stdout.splitlines()):
         device, mac = json.loads(line), bytearray(net.wires[index].mac_bytes())
         mac[0] ^= 2

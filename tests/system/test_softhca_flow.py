@@ -63,10 +63,12 @@ def join(group, interface):
     index = socket.if_nametoindex(interface)
     if ":" in group:
         member = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, socket.inet_pton(socket.AF_INET6, group) + struct.pack("@I", index))
+        member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP,
+                          socket.inet_pton(socket.AF_INET6, group) + struct.pack("@I", index))
     else:
         member = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + struct.pack("@4si", b"", index))
+        member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                          socket.inet_aton(group) + struct.pack("@4si", b"", index))
     return member
 
 
@@ -91,7 +93,8 @@ def test_a_group_is_heard_while_a_socket_has_joined_it(net, wire, program, group
 
 
 def test_the_first_spec_decides_what_is_multicast(net, wire, program):
-    """mlx5_ib: flow_is_multicast_only. ETH first with any MAC is a unicast rule, and comes before all multicast ones."""
+    """mlx5_ib: flow_is_multicast_only. ETH first with any MAC is a unicast rule, and comes before all multicast
+    ones."""
     group = "239.7.1.9"
     member = in_namespace(net.rx, lambda: join(group, wire.interface))
     p = program()
@@ -122,7 +125,8 @@ def test_counters_count_what_the_rule_matched(wire, program):
 
 
 def test_a_model_without_sniffers_and_paths(program):
-    """mlx5_ib, get_flow_table: allow_sniffer_and_nic_rx_shared_tir; mlx5_core: fwd_next_prio_supported. A drop needs neither."""
+    """mlx5_ib, get_flow_table: allow_sniffer_and_nic_rx_shared_tir; mlx5_core: fwd_next_prio_supported. A drop needs
+    neither."""
     p = program(sniffer=False, environment={"SOFTHCA_PROFILE": "minimal"})
     queue = p.qp(send_depth=0)
     assert p.refused(queue, f"type={SNIFFER}") == 95  # EOPNOTSUPP
@@ -253,7 +257,8 @@ def test_with_the_mac_filter_nothing_is_left(wire, program):
     p = program()
     queue = p.qp()
     p.flow(queue, f"type={ALL_DEFAULT}")
-    wire.send(wire.frame(b"x", PORT), wire.frame(b"x", PORT, destination="239.7.1.9"), b"\x02\0\0\0\0\x77" + ip4(wire)[6:])
+    wire.send(wire.frame(b"x", PORT), wire.frame(b"x", PORT, destination="239.7.1.9"),
+              b"\x02\0\0\0\0\x77" + ip4(wire)[6:])
     p.settle(wire)
     assert p.frames(queue) == []
 

@@ -36,7 +36,8 @@ def toeplitz(data):
 ])
 def test_rss_spreads_as_the_hash_says(net, wire, fields, slices):
     """Every frame comes once, in the queue that the low bits of its Toeplitz hash name (PRM, TIR context)."""
-    sent = [wire.frame(bytes(20), PORT + i % 3, source=f"10.77.{i % 4}.{i + 2}", source_port=5000 + 7 * i) for i in range(48)]
+    sent = [wire.frame(bytes(20), PORT + i % 3, source=f"10.77.{i % 4}.{i + 2}", source_port=5000 + 7 * i)
+            for i in range(48)]
     client = subprocess.Popen(under(net, RSS, 3, f"{fields:x}", len(sent)), stdout=subprocess.PIPE, text=True)
     try:
         wait_ready(client)
@@ -45,16 +46,19 @@ def test_rss_spreads_as_the_hash_says(net, wire, fields, slices):
     finally:
         client.kill()
     assert client.returncode == 0
-    expected = sorted(f"{toeplitz(b''.join(frame[26:38][part] for part in slices)) & 7} {frame[26:38].hex()}" for frame in sent)
+    expected = sorted(f"{toeplitz(b''.join(frame[26:38][part] for part in slices)) & 7} {frame[26:38].hex()}"
+                      for frame in sent)
     assert got == expected
     assert len({line.split()[0] for line in got}) > 2  # it does spread
 
 
 def test_work_queues_take_tags_out_when_told(net, wire):
-    """mlx5_ib_modify_wq: C-VLAN stripping may change while the work queue is ready; the hash is of what is behind the tag."""
+    """mlx5_ib_modify_wq: C-VLAN stripping may change while the work queue is ready; the hash is of what is behind the
+    tag."""
     sent = [wire.frame(bytes(20), PORT, source_port=5000 + i) for i in range(16)]
     tagged = [wire.frame(bytes(20), PORT, source_port=5000 + i, vlan=0x2005) for i in range(16)]
-    client = subprocess.Popen(under(net, RSS, 2, f"{SRC_PORT_UDP:x}", len(sent), "strip"), stdout=subprocess.PIPE, text=True)
+    client = subprocess.Popen(under(net, RSS, 2, f"{SRC_PORT_UDP:x}", len(sent), "strip"), stdout=subprocess.PIPE,
+                              text=True)
     try:
         wait_ready(client)
         wire.send(*tagged)
@@ -102,8 +106,10 @@ def test_rule_of_a_profile(net, wire, profile, rule):
 
 def create_qp(namespace, *prefix):
     """With an engine that has no socket of its own to refuse."""
-    return subprocess.run(["ip", "netns", "exec", namespace, *prefix, SOFTHCA, "-i", "rx0", "--", RULES, "qp-query-tells-state"],
-                          capture_output=True, text=True, check=False, env={**os.environ, "SOFTHCA_ENGINE": "generator"})
+    return subprocess.run(["ip", "netns", "exec", namespace, *prefix, SOFTHCA, "-i", "rx0", "--", RULES,
+                           "qp-query-tells-state"],
+                          capture_output=True, text=True, check=False,
+                          env={**os.environ, "SOFTHCA_ENGINE": "generator"})
 
 
 def test_raw_capability_counts_where_the_network_belongs(net, wire):

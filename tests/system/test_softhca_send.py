@@ -32,8 +32,8 @@ METHODS = {
 def send(net, to_send, *options, environment=None, **how):
     """verbs_sender's counts."""
     stdin = b"".join(struct.pack("=I", len(frame)) + frame for frame in to_send)
-    done = subprocess.run(under(net, SENDER, *options, **how), input=stdin, capture_output=True, timeout=60, check=False,
-                          env={**os.environ, **(environment or {})})
+    done = subprocess.run(under(net, SENDER, *options, **how), input=stdin, capture_output=True, timeout=60,
+                          check=False, env={**os.environ, **(environment or {})})
     assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -94,13 +94,15 @@ def padded(frame):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("profile", ("connectx4", "connectx5"))
 def test_frames_leave_byte_for_byte(net, tap, method, profile):
-    """Of every length that is laid out differently; on a ConnectX-4 the first 18 bytes are inline (PRM, min_wqe_inline_mode).
-    Short ones are padded (IEEE 802.3, 4.2.8)."""
-    sizes = (15, 18, 19, 34, 59, 60, 61, 100, 127, 128, 129, 300, 400) + (() if "inline" in method else (1514, 4000, 9014))
+    """Of every length that is laid out differently; on a ConnectX-4 the first 18 bytes are inline (PRM,
+    min_wqe_inline_mode). Short ones are padded (IEEE 802.3, 4.2.8)."""
+    sizes = (15, 18, 19, 34, 59, 60, 61, 100, 127, 128, 129, 300,
+             400) + (() if "inline" in method else (1514, 4000, 9014))
     sent = [plain(size, seed) for seed, size in enumerate(sizes)]
     if profile == "connectx4":
         # libmlx5 refuses less than an inline header, and ibv_wr_set_sge() sends one of exactly 18 bytes twice over
-        # (mlx5_send_wr_set_sge_eth looks at the offset alone where copy_eth_inline_headers() has moved to the next segment).
+        # (mlx5_send_wr_set_sge_eth looks at the offset alone where copy_eth_inline_headers() has moved to the next
+        # segment).
         sent = [frame for frame in sent if len(frame) > 18]
     assert succeeded(send(net, sent, *METHODS[method], environment={"SOFTHCA_PROFILE": profile}), len(sent))
     assert tap.take(len(sent)) == [padded(frame) for frame in sent]
@@ -122,7 +124,8 @@ def with_checksums(frame):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_checksum_offload_fills_in_both(net, wire, method):
-    """verbs-rules.md: IBV_SEND_IP_CSUM fills in the L3 and L4 checksums; 0 is left in the template. An odd length, too."""
+    """verbs-rules.md: IBV_SEND_IP_CSUM fills in the L3 and L4 checksums; 0 is left in the template. An odd length,
+    too."""
     it = Tap(net.tx, wire.tx, 0x0800)
     expected = [with_checksums(frames.udp_frame(bytes(range(size)), "10.77.0.99", PORT, b"\2\0\0\0\0\xee"))
                 for size in (18, 19, 200)]
@@ -142,7 +145,8 @@ def test_without_offload_the_checksums_are_the_programs(net, wire):
 
 
 def test_a_frame_over_the_mtu_is_a_length_error(net, tap):
-    """The stricter of what a device may do (SOFTHCA_LONG_SEND). What is posted behind it is flushed (PRM, SQ error state)."""
+    """The stricter of what a device may do (SOFTHCA_LONG_SEND). What is posted behind it is flushed (PRM, SQ error
+    state)."""
     fits, too_long = plain(9014), plain(9015)
     counts = send(net, [fits, too_long, fits, fits])
     assert (counts["success"], counts["length"], counts["flushed"]) == (1, 1, 2)

@@ -12,14 +12,16 @@ import tempfile
 
 import pytest
 
-from clients import SERVER_PORT, CLIENT_PORT, PYVERBS, Tap, finish, numbered_frames, perftest, pyverbs, wait_ready, wait_receiving
+from clients import (SERVER_PORT, CLIENT_PORT, PYVERBS, Tap, finish, numbered_frames, perftest, pyverbs, wait_ready,
+                     wait_receiving)
 from conftest import BUILD
 from softhca import LIBRARY, RULES, SOFTHCA, keep_rule, needs_softhca, output
 
 SUITE = "trixie"
 PACKAGES = "ibverbs-utils,ibverbs-providers,perftest,python3-pyverbs"
 NEEDS_MORE = {"send-inline-with-checksums"}  # a frame of test_softhca.py's
-# What apt says where nothing answers. An archive that answers otherwise (404, another hash, an unknown key) is a failure.
+# What apt says where nothing answers. An archive that answers otherwise (404, another hash, an unknown key) is a
+# failure.
 NO_NETWORK = ("Temporary failure resolving|Could not (resolve|connect)|Cannot initiate the connection|"
               "Connection (failed|timed out|refused)|Unable to connect")
 
@@ -30,20 +32,23 @@ def mirror():
     """The archive that this machine installs from; both suites are in it."""
     listed = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE) $(REPO_URI)", "Created-By: Packages"],
                             capture_output=True, text=True, check=False).stdout
-    sites = [uri.rstrip("/") for uri in re.findall(r"\S+$", listed, re.MULTILINE) if uri.rstrip("/").endswith("/debian")]
+    sites = [uri.rstrip("/") for uri in re.findall(r"\S+$", listed,
+                                                   re.MULTILINE) if uri.rstrip("/").endswith("/debian")]
     return sites[0] if sites else "http://deb.debian.org/debian"
 
 
 def proxies():
     """This machine's apt's, whose configuration mmdebstrap does not read."""
     dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
-    return [f"--aptopt={line}" for line in dump.splitlines() if re.match(r'Acquire::https?::Proxy(::\S+)? "', line, re.IGNORECASE)]
+    return [f"--aptopt={line}" for line in dump.splitlines() if re.match(r'Acquire::https?::Proxy(::\S+)? "', line,
+                                                                         re.IGNORECASE)]
 
 
 def unpack(directory):
     """The packages and what they depend on, unpacked and not set up: all that programs without a service need."""
     done = subprocess.run(["mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}",
-                           *proxies(), "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+                           *proxies(), "--dpkgopt=path-exclude=/usr/share/doc/*",
+                           "--dpkgopt=path-exclude=/usr/share/locale/*",
                            SUITE, directory, mirror()], capture_output=True, text=True, check=False, timeout=600)
     if done.returncode != 0 and re.search(NO_NETWORK, done.stderr):
         pytest.skip(f"no {SUITE} from {mirror()}: {done.stderr.strip().splitlines()[-1]}")

@@ -27,8 +27,8 @@ class Sender:
     """verbs_sender, with its end of the wire open."""
 
     def __init__(self, net, *options, environment, **how):
-        self.process = subprocess.Popen(under(net, SENDER, *options, **how), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env={**os.environ, **environment})
+        self.process = subprocess.Popen(under(net, SENDER, *options, **how), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, env={**os.environ, **environment})
         assert self.process.stdout.readline() == b"ready\n"
 
     def send(self, to_send):
@@ -52,7 +52,8 @@ def some_frames(wire, sizes=(1, 17, 18, 19, 100, 1472, 4000, 8900)):
 def stop(pid):
     os.kill(pid, signal.SIGSTOP)
     threads = pathlib.Path(f"/proc/{pid}/task")
-    wait_until(lambda: all("State:\tT" in (thread / "status").read_text() for thread in threads.iterdir()), 60, "all threads stopped")
+    wait_until(lambda: all("State:\tT" in (thread / "status").read_text() for thread in threads.iterdir()), 60,
+               "all threads stopped")
 
 
 # ---- a netdev ------------------------------------------------------------------------------------------------------
@@ -157,7 +158,8 @@ def test_an_end_can_be_taken_once(net, cable):
 
 
 def cables(net):
-    return in_namespace(net.rx, lambda: open("/proc/thread-self/net/unix", encoding="ascii").read()).count("softhca-wire")
+    return in_namespace(net.rx, lambda: open("/proc/thread-self/net/unix",
+                                             encoding="ascii").read()).count("softhca-wire")
 
 
 def test_a_killed_end_leaves_nothing_and_its_successor_is_heard(net, cable, tmp):
@@ -178,7 +180,8 @@ def test_a_killed_end_leaves_nothing_and_its_successor_is_heard(net, cable, tmp)
 
 def sockets(net, table):
     """Of memory wires, or AF_PACKET ones."""
-    rows = in_namespace(net.rx, lambda: open(f"/proc/thread-self/net/{table}", encoding="ascii").read()).splitlines()[1:]
+    rows = in_namespace(net.rx, lambda: open(f"/proc/thread-self/net/{table}",
+                                             encoding="ascii").read()).splitlines()[1:]
     return sum(table == "packet" or "softhca-wire" in row for row in rows)
 
 
@@ -225,8 +228,8 @@ def nothing_matches(net, *options, **settings):
 
 
 def generated(wire, payload, address="10.0.0.1", port=PORT, mac=None):
-    return frames.udp_frame(bytes(i & 255 for i in range(payload)), address, port, mac or wire.mac_bytes(), source="192.0.2.1",
-                            source_port=1000)
+    return frames.udp_frame(bytes(i & 255 for i in range(payload)), address, port, mac or wire.mac_bytes(),
+                            source="192.0.2.1", source_port=1000)
 
 
 @pytest.mark.parametrize("payload", (0, 1, 18, 64, 1472, 8900))
@@ -248,7 +251,8 @@ def test_the_generators_frames_go_through_steering(net):
     assert nothing_matches(net, "-p", PORT + 1)
     assert nothing_matches(net, "-a", "10.0.0.2")
     assert nothing_matches(net, "-a", "10.0.0.2", generator_address="10.0.0.2", generator_port=99)
-    assert generator(net, 512, "-a", "10.0.0.2", "-p", 99, generator_address="10.0.0.2", generator_port=99)["matched"] == 512
+    assert generator(net, 512, "-a", "10.0.0.2", "-p", 99, generator_address="10.0.0.2",
+                     generator_port=99)["matched"] == 512
 
 
 def test_the_generators_groups_need_a_join(net, wire):
@@ -279,7 +283,8 @@ def test_a_generator_frame_longer_than_the_mtu_is_refused(net):
 def cores(pid):
     """Where each thread may run, by its name."""
     tasks = [task / "status" for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
-    fields = [dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line) for status in tasks]
+    fields = [dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+              for status in tasks]
     return {field["Name"]: field["Cpus_allowed_list"] for field in fields}
 
 
@@ -309,4 +314,5 @@ def test_an_unknown_engine_is_one_line(net):
     command = [*Net.command(net.rx), BUILD / "lib/softhca/softhca", "-i", "rx0", "-e", "pigeon", "--", "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 64
-    assert done.stderr == "softhca: SOFTHCA_ENGINE=pigeon: not known; accepted: afpacket, afpacket-throughput, memory, generator\n"
+    assert done.stderr == ("softhca: SOFTHCA_ENGINE=pigeon: not known; "
+                           "accepted: afpacket, afpacket-throughput, memory, generator\n")

@@ -22,8 +22,8 @@ def built():
 
 def ibvcap(*words, nobody=False, **options):
     command = [str(word) for word in (IBVCAP, *words)]
-    return subprocess.run(conftest.as_nobody(*command) if nobody else command, capture_output=True, text=True, timeout=60,
-                          check=False, **options)
+    return subprocess.run(conftest.as_nobody(*command) if nobody else command, capture_output=True, text=True,
+                          timeout=60, check=False, **options)
 
 
 class Recv:
@@ -71,9 +71,11 @@ def test_status_in_json_is_what_the_daemon_says(daemon, wire, recv):
     assert said["daemon"] == expected["daemon"]
     moving = {"batches", "empty_polls", "clock_error_ns", "epoch", "clock_source"}
     (stream,), (consumer,), (interface,) = said["streams"], said["consumers"], said["interfaces"]
-    assert {key: value for key, value in expected["streams"]["lidar"].items() if key not in moving}.items() <= stream.items()
+    assert {key: value for key, value in expected["streams"]["lidar"].items()
+            if key not in moving}.items() <= stream.items()
     assert int(stream["epoch"], 16) == expected["streams"]["lidar"]["epoch"]
-    assert stream["matched"] == stream["published"] + stream["no_buffer"] + stream["errored"] + stream["in_flight"] == 10
+    terms = ("published", "no_buffer", "errored", "in_flight")
+    assert stream["matched"] == sum(stream[term] for term in terms) == 10
     assert {**expected["consumers"][0], "policy": "lossy"} == consumer
     assert consumer["published"] == consumer["delivered"] + consumer["skipped"] + consumer["lag"] == 10
     assert {"interface": wire.interface, "out_of_buffer": 0}.items() <= interface.items()
@@ -98,7 +100,8 @@ def test_recv_verifies_the_pattern_and_counts_what_the_sender_sent(build, daemon
     code, out, err = reader.finish()
     assert code == 0, err
     said = json.loads(out)
-    assert said["pattern"] == {"received": 3000, "missing": 0, "reordered": 0, "repeated": 0, "restarts": 0, "corrupt": 0}
+    assert said["pattern"] == {"received": 3000, "missing": 0, "reordered": 0, "repeated": 0, "restarts": 0,
+                               "corrupt": 0}
     assert (said["packets"], said["bytes"], said["gaps"]) == (3000, 3000 * 256, 0)
     assert said["published"] == said["delivered"] + said["skipped"] + said["lag"] == 3000
 
@@ -172,7 +175,8 @@ def test_recv_says_that_the_daemon_has_ended(start_daemon, wire, recv, how):
 
 
 def test_refusals_have_one_line_and_their_exit_code(daemon, wire, recv, tmp):
-    one = daemon([conftest.stream(wire, max_consumers=1), conftest.stream(wire, name="private", port=7503, users=["root"])])
+    one = daemon([conftest.stream(wire, max_consumers=1), conftest.stream(wire, name="private", port=7503,
+                                                                          users=["root"])])
     recv(one)
     socket = ("--socket", one.socket_path)
     for words, code, text in ((("recv", "lidar", *socket), TRY_AGAIN, "max_consumers"),

@@ -26,7 +26,8 @@ class Terminal:
         self.text = ""
         self.process = subprocess.Popen([str(IBVCAP), "top", "--socket", str(daemon.socket_path), "--interval", "0.1"],
                                         stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that it is told of sizes
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY,
+                                                                       0),  # so that it is told of sizes
                                         env={**os.environ, "TERM": name})
         os.close(terminal)
 
@@ -42,7 +43,8 @@ class Terminal:
         return self.text
 
     def expect(self, pattern):
-        conftest.wait_until(lambda: re.search(pattern, self.read()), 20, lambda: f"{pattern!r} in {self.text[-3000:]!r}")
+        conftest.wait_until(lambda: re.search(pattern, self.read()), 20,
+                            lambda: f"{pattern!r} in {self.text[-3000:]!r}")
         self.text = ""
 
     def press(self, keys):
@@ -81,7 +83,8 @@ def test_it_shows_rates_fill_and_losses_of_streams_and_channels(daemon, net, wir
     one = daemon([conftest.stream(wire, history_blocks=16)], channels=[conftest.channel(wire)])
     reader = recv(one)
     sender = net.sender(build, wire, 7502, size=1000, rate=5000, duration=60)
-    sending = subprocess.Popen([str(IBVCAP), "send", "out", "--rate", "500", "--size", "100", "--socket", str(one.socket_path)],
+    sending = subprocess.Popen([str(IBVCAP), "send", "out", "--rate", "500", "--size", "100", "--socket",
+                                str(one.socket_path)],
                                stdout=subprocess.DEVNULL)
     try:
         conftest.wait_until(lambda: one.channel()["completed"] > 0 and one.stream()["published"] > 0, 20, "packets")
@@ -123,10 +126,12 @@ def lines(tmp):
     def start(daemon):
         path = tmp / f"lines{len(started)}"
         with open(path, "w", encoding="ascii") as out, open(f"{path}.err", "w", encoding="ascii") as err:
-            process = subprocess.Popen([str(IBVCAP), "top", "--json", "--interval", "0.1", "--socket", str(daemon.socket_path)],
+            process = subprocess.Popen([str(IBVCAP), "top", "--json", "--interval", "0.1", "--socket",
+                                        str(daemon.socket_path)],
                                        stdout=out, stderr=err)
         started.append(process)
-        return process, lambda: [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")], (
+        return process, lambda: [json.loads(line) for line in path.read_text().splitlines(keepends=True)
+                                 if line.endswith("\n")], (
             lambda: (tmp / f"{path.name}.err").read_text())
 
     yield start

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sending through the verbs backend on an emulated ConnectX, over a veth pair: what arrives for what was posted, and how the
-queue answers for it.
+"""Sending through the verbs backend on an emulated ConnectX, over a veth pair: what arrives for what was posted, and
+how the queue answers for it.
 
 A build with sanitizers checks for leaks too.
 """
@@ -43,7 +43,8 @@ class Tap(clients.Tap):
 
     @staticmethod
     def counts(frame, source):
-        return frame[6:12] == source and struct.pack("!H", PORT) in (frame[36:38], frame[40:42], frame[56:58], frame[60:62])
+        return frame[6:12] == source and struct.pack("!H", PORT) in (frame[36:38], frame[40:42], frame[56:58],
+                                                                     frame[60:62])
 
 
 @pytest.fixture(name="tap")
@@ -56,7 +57,8 @@ def tap_fixture(net, wire):
 class Sender:
     """A probe's queue, and the frames that it should put on the wire."""
 
-    def __init__(self, probe, wire, tap, *options, destination="10.77.0.2", source="10.77.0.1", checksums=DEVICE, **headers):
+    def __init__(self, probe, wire, tap, *options, destination="10.77.0.2", source="10.77.0.1", checksums=DEVICE,
+                 **headers):
         self.probe = probe("-s", 256, "-S", 9000, *(["-c"] if checksums == DEVICE else []), *options)
         self.tap, self.mac, self.n_built = tap, wire.mac_bytes(), 0
         address_mac = frames.group_mac(destination) if destination.startswith(("239", "ff")) else b"\2\0\0\0\0\xee"
@@ -97,8 +99,8 @@ def tshark(tmp_path, sent, *fields):
         for frame in sent:
             file.write(struct.pack("=IIII", 0, 0, len(frame), len(frame)) + frame)
     words = [word for field in fields for word in ("-e", field)]
-    command = ["tshark", "-n", "-r", path, "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "--disable-heuristic",
-               "rtps_udp", "-T", "fields", *words]
+    command = ["tshark", "-n", "-r", path, "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE",
+               "--disable-heuristic", "rtps_udp", "-T", "fields", *words]
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
     return [line.split("\t") for line in lines]
 
@@ -124,7 +126,8 @@ def test_frames_leave_the_same_from_other_models(monkeypatch, sender, profile):
     it.arrive([frame for size in SIZES for frame in it.send(1, size)])
 
 
-@pytest.mark.parametrize("slots,n,every", [(256, 100, 32), (128, 128, 32), (64, 60, 16), (10, 7, 2), (3, 3, 1), (1, 1, 1)])
+@pytest.mark.parametrize("slots,n,every", [(256, 100, 32), (128, 128, 32), (64, 60, 16), (10, 7, 2), (3, 3, 1),
+                                           (1, 1, 1)])
 def test_one_in_n_is_signalled_and_the_last_of_each_batch(sender, slots, n, every):
     it = sender("-s", slots)
     sent = it.send(n, 100)

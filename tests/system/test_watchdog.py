@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service manager hears that the daemon lives as long as all of its threads do. With the real one: test_service.py."""
+"""The service manager hears that the daemon lives as long as all of its threads do. With the real one:
+test_service.py."""
 import pathlib
 import time
 
@@ -28,7 +29,8 @@ def expect_silence(one):
 
 
 def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
-    one = daemon([conftest.stream(wire)], channels=[conftest.channel(wire)], environment={"WATCHDOG_USEC": str(WATCHDOG_US)})
+    one = daemon([conftest.stream(wire)], channels=[conftest.channel(wire)],
+                 environment={"WATCHDOG_USEC": str(WATCHDOG_US)})
     pid = one.pid()
     by_ring, by_senders = "who wakes its readers", "who wakes its senders"
     whose = {"lidar": ["stream 'lidar': its worker"], "tx-rx0": ["channel 'out': its worker"],
