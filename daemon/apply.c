@@ -154,7 +154,7 @@ static void on_prepared(void *context)
 {
 	struct change *change = context;
 	struct daemon *daemon = change->daemon;
-	char said[WIRE_TEXT_MAX] = "";
+	char said[PROTOCOL_TEXT_MAX] = "";
 	int r;
 
 	task_end(&change->task);

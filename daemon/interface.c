@@ -112,7 +112,7 @@ void interface_close(struct interface *interface)
 	interface->backend = NULL;
 }
 
-int interface_read_counters(void *context, uint64_t counters[INTERFACE_CTR_N])
+int interface_read_counters(void *context, uint64_t counters[INTERFACE_COUNTER_N])
 {
 	const struct interface *interface = context;
 	struct backend_port_statistics port;
@@ -120,7 +120,7 @@ int interface_read_counters(void *context, uint64_t counters[INTERFACE_CTR_N])
 
 	if (r < 0)
 		return r;
-	counters[INTERFACE_CTR_OUT_OF_BUFFER] = port.out_of_buffer;
-	counters[INTERFACE_CTR_PORT_DISCARDS] = port.has_discards ? port.discards : 0;
+	counters[INTERFACE_COUNTER_OUT_OF_BUFFER] = port.out_of_buffer;
+	counters[INTERFACE_COUNTER_PORT_DISCARDS] = port.has_discards ? port.discards : 0;
 	return 0;
 }

@@ -46,6 +46,6 @@ void interface_watch_link(struct interface *interface);
 bool interface_renew_clock(struct interface *interface);
 
 /** For control_interface.read; context is the interface. */
-int interface_read_counters(void *context, uint64_t counters[INTERFACE_CTR_N]);
+int interface_read_counters(void *context, uint64_t counters[INTERFACE_COUNTER_N]);
 
 #endif

@@ -170,17 +170,17 @@ static void done(struct daemon *daemon, int r, const char *said, struct failure 
 /* ---- beginning ------------------------------------------------------------------------------------- */
 
 /* The configuration to be, of what was read (NULL: nothing) and what is in force. read is taken over. */
-static int build(struct daemon *daemon, const struct wire_change *asked, struct config *read, struct config **config,
-                 struct failure *failure)
+static int build(struct daemon *daemon, const struct protocol_reconfigure *asked, struct config *read,
+                 struct config **config, struct failure *failure)
 {
 	struct change_removed removed = {0};
 	int r;
 
-	if (asked->what == WIRE_CHANGE_RELOAD) {
+	if (asked->what == PROTOCOL_RECONFIGURE_RELOAD) {
 		*config = read;
 		return 0;
 	}
-	if (asked->what == WIRE_CHANGE_REMOVE_STREAM)
+	if (asked->what == PROTOCOL_RECONFIGURE_REMOVE_STREAM)
 		removed.stream = asked->name;
 	r = change_copy(daemon->config, read, &removed, config, failure);
 	config_free(read);
@@ -188,7 +188,8 @@ static int build(struct daemon *daemon, const struct wire_change *asked, struct 
 }
 
 /* read is taken over. */
-static int begin(struct daemon *daemon, const struct wire_change *asked, struct config *read, struct failure *failure)
+static int begin(struct daemon *daemon, const struct protocol_reconfigure *asked, struct config *read,
+                 struct failure *failure)
 {
 	struct config *config;
 	int r = build(daemon, asked, read, &config, failure);
@@ -211,7 +212,7 @@ static int begin(struct daemon *daemon, const struct wire_change *asked, struct 
 struct reload {
 	struct daemon *daemon;
 	struct task task;
-	struct wire_change asked;
+	struct protocol_reconfigure asked;
 	char *file; /* a copy: this may outlive the daemon's */
 
 	/* The task's until it is done. */
@@ -231,7 +232,7 @@ static void read_config(void *context)
 {
 	struct reload *reload = context;
 
-	if (reload->asked.what == WIRE_CHANGE_RELOAD)
+	if (reload->asked.what == PROTOCOL_RECONFIGURE_RELOAD)
 		reload->result = config_load(reload->file, &reload->read, &reload->failure);
 	else
 		reload->result =
@@ -260,7 +261,7 @@ static void on_read(void *context)
 	free_reload(reload);
 }
 
-static int begin_reading(struct reload *reload, const struct wire_change *asked)
+static int begin_reading(struct reload *reload, const struct protocol_reconfigure *asked)
 {
 	reload->file = strdup(reload->daemon->config->file);
 	reload->asked = *asked;
@@ -269,7 +270,7 @@ static int begin_reading(struct reload *reload, const struct wire_change *asked)
 	return task_begin(&reload->task, reload->daemon->event, read_config, on_read, reload);
 }
 
-static int read_first(struct daemon *daemon, const struct wire_change *asked, struct failure *failure)
+static int read_first(struct daemon *daemon, const struct protocol_reconfigure *asked, struct failure *failure)
 {
 	struct reload *reload = calloc(1, sizeof(*reload));
 	int r = -ENOMEM;
@@ -294,19 +295,19 @@ static bool is_busy(const struct daemon *daemon)
 	return daemon->reload || daemon->change;
 }
 
-static int reload(struct daemon *daemon, const struct wire_change *asked, struct failure *failure)
+static int reload(struct daemon *daemon, const struct protocol_reconfigure *asked, struct failure *failure)
 {
 	int r;
 
 	tell_begin();
-	r = asked->what == WIRE_CHANGE_REMOVE_STREAM ? begin(daemon, asked, NULL, failure)
-	                                             : read_first(daemon, asked, failure);
+	r = asked->what == PROTOCOL_RECONFIGURE_REMOVE_STREAM ? begin(daemon, asked, NULL, failure)
+	                                                      : read_first(daemon, asked, failure);
 	return r < 0 ? tell_failure(daemon, r, failure) : 0;
 }
 
 void reload_by_signal(struct daemon *daemon)
 {
-	const struct wire_change asked = {.what = WIRE_CHANGE_RELOAD};
+	const struct protocol_reconfigure asked = {.what = PROTOCOL_RECONFIGURE_RELOAD};
 	struct failure failure;
 
 	daemon->reload_again = is_busy(daemon) && !daemon->stopping;
@@ -314,7 +315,7 @@ void reload_by_signal(struct daemon *daemon)
 		reload(daemon, &asked, &failure);
 }
 
-int reload_change(void *context, const struct wire_change *change, struct failure *failure)
+int reload_change(void *context, const struct protocol_reconfigure *change, struct failure *failure)
 {
 	struct daemon *daemon = context;
 

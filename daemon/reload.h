@@ -16,7 +16,7 @@ void reload_by_signal(struct daemon *daemon);
  * For control_options.reconfigure; context is the daemon. What it adds or removes lasts until the file is read again. Fault:
  * file:line of what is wrong or cannot change live.
  */
-int reload_change(void *context, const struct wire_change *change, struct failure *failure);
+int reload_change(void *context, const struct protocol_reconfigure *change, struct failure *failure);
 
 /** The daemon ends: what is being read is for nobody, and not waited for. Nothing: nothing. */
 void reload_cancel(struct daemon *daemon);

@@ -209,12 +209,12 @@ void stream_set_clock(struct stream *stream)
 	struct mail mail = {.type = MAIL_CLOCK, .clock = stream->interface->line};
 
 	if (!stream->device_timestamps) {
-		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOFTWARE, 0);
+		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_SOFTWARE, 0);
 		return;
 	}
 	/* A full mailbox: the next renewal will do, and the bound told stays the one in use. */
 	if (mailbox_send(rx_worker_inbox(stream->worker), &mail) == 0)
-		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_DEVICE, stream->interface->line.error_ns);
+		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_DEVICE, stream->interface->line.error_ns);
 }
 
 int stream_start(struct stream *stream, struct failure *failure)
@@ -254,8 +254,8 @@ void stream_stop(struct stream *stream)
 
 static void log_sum(const struct stream *stream)
 {
-	static const enum ibvcap_ring_counter told[] = {IBVCAP_CTR_MATCHED, IBVCAP_CTR_PUBLISHED, IBVCAP_CTR_NO_BUFFER,
-	                                                IBVCAP_CTR_ERRORED};
+	static const enum ibvcap_rx_counter told[] = {IBVCAP_RX_COUNTER_MATCHED, IBVCAP_RX_COUNTER_PUBLISHED,
+	                                              IBVCAP_RX_COUNTER_NO_BUFFER, IBVCAP_RX_COUNTER_ERRORED};
 	struct log_counter sum[sizeof(told) / sizeof(told[0])];
 	const struct log_about about = {.event = LOG_EVENT_STREAM_ENDED,
 	                                .stream = stream->config->name,
@@ -264,7 +264,7 @@ static void log_sum(const struct stream *stream)
 	                                .n_counters = sizeof(told) / sizeof(told[0])};
 
 	for (unsigned i = 0; i < about.n_counters; i++)
-		sum[i] = (struct log_counter){ring_counter_labels[told[i]],
+		sum[i] = (struct log_counter){rx_counter_labels[told[i]],
 		                              counter_get(&stream->ring.ring->counters[told[i]])};
 	log_message(LOG_INFO, &about,
 	            "stream '%s': ended: matched %" PRIu64 " = published %" PRIu64 " + no_buffer %" PRIu64

@@ -12,12 +12,12 @@ void stream_tell_losses(struct stream *stream, uint64_t now_ns)
 {
 	const char *name = stream->config->name;
 	const _Atomic uint64_t *counters = stream->ring.ring->counters;
-	const uint64_t no_buffer = counter_get(&counters[IBVCAP_CTR_NO_BUFFER]);
-	const uint64_t errored = counter_get(&counters[IBVCAP_CTR_ERRORED]);
+	const uint64_t no_buffer = counter_get(&counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
+	const uint64_t errored = counter_get(&counters[IBVCAP_RX_COUNTER_ERRORED]);
 	const struct log_counter sums[] = {
-		{ring_counter_labels[IBVCAP_CTR_NO_BUFFER], no_buffer},
-		{ring_counter_labels[IBVCAP_CTR_ERRORED], errored},
-		{ring_counter_labels[IBVCAP_CTR_PUBLISHED], counter_get(&counters[IBVCAP_CTR_PUBLISHED])},
+		{rx_counter_labels[IBVCAP_RX_COUNTER_NO_BUFFER], no_buffer},
+		{rx_counter_labels[IBVCAP_RX_COUNTER_ERRORED], errored},
+		{rx_counter_labels[IBVCAP_RX_COUNTER_PUBLISHED], counter_get(&counters[IBVCAP_RX_COUNTER_PUBLISHED])},
 	};
 	const struct log_about about = {.event = LOG_EVENT_PACKETS_LOST,
 	                                .stream = name,

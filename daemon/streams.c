@@ -178,7 +178,7 @@ void streams_remove(struct daemon *daemon, struct stream *stream)
 {
 	stream->removed = true;
 	/* Before its ring closes: who reads to the end knows why then. */
-	control_end_stream(daemon->control, &stream->stream_control, IBVCAP_REASON_STREAM_REMOVED);
+	control_end_stream(daemon->control, &stream->stream_control, IBVCAP_DISCONNECT_REMOVED);
 	fdstore_keep_groups(&daemon->fdstore, stream->config->name, NULL, &stream->kept_as);
 	stream_leave(stream);
 	stream_stop(stream);

@@ -307,9 +307,9 @@ void tx_channel_fail(struct tx_channel *channel, int error)
 
 void tx_channel_log_sum(const struct tx_channel *channel)
 {
-	static const enum ibvcap_tx_counter told[] = {IBVCAP_TX_CTR_SUBMITTED, IBVCAP_TX_CTR_COMPLETED,
-	                                              IBVCAP_TX_CTR_ERRORED, IBVCAP_TX_CTR_FLUSHED,
-	                                              IBVCAP_TX_CTR_LATE_DROPPED};
+	static const enum ibvcap_tx_counter told[] = {IBVCAP_TX_COUNTER_SUBMITTED, IBVCAP_TX_COUNTER_COMPLETED,
+	                                              IBVCAP_TX_COUNTER_ERRORED, IBVCAP_TX_COUNTER_FLUSHED,
+	                                              IBVCAP_TX_COUNTER_LATE_DROPPED};
 	struct log_counter sum[sizeof(told) / sizeof(told[0])];
 	const struct log_about about = {.event = LOG_EVENT_CHANNEL_ENDED,
 	                                .channel = channel->config->name,

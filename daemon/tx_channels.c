@@ -229,7 +229,7 @@ void tx_channels_lend(struct tx_channel_list *list)
 
 void tx_channels_remove(struct daemon *daemon, struct tx_channel *channel)
 {
-	control_end_channel(daemon->control, &channel->control, IBVCAP_REASON_STREAM_REMOVED);
+	control_end_channel(daemon->control, &channel->control, IBVCAP_DISCONNECT_REMOVED);
 	tx_channel_take_back(channel);
 	if (channel->ended)
 		events_reap(daemon);

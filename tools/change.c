@@ -61,10 +61,11 @@ static int parse(int argc, char **argv, const char *usage, int n_words, bool or_
 	return say_usage('?', usage);
 }
 
-static int change(const char *command, const char *socket, enum ibvcap_change what, const char *name, const char *text)
+static int change(const char *command, const char *socket, enum ibvcap_reconfigure what, const char *name,
+                  const char *text)
 {
 	char said[1024];
-	int r = ibvcap_change(socket, what, name, text, said, sizeof(said), 0);
+	int r = ibvcap_reconfigure(socket, what, name, text, said, sizeof(said), 0);
 
 	if (r < 0) {
 		fprintf(stderr, "ibvcap %s: %s\n", command, ibvcap_error_text());
@@ -80,7 +81,7 @@ int cmd_reload(int argc, char **argv)
 	const char *socket;
 	int code = parse(argc, argv, reload_usage, 0, false, &socket);
 
-	return code >= 0 ? code : change("reload", socket, IBVCAP_CHANGE_RELOAD, NULL, NULL);
+	return code >= 0 ? code : change("reload", socket, IBVCAP_RECONFIGURE_RELOAD, NULL, NULL);
 }
 
 static int read_text(const char *path, char text[TEXT_BYTES])
@@ -112,13 +113,13 @@ static int add(const char *socket, const char *path)
 	static char text[TEXT_BYTES];
 	int code = read_text(path, text);
 
-	return code != EX_OK ? code : change("stream", socket, IBVCAP_CHANGE_ADD_STREAM, path, text);
+	return code != EX_OK ? code : change("stream", socket, IBVCAP_RECONFIGURE_ADD_STREAM, path, text);
 }
 
 static int add_words(const char *socket, char *const *words, int n_words)
 {
 	char *text = stream_words_text((const char *const *)words, n_words);
-	int code = text ? change("stream", socket, IBVCAP_CHANGE_ADD_STREAM, "arguments", text) : EX_USAGE;
+	int code = text ? change("stream", socket, IBVCAP_RECONFIGURE_ADD_STREAM, "arguments", text) : EX_USAGE;
 
 	if (!text)
 		fprintf(stderr, "ibvcap stream: one FILE, or words KEY=VALUE\n%s", stream_usage);
@@ -139,7 +140,7 @@ int cmd_stream(int argc, char **argv)
 	if (strcmp(verb, "add") == 0)
 		return add(socket, argv[optind + 1]);
 	if (strcmp(verb, "remove") == 0 && argc - optind == 2)
-		return change("stream", socket, IBVCAP_CHANGE_REMOVE_STREAM, argv[optind + 1], NULL);
+		return change("stream", socket, IBVCAP_RECONFIGURE_REMOVE_STREAM, argv[optind + 1], NULL);
 	if (strcmp(verb, "remove") != 0)
 		fprintf(stderr, "ibvcap stream: '%s' is neither add nor remove\n", verb);
 	fputs(stream_usage, stderr);

@@ -101,7 +101,7 @@ int outgoing_open(struct outgoing *outgoing, const struct outgoing_options *opti
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	r = ibvcap_open(options->socket, options->channel, NULL, &outgoing->tx);
+	r = ibvcap_tx_open(options->socket, options->channel, NULL, &outgoing->tx);
 	if (r < 0) {
 		fprintf(stderr, "ibvcap %s: %s\n", options->command, ibvcap_error_text());
 		return exit_code_of(r);
@@ -118,7 +118,7 @@ int outgoing_open(struct outgoing *outgoing, const struct outgoing_options *opti
 
 void outgoing_close(struct outgoing *outgoing)
 {
-	ibvcap_close(outgoing->tx);
+	ibvcap_tx_close(outgoing->tx);
 	outgoing->tx = NULL;
 }
 
@@ -176,7 +176,7 @@ int outgoing_push(struct outgoing *outgoing)
 
 	/* Of the rows that are submitted now all results are there: they are lost with that. */
 	outgoing_tick(outgoing);
-	r = ibvcap_submit(outgoing->tx, outgoing->filled);
+	r = ibvcap_tx_submit(outgoing->tx, outgoing->filled);
 	outgoing->filled = outgoing->slots.n = 0;
 	return r;
 }
@@ -191,7 +191,7 @@ static int wait_until(struct outgoing *outgoing, uint64_t utc_ns)
 
 		outgoing_tick(outgoing);
 		/* A daemon that ended shows here, not after an hour's pause. */
-		r = ibvcap_submit(outgoing->tx, 0);
+		r = ibvcap_tx_submit(outgoing->tx, 0);
 		if (r == 0)
 			nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 	}
@@ -203,7 +203,7 @@ static int reserve(struct outgoing *outgoing)
 	int r = outgoing->filled ? outgoing_push(outgoing) : 0;
 
 	while (r == 0 && !stop) {
-		r = ibvcap_reserve(outgoing->tx, &outgoing->slots, BATCH, 1, SLICE_MS);
+		r = ibvcap_tx_reserve(outgoing->tx, &outgoing->slots, BATCH, 1, SLICE_MS);
 		if (r == 0)
 			outgoing_tick(outgoing);
 	}
@@ -224,7 +224,7 @@ int outgoing_row(struct outgoing *outgoing, uint64_t not_before_ns, struct outgo
 	row->packet = &outgoing->slots.packets[outgoing->filled];
 	row->packet->not_before_ns = not_before_ns;
 	row->packet->destination = (uint16_t)outgoing->options.destination;
-	row->packet->flags = outgoing->options.drop_late ? IBVCAP_TX_DROP_LATE : 0;
+	row->packet->flags = outgoing->options.drop_late ? IBVCAP_TX_FLAG_DROP_LATE : 0;
 	return 0;
 }
 
@@ -241,7 +241,7 @@ static int flush(struct outgoing *outgoing)
 	int r;
 
 	do {
-		r = ibvcap_flush(outgoing->tx, SLICE_MS);
+		r = ibvcap_tx_flush(outgoing->tx, SLICE_MS);
 		outgoing_tick(outgoing);
 		if (stop && !stopped_ns)
 			stopped_ns = clock_ns(CLOCK_MONOTONIC);

@@ -23,9 +23,9 @@ struct outgoing {
 	struct outgoing_options options;
 	struct ibvcap_tx *tx;
 	struct ibvcap_tx_info info;
-	struct ibvcap_slots slots; /* reserved: */
-	uint32_t filled;           /* … and so many written, not submitted yet */
-	uint64_t skipped;          /* the caller's; shown with the progress if not 0 */
+	struct ibvcap_tx_slots slots; /* reserved: */
+	uint32_t filled;              /* … and so many written, not submitted yet */
+	uint64_t skipped;             /* the caller's; shown with the progress if not 0 */
 	uint64_t start_ns;
 	uint64_t start_utc_ns; /* from which times count; 0: there are none */
 	uint64_t end_ns;

@@ -28,11 +28,11 @@ uint64_t counters_value(struct counters counters, const char *label)
 const char *parts_clock_name(enum ibvcap_clock_source source)
 {
 	switch (source) {
-	case IBVCAP_CLOCK_SOFTWARE:
+	case IBVCAP_CLOCK_SOURCE_SOFTWARE:
 		return "software";
-	case IBVCAP_CLOCK_DEVICE:
+	case IBVCAP_CLOCK_SOURCE_DEVICE:
 		return "device";
-	case IBVCAP_CLOCK_NONE:
+	case IBVCAP_CLOCK_SOURCE_NONE:
 		break;
 	}
 	return "none";
@@ -69,7 +69,7 @@ static void add_epoch(json_t *object, uint64_t epoch)
 	json_object_set_new(object, "epoch", json_string(text));
 }
 
-static json_t *stream_to_json(const struct ibvcap_stream_status *stream)
+static json_t *stream_to_json(const struct ibvcap_status_stream *stream)
 {
 	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", stream->name, "interface", stream->interface,
 	                           "device", stream->device, "backend", stream->backend, "state", stream->state);
@@ -90,7 +90,7 @@ static json_t *stream_to_json(const struct ibvcap_stream_status *stream)
 	return add_counters(object, COUNTERS_OF(stream));
 }
 
-static json_t *consumer_to_json(const struct ibvcap_consumer_status_info *consumer)
+static json_t *consumer_to_json(const struct ibvcap_status_consumer *consumer)
 {
 	json_t *object = json_pack("{s:s, s:I, s:s, s:I, s:I}", "stream", consumer->stream, "queue",
 	                           (json_int_t)consumer->queue, "policy", parts_policy_name(consumer->policy), "pid",
@@ -99,7 +99,7 @@ static json_t *consumer_to_json(const struct ibvcap_consumer_status_info *consum
 	return add_counters(object, COUNTERS_OF(consumer));
 }
 
-static json_t *channel_to_json(const struct ibvcap_channel_status *channel)
+static json_t *channel_to_json(const struct ibvcap_status_channel *channel)
 {
 	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", channel->name, "interface", channel->interface,
 	                           "device", channel->device, "backend", channel->backend, "state", channel->state);
@@ -117,7 +117,7 @@ static json_t *channel_to_json(const struct ibvcap_channel_status *channel)
 	return add_counters(object, COUNTERS_OF(channel));
 }
 
-static json_t *sender_to_json(const struct ibvcap_sender_status *sender)
+static json_t *sender_to_json(const struct ibvcap_status_sender *sender)
 {
 	json_t *object = json_pack("{s:s, s:I, s:I}", "channel", sender->channel, "pid", (json_int_t)sender->pid, "uid",
 	                           (json_int_t)sender->uid);
@@ -125,7 +125,7 @@ static json_t *sender_to_json(const struct ibvcap_sender_status *sender)
 	return add_counters(object, COUNTERS_OF(sender));
 }
 
-static json_t *interface_to_json(const struct ibvcap_interface_status *interface)
+static json_t *interface_to_json(const struct ibvcap_status_interface *interface)
 {
 	json_t *object = json_pack("{s:s, s:s}", "interface", interface->interface, "device", interface->device);
 

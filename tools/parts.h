@@ -8,11 +8,11 @@
 
 /* Of a status that lives longer. */
 struct parts {
-	const struct ibvcap_stream_status *streams;
-	const struct ibvcap_consumer_status_info *consumers;
-	const struct ibvcap_channel_status *channels;
-	const struct ibvcap_sender_status *senders;
-	const struct ibvcap_interface_status *interfaces;
+	const struct ibvcap_status_stream *streams;
+	const struct ibvcap_status_consumer *consumers;
+	const struct ibvcap_status_channel *channels;
+	const struct ibvcap_status_sender *senders;
+	const struct ibvcap_status_interface *interfaces;
 	int n_streams;
 	int n_consumers;
 	int n_channels;

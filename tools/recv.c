@@ -161,10 +161,10 @@ struct receiver {
 	uint64_t told_ns;
 };
 
-static int take_row(struct receiver *receiver, const struct ibvcap_batch *batch, uint32_t i)
+static int take_row(struct receiver *receiver, const struct ibvcap_rx_batch *batch, uint32_t i)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
-	const uint8_t *payload = ibvcap_payload(batch, i);
+	const uint8_t *payload = ibvcap_rx_payload(batch, i);
 
 	if (receiver->options.dump > 0) {
 		receiver->options.dump--;
@@ -172,10 +172,10 @@ static int take_row(struct receiver *receiver, const struct ibvcap_batch *batch,
 	}
 	for (unsigned bit = 0; meta->flags >> bit && bit < RECV_FLAGS; bit++)
 		receiver->totals.flagged[bit] += meta->flags >> bit & 1;
-	if (meta->flags & IBVCAP_PKT_ERROR)
+	if (meta->flags & IBVCAP_PACKET_FLAG_ERROR)
 		return 0;
 	receiver->totals.bytes += meta->length;
-	if (meta->flags & IBVCAP_PKT_UNUSABLE)
+	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE)
 		return 0;
 	if (receiver->tally)
 		pattern_tally_add(receiver->tally, payload, meta->length);
@@ -184,7 +184,7 @@ static int take_row(struct receiver *receiver, const struct ibvcap_batch *batch,
 	return 0;
 }
 
-static int take_batch(struct receiver *receiver, const struct ibvcap_batch *batch)
+static int take_batch(struct receiver *receiver, const struct ibvcap_rx_batch *batch)
 {
 	int r = 0;
 
@@ -210,9 +210,9 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 {
 	static uint8_t payload[UINT16_MAX];
 	struct ibvcap_meta meta;
-	struct ibvcap_batch batch = {.payload = payload, .meta = &meta, .n = 1};
+	struct ibvcap_rx_batch batch = {.payload = payload, .meta = &meta, .n = 1};
 	size_t length;
-	int r = ibvcap_recv(receiver->rx, payload, sizeof(payload), &length, &meta, timeout_ms);
+	int r = ibvcap_rx_recv(receiver->rx, payload, sizeof(payload), &length, &meta, timeout_ms);
 
 	meta.payload_offset = 0; /* it was copied from there */
 	return r > 0 ? take_batch(receiver, &batch) : r;
@@ -220,13 +220,13 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 
 static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_ms)
 {
-	struct ibvcap_batch batch;
-	int r = ibvcap_acquire(receiver->rx, &batch, max, 1, timeout_ms);
+	struct ibvcap_rx_batch batch;
+	int r = ibvcap_rx_acquire(receiver->rx, &batch, max, 1, timeout_ms);
 
 	if (r <= 0)
 		return r;
 	r = take_batch(receiver, &batch);
-	ibvcap_release(receiver->rx, &batch);
+	ibvcap_rx_release(receiver->rx, &batch);
 	return r;
 }
 
@@ -304,7 +304,7 @@ static int open_all(struct receiver *receiver)
 		fprintf(stderr, "ibvcap recv: --payload-out '%s': %s\n", options->payload_out, strerror(errno));
 		return EX_CANTCREAT;
 	}
-	r = ibvcap_attach(options->socket, options->stream, &options->attach, &receiver->rx);
+	r = ibvcap_rx_open(options->socket, options->stream, &options->attach, &receiver->rx);
 	if (r == 0)
 		return EX_OK;
 	fprintf(stderr, "ibvcap recv: %s\n", ibvcap_error_text());
@@ -314,9 +314,9 @@ static int open_all(struct receiver *receiver)
 /* What was given of the past that was asked for. */
 static void tell_start(const struct receiver *receiver)
 {
-	struct ibvcap_info info;
+	struct ibvcap_rx_info info;
 
-	ibvcap_info(receiver->rx, &info);
+	ibvcap_rx_info(receiver->rx, &info);
 	if (receiver->options.attach.start != IBVCAP_START_NEWEST && !receiver->options.json)
 		printf("%s: begins %llu packets back\n", receiver->options.stream,
 		       (unsigned long long)info.attach_back);
@@ -352,7 +352,7 @@ int cmd_recv(int argc, char **argv)
 	code = open_all(&receiver);
 	if (code == EX_OK)
 		code = run(&receiver);
-	ibvcap_detach(receiver.rx);
+	ibvcap_rx_close(receiver.rx);
 	if (receiver.payload_out)
 		fclose(receiver.payload_out);
 	free(receiver.tally);

@@ -12,7 +12,7 @@ struct recv_options {
 	const char *stream;
 	const char *socket;
 	const char *payload_out;
-	struct ibvcap_attach_options attach;
+	struct ibvcap_rx_options attach;
 	uint64_t count;       /* packets; UINT64_MAX = no end */
 	uint64_t duration_ns; /* UINT64_MAX = no end */
 	uint64_t dump;        /* packets still to be printed */
@@ -32,7 +32,7 @@ struct recv_totals {
 };
 
 /** One row, as hexdump -C would: what it is, its headers, its payload. */
-void recv_dump(const struct ibvcap_batch *batch, uint32_t i);
+void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i);
 
 /** The line of a second: what came since before, at seconds since the start. */
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before);

@@ -11,7 +11,7 @@
 static const char *const flag_names[RECV_FLAGS] = {
 	"short", "truncated", "irregular", "fragment", "bad_checksum", "error", "unusable",
 };
-static_assert(IBVCAP_PKT_UNUSABLE == 1 << (RECV_FLAGS - 1), "a flag wants its name here");
+static_assert(IBVCAP_PACKET_FLAG_UNUSABLE == 1 << (RECV_FLAGS - 1), "a flag wants its name here");
 
 static void dump_line(const uint8_t *bytes, size_t offset, size_t n)
 {
@@ -35,7 +35,7 @@ static void dump_bytes(const char *what, const uint8_t *bytes, size_t n)
 		dump_line(bytes, offset, n - offset < 16 ? n - offset : 16);
 }
 
-void recv_dump(const struct ibvcap_batch *batch, uint32_t i)
+void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
 	uint32_t header_bytes = meta->header_length < batch->header_stride ? meta->header_length : batch->header_stride;
@@ -46,10 +46,10 @@ void recv_dump(const struct ibvcap_batch *batch, uint32_t i)
 		if (meta->flags & 1u << bit)
 			printf(", %s", flag_names[bit]);
 	putchar('\n');
-	if (meta->flags & IBVCAP_PKT_ERROR)
+	if (meta->flags & IBVCAP_PACKET_FLAG_ERROR)
 		return;
-	dump_bytes("headers", ibvcap_headers(batch, i), header_bytes);
-	dump_bytes("payload", ibvcap_payload(batch, i), meta->length);
+	dump_bytes("headers", ibvcap_rx_headers(batch, i), header_bytes);
+	dump_bytes("payload", ibvcap_rx_payload(batch, i), meta->length);
 }
 
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before)

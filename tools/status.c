@@ -59,20 +59,20 @@ static void print_counters(struct counters counters, const char *const *sum, uns
 		putchar('\n');
 }
 
-static void print_stream(const struct ibvcap_stream_status *stream)
+static void print_stream(const struct ibvcap_status_stream *stream)
 {
 	printf("stream %s, queue %u: %s on %s%s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: "
 	       "%s",
 	       stream->name, stream->queue, stream->state, stream->interface, stream->device[0] ? " " : "",
 	       stream->device, stream->backend, stream->slot_bytes, stream->n_blocks, stream->slots_per_block,
 	       stream->page_bytes / 1024, parts_clock_name(stream->clock_source));
-	if (stream->clock_source != IBVCAP_CLOCK_NONE)
+	if (stream->clock_source != IBVCAP_CLOCK_SOURCE_NONE)
 		printf(" (within %" PRIu64 " ns)", stream->clock_error_ns);
 	putchar('\n');
 	print_counters(COUNTERS_OF(stream), stream_sum, N(stream_sum));
 }
 
-static void print_consumer(const struct ibvcap_consumer_status_info *consumer)
+static void print_consumer(const struct ibvcap_status_consumer *consumer)
 {
 	printf("consumer of %s, queue %u: process %d of user %u, %s, %" PRIu64 " blocks under lease\n",
 	       consumer->stream, consumer->queue, (int)consumer->pid, (unsigned)consumer->uid,
@@ -80,7 +80,7 @@ static void print_consumer(const struct ibvcap_consumer_status_info *consumer)
 	print_sum(COUNTERS_OF(consumer), consumer_sum, N(consumer_sum));
 }
 
-static void print_channel(const struct ibvcap_channel_status *channel)
+static void print_channel(const struct ibvcap_status_channel *channel)
 {
 	printf("channel %s: %s on %s%s%s, %s; %u B a payload at most, arenas of %u slots, pages of %u KiB; ",
 	       channel->name, channel->state, channel->interface, channel->device[0] ? " " : "", channel->device,
@@ -94,13 +94,13 @@ static void print_channel(const struct ibvcap_channel_status *channel)
 	print_counters(COUNTERS_OF(channel), channel_sum, N(channel_sum));
 }
 
-static void print_sender(const struct ibvcap_sender_status *sender)
+static void print_sender(const struct ibvcap_status_sender *sender)
 {
 	printf("sender on %s: process %d of user %u\n", sender->channel, (int)sender->pid, (unsigned)sender->uid);
 	print_counters(COUNTERS_OF(sender), channel_sum, N(channel_sum));
 }
 
-static void print_interface(const struct ibvcap_interface_status *interface)
+static void print_interface(const struct ibvcap_status_interface *interface)
 {
 	printf("interface %s%s%s:", interface->interface, interface->device[0] ? " " : "", interface->device);
 	for (uint32_t i = 0; i < interface->n_counters; i++)

@@ -20,11 +20,11 @@ struct top_view {
  * The counters that the same stream, consumer, … had before; none where it is another: the daemon ended in between, or
  * it came since. at is one of now's.
  */
-struct counters top_stream_before(const struct top_view *view, const struct ibvcap_stream_status *at);
-struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_consumer_status_info *at);
-struct counters top_channel_before(const struct top_view *view, const struct ibvcap_channel_status *at);
-struct counters top_sender_before(const struct top_view *view, const struct ibvcap_sender_status *at);
-struct counters top_interface_before(const struct top_view *view, const struct ibvcap_interface_status *at);
+struct counters top_stream_before(const struct top_view *view, const struct ibvcap_status_stream *at);
+struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_status_consumer *at);
+struct counters top_channel_before(const struct top_view *view, const struct ibvcap_status_channel *at);
+struct counters top_sender_before(const struct top_view *view, const struct ibvcap_status_sender *at);
+struct counters top_interface_before(const struct top_view *view, const struct ibvcap_status_interface *at);
 
 /** Does it only grow, while its owner lives? What is a level or a maximum has no rate. */
 bool top_is_total(const char *label);
@@ -33,10 +33,10 @@ bool top_is_total(const char *label);
 double top_rate(const struct top_view *view, struct counters now, struct counters before, const char *const *labels);
 
 /** The rows that the slowest of its consumers has still ahead of it. */
-uint64_t top_stream_lag(const struct parts *parts, const struct ibvcap_stream_status *stream);
+uint64_t top_stream_lag(const struct parts *parts, const struct ibvcap_status_stream *stream);
 
 /** Of the stream's history, in percent; 100: a lossy consumer begins to skip. */
-unsigned top_fill_percent(const struct ibvcap_stream_status *stream, uint64_t rows);
+unsigned top_fill_percent(const struct ibvcap_status_stream *stream, uint64_t rows);
 
 /**
  * How late packets of a channel or sender left: after their own times, or, where none has one, after its rate let them.

@@ -105,8 +105,8 @@ static const char *const stream_loss[] = {"no_buffer", "errored", NULL};
 static const char *const stream_causes[] = {"no_buffer", "errored", "truncated", "bad_checksum", "queue_resets", NULL};
 static const char *const consumer_loss[] = {"skipped", NULL};
 
-static void put_consumer(const struct printer *printer, const struct ibvcap_stream_status *stream,
-                         const struct ibvcap_consumer_status_info *consumer)
+static void put_consumer(const struct printer *printer, const struct ibvcap_status_stream *stream,
+                         const struct ibvcap_status_consumer *consumer)
 {
 	struct counters now = COUNTERS_OF(consumer), before = top_consumer_before(printer->view, consumer);
 	double skips = top_rate(printer->view, now, before, consumer_loss);
@@ -122,7 +122,7 @@ static void put_consumer(const struct printer *printer, const struct ibvcap_stre
 		         counters_value(now, "skipped"));
 }
 
-static void put_stream(const struct printer *printer, const struct ibvcap_stream_status *stream)
+static void put_stream(const struct printer *printer, const struct ibvcap_status_stream *stream)
 {
 	const struct parts *parts = &printer->view->now;
 	struct counters now = COUNTERS_OF(stream), before = top_stream_before(printer->view, stream);
@@ -167,7 +167,7 @@ static void put_sending(const struct printer *printer, const char *name, const c
 	put_causes(printer, now, before, channel_causes);
 }
 
-static void put_channel(const struct printer *printer, const struct ibvcap_channel_status *channel)
+static void put_channel(const struct printer *printer, const struct ibvcap_status_channel *channel)
 {
 	const struct parts *parts = &printer->view->now;
 
@@ -177,7 +177,7 @@ static void put_channel(const struct printer *printer, const struct ibvcap_chann
 		put_line(printer, TOP_TROUBLE, "  %u of %u destinations without a next hop", channel->n_unresolved,
 		         channel->n_destinations);
 	for (int i = 0; i < parts->n_senders; i++) {
-		const struct ibvcap_sender_status *sender = &parts->senders[i];
+		const struct ibvcap_status_sender *sender = &parts->senders[i];
 		char name[64];
 
 		if (strcmp(sender->channel, channel->name) != 0)
@@ -189,7 +189,7 @@ static void put_channel(const struct printer *printer, const struct ibvcap_chann
 
 /* ---- all ------------------------------------------------------------------------------------------ */
 
-static void put_interface(const struct printer *printer, const struct ibvcap_interface_status *interface)
+static void put_interface(const struct printer *printer, const struct ibvcap_status_interface *interface)
 {
 	static const char *const causes[] = {"out_of_buffer", "port_discards", NULL};
 	struct counters now = COUNTERS_OF(interface), before = top_interface_before(printer->view, interface);

@@ -16,12 +16,12 @@ static struct counters comparable(struct counters now, struct counters before)
 	return before;
 }
 
-static bool is_stream(const struct ibvcap_stream_status *stream, const char *name, uint32_t queue)
+static bool is_stream(const struct ibvcap_status_stream *stream, const char *name, uint32_t queue)
 {
 	return strcmp(stream->name, name) == 0 && stream->queue == queue;
 }
 
-static const struct ibvcap_stream_status *find_stream(const struct parts *parts, const char *name, uint32_t queue)
+static const struct ibvcap_status_stream *find_stream(const struct parts *parts, const char *name, uint32_t queue)
 {
 	for (int i = 0; i < parts->n_streams; i++)
 		if (is_stream(&parts->streams[i], name, queue))
@@ -29,7 +29,7 @@ static const struct ibvcap_stream_status *find_stream(const struct parts *parts,
 	return NULL;
 }
 
-static const struct ibvcap_channel_status *find_channel(const struct parts *parts, const char *name)
+static const struct ibvcap_status_channel *find_channel(const struct parts *parts, const char *name)
 {
 	for (int i = 0; i < parts->n_channels; i++)
 		if (strcmp(parts->channels[i].name, name) == 0)
@@ -40,52 +40,52 @@ static const struct ibvcap_channel_status *find_channel(const struct parts *part
 /* An epoch is a run of the daemon. */
 static bool is_same_stream(const struct top_view *view, const char *name, uint32_t queue)
 {
-	const struct ibvcap_stream_status *now = find_stream(&view->now, name, queue);
-	const struct ibvcap_stream_status *before = find_stream(&view->before, name, queue);
+	const struct ibvcap_status_stream *now = find_stream(&view->now, name, queue);
+	const struct ibvcap_status_stream *before = find_stream(&view->before, name, queue);
 
 	return now && before && now->epoch == before->epoch;
 }
 
 static bool is_same_channel(const struct top_view *view, const char *name)
 {
-	const struct ibvcap_channel_status *now = find_channel(&view->now, name);
-	const struct ibvcap_channel_status *before = find_channel(&view->before, name);
+	const struct ibvcap_status_channel *now = find_channel(&view->now, name);
+	const struct ibvcap_status_channel *before = find_channel(&view->before, name);
 
 	return now && before && now->epoch == before->epoch;
 }
 
-struct counters top_stream_before(const struct top_view *view, const struct ibvcap_stream_status *at)
+struct counters top_stream_before(const struct top_view *view, const struct ibvcap_status_stream *at)
 {
 	if (!is_same_stream(view, at->name, at->queue))
 		return none;
 	return comparable(COUNTERS_OF(at), COUNTERS_OF(find_stream(&view->before, at->name, at->queue)));
 }
 
-struct counters top_channel_before(const struct top_view *view, const struct ibvcap_channel_status *at)
+struct counters top_channel_before(const struct top_view *view, const struct ibvcap_status_channel *at)
 {
 	if (!is_same_channel(view, at->name))
 		return none;
 	return comparable(COUNTERS_OF(at), COUNTERS_OF(find_channel(&view->before, at->name)));
 }
 
-static bool is_consumer(const struct ibvcap_consumer_status_info *a, const struct ibvcap_consumer_status_info *b)
+static bool is_consumer(const struct ibvcap_status_consumer *a, const struct ibvcap_status_consumer *b)
 {
 	return strcmp(a->stream, b->stream) == 0 && a->queue == b->queue && a->pid == b->pid && a->uid == b->uid;
 }
 
-static bool is_sender(const struct ibvcap_sender_status *a, const struct ibvcap_sender_status *b)
+static bool is_sender(const struct ibvcap_status_sender *a, const struct ibvcap_status_sender *b)
 {
 	return strcmp(a->channel, b->channel) == 0 && a->pid == b->pid && a->uid == b->uid;
 }
 
 /* A process may have attached more than once; who came last is first, so the order is counted from the end. */
-struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_consumer_status_info *at)
+struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_status_consumer *at)
 {
 	unsigned later = 0;
 
 	if (!is_same_stream(view, at->stream, at->queue))
 		return none;
-	for (const struct ibvcap_consumer_status_info *c = at + 1; c < view->now.consumers + view->now.n_consumers; c++)
+	for (const struct ibvcap_status_consumer *c = at + 1; c < view->now.consumers + view->now.n_consumers; c++)
 		later += is_consumer(c, at);
 	for (int i = view->before.n_consumers - 1; i >= 0; i--)
 		if (is_consumer(&view->before.consumers[i], at) && later-- == 0)
@@ -93,13 +93,13 @@ struct counters top_consumer_before(const struct top_view *view, const struct ib
 	return none;
 }
 
-struct counters top_sender_before(const struct top_view *view, const struct ibvcap_sender_status *at)
+struct counters top_sender_before(const struct top_view *view, const struct ibvcap_status_sender *at)
 {
 	unsigned later = 0;
 
 	if (!is_same_channel(view, at->channel))
 		return none;
-	for (const struct ibvcap_sender_status *s = at + 1; s < view->now.senders + view->now.n_senders; s++)
+	for (const struct ibvcap_status_sender *s = at + 1; s < view->now.senders + view->now.n_senders; s++)
 		later += is_sender(s, at);
 	for (int i = view->before.n_senders - 1; i >= 0; i--)
 		if (is_sender(&view->before.senders[i], at) && later-- == 0)
@@ -107,7 +107,7 @@ struct counters top_sender_before(const struct top_view *view, const struct ibvc
 	return none;
 }
 
-struct counters top_interface_before(const struct top_view *view, const struct ibvcap_interface_status *at)
+struct counters top_interface_before(const struct top_view *view, const struct ibvcap_status_interface *at)
 {
 	if (view->now.pid != view->before.pid)
 		return none;
@@ -147,7 +147,7 @@ double top_rate(const struct top_view *view, struct counters now, struct counter
 	return (double)more * 1e9 / (double)view->interval_ns;
 }
 
-uint64_t top_stream_lag(const struct parts *parts, const struct ibvcap_stream_status *stream)
+uint64_t top_stream_lag(const struct parts *parts, const struct ibvcap_status_stream *stream)
 {
 	uint64_t most = 0;
 
@@ -160,7 +160,7 @@ uint64_t top_stream_lag(const struct parts *parts, const struct ibvcap_stream_st
 	return most;
 }
 
-unsigned top_fill_percent(const struct ibvcap_stream_status *stream, uint64_t rows)
+unsigned top_fill_percent(const struct ibvcap_status_stream *stream, uint64_t rows)
 {
 	uint64_t all = (uint64_t)stream->history_blocks * stream->slots_per_block;
 

@@ -73,7 +73,7 @@ static void print_stream_sum(const struct why_facts *facts)
 	putchar('\n');
 }
 
-static void print_consumer_sum(const struct ibvcap_consumer_status_info *consumer)
+static void print_consumer_sum(const struct ibvcap_status_consumer *consumer)
 {
 	static const char *const terms[] = {"published", "delivered", "skipped", "lag"};
 
@@ -109,7 +109,7 @@ static void print_when(const struct why_line *line)
 	putchar('\n');
 }
 
-static void print_lines(const struct why_report *report, const struct ibvcap_consumer_status_info *consumer)
+static void print_lines(const struct why_report *report, const struct ibvcap_status_consumer *consumer)
 {
 	for (uint32_t i = 0; i < report->n_lines; i++) {
 		const struct why_line *line = &report->lines[i];
@@ -130,7 +130,7 @@ static void print_text(const struct why_facts *facts, const struct why_report *r
 	print_stream_sum(facts);
 	print_lines(report, NULL);
 	for (uint32_t i = 0; i < facts->n_consumers; i++) {
-		const struct ibvcap_consumer_status_info *consumer = &facts->consumers[i];
+		const struct ibvcap_status_consumer *consumer = &facts->consumers[i];
 
 		if (strcmp(consumer->stream, facts->stream->name) != 0 || consumer->queue != facts->stream->queue)
 			continue;
@@ -178,9 +178,9 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 	return -1;
 }
 
-static const struct ibvcap_interface_status *find_interface(const struct ibvcap_status *status, const char *name)
+static const struct ibvcap_status_interface *find_interface(const struct ibvcap_status *status, const char *name)
 {
-	const struct ibvcap_interface_status *interfaces;
+	const struct ibvcap_status_interface *interfaces;
 	int n = ibvcap_status_interfaces(status, &interfaces);
 
 	for (int i = 0; i < n; i++)
@@ -192,7 +192,7 @@ static const struct ibvcap_interface_status *find_interface(const struct ibvcap_
 /* One report a queue. How many there are. */
 static int explain(const struct ibvcap_status *status, const struct arguments *arguments, struct why_report *report)
 {
-	const struct ibvcap_stream_status *streams;
+	const struct ibvcap_status_stream *streams;
 	struct why_facts facts = {0};
 	json_t *queues = json_array();
 	int n_streams = ibvcap_status_streams(status, &streams);

@@ -17,9 +17,9 @@ enum why_level {
 
 struct why_line {
 	enum why_level level;
-	const char *place;                                  /* "port", "stream", "consumer" */
-	const struct ibvcap_consumer_status_info *consumer; /* NULL: not of one */
-	const char *term;                                   /* as the counter's label */
+	const char *place;                             /* "port", "stream", "consumer" */
+	const struct ibvcap_status_consumer *consumer; /* NULL: not of one */
+	const char *term;                              /* as the counter's label */
 	uint64_t value;
 	const char *cause;  /* what it means here, and what is behind it */
 	const char *remedy; /* NULL: none is needed */
@@ -35,9 +35,9 @@ struct why_report {
 };
 
 struct why_facts {
-	const struct ibvcap_stream_status *stream;
-	const struct ibvcap_interface_status *interface;     /* NULL: not to be seen */
-	const struct ibvcap_consumer_status_info *consumers; /* of all streams */
+	const struct ibvcap_status_stream *stream;
+	const struct ibvcap_status_interface *interface; /* NULL: not to be seen */
+	const struct ibvcap_status_consumer *consumers;  /* of all streams */
 	uint32_t n_consumers;
 };
 

@@ -11,7 +11,7 @@ static uint64_t of_stream(const struct why_facts *facts, const char *label)
 	return counters_value(COUNTERS_OF(facts->stream), label);
 }
 
-static uint64_t of_consumer(const struct ibvcap_consumer_status_info *consumer, const char *label)
+static uint64_t of_consumer(const struct ibvcap_status_consumer *consumer, const char *label)
 {
 	return counters_value(COUNTERS_OF(consumer), label);
 }
@@ -212,7 +212,7 @@ static void judge_marked(const struct why_facts *facts, struct why_report *repor
 
 /* ---- from published to each consumer --------------------------------------------------------------- */
 
-static void judge_skipped(const struct ibvcap_consumer_status_info *consumer, struct why_report *report)
+static void judge_skipped(const struct ibvcap_status_consumer *consumer, struct why_report *report)
 {
 	struct why_line line = {.place = "consumer",
 	                        .consumer = consumer,
@@ -237,7 +237,7 @@ static void judge_skipped(const struct ibvcap_consumer_status_info *consumer, st
 	add(report, &line);
 }
 
-static void judge_lag(const struct why_facts *facts, const struct ibvcap_consumer_status_info *consumer,
+static void judge_lag(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
                       struct why_report *report)
 {
 	uint64_t room = (uint64_t)facts->stream->n_blocks * facts->stream->slots_per_block;
@@ -257,7 +257,7 @@ static void judge_lag(const struct why_facts *facts, const struct ibvcap_consume
 	add(report, &line);
 }
 
-static void judge_consumer(const struct why_facts *facts, const struct ibvcap_consumer_status_info *consumer,
+static void judge_consumer(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
                            struct why_report *report)
 {
 	const struct why_line delivered = {

@@ -15,7 +15,7 @@
 #include "daemon/ring/sender.h"
 #include "daemon/worker/mailbox.h"
 #include "lib/ibvcap/counters.h"
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ struct control_interface {
 	const char *name;
 	const char *device;
 	/** Fill counters; 0 or -errno. */
-	int (*read)(void *context, uint64_t counters[INTERFACE_CTR_N]);
+	int (*read)(void *context, uint64_t counters[INTERFACE_COUNTER_N]);
 	void *context;
 };
 
@@ -67,7 +67,7 @@ struct control_channel {
 	const struct config_channel *config; /* what may change while it runs is read anew each time */
 	const struct control_tx_worker *worker;
 	struct tx_queue *channel;         /* by which its worker's mail names it */
-	const _Atomic uint64_t *counters; /* IBVCAP_TX_CTR_N */
+	const _Atomic uint64_t *counters; /* IBVCAP_TX_COUNTER_N */
 	uint64_t epoch;
 	const char *device;
 	const char *backend;
@@ -97,7 +97,7 @@ struct control_options {
 	 * the loop when it has come to an end; until then nothing else is asked for. Or -errno and the failure, nothing
 	 * is changed.
 	 */
-	int (*reconfigure)(void *context, const struct wire_change *change, struct failure *failure);
+	int (*reconfigure)(void *context, const struct protocol_reconfigure *change, struct failure *failure);
 	void *context;
 };
 
@@ -113,8 +113,7 @@ int control_new(struct control **control, const struct control_options *options,
 int control_add_stream(struct control *control, const struct control_stream *stream);
 
 /** No more is attached to it, and who is attached is told why it will end: before its worker is stopped. */
-void control_end_stream(struct control *control, const struct control_stream *stream,
-                        enum ibvcap_disconnect_reason reason);
+void control_end_stream(struct control *control, const struct control_stream *stream, enum ibvcap_disconnect reason);
 
 /** Hang up on its consumers and give back what was attached. Its worker's thread has ended. Not there: nothing. */
 void control_remove_stream(struct control *control, const struct control_stream *stream);
@@ -129,8 +128,7 @@ void control_remove_tx_worker(struct control *control, const struct control_tx_w
 int control_add_channel(struct control *control, const struct control_channel *channel);
 
 /** Nobody opens it any more: before its worker is told to let it go, and who has it is told why when that is done. */
-void control_end_channel(struct control *control, const struct control_channel *channel,
-                         enum ibvcap_disconnect_reason reason);
+void control_end_channel(struct control *control, const struct control_channel *channel, enum ibvcap_disconnect reason);
 
 /** Has none of its senders anything any more? Giving back takes its time, and nobody is to wait for that. */
 bool control_channel_is_empty(const struct control *control, const struct control_channel *channel);

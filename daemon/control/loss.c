@@ -51,7 +51,7 @@ static void find(const struct ibvcap_ring *ring, struct reading after, struct lo
 
 const struct loss *loss_find_last(struct loss_memory *memory, const struct ibvcap_ring *ring, uint64_t now_ns)
 {
-	uint64_t no_buffer = counter_get(&ring->counters[IBVCAP_CTR_NO_BUFFER]);
+	uint64_t no_buffer = counter_get(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
 
 	if (no_buffer != memory->no_buffer) {
 		memory->no_buffer = no_buffer;

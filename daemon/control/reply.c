@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int reply_append(struct reply *reply, const struct wire_header *header)
+int reply_append(struct reply *reply, const struct protocol_header *header)
 {
 	if (reply->room - reply->used < header->bytes) {
-		size_t room = 2 * reply->room + WIRE_BYTES_MAX;
+		size_t room = 2 * reply->room + PROTOCOL_BYTES_MAX;
 		uint8_t *bytes = realloc(reply->bytes, room);
 
 		if (!bytes)
@@ -30,11 +30,11 @@ void reply_deinit(struct reply *reply)
 int reply_flush(struct reply *reply, int fd)
 {
 	while (reply->sent < reply->used) {
-		struct wire_header header;
+		struct protocol_header header;
 		int r;
 
 		memcpy(&header, reply->bytes + reply->sent, sizeof(header));
-		r = wire_send(fd, (const void *)(reply->bytes + reply->sent), NULL, 0);
+		r = protocol_send(fd, (const void *)(reply->bytes + reply->sent), NULL, 0);
 		if (r == -EAGAIN)
 			return 0;
 		if (r < 0)

@@ -3,7 +3,7 @@
 #ifndef DAEMON_CONTROL_REPLY_H
 #define DAEMON_CONTROL_REPLY_H
 
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ struct reply {
 };
 
 /** -ENOMEM. */
-int reply_append(struct reply *reply, const struct wire_header *header);
+int reply_append(struct reply *reply, const struct protocol_header *header);
 
 /** Send as much as the socket takes. 1: all is sent; 0: the client has to read first; -errno. */
 int reply_flush(struct reply *reply, int fd);

@@ -24,22 +24,23 @@ static void mail_removal(struct rx_session *rx)
 		rx->remove_mailed = mailbox_send(rx->endpoint->stream->inbox, &mail) == 0;
 }
 
-static enum ibvcap_disconnect_reason reason_to_hang_up(const struct rx_endpoint *endpoint)
+static enum ibvcap_disconnect reason_to_hang_up(const struct rx_endpoint *endpoint)
 {
 	if (!endpoint->ended)
-		return IBVCAP_REASON_HUNG_UP;
-	return endpoint->ending != IBVCAP_REASON_NONE ? endpoint->ending : IBVCAP_REASON_SHUTDOWN;
+		return IBVCAP_DISCONNECT_HUNG_UP;
+	return endpoint->ending != IBVCAP_DISCONNECT_NONE ? endpoint->ending : IBVCAP_DISCONNECT_SHUTDOWN;
 }
 
 void rx_session_hang_up(struct rx_session *rx)
 {
-	enum ibvcap_disconnect_reason reason = rx->session->reason;
+	enum ibvcap_disconnect reason = rx->session->reason;
 
 	rx->session->rx = NULL;
 	rx->session = NULL;
 	rx->served = false;
 	/* It may live on and read: it has to know before its leases end that they do. */
-	daemon_disconnect(rx->consumer.state, reason != IBVCAP_REASON_NONE ? reason : reason_to_hang_up(rx->endpoint));
+	daemon_disconnect(rx->consumer.state,
+	                  reason != IBVCAP_DISCONNECT_NONE ? reason : reason_to_hang_up(rx->endpoint));
 	notifier_remove(rx->endpoint->notifier, rx->consumer.page);
 	mail_removal(rx);
 }
@@ -52,7 +53,7 @@ static struct rx_endpoint *find_point(struct control *control, const char *strea
 
 	*has_stream = false;
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
-		if (endpoint->ending != IBVCAP_REASON_NONE || strcmp(endpoint->stream->config->name, stream) != 0)
+		if (endpoint->ending != IBVCAP_DISCONNECT_NONE || strcmp(endpoint->stream->config->name, stream) != 0)
 			continue;
 		*has_stream = true;
 		if (endpoint->stream->queue == queue)
@@ -86,11 +87,11 @@ static bool is_refused_by_rights(struct session *session, const struct config_st
 }
 
 static bool is_refused_by_quota(struct session *session, const struct rx_endpoint *endpoint,
-                                const struct wire_attach *request, int *sent)
+                                const struct protocol_attach *request, int *sent)
 {
 	const struct config_stream *stream = endpoint->stream->config;
 	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
-	char why[WIRE_TEXT_MAX], kept[QUOTA_KEPT_MAX];
+	char why[PROTOCOL_TEXT_MAX], kept[QUOTA_KEPT_MAX];
 
 	if (endpoint->ended || !session->control->listening) { /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping", stream->name);
@@ -129,7 +130,7 @@ static bool is_refused_by_quota(struct session *session, const struct rx_endpoin
 	return true;
 }
 
-static int lend_to_worker(struct session *session, struct rx_endpoint *endpoint, const struct wire_attach *request)
+static int lend_to_worker(struct session *session, struct rx_endpoint *endpoint, const struct protocol_attach *request)
 {
 	const struct config_stream *stream = endpoint->stream->config;
 	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
@@ -141,7 +142,7 @@ static int lend_to_worker(struct session *session, struct rx_endpoint *endpoint,
 		                          stream->name, strerror(-r));
 	struct mail mail = {.type = MAIL_ADD_CONSUMER, .consumer = &rx->consumer};
 
-	rx->consumer.start = (struct start){request->start, request->start_value};
+	rx->consumer.start = (struct rx_start_position){request->start, request->start_value};
 	r = mailbox_send(endpoint->stream->inbox, &mail);
 	if (r < 0) {
 		rx_session_free(rx);
@@ -171,7 +172,7 @@ static int attach_tap(struct session *session, const struct rx_endpoint *endpoin
 	return rx_session_send_tap(session, endpoint);
 }
 
-int rx_endpoint_attach(struct session *session, const struct wire_attach *request)
+int rx_endpoint_attach(struct session *session, const struct protocol_attach *request)
 {
 	bool has_stream;
 	struct rx_endpoint *endpoint = find_point(session->control, request->stream, request->queue, &has_stream);
@@ -216,7 +217,7 @@ static void consumer_added(struct rx_session *rx, int error)
 		                       stream, strerror(-error));
 	} else {
 		rx->served = true;
-		if (rx->endpoint->ending != IBVCAP_REASON_NONE)
+		if (rx->endpoint->ending != IBVCAP_DISCONNECT_NONE)
 			daemon_disconnect(rx->consumer.state, rx->endpoint->ending);
 		list_reader(session, rx->endpoint);
 		session_resume(session);
@@ -346,7 +347,7 @@ void rx_endpoint_free(struct rx_endpoint *endpoint)
 	free(endpoint);
 }
 
-void rx_endpoint_end(struct rx_endpoint *endpoint, enum ibvcap_disconnect_reason reason)
+void rx_endpoint_end(struct rx_endpoint *endpoint, enum ibvcap_disconnect reason)
 {
 	struct rx_session *rx;
 

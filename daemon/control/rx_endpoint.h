@@ -11,7 +11,7 @@
 #include "daemon/control/control.h"
 #include "daemon/control/loss.h"
 #include "daemon/control/notifier.h"
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <stdbool.h>
 #include <sys/queue.h>
@@ -27,11 +27,11 @@ struct rx_endpoint {
 	sd_event_source *outbox;
 	LIST_HEAD(, rx_session) sessions;
 	LIST_HEAD(, account) accounts;
-	uint32_t n_sessions;                  /* including those on their way out */
-	uint64_t n_bad;                       /* consumers put out for what they wrote */
-	uint64_t n_demoted;                   /* from lossless to lossy */
-	bool ended;                           /* the worker is gone */
-	enum ibvcap_disconnect_reason ending; /* why it will be; IBVCAP_REASON_NONE: it will not */
+	uint32_t n_sessions;           /* including those on their way out */
+	uint64_t n_bad;                /* consumers put out for what they wrote */
+	uint64_t n_demoted;            /* from lossless to lossy */
+	bool ended;                    /* the worker is gone */
+	enum ibvcap_disconnect ending; /* why it will be; IBVCAP_DISCONNECT_NONE: it will not */
 
 	struct loss_memory loss;
 	/* status.c's: the reading that the worker was mailed, if its mailbox was not full. */
@@ -44,7 +44,7 @@ int rx_endpoint_new(struct control *control, const struct control_stream *stream
 /** The worker's thread has ended, or never ran. */
 void rx_endpoint_free(struct rx_endpoint *endpoint);
 /** Tell the consumers why it will end; attach no more. */
-void rx_endpoint_end(struct rx_endpoint *endpoint, enum ibvcap_disconnect_reason reason);
+void rx_endpoint_end(struct rx_endpoint *endpoint, enum ibvcap_disconnect reason);
 /** Hang up on its consumers: the worker has ended. */
 void rx_endpoint_hang_up(struct rx_endpoint *endpoint);
 /** The epoch of its ring. */
@@ -53,7 +53,7 @@ uint64_t rx_endpoint_epoch(const struct rx_endpoint *endpoint);
 void rx_endpoint_retry(struct rx_endpoint *endpoint);
 
 /** A client asks to attach; it is answered now or when the worker has answered. 0, or -errno: hang up. */
-int rx_endpoint_attach(struct session *session, const struct wire_attach *request);
+int rx_endpoint_attach(struct session *session, const struct protocol_attach *request);
 
 /** The client has gone: take the attachment from the worker. It is freed later. */
 void rx_session_hang_up(struct rx_session *rx);

@@ -163,16 +163,16 @@ int rx_session_send(struct rx_session *rx)
 {
 	const struct rx_ring *ring = rx->endpoint->stream->ring;
 	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm, &rx->consumer.state_shm};
-	struct wire_attached message = {.epoch = rx_endpoint_epoch(rx->endpoint)};
-	int fds[WIRE_FD_N];
-	int r = reopen_readonly(readonly, WIRE_FD_CONSUMER_PAGE, fds);
+	struct protocol_attached message = {.epoch = rx_endpoint_epoch(rx->endpoint)};
+	int fds[PROTOCOL_FD_N];
+	int r = reopen_readonly(readonly, PROTOCOL_FD_CONSUMER_PAGE, fds);
 
-	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	fds[WIRE_FD_CONSUMER_PAGE] = rx->consumer.page_shm.fd;
-	fds[WIRE_FD_WAKE_SOCKET] = rx->wake_theirs;
+	protocol_init(&message.header, PROTOCOL_ATTACHED, sizeof(message));
+	fds[PROTOCOL_FD_CONSUMER_PAGE] = rx->consumer.page_shm.fd;
+	fds[PROTOCOL_FD_WAKE_SOCKET] = rx->wake_theirs;
 	if (r == 0)
-		r = session_send(rx->session, &message.header, fds, WIRE_FD_N);
-	for (unsigned i = 0; i < WIRE_FD_CONSUMER_PAGE; i++)
+		r = session_send(rx->session, &message.header, fds, PROTOCOL_FD_N);
+	for (unsigned i = 0; i < PROTOCOL_FD_CONSUMER_PAGE; i++)
 		close_fd(&fds[i]);
 	close_fd(&rx->wake_theirs);
 	return r;
@@ -182,14 +182,14 @@ int rx_session_send_tap(struct session *session, const struct rx_endpoint *endpo
 {
 	const struct rx_ring *ring = endpoint->stream->ring;
 	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm};
-	struct wire_attached message = {.epoch = rx_endpoint_epoch(endpoint)};
-	int fds[WIRE_FD_TAP_N];
-	int r = reopen_readonly(readonly, WIRE_FD_TAP_N, fds);
+	struct protocol_attached message = {.epoch = rx_endpoint_epoch(endpoint)};
+	int fds[PROTOCOL_FD_TAP_N];
+	int r = reopen_readonly(readonly, PROTOCOL_FD_TAP_N, fds);
 
-	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_ATTACHED, sizeof(message));
 	if (r == 0)
-		r = session_send(session, &message.header, fds, WIRE_FD_TAP_N);
-	for (unsigned i = 0; i < WIRE_FD_TAP_N; i++)
+		r = session_send(session, &message.header, fds, PROTOCOL_FD_TAP_N);
+	for (unsigned i = 0; i < PROTOCOL_FD_TAP_N; i++)
 		close_fd(&fds[i]);
 	return r;
 }

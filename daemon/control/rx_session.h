@@ -46,10 +46,10 @@ void rx_session_release(struct rx_session *rx);
 /** Those of the point that were released, and that nobody keeps by now, are freed. */
 void rx_endpoint_free_retained(struct rx_endpoint *endpoint);
 
-/** Answer the client: WIRE_ATTACHED with its descriptors. -errno: hang up. */
+/** Answer the client: PROTOCOL_ATTACHED with its descriptors. -errno: hang up. */
 int rx_session_send(struct rx_session *rx);
 
-/** WIRE_ATTACHED for a tap: the ring's descriptors, and nothing that the worker would have to know of. */
+/** PROTOCOL_ATTACHED for a tap: the ring's descriptors, and nothing that the worker would have to know of. */
 int rx_session_send_tap(struct session *session, const struct rx_endpoint *endpoint);
 
 #endif

@@ -62,15 +62,15 @@ int control_mail_matched(const struct control_stream *stream, uint64_t *matched)
 /* Of its user's limits session_new() speaks. */
 static void refuse_client(struct control *control, int fd)
 {
-	struct wire_error message = {.error = -EAGAIN};
+	struct protocol_error message = {.error = -EAGAIN};
 
-	wire_init(&message.header, WIRE_ERROR, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_ERROR, sizeof(message));
 	snprintf(message.text, sizeof(message.text),
 	         "all %u clients the daemon is configured for (max_clients) are connected; try again, or ask the "
 	         "administrator "
 	         "to raise it in %s",
 	         control->options.config->max_clients, control->options.config->file);
-	wire_send(fd, &message.header, NULL, 0);
+	protocol_send(fd, &message.header, NULL, 0);
 	close(fd);
 	if (control_should_log(++control->n_refused))
 		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_CLIENT_REFUSED},
@@ -103,13 +103,14 @@ static int on_client(sd_event_source *source, int listening_fd, uint32_t events,
 static void refresh_matched(const struct control_stream *stream)
 {
 	const _Atomic uint64_t *counters = stream->ring->ring->counters;
-	uint64_t accounted = counter_get(&counters[IBVCAP_CTR_PUBLISHED]) + counter_get(&counters[IBVCAP_CTR_ERRORED]) +
-	                     counter_get(&counters[IBVCAP_CTR_NO_BUFFER]);
+	uint64_t accounted = counter_get(&counters[IBVCAP_RX_COUNTER_PUBLISHED]) +
+	                     counter_get(&counters[IBVCAP_RX_COUNTER_ERRORED]) +
+	                     counter_get(&counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
 	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
 
 	if (stream->read_matched(stream->context, &mail.matched) < 0)
 		return;
-	if (mail.matched != accounted || mail.matched != counter_get(&counters[IBVCAP_CTR_MATCHED]))
+	if (mail.matched != accounted || mail.matched != counter_get(&counters[IBVCAP_RX_COUNTER_MATCHED]))
 		mailbox_send(stream->inbox, &mail); /* full: the next tick's will do */
 }
 
@@ -229,8 +230,7 @@ int control_add_stream(struct control *control, const struct control_stream *str
 	return rx_endpoint_new(control, stream);
 }
 
-void control_end_stream(struct control *control, const struct control_stream *stream,
-                        enum ibvcap_disconnect_reason reason)
+void control_end_stream(struct control *control, const struct control_stream *stream, enum ibvcap_disconnect reason)
 {
 	struct rx_endpoint *endpoint = find_point(control, stream);
 
@@ -288,8 +288,7 @@ int control_add_channel(struct control *control, const struct control_channel *c
 	return tx_endpoint_new(find_tx_worker(control, channel->worker), channel);
 }
 
-void control_end_channel(struct control *control, const struct control_channel *channel,
-                         enum ibvcap_disconnect_reason reason)
+void control_end_channel(struct control *control, const struct control_channel *channel, enum ibvcap_disconnect reason)
 {
 	struct tx_endpoint *endpoint = find_channel(control, channel);
 

@@ -19,17 +19,17 @@
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
-int session_send(struct session *session, const struct wire_header *header, const int *fds, unsigned n_fds)
+int session_send(struct session *session, const struct protocol_header *header, const int *fds, unsigned n_fds)
 {
-	return wire_send(session->fd, header, fds, n_fds);
+	return protocol_send(session->fd, header, fds, n_fds);
 }
 
 int session_send_error(struct session *session, int error, const char *format, ...)
 {
-	struct wire_error message = {.error = error};
+	struct protocol_error message = {.error = error};
 	va_list arguments;
 
-	wire_init(&message.header, WIRE_ERROR, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_ERROR, sizeof(message));
 	va_start(arguments, format);
 	vsnprintf(message.text, sizeof(message.text), format, arguments);
 	va_end(arguments);
@@ -116,18 +116,18 @@ static int refuse(struct session *session, int error, const char *what)
 
 int session_send_changed(struct session *session, int error, const char *text)
 {
-	struct wire_done done = {0};
+	struct protocol_done done = {0};
 
 	if (error < 0)
 		return session_send_error(session, error, "%s; nothing was changed", text);
-	wire_init(&done.header, WIRE_DONE, sizeof(done));
+	protocol_init(&done.header, PROTOCOL_DONE, sizeof(done));
 	snprintf(done.text, sizeof(done.text), "%s", text);
 	session_resume(session);
 	return session_send(session, &done.header, NULL, 0);
 }
 
 /* Answered at once where it is refused, else by control_reconfigured(). */
-static int change_request(struct session *session, const struct wire_change *change)
+static int change_request(struct session *session, const struct protocol_reconfigure *change)
 {
 	const struct control_options *options = &session->control->options;
 	struct failure failure = {.text = ""};
@@ -145,19 +145,19 @@ static int change_request(struct session *session, const struct wire_change *cha
 	return 0;
 }
 
-int session_handle(struct session *session, const union wire_message *message)
+int session_handle(struct session *session, const union protocol_message *message)
 {
 	pause_reading(session);
 	switch (message->header.type) {
-	case WIRE_ATTACH:
+	case PROTOCOL_ATTACH:
 		return rx_endpoint_attach(session, &message->attach);
-	case WIRE_OPEN_CHANNEL:
+	case PROTOCOL_OPEN_CHANNEL:
 		return tx_endpoint_open(session, &message->open_channel);
-	case WIRE_MAPPED:
+	case PROTOCOL_MAPPED:
 		return tx_endpoint_mapped(session);
-	case WIRE_STATUS:
+	case PROTOCOL_STATUS:
 		return status_request(session);
-	case WIRE_CHANGE:
+	case PROTOCOL_RECONFIGURE:
 		return change_request(session, &message->change);
 	default:
 		return refuse(session, -EPROTO, "a message that is not a request");
@@ -166,10 +166,10 @@ int session_handle(struct session *session, const union wire_message *message)
 
 static int receive(struct session *session)
 {
-	union wire_message message;
+	union protocol_message message;
 	unsigned n_fds = 0;
 	const char *what;
-	int r = wire_recv(session->fd, &message, NULL, &n_fds);
+	int r = protocol_recv(session->fd, &message, NULL, &n_fds);
 
 	if (r == -EAGAIN)
 		return 0;
@@ -236,7 +236,7 @@ static void hang_up_by_rights(struct session *session, const char *kind, const c
 	                                .uid = session->peer.uid},
 	            "%s '%s': process %d of user %u may not %s any more: disconnected", kind, name,
 	            (int)session->peer.pid, (unsigned)session->peer.uid, what);
-	session->reason = IBVCAP_REASON_RIGHTS;
+	session->reason = IBVCAP_DISCONNECT_RIGHTS;
 	session_free(session);
 }
 

@@ -10,7 +10,7 @@
 #include "daemon/control/reply.h"
 #include "daemon/control/rights.h"
 #include "daemon/control/users.h"
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <ibvcap/layout.h>
 #include <stdbool.h>
@@ -33,11 +33,11 @@ struct session {
 	sd_event_source *death;
 	sd_event_source *overdue; /* armed while a reply waits for the client to read */
 	struct rx_session *rx;
-	enum ibvcap_disconnect_reason
-		reason;                   /* to put its consumer or sender out; IBVCAP_REASON_NONE: the ordinary ones */
-	uint32_t reader;                  /* its place among those who were given a ring; 0: none */
-	enum reader_end ending;           /* how it came, if not by us, that it ends */
-	struct tx_session *tx;            /* NULL: it has no channel open */
+	enum ibvcap_disconnect
+		reason;         /* to put its consumer or sender out; IBVCAP_DISCONNECT_NONE: the ordinary ones */
+	uint32_t reader;        /* its place among those who were given a ring; 0: none */
+	enum reader_end ending; /* how it came, if not by us, that it ends */
+	struct tx_session *tx;  /* NULL: it has no channel open */
 	const struct rx_endpoint *tapped; /* NULL: none; it has no attachment then */
 	struct reply reply;
 	bool wants_status; /* asked, and its refresh is not begun */
@@ -60,9 +60,9 @@ void session_hang_up_unentitled(struct session *session);
 void session_hang_up_idle(struct session *session, uint64_t now_us);
 
 /** Send one message now. -errno: hang up. */
-int session_send(struct session *session, const struct wire_header *header, const int *fds, unsigned n_fds);
+int session_send(struct session *session, const struct protocol_header *header, const int *fds, unsigned n_fds);
 
-/** Answer a request with WIRE_ERROR; error is a negative errno. 0, or -errno: hang up. */
+/** Answer a request with PROTOCOL_ERROR; error is a negative errno. 0, or -errno: hang up. */
 int session_send_error(struct session *session, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -76,6 +76,6 @@ int session_send_reply(struct session *session, struct reply *reply);
 void session_resume(struct session *session);
 
 /** Handle one checked message; 0, or -errno: hang up. The fuzzer's way in. */
-int session_handle(struct session *session, const union wire_message *message);
+int session_handle(struct session *session, const union protocol_message *message);
 
 #endif

@@ -25,9 +25,9 @@ void status_copy_text(char *to, size_t bytes, const char *from)
 
 static int append_daemon(struct reply *reply)
 {
-	struct wire_daemon message = {.pid = getpid()};
+	struct protocol_daemon message = {.pid = getpid()};
 
-	wire_init(&message.header, WIRE_DAEMON, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_DAEMON, sizeof(message));
 	status_copy_text(message.version, sizeof(message.version), IBVCAP_BUILD_VERSION);
 	return reply_append(reply, &message.header);
 }
@@ -39,21 +39,21 @@ static int append_daemon(struct reply *reply)
 static void count_ring(const struct control_stream *stream, uint64_t *counters)
 {
 	const struct ibvcap_ring *shared = stream->ring->ring;
-	uint64_t *added = counters + IBVCAP_CTR_N;
+	uint64_t *added = counters + IBVCAP_RX_COUNTER_N;
 	uint64_t matched, rows, accounted;
 
-	for (unsigned i = 0; i < IBVCAP_CTR_N; i++)
+	for (unsigned i = 0; i < IBVCAP_RX_COUNTER_N; i++)
 		counters[i] = counter_get(&shared->counters[i]);
 	if (stream->read_matched(stream->context, &matched) == 0)
-		counters[IBVCAP_CTR_MATCHED] = matched;
-	rows = counters[IBVCAP_CTR_PUBLISHED] + counters[IBVCAP_CTR_ERRORED];
-	accounted = rows + counters[IBVCAP_CTR_NO_BUFFER];
-	matched = counters[IBVCAP_CTR_MATCHED];
-	added[STREAM_CTR_IN_FLIGHT] = matched > accounted ? matched - accounted : 0;
-	added[STREAM_CTR_HEAD] = rows;
+		counters[IBVCAP_RX_COUNTER_MATCHED] = matched;
+	rows = counters[IBVCAP_RX_COUNTER_PUBLISHED] + counters[IBVCAP_RX_COUNTER_ERRORED];
+	accounted = rows + counters[IBVCAP_RX_COUNTER_NO_BUFFER];
+	matched = counters[IBVCAP_RX_COUNTER_MATCHED];
+	added[STREAM_COUNTER_IN_FLIGHT] = matched > accounted ? matched - accounted : 0;
+	added[STREAM_COUNTER_HEAD] = rows;
 }
 
-static void append_loss(struct wire_stream *message, struct rx_endpoint *endpoint)
+static void append_loss(struct protocol_stream *message, struct rx_endpoint *endpoint)
 {
 	const struct loss *loss = loss_find_last(&endpoint->loss, endpoint->stream->ring->ring, time_utc_ns());
 
@@ -66,7 +66,7 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 {
 	const struct control_stream *stream = endpoint->stream;
 	const struct ibvcap_ring *shared = stream->ring->ring;
-	struct wire_stream message = {
+	struct protocol_stream message = {
 		.epoch = shared->segment.epoch,
 		.queue = stream->queue,
 		.slot_bytes = shared->slot_bytes,
@@ -75,10 +75,10 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 		.history_blocks = shared->history_blocks,
 		.receive_queue_slots = stream->config->receive_queue_slots,
 		.page_bytes = shared->page_bytes,
-		.n_counters = IBVCAP_CTR_N + STREAM_CTR_N,
+		.n_counters = IBVCAP_RX_COUNTER_N + STREAM_COUNTER_N,
 	};
 
-	wire_init(&message.header, WIRE_STREAM, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_STREAM, sizeof(message));
 	message.clock_source = ring_load_clock(shared, &message.clock_error_ns);
 	status_copy_text(message.name, sizeof(message.name), stream->config->name);
 	status_copy_text(message.interface, sizeof(message.interface), stream->config->interface);
@@ -95,14 +95,15 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped, uint64_t counters[CONSUMER_CTR_N])
+void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped,
+                           uint64_t counters[CONSUMER_COUNTER_N])
 {
 	delivered = min_u64(delivered, published);
 	skipped = min_u64(skipped, published - delivered);
-	counters[CONSUMER_CTR_PUBLISHED] = published;
-	counters[CONSUMER_CTR_DELIVERED] = delivered;
-	counters[CONSUMER_CTR_SKIPPED] = skipped;
-	counters[CONSUMER_CTR_LAG] = published - delivered - skipped;
+	counters[CONSUMER_COUNTER_PUBLISHED] = published;
+	counters[CONSUMER_COUNTER_DELIVERED] = delivered;
+	counters[CONSUMER_COUNTER_SKIPPED] = skipped;
+	counters[CONSUMER_COUNTER_LAG] = published - delivered - skipped;
 }
 
 static uint64_t count_leases(const struct ring_consumer *consumer)
@@ -119,29 +120,29 @@ static int append_consumer(struct reply *reply, const struct rx_session *rx)
 {
 	const struct control_stream *stream = rx->endpoint->stream;
 	const struct ring_consumer *consumer = &rx->consumer;
-	struct wire_consumer message = {
+	struct protocol_consumer message = {
 		.queue = stream->queue,
 		.policy = consumer_load_policy(consumer->state),
 		.pid = rx->pid,
 		.uid = rx->uid,
-		.n_counters = CONSUMER_CTR_N,
+		.n_counters = CONSUMER_COUNTER_N,
 	};
 	uint64_t delivered = daemon_load_delivered(consumer->page);
 	uint64_t skipped = daemon_load_skipped(consumer->page);
 	uint64_t published = consumer_load_head(stream->ring->ring) - consumer->attach_sequence;
 
-	wire_init(&message.header, WIRE_CONSUMER, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_CONSUMER, sizeof(message));
 	status_copy_text(message.stream, sizeof(message.stream), stream->config->name);
 	status_count_consumer(published, delivered, skipped, message.counters);
-	message.counters[CONSUMER_CTR_LEASED_BLOCKS] = count_leases(consumer);
+	message.counters[CONSUMER_COUNTER_LEASED_BLOCKS] = count_leases(consumer);
 	return reply_append(reply, &message.header);
 }
 
 static int append_interface(struct reply *reply, const struct control_interface *interface)
 {
-	struct wire_interface message = {.n_counters = INTERFACE_CTR_N};
+	struct protocol_interface message = {.n_counters = INTERFACE_COUNTER_N};
 
-	wire_init(&message.header, WIRE_INTERFACE, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_INTERFACE, sizeof(message));
 	status_copy_text(message.interface, sizeof(message.interface), interface->name);
 	status_copy_text(message.device, sizeof(message.device), interface->device);
 	if (interface->read(interface->context, message.counters) < 0)
@@ -168,7 +169,7 @@ static int build(const struct control *control, struct reply *reply)
 	const struct control_interface *interface;
 	const struct tx_endpoint *channel;
 	struct rx_endpoint *endpoint;
-	struct wire_header end;
+	struct protocol_header end;
 	int r = append_daemon(reply);
 
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
@@ -183,7 +184,7 @@ static int build(const struct control *control, struct reply *reply)
 	TAILQ_FOREACH (interface, &control->interfaces, link)
 		if (r == 0)
 			r = append_interface(reply, interface);
-	wire_init(&end, WIRE_END, sizeof(end));
+	protocol_init(&end, PROTOCOL_END, sizeof(end));
 	return r == 0 ? reply_append(reply, &end) : r;
 }
 
@@ -231,20 +232,20 @@ static int send_seen(struct session *session, const struct reply *reply)
 	int r = 0;
 
 	for (size_t at = 0; at < reply->used && r == 0;) {
-		union wire_message message;
+		union protocol_message message;
 
 		memcpy(&message.header, reply->bytes + at, sizeof(message.header));
 		memcpy(&message, reply->bytes + at, message.header.bytes);
 		at += message.header.bytes;
-		if (message.header.type == WIRE_STREAM) {
+		if (message.header.type == PROTOCOL_STREAM) {
 			may_see = may_see_point(session, endpoint);
 			endpoint = TAILQ_NEXT(endpoint, link);
-		} else if (message.header.type == WIRE_CHANNEL) {
+		} else if (message.header.type == PROTOCOL_CHANNEL) {
 			may_see = may_see_channel(session, channel);
 			channel = TAILQ_NEXT(channel, link);
-		} else if (message.header.type != WIRE_CONSUMER &&
-		           message.header.type != WIRE_SENDER) { /* with theirs */
-			may_see = message.header.type != WIRE_INTERFACE ||
+		} else if (message.header.type != PROTOCOL_CONSUMER &&
+		           message.header.type != PROTOCOL_SENDER) { /* with theirs */
+			may_see = message.header.type != PROTOCOL_INTERFACE ||
 			          may_see_interface(session, message.interface.interface);
 		}
 		if (may_see)
@@ -280,9 +281,9 @@ static bool is_struck(const struct control_stream *stream, uint64_t mailed)
 {
 	const _Atomic uint64_t *counters = stream->ring->ring->counters;
 
-	return counter_get(&counters[IBVCAP_CTR_MATCHED]) >= mailed &&
-	       counter_get(&counters[IBVCAP_CTR_PUBLISHED]) + counter_get(&counters[IBVCAP_CTR_ERRORED]) +
-	                       counter_get(&counters[IBVCAP_CTR_NO_BUFFER]) >=
+	return counter_get(&counters[IBVCAP_RX_COUNTER_MATCHED]) >= mailed &&
+	       counter_get(&counters[IBVCAP_RX_COUNTER_PUBLISHED]) + counter_get(&counters[IBVCAP_RX_COUNTER_ERRORED]) +
+	                       counter_get(&counters[IBVCAP_RX_COUNTER_NO_BUFFER]) >=
 	               mailed;
 }
 

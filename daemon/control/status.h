@@ -40,6 +40,7 @@ int status_request(struct session *session);
  * published = delivered + skipped + lag, exactly, whatever the page said: delivered <= published and then
  * skipped <= published - delivered are forced. Of an honest consumer none but lag ever shrinks. Pure.
  */
-void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped, uint64_t counters[CONSUMER_CTR_N]);
+void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped,
+                           uint64_t counters[CONSUMER_COUNTER_N]);
 
 #endif

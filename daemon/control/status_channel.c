@@ -12,17 +12,19 @@ static uint64_t count(const _Atomic uint64_t *from, uint32_t n, uint64_t *counte
 {
 	for (uint32_t i = n; i > 0; i--)
 		counters[i - 1] = counter_get(&from[i - 1]);
-	return counters[IBVCAP_TX_CTR_SUBMITTED] - counters[IBVCAP_TX_CTR_COMPLETED] - counters[IBVCAP_TX_CTR_ERRORED] -
-	       counters[IBVCAP_TX_CTR_FLUSHED] - counters[IBVCAP_TX_CTR_LATE_DROPPED];
+	return counters[IBVCAP_TX_COUNTER_SUBMITTED] - counters[IBVCAP_TX_COUNTER_COMPLETED] -
+	       counters[IBVCAP_TX_COUNTER_ERRORED] - counters[IBVCAP_TX_COUNTER_FLUSHED] -
+	       counters[IBVCAP_TX_COUNTER_LATE_DROPPED];
 }
 
 static int append_sender(struct reply *reply, const struct tx_session *tx)
 {
-	struct wire_sender message = {.pid = tx->pid, .uid = tx->uid, .n_counters = SENDER_CTR_N};
+	struct protocol_sender message = {.pid = tx->pid, .uid = tx->uid, .n_counters = SENDER_COUNTER_N};
 
-	wire_init(&message.header, WIRE_SENDER, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_SENDER, sizeof(message));
 	status_copy_text(message.channel, sizeof(message.channel), tx->endpoint->channel->config->name);
-	message.counters[SENDER_CTR_PENDING] = count(tx->sender.state->counters, SENDER_CTR_PENDING, message.counters);
+	message.counters[SENDER_COUNTER_PENDING] =
+		count(tx->sender.state->counters, SENDER_COUNTER_PENDING, message.counters);
 	return reply_append(reply, &message.header);
 }
 
@@ -30,7 +32,7 @@ static int append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 {
 	const struct control_channel *channel = endpoint->channel;
 	const struct config_channel *config = channel->config;
-	struct wire_channel message = {
+	struct protocol_channel message = {
 		.epoch = channel->epoch,
 		.rate_bps = config->rate_limit_bps,
 		.burst_bytes = config->burst_bytes,
@@ -41,18 +43,18 @@ static int append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 		.n_destinations = config->n_destinations,
 		.n_unresolved = channel->n_unresolved,
 		.max_senders = config->max_senders,
-		.n_counters = IBVCAP_TX_CTR_N + CHANNEL_CTR_N,
+		.n_counters = IBVCAP_TX_COUNTER_N + CHANNEL_COUNTER_N,
 	};
-	uint64_t *added = message.counters + IBVCAP_TX_CTR_N;
+	uint64_t *added = message.counters + IBVCAP_TX_COUNTER_N;
 
-	wire_init(&message.header, WIRE_CHANNEL, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_CHANNEL, sizeof(message));
 	status_copy_text(message.name, sizeof(message.name), config->name);
 	status_copy_text(message.interface, sizeof(message.interface), config->interface);
 	status_copy_text(message.device, sizeof(message.device), channel->device);
 	status_copy_text(message.backend, sizeof(message.backend), channel->backend);
 	status_copy_text(message.state, sizeof(message.state), channel->state);
-	added[CHANNEL_CTR_PENDING] = count(channel->counters, IBVCAP_TX_CTR_N, message.counters);
-	added[CHANNEL_CTR_SENDERS] = endpoint->n_sessions;
+	added[CHANNEL_COUNTER_PENDING] = count(channel->counters, IBVCAP_TX_COUNTER_N, message.counters);
+	added[CHANNEL_COUNTER_SENDERS] = endpoint->n_sessions;
 	return reply_append(reply, &message.header);
 }
 

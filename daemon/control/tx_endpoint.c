@@ -25,7 +25,8 @@ static struct tx_endpoint *find_point(struct control *control, const char *name)
 
 	TAILQ_FOREACH (endpoint, &control->tx_endpoints, link)
 		if (strcmp(endpoint->channel->config->name, name) == 0 &&
-		    (endpoint->ending == IBVCAP_REASON_NONE || endpoint->ending == IBVCAP_REASON_CHANNEL_FAILED))
+		    (endpoint->ending == IBVCAP_DISCONNECT_NONE ||
+		     endpoint->ending == IBVCAP_DISCONNECT_CHANNEL_FAILED))
 			break;
 	return endpoint;
 }
@@ -113,7 +114,7 @@ static bool is_refused_by_quota(struct session *session, const struct tx_endpoin
 	uint32_t n = count_of_user(endpoint, session->peer.uid);
 	char ended[ENDED_TEXT_MAX];
 
-	if (endpoint->ending == IBVCAP_REASON_CHANNEL_FAILED)
+	if (endpoint->ending == IBVCAP_DISCONNECT_CHANNEL_FAILED)
 		*sent = session_send_error(
 			session, -EIO,
 			"channel '%s': its send queue on device %s failed and cannot go on; ask the administrator "
@@ -140,7 +141,7 @@ static bool is_refused_by_quota(struct session *session, const struct tx_endpoin
 	return true;
 }
 
-int tx_endpoint_open(struct session *session, const struct wire_open_channel *request)
+int tx_endpoint_open(struct session *session, const struct protocol_open_channel *request)
 {
 	struct tx_endpoint *endpoint = find_point(session->control, request->channel);
 	int sent;
@@ -180,7 +181,7 @@ int tx_endpoint_mapped(struct session *session)
 static void sender_added(struct tx_session *tx, int error)
 {
 	struct session *session = tx->session;
-	struct wire_ready ready;
+	struct protocol_ready ready;
 	int r;
 
 	tx->awaits_answer = false;
@@ -198,7 +199,7 @@ static void sender_added(struct tx_session *tx, int error)
 			return;
 		tx->served = true;
 		session_resume(session);
-		wire_init(&ready.header, WIRE_READY, sizeof(ready));
+		protocol_init(&ready.header, PROTOCOL_READY, sizeof(ready));
 		r = session_send(session, &ready.header, NULL, 0);
 	}
 	if (r < 0)
@@ -242,8 +243,8 @@ static void channel_gone(struct tx_endpoint *endpoint)
 	struct tx_session *tx, *next;
 
 	endpoint->ended = true;
-	if (endpoint->ending == IBVCAP_REASON_NONE)
-		endpoint->ending = IBVCAP_REASON_SHUTDOWN;
+	if (endpoint->ending == IBVCAP_DISCONNECT_NONE)
+		endpoint->ending = IBVCAP_DISCONNECT_SHUTDOWN;
 	for (tx = LIST_FIRST(&endpoint->sessions); tx; tx = next) {
 		next = LIST_NEXT(tx, link);
 		if (tx->session) {
@@ -269,7 +270,7 @@ static void take_channel_mail(struct tx_worker_endpoint *worker, const struct ma
 	if (!endpoint)
 		return;
 	if (mail->type != MAIL_TX_QUEUE_REMOVED)
-		endpoint->ending = IBVCAP_REASON_CHANNEL_FAILED;
+		endpoint->ending = IBVCAP_DISCONNECT_CHANNEL_FAILED;
 	channel_gone(endpoint);
 }
 
@@ -284,8 +285,8 @@ static void worker_ended(struct tx_worker_endpoint *worker, const struct mail *m
 		if (endpoint->worker != worker)
 			continue;
 		endpoint->ended = true;
-		if (endpoint->ending == IBVCAP_REASON_NONE)
-			endpoint->ending = IBVCAP_REASON_SHUTDOWN;
+		if (endpoint->ending == IBVCAP_DISCONNECT_NONE)
+			endpoint->ending = IBVCAP_DISCONNECT_SHUTDOWN;
 		LIST_FOREACH (tx, &endpoint->sessions, link)
 			if (tx->served)
 				daemon_disconnect_sender(tx->sender.state, endpoint->ending);
@@ -405,7 +406,7 @@ void tx_endpoint_free(struct tx_endpoint *endpoint)
 	free(endpoint);
 }
 
-void tx_endpoint_end(struct tx_endpoint *endpoint, enum ibvcap_disconnect_reason reason)
+void tx_endpoint_end(struct tx_endpoint *endpoint, enum ibvcap_disconnect reason)
 {
 	endpoint->ending = reason;
 }

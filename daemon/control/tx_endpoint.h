@@ -11,7 +11,7 @@
 #include "daemon/control/notifier.h"
 #include "daemon/control/preparer.h"
 #include "daemon/control/tx_session.h"
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <stdbool.h>
 #include <sys/queue.h>
@@ -35,10 +35,10 @@ struct tx_endpoint {
 	struct tx_worker_endpoint *worker;
 	const struct control_channel *channel;
 	LIST_HEAD(, tx_session) sessions;
-	uint32_t n_sessions;                  /* including those on their way out */
-	uint64_t n_bad;                       /* senders put out for what they wrote */
-	bool ended;                           /* the worker has it and its senders no more */
-	enum ibvcap_disconnect_reason ending; /* why it will be, or has; IBVCAP_REASON_NONE: it will not */
+	uint32_t n_sessions;           /* including those on their way out */
+	uint64_t n_bad;                /* senders put out for what they wrote */
+	bool ended;                    /* the worker has it and its senders no more */
+	enum ibvcap_disconnect ending; /* why it will be, or has; IBVCAP_DISCONNECT_NONE: it will not */
 };
 
 /** In the control's list. 0 or -errno. */
@@ -53,14 +53,14 @@ void tx_endpoint_take_all(struct tx_endpoint *endpoint);
 /** It has no sender. */
 void tx_endpoint_free(struct tx_endpoint *endpoint);
 /** No more senders. */
-void tx_endpoint_end(struct tx_endpoint *endpoint, enum ibvcap_disconnect_reason reason);
+void tx_endpoint_end(struct tx_endpoint *endpoint, enum ibvcap_disconnect reason);
 /** Senders that have left, and whose memory nobody keeps by now, are gone. */
 void tx_endpoint_free_retained(struct tx_endpoint *endpoint);
 /** Every now and then: mail again what found the mailbox full; hang up on who does not map what it was given. */
 void tx_endpoint_tick(struct tx_endpoint *endpoint, uint64_t now_us);
 
 /** A client wants to send; it is answered now or when its memory is made. 0, or -errno: hang up. */
-int tx_endpoint_open(struct session *session, const struct wire_open_channel *request);
+int tx_endpoint_open(struct session *session, const struct protocol_open_channel *request);
 
 /** It has mapped its memory; it is answered when the worker has answered. 0, or -errno: hang up. */
 int tx_endpoint_mapped(struct session *session);

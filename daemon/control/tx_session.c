@@ -185,19 +185,19 @@ int tx_session_new(struct session *session, struct tx_endpoint *endpoint)
 
 static int send_opened(struct tx_session *tx)
 {
-	struct wire_opened message = {.epoch = tx->endpoint->channel->epoch};
+	struct protocol_opened message = {.epoch = tx->endpoint->channel->epoch};
 	int state_fd = shm_reopen_readonly(&tx->sender.state_shm);
-	const int fds[WIRE_FD_OPENED_N] = {
-		[WIRE_FD_ARENA] = tx->sender.arena.fd,
-		[WIRE_FD_SENDER_PAGE] = tx->sender.page_shm.fd,
-		[WIRE_FD_SENDER_STATE] = state_fd,
-		[WIRE_FD_SENDER_SOCKET] = tx->theirs,
+	const int fds[PROTOCOL_FD_OPENED_N] = {
+		[PROTOCOL_FD_ARENA] = tx->sender.arena.fd,
+		[PROTOCOL_FD_SENDER_PAGE] = tx->sender.page_shm.fd,
+		[PROTOCOL_FD_SENDER_STATE] = state_fd,
+		[PROTOCOL_FD_SENDER_SOCKET] = tx->theirs,
 	};
 	int r = state_fd < 0 ? state_fd : 0;
 
-	wire_init(&message.header, WIRE_OPENED, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_OPENED, sizeof(message));
 	if (r == 0)
-		r = session_send(tx->session, &message.header, fds, WIRE_FD_OPENED_N);
+		r = session_send(tx->session, &message.header, fds, PROTOCOL_FD_OPENED_N);
 	close_fd(&state_fd);
 	close_fd(&tx->theirs);
 	return r;
@@ -239,7 +239,7 @@ static int go_on(struct tx_session *tx, int (*step)(struct tx_session *tx))
 	struct session *session = tx->session;
 	int r = 0;
 
-	if (tx->result == 0 && tx->endpoint->ending != IBVCAP_REASON_NONE)
+	if (tx->result == 0 && tx->endpoint->ending != IBVCAP_DISCONNECT_NONE)
 		tx->result = failure_set(&tx->failure, EX_UNAVAILABLE, ENODEV, TX_SESSION_CHANNEL_ENDS, tx->channel);
 	if (tx->result == 0)
 		r = step(tx);
@@ -304,18 +304,18 @@ void tx_session_retry(struct tx_session *tx)
 		session_free(session);
 }
 
-static enum ibvcap_disconnect_reason reason_to_hang_up(const struct tx_session *tx)
+static enum ibvcap_disconnect reason_to_hang_up(const struct tx_session *tx)
 {
-	if (tx->session->reason != IBVCAP_REASON_NONE)
+	if (tx->session->reason != IBVCAP_DISCONNECT_NONE)
 		return tx->session->reason;
-	return tx->endpoint->ended ? tx->endpoint->ending : IBVCAP_REASON_HUNG_UP;
+	return tx->endpoint->ended ? tx->endpoint->ending : IBVCAP_DISCONNECT_HUNG_UP;
 }
 
 void tx_session_hang_up(struct tx_session *tx)
 {
 	bool has_memory = tx->doing == TX_SESSION_NO_JOB;
 
-	if (has_memory && sender_load_status(tx->sender.state) == IBVCAP_CONSUMER_ATTACHED)
+	if (has_memory && sender_load_status(tx->sender.state) == IBVCAP_CONNECTION_OPEN)
 		daemon_disconnect_sender(tx->sender.state, reason_to_hang_up(tx));
 	tx->session->tx = NULL;
 	tx->session = NULL;

@@ -3,7 +3,7 @@
  * One sender that a client has: its memory, a socket for kicks and wake-ups, and whose it is at present. Control thread
  * only.
  *
- *   tx_session_new → [make] → WIRE_OPENED → (WIRE_MAPPED) → tx_session_lend → [seal] → (MAIL_SENDER_ADDED) → WIRE_READY …
+ *   tx_session_new → [make] → PROTOCOL_OPENED → (PROTOCOL_MAPPED) → tx_session_lend → [seal] → (MAIL_SENDER_ADDED) → PROTOCOL_READY …
  *   → tx_session_hang_up → (MAIL_SENDER_REMOVED) → tx_session_free → [break] → (its client keeps the memory no more)
  *
  * What is in brackets takes its time, and is the preparer's; who hangs up meanwhile is freed after that.

@@ -22,7 +22,7 @@ static bool pins(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t 
 	skipped = daemon_load_skipped(consumer->page);
 	cursor = consumer->attach_sequence + delivered + skipped;
 	if (delivered > most || skipped > most - delivered || cursor < consumer->cursor) {
-		rx_ring_put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
+		rx_ring_put_out(ring, consumer, IBVCAP_DISCONNECT_BAD_CURSOR);
 		return false;
 	}
 	consumer->cursor = cursor;

@@ -12,6 +12,6 @@ bool pins_hold(struct rx_ring *ring, uint64_t number);
 void pins_end(struct rx_ring *ring, const struct ring_consumer *consumer);
 
 /** It broke the rules. Once: the first reason is the one that is told. */
-void rx_ring_put_out(struct rx_ring *ring, struct ring_consumer *consumer, enum ibvcap_disconnect_reason reason);
+void rx_ring_put_out(struct rx_ring *ring, struct ring_consumer *consumer, enum ibvcap_disconnect reason);
 
 #endif

@@ -62,7 +62,7 @@ void rx_ring_publish(struct rx_ring *ring, uint32_t n)
 
 /* ---- recycling: see the handshake in lib/ibvcap/ring.h ------------------------------------------- */
 
-void rx_ring_put_out(struct rx_ring *ring, struct ring_consumer *consumer, enum ibvcap_disconnect_reason reason)
+void rx_ring_put_out(struct rx_ring *ring, struct ring_consumer *consumer, enum ibvcap_disconnect reason)
 {
 	if (consumer->bad)
 		return;
@@ -98,13 +98,13 @@ static void mark_leased(struct rx_ring *ring)
 		struct ring_consumer *consumer = ring->consumers[i];
 
 		if (!daemon_is_page_whole(consumer->page))
-			rx_ring_put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
+			rx_ring_put_out(ring, consumer, IBVCAP_DISCONNECT_PAGE_LOST);
 		for (uint32_t slot = 0; slot < consumer->lease_blocks; slot++) {
 			uint64_t lease = daemon_load_lease(consumer->page, slot);
 			struct rx_ring_held *held;
 
 			if (lease > ring->next_block)
-				rx_ring_put_out(ring, consumer, IBVCAP_REASON_BAD_CURSOR);
+				rx_ring_put_out(ring, consumer, IBVCAP_DISCONNECT_BAD_CURSOR);
 			if (lease == 0 || lease > ring->floor) /* free, or a block that is not due for reuse */
 				continue;
 			held = find_held(ring, lease - 1);
@@ -145,7 +145,7 @@ static uint64_t count_behind(const struct ring_consumer *consumer, uint64_t head
 static void note_fill(struct rx_ring *ring)
 {
 	uint64_t readable = ring->head - ring->floor * ring->slots_per_block;
-	uint64_t most = counter_get(&ring->ring->counters[IBVCAP_CTR_FILL_MAX]);
+	uint64_t most = counter_get(&ring->ring->counters[IBVCAP_RX_COUNTER_FILL_MAX]);
 
 	for (uint32_t i = 0; i < ring->n_consumers && readable > most; i++) {
 		uint64_t behind = count_behind(ring->consumers[i], ring->head);
@@ -154,7 +154,7 @@ static void note_fill(struct rx_ring *ring)
 		if (behind > most)
 			most = behind;
 	}
-	counter_set(&ring->ring->counters[IBVCAP_CTR_FILL_MAX], most);
+	counter_set(&ring->ring->counters[IBVCAP_RX_COUNTER_FILL_MAX], most);
 }
 
 /* ---- memory for the next block ------------------------------------------------------------------- */
@@ -169,7 +169,7 @@ static void retire_oldest(struct rx_ring *ring)
 		(struct rx_ring_held){.number = number, .physical = ring->physical[number & ring->table_mask]};
 	release_unleased(ring);
 	if (ring->n_held && ring->held[ring->n_held - 1].number == number)
-		counter_add(&ring->ring->counters[IBVCAP_CTR_SPARES_USED], 1);
+		counter_add(&ring->ring->counters[IBVCAP_RX_COUNTER_SPARES_USED], 1);
 }
 
 /*
@@ -223,7 +223,7 @@ void rx_ring_rewind(struct rx_ring *ring)
 
 int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
 {
-	const struct start_view view = {
+	const struct rx_start_view view = {
 		.table = ring_table(ring->ring),
 		.table_mask = ring->table_mask,
 		.meta = ring->meta,
@@ -235,7 +235,7 @@ int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
 
 	if (ring->n_consumers == RX_RING_CONSUMERS_MAX)
 		return -EAGAIN;
-	consumer->attach_sequence = start_find(&view, &consumer->start);
+	consumer->attach_sequence = rx_start_find(&view, &consumer->start);
 	consumer->state->attach_sequence = consumer->attach_sequence;
 	consumer->state->attach_head = ring->head;
 	consumer->cursor = consumer->attach_sequence;
@@ -294,7 +294,7 @@ static bool is_due(struct rx_ring *ring, struct ring_consumer *consumer)
 
 	/* Where a hole was punched there are zeroes. */
 	if (wake_at == 0 && !daemon_is_page_whole(consumer->page))
-		rx_ring_put_out(ring, consumer, IBVCAP_REASON_PAGE_LOST);
+		rx_ring_put_out(ring, consumer, IBVCAP_DISCONNECT_PAGE_LOST);
 	/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
 	if (wake_at > ring->head || wake_at <= consumer->woken_at || consumer->bad)
 		return false;

@@ -11,7 +11,7 @@
 
 #include "daemon/base/failure.h"
 #include "lib/ibvcap/shm.h"
-#include "lib/ibvcap/start.h"
+#include "lib/ibvcap/rx_start_position.h"
 
 #include <ibvcap/layout.h>
 #include <stdbool.h>
@@ -56,14 +56,14 @@ struct ring_consumer {
 	enum ibvcap_policy policy;         /* in force; the worker's once it is lent */
 	uint64_t deadline_ns;              /* of a lossless one: see rx_ring_charge_pins() */
 	struct ring_account *account;      /* of a lossless one: its user's */
-	struct start start;                /* where it asked to begin */
+	struct rx_start_position start;    /* where it asked to begin */
 	uint64_t attach_sequence;          /* where it does; set by rx_ring_add_consumer() */
 
 	/* The worker's. */
 	uint64_t woken_at; /* the last request that was served */
 	uint64_t cursor;   /* of a lossless one: all below was acquired or skipped; as last read, checked */
 	bool demotion_untold;
-	enum ibvcap_disconnect_reason bad; /* why it is to be put out; IBVCAP_REASON_NONE: it is not */
+	enum ibvcap_disconnect bad; /* why it is to be put out; IBVCAP_DISCONNECT_NONE: it is not */
 };
 
 /* Where a block went that was due for reuse but under lease. */

@@ -140,7 +140,7 @@ static void describe(const struct rx_ring *ring, const struct rx_ring_options *o
 	shared->queue_index = options->queue_index;
 	shared->n_queues = options->n_queues;
 	shared->page_bytes = options->page_bytes;
-	shared->counters_n = IBVCAP_CTR_N;
+	shared->counters_n = IBVCAP_RX_COUNTER_N;
 	snprintf(shared->stream, sizeof(shared->stream), "%s", options->stream);
 	segment_set_ready(&shared->segment);
 }

@@ -21,11 +21,11 @@ bool sender_look(struct sender *sender)
 	uint64_t submitted = daemon_load_submitted(sender->page);
 
 	if (submitted - sender->submitted > sender->published + sender->n_slots - sender->submitted) {
-		sender->bad = IBVCAP_REASON_BAD_CURSOR;
+		sender->bad = IBVCAP_DISCONNECT_BAD_CURSOR;
 		return false;
 	}
 	if (submitted != sender->submitted) {
-		sender->tally[IBVCAP_TX_CTR_SUBMITTED] += submitted - sender->submitted;
+		sender->tally[IBVCAP_TX_COUNTER_SUBMITTED] += submitted - sender->submitted;
 		sender->submitted = submitted;
 		sender->dirty = true;
 	}
@@ -36,7 +36,7 @@ void sender_kicked(struct sender *sender)
 {
 	if (daemon_load_submitted(sender->page) != sender->submitted)
 		return;
-	sender->tally[IBVCAP_TX_CTR_IDLE_KICKS]++;
+	sender->tally[IBVCAP_TX_COUNTER_IDLE_KICKS]++;
 	sender->dirty = true;
 }
 
@@ -65,13 +65,13 @@ static enum ibvcap_tx_counter counter_of(int32_t status)
 {
 	switch (status) {
 	case 0:
-		return IBVCAP_TX_CTR_COMPLETED;
+		return IBVCAP_TX_COUNTER_COMPLETED;
 	case -ECANCELED:
-		return IBVCAP_TX_CTR_FLUSHED;
+		return IBVCAP_TX_COUNTER_FLUSHED;
 	case -ETIME:
-		return IBVCAP_TX_CTR_LATE_DROPPED;
+		return IBVCAP_TX_COUNTER_LATE_DROPPED;
 	}
-	return IBVCAP_TX_CTR_ERRORED;
+	return IBVCAP_TX_COUNTER_ERRORED;
 }
 
 void sender_complete(struct sender *sender, int32_t status, uint32_t payload_bytes, uint32_t frame_bytes)
@@ -79,8 +79,8 @@ void sender_complete(struct sender *sender, int32_t status, uint32_t payload_byt
 	sender->statuses[sender->completed++ & (sender->n_slots - 1)] = status;
 	sender->tally[counter_of(status)]++;
 	if (status == 0) {
-		sender->tally[IBVCAP_TX_CTR_COMPLETED_BYTES] += payload_bytes;
-		sender->tally[IBVCAP_TX_CTR_WIRE_BYTES] += frame_bytes;
+		sender->tally[IBVCAP_TX_COUNTER_COMPLETED_BYTES] += payload_bytes;
+		sender->tally[IBVCAP_TX_COUNTER_WIRE_BYTES] += frame_bytes;
 	}
 	sender->dirty = true;
 }
@@ -96,7 +96,7 @@ bool sender_flush(struct sender *sender, uint32_t max)
 
 static bool is_maximum(unsigned counter)
 {
-	return counter == IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS || counter == IBVCAP_TX_CTR_PACED_LATENESS_MAX_NS;
+	return counter == IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS || counter == IBVCAP_TX_COUNTER_PACED_LATENESS_MAX_NS;
 }
 
 static void count(_Atomic uint64_t *counter, unsigned which, uint64_t value)
@@ -107,11 +107,11 @@ static void count(_Atomic uint64_t *counter, unsigned which, uint64_t value)
 		counter_set(counter, value);
 }
 
-void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBVCAP_TX_CTR_N])
+void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBVCAP_TX_COUNTER_N])
 {
 	if (!sender->dirty)
 		return;
-	for (unsigned i = 0; i < IBVCAP_TX_CTR_BATCHES; i++) {
+	for (unsigned i = 0; i < IBVCAP_TX_COUNTER_BATCHES; i++) {
 		if (!sender->tally[i])
 			continue;
 		count(&sender->state->counters[i], i, sender->tally[i]);
@@ -141,7 +141,7 @@ bool sender_is_due(struct sender *sender)
 uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page)
 {
 	uint64_t wake_at = daemon_load_sender_request(page);
-	bool ended = sender_load_status(state) != IBVCAP_CONSUMER_ATTACHED;
+	bool ended = sender_load_status(state) != IBVCAP_CONNECTION_OPEN;
 
 	return ended || wake_at <= sender_load_completed(state) ? wake_at : 0;
 }

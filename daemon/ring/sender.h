@@ -56,8 +56,8 @@ struct sender {
 	bool removal_asked;     /* to be answered */
 	bool need_kick;         /* as its state says */
 	bool dirty;             /* tally is not all 0 */
-	enum ibvcap_disconnect_reason bad;
-	uint64_t tally[IBVCAP_TX_CTR_N]; /* since they were last published */
+	enum ibvcap_disconnect bad;
+	uint64_t tally[IBVCAP_TX_COUNTER_N]; /* since they were last published */
 };
 
 /**
@@ -106,7 +106,7 @@ void sender_complete(struct sender *sender, int32_t status, uint32_t payload_byt
 bool sender_flush(struct sender *sender, uint32_t max);
 
 /** Statuses and counters, then the cursor; the tally is added to the channel's counters too. */
-void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBVCAP_TX_CTR_N]);
+void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBVCAP_TX_COUNTER_N]);
 
 /** Has it asked to be woken, and not been told yet that what it waits for has come? After sender_publish(). */
 bool sender_is_due(struct sender *sender);

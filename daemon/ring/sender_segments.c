@@ -69,7 +69,7 @@ static void describe(struct sender *sender, const struct sender_options *options
 	state->n_slots = options->n_slots;
 	state->slot_bytes = options->slot_bytes;
 	state->n_destinations = options->n_destinations;
-	state->counters_n = IBVCAP_TX_CTR_N;
+	state->counters_n = IBVCAP_TX_COUNTER_N;
 	state->arena_segment_bytes = sender->arena.bytes;
 	state->page_segment_bytes = sender->page_shm.bytes;
 	state->descriptors_offset = sizeof(struct ibvcap_sender_page);

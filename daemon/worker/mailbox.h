@@ -58,7 +58,7 @@ struct tx_queue_destination {
 struct mail {
 	enum mail_type type;
 	int32_t error;   /* negative errno, in answers and MAIL_TX_QUEUE_ERROR */
-	uint32_t reason; /* enum ibvcap_disconnect_reason, MAIL_CONSUMER_BAD, MAIL_SENDER_BAD */
+	uint32_t reason; /* enum ibvcap_disconnect, MAIL_CONSUMER_BAD, MAIL_SENDER_BAD */
 	uint64_t at_ns;  /* MAIL_MATCHED: when the reading was begun, UTC */
 	union {
 		struct ring_consumer *consumer;

@@ -37,9 +37,9 @@ static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, u
 	meta->length = (uint16_t)length;
 	meta->wire_length = (uint16_t)wire;
 	if (length < wire)
-		meta->flags |= IBVCAP_PKT_TRUNCATED;
+		meta->flags |= IBVCAP_PACKET_FLAG_TRUNCATED;
 	if (offset + length < slot_bytes)
-		meta->flags |= IBVCAP_PKT_SHORT;
+		meta->flags |= IBVCAP_PACKET_FLAG_SHORT;
 }
 
 /*
@@ -56,17 +56,17 @@ static void describe_irregular(const struct rx_ring *ring, uint32_t present, con
 
 	memcpy(frame, headers, ring->header_bytes);
 	memcpy(frame + ring->header_bytes, payload, copied);
-	meta->flags |= IBVCAP_PKT_IRREGULAR;
+	meta->flags |= IBVCAP_PACKET_FLAG_IRREGULAR;
 	if (!packet_parse(frame, ring->header_bytes + copied, &view)) {
-		meta->flags |= IBVCAP_PKT_UNUSABLE;
+		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
 		return;
 	}
 	meta->header_length = (uint8_t)view.header_length;
 	meta->wire_length = view.payload_length;
 	if (view.fragment)
-		meta->flags |= IBVCAP_PKT_FRAGMENT;
+		meta->flags |= IBVCAP_PACKET_FLAG_FRAGMENT;
 	if (view.header_length < ring->header_bytes)
-		meta->flags |= IBVCAP_PKT_UNUSABLE;
+		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
 	else
 		describe_payload(view.payload_length, view.header_length - ring->header_bytes, present,
 		                 ring->slot_bytes, meta);
@@ -83,7 +83,7 @@ static __attribute__((noinline, cold)) void describe_unusual(const struct rx_rec
 
 	*meta = (struct ibvcap_meta){.timestamp_ns = meta->timestamp_ns, .header_length = (uint8_t)plain->header_bytes};
 	if (event->status != BACKEND_OK || event->bytes < plain->header_bytes) {
-		meta->flags = IBVCAP_PKT_ERROR;
+		meta->flags = IBVCAP_PACKET_FLAG_ERROR;
 		tally->errored++;
 		return;
 	}
@@ -91,16 +91,16 @@ static __attribute__((noinline, cold)) void describe_unusual(const struct rx_rec
 	uint32_t udp_length = packet_udp_length(plain, headers);
 
 	if (event->flags & BACKEND_EVENT_CHECKSUM_BAD)
-		meta->flags |= IBVCAP_PKT_BAD_CHECKSUM;
+		meta->flags |= IBVCAP_PACKET_FLAG_BAD_CHECKSUM;
 	if (packet_is_plain(plain, headers) && udp_length >= PACKET_UDP_BYTES)
 		describe_payload(udp_length - PACKET_UDP_BYTES, 0, present, ring->slot_bytes, meta);
 	else
 		describe_irregular(ring, present, headers, payload, meta);
 	tally->bytes += meta->length;
-	tally->shorts += !!(meta->flags & IBVCAP_PKT_SHORT);
-	tally->truncated += !!(meta->flags & IBVCAP_PKT_TRUNCATED);
-	tally->irregular += !!(meta->flags & IBVCAP_PKT_IRREGULAR);
-	tally->bad_checksum += !!(meta->flags & IBVCAP_PKT_BAD_CHECKSUM);
+	tally->shorts += !!(meta->flags & IBVCAP_PACKET_FLAG_SHORT);
+	tally->truncated += !!(meta->flags & IBVCAP_PACKET_FLAG_TRUNCATED);
+	tally->irregular += !!(meta->flags & IBVCAP_PACKET_FLAG_IRREGULAR);
+	tally->bad_checksum += !!(meta->flags & IBVCAP_PACKET_FLAG_BAD_CHECKSUM);
 }
 
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
@@ -154,7 +154,7 @@ static uint32_t describe_rows(const struct rx_receive *receive, const struct rx_
 		meta->wire_length = (uint16_t)length;
 		bytes += length;
 		if (length < slot_bytes) {
-			meta->flags = IBVCAP_PKT_SHORT;
+			meta->flags = IBVCAP_PACKET_FLAG_SHORT;
 			shorts++;
 		}
 	}
@@ -177,15 +177,15 @@ static void count_batch(struct rx_receive *receive, const struct tally *tally)
 
 	receive->published += tally->rows - tally->errored;
 	receive->errored += tally->errored;
-	counter_set(&counters[IBVCAP_CTR_PUBLISHED], receive->published);
-	counter_set(&counters[IBVCAP_CTR_ERRORED], receive->errored);
-	counter_add(&counters[IBVCAP_CTR_PUBLISHED_BYTES], tally->bytes);
-	counter_add(&counters[IBVCAP_CTR_SHORT], tally->shorts);
-	counter_add(&counters[IBVCAP_CTR_BATCHES], 1);
+	counter_set(&counters[IBVCAP_RX_COUNTER_PUBLISHED], receive->published);
+	counter_set(&counters[IBVCAP_RX_COUNTER_ERRORED], receive->errored);
+	counter_add(&counters[IBVCAP_RX_COUNTER_PUBLISHED_BYTES], tally->bytes);
+	counter_add(&counters[IBVCAP_RX_COUNTER_SHORT], tally->shorts);
+	counter_add(&counters[IBVCAP_RX_COUNTER_BATCHES], 1);
 	if (__builtin_expect(tally->truncated | tally->irregular | tally->bad_checksum, 0)) {
-		counter_add(&counters[IBVCAP_CTR_TRUNCATED], tally->truncated);
-		counter_add(&counters[IBVCAP_CTR_IRREGULAR], tally->irregular);
-		counter_add(&counters[IBVCAP_CTR_BAD_CHECKSUM], tally->bad_checksum);
+		counter_add(&counters[IBVCAP_RX_COUNTER_TRUNCATED], tally->truncated);
+		counter_add(&counters[IBVCAP_RX_COUNTER_IRREGULAR], tally->irregular);
+		counter_add(&counters[IBVCAP_RX_COUNTER_BAD_CHECKSUM], tally->bad_checksum);
 	}
 }
 
@@ -241,7 +241,7 @@ int rx_receive_refill(struct rx_receive *receive)
 			break;
 	}
 	if (posted)
-		counter_add(&ring->ring->counters[IBVCAP_CTR_POSTED], posted);
+		counter_add(&ring->ring->counters[IBVCAP_RX_COUNTER_POSTED], posted);
 	return 0;
 }
 
@@ -252,7 +252,7 @@ int rx_receive_batch(struct rx_receive *receive)
 	if (n < 0)
 		return n;
 	if (n == 0) {
-		counter_add(&receive->ring->ring->counters[IBVCAP_CTR_EMPTY_POLLS], 1);
+		counter_add(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_EMPTY_POLLS], 1);
 		return rx_receive_refill(receive); /* nothing to do, unless memory or the device ran short before */
 	}
 	int r = publish_events(receive, (uint32_t)n);
@@ -269,7 +269,7 @@ int rx_receive_restart(struct rx_receive *receive)
 
 	if (r < 0)
 		return r;
-	counter_add(&receive->ring->ring->counters[IBVCAP_CTR_QUEUE_RESETS], 1);
+	counter_add(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS], 1);
 	rx_ring_rewind(receive->ring);
 	r = rx_receive_refill(receive);
 	return r < 0 ? r : queue->ops->start(queue);

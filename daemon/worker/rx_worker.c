@@ -52,9 +52,11 @@ static void raise_no_buffer(struct rx_worker *worker, uint64_t may_yet_come)
 	_Atomic uint64_t *counters = worker->receive.ring->ring->counters;
 	uint64_t accounted = worker->receive.published + worker->receive.errored + may_yet_come;
 
-	if (worker->matched > accounted && worker->matched - accounted > counter_get(&counters[IBVCAP_CTR_NO_BUFFER]))
-		counter_set(&counters[IBVCAP_CTR_NO_BUFFER], worker->matched - accounted);
-	rx_ring_note_losses(worker->receive.ring, counter_get(&counters[IBVCAP_CTR_NO_BUFFER]), worker->matched_utc_ns);
+	if (worker->matched > accounted &&
+	    worker->matched - accounted > counter_get(&counters[IBVCAP_RX_COUNTER_NO_BUFFER]))
+		counter_set(&counters[IBVCAP_RX_COUNTER_NO_BUFFER], worker->matched - accounted);
+	rx_ring_note_losses(worker->receive.ring, counter_get(&counters[IBVCAP_RX_COUNTER_NO_BUFFER]),
+	                    worker->matched_utc_ns);
 }
 
 static void take_matched(struct rx_worker *worker, uint64_t matched, uint64_t utc_ns)
@@ -63,7 +65,7 @@ static void take_matched(struct rx_worker *worker, uint64_t matched, uint64_t ut
 	worker->matched = matched;
 	worker->matched_utc_ns = utc_ns;
 	worker->matched_at_ns = time_monotonic_ns();
-	counter_set(&worker->receive.ring->ring->counters[IBVCAP_CTR_MATCHED], matched);
+	counter_set(&worker->receive.ring->ring->counters[IBVCAP_RX_COUNTER_MATCHED], matched);
 	/* Under overload polls may never come back empty; but no more than a queue can be on its way. */
 	raise_no_buffer(worker, worker->receive.queue_slots);
 }
@@ -201,7 +203,7 @@ int rx_worker_do_work(struct rx_worker *worker)
 	 * a consumer's page costs a look of some 10 instructions and a cache miss: so also every so many polls.
 	 */
 	if (n == 0 || ++worker->busy_polls % WAKE_POLLS == 0)
-		counter_add(&ring->ring->counters[IBVCAP_CTR_WAKES], rx_ring_wake(ring));
+		counter_add(&ring->ring->counters[IBVCAP_RX_COUNTER_WAKES], rx_ring_wake(ring));
 	if (ring->pinned | ring->charging | ring->n_bad | ring->n_untold)
 		look_after_consumers(worker);
 	if (n == 0)

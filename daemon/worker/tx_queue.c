@@ -233,7 +233,7 @@ static int restart(struct tx_queue *txq)
 
 	if (r < 0)
 		return r;
-	counter_add(&txq->counters[IBVCAP_TX_CTR_QUEUE_RESETS], 1);
+	counter_add(&txq->counters[IBVCAP_TX_COUNTER_QUEUE_RESETS], 1);
 	tx_queue_end_posted(txq, txq->n_posted, -ECANCELED);
 	tx_queue_publish(txq);
 	return ops->start(txq->queue);

@@ -104,7 +104,7 @@ struct tx_queue {
 	int fatal;          /* its queue can't go on: nothing more is asked of it */
 	bool to_wake;       /* a sender is due since the doorbell was rung last */
 
-	_Atomic uint64_t counters[IBVCAP_TX_CTR_N]; /* written by the worker; any thread may read */
+	_Atomic uint64_t counters[IBVCAP_TX_COUNTER_N]; /* written by the worker; any thread may read */
 };
 
 /* ---- control's ----------------------------------------------------------------------------------- */

@@ -101,7 +101,7 @@ static bool look_at_senders(struct tx_queue *txq)
 		struct sender *sender = txq->senders[i];
 
 		if (!sender->leaving && !sender_look(sender)) {
-			counter_add(&txq->counters[IBVCAP_TX_CTR_BAD_SENDERS], 1);
+			counter_add(&txq->counters[IBVCAP_TX_COUNTER_BAD_SENDERS], 1);
 			tx_queue_dismiss_sender(txq, sender);
 		}
 		any |= !sender->leaving && sender->taken != sender->submitted;
@@ -149,21 +149,21 @@ static int32_t judge(const struct tx_queue *txq, const struct ibvcap_tx_descript
 {
 	if (descriptor->length > txq->slot_bytes)
 		return -EMSGSIZE;
-	if (descriptor->destination >= txq->n_destinations || descriptor->flags & ~(uint32_t)IBVCAP_TX_DROP_LATE)
+	if (descriptor->destination >= txq->n_destinations || descriptor->flags & ~(uint32_t)IBVCAP_TX_FLAG_DROP_LATE)
 		return -EINVAL;
 	if (txq->error)
 		return txq->error;
 	if (txq->destinations[descriptor->destination].error)
 		return txq->destinations[descriptor->destination].error;
-	if (descriptor->flags & IBVCAP_TX_DROP_LATE && descriptor->not_before_ns &&
+	if (descriptor->flags & IBVCAP_TX_FLAG_DROP_LATE && descriptor->not_before_ns &&
 	    utc_ns - descriptor->not_before_ns > txq->late_after_ns)
 		return -ETIME;
 	return 0;
 }
 
 /* Packets, sum and maximum follow each other. */
-static_assert(IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS == IBVCAP_TX_CTR_TIMED + 2, "order of counters");
-static_assert(IBVCAP_TX_CTR_PACED_LATENESS_MAX_NS == IBVCAP_TX_CTR_PACED + 2, "order of counters");
+static_assert(IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS == IBVCAP_TX_COUNTER_TIMED + 2, "order of counters");
+static_assert(IBVCAP_TX_COUNTER_PACED_LATENESS_MAX_NS == IBVCAP_TX_COUNTER_PACED + 2, "order of counters");
 
 static void count_lateness(uint64_t *tally, uint64_t ns)
 {
@@ -203,11 +203,11 @@ static void count_times(struct tx_queue *txq, uint32_t n, struct tx_clock_sample
 			uint64_t late_ns = now->utc_ns > due->not_before_ns ? now->utc_ns - due->not_before_ns : 0;
 
 			if (late_ns <= MEASURED_LATENESS_MAX_NS)
-				count_lateness(&tally[IBVCAP_TX_CTR_TIMED], late_ns);
-			tally[IBVCAP_TX_CTR_LATE] += late_ns > txq->late_after_ns;
+				count_lateness(&tally[IBVCAP_TX_COUNTER_TIMED], late_ns);
+			tally[IBVCAP_TX_COUNTER_LATE] += late_ns > txq->late_after_ns;
 		}
 		if (due->paced_ns)
-			count_lateness(&tally[IBVCAP_TX_CTR_PACED], now->monotonic_ns - due->paced_ns);
+			count_lateness(&tally[IBVCAP_TX_COUNTER_PACED], now->monotonic_ns - due->paced_ns);
 		due->sender->dirty = true;
 	}
 }
@@ -248,7 +248,7 @@ static void take(struct tx_queue *txq, struct sender *sender, uint32_t cost_byte
 	sender->deficit_bytes -= cost_bytes;
 	txq->deficit_bytes -= cost_bytes;
 	if (status == -ETIME) {
-		sender->tally[IBVCAP_TX_CTR_LATE]++;
+		sender->tally[IBVCAP_TX_COUNTER_LATE]++;
 		sender->dirty = true;
 	}
 	txq->inflight[txq->next & txq->inflight_mask] = (struct tx_inflight){
@@ -299,7 +299,7 @@ static int post(struct tx_queue *txq, struct tx_clock_sample *now)
 		return r;
 	if ((uint32_t)r > txq->n_ready)
 		return -EPROTO;
-	counter_add(&txq->counters[IBVCAP_TX_CTR_BATCHES], r > 0);
+	counter_add(&txq->counters[IBVCAP_TX_COUNTER_BATCHES], r > 0);
 	if (txq->due_to_count)
 		count_times(txq, (uint32_t)r, now);
 	txq->n_posted += (uint32_t)r;

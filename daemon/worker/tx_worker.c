@@ -225,7 +225,7 @@ static void ring_doorbell(struct tx_worker *worker, struct tx_queue *txq)
 	if (!txq->to_wake)
 		return;
 	txq->to_wake = false;
-	counter_add(&txq->counters[IBVCAP_TX_CTR_WAKES], 1);
+	counter_add(&txq->counters[IBVCAP_TX_COUNTER_WAKES], 1);
 	eventfd_write(worker->doorbell, 1);
 }
 

@@ -124,9 +124,9 @@ static int explain_lost(const struct client *client, int error)
 	return error_set(error, "control socket '%s': %s", client->path, strerror(-error));
 }
 
-int client_send(struct client *client, const struct wire_header *request)
+int client_send(struct client *client, const struct protocol_header *request)
 {
-	int r = wire_send(client->socket, request, NULL, 0);
+	int r = protocol_send(client->socket, request, NULL, 0);
 
 	/* Who was refused at the door has the reason waiting in the socket. */
 	if (r == -EPIPE || r == -ECONNRESET)
@@ -149,22 +149,22 @@ static int wait_readable(const struct client *client)
 	return r < 0 ? -errno : 0;
 }
 
-int client_receive(struct client *client, union wire_message *message, int *fds, unsigned *n_fds)
+int client_receive(struct client *client, union protocol_message *message, int *fds, unsigned *n_fds)
 {
 	const unsigned room = n_fds ? *n_fds : 0;
 	int r = wait_readable(client);
 
 	if (r == 0)
-		r = wire_recv(client->socket, message, fds, n_fds);
+		r = protocol_recv(client->socket, message, fds, n_fds);
 	/* Hung up with our request unread: the reset comes first, the daemon's reason after it. */
 	if (r == -ECONNRESET) {
 		if (n_fds)
 			*n_fds = room;
-		r = wire_recv(client->socket, message, fds, n_fds);
+		r = protocol_recv(client->socket, message, fds, n_fds);
 	}
 	if (r <= 0)
 		return explain_lost(client, r == -EAGAIN ? -ETIMEDOUT : r);
-	if (message->header.type != WIRE_ERROR)
+	if (message->header.type != PROTOCOL_ERROR)
 		return 0;
 	while (n_fds && *n_fds > 0)
 		close(fds[--*n_fds]);

@@ -3,7 +3,7 @@
 #ifndef IBVCAP_CLIENT_H
 #define IBVCAP_CLIENT_H
 
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 struct client {
 	int socket;           /* -1 = closed */
@@ -21,17 +21,17 @@ uint64_t client_now_ns(void);
 
 /**
  * Connect; path NULL: IBVCAP_SOCKET of the environment, else the default. timeout_ms 0 = 5000. Errors as of
- * ibvcap_attach().
+ * ibvcap_rx_open().
  */
 int client_connect(struct client *client, const char *path, uint32_t timeout_ms);
 
-int client_send(struct client *client, const struct wire_header *request);
+int client_send(struct client *client, const struct protocol_header *request);
 
 /**
- * The next message of the answer: 0 and the message, of that type or another. A WIRE_ERROR is an error: its errno
- * and text. fds, n_fds as in wire_recv(). -ETIMEDOUT, -ECONNREFUSED the daemon hung up, -EPROTO.
+ * The next message of the answer: 0 and the message, of that type or another. A PROTOCOL_ERROR is an error: its errno
+ * and text. fds, n_fds as in protocol_recv(). -ETIMEDOUT, -ECONNREFUSED the daemon hung up, -EPROTO.
  */
-int client_receive(struct client *client, union wire_message *message, int *fds, unsigned *n_fds);
+int client_receive(struct client *client, union protocol_message *message, int *fds, unsigned *n_fds);
 
 void client_deinit(struct client *client);
 

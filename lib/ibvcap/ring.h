@@ -269,15 +269,15 @@ static inline bool consumer_ring_closed(const struct ibvcap_ring *ring)
 }
 
 /** Partner: consumer_load_status(). */
-static inline void daemon_disconnect(struct ibvcap_consumer_state *state, enum ibvcap_disconnect_reason reason)
+static inline void daemon_disconnect(struct ibvcap_consumer_state *state, enum ibvcap_disconnect reason)
 {
 	atomic_store_explicit(&state->reason, (uint32_t)reason, memory_order_relaxed);
-	atomic_store_explicit(&state->status, IBVCAP_CONSUMER_DISCONNECTED, memory_order_release);
+	atomic_store_explicit(&state->status, IBVCAP_CONNECTION_ENDED, memory_order_release);
 }
 
-static inline enum ibvcap_consumer_status consumer_load_status(const struct ibvcap_consumer_state *state)
+static inline enum ibvcap_connection consumer_load_status(const struct ibvcap_consumer_state *state)
 {
-	return (enum ibvcap_consumer_status)atomic_load_explicit(&state->status, memory_order_seq_cst);
+	return (enum ibvcap_connection)atomic_load_explicit(&state->status, memory_order_seq_cst);
 }
 
 /** After consumer_load_status() said so. Partner: daemon_disconnect(). */

@@ -128,15 +128,15 @@ static inline void daemon_bump_sender_word(struct ibvcap_sender_state *state)
 /* ---- state ---------------------------------------------------------------------------------------- */
 
 /** Control; the last that is stored. Partner: sender_load_status(). */
-static inline void daemon_disconnect_sender(struct ibvcap_sender_state *state, enum ibvcap_disconnect_reason reason)
+static inline void daemon_disconnect_sender(struct ibvcap_sender_state *state, enum ibvcap_disconnect reason)
 {
 	atomic_store_explicit(&state->reason, (uint32_t)reason, memory_order_relaxed);
-	atomic_store_explicit(&state->status, IBVCAP_CONSUMER_DISCONNECTED, memory_order_release);
+	atomic_store_explicit(&state->status, IBVCAP_CONNECTION_ENDED, memory_order_release);
 }
 
-static inline enum ibvcap_consumer_status sender_load_status(const struct ibvcap_sender_state *state)
+static inline enum ibvcap_connection sender_load_status(const struct ibvcap_sender_state *state)
 {
-	return (enum ibvcap_consumer_status)atomic_load_explicit(&state->status, memory_order_acquire);
+	return (enum ibvcap_connection)atomic_load_explicit(&state->status, memory_order_acquire);
 }
 
 /** After sender_load_status() said so. Partner: daemon_disconnect_sender(). */

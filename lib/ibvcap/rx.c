@@ -87,23 +87,23 @@ static void skip_to_floor(struct ibvcap_rx *rx)
 		consumer_store_skipped(rx->page, rx->skipped);
 }
 
-/* enum ibvcap_batch_flag. Loaded after the floor: with the first gap that a demotion made comes the demotion. */
+/* enum ibvcap_rx_batch_flag. Loaded after the floor: with the first gap that a demotion made comes the demotion. */
 static uint32_t what_is_new(const struct ibvcap_rx *rx)
 {
-	uint32_t flags = rx->next_epoch.gap_unknown ? IBVCAP_BATCH_GAP_UNKNOWN : 0;
+	uint32_t flags = rx->next_epoch.gap_unknown ? IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN : 0;
 
 	if (!rx->is_tap && consumer_load_policy(rx->state) != rx->policy_told)
-		flags |= IBVCAP_BATCH_DEMOTED;
+		flags |= IBVCAP_RX_BATCH_FLAG_DEMOTED;
 	return flags;
 }
 
-static void fill(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot, uint32_t n)
+static void fill(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t slot, uint32_t n)
 {
 	uint32_t row = (uint32_t)(rx->next % rx->slots_per_block);
 	uint64_t physical = rx->leases[slot].physical;
 	uint64_t first = physical * rx->slots_per_block + row;
 
-	*batch = (struct ibvcap_batch){
+	*batch = (struct ibvcap_rx_batch){
 		.payload = (const uint8_t *)rx->payload.address + physical * rx->block_bytes +
 	                   (uint64_t)row * rx->slot_bytes,
 		.headers = (const uint8_t *)rx->headers.address + first * rx->header_stride,
@@ -120,7 +120,7 @@ static void fill(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot
 	};
 }
 
-static void hand_out(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t slot, uint32_t n)
+static void hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t slot, uint32_t n)
 {
 	uint64_t bit;
 	uint64_t *word = start_word(rx, slot, rx->next, &bit);
@@ -130,7 +130,7 @@ static void hand_out(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t 
 	rx->leases[slot].n_batches++;
 	rx->gap = 0;
 	rx->next_epoch.gap_unknown = false;
-	if (batch->flags & IBVCAP_BATCH_DEMOTED)
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
 		rx->policy_told = IBVCAP_POLICY_LOSSY;
 	rx->next += n;
 	/* After the lease: a lossless consumer stops pinning the block by this. */
@@ -144,7 +144,7 @@ static uint32_t rest_of_block(const struct ibvcap_rx *rx)
 }
 
 /* At most max rows, if there are at least min. Rows handed out; 0: not that many are published; -errno. */
-static int take(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min)
+static int take(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
 {
 	for (;;) {
 		uint64_t block = rx->next / rx->slots_per_block;
@@ -175,7 +175,7 @@ static int take(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, 
 /* ---- the calls ----------------------------------------------------------------------------------- */
 
 /* -ESHUTDOWN: everything of this epoch was delivered. */
-static int acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min,
+static int acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min,
                             int timeout_ms)
 {
 	int waited, r;
@@ -205,7 +205,7 @@ static int ms_until(uint64_t deadline_ns)
 	return now < deadline_ns ? (int)((deadline_ns - now + 999999) / 1000000) : 0;
 }
 
-static int acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
 	uint64_t deadline_ns = UINT64_MAX;
 	int r;
@@ -229,12 +229,12 @@ static int acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t ma
 	}
 }
 
-int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
 	return rx->is_tap ? -EOPNOTSUPP : acquire(rx, batch, max, min, timeout_ms);
 }
 
-int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
+int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 {
 	struct rx_lease *lease;
 	uint64_t bit, *word;
@@ -256,7 +256,7 @@ int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 }
 
 /* meta is copied before it is used: a length read twice could differ. */
-static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_batch *batch, const struct ibvcap_meta *meta,
+static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, const struct ibvcap_meta *meta,
                        void *buffer, size_t bytes)
 {
 	size_t length = meta->length;
@@ -270,7 +270,7 @@ static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_batch *ba
 }
 
 /* A tap's one row was copied. Recycled meanwhile: it was not delivered but skipped. True: it is whole. */
-static bool check_copy(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
+static bool check_copy(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 {
 	struct rx_lease *look = &rx->leases[batch->lease];
 	uint64_t bit, *word = start_word(rx, batch->lease, batch->sequence, &bit);
@@ -283,11 +283,11 @@ static bool check_copy(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
 	return false;
 }
 
-int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
-                int timeout_ms)
+int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
+                   int timeout_ms)
 {
 	const uint64_t deadline = timeout_ms > 0 ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
-	struct ibvcap_batch batch;
+	struct ibvcap_rx_batch batch;
 	struct ibvcap_meta copy = {0};
 	int r;
 
@@ -299,20 +299,21 @@ int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length
 		if (r <= 0)
 			return r;
 		memcpy(&copy, batch.meta, sizeof(copy));
-		if (!(copy.flags & IBVCAP_PKT_ERROR))
+		if (!(copy.flags & IBVCAP_PACKET_FLAG_ERROR))
 			*length = copy_row(rx, &batch, &copy, buffer, bytes);
 		if (rx->is_tap && !check_copy(rx, &batch))
-			copy.flags = IBVCAP_PKT_ERROR;
-		r = rx->is_tap ? 0 : ibvcap_release(rx, &batch);
+			copy.flags = IBVCAP_PACKET_FLAG_ERROR;
+		r = rx->is_tap ? 0 : ibvcap_rx_release(rx, &batch);
 		if (r < 0)
 			return r;
-	} while (copy.flags & IBVCAP_PKT_ERROR);
+	} while (copy.flags & IBVCAP_PACKET_FLAG_ERROR);
 	if (meta)
 		*meta = copy;
 	return 1;
 }
 
-int ibvcap_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_batch *batch, struct ibvcap_losses *losses)
+int ibvcap_rx_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                           struct ibvcap_rx_losses *losses)
 {
 	uint64_t end = (batch->sequence / rx->slots_per_block + 1) * rx->slots_per_block;
 	bool full = consumer_load_head(rx->ring) >= end; /* first: what closed the block is seen then */
@@ -322,7 +323,7 @@ int ibvcap_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_batch *b
 	return full;
 }
 
-int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info)
+int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
 {
 	*info = rx->info;
 	info->attach_sequence = rx->attach_sequence;

@@ -8,8 +8,8 @@
 
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/shm.h"
-#include "lib/ibvcap/start.h"
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/rx_start_position.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <ibvcap/ibvcap.h>
 
@@ -24,10 +24,10 @@ struct rx_lease {
 struct rx_next {
 	char *path; /* of the control socket; NULL: no next epoch is looked for */
 	char stream[IBVCAP_STREAM_NAME_MAX];
-	struct ibvcap_attach_options options;
+	struct ibvcap_rx_options options;
 	struct ibvcap_rx_counts counts; /* of the epochs that ended */
 	bool gap_unknown;               /* not told yet */
-	int poll_fd;                    /* what ibvcap_fd() gives; -1: not asked for */
+	int poll_fd;                    /* what ibvcap_rx_fd() gives; -1: not asked for */
 	int timer_fd;
 
 	bool away;            /* between two: nothing is mapped, all segments' pointers are NULL */
@@ -54,7 +54,7 @@ struct ibvcap_rx {
 	bool is_tap;
 
 	/* Private copies, checked against the sizes of the mappings. */
-	struct ibvcap_info info;
+	struct ibvcap_rx_info info;
 	uint32_t slots_per_block;
 	uint32_t slot_bytes;
 	uint32_t header_stride;
@@ -81,27 +81,26 @@ struct ibvcap_rx {
 };
 
 /**
- * Map and check the segments of wire_attached_fd; a tap's fds end with the ring, the others are -1. Takes socket and
+ * Map and check the segments of protocol_attached_fd; a tap's fds end with the ring, the others are -1. Takes socket and
  * fds over, also on failure. 0; -EPROTO what came is not a ring of this ABI, error text says which part; -ENOMEM.
  */
-int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_t epoch);
+int rx_open(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N], uint64_t epoch);
 
 /** segments.c: map into rx and fill in the private copies. Takes the descriptors over, whatever happens. */
-int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epoch);
+int rx_map_segments(struct ibvcap_rx *rx, const int fds[PROTOCOL_FD_N], uint64_t epoch);
 
 /** attach.c: what is asked of a daemon. -EINVAL. */
-int rx_fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options);
+int rx_fill_request(struct protocol_attach *request, const char *stream, const struct ibvcap_rx_options *options);
 /** attach.c: where those options want to begin, as of now. */
-struct start rx_start(const struct ibvcap_attach_options *options);
+struct rx_start_position rx_start_of(const struct ibvcap_rx_options *options);
 /** segments.c: find that place for a tap, for which nobody else does. */
-void rx_begin_tap(struct ibvcap_rx *rx, const struct start *start);
+void rx_begin_tap(struct ibvcap_rx *rx, const struct rx_start_position *start);
 /** attach.c: the answer to that; the descriptors are the caller's, all of them, -1 for those a tap does not get. */
-int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N],
+int rx_take_answer(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
                    uint64_t *epoch);
 
 /** next_epoch.c: how to attach again. path is copied. -ENOMEM. */
-int rx_next_init(struct rx_next *next, const char *path, const char *stream,
-                 const struct ibvcap_attach_options *options);
+int rx_next_init(struct rx_next *next, const char *path, const char *stream, const struct ibvcap_rx_options *options);
 void rx_next_deinit(struct rx_next *next);
 
 /**
@@ -113,7 +112,7 @@ int rx_go_on(struct ibvcap_rx *rx, uint64_t until_ns);
 /** next_epoch.c: unmap and close what is of this epoch. */
 void rx_close_epoch(struct ibvcap_rx *rx);
 
-/** next_epoch.c: the descriptor that ibvcap_fd() hands out, or -errno. */
+/** next_epoch.c: the descriptor that ibvcap_rx_fd() hands out, or -errno. */
 int rx_poll_fd(struct ibvcap_rx *rx);
 
 enum rx_wait {

@@ -14,11 +14,11 @@
 struct ibvcap_status {
 	pid_t pid;
 	char version[32];
-	struct ibvcap_stream_status *streams;
-	struct ibvcap_consumer_status_info *consumers;
-	struct ibvcap_channel_status *channels;
-	struct ibvcap_sender_status *senders;
-	struct ibvcap_interface_status *interfaces;
+	struct ibvcap_status_stream *streams;
+	struct ibvcap_status_consumer *consumers;
+	struct ibvcap_status_channel *channels;
+	struct ibvcap_status_sender *senders;
+	struct ibvcap_status_interface *interfaces;
 	uint32_t n_streams;
 	uint32_t n_consumers;
 	uint32_t n_channels;
@@ -38,7 +38,7 @@ static void *grow(void *array, uint32_t n, size_t entry_bytes)
 static struct ibvcap_counter *label(const uint64_t *values, uint32_t *n, const char *const *first, uint32_t n_first,
                                     const char *const *second, uint32_t n_second)
 {
-	struct ibvcap_counter *counters = calloc(WIRE_COUNTERS_MAX, sizeof(*counters));
+	struct ibvcap_counter *counters = calloc(PROTOCOL_COUNTERS_MAX, sizeof(*counters));
 
 	if (*n > n_first + n_second)
 		*n = n_first + n_second;
@@ -50,16 +50,16 @@ static struct ibvcap_counter *label(const uint64_t *values, uint32_t *n, const c
 	return counters;
 }
 
-static int add_stream(struct ibvcap_status *status, const struct wire_stream *message)
+static int add_stream(struct ibvcap_status *status, const struct protocol_stream *message)
 {
-	struct ibvcap_stream_status *streams = grow(status->streams, status->n_streams, sizeof(*streams));
-	struct ibvcap_stream_status *stream;
+	struct ibvcap_status_stream *streams = grow(status->streams, status->n_streams, sizeof(*streams));
+	struct ibvcap_status_stream *stream;
 
 	if (!streams)
 		return -ENOMEM;
 	status->streams = streams;
 	stream = &streams[status->n_streams];
-	*stream = (struct ibvcap_stream_status){
+	*stream = (struct ibvcap_status_stream){
 		.epoch = message->epoch,
 		.queue = message->queue,
 		.slot_bytes = message->slot_bytes,
@@ -80,25 +80,24 @@ static int add_stream(struct ibvcap_status *status, const struct wire_stream *me
 	memcpy(stream->device, message->device, sizeof(stream->device));
 	memcpy(stream->backend, message->backend, sizeof(stream->backend));
 	memcpy(stream->state, message->state, sizeof(stream->state));
-	stream->counters = label(message->counters, &stream->n_counters, ring_counter_labels, IBVCAP_CTR_N,
-	                         stream_counter_labels, STREAM_CTR_N);
+	stream->counters = label(message->counters, &stream->n_counters, rx_counter_labels, IBVCAP_RX_COUNTER_N,
+	                         stream_counter_labels, STREAM_COUNTER_N);
 	if (!stream->counters)
 		return -ENOMEM;
 	status->n_streams++;
 	return 0;
 }
 
-static int add_consumer(struct ibvcap_status *status, const struct wire_consumer *message)
+static int add_consumer(struct ibvcap_status *status, const struct protocol_consumer *message)
 {
-	struct ibvcap_consumer_status_info *consumers =
-		grow(status->consumers, status->n_consumers, sizeof(*consumers));
-	struct ibvcap_consumer_status_info *consumer;
+	struct ibvcap_status_consumer *consumers = grow(status->consumers, status->n_consumers, sizeof(*consumers));
+	struct ibvcap_status_consumer *consumer;
 
 	if (!consumers)
 		return -ENOMEM;
 	status->consumers = consumers;
 	consumer = &consumers[status->n_consumers];
-	*consumer = (struct ibvcap_consumer_status_info){
+	*consumer = (struct ibvcap_status_consumer){
 		.queue = message->queue,
 		.policy = message->policy,
 		.pid = message->pid,
@@ -107,23 +106,23 @@ static int add_consumer(struct ibvcap_status *status, const struct wire_consumer
 	};
 	memcpy(consumer->stream, message->stream, sizeof(consumer->stream));
 	consumer->counters =
-		label(message->counters, &consumer->n_counters, consumer_counter_labels, CONSUMER_CTR_N, NULL, 0);
+		label(message->counters, &consumer->n_counters, consumer_counter_labels, CONSUMER_COUNTER_N, NULL, 0);
 	if (!consumer->counters)
 		return -ENOMEM;
 	status->n_consumers++;
 	return 0;
 }
 
-static int add_channel(struct ibvcap_status *status, const struct wire_channel *message)
+static int add_channel(struct ibvcap_status *status, const struct protocol_channel *message)
 {
-	struct ibvcap_channel_status *channels = grow(status->channels, status->n_channels, sizeof(*channels));
-	struct ibvcap_channel_status *channel;
+	struct ibvcap_status_channel *channels = grow(status->channels, status->n_channels, sizeof(*channels));
+	struct ibvcap_status_channel *channel;
 
 	if (!channels)
 		return -ENOMEM;
 	status->channels = channels;
 	channel = &channels[status->n_channels];
-	*channel = (struct ibvcap_channel_status){
+	*channel = (struct ibvcap_status_channel){
 		.epoch = message->epoch,
 		.rate_bps = message->rate_bps,
 		.burst_bytes = message->burst_bytes,
@@ -141,8 +140,8 @@ static int add_channel(struct ibvcap_status *status, const struct wire_channel *
 	memcpy(channel->device, message->device, sizeof(channel->device));
 	memcpy(channel->backend, message->backend, sizeof(channel->backend));
 	memcpy(channel->state, message->state, sizeof(channel->state));
-	channel->counters = label(message->counters, &channel->n_counters, tx_counter_labels, IBVCAP_TX_CTR_N,
-	                          channel_counter_labels, CHANNEL_CTR_N);
+	channel->counters = label(message->counters, &channel->n_counters, tx_counter_labels, IBVCAP_TX_COUNTER_N,
+	                          channel_counter_labels, CHANNEL_COUNTER_N);
 	if (!channel->counters)
 		return -ENOMEM;
 	status->n_channels++;
@@ -150,44 +149,44 @@ static int add_channel(struct ibvcap_status *status, const struct wire_channel *
 }
 
 /* "pending" is the first of what control adds to a channel's, too. */
-static int add_sender(struct ibvcap_status *status, const struct wire_sender *message)
+static int add_sender(struct ibvcap_status *status, const struct protocol_sender *message)
 {
-	struct ibvcap_sender_status *senders = grow(status->senders, status->n_senders, sizeof(*senders));
-	struct ibvcap_sender_status *sender;
+	struct ibvcap_status_sender *senders = grow(status->senders, status->n_senders, sizeof(*senders));
+	struct ibvcap_status_sender *sender;
 
 	if (!senders)
 		return -ENOMEM;
 	status->senders = senders;
 	sender = &senders[status->n_senders];
-	*sender = (struct ibvcap_sender_status){
+	*sender = (struct ibvcap_status_sender){
 		.pid = message->pid,
 		.uid = message->uid,
 		.n_counters = message->n_counters,
 	};
 	memcpy(sender->channel, message->channel, sizeof(sender->channel));
-	sender->counters = label(message->counters, &sender->n_counters, tx_counter_labels, SENDER_CTR_PENDING,
-	                         channel_counter_labels, SENDER_CTR_N - SENDER_CTR_PENDING);
+	sender->counters = label(message->counters, &sender->n_counters, tx_counter_labels, SENDER_COUNTER_PENDING,
+	                         channel_counter_labels, SENDER_COUNTER_N - SENDER_COUNTER_PENDING);
 	if (!sender->counters)
 		return -ENOMEM;
 	status->n_senders++;
 	return 0;
 }
 
-static int add_interface(struct ibvcap_status *status, const struct wire_interface *message)
+static int add_interface(struct ibvcap_status *status, const struct protocol_interface *message)
 {
-	struct ibvcap_interface_status *interfaces =
+	struct ibvcap_status_interface *interfaces =
 		grow(status->interfaces, status->n_interfaces, sizeof(*interfaces));
-	struct ibvcap_interface_status *interface;
+	struct ibvcap_status_interface *interface;
 
 	if (!interfaces)
 		return -ENOMEM;
 	status->interfaces = interfaces;
 	interface = &interfaces[status->n_interfaces];
-	*interface = (struct ibvcap_interface_status){.n_counters = message->n_counters};
+	*interface = (struct ibvcap_status_interface){.n_counters = message->n_counters};
 	memcpy(interface->interface, message->interface, sizeof(interface->interface));
 	memcpy(interface->device, message->device, sizeof(interface->device));
-	interface->counters =
-		label(message->counters, &interface->n_counters, interface_counter_labels, INTERFACE_CTR_N, NULL, 0);
+	interface->counters = label(message->counters, &interface->n_counters, interface_counter_labels,
+	                            INTERFACE_COUNTER_N, NULL, 0);
 	if (!interface->counters)
 		return -ENOMEM;
 	status->n_interfaces++;
@@ -195,24 +194,24 @@ static int add_interface(struct ibvcap_status *status, const struct wire_interfa
 }
 
 /* 1: the last message. */
-static int add(struct ibvcap_status *status, const union wire_message *message)
+static int add(struct ibvcap_status *status, const union protocol_message *message)
 {
 	switch (message->header.type) {
-	case WIRE_DAEMON:
+	case PROTOCOL_DAEMON:
 		status->pid = message->daemon.pid;
 		memcpy(status->version, message->daemon.version, sizeof(status->version));
 		return 0;
-	case WIRE_STREAM:
+	case PROTOCOL_STREAM:
 		return add_stream(status, &message->stream);
-	case WIRE_CONSUMER:
+	case PROTOCOL_CONSUMER:
 		return add_consumer(status, &message->consumer);
-	case WIRE_CHANNEL:
+	case PROTOCOL_CHANNEL:
 		return add_channel(status, &message->channel);
-	case WIRE_SENDER:
+	case PROTOCOL_SENDER:
 		return add_sender(status, &message->sender);
-	case WIRE_INTERFACE:
+	case PROTOCOL_INTERFACE:
 		return add_interface(status, &message->interface);
-	case WIRE_END:
+	case PROTOCOL_END:
 		return 1;
 	}
 	return -EPROTO;
@@ -220,11 +219,11 @@ static int add(struct ibvcap_status *status, const union wire_message *message)
 
 static int ask(struct client *client, struct ibvcap_status *status)
 {
-	struct wire_status request = {0};
-	union wire_message message;
+	struct protocol_status request = {0};
+	union protocol_message message;
 	int r;
 
-	wire_init(&request.header, WIRE_STATUS, sizeof(request));
+	protocol_init(&request.header, PROTOCOL_STATUS, sizeof(request));
 	r = client_send(client, &request.header);
 	for (uint32_t i = 0; r == 0; i++) {
 		r = client_receive(client, &message, NULL, NULL);
@@ -276,31 +275,31 @@ void ibvcap_status_free(struct ibvcap_status *status)
 	free(status);
 }
 
-int ibvcap_status_streams(const struct ibvcap_status *status, const struct ibvcap_stream_status **streams)
+int ibvcap_status_streams(const struct ibvcap_status *status, const struct ibvcap_status_stream **streams)
 {
 	*streams = status->streams;
 	return (int)status->n_streams;
 }
 
-int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibvcap_consumer_status_info **consumers)
+int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibvcap_status_consumer **consumers)
 {
 	*consumers = status->consumers;
 	return (int)status->n_consumers;
 }
 
-int ibvcap_status_channels(const struct ibvcap_status *status, const struct ibvcap_channel_status **channels)
+int ibvcap_status_channels(const struct ibvcap_status *status, const struct ibvcap_status_channel **channels)
 {
 	*channels = status->channels;
 	return (int)status->n_channels;
 }
 
-int ibvcap_status_senders(const struct ibvcap_status *status, const struct ibvcap_sender_status **senders)
+int ibvcap_status_senders(const struct ibvcap_status *status, const struct ibvcap_status_sender **senders)
 {
 	*senders = status->senders;
 	return (int)status->n_senders;
 }
 
-int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_interface_status **interfaces)
+int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_status_interface **interfaces)
 {
 	*interfaces = status->interfaces;
 	return (int)status->n_interfaces;

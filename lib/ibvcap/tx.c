@@ -34,11 +34,11 @@ static uint32_t room(struct ibvcap_tx *tx)
 	return tx->info.n_slots - (uint32_t)(tx->submitted - tx_load_completed(tx));
 }
 
-static int hand_out(struct ibvcap_tx *tx, struct ibvcap_slots *slots, uint32_t n)
+static int hand_out(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t n)
 {
 	uint32_t slot = slot_of(tx, tx->submitted);
 
-	*slots = (struct ibvcap_slots){
+	*slots = (struct ibvcap_tx_slots){
 		.payload = (uint8_t *)tx->arena.address + (size_t)slot * tx->info.slot_bytes,
 		.packets = tx->descriptors + slot,
 		.sequence = tx->submitted,
@@ -51,7 +51,7 @@ static int hand_out(struct ibvcap_tx *tx, struct ibvcap_slots *slots, uint32_t n
 	return (int)n;
 }
 
-int ibvcap_reserve(struct ibvcap_tx *tx, struct ibvcap_slots *slots, uint32_t max, uint32_t min, int timeout_ms)
+int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t max, uint32_t min, int timeout_ms)
 {
 	uint32_t most = min_u32(max, tx->info.n_slots - slot_of(tx, tx->submitted));
 	uint32_t least = min_u32(min ? min : 1, most);
@@ -83,7 +83,7 @@ static void kick(struct ibvcap_tx *tx)
 		(void)send(tx->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-int ibvcap_submit(struct ibvcap_tx *tx, uint32_t n)
+int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n)
 {
 	int r = tx_check_connected(tx);
 
@@ -100,26 +100,26 @@ int ibvcap_submit(struct ibvcap_tx *tx, uint32_t n)
 	return 0;
 }
 
-int ibvcap_send(struct ibvcap_tx *tx, const void *payload, size_t bytes, uint32_t destination, int timeout_ms)
+int ibvcap_tx_send(struct ibvcap_tx *tx, const void *payload, size_t bytes, uint32_t destination, int timeout_ms)
 {
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 	int r;
 
 	if (bytes > tx->info.slot_bytes)
 		return -EMSGSIZE;
 	if (destination >= tx->info.n_destinations)
 		return -EINVAL;
-	r = ibvcap_reserve(tx, &slots, 1, 1, timeout_ms);
+	r = ibvcap_tx_reserve(tx, &slots, 1, 1, timeout_ms);
 	if (r <= 0)
 		return r;
 	memcpy(slots.payload, payload, bytes);
 	slots.packets[0].length = (uint16_t)bytes;
 	slots.packets[0].destination = (uint16_t)destination;
-	r = ibvcap_submit(tx, 1);
+	r = ibvcap_tx_submit(tx, 1);
 	return r < 0 ? r : 1;
 }
 
-int ibvcap_flush(struct ibvcap_tx *tx, int timeout_ms)
+int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms)
 {
 	int r;
 
@@ -167,16 +167,16 @@ int ibvcap_tx_counts(const struct ibvcap_tx *tx, struct ibvcap_tx_counts *counts
 	(void)sender_load_completed(tx->state);
 	*counts = (struct ibvcap_tx_counts){
 		.submitted = tx->submitted,
-		.completed = counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]),
-		.errored = counter_get(&counters[IBVCAP_TX_CTR_ERRORED]),
-		.flushed = counter_get(&counters[IBVCAP_TX_CTR_FLUSHED]),
-		.late_dropped = counter_get(&counters[IBVCAP_TX_CTR_LATE_DROPPED]),
-		.late = counter_get(&counters[IBVCAP_TX_CTR_LATE]),
-		.completed_bytes = counter_get(&counters[IBVCAP_TX_CTR_COMPLETED_BYTES]),
-		.wire_bytes = counter_get(&counters[IBVCAP_TX_CTR_WIRE_BYTES]),
-		.timed = counter_get(&counters[IBVCAP_TX_CTR_TIMED]),
-		.timed_lateness_ns = counter_get(&counters[IBVCAP_TX_CTR_TIMED_LATENESS_NS]),
-		.timed_lateness_max_ns = counter_get(&counters[IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS]),
+		.completed = counter_get(&counters[IBVCAP_TX_COUNTER_COMPLETED]),
+		.errored = counter_get(&counters[IBVCAP_TX_COUNTER_ERRORED]),
+		.flushed = counter_get(&counters[IBVCAP_TX_COUNTER_FLUSHED]),
+		.late_dropped = counter_get(&counters[IBVCAP_TX_COUNTER_LATE_DROPPED]),
+		.late = counter_get(&counters[IBVCAP_TX_COUNTER_LATE]),
+		.completed_bytes = counter_get(&counters[IBVCAP_TX_COUNTER_COMPLETED_BYTES]),
+		.wire_bytes = counter_get(&counters[IBVCAP_TX_COUNTER_WIRE_BYTES]),
+		.timed = counter_get(&counters[IBVCAP_TX_COUNTER_TIMED]),
+		.timed_lateness_ns = counter_get(&counters[IBVCAP_TX_COUNTER_TIMED_LATENESS_NS]),
+		.timed_lateness_max_ns = counter_get(&counters[IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS]),
 	};
 	counts->pending = tx->submitted - counts->completed - counts->errored - counts->flushed - counts->late_dropped;
 	return 0;

@@ -4,7 +4,7 @@
 #define IBVCAP_TX_H
 
 #include "lib/ibvcap/shm.h"
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <ibvcap/ibvcap.h>
 
@@ -33,13 +33,13 @@ struct ibvcap_tx {
 	uint64_t looked_ns; /* when the control socket was last asked whether the daemon is there */
 };
 
-/** Map and check the descriptors of wire_opened_fd; takes control and fds over, also on failure. -EPROTO, -ENOMEM. */
-int tx_open(struct ibvcap_tx **tx, int control, const int fds[WIRE_FD_OPENED_N], uint64_t epoch);
+/** Map and check the descriptors of protocol_opened_fd; takes control and fds over, also on failure. -EPROTO, -ENOMEM. */
+int tx_open(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch);
 
 /** Look at completed: newest, but never past what was submitted. */
 uint64_t tx_load_completed(struct ibvcap_tx *tx);
 
-/** 0; else why this handle can send no more, as ibvcap_reserve() says. */
+/** 0; else why this handle can send no more, as ibvcap_tx_reserve() says. */
 int tx_check_connected(const struct ibvcap_tx *tx);
 
 /**

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/received.h"
+#include "lib/ibvcap/segment_check.h"
 #include "lib/ibvcap/tx.h"
 
 #include <errno.h>
@@ -18,11 +18,11 @@ static bool is_geometry_sound(const struct ibvcap_tx *tx, const struct ibvcap_se
 {
 	return state->n_slots >= IBVCAP_TX_SLOTS_MIN && state->n_slots <= IBVCAP_TX_SLOTS_MAX &&
 	       (state->n_slots & (state->n_slots - 1)) == 0 && state->slot_bytes && state->slot_bytes <= UINT16_MAX &&
-	       state->n_destinations && received_fits(0, 1, state->n_slots, state->slot_bytes, tx->arena.bytes) &&
-	       received_fits(state->descriptors_offset, _Alignof(struct ibvcap_tx_descriptor), state->n_slots,
-	                     sizeof(struct ibvcap_tx_descriptor), tx->page_shm.bytes) &&
-	       received_fits(state->statuses_offset, _Alignof(int32_t), state->n_slots, sizeof(int32_t),
-	                     tx->state_shm.bytes);
+	       state->n_destinations && segment_fits(0, 1, state->n_slots, state->slot_bytes, tx->arena.bytes) &&
+	       segment_fits(state->descriptors_offset, _Alignof(struct ibvcap_tx_descriptor), state->n_slots,
+	                    sizeof(struct ibvcap_tx_descriptor), tx->page_shm.bytes) &&
+	       segment_fits(state->statuses_offset, _Alignof(int32_t), state->n_slots, sizeof(int32_t),
+	                    tx->state_shm.bytes);
 }
 
 /* Read once, into a copy: what is checked is what is used. */
@@ -32,7 +32,7 @@ static int take_geometry(struct ibvcap_tx *tx)
 
 	memcpy((void *)&copy, tx->state_shm.address, sizeof(copy));
 	if (!is_geometry_sound(tx, &copy))
-		return received_reject(WHOLE, "positions outside of its segments");
+		return segment_reject(WHOLE, "positions outside of its segments");
 	tx->state = tx->state_shm.address;
 	tx->page = tx->page_shm.address;
 	tx->descriptors = (void *)((uint8_t *)tx->page_shm.address + copy.descriptors_offset);
@@ -52,29 +52,29 @@ static int take_geometry(struct ibvcap_tx *tx)
 	return 0;
 }
 
-static int map_segments(struct ibvcap_tx *tx, const int fds[WIRE_FD_OPENED_N], uint64_t epoch)
+static int map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch)
 {
-	static const char *const names[] = {[WIRE_FD_ARENA] = "arena",
-	                                    [WIRE_FD_SENDER_PAGE] = "sender page",
-	                                    [WIRE_FD_SENDER_STATE] = "sender state"};
-	struct shm *const segments[] = {[WIRE_FD_ARENA] = &tx->arena,
-	                                [WIRE_FD_SENDER_PAGE] = &tx->page_shm,
-	                                [WIRE_FD_SENDER_STATE] = &tx->state_shm};
+	static const char *const names[] = {[PROTOCOL_FD_ARENA] = "arena",
+	                                    [PROTOCOL_FD_SENDER_PAGE] = "sender page",
+	                                    [PROTOCOL_FD_SENDER_STATE] = "sender state"};
+	struct shm *const segments[] = {[PROTOCOL_FD_ARENA] = &tx->arena,
+	                                [PROTOCOL_FD_SENDER_PAGE] = &tx->page_shm,
+	                                [PROTOCOL_FD_SENDER_STATE] = &tx->state_shm};
 	int r = 0;
 
-	tx->socket = fds[WIRE_FD_SENDER_SOCKET];
-	for (unsigned i = 0; i <= WIRE_FD_SENDER_STATE; i++) {
+	tx->socket = fds[PROTOCOL_FD_SENDER_SOCKET];
+	for (unsigned i = 0; i <= PROTOCOL_FD_SENDER_STATE; i++) {
 		if (r == 0)
-			r = received_map(segments[i], fds[i], i != WIRE_FD_SENDER_STATE, WHOLE, names[i]);
+			r = segment_map(segments[i], fds[i], i != PROTOCOL_FD_SENDER_STATE, WHOLE, names[i]);
 		else
 			close(fds[i]);
 	}
 	if (r == 0)
-		r = received_check(&tx->state_shm, sizeof(struct ibvcap_sender_state), IBVCAP_SENDER_STATE_MAGIC, epoch,
-		                   WHOLE, "sender state");
+		r = segment_check(&tx->state_shm, sizeof(struct ibvcap_sender_state), IBVCAP_SENDER_STATE_MAGIC, epoch,
+		                  WHOLE, "sender state");
 	if (r == 0)
-		r = received_check(&tx->page_shm, sizeof(struct ibvcap_sender_page), IBVCAP_SENDER_PAGE_MAGIC, epoch,
-		                   WHOLE, "sender page");
+		r = segment_check(&tx->page_shm, sizeof(struct ibvcap_sender_page), IBVCAP_SENDER_PAGE_MAGIC, epoch,
+		                  WHOLE, "sender page");
 	return r == 0 ? take_geometry(tx) : r;
 }
 
@@ -89,14 +89,14 @@ static int unblock(const struct ibvcap_tx *tx)
 	return 0;
 }
 
-int tx_open(struct ibvcap_tx **tx, int control, const int fds[WIRE_FD_OPENED_N], uint64_t epoch)
+int tx_open(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch)
 {
 	struct ibvcap_tx *new = calloc(1, sizeof(*new));
 	int r;
 
 	if (!new) {
 		close(control);
-		for (unsigned i = 0; i < WIRE_FD_OPENED_N; i++)
+		for (unsigned i = 0; i < PROTOCOL_FD_OPENED_N; i++)
 			close(fds[i]);
 		return error_set(-ENOMEM, "out of memory");
 	}
@@ -106,7 +106,7 @@ int tx_open(struct ibvcap_tx **tx, int control, const int fds[WIRE_FD_OPENED_N],
 	if (r == 0)
 		r = unblock(new);
 	if (r < 0) {
-		ibvcap_close(new);
+		ibvcap_tx_close(new);
 		return r;
 	}
 	*tx = new;
@@ -115,15 +115,15 @@ int tx_open(struct ibvcap_tx **tx, int control, const int fds[WIRE_FD_OPENED_N],
 
 /* ---- the conversation ----------------------------------------------------------------------------- */
 
-static int fill_request(struct wire_open_channel *request, const char *channel)
+static int fill_request(struct protocol_open_channel *request, const char *channel)
 {
 	size_t length = strlen(channel);
 
 	if (length == 0 || length >= sizeof(request->channel))
 		return error_set(-EINVAL, "channel '%s': a channel's name has 1 to %zu bytes", channel,
 		                 sizeof(request->channel) - 1);
-	*request = (struct wire_open_channel){.abi_major = IBVCAP_ABI_MAJOR, .abi_minor = IBVCAP_ABI_MINOR};
-	wire_init(&request->header, WIRE_OPEN_CHANNEL, sizeof(*request));
+	*request = (struct protocol_open_channel){.abi_major = IBVCAP_ABI_MAJOR, .abi_minor = IBVCAP_ABI_MINOR};
+	protocol_init(&request->header, PROTOCOL_OPEN_CHANNEL, sizeof(*request));
 	memcpy(request->channel, channel, length);
 	return 0;
 }
@@ -136,15 +136,15 @@ static int reject_answer(const struct client *client)
 	                 client->path);
 }
 
-static int take_opened(struct client *client, int fds[WIRE_FD_OPENED_N], uint64_t *epoch)
+static int take_opened(struct client *client, int fds[PROTOCOL_FD_OPENED_N], uint64_t *epoch)
 {
-	union wire_message answer;
-	unsigned n_fds = WIRE_FD_OPENED_N;
+	union protocol_message answer;
+	unsigned n_fds = PROTOCOL_FD_OPENED_N;
 	int r = client_receive(client, &answer, fds, &n_fds);
 
 	if (r < 0)
 		return r;
-	if (answer.header.type == WIRE_OPENED && n_fds == WIRE_FD_OPENED_N) {
+	if (answer.header.type == PROTOCOL_OPENED && n_fds == PROTOCOL_FD_OPENED_N) {
 		*epoch = answer.opened.epoch;
 		return 0;
 	}
@@ -156,26 +156,26 @@ static int take_opened(struct client *client, int fds[WIRE_FD_OPENED_N], uint64_
 /* The daemon seals the memory now, and the worker takes it over. client's socket is the handle's already. */
 static int say_mapped(struct client *client)
 {
-	struct wire_mapped mapped;
-	union wire_message answer;
+	struct protocol_mapped mapped;
+	union protocol_message answer;
 	int r;
 
-	wire_init(&mapped.header, WIRE_MAPPED, sizeof(mapped));
+	protocol_init(&mapped.header, PROTOCOL_MAPPED, sizeof(mapped));
 	r = client_send(client, &mapped.header);
 	if (r == 0)
 		r = client_receive(client, &answer, NULL, NULL);
-	if (r == 0 && answer.header.type != WIRE_READY)
+	if (r == 0 && answer.header.type != PROTOCOL_READY)
 		r = reject_answer(client);
 	return r;
 }
 
-int ibvcap_open(const char *socket_path, const char *channel, const struct ibvcap_open_options *options,
-                struct ibvcap_tx **tx)
+int ibvcap_tx_open(const char *socket_path, const char *channel, const struct ibvcap_tx_options *options,
+                   struct ibvcap_tx **tx)
 {
 	struct client client = CLIENT_INIT;
-	struct wire_open_channel request;
+	struct protocol_open_channel request;
 	struct ibvcap_tx *new;
-	int fds[WIRE_FD_OPENED_N];
+	int fds[PROTOCOL_FD_OPENED_N];
 	uint64_t epoch;
 	int r = fill_request(&request, channel);
 
@@ -194,13 +194,13 @@ int ibvcap_open(const char *socket_path, const char *channel, const struct ibvca
 		return r;
 	r = say_mapped(&client);
 	if (r < 0)
-		ibvcap_close(new);
+		ibvcap_tx_close(new);
 	else
 		*tx = new;
 	return r;
 }
 
-void ibvcap_close(struct ibvcap_tx *tx)
+void ibvcap_tx_close(struct ibvcap_tx *tx)
 {
 	if (!tx)
 		return;

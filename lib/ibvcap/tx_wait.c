@@ -15,14 +15,14 @@
 int tx_check_connected(const struct ibvcap_tx *tx)
 {
 	/* Who is put out is told why, and hung up on: why comes first. */
-	if (sender_load_status(tx->state) == IBVCAP_CONSUMER_ATTACHED)
+	if (sender_load_status(tx->state) == IBVCAP_CONNECTION_OPEN)
 		return tx->daemon_gone ? -ESHUTDOWN : 0;
 	switch (sender_load_reason(tx->state)) {
-	case IBVCAP_REASON_SHUTDOWN:
+	case IBVCAP_DISCONNECT_SHUTDOWN:
 		return -ESHUTDOWN;
-	case IBVCAP_REASON_STREAM_REMOVED:
+	case IBVCAP_DISCONNECT_REMOVED:
 		return -ENODEV;
-	case IBVCAP_REASON_CHANNEL_FAILED:
+	case IBVCAP_DISCONNECT_CHANNEL_FAILED:
 		return -EIO;
 	}
 	return -ECONNABORTED;

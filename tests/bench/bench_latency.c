@@ -139,16 +139,16 @@ static void publish(struct bench *bench, uint64_t now)
 
 static uint64_t acquire(struct ibvcap_rx *rx, int timeout_ms)
 {
-	struct ibvcap_batch batch;
+	struct ibvcap_rx_batch batch;
 	uint64_t sent_ns;
 	int r;
 
 	do {
-		r = ibvcap_acquire(rx, &batch, 1, 1, timeout_ms);
+		r = ibvcap_rx_acquire(rx, &batch, 1, 1, timeout_ms);
 	} while (r == 0);
 	require(r == 1 && batch.gap == 0, "acquire");
 	memcpy(&sent_ns, batch.payload, sizeof(sent_ns));
-	ibvcap_release(rx, &batch);
+	ibvcap_rx_release(rx, &batch);
 	return sent_ns;
 }
 

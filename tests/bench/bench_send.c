@@ -249,7 +249,7 @@ static int compare(const void *a, const void *b)
 
 static void expect_all_sent(const struct bench *bench, uint32_t rounds)
 {
-	if (bench->channel->counters[IBVCAP_TX_CTR_COMPLETED] != (uint64_t)rounds * QUEUE_SLOTS)
+	if (bench->channel->counters[IBVCAP_TX_COUNTER_COMPLETED] != (uint64_t)rounds * QUEUE_SLOTS)
 		die("packets", "were not all sent");
 }
 

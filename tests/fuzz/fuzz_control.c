@@ -78,7 +78,7 @@ static void worker_ended(void *context, const struct control_stream *which, int 
 	abort();
 }
 
-static int change(void *context, const struct wire_change *request, struct failure *failure)
+static int change(void *context, const struct protocol_reconfigure *request, struct failure *failure)
 {
 	(void)context;
 	if (!memchr(request->name, 0, sizeof(request->name)) || !memchr(request->text, 0, sizeof(request->text)))
@@ -233,14 +233,14 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 /* Bytes used. */
 static size_t send_message(int fd, const uint8_t *data, size_t size)
 {
-	static const size_t sizes[] = {[WIRE_ATTACH] = sizeof(struct wire_attach),
-	                               [WIRE_STATUS] = sizeof(struct wire_status),
-	                               [WIRE_CHANGE] = sizeof(struct wire_change),
-	                               [WIRE_OPEN_CHANNEL] = sizeof(struct wire_open_channel),
-	                               [WIRE_MAPPED] = sizeof(struct wire_mapped)};
+	static const size_t sizes[] = {[PROTOCOL_ATTACH] = sizeof(struct protocol_attach),
+	                               [PROTOCOL_STATUS] = sizeof(struct protocol_status),
+	                               [PROTOCOL_RECONFIGURE] = sizeof(struct protocol_reconfigure),
+	                               [PROTOCOL_OPEN_CHANNEL] = sizeof(struct protocol_open_channel),
+	                               [PROTOCOL_MAPPED] = sizeof(struct protocol_mapped)};
 	uint8_t kind = data[0];
 	size_t body = data[1] * 8u;
-	union wire_message message = {0};
+	union protocol_message message = {0};
 	size_t bytes;
 
 	body = body < size - 2 ? body : size - 2;
@@ -249,10 +249,10 @@ static size_t send_message(int fd, const uint8_t *data, size_t size)
 		return 2 + body;
 	}
 	bytes = kind < sizeof(sizes) / sizeof(sizes[0]) && sizes[kind] ? sizes[kind]
-	                                                               : sizeof(struct wire_header) + body;
-	wire_init(&message.header, kind, bytes);
-	memcpy(message.bytes + sizeof(struct wire_header), data + 2,
-	       body < bytes - sizeof(struct wire_header) ? body : bytes - sizeof(struct wire_header));
+	                                                               : sizeof(struct protocol_header) + body;
+	protocol_init(&message.header, kind, bytes);
+	memcpy(message.bytes + sizeof(struct protocol_header), data + 2,
+	       body < bytes - sizeof(struct protocol_header) ? body : bytes - sizeof(struct protocol_header));
 	send(fd, &message, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return 2 + body;
 }
@@ -306,7 +306,7 @@ static void take_out(void)
 	for (int i = 0; i < 1000 && !is_added; i++)
 		turn(1);
 	is_taken_out = true;
-	control_end_channel(control, &control_channel, IBVCAP_REASON_STREAM_REMOVED);
+	control_end_channel(control, &control_channel, IBVCAP_DISCONNECT_REMOVED);
 	must(mailbox_send(tx_worker_inbox(transmit), &remove));
 }
 

@@ -145,22 +145,25 @@ static void submit_honestly(struct scene *s, uint32_t n)
 
 static uint64_t ended(const struct test_sender *sender)
 {
-	return test_sender_count(sender, IBVCAP_TX_CTR_COMPLETED) + test_sender_count(sender, IBVCAP_TX_CTR_ERRORED) +
-	       test_sender_count(sender, IBVCAP_TX_CTR_FLUSHED) + test_sender_count(sender, IBVCAP_TX_CTR_LATE_DROPPED);
+	return test_sender_count(sender, IBVCAP_TX_COUNTER_COMPLETED) +
+	       test_sender_count(sender, IBVCAP_TX_COUNTER_ERRORED) +
+	       test_sender_count(sender, IBVCAP_TX_COUNTER_FLUSHED) +
+	       test_sender_count(sender, IBVCAP_TX_COUNTER_LATE_DROPPED);
 }
 
 static void check(const struct scene *s)
 {
 	for (int i = 0; i < SENDERS; i++) {
 		const struct test_sender *sender = &s->senders[i];
-		uint64_t submitted = test_sender_count(sender, IBVCAP_TX_CTR_SUBMITTED);
+		uint64_t submitted = test_sender_count(sender, IBVCAP_TX_COUNTER_SUBMITTED);
 
 		require(ended(sender) == sender_load_completed(sender->sender.state), "the cursor is the sum");
 		require(ended(sender) <= submitted && submitted - ended(sender) <= SLOTS, "pending is bounded");
 	}
-	require(test_sender_count(&s->senders[HONEST], IBVCAP_TX_CTR_ERRORED) == 0, "no honest packet errs");
+	require(test_sender_count(&s->senders[HONEST], IBVCAP_TX_COUNTER_ERRORED) == 0, "no honest packet errs");
 	if (s->removed || s->put_out)
-		require(ended(&s->senders[HOSTILE]) == test_sender_count(&s->senders[HOSTILE], IBVCAP_TX_CTR_SUBMITTED),
+		require(ended(&s->senders[HOSTILE]) ==
+		                test_sender_count(&s->senders[HOSTILE], IBVCAP_TX_COUNTER_SUBMITTED),
 		        "who is gone has nothing pending");
 }
 

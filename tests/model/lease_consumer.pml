@@ -261,7 +261,7 @@ inline check_connected()
 #endif
 }
 
-/* ibvcap_release() of a batch in slot. */
+/* ibvcap_rx_release() of a batch in slot. */
 inline give_back()
 {
 #if defined(CLEAR_FIRST)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A sender and the transmit worker: lib/ibvcap/ring_tx.h, ibvcap_submit() and kick() in lib/ibvcap/tx.c, tx_wait() and
+ * A sender and the transmit worker: lib/ibvcap/ring_tx.h, ibvcap_tx_submit() and kick() in lib/ibvcap/tx.c, tx_wait() and
  * sleep_on_word() in lib/ibvcap/tx_wait.c, sleep_for_work() in daemon/worker/tx_worker.c, tx_queue_arm() and
  * tx_queue_disarm() in daemon/worker/tx_queue.c, sender_publish() and sender_is_due() in daemon/ring/sender.c. Each step
  * that others can see is one step here and names the C function it stands for.
@@ -163,7 +163,7 @@ end:
 
 /* ---- the sender ---------------------------------------------------------------------------------- */
 
-/* ibvcap_submit() */
+/* ibvcap_tx_submit() */
 inline submit()
 {
 #ifdef KICK_FIRST
@@ -180,7 +180,7 @@ inline submit()
 	value = 0
 }
 
-/* ibvcap_flush(): tx_wait() without its end of time. */
+/* ibvcap_tx_flush(): tx_wait() without its end of time. */
 inline flush()
 {
 	do

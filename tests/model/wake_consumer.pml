@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Part of wake.pml: one thread in libibvcap, lib/ibvcap/wait.c and ibvcap_acquire() of lib/ibvcap/rx.c. */
+/* Part of wake.pml: one thread in libibvcap, lib/ibvcap/wait.c and ibvcap_rx_acquire() of lib/ibvcap/rx.c. */
 
 /* ---- a consumer ---------------------------------------------------------------------------------- */
 

@@ -278,7 +278,7 @@ static void let_run(struct stress *stress, uint64_t seconds, uint64_t packets)
 static bool verdict(const struct stress *stress, uint64_t packets)
 {
 	uint64_t head = consumer_load_head(stress->ring.ring);
-	uint64_t spares_used = counter_get(&stress->ring.ring->counters[IBVCAP_CTR_SPARES_USED]);
+	uint64_t spares_used = counter_get(&stress->ring.ring->counters[IBVCAP_RX_COUNTER_SPARES_USED]);
 	bool good = head == stress->sent && head >= packets;
 
 	for (uint32_t i = 0; i < N_READERS; i++) {

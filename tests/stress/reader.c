@@ -15,14 +15,14 @@ static bool is_over(const struct reader *reader)
 	return atomic_load_explicit(reader->end, memory_order_relaxed);
 }
 
-static void check_rows(struct reader *reader, const struct ibvcap_batch *batch)
+static void check_rows(struct reader *reader, const struct ibvcap_rx_batch *batch)
 {
 	for (uint32_t i = 0; i < batch->n; i++) {
 		reader->torn += batch->meta[i].length != ROW_BYTES;
 		for (uint32_t word = 0; word < WORDS; word++) {
 			uint64_t value;
 
-			memcpy(&value, ibvcap_payload(batch, i) + word * 8, 8);
+			memcpy(&value, ibvcap_rx_payload(batch, i) + word * 8, 8);
 			reader->torn += value != (batch->sequence + i) * ROW_FACTOR + word;
 		}
 	}
@@ -35,7 +35,7 @@ static void dawdle(struct reader *reader)
 			sched_yield();
 }
 
-static void account(struct reader *reader, const struct ibvcap_batch *batch)
+static void account(struct reader *reader, const struct ibvcap_rx_batch *batch)
 {
 	reader->torn += batch->sequence != reader->expected + batch->gap;
 	reader->expected = batch->sequence + batch->n;
@@ -44,25 +44,25 @@ static void account(struct reader *reader, const struct ibvcap_batch *batch)
 }
 
 /* In any order, each checked as late as can be. */
-static void give_back(struct reader *reader, struct ibvcap_batch *held, uint32_t *n_held)
+static void give_back(struct reader *reader, struct ibvcap_rx_batch *held, uint32_t *n_held)
 {
 	while (*n_held > 0) {
 		uint32_t which = (uint32_t)rand_r(&reader->seed) % *n_held;
 
 		check_rows(reader, &held[which]);
-		if (ibvcap_release(&reader->rx, &held[which]) < 0)
+		if (ibvcap_rx_release(&reader->rx, &held[which]) < 0)
 			abort();
 		held[which] = held[--*n_held];
 	}
 }
 
 /* Whole blocks, from the first packet on. */
-static uint32_t take_to_keep(struct reader *reader, struct ibvcap_batch *kept)
+static uint32_t take_to_keep(struct reader *reader, struct ibvcap_rx_batch *kept)
 {
 	uint32_t n_kept = 0;
 
 	while (n_kept < reader->keeps && !is_over(reader)) {
-		int r = ibvcap_acquire(&reader->rx, &kept[n_kept], UINT32_MAX, UINT32_MAX, 10);
+		int r = ibvcap_rx_acquire(&reader->rx, &kept[n_kept], UINT32_MAX, UINT32_MAX, 10);
 
 		if (r < 0)
 			abort();
@@ -74,14 +74,14 @@ static uint32_t take_to_keep(struct reader *reader, struct ibvcap_batch *kept)
 
 static void run_leasing(struct reader *reader)
 {
-	struct ibvcap_batch kept[IBVCAP_LEASE_SLOTS_MAX];
-	struct ibvcap_batch held[HELD_MAX];
+	struct ibvcap_rx_batch kept[IBVCAP_LEASE_SLOTS_MAX];
+	struct ibvcap_rx_batch held[HELD_MAX];
 	uint32_t n_kept = take_to_keep(reader, kept);
 	uint32_t n_held = 0;
 
 	while (!is_over(reader)) {
 		uint32_t max = 1 + (uint32_t)rand_r(&reader->seed) % 64;
-		int r = ibvcap_acquire(&reader->rx, &held[n_held], max, 1 + max / 4, rand_r(&reader->seed) % 3);
+		int r = ibvcap_rx_acquire(&reader->rx, &held[n_held], max, 1 + max / 4, rand_r(&reader->seed) % 3);
 
 		if (r < 0 && r != -ENOBUFS)
 			abort();
@@ -114,7 +114,7 @@ static void run_tapping(struct reader *reader)
 	size_t length;
 
 	while (!is_over(reader)) {
-		int r = ibvcap_recv(&reader->rx, row, sizeof(row), &length, NULL, rand_r(&reader->seed) % 3);
+		int r = ibvcap_rx_recv(&reader->rx, row, sizeof(row), &length, NULL, rand_r(&reader->seed) % 3);
 
 		if (r < 0)
 			abort();

@@ -227,10 +227,11 @@ static uint64_t count(const struct submitter *submitter, enum ibvcap_tx_counter 
 /* After its removal: whatever it was doing, each packet that it had submitted ended, once. */
 static bool is_sum_exact(const struct submitter *submitter)
 {
-	return count(submitter, IBVCAP_TX_CTR_SUBMITTED) == count(submitter, IBVCAP_TX_CTR_COMPLETED) +
-	                                                            count(submitter, IBVCAP_TX_CTR_ERRORED) +
-	                                                            count(submitter, IBVCAP_TX_CTR_FLUSHED) &&
-	       count(submitter, IBVCAP_TX_CTR_SUBMITTED) == submitter->sender.sender.submitted && submitter->wrong == 0;
+	return count(submitter, IBVCAP_TX_COUNTER_SUBMITTED) == count(submitter, IBVCAP_TX_COUNTER_COMPLETED) +
+	                                                                count(submitter, IBVCAP_TX_COUNTER_ERRORED) +
+	                                                                count(submitter, IBVCAP_TX_COUNTER_FLUSHED) &&
+	       count(submitter, IBVCAP_TX_COUNTER_SUBMITTED) == submitter->sender.sender.submitted &&
+	       submitter->wrong == 0;
 }
 
 static void remove_sender(struct stress *stress, uint32_t i)
@@ -300,10 +301,10 @@ static void stop(struct stress *stress)
 		eventfd_write(tx_worker_doorbell(stage->transmit), 1);
 		pthread_join(stage->waker, NULL);
 		printf("stage %d: completed %llu, wakes %llu, resets %llu\n", i,
-		       (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]),
-		       (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_WAKES]),
-		       (unsigned long long)counter_get(&counters[IBVCAP_TX_CTR_QUEUE_RESETS]));
-		stress->good &= counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]) > 0;
+		       (unsigned long long)counter_get(&counters[IBVCAP_TX_COUNTER_COMPLETED]),
+		       (unsigned long long)counter_get(&counters[IBVCAP_TX_COUNTER_WAKES]),
+		       (unsigned long long)counter_get(&counters[IBVCAP_TX_COUNTER_QUEUE_RESETS]));
+		stress->good &= counter_get(&counters[IBVCAP_TX_COUNTER_COMPLETED]) > 0;
 		tx_queue_free(stage->channel);
 		tx_worker_free(stage->transmit);
 	}

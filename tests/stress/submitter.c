@@ -95,7 +95,7 @@ static void flush(struct submitter *submitter)
 	struct pollfd poller = {.fd = ibvcap_tx_fd(&submitter->tx), .events = POLLIN};
 	int r;
 
-	while ((r = ibvcap_flush(&submitter->tx, timeout_ms)) == -ETIMEDOUT && timeout_ms == 0)
+	while ((r = ibvcap_tx_flush(&submitter->tx, timeout_ms)) == -ETIMEDOUT && timeout_ms == 0)
 		require(poll(&poller, 1, 30000) > 0, "poll", -ETIMEDOUT);
 	require(r == 0, "flush", r);
 }
@@ -103,13 +103,13 @@ static void flush(struct submitter *submitter)
 void submitter_run(struct submitter *submitter)
 {
 	const struct timespec nap = {.tv_nsec = 100000};
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 	int r;
 
 	while (!atomic_load_explicit(submitter->end, memory_order_relaxed)) {
 		uint32_t max = 1 + random_below(submitter, 40);
 
-		r = ibvcap_reserve(&submitter->tx, &slots, max, random_below(submitter, 20), 100);
+		r = ibvcap_tx_reserve(&submitter->tx, &slots, max, random_below(submitter, 20), 100);
 		require(r >= 0 || r == -EINTR, "reserve", r);
 		if (r <= 0)
 			continue;
@@ -118,7 +118,7 @@ void submitter_run(struct submitter *submitter)
 		for (uint32_t i = 0; i < n; i++)
 			write_row(submitter, slots.payload + (size_t)i * slots.stride, &slots.packets[i],
 			          slots.sequence + i);
-		r = ibvcap_submit(&submitter->tx, n);
+		r = ibvcap_tx_submit(&submitter->tx, n);
 		require(r == 0, "submit", r);
 		if (random_below(submitter, 8) == 0)
 			ask_results(submitter);

@@ -19,7 +19,7 @@
 struct options {
 	const char *socket;
 	const char *stream;
-	struct ibvcap_attach_options attach;
+	struct ibvcap_rx_options attach;
 	uint64_t count;
 	int timeout_ms;
 	uint32_t pause_us; /* while a batch is held */
@@ -82,13 +82,13 @@ static void parse(int argc, char **argv, struct options *options)
 	}
 }
 
-static void print_packet(const struct ibvcap_batch *batch, uint32_t i)
+static void print_packet(const struct ibvcap_rx_batch *batch, uint32_t i)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
-	const uint8_t *payload = ibvcap_payload(batch, i);
+	const uint8_t *payload = ibvcap_rx_payload(batch, i);
 
 	printf("{\"epoch\": %" PRIu64 ", \"unknown\": %s, ", batch->epoch,
-	       i == 0 && batch->flags & IBVCAP_BATCH_GAP_UNKNOWN ? "true" : "false");
+	       i == 0 && batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN ? "true" : "false");
 	printf("\"sequence\": %" PRIu64 ", \"gap\": %" PRIu64 ", \"timestamp_ns\": %" PRIu64
 	       ", \"length\": %u, \"wire_length\": %u, \"flags\": %u, \"header_length\": %u, \"payload_offset\": %u, "
 	       "\"payload\": \"",
@@ -105,14 +105,14 @@ static void hold(uint32_t us)
 }
 
 /* In short waits: a signal that comes just before one would else be waited out. */
-static int acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, int timeout_ms)
+static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, int timeout_ms)
 {
 	int waited_ms = 0, n;
 
 	do {
 		int slice_ms = timeout_ms >= 0 && timeout_ms - waited_ms < 100 ? timeout_ms - waited_ms : 100;
 
-		n = ibvcap_acquire(rx, batch, max, 1, slice_ms);
+		n = ibvcap_rx_acquire(rx, batch, max, 1, slice_ms);
 		waited_ms += timeout_ms >= 0 ? slice_ms : 0;
 	} while (n == 0 && !stop && (timeout_ms < 0 || waited_ms < timeout_ms));
 	return n;
@@ -124,7 +124,7 @@ static int consume(struct ibvcap_rx *rx, const struct options *options)
 	uint64_t left = options->count;
 
 	while (left > 0 && !stop) {
-		struct ibvcap_batch batch;
+		struct ibvcap_rx_batch batch;
 		uint32_t max = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
 		int n = acquire(rx, &batch, max, options->timeout_ms);
 
@@ -137,7 +137,7 @@ static int consume(struct ibvcap_rx *rx, const struct options *options)
 		if (options->pause_us)
 			hold(options->pause_us);
 		left -= batch.n;
-		ibvcap_release(rx, &batch);
+		ibvcap_rx_release(rx, &batch);
 	}
 	return 0;
 }
@@ -156,18 +156,18 @@ int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_handler = on_signal};
 	struct options options;
-	struct ibvcap_info info;
+	struct ibvcap_rx_info info;
 	struct ibvcap_rx *rx;
 	int r;
 
 	parse(argc, argv, &options);
 	sigaction(SIGTERM, &action, NULL);
-	r = ibvcap_attach(options.socket, options.stream, &options.attach, &rx);
+	r = ibvcap_rx_open(options.socket, options.stream, &options.attach, &rx);
 	if (r < 0) {
 		fprintf(stderr, "capture_dump: %s (%s)\n", ibvcap_error_text(), strerror(-r));
 		return r == -EACCES ? EX_NOPERM : EX_UNAVAILABLE;
 	}
-	ibvcap_info(rx, &info);
+	ibvcap_rx_info(rx, &info);
 	printf("{\"epoch\": %" PRIu64 ", \"slot_bytes\": %u, \"lease_blocks\": %u, \"page_bytes\": %u}\n", info.epoch,
 	       info.slot_bytes, info.lease_blocks, info.page_bytes);
 	fflush(stdout);
@@ -176,6 +176,6 @@ int main(int argc, char **argv)
 		print_counts(rx);
 	else
 		fprintf(stderr, "capture_dump: %s\n", strerror(-r));
-	ibvcap_detach(rx);
+	ibvcap_rx_close(rx);
 	return r == 0 ? EX_OK : EX_SOFTWARE;
 }

@@ -40,7 +40,7 @@ struct reader {
 	uint64_t displaced; /* … another packet than their sequence says */
 	uint64_t spoiled;   /* batches that were another when they went back */
 	uint32_t n_batches;
-	struct ibvcap_batch batches[LEASES_MAX];
+	struct ibvcap_rx_batch batches[LEASES_MAX];
 	struct faults seen[LEASES_MAX]; /* in each, when it came */
 };
 
@@ -81,13 +81,13 @@ static void parse(int argc, char **argv, struct reader *reader)
 }
 
 /* Payloads that are not as they were sent; those that are another packet than their sequence says. */
-static struct faults look(const struct ibvcap_batch *batch)
+static struct faults look(const struct ibvcap_rx_batch *batch)
 {
 	struct faults faults = {0};
 	uint64_t number;
 
 	for (uint32_t i = 0; i < batch->n; i++) {
-		faults.corrupt += !pattern_check(ibvcap_payload(batch, i), batch->meta[i].length, &number);
+		faults.corrupt += !pattern_check(ibvcap_rx_payload(batch, i), batch->meta[i].length, &number);
 		faults.displaced += number != batch->sequence + i;
 	}
 	return faults;
@@ -96,8 +96,9 @@ static struct faults look(const struct ibvcap_batch *batch)
 /* 0, or the library's error. */
 static int take(struct reader *reader)
 {
-	struct ibvcap_batch *batch = &reader->batches[reader->n_batches];
-	int n = ibvcap_acquire(reader->rx, batch, UINT32_MAX, UINT32_MAX, 100); /* a whole block, if it comes in time */
+	struct ibvcap_rx_batch *batch = &reader->batches[reader->n_batches];
+	int n = ibvcap_rx_acquire(reader->rx, batch, UINT32_MAX, UINT32_MAX,
+	                          100); /* a whole block, if it comes in time */
 
 	if (n <= 0)
 		return n == -EINTR ? 0 : n;
@@ -127,12 +128,12 @@ static void hold(const struct reader *reader)
 static void give_back(struct reader *reader)
 {
 	while (reader->n_batches > 0) {
-		const struct ibvcap_batch *batch = &reader->batches[--reader->n_batches];
+		const struct ibvcap_rx_batch *batch = &reader->batches[--reader->n_batches];
 		const struct faults *seen = &reader->seen[reader->n_batches];
 		struct faults now = look(batch);
 
 		reader->spoiled += now.corrupt != seen->corrupt || now.displaced != seen->displaced;
-		ibvcap_release(reader->rx, batch);
+		ibvcap_rx_release(reader->rx, batch);
 	}
 }
 
@@ -167,19 +168,19 @@ static void print_counts(const struct reader *reader)
 int main(int argc, char **argv)
 {
 	const struct sigaction action = {.sa_handler = on_signal};
-	struct ibvcap_attach_options options = {.reattach_ms = IBVCAP_NO_REATTACH};
-	struct ibvcap_info info;
+	struct ibvcap_rx_options options = {.reattach_ms = IBVCAP_NO_REATTACH};
+	struct ibvcap_rx_info info;
 	struct reader reader;
 	int r;
 
 	parse(argc, argv, &reader);
 	sigaction(SIGTERM, &action, NULL);
-	r = ibvcap_attach(reader.socket, reader.stream, &options, &reader.rx);
+	r = ibvcap_rx_open(reader.socket, reader.stream, &options, &reader.rx);
 	if (r < 0) {
 		fprintf(stderr, "hold_reader: %s\n", ibvcap_error_text());
 		return EX_UNAVAILABLE;
 	}
-	ibvcap_info(reader.rx, &info);
+	ibvcap_rx_info(reader.rx, &info);
 	if (reader.n_leases == 0)
 		reader.n_leases = info.lease_blocks < LEASES_MAX ? info.lease_blocks : LEASES_MAX;
 	printf("{\"lease_blocks\": %u}\n", info.lease_blocks);
@@ -189,6 +190,6 @@ int main(int argc, char **argv)
 		print_counts(&reader);
 	else
 		fprintf(stderr, "hold_reader: %s\n", strerror(-r));
-	ibvcap_detach(reader.rx);
+	ibvcap_rx_close(reader.rx);
 	return r == 0 ? EX_OK : EX_SOFTWARE;
 }

@@ -90,7 +90,7 @@ int hostile_connect(struct hostile *h)
 	return -1;
 }
 
-static void count_refusal(struct hostile *h, const struct wire_error *error)
+static void count_refusal(struct hostile *h, const struct protocol_error *error)
 {
 	if (strstr(error->text, "a second than max_messages_per_s"))
 		h->refused[REFUSED_RATE]++;
@@ -102,13 +102,13 @@ static void count_refusal(struct hostile *h, const struct wire_error *error)
 		h->refused[REFUSED_ELSE]++;
 }
 
-/* wire_recv()'s result, counted. */
-static int receive(struct hostile *h, int fd, union wire_message *answer, int *fds, unsigned *n_fds)
+/* protocol_recv()'s result, counted. */
+static int receive(struct hostile *h, int fd, union protocol_message *answer, int *fds, unsigned *n_fds)
 {
-	int r = wire_recv(fd, answer, fds, n_fds);
+	int r = protocol_recv(fd, answer, fds, n_fds);
 
 	h->hung_up += r == 0 || r == -ECONNRESET;
-	if (r == 1 && answer->header.type == WIRE_ERROR)
+	if (r == 1 && answer->header.type == PROTOCOL_ERROR)
 		count_refusal(h, &answer->error);
 	return r;
 }
@@ -119,23 +119,23 @@ static void close_all(int *fds, unsigned n_fds)
 		close(fds[i]);
 }
 
-int hostile_attach(struct hostile *h, enum ibvcap_policy policy, int fds[WIRE_FDS_MAX], unsigned *n_fds)
+int hostile_attach(struct hostile *h, enum ibvcap_policy policy, int fds[PROTOCOL_FDS_MAX], unsigned *n_fds)
 {
 	/* Who wants to be waited for begins where it is waited for at once. */
-	struct wire_attach request = {.abi_major = IBVCAP_ABI_MAJOR,
-	                              .policy = policy,
-	                              .start = policy == IBVCAP_POLICY_LOSSLESS ? IBVCAP_START_OLDEST
-	                                                                        : IBVCAP_START_NEWEST};
-	union wire_message answer;
+	struct protocol_attach request = {.abi_major = IBVCAP_ABI_MAJOR,
+	                                  .policy = policy,
+	                                  .start = policy == IBVCAP_POLICY_LOSSLESS ? IBVCAP_START_OLDEST
+	                                                                            : IBVCAP_START_NEWEST};
+	union protocol_message answer;
 	int fd = hostile_connect(h);
 
-	*n_fds = WIRE_FDS_MAX;
+	*n_fds = PROTOCOL_FDS_MAX;
 	if (fd < 0)
 		return -1;
 	snprintf(request.stream, sizeof(request.stream), "%s", h->stream);
-	wire_init(&request.header, WIRE_ATTACH, sizeof(request));
-	wire_send(fd, &request.header, NULL, 0);
-	if (receive(h, fd, &answer, fds, n_fds) == 1 && answer.header.type == WIRE_ATTACHED) {
+	protocol_init(&request.header, PROTOCOL_ATTACH, sizeof(request));
+	protocol_send(fd, &request.header, NULL, 0);
+	if (receive(h, fd, &answer, fds, n_fds) == 1 && answer.header.type == PROTOCOL_ATTACHED) {
 		h->attached++;
 		return fd;
 	}
@@ -166,22 +166,22 @@ static int any_descriptor(struct hostile *h)
 	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 }
 
-static void send_with_descriptors(struct hostile *h, int fd, const union wire_message *message)
+static void send_with_descriptors(struct hostile *h, int fd, const union protocol_message *message)
 {
-	unsigned n_fds = (unsigned)(hostile_next(h) % (WIRE_FDS_MAX + 1));
-	int fds[WIRE_FDS_MAX];
+	unsigned n_fds = (unsigned)(hostile_next(h) % (PROTOCOL_FDS_MAX + 1));
+	int fds[PROTOCOL_FDS_MAX];
 
 	for (unsigned i = 0; i < n_fds; i++)
 		fds[i] = any_descriptor(h);
-	wire_send(fd, &message->header, fds, n_fds);
+	protocol_send(fd, &message->header, fds, n_fds);
 	close_all(fds, n_fds);
 }
 
 static void take_answer(struct hostile *h, int fd)
 {
-	union wire_message answer;
-	int fds[WIRE_FDS_MAX];
-	unsigned n_fds = WIRE_FDS_MAX;
+	union protocol_message answer;
+	int fds[PROTOCOL_FDS_MAX];
+	unsigned n_fds = PROTOCOL_FDS_MAX;
 
 	if (receive(h, fd, &answer, fds, &n_fds) == 1)
 		close_all(fds, n_fds);
@@ -189,35 +189,38 @@ static void take_answer(struct hostile *h, int fd)
 
 static void malformed(struct hostile *h)
 {
-	union wire_message message;
+	union protocol_message message;
 	int fd = hostile_connect(h);
 
 	if (fd < 0)
 		return;
 	random_bytes(h, &message, sizeof(message));
 	if (hostile_next(h) % 2) /* all but its length is right */
-		wire_init(&message.header, WIRE_STATUS, hostile_next(h));
+		protocol_init(&message.header, PROTOCOL_STATUS, hostile_next(h));
 	send(fd, &message, 1 + hostile_next(h) % sizeof(message), MSG_NOSIGNAL);
 	h->sent++;
 	take_answer(h, fd);
 	close(fd);
 }
 
-static void make_request(struct hostile *h, union wire_message *message)
+static void make_request(struct hostile *h, union protocol_message *message)
 {
 	static const struct {
-		enum wire_type type;
+		enum protocol_type type;
 		size_t bytes;
 	} kinds[] = {
-		{WIRE_ATTACH, sizeof(struct wire_attach)}, {WIRE_STATUS, sizeof(struct wire_status)},
-		{WIRE_CHANGE, sizeof(struct wire_change)}, {WIRE_ATTACHED, sizeof(struct wire_attached)},
-		{WIRE_STREAM, sizeof(struct wire_stream)}, {WIRE_END, sizeof(struct wire_header)},
+		{PROTOCOL_ATTACH, sizeof(struct protocol_attach)},
+		{PROTOCOL_STATUS, sizeof(struct protocol_status)},
+		{PROTOCOL_RECONFIGURE, sizeof(struct protocol_reconfigure)},
+		{PROTOCOL_ATTACHED, sizeof(struct protocol_attached)},
+		{PROTOCOL_STREAM, sizeof(struct protocol_stream)},
+		{PROTOCOL_END, sizeof(struct protocol_header)},
 	};
 	size_t kind = hostile_next(h) % (sizeof(kinds) / sizeof(kinds[0]));
 
 	random_bytes(h, message, sizeof(*message));
-	wire_init(&message->header, kinds[kind].type, kinds[kind].bytes);
-	if (kinds[kind].type != WIRE_ATTACH || hostile_next(h) % 2)
+	protocol_init(&message->header, kinds[kind].type, kinds[kind].bytes);
+	if (kinds[kind].type != PROTOCOL_ATTACH || hostile_next(h) % 2)
 		return;
 	snprintf(message->attach.stream, sizeof(message->attach.stream), "%s", h->stream);
 	message->attach.abi_major = IBVCAP_ABI_MAJOR;
@@ -225,7 +228,7 @@ static void make_request(struct hostile *h, union wire_message *message)
 
 static void requests(struct hostile *h)
 {
-	union wire_message message;
+	union protocol_message message;
 	int fd = hostile_connect(h);
 
 	for (int i = 0; i < 4 && fd >= 0; i++) {
@@ -240,7 +243,7 @@ static void requests(struct hostile *h)
 
 static void flood(struct hostile *h)
 {
-	int fds[WIRE_FDS_MAX];
+	int fds[PROTOCOL_FDS_MAX];
 	unsigned n_fds;
 	int fd = hostile_attach(h, IBVCAP_POLICY_LOSSY, fds, &n_fds);
 
@@ -253,12 +256,12 @@ static void flood(struct hostile *h)
 static void be_deaf(struct hostile *h)
 {
 	int *deaf = &h->deaf[hostile_next(h) % HOSTILE_DEAF];
-	struct wire_status request = {0};
+	struct protocol_status request = {0};
 
 	if (*deaf >= 0)
 		close(*deaf);
 	*deaf = hostile_connect(h);
-	wire_init(&request.header, WIRE_STATUS, sizeof(request));
+	protocol_init(&request.header, PROTOCOL_STATUS, sizeof(request));
 	for (int i = 0; i < 100 && *deaf >= 0; i++)
 		h->sent += send(*deaf, &request, sizeof(request), MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
 	hostile_nap_ms(50);

@@ -3,12 +3,12 @@
 #ifndef TESTS_SUPPORT_HOSTILE_CLIENT_H
 #define TESTS_SUPPORT_HOSTILE_CLIENT_H
 
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HOSTILE_REASONS 8 /* enum ibvcap_disconnect_reason */
+#define HOSTILE_REASONS 8 /* enum ibvcap_disconnect */
 #define HOSTILE_DEAF    4
 
 /* Why it was refused, by the daemon's own words. */
@@ -46,7 +46,7 @@ void hostile_nap_ms(unsigned ms);
 int hostile_connect(struct hostile *hostile);
 
 /* The connection, and its descriptors; -1: refused. */
-int hostile_attach(struct hostile *hostile, enum ibvcap_policy policy, int fds[WIRE_FDS_MAX], unsigned *n_fds);
+int hostile_attach(struct hostile *hostile, enum ibvcap_policy policy, int fds[PROTOCOL_FDS_MAX], unsigned *n_fds);
 
 /* One turn of each way: an attachment, or some messages. */
 void hostile_lease(struct hostile *hostile);

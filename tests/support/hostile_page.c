@@ -21,7 +21,7 @@
 struct lie {
 	struct hostile *hostile;
 	int socket;
-	int fds[WIRE_FDS_MAX];
+	int fds[PROTOCOL_FDS_MAX];
 	unsigned n_fds;
 	struct ibvcap_consumer_page *page;
 	const struct ibvcap_consumer_state *state;
@@ -42,7 +42,7 @@ static void end(struct lie *lie)
 	struct hostile *hostile = lie->hostile;
 
 	if (lie->state) {
-		bool out = consumer_load_status(lie->state) == IBVCAP_CONSUMER_DISCONNECTED;
+		bool out = consumer_load_status(lie->state) == IBVCAP_CONNECTION_ENDED;
 
 		hostile->put_out[out ? consumer_load_reason(lie->state) % HOSTILE_REASONS : 0]++;
 		hostile->looks += consumer_load_floor(lie->ring) - lie->floor;
@@ -68,10 +68,10 @@ static bool begin(struct lie *lie, struct hostile *hostile, enum ibvcap_policy p
 		return false;
 	}
 	lie->end_ms = hostile_now_ms() + LIE_MS;
-	if (lie->n_fds == WIRE_FD_N) {
-		lie->page = map(lie->fds[WIRE_FD_CONSUMER_PAGE], PROT_READ | PROT_WRITE);
-		lie->ring = map(lie->fds[WIRE_FD_RING], PROT_READ);
-		lie->state = lie->ring ? map(lie->fds[WIRE_FD_CONSUMER_STATE], PROT_READ) : NULL;
+	if (lie->n_fds == PROTOCOL_FD_N) {
+		lie->page = map(lie->fds[PROTOCOL_FD_CONSUMER_PAGE], PROT_READ | PROT_WRITE);
+		lie->ring = map(lie->fds[PROTOCOL_FD_RING], PROT_READ);
+		lie->state = lie->ring ? map(lie->fds[PROTOCOL_FD_CONSUMER_STATE], PROT_READ) : NULL;
 	}
 	if (lie->page && lie->state) {
 		lie->floor = consumer_load_floor(lie->ring);
@@ -83,7 +83,7 @@ static bool begin(struct lie *lie, struct hostile *hostile, enum ibvcap_policy p
 
 static bool goes_on(const struct lie *lie)
 {
-	return consumer_load_status(lie->state) == IBVCAP_CONSUMER_ATTACHED && hostile_now_ms() < lie->end_ms &&
+	return consumer_load_status(lie->state) == IBVCAP_CONNECTION_OPEN && hostile_now_ms() < lie->end_ms &&
 	       !hostile_is_over(lie->hostile);
 }
 
@@ -122,7 +122,7 @@ static uint64_t nasty_value(struct hostile *hostile)
 static void spoil_wake_socket(struct lie *lie)
 {
 	struct hostile *hostile = lie->hostile;
-	int fd = lie->fds[WIRE_FD_WAKE_SOCKET];
+	int fd = lie->fds[PROTOCOL_FD_WAKE_SOCKET];
 	char junk[512] = {0};
 
 	fcntl(fd, F_SETFL, hostile_next(hostile) % 2 ? O_NONBLOCK : 0);
@@ -226,7 +226,7 @@ void hostile_random(struct hostile *hostile)
 
 static void try_to_resize(struct lie *lie)
 {
-	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE; i++) {
+	for (unsigned i = 0; i <= PROTOCOL_FD_CONSUMER_PAGE; i++) {
 		lie->hostile->broken += ftruncate(lie->fds[i], 0) == 0;
 		lie->hostile->broken += ftruncate(lie->fds[i], 1 << 30) == 0;
 	}
@@ -244,7 +244,8 @@ void hostile_punch(struct hostile *hostile)
 		hostile_nap_ms(1);
 	}
 	while (goes_on(&lie)) {
-		fallocate(lie.fds[WIRE_FD_CONSUMER_PAGE], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE_BYTES);
+		fallocate(lie.fds[PROTOCOL_FD_CONSUMER_PAGE], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+		          PAGE_BYTES);
 		hostile->written++;
 		hostile_nap_ms(1);
 	}
@@ -356,8 +357,8 @@ static void try_to_write(struct hostile *hostile, int fd)
 /* Tries to write what it may read, asks again and again, and leaves its answers. */
 void hostile_tap(struct hostile *hostile)
 {
-	struct wire_status request = {0};
-	int fds[WIRE_FDS_MAX];
+	struct protocol_status request = {0};
+	int fds[PROTOCOL_FDS_MAX];
 	unsigned n_fds;
 	int fd = hostile_attach(hostile, IBVCAP_POLICY_TAP, fds, &n_fds);
 
@@ -365,8 +366,8 @@ void hostile_tap(struct hostile *hostile)
 		hostile_nap_ms(20);
 		return;
 	}
-	hostile->broken += n_fds != WIRE_FD_TAP_N;
-	wire_init(&request.header, WIRE_STATUS, sizeof(request));
+	hostile->broken += n_fds != PROTOCOL_FD_TAP_N;
+	protocol_init(&request.header, PROTOCOL_STATUS, sizeof(request));
 	for (int i = 0; i < 20; i++)
 		send(fd, &request, sizeof(request), MSG_DONTWAIT | MSG_NOSIGNAL);
 	for (unsigned i = 0; i < n_fds; i++)

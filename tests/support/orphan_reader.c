@@ -11,14 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static void go_on(struct ibvcap_rx *rx, const struct ibvcap_batch *batch)
+static void go_on(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 {
-	struct ibvcap_batch next;
+	struct ibvcap_rx_batch next;
 	int released, acquired;
 
 	sleep(1); /* until the daemon has seen the parent's end */
-	released = ibvcap_release(rx, batch);
-	acquired = ibvcap_acquire(rx, &next, 1, 1, 0);
+	released = ibvcap_rx_release(rx, batch);
+	acquired = ibvcap_rx_acquire(rx, &next, 1, 1, 0);
 	printf("%d %d\n", released, acquired);
 	fflush(stdout);
 }
@@ -28,7 +28,7 @@ static void print_packets(struct ibvcap_rx *rx, int n)
 	for (int i = 0; i < n; i++) {
 		uint8_t byte;
 		size_t length;
-		int r = ibvcap_recv(rx, &byte, 1, &length, NULL, 60000);
+		int r = ibvcap_rx_recv(rx, &byte, 1, &length, NULL, 60000);
 
 		printf("%d\n", r == 1 ? byte : r);
 		fflush(stdout);
@@ -51,14 +51,14 @@ static void be_tap(struct ibvcap_rx *rx, int n)
 
 int main(int argc, char **argv)
 {
-	struct ibvcap_attach_options options = {.policy = argc == 4 ? IBVCAP_POLICY_TAP : IBVCAP_POLICY_LOSSY};
-	struct ibvcap_batch batch;
+	struct ibvcap_rx_options options = {.policy = argc == 4 ? IBVCAP_POLICY_TAP : IBVCAP_POLICY_LOSSY};
+	struct ibvcap_rx_batch batch;
 	struct ibvcap_rx *rx;
 	int r;
 
 	if (argc != 3 && argc != 4)
 		return EXIT_FAILURE;
-	r = ibvcap_attach(argv[1], argv[2], &options, &rx);
+	r = ibvcap_rx_open(argv[1], argv[2], &options, &rx);
 	if (r < 0) {
 		fprintf(stderr, "%s\n", ibvcap_error_text());
 		return EXIT_FAILURE;
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	if (argc == 4)
 		be_tap(rx, atoi(argv[3]));
-	r = ibvcap_acquire(rx, &batch, 1, 1, 10000);
+	r = ibvcap_rx_acquire(rx, &batch, 1, 1, 10000);
 	if (r != 1) {
 		fprintf(stderr, "acquire: %s\n", strerror(-r));
 		return EXIT_FAILURE;

@@ -37,7 +37,7 @@ int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const str
 		rx->next = rx->attach_sequence;
 		rx->policy_told = consumer_load_policy(consumer->state);
 	} else {
-		rx_begin_tap(rx, &(struct start){.where = IBVCAP_START_NEWEST});
+		rx_begin_tap(rx, &(struct rx_start_position){.where = IBVCAP_START_NEWEST});
 	}
 	return rx->batch_starts ? 0 : -ENOMEM;
 }

@@ -5,7 +5,7 @@
  *
  * Exit: 0 the kernel refused it (or left the segment as it was), 1 it worked, 2 it could not be tried.
  */
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,22 +31,22 @@ static _Noreturn void give_up(const char *what)
 	exit(NOT_TRIED);
 }
 
-static void attach(const char *path, const char *stream, int fds[WIRE_FD_N])
+static void attach(const char *path, const char *stream, int fds[PROTOCOL_FD_N])
 {
-	struct wire_attach request = {.abi_major = IBVCAP_ABI_MAJOR};
+	struct protocol_attach request = {.abi_major = IBVCAP_ABI_MAJOR};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	union wire_message answer;
-	unsigned n_fds = WIRE_FD_N;
+	union protocol_message answer;
+	unsigned n_fds = PROTOCOL_FD_N;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
 	snprintf(request.stream, sizeof(request.stream), "%s", stream);
-	wire_init(&request.header, WIRE_ATTACH, sizeof(request));
+	protocol_init(&request.header, PROTOCOL_ATTACH, sizeof(request));
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		give_up("connect");
-	if (wire_send(fd, &request.header, NULL, 0) < 0 || wire_recv(fd, &answer, fds, &n_fds) != 1)
+	if (protocol_send(fd, &request.header, NULL, 0) < 0 || protocol_recv(fd, &answer, fds, &n_fds) != 1)
 		give_up("attach");
-	if (answer.header.type != WIRE_ATTACHED || n_fds != WIRE_FD_N) {
+	if (answer.header.type != PROTOCOL_ATTACHED || n_fds != PROTOCOL_FD_N) {
 		fprintf(stderr, "ring_attacker: not attached: %s\n", answer.error.text);
 		exit(NOT_TRIED);
 	}
@@ -174,13 +174,13 @@ static const struct way ways[] = {
 };
 
 static const char *const segments[] = {
-	[WIRE_FD_PAYLOAD] = "payload",      [WIRE_FD_HEADERS] = "headers",    [WIRE_FD_RING] = "ring",
-	[WIRE_FD_CONSUMER_STATE] = "state", [WIRE_FD_CONSUMER_PAGE] = "page",
+	[PROTOCOL_FD_PAYLOAD] = "payload",      [PROTOCOL_FD_HEADERS] = "headers",    [PROTOCOL_FD_RING] = "ring",
+	[PROTOCOL_FD_CONSUMER_STATE] = "state", [PROTOCOL_FD_CONSUMER_PAGE] = "page",
 };
 
 int main(int argc, char **argv)
 {
-	int fds[WIRE_FD_N];
+	int fds[PROTOCOL_FD_N];
 	int fd = -1;
 
 	if (argc != 5) {

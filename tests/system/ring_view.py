@@ -7,7 +7,7 @@ import struct
 import control_client
 
 TAP = 2  # enum ibvcap_policy
-PAYLOAD, RING = 0, 2  # enum wire_attached_fd
+PAYLOAD, RING = 0, 2  # enum protocol_attached_fd
 # struct ibvcap_ring in layout.h.
 EPOCH_AT, BLOCK_BYTES_AT, TABLE_OFFSET_AT, HEAD_AT, FLOOR_AT, COUNTERS_AT = 24, 64, 88, 256, 384, 640
 

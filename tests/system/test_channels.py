@@ -207,15 +207,15 @@ def test_what_the_library_sends_arrives(daemon, wire, receiver):
     one = resolved(daemon([], channels=[conftest.channel(wire)]))
     library = ctypes.CDLL(str(conftest.BUILD / "lib/ibvcap/libibvcap.so"))
     tx = ctypes.c_void_p()
-    assert library.ibvcap_open(str(one.socket_path).encode(), b"out", None, ctypes.byref(tx)) == 0
+    assert library.ibvcap_tx_open(str(one.socket_path).encode(), b"out", None, ctypes.byref(tx)) == 0
     there = receiver()
     for k in range(1000):
         payload = struct.pack("!I", k) * 8
-        assert library.ibvcap_send(tx, payload, len(payload), 0, 20000) == 1
-    assert library.ibvcap_flush(tx, 20000) == 0
+        assert library.ibvcap_tx_send(tx, payload, len(payload), 0, 20000) == 1
+    assert library.ibvcap_tx_flush(tx, 20000) == 0
     for k in range(1000):
         assert there.recv(100) == struct.pack("!I", k) * 8
-    library.ibvcap_close(tx)
+    library.ibvcap_tx_close(tx)
     assert one.expect_sent_sum()["completed"] == 1000
 
 
@@ -446,7 +446,7 @@ def test_channels_come_and_go_by_a_reload(daemon, wire, sender):
     it.submit()
     assert "0 channels added, 1 removed" in reload(one, [second])
     wait_until(it.disconnected, 20, "the end")
-    assert it.disconnected() == 4, "IBVCAP_REASON_STREAM_REMOVED"
+    assert it.disconnected() == 4, "IBVCAP_DISCONNECT_REMOVED"
     counts = it.counts()
     assert counts["submitted"] == counts["completed"] + counts["flushed"] == 258 and counts["flushed"] > 0
     assert other.send(b"goes on") == [0]
@@ -655,7 +655,7 @@ def test_a_daemon_that_ends_says_how_all_of_it_ended(start_daemon, wire, sender)
         it.write(bytes(1000))
     it.submit()
     one.stop_clean()
-    assert (it.completed(), it.disconnected()) == (200, 1), "IBVCAP_REASON_SHUTDOWN"
+    assert (it.completed(), it.disconnected()) == (200, 1), "IBVCAP_DISCONNECT_SHUTDOWN"
     counts = it.counts()
     assert counts["submitted"] == counts["completed"] + counts["flushed"] == 200 and counts["flushed"] > 0
     assert (
@@ -765,7 +765,7 @@ def test_a_cursor_that_cannot_be_puts_its_sender_out_and_nobody_else(daemon, wir
     bad.submit(cursor=1 if cursor == -1 else cursor + (2 if cursor < 10000 else 0))
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
         bad.client.receive()
-    assert bad.disconnected() == 2, "IBVCAP_REASON_BAD_CURSOR"
+    assert bad.disconnected() == 2, "IBVCAP_DISCONNECT_BAD_CURSOR"
     assert good.send(b"unharmed") == [0]
     counts = one.expect_sent_sum()
     assert (counts["submitted"], counts["bad_senders"]) == (3, 1)

@@ -16,7 +16,7 @@ GOOD = pwd.getpwnam("daemon")  # the hostile ones are nobody
 IBVCAP = conftest.BUILD / "tools/ibvcap"
 SECONDS = 4                   # in which they are at it, at least
 SECONDS_MAX = 60              # … until what is to be seen was seen
-BAD_CURSOR, PAGE_LOST = 2, 6  # enum ibvcap_disconnect_reason
+BAD_CURSOR, PAGE_LOST = 2, 6  # enum ibvcap_disconnect
 RATE = 4000                   # packets a second
 # A good reader may come four seconds late.
 RING = {"payload_size": 256, "history_blocks": 256, "receive_queue_slots": 4096, "lease_blocks": 2}

@@ -49,7 +49,7 @@ PROGRAM = """
 int main(void)
 {
 	struct ibvcap_rx *rx;
-	int r = ibvcap_attach("/nonexistent/control.sock", "lidar", NULL, &rx);
+	int r = ibvcap_rx_open("/nonexistent/control.sock", "lidar", NULL, &rx);
 	printf("%s %d %s", ibvcap_version(), r, ibvcap_error_text());
 	return 0;
 }
@@ -90,13 +90,13 @@ class Options(ctypes.Structure):
                 ("lease_blocks", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32), ("policy", ctypes.c_int),
                 ("reattach_ms", ctypes.c_uint32)]
 options = Options(reattach_ms=0xffffffff)
-assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", ctypes.byref(options), ctypes.byref(rx)) == 0
-fd = library.ibvcap_fd(rx)
+assert library.ibvcap_rx_open(sys.argv[2].encode(), b"lidar", ctypes.byref(options), ctypes.byref(rx)) == 0
+fd = library.ibvcap_rx_fd(rx)
 poller = select.poll()
 poller.register(fd, select.POLLIN)
 print("attached", flush=True)
 while True:
-    r = library.ibvcap_recv(rx, payload, len(payload), ctypes.byref(n), None, 0)
+    r = library.ibvcap_rx_recv(rx, payload, len(payload), ctypes.byref(n), None, 0)
     if r == 1:
         print(payload.raw[:n.value].decode(), flush=True)
     elif r == 0:

@@ -325,12 +325,12 @@ rx = ctypes.c_void_p()
 options = Options(reattach_ms=int(sys.argv[4]))
 n = ctypes.c_size_t()
 payload = ctypes.create_string_buffer(2048)
-assert library.ibvcap_attach(sys.argv[2].encode(), b"lidar", ctypes.byref(options), ctypes.byref(rx)) == 0
+assert library.ibvcap_rx_open(sys.argv[2].encode(), b"lidar", ctypes.byref(options), ctypes.byref(rx)) == 0
 poller = select.epoll()
-poller.register(library.ibvcap_fd(rx), select.EPOLLIN)
+poller.register(library.ibvcap_rx_fd(rx), select.EPOLLIN)
 print("attached", flush=True)
 for _ in range(int(sys.argv[3])):
-    while (r := library.ibvcap_recv(rx, payload, len(payload), ctypes.byref(n), None, 0)) == 0:
+    while (r := library.ibvcap_rx_recv(rx, payload, len(payload), ctypes.byref(n), None, 0)) == 0:
         assert poller.poll(30), "nothing came"
     print(payload.raw[:n.value].decode() if r == 1 else (r, library.ibvcap_error_text().decode()), flush=True)
 """

@@ -9,7 +9,7 @@
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
 #include "lib/ibvcap/tx.h"
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 #include "tests/support/scripted_backend.h"
 #include "tests/support/senders.h"
 
@@ -245,50 +245,50 @@ static int connect_client(void)
 	return fd;
 }
 
-static int receive(int client, union wire_message *answer, int *fds, unsigned *n_fds)
+static int receive(int client, union protocol_message *answer, int *fds, unsigned *n_fds)
 {
 	TURN_UNTIL(is_readable(client));
-	return wire_recv(client, answer, fds, n_fds);
+	return protocol_recv(client, answer, fds, n_fds);
 }
 
-static void say(int client, enum wire_type type)
+static void say(int client, enum protocol_type type)
 {
-	struct wire_header header;
+	struct protocol_header header;
 
-	wire_init(&header, type, sizeof(header));
-	cr_assert(eq(int, wire_send(client, &header, NULL, 0), 0));
+	protocol_init(&header, type, sizeof(header));
+	cr_assert(eq(int, protocol_send(client, &header, NULL, 0), 0));
 }
 
-static char refusal[WIRE_TEXT_MAX]; /* the last */
+static char refusal[PROTOCOL_TEXT_MAX]; /* the last */
 
 /* Opened and not mapped yet: 0; else the error that was answered. */
 static int open_channel(int client, struct ibvcap_tx **tx)
 {
-	struct wire_open_channel request = {.channel = "out", .abi_major = IBVCAP_ABI_MAJOR};
-	union wire_message answer;
-	int fds[WIRE_FDS_MAX];
-	unsigned n_fds = WIRE_FDS_MAX;
+	struct protocol_open_channel request = {.channel = "out", .abi_major = IBVCAP_ABI_MAJOR};
+	union protocol_message answer;
+	int fds[PROTOCOL_FDS_MAX];
+	unsigned n_fds = PROTOCOL_FDS_MAX;
 
-	wire_init(&request.header, WIRE_OPEN_CHANNEL, sizeof(request));
-	cr_assert(eq(int, wire_send(client, &request.header, NULL, 0), 0));
+	protocol_init(&request.header, PROTOCOL_OPEN_CHANNEL, sizeof(request));
+	cr_assert(eq(int, protocol_send(client, &request.header, NULL, 0), 0));
 	cr_assert(eq(int, receive(client, &answer, fds, &n_fds), 1));
-	if (answer.header.type == WIRE_ERROR) {
+	if (answer.header.type == PROTOCOL_ERROR) {
 		memcpy(refusal, answer.error.text, sizeof(refusal));
 		return answer.error.error;
 	}
-	cr_assert(eq(int, answer.header.type, WIRE_OPENED));
-	cr_assert(eq(u32, n_fds, WIRE_FD_OPENED_N));
+	cr_assert(eq(int, answer.header.type, PROTOCOL_OPENED));
+	cr_assert(eq(u32, n_fds, PROTOCOL_FD_OPENED_N));
 	cr_assert(eq(int, tx_open(tx, client, fds, answer.opened.epoch), 0));
 	return 0;
 }
 
 static int say_mapped(const struct ibvcap_tx *tx)
 {
-	union wire_message answer;
+	union protocol_message answer;
 
-	say(tx->control, WIRE_MAPPED);
+	say(tx->control, PROTOCOL_MAPPED);
 	cr_assert(eq(int, receive(tx->control, &answer, NULL, NULL), 1));
-	return answer.header.type == WIRE_READY ? 0 : answer.error.error;
+	return answer.header.type == PROTOCOL_READY ? 0 : answer.error.error;
 }
 
 static struct ibvcap_tx *open_sender(void)
@@ -302,10 +302,10 @@ static struct ibvcap_tx *open_sender(void)
 
 static void submit(struct ibvcap_tx *tx, uint32_t n)
 {
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 
-	cr_assert(eq(int, ibvcap_reserve(tx, &slots, n, n, 0), (int)n));
-	cr_assert(eq(int, ibvcap_submit(tx, n), 0));
+	cr_assert(eq(int, ibvcap_tx_reserve(tx, &slots, n, n, 0), (int)n));
+	cr_assert(eq(int, ibvcap_tx_submit(tx, n), 0));
 }
 
 /* As a reload does. */
@@ -313,7 +313,7 @@ static void take_channel_out(void)
 {
 	const struct mail remove = {.type = MAIL_REMOVE_TX_QUEUE, .tx_queue = channel};
 
-	control_end_channel(control, &control_channel, IBVCAP_REASON_STREAM_REMOVED);
+	control_end_channel(control, &control_channel, IBVCAP_DISCONNECT_REMOVED);
 	cr_assert(eq(int, mailbox_send(tx_worker_inbox(transmit), &remove), 0));
 }
 
@@ -332,10 +332,10 @@ static uint64_t count(enum ibvcap_tx_counter which)
 
 static void expect_sum(uint64_t submitted, uint64_t completed, uint64_t flushed)
 {
-	cr_expect(eq(u64, count(IBVCAP_TX_CTR_SUBMITTED), submitted));
-	cr_expect(eq(u64, count(IBVCAP_TX_CTR_COMPLETED), completed));
-	cr_expect(eq(u64, count(IBVCAP_TX_CTR_FLUSHED), flushed));
-	cr_expect(eq(u64, count(IBVCAP_TX_CTR_ERRORED) + count(IBVCAP_TX_CTR_LATE_DROPPED), 0));
+	cr_expect(eq(u64, count(IBVCAP_TX_COUNTER_SUBMITTED), submitted));
+	cr_expect(eq(u64, count(IBVCAP_TX_COUNTER_COMPLETED), completed));
+	cr_expect(eq(u64, count(IBVCAP_TX_COUNTER_FLUSHED), flushed));
+	cr_expect(eq(u64, count(IBVCAP_TX_COUNTER_ERRORED) + count(IBVCAP_TX_COUNTER_LATE_DROPPED), 0));
 }
 
 /* ---- tests ---------------------------------------------------------------------------------------- */
@@ -350,7 +350,7 @@ Test(channels, who_opens_and_maps_sends)
 	scripted_send(channel->queue, 3);
 	TURN_UNTIL(sender_load_completed(tx->state) == 3);
 	expect_sum(3, 3, 0);
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	TURN_UNTIL(n_registered == 0);
 }
 
@@ -363,13 +363,13 @@ Test(channels, an_arena_is_given_up_after_its_last_completion)
 	TURN_UNTIL(under_way() == SLOTS);
 	cr_expect(eq(int, open_channel(client, &third), -EAGAIN));
 	cr_expect(strstr(refusal, "have ended") == NULL);
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	turn_for(20);
 	cr_expect(eq(u32, n_registered, 2), "the device reads it");
 	cr_expect(eq(int, open_channel(client, &third), -EAGAIN));
 	cr_expect(strstr(refusal, "1 of all have ended, and count until the device has") != NULL, "%s", refusal);
 	close(client);
-	ibvcap_close(other);
+	ibvcap_tx_close(other);
 	TURN_UNTIL(n_registered == 1);
 	scripted_send(channel->queue, SLOTS);
 	TURN_UNTIL(n_registered == 0);
@@ -383,7 +383,7 @@ static struct shm leave_and_keep_arena(void)
 	struct shm kept = tx->arena;
 
 	tx->arena = (struct shm)SHM_INIT;
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	TURN_UNTIL(n_registered == 0);
 	turn_for(250);
 	cr_expect(not(control_channel_is_empty(control, &control_channel)));
@@ -408,13 +408,13 @@ static void keep_one(size_t segment)
 
 	close(kept.fd);
 	*(struct shm *)((char *)tx + segment) = (struct shm)SHM_INIT;
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	TURN_UNTIL(n_registered == 1);
 	expect_refusal_for_kept(client);
 	munmap(kept.address, kept.bytes);
 	cr_expect(eq(int, open_channel(client, &third), 0), "and that is seen at once");
-	ibvcap_close(third);
-	ibvcap_close(other);
+	ibvcap_tx_close(third);
+	ibvcap_tx_close(other);
 	TURN_UNTIL(n_registered == 0);
 }
 
@@ -443,13 +443,13 @@ Test(channels, memory_that_a_client_keeps_by_its_path_has_its_place)
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", tx->arena.fd);
 	path = open(name, O_PATH | O_CLOEXEC);
 	cr_assert(ge(int, path, 0));
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	TURN_UNTIL(n_registered == 1);
 	expect_refusal_for_kept(client);
 	close(path);
 	cr_expect(eq(int, open_channel(client, &third), 0));
-	ibvcap_close(third);
-	ibvcap_close(other);
+	ibvcap_tx_close(third);
+	ibvcap_tx_close(other);
 	TURN_UNTIL(n_registered == 0);
 }
 
@@ -470,9 +470,9 @@ Test(channels, who_leaves_before_the_worker_answers_is_taken_back)
 	worker_rests = true;
 	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
 	mailbox_clear(control_tx_worker.inbox);
-	say(tx->control, WIRE_MAPPED);
+	say(tx->control, PROTOCOL_MAPPED);
 	TURN_UNTIL(is_readable(mailbox_fd(control_tx_worker.inbox)));
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	turn_for(20);
 	cr_expect(eq(u32, n_registered, 1), "the worker may have it");
 	worker_rests = false;
@@ -483,25 +483,25 @@ Test(channels, who_takes_long_to_be_made_keeps_nobody_else_waiting)
 {
 	struct ibvcap_tx *slow = NULL, *gone = NULL;
 	int other = connect_client();
-	union wire_message answer;
+	union protocol_message answer;
 
 	cr_assert(eq(int, open_channel(connect_client(), &slow), 0));
 	cr_assert(eq(int, open_channel(connect_client(), &gone), 0));
 	device_is_slow = true;
-	say(slow->control, WIRE_MAPPED);
-	say(gone->control, WIRE_MAPPED);
+	say(slow->control, PROTOCOL_MAPPED);
+	say(gone->control, PROTOCOL_MAPPED);
 	turn_for(10);
-	say(other, WIRE_STATUS);
+	say(other, PROTOCOL_STATUS);
 	cr_assert(eq(int, receive(other, &answer, NULL, NULL), 1));
-	cr_expect(eq(int, answer.header.type, WIRE_DAEMON));
-	ibvcap_close(gone);
+	cr_expect(eq(int, answer.header.type, PROTOCOL_DAEMON));
+	ibvcap_tx_close(gone);
 	turn_for(10);
 	cr_expect(not(is_readable(slow->control)));
 	device_is_slow = false;
 	cr_assert(eq(int, receive(slow->control, &answer, NULL, NULL), 1));
-	cr_expect(eq(int, answer.header.type, WIRE_READY));
+	cr_expect(eq(int, answer.header.type, PROTOCOL_READY));
 	TURN_UNTIL(n_registered == 1);
-	ibvcap_close(slow);
+	ibvcap_tx_close(slow);
 	TURN_UNTIL(n_registered == 0);
 	close(other);
 }
@@ -512,7 +512,7 @@ Test(channels, an_end_waits_for_what_is_being_made)
 
 	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
 	device_is_slow = true;
-	say(tx->control, WIRE_MAPPED);
+	say(tx->control, PROTOCOL_MAPPED);
 	turn();
 	take_channel_out();
 	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
@@ -521,7 +521,7 @@ Test(channels, an_end_waits_for_what_is_being_made)
 	TURN_UNTIL(n_emptied == 1);
 	cr_expect(eq(u32, n_registered, 0));
 	control_remove_channel(control, &control_channel);
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 }
 
 /* The worker looks at its mail at the end of a round; its channels were served before. */
@@ -533,7 +533,7 @@ Test(channels, who_leaves_as_its_channel_is_taken_out_is_waited_for)
 	take_channel_out();
 	worker_rests = true;
 	work(0); /* takes that, and dismisses all senders */
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	turn();
 	turn();
 	cr_assert(mailbox_receive(tx_worker_inbox(transmit), &held));
@@ -559,42 +559,42 @@ Test(channels, who_waits_as_its_channel_is_taken_out_is_told)
 	for (int i = 0; i < 2; i++)
 		cr_assert(eq(int, open_channel(connect_client(), &tx[i]), 0));
 	device_is_slow = true;
-	say(tx[0]->control, WIRE_MAPPED);
+	say(tx[0]->control, PROTOCOL_MAPPED);
 	turn_for(20);
 	take_channel_out();
 	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
 	for (int i = 0; i < 2; i++) {
-		union wire_message answer;
+		union protocol_message answer;
 
 		cr_assert(eq(int, receive(tx[i]->control, &answer, NULL, NULL), 1));
-		cr_expect(eq(int, answer.header.type, WIRE_ERROR));
+		cr_expect(eq(int, answer.header.type, PROTOCOL_ERROR));
 		cr_expect(eq(int, answer.error.error, -ENODEV));
 		cr_expect(strstr(answer.error.text, "'out': it ends") != NULL);
 	}
 	device_is_slow = false;
 	TURN_UNTIL(n_emptied == 1);
 	for (int i = 0; i < 2; i++)
-		ibvcap_close(tx[i]);
+		ibvcap_tx_close(tx[i]);
 }
 
 Test(channels, taking_a_channel_out_keeps_nobody_waiting)
 {
 	struct ibvcap_tx *tx = open_sender();
 	int other = connect_client();
-	union wire_message answer;
+	union protocol_message answer;
 
 	device_is_slow = true;
 	take_channel_out();
 	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
-	say(other, WIRE_STATUS);
+	say(other, PROTOCOL_STATUS);
 	cr_assert(eq(int, receive(other, &answer, NULL, NULL), 1));
-	cr_expect(eq(int, answer.header.type, WIRE_DAEMON));
+	cr_expect(eq(int, answer.header.type, PROTOCOL_DAEMON));
 	cr_expect(eq(u32, n_emptied, 0));
-	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_REASON_STREAM_REMOVED));
+	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_DISCONNECT_REMOVED));
 	device_is_slow = false;
 	TURN_UNTIL(n_emptied == 1);
 	control_remove_channel(control, &control_channel);
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	close(other);
 }
 
@@ -620,7 +620,7 @@ Test(channels, memory_outlives_a_queue_that_cannot_be_reset)
 	cr_expect(lt(int, last_said.error, 0));
 	expect_sum(5, 0, 5);
 	control_remove_channel(control, &control_channel);
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 }
 
 Test(channels, memory_of_who_left_outlives_a_queue_that_cannot_be_reset)
@@ -635,7 +635,7 @@ Test(channels, memory_of_who_left_outlives_a_queue_that_cannot_be_reset)
 	submit(other, MANY);
 	TURN_UNTIL(under_way() == 64);
 	worker_rests = true;
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	turn_for(5);
 	take_channel_out();
 	work(0);
@@ -648,7 +648,7 @@ Test(channels, memory_of_who_left_outlives_a_queue_that_cannot_be_reset)
 	cr_expect(eq(int, last_said.type, MAIL_TX_QUEUE_REMOVED));
 	expect_sum(5 + MANY, 0, 5 + MANY);
 	control_remove_channel(control, &control_channel);
-	ibvcap_close(other);
+	ibvcap_tx_close(other);
 }
 
 Test(channels, places_are_given_back_at_any_step)
@@ -669,7 +669,7 @@ Test(channels, places_are_given_back_at_any_step)
 		cr_expect(eq(int, open_channel(client, &third), -EAGAIN));
 		close(client);
 		for (int i = 0; i < 2; i++)
-			ibvcap_close(senders[i]);
+			ibvcap_tx_close(senders[i]);
 		TURN_UNTIL(n_registered == 0);
 	}
 }
@@ -681,34 +681,34 @@ Test(channels, memory_that_the_device_does_not_take_is_refused)
 	register_result = -ENOMEM;
 	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
 	cr_expect(eq(int, say_mapped(tx), -ENOMEM));
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	register_result = 0;
-	ibvcap_close(open_sender());
+	ibvcap_tx_close(open_sender());
 }
 
 Test(channels, a_worker_with_too_much_mail_is_asked_again)
 {
 	struct ibvcap_tx *tx = open_sender(), *other = NULL;
-	union wire_message answer;
+	union protocol_message answer;
 	const struct mail nothing = {.type = MAIL_TX_QUEUE_ERROR, .tx_queue = channel};
 
 	worker_rests = true;
 	while (mailbox_send(tx_worker_inbox(transmit), &nothing) == 0)
 		;
 	cr_assert(eq(int, open_channel(connect_client(), &other), 0));
-	say(other->control, WIRE_MAPPED);
-	ibvcap_close(tx);
+	say(other->control, PROTOCOL_MAPPED);
+	ibvcap_tx_close(tx);
 	TURN_UNTIL(n_registered == 2);
 	turn_for(150);
 	cr_expect(not(is_readable(other->control)));
 	worker_rests = false;
 	cr_assert(eq(int, receive(other->control, &answer, NULL, NULL), 1));
-	cr_expect(eq(int, answer.header.type, WIRE_READY));
+	cr_expect(eq(int, answer.header.type, PROTOCOL_READY));
 	TURN_UNTIL(n_registered == 1);
 	scripted_send_at_once(channel->queue, true);
 	submit(other, 1);
 	TURN_UNTIL(sender_load_completed(other->state) == 1);
-	ibvcap_close(other);
+	ibvcap_tx_close(other);
 	TURN_UNTIL(n_registered == 0);
 }
 
@@ -716,25 +716,25 @@ Test(channels, who_waits_for_a_worker_with_too_much_mail_may_leave)
 {
 	const struct mail nothing = {.type = MAIL_TX_QUEUE_ERROR, .tx_queue = channel};
 	struct ibvcap_tx *gone = NULL, *ends = NULL;
-	union wire_message answer;
+	union protocol_message answer;
 
 	worker_rests = true;
 	while (mailbox_send(tx_worker_inbox(transmit), &nothing) == 0)
 		;
 	cr_assert(eq(int, open_channel(connect_client(), &gone), 0));
 	cr_assert(eq(int, open_channel(connect_client(), &ends), 0));
-	say(gone->control, WIRE_MAPPED);
-	say(ends->control, WIRE_MAPPED);
+	say(gone->control, PROTOCOL_MAPPED);
+	say(ends->control, PROTOCOL_MAPPED);
 	TURN_UNTIL(n_registered == 2);
 	turn_for(150);
-	ibvcap_close(gone);
+	ibvcap_tx_close(gone);
 	TURN_UNTIL(n_registered == 1);
-	control_end_channel(control, &control_channel, IBVCAP_REASON_STREAM_REMOVED);
+	control_end_channel(control, &control_channel, IBVCAP_DISCONNECT_REMOVED);
 	cr_assert(eq(int, receive(ends->control, &answer, NULL, NULL), 1));
-	cr_expect(eq(int, answer.header.type, WIRE_ERROR));
+	cr_expect(eq(int, answer.header.type, PROTOCOL_ERROR));
 	cr_expect(eq(int, answer.error.error, -ENODEV));
 	TURN_UNTIL(n_registered == 0);
-	ibvcap_close(ends);
+	ibvcap_tx_close(ends);
 	worker_rests = false;
 	turn_for(5);
 }
@@ -748,12 +748,12 @@ Test(channels, who_lies_is_put_out_and_nobody_else)
 	TURN_UNTIL(sender_load_completed(bad->state) == 2);
 	sender_store_submitted(bad->page, 1);
 	TURN_UNTIL(n_registered == 1);
-	cr_expect(eq(u32, sender_load_reason(bad->state), IBVCAP_REASON_BAD_CURSOR));
+	cr_expect(eq(u32, sender_load_reason(bad->state), IBVCAP_DISCONNECT_BAD_CURSOR));
 	submit(good, 1);
 	TURN_UNTIL(sender_load_completed(good->state) == 1);
 	expect_sum(3, 3, 0);
-	ibvcap_close(bad);
-	ibvcap_close(good);
+	ibvcap_tx_close(bad);
+	ibvcap_tx_close(good);
 }
 
 Test(channels, a_failed_channel_puts_its_senders_out_once_its_queue_is_gone)
@@ -766,11 +766,11 @@ Test(channels, a_failed_channel_puts_its_senders_out_once_its_queue_is_gone)
 	scripted_fail_queue(channel->queue);
 	TURN_UNTIL(n_registered == 0);
 	cr_expect(eq(int, last_said.type, MAIL_TX_QUEUE_FAILED));
-	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_REASON_CHANNEL_FAILED));
-	cr_expect(eq(int, ibvcap_submit(tx, 0), -EIO));
+	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_DISCONNECT_CHANNEL_FAILED));
+	cr_expect(eq(int, ibvcap_tx_submit(tx, 0), -EIO));
 	expect_sum(5, 0, 5);
 	cr_expect(eq(int, open_channel(connect_client(), &again), -EIO));
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 }
 
 Test(channels, a_worker_that_stops_accounts_for_everything_first)
@@ -783,10 +783,10 @@ Test(channels, a_worker_that_stops_accounts_for_everything_first)
 	cr_assert(eq(int, mailbox_send(tx_worker_inbox(transmit), &(struct mail){.type = MAIL_STOP}), 0));
 	TURN_UNTIL(last_said.type == MAIL_STOPPED);
 	cr_expect(eq(u64, sender_load_completed(tx->state), SLOTS));
-	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_REASON_SHUTDOWN));
-	cr_expect(eq(u64, count(IBVCAP_TX_CTR_SUBMITTED), SLOTS));
-	cr_expect(eq(u64, count(IBVCAP_TX_CTR_COMPLETED) + count(IBVCAP_TX_CTR_FLUSHED), SLOTS));
-	ibvcap_close(tx);
+	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_DISCONNECT_SHUTDOWN));
+	cr_expect(eq(u64, count(IBVCAP_TX_COUNTER_SUBMITTED), SLOTS));
+	cr_expect(eq(u64, count(IBVCAP_TX_COUNTER_COMPLETED) + count(IBVCAP_TX_COUNTER_FLUSHED), SLOTS));
+	ibvcap_tx_close(tx);
 }
 
 Test(channels, who_may_no_longer_send_is_put_out)
@@ -801,6 +801,6 @@ Test(channels, who_may_no_longer_send_is_put_out)
 	control_set_config(control, &config);
 	turn_for(5);
 	cr_expect(eq(u32, n_registered, 1), "root may always");
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	TURN_UNTIL(n_registered == 0);
 }

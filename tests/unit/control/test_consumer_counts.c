@@ -13,15 +13,16 @@ struct expected {
 
 static void expect(uint64_t published, uint64_t delivered, uint64_t skipped, struct expected expected)
 {
-	uint64_t counters[CONSUMER_CTR_N] = {0};
+	uint64_t counters[CONSUMER_COUNTER_N] = {0};
 
 	status_count_consumer(published, delivered, skipped, counters);
-	cr_expect(eq(u64, counters[CONSUMER_CTR_PUBLISHED], published));
-	cr_expect(eq(u64, counters[CONSUMER_CTR_DELIVERED], expected.delivered));
-	cr_expect(eq(u64, counters[CONSUMER_CTR_SKIPPED], expected.skipped));
-	cr_expect(eq(u64, counters[CONSUMER_CTR_LAG], expected.lag));
-	cr_expect(eq(u64, counters[CONSUMER_CTR_PUBLISHED],
-	             counters[CONSUMER_CTR_DELIVERED] + counters[CONSUMER_CTR_SKIPPED] + counters[CONSUMER_CTR_LAG]));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_PUBLISHED], published));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_DELIVERED], expected.delivered));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_SKIPPED], expected.skipped));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LAG], expected.lag));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_PUBLISHED],
+	             counters[CONSUMER_COUNTER_DELIVERED] + counters[CONSUMER_COUNTER_SKIPPED] +
+	                     counters[CONSUMER_COUNTER_LAG]));
 }
 
 Test(consumer_counts, an_honest_page_is_reported_as_it_is)

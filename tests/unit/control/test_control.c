@@ -6,7 +6,7 @@
 #include "daemon/control/control.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
 
@@ -52,12 +52,12 @@ static int read_matched(void *context, uint64_t *packets)
 	return scripted_backend_ops.read_matched(context, packets);
 }
 
-static int read_port(void *context, uint64_t counters[INTERFACE_CTR_N])
+static int read_port(void *context, uint64_t counters[INTERFACE_COUNTER_N])
 {
 	struct scripted_counts counts;
 
 	scripted_counts(context, &counts);
-	counters[INTERFACE_CTR_OUT_OF_BUFFER] = counts.out_of_buffer;
+	counters[INTERFACE_COUNTER_OUT_OF_BUFFER] = counts.out_of_buffer;
 	return 0;
 }
 
@@ -238,40 +238,40 @@ static int connect_client(void)
 	return fd;
 }
 
-static struct wire_attach attach_message(void)
+static struct protocol_attach attach_message(void)
 {
-	struct wire_attach message = {.stream = "lidar", .abi_major = IBVCAP_ABI_MAJOR};
+	struct protocol_attach message = {.stream = "lidar", .abi_major = IBVCAP_ABI_MAJOR};
 
-	wire_init(&message.header, WIRE_ATTACH, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_ATTACH, sizeof(message));
 	return message;
 }
 
-static void receive(int fd, union wire_message *answer, int fds[WIRE_FD_N], unsigned *n_fds)
+static void receive(int fd, union protocol_message *answer, int fds[PROTOCOL_FD_N], unsigned *n_fds)
 {
 	cr_assert(turn_until_readable(fd, 20000), "no answer");
-	cr_assert(eq(int, wire_recv(fd, answer, fds, n_fds), 1));
+	cr_assert(eq(int, protocol_recv(fd, answer, fds, n_fds), 1));
 }
 
-static char refusal[WIRE_TEXT_MAX]; /* the last */
+static char refusal[PROTOCOL_TEXT_MAX]; /* the last */
 
 /* Send one attach; returns 0 or the error. Without fds, what came is closed. */
-static int attach(int fd, const struct wire_attach *message, int fds[WIRE_FD_N])
+static int attach(int fd, const struct protocol_attach *message, int fds[PROTOCOL_FD_N])
 {
-	union wire_message answer;
-	int own[WIRE_FD_N];
-	unsigned n_fds = WIRE_FD_N;
+	union protocol_message answer;
+	int own[PROTOCOL_FD_N];
+	unsigned n_fds = PROTOCOL_FD_N;
 
-	cr_assert(eq(int, wire_send(fd, &message->header, NULL, 0), 0));
+	cr_assert(eq(int, protocol_send(fd, &message->header, NULL, 0), 0));
 	receive(fd, &answer, fds ? fds : own, &n_fds);
-	if (answer.header.type == WIRE_ERROR) {
+	if (answer.header.type == PROTOCOL_ERROR) {
 		cr_expect(eq(u32, n_fds, 0));
 		cr_expect(gt(int, (int)strlen(answer.error.text), 10));
 		memcpy(refusal, answer.error.text, sizeof(refusal));
 		return answer.error.error;
 	}
-	cr_assert(eq(u16, answer.header.type, WIRE_ATTACHED));
+	cr_assert(eq(u16, answer.header.type, PROTOCOL_ATTACHED));
 	cr_expect(eq(u64, answer.attached.epoch, EPOCH));
-	cr_assert(eq(u32, n_fds, WIRE_FD_N));
+	cr_assert(eq(u32, n_fds, PROTOCOL_FD_N));
 	for (unsigned i = 0; i < n_fds && !fds; i++)
 		close(own[i]);
 	return 0;
@@ -289,30 +289,30 @@ static bool is_hung_up(int fd)
 }
 
 struct status {
-	struct wire_stream stream;
-	struct wire_consumer consumers[4];
-	struct wire_interface interface;
+	struct protocol_stream stream;
+	struct protocol_consumer consumers[4];
+	struct protocol_interface interface;
 	unsigned n_consumers;
 	bool ended;
 };
 
-static void take_status(struct status *status, const union wire_message *answer)
+static void take_status(struct status *status, const union protocol_message *answer)
 {
 	switch (answer->header.type) {
-	case WIRE_STREAM:
+	case PROTOCOL_STREAM:
 		status->stream = answer->stream;
 		break;
-	case WIRE_CONSUMER:
+	case PROTOCOL_CONSUMER:
 		status->consumers[status->n_consumers++] = answer->consumer;
 		break;
-	case WIRE_INTERFACE:
+	case PROTOCOL_INTERFACE:
 		status->interface = answer->interface;
 		break;
-	case WIRE_END:
+	case PROTOCOL_END:
 		status->ended = true;
 		break;
 	default:
-		cr_expect(eq(u16, answer->header.type, WIRE_DAEMON));
+		cr_expect(eq(u16, answer->header.type, PROTOCOL_DAEMON));
 		cr_expect(eq(int, answer->daemon.pid, getpid()));
 	}
 }
@@ -320,11 +320,11 @@ static void take_status(struct status *status, const union wire_message *answer)
 static struct status ask_status(int fd)
 {
 	struct status status = {0};
-	struct wire_status message;
-	union wire_message answer;
+	struct protocol_status message;
+	union protocol_message answer;
 
-	wire_init(&message.header, WIRE_STATUS, sizeof(message));
-	cr_assert(eq(int, wire_send(fd, &message.header, NULL, 0), 0));
+	protocol_init(&message.header, PROTOCOL_STATUS, sizeof(message));
+	cr_assert(eq(int, protocol_send(fd, &message.header, NULL, 0), 0));
 	while (!status.ended) {
 		unsigned n_fds = 0;
 
@@ -334,10 +334,10 @@ static struct status ask_status(int fd)
 	return status;
 }
 
-static uint64_t sum_left(const struct wire_stream *s)
+static uint64_t sum_left(const struct protocol_stream *s)
 {
-	return s->counters[IBVCAP_CTR_MATCHED] - s->counters[IBVCAP_CTR_PUBLISHED] - s->counters[IBVCAP_CTR_NO_BUFFER] -
-	       s->counters[IBVCAP_CTR_ERRORED];
+	return s->counters[IBVCAP_RX_COUNTER_MATCHED] - s->counters[IBVCAP_RX_COUNTER_PUBLISHED] -
+	       s->counters[IBVCAP_RX_COUNTER_NO_BUFFER] - s->counters[IBVCAP_RX_COUNTER_ERRORED];
 }
 
 static void arrive(unsigned n)
@@ -353,23 +353,24 @@ static void arrive(unsigned n)
 
 Test(control, attach_hands_out_segments_that_only_the_page_can_be_written_of)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client();
-	int fds[WIRE_FD_N];
+	int fds[PROTOCOL_FD_N];
 
 	cr_assert(eq(int, attach(client, &message, fds), 0));
-	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE; i++) {
+	for (unsigned i = 0; i <= PROTOCOL_FD_CONSUMER_PAGE; i++) {
 		struct stat status;
 		void *writable;
 
 		cr_assert(eq(int, fstat(fds[i], &status), 0));
 		writable = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fds[i], 0);
-		cr_expect(eq(int, writable != MAP_FAILED, i == WIRE_FD_CONSUMER_PAGE), "descriptor %u", i);
+		cr_expect(eq(int, writable != MAP_FAILED, i == PROTOCOL_FD_CONSUMER_PAGE), "descriptor %u", i);
 	}
-	struct ibvcap_ring *mapped = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[WIRE_FD_RING], 0);
-	struct ibvcap_consumer_state *state = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[WIRE_FD_CONSUMER_STATE], 0);
+	struct ibvcap_ring *mapped = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[PROTOCOL_FD_RING], 0);
+	struct ibvcap_consumer_state *state =
+		mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[PROTOCOL_FD_CONSUMER_STATE], 0);
 	struct ibvcap_consumer_page *page =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[PROTOCOL_FD_CONSUMER_PAGE], 0);
 
 	cr_expect(segment_is_ready(&mapped->segment));
 	cr_expect(segment_is_ready(&state->segment));
@@ -384,11 +385,11 @@ Test(control, attach_hands_out_segments_that_only_the_page_can_be_written_of)
 
 Test(control, attach_is_answered_only_once_the_worker_counts_the_consumer)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client();
 
 	worker_rests = true;
-	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
+	cr_assert(eq(int, protocol_send(client, &message.header, NULL, 0), 0));
 	cr_expect(not(turn_until_readable(client, 300)));
 	worker_rests = false;
 	cr_expect(turn_until_readable(client, 20000));
@@ -399,7 +400,7 @@ Test(control, attach_is_answered_only_once_the_worker_counts_the_consumer)
 /* This process has the ring mapped, whatever becomes of its socket. */
 Test(control, who_closes_its_socket_only_is_known_to_be_there_still)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client();
 	char holders[256];
 
@@ -414,7 +415,7 @@ Test(control, who_closes_its_socket_only_is_known_to_be_there_still)
 /* The worker rests: it has not heard of the first one's end when the second asks. */
 Test(control, a_users_lossless_consumers_share_one_account_that_outlives_them)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int first, second;
 
 	stream.lossless_deadline_ms = 3600000;
@@ -437,7 +438,7 @@ Test(control, a_users_lossless_consumers_share_one_account_that_outlives_them)
 		turn_for(5);
 	}
 	second = connect_client();
-	cr_assert(eq(int, wire_send(second, &message.header, NULL, 0), 0));
+	cr_assert(eq(int, protocol_send(second, &message.header, NULL, 0), 0));
 	turn_for(5);
 	cr_assert(eq(u32, ring.n_consumers, 1));
 	worker_rests = false;
@@ -449,7 +450,7 @@ Test(control, a_users_lossless_consumers_share_one_account_that_outlives_them)
 
 Test(control, what_is_repaid_is_forgotten)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client();
 
 	stream.lossless_deadline_ms = 3600000;
@@ -467,7 +468,7 @@ Test(control, what_is_repaid_is_forgotten)
 
 Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client();
 
 	strcpy(message.stream, "radar");
@@ -498,17 +499,17 @@ Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives
 
 Test(control, a_tap_gets_the_ring_and_nothing_that_the_worker_would_know_of)
 {
-	struct wire_attach message = attach_message();
-	union wire_message answer;
-	int client = connect_client(), fds[WIRE_FDS_MAX];
-	unsigned n_fds = WIRE_FDS_MAX;
+	struct protocol_attach message = attach_message();
+	union protocol_message answer;
+	int client = connect_client(), fds[PROTOCOL_FDS_MAX];
+	unsigned n_fds = PROTOCOL_FDS_MAX;
 
 	message.policy = IBVCAP_POLICY_TAP;
-	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
+	cr_assert(eq(int, protocol_send(client, &message.header, NULL, 0), 0));
 	cr_assert(turn_until_readable(client, 20000));
-	cr_assert(eq(int, wire_recv(client, &answer, fds, &n_fds), 1));
-	cr_expect(eq(int, answer.header.type, WIRE_ATTACHED));
-	cr_expect(eq(u32, n_fds, WIRE_FD_TAP_N));
+	cr_assert(eq(int, protocol_recv(client, &answer, fds, &n_fds), 1));
+	cr_expect(eq(int, answer.header.type, PROTOCOL_ATTACHED));
+	cr_expect(eq(u32, n_fds, PROTOCOL_FD_TAP_N));
 	for (unsigned i = 0; i < n_fds; i++) {
 		cr_expect(eq(int, fcntl(fds[i], F_GETFL) & O_ACCMODE, O_RDONLY));
 		close(fds[i]);
@@ -520,7 +521,7 @@ Test(control, a_tap_gets_the_ring_and_nothing_that_the_worker_would_know_of)
 
 Test(control, while_the_daemon_stops_nobody_is_attached_any_more)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client();
 
 	message.queue = 3;
@@ -535,7 +536,7 @@ Test(control, while_the_daemon_stops_nobody_is_attached_any_more)
 Test(control, users_that_are_not_listed_are_refused)
 {
 	const uid_t users[] = {4711};
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int status;
 	pid_t pid;
 
@@ -544,7 +545,7 @@ Test(control, users_that_are_not_listed_are_refused)
 	chmod(directory, 0755);
 	pid = fork();
 	if (pid == 0) { /* the test's own thread takes the turns */
-		union wire_message answer;
+		union protocol_message answer;
 		unsigned n_fds = 0;
 		int fd;
 
@@ -552,8 +553,8 @@ Test(control, users_that_are_not_listed_are_refused)
 			_exit(1);
 		fd = connect_client();
 		fcntl(fd, F_SETFL, 0);
-		wire_send(fd, &message.header, NULL, 0);
-		_exit(wire_recv(fd, &answer, NULL, &n_fds) == 1 && answer.header.type == WIRE_ERROR &&
+		protocol_send(fd, &message.header, NULL, 0);
+		_exit(protocol_recv(fd, &answer, NULL, &n_fds) == 1 && answer.header.type == PROTOCOL_ERROR &&
 		                      answer.error.error == -EACCES
 		              ? 0
 		              : 2);
@@ -566,7 +567,7 @@ Test(control, users_that_are_not_listed_are_refused)
 
 Test(control, a_consumers_place_is_free_again_once_the_worker_has_let_go)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int first = connect_client(), second = connect_client(), third = connect_client();
 
 	cr_expect(eq(int, attach(first, &message, NULL), 0));
@@ -589,16 +590,16 @@ Test(control, a_consumers_place_is_free_again_once_the_worker_has_let_go)
 /* Two places, and of the first only a mapping of its page is left: attach() closes descriptors that nobody asks for. */
 Test(control, a_page_that_its_client_keeps_has_its_place_until_it_is_let_go)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int first = connect_client(), second = connect_client(), third = connect_client();
-	int fds[WIRE_FD_N];
+	int fds[PROTOCOL_FD_N];
 
 	cr_assert(eq(int, attach(first, &message, fds), 0));
 	cr_assert(eq(int, attach(second, &message, NULL), 0));
-	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[PROTOCOL_FD_CONSUMER_PAGE], 0);
 
 	cr_assert(page != MAP_FAILED);
-	for (unsigned i = 0; i < WIRE_FD_N; i++)
+	for (unsigned i = 0; i < PROTOCOL_FD_N; i++)
 		close(fds[i]);
 	close(first);
 	turn_for(250);
@@ -614,13 +615,13 @@ Test(control, a_page_that_its_client_keeps_has_its_place_until_it_is_let_go)
 
 Test(control, who_broke_the_rules_and_keeps_its_page_is_out_and_has_its_place)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client(), second = connect_client(), third = connect_client();
-	int fds[WIRE_FD_N];
+	int fds[PROTOCOL_FD_N];
 
 	cr_assert(eq(int, attach(client, &message, fds), 0));
 	struct ibvcap_consumer_page *page =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[PROTOCOL_FD_CONSUMER_PAGE], 0);
 
 	consumer_store_lease(page, 0, 1u << 20);
 	for (int i = 0; i < 20; i++) {
@@ -632,7 +633,7 @@ Test(control, who_broke_the_rules_and_keeps_its_page_is_out_and_has_its_place)
 	cr_expect(eq(int, attach(second, &message, NULL), 0));
 	cr_expect(eq(int, attach(third, &message, NULL), -EAGAIN));
 	cr_expect(eq(u32, ask_status(connect_client()).n_consumers, 1));
-	for (unsigned i = 0; i < WIRE_FD_N; i++)
+	for (unsigned i = 0; i < PROTOCOL_FD_N; i++)
 		close(fds[i]);
 	munmap(page, 4096);
 	cr_expect(eq(int, attach(third, &message, NULL), 0));
@@ -642,11 +643,11 @@ Test(control, who_broke_the_rules_and_keeps_its_page_is_out_and_has_its_place)
 
 Test(control, a_client_that_hangs_up_before_the_worker_answers_leaves_nothing)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client();
 
 	worker_rests = true;
-	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
+	cr_assert(eq(int, protocol_send(client, &message.header, NULL, 0), 0));
 	turn_for(10);
 	close(client);
 	turn_for(10);
@@ -658,7 +659,7 @@ Test(control, a_client_that_hangs_up_before_the_worker_answers_leaves_nothing)
 
 Test(control, a_dead_process_is_let_go_of_though_its_socket_lives_on)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int hold[2];
 	int status;
 	pid_t pid;
@@ -668,7 +669,7 @@ Test(control, a_dead_process_is_let_go_of_though_its_socket_lives_on)
 	if (pid == 0) {
 		int fd = connect_client();
 
-		wire_send(fd, &message.header, NULL, 0);
+		protocol_send(fd, &message.header, NULL, 0);
 		poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 3000);
 		if (fork() == 0) { /* inherits the socket and stays until the test is through */
 			char byte;
@@ -689,32 +690,33 @@ Test(control, a_dead_process_is_let_go_of_though_its_socket_lives_on)
 
 Test(control, a_consumer_that_asked_for_its_pipe_gets_a_byte_when_its_packets_come)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client();
-	int fds[WIRE_FD_N];
+	int fds[PROTOCOL_FD_N];
 
 	cr_assert(eq(int, attach(client, &message, fds), 0));
 	struct ibvcap_consumer_page *page =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[PROTOCOL_FD_CONSUMER_PAGE], 0);
 
 	consumer_request_wake(page, 2, true);
 	arrive(1);
-	cr_expect(not(turn_until_readable(fds[WIRE_FD_WAKE_SOCKET], 50)));
+	cr_expect(not(turn_until_readable(fds[PROTOCOL_FD_WAKE_SOCKET], 50)));
 	arrive(1);
-	cr_expect(turn_until_readable(fds[WIRE_FD_WAKE_SOCKET], 20000));
+	cr_expect(turn_until_readable(fds[PROTOCOL_FD_WAKE_SOCKET], 20000));
 	close(client);
 }
 
 Test(control, a_consumer_whose_page_lies_is_told_and_hung_up)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client();
-	int fds[WIRE_FD_N];
+	int fds[PROTOCOL_FD_N];
 
 	cr_assert(eq(int, attach(client, &message, fds), 0));
 	struct ibvcap_consumer_page *page =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
-	struct ibvcap_consumer_state *state = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[WIRE_FD_CONSUMER_STATE], 0);
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[PROTOCOL_FD_CONSUMER_PAGE], 0);
+	struct ibvcap_consumer_state *state =
+		mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[PROTOCOL_FD_CONSUMER_STATE], 0);
 
 	consumer_store_lease(page, 0, 1u << 20);
 	for (int i = 0; i < 20; i++) {
@@ -722,7 +724,7 @@ Test(control, a_consumer_whose_page_lies_is_told_and_hung_up)
 		turn_for(2);
 	}
 	cr_expect(is_hung_up(client));
-	cr_expect(eq(int, (int)consumer_load_status(state), IBVCAP_CONSUMER_DISCONNECTED));
+	cr_expect(eq(int, (int)consumer_load_status(state), IBVCAP_CONNECTION_ENDED));
 	cr_expect(eq(u32, ring.n_consumers, 0));
 }
 
@@ -730,12 +732,12 @@ Test(control, a_malformed_message_is_answered_with_an_error_and_hung_up)
 {
 	static const uint8_t garbage[64] = {0xff, 1, 2, 3};
 	int client = connect_client();
-	union wire_message answer;
+	union protocol_message answer;
 	unsigned n_fds = 0;
 
 	cr_assert(eq(int, (int)send(client, garbage, sizeof(garbage), 0), (int)sizeof(garbage)));
 	receive(client, &answer, NULL, &n_fds);
-	cr_expect(eq(u16, answer.header.type, WIRE_ERROR));
+	cr_expect(eq(u16, answer.header.type, PROTOCOL_ERROR));
 	cr_expect(eq(int, answer.error.error, -EPROTO));
 	cr_expect(is_hung_up(client));
 }
@@ -743,11 +745,11 @@ Test(control, a_malformed_message_is_answered_with_an_error_and_hung_up)
 Test(control, an_answer_is_no_request)
 {
 	int client = connect_client();
-	struct wire_attached message = {0};
+	struct protocol_attached message = {0};
 
-	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	cr_assert(eq(int, wire_send(client, &message.header, NULL, 0), 0));
-	union wire_message answer;
+	protocol_init(&message.header, PROTOCOL_ATTACHED, sizeof(message));
+	cr_assert(eq(int, protocol_send(client, &message.header, NULL, 0), 0));
+	union protocol_message answer;
 	unsigned n_fds = 0;
 
 	receive(client, &answer, NULL, &n_fds);
@@ -757,12 +759,12 @@ Test(control, an_answer_is_no_request)
 
 Test(control, descriptors_from_a_client_are_refused)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int client = connect_client();
 	int zero = open("/dev/zero", O_RDONLY);
 
-	cr_assert(eq(int, wire_send(client, &message.header, &zero, 1), 0));
-	union wire_message answer;
+	cr_assert(eq(int, protocol_send(client, &message.header, &zero, 1), 0));
+	union protocol_message answer;
 	unsigned n_fds = 0;
 
 	receive(client, &answer, NULL, &n_fds);
@@ -774,7 +776,7 @@ Test(control, descriptors_from_a_client_are_refused)
 Test(control, too_many_messages_a_second_end_the_connection)
 {
 	int client = connect_client();
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 
 	config.max_messages_per_s = 5;
 	strcpy(message.stream, "radar");
@@ -787,7 +789,7 @@ Test(control, too_many_messages_a_second_end_the_connection)
 Test(control, clients_beyond_max_clients_are_told)
 {
 	int clients[5];
-	union wire_message answer;
+	union protocol_message answer;
 	unsigned n_fds = 0;
 
 	for (int i = 0; i < 5; i++) {
@@ -805,12 +807,12 @@ Test(control, clients_beyond_max_clients_are_told)
 Test(control, a_client_that_does_not_read_is_hung_up_and_delays_nobody)
 {
 	int deaf = connect_client(), other = connect_client();
-	struct wire_status message;
+	struct protocol_status message;
 	uint64_t start_ms;
 
-	wire_init(&message.header, WIRE_STATUS, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_STATUS, sizeof(message));
 	for (int i = 0; i < 900; i++) {
-		wire_send(deaf, &message.header, NULL, 0);
+		protocol_send(deaf, &message.header, NULL, 0);
 		turn();
 	}
 	start_ms = now_ms();
@@ -835,13 +837,13 @@ Test(control, at_rest_the_sum_is_exact_and_nothing_is_in_flight)
 
 	arrive(SLOTS + 40); /* the worker has had no turn: 40 find no slot */
 	status = ask_status(client);
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_MATCHED], SLOTS + 40));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_PUBLISHED], SLOTS));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_NO_BUFFER], 40));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_N + STREAM_CTR_IN_FLIGHT], 0));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_N + STREAM_CTR_HEAD], SLOTS));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_MATCHED], SLOTS + 40));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_PUBLISHED], SLOTS));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_NO_BUFFER], 40));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_N + STREAM_COUNTER_IN_FLIGHT], 0));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_N + STREAM_COUNTER_HEAD], SLOTS));
 	cr_expect(eq(u64, sum_left(&status.stream), 0));
-	cr_expect(eq(u64, status.interface.counters[INTERFACE_CTR_OUT_OF_BUFFER], 40));
+	cr_expect(eq(u64, status.interface.counters[INTERFACE_COUNTER_OUT_OF_BUFFER], 40));
 	cr_expect(eq(str, status.stream.name, (char *)"lidar"));
 	cr_expect(eq(str, status.stream.state, (char *)"capturing"));
 	cr_expect(eq(str, status.interface.interface, (char *)"eth7"));
@@ -857,9 +859,9 @@ Test(control, packets_that_come_while_it_is_asked_are_in_flight_and_the_sum_hold
 	worker_rests = true;
 	arrive(20);
 	status = ask_status(client);
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_MATCHED], 50));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_PUBLISHED], 30));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_N + STREAM_CTR_IN_FLIGHT], 20));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_MATCHED], 50));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_PUBLISHED], 30));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_N + STREAM_COUNTER_IN_FLIGHT], 20));
 	cr_expect(eq(u64, sum_left(&status.stream), 20));
 }
 
@@ -880,9 +882,9 @@ Test(control, a_worker_that_does_not_answer_delays_status_by_a_moment_only)
 
 Test(control, consumers_are_listed_with_numbers_that_add_up)
 {
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	int first = connect_client(), second = connect_client();
-	int fds[WIRE_FD_N];
+	int fds[PROTOCOL_FD_N];
 	struct status status;
 
 	cr_assert(eq(int, attach(first, &message, fds), 0));
@@ -892,7 +894,7 @@ Test(control, consumers_are_listed_with_numbers_that_add_up)
 	arrive(5);
 	turn_for(5);
 	struct ibvcap_consumer_page *page =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[WIRE_FD_CONSUMER_PAGE], 0);
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[PROTOCOL_FD_CONSUMER_PAGE], 0);
 
 	consumer_store_lease(page, 1, 0);
 	consumer_store_delivered(page, 5);
@@ -900,16 +902,16 @@ Test(control, consumers_are_listed_with_numbers_that_add_up)
 	status = ask_status(second);
 	cr_assert(eq(u32, status.n_consumers, 2));
 	for (unsigned i = 0; i < 2; i++) {
-		const struct wire_consumer *c = &status.consumers[i];
-		bool is_first = c->counters[CONSUMER_CTR_PUBLISHED] == 15;
+		const struct protocol_consumer *c = &status.consumers[i];
+		bool is_first = c->counters[CONSUMER_COUNTER_PUBLISHED] == 15;
 
 		cr_expect(eq(int, c->pid, getpid()));
 		cr_expect(eq(str, (char *)c->stream, (char *)"lidar"));
-		cr_expect(eq(u64, c->counters[CONSUMER_CTR_PUBLISHED], is_first ? 15 : 5));
-		cr_expect(eq(u64, c->counters[CONSUMER_CTR_DELIVERED], is_first ? 5 : 0));
-		cr_expect(eq(u64, c->counters[CONSUMER_CTR_SKIPPED], is_first ? 2 : 0));
-		cr_expect(eq(u64, c->counters[CONSUMER_CTR_LAG], is_first ? 8 : 5));
-		cr_expect(eq(u64, c->counters[CONSUMER_CTR_LEASED_BLOCKS], is_first ? 1 : 0));
+		cr_expect(eq(u64, c->counters[CONSUMER_COUNTER_PUBLISHED], is_first ? 15 : 5));
+		cr_expect(eq(u64, c->counters[CONSUMER_COUNTER_DELIVERED], is_first ? 5 : 0));
+		cr_expect(eq(u64, c->counters[CONSUMER_COUNTER_SKIPPED], is_first ? 2 : 0));
+		cr_expect(eq(u64, c->counters[CONSUMER_COUNTER_LAG], is_first ? 8 : 5));
+		cr_expect(eq(u64, c->counters[CONSUMER_COUNTER_LEASED_BLOCKS], is_first ? 1 : 0));
 	}
 	close(first);
 	close(second);
@@ -918,25 +920,25 @@ Test(control, consumers_are_listed_with_numbers_that_add_up)
 Test(control, many_who_ask_at_once_share_their_answers)
 {
 	int clients[4];
-	struct wire_status message;
+	struct protocol_status message;
 
-	wire_init(&message.header, WIRE_STATUS, sizeof(message));
+	protocol_init(&message.header, PROTOCOL_STATUS, sizeof(message));
 	arrive(3);
 	for (int i = 0; i < 4; i++) {
 		clients[i] = connect_client();
-		cr_assert(eq(int, wire_send(clients[i], &message.header, NULL, 0), 0));
+		cr_assert(eq(int, protocol_send(clients[i], &message.header, NULL, 0), 0));
 	}
 	for (int i = 0; i < 4; i++) {
 		struct status status = {0};
 
 		while (!status.ended) {
-			union wire_message answer;
+			union protocol_message answer;
 			unsigned n_fds = 0;
 
 			receive(clients[i], &answer, NULL, &n_fds);
 			take_status(&status, &answer);
 		}
-		cr_expect(eq(u64, status.stream.counters[IBVCAP_CTR_PUBLISHED], 3));
+		cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_PUBLISHED], 3));
 	}
 }
 
@@ -957,21 +959,21 @@ static int connect_as_another_user(void)
 /* The sum of what is shown: 1 the removed stream, 16 the one in its place, 256 a consumer. */
 static int what_is_seen(int client)
 {
-	struct wire_status request;
-	union wire_message answer;
+	struct protocol_status request;
+	union protocol_message answer;
 	int seen = 0;
 
-	wire_init(&request.header, WIRE_STATUS, sizeof(request));
-	cr_assert(eq(int, wire_send(client, &request.header, NULL, 0), 0));
+	protocol_init(&request.header, PROTOCOL_STATUS, sizeof(request));
+	cr_assert(eq(int, protocol_send(client, &request.header, NULL, 0), 0));
 	do {
 		unsigned n_fds = 0;
 
 		receive(client, &answer, NULL, &n_fds);
-		if (answer.header.type == WIRE_STREAM)
+		if (answer.header.type == PROTOCOL_STREAM)
 			seen += strcmp(answer.stream.state, "ending") == 0 ? 1 : 16;
-		else if (answer.header.type == WIRE_CONSUMER)
+		else if (answer.header.type == PROTOCOL_CONSUMER)
 			seen += 256;
-	} while (answer.header.type != WIRE_END);
+	} while (answer.header.type != PROTOCOL_END);
 	return seen;
 }
 
@@ -979,7 +981,7 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 {
 	const uid_t users[] = {4711};
 	struct config_stream other = stream;
-	struct wire_attach message = attach_message();
+	struct protocol_attach message = attach_message();
 	struct control_stream next = control_stream;
 	struct rx_ring other_ring;
 	int client = connect_client(), other_user;
@@ -992,7 +994,7 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 	next.ring = &other_ring;
 	next.config = &other;
 	cr_assert(eq(int, attach(client, &message, NULL), 0));
-	control_end_stream(control, &control_stream, IBVCAP_REASON_STREAM_REMOVED);
+	control_end_stream(control, &control_stream, IBVCAP_DISCONNECT_REMOVED);
 	control_stream.state = "ending";
 	cr_assert(eq(int, control_add_stream(control, &next), 0));
 	stream.users = users;

@@ -52,7 +52,7 @@ static void publish(uint32_t n)
 /* A reading of the device. */
 static void note(uint64_t no_buffer, uint64_t at_ns)
 {
-	counter_set(&ring.ring->counters[IBVCAP_CTR_NO_BUFFER], no_buffer);
+	counter_set(&ring.ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], no_buffer);
 	rx_ring_note_losses(&ring, no_buffer, at_ns);
 }
 
@@ -91,7 +91,7 @@ Test(loss, what_is_in_no_record_yet_was_lost_since_the_last)
 {
 	note(0, 10);
 	publish(N);
-	counter_set(&ring.ring->counters[IBVCAP_CTR_NO_BUFFER], 3);
+	counter_set(&ring.ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], 3);
 	expect(3, 10, 1000);
 }
 

@@ -54,7 +54,7 @@ static void init_consumer(struct ring_consumer *consumer, uint64_t epoch)
 	consumer->state->lease_blocks = QUOTA;
 }
 
-void attached_prepare(struct attached *attached, int fds[WIRE_FD_N], int *socket)
+void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *socket)
 {
 	const uint64_t epoch = attached->epoch ? attached->epoch : EPOCH;
 	int ends[2], wake[2];
@@ -69,17 +69,17 @@ void attached_prepare(struct attached *attached, int fds[WIRE_FD_N], int *socket
 	attached->daemon_socket = ends[0];
 	attached->daemon_wake = wake[1];
 	*socket = ends[1];
-	fds[WIRE_FD_PAYLOAD] = shm_reopen_readonly(&attached->ring.payload);
-	fds[WIRE_FD_HEADERS] = shm_reopen_readonly(&attached->ring.headers);
-	fds[WIRE_FD_RING] = shm_reopen_readonly(&attached->ring.ring_shm);
-	fds[WIRE_FD_CONSUMER_STATE] = shm_reopen_readonly(&attached->consumer.state_shm);
-	fds[WIRE_FD_CONSUMER_PAGE] = fcntl(attached->consumer.page_shm.fd, F_DUPFD_CLOEXEC, 0);
-	fds[WIRE_FD_WAKE_SOCKET] = wake[0];
+	fds[PROTOCOL_FD_PAYLOAD] = shm_reopen_readonly(&attached->ring.payload);
+	fds[PROTOCOL_FD_HEADERS] = shm_reopen_readonly(&attached->ring.headers);
+	fds[PROTOCOL_FD_RING] = shm_reopen_readonly(&attached->ring.ring_shm);
+	fds[PROTOCOL_FD_CONSUMER_STATE] = shm_reopen_readonly(&attached->consumer.state_shm);
+	fds[PROTOCOL_FD_CONSUMER_PAGE] = fcntl(attached->consumer.page_shm.fd, F_DUPFD_CLOEXEC, 0);
+	fds[PROTOCOL_FD_WAKE_SOCKET] = wake[0];
 }
 
 void attached_init(struct attached *attached)
 {
-	int fds[WIRE_FD_N], socket;
+	int fds[PROTOCOL_FD_N], socket;
 
 	attached_prepare(attached, fds, &socket);
 	cr_assert_eq(rx_open(&attached->rx, socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
@@ -87,7 +87,7 @@ void attached_init(struct attached *attached)
 
 void attached_deinit(struct attached *attached)
 {
-	ibvcap_detach(attached->rx);
+	ibvcap_rx_close(attached->rx);
 	close(attached->daemon_socket);
 	close(attached->daemon_wake);
 	shm_deinit(&attached->consumer.state_shm);
@@ -120,10 +120,10 @@ void attached_publish(struct attached *attached, uint64_t n)
 	}
 }
 
-uint64_t attached_number(const struct ibvcap_batch *batch, uint32_t i)
+uint64_t attached_number(const struct ibvcap_rx_batch *batch, uint32_t i)
 {
 	uint64_t number;
 
-	memcpy(&number, ibvcap_payload(batch, i), sizeof(number));
+	memcpy(&number, ibvcap_rx_payload(batch, i), sizeof(number));
 	return number;
 }

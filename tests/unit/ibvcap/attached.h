@@ -22,7 +22,7 @@ struct attached {
 };
 
 /** Everything but the consumer's side: its descriptors, which are the caller's. */
-void attached_prepare(struct attached *attached, int fds[WIRE_FD_N], int *socket);
+void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *socket);
 /** And that too. Asserts. */
 void attached_init(struct attached *attached);
 void attached_deinit(struct attached *attached);
@@ -31,6 +31,6 @@ void attached_deinit(struct attached *attached);
 void attached_publish(struct attached *attached, uint64_t n);
 
 /** The number in row i of the batch. */
-uint64_t attached_number(const struct ibvcap_batch *batch, uint32_t i);
+uint64_t attached_number(const struct ibvcap_rx_batch *batch, uint32_t i);
 
 #endif

@@ -18,7 +18,7 @@
 static char directory[64], path[96];
 static int listener;
 static pthread_t thread;
-static int (*script)(int socket, const union wire_message *request);
+static int (*script)(int socket, const union protocol_message *request);
 static struct ibvcap_rx *rx;
 static struct ibvcap_status *status;
 
@@ -53,18 +53,18 @@ TestSuite(client, .init = init, .fini = deinit, .timeout = 30);
 
 static void *serve(void *argument)
 {
-	union wire_message request;
+	union protocol_message request;
 	int socket = accept(listener, NULL, NULL);
 
-	if (wire_recv(socket, &request, NULL, NULL) == 1 && script(socket, &request) == 0)
-		wire_recv(socket, &request, NULL, NULL); /* until the client hangs up */
+	if (protocol_recv(socket, &request, NULL, NULL) == 1 && script(socket, &request) == 0)
+		protocol_recv(socket, &request, NULL, NULL); /* until the client hangs up */
 	close(socket);
 	return argument;
 }
 
-static int attach_to(int (*daemon)(int, const union wire_message *), uint32_t timeout_ms)
+static int attach_to(int (*daemon)(int, const union protocol_message *), uint32_t timeout_ms)
 {
-	const struct ibvcap_attach_options options = {
+	const struct ibvcap_rx_options options = {
 		.timeout_ms = timeout_ms,
 		.lease_blocks = 2,
 		.start = IBVCAP_START_OLDEST,
@@ -73,7 +73,7 @@ static int attach_to(int (*daemon)(int, const union wire_message *), uint32_t ti
 
 	script = daemon;
 	cr_assert_eq(pthread_create(&thread, NULL, serve, NULL), 0);
-	r = ibvcap_attach(path, "lidar", &options, &rx);
+	r = ibvcap_rx_open(path, "lidar", &options, &rx);
 	if (r < 0) {
 		cr_expect_null(rx);
 		cr_expect_gt(strlen(ibvcap_error_text()), 10);
@@ -82,17 +82,17 @@ static int attach_to(int (*daemon)(int, const union wire_message *), uint32_t ti
 	return r;
 }
 
-static int say_error(int socket, const union wire_message *request)
+static int say_error(int socket, const union protocol_message *request)
 {
-	struct wire_error message = {.error = -ESRCH, .text = "no stream 'lidar'"};
+	struct protocol_error message = {.error = -ESRCH, .text = "no stream 'lidar'"};
 
-	cr_assert_eq(request->header.type, WIRE_ATTACH);
+	cr_assert_eq(request->header.type, PROTOCOL_ATTACH);
 	cr_expect_str_eq(request->attach.stream, "lidar");
 	cr_expect_eq(request->attach.lease_blocks, 2);
 	cr_expect_eq(request->attach.start, IBVCAP_START_OLDEST);
 	cr_expect_eq(request->attach.abi_major, IBVCAP_ABI_MAJOR);
-	wire_init(&message.header, WIRE_ERROR, sizeof(message));
-	wire_send(socket, &message.header, NULL, 0);
+	protocol_init(&message.header, PROTOCOL_ERROR, sizeof(message));
+	protocol_send(socket, &message.header, NULL, 0);
 	return -1;
 }
 
@@ -102,7 +102,7 @@ Test(client, a_refusal_is_passed_on_with_the_daemons_words)
 	cr_expect_str_eq(ibvcap_error_text(), "no stream 'lidar'");
 }
 
-static int hang_up(int socket, const union wire_message *request)
+static int hang_up(int socket, const union protocol_message *request)
 {
 	(void)socket;
 	(void)request;
@@ -114,7 +114,7 @@ Test(client, a_daemon_that_hangs_up_refused)
 	cr_expect_eq(attach_to(hang_up, 0), -ECONNREFUSED);
 }
 
-static int say_nothing(int socket, const union wire_message *request)
+static int say_nothing(int socket, const union protocol_message *request)
 {
 	(void)socket;
 	(void)request;
@@ -129,7 +129,7 @@ Test(client, silence_times_out)
 	cr_expect_geq(client_now_ns() - start, 150000000);
 }
 
-static int say_nonsense(int socket, const union wire_message *request)
+static int say_nonsense(int socket, const union protocol_message *request)
 {
 	(void)request;
 	send(socket, "nonsense", 8, MSG_NOSIGNAL);
@@ -141,14 +141,14 @@ Test(client, nonsense_is_another_protocol)
 	cr_expect_eq(attach_to(say_nonsense, 0), -EPROTO);
 }
 
-static int attach_without_descriptors(int socket, const union wire_message *request)
+static int attach_without_descriptors(int socket, const union protocol_message *request)
 {
-	struct wire_attached message = {.epoch = EPOCH};
+	struct protocol_attached message = {.epoch = EPOCH};
 	int fds[] = {0, 0, 0, 0, 0};
 
 	(void)request;
-	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	return wire_send(socket, &message.header, fds, 5);
+	protocol_init(&message.header, PROTOCOL_ATTACHED, sizeof(message));
+	return protocol_send(socket, &message.header, fds, 5);
 }
 
 Test(client, five_of_six_descriptors_are_no_ring)
@@ -158,17 +158,17 @@ Test(client, five_of_six_descriptors_are_no_ring)
 
 static struct attached a;
 
-static int attach_to_a_ring(int socket, const union wire_message *request)
+static int attach_to_a_ring(int socket, const union protocol_message *request)
 {
-	struct wire_attached message = {.epoch = EPOCH};
-	int fds[WIRE_FD_N], other;
+	struct protocol_attached message = {.epoch = EPOCH};
+	int fds[PROTOCOL_FD_N], other;
 
 	(void)request;
 	attached_prepare(&a, fds, &other);
 	close(other);
-	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	wire_send(socket, &message.header, fds, WIRE_FD_N);
-	for (unsigned i = 0; i < WIRE_FD_N; i++)
+	protocol_init(&message.header, PROTOCOL_ATTACHED, sizeof(message));
+	protocol_send(socket, &message.header, fds, PROTOCOL_FD_N);
+	for (unsigned i = 0; i < PROTOCOL_FD_N; i++)
 		close(fds[i]);
 	return 0;
 }
@@ -180,9 +180,9 @@ Test(client, a_ring_is_attached_and_read)
 
 	cr_assert_eq(attach_to(attach_to_a_ring, 0), 0, "%s", ibvcap_error_text());
 	attached_publish(&a, 1);
-	cr_expect_eq(ibvcap_recv(rx, &number, sizeof(number), &length, NULL, 1000), 1);
+	cr_expect_eq(ibvcap_rx_recv(rx, &number, sizeof(number), &length, NULL, 1000), 1);
 	cr_expect_eq(number, 0);
-	ibvcap_detach(rx);
+	ibvcap_rx_close(rx);
 	pthread_join(thread, NULL);
 	attached_deinit(&a);
 }
@@ -194,10 +194,10 @@ Test(client, nobody_there)
 	char other[128];
 
 	snprintf(other, sizeof(other), "%s/none", directory);
-	cr_expect_eq(ibvcap_attach(other, "lidar", NULL, &rx), -ENOENT);
+	cr_expect_eq(ibvcap_rx_open(other, "lidar", NULL, &rx), -ENOENT);
 	cr_expect_not_null(strstr(ibvcap_error_text(), other), "%s", ibvcap_error_text());
 	close(listener);
-	cr_expect_eq(ibvcap_attach(path, "lidar", NULL, &rx), -ECONNREFUSED);
+	cr_expect_eq(ibvcap_rx_open(path, "lidar", NULL, &rx), -ECONNREFUSED);
 	cr_expect_eq(ibvcap_status(path, 0, &status), -ECONNREFUSED);
 	cr_expect_null(status);
 }
@@ -205,7 +205,7 @@ Test(client, nobody_there)
 Test(client, the_environment_names_the_socket)
 {
 	setenv("IBVCAP_SOCKET", "/nonexistent/by-environment", 1);
-	cr_expect_eq(ibvcap_attach(NULL, "lidar", NULL, &rx), -ENOENT);
+	cr_expect_eq(ibvcap_rx_open(NULL, "lidar", NULL, &rx), -ENOENT);
 	cr_expect_not_null(strstr(ibvcap_error_text(), "/nonexistent/by-environment"));
 }
 
@@ -215,67 +215,68 @@ Test(client, impossible_names_are_refused_without_asking)
 
 	memset(name, 'x', sizeof(name));
 	name[IBVCAP_STREAM_NAME_MAX] = '\0';
-	cr_expect_eq(ibvcap_attach(path, name, NULL, &rx), -EINVAL);
-	cr_expect_eq(ibvcap_attach(path, "", NULL, &rx), -EINVAL);
+	cr_expect_eq(ibvcap_rx_open(path, name, NULL, &rx), -EINVAL);
+	cr_expect_eq(ibvcap_rx_open(path, "", NULL, &rx), -EINVAL);
 	name[IBVCAP_STREAM_NAME_MAX] = 'x';
 	name[199] = '\0';
-	cr_expect_eq(ibvcap_attach(name, "lidar", NULL, &rx), -EINVAL);
+	cr_expect_eq(ibvcap_rx_open(name, "lidar", NULL, &rx), -EINVAL);
 }
 
 Test(client, a_socket_of_another_kind)
 {
 	deinit();
 	listen_there(SOCK_STREAM);
-	cr_expect_eq(ibvcap_attach(path, "lidar", NULL, &rx), -EPROTO);
+	cr_expect_eq(ibvcap_rx_open(path, "lidar", NULL, &rx), -EPROTO);
 }
 
 /* ---- status -------------------------------------------------------------------------------------- */
 
 #define N_STREAMS 9
 
-static int say_status(int socket, const union wire_message *request)
+static int say_status(int socket, const union protocol_message *request)
 {
-	struct wire_daemon daemon = {.pid = 4711, .version = "0.1.0"};
-	struct wire_header end;
+	struct protocol_daemon daemon = {.pid = 4711, .version = "0.1.0"};
+	struct protocol_header end;
 
-	cr_assert_eq(request->header.type, WIRE_STATUS);
-	wire_init(&daemon.header, WIRE_DAEMON, sizeof(daemon));
-	wire_send(socket, &daemon.header, NULL, 0);
+	cr_assert_eq(request->header.type, PROTOCOL_STATUS);
+	protocol_init(&daemon.header, PROTOCOL_DAEMON, sizeof(daemon));
+	protocol_send(socket, &daemon.header, NULL, 0);
 	for (unsigned i = 0; i < N_STREAMS; i++) {
-		struct wire_stream stream = {
-			.interface = "eth0", .queue = i, .n_counters = IBVCAP_CTR_N + STREAM_CTR_N};
+		struct protocol_stream stream = {
+			.interface = "eth0", .queue = i, .n_counters = IBVCAP_RX_COUNTER_N + STREAM_COUNTER_N};
 
-		wire_init(&stream.header, WIRE_STREAM, sizeof(stream));
+		protocol_init(&stream.header, PROTOCOL_STREAM, sizeof(stream));
 		snprintf(stream.name, sizeof(stream.name), "s%u", i);
 		for (unsigned c = 0; c < stream.n_counters; c++)
 			stream.counters[c] = 100 * i + c;
-		wire_send(socket, &stream.header, NULL, 0);
+		protocol_send(socket, &stream.header, NULL, 0);
 	}
-	struct wire_consumer consumer = {.stream = "s0", .pid = 12, .uid = 1000, .n_counters = WIRE_COUNTERS_MAX};
+	struct protocol_consumer consumer = {
+		.stream = "s0", .pid = 12, .uid = 1000, .n_counters = PROTOCOL_COUNTERS_MAX};
 
-	wire_init(&consumer.header, WIRE_CONSUMER, sizeof(consumer));
-	consumer.counters[CONSUMER_CTR_LAG] = 5;
-	wire_send(socket, &consumer.header, NULL, 0);
-	struct wire_channel channel = {
-		.name = "out", .rate_bps = 5, .n_unresolved = 1, .n_counters = WIRE_COUNTERS_MAX};
+	protocol_init(&consumer.header, PROTOCOL_CONSUMER, sizeof(consumer));
+	consumer.counters[CONSUMER_COUNTER_LAG] = 5;
+	protocol_send(socket, &consumer.header, NULL, 0);
+	struct protocol_channel channel = {
+		.name = "out", .rate_bps = 5, .n_unresolved = 1, .n_counters = PROTOCOL_COUNTERS_MAX};
 
-	wire_init(&channel.header, WIRE_CHANNEL, sizeof(channel));
-	channel.counters[IBVCAP_TX_CTR_N + CHANNEL_CTR_PENDING] = 6;
-	wire_send(socket, &channel.header, NULL, 0);
-	struct wire_sender sender = {.channel = "out", .pid = 13, .uid = 1001, .n_counters = SENDER_CTR_N};
+	protocol_init(&channel.header, PROTOCOL_CHANNEL, sizeof(channel));
+	channel.counters[IBVCAP_TX_COUNTER_N + CHANNEL_COUNTER_PENDING] = 6;
+	protocol_send(socket, &channel.header, NULL, 0);
+	struct protocol_sender sender = {.channel = "out", .pid = 13, .uid = 1001, .n_counters = SENDER_COUNTER_N};
 
-	wire_init(&sender.header, WIRE_SENDER, sizeof(sender));
-	sender.counters[SENDER_CTR_PENDING] = 7;
-	wire_send(socket, &sender.header, NULL, 0);
-	struct wire_interface interface = {.interface = "eth0", .n_counters = 0};
+	protocol_init(&sender.header, PROTOCOL_SENDER, sizeof(sender));
+	sender.counters[SENDER_COUNTER_PENDING] = 7;
+	protocol_send(socket, &sender.header, NULL, 0);
+	struct protocol_interface interface = {.interface = "eth0", .n_counters = 0};
 
-	wire_init(&interface.header, WIRE_INTERFACE, sizeof(interface));
-	wire_send(socket, &interface.header, NULL, 0);
-	wire_init(&end, WIRE_END, sizeof(end));
-	return wire_send(socket, &end, NULL, 0);
+	protocol_init(&interface.header, PROTOCOL_INTERFACE, sizeof(interface));
+	protocol_send(socket, &interface.header, NULL, 0);
+	protocol_init(&end, PROTOCOL_END, sizeof(end));
+	return protocol_send(socket, &end, NULL, 0);
 }
 
-static int status_of(int (*daemon)(int, const union wire_message *))
+static int status_of(int (*daemon)(int, const union protocol_message *))
 {
 	int r;
 
@@ -288,11 +289,11 @@ static int status_of(int (*daemon)(int, const union wire_message *))
 
 Test(client, a_status_has_all_parts_with_their_labels)
 {
-	const struct ibvcap_stream_status *streams;
-	const struct ibvcap_consumer_status_info *consumers;
-	const struct ibvcap_channel_status *channels;
-	const struct ibvcap_sender_status *senders;
-	const struct ibvcap_interface_status *interfaces;
+	const struct ibvcap_status_stream *streams;
+	const struct ibvcap_status_consumer *consumers;
+	const struct ibvcap_status_channel *channels;
+	const struct ibvcap_status_sender *senders;
+	const struct ibvcap_status_interface *interfaces;
 	pid_t pid;
 
 	cr_assert_eq(status_of(say_status), 0, "%s", ibvcap_error_text());
@@ -301,41 +302,42 @@ Test(client, a_status_has_all_parts_with_their_labels)
 	cr_assert_eq(ibvcap_status_streams(status, &streams), N_STREAMS);
 	for (unsigned i = 0; i < N_STREAMS; i++) {
 		cr_expect_eq(streams[i].queue, i);
-		cr_assert_eq(streams[i].n_counters, IBVCAP_CTR_N + STREAM_CTR_N);
+		cr_assert_eq(streams[i].n_counters, IBVCAP_RX_COUNTER_N + STREAM_COUNTER_N);
 		cr_expect_str_eq(streams[i].counters[0].label, "matched");
-		cr_expect_str_eq(streams[i].counters[IBVCAP_CTR_N].label, "in_flight");
-		cr_expect_eq(streams[i].counters[IBVCAP_CTR_N].value, 100 * i + IBVCAP_CTR_N);
+		cr_expect_str_eq(streams[i].counters[IBVCAP_RX_COUNTER_N].label, "in_flight");
+		cr_expect_eq(streams[i].counters[IBVCAP_RX_COUNTER_N].value, 100 * i + IBVCAP_RX_COUNTER_N);
 	}
 	cr_assert_eq(ibvcap_status_consumers(status, &consumers), 1);
 	cr_expect_eq(consumers[0].uid, 1000);
-	cr_assert_eq(consumers[0].n_counters, CONSUMER_CTR_N, "what has no label here is left out");
-	cr_expect_str_eq(consumers[0].counters[CONSUMER_CTR_LAG].label, "lag");
-	cr_expect_eq(consumers[0].counters[CONSUMER_CTR_LAG].value, 5);
+	cr_assert_eq(consumers[0].n_counters, CONSUMER_COUNTER_N, "what has no label here is left out");
+	cr_expect_str_eq(consumers[0].counters[CONSUMER_COUNTER_LAG].label, "lag");
+	cr_expect_eq(consumers[0].counters[CONSUMER_COUNTER_LAG].value, 5);
 	cr_assert_eq(ibvcap_status_channels(status, &channels), 1);
 	cr_expect_str_eq(channels[0].name, "out");
 	cr_expect_eq(channels[0].rate_bps, 5);
 	cr_expect_eq(channels[0].n_unresolved, 1);
-	cr_assert_eq(channels[0].n_counters, IBVCAP_TX_CTR_N + CHANNEL_CTR_N, "what has no label here is left out");
-	cr_expect_str_eq(channels[0].counters[IBVCAP_TX_CTR_SUBMITTED].label, "submitted");
-	cr_expect_str_eq(channels[0].counters[IBVCAP_TX_CTR_N].label, "pending");
-	cr_expect_eq(channels[0].counters[IBVCAP_TX_CTR_N].value, 6);
+	cr_assert_eq(channels[0].n_counters, IBVCAP_TX_COUNTER_N + CHANNEL_COUNTER_N,
+	             "what has no label here is left out");
+	cr_expect_str_eq(channels[0].counters[IBVCAP_TX_COUNTER_SUBMITTED].label, "submitted");
+	cr_expect_str_eq(channels[0].counters[IBVCAP_TX_COUNTER_N].label, "pending");
+	cr_expect_eq(channels[0].counters[IBVCAP_TX_COUNTER_N].value, 6);
 	cr_assert_eq(ibvcap_status_senders(status, &senders), 1);
 	cr_expect_eq(senders[0].uid, 1001);
-	cr_assert_eq(senders[0].n_counters, SENDER_CTR_N);
-	cr_expect_str_eq(senders[0].counters[SENDER_CTR_PENDING].label, "pending");
-	cr_expect_eq(senders[0].counters[SENDER_CTR_PENDING].value, 7);
+	cr_assert_eq(senders[0].n_counters, SENDER_COUNTER_N);
+	cr_expect_str_eq(senders[0].counters[SENDER_COUNTER_PENDING].label, "pending");
+	cr_expect_eq(senders[0].counters[SENDER_COUNTER_PENDING].value, 7);
 	cr_assert_eq(ibvcap_status_interfaces(status, &interfaces), 1);
 	cr_expect_eq(interfaces[0].n_counters, 0);
 	ibvcap_status_free(status);
 }
 
-static int say_half(int socket, const union wire_message *request)
+static int say_half(int socket, const union protocol_message *request)
 {
-	struct wire_daemon daemon = {.pid = 1};
+	struct protocol_daemon daemon = {.pid = 1};
 
 	(void)request;
-	wire_init(&daemon.header, WIRE_DAEMON, sizeof(daemon));
-	wire_send(socket, &daemon.header, NULL, 0);
+	protocol_init(&daemon.header, PROTOCOL_DAEMON, sizeof(daemon));
+	protocol_send(socket, &daemon.header, NULL, 0);
 	return -1;
 }
 
@@ -345,13 +347,13 @@ Test(client, half_a_status_is_none)
 	cr_expect_null(status);
 }
 
-static int say_without_end(int socket, const union wire_message *request)
+static int say_without_end(int socket, const union protocol_message *request)
 {
-	struct wire_interface interface = {.interface = "eth0"};
+	struct protocol_interface interface = {.interface = "eth0"};
 
 	(void)request;
-	wire_init(&interface.header, WIRE_INTERFACE, sizeof(interface));
-	while (wire_send(socket, &interface.header, NULL, 0) == 0)
+	protocol_init(&interface.header, PROTOCOL_INTERFACE, sizeof(interface));
+	while (protocol_send(socket, &interface.header, NULL, 0) == 0)
 		;
 	return -1;
 }

@@ -19,16 +19,16 @@ static void expect_labels(const char *const *labels, unsigned n)
 
 Test(counters, every_one_has_a_label_of_its_own)
 {
-	expect_labels(ring_counter_labels, IBVCAP_CTR_N);
-	expect_labels(consumer_counter_labels, CONSUMER_CTR_N);
-	expect_labels(stream_counter_labels, STREAM_CTR_N);
-	expect_labels(interface_counter_labels, INTERFACE_CTR_N);
-	expect_labels(tx_counter_labels, IBVCAP_TX_CTR_N);
+	expect_labels(rx_counter_labels, IBVCAP_RX_COUNTER_N);
+	expect_labels(consumer_counter_labels, CONSUMER_COUNTER_N);
+	expect_labels(stream_counter_labels, STREAM_COUNTER_N);
+	expect_labels(interface_counter_labels, INTERFACE_COUNTER_N);
+	expect_labels(tx_counter_labels, IBVCAP_TX_COUNTER_N);
 }
 
 Test(counters, what_is_sent_together_does_not_share_a_label)
 {
-	for (unsigned i = 0; i < IBVCAP_CTR_N; i++)
-		for (unsigned j = 0; j < STREAM_CTR_N; j++)
-			cr_expect_str_neq(ring_counter_labels[i], stream_counter_labels[j]);
+	for (unsigned i = 0; i < IBVCAP_RX_COUNTER_N; i++)
+		for (unsigned j = 0; j < STREAM_COUNTER_N; j++)
+			cr_expect_str_neq(rx_counter_labels[i], stream_counter_labels[j]);
 }

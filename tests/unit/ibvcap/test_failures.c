@@ -28,54 +28,54 @@
 static char directory[] = "/tmp/ibvcap-fail-XXXXXX";
 static char path[64];
 static struct attached a, b; /* the epoch that has ended; the next */
-static int fds_of_b[WIRE_FD_N];
+static int fds_of_b[PROTOCOL_FD_N];
 static pid_t daemon_pid;
 
 /* ---- the next daemon ------------------------------------------------------------------------------ */
 
 /* An empty one, which is in order. */
-static void send_message(int fd, enum wire_type type, size_t bytes)
+static void send_message(int fd, enum protocol_type type, size_t bytes)
 {
-	union wire_message message = {0};
+	union protocol_message message = {0};
 
-	wire_init(&message.header, type, bytes);
-	wire_send(fd, &message.header, NULL, 0);
+	protocol_init(&message.header, type, bytes);
+	protocol_send(fd, &message.header, NULL, 0);
 }
 
 static void send_status(int fd)
 {
-	send_message(fd, WIRE_DAEMON, sizeof(struct wire_daemon));
+	send_message(fd, PROTOCOL_DAEMON, sizeof(struct protocol_daemon));
 	for (int i = 0; i < 2; i++) {
-		send_message(fd, WIRE_STREAM, sizeof(struct wire_stream));
-		send_message(fd, WIRE_CONSUMER, sizeof(struct wire_consumer));
-		send_message(fd, WIRE_CHANNEL, sizeof(struct wire_channel));
-		send_message(fd, WIRE_SENDER, sizeof(struct wire_sender));
-		send_message(fd, WIRE_INTERFACE, sizeof(struct wire_interface));
+		send_message(fd, PROTOCOL_STREAM, sizeof(struct protocol_stream));
+		send_message(fd, PROTOCOL_CONSUMER, sizeof(struct protocol_consumer));
+		send_message(fd, PROTOCOL_CHANNEL, sizeof(struct protocol_channel));
+		send_message(fd, PROTOCOL_SENDER, sizeof(struct protocol_sender));
+		send_message(fd, PROTOCOL_INTERFACE, sizeof(struct protocol_interface));
 	}
-	send_message(fd, WIRE_END, sizeof(struct wire_header));
+	send_message(fd, PROTOCOL_END, sizeof(struct protocol_header));
 }
 
 static void send_ring(int fd, bool tap)
 {
-	struct wire_attached answer = {.epoch = b.epoch};
+	struct protocol_attached answer = {.epoch = b.epoch};
 
-	wire_init(&answer.header, WIRE_ATTACHED, sizeof(answer));
-	wire_send(fd, &answer.header, fds_of_b, tap ? WIRE_FD_TAP_N : WIRE_FD_N);
+	protocol_init(&answer.header, PROTOCOL_ATTACHED, sizeof(answer));
+	protocol_send(fd, &answer.header, fds_of_b, tap ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_N);
 }
 
 static void serve(int fd)
 {
-	union wire_message request;
+	union protocol_message request;
 
-	if (wire_recv(fd, &request, NULL, NULL) != 1)
+	if (protocol_recv(fd, &request, NULL, NULL) != 1)
 		return;
 	usleep(5000); /* so that who asks has to wait */
-	if (request.header.type == WIRE_ATTACH)
+	if (request.header.type == PROTOCOL_ATTACH)
 		send_ring(fd, request.attach.policy == IBVCAP_POLICY_TAP);
-	else if (request.header.type == WIRE_STATUS)
+	else if (request.header.type == PROTOCOL_STATUS)
 		send_status(fd);
 	else
-		send_message(fd, WIRE_DONE, sizeof(struct wire_done));
+		send_message(fd, PROTOCOL_DONE, sizeof(struct protocol_done));
 }
 
 /* A connection is kept until the next comes. */
@@ -214,7 +214,7 @@ Test(failures, a_status_that_fails_leaves_nothing)
 static int ask_change(int n)
 {
 	char said[100] = "as before";
-	int r = ibvcap_change(path, IBVCAP_CHANGE_RELOAD, NULL, NULL, said, sizeof(said), 0);
+	int r = ibvcap_reconfigure(path, IBVCAP_RECONFIGURE_RELOAD, NULL, NULL, said, sizeof(said), 0);
 
 	cr_expect_eq(said[0] == '\0', r == 0, "call %d", n);
 	return r;
@@ -229,12 +229,12 @@ Test(failures, so_does_a_change)
 
 static int attach(enum ibvcap_policy policy, int n)
 {
-	const struct ibvcap_attach_options options = {.policy = policy, .start = IBVCAP_START_OLDEST};
+	const struct ibvcap_rx_options options = {.policy = policy, .start = IBVCAP_START_OLDEST};
 	struct ibvcap_rx *rx = NULL;
-	int r = ibvcap_attach(path, "test", &options, &rx);
+	int r = ibvcap_rx_open(path, "test", &options, &rx);
 
 	cr_expect_eq(rx != NULL, r == 0, "call %d", n);
-	ibvcap_detach(rx);
+	ibvcap_rx_close(rx);
 	return r;
 }
 
@@ -263,11 +263,11 @@ Test(failures, so_does_a_taps)
 /* A reader of an epoch that has ended, all of it delivered. */
 static void begin(enum ibvcap_policy policy)
 {
-	const struct ibvcap_attach_options options = {.policy = policy, .reattach_ms = 60000};
-	int fds[WIRE_FD_N], socket;
+	const struct ibvcap_rx_options options = {.policy = policy, .reattach_ms = 60000};
+	int fds[PROTOCOL_FD_N], socket;
 
 	attached_prepare(&a, fds, &socket);
-	for (unsigned i = WIRE_FD_TAP_N; policy == IBVCAP_POLICY_TAP && i < WIRE_FD_N; i++) {
+	for (unsigned i = PROTOCOL_FD_TAP_N; policy == IBVCAP_POLICY_TAP && i < PROTOCOL_FD_N; i++) {
 		close(fds[i]);
 		fds[i] = -1;
 	}
@@ -278,7 +278,7 @@ static void begin(enum ibvcap_policy policy)
 
 static void end(const struct footprint *before, int n)
 {
-	ibvcap_detach(a.rx);
+	ibvcap_rx_close(a.rx);
 	a.rx = NULL;
 	failing_after(-1);
 	cr_expect_eq(failing_stop_counting(), 0, "call %d: memory", n);
@@ -295,7 +295,7 @@ static int receive(struct ibvcap_rx *rx, int fd)
 	int r;
 
 	do {
-		r = ibvcap_recv(rx, &number, sizeof(number), &length, NULL, fd < 0 ? 50 : 0);
+		r = ibvcap_rx_recv(rx, &number, sizeof(number), &length, NULL, fd < 0 ? 50 : 0);
 		if (r == 0 && fd >= 0)
 			cr_assert_eq(epoll_wait(fd, &event, 1, 30000), 1, "nobody was woken");
 	} while (r == 0 || (r < 0 && !rx->next_epoch.error));
@@ -312,7 +312,7 @@ static void go_on_with_each_failing(enum ibvcap_policy policy, bool polls, int a
 		int fd, r;
 
 		begin(policy);
-		fd = polls ? ibvcap_fd(a.rx) : -1;
+		fd = polls ? ibvcap_rx_fd(a.rx) : -1;
 		daemon_close_ring(a.ring.ring);
 		error_set(0, "%s", "");
 		failing_after(n);
@@ -359,11 +359,11 @@ Test(failures, a_descriptor_that_cannot_be_had_can_be_asked_for_again)
 		begin(IBVCAP_POLICY_LOSSY);
 		error_set(0, "%s", "");
 		failing_after(n);
-		fd = ibvcap_fd(a.rx);
+		fd = ibvcap_rx_fd(a.rx);
 		fired = fired_and_over();
 		if (fired)
 			expect_said(fd, n);
-		cr_expect_geq(ibvcap_fd(a.rx), 0);
+		cr_expect_geq(ibvcap_rx_fd(a.rx), 0);
 		end(&before, n);
 		cr_assert_lt(n, CALLS_MAX);
 	}

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static struct attached a;
-static struct ibvcap_batch batch;
+static struct ibvcap_rx_batch batch;
 
 static void init(void)
 {
@@ -23,7 +23,7 @@ TestSuite(rx, .init = init, .fini = deinit);
 
 static int acquire(uint32_t max)
 {
-	return ibvcap_acquire(a.rx, &batch, max, 0, 0);
+	return ibvcap_rx_acquire(a.rx, &batch, max, 0, 0);
 }
 
 /* Exactly the rows [sequence, sequence + n), whole. */
@@ -36,7 +36,7 @@ static void expect_rows(uint64_t sequence, uint32_t n, uint64_t gap)
 		uint64_t in_headers;
 
 		cr_assert_eq(attached_number(&batch, i), sequence + i, "row %u", i);
-		memcpy(&in_headers, ibvcap_headers(&batch, i), sizeof(in_headers));
+		memcpy(&in_headers, ibvcap_rx_headers(&batch, i), sizeof(in_headers));
 		cr_assert_eq(in_headers, sequence + i);
 		cr_assert_eq(batch.meta[i].length, SLOT_BYTES);
 	}
@@ -73,7 +73,7 @@ Test(rx, a_batch_never_crosses_a_block)
 	attached_publish(&a, N + 10);
 	cr_assert_eq(acquire(UINT32_MAX), N);
 	expect_rows(0, N, 0);
-	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
 	cr_assert_eq(acquire(UINT32_MAX), 10);
 	expect_rows(N, 10, 0);
 }
@@ -84,7 +84,7 @@ Test(rx, what_was_recycled_is_skipped_counted_and_told)
 
 	attached_publish(&a, 10);
 	cr_assert_eq(acquire(4), 4);
-	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
 	attached_publish(&a, 20 * N);
 	floor = consumer_load_floor(a.ring.ring);
 	head = 20 * N + 10;
@@ -98,7 +98,7 @@ Test(rx, what_was_recycled_is_skipped_counted_and_told)
 
 Test(rx, a_leased_batch_stays_as_it_is_while_the_ring_goes_round)
 {
-	struct ibvcap_batch held;
+	struct ibvcap_rx_batch held;
 
 	attached_publish(&a, N);
 	cr_assert_eq(acquire(N / 2), N / 2);
@@ -108,15 +108,15 @@ Test(rx, a_leased_batch_stays_as_it_is_while_the_ring_goes_round)
 		cr_assert_eq(attached_number(&held, i), i);
 	cr_assert_eq(acquire(N), N / 2, "the rest of a block under lease is still there, too");
 	expect_rows(N / 2, N / 2, 0);
-	cr_assert_eq(ibvcap_release(a.rx, &held), 0);
-	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &held), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
 	cr_assert_eq(acquire(1), 1);
 	cr_expect_gt(batch.gap, 0);
 }
 
 Test(rx, several_batches_of_one_block_share_its_lease)
 {
-	struct ibvcap_batch first, second;
+	struct ibvcap_rx_batch first, second;
 
 	attached_publish(&a, N);
 	cr_assert_eq(acquire(10), 10);
@@ -125,37 +125,37 @@ Test(rx, several_batches_of_one_block_share_its_lease)
 	second = batch;
 	cr_assert_eq(first.lease, second.lease);
 	cr_assert_eq(daemon_load_lease(a.consumer.page, first.lease), 1);
-	cr_assert_eq(ibvcap_release(a.rx, &first), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &first), 0);
 	cr_assert_eq(daemon_load_lease(a.consumer.page, first.lease), 1);
-	cr_assert_eq(ibvcap_release(a.rx, &second), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &second), 0);
 	cr_assert_eq(daemon_load_lease(a.consumer.page, first.lease), 0);
 }
 
 Test(rx, a_batch_is_released_once_and_only_if_it_is_out)
 {
-	struct ibvcap_batch first, wrong;
+	struct ibvcap_rx_batch first, wrong;
 
 	attached_publish(&a, 2 * N);
 	cr_assert_eq(acquire(10), 10);
 	first = batch;
 	cr_assert_eq(acquire(10), 10);
-	cr_expect_eq(ibvcap_release(a.rx, &first), 0);
-	cr_expect_eq(ibvcap_release(a.rx, &first), -EINVAL, "twice, while another of its block is out");
+	cr_expect_eq(ibvcap_rx_release(a.rx, &first), 0);
+	cr_expect_eq(ibvcap_rx_release(a.rx, &first), -EINVAL, "twice, while another of its block is out");
 	wrong = batch;
 	wrong.lease = QUOTA;
-	cr_expect_eq(ibvcap_release(a.rx, &wrong), -EINVAL);
+	cr_expect_eq(ibvcap_rx_release(a.rx, &wrong), -EINVAL);
 	wrong.lease = UINT32_MAX;
-	cr_expect_eq(ibvcap_release(a.rx, &wrong), -EINVAL);
+	cr_expect_eq(ibvcap_rx_release(a.rx, &wrong), -EINVAL);
 	wrong = batch;
 	wrong.sequence += N;
-	cr_expect_eq(ibvcap_release(a.rx, &wrong), -EINVAL);
-	cr_expect_eq(ibvcap_release(a.rx, &batch), 0);
-	cr_expect_eq(ibvcap_release(a.rx, &batch), -EINVAL);
+	cr_expect_eq(ibvcap_rx_release(a.rx, &wrong), -EINVAL);
+	cr_expect_eq(ibvcap_rx_release(a.rx, &batch), 0);
+	cr_expect_eq(ibvcap_rx_release(a.rx, &batch), -EINVAL);
 }
 
 Test(rx, no_more_blocks_are_leased_than_the_quota)
 {
-	struct ibvcap_batch out[QUOTA];
+	struct ibvcap_rx_batch out[QUOTA];
 
 	attached_publish(&a, 3 * N);
 	for (uint32_t i = 0; i < QUOTA; i++) {
@@ -163,13 +163,13 @@ Test(rx, no_more_blocks_are_leased_than_the_quota)
 		out[i] = batch;
 	}
 	cr_assert_eq(acquire(N), -ENOBUFS);
-	cr_assert_eq(ibvcap_acquire(a.rx, &batch, N, 1, -1), -ENOBUFS, "and does not wait for ever");
+	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, N, 1, -1), -ENOBUFS, "and does not wait for ever");
 	attached_publish(&a, 40 * N);
 	cr_assert_eq(acquire(N), -ENOBUFS);
 	for (uint32_t i = 0; i < QUOTA; i++)
 		for (uint32_t row = 0; row < N; row++)
 			cr_assert_eq(attached_number(&out[i], row), out[i].sequence + row);
-	cr_assert_eq(ibvcap_release(a.rx, &out[1]), 0, "in any order");
+	cr_assert_eq(ibvcap_rx_release(a.rx, &out[1]), 0, "in any order");
 	cr_assert_eq(acquire(N), N);
 	cr_expect_gt(batch.gap, 0);
 	expect_rows(batch.sequence, N, batch.gap);
@@ -177,16 +177,16 @@ Test(rx, no_more_blocks_are_leased_than_the_quota)
 
 Test(rx, what_is_acquired_counts_as_delivered_whether_it_is_released_or_not)
 {
-	struct ibvcap_batch first, second;
+	struct ibvcap_rx_batch first, second;
 
 	attached_publish(&a, 2 * N);
 	cr_assert_eq(acquire(N), N);
 	first = batch;
 	cr_assert_eq(acquire(N), N);
 	second = batch;
-	cr_assert_eq(ibvcap_release(a.rx, &second), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &second), 0);
 	cr_expect_eq(daemon_load_delivered(a.consumer.page), 2 * N, "the first block is still out");
-	cr_assert_eq(ibvcap_release(a.rx, &first), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &first), 0);
 	cr_expect_eq(daemon_load_delivered(a.consumer.page), 2 * N);
 }
 
@@ -221,7 +221,7 @@ Test(rx, a_lossless_consumer_is_waited_for_and_skips_nothing)
 				break;
 			cr_assert_eq(batch.gap, 0);
 			cr_assert_eq(batch.sequence, delivered);
-			cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+			cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
 			delivered += batch.n;
 		}
 	}
@@ -231,13 +231,13 @@ Test(rx, a_lossless_consumer_is_waited_for_and_skips_nothing)
 
 Test(rx, a_demotion_is_told_with_the_first_gap_it_made)
 {
-	struct ibvcap_info info;
+	struct ibvcap_rx_info info;
 
 	be_lossless();
 	while (publish_block())
 		;
 	cr_assert_eq(acquire(10), 10);
-	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
 	rx_ring_charge_pins(&a.ring, 1);
 	rx_ring_charge_pins(&a.ring, 1000);
 	for (int i = 0; i < 20; i++)
@@ -245,18 +245,18 @@ Test(rx, a_demotion_is_told_with_the_first_gap_it_made)
 	cr_assert_eq(acquire(N), N);
 	cr_expect_gt(batch.gap, 0);
 	cr_expect_eq(batch.sequence - batch.gap, 10);
-	cr_expect_eq(batch.flags, IBVCAP_BATCH_DEMOTED);
+	cr_expect_eq(batch.flags, IBVCAP_RX_BATCH_FLAG_DEMOTED);
 	cr_assert_eq(acquire(N), N);
 	cr_expect_eq(batch.flags, 0, "once");
-	ibvcap_info(a.rx, &info);
+	ibvcap_rx_info(a.rx, &info);
 	cr_expect_eq(info.policy, IBVCAP_POLICY_LOSSY);
 }
 
 static void expect_losses(int full, uint64_t before, uint64_t before_ns, uint64_t after, uint64_t after_ns)
 {
-	struct ibvcap_losses losses;
+	struct ibvcap_rx_losses losses;
 
-	cr_expect_eq(ibvcap_block_losses(a.rx, &batch, &losses), full);
+	cr_expect_eq(ibvcap_rx_block_losses(a.rx, &batch, &losses), full);
 	cr_expect_eq(losses.before, before);
 	cr_expect_eq(losses.before_ns, before_ns);
 	cr_expect_eq(losses.after, after);
@@ -275,9 +275,9 @@ Test(rx, a_block_says_what_the_device_had_dropped_when_it_began_and_when_it_was_
 	expect_losses(1, 0, 0, 9, 2000);
 	rx_ring_note_losses(&a.ring, 11, 3000);
 	expect_losses(1, 0, 0, 9, 2000);
-	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
 	cr_assert_eq(acquire(N), N - 10);
-	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
 	attached_publish(&a, N);
 	cr_assert_eq(acquire(N), N);
 	expect_losses(1, 11, 3000, 11, 3000);
@@ -308,7 +308,7 @@ Test(rx, every_skip_is_told_with_its_range_in_the_next_batch)
 			expected = batch.sequence + 1;
 			gaps += batch.gap;
 			delivered++;
-			cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+			cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
 		}
 	}
 	cr_expect_eq(r, -ESHUTDOWN);
@@ -322,8 +322,8 @@ Test(rx, every_skip_is_told_with_its_range_in_the_next_batch)
 
 Test(rx, nothing_is_no_number_of_packets)
 {
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 0, 0, 0), -EINVAL);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 1, 0, -2), -EINVAL);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 0, 0, 0), -EINVAL);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 0, -2), -EINVAL);
 }
 
 Test(rx, min_is_clamped_to_what_the_block_can_hold)
@@ -331,13 +331,13 @@ Test(rx, min_is_clamped_to_what_the_block_can_hold)
 	attached_publish(&a, N - 3);
 	cr_assert_eq(acquire(N), N - 3);
 	attached_publish(&a, 3);
-	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 50, 50, -1), 3, "else this waits for ever");
+	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 50, 50, -1), 3, "else this waits for ever");
 }
 
 Test(rx, time_out_takes_what_there_is)
 {
 	attached_publish(&a, 3);
-	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 50, 50, 20), 3);
+	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 50, 50, 20), 3);
 }
 
 Test(rx, recv_copies_one_packet_and_passes_over_errors)
@@ -349,15 +349,15 @@ Test(rx, recv_copies_one_packet_and_passes_over_errors)
 
 	attached_publish(&a, 3);
 	rx_ring_head_span(&a.ring, &span);
-	span.meta[-3].flags = IBVCAP_PKT_ERROR;
-	span.meta[-2].flags = IBVCAP_PKT_SHORT;
-	cr_assert_eq(ibvcap_recv(a.rx, number, 8, &length, &meta, 0), 1);
+	span.meta[-3].flags = IBVCAP_PACKET_FLAG_ERROR;
+	span.meta[-2].flags = IBVCAP_PACKET_FLAG_SHORT;
+	cr_assert_eq(ibvcap_rx_recv(a.rx, number, 8, &length, &meta, 0), 1);
 	cr_expect_eq(number[0], 1);
 	cr_expect_eq(number[1], UINT64_C(0xabababababababab), "not past the buffer");
 	cr_expect_eq(length, SLOT_BYTES);
-	cr_expect_eq(meta.flags, IBVCAP_PKT_SHORT);
-	cr_assert_eq(ibvcap_recv(a.rx, number, 8, &length, NULL, 0), 1);
-	cr_assert_eq(ibvcap_recv(a.rx, number, 8, &length, NULL, 0), 0);
+	cr_expect_eq(meta.flags, IBVCAP_PACKET_FLAG_SHORT);
+	cr_assert_eq(ibvcap_rx_recv(a.rx, number, 8, &length, NULL, 0), 1);
+	cr_assert_eq(ibvcap_rx_recv(a.rx, number, 8, &length, NULL, 0), 0);
 	expect_counts(3, 3, 0, 0);
 	for (uint32_t i = 0; i < QUOTA; i++)
 		cr_expect_eq(daemon_load_lease(a.consumer.page, i), 0);
@@ -374,9 +374,9 @@ Test(rx, recv_stays_within_the_row_whatever_meta_says)
 	span.meta[-2].payload_offset = 90;
 	span.meta[-2].length = UINT16_MAX;
 	span.meta[-1].payload_offset = 200;
-	cr_assert_eq(ibvcap_recv(a.rx, buffer, sizeof(buffer), &length, NULL, 0), 1);
+	cr_assert_eq(ibvcap_rx_recv(a.rx, buffer, sizeof(buffer), &length, NULL, 0), 1);
 	cr_expect_eq(length, SLOT_BYTES - 90);
-	cr_assert_eq(ibvcap_recv(a.rx, buffer, sizeof(buffer), &length, NULL, 0), 1);
+	cr_assert_eq(ibvcap_rx_recv(a.rx, buffer, sizeof(buffer), &length, NULL, 0), 1);
 	cr_expect_eq(length, 0);
 }
 
@@ -413,7 +413,7 @@ Test(rx, cursors_that_lie_end_in_no_packets)
 	cr_expect_eq(counts.published, counts.delivered + counts.skipped + counts.lag);
 	daemon_publish_head(a.ring.ring, 20);
 	daemon_store_floor(a.ring.ring, UINT64_MAX);
-	cr_assert_eq(ibvcap_release(a.rx, &batch), 0);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
 	cr_expect_eq(acquire(1), 0);
 	ibvcap_rx_counts(a.rx, &counts);
 	cr_expect_eq(counts.published, counts.delivered + counts.skipped + counts.lag);
@@ -421,16 +421,16 @@ Test(rx, cursors_that_lie_end_in_no_packets)
 
 Test(rx, info_says_what_the_ring_is)
 {
-	struct ibvcap_info info;
+	struct ibvcap_rx_info info;
 
-	daemon_store_clock(a.ring.ring, IBVCAP_CLOCK_DEVICE, 250);
-	cr_assert_eq(ibvcap_info(a.rx, &info), 0);
+	daemon_store_clock(a.ring.ring, IBVCAP_CLOCK_SOURCE_DEVICE, 250);
+	cr_assert_eq(ibvcap_rx_info(a.rx, &info), 0);
 	cr_expect_str_eq(info.stream, "test");
 	cr_expect_eq(info.epoch, EPOCH);
 	cr_expect_eq(info.slot_bytes, SLOT_BYTES);
 	cr_expect_eq(info.slots_per_block, N);
 	cr_expect_eq(info.lease_blocks, QUOTA);
 	cr_expect_eq(info.n_queues, 1);
-	cr_expect_eq(info.clock_source, IBVCAP_CLOCK_DEVICE);
+	cr_expect_eq(info.clock_source, IBVCAP_CLOCK_SOURCE_DEVICE);
 	cr_expect_eq(info.clock_error_ns, 250);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static struct attached a;
-static int fds[WIRE_FD_N], consumer_socket;
+static int fds[PROTOCOL_FD_N], consumer_socket;
 
 static unsigned count_fds(void)
 {
@@ -40,7 +40,7 @@ static void expect_refused(const char *what)
 
 	cr_expect_eq(rx_open(&a.rx, consumer_socket, fds, EPOCH), -EPROTO, "%s", what);
 	cr_expect_null(a.rx);
-	cr_expect_eq(count_fds(), before - WIRE_FD_N - 1, "%s: all descriptors closed", what);
+	cr_expect_eq(count_fds(), before - PROTOCOL_FD_N - 1, "%s: all descriptors closed", what);
 	cr_expect_gt(strlen(ibvcap_error_text()), 10);
 }
 
@@ -112,7 +112,7 @@ Test(rx_open, a_segment_that_could_be_shrunk_later)
 	struct shm open_ended = SHM_INIT;
 
 	cr_assert_eq(shm_create(&open_ended, "test", a.ring.payload.bytes, 4096), 0);
-	replace(WIRE_FD_PAYLOAD, dup(open_ended.fd));
+	replace(PROTOCOL_FD_PAYLOAD, dup(open_ended.fd));
 	expect_refused("not sealed");
 	shm_deinit(&open_ended);
 }
@@ -123,34 +123,34 @@ Test(rx_open, a_segment_too_small_for_what_it_should_be)
 
 	cr_assert_eq(shm_create(&small, "test", 4096, 4096), 0);
 	cr_assert_eq(shm_seal_size(&small), 0);
-	replace(WIRE_FD_HEADERS, dup(small.fd));
+	replace(PROTOCOL_FD_HEADERS, dup(small.fd));
 	expect_refused("headers of one page");
 	shm_deinit(&small);
 }
 
 Test(rx_open, segments_in_another_order)
 {
-	int payload = fds[WIRE_FD_PAYLOAD];
+	int payload = fds[PROTOCOL_FD_PAYLOAD];
 
-	fds[WIRE_FD_PAYLOAD] = fds[WIRE_FD_RING];
-	fds[WIRE_FD_RING] = payload;
+	fds[PROTOCOL_FD_PAYLOAD] = fds[PROTOCOL_FD_RING];
+	fds[PROTOCOL_FD_RING] = payload;
 	expect_refused("payload as ring");
 }
 
 Test(rx_open, descriptors_that_are_no_memory)
 {
-	for (unsigned i = 0; i < WIRE_FD_WAKE_SOCKET; i++)
+	for (unsigned i = 0; i < PROTOCOL_FD_WAKE_SOCKET; i++)
 		replace(i, open("/dev/zero", O_RDONLY | O_CLOEXEC));
 	expect_refused("/dev/zero");
 }
 
 Test(rx_open, a_pipe_that_would_block_is_made_not_to)
 {
-	struct ibvcap_batch batch;
+	struct ibvcap_rx_batch batch;
 
-	cr_assert_eq(fcntl(fds[WIRE_FD_WAKE_SOCKET], F_GETFL) & O_NONBLOCK, 0);
+	cr_assert_eq(fcntl(fds[PROTOCOL_FD_WAKE_SOCKET], F_GETFL) & O_NONBLOCK, 0);
 	cr_assert_eq(rx_open(&a.rx, consumer_socket, fds, EPOCH), 0);
-	ibvcap_fd(a.rx);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 1, 1, 0), 0);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 1, 1, 0), 0);
+	ibvcap_rx_fd(a.rx);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), 0);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), 0);
 }

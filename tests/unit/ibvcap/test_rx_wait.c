@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static struct attached a;
-static struct ibvcap_batch batch;
+static struct ibvcap_rx_batch batch;
 
 static void init(void)
 {
@@ -78,7 +78,7 @@ Test(rx_wait, a_sleeper_is_woken_by_the_packet)
 	uint64_t start = client_now_ns();
 
 	in_thread(&thread, publish_later);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 30000), 5);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 30000), 5);
 	cr_expect_lt(client_now_ns() - start, UINT64_C(10000000000));
 	pthread_join(thread, NULL);
 	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
@@ -100,7 +100,7 @@ Test(rx_wait, min_packets_are_waited_for)
 	pthread_t thread;
 
 	in_thread(&thread, publish_in_parts);
-	cr_expect_geq(ibvcap_acquire(a.rx, &batch, N, 15, 30000), 15);
+	cr_expect_geq(ibvcap_rx_acquire(a.rx, &batch, N, 15, 30000), 15);
 	pthread_join(thread, NULL);
 }
 
@@ -108,7 +108,7 @@ Test(rx_wait, a_time_out_is_kept_and_no_earlier)
 {
 	uint64_t start = client_now_ns(), waited;
 
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 250), 0);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 250), 0);
 	waited = client_now_ns() - start;
 	cr_expect_geq(waited, 250000000);
 	cr_expect_lt(waited, UINT64_C(5000000000));
@@ -127,9 +127,9 @@ Test(rx_wait, the_end_of_the_epoch_wakes_a_sleeper)
 	pthread_t thread;
 
 	in_thread(&thread, close_later);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, -1), -ESHUTDOWN);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, -1), -ESHUTDOWN);
 	pthread_join(thread, NULL);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), -ESHUTDOWN);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), -ESHUTDOWN);
 }
 
 Test(rx_wait, everything_published_is_delivered_before_the_end_is_told)
@@ -138,9 +138,9 @@ Test(rx_wait, everything_published_is_delivered_before_the_end_is_told)
 	rx_ring_close(&a.ring);
 	close(a.daemon_socket);
 	a.daemon_socket = -1;
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 2, 2, -1), 2);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 2, 2, -1), 1, "fewer than asked for, but the last");
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 2, 2, -1), -ESHUTDOWN);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 2, 2, -1), 2);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 2, 2, -1), 1, "fewer than asked for, but the last");
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 2, 2, -1), -ESHUTDOWN);
 }
 
 static void *die_later(void *argument)
@@ -157,8 +157,8 @@ Test(rx_wait, a_daemon_that_was_killed_is_noticed)
 	pthread_t thread;
 
 	in_thread(&thread, die_later);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 2, -1), 1, "what it published comes first");
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, -1), -ESHUTDOWN);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 2, -1), 1, "what it published comes first");
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, -1), -ESHUTDOWN);
 	pthread_join(thread, NULL);
 }
 
@@ -169,7 +169,7 @@ Test(rx_wait, who_only_looks_notices_too)
 	close(a.daemon_socket);
 	a.daemon_socket = -1;
 	for (int i = 0; i < 1000 && r == 0; i++) {
-		r = ibvcap_acquire(a.rx, &batch, 10, 1, 0);
+		r = ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0);
 		usleep(1000);
 	}
 	cr_expect_eq(r, -ESHUTDOWN);
@@ -178,15 +178,15 @@ Test(rx_wait, who_only_looks_notices_too)
 Test(rx_wait, a_disconnected_consumer_gets_nothing_more)
 {
 	attached_publish(&a, 3);
-	daemon_disconnect(a.consumer.state, IBVCAP_REASON_BAD_CURSOR);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), -ECONNABORTED);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, -1), -ECONNABORTED);
+	daemon_disconnect(a.consumer.state, IBVCAP_DISCONNECT_BAD_CURSOR);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), -ECONNABORTED);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, -1), -ECONNABORTED);
 }
 
 static void *disconnect_later(void *argument)
 {
 	wait_for_request();
-	daemon_disconnect(a.consumer.state, IBVCAP_REASON_BAD_CURSOR);
+	daemon_disconnect(a.consumer.state, IBVCAP_DISCONNECT_BAD_CURSOR);
 	close(a.daemon_socket);
 	a.daemon_socket = -1;
 	return argument;
@@ -197,7 +197,7 @@ Test(rx_wait, a_sleeper_learns_that_it_was_disconnected)
 	pthread_t thread;
 
 	in_thread(&thread, disconnect_later);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, -1), -ECONNABORTED);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, -1), -ECONNABORTED);
 	pthread_join(thread, NULL);
 }
 
@@ -226,7 +226,7 @@ Test(rx_wait, a_signal_interrupts)
 	do {
 		in_thread(&thread, interrupt_later);
 		errno = 0;
-		int r = ibvcap_acquire(a.rx, &batch, 10, 1, 300);
+		int r = ibvcap_rx_acquire(a.rx, &batch, 10, 1, 300);
 
 		pthread_join(thread, NULL);
 		if (r == -EINTR)
@@ -239,9 +239,9 @@ Test(rx_wait, a_signal_interrupts)
 
 Test(rx_wait, the_descriptor_asks_for_the_next_packet_by_a_byte)
 {
-	int fd = ibvcap_fd(a.rx);
+	int fd = ibvcap_rx_fd(a.rx);
 
-	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 0);
 	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 1);
 	cr_expect(daemon_load_wake_socket(a.consumer.page));
 	cr_expect_not(is_readable(fd));
@@ -249,40 +249,40 @@ Test(rx_wait, the_descriptor_asks_for_the_next_packet_by_a_byte)
 	cr_expect_eq(rx_ring_wake(&a.ring), 1);
 	notify();
 	cr_expect(is_readable(fd));
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 1);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 1);
 	cr_expect_not(is_readable(fd), "emptied by the acquire");
 	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
-	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 0);
 	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 2);
 }
 
 Test(rx_wait, who_never_asked_for_the_descriptor_wakes_nobody)
 {
-	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 0);
 	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
 }
 
 Test(rx_wait, a_full_socket_is_emptied)
 {
-	ibvcap_fd(a.rx);
-	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	ibvcap_rx_fd(a.rx);
+	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 0);
 	for (int i = 0; i < 1000; i++)
 		notify();
-	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
-	cr_expect_not(is_readable(ibvcap_fd(a.rx)));
+	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 0);
+	cr_expect_not(is_readable(ibvcap_rx_fd(a.rx)));
 }
 
 Test(rx_wait, the_descriptor_tells_of_the_daemons_death)
 {
-	int fd = ibvcap_fd(a.rx);
+	int fd = ibvcap_rx_fd(a.rx);
 
-	cr_assert_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 0);
+	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 0);
 	attached_publish(&a, 1);
 	close(a.daemon_wake);
 	a.daemon_wake = -1;
 	cr_expect(is_readable(fd));
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), 1);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 10, 1, 0), -ESHUTDOWN);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 1);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), -ESHUTDOWN);
 }
 
 /* A second of rows in error, one every 10 ms. */
@@ -292,7 +292,7 @@ static void *publish_errors(void *argument)
 		struct rx_span span;
 
 		rx_ring_post_span(&a.ring, 1, &span);
-		span.meta[0] = (struct ibvcap_meta){.flags = IBVCAP_PKT_ERROR};
+		span.meta[0] = (struct ibvcap_meta){.flags = IBVCAP_PACKET_FLAG_ERROR};
 		rx_ring_publish(&a.ring, 1);
 		wake();
 		usleep(10000);
@@ -309,7 +309,7 @@ Test(rx_wait, errors_that_recv_passes_over_do_not_prolong_its_time_out)
 
 	in_thread(&thread, publish_errors);
 	start = client_now_ns();
-	cr_expect_eq(ibvcap_recv(a.rx, &byte, 1, &length, NULL, 50), 0);
+	cr_expect_eq(ibvcap_rx_recv(a.rx, &byte, 1, &length, NULL, 50), 0);
 	cr_expect_lt(client_now_ns() - start, UINT64_C(500000000));
 	pthread_join(thread, NULL);
 }
@@ -336,7 +336,7 @@ static void *publish_storm(void *argument)
 	return argument;
 }
 
-static void expect_intact(const struct ibvcap_batch *held)
+static void expect_intact(const struct ibvcap_rx_batch *held)
 {
 	for (uint32_t i = 0; i < held->n; i++)
 		cr_assert_eq(attached_number(held, i), held->sequence + i);
@@ -345,7 +345,7 @@ static void expect_intact(const struct ibvcap_batch *held)
 /* The consumer holds batches for a while, gives them back in any order, falls behind and catches up. */
 Test(rx_wait, no_row_under_lease_is_torn_and_no_packet_is_uncounted)
 {
-	struct ibvcap_batch held[QUOTA];
+	struct ibvcap_rx_batch held[QUOTA];
 	struct ibvcap_rx_counts counts;
 	uint64_t delivered = 0, gaps = 0;
 	unsigned seed = 2, n_held = 0;
@@ -354,8 +354,8 @@ Test(rx_wait, no_row_under_lease_is_torn_and_no_packet_is_uncounted)
 
 	in_thread(&thread, publish_storm);
 	do {
-		r = ibvcap_acquire(a.rx, &batch, 1 + (uint32_t)rand_r(&seed) % 80, 1 + (uint32_t)rand_r(&seed) % 4,
-		                   rand_r(&seed) % 3);
+		r = ibvcap_rx_acquire(a.rx, &batch, 1 + (uint32_t)rand_r(&seed) % 80, 1 + (uint32_t)rand_r(&seed) % 4,
+		                      rand_r(&seed) % 3);
 		if (r > 0) {
 			cr_assert_eq(batch.sequence, delivered + gaps + batch.gap);
 			delivered += batch.n;
@@ -367,7 +367,7 @@ Test(rx_wait, no_row_under_lease_is_torn_and_no_packet_is_uncounted)
 				unsigned which = (unsigned)rand_r(&seed) % n_held;
 
 				expect_intact(&held[which]);
-				cr_assert_eq(ibvcap_release(a.rx, &held[which]), 0);
+				cr_assert_eq(ibvcap_rx_release(a.rx, &held[which]), 0);
 				held[which] = held[--n_held];
 			}
 		}

@@ -15,10 +15,10 @@ static struct attached a;
 /* A ring with a consumer that never reads, as the tap has none of its own. */
 static void init(void)
 {
-	int fds[WIRE_FD_N], socket;
+	int fds[PROTOCOL_FD_N], socket;
 
 	attached_prepare(&a, fds, &socket);
-	for (unsigned i = WIRE_FD_TAP_N; i < WIRE_FD_N; i++) {
+	for (unsigned i = PROTOCOL_FD_TAP_N; i < PROTOCOL_FD_N; i++) {
 		close(fds[i]);
 		fds[i] = -1;
 	}
@@ -38,7 +38,7 @@ static int64_t receive(int timeout_ms)
 {
 	uint64_t number;
 	size_t length = 0;
-	int r = ibvcap_recv(a.rx, &number, sizeof(number), &length, NULL, timeout_ms);
+	int r = ibvcap_rx_recv(a.rx, &number, sizeof(number), &length, NULL, timeout_ms);
 
 	if (r <= 0)
 		return r ? r : -1;
@@ -77,37 +77,37 @@ Test(tap, it_is_nothing_to_the_ring)
 	for (int64_t i = 0; i < N + 3; i++)
 		cr_assert_eq(receive(0), i);
 	attached_publish(&a, 100 * N);
-	cr_expect_eq(counter_get(&a.ring.ring->counters[IBVCAP_CTR_SPARES_USED]), 0);
+	cr_expect_eq(counter_get(&a.ring.ring->counters[IBVCAP_RX_COUNTER_SPARES_USED]), 0);
 }
 
 Test(tap, it_holds_nothing_and_has_no_descriptor)
 {
-	struct ibvcap_batch batch;
-	struct ibvcap_info info;
+	struct ibvcap_rx_batch batch;
+	struct ibvcap_rx_info info;
 
 	attached_publish(&a, 1);
-	cr_expect_eq(ibvcap_acquire(a.rx, &batch, 1, 1, 0), -EOPNOTSUPP);
-	cr_expect_eq(ibvcap_fd(a.rx), -EOPNOTSUPP);
-	ibvcap_info(a.rx, &info);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), -EOPNOTSUPP);
+	cr_expect_eq(ibvcap_rx_fd(a.rx), -EOPNOTSUPP);
+	ibvcap_rx_info(a.rx, &info);
 	cr_expect_eq(info.policy, IBVCAP_POLICY_TAP);
 	cr_expect_eq(info.lease_blocks, 0);
 }
 
 Test(tap, it_begins_where_it_was_told_and_says_how_far_back_that_is)
 {
-	struct ibvcap_info info;
+	struct ibvcap_rx_info info;
 
 	attached_publish(&a, 1000 * N);
-	rx_begin_tap(a.rx, &(struct start){IBVCAP_START_PACKETS_BACK, 10});
+	rx_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_PACKETS_BACK, 10});
 	cr_expect_eq(receive(0), 1000 * N - 10);
-	rx_begin_tap(a.rx, &(struct start){IBVCAP_START_PACKETS_BACK, UINT64_MAX});
+	rx_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_PACKETS_BACK, UINT64_MAX});
 	cr_expect_eq(receive(0), (int64_t)consumer_load_floor(a.ring.ring) * N);
-	ibvcap_info(a.rx, &info);
+	ibvcap_rx_info(a.rx, &info);
 	cr_expect_eq(info.attach_sequence, consumer_load_floor(a.ring.ring) * N);
 	cr_expect_eq(info.attach_back, 1000 * N - info.attach_sequence);
 	for (uint64_t block = 0; block < a.ring.ring->table_entries; block++)
 		daemon_store_table(a.ring.ring, block, UINT32_MAX);
-	rx_begin_tap(a.rx, &(struct start){IBVCAP_START_NS_BACK, 5});
+	rx_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_NS_BACK, 5});
 	cr_expect_eq(a.rx->next, 1000 * N, "a table that lies is no crash");
 }
 
@@ -131,7 +131,7 @@ Test(tap, a_row_that_is_recycled_while_it_is_copied_is_not_delivered)
 	buffer = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	sigaction(SIGSEGV, &action, NULL);
 	attached_publish(&a, 10);
-	cr_assert_eq(ibvcap_recv(a.rx, buffer, 4096, &length, NULL, 0), 1);
+	cr_assert_eq(ibvcap_rx_recv(a.rx, buffer, 4096, &length, NULL, 0), 1);
 	memcpy(&number, buffer, sizeof(number));
 	cr_expect_eq(number, consumer_load_floor(a.ring.ring) * N, "the oldest that is there, whole");
 	expect_counts(10 + 100 * N, 1, number, 10 + 100 * N - number - 1);

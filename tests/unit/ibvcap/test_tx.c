@@ -24,7 +24,7 @@ static struct sender sender;
 static struct ibvcap_tx *tx;
 static int daemon_control;
 
-static void prepare(int fds[WIRE_FD_OPENED_N], int *control)
+static void prepare(int fds[PROTOCOL_FD_OPENED_N], int *control)
 {
 	const struct sender_options options = {.channel = "test",
 	                                       .epoch = EPOCH,
@@ -44,15 +44,15 @@ static void prepare(int fds[WIRE_FD_OPENED_N], int *control)
 	daemon_control = controls[0];
 	*control = controls[1];
 	sender.socket = sockets[0];
-	fds[WIRE_FD_ARENA] = fcntl(sender.arena.fd, F_DUPFD_CLOEXEC, 0);
-	fds[WIRE_FD_SENDER_PAGE] = fcntl(sender.page_shm.fd, F_DUPFD_CLOEXEC, 0);
-	fds[WIRE_FD_SENDER_STATE] = shm_reopen_readonly(&sender.state_shm);
-	fds[WIRE_FD_SENDER_SOCKET] = sockets[1];
+	fds[PROTOCOL_FD_ARENA] = fcntl(sender.arena.fd, F_DUPFD_CLOEXEC, 0);
+	fds[PROTOCOL_FD_SENDER_PAGE] = fcntl(sender.page_shm.fd, F_DUPFD_CLOEXEC, 0);
+	fds[PROTOCOL_FD_SENDER_STATE] = shm_reopen_readonly(&sender.state_shm);
+	fds[PROTOCOL_FD_SENDER_SOCKET] = sockets[1];
 }
 
 static void init(void)
 {
-	int fds[WIRE_FD_OPENED_N], control;
+	int fds[PROTOCOL_FD_OPENED_N], control;
 
 	prepare(fds, &control);
 	cr_assert(eq(int, tx_open(&tx, control, fds, EPOCH), 0), "%s", ibvcap_error_text());
@@ -61,7 +61,7 @@ static void init(void)
 
 static void deinit(void)
 {
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	if (daemon_control >= 0)
 		close(daemon_control);
 	close(sender.socket);
@@ -73,7 +73,7 @@ TestSuite(tx, .init = init, .fini = deinit, .timeout = 30);
 /* What the worker would do: take all there is, and end n of those that it has with that status. */
 static void work(uint32_t n, int32_t status)
 {
-	static _Atomic uint64_t channel[IBVCAP_TX_CTR_N];
+	static _Atomic uint64_t channel[IBVCAP_TX_COUNTER_N];
 
 	cr_assert(sender_look(&sender));
 	while (sender_peek(&sender))
@@ -87,13 +87,13 @@ static void work(uint32_t n, int32_t status)
 
 static void submit(uint32_t n)
 {
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 
 	while (n > 0) {
-		int got = ibvcap_reserve(tx, &slots, n, 1, 0);
+		int got = ibvcap_tx_reserve(tx, &slots, n, 1, 0);
 
 		cr_assert(gt(int, got, 0));
-		cr_assert(eq(int, ibvcap_submit(tx, (uint32_t)got), 0));
+		cr_assert(eq(int, ibvcap_tx_submit(tx, (uint32_t)got), 0));
 		n -= (uint32_t)got;
 	}
 }
@@ -128,7 +128,7 @@ Test(tx, its_properties_are_the_channels)
 /* Before it is sent: the state is made wrong, and then is refused. */
 static void expect_refused(void (*spoil)(struct sender *), const char *text)
 {
-	int fds[WIRE_FD_OPENED_N], control;
+	int fds[PROTOCOL_FD_OPENED_N], control;
 	struct ibvcap_tx *refused = NULL;
 
 	deinit();
@@ -205,9 +205,9 @@ Test(tx, memory_that_does_not_hold_what_it_says_is_refused)
 
 Test(tx, what_is_written_to_reserved_rows_is_what_the_worker_finds)
 {
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 
-	cr_assert(eq(int, ibvcap_reserve(tx, &slots, 3, 0, 0), 3));
+	cr_assert(eq(int, ibvcap_tx_reserve(tx, &slots, 3, 0, 0), 3));
 	cr_expect(eq(u32, slots.n, 3));
 	cr_expect(eq(u32, slots.stride, BYTES));
 	cr_expect(eq(u64, slots.sequence, 0));
@@ -219,7 +219,7 @@ Test(tx, what_is_written_to_reserved_rows_is_what_the_worker_finds)
 	slots.packets[1] = (struct ibvcap_tx_descriptor){.length = 17, .destination = 1, .not_before_ns = 5};
 	cr_assert(sender_look(&sender));
 	cr_expect(eq(ptr, (void *)sender_peek(&sender), NULL), "not submitted yet");
-	cr_assert(eq(int, ibvcap_submit(tx, 3), 0));
+	cr_assert(eq(int, ibvcap_tx_submit(tx, 3), 0));
 	cr_assert(sender_look(&sender));
 	for (uint32_t i = 0; i < 3; i++) {
 		const struct ibvcap_tx_descriptor *descriptor = sender_peek(&sender);
@@ -233,59 +233,59 @@ Test(tx, what_is_written_to_reserved_rows_is_what_the_worker_finds)
 
 Test(tx, no_row_is_given_out_again_before_it_is_completed)
 {
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 
 	submit(SLOTS);
-	cr_expect(eq(int, ibvcap_reserve(tx, &slots, 10, 0, 0), 0));
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 10, 0, 0), 0));
 	work(5, 0);
-	cr_expect(eq(int, ibvcap_reserve(tx, &slots, 10, 0, 0), 5));
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 10, 0, 0), 5));
 	cr_expect(eq(ptr, slots.payload, tx->arena.address));
 	cr_expect(eq(u64, slots.sequence, SLOTS));
 }
 
 Test(tx, a_reservation_ends_at_the_arenas_end)
 {
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 
 	submit(60);
 	work(60, 0);
-	cr_expect(eq(int, ibvcap_reserve(tx, &slots, 10, 10, 0), 4));
-	cr_assert(eq(int, ibvcap_submit(tx, 4), 0));
-	cr_expect(eq(int, ibvcap_reserve(tx, &slots, 10, 10, 0), 10));
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 10, 10, 0), 4));
+	cr_assert(eq(int, ibvcap_tx_submit(tx, 4), 0));
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 10, 10, 0), 10));
 	cr_expect(eq(ptr, slots.payload, tx->arena.address));
 }
 
 Test(tx, fewer_than_reserved_may_be_submitted_and_the_rest_later_or_never)
 {
-	struct ibvcap_slots slots, again;
+	struct ibvcap_tx_slots slots, again;
 
-	cr_assert(eq(int, ibvcap_reserve(tx, &slots, 10, 0, 0), 10));
-	cr_expect(eq(int, ibvcap_submit(tx, 11), -EINVAL));
-	cr_expect(eq(int, ibvcap_submit(tx, 4), 0));
-	cr_expect(eq(int, ibvcap_submit(tx, 0), 0));
-	cr_expect(eq(int, ibvcap_submit(tx, 3), 0));
-	cr_expect(eq(int, ibvcap_submit(tx, 4), -EINVAL));
-	cr_assert(eq(int, ibvcap_reserve(tx, &again, 1, 0, 0), 1));
+	cr_assert(eq(int, ibvcap_tx_reserve(tx, &slots, 10, 0, 0), 10));
+	cr_expect(eq(int, ibvcap_tx_submit(tx, 11), -EINVAL));
+	cr_expect(eq(int, ibvcap_tx_submit(tx, 4), 0));
+	cr_expect(eq(int, ibvcap_tx_submit(tx, 0), 0));
+	cr_expect(eq(int, ibvcap_tx_submit(tx, 3), 0));
+	cr_expect(eq(int, ibvcap_tx_submit(tx, 4), -EINVAL));
+	cr_assert(eq(int, ibvcap_tx_reserve(tx, &again, 1, 0, 0), 1));
 	cr_expect(eq(ptr, again.payload, slots.payload + 7 * BYTES));
 	cr_expect(eq(u64, counts().submitted, 7));
-	cr_expect(eq(int, ibvcap_reserve(tx, &again, 0, 0, 0), -EINVAL));
-	cr_expect(eq(int, ibvcap_submit(tx, 1), -EINVAL));
-	cr_expect(eq(int, ibvcap_reserve(tx, &again, 1, 0, -2), -EINVAL));
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &again, 0, 0, 0), -EINVAL));
+	cr_expect(eq(int, ibvcap_tx_submit(tx, 1), -EINVAL));
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &again, 1, 0, -2), -EINVAL));
 }
 
 Test(tx, send_copies_one_payload)
 {
-	cr_expect(eq(int, ibvcap_send(tx, "hello", 5, 1, 0), 1));
-	cr_expect(eq(int, ibvcap_send(tx, "", 0, 0, 0), 1));
-	cr_expect(eq(int, ibvcap_send(tx, "", BYTES + 1, 0, 0), -EMSGSIZE));
-	cr_expect(eq(int, ibvcap_send(tx, "", 1, 2, 0), -EINVAL));
+	cr_expect(eq(int, ibvcap_tx_send(tx, "hello", 5, 1, 0), 1));
+	cr_expect(eq(int, ibvcap_tx_send(tx, "", 0, 0, 0), 1));
+	cr_expect(eq(int, ibvcap_tx_send(tx, "", BYTES + 1, 0, 0), -EMSGSIZE));
+	cr_expect(eq(int, ibvcap_tx_send(tx, "", 1, 2, 0), -EINVAL));
 	cr_assert(sender_look(&sender));
 	cr_expect(eq(u64, sender.submitted, 2));
 	cr_expect(eq(u16, sender_peek(&sender)->length, 5));
 	cr_expect(eq(u16, sender_peek(&sender)->destination, 1));
 	cr_expect_arr_eq(sender_take(&sender), "hello", 5);
 	submit(SLOTS - 2);
-	cr_expect(eq(int, ibvcap_send(tx, "hello", 5, 0, 0), 0), "no room");
+	cr_expect(eq(int, ibvcap_tx_send(tx, "hello", 5, 0, 0), 0), "no room");
 }
 
 Test(tx, a_worker_that_sleeps_is_kicked_once_it_asked_for_it)
@@ -333,10 +333,10 @@ Test(tx, results_come_in_order_and_once)
 Test(tx, counts_are_the_daemons_also_of_bytes_and_times)
 {
 	submit(3);
-	sender.tally[IBVCAP_TX_CTR_TIMED] = 2;
-	sender.tally[IBVCAP_TX_CTR_TIMED_LATENESS_NS] = 70;
-	sender.tally[IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS] = 50;
-	sender.tally[IBVCAP_TX_CTR_LATE] = 1;
+	sender.tally[IBVCAP_TX_COUNTER_TIMED] = 2;
+	sender.tally[IBVCAP_TX_COUNTER_TIMED_LATENESS_NS] = 70;
+	sender.tally[IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS] = 50;
+	sender.tally[IBVCAP_TX_COUNTER_LATE] = 1;
 	work(2, 0);
 	work(1, -EIO);
 	const struct ibvcap_tx_counts now = counts();
@@ -382,16 +382,16 @@ static void complete_in_a_moment(pthread_t *thread, uint32_t n)
 
 Test(tx, a_reserve_that_waits_is_woken_when_there_is_room_for_what_it_wants)
 {
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 	pthread_t thread;
 
 	submit(SLOTS);
 	complete_in_a_moment(&thread, 10);
-	cr_expect(eq(int, ibvcap_reserve(tx, &slots, 10, 10, -1), 10));
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 10, 10, -1), 10));
 	pthread_join(thread, NULL);
-	cr_assert(eq(int, ibvcap_submit(tx, 10), 0));
+	cr_assert(eq(int, ibvcap_tx_submit(tx, 10), 0));
 	complete_in_a_moment(&thread, 3);
-	cr_expect(eq(int, ibvcap_reserve(tx, &slots, 10, 5, 100), 3), "what there is when the time is over");
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 10, 5, 100), 3), "what there is when the time is over");
 	pthread_join(thread, NULL);
 }
 
@@ -399,36 +399,36 @@ Test(tx, a_flush_waits_for_the_last_packet)
 {
 	pthread_t thread;
 
-	cr_expect(eq(int, ibvcap_flush(tx, 0), 0), "nothing was submitted");
+	cr_expect(eq(int, ibvcap_tx_flush(tx, 0), 0), "nothing was submitted");
 	submit(10);
-	cr_expect(eq(int, ibvcap_flush(tx, 0), -ETIMEDOUT));
+	cr_expect(eq(int, ibvcap_tx_flush(tx, 0), -ETIMEDOUT));
 	work(9, 0);
-	cr_expect(eq(int, ibvcap_flush(tx, 10), -ETIMEDOUT));
+	cr_expect(eq(int, ibvcap_tx_flush(tx, 10), -ETIMEDOUT));
 	complete_in_a_moment(&thread, 1);
-	cr_expect(eq(int, ibvcap_flush(tx, -1), 0));
+	cr_expect(eq(int, ibvcap_tx_flush(tx, -1), 0));
 	pthread_join(thread, NULL);
 }
 
 Test(tx, the_descriptor_is_readable_once_what_was_waited_for_has_come)
 {
 	struct pollfd poller = {.fd = ibvcap_tx_fd(tx), .events = POLLIN};
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 
 	submit(SLOTS);
-	cr_expect(eq(int, ibvcap_reserve(tx, &slots, 8, 2, 0), 0));
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 8, 2, 0), 0));
 	cr_expect(eq(int, poll(&poller, 1, 0), 0));
 	work(1, 0);
 	cr_expect(eq(int, poll(&poller, 1, 0), 0), "two were wanted");
 	work(1, 0);
 	cr_expect(eq(int, poll(&poller, 1, 0), 1));
-	cr_expect(eq(int, ibvcap_reserve(tx, &slots, 8, 2, 0), 2));
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 8, 2, 0), 2));
 	cr_expect(eq(int, poll(&poller, 1, 0), 0), "emptied");
-	cr_expect(eq(int, ibvcap_flush(tx, 0), -ETIMEDOUT));
+	cr_expect(eq(int, ibvcap_tx_flush(tx, 0), -ETIMEDOUT));
 	work(SLOTS - 3, 0);
 	cr_expect(eq(int, poll(&poller, 1, 0), 0));
 	work(1, 0);
 	cr_expect(eq(int, poll(&poller, 1, 0), 1));
-	cr_expect(eq(int, ibvcap_flush(tx, 0), 0));
+	cr_expect(eq(int, ibvcap_tx_flush(tx, 0), 0));
 	cr_expect(eq(int, poll(&poller, 1, 0), 0));
 }
 
@@ -447,22 +447,22 @@ Test(tx, a_signal_ends_a_wait)
 	submit(1);
 	cr_assert(eq(int, timer_create(CLOCK_MONOTONIC, NULL, &timer), 0));
 	timer_settime(timer, 0, &soon, NULL);
-	cr_expect(eq(int, ibvcap_flush(tx, -1), -EINTR));
+	cr_expect(eq(int, ibvcap_tx_flush(tx, -1), -EINTR));
 }
 
 /* ---- ends ----------------------------------------------------------------------------------------- */
 
 Test(tx, a_daemon_that_dies_ends_every_wait_and_what_is_left_is_of_unknown_fate)
 {
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 
 	submit(SLOTS);
 	work(10, 0);
 	close(daemon_control);
 	daemon_control = -1;
-	cr_expect(eq(int, ibvcap_flush(tx, -1), -ESHUTDOWN));
-	cr_expect(eq(int, ibvcap_reserve(tx, &slots, 1, 1, -1), -ESHUTDOWN));
-	cr_expect(eq(int, ibvcap_submit(tx, 0), -ESHUTDOWN));
+	cr_expect(eq(int, ibvcap_tx_flush(tx, -1), -ESHUTDOWN));
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 1, 1, -1), -ESHUTDOWN));
+	cr_expect(eq(int, ibvcap_tx_submit(tx, 0), -ESHUTDOWN));
 	cr_expect(eq(u64, counts().completed, 10));
 	cr_expect(eq(u64, counts().pending, SLOTS - 10));
 }
@@ -470,22 +470,22 @@ Test(tx, a_daemon_that_dies_ends_every_wait_and_what_is_left_is_of_unknown_fate)
 Test(tx, the_reason_for_an_end_is_told)
 {
 	static const struct {
-		enum ibvcap_disconnect_reason reason;
+		enum ibvcap_disconnect reason;
 		int error;
 	} ends[] = {
-		{IBVCAP_REASON_SHUTDOWN, -ESHUTDOWN},   {IBVCAP_REASON_STREAM_REMOVED, -ENODEV},
-		{IBVCAP_REASON_CHANNEL_FAILED, -EIO},   {IBVCAP_REASON_BAD_CURSOR, -ECONNABORTED},
-		{IBVCAP_REASON_HUNG_UP, -ECONNABORTED},
+		{IBVCAP_DISCONNECT_SHUTDOWN, -ESHUTDOWN},   {IBVCAP_DISCONNECT_REMOVED, -ENODEV},
+		{IBVCAP_DISCONNECT_CHANNEL_FAILED, -EIO},   {IBVCAP_DISCONNECT_BAD_CURSOR, -ECONNABORTED},
+		{IBVCAP_DISCONNECT_HUNG_UP, -ECONNABORTED},
 	};
-	struct ibvcap_slots slots;
+	struct ibvcap_tx_slots slots;
 
 	submit(2);
 	work(1, 0);
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
 		daemon_disconnect_sender(sender.state, ends[i].reason);
-		cr_expect(eq(int, ibvcap_reserve(tx, &slots, 1, 1, -1), ends[i].error));
-		cr_expect(eq(int, ibvcap_flush(tx, -1), ends[i].error));
+		cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 1, 1, -1), ends[i].error));
+		cr_expect(eq(int, ibvcap_tx_flush(tx, -1), ends[i].error));
 	}
 	work(1, -ECANCELED);
-	cr_expect(eq(int, ibvcap_flush(tx, -1), 0), "all of it is known");
+	cr_expect(eq(int, ibvcap_tx_flush(tx, -1), 0), "all of it is known");
 }

@@ -18,7 +18,7 @@
 static char directory[64], path[96];
 static int listener;
 static pthread_t thread;
-static int (*script)(int socket, const union wire_message *request);
+static int (*script)(int socket, const union protocol_message *request);
 static struct sender sender;
 
 static void init(void)
@@ -54,26 +54,26 @@ TestSuite(tx_open, .init = init, .fini = deinit, .timeout = 30);
 /* The script, and what the client says after it; until it hangs up. */
 static void *serve(void *argument)
 {
-	union wire_message request;
+	union protocol_message request;
 	int socket = accept(listener, NULL, NULL);
 
-	if (wire_recv(socket, &request, NULL, NULL) == 1 && request.header.type == WIRE_OPEN_CHANNEL) {
-		while (script(socket, &request) == 0 && wire_recv(socket, &request, NULL, NULL) == 1)
+	if (protocol_recv(socket, &request, NULL, NULL) == 1 && request.header.type == PROTOCOL_OPEN_CHANNEL) {
+		while (script(socket, &request) == 0 && protocol_recv(socket, &request, NULL, NULL) == 1)
 			;
 	}
 	close(socket);
 	return argument;
 }
 
-static int open_channel(int (*daemon)(int, const union wire_message *), uint32_t timeout_ms, struct ibvcap_tx **tx)
+static int open_channel(int (*daemon)(int, const union protocol_message *), uint32_t timeout_ms, struct ibvcap_tx **tx)
 {
-	const struct ibvcap_open_options options = {.timeout_ms = timeout_ms};
+	const struct ibvcap_tx_options options = {.timeout_ms = timeout_ms};
 	int r;
 
 	script = daemon;
 	*tx = NULL;
 	cr_assert(eq(int, pthread_create(&thread, NULL, serve, NULL), 0));
-	r = ibvcap_open(path, "pulses", &options, tx);
+	r = ibvcap_tx_open(path, "pulses", &options, tx);
 	if (r < 0) {
 		cr_expect(eq(ptr, *tx, NULL));
 		cr_expect(gt(sz, strlen(ibvcap_error_text()), 10));
@@ -84,14 +84,14 @@ static int open_channel(int (*daemon)(int, const union wire_message *), uint32_t
 
 static int send_opened(int socket)
 {
-	struct wire_opened message = {.epoch = 3};
+	struct protocol_opened message = {.epoch = 3};
 	int sockets[2], readonly = shm_reopen_readonly(&sender.state_shm);
 
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0));
-	const int fds[WIRE_FD_OPENED_N] = {sender.arena.fd, sender.page_shm.fd, readonly, sockets[1]};
+	const int fds[PROTOCOL_FD_OPENED_N] = {sender.arena.fd, sender.page_shm.fd, readonly, sockets[1]};
 
-	wire_init(&message.header, WIRE_OPENED, sizeof(message));
-	cr_assert(eq(int, wire_send(socket, &message.header, fds, WIRE_FD_OPENED_N), 0));
+	protocol_init(&message.header, PROTOCOL_OPENED, sizeof(message));
+	cr_assert(eq(int, protocol_send(socket, &message.header, fds, PROTOCOL_FD_OPENED_N), 0));
 	close(readonly);
 	close(sockets[0]);
 	close(sockets[1]);
@@ -99,19 +99,19 @@ static int send_opened(int socket)
 }
 
 /* As the daemon: it seals once the client has mapped. */
-static int welcome(int socket, const union wire_message *request)
+static int welcome(int socket, const union protocol_message *request)
 {
-	struct wire_ready ready;
+	struct protocol_ready ready;
 
-	if (request->header.type == WIRE_OPEN_CHANNEL) {
+	if (request->header.type == PROTOCOL_OPEN_CHANNEL) {
 		cr_expect_str_eq(request->open_channel.channel, "pulses");
 		cr_expect(eq(u16, request->open_channel.abi_major, IBVCAP_ABI_MAJOR));
 		return send_opened(socket);
 	}
-	cr_expect(eq(u16, request->header.type, WIRE_MAPPED));
+	cr_expect(eq(u16, request->header.type, PROTOCOL_MAPPED));
 	cr_expect(eq(int, sender_seal(&sender), 0));
-	wire_init(&ready.header, WIRE_READY, sizeof(ready));
-	return wire_send(socket, &ready.header, NULL, 0);
+	protocol_init(&ready.header, PROTOCOL_READY, sizeof(ready));
+	return protocol_send(socket, &ready.header, NULL, 0);
 }
 
 Test(tx_open, a_channel_is_opened_mapped_sealed_and_ready)
@@ -119,26 +119,26 @@ Test(tx_open, a_channel_is_opened_mapped_sealed_and_ready)
 	struct ibvcap_tx *tx;
 
 	cr_assert(eq(int, open_channel(welcome, 0, &tx), 0), "%s", ibvcap_error_text());
-	cr_expect(eq(int, ibvcap_send(tx, "hello", 5, 0, 0), 1));
+	cr_expect(eq(int, ibvcap_tx_send(tx, "hello", 5, 0, 0), 1));
 	cr_expect(sender_look(&sender));
 	cr_expect(eq(u64, sender.submitted, 1));
-	ibvcap_close(tx);
+	ibvcap_tx_close(tx);
 	pthread_join(thread, NULL);
 }
 
-static int refuse(int socket, const union wire_message *request)
+static int refuse(int socket, const union protocol_message *request)
 {
-	struct wire_error message = {.error = -EACCES, .text = "channel 'pulses': not for you"};
+	struct protocol_error message = {.error = -EACCES, .text = "channel 'pulses': not for you"};
 
 	(void)request;
-	wire_init(&message.header, WIRE_ERROR, sizeof(message));
-	wire_send(socket, &message.header, NULL, 0);
+	protocol_init(&message.header, PROTOCOL_ERROR, sizeof(message));
+	protocol_send(socket, &message.header, NULL, 0);
 	return 0;
 }
 
-static int refuse_when_mapped(int socket, const union wire_message *request)
+static int refuse_when_mapped(int socket, const union protocol_message *request)
 {
-	return request->header.type == WIRE_OPEN_CHANNEL ? send_opened(socket) : refuse(socket, request);
+	return request->header.type == PROTOCOL_OPEN_CHANNEL ? send_opened(socket) : refuse(socket, request);
 }
 
 Test(tx_open, a_refusal_is_passed_on_with_the_daemons_words_before_and_after_mapping)
@@ -151,16 +151,16 @@ Test(tx_open, a_refusal_is_passed_on_with_the_daemons_words_before_and_after_map
 	cr_expect_str_eq(ibvcap_error_text(), "channel 'pulses': not for you");
 }
 
-static int say_nothing(int socket, const union wire_message *request)
+static int say_nothing(int socket, const union protocol_message *request)
 {
 	(void)socket;
 	(void)request;
 	return 0;
 }
 
-static int say_nothing_when_mapped(int socket, const union wire_message *request)
+static int say_nothing_when_mapped(int socket, const union protocol_message *request)
 {
-	return request->header.type == WIRE_OPEN_CHANNEL ? send_opened(socket) : 0;
+	return request->header.type == PROTOCOL_OPEN_CHANNEL ? send_opened(socket) : 0;
 }
 
 Test(tx_open, silence_times_out)
@@ -171,22 +171,22 @@ Test(tx_open, silence_times_out)
 	cr_expect(eq(int, open_channel(say_nothing_when_mapped, 100, &tx), -ETIMEDOUT));
 }
 
-static int answer_something_else(int socket, const union wire_message *request)
+static int answer_something_else(int socket, const union protocol_message *request)
 {
-	struct wire_header end;
+	struct protocol_header end;
 
 	(void)request;
-	wire_init(&end, WIRE_END, sizeof(end));
-	return wire_send(socket, &end, NULL, 0);
+	protocol_init(&end, PROTOCOL_END, sizeof(end));
+	return protocol_send(socket, &end, NULL, 0);
 }
 
-static int send_opened_without_descriptors(int socket, const union wire_message *request)
+static int send_opened_without_descriptors(int socket, const union protocol_message *request)
 {
-	struct wire_opened message = {.epoch = 3};
+	struct protocol_opened message = {.epoch = 3};
 
 	(void)request;
-	wire_init(&message.header, WIRE_OPENED, sizeof(message));
-	return wire_send(socket, &message.header, NULL, 0);
+	protocol_init(&message.header, PROTOCOL_OPENED, sizeof(message));
+	return protocol_send(socket, &message.header, NULL, 0);
 }
 
 Test(tx_open, another_answer_is_another_version)
@@ -204,6 +204,6 @@ Test(tx_open, a_name_that_no_channel_can_have_is_refused_here)
 
 	memset(name, 'x', sizeof(name) - 1);
 	name[99] = '\0';
-	cr_expect(eq(int, ibvcap_open(path, "", NULL, &tx), -EINVAL));
-	cr_expect(eq(int, ibvcap_open(path, name, NULL, &tx), -EINVAL));
+	cr_expect(eq(int, ibvcap_tx_open(path, "", NULL, &tx), -EINVAL));
+	cr_expect(eq(int, ibvcap_tx_open(path, name, NULL, &tx), -EINVAL));
 }

@@ -170,7 +170,7 @@ Test(rx_ring, a_leased_block_is_not_given_to_the_device)
 		cr_assert(ne(u32, span.slot / N, leased));
 		rx_ring_publish(&ring, span.n);
 	}
-	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_CTR_SPARES_USED]), 1));
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_SPARES_USED]), 1));
 	consumer_clear_lease(consumer.page, 2);
 	run_blocks(&ring, 1);
 	cr_expect(eq(u32, ring.n_held, 0), "a released block is free again");
@@ -343,7 +343,7 @@ Test(rx_ring, what_a_lossless_consumer_skipped_it_does_not_pin)
 
 static uint64_t fill_max(const struct rx_ring *ring)
 {
-	return counter_get(&ring->ring->counters[IBVCAP_CTR_FILL_MAX]);
+	return counter_get(&ring->ring->counters[IBVCAP_RX_COUNTER_FILL_MAX]);
 }
 
 Test(rx_ring, the_fill_of_the_slowest_consumer_has_a_high_water_mark)
@@ -564,7 +564,7 @@ Test(rx_ring, counts_that_go_back_or_past_head_are_a_lie)
 		consumer_store_skipped(consumer.page, lies[i][1]);
 		cr_expect(eq(u32, post(&ring, N), N), "it pins nothing any more");
 		cr_expect(eq(ptr, rx_ring_take_bad(&ring), &consumer));
-		cr_expect(eq(u32, consumer.bad, IBVCAP_REASON_BAD_CURSOR));
+		cr_expect(eq(u32, consumer.bad, IBVCAP_DISCONNECT_BAD_CURSOR));
 		test_consumer_deinit(&consumer);
 		rx_ring_deinit(&ring);
 	}
@@ -595,7 +595,7 @@ static uint64_t begin_at(struct rx_ring *ring, uint32_t where, uint64_t value)
 	struct ring_consumer consumer;
 
 	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
-	consumer.start = (struct start){where, value};
+	consumer.start = (struct rx_start_position){where, value};
 	cr_assert(eq(int, rx_ring_add_consumer(ring, &consumer), 0));
 	cr_expect(eq(u64, consumer.state->attach_sequence, consumer.attach_sequence));
 	cr_expect(eq(u64, consumer.state->attach_head, ring->head));
@@ -738,12 +738,12 @@ Test(rx_ring, who_punches_its_page_is_put_out_at_the_next_look)
 	run_blocks(&ring, 1);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
 	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &waiting));
-	cr_expect(eq(u32, waiting.bad, IBVCAP_REASON_PAGE_LOST));
+	cr_expect(eq(u32, waiting.bad, IBVCAP_DISCONNECT_PAGE_LOST));
 	rx_ring_add_consumer(&ring, &leasing);
 	punch(&leasing);
 	run_blocks(&ring, 10);
 	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &leasing));
-	cr_expect(eq(u32, leasing.bad, IBVCAP_REASON_PAGE_LOST));
+	cr_expect(eq(u32, leasing.bad, IBVCAP_DISCONNECT_PAGE_LOST));
 	cr_expect(eq(u32, ring.n_consumers, 0));
 	test_consumer_deinit(&waiting);
 	test_consumer_deinit(&leasing);

@@ -32,7 +32,7 @@ static struct ibvcap_tx_descriptor *descriptor(const struct sender *sender, uint
 
 static void publish(struct sender *sender)
 {
-	static _Atomic uint64_t channel[IBVCAP_TX_CTR_N];
+	static _Atomic uint64_t channel[IBVCAP_TX_COUNTER_N];
 
 	sender_publish(sender, channel);
 }
@@ -147,7 +147,7 @@ Test(sender, a_cursor_that_goes_back_or_past_its_room_is_bad_and_is_not_used)
 		publish(&sender);
 		sender_store_submitted(sender.page, lies[i]);
 		cr_expect(not(sender_look(&sender)));
-		cr_expect(eq(u32, (uint32_t)sender.bad, IBVCAP_REASON_BAD_CURSOR));
+		cr_expect(eq(u32, (uint32_t)sender.bad, IBVCAP_DISCONNECT_BAD_CURSOR));
 		cr_expect(eq(u64, sender.submitted, 5));
 		sender_deinit(&sender);
 	}
@@ -243,13 +243,13 @@ Test(sender, each_status_counts_once_and_the_sum_is_exact)
 		cr_expect(eq(i32, sender.statuses[k], k < N ? statuses[k] : -ECANCELED));
 	const _Atomic uint64_t *counters = sender.state->counters;
 
-	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_CTR_SUBMITTED]), N + 3));
-	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]), 2));
-	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_CTR_COMPLETED_BYTES]), 20));
-	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_CTR_WIRE_BYTES]), 128));
-	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_CTR_ERRORED]), 2));
-	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_CTR_LATE_DROPPED]), 1));
-	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_CTR_FLUSHED]), 4));
+	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_COUNTER_SUBMITTED]), N + 3));
+	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_COUNTER_COMPLETED]), 2));
+	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_COUNTER_COMPLETED_BYTES]), 20));
+	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_COUNTER_WIRE_BYTES]), 128));
+	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_COUNTER_ERRORED]), 2));
+	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_COUNTER_LATE_DROPPED]), 1));
+	cr_expect(eq(u64, counter_get(&counters[IBVCAP_TX_COUNTER_FLUSHED]), 4));
 	sender_deinit(&sender);
 }
 
@@ -259,7 +259,7 @@ Test(sender, a_kick_without_anything_new_is_counted)
 	struct sender sender;
 
 	set_up(&sender);
-	count = &sender.state->counters[IBVCAP_TX_CTR_IDLE_KICKS];
+	count = &sender.state->counters[IBVCAP_TX_COUNTER_IDLE_KICKS];
 	sender_store_submitted(sender.page, 1);
 	sender_kicked(&sender);
 	cr_assert(sender_look(&sender));

@@ -52,17 +52,17 @@ static struct ibvcap_counter channel_counters[2][9] = {
 };
 static struct ibvcap_counter port_counters[2][1] = {{{"port_discards", 1}}, {{"port_discards", 2}}};
 
-static struct ibvcap_stream_status streams[2][1];
-static struct ibvcap_consumer_status_info consumers[2][2];
-static struct ibvcap_channel_status channels[2][1];
-static struct ibvcap_sender_status senders[2][1];
-static struct ibvcap_interface_status ports[2][1];
+static struct ibvcap_status_stream streams[2][1];
+static struct ibvcap_status_consumer consumers[2][2];
+static struct ibvcap_status_channel channels[2][1];
+static struct ibvcap_status_sender senders[2][1];
+static struct ibvcap_status_interface ports[2][1];
 static struct top_view view;
 static char text[8192];
 
 static void fill(struct parts *parts, int at)
 {
-	streams[at][0] = (struct ibvcap_stream_status){.name = "lidar",
+	streams[at][0] = (struct ibvcap_status_stream){.name = "lidar",
 	                                               .state = "capturing",
 	                                               .epoch = 42,
 	                                               .slots_per_block = 64,
@@ -70,17 +70,17 @@ static void fill(struct parts *parts, int at)
 	                                               .counters = stream_counters[at],
 	                                               .n_counters = 6};
 	for (int i = 0; i < 2; i++)
-		consumers[at][i] = (struct ibvcap_consumer_status_info){.stream = "lidar",
-		                                                        .pid = 11 + i,
-		                                                        .uid = 1000,
-		                                                        .counters = consumer_counters[at][i],
-		                                                        .n_counters = 4};
-	channels[at][0] = (struct ibvcap_channel_status){
+		consumers[at][i] = (struct ibvcap_status_consumer){.stream = "lidar",
+		                                                   .pid = 11 + i,
+		                                                   .uid = 1000,
+		                                                   .counters = consumer_counters[at][i],
+		                                                   .n_counters = 4};
+	channels[at][0] = (struct ibvcap_status_channel){
 		.name = "out", .state = "sending", .epoch = 42, .counters = channel_counters[at], .n_counters = 9};
-	senders[at][0] = (struct ibvcap_sender_status){
+	senders[at][0] = (struct ibvcap_status_sender){
 		.channel = "out", .pid = 13, .counters = channel_counters[at], .n_counters = 9};
 	ports[at][0] =
-		(struct ibvcap_interface_status){.interface = "eth0", .counters = port_counters[at], .n_counters = 1};
+		(struct ibvcap_status_interface){.interface = "eth0", .counters = port_counters[at], .n_counters = 1};
 	*parts = (struct parts){
 		streams[at], consumers[at], channels[at], senders[at], ports[at], 1, 2, 1, 1, 1, "0.1.0", 7};
 }

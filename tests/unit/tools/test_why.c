@@ -13,7 +13,7 @@ static struct ibvcap_counter stream_counters[] = {
 };
 static struct ibvcap_counter port_counters[] = {{"out_of_buffer", 0}, {"port_discards", 0}};
 static struct ibvcap_counter consumer_counters[] = {{"published", 100}, {"delivered", 100}, {"skipped", 0}, {"lag", 0}};
-static struct ibvcap_stream_status stream = {.name = "s",
+static struct ibvcap_status_stream stream = {.name = "s",
                                              .interface = "eth0",
                                              .state = "capturing",
                                              .n_blocks = 10,
@@ -21,8 +21,8 @@ static struct ibvcap_stream_status stream = {.name = "s",
                                              .page_bytes = 2 << 20,
                                              .counters = stream_counters,
                                              .n_counters = 9};
-static struct ibvcap_interface_status port = {.interface = "eth0", .counters = port_counters, .n_counters = 2};
-static struct ibvcap_consumer_status_info consumers[] = {
+static struct ibvcap_status_interface port = {.interface = "eth0", .counters = port_counters, .n_counters = 2};
+static struct ibvcap_status_consumer consumers[] = {
 	{.stream = "other", .pid = 1, .counters = consumer_counters, .n_counters = 4},
 	{.stream = "s", .pid = 2, .counters = consumer_counters, .n_counters = 4},
 };

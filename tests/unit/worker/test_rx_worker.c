@@ -90,7 +90,7 @@ static void tear_down(struct bench *bench)
 	scripted_backend_ops.close(bench->backend);
 }
 
-static uint64_t counter(const struct bench *bench, enum ibvcap_ring_counter which)
+static uint64_t counter(const struct bench *bench, enum ibvcap_rx_counter which)
 {
 	return counter_get(&bench->ring.ring->counters[which]);
 }
@@ -139,13 +139,13 @@ static void expect_sum(const struct bench *bench)
 	struct scripted_counts device;
 
 	scripted_counts(bench->queue, &device);
-	cr_expect(eq(u64, counter(bench, IBVCAP_CTR_MATCHED), device.matched));
-	cr_expect(eq(u64, counter(bench, IBVCAP_CTR_NO_BUFFER), device.out_of_buffer));
-	cr_expect(eq(u64, counter(bench, IBVCAP_CTR_MATCHED),
-	             counter(bench, IBVCAP_CTR_PUBLISHED) + counter(bench, IBVCAP_CTR_NO_BUFFER) +
-	                     counter(bench, IBVCAP_CTR_ERRORED)));
+	cr_expect(eq(u64, counter(bench, IBVCAP_RX_COUNTER_MATCHED), device.matched));
+	cr_expect(eq(u64, counter(bench, IBVCAP_RX_COUNTER_NO_BUFFER), device.out_of_buffer));
+	cr_expect(eq(u64, counter(bench, IBVCAP_RX_COUNTER_MATCHED),
+	             counter(bench, IBVCAP_RX_COUNTER_PUBLISHED) + counter(bench, IBVCAP_RX_COUNTER_NO_BUFFER) +
+	                     counter(bench, IBVCAP_RX_COUNTER_ERRORED)));
 	cr_expect(eq(u64, consumer_load_head(bench->ring.ring),
-	             counter(bench, IBVCAP_CTR_PUBLISHED) + counter(bench, IBVCAP_CTR_ERRORED)));
+	             counter(bench, IBVCAP_RX_COUNTER_PUBLISHED) + counter(bench, IBVCAP_RX_COUNTER_ERRORED)));
 }
 
 Test(worker, payloads_and_lengths_arrive_in_order)
@@ -166,14 +166,14 @@ Test(worker, payloads_and_lengths_arrive_in_order)
 
 			cr_assert(eq(u32, meta->length, length));
 			cr_assert(eq(u32, meta->wire_length, length));
-			cr_assert(eq(u32, meta->flags, length < S ? IBVCAP_PKT_SHORT : 0));
+			cr_assert(eq(u32, meta->flags, length < S ? IBVCAP_PACKET_FLAG_SHORT : 0));
 			for (uint32_t b = 0; b < length; b++)
 				cr_assert(eq(u8, payload[b], (uint8_t)(b + sequence)));
 		}
 	}
 	strike(&bench);
 	expect_sum(&bench);
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), 5000));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 5000));
 	tear_down(&bench);
 }
 
@@ -189,7 +189,7 @@ Test(worker, a_starved_queue_drops_and_the_sum_says_how_many)
 	}
 	strike(&bench);
 	expect_sum(&bench);
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), 2000));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), 2000));
 	tear_down(&bench);
 }
 
@@ -238,8 +238,8 @@ Test(worker, under_lasting_overload_the_sum_is_struck_up_to_one_queue)
 	struct scripted_counts device;
 
 	scripted_counts(bench.queue, &device);
-	cr_expect(ge(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER) + SLOTS, device.out_of_buffer));
-	cr_expect(le(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), device.out_of_buffer));
+	cr_expect(ge(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER) + SLOTS, device.out_of_buffer));
+	cr_expect(le(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), device.out_of_buffer));
 	work(&bench);
 	strike(&bench);
 	expect_sum(&bench);
@@ -258,9 +258,9 @@ Test(worker, packets_still_in_the_device_are_in_flight_and_not_lost)
 
 	mailbox_send(rx_worker_inbox(bench.worker), &mail);
 	rx_worker_do_work(bench.worker);
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_MATCHED), 100));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), 40));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), 0));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_MATCHED), 100));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 40));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), 0));
 	scripted_limit_visible(bench.queue, UINT32_MAX);
 	work(&bench);
 	strike(&bench);
@@ -278,10 +278,10 @@ Test(worker, a_longer_packet_is_truncated_with_a_sink_and_an_error_without)
 	work(&bench);
 	const struct ibvcap_meta *meta = row(&bench, 0, &payload);
 
-	cr_expect(eq(u32, meta->flags, IBVCAP_PKT_TRUNCATED));
+	cr_expect(eq(u32, meta->flags, IBVCAP_PACKET_FLAG_TRUNCATED));
 	cr_expect(eq(u32, meta->length, S));
 	cr_expect(eq(u32, meta->wire_length, S + 1));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_TRUNCATED), 1));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_TRUNCATED), 1));
 	strike(&bench);
 	expect_sum(&bench);
 	tear_down(&bench);
@@ -291,12 +291,12 @@ Test(worker, a_longer_packet_is_truncated_with_a_sink_and_an_error_without)
 	arrive(&bench, &(struct frame_options){.payload_bytes = S}, 7);
 	work(&bench);
 	meta = row(&bench, 0, &payload);
-	cr_expect(eq(u32, meta->flags, IBVCAP_PKT_ERROR));
+	cr_expect(eq(u32, meta->flags, IBVCAP_PACKET_FLAG_ERROR));
 	cr_expect(eq(u32, meta->length, 0));
 	meta = row(&bench, 1, &payload);
 	cr_expect(eq(u32, meta->flags, 0));
 	cr_expect(eq(u8, payload[0], 7));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_ERRORED), 1));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_ERRORED), 1));
 	strike(&bench);
 	expect_sum(&bench);
 	tear_down(&bench);
@@ -320,28 +320,30 @@ Test(worker, irregular_headers_are_marked_and_the_payload_is_found_or_given_up)
 	struct ibvcap_meta meta =
 		meta_of(&bench, &(struct frame_options){.n_vlan_tags = 1, .payload_bytes = 50}, &payload);
 
-	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_SHORT));
+	cr_expect(eq(u32, meta.flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_SHORT));
 	cr_expect(eq(u32, meta.payload_offset, 4));
 	cr_expect(eq(u32, meta.length, 50));
 	cr_expect(eq(u8, payload[4], 3));
 	meta = meta_of(&bench, &(struct frame_options){.ip_option_bytes = 40, .payload_bytes = S - 40}, &payload);
-	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR), "exactly fills its row");
+	cr_expect(eq(u32, meta.flags, IBVCAP_PACKET_FLAG_IRREGULAR), "exactly fills its row");
 	cr_expect(eq(u32, meta.payload_offset, 40));
 	cr_expect(eq(u8, payload[40], 3));
 	meta = meta_of(&bench, &(struct frame_options){.ip_option_bytes = 40, .payload_bytes = S}, &payload);
-	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_TRUNCATED));
+	cr_expect(eq(u32, meta.flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_TRUNCATED));
 	cr_expect(eq(u32, meta.length, S - 40));
 	meta = meta_of(&bench, &(struct frame_options){.fragment = 0x2000, .payload_bytes = 64, .udp_length = 900},
 	               &payload);
-	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_FRAGMENT | IBVCAP_PKT_SHORT));
+	cr_expect(eq(u32, meta.flags,
+	             IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_FRAGMENT | IBVCAP_PACKET_FLAG_SHORT));
 	cr_expect(eq(u32, meta.length, 64));
 	cr_expect(eq(u32, meta.payload_offset, 0));
 	meta = meta_of(&bench, &(struct frame_options){.fragment = 0x0004, .payload_bytes = 64}, &payload);
-	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_FRAGMENT | IBVCAP_PKT_UNUSABLE));
+	cr_expect(eq(u32, meta.flags,
+	             IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_FRAGMENT | IBVCAP_PACKET_FLAG_UNUSABLE));
 	cr_expect(eq(u32, meta.length, 0));
 	meta = meta_of(&bench, &(struct frame_options){.protocol = 6, .payload_bytes = 64}, &payload);
-	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_IRREGULAR | IBVCAP_PKT_UNUSABLE));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_IRREGULAR), 6));
+	cr_expect(eq(u32, meta.flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_UNUSABLE));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_IRREGULAR), 6));
 	strike(&bench);
 	expect_sum(&bench);
 	tear_down(&bench);
@@ -382,8 +384,8 @@ Test(worker, a_bad_checksum_is_marked_and_counted)
 	scripted_set_flags(bench.queue, BACKEND_EVENT_CHECKSUM_BAD);
 	struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 
-	cr_expect(eq(u32, meta.flags, IBVCAP_PKT_BAD_CHECKSUM));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_BAD_CHECKSUM), 1));
+	cr_expect(eq(u32, meta.flags, IBVCAP_PACKET_FLAG_BAD_CHECKSUM));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_BAD_CHECKSUM), 1));
 	tear_down(&bench);
 }
 
@@ -398,7 +400,7 @@ Test(worker, a_failed_queue_is_reset_and_flushed_slots_are_not_rows)
 	scripted_fail_queue(bench.queue);
 	work(&bench);
 	cr_expect(eq(u64, consumer_load_head(bench.ring.ring), 10));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_QUEUE_RESETS), 1));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_QUEUE_RESETS), 1));
 	for (uint32_t i = 10; i < 100; i++)
 		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, (uint8_t)i));
 	work(&bench);
@@ -424,9 +426,9 @@ Test(worker, packets_that_come_while_the_queue_has_failed_are_counted_as_lost)
 		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 	work(&bench);
 	strike(&bench);
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_MATCHED), 10));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), 3));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), 7));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_MATCHED), 10));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 3));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), 7));
 	tear_down(&bench);
 }
 
@@ -440,8 +442,8 @@ Test(worker, a_queue_that_fails_now_and_then_is_kept)
 		scripted_fail_queue(bench.queue);
 		work(&bench);
 	}
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), 100));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_QUEUE_RESETS), 100));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 100));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_QUEUE_RESETS), 100));
 	tear_down(&bench);
 }
 
@@ -589,7 +591,7 @@ Test(worker, a_lying_consumer_is_put_out_and_control_is_told)
 	}
 	cr_assert(mailbox_receive(rx_worker_outbox(bench.worker), &mail));
 	cr_expect(eq(int, mail.type, MAIL_CONSUMER_BAD));
-	cr_expect(eq(u32, mail.reason, IBVCAP_REASON_BAD_CURSOR));
+	cr_expect(eq(u32, mail.reason, IBVCAP_DISCONNECT_BAD_CURSOR));
 	cr_expect(eq(ptr, mail.consumer, &consumer));
 	cr_expect(not(mailbox_receive(rx_worker_outbox(bench.worker), &mail)));
 	test_consumer_deinit(&consumer);
@@ -618,18 +620,18 @@ Test(worker, while_a_lossless_consumer_pins_all_packets_have_no_buffer_and_the_s
 		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 		work(&bench);
 	}
-	rows = counter(&bench, IBVCAP_CTR_PUBLISHED);
+	rows = counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED);
 	cr_expect(eq(u64, rows, (4 + SLOTS / N + 1) * N), "all there is room for");
 	strike(&bench);
 	expect_sum(&bench);
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_NO_BUFFER), 2000 - rows));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), 2000 - rows));
 	cr_expect(consumer.account->pins);
 	consumer_store_delivered(consumer.page, rows);
 	work(&bench);
 	cr_expect(not(consumer.account->pins), "not charged any more");
 	cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 	work(&bench);
-	cr_expect(eq(u64, counter(&bench, IBVCAP_CTR_PUBLISHED), rows + 1));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), rows + 1));
 	strike(&bench);
 	expect_sum(&bench);
 	test_consumer_deinit(&consumer);
@@ -710,10 +712,10 @@ Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_acquired, .timeout
 		work(&bench);
 	cr_assert(eq(int, rx_worker_start(bench.worker), 0));
 	usleep(20000);
-	uint64_t posted = counter(&bench, IBVCAP_CTR_POSTED);
+	uint64_t posted = counter(&bench, IBVCAP_RX_COUNTER_POSTED);
 
 	consumer_store_delivered(consumer.page, consumer_load_head(bench.ring.ring));
-	while (counter(&bench, IBVCAP_CTR_POSTED) == posted)
+	while (counter(&bench, IBVCAP_RX_COUNTER_POSTED) == posted)
 		usleep(100);
 	mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
 	await_answer(&bench, MAIL_STOPPED);

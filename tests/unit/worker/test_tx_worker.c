@@ -51,7 +51,7 @@ Test(transmit, payloads_of_any_length_leave_in_order_behind_their_headers)
 		}
 		bench_work(&bench);
 	}
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED), 5000));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_COMPLETED), 5000));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
 }
@@ -65,8 +65,8 @@ Test(transmit, a_payload_of_no_bytes_is_a_packet)
 	bench_work(&bench);
 	cr_expect(eq(u32, take_frame(0, frame), BENCH_HEADERS));
 	bench_work(&bench);
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED), 1));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_WIRE_BYTES), 64), "padded, with FCS");
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_COMPLETED), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_WIRE_BYTES), 64), "padded, with FCS");
 	bench_tear_down(&bench);
 }
 
@@ -164,8 +164,8 @@ Test(transmit, a_packet_that_cannot_be_sent_ends_in_its_turn_and_no_other_with_i
 		cr_expect(eq(i32, bench_status(&bench, 0, 2 * i), 0));
 		cr_expect(eq(i32, bench_status(&bench, 0, 2 * i + 1), statuses[i]));
 	}
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_ERRORED), 4));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED), 4));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_ERRORED), 4));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_COMPLETED), 4));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
 }
@@ -190,7 +190,7 @@ Test(transmit, until_there_are_headers_for_a_destination_its_packets_end_as_unre
 	bench_submit(&bench, 0, 10, 100);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 29), -EHOSTUNREACH));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_ERRORED), 20));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_ERRORED), 20));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
 }
@@ -260,8 +260,8 @@ Test(transmit, senders_of_a_channel_get_the_same_bytes_whatever_their_packets)
 		scripted_send(bench.channels[0]->queue, 40);
 	}
 	for (uint32_t i = 1; i < 4; i++)
-		expect_near(test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_WIRE_BYTES),
-		            test_sender_count(&bench.senders[i], IBVCAP_TX_CTR_WIRE_BYTES), 0.05);
+		expect_near(test_sender_count(&bench.senders[0], IBVCAP_TX_COUNTER_WIRE_BYTES),
+		            test_sender_count(&bench.senders[i], IBVCAP_TX_COUNTER_WIRE_BYTES), 0.05);
 	bench_tear_down(&bench);
 }
 
@@ -274,8 +274,8 @@ Test(transmit, senders_that_share_a_rate_get_the_same_of_it)
 		bench_round(&bench);
 		bench_pass(&bench, 3000);
 	}
-	expect_near(test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_WIRE_BYTES),
-	            test_sender_count(&bench.senders[1], IBVCAP_TX_CTR_WIRE_BYTES), 0.01);
+	expect_near(test_sender_count(&bench.senders[0], IBVCAP_TX_COUNTER_WIRE_BYTES),
+	            test_sender_count(&bench.senders[1], IBVCAP_TX_COUNTER_WIRE_BYTES), 0.01);
 	bench_tear_down(&bench);
 }
 
@@ -291,9 +291,9 @@ Test(transmit, a_sender_that_floods_with_what_cannot_be_sent_takes_no_others_sha
 		keep_full(1, BENCH_BYTES);
 		bench_round(&bench);
 	}
-	cr_expect(eq(u64, test_sender_count(flood, IBVCAP_TX_CTR_COMPLETED), 0));
-	expect_near(test_sender_count(flood, IBVCAP_TX_CTR_ERRORED),
-	            test_sender_count(&bench.senders[1], IBVCAP_TX_CTR_COMPLETED), 0.05);
+	cr_expect(eq(u64, test_sender_count(flood, IBVCAP_TX_COUNTER_COMPLETED), 0));
+	expect_near(test_sender_count(flood, IBVCAP_TX_COUNTER_ERRORED),
+	            test_sender_count(&bench.senders[1], IBVCAP_TX_COUNTER_COMPLETED), 0.05);
 	bench_tear_down(&bench);
 }
 
@@ -308,9 +308,9 @@ Test(transmit, channels_of_a_worker_get_the_same_bytes_and_a_full_one_holds_up_n
 		keep_full(2, BENCH_BYTES);
 		bench_round(&bench);
 	}
-	expect_near(bench_count(&bench, 0, IBVCAP_TX_CTR_WIRE_BYTES), bench_count(&bench, 1, IBVCAP_TX_CTR_WIRE_BYTES),
-	            0.05);
-	cr_expect(eq(u64, bench_count(&bench, 2, IBVCAP_TX_CTR_COMPLETED), 0));
+	expect_near(bench_count(&bench, 0, IBVCAP_TX_COUNTER_WIRE_BYTES),
+	            bench_count(&bench, 1, IBVCAP_TX_COUNTER_WIRE_BYTES), 0.05);
+	cr_expect(eq(u64, bench_count(&bench, 2, IBVCAP_TX_COUNTER_COMPLETED), 0));
 	bench_tear_down(&bench);
 }
 
@@ -332,19 +332,19 @@ Test(transmit, a_rate_holds_over_a_million_packets_however_late_the_worker_comes
 				     .n_senders = 2, .rate_bps = rate_bps, .burst_bytes = 64 * FRAME, .at_once = true});
 	uint64_t start_ns = bench.now.monotonic_ns;
 
-	while (bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED) < 1000000) {
+	while (bench_count(&bench, 0, IBVCAP_TX_COUNTER_COMPLETED) < 1000000) {
 		keep_full(0, BENCH_BYTES);
 		keep_full(1, BENCH_BYTES);
 		bench_work(&bench);
 		bench_pass(&bench, 100 + random_below(60000)); /* a burst lasts 77.7 µs */
 	}
 	double seconds = (double)(bench.now.monotonic_ns - start_ns) * 1e-9;
-	double achieved_bps = (double)bench_count(&bench, 0, IBVCAP_TX_CTR_WIRE_BYTES) * 8 / seconds;
+	double achieved_bps = (double)bench_count(&bench, 0, IBVCAP_TX_COUNTER_WIRE_BYTES) * 8 / seconds;
 
 	cr_expect(gt(dbl, achieved_bps, (double)rate_bps * 0.999), "%.0f", achieved_bps);
 	cr_expect(lt(dbl, achieved_bps, (double)rate_bps * 1.001), "%.0f", achieved_bps);
 	bench_expect_sums(&bench, bench.senders[0].submitted + bench.senders[1].submitted -
-	                                  bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED));
+	                                  bench_count(&bench, 0, IBVCAP_TX_COUNTER_COMPLETED));
 	bench_tear_down(&bench);
 }
 
@@ -357,22 +357,22 @@ Test(transmit, a_packet_that_waited_for_the_rate_says_how_late_it_left)
 	uint64_t at_once = completed(0);
 
 	cr_expect(eq(u64, at_once, 2), "the burst, and the one that is due");
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_PACED), 0));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_PACED), 0));
 	cr_expect(eq(u64, tx_queue_idle_ns(bench.channels[0], &bench.now), 12144));
 	bench_pass(&bench, 12144 + 500);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 3));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_PACED), 1));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_PACED_LATENESS_NS), 500));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_PACED), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_PACED_LATENESS_NS), 500));
 	bench_pass(&bench, 12144);
 	bench_work(&bench);
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_PACED_LATENESS_NS), 1000));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_PACED_LATENESS_MAX_NS), 500));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_PACED_LATENESS_NS), 1000));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_PACED_LATENESS_MAX_NS), 500));
 	bench_pass(&bench, 1000000);
 	bench_work(&bench);
 	bench_submit(&bench, 0, 1, BENCH_BYTES);
 	bench_work(&bench);
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_PACED), 2), "that one did not wait");
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_PACED), 2), "that one did not wait");
 	bench_tear_down(&bench);
 }
 
@@ -394,21 +394,21 @@ Test(transmit, how_late_a_packet_leaves_is_known_when_it_is_posted)
 {
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true, .late_after_ns = 500});
 	bench.now.look = work_takes_300_ns;
-	submit_timed(0, BENCH_UTC_NS, IBVCAP_TX_DROP_LATE); /* in time when it is taken */
+	submit_timed(0, BENCH_UTC_NS, IBVCAP_TX_FLAG_DROP_LATE); /* in time when it is taken */
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 0), 0));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED_LATENESS_NS), 600));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_LATE), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED_LATENESS_NS), 600));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_LATE), 1));
 	scripted_limit_post(bench.channels[0]->queue, 1);
 	submit_timed(0, BENCH_UTC_NS, 0);
 	bench_submit(&bench, 0, 1, 100);
 	submit_timed(0, BENCH_UTC_NS, 0);
 	bench_round(&bench);
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 2), "the device took one of three");
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED), 2), "the device took one of three");
 	bench_pass(&bench, 10000);
 	bench_work(&bench);
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 3));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS), 10300));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED), 3));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS), 10300));
 	cr_expect(eq(u64, completed(0), 4));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
@@ -418,11 +418,11 @@ Test(transmit, a_packet_is_judged_by_the_time_of_its_own_channels_turn)
 {
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true, .late_after_ns = 200});
 	bench.now.look = work_takes_300_ns;
-	submit_timed(0, BENCH_UTC_NS, IBVCAP_TX_DROP_LATE);
+	submit_timed(0, BENCH_UTC_NS, IBVCAP_TX_FLAG_DROP_LATE);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 0), -ETIME));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_LATE), 1));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 0));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_LATE), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED), 0));
 	bench_tear_down(&bench);
 }
 
@@ -442,10 +442,10 @@ Test(transmit, a_packet_waits_for_its_time_and_holds_up_its_own_sender_only)
 	bench_pass(&bench, 8);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 2));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 1));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED_LATENESS_NS), 7));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS), 7));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_LATE), 0));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED_LATENESS_NS), 7));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS), 7));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_LATE), 0));
 	bench_tear_down(&bench);
 }
 
@@ -455,10 +455,10 @@ Test(transmit, a_time_of_another_age_is_late_and_no_measure)
 	submit_timed(0, 1, 0);
 	submit_timed(0, BENCH_UTC_NS - 300, 0);
 	bench_work(&bench);
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_LATE), 1));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 1));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED_LATENESS_NS), 300));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS), 300));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_LATE), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED_LATENESS_NS), 300));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS), 300));
 	cr_expect(eq(u64, completed(0), 2));
 	bench_tear_down(&bench);
 }
@@ -466,18 +466,18 @@ Test(transmit, a_time_of_another_age_is_late_and_no_measure)
 Test(transmit, a_late_packet_is_counted_and_sent_or_dropped_as_it_says)
 {
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true, .late_after_ns = 10000});
-	submit_timed(0, BENCH_UTC_NS - 10000, IBVCAP_TX_DROP_LATE);
-	submit_timed(0, BENCH_UTC_NS - 10001, IBVCAP_TX_DROP_LATE);
+	submit_timed(0, BENCH_UTC_NS - 10000, IBVCAP_TX_FLAG_DROP_LATE);
+	submit_timed(0, BENCH_UTC_NS - 10001, IBVCAP_TX_FLAG_DROP_LATE);
 	submit_timed(0, BENCH_UTC_NS - 10001, 0);
-	submit_timed(0, 0, IBVCAP_TX_DROP_LATE);
+	submit_timed(0, 0, IBVCAP_TX_FLAG_DROP_LATE);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 0), 0), "not later than it may be");
 	cr_expect(eq(i32, bench_status(&bench, 0, 1), -ETIME));
 	cr_expect(eq(i32, bench_status(&bench, 0, 2), 0));
 	cr_expect(eq(i32, bench_status(&bench, 0, 3), 0), "it has no time");
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_LATE), 2));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_LATE_DROPPED), 1));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED), 3));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_LATE), 2));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_LATE_DROPPED), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_COMPLETED), 3));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
 }

@@ -38,9 +38,9 @@ Test(tx_worker_ends, a_senders_memory_is_kept_until_its_last_packet_is_sent)
 
 	cr_expect(eq(ptr, mail.sender, &bench.senders[0].sender));
 	cr_expect(eq(ptr, mail.tx_queue, bench.channels[0]));
-	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_SUBMITTED), 120));
-	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_COMPLETED), 64));
-	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_FLUSHED), 56));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_COUNTER_SUBMITTED), 120));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_COUNTER_COMPLETED), 64));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_COUNTER_FLUSHED), 56));
 	bench_expect_sums(&bench, 0);
 	/* Gone for good: the scripted backend aborts if it is still asked to read from it. */
 	test_sender_deinit(&bench.senders[0]);
@@ -69,11 +69,11 @@ Test(tx_worker_ends, a_large_arena_is_flushed_in_many_rounds)
 	mailbox_send(tx_worker_inbox(bench.transmit), &mail);
 	for (int i = 0; i < ROUNDS; i++)
 		bench_round(&bench);
-	cr_expect(lt(u64, test_sender_count(sender, IBVCAP_TX_CTR_FLUSHED), SLOTS));
+	cr_expect(lt(u64, test_sender_count(sender, IBVCAP_TX_COUNTER_FLUSHED), SLOTS));
 	bench_expect_mail(&bench, MAIL_SENDER_ADDED);
 	bench_round(&bench);
 	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
-	cr_expect(eq(u64, test_sender_count(sender, IBVCAP_TX_CTR_FLUSHED), SLOTS));
+	cr_expect(eq(u64, test_sender_count(sender, IBVCAP_TX_COUNTER_FLUSHED), SLOTS));
 	test_sender_deinit(sender);
 	bench_tear_down(&bench);
 }
@@ -149,7 +149,7 @@ Test(tx_worker_ends, a_sender_whose_cursor_lies_is_put_out_and_what_was_taken_co
 		struct mail mail = bench_expect_mail(&bench, MAIL_SENDER_BAD);
 
 		cr_expect(eq(ptr, mail.sender, &bench.senders[0].sender));
-		cr_expect(eq(u32, mail.reason, IBVCAP_REASON_BAD_CURSOR));
+		cr_expect(eq(u32, mail.reason, IBVCAP_DISCONNECT_BAD_CURSOR));
 		bench_expect_no_mail(&bench);
 		cr_expect(eq(u64, completed(0), 10));
 		cr_expect(eq(u64, completed(1), 10));
@@ -158,7 +158,7 @@ Test(tx_worker_ends, a_sender_whose_cursor_lies_is_put_out_and_what_was_taken_co
 		scripted_send(bench.channels[0]->queue, 10);
 		bench_work(&bench);
 		cr_expect(eq(u64, completed(1), 20));
-		cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_BAD_SENDERS), 1));
+		cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_BAD_SENDERS), 1));
 		bench_expect_sums(&bench, 0);
 		bench_tear_down(&bench);
 	}
@@ -196,10 +196,10 @@ Test(tx_worker_ends, an_error_of_the_device_ends_what_it_had_and_the_rest_is_sen
 	cr_expect(eq(i32, bench_status(&bench, 0, 6), -ECANCELED));
 	cr_expect(eq(i32, bench_status(&bench, 0, 31), -ECANCELED));
 	cr_expect(eq(i32, bench_status(&bench, 0, 99), 0));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_QUEUE_RESETS), 1));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_ERRORED), 1));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_FLUSHED), 26));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED), 73));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_QUEUE_RESETS), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_ERRORED), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_FLUSHED), 26));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_COMPLETED), 73));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
 }
@@ -221,8 +221,8 @@ Test(tx_worker_ends, a_channel_whose_queue_is_lost_ends_with_its_senders_and_no_
 
 	cr_expect(eq(ptr, mail.tx_queue, bench.channels[0]));
 	cr_expect(eq(int, mail.error, -ENODEV));
-	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_CTR_FLUSHED), 200));
-	cr_expect(eq(u64, test_sender_count(&bench.senders[2], IBVCAP_TX_CTR_FLUSHED), 200));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[0], IBVCAP_TX_COUNTER_FLUSHED), 200));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[2], IBVCAP_TX_COUNTER_FLUSHED), 200));
 	/* Mail that was on its way is answered. */
 	remove_sender(0);
 	bench_expect_mail(&bench, MAIL_SENDER_REMOVED);
@@ -231,7 +231,7 @@ Test(tx_worker_ends, a_channel_whose_queue_is_lost_ends_with_its_senders_and_no_
 	scripted_send_at_once(bench.channels[1]->queue, true);
 	scripted_send(bench.channels[1]->queue, 200);
 	bench_work(&bench);
-	cr_expect(eq(u64, test_sender_count(&bench.senders[1], IBVCAP_TX_CTR_COMPLETED), 200));
+	cr_expect(eq(u64, test_sender_count(&bench.senders[1], IBVCAP_TX_COUNTER_COMPLETED), 200));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
 }
@@ -298,8 +298,8 @@ Test(tx_worker_ends, a_removed_channel_completes_what_it_took_and_flushes_the_re
 	bench_expect_no_mail(&bench);
 	scripted_send(bench.channels[0]->queue, 64);
 	bench_expect_mail(&bench, MAIL_TX_QUEUE_REMOVED);
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_COMPLETED), 64));
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_FLUSHED), 36));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_COMPLETED), 64));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_FLUSHED), 36));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
 }
@@ -332,7 +332,7 @@ Test(tx_worker_ends, a_stop_drains_all_channels)
 	}
 	bench_expect_mail(&bench, MAIL_STOPPED);
 	for (uint32_t i = 0; i < 3; i++)
-		cr_expect(eq(u64, bench_count(&bench, i, IBVCAP_TX_CTR_COMPLETED), 64));
+		cr_expect(eq(u64, bench_count(&bench, i, IBVCAP_TX_COUNTER_COMPLETED), 64));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
 }
@@ -348,7 +348,7 @@ Test(tx_worker_ends, a_device_that_keeps_what_it_has_is_made_to_let_go_after_a_w
 	bench_expect_no_mail(&bench);
 	bench_pass(&bench, 200000000);
 	bench_expect_mail(&bench, MAIL_STOPPED);
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_FLUSHED), 100));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_FLUSHED), 100));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
 }

@@ -107,14 +107,14 @@ Test(tx_worker_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
 	state = bench.senders[0].sender.state;
 	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
 	await_sleep(0);
-	for (int i = 0; i < 20000 && counter_get(&state->counters[IBVCAP_TX_CTR_IDLE_KICKS]) < 3; i++) {
+	for (int i = 0; i < 20000 && counter_get(&state->counters[IBVCAP_TX_COUNTER_IDLE_KICKS]) < 3; i++) {
 		(void)send(bench.senders[0].socket, "kk", 2, MSG_DONTWAIT); /* full: its worker has no core */
 		usleep(500);
 	}
 	stop();
-	cr_expect(ge(u64, counter_get(&state->counters[IBVCAP_TX_CTR_IDLE_KICKS]), 3));
-	cr_expect(eq(u64, counter_get(&bench.senders[1].sender.state->counters[IBVCAP_TX_CTR_IDLE_KICKS]), 0));
-	cr_expect(ge(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_IDLE_KICKS), 3));
+	cr_expect(ge(u64, counter_get(&state->counters[IBVCAP_TX_COUNTER_IDLE_KICKS]), 3));
+	cr_expect(eq(u64, counter_get(&bench.senders[1].sender.state->counters[IBVCAP_TX_COUNTER_IDLE_KICKS]), 0));
+	cr_expect(ge(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_IDLE_KICKS), 3));
 	bench_expect_sums(&bench, 0);
 	bench_tear_down(&bench);
 }
@@ -138,7 +138,7 @@ Test(tx_worker_thread, a_timed_packet_leaves_when_its_time_has_come_and_nobody_k
 		cr_expect(ge(u64, utc_ns(), due_ns));
 	}
 	stop();
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_TIMED), 20));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED), 20));
 	bench_tear_down(&bench);
 }
 
@@ -161,6 +161,6 @@ Test(tx_worker_thread, the_doorbell_rings_once_for_a_request_that_has_come, .tim
 	bench_submit(&bench, 0, 1, 100);
 	await_completed(0, 6);
 	stop();
-	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_CTR_WAKES), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_WAKES), 1));
 	bench_tear_down(&bench);
 }

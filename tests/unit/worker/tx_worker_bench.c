@@ -116,8 +116,9 @@ void bench_submit(struct bench *bench, uint32_t sender, uint32_t n, uint16_t len
 
 static uint64_t ended(const _Atomic uint64_t *counters)
 {
-	return counter_get(&counters[IBVCAP_TX_CTR_COMPLETED]) + counter_get(&counters[IBVCAP_TX_CTR_ERRORED]) +
-	       counter_get(&counters[IBVCAP_TX_CTR_FLUSHED]) + counter_get(&counters[IBVCAP_TX_CTR_LATE_DROPPED]);
+	return counter_get(&counters[IBVCAP_TX_COUNTER_COMPLETED]) + counter_get(&counters[IBVCAP_TX_COUNTER_ERRORED]) +
+	       counter_get(&counters[IBVCAP_TX_COUNTER_FLUSHED]) +
+	       counter_get(&counters[IBVCAP_TX_COUNTER_LATE_DROPPED]);
 }
 
 void bench_expect_sums(const struct bench *bench, uint64_t pending)
@@ -128,11 +129,11 @@ void bench_expect_sums(const struct bench *bench, uint64_t pending)
 		const struct ibvcap_sender_state *state = bench->senders[i].sender.state;
 
 		cr_expect(eq(u64, ended(state->counters), sender_load_completed(state)));
-		senders_submitted += counter_get(&state->counters[IBVCAP_TX_CTR_SUBMITTED]);
-		pending -= counter_get(&state->counters[IBVCAP_TX_CTR_SUBMITTED]) - ended(state->counters);
+		senders_submitted += counter_get(&state->counters[IBVCAP_TX_COUNTER_SUBMITTED]);
+		pending -= counter_get(&state->counters[IBVCAP_TX_COUNTER_SUBMITTED]) - ended(state->counters);
 	}
 	for (uint32_t i = 0; i < bench->setting.n_channels; i++)
-		channels_submitted += bench_count(bench, i, IBVCAP_TX_CTR_SUBMITTED);
+		channels_submitted += bench_count(bench, i, IBVCAP_TX_COUNTER_SUBMITTED);
 	cr_expect(eq(u64, senders_submitted, channels_submitted));
 	cr_expect(eq(u64, pending, 0));
 }

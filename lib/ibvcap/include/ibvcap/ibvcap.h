@@ -3,13 +3,13 @@
  * libibvcap: read the UDP packets that ibvcapd captures, where the NIC wrote them; and send, from where it reads them.
  *
  *     struct ibvcap_rx *rx;
- *     int r = ibvcap_attach(NULL, "lidar", NULL, &rx);
- *     while ((r = ibvcap_acquire(rx, &batch, UINT32_MAX, 1, 1000)) >= 0) {
+ *     int r = ibvcap_rx_open(NULL, "lidar", NULL, &rx);
+ *     while ((r = ibvcap_rx_acquire(rx, &batch, UINT32_MAX, 1, 1000)) >= 0) {
  *             for (uint32_t i = 0; i < batch.n; i++)
- *                     use(ibvcap_payload(&batch, i), batch.meta[i].length);
- *             ibvcap_release(rx, &batch);
+ *                     use(ibvcap_rx_payload(&batch, i), batch.meta[i].length);
+ *             ibvcap_rx_release(rx, &batch);
  *     }
- *     ibvcap_detach(rx);
+ *     ibvcap_rx_close(rx);
  *
  * Conventions of every function here: 0 or a count on success, a negative errno on failure; pointers
  * handed out are never freed by the caller unless it says so; times are in the unit of their name. A
@@ -39,8 +39,8 @@ extern "C" {
 const char *ibvcap_version(void);
 
 /**
- * One line about the last call of this thread that failed in connecting, attaching (in ibvcap_acquire() and
- * ibvcap_recv() also: again, after a daemon's end), changing or asking for status: what failed, on what, why, and what
+ * One line about the last call of this thread that failed in connecting, attaching (in ibvcap_rx_acquire() and
+ * ibvcap_rx_recv() also: again, after a daemon's end), changing or asking for status: what failed, on what, why, and what
  * to do. Valid until the next such call of the thread.
  */
 const char *ibvcap_error_text(void);
@@ -57,8 +57,8 @@ enum ibvcap_start {
 	IBVCAP_START_NS_BACK = 3,      /* packets whose timestamps are no older than so many ns */
 };
 
-/** What ibvcap_attach() may be told; zero means the default for every field. */
-struct ibvcap_attach_options {
+/** What ibvcap_rx_open() may be told; zero means the default for every field. */
+struct ibvcap_rx_options {
 	enum ibvcap_start start;
 	uint64_t back;         /* for PACKETS_BACK and NS_BACK; where the ring has less, all it has: see attach_back */
 	uint32_t queue;        /* which of the stream's queues, 0-based */
@@ -66,8 +66,8 @@ struct ibvcap_attach_options {
 	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
 	/*
 	 * Lossy; lossless, where the stream's configuration lets this user; or tap, for a look at the stream that costs
-	 * the daemon nothing and takes no consumer's place: ibvcap_recv() alone, no ibvcap_acquire() and no
-	 * ibvcap_fd().
+	 * the daemon nothing and takes no consumer's place: ibvcap_rx_recv() alone, no ibvcap_rx_acquire() and no
+	 * ibvcap_rx_fd().
 	 */
 	enum ibvcap_policy policy;
 	uint32_t
@@ -76,17 +76,18 @@ struct ibvcap_attach_options {
 
 #define IBVCAP_NO_REATTACH UINT32_MAX
 
-enum ibvcap_batch_flag {
-	IBVCAP_BATCH_GAP_UNKNOWN = 1 << 0, /* the first of a new epoch: what came between the two nobody counted */
-	IBVCAP_BATCH_DEMOTED =
+enum ibvcap_rx_batch_flag {
+	IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN =
+		1 << 0, /* the first of a new epoch: what came between the two nobody counted */
+	IBVCAP_RX_BATCH_FLAG_DEMOTED =
 		1 << 1, /* the first since this lossless consumer is lossy: it was too slow for too long */
 };
 
 /**
  * A run of consecutive packets of one block. Everything pointed at is read-only and stays as it is
- * until ibvcap_release(): the daemon gives no leased block back to the device.
+ * until ibvcap_rx_release(): the daemon gives no leased block back to the device.
  */
-struct ibvcap_batch {
+struct ibvcap_rx_batch {
 	const uint8_t *payload;           /* first row; row i at payload + i * stride */
 	const uint8_t *headers;           /* Ethernet, IP and UDP headers as received; row i at + i * header_stride */
 	const struct ibvcap_meta *meta;   /* row i at meta[i] */
@@ -95,14 +96,14 @@ struct ibvcap_batch {
 	uint32_t n;                       /* rows, at least 1 */
 	uint32_t stride;                  /* bytes */
 	uint32_t header_stride;           /* bytes */
-	uint32_t lease;                   /* for ibvcap_release() */
-	uint32_t flags;                   /* enum ibvcap_batch_flag */
+	uint32_t lease;                   /* for ibvcap_rx_release() */
+	uint32_t flags;                   /* enum ibvcap_rx_batch_flag */
 	uint64_t epoch;                   /* in which sequence counts; a new one begins with each run of the daemon */
-	const struct ibvcap_block *block; /* for ibvcap_block_losses() */
+	const struct ibvcap_block *block; /* for ibvcap_rx_block_losses() */
 };
 
 /** Properties of the ring behind a handle; constant within an epoch, but for policy and clock. */
-struct ibvcap_info {
+struct ibvcap_rx_info {
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint64_t epoch;
 	uint32_t queue;
@@ -141,14 +142,14 @@ struct ibvcap_rx_counts {
  * lease quota left · -EPROTO other protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EMFILE · -EINVAL. On failure
  * *rx is untouched, nothing stays open or mapped, and ibvcap_error_text() says more.
  */
-int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvcap_attach_options *options,
-                  struct ibvcap_rx **rx);
+int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibvcap_rx_options *options,
+                   struct ibvcap_rx **rx);
 
 /**
  * Give everything back: leases, mappings, socket. Batches become invalid. NULL is allowed. A child of fork() has the
  * mappings too, and the place is free once it has ended or called execve().
  */
-void ibvcap_detach(struct ibvcap_rx *rx);
+void ibvcap_rx_close(struct ibvcap_rx *rx);
 
 /**
  * Lease the next packets: at most max (0 is -EINVAL), never more than the rest of one block; waits up to
@@ -160,49 +161,49 @@ void ibvcap_detach(struct ibvcap_rx *rx);
  * ended, everything published was delivered, and no next one took its place within reattach_ms, or one listens and
  * never answers. -ENODEV: the administrator removed the stream; likewise. -ECONNABORTED: the daemon disconnected this
  * consumer and goes on. -EINTR: a signal came while it waited. -EPROTO: the ring names a block that it does not have.
- * -EOPNOTSUPP: a tap. -EACCES and others of ibvcap_attach(): the next daemon refuses. Of -ESHUTDOWN after reattach_ms,
+ * -EOPNOTSUPP: a tap. -EACCES and others of ibvcap_rx_open(): the next daemon refuses. Of -ESHUTDOWN after reattach_ms,
  * of a refusal and of a disconnected consumer that asked again, ibvcap_error_text() says more.
  *
  * When the daemon ends, restarts or dies, what it published is delivered; then this call waits for the next
  * daemon within timeout_ms, as for packets, and goes on in its epoch from the oldest packet it has. The first batch
- * there has IBVCAP_BATCH_GAP_UNKNOWN, sequence numbers start again, and the ring's geometry may be another. What may
+ * there has IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN, sequence numbers start again, and the ring's geometry may be another. What may
  * pass (nobody listens yet, no place, no memory or descriptors left here) is tried again until reattach_ms are over.
  * Where the daemon goes on and only this attachment ended (the process that made it did, and a child reads on), no
  * packet comes twice: a consumer gets -ECONNABORTED; a tap goes on where it was, its gap counted.
  */
-int ibvcap_acquire(struct ibvcap_rx *rx, struct ibvcap_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
+int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
 /**
  * Return a batch. In any order; every batch once. Never blocks. -EINVAL: not a batch that is out.
  * -ECONNABORTED: it is returned, but the daemon had disconnected this consumer and with it ended the lease: what
  * was read of the batch may be newer packets.
  */
-int ibvcap_release(struct ibvcap_rx *rx, const struct ibvcap_batch *batch);
+int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch);
 
 /**
  * The simple way: copy the next packet's payload, at most bytes of it, and its meta (may be NULL). Rows
- * marked IBVCAP_PKT_ERROR are passed over. Returns 1, 0 on time-out, or an error of ibvcap_acquire();
+ * marked IBVCAP_PACKET_FLAG_ERROR are passed over. Returns 1, 0 on time-out, or an error of ibvcap_rx_acquire();
  * *length is set to the payload's length. A tap that waits looks every millisecond. Not to be mixed with a batch that
  * is out when the quota is 1.
  */
-int ibvcap_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
-                int timeout_ms);
+int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
+                   int timeout_ms);
 
 /**
- * A descriptor for poll/epoll: readable once there may be packets again after an ibvcap_acquire() that
- * returned 0 (and came after the first call of this; the library empties it), and once ibvcap_acquire() has something
+ * A descriptor for poll/epoll: readable once there may be packets again after an ibvcap_rx_acquire() that
+ * returned 0 (and came after the first call of this; the library empties it), and once ibvcap_rx_acquire() has something
  * else to do or say: the daemon's end, the time to look for the next, its answer, the end of reattach_ms. So a program
- * that calls ibvcap_acquire() with a timeout_ms of 0 whenever it is readable needs no timer. The same in every epoch.
+ * that calls ibvcap_rx_acquire() with a timeout_ms of 0 whenever it is readable needs no timer. The same in every epoch.
  * Owned by the handle. -EOPNOTSUPP: a tap. Other -errno, with ibvcap_error_text(): none can be had now; ask again.
  */
-int ibvcap_fd(struct ibvcap_rx *rx);
+int ibvcap_rx_fd(struct ibvcap_rx *rx);
 
 /**
  * Packets that the device dropped for want of a buffer, since the stream began, as far as was known when a block's
  * first row was published (before) and its last (after): between two batches, the difference was lost between the
  * times. The device is read some times a second: each count is of the reading at its time (UTC ns; 0: none yet).
  */
-struct ibvcap_losses {
+struct ibvcap_rx_losses {
 	uint64_t before;
 	uint64_t before_ns;
 	uint64_t after;
@@ -213,20 +214,21 @@ struct ibvcap_losses {
  * Of the block that a batch is of; the batch is not returned yet. Never blocks. 1: the block is full, and after final;
  * 0: it is still filled, and after is the newest known.
  */
-int ibvcap_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_batch *batch, struct ibvcap_losses *losses);
+int ibvcap_rx_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                           struct ibvcap_rx_losses *losses);
 
 /** Never blocks; always 0. */
-int ibvcap_info(const struct ibvcap_rx *rx, struct ibvcap_info *info);
+int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info);
 int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts);
 
 /** First byte of row i's payload. */
-static inline const uint8_t *ibvcap_payload(const struct ibvcap_batch *batch, uint32_t i)
+static inline const uint8_t *ibvcap_rx_payload(const struct ibvcap_rx_batch *batch, uint32_t i)
 {
 	return batch->payload + (size_t)i * batch->stride + batch->meta[i].payload_offset;
 }
 
 /** First byte of row i's Ethernet header. */
-static inline const uint8_t *ibvcap_headers(const struct ibvcap_batch *batch, uint32_t i)
+static inline const uint8_t *ibvcap_rx_headers(const struct ibvcap_rx_batch *batch, uint32_t i)
 {
 	return batch->headers + (size_t)i * batch->header_stride;
 }
@@ -234,21 +236,21 @@ static inline const uint8_t *ibvcap_headers(const struct ibvcap_batch *batch, ui
 /* ---- transmit ------------------------------------------------------------------------------------ */
 /*
  *     struct ibvcap_tx *tx;
- *     int r = ibvcap_open(NULL, "pulses", NULL, &tx);
- *     while ((r = ibvcap_reserve(tx, &slots, 64, 1, 1000)) > 0) {
+ *     int r = ibvcap_tx_open(NULL, "pulses", NULL, &tx);
+ *     while ((r = ibvcap_tx_reserve(tx, &slots, 64, 1, 1000)) > 0) {
  *             for (uint32_t i = 0; i < slots.n; i++)
  *                     slots.packets[i].length = make(slots.payload + (size_t)i * slots.stride, slots.stride);
- *             ibvcap_submit(tx, slots.n);
+ *             ibvcap_tx_submit(tx, slots.n);
  *     }
- *     ibvcap_flush(tx, 1000);
- *     ibvcap_close(tx);
+ *     ibvcap_tx_flush(tx, 1000);
+ *     ibvcap_tx_close(tx);
  */
 
 /** One sender on one channel: an arena of payload rows, of which those that are submitted are sent, in order. */
 struct ibvcap_tx;
 
-/** What ibvcap_open() may be told; zero means the default for every field. */
-struct ibvcap_open_options {
+/** What ibvcap_tx_open() may be told; zero means the default for every field. */
+struct ibvcap_tx_options {
 	/* For the daemon's answers; 0 = 5000. Making an arena of several GiB takes longer: about 0.1 s for each 64 MiB. */
 	uint32_t timeout_ms;
 };
@@ -267,7 +269,7 @@ struct ibvcap_tx_info {
 };
 
 /** Rows to be written; consecutive ones. Nobody else writes to them, and nobody reads them until they are submitted. */
-struct ibvcap_slots {
+struct ibvcap_tx_slots {
 	uint8_t *payload;                     /* first row; row i at payload + i * stride */
 	struct ibvcap_tx_descriptor *packets; /* of row i: packets[i]; preset: length = stride, all else 0 */
 	uint64_t sequence;                    /* number of the first among all packets of this handle, from 0 */
@@ -284,7 +286,7 @@ struct ibvcap_tx_counts {
 	uint64_t completed;    /* sent, as the device says */
 	uint64_t errored;      /* not sent; the status says why */
 	uint64_t flushed;      /* not sent, or unknown: the channel ended, or its device had to be reset (-ECANCELED) */
-	uint64_t late_dropped; /* not sent: late, and IBVCAP_TX_DROP_LATE was set (-ETIME) */
+	uint64_t late_dropped; /* not sent: late, and IBVCAP_TX_FLAG_DROP_LATE was set (-ETIME) */
 	uint64_t pending;
 	uint64_t late;                  /* of all: more than late_after_ns after their time */
 	uint64_t completed_bytes;       /* payload bytes of completed ones */
@@ -295,21 +297,21 @@ struct ibvcap_tx_counts {
 };
 
 /**
- * Open a channel to send on. Paths, options and blocking as ibvcap_attach().
+ * Open a channel to send on. Paths, options and blocking as ibvcap_rx_open().
  *
  * -ENOENT no socket at that path · -ECONNREFUSED a socket, but nobody behind it · -ESRCH the daemon has no channel of
  * that name · -EACCES the socket or the channel is not for this user · -EAGAIN no sender's place left · -EPROTO other
  * protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EINVAL. On failure *tx is untouched and ibvcap_error_text() says
  * more.
  */
-int ibvcap_open(const char *socket_path, const char *channel, const struct ibvcap_open_options *options,
-                struct ibvcap_tx **tx);
+int ibvcap_tx_open(const char *socket_path, const char *channel, const struct ibvcap_tx_options *options,
+                   struct ibvcap_tx **tx);
 
 /**
  * Give everything back; waits for nothing: what the daemon has taken is sent, what it has not taken is not
- * (ibvcap_flush() waits). NULL is allowed. Of children the same holds as with ibvcap_detach().
+ * (ibvcap_tx_flush() waits). NULL is allowed. Of children the same holds as with ibvcap_rx_close().
  */
-void ibvcap_close(struct ibvcap_tx *tx);
+void ibvcap_tx_close(struct ibvcap_tx *tx);
 
 /**
  * The next rows to write: at most max (0 is -EINVAL), never past the arena's end; waits up to timeout_ms (-1 = for
@@ -321,27 +323,27 @@ void ibvcap_close(struct ibvcap_tx *tx);
  * far as is known, open again. -ENODEV: the administrator removed the channel. -EIO: its device failed. -ECONNABORTED:
  * the daemon disconnected this sender. -EINTR: a signal came while it waited.
  */
-int ibvcap_reserve(struct ibvcap_tx *tx, struct ibvcap_slots *slots, uint32_t max, uint32_t min, int timeout_ms);
+int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t max, uint32_t min, int timeout_ms);
 
 /**
  * Have the first n of the reserved rows sent, in order; the rest stays reserved. Until they are completed their memory
  * is not to be touched: what is written to it may be sent or not. Never blocks. -EINVAL: more than are reserved (none
- * is submitted). Errors of ibvcap_reserve() when the handle can send no more.
+ * is submitted). Errors of ibvcap_tx_reserve() when the handle can send no more.
  */
-int ibvcap_submit(struct ibvcap_tx *tx, uint32_t n);
+int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n);
 
 /**
  * The simple way: copy one payload into the next row and submit it. Waits up to timeout_ms for room. Returns 1, 0: no
- * room in time, -EMSGSIZE: longer than slot_bytes, or an error of ibvcap_reserve(). Rows that are reserved are given
+ * room in time, -EMSGSIZE: longer than slot_bytes, or an error of ibvcap_tx_reserve(). Rows that are reserved are given
  * up.
  */
-int ibvcap_send(struct ibvcap_tx *tx, const void *payload, size_t bytes, uint32_t destination, int timeout_ms);
+int ibvcap_tx_send(struct ibvcap_tx *tx, const void *payload, size_t bytes, uint32_t destination, int timeout_ms);
 
 /**
  * Wait up to timeout_ms (-1 = for ever) until all that was submitted is completed. 0; -ETIMEDOUT; errors of
- * ibvcap_reserve().
+ * ibvcap_tx_reserve().
  */
-int ibvcap_flush(struct ibvcap_tx *tx, int timeout_ms);
+int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms);
 
 /**
  * What became of packets since this was asked last, in order: the statuses of *sequence and the next, at most max.
@@ -354,8 +356,8 @@ int ibvcap_flush(struct ibvcap_tx *tx, int timeout_ms);
 int ibvcap_tx_results(struct ibvcap_tx *tx, int32_t *statuses, uint32_t max, uint64_t *sequence);
 
 /**
- * A descriptor for poll/epoll: readable once there may be what an ibvcap_reserve() that returned 0, or an
- * ibvcap_flush() that returned -ETIMEDOUT, waited for (and that came after the first call of this; the library empties
+ * A descriptor for poll/epoll: readable once there may be what an ibvcap_tx_reserve() that returned 0, or an
+ * ibvcap_tx_flush() that returned -ETIMEDOUT, waited for (and that came after the first call of this; the library empties
  * it). Owned by the handle.
  */
 int ibvcap_tx_fd(struct ibvcap_tx *tx);
@@ -374,7 +376,7 @@ struct ibvcap_counter {
 	uint64_t value;
 };
 
-struct ibvcap_stream_status {
+struct ibvcap_status_stream {
 	char name[IBVCAP_STREAM_NAME_MAX];
 	char interface[16]; /* netdev */
 	char device[64];    /* of the backend: RDMA device name, or empty */
@@ -397,7 +399,7 @@ struct ibvcap_stream_status {
 	uint32_t n_counters;
 };
 
-struct ibvcap_consumer_status_info {
+struct ibvcap_status_consumer {
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint32_t queue;
 	uint32_t policy; /* enum ibvcap_policy */
@@ -407,7 +409,7 @@ struct ibvcap_consumer_status_info {
 	uint32_t n_counters;
 };
 
-struct ibvcap_channel_status {
+struct ibvcap_status_channel {
 	char name[IBVCAP_CHANNEL_NAME_MAX];
 	char interface[16];
 	char device[64];
@@ -427,7 +429,7 @@ struct ibvcap_channel_status {
 	uint32_t n_counters;
 };
 
-struct ibvcap_sender_status {
+struct ibvcap_status_sender {
 	char channel[IBVCAP_CHANNEL_NAME_MAX];
 	pid_t pid;
 	uid_t uid;
@@ -435,7 +437,7 @@ struct ibvcap_sender_status {
 	uint32_t n_counters;
 };
 
-struct ibvcap_interface_status {
+struct ibvcap_status_interface {
 	char interface[16];
 	char device[64];
 	const struct ibvcap_counter *counters; /* port wide: out_of_buffer, port_discards */
@@ -445,27 +447,27 @@ struct ibvcap_interface_status {
 /**
  * What the caller may see: root and members of the daemon's own group all streams and channels, others those they may
  * attach to or open.
- * Ask the daemon; blocks for at most timeout_ms (0 = 5000). Errors as ibvcap_attach(). Free with
+ * Ask the daemon; blocks for at most timeout_ms (0 = 5000). Errors as ibvcap_rx_open(). Free with
  * ibvcap_status_free().
  */
 int ibvcap_status(const char *socket_path, uint32_t timeout_ms, struct ibvcap_status **status);
 void ibvcap_status_free(struct ibvcap_status *status);
 
 /** The parts; pointers live as long as status. Return the count. */
-int ibvcap_status_streams(const struct ibvcap_status *status, const struct ibvcap_stream_status **streams);
-int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibvcap_consumer_status_info **consumers);
-int ibvcap_status_channels(const struct ibvcap_status *status, const struct ibvcap_channel_status **channels);
-int ibvcap_status_senders(const struct ibvcap_status *status, const struct ibvcap_sender_status **senders);
-int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_interface_status **interfaces);
+int ibvcap_status_streams(const struct ibvcap_status *status, const struct ibvcap_status_stream **streams);
+int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibvcap_status_consumer **consumers);
+int ibvcap_status_channels(const struct ibvcap_status *status, const struct ibvcap_status_channel **channels);
+int ibvcap_status_senders(const struct ibvcap_status *status, const struct ibvcap_status_sender **senders);
+int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_status_interface **interfaces);
 /** Version string and pid of the daemon. */
 const char *ibvcap_status_daemon(const struct ibvcap_status *status, pid_t *pid);
 
 /* ---- administration ------------------------------------------------------------------------------ */
 
-enum ibvcap_change {
-	IBVCAP_CHANGE_RELOAD = 1,        /* the daemon's configuration file again; name and text are not used */
-	IBVCAP_CHANGE_ADD_STREAM = 2,    /* the streams of text, a configuration file called name */
-	IBVCAP_CHANGE_REMOVE_STREAM = 3, /* the stream called name */
+enum ibvcap_reconfigure {
+	IBVCAP_RECONFIGURE_RELOAD = 1,        /* the daemon's configuration file again; name and text are not used */
+	IBVCAP_RECONFIGURE_ADD_STREAM = 2,    /* the streams of text, a configuration file called name */
+	IBVCAP_RECONFIGURE_REMOVE_STREAM = 3, /* the stream called name */
 };
 
 /**
@@ -474,11 +476,11 @@ enum ibvcap_change {
  * zeroed.
  *
  * -EACCES not root nor the daemon's user · -EINVAL, -EEXIST the text or the file is wrong · -EBUSY a change that
- * cannot be made while it runs · -ENOENT no such stream · -E2BIG text is too long · others as ibvcap_attach() and as
+ * cannot be made while it runs · -ENOENT no such stream · -E2BIG text is too long · others as ibvcap_rx_open() and as
  * a stream's start. ibvcap_error_text() says file:line and more.
  */
-int ibvcap_change(const char *socket_path, enum ibvcap_change what, const char *name, const char *text, char *said,
-                  size_t said_bytes, uint32_t timeout_ms);
+int ibvcap_reconfigure(const char *socket_path, enum ibvcap_reconfigure what, const char *name, const char *text,
+                       char *said, size_t said_bytes, uint32_t timeout_ms);
 
 #ifdef __cplusplus
 }

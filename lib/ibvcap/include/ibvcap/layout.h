@@ -50,7 +50,7 @@
 
 #define IBVCAP_STREAM_NAME_MAX 64 /* with the closing NUL */
 #define IBVCAP_LEASE_SLOTS_MAX 64 /* most blocks one consumer may ever hold */
-#define IBVCAP_COUNTERS_MAX    64 /* room in the ring segment; see enum ibvcap_ring_counter */
+#define IBVCAP_RX_COUNTERS_MAX 64 /* room in the ring segment; see enum ibvcap_rx_counter */
 #define IBVCAP_BLOCK_SLOTS_MIN 64 /* N is a multiple of this: the chunk in which slots are posted */
 
 /* ---- common head of the 4 KiB-page segments ------------------------------------------------------ */
@@ -69,13 +69,14 @@ static_assert(sizeof(struct ibvcap_segment) == 32, "shared layout");
 
 /* Flags of a row. No flag: an ordinary packet that filled its row. */
 enum ibvcap_packet_flag {
-	IBVCAP_PKT_SHORT = 1 << 0,        /* length < S: the rest of the row is old bytes */
-	IBVCAP_PKT_TRUNCATED = 1 << 1,    /* the payload was longer than its row: length says what is there */
-	IBVCAP_PKT_IRREGULAR = 1 << 2,    /* headers not of the stream's layout: see header_length, payload_offset */
-	IBVCAP_PKT_FRAGMENT = 1 << 3,     /* an IP fragment: the row holds a part of a datagram */
-	IBVCAP_PKT_BAD_CHECKSUM = 1 << 4, /* the device found the IP or UDP checksum wrong */
-	IBVCAP_PKT_ERROR = 1 << 5,        /* the device reported an error: the row holds nothing of use */
-	IBVCAP_PKT_UNUSABLE = 1 << 6,     /* the row is not the packet's payload (headers could not be parsed) */
+	IBVCAP_PACKET_FLAG_SHORT = 1 << 0,     /* length < S: the rest of the row is old bytes */
+	IBVCAP_PACKET_FLAG_TRUNCATED = 1 << 1, /* the payload was longer than its row: length says what is there */
+	IBVCAP_PACKET_FLAG_IRREGULAR =
+		1 << 2, /* headers not of the stream's layout: see header_length, payload_offset */
+	IBVCAP_PACKET_FLAG_FRAGMENT = 1 << 3,     /* an IP fragment: the row holds a part of a datagram */
+	IBVCAP_PACKET_FLAG_BAD_CHECKSUM = 1 << 4, /* the device found the IP or UDP checksum wrong */
+	IBVCAP_PACKET_FLAG_ERROR = 1 << 5,        /* the device reported an error: the row holds nothing of use */
+	IBVCAP_PACKET_FLAG_UNUSABLE = 1 << 6, /* the row is not the packet's payload (headers could not be parsed) */
 };
 
 /* One a slot, 16 B: four share a cache line. Written before head is published. */
@@ -84,7 +85,7 @@ struct ibvcap_meta {
 	uint16_t length;        /* bytes of UDP payload present in the row, from payload_offset on */
 	uint16_t flags;         /* enum ibvcap_packet_flag */
 	uint8_t header_length;  /* bytes from the start of the frame to the payload, as received */
-	uint8_t payload_offset; /* where in the row the payload starts: 0 unless IBVCAP_PKT_IRREGULAR */
+	uint8_t payload_offset; /* where in the row the payload starts: 0 unless IBVCAP_PACKET_FLAG_IRREGULAR */
 	uint16_t wire_length;   /* bytes of UDP payload the sender sent (saturated at 65535) */
 };
 static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
@@ -92,7 +93,7 @@ static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 /* ---- block record -------------------------------------------------------------------------------- */
 
 /*
- * What the device had dropped for want of a buffer (IBVCAP_CTR_NO_BUFFER), so that a loss can be placed between two
+ * What the device had dropped for want of a buffer (IBVCAP_RX_COUNTER_NO_BUFFER), so that a loss can be placed between two
  * blocks. The device is read some times a second: *_ns is the UTC time of the reading, and its count has all that were
  * counted by then. "open" is the newest when the block's first row was published; "close" goes on to be the newest
  * until its last is. Under overload without a pause, up to a receive queue's depth of drops is counted late.
@@ -108,32 +109,32 @@ static_assert(sizeof(struct ibvcap_block) == 32, "shared layout");
 /* ---- the ring segment ---------------------------------------------------------------------------- */
 
 enum ibvcap_clock_source {
-	IBVCAP_CLOCK_NONE = 0,
-	IBVCAP_CLOCK_SOFTWARE = 1, /* read by the worker when it polled the packet */
-	IBVCAP_CLOCK_DEVICE = 2,   /* the NIC's, at reception; mapped to UTC by the daemon's clock fit */
+	IBVCAP_CLOCK_SOURCE_NONE = 0,
+	IBVCAP_CLOCK_SOURCE_SOFTWARE = 1, /* read by the worker when it polled the packet */
+	IBVCAP_CLOCK_SOURCE_DEVICE = 2,   /* the NIC's, at reception; mapped to UTC by the daemon's clock fit */
 };
 
 /* Where the ring's segment counters live; labels in counters.h. Append only. Units: packets unless said. */
-enum ibvcap_ring_counter {
-	IBVCAP_CTR_MATCHED,   /* flow counter: what steering gave the queue, before any drop */
-	IBVCAP_CTR_PUBLISHED, /* rows with a packet */
-	IBVCAP_CTR_NO_BUFFER, /* matched, and no row: no slot was posted, or the queue was being reset; struck at rest */
-	IBVCAP_CTR_ERRORED,   /* rows marked IBVCAP_PKT_ERROR */
-	IBVCAP_CTR_PUBLISHED_BYTES, /* payload bytes in published rows */
-	IBVCAP_CTR_TRUNCATED,       /* of published: longer than their row */
-	IBVCAP_CTR_SHORT,           /* of published: shorter than their row */
-	IBVCAP_CTR_IRREGULAR,       /* of published: VLAN tag, IP options or fragment where none was expected */
-	IBVCAP_CTR_BAD_CHECKSUM,    /* of published; 0 from a backend that does not report them (verbs, so far) */
-	IBVCAP_CTR_BATCHES,         /* polls that returned at least one completion */
-	IBVCAP_CTR_EMPTY_POLLS,     /* polls that returned none */
-	IBVCAP_CTR_SPARES_USED,     /* blocks that were due for reuse but under lease: a spare took their place */
-	IBVCAP_CTR_POSTED,          /* slots handed to the device */
-	IBVCAP_CTR_QUEUE_RESETS,    /* times the device's queue was reset after an error */
-	IBVCAP_CTR_WAKES,           /* times that consumers were to be woken: a system call of the worker each */
-	IBVCAP_CTR_FILL_MAX,        /* most rows in the ring that a consumer had not acquired; looked at once a block */
-	IBVCAP_CTR_N
+enum ibvcap_rx_counter {
+	IBVCAP_RX_COUNTER_MATCHED,   /* flow counter: what steering gave the queue, before any drop */
+	IBVCAP_RX_COUNTER_PUBLISHED, /* rows with a packet */
+	IBVCAP_RX_COUNTER_NO_BUFFER, /* matched, and no row: no slot was posted, or the queue was being reset; struck at rest */
+	IBVCAP_RX_COUNTER_ERRORED,         /* rows marked IBVCAP_PACKET_FLAG_ERROR */
+	IBVCAP_RX_COUNTER_PUBLISHED_BYTES, /* payload bytes in published rows */
+	IBVCAP_RX_COUNTER_TRUNCATED,       /* of published: longer than their row */
+	IBVCAP_RX_COUNTER_SHORT,           /* of published: shorter than their row */
+	IBVCAP_RX_COUNTER_IRREGULAR,       /* of published: VLAN tag, IP options or fragment where none was expected */
+	IBVCAP_RX_COUNTER_BAD_CHECKSUM, /* of published; 0 from a backend that does not report them (verbs, so far) */
+	IBVCAP_RX_COUNTER_BATCHES,      /* polls that returned at least one completion */
+	IBVCAP_RX_COUNTER_EMPTY_POLLS,  /* polls that returned none */
+	IBVCAP_RX_COUNTER_SPARES_USED,  /* blocks that were due for reuse but under lease: a spare took their place */
+	IBVCAP_RX_COUNTER_POSTED,       /* slots handed to the device */
+	IBVCAP_RX_COUNTER_QUEUE_RESETS, /* times the device's queue was reset after an error */
+	IBVCAP_RX_COUNTER_WAKES,        /* times that consumers were to be woken: a system call of the worker each */
+	IBVCAP_RX_COUNTER_FILL_MAX, /* most rows in the ring that a consumer had not acquired; looked at once a block */
+	IBVCAP_RX_COUNTER_N
 };
-static_assert(IBVCAP_CTR_N <= IBVCAP_COUNTERS_MAX, "shared layout");
+static_assert(IBVCAP_RX_COUNTER_N <= IBVCAP_RX_COUNTERS_MAX, "shared layout");
 
 /*
  * Offset 0 of the ring segment. The first part is constant once ready; head and floor
@@ -175,8 +176,8 @@ struct ibvcap_ring {
 	/* 1 when the daemon has stopped publishing in this epoch for good. head is final then. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) closed;
 
-	/* Written by the worker; enum ibvcap_ring_counter. */
-	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_COUNTERS_MAX];
+	/* Written by the worker; enum ibvcap_rx_counter. */
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_RX_COUNTERS_MAX];
 };
 static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, stream) == 128, "shared layout");
@@ -194,22 +195,22 @@ enum ibvcap_policy {
 	IBVCAP_POLICY_TAP = 2, /* no page of its own, the daemon does nothing for it: copies, then checks the floor */
 };
 
-enum ibvcap_consumer_status {
-	IBVCAP_CONSUMER_ATTACHED = 0,
-	IBVCAP_CONSUMER_DISCONNECTED = 1, /* by the daemon: see reason */
+enum ibvcap_connection {
+	IBVCAP_CONNECTION_OPEN = 0,
+	IBVCAP_CONNECTION_ENDED = 1, /* by the daemon: see reason */
 };
 
-enum ibvcap_disconnect_reason {
-	IBVCAP_REASON_NONE = 0,
-	IBVCAP_REASON_SHUTDOWN = 1,   /* the daemon ends or restarts */
-	IBVCAP_REASON_BAD_CURSOR = 2, /* the consumer's page named a block that never was */
-	IBVCAP_REASON_STREAM_REMOVED =
-		4,                   /* the administrator removed the stream: what was published is still to be read */
-	IBVCAP_REASON_HUNG_UP = 5,   /* its connection ended or was ended: leases hold no more */
-	IBVCAP_REASON_PAGE_LOST = 6, /* what its own page held is gone: the client punched a hole into it */
-	IBVCAP_REASON_RIGHTS =
+enum ibvcap_disconnect {
+	IBVCAP_DISCONNECT_NONE = 0,
+	IBVCAP_DISCONNECT_SHUTDOWN = 1,   /* the daemon ends or restarts */
+	IBVCAP_DISCONNECT_BAD_CURSOR = 2, /* the consumer's page named a block that never was */
+	IBVCAP_DISCONNECT_REMOVED =
+		4, /* the administrator removed the stream: what was published is still to be read */
+	IBVCAP_DISCONNECT_HUNG_UP = 5,   /* its connection ended or was ended: leases hold no more */
+	IBVCAP_DISCONNECT_PAGE_LOST = 6, /* what its own page held is gone: the client punched a hole into it */
+	IBVCAP_DISCONNECT_RIGHTS =
 		7, /* a right that it attached with was taken back; with those it has it may attach again */
-	IBVCAP_REASON_CHANNEL_FAILED = 8, /* a sender's: the channel's send queue failed and cannot go on */
+	IBVCAP_DISCONNECT_CHANNEL_FAILED = 8, /* a sender's: the channel's send queue failed and cannot go on */
 };
 
 /* The daemon's page about one consumer; the consumer maps it read-only. */
@@ -219,8 +220,8 @@ struct ibvcap_consumer_state {
 	uint32_t lease_blocks;          /* quota: how many lease slots may be used */
 	uint64_t attach_sequence;       /* the first packet that is this consumer's */
 	uint64_t attach_head;           /* head when it attached: what lies between was there already */
-	IBVCAP_ATOMIC(uint32_t) status; /* enum ibvcap_consumer_status */
-	IBVCAP_ATOMIC(uint32_t) reason; /* enum ibvcap_disconnect_reason */
+	IBVCAP_ATOMIC(uint32_t) status; /* enum ibvcap_connection */
+	IBVCAP_ATOMIC(uint32_t) reason; /* enum ibvcap_disconnect */
 	/* Futex word of this consumer alone: changed, then woken, when head passed what it asked for. */
 	IBVCAP_ATOMIC(uint32_t) wake_word;
 	uint8_t reserved[60];

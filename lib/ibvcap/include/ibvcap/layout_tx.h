@@ -29,7 +29,7 @@
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
 enum ibvcap_tx_flag {
-	IBVCAP_TX_DROP_LATE = 1 << 0, /* when it would be late: do not send it, status -ETIME */
+	IBVCAP_TX_FLAG_DROP_LATE = 1 << 0, /* when it would be late: do not send it, status -ETIME */
 };
 
 /* One a slot, 16 B: four share a cache line. Written before submitted is published; the daemon reads it once. */
@@ -49,29 +49,29 @@ static_assert(sizeof(struct ibvcap_tx_descriptor) == 16, "shared layout");
  * pending is what is left, 0 at rest.
  */
 enum ibvcap_tx_counter {
-	IBVCAP_TX_CTR_SUBMITTED,       /* as the daemon has seen it */
-	IBVCAP_TX_CTR_COMPLETED,       /* sent, as the device says */
-	IBVCAP_TX_CTR_ERRORED,         /* not sent: see their statuses */
-	IBVCAP_TX_CTR_FLUSHED,         /* not sent, or unknown: its sender left, or the queue was reset (-ECANCELED) */
-	IBVCAP_TX_CTR_LATE_DROPPED,    /* not sent: late, and IBVCAP_TX_DROP_LATE asked for that (-ETIME) */
-	IBVCAP_TX_CTR_COMPLETED_BYTES, /* payload bytes of completed ones */
-	IBVCAP_TX_CTR_WIRE_BYTES,      /* of completed ones: Ethernet frames with FCS, what a rate counts */
-	IBVCAP_TX_CTR_LATE,            /* more than late_after after their time: posted nevertheless, or dropped */
-	IBVCAP_TX_CTR_TIMED,           /* posted that had a time, not over 1000 s ago */
-	IBVCAP_TX_CTR_TIMED_LATENESS_NS, /* sum over timed: posted this long after their time */
-	IBVCAP_TX_CTR_TIMED_LATENESS_MAX_NS,
-	IBVCAP_TX_CTR_PACED,             /* posted after waiting for the channel's rate */
-	IBVCAP_TX_CTR_PACED_LATENESS_NS, /* sum over paced: posted this long after the schedule let them */
-	IBVCAP_TX_CTR_PACED_LATENESS_MAX_NS,
-	IBVCAP_TX_CTR_IDLE_KICKS, /* times that it woke the worker and had submitted nothing new; a few by chance */
-	IBVCAP_TX_CTR_BATCHES,    /* chains handed to the device; of a channel only, as all that follow */
-	IBVCAP_TX_CTR_QUEUE_RESETS,
-	IBVCAP_TX_CTR_WAKES,       /* times that senders were to be woken: a system call of the worker each */
-	IBVCAP_TX_CTR_BAD_SENDERS, /* put out for what their page said */
-	IBVCAP_TX_CTR_N
+	IBVCAP_TX_COUNTER_SUBMITTED,    /* as the daemon has seen it */
+	IBVCAP_TX_COUNTER_COMPLETED,    /* sent, as the device says */
+	IBVCAP_TX_COUNTER_ERRORED,      /* not sent: see their statuses */
+	IBVCAP_TX_COUNTER_FLUSHED,      /* not sent, or unknown: its sender left, or the queue was reset (-ECANCELED) */
+	IBVCAP_TX_COUNTER_LATE_DROPPED, /* not sent: late, and IBVCAP_TX_FLAG_DROP_LATE asked for that (-ETIME) */
+	IBVCAP_TX_COUNTER_COMPLETED_BYTES, /* payload bytes of completed ones */
+	IBVCAP_TX_COUNTER_WIRE_BYTES,      /* of completed ones: Ethernet frames with FCS, what a rate counts */
+	IBVCAP_TX_COUNTER_LATE,            /* more than late_after after their time: posted nevertheless, or dropped */
+	IBVCAP_TX_COUNTER_TIMED,           /* posted that had a time, not over 1000 s ago */
+	IBVCAP_TX_COUNTER_TIMED_LATENESS_NS, /* sum over timed: posted this long after their time */
+	IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS,
+	IBVCAP_TX_COUNTER_PACED,             /* posted after waiting for the channel's rate */
+	IBVCAP_TX_COUNTER_PACED_LATENESS_NS, /* sum over paced: posted this long after the schedule let them */
+	IBVCAP_TX_COUNTER_PACED_LATENESS_MAX_NS,
+	IBVCAP_TX_COUNTER_IDLE_KICKS, /* times that it woke the worker and had submitted nothing new; a few by chance */
+	IBVCAP_TX_COUNTER_BATCHES,    /* chains handed to the device; of a channel only, as all that follow */
+	IBVCAP_TX_COUNTER_QUEUE_RESETS,
+	IBVCAP_TX_COUNTER_WAKES,       /* times that senders were to be woken: a system call of the worker each */
+	IBVCAP_TX_COUNTER_BAD_SENDERS, /* put out for what their page said */
+	IBVCAP_TX_COUNTER_N
 };
 #define IBVCAP_TX_COUNTERS_MAX 32
-static_assert(IBVCAP_TX_CTR_N <= IBVCAP_TX_COUNTERS_MAX, "shared layout");
+static_assert(IBVCAP_TX_COUNTER_N <= IBVCAP_TX_COUNTERS_MAX, "shared layout");
 
 /* ---- a sender's two segments ---------------------------------------------------------------------- */
 
@@ -98,8 +98,8 @@ struct ibvcap_sender_state {
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) completed;
 	/* 1: the worker is about to sleep, and wants a byte on the socket when something is submitted: ring_tx.h. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) need_kick;
-	IBVCAP_ATOMIC(uint32_t) status; /* enum ibvcap_consumer_status */
-	IBVCAP_ATOMIC(uint32_t) reason; /* enum ibvcap_disconnect_reason */
+	IBVCAP_ATOMIC(uint32_t) status; /* enum ibvcap_connection */
+	IBVCAP_ATOMIC(uint32_t) reason; /* enum ibvcap_disconnect */
 	/* Futex word of this sender alone: changed, then woken, when completed passed what it asked for. */
 	IBVCAP_ATOMIC(uint32_t) wake_word;
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Where in a ring's history a reader begins. Worker (for consumers) and library (for taps) link this. */
-#ifndef IBVCAP_START_H
-#define IBVCAP_START_H
+#ifndef IBVCAP_RX_START_POSITION_H
+#define IBVCAP_RX_START_POSITION_H
 
 #include <ibvcap/layout.h>
 
 #include <stdint.h>
 
 /* As it is asked for on the wire: the library has made a time out of "back". */
-struct start {
+struct rx_start_position {
 	uint32_t where; /* enum ibvcap_start */
 	uint64_t value; /* packets back; or the UTC ns from which on packets are wanted */
 };
 
 /* What is looked at. */
-struct start_view {
+struct rx_start_view {
 	const _Atomic uint32_t *table;
 	uint32_t table_mask;
 	const struct ibvcap_meta *meta;
@@ -29,6 +29,6 @@ struct start_view {
  * are taken to be in its order, and one without a timestamp to be old. Reads rows that may be recycled meanwhile, and
  * then finds some place in the history, no better and no worse.
  */
-uint64_t start_find(const struct start_view *view, const struct start *start);
+uint64_t rx_start_find(const struct rx_start_view *view, const struct rx_start_position *start);
 
 #endif

@@ -147,7 +147,7 @@ static void pause_after(struct rx_next *next, uint64_t now_ns)
 /* Connect and ask; whatever goes wrong may be right in a moment: there is no socket yet, or not its rights. */
 static void ask(struct rx_next *next, uint64_t now_ns)
 {
-	struct wire_attach request;
+	struct protocol_attach request;
 	int r;
 
 	if (client_connect(&next->client, next->path, 1) == 0) {
@@ -204,7 +204,7 @@ static void begin_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)
 	next->counts.epochs++;
 	next->gap_unknown = true;
 	if (new->is_tap)
-		rx_begin_tap(new, &(struct start){.where = IBVCAP_START_OLDEST});
+		rx_begin_tap(new, &(struct rx_start_position){.where = IBVCAP_START_OLDEST});
 }
 
 /* The new attachment in the old one's place, what outlives an epoch kept. */
@@ -235,7 +235,7 @@ static int check_same(const struct ibvcap_rx *new)
 }
 
 /* Takes the descriptors and the socket over, whatever happens. 0; -errno. */
-static int open_next(struct ibvcap_rx *rx, struct ibvcap_rx **new, const int fds[WIRE_FD_N], uint64_t epoch)
+static int open_next(struct ibvcap_rx *rx, struct ibvcap_rx **new, const int fds[PROTOCOL_FD_N], uint64_t epoch)
 {
 	struct rx_next *next = &rx->next_epoch;
 	int r;
@@ -250,7 +250,7 @@ static int open_next(struct ibvcap_rx *rx, struct ibvcap_rx **new, const int fds
 	if (r == 0)
 		r = watch(next, (*new)->wake_socket);
 	if (r < 0)
-		ibvcap_detach(*new);
+		ibvcap_rx_close(*new);
 	return r;
 }
 
@@ -259,7 +259,7 @@ static int take_answer(struct ibvcap_rx *rx, uint64_t now_ns)
 {
 	struct rx_next *next = &rx->next_epoch;
 	struct ibvcap_rx *new;
-	int fds[WIRE_FD_N];
+	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
 	int r = rx_take_answer(&next->client, &next->options, fds, &epoch);
 
@@ -339,7 +339,7 @@ int rx_go_on(struct ibvcap_rx *rx, uint64_t until_ns)
 	if (next->error)
 		return next->error;
 	if (!next->away) {
-		if (!rx->is_tap && consumer_load_reason(rx->state) == IBVCAP_REASON_STREAM_REMOVED)
+		if (!rx->is_tap && consumer_load_reason(rx->state) == IBVCAP_DISCONNECT_REMOVED)
 			return give_up(next,
 			               error_set(-ENODEV, "stream '%s': the administrator removed it", next->stream));
 		if (!next->path || next->options.reattach_ms == IBVCAP_NO_REATTACH)
@@ -356,8 +356,7 @@ int rx_go_on(struct ibvcap_rx *rx, uint64_t until_ns)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-int rx_next_init(struct rx_next *next, const char *path, const char *stream,
-                 const struct ibvcap_attach_options *options)
+int rx_next_init(struct rx_next *next, const char *path, const char *stream, const struct ibvcap_rx_options *options)
 {
 	next->path = strdup(path);
 	if (!next->path)

@@ -31,14 +31,14 @@ static int prepare(struct ibvcap_rx *rx)
 	return rx->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
 }
 
-int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_t epoch)
+int rx_open(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N], uint64_t epoch)
 {
 	struct ibvcap_rx *new = calloc(1, sizeof(*new));
 	int r;
 
 	if (!new) {
 		close(socket);
-		for (unsigned i = 0; i < WIRE_FD_N && fds[i] >= 0; i++)
+		for (unsigned i = 0; i < PROTOCOL_FD_N && fds[i] >= 0; i++)
 			close(fds[i]);
 		return error_set(-ENOMEM, "out of memory");
 	}
@@ -49,7 +49,7 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 	if (r == 0)
 		r = prepare(new);
 	if (r < 0) {
-		ibvcap_detach(new);
+		ibvcap_rx_close(new);
 		return r;
 	}
 	*rx = new;
@@ -57,9 +57,9 @@ int rx_open(struct ibvcap_rx **rx, int socket, const int fds[WIRE_FD_N], uint64_
 }
 
 /* "Back" is from now, and the rows' clock is this host's. */
-struct start rx_start(const struct ibvcap_attach_options *options)
+struct rx_start_position rx_start_of(const struct ibvcap_rx_options *options)
 {
-	struct start start = {.where = options->start, .value = options->back};
+	struct rx_start_position start = {.where = options->start, .value = options->back};
 	struct timespec now;
 
 	if (start.where == IBVCAP_START_NS_BACK) {
@@ -70,9 +70,9 @@ struct start rx_start(const struct ibvcap_attach_options *options)
 	return start;
 }
 
-int rx_fill_request(struct wire_attach *request, const char *stream, const struct ibvcap_attach_options *options)
+int rx_fill_request(struct protocol_attach *request, const char *stream, const struct ibvcap_rx_options *options)
 {
-	const struct start start = rx_start(options);
+	const struct rx_start_position start = rx_start_of(options);
 	size_t length = strlen(stream);
 
 	if (length == 0 || length >= sizeof(request->stream))
@@ -80,7 +80,7 @@ int rx_fill_request(struct wire_attach *request, const char *stream, const struc
 		                 sizeof(request->stream) - 1);
 	if (options->start > IBVCAP_START_NS_BACK)
 		return error_set(-EINVAL, "stream '%s': start %u: there is none such", stream, options->start);
-	*request = (struct wire_attach){
+	*request = (struct protocol_attach){
 		.abi_major = IBVCAP_ABI_MAJOR,
 		.abi_minor = IBVCAP_ABI_MINOR,
 		.queue = options->queue,
@@ -89,24 +89,24 @@ int rx_fill_request(struct wire_attach *request, const char *stream, const struc
 		.policy = options->policy,
 		.lease_blocks = options->lease_blocks,
 	};
-	wire_init(&request->header, WIRE_ATTACH, sizeof(*request));
+	protocol_init(&request->header, PROTOCOL_ATTACH, sizeof(*request));
 	memcpy(request->stream, stream, length);
 	return 0;
 }
 
-int rx_take_answer(struct client *client, const struct ibvcap_attach_options *options, int fds[WIRE_FD_N],
+int rx_take_answer(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
                    uint64_t *epoch)
 {
-	const unsigned wanted = options->policy == IBVCAP_POLICY_TAP ? WIRE_FD_TAP_N : WIRE_FD_N;
-	union wire_message answer;
-	unsigned n_fds = WIRE_FD_N;
+	const unsigned wanted = options->policy == IBVCAP_POLICY_TAP ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_N;
+	union protocol_message answer;
+	unsigned n_fds = PROTOCOL_FD_N;
 	int r = client_receive(client, &answer, fds, &n_fds);
 
 	if (r < 0)
 		return r;
-	if (answer.header.type == WIRE_ATTACHED && n_fds == wanted) {
+	if (answer.header.type == PROTOCOL_ATTACHED && n_fds == wanted) {
 		*epoch = answer.attached.epoch;
-		for (unsigned i = wanted; i < WIRE_FD_N; i++)
+		for (unsigned i = wanted; i < PROTOCOL_FD_N; i++)
 			fds[i] = -1;
 		return 0;
 	}
@@ -118,14 +118,14 @@ int rx_take_answer(struct client *client, const struct ibvcap_attach_options *op
 	                 client->path);
 }
 
-int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvcap_attach_options *options,
-                  struct ibvcap_rx **rx)
+int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibvcap_rx_options *options,
+                   struct ibvcap_rx **rx)
 {
-	static const struct ibvcap_attach_options defaults;
+	static const struct ibvcap_rx_options defaults;
 	struct client client = CLIENT_INIT;
-	struct wire_attach request;
+	struct protocol_attach request;
 	struct ibvcap_rx *new;
-	int fds[WIRE_FD_N];
+	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
 	int r;
 
@@ -146,16 +146,16 @@ int ibvcap_attach(const char *socket_path, const char *stream, const struct ibvc
 	if (r < 0)
 		return r;
 	if (new->is_tap)
-		rx_begin_tap(new, &(struct start){request.start, request.start_value});
+		rx_begin_tap(new, &(struct rx_start_position){request.start, request.start_value});
 	r = rx_next_init(&new->next_epoch, client.path, stream, options);
 	if (r < 0)
-		ibvcap_detach(new);
+		ibvcap_rx_close(new);
 	else
 		*rx = new;
 	return r;
 }
 
-void ibvcap_detach(struct ibvcap_rx *rx)
+void ibvcap_rx_close(struct ibvcap_rx *rx)
 {
 	if (!rx)
 		return;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/ibvcap/start.h"
+#include "lib/ibvcap/rx_start_position.h"
 
 #include "lib/ibvcap/ring.h"
 
 #include <ibvcap/ibvcap.h>
 
-static uint64_t oldest(const struct start_view *view)
+static uint64_t oldest(const struct rx_start_view *view)
 {
 	return view->floor > view->head / view->slots_per_block ? view->head : view->floor * view->slots_per_block;
 }
 
-static uint64_t timestamp_ns(const struct start_view *view, uint64_t sequence)
+static uint64_t timestamp_ns(const struct rx_start_view *view, uint64_t sequence)
 {
 	uint32_t n = view->slots_per_block;
 	uint32_t physical = consumer_load_table_at(view->table, view->table_mask, sequence / n);
@@ -19,7 +19,7 @@ static uint64_t timestamp_ns(const struct start_view *view, uint64_t sequence)
 }
 
 /* The first row that is not older than since_ns. */
-static uint64_t find_time(const struct start_view *view, uint64_t since_ns)
+static uint64_t find_time(const struct rx_start_view *view, uint64_t since_ns)
 {
 	uint64_t low = oldest(view), high = view->head;
 
@@ -34,7 +34,7 @@ static uint64_t find_time(const struct start_view *view, uint64_t since_ns)
 	return low;
 }
 
-uint64_t start_find(const struct start_view *view, const struct start *start)
+uint64_t rx_start_find(const struct rx_start_view *view, const struct rx_start_position *start)
 {
 	uint64_t history = view->head - oldest(view);
 

@@ -9,10 +9,10 @@
 
 #define CHANGE_TIMEOUT_MS 60000u
 
-static int fill(struct wire_change *request, enum ibvcap_change what, const char *name, const char *text)
+static int fill(struct protocol_reconfigure *request, enum ibvcap_reconfigure what, const char *name, const char *text)
 {
-	*request = (struct wire_change){.what = (uint32_t)what};
-	wire_init(&request->header, WIRE_CHANGE, sizeof(*request));
+	*request = (struct protocol_reconfigure){.what = (uint32_t)what};
+	protocol_init(&request->header, PROTOCOL_RECONFIGURE, sizeof(*request));
 	if (name && strlen(name) >= sizeof(request->name))
 		return error_set(-E2BIG, "the name '%.40s...' is longer than %zu bytes", name,
 		                 sizeof(request->name) - 1);
@@ -28,12 +28,12 @@ static int fill(struct wire_change *request, enum ibvcap_change what, const char
 	return 0;
 }
 
-int ibvcap_change(const char *socket_path, enum ibvcap_change what, const char *name, const char *text, char *said,
-                  size_t said_bytes, uint32_t timeout_ms)
+int ibvcap_reconfigure(const char *socket_path, enum ibvcap_reconfigure what, const char *name, const char *text,
+                       char *said, size_t said_bytes, uint32_t timeout_ms)
 {
 	struct client client = CLIENT_INIT;
-	struct wire_change request;
-	union wire_message answer;
+	struct protocol_reconfigure request;
+	union protocol_message answer;
 	int r = fill(&request, what, name, text);
 
 	if (r == 0)
@@ -42,7 +42,7 @@ int ibvcap_change(const char *socket_path, enum ibvcap_change what, const char *
 		r = client_send(&client, &request.header);
 	if (r == 0)
 		r = client_receive(&client, &answer, NULL, NULL);
-	if (r == 0 && answer.header.type != WIRE_DONE)
+	if (r == 0 && answer.header.type != PROTOCOL_DONE)
 		r = error_set(-EPROTO,
 		              "control socket '%s': not the answer to a change; library and daemon are of different "
 		              "versions",

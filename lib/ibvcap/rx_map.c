@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the daemon sent, mapped and measured before anything in it is used as a position. */
-#include "lib/ibvcap/received.h"
+#include "lib/ibvcap/segment_check.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 
@@ -14,14 +14,14 @@ static bool is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ri
 	return ring->n_blocks && ring->slots_per_block && ring->slot_bytes && ring->header_stride &&
 	       ring->table_entries && (ring->table_entries & (ring->table_entries - 1)) == 0 &&
 	       (uint64_t)ring->slots_per_block * ring->slot_bytes <= ring->block_bytes &&
-	       received_fits(0, 1, ring->n_blocks, ring->block_bytes, rx->payload.bytes) &&
-	       received_fits(0, 1, n_slots, ring->header_stride, rx->headers.bytes) &&
-	       received_fits(ring->table_offset, _Alignof(uint32_t), ring->table_entries, sizeof(uint32_t),
-	                     rx->ring_shm.bytes) &&
-	       received_fits(ring->blocks_offset, _Alignof(struct ibvcap_block), ring->n_blocks,
-	                     sizeof(struct ibvcap_block), rx->ring_shm.bytes) &&
-	       received_fits(ring->meta_offset, _Alignof(struct ibvcap_meta), n_slots, sizeof(struct ibvcap_meta),
-	                     rx->ring_shm.bytes);
+	       segment_fits(0, 1, ring->n_blocks, ring->block_bytes, rx->payload.bytes) &&
+	       segment_fits(0, 1, n_slots, ring->header_stride, rx->headers.bytes) &&
+	       segment_fits(ring->table_offset, _Alignof(uint32_t), ring->table_entries, sizeof(uint32_t),
+	                    rx->ring_shm.bytes) &&
+	       segment_fits(ring->blocks_offset, _Alignof(struct ibvcap_block), ring->n_blocks,
+	                    sizeof(struct ibvcap_block), rx->ring_shm.bytes) &&
+	       segment_fits(ring->meta_offset, _Alignof(struct ibvcap_meta), n_slots, sizeof(struct ibvcap_meta),
+	                    rx->ring_shm.bytes);
 }
 
 static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
@@ -37,7 +37,7 @@ static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 	rx->table = (const _Atomic uint32_t *)(const void *)(base + ring->table_offset);
 	rx->blocks = (const struct ibvcap_block *)(const void *)(base + ring->blocks_offset);
 	rx->meta = (const struct ibvcap_meta *)(const void *)(base + ring->meta_offset);
-	rx->info = (struct ibvcap_info){
+	rx->info = (struct ibvcap_rx_info){
 		.epoch = ring->segment.epoch,
 		.queue = ring->queue_index,
 		.n_queues = ring->n_queues,
@@ -57,16 +57,16 @@ static int take_state(struct ibvcap_rx *rx)
 	rx->page = rx->page_shm.address;
 	rx->lease_blocks = rx->state->lease_blocks;
 	if (rx->lease_blocks == 0 || rx->lease_blocks > IBVCAP_LEASE_SLOTS_MAX)
-		return received_reject("ring", "no such quota of leases");
+		return segment_reject("ring", "no such quota of leases");
 	rx->attach_sequence = rx->state->attach_sequence;
 	rx->attach_head = rx->state->attach_head;
 	rx->policy_told = consumer_load_policy(rx->state);
 	return 0;
 }
 
-void rx_begin_tap(struct ibvcap_rx *rx, const struct start *start)
+void rx_begin_tap(struct ibvcap_rx *rx, const struct rx_start_position *start)
 {
-	const struct start_view view = {
+	const struct rx_start_view view = {
 		.table = rx->table,
 		.table_mask = rx->table_mask,
 		.meta = rx->meta,
@@ -76,7 +76,7 @@ void rx_begin_tap(struct ibvcap_rx *rx, const struct start *start)
 		.head = consumer_load_head(rx->ring),
 	};
 
-	rx->attach_sequence = start_find(&view, start);
+	rx->attach_sequence = rx_start_find(&view, start);
 	rx->attach_head = view.head;
 	rx->next = rx->attach_sequence;
 }
@@ -90,7 +90,7 @@ static int take_geometry(struct ibvcap_rx *rx)
 	rx->ring = rx->ring_shm.address;
 	memcpy((void *)&copy, rx->ring_shm.address, sizeof(copy));
 	if (!is_geometry_sound(rx, &copy))
-		return received_reject("ring", "positions outside of its segments");
+		return segment_reject("ring", "positions outside of its segments");
 	copy_geometry(rx, &copy);
 	if (!rx->is_tap)
 		r = take_state(rx);
@@ -103,38 +103,38 @@ static int take_geometry(struct ibvcap_rx *rx)
 
 static int check_segments(struct ibvcap_rx *rx, uint64_t epoch)
 {
-	int r = received_check(&rx->ring_shm, sizeof(struct ibvcap_ring), IBVCAP_RING_MAGIC, epoch, "ring", "ring");
+	int r = segment_check(&rx->ring_shm, sizeof(struct ibvcap_ring), IBVCAP_RING_MAGIC, epoch, "ring", "ring");
 
 	if (r == 0 && !rx->is_tap)
-		r = received_check(&rx->state_shm, sizeof(struct ibvcap_consumer_state), IBVCAP_STATE_MAGIC, epoch,
-		                   "ring", "consumer state");
+		r = segment_check(&rx->state_shm, sizeof(struct ibvcap_consumer_state), IBVCAP_STATE_MAGIC, epoch,
+		                  "ring", "consumer state");
 	if (r == 0 && !rx->is_tap)
-		r = received_check(&rx->page_shm, sizeof(struct ibvcap_consumer_page), IBVCAP_CONSUMER_MAGIC, epoch,
-		                   "ring", "consumer page");
+		r = segment_check(&rx->page_shm, sizeof(struct ibvcap_consumer_page), IBVCAP_CONSUMER_MAGIC, epoch,
+		                  "ring", "consumer page");
 	return r == 0 ? take_geometry(rx) : r;
 }
 
-int rx_map_segments(struct ibvcap_rx *rx, const int fds[WIRE_FD_N], uint64_t epoch)
+int rx_map_segments(struct ibvcap_rx *rx, const int fds[PROTOCOL_FD_N], uint64_t epoch)
 {
 	static const char *const names[] = {
-		[WIRE_FD_PAYLOAD] = "payload",
-		[WIRE_FD_HEADERS] = "headers",
-		[WIRE_FD_RING] = "ring",
-		[WIRE_FD_CONSUMER_STATE] = "consumer state",
-		[WIRE_FD_CONSUMER_PAGE] = "consumer page",
+		[PROTOCOL_FD_PAYLOAD] = "payload",
+		[PROTOCOL_FD_HEADERS] = "headers",
+		[PROTOCOL_FD_RING] = "ring",
+		[PROTOCOL_FD_CONSUMER_STATE] = "consumer state",
+		[PROTOCOL_FD_CONSUMER_PAGE] = "consumer page",
 	};
 	struct shm *const segments[] = {
-		[WIRE_FD_PAYLOAD] = &rx->payload,        [WIRE_FD_HEADERS] = &rx->headers,
-		[WIRE_FD_RING] = &rx->ring_shm,          [WIRE_FD_CONSUMER_STATE] = &rx->state_shm,
-		[WIRE_FD_CONSUMER_PAGE] = &rx->page_shm,
+		[PROTOCOL_FD_PAYLOAD] = &rx->payload,        [PROTOCOL_FD_HEADERS] = &rx->headers,
+		[PROTOCOL_FD_RING] = &rx->ring_shm,          [PROTOCOL_FD_CONSUMER_STATE] = &rx->state_shm,
+		[PROTOCOL_FD_CONSUMER_PAGE] = &rx->page_shm,
 	};
 	int r = 0;
 
-	rx->wake_socket = fds[WIRE_FD_WAKE_SOCKET];
-	rx->is_tap = fds[WIRE_FD_CONSUMER_PAGE] < 0;
-	for (unsigned i = 0; i <= WIRE_FD_CONSUMER_PAGE && fds[i] >= 0; i++) {
+	rx->wake_socket = fds[PROTOCOL_FD_WAKE_SOCKET];
+	rx->is_tap = fds[PROTOCOL_FD_CONSUMER_PAGE] < 0;
+	for (unsigned i = 0; i <= PROTOCOL_FD_CONSUMER_PAGE && fds[i] >= 0; i++) {
 		if (r == 0)
-			r = received_map(segments[i], fds[i], i == WIRE_FD_CONSUMER_PAGE, "ring", names[i]);
+			r = segment_map(segments[i], fds[i], i == PROTOCOL_FD_CONSUMER_PAGE, "ring", names[i]);
 		else
 			close(fds[i]);
 	}

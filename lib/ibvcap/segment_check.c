@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/ibvcap/received.h"
+#include "lib/ibvcap/segment_check.h"
 
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/ring.h"
@@ -7,13 +7,13 @@
 #include <errno.h>
 #include <string.h>
 
-int received_reject(const char *whole, const char *what)
+int segment_reject(const char *whole, const char *what)
 {
 	return error_set(-EPROTO, "the %s that the daemon sent: %s; library and daemon are of different versions",
 	                 whole, what);
 }
 
-int received_map(struct shm *shm, int fd, bool writable, const char *whole, const char *name)
+int segment_map(struct shm *shm, int fd, bool writable, const char *whole, const char *name)
 {
 	int r = shm_map(shm, fd, writable, 0);
 
@@ -23,8 +23,8 @@ int received_map(struct shm *shm, int fd, bool writable, const char *whole, cons
 	return 0;
 }
 
-int received_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *whole,
-                   const char *name)
+int segment_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *whole,
+                  const char *name)
 {
 	struct ibvcap_segment head;
 
@@ -40,7 +40,7 @@ int received_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint
 	return 0;
 }
 
-bool received_fits(uint64_t offset, uint64_t align, uint64_t n, uint64_t each, uint64_t total)
+bool segment_fits(uint64_t offset, uint64_t align, uint64_t n, uint64_t each, uint64_t total)
 {
 	uint64_t bytes;
 

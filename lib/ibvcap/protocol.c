@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -7,16 +7,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static_assert(sizeof(union wire_message) == WIRE_BYTES_MAX, "every message fits");
+static_assert(sizeof(union protocol_message) == PROTOCOL_BYTES_MAX, "every message fits");
 
 /* Errnos go up to 4095 (MAX_ERRNO in the kernel's include/linux/err.h). */
 #define ERRNO_MAX 4095
 
-void wire_init(struct wire_header *header, enum wire_type type, size_t bytes)
+void protocol_init(struct protocol_header *header, enum protocol_type type, size_t bytes)
 {
-	*header = (struct wire_header){
-		.magic = WIRE_MAGIC,
-		.version = WIRE_VERSION,
+	*header = (struct protocol_header){
+		.magic = PROTOCOL_MAGIC,
+		.version = PROTOCOL_VERSION,
 		.type = (uint16_t)type,
 		.bytes = (uint32_t)bytes,
 	};
@@ -27,94 +27,95 @@ void wire_init(struct wire_header *header, enum wire_type type, size_t bytes)
 static size_t message_bytes(uint16_t type)
 {
 	switch (type) {
-	case WIRE_ATTACH:
-		return sizeof(struct wire_attach);
-	case WIRE_STATUS:
-		return sizeof(struct wire_status);
-	case WIRE_CHANGE:
-		return sizeof(struct wire_change);
-	case WIRE_DONE:
-		return sizeof(struct wire_done);
-	case WIRE_OPEN_CHANNEL:
-		return sizeof(struct wire_open_channel);
-	case WIRE_MAPPED:
-		return sizeof(struct wire_mapped);
-	case WIRE_OPENED:
-		return sizeof(struct wire_opened);
-	case WIRE_READY:
-		return sizeof(struct wire_ready);
-	case WIRE_ATTACHED:
-		return sizeof(struct wire_attached);
-	case WIRE_ERROR:
-		return sizeof(struct wire_error);
-	case WIRE_DAEMON:
-		return sizeof(struct wire_daemon);
-	case WIRE_STREAM:
-		return sizeof(struct wire_stream);
-	case WIRE_CONSUMER:
-		return sizeof(struct wire_consumer);
-	case WIRE_CHANNEL:
-		return sizeof(struct wire_channel);
-	case WIRE_SENDER:
-		return sizeof(struct wire_sender);
-	case WIRE_INTERFACE:
-		return sizeof(struct wire_interface);
-	case WIRE_END:
-		return sizeof(struct wire_header);
+	case PROTOCOL_ATTACH:
+		return sizeof(struct protocol_attach);
+	case PROTOCOL_STATUS:
+		return sizeof(struct protocol_status);
+	case PROTOCOL_RECONFIGURE:
+		return sizeof(struct protocol_reconfigure);
+	case PROTOCOL_DONE:
+		return sizeof(struct protocol_done);
+	case PROTOCOL_OPEN_CHANNEL:
+		return sizeof(struct protocol_open_channel);
+	case PROTOCOL_MAPPED:
+		return sizeof(struct protocol_mapped);
+	case PROTOCOL_OPENED:
+		return sizeof(struct protocol_opened);
+	case PROTOCOL_READY:
+		return sizeof(struct protocol_ready);
+	case PROTOCOL_ATTACHED:
+		return sizeof(struct protocol_attached);
+	case PROTOCOL_ERROR:
+		return sizeof(struct protocol_error);
+	case PROTOCOL_DAEMON:
+		return sizeof(struct protocol_daemon);
+	case PROTOCOL_STREAM:
+		return sizeof(struct protocol_stream);
+	case PROTOCOL_CONSUMER:
+		return sizeof(struct protocol_consumer);
+	case PROTOCOL_CHANNEL:
+		return sizeof(struct protocol_channel);
+	case PROTOCOL_SENDER:
+		return sizeof(struct protocol_sender);
+	case PROTOCOL_INTERFACE:
+		return sizeof(struct protocol_interface);
+	case PROTOCOL_END:
+		return sizeof(struct protocol_header);
 	}
 	return 0;
 }
 
 #define IS_STRING(array) (memchr((array), '\0', sizeof(array)) != NULL)
 
-static bool is_stream_sound(const struct wire_stream *stream)
+static bool is_stream_sound(const struct protocol_stream *stream)
 {
 	return IS_STRING(stream->name) && IS_STRING(stream->interface) && IS_STRING(stream->device) &&
-	       IS_STRING(stream->backend) && IS_STRING(stream->state) && stream->n_counters <= WIRE_COUNTERS_MAX;
+	       IS_STRING(stream->backend) && IS_STRING(stream->state) && stream->n_counters <= PROTOCOL_COUNTERS_MAX;
 }
 
-static bool is_channel_sound(const struct wire_channel *channel)
+static bool is_channel_sound(const struct protocol_channel *channel)
 {
 	return IS_STRING(channel->name) && IS_STRING(channel->interface) && IS_STRING(channel->device) &&
-	       IS_STRING(channel->backend) && IS_STRING(channel->state) && channel->n_counters <= WIRE_COUNTERS_MAX;
+	       IS_STRING(channel->backend) && IS_STRING(channel->state) && channel->n_counters <= PROTOCOL_COUNTERS_MAX;
 }
 
-static bool is_body_sound(const union wire_message *message)
+static bool is_body_sound(const union protocol_message *message)
 {
 	switch (message->header.type) {
-	case WIRE_ATTACH:
+	case PROTOCOL_ATTACH:
 		return IS_STRING(message->attach.stream) && message->attach.stream[0];
-	case WIRE_OPEN_CHANNEL:
+	case PROTOCOL_OPEN_CHANNEL:
 		return IS_STRING(message->open_channel.channel) && message->open_channel.channel[0];
-	case WIRE_CHANGE:
+	case PROTOCOL_RECONFIGURE:
 		return IS_STRING(message->change.name) && IS_STRING(message->change.text) &&
-		       message->change.what >= WIRE_CHANGE_RELOAD && message->change.what <= WIRE_CHANGE_REMOVE_STREAM;
-	case WIRE_DONE:
+		       message->change.what >= PROTOCOL_RECONFIGURE_RELOAD &&
+		       message->change.what <= PROTOCOL_RECONFIGURE_REMOVE_STREAM;
+	case PROTOCOL_DONE:
 		return IS_STRING(message->done.text);
-	case WIRE_ERROR:
+	case PROTOCOL_ERROR:
 		return IS_STRING(message->error.text) && message->error.error < 0 && message->error.error >= -ERRNO_MAX;
-	case WIRE_DAEMON:
+	case PROTOCOL_DAEMON:
 		return IS_STRING(message->daemon.version);
-	case WIRE_STREAM:
+	case PROTOCOL_STREAM:
 		return is_stream_sound(&message->stream);
-	case WIRE_CONSUMER:
-		return IS_STRING(message->consumer.stream) && message->consumer.n_counters <= WIRE_COUNTERS_MAX;
-	case WIRE_CHANNEL:
+	case PROTOCOL_CONSUMER:
+		return IS_STRING(message->consumer.stream) && message->consumer.n_counters <= PROTOCOL_COUNTERS_MAX;
+	case PROTOCOL_CHANNEL:
 		return is_channel_sound(&message->channel);
-	case WIRE_SENDER:
-		return IS_STRING(message->sender.channel) && message->sender.n_counters <= WIRE_COUNTERS_MAX;
-	case WIRE_INTERFACE:
+	case PROTOCOL_SENDER:
+		return IS_STRING(message->sender.channel) && message->sender.n_counters <= PROTOCOL_COUNTERS_MAX;
+	case PROTOCOL_INTERFACE:
 		return IS_STRING(message->interface.interface) && IS_STRING(message->interface.device) &&
-		       message->interface.n_counters <= WIRE_COUNTERS_MAX;
+		       message->interface.n_counters <= PROTOCOL_COUNTERS_MAX;
 	}
 	return true;
 }
 
-int wire_check(const union wire_message *message, size_t n)
+int protocol_check(const union protocol_message *message, size_t n)
 {
-	const struct wire_header *header = &message->header;
+	const struct protocol_header *header = &message->header;
 
-	if (n < sizeof(*header) || header->magic != WIRE_MAGIC || header->version != WIRE_VERSION)
+	if (n < sizeof(*header) || header->magic != PROTOCOL_MAGIC || header->version != PROTOCOL_VERSION)
 		return -EPROTO;
 	if (header->bytes != n || message_bytes(header->type) != n)
 		return -EPROTO;
@@ -125,17 +126,17 @@ int wire_check(const union wire_message *message, size_t n)
 
 union control_buffer {
 	struct cmsghdr align;
-	uint8_t bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
+	uint8_t bytes[CMSG_SPACE(PROTOCOL_FDS_MAX * sizeof(int))];
 };
 
-int wire_send(int socket, const struct wire_header *header, const int *fds, unsigned n_fds)
+int protocol_send(int socket, const struct protocol_header *header, const int *fds, unsigned n_fds)
 {
 	union control_buffer control = {0};
 	struct iovec data = {.iov_base = (void *)header, .iov_len = header->bytes};
 	struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
 	ssize_t n;
 
-	if (n_fds > WIRE_FDS_MAX)
+	if (n_fds > PROTOCOL_FDS_MAX)
 		return -EINVAL;
 	if (n_fds > 0) {
 		message.msg_control = control.bytes;
@@ -169,18 +170,18 @@ static unsigned gather_fds(struct msghdr *message, int *fds)
 	return n;
 }
 
-int wire_recv(int socket, union wire_message *message, int *fds, unsigned *n_fds)
+int protocol_recv(int socket, union protocol_message *message, int *fds, unsigned *n_fds)
 {
 	union control_buffer control;
 	struct iovec data = {.iov_base = message, .iov_len = sizeof(*message)};
 	unsigned room = n_fds ? *n_fds : 0;
 	struct msghdr header = {.msg_iov = &data, .msg_iovlen = 1};
-	int came[WIRE_FDS_MAX];
+	int came[PROTOCOL_FDS_MAX];
 	unsigned n_came;
 	ssize_t n;
 	int r;
 
-	if (room > WIRE_FDS_MAX)
+	if (room > PROTOCOL_FDS_MAX)
 		return -EINVAL;
 	if (n_fds)
 		*n_fds = 0;
@@ -195,7 +196,7 @@ int wire_recv(int socket, union wire_message *message, int *fds, unsigned *n_fds
 	n_came = gather_fds(&header, came);
 	r = n == 0 ? 0 : 1;
 	if (n > 0 &&
-	    (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n_came > room || wire_check(message, (size_t)n) < 0))
+	    (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n_came > room || protocol_check(message, (size_t)n) < 0))
 		r = header.msg_flags & MSG_CTRUNC && n_came < room ? -EMFILE : -EPROTO;
 	if (r != 1) {
 		while (n_came > 0)

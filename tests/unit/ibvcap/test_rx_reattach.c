@@ -19,7 +19,7 @@ static char directory[] = "/tmp/ibvcap-next-XXXXXX";
 static char path[64];
 static int listener = -1;
 static struct attached a, b;
-static struct ibvcap_batch batch;
+static struct ibvcap_rx_batch batch;
 
 static void listen_again(void)
 {
@@ -33,7 +33,7 @@ static void listen_again(void)
 
 static void set_up(void)
 {
-	const struct ibvcap_attach_options options = {.reattach_ms = 20000};
+	const struct ibvcap_rx_options options = {.reattach_ms = 20000};
 
 	cr_assert(mkdtemp(directory) != NULL);
 	snprintf(path, sizeof(path), "%s/s", directory);
@@ -51,17 +51,17 @@ static void tear_down(void)
 	rmdir(directory);
 }
 
-TestSuite(next_epoch, .init = set_up, .fini = tear_down, .timeout = 30);
+TestSuite(rx_reattach, .init = set_up, .fini = tear_down, .timeout = 30);
 
 /* The request of who connected, which is b's daemon's then. */
 static int accept_request(void)
 {
-	union wire_message request;
+	union protocol_message request;
 	int fd = accept(listener, NULL, NULL);
 
 	cr_assert(ge(int, fd, 0));
-	cr_assert(eq(int, wire_recv(fd, &request, NULL, NULL), 1));
-	cr_assert(eq(u16, request.header.type, WIRE_ATTACH));
+	cr_assert(eq(int, protocol_recv(fd, &request, NULL, NULL), 1));
+	cr_assert(eq(u16, request.header.type, PROTOCOL_ATTACH));
 	cr_expect(eq(str, (char *)request.attach.stream, (char *)"test"));
 	cr_expect(eq(u32, request.attach.start, IBVCAP_START_OLDEST));
 	return fd;
@@ -69,31 +69,31 @@ static int accept_request(void)
 
 static void send_attached(int fd, uint64_t epoch, const int *fds, unsigned n)
 {
-	struct wire_attached message = {.epoch = epoch};
+	struct protocol_attached message = {.epoch = epoch};
 
-	wire_init(&message.header, WIRE_ATTACHED, sizeof(message));
-	cr_assert(eq(int, wire_send(fd, &message.header, fds, n), 0));
+	protocol_init(&message.header, PROTOCOL_ATTACHED, sizeof(message));
+	cr_assert(eq(int, protocol_send(fd, &message.header, fds, n), 0));
 	while (n > 0)
 		close(fds[--n]);
 }
 
 static void answer(int fd)
 {
-	int fds[WIRE_FD_N], unused;
+	int fds[PROTOCOL_FD_N], unused;
 
 	attached_prepare(&b, fds, &unused);
 	close(unused);
 	close(b.daemon_socket);
 	b.daemon_socket = fd;
-	send_attached(fd, b.epoch, fds, WIRE_FD_N);
+	send_attached(fd, b.epoch, fds, PROTOCOL_FD_N);
 }
 
 static void refuse(int fd, int error)
 {
-	struct wire_error message = {.error = error, .text = "refused by the test"};
+	struct protocol_error message = {.error = error, .text = "refused by the test"};
 
-	wire_init(&message.header, WIRE_ERROR, sizeof(message));
-	cr_assert(eq(int, wire_send(fd, &message.header, NULL, 0), 0));
+	protocol_init(&message.header, PROTOCOL_ERROR, sizeof(message));
+	cr_assert(eq(int, protocol_send(fd, &message.header, NULL, 0), 0));
 	close(fd);
 }
 
@@ -108,7 +108,7 @@ static void close_b(void)
 
 static int acquire(int timeout_ms)
 {
-	return ibvcap_acquire(a.rx, &batch, UINT32_MAX, 1, timeout_ms);
+	return ibvcap_rx_acquire(a.rx, &batch, UINT32_MAX, 1, timeout_ms);
 }
 
 static bool is_readable(int fd, int ms)
@@ -116,7 +116,7 @@ static bool is_readable(int fd, int ms)
 	return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, ms) == 1;
 }
 
-Test(next_epoch, what_was_published_is_delivered_then_the_next_begins_with_an_unknown_gap)
+Test(rx_reattach, what_was_published_is_delivered_then_the_next_begins_with_an_unknown_gap)
 {
 	struct ibvcap_rx_counts counts;
 
@@ -126,14 +126,14 @@ Test(next_epoch, what_was_published_is_delivered_then_the_next_begins_with_an_un
 	cr_assert(eq(int, acquire(0), 5));
 	cr_expect(eq(u32, batch.flags, 0));
 	cr_assert(eq(int, acquire(0), -ENOBUFS), "a batch of the old epoch is out");
-	cr_assert(eq(int, ibvcap_release(a.rx, &batch), 0));
+	cr_assert(eq(int, ibvcap_rx_release(a.rx, &batch), 0));
 	cr_assert(eq(int, acquire(0), 0));
 	cr_assert(eq(int, ibvcap_rx_counts(a.rx, &counts), 0), "between two epochs, too");
 	cr_expect(eq(u64, counts.delivered, 5));
 	answer(accept_request());
 	attached_publish(&b, 3);
 	cr_assert(eq(int, acquire(1000), 3));
-	cr_expect(eq(u32, batch.flags, IBVCAP_BATCH_GAP_UNKNOWN));
+	cr_expect(eq(u32, batch.flags, IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN));
 	cr_expect(eq(u64, batch.sequence, 0));
 	cr_expect(eq(u64, attached_number(&batch, 2), 2));
 	attached_publish(&b, 1);
@@ -146,14 +146,14 @@ Test(next_epoch, what_was_published_is_delivered_then_the_next_begins_with_an_un
 	close_b();
 }
 
-Test(next_epoch, a_daemon_that_was_killed_is_a_daemon_that_ended)
+Test(rx_reattach, a_daemon_that_was_killed_is_a_daemon_that_ended)
 {
 	listen_again();
 	attached_publish(&a, 1);
 	close(a.daemon_socket);
 	a.daemon_socket = dup(0);
 	cr_assert(eq(int, acquire(1000), 1));
-	ibvcap_release(a.rx, &batch);
+	ibvcap_rx_release(a.rx, &batch);
 	cr_assert(eq(int, acquire(300), 0));
 	answer(accept_request());
 	attached_publish(&b, 2);
@@ -169,7 +169,7 @@ static int next_request(void)
 	return accept_request();
 }
 
-Test(next_epoch, there_is_no_socket_for_a_while_and_it_is_tried_again)
+Test(rx_reattach, there_is_no_socket_for_a_while_and_it_is_tried_again)
 {
 	rx_ring_close(&a.ring);
 	cr_expect(eq(int, acquire(50), 0));
@@ -182,7 +182,7 @@ Test(next_epoch, there_is_no_socket_for_a_while_and_it_is_tried_again)
 	close_b();
 }
 
-Test(next_epoch, when_none_comes_in_time_that_is_the_end)
+Test(rx_reattach, when_none_comes_in_time_that_is_the_end)
 {
 	a.rx->next_epoch.options.reattach_ms = 100;
 	rx_ring_close(&a.ring);
@@ -193,9 +193,9 @@ Test(next_epoch, when_none_comes_in_time_that_is_the_end)
 }
 
 /* The service manager's fd store keeps the socket of a daemon that failed for good. */
-Test(next_epoch, a_listener_that_never_answers_is_given_up_and_the_descriptor_says_so)
+Test(rx_reattach, a_listener_that_never_answers_is_given_up_and_the_descriptor_says_so)
 {
-	int fd = ibvcap_fd(a.rx), turns = 0, r;
+	int fd = ibvcap_rx_fd(a.rx), turns = 0, r;
 
 	listen_again();
 	a.rx->next_epoch.options.reattach_ms = 300;
@@ -214,24 +214,24 @@ Test(next_epoch, a_listener_that_never_answers_is_given_up_and_the_descriptor_sa
 	cr_expect(is_readable(listener, 0), "it had asked");
 }
 
-Test(next_epoch, who_does_not_want_one_is_told_at_once)
+Test(rx_reattach, who_does_not_want_one_is_told_at_once)
 {
 	a.rx->next_epoch.options.reattach_ms = IBVCAP_NO_REATTACH;
 	rx_ring_close(&a.ring);
 	cr_expect(eq(int, acquire(-1), -ESHUTDOWN));
 }
 
-Test(next_epoch, a_stream_that_was_removed_or_is_no_more_has_none)
+Test(rx_reattach, a_stream_that_was_removed_or_is_no_more_has_none)
 {
-	daemon_disconnect(a.consumer.state, IBVCAP_REASON_STREAM_REMOVED);
+	daemon_disconnect(a.consumer.state, IBVCAP_DISCONNECT_REMOVED);
 	attached_publish(&a, 2);
 	rx_ring_close(&a.ring);
 	cr_expect(eq(int, acquire(0), 2), "what was published is delivered");
-	ibvcap_release(a.rx, &batch);
+	ibvcap_rx_release(a.rx, &batch);
 	cr_expect(eq(int, acquire(-1), -ENODEV));
 }
 
-Test(next_epoch, a_daemon_that_refuses_has_the_last_word)
+Test(rx_reattach, a_daemon_that_refuses_has_the_last_word)
 {
 	listen_again();
 	rx_ring_close(&a.ring);
@@ -242,9 +242,9 @@ Test(next_epoch, a_daemon_that_refuses_has_the_last_word)
 	cr_expect(eq(int, acquire(0), -EACCES));
 }
 
-Test(next_epoch, the_descriptor_is_the_same_and_becomes_readable_on_every_step)
+Test(rx_reattach, the_descriptor_is_the_same_and_becomes_readable_on_every_step)
 {
-	int fd = ibvcap_fd(a.rx);
+	int fd = ibvcap_rx_fd(a.rx);
 
 	cr_assert(ge(int, fd, 0));
 	cr_expect(eq(int, acquire(0), 0));
@@ -264,7 +264,7 @@ Test(next_epoch, the_descriptor_is_the_same_and_becomes_readable_on_every_step)
 	answer(accept_request());
 	cr_expect(is_readable(fd, 1000), "answered");
 	cr_expect(eq(int, acquire(0), 0));
-	cr_expect(eq(int, ibvcap_fd(a.rx), fd));
+	cr_expect(eq(int, ibvcap_rx_fd(a.rx), fd));
 	cr_expect(not(is_readable(fd, 0)));
 	cr_expect(eq(int, (int)write(b.daemon_wake, "", 1), 1));
 	cr_expect(is_readable(fd, 1000));
@@ -274,24 +274,24 @@ Test(next_epoch, the_descriptor_is_the_same_and_becomes_readable_on_every_step)
 /* ---- the daemon of before ------------------------------------------------------------------------- */
 
 /* What a's daemon gives a tap, from its ring as it is; the session of before has ended. */
-static void give_tap(int fds[WIRE_FD_TAP_N])
+static void give_tap(int fds[PROTOCOL_FD_TAP_N])
 {
-	fds[WIRE_FD_PAYLOAD] = shm_reopen_readonly(&a.ring.payload);
-	fds[WIRE_FD_HEADERS] = shm_reopen_readonly(&a.ring.headers);
-	fds[WIRE_FD_RING] = shm_reopen_readonly(&a.ring.ring_shm);
+	fds[PROTOCOL_FD_PAYLOAD] = shm_reopen_readonly(&a.ring.payload);
+	fds[PROTOCOL_FD_HEADERS] = shm_reopen_readonly(&a.ring.headers);
+	fds[PROTOCOL_FD_RING] = shm_reopen_readonly(&a.ring.ring_shm);
 }
 
 static void become_tap(void)
 {
-	const struct ibvcap_attach_options options = {.reattach_ms = 20000, .policy = IBVCAP_POLICY_TAP};
-	int fds[WIRE_FD_N], ends[2];
+	const struct ibvcap_rx_options options = {.reattach_ms = 20000, .policy = IBVCAP_POLICY_TAP};
+	int fds[PROTOCOL_FD_N], ends[2];
 
-	ibvcap_detach(a.rx);
+	ibvcap_rx_close(a.rx);
 	close(a.daemon_socket);
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0));
 	a.daemon_socket = ends[0];
 	give_tap(fds);
-	for (int i = WIRE_FD_TAP_N; i < WIRE_FD_N; i++)
+	for (int i = PROTOCOL_FD_TAP_N; i < PROTOCOL_FD_N; i++)
 		fds[i] = -1;
 	cr_assert(eq(int, rx_open(&a.rx, ends[1], fds, EPOCH), 0));
 	cr_assert(eq(int, rx_next_init(&a.rx->next_epoch, path, "test", &options), 0));
@@ -302,14 +302,14 @@ static int64_t receive(int timeout_ms)
 {
 	uint64_t number;
 	size_t length;
-	int r = ibvcap_recv(a.rx, &number, sizeof(number), &length, NULL, timeout_ms);
+	int r = ibvcap_rx_recv(a.rx, &number, sizeof(number), &length, NULL, timeout_ms);
 
 	return r == 1 ? (int64_t)number : r ? r : -1;
 }
 
 static void hang_up_and_answer_tap(void)
 {
-	int fds[WIRE_FD_TAP_N], fd;
+	int fds[PROTOCOL_FD_TAP_N], fd;
 
 	close(a.daemon_socket);
 	while (!is_readable(listener, 0))
@@ -317,10 +317,10 @@ static void hang_up_and_answer_tap(void)
 	fd = accept_request();
 	a.daemon_socket = fd;
 	give_tap(fds);
-	send_attached(fd, EPOCH, fds, WIRE_FD_TAP_N);
+	send_attached(fd, EPOCH, fds, PROTOCOL_FD_TAP_N);
 }
 
-Test(next_epoch, a_tap_whose_session_alone_ended_goes_on_where_it_was)
+Test(rx_reattach, a_tap_whose_session_alone_ended_goes_on_where_it_was)
 {
 	struct ibvcap_rx_counts counts;
 	int64_t number;
@@ -344,9 +344,9 @@ Test(next_epoch, a_tap_whose_session_alone_ended_goes_on_where_it_was)
 	cr_expect(eq(u64, counts.epochs, 0));
 }
 
-Test(next_epoch, a_tap_begins_the_next_epoch_at_its_oldest)
+Test(rx_reattach, a_tap_begins_the_next_epoch_at_its_oldest)
 {
-	int fds[WIRE_FD_N], unused, fd;
+	int fds[PROTOCOL_FD_N], unused, fd;
 
 	listen_again();
 	become_tap();
@@ -361,16 +361,16 @@ Test(next_epoch, a_tap_begins_the_next_epoch_at_its_oldest)
 	attached_prepare(&b, fds, &unused);
 	close(unused);
 	attached_publish(&b, 2);
-	for (int i = WIRE_FD_TAP_N; i < WIRE_FD_N; i++)
+	for (int i = PROTOCOL_FD_TAP_N; i < PROTOCOL_FD_N; i++)
 		close(fds[i]);
-	send_attached(fd, b.epoch, fds, WIRE_FD_TAP_N);
+	send_attached(fd, b.epoch, fds, PROTOCOL_FD_TAP_N);
 	cr_expect(eq(i64, receive(1000), 0));
 	cr_expect(eq(i64, receive(1000), 1));
 	close(fd);
 	close_b();
 }
 
-Test(next_epoch, a_reader_whose_daemon_goes_on_without_it_is_told_and_gets_nothing_twice)
+Test(rx_reattach, a_reader_whose_daemon_goes_on_without_it_is_told_and_gets_nothing_twice)
 {
 	struct ibvcap_rx_counts counts;
 
@@ -378,7 +378,7 @@ Test(next_epoch, a_reader_whose_daemon_goes_on_without_it_is_told_and_gets_nothi
 	b.epoch = EPOCH;
 	attached_publish(&a, 2);
 	cr_assert(eq(int, acquire(0), 2));
-	ibvcap_release(a.rx, &batch);
+	ibvcap_rx_release(a.rx, &batch);
 	close(a.daemon_socket);
 	a.daemon_socket = dup(0);
 	answer(next_request());
@@ -391,7 +391,7 @@ Test(next_epoch, a_reader_whose_daemon_goes_on_without_it_is_told_and_gets_nothi
 	close_b();
 }
 
-Test(next_epoch, a_daemon_that_is_about_to_end_is_not_the_next)
+Test(rx_reattach, a_daemon_that_is_about_to_end_is_not_the_next)
 {
 	listen_again();
 	b.epoch = EPOCH;

@@ -16,12 +16,12 @@
 
 int rx_check_connected(const struct ibvcap_rx *rx)
 {
-	if (rx->is_tap || consumer_load_status(rx->state) == IBVCAP_CONSUMER_ATTACHED)
+	if (rx->is_tap || consumer_load_status(rx->state) == IBVCAP_CONNECTION_OPEN)
 		return 0;
 	/* The end of the epoch is no reproach: what was published is still to be delivered. */
 	switch (consumer_load_reason(rx->state)) {
-	case IBVCAP_REASON_SHUTDOWN:
-	case IBVCAP_REASON_STREAM_REMOVED:
+	case IBVCAP_DISCONNECT_SHUTDOWN:
+	case IBVCAP_DISCONNECT_REMOVED:
 		return 0;
 	}
 	return -ECONNABORTED;
@@ -142,7 +142,7 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 	return r == RX_WAIT_TIME ? give_up(rx) : r;
 }
 
-int ibvcap_fd(struct ibvcap_rx *rx)
+int ibvcap_rx_fd(struct ibvcap_rx *rx)
 {
 	return rx_poll_fd(rx);
 }

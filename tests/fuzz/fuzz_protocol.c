@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What a hostile daemon may answer: the library asks for status, and the input is the answer, one datagram after
- * another, each behind two bytes of length. Then wire_check() on the whole input, as one datagram.
+ * another, each behind two bytes of length. Then protocol_check() on the whole input, as one datagram.
  */
-#include "lib/ibvcap/wire.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <errno.h>
 #include <ibvcap/ibvcap.h>
@@ -49,11 +49,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 static void *say(void *argument)
 {
 	const struct answer *answer = argument;
-	union wire_message request;
+	union protocol_message request;
 	size_t at = 0;
 	int socket = accept(listener, NULL, NULL);
 
-	if (wire_recv(socket, &request, NULL, NULL) != 1 || request.header.type != WIRE_STATUS)
+	if (protocol_recv(socket, &request, NULL, NULL) != 1 || request.header.type != PROTOCOL_STATUS)
 		abort();
 	while (answer->size - at > 2) {
 		size_t n = (size_t)(answer->data[at] | answer->data[at + 1] << 8);
@@ -71,9 +71,9 @@ static void *say(void *argument)
 /* Every byte that is promised to be there. */
 static void use(const struct ibvcap_status *status)
 {
-	const struct ibvcap_stream_status *streams;
-	const struct ibvcap_consumer_status_info *consumers;
-	const struct ibvcap_interface_status *interfaces;
+	const struct ibvcap_status_stream *streams;
+	const struct ibvcap_status_consumer *consumers;
+	const struct ibvcap_status_interface *interfaces;
 	size_t n = strlen(ibvcap_status_daemon(status, NULL));
 
 	for (int i = ibvcap_status_streams(status, &streams); i-- > 0;) {
@@ -113,12 +113,12 @@ static void ask(const uint8_t *data, size_t size)
 
 static void check(const uint8_t *data, size_t size)
 {
-	union wire_message message = {0};
+	union protocol_message message = {0};
 
 	if (size > sizeof(message))
 		return;
 	memcpy(message.bytes, data, size);
-	if (wire_check(&message, size) == 0 && message.header.bytes != size)
+	if (protocol_check(&message, size) == 0 && message.header.bytes != size)
 		abort();
 }
 

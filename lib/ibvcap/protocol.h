@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Messages on the control socket: SOCK_SEQPACKET, one struct a datagram, native byte order, at most
+ * PROTOCOL_FDS_MAX descriptors with it. The client sends a request, the daemon answers it: attach with one
+ * PROTOCOL_ATTACHED (or PROTOCOL_ERROR), status with any number of PROTOCOL_STREAM, PROTOCOL_CONSUMER, PROTOCOL_CHANNEL, PROTOCOL_SENDER and
+ * PROTOCOL_INTERFACE and a PROTOCOL_END; change with one PROTOCOL_DONE. Descriptors from a client are closed unread. One
+ * connection carries at most one attachment or sender and lives as long as it; status may be asked on any connection.
+ *
+ * A sender: PROTOCOL_OPEN_CHANNEL → PROTOCOL_OPENED with its descriptors; it maps them, arena and page writable, and says
+ * PROTOCOL_MAPPED; the daemon seals them, and when its worker has taken the sender over, says PROTOCOL_READY. Instead of either
+ * answer PROTOCOL_ERROR.
+ */
+#ifndef IBVCAP_PROTOCOL_H
+#define IBVCAP_PROTOCOL_H
+
+#include <ibvcap/layout.h>
+#include <ibvcap/layout_tx.h>
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PROTOCOL_MAGIC                UINT32_C(0x50414349) /* "ICAP" */
+#define PROTOCOL_VERSION              1
+#define PROTOCOL_FDS_MAX              6
+#define PROTOCOL_BYTES_MAX            4096
+#define PROTOCOL_TEXT_MAX             768
+#define PROTOCOL_COUNTERS_MAX         64
+#define PROTOCOL_RECONFIGURE_TEXT_MAX 3600
+
+enum protocol_type {
+	PROTOCOL_ATTACH = 1,
+	PROTOCOL_STATUS = 2,
+	PROTOCOL_RECONFIGURE = 3,
+	PROTOCOL_OPEN_CHANNEL = 4,
+	PROTOCOL_MAPPED = 5,
+	PROTOCOL_ATTACHED = 64,
+	PROTOCOL_ERROR = 65,
+	PROTOCOL_DAEMON = 66,
+	PROTOCOL_STREAM = 67,
+	PROTOCOL_CONSUMER = 68,
+	PROTOCOL_INTERFACE = 69,
+	PROTOCOL_END = 70,
+	PROTOCOL_DONE = 71,
+	PROTOCOL_OPENED = 72,
+	PROTOCOL_READY = 73,
+	PROTOCOL_CHANNEL = 74,
+	PROTOCOL_SENDER = 75,
+};
+
+struct protocol_header {
+	uint32_t magic;
+	uint16_t version; /* PROTOCOL_VERSION */
+	uint16_t type;    /* enum protocol_type */
+	uint32_t bytes;   /* of the whole message, this header included */
+	uint32_t reserved;
+};
+
+struct protocol_attach {
+	struct protocol_header header;
+	char stream[IBVCAP_STREAM_NAME_MAX];
+	uint16_t abi_major;
+	uint16_t abi_minor;
+	uint32_t queue;
+	uint32_t start;        /* enum ibvcap_start */
+	uint32_t policy;       /* enum ibvcap_policy */
+	uint32_t lease_blocks; /* 0 = the stream's default */
+	uint32_t reserved;
+	uint64_t start_value; /* see struct rx_start_position */
+};
+
+/* Descriptors that come with PROTOCOL_ATTACHED, in this order. */
+enum protocol_attached_fd {
+	PROTOCOL_FD_PAYLOAD,
+	PROTOCOL_FD_HEADERS,
+	PROTOCOL_FD_RING,
+	PROTOCOL_FD_TAP_N, /* a tap gets no more */
+	PROTOCOL_FD_CONSUMER_STATE = PROTOCOL_FD_TAP_N,
+	PROTOCOL_FD_CONSUMER_PAGE,
+	PROTOCOL_FD_WAKE_SOCKET, /* readable when the packets asked for have come */
+	PROTOCOL_FD_N
+};
+static_assert(PROTOCOL_FD_N <= PROTOCOL_FDS_MAX, "descriptors of one message");
+
+struct protocol_attached {
+	struct protocol_header header;
+	uint64_t epoch;
+};
+
+struct protocol_open_channel {
+	struct protocol_header header;
+	char channel[IBVCAP_CHANNEL_NAME_MAX];
+	uint16_t abi_major;
+	uint16_t abi_minor;
+	uint32_t reserved;
+};
+
+/* Descriptors that come with PROTOCOL_OPENED, in this order. */
+enum protocol_opened_fd {
+	PROTOCOL_FD_ARENA,
+	PROTOCOL_FD_SENDER_PAGE,
+	PROTOCOL_FD_SENDER_STATE,
+	PROTOCOL_FD_SENDER_SOCKET, /* kicks go into it; readable when what was asked for has come */
+	PROTOCOL_FD_OPENED_N
+};
+static_assert(PROTOCOL_FD_OPENED_N <= PROTOCOL_FDS_MAX, "descriptors of one message");
+
+struct protocol_opened {
+	struct protocol_header header;
+	uint64_t epoch;
+};
+
+/* Nothing but their header. */
+struct protocol_mapped {
+	struct protocol_header header;
+};
+
+struct protocol_ready {
+	struct protocol_header header;
+};
+
+struct protocol_error {
+	struct protocol_header header;
+	int32_t error; /* negative errno */
+	uint32_t reserved;
+	char text[PROTOCOL_TEXT_MAX]; /* what, on what, and what to do; NUL-terminated */
+};
+
+struct protocol_status {
+	struct protocol_header header;
+};
+
+enum protocol_reconfigure_action {
+	PROTOCOL_RECONFIGURE_RELOAD = 1,        /* the file again */
+	PROTOCOL_RECONFIGURE_ADD_STREAM = 2,    /* those of text, a configuration file called name */
+	PROTOCOL_RECONFIGURE_REMOVE_STREAM = 3, /* name */
+};
+
+/* Of administrators only. */
+struct protocol_reconfigure {
+	struct protocol_header header;
+	uint32_t what; /* enum protocol_reconfigure_action */
+	uint32_t reserved;
+	char name[256];
+	char text[PROTOCOL_RECONFIGURE_TEXT_MAX];
+};
+
+struct protocol_done {
+	struct protocol_header header;
+	char text[PROTOCOL_TEXT_MAX]; /* what was done */
+};
+
+struct protocol_daemon {
+	struct protocol_header header;
+	int32_t pid;
+	uint32_t reserved;
+	char version[32];
+};
+
+/* label_set says whose labels the values have: their order is that of the enum in counters.h. */
+struct protocol_stream {
+	struct protocol_header header;
+	char name[IBVCAP_STREAM_NAME_MAX];
+	char interface[16];
+	char device[64];
+	char backend[16];
+	char state[16];
+	uint64_t epoch;
+	uint64_t clock_error_ns;
+	uint32_t clock_source;
+	uint32_t queue;
+	uint32_t slot_bytes;
+	uint32_t slots_per_block;
+	uint32_t n_blocks;
+	uint32_t history_blocks;
+	uint32_t receive_queue_slots;
+	uint32_t page_bytes;
+	uint32_t reserved;
+	uint32_t n_counters; /* enum ibvcap_rx_counter, then enum stream_counter */
+	uint64_t counters[PROTOCOL_COUNTERS_MAX];
+	uint64_t loss_packets; /* the last for want of a buffer; 0: none that is known of */
+	uint64_t loss_from_ns;
+	uint64_t loss_to_ns;
+};
+
+struct protocol_consumer {
+	struct protocol_header header;
+	char stream[IBVCAP_STREAM_NAME_MAX];
+	uint32_t queue;
+	uint32_t policy;
+	int32_t pid;
+	uint32_t uid;
+	uint32_t n_counters; /* enum consumer_counter */
+	uint32_t reserved;
+	uint64_t counters[PROTOCOL_COUNTERS_MAX];
+};
+
+struct protocol_channel {
+	struct protocol_header header;
+	char name[IBVCAP_CHANNEL_NAME_MAX];
+	char interface[16];
+	char device[64];
+	char backend[16];
+	char state[16];
+	uint64_t epoch;
+	uint64_t rate_bps;
+	uint32_t burst_bytes;
+	uint32_t slot_bytes;
+	uint32_t arena_slots;
+	uint32_t page_bytes;
+	uint32_t send_queue_slots;
+	uint32_t n_destinations;
+	uint32_t n_unresolved; /* destinations whose next hop is not known */
+	uint32_t max_senders;
+	uint32_t n_counters; /* enum ibvcap_tx_counter, then enum channel_counter */
+	uint32_t reserved;
+	uint64_t counters[PROTOCOL_COUNTERS_MAX];
+};
+
+struct protocol_sender {
+	struct protocol_header header;
+	char channel[IBVCAP_CHANNEL_NAME_MAX];
+	int32_t pid;
+	uint32_t uid;
+	uint32_t n_counters; /* enum sender_counter */
+	uint32_t reserved;
+	uint64_t counters[PROTOCOL_COUNTERS_MAX];
+};
+
+struct protocol_interface {
+	struct protocol_header header;
+	char interface[16];
+	char device[64];
+	uint32_t n_counters; /* enum interface_counter */
+	uint32_t reserved;
+	uint64_t counters[PROTOCOL_COUNTERS_MAX];
+};
+
+union protocol_message {
+	struct protocol_header header;
+	struct protocol_attach attach;
+	struct protocol_attached attached;
+	struct protocol_open_channel open_channel;
+	struct protocol_opened opened;
+	struct protocol_mapped mapped;
+	struct protocol_ready ready;
+	struct protocol_error error;
+	struct protocol_status status;
+	struct protocol_reconfigure change;
+	struct protocol_done done;
+	struct protocol_daemon daemon;
+	struct protocol_stream stream;
+	struct protocol_consumer consumer;
+	struct protocol_channel channel;
+	struct protocol_sender sender;
+	struct protocol_interface interface;
+	uint8_t bytes[PROTOCOL_BYTES_MAX];
+};
+
+/** Fill the header for a message of that size. */
+void protocol_init(struct protocol_header *header, enum protocol_type type, size_t bytes);
+
+/**
+ * Check a received datagram of n bytes: magic, version, type's exact size, strings terminated, counts
+ * within bounds. 0 or -EPROTO. Pure: the fuzzers drive this.
+ */
+int protocol_check(const union protocol_message *message, size_t n);
+
+/** Send one message with descriptors (not closed). Blocks no longer than the socket does. 0 or -errno; no SIGPIPE. */
+int protocol_send(int socket, const struct protocol_header *header, const int *fds, unsigned n_fds);
+
+/**
+ * Receive and check one message. *n_fds in: room in fds, out: how many came (close-on-exec); more than
+ * there is room for are closed and -EPROTO; fewer than were sent, since this process has room for no more, are closed
+ * and -EMFILE. 1 a message, 0 the peer closed, -EAGAIN, -EPROTO, -errno.
+ */
+int protocol_recv(int socket, union protocol_message *message, int *fds, unsigned *n_fds);
+
+#endif
