@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/daemon.h"
 
-#include "daemon/apply.h"
+#include "daemon/reload/apply.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/events.h"
-#include "daemon/preflight.h"
-#include "daemon/reload.h"
-#include "daemon/streams.h"
-#include "daemon/transmitter.h"
-#include "daemon/tx_channels.h"
-#include "daemon/watchdog.h"
+#include "daemon/process/preflight.h"
+#include "daemon/reload/reload.h"
+#include "daemon/stream/stream_set.h"
+#include "daemon/port/interface_tx.h"
+#include "daemon/channel/channel_set.h"
+#include "daemon/process/watchdog.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -51,12 +51,12 @@ static int make_streams(struct daemon *daemon, struct failure *failure)
 	for (uint32_t i = 0; i < daemon->config->n_streams && r == 0; i++)
 		r = streams_new(daemon, &daemon->streams, &daemon->config->streams[i], failure);
 	for (uint32_t i = 0; i < daemon->config->n_channels && r == 0; i++)
-		r = tx_channels_new(daemon, &daemon->channels, &daemon->config->channels[i], failure);
+		r = channel_set_new(daemon, &daemon->channels, &daemon->config->channels[i], failure);
 	if (r == 0)
 		r = streams_check_memory(NULL, &daemon->streams, failure);
 	if (r == 0)
 		r = streams_each(daemon, &daemon->streams, streams_open, failure);
-	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_open, failure) : r;
+	return r == 0 ? channel_set_each(daemon, &daemon->channels, channel_set_open, failure) : r;
 }
 
 /* TERM and INT are blocked until the loop takes them. */
@@ -108,7 +108,7 @@ static int prepare_streams(struct daemon *daemon, struct failure *failure)
 	           (unsigned long long)(START_US + streams_patience_us(&daemon->streams) +
 	                                (daemon->fdstore.restarted ? wait_us : 0)));
 	r = streams_each(daemon, &daemon->streams, prepare_patiently, failure);
-	return r == 0 ? tx_channels_each(daemon, &daemon->channels, tx_channels_prepare, failure) : r;
+	return r == 0 ? channel_set_each(daemon, &daemon->channels, channel_set_prepare, failure) : r;
 }
 
 static int serve_clients(struct daemon *daemon, struct failure *failure)
@@ -127,9 +127,9 @@ static int serve_clients(struct daemon *daemon, struct failure *failure)
 	if (r == 0)
 		r = streams_each(daemon, &daemon->streams, streams_serve, failure);
 	if (r == 0)
-		r = tx_channels_each(daemon, &daemon->channels, tx_channels_serve, failure);
+		r = channel_set_each(daemon, &daemon->channels, channel_set_serve, failure);
 	if (r == 0)
-		tx_channels_lend(&daemon->channels);
+		channel_set_lend(&daemon->channels);
 	return r;
 }
 
@@ -177,7 +177,7 @@ static int set_up(struct daemon *daemon, const struct priv_user *user, struct fa
 		r = prepare_streams(daemon, failure);
 	if (r < 0)
 		return r;
-	if (!tx_channels_need_ipc_lock(daemon))
+	if (!channel_set_need_ipc_lock(daemon))
 		r = preflight_drop_ipc_lock(failure);
 	if (r == 0)
 		r = start_streams(daemon, failure);
@@ -196,8 +196,8 @@ static int set_up(struct daemon *daemon, const struct priv_user *user, struct fa
 /* Half-made or whole: the reverse of set_up(). Workers end side by side, and before control hangs up. */
 static void tear_down(struct daemon *daemon)
 {
-	struct transmitter *transmitter;
-	struct tx_channel *channel;
+	struct interface_tx *tx;
+	struct channel *channel;
 	struct stream *stream;
 
 	reload_cancel(daemon);
@@ -208,18 +208,18 @@ static void tear_down(struct daemon *daemon)
 		stream_leave(stream);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		stream_stop(stream);
-	TAILQ_FOREACH (transmitter, &daemon->transmitters, link)
-		transmitter_stop(transmitter);
+	TAILQ_FOREACH (tx, &daemon->interface_txs, link)
+		interface_tx_stop(tx);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		stream_join(stream);
-	TAILQ_FOREACH (transmitter, &daemon->transmitters, link)
-		transmitter_join(transmitter);
+	TAILQ_FOREACH (tx, &daemon->interface_txs, link)
+		interface_tx_join(tx);
 	TAILQ_FOREACH (channel, &daemon->channels, link)
-		tx_channels_close(channel);
+		channel_set_close(channel);
 	control_free(daemon->control);
 	daemon->control = NULL;
 	while (!TAILQ_EMPTY(&daemon->channels))
-		tx_channels_free(daemon, &daemon->channels, TAILQ_FIRST(&daemon->channels));
+		channel_set_free(daemon, &daemon->channels, TAILQ_FIRST(&daemon->channels));
 	neighbours_free(daemon->neighbours);
 	while (!TAILQ_EMPTY(&daemon->streams))
 		streams_free(daemon, &daemon->streams, TAILQ_FIRST(&daemon->streams));
@@ -271,7 +271,7 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 		.fdstore = FDSTORE_INIT,
 		.readers = READERS_INIT,
 		.interfaces = TAILQ_HEAD_INITIALIZER(daemon.interfaces),
-		.transmitters = TAILQ_HEAD_INITIALIZER(daemon.transmitters),
+		.interface_txs = TAILQ_HEAD_INITIALIZER(daemon.interface_txs),
 		.channels = TAILQ_HEAD_INITIALIZER(daemon.channels),
 		.streams = TAILQ_HEAD_INITIALIZER(daemon.streams),
 	};

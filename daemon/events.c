@@ -3,10 +3,10 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
-#include "daemon/reload.h"
-#include "daemon/streams.h"
-#include "daemon/transmitter.h"
-#include "daemon/tx_channels.h"
+#include "daemon/reload/reload.h"
+#include "daemon/stream/stream_set.h"
+#include "daemon/port/interface_tx.h"
+#include "daemon/channel/channel_set.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -22,14 +22,14 @@
 
 static bool have_all_ended(const struct daemon *daemon)
 {
-	const struct transmitter *transmitter;
+	const struct interface_tx *tx;
 	const struct stream *stream;
 
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		if (!stream->ended)
 			return false;
-	TAILQ_FOREACH (transmitter, &daemon->transmitters, link)
-		if (!transmitter->ended)
+	TAILQ_FOREACH (tx, &daemon->interface_txs, link)
+		if (!tx->ended)
 			return false;
 	return true;
 }
@@ -43,7 +43,7 @@ void events_look_for_end(struct daemon *daemon)
 /* In order: nothing new comes, then everything that came is published, then the workers end. */
 static void begin_stop(struct daemon *daemon)
 {
-	struct transmitter *transmitter;
+	struct interface_tx *tx;
 	struct stream *stream;
 
 	if (daemon->stopping)
@@ -55,8 +55,8 @@ static void begin_stop(struct daemon *daemon)
 		stream_leave(stream);
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		stream_stop(stream);
-	TAILQ_FOREACH (transmitter, &daemon->transmitters, link)
-		transmitter_stop(transmitter);
+	TAILQ_FOREACH (tx, &daemon->interface_txs, link)
+		interface_tx_stop(tx);
 	events_look_for_end(daemon);
 }
 
@@ -88,13 +88,13 @@ static int on_hang_up(sd_event_source *source, const struct signalfd_siginfo *in
 /* True: some still drain, or have senders whose memory is being given back. */
 static bool reap_channels(struct daemon *daemon)
 {
-	struct tx_channel *channel, *next;
+	struct channel *channel, *next;
 	bool drains = false;
 
 	for (channel = TAILQ_FIRST(&daemon->channels); channel; channel = next) {
 		next = TAILQ_NEXT(channel, link);
 		if (channel->removed && channel->ended && control_channel_is_empty(daemon->control, &channel->control))
-			tx_channels_free(daemon, &daemon->channels, channel);
+			channel_set_free(daemon, &daemon->channels, channel);
 		else
 			drains |= channel->removed;
 	}
@@ -134,12 +134,12 @@ void events_reap(struct daemon *daemon)
 static int on_mail_again(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct daemon *daemon = context;
-	struct tx_channel *channel;
+	struct channel *channel;
 
 	(void)source;
 	(void)time_us;
 	TAILQ_FOREACH (channel, &daemon->channels, link)
-		tx_channel_mail(channel);
+		channel_mail(channel);
 	return 0;
 }
 
@@ -173,7 +173,7 @@ void events_worker_ended(void *context, const struct control_stream *ring, int e
 static bool renew_status(struct daemon *daemon)
 {
 	unsigned n = 0, n_down = 0, n_channels = 0;
-	const struct tx_channel *channel;
+	const struct channel *channel;
 	const struct stream *stream;
 	char status[sizeof(daemon->status)], down[32] = "";
 
@@ -201,7 +201,7 @@ void events_refresh_states(struct daemon *daemon)
 		stream->stream_control.state = stream->removed              ? "ending"
 		                               : stream->interface->link_up ? "capturing"
 		                                                            : "link_down";
-	tx_channels_refresh(daemon);
+	channel_set_refresh(daemon);
 	if (is_ready && renew_status(daemon) && !daemon->stopping)
 		sd_notifyf(0, "STATUS=%s", daemon->status);
 }

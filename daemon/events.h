@@ -4,11 +4,11 @@
 #define DAEMON_EVENTS_H
 
 #include "daemon/control/control.h"
-#include "daemon/fdstore.h"
-#include "daemon/interface.h"
-#include "daemon/preflight.h"
-#include "daemon/stream.h"
-#include "daemon/tx_channel.h"
+#include "daemon/process/fdstore.h"
+#include "daemon/port/interface.h"
+#include "daemon/process/preflight.h"
+#include "daemon/stream/stream.h"
+#include "daemon/channel/channel.h"
 
 #include <systemd/sd-event.h>
 
@@ -27,8 +27,8 @@ struct daemon {
 	struct preflight_cpus cpus;
 	struct readers readers; /* to name who holds memory */
 	TAILQ_HEAD(, interface) interfaces;
-	TAILQ_HEAD(, transmitter) transmitters; /* one an interface that has channels */
-	struct tx_channel_list channels;
+	TAILQ_HEAD(, interface_tx) interface_txs; /* one an interface that has channels */
+	struct channel_list channels;
 	struct neighbours *neighbours; /* of the channels; NULL: there is none yet */
 	struct stream_list streams;    /* those that drain, too */
 	struct reload *reload;         /* what the next one is made of is being read; NULL: nothing is (reload.h) */

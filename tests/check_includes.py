@@ -11,6 +11,9 @@ import sys
 
 API = "lib/ibvcap/include"
 CORE = "lib/ibvcap"  # the library's own core; the daemon links it too
+DAEMON_ROOMS = ["daemon", "daemon/base", "daemon/config", "daemon/flow", "daemon/net", "daemon/clock", "daemon/packet",
+                "daemon/priv", "daemon/backend", "daemon/ring", "daemon/worker", "daemon/control", "daemon/process",
+                "daemon/port", "daemon/stream", "daemon/channel", "daemon/reload", CORE, API]
 MAY_INCLUDE = {
     API: [],
     CORE: [API],
@@ -33,9 +36,15 @@ MAY_INCLUDE = {
                       API],
     "daemon/control": ["daemon/base", "daemon/config", "daemon/ring", "daemon/worker/mailbox.h", CORE, API],
     "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
+    # What daemon.c is made of.
+    "daemon/process": DAEMON_ROOMS,
+    "daemon/port": DAEMON_ROOMS,
+    "daemon/stream": DAEMON_ROOMS,
+    "daemon/channel": DAEMON_ROOMS,
+    "daemon/reload": DAEMON_ROOMS,
     "tools": [API, "tools/doctor/doctor.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
-    "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/geometry.h", "daemon/backend/backend.h"],
+    "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h", "daemon/backend/backend.h"],
 }
 # The one place where the backends are known by name.
 EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/verbs/verbs.h")}

@@ -2,7 +2,7 @@
 /* Hugepages: by size and node, against what the configuration takes of them. */
 #include "tools/doctor/judge.h"
 
-#include "daemon/geometry.h"
+#include "daemon/stream/geometry.h"
 
 #include <inttypes.h>
 #include <string.h>

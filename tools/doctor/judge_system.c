@@ -2,7 +2,7 @@
 /* What cgroups and containers leave, and what the kernel has for AF_XDP. */
 #include "tools/doctor/judge.h"
 
-#include "daemon/geometry.h"
+#include "daemon/stream/geometry.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/channel/channel.h"
+
+#include "daemon/base/log.h"
+#include "daemon/base/round.h"
+#include "daemon/channel/tx_headers.h"
+#include "daemon/port/interface_tx.h"
+#include "lib/ibvcap/counters.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL_PAGE 4096
+
+/* ---- what the configuration asks for ------------------------------------------------------------- */
+
+int channel_init(struct channel *channel, const struct config_channel *config, struct interface *interface,
+                 struct failure *failure)
+{
+	int r = tx_headers_check(config, &interface->net, failure);
+
+	*channel = (struct channel){.config = config, .interface = interface};
+	if (r < 0)
+		return r;
+	channel->destinations = calloc(config->n_destinations, sizeof(*channel->destinations));
+	if (!channel->destinations)
+		return failure_set(failure, EX_OSERR, ENOMEM, "channel '%s': out of memory", config->name);
+	for (uint32_t i = 0; i < config->n_destinations; i++)
+		channel->destinations[i].now.error = -EHOSTUNREACH;
+	return 0;
+}
+
+uint64_t channel_pinned_bytes(const struct channel *channel)
+{
+	const struct config_channel *config = channel->config;
+	uint64_t slots = round_up_to_power_of_two(config->send_queue_slots);
+
+	return round_up(slots * TX_QUEUE_HEADER_BYTES, SMALL_PAGE) +
+	       (channel->checksums == PACKET_CHECKSUMS_SOFTWARE ? round_up(slots * config->payload_size, SMALL_PAGE)
+	                                                        : 0);
+}
+
+uint64_t channel_senders_bytes(const struct channel *channel)
+{
+	const struct config_channel *config = channel->config;
+	const struct sender_options options = {
+		.n_slots = config->arena_slots, .slot_bytes = config->payload_size, .page_bytes = config->page_bytes};
+	uint64_t arena, page, state;
+
+	sender_size(&options, &arena, &page, &state);
+	return config->max_senders * (arena + page + state);
+}
+
+/* ---- preparing ----------------------------------------------------------------------------------- */
+
+static int fit_pacing(const struct config_channel *config, const struct backend_capabilities *device,
+                      struct failure *failure)
+{
+	if (!config->device_pacing)
+		return 0;
+	if (device->max_rate_bps == 0)
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "%s:%d: channel '%s': pacing = \"device\", and device %s of %s cannot pace: "
+		                   "accepted is \"software\"",
+		                   config->file, config->line, config->name, device->device, config->interface);
+	if (config->rate_limit_bps >= device->min_rate_bps && config->rate_limit_bps <= device->max_rate_bps)
+		return 0;
+	return failure_set(
+		failure, EX_CONFIG, ERANGE,
+		"%s:%d: channel '%s': rate_limit_mbps = %llu with pacing = \"device\": "
+		"accepted is what device %s of %s paces to, from %.9g to %.9g Mb/s, or pacing = \"software\"",
+		config->file, config->line, config->name, (unsigned long long)config->rate_limit_bps / 1000000,
+		device->device, config->interface, (double)device->min_rate_bps / 1e6,
+		(double)device->max_rate_bps / 1e6);
+}
+
+int channel_fit(struct channel *channel, struct failure *failure)
+{
+	const struct config_channel *config = channel->config;
+	const struct backend_capabilities *device = &channel->interface->capabilities;
+	int r;
+
+	if (config->send_queue_slots > device->max_send_slots)
+		return failure_set(failure, EX_CONFIG, EINVAL,
+		                   "%s:%d: channel '%s': send_queue_slots %u is more than device %s takes: at most %u",
+		                   config->file, config->line, config->name, config->send_queue_slots, device->device,
+		                   device->max_send_slots);
+	r = fit_pacing(config, device, failure);
+	return r < 0 ? r : tx_headers_checksums(config, device, &channel->checksums, failure);
+}
+
+int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *failure)
+{
+	const struct config_channel *config = channel->config;
+	const struct tx_queue_options options = {
+		.name = config->name,
+		.backend = channel->interface->backend,
+		.queue_slots = config->send_queue_slots,
+		.slot_bytes = config->payload_size,
+		.n_destinations = config->n_destinations,
+		.checksums = channel->checksums,
+		.rate_bps = config->rate_limit_bps,
+		.burst_bytes = config->burst_bytes,
+		.device_pacing = config->device_pacing,
+		.late_after_ns = config->late_after_us * UINT64_C(1000),
+		.completion_events = config->poll != CONFIG_POLL_BUSY,
+	};
+	int r = tx_queue_new(&channel->queue, &options, failure);
+
+	if (r < 0)
+		return r;
+	channel->epoch = epoch;
+	log_message(LOG_INFO, &(struct log_about){.channel = config->name, .interface = config->interface},
+	            "channel '%s': interface %s, device %s: %u destinations, send queue %u, arenas of %u slots of %u "
+	            "bytes in %u kB pages, rate %llu Mb/s%s",
+	            config->name, config->interface, channel->interface->capabilities.device, config->n_destinations,
+	            config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
+	            (unsigned long long)config->rate_limit_bps / 1000000,
+	            config->device_pacing ? ", kept by the device" : "");
+	return 0;
+}
+
+/* ---- senders' arenas ------------------------------------------------------------------------------- */
+
+static int register_arena(void *context, const struct shm *arena, const void **registration, struct failure *failure)
+{
+	const struct channel *channel = context;
+	struct backend_memory *memory = NULL;
+	int r = channel->interface->ops->register_memory(channel->interface->backend, arena->address, arena->bytes,
+	                                                 &memory, failure);
+
+	if (r == 0)
+		*registration = memory;
+	return r;
+}
+
+static void unregister_arena(void *context, const void *registration)
+{
+	const struct channel *channel = context;
+
+	channel->interface->ops->unregister_memory((struct backend_memory *)registration);
+}
+
+static void emptied(void *context)
+{
+	const struct channel *channel = context;
+
+	if (channel->removed)
+		events_reap(channel->tx->daemon);
+}
+
+/* ---- what the worker is told ----------------------------------------------------------------------- */
+
+static void refresh_state(struct channel *channel)
+{
+	struct control_channel *control = &channel->control;
+
+	control->n_unresolved = 0;
+	for (uint32_t i = 0; i < channel->config->n_destinations; i++)
+		control->n_unresolved += channel->destinations[i].now.error != 0;
+	control->state = channel->removed        ? "ending"
+	                 : channel->failed       ? "failed"
+	                 : channel->error        ? "link_down"
+	                 : control->n_unresolved ? "unresolved"
+	                                         : "sending";
+}
+
+static bool mail_destinations(struct channel *channel, struct mailbox *inbox)
+{
+	bool is_all = true;
+
+	for (uint32_t i = 0; i < channel->config->n_destinations && is_all; i++) {
+		const struct mail mail = {.type = MAIL_DESTINATION,
+		                          .tx_queue = channel->queue,
+		                          .index = i,
+		                          .destination = channel->destinations[i].now};
+
+		if (channel->destinations[i].to_mail)
+			is_all = mailbox_send(inbox, &mail) == 0;
+		if (is_all)
+			channel->destinations[i].to_mail = false;
+	}
+	return is_all;
+}
+
+/* Up to the first for which there is no room: that it is added comes before all else. */
+static bool mail_what_is_new(struct channel *channel)
+{
+	struct mailbox *inbox = tx_worker_inbox(channel->tx->worker);
+	struct mail mail = {.tx_queue = channel->queue, .error = channel->error};
+	const struct {
+		bool *to_mail;
+		enum mail_type type;
+	} news[] = {{&channel->add_to_mail, MAIL_ADD_TX_QUEUE},
+	            {&channel->error_to_mail, MAIL_TX_QUEUE_ERROR},
+	            {&channel->remove_to_mail, MAIL_REMOVE_TX_QUEUE}};
+
+	for (size_t i = 0; i < sizeof(news) / sizeof(news[0]); i++) {
+		mail.type = news[i].type;
+		if (*news[i].to_mail)
+			*news[i].to_mail = mailbox_send(inbox, &mail) < 0;
+		if (*news[i].to_mail)
+			return false;
+	}
+	return mail_destinations(channel, inbox);
+}
+
+void channel_mail(struct channel *channel)
+{
+	if (!channel->lent || channel->failed || channel->tx->stopping)
+		return;
+	if (!mail_what_is_new(channel))
+		events_mail_again(channel->tx->daemon);
+}
+
+void channel_lend(struct channel *channel)
+{
+	channel->lent = channel->was_lent = true;
+	channel->add_to_mail = true;
+	channel_mail(channel);
+}
+
+void channel_take_back(struct channel *channel)
+{
+	channel->removed = true;
+	channel->ended = channel->failed; /* then its worker does not have it any more */
+	channel->remove_to_mail = true;
+	refresh_state(channel);
+	channel_mail(channel);
+}
+
+void channel_set_destination(struct channel *channel, uint32_t i, const struct tx_queue_destination *destination)
+{
+	struct channel_destination *mine = &channel->destinations[i];
+
+	if (memcmp(&mine->now, destination, sizeof(mine->now)) == 0)
+		return;
+	memcpy(&mine->now, destination, sizeof(mine->now));
+	if (channel->lent)
+		mine->to_mail = true;
+	else
+		channel->queue->destinations[i] = mine->now;
+	refresh_state(channel);
+	channel_mail(channel);
+}
+
+void channel_set_link(struct channel *channel, bool up)
+{
+	int32_t error = up ? 0 : -ENETDOWN;
+
+	if (channel->error == error)
+		return;
+	channel->error = error;
+	if (channel->lent)
+		channel->error_to_mail = true;
+	else
+		channel->queue->error = error;
+	refresh_state(channel);
+	channel_mail(channel);
+}
+
+int channel_serve(struct channel *channel, struct control *control, struct failure *failure)
+{
+	const struct interface *interface = channel->interface;
+	int r;
+
+	channel->control = (struct control_channel){
+		.config = channel->config,
+		.worker = &channel->tx->control,
+		.channel = channel->queue,
+		.counters = channel->queue->counters,
+		.epoch = channel->epoch,
+		.device = interface->capabilities.device,
+		.backend = interface->ops->name,
+		.register_arena = register_arena,
+		.unregister_arena = unregister_arena,
+		.emptied = emptied,
+		.context = channel,
+	};
+	refresh_state(channel);
+	r = control_add_channel(control, &channel->control);
+	return r == 0 ? 0
+	              : failure_set(failure, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
+	                            strerror(-r));
+}
+
+/* ---- ending ---------------------------------------------------------------------------------------- */
+
+void channel_fail(struct channel *channel, int error)
+{
+	channel->failed = true;
+	channel->lent = false;
+	tx_queue_close(channel->queue);
+	refresh_state(channel);
+	log_message(LOG_ERR,
+	            &(struct log_about){.event = LOG_EVENT_CHANNEL_FAILED,
+	                                .channel = channel->config->name,
+	                                .interface = channel->config->interface},
+	            "channel '%s': its send queue on device %s failed and cannot go on: %s; take the channel out of "
+	            "%s, systemctl reload ibvcapd, put it in again, and reload again",
+	            channel->config->name, channel->interface->capabilities.device, strerror(-error),
+	            channel->config->file);
+}
+
+void channel_log_sum(const struct channel *channel)
+{
+	static const enum ibvcap_tx_counter told[] = {IBVCAP_TX_COUNTER_SUBMITTED, IBVCAP_TX_COUNTER_COMPLETED,
+	                                              IBVCAP_TX_COUNTER_ERRORED, IBVCAP_TX_COUNTER_FLUSHED,
+	                                              IBVCAP_TX_COUNTER_LATE_DROPPED};
+	struct log_counter sum[sizeof(told) / sizeof(told[0])];
+	const struct log_about about = {.event = LOG_EVENT_CHANNEL_ENDED,
+	                                .channel = channel->config->name,
+	                                .interface = channel->config->interface,
+	                                .counters = sum,
+	                                .n_counters = sizeof(told) / sizeof(told[0])};
+
+	for (unsigned i = 0; i < about.n_counters; i++)
+		sum[i] = (struct log_counter){tx_counter_labels[told[i]],
+		                              counter_get(&channel->queue->counters[told[i]])};
+	log_message(LOG_INFO, &about,
+	            "channel '%s': ended: submitted %" PRIu64 " = completed %" PRIu64 " + errored %" PRIu64
+	            " + flushed %" PRIu64 " + late_dropped %" PRIu64,
+	            channel->config->name, sum[0].value, sum[1].value, sum[2].value, sum[3].value, sum[4].value);
+}
+
+void channel_deinit(struct channel *channel)
+{
+	tx_queue_free(channel->queue);
+	channel->queue = NULL;
+	free(channel->destinations);
+	channel->destinations = NULL;
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/port/interface.h"
+
+#include "daemon/base/log.h"
+#include "daemon/base/time.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CLOCK_TRIES 8
+
+int interface_init(struct interface *interface, const char *name, const char *backend, struct failure *failure)
+{
+	*interface = (struct interface){.ops = backend_find(backend)};
+	snprintf(interface->name, sizeof(interface->name), "%s", name);
+	if (!interface->ops)
+		return failure_set(failure, EX_CONFIG, ENOTSUP, "interface %s: backend '%s' is not in this build", name,
+		                   backend);
+	return net_interface_read(name, &interface->net, failure);
+}
+
+/* ---- link ---------------------------------------------------------------------------------------- */
+
+static bool is_link_up(struct interface *interface)
+{
+	struct backend_port_statistics port;
+
+	if (net_interface_read(interface->name, &interface->net, NULL) < 0)
+		return false;
+	if (!interface->net.up || !interface->net.running)
+		return false;
+	return interface->ops->read_port(interface->backend, &port) < 0 || port.port_active;
+}
+
+void interface_watch_link(struct interface *interface)
+{
+	bool up = is_link_up(interface);
+
+	if (up == interface->link_up)
+		return;
+	interface->link_up = up;
+	if (up)
+		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_LINK_UP, .interface = interface->name},
+		            "interface %s: link is up, its streams capture and its channels send", interface->name);
+	else
+		log_message(LOG_WARNING,
+		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
+		            "interface %s: link went down, its streams and channels wait for it", interface->name);
+}
+
+/* ---- clock --------------------------------------------------------------------------------------- */
+
+/* The narrowest bracket of a few: the others were interrupted between their readings. */
+static int read_pair(struct interface *interface, struct clock_pair *best)
+{
+	*best = (struct clock_pair){.after_ns = UINT64_MAX};
+	for (int i = 0; i < CLOCK_TRIES; i++) {
+		struct clock_pair pair = {.before_ns = time_utc_ns()};
+		int r = interface->ops->read_clock(interface->backend, &pair.raw);
+
+		if (r < 0)
+			return r;
+		pair.after_ns = time_utc_ns();
+		if (pair.after_ns >= pair.before_ns &&
+		    pair.after_ns - pair.before_ns < best->after_ns - best->before_ns)
+			*best = pair;
+	}
+	return best->after_ns == UINT64_MAX ? -EAGAIN : 0;
+}
+
+bool interface_renew_clock(struct interface *interface)
+{
+	struct clock_pair pair;
+
+	if (!interface->capabilities.timestamps || !interface->capabilities.clock_hz)
+		return false;
+	if (read_pair(interface, &pair) < 0)
+		return false;
+	clock_fit_add(&interface->fit, &pair, &interface->line);
+	interface->has_clock = true;
+	return true;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+int interface_open(struct interface *interface, struct failure *failure)
+{
+	int r = interface->ops->open(interface->name, &interface->backend, failure);
+
+	if (r < 0)
+		return r;
+	interface->ops->capabilities(interface->backend, &interface->capabilities);
+	clock_fit_init(&interface->fit, interface->capabilities.clock_hz, interface->capabilities.clock_mask);
+	/* Two at once: a line for the first packets. */
+	if (interface_renew_clock(interface))
+		interface_renew_clock(interface);
+	interface->link_up = is_link_up(interface);
+	if (!interface->link_up)
+		log_message(LOG_WARNING,
+		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
+		            "interface %s: link is down, its streams and channels wait for it; bring it up with: "
+		            "ip link set dev %s up",
+		            interface->name, interface->name);
+	return 0;
+}
+
+void interface_close(struct interface *interface)
+{
+	if (interface->backend)
+		interface->ops->close(interface->backend);
+	interface->backend = NULL;
+}
+
+int interface_read_counters(void *context, uint64_t counters[INTERFACE_COUNTER_N])
+{
+	const struct interface *interface = context;
+	struct backend_port_statistics port;
+	int r = interface->ops->read_port(interface->backend, &port);
+
+	if (r < 0)
+		return r;
+	counters[INTERFACE_COUNTER_OUT_OF_BUFFER] = port.out_of_buffer;
+	counters[INTERFACE_COUNTER_PORT_DISCARDS] = port.has_discards ? port.discards : 0;
+	return 0;
+}

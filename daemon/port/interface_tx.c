@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/port/interface_tx.h"
+
+#include "daemon/channel/channel_set.h"
+#include "daemon/worker/thread.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t spin_ns(const struct config_channel *config)
+{
+	switch (config->poll) {
+	case CONFIG_POLL_BUSY:
+		return TX_WORKER_SPIN_FOREVER;
+	case CONFIG_POLL_ADAPTIVE:
+		return (uint64_t)config->spin_us * 1000;
+	case CONFIG_POLL_EVENT:
+		break;
+	}
+	return 0;
+}
+
+static int interface_tx_new(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
+                            struct interface_tx **out, struct failure *failure)
+{
+	struct interface_tx *tx = calloc(1, sizeof(*tx));
+	char name[16];
+	int r = -ENOMEM;
+
+	snprintf(name, sizeof(name), "tx-%.12s", interface->name);
+	if (tx) {
+		const struct tx_worker_options options = {.name = name, .spin_ns = spin_ns(config), .cpu = config->cpu};
+
+		r = tx_worker_new(&tx->worker, &options);
+	}
+	if (r < 0) {
+		free(tx);
+		return failure_set(failure, EX_OSERR, -r, "interface %s: its transmit worker cannot be made: %s",
+		                   interface->name, strerror(-r));
+	}
+	tx->daemon = daemon;
+	tx->spin_ns = spin_ns(config);
+	tx->cpu = config->cpu;
+	tx->interface = interface;
+	TAILQ_INSERT_TAIL(&daemon->interface_txs, tx, link);
+	*out = tx;
+	return 0;
+}
+
+int interface_tx_take(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
+                      struct interface_tx **out, struct failure *failure)
+{
+	struct interface_tx *tx;
+	int r = 0;
+
+	TAILQ_FOREACH (tx, &daemon->interface_txs, link)
+		if (tx->interface == interface)
+			break;
+	if (!tx)
+		r = interface_tx_new(daemon, interface, config, &tx, failure);
+	else if (tx->spin_ns != spin_ns(config) || tx->cpu != config->cpu)
+		r = failure_set(
+			failure, EX_CONFIG, EBUSY,
+			"%s:%d: channel '%s': poll, spin_us and cpu are those of the transmit worker that "
+			"interface %s has, as long as it has a channel: take its channels out, reload, and put this "
+			"one in",
+			config->file, config->line, config->name, interface->name);
+	if (r < 0)
+		return r;
+	tx->n_channels++;
+	*out = tx;
+	return 0;
+}
+
+static int start(struct interface_tx *tx, struct failure *failure)
+{
+	int r = tx_worker_start(tx->worker);
+
+	if (r == -EINVAL)
+		return failure_set(failure, EX_CONFIG, EINVAL,
+		                   "interface %s: cpu = %d of its channels: " THREAD_CPU_ADVICE, tx->interface->name,
+		                   tx->cpu);
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r, "interface %s: no thread for its transmit worker: %s",
+		                   tx->interface->name, strerror(-r));
+	tx->runs = true;
+	return 0;
+}
+
+int interface_tx_serve(struct interface_tx *tx, struct failure *failure)
+{
+	int r;
+
+	if (!tx->runs) {
+		r = start(tx, failure);
+		if (r < 0)
+			return r;
+	}
+	if (tx->in_control)
+		return 0;
+	tx->control = (struct control_tx_worker){
+		.inbox = tx_worker_inbox(tx->worker),
+		.outbox = tx_worker_outbox(tx->worker),
+		.doorbell = tx_worker_doorbell(tx->worker),
+		.said = channel_set_said,
+		.context = tx,
+	};
+	r = control_add_tx_worker(tx->daemon->control, &tx->control);
+	tx->in_control = r == 0;
+	return r == 0 ? 0
+	              : failure_set(failure, EX_OSERR, -r, "interface %s: its channels cannot be served: %s",
+	                            tx->interface->name, strerror(-r));
+}
+
+void interface_tx_stop(struct interface_tx *tx)
+{
+	const struct mail stop = {.type = MAIL_STOP};
+
+	if (!tx->runs || tx->stopping)
+		return;
+	tx->stopping = true;
+	mailbox_send_last(tx_worker_inbox(tx->worker), &stop);
+}
+
+void interface_tx_join(struct interface_tx *tx)
+{
+	if (!tx->runs)
+		return;
+	tx_worker_join(tx->worker);
+	tx->runs = false;
+}
+
+void interface_tx_release(struct interface_tx *tx)
+{
+	if (--tx->n_channels > 0)
+		return;
+	interface_tx_stop(tx);
+	interface_tx_join(tx);
+	if (tx->in_control && tx->daemon->control)
+		control_remove_tx_worker(tx->daemon->control, &tx->control);
+	TAILQ_REMOVE(&tx->daemon->interface_txs, tx, link);
+	tx_worker_free(tx->worker);
+	free(tx);
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/process/preflight.h"
+
+#include "daemon/base/log.h"
+#include "lib/ibvcap/shm.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/resource.h>
+
+#define SMALL_PAGE 4096
+
+static int test_seal(uint32_t page_bytes, struct failure *failure)
+{
+	int r = shm_self_test(page_bytes);
+
+	/* No page to try with: making the ring says so better. */
+	if (r == 0 || (r == -ENOMEM && page_bytes != SMALL_PAGE))
+		return 0;
+	return failure_set(
+		failure, EX_OSERR, -r,
+		"sealed memory of %u kB pages does not hold on this kernel (%s): a consumer could write the ring; "
+		"Linux 5.1 or later is needed",
+		page_bytes / 1024, strerror(-r));
+}
+
+int preflight_test_seals(const struct config *config, struct failure *failure)
+{
+	int r = test_seal(SMALL_PAGE, failure);
+
+	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
+		r = test_seal(config->streams[i].page_bytes, failure);
+	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
+		r = test_seal(config->channels[i].page_bytes, failure);
+	return r;
+}
+
+/*
+ * A client costs up to five descriptors: the soft limit of 1024 is for programs that use select(). CAP_IPC_LOCK is
+ * given up once the first streams have their memory: what a later one has to lock is within this limit, or refused.
+ */
+void preflight_raise_limits(void)
+{
+	const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	setrlimit(RLIMIT_MEMLOCK, &unlimited);
+}
+
+static void move_thread(pid_t thread, const cpu_set_t *from, const cpu_set_t *to)
+{
+	cpu_set_t now;
+
+	if (sched_getaffinity(thread, sizeof(now), &now) == 0 && CPU_EQUAL(&now, from))
+		sched_setaffinity(thread, sizeof(*to), to);
+}
+
+void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *config)
+{
+	const struct dirent *entry;
+	cpu_set_t ours;
+	DIR *threads;
+
+	if (CPU_COUNT(&cpus->all) == 0) {
+		if (sched_getaffinity(0, sizeof(cpus->all), &cpus->all) < 0)
+			return; /* more CPUs than fit */
+		cpus->ours = cpus->all;
+	}
+	ours = cpus->all;
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (config->streams[i].cpu >= 0)
+			CPU_CLR((unsigned)config->streams[i].cpu, &ours);
+	if (CPU_COUNT(&ours) == 0)
+		ours = cpus->all;
+	threads = CPU_EQUAL(&ours, &cpus->ours) ? NULL : opendir("/proc/self/task");
+	if (!threads)
+		return;
+	while ((entry = readdir(threads)))
+		if (entry->d_name[0] != '.')
+			move_thread(atoi(entry->d_name), &cpus->ours, &ours);
+	closedir(threads);
+	cpus->ours = ours;
+}
+
+/* 0: the kernel does not say. */
+static uint64_t read_available_bytes(void)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	unsigned long long kib = 0;
+	char line[128];
+
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+			break;
+	fclose(file);
+	return (uint64_t)kib * 1024;
+}
+
+int preflight_check_memory(uint64_t bytes, struct failure *failure)
+{
+	uint64_t available = read_available_bytes();
+
+	if (available == 0 || bytes <= available)
+		return 0;
+	return failure_set(
+		failure, EX_TEMPFAIL, ENOMEM,
+		"the rings in 4 kB pages want %llu MiB of memory, %llu MiB are available; lower history_blocks, "
+		"slots_per_block or payload_size",
+		(unsigned long long)(bytes >> 20), (unsigned long long)(available >> 20));
+}
+
+int preflight_keep_privileges(const struct priv_user *user, struct failure *failure)
+{
+	static const struct priv_capability kept[] = {
+		{CAP_NET_RAW, true, "raw packet queues"},
+		{CAP_IPC_LOCK, false, "registering memory beyond the memlock limit"},
+	};
+	char report[256] = "";
+	int r = priv_keep(user, kept, sizeof(kept) / sizeof(kept[0]), report, sizeof(report), failure);
+
+	if (r == 0 && report[0])
+		log_info("%s", report);
+	return r;
+}
+
+int preflight_drop_ipc_lock(struct failure *failure)
+{
+	int r;
+
+	if (!priv_has(CAP_IPC_LOCK))
+		return 0;
+	r = priv_drop(CAP_IPC_LOCK);
+	if (r < 0 || priv_has(CAP_IPC_LOCK))
+		return failure_set(failure, EX_NOPERM, r < 0 ? -r : EPERM,
+		                   "CAP_IPC_LOCK cannot be given up, or came back: %s", strerror(r < 0 ? -r : EPERM));
+	log_info("all memory is locked: CAP_IPC_LOCK is given up");
+	return 0;
+}

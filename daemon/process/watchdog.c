@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/process/watchdog.h"
+
+#include "daemon/reload/apply.h"
+#include "daemon/base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+/* Looked so often within the time: an answer has at least half of it, whenever it was asked for. */
+#define LOOKS 4
+
+static bool is_alive(struct daemon *daemon, char *who, size_t bytes)
+{
+	bool alive = control_is_alive(daemon->control, who, bytes);
+
+	if (apply_is_alive(daemon, daemon->watchdog_us / 2))
+		return alive;
+	snprintf(who, bytes, "the change that is on its way");
+	return false;
+}
+
+static int on_look(sd_event_source *source, uint64_t time_us, void *context)
+{
+	struct daemon *daemon = context;
+	char who[sizeof(daemon->stuck)] = "";
+
+	(void)time_us;
+	if (is_alive(daemon, who, sizeof(who)))
+		sd_notify(0, "WATCHDOG=1");
+	else if (strcmp(who, daemon->stuck) != 0)
+		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_STUCK},
+		            "%s has not moved for %llu ms: if it does not, the service manager ends the daemon and "
+		            "starts it "
+		            "again (WatchdogSec=)",
+		            who, (unsigned long long)(daemon->watchdog_us / LOOKS / 1000));
+	snprintf(daemon->stuck, sizeof(daemon->stuck), "%s", who);
+	sd_event_source_set_time_relative(source, daemon->watchdog_us / LOOKS);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+int watchdog_add(struct daemon *daemon)
+{
+	int r = sd_watchdog_enabled(0, &daemon->watchdog_us);
+
+	if (r <= 0)
+		return r;
+	r = sd_event_add_time_relative(daemon->event, &daemon->watchdog, CLOCK_MONOTONIC, 0, 1, on_look, daemon);
+	return r < 0 ? r : 0;
+}
+
+void watchdog_drop(struct daemon *daemon)
+{
+	daemon->watchdog = sd_event_source_disable_unref(daemon->watchdog);
+}

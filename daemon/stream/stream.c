@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/stream/stream.h"
+
+#include "daemon/base/log.h"
+#include "daemon/base/time.h"
+#include "daemon/flow/flow.h"
+#include "daemon/stream/geometry.h"
+#include "daemon/worker/thread.h"
+#include "lib/ibvcap/counters.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL_PAGE     4096
+#define IPV4_UDP_BYTES 28
+#define IPV6_UDP_BYTES 48
+
+/* ---- what the configuration asks for ------------------------------------------------------------- */
+
+static bool is_ipv6(const struct config_stream *config)
+{
+	return config->flows[0].destination.family == AF_INET6;
+}
+
+static uint64_t spin_ns(const struct config_stream *config)
+{
+	switch (config->poll) {
+	case CONFIG_POLL_BUSY:
+		return RX_WORKER_SPIN_FOREVER;
+	case CONFIG_POLL_ADAPTIVE:
+		return (uint64_t)config->spin_us * 1000;
+	case CONFIG_POLL_EVENT:
+		break;
+	}
+	return 0;
+}
+
+int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
+                struct failure *failure)
+{
+	uint32_t headers = is_ipv6(config) ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
+	uint32_t mtu = interface->net.mtu;
+
+	*stream = (struct stream)STREAM_INIT;
+	stream->config = config;
+	stream->interface = interface;
+	if (config->payload_size + headers <= mtu)
+		return 0;
+	return failure_set(
+		failure, EX_CONFIG, EMSGSIZE,
+		"%s:%d: stream '%s': payload_size %u with %u bytes of IP and UDP headers is over the MTU %u of "
+		"interface %s; set payload_size to at most %u, or: ip link set dev %s mtu %u",
+		config->file, config->line, config->name, config->payload_size, headers, mtu, interface->name,
+		mtu > headers ? mtu - headers : 0, interface->name, config->payload_size + headers);
+}
+
+uint64_t stream_pinned_bytes(const struct stream *stream)
+{
+	return geometry_ring_bytes(stream->config);
+}
+
+/* ---- preparing ----------------------------------------------------------------------------------- */
+
+int stream_fit(struct stream *stream, struct failure *failure)
+{
+	const struct config_stream *wanted = stream->config;
+	const struct backend_capabilities *device = &stream->interface->capabilities;
+
+	if (wanted->receive_queue_slots > device->max_queue_slots)
+		return failure_set(
+			failure, EX_CONFIG, EINVAL,
+			"%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
+			wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
+			device->max_queue_slots);
+	stream->oversize_sink = wanted->oversize_sink && device->oversize_sink;
+	if (wanted->oversize_sink && !device->oversize_sink)
+		log_message(
+			LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},
+			"stream '%s': device %s has no oversize sink: packets longer than payload_size will be errors, "
+			"not truncated rows",
+			wanted->name, device->device);
+	stream->device_timestamps = wanted->timestamps && stream->interface->has_clock;
+	if (wanted->timestamps && !stream->device_timestamps)
+		log_message(LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},
+		            "stream '%s': device %s has no clock to read: timestamps are taken when packets are polled",
+		            wanted->name, device->device);
+	return 0;
+}
+
+static int register_ring(struct stream *stream, struct failure *failure)
+{
+	const struct backend_ops *ops = stream->interface->ops;
+	struct backend *backend = stream->interface->backend;
+	struct rx_ring *ring = &stream->ring;
+	int r = ops->register_memory(backend, ring->payload.address, ring->payload.bytes, &stream->payload, failure);
+
+	if (r < 0)
+		return r;
+	r = ops->register_memory(backend, ring->headers.address, ring->headers.bytes, &stream->headers, failure);
+	if (r < 0)
+		return r;
+	return rx_ring_seal(ring, failure);
+}
+
+static int create_queue(struct stream *stream, struct failure *failure)
+{
+	const struct config_stream *config = stream->config;
+	const struct backend_queue_options options = {
+		.payload = stream->payload,
+		.headers = stream->headers,
+		.slots = config->receive_queue_slots,
+		.header_bytes = stream->ring.header_bytes,
+		.header_stride = stream->ring.header_stride,
+		.slot_bytes = config->payload_size,
+		.oversize_sink = stream->oversize_sink,
+		.timestamps = stream->device_timestamps,
+		.completion_events = config->poll != CONFIG_POLL_BUSY,
+	};
+
+	return stream->interface->ops->create_queue(stream->interface->backend, &options, &stream->queue, failure);
+}
+
+static int create_worker(struct stream *stream, struct failure *failure)
+{
+	const struct config_stream *config = stream->config;
+	const struct rx_worker_options options = {
+		.name = config->name,
+		.queue = stream->queue,
+		.ring = &stream->ring,
+		.receive_queue_slots = config->receive_queue_slots,
+		.spin_ns = spin_ns(config),
+		.cpu = config->cpu,
+		.device_timestamps = stream->device_timestamps,
+	};
+	int r = rx_worker_new(&stream->worker, &options);
+
+	if (r == 0)
+		r = rx_worker_prime(stream->worker);
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': its worker cannot be made ready: %s",
+		                   config->name, strerror(-r));
+	return 0;
+}
+
+static void log_ring(const struct stream *stream)
+{
+	const struct config_stream *config = stream->config;
+	const struct rx_ring *ring = &stream->ring;
+
+	log_message(
+		LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
+		"stream '%s': interface %s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu MiB), "
+		"receive queue %u",
+		config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
+		ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
+		(unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots);
+	if (config->page_bytes == SMALL_PAGE)
+		log_message(
+			LOG_WARNING, &(struct log_about){.stream = config->name},
+			"stream '%s': its ring is in 4 kB pages (page_size): expect the device to be slower than with "
+			"2 MB pages",
+			config->name);
+}
+
+/* The reverse; any state of it. */
+static void release(struct stream *stream)
+{
+	const struct backend_ops *ops = stream->interface ? stream->interface->ops : NULL;
+
+	rx_worker_free(stream->worker);
+	stream->worker = NULL;
+	if (stream->queue)
+		ops->destroy_queue(stream->queue);
+	stream->queue = NULL;
+	if (stream->headers)
+		ops->unregister_memory(stream->headers);
+	stream->headers = NULL;
+	if (stream->payload)
+		ops->unregister_memory(stream->payload);
+	stream->payload = NULL;
+	rx_ring_deinit(&stream->ring);
+}
+
+int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failure)
+{
+	const struct rx_ring_options options = geometry_of_ring(stream->config, epoch);
+	int r = rx_ring_init(&stream->ring, &options, failure);
+
+	if (r == 0)
+		r = register_ring(stream, failure);
+	if (r == 0)
+		r = create_queue(stream, failure);
+	if (r == 0)
+		r = create_worker(stream, failure);
+	if (r == 0)
+		log_ring(stream);
+	else
+		release(stream);
+	return r;
+}
+
+/* ---- starting ------------------------------------------------------------------------------------ */
+
+void stream_set_clock(struct stream *stream)
+{
+	struct mail mail = {.type = MAIL_CLOCK, .clock = stream->interface->line};
+
+	if (!stream->device_timestamps) {
+		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_SOFTWARE, 0);
+		return;
+	}
+	/* A full mailbox: the next renewal will do, and the bound told stays the one in use. */
+	if (mailbox_send(rx_worker_inbox(stream->worker), &mail) == 0)
+		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_DEVICE, stream->interface->line.error_ns);
+}
+
+int stream_start(struct stream *stream, struct failure *failure)
+{
+	const char *name = stream->config->name;
+	int r = stream->interface->ops->start(stream->queue);
+
+	if (r < 0)
+		return failure_set(failure, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s",
+		                   name, stream->interface->capabilities.device, strerror(-r));
+	stream_set_clock(stream);
+	r = rx_worker_start(stream->worker);
+	if (r == -EINVAL)
+		return failure_set(failure, EX_CONFIG, EINVAL, "%s:%d: stream '%s': cpu = %d: " THREAD_CPU_ADVICE,
+		                   stream->config->file, stream->config->line, name, stream->config->cpu);
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
+		                   stream->config->cpu, strerror(-r));
+	stream->worker_runs = true;
+	return 0;
+}
+
+/* ---- stopping ------------------------------------------------------------------------------------ */
+
+void stream_stop(struct stream *stream)
+{
+	struct mail matched = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
+	const struct mail stop = {.type = MAIL_STOP};
+
+	if (!stream->worker_runs || stream->stopping)
+		return;
+	stream->stopping = true;
+	if (stream_read_matched(stream, &matched.matched) == 0)
+		mailbox_send_last(rx_worker_inbox(stream->worker), &matched);
+	mailbox_send_last(rx_worker_inbox(stream->worker), &stop);
+}
+
+static void log_sum(const struct stream *stream)
+{
+	static const enum ibvcap_rx_counter told[] = {IBVCAP_RX_COUNTER_MATCHED, IBVCAP_RX_COUNTER_PUBLISHED,
+	                                              IBVCAP_RX_COUNTER_NO_BUFFER, IBVCAP_RX_COUNTER_ERRORED};
+	struct log_counter sum[sizeof(told) / sizeof(told[0])];
+	const struct log_about about = {.event = LOG_EVENT_STREAM_ENDED,
+	                                .stream = stream->config->name,
+	                                .interface = stream->config->interface,
+	                                .counters = sum,
+	                                .n_counters = sizeof(told) / sizeof(told[0])};
+
+	for (unsigned i = 0; i < about.n_counters; i++)
+		sum[i] = (struct log_counter){rx_counter_labels[told[i]],
+		                              counter_get(&stream->ring.ring->counters[told[i]])};
+	log_message(LOG_INFO, &about,
+	            "stream '%s': ended: matched %" PRIu64 " = published %" PRIu64 " + no_buffer %" PRIu64
+	            " + errored %" PRIu64,
+	            stream->config->name, sum[0].value, sum[1].value, sum[2].value, sum[3].value);
+}
+
+void stream_join(struct stream *stream)
+{
+	if (!stream->worker_runs)
+		return;
+	rx_worker_join(stream->worker);
+	stream->worker_runs = false;
+	log_sum(stream);
+}
+
+void stream_deinit(struct stream *stream)
+{
+	stream_leave(stream);
+	release(stream);
+}
+
+int stream_read_matched(void *context, uint64_t *packets)
+{
+	const struct stream *stream = context;
+
+	return stream->interface->ops->read_matched(stream->queue, packets);
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One stream's life: ring, registration, queue, worker, flows, groups. Control thread only, but for stream_prepare().
+ *
+ *   STREAM_INIT → stream_init → stream_fit → stream_prepare → (drop privileges) → stream_start → stream_capture
+ *   → stream_leave → stream_stop → (MAIL_STOPPED) → stream_join → stream_deinit
+ */
+#ifndef DAEMON_STREAM_STREAM_H
+#define DAEMON_STREAM_STREAM_H
+
+#include "daemon/config/config.h"
+#include "daemon/control/control.h"
+#include "daemon/port/interface.h"
+#include "daemon/ring/rx_ring.h"
+#include "daemon/worker/rx_worker.h"
+
+/* A flow that the device has, and what it was made of: the configuration it stood in may be gone. */
+struct stream_flow {
+	struct config_flow config;
+	struct backend_flow *flow;
+};
+
+/* Of losses the log was told of last. */
+struct told_losses {
+	uint64_t no_buffer;
+	uint64_t errored;
+	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: of none yet */
+};
+
+struct stream {
+	TAILQ_ENTRY(stream) link; /* the daemon's */
+	const struct config_stream *config;
+	struct interface *interface;
+	struct rx_ring ring;
+	struct backend_memory *payload;
+	struct backend_memory *headers;
+	struct backend_queue *queue;
+	struct rx_worker *worker;
+	bool worker_runs;
+	bool stopping;
+	struct stream_flow *flows;
+	uint32_t n_flows;
+	struct membership *membership;
+	uint64_t kept_as; /* the name of its groups' sockets at the service manager (fdstore.h) */
+	bool device_timestamps;
+	bool oversize_sink;
+	struct control_stream stream_control; /* as control sees it */
+	struct told_losses told_losses;
+	bool removed; /* taken out while the daemon runs: it drains */
+	bool ended;   /* its worker said its last word */
+};
+
+TAILQ_HEAD(stream_list, stream);
+
+#define STREAM_INIT                                                                       \
+	{                                                                                 \
+		.ring = {.payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT } \
+	}
+
+/** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
+int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
+                struct failure *failure);
+
+/** Bytes that will be registered, for the memlock limit. */
+uint64_t stream_pinned_bytes(const struct stream *stream);
+
+/** Can the device do what is asked for? The interface is open. Fault: EX_CONFIG with file:line. */
+int stream_fit(struct stream *stream, struct failure *failure);
+
+/**
+ * Memory, queue and worker, everything posted; nothing is received yet. Any one thread that nobody else uses the stream
+ * beside. On failure the stream is as before: -ENOMEM with EX_TEMPFAIL where hugepages are wanting.
+ */
+int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failure);
+
+/** Start the queue and the thread. */
+int stream_start(struct stream *stream, struct failure *failure);
+
+/** Let packets come: flows first, then groups. */
+int stream_capture(struct stream *stream, struct failure *failure);
+
+/* From one configuration's flows to another's, while it runs. */
+struct stream_change {
+	bool has_changed;
+	uint32_t n_flows_before;
+	struct membership *membership; /* of all groups of the new configuration */
+};
+
+/** What is to be done; for flows that are the same, nothing in any of the following. */
+struct stream_change stream_compare(const struct stream *stream, const struct config_stream *config);
+/** Join the groups of config. */
+int stream_join_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
+                        struct failure *failure);
+/** Add the flows that config has and the stream has not. */
+int stream_add_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
+                       struct failure *failure);
+/** At any point: all is as it was. */
+void stream_undo_change(struct stream *stream, struct stream_change *change);
+/** In the end: remove the flows that config has not, leave their groups, and take config up. */
+void stream_settle_change(struct stream *stream, const struct config_stream *config, struct stream_change *change);
+
+/** Leave the groups and remove the flows: nothing new comes. Any state. */
+void stream_leave(struct stream *stream);
+
+/** Mail a last reading and MAIL_STOP: there is always room for them. */
+void stream_stop(struct stream *stream);
+
+/** After MAIL_STOPPED or MAIL_FAILED. */
+void stream_join(struct stream *stream);
+
+/** Give the worker and the ring's readers the interface's clock. */
+void stream_set_clock(struct stream *stream);
+
+/** Free everything; the worker's thread does not run. Any state from STREAM_INIT on. */
+void stream_deinit(struct stream *stream);
+
+/** Say in the log what was lost since it was said last, once a minute at most. Control thread, a stream that runs. */
+void stream_tell_losses(struct stream *stream, uint64_t now_ns);
+
+/** For control_stream.read_matched; context is the stream. */
+int stream_read_matched(void *context, uint64_t *packets);
+
+#endif

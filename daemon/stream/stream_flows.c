@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a stream takes off the wire: its flows at the device, its groups at the kernel. */
+#include "daemon/stream/stream.h"
+
+#include "daemon/base/log.h"
+#include "daemon/flow/flow.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int add_flow(struct stream *stream, const struct config_flow *config, struct failure *failure)
+{
+	struct interface *interface = stream->interface;
+	struct stream_flow *flows = reallocarray(stream->flows, stream->n_flows + 1, sizeof(*flows));
+	struct flow_rule rule;
+	int r;
+
+	if (!flows)
+		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", stream->config->name);
+	stream->flows = flows;
+	flow_resolve(config, interface->net.mac, &rule);
+	r = interface->ops->add_flow(stream->queue, &rule, &flows[stream->n_flows].flow, failure);
+	if (r < 0)
+		return r;
+	flows[stream->n_flows].config = *config;
+	flows[stream->n_flows++].config.file = NULL; /* the configuration's */
+	return 0;
+}
+
+static void remove_flow(struct stream *stream, uint32_t i)
+{
+	stream->interface->ops->remove_flow(stream->flows[i].flow);
+	stream->flows[i] = stream->flows[--stream->n_flows];
+}
+
+static int add_flows(struct stream *stream, struct failure *failure)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < stream->config->n_flows && r == 0; i++)
+		r = add_flow(stream, &stream->config->flows[i], failure);
+	return r;
+}
+
+/* An interface's name has 15 bytes. */
+static void warn_untagged(const struct config_stream *config, int vlan)
+{
+	const char *interface = config->interface;
+	char name[32];
+
+	if (snprintf(name, sizeof(name), "%s.%d", interface, vlan) >= IF_NAMESIZE)
+		snprintf(name, sizeof(name), "vlan%d", vlan);
+	log_message(
+		LOG_WARNING, &(struct log_about){.stream = config->name, .interface = interface},
+		"stream '%s': its group in VLAN %d is joined on %s without a tag: no interface has that VLAN; where "
+		"its switch wants to hear of the group: ip link add link %s name %s type vlan id %d && ip link set "
+		"%s up, then restart the daemon (systemctl restart ibvcapd)",
+		config->name, vlan, interface, interface, name, vlan, name);
+}
+
+static int join_groups(const struct stream *stream, const struct config_stream *config, struct membership **membership,
+                       struct failure *failure)
+{
+	int r = membership_new(membership);
+
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': no socket for its groups: %s", config->name,
+		                   strerror(-r));
+	for (uint32_t i = 0; i < config->n_flows && r >= 0; i++) {
+		struct flow_rule rule;
+
+		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
+		r = membership_join(*membership, stream->interface->net.index, &rule, failure);
+		if (r == MEMBERSHIP_UNTAGGED)
+			warn_untagged(config, rule.vlan);
+	}
+	if (r < 0) {
+		membership_free(*membership);
+		*membership = NULL;
+	}
+	return r < 0 ? r : 0;
+}
+
+int stream_capture(struct stream *stream, struct failure *failure)
+{
+	int r = add_flows(stream, failure);
+
+	if (r == 0 && stream->config->join)
+		r = join_groups(stream, stream->config, &stream->membership, failure);
+	return r;
+}
+
+void stream_leave(struct stream *stream)
+{
+	membership_free(stream->membership);
+	stream->membership = NULL;
+	while (stream->n_flows > 0)
+		remove_flow(stream, stream->n_flows - 1);
+	free(stream->flows);
+	stream->flows = NULL;
+}
+
+/* ---- other flows while it runs -------------------------------------------------------------------- */
+
+static bool has_flow(const struct config_stream *config, const struct config_flow *flow)
+{
+	for (uint32_t i = 0; i < config->n_flows; i++)
+		if (flow_is_same(&config->flows[i], flow))
+			return true;
+	return false;
+}
+
+static bool is_added(const struct stream *stream, const struct config_flow *flow)
+{
+	for (uint32_t i = 0; i < stream->n_flows; i++)
+		if (flow_is_same(&stream->flows[i].config, flow))
+			return true;
+	return false;
+}
+
+struct stream_change stream_compare(const struct stream *stream, const struct config_stream *config)
+{
+	struct stream_change change = {.n_flows_before = stream->n_flows};
+
+	change.has_changed = stream->n_flows != config->n_flows;
+	for (uint32_t i = 0; i < config->n_flows; i++)
+		change.has_changed |= !is_added(stream, &config->flows[i]);
+	return change;
+}
+
+int stream_join_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
+                        struct failure *failure)
+{
+	return change->has_changed && config->join ? join_groups(stream, config, &change->membership, failure) : 0;
+}
+
+int stream_add_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
+                       struct failure *failure)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; change->has_changed && i < config->n_flows && r == 0; i++)
+		if (!is_added(stream, &config->flows[i]))
+			r = add_flow(stream, &config->flows[i], failure);
+	return r;
+}
+
+void stream_undo_change(struct stream *stream, struct stream_change *change)
+{
+	while (stream->n_flows > change->n_flows_before)
+		remove_flow(stream, stream->n_flows - 1);
+	membership_free(change->membership);
+	change->membership = NULL;
+}
+
+void stream_settle_change(struct stream *stream, const struct config_stream *config, struct stream_change *change)
+{
+	for (uint32_t i = stream->n_flows; i > 0; i--)
+		if (!has_flow(config, &stream->flows[i - 1].config))
+			remove_flow(stream, i - 1);
+	/* The new sockets are in all groups that stay: closing the old ones leaves the others. */
+	if (change->has_changed) {
+		membership_free(stream->membership);
+		stream->membership = change->membership;
+		change->membership = NULL;
+	}
+	stream->config = config;
+	stream->stream_control.config = config;
+}
