@@ -23,6 +23,17 @@ function(add_unit_test name)
   set_tests_properties(${name} PROPERTIES LABELS unit SKIP_RETURN_CODE 77 TIMEOUT 120)
 endfunction()
 
+# A libFuzzer program (preset fuzz, clang).
+# add_fuzzer(NAME SOURCES a.c LINKS room)
+function(add_fuzzer name)
+  if(NOT IBVCAP_FUZZERS)
+    return()
+  endif()
+  cmake_parse_arguments(FUZZ "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${name} ${FUZZ_SOURCES})
+  target_link_libraries(${name} PRIVATE ${FUZZ_LINKS} -fsanitize=fuzzer Threads::Threads)
+endfunction()
+
 function(add_room_directory directory)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${directory}/CMakeLists.txt)
     add_subdirectory(${directory})

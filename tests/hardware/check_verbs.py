@@ -18,7 +18,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests/system")]
+sys.path.insert(0, str(ROOT / "tests/support"))
 from backend_probe import DEVICE, FLUSHED, LENGTH_ERROR, OK, QUEUE_FAILED, SLOT_ERROR, SOFTWARE, Probe  # noqa: E402
 from frames import group_mac, udp_frame  # noqa: E402
 

@@ -22,11 +22,11 @@ import types
 
 import pytest
 
-import clients
 import conftest
 import control_client
 import frames
 import sending
+import wires
 from conftest import in_namespace, run, wait_until
 from control_client import Refused
 from sending import Sender
@@ -46,7 +46,7 @@ def receiver_fixture(net, wire):
         def bind():
             ipv6 = ":" in (address or "")
             one = socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET, socket.SOCK_DGRAM)
-            one.setsockopt(socket.SOL_SOCKET, clients.SO_RCVBUFFORCE, 64 << 20)
+            one.setsockopt(socket.SOL_SOCKET, wires.SO_RCVBUFFORCE, 64 << 20)
             one.bind((address or wire.tx_address, port))
             one.settimeout(20)
             return one
@@ -65,7 +65,7 @@ def tap_fixture(net, wire):
     it.socket.close()
 
 
-class UdpTap(clients.Tap):
+class UdpTap(wires.Tap):
     """What comes in from the device at the other end, to PORT."""
 
     @staticmethod
@@ -694,7 +694,7 @@ def test_a_next_hop_that_moves_is_followed(daemon, net, wire, tap, sender):
     one = resolved(daemon([], channels=[conftest.channel(wire)]))
     it = sender(one)
     assert it.send(b"here") == [0]
-    assert tap.frames(1, wire.mac_bytes())[0][:6] == clients.mac_bytes(wire.link(net.tx, wire.tx)["address"])
+    assert tap.frames(1, wire.mac_bytes())[0][:6] == wires.mac_bytes(wire.link(net.tx, wire.tx)["address"])
     run("ip", "-n", net.rx, "neigh", "replace", wire.tx_address, "lladdr", "02:00:00:00:00:77", "dev", wire.interface,
         "nud", "permanent")
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manual pages say what there is, all of it and nothing else."""
 import re
-import shutil
-import subprocess
 
 import pytest
 
 import conftest
+from manual_pages import expect_in_order, expect_same_options, needs_mandoc, printed
 
 DOC = conftest.ROOT / "doc"
 PAGES = sorted(DOC.glob("*.[1-8]"))
@@ -14,46 +13,14 @@ HEADER = (conftest.ROOT / "lib/ibvcap/include/ibvcap/ibvcap.h").read_text()
 PROTOTYPE = re.compile(r"^(?:static inline )?((?:const )?\w+ \**)(ibvcap_\w+)\(([^;{]*?)\)(?:;|\n\{)", re.M)
 
 
-def printed(*command):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
-
-
 def page(name):
     return (DOC / name).read_text()
 
 
-def options_of_help(text):
-    """{"-s --socket PATH"}"""
-    found = set()
-    for line in text.splitlines():
-        match = re.match(r"\s+(?:(-\w), )?(--[\w-]+)(?:[ =]([A-Z]+))?(\s|$)", line)
-        if match:
-            found.add(" ".join(word for word in match.groups()[:3] if word))
-    return found
-
-
-def options_of_page(text):
-    found = set()
-    for line in re.findall(r"^\.It (Fl .*)$", text, re.M):
-        words = re.findall(r"Fl (\S+)|Ar (\S+)", line.replace("\\-", "-"))
-        found.add(" ".join("-" + flag if flag else argument.upper() for flag, argument in words))
-    return found
-
-
-def without_arguments(options):
-    """Only that there is one: the page names it in its own words."""
-    return {re.sub(r" [A-Z]+$", " ARGUMENT", option) for option in options}
-
-
-def expect_same_options(help_text, page_text):
-    assert without_arguments(options_of_page(page_text)) == without_arguments(options_of_help(help_text))
-
-
-@pytest.mark.skipif(not shutil.which("mandoc"), reason="mandoc is not installed")
+@needs_mandoc
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_a_page_is_in_order(path):
-    done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", path], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    expect_in_order(path)
 
 
 def test_every_page_is_installed_for_whom_it_is():
@@ -61,9 +28,8 @@ def test_every_page_is_installed_for_whom_it_is():
     assert all(re.search(rf"[ )]{re.escape(path.name)}[ )]", where) for path in PAGES)
 
 
-@pytest.mark.parametrize("name,program", [("ibvcapd.8", "daemon/ibvcapd"), ("softhca.1", "lib/softhca/softhca")])
-def test_a_programs_options_are_on_its_page(name, program):
-    expect_same_options(printed(conftest.BUILD / program, "--help"), page(name))
+def test_the_daemons_options_are_on_its_page():
+    expect_same_options(printed(conftest.BUILD / "daemon/ibvcapd", "--help"), page("ibvcapd.8"))
 
 
 def test_each_command_of_ibvcap_has_its_options_on_the_page():
@@ -82,16 +48,6 @@ def test_each_counter_is_on_the_page():
     section = re.search(r"^\.Sh COUNTERS$(.*?)^\.Sh", page("ibvcap.1"), re.M | re.S)[1]
     explained = {label for line in re.findall(r"^\.It Cm (.*)$", section, re.M) for label in re.findall(r"\w+", line)}
     assert explained == set(labels)
-
-
-def test_each_setting_of_softhca_is_on_the_page():
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*) \|$",
-                      printed(conftest.BUILD / "lib/softhca/softhca", "--settings"), re.M)
-    items = re.findall(r"^\.It Ev (SOFTHCA_\w+) Pq (.*?); default (.*)\n((?:[^.].*\n)+)", page("softhca.1"), re.M)
-    assert rows and [(name, default or "none", accepted) for name, default, accepted, _ in rows] == [
-        (name, default, accepted) for name, accepted, default, _ in items]
-    for (name, _, _, meaning), (_, _, _, text) in zip(rows, items):
-        assert " ".join(text.split()).rstrip(".").lower() == meaning.replace("`", "").rstrip(".").lower(), name
 
 
 def functions_of_header():

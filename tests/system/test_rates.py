@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-import clients
 import conftest
 import sending
+import wires
 from conftest import in_namespace, wait_until
 from test_send_tools import SO_TIMESTAMPNS, received
 
@@ -28,7 +28,7 @@ BURST_FRAMES = BURST_BYTES // (SIZE + 46)
 def receiver_fixture(net, wire):
     def bind():
         one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        one.setsockopt(socket.SOL_SOCKET, clients.SO_RCVBUFFORCE, 256 << 20)
+        one.setsockopt(socket.SOL_SOCKET, wires.SO_RCVBUFFORCE, 256 << 20)
         one.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         one.bind((wire.tx_address, PORT))
         one.settimeout(20)

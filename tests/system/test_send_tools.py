@@ -13,9 +13,9 @@ import time
 
 import pytest
 
-import clients
 import conftest
 import frames
+import wires
 from conftest import ROOT, in_namespace, wait_until
 
 sys.path.insert(0, str(ROOT / "tests/support"))
@@ -43,7 +43,7 @@ def receiver_fixture(net, wire):
     def open_one(port=PORT):
         def bind():
             one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            one.setsockopt(socket.SOL_SOCKET, clients.SO_RCVBUFFORCE, 256 << 20)
+            one.setsockopt(socket.SOL_SOCKET, wires.SO_RCVBUFFORCE, 256 << 20)
             one.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
             one.bind((wire.tx_address, port))
             one.settimeout(20)

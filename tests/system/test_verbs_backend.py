@@ -370,8 +370,8 @@ def fault(command, **options):
     result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30, **options)
     answer = json.loads(result.stdout)
     assert answer["exit_code"] == result.returncode
-    assert "\n" not in answer["fault"]
-    return result.returncode, answer["fault"]
+    assert "\n" not in answer["failure"]
+    return result.returncode, answer["failure"]
 
 
 def test_interface_without_a_device_lists_the_devices(wire):

@@ -13,8 +13,8 @@ import time
 
 import pytest
 
-import clients
 import frames
+import wires
 from conftest import BUILD, ROOT, Net, run
 from test_verbs_backend import fault, on_softhca, pattern, probe_fixture, pytestmark, with_event_fixture  # noqa: F401
 
@@ -38,7 +38,7 @@ def net_fixture():
         network.close()
 
 
-class Tap(clients.Tap):
+class Tap(wires.Tap):
     """What comes in from the device at the other end, to PORT."""
 
     @staticmethod

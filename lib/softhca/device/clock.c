@@ -17,12 +17,12 @@
 
 uint64_t clock_raw_ns(void)
 {
-	return now_ns(CLOCK_MONOTONIC_RAW);
+	return clock_now_ns(CLOCK_MONOTONIC_RAW);
 }
 
 uint64_t clock_realtime_ns(void)
 {
-	return now_ns(CLOCK_REALTIME);
+	return clock_now_ns(CLOCK_REALTIME);
 }
 
 uint64_t clock_cycles(uint64_t raw_ns, uint32_t khz)

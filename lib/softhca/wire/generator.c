@@ -42,7 +42,7 @@ static int receive(struct wire *wire, struct wire_frame *frames, int max)
 		.unwritten = g->unwritten,
 		.csum_trusted = true,
 		.addressed = g->addressed,
-		.realtime_ns = now_ns(CLOCK_REALTIME),
+		.realtime_ns = clock_now_ns(CLOCK_REALTIME),
 	};
 	return 1;
 }

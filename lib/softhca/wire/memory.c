@@ -140,7 +140,7 @@ static bool hear_hello(struct memory_wire *m)
 
 static void look_for_peer(struct memory_wire *m)
 {
-	uint64_t now = now_ns(CLOCK_MONOTONIC);
+	uint64_t now = clock_now_ns(CLOCK_MONOTONIC);
 
 	if (now < m->next_check_ns)
 		return;
@@ -190,7 +190,7 @@ static void release(struct wire *wire)
 static int send_frames(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
 {
 	struct memory_wire *m = (struct memory_wire *)wire;
-	uint64_t now = now_ns(CLOCK_REALTIME);
+	uint64_t now = clock_now_ns(CLOCK_REALTIME);
 
 	if (!m->out.shared)
 		look_for_peer(m);

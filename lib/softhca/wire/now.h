@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <time.h>
 
-static inline uint64_t now_ns(clockid_t id)
+static inline uint64_t clock_now_ns(clockid_t id)
 {
 	struct timespec ts;
 

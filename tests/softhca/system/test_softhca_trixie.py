@@ -12,9 +12,9 @@ import tempfile
 
 import pytest
 
-from clients import (SERVER_PORT, CLIENT_PORT, PYVERBS, Tap, finish, numbered_frames, perftest, pyverbs, wait_ready,
+from clients import (SERVER_PORT, CLIENT_PORT, PYVERBS, finish, numbered_frames, perftest, pyverbs, wait_ready,
                      wait_receiving)
-from conftest import BUILD
+from wires import BUILD, Tap
 from softhca import LIBRARY, RULES, SOFTHCA, keep_rule, needs_softhca, output
 
 SUITE = "trixie"

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from conftest import BUILD, ROOT
+from wires import BUILD, ROOT
 from softhca import LIBRARY, SOFTHCA
 
-sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(ROOT / "tests/softhca/support"))
 import softhca_features  # pylint: disable=wrong-import-position
 
 README = ROOT / "lib/softhca/README.md"
@@ -41,7 +41,7 @@ def without_settings():
 def test_a_table_is_what_the_code_does(heading):
     """Interface: every command, method, flag and flow spec of the kernel's headers, asked with a raw call."""
     table = [line for line in section(heading) if line.startswith("|")]
-    assert table == tables()[heading], f"tests/support/softhca_features.py {BUILD} {README} writes it anew"
+    assert table == tables()[heading], f"tests/softhca/support/softhca_features.py {BUILD} {README} writes it anew"
 
 
 def test_every_setting_is_in_the_table():

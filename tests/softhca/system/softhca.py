@@ -8,12 +8,12 @@ import threading
 
 import pytest
 
-from conftest import BUILD, Net
+from wires import BUILD, Net
 
 SOFTHCA = BUILD / "lib/softhca/softhca"
 LIBRARY = BUILD / "lib/softhca/libsofthca.so"
-CLIENT = BUILD / "tests/support/verbs_client"
-RULES = BUILD / "tests/support/verbs_rules"
+CLIENT = BUILD / "tests/softhca/support/verbs_client"
+RULES = BUILD / "tests/softhca/support/verbs_rules"
 PORT = 4000
 GROUP = "239.7.1.9"
 

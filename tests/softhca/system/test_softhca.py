@@ -13,7 +13,7 @@ import time
 import pytest
 
 import frames
-from conftest import ROOT, Net, in_namespace, run, wait_until
+from wires import ROOT, Net, in_namespace, run, wait_until
 from softhca import CLIENT, GROUP, LIBRARY, PORT, RULES, SOFTHCA, Client, keep_rule
 from softhca import needs_softhca, output, records, under
 
@@ -279,7 +279,7 @@ def test_killed_leaves_nothing(net, wire):
 
 
 def test_below_address_sanitizer(net, wire, tmp):
-    support = ROOT / "tests/support"
+    support = ROOT / "tests/softhca/support"
     program = tmp / "client"
     run("gcc", "-std=gnu11", "-g", "-D_GNU_SOURCE", "-fsanitize=address,undefined", support / "verbs_client.c",
         support / "verbs_common.c", "-libverbs", "-o", program)

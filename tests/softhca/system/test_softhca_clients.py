@@ -17,9 +17,9 @@ import time
 import pytest
 
 import frames
-from clients import (CLIENT_PORT, SERVER_PORT, Tap, ends, finish, mac_bytes, needs_perftest, needs_pyverbs,
-                     numbered_frames, perftest, pyverbs, results, wait_ready, wait_receiving)
-from conftest import run, wait_until
+from clients import (CLIENT_PORT, SERVER_PORT, ends, finish, needs_perftest, needs_pyverbs, numbered_frames,
+                     perftest, pyverbs, results, wait_ready, wait_receiving)
+from wires import Tap, mac_bytes, run, wait_until
 from softhca import needs_softhca, output, under
 
 MAC_HEADER = 14

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from conftest import in_namespace, wait_until
+from wires import in_namespace, wait_until
 from softhca import PORT
 from steering import ALL_DEFAULT, DONT_TRAP, MC_DEFAULT, SNIFFER, SOURCE_MAC, ethernet, ip4, needs_flow
 from steering import program, stack  # pylint: disable=unused-import

@@ -1,78 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests with real clients share: the other end of the wire, perftest's and pyverbs' command lines."""
+"""What the tests with real clients share: perftest's and pyverbs' command lines."""
 import os
 import re
 import shutil
-import socket
-import struct
 import subprocess
 
 import pytest
 
-from conftest import ROOT, in_namespace, wait_until
+from wires import ROOT, wait_until
 from softhca import under
 
-PYVERBS = ROOT / "tests/support/pyverbs_client.py"
+PYVERBS = ROOT / "tests/softhca/support/pyverbs_client.py"
 SERVER_PORT, CLIENT_PORT = 5000, 4000
-ETH_P_ALL = 3
-SOL_PACKET, PACKET_AUXDATA = 263, 8
-SO_RCVBUFFORCE = 33
 
 needs_perftest = pytest.mark.skipif(not shutil.which("raw_ethernet_bw"), reason="perftest is not installed")
 needs_pyverbs = pytest.mark.skipif(
     subprocess.run(["/usr/bin/python3", "-c", "import pyverbs.device"], capture_output=True,
                    check=False).returncode != 0,
     reason="python3-pyverbs is not installed")
-
-
-class Tap:
-    """Every frame that comes in on the sender's end, VLAN tags put back where they were."""
-
-    def __init__(self, net, wire):
-        self.socket = in_namespace(net.tx, lambda: self.open(wire.tx))
-
-    @staticmethod
-    def open(device):
-        tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        tap.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
-        tap.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
-        tap.bind((device, ETH_P_ALL))
-        tap.settimeout(60)
-        return tap
-
-    def frames(self, count, source):
-        """As many as that from the MAC address, in their order; then no more for a moment."""
-        found = []
-        while len(found) < count:
-            frame = self.next()
-            if self.counts(frame, source):
-                found.append(frame)
-        self.socket.settimeout(0.2)
-        try:
-            while True:
-                frame = self.next()
-                assert not self.counts(frame, source), f"one too many: {frame.hex()}"
-        except TimeoutError:
-            return found
-
-    @staticmethod
-    def counts(frame, source):
-        """Not what the kernel there says by itself: ARP, IPv6."""
-        return frame[6:12] == source and frame[12:14] not in (b"\x08\x06", b"\x86\xdd")
-
-    def next(self):
-        frame, ancillary, _, address = self.socket.recvmsg(65536, 64)
-        if address[2] == socket.PACKET_OUTGOING:
-            return bytes(14)
-        for level, kind, data in ancillary:
-            status, _, _, _, _, tci, tpid = struct.unpack("=IIIHHHH", data[:20])
-            if (level, kind) == (SOL_PACKET, PACKET_AUXDATA) and status & 0x10:  # TP_STATUS_VLAN_VALID
-                frame = frame[:12] + struct.pack("!HH", tpid, tci) + frame[12:]
-        return frame
-
-
-def mac_bytes(text):
-    return bytes.fromhex(text.replace(":", ""))
 
 
 # ---- programs -------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
  * plain AF_PACKET receive ring (packet(7), PACKET_RX_RING, TPACKET_V3: the fastest there is) for
  * SECONDS from the first one; says "ready" before and one JSON line in the end.
  */
-#include "daemon/base/time.h"
+#include "lib/softhca/wire/now.h"
 
 #include <arpa/inet.h>
 #include <err.h>
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 	ring = open_ring(fd, argv[1]);
 	puts("ready");
 	fflush(stdout);
-	for (uint32_t next = 0; time_monotonic_ns() < end;) {
+	for (uint32_t next = 0; clock_now_ns(CLOCK_MONOTONIC) < end;) {
 		struct tpacket_block_desc *block = (void *)(ring + (size_t)next * BLOCK_BYTES);
 		struct pollfd p = {.fd = fd, .events = POLLIN | POLLERR};
 		uint64_t n;
@@ -98,13 +98,13 @@ int main(int argc, char **argv)
 		__atomic_store_n(&block->hdr.bh1.block_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
 		next = (next + 1) % BLOCKS;
 		if (n && !start) {
-			start = time_monotonic_ns();
+			start = clock_now_ns(CLOCK_MONOTONIC);
 			end = start + (uint64_t)(atof(argv[3]) * 1e9);
 			getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &stats_bytes);
 			continue; /* what the clock did not cover is not counted */
 		}
 		frames += n;
-		last = time_monotonic_ns();
+		last = clock_now_ns(CLOCK_MONOTONIC);
 	}
 	getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &stats_bytes);
 	printf("{\"frames\": %llu, \"seconds\": %.6f, \"dropped\": %u}\n", (unsigned long long)frames,

@@ -371,7 +371,8 @@ def rules(verbs_rules):
 def tables(build):
     """{heading in the README: lines}."""
     softhca = f"{build}/lib/softhca/softhca"
-    return {"Settings": lines_of(softhca, "--settings"), "Rules": list(rules(f"{build}/tests/support/verbs_rules")),
+    return {"Settings": lines_of(softhca, "--settings"),
+            "Rules": list(rules(f"{build}/tests/softhca/support/verbs_rules")),
             "Interface": interface(softhca), "Models": list(models(softhca))}
 
 

@@ -10,12 +10,12 @@ import subprocess
 import pytest
 
 import frames
-from conftest import BUILD, Net, in_namespace, wait_until
+from wires import BUILD, Net, in_namespace, wait_until
 from softhca import PORT, Client, needs_softhca, records, under
 
 pytestmark = needs_softhca
 
-SENDER = BUILD / "tests/support/verbs_sender"
+SENDER = BUILD / "tests/softhca/support/verbs_sender"
 NETDEV_ENGINES = ("afpacket", "afpacket-throughput")
 
 
@@ -189,7 +189,8 @@ def sockets(net, table):
 def test_a_forked_child_does_not_keep_the_wire(net, cable, name, table):
     """A child that neither execs nor verbs, as of a program that forks a worker. cable: there are two netdevs."""
     before = sockets(net, table)
-    program = subprocess.Popen(under(net, BUILD / "tests/support/verbs_flow", **PAIR), stdin=subprocess.PIPE, text=True,
+    program = subprocess.Popen(under(net, BUILD / "tests/softhca/support/verbs_flow", **PAIR),
+                               stdin=subprocess.PIPE, text=True,
                                stdout=subprocess.PIPE, env={**os.environ, **engine(name)})
     child = None
     try:

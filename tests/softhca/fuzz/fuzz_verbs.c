@@ -7,7 +7,7 @@
  */
 #include "fuzz_verbs.h"
 
-#include "lib/softhca/device/failure.h"
+#include "lib/softhca/device/fault.h"
 
 #include <endian.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rdma-core's own Python tests, as Debian ships them, on softhca: outcome by outcome what tests/rdma_core/expected
-says.
+"""rdma-core's own Python tests, as Debian ships them, on softhca: each outcome is the one in
+tests/softhca/rdma_core/expected.
 
 Their traffic is from one context of the device to another: it needs the loopback that a second context turns on.
 """
@@ -15,10 +15,10 @@ import tempfile
 
 import pytest
 
-from conftest import ROOT, Net
+from wires import ROOT, Net
 from softhca import needs_softhca, under
 
-DIRECTORY = ROOT / "tests/rdma_core"
+DIRECTORY = ROOT / "tests/softhca/rdma_core"
 INSTALLED = pathlib.Path("/usr/share/doc/rdma-core/tests")
 VERSION = "44."
 SAYS = {"pass": "pass", "skip": "skip", "n/a": "skip", "refused": "error"}

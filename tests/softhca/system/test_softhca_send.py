@@ -9,12 +9,12 @@ import subprocess
 import pytest
 
 import frames
-from conftest import BUILD, in_namespace, run, wait_until
+from wires import BUILD, in_namespace, run, wait_until
 from softhca import PORT, needs_softhca, under
 
 pytestmark = needs_softhca
 
-SENDER = BUILD / "tests/support/verbs_sender"
+SENDER = BUILD / "tests/softhca/support/verbs_sender"
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
 METHODS = {

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from bench_machine import before_others  # noqa: E402
 
@@ -81,10 +81,11 @@ class Bench:
                                 stderr=subprocess.STDOUT, text=True, env={**os.environ, **environment})
 
     def plain_sender(self, size, destination):
-        return self.start(self.tx, 0, self.build / "tests/bench/ring_send", "tx0", size, 4 * SECONDS, destination)
+        return self.start(self.tx, 0, self.build / "tests/softhca/bench/ring_send", "tx0", size, 4 * SECONDS,
+                          destination)
 
     def plain_receiver(self, size):
-        process = self.start(self.rx, 1, self.build / "tests/bench/ring_receive", "rx0", size - 32, SECONDS)
+        process = self.start(self.rx, 1, self.build / "tests/softhca/bench/ring_receive", "rx0", size - 32, SECONDS)
         assert process.stdout.readline() == "ready\n"
         return process
 
@@ -127,9 +128,9 @@ class Bench:
         return measured(self.messages_per_s, server, self.perftest("--client", size, RX, engine, 0, 4 * SECONDS, cpu=0))
 
     def generator(self, payload, writes):
-        process = self.start(self.rx, 1, self.build / "tests/bench/bench_generator", payload, 2 * SECONDS, 0, 1,
-                             device_cpu=0,
-                             engine="generator", SOFTHCA_GENERATOR=writes, SOFTHCA_GENERATOR_PAYLOAD=str(payload))
+        process = self.start(self.rx, 1, self.build / "tests/softhca/bench/bench_generator", payload, 2 * SECONDS, 0, 1,
+                             device_cpu=0, engine="generator", SOFTHCA_GENERATOR=writes,
+                             SOFTHCA_GENERATOR_PAYLOAD=str(payload))
         rounds = [json.loads(line) for line in finish(process).splitlines()]
         return {key: statistics.median(row[key] for row in rounds) for key in rounds[0]} | {
             "copy_ratio": statistics.median(row["completions_per_cpu_s"] / row["copies_per_cpu_s"] for row in rounds)}

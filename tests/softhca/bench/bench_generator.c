@@ -11,8 +11,8 @@
  * which still lie in the queue as they were written. So the device is never short of buffers, and
  * its own rate shows. In the end it waits for what is posted, and the flow's counter must agree.
  */
-#include "daemon/base/time.h"
-#include "tests/support/verbs_common.h"
+#include "lib/softhca/wire/now.h"
+#include "tests/softhca/support/verbs_common.h"
 
 #include <dirent.h>
 #include <endian.h>
@@ -41,7 +41,7 @@ struct bench {
 
 static double seconds_of(clockid_t clock)
 {
-	return (double)time_of_clock_ns(clock) / 1e9;
+	return (double)clock_now_ns(clock) / 1e9;
 }
 
 static double now_s(void)

@@ -15,10 +15,10 @@ import subprocess
 import pytest
 
 import frames
-from conftest import BUILD, Net, in_namespace, run, wait_until
+from wires import BUILD, Net, in_namespace, run, wait_until
 from softhca import needs_softhca, under
 
-FLOW = BUILD / "tests/support/verbs_flow"
+FLOW = BUILD / "tests/softhca/support/verbs_flow"
 FENCE_TYPE = 0x88B6  # of frames that no test's rule matches
 NO_NF_TABLES = ("Could not process rule: (No such file or directory|Operation not supported)|"
                 "Unable to initialize Netlink socket")

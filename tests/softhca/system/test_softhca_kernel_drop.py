@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 
-from conftest import Net, in_namespace, run, wait_until
+from wires import Net, in_namespace, run, wait_until
 from softhca import PORT
 from steering import DONT_TRAP, needs_flow, program, stack, tables  # pylint: disable=unused-import
 

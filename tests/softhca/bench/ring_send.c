@@ -4,7 +4,7 @@
  * AF_PACKET transmit ring (packet(7), PACKET_TX_RING), as fast as they go; one JSON line in the
  * end. What softhca is measured against.
  */
-#include "daemon/base/time.h"
+#include "lib/softhca/wire/now.h"
 
 #include <arpa/inet.h>
 #include <err.h>
@@ -139,11 +139,11 @@ int main(int argc, char **argv)
 	}
 	build_frame(&s, argv + 4);
 	open_ring(&s, argv[1]);
-	start = time_monotonic_ns();
+	start = clock_now_ns(CLOCK_MONOTONIC);
 	end = start + (uint64_t)(atof(argv[3]) * 1e9);
-	while (time_monotonic_ns() < end)
+	while (clock_now_ns(CLOCK_MONOTONIC) < end)
 		sent += send_batch(&s);
 	printf("{\"frames\": %llu, \"seconds\": %.3f}\n", (unsigned long long)sent,
-	       (double)(time_monotonic_ns() - start) / 1e9);
+	       (double)(clock_now_ns(CLOCK_MONOTONIC) - start) / 1e9);
 	return EXIT_SUCCESS;
 }

@@ -6,12 +6,12 @@ import subprocess
 import pytest
 
 from clients import wait_ready
-from conftest import BUILD, run
+from wires import BUILD, run
 from softhca import PORT, RULES, SOFTHCA, keep_rule, needs_softhca, under
 
 pytestmark = needs_softhca
 
-RSS = BUILD / "tests/support/verbs_rss"
+RSS = BUILD / "tests/softhca/support/verbs_rss"
 SRC_IPV4, DST_IPV4, SRC_PORT_UDP, DST_PORT_UDP = 1, 2, 64, 128  # enum ibv_rx_hash_fields
 KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
 

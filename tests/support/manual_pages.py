@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares manual pages (mdoc) with what programs print."""
+import re
+import shutil
+import subprocess
+
+import pytest
+
+needs_mandoc = pytest.mark.skipif(not shutil.which("mandoc"), reason="mandoc is not installed")
+
+
+def printed(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
+
+
+def options_of_help(text):
+    """{"-s --socket PATH"}"""
+    found = set()
+    for line in text.splitlines():
+        match = re.match(r"\s+(?:(-\w), )?(--[\w-]+)(?:[ =]([A-Z]+))?(\s|$)", line)
+        if match:
+            found.add(" ".join(word for word in match.groups()[:3] if word))
+    return found
+
+
+def options_of_page(text):
+    found = set()
+    for line in re.findall(r"^\.It (Fl .*)$", text, re.M):
+        words = re.findall(r"Fl (\S+)|Ar (\S+)", line.replace("\\-", "-"))
+        found.add(" ".join("-" + flag if flag else argument.upper() for flag, argument in words))
+    return found
+
+
+def without_arguments(options):
+    """Only that there is one: the page names it in its own words."""
+    return {re.sub(r" [A-Z]+$", " ARGUMENT", option) for option in options}
+
+
+def expect_same_options(help_text, page_text):
+    assert without_arguments(options_of_page(page_text)) == without_arguments(options_of_help(help_text))
+
+
+def expect_in_order(path):
+    done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

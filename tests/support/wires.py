@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Veth pairs between two network namespaces, and what every whole-system test needs beside them.
+
+IBVCAP_BUILD_DIR names the build directory; default: build/dev.
+"""
+import ctypes
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+import frames
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("IBVCAP_BUILD_DIR", ROOT / "build/dev"))
+CLONE_NEWNET = 0x40000000
+ETH_P_ALL = 3
+SOL_PACKET, PACKET_AUXDATA = 263, 8
+SO_RCVBUFFORCE = 33
+# Said to who started this, and not to the programs under test.
+for name in ("COLUMNS", "LINES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "POSIXLY_CORRECT"):
+    os.environ.pop(name, None)
+os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"  # where all users can go, and a socket's path stays short
+
+
+def run(*command, **options):
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, **options)
+
+
+def wait_until(condition, seconds=30, what="condition"):
+    """Whatever true value condition() comes to return."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"{what() if callable(what) else what}: not within {seconds} s"
+        time.sleep(0.01)
+
+
+def in_namespace(name, function):
+    """function() called by a thread that has moved to the network namespace."""
+    result = []
+
+    def body():
+        libc = ctypes.CDLL(None, use_errno=True)
+        with open(f"/run/netns/{name}", "rb") as namespace:
+            if libc.setns(namespace.fileno(), CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+        result.append(function())
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    return result[0]
+
+
+class Wire:
+    """A veth pair: rxN in the namespace of the daemon, txN in the one of the sender."""
+
+    def __init__(self, net, number):
+        self.net = net
+        self.interface, self.tx = f"rx{number}", f"tx{number}"
+        self.address, self.tx_address = f"10.{77 + number}.0.1", f"10.{77 + number}.0.2"
+        run("ip", "link", "add", self.interface, "netns", net.rx, "type", "veth", "peer", "name", self.tx, "netns",
+            net.tx)
+        # The sender's kernel says nothing by itself: what comes is what a test sent.
+        run("ip", "netns", "exec", net.tx, "sysctl", "-qw", f"net.ipv6.conf.{self.tx}.disable_ipv6=1")
+        for namespace, device, address in ((net.rx, self.interface, self.address), (net.tx, self.tx, self.tx_address)):
+            for knob in ("accept_ra=0", "router_solicitations=0", "dad_transmits=0"):
+                run("ip", "netns", "exec", namespace, "sysctl", "-qw", f"net.ipv6.conf.{device}.{knob}")
+            run("ip", "netns", "exec", namespace, "ethtool", "-K", device, "tx", "off", "rx", "off", "tso", "off",
+                "gso", "off", "gro", "off")
+            run("ip", "-n", namespace, "link", "set", device, "mtu", "9000", "up")
+            run("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", device)
+        self.mac = self.link(net.rx, self.interface)["address"]
+        tx_mac = self.link(net.tx, self.tx)["address"]
+        run("ip", "-n", net.tx, "neigh", "replace", self.address, "lladdr", self.mac, "dev", self.tx, "nud",
+            "permanent")
+        run("ip", "-n", net.rx, "neigh", "replace", self.tx_address, "lladdr", tx_mac, "dev", self.interface, "nud",
+            "permanent")
+        run("ip", "-n", net.tx, "route", "add", "239.0.0.0/8", "dev", self.tx, "metric", number + 1)
+        self.socket = in_namespace(net.tx, self.open_socket)
+
+    def open_socket(self):
+        packet = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        packet.bind((self.tx, 0))
+        return packet
+
+    @staticmethod
+    def link(namespace, device):
+        return json.loads(run("ip", "-n", namespace, "-j", "link", "show", device).stdout)[0]
+
+    def mac_bytes(self):
+        return bytes.fromhex(self.mac.replace(":", ""))
+
+    def frame(self, payload, port, destination=None, **options):
+        mac = frames.group_mac(destination) if destination else self.mac_bytes()
+        options.setdefault("source", self.tx_address)
+        return frames.udp_frame(payload, destination or self.address, port, mac, **options)
+
+    def send(self, *wire_frames):
+        """From one core, always the same: frames sent from two may overtake each other."""
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})
+        try:
+            for frame in wire_frames:
+                self.socket.send(frame)
+        finally:
+            os.sched_setaffinity(0, cores)
+
+
+class Net:
+    def __init__(self):
+        unique = f"ibvcap-{os.getpid()}-{time.monotonic_ns() % 1000000}"
+        self.rx, self.tx = f"{unique}-rx", f"{unique}-tx"
+        self.wires = []
+        run("ip", "netns", "add", self.rx)
+        run("ip", "netns", "add", self.tx)
+        run("ip", "-n", self.rx, "link", "set", "lo", "up")
+
+    def add_wire(self):
+        self.wires.append(Wire(self, len(self.wires)))
+        return self.wires[-1]
+
+    @staticmethod
+    def command(namespace, *words):
+        return ["ip", "netns", "exec", namespace, *map(str, words)]
+
+    def sender(self, build, wire, port, **options):
+        """pattern_send as a started process; options: count, rate, size, duration, first, destination."""
+        options.setdefault("destination", wire.address)
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        return subprocess.Popen(self.command(self.tx, build.pattern_send, "--port", port, *words),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def close(self):
+        for wire in self.wires:
+            wire.socket.close()
+        for namespace in (self.rx, self.tx):
+            pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True,
+                                  check=False).stdout
+            for pid in pids.split():
+                os.kill(int(pid), signal.SIGKILL)
+            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
+
+
+def finish(sender):
+    """The sender's own count."""
+    out, err = sender.communicate(timeout=60)
+    assert sender.returncode == 0, err
+    return json.loads(out)["sent"]
+
+
+class Tap:
+    """Every frame that comes in on the sender's end, VLAN tags put back where they were."""
+
+    def __init__(self, net, wire):
+        self.socket = in_namespace(net.tx, lambda: self.open(wire.tx))
+
+    @staticmethod
+    def open(device):
+        tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        tap.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+        tap.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        tap.bind((device, ETH_P_ALL))
+        tap.settimeout(60)
+        return tap
+
+    def frames(self, count, source):
+        """As many as that from the MAC address, in their order; then no more for a moment."""
+        found = []
+        while len(found) < count:
+            frame = self.next()
+            if self.counts(frame, source):
+                found.append(frame)
+        self.socket.settimeout(0.2)
+        try:
+            while True:
+                frame = self.next()
+                assert not self.counts(frame, source), f"one too many: {frame.hex()}"
+        except TimeoutError:
+            return found
+
+    @staticmethod
+    def counts(frame, source):
+        """Not what the kernel there says by itself: ARP, IPv6."""
+        return frame[6:12] == source and frame[12:14] not in (b"\x08\x06", b"\x86\xdd")
+
+    def next(self):
+        frame, ancillary, _, address = self.socket.recvmsg(65536, 64)
+        if address[2] == socket.PACKET_OUTGOING:
+            return bytes(14)
+        for level, kind, data in ancillary:
+            status, _, _, _, _, tci, tpid = struct.unpack("=IIIHHHH", data[:20])
+            if (level, kind) == (SOL_PACKET, PACKET_AUXDATA) and status & 0x10:  # TP_STATUS_VLAN_VALID
+                frame = frame[:12] + struct.pack("!HH", tpid, tci) + frame[12:]
+        return frame
+
+
+def mac_bytes(text):
+    return bytes.fromhex(text.replace(":", ""))
