@@ -15,8 +15,6 @@ import conftest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-sys.path.insert(0, str(ROOT / "tests"))
-import check_includes  # noqa: E402
 import loss_sum  # noqa: E402
 import pcap_replay  # noqa: E402
 
@@ -82,46 +80,6 @@ def test_setup_as_a_user_says_what_to_run(tmp_path):
 def test_bench_names_what_there_is(arguments):
     result = run(ROOT / "scripts/bench", *arguments)
     assert result.returncode == 64 and " ring" in result.stderr
-
-
-# ---- the include check ---------------------------------------------------------------------------------------------
-
-
-def test_the_tree_includes_with_the_current():
-    assert check_includes.check(ROOT)[0] == []
-
-
-@pytest.mark.parametrize("source,line", [
-    ("daemon/backend/verbs/queue.c", '#include "daemon/ring/ring.h"'),
-    ("daemon/backend/backend.c", '#include "daemon/worker/rx_worker.h"'),
-    ("daemon/ring/ring.c", '#include "daemon/backend/backend.h"'),
-    ("daemon/config/load.c", '#include "daemon/flow/flow.h"'),
-    ("daemon/control/session.c", '#include "daemon/worker/rx_worker.h"'),
-    ("daemon/worker/rx_worker.c", '#include "daemon/control/control.h"'),
-    ("lib/softhca/device.c", '#include <ibvcap/layout.h>'),
-    ("daemon/daemon.c", '#include "lib/softhca/device.h"'),
-    ("lib/ibvcap/rx.c", '#include "daemon/base/log.h"'),
-    ("tools/recv.c", '#include "lib/ibvcap/ring.h"'),
-    ("daemon/ring/ring.c", '#  include "../backend/backend.h"'),
-    ("daemon/newroom/x.c", ""),
-])
-def test_an_include_against_the_current_is_found(tmp_path, source, line):
-    for header in ("daemon/ring/ring.h", "daemon/worker/rx_worker.h", "daemon/worker/mailbox.h",
-                   "daemon/backend/backend.h",
-                   "daemon/flow/flow.h", "daemon/control/control.h", "daemon/base/log.h", "lib/softhca/device.h",
-                   "lib/ibvcap/ring.h", "lib/ibvcap/include/ibvcap/layout.h"):
-        (tmp_path / header).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / header).write_text("")
-    (tmp_path / "daemon/control/status.c").write_text(
-        '#include "daemon/worker/mailbox.h"\n#include "daemon/ring/ring.h"\n')
-    assert check_includes.check(tmp_path.resolve())[0] == []
-    (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / source).write_text(f"\n{line}\n")
-    wrong = run(ROOT / "tests/check_includes.py", tmp_path)
-    if source == "daemon/newroom/x.c":
-        assert wrong.returncode == 1 and "in no room" in wrong.stdout
-    else:
-        assert wrong.returncode == 1 and wrong.stdout.startswith(f"{source}:2: includes ")
 
 
 # ---- the replay of captures ----------------------------------------------------------------------------------------
