@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/daemon.h"
 
-#include "daemon/reload/apply.h"
+#include "daemon/base/background.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/events.h"
@@ -105,7 +105,7 @@ static int prepare_streams(struct daemon *daemon, struct failure *failure)
 
 	daemon->wait_until_ns = time_monotonic_ns() + wait_us * 1000;
 	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
-	           (unsigned long long)(START_US + streams_patience_us(&daemon->streams) +
+	           (unsigned long long)(START_US + time_for_memory_us(streams_pinned_bytes(&daemon->streams)) +
 	                                (daemon->fdstore.restarted ? wait_us : 0)));
 	r = streams_each(daemon, &daemon->streams, prepare_patiently, failure);
 	return r == 0 ? channel_set_each(daemon, &daemon->channels, channel_set_prepare, failure) : r;
@@ -145,6 +145,15 @@ static int start_streams(struct daemon *daemon, struct failure *failure)
 	return r;
 }
 
+static int start_background(struct daemon *daemon, struct failure *failure)
+{
+	int r = background_new(&daemon->reader, daemon->event, "config-reader");
+
+	if (r == 0)
+		r = background_new(&daemon->memory, daemon->event, "reload-memory");
+	return r == 0 ? 0 : failure_set(failure, EX_OSERR, -r, "no thread to prepare a reload: %s", strerror(-r));
+}
+
 /* The socket is the user's that is become; who stays root gives it to a group while that is allowed. */
 static int open_listener_and_drop(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
 {
@@ -180,6 +189,8 @@ static int set_up(struct daemon *daemon, const struct priv_user *user, struct fa
 	if (!channel_set_need_ipc_lock(daemon))
 		r = preflight_drop_ipc_lock(failure);
 	if (r == 0)
+		r = start_background(daemon, failure);
+	if (r == 0)
 		r = start_streams(daemon, failure);
 	if (r < 0)
 		return r;
@@ -200,8 +211,10 @@ static void tear_down(struct daemon *daemon)
 	struct channel *channel;
 	struct stream *stream;
 
+	daemon->stopping = true; /* a change that is on its way is undone */
 	reload_cancel(daemon);
-	apply_cancel(daemon);
+	background_drain(daemon->memory);
+	background_free(daemon->memory);
 	watchdog_drop(daemon);
 	events_drop(daemon);
 	TAILQ_FOREACH (stream, &daemon->streams, link)

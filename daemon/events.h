@@ -33,6 +33,8 @@ struct daemon {
 	struct stream_list streams;    /* those that drain, too */
 	struct reload *reload;         /* what the next one is made of is being read; NULL: nothing is (reload.h) */
 	struct change *change;         /* the configuration to be; NULL: none is on its way (apply.h) */
+	struct background *reader;     /* reads configurations */
+	struct background *memory;     /* makes the memory of a change */
 	bool reload_again;             /* asked for meanwhile */
 	struct control *control;
 	sd_event_source *watchdog; /* watchdog.h */

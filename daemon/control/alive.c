@@ -18,7 +18,7 @@ static const char *look_at_tx_worker(const struct tx_worker_endpoint *endpoint)
 	bool worker = endpoint->ended || mailbox_is_alive(endpoint->worker->inbox);
 	bool notifier = notifier_is_alive(endpoint->notifier);
 
-	if (!preparer_is_alive(endpoint->preparer))
+	if (!background_is_alive(endpoint->memory))
 		return "who prepares its senders' memory";
 	if (!notifier)
 		return "who wakes its senders";

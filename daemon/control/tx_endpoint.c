@@ -363,7 +363,7 @@ int tx_worker_endpoint_new(struct control *control, const struct control_tx_work
 	TAILQ_INSERT_TAIL(&control->tx_workers, endpoint, link);
 	r = notifier_new_of_senders(&endpoint->notifier, worker->doorbell, SENDERS_MAX);
 	if (r >= 0)
-		r = preparer_new(&endpoint->preparer, control->options.event);
+		r = background_new(&endpoint->memory, control->options.event, "tx-memory");
 	if (r >= 0)
 		r = sd_event_add_io(control->options.event, &endpoint->outbox, mailbox_fd(worker->outbox), EPOLLIN,
 		                    on_outbox, endpoint);
@@ -376,7 +376,7 @@ void tx_worker_endpoint_free(struct tx_worker_endpoint *endpoint)
 {
 	TAILQ_REMOVE(&endpoint->control->tx_workers, endpoint, link);
 	sd_event_source_disable_unref(endpoint->outbox);
-	preparer_free(endpoint->preparer);
+	background_free(endpoint->memory);
 	notifier_free(endpoint->notifier);
 	free(endpoint);
 }
@@ -397,7 +397,7 @@ int tx_endpoint_new(struct tx_worker_endpoint *worker, const struct control_chan
 void tx_endpoint_take_all(struct tx_endpoint *endpoint)
 {
 	channel_gone(endpoint);
-	preparer_drain(endpoint->worker->preparer);
+	background_drain(endpoint->worker->memory);
 }
 
 void tx_endpoint_free(struct tx_endpoint *endpoint)

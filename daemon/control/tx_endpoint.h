@@ -9,7 +9,7 @@
 
 #include "daemon/control/control.h"
 #include "daemon/control/notifier.h"
-#include "daemon/control/preparer.h"
+#include "daemon/base/background.h"
 #include "daemon/control/tx_session.h"
 #include "lib/ibvcap/protocol.h"
 
@@ -24,7 +24,7 @@ struct tx_worker_endpoint {
 	struct control *control;
 	const struct control_tx_worker *worker;
 	struct notifier *notifier;
-	struct preparer *preparer;
+	struct background *memory;
 	sd_event_source *outbox;
 	bool ended; /* the worker is gone: all it had is control's */
 };

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- the preparer's thread ---------------------------------------------------------------------------- */
+/* ---- the background thread ---------------------------------------------------------------------------- */
 
 static void close_fd(int *fd)
 {
@@ -22,7 +22,7 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-static struct tx_session *tx_session_of(struct job *job)
+static struct tx_session *tx_session_of(struct background_job *job)
 {
 	return (struct tx_session *)((char *)job - offsetof(struct tx_session, job));
 }
@@ -42,7 +42,7 @@ static int make_socket(struct tx_session *tx)
 
 static const struct sender no_sender = {.arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT, .socket = -1};
 
-static void make(struct job *job)
+static void make(struct background_job *job)
 {
 	struct tx_session *tx = tx_session_of(job);
 
@@ -65,7 +65,7 @@ static int seal_memory(struct tx_session *tx)
 	             : 0;
 }
 
-static void seal(struct job *job)
+static void seal(struct background_job *job)
 {
 	struct tx_session *tx = tx_session_of(job);
 	const struct control_channel *channel = tx->endpoint->channel;
@@ -76,7 +76,7 @@ static void seal(struct job *job)
 		                                     &tx->failure);
 }
 
-static void break_up(struct job *job)
+static void break_up(struct background_job *job)
 {
 	struct tx_session *tx = tx_session_of(job);
 	const struct control_channel *channel = tx->endpoint->channel;
@@ -89,11 +89,11 @@ static void break_up(struct job *job)
 
 /* ---- life ------------------------------------------------------------------------------------------ */
 
-static void done(struct job *job);
+static void done(struct background_job *job);
 
 static void begin(struct tx_session *tx, enum tx_session_job doing)
 {
-	static void (*const works[])(struct job *) = {
+	static void (*const works[])(struct background_job *) = {
 		[TX_SESSION_MAKE] = make, [TX_SESSION_SEAL] = seal, [TX_SESSION_BREAK] = break_up};
 
 	tx->doing = doing;
@@ -101,7 +101,7 @@ static void begin(struct tx_session *tx, enum tx_session_job doing)
 	tx->job.done = done;
 	tx->job.user = tx->uid;
 	tx->job.bytes = (uint64_t)tx->options.n_slots * tx->options.slot_bytes;
-	preparer_add(tx->endpoint->worker->preparer, &tx->job);
+	background_add(tx->endpoint->worker->memory, &tx->job);
 }
 
 /* Of a channel that has ended nobody's memory counts any more. */
@@ -249,7 +249,7 @@ static int go_on(struct tx_session *tx, int (*step)(struct tx_session *tx))
 	return session_send_error(session, tx->result, "%s", tx->failure.text);
 }
 
-static void done(struct job *job)
+static void done(struct background_job *job)
 {
 	struct tx_session *tx = tx_session_of(job);
 	struct session *session = tx->session;

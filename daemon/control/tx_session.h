@@ -6,14 +6,14 @@
  *   tx_session_new → [make] → PROTOCOL_OPENED → (PROTOCOL_MAPPED) → tx_session_lend → [seal] → (MAIL_SENDER_ADDED) → PROTOCOL_READY …
  *   → tx_session_hang_up → (MAIL_SENDER_REMOVED) → tx_session_free → [break] → (its client keeps the memory no more)
  *
- * What is in brackets takes its time, and is the preparer's; who hangs up meanwhile is freed after that.
+ * What is in brackets takes its time, and is done in the background; who hangs up meanwhile is freed after that.
  */
 #ifndef DAEMON_CONTROL_SENDING_H
 #define DAEMON_CONTROL_SENDING_H
 
 #include "daemon/base/failure.h"
 #include "daemon/control/retained_memory.h"
-#include "daemon/control/preparer.h"
+#include "daemon/base/background.h"
 #include "daemon/ring/sender.h"
 
 #include <stdbool.h>
@@ -52,7 +52,7 @@ struct tx_session {
 	struct retained_memory retained;
 
 	enum tx_session_job doing;
-	struct job job;
+	struct background_job job;
 	/* The job's, and what it needs of a configuration that may be gone by then. */
 	char channel[IBVCAP_CHANNEL_NAME_MAX];
 	struct sender_options options;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/process/watchdog.h"
 
-#include "daemon/reload/apply.h"
+#include "daemon/base/background.h"
 #include "daemon/base/log.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static bool is_alive(struct daemon *daemon, char *who, size_t bytes)
 {
 	bool alive = control_is_alive(daemon->control, who, bytes);
 
-	if (apply_is_alive(daemon, daemon->watchdog_us / 2))
+	if (background_is_alive(daemon->memory))
 		return alive;
 	snprintf(who, bytes, "the change that is on its way");
 	return false;

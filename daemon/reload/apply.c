@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/reload/apply.h"
 
+#include "daemon/base/background.h"
 #include "daemon/base/time.h"
 #include "daemon/config/change.h"
 #include "daemon/process/preflight.h"
 #include "daemon/stream/stream_set.h"
-#include "daemon/task.h"
 #include "daemon/channel/channel_set.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,10 +38,8 @@ struct change {
 	uint32_t n_channels_added;
 	uint32_t n_channels_removed;
 
-	struct task task;
-	uint64_t begun_us;
-	uint64_t memory_us; /* the longest that it may take to make */
-	int result;         /* the task's until it is done; failure likewise */
+	struct background_job job;
+	int result; /* the job's until it is done; failure likewise */
 	struct failure failure;
 };
 
@@ -150,14 +149,18 @@ static void settle(struct change *change)
 
 /* ---- the thread ------------------------------------------------------------------------------------ */
 
-static void on_prepared(void *context)
+static struct change *change_of(struct background_job *job)
 {
-	struct change *change = context;
+	return (struct change *)((char *)job - offsetof(struct change, job));
+}
+
+static void on_prepared(struct background_job *job)
+{
+	struct change *change = change_of(job);
 	struct daemon *daemon = change->daemon;
 	char said[PROTOCOL_TEXT_MAX] = "";
 	int r;
 
-	task_end(&change->task);
 	r = change->result;
 	streams_name_holders(daemon, r, &change->failure);
 	if (daemon->stopping)
@@ -181,9 +184,9 @@ static void on_prepared(void *context)
 	events_look_for_end(daemon); /* a stop counts transmit workers that were to come */
 }
 
-static void prepare(void *context)
+static void prepare(struct background_job *job)
 {
-	struct change *change = context;
+	struct change *change = change_of(job);
 
 	change->result = preflight_test_seals(change->config, &change->failure);
 	if (change->result == 0)
@@ -193,20 +196,14 @@ static void prepare(void *context)
 		                                  &change->failure);
 }
 
-static int begin_preparing(struct change *change)
+static void begin_preparing(struct change *change)
 {
-	change->begun_us = time_monotonic_ns() / 1000;
-	change->memory_us = streams_patience_us(&change->added);
+	change->job = (struct background_job){
+		.work = prepare, .done = on_prepared, .bytes = streams_pinned_bytes(&change->added)};
 	/* The manager would take a client that waits for the end of a reload for one that hangs. */
-	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(change->memory_us + BESIDES_US));
-	return task_begin(&change->task, change->daemon->event, prepare, on_prepared, change);
-}
-
-bool apply_is_alive(const struct daemon *daemon, uint64_t patience_us)
-{
-	const struct change *change = daemon->change;
-
-	return !change || time_monotonic_ns() / 1000 - change->begun_us <= change->memory_us + patience_us;
+	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
+	           (unsigned long long)(time_for_memory_us(change->job.bytes) + BESIDES_US));
+	background_add(change->daemon->memory, &change->job);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------------- */
@@ -264,7 +261,7 @@ static struct change *new_change(struct daemon *daemon, struct config *config, a
 
 	if (!change)
 		return NULL;
-	*change = (struct change){.daemon = daemon, .config = config, .done = done, .task = TASK_INIT};
+	*change = (struct change){.daemon = daemon, .config = config, .done = done};
 	TAILQ_INIT(&change->added);
 	TAILQ_INIT(&change->added_channels);
 	change->kept = calloc(config->n_streams + 1, sizeof(*change->kept));
@@ -285,27 +282,11 @@ int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, 
 	}
 	r = look_up(change, failure);
 	if (r == 0) {
-		r = begin_preparing(change);
-		if (r < 0)
-			failure_set(failure, EX_OSERR, -r, "no thread to prepare the change: %s", strerror(-r));
-	}
-	if (r == 0) {
 		daemon->change = change;
+		begin_preparing(change);
 		return 0;
 	}
 	undo(change);
 	free_change(change, config);
 	return r;
-}
-
-void apply_cancel(struct daemon *daemon)
-{
-	struct change *change = daemon->change;
-
-	if (!change)
-		return;
-	daemon->change = NULL;
-	task_end(&change->task);
-	undo(change);
-	free_change(change, change->config);
 }

@@ -19,17 +19,9 @@
 typedef void apply_done(struct daemon *daemon, int result, const char *said, struct failure *failure);
 
 /**
- * Begin; daemon->change is not NULL until it has ended, when done is called from the event loop. config is taken over.
- * On failure done is not called.
+ * Begin; daemon->change is not NULL until it has ended, when done is called from the event loop or by draining
+ * daemon->memory. config is taken over. On failure done is not called.
  */
 int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct failure *failure);
-
-/**
- * Is no change on its way, or one within the time that its memory may take? patience_us: for everything besides.
- */
-bool apply_is_alive(const struct daemon *daemon, uint64_t patience_us);
-
-/** The daemon ends: wait for the thread and undo what there is. done is not called. No change: nothing. */
-void apply_cancel(struct daemon *daemon);
 
 #endif

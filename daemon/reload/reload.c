@@ -2,16 +2,17 @@
 #include "daemon/reload/reload.h"
 
 #include "daemon/reload/apply.h"
+#include "daemon/base/background.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/config/change.h"
 #include "daemon/config/diff.h"
 #include "daemon/flow/flow.h"
 #include "daemon/stream/stream_set.h"
-#include "daemon/task.h"
 #include "daemon/channel/channel_set.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -211,11 +212,11 @@ static int begin(struct daemon *daemon, const struct protocol_reconfigure *asked
  */
 struct reload {
 	struct daemon *daemon;
-	struct task task;
+	struct background_job job;
 	struct protocol_reconfigure asked;
 	char *file; /* a copy: this may outlive the daemon's */
 
-	/* The task's until it is done. */
+	/* The job's until it is done. */
 	struct config *read;
 	int result;
 	struct failure failure;
@@ -228,9 +229,14 @@ static void free_reload(struct reload *reload)
 	free(reload);
 }
 
-static void read_config(void *context)
+static struct reload *reload_of(struct background_job *job)
 {
-	struct reload *reload = context;
+	return (struct reload *)((char *)job - offsetof(struct reload, job));
+}
+
+static void read_config(struct background_job *job)
+{
+	struct reload *reload = reload_of(job);
 
 	if (reload->asked.what == PROTOCOL_RECONFIGURE_RELOAD)
 		reload->result = config_load(reload->file, &reload->read, &reload->failure);
@@ -239,14 +245,13 @@ static void read_config(void *context)
 			config_load_text(reload->asked.name, reload->asked.text, &reload->read, &reload->failure);
 }
 
-static void on_read(void *context)
+static void on_read(struct background_job *job)
 {
-	struct reload *reload = context;
+	struct reload *reload = reload_of(job);
 	struct daemon *daemon = reload->daemon;
 	struct config *read;
 	int r;
 
-	task_end(&reload->task);
 	daemon->reload = NULL;
 	r = reload->result;
 	if (daemon->stopping)
@@ -261,31 +266,21 @@ static void on_read(void *context)
 	free_reload(reload);
 }
 
-static int begin_reading(struct reload *reload, const struct protocol_reconfigure *asked)
-{
-	reload->file = strdup(reload->daemon->config->file);
-	reload->asked = *asked;
-	if (!reload->file)
-		return -ENOMEM;
-	return task_begin(&reload->task, reload->daemon->event, read_config, on_read, reload);
-}
-
-static int read_first(struct daemon *daemon, const struct protocol_reconfigure *asked, struct failure *failure)
+static int begin_reading(struct daemon *daemon, const struct protocol_reconfigure *asked, struct failure *failure)
 {
 	struct reload *reload = calloc(1, sizeof(*reload));
-	int r = -ENOMEM;
+	char *file = strdup(daemon->config->file);
 
-	if (reload) {
-		*reload = (struct reload){.daemon = daemon, .task = TASK_INIT};
-		r = begin_reading(reload, asked);
+	if (!reload || !file) {
+		free(reload);
+		free(file);
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	}
-	if (r == 0) {
-		daemon->reload = reload;
-		return 0;
-	}
-	if (reload)
-		free_reload(reload);
-	return failure_set(failure, EX_OSERR, -r, "no thread to read the configuration: %s", strerror(-r));
+	*reload = (struct reload){
+		.daemon = daemon, .job = {.work = read_config, .done = on_read}, .asked = *asked, .file = file};
+	daemon->reload = reload;
+	background_add(daemon->reader, &reload->job);
+	return 0;
 }
 
 /* ---- asked ----------------------------------------------------------------------------------------- */
@@ -301,7 +296,7 @@ static int reload(struct daemon *daemon, const struct protocol_reconfigure *aske
 
 	tell_begin();
 	r = asked->what == PROTOCOL_RECONFIGURE_REMOVE_STREAM ? begin(daemon, asked, NULL, failure)
-	                                                      : read_first(daemon, asked, failure);
+	                                                      : begin_reading(daemon, asked, failure);
 	return r < 0 ? tell_failure(daemon, r, failure) : 0;
 }
 
@@ -329,9 +324,8 @@ int reload_change(void *context, const struct protocol_reconfigure *change, stru
 
 void reload_cancel(struct daemon *daemon)
 {
-	struct reload *reload = daemon->reload;
-
+	if (daemon->reader && background_abandon(daemon->reader) && daemon->reload)
+		free_reload(daemon->reload);
+	daemon->reader = NULL;
 	daemon->reload = NULL;
-	if (reload && task_try_end(&reload->task))
-		free_reload(reload);
 }

@@ -63,28 +63,32 @@ int streams_new(struct daemon *daemon, struct stream_list *list, const struct co
 	return 0;
 }
 
-static uint64_t sum_pinned_bytes(const struct stream_list *list, bool only_small)
+uint64_t streams_pinned_bytes(const struct stream_list *list)
 {
 	const struct stream *stream;
 	uint64_t bytes = 0;
 
 	TAILQ_FOREACH (stream, list, link)
-		if (!only_small || stream->config->page_bytes == SMALL_PAGE)
-			bytes += stream_pinned_bytes(stream);
+		bytes += stream_pinned_bytes(stream);
+	return bytes;
+}
+
+static uint64_t streams_small_page_bytes(const struct stream_list *list)
+{
+	const struct stream *stream;
+	uint64_t bytes = 0;
+
+	TAILQ_FOREACH (stream, list, link)
+		bytes += stream->config->page_bytes == SMALL_PAGE ? stream_pinned_bytes(stream) : 0;
 	return bytes;
 }
 
 int streams_check_memory(const struct stream_list *running, const struct stream_list *added, struct failure *failure)
 {
-	uint64_t bytes = sum_pinned_bytes(added, false) + (running ? sum_pinned_bytes(running, false) : 0);
-	int r = preflight_check_memory(sum_pinned_bytes(added, true), failure);
+	uint64_t bytes = streams_pinned_bytes(added) + (running ? streams_pinned_bytes(running) : 0);
+	int r = preflight_check_memory(streams_small_page_bytes(added), failure);
 
 	return r == 0 && !TAILQ_EMPTY(added) ? priv_memlock_allows(bytes, failure) : r;
-}
-
-uint64_t streams_patience_us(const struct stream_list *list)
-{
-	return time_for_memory_us(sum_pinned_bytes(list, false));
 }
 
 int streams_open(struct daemon *daemon, struct stream *stream, struct failure *failure)

@@ -26,8 +26,8 @@ int streams_new(struct daemon *daemon, struct stream_list *list, const struct co
 /** Is there memory for all in added, and may it be locked besides that of those that run (NULL: none)? */
 int streams_check_memory(const struct stream_list *running, const struct stream_list *added, struct failure *failure);
 
-/** The longest that it may take to make their memory. */
-uint64_t streams_patience_us(const struct stream_list *list);
+/** Bytes that the streams register, for the memlock limit and for how long that may take. */
+uint64_t streams_pinned_bytes(const struct stream_list *list);
 
 /** Open the device, unless another stream has it open already. Can it do what the stream asks for? */
 streams_step streams_open;

@@ -34,7 +34,8 @@ def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
     pid = one.pid()
     by_ring, by_senders = "who wakes its readers", "who wakes its senders"
     whose = {"lidar": ["stream 'lidar': its worker"], "tx-rx0": ["channel 'out': its worker"],
-             "preparer": ["channel 'out': who prepares its senders' memory"],
+             "tx-memory": ["channel 'out': who prepares its senders' memory"],
+             "reload-memory": ["the change that is on its way"],
              "notifier": [f"stream 'lidar': {by_ring}"] * 2 + [f"channel 'out': {by_senders}"] * 2}
     for name, lines in whose.items():
         threads = stopped_thread.threads(pid, name)
@@ -46,8 +47,8 @@ def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
                 expect_silence(one)
                 conftest.wait_until(lambda word=f"{line} has not moved": word in one.text()[before:], what=one.text)
             assert is_fed(one, 20), "it moves again"
-    # Nobody is left out: each thread but the device's and control's.
-    known = {name for name in whose} | {"ibvcapd"}
+    # Each thread is watched but the device's, control's, and the one that may wait for a directory service.
+    known = {name for name in whose} | {"ibvcapd", "config-reader"}
     found = {(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").iterdir()}
     assert {name for name in found if not name.startswith("softhca")} == known
 

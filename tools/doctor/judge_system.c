@@ -11,7 +11,7 @@
 
 /* The daemon's own, beside rings in small pages. */
 #define MEMORY_MIN_BYTES (UINT64_C(256) << 20)
-/* A worker, a notifier and a preparer each, and a few of the daemon's. */
+/* A worker, a notifier and a background thread each, and a few of the daemon's. */
 #define PROCESSES_EACH 4
 #define PROCESSES_MIN  16
 

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A thread that runs long jobs (zeroing, locking and freeing memory, reading a configuration) while the control thread
+ * goes on. It runs one job after the other. Users take turns: after a job of one user, a waiting job of another user is
+ * next, so that a user with many jobs delays another user by one job at most. Control thread only, but for the work.
+ */
+#ifndef DAEMON_BASE_BACKGROUND_H
+#define DAEMON_BASE_BACKGROUND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+#include <systemd/sd-event.h>
+
+/* Embedded in the object that the job is about; in one runner at a time. */
+struct background_job {
+	STAILQ_ENTRY(background_job) link;
+	void (*work)(struct background_job *job); /* in the thread; the object belongs to it until done is called */
+	void (*done)(struct background_job *job); /* from the event loop or background_drain(); may free the object */
+	uid_t user;                               /* users take turns */
+	uint64_t bytes; /* of memory that it touches: its allowance in time is in proportion */
+};
+
+struct background;
+
+/** Start a thread of that name (15 bytes at most). 0 or -errno. */
+int background_new(struct background **background, sd_event *event, const char *name);
+
+/** Wait for the thread. No job may be in the runner. NULL: no effect. */
+void background_free(struct background *background);
+
+/**
+ * End the runner without waiting for the job that the thread works on. True: there is no such job, the runner is freed, and
+ * the jobs in it belong to the caller. False: the job and the runner belong to the thread until the process ends. done is
+ * not called in either case.
+ */
+bool background_abandon(struct background *background);
+
+/** The job may be worked on before this returns. */
+void background_add(struct background *background, struct background_job *job);
+
+/**
+ * Has the thread ended a job or waited for one since the last call, or is it within the allowance of its job? Wakes a
+ * thread that waits. True at the first call.
+ */
+bool background_is_alive(struct background *background);
+
+/** Wait until every job is done, including those that are added meanwhile. NULL: no effect. */
+void background_drain(struct background *background);
+
+#endif

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/base/background.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+static _Atomic bool is_held, has_begun;
+
+static void work(struct background_job *job)
+{
+	(void)job;
+	has_begun = true;
+	while (is_held)
+		usleep(100);
+}
+
+static void done(struct background_job *job)
+{
+	(void)job;
+}
+
+static void await_alive(struct background *background)
+{
+	while (!background_is_alive(background))
+		usleep(1000);
+}
+
+Test(background, it_is_alive_at_rest_and_between_two_pieces_of_work, .timeout = 60)
+{
+	struct background_job first = {.work = work, .done = done}, second = {.work = work, .done = done};
+	struct background *background;
+	sd_event *event;
+
+	cr_assert(ge(int, sd_event_new(&event), 0));
+	cr_assert(eq(int, background_new(&background, event, "test"), 0));
+	await_alive(background);
+	await_alive(background);
+	is_held = true;
+	background_add(background, &first);
+	background_add(background, &second);
+	while (!has_begun)
+		usleep(100);
+	background_is_alive(background); /* asks, if it was not asked before */
+	usleep(10000);
+	cr_expect(not(background_is_alive(background)));
+	is_held = false;
+	await_alive(background);
+	background_drain(background);
+	background_free(background);
+	sd_event_unref(event);
+}
+
+static uid_t order[4];
+static _Atomic unsigned n_worked;
+
+static void work_in_order(struct background_job *job)
+{
+	work(job);
+	order[n_worked++] = job->user;
+}
+
+Test(background, a_user_waits_for_one_piece_of_anothers_at_most, .timeout = 60)
+{
+	struct background_job jobs[4] = {{.user = 1000}, {.user = 1000}, {.user = 1000}, {.user = 1001}};
+	struct background *background;
+	sd_event *event;
+
+	cr_assert(ge(int, sd_event_new(&event), 0));
+	cr_assert(eq(int, background_new(&background, event, "test"), 0));
+	is_held = true;
+	for (int i = 0; i < 4; i++) {
+		jobs[i].work = work_in_order;
+		jobs[i].done = done;
+		background_add(background, &jobs[i]);
+		while (!has_begun)
+			usleep(100);
+	}
+	is_held = false;
+	background_drain(background);
+	cr_expect(eq(u32, n_worked, 4));
+	cr_expect(order[0] == 1000 && order[1] == 1001 && order[2] == 1000 && order[3] == 1000);
+	background_free(background);
+	sd_event_unref(event);
+}
+
+/* The largest arena that a channel may have takes a slow machine longer than a watchdog waits. */
+Test(background, it_is_alive_for_as_long_as_its_memory_may_take, .timeout = 60)
+{
+	struct background_job large = {.work = work, .done = done, .bytes = UINT64_C(1) << 36}; /* 655 s */
+	struct background *background;
+	sd_event *event;
+
+	cr_assert(ge(int, sd_event_new(&event), 0));
+	cr_assert(eq(int, background_new(&background, event, "test"), 0));
+	is_held = true;
+	background_add(background, &large);
+	while (!has_begun)
+		usleep(100);
+	for (int i = 0; i < 3; i++)
+		cr_expect(background_is_alive(background));
+	is_held = false;
+	background_drain(background);
+	await_alive(background);
+	background_free(background);
+	sd_event_unref(event);
+}
+
+/* A configuration reader that hangs in a directory service must not keep the daemon from ending. */
+Test(background, it_is_abandoned_while_a_job_is_at_work, .timeout = 60)
+{
+	static struct background_job hangs = {.work = work, .done = done},
+				     waits = {.work = work_in_order, .done = done};
+	struct background *background;
+	sd_event *event;
+
+	cr_assert(ge(int, sd_event_new(&event), 0));
+	cr_assert(eq(int, background_new(&background, event, "test"), 0));
+	cr_expect(background_abandon(background), "nothing is at work");
+	cr_assert(eq(int, background_new(&background, event, "test"), 0));
+	is_held = true;
+	background_add(background, &hangs);
+	while (!has_begun)
+		usleep(100);
+	background_add(background, &waits);
+	cr_expect(not(background_abandon(background)));
+	is_held = false;
+	usleep(10000);
+	cr_expect(eq(u32, n_worked, 0), "no job begins after that");
+	sd_event_unref(event);
+}
