@@ -18,4 +18,7 @@ struct failure {
 int failure_set(struct failure *failure, int exit_code, int error, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/** Likewise -ENOMEM. */
+int failure_no_memory(struct failure *failure);
+
 #endif

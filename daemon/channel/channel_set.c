@@ -2,7 +2,6 @@
 #include "daemon/channel/channel_set.h"
 
 #include "daemon/base/log.h"
-#include "daemon/config/change.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/priv/priv.h"
 #include "daemon/stream/stream_set.h"
@@ -213,7 +212,7 @@ void channel_set_set_config(struct daemon *daemon, const struct config *config)
 
 	TAILQ_FOREACH (channel, &daemon->channels, link)
 		if (!channel->removed)
-			channel->config = channel->control.config = change_find_channel(config, channel->config->name);
+			channel->config = channel->control.config = config_find_channel(config, channel->config->name);
 }
 
 void channel_set_lend(struct channel_list *list)

@@ -1,41 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/config/check_channel.h"
-
+/* Checks of channels and destinations that concern several keys, or several channels, at once. */
 #include "daemon/config/check.h"
+#include "daemon/config/config_reader.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define TTL_OF_GROUPS 1
-#define TTL_OF_HOSTS  64
-
-uint8_t config_ttl(const struct config_channel *channel, const struct config_destination *destination)
+int config_check_destination(const struct config_reader *reader, const config_setting_t *setting, const void *entry)
 {
-	if (channel->ttl)
-		return channel->ttl;
-	return config_is_multicast(&destination->address) ? TTL_OF_GROUPS : TTL_OF_HOSTS;
+	const struct config_destination *destination = entry;
+
+	if (!destination->has_next_hop_mac || !config_is_multicast(&destination->address))
+		return 0;
+	return config_reader_failure(
+		reader, config_reader_find(setting, "next_hop_mac"),
+		"next_hop_mac with the group %s, whose Ethernet address follows from its IP address: accepted is "
+		"next_hop_mac with a unicast address",
+		config_setting_get_string(config_reader_find(setting, "address")));
 }
 
-int check_destination(const struct reader *reader, const struct value *values,
-                      const struct config_destination *destination)
-{
-	const struct value *address = &values[DESTINATION_ADDRESS];
-
-	if (!check_is_one(&destination->address) && !config_is_multicast(&destination->address))
-		return reader_failure(reader, address->setting,
-		                      "address = \"%s\": accepted is one unicast or multicast "
-		                      "address, and IPv4 as \"10.0.0.1\"",
-		                      address->string);
-	if (destination->has_next_hop_mac && config_is_multicast(&destination->address))
-		return reader_failure(
-			reader, values[DESTINATION_NEXT_HOP_MAC].setting,
-			"next_hop_mac with the group %s: its Ethernet address is given: accepted is next_hop_mac "
-			"with a unicast address",
-			address->string);
-	return 0;
-}
-
-static const struct config_destination *find_family(const struct config_channel *channel, sa_family_t family)
+static const struct config_destination *find_destination_of_family(const struct config_channel *channel,
+                                                                   sa_family_t family)
 {
 	for (uint32_t i = 0; i < channel->n_destinations; i++)
 		if (channel->destinations[i].address.family == family)
@@ -43,111 +28,99 @@ static const struct config_destination *find_family(const struct config_channel 
 	return NULL;
 }
 
-static int check_source(const struct reader *reader, const struct value *value, const struct config_channel *channel)
+static int check_channel_source(const struct config_reader *reader, const config_setting_t *setting,
+                                const struct config_channel *channel)
 {
 	const struct config_destination *other;
 
 	if (channel->source.family == AF_UNSPEC)
 		return 0;
-	if (!check_is_one(&channel->source))
-		return reader_failure(reader, value->setting,
-		                      "source = \"%s\": accepted is one unicast address, and IPv4 as \"10.0.0.1\"",
-		                      value->string);
-	other = find_family(channel, channel->source.family == AF_INET ? AF_INET6 : AF_INET);
-	if (other)
-		return reader_failure(reader, value->setting,
-		                      "source = \"%s\" is of another family than the destination at "
-		                      "%s:%d: accepted is one of its family, or \"\"",
-		                      value->string, other->file, other->line);
-	return 0;
+	other = find_destination_of_family(channel, channel->source.family == AF_INET ? AF_INET6 : AF_INET);
+	if (!other)
+		return 0;
+	return config_reader_failure(reader, setting,
+	                             "source = \"%s\" is of another family than the destination at %s:%d: accepted is "
+	                             "one of its family, or \"\"",
+	                             config_setting_get_string(setting), other->file, other->line);
 }
 
-/* The kernel would be asked who it is on the untagged link. */
-static int check_vlan(const struct reader *reader, const struct value *value, const struct config_channel *channel)
+/* The kernel resolves next hops on the untagged link only. */
+static int check_channel_vlan(const struct config_reader *reader, const config_setting_t *setting,
+                              const struct config_channel *channel)
 {
 	if (channel->vlan == 0)
-		return reader_failure(reader, value->setting,
-		                      "vlan = 0: accepted is 1 to 4094, or -1 for packets without a tag");
+		return config_reader_failure(reader, setting,
+		                             "vlan = 0: accepted is 1 to 4094, or -1 for packets without a tag");
 	for (uint32_t i = 0; i < channel->n_destinations && channel->vlan > 0; i++) {
 		const struct config_destination *to = &channel->destinations[i];
 
 		if (!config_is_multicast(&to->address) && !to->has_next_hop_mac)
-			return reader_failure(
-				reader, value->setting,
-				"vlan = %d with the unicast destination at %s:%d: who it is in a VLAN is not asked "
-				"of the kernel: accepted is a destination with next_hop_mac, or a group",
+			return config_reader_failure(
+				reader, setting,
+				"vlan = %d with the unicast destination at %s:%d: the daemon does not resolve next "
+				"hops in a VLAN: accepted is a destination with next_hop_mac, or a group",
 				channel->vlan, to->file, to->line);
 	}
 	return 0;
 }
 
-int check_channel(const struct reader *reader, const struct value *values, const struct config_channel *channel)
+int config_check_channel(const struct config_reader *reader, const config_setting_t *setting, const void *entry)
 {
-	const struct config_destination *ipv6 = find_family(channel, AF_INET6);
+	const struct config_channel *channel = entry;
+	const struct config_destination *ipv6 = find_destination_of_family(channel, AF_INET6);
 	int r;
 
-	if (!check_is_name(channel->name))
-		return reader_failure(reader, values[CHANNEL_NAME].setting,
-		                      "name = \"%s\": accepted are letters, digits, '.', '_' and '-'", channel->name);
-	if (values[CHANNEL_LOOPBACK].integer)
-		return reader_failure(
-			reader, values[CHANNEL_LOOPBACK].setting,
-			"loopback = true: a device hands back what it sends to all channels' groups or to none, and "
-			"not "
-			"to the kernel's sockets: accepted is false; programs of this machine get it by a stream on "
-			"another port of the same switch");
+	if (channel->loopback)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "loopback"),
+			"loopback = true: a device hands back what it sends to the groups of all channels or of none, "
+			"and not to the kernel's sockets: accepted is false; programs of this machine get it by a "
+			"stream on another port of the same switch");
 	if (channel->udp_checksum == CONFIG_UDP_CHECKSUM_ZERO && ipv6)
-		return reader_failure(
-			reader, values[CHANNEL_UDP_CHECKSUM].setting,
-			"udp_checksum = \"zero\" with the IPv6 destination at %s:%d, whose receivers would drop it "
-			"(RFC 8200): accepted is \"auto\", \"device\" or \"software\"",
+		return config_reader_failure(
+			reader, config_reader_find(setting, "udp_checksum"),
+			"udp_checksum = \"zero\" with the IPv6 destination at %s:%d, whose receivers would drop the "
+			"packets (RFC 8200): accepted is \"auto\", \"device\" or \"software\"",
 			ipv6->file, ipv6->line);
 	if (channel->device_pacing && channel->rate_limit_bps == 0)
-		return reader_failure(
-			reader, values[CHANNEL_PACING].setting,
+		return config_reader_failure(
+			reader, config_reader_find(setting, "pacing"),
 			"pacing = \"device\" without a limit to keep to: accepted is rate_limit_mbps with it, or "
 			"pacing = \"software\"");
-	r = check_vlan(reader, &values[CHANNEL_VLAN], channel);
-	return r < 0 ? r : check_source(reader, &values[CHANNEL_SOURCE], channel);
+	r = check_channel_vlan(reader, config_reader_find(setting, "vlan"), channel);
+	return r < 0 ? r : check_channel_source(reader, config_reader_find(setting, "source"), channel);
 }
 
-static int check_worker(const struct config_channel *channel, const struct config_channel *other,
-                        struct failure *failure)
+/* One worker thread serves all channels of an interface. */
+static int check_shared_worker(const struct config_channel *channel, const struct config_channel *other,
+                               struct failure *failure)
 {
-	const struct {
-		unsigned key;
-		bool differs;
-	} shared[] = {
-		{CHANNEL_POLL, channel->poll != other->poll},
-		{CHANNEL_SPIN_US, channel->spin_us != other->spin_us},
-		{CHANNEL_CPU, channel->cpu != other->cpu},
-	};
+	const char *key = channel->poll != other->poll         ? "poll"
+	                  : channel->spin_us != other->spin_us ? "spin_us"
+	                  : channel->cpu != other->cpu         ? "cpu"
+	                                                       : NULL;
 
-	for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
-		if (shared[i].differs)
-			return failure_set(failure, EX_CONFIG, EINVAL,
-			                   "%s:%d: %s of channel '%s' is not that of the channel at %s:%d, and one "
-			                   "worker serves all "
-			                   "channels of %s: accepted is the same in both",
-			                   channel->file, channel->line, channel_keys.keys[shared[i].key].name,
-			                   channel->name, other->file, other->line, channel->interface);
-	return 0;
+	if (!key)
+		return 0;
+	return failure_set(failure, EX_CONFIG, EINVAL,
+	                   "%s:%d: %s of channel '%s' is not that of the channel at %s:%d, and one worker serves all "
+	                   "channels of %s: accepted is the same in both",
+	                   channel->file, channel->line, key, channel->name, other->file, other->line,
+	                   channel->interface);
 }
 
-int check_channel_among(const struct config *config, const struct config_channel *channel, struct failure *failure)
+int config_check_channel_among(const struct config *config, const void *entry, struct failure *failure)
 {
+	const struct config_channel *channel = entry, *other = config_find_channel(config, channel->name);
 	int r = 0;
 
-	for (uint32_t i = 0; i < config->n_channels && r == 0; i++) {
-		const struct config_channel *other = &config->channels[i];
-
-		if (strcmp(other->name, channel->name) == 0)
-			return failure_set(failure, EX_CONFIG, EEXIST,
-			                   "%s:%d: name = \"%s\" is that of the channel at %s:%d too: "
-			                   "accepted is a name of its own",
-			                   channel->file, channel->line, channel->name, other->file, other->line);
-		if (strcmp(other->interface, channel->interface) == 0)
-			r = check_worker(channel, other, failure);
-	}
+	if (other)
+		return failure_set(failure, EX_CONFIG, EEXIST,
+		                   "%s:%d: name = \"%s\" is that of the channel at %s:%d too: accepted is a name of "
+		                   "its own",
+		                   channel->file, channel->line, channel->name, other->file, other->line);
+	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
+		if (strcmp(config->channels[i].interface, channel->interface) == 0)
+			r = check_shared_worker(channel, &config->channels[i], failure);
 	return r;
 }

@@ -89,7 +89,7 @@ enum config_udp_checksum {
 struct config_destination {
 	struct config_address address; /* unicast or multicast */
 	uint16_t port;                 /* host order */
-	bool has_next_hop_mac;         /* unicast only: nothing is asked of the kernel */
+	bool has_next_hop_mac;         /* unicast only: the kernel is not asked for the next hop */
 	uint8_t next_hop_mac[6];
 	const char *text; /* its keys as config_dump() writes them, a line each */
 	const char *file;
@@ -107,7 +107,8 @@ struct config_channel {
 	uint16_t source_port;
 	int32_t vlan; /* 1..4094, and unicast destinations have a next_hop_mac; or -1: no tag */
 	uint8_t dscp;
-	uint8_t ttl;           /* 0: config_ttl() says */
+	uint8_t ttl;           /* 0: see config_ttl() */
+	bool loopback;         /* always false: no device can */
 	uint32_t payload_size; /* bytes of a slot: 1..65507; that the MTU allows it is checked at start */
 	uint32_t send_queue_slots;
 	uint32_t arena_slots;    /* of each sender; a power of two */
@@ -175,6 +176,10 @@ bool config_is_multicast(const struct config_address *address);
 
 /** Of packets to this destination: 1 to a group and 64 to others, unless the channel says what. Pure. */
 uint8_t config_ttl(const struct config_channel *channel, const struct config_destination *destination);
+
+/** NULL: the config has no stream, or channel, of that name. Pure. */
+const struct config_stream *config_find_stream(const struct config *config, const char *name);
+const struct config_channel *config_find_channel(const struct config *config, const char *name);
 
 /** NULL is fine. */
 void config_free(struct config *config);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Compares two configurations, for the log of a reload and for the question whether a reload may apply the second. */
 #include "daemon/config/diff.h"
 
-#include "daemon/config/change.h"
-#include "daemon/config/keys.h"
+#include "daemon/config/key_table.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,14 +10,14 @@
 
 #define TEXT_BYTES 1024
 
-struct walk {
+struct diff_walk {
 	difference_take *take;
 	void *context;
 	struct difference of; /* whose keys are looked at */
 	unsigned n;
 };
 
-static void __attribute__((format(printf, 2, 3))) tell(struct walk *walk, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) diff_report(struct diff_walk *walk, const char *format, ...)
 {
 	char text[TEXT_BYTES];
 	va_list arguments;
@@ -31,95 +31,125 @@ static void __attribute__((format(printf, 2, 3))) tell(struct walk *walk, const 
 	walk->n++;
 }
 
-/* Lines "key = value;" of one table, and so in one order. */
-static void compare_keys(struct walk *walk, const char *before, const char *after)
+/* Both are lines "key = value;" of one table, so they have the same keys in the same order. */
+static void diff_texts(struct diff_walk *walk, const char *before, const char *after)
 {
 	while (*before && *after) {
 		size_t n_before = strcspn(before, "\n"), n_after = strcspn(after, "\n");
 		const char *value = strstr(before, " = ") + strlen(" = ");
 
 		if (n_before != n_after || memcmp(before, after, n_before) != 0)
-			tell(walk, "%.*s (was %.*s)", (int)n_after - 1, after, (int)(before + n_before - value) - 1,
-			     value);
+			diff_report(walk, "%.*s (was %.*s)", (int)n_after - 1, after,
+			            (int)(before + n_before - value) - 1, value);
 		before += n_before + 1;
 		after += n_after + 1;
 	}
 }
 
-static bool has_flow(const struct config_stream *stream, const struct config_flow *flow)
+/* Entries with names are told apart by them, flows by all that their keys say. */
+static const void *diff_find_entry(const struct key *list, const void *base, const void *wanted)
 {
-	for (uint32_t i = 0; i < stream->n_flows; i++)
-		if (strcmp(stream->flows[i].text, flow->text) == 0)
-			return true;
-	return false;
+	const char *name = key_entry_name(list->group, wanted);
+
+	for (uint32_t i = 0; i < key_count(list, base); i++) {
+		const void *entry = key_entry(list, base, i);
+
+		if (name ? strcmp(key_entry_name(list->group, entry), name) == 0
+		         : strcmp(key_group_text(list->group, entry), key_group_text(list->group, wanted)) == 0)
+			return entry;
+	}
+	return NULL;
 }
 
-static void tell_flow(struct walk *walk, const struct config_flow *flow, const char *what)
+static void diff_report_entry(struct diff_walk *walk, const struct key *list, const void *entry, const char *what)
 {
 	char keys[TEXT_BYTES / 2];
 
-	snprintf(keys, sizeof(keys), "%s", flow->text);
+	if (key_entry_name(list->group, entry)) {
+		diff_report(walk, "%s", what);
+		return;
+	}
+	snprintf(keys, sizeof(keys), "%s", key_group_text(list->group, entry));
 	for (char *end = keys; (end = strchr(end, '\n')) != NULL;)
 		*end = ' ';
-	tell(walk, "%s: { %s} %s", stream_keys.keys[STREAM_FLOWS].name, keys, what);
+	diff_report(walk, "%s: { %s} %s", list->name, keys, what);
 }
 
-static void compare_flows(struct walk *walk, const struct config_stream *before, const struct config_stream *after)
+/* Whose keys are looked at from now on. */
+static void diff_enter(struct diff_walk *walk, const struct key *list, const void *entry)
 {
-	for (uint32_t i = 0; i < before->n_flows; i++)
-		if (!has_flow(after, &before->flows[i]))
-			tell_flow(walk, &before->flows[i], "removed");
-	for (uint32_t i = 0; i < after->n_flows; i++)
-		if (!has_flow(before, &after->flows[i]))
-			tell_flow(walk, &after->flows[i], "added");
+	const char *name = key_entry_name(list->group, entry);
+
+	if (list->group == &stream_keys)
+		walk->of = (struct difference){.stream = name};
+	else if (list->group == &channel_keys)
+		walk->of = (struct difference){.channel = name};
 }
 
-static void compare_streams(struct walk *walk, const struct config *before, const struct config *after)
+static void diff_groups(struct diff_walk *walk, const struct key_group *group, const void *before, const void *after);
+
+static void diff_lists(struct diff_walk *walk, const struct key *list, const void *before, const void *after)
 {
-	for (uint32_t i = 0; i < before->n_streams; i++) {
-		walk->of = (struct difference){.stream = before->streams[i].name};
-		if (!change_find_stream(after, before->streams[i].name))
-			tell(walk, "removed");
-	}
-	for (uint32_t i = 0; i < after->n_streams; i++) {
-		const struct config_stream *mine = &after->streams[i], *other = change_find_stream(before, mine->name);
+	for (uint32_t i = 0; i < key_count(list, before); i++) {
+		const void *entry = key_entry(list, before, i);
 
-		walk->of = (struct difference){.stream = mine->name};
-		if (!other) {
-			tell(walk, "added");
-			continue;
-		}
-		compare_keys(walk, other->text, mine->text);
-		compare_flows(walk, other, mine);
+		diff_enter(walk, list, entry);
+		if (!diff_find_entry(list, after, entry))
+			diff_report_entry(walk, list, entry, "removed");
 	}
-}
+	for (uint32_t i = 0; i < key_count(list, after); i++) {
+		const void *entry = key_entry(list, after, i), *other = diff_find_entry(list, before, entry);
 
-static void compare_channels(struct walk *walk, const struct config *before, const struct config *after)
-{
-	for (uint32_t i = 0; i < before->n_channels; i++) {
-		walk->of = (struct difference){.channel = before->channels[i].name};
-		if (!change_find_channel(after, before->channels[i].name))
-			tell(walk, "removed");
-	}
-	for (uint32_t i = 0; i < after->n_channels; i++) {
-		const struct config_channel *mine = &after->channels[i],
-					    *other = change_find_channel(before, mine->name);
-
-		walk->of = (struct difference){.channel = mine->name};
+		diff_enter(walk, list, entry);
 		if (other)
-			compare_keys(walk, other->text, mine->text);
+			diff_groups(walk, list->group, other, entry);
 		else
-			tell(walk, "added");
+			diff_report_entry(walk, list, entry, "added");
+	}
+}
+
+static void diff_groups(struct diff_walk *walk, const struct key_group *group, const void *before, const void *after)
+{
+	diff_texts(walk, key_group_text(group, before), key_group_text(group, after));
+	for (unsigned i = 0; i < group->n_keys; i++) {
+		const struct key *key = &group->keys[i];
+
+		if (key->type == KEY_GROUP)
+			diff_groups(walk, key->group, before, after);
+		else if (key->type == KEY_LIST && key->live)
+			diff_lists(walk, key, before, after);
 	}
 }
 
 unsigned diff_config(const struct config *before, const struct config *after, difference_take *take, void *context)
 {
-	struct walk walk = {.take = take, .context = context};
+	struct diff_walk walk = {.take = take, .context = context};
 
-	compare_keys(&walk, before->text, after->text);
-	compare_keys(&walk, before->control_text, after->control_text);
-	compare_streams(&walk, before, after);
-	compare_channels(&walk, before, after);
+	diff_groups(&walk, &top_keys, before, after);
 	return walk.n;
+}
+
+/* ---- keys that are fixed ------------------------------------------------------------------------- */
+
+static bool diff_is_key_changed(const struct key *key, const void *before, const void *after)
+{
+	uint32_t n;
+	bool same = true;
+
+	if (key->type != KEY_LIST)
+		return memcmp((const char *)before + key->offset, (const char *)after + key->offset, key->bytes) != 0;
+	n = key_count(key, before);
+	if (n != key_count(key, after))
+		return true;
+	for (uint32_t i = 0; i < n && same; i++)
+		same = !diff_fixed_key(key->group, key_entry(key, before, i), key_entry(key, after, i));
+	return !same;
+}
+
+const char *diff_fixed_key(const struct key_group *group, const void *before, const void *after)
+{
+	for (unsigned i = 0; i < group->n_keys; i++)
+		if (!group->keys[i].live && diff_is_key_changed(&group->keys[i], before, after))
+			return group->keys[i].name;
+	return NULL;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What one configuration has that another has not, key by key, in words. Pure. */
+/* What differs between two configurations, key by key. Pure. */
 #ifndef DAEMON_CONFIG_DIFF_H
 #define DAEMON_CONFIG_DIFF_H
 
 #include "daemon/config/config.h"
+#include "daemon/config/key.h"
 
 struct difference {
 	const char *stream;  /* NULL: of no stream */
@@ -14,9 +15,15 @@ struct difference {
 typedef void difference_take(void *context, const struct difference *difference);
 
 /**
- * Streams and channels are told apart by their names, flows by all that they say. Destinations are not looked at: while
- * a channel runs they are fixed. Returns how many differences there are.
+ * Streams and channels are told apart by their names, flows by all that they say. Destinations are not looked at: they
+ * are fixed while a channel runs. Returns how many differences there are.
  */
 unsigned diff_config(const struct config *before, const struct config *after, difference_take *take, void *context);
+
+/**
+ * The first key of the group that differs and that a reload cannot change, or NULL. before and after are structs of the
+ * group, streams or channels of the same name.
+ */
+const char *diff_fixed_key(const struct key_group *group, const void *before, const void *after);
 
 #endif

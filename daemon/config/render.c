@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Writes the values of a group in the file's syntax, with one form for what means the same. */
 #include "daemon/config/render.h"
 
-#include "daemon/config/memory.h"
+#include "daemon/config/config_memory.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_string(FILE *to, const char *text)
+static void render_string(FILE *to, const char *text)
 {
 	fputc('"', to);
 	for (; *text; text++) {
@@ -23,8 +24,8 @@ static void put_string(FILE *to, const char *text)
 	fputc('"', to);
 }
 
-/* An IPv6 address has many forms, the kernel's is the one. */
-static void put_address(FILE *to, const char *text)
+/* An IPv6 address can be written in many forms; this writes the one that inet_ntop(3) writes. */
+static void render_address(FILE *to, const char *text)
 {
 	int family = strchr(text, ':') ? AF_INET6 : AF_INET;
 	char form[INET6_ADDRSTRLEN];
@@ -32,11 +33,11 @@ static void put_address(FILE *to, const char *text)
 
 	if (inet_pton(family, text, address) == 1)
 		text = inet_ntop(family, address, form, sizeof(form));
-	put_string(to, text);
+	render_string(to, text);
 }
 
-/* As an array, whose elements are of one type: a number is a name, too. */
-static void put_names(FILE *to, const config_setting_t *setting)
+/* The elements of an array are of one type, so a number is written as a string, too. */
+static void render_names(FILE *to, const config_setting_t *setting)
 {
 	int n = setting ? config_setting_length(setting) : 0;
 
@@ -46,39 +47,38 @@ static void put_names(FILE *to, const config_setting_t *setting)
 
 		fputs(i ? ", " : " ", to);
 		if (config_setting_type(name) == CONFIG_TYPE_STRING)
-			put_string(to, config_setting_get_string(name));
+			render_string(to, config_setting_get_string(name));
 		else
 			fprintf(to, "\"%lld\"", config_setting_get_int64(name));
 	}
 	fputs(n ? " ]" : "]", to);
 }
 
-static void put_value(FILE *to, const struct key *key, const struct value *value)
+static void render_value(FILE *to, const struct key *key, const config_setting_t *setting)
 {
+	const char *text = setting ? config_setting_get_string(setting) : key->string;
+
 	switch (key->type) {
 	case KEY_INTEGER:
-		fprintf(to, "%" PRId64, value->integer);
+		fprintf(to, "%" PRId64, setting ? (int64_t)config_setting_get_int64(setting) : key->number);
 		break;
 	case KEY_BOOLEAN:
-		fputs(value->integer ? "true" : "false", to);
+		fputs((setting ? config_setting_get_bool(setting) : key->number) ? "true" : "false", to);
 		break;
 	case KEY_ADDRESS:
-		put_address(to, value->string);
+	case KEY_UNICAST:
+		render_address(to, text);
 		break;
-	case KEY_STRING:
-	case KEY_CHOICE:
-		put_string(to, value->string);
+	case KEY_UIDS:
+	case KEY_GIDS:
+		render_names(to, setting);
 		break;
-	case KEY_NAMES:
-		put_names(to, value->setting);
-		break;
-	case KEY_GROUP:
-	case KEY_LIST:
-		break;
+	default:
+		render_string(to, text);
 	}
 }
 
-const char *render_group(struct config *config, const struct key_group *group, const struct value *values)
+const char *render_group(struct config *config, const struct key_group *group, const config_setting_t *setting)
 {
 	char *text = NULL, *copy = NULL;
 	size_t bytes = 0;
@@ -87,10 +87,12 @@ const char *render_group(struct config *config, const struct key_group *group, c
 	if (!to)
 		return NULL;
 	for (unsigned i = 0; i < group->n_keys; i++) {
-		if (group->keys[i].group)
+		const struct key *key = &group->keys[i];
+
+		if (key->group)
 			continue;
-		fprintf(to, "%s = ", group->keys[i].name);
-		put_value(to, &group->keys[i], &values[i]);
+		fprintf(to, "%s = ", key->name);
+		render_value(to, key, setting ? config_setting_get_member(setting, key->name) : NULL);
 		fputs(";\n", to);
 	}
 	if (fclose(to) == 0)

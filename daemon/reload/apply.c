@@ -3,7 +3,6 @@
 
 #include "daemon/base/background.h"
 #include "daemon/base/time.h"
-#include "daemon/config/change.h"
 #include "daemon/process/preflight.h"
 #include "daemon/stream/stream_set.h"
 #include "daemon/channel/channel_set.h"
@@ -109,7 +108,7 @@ static void settle_channels(struct change *change)
 	struct channel *channel;
 
 	TAILQ_FOREACH (channel, &daemon->channels, link) {
-		if (channel->removed || change_find_channel(change->config, channel->config->name))
+		if (channel->removed || config_find_channel(change->config, channel->config->name))
 			continue;
 		channel_set_remove(daemon, channel);
 		change->n_channels_removed++;
@@ -128,7 +127,7 @@ static void settle(struct change *change)
 	for (uint32_t i = 0; i < change->n_kept; i++)
 		settle_kept(daemon, &change->kept[i]);
 	TAILQ_FOREACH (stream, &daemon->streams, link) {
-		if (stream->removed || change_find_stream(change->config, stream->config->name))
+		if (stream->removed || config_find_stream(change->config, stream->config->name))
 			continue;
 		streams_remove(daemon, stream);
 		change->n_removed++;

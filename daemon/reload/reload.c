@@ -5,8 +5,9 @@
 #include "daemon/base/background.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
-#include "daemon/config/change.h"
 #include "daemon/config/diff.h"
+#include "daemon/config/key_table.h"
+#include "daemon/config/merge.h"
 #include "daemon/flow/flow.h"
 #include "daemon/stream/stream_set.h"
 #include "daemon/channel/channel_set.h"
@@ -55,7 +56,7 @@ static int check_flow_is_free(const struct daemon *daemon, const struct config *
 static int check_stream(const struct daemon *daemon, const struct config *after, const struct config_stream *mine,
                         const struct stream *running, struct failure *failure)
 {
-	const char *key = running ? change_fixed_stream_key(running->config, mine) : NULL;
+	const char *key = running ? diff_fixed_key(&stream_keys, running->config, mine) : NULL;
 	int r = 0;
 
 	if (key)
@@ -75,7 +76,7 @@ static int check_stream(const struct daemon *daemon, const struct config *after,
 
 static int check_channel(const struct config_channel *mine, const struct channel *running, struct failure *failure)
 {
-	const char *key = running ? change_fixed_channel_key(running->config, mine) : NULL;
+	const char *key = running ? diff_fixed_key(&channel_keys, running->config, mine) : NULL;
 
 	if (!key)
 		return 0;
@@ -87,7 +88,7 @@ static int check_channel(const struct config_channel *mine, const struct channel
 
 static int check(struct daemon *daemon, const struct config *after, struct failure *failure)
 {
-	const char *key = change_fixed_control_key(daemon->config, after);
+	const char *key = diff_fixed_key(&control_keys, daemon->config, after);
 	int r = flow_check(after, failure);
 
 	if (r == 0 && key)
@@ -174,7 +175,7 @@ static void done(struct daemon *daemon, int r, const char *said, struct failure 
 static int build(struct daemon *daemon, const struct protocol_reconfigure *asked, struct config *read,
                  struct config **config, struct failure *failure)
 {
-	struct change_removed removed = {0};
+	struct config_removed removed = {0};
 	int r;
 
 	if (asked->what == PROTOCOL_RECONFIGURE_RELOAD) {
@@ -183,7 +184,7 @@ static int build(struct daemon *daemon, const struct protocol_reconfigure *asked
 	}
 	if (asked->what == PROTOCOL_RECONFIGURE_REMOVE_STREAM)
 		removed.stream = asked->name;
-	r = change_copy(daemon->config, read, &removed, config, failure);
+	r = config_merge(daemon->config, read, &removed, config, failure);
 	config_free(read);
 	return r;
 }

@@ -3,14 +3,14 @@
 #ifndef TESTS_UNIT_CONFIG_EVERY_KEY_H
 #define TESTS_UNIT_CONFIG_EVERY_KEY_H
 
-#include "daemon/config/keys.h"
+#include "daemon/config/key_table.h"
 
 #define EVERY_KEY_BYTES 8192
 
 /* Of a key; a group's or a list's good value is its keys' ones. */
 struct every_key_sample {
 	const struct key_group *group;
-	unsigned key;
+	const char *key;
 	const char *good;
 	const char *bad;
 };

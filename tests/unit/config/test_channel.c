@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The list of channels; each key by itself is in test_keys.c. What a bad one is told names the line. */
 #include "daemon/config/config.h"
-#include "daemon/config/keys.h"
+#include "daemon/config/key_table.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -61,8 +61,8 @@ Test(channel, a_file_of_channels_alone_is_one_and_defaults_are_those_of_the_key_
 	cr_expect(eq(u32, channel->source_port, 9));
 	cr_expect(eq(int, channel->vlan, -1));
 	cr_expect(eq(u32, channel->payload_size, 1000));
-	cr_expect(eq(u32, channel->send_queue_slots, channel_keys.keys[CHANNEL_SEND_QUEUE_SLOTS].integer));
-	cr_expect(eq(u32, channel->arena_slots, channel_keys.keys[CHANNEL_ARENA_SLOTS].integer));
+	cr_expect(eq(u32, channel->send_queue_slots, key_find(&channel_keys, "send_queue_slots")->number));
+	cr_expect(eq(u32, channel->arena_slots, key_find(&channel_keys, "arena_slots")->number));
 	cr_expect(eq(u32, channel->page_bytes, 2u << 20));
 	cr_expect(eq(u64, channel->rate_limit_bps, 0));
 	cr_expect(eq(int, channel->udp_checksum, CONFIG_UDP_CHECKSUM_AUTO));

@@ -65,9 +65,10 @@ static void expect_keys(const char *text, const struct key_group *group, bool at
 			key_default(key, value, sizeof(value));
 		else
 			snprintf(value, sizeof(value), "%s",
-			         key->type == KEY_NAMES ? "[ \"" : every_key_find(group, key)->good);
+			         (key->type == KEY_UIDS || key->type == KEY_GIDS) ? "[ \""
+			                                                          : every_key_find(group, key)->good);
 		snprintf(line, sizeof(line), " %s = %s%s", key->name, value,
-		         key->type == KEY_NAMES && !at_default ? "" : ";\n");
+		         (key->type == KEY_UIDS || key->type == KEY_GIDS) && !at_default ? "" : ";\n");
 		expect_has(text, line);
 	}
 }

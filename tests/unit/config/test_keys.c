@@ -35,7 +35,7 @@ static void expect_sample(const struct key_group *group, const struct key *key)
 
 	cr_expect(sample && sample->bad && (sample->good || key->group),
 	          "%s of %s has no good and bad value in every_key.c", key->name, group->what);
-	cr_expect(key->description && key->description[0], "%s of %s has no description", key->name, group->what);
+	cr_expect(key->help && key->help[0], "%s of %s has no help", key->name, group->what);
 	cr_expect(eq(int, key->group != NULL, key->type == KEY_GROUP || key->type == KEY_LIST));
 }
 

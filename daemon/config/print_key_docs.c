@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Run by the build: what else is made of the table of keys.
+ * Run by the build: generates parts of the manual page and of the shells' completion from the key tables.
  *
- *   print_keys < FILE.in > FILE     lines "@KEYS stream@" become the man page's entries for a group's keys (mdoc), and
- *                                   "@WORDS stream@" a line a key for the shells' completion: name, and values it takes
+ *   print_key_docs < FILE.in > FILE   a line "@KEYS stream@" becomes the entries of that group's keys in mdoc; a line
+ *                                     "@WORDS stream@" becomes a line for each key: its name and the values it takes
  */
-#include "daemon/config/keys.h"
+#include "daemon/config/key_table.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static const struct {
 	{"flow", &flow_keys}, {"channel", &channel_keys}, {"destination", &destination_keys},
 };
 
-static const struct key_group *find_group(const char *name)
+static const struct key_group *find_key_group(const char *name)
 {
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
 		if (strcmp(groups[i].name, name) == 0)
@@ -29,7 +29,7 @@ static const struct key_group *find_group(const char *name)
 }
 
 /* Text on lines of its own, whatever is in it; a new sentence on a new line, as mdoc wants it. */
-static void print_text(const char *text, const char *end)
+static void print_mdoc_text(const char *text, const char *end)
 {
 	fputs("\\&", stdout);
 	for (; *text; text++) {
@@ -46,43 +46,45 @@ static void print_text(const char *text, const char *end)
 /* A value's name stays as it is. */
 static bool begins_with_choice(const struct key *key)
 {
-	size_t n = strcspn(key->description, ":");
+	size_t n = strcspn(key->help, ":");
 
-	for (unsigned i = 0; key->choices && key->choices[i]; i++)
-		if (strlen(key->choices[i]) == n && strncmp(key->choices[i], key->description, n) == 0)
+	for (const struct key_choice *choice = key->choices; choice && choice->name; choice++)
+		if (strlen(choice->name) == n && strncmp(choice->name, key->help, n) == 0)
 			return true;
 	return false;
 }
 
-static void print_entry(const struct key *key)
+static void print_mdoc_entry(const struct key *key)
 {
-	char description[256], accepted[256], value[128];
+	char help[256], accepted[256], value[128];
 
-	snprintf(description, sizeof(description), "%s", key->description);
+	snprintf(help, sizeof(help), "%s", key->help);
 	if (!begins_with_choice(key))
-		description[0] = (char)toupper((unsigned char)description[0]);
+		help[0] = (char)toupper((unsigned char)help[0]);
 	printf(".It Ic %s\n", key->name);
-	print_text(description, ".");
+	print_mdoc_text(help, ".");
 	fputs("Accepted is ", stdout);
-	print_text(key_accepted(key, accepted, sizeof(accepted)),
-	           key_default(key, value, sizeof(value))[0] ? ";" : ".");
+	print_mdoc_text(key_accepted(key, accepted, sizeof(accepted)),
+	                key_default(key, value, sizeof(value))[0] ? ";" : ".");
 	if (value[0]) {
 		fputs("the default is ", stdout);
-		print_text(value, ".");
+		print_mdoc_text(value, ".");
 	}
 	if (key->required)
 		puts("Required.");
+	if (key->live && !key->group)
+		puts("A reload changes it.");
 }
 
-static void print_entries(const struct key_group *group)
+static void print_mdoc_entries(const struct key_group *group)
 {
 	puts(".Bl -tag -width Ds");
 	for (unsigned i = 0; i < group->n_keys; i++)
-		print_entry(&group->keys[i]);
+		print_mdoc_entry(&group->keys[i]);
 	puts(".El");
 }
 
-static void print_words(const struct key_group *group)
+static void print_completion_words(const struct key_group *group)
 {
 	for (unsigned i = 0; i < group->n_keys; i++) {
 		const struct key *key = &group->keys[i];
@@ -90,8 +92,8 @@ static void print_words(const struct key_group *group)
 		if (key->group)
 			continue;
 		fputs(key->name, stdout);
-		for (unsigned k = 0; key->choices && key->choices[k]; k++)
-			printf(" %s", key->choices[k]);
+		for (const struct key_choice *choice = key->choices; choice && choice->name; choice++)
+			printf(" %s", choice->name);
 		puts(key->type == KEY_BOOLEAN ? " true false" : "");
 	}
 }
@@ -106,13 +108,13 @@ int main(void)
 
 		if (!is_keys && !is_words) {
 			fputs(line, stdout);
-		} else if (!find_group(name)) {
-			fprintf(stderr, "print_keys: no group of keys '%s'\n", name);
+		} else if (!find_key_group(name)) {
+			fprintf(stderr, "print_key_docs: no group of keys '%s'\n", name);
 			return EX_DATAERR;
 		} else if (is_keys) {
-			print_entries(find_group(name));
+			print_mdoc_entries(find_key_group(name));
 		} else {
-			print_words(find_group(name));
+			print_completion_words(find_key_group(name));
 		}
 	}
 	return fflush(stdout) || ferror(stdin) ? EX_IOERR : EX_OK;

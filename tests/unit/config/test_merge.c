@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/config/change.h"
+/* Configurations made of others, and the keys that a reload cannot change. */
+#include "daemon/config/diff.h"
+#include "daemon/config/key_table.h"
+#include "daemon/config/merge.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -8,7 +11,7 @@
 #include <string.h>
 
 static struct failure failure;
-static const struct change_removed nothing;
+static const struct config_removed nothing;
 
 /* A file of streams of these names, each with more in it. */
 static struct config *load(const char *control, const char *first, const char *second, const char *more)
@@ -32,11 +35,11 @@ static struct config *load(const char *control, const char *first, const char *s
 	return config;
 }
 
-Test(change, a_copy_stands_on_its_own_without_what_was_removed_and_with_what_was_added)
+Test(merge, a_copy_stands_on_its_own_without_what_was_removed_and_with_what_was_added)
 {
 	struct config *base = load("max_clients = 9;", "a", "b", ""), *added = load("", "c", NULL, ""), *copy;
 
-	cr_assert(eq(int, change_copy(base, added, &(struct change_removed){.stream = "a"}, &copy, &failure), 0));
+	cr_assert(eq(int, config_merge(base, added, &(struct config_removed){.stream = "a"}, &copy, &failure), 0));
 	config_free(base);
 	config_free(added);
 	cr_expect(eq(u32, copy->n_streams, 2));
@@ -51,14 +54,14 @@ Test(change, a_copy_stands_on_its_own_without_what_was_removed_and_with_what_was
 	config_free(copy);
 }
 
-Test(change, a_name_that_is_there_or_is_not_there_is_refused)
+Test(merge, a_name_that_is_there_or_is_not_there_is_refused)
 {
 	struct config *base = load("", "a", "b", ""), *copy;
 
-	cr_expect(eq(int, change_copy(base, base, &nothing, &copy, &failure), -EEXIST));
+	cr_expect(eq(int, config_merge(base, base, &nothing, &copy, &failure), -EEXIST));
 	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
 	cr_expect(strstr(failure.text, "test.conf:2: name = \"a\"") == failure.text, "%s", failure.text);
-	cr_expect(eq(int, change_copy(base, NULL, &(struct change_removed){.stream = "x"}, &copy, &failure), -ENOENT));
+	cr_expect(eq(int, config_merge(base, NULL, &(struct config_removed){.stream = "x"}, &copy, &failure), -ENOENT));
 	cr_expect(strstr(failure.text, "no stream 'x'") != NULL);
 	config_free(base);
 }
@@ -66,14 +69,14 @@ Test(change, a_name_that_is_there_or_is_not_there_is_refused)
 static const char *fixed_key(const char *before, const char *after)
 {
 	struct config *a = load("", "a", NULL, before), *b = load("", "a", NULL, after);
-	const char *key = change_fixed_stream_key(&a->streams[0], &b->streams[0]);
+	const char *key = diff_fixed_key(&stream_keys, &a->streams[0], &b->streams[0]);
 
 	config_free(a);
 	config_free(b);
 	return key ? key : "none";
 }
 
-Test(change, what_memory_and_queue_were_made_by_is_fixed_and_rights_and_limits_are_not)
+Test(merge, what_memory_and_queue_were_made_by_is_fixed_and_rights_and_limits_are_not)
 {
 	cr_expect(eq(str, (char *)fixed_key("", ""), (char *)"none"));
 	cr_expect(eq(str, (char *)fixed_key("", "history_blocks = 65;"), (char *)"history_blocks"));
@@ -86,13 +89,13 @@ Test(change, what_memory_and_queue_were_made_by_is_fixed_and_rights_and_limits_a
 	             (char *)"none"));
 }
 
-Test(change, of_control_the_socket_itself_is_fixed)
+Test(merge, of_control_the_socket_itself_is_fixed)
 {
 	struct config *base = load("", "a", NULL, ""), *limits = load("max_clients = 3;", "a", NULL, ""),
 		      *mode = load("mode = \"0600\";", "a", NULL, "");
 
-	cr_expect(eq(ptr, (void *)change_fixed_control_key(base, limits), NULL));
-	cr_expect(eq(str, (char *)change_fixed_control_key(base, mode), (char *)"mode"));
+	cr_expect(eq(ptr, (void *)diff_fixed_key(&control_keys, base, limits), NULL));
+	cr_expect(eq(str, (char *)diff_fixed_key(&control_keys, base, mode), (char *)"mode"));
 	config_free(base);
 	config_free(limits);
 	config_free(mode);
@@ -114,13 +117,13 @@ static struct config *load_channel(const char *name, const char *more, const cha
 	return config;
 }
 
-Test(change, channels_are_copied_added_and_removed_as_streams_are)
+Test(merge, channels_are_copied_added_and_removed_as_streams_are)
 {
 	struct config *base = load_channel("a", "", "next_hop_mac = \"02:00:00:00:00:07\";"),
 		      *added = load_channel("b", "", ""), *stream = load("", "a", NULL, ""), *copy, *again;
 
-	cr_assert(eq(int, change_copy(base, stream, &nothing, &copy, &failure), 0), "%s", failure.text);
-	cr_assert(eq(int, change_copy(copy, added, &(struct change_removed){.stream = "a"}, &again, &failure), 0));
+	cr_assert(eq(int, config_merge(base, stream, &nothing, &copy, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, config_merge(copy, added, &(struct config_removed){.stream = "a"}, &again, &failure), 0));
 	config_free(base);
 	config_free(copy);
 	cr_expect(eq(u32, again->n_streams, 0));
@@ -130,25 +133,25 @@ Test(change, channels_are_copied_added_and_removed_as_streams_are)
 	cr_expect(eq(str, (char *)again->channels[0].file, (char *)"test.conf"));
 	cr_expect(eq(u32, again->channels[0].destinations[0].next_hop_mac[5], 7));
 	cr_expect(eq(str, (char *)again->channels[0].destinations[0].file, (char *)"test.conf"));
-	cr_assert(eq(int, change_copy(again, NULL, &(struct change_removed){.channel = "a"}, &copy, &failure), 0));
+	cr_assert(eq(int, config_merge(again, NULL, &(struct config_removed){.channel = "a"}, &copy, &failure), 0));
 	cr_expect(eq(u32, copy->n_channels, 1));
 	cr_expect(eq(str, (char *)copy->channels[0].name, (char *)"b"));
 	config_free(copy);
-	cr_expect(eq(int, change_copy(again, added, &nothing, &copy, &failure), -EEXIST));
+	cr_expect(eq(int, config_merge(again, added, &nothing, &copy, &failure), -EEXIST));
 	cr_expect(strstr(failure.text, "test.conf:1: name = \"b\"") == failure.text, "%s", failure.text);
 	cr_expect(
-		eq(int, change_copy(again, NULL, &(struct change_removed){.channel = "x"}, &copy, &failure), -ENOENT));
+		eq(int, config_merge(again, NULL, &(struct config_removed){.channel = "x"}, &copy, &failure), -ENOENT));
 	cr_expect(strstr(failure.text, "no channel 'x'") != NULL);
 	config_free(again);
 	config_free(added);
 	config_free(stream);
 }
 
-Test(change, a_channel_that_is_added_wants_the_same_of_its_worker)
+Test(merge, a_channel_that_is_added_wants_the_same_of_its_worker)
 {
 	struct config *base = load_channel("a", "", ""), *added = load_channel("b", "spin_us = 7;", ""), *copy;
 
-	cr_expect(eq(int, change_copy(base, added, &nothing, &copy, &failure), -EINVAL));
+	cr_expect(eq(int, config_merge(base, added, &nothing, &copy, &failure), -EINVAL));
 	cr_expect(strstr(failure.text, "spin_us of channel 'b'") != NULL, "%s", failure.text);
 	config_free(base);
 	config_free(added);
@@ -157,24 +160,24 @@ Test(change, a_channel_that_is_added_wants_the_same_of_its_worker)
 static const char *fixed_channel_key(const char *more, const char *destination)
 {
 	struct config *a = load_channel("a", "", ""), *b = load_channel("a", more, destination);
-	const char *key = change_fixed_channel_key(&a->channels[0], &b->channels[0]);
+	const char *key = diff_fixed_key(&channel_keys, &a->channels[0], &b->channels[0]);
 
 	config_free(a);
 	config_free(b);
 	return key ? key : "none";
 }
 
-Test(change, who_paces_a_channel_is_fixed)
+Test(merge, who_paces_a_channel_is_fixed)
 {
 	struct config *a = load_channel("a", "rate_limit_mbps = 5;", "");
 	struct config *b = load_channel("a", "rate_limit_mbps = 5; pacing = \"device\";", "");
 
-	cr_expect(eq(str, (char *)change_fixed_channel_key(&a->channels[0], &b->channels[0]), (char *)"pacing"));
+	cr_expect(eq(str, (char *)diff_fixed_key(&channel_keys, &a->channels[0], &b->channels[0]), (char *)"pacing"));
 	config_free(a);
 	config_free(b);
 }
 
-Test(change, of_a_channel_rights_and_limits_of_senders_can_change)
+Test(merge, of_a_channel_rights_and_limits_of_senders_can_change)
 {
 	cr_expect(eq(str, (char *)fixed_channel_key("", ""), (char *)"none"));
 	cr_expect(eq(str, (char *)fixed_channel_key("groups = [ 5 ]; max_senders = 1; max_senders_per_user = 1;", ""),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/config/source.h"
+#include "daemon/config/config_text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #define INCLUDE_DEPTH_MAX 10 /* libconfig's own */
 #define INCLUDE           "@include"
 
-static int read_all(int fd, char *text, size_t room)
+static int config_text_read_all(int fd, char *text, size_t room)
 {
 	size_t used = 0;
 	ssize_t n;
@@ -28,7 +28,7 @@ static int read_all(int fd, char *text, size_t room)
 	return strlen(text) == used ? 0 : -EILSEQ;
 }
 
-const char *source_error(int error)
+const char *config_text_error(int error)
 {
 	switch (error) {
 	case -EILSEQ:
@@ -42,15 +42,15 @@ const char *source_error(int error)
 	}
 }
 
-int source_read(const char *path, char **text)
+int config_text_read(const char *path, char **text)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	int r;
 
 	if (fd < 0)
 		return -errno;
-	*text = malloc(SOURCE_BYTES_MAX + 1);
-	r = *text ? read_all(fd, *text, SOURCE_BYTES_MAX + 1) : -ENOMEM;
+	*text = malloc(CONFIG_TEXT_BYTES_MAX + 1);
+	r = *text ? config_text_read_all(fd, *text, CONFIG_TEXT_BYTES_MAX + 1) : -ENOMEM;
 	close(fd);
 	if (r < 0) {
 		free(*text);
@@ -61,8 +61,8 @@ int source_read(const char *path, char **text)
 
 /* ---- libconfig's tokens, as far as they matter here ------------------------------------------------ */
 
-struct cursor {
-	const struct reader *reader;
+struct text_cursor {
+	const struct config_reader *reader;
 	const char *file;
 	const char *start;
 	const char *at;
@@ -70,49 +70,49 @@ struct cursor {
 	unsigned depth;
 };
 
-static int check_text(const struct reader *reader, const char *file, const char *text, unsigned depth);
+static int text_check(const struct config_reader *reader, const char *file, const char *text, unsigned depth);
 
-static void skip(struct cursor *c, size_t n)
+static void text_skip(struct text_cursor *c, size_t n)
 {
 	for (; n && *c->at; n--)
 		c->line += *c->at++ == '\n';
 }
 
-static void skip_string(struct cursor *c)
+static void text_skip_string(struct text_cursor *c)
 {
-	skip(c, 1);
+	text_skip(c, 1);
 	while (*c->at && *c->at != '"')
-		skip(c, *c->at == '\\' ? 2 : 1);
-	skip(c, 1);
+		text_skip(c, *c->at == '\\' ? 2 : 1);
+	text_skip(c, 1);
 }
 
 /* For libconfig one without an end goes on to that of the file, and all that stands there is nothing. */
-static int skip_block_comment(struct cursor *c)
+static int text_skip_block_comment(struct text_cursor *c)
 {
 	const char *end = strstr(c->at + 2, "*/");
 
 	if (!end)
 		return failure_set(c->reader->failure, EX_CONFIG, EINVAL,
 		                   "%s:%u: a comment without an end: accepted is /* … */", c->file, c->line);
-	skip(c, (size_t)(end + 2 - c->at));
+	text_skip(c, (size_t)(end + 2 - c->at));
 	return 0;
 }
 
-static bool is_name_character(char character)
+static bool text_is_name_character(char character)
 {
 	return isalnum((unsigned char)character) || (character && strchr("_*-.", character));
 }
 
 /* With the L of 64 bits libconfig reads it right; hexadecimal ones and fractions are seen later. */
-static int check_number(struct cursor *c)
+static int text_check_number(struct text_cursor *c)
 {
 	const char *number = c->at;
 	char *end;
 	long long value = strtoll(number, &end, 10);
 
 	c->at = end;
-	if ((value >= INT32_MIN && value <= INT32_MAX) || is_name_character(*end)) {
-		while (is_name_character(*c->at))
+	if ((value >= INT32_MIN && value <= INT32_MAX) || text_is_name_character(*end)) {
+		while (text_is_name_character(*c->at))
 			c->at++;
 		return 0;
 	}
@@ -121,7 +121,7 @@ static int check_number(struct cursor *c)
 	                   end - number > 40 ? 40 : (int)(end - number), number, INT32_MAX);
 }
 
-static bool is_first_in_line(const struct cursor *c)
+static bool text_is_first_in_line(const struct text_cursor *c)
 {
 	const char *before = c->at;
 
@@ -130,10 +130,10 @@ static bool is_first_in_line(const struct cursor *c)
 	return before == c->start || before[-1] == '\n';
 }
 
-static int check_included(const struct cursor *c, const char *name)
+static int text_check_included(const struct text_cursor *c, const char *name)
 {
 	char buffer[PATH_MAX];
-	const char *file = reader_file(c->reader, name, buffer, sizeof(buffer));
+	const char *file = config_reader_file(c->reader, name, buffer, sizeof(buffer));
 	char *text;
 	int r;
 
@@ -141,16 +141,16 @@ static int check_included(const struct cursor *c, const char *name)
 		return failure_set(c->reader->failure, EX_CONFIG, ELOOP,
 		                   "%s:%u: @include \"%s\": accepted are files that include each other %d deep",
 		                   c->file, c->line, name, INCLUDE_DEPTH_MAX);
-	r = source_read(file, &text);
+	r = config_text_read(file, &text);
 	if (r < 0)
 		return failure_set(c->reader->failure, EX_CONFIG, -r, "%s:%u: @include \"%s\": %s cannot be read: %s",
-		                   c->file, c->line, name, file, source_error(r));
-	r = check_text(c->reader, file, text, c->depth + 1);
+		                   c->file, c->line, name, file, config_text_error(r));
+	r = text_check(c->reader, file, text, c->depth + 1);
 	free(text);
 	return r;
 }
 
-static int check_include(struct cursor *c)
+static int text_check_include(struct text_cursor *c)
 {
 	char name[PATH_MAX];
 	const char *from = c->at + strlen(INCLUDE);
@@ -160,50 +160,50 @@ static int check_include(struct cursor *c)
 	from += strspn(from, " \t");
 	length = *from == '"' ? strcspn(from + 1, "\"\n") : 0;
 	if (length == 0 || length >= sizeof(name) || from[1 + length] != '"') {
-		skip(c, 1);
+		text_skip(c, 1);
 		return 0; /* libconfig finds the syntax error */
 	}
 	memcpy(name, from + 1, length);
 	name[length] = '\0';
-	r = check_included(c, name);
+	r = text_check_included(c, name);
 	c->at = from + length + 2;
 	return r;
 }
 
-static int check_token(struct cursor *c)
+static int text_check_token(struct text_cursor *c)
 {
 	const char *at = c->at;
 
 	if (*at == '"') {
-		skip_string(c);
+		text_skip_string(c);
 	} else if (*at == '#' || (at[0] == '/' && at[1] == '/')) {
-		skip(c, strcspn(at, "\n"));
+		text_skip(c, strcspn(at, "\n"));
 	} else if (at[0] == '/' && at[1] == '*') {
-		return skip_block_comment(c);
+		return text_skip_block_comment(c);
 	} else if (isdigit((unsigned char)*at) || ((*at == '-' || *at == '+') && isdigit((unsigned char)at[1]))) {
-		return check_number(c);
-	} else if (strncmp(at, INCLUDE, strlen(INCLUDE)) == 0 && is_first_in_line(c)) {
-		return check_include(c);
-	} else if (is_name_character(*at)) {
-		while (is_name_character(*c->at))
+		return text_check_number(c);
+	} else if (strncmp(at, INCLUDE, strlen(INCLUDE)) == 0 && text_is_first_in_line(c)) {
+		return text_check_include(c);
+	} else if (text_is_name_character(*at)) {
+		while (text_is_name_character(*c->at))
 			c->at++;
 	} else {
-		skip(c, 1);
+		text_skip(c, 1);
 	}
 	return 0;
 }
 
-static int check_text(const struct reader *reader, const char *file, const char *text, unsigned depth)
+static int text_check(const struct config_reader *reader, const char *file, const char *text, unsigned depth)
 {
-	struct cursor c = {.reader = reader, .file = file, .start = text, .at = text, .line = 1, .depth = depth};
+	struct text_cursor c = {.reader = reader, .file = file, .start = text, .at = text, .line = 1, .depth = depth};
 	int r = 0;
 
 	while (*c.at && r == 0)
-		r = check_token(&c);
+		r = text_check_token(&c);
 	return r;
 }
 
-int source_check(const struct reader *reader, const char *text)
+int config_text_check(const struct config_reader *reader, const char *text)
 {
-	return check_text(reader, reader->path, text, 0);
+	return text_check(reader, reader->path, text, 0);
 }

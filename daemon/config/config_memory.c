@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/config/memory.h"
+/* All memory that a config points at hangs on one list, so that it is freed with the config. */
+#include "daemon/config/config_memory.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 
 struct config_memory {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Checks of streams and flows that concern several keys at once. */
+#include "daemon/config/check.h"
+#include "daemon/config/config_reader.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Ethernet pads payloads below this (IEEE 802.3: 60 bytes of frame, less 42 of headers). */
+#define PADDED_PAYLOAD_BYTES 18
+
+int config_check_flow(const struct config_reader *reader, const config_setting_t *setting, const void *entry)
+{
+	const struct config_flow *flow = entry;
+
+	if (flow->vlan == 0)
+		return config_reader_failure(reader, config_reader_find(setting, "vlan"),
+		                             "vlan = 0: accepted is 1 to 4094, or -1 for untagged packets");
+	if (flow->source.family != AF_UNSPEC && flow->source.family != flow->destination.family)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "source"),
+			"source and destination of a flow: accepted are two addresses of one family");
+	return 0;
+}
+
+int config_check_stream(const struct config_reader *reader, const config_setting_t *setting, const void *entry)
+{
+	const struct config_stream *stream = entry;
+	uint32_t queue_blocks = (stream->receive_queue_slots + stream->slots_per_block - 1) / stream->slots_per_block;
+	uint64_t spare_blocks = (uint64_t)stream->max_consumers * stream->lease_blocks;
+	uint64_t slots = (stream->history_blocks + spare_blocks + queue_blocks + 1) * stream->slots_per_block;
+
+	if (stream->history_blocks < queue_blocks)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "history_blocks"),
+			"history_blocks = %u of %u slots are less than receive_queue_slots = %u: accepted is "
+			"history_blocks = %u or more",
+			stream->history_blocks, stream->slots_per_block, stream->receive_queue_slots, queue_blocks);
+	if (slots > UINT32_MAX)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "history_blocks"),
+			"history_blocks = %u makes a ring of %llu slots: accepted are %u at most, spares for "
+			"max_consumers and lease_blocks included",
+			stream->history_blocks, (unsigned long long)slots, UINT32_MAX);
+	if (stream->payload_size < PADDED_PAYLOAD_BYTES && !stream->oversize_sink)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "oversize_sink"),
+			"payload_size = %u without oversize_sink: Ethernet pads shorter payloads to %d bytes, which "
+			"would not fit: accepted is oversize_sink = true, or payload_size = %d",
+			stream->payload_size, PADDED_PAYLOAD_BYTES, PADDED_PAYLOAD_BYTES);
+	return 0;
+}
+
+int config_check_stream_among(const struct config *config, const void *entry, struct failure *failure)
+{
+	const struct config_stream *stream = entry, *other = config_find_stream(config, stream->name);
+
+	if (!other)
+		return 0;
+	return failure_set(failure, EX_CONFIG, EEXIST,
+	                   "%s:%d: name = \"%s\" is that of the stream at %s:%d too: accepted is a name of its own",
+	                   stream->file, stream->line, stream->name, other->file, other->line);
+}

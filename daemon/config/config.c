@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Questions that the structs of a configuration answer. */
+#include "daemon/config/config.h"
+
+#include <string.h>
+
+#define TTL_OF_GROUPS 1
+#define TTL_OF_HOSTS  64
+
+bool config_is_same_address(const struct config_address *a, const struct config_address *b)
+{
+	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
+}
+
+bool config_is_multicast(const struct config_address *address)
+{
+	return address->family == AF_INET ? address->address[0] >> 4 == 0xe : address->address[0] == 0xff;
+}
+
+uint8_t config_ttl(const struct config_channel *channel, const struct config_destination *destination)
+{
+	if (channel->ttl)
+		return channel->ttl;
+	return config_is_multicast(&destination->address) ? TTL_OF_GROUPS : TTL_OF_HOSTS;
+}
+
+const struct config_stream *config_find_stream(const struct config *config, const char *name)
+{
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (strcmp(config->streams[i].name, name) == 0)
+			return &config->streams[i];
+	return NULL;
+}
+
+const struct config_channel *config_find_channel(const struct config *config, const char *name)
+{
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		if (strcmp(config->channels[i].name, name) == 0)
+			return &config->channels[i];
+	return NULL;
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Walks a parsed file along the key tables: each key of a group is checked, stored in its field, or gets its default. */
+#include "daemon/config/config_reader.h"
+
+#include "daemon/config/config_memory.h"
+#include "daemon/config/key_value.h"
+#include "daemon/config/render.h"
+#include "daemon/config/user_names.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NAMES_BYTES    480
+#define ACCEPTED_BYTES 128
+
+/* ---- messages ------------------------------------------------------------------------------------ */
+
+/* libconfig names an included file as the @include line does. */
+const char *config_reader_file(const struct config_reader *reader, const char *name, char *buffer, size_t bytes)
+{
+	if (!name)
+		return reader->path;
+	if (!reader->directory || name[0] == '/' || strcmp(name, reader->path) == 0)
+		return name;
+	snprintf(buffer, bytes, "%s/%s", reader->directory, name);
+	return buffer;
+}
+
+int config_reader_failure(const struct config_reader *reader, const config_setting_t *setting, const char *format, ...)
+{
+	unsigned line = config_setting_source_line(setting);
+	char text[640], file[PATH_MAX];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return failure_set(reader->failure, EX_CONFIG, EINVAL, "%s:%u: %s",
+	                   config_reader_file(reader, config_setting_source_file(setting), file, sizeof(file)),
+	                   line ? line : 1, text); /* the file itself has line 0 */
+}
+
+const config_setting_t *config_reader_find(const config_setting_t *group, const char *key)
+{
+	const config_setting_t *setting = config_setting_get_member(group, key);
+
+	return setting ? setting : group;
+}
+
+/* ---- one value ----------------------------------------------------------------------------------- */
+
+static const char *config_reader_type_found(const config_setting_t *setting)
+{
+	static const char *const types[] = {
+		[CONFIG_TYPE_GROUP] = "a group",    [CONFIG_TYPE_INT] = "an integer",
+		[CONFIG_TYPE_INT64] = "an integer", [CONFIG_TYPE_FLOAT] = "a decimal fraction",
+		[CONFIG_TYPE_STRING] = "a string",  [CONFIG_TYPE_BOOL] = "a boolean",
+		[CONFIG_TYPE_ARRAY] = "an array",   [CONFIG_TYPE_LIST] = "a list",
+	};
+
+	return types[config_setting_type(setting)];
+}
+
+static bool config_reader_has_type(const struct key *key, const config_setting_t *setting)
+{
+	int type = config_setting_type(setting);
+
+	switch (key->type) {
+	case KEY_INTEGER:
+		return type == CONFIG_TYPE_INT || type == CONFIG_TYPE_INT64;
+	case KEY_BOOLEAN:
+		return type == CONFIG_TYPE_BOOL;
+	case KEY_UIDS: /* an array that is empty or of several types is a list to libconfig */
+	case KEY_GIDS:
+		return type == CONFIG_TYPE_ARRAY || type == CONFIG_TYPE_LIST;
+	case KEY_GROUP:
+		return type == CONFIG_TYPE_GROUP;
+	case KEY_LIST:
+		return type == CONFIG_TYPE_LIST;
+	default:
+		return type == CONFIG_TYPE_STRING;
+	}
+}
+
+static int config_reader_read_number(const struct config_reader *reader, const config_setting_t *setting,
+                                     const struct key *key, void *base)
+{
+	bool is_boolean = key->type == KEY_BOOLEAN;
+	int64_t number = !setting     ? key->number
+	                 : is_boolean ? config_setting_get_bool(setting)
+	                              : config_setting_get_int64(setting);
+	char accepted[ACCEPTED_BYTES];
+
+	/* libconfig 1.5 cuts a hexadecimal number to 32 bits without an error. */
+	if (setting && config_setting_get_format(setting) == CONFIG_FORMAT_HEX)
+		return config_reader_failure(reader, setting, "%s is hexadecimal: accepted is %s, in decimal",
+		                             key->name, key_accepted(key, accepted, sizeof(accepted)));
+	if (key_store_number(key, number, base))
+		return 0;
+	return config_reader_failure(reader, setting, "%s = %" PRId64 ": accepted is %s", key->name, number,
+	                             key_accepted(key, accepted, sizeof(accepted)));
+}
+
+static int config_reader_read_string(const struct config_reader *reader, const config_setting_t *setting,
+                                     const struct key *key, void *base)
+{
+	const char *text = setting ? config_setting_get_string(setting) : key->string;
+	char accepted[ACCEPTED_BYTES];
+
+	if (key_store_string(key, text, base))
+		return 0;
+	return config_reader_failure(reader, setting, "%s = \"%s\": accepted is %s", key->name, text,
+	                             key_accepted(key, accepted, sizeof(accepted)));
+}
+
+/* ---- users and groups ---------------------------------------------------------------------------- */
+
+static int config_reader_read_id(const struct config_reader *reader, const config_setting_t *setting,
+                                 const struct key *key, uint32_t *id)
+{
+	char number[24];
+	const char *text = number;
+	int r;
+
+	switch (config_setting_type(setting)) {
+	case CONFIG_TYPE_STRING:
+		text = config_setting_get_string(setting);
+		break;
+	case CONFIG_TYPE_INT:
+	case CONFIG_TYPE_INT64:
+		snprintf(number, sizeof(number), "%lld", config_setting_get_int64(setting));
+		break;
+	default:
+		return config_reader_failure(reader, setting, "%s: accepted are names and numbers, \"anna\" or 1001",
+		                             key->name);
+	}
+	r = key->type == KEY_UIDS ? user_names_find_user(text, id) : user_names_find_group(text, id);
+	if (r == -ENOENT)
+		return config_reader_failure(
+			reader, setting,
+			"%s: this machine knows no '%s': accepted are names that 'getent' finds and numbers", key->name,
+			text);
+	return r < 0 ? config_reader_failure(reader, setting, "%s: '%s' cannot be looked up: %s", key->name, text,
+	                                     strerror(-r))
+	             : 0;
+}
+
+static int config_reader_read_gid(const struct config_reader *reader, const config_setting_t *setting,
+                                  const struct key *key, gid_t *gid)
+{
+	*gid = (gid_t)-1;
+	return setting && config_setting_get_string(setting)[0] ? config_reader_read_id(reader, setting, key, gid) : 0;
+}
+
+/* Memory for the elements that a key's field points at, with their count in its place. */
+static void *config_reader_allocate(const struct config_reader *reader, const struct key *key, size_t n, size_t bytes,
+                                    char *base)
+{
+	void *elements = config_allocate(reader->config, n, bytes);
+
+	memcpy(base + key->offset, &elements, sizeof(elements));
+	return elements;
+}
+
+static int config_reader_read_ids(const struct config_reader *reader, const config_setting_t *setting,
+                                  const struct key *key, char *base)
+{
+	uint32_t *n_ids = (uint32_t *)(base + key->count), *ids;
+	int n = setting ? config_setting_length(setting) : 0;
+	int r = 0;
+
+	if (n == 0)
+		return 0;
+	ids = config_reader_allocate(reader, key, (size_t)n, sizeof(*ids), base);
+	if (!ids)
+		return failure_no_memory(reader->failure);
+	for (; *n_ids < (uint32_t)n && r == 0; (*n_ids)++)
+		r = config_reader_read_id(reader, config_setting_get_elem(setting, *n_ids), key, &ids[*n_ids]);
+	return r;
+}
+
+/* ---- groups and lists ---------------------------------------------------------------------------- */
+
+/* The name of the file that the setting stands in. It lives as long as the config. */
+static const char *config_reader_copy_file(const struct config_reader *reader, const config_setting_t *setting)
+{
+	char buffer[PATH_MAX];
+	const char *file = config_reader_file(reader, config_setting_source_file(setting), buffer, sizeof(buffer));
+	char *copy;
+
+	if (strcmp(file, reader->config->file) == 0)
+		return reader->config->file;
+	copy = config_allocate(reader->config, strlen(file) + 1, 1);
+	return copy ? strcpy(copy, file) : NULL;
+}
+
+static int config_reader_read_entry(const struct config_reader *reader, const config_setting_t *setting,
+                                    const struct key_group *group, char *entry)
+{
+	const char **file = (const char **)(entry + group->file);
+	int r;
+
+	*(int *)(entry + group->line) = (int)config_setting_source_line(setting);
+	*file = config_reader_copy_file(reader, setting);
+	if (!*file)
+		return failure_no_memory(reader->failure);
+	r = config_reader_read_group(reader, setting, group, entry);
+	return r == 0 && group->check_among ? group->check_among(reader->config, entry, reader->failure) : r;
+}
+
+static int config_reader_read_list(const struct config_reader *reader, const config_setting_t *list,
+                                   const struct key *key, char *base)
+{
+	const struct key_group *group = key->group;
+	uint32_t *n_read = (uint32_t *)(base + key->count);
+	int n = list ? config_setting_length(list) : 0, r = 0;
+	char *entries;
+
+	if (!list)
+		return 0;
+	if (n < 1 || (unsigned)n > group->n_max)
+		return config_reader_failure(reader, list, "%s has %d entries: accepted are 1 to %u", key->name, n,
+		                             group->n_max);
+	entries = config_reader_allocate(reader, key, (size_t)n, group->bytes, base);
+	if (!entries)
+		return failure_no_memory(reader->failure);
+	for (uint32_t i = 0; i < (uint32_t)n && r == 0; i++) {
+		const config_setting_t *entry = config_setting_get_elem(list, i);
+
+		if (config_setting_type(entry) != CONFIG_TYPE_GROUP)
+			return config_reader_failure(reader, list,
+			                             "entry %u of %s: accepted is a group, { key = value; … }", i + 1,
+			                             key->name);
+		r = config_reader_read_entry(reader, entry, group, entries + i * group->bytes);
+		*n_read = i + 1;
+	}
+	return r;
+}
+
+static int config_reader_read_key(const struct config_reader *reader, const config_setting_t *setting,
+                                  const struct key *key, char *base)
+{
+	char accepted[ACCEPTED_BYTES];
+
+	if (setting && !config_reader_has_type(key, setting))
+		return config_reader_failure(reader, setting, "%s is %s: accepted is %s", key->name,
+		                             config_reader_type_found(setting),
+		                             key_accepted(key, accepted, sizeof(accepted)));
+	switch (key->type) {
+	case KEY_INTEGER:
+	case KEY_BOOLEAN:
+		return config_reader_read_number(reader, setting, key, base);
+	case KEY_GID:
+		return config_reader_read_gid(reader, setting, key, (gid_t *)(base + key->offset));
+	case KEY_UIDS:
+	case KEY_GIDS:
+		return config_reader_read_ids(reader, setting, key, base);
+	case KEY_GROUP:
+		return config_reader_read_group(reader, setting, key->group, base);
+	case KEY_LIST:
+		return config_reader_read_list(reader, setting, key, base);
+	default:
+		return config_reader_read_string(reader, setting, key, base);
+	}
+}
+
+static int config_reader_check_known(const struct config_reader *reader, const config_setting_t *setting,
+                                     const struct key_group *group)
+{
+	char names[NAMES_BYTES];
+
+	for (int i = 0; setting && i < config_setting_length(setting); i++) {
+		const config_setting_t *entry = config_setting_get_elem(setting, (unsigned)i);
+
+		if (!key_find(group, config_setting_name(entry)))
+			return config_reader_failure(reader, entry, "unknown key '%s' in %s: accepted are %s",
+			                             config_setting_name(entry), group->what,
+			                             key_group_names(group, names, sizeof(names)));
+	}
+	return 0;
+}
+
+static int config_reader_check_required(const struct config_reader *reader, const config_setting_t *setting,
+                                        const struct key_group *group)
+{
+	for (unsigned i = 0; i < group->n_keys; i++)
+		if (group->keys[i].required && !config_setting_get_member(setting, group->keys[i].name))
+			return config_reader_failure(reader, setting, "%s needs '%s': %s", group->what,
+			                             group->keys[i].name, group->keys[i].help);
+	return 0;
+}
+
+int config_reader_read_group(const struct config_reader *reader, const config_setting_t *setting,
+                             const struct key_group *group, void *base)
+{
+	const char **text = (const char **)((char *)base + group->text);
+	int r = config_reader_check_known(reader, setting, group);
+
+	for (unsigned i = 0; i < group->n_keys && r == 0; i++) {
+		const struct key *key = &group->keys[i];
+		const config_setting_t *value = setting ? config_setting_get_member(setting, key->name) : NULL;
+
+		r = key->required && !value ? 0 : config_reader_read_key(reader, value, key, base);
+	}
+	if (r == 0)
+		r = config_reader_check_required(reader, setting, group);
+	if (r < 0)
+		return r;
+	*text = render_group(reader->config, group, setting);
+	if (!*text)
+		return failure_no_memory(reader->failure);
+	return group->check ? group->check(reader, setting, base) : 0;
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From libconfig's settings to the structs of config.h, by the key tables. Inside the config room only. */
+#ifndef DAEMON_CONFIG_CONFIG_READER_H
+#define DAEMON_CONFIG_CONFIG_READER_H
+
+#include "daemon/config/config.h"
+#include "daemon/config/key.h"
+
+#include <libconfig.h>
+
+struct config_reader {
+	const char *path;
+	const char *directory; /* of path, which @include starts from; NULL = the process' own */
+	struct config *config; /* owns the memory of what is read */
+	struct failure *failure;
+};
+
+/** The file that libconfig calls by this name (NULL: the main one); returns it or buffer. */
+const char *config_reader_file(const struct config_reader *reader, const char *name, char *buffer, size_t bytes);
+
+/** Failure "file:line: …", EX_CONFIG; returns -EINVAL. */
+int config_reader_failure(const struct config_reader *reader, const config_setting_t *setting, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/** The setting of a key, or the whole group if the key is at its default: where a message about the key points. */
+const config_setting_t *config_reader_find(const config_setting_t *group, const char *key);
+
+/** Read all keys of a group into the struct at base. setting: NULL = every key has its default. 0 or -errno. */
+int config_reader_read_group(const struct config_reader *reader, const config_setting_t *setting,
+                             const struct key_group *group, void *base);
+
+#endif

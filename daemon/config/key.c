@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a row of the key table says in words, and access to the fields that rows describe. */
+#include "daemon/config/key.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void __attribute__((format(printf, 3, 4))) key_append(char *buffer, size_t bytes, const char *format, ...)
+{
+	size_t used = strlen(buffer);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(buffer + used, bytes - used, format, arguments);
+	va_end(arguments);
+}
+
+static void key_append_range(const struct key *key, char *buffer, size_t bytes)
+{
+	key_append(buffer, bytes, "an integer from %" PRId64 " to %" PRId64, key->min, key->max);
+	if (key->multiple_of)
+		key_append(buffer, bytes, ", a multiple of %" PRId64, key->multiple_of);
+	if (key->power_of_two)
+		key_append(buffer, bytes, ", a power of two");
+}
+
+static void key_append_choices(const struct key *key, char *buffer, size_t bytes)
+{
+	for (const struct key_choice *choice = key->choices; choice->name; choice++)
+		key_append(buffer, bytes, "%s\"%s\"",
+		           choice == key->choices ? ""
+		           : choice[1].name       ? ", "
+		                                  : " or ",
+		           choice->name);
+}
+
+const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
+{
+	static const char *const words[] = {
+		[KEY_BOOLEAN] = "true or false",
+		[KEY_MODE] = "octal permissions, \"0660\"",
+		[KEY_ADDRESS] = "one unicast or multicast address, IPv4 as \"239.1.2.3\", IPv6 as \"ff05::1:2\"",
+		[KEY_UNICAST] = "one unicast address, IPv4 as \"10.0.0.1\", IPv6 as \"fe80::1\"",
+		[KEY_MAC] = "one station's Ethernet address, \"02:00:00:00:0a:01\"",
+		[KEY_GID] = "a group's name or number in double quotes",
+		[KEY_UIDS] = "an array of names and numbers, [ \"anna\", \"1001\" ]",
+		[KEY_GIDS] = "an array of names and numbers, [ \"video\", \"1001\" ]",
+		[KEY_GROUP] = "a group, { key = value; … }",
+		[KEY_LIST] = "a list of groups, ( { key = value; … }, … )",
+	};
+
+	buffer[0] = '\0';
+	switch (key->type) {
+	case KEY_INTEGER:
+		key_append_range(key, buffer, bytes);
+		break;
+	case KEY_CHOICE:
+		key_append_choices(key, buffer, bytes);
+		break;
+	case KEY_STRING:
+		key_append(buffer, bytes, "a string in double quotes, 1 to %zu characters", key->bytes - 1);
+		break;
+	case KEY_NAME:
+		key_append(buffer, bytes, "a string in double quotes, 1 to %zu letters, digits, '.', '_' and '-'",
+		           key->bytes - 1);
+		break;
+	case KEY_PATH:
+		key_append(buffer, bytes, "an absolute path in double quotes, at most %zu characters", key->bytes - 1);
+		break;
+	default:
+		key_append(buffer, bytes, "%s", words[key->type]);
+	}
+	return buffer;
+}
+
+const char *key_default(const struct key *key, char *buffer, size_t bytes)
+{
+	buffer[0] = '\0';
+	if (key->required)
+		return buffer;
+	if (key->type == KEY_INTEGER)
+		key_append(buffer, bytes, "%" PRId64, key->number);
+	else if (key->type == KEY_BOOLEAN)
+		key_append(buffer, bytes, "%s", key->number ? "true" : "false");
+	else if (key->type == KEY_UIDS || key->type == KEY_GIDS)
+		key_append(buffer, bytes, "[]");
+	else if (key->string)
+		key_append(buffer, bytes, "\"%s\"", key->string);
+	return buffer;
+}
+
+const char *key_group_names(const struct key_group *group, char *buffer, size_t bytes)
+{
+	buffer[0] = '\0';
+	for (unsigned i = 0; i < group->n_keys; i++)
+		key_append(buffer, bytes, "%s%s", i ? ", " : "", group->keys[i].name);
+	return buffer;
+}
+
+const struct key *key_find(const struct key_group *group, const char *name)
+{
+	for (unsigned i = 0; i < group->n_keys; i++)
+		if (strcmp(group->keys[i].name, name) == 0)
+			return &group->keys[i];
+	return NULL;
+}
+
+uint32_t key_count(const struct key *key, const void *base)
+{
+	return *(const uint32_t *)((const char *)base + key->count);
+}
+
+const void *key_entry(const struct key *key, const void *base, uint32_t index)
+{
+	const char *entries;
+
+	memcpy(&entries, (const char *)base + key->offset, sizeof(entries));
+	return entries + index * key->group->bytes;
+}
+
+const char *key_entry_name(const struct key_group *group, const void *entry)
+{
+	const struct key *key = key_find(group, "name");
+
+	return key ? (const char *)entry + key->offset : NULL;
+}
+
+const char *key_group_text(const struct key_group *group, const void *base)
+{
+	return *(const char *const *)((const char *)base + group->text);
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A key of the configuration file is one row of a table. From the row come: how a value is read and checked, its default,
+ * the field it is stored in, whether a reload may change it, and its entry in --dump-config, in a reload's log, in the
+ * manual page and in the shells' completion. key_table.h has the tables. Pure.
+ */
+#ifndef DAEMON_CONFIG_KEY_H
+#define DAEMON_CONFIG_KEY_H
+
+#include "daemon/base/failure.h"
+
+#include <libconfig.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct config;
+struct config_reader;
+
+/* The type of the value, and of the field that it is stored in. */
+enum key_type {
+	KEY_INTEGER, /* an integer of 1, 2, 4 or 8 bytes */
+	KEY_BOOLEAN, /* bool */
+	KEY_CHOICE,  /* a string, one of choices: an integer or enum */
+	KEY_STRING,  /* not empty: char array */
+	KEY_NAME,    /* a string of letters, digits, '.', '_' and '-': char array */
+	KEY_PATH,    /* an absolute path: char array */
+	KEY_MODE,    /* a string of octal permissions: mode_t */
+	KEY_ADDRESS, /* a string, unicast or multicast: struct config_address */
+	KEY_UNICAST, /* a string: struct config_address, AF_UNSPEC if empty */
+	KEY_MAC,     /* a string, of one station: 6 bytes; the bool at .count is false if it is empty */
+	KEY_GID,     /* a string, name or number: gid_t, (gid_t)-1 if empty */
+	KEY_UIDS,    /* an array of strings and integers: pointer to uid_t, counted at .count */
+	KEY_GIDS,    /* likewise gid_t */
+	KEY_GROUP,   /* { … }: fields of the same struct */
+	KEY_LIST,    /* ( { … }, … ): pointer to structs, counted at .count */
+};
+
+struct key_choice {
+	const char *name; /* NULL ends the list */
+	uint32_t value;
+};
+
+struct key {
+	const char *name;
+	enum key_type type;
+	size_t offset; /* of the field in the group's struct */
+	size_t bytes;  /* of the field */
+	size_t count;  /* offset of the uint32_t that counts what the field points at */
+	bool required;
+	bool live; /* a reload may change it; any other key is fixed as long as the daemon, stream or channel runs */
+	int64_t number; /* default of an integer or boolean */
+	int64_t min;
+	int64_t max;
+	int64_t multiple_of;              /* 0 = any */
+	int64_t unit;                     /* the field holds the value times this; 0 = 1 */
+	bool power_of_two;                /* only those */
+	const char *string;               /* default of a string or choice; NULL = none */
+	const struct key_choice *choices; /* of a choice */
+	const struct key_group *group;    /* of a group, and of each entry of a list */
+	const char *help;
+};
+
+/* A kind of group, the keys it takes and the struct it is read into. */
+struct key_group {
+	const char *what; /* for messages: "a stream" */
+	const struct key *keys;
+	unsigned n_keys;
+	size_t text; /* offset of the const char * with the keys in the file's syntax, a line each */
+
+	/* Of the entries of a list. */
+	unsigned n_max;
+	size_t bytes; /* of the struct */
+	size_t file;  /* offset of the const char * that says where the entry stands; 0 = none */
+	size_t line;  /* offset of the int, likewise */
+
+	/** Keys against each other. 0, or -errno with the failure at the setting's line. NULL: nothing to check. */
+	int (*check)(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
+
+	/** An entry against those of its list that config has so far; likewise. */
+	int (*check_among)(const struct config *config, const void *entry, struct failure *failure);
+};
+
+/** "an integer from 64 to 32768, a multiple of 64"; returns buffer. */
+const char *key_accepted(const struct key *key, char *buffer, size_t bytes);
+
+/** As it would be written in the file: "4096", "\"2M\"", "[]". A required key has none: "". Returns buffer. */
+const char *key_default(const struct key *key, char *buffer, size_t bytes);
+
+/** "name, interface, …"; returns buffer. */
+const char *key_group_names(const struct key_group *group, char *buffer, size_t bytes);
+
+/** NULL: the group has no such key. */
+const struct key *key_find(const struct key_group *group, const char *name);
+
+/** How many elements the field of an array or list has, in the struct at base. */
+uint32_t key_count(const struct key *key, const void *base);
+
+/** One entry of a list. */
+const void *key_entry(const struct key *key, const void *base, uint32_t index);
+
+/** The value of the key 'name' of an entry, or NULL: such entries have no name. */
+const char *key_entry_name(const struct key_group *group, const void *entry);
+
+/** The lines "key = value;" of a group. */
+const char *key_group_text(const struct key_group *group, const void *base);
+
+#endif

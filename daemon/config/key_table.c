@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * All keys of the configuration file. A new key is a row here, a field in config.h for its value, and the code that uses
+ * the field; the shipped conf/ibvcapd.conf shows every key (a test compares it with these tables).
+ */
+#include "daemon/config/key_table.h"
+
+#include "daemon/config/check.h"
+#include "daemon/config/config.h"
+
+#include <ibvcap/ibvcap.h>
+
+#define CONFIG_STREAMS_MAX      64
+#define CONFIG_FLOWS_MAX        256
+#define CONFIG_CHANNELS_MAX     64
+#define CONFIG_DESTINATIONS_MAX 256
+
+/* offset, bytes and count of a field */
+#define FIELD(type, field, n_field) \
+	offsetof(struct type, field), sizeof(((struct type *)NULL)->field), offsetof(struct type, n_field)
+
+#define KEYS(rows) .keys = (rows), .n_keys = sizeof(rows) / sizeof((rows)[0])
+#define ENTRY(type)                                                                                             \
+	.bytes = sizeof(struct type), .text = offsetof(struct type, text), .file = offsetof(struct type, file), \
+	.line = offsetof(struct type, line)
+
+/* ---- values of choices --------------------------------------------------------------------------- */
+
+static const struct key_choice backends[] = {{"verbs", CONFIG_BACKEND_VERBS}, {NULL, 0}};
+static const struct key_choice page_sizes[] = {{"4K", 1u << 12}, {"2M", 1u << 21}, {"1G", 1u << 30}, {NULL, 0}};
+static const struct key_choice polls[] = {
+	{"busy", CONFIG_POLL_BUSY},
+	{"adaptive", CONFIG_POLL_ADAPTIVE},
+	{"event", CONFIG_POLL_EVENT},
+	{NULL, 0},
+};
+static const struct key_choice udp_checksums[] = {
+	{"auto", CONFIG_UDP_CHECKSUM_AUTO},
+	{"device", CONFIG_UDP_CHECKSUM_DEVICE},
+	{"zero", CONFIG_UDP_CHECKSUM_ZERO},
+	{"software", CONFIG_UDP_CHECKSUM_SOFTWARE},
+	{NULL, 0},
+};
+static const struct key_choice pacings[] = {{"software", false}, {"device", true}, {NULL, 0}};
+
+/* ---- control ----------------------------------------------------------------------------------- */
+
+#define CONTROL(field) FIELD(config, field, text)
+
+static const struct key control[] = {
+	{"socket", KEY_PATH, CONTROL(socket_path), .string = IBVCAP_CONTROL_SOCKET,
+         .help = "path of the control socket"},
+	{"mode", KEY_MODE, CONTROL(socket_mode), .string = "0660",
+         .help = "its permissions, octal: a user who may write to it may connect"},
+	{"group", KEY_GID, CONTROL(socket_group), .string = "",
+         .help = "its group, by name or number; empty: the daemon's"},
+	{"max_clients", KEY_INTEGER, CONTROL(max_clients), .live = true, .number = 64, .min = 1, .max = 4096,
+         .help = "connections at once"},
+	{"max_clients_per_user", KEY_INTEGER, CONTROL(max_clients_per_user), .live = true, .number = 32, .min = 1,
+         .max = 4096, .help = "connections of one user at once; root has no limit"},
+	{"max_messages_per_s", KEY_INTEGER, CONTROL(max_messages_per_s), .live = true, .number = 100, .min = 1,
+         .max = 100000, .help = "requests of one client"},
+	{"max_messages_per_s_per_user", KEY_INTEGER, CONTROL(max_messages_per_s_per_user), .live = true, .number = 400,
+         .min = 1, .max = 100000, .help = "connections and requests of one user; root has no limit"},
+	{"idle_timeout_s", KEY_INTEGER, CONTROL(idle_timeout_s), .live = true, .number = 60, .min = 1, .max = 86400,
+         .help = "seconds after which a client that neither attaches nor asks is disconnected"},
+	{"restart_wait_s", KEY_INTEGER, CONTROL(restart_wait_s), .live = true, .number = 10, .min = 0, .max = 3600,
+         .help = "seconds a restarted daemon waits for hugepages that readers of its last run still hold"},
+};
+
+const struct key_group control_keys = {.what = "control", KEYS(control), .text = offsetof(struct config, control_text)};
+
+/* ---- flows ------------------------------------------------------------------------------------- */
+
+#define FLOW(field) FIELD(config_flow, field, text)
+
+static const struct key flow[] = {
+	{"destination", KEY_ADDRESS, FLOW(destination), .required = true,
+         .help = "IPv4 or IPv6 address, the interface's own or a multicast group's"},
+	{"port", KEY_INTEGER, FLOW(destination_port), .required = true, .min = 1, .max = 65535,
+         .help = "UDP destination port"},
+	{"source", KEY_UNICAST, FLOW(source), .string = "",
+         .help = "the sender's address; empty: any. With a group: a source-specific join"},
+	{"source_port", KEY_INTEGER, FLOW(source_port), .number = 0, .min = 0, .max = 65535,
+         .help = "the sender's UDP port; 0: any"},
+	{"vlan", KEY_INTEGER, FLOW(vlan), .number = -1, .min = -1, .max = 4094,
+         .help = "VLAN id; -1: untagged packets, and a tagged one is an irregular row"},
+};
+
+const struct key_group flow_keys = {
+	.what = "a flow",
+	KEYS(flow),
+	.n_max = CONFIG_FLOWS_MAX,
+	ENTRY(config_flow),
+	.check = config_check_flow,
+};
+
+/* ---- streams ----------------------------------------------------------------------------------- */
+
+#define STREAM(field)      FIELD(config_stream, field, text)
+#define STREAM_LIST(field) FIELD(config_stream, field, n_##field)
+
+static const struct key stream[] = {
+	{"name", KEY_NAME, STREAM(name), .required = true, .help = "the name that consumers attach by"},
+	{"interface", KEY_STRING, STREAM(interface), .required = true,
+         .help = "network interface the packets come from"},
+	{"backend", KEY_CHOICE, STREAM(backend), .string = "verbs", .choices = backends,
+         .help = "how the packets are taken from it"},
+	{"flows", KEY_LIST, STREAM_LIST(flows), .required = true, .live = true, .group = &flow_keys,
+         .help = "which packets"},
+	{"payload_size", KEY_INTEGER, STREAM(payload_size), .required = true, .min = 1, .max = 65507,
+         .help = "bytes of a row: the largest UDP payload expected"},
+	{"slots_per_block", KEY_INTEGER, STREAM(slots_per_block), .number = 256, .min = 64, .max = 1 << 20,
+         .multiple_of = 64, .help = "rows of a block, the unit of leasing and recycling"},
+	{"history_blocks", KEY_INTEGER, STREAM(history_blocks), .number = 64, .min = 1, .max = 1 << 24,
+         .help = "complete blocks kept for readers that are late"},
+	{"receive_queue_slots", KEY_INTEGER, STREAM(receive_queue_slots), .number = 4096, .min = 64, .max = 32768,
+         .multiple_of = 64, .help = "depth of the device's receive queue"},
+	{"page_size", KEY_CHOICE, STREAM(page_bytes), .string = "2M", .choices = page_sizes,
+         .help = "pages of payload and headers; 4K is slow and meant for trying out"},
+	{"poll", KEY_CHOICE, STREAM(poll), .string = "adaptive", .choices = polls,
+         .help = "busy: never sleep; adaptive: after spin_us without a packet; event: at once"},
+	{"spin_us", KEY_INTEGER, STREAM(spin_us), .number = 50, .min = 0, .max = 1000000,
+         .help = "microseconds an adaptive worker polls on before it sleeps"},
+	{"cpu", KEY_INTEGER, STREAM(cpu), .number = -1, .min = -1, .max = 1023,
+         .help = "the worker's CPU, which the daemon's other threads do not use; -1: any CPU that no worker has"},
+	{"max_consumers", KEY_INTEGER, STREAM(max_consumers), .number = 8, .min = 1, .max = 64,
+         .help = "consumers attached at once"},
+	{"lease_blocks", KEY_INTEGER, STREAM(lease_blocks), .number = 4, .min = 1, .max = IBVCAP_LEASE_SLOTS_MAX,
+         .help = "blocks one consumer may hold; the ring has as many spare blocks for each consumer"},
+	{"max_consumers_per_user", KEY_INTEGER, STREAM(max_consumers_per_user), .live = true, .number = 4, .min = 1,
+         .max = 64, .help = "consumers of one user attached at once; root has no limit"},
+	{"max_lease_blocks_per_user", KEY_INTEGER, STREAM(max_lease_blocks_per_user), .live = true, .number = 16,
+         .min = 1, .max = 64 * IBVCAP_LEASE_SLOTS_MAX,
+         .help = "blocks one user's consumers may hold together; root has no limit"},
+	{"oversize_sink", KEY_BOOLEAN, STREAM(oversize_sink), .number = true,
+         .help = "a packet longer than its row becomes a truncated row instead of an error; doubles the device's queue "
+                 "entry"},
+	{"timestamps", KEY_BOOLEAN, STREAM(timestamps), .number = true,
+         .help = "timestamps of the device, if it has them; else of the worker's clock"},
+	{"join", KEY_BOOLEAN, STREAM(join), .number = true,
+         .help = "join the flows' multicast groups; for flows with a VLAN, on the interface of the VLAN"},
+	{"users", KEY_UIDS, STREAM_LIST(users), .live = true, .help = "users that may receive, by name or number"},
+	{"groups", KEY_GIDS, STREAM_LIST(groups), .live = true,
+         .help = "groups whose members may receive; if both are empty, everyone who can connect"},
+	{"lossless_deadline_ms", KEY_INTEGER, STREAM(lossless_deadline_ms), .live = true, .number = 0, .min = 0,
+         .max = 3600000,
+         .help = "stall budget in ms per user; refills at 1 ms per 10 ms without a stall; 0 disables lossless"},
+	{"lossless_users", KEY_UIDS, STREAM_LIST(lossless_users), .live = true,
+         .help = "users that may be lossless, among those that may receive"},
+	{"lossless_groups", KEY_GIDS, STREAM_LIST(lossless_groups), .live = true,
+         .help = "groups whose members may be lossless; if both are empty, everyone who may receive"},
+};
+
+const struct key_group stream_keys = {
+	.what = "a stream",
+	KEYS(stream),
+	.n_max = CONFIG_STREAMS_MAX,
+	ENTRY(config_stream),
+	.check = config_check_stream,
+	.check_among = config_check_stream_among,
+};
+
+/* ---- destinations ------------------------------------------------------------------------------ */
+
+#define DESTINATION(field) FIELD(config_destination, field, text)
+
+static const struct key destination[] = {
+	{"address", KEY_ADDRESS, DESTINATION(address), .required = true,
+         .help = "IPv4 or IPv6 address, a host's or a multicast group's"},
+	{"port", KEY_INTEGER, DESTINATION(port), .required = true, .min = 1, .max = 65535,
+         .help = "UDP destination port"},
+	{"next_hop_mac", KEY_MAC, FIELD(config_destination, next_hop_mac, has_next_hop_mac), .string = "",
+         .help = "Ethernet address of the next hop; empty: found by the kernel's routes and neighbour table"},
+};
+
+const struct key_group destination_keys = {
+	.what = "a destination",
+	KEYS(destination),
+	.n_max = CONFIG_DESTINATIONS_MAX,
+	ENTRY(config_destination),
+	.check = config_check_destination,
+};
+
+/* ---- channels ---------------------------------------------------------------------------------- */
+
+#define CHANNEL(field)      FIELD(config_channel, field, text)
+#define CHANNEL_LIST(field) FIELD(config_channel, field, n_##field)
+
+static const struct key channel[] = {
+	{"name", KEY_NAME, CHANNEL(name), .required = true, .help = "the name that senders open it by"},
+	{"interface", KEY_STRING, CHANNEL(interface), .required = true,
+         .help = "network interface the packets leave by"},
+	{"backend", KEY_CHOICE, CHANNEL(backend), .string = "verbs", .choices = backends,
+         .help = "how the packets are given to it"},
+	{"destinations", KEY_LIST, CHANNEL_LIST(destinations), .required = true, .group = &destination_keys,
+         .help = "addresses it may send to; a sender picks one by its number, from 0"},
+	{"source", KEY_UNICAST, CHANNEL(source), .string = "",
+         .help = "address the packets come from; empty: the interface's"},
+	{"source_port", KEY_INTEGER, CHANNEL(source_port), .required = true, .min = 1, .max = 65535,
+         .help = "UDP port the packets come from"},
+	{"vlan", KEY_INTEGER, CHANNEL(vlan), .number = -1, .min = -1, .max = 4094, .help = "VLAN id; -1: no tag"},
+	{"dscp", KEY_INTEGER, CHANNEL(dscp), .number = 0, .min = 0, .max = 63,
+         .help = "differentiated services code point"},
+	{"ttl", KEY_INTEGER, CHANNEL(ttl), .number = 0, .min = 0, .max = 255,
+         .help = "time to live, or hop limit; 0: 1 to groups, 64 to others"},
+	{"loopback", KEY_BOOLEAN, CHANNEL(loopback), .number = false,
+         .help = "programs of this machine receive packets sent to a group, too; no device supports true"},
+	{"payload_size", KEY_INTEGER, CHANNEL(payload_size), .required = true, .min = 1, .max = 65507,
+         .help = "bytes of a slot: the largest UDP payload; the MTU must allow it"},
+	{"send_queue_slots", KEY_INTEGER, CHANNEL(send_queue_slots), .number = 1024, .min = 64, .max = 32768,
+         .help = "depth of the device's send queue"},
+	{"arena_slots", KEY_INTEGER, CHANNEL(arena_slots), .number = 4096, .min = IBVCAP_TX_SLOTS_MIN,
+         .max = IBVCAP_TX_SLOTS_MAX, .power_of_two = true, .help = "payload slots of each sender"},
+	{"page_size", KEY_CHOICE, CHANNEL(page_bytes), .string = "2M", .choices = page_sizes,
+         .help = "pages of the senders' payloads; 4K is slow and meant for trying out"},
+	{"rate_limit_mbps", KEY_INTEGER, CHANNEL(rate_limit_bps), .number = 0, .min = 0, .max = 1000000,
+         .unit = 1000000, .help = "megabits a second of frames, FCS included; 0: no limit"},
+	{"burst_bytes", KEY_INTEGER, CHANNEL(burst_bytes), .number = 0, .min = 0, .max = 1 << 24,
+         .help = "bytes that may leave at once under a limit; 0: what a late worker needs to catch up"},
+	{"pacing", KEY_CHOICE, CHANNEL(device_pacing), .string = "software", .choices = pacings,
+         .help = "software: the worker keeps to the limit; device: the device does, if it can"},
+	{"late_after_us", KEY_INTEGER, CHANNEL(late_after_us), .number = 100, .min = 0, .max = 60000000,
+         .help = "microseconds after its send time from which a packet is late"},
+	{"udp_checksum", KEY_CHOICE, CHANNEL(udp_checksum), .string = "auto", .choices = udp_checksums,
+         .help = "auto: the device's; if it has none: zero, or software with IPv6"},
+	{"max_senders", KEY_INTEGER, CHANNEL(max_senders), .live = true, .number = 8, .min = 1, .max = 64,
+         .help = "senders that have the channel open at once"},
+	{"max_senders_per_user", KEY_INTEGER, CHANNEL(max_senders_per_user), .live = true, .number = 4, .min = 1,
+         .max = 64, .help = "senders of one user at once; root has no limit"},
+	{"users", KEY_UIDS, CHANNEL_LIST(users), .live = true, .help = "users that may send, by name or number"},
+	{"groups", KEY_GIDS, CHANNEL_LIST(groups), .live = true,
+         .help = "groups whose members may send; if both are empty, root only"},
+	{"poll", KEY_CHOICE, CHANNEL(poll), .string = "adaptive", .choices = polls,
+         .help = "busy: never sleep; adaptive: after spin_us without a packet; event: at once"},
+	{"spin_us", KEY_INTEGER, CHANNEL(spin_us), .number = 50, .min = 0, .max = 1000000,
+         .help = "microseconds an adaptive worker polls on before it sleeps"},
+	{"cpu", KEY_INTEGER, CHANNEL(cpu), .number = -1, .min = -1, .max = 1023, .help = "the worker's CPU; -1: any"},
+};
+
+const struct key_group channel_keys = {
+	.what = "a channel",
+	KEYS(channel),
+	.n_max = CONFIG_CHANNELS_MAX,
+	ENTRY(config_channel),
+	.check = config_check_channel,
+	.check_among = config_check_channel_among,
+};
+
+/* ---- the file ---------------------------------------------------------------------------------- */
+
+#define TOP_LIST(field) FIELD(config, field, n_##field)
+
+static const struct key top[] = {
+	{"control", KEY_GROUP, 0, 0, 0, .live = true, .group = &control_keys,
+         .help = "the socket that clients connect to"},
+	{"streams", KEY_LIST, TOP_LIST(streams), .live = true, .group = &stream_keys, .help = "what is captured"},
+	{"channels", KEY_LIST, TOP_LIST(channels), .live = true, .group = &channel_keys, .help = "what may be sent"},
+};
+
+const struct key_group top_keys = {.what = "the file", KEYS(top), .text = offsetof(struct config, text)};

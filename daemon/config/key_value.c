@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Checks a value against the row of its key and stores it in the field that the row names. */
+#include "daemon/config/key_value.h"
+
+#include "daemon/config/config.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Cuts the number to the size of the field; the row's range fits the field. */
+static void key_store_bytes(void *field, size_t bytes, int64_t number)
+{
+	switch (bytes) {
+	case 1:
+		*(uint8_t *)field = (uint8_t)number;
+		break;
+	case 2:
+		*(uint16_t *)field = (uint16_t)number;
+		break;
+	case 4:
+		*(uint32_t *)field = (uint32_t)number;
+		break;
+	default:
+		*(uint64_t *)field = (uint64_t)number;
+	}
+}
+
+bool key_store_number(const struct key *key, int64_t number, void *base)
+{
+	if (key->type == KEY_INTEGER &&
+	    (number < key->min || number > key->max || (key->multiple_of && number % key->multiple_of != 0) ||
+	     (key->power_of_two && (number & (number - 1)) != 0)))
+		return false;
+	key_store_bytes((char *)base + key->offset, key->bytes, key->unit ? number * key->unit : number);
+	return true;
+}
+
+static bool key_store_choice(const struct key *key, const char *text, void *field)
+{
+	for (const struct key_choice *choice = key->choices; choice->name; choice++) {
+		if (strcmp(choice->name, text) == 0) {
+			key_store_bytes(field, key->bytes, choice->value);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool key_has_form(const struct key *key, const char *text)
+{
+	if (key->type == KEY_PATH)
+		return text[0] == '/';
+	for (; key->type == KEY_NAME && *text; text++)
+		if (!isalnum((unsigned char)*text) && !strchr("._-", *text))
+			return false;
+	return true;
+}
+
+static bool key_store_text(const struct key *key, const char *text, char *field)
+{
+	size_t length = strlen(text);
+
+	if (length == 0 || length >= key->bytes || !key_has_form(key, text))
+		return false;
+	memcpy(field, text, length + 1);
+	return true;
+}
+
+static bool key_parse_mode(const char *text, mode_t *mode)
+{
+	char *end;
+	unsigned long bits = strtoul(text, &end, 8);
+
+	*mode = (mode_t)bits;
+	return text[0] >= '0' && text[0] <= '7' && *end == '\0' && bits <= 0777;
+}
+
+/* Neither 0.0.0.0 nor the broadcast address nor IPv4 in IPv6 form (::ffff:10.0.0.1) is in a packet's header. */
+static bool is_packet_address(const struct config_address *address)
+{
+	static const uint8_t zero[16], mapped[12] = {[10] = 0xff, [11] = 0xff};
+	static const uint8_t broadcast[4] = {255, 255, 255, 255};
+
+	if (memcmp(address->address, zero, sizeof(zero)) == 0)
+		return false;
+	return address->family == AF_INET ? memcmp(address->address, broadcast, sizeof(broadcast)) != 0
+	                                  : memcmp(address->address, mapped, sizeof(mapped)) != 0;
+}
+
+static bool key_parse_address(const struct key *key, const char *text, struct config_address *address)
+{
+	*address = (struct config_address){.family = AF_UNSPEC};
+	if (!key->required && text[0] == '\0')
+		return true;
+	address->family = strchr(text, ':') ? AF_INET6 : AF_INET;
+	return inet_pton(address->family, text, address->address) == 1 && is_packet_address(address) &&
+	       (key->type == KEY_ADDRESS || !config_is_multicast(address));
+}
+
+/* "02:00:00:00:0a:01" and no shorter form. */
+static bool key_parse_mac(const char *text, uint8_t mac[6], bool *has_mac)
+{
+	static const uint8_t zero[6];
+	int n = 0;
+
+	*has_mac = text[0] != '\0';
+	if (!*has_mac)
+		return true;
+	return strlen(text) == 17 && strspn(text, "0123456789abcdefABCDEF:") == 17 &&
+	       sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%n", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4],
+	              &mac[5], &n) == 6 &&
+	       n == 17 && !(mac[0] & 1) && memcmp(mac, zero, sizeof(zero)) != 0;
+}
+
+bool key_store_string(const struct key *key, const char *text, void *base)
+{
+	void *field = (char *)base + key->offset;
+
+	switch (key->type) {
+	case KEY_CHOICE:
+		return key_store_choice(key, text, field);
+	case KEY_MODE:
+		return key_parse_mode(text, field);
+	case KEY_ADDRESS:
+	case KEY_UNICAST:
+		return key_parse_address(key, text, field);
+	case KEY_MAC:
+		return key_parse_mac(text, field, (bool *)((char *)base + key->count));
+	default:
+		return key_store_text(key, text, field);
+	}
+}
