@@ -117,7 +117,6 @@ static int serve_clients(struct daemon *daemon, struct failure *failure)
 		.config = daemon->config,
 		.event = daemon->event,
 		.listener = &daemon->listener,
-		.readers = &daemon->readers,
 		.worker_ended = events_worker_ended,
 		.reconfigure = reload_change,
 		.context = daemon,

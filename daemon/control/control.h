@@ -10,7 +10,6 @@
 #include "daemon/base/failure.h"
 #include "daemon/config/config.h"
 #include "daemon/control/listener.h"
-#include "daemon/control/readers.h"
 #include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
 #include "daemon/worker/mailbox.h"
@@ -86,7 +85,6 @@ struct control_options {
 	const struct config *config;
 	sd_event *event;
 	struct listener *listener; /* outlives control */
-	struct readers *readers;   /* outlives control; NULL: nobody is listed */
 	/**
 	 * A worker said MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control thread; the ring
 	 * may not be removed from within.
@@ -160,8 +158,5 @@ void control_stop_accepting(struct control *control);
  * nothing is lent to them any more. NULL is fine.
  */
 void control_free(struct control *control);
-
-/** Read the ring's flow counter and mail it to the worker. -EAGAIN: its mailbox is full. */
-int control_mail_matched(const struct control_stream *stream, uint64_t *matched);
 
 #endif

@@ -2,6 +2,7 @@
 #include "daemon/control/reply.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,11 @@ int reply_append(struct reply *reply, const struct protocol_header *header)
 	memcpy(reply->bytes + reply->used, header, header->bytes);
 	reply->used += header->bytes;
 	return 0;
+}
+
+void reply_copy_text(char *to, size_t bytes, const char *from)
+{
+	snprintf(to, bytes, "%s", from ? from : "");
 }
 
 void reply_deinit(struct reply *reply)

@@ -18,6 +18,9 @@ struct reply {
 /** -ENOMEM. */
 int reply_append(struct reply *reply, const struct protocol_header *header);
 
+/** A text for a message, cut to its field; from NULL is an empty text. */
+void reply_copy_text(char *to, size_t bytes, const char *from);
+
 /** Send as much as the socket takes. 1: all is sent; 0: the client has to read first; -errno. */
 int reply_flush(struct reply *reply, int fd);
 

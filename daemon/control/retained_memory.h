@@ -35,16 +35,16 @@ void retained_watch_deinit(struct retained_watch *watch);
  * Watch so many segments, at most KEPT_MAX, that are about to be unmapped and closed here; what is not open, or what the
  * kernel's limits do not let be watched, is not.
  */
-void retained_memory_watch(struct retained_watch *watch, struct retained_memory *kept,
+void retained_memory_watch(struct retained_watch *watch, struct retained_memory *memory,
                            const struct shm *const *segments, unsigned n);
 
 /** Hear what has gone, of all. */
 void retained_watch_read(struct retained_watch *watch);
 
 /** Is one of them still there? */
-bool retained_memory_exists(struct retained_memory *kept);
+bool retained_memory_exists(struct retained_memory *memory);
 
 /** What was never taken is dropped already. */
-void retained_memory_drop(struct retained_memory *kept);
+void retained_memory_drop(struct retained_memory *memory);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/control/quota.h"
+#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
@@ -12,38 +13,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
-
-/* ---- leaving ------------------------------------------------------------------------------------- */
-
-/* A full mailbox is tried again by rx_endpoint_retry(). */
-static void mail_removal(struct rx_session *rx)
-{
-	struct mail mail = {.type = MAIL_REMOVE_CONSUMER, .consumer = &rx->consumer};
-
-	if (!rx->endpoint->ended && !rx->remove_mailed)
-		rx->remove_mailed = mailbox_send(rx->endpoint->stream->inbox, &mail) == 0;
-}
-
-static enum ibvcap_disconnect reason_to_hang_up(const struct rx_endpoint *endpoint)
-{
-	if (!endpoint->ended)
-		return IBVCAP_DISCONNECT_HUNG_UP;
-	return endpoint->ending != IBVCAP_DISCONNECT_NONE ? endpoint->ending : IBVCAP_DISCONNECT_SHUTDOWN;
-}
-
-void rx_session_hang_up(struct rx_session *rx)
-{
-	enum ibvcap_disconnect reason = rx->session->reason;
-
-	rx->session->rx = NULL;
-	rx->session = NULL;
-	rx->served = false;
-	/* It may live on and read: it has to know before its leases end that they do. */
-	daemon_disconnect(rx->consumer.state,
-	                  reason != IBVCAP_DISCONNECT_NONE ? reason : reason_to_hang_up(rx->endpoint));
-	notifier_remove(rx->endpoint->notifier, rx->consumer.page);
-	mail_removal(rx);
-}
 
 /* ---- the request --------------------------------------------------------------------------------- */
 
@@ -151,13 +120,8 @@ static int lend_to_worker(struct session *session, struct rx_endpoint *endpoint,
 	}
 	rx->session = session;
 	session->rx = rx;
+	session->on_close = rx_session_hang_up;
 	return 0;
-}
-
-static void list_reader(struct session *session, const struct rx_endpoint *endpoint)
-{
-	session->reader = readers_add(session->control->options.readers, session->peer.pid, session->peer.uid,
-	                              endpoint->stream->config->name);
 }
 
 /* It has no page and no lease: the worker need not know, and it takes no consumer's place. */
@@ -167,7 +131,6 @@ static int attach_tap(struct session *session, const struct rx_endpoint *endpoin
 		return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping",
 		                          endpoint->stream->config->name);
 	session->tapped = endpoint;
-	list_reader(session, endpoint);
 	session_resume(session);
 	return rx_session_send_tap(session, endpoint);
 }
@@ -178,7 +141,7 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 	struct rx_endpoint *endpoint = find_point(session->control, request->stream, request->queue, &has_stream);
 	int sent;
 
-	if (session->rx || session->tapped || session->tx)
+	if (session_is_in_use(session))
 		return session_send_error(
 			session, -EALREADY,
 			"this connection is attached or sends already: one ring or channel a connection");
@@ -219,7 +182,6 @@ static void consumer_added(struct rx_session *rx, int error)
 		rx->served = true;
 		if (rx->endpoint->ending != IBVCAP_DISCONNECT_NONE)
 			daemon_disconnect(rx->consumer.state, rx->endpoint->ending);
-		list_reader(session, rx->endpoint);
 		session_resume(session);
 		r = rx_session_send(rx);
 	}
@@ -233,7 +195,7 @@ static void consumer_bad(struct rx_session *rx, const struct mail *mail)
 	struct rx_endpoint *endpoint = rx->endpoint;
 	struct session *session = rx->session;
 
-	if (control_should_log(++endpoint->n_bad))
+	if (loop_should_log(++endpoint->n_bad))
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_CONSUMER_BAD,
 		                                .stream = endpoint->stream->config->name,
@@ -256,7 +218,7 @@ static void consumer_demoted(const struct rx_session *rx)
 {
 	struct rx_endpoint *endpoint = rx->endpoint;
 
-	if (control_should_log(++endpoint->n_demoted))
+	if (loop_should_log(++endpoint->n_demoted))
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_CONSUMER_DEMOTED,
 		                                .stream = endpoint->stream->config->name,
@@ -375,16 +337,23 @@ void rx_endpoint_hang_up(struct rx_endpoint *endpoint)
 	}
 }
 
-uint64_t rx_endpoint_epoch(const struct rx_endpoint *endpoint)
-{
-	return endpoint->stream->ring->ring->segment.epoch;
-}
-
 void rx_endpoint_retry(struct rx_endpoint *endpoint)
 {
 	struct rx_session *rx;
 
 	LIST_FOREACH (rx, &endpoint->sessions, link)
 		if (!rx->session && !rx->released)
-			mail_removal(rx);
+			rx_session_mail_removal(rx);
+}
+
+void rx_endpoint_check_rights(struct session *session)
+{
+	const struct rx_endpoint *endpoint = session->rx ? session->rx->endpoint : session->tapped;
+	const struct config_stream *stream = endpoint->stream->config;
+
+	if (rights_to_receive(stream, &session->peer, geteuid()) != RIGHTS_GRANTED)
+		session_revoke(session, "stream", stream->name, "receive it");
+	else if (session->rx && consumer_load_policy(session->rx->consumer.state) == IBVCAP_POLICY_LOSSLESS &&
+	         !rights_to_be_lossless(stream, &session->peer))
+		session_revoke(session, "stream", stream->name, "be lossless");
 }

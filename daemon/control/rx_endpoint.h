@@ -47,15 +47,13 @@ void rx_endpoint_free(struct rx_endpoint *endpoint);
 void rx_endpoint_end(struct rx_endpoint *endpoint, enum ibvcap_disconnect reason);
 /** Hang up on its consumers: the worker has ended. */
 void rx_endpoint_hang_up(struct rx_endpoint *endpoint);
-/** The epoch of its ring. */
-uint64_t rx_endpoint_epoch(const struct rx_endpoint *endpoint);
 /** Mail again what found the mailbox full. */
 void rx_endpoint_retry(struct rx_endpoint *endpoint);
 
 /** A client asks to attach; it is answered now or when the worker has answered. 0, or -errno: hang up. */
 int rx_endpoint_attach(struct session *session, const struct protocol_attach *request);
 
-/** The client has gone: take the attachment from the worker. It is freed later. */
-void rx_session_hang_up(struct rx_session *rx);
+/** Disconnect the client if it may no longer receive the stream, or no longer be lossless, by the present configuration. */
+void rx_endpoint_check_rights(struct session *session);
 
 #endif

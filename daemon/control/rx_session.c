@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/rx_session.h"
 
+#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
@@ -18,7 +19,7 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-static void forget_session(struct rx_session *rx)
+static void rx_session_detach(struct rx_session *rx)
 {
 	if (rx->session)
 		rx->session->rx = NULL;
@@ -32,7 +33,7 @@ void rx_session_free(struct rx_session *rx)
 
 	LIST_REMOVE(rx, link);
 	endpoint->n_sessions--;
-	forget_session(rx);
+	rx_session_detach(rx);
 	close_fd(&rx->wake_theirs);
 	if (!rx->released)
 		notifier_dispose(endpoint->notifier, &rx->consumer, rx->wake);
@@ -45,7 +46,7 @@ void rx_session_release(struct rx_session *rx)
 	struct ring_consumer *consumer = &rx->consumer;
 	const struct shm *const lent[] = {&consumer->state_shm, &consumer->page_shm};
 
-	forget_session(rx);
+	rx_session_detach(rx);
 	retained_memory_watch(&rx->endpoint->control->retained, &rx->retained, lent, sizeof(lent) / sizeof(lent[0]));
 	notifier_dispose(rx->endpoint->notifier, consumer, rx->wake);
 	*consumer = (struct ring_consumer){.state_shm = SHM_INIT, .page_shm = SHM_INIT};
@@ -63,6 +64,44 @@ void rx_endpoint_free_retained(struct rx_endpoint *endpoint)
 		if (rx->released && !retained_memory_exists(&rx->retained))
 			rx_session_free(rx);
 	}
+}
+
+/* ---- leaving ------------------------------------------------------------------------------------- */
+
+/* A full mailbox is tried again by rx_endpoint_retry(). */
+void rx_session_mail_removal(struct rx_session *rx)
+{
+	struct mail mail = {.type = MAIL_REMOVE_CONSUMER, .consumer = &rx->consumer};
+
+	if (!rx->endpoint->ended && !rx->remove_mailed)
+		rx->remove_mailed = mailbox_send(rx->endpoint->stream->inbox, &mail) == 0;
+}
+
+static enum ibvcap_disconnect reason_to_hang_up(const struct rx_endpoint *endpoint)
+{
+	if (!endpoint->ended)
+		return IBVCAP_DISCONNECT_HUNG_UP;
+	return endpoint->ending != IBVCAP_DISCONNECT_NONE ? endpoint->ending : IBVCAP_DISCONNECT_SHUTDOWN;
+}
+
+void rx_session_hang_up(struct session *session)
+{
+	struct rx_session *rx = session->rx;
+	enum ibvcap_disconnect reason = session->reason;
+
+	rx_session_detach(rx);
+	/* The client may live on and read: it must learn that its leases end before the worker ends them. */
+	daemon_disconnect(rx->consumer.state,
+	                  reason != IBVCAP_DISCONNECT_NONE ? reason : reason_to_hang_up(rx->endpoint));
+	notifier_remove(rx->endpoint->notifier, rx->consumer.page);
+	rx_session_mail_removal(rx);
+}
+
+/* ---- coming ----- */
+
+static uint64_t epoch_of_endpoint(const struct rx_endpoint *endpoint)
+{
+	return endpoint->stream->ring->ring->segment.epoch;
 }
 
 static void describe(struct ibvcap_segment *segment, uint64_t magic, uint64_t bytes, uint64_t epoch)
@@ -120,12 +159,13 @@ int rx_session_new(struct rx_session **out, struct rx_endpoint *endpoint, const 
 	LIST_INSERT_HEAD(&endpoint->sessions, rx, link);
 	endpoint->n_sessions++;
 	if (policy == IBVCAP_POLICY_LOSSLESS) {
-		rx->consumer.account = account_take(endpoint, peer->uid, control_now_us(endpoint->control) * 1000);
+		rx->consumer.account =
+			account_take(endpoint, peer->uid, loop_now_us(endpoint->control->options.event) * 1000);
 		r = -ENOMEM;
 		if (!rx->consumer.account)
 			goto fail;
 	}
-	r = create_pages(&rx->consumer, rx_endpoint_epoch(endpoint));
+	r = create_pages(&rx->consumer, epoch_of_endpoint(endpoint));
 	if (r < 0)
 		goto fail;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wake) < 0) {
@@ -163,7 +203,7 @@ int rx_session_send(struct rx_session *rx)
 {
 	const struct rx_ring *ring = rx->endpoint->stream->ring;
 	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm, &rx->consumer.state_shm};
-	struct protocol_attached message = {.epoch = rx_endpoint_epoch(rx->endpoint)};
+	struct protocol_attached message = {.epoch = epoch_of_endpoint(rx->endpoint)};
 	int fds[PROTOCOL_FD_N];
 	int r = reopen_readonly(readonly, PROTOCOL_FD_CONSUMER_PAGE, fds);
 
@@ -182,7 +222,7 @@ int rx_session_send_tap(struct session *session, const struct rx_endpoint *endpo
 {
 	const struct rx_ring *ring = endpoint->stream->ring;
 	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm};
-	struct protocol_attached message = {.epoch = rx_endpoint_epoch(endpoint)};
+	struct protocol_attached message = {.epoch = epoch_of_endpoint(endpoint)};
 	int fds[PROTOCOL_FD_TAP_N];
 	int r = reopen_readonly(readonly, PROTOCOL_FD_TAP_N, fds);
 

@@ -40,6 +40,12 @@ int rx_session_new(struct rx_session **out, struct rx_endpoint *endpoint, const 
 /** The worker does not have it, or has ended. */
 void rx_session_free(struct rx_session *rx);
 
+/** For session.on_close: take the consumer from the worker; the rx_session is freed when the worker gave it back. */
+void rx_session_hang_up(struct session *session);
+
+/** Ask the worker for the consumer, if it was not asked yet; a full mailbox is tried again at the next tick. */
+void rx_session_mail_removal(struct rx_session *rx);
+
 /** The worker has given it back: it is freed, now or when its client has let go of its pages. */
 void rx_session_release(struct rx_session *rx);
 

@@ -3,6 +3,8 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
+#include "daemon/control/loop.h"
+#include "daemon/control/requests.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -13,49 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TICK_US        UINT64_C(100000)
-#define TIMER_SLACK_US UINT64_C(100)
-
-/* ---- what the room's files share ----------------------------------------------------------------- */
-
-uint64_t control_now_us(const struct control *control)
-{
-	uint64_t now_us = 0;
-
-	sd_event_now(control->options.event, CLOCK_MONOTONIC, &now_us);
-	return now_us;
-}
-
-int control_add_timer(struct control *control, sd_event_source **timer, sd_event_time_handler_t handler, void *context)
-{
-	int r = sd_event_add_time(control->options.event, timer, CLOCK_MONOTONIC, 0, TIMER_SLACK_US, handler, context);
-
-	if (r < 0)
-		return r;
-	return sd_event_source_set_enabled(*timer, SD_EVENT_OFF);
-}
-
-void control_arm(sd_event_source *timer, uint64_t after_us)
-{
-	sd_event_source_set_time_relative(timer, after_us);
-	sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
-}
-
-bool control_should_log(uint64_t n_events)
-{
-	return (n_events & (n_events - 1)) == 0;
-}
-
-int control_mail_matched(const struct control_stream *stream, uint64_t *matched)
-{
-	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
-	int r = stream->read_matched(stream->context, &mail.matched);
-
-	if (r < 0)
-		return r;
-	*matched = mail.matched;
-	return mailbox_send(stream->inbox, &mail);
-}
+#define TICK_US UINT64_C(100000)
 
 /* ---- clients come -------------------------------------------------------------------------------- */
 
@@ -72,7 +32,7 @@ static void refuse_client(struct control *control, int fd)
 	         control->options.config->max_clients, control->options.config->file);
 	protocol_send(fd, &message.header, NULL, 0);
 	close(fd);
-	if (control_should_log(++control->n_refused))
+	if (loop_should_log(++control->n_refused))
 		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_CLIENT_REFUSED},
 		            "control socket: a client was refused, max_clients = %u are connected (%llu so far)",
 		            control->options.config->max_clients, (unsigned long long)control->n_refused);
@@ -116,12 +76,12 @@ static void refresh_matched(const struct control_stream *stream)
 
 static void look_after_clients(struct control *control)
 {
-	uint64_t now_us = control_now_us(control);
+	uint64_t now_us = loop_now_us(control->options.event);
 	struct session *session, *next;
 
 	for (session = LIST_FIRST(&control->sessions); session; session = next) {
 		next = LIST_NEXT(session, link);
-		session_hang_up_idle(session, now_us);
+		session_close_idle(session, now_us);
 	}
 	users_forget(&control->users, now_us);
 }
@@ -140,11 +100,11 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 		rx_endpoint_retry(endpoint);
 	}
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
-		tx_endpoint_tick(channel, control_now_us(control));
+		tx_endpoint_tick(channel, loop_now_us(control->options.event));
 	look_after_clients(control);
 	if (control->listening)
 		sd_event_source_set_enabled(control->listening, SD_EVENT_ON);
-	control_arm(source, TICK_US);
+	loop_arm(source, TICK_US);
 	return 0;
 }
 
@@ -173,10 +133,10 @@ static int set_up(struct control *control)
 
 	if (r < 0)
 		return r;
-	r = control_add_timer(control, &control->tick, on_tick, control);
+	r = loop_add_timer(control->options.event, &control->tick, on_tick, control);
 	if (r < 0)
 		return r;
-	control_arm(control->tick, TICK_US);
+	loop_arm(control->tick, TICK_US);
 	return sd_event_add_io(control->options.event, &control->listening, control->options.listener->fd, EPOLLIN,
 	                       on_client, control);
 }
@@ -188,6 +148,7 @@ int control_new(struct control **control, const struct control_options *options,
 
 	if (c) {
 		c->options = *options;
+		c->on_request = requests_handle;
 		LIST_INIT(&c->sessions);
 		LIST_INIT(&c->users.list);
 		TAILQ_INIT(&c->rx_endpoints);
@@ -323,11 +284,7 @@ void control_remove_interface(struct control *control, struct control_interface 
 
 void control_reconfigured(struct control *control, int error, const char *text)
 {
-	struct session *session = control->changing;
-
-	control->changing = NULL;
-	if (session && session_send_changed(session, error, text) < 0)
-		session_free(session);
+	requests_finish_reconfiguration(control, error, text);
 }
 
 void control_set_config(struct control *control, const struct config *config)
@@ -337,7 +294,10 @@ void control_set_config(struct control *control, const struct config *config)
 	control->options.config = config;
 	for (session = LIST_FIRST(&control->sessions); session; session = next) {
 		next = LIST_NEXT(session, link);
-		session_hang_up_unentitled(session);
+		if (session->tx)
+			tx_endpoint_check_rights(session);
+		else if (session_is_in_use(session))
+			rx_endpoint_check_rights(session);
 	}
 }
 

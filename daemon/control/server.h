@@ -22,7 +22,10 @@ struct control {
 	struct status_refresh refresh;
 	LIST_HEAD(, session) sessions;
 	uint32_t n_sessions;
-	struct session *changing; /* asked for the change that is on its way; NULL: nobody here, or it hung up */
+	struct session
+		*reconfiguring; /* asked for the reconfiguration that is on its way; NULL: no client did, or it left */
+	int (*on_request)(struct session *session,
+	                  const union protocol_message *message); /* 0, or -errno: disconnect */
 	struct users users;
 	struct retained_watch retained; /* of those that have left */
 	uint64_t n_refused;             /* clients beyond max_clients, or their user's limits */
@@ -31,18 +34,5 @@ struct control {
 	sd_event_source *tick;
 	sd_event_source *let_go;
 };
-
-/** CLOCK_MONOTONIC of the loop's present round, microseconds. */
-uint64_t control_now_us(const struct control *control);
-
-/** One-shot timer that is armed by control_arm(). 0 or -errno. */
-int control_add_timer(struct control *control, sd_event_source **timer, sd_event_time_handler_t handler, void *context);
-void control_arm(sd_event_source *timer, uint64_t after_us);
-
-/**
- * Should an event that clients can cause at will be logged? The first, then at every doubling: bounded
- * whatever they do.
- */
-bool control_should_log(uint64_t n_events);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/control/peer.h"
+#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
@@ -37,12 +38,6 @@ int session_send_error(struct session *session, int error, const char *format, .
 	return session_send(session, &message.header, NULL, 0);
 }
 
-/* Only a hang-up is listened for while a request is at work. */
-static void pause_reading(struct session *session)
-{
-	sd_event_source_set_io_events(session->io, 0);
-}
-
 void session_resume(struct session *session)
 {
 	if (session->io) /* not yet, of who is refused at once */
@@ -65,7 +60,7 @@ int session_send_reply(struct session *session, struct reply *reply)
 {
 	session->reply = *reply;
 	*reply = (struct reply){0};
-	control_arm(session->overdue, OVERDUE_US);
+	loop_arm(session->overdue, OVERDUE_US);
 	return flush_on(session);
 }
 
@@ -76,7 +71,7 @@ static bool is_user_over_limit(struct session *session)
 {
 	const struct config *config = session->control->options.config;
 
-	return rate_exceeds(&session->user->messages, control_now_us(session->control),
+	return rate_exceeds(&session->user->messages, loop_now_us(session->control->options.event),
 	                    config->max_messages_per_s_per_user) &&
 	       session->peer.uid != 0;
 }
@@ -84,7 +79,7 @@ static bool is_user_over_limit(struct session *session)
 /* What its client has done too often, or NULL. */
 static const char *over_limit(struct session *session)
 {
-	uint64_t now_us = control_now_us(session->control);
+	uint64_t now_us = loop_now_us(session->control->options.event);
 
 	session->asked_at_us = now_us;
 	if (rate_exceeds(&session->messages, now_us, session->control->options.config->max_messages_per_s))
@@ -95,11 +90,11 @@ static const char *over_limit(struct session *session)
 }
 
 /* The client broke the rules: count it, tell it, and hang up. */
-static int refuse(struct session *session, int error, const char *what)
+int session_refuse(struct session *session, int error, const char *what)
 {
 	struct control *control = session->control;
 
-	if (control_should_log(++control->n_malformed))
+	if (loop_should_log(++control->n_malformed))
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_CLIENT_BAD,
 		                                .peer = "CLIENT",
@@ -114,57 +109,17 @@ static int refuse(struct session *session, int error, const char *what)
 	return error;
 }
 
-int session_send_changed(struct session *session, int error, const char *text)
+int session_send_done(struct session *session, const char *text)
 {
 	struct protocol_done done = {0};
 
-	if (error < 0)
-		return session_send_error(session, error, "%s; nothing was changed", text);
 	protocol_init(&done.header, PROTOCOL_DONE, sizeof(done));
 	snprintf(done.text, sizeof(done.text), "%s", text);
 	session_resume(session);
 	return session_send(session, &done.header, NULL, 0);
 }
 
-/* Answered at once where it is refused, else by control_reconfigured(). */
-static int change_request(struct session *session, const struct protocol_reconfigure *change)
-{
-	const struct control_options *options = &session->control->options;
-	struct failure failure = {.text = ""};
-	int r;
-
-	if (!rights_to_change(&session->peer, geteuid()))
-		return session_send_error(
-			session, -EACCES,
-			"the configuration is not for user %u to change: only for root and the daemon's user",
-			(unsigned)session->peer.uid);
-	r = options->reconfigure(options->context, change, &failure);
-	if (r < 0)
-		return session_send_changed(session, r, failure.text);
-	session->control->changing = session;
-	return 0;
-}
-
-int session_handle(struct session *session, const union protocol_message *message)
-{
-	pause_reading(session);
-	switch (message->header.type) {
-	case PROTOCOL_ATTACH:
-		return rx_endpoint_attach(session, &message->attach);
-	case PROTOCOL_OPEN_CHANNEL:
-		return tx_endpoint_open(session, &message->open_channel);
-	case PROTOCOL_MAPPED:
-		return tx_endpoint_mapped(session);
-	case PROTOCOL_STATUS:
-		return status_request(session);
-	case PROTOCOL_RECONFIGURE:
-		return change_request(session, &message->change);
-	default:
-		return refuse(session, -EPROTO, "a message that is not a request");
-	}
-}
-
-static int receive(struct session *session)
+static int session_receive(struct session *session)
 {
 	union protocol_message message;
 	unsigned n_fds = 0;
@@ -176,13 +131,15 @@ static int receive(struct session *session)
 	if (r == 0)
 		return -ECONNRESET;
 	if (r == -EPROTO)
-		return refuse(session, r, "a malformed message");
+		return session_refuse(session, r, "a malformed message");
 	if (r < 0)
 		return r;
 	what = over_limit(session);
 	if (what)
-		return refuse(session, -EAGAIN, what);
-	return session_handle(session, &message);
+		return session_refuse(session, -EAGAIN, what);
+	/* The request is at work: until session_resume() the loop watches for a disconnect only. */
+	sd_event_source_set_io_events(session->io, 0);
+	return session->control->on_request(session, &message);
 }
 
 static int on_io(sd_event_source *source, int fd, uint32_t events, void *context)
@@ -197,12 +154,9 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *context
 	else if (events & EPOLLOUT)
 		r = flush_on(session);
 	else if (events & EPOLLIN)
-		r = receive(session);
-	if (r < 0) {
-		if (r == -ECONNRESET)
-			session->ending = READER_HUNG_UP;
+		r = session_receive(session);
+	if (r < 0)
 		session_free(session);
-	}
 	return 0;
 }
 
@@ -214,7 +168,6 @@ static int on_death(sd_event_source *source, int fd, uint32_t events, void *cont
 	(void)source;
 	(void)fd;
 	(void)events;
-	session->ending = READER_DIED;
 	session_free(session);
 	return 0;
 }
@@ -227,7 +180,12 @@ static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
 	return 0;
 }
 
-static void hang_up_by_rights(struct session *session, const char *kind, const char *name, const char *what)
+bool session_is_in_use(const struct session *session)
+{
+	return session->rx || session->tx || session->tapped;
+}
+
+void session_revoke(struct session *session, const char *kind, const char *name, const char *what)
 {
 	log_message(LOG_INFO,
 	            &(struct log_about){.event = LOG_EVENT_RIGHTS_LOST,
@@ -240,37 +198,13 @@ static void hang_up_by_rights(struct session *session, const char *kind, const c
 	session_free(session);
 }
 
-/* What it maps stays mapped until its ring ends; nobody can take that back. */
-void session_hang_up_unentitled(struct session *session)
-{
-	const struct rx_endpoint *endpoint = session->rx ? session->rx->endpoint : session->tapped;
-	const char *what = "receive it";
-
-	if (session->tx) {
-		const struct config_channel *channel = session->tx->endpoint->channel->config;
-
-		if (rights_to_send(channel, &session->peer, geteuid()) != RIGHTS_GRANTED)
-			hang_up_by_rights(session, "channel", channel->name, "send on it");
-		return;
-	}
-	if (!endpoint)
-		return;
-	if (rights_to_receive(endpoint->stream->config, &session->peer, geteuid()) == RIGHTS_GRANTED) {
-		what = "be lossless";
-		if (!session->rx || consumer_load_policy(session->rx->consumer.state) != IBVCAP_POLICY_LOSSLESS ||
-		    rights_to_be_lossless(endpoint->stream->config, &session->peer))
-			return;
-	}
-	hang_up_by_rights(session, "stream", endpoint->stream->config->name, what);
-}
-
-void session_hang_up_idle(struct session *session, uint64_t now_us)
+void session_close_idle(struct session *session, uint64_t now_us)
 {
 	const struct config *config = session->control->options.config;
 	bool waits = session->wants_status || session->in_refresh || session->reply.bytes ||
-	             session->control->changing == session;
+	             session->control->reconfiguring == session;
 
-	if (session->rx || session->tapped || session->tx || waits ||
+	if (session_is_in_use(session) || waits ||
 	    now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
 		return;
 	session_send_error(session, -ETIMEDOUT, "neither attached nor asked anything for %u s (idle_timeout_s)",
@@ -295,7 +229,7 @@ static int admit(struct session *session)
 		what = "more connections of one user than max_clients_per_user allows";
 	else if (is_user_over_limit(session))
 		what = "more connections and messages a second than max_messages_per_s_per_user allows";
-	return what ? refuse(session, -EAGAIN, what) : 0;
+	return what ? session_refuse(session, -EAGAIN, what) : 0;
 }
 
 static int watch(struct session *session)
@@ -311,7 +245,7 @@ static int watch(struct session *session)
 		if (r < 0)
 			return r;
 	}
-	return control_add_timer(session->control, &session->overdue, on_overdue, session);
+	return loop_add_timer(session->control->options.event, &session->overdue, on_overdue, session);
 }
 
 int session_new(struct control *control, int fd)
@@ -326,7 +260,7 @@ int session_new(struct control *control, int fd)
 	session->control = control;
 	session->fd = fd;
 	session->pidfd = -1;
-	session->asked_at_us = control_now_us(control);
+	session->asked_at_us = loop_now_us(control->options.event);
 	LIST_INSERT_HEAD(&control->sessions, session, link);
 	control->n_sessions++;
 	/* In the order of what it costs: who connects again and again is refused before the rest is asked. */
@@ -348,14 +282,11 @@ void session_free(struct session *session)
 		return;
 	LIST_REMOVE(session, link);
 	session->control->n_sessions--;
-	if (session->control->changing == session)
-		session->control->changing = NULL;
-	readers_leave(session->control->options.readers, session->reader, session->ending);
+	if (session->control->reconfiguring == session)
+		session->control->reconfiguring = NULL;
 	users_leave(session->user);
-	if (session->rx)
-		rx_session_hang_up(session->rx);
-	if (session->tx)
-		tx_session_hang_up(session->tx);
+	if (session->rx || session->tx)
+		session->on_close(session);
 	sd_event_source_disable_unref(session->io);
 	sd_event_source_disable_unref(session->death);
 	sd_event_source_disable_unref(session->overdue);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One client's connection. It has at most one request at work: what it sends meanwhile waits in its
- * socket. Nothing is ever sent with blocking; a client that does not read is hung up.
+ * One client's connection to the control socket. A session works on at most one request at a time; further requests of
+ * the client wait in its socket. The control thread never blocks on the socket: a client that does not read its answers
+ * in time is disconnected. A session knows nothing of streams and channels: it hands each request to control's
+ * on_request(), and calls on_close() before it ends. Control thread only.
  */
 #ifndef DAEMON_CONTROL_SESSION_H
 #define DAEMON_CONTROL_SESSION_H
 
-#include "daemon/control/readers.h"
 #include "daemon/control/reply.h"
 #include "daemon/control/rights.h"
 #include "daemon/control/users.h"
@@ -17,65 +18,67 @@
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
+struct control;
 struct rx_endpoint;
 struct rx_session;
-struct control;
 struct tx_session;
 
 struct session {
 	LIST_ENTRY(session) link;
 	struct control *control;
 	int fd;
-	int pidfd; /* -1: none could be had */
+	int pidfd; /* -1: the kernel gave none */
 	struct peer peer;
 	gid_t *groups;
 	sd_event_source *io;
 	sd_event_source *death;
 	sd_event_source *overdue; /* armed while a reply waits for the client to read */
+	/* At most one of these three is set. */
 	struct rx_session *rx;
-	enum ibvcap_disconnect
-		reason;         /* to put its consumer or sender out; IBVCAP_DISCONNECT_NONE: the ordinary ones */
-	uint32_t reader;        /* its place among those who were given a ring; 0: none */
-	enum reader_end ending; /* how it came, if not by us, that it ends */
-	struct tx_session *tx;  /* NULL: it has no channel open */
-	const struct rx_endpoint *tapped; /* NULL: none; it has no attachment then */
+	struct tx_session *tx;
+	const struct rx_endpoint *tapped;
+	void (*on_close)(struct session *session); /* of rx or tx; may be NULL */
+	enum ibvcap_disconnect reason; /* that on_close() gives to the client; IBVCAP_DISCONNECT_NONE: it chooses */
 	struct reply reply;
-	bool wants_status; /* asked, and its refresh is not begun */
-	bool in_refresh;   /* asked, and waits for the refresh that is at work */
-	struct user *user; /* NULL: it came no further */
-	struct rate messages;
-	uint64_t asked_at_us; /* when it last sent something, or came */
+	bool wants_status;    /* the client asked for a status, and no refresh has begun since */
+	bool in_refresh;      /* the refresh that is under way answers the client */
+	struct user *user;    /* NULL: not known yet */
+	struct rate messages; /* of this connection */
+	uint64_t asked_at_us; /* time of the last request, or of connecting */
 };
 
 /** Takes the connected socket over, also on failure. 0 or -errno. */
 int session_new(struct control *control, int fd);
 
-/** Hang up; gives the attachment back. Safe from the session's own handlers. NULL is fine. */
+/** Disconnect the client and give back what it had attached or opened. Safe in on_request(). NULL is fine. */
 void session_free(struct session *session);
 
-/** Hang up if it may no longer do what it is attached for. */
-void session_hang_up_unentitled(struct session *session);
+/** Does the client receive a stream or send on a channel by this connection? */
+bool session_is_in_use(const struct session *session);
 
-/** Hang up if it has neither attached nor opened nor asked anything for idle_timeout_s. */
-void session_hang_up_idle(struct session *session, uint64_t now_us);
+/** Disconnect the client because a right that it uses was taken from it; kind: "stream" or "channel"; what: the right. */
+void session_revoke(struct session *session, const char *kind, const char *name, const char *what);
 
-/** Send one message now. -errno: hang up. */
+/** Disconnect the client if it uses nothing and has asked for nothing for idle_timeout_s. */
+void session_close_idle(struct session *session, uint64_t now_us);
+
+/** Send one message now. -errno: disconnect. */
 int session_send(struct session *session, const struct protocol_header *header, const int *fds, unsigned n_fds);
 
-/** Answer a request with PROTOCOL_ERROR; error is a negative errno. 0, or -errno: hang up. */
+/** Answer a request with PROTOCOL_ERROR; error is a negative errno. 0, or -errno: disconnect. */
 int session_send_error(struct session *session, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/** How the change that it asked for ended. 0, or -errno: hang up. */
-int session_send_changed(struct session *session, int error, const char *text);
+/** Answer a request with PROTOCOL_DONE. 0, or -errno: disconnect. */
+int session_send_done(struct session *session, const char *text);
 
-/** Send a reply of many messages as fast as the client reads; takes its bytes over. -errno: hang up. */
+/** Send a reply of many messages as fast as the client reads; takes its bytes over. -errno: disconnect. */
 int session_send_reply(struct session *session, struct reply *reply);
 
-/** The request at work was answered: read the next. */
+/** The request was answered: read the next one. */
 void session_resume(struct session *session);
 
-/** Handle one checked message; 0, or -errno: hang up. The fuzzer's way in. */
-int session_handle(struct session *session, const union protocol_message *message);
+/** The client broke a rule: count it, log it, and tell the client. Returns error, a negative errno: disconnect. */
+int session_refuse(struct session *session, int error, const char *what);
 
 #endif

@@ -2,6 +2,7 @@
 #include "daemon/control/status.h"
 
 #include "daemon/base/time.h"
+#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
@@ -18,17 +19,12 @@
 
 /* ---- one message each ---------------------------------------------------------------------------- */
 
-void status_copy_text(char *to, size_t bytes, const char *from)
-{
-	snprintf(to, bytes, "%s", from ? from : "");
-}
-
 static int append_daemon(struct reply *reply)
 {
 	struct protocol_daemon message = {.pid = getpid()};
 
 	protocol_init(&message.header, PROTOCOL_DAEMON, sizeof(message));
-	status_copy_text(message.version, sizeof(message.version), IBVCAP_BUILD_VERSION);
+	reply_copy_text(message.version, sizeof(message.version), IBVCAP_BUILD_VERSION);
 	return reply_append(reply, &message.header);
 }
 
@@ -80,11 +76,11 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 
 	protocol_init(&message.header, PROTOCOL_STREAM, sizeof(message));
 	message.clock_source = ring_load_clock(shared, &message.clock_error_ns);
-	status_copy_text(message.name, sizeof(message.name), stream->config->name);
-	status_copy_text(message.interface, sizeof(message.interface), stream->config->interface);
-	status_copy_text(message.device, sizeof(message.device), stream->device);
-	status_copy_text(message.backend, sizeof(message.backend), stream->backend);
-	status_copy_text(message.state, sizeof(message.state), stream->state);
+	reply_copy_text(message.name, sizeof(message.name), stream->config->name);
+	reply_copy_text(message.interface, sizeof(message.interface), stream->config->interface);
+	reply_copy_text(message.device, sizeof(message.device), stream->device);
+	reply_copy_text(message.backend, sizeof(message.backend), stream->backend);
+	reply_copy_text(message.state, sizeof(message.state), stream->state);
 	count_ring(stream, message.counters);
 	append_loss(&message, endpoint);
 	return reply_append(reply, &message.header);
@@ -132,7 +128,7 @@ static int append_consumer(struct reply *reply, const struct rx_session *rx)
 	uint64_t published = consumer_load_head(stream->ring->ring) - consumer->attach_sequence;
 
 	protocol_init(&message.header, PROTOCOL_CONSUMER, sizeof(message));
-	status_copy_text(message.stream, sizeof(message.stream), stream->config->name);
+	reply_copy_text(message.stream, sizeof(message.stream), stream->config->name);
 	status_count_consumer(published, delivered, skipped, message.counters);
 	message.counters[CONSUMER_COUNTER_LEASED_BLOCKS] = count_leases(consumer);
 	return reply_append(reply, &message.header);
@@ -143,8 +139,8 @@ static int append_interface(struct reply *reply, const struct control_interface 
 	struct protocol_interface message = {.n_counters = INTERFACE_COUNTER_N};
 
 	protocol_init(&message.header, PROTOCOL_INTERFACE, sizeof(message));
-	status_copy_text(message.interface, sizeof(message.interface), interface->name);
-	status_copy_text(message.device, sizeof(message.device), interface->device);
+	reply_copy_text(message.interface, sizeof(message.interface), interface->name);
+	reply_copy_text(message.device, sizeof(message.device), interface->device);
 	if (interface->read(interface->context, message.counters) < 0)
 		message.n_counters = 0;
 	return reply_append(reply, &message.header);
@@ -287,12 +283,24 @@ static bool is_struck(const struct control_stream *stream, uint64_t mailed)
 	               mailed;
 }
 
+/* Mail the flow counter to the worker. -EAGAIN: its mailbox is full. */
+static int status_mail_matched(const struct control_stream *stream, uint64_t *matched)
+{
+	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
+	int r = stream->read_matched(stream->context, &mail.matched);
+
+	if (r < 0)
+		return r;
+	*matched = mail.matched;
+	return mailbox_send(stream->inbox, &mail);
+}
+
 static bool is_ring_fresh(struct rx_endpoint *endpoint)
 {
 	if (endpoint->ended)
 		return true;
 	if (!endpoint->is_mailed)
-		endpoint->is_mailed = control_mail_matched(endpoint->stream, &endpoint->matched_mailed) != -EAGAIN;
+		endpoint->is_mailed = status_mail_matched(endpoint->stream, &endpoint->matched_mailed) != -EAGAIN;
 	return endpoint->is_mailed && is_struck(endpoint->stream, endpoint->matched_mailed);
 }
 
@@ -326,9 +334,9 @@ static void begin(struct control *control)
 		endpoint->is_mailed = false;
 		endpoint->matched_mailed = 0;
 	}
-	refresh->deadline_us = control_now_us(control) + REFRESH_TIMEOUT_US;
+	refresh->deadline_us = loop_now_us(control->options.event) + REFRESH_TIMEOUT_US;
 	is_fresh(control);
-	control_arm(refresh->timer, REFRESH_STEP_US);
+	loop_arm(refresh->timer, REFRESH_STEP_US);
 }
 
 static int on_refresh(sd_event_source *source, uint64_t time_us, void *context)
@@ -343,13 +351,13 @@ static int on_refresh(sd_event_source *source, uint64_t time_us, void *context)
 		begin(control);
 		return 0;
 	}
-	if (!is_fresh(control) && control_now_us(control) < control->refresh.deadline_us) {
-		control_arm(control->refresh.timer, REFRESH_STEP_US);
+	if (!is_fresh(control) && loop_now_us(control->options.event) < control->refresh.deadline_us) {
+		loop_arm(control->refresh.timer, REFRESH_STEP_US);
 		return 0;
 	}
 	answer_all(control);
 	control->refresh.resting = true;
-	control_arm(control->refresh.timer, REFRESH_REST_US);
+	loop_arm(control->refresh.timer, REFRESH_REST_US);
 	return 0;
 }
 
@@ -363,7 +371,7 @@ int status_request(struct session *session)
 
 int status_init(struct control *control)
 {
-	return control_add_timer(control, &control->refresh.timer, on_refresh, control);
+	return loop_add_timer(control->options.event, &control->refresh.timer, on_refresh, control);
 }
 
 void status_deinit(struct control *control)

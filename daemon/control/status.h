@@ -31,7 +31,6 @@ void status_deinit(struct control *control);
 
 /** Inside of the room: status_channel.c. A channel, followed by its senders. -ENOMEM. */
 int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoint);
-void status_copy_text(char *to, size_t bytes, const char *from);
 
 /** A client asks; it is answered when the refresh is through. 0, or -errno: hang up. */
 int status_request(struct session *session);

@@ -22,7 +22,7 @@ static int append_sender(struct reply *reply, const struct tx_session *tx)
 	struct protocol_sender message = {.pid = tx->pid, .uid = tx->uid, .n_counters = SENDER_COUNTER_N};
 
 	protocol_init(&message.header, PROTOCOL_SENDER, sizeof(message));
-	status_copy_text(message.channel, sizeof(message.channel), tx->endpoint->channel->config->name);
+	reply_copy_text(message.channel, sizeof(message.channel), tx->endpoint->channel->config->name);
 	message.counters[SENDER_COUNTER_PENDING] =
 		count(tx->sender.state->counters, SENDER_COUNTER_PENDING, message.counters);
 	return reply_append(reply, &message.header);
@@ -48,11 +48,11 @@ static int append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 	uint64_t *added = message.counters + IBVCAP_TX_COUNTER_N;
 
 	protocol_init(&message.header, PROTOCOL_CHANNEL, sizeof(message));
-	status_copy_text(message.name, sizeof(message.name), config->name);
-	status_copy_text(message.interface, sizeof(message.interface), config->interface);
-	status_copy_text(message.device, sizeof(message.device), channel->device);
-	status_copy_text(message.backend, sizeof(message.backend), channel->backend);
-	status_copy_text(message.state, sizeof(message.state), channel->state);
+	reply_copy_text(message.name, sizeof(message.name), config->name);
+	reply_copy_text(message.interface, sizeof(message.interface), config->interface);
+	reply_copy_text(message.device, sizeof(message.device), channel->device);
+	reply_copy_text(message.backend, sizeof(message.backend), channel->backend);
+	reply_copy_text(message.state, sizeof(message.state), channel->state);
 	added[CHANNEL_COUNTER_PENDING] = count(channel->counters, IBVCAP_TX_COUNTER_N, message.counters);
 	added[CHANNEL_COUNTER_SENDERS] = endpoint->n_sessions;
 	return reply_append(reply, &message.header);

@@ -2,6 +2,7 @@
 #include "daemon/control/tx_endpoint.h"
 
 #include "daemon/base/log.h"
+#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring_tx.h"
 
@@ -146,7 +147,7 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 	struct tx_endpoint *endpoint = find_point(session->control, request->channel);
 	int sent;
 
-	if (session->rx || session->tapped || session->tx)
+	if (session_is_in_use(session))
 		return session_send_error(
 			session, -EALREADY,
 			"this connection is attached or sends already: one ring or channel a connection");
@@ -212,7 +213,7 @@ static void sender_bad(struct tx_session *tx, const struct mail *mail)
 	struct tx_endpoint *endpoint = tx->endpoint;
 	struct session *session = tx->session;
 
-	if (control_should_log(++endpoint->n_bad))
+	if (loop_should_log(++endpoint->n_bad))
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_SENDER_BAD,
 		                                .channel = endpoint->channel->config->name,
@@ -424,4 +425,12 @@ void tx_endpoint_tick(struct tx_endpoint *endpoint, uint64_t now_us)
 		                   endpoint->channel->config->name, (unsigned)(MAP_US / 1000000));
 		session_free(tx->session);
 	}
+}
+
+void tx_endpoint_check_rights(struct session *session)
+{
+	const struct config_channel *channel = session->tx->endpoint->channel->config;
+
+	if (rights_to_send(channel, &session->peer, geteuid()) != RIGHTS_GRANTED)
+		session_revoke(session, "channel", channel->name, "send on it");
 }

@@ -59,6 +59,9 @@ void tx_endpoint_free_retained(struct tx_endpoint *endpoint);
 /** Every now and then: mail again what found the mailbox full; hang up on who does not map what it was given. */
 void tx_endpoint_tick(struct tx_endpoint *endpoint, uint64_t now_us);
 
+/** Disconnect the client if it may no longer send on the channel, by the present configuration. */
+void tx_endpoint_check_rights(struct session *session);
+
 /** A client wants to send; it is answered now or when its memory is made. 0, or -errno: hang up. */
 int tx_endpoint_open(struct session *session, const struct protocol_open_channel *request);
 

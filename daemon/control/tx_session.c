@@ -2,6 +2,7 @@
 #include "daemon/control/tx_session.h"
 
 #include "daemon/control/tx_endpoint.h"
+#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring_tx.h"
 
@@ -90,6 +91,7 @@ static void break_up(struct background_job *job)
 /* ---- life ------------------------------------------------------------------------------------------ */
 
 static void done(struct background_job *job);
+static void tx_session_hang_up(struct session *session);
 
 static void begin(struct tx_session *tx, enum tx_session_job doing)
 {
@@ -177,6 +179,7 @@ int tx_session_new(struct session *session, struct tx_endpoint *endpoint)
 	endpoint->n_sessions++;
 	tx->session = session;
 	session->tx = tx;
+	session->on_close = tx_session_hang_up;
 	begin(tx, TX_SESSION_MAKE);
 	return 0;
 }
@@ -221,7 +224,7 @@ static int mail_to_worker(struct tx_session *tx)
 
 static int made(struct tx_session *tx)
 {
-	tx->opened_at_us = control_now_us(tx->endpoint->worker->control);
+	tx->opened_at_us = loop_now_us(tx->endpoint->worker->control->options.event);
 	session_resume(tx->session);
 	return send_opened(tx);
 }
@@ -311,13 +314,14 @@ static enum ibvcap_disconnect reason_to_hang_up(const struct tx_session *tx)
 	return tx->endpoint->ended ? tx->endpoint->ending : IBVCAP_DISCONNECT_HUNG_UP;
 }
 
-void tx_session_hang_up(struct tx_session *tx)
+static void tx_session_hang_up(struct session *session)
 {
+	struct tx_session *tx = session->tx;
 	bool has_memory = tx->doing == TX_SESSION_NO_JOB;
 
 	if (has_memory && sender_load_status(tx->sender.state) == IBVCAP_CONNECTION_OPEN)
 		daemon_disconnect_sender(tx->sender.state, reason_to_hang_up(tx));
-	tx->session->tx = NULL;
+	session->tx = NULL;
 	tx->session = NULL;
 	tx->served = false;
 	if (has_memory)

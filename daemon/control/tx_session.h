@@ -69,9 +69,6 @@ void tx_session_lend(struct tx_session *tx);
 /** Neither worker nor device has it, or will: it is gone as soon as may be, a kept one if its client has let go. */
 void tx_session_free(struct tx_session *tx);
 
-/** The client has gone: nothing more is taken of it. It is freed, now or when the worker has given it back. */
-void tx_session_hang_up(struct tx_session *tx);
-
 /** Mail it to the worker, or its removal, if the mailbox was full. */
 void tx_session_retry(struct tx_session *tx);
 

@@ -42,7 +42,6 @@ static struct rx_worker *worker;
 static bool worker_rests; /* it takes no turn */
 static sd_event *event;
 static struct listener listener;
-static struct readers readers;
 static struct control_stream control_stream;
 static struct control_interface port;
 static struct control *control;
@@ -122,7 +121,6 @@ static void make_control(void)
 		.config = &config,
 		.event = event,
 		.listener = &listener,
-		.readers = &readers,
 		.worker_ended = worker_ended,
 	};
 
@@ -165,7 +163,6 @@ static void set_up(void)
 	snprintf(config.socket_path, sizeof(config.socket_path), "%s/control.sock", directory);
 	cr_assert(ge(int, sd_event_new(&event), 0));
 	cr_assert(eq(int, listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0));
-	cr_assert(eq(int, readers_init(&readers, -1), 0));
 	make_ring();
 	make_control();
 }
@@ -181,7 +178,6 @@ static void tear_down(void)
 	scripted_backend_ops.destroy_queue(queue);
 	scripted_backend_ops.close(backend);
 	listener_close(&listener);
-	readers_deinit(&readers);
 	sd_event_unref(event);
 	rmdir(directory);
 }
@@ -395,21 +391,6 @@ Test(control, attach_is_answered_only_once_the_worker_counts_the_consumer)
 	cr_expect(turn_until_readable(client, 20000));
 	cr_expect(eq(u32, ring.n_consumers, 1));
 	close(client);
-}
-
-/* This process has the ring mapped, whatever becomes of its socket. */
-Test(control, who_closes_its_socket_only_is_known_to_be_there_still)
-{
-	struct protocol_attach message = attach_message();
-	int client = connect_client();
-	char holders[256];
-
-	cr_assert(eq(int, attach(client, &message, NULL), 0));
-	cr_expect(eq(str, (char *)readers_describe_holders(&readers, holders, sizeof(holders)), (char *)""));
-	close(client);
-	turn_for(10);
-	readers_describe_holders(&readers, holders, sizeof(holders));
-	cr_expect(strstr(holders, "stream 'lidar', which has hung up") != NULL, "%s", holders);
 }
 
 /* The worker rests: it has not heard of the first one's end when the second asks. */
