@@ -43,7 +43,7 @@ MAY_INCLUDE = {
     "daemon/stream": DAEMON_ROOMS,
     "daemon/channel": DAEMON_ROOMS,
     "daemon/reload": DAEMON_ROOMS,
-    "tools": [API, "tools/doctor/doctor.h"],
+    "tools/ibvcap": [API],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h", "daemon/backend/backend.h"],
 }
@@ -60,10 +60,10 @@ FOREIGN = {
     "linux/neighbour.h": ["daemon/net"],
     "linux/netfilter": ["lib/softhca/device"],
     "linux/if_packet.h": ["lib/softhca/wire"],
-    "jansson.h": ["tools", "tools/doctor"],
-    "ncurses.h": ["tools/top_screen.c"],
-    "term.h": ["tools/top_screen.c"],
-    "pcap/": ["tools/capture.c"],
+    "jansson.h": ["tools/ibvcap", "tools/doctor"],
+    "ncurses.h": ["tools/ibvcap/top_screen.c"],
+    "term.h": ["tools/ibvcap/top_screen.c"],
+    "pcap/": ["tools/ibvcap/capture.c"],
     "systemd/sd-journal.h": ["daemon/base"],
     "systemd/sd-event.h": ["daemon", "daemon/base", "daemon/process", "daemon/port", "daemon/stream", "daemon/channel",
                            "daemon/reload", "daemon/control", "daemon/net"],

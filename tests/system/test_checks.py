@@ -42,7 +42,7 @@ def test_the_tree_includes_with_the_current():
     ("lib/softhca/device.c", '#include <ibvcap/layout.h>'),
     ("daemon/daemon.c", '#include "lib/softhca/device.h"'),
     ("lib/ibvcap/rx.c", '#include "daemon/base/log.h"'),
-    ("tools/recv.c", '#include "lib/ibvcap/ring.h"'),
+    ("tools/ibvcap/recv.c", '#include "lib/ibvcap/ring.h"'),
     ("daemon/ring/ring.c", '#  include "../backend/backend.h"'),
     ("daemon/newroom/x.c", ""),
 ])
@@ -67,8 +67,8 @@ def test_an_include_against_the_current_is_found(tmp_path, source, line):
 @pytest.mark.parametrize("source,header,allowed", [
     ("daemon/backend/verbs/queue.c", "infiniband/verbs.h", True),
     ("daemon/worker/rx_worker.c", "infiniband/verbs.h", False),
-    ("tools/top_screen.c", "ncurses.h", True),
-    ("tools/recv.c", "ncurses.h", False),
+    ("tools/ibvcap/top_screen.c", "ncurses.h", True),
+    ("tools/ibvcap/recv.c", "ncurses.h", False),
     ("daemon/config/reader.c", "libconfig.h", True),
     ("daemon/control/status.c", "libconfig.h", False),
     ("daemon/ring/rx_ring.c", "systemd/sd-event.h", False),

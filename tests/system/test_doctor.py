@@ -5,6 +5,7 @@ there."""
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -86,6 +87,7 @@ def test_an_interface_that_is_down_is_a_warning_with_the_command(net, wire):
 
 def test_a_user_lacks_powers_and_root_does_not(net, wire):
     assert not {"capabilities", "memlock"} & faults(diagnosis(net, prefix=(*ALONE, *softhca(wire.interface)))).keys()
+    reachable(BUILD / "tools/ibvcap-doctor")  # which `ibvcap doctor` runs, from its own directory
     report = diagnosis(net, prefix=(*ALONE, *as_nobody()), program=reachable(DOCTOR))
     assert faults(report)["capabilities"]["found"] == "no CAP_NET_RAW"
     assert "ibv_launch" in faults(report)["capabilities"]["fix"]
@@ -120,14 +122,14 @@ def test_a_queue_and_a_flow_are_tried_on_the_device(net, wire, tmp):
     """… and they tell how deep its queues can be, and how its clock runs."""
     config = write_config(tmp, stream(wire))
     report = diagnosis(net, "--config", config, prefix=(*ALONE, *softhca(wire.interface)))
-    (trial,) = of(report, "trial")
-    assert trial["level"] == "ok" and "made and taken away" in trial["found"]
+    (probe,) = of(report, "probe")
+    assert probe["level"] == "ok" and "made and taken away" in probe["found"]
     assert [entry["found"]
             for entry in of(report, "nic_clock")] == ["free-running at 78125 kHz; ibvcapd maps it to UTC"]
     assert not {"config", "mtu", "ring_size"} & faults(report).keys()
     small = diagnosis(net, "--config", config, prefix=(*ALONE, *softhca(wire.interface)),
                       environment={"SOFTHCA_PROFILE": "minimal"})
-    assert of(small, "trial")[0]["level"] == "ok"
+    assert of(small, "probe")[0]["level"] == "ok"
     assert "at most 256" in faults(small)["ring_size"]["wanted"]
 
 
@@ -138,7 +140,7 @@ def test_who_may_not_make_a_queue_or_a_flow_is_told_so(net, wire, bounds, said):
     without = ("setpriv", f"--bounding-set={bounds}", f"--inh-caps={bounds}")
     report = diagnosis(net, prefix=(*ALONE, *without, *softhca(wire.interface)),
                        environment={"SOFTHCA_KERNEL_DROP": "require"})
-    assert faults(report)["trial"]["level"] == "warning" and said in faults(report)["trial"]["found"]
+    assert faults(report)["probe"]["level"] == "warning" and said in faults(report)["probe"]["found"]
 
 
 def test_a_running_daemon_has_what_the_doctor_says_it_takes(net, wire, daemon, hugepages):
@@ -160,8 +162,8 @@ def test_the_manual_page_has_every_check():
     """… and no other; its text is for who runs into one."""
     page = (ROOT / "doc/ibvcap-tuning.7").read_text()
     explained = set(re.findall(r"^\.It Sy ([a-z_0-9]+)$", page, re.MULTILINE))
-    judges = "".join(path.read_text() for path in (ROOT / "tools/doctor").glob("judge*.c"))
-    assert explained == set(re.findall(r'judge_add\(findings, "([a-z_0-9]+)"\)', judges))
+    checks = "".join(path.read_text() for path in (ROOT / "tools/doctor").glob("check*.c"))
+    assert explained == set(re.findall(r'finding_add\(findings, "([a-z_0-9]+)"\)', checks))
 
 
 def test_the_text_has_a_line_for_all_that_is_right_and_a_remedy_for_all_that_is_not(net, wire):
@@ -183,6 +185,22 @@ def test_the_text_has_a_line_for_all_that_is_right_and_a_remedy_for_all_that_is_
 def test_what_cannot_be_written_is_74(options):
     with open("/dev/full", "w", encoding="ascii") as full:
         assert subprocess.run([DOCTOR, "doctor", *options], stdout=full, check=False, timeout=30).returncode == 74
+
+
+def test_ibvcap_itself_links_nothing_that_only_the_doctor_needs():
+    def libraries(program):
+        shown = subprocess.run(["readelf", "-d", BUILD / "tools" / program], text=True, capture_output=True, check=True)
+        return set(re.findall(r"\(NEEDED\).*\[(lib\w+)\.so", shown.stdout))
+
+    only_doctors = {"libibverbs", "libconfig", "libcap"}
+    assert only_doctors <= libraries("ibvcap-doctor") and not only_doctors & libraries("ibvcap")
+
+
+def test_without_its_program_the_doctor_says_how_to_get_it(tmp):
+    shutil.copy(DOCTOR, tmp)
+    alone = subprocess.run([tmp / "ibvcap", "doctor"], capture_output=True, text=True, check=False, timeout=30,
+                           env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib/ibvcap")})
+    assert alone.returncode == 72 and "install the package ibvcap-tools" in alone.stderr
 
 
 @pytest.mark.parametrize("options", [["--nonsense"], ["extra"]])

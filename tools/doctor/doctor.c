@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap doctor: is this machine ready, and if not, what to do about it. */
-#include "tools/doctor/doctor.h"
+/*
+ * The program ibvcap-doctor, which `ibvcap doctor` runs: is this machine ready for capture, and if not, what has to be
+ * done? It is a program of its own because it links the daemon's configuration and backend.
+ */
+#include "tools/doctor/checks.h"
+#include "tools/doctor/print.h"
+#include "tools/doctor/probe_queue.h"
+#include "tools/doctor/read.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +30,7 @@ struct arguments {
 };
 
 /* -1: go on; else the exit code. */
-static int parse_arguments(int argc, char **argv, struct arguments *arguments)
+static int parse_doctor_arguments(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option options[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -58,34 +63,43 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 	return -1;
 }
 
-int doctor_main(int argc, char **argv)
+/* The exit code: the worst level found, or EX_IOERR. */
+static int run_doctor(const struct arguments *arguments, struct doctor_facts *facts, struct findings *findings)
+{
+	doctor_read_config(arguments->config, facts);
+	doctor_read("", facts);
+	doctor_ask(facts);
+	doctor_probe_queues(facts);
+	doctor_check(facts, findings);
+	if (arguments->json)
+		doctor_print_json(facts, findings);
+	else
+		doctor_print_text(facts, findings);
+	config_free(facts->config);
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return (int)findings_worst_level(findings);
+	fputs("ibvcap doctor: standard output cannot be written\n", stderr);
+	return EX_IOERR;
+}
+
+int main(int argc, char **argv)
 {
 	struct arguments arguments = {.config = DEFAULT_CONFIG};
-	int r = parse_arguments(argc, argv, &arguments);
-	struct doctor_findings *findings;
+	int code = parse_doctor_arguments(argc, argv, &arguments);
+	struct findings *findings;
 	struct doctor_facts *facts;
 
-	if (r >= 0)
-		return r;
+	if (code >= 0)
+		return code;
 	findings = calloc(1, sizeof(*findings));
 	facts = calloc(1, sizeof(*facts));
 	if (findings && facts) {
-		doctor_read_config(arguments.config, facts);
-		doctor_read("", facts);
-		doctor_ask(facts);
-		doctor_try(facts);
-		doctor_judge(facts, findings);
-		if (arguments.json)
-			doctor_print_json(facts, findings);
-		else
-			doctor_print_text(facts, findings);
-		r = fflush(stdout) == 0 && !ferror(stdout) ? (int)doctor_worst(findings) : EX_IOERR;
-		config_free(facts->config);
+		code = run_doctor(&arguments, facts, findings);
 	} else {
 		fputs("ibvcap doctor: out of memory\n", stderr);
-		r = EX_OSERR;
+		code = EX_OSERR;
 	}
 	free(findings);
 	free(facts);
-	return r;
+	return code;
 }

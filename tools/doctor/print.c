@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/doctor/doctor.h"
+#include "tools/doctor/print.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 static const char *const level_names[] = {"ok", "warning", "error"};
 
-static unsigned int count(const struct doctor_findings *findings, enum doctor_level level)
+static unsigned int count(const struct findings *findings, enum finding_level level)
 {
 	unsigned int n = 0;
 
@@ -65,7 +65,7 @@ static json_t *devices_to_json(const struct doctor_facts *facts)
 static json_t *text_to_json(const char *text)
 {
 	json_t *string = json_string(text);
-	char copy[DOCTOR_TEXT_BYTES];
+	char copy[FINDING_TEXT_BYTES];
 
 	if (string)
 		return string;
@@ -76,13 +76,13 @@ static json_t *text_to_json(const char *text)
 	return json_string(copy);
 }
 
-static json_t *finding_to_json(const struct doctor_finding *finding)
+static json_t *finding_to_json(const struct finding *finding)
 {
 	json_t *object =
 		json_pack("{s:s, s:s, s:o, s:o}", "check", finding->check, "level", level_names[finding->level],
 	                  "subject", text_to_json(finding->subject), "found", text_to_json(finding->found));
 
-	if (finding->level != DOCTOR_OK)
+	if (finding->level != FINDING_OK)
 		json_object_update_new(object,
 		                       json_pack("{s:o, s:o, s:o, s:b}", "wanted", text_to_json(finding->wanted), "why",
 		                                 text_to_json(finding->why), "fix", text_to_json(finding->fix),
@@ -90,24 +90,24 @@ static json_t *finding_to_json(const struct doctor_finding *finding)
 	return object;
 }
 
-void doctor_print_json(const struct doctor_facts *facts, const struct doctor_findings *findings)
+void doctor_print_json(const struct doctor_facts *facts, const struct findings *findings)
 {
 	json_t *checks = json_array(), *all;
 
 	for (unsigned int i = 0; i < findings->n; i++)
 		json_array_append_new(checks, finding_to_json(&findings->entries[i]));
 	all = json_pack("{s:i, s:i, s:i, s:o, s:o}", "schema_version", SCHEMA_VERSION, "errors",
-	                (int)count(findings, DOCTOR_ERROR), "warnings", (int)count(findings, DOCTOR_WARNING), "checks",
-	                checks, "devices", devices_to_json(facts));
+	                (int)count(findings, FINDING_ERROR), "warnings", (int)count(findings, FINDING_WARNING),
+	                "checks", checks, "devices", devices_to_json(facts));
 	json_dumpf(all, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(all);
 }
 
-static void print_finding(const struct doctor_finding *finding)
+static void print_finding(const struct finding *finding)
 {
 	printf("%-8s %-17s %s: %s\n", level_names[finding->level], finding->check, finding->subject, finding->found);
-	if (finding->level == DOCTOR_OK)
+	if (finding->level == FINDING_OK)
 		return;
 	printf("         wanted: %s\n", finding->wanted);
 	printf("         why:    %s\n", finding->why);
@@ -115,7 +115,7 @@ static void print_finding(const struct doctor_finding *finding)
 	printf("                 (%s a reboot)\n", finding->fix_survives_reboot ? "survives" : "does not survive");
 }
 
-void doctor_print_text(const struct doctor_facts *facts, const struct doctor_findings *findings)
+void doctor_print_text(const struct doctor_facts *facts, const struct findings *findings)
 {
 	for (unsigned int i = 0; i < findings->n; i++)
 		print_finding(&findings->entries[i]);
@@ -128,5 +128,5 @@ void doctor_print_text(const struct doctor_facts *facts, const struct doctor_fin
 				       facts->devices[i].name, facts->devices[i].ports[j].number, gid->index, gid->gid,
 				       gid->type, gid->netdev);
 			}
-	printf("\nerrors: %u, warnings: %u\n", count(findings, DOCTOR_ERROR), count(findings, DOCTOR_WARNING));
+	printf("\nerrors: %u, warnings: %u\n", count(findings, FINDING_ERROR), count(findings, FINDING_WARNING));
 }

@@ -1,22 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The parts of doctor_read() and doctor_ask(). Inside the doctor only. */
+/*
+ * How the facts are collected: from the configuration, from sysfs and /proc, and from the kernel, drivers and service
+ * manager. Files are opened with ordinary calls, so softhca's emulated device looks like a real one.
+ */
 #ifndef TOOLS_DOCTOR_READ_H
 #define TOOLS_DOCTOR_READ_H
 
-#include "tools/doctor/doctor.h"
+#include "tools/doctor/facts.h"
+
+/** Load the configuration as the daemon would. */
+void doctor_read_config(const char *file, struct doctor_facts *facts);
+
+/**
+ * Read the machine's files, after doctor_read_config(). root stands before every path: "" for this machine, a directory
+ * for a test. What cannot be read stays zero.
+ */
+void doctor_read(const char *root, struct doctor_facts *facts);
+
+/** Ask the kernel, the service manager and the network drivers for what no file says, after doctor_read(). */
+void doctor_ask(struct doctor_facts *facts);
+
+/* ---- its parts ------------------------------------------------------------------------------------- */
 
 void read_devices(const char *root, struct doctor_facts *facts);
 
-/** Those behind devices' ports and those that the configuration names. After the devices and the process. */
+/** The interfaces behind devices' ports and those of the configuration. After read_devices() and read_process(). */
 void read_interfaces(const char *root, struct doctor_facts *facts);
 
 void read_cpus(const char *root, struct doctor_cpus *cpus);
 
-/** A daemon with that configuration before any other. */
+/** The process whose rights count; a daemon that runs with config_file is preferred to other daemons. */
 void read_process(const char *root, const char *config_file, struct doctor_process *process);
 void read_limits(const char *root, const struct doctor_process *process, struct doctor_limits *limits);
 
 void ask_interface(struct doctor_interface *interface);
 void ask_service(const char *config_file, struct doctor_process *process);
+
+/** Parse the output of `systemctl show` for ibvcapd.service. No effect if a daemon runs. */
+void parse_service(const char *properties, struct doctor_process *process);
 
 #endif

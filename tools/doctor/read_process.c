@@ -133,7 +133,7 @@ static bool find_property(const char *properties, const char *name, char *value,
 	return false;
 }
 
-void doctor_take_service(const char *properties, struct doctor_process *process)
+void parse_service(const char *properties, struct doctor_process *process)
 {
 	char value[DOCTOR_TEXT_BYTES * 2];
 	bool as_root;
@@ -199,7 +199,7 @@ void ask_service(const char *config_file, struct doctor_process *process)
 	n = fread(properties, 1, sizeof(properties) - 1, output);
 	properties[n] = '\0';
 	pclose(output);
-	doctor_take_service(properties, process);
+	parse_service(properties, process);
 	ask_reader(properties, config_file, process);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/datagram.h"
+#include "tools/ibvcap/datagram.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A machine as files: what the doctor reads of sysfs and /proc; and what systemd says. */
-#include "tools/doctor/doctor.h"
+#include "tools/doctor/probe_queue.h"
+#include "tools/doctor/read.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -415,9 +416,9 @@ Test(kernel, is_asked_for_what_files_do_not_say)
 	cr_expect(facts.clock.is_known);
 }
 
-/* ---- the trial: see also tests/system ---------------------------------------------------------------- */
+/* ---- the probe: see also tests/system ---------------------------------------------------------------- */
 
-Test(trial, what_the_backend_says_is_kept)
+Test(probe, what_the_backend_says_is_kept)
 {
 	struct doctor_device *device = &facts.devices[0];
 
@@ -425,16 +426,16 @@ Test(trial, what_the_backend_says_is_kept)
 	device->n_ports = 1;
 	strcpy(device->ports[0].link_layer, "Ethernet");
 	strcpy(device->ports[0].netdev, "no-such-netdev");
-	doctor_try(&facts);
+	doctor_probe_queues(&facts);
 	if (geteuid() != 0) {
-		cr_expect_eq(device->trial.result, DOCTOR_NO_RIGHT);
+		cr_expect_eq(device->probe.result, DOCTOR_PROBE_DENIED);
 		return;
 	}
-	cr_expect_eq(device->trial.result, DOCTOR_FAILED);
-	cr_expect_not_null(strstr(device->trial.said, "no-such-netdev"), "%s", device->trial.said);
+	cr_expect_eq(device->probe.result, DOCTOR_PROBE_FAILED);
+	cr_expect_not_null(strstr(device->probe.said, "no-such-netdev"), "%s", device->probe.said);
 }
 
-Test(trial, a_device_that_somebody_has_open_or_that_cannot_be_is_left_alone)
+Test(probe, a_device_that_somebody_has_open_or_that_cannot_be_is_left_alone)
 {
 	facts.n_devices = 2;
 	facts.devices[0].n_users = 1;
@@ -444,9 +445,9 @@ Test(trial, a_device_that_somebody_has_open_or_that_cannot_be_is_left_alone)
 		strcpy(facts.devices[i].ports[0].link_layer, "Ethernet");
 		strcpy(facts.devices[i].ports[0].netdev, "no-such-netdev");
 	}
-	doctor_try(&facts);
-	cr_expect_eq(facts.devices[0].trial.result, DOCTOR_IN_USE);
-	cr_expect_eq(facts.devices[1].trial.result, DOCTOR_UNTRIED);
+	doctor_probe_queues(&facts);
+	cr_expect_eq(facts.devices[0].probe.result, DOCTOR_PROBE_IN_USE);
+	cr_expect_eq(facts.devices[1].probe.result, DOCTOR_NOT_PROBED);
 }
 
 /* ---- systemd's words ------------------------------------------------------------------------------- */
@@ -455,10 +456,9 @@ Test(service, as_a_user_it_has_what_is_ambient_within_its_bounds)
 {
 	struct doctor_process process = {.effective_capabilities = 1, .memlock_bytes = 1};
 
-	doctor_take_service(
-		"LoadState=loaded\nUser=ibvcap\nLimitMEMLOCK=infinity\n"
-		"CapabilityBoundingSet=cap_net_raw cap_ipc_lock\nAmbientCapabilities=cap_net_raw cap_sys_nice\n",
-		&process);
+	parse_service("LoadState=loaded\nUser=ibvcap\nLimitMEMLOCK=infinity\n"
+	              "CapabilityBoundingSet=cap_net_raw cap_ipc_lock\nAmbientCapabilities=cap_net_raw cap_sys_nice\n",
+	              &process);
 	cr_expect_eq(process.kind, DOCTOR_SERVICE);
 	cr_expect_eq(process.effective_capabilities, 0x2000);
 	cr_expect_eq(process.memlock_bytes, UINT64_MAX);
@@ -468,9 +468,8 @@ Test(service, as_root_it_has_all_within_its_bounds)
 {
 	struct doctor_process process = {0};
 
-	doctor_take_service(
-		"LimitMEMLOCK=65536\nCapabilityBoundingSet=cap_net_raw cap_ipc_lock\nUser=\nLoadState=loaded\n",
-		&process);
+	parse_service("LimitMEMLOCK=65536\nCapabilityBoundingSet=cap_net_raw cap_ipc_lock\nUser=\nLoadState=loaded\n",
+	              &process);
 	cr_expect_eq(process.effective_capabilities, 0x6000);
 	cr_expect_eq(process.memlock_bytes, 65536);
 }
@@ -479,10 +478,10 @@ Test(service, what_is_not_installed_or_runs_already_is_not_asked_about)
 {
 	struct doctor_process process = {.memlock_bytes = 7};
 
-	doctor_take_service("LoadState=not-found\nLimitMEMLOCK=infinity\n", &process);
-	doctor_take_service("", &process);
+	parse_service("LoadState=not-found\nLimitMEMLOCK=infinity\n", &process);
+	parse_service("", &process);
 	cr_expect_eq(process.kind, DOCTOR_SELF);
 	process.kind = DOCTOR_DAEMON;
-	doctor_take_service("LoadState=loaded\nLimitMEMLOCK=infinity\n", &process);
+	parse_service("LoadState=loaded\nLimitMEMLOCK=infinity\n", &process);
 	cr_expect_eq(process.memlock_bytes, 7);
 }

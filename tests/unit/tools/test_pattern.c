@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/pattern.h"
+#include "tools/ibvcap/pattern.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

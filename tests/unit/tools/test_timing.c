@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/timing.h"
+#include "tools/ibvcap/timing.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

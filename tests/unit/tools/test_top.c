@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What happened between two statuses, and what cannot be said of them. */
-#include "tools/top.h"
+#include "tools/ibvcap/top.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -60,7 +60,7 @@ static struct ibvcap_status_interface ports[2][1];
 static struct top_view view;
 static char text[8192];
 
-static void fill(struct parts *parts, int at)
+static void fill(struct status_view *part, int at)
 {
 	streams[at][0] = (struct ibvcap_status_stream){.name = "lidar",
 	                                               .state = "capturing",
@@ -81,7 +81,7 @@ static void fill(struct parts *parts, int at)
 		.channel = "out", .pid = 13, .counters = channel_counters[at], .n_counters = 9};
 	ports[at][0] =
 		(struct ibvcap_status_interface){.interface = "eth0", .counters = port_counters[at], .n_counters = 1};
-	*parts = (struct parts){
+	*part = (struct status_view){
 		streams[at], consumers[at], channels[at], senders[at], ports[at], 1, 2, 1, 1, 1, "0.1.0", 7};
 }
 

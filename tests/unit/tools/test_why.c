@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Each loss has a line that names its cause and what helps; without loss no line says so. */
-#include "tools/why.h"
+#include "tools/ibvcap/why.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -41,7 +41,7 @@ static const struct why_line *judge(const char *term)
 	const struct why_facts facts = {
 		.stream = &stream, .interface = &port, .consumers = consumers, .n_consumers = 2};
 
-	why_judge(&facts, &report);
+	why_explain(&facts, &report);
 	for (uint32_t i = 0; i < report.n_lines; i++)
 		if (strcmp(report.lines[i].term, term) == 0)
 			return &report.lines[i];

@@ -1,0 +1,639 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Every verdict of the doctor, each from a machine that lacks that one thing. */
+#include "tools/doctor/checks.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BIT(capability) (UINT64_C(1) << (capability))
+#define NS_PER_S        UINT64_C(1000000000)
+#define NOW_S           UINT64_C(1795286082)
+
+static struct doctor_facts facts;
+static struct findings findings;
+static struct doctor_device *const device = &facts.devices[0];
+static struct doctor_port *const port = &facts.devices[0].ports[0];
+static struct doctor_interface *const interface = &facts.interfaces[0];
+
+/* One stream, whose ring takes 15 pages of 2 MiB, with keys of its own and of its flow; and what else is in the file.
+ */
+static void configure(const char *stream, const char *flow, const char *rest)
+{
+	char text[2048];
+
+	snprintf(text, sizeof(text),
+	         "%s\n"
+	         "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000; cpu = 2;\n"
+	         "history_blocks = 64; %s\n"
+	         "flows = ( { destination = \"239.1.2.3\"; port = 1; %s } ); } );\n",
+	         rest, stream, flow);
+	config_free(facts.config);
+	facts.config = NULL;
+	cr_assert_eq(config_load_text("test.conf", text, &facts.config, &facts.config_failure), 0, "%s",
+	             facts.config_failure.text);
+}
+
+static void make_device(void)
+{
+	*device = (struct doctor_device){.name = "mlx5_0", .uverbs = "uverbs0", .n_ports = 1};
+	facts.n_devices = 1;
+	*port = (struct doctor_port){.number = 1,
+	                             .state = "4: ACTIVE",
+	                             .link_layer = "Ethernet",
+	                             .rate = "100 Gb/sec (4X EDR)",
+	                             .netdev = "eth0"};
+	device->pci = (struct doctor_pci){.address = "0000:3b:00.0",
+	                                  .node = 0,
+	                                  .width = 16,
+	                                  .width_max = 16,
+	                                  .speed = "16.0 GT/s PCIe",
+	                                  .speed_max = "16.0 GT/s PCIe",
+	                                  .read_request_bytes = 512,
+	                                  .iommu = "identity",
+	                                  .n_irqs = 4};
+	CPU_SET(0, &device->pci.irq_cpus);
+	device->probe = (struct doctor_probe){.result = DOCTOR_PROBE_PASSED,
+	                                      .max_queue_slots = 32768,
+	                                      .max_send_slots = 16384,
+	                                      .has_clock = true,
+	                                      .clock_raw = 12345678901,
+	                                      .clock_hz = 78125000,
+	                                      .clock_at_ns = NOW_S * NS_PER_S};
+}
+
+static void make_cpus(void)
+{
+	for (unsigned int i = 0; i < 4; i++) {
+		CPU_SET(i, &facts.cpus.online);
+		CPU_SET(i, &facts.cpus.nodes[0]);
+		CPU_SET(i + 4, &facts.cpus.nodes[1]);
+	}
+	CPU_SET(2, &facts.cpus.isolated);
+	facts.cpus.has_governor = facts.cpus.has_idle = true;
+	facts.cpus.idle_exit_us = 2;
+	strcpy(facts.cpus.idle_state, "C1");
+}
+
+/* A machine with nothing to mend. */
+static void make_ready(void)
+{
+	memset(&facts, 0, sizeof(facts));
+	make_device();
+	make_cpus();
+	facts.pools[0] = (struct doctor_pool){.node = 0, .page_kib = 2048, .total_pages = 400, .free_pages = 320};
+	facts.n_pools = 1;
+	*interface = (struct doctor_interface){.name = "eth0",
+	                                       .exists = true,
+	                                       .up = true,
+	                                       .running = true,
+	                                       .mtu = 9000,
+	                                       .has_pause = true,
+	                                       .igmp_version = 3,
+	                                       .rx_ring = 256,
+	                                       .rx_ring_max = 8192};
+	facts.n_interfaces = 1;
+	facts.process =
+		(struct doctor_process){.pid = 1, .effective_capabilities = BIT(CAP_NET_RAW) | BIT(CAP_IPC_LOCK)};
+	facts.limits = (struct doctor_limits){.memory_bytes = UINT64_MAX,
+	                                      .processes = UINT64_MAX,
+	                                      .huge_2m_bytes = UINT64_MAX,
+	                                      .huge_1g_bytes = UINT64_MAX,
+	                                      .cgroup = "/system.slice/ibvcapd.service"};
+	facts.clock = (struct doctor_clock){.is_known = true, .is_synchronised = true, .max_error_us = 90};
+	facts.kernel = (struct doctor_kernel){.major = 6, .minor = 6, .knows_jit = true, .has_jit = true};
+	facts.config_file = "test.conf";
+	configure("poll = \"busy\";", "", "");
+}
+
+static void free_config(void)
+{
+	config_free(facts.config);
+}
+
+/* Judged, with nothing to mend. */
+static void expect_ready(void)
+{
+	doctor_check(&facts, &findings);
+	for (unsigned int i = 0; i < findings.n; i++)
+		cr_expect_eq(findings.entries[i].level, FINDING_OK, "%s: %s", findings.entries[i].subject,
+		             findings.entries[i].found);
+	cr_expect_eq(findings_worst_level(&findings), FINDING_OK);
+}
+
+/* It is to be pasted. */
+static void expect_command(const char *fix)
+{
+	FILE *shell = popen("sh -n", "w");
+
+	cr_assert_not_null(shell);
+	fputs(fix, shell);
+	cr_expect_eq(pclose(shell), 0, "%s", fix);
+}
+
+/* The one finding that is not ok; fails the test if there are none or several. */
+static const struct finding *only_failure(void)
+{
+	const struct finding *failure = NULL;
+
+	doctor_check(&facts, &findings);
+	for (unsigned int i = 0; i < findings.n; i++) {
+		if (findings.entries[i].level == FINDING_OK)
+			continue;
+		cr_assert_null(failure, "also: %s: %s", findings.entries[i].subject, findings.entries[i].found);
+		failure = &findings.entries[i];
+	}
+	cr_assert_not_null(failure);
+	cr_assert(*failure->subject && *failure->found && *failure->wanted && *failure->why && *failure->fix);
+	cr_assert_eq(findings_worst_level(&findings), failure->level);
+	expect_command(failure->fix);
+	return failure;
+}
+
+static void expect(enum finding_level level, const char *check, const char *found, const char *fix, bool survives)
+{
+	const struct finding *failure = only_failure();
+
+	cr_expect_eq(failure->level, level);
+	cr_expect_str_eq(failure->check, check);
+	cr_expect_not_null(strstr(failure->found, found), "%s", failure->found);
+	cr_expect_not_null(strstr(failure->fix, fix), "%s", failure->fix);
+	cr_expect_eq(failure->fix_survives_reboot, survives);
+}
+
+/* Found as ok, with those words. */
+static void expect_told(const char *check, const char *found)
+{
+	expect_ready();
+	for (unsigned int i = 0; i < findings.n; i++)
+		if (strcmp(findings.entries[i].check, check) == 0 && strstr(findings.entries[i].found, found))
+			return;
+	cr_expect(false, "no '%s' says '%s'", check, found);
+}
+
+TestSuite(judge, .init = make_ready, .fini = free_config);
+
+/* A test: what is wrong with the machine, and what is made of it. */
+#define FAULT(name, level, check, found, fix, survives, ...)          \
+	Test(judge, name)                                             \
+	{                                                             \
+		__VA_ARGS__;                                          \
+		expect(FINDING_##level, check, found, fix, survives); \
+	}
+#define TOLD(name, check, found, ...)      \
+	Test(judge, name)                  \
+	{                                  \
+		__VA_ARGS__;               \
+		expect_told(check, found); \
+	}
+
+Test(judge, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
+{
+	static const char *const checks[] = {
+		"device",       "port",      "interface",    "probe",     "config",    "mtu",       "ring_size",
+		"capabilities", "memlock",   "container",    "hugepages", "numa",      "pcie_link", "pcie_read_request",
+		"iommu",        "pause",     "loopback",     "multicast", "igmp",      "rp_filter", "governor",
+		"c_states",     "isolation", "irq_affinity", "clock",     "nic_clock", "xdp"};
+	unsigned int n;
+
+	expect_ready();
+	for (unsigned int i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+		n = 0;
+		for (unsigned int j = 0; j < findings.n; j++)
+			n += strcmp(findings.entries[j].check, checks[i]) == 0;
+		cr_expect(n > 0, "%s", checks[i]);
+	}
+}
+
+Test(judge, what_a_name_has_in_it_does_not_move_the_cursor)
+{
+	facts.config_file = "\033[2J\n.conf";
+	doctor_check(&facts, &findings);
+	for (unsigned int i = 0; i < findings.n; i++)
+		cr_expect_null(strpbrk(findings.entries[i].subject, "\033\n"), "%s", findings.entries[i].check);
+}
+
+/* ---- devices --------------------------------------------------------------------------------------- */
+
+Test(judge, no_device_and_no_card_is_an_error_that_points_to_softhca)
+{
+	facts.n_devices = 0;
+	doctor_check(&facts, &findings);
+	cr_assert_str_eq(findings.entries[0].check, "device");
+	cr_assert_eq(findings.entries[0].level, FINDING_ERROR);
+	cr_assert_not_null(strstr(findings.entries[0].fix, "softhca -i"));
+	cr_assert_not(findings.entries[0].fix_survives_reboot);
+}
+
+/* The file of one must not take the other's place. */
+Test(judge, two_modules_are_loaded_at_boot_by_two_files)
+{
+	facts.n_devices = 0;
+	facts.mellanox_pci = true;
+	doctor_check(&facts, &findings);
+	cr_expect_not_null(strstr(findings.entries[0].fix, "> /etc/modules-load.d/ibvcap-mlx5_ib.conf"));
+	make_ready();
+	device->open_error = ENOENT;
+	cr_expect_not_null(strstr(only_failure()->fix, "> /etc/modules-load.d/ibvcap-ib_uverbs.conf"));
+}
+
+Test(judge, a_card_without_a_driver_wants_the_driver_also_after_a_reboot)
+{
+	facts.n_devices = 0;
+	facts.mellanox_pci = true;
+	doctor_check(&facts, &findings);
+	cr_assert_not_null(strstr(findings.entries[0].found, "there is a ConnectX"));
+	cr_assert_not_null(strstr(findings.entries[0].fix, "modprobe mlx5_ib"));
+	cr_assert(findings.entries[0].fix_survives_reboot);
+}
+
+FAULT(a_device_that_may_not_be_opened_is_an_error, ERROR, "device", "Permission denied", "MODE=\"0666\"", true,
+      device->open_error = EACCES)
+FAULT(a_device_without_a_node_wants_ib_uverbs, ERROR, "device", "No such file", "modprobe ib_uverbs", true,
+      device->open_error = ENOENT)
+FAULT(a_device_that_a_container_was_not_given_wants_it_given, ERROR, "device", "not permitted", "DeviceAllow=", true,
+      device->open_error = EPERM;
+      strcpy(facts.limits.container, "systemd-nspawn"))
+FAULT(an_infiniband_port_is_a_warning, WARNING, "port", "InfiniBand", "mlxconfig -d 0000:3b:00.0 set LINK_TYPE_P1=2",
+      true, strcpy(port->link_layer, "InfiniBand"))
+FAULT(a_port_without_a_carrier_is_told_of_once_by_its_interface, WARNING, "interface", "no carrier", "ethtool eth0",
+      false, strcpy(port->state, "1: DOWN");
+      interface->running = false)
+FAULT(a_port_that_is_down_is_told_of_once_by_its_interface, WARNING, "interface", "down", "ip link set eth0 up", false,
+      strcpy(port->state, "1: DOWN");
+      interface->running = interface->up = false)
+FAULT(a_port_that_is_down_with_its_interface_up_is_told_of_itself, WARNING, "port", "2: INIT",
+      "rdma link show mlx5_0/1", false, strcpy(port->state, "2: INIT"))
+TOLD(a_port_is_told_with_its_interface_its_place_and_its_node, "port", "eth0, PCI 0000:3b:00.0, NUMA node 0", )
+
+FAULT(a_trial_that_failed_is_an_error_in_the_backends_words, ERROR, "probe", "flow tables are full", "dmesg", false,
+      device->probe.result = DOCTOR_PROBE_FAILED;
+      strcpy(device->probe.said, "flow tables are full"))
+FAULT(a_trial_that_you_may_not_make_is_roots_to_make, WARNING, "probe", "CAP_NET_RAW", "sudo ibvcap doctor", false,
+      device->probe.result = DOCTOR_PROBE_DENIED;
+      strcpy(device->probe.said, "it takes CAP_NET_RAW"))
+TOLD(a_device_in_use_is_not_tried, "probe", "ibvcapd (pid 7)", device->probe.result = DOCTOR_PROBE_IN_USE;
+     device->users[device->n_users++] = (struct doctor_user){7, "ibvcapd"})
+TOLD(a_device_that_may_be_in_use_is_not_tried, "probe", "may have it open", device->probe.result = DOCTOR_PROBE_IN_USE)
+
+/* ---- the configuration ----------------------------------------------------------------------------- */
+
+FAULT(a_config_the_daemon_refuses_is_an_error_in_its_words, ERROR, "config", ":3: unknown key",
+      "ibvcapd --check-config", true, config_free(facts.config);
+      facts.config = NULL; facts.config_failure.exit_code = EX_CONFIG;
+      strcpy(facts.config_failure.text, "/etc/ibvcapd.conf:3: unknown key"))
+FAULT(no_config_is_an_error_that_says_where_it_belongs, ERROR, "config", "No such file", "editor test.conf", true,
+      config_free(facts.config);
+      facts.config = NULL; facts.config_failure.exit_code = EX_NOINPUT;
+      strcpy(facts.config_failure.text, "No such file"))
+FAULT(a_config_that_only_root_can_read_is_an_error, ERROR, "config", "user ibvcap may not read it",
+      "chgrp \"$(id -g ibvcap)\" test.conf && chmod g+r test.conf", true, strcpy(facts.process.cannot_read, "ibvcap"))
+FAULT(a_stream_on_an_interface_that_is_not_there_is_an_error_that_lists_those_that_are, ERROR, "config",
+      "no such interface", "editor +2 test.conf", true, strcpy(interface->name, "eth9");
+      strcpy(port->netdev, "eth9"))
+Test(judge, a_stream_is_told_which_interfaces_it_can_have)
+{
+	strcpy(interface->name, "eth9");
+	strcpy(port->netdev, "eth9");
+	cr_assert_not_null(strstr(only_failure()->wanted, "eth9"));
+}
+FAULT(a_stream_on_an_interface_without_a_device_is_an_error, ERROR, "config", "no RDMA device", "editor +2 test.conf",
+      true, strcpy(port->netdev, ""))
+FAULT(packets_over_the_mtu_are_an_error, ERROR, "mtu", "MTU 1000, its packets have up to 1028", "mtu 1028", false,
+      interface->mtu = 1000)
+FAULT(a_channels_packets_over_the_mtu_are_an_error, ERROR, "mtu", "up to 8048", "mtu 8048", false,
+      interface->mtu = 8000;
+      configure("", "",
+                "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8000; max_senders "
+                "= 1;\n"
+                "max_senders_per_user = 1; arena_slots = 64;\n"
+                "destinations = ( { address = \"ff05::1\"; port = 2; } ); } );"))
+FAULT(a_receive_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "receive_queue_slots 4096",
+      "receive_queue_slots = 256", true, device->probe.max_queue_slots = 256)
+FAULT(a_send_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "send_queue_slots 1024",
+      "send_queue_slots = 128", true, device->probe.max_send_slots = 128;
+      configure("", "",
+                "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 100; max_senders = "
+                "1;\n"
+                "max_senders_per_user = 1; arena_slots = 64;\n"
+                "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
+TOLD(the_kernels_own_ring_is_told_of, "ring_size", "256 of 8192", )
+
+/* ---- powers ---------------------------------------------------------------------------------------- */
+
+FAULT(a_process_without_net_raw_is_a_warning, WARNING, "capabilities", "no CAP_NET_RAW", "ibv_launch", false,
+      facts.process.effective_capabilities = BIT(CAP_IPC_LOCK))
+FAULT(a_daemon_without_net_raw_is_an_error, ERROR, "capabilities", "no CAP_NET_RAW", "AmbientCapabilities=CAP_NET_RAW",
+      true, facts.process = (struct doctor_process){.kind = DOCTOR_DAEMON, .effective_capabilities = BIT(CAP_IPC_LOCK)})
+FAULT(a_service_without_net_raw_is_an_error, ERROR, "capabilities", "no CAP_NET_RAW", "AmbientCapabilities=CAP_NET_RAW",
+      true, facts.process = (struct doctor_process){.kind = DOCTOR_SERVICE, .memlock_bytes = UINT64_MAX})
+FAULT(a_memlock_limit_is_a_warning, WARNING, "memlock", "8192 KiB", "systemctl start", false,
+      facts.process.effective_capabilities = BIT(CAP_NET_RAW);
+      facts.process.memlock_bytes = 8 << 20)
+FAULT(a_memlock_limit_of_the_service_is_the_units_to_raise, WARNING, "memlock", "64 KiB", "LimitMEMLOCK=infinity", true,
+      facts.process = (struct doctor_process){
+	      .kind = DOCTOR_SERVICE, .memlock_bytes = 64 << 10, .effective_capabilities = BIT(CAP_NET_RAW)})
+TOLD(a_memlock_limit_is_none_with_ipc_lock, "memlock", "no limit", facts.process.memlock_bytes = 8 << 20)
+TOLD(a_daemon_that_runs_has_locked_what_it_needs, "memlock", "is registered",
+     facts.process = (struct doctor_process){
+	     .kind = DOCTOR_DAEMON, .memlock_bytes = 8 << 20, .effective_capabilities = BIT(CAP_NET_RAW)})
+
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+#define POOL(total, free_) (facts.pools[0].total_pages = (total), facts.pools[0].free_pages = (free_))
+
+Test(judge, hugepages_are_wanted_as_the_ring_takes_them_and_twice)
+{
+	/* 64 + 16 + 1 + 32 blocks of 256 rows: 1000 bytes of payload, 64 of headers; 2 MiB pages each. */
+	uint64_t slots = (64 + 16 + 8 * 4) * 256, page = 2 << 20, pages;
+
+	POOL(0, 0);
+	cr_assert_eq(sscanf(strstr(only_failure()->found, "it takes "), "it takes %lu", &pages), 1);
+	cr_expect_geq(pages, slots * 1000 / page + slots * 64 / page);
+	cr_expect_leq(pages, (slots + 1024) * 1000 / page + (slots + 1024) * 64 / page + 2);
+	cr_expect_eq(strtoul(only_failure()->wanted, NULL, 10), 2 * pages);
+}
+
+FAULT(no_hugepages_is_an_error, ERROR, "hugepages", "0 reserved, 0 free",
+      "systemd-tmpfiles --create ibvcap-hugepages-node0.conf", true, POOL(0, 0))
+FAULT(hugepages_that_others_use_are_wanted_besides, ERROR, "hugepages", "400 reserved, 0 free",
+      "- - - - 430' > /etc/tmpfiles.d/ibvcap-hugepages-node0.conf", true, POOL(400, 0))
+FAULT(hugepages_for_one_run_only_are_a_warning, WARNING, "hugepages", "20 free",
+      "/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 30'", true, POOL(20, 20))
+TOLD(hugepages_that_the_daemon_itself_uses_are_enough, "hugepages", "0 free", POOL(400, 0);
+     facts.process.kind = DOCTOR_DAEMON; facts.process.has_config = true; facts.n_groups = 1;
+     strcpy(facts.groups[0].interface, "eth0"); facts.groups[0].group.family = AF_INET;
+     inet_pton(AF_INET, "239.1.2.3", facts.groups[0].group.address))
+FAULT(big_pages_are_wanted_at_boot, ERROR, "hugepages", "it takes 2", "hugepagesz=1024M hugepages=0:4", true,
+      configure("page_size = \"1G\";", "", ""))
+FAULT(senders_arenas_are_counted, WARNING, "hugepages", "reserved", "- - - - ", true,
+      configure("", "",
+                "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8192; arena_slots "
+                "= 8192;\n"
+                "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
+TOLD(rings_in_small_pages_want_none, "config", "right", configure("page_size = \"4K\";", "", ""); POOL(0, 0))
+FAULT(pages_on_another_node_than_the_device_are_a_warning, WARNING, "numa", "on node 0, which has 0 pages",
+      "/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 30'", true, facts.pools[0].node = 1)
+
+Test(judge, pages_are_wanted_on_a_devices_node_beside_those_in_use_there)
+{
+	const struct doctor_pool there = {.node = 1, .page_kib = 2048, .total_pages = 5, .free_pages = 2};
+
+	device->pci.node = 1;
+	CPU_SET(2, &facts.cpus.nodes[1]);
+	facts.pools[facts.n_pools++] = there;
+	facts.pools[facts.n_pools++] = (struct doctor_pool){.node = 1, .page_kib = 1 << 20, .total_pages = 4};
+	expect(FINDING_WARNING, "numa", "node 1, which has 5 pages",
+	       "/node1/hugepages/hugepages-2048kB/nr_hugepages - - - - 33'", true);
+	facts.pools[1].total_pages = facts.pools[1].free_pages = 15;
+	expect_ready();
+}
+
+/* The stream on the first, channels' arenas on the other. */
+static void make_two_nodes(const char *page_size)
+{
+	struct doctor_device *other = &facts.devices[facts.n_devices++];
+	char stream[64], channels[512];
+
+	*other = *device;
+	strcpy(other->name, "mlx5_1");
+	strcpy(other->ports[0].netdev, "eth1");
+	other->pci.node = 1;
+	facts.interfaces[facts.n_interfaces] = *interface;
+	strcpy(facts.interfaces[facts.n_interfaces++].name, "eth1");
+	facts.n_pools = 2;
+	facts.pools[1].node = 1;
+	facts.pools[1].page_kib = facts.pools[0].page_kib = strcmp(page_size, "1G") == 0 ? 1 << 20 : 2048;
+	snprintf(stream, sizeof(stream), "poll = \"busy\"; page_size = \"%s\";", page_size);
+	snprintf(channels, sizeof(channels),
+	         "channels = ( { name = \"o\"; interface = \"eth1\"; source_port = 1; payload_size = 8192; arena_slots "
+	         "= "
+	         "256; max_senders = 3; poll = \"busy\"; page_size = \"%s\";\n"
+	         "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );",
+	         page_size);
+	configure(stream, "", channels);
+}
+
+Test(judge, pages_for_devices_on_two_nodes_are_wanted_on_each)
+{
+	const char *fix;
+
+	make_two_nodes("2M");
+	POOL(0, 0);
+	fix = only_failure()->fix;
+	cr_expect_not_null(strstr(fix, "/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 30'"), "%s", fix);
+	cr_expect_not_null(strstr(fix, "/node1/hugepages/hugepages-2048kB/nr_hugepages - - - - 6'"), "%s", fix);
+	POOL(31, 31); /* that node has enough, and keeps what it has */
+	facts.pools[1].total_pages = facts.pools[1].free_pages = 1;
+	fix = only_failure()->fix;
+	cr_expect_null(strstr(fix, "node0"), "%s", fix);
+	cr_expect_not_null(strstr(fix, "/node1/hugepages/hugepages-2048kB/nr_hugepages - - - - 6'"), "%s", fix);
+}
+
+Test(judge, big_pages_on_two_nodes_are_wanted_with_one_word)
+{
+	make_two_nodes("1G");
+	POOL(5, 5);
+	facts.pools[1].total_pages = facts.pools[1].free_pages = 1;
+	cr_expect_not_null(strstr(only_failure()->fix, "&hugepagesz=1024M hugepages=0:5,1:6 /"), "%s",
+	                   only_failure()->fix);
+}
+
+Test(judge, without_pages_it_does_not_start_and_with_few_it_does_not_start_again)
+{
+	POOL(0, 0);
+	cr_expect_not_null(strstr(only_failure()->why, "does not start"));
+	POOL(20, 20);
+	cr_expect_not_null(strstr(only_failure()->why, "over a restart"));
+}
+
+/* ---- PCI ------------------------------------------------------------------------------------------- */
+
+FAULT(a_narrow_pcie_link_is_a_warning, WARNING, "pcie_link", "x8", "lspci -s 0000:3b:00.0", true, device->pci.width = 8)
+FAULT(a_slow_pcie_link_is_a_warning, WARNING, "pcie_link", "8.0 GT/s", "lspci -s 0000:3b:00.0", true,
+      strcpy(device->pci.speed, "8.0 GT/s PCIe"))
+FAULT(small_read_requests_are_a_warning, WARNING, "pcie_read_request", "128 bytes",
+      "setpci -s 0000:3b:00.0 CAP_EXP+8.w=5000:7000", false, device->pci.read_request_bytes = 128)
+FAULT(an_iommu_that_translates_is_a_warning, WARNING, "iommu", "DMA-FQ", "iommu=pt", true,
+      strcpy(device->pci.iommu, "DMA-FQ"))
+TOLD(no_iommu_is_fine, "iommu", "none", strcpy(device->pci.iommu, ""))
+
+/* ---- interfaces ------------------------------------------------------------------------------------ */
+
+FAULT(pause_frames_sent_are_a_warning, WARNING, "pause", "not obeyed, are sent", "ethtool -A eth0", false,
+      interface->tx_pause = true)
+FAULT(pause_frames_obeyed_are_a_warning, WARNING, "pause", "are obeyed, not sent", "ethtool -A eth0", false,
+      interface->rx_pause = true)
+FAULT(a_looped_port_is_an_error, ERROR, "loopback", "looped", "ethtool -K eth0 loopback off", false,
+      interface->loopback = true)
+FAULT(two_programs_on_a_device_are_a_warning, WARNING, "loopback", "ibvcapd (pid 7), ib_send (pid 8)", "rdma resource",
+      false, device->users[device->n_users++] = (struct doctor_user){7, "ibvcapd"};
+      device->users[device->n_users++] = (struct doctor_user){8, "ib_send"})
+FAULT(a_group_that_is_not_joined_is_an_error, ERROR, "multicast", "0 of 1 groups are joined; 239.1.2.3 is not",
+      "systemctl reload ibvcapd", true, facts.process.kind = DOCTOR_DAEMON;
+      facts.process.has_config = true)
+
+Test(judge, a_group_is_joined_where_all_of_its_address_is)
+{
+	struct doctor_group *group = &facts.groups[facts.n_groups++];
+
+	config_free(facts.config);
+	cr_assert_eq(
+		config_load_text(
+			"test.conf",
+			"streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000; page_size = \"4K\";"
+			"flows = ( { destination = \"ff05::1\"; port = 1; } ); } );",
+			&facts.config, &facts.config_failure),
+		0);
+	facts.process.kind = DOCTOR_DAEMON;
+	facts.process.has_config = true;
+	strcpy(group->interface, "eth0");
+	group->group.family = AF_INET6;
+	inet_pton(AF_INET6, "ff05::2", group->group.address);
+	cr_expect_str_eq(only_failure()->check, "multicast");
+	inet_pton(AF_INET6, "ff05::1", group->group.address);
+	expect_told("multicast", "1 of 1");
+	strcpy(group->interface, "eth1");
+	cr_expect_str_eq(only_failure()->check, "multicast");
+}
+
+TOLD(another_daemons_groups_are_not_asked_for, "multicast", "will join 1", facts.process.kind = DOCTOR_DAEMON)
+FAULT(an_old_igmp_is_a_warning_where_flows_have_sources, WARNING, "igmp", "version 2", "force_igmp_version=0", false,
+      interface->igmp_version = 2;
+      configure("", "source = \"10.0.0.9\";", ""))
+TOLD(an_old_igmp_is_fine_without_sources, "igmp", "version 2", interface->igmp_version = 2)
+FAULT(a_strict_rp_filter_is_a_warning_with_groups, WARNING, "rp_filter", "1", "net/ipv4/conf/eth0/rp_filter = 2", true,
+      interface->rp_filter = 1)
+TOLD(a_strict_rp_filter_is_fine_without_groups, "rp_filter", "1", interface->rp_filter = 1;
+     configure("join = false;", "", ""))
+
+/* ---- CPUs ------------------------------------------------------------------------------------------ */
+
+FAULT(a_governor_that_saves_power_is_a_warning, WARNING, "governor", "powersave on CPUs 1,3", "echo performance", false,
+      strcpy(facts.cpus.governor, "powersave");
+      CPU_SET(1, &facts.cpus.governed); CPU_SET(3, &facts.cpus.governed))
+FAULT(a_deep_sleep_is_a_warning, WARNING, "c_states", "C6, takes 133 us", "-le 40 ] || echo 1 > $state/disable", false,
+      configure("poll = \"event\";", "", "");
+      strcpy(facts.cpus.idle_state, "C6"); facts.cpus.idle_exit_us = 133)
+TOLD(a_deep_sleep_is_fine_for_workers_that_do_not, "c_states", "133 us", facts.cpus.idle_exit_us = 133)
+TOLD(a_deep_sleep_that_somebody_forbids_is_fine, "c_states", "0 us", facts.cpus.idle_exit_us = 133;
+     facts.cpus.has_latency_limit = true)
+FAULT(a_busy_worker_on_a_shared_cpu_is_a_warning, WARNING, "isolation", "not isolated", "isolcpus=2", true,
+      CPU_ZERO(&facts.cpus.isolated))
+FAULT(a_worker_on_a_cpu_that_is_not_there_is_an_error, ERROR, "isolation", "no such CPU", "editor +2 test.conf", true,
+      CPU_CLR(2, &facts.cpus.online))
+FAULT(the_devices_interrupts_on_a_workers_cpu_are_a_warning, WARNING, "irq_affinity", "on 0,2", "echo 0 > ", false,
+      CPU_SET(2, &device->pci.irq_cpus))
+FAULT(a_worker_on_another_node_than_the_device_is_a_warning, WARNING, "numa", "on node 1, CPUs 4-7",
+      "editor +2 test.conf", true, device->pci.node = 1;
+      facts.pools[0].node = 1)
+
+/* Two of one interface, whose worker they share, in small pages. */
+#define CHANNELS(keys)                                                                                                 \
+	configure(                                                                                                     \
+		"poll = \"busy\";", "",                                                                                \
+		"channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 100; page_size = " \
+		"\"4K\"; " keys " destinations = ( { address = \"239.0.0.1\"; port = 2; } ); },\n"                     \
+		"{ name = \"p\"; interface = \"eth0\"; source_port = 1; payload_size = 100; page_size = \"4K\"; " keys \
+		" destinations = ( { address = \"239.0.0.1\"; port = 3; } ); } );")
+
+FAULT(the_worker_of_channels_is_told_of_once, WARNING, "isolation", "not isolated", "isolcpus=2-3 nohz_full=2-3 ", true,
+      CHANNELS("cpu = 3; poll = \"busy\";"))
+FAULT(a_deep_sleep_is_a_warning_for_channels_too, WARNING, "c_states", "133 us", "cpuidle/state*", false, CHANNELS("");
+      facts.cpus.idle_exit_us = 133)
+
+/* ---- clocks ---------------------------------------------------------------------------------------- */
+
+FAULT(a_clock_that_nothing_keeps_is_a_warning, WARNING, "clock", "nothing synchronises", "chrony", true,
+      facts.clock.is_synchronised = false)
+TOLD(the_kernels_tai_offset_is_told, "clock", "TAI is UTC + 37 s", facts.clock.tai_offset_s = 37)
+FAULT(a_device_in_real_time_mode_is_a_warning, WARNING, "nic_clock", "real-time mode, 5000 ns",
+      "mlxconfig -d 0000:3b:00.0 set REAL_TIME_CLOCK_ENABLE=0", true, device->probe.clock_raw = NOW_S << 32 | 5000)
+TOLD(a_count_that_looks_like_seconds_is_none, "nic_clock", "free-running",
+     device->probe.clock_raw = NOW_S << 32 | UINT32_MAX)
+TOLD(a_device_without_a_clock_is_told, "nic_clock", "when packets are polled", device->probe.has_clock = false)
+TOLD(a_precision_clock_in_utc_is_told_as_such, "nic_clock", "-250 ns from UTC", strcpy(interface->ptp, "ptp0");
+     interface->ptp_is_read = true; interface->ptp_offset_ns = -250)
+TOLD(a_precision_clock_in_tai_is_told_as_such, "nic_clock", "250 ns from TAI", strcpy(interface->ptp, "ptp0");
+     interface->ptp_is_read = true; interface->ptp_offset_ns = 37 * (int64_t)NS_PER_S + 250)
+TOLD(a_precision_clock_that_nobody_sets_is_told_as_such, "nic_clock", "nobody sets it", strcpy(interface->ptp, "ptp0");
+     interface->ptp_is_read = true; interface->ptp_offset_ns = -5000 * (int64_t)NS_PER_S)
+TOLD(a_precision_clock_that_is_not_yours_is_told_as_such, "nic_clock", "not to be read", strcpy(interface->ptp, "ptp0"))
+
+/* ---- limits ---------------------------------------------------------------------------------------- */
+
+FAULT(too_little_memory_for_a_container_is_an_error, ERROR, "cgroup", "1048576", "MemoryMax=infinity", true,
+      facts.limits.memory_bytes = 1 << 20)
+FAULT(too_few_threads_for_a_container_is_an_error, ERROR, "cgroup", "8, at", "TasksMax=infinity", true,
+      facts.limits.processes = 8)
+FAULT(too_few_hugepages_for_a_container_is_an_error, ERROR, "cgroup", "2097152",
+      "/sys/fs/cgroup/system.slice/ibvcapd.service/hugetlb.2MB.max", false, facts.limits.huge_2m_bytes = 2 << 20)
+FAULT(too_few_big_pages_for_a_container_is_an_error, ERROR, "cgroup", "0, at", "hugetlb.1GB.max", false,
+      configure("page_size = \"1G\";", "", "");
+      facts.pools[0].page_kib = 1 << 20; facts.limits.huge_1g_bytes = 0)
+TOLD(limits_with_room_are_told, "cgroup", "1000000, at", facts.limits.processes = 1000000)
+FAULT(a_limit_on_rdma_is_a_warning, WARNING, "cgroup", "hca_object=20", "echo 'mlx5_0 hca_handle=max", false,
+      strcpy(facts.limits.rdma, "mlx5_0 hca_handle=2 hca_object=20"))
+TOLD(a_container_is_told, "container", "docker", strcpy(facts.limits.container, "docker"))
+
+/* ---- xdp ------------------------------------------------------------------------------------------- */
+
+TOLD(a_kernel_without_af_xdp_is_fine_with_a_device, "xdp", "not in this kernel",
+     facts.kernel.af_xdp_error = EAFNOSUPPORT)
+TOLD(af_xdp_is_there_also_for_whom_it_is_refused, "xdp", "there, BPF compiled, no BTF, frames over a page",
+     facts.kernel.af_xdp_error = EPERM)
+TOLD(an_old_kernels_frames_fit_a_page, "xdp", "one page a frame", facts.kernel.minor = 5)
+
+Test(judge, a_kernel_without_af_xdp_and_no_device_is_a_warning)
+{
+	const struct finding *last;
+
+	facts.n_devices = 0;
+	facts.kernel.af_xdp_error = EAFNOSUPPORT;
+	doctor_check(&facts, &findings);
+	last = &findings.entries[findings.n - 1];
+	cr_assert_str_eq(last->check, "xdp");
+	cr_assert_eq(last->level, FINDING_WARNING);
+	cr_assert_not_null(strstr(last->fix, "linux-image"));
+}
+
+/* ---- in all ---------------------------------------------------------------------------------------- */
+
+Test(judge, without_a_config_a_free_page_is_enough)
+{
+	config_free(facts.config);
+	facts.config = NULL;
+	facts.config_failure.exit_code = EX_NOINPUT;
+	for (unsigned int free_pages = 0; free_pages < 2; free_pages++) {
+		POOL(8, free_pages);
+		doctor_check(&facts, &findings);
+		unsigned int n = 0;
+
+		for (unsigned int i = 0; i < findings.n; i++)
+			n += strcmp(findings.entries[i].check, "hugepages") == 0 &&
+			     findings.entries[i].level != FINDING_OK;
+		cr_expect_eq(n, !free_pages);
+	}
+}
+
+Test(judge, more_findings_than_there_is_room_for_stay_in_bounds)
+{
+	facts.n_pools = DOCTOR_POOLS_MAX;
+	facts.n_devices = DOCTOR_DEVICES_MAX;
+	facts.n_interfaces = DOCTOR_INTERFACES_MAX;
+	for (unsigned int i = 0; i < DOCTOR_POOLS_MAX; i++)
+		facts.pools[i] = facts.pools[0];
+	for (unsigned int i = 0; i < DOCTOR_INTERFACES_MAX; i++)
+		facts.interfaces[i] = facts.interfaces[0];
+	for (unsigned int i = 0; i < DOCTOR_DEVICES_MAX; i++) {
+		facts.devices[i] = facts.devices[0];
+		facts.devices[i].n_ports = DOCTOR_PORTS_MAX;
+		for (unsigned int j = 0; j < DOCTOR_PORTS_MAX; j++)
+			facts.devices[i].ports[j] = facts.devices[0].ports[0];
+	}
+	doctor_check(&facts, &findings);
+	cr_assert_lt(findings.n, FINDINGS_MAX);
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Time: timestamps are the device's, put in UTC by the system's clock. */
+#include "tools/doctor/checks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define NS_PER_S 1000000000
+#define DAY_S    86400
+/* Between UTC and TAI since 2017 (IERS Bulletin C). */
+#define TAI_S 37
+
+static void check_clock_system(const struct doctor_clock *clock, struct findings *findings)
+{
+	struct finding *finding;
+
+	if (!clock->is_known)
+		return;
+	finding = finding_add(findings, "clock");
+	finding_write(finding->subject, "the system's clock");
+	if (clock->is_synchronised) {
+		finding_write(finding->found, "synchronised, at most %" PRIu64 " us off", clock->max_error_us);
+		if (clock->tai_offset_s)
+			finding_append(finding->found, "; TAI is UTC + %d s", clock->tai_offset_s);
+		return;
+	}
+	finding->level = FINDING_WARNING;
+	finding_write(finding->found, "nothing synchronises it");
+	finding_write(finding->wanted, "kept by chrony, ntpd or ptp4l with phc2sys");
+	finding_write(finding->why,
+	              "timestamps are in UTC by this clock: as wrong as it is, and they jump when it is set");
+	finding_write(finding->fix, "apt install chrony && systemctl enable --now chrony");
+	finding->fix_survives_reboot = true;
+}
+
+/* In real-time mode a reading is seconds << 32 | nanoseconds: near to now as no count of ticks is. */
+static bool is_real_time(const struct doctor_probe *probe)
+{
+	int64_t now_s = (int64_t)(probe->clock_at_ns / NS_PER_S), then_s = (int64_t)(probe->clock_raw >> 32);
+
+	return then_s > now_s - DAY_S && then_s < now_s + DAY_S && (probe->clock_raw & UINT32_MAX) < NS_PER_S;
+}
+
+static void check_clock_mode(const struct doctor_device *device, struct findings *findings)
+{
+	const struct doctor_probe *probe = &device->probe;
+	struct finding *finding;
+	int64_t raw_ns;
+
+	if (probe->result == DOCTOR_NOT_PROBED || probe->result == DOCTOR_PROBE_IN_USE)
+		return;
+	finding = finding_add(findings, "nic_clock");
+	finding_write(finding->subject, "%s", device->name);
+	if (!probe->has_clock) {
+		finding_write(finding->found, "none that can be read: timestamps are taken when packets are polled");
+		return;
+	}
+	if (!is_real_time(probe)) {
+		finding_write(finding->found, "free-running at %" PRIu64 " kHz; ibvcapd maps it to UTC",
+		              probe->clock_hz / 1000);
+		return;
+	}
+	raw_ns = (int64_t)(probe->clock_raw >> 32) * NS_PER_S + (int64_t)(probe->clock_raw & UINT32_MAX);
+	finding->level = FINDING_WARNING;
+	finding_write(finding->found, "real-time mode, %" PRId64 " ns from UTC", raw_ns - (int64_t)probe->clock_at_ns);
+	finding_write(finding->wanted, "free-running");
+	finding_write(finding->why, "ibvcapd counts ticks: a clock in seconds and nanoseconds gives wrong timestamps");
+	finding_write(finding->fix, "mlxconfig -d %s set REAL_TIME_CLOCK_ENABLE=0 && reboot", device->pci.address);
+	finding->fix_survives_reboot = true;
+}
+
+static int64_t distance(int64_t a, int64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+static void check_clock_ptp(const struct doctor_interface *interface, struct findings *findings)
+{
+	const int64_t offset = interface->ptp_offset_ns, tai = (int64_t)TAI_S * NS_PER_S;
+	struct finding *finding;
+
+	if (!*interface->ptp)
+		return;
+	finding = finding_add(findings, "nic_clock");
+	finding_write(finding->subject, "%s (/dev/%s)", interface->name, interface->ptp);
+	if (!interface->ptp_is_read)
+		finding_write(finding->found, "not to be read by you");
+	else if (distance(offset, tai) < NS_PER_S)
+		finding_write(finding->found, "%" PRId64 " ns from TAI by the system's clock", offset - tai);
+	else if (distance(offset, 0) < NS_PER_S)
+		finding_write(finding->found, "%" PRId64 " ns from UTC by the system's clock", offset);
+	else
+		finding_write(finding->found, "%" PRId64 " s from UTC: nobody sets it, and ibvcapd does not need it",
+		              offset / NS_PER_S);
+}
+
+void check_clocks(const struct doctor_facts *facts, struct findings *findings)
+{
+	check_clock_system(&facts->clock, findings);
+	for (unsigned int i = 0; i < facts->n_devices; i++)
+		check_clock_mode(&facts->devices[i], findings);
+	for (unsigned int i = 0; i < facts->n_interfaces; i++)
+		check_clock_ptp(&facts->interfaces[i], findings);
+}

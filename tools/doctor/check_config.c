@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is configured against what there is. */
+#include "tools/doctor/checks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define IPV4_UDP_BYTES 28
+#define IPV6_UDP_BYTES 48
+
+/* A stream or a channel. */
+struct user {
+	const char *kind;
+	const char *name;
+	const char *interface;
+	const char *file;
+	int line;
+	uint32_t packet_bytes; /* of IP */
+	uint32_t slots;
+	uint32_t slots_max; /* 0: the device was not asked */
+	const char *slots_key;
+};
+
+static void check_config_reader(const struct doctor_facts *facts, struct finding *finding)
+{
+	const char *user = facts->process.cannot_read, *file = facts->config_file;
+
+	finding->level = FINDING_ERROR;
+	finding_append(finding->found, ", but user %s may not read it", user);
+	finding_write(finding->wanted, "a file that ibvcapd.service can read, who is user %s", user);
+	finding_write(finding->why, "the service ends with status 66 and is not started again");
+	finding_write(finding->fix, "chgrp \"$(id -g %s)\" %s && chmod g+r %s   # and g+x of its directories", user,
+	              file, file);
+	finding->fix_survives_reboot = true;
+}
+
+static void check_config_file(const struct doctor_facts *facts, struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "config");
+
+	finding_write(finding->subject, "%s", facts->config_file);
+	if (facts->config) {
+		finding_write(finding->found, "right: %u streams, %u channels", facts->config->n_streams,
+		              facts->config->n_channels);
+		if (*facts->process.cannot_read)
+			check_config_reader(facts, finding);
+		return;
+	}
+	finding->level = FINDING_ERROR;
+	finding_write(finding->found, "%s", facts->config_failure.text);
+	finding->fix_survives_reboot = true;
+	if (facts->config_failure.exit_code == EX_NOINPUT) {
+		finding_write(finding->wanted, "a file that you and ibvcapd can read");
+		finding_write(finding->why,
+		              "it says what is captured and sent; what that needs cannot be looked at without");
+		finding_write(finding->fix, "editor %s   # ibvcapd.conf(5); another file: ibvcap doctor --config FILE",
+		              facts->config_file);
+		return;
+	}
+	finding_write(finding->wanted, "a file that ibvcapd --check-config accepts");
+	finding_write(finding->why, "ibvcapd does not start with this one, and what streams need cannot be looked at");
+	finding_write(finding->fix, "ibvcapd --check-config --config %s   # until it finds nothing",
+	              facts->config_file);
+}
+
+static void list_ports(const struct doctor_facts *facts, char text[FINDING_TEXT_BYTES])
+{
+	const char *separator = "";
+
+	finding_write(text, "%s", "");
+	for (unsigned int i = 0; i < facts->n_devices; i++)
+		for (unsigned int j = 0; j < facts->devices[i].n_ports; j++)
+			if (*facts->devices[i].ports[j].netdev) {
+				finding_append(text, "%s%s", separator, facts->devices[i].ports[j].netdev);
+				separator = ", ";
+			}
+}
+
+static void check_config_place(const struct doctor_facts *facts, const struct user *user, struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "config");
+	char ports[FINDING_TEXT_BYTES];
+
+	finding_write(finding->subject, "%s '%s' on %s", user->kind, user->name, user->interface);
+	if (facts_find_device(facts, user->interface)) {
+		finding_write(finding->found, "%s is behind it", facts_find_device(facts, user->interface)->name);
+		return;
+	}
+	finding->level = FINDING_ERROR;
+	if (facts_find_interface(facts, user->interface))
+		finding_write(finding->found, "no RDMA device is behind it");
+	else
+		finding_write(finding->found, "there is no such interface");
+	list_ports(facts, ports);
+	finding_write(finding->wanted, "%s%s", *ports ? "one that has: " : "an interface with an RDMA device", ports);
+	finding_write(finding->why, "ibvcapd does not start: there is nothing to make a queue on");
+	finding_write(finding->fix, "editor +%d %s   # interface", user->line, user->file);
+	finding->fix_survives_reboot = true;
+}
+
+static void check_config_mtu(const struct doctor_facts *facts, const struct user *user, struct findings *findings)
+{
+	const struct doctor_interface *interface = facts_find_interface(facts, user->interface);
+	struct finding *finding;
+
+	if (!interface)
+		return;
+	finding = finding_add(findings, "mtu");
+	finding_write(finding->subject, "%s '%s' on %s", user->kind, user->name, user->interface);
+	finding_write(finding->found, "MTU %u, its packets have up to %u bytes", interface->mtu, user->packet_bytes);
+	if (user->packet_bytes <= interface->mtu)
+		return;
+	finding->level = FINDING_ERROR;
+	finding_write(finding->wanted, "an MTU of at least %u", user->packet_bytes);
+	finding_write(finding->why, "ibvcapd refuses it: such packets cannot pass");
+	finding_write(finding->fix, "ip link set dev %s mtu %u", user->interface, user->packet_bytes);
+}
+
+static void check_config_slots(const struct user *user, struct findings *findings)
+{
+	struct finding *finding;
+
+	if (!user->slots_max)
+		return;
+	finding = finding_add(findings, "ring_size");
+	finding_write(finding->subject, "%s '%s' on %s", user->kind, user->name, user->interface);
+	finding_write(finding->found, "%s %u, the device takes up to %u", user->slots_key, user->slots,
+	              user->slots_max);
+	if (user->slots <= user->slots_max)
+		return;
+	finding->level = FINDING_ERROR;
+	finding_write(finding->wanted, "at most %u", user->slots_max);
+	finding_write(finding->why, "ibvcapd refuses it: the device has no deeper queue");
+	finding_write(finding->fix, "editor +%d %s   # %s = %u", user->line, user->file, user->slots_key,
+	              user->slots_max);
+	finding->fix_survives_reboot = true;
+}
+
+static void check_config_user(const struct doctor_facts *facts, const struct user *user, struct findings *findings)
+{
+	check_config_place(facts, user, findings);
+	check_config_mtu(facts, user, findings);
+	check_config_slots(user, findings);
+}
+
+static uint32_t header_bytes(sa_family_t family)
+{
+	return family == AF_INET6 ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
+}
+
+static void check_config_stream(const struct doctor_facts *facts, const struct config_stream *stream,
+                                struct findings *findings)
+{
+	const struct doctor_device *device = facts_find_device(facts, stream->interface);
+	const struct user user = {
+		.kind = "stream",
+		.name = stream->name,
+		.interface = stream->interface,
+		.file = stream->file,
+		.line = stream->line,
+		.packet_bytes = stream->payload_size + header_bytes(stream->flows[0].destination.family),
+		.slots = stream->receive_queue_slots,
+		.slots_max = device ? device->probe.max_queue_slots : 0,
+		.slots_key = "receive_queue_slots",
+	};
+
+	check_config_user(facts, &user, findings);
+}
+
+static void check_config_channel(const struct doctor_facts *facts, const struct config_channel *channel,
+                                 struct findings *findings)
+{
+	const struct doctor_device *device = facts_find_device(facts, channel->interface);
+	struct user user = {
+		.kind = "channel",
+		.name = channel->name,
+		.interface = channel->interface,
+		.file = channel->file,
+		.line = channel->line,
+		.slots = channel->send_queue_slots,
+		.slots_max = device ? device->probe.max_send_slots : 0,
+		.slots_key = "send_queue_slots",
+	};
+
+	for (uint32_t i = 0; i < channel->n_destinations; i++) {
+		uint32_t bytes = channel->payload_size + header_bytes(channel->destinations[i].address.family);
+
+		user.packet_bytes = bytes > user.packet_bytes ? bytes : user.packet_bytes;
+	}
+	check_config_user(facts, &user, findings);
+}
+
+void check_config(const struct doctor_facts *facts, struct findings *findings)
+{
+	check_config_file(facts, findings);
+	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)
+		check_config_stream(facts, &facts->config->streams[i], findings);
+	for (uint32_t i = 0; facts->config && i < facts->config->n_channels; i++)
+		check_config_channel(facts, &facts->config->channels[i], findings);
+}

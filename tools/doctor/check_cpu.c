@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+/* CPUs: how fast they are awake, and who else runs where a worker does. */
+#include "tools/doctor/checks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Less than what a deep receive queue lasts at a high rate: 4096 slots of 64 bytes, 100 Gb/s: 42 us. */
+#define IDLE_EXIT_MAX_US 40
+
+static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "governor");
+	char list[FINDING_TEXT_BYTES];
+
+	finding_write(finding->subject, "CPU frequency");
+	if (!cpus->has_governor) {
+		finding_write(finding->found, "not the kernel's to choose here");
+		return;
+	}
+	if (!*cpus->governor) {
+		finding_write(finding->found, "performance");
+		return;
+	}
+	finding->level = FINDING_WARNING;
+	finding_write(finding->found, "%s on CPUs %s", cpus->governor, finding_format_cpus(&cpus->governed, list));
+	finding_write(finding->wanted, "performance");
+	finding_write(finding->why, "a worker that has slept polls on slowly until its CPU is fast again");
+	finding_write(finding->fix, "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
+}
+
+static bool sleeps(const struct config *config)
+{
+	for (uint32_t i = 0; config && i < config->n_streams; i++)
+		if (config->streams[i].poll != CONFIG_POLL_BUSY)
+			return true;
+	for (uint32_t i = 0; config && i < config->n_channels; i++)
+		if (config->channels[i].poll != CONFIG_POLL_BUSY)
+			return true;
+	return !config;
+}
+
+static void check_cpu_idle(const struct doctor_facts *facts, struct findings *findings)
+{
+	const struct doctor_cpus *cpus = &facts->cpus;
+	struct finding *finding = finding_add(findings, "c_states");
+
+	finding_write(finding->subject, "CPU sleep");
+	if (!cpus->has_idle) {
+		finding_write(finding->found, "not the kernel's to choose here");
+		return;
+	}
+	if (cpus->has_latency_limit && cpus->latency_limit_us <= IDLE_EXIT_MAX_US) {
+		finding_write(finding->found, "somebody keeps it at %u us (/dev/cpu_dma_latency)",
+		              cpus->latency_limit_us);
+		return;
+	}
+	finding_write(finding->found, "waking from the deepest, %s, takes %u us", cpus->idle_state, cpus->idle_exit_us);
+	if (cpus->idle_exit_us <= IDLE_EXIT_MAX_US || !sleeps(facts->config))
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "%u us at most, or poll = \"busy\" in all streams and channels",
+	              IDLE_EXIT_MAX_US);
+	finding_write(finding->why, "packets wait in their queue until a worker that slept is awake");
+	finding_write(finding->fix,
+	              "for state in /sys/devices/system/cpu/cpu*/cpuidle/state*; do "
+	              "[ $(cat $state/latency) -le %u ] || echo 1 > $state/disable; done",
+	              IDLE_EXIT_MAX_US);
+}
+
+/* ---- a worker's own -------------------------------------------------------------------------------- */
+
+/* With a CPU of its own. */
+struct worker {
+	const char *of; /* "stream 'a'" */
+	const char *interface;
+	int cpu;
+	enum config_poll poll;
+	const char *file;
+	int line;
+};
+
+static void check_cpu_exists(const struct doctor_facts *facts, const struct worker *worker, struct finding *finding)
+{
+	char list[FINDING_TEXT_BYTES];
+
+	finding->level = FINDING_ERROR;
+	finding_write(finding->found, "there is no such CPU for it");
+	finding_write(finding->wanted, "one of %s", finding_format_cpus(&facts->cpus.online, list));
+	finding_write(finding->why, "ibvcapd cannot put the worker there");
+	finding_write(finding->fix, "editor +%d %s   # cpu", worker->line, worker->file);
+	finding->fix_survives_reboot = true;
+}
+
+static void add_busy(int cpu, enum config_poll poll, cpu_set_t *cpus)
+{
+	if (cpu >= 0 && cpu < CPU_SETSIZE && poll == CONFIG_POLL_BUSY)
+		CPU_SET((unsigned int)cpu, cpus);
+}
+
+/* Of all workers at once: of two isolcpus= on its command line the kernel takes one. */
+static cpu_set_t cpus_to_isolate(const struct doctor_facts *facts)
+{
+	cpu_set_t cpus = facts->cpus.isolated;
+
+	for (uint32_t i = 0; i < facts->config->n_streams; i++)
+		add_busy(facts->config->streams[i].cpu, facts->config->streams[i].poll, &cpus);
+	for (uint32_t i = 0; i < facts->config->n_channels; i++)
+		add_busy(facts->config->channels[i].cpu, facts->config->channels[i].poll, &cpus);
+	if (CPU_COUNT(&facts->cpus.online))
+		CPU_AND(&cpus, &cpus, &facts->cpus.online);
+	return cpus;
+}
+
+static void check_cpu_isolation(const struct doctor_facts *facts, const struct worker *worker,
+                                struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "isolation");
+	cpu_set_t cpus = cpus_to_isolate(facts);
+	char list[FINDING_TEXT_BYTES];
+
+	finding_write(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
+	if (CPU_COUNT(&facts->cpus.online) && !CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.online)) {
+		check_cpu_exists(facts, worker, finding);
+		return;
+	}
+	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.isolated)) {
+		finding_write(finding->found, "isolated");
+		return;
+	}
+	finding_write(finding->found, "not isolated: other programs may run there");
+	if (worker->poll != CONFIG_POLL_BUSY)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "isolated, as a worker that never sleeps takes turns with what else runs there");
+	finding_write(finding->why, "for as long as another program has the CPU nothing is polled: some ms each time");
+	finding_write(
+		finding->fix,
+		"sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%s nohz_full=%s /' /etc/default/grub && update-grub && "
+		"reboot",
+		finding_format_cpus(&cpus, list), list);
+	finding->fix_survives_reboot = true;
+}
+
+static void check_cpu_irqs(const struct doctor_facts *facts, const struct worker *worker, struct findings *findings)
+{
+	const struct doctor_device *device = facts_find_device(facts, worker->interface);
+	char list[FINDING_TEXT_BYTES];
+	struct finding *finding;
+
+	if (!device || !device->pci.n_irqs)
+		return;
+	finding = finding_add(findings, "irq_affinity");
+	finding_write(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
+	finding_write(finding->found, "%s's %u interrupts are handled on %s", device->name, device->pci.n_irqs,
+	              finding_format_cpus(&device->pci.irq_cpus, list));
+	if (!CPU_ISSET((unsigned int)worker->cpu, &device->pci.irq_cpus) || CPU_COUNT(&facts->cpus.online) < 2)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "on others than the worker's");
+	finding_write(finding->why, "the worker stands still while its CPU serves the kernel's share of the traffic");
+	finding_write(
+		finding->fix,
+		"systemctl disable --now irqbalance; for i in $(ls /sys/bus/pci/devices/%s/msi_irqs); do echo %d > "
+		"/proc/irq/$i/smp_affinity_list; done",
+		device->pci.address, CPU_ISSET(0, &facts->cpus.online) && worker->cpu != 0 ? 0 : 1);
+}
+
+static void check_cpu_node(const struct doctor_facts *facts, const struct worker *worker, struct findings *findings)
+{
+	const struct doctor_device *device = facts_find_device(facts, worker->interface);
+	int node = device ? device->pci.node : -1;
+	char list[FINDING_TEXT_BYTES];
+	struct finding *finding;
+
+	if (node < 0 || node >= DOCTOR_NODES_MAX || CPU_COUNT(&facts->cpus.nodes[node]) == 0)
+		return;
+	finding = finding_add(findings, "numa");
+	finding_write(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
+	finding_write(finding->found, "%s is on node %d, CPUs %s", device->name, node,
+	              finding_format_cpus(&facts->cpus.nodes[node], list));
+	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.nodes[node]))
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "one of those");
+	finding_write(finding->why, "each completion crosses the link between the nodes");
+	finding_write(finding->fix, "editor +%d %s   # cpu", worker->line, worker->file);
+	finding->fix_survives_reboot = true;
+}
+
+static void check_cpu_worker(const struct doctor_facts *facts, const struct worker *worker, struct findings *findings)
+{
+	if (worker->cpu < 0 || worker->cpu >= CPU_SETSIZE)
+		return;
+	check_cpu_isolation(facts, worker, findings);
+	check_cpu_irqs(facts, worker, findings);
+	check_cpu_node(facts, worker, findings);
+}
+
+static void check_cpu_stream(const struct doctor_facts *facts, const struct config_stream *stream,
+                             struct findings *findings)
+{
+	char of[FINDING_TEXT_BYTES];
+
+	finding_write(of, "stream '%s'", stream->name);
+	check_cpu_worker(facts,
+	                 &(struct worker){of, stream->interface, stream->cpu, stream->poll, stream->file, stream->line},
+	                 findings);
+}
+
+/* One worker serves all channels of an interface, and what they say of it is the same. */
+static void check_cpu_channel(const struct doctor_facts *facts, uint32_t number, struct findings *findings)
+{
+	const struct config_channel *channels = facts->config->channels, *channel = &channels[number];
+	char of[FINDING_TEXT_BYTES];
+
+	for (uint32_t i = 0; i < number; i++)
+		if (strcmp(channels[i].interface, channel->interface) == 0)
+			return;
+	finding_write(of, "channels of %s", channel->interface);
+	check_cpu_worker(
+		facts,
+		&(struct worker){of, channel->interface, channel->cpu, channel->poll, channel->file, channel->line},
+		findings);
+}
+
+void check_cpus(const struct doctor_facts *facts, struct findings *findings)
+{
+	check_cpu_governor(&facts->cpus, findings);
+	check_cpu_idle(facts, findings);
+	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)
+		check_cpu_stream(facts, &facts->config->streams[i], findings);
+	for (uint32_t i = 0; facts->config && i < facts->config->n_channels; i++)
+		check_cpu_channel(facts, i, findings);
+}

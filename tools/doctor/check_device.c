@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+/* RDMA devices: are they there, can they be opened, are their ports up, do they take a queue and a flow? */
+#include "tools/doctor/checks.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static void check_device_no_device(const struct doctor_facts *facts, struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "device");
+
+	finding->level = FINDING_ERROR;
+	finding_write(finding->subject, "RDMA devices");
+	finding_write(finding->wanted, "one, with an Ethernet port");
+	finding_write(finding->why, "the verbs backend takes packets from an RDMA device");
+	if (facts->mellanox_pci) {
+		finding_write(finding->found, "none, but there is a ConnectX on the PCI bus");
+		finding_write(finding->fix,
+		              "echo mlx5_ib > /etc/modules-load.d/ibvcap-mlx5_ib.conf && modprobe mlx5_ib");
+		finding->fix_survives_reboot = true;
+	} else {
+		finding_write(finding->found, "none, and no ConnectX on the PCI bus");
+		finding_write(finding->fix, "softhca -i NETDEV -- ibvcapd --config FILE   # to try it without one");
+	}
+}
+
+static void check_device_link(const struct doctor_interface *interface, struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "interface");
+
+	finding_write(finding->subject, "%s", interface->name);
+	finding_write(finding->found, "%s, MTU %u",
+	              !interface->up       ? "down"
+	              : interface->running ? "up"
+	                                   : "up, no carrier",
+	              interface->mtu);
+	if (interface->up && interface->running)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "up, with a link");
+	finding_write(finding->why, "nothing arrives, and multicast groups can't be joined");
+	if (interface->up)
+		finding_write(finding->fix, "ethtool %s   # cable, transceiver, the switch's port", interface->name);
+	else
+		finding_write(finding->fix, "ip link set %s up", interface->name);
+}
+
+/* "mlx5_0 port 1 - eth2 - 0000:3b:00.0 - NUMA node 1" */
+static void name_place(const struct doctor_device *device, const struct doctor_port *port,
+                       char text[FINDING_TEXT_BYTES])
+{
+	finding_append(text, ", %s", *port->netdev ? port->netdev : "no network interface");
+	if (*device->pci.address)
+		finding_append(text, ", PCI %s", device->pci.address);
+	if (device->pci.node >= 0)
+		finding_append(text, ", NUMA node %d", device->pci.node);
+}
+
+static void check_device_port(const struct doctor_facts *facts, const struct doctor_device *device,
+                              const struct doctor_port *port, struct findings *findings)
+{
+	const struct doctor_interface *interface = facts_find_interface(facts, port->netdev);
+	struct finding *finding = finding_add(findings, "port");
+
+	finding_write(finding->subject, "%s port %u", device->name, port->number);
+	finding_write(finding->found, "%s, %s, %s, %u GIDs", port->state, port->link_layer, port->rate, port->n_gids);
+	name_place(device, port, finding->found);
+	if (strcmp(port->link_layer, "Ethernet") != 0) {
+		finding->level = FINDING_WARNING;
+		finding_write(finding->wanted, "link layer Ethernet");
+		finding_write(finding->why, "RAW_PACKET queue pairs take Ethernet frames");
+		finding_write(finding->fix, "mlxconfig -d %s set LINK_TYPE_P%u=2 && reboot",
+		              *device->pci.address ? device->pci.address : device->name, port->number);
+		finding->fix_survives_reboot = true;
+	} else if (!strstr(port->state, "ACTIVE") && (!interface || interface->running)) {
+		finding->level = FINDING_WARNING;
+		finding_write(finding->wanted, "ACTIVE");
+		finding_write(finding->why, "nothing arrives at a port that is not");
+		finding_write(finding->fix,
+		              "rdma link show %s/%u   # which interface is behind it, then ip link set it up",
+		              device->name, port->number);
+	}
+	if (interface)
+		check_device_link(interface, findings);
+}
+
+static void name_users(const struct doctor_device *device, char text[FINDING_TEXT_BYTES])
+{
+	for (unsigned int i = 0; i < device->n_users; i++)
+		finding_append(text, "%s%s (pid %d)", i ? ", " : "", device->users[i].name, (int)device->users[i].pid);
+}
+
+static void check_device_trial(const struct doctor_device *device, struct findings *findings)
+{
+	const struct doctor_probe *probe = &device->probe;
+	struct finding *finding;
+
+	if (probe->result == DOCTOR_NOT_PROBED)
+		return;
+	finding = finding_add(findings, "probe");
+	finding_write(finding->subject, "a queue and a flow on %s", device->name);
+	if (probe->result == DOCTOR_PROBE_PASSED) {
+		finding_write(finding->found, "made and taken away again; queues up to %u slots to receive, %u to send",
+		              probe->max_queue_slots, probe->max_send_slots);
+		return;
+	}
+	if (probe->result == DOCTOR_PROBE_IN_USE) {
+		finding_write(finding->found, "not tried beside %s",
+		              device->n_users ? "who has it open: " : "an ibvcapd that may have it open");
+		name_users(device, finding->found);
+		return;
+	}
+	finding_write(finding->found, "%s", probe->said);
+	finding_write(finding->wanted, "both can be made");
+	finding_write(finding->why, "ibvcapd makes one of each for every stream");
+	if (probe->result == DOCTOR_PROBE_DENIED) {
+		finding->level = FINDING_WARNING;
+		finding_write(finding->fix,
+		              "sudo ibvcap doctor   # you may not make one; root sees whether it can be made");
+		return;
+	}
+	finding->level = FINDING_ERROR;
+	finding_write(finding->fix,
+	              "dmesg | grep -i mlx5   # the driver's reason; then rdma-core and firmware up to date");
+}
+
+static void check_one_device(const struct doctor_facts *facts, const struct doctor_device *device,
+                             struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "device");
+
+	finding_write(finding->subject, "%s (/dev/infiniband/%s)", device->name, device->uverbs);
+	if (device->open_error) {
+		finding->level = FINDING_ERROR;
+		finding_write(finding->found, "cannot be opened: %s", strerror(device->open_error));
+		finding_write(finding->wanted, "open for reading and writing");
+		finding_write(finding->why, "every verbs call goes through it");
+		if (device->open_error == ENOENT)
+			finding_write(
+				finding->fix,
+				"echo ib_uverbs > /etc/modules-load.d/ibvcap-ib_uverbs.conf && modprobe ib_uverbs");
+		else if (device->open_error == EPERM && *facts->limits.container)
+			finding_write(finding->fix,
+			              "# outside: give the container /dev/infiniband/%s (DeviceAllow=, --device)",
+			              device->uverbs);
+		else
+			finding_write(
+				finding->fix,
+				"echo 'KERNEL==\"uverbs*\", MODE=\"0666\"' > /etc/udev/rules.d/90-ibvcap.rules && "
+				"udevadm control --reload && udevadm trigger --subsystem-match=infiniband_verbs");
+		finding->fix_survives_reboot = true;
+	} else {
+		finding_write(finding->found, "can be opened");
+	}
+	for (unsigned int i = 0; i < device->n_ports; i++)
+		check_device_port(facts, device, &device->ports[i], findings);
+	check_device_trial(device, findings);
+}
+
+void check_devices(const struct doctor_facts *facts, struct findings *findings)
+{
+	if (!facts->n_devices)
+		check_device_no_device(facts, findings);
+	for (unsigned int i = 0; i < facts->n_devices; i++)
+		check_one_device(facts, &facts->devices[i], findings);
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The kernel's side of the interfaces: its own queues, pause frames, loopback, groups. */
+#include "tools/doctor/checks.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RP_FILTER_STRICT 1
+
+static void check_interface_ring(const struct doctor_interface *interface, struct findings *findings)
+{
+	struct finding *finding;
+
+	if (!interface->rx_ring_max)
+		return;
+	finding = finding_add(findings, "ring_size");
+	finding_write(finding->subject, "%s", interface->name);
+	finding_write(finding->found,
+	              "the kernel's own has %u of %u slots; streams have theirs, receive_queue_slots deep",
+	              interface->rx_ring, interface->rx_ring_max);
+}
+
+static void check_interface_pause(const struct doctor_interface *interface, struct findings *findings)
+{
+	struct finding *finding;
+
+	if (!interface->has_pause)
+		return;
+	finding = finding_add(findings, "pause");
+	finding_write(finding->subject, "%s", interface->name);
+	finding_write(finding->found, "pause frames: %s obeyed, %s sent", interface->rx_pause ? "are" : "not",
+	              interface->tx_pause ? "are" : "not");
+	if (!interface->rx_pause && !interface->tx_pause)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "neither");
+	finding_write(finding->why, "a port that pauses the switch has it lose the packets, where nothing here counts "
+	                            "them, and others' with "
+	                            "them; one that is paused sends late");
+	finding_write(finding->fix, "ethtool -A %s autoneg off rx off tx off", interface->name);
+}
+
+static void check_interface_loopback(const struct doctor_interface *interface, const struct doctor_device *device,
+                                     struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "loopback");
+
+	finding_write(finding->subject, "%s", interface->name);
+	if (interface->loopback) {
+		finding->level = FINDING_ERROR;
+		finding_write(finding->found, "the port is looped: what it sends comes back, and nothing leaves");
+		finding_write(finding->wanted, "off");
+		finding_write(finding->why, "it is for testing cards: no packet comes from outside");
+		finding_write(finding->fix, "ethtool -K %s loopback off", interface->name);
+		return;
+	}
+	finding_write(finding->found, "off");
+	if (!device || device->n_users < 2)
+		return;
+	/* mlx5_ib_enable_lb(): from the second context on. */
+	finding->level = FINDING_WARNING;
+	finding_write(finding->found, "%u processes have %s open: %s (pid %d), %s (pid %d)%s", device->n_users,
+	              device->name, device->users[0].name, (int)device->users[0].pid, device->users[1].name,
+	              (int)device->users[1].pid, device->n_users > 2 ? ", …" : "");
+	finding_write(finding->wanted, "one");
+	finding_write(finding->why,
+	              "with a second one a ConnectX gives the port what it sends to groups itself, and two programs' "
+	              "flows may take each other's packets");
+	finding_write(finding->fix,
+	              "rdma resource show qp link %s/1   # whose queues there are; end what is not needed",
+	              device->name);
+}
+
+/* ---- multicast ------------------------------------------------------------------------------------- */
+
+static bool is_joined(const struct doctor_facts *facts, const char *interface, const struct config_address *group)
+{
+	for (unsigned int i = 0; i < facts->n_groups; i++)
+		if (strcmp(facts->groups[i].interface, interface) == 0 &&
+		    facts->groups[i].group.family == group->family &&
+		    memcmp(facts->groups[i].group.address, group->address, group->family == AF_INET ? 4 : 16) == 0)
+			return true;
+	return false;
+}
+
+/* What a configuration wants of an interface. */
+struct groups {
+	unsigned int wanted, joined;
+	bool has_sources;
+	bool has_ipv4;
+	const struct config_address *missing;
+};
+
+static struct groups count_groups(const struct doctor_facts *facts, const char *interface)
+{
+	struct groups groups = {0};
+
+	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++) {
+		const struct config_stream *stream = &facts->config->streams[i];
+
+		for (uint32_t j = 0; j < stream->n_flows; j++) {
+			const struct config_flow *flow = &stream->flows[j];
+
+			/* In a VLAN the groups are another interface's. */
+			if (strcmp(stream->interface, interface) != 0 || !stream->join || flow->vlan >= 0 ||
+			    !config_is_multicast(&flow->destination))
+				continue;
+			groups.wanted++;
+			groups.has_ipv4 |= flow->destination.family == AF_INET;
+			groups.has_sources |= flow->source.family == AF_INET;
+			if (is_joined(facts, interface, &flow->destination))
+				groups.joined++;
+			else
+				groups.missing = &flow->destination;
+		}
+	}
+	return groups;
+}
+
+static void check_interface_membership(const struct doctor_facts *facts, const struct doctor_interface *interface,
+                                       const struct groups *groups, struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "multicast");
+	char text[INET6_ADDRSTRLEN];
+
+	finding_write(finding->subject, "%s", interface->name);
+	if (!facts->process.has_config) {
+		finding_write(finding->found, "ibvcapd will join %u groups", groups->wanted);
+		return;
+	}
+	finding_write(finding->found, "%u of %u groups are joined", groups->joined, groups->wanted);
+	if (!groups->missing)
+		return;
+	inet_ntop(groups->missing->family, groups->missing->address, text, sizeof(text));
+	finding_append(finding->found, "; %s is not", text);
+	finding->level = FINDING_ERROR;
+	finding_write(finding->wanted, "all of them");
+	finding_write(finding->why, "a switch sends a group only where it was joined");
+	finding_write(finding->fix, "systemctl reload ibvcapd   # and read what it says of %s", text);
+	finding->fix_survives_reboot = true;
+}
+
+static void check_interface_igmp(const struct doctor_interface *interface, const struct groups *groups,
+                                 struct findings *findings)
+{
+	struct finding *finding;
+
+	if (!interface->igmp_version || !groups->has_ipv4)
+		return;
+	finding = finding_add(findings, "igmp");
+	finding_write(finding->subject, "%s", interface->name);
+	finding_write(finding->found, "IGMP version %u", interface->igmp_version);
+	if (!groups->has_sources || interface->igmp_version >= 3)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "version 3, since flows name their sources");
+	finding_write(finding->why,
+	              "older versions join a group without a source: others' packets come, too, or with a "
+	              "source-specific group none");
+	finding_write(finding->fix,
+	              "sysctl -w net/ipv4/conf/%s/force_igmp_version=0   # else the switch's querier is an old one",
+	              interface->name);
+}
+
+static void check_interface_rp_filter(const struct doctor_interface *interface, const struct groups *groups,
+                                      struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "rp_filter");
+
+	finding_write(finding->subject, "%s", interface->name);
+	finding_write(finding->found, "%d", interface->rp_filter);
+	if (interface->rp_filter != RP_FILTER_STRICT || !groups->has_ipv4)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "2 (loose) or 0 (off)");
+	finding_write(finding->why,
+	              "the kernel drops a querier's IGMP from an address that it would not route there, and the "
+	              "groups end a few minutes after they were joined");
+	finding_write(finding->fix,
+	              "echo 'net/ipv4/conf/%s/rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && "
+	              "sysctl -p /etc/sysctl.d/81-ibvcap-%s.conf",
+	              interface->name, interface->name, interface->name);
+	finding->fix_survives_reboot = true;
+}
+
+void check_interfaces(const struct doctor_facts *facts, struct findings *findings)
+{
+	for (unsigned int i = 0; i < facts->n_interfaces; i++) {
+		const struct doctor_interface *interface = &facts->interfaces[i];
+		struct groups groups;
+
+		if (!interface->exists)
+			continue;
+		groups = count_groups(facts, interface->name);
+		check_interface_ring(interface, findings);
+		check_interface_pause(interface, findings);
+		check_interface_loopback(interface, facts_find_device(facts, interface->name), findings);
+		if (groups.wanted) {
+			check_interface_membership(facts, interface, &groups, findings);
+			check_interface_igmp(interface, &groups, findings);
+		}
+		check_interface_rp_filter(interface, &groups, findings);
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The way from the device to memory: PCI Express and the IOMMU. */
+#include "tools/doctor/checks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define READ_REQUEST_MIN_BYTES 512
+
+static void check_pci_link(const struct doctor_device *device, struct findings *findings)
+{
+	const struct doctor_pci *pci = &device->pci;
+	struct finding *finding;
+
+	if (!pci->width || !pci->width_max)
+		return;
+	finding = finding_add(findings, "pcie_link");
+	finding_write(finding->subject, "%s at PCI %s", device->name, pci->address);
+	finding_write(finding->found, "x%u, %s", pci->width, pci->speed);
+	if (pci->width >= pci->width_max && strcmp(pci->speed, pci->speed_max) == 0)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "what the card can do: x%u, %s", pci->width_max, pci->speed_max);
+	finding_write(finding->why,
+	              "packets wait in the card for the bus, and are dropped there when its buffer is full");
+	finding_write(finding->fix,
+	              "lspci -s %s -vv | grep -E 'LnkCap|LnkSta'   # then another slot, or the BIOS' setting of it",
+	              pci->address);
+	finding->fix_survives_reboot = true;
+}
+
+static void check_pci_read_request(const struct doctor_device *device, struct findings *findings)
+{
+	const struct doctor_pci *pci = &device->pci;
+	struct finding *finding;
+
+	if (!pci->read_request_bytes)
+		return;
+	finding = finding_add(findings, "pcie_read_request");
+	finding_write(finding->subject, "%s at PCI %s", device->name, pci->address);
+	finding_write(finding->found, "%u bytes a read request at most", pci->read_request_bytes);
+	if (pci->read_request_bytes >= READ_REQUEST_MIN_BYTES)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "at least %u", READ_REQUEST_MIN_BYTES);
+	finding_write(finding->why,
+	              "the card reads payloads to send, and where to put what it receives, in many small requests");
+	/* 4096 bytes: 5 in bits 12 to 14 of Device Control. */
+	finding_write(finding->fix, "setpci -s %s CAP_EXP+8.w=5000:7000", pci->address);
+}
+
+/* No IOMMU, or one that lets addresses through as they are, costs nothing. */
+static void check_pci_iommu(const struct doctor_device *device, struct findings *findings)
+{
+	const struct doctor_pci *pci = &device->pci;
+	struct finding *finding;
+
+	if (!*pci->address)
+		return;
+	finding = finding_add(findings, "iommu");
+	finding_write(finding->subject, "%s at PCI %s", device->name, pci->address);
+	finding_write(finding->found, "%s", *pci->iommu ? pci->iommu : "none");
+	if (strncmp(pci->iommu, "DMA", 3) != 0)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "identity");
+	finding_write(finding->why, "each address the card writes to is translated, and its cache of that is small");
+	finding_write(finding->fix,
+	              "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub && reboot");
+	finding->fix_survives_reboot = true;
+}
+
+void check_pci(const struct doctor_facts *facts, struct findings *findings)
+{
+	for (unsigned int i = 0; i < facts->n_devices; i++) {
+		check_pci_link(&facts->devices[i], findings);
+		check_pci_read_request(&facts->devices[i], findings);
+		check_pci_iommu(&facts->devices[i], findings);
+	}
+}

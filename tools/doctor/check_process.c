@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the daemon may do: capabilities and locked memory, as it runs, or as it would be started. */
+#include "tools/doctor/checks.h"
+
+#include <inttypes.h>
+#include <linux/capability.h>
+
+static bool has_capability(const struct doctor_process *process, unsigned int capability)
+{
+	return process->effective_capabilities >> capability & 1;
+}
+
+static void name_process(const struct doctor_process *process, char text[FINDING_TEXT_BYTES])
+{
+	switch (process->kind) {
+	case DOCTOR_DAEMON:
+		finding_write(text, "ibvcapd (pid %d)", (int)process->pid);
+		break;
+	case DOCTOR_SERVICE:
+		finding_write(text, "ibvcapd.service, as systemd would start it");
+		break;
+	case DOCTOR_SELF:
+		finding_write(text, "this process (no ibvcapd is running)");
+		break;
+	}
+}
+
+static void check_process_memlock(const struct doctor_process *process, struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "memlock");
+
+	name_process(process, finding->subject);
+	if (has_capability(process, CAP_IPC_LOCK)) {
+		finding_write(finding->found, "CAP_IPC_LOCK: no limit applies");
+		return;
+	}
+	if (process->memlock_bytes == UINT64_MAX) {
+		finding_write(finding->found, "unlimited");
+		return;
+	}
+	finding_write(finding->found, "%" PRIu64 " KiB%s", process->memlock_bytes / 1024,
+	              process->kind == DOCTOR_DAEMON ? "; what it needs is registered" : "");
+	/* A daemon that runs has its memory registered, and has given the capability up after that. */
+	if (process->kind == DOCTOR_DAEMON)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "unlimited, or CAP_IPC_LOCK");
+	finding_write(finding->why, "memory a NIC writes to is locked, and the rings are larger than that");
+	if (process->kind == DOCTOR_SERVICE)
+		finding_write(finding->fix, "systemctl edit ibvcapd   # [Service] LimitMEMLOCK=infinity");
+	else
+		finding_write(finding->fix, "sudo ibvcapd   # or its package, and systemctl start ibvcapd");
+	finding->fix_survives_reboot = process->kind == DOCTOR_SERVICE;
+}
+
+static void check_process_capabilities(const struct doctor_process *process, struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "capabilities");
+
+	name_process(process, finding->subject);
+	if (has_capability(process, CAP_NET_RAW)) {
+		finding_write(finding->found, "CAP_NET_RAW%s",
+		              has_capability(process, CAP_IPC_LOCK) ? ", CAP_IPC_LOCK" : "");
+		return;
+	}
+	finding_write(finding->found, "no CAP_NET_RAW");
+	finding_write(finding->wanted, "CAP_NET_RAW");
+	finding_write(finding->why, "without it the kernel refuses RAW_PACKET queue pairs and flow rules");
+	if (process->kind != DOCTOR_SELF)
+		finding_write(finding->fix,
+		              "systemctl edit ibvcapd   # [Service] AmbientCapabilities=CAP_NET_RAW CAP_IPC_LOCK");
+	else
+		finding_write(finding->fix,
+		              "sudo ibvcapd   # or ibv_launch ibvcapd; or its package, and systemctl start ibvcapd");
+	finding->fix_survives_reboot = process->kind != DOCTOR_SELF;
+	finding->level = process->kind != DOCTOR_SELF ? FINDING_ERROR : FINDING_WARNING;
+}
+
+void check_process(const struct doctor_facts *facts, struct findings *findings)
+{
+	check_process_capabilities(&facts->process, findings);
+	check_process_memlock(&facts->process, findings);
+}

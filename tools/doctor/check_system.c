@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What cgroups and containers leave, and what the kernel has for AF_XDP. */
+#include "tools/doctor/checks.h"
+
+#include "daemon/stream/geometry.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The daemon's own, beside rings in small pages. */
+#define MEMORY_MIN_BYTES (UINT64_C(256) << 20)
+/* A worker, a notifier and a background thread each, and a few of the daemon's. */
+#define PROCESSES_EACH 4
+#define PROCESSES_MIN  16
+
+static uint64_t wanted_bytes(const struct config *config, uint32_t page_bytes)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; config && i < config->n_streams; i++)
+		if (config->streams[i].page_bytes == page_bytes)
+			bytes += geometry_ring_bytes(&config->streams[i]);
+	for (uint32_t i = 0; config && i < config->n_channels; i++)
+		if (config->channels[i].page_bytes == page_bytes)
+			bytes += config->channels[i].max_senders * geometry_arena_bytes(&config->channels[i]);
+	return bytes;
+}
+
+static void check_system_limit(const struct doctor_limits *limits, const char *file, uint64_t limit, uint64_t wanted,
+                               const char *why, struct findings *findings)
+{
+	struct finding *finding;
+
+	if (limit == UINT64_MAX)
+		return;
+	finding = finding_add(findings, "cgroup");
+	finding_write(finding->subject, "%s", file);
+	finding_write(finding->found, "%" PRIu64 ", at %s or above it", limit, limits->cgroup);
+	if (limit >= wanted)
+		return;
+	finding->level = FINDING_ERROR;
+	finding_write(finding->wanted, "%" PRIu64 " or more", wanted);
+	finding_write(finding->why, "%s", why);
+	if (strncmp(file, "hugetlb", 7) == 0)
+		finding_write(finding->fix,
+		              "echo max > /sys/fs/cgroup%s/%s   # and in those above it; of a container: outside",
+		              limits->cgroup, file);
+	else
+		finding_write(finding->fix,
+		              "systemctl set-property ibvcapd.service %s=infinity   # of a container: outside",
+		              strcmp(file, "pids.max") == 0 ? "TasksMax" : "MemoryMax");
+	finding->fix_survives_reboot = strncmp(file, "hugetlb", 7) != 0;
+}
+
+static void check_system_rdma(const struct doctor_limits *limits, struct findings *findings)
+{
+	struct finding *finding;
+
+	if (!*limits->rdma)
+		return;
+	finding = finding_add(findings, "cgroup");
+	finding->level = FINDING_WARNING;
+	finding_write(finding->subject, "rdma.max");
+	finding_write(finding->found, "%s", limits->rdma);
+	finding_write(finding->wanted, "no limit");
+	finding_write(finding->why,
+	              "queues, memory and flows are counted against it, and refused with ENOSPC or EAGAIN");
+	finding_write(finding->fix, "echo '%.*s hca_handle=max hca_object=max' > /sys/fs/cgroup%s/rdma.max",
+	              (int)strcspn(limits->rdma, " "), limits->rdma, limits->cgroup);
+}
+
+void check_limits(const struct doctor_facts *facts, struct findings *findings)
+{
+	const struct doctor_limits *limits = &facts->limits;
+	const struct config *config = facts->config;
+	uint64_t users = config ? config->n_streams + config->n_channels : 1;
+	struct finding *finding = finding_add(findings, "container");
+
+	finding_write(finding->subject, "container");
+	finding_write(finding->found, "%s", *limits->container ? limits->container : "none");
+	check_system_limit(limits, "memory.max", limits->memory_bytes, wanted_bytes(config, 4096) + MEMORY_MIN_BYTES,
+	                   "the kernel ends a process that takes more", findings);
+	check_system_limit(limits, "pids.max", limits->processes, users * PROCESSES_EACH + PROCESSES_MIN,
+	                   "each stream and channel has its threads", findings);
+	check_system_limit(limits, "hugetlb.2MB.max", limits->huge_2m_bytes, 2 * wanted_bytes(config, 2u << 20),
+	                   "rings are made in these pages, and a second time over a restart", findings);
+	check_system_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes, 2 * wanted_bytes(config, 1u << 30),
+	                   "rings are made in these pages, and a second time over a restart", findings);
+	check_system_rdma(limits, findings);
+}
+
+void check_kernel(const struct doctor_facts *facts, struct findings *findings)
+{
+	const struct doctor_kernel *kernel = &facts->kernel;
+	struct finding *finding;
+
+	if (!kernel->major)
+		return;
+	finding = finding_add(findings, "xdp");
+	finding_write(finding->subject, "AF_XDP in Linux %u.%u", kernel->major, kernel->minor);
+	/* Whether it is there comes before who asks. */
+	if (kernel->af_xdp_error != EAFNOSUPPORT) {
+		finding_write(finding->found, "there%s%s%s",
+		              !kernel->knows_jit ? ""
+		              : kernel->has_jit  ? ", BPF compiled"
+		                                 : ", BPF interpreted",
+		              kernel->has_btf ? ", BTF" : ", no BTF",
+		              kernel->major > 6 || (kernel->major == 6 && kernel->minor >= 6) ? ", frames over a page"
+		                                                                              : ", one page a frame");
+		return;
+	}
+	finding_write(finding->found, "not in this kernel");
+	if (facts->n_devices)
+		return;
+	finding->level = FINDING_WARNING;
+	finding_write(finding->wanted, "CONFIG_XDP_SOCKETS");
+	finding_write(finding->why, "without an RDMA device it is the only way past the kernel's network stack");
+	finding_write(finding->fix, "apt install linux-image-amd64 && reboot   # Debian's kernel has it");
+	finding->fix_survives_reboot = true;
+}

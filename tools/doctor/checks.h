@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The checks of `ibvcap doctor`. Each one is pure: it reads facts and adds findings, and asks neither kernel nor device. */
+#ifndef TOOLS_DOCTOR_CHECKS_H
+#define TOOLS_DOCTOR_CHECKS_H
+
+#include "tools/doctor/facts.h"
+#include "tools/doctor/finding.h"
+
+/** Run all checks, in the order in which an administrator would repair things. Replaces what findings contained. */
+void doctor_check(const struct doctor_facts *facts, struct findings *findings);
+
+void check_config(const struct doctor_facts *facts, struct findings *findings);
+void check_devices(const struct doctor_facts *facts, struct findings *findings);
+void check_process(const struct doctor_facts *facts, struct findings *findings);
+void check_memory(const struct doctor_facts *facts, struct findings *findings);
+void check_pci(const struct doctor_facts *facts, struct findings *findings);
+void check_interfaces(const struct doctor_facts *facts, struct findings *findings);
+void check_cpus(const struct doctor_facts *facts, struct findings *findings);
+void check_clocks(const struct doctor_facts *facts, struct findings *findings);
+void check_limits(const struct doctor_facts *facts, struct findings *findings);
+void check_kernel(const struct doctor_facts *facts, struct findings *findings);
+
+#endif

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The facts that `ibvcap doctor` collects of a machine. read.h fills them, probe_queue.h adds what devices accept, and
+ * checks.h judges them. In all of them zero means: not known.
+ */
+#ifndef TOOLS_DOCTOR_FACTS_H
+#define TOOLS_DOCTOR_FACTS_H
+
+#include "daemon/config/config.h"
+
+#include <net/if.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define DOCTOR_TEXT_BYTES     1024
+#define DOCTOR_NAME_BYTES     64
+#define DOCTOR_DEVICES_MAX    16
+#define DOCTOR_PORTS_MAX      4
+#define DOCTOR_GIDS_MAX       32
+#define DOCTOR_POOLS_MAX      64
+#define DOCTOR_NODES_MAX      16
+#define DOCTOR_INTERFACES_MAX 64
+#define DOCTOR_GROUPS_MAX     512
+#define DOCTOR_USERS_MAX      8
+
+struct doctor_pool {
+	unsigned int node;
+	uint64_t page_kib;
+	uint64_t total_pages;
+	uint64_t free_pages;
+};
+
+struct doctor_gid {
+	unsigned int index;
+	char gid[40];
+	char type[DOCTOR_NAME_BYTES];
+	char netdev[IFNAMSIZ];
+};
+
+struct doctor_port {
+	unsigned int number;
+	char state[DOCTOR_NAME_BYTES]; /* "4: ACTIVE" */
+	char link_layer[DOCTOR_NAME_BYTES];
+	char rate[DOCTOR_NAME_BYTES];
+	char netdev[IFNAMSIZ];                   /* the network interface behind it; "": none */
+	struct doctor_gid gids[DOCTOR_GIDS_MAX]; /* those that are not zero */
+	unsigned int n_gids;
+};
+
+struct doctor_pci {
+	char address[DOCTOR_NAME_BYTES];                             /* "0000:3b:00.0"; "": it has none */
+	int node;                                                    /* -1: the firmware does not say */
+	unsigned int width, width_max;                               /* lanes */
+	char speed[DOCTOR_NAME_BYTES], speed_max[DOCTOR_NAME_BYTES]; /* "16.0 GT/s PCIe" */
+	unsigned int read_request_bytes;                             /* only root can read it */
+	char iommu[DOCTOR_NAME_BYTES];                               /* of its group: "identity", "DMA", "DMA-FQ" */
+	unsigned int n_irqs;
+	cpu_set_t irq_cpus; /* where they are handled */
+};
+
+/* A queue and a flow as the daemon makes them, tried and taken away again. */
+struct doctor_probe {
+	enum {
+		DOCTOR_NOT_PROBED,
+		DOCTOR_PROBE_IN_USE,
+		DOCTOR_PROBE_DENIED,
+		DOCTOR_PROBE_FAILED,
+		DOCTOR_PROBE_PASSED
+	} result;
+	char said[DOCTOR_TEXT_BYTES]; /* of one that failed */
+	unsigned int max_queue_slots, max_send_slots;
+	bool has_clock;
+	uint64_t clock_raw, clock_hz, clock_at_ns; /* clock_at_ns: the system's clock at that reading */
+};
+
+struct doctor_user {
+	pid_t pid;
+	char name[DOCTOR_NAME_BYTES];
+};
+
+struct doctor_device {
+	char name[DOCTOR_NAME_BYTES];
+	char uverbs[DOCTOR_NAME_BYTES];
+	dev_t number;   /* of its node */
+	int open_error; /* of its node, as errno; 0 = could be opened */
+	struct doctor_port ports[DOCTOR_PORTS_MAX];
+	unsigned int n_ports;
+	struct doctor_pci pci;
+	struct doctor_user users[DOCTOR_USERS_MAX]; /* processes that have it open, as far as they can be seen */
+	unsigned int n_users;
+	struct doctor_probe probe;
+};
+
+struct doctor_interface {
+	char name[IFNAMSIZ];
+	bool exists;
+	bool up;
+	bool running;
+	unsigned int mtu;
+	unsigned int rx_ring, rx_ring_max;
+	bool has_pause, rx_pause, tx_pause;
+	bool loopback;               /* the port's own loopback is switched on: nothing leaves it */
+	int rp_filter;               /* of all interfaces and this one, as the kernel takes them together */
+	unsigned int igmp_version;   /* what the kernel speaks there now; 0: not known */
+	char ptp[DOCTOR_NAME_BYTES]; /* its precision clock, "ptp0"; "": none */
+	bool ptp_is_read;
+	int64_t ptp_offset_ns; /* from the system's clock */
+};
+
+struct doctor_group {
+	char interface[IFNAMSIZ];
+	struct config_address group;
+};
+
+/* The process whose powers count: a running ibvcapd, else the service as systemd would start it, else the doctor's. */
+struct doctor_process {
+	enum { DOCTOR_SELF, DOCTOR_SERVICE, DOCTOR_DAEMON } kind;
+	pid_t pid;
+	bool has_config; /* a daemon: it runs with the file that is looked at */
+	uint64_t effective_capabilities;
+	uint64_t memlock_bytes; /* UINT64_MAX = unlimited */
+	char cannot_read
+		[DOCTOR_NAME_BYTES]; /* the service's user, who may not read its configuration; "": may, or not known */
+};
+
+/* What that process' cgroups, and those above, let it have; UINT64_MAX = all. */
+struct doctor_limits {
+	char container[DOCTOR_NAME_BYTES];  /* "systemd-nspawn", "docker"; "": none */
+	char cgroup[DOCTOR_TEXT_BYTES / 2]; /* "/system.slice/ibvcapd.service" */
+	uint64_t memory_bytes;
+	uint64_t processes;
+	uint64_t huge_2m_bytes, huge_1g_bytes;
+	char rdma[DOCTOR_TEXT_BYTES]; /* "mlx5_0 hca_handle=2 hca_object=2000"; "": no limit */
+};
+
+struct doctor_cpus {
+	cpu_set_t online;
+	cpu_set_t isolated;
+	cpu_set_t nodes[DOCTOR_NODES_MAX];
+	bool has_governor;
+	char governor[DOCTOR_NAME_BYTES]; /* one that is not "performance"; "": all are */
+	cpu_set_t governed;               /* the CPUs that have one that is not */
+	bool has_idle;
+	char idle_state[DOCTOR_NAME_BYTES]; /* the deepest that is enabled anywhere */
+	unsigned int idle_exit_us;
+	bool has_latency_limit; /* somebody holds /dev/cpu_dma_latency */
+	unsigned int latency_limit_us;
+};
+
+struct doctor_clock {
+	bool is_known;
+	bool is_synchronised;
+	uint64_t max_error_us;
+	int tai_offset_s; /* 0: nobody told the kernel */
+};
+
+struct doctor_kernel {
+	unsigned int major, minor;
+	int af_xdp_error; /* of a socket, as errno; EPERM: it is there */
+	bool has_btf;
+	bool knows_jit, has_jit;
+};
+
+struct doctor_facts {
+	struct doctor_pool pools[DOCTOR_POOLS_MAX];
+	unsigned int n_pools;
+	struct doctor_device devices[DOCTOR_DEVICES_MAX];
+	unsigned int n_devices;
+	struct doctor_interface interfaces[DOCTOR_INTERFACES_MAX];
+	unsigned int n_interfaces;
+	struct doctor_group groups[DOCTOR_GROUPS_MAX]; /* joined, by whomever */
+	unsigned int n_groups;
+	bool mellanox_pci; /* a ConnectX on the PCI bus, whether or not its driver is there */
+	struct doctor_process process;
+	struct doctor_limits limits;
+	struct doctor_cpus cpus;
+	struct doctor_clock clock;
+	struct doctor_kernel kernel;
+	const char *config_file;
+	struct config *config;         /* NULL: the daemon would not start with that file, */
+	struct failure config_failure; /* … for this reason */
+};
+
+/** The interface of that name; NULL if this machine has none. */
+const struct doctor_interface *facts_find_interface(const struct doctor_facts *facts, const char *name);
+
+/** The RDMA device that has that interface behind one of its ports; NULL if none has. */
+const struct doctor_device *facts_find_device(const struct doctor_facts *facts, const char *interface);
+
+#endif

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The list of findings and the formatting of their texts. Every check uses this file, and it uses none of them. */
+#include "tools/doctor/finding.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct finding *finding_add(struct findings *findings, const char *check)
+{
+	static const struct finding none;
+	struct finding *finding = &findings->entries[findings->n];
+
+	/* Bounded by the facts' own bounds; if the last entry is ever reached, it is used again. */
+	if (findings->n < FINDINGS_MAX - 1)
+		findings->n++;
+	*finding = none;
+	finding->check = check;
+	return finding;
+}
+
+/* What a file's name or the configuration has in it must not move the cursor. */
+static void keep_to_one_line(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = ' ';
+}
+
+void finding_write(char text[FINDING_TEXT_BYTES], const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, FINDING_TEXT_BYTES, format, arguments);
+	va_end(arguments);
+	keep_to_one_line(text);
+}
+
+void finding_append(char text[FINDING_TEXT_BYTES], const char *format, ...)
+{
+	size_t n = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + n, FINDING_TEXT_BYTES - n, format, arguments);
+	va_end(arguments);
+	keep_to_one_line(text + n);
+}
+
+const char *finding_format_cpus(const cpu_set_t *cpus, char text[FINDING_TEXT_BYTES])
+{
+	unsigned int last;
+
+	finding_write(text, "%s", CPU_COUNT(cpus) ? "" : "none");
+	for (unsigned int first = 0; first < CPU_SETSIZE; first = last + 1) {
+		last = first;
+		if (!CPU_ISSET(first, cpus))
+			continue;
+		while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cpus))
+			last++;
+		finding_append(text, *text ? ",%u" : "%u", first);
+		if (last > first)
+			finding_append(text, "-%u", last);
+	}
+	return text;
+}
+
+enum finding_level findings_worst_level(const struct findings *findings)
+{
+	enum finding_level worst = FINDING_OK;
+
+	for (unsigned int i = 0; i < findings->n; i++)
+		if (findings->entries[i].level > worst)
+			worst = findings->entries[i].level;
+	return worst;
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The findings of `ibvcap doctor`: one entry for each thing that a check looked at, right or not. */
+#ifndef TOOLS_DOCTOR_FINDING_H
+#define TOOLS_DOCTOR_FINDING_H
+
+#include <sched.h>
+#include <stdbool.h>
+
+#define FINDING_TEXT_BYTES 1024
+#define FINDINGS_MAX       768
+
+/* The worst level of all findings is the exit status. */
+enum finding_level { FINDING_OK, FINDING_WARNING, FINDING_ERROR };
+
+struct finding {
+	enum finding_level level;
+	const char *check; /* its name in JSON and in ibvcap-tuning(7) */
+	char subject[FINDING_TEXT_BYTES];
+	char found[FINDING_TEXT_BYTES];
+	/* empty where level is FINDING_OK: */
+	char wanted[FINDING_TEXT_BYTES];
+	char why[FINDING_TEXT_BYTES];
+	char fix[FINDING_TEXT_BYTES]; /* a shell command */
+	bool fix_survives_reboot;
+};
+
+struct findings {
+	struct finding entries[FINDINGS_MAX];
+	unsigned int n;
+};
+
+/** A new finding at level ok. If the array is full, its last entry is used again. */
+struct finding *finding_add(struct findings *findings, const char *check);
+
+/** Format one text of a finding. Control characters become blanks, because file names can contain them. */
+void finding_write(char text[FINDING_TEXT_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** The same behind the text that is there already. */
+void finding_append(char text[FINDING_TEXT_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** Format CPUs as the kernel does, "0-3,8", or "none"; returns text. */
+const char *finding_format_cpus(const cpu_set_t *cpus, char text[FINDING_TEXT_BYTES]);
+
+/** The worst level of all entries. */
+enum finding_level findings_worst_level(const struct findings *findings);
+
+#endif

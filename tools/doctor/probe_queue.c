@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A queue and a flow on a device, by the daemon's own code: what it refuses to this, it would refuse to the daemon. */
+#include "tools/doctor/probe_queue.h"
+
+#include "daemon/backend/backend.h"
+#include "daemon/base/time.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <unistd.h>
+
+#define SLOTS        64
+#define ROW_BYTES    64
+#define MEMORY_BYTES (SLOTS * ROW_BYTES)
+#define HEADER_BYTES 42
+#define PAGE_BYTES   4096
+#define DISCARD_PORT 9
+
+static void never_matching(struct flow_rule *rule)
+{
+	uint32_t destination = htonl(1);
+
+	/* To 00:00:00:00:00:00 and 0.0.0.1, which are no destinations (RFC 1122, 3.2.1.3): nobody misses a packet. */
+	memset(rule, 0, sizeof(*rule));
+	rule->family = AF_INET;
+	rule->vlan = -1;
+	rule->destination_port_be = htons(DISCARD_PORT);
+	memcpy(rule->destination, &destination, sizeof(destination));
+}
+
+static int try_flow(const struct backend_ops *ops, struct backend_queue *queue, struct failure *failure)
+{
+	struct backend_flow *flow;
+	struct flow_rule rule;
+	int r = ops->start(queue);
+
+	if (r < 0)
+		return failure_set(failure, EX_UNAVAILABLE, -r, "the queue does not start: %s", strerror(-r));
+	never_matching(&rule);
+	r = ops->add_flow(queue, &rule, &flow, failure);
+	if (r == 0)
+		ops->remove_flow(flow);
+	return r;
+}
+
+static int try_queue(const struct backend_ops *ops, struct backend *backend, struct backend_memory *memory,
+                     const struct backend_capabilities *capabilities, struct failure *failure)
+{
+	const struct backend_queue_options options = {
+		.payload = memory,
+		.headers = memory,
+		.slots = SLOTS,
+		.header_bytes = HEADER_BYTES,
+		.header_stride = ROW_BYTES,
+		.slot_bytes = ROW_BYTES,
+		.oversize_sink = capabilities->oversize_sink,
+		.timestamps = capabilities->timestamps,
+		.completion_events = true,
+	};
+	struct backend_queue *queue;
+	int r = ops->create_queue(backend, &options, &queue, failure);
+
+	if (r < 0)
+		return r;
+	r = try_flow(ops, queue, failure);
+	ops->destroy_queue(queue);
+	return r;
+}
+
+static int try_memory(const struct backend_ops *ops, struct backend *backend,
+                      const struct backend_capabilities *capabilities, struct failure *failure)
+{
+	void *bytes = aligned_alloc(PAGE_BYTES, MEMORY_BYTES);
+	struct backend_memory *memory;
+	int r;
+
+	if (!bytes)
+		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
+	r = ops->register_memory(backend, bytes, MEMORY_BYTES, &memory, failure);
+	if (r == 0) {
+		r = try_queue(ops, backend, memory, capabilities, failure);
+		ops->unregister_memory(memory);
+	}
+	free(bytes);
+	return r;
+}
+
+static void read_clock(const struct backend_ops *ops, struct backend *backend, struct doctor_probe *probe)
+{
+	if (!probe->clock_hz || ops->read_clock(backend, &probe->clock_raw) < 0)
+		return;
+	probe->clock_at_ns = time_utc_ns();
+	probe->has_clock = true;
+}
+
+static void try_interface(const char *interface, struct doctor_probe *probe)
+{
+	const struct backend_ops *ops = backend_find("verbs");
+	struct backend_capabilities capabilities;
+	struct failure failure = {.exit_code = EX_SOFTWARE};
+	struct backend *backend;
+	int r = ops->open(interface, &backend, &failure);
+
+	if (r == 0) {
+		ops->capabilities(backend, &capabilities);
+		probe->max_queue_slots = capabilities.max_queue_slots;
+		probe->max_send_slots = capabilities.max_send_slots;
+		probe->clock_hz = capabilities.clock_hz;
+		read_clock(ops, backend, probe);
+		r = try_memory(ops, backend, &capabilities, &failure);
+		ops->close(backend);
+	}
+	probe->result = r == 0                           ? DOCTOR_PROBE_PASSED
+	                : failure.exit_code == EX_NOPERM ? DOCTOR_PROBE_DENIED
+	                                                 : DOCTOR_PROBE_FAILED;
+	if (r < 0)
+		snprintf(probe->said, sizeof(probe->said), "%s", failure.text);
+}
+
+/* All ports with an interface, as long as they pass. */
+static void try_device(struct doctor_device *device)
+{
+	for (unsigned int i = 0; i < device->n_ports; i++)
+		if (*device->ports[i].netdev && strcmp(device->ports[i].link_layer, "Ethernet") == 0 &&
+		    (device->probe.result == DOCTOR_NOT_PROBED || device->probe.result == DOCTOR_PROBE_PASSED))
+			try_interface(device->ports[i].netdev, &device->probe);
+}
+
+static bool has_net_raw(void)
+{
+	cap_flag_value_t value = CAP_CLEAR;
+	cap_t capabilities = cap_get_proc();
+
+	if (capabilities)
+		cap_get_flag(capabilities, CAP_NET_RAW, CAP_EFFECTIVE, &value);
+	cap_free(capabilities);
+	return value == CAP_SET;
+}
+
+static void forbid(struct doctor_probe *probe)
+{
+	probe->result = DOCTOR_PROBE_DENIED;
+	snprintf(probe->said, sizeof(probe->said), "not tried: it takes CAP_NET_RAW");
+}
+
+void doctor_probe_queues(struct doctor_facts *facts)
+{
+	bool may = has_net_raw();
+	/* What others have open, only root can see. */
+	bool is_hidden = facts->process.kind == DOCTOR_DAEMON && geteuid() != 0;
+
+	for (unsigned int i = 0; i < facts->n_devices; i++) {
+		struct doctor_device *device = &facts->devices[i];
+
+		if (device->n_users || is_hidden)
+			device->probe.result = DOCTOR_PROBE_IN_USE;
+		else if (!device->open_error && !may)
+			forbid(&device->probe);
+		else if (!device->open_error)
+			try_device(device);
+	}
+}

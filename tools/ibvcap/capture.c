@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ibvcap/capture.h"
+
+#include "tools/ibvcap/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pcap/pcap.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+
+/* The year 2242. */
+#define SECONDS_MAX (INT64_C(1) << 33)
+
+static bool find_link(int type, enum datagram_link *link)
+{
+	switch (type) {
+	case DLT_EN10MB:
+		*link = DATAGRAM_LINK_ETHERNET;
+		return true;
+	case DLT_RAW:
+	case DLT_IPV4:
+	case DLT_IPV6:
+		*link = DATAGRAM_LINK_IP;
+		return true;
+	case DLT_LINUX_SLL:
+		*link = DATAGRAM_LINK_SLL;
+		return true;
+	case DLT_LINUX_SLL2:
+		*link = DATAGRAM_LINK_SLL2;
+		return true;
+	}
+	return false;
+}
+
+static int fail(struct capture *capture, int code, const char *what, const char *why)
+{
+	snprintf(capture->error, sizeof(capture->error), "%s: %s%s", capture->path, what, why);
+	capture_close(capture);
+	return code;
+}
+
+static bool is_regular(FILE *file)
+{
+	struct stat status;
+
+	return fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+int capture_open(struct capture *capture, const char *path)
+{
+	bool is_stdin = !strcmp(path, "-");
+	char text[PCAP_ERRBUF_SIZE];
+	FILE *file;
+	int type;
+
+	*capture = (struct capture){.path = is_stdin ? "standard input" : path};
+	file = is_stdin ? stdin : fopen(path, "re");
+	if (!file)
+		return fail(capture, EX_NOINPUT, "", strerror(errno));
+	capture->is_pipe = !is_regular(file);
+	capture->reader = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, text);
+	if (!capture->reader) {
+		if (!is_stdin)
+			fclose(file);
+		return fail(capture, EX_DATAERR, "not a capture in pcap or pcapng format: ", text);
+	}
+	type = pcap_datalink(capture->reader);
+	if (find_link(type, &capture->link))
+		return 0;
+	snprintf(text, sizeof(text), "%d (%s); Ethernet, raw IP and Linux' cooked captures are", type,
+	         pcap_datalink_val_to_description_or_dlt(type));
+	return fail(capture, EX_DATAERR, "frames of a link type that is not known here: ", text);
+}
+
+int capture_next(struct capture *capture, struct capture_packet *packet)
+{
+	struct pcap_pkthdr *header;
+	const u_char *frame;
+	int r = pcap_next_ex(capture->reader, &header, &frame);
+
+	if (r == PCAP_ERROR_BREAK)
+		return 0;
+	if (r != 1) {
+		snprintf(capture->error, sizeof(capture->error), "%s: damaged or cut off after packet %" PRIu64 ": %s",
+		         capture->path, capture->n_packets, pcap_geterr(capture->reader));
+		return -EBADMSG;
+	}
+	capture->n_packets++;
+	/* With this precision the field that is called microseconds has nanoseconds. */
+	if (header->ts.tv_sec < 0 || header->ts.tv_sec > SECONDS_MAX || header->ts.tv_usec < 0 ||
+	    (uint64_t)header->ts.tv_usec >= SECOND_NS) {
+		snprintf(capture->error, sizeof(capture->error),
+		         "%s: damaged: packet %" PRIu64 " has a time that there is not: %lld s and %lld ns",
+		         capture->path, capture->n_packets, (long long)header->ts.tv_sec,
+		         (long long)header->ts.tv_usec);
+		return -EBADMSG;
+	}
+	*packet = (struct capture_packet){
+		.time_ns = (uint64_t)header->ts.tv_sec * SECOND_NS + (uint64_t)header->ts.tv_usec,
+		.frame = frame,
+		.captured = header->caplen,
+		.wire_bytes = header->len,
+	};
+	return 1;
+}
+
+void capture_close(struct capture *capture)
+{
+	if (capture->reader)
+		pcap_close(capture->reader);
+	capture->reader = NULL;
+}

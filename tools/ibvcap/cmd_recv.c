@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ibvcap recv: a consumer to look at a stream with. */
+#include "tools/ibvcap/recv.h"
+
+#include "tools/ibvcap/clock.h"
+#include "tools/ibvcap/ibvcap.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+static const char usage[] =
+	"usage: ibvcap recv STREAM [OPTIONS...]\n"
+	"Receive a stream until it ends, or INT or TERM; print rates every second and the loss sum at the end.\n"
+	"\n"
+	"  -s, --socket PATH       the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
+	"  -c, --count N           end after N packets\n"
+	"  -t, --duration S        end after S seconds\n"
+	"  -v, --verify            check the numbered test pattern; exit 1 if a payload is corrupt\n"
+	"  -d, --dump N            print the first N packets\n"
+	"  -o, --oldest            begin with the oldest packet the ring has, not with the next\n"
+	"  -b, --packets-back N    begin N packets back, or with the oldest\n"
+	"  -B, --seconds-back S    begin with packets of S seconds ago, or with the oldest\n"
+	"  -p, --policy POLICY     lossy (else), lossless (by permission), or tap: outside of all quotas, but no "
+	"headers\n"
+	"  -r, --reattach S        when the daemon ends, look for its next run for S seconds (30); 0: not at all\n"
+	"  -w, --payload-out FILE  write all payloads to FILE, one after the other\n"
+	"  -j, --json              print the summary alone, as JSON\n"
+	"  -h, --help              print this\n";
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stop = 1;
+}
+
+/* ---- arguments ----------------------------------------------------------------------------------- */
+
+static int fail_usage(const char *what, const char *on)
+{
+	fprintf(stderr, "ibvcap recv: %s%s\n%s", what, on, usage);
+	return EX_USAGE;
+}
+
+static bool parse_reattach(const char *text, uint32_t *ms)
+{
+	uint64_t seconds = 0;
+
+	if (strcmp(text, "0") && !parse_count("recv", "--reattach", text, UINT32_MAX / 1000, &seconds))
+		return false;
+	*ms = seconds ? (uint32_t)seconds * 1000 : IBVCAP_NO_REATTACH;
+	return true;
+}
+
+static bool parse_policy(const char *text, enum ibvcap_policy *policy)
+{
+	static const char *const names[] = {
+		[IBVCAP_POLICY_LOSSY] = "lossy", [IBVCAP_POLICY_LOSSLESS] = "lossless", [IBVCAP_POLICY_TAP] = "tap"};
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(text, names[i]))
+			continue;
+		*policy = (enum ibvcap_policy)i;
+		return true;
+	}
+	fprintf(stderr, "ibvcap recv: --policy '%s': lossy, lossless or tap is wanted\n", text);
+	return false;
+}
+
+/* -1: go on; else the exit code. */
+static int parse_option(int option, struct recv_options *options)
+{
+	switch (option) {
+	case 's':
+		options->socket = optarg;
+		return -1;
+	case 'c':
+		return parse_count("recv", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
+	case 't':
+		return parse_seconds("recv", "--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
+	case 'v':
+		options->verify = true;
+		return -1;
+	case 'd':
+		return parse_count("recv", "--dump", optarg, UINT64_MAX, &options->dump) ? -1 : EX_USAGE;
+	case 'o':
+		options->attach.start = IBVCAP_START_OLDEST;
+		return -1;
+	case 'b':
+		options->attach.start = IBVCAP_START_PACKETS_BACK;
+		return parse_count("recv", "--packets-back", optarg, UINT64_MAX, &options->attach.back) ? -1 : EX_USAGE;
+	case 'B':
+		options->attach.start = IBVCAP_START_NS_BACK;
+		return parse_seconds("recv", "--seconds-back", optarg, &options->attach.back) ? -1 : EX_USAGE;
+	case 'p':
+		return parse_policy(optarg, &options->attach.policy) ? -1 : EX_USAGE;
+	case 'r':
+		return parse_reattach(optarg, &options->attach.reattach_ms) ? -1 : EX_USAGE;
+	case 'w':
+		options->payload_out = optarg;
+		return -1;
+	case 'j':
+		options->json = true;
+		return -1;
+	}
+	return say_usage(option, usage);
+}
+
+static int parse_arguments(int argc, char **argv, struct recv_options *options)
+{
+	static const struct option known[] = {
+		{"socket", required_argument, NULL, 's'},
+		{"count", required_argument, NULL, 'c'},
+		{"duration", required_argument, NULL, 't'},
+		{"verify", no_argument, NULL, 'v'},
+		{"dump", required_argument, NULL, 'd'},
+		{"oldest", no_argument, NULL, 'o'},
+		{"payload-out", required_argument, NULL, 'w'},
+		{"json", no_argument, NULL, 'j'},
+		{"reattach", required_argument, NULL, 'r'},
+		{"packets-back", required_argument, NULL, 'b'},
+		{"seconds-back", required_argument, NULL, 'B'},
+		{"policy", required_argument, NULL, 'p'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int option, r = -1;
+
+	*options = (struct recv_options){.count = UINT64_MAX, .duration_ns = UINT64_MAX};
+	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vd:ob:B:p:r:w:jh", known, NULL)) != -1)
+		r = parse_option(option, options);
+	if (r >= 0)
+		return r;
+	if (optind == argc)
+		return fail_usage("which stream? 'ibvcap status' lists them", "");
+	options->stream = argv[optind++];
+	if (optind < argc)
+		return fail_usage("unexpected argument: ", argv[optind]);
+	if (options->dump && options->json)
+		return fail_usage("--dump and --json do not go together", "");
+	if (options->dump && options->attach.policy == IBVCAP_POLICY_TAP)
+		return fail_usage("--dump and --policy tap do not go together: a tap has no headers", "");
+	return -1;
+}
+
+/* ---- receiving ----------------------------------------------------------------------------------- */
+
+struct receiver {
+	struct recv_options options;
+	struct ibvcap_rx *rx;
+	FILE *payload_out;
+	struct pattern_tally *tally; /* NULL: not asked for */
+	struct recv_totals totals;
+	struct recv_totals told; /* when the last line was printed */
+	uint64_t start_ns;
+	uint64_t told_ns;
+};
+
+static int take_row(struct receiver *receiver, const struct ibvcap_rx_batch *batch, uint32_t i)
+{
+	const struct ibvcap_meta *meta = &batch->meta[i];
+	const uint8_t *payload = ibvcap_rx_payload(batch, i);
+
+	if (receiver->options.dump > 0) {
+		receiver->options.dump--;
+		recv_dump(batch, i);
+	}
+	for (unsigned bit = 0; meta->flags >> bit && bit < RECV_FLAGS; bit++)
+		receiver->totals.flagged[bit] += meta->flags >> bit & 1;
+	if (meta->flags & IBVCAP_PACKET_FLAG_ERROR)
+		return 0;
+	receiver->totals.bytes += meta->length;
+	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE)
+		return 0;
+	if (receiver->tally)
+		pattern_tally_add(receiver->tally, payload, meta->length);
+	if (receiver->payload_out && fwrite(payload, 1, meta->length, receiver->payload_out) != meta->length)
+		return -EIO;
+	return 0;
+}
+
+static int take_batch(struct receiver *receiver, const struct ibvcap_rx_batch *batch)
+{
+	int r = 0;
+
+	receiver->totals.packets += batch->n;
+	receiver->totals.gaps += batch->gap > 0;
+	receiver->totals.skipped += batch->gap;
+	for (uint32_t i = 0; i < batch->n && r == 0; i++)
+		r = take_row(receiver, batch, i);
+	return r;
+}
+
+static void print_rate(struct receiver *receiver, uint64_t now)
+{
+	if (!receiver->options.json)
+		recv_print_rate((double)(now - receiver->start_ns) * 1e-9, (double)(now - receiver->told_ns) * 1e-9,
+		                &receiver->totals, &receiver->told);
+	receiver->told = receiver->totals;
+	receiver->told_ns = now;
+}
+
+/* A tap's packets come one at a time and as copies: each is a batch of one here. */
+static int receive_tapped(struct receiver *receiver, int timeout_ms)
+{
+	static uint8_t payload[UINT16_MAX];
+	struct ibvcap_meta meta;
+	struct ibvcap_rx_batch batch = {.payload = payload, .meta = &meta, .n = 1};
+	size_t length;
+	int r = ibvcap_rx_recv(receiver->rx, payload, sizeof(payload), &length, &meta, timeout_ms);
+
+	meta.payload_offset = 0; /* it was copied from there */
+	return r > 0 ? take_batch(receiver, &batch) : r;
+}
+
+static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_ms)
+{
+	struct ibvcap_rx_batch batch;
+	int r = ibvcap_rx_acquire(receiver->rx, &batch, max, 1, timeout_ms);
+
+	if (r <= 0)
+		return r;
+	r = take_batch(receiver, &batch);
+	ibvcap_rx_release(receiver->rx, &batch);
+	return r;
+}
+
+/* 0: what was asked for is done, or a signal came; else the library's error. */
+static int receive(struct receiver *receiver)
+{
+	const struct recv_options *options = &receiver->options;
+	int r = 0;
+
+	while (!stop && r >= 0 && receiver->totals.packets < options->count) {
+		uint64_t left = options->count - receiver->totals.packets;
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+		if (now - receiver->start_ns >= options->duration_ns)
+			return 0;
+		if (now - receiver->told_ns >= SECOND_NS)
+			print_rate(receiver, now);
+		/* Short, for the line of the second, and for a signal that came just before the call. */
+		if (options->attach.policy == IBVCAP_POLICY_TAP)
+			r = receive_tapped(receiver, 50);
+		else
+			r = receive_leased(receiver, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX, 50);
+	}
+	return r == -EINTR || r > 0 ? 0 : r;
+}
+
+static int explain_end(const char *stream, int error)
+{
+	switch (error) {
+	case 0:
+		return EX_OK;
+	case -ESHUTDOWN:
+		fprintf(stderr, "ibvcap recv: stream '%s': the daemon has ended; all it published was received\n",
+		        stream);
+		return EX_UNAVAILABLE;
+	case -ENODEV:
+		fprintf(stderr,
+		        "ibvcap recv: stream '%s': the administrator has removed it; all it published was received\n",
+		        stream);
+		return EX_UNAVAILABLE;
+	case -ECONNABORTED:
+		fprintf(stderr, "ibvcap recv: stream '%s': the daemon disconnected this consumer; its log says why\n",
+		        stream);
+		return EX_UNAVAILABLE;
+	case -EIO:
+		fprintf(stderr, "ibvcap recv: stream '%s': the payloads cannot be written: the file system is full?\n",
+		        stream);
+		return EX_IOERR;
+	}
+	fprintf(stderr, "ibvcap recv: stream '%s': %s\n", stream, strerror(-error));
+	return exit_code_of(error);
+}
+
+static void summarise(const struct receiver *receiver)
+{
+	struct ibvcap_rx_counts counts;
+
+	ibvcap_rx_counts(receiver->rx, &counts);
+	recv_print_summary(&receiver->options, (double)(clock_ns(CLOCK_MONOTONIC) - receiver->start_ns) * 1e-9,
+	                   &receiver->totals, &counts, receiver->tally);
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+static int open_all(struct receiver *receiver)
+{
+	const struct recv_options *options = &receiver->options;
+	int r;
+
+	if (options->verify && !(receiver->tally = calloc(1, sizeof(*receiver->tally)))) {
+		fprintf(stderr, "ibvcap recv: out of memory\n");
+		return EX_OSERR;
+	}
+	if (options->payload_out && !(receiver->payload_out = fopen(options->payload_out, "we"))) {
+		fprintf(stderr, "ibvcap recv: --payload-out '%s': %s\n", options->payload_out, strerror(errno));
+		return EX_CANTCREAT;
+	}
+	r = ibvcap_rx_open(options->socket, options->stream, &options->attach, &receiver->rx);
+	if (r == 0)
+		return EX_OK;
+	fprintf(stderr, "ibvcap recv: %s\n", ibvcap_error_text());
+	return exit_code_of(r);
+}
+
+/* What was given of the past that was asked for. */
+static void tell_start(const struct receiver *receiver)
+{
+	struct ibvcap_rx_info info;
+
+	ibvcap_rx_info(receiver->rx, &info);
+	if (receiver->options.attach.start != IBVCAP_START_NEWEST && !receiver->options.json)
+		printf("%s: begins %llu packets back\n", receiver->options.stream,
+		       (unsigned long long)info.attach_back);
+}
+
+static int run(struct receiver *receiver)
+{
+	int code, r;
+
+	tell_start(receiver);
+
+	receiver->start_ns = clock_ns(CLOCK_MONOTONIC);
+	receiver->told_ns = receiver->start_ns;
+	r = receive(receiver);
+	if (receiver->payload_out && fflush(receiver->payload_out) != 0 && r == 0)
+		r = -EIO;
+	summarise(receiver);
+	code = explain_end(receiver->options.stream, r);
+	return code == EX_OK && receiver->tally && receiver->tally->corrupt ? 1 : code;
+}
+
+int cmd_recv(int argc, char **argv)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+	struct receiver receiver = {0};
+	int code = parse_arguments(argc, argv, &receiver.options);
+
+	if (code >= 0)
+		return code;
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	code = open_all(&receiver);
+	if (code == EX_OK)
+		code = run(&receiver);
+	ibvcap_rx_close(receiver.rx);
+	if (receiver.payload_out)
+		fclose(receiver.payload_out);
+	free(receiver.tally);
+	return code;
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ibvcap replay: the UDP payloads of a capture on a channel, at the times at which they were recorded. */
+#include "tools/ibvcap/capture.h"
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/tx_run.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+static const char usage[] =
+	"usage: ibvcap replay CHANNEL FILE [OPTIONS...]\n"
+	"Send the UDP payloads of a capture (pcap or pcapng; -: standard input) on a channel. Addresses, ports and\n"
+	"VLAN tag are the channel's. Each packet has its time, counted from the start, so nothing adds up. Print "
+	"rates\n"
+	"every second, and at the end the sum, how well the times were kept, and what was skipped and why.\n"
+	"Exit 1: something was not sent; 65: the file is damaged, what is before the damage was sent; 66: it cannot be "
+	"read.\n"
+	"\n"
+	"  -s, --socket PATH    the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
+	"  -p, --port N         only payloads that went to UDP port N (all)\n"
+	"  -x, --speed X        X times as fast as recorded (1)\n"
+	"  -T, --top-speed      as fast as the channel lets\n"
+	"  -l, --loop N         N times; 0: until INT or TERM (1)\n"
+	"  -L, --drop-late      packets that are too late to be sent in time are dropped\n"
+	"  -d, --destination N  which of the channel's, as listed in its configuration, from 0 (0)\n"
+	"  -j, --json           print the summary alone, as JSON\n"
+	"  -h, --help           print this\n";
+
+#define SPEED_MIN 1e-6
+#define SPEED_MAX 1e6
+
+struct replay_options {
+	struct tx_run_options run;
+	const char *file;
+	uint64_t port;  /* 0: all */
+	uint64_t loops; /* 0: no end */
+	double speed;   /* 0: none asked for */
+	bool top_speed;
+};
+
+/* ---- arguments ----------------------------------------------------------------------------------- */
+
+static int fail_usage(const char *what, const char *on)
+{
+	fprintf(stderr, "ibvcap replay: %s%s\n%s", what, on, usage);
+	return EX_USAGE;
+}
+
+static bool parse_speed(const char *text, double *speed)
+{
+	char *end;
+
+	*speed = strtod(text, &end);
+	if (end != text && !*end && *speed >= SPEED_MIN && *speed <= SPEED_MAX)
+		return true;
+	fprintf(stderr, "ibvcap replay: --speed '%s': a number from %g to %g is wanted\n", text, SPEED_MIN, SPEED_MAX);
+	return false;
+}
+
+/* -1: go on; else the exit code. */
+static int parse_option(int option, struct replay_options *options)
+{
+	switch (option) {
+	case 'p':
+		return parse_count("replay", "--port", optarg, UINT16_MAX, &options->port) ? -1 : EX_USAGE;
+	case 'x':
+		return parse_speed(optarg, &options->speed) ? -1 : EX_USAGE;
+	case 'T':
+		options->top_speed = true;
+		return -1;
+	case 'l':
+		return parse_number("replay", "--loop", optarg, UINT64_MAX, &options->loops) ? -1 : EX_USAGE;
+	}
+	return tx_run_parse_option(option, usage, &options->run);
+}
+
+static int check(const struct replay_options *options)
+{
+	if (options->top_speed && options->speed)
+		return fail_usage("--top-speed and --speed do not go together", "");
+	if (options->top_speed && options->run.drop_late)
+		return fail_usage("--top-speed and --drop-late do not go together: nothing is late", "");
+	if (options->loops != 1 && !strcmp(options->file, "-"))
+		return fail_usage("--loop wants a file: standard input cannot be read again", "");
+	return -1;
+}
+
+static int parse_arguments(int argc, char **argv, struct replay_options *options)
+{
+	static const struct option known[] = {
+		{"socket", required_argument, NULL, 's'},
+		{"port", required_argument, NULL, 'p'},
+		{"speed", required_argument, NULL, 'x'},
+		{"top-speed", no_argument, NULL, 'T'},
+		{"loop", required_argument, NULL, 'l'},
+		{"drop-late", no_argument, NULL, 'L'},
+		{"destination", required_argument, NULL, 'd'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int option, r = -1;
+
+	*options = (struct replay_options){.run.command = "replay", .loops = 1};
+	while (r < 0 && (option = getopt_long(argc, argv, "s:p:x:Tl:Ld:jh", known, NULL)) != -1)
+		r = parse_option(option, options);
+	if (r >= 0)
+		return r;
+	if (optind == argc)
+		return fail_usage("which channel? 'ibvcap status' lists them", "");
+	options->run.channel = argv[optind++];
+	if (optind == argc)
+		return fail_usage("which file?", "");
+	options->file = argv[optind++];
+	if (optind < argc)
+		return fail_usage("unexpected argument: ", argv[optind]);
+	return check(options);
+}
+
+/* ---- replaying ----------------------------------------------------------------------------------- */
+
+/* Why a packet of the capture was not sent. The first ones are datagram_find()'s verdicts. */
+enum skip { SKIP_TOO_LONG = DATAGRAM_MALFORMED + 1, SKIP_OTHER_PORT, SKIP_N };
+
+static const struct {
+	const char *key;
+	const char *text;
+} skips[SKIP_N] = {
+	[DATAGRAM_NOT_UDP] = {"not_udp", "not UDP"},
+	[DATAGRAM_FRAGMENT] = {"fragment", "fragments of IP packets: they are not put together"},
+	[DATAGRAM_CUT] = {"cut", "cut off in the capture: record whole packets (tcpdump -s 0)"},
+	[DATAGRAM_MALFORMED] = {"malformed", "malformed: their lengths contradict each other"},
+	[SKIP_TOO_LONG] = {"too_long", "longer than the channel's payload_size"},
+	[SKIP_OTHER_PORT] = {"other_port", "to other UDP ports"},
+};
+
+struct replay {
+	struct tx_run run;
+	struct replay_options options;
+	struct capture capture;
+	struct timing_capture timing;
+	uint64_t start_utc_ns; /* 0: no packet yet, or none has a time */
+	uint64_t passes;       /* ended */
+	uint64_t n_packets;    /* of the capture, in all passes */
+	uint64_t n_given;      /* of them, to the channel */
+	uint64_t skipped[SKIP_N];
+	uint32_t longest_bytes; /* of those that are too long */
+	int file_code;          /* exit code, when the file is to blame */
+};
+
+static bool skip(struct replay *replay, unsigned why)
+{
+	replay->skipped[why]++;
+	replay->run.skipped++;
+	return false;
+}
+
+/* Is there something of it to be sent? */
+static bool find_payload(struct replay *replay, const struct capture_packet *packet, struct datagram *datagram)
+{
+	enum datagram_verdict verdict =
+		datagram_find(replay->capture.link, packet->frame, packet->captured, packet->wire_bytes, datagram);
+
+	if (verdict != DATAGRAM_WHOLE)
+		return skip(replay, verdict);
+	if (replay->options.port && datagram->destination_port != replay->options.port)
+		return skip(replay, SKIP_OTHER_PORT);
+	if (datagram->bytes <= replay->run.info.slot_bytes)
+		return true;
+	if (datagram->bytes > replay->longest_bytes)
+		replay->longest_bytes = datagram->bytes;
+	return skip(replay, SKIP_TOO_LONG);
+}
+
+/* The file is to blame: what was sent of it was, the rest is not. */
+static int blame_file(struct replay *replay, int code, const char *why)
+{
+	fprintf(stderr, "ibvcap replay: %s\n", why);
+	replay->file_code = code;
+	return 0;
+}
+
+/* 1; 0: the file is to blame; or the library's error. */
+static int give(struct replay *replay, const struct capture_packet *packet, const struct datagram *datagram)
+{
+	struct tx_run_row row;
+	char why[CAPTURE_TEXT_BYTES + 80];
+	uint64_t offset_ns = 0;
+	int r;
+
+	if (timing_of_packet(&replay->timing, packet->time_ns, &offset_ns) < 0) {
+		snprintf(why, sizeof(why), "%s: packet %" PRIu64 " would be due decades after the first",
+		         replay->capture.path, replay->capture.n_packets);
+		return blame_file(replay, EX_DATAERR, why);
+	}
+	/* Not before: a pipe may take its time until there is something. */
+	if (!replay->options.top_speed && !replay->start_utc_ns)
+		replay->start_utc_ns = tx_run_start(&replay->run);
+	r = tx_run_row(&replay->run, replay->options.top_speed ? 0 : replay->start_utc_ns + offset_ns, &row);
+	if (r < 0)
+		return r;
+	memcpy(row.payload, datagram->payload, datagram->bytes);
+	row.packet->length = (uint16_t)datagram->bytes;
+	tx_run_add(&replay->run);
+	replay->n_given++;
+	/* The next one of a pipe may be long in coming. */
+	r = replay->capture.is_pipe ? tx_run_push(&replay->run) : 0;
+	return r == 0 ? 1 : r;
+}
+
+/* All packets once. 1: to the end; 0: the file is damaged; or the library's error. */
+static int play_once(struct replay *replay)
+{
+	struct capture_packet packet;
+	struct datagram datagram;
+	int r;
+
+	while ((r = capture_next(&replay->capture, &packet)) > 0) {
+		replay->n_packets++;
+		if (tx_run_is_stopped())
+			return -EINTR;
+		if (!find_payload(replay, &packet, &datagram))
+			continue;
+		r = give(replay, &packet, &datagram);
+		if (r <= 0)
+			return r;
+	}
+	if (r < 0 && tx_run_is_stopped()) /* in the middle of reading from a pipe */
+		return -EINTR;
+	return r == 0 ? 1 : blame_file(replay, EX_DATAERR, replay->capture.error);
+}
+
+/* From its beginning again. 1, or 0: it has changed meanwhile. */
+static int rewind_file(struct replay *replay)
+{
+	int code;
+
+	timing_next_pass(&replay->timing);
+	capture_close(&replay->capture);
+	code = capture_open(&replay->capture, replay->options.file);
+	return code == EX_OK ? 1 : blame_file(replay, code, replay->capture.error);
+}
+
+/* 0: all of it, or the file is to blame; or the library's error. */
+static int play(struct replay *replay)
+{
+	uint64_t n_before;
+	int r;
+
+	do {
+		n_before = replay->n_given;
+		r = play_once(replay);
+		if (r <= 0)
+			return r;
+		if (replay->n_given == n_before)
+			return blame_file(replay, EX_DATAERR, "nothing of the capture can be sent on this channel");
+		if (++replay->passes == replay->options.loops)
+			return 0;
+		r = rewind_file(replay);
+	} while (r > 0);
+	return r;
+}
+
+/* ---- the summary --------------------------------------------------------------------------------- */
+
+static void print_text(const struct replay *replay)
+{
+	printf("%s: %" PRIu64 " packets read, %" PRIu64 " given to the channel, %" PRIu64 " skipped\n",
+	       replay->options.file, replay->n_packets, replay->n_given, replay->run.skipped);
+	for (unsigned why = 0; why < SKIP_N; why++) {
+		if (!skips[why].text || !replay->skipped[why])
+			continue;
+		printf("skipped: %" PRIu64 " %s", replay->skipped[why], skips[why].text);
+		if (why == SKIP_TOO_LONG)
+			printf(" of %u bytes (up to %u)", replay->run.info.slot_bytes, replay->longest_bytes);
+		putchar('\n');
+	}
+	if (replay->timing.backwards)
+		printf("%" PRIu64 " packets were recorded before one ahead of them in the file: sent right behind it\n",
+		       replay->timing.backwards);
+	tx_run_print(&replay->run);
+}
+
+static void print_json(const struct replay *replay)
+{
+	json_t *all = tx_run_to_json(&replay->run), *skipped = json_object();
+	json_t *file = json_string(replay->options.file); /* a name need not be UTF-8 */
+	json_t *capture = json_pack("{s:o, s:I, s:I, s:I, s:I}", "file", file ? file : json_null(), "passes",
+	                            (json_int_t)replay->passes, "packets", (json_int_t)replay->n_packets, "given",
+	                            (json_int_t)replay->n_given, "backwards", (json_int_t)replay->timing.backwards);
+
+	for (unsigned why = 0; why < SKIP_N; why++)
+		if (skips[why].key)
+			json_object_set_new(skipped, skips[why].key, json_integer((json_int_t)replay->skipped[why]));
+	json_object_set_new(capture, "skipped", skipped);
+	json_object_set_new(all, "capture", capture);
+	json_dumpf(all, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(all);
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+static int open_all(struct replay *replay)
+{
+	int code = capture_open(&replay->capture, replay->options.file);
+
+	if (code != EX_OK) {
+		fprintf(stderr, "ibvcap replay: %s\n", replay->capture.error);
+		return code;
+	}
+	if (replay->capture.is_pipe && replay->options.loops != 1)
+		return fail_usage("--loop wants a file: a pipe cannot be read again", "");
+	return tx_run_open(&replay->run, &replay->options.run);
+}
+
+static int run(struct replay *replay)
+{
+	int code;
+
+	replay->timing.speed = replay->options.speed ? replay->options.speed : 1;
+	code = tx_run_finish(&replay->run, play(replay));
+	if (replay->options.run.json)
+		print_json(replay);
+	else
+		print_text(replay);
+	return replay->file_code ? replay->file_code : code;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+	struct replay replay = {0};
+	int code = parse_arguments(argc, argv, &replay.options);
+
+	if (code >= 0)
+		return code;
+	code = open_all(&replay);
+	if (code == EX_OK)
+		code = run(&replay);
+	tx_run_close(&replay.run);
+	capture_close(&replay.capture);
+	return code;
+}

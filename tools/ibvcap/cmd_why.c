@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ibvcap/why.h"
+
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/status_view.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <time.h>
+
+#define SCHEMA_VERSION 1
+
+static const char usage[] =
+	"usage: ibvcap why STREAM [--socket PATH] [--json]\n"
+	"Where every packet of a stream went, from the wire to each of its readers: each term of the sum, what is "
+	"behind it, and\n"
+	"what helps. Taps are not in it: they copy what they get hold of, and the daemon does not count it; the tap "
+	"itself does.\n"
+	"\n"
+	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
+	"  -j, --json         print JSON\n"
+	"  -h, --help         print this\n";
+
+static const char *const level_names[] = {[WHY_OK] = "ok", [WHY_NOTE] = "note", [WHY_LOSS] = "loss"};
+
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+static json_t *line_to_json(const struct why_line *line)
+{
+	json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s?}", "place", line->place, "level",
+	                           level_names[line->level], "term", line->term, "value", (json_int_t)line->value,
+	                           "cause", line->cause, "remedy", line->remedy);
+
+	if (line->consumer)
+		json_object_set_new(object, "pid", json_integer(line->consumer->pid));
+	if (line->last)
+		json_object_set_new(object, "last",
+		                    json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)line->last, "from_ns",
+		                              (json_int_t)line->from_ns, "to_ns", (json_int_t)line->to_ns));
+	return object;
+}
+
+static json_t *report_to_json(const struct why_facts *facts, const struct why_report *report)
+{
+	json_t *lines = json_array();
+
+	for (uint32_t i = 0; i < report->n_lines; i++)
+		json_array_append_new(lines, line_to_json(&report->lines[i]));
+	return json_pack("{s:s, s:I, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
+	                 (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "state",
+	                 facts->stream->state, "lines", lines);
+}
+
+/* ---- for people ---------------------------------------------------------------------------------- */
+
+static void print_stream_sum(const struct why_facts *facts)
+{
+	static const char *const terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
+
+	printf("stream %s, queue %u: %s on %s\n", facts->stream->name, facts->stream->queue, facts->stream->state,
+	       facts->stream->interface);
+	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
+		printf("%s%s %" PRIu64,
+		       i == 0   ? "  "
+		       : i == 1 ? " = "
+		                : " + ",
+		       terms[i], counters_value(COUNTERS_OF(facts->stream), terms[i]));
+	putchar('\n');
+}
+
+static void print_consumer_sum(const struct ibvcap_status_consumer *consumer)
+{
+	static const char *const terms[] = {"published", "delivered", "skipped", "lag"};
+
+	printf("consumer process %d of user %u\n", (int)consumer->pid, (unsigned)consumer->uid);
+	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
+		printf("%s%s %" PRIu64,
+		       i == 0   ? "  "
+		       : i == 1 ? " = "
+		                : " + ",
+		       terms[i], counters_value(COUNTERS_OF(consumer), terms[i]));
+	puts(" since it attached");
+}
+
+static void print_time(uint64_t ns)
+{
+	time_t seconds = (time_t)(ns / 1000000000);
+	char text[32];
+	struct tm utc;
+
+	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &utc));
+	if (ns)
+		printf("%s.%03uZ", text, (unsigned)(ns / 1000000 % 1000));
+	else
+		fputs("the start", stdout);
+}
+
+static void print_when(const struct why_line *line)
+{
+	printf("  %-4s  %-13s %12s  the last %" PRIu64 " between ", "", "", "", line->last);
+	print_time(line->from_ns);
+	fputs(" and ", stdout);
+	print_time(line->to_ns);
+	putchar('\n');
+}
+
+static void print_lines(const struct why_report *report, const struct ibvcap_status_consumer *consumer)
+{
+	for (uint32_t i = 0; i < report->n_lines; i++) {
+		const struct why_line *line = &report->lines[i];
+
+		if (line->consumer != consumer)
+			continue;
+		printf("  %-4s  %-13s %12" PRIu64 "  %s\n", line->level == WHY_LOSS ? "LOSS" : level_names[line->level],
+		       line->term, line->value, line->cause);
+		if (line->last)
+			print_when(line);
+		if (line->remedy)
+			printf("  %-4s  %-13s %12s  -> %s\n", "", "", "", line->remedy);
+	}
+}
+
+static void print_text(const struct why_facts *facts, const struct why_report *report)
+{
+	print_stream_sum(facts);
+	print_lines(report, NULL);
+	for (uint32_t i = 0; i < facts->n_consumers; i++) {
+		const struct ibvcap_status_consumer *consumer = &facts->consumers[i];
+
+		if (strcmp(consumer->stream, facts->stream->name) != 0 || consumer->queue != facts->stream->queue)
+			continue;
+		print_consumer_sum(consumer);
+		print_lines(report, consumer);
+	}
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+struct arguments {
+	const char *socket;
+	const char *stream;
+	bool json;
+};
+
+/* -1: go on; else the exit code. */
+static int parse_arguments(int argc, char **argv, struct arguments *arguments)
+{
+	static const struct option known[] = {
+		{"socket", required_argument, NULL, 's'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "s:jh", known, NULL)) != -1) {
+		switch (option) {
+		case 's':
+			arguments->socket = optarg;
+			break;
+		case 'j':
+			arguments->json = true;
+			break;
+		default:
+			return say_usage(option, usage);
+		}
+	}
+	if (argc - optind != 1) {
+		fprintf(stderr, "ibvcap why: which stream? 'ibvcap status' lists them\n%s", usage);
+		return EX_USAGE;
+	}
+	arguments->stream = argv[optind];
+	return -1;
+}
+
+static const struct ibvcap_status_interface *find_interface(const struct ibvcap_status *status, const char *name)
+{
+	const struct ibvcap_status_interface *interfaces;
+	int n = ibvcap_status_interfaces(status, &interfaces);
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(interfaces[i].interface, name) == 0)
+			return &interfaces[i];
+	return NULL;
+}
+
+/* One report a queue. How many there are. */
+static int explain(const struct ibvcap_status *status, const struct arguments *arguments, struct why_report *report)
+{
+	const struct ibvcap_status_stream *streams;
+	struct why_facts facts = {0};
+	json_t *queues = json_array();
+	int n_streams = ibvcap_status_streams(status, &streams);
+	int n_found = 0;
+
+	facts.n_consumers = (uint32_t)ibvcap_status_consumers(status, &facts.consumers);
+	for (int i = 0; i < n_streams; i++) {
+		if (strcmp(streams[i].name, arguments->stream) != 0)
+			continue;
+		facts.stream = &streams[i];
+		facts.interface = find_interface(status, streams[i].interface);
+		why_explain(&facts, report);
+		if (arguments->json)
+			json_array_append_new(queues, report_to_json(&facts, report));
+		else
+			print_text(&facts, report);
+		n_found++;
+	}
+	if (arguments->json && n_found) {
+		json_t *all = json_pack("{s:i, s:O}", "schema_version", SCHEMA_VERSION, "queues", queues);
+
+		json_dumpf(all, stdout, JSON_INDENT(2));
+		putchar('\n');
+		json_decref(all);
+	}
+	json_decref(queues);
+	return n_found;
+}
+
+int cmd_why(int argc, char **argv)
+{
+	struct arguments arguments = {0};
+	struct ibvcap_status *status;
+	struct why_report *report;
+	int r = parse_arguments(argc, argv, &arguments);
+	int n_found;
+
+	if (r >= 0)
+		return r;
+	r = ibvcap_status(arguments.socket, 0, &status);
+	if (r < 0) {
+		fprintf(stderr, "ibvcap why: %s\n", ibvcap_error_text());
+		return exit_code_of(r);
+	}
+	report = malloc(sizeof(*report));
+	n_found = report ? explain(status, &arguments, report) : 0;
+	free(report);
+	ibvcap_status_free(status);
+	if (n_found == 0) {
+		fprintf(stderr,
+		        "ibvcap why: no stream '%s' that this user may see; 'ibvcap status' lists those there are\n",
+		        arguments.stream);
+		return EX_UNAVAILABLE;
+	}
+	return fflush(stdout) == 0 && !ferror(stdout) ? EX_OK : EX_IOERR;
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ibvcap/datagram.h"
+
+#include <stdbool.h>
+
+#define ETHERTYPE_IPV4 0x0800u
+#define ETHERTYPE_IPV6 0x86ddu
+#define ETHERTYPE_NONE 0u
+#define VLAN_TAGS_MAX  4u
+#define EXTENSIONS_MAX 8u
+
+enum { NEXT_HOP_BY_HOP = 0, NEXT_UDP = 17, NEXT_ROUTING = 43, NEXT_FRAGMENT = 44, NEXT_DESTINATION = 60 };
+
+/* What is not looked at yet. */
+struct rest {
+	const uint8_t *at;
+	uint32_t captured;
+	uint32_t wire; /* at least captured */
+};
+
+static uint16_t be16(const uint8_t *at)
+{
+	return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+/* Are there so many bytes? */
+static enum datagram_verdict need(const struct rest *rest, uint32_t bytes)
+{
+	if (rest->wire < bytes)
+		return DATAGRAM_MALFORMED;
+	return rest->captured < bytes ? DATAGRAM_CUT : DATAGRAM_WHOLE;
+}
+
+static void skip(struct rest *rest, uint32_t bytes)
+{
+	rest->at += bytes;
+	rest->captured -= bytes;
+	rest->wire -= bytes;
+}
+
+/* A length in a header says where the packet ends; what is behind it is padding. False: it ends before that. */
+static bool end_at(struct rest *rest, uint32_t bytes)
+{
+	if (bytes > rest->wire)
+		return false;
+	rest->wire = bytes;
+	if (rest->captured > bytes)
+		rest->captured = bytes;
+	return true;
+}
+
+/* ---- from inside out ------------------------------------------------------------------------------ */
+
+static enum datagram_verdict find_udp(struct rest rest, struct datagram *datagram)
+{
+	enum datagram_verdict verdict = need(&rest, 8);
+	uint16_t length;
+
+	if (verdict != DATAGRAM_WHOLE)
+		return verdict;
+	length = be16(rest.at + 4);
+	if (length < 8 || !end_at(&rest, length))
+		return DATAGRAM_MALFORMED;
+	if (rest.captured < length)
+		return DATAGRAM_CUT;
+	*datagram =
+		(struct datagram){.payload = rest.at + 8, .bytes = length - 8u, .destination_port = be16(rest.at + 2)};
+	return DATAGRAM_WHOLE;
+}
+
+static enum datagram_verdict find_ipv4(struct rest rest, struct datagram *datagram)
+{
+	enum datagram_verdict verdict = need(&rest, 20);
+	uint32_t header_bytes;
+
+	if (verdict != DATAGRAM_WHOLE)
+		return verdict;
+	header_bytes = (rest.at[0] & 15u) * 4;
+	if (rest.at[0] >> 4 != 4 || header_bytes < 20)
+		return DATAGRAM_MALFORMED;
+	if (rest.at[9] != NEXT_UDP)
+		return DATAGRAM_NOT_UDP;
+	if (be16(rest.at + 6) & 0x3fff) /* more fragments, offset */
+		return DATAGRAM_FRAGMENT;
+	if (!end_at(&rest, be16(rest.at + 2)))
+		return DATAGRAM_MALFORMED;
+	verdict = need(&rest, header_bytes);
+	if (verdict != DATAGRAM_WHOLE)
+		return verdict;
+	skip(&rest, header_bytes);
+	return find_udp(rest, datagram);
+}
+
+/* Behind the fixed header; next is the type of what comes there. */
+static enum datagram_verdict walk_extensions(struct rest rest, uint8_t next, struct datagram *datagram)
+{
+	for (unsigned i = 0; i < EXTENSIONS_MAX && next != NEXT_UDP; i++) {
+		enum datagram_verdict verdict = need(&rest, 8);
+		uint32_t bytes;
+
+		if (next != NEXT_HOP_BY_HOP && next != NEXT_ROUTING && next != NEXT_DESTINATION &&
+		    next != NEXT_FRAGMENT)
+			return DATAGRAM_NOT_UDP;
+		if (verdict != DATAGRAM_WHOLE)
+			return verdict;
+		bytes = next == NEXT_FRAGMENT ? 8 : (rest.at[1] + 1u) * 8;
+		if (next == NEXT_FRAGMENT && be16(rest.at + 2) & 0xfff9) /* offset, more fragments */
+			return rest.at[0] == NEXT_UDP ? DATAGRAM_FRAGMENT : DATAGRAM_NOT_UDP;
+		verdict = need(&rest, bytes);
+		if (verdict != DATAGRAM_WHOLE)
+			return verdict;
+		next = rest.at[0];
+		skip(&rest, bytes);
+	}
+	return next == NEXT_UDP ? find_udp(rest, datagram) : DATAGRAM_NOT_UDP;
+}
+
+static enum datagram_verdict find_ipv6(struct rest rest, struct datagram *datagram)
+{
+	enum datagram_verdict verdict = need(&rest, 40);
+	uint8_t next;
+
+	if (verdict != DATAGRAM_WHOLE)
+		return verdict;
+	if (rest.at[0] >> 4 != 6 || !end_at(&rest, 40u + be16(rest.at + 4)))
+		return DATAGRAM_MALFORMED;
+	next = rest.at[6];
+	skip(&rest, 40);
+	return walk_extensions(rest, next, datagram);
+}
+
+/* Skip a link header of so many bytes, of which the type of what it carries is two. */
+static enum datagram_verdict skip_link(struct rest *rest, uint32_t bytes, uint32_t type_at, uint16_t *type)
+{
+	enum datagram_verdict verdict = need(rest, bytes);
+
+	if (verdict != DATAGRAM_WHOLE)
+		return verdict;
+	*type = be16(rest->at + type_at);
+	skip(rest, bytes);
+	return DATAGRAM_WHOLE;
+}
+
+static bool is_vlan_tag(uint16_t type)
+{
+	return type == 0x8100 || type == 0x88a8 || type == 0x9100;
+}
+
+static enum datagram_verdict skip_links(enum datagram_link link, struct rest *rest, uint16_t *type)
+{
+	enum datagram_verdict verdict = DATAGRAM_WHOLE;
+
+	switch (link) {
+	case DATAGRAM_LINK_ETHERNET:
+		verdict = skip_link(rest, 14, 12, type);
+		break;
+	case DATAGRAM_LINK_SLL:
+		verdict = skip_link(rest, 16, 14, type);
+		break;
+	case DATAGRAM_LINK_SLL2:
+		verdict = skip_link(rest, 20, 0, type);
+		break;
+	case DATAGRAM_LINK_IP:
+		verdict = need(rest, 1);
+		if (verdict != DATAGRAM_WHOLE)
+			return verdict;
+		*type = rest->at[0] >> 4 == 4   ? ETHERTYPE_IPV4
+		        : rest->at[0] >> 4 == 6 ? ETHERTYPE_IPV6
+		                                : ETHERTYPE_NONE;
+		return DATAGRAM_WHOLE;
+	}
+	for (unsigned i = 0; i < VLAN_TAGS_MAX && verdict == DATAGRAM_WHOLE && is_vlan_tag(*type); i++)
+		verdict = skip_link(rest, 4, 2, type);
+	return verdict;
+}
+
+enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *frame, uint32_t captured,
+                                    uint32_t wire_bytes, struct datagram *datagram)
+{
+	struct rest rest = {.at = frame, .captured = captured, .wire = wire_bytes > captured ? wire_bytes : captured};
+	uint16_t type = ETHERTYPE_NONE;
+	enum datagram_verdict verdict = skip_links(link, &rest, &type);
+
+	if (verdict != DATAGRAM_WHOLE)
+		return verdict;
+	switch (type) {
+	case ETHERTYPE_IPV4:
+		return find_ipv4(rest, datagram);
+	case ETHERTYPE_IPV6:
+		return find_ipv6(rest, datagram);
+	}
+	return DATAGRAM_NOT_UDP;
+}

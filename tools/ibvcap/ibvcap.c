@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ibvcap/ibvcap.h"
+
+#include <fcntl.h>
+#include <ibvcap/ibvcap.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+struct command {
+	const char *name;
+	const char *summary;
+	int (*run)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+	{"doctor", "is this machine ready for capture, and if not, what to do", cmd_doctor},
+	{"recv", "receive a stream: rates, a check of the test pattern, a look at payloads", cmd_recv},
+	{"reload", "have the daemon read its configuration again", cmd_reload},
+	{"replay", "send the UDP payloads of a capture on a channel, with its timing", cmd_replay},
+	{"send", "send on a channel: the test pattern, or a file", cmd_send},
+	{"status", "where every packet went", cmd_status},
+	{"stream", "add a stream to the running daemon, or remove one", cmd_stream},
+	{"top", "what streams and channels do now: rates, fill, losses", cmd_top},
+	{"why", "why packets of a stream were lost, and what helps", cmd_why},
+};
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void print_usage(FILE *to)
+{
+	fputs("usage: ibvcap COMMAND [ARGUMENTS...]\n"
+	      "\n"
+	      "Commands ('ibvcap COMMAND --help' says more):\n",
+	      to);
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);
+	fputs("\n"
+	      "  -h, --help     print this\n"
+	      "  -V, --version  print the version\n",
+	      to);
+}
+
+/* Where one of the three is closed, the next that is opened would have its number: the daemon's socket, say. */
+static void open_standard(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+static int end(const char *command, int code)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	fprintf(stderr, "ibvcap %s: standard output cannot be written\n", command);
+	return code ? code : EX_IOERR;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	open_standard();
+	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+		print_usage(stdout);
+		return EX_OK;
+	}
+	if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
+		printf("ibvcap %s (libibvcap %s)\n", IBVCAP_BUILD_VERSION, ibvcap_version());
+		return EX_OK;
+	}
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (!strcmp(name, commands[i].name))
+			return end(name, commands[i].run(argc - 1, argv + 1));
+	if (name[0])
+		fprintf(stderr, "ibvcap: no command '%s'\n", name);
+	print_usage(stderr);
+	return EX_USAGE;
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ibvcap/status_view.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SCHEMA_VERSION 1
+
+void status_view_fill(const struct ibvcap_status *status, struct status_view *view)
+{
+	view->n_streams = ibvcap_status_streams(status, &view->streams);
+	view->n_consumers = ibvcap_status_consumers(status, &view->consumers);
+	view->n_channels = ibvcap_status_channels(status, &view->channels);
+	view->n_senders = ibvcap_status_senders(status, &view->senders);
+	view->n_interfaces = ibvcap_status_interfaces(status, &view->interfaces);
+	view->version = ibvcap_status_daemon(status, &view->pid);
+}
+
+uint64_t counters_value(struct counters counters, const char *label)
+{
+	for (uint32_t i = 0; i < counters.n; i++)
+		if (!strcmp(counters.at[i].label, label))
+			return counters.at[i].value;
+	return 0;
+}
+
+const char *status_view_clock_name(enum ibvcap_clock_source source)
+{
+	switch (source) {
+	case IBVCAP_CLOCK_SOURCE_SOFTWARE:
+		return "software";
+	case IBVCAP_CLOCK_SOURCE_DEVICE:
+		return "device";
+	case IBVCAP_CLOCK_SOURCE_NONE:
+		break;
+	}
+	return "none";
+}
+
+const char *status_view_policy_name(uint32_t policy)
+{
+	switch (policy) {
+	case IBVCAP_POLICY_LOSSY:
+		return "lossy";
+	case IBVCAP_POLICY_LOSSLESS:
+		return "lossless";
+	case IBVCAP_POLICY_TAP:
+		return "tap";
+	}
+	return "unknown";
+}
+
+/* ---- JSON: keys are the counters' labels --------------------------------------------------------- */
+
+static json_t *add_counters(json_t *object, struct counters counters)
+{
+	for (uint32_t i = 0; i < counters.n; i++)
+		json_object_set_new(object, counters.at[i].label, json_integer((json_int_t)counters.at[i].value));
+	return object;
+}
+
+/* All 64 bits of it: more than a JSON reader's integer may hold. */
+static void add_epoch(json_t *object, uint64_t epoch)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%016" PRIx64, epoch);
+	json_object_set_new(object, "epoch", json_string(text));
+}
+
+static json_t *stream_to_json(const struct ibvcap_status_stream *stream)
+{
+	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", stream->name, "interface", stream->interface,
+	                           "device", stream->device, "backend", stream->backend, "state", stream->state);
+
+	add_epoch(object, stream->epoch);
+	json_object_set_new(object, "queue", json_integer(stream->queue));
+	json_object_set_new(object, "slot_bytes", json_integer(stream->slot_bytes));
+	json_object_set_new(object, "slots_per_block", json_integer(stream->slots_per_block));
+	json_object_set_new(object, "n_blocks", json_integer(stream->n_blocks));
+	json_object_set_new(object, "history_blocks", json_integer(stream->history_blocks));
+	json_object_set_new(object, "receive_queue_slots", json_integer(stream->receive_queue_slots));
+	json_object_set_new(object, "page_bytes", json_integer(stream->page_bytes));
+	json_object_set_new(object, "clock_source", json_string(status_view_clock_name(stream->clock_source)));
+	json_object_set_new(object, "clock_error_ns", json_integer((json_int_t)stream->clock_error_ns));
+	json_object_set_new(object, "loss_packets", json_integer((json_int_t)stream->loss_packets));
+	json_object_set_new(object, "loss_from_ns", json_integer((json_int_t)stream->loss_from_ns));
+	json_object_set_new(object, "loss_to_ns", json_integer((json_int_t)stream->loss_to_ns));
+	return add_counters(object, COUNTERS_OF(stream));
+}
+
+static json_t *consumer_to_json(const struct ibvcap_status_consumer *consumer)
+{
+	json_t *object = json_pack("{s:s, s:I, s:s, s:I, s:I}", "stream", consumer->stream, "queue",
+	                           (json_int_t)consumer->queue, "policy", status_view_policy_name(consumer->policy),
+	                           "pid", (json_int_t)consumer->pid, "uid", (json_int_t)consumer->uid);
+
+	return add_counters(object, COUNTERS_OF(consumer));
+}
+
+static json_t *channel_to_json(const struct ibvcap_status_channel *channel)
+{
+	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", channel->name, "interface", channel->interface,
+	                           "device", channel->device, "backend", channel->backend, "state", channel->state);
+
+	add_epoch(object, channel->epoch);
+	json_object_set_new(object, "rate_bps", json_integer((json_int_t)channel->rate_bps));
+	json_object_set_new(object, "burst_bytes", json_integer(channel->burst_bytes));
+	json_object_set_new(object, "slot_bytes", json_integer(channel->slot_bytes));
+	json_object_set_new(object, "arena_slots", json_integer(channel->arena_slots));
+	json_object_set_new(object, "page_bytes", json_integer(channel->page_bytes));
+	json_object_set_new(object, "send_queue_slots", json_integer(channel->send_queue_slots));
+	json_object_set_new(object, "n_destinations", json_integer(channel->n_destinations));
+	json_object_set_new(object, "n_unresolved", json_integer(channel->n_unresolved));
+	json_object_set_new(object, "max_senders", json_integer(channel->max_senders));
+	return add_counters(object, COUNTERS_OF(channel));
+}
+
+static json_t *sender_to_json(const struct ibvcap_status_sender *sender)
+{
+	json_t *object = json_pack("{s:s, s:I, s:I}", "channel", sender->channel, "pid", (json_int_t)sender->pid, "uid",
+	                           (json_int_t)sender->uid);
+
+	return add_counters(object, COUNTERS_OF(sender));
+}
+
+static json_t *interface_to_json(const struct ibvcap_status_interface *interface)
+{
+	json_t *object = json_pack("{s:s, s:s}", "interface", interface->interface, "device", interface->device);
+
+	return add_counters(object, COUNTERS_OF(interface));
+}
+
+json_t *status_view_to_json(const struct status_view *view)
+{
+	json_t *streams = json_array(), *consumers = json_array(), *channels = json_array();
+	json_t *senders = json_array(), *interfaces = json_array();
+
+	for (int i = 0; i < view->n_streams; i++)
+		json_array_append_new(streams, stream_to_json(&view->streams[i]));
+	for (int i = 0; i < view->n_consumers; i++)
+		json_array_append_new(consumers, consumer_to_json(&view->consumers[i]));
+	for (int i = 0; i < view->n_channels; i++)
+		json_array_append_new(channels, channel_to_json(&view->channels[i]));
+	for (int i = 0; i < view->n_senders; i++)
+		json_array_append_new(senders, sender_to_json(&view->senders[i]));
+	for (int i = 0; i < view->n_interfaces; i++)
+		json_array_append_new(interfaces, interface_to_json(&view->interfaces[i]));
+	return json_pack("{s:i, s:{s:s, s:I}, s:o, s:o, s:o, s:o, s:o}", "schema_version", SCHEMA_VERSION, "daemon",
+	                 "version", view->version, "pid", (json_int_t)view->pid, "streams", streams, "consumers",
+	                 consumers, "channels", channels, "senders", senders, "interfaces", interfaces);
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ibvcap/stream_args.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyz_"
+
+/* "list.key=value": how long each part is; list: 0 where there is none. */
+struct word {
+	const char *text;
+	size_t list;
+	size_t key;
+	const char *value;
+};
+
+static bool take_apart(const char *text, struct word *word)
+{
+	size_t n = strspn(text, NAME_LETTERS);
+
+	*word = (struct word){.text = text};
+	if (n > 0 && text[n] == '.') {
+		word->list = n;
+		text += n + 1;
+		n = strspn(text, NAME_LETTERS);
+	}
+	word->key = n;
+	word->value = text + n + 1;
+	return n > 0 && text[n] == '=';
+}
+
+bool stream_args_are_keys(const char *word)
+{
+	struct word parts;
+
+	return take_apart(word, &parts);
+}
+
+static const char *key_of(const struct word *word)
+{
+	return word->text + (word->list ? word->list + 1 : 0);
+}
+
+static bool is_literal(const char *value)
+{
+	const char *digits = value + (*value == '-');
+
+	return (*digits && digits[strspn(digits, "0123456789")] == '\0') || strcmp(value, "true") == 0 ||
+	       strcmp(value, "false") == 0 || (*value && strchr("\"[(", *value));
+}
+
+static void put_value(FILE *to, const char *value)
+{
+	bool literal = is_literal(value);
+
+	fputs(literal ? " = " : " = \"", to);
+	for (; *value; value++) {
+		if (!literal && (*value == '"' || *value == '\\'))
+			fprintf(to, "\\%c", *value);
+		else if (*value == '\n') /* a word is a line */
+			fputs(literal ? " " : "\\n", to);
+		else
+			fputc(*value, to);
+	}
+	fputs(literal ? ";" : "\";", to);
+}
+
+static bool is_same(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+	return n_a == n_b && memcmp(a, b, n_a) == 0;
+}
+
+/* words[first] began the entry: has it this one's key? */
+static bool has_key(const struct word *words, int first, int i)
+{
+	for (int k = first; k < i; k++)
+		if (is_same(key_of(&words[k]), words[k].key, key_of(&words[i]), words[i].key))
+			return true;
+	return false;
+}
+
+static void put_words(FILE *to, const struct word *words, int n_words)
+{
+	int first = 0;
+
+	fputs("streams = ( {", to);
+	for (int i = 0; i < n_words; i++) {
+		const struct word *word = &words[i], *before = i > 0 ? word - 1 : &(struct word){0};
+		bool goes_on = before->list && is_same(before->text, before->list, word->text, word->list);
+
+		if (before->list && !goes_on)
+			fputs(" } );", to);
+		if (word->list && !goes_on)
+			fprintf(to, " %.*s = ( {", (int)word->list, word->text);
+		if (goes_on && has_key(words, first, i)) {
+			fputs(" }, {", to);
+			first = i;
+		}
+		if (!goes_on)
+			first = i;
+		fprintf(to, " %.*s", (int)word->key, key_of(word));
+		put_value(to, word->value);
+		fputs(i + 1 < n_words ? "\n" : "", to);
+	}
+	fputs(words[n_words - 1].list ? " } ); } );\n" : " } );\n", to);
+}
+
+char *stream_args_text(const char *const *words, int n_words)
+{
+	struct word *parts = calloc((size_t)n_words, sizeof(*parts));
+	char *text = NULL;
+	bool good = parts != NULL;
+	size_t bytes;
+	FILE *to;
+
+	for (int i = 0; i < n_words && good; i++)
+		good = take_apart(words[i], &parts[i]);
+	to = good ? open_memstream(&text, &bytes) : NULL;
+	if (to) {
+		put_words(to, parts, n_words);
+		fclose(to);
+	}
+	free(parts);
+	return text;
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ibvcap/top.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CELL_BYTES 32
+
+struct printer {
+	const struct top_view *view;
+	top_put *put;
+	void *context;
+};
+
+static void put_line(const struct printer *printer, enum top_style style, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void put_line(const struct printer *printer, enum top_style style, const char *format, ...)
+{
+	char line[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	printer->put(printer->context, style, line);
+}
+
+/* ---- cells: "-" is what is not known -------------------------------------------------------------- */
+
+struct cell {
+	char text[CELL_BYTES];
+};
+
+static struct cell number(double value, int decimals)
+{
+	struct cell cell = {"-"};
+
+	if (value >= 0)
+		snprintf(cell.text, sizeof(cell.text), "%.*f", decimals, value);
+	return cell;
+}
+
+static struct cell gigabits(double bytes_per_s)
+{
+	double gigabits = bytes_per_s * 8 / 1e9;
+
+	return number(gigabits, gigabits < 100 ? 3 : 1);
+}
+
+static struct cell microseconds(double ns)
+{
+	return number(ns / 1e3, ns < 1e6 ? 1 : 0);
+}
+
+static struct cell percent(unsigned value)
+{
+	struct cell cell;
+
+	snprintf(cell.text, sizeof(cell.text), "%u%%", value);
+	return cell;
+}
+
+static double rate(const struct printer *printer, struct counters now, struct counters before, const char *label)
+{
+	const char *const labels[] = {label, NULL};
+
+	return top_rate(printer->view, now, before, labels);
+}
+
+/* "  12 no_buffer (+3/s), 4 errored": what there was of each cause; nothing where there was none. */
+static void put_causes(const struct printer *printer, struct counters now, struct counters before,
+                       const char *const *labels)
+{
+	char line[400] = "";
+	size_t used = 0;
+	bool growing = false;
+
+	for (; *labels; labels++) {
+		uint64_t value = counters_value(now, *labels);
+		double per_s = rate(printer, now, before, *labels);
+
+		if (value == 0)
+			continue;
+		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%" PRIu64 " %s", used ? ", " : "", value,
+		                         *labels);
+		if (per_s > 0 && used < sizeof(line))
+			used += (size_t)snprintf(line + used, sizeof(line) - used, " (+%.*f/s)", per_s < 10, per_s);
+		growing |= per_s > 0;
+		if (used >= sizeof(line))
+			break;
+	}
+	if (used)
+		put_line(printer, growing ? TOP_TROUBLE : TOP_PLAIN, "  %s", line);
+}
+
+/* ---- streams and their consumers ------------------------------------------------------------------- */
+
+/* 79 columns. */
+#define STREAM_LINE "%-20s %-10s %10s %7s %9s %5s %5s %6s"
+
+static const char *const stream_loss[] = {"no_buffer", "errored", NULL};
+static const char *const stream_causes[] = {"no_buffer", "errored", "truncated", "bad_checksum", "queue_resets", NULL};
+static const char *const consumer_loss[] = {"skipped", NULL};
+
+static void put_consumer(const struct printer *printer, const struct ibvcap_status_stream *stream,
+                         const struct ibvcap_status_consumer *consumer)
+{
+	struct counters now = COUNTERS_OF(consumer), before = top_consumer_before(printer->view, consumer);
+	double skips = top_rate(printer->view, now, before, consumer_loss);
+	uint64_t lag = counters_value(now, "lag");
+	char name[64];
+
+	snprintf(name, sizeof(name), "  %d user %u", (int)consumer->pid, (unsigned)consumer->uid);
+	put_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name,
+	         status_view_policy_name(consumer->policy), number(rate(printer, now, before, "delivered"), 0).text, "",
+	         number((double)lag, 0).text, percent(top_fill_percent(stream, lag)).text, "", number(skips, 0).text);
+	if (counters_value(now, "skipped"))
+		put_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, "    %" PRIu64 " skipped",
+		         counters_value(now, "skipped"));
+}
+
+static void put_stream(const struct printer *printer, const struct ibvcap_status_stream *stream)
+{
+	const struct status_view *status = &printer->view->now;
+	struct counters now = COUNTERS_OF(stream), before = top_stream_before(printer->view, stream);
+	uint64_t lag = top_stream_lag(status, stream);
+	uint64_t most = counters_value(now, "fill_max");
+	double losses = top_rate(printer->view, now, before, stream_loss);
+	char name[IBVCAP_STREAM_NAME_MAX + 16];
+
+	snprintf(name, sizeof(name), "%s %u", stream->name, stream->queue);
+	put_line(printer, losses > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name, stream->state,
+	         number(rate(printer, now, before, "published"), 0).text,
+	         gigabits(rate(printer, now, before, "published_bytes")).text, number((double)lag, 0).text,
+	         percent(top_fill_percent(stream, lag)).text,
+	         percent(top_fill_percent(stream, lag > most ? lag : most)).text, number(losses, 0).text);
+	put_causes(printer, now, before, stream_causes);
+	for (int i = 0; i < status->n_consumers; i++)
+		if (strcmp(status->consumers[i].stream, stream->name) == 0 &&
+		    status->consumers[i].queue == stream->queue)
+			put_consumer(printer, stream, &status->consumers[i]);
+}
+
+/* ---- channels and their senders -------------------------------------------------------------------- */
+
+#define CHANNEL_LINE "%-20s %-10s %9s %6s %7s %7s %7s %6s"
+
+static const char *const channel_loss[] = {"errored", "flushed", "late_dropped", NULL};
+static const char *const channel_causes[] = {"errored",      "flushed", "late_dropped", "late", "bad_senders",
+                                             "queue_resets", NULL};
+
+static void put_sending(const struct printer *printer, const char *name, const char *state, struct counters now,
+                        struct counters before)
+{
+	double losses = top_rate(printer->view, now, before, channel_loss);
+	uint64_t timed_max = counters_value(now, "timed_lateness_max_ns");
+	uint64_t paced_max = counters_value(now, "paced_lateness_max_ns");
+
+	put_line(printer, losses > 0 ? TOP_TROUBLE : TOP_PLAIN, CHANNEL_LINE, name, state,
+	         number(rate(printer, now, before, "completed"), 0).text,
+	         gigabits(rate(printer, now, before, "wire_bytes")).text,
+	         number((double)counters_value(now, "pending"), 0).text,
+	         microseconds(top_lateness_ns(now, before)).text,
+	         microseconds((double)(timed_max > paced_max ? timed_max : paced_max)).text, number(losses, 0).text);
+	put_causes(printer, now, before, channel_causes);
+}
+
+static void put_channel(const struct printer *printer, const struct ibvcap_status_channel *channel)
+{
+	const struct status_view *status = &printer->view->now;
+
+	put_sending(printer, channel->name, channel->state, COUNTERS_OF(channel),
+	            top_channel_before(printer->view, channel));
+	if (channel->n_unresolved)
+		put_line(printer, TOP_TROUBLE, "  %u of %u destinations without a next hop", channel->n_unresolved,
+		         channel->n_destinations);
+	for (int i = 0; i < status->n_senders; i++) {
+		const struct ibvcap_status_sender *sender = &status->senders[i];
+		char name[64];
+
+		if (strcmp(sender->channel, channel->name) != 0)
+			continue;
+		snprintf(name, sizeof(name), "  %d user %u", (int)sender->pid, (unsigned)sender->uid);
+		put_sending(printer, name, "", COUNTERS_OF(sender), top_sender_before(printer->view, sender));
+	}
+}
+
+/* ---- all ------------------------------------------------------------------------------------------ */
+
+static void put_interface(const struct printer *printer, const struct ibvcap_status_interface *interface)
+{
+	static const char *const causes[] = {"out_of_buffer", "port_discards", NULL};
+	struct counters now = COUNTERS_OF(interface), before = top_interface_before(printer->view, interface);
+
+	put_line(printer, TOP_PLAIN, "%s %s", interface->interface, interface->device);
+	put_causes(printer, now, before, causes);
+}
+
+void top_print(const struct top_view *view, top_put *put, void *context)
+{
+	const struct printer printer = {view, put, context};
+	const struct status_view *now = &view->now;
+
+	put_line(&printer, TOP_PLAIN, "ibvcapd %s, process %d, over %s s", now->version, (int)now->pid,
+	         number(view->interval_ns ? (double)view->interval_ns / 1e9 : -1, 1).text);
+	if (now->n_streams)
+		put_line(&printer, TOP_HEADING, STREAM_LINE, "STREAM, QUEUE", "", "PACKETS/S", "Gb/s", "LAG", "FILL",
+		         "MAX", "LOST/S");
+	for (int i = 0; i < now->n_streams; i++)
+		put_stream(&printer, &now->streams[i]);
+	if (now->n_channels)
+		put_line(&printer, TOP_HEADING, CHANNEL_LINE, "CHANNEL", "", "PACKETS/S", "Gb/s", "PENDING", "LATE/us",
+		         "MAX/us", "LOST/S");
+	for (int i = 0; i < now->n_channels; i++)
+		put_channel(&printer, &now->channels[i]);
+	if (now->n_interfaces)
+		put_line(&printer, TOP_HEADING, "%-23s", "INTERFACE");
+	for (int i = 0; i < now->n_interfaces; i++)
+		put_interface(&printer, &now->interfaces[i]);
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ibvcap/why.h"
+
+#include "tools/ibvcap/status_view.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static uint64_t of_stream(const struct why_facts *facts, const char *label)
+{
+	return counters_value(COUNTERS_OF(facts->stream), label);
+}
+
+static uint64_t of_consumer(const struct ibvcap_status_consumer *consumer, const char *label)
+{
+	return counters_value(COUNTERS_OF(consumer), label);
+}
+
+static void add(struct why_report *report, const struct why_line *line)
+{
+	if (report->n_lines < WHY_LINES_MAX)
+		report->lines[report->n_lines++] = *line;
+}
+
+/* ---- before the stream --------------------------------------------------------------------------- */
+
+static void judge_port(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {
+		.place = "port", .term = "port_discards", .cause = "the port dropped nothing before steering"};
+
+	if (!facts->interface)
+		return;
+	line.value = counters_value(COUNTERS_OF(facts->interface), line.term);
+	if (line.value) {
+		line.level = WHY_LOSS;
+		line.cause = "dropped by the port before it knew the stream, of all streams on it: the card could not "
+			     "bring packets "
+			     "to memory as fast as they came";
+		line.remedy = "look for a slow PCIe link (lspci -vv: LnkSta), memory of another NUMA node, or other "
+			      "traffic on the "
+			      "port; ethtool -S shows the driver's own counts";
+	}
+	add(report, &line);
+}
+
+static void judge_link(const struct why_facts *facts, struct why_report *report)
+{
+	const struct why_line line = {
+		.level = WHY_LOSS,
+		.place = "port",
+		.term = "link_down",
+		.value = 1,
+		.cause = "the interface has no link: nothing comes",
+		.remedy = report->link_remedy,
+	};
+
+	if (strcmp(facts->stream->state, "link_down") != 0)
+		return;
+	snprintf(report->link_remedy, sizeof(report->link_remedy),
+	         "ip link set dev %s up, then the cable and the port at its other end", facts->stream->interface);
+	add(report, &line);
+}
+
+static void judge_matched(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {.place = "stream", .term = "matched", .value = of_stream(facts, "matched")};
+
+	line.cause = "what the card's flow rules took off the wire, before any drop";
+	if (line.value == 0) {
+		line.level = WHY_NOTE;
+		line.cause = "no packet ever matched a flow of this stream: none is sent, it does not get here, or the "
+			     "flows ask for "
+			     "another one";
+		line.remedy = "hold the flows in the configuration (destination, port, source, vlan) against what the "
+			      "sender says; "
+			      "for a group: join = true, and an IGMP querier in the network";
+	}
+	add(report, &line);
+}
+
+/* ---- from matched to published ------------------------------------------------------------------- */
+
+static bool has_lossless_consumer(const struct why_facts *facts)
+{
+	for (uint32_t i = 0; i < facts->n_consumers; i++)
+		if (strcmp(facts->consumers[i].stream, facts->stream->name) == 0 &&
+		    facts->consumers[i].policy == IBVCAP_POLICY_LOSSLESS)
+			return true;
+	return false;
+}
+
+/* How often a queue was reset says nothing of how much each cause took: all that there may be are named. */
+static void explain_no_buffer(const struct why_facts *facts, struct why_line *line)
+{
+	if (of_stream(facts, "queue_resets") && has_lossless_consumer(facts)) {
+		line->cause = "matched while no slot was free, as a lossless reader kept the queue waiting or the "
+			      "worker was too "
+			      "slow; or while the queue was reset after an error of the device";
+		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest "
+			       "make the "
+			       "lossless reader faster or lossy, or raise history_blocks";
+	} else if (of_stream(facts, "queue_resets")) {
+		line->cause = "matched while no slot was free, as the worker was too slow; or while the queue was "
+			      "reset after an "
+			      "error of the device";
+		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest "
+			       "a CPU of its "
+			       "own for the worker (cpu), poll = \"busy\", a deeper receive_queue_slots";
+	} else if (has_lossless_consumer(facts)) {
+		line->cause = "matched while no slot was free: a lossless reader kept the queue waiting, or the worker "
+			      "was too slow";
+		line->remedy =
+			"make the lossless reader faster or lossy; else history_blocks, and lossless_deadline_ms";
+	} else if (facts->stream->page_bytes == 4096) {
+		line->cause = "matched while no slot was free: the worker was too slow, on a ring in pages of 4 KiB";
+		line->remedy =
+			"page_size = \"2M\"; then a CPU of its own for the worker (cpu), poll = \"busy\", and a deeper "
+			"receive_queue_slots";
+	} else {
+		line->cause = "matched while no slot was free: the worker was too slow, or held up for longer than its "
+			      "queue is "
+			      "deep";
+		line->remedy = "a CPU of its own for the worker (cpu), poll = \"busy\", a deeper receive_queue_slots; "
+			       "at a rate over "
+			       "what one worker does: split the flows over several streams";
+	}
+}
+
+static void judge_no_buffer(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {.place = "stream", .term = "no_buffer", .value = of_stream(facts, "no_buffer")};
+
+	line.cause = "every packet that matched found a free slot";
+	if (line.value == 0) {
+		add(report, &line);
+		return;
+	}
+	line.level = WHY_LOSS;
+	line.last = facts->stream->loss_packets;
+	line.from_ns = facts->stream->loss_from_ns;
+	line.to_ns = facts->stream->loss_to_ns;
+	explain_no_buffer(facts, &line);
+	add(report, &line);
+}
+
+static void judge_errored(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {.place = "stream", .term = "errored", .value = of_stream(facts, "errored")};
+
+	line.cause = "the device reported no error";
+	if (line.value) {
+		line.level = WHY_LOSS;
+		line.cause =
+			"came and could not be used, most likely longer than payload_size: its row is marked an error";
+		line.remedy = "raise payload_size to the largest payload that is sent, or oversize_sink = true to have "
+			      "what fits";
+	}
+	add(report, &line);
+}
+
+static void judge_in_flight(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {.place = "stream", .term = "in_flight", .value = of_stream(facts, "in_flight")};
+
+	line.cause = "all that matched is accounted for";
+	if (line.value) {
+		line.level = WHY_NOTE;
+		line.cause = "matched, and not published yet when it was asked: on their way, or about to be counted "
+			     "as no_buffer";
+		line.remedy = "ask again when the sender pauses: at rest it is 0";
+	}
+	add(report, &line);
+}
+
+static void judge_published(const struct why_facts *facts, struct why_report *report)
+{
+	const struct why_line line = {
+		.place = "stream",
+		.term = "published",
+		.value = of_stream(facts, "published"),
+		.cause = "put into the ring for readers",
+	};
+
+	add(report, &line);
+}
+
+/* Published rows that are not what somebody may expect. */
+static void judge_marked(const struct why_facts *facts, struct why_report *report)
+{
+	static const struct why_line marks[] = {
+		{WHY_LOSS, "stream", NULL, "truncated", 0,
+	         "of published: the payload was longer than its row, which has its beginning",
+	         "raise payload_size to the largest payload that is sent", 0, 0, 0},
+		{WHY_NOTE, "stream", NULL, "irregular", 0,
+	         "of published: a VLAN tag, IP options or a fragment where none was expected; what could be made of it "
+	         "is in the row",
+	         "a tag: vlan = ID in the flow; fragments: a sender's MTU that fits, or payload_size", 0, 0, 0},
+		{WHY_LOSS, "stream", NULL, "bad_checksum", 0,
+	         "of published: damaged between the sender's card and this one",
+	         "cables, transceivers and switches on the way; ip -s link on both ends", 0, 0, 0},
+	};
+
+	for (unsigned i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+		struct why_line line = marks[i];
+
+		line.value = of_stream(facts, line.term);
+		if (line.value)
+			add(report, &line);
+	}
+}
+
+/* ---- from published to each consumer --------------------------------------------------------------- */
+
+static void judge_skipped(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+{
+	struct why_line line = {.place = "consumer",
+	                        .consumer = consumer,
+	                        .term = "skipped",
+	                        .value = of_consumer(consumer, "skipped"),
+	                        .cause = "no packet was recycled before it came to it"};
+
+	if (line.value && consumer->policy == IBVCAP_POLICY_LOSSLESS) {
+		line.level = WHY_LOSS;
+		line.cause = "recycled before it came to them, though it is lossless: they were gone when it attached "
+			     "or it was demoted";
+		line.remedy = "make it faster, or raise lossless_deadline_ms";
+	} else if (line.value) {
+		line.level = WHY_LOSS;
+		line.cause = "recycled before it came to them: it is slower than the packets come, or paused for "
+			     "longer than the ring "
+			     "is deep";
+		line.remedy = "make it faster (several readers, larger batches, no work while a batch is held), or a "
+			      "longer ring: "
+			      "history_blocks";
+	}
+	add(report, &line);
+}
+
+static void judge_lag(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
+                      struct why_report *report)
+{
+	uint64_t room = (uint64_t)facts->stream->n_blocks * facts->stream->slots_per_block;
+	struct why_line line = {
+		.place = "consumer", .consumer = consumer, .term = "lag", .value = of_consumer(consumer, "lag")};
+
+	if (line.value == 0) {
+		line.cause = "it has all there is";
+	} else if (line.value > room / 2) {
+		line.level = WHY_NOTE;
+		line.cause = "still ahead of it, more than half of the ring: it is about to skip";
+		line.remedy =
+			"is it stopped, or waiting for something? Make it faster, or the ring longer: history_blocks";
+	} else {
+		line.cause = "still ahead of it, and safe for now";
+	}
+	add(report, &line);
+}
+
+static void judge_consumer(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
+                           struct why_report *report)
+{
+	const struct why_line delivered = {
+		.place = "consumer",
+		.consumer = consumer,
+		.term = "delivered",
+		.value = of_consumer(consumer, "delivered"),
+		.cause = "handed to it since it attached",
+	};
+
+	add(report, &delivered);
+	judge_skipped(consumer, report);
+	judge_lag(facts, consumer, report);
+}
+
+void why_explain(const struct why_facts *facts, struct why_report *report)
+{
+	report->n_lines = 0;
+	judge_link(facts, report);
+	judge_port(facts, report);
+	judge_matched(facts, report);
+	judge_no_buffer(facts, report);
+	judge_errored(facts, report);
+	judge_in_flight(facts, report);
+	judge_published(facts, report);
+	judge_marked(facts, report);
+	for (uint32_t i = 0; i < facts->n_consumers; i++)
+		if (strcmp(facts->consumers[i].stream, facts->stream->name) == 0 &&
+		    facts->consumers[i].queue == facts->stream->queue)
+			judge_consumer(facts, &facts->consumers[i], report);
+}
