@@ -32,9 +32,6 @@ static int open_listener(struct daemon *daemon, struct failure *failure)
 
 	if (r < 0)
 		return r;
-	r = readers_init(&daemon->readers, daemon->fdstore.readers);
-	if (r < 0)
-		return failure_set(failure, EX_OSERR, -r, "no list of readers can be made: %s", strerror(-r));
 	fd = daemon->fdstore.listener;
 	if (fd < 0)
 		return listener_open(&daemon->listener, config->socket_path, config->socket_mode, config->socket_group,
@@ -81,7 +78,6 @@ static int prepare_patiently(struct daemon *daemon, struct stream *stream, struc
 
 		if (r != -ENOMEM || failure->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted)
 			return r;
-		streams_name_holders(daemon, r, failure);
 		daemon->stopping = is_told_to_stop();
 		if (time_monotonic_ns() >= daemon->wait_until_ns || daemon->stopping)
 			return r;
@@ -236,7 +232,6 @@ static void tear_down(struct daemon *daemon)
 	while (!TAILQ_EMPTY(&daemon->streams))
 		streams_free(daemon, &daemon->streams, TAILQ_FIRST(&daemon->streams));
 	listener_close(&daemon->listener);
-	readers_deinit(&daemon->readers);
 	fdstore_deinit(&daemon->fdstore);
 	sd_event_unref(daemon->event);
 	config_free_chain(daemon->config);
@@ -253,7 +248,6 @@ static void hand_to_manager(struct daemon *daemon)
 	if (daemon->fdstore.keeps) {
 		fdstore_keep_listener(&daemon->fdstore, daemon->listener.fd);
 		daemon->listener.kept = true;
-		has_all = fdstore_keep_readers(&daemon->fdstore, daemon->readers.fd) >= 0;
 	}
 	TAILQ_FOREACH (stream, &daemon->streams, link)
 		has_all &= fdstore_keep_groups(&daemon->fdstore, stream->config->name, stream->membership,
@@ -281,7 +275,6 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 		.failure = failure,
 		.listener = LISTENER_INIT,
 		.fdstore = FDSTORE_INIT,
-		.readers = READERS_INIT,
 		.interfaces = TAILQ_HEAD_INITIALIZER(daemon.interfaces),
 		.interface_txs = TAILQ_HEAD_INITIALIZER(daemon.interface_txs),
 		.channels = TAILQ_HEAD_INITIALIZER(daemon.channels),

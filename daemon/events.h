@@ -26,7 +26,6 @@ struct daemon {
 	struct listener listener;
 	struct fdstore fdstore;
 	struct preflight_cpus cpus;
-	struct readers readers; /* to name who holds memory */
 	TAILQ_HEAD(, interface) interfaces;
 	TAILQ_HEAD(, interface_tx) interface_txs; /* one an interface that has channels */
 	struct channel_list channels;

@@ -15,10 +15,9 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#define CONTROL_NAME   "control"
-#define GROUPS_PREFIX  "groups-"
-#define READERS_PREFIX "readers-"
-#define NAME_BYTES     128
+#define CONTROL_NAME  "control"
+#define GROUPS_PREFIX "groups-"
+#define NAME_BYTES    128
 
 /* ---- taking -------------------------------------------------------------------------------------- */
 
@@ -58,7 +57,7 @@ static int note_for_settling(struct fdstore *store, int fd, const char *name, st
 
 static bool is_ours(const char *name)
 {
-	return strcmp(name, CONTROL_NAME) == 0 || starts_with(name, READERS_PREFIX) || starts_with(name, GROUPS_PREFIX);
+	return strcmp(name, CONTROL_NAME) == 0 || starts_with(name, GROUPS_PREFIX);
 }
 
 /* Clients would wait for ever at the one path, and the daemon at the other. Our own path of before is no such. */
@@ -81,18 +80,15 @@ static int check_socket_unit(int fd, const char *name, const char *socket_path, 
 /* A first start by a socket unit passes a listener, too: it is our own names that say that there was a run before. */
 static int take_one(struct fdstore *store, int fd, const char *name, const char *socket_path, struct failure *failure)
 {
-	bool is_control = strcmp(name, CONTROL_NAME) == 0, is_readers = starts_with(name, READERS_PREFIX);
-	bool is_settled = is_readers || starts_with(name, GROUPS_PREFIX);
+	bool is_control = strcmp(name, CONTROL_NAME) == 0, is_groups = starts_with(name, GROUPS_PREFIX);
 	int r;
 
-	store->restarted |= is_control || is_settled;
+	store->restarted |= is_control || is_groups;
 	if (store->listener < 0 && is_listener_at(fd, socket_path)) {
 		store->listener = fd;
 		return 0;
 	}
-	if (is_readers)
-		store->readers = fd;
-	if (is_settled)
+	if (is_groups)
 		return note_for_settling(store, fd, name, failure);
 	/* The one that is used came from a socket unit, and is kept in the store besides. */
 	r = check_socket_unit(fd, name, socket_path, failure);
@@ -166,14 +162,6 @@ static uint64_t next_generation(struct fdstore *store)
 	return ++store->generation ? store->generation : ++store->generation;
 }
 
-int fdstore_keep_readers(struct fdstore *store, int fd)
-{
-	char name[NAME_BYTES];
-
-	snprintf(name, sizeof(name), READERS_PREFIX "%016" PRIx64, next_generation(store));
-	return store->keeps ? keep(name, fd) : 0;
-}
-
 static void name_groups(char name[NAME_BYTES], uint64_t generation, const char *stream)
 {
 	snprintf(name, NAME_BYTES, GROUPS_PREFIX "%016" PRIx64 "-%s", generation, stream);
@@ -214,7 +202,6 @@ void fdstore_settle(struct fdstore *store, bool has_all)
 		free(store->names[i]);
 	}
 	store->n_fds = 0;
-	store->readers = -1;
 }
 
 void fdstore_deinit(struct fdstore *store)

@@ -19,16 +19,15 @@ struct fdstore {
 	bool keeps;     /* the service manager takes descriptors */
 	bool restarted; /* there was a run before this one: it left something under a name of ours */
 	int listener;   /* of the last run, or of socket activation; -1: none, or taken */
-	int readers;    /* of the last run, who reads (control/readers.h); of fds; -1: none */
-	int *fds;       /* of the last run, to be let go of: its groups and readers */
+	int *fds;       /* of the last run, to be let go of: its groups */
 	char **names;   /* theirs */
 	uint32_t n_fds;
 	uint64_t generation; /* of names, from a random one on: no two, of this run or the last, are the same */
 };
 
-#define FDSTORE_INIT                          \
-	{                                     \
-		.listener = -1, .readers = -1 \
+#define FDSTORE_INIT           \
+	{                      \
+		.listener = -1 \
 	}
 
 /**
@@ -39,7 +38,6 @@ int fdstore_take(struct fdstore *store, const char *socket_path, struct failure 
 
 /** Have it kept for the next run. Not where the manager keeps nothing. */
 void fdstore_keep_listener(const struct fdstore *store, int fd);
-int fdstore_keep_readers(struct fdstore *store, int fd);
 /**
  * Have the stream's sockets kept under a new name, which is then *kept_as (0: none). Those of the name before are let go
  * of only then, so that the manager is in every group that stays at each moment; and not at all where the new could not

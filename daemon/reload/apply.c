@@ -161,7 +161,6 @@ static void on_prepared(struct background_job *job)
 	int r;
 
 	r = change->result;
-	streams_name_holders(daemon, r, &change->failure);
 	if (daemon->stopping)
 		r = failure_set(&change->failure, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
 	if (r == 0)

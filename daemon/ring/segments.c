@@ -73,7 +73,8 @@ static int failure_no_pages(const struct rx_ring_options *options, uint64_t byte
 	return failure_set(
 		failure, EX_TEMPFAIL, ENOMEM,
 		"stream '%s': its ring wants %llu hugepages of %u kB, the %s segment found too few of them %s, "
-		"or lower history_blocks",
+		"or lower history_blocks; processes that still map the ring of an earlier run may hold some: "
+		"'ibvcap doctor' as root lists them; let them read on, end them, or reserve pages for two runs",
 		options->stream, (unsigned long long)wanted, options->page_bytes / 1024, segment,
 		pages_advice(advice, options->page_bytes, wanted));
 }

@@ -120,20 +120,6 @@ int streams_prepare(struct daemon *daemon, struct stream *stream, struct failure
 	return stream_prepare(stream, epoch, failure);
 }
 
-void streams_name_holders(const struct daemon *daemon, int r, struct failure *failure)
-{
-	size_t used = strlen(failure->text);
-	char holders[256];
-
-	if (r != -ENOMEM || failure->exit_code != EX_TEMPFAIL)
-		return;
-	readers_describe_holders(&daemon->readers, holders, sizeof(holders));
-	snprintf(failure->text + used, sizeof(failure->text) - used, "; %s%s%s",
-	         holders[0] ? "rings that have ended may be held by " : "who holds rings that have ended is listed by ",
-	         holders[0] ? holders : "'grep -l memfd:ibvcap- /proc/[0-9]*/maps' as root",
-	         holders[0] ? ": let them read on or end them, or reserve pages for two runs" : "");
-}
-
 int streams_start(struct daemon *daemon, struct stream *stream, struct failure *failure)
 {
 	(void)daemon;

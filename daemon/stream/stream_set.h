@@ -36,9 +36,6 @@ streams_step streams_open;
  */
 streams_step streams_prepare;
 
-/** streams_prepare() found too few hugepages: add to the failure who may hold some, and what helps. Else: nothing. */
-void streams_name_holders(const struct daemon *daemon, int r, struct failure *failure);
-
 /** The queue and the worker; nothing is received yet. */
 streams_step streams_start;
 

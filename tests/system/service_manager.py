@@ -26,10 +26,6 @@ class Manager:
     def names(self):
         return [name for name, _ in self.kept]
 
-    def sockets(self):
-        """What is kept, without the list of readers."""
-        return [name for name in self.names() if not name.startswith("readers-")]
-
     def start(self, streams, name="ibvcapd", environment=None, **options):
         # The daemon wants them from 3 on; by way of numbers that are not in the way.
         high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 200) for _, fd in self.units + self.kept]
