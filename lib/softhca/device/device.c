@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "fault.h"
+#include "lost_memory.h"
 #include "mcast.h"
 #include "netdev.h"
 #include "sq.h"
@@ -31,6 +32,7 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 {
 	d->config = *config;
 	d->events = events;
+	d->recover = lost_memory_recover;
 	d->index = index;
 	snprintf(d->name, sizeof(d->name), "mlx5_%u", index);
 	pthread_mutex_init(&d->lock, NULL);

@@ -91,6 +91,7 @@ struct device {
 	struct flow_steering steering;
 	struct kernel_drop kernel_drop;
 	struct lost_pages lost_pages;
+	void (*recover)(void *loss); /* lost_memory_recover(); fault_guard() calls it */
 	TAILQ_HEAD(, qp) qps;
 	TAILQ_HEAD(, rq) wqs;           /* receive queues that are no queue pair's */
 	LIST_HEAD(, uverbs_file) files; /* who has it open; kept by uverbs */

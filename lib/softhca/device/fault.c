@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fault.h"
 
-#include "qp.h"
+#include "device.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define PAGE_BYTES 4096u
 #define N_SIGNALS  2
 #define MAX_LOSSES 4096u /* in one recovery: each is a page that was not known as lost */
 
@@ -163,116 +162,14 @@ static bool run(void (*work)(void *), void *arg, const void **address)
 	return !g.faulted;
 }
 
-struct loss {
-	struct device *device;
-	const void *address;
-	bool found;
-};
-
-static uintptr_t page_of(const void *address)
-{
-	return (uintptr_t)address & ~(uintptr_t)(PAGE_BYTES - 1);
-}
-
-static void claim(struct loss *l)
-{
-	struct lost_pages *lost = &l->device->lost_pages;
-
-	l->found = true;
-	lost->pages[lost->next++ % LOST_PAGES] = page_of(l->address);
-}
-
-static bool is_lost(const struct loss *l, const void *start, uint64_t bytes)
-{
-	uintptr_t page = page_of(l->address);
-	uintptr_t first = (uintptr_t)start;
-
-	return bytes && first < page + PAGE_BYTES && first + bytes > page;
-}
-
-static void lose_rq(struct loss *l, struct rq *rq)
-{
-	if (!rq->n_wqe ||
-	    (!is_lost(l, rq->dbrec, sizeof(*rq->dbrec)) && !is_lost(l, rq->buf, (uint64_t)rq->n_wqe << rq->wqe_shift)))
-		return;
-	claim(l);
-	rq->n_wqe = 0;
-	rq_fail(rq, false);
-}
-
-static void lose_sq(struct loss *l, struct qp *qp)
-{
-	struct sq *sq = &qp->sq;
-
-	if (!sq->n_bb ||
-	    (!is_lost(l, sq->dbrec, sizeof(*sq->dbrec)) && !is_lost(l, sq->buf, (uint64_t)sq->n_bb * HW_SEND_WQE_BB)))
-		return;
-	claim(l);
-	sq->n_bb = 0;
-	sq_fail(qp, false);
-}
-
-static void lose_cq(struct loss *l, struct cq *cq)
-{
-	if (!cq || (!is_lost(l, cq->dbrec, 2 * sizeof(*cq->dbrec)) &&
-	            !is_lost(l, cq->buf, (uint64_t)cq->n_cqe * cq->cqe_bytes)))
-		return;
-	claim(l);
-	cq_deinit(cq); /* also one that had overrun: its arm record is still looked at */
-	if (cq->failed)
-		return;
-	cq->failed = true;
-	l->device->events->cq_error(cq);
-}
-
-static void lose_keys(struct loss *l)
-{
-	struct mkey_table *t = &l->device->mkeys;
-
-	for (uint32_t i = 0; i < t->size; i++)
-		if (t->keys[i].used && is_lost(l, t->keys[i].start, t->keys[i].length)) {
-			claim(l);
-			t->keys[i].length = 0;
-		}
-}
-
-/* Itself under guard: putting a queue in error flushes it, and other memory may be gone, too. */
-static void recover(void *arg)
-{
-	struct loss *l = arg;
-	struct device *d = l->device;
-	struct cq *cq, *next;
-	struct qp *qp;
-	struct rq *rq;
-
-	lose_keys(l);
-	for (cq = TAILQ_FIRST(&d->armed_later); cq; cq = next) {
-		next = TAILQ_NEXT(cq, pending_link);
-		lose_cq(l, cq);
-	}
-	TAILQ_FOREACH (qp, &d->qps, link) {
-		lose_cq(l, qp->rq.cq);
-		lose_cq(l, qp->sq.cq);
-		lose_rq(l, &qp->rq);
-		lose_sq(l, qp);
-	}
-	TAILQ_FOREACH (rq, &d->wqs, link) {
-		lose_cq(l, rq->cq);
-		lose_rq(l, rq);
-	}
-	/* Lost already, and touched again by who was at it: an outer guard's work. */
-	for (unsigned int i = 0; i < LOST_PAGES; i++)
-		l->found |= page_of(l->address) && d->lost_pages.pages[i] == page_of(l->address);
-}
-
 bool fault_guard(struct device *d, void (*work)(void *), void *arg)
 {
-	struct loss l = {.device = d};
+	struct fault_loss l = {.device = d};
 
 	if (run(work, arg, &l.address))
 		return true;
 	for (unsigned int i = 0; i < MAX_LOSSES; i++) {
-		bool whole = run(recover, &l, &l.address);
+		bool whole = run(d->recover, &l, &l.address);
 
 		if (!l.found)
 			break;

@@ -15,10 +15,17 @@ struct device;
 
 #define LOST_PAGES 16
 
-/* What went away lately; 0: none. */
+/* The pages that went away last; 0: none. */
 struct lost_pages {
 	uintptr_t pages[LOST_PAGES];
 	unsigned int next;
+};
+
+/* One fault: where it was, and whether something was found that uses that page. */
+struct fault_loss {
+	struct device *device;
+	const void *address;
+	bool found;
 };
 
 typedef int sigaction_function(int signal, const struct sigaction *action, struct sigaction *old);
@@ -33,9 +40,10 @@ void fault_init(sigaction_function *real);
 int fault_sigaction(int signal, const struct sigaction *action, struct sigaction *old);
 
 /*
- * With the device's lock held, runs `work`. False where it touched memory that is not there and
- * was cut off: then the queues and keys with memory in that page are in error, and that memory is
- * not touched again. A fault at an address of none of them is our own: abort().
+ * With the device's lock held, runs `work`. False if `work` touched memory that is not there and
+ * was cut off: then the device's recover() has put the queues and keys with memory in that page
+ * in error, and that memory is not touched again. If nothing of the device uses that page, the
+ * fault is an error of softhca: abort().
  */
 bool fault_guard(struct device *d, void (*work)(void *), void *arg);
 

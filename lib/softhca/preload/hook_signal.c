@@ -8,11 +8,6 @@
 #include <errno.h>
 #include <signal.h>
 
-sigaction_function *hidden_sigaction(void)
-{
-	return REAL(sigaction);
-}
-
 static bool ours(int number)
 {
 	return (number == SIGSEGV || number == SIGBUS) && root_peek()->n_devices;

@@ -81,7 +81,7 @@ static void set_up(void)
 		return;
 	settings.device.clock = &the_root.clock;
 	fdtab_init(&the_root.fdtab);
-	fault_init(hidden_sigaction());
+	fault_init(REAL(sigaction));
 	clock_init(&the_root.clock, settings.clock_us);
 	add_devices(&the_root, settings.interfaces, &settings.device);
 	the_root.clock.watch = watch_ports;

@@ -35,9 +35,6 @@ struct root *root_peek(void);
  */
 bool root_is_owner(void);
 
-/* The C library's sigaction(), behind ours (hook_signal.c). */
-sigaction_function *hidden_sigaction(void);
-
 /* An interposed function, visible to the program. */
 #define HOOK __attribute__((visibility("default")))
 

@@ -54,14 +54,12 @@ static int pin_cq(const struct command *c, struct ucq *u, const struct mlx5_ib_c
 {
 	const uint32_t never = CQ_NEVER_ARMED;
 	struct memlock *m = c->file->memlock;
-	int r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)u->cq.n_cqe * drv->cqe_size, &u->pinned);
+	int r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)u->cq.n_cqe * drv->cqe_size, &u->object.n_pinned);
 
 	if (!r)
-		r = memlock_pin_doorbell(m, drv->db_addr, &u->pinned);
+		r = memlock_pin_doorbell(m, drv->db_addr, &u->object.n_pinned);
 	if (!r)
 		r = user_write(drv->db_addr + HW_DBR_CQ_ARM * sizeof(never), &never, sizeof(never));
-	if (r)
-		memlock_unpin(m, u->pinned);
 	return r;
 }
 
@@ -79,6 +77,18 @@ static int find_channel(const struct command *c, int fd, struct channel **channe
 		fd_object_put(&(*channel)->fd_object);
 	*channel = NULL;
 	return -EBADF;
+}
+
+static void ucq_destroy(struct object *o)
+{
+	struct ucq *u = (struct ucq *)o;
+
+	cq_deinit(&u->cq);
+	if (u->channel) {
+		channel_purge(u->channel, o->user_handle);
+		fd_object_put(&u->channel->fd_object);
+	}
+	async_events_read(o);
 }
 
 static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req, struct ib_uverbs_create_cq_resp *resp)
@@ -114,22 +124,21 @@ static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req
 	if (r)
 		goto fail;
 	device_lock(d);
-	r = object_add(c->file, &u->object, OBJECT_CQ);
+	r = object_add(c->file, &u->object, OBJECT_CQ, ucq_destroy);
 	if (!r) {
 		u->cq.cqn = d->next_cqn++;
 		cq_init(&u->cq);
 	}
 	device_unlock(d);
-	if (r) {
-		memlock_unpin(c->file->memlock, u->pinned);
+	if (r)
 		goto fail;
-	}
 	resp->cq_handle = u->object.handle;
 	resp->cqe = u->cq.n_cqe - 1;
 	drv_resp.cqn = u->cq.cqn;
 	command_out(c->drv_out, c->drv_out_bytes, &drv_resp, sizeof(drv_resp));
 	return 0;
 fail:
+	memlock_unpin(c->file->memlock, u->object.n_pinned);
 	if (u->channel)
 		fd_object_put(&u->channel->fd_object);
 	free(u);
@@ -174,25 +183,6 @@ int cq_check_timestamps(const struct ucq *u)
 	return u->cq.real_time && !u->cq.device->config.real_time ? -EOPNOTSUPP : 0;
 }
 
-int cq_destroy(struct object *o)
-{
-	struct ucq *u = (struct ucq *)o;
-
-	if (o->n_users)
-		return -EBUSY;
-	cq_deinit(&u->cq);
-	if (u->channel) {
-		channel_purge(u->channel, o->user_handle);
-		fd_object_put(&u->channel->fd_object);
-	}
-	if (o->file->async)
-		channel_purge(o->file->async, o->user_handle);
-	memlock_unpin(o->file->memlock, u->pinned);
-	object_remove(o);
-	free(u);
-	return 0;
-}
-
 int cmd_destroy_cq(struct command *c)
 {
 	struct ib_uverbs_destroy_cq_resp resp = {};
@@ -203,21 +193,15 @@ int cmd_destroy_cq(struct command *c)
 	if (r)
 		return r;
 	device_lock(c->file->device);
-	u = object_find(c->file, req.cq_handle, OBJECT_CQ);
-	if (!u) {
-		r = -ENOENT;
-	} else if (u->object.n_users) {
-		r = -EBUSY;
-	} else {
+	u = object_find_unused(c->file, req.cq_handle, OBJECT_CQ, &r);
+	if (u) {
 		/* libibverbs waits until it has acknowledged as many events as it has read: those
 		 * it never read must not count. */
 		if (u->channel)
 			u->n_comp_events -= channel_purge(u->channel, u->object.user_handle);
-		if (c->file->async)
-			u->n_async_events -= channel_purge(c->file->async, u->object.user_handle);
 		resp.comp_events_reported = u->n_comp_events;
-		resp.async_events_reported = u->n_async_events;
-		cq_destroy(&u->object);
+		resp.async_events_reported = async_events_read(&u->object);
+		object_destroy(&u->object);
 	}
 	device_unlock(c->file->device);
 	if (!r)

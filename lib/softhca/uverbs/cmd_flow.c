@@ -136,6 +136,11 @@ static void leave_flow(struct device *d, struct uflow *f)
 	}
 }
 
+static void uflow_destroy(struct object *o)
+{
+	leave_flow(o->file->device, (struct uflow *)o);
+}
+
 /*
  * The device has the rule before the kernel drops what it takes, and after: meanwhile both see
  * the frames, and neither loses any. The kernel is waited for without the lock.
@@ -153,7 +158,7 @@ static int make_flow(struct command *c, struct uflow *f, uint32_t qp_handle)
 	r = kernel_drop_add(&d->kernel_drop, &f->rules[0], &f->dropped);
 	if (!r) {
 		device_lock(d);
-		r = object_add(c->file, &f->object, OBJECT_FLOW);
+		r = object_add(c->file, &f->object, OBJECT_FLOW, uflow_destroy);
 		device_unlock(d);
 	}
 	if (r) {
@@ -212,18 +217,6 @@ int cmd_ex_create_flow(struct command *c)
 	return 0;
 }
 
-int flow_destroy(struct object *o)
-{
-	struct uflow *f = (struct uflow *)o;
-	struct device *d = o->file->device;
-
-	object_remove(o);
-	leave_flow(d, f);
-	free(f);
-	return 0;
-}
-
-/* The file is being released: nobody else enters or removes objects. */
 void flows_leave_kernel(struct uverbs_file *file)
 {
 	for (uint32_t i = 0; i < file->objects.size; i++) {
@@ -260,6 +253,11 @@ int cmd_ex_destroy_flow(struct command *c)
 	return 0;
 }
 
+static void counters_destroy(struct object *o)
+{
+	free(((struct counters *)o)->descs);
+}
+
 int ioctl_counters_create(struct ioctl_call *call)
 {
 	struct ib_uverbs_attr *handle = ioctl_attr(call, UVERBS_ATTR_CREATE_COUNTERS_HANDLE);
@@ -272,7 +270,7 @@ int ioctl_counters_create(struct ioctl_call *call)
 	if (!k)
 		return -ENOMEM;
 	device_lock(call->file->device);
-	r = object_add(call->file, &k->object, OBJECT_COUNTERS);
+	r = object_add(call->file, &k->object, OBJECT_COUNTERS, counters_destroy);
 	device_unlock(call->file->device);
 	if (r)
 		free(k);
@@ -281,31 +279,11 @@ int ioctl_counters_create(struct ioctl_call *call)
 	return r;
 }
 
-int counters_destroy(struct object *o)
-{
-	struct counters *k = (struct counters *)o;
-
-	if (o->n_users)
-		return -EBUSY;
-	object_remove(o);
-	free(k->descs);
-	free(k);
-	return 0;
-}
-
 int ioctl_counters_destroy(struct ioctl_call *call)
 {
 	struct ib_uverbs_attr *a = ioctl_attr(call, UVERBS_ATTR_DESTROY_COUNTERS_HANDLE);
-	struct object *o;
-	int r;
 
-	if (!a)
-		return -EINVAL;
-	device_lock(call->file->device);
-	o = object_find(call->file, (uint32_t)a->data, OBJECT_COUNTERS);
-	r = o ? counters_destroy(o) : -ENOENT;
-	device_unlock(call->file->device);
-	return r;
+	return a ? object_destroy_handle(call->file, (uint32_t)a->data, OBJECT_COUNTERS) : -EINVAL;
 }
 
 /*

@@ -32,7 +32,7 @@ int cmd_alloc_pd(struct command *c)
 	if (!pd)
 		return -ENOMEM;
 	device_lock(c->file->device);
-	r = object_add(c->file, &pd->object, OBJECT_PD);
+	r = object_add(c->file, &pd->object, OBJECT_PD, NULL);
 	if (!r) {
 		pd->pdn = c->file->device->next_pdn++;
 		resp.pd_handle = pd->object.handle;
@@ -48,34 +48,12 @@ int cmd_alloc_pd(struct command *c)
 	return 0;
 }
 
-int pd_destroy(struct object *o)
-{
-	if (o->n_users)
-		return -EBUSY;
-	object_remove(o);
-	free(o);
-	return 0;
-}
-
-/* Finds and destroys; the kernel's answer to a wrong handle is EINVAL or, newer, ENOENT. */
-static int destroy(struct uverbs_file *file, uint32_t handle, enum object_type type)
-{
-	struct object *o;
-	int r;
-
-	device_lock(file->device);
-	o = object_find(file, handle, type);
-	r = o ? object_destroy(o) : -ENOENT;
-	device_unlock(file->device);
-	return r;
-}
-
 int cmd_dealloc_pd(struct command *c)
 {
 	struct ib_uverbs_dealloc_pd req;
 	int r = COMMAND_IN(c, &req);
 
-	return r ? r : destroy(c->file, req.pd_handle, OBJECT_PD);
+	return r ? r : object_destroy_handle(c->file, req.pd_handle, OBJECT_PD);
 }
 
 static int check_reg_mr(const struct profile *p, const struct ib_uverbs_reg_mr *req)
@@ -96,6 +74,15 @@ static int check_reg_mr(const struct profile *p, const struct ib_uverbs_reg_mr *
 	return 0;
 }
 
+/* The key dies even while work requests name it: they complete with LOC_PROT_ERR. */
+static void mr_destroy(struct object *o)
+{
+	struct mr *mr = (struct mr *)o;
+
+	mkey_destroy(&o->file->device->mkeys, mr->lkey);
+	mr->pd->object.n_users--;
+}
+
 int cmd_reg_mr(struct command *c)
 {
 	struct ib_uverbs_reg_mr req;
@@ -112,7 +99,8 @@ int cmd_reg_mr(struct command *c)
 	if (!mr)
 		return -ENOMEM;
 	/* Before the lock: faulting in gigabytes must not hold up the wire. */
-	r = memlock_pin(c->file->memlock, req.start, req.length, req.access_flags & ACCESS_WRITERS, &mr->pinned);
+	r = memlock_pin(c->file->memlock, req.start, req.length, req.access_flags & ACCESS_WRITERS,
+	                &mr->object.n_pinned);
 	if (r) {
 		free(mr);
 		return r;
@@ -132,7 +120,7 @@ int cmd_reg_mr(struct command *c)
 		};
 
 		mr->lkey = mkey_create(&d->mkeys, &key, d->config.profile->max_mr);
-		r = mr->lkey ? object_add(c->file, &mr->object, OBJECT_MR) : -ENOMEM;
+		r = mr->lkey ? object_add(c->file, &mr->object, OBJECT_MR, mr_destroy) : -ENOMEM;
 		if (r && mr->lkey)
 			mkey_destroy(&d->mkeys, mr->lkey);
 		if (!r)
@@ -140,7 +128,7 @@ int cmd_reg_mr(struct command *c)
 	}
 	device_unlock(d);
 	if (r) {
-		memlock_unpin(c->file->memlock, mr->pinned);
+		memlock_unpin(c->file->memlock, mr->object.n_pinned);
 		free(mr);
 		return r;
 	}
@@ -150,32 +138,12 @@ int cmd_reg_mr(struct command *c)
 	return 0;
 }
 
-int mr_destroy(struct object *o)
-{
-	struct mr *mr = (struct mr *)o;
-
-	/* The key dies even while work requests name it: they complete with LOC_PROT_ERR. */
-	mkey_destroy(&o->file->device->mkeys, mr->lkey);
-	memlock_unpin(o->file->memlock, mr->pinned);
-	mr->pd->object.n_users--;
-	object_remove(o);
-	free(mr);
-	return 0;
-}
-
 int cmd_dereg_mr(struct command *c)
 {
 	struct ib_uverbs_dereg_mr req;
 	int r = COMMAND_IN(c, &req);
 
-	return r ? r : destroy(c->file, req.mr_handle, OBJECT_MR);
-}
-
-int uar_destroy(struct object *o)
-{
-	object_remove(o);
-	free(o);
-	return 0;
+	return r ? r : object_destroy_handle(c->file, req.mr_handle, OBJECT_MR);
 }
 
 /* The lowest one that no other has; UAR_MAX: there is none. */
@@ -212,7 +180,7 @@ int ioctl_uar_alloc(struct ioctl_call *call)
 		return -ENOMEM;
 	device_lock(call->file->device);
 	uar->page = free_page(call->file);
-	r = uar->page < UAR_MAX ? object_add(call->file, &uar->object, OBJECT_UAR) : -ENOMEM;
+	r = uar->page < UAR_MAX ? object_add(call->file, &uar->object, OBJECT_UAR, NULL) : -ENOMEM;
 	device_unlock(call->file->device);
 	if (r) {
 		free(uar);
@@ -232,5 +200,5 @@ int ioctl_uar_destroy(struct ioctl_call *call)
 {
 	struct ib_uverbs_attr *a = ioctl_attr(call, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE);
 
-	return a ? destroy(call->file, (uint32_t)a->data, OBJECT_UAR) : -EINVAL;
+	return a ? object_destroy_handle(call->file, (uint32_t)a->data, OBJECT_UAR) : -EINVAL;
 }

@@ -49,27 +49,56 @@ static int check_qp(const struct command *c, const struct ib_uverbs_ex_create_qp
 	return 0;
 }
 
+/* A request: the core's part and, by the kind of queue pair, one of mlx5's. */
+struct qp_request {
+	const struct ib_uverbs_ex_create_qp *core;
+	bool is_rss;
+	union {
+		struct mlx5_ib_create_qp plain;
+		struct mlx5_ib_create_qp_rss rss;
+	};
+};
+
+static int read_qp_request(const struct command *c, struct qp_request *q)
+{
+	int r;
+
+	if (q->core->qp_type != IB_UVERBS_QPT_RAW_PACKET)
+		return -EOPNOTSUPP;
+	/* ib_uverbs create_qp: the type needs the capability, before anything else is looked at. */
+	if (!has_raw_capability())
+		return -EPERM;
+	if (q->core->create_flags & ~(uint32_t)CREATE_FLAGS)
+		return -EINVAL;
+	if (q->is_rss)
+		return rss_qp_read(c, q->core, &q->rss);
+	r = command_in(&q->plain, sizeof(q->plain), c->drv_in, c->drv_in_bytes);
+	return r ? r : check_qp(c, q->core, &q->plain);
+}
+
 static int pin_qp(const struct command *c, struct uqp *u, const struct mlx5_ib_create_qp *drv)
 {
 	struct memlock *m = c->file->memlock;
 	int r = 0;
 
 	if (drv->rq_wqe_count)
-		r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift, &u->pinned);
+		r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift,
+		                      &u->object.n_pinned);
 	if (!r)
-		r = memlock_pin_queue(m, drv->sq_buf_addr, (uint64_t)drv->sq_wqe_count * HW_SEND_WQE_BB, &u->pinned);
+		r = memlock_pin_queue(m, drv->sq_buf_addr, (uint64_t)drv->sq_wqe_count * HW_SEND_WQE_BB,
+		                      &u->object.n_pinned);
 	if (!r)
-		r = memlock_pin_doorbell(m, drv->db_addr, &u->pinned);
+		r = memlock_pin_doorbell(m, drv->db_addr, &u->object.n_pinned);
 	return r;
 }
 
-static void fill_hw(struct uqp *u, const struct ib_uverbs_ex_create_qp *req, const struct mlx5_ib_create_qp *drv)
+static void fill_queues(struct uqp *u, const struct ib_uverbs_ex_create_qp *req, const struct mlx5_ib_create_qp *drv)
 {
 	const uint32_t *db = (const uint32_t *)(uintptr_t)drv->db_addr;
 
+	u->qp.qpn = u->qp.device->next_qpn++ & 0xffffff;
 	u->qp.uidx = drv->uidx;
 	u->qp.pd = u->pd;
-	u->qp.owner = u;
 	u->qp.rq = (struct rq){
 		.device = u->qp.device,
 		.pd = u->pd,
@@ -93,107 +122,122 @@ static void fill_hw(struct uqp *u, const struct ib_uverbs_ex_create_qp *req, con
 }
 
 /* With the lock held. */
-static int find_parts(const struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req)
+static int find_parts(const struct command *c, struct uqp *u, const struct qp_request *q)
 {
-	u->pd = object_find(c->file, req->pd_handle, OBJECT_PD);
-	u->send_cq = object_find(c->file, req->send_cq_handle, OBJECT_CQ);
-	u->recv_cq = object_find(c->file, req->recv_cq_handle, OBJECT_CQ);
-	return u->pd && u->send_cq && u->recv_cq ? 0 : -EINVAL;
+	int r = 0;
+
+	u->pd = object_find(c->file, q->core->pd_handle, OBJECT_PD);
+	if (!u->pd)
+		return -EINVAL;
+	if (q->is_rss)
+		return rss_qp_find(c, u, q->core, &q->rss);
+	u->send_cq = object_find(c->file, q->core->send_cq_handle, OBJECT_CQ);
+	u->recv_cq = object_find(c->file, q->core->recv_cq_handle, OBJECT_CQ);
+	if (!u->send_cq || !u->recv_cq)
+		return -EINVAL;
+	if (q->plain.sq_wqe_count)
+		r = cq_check_timestamps(u->send_cq);
+	return !r && q->plain.rq_wqe_count ? cq_check_timestamps(u->recv_cq) : r;
+}
+
+/* The queue pair begins (1) or ceases (-1) to need its parts. */
+static void count_parts(struct uqp *u, uint32_t change)
+{
+	u->pd->object.n_users += change;
+	if (u->ind_table) {
+		u->ind_table->object.n_users += change;
+	} else {
+		u->send_cq->object.n_users += change;
+		u->recv_cq->object.n_users += change;
+	}
+}
+
+static void uqp_destroy(struct object *o)
+{
+	struct uqp *u = (struct uqp *)o;
+
+	TAILQ_REMOVE(&o->file->device->qps, &u->qp, link);
+	async_events_read(o);
+	count_parts(u, (uint32_t)-1);
 }
 
 /* With the lock held. */
-static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
-                    const struct mlx5_ib_create_qp *drv)
+static int enter_qp(struct command *c, struct uqp *u, const struct qp_request *q)
 {
-	struct device *d = c->file->device;
-	int r = find_parts(c, u, req); /* again: another thread may have destroyed some */
+	int r = find_parts(c, u, q); /* again: another thread may have destroyed some */
 
-	if (!r && drv->sq_wqe_count)
-		r = cq_check_timestamps(u->send_cq);
-	if (!r && drv->rq_wqe_count)
-		r = cq_check_timestamps(u->recv_cq);
 	if (!r)
-		r = object_add(c->file, &u->object, OBJECT_QP);
+		r = object_add(c->file, &u->object, OBJECT_QP, uqp_destroy);
 	if (r)
 		return r;
-	u->qp.device = d;
-	u->qp.qpn = d->next_qpn++ & 0xffffff;
-	fill_hw(u, req, drv);
-	u->pd->object.n_users++;
-	u->send_cq->object.n_users++;
-	u->recv_cq->object.n_users++;
-	TAILQ_INSERT_TAIL(&d->qps, &u->qp, link);
+	u->qp.device = c->file->device;
+	u->qp.owner = u;
+	if (!q->is_rss)
+		fill_queues(u, q->core, &q->plain);
+	count_parts(u, 1);
+	TAILQ_INSERT_TAIL(&u->qp.device->qps, &u->qp, link);
 	return 0;
 }
 
-static int create_plain_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
-                           struct ib_uverbs_create_qp_resp *resp)
+/* The wire is an AF_PACKET socket: opening it is what needs CAP_NET_RAW in truth. */
+static int make_qp(struct command *c, struct uqp *u, const struct qp_request *q)
 {
 	struct device *d = c->file->device;
-	struct mlx5_ib_create_qp_resp drv_resp = {};
-	struct mlx5_ib_create_qp drv;
-	struct uqp *u;
-	int r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
+	int r;
 
+	device_lock(d);
+	r = find_parts(c, u, q);
+	device_unlock(d);
 	if (!r)
-		r = check_qp(c, req, &drv);
+		r = device_get_wire(d);
+	if (r)
+		return r;
+	if (!q->is_rss)
+		r = pin_qp(c, u, &q->plain);
+	if (!r) {
+		device_lock(d);
+		r = enter_qp(c, u, q);
+		device_unlock(d);
+	}
+	if (r) {
+		memlock_unpin(c->file->memlock, u->object.n_pinned);
+		device_put_wire(d);
+	}
+	return r;
+}
+
+static int create_uqp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
+                      struct ib_uverbs_create_qp_resp *resp)
+{
+	struct qp_request q = {.core = req, .is_rss = req->comp_mask & IB_UVERBS_CREATE_QP_MASK_IND_TABLE};
+	struct mlx5_ib_create_qp_resp drv_resp = {};
+	struct uqp *u;
+	int r = read_qp_request(c, &q);
+
 	if (r)
 		return r;
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		return -ENOMEM;
-	device_lock(d);
-	r = find_parts(c, u, req);
-	device_unlock(d);
-	/* The wire is an AF_PACKET socket: this is where a missing CAP_NET_RAW really shows. */
-	if (!r)
-		r = device_get_wire(d);
-	if (r) {
-		free(u);
-		return r;
-	}
-	r = pin_qp(c, u, &drv);
-	if (!r) {
-		device_lock(d);
-		r = enter_qp(c, u, req, &drv);
-		device_unlock(d);
-	}
-	if (r) {
-		memlock_unpin(c->file->memlock, u->pinned);
-		free(u);
-		device_put_wire(d);
-		return r;
-	}
 	u->object.user_handle = req->user_handle;
-	u->max_send_wr = req->max_send_wr;
-	u->max_recv_wr = req->max_recv_wr;
-	u->max_send_sge = req->max_send_sge;
 	u->max_recv_sge = req->max_recv_sge;
 	u->max_inline = req->max_inline_data;
+	r = make_qp(c, u, &q);
+	if (r) {
+		free(u);
+		return r;
+	}
 	*resp = (struct ib_uverbs_create_qp_resp){
 		.qp_handle = u->object.handle,
-		.qpn = u->qp.qpn,
-		.max_send_wr = u->max_send_wr,
-		.max_recv_wr = u->max_recv_wr,
-		.max_send_sge = u->max_send_sge,
-		.max_recv_sge = u->max_recv_sge,
-		.max_inline_data = u->max_inline,
+		.qpn = u->qp.qpn, /* with RSS 0; mlx5_ib: "qpn is reserved for that QP" */
+		.max_send_wr = req->max_send_wr,
+		.max_recv_wr = req->max_recv_wr,
+		.max_send_sge = req->max_send_sge,
+		.max_recv_sge = req->max_recv_sge,
+		.max_inline_data = req->max_inline_data,
 	};
 	command_out(c->drv_out, c->drv_out_bytes, &drv_resp, sizeof(drv_resp));
 	return 0;
-}
-
-static int create_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req, struct ib_uverbs_create_qp_resp *resp)
-{
-	if (req->qp_type != IB_UVERBS_QPT_RAW_PACKET)
-		return -EOPNOTSUPP;
-	/* ib_uverbs create_qp: the type needs the capability, before anything else is looked at. */
-	if (!has_raw_capability())
-		return -EPERM;
-	if (req->create_flags & ~(uint32_t)CREATE_FLAGS)
-		return -EINVAL;
-	return req->comp_mask & IB_UVERBS_CREATE_QP_MASK_IND_TABLE ? create_rss_qp(c, req, resp)
-	                                                           : create_plain_qp(c, req, resp);
 }
 
 int cmd_create_qp(struct command *c)
@@ -218,7 +262,7 @@ int cmd_create_qp(struct command *c)
 		.qp_type = req.qp_type,
 		.is_srq = req.is_srq,
 	};
-	r = create_qp(c, &ex, &resp);
+	r = create_uqp(c, &ex, &resp);
 	if (!r)
 		COMMAND_OUT(c, &resp);
 	return r;
@@ -234,32 +278,10 @@ int cmd_ex_create_qp(struct command *c)
 		return r;
 	if ((req.comp_mask & ~(uint32_t)IB_UVERBS_CREATE_QP_MASK_IND_TABLE) || req.reserved || req.source_qpn)
 		return -EINVAL;
-	r = create_qp(c, &req, &resp.base);
+	r = create_uqp(c, &req, &resp.base);
 	if (!r)
 		COMMAND_OUT(c, &resp);
 	return r;
-}
-
-int qp_destroy(struct object *o)
-{
-	struct uqp *u = (struct uqp *)o;
-
-	if (o->n_users)
-		return -EBUSY; /* a flow still points here */
-	TAILQ_REMOVE(&o->file->device->qps, &u->qp, link);
-	if (o->file->async)
-		channel_purge(o->file->async, o->user_handle);
-	u->pd->object.n_users--;
-	if (u->ind_table) {
-		u->ind_table->object.n_users--;
-	} else {
-		u->send_cq->object.n_users--;
-		u->recv_cq->object.n_users--;
-	}
-	memlock_unpin(o->file->memlock, u->pinned);
-	object_remove(o);
-	free(u);
-	return 0;
 }
 
 /* ib_attach_mcast, ib_detach_mcast: queue pairs of type UD only, and here are none. */
@@ -279,13 +301,10 @@ int cmd_destroy_qp(struct command *c)
 	if (r)
 		return r;
 	device_lock(c->file->device);
-	u = object_find(c->file, req.qp_handle, OBJECT_QP);
-	r = !u ? -ENOENT : u->object.n_users ? -EBUSY : 0;
-	if (!r) {
-		if (c->file->async)
-			u->n_async_events -= channel_purge(c->file->async, u->object.user_handle);
-		resp.events_reported = u->n_async_events;
-		qp_destroy(&u->object);
+	u = object_find_unused(c->file, req.qp_handle, OBJECT_QP, &r);
+	if (u) {
+		resp.events_reported = async_events_read(&u->object);
+		object_destroy(&u->object);
 	}
 	device_unlock(c->file->device);
 	if (r)

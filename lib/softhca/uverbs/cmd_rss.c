@@ -11,16 +11,13 @@
 /* ib_uverbs_ex_create_rwq_ind_table: before the device's own limit. */
 #define MAX_LOG_TABLE_SIZE 0x0d
 
-static void table_free(struct uind_table *t)
+static void ind_table_free_arrays(struct uind_table *t)
 {
-	if (t) {
-		free(t->wqs);
-		free(t->rqs);
-	}
-	free(t);
+	free(t->wqs);
+	free(t->rqs);
 }
 
-static struct uind_table *table_new(uint32_t n_wqs)
+static struct uind_table *ind_table_new(uint32_t n_wqs)
 {
 	struct uind_table *t = calloc(1, sizeof(*t));
 
@@ -31,8 +28,18 @@ static struct uind_table *table_new(uint32_t n_wqs)
 	t->rqs = calloc(n_wqs, sizeof(struct rq *));
 	if (t->wqs && t->rqs)
 		return t;
-	table_free(t);
+	ind_table_free_arrays(t);
+	free(t);
 	return NULL;
+}
+
+static void ind_table_destroy(struct object *o)
+{
+	struct uind_table *t = (struct uind_table *)o;
+
+	for (uint32_t i = 0; i < t->n_wqs; i++)
+		t->wqs[i]->object.n_users--;
+	ind_table_free_arrays(t);
 }
 
 /* With the lock held. */
@@ -46,7 +53,7 @@ static int enter_table(struct uverbs_file *file, struct uind_table *t, const uin
 			return -EINVAL;
 		t->rqs[i] = &t->wqs[i]->rq;
 	}
-	r = object_add(file, &t->object, OBJECT_RWQ_IND_TBL);
+	r = object_add(file, &t->object, OBJECT_RWQ_IND_TBL, ind_table_destroy);
 	for (uint32_t i = 0; !r && i < t->n_wqs; i++)
 		t->wqs[i]->object.n_users++;
 	return r;
@@ -83,7 +90,7 @@ int cmd_ex_create_rwq_ind_table(struct command *c)
 	r = check_table(c, &req);
 	if (r)
 		return r;
-	t = table_new(1u << req.log_ind_tbl_size);
+	t = ind_table_new(1u << req.log_ind_tbl_size);
 	if (!t)
 		return -ENOMEM;
 	device_lock(c->file->device);
@@ -91,7 +98,8 @@ int cmd_ex_create_rwq_ind_table(struct command *c)
 	resp.ind_tbl_num = c->file->device->next_qpn++ & 0xffffff;
 	device_unlock(c->file->device);
 	if (r) {
-		table_free(t);
+		ind_table_free_arrays(t);
+		free(t);
 		return r;
 	}
 	resp.ind_tbl_handle = t->object.handle;
@@ -100,40 +108,25 @@ int cmd_ex_create_rwq_ind_table(struct command *c)
 	return 0;
 }
 
-int ind_table_destroy(struct object *o)
-{
-	struct uind_table *t = (struct uind_table *)o;
-
-	if (o->n_users)
-		return -EBUSY; /* a queue pair still spreads over it */
-	for (uint32_t i = 0; i < t->n_wqs; i++)
-		t->wqs[i]->object.n_users--;
-	object_remove(o);
-	table_free(t);
-	return 0;
-}
-
 int cmd_ex_destroy_rwq_ind_table(struct command *c)
 {
 	struct ib_uverbs_ex_destroy_rwq_ind_table req;
-	struct object *o;
 	int r = COMMAND_IN(c, &req);
 
 	if (r)
 		return r;
 	if (req.comp_mask)
 		return -EOPNOTSUPP;
-	device_lock(c->file->device);
-	o = object_find(c->file, req.ind_tbl_handle, OBJECT_RWQ_IND_TBL);
-	r = o ? object_destroy(o) : -ENOENT;
-	device_unlock(c->file->device);
-	return r;
+	return object_destroy_handle(c->file, req.ind_tbl_handle, OBJECT_RWQ_IND_TBL);
 }
 
 /* mlx5_ib: process_udata_size, process_vendor_flags, process_create_flags, check_qp_attr. */
-static int check_request(const struct command *c, const struct ib_uverbs_ex_create_qp *req,
-                         const struct mlx5_ib_create_qp_rss *drv)
+int rss_qp_read(const struct command *c, const struct ib_uverbs_ex_create_qp *req, struct mlx5_ib_create_qp_rss *drv)
 {
+	int r = command_in(drv, sizeof(*drv), c->drv_in, c->drv_in_bytes);
+
+	if (r)
+		return r;
 	if (req->max_recv_wr || req->max_recv_sge || req->is_srq)
 		return -EINVAL;
 	if (c->drv_in_bytes < sizeof(*drv) || c->drv_out_bytes < 4)
@@ -141,9 +134,7 @@ static int check_request(const struct command *c, const struct ib_uverbs_ex_crea
 	if (drv->flags) /* tunnels and loopback to itself are not offered */
 		return -EINVAL;
 	/* A send queue needs a queue pair of its own. */
-	if (req->create_flags || req->max_send_wr)
-		return -EINVAL;
-	return 0;
+	return req->create_flags || req->max_send_wr ? -EINVAL : 0;
 }
 
 /* mlx5_ib: create_rss_raw_qp_tir. */
@@ -160,65 +151,20 @@ static int check_hash(const struct mlx5_ib_create_qp_rss *drv, uint32_t n_wqs)
 	return rss_check_fields(drv->rx_hash_fields_mask, n_wqs);
 }
 
-/* With the lock held. */
-static int enter_qp(struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
-                    const struct mlx5_ib_create_qp_rss *drv)
+int rss_qp_find(const struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
+                const struct mlx5_ib_create_qp_rss *drv)
 {
-	struct device *d = c->file->device;
 	int r;
 
-	u->pd = object_find(c->file, req->pd_handle, OBJECT_PD);
 	u->ind_table = object_find(c->file, req->rwq_ind_tbl_handle, OBJECT_RWQ_IND_TBL);
-	if (!u->pd || !u->ind_table)
+	if (!u->ind_table)
 		return -EINVAL;
 	r = check_hash(drv, u->ind_table->n_wqs);
-	if (!r)
-		r = object_add(c->file, &u->object, OBJECT_QP);
 	if (r)
 		return r;
 	u->rss = (struct rss){
 		.fields = (uint32_t)drv->rx_hash_fields_mask, .n_rqs = u->ind_table->n_wqs, .rqs = u->ind_table->rqs};
 	memcpy(u->rss.key, drv->rx_hash_key, RSS_KEY_BYTES);
-	u->qp.device = d;
-	u->qp.owner = u;
 	u->qp.rss = &u->rss;
-	u->object.user_handle = req->user_handle;
-	u->pd->object.n_users++;
-	u->ind_table->object.n_users++;
-	TAILQ_INSERT_TAIL(&d->qps, &u->qp, link);
-	return 0;
-}
-
-int create_rss_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req, struct ib_uverbs_create_qp_resp *resp)
-{
-	struct device *d = c->file->device;
-	struct mlx5_ib_create_qp_resp drv_resp = {};
-	struct mlx5_ib_create_qp_rss drv;
-	struct uqp *u;
-	int r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
-
-	if (!r)
-		r = check_request(c, req, &drv);
-	if (r)
-		return r;
-	u = calloc(1, sizeof(*u));
-	if (!u)
-		return -ENOMEM;
-	r = device_get_wire(d);
-	if (r) {
-		free(u);
-		return r;
-	}
-	device_lock(d);
-	r = enter_qp(c, u, req, &drv);
-	device_unlock(d);
-	if (r) {
-		device_put_wire(d);
-		free(u);
-		return r;
-	}
-	/* mlx5_ib: "qpn is reserved for that QP". */
-	*resp = (struct ib_uverbs_create_qp_resp){.qp_handle = u->object.handle};
-	command_out(c->drv_out, c->drv_out_bytes, &drv_resp, sizeof(drv_resp));
 	return 0;
 }

@@ -54,13 +54,22 @@ static int check_wq(const struct command *c, const struct ib_uverbs_ex_create_wq
 static int pin_wq(const struct command *c, struct uwq *u, const struct mlx5_ib_create_wq *drv)
 {
 	struct memlock *m = c->file->memlock;
-	int r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift, &u->pinned);
+	int r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift,
+	                          &u->object.n_pinned);
 
 	if (!r)
-		r = memlock_pin_doorbell(m, drv->db_addr, &u->pinned);
-	if (r)
-		memlock_unpin(m, u->pinned);
+		r = memlock_pin_doorbell(m, drv->db_addr, &u->object.n_pinned);
 	return r;
+}
+
+static void uwq_destroy(struct object *o)
+{
+	struct uwq *u = (struct uwq *)o;
+
+	TAILQ_REMOVE(&o->file->device->wqs, &u->rq, link);
+	async_events_read(o);
+	u->pd->object.n_users--;
+	u->cq->object.n_users--;
 }
 
 /* With the lock held. */
@@ -76,7 +85,7 @@ static int enter_wq(struct command *c, struct uwq *u, const struct ib_uverbs_ex_
 		return -EINVAL;
 	r = cq_check_timestamps(u->cq);
 	if (!r)
-		r = object_add(c->file, &u->object, OBJECT_WQ);
+		r = object_add(c->file, &u->object, OBJECT_WQ, uwq_destroy);
 	if (r)
 		return r;
 	u->rq = (struct rq){
@@ -122,10 +131,9 @@ int cmd_ex_create_wq(struct command *c)
 		device_lock(c->file->device);
 		r = enter_wq(c, u, &req, &drv);
 		device_unlock(c->file->device);
-		if (r)
-			memlock_unpin(c->file->memlock, u->pinned);
 	}
 	if (r) {
+		memlock_unpin(c->file->memlock, u->object.n_pinned);
 		free(u);
 		return r;
 	}
@@ -202,23 +210,6 @@ int cmd_ex_modify_wq(struct command *c)
 	return r;
 }
 
-int wq_destroy(struct object *o)
-{
-	struct uwq *u = (struct uwq *)o;
-
-	if (o->n_users)
-		return -EBUSY; /* an indirection table still points here */
-	TAILQ_REMOVE(&o->file->device->wqs, &u->rq, link);
-	if (o->file->async)
-		channel_purge(o->file->async, o->user_handle);
-	u->pd->object.n_users--;
-	u->cq->object.n_users--;
-	memlock_unpin(o->file->memlock, u->pinned);
-	object_remove(o);
-	free(u);
-	return 0;
-}
-
 int cmd_ex_destroy_wq(struct command *c)
 {
 	struct ib_uverbs_ex_destroy_wq_resp resp = {.response_length = sizeof(resp)};
@@ -231,13 +222,10 @@ int cmd_ex_destroy_wq(struct command *c)
 	if (req.comp_mask)
 		return -EOPNOTSUPP;
 	device_lock(c->file->device);
-	u = object_find(c->file, req.wq_handle, OBJECT_WQ);
-	r = !u ? -ENOENT : u->object.n_users ? -EBUSY : 0;
-	if (!r) {
-		if (c->file->async)
-			u->n_async_events -= channel_purge(c->file->async, u->object.user_handle);
-		resp.events_reported = u->n_async_events;
-		wq_destroy(&u->object);
+	u = object_find_unused(c->file, req.wq_handle, OBJECT_WQ, &r);
+	if (u) {
+		resp.events_reported = async_events_read(&u->object);
+		object_destroy(&u->object);
 	}
 	device_unlock(c->file->device);
 	if (!r)

@@ -46,10 +46,13 @@ ioctl_handler ioctl_uar_alloc, ioctl_uar_destroy;
 /* What GET_CONTEXT has mapped and started; for a file without it, nothing. */
 void unmap_clock(struct uverbs_file *f);
 
-/* Of EX_CREATE_QP: a queue pair over an indirection table. */
+/* EX_CREATE_QP of a queue pair over an indirection table: reads and checks mlx5's part of the request, */
 struct ib_uverbs_ex_create_qp;
-struct ib_uverbs_create_qp_resp;
-int create_rss_qp(struct command *c, const struct ib_uverbs_ex_create_qp *req, struct ib_uverbs_create_qp_resp *resp);
+struct mlx5_ib_create_qp_rss;
+int rss_qp_read(const struct command *c, const struct ib_uverbs_ex_create_qp *req, struct mlx5_ib_create_qp_rss *drv);
+/* and, with the lock held, finds the table and sets `rss` and `qp.rss`. */
+int rss_qp_find(const struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
+                const struct mlx5_ib_create_qp_rss *drv);
 
 /* Dispatch a write command by number; 0 or negative errno. */
 int command_dispatch(struct command *c, uint32_t command);

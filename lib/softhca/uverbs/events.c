@@ -7,12 +7,23 @@
 /* enum ibv_event_type: kernel-internal names, but ABI. */
 enum { EVENT_CQ_ERR = 0, EVENT_QP_FATAL = 1, EVENT_PORT_ACTIVE = 9, EVENT_PORT_ERR = 10, EVENT_WQ_FATAL = 19 };
 
-void async_event(struct uverbs_file *file, uint64_t element, uint32_t type, uint32_t *counter)
+static bool async_send(struct uverbs_file *file, uint64_t element, uint32_t type)
 {
 	struct ib_uverbs_async_event_desc desc = {.element = element, .event_type = type};
 
-	if (file->async && channel_send(file->async, &desc) && counter)
-		++*counter;
+	return file->async && channel_send(file->async, &desc);
+}
+
+static void async_send_of(struct object *o, uint32_t type)
+{
+	o->n_async_events += async_send(o->file, o->user_handle, type);
+}
+
+uint32_t async_events_read(struct object *o)
+{
+	if (o->file->async)
+		o->n_async_events -= channel_purge(o->file->async, o->user_handle);
+	return o->n_async_events;
 }
 
 static void cq_completion(struct cq *cq)
@@ -28,14 +39,14 @@ static void qp_fatal(struct qp *qp)
 {
 	struct uqp *u = qp->owner;
 
-	async_event(u->object.file, u->object.user_handle, EVENT_QP_FATAL, &u->n_async_events);
+	async_send_of(&u->object, EVENT_QP_FATAL);
 }
 
 static void wq_fatal(struct rq *rq)
 {
 	struct uwq *u = rq->owner;
 
-	async_event(u->object.file, u->object.user_handle, EVENT_WQ_FATAL, &u->n_async_events);
+	async_send_of(&u->object, EVENT_WQ_FATAL);
 }
 
 static void cq_error(struct cq *cq)
@@ -44,7 +55,7 @@ static void cq_error(struct cq *cq)
 	struct qp *qp;
 	struct rq *rq;
 
-	async_event(u->object.file, u->object.user_handle, EVENT_CQ_ERR, &u->n_async_events);
+	async_send_of(&u->object, EVENT_CQ_ERR);
 	/* IB specification 10.10.4: work queues that complete there go to the error state. */
 	TAILQ_FOREACH (qp, &cq->device->qps, link) {
 		if (qp->rq.n_wqe && qp->rq.cq == cq)
@@ -62,7 +73,7 @@ static void port(struct device *device, bool active)
 	struct uverbs_file *file;
 
 	LIST_FOREACH (file, &device->files, link)
-		async_event(file, 1, active ? EVENT_PORT_ACTIVE : EVENT_PORT_ERR, NULL);
+		async_send(file, 1, active ? EVENT_PORT_ACTIVE : EVENT_PORT_ERR);
 }
 
 const struct device_events uverbs_events = {

@@ -21,6 +21,7 @@ static void file_release(struct fd_object *o)
 	struct uverbs_file *f = (struct uverbs_file *)o;
 
 	/* As the kernel does when the last descriptor goes: everything still there, users first. */
+	flows_leave_kernel(f);
 	objects_destroy_all(f);
 	unmap_clock(f); /* while a child that is forked still sees an open file */
 	device_lock(f->device);
@@ -75,23 +76,4 @@ fail:
 	free(f);
 	syscall(SYS_close, fd);
 	return r;
-}
-
-int command_in(void *to, size_t bytes, const void *from, size_t from_bytes)
-{
-	const uint8_t *p = from;
-
-	memset(to, 0, bytes);
-	if (from_bytes)
-		memcpy(to, from, from_bytes < bytes ? from_bytes : bytes);
-	for (size_t i = bytes; i < from_bytes; i++)
-		if (p[i])
-			return -EOPNOTSUPP;
-	return 0;
-}
-
-void command_out(void *to, size_t to_bytes, const void *from, size_t bytes)
-{
-	if (to_bytes)
-		memcpy(to, from, to_bytes < bytes ? to_bytes : bytes);
 }

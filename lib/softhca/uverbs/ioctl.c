@@ -64,44 +64,6 @@ static const struct ioctl_method ioctl_methods[] = {
          {ATTR(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)}},
 };
 
-struct ib_uverbs_attr *ioctl_attr(struct ioctl_call *call, uint16_t id)
-{
-	for (unsigned int i = 0; i < call->n_attrs; i++)
-		if (call->attrs[i].attr_id == id)
-			return &call->attrs[i];
-	return NULL;
-}
-
-static int read_attr(const struct ib_uverbs_attr *a, void *to, size_t bytes)
-{
-	if (a->len > sizeof(a->data))
-		return user_read(to, a->data, bytes);
-	memcpy(to, &a->data, bytes);
-	return 0;
-}
-
-int ioctl_in(struct ioctl_call *call, uint16_t id, void *to, size_t bytes)
-{
-	const struct ib_uverbs_attr *a = ioctl_attr(call, id);
-
-	return !a || a->len < bytes ? -EINVAL : read_attr(a, to, bytes);
-}
-
-int ioctl_out_at(struct ib_uverbs_attr *a, size_t offset, const void *from, size_t bytes)
-{
-	a->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
-	return user_write(a->data + offset, from, bytes);
-}
-
-int ioctl_out(struct ioctl_call *call, uint16_t id, const void *from, size_t bytes)
-{
-	struct ib_uverbs_attr *a = ioctl_attr(call, id);
-
-	if (!a)
-		return -ENOENT;
-	return a->len < bytes ? -ENOSPC : ioctl_out_at(a, 0, from, bytes);
-}
-
 static bool knows_attr(const struct ioctl_method *m, uint16_t id)
 {
 	for (unsigned int i = 0; i < MAX_METHOD_ATTRS && m->attrs[i]; i++)
@@ -180,7 +142,7 @@ static int take_input(struct ioctl_call *call, uint16_t id, uint8_t **at, const 
 	*in = *at;
 	*bytes = a ? a->len : 0;
 	*at += (*bytes + 7) & ~7ul;
-	return a ? read_attr(a, (void *)*in, *bytes) : 0;
+	return a ? ioctl_read_attr(a, (void *)*in, *bytes) : 0;
 }
 
 static void make_output(struct ioctl_call *call, uint16_t id, uint8_t **at, void **out, size_t *bytes)

@@ -18,6 +18,8 @@ struct ioctl_call {
 };
 
 struct ib_uverbs_attr *ioctl_attr(struct ioctl_call *call, uint16_t id);
+/* The first bytes of an attribute that is long enough. 0 or -EFAULT. */
+int ioctl_read_attr(const struct ib_uverbs_attr *a, void *to, size_t bytes);
 /* An input: in the attribute itself up to 8 bytes. 0, -EINVAL (missing or too short), -EFAULT. */
 int ioctl_in(struct ioctl_call *call, uint16_t id, void *to, size_t bytes);
 /* 0, -ENOENT without such an attribute, -ENOSPC where it is too small, -EFAULT. */

@@ -37,7 +37,7 @@ static bool is_full(const struct uverbs_file *file, enum object_type type)
 	return limit && n >= limit;
 }
 
-int object_add(struct uverbs_file *file, struct object *o, enum object_type type)
+int object_add(struct uverbs_file *file, struct object *o, enum object_type type, void (*destroy)(struct object *o))
 {
 	struct object_table *t = &file->objects;
 	uint32_t i;
@@ -60,6 +60,7 @@ int object_add(struct uverbs_file *file, struct object *o, enum object_type type
 	o->type = type;
 	o->handle = i;
 	o->file = file;
+	o->destroy = destroy;
 	t->slots[i] = o;
 	file->n_objects[type]++;
 	return 0;
@@ -78,28 +79,40 @@ void object_remove(struct object *o)
 	o->file->n_objects[o->type]--;
 }
 
-int object_destroy(struct object *o)
+void *object_find_unused(struct uverbs_file *file, uint32_t handle, enum object_type type, int *error)
 {
-	static int (*const destroy[OBJECT_N_TYPES])(struct object *) = {
-		[OBJECT_FLOW] = flow_destroy,
-		[OBJECT_COUNTERS] = counters_destroy,
-		[OBJECT_QP] = qp_destroy,
-		[OBJECT_CQ] = cq_destroy,
-		[OBJECT_MR] = mr_destroy,
-		[OBJECT_PD] = pd_destroy,
-		[OBJECT_UAR] = uar_destroy,
-		[OBJECT_WQ] = wq_destroy,
-		[OBJECT_RWQ_IND_TBL] = ind_table_destroy,
-	};
+	struct object *o = object_find(file, handle, type);
 
-	return destroy[o->type](o);
+	*error = !o ? -ENOENT : o->n_users ? -EBUSY : 0;
+	return *error ? NULL : o;
+}
+
+void object_destroy(struct object *o)
+{
+	object_remove(o);
+	memlock_unpin(o->file->memlock, o->n_pinned);
+	if (o->destroy)
+		o->destroy(o);
+	free(o);
+}
+
+int object_destroy_handle(struct uverbs_file *file, uint32_t handle, enum object_type type)
+{
+	struct object *o;
+	int r;
+
+	device_lock(file->device);
+	o = object_find_unused(file, handle, type, &r);
+	if (o)
+		object_destroy(o);
+	device_unlock(file->device);
+	return r;
 }
 
 void objects_destroy_all(struct uverbs_file *file)
 {
 	unsigned int n_qps = 0;
 
-	flows_leave_kernel(file);
 	device_lock(file->device);
 	for (unsigned int type = 0; type < OBJECT_N_TYPES; type++)
 		for (uint32_t i = 0; i < file->objects.size; i++) {

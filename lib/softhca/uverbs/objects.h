@@ -25,9 +25,12 @@ enum object_type {
 struct object {
 	enum object_type type;
 	uint32_t handle;
-	uint32_t n_users; /* destroying a used object is EBUSY */
+	uint32_t n_users; /* other objects that need this one: destroying it is EBUSY */
 	uint64_t user_handle;
+	uint64_t n_pinned;       /* pages of the program's memory */
+	uint32_t n_async_events; /* that the program will read or has read */
 	struct uverbs_file *file;
+	void (*destroy)(struct object *o); /* undoes what the type did beside this; NULL: nothing */
 };
 
 struct object_table {
@@ -44,15 +47,13 @@ struct mr {
 	struct object object;
 	struct pd *pd;
 	uint32_t lkey;
-	uint64_t pinned;
 };
 
 struct ucq {
 	struct object object;
 	struct cq cq;
 	struct channel *channel; /* or NULL */
-	uint32_t n_comp_events, n_async_events;
-	uint64_t pinned;
+	uint32_t n_comp_events;
 };
 
 /* A work queue: a receive queue that indirection tables point to. */
@@ -61,8 +62,6 @@ struct uwq {
 	struct rq rq;
 	struct pd *pd;
 	struct ucq *cq;
-	uint32_t n_async_events;
-	uint64_t pinned;
 };
 
 struct uind_table {
@@ -77,9 +76,7 @@ struct uqp {
 	struct qp qp;
 	struct pd *pd;
 	struct ucq *send_cq, *recv_cq;
-	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
-	uint32_t n_async_events;
-	uint64_t pinned;
+	uint32_t max_recv_sge, max_inline;
 	struct uind_table *ind_table; /* with RSS: no queues and completion queues of its own */
 	struct rss rss;
 };
@@ -128,37 +125,31 @@ struct uverbs_file {
 	LIST_ENTRY(uverbs_file) link;
 };
 
-/* Enter a new object; gives it its handle. 0, or -ENOMEM: also where the device has no more. */
-int object_add(struct uverbs_file *file, struct object *o, enum object_type type);
+/* Enters a new object, all zeros but for what its type has set, and gives it its handle. 0, or -ENOMEM: no memory, or the
+ * device has no more of the type. */
+int object_add(struct uverbs_file *file, struct object *o, enum object_type type, void (*destroy)(struct object *o));
 /* The object with this handle, or NULL if there is none or it is of another type. */
 void *object_find(struct uverbs_file *file, uint32_t handle, enum object_type type);
+/* The same for an object that is to be destroyed: NULL, with -ENOENT or -EBUSY in `*error`, if it cannot be. */
+void *object_find_unused(struct uverbs_file *file, uint32_t handle, enum object_type type, int *error);
 /* Takes it out of the table; the caller frees it. */
 void object_remove(struct object *o);
+/* Removes it, unpins its memory, calls its destroy() and frees it. */
+void object_destroy(struct object *o);
+/* Finds and destroys. 0, -ENOENT or -EBUSY. Lock not held. */
+int object_destroy_handle(struct uverbs_file *file, uint32_t handle, enum object_type type);
+/* Destroys all of them, users before the used. Lock not held. */
+void objects_destroy_all(struct uverbs_file *file);
 
 /* mlx5_ib: get_ts_format. 0, or -EOPNOTSUPP where a queue that completes here cannot stamp so. */
 int cq_check_timestamps(const struct ucq *u);
 
-/* Destroyers by type: 0, or -EBUSY. They free the object. */
-int pd_destroy(struct object *o);
-int mr_destroy(struct object *o);
-int cq_destroy(struct object *o);
-int qp_destroy(struct object *o);
-int wq_destroy(struct object *o);
-int ind_table_destroy(struct object *o);
-int flow_destroy(struct object *o);
-int counters_destroy(struct object *o);
-int uar_destroy(struct object *o);
-int object_destroy(struct object *o);
-
-/* Takes all flows' rules from the kernel's packet filter, which the flows' destroyer does not:
- * the kernel is waited for without the lock. */
+/* Removes the rules of all flows from the kernel's packet filter, which takes time: without the lock. For a file that is
+ * being released. */
 void flows_leave_kernel(struct uverbs_file *file);
 
-/* Destroy all of them, users first. Lock not held. */
-void objects_destroy_all(struct uverbs_file *file);
-
-/* To the program's asynchronous event file. */
-void async_event(struct uverbs_file *file, uint64_t element, uint32_t type, uint32_t *counter);
+/* Removes the object's asynchronous events that the program has not read. Returns how many were read. */
+uint32_t async_events_read(struct object *o);
 
 extern const struct device_events uverbs_events;
 

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the device does when memory that it works in has gone away. */
+#ifndef SOFTHCA_DEVICE_LOST_MEMORY_H
+#define SOFTHCA_DEVICE_LOST_MEMORY_H
+
+/*
+ * `loss` is a struct fault_loss. Puts what uses its page in error and sets `found` if there was anything. fault_guard()
+ * calls it under guard: flushing a queue that goes to the error state may touch more memory that is gone.
+ */
+void lost_memory_recover(void *loss);
+
+#endif
