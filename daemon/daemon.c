@@ -283,6 +283,7 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 	int r;
 
 	block_signals();
+	log_set_level(config->log_level);
 	r = set_up(&daemon, user, failure);
 	if (r == 0) {
 		hand_to_manager(&daemon);

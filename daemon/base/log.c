@@ -26,6 +26,14 @@
 #define FIELDS_MAX     (10 + LOG_COUNTERS_MAX)
 #define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
+/* The reload of a configuration sets it while other threads log. */
+static _Atomic int log_level = LOG_INFO;
+
+void log_set_level(int priority)
+{
+	log_level = priority;
+}
+
 /* ---- how often ------------------------------------------------------------------------------------- */
 
 static bool is_allowed(const char *format, uint64_t *n_left_out)
@@ -188,7 +196,10 @@ static void write_all(const char *text, size_t bytes)
 
 static void write_line(int priority, bool is_journal, const char *text)
 {
-	const char *label = priority <= LOG_ERR ? "error: " : priority == LOG_WARNING ? "warning: " : "";
+	const char *label = priority <= LOG_ERR       ? "error: "
+	                    : priority == LOG_WARNING ? "warning: "
+	                    : priority == LOG_DEBUG   ? "debug: "
+	                                              : "";
 	char line[LOG_LINE_MAX + 128];
 	int n;
 
@@ -208,6 +219,8 @@ void log_message(int priority, const struct log_about *about, const char *format
 	bool is_journal;
 	va_list arguments;
 
+	if (priority > log_level)
+		return;
 	if (!is_allowed(format, &n_left_out)) {
 		errno = saved_errno;
 		return;

@@ -58,6 +58,9 @@ struct log_about {
 	unsigned n_counters; /* at most LOG_COUNTERS_MAX */
 };
 
+/** Messages less important than this syslog(3) priority are not logged. Before the first call it is LOG_INFO. */
+void log_set_level(int priority);
+
 /** priority: syslog(3)'s. about: NULL is fine. errno is kept. */
 void log_message(int priority, const struct log_about *about, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -65,5 +68,6 @@ void log_message(int priority, const struct log_about *about, const char *format
 #define log_error(...)   log_message(LOG_ERR, NULL, __VA_ARGS__)
 #define log_warning(...) log_message(LOG_WARNING, NULL, __VA_ARGS__)
 #define log_info(...)    log_message(LOG_INFO, NULL, __VA_ARGS__)
+#define log_debug(...)   log_message(LOG_DEBUG, NULL, __VA_ARGS__) /* rare events only, never one for each packet */
 
 #endif

@@ -135,6 +135,7 @@ struct config_channel {
 struct config {
 	const char *file;
 	const char *text; /* keys that are in no group, as config_dump() writes them, a line each */
+	int log_level;    /* syslog(3)'s: LOG_ERR to LOG_DEBUG */
 	const char *control_text;
 	char socket_path[108];
 	gid_t socket_group; /* (gid_t)-1: leave */

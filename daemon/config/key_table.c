@@ -9,6 +9,7 @@
 #include "daemon/config/config.h"
 
 #include <ibvcap/ibvcap.h>
+#include <syslog.h>
 
 #define CONFIG_STREAMS_MAX      64
 #define CONFIG_FLOWS_MAX        256
@@ -40,6 +41,9 @@ static const struct key_choice udp_checksums[] = {
 	{"zero", CONFIG_UDP_CHECKSUM_ZERO},
 	{"software", CONFIG_UDP_CHECKSUM_SOFTWARE},
 	{NULL, 0},
+};
+static const struct key_choice log_levels[] = {
+	{"error", LOG_ERR}, {"warning", LOG_WARNING}, {"info", LOG_INFO}, {"debug", LOG_DEBUG}, {NULL, 0},
 };
 static const struct key_choice pacings[] = {{"software", false}, {"device", true}, {NULL, 0}};
 
@@ -249,9 +253,12 @@ const struct key_group channel_keys = {
 
 /* ---- the file ---------------------------------------------------------------------------------- */
 
+#define TOP(field)      FIELD(config, field, text)
 #define TOP_LIST(field) FIELD(config, field, n_##field)
 
 static const struct key top[] = {
+	{"log_level", KEY_CHOICE, TOP(log_level), .live = true, .string = "info", .choices = log_levels,
+         .help = "the least important messages that are logged; debug adds events that help to trace a problem"},
 	{"control", KEY_GROUP, 0, 0, 0, .live = true, .group = &control_keys,
          .help = "the socket that clients connect to"},
 	{"streams", KEY_LIST, TOP_LIST(streams), .live = true, .group = &stream_keys, .help = "what is captured"},

@@ -6,6 +6,7 @@
 #include "daemon/net/probe.h"
 #include "daemon/net/rtnl.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
@@ -149,6 +150,17 @@ static enum next_hop_state look_up_mac(struct neighbour *neighbour, struct next_
 	return NEXT_HOP_READY;
 }
 
+static void log_next_hop(const struct neighbour *neighbour)
+{
+	const struct config_address *destination = &neighbour->wanted.destination;
+	char interface[IF_NAMESIZE] = "?", address[INET6_ADDRSTRLEN], text[256];
+
+	if_indextoname(neighbour->wanted.interface_index, interface);
+	inet_ntop(destination->family, destination->address, address, sizeof(address));
+	log_debug("destination %s on %s: %s", address, interface,
+	          next_hop_explain(&neighbour->next_hop, interface, text, sizeof(text)));
+}
+
 /* True: it is another than before. */
 static bool look_up(struct neighbour *neighbour, uint64_t now)
 {
@@ -165,6 +177,7 @@ static bool look_up(struct neighbour *neighbour, uint64_t now)
 	if (memcmp(&next, &neighbour->next_hop, sizeof(next)) == 0)
 		return false;
 	memcpy(&neighbour->next_hop, &next, sizeof(next));
+	log_next_hop(neighbour);
 	return true;
 }
 

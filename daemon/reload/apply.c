@@ -2,6 +2,7 @@
 #include "daemon/reload/apply.h"
 
 #include "daemon/base/background.h"
+#include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/process/preflight.h"
 #include "daemon/stream/stream_set.h"
@@ -138,6 +139,9 @@ static void settle(struct change *change)
 	settle_channels(change);
 	change->config->older = daemon->config;
 	daemon->config = change->config;
+	log_set_level(daemon->config->log_level);
+	log_debug("%s is in force: %u streams, %u channels", daemon->config->file, daemon->config->n_streams,
+	          daemon->config->n_channels);
 	control_set_config(daemon->control, daemon->config);
 	if (change->n_added || change->n_channels_added)
 		(void)channel_set_need_ipc_lock(

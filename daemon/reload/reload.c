@@ -140,7 +140,7 @@ static void tell_difference(void *context, const struct difference *difference)
 		log_message(LOG_INFO, &(struct log_about){.channel = difference->channel}, "channel '%s': %s",
 		            difference->channel, difference->text);
 	else
-		log_info("control: %s", difference->text);
+		log_info("configuration: %s", difference->text);
 }
 
 static void tell_differences(const struct config *before, const struct config *after)

@@ -32,9 +32,9 @@ def ibvcap():
     return run
 
 
-def write(daemon, streams, control=None, channels=()):
+def write(daemon, streams, control=None, channels=(), **top):
     control = {"socket": str(daemon.socket_path), "mode": "0666", **(control or {})}
-    lists = {"control": control, "streams": streams, **({"channels": channels} if channels else {})}
+    lists = {**top, "control": control, "streams": streams, **({"channels": channels} if channels else {})}
     daemon.config.write_text("".join(f"{name} = {conftest.libconfig(it)};\n" for name, it in lists.items()))
 
 
@@ -165,6 +165,22 @@ def test_rights_and_limits_change_too(daemon, wire, build, ibvcap):
     write(one, [small(wire, users=["daemon"])])
     assert ibvcap(one, "reload").returncode == 0
     assert subprocess.run(command, capture_output=True, check=False).returncode == EX_NOPERM
+
+
+def test_the_log_level_changes_while_the_daemon_runs(daemon, wire, ibvcap):
+    one = daemon([small(wire)])
+    assert "debug: " not in one.text()
+    write(one, [small(wire)], log_level="debug")
+    assert ibvcap(one, "reload").returncode == 0
+    assert 'configuration: log_level = "debug" (was "info")' in one.text()
+    conftest.wait_until(lambda: "debug: " in one.text(), 30, "a debug message")
+    write(one, [small(wire)], log_level="warning")
+    assert ibvcap(one, "reload").returncode == 0
+    before = one.text()
+    assert '(was "debug")' not in before
+    write(one, [small(wire, max_consumers_per_user=1)], log_level="error")
+    assert ibvcap(one, "reload").returncode == 0
+    assert one.text() == before
 
 
 def test_who_loses_a_right_is_put_out_and_nobody_else(daemon, wire, consumer, ibvcap):

@@ -91,6 +91,24 @@ Test(log, on_a_terminal_a_line_says_who_and_how_bad)
 	cr_expect(eq(str, (char *)read_line(line), wanted));
 }
 
+Test(log, less_important_messages_than_the_level_are_left_out)
+{
+	char line[BYTES];
+
+	unsetenv("JOURNAL_STREAM");
+	log_debug("a");
+	log_info("b");
+	cr_expect(strstr(read_line(line), ": b\n") != NULL);
+	log_set_level(LOG_DEBUG);
+	log_debug("c");
+	cr_expect(strstr(read_line(line), ": debug: c\n") != NULL);
+	log_set_level(LOG_ERR);
+	log_info("d");
+	log_warning("e");
+	log_error("f");
+	cr_expect(strstr(read_line(line), ": error: f\n") != NULL);
+}
+
 Test(log, the_journal_gets_its_priorities)
 {
 	char line[BYTES];

@@ -6,6 +6,7 @@
 
 /* The good ones go with each other, and are not the defaults where there is a choice. */
 static const struct every_key_sample samples[] = {
+	{&top_keys, "log_level", "\"debug\"", "\"verbose\""},
 	{&top_keys, "control", NULL, "5"},
 	{&top_keys, "streams", NULL, "5"},
 	{&top_keys, "channels", NULL, "()"},

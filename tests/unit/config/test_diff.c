@@ -63,9 +63,11 @@ Test(diff, of_the_same_nothing_is_said)
 Test(diff, keys_are_told_with_what_they_were)
 {
 	expect_said("streams = ( " STREAM("a", "", FLOW) ", " STREAM("b", "users = [ \"root\" ]; ", FLOW) " );",
+	            "log_level = \"error\";\n"
 	            "control = { max_clients = 5; };\n"
 	            "streams = ( " STREAM("b", "users = [ \"root\", \"7\" ]; ",
 	                                  FLOW) ", " STREAM("a", "max_consumers = 16; ", FLOW) " );",
+	            "||log_level = \"error\" (was \"info\")\n"
 	            "||max_clients = 5 (was 64)\n"
 	            "b||users = [ \"root\", \"7\" ] (was [ \"root\" ])\n"
 	            "a||max_consumers = 16 (was 8)\n");

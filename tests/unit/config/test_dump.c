@@ -67,7 +67,7 @@ static void expect_keys(const char *text, const struct key_group *group, bool at
 			snprintf(value, sizeof(value), "%s",
 			         (key->type == KEY_UIDS || key->type == KEY_GIDS) ? "[ \""
 			                                                          : every_key_find(group, key)->good);
-		snprintf(line, sizeof(line), " %s = %s%s", key->name, value,
+		snprintf(line, sizeof(line), "%s%s = %s%s", group == &top_keys ? "" : " ", key->name, value,
 		         (key->type == KEY_UIDS || key->type == KEY_GIDS) && !at_default ? "" : ";\n");
 		expect_has(text, line);
 	}
