@@ -11,7 +11,7 @@ static bool is_used(const struct rx_endpoint *endpoint, const struct account *ac
 	const struct rx_session *rx;
 
 	LIST_FOREACH (rx, &endpoint->sessions, link)
-		if (rx->consumer.account == &account->ring)
+		if (rx->consumer.budget == &account->ring)
 			return true;
 	return false;
 }
@@ -34,7 +34,7 @@ static void forget_repaid(struct rx_endpoint *endpoint, uint64_t now_ns)
 	}
 }
 
-struct ring_account *account_take(struct rx_endpoint *endpoint, uid_t uid, uint64_t now_ns)
+struct stall_budget *account_take(struct rx_endpoint *endpoint, uid_t uid, uint64_t now_ns)
 {
 	struct account *account;
 

@@ -17,11 +17,11 @@ struct rx_endpoint;
 struct account {
 	LIST_ENTRY(account) link;
 	uid_t uid;
-	struct ring_account ring; /* the worker's while it has consumers with it */
+	struct stall_budget ring; /* the worker's while it has consumers with it */
 };
 
 /** For a new consumer: that of its user, who has one here. The point's. NULL: out of memory. */
-struct ring_account *account_take(struct rx_endpoint *endpoint, uid_t uid, uint64_t now_ns);
+struct stall_budget *account_take(struct rx_endpoint *endpoint, uid_t uid, uint64_t now_ns);
 
 /** The point has no consumers any more. */
 void account_free_all(struct rx_endpoint *endpoint);

@@ -159,10 +159,10 @@ int rx_session_new(struct rx_session **out, struct rx_endpoint *endpoint, const 
 	LIST_INSERT_HEAD(&endpoint->sessions, rx, link);
 	endpoint->n_sessions++;
 	if (policy == IBVCAP_POLICY_LOSSLESS) {
-		rx->consumer.account =
+		rx->consumer.budget =
 			account_take(endpoint, peer->uid, loop_now_us(endpoint->control->options.event) * 1000);
 		r = -ENOMEM;
-		if (!rx->consumer.account)
+		if (!rx->consumer.budget)
 			goto fail;
 	}
 	r = create_pages(&rx->consumer, epoch_of_endpoint(endpoint));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Hugepages that were not there: how many there are, and the command that gets more. */
+/* For messages about a lack of hugepages: how many there are, and the command that gets more. */
 #ifndef DAEMON_RING_PAGES_H
 #define DAEMON_RING_PAGES_H
 
@@ -7,7 +7,7 @@
 
 #define PAGES_ADVICE_MAX 192
 
-/** "(F free of N); get them with: echo … > …", for so many wanted. Returns text, of PAGES_ADVICE_MAX bytes. */
+/** Writes "(F free of N); get them with: echo … > …" to text, which has PAGES_ADVICE_MAX bytes. Returns text. */
 const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted);
 
 #endif

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/ring/pins.h"
+/*
+ * Publishing rows, recycling blocks, and the consumers of a receive ring: the worker's part of it. A block is recycled
+ * only when no consumer has a lease on it; lib/ibvcap/ring.h describes the handshake with consumers.
+ */
+#include "daemon/base/min.h"
+#include "daemon/ring/backpressure.h"
 
 #include "lib/ibvcap/ring.h"
 
@@ -9,14 +14,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 /* ---- publishing ---------------------------------------------------------------------------------- */
 
-static void span_at(const struct rx_ring *ring, uint64_t sequence, struct rx_span *span)
+static void rx_ring_span_at(const struct rx_ring *ring, uint64_t sequence, struct rx_span *span)
 {
 	uint64_t number = sequence / ring->slots_per_block;
 	uint32_t row = (uint32_t)(sequence % ring->slots_per_block);
@@ -34,12 +34,12 @@ void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span)
 {
 	uint64_t rows_with_device = ring->posted - ring->head;
 
-	span_at(ring, ring->head, span);
-	span->n = min_u32(ring->slots_per_block - (uint32_t)(ring->head % ring->slots_per_block),
+	rx_ring_span_at(ring, ring->head, span);
+	span->n = u32_min(ring->slots_per_block - (uint32_t)(ring->head % ring->slots_per_block),
 	                  rows_with_device > UINT32_MAX ? UINT32_MAX : (uint32_t)rows_with_device);
 }
 
-static struct ibvcap_block *record_at(const struct rx_ring *ring, uint64_t sequence)
+static struct ibvcap_block *rx_ring_block_record(const struct rx_ring *ring, uint64_t sequence)
 {
 	return &ring->blocks[ring->physical[sequence / ring->slots_per_block & ring->table_mask]];
 }
@@ -49,29 +49,21 @@ void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_n
 	ring->no_buffer = no_buffer;
 	ring->no_buffer_ns = at_ns;
 	if (ring->head % ring->slots_per_block)
-		daemon_update_block(record_at(ring, ring->head), no_buffer, at_ns);
+		daemon_update_block(rx_ring_block_record(ring, ring->head), no_buffer, at_ns);
 }
 
 void rx_ring_publish(struct rx_ring *ring, uint32_t n)
 {
 	if (ring->head % ring->slots_per_block == 0 && n)
-		daemon_open_block(record_at(ring, ring->head), ring->no_buffer, ring->no_buffer_ns);
+		daemon_open_block(rx_ring_block_record(ring, ring->head), ring->no_buffer, ring->no_buffer_ns);
 	ring->head += n;
 	daemon_publish_head(ring->ring, ring->head);
 }
 
 /* ---- recycling: see the handshake in lib/ibvcap/ring.h ------------------------------------------- */
 
-void rx_ring_put_out(struct rx_ring *ring, struct ring_consumer *consumer, enum ibvcap_disconnect reason)
-{
-	if (consumer->bad)
-		return;
-	consumer->bad = reason;
-	ring->n_bad++;
-}
-
-/* Held blocks are in the order of their numbers, in which they were retired. NULL: not one of them. */
-static struct rx_ring_held *find_held(const struct rx_ring *ring, uint64_t number)
+/* The held blocks are in the order of their numbers, because they were retired in that order. NULL: not held. */
+static struct rx_ring_held *rx_ring_find_held(const struct rx_ring *ring, uint64_t number)
 {
 	uint32_t low = 0, high = ring->n_held;
 
@@ -87,10 +79,10 @@ static struct rx_ring_held *find_held(const struct rx_ring *ring, uint64_t numbe
 }
 
 /*
- * Step 2: one look at every slot of every consumer, from which all held blocks are decided anew. A slot
- * naming a block that never had memory is a lie: the consumer is reported once.
+ * Step 2 of the handshake: read every lease slot of every consumer once, and decide from that which held blocks are
+ * leased. A slot that names a block which never had memory breaks the rules.
  */
-static void mark_leased(struct rx_ring *ring)
+static void rx_ring_mark_leased(struct rx_ring *ring)
 {
 	for (uint32_t i = 0; i < ring->n_held; i++)
 		ring->held[i].leased = false;
@@ -98,27 +90,27 @@ static void mark_leased(struct rx_ring *ring)
 		struct ring_consumer *consumer = ring->consumers[i];
 
 		if (!daemon_is_page_whole(consumer->page))
-			rx_ring_put_out(ring, consumer, IBVCAP_DISCONNECT_PAGE_LOST);
+			rx_ring_evict(ring, consumer, IBVCAP_DISCONNECT_PAGE_LOST);
 		for (uint32_t slot = 0; slot < consumer->lease_blocks; slot++) {
 			uint64_t lease = daemon_load_lease(consumer->page, slot);
 			struct rx_ring_held *held;
 
 			if (lease > ring->next_block)
-				rx_ring_put_out(ring, consumer, IBVCAP_DISCONNECT_BAD_CURSOR);
-			if (lease == 0 || lease > ring->floor) /* free, or a block that is not due for reuse */
+				rx_ring_evict(ring, consumer, IBVCAP_DISCONNECT_BAD_CURSOR);
+			if (lease == 0 || lease > ring->floor) /* no lease, or one on a block not due for reuse */
 				continue;
-			held = find_held(ring, lease - 1);
+			held = rx_ring_find_held(ring, lease - 1);
 			if (held)
 				held->leased = true;
 		}
 	}
 }
 
-static void release_unleased(struct rx_ring *ring)
+static void rx_ring_release_unleased(struct rx_ring *ring)
 {
 	uint32_t kept = 0;
 
-	mark_leased(ring);
+	rx_ring_mark_leased(ring);
 	for (uint32_t i = 0; i < ring->n_held; i++) {
 		if (ring->held[i].leased)
 			ring->held[kept++] = ring->held[i];
@@ -128,10 +120,10 @@ static void release_unleased(struct rx_ring *ring)
 	ring->n_held = kept;
 }
 
-/* ---- the high-water mark -------------------------------------------------------------------------- */
+/* ---- the high-water mark of the backlog ----------------------------------------------------------- */
 
-/* Rows that it has not acquired, of all that were published for it; at most all of them, whatever its page says. */
-static uint64_t count_behind(const struct ring_consumer *consumer, uint64_t head)
+/* Published rows that the consumer has neither acquired nor skipped. Never more than all, whatever its page says. */
+static uint64_t consumer_backlog(const struct ring_consumer *consumer, uint64_t head)
 {
 	uint64_t behind = head - consumer->attach_sequence;
 	uint64_t delivered = daemon_load_delivered(consumer->page);
@@ -141,14 +133,14 @@ static uint64_t count_behind(const struct ring_consumer *consumer, uint64_t head
 	return behind - (skipped < behind ? skipped : behind);
 }
 
-/* Once a block. What was recycled before a reader came to it fills the ring no longer. */
-static void note_fill(struct rx_ring *ring)
+/* Called once for each block. Recycled blocks fill the ring no longer, even if a consumer never read them. */
+static void rx_ring_note_fill(struct rx_ring *ring)
 {
 	uint64_t readable = ring->head - ring->floor * ring->slots_per_block;
 	uint64_t most = counter_get(&ring->ring->counters[IBVCAP_RX_COUNTER_FILL_MAX]);
 
 	for (uint32_t i = 0; i < ring->n_consumers && readable > most; i++) {
-		uint64_t behind = count_behind(ring->consumers[i], ring->head);
+		uint64_t behind = consumer_backlog(ring->consumers[i], ring->head);
 
 		behind = behind < readable ? behind : readable;
 		if (behind > most)
@@ -159,36 +151,37 @@ static void note_fill(struct rx_ring *ring)
 
 /* ---- memory for the next block ------------------------------------------------------------------- */
 
-/* Take the oldest block number out of the window. Its memory is free unless somebody leases it. */
-static void retire_oldest(struct rx_ring *ring)
+/* Take the oldest block number out of the window. Its memory becomes free unless a consumer has a lease on it. */
+static void rx_ring_retire_oldest(struct rx_ring *ring)
 {
 	uint64_t number = ring->floor++;
 
 	daemon_store_floor(ring->ring, ring->floor);
 	ring->held[ring->n_held++] =
 		(struct rx_ring_held){.number = number, .physical = ring->physical[number & ring->table_mask]};
-	release_unleased(ring);
+	rx_ring_release_unleased(ring);
 	if (ring->n_held && ring->held[ring->n_held - 1].number == number)
 		counter_add(&ring->ring->counters[IBVCAP_RX_COUNTER_SPARES_USED], 1);
 }
 
 /*
- * Memory for the next block number; none while the oldest is pinned. Else there is always some: blocks = live_blocks_max
- * + spares, the window is below live_blocks_max after retiring, and no more than spares can be leased (quotas are
- * granted from that pool). Should that ever be wrong the queue starves, which is counted, and no data is torn.
+ * Get memory for the next block number. There is none while a lossless consumer stalls the queue. Otherwise there always
+ * is: n_blocks is live_blocks_max plus the spares, the window is shorter than live_blocks_max after the oldest block was
+ * retired, and consumers lease no more blocks than there are spares, because lease quotas are granted from that pool.
+ * If this were wrong, the queue would run out of slots, which is counted, and no published row would be overwritten.
  */
-static bool open_block(struct rx_ring *ring)
+static bool rx_ring_open_block(struct rx_ring *ring)
 {
 	bool full = ring->next_block - ring->floor == ring->live_blocks_max;
 
-	note_fill(ring);
-	ring->pinned = full && pins_hold(ring, ring->floor);
-	if (ring->pinned)
+	rx_ring_note_fill(ring);
+	ring->stalled = full && backpressure_holds(ring, ring->floor);
+	if (ring->stalled)
 		return false;
 	if (full)
-		retire_oldest(ring);
+		rx_ring_retire_oldest(ring);
 	else if (ring->n_free == 0)
-		release_unleased(ring);
+		rx_ring_release_unleased(ring);
 	if (ring->n_free == 0)
 		return false;
 	uint32_t physical = ring->free_blocks[--ring->n_free];
@@ -202,10 +195,10 @@ static bool open_block(struct rx_ring *ring)
 void rx_ring_post_span(struct rx_ring *ring, uint32_t max, struct rx_span *span)
 {
 	span->n = 0;
-	if (ring->posted / ring->slots_per_block == ring->next_block && !open_block(ring))
+	if (ring->posted / ring->slots_per_block == ring->next_block && !rx_ring_open_block(ring))
 		return;
-	span_at(ring, ring->posted, span);
-	span->n = min_u32(max, ring->slots_per_block - (uint32_t)(ring->posted % ring->slots_per_block));
+	rx_ring_span_at(ring, ring->posted, span);
+	span->n = u32_min(max, ring->slots_per_block - (uint32_t)(ring->posted % ring->slots_per_block));
 	ring->posted += span->n;
 }
 
@@ -251,12 +244,12 @@ void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consume
 		if (ring->consumers[i] != consumer)
 			continue;
 		ring->consumers[i] = ring->consumers[--ring->n_consumers];
-		pins_end(ring, consumer);
+		backpressure_release(ring, consumer);
 		return;
 	}
 }
 
-struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring)
+struct ring_consumer *rx_ring_next_evicted(struct rx_ring *ring)
 {
 	for (uint32_t i = 0; ring->n_bad && i < ring->n_consumers; i++) {
 		struct ring_consumer *consumer = ring->consumers[i];
@@ -267,15 +260,16 @@ struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring)
 		ring->n_bad--;
 		return consumer;
 	}
-	ring->n_bad = 0; /* some may have left meanwhile */
+	ring->n_bad = 0; /* some of the consumers counted may have left */
 	return NULL;
 }
 
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 
 /*
- * Of a client that puts thousands of threads to sleep on its word, one wakes: it pays for the others itself. But it can
- * also fill the kernel's hash bucket of that word with sleepers on others (futex_waitv), all of which are walked.
+ * If a client puts thousands of threads to sleep on its word, this wakes one of them; the client pays for waking the
+ * others. But a client can also fill the kernel's hash bucket of that word with sleepers on other words (futex_waitv),
+ * and the kernel walks all of them: so the time that the call takes has no small bound.
  */
 void rx_ring_wake_consumer(struct ibvcap_consumer_state *state)
 {
@@ -283,19 +277,19 @@ void rx_ring_wake_consumer(struct ibvcap_consumer_state *state)
 	syscall(SYS_futex, &state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-static void ring_doorbell(const struct rx_ring *ring)
+static void rx_ring_doorbell(const struct rx_ring *ring)
 {
 	eventfd_write(ring->doorbell, 1);
 }
 
-static bool is_due(struct rx_ring *ring, struct ring_consumer *consumer)
+static bool consumer_wants_wake(struct rx_ring *ring, struct ring_consumer *consumer)
 {
 	uint64_t wake_at = daemon_load_wake_request(consumer->page);
 
-	/* Where a hole was punched there are zeroes. */
+	/* A page in which the client punched a hole reads as zeroes. */
 	if (wake_at == 0 && !daemon_is_page_whole(consumer->page))
-		rx_ring_put_out(ring, consumer, IBVCAP_DISCONNECT_PAGE_LOST);
-	/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
+		rx_ring_evict(ring, consumer, IBVCAP_DISCONNECT_PAGE_LOST);
+	/* Each request is served once: a sleeper withdraws it late, and later requests are for higher heads. */
 	if (wake_at > ring->head || wake_at <= consumer->woken_at || consumer->bad)
 		return false;
 	consumer->woken_at = wake_at;
@@ -306,20 +300,20 @@ uint32_t rx_ring_wake(struct rx_ring *ring)
 {
 	bool due = false;
 
-	/* Who asks for what is there already sees that himself: see ring.h. */
+	/* A consumer that asks for a head already published sees that itself: see lib/ibvcap/ring.h. */
 	if (ring->n_consumers == 0 || ring->woken_head == ring->head)
 		return 0;
 	ring->woken_head = ring->head;
 	daemon_fence_head(ring->ring, ring->head);
 	for (uint32_t i = 0; i < ring->n_consumers; i++)
-		due |= is_due(ring, ring->consumers[i]);
+		due |= consumer_wants_wake(ring, ring->consumers[i]);
 	if (due)
-		ring_doorbell(ring);
+		rx_ring_doorbell(ring);
 	return due;
 }
 
 void rx_ring_close(struct rx_ring *ring)
 {
 	daemon_close_ring(ring->ring);
-	ring_doorbell(ring);
+	rx_ring_doorbell(ring);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The worker's side of a ring: segments, blocks, spares, leases, publishing. Never sees a backend.
- * Everything here belongs to the worker's thread once it runs, but for what says otherwise.
+ * The daemon's side of a receive ring: segments, blocks, spares, leases, publishing. It knows no backend. All of it
+ * belongs to the worker's thread while that runs, except where a comment says otherwise.
  *
- * Sequence numbers: head <= posted. Rows [head, posted) are with the device. Blocks: numbers below
- * floor are recycled; [floor, block of posted] are in the table.
+ * Sequence numbers: head <= posted. Rows [head, posted) are with the device. Block numbers below floor are recycled;
+ * the block numbers from floor to the one of posted are in the table.
  */
 #ifndef DAEMON_RING_RX_RING_H
 #define DAEMON_RING_RX_RING_H
@@ -37,40 +37,43 @@ struct rx_ring_options {
 };
 
 /*
- * What all of a user's lossless consumers owe for having kept the queue waiting. Outlives them; the worker's while one
- * of them is lent to it.
+ * A user's right to stop a lossless queue, in time; all lossless consumers of the user share it, and it outlives them.
+ * The worker charges RX_RING_REPAY ns for each ns in which one of them stalls the queue and takes back 1 ns for each ns
+ * without a stall; the user may owe no more than a consumer's deadline_ns times RX_RING_REPAY. So neither a reconnect
+ * nor a change of consumers resets the deadline, and in the long run a user stalls the queue 1/11 of the time at most.
+ * The worker writes it while one of the consumers is lent to the worker.
  */
-struct ring_account {
-	uint64_t owed_ns;    /* without a pin, until all is repaid: RX_RING_REPAY times what the queue waited */
-	uint64_t settled_ns; /* up to when; CLOCK_MONOTONIC */
-	bool pins;           /* from then on */
+struct stall_budget {
+	uint64_t owed_ns;    /* time without a stall until all is repaid */
+	uint64_t settled_ns; /* CLOCK_MONOTONIC; owed_ns is as of this time */
+	bool stalls;         /* a consumer has stalled the queue since then */
 };
 
-/* One attached consumer. Made by control, lent to the worker between ADD and REMOVED (worker/mailbox.h). */
+/* One attached consumer. Control makes it and lends it to the worker between ADD and REMOVED (worker/mailbox.h). */
 struct ring_consumer {
 	struct shm state_shm; /* struct ibvcap_consumer_state */
 	struct shm page_shm;  /* struct ibvcap_consumer_page */
 	struct ibvcap_consumer_state *state;
 	struct ibvcap_consumer_page *page; /* hostile */
 	uint32_t lease_blocks;             /* granted */
-	enum ibvcap_policy policy;         /* in force; the worker's once it is lent */
-	uint64_t deadline_ns;              /* of a lossless one: see rx_ring_charge_pins() */
-	struct ring_account *account;      /* of a lossless one: its user's */
-	struct rx_start_position start;    /* where it asked to begin */
-	uint64_t attach_sequence;          /* where it does; set by rx_ring_add_consumer() */
+	enum ibvcap_policy policy;         /* in force; the worker writes it while it has the consumer */
+	uint64_t deadline_ns;              /* lossless only: see struct stall_budget */
+	struct stall_budget *budget;       /* lossless only: of the consumer's user */
+	struct rx_start_position start;    /* where the consumer asked to begin */
+	uint64_t attach_sequence;          /* where it begins; set by rx_ring_add_consumer() */
 
 	/* The worker's. */
-	uint64_t woken_at; /* the last request that was served */
-	uint64_t cursor;   /* of a lossless one: all below was acquired or skipped; as last read, checked */
-	bool demotion_untold;
-	enum ibvcap_disconnect bad; /* why it is to be put out; IBVCAP_DISCONNECT_NONE: it is not */
+	uint64_t woken_at; /* the last wake-up request that was served */
+	uint64_t cursor;   /* lossless only: all rows below are acquired or skipped; as last read and checked */
+	bool demotion_unreported;
+	enum ibvcap_disconnect bad; /* why the consumer is to be evicted; IBVCAP_DISCONNECT_NONE: it is not */
 };
 
-/* Where a block went that was due for reuse but under lease. */
+/* A block that is due for reuse while a consumer may have a lease on it. */
 struct rx_ring_held {
 	uint64_t number;
 	uint32_t physical;
-	bool leased; /* by the last look at the consumers' slots */
+	bool leased; /* as of the last look at the consumers' lease slots */
 };
 
 struct rx_ring {
@@ -93,9 +96,9 @@ struct rx_ring {
 	uint64_t head;
 	uint64_t posted;
 	uint64_t floor;              /* block number */
-	uint64_t next_block;         /* block number that gets its memory next */
-	uint64_t no_buffer;          /* what the device had dropped for want of one … */
-	uint64_t no_buffer_ns;       /* … by its reading at that time, UTC; 0: none yet */
+	uint64_t next_block;         /* the next block number to get memory */
+	uint64_t no_buffer;          /* packets that the device dropped because it had no slot, as of no_buffer_ns */
+	uint64_t no_buffer_ns;       /* UTC; 0: the device was not read yet */
 	struct ibvcap_block *blocks; /* by physical block */
 	uint32_t *physical;          /* private block table, table_mask + 1 entries */
 	uint32_t *free_blocks;       /* stack */
@@ -105,11 +108,11 @@ struct rx_ring {
 	struct ring_consumer *consumers[RX_RING_CONSUMERS_MAX];
 	uint32_t n_consumers;
 	uint32_t n_bad;
-	uint32_t n_untold;   /* demotions */
-	bool pinned;         /* the oldest block is due for reuse, and a lossless consumer has not acquired it */
-	bool charging;       /* it was pinned when rx_ring_charge_pins() last looked */
-	uint64_t woken_head; /* as of the last look at what consumers ask to be woken for */
-	int doorbell;        /* eventfd, the daemon's alone: rung when somebody is to be woken */
+	uint32_t n_unreported; /* demotions */
+	bool stalled;          /* the oldest block is due for reuse, and a lossless consumer has not acquired it */
+	bool charging;         /* stalled, as of the last rx_ring_charge_stalls() */
+	uint64_t woken_head;   /* head as of the last look at the consumers' wake-up requests */
+	int doorbell;          /* eventfd, not shared with clients: rung when a consumer is to be woken */
 };
 
 /* Consecutive rows of one block. */
@@ -123,68 +126,68 @@ struct rx_span {
 };
 
 /**
- * Allocate, map and fill in all segments; not sealed yet (registration needs writable pages): call
- * rx_ring_seal() after it. Fault: which segment, how many pages are wanted and there, the command to get them.
+ * Allocate, map and fill in all segments. They are not sealed yet, because registration needs writable pages: call
+ * rx_ring_seal() after it. The failure names the segment, how many pages it needs and how many are free, and the
+ * command that gets them.
  */
 int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, struct failure *failure);
 int rx_ring_seal(struct rx_ring *ring, struct failure *failure);
 void rx_ring_deinit(struct rx_ring *ring);
 
-/** Bytes of payload, headers and ring segment that those options would take. Pure. */
+/** Bytes of the payload, headers and ring segments that a ring with these options takes. Pure. */
 void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint64_t *headers, uint64_t *ring);
 
-/** Rows from head to the end of its block or to posted, whichever comes first; n = 0: nothing is posted. */
+/** The rows from head to the end of its block or to posted, whichever comes first. n is 0 if nothing is posted. */
 void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span);
 
-/** Advance head by n rows whose meta is written; consumers see them. */
+/** Advance head by n rows whose meta is written: consumers see them from now on. */
 void rx_ring_publish(struct rx_ring *ring, uint32_t n);
 
-/** What the device had dropped by a reading at at_ns (UTC): noted in the records of this block and those to come. */
+/** The device had dropped no_buffer packets by at_ns (UTC). The records of this block and of later ones note it. */
 void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_ns);
 
 /**
- * The next rows to post, at most max and never beyond their block; takes memory for a new block when
- * one begins, which may recycle the oldest. They count as posted until rx_ring_unpost().
+ * The next rows to post: at most max, and never beyond the end of their block. A new block takes memory, which may
+ * recycle the oldest block. The rows count as posted until rx_ring_unpost(). n is 0 if there is no memory.
  */
 void rx_ring_post_span(struct rx_ring *ring, uint32_t max, struct rx_span *span);
 
-/** The device did not take the last n rows. */
+/** The device did not accept the last n rows. */
 void rx_ring_unpost(struct rx_ring *ring, uint32_t n);
 
-/** The device was reset: nothing is with it, everything from head on is to be posted again. */
+/** The device was reset and has no rows any more: all rows from head on are to be posted again. */
 void rx_ring_rewind(struct rx_ring *ring);
 
-/** Make it one of those whose leases count. Sets its attach_sequence. -EAGAIN: too many. */
+/** Respect the consumer's leases from now on. Sets its attach_sequence. -EAGAIN: too many consumers. */
 int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
 
-/** Its leases end. It may not be in the ring. */
+/** The consumer's leases end. No effect if it is not in the ring. */
 void rx_ring_remove_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
 
-/** The next consumer whose page broke the rules (see its bad), taken out of the ring; NULL: none. */
-struct ring_consumer *rx_ring_take_bad(struct rx_ring *ring);
+/** Take the next consumer whose page broke the rules out of the ring; its bad says why. NULL: none. */
+struct ring_consumer *rx_ring_next_evicted(struct rx_ring *ring);
 
-/** The next consumer that was demoted and of which this was not said yet; it stays in the ring. NULL: none. */
-struct ring_consumer *rx_ring_take_demoted(struct rx_ring *ring);
+/** The next consumer whose demotion is not reported yet; it stays in the ring. NULL: none. */
+struct ring_consumer *rx_ring_next_demoted(struct rx_ring *ring);
 
 /**
- * While pinned or charging, at each look: who pinned at the last one is charged with the time since. Demoted to lossy
- * is who pins when that has come to its deadline. It is repaid by a tenth of the time in which the account's consumers
- * do not pin, and by nothing else: however one takes turns, the queue waits for it for a part in eleven at most, once
- * the deadline is used up. now_ns: CLOCK_MONOTONIC.
+ * Charge the time since the last call to the stall budgets of the consumers that stalled the queue at the last call,
+ * and demote a consumer that stalls it now to lossy if its budget is used up. To be called in each round while the ring
+ * is stalled or charging. now_ns: CLOCK_MONOTONIC.
  */
-void rx_ring_charge_pins(struct rx_ring *ring, uint64_t now_ns);
+void rx_ring_charge_stalls(struct rx_ring *ring, uint64_t now_ns);
 
 /**
- * Have those woken who asked for a head that has come, by the doorbell on which the notifier sleeps; looks at every
- * consumer's page, once a head. Call when there is nothing else to do, and now and then when there always is. Returns
- * how many system calls, 0 or 1.
+ * Ring the doorbell, on which the notifier sleeps, if a consumer asked to be woken at a head that is reached now. Reads
+ * every consumer's page, once for each head. To be called when the worker has nothing else to do, and now and then when
+ * it always has. Returns the number of system calls: 0 or 1.
  */
 uint32_t rx_ring_wake(struct rx_ring *ring);
 
-/** One sleeper on the consumer's own word. The notifier's: how long it takes is in the client's hands. */
+/** Wake one sleeper on the consumer's futex word. For the notifier's thread: the client decides how long it takes. */
 void rx_ring_wake_consumer(struct ibvcap_consumer_state *state);
 
-/** Nothing more will be published in this epoch: tell and wake everybody. */
+/** No more rows will be published in this epoch: tell all consumers and wake them. */
 void rx_ring_close(struct rx_ring *ring);
 
 #endif

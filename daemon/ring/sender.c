@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The cursors of one sender: what it submitted, which packets the worker took, and how they ended. The page is written
+ * by a client that may be hostile: every value is read once and checked before it is used.
+ */
 #include "daemon/ring/sender.h"
 
 #include "lib/ibvcap/ring.h"
@@ -10,13 +14,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- what a sender may write, read ---------------------------------------------------------------- */
+/* ---- reading what the client writes ---------------------------------------------------------------- */
 
 /*
- * Against completed as this side has published it: the sender may have seen no more. A sender that honours that can't
- * be wrong, since completed only grows.
+ * submitted is checked against completed as it was published, because the client cannot have seen a later value. A
+ * client that keeps to the cursor that it sees always passes, since completed only grows.
  */
-bool sender_look(struct sender *sender)
+bool sender_read_submitted(struct sender *sender)
 {
 	uint64_t submitted = daemon_load_submitted(sender->page);
 
@@ -32,7 +36,7 @@ bool sender_look(struct sender *sender)
 	return true;
 }
 
-void sender_kicked(struct sender *sender)
+void sender_count_kick(struct sender *sender)
 {
 	if (daemon_load_submitted(sender->page) != sender->submitted)
 		return;
@@ -42,7 +46,7 @@ void sender_kicked(struct sender *sender)
 
 const struct ibvcap_tx_descriptor *sender_peek(struct sender *sender)
 {
-	if (sender->taken == sender->submitted || sender->leaving)
+	if (sender->taken == sender->submitted)
 		return NULL;
 	if (!sender->has_next) {
 		sender->next = daemon_read_descriptor(&sender->descriptors[sender->taken & (sender->n_slots - 1)]);
@@ -59,9 +63,9 @@ const uint8_t *sender_take(struct sender *sender)
 	return (const uint8_t *)sender->arena.address + row * sender->slot_bytes;
 }
 
-/* ---- what becomes of packets ---------------------------------------------------------------------- */
+/* ---- how packets end -------------------------------------------------------------------------------- */
 
-static enum ibvcap_tx_counter counter_of(int32_t status)
+static enum ibvcap_tx_counter sender_counter_of_status(int32_t status)
 {
 	switch (status) {
 	case 0:
@@ -77,7 +81,7 @@ static enum ibvcap_tx_counter counter_of(int32_t status)
 void sender_complete(struct sender *sender, int32_t status, uint32_t payload_bytes, uint32_t frame_bytes)
 {
 	sender->statuses[sender->completed++ & (sender->n_slots - 1)] = status;
-	sender->tally[counter_of(status)]++;
+	sender->tally[sender_counter_of_status(status)]++;
 	if (status == 0) {
 		sender->tally[IBVCAP_TX_COUNTER_COMPLETED_BYTES] += payload_bytes;
 		sender->tally[IBVCAP_TX_COUNTER_WIRE_BYTES] += frame_bytes;
@@ -94,14 +98,14 @@ bool sender_flush(struct sender *sender, uint32_t max)
 	return sender->completed == sender->submitted;
 }
 
-static bool is_maximum(unsigned counter)
+static bool tx_counter_is_maximum(unsigned counter)
 {
 	return counter == IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS || counter == IBVCAP_TX_COUNTER_PACED_LATENESS_MAX_NS;
 }
 
-static void count(_Atomic uint64_t *counter, unsigned which, uint64_t value)
+static void tx_counter_raise(_Atomic uint64_t *counter, unsigned which, uint64_t value)
 {
-	if (!is_maximum(which))
+	if (!tx_counter_is_maximum(which))
 		counter_add(counter, value);
 	else if (value > counter_get(counter))
 		counter_set(counter, value);
@@ -114,8 +118,8 @@ void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBV
 	for (unsigned i = 0; i < IBVCAP_TX_COUNTER_BATCHES; i++) {
 		if (!sender->tally[i])
 			continue;
-		count(&sender->state->counters[i], i, sender->tally[i]);
-		count(&channel_counters[i], i, sender->tally[i]);
+		tx_counter_raise(&sender->state->counters[i], i, sender->tally[i]);
+		tx_counter_raise(&channel_counters[i], i, sender->tally[i]);
 		sender->tally[i] = 0;
 	}
 	sender->dirty = false;
@@ -125,13 +129,13 @@ void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBV
 
 /* ---- wake-up -------------------------------------------------------------------------------------- */
 
-bool sender_is_due(struct sender *sender)
+bool sender_wants_wake(struct sender *sender)
 {
 	uint64_t wake_at;
 
 	daemon_fence_completed(sender->state, sender->published);
 	wake_at = daemon_load_sender_request(sender->page);
-	/* Once a request: a sleeper takes a while to withdraw it, and no later one is for less. */
+	/* Each request is served once: a sleeper withdraws it late, and later requests are for higher cursors. */
 	if (wake_at > sender->published || wake_at <= sender->woken_at)
 		return false;
 	sender->woken_at = wake_at;
@@ -147,9 +151,10 @@ uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struc
 }
 
 /*
- * Nothing here may wait for a client. A socket and no pipe: a reader whose memory does not come stops while it holds
- * the pipe's lock, and with it who writes. A full one is readable as it is; of one whose reader has gone, control
- * hears. Of threads that sleep on the word one wakes: a client pays for the others itself.
+ * The daemon never waits for a client here. It writes to a socket and not to a pipe, because a client can stop while it
+ * reads a pipe (its memory may be served by userfaultfd), and the writer would then wait for the pipe's lock. A failed
+ * write needs no handling: a full socket is readable already, and control sees when the client has closed its end. Only
+ * one thread that sleeps on the word is woken: the client pays for waking the others.
  */
 void sender_wake(struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page, int socket)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The memory behind a sender: how much, from which pages, and what to do when there is not enough. */
+/*
+ * The memory of a sender: its size, its segments and their layout, and the message that says what to do when there are
+ * too few pages.
+ */
 #include "daemon/base/round.h"
 #include "daemon/ring/pages.h"
 #include "daemon/ring/sender.h"
@@ -20,8 +23,8 @@ void sender_size(const struct sender_options *options, uint64_t *arena, uint64_t
 	*state = round_up(sizeof(struct ibvcap_sender_state) + n * sizeof(int32_t), SMALL_PAGE);
 }
 
-static int create_one(struct shm *shm, const char *name, uint64_t bytes, uint32_t page_bytes,
-                      const struct sender_options *options, struct failure *failure)
+static int sender_create_segment(struct shm *shm, const char *name, uint64_t bytes, uint32_t page_bytes,
+                                 const struct sender_options *options, struct failure *failure)
 {
 	char advice[PAGES_ADVICE_MAX];
 	int r = shm_create(shm, name, bytes, page_bytes);
@@ -38,21 +41,22 @@ static int create_one(struct shm *shm, const char *name, uint64_t bytes, uint32_
 	return 0;
 }
 
-static int create_segments(struct sender *sender, const struct sender_options *options, struct failure *failure)
+static int sender_create_segments(struct sender *sender, const struct sender_options *options, struct failure *failure)
 {
 	uint64_t arena, page, state;
 	int r;
 
 	sender_size(options, &arena, &page, &state);
-	r = create_one(&sender->arena, "ibvcap-arena", arena, options->page_bytes, options, failure);
+	r = sender_create_segment(&sender->arena, "ibvcap-arena", arena, options->page_bytes, options, failure);
 	if (r == 0)
-		r = create_one(&sender->page_shm, "ibvcap-sender-page", page, SMALL_PAGE, options, failure);
+		r = sender_create_segment(&sender->page_shm, "ibvcap-sender-page", page, SMALL_PAGE, options, failure);
 	if (r == 0)
-		r = create_one(&sender->state_shm, "ibvcap-sender-state", state, SMALL_PAGE, options, failure);
+		r = sender_create_segment(&sender->state_shm, "ibvcap-sender-state", state, SMALL_PAGE, options,
+		                          failure);
 	return r;
 }
 
-static void fill_head(struct ibvcap_segment *segment, uint64_t magic, const struct shm *shm, uint64_t epoch)
+static void sender_fill_head(struct ibvcap_segment *segment, uint64_t magic, const struct shm *shm, uint64_t epoch)
 {
 	segment->magic = magic;
 	segment->abi_major = IBVCAP_ABI_MAJOR;
@@ -62,7 +66,7 @@ static void fill_head(struct ibvcap_segment *segment, uint64_t magic, const stru
 	segment_set_ready(segment);
 }
 
-static void describe(struct sender *sender, const struct sender_options *options)
+static void sender_describe(struct sender *sender, const struct sender_options *options)
 {
 	struct ibvcap_sender_state *state = sender->state;
 
@@ -79,11 +83,11 @@ static void describe(struct sender *sender, const struct sender_options *options
 	state->page_bytes = options->page_bytes;
 	state->late_after_ns = options->late_after_ns;
 	snprintf(state->channel, sizeof(state->channel), "%s", options->channel);
-	fill_head(&state->segment, IBVCAP_SENDER_STATE_MAGIC, &sender->state_shm, options->epoch);
-	fill_head(&sender->page->segment, IBVCAP_SENDER_PAGE_MAGIC, &sender->page_shm, options->epoch);
+	sender_fill_head(&state->segment, IBVCAP_SENDER_STATE_MAGIC, &sender->state_shm, options->epoch);
+	sender_fill_head(&sender->page->segment, IBVCAP_SENDER_PAGE_MAGIC, &sender->page_shm, options->epoch);
 }
 
-static int fix_sizes(struct sender *sender)
+static int sender_fix_sizes(struct sender *sender)
 {
 	int r = shm_fix_size(&sender->arena);
 
@@ -110,15 +114,15 @@ int sender_init(struct sender *sender, const struct sender_options *options, str
 			"channel '%s': no arena has %u slots of %u bytes: arena_slots is a power of two from "
 			"%u to %u, payload_size at most %u",
 			options->channel, n, options->slot_bytes, IBVCAP_TX_SLOTS_MIN, IBVCAP_TX_SLOTS_MAX, UINT16_MAX);
-	r = create_segments(sender, options, failure);
+	r = sender_create_segments(sender, options, failure);
 	if (r < 0)
 		goto fail;
 	sender->state = sender->state_shm.address;
 	sender->page = sender->page_shm.address;
 	sender->descriptors = (const struct ibvcap_tx_descriptor *)(const void *)(sender->page + 1);
 	sender->statuses = (int32_t *)(void *)(sender->state + 1);
-	describe(sender, options);
-	r = fix_sizes(sender);
+	sender_describe(sender, options);
+	r = sender_fix_sizes(sender);
 	if (r < 0) {
 		failure_set(failure, EX_OSERR, -r, "channel '%s': cannot seal a sender's memory: %s", options->channel,
 		            strerror(-r));

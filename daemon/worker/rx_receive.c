@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/worker/rx_receive.h"
 
+#include "daemon/base/min.h"
 #include "daemon/base/time.h"
 #include "daemon/packet/packet.h"
 #include "lib/ibvcap/ring.h"
@@ -20,18 +21,13 @@ struct tally {
 	uint64_t bytes;
 };
 
-static inline uint32_t min_u32(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 /* ---- one row out of the ordinary ----------------------------------------------------------------- */
 
 /* Payload of wire bytes from offset on, of which the row has present from its start. */
 static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, uint32_t slot_bytes,
                              struct ibvcap_meta *meta)
 {
-	uint32_t length = min_u32(wire, present > offset ? present - offset : 0);
+	uint32_t length = u32_min(wire, present > offset ? present - offset : 0);
 
 	meta->payload_offset = (uint8_t)offset;
 	meta->length = (uint16_t)length;
@@ -51,7 +47,7 @@ static void describe_irregular(const struct rx_ring *ring, uint32_t present, con
                                const uint8_t *payload, struct ibvcap_meta *meta)
 {
 	uint8_t frame[HEADERS_MAX];
-	uint32_t copied = min_u32(present, HEADERS_MAX - ring->header_bytes);
+	uint32_t copied = u32_min(present, HEADERS_MAX - ring->header_bytes);
 	struct packet_view view;
 
 	memcpy(frame, headers, ring->header_bytes);
@@ -87,7 +83,7 @@ static __attribute__((noinline, cold)) void describe_unusual(const struct rx_rec
 		tally->errored++;
 		return;
 	}
-	uint32_t present = min_u32(event->bytes - plain->header_bytes, ring->slot_bytes);
+	uint32_t present = u32_min(event->bytes - plain->header_bytes, ring->slot_bytes);
 	uint32_t udp_length = packet_udp_length(plain, headers);
 
 	if (event->flags & BACKEND_EVENT_CHECKSUM_BAD)
@@ -200,7 +196,7 @@ static int publish_events(struct rx_receive *receive, uint32_t n)
 		struct rx_span span;
 
 		rx_ring_head_span(receive->ring, &span);
-		span.n = min_u32(span.n, n - tally.rows);
+		span.n = u32_min(span.n, n - tally.rows);
 		if (span.n == 0 || !in_order(&span, events)) {
 			r = -EPROTO;
 			break;

@@ -132,7 +132,7 @@ static int take_mails(struct rx_worker *worker)
 static void report_bad(struct rx_worker *worker)
 {
 	while (!mailbox_full(worker->outbox)) {
-		struct ring_consumer *consumer = rx_ring_take_bad(worker->receive.ring);
+		struct ring_consumer *consumer = rx_ring_next_evicted(worker->receive.ring);
 
 		if (!consumer)
 			return;
@@ -146,7 +146,7 @@ static void report_bad(struct rx_worker *worker)
 static void report_demoted(struct rx_worker *worker)
 {
 	while (!mailbox_full(worker->outbox)) {
-		struct ring_consumer *consumer = rx_ring_take_demoted(worker->receive.ring);
+		struct ring_consumer *consumer = rx_ring_next_demoted(worker->receive.ring);
 
 		if (!consumer)
 			return;
@@ -159,11 +159,11 @@ static void look_after_consumers(struct rx_worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
 
-	if (ring->pinned | ring->charging)
-		rx_ring_charge_pins(ring, time_monotonic_ns());
+	if (ring->stalled | ring->charging)
+		rx_ring_charge_stalls(ring, time_monotonic_ns());
 	if (ring->n_bad)
 		report_bad(worker);
-	if (ring->n_untold)
+	if (ring->n_unreported)
 		report_demoted(worker);
 }
 
@@ -204,7 +204,7 @@ int rx_worker_do_work(struct rx_worker *worker)
 	 */
 	if (n == 0 || ++worker->busy_polls % WAKE_POLLS == 0)
 		counter_add(&ring->ring->counters[IBVCAP_RX_COUNTER_WAKES], rx_ring_wake(ring));
-	if (ring->pinned | ring->charging | ring->n_bad | ring->n_untold)
+	if (ring->stalled | ring->charging | ring->n_bad | ring->n_unreported)
 		look_after_consumers(worker);
 	if (n == 0)
 		when_empty(worker);
@@ -227,7 +227,7 @@ static int sleep_for_work(struct rx_worker *worker)
 	struct pollfd fds[] = {{.fd = queue->ops->fd(queue), .events = POLLIN},
 	                       {.fd = mailbox_fd(worker->inbox), .events = POLLIN}};
 	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) ||
-	            worker->receive.ring->pinned; /* nobody tells when it is acquired */
+	            worker->receive.ring->stalled; /* nobody tells when it is acquired */
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Life of a transmit queue: its memory and its device queue, the senders that come and go, and when the worker may sleep.
+ */
 #include "daemon/worker/tx_queue.h"
 
 #include "daemon/base/round.h"
@@ -11,23 +14,20 @@
 #include <string.h>
 
 #define SMALL_PAGE 4096u
-/* Some µs of the wire, so that nobody waits for long; and a few packets at least, so that a doorbell is for several. */
+/* A few µs of the wire, so that other senders wait for a short time; but several packets, which share one doorbell. */
 #define QUANTUM_BYTES 32768u
-/* What is with the device when a channel ends gets so long; then the queue is reset. */
-#define DRAIN_NS UINT64_C(1000000000)
-/* A queue that fails again and again without a single packet sent in between is given up. */
-#define RESTARTS_MAX 16
-/* Who waits for a time in UTC looks again so often: the clock may have been set. */
+/* While a packet waits for a time in UTC, the worker looks at the clock this often, because the clock may be set. */
 #define CLOCK_STEP_NS UINT64_C(100000000)
-#define NAP_NS        UINT64_C(1000000)
-/* Packets of one that leaves, in a round: its arena may be large, and others wait. */
+/* The worker looks this often for events that wake nobody. */
+#define NAP_NS UINT64_C(1000000)
+/* Packets of a leaving sender that one round flushes: its arena may be large, and other senders wait. */
 #define FLUSH_MAX 4096
 
-/* ---- life: control's ------------------------------------------------------------------------------ */
+/* ---- life: called by control ----------------------------------------------------------------------- */
 
-/* Rows of a flight each, registered. */
-static int make_rows(struct tx_queue *txq, struct shm *rows, struct backend_memory **memory, const char *what,
-                     uint32_t row_bytes, struct failure *failure)
+/* Registered memory with one row for each packet in flight. */
+static int tx_queue_make_rows(struct tx_queue *txq, struct shm *rows, struct backend_memory **memory, const char *what,
+                              uint32_t row_bytes, struct failure *failure)
 {
 	size_t bytes = (size_t)(txq->inflight_mask + 1) * row_bytes;
 	int r = shm_create(rows, "ibvcap-send", bytes, SMALL_PAGE);
@@ -39,7 +39,8 @@ static int make_rows(struct tx_queue *txq, struct shm *rows, struct backend_memo
 	return txq->backend->ops->register_memory(txq->backend, rows->address, rows->bytes, memory, failure);
 }
 
-static int make_queue(struct tx_queue *txq, const struct tx_queue_options *options, struct failure *failure)
+static int tx_queue_make_device_queue(struct tx_queue *txq, const struct tx_queue_options *options,
+                                      struct failure *failure)
 {
 	const struct backend_send_options send = {
 		.headers = txq->headers_memory,
@@ -60,7 +61,7 @@ static int make_queue(struct tx_queue *txq, const struct tx_queue_options *optio
 	             : 0;
 }
 
-static int make_tables(struct tx_queue *txq, struct failure *failure)
+static int tx_queue_make_tables(struct tx_queue *txq, struct failure *failure)
 {
 	txq->inflight = calloc(txq->inflight_mask + 1, sizeof(*txq->inflight));
 	txq->destinations = calloc(txq->n_destinations, sizeof(*txq->destinations));
@@ -71,7 +72,7 @@ static int make_tables(struct tx_queue *txq, struct failure *failure)
 	return 0;
 }
 
-static void init(struct tx_queue *txq, const struct tx_queue_options *options)
+static void tx_queue_init(struct tx_queue *txq, const struct tx_queue_options *options)
 {
 	uint32_t frame_max = pacing_frame_bytes(PACKET_HEADERS_MAX + options->slot_bytes);
 
@@ -100,15 +101,16 @@ int tx_queue_new(struct tx_queue **txq, const struct tx_queue_options *options, 
 
 	if (!new)
 		return failure_set(failure, EX_OSERR, ENOMEM, "channel '%s': out of memory", options->name);
-	init(new, options);
-	r = make_tables(new, failure);
+	tx_queue_init(new, options);
+	r = tx_queue_make_tables(new, failure);
 	if (r == 0)
-		r = make_rows(new, &new->headers, &new->headers_memory, "headers", TX_QUEUE_HEADER_BYTES, failure);
+		r = tx_queue_make_rows(new, &new->headers, &new->headers_memory, "headers", TX_QUEUE_HEADER_BYTES,
+		                       failure);
 	if (r == 0 && options->checksums == PACKET_CHECKSUMS_SOFTWARE)
-		r = make_rows(new, &new->copies, &new->copies_memory, "payload copies (udp_checksum = \"software\")",
-		              options->slot_bytes, failure);
+		r = tx_queue_make_rows(new, &new->copies, &new->copies_memory,
+		                       "payload copies (udp_checksum = \"software\")", options->slot_bytes, failure);
 	if (r == 0)
-		r = make_queue(new, options, failure);
+		r = tx_queue_make_device_queue(new, options, failure);
 	if (r < 0) {
 		tx_queue_free(new);
 		return r;
@@ -143,26 +145,9 @@ void tx_queue_free(struct tx_queue *txq)
 	free(txq);
 }
 
-/* ---- senders come and go: the worker's ------------------------------------------------------------ */
+/* ---- destinations and senders: called by the worker ------------------------------------------------ */
 
-int tx_queue_add_sender(struct tx_queue *txq, struct sender *sender)
-{
-	if (txq->n_senders == TX_QUEUE_SENDERS_MAX || txq->leaving)
-		return -EAGAIN;
-	txq->senders[txq->n_senders++] = sender;
-	return 0;
-}
-
-bool tx_queue_has_sender(const struct tx_queue *txq, const struct sender *sender)
-{
-	for (uint32_t i = 0; i < txq->n_senders; i++) {
-		if (txq->senders[i] == sender)
-			return true;
-	}
-	return false;
-}
-
-/* The device fills in all of a queue's checksums, or none; and without memory for copies there is nothing to sum. */
+/* A device queue fills in the checksums of all its packets or of none; checksums in software need memory for copies. */
 void tx_queue_set_destination(struct tx_queue *txq, uint32_t index, const struct tx_queue_destination *destination)
 {
 	enum packet_checksums checksums = destination->headers.checksums;
@@ -175,14 +160,31 @@ void tx_queue_set_destination(struct tx_queue *txq, uint32_t index, const struct
 		txq->destinations[index].error = -EINVAL;
 }
 
-/* What it submitted last is counted, and flushed with the rest; unless it lied. */
-void tx_queue_dismiss_sender(struct tx_queue *txq, struct sender *sender)
+int tx_queue_add_sender(struct tx_queue *txq, struct sender *sender)
 {
-	if (sender->leaving)
+	if (txq->n_senders == TX_QUEUE_SENDERS_MAX || txq->leaving)
+		return -EAGAIN;
+	txq->senders[txq->n_senders++] = (struct tx_queue_sender){.sender = sender};
+	return 0;
+}
+
+struct tx_queue_sender *tx_queue_find_sender(struct tx_queue *txq, const struct sender *sender)
+{
+	for (uint32_t i = 0; i < txq->n_senders; i++) {
+		if (txq->senders[i].sender == sender)
+			return &txq->senders[i];
+	}
+	return NULL;
+}
+
+/* The packets that it submitted last are read, so that they are counted and flushed too, unless it broke the rules. */
+void tx_queue_dismiss_sender(struct tx_queue *txq, struct tx_queue_sender *member)
+{
+	if (member->leaving)
 		return;
-	if (!sender->bad)
-		sender_look(sender);
-	sender->leaving = true;
+	if (!member->sender->bad)
+		sender_read_submitted(member->sender);
+	member->leaving = true;
 	txq->n_leaving++;
 }
 
@@ -193,87 +195,35 @@ void tx_queue_dismiss(struct tx_queue *txq, uint64_t now_ns)
 	txq->leaving = true;
 	txq->leaving_at_ns = now_ns;
 	for (uint32_t i = 0; i < txq->n_senders; i++)
-		tx_queue_dismiss_sender(txq, txq->senders[i]);
+		tx_queue_dismiss_sender(txq, &txq->senders[i]);
 }
 
-static void forget(struct tx_queue *txq, uint32_t i)
-{
-	txq->senders[i] = txq->senders[--txq->n_senders];
-	txq->n_leaving--;
-	if (txq->turn >= txq->n_senders)
-		txq->turn = 0;
-}
-
-struct sender *tx_queue_take_gone(struct tx_queue *txq)
+bool tx_queue_take_gone(struct tx_queue *txq, struct tx_queue_sender *gone)
 {
 	for (uint32_t i = 0; i < txq->n_senders && txq->n_leaving; i++) {
-		struct sender *sender = txq->senders[i];
+		struct sender *sender = txq->senders[i].sender;
 
-		if (!sender->leaving || sender->completed != sender->taken)
+		if (!txq->senders[i].leaving || sender->completed != sender->taken)
 			continue;
-		bool is_gone = sender_flush(sender, FLUSH_MAX);
+		bool is_flushed = sender_flush(sender, FLUSH_MAX);
 
 		sender_publish(sender, txq->counters);
-		txq->to_wake |= sender_is_due(sender);
-		if (!is_gone)
+		txq->to_wake |= sender_wants_wake(sender);
+		if (!is_flushed)
 			continue;
-		forget(txq, i);
-		return sender;
+		*gone = txq->senders[i];
+		txq->senders[i] = txq->senders[--txq->n_senders];
+		txq->n_leaving--;
+		if (txq->turn >= txq->n_senders)
+			txq->turn = 0;
+		return true;
 	}
-	return NULL;
-}
-
-/* ---- a queue that failed -------------------------------------------------------------------------- */
-
-/* What was with the device may have been sent or not. What was ready, but never posted, is posted next. */
-static int restart(struct tx_queue *txq)
-{
-	const struct backend_ops *ops = txq->queue->ops;
-	int r = ops->reset(txq->queue);
-
-	if (r < 0)
-		return r;
-	counter_add(&txq->counters[IBVCAP_TX_COUNTER_QUEUE_RESETS], 1);
-	tx_queue_end_posted(txq, txq->n_posted, -ECANCELED);
-	tx_queue_publish(txq);
-	return ops->start(txq->queue);
-}
-
-/* All that is taken ends, and all senders are dismissed: tx_queue_take_gone() has them. */
-static void fail(struct tx_queue *txq, int error, uint64_t now_ns)
-{
-	txq->fatal = error;
-	txq->n_posted += txq->n_ready;
-	txq->n_ready = 0;
-	tx_queue_end_posted(txq, txq->n_posted, -ECANCELED);
-	tx_queue_publish(txq);
-	tx_queue_dismiss(txq, now_ns);
-}
-
-/* A device that keeps what it has for too long is made to let go of it. */
-static bool is_drain_over(const struct tx_queue *txq, const struct tx_clock_sample *now)
-{
-	return txq->leaving && txq->n_posted && now->monotonic_ns - txq->leaving_at_ns >= DRAIN_NS;
-}
-
-int tx_queue_serve(struct tx_queue *txq, const struct tx_clock_sample *now)
-{
-	int n = txq->fatal ? 0 : tx_queue_round(txq, now);
-
-	if (n >= 0 && is_drain_over(txq, now))
-		n = -ETIMEDOUT;
-	if (n >= 0)
-		return n;
-	if (txq->restarts++ < RESTARTS_MAX)
-		n = restart(txq);
-	if (n < 0)
-		fail(txq, n, now->monotonic_ns);
-	return 1;
+	return false;
 }
 
 /* ---- idling --------------------------------------------------------------------------------------- */
 
-static void want_kick(struct sender *sender, bool wanted)
+static void sender_want_kick(struct sender *sender, bool wanted)
 {
 	if (sender->need_kick == wanted)
 		return;
@@ -281,12 +231,13 @@ static void want_kick(struct sender *sender, bool wanted)
 	daemon_store_need_kick(sender->state, wanted);
 }
 
-/* A sender of which something waits for its time, the rate or room is looked at anyway. */
+/* While a packet waits for the rate, the worker looks at all senders anyway and needs no kicks. */
 void tx_queue_arm(struct tx_queue *txq)
 {
 	for (uint32_t i = 0; i < txq->n_senders && txq->due_ns == TX_QUEUE_NEVER; i++)
-		want_kick(txq->senders[i], txq->senders[i]->taken == txq->senders[i]->submitted);
-	/* What fails here fails again at the next reap, which mends it. */
+		sender_want_kick(txq->senders[i].sender,
+		                 txq->senders[i].sender->taken == txq->senders[i].sender->submitted);
+	/* A failure shows again at the next reap, which resets the queue. */
 	if (txq->n_posted && !txq->fatal)
 		txq->queue->ops->arm(txq->queue);
 }
@@ -294,34 +245,34 @@ void tx_queue_arm(struct tx_queue *txq)
 void tx_queue_disarm(struct tx_queue *txq)
 {
 	for (uint32_t i = 0; i < txq->n_senders; i++)
-		want_kick(txq->senders[i], false);
+		sender_want_kick(txq->senders[i].sender, false);
 }
 
 bool tx_queue_kicked(struct tx_queue *txq, int socket)
 {
 	for (uint32_t i = 0; i < txq->n_senders; i++) {
-		if (txq->senders[i]->socket != socket)
+		if (txq->senders[i].sender->socket != socket)
 			continue;
-		sender_kicked(txq->senders[i]);
+		sender_count_kick(txq->senders[i].sender);
 		return true;
 	}
 	return false;
 }
 
-static uint64_t until(uint64_t due_ns, uint64_t now_ns)
+static uint64_t ns_until(uint64_t due_ns, uint64_t now_ns)
 {
 	return due_ns == TX_QUEUE_NEVER ? TX_QUEUE_NEVER : due_ns > now_ns ? due_ns - now_ns : 0;
 }
 
 uint64_t tx_queue_idle_ns(const struct tx_queue *txq, const struct tx_clock_sample *now)
 {
-	uint64_t rate = until(txq->due_ns, now->monotonic_ns);
-	uint64_t time = until(txq->due_utc_ns, now->utc_ns);
+	uint64_t rate = ns_until(txq->due_ns, now->monotonic_ns);
+	uint64_t time = ns_until(txq->due_utc_ns, now->utc_ns);
 	uint64_t idle = rate < time ? rate : time;
 
 	if (time != TX_QUEUE_NEVER && idle > CLOCK_STEP_NS)
 		idle = CLOCK_STEP_NS;
-	/* Nobody tells when a drain ends, or when the device takes again what it did not. */
+	/* No event says that a drain has ended, or that the device accepts packets again. */
 	if ((txq->leaving || txq->n_leaving || txq->n_ready) && idle > NAP_NS)
 		idle = NAP_NS;
 	return idle;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One channel: its send queue, its destinations' headers, and the senders that share it. A sender's packets go through
- * in its order: taken (descriptor read once, headers written to a private row), posted, completed. Made and freed by
- * control; everything else is the transmit worker's (tx_worker.h) while the channel is lent to it.
+ * The worker's queue of one channel: the device's send queue, the headers of the destinations, and the senders that
+ * share it. The packets of a sender stay in order: the worker takes one (it reads the descriptor once and writes the
+ * headers to a private row), posts it, and reaps its completion. Control makes and frees a queue; the transmit worker
+ * (tx_worker.h) does everything else while the queue is lent to it.
  *
- * Fairness: deficit round robin by bytes of frames over the senders of a channel, and over the channels of a worker.
- * A packet that waits for its time holds up its own sender only; the channel's rate holds up the channel.
+ * Fairness is deficit round robin by bytes of frames, over the senders of a queue and over the queues of a worker. A
+ * packet that waits for its time delays its own sender only; the channel's rate delays all senders of the channel.
  */
 #ifndef DAEMON_WORKER_TX_QUEUE_H
 #define DAEMON_WORKER_TX_QUEUE_H
@@ -20,45 +21,53 @@
 #include <stdint.h>
 
 #define TX_QUEUE_SENDERS_MAX  64
-#define TX_QUEUE_BATCH        64  /* packets a chain */
-#define TX_QUEUE_HEADER_BYTES 128 /* of a header row: headers of any kind, and not across three cache lines */
+#define TX_QUEUE_BATCH        64  /* packets posted at once, at most */
+#define TX_QUEUE_HEADER_BYTES 128 /* of a header row: any headers fit, and they touch two cache lines at most */
 #define TX_QUEUE_NEVER        UINT64_MAX
 
 struct tx_queue_options {
 	const char *name;
-	struct backend *backend; /* outlives the channel */
+	struct backend *backend; /* outlives the queue */
 	uint32_t queue_slots;    /* at most the backend's max_send_slots */
-	uint32_t slot_bytes;     /* payload size of its senders; that it fits the MTU is checked by the caller */
-	uint32_t n_destinations; /* each errors with -EHOSTUNREACH until its first MAIL_DESTINATION */
-	/* Of its destinations' headers: DEVICE of all; else SOFTWARE if of any (there are copies then); or ZERO */
+	uint32_t slot_bytes;     /* payload size of its senders; the caller checks that it fits the MTU */
+	uint32_t n_destinations; /* packets to one end as -EHOSTUNREACH until its first MAIL_DESTINATION */
+	/* DEVICE if the device fills in all checksums; SOFTWARE if any needs it (payloads are copied then); else ZERO */
 	enum packet_checksums checksums;
 	uint64_t rate_bps; /* 0: not limited */
 	uint32_t burst_bytes;
-	bool device_pacing; /* the device keeps to the rate, and the worker does not */
+	bool device_pacing; /* the device keeps to the rate, so the worker does not pace */
 	uint64_t late_after_ns;
-	bool completion_events; /* unless its worker never sleeps */
+	bool completion_events; /* needed unless the worker never sleeps */
 };
 
-/* What a round goes by. Work takes time: who needs it exactly looks at the clocks again. */
+/* The time that a round goes by. Work takes time: code that needs a newer sample calls look() again. */
 struct tx_clock_sample {
 	uint64_t monotonic_ns;
 	uint64_t utc_ns;
-	void (*look)(struct tx_clock_sample *now); /* NULL: time stands still while the worker works */
+	void (*look)(struct tx_clock_sample *now); /* reads both clocks; NULL in tests: the time does not change */
 };
 
-/* One packet that was taken. */
+/* One packet that was taken and is not completed. */
 struct tx_inflight {
 	struct sender *sender;
-	int32_t status; /* 0: it is for the device; else how it ended without it */
+	int32_t status; /* 0: for the device; else how it ended without being posted */
 	uint32_t payload_bytes;
 	uint32_t frame_bytes;
 };
 
-/* When a packet that is ready was to leave. */
+/* When a ready packet should have left, to measure how late it is posted. */
 struct tx_deadline {
-	struct sender *sender;  /* NULL: it has no time, and did not wait for the rate */
-	uint64_t not_before_ns; /* UTC; 0: it has no time */
-	uint64_t paced_ns;      /* CLOCK_MONOTONIC; 0: it did not wait for the rate */
+	struct sender *sender;  /* NULL: nothing to measure */
+	uint64_t not_before_ns; /* UTC; 0: the packet has no time */
+	uint64_t paced_ns;      /* CLOCK_MONOTONIC; 0: the packet did not wait for the rate */
+};
+
+/* A sender of a queue, with the state that schedules it. */
+struct tx_queue_sender {
+	struct sender *sender;
+	uint32_t deficit_bytes;
+	bool leaving;       /* nothing more is taken from it */
+	bool removal_asked; /* by mail, which is answered when the sender is gone */
 };
 
 struct tx_queue {
@@ -66,96 +75,91 @@ struct tx_queue {
 	struct backend *backend;
 	struct backend_queue *queue;
 	struct backend_memory *headers_memory;
-	struct backend_memory *copies_memory; /* for checksums in software */
-	struct shm headers;                   /* a row a flight */
-	struct shm copies;
+	struct backend_memory *copies_memory; /* NULL unless checksums are computed in software */
+	struct shm headers;                   /* a row for each packet in flight */
+	struct shm copies;                    /* likewise, of payloads */
 	uint32_t queue_slots;
 	uint32_t inflight_mask;
 	uint32_t slot_bytes;
 	uint32_t n_destinations;
 	uint64_t late_after_ns;
 	enum packet_checksums checksums;
-	uint32_t quantum_bytes; /* a channel's share of a round, and a sender's of its channel; pays for any packet */
+	uint32_t quantum_bytes; /* share of a queue in a round, and of a sender in a turn; enough for any packet */
 	struct tx_queue_destination *destinations;
 
-	struct tx_inflight *inflight; /* by number: [first, next) are taken and not completed */
+	struct tx_inflight *inflight; /* by number & inflight_mask: [first, next) are taken and not completed */
 	uint64_t first;
 	uint64_t next;
-	uint32_t n_posted; /* of these with the device, */
-	uint32_t n_ready;  /* … and for it, but not posted yet: the last in order */
-	bool due_to_count; /* … and of one of those it says when it was due */
+	uint32_t n_posted;  /* of these, with the device */
+	uint32_t n_ready;   /* of these, for the device and not posted yet: the last in order */
+	bool has_deadlines; /* any of deadlines has a sender */
 	struct backend_packet ready[TX_QUEUE_BATCH];
-	struct tx_deadline due[TX_QUEUE_BATCH]; /* of each of those */
+	struct tx_deadline deadlines[TX_QUEUE_BATCH]; /* of each ready packet */
 
-	struct sender *senders[TX_QUEUE_SENDERS_MAX];
+	struct tx_queue_sender senders[TX_QUEUE_SENDERS_MAX];
 	uint32_t n_senders;
-	uint32_t turn;
+	uint32_t turn;         /* index of the sender whose turn it is */
 	uint32_t n_leaving;    /* senders */
-	int64_t deficit_bytes; /* against other channels */
+	int64_t deficit_bytes; /* of the queue, against the worker's other queues */
 	struct pacing pacing;
-	bool paced;          /* something waits for the rate, or did a moment ago */
-	int32_t error;       /* of every packet; MAIL_TX_QUEUE_ERROR */
-	uint64_t due_ns;     /* CLOCK_MONOTONIC: the rate lets the next leave; TX_QUEUE_NEVER: nothing waits for it */
-	uint64_t due_utc_ns; /* the next time that a packet waits for; likewise */
-	uint32_t restarts;   /* since the last completion */
+	bool paced;      /* a packet waits for the rate, or waited until this round */
+	int32_t error;   /* not 0: every packet ends so; from MAIL_TX_QUEUE_ERROR */
+	uint64_t due_ns; /* CLOCK_MONOTONIC: when the rate allows the next packet; TX_QUEUE_NEVER: none waits for it */
+	uint64_t due_utc_ns; /* the earliest time that a packet waits for; TX_QUEUE_NEVER: none waits for a time */
+	uint32_t restarts;   /* since the last completion without an error */
 	bool leaving;
 	uint64_t leaving_at_ns;
-	bool removal_asked; /* to be answered */
-	int fatal;          /* its queue can't go on: nothing more is asked of it */
-	bool to_wake;       /* a sender is due since the doorbell was rung last */
+	bool removal_asked; /* by mail, which is answered when the queue is empty */
+	int fatal;          /* not 0: the device's queue failed and could not be reset; it is not used any more */
+	bool to_wake;       /* a sender is to be woken: ring the doorbell */
 
-	_Atomic uint64_t counters[IBVCAP_TX_COUNTER_N]; /* written by the worker; any thread may read */
+	_Atomic uint64_t counters[IBVCAP_TX_COUNTER_N]; /* the worker writes; any thread may read */
 };
 
-/* ---- control's ----------------------------------------------------------------------------------- */
+/* ---- for control ---------------------------------------------------------------------------------- */
 
-/** Memory, registrations and a send queue, started. Fault: what there is not enough of, and of which key. */
+/** Makes memory, registrations and a started send queue. The failure names the lack and the key that lowers the need. */
 int tx_queue_new(struct tx_queue **txq, const struct tx_queue_options *options, struct failure *failure);
-/** Destroy the queue: the device reads nothing more of it or of its senders. Not while the worker has it. */
+/** Destroy the device's queue: the device reads no memory of it or of its senders any more. Not while the worker has it. */
 void tx_queue_close(struct tx_queue *txq);
 /** Closes it first. Not while the worker has it. NULL is fine. */
 void tx_queue_free(struct tx_queue *txq);
 
-/* ---- the worker's -------------------------------------------------------------------------------- */
+/* ---- for the worker ------------------------------------------------------------------------------- */
 
-/** -EAGAIN: too many. */
+/** -EAGAIN: too many senders, or the queue is leaving. */
 int tx_queue_add_sender(struct tx_queue *txq, struct sender *sender);
 
-/** What MAIL_DESTINATION says. One that the channel was not made for errs with -EINVAL. */
+/** Apply MAIL_DESTINATION. A destination whose kind of checksum the queue was not made for ends packets as -EINVAL. */
 void tx_queue_set_destination(struct tx_queue *txq, uint32_t index, const struct tx_queue_destination *destination);
 
-/** Nothing more is taken from it, or from any; see tx_queue_take_gone(). */
-void tx_queue_dismiss_sender(struct tx_queue *txq, struct sender *sender);
+/** Stop taking packets from the sender (or from all). It stays until tx_queue_take_gone() returns it. */
+void tx_queue_dismiss_sender(struct tx_queue *txq, struct tx_queue_sender *member);
 void tx_queue_dismiss(struct tx_queue *txq, uint64_t now_ns);
 
-bool tx_queue_has_sender(const struct tx_queue *txq, const struct sender *sender);
+/** The queue's record of this sender; NULL: it is not in the queue, whatever is at that address by now. */
+struct tx_queue_sender *tx_queue_find_sender(struct tx_queue *txq, const struct sender *sender);
 
-/** One round; a queue that failed is reset, or given up: fatal is set then. Returns the work done. */
+/**
+ * One round, in tx_queue_send.c: reap, read the senders' cursors, take and post up to the queue's share. Resets a queue
+ * that failed, or gives it up and sets fatal. Returns the work done.
+ */
 int tx_queue_serve(struct tx_queue *txq, const struct tx_clock_sample *now);
 
-/** Its worker was woken by this socket. False: it is none of its senders'. */
+/** This socket woke the worker. False: it belongs to none of the queue's senders. */
 bool tx_queue_kicked(struct tx_queue *txq, int socket);
 
-/** Before the last look: ask senders for kicks, and the queue for an event at its next completion. And no more. */
+/** Before the last round ahead of a sleep: ask the senders for kicks and the device for an event. Disarm withdraws it. */
 void tx_queue_arm(struct tx_queue *txq);
 void tx_queue_disarm(struct tx_queue *txq);
 
-/** How long nothing of it is due after a round that had nothing to do; TX_QUEUE_NEVER: until somebody tells. */
+/** After a round without work: how long no packet is due. TX_QUEUE_NEVER: until a descriptor wakes the worker. */
 uint64_t tx_queue_idle_ns(const struct tx_queue *txq, const struct tx_clock_sample *now);
 
-/** The next dismissed sender of which nothing is with the device, out of the channel, its rest flushed; NULL: none. */
-struct sender *tx_queue_take_gone(struct tx_queue *txq);
-
 /**
- * tx_queue_send.c: reap, look at the senders, take and post up to its share. Returns the packets reaped and taken, or
- * -errno: the queue failed, and is to be reset.
+ * Take the next dismissed sender of which the device has nothing out of the queue, with its remaining packets flushed.
+ * False: there is none.
  */
-int tx_queue_round(struct tx_queue *txq, const struct tx_clock_sample *at);
-
-/** tx_queue_send.c: tell senders what became of their packets, and count. */
-void tx_queue_publish(struct tx_queue *txq);
-
-/** tx_queue_send.c: the next n of those posted ended so; and those that follow and were never to be posted. */
-void tx_queue_end_posted(struct tx_queue *txq, uint32_t n, int32_t status);
+bool tx_queue_take_gone(struct tx_queue *txq, struct tx_queue_sender *gone);
 
 #endif

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From descriptors to the device and back: the hot path of sending. */
+/*
+ * One round of a transmit queue: the hot path of sending. Completions come in, the senders' cursors are read, packets
+ * are taken in turn, get their headers and go to the device. A device queue that failed is reset here too.
+ */
 #include "daemon/worker/tx_queue.h"
+
+#include "daemon/base/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -8,29 +13,31 @@
 
 #define REAP_RUNS                16
 #define MEASURED_LATENESS_MAX_NS UINT64_C(1000000000000) /* 1000 s */
+/* A leaving queue waits this long for the packets that the device has; then it is reset. */
+#define DRAIN_NS UINT64_C(1000000000)
+/* A queue that is reset again and again without a completed packet in between is given up. */
+#define RESTARTS_MAX 16
 
-static inline void look(struct tx_clock_sample *now)
+static inline void tx_clock_look(struct tx_clock_sample *now)
 {
 	if (now->look)
 		now->look(now);
 }
 
-static inline uint64_t min_u64(uint64_t a, uint64_t b)
+/* ---- packets that complete ------------------------------------------------------------------------ */
+
+static void tx_queue_end_first(struct tx_queue *txq, int32_t status)
 {
-	return a < b ? a : b;
+	const struct tx_inflight *first = &txq->inflight[txq->first++ & txq->inflight_mask];
+
+	sender_complete(first->sender, status, first->payload_bytes, first->frame_bytes);
 }
 
-/* ---- completed ------------------------------------------------------------------------------------ */
-
-static void end_first(struct tx_queue *txq, int32_t status)
-{
-	const struct tx_inflight *flight = &txq->inflight[txq->first++ & txq->inflight_mask];
-
-	sender_complete(flight->sender, status, flight->payload_bytes, flight->frame_bytes);
-}
-
-/* Packets that never were for the device end when all before them have: a sender's cursor is in its order. */
-void tx_queue_end_posted(struct tx_queue *txq, uint32_t n, int32_t status)
+/*
+ * The next n posted packets ended with this status. A packet that was never for the device ends when all packets before
+ * it have, because a sender's cursor moves in the order of its packets.
+ */
+static void tx_queue_end_posted(struct tx_queue *txq, uint32_t n, int32_t status)
 {
 	txq->n_posted -= n;
 	while (txq->first != txq->next) {
@@ -39,11 +46,11 @@ void tx_queue_end_posted(struct tx_queue *txq, uint32_t n, int32_t status)
 		if (own == 0 && n == 0)
 			break;
 		n -= own == 0;
-		end_first(txq, own == 0 ? status : own);
+		tx_queue_end_first(txq, own == 0 ? status : own);
 	}
 }
 
-static int32_t status_of(uint8_t status)
+static int32_t errno_of_backend_status(uint8_t status)
 {
 	switch (status) {
 	case BACKEND_OK:
@@ -54,8 +61,8 @@ static int32_t status_of(uint8_t status)
 	return -EIO;
 }
 
-/* After a run that failed there is more to be had, and nothing may be posted before. */
-static int reap(struct tx_queue *txq)
+/* After a failed run the device has more completions, which must be reaped before anything is posted. */
+static int tx_queue_reap(struct tx_queue *txq)
 {
 	struct backend_sent sent[REAP_RUNS];
 	bool failed = false;
@@ -71,46 +78,47 @@ static int reap(struct tx_queue *txq)
 				txq->restarts = 0;
 			else
 				failed = true;
-			tx_queue_end_posted(txq, sent[i].n, status_of(sent[i].status));
+			tx_queue_end_posted(txq, sent[i].n, errno_of_backend_status(sent[i].status));
 			n += sent[i].n;
 		}
 	} while (runs == REAP_RUNS || (failed && runs > 0));
 	return runs < 0 ? runs : (int)n;
 }
 
-void tx_queue_publish(struct tx_queue *txq)
+/* Show the senders how their packets ended. */
+static void tx_queue_publish(struct tx_queue *txq)
 {
 	for (uint32_t i = 0; i < txq->n_senders; i++) {
-		struct sender *sender = txq->senders[i];
+		struct sender *sender = txq->senders[i].sender;
 		bool moved = sender->completed != sender->published;
 
 		sender_publish(sender, txq->counters);
 		if (moved)
-			txq->to_wake |= sender_is_due(sender);
+			txq->to_wake |= sender_wants_wake(sender);
 	}
 }
 
 /* ---- whose turn it is ----------------------------------------------------------------------------- */
 
-/* True: there is something to take. */
-static bool look_at_senders(struct tx_queue *txq)
+/* True: a sender has packets to take. */
+static bool tx_queue_read_senders(struct tx_queue *txq)
 {
 	bool any = false;
 
 	for (uint32_t i = 0; i < txq->n_senders; i++) {
-		struct sender *sender = txq->senders[i];
+		struct tx_queue_sender *member = &txq->senders[i];
 
-		if (!sender->leaving && !sender_look(sender)) {
+		if (!member->leaving && !sender_read_submitted(member->sender)) {
 			counter_add(&txq->counters[IBVCAP_TX_COUNTER_BAD_SENDERS], 1);
-			tx_queue_dismiss_sender(txq, sender);
+			tx_queue_dismiss_sender(txq, member);
 		}
-		any |= !sender->leaving && sender->taken != sender->submitted;
+		any |= !member->leaving && member->sender->taken != member->sender->submitted;
 	}
 	return any;
 }
 
-/* What can't be sent costs as much as the largest packet: a flood of it is worth nobody's while. */
-static uint32_t frame_bytes(const struct tx_queue *txq, const struct ibvcap_tx_descriptor *descriptor)
+/* A packet that cannot be sent costs as much as the largest one, so a sender gains nothing by submitting many of them. */
+static uint32_t tx_queue_frame_bytes(const struct tx_queue *txq, const struct ibvcap_tx_descriptor *descriptor)
 {
 	if (descriptor->destination >= txq->n_destinations || descriptor->length > txq->slot_bytes)
 		return pacing_frame_bytes(PACKET_HEADERS_MAX + txq->slot_bytes);
@@ -118,34 +126,36 @@ static uint32_t frame_bytes(const struct tx_queue *txq, const struct ibvcap_tx_d
 }
 
 /*
- * The sender to take the next packet from, and what it costs; NULL: none has one whose time has come. A quantum pays
- * for any packet, so a round over all senders finds one if there is one.
+ * The sender to take the next packet from, and the packet's cost. NULL: no sender has a packet whose time has come. A
+ * quantum is enough for any packet, so one pass over all senders finds a packet if there is one.
  */
-static struct sender *whose_turn(struct tx_queue *txq, uint64_t utc_ns, uint32_t *cost_bytes)
+static struct tx_queue_sender *tx_queue_pick_sender(struct tx_queue *txq, uint64_t utc_ns, uint32_t *cost_bytes)
 {
 	for (uint32_t i = 0; i <= txq->n_senders && txq->n_senders; i++) {
-		struct sender *sender = txq->senders[txq->turn];
-		const struct ibvcap_tx_descriptor *next = sender_peek(sender);
+		struct tx_queue_sender *member = &txq->senders[txq->turn];
+		const struct ibvcap_tx_descriptor *next = member->leaving ? NULL : sender_peek(member->sender);
 
 		if (next && next->not_before_ns <= utc_ns) {
-			*cost_bytes = frame_bytes(txq, next);
-			if (*cost_bytes <= sender->deficit_bytes)
-				return sender;
+			*cost_bytes = tx_queue_frame_bytes(txq, next);
+			if (*cost_bytes <= member->deficit_bytes)
+				return member;
 		} else {
-			sender->deficit_bytes = 0;
+			member->deficit_bytes = 0;
 			if (next)
-				txq->due_utc_ns = min_u64(txq->due_utc_ns, next->not_before_ns);
+				txq->due_utc_ns = u64_min(txq->due_utc_ns, next->not_before_ns);
 		}
 		if (++txq->turn >= txq->n_senders)
 			txq->turn = 0;
-		txq->senders[txq->turn]->deficit_bytes += txq->quantum_bytes;
+		txq->senders[txq->turn].deficit_bytes += txq->quantum_bytes;
 	}
 	return NULL;
 }
 
-/* ---- taken ---------------------------------------------------------------------------------------- */
+/* ---- taking a packet ------------------------------------------------------------------------------- */
 
-static int32_t judge(const struct tx_queue *txq, const struct ibvcap_tx_descriptor *descriptor, uint64_t utc_ns)
+/* 0: the packet is for the device; else it ends with this error. */
+static int32_t tx_queue_check_packet(const struct tx_queue *txq, const struct ibvcap_tx_descriptor *descriptor,
+                                     uint64_t utc_ns)
 {
 	if (descriptor->length > txq->slot_bytes)
 		return -EMSGSIZE;
@@ -161,7 +171,7 @@ static int32_t judge(const struct tx_queue *txq, const struct ibvcap_tx_descript
 	return 0;
 }
 
-/* Packets, sum and maximum follow each other. */
+/* The counters of packets, of the sum and of the maximum follow each other in this order. */
 static_assert(IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS == IBVCAP_TX_COUNTER_TIMED + 2, "order of counters");
 static_assert(IBVCAP_TX_COUNTER_PACED_LATENESS_MAX_NS == IBVCAP_TX_COUNTER_PACED + 2, "order of counters");
 
@@ -173,27 +183,30 @@ static void count_lateness(uint64_t *tally, uint64_t ns)
 		tally[2] = ns;
 }
 
-static inline void note_due(struct tx_queue *txq, struct sender *sender, uint64_t not_before_ns)
+static inline void tx_queue_note_deadline(struct tx_queue *txq, struct sender *sender, uint64_t not_before_ns)
 {
-	struct tx_deadline *due = &txq->due[txq->n_ready];
+	struct tx_deadline *deadline = &txq->deadlines[txq->n_ready];
 
-	due->sender = NULL;
+	deadline->sender = NULL;
 	if (not_before_ns == 0 && !txq->paced)
 		return;
-	*due = (struct tx_deadline){
+	*deadline = (struct tx_deadline){
 		.sender = sender,
 		.not_before_ns = not_before_ns,
 		.paced_ns = txq->paced ? txq->pacing.due_ns : 0,
 	};
-	txq->due_to_count = true;
+	txq->has_deadlines = true;
 }
 
-/* How late n of those that are ready leave: they are the device's now, and not before. A time of another age is late, and
- * no measure of how well times are kept here: one such would spoil the channel's maximum and mean for everybody. */
-static void count_times(struct tx_queue *txq, uint32_t n, struct tx_clock_sample *now)
+/*
+ * Measure how late the first n ready packets leave; the device has just accepted them. A lateness of more than 1000 s
+ * counts as late but not in mean and maximum: it says nothing about how well the worker keeps times, and one such packet
+ * would spoil both for all senders of the channel.
+ */
+static void tx_queue_count_lateness(struct tx_queue *txq, uint32_t n, struct tx_clock_sample *now)
 {
-	look(now);
-	for (const struct tx_deadline *due = txq->due; due < txq->due + n; due++) {
+	tx_clock_look(now);
+	for (const struct tx_deadline *due = txq->deadlines; due < txq->deadlines + n; due++) {
 		uint64_t *tally;
 
 		if (!due->sender)
@@ -212,9 +225,9 @@ static void count_times(struct tx_queue *txq, uint32_t n, struct tx_clock_sample
 	}
 }
 
-/* With checksums in software the payload is copied first: one that changes under the sum would be another's lie. */
-static void make_ready(struct tx_queue *txq, uint64_t number, struct sender *sender, const uint8_t *payload,
-                       const struct ibvcap_tx_descriptor *descriptor)
+/* With checksums in software the payload is copied first, because the client could change it while it is summed. */
+static void tx_queue_make_ready(struct tx_queue *txq, uint64_t number, struct sender *sender, const uint8_t *payload,
+                                const struct ibvcap_tx_descriptor *descriptor)
 {
 	const struct packet_template *template = &txq->destinations[descriptor->destination].headers;
 	uint32_t row = (uint32_t)number & txq->inflight_mask;
@@ -229,7 +242,7 @@ static void make_ready(struct tx_queue *txq, uint64_t number, struct sender *sen
 		memory = txq->copies_memory;
 	}
 	packet_write_headers(template, headers, payload, descriptor->length, (uint16_t)number);
-	note_due(txq, sender, descriptor->not_before_ns);
+	tx_queue_note_deadline(txq, sender, descriptor->not_before_ns);
 	txq->ready[txq->n_ready++] = (struct backend_packet){
 		.headers = headers,
 		.payload = payload,
@@ -239,13 +252,15 @@ static void make_ready(struct tx_queue *txq, uint64_t number, struct sender *sen
 	};
 }
 
-static void take(struct tx_queue *txq, struct sender *sender, uint32_t cost_bytes, const struct tx_clock_sample *now)
+static void tx_queue_take_packet(struct tx_queue *txq, struct tx_queue_sender *member, uint32_t cost_bytes,
+                                 const struct tx_clock_sample *now)
 {
+	struct sender *sender = member->sender;
 	const struct ibvcap_tx_descriptor descriptor = sender->next;
 	const uint8_t *payload = sender_take(sender);
-	int32_t status = judge(txq, &descriptor, now->utc_ns);
+	int32_t status = tx_queue_check_packet(txq, &descriptor, now->utc_ns);
 
-	sender->deficit_bytes -= cost_bytes;
+	member->deficit_bytes -= cost_bytes;
 	txq->deficit_bytes -= cost_bytes;
 	if (status == -ETIME) {
 		sender->tally[IBVCAP_TX_COUNTER_LATE]++;
@@ -254,24 +269,24 @@ static void take(struct tx_queue *txq, struct sender *sender, uint32_t cost_byte
 	txq->inflight[txq->next & txq->inflight_mask] = (struct tx_inflight){
 		.sender = sender, .status = status, .payload_bytes = descriptor.length, .frame_bytes = cost_bytes};
 	if (status == 0) {
-		make_ready(txq, txq->next, sender, payload, &descriptor);
+		tx_queue_make_ready(txq, txq->next, sender, payload, &descriptor);
 		pacing_charge(&txq->pacing, cost_bytes);
 	}
 	txq->next++;
 }
 
-/* Until the batch, the queue or the channel's share is full: true; or nothing may be taken any more now: false. */
-static bool take_batch(struct tx_queue *txq, const struct tx_clock_sample *now)
+/* Take packets. True: the batch is full or the queue's share is used up. False: no more can be taken in this round. */
+static bool tx_queue_take_batch(struct tx_queue *txq, const struct tx_clock_sample *now)
 {
 	uint32_t cost_bytes;
 
 	while (txq->n_ready < TX_QUEUE_BATCH) {
-		struct sender *sender;
+		struct tx_queue_sender *member;
 
 		if (txq->next - txq->first >= txq->queue_slots)
 			return false;
-		sender = whose_turn(txq, now->utc_ns, &cost_bytes);
-		if (!sender) {
+		member = tx_queue_pick_sender(txq, now->utc_ns, &cost_bytes);
+		if (!member) {
 			txq->paced = false;
 			return false;
 		}
@@ -282,13 +297,13 @@ static bool take_batch(struct tx_queue *txq, const struct tx_clock_sample *now)
 		}
 		if (txq->deficit_bytes <= 0)
 			return true;
-		take(txq, sender, cost_bytes, now);
+		tx_queue_take_packet(txq, member, cost_bytes, now);
 	}
 	return true;
 }
 
-/* What the device did not take stays ready for the next round. */
-static int post(struct tx_queue *txq, struct tx_clock_sample *now)
+/* Packets that the device does not accept stay ready for the next round. */
+static int tx_queue_post(struct tx_queue *txq, struct tx_clock_sample *now)
 {
 	int r;
 
@@ -300,41 +315,89 @@ static int post(struct tx_queue *txq, struct tx_clock_sample *now)
 	if ((uint32_t)r > txq->n_ready)
 		return -EPROTO;
 	counter_add(&txq->counters[IBVCAP_TX_COUNTER_BATCHES], r > 0);
-	if (txq->due_to_count)
-		count_times(txq, (uint32_t)r, now);
+	if (txq->has_deadlines)
+		tx_queue_count_lateness(txq, (uint32_t)r, now);
 	txq->n_posted += (uint32_t)r;
 	txq->n_ready -= (uint32_t)r;
 	if (txq->n_ready == 0) {
-		txq->due_to_count = false;
+		txq->has_deadlines = false;
 		return 0;
 	}
 	memmove(txq->ready, txq->ready + r, txq->n_ready * sizeof(txq->ready[0]));
-	memmove(txq->due, txq->due + r, txq->n_ready * sizeof(txq->due[0]));
+	memmove(txq->deadlines, txq->deadlines + r, txq->n_ready * sizeof(txq->deadlines[0]));
 	return 0;
 }
 
-int tx_queue_round(struct tx_queue *txq, const struct tx_clock_sample *at)
+/* Returns the packets reaped and taken, or -errno: the device queue failed and is to be reset. */
+static int tx_queue_round(struct tx_queue *txq, const struct tx_clock_sample *at)
 {
 	struct tx_clock_sample now = *at;
 	uint64_t before = txq->next;
 	bool more = true;
-	int reaped = reap(txq);
+	int reaped = tx_queue_reap(txq);
 	int r = reaped;
 
-	/* Others were served since. */
-	if (r >= 0 && look_at_senders(txq))
-		look(&now);
+	/* The worker has served other queues since the clock was sampled. */
+	if (r >= 0 && tx_queue_read_senders(txq))
+		tx_clock_look(&now);
 	txq->due_ns = txq->due_utc_ns = TX_QUEUE_NEVER;
 	txq->deficit_bytes += txq->quantum_bytes;
 	while (r >= 0 && more && txq->deficit_bytes > 0) {
-		more = take_batch(txq, &now);
-		r = post(txq, &now);
+		more = tx_queue_take_batch(txq, &now);
+		r = tx_queue_post(txq, &now);
 		more = more && txq->n_ready == 0;
 	}
-	/* Who could not use its share does not save it up. */
+	/* A queue that could not use its share does not keep it for the next round. */
 	if (txq->deficit_bytes > 0)
 		txq->deficit_bytes = 0;
 	tx_queue_end_posted(txq, 0, 0);
 	tx_queue_publish(txq);
 	return r < 0 ? r : reaped + (int)(txq->next - before);
+}
+
+/* ---- a device queue that failed -------------------------------------------------------------------- */
+
+/* Nobody knows whether the packets that the device had were sent. Ready packets are posted next. */
+static int tx_queue_restart(struct tx_queue *txq)
+{
+	const struct backend_ops *ops = txq->queue->ops;
+	int r = ops->reset(txq->queue);
+
+	if (r < 0)
+		return r;
+	counter_add(&txq->counters[IBVCAP_TX_COUNTER_QUEUE_RESETS], 1);
+	tx_queue_end_posted(txq, txq->n_posted, -ECANCELED);
+	tx_queue_publish(txq);
+	return ops->start(txq->queue);
+}
+
+/* End all taken packets and dismiss all senders: tx_queue_take_gone() returns them. */
+static void tx_queue_give_up(struct tx_queue *txq, int error, uint64_t now_ns)
+{
+	txq->fatal = error;
+	txq->n_posted += txq->n_ready;
+	txq->n_ready = 0;
+	tx_queue_end_posted(txq, txq->n_posted, -ECANCELED);
+	tx_queue_publish(txq);
+	tx_queue_dismiss(txq, now_ns);
+}
+
+static bool tx_queue_drain_is_over(const struct tx_queue *txq, const struct tx_clock_sample *now)
+{
+	return txq->leaving && txq->n_posted && now->monotonic_ns - txq->leaving_at_ns >= DRAIN_NS;
+}
+
+int tx_queue_serve(struct tx_queue *txq, const struct tx_clock_sample *now)
+{
+	int n = txq->fatal ? 0 : tx_queue_round(txq, now);
+
+	if (n >= 0 && tx_queue_drain_is_over(txq, now))
+		n = -ETIMEDOUT;
+	if (n >= 0)
+		return n;
+	if (txq->restarts++ < RESTARTS_MAX)
+		n = tx_queue_restart(txq);
+	if (n < 0)
+		tx_queue_give_up(txq, n, now->monotonic_ns);
+	return 1;
 }

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The thread that sends: it serves its queues in turn, takes control's mail, and sleeps when no packet is there or due.
+ */
 #include "daemon/worker/tx_worker.h"
 
 #include "daemon/base/time.h"
@@ -14,7 +17,7 @@
 #include <unistd.h>
 
 #define NAP_NS UINT64_C(1000000)
-/* A sleep ends late by less than that, as a rule; the rest is spun. */
+/* A sleep usually ends late by less than this: the worker wakes so much earlier and spins for the rest. */
 #define SPIN_NS UINT64_C(100000)
 
 struct tx_worker {
@@ -32,22 +35,22 @@ struct tx_worker {
 	bool stopped;
 };
 
-static void look(struct tx_clock_sample *now)
+static void tx_clock_read(struct tx_clock_sample *now)
 {
 	now->monotonic_ns = time_monotonic_ns();
 	now->utc_ns = time_utc_ns();
 }
 
-static struct tx_clock_sample now(void)
+static struct tx_clock_sample tx_clock_now(void)
 {
-	struct tx_clock_sample at = {.look = look};
+	struct tx_clock_sample at = {.look = tx_clock_read};
 
-	look(&at);
+	tx_clock_read(&at);
 	return at;
 }
 
-/* n_channels: it has no such channel, whatever is at that address by now. */
-static uint32_t find_queue(const struct tx_worker *worker, const struct tx_queue *txq)
+/* n_queues: the worker does not have this queue (any more), and may not read it. */
+static uint32_t tx_worker_find_queue(const struct tx_worker *worker, const struct tx_queue *txq)
 {
 	uint32_t i = 0;
 
@@ -56,64 +59,67 @@ static uint32_t find_queue(const struct tx_worker *worker, const struct tx_queue
 	return i;
 }
 
-static bool has_queue(const struct tx_worker *worker, const struct tx_queue *txq)
+static bool tx_worker_has_queue(const struct tx_worker *worker, const struct tx_queue *txq)
 {
-	return find_queue(worker, txq) < worker->n_queues;
+	return tx_worker_find_queue(worker, txq) < worker->n_queues;
 }
 
-/* ---- channels and senders that go ----------------------------------------------------------------- */
+/* ---- queues and senders that go -------------------------------------------------------------------- */
 
-static void say(struct tx_worker *worker, const struct mail *mail)
+static void tx_worker_say(struct tx_worker *worker, const struct mail *mail)
 {
-	mailbox_send(worker->outbox, mail); /* room was checked before */
+	mailbox_send(worker->outbox, mail); /* the caller checked that there is room */
 }
 
 /*
- * A removal that was asked for is answered in any case; who broke the rules is reported, unless its channel goes. Of a
- * queue that could not be reset the device may still read, so that says who asked.
+ * A removal that control asked for is answered in any case. A sender that broke the rules is reported, unless the whole
+ * queue goes. If the device's queue could not be reset, the device may still read the sender's memory: the error says so.
  */
-static void report_gone(struct tx_worker *worker, struct tx_queue *txq, struct sender *sender)
+static void tx_worker_report_gone(struct tx_worker *worker, struct tx_queue *txq, const struct tx_queue_sender *gone)
 {
-	tx_worker_sleep_forget(&worker->sleep, sender->socket);
-	if (sender->removal_asked)
-		say(worker,
-		    &(struct mail){
-			    .type = MAIL_SENDER_REMOVED, .error = txq->fatal, .tx_queue = txq, .sender = sender});
-	else if (sender->bad && !txq->leaving)
-		say(worker, &(struct mail){.type = MAIL_SENDER_BAD,
-		                           .error = -EBADMSG,
-		                           .tx_queue = txq,
-		                           .reason = (uint32_t)sender->bad,
-		                           .sender = sender});
+	struct mail mail = {.tx_queue = txq, .sender = gone->sender};
+
+	tx_worker_sleep_forget(&worker->sleep, gone->sender->socket);
+	if (gone->removal_asked) {
+		mail.type = MAIL_SENDER_REMOVED;
+		mail.error = txq->fatal;
+	} else if (gone->sender->bad && !txq->leaving) {
+		mail.type = MAIL_SENDER_BAD;
+		mail.error = -EBADMSG;
+		mail.reason = (uint32_t)gone->sender->bad;
+	} else {
+		return;
+	}
+	tx_worker_say(worker, &mail);
 }
 
-static void let_senders_go(struct tx_worker *worker, struct tx_queue *txq)
+static void tx_worker_release_senders(struct tx_worker *worker, struct tx_queue *txq)
 {
-	struct sender *sender;
+	struct tx_queue_sender gone;
 
-	while (txq->n_leaving && !mailbox_full(worker->outbox) && (sender = tx_queue_take_gone(txq)) != NULL)
-		report_gone(worker, txq, sender);
+	while (txq->n_leaving && !mailbox_full(worker->outbox) && tx_queue_take_gone(txq, &gone))
+		tx_worker_report_gone(worker, txq, &gone);
 }
 
-/* From then on it may be freed at any time. */
-static void let_queue_go(struct tx_worker *worker, struct tx_queue *txq)
+/* Control may free the queue as soon as it reads the mail. */
+static void tx_worker_release_queue(struct tx_worker *worker, struct tx_queue *txq)
 {
 	struct mail mail = {.error = txq->fatal, .tx_queue = txq};
 
 	if (txq->n_senders || txq->first != txq->next || mailbox_full(worker->outbox))
 		return;
 	tx_worker_sleep_forget(&worker->sleep, txq->queue->ops->fd(txq->queue));
-	worker->queues[find_queue(worker, txq)] = worker->queues[worker->n_queues - 1];
+	worker->queues[tx_worker_find_queue(worker, txq)] = worker->queues[worker->n_queues - 1];
 	worker->n_queues--;
 	mail.type = txq->removal_asked ? MAIL_TX_QUEUE_REMOVED : MAIL_TX_QUEUE_FAILED;
 	if (txq->removal_asked || txq->fatal)
-		say(worker, &mail);
+		tx_worker_say(worker, &mail);
 }
 
 /* ---- mail ----------------------------------------------------------------------------------------- */
 
-/* No limit of its own: beside those of a configuration there may be all of earlier ones, until their queues are empty. */
-static int add_queue(struct tx_worker *worker, struct tx_queue *txq)
+/* There is no limit: queues of earlier configurations may still be draining beside those of the one in force. */
+static int tx_worker_add_queue(struct tx_worker *worker, struct tx_queue *txq)
 {
 	struct tx_queue **queues = realloc(worker->queues, (worker->n_queues + 1) * sizeof(queues[0]));
 	int r = worker->stopping ? -EAGAIN : -ENOMEM;
@@ -127,11 +133,11 @@ static int add_queue(struct tx_worker *worker, struct tx_queue *txq)
 	return r;
 }
 
-static int add_sender(struct tx_worker *worker, struct tx_queue *txq, struct sender *sender)
+static int tx_worker_add_sender(struct tx_worker *worker, struct tx_queue *txq, struct sender *sender)
 {
 	int r;
 
-	if (!has_queue(worker, txq))
+	if (!tx_worker_has_queue(worker, txq))
 		return -ENODEV;
 	r = tx_worker_sleep_watch(&worker->sleep, sender->socket);
 	if (r < 0)
@@ -142,29 +148,31 @@ static int add_sender(struct tx_worker *worker, struct tx_queue *txq, struct sen
 	return r;
 }
 
-static void remove_sender(struct tx_worker *worker, const struct mail *mail)
+static void tx_worker_remove_sender(struct tx_worker *worker, const struct mail *mail)
 {
 	struct mail reply = {.type = MAIL_SENDER_REMOVED, .tx_queue = mail->tx_queue, .sender = mail->sender};
-	bool has = has_queue(worker, mail->tx_queue);
+	bool has = tx_worker_has_queue(worker, mail->tx_queue);
+	struct tx_queue_sender *member = has ? tx_queue_find_sender(mail->tx_queue, mail->sender) : NULL;
 
-	if (has && tx_queue_has_sender(mail->tx_queue, mail->sender)) {
-		mail->sender->removal_asked = true;
-		tx_queue_dismiss_sender(mail->tx_queue, mail->sender);
+	if (member) {
+		member->removal_asked = true;
+		tx_queue_dismiss_sender(mail->tx_queue, member);
 		return;
 	}
 	if (has)
 		reply.error = mail->tx_queue->fatal;
-	say(worker, &reply);
+	tx_worker_say(worker, &reply);
 }
 
-static void take_queue_mail(struct tx_worker *worker, const struct mail *mail, const struct tx_clock_sample *at)
+static void tx_worker_take_queue_mail(struct tx_worker *worker, const struct mail *mail,
+                                      const struct tx_clock_sample *at)
 {
 	struct tx_queue *txq = mail->tx_queue;
 
-	if (!has_queue(worker, txq)) {
-		/* It failed meanwhile, and that was said. */
+	if (!tx_worker_has_queue(worker, txq)) {
+		/* The queue has failed since control sent the mail, and control has mail about that. */
 		if (mail->type == MAIL_REMOVE_TX_QUEUE)
-			say(worker, &(struct mail){.type = MAIL_TX_QUEUE_REMOVED, .tx_queue = txq});
+			tx_worker_say(worker, &(struct mail){.type = MAIL_TX_QUEUE_REMOVED, .tx_queue = txq});
 	} else if (mail->type == MAIL_REMOVE_TX_QUEUE) {
 		txq->removal_asked = true;
 		tx_queue_dismiss(txq, at->monotonic_ns);
@@ -175,28 +183,28 @@ static void take_queue_mail(struct tx_worker *worker, const struct mail *mail, c
 	}
 }
 
-static void take_mail(struct tx_worker *worker, const struct mail *mail, const struct tx_clock_sample *at)
+static void tx_worker_take_mail(struct tx_worker *worker, const struct mail *mail, const struct tx_clock_sample *at)
 {
 	struct mail reply = {.tx_queue = mail->tx_queue, .sender = mail->sender};
 
 	switch (mail->type) {
 	case MAIL_ADD_TX_QUEUE:
 		reply.type = MAIL_TX_QUEUE_ADDED;
-		reply.error = add_queue(worker, mail->tx_queue);
-		say(worker, &reply);
+		reply.error = tx_worker_add_queue(worker, mail->tx_queue);
+		tx_worker_say(worker, &reply);
 		break;
 	case MAIL_ADD_SENDER:
 		reply.type = MAIL_SENDER_ADDED;
-		reply.error = add_sender(worker, mail->tx_queue, mail->sender);
-		say(worker, &reply);
+		reply.error = tx_worker_add_sender(worker, mail->tx_queue, mail->sender);
+		tx_worker_say(worker, &reply);
 		break;
 	case MAIL_REMOVE_SENDER:
-		remove_sender(worker, mail);
+		tx_worker_remove_sender(worker, mail);
 		break;
 	case MAIL_REMOVE_TX_QUEUE:
 	case MAIL_TX_QUEUE_ERROR:
 	case MAIL_DESTINATION:
-		take_queue_mail(worker, mail, at);
+		tx_worker_take_queue_mail(worker, mail, at);
 		break;
 	case MAIL_STOP:
 		worker->stopping = true;
@@ -208,19 +216,19 @@ static void take_mail(struct tx_worker *worker, const struct mail *mail, const s
 	}
 }
 
-static int take_mails(struct tx_worker *worker, const struct tx_clock_sample *at)
+static int tx_worker_take_mails(struct tx_worker *worker, const struct tx_clock_sample *at)
 {
 	struct mail mail;
 	int n = 0;
 
 	for (; !mailbox_full(worker->outbox) && mailbox_receive(worker->inbox, &mail); n++)
-		take_mail(worker, &mail, at);
+		tx_worker_take_mail(worker, &mail, at);
 	return n;
 }
 
 /* ---- one round ------------------------------------------------------------------------------------ */
 
-static void ring_doorbell(struct tx_worker *worker, struct tx_queue *txq)
+static void tx_worker_ring_doorbell(struct tx_worker *worker, struct tx_queue *txq)
 {
 	if (!txq->to_wake)
 		return;
@@ -229,14 +237,14 @@ static void ring_doorbell(struct tx_worker *worker, struct tx_queue *txq)
 	eventfd_write(worker->doorbell, 1);
 }
 
-static int serve(struct tx_worker *worker, struct tx_queue *txq, const struct tx_clock_sample *at)
+static int tx_worker_serve(struct tx_worker *worker, struct tx_queue *txq, const struct tx_clock_sample *at)
 {
 	int n = tx_queue_serve(txq, at);
 
-	let_senders_go(worker, txq);
-	ring_doorbell(worker, txq);
+	tx_worker_release_senders(worker, txq);
+	tx_worker_ring_doorbell(worker, txq);
 	if (txq->leaving)
-		let_queue_go(worker, txq);
+		tx_worker_release_queue(worker, txq);
 	return n;
 }
 
@@ -244,10 +252,10 @@ int tx_worker_do_work(struct tx_worker *worker, const struct tx_clock_sample *at
 {
 	int n = 0;
 
-	/* Backwards: one that goes has its place taken by the last, which was served. */
+	/* Backwards: the last queue, which was served already, takes the place of a queue that is released. */
 	for (uint32_t i = worker->n_queues; i-- > 0;)
-		n += serve(worker, worker->queues[i], at);
-	n += take_mails(worker, at);
+		n += tx_worker_serve(worker, worker->queues[i], at);
+	n += tx_worker_take_mails(worker, at);
 	if (worker->stopping && worker->n_queues == 0 && !worker->stopped)
 		worker->stopped = mailbox_send_last(worker->outbox, &(struct mail){.type = MAIL_STOPPED}) == 0;
 	return n;
@@ -255,8 +263,8 @@ int tx_worker_do_work(struct tx_worker *worker, const struct tx_clock_sample *at
 
 /* ---- idling --------------------------------------------------------------------------------------- */
 
-/* Nobody tells when an outbox is read or a drain ends. */
-static uint64_t idle_ns(const struct tx_worker *worker, const struct tx_clock_sample *at)
+/* No event says that control has read the outbox or that a drain has ended. */
+static uint64_t tx_worker_idle_ns(const struct tx_worker *worker, const struct tx_clock_sample *at)
 {
 	uint64_t idle = mailbox_full(worker->outbox) || worker->stopping ? NAP_NS : TX_QUEUE_NEVER;
 
@@ -269,7 +277,8 @@ static uint64_t idle_ns(const struct tx_worker *worker, const struct tx_clock_sa
 	return idle;
 }
 
-static void clear(struct tx_worker *worker, int fd)
+/* The descriptor is readable: read it empty. */
+static void tx_worker_clear(struct tx_worker *worker, int fd)
 {
 	if (fd == mailbox_fd(worker->inbox)) {
 		mailbox_clear(worker->inbox);
@@ -288,8 +297,8 @@ static void clear(struct tx_worker *worker, int fd)
 		;
 }
 
-/* Kicks and completion events are asked for first, then everything is looked at once more: what comes later is told. */
-static void sleep_for_work(struct tx_worker *worker)
+/* Kicks and completion events are armed first, then comes one more round: later work makes a descriptor readable. */
+static void tx_worker_sleep_for_work(struct tx_worker *worker)
 {
 	struct tx_worker_woken woken;
 	struct tx_clock_sample at;
@@ -297,13 +306,13 @@ static void sleep_for_work(struct tx_worker *worker)
 
 	for (uint32_t i = 0; i < worker->n_queues; i++)
 		tx_queue_arm(worker->queues[i]);
-	at = now();
+	at = tx_clock_now();
 	if (tx_worker_do_work(worker, &at) == 0 && !worker->stopped) {
-		idle = idle_ns(worker, &at);
+		idle = tx_worker_idle_ns(worker, &at);
 		if (idle > SPIN_NS) {
 			tx_worker_sleep_wait(&worker->sleep, idle == TX_QUEUE_NEVER ? idle : idle - SPIN_NS, &woken);
 			for (uint32_t i = 0; i < woken.n; i++)
-				clear(worker, woken.fds[i]);
+				tx_worker_clear(worker, woken.fds[i]);
 		}
 	}
 	for (uint32_t i = 0; i < worker->n_queues; i++)
@@ -315,20 +324,20 @@ static void *tx_worker_main(void *argument)
 	struct tx_worker *worker = argument;
 	uint64_t idle_since_ns = 0;
 
-	prctl(PR_SET_TIMERSLACK, 1000ul); /* ns; 50 µs would be the half of SPIN_NS */
+	prctl(PR_SET_TIMERSLACK, 1000ul); /* ns; the default, 50 µs, would be half of SPIN_NS */
 	while (!worker->stopped) {
-		const struct tx_clock_sample at = now();
+		const struct tx_clock_sample at = tx_clock_now();
 
 		if (tx_worker_do_work(worker, &at) > 0) {
 			idle_since_ns = 0;
 			continue;
 		}
-		if (worker->spin_ns == TX_WORKER_SPIN_FOREVER || idle_ns(worker, &at) <= SPIN_NS)
+		if (worker->spin_ns == TX_WORKER_SPIN_FOREVER || tx_worker_idle_ns(worker, &at) <= SPIN_NS)
 			continue;
 		if (idle_since_ns == 0)
 			idle_since_ns = at.monotonic_ns;
 		if (at.monotonic_ns - idle_since_ns >= worker->spin_ns)
-			sleep_for_work(worker);
+			tx_worker_sleep_for_work(worker);
 	}
 	return NULL;
 }

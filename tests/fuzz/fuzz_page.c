@@ -82,11 +82,11 @@ static void put_out_who_lies(struct scene *s)
 {
 	struct ring_consumer *bad;
 
-	while ((bad = rx_ring_take_bad(&s->ring)) != NULL) {
+	while ((bad = rx_ring_next_evicted(&s->ring)) != NULL) {
 		require(bad != &s->consumers[HONEST], "an honest consumer is not put out");
 		s->out[bad - s->consumers] = true;
 	}
-	while (rx_ring_take_demoted(&s->ring))
+	while (rx_ring_next_demoted(&s->ring))
 		;
 }
 
@@ -144,7 +144,7 @@ static void check_that_it_goes_on(struct scene *s)
 
 	for (int i = 0; i < 100; i++) {
 		s->now_ns += 1000;
-		rx_ring_charge_pins(&s->ring, s->now_ns);
+		rx_ring_charge_stalls(&s->ring, s->now_ns);
 		put_out_who_lies(s);
 		arrive(s, 8);
 	}
@@ -181,7 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			lease_or_release(&s);
 		} else if (step == 6) {
 			s.now_ns += argument;
-			rx_ring_charge_pins(&s.ring, s.now_ns);
+			rx_ring_charge_stalls(&s.ring, s.now_ns);
 		} else {
 			arrive(&s, argument);
 		}

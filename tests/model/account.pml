@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The account of lossless consumers: rx_ring_charge_pins() and settle() in daemon/ring/pins.c, account_take() in
+ * The account of lossless consumers: rx_ring_charge_stalls() and settle() in daemon/ring/backpressure.c, account_take() in
  * daemon/control/account.c. One user, who has two consumers at a time, each of which hangs up and attaches again at any
  * moment and pins as it likes; the worker hears of it late, of each in order. Time goes in rounds of the worker: it
  * looks, takes its mail, and a round passes.
@@ -87,7 +87,7 @@ inline settle_of(at)
 
 #define PINS(p) (place[p].in_ring && place[p].lossless && place[p].pins)
 
-/* rx_ring_charge_pins() */
+/* rx_ring_charge_stalls() */
 inline charge_pins()
 {
 	pinned = PINS(0) || PINS(1);

@@ -44,7 +44,7 @@
 #define CHUNK 1
 #endif
 
-/* daemon/ring/segments.c: live_blocks_max(), rx_ring_init(), power_of_two_from() */
+/* daemon/ring/rx_segments.c: window_blocks(), rx_ring_init(), power_of_two_from() */
 #define LIVE     (HISTORY + (QUEUE + N - 1) / N + 1)
 #define SPARES   (CONSUMERS * Q)
 #define N_BLOCKS (LIVE + SPARES)

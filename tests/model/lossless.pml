@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Part of lease.pml: consumer 0 is lossless. In open_block(), before retire_oldest(), the worker looks at its cursor,
- * attach_sequence + delivered + skipped: pins() in daemon/ring/pins.c. A block that the cursor has not left is
+ * attach_sequence + delivered + skipped: pins() in daemon/ring/backpressure.c. A block that the cursor has not left is
  * pinned: it is not retired, nothing is posted, and what then arrives the device drops and counts. After its deadline
  * (-DDEADLINE: at any moment that it pins; account.pml has which) it is demoted: a lossy one from then on. Demotion
  * ends the pin and nothing else: floor, snapshot and spares go on as ever, so no lease is dropped.

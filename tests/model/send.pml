@@ -2,7 +2,7 @@
 /*
  * A sender and the transmit worker: lib/ibvcap/ring_tx.h, ibvcap_tx_submit() and kick() in lib/ibvcap/tx.c, tx_wait() and
  * sleep_on_word() in lib/ibvcap/tx_wait.c, sleep_for_work() in daemon/worker/tx_worker.c, tx_queue_arm() and
- * tx_queue_disarm() in daemon/worker/tx_queue.c, sender_publish() and sender_is_due() in daemon/ring/sender.c. Each step
+ * tx_queue_disarm() in daemon/worker/tx_queue.c, sender_publish() and sender_wants_wake() in daemon/ring/sender.c. Each step
  * that others can see is one step here and names the C function it stands for.
  *
  * What would hide a lost kick or wake-up is left out: the slices of 100 ms of a sender's sleep, timed packets, and that
@@ -76,7 +76,7 @@ inline tell(thread, what)
 inline publish()
 {
 	store(WORKER, COMPLETED, taken, REL); /* sender_publish() */
-	/* sender_is_due() */
+	/* sender_wants_wake() */
 #ifndef NO_FENCE
 	store(WORKER, COMPLETED, taken, FENCE); /* daemon_fence_completed() */
 #endif
@@ -91,7 +91,7 @@ inline publish()
 /* tx_worker_do_work(); done: there was something. */
 inline do_work()
 {
-	load(WORKER, SUBMITTED, SUBMIT_LOAD, submitted); /* sender_look() */
+	load(WORKER, SUBMITTED, SUBMIT_LOAD, submitted); /* sender_read_submitted() */
 	done = submitted > taken;
 	taken = submitted;
 	submitted = 0;

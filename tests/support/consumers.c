@@ -7,8 +7,8 @@
 int test_consumer_init(struct ring_consumer *consumer, uint32_t lease_blocks)
 {
 	*consumer = (struct ring_consumer){.state_shm = SHM_INIT, .page_shm = SHM_INIT, .lease_blocks = lease_blocks};
-	consumer->account = calloc(1, sizeof(*consumer->account));
-	int r = consumer->account
+	consumer->budget = calloc(1, sizeof(*consumer->budget));
+	int r = consumer->budget
 	                ? shm_create(&consumer->state_shm, "test-state", sizeof(struct ibvcap_consumer_state), 4096)
 	                : -ENOMEM;
 
@@ -28,6 +28,6 @@ void test_consumer_deinit(struct ring_consumer *consumer)
 {
 	shm_deinit(&consumer->state_shm);
 	shm_deinit(&consumer->page_shm);
-	free(consumer->account);
-	consumer->account = NULL;
+	free(consumer->budget);
+	consumer->budget = NULL;
 }

@@ -404,14 +404,14 @@ Test(control, a_users_lossless_consumers_share_one_account_that_outlives_them)
 	for (int i = 0; i < 2; i++) {
 		first = connect_client();
 		cr_assert(eq(int, attach(first, &message, NULL), 0));
-		struct ring_account *account = ring.consumers[0]->account;
+		struct stall_budget *account = ring.consumers[0]->budget;
 
 		cr_expect(eq(u64, account->owed_ns, i * UINT64_C(1000000000000)));
 		account->owed_ns = UINT64_C(1000000000000);
 		account->settled_ns = now_ms() * 1000000;
 		second = connect_client();
 		cr_assert(eq(int, attach(second, &message, NULL), 0));
-		cr_expect(eq(ptr, ring.consumers[1]->account, account), "to take turns is no way around the deadline");
+		cr_expect(eq(ptr, ring.consumers[1]->budget, account), "to take turns is no way around the deadline");
 		close(second);
 		turn_for(5);
 		worker_rests = i;
@@ -425,7 +425,7 @@ Test(control, a_users_lossless_consumers_share_one_account_that_outlives_them)
 	worker_rests = false;
 	cr_assert(turn_until_readable(second, 20000));
 	cr_assert(eq(u32, ring.n_consumers, 1));
-	cr_expect(eq(u64, ring.consumers[0]->account->owed_ns, UINT64_C(1000000000000)));
+	cr_expect(eq(u64, ring.consumers[0]->budget->owed_ns, UINT64_C(1000000000000)));
 	close(second);
 }
 
@@ -437,13 +437,13 @@ Test(control, what_is_repaid_is_forgotten)
 	stream.lossless_deadline_ms = 3600000;
 	message.policy = IBVCAP_POLICY_LOSSLESS;
 	cr_assert(eq(int, attach(client, &message, NULL), 0));
-	ring.consumers[0]->account->owed_ns = 2000000;
-	ring.consumers[0]->account->settled_ns = now_ms() * 1000000;
+	ring.consumers[0]->budget->owed_ns = 2000000;
+	ring.consumers[0]->budget->settled_ns = now_ms() * 1000000;
 	close(client);
 	turn_for(10);
 	client = connect_client();
 	cr_assert(eq(int, attach(client, &message, NULL), 0));
-	cr_expect(eq(u64, ring.consumers[0]->account->owed_ns, 0));
+	cr_expect(eq(u64, ring.consumers[0]->budget->owed_ns, 0));
 	close(client);
 }
 

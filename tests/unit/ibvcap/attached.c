@@ -62,7 +62,7 @@ void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *so
 	*attached = (struct attached){.epoch = epoch};
 	init_ring(attached);
 	init_consumer(&attached->consumer, epoch);
-	attached->consumer.account = &attached->account;
+	attached->consumer.budget = &attached->account;
 	cr_assert_eq(rx_ring_add_consumer(&attached->ring, &attached->consumer), 0);
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wake), 0);

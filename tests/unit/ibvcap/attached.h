@@ -15,7 +15,7 @@ struct attached {
 	uint64_t epoch; /* 0: EPOCH */
 	struct rx_ring ring;
 	struct ring_consumer consumer;
-	struct ring_account account;
+	struct stall_budget account;
 	int daemon_socket;
 	int daemon_wake;
 	struct ibvcap_rx *rx;

@@ -238,8 +238,8 @@ Test(rx, a_demotion_is_told_with_the_first_gap_it_made)
 		;
 	cr_assert_eq(acquire(10), 10);
 	cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
-	rx_ring_charge_pins(&a.ring, 1);
-	rx_ring_charge_pins(&a.ring, 1000);
+	rx_ring_charge_stalls(&a.ring, 1);
+	rx_ring_charge_stalls(&a.ring, 1000);
 	for (int i = 0; i < 20; i++)
 		cr_assert(publish_block());
 	cr_assert_eq(acquire(N), N);
@@ -295,8 +295,8 @@ Test(rx, every_skip_is_told_with_its_range_in_the_next_batch)
 		for (unsigned blocks = i % 17; blocks > 0; blocks--)
 			publish_block();
 		if (i == 100) {
-			rx_ring_charge_pins(&a.ring, 1);
-			rx_ring_charge_pins(&a.ring, 1000);
+			rx_ring_charge_stalls(&a.ring, 1);
+			rx_ring_charge_stalls(&a.ring, 1000);
 		}
 		if (i == 299)
 			rx_ring_close(&a.ring);

@@ -75,13 +75,13 @@ static void work(uint32_t n, int32_t status)
 {
 	static _Atomic uint64_t channel[IBVCAP_TX_COUNTER_N];
 
-	cr_assert(sender_look(&sender));
+	cr_assert(sender_read_submitted(&sender));
 	while (sender_peek(&sender))
 		sender_take(&sender);
 	while (n-- > 0)
 		sender_complete(&sender, status, BYTES, 146);
 	sender_publish(&sender, channel);
-	if (sender_is_due(&sender))
+	if (sender_wants_wake(&sender))
 		sender_wake(sender.state, sender.page, sender.socket);
 }
 
@@ -217,10 +217,10 @@ Test(tx, what_is_written_to_reserved_rows_is_what_the_worker_finds)
 		cr_expect(eq(u64, slots.packets[i].not_before_ns, 0));
 	}
 	slots.packets[1] = (struct ibvcap_tx_descriptor){.length = 17, .destination = 1, .not_before_ns = 5};
-	cr_assert(sender_look(&sender));
+	cr_assert(sender_read_submitted(&sender));
 	cr_expect(eq(ptr, (void *)sender_peek(&sender), NULL), "not submitted yet");
 	cr_assert(eq(int, ibvcap_tx_submit(tx, 3), 0));
-	cr_assert(sender_look(&sender));
+	cr_assert(sender_read_submitted(&sender));
 	for (uint32_t i = 0; i < 3; i++) {
 		const struct ibvcap_tx_descriptor *descriptor = sender_peek(&sender);
 
@@ -279,7 +279,7 @@ Test(tx, send_copies_one_payload)
 	cr_expect(eq(int, ibvcap_tx_send(tx, "", 0, 0, 0), 1));
 	cr_expect(eq(int, ibvcap_tx_send(tx, "", BYTES + 1, 0, 0), -EMSGSIZE));
 	cr_expect(eq(int, ibvcap_tx_send(tx, "", 1, 2, 0), -EINVAL));
-	cr_assert(sender_look(&sender));
+	cr_assert(sender_read_submitted(&sender));
 	cr_expect(eq(u64, sender.submitted, 2));
 	cr_expect(eq(u16, sender_peek(&sender)->length, 5));
 	cr_expect(eq(u16, sender_peek(&sender)->destination, 1));
@@ -376,7 +376,7 @@ static void *complete_soon(void *n)
 
 static void complete_in_a_moment(pthread_t *thread, uint32_t n)
 {
-	cr_assert(sender_look(&sender));
+	cr_assert(sender_read_submitted(&sender));
 	cr_assert(eq(int, pthread_create(thread, NULL, complete_soon, (void *)(uintptr_t)n), 0));
 }
 

@@ -120,7 +120,7 @@ Test(tx_open, a_channel_is_opened_mapped_sealed_and_ready)
 
 	cr_assert(eq(int, open_channel(welcome, 0, &tx), 0), "%s", ibvcap_error_text());
 	cr_expect(eq(int, ibvcap_tx_send(tx, "hello", 5, 0, 0), 1));
-	cr_expect(sender_look(&sender));
+	cr_expect(sender_read_submitted(&sender));
 	cr_expect(eq(u64, sender.submitted, 1));
 	ibvcap_tx_close(tx);
 	pthread_join(thread, NULL);

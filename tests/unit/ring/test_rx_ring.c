@@ -234,10 +234,10 @@ Test(rx_ring, a_lease_on_a_block_that_never_was_is_a_lie_and_reported_once)
 	consumer_store_lease(honest.page, 0, 1);
 	atomic_store(&liar.page->leases[0], UINT64_MAX);
 	run_blocks(&ring, 10);
-	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &liar));
-	cr_expect(eq(ptr, rx_ring_take_bad(&ring), NULL));
+	cr_expect(eq(ptr, rx_ring_next_evicted(&ring), &liar));
+	cr_expect(eq(ptr, rx_ring_next_evicted(&ring), NULL));
 	run_blocks(&ring, 10);
-	cr_expect(eq(ptr, rx_ring_take_bad(&ring), NULL));
+	cr_expect(eq(ptr, rx_ring_next_evicted(&ring), NULL));
 	cr_expect(eq(u32, ring.n_consumers, 1));
 	test_consumer_deinit(&liar);
 	test_consumer_deinit(&honest);
@@ -264,7 +264,7 @@ static uint32_t run_until_pinned(struct rx_ring *ring)
 
 	for (; n < 1000 && post(ring, N) == N; n++)
 		rx_ring_publish(ring, N);
-	cr_assert(ring->pinned);
+	cr_assert(ring->stalled);
 	return n;
 }
 
@@ -285,7 +285,7 @@ Test(rx_ring, what_a_lossless_consumer_has_not_acquired_is_kept_and_the_queue_st
 	cr_expect(eq(u64, consumer_load_floor(ring.ring), 2));
 	rx_ring_remove_consumer(&ring, &consumer);
 	run_blocks(&ring, 100);
-	cr_expect(not(ring.pinned), "nobody is left to wait for");
+	cr_expect(not(ring.stalled), "nobody is left to wait for");
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);
 }
@@ -314,7 +314,7 @@ Test(rx_ring, a_lossless_consumer_that_keeps_its_quota_for_ever_does_not_stop_th
 		rx_ring_publish(&ring, N);
 		consumer_store_delivered(consumer.page, ring.head);
 	}
-	cr_expect(not(ring.pinned));
+	cr_expect(not(ring.stalled));
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);
 }
@@ -404,15 +404,15 @@ Test(rx_ring, after_its_deadline_a_lossless_consumer_is_demoted_and_keeps_its_le
 	consumer_store_delivered(quick.page, ring.head);
 	uint32_t leased = physical_of(&ring, 0);
 
-	rx_ring_charge_pins(&ring, 50);
-	rx_ring_charge_pins(&ring, 50 + DEADLINE_NS - 1);
+	rx_ring_charge_stalls(&ring, 50);
+	rx_ring_charge_stalls(&ring, 50 + DEADLINE_NS - 1);
 	cr_expect(eq(u32, consumer_load_policy(consumer.state), IBVCAP_POLICY_LOSSLESS));
-	cr_expect(eq(ptr, rx_ring_take_demoted(&ring), NULL));
-	rx_ring_charge_pins(&ring, 50 + DEADLINE_NS);
+	cr_expect(eq(ptr, rx_ring_next_demoted(&ring), NULL));
+	rx_ring_charge_stalls(&ring, 50 + DEADLINE_NS);
 	cr_expect(eq(u32, consumer_load_policy(consumer.state), IBVCAP_POLICY_LOSSY));
 	cr_expect(eq(u32, consumer_load_policy(quick.state), IBVCAP_POLICY_LOSSLESS), "it did not wait for that one");
-	cr_expect(eq(ptr, rx_ring_take_demoted(&ring), &consumer));
-	cr_expect(eq(ptr, rx_ring_take_demoted(&ring), NULL));
+	cr_expect(eq(ptr, rx_ring_next_demoted(&ring), &consumer));
+	cr_expect(eq(ptr, rx_ring_next_demoted(&ring), NULL));
 	for (int i = 0; i < 50; i++) {
 		struct rx_span span;
 
@@ -438,14 +438,14 @@ static uint32_t count_stalls(uint64_t rest_ns, bool catches_up)
 	add_lossless(&ring, &consumer);
 	for (uint64_t now_ns = 1; n < 50; n++, now_ns += rest_ns) {
 		run_until_pinned(&ring);
-		rx_ring_charge_pins(&ring, now_ns);
+		rx_ring_charge_stalls(&ring, now_ns);
 		now_ns += DEADLINE_NS / 4;
-		rx_ring_charge_pins(&ring, now_ns);
+		rx_ring_charge_stalls(&ring, now_ns);
 		if (consumer.policy == IBVCAP_POLICY_LOSSY)
 			break;
 		consumer_store_delivered(consumer.page, catches_up ? ring.head : (ring.floor + 1) * N);
 		run_blocks(&ring, 1);
-		rx_ring_charge_pins(&ring, now_ns);
+		rx_ring_charge_stalls(&ring, now_ns);
 		cr_assert(not(ring.charging));
 	}
 	test_consumer_deinit(&consumer);
@@ -470,13 +470,13 @@ Test(rx_ring, what_passes_between_a_look_and_the_next_is_charged_to_who_pinned_a
 	init(&ring, &small);
 	add_lossless(&ring, &consumer);
 	run_until_pinned(&ring);
-	rx_ring_charge_pins(&ring, 100);
+	rx_ring_charge_stalls(&ring, 100);
 	consumer_store_delivered(consumer.page, ring.head);
 	run_blocks(&ring, 1);
-	cr_assert(not(ring.pinned));
+	cr_assert(not(ring.stalled));
 	cr_assert(ring.charging, "else a pin that ends just before each look were free");
-	rx_ring_charge_pins(&ring, 150);
-	cr_expect(eq(u64, consumer.account->owed_ns, RX_RING_REPAY * 50));
+	rx_ring_charge_stalls(&ring, 150);
+	cr_expect(eq(u64, consumer.budget->owed_ns, RX_RING_REPAY * 50));
 	cr_expect(not(ring.charging));
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);
@@ -491,25 +491,25 @@ Test(rx_ring, who_leaves_and_comes_again_owes_what_it_did)
 	init(&ring, &small);
 	add_lossless(&ring, &consumer);
 	run_until_pinned(&ring);
-	rx_ring_charge_pins(&ring, now_ns);
+	rx_ring_charge_stalls(&ring, now_ns);
 	now_ns += DEADLINE_NS - 100;
-	rx_ring_charge_pins(&ring, now_ns);
+	rx_ring_charge_stalls(&ring, now_ns);
 	rx_ring_remove_consumer(&ring, &consumer);
-	cr_expect(not(consumer.account->pins), "it has left");
+	cr_expect(not(consumer.budget->stalls), "it has left");
 	run_blocks(&ring, 1);
 
-	struct ring_account account = *consumer.account;
+	struct stall_budget account = *consumer.budget;
 
 	add_lossless(&ring, &again);
-	*again.account = account;
+	*again.budget = account;
 	run_until_pinned(&ring);
 	now_ns += 1000;
-	rx_ring_charge_pins(&ring, now_ns);
-	rx_ring_charge_pins(&ring, now_ns + 199);
+	rx_ring_charge_stalls(&ring, now_ns);
+	rx_ring_charge_stalls(&ring, now_ns + 199);
 	cr_expect(eq(u32, again.policy, IBVCAP_POLICY_LOSSLESS), "100, and 100 are repaid");
-	rx_ring_charge_pins(&ring, now_ns + 200);
+	rx_ring_charge_stalls(&ring, now_ns + 200);
 	cr_expect(eq(u32, again.policy, IBVCAP_POLICY_LOSSY));
-	cr_expect(not(again.account->pins), "from now on it repays");
+	cr_expect(not(again.budget->stalls), "from now on it repays");
 	test_consumer_deinit(&again);
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);
@@ -519,27 +519,27 @@ Test(rx_ring, two_consumers_with_one_account_are_charged_once)
 {
 	struct rx_ring ring;
 	struct ring_consumer first, second;
-	struct ring_account *own;
+	struct stall_budget *own;
 
 	init(&ring, &small);
 	add_lossless(&ring, &first);
 	add_lossless(&ring, &second);
-	own = second.account;
-	second.account = first.account;
+	own = second.budget;
+	second.budget = first.budget;
 	run_until_pinned(&ring);
-	rx_ring_charge_pins(&ring, 100);
-	rx_ring_charge_pins(&ring, 150);
-	cr_expect(eq(u64, first.account->owed_ns, RX_RING_REPAY * 50));
+	rx_ring_charge_stalls(&ring, 100);
+	rx_ring_charge_stalls(&ring, 150);
+	cr_expect(eq(u64, first.budget->owed_ns, RX_RING_REPAY * 50));
 	consumer_store_delivered(second.page, ring.head);
-	rx_ring_charge_pins(&ring, 160);
-	rx_ring_charge_pins(&ring, 170);
-	cr_expect(eq(u64, first.account->owed_ns, RX_RING_REPAY * 70));
+	rx_ring_charge_stalls(&ring, 160);
+	rx_ring_charge_stalls(&ring, 170);
+	cr_expect(eq(u64, first.budget->owed_ns, RX_RING_REPAY * 70));
 	rx_ring_remove_consumer(&ring, &second);
-	rx_ring_charge_pins(&ring, 190);
-	cr_expect(eq(u64, first.account->owed_ns, RX_RING_REPAY * 90), "the first one still pins");
+	rx_ring_charge_stalls(&ring, 190);
+	cr_expect(eq(u64, first.budget->owed_ns, RX_RING_REPAY * 90), "the first one still pins");
 	rx_ring_remove_consumer(&ring, &first);
-	cr_expect(not(first.account->pins), "nobody does");
-	second.account = own;
+	cr_expect(not(first.budget->stalls), "nobody does");
+	second.budget = own;
 	test_consumer_deinit(&first);
 	test_consumer_deinit(&second);
 	rx_ring_deinit(&ring);
@@ -563,7 +563,7 @@ Test(rx_ring, counts_that_go_back_or_past_head_are_a_lie)
 		consumer_store_delivered(consumer.page, lies[i][0]);
 		consumer_store_skipped(consumer.page, lies[i][1]);
 		cr_expect(eq(u32, post(&ring, N), N), "it pins nothing any more");
-		cr_expect(eq(ptr, rx_ring_take_bad(&ring), &consumer));
+		cr_expect(eq(ptr, rx_ring_next_evicted(&ring), &consumer));
 		cr_expect(eq(u32, consumer.bad, IBVCAP_DISCONNECT_BAD_CURSOR));
 		test_consumer_deinit(&consumer);
 		rx_ring_deinit(&ring);
@@ -734,15 +734,15 @@ Test(rx_ring, who_punches_its_page_is_put_out_at_the_next_look)
 	rx_ring_add_consumer(&ring, &waiting);
 	punch(&waiting);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
-	cr_expect(eq(ptr, rx_ring_take_bad(&ring), NULL), "nothing came: nobody looked");
+	cr_expect(eq(ptr, rx_ring_next_evicted(&ring), NULL), "nothing came: nobody looked");
 	run_blocks(&ring, 1);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
-	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &waiting));
+	cr_expect(eq(ptr, rx_ring_next_evicted(&ring), &waiting));
 	cr_expect(eq(u32, waiting.bad, IBVCAP_DISCONNECT_PAGE_LOST));
 	rx_ring_add_consumer(&ring, &leasing);
 	punch(&leasing);
 	run_blocks(&ring, 10);
-	cr_expect(eq(ptr, rx_ring_take_bad(&ring), &leasing));
+	cr_expect(eq(ptr, rx_ring_next_evicted(&ring), &leasing));
 	cr_expect(eq(u32, leasing.bad, IBVCAP_DISCONNECT_PAGE_LOST));
 	cr_expect(eq(u32, ring.n_consumers, 0));
 	test_consumer_deinit(&waiting);

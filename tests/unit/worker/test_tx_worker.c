@@ -20,7 +20,7 @@ static uint64_t number_of(const uint8_t *frame)
 
 static uint32_t take_frame(uint32_t channel, uint8_t frame[2048])
 {
-	return scripted_take_frame(bench.channels[channel]->queue, frame);
+	return scripted_take_frame(bench.queues[channel]->queue, frame);
 }
 
 static uint64_t completed(uint32_t sender)
@@ -76,10 +76,10 @@ Test(transmit, a_row_is_the_senders_again_only_once_the_device_has_sent_it)
 	bench_submit(&bench, 0, 10, 100);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 0));
-	scripted_send(bench.channels[0]->queue, 4);
+	scripted_send(bench.queues[0]->queue, 4);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 4));
-	scripted_send(bench.channels[0]->queue, 6);
+	scripted_send(bench.queues[0]->queue, 6);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 10));
 	bench_tear_down(&bench);
@@ -93,9 +93,9 @@ Test(transmit, no_more_is_taken_than_the_queue_holds_and_the_rest_follows)
 	bench_submit(&bench, 0, 250, 100);
 	for (uint32_t sent = 0; sent < 250; sent += 10) {
 		bench_work(&bench);
-		scripted_send_counts(bench.channels[0]->queue, &device);
+		scripted_send_counts(bench.queues[0]->queue, &device);
 		cr_assert(eq(u32, device.under_way, sent <= 150 ? 100 : 250 - sent));
-		cr_assert(eq(u32, scripted_send(bench.channels[0]->queue, 10), 10));
+		cr_assert(eq(u32, scripted_send(bench.queues[0]->queue, 10), 10));
 	}
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 250));
@@ -110,7 +110,7 @@ Test(transmit, what_the_device_does_not_take_at_once_is_posted_later_in_order)
 	bench_set_up(&bench, &(struct bench_setting){0});
 	bench_submit(&bench, 0, 100, 100);
 	for (uint32_t i = 0; i < 30; i++) {
-		scripted_limit_post(bench.channels[0]->queue, i % 5);
+		scripted_limit_post(bench.queues[0]->queue, i % 5);
 		bench_round(&bench);
 	}
 	bench_work(&bench);
@@ -155,10 +155,10 @@ Test(transmit, a_packet_that_cannot_be_sent_ends_in_its_turn_and_no_other_with_i
 	test_sender_submit(sender);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 0), "not before those ahead of it");
-	scripted_send(bench.channels[0]->queue, 1);
+	scripted_send(bench.queues[0]->queue, 1);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 2));
-	scripted_send(bench.channels[0]->queue, 3);
+	scripted_send(bench.queues[0]->queue, 3);
 	bench_work(&bench);
 	for (uint32_t i = 0; i < 4; i++) {
 		cr_expect(eq(i32, bench_status(&bench, 0, 2 * i), 0));
@@ -180,13 +180,12 @@ Test(transmit, until_there_are_headers_for_a_destination_its_packets_end_as_unre
 	cr_expect(eq(u64, completed(0), 10));
 	cr_expect(eq(i32, bench_status(&bench, 0, 9), -EHOSTUNREACH));
 	bench_mail(&bench, &(struct mail){.type = MAIL_DESTINATION,
-	                                  .tx_queue = bench.channels[0],
+	                                  .tx_queue = bench.queues[0],
 	                                  .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE)});
 	bench_submit(&bench, 0, 10, 100);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 19), 0));
-	bench_mail(&bench,
-	           &(struct mail){.type = MAIL_DESTINATION, .tx_queue = bench.channels[0], .destination = lost});
+	bench_mail(&bench, &(struct mail){.type = MAIL_DESTINATION, .tx_queue = bench.queues[0], .destination = lost});
 	bench_submit(&bench, 0, 10, 100);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 29), -EHOSTUNREACH));
@@ -209,7 +208,7 @@ Test(transmit, headers_with_checksums_that_the_queue_was_not_made_for_are_not_us
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		bench_set_up(&bench, &(struct bench_setting){.checksums = cases[i].channel, .at_once = true});
 		bench_mail(&bench, &(struct mail){.type = MAIL_DESTINATION,
-		                                  .tx_queue = bench.channels[0],
+		                                  .tx_queue = bench.queues[0],
 		                                  .destination = test_destination(0, cases[i].headers)});
 		bench_submit(&bench, 0, 1, 100);
 		bench_work(&bench);
@@ -222,11 +221,11 @@ Test(transmit, an_error_of_the_channel_is_of_all_its_packets_until_it_is_taken_b
 {
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
 	bench_mail(&bench,
-	           &(struct mail){.type = MAIL_TX_QUEUE_ERROR, .tx_queue = bench.channels[0], .error = -ENETDOWN});
+	           &(struct mail){.type = MAIL_TX_QUEUE_ERROR, .tx_queue = bench.queues[0], .error = -ENETDOWN});
 	bench_submit(&bench, 0, 1, 100);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 0), -ENETDOWN));
-	bench_mail(&bench, &(struct mail){.type = MAIL_TX_QUEUE_ERROR, .tx_queue = bench.channels[0], .error = 0});
+	bench_mail(&bench, &(struct mail){.type = MAIL_TX_QUEUE_ERROR, .tx_queue = bench.queues[0], .error = 0});
 	bench_submit(&bench, 0, 1, 100);
 	bench_work(&bench);
 	cr_expect(eq(i32, bench_status(&bench, 0, 1), 0));
@@ -257,7 +256,7 @@ Test(transmit, senders_of_a_channel_get_the_same_bytes_whatever_their_packets)
 		for (uint32_t i = 0; i < 4; i++)
 			keep_full(i, lengths[i]);
 		bench_round(&bench);
-		scripted_send(bench.channels[0]->queue, 40);
+		scripted_send(bench.queues[0]->queue, 40);
 	}
 	for (uint32_t i = 1; i < 4; i++)
 		expect_near(test_sender_count(&bench.senders[0], IBVCAP_TX_COUNTER_WIRE_BYTES),
@@ -300,8 +299,8 @@ Test(transmit, a_sender_that_floods_with_what_cannot_be_sent_takes_no_others_sha
 Test(transmit, channels_of_a_worker_get_the_same_bytes_and_a_full_one_holds_up_no_other)
 {
 	bench_set_up(&bench,
-	             &(struct bench_setting){.n_channels = 3, .n_senders = 3, .queue_slots = 512, .at_once = true});
-	scripted_send_at_once(bench.channels[2]->queue, false);
+	             &(struct bench_setting){.n_queues = 3, .n_senders = 3, .queue_slots = 512, .at_once = true});
+	scripted_send_at_once(bench.queues[2]->queue, false);
 	for (uint32_t round = 0; round < 3000; round++) {
 		keep_full(0, 400); /* as many as its arena has room for in two rounds */
 		keep_full(1, BENCH_BYTES);
@@ -358,7 +357,7 @@ Test(transmit, a_packet_that_waited_for_the_rate_says_how_late_it_left)
 
 	cr_expect(eq(u64, at_once, 2), "the burst, and the one that is due");
 	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_PACED), 0));
-	cr_expect(eq(u64, tx_queue_idle_ns(bench.channels[0], &bench.now), 12144));
+	cr_expect(eq(u64, tx_queue_idle_ns(bench.queues[0], &bench.now), 12144));
 	bench_pass(&bench, 12144 + 500);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 3));
@@ -399,7 +398,7 @@ Test(transmit, how_late_a_packet_leaves_is_known_when_it_is_posted)
 	cr_expect(eq(i32, bench_status(&bench, 0, 0), 0));
 	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED_LATENESS_NS), 600));
 	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_LATE), 1));
-	scripted_limit_post(bench.channels[0]->queue, 1);
+	scripted_limit_post(bench.queues[0]->queue, 1);
 	submit_timed(0, BENCH_UTC_NS, 0);
 	bench_submit(&bench, 0, 1, 100);
 	submit_timed(0, BENCH_UTC_NS, 0);
@@ -435,7 +434,7 @@ Test(transmit, a_packet_waits_for_its_time_and_holds_up_its_own_sender_only)
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 0));
 	cr_expect(eq(u64, completed(1), 1));
-	cr_expect(eq(u64, tx_queue_idle_ns(bench.channels[0], &bench.now), 5000));
+	cr_expect(eq(u64, tx_queue_idle_ns(bench.queues[0], &bench.now), 5000));
 	bench_pass(&bench, 4999);
 	bench_work(&bench);
 	cr_expect(eq(u64, completed(0), 0));

@@ -22,11 +22,11 @@ static void stop(void)
 {
 	struct mail mail = {0};
 
-	mailbox_send(tx_worker_inbox(bench.transmit), &(struct mail){.type = MAIL_STOP});
-	for (int i = 0; i < 20000 && !mailbox_receive(tx_worker_outbox(bench.transmit), &mail); i++)
+	mailbox_send(tx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
+	for (int i = 0; i < 20000 && !mailbox_receive(tx_worker_outbox(bench.worker), &mail); i++)
 		usleep(500);
 	cr_assert(eq(int, mail.type, MAIL_STOPPED));
-	tx_worker_join(bench.transmit);
+	tx_worker_join(bench.worker);
 }
 
 /* Until it wants to be kicked: then it is asleep, or about to be. */
@@ -51,7 +51,7 @@ Test(tx_worker_thread, each_idle_policy_sends_what_is_submitted_and_stops, .time
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		bench_set_up(&bench, &(struct bench_setting){.spin_ns = policies[i], .n_senders = 2, .at_once = true});
-		cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
+		cr_assert(eq(int, tx_worker_start(bench.worker), 0));
 		for (uint32_t round = 1; round <= 20; round++) {
 			bench_submit(&bench, round % 2, 10, 100);
 			await_completed(round % 2, (round + round % 2) / 2 * 10);
@@ -65,7 +65,7 @@ Test(tx_worker_thread, each_idle_policy_sends_what_is_submitted_and_stops, .time
 Test(tx_worker_thread, one_that_sleeps_is_kicked_by_each_sender, .timeout = 60)
 {
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 3, .at_once = true});
-	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
+	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
 	for (uint32_t i = 0; i < 300; i++) {
 		await_sleep(i % 3);
 		bench_submit(&bench, i % 3, 1, 100);
@@ -81,7 +81,7 @@ Test(tx_worker_thread, it_sleeps_when_nobody_sends_also_if_a_socket_is_shut, .ti
 	clockid_t cpu_clock;
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
-	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
+	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
 	close(bench.senders[0].socket);
 	bench.senders[0].socket = -1;
 	await_sleep(1);
@@ -105,7 +105,7 @@ Test(tx_worker_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
 	state = bench.senders[0].sender.state;
-	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
+	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
 	await_sleep(0);
 	for (int i = 0; i < 20000 && counter_get(&state->counters[IBVCAP_TX_COUNTER_IDLE_KICKS]) < 3; i++) {
 		(void)send(bench.senders[0].socket, "kk", 2, MSG_DONTWAIT); /* full: its worker has no core */
@@ -125,7 +125,7 @@ Test(tx_worker_thread, a_timed_packet_leaves_when_its_time_has_come_and_nobody_k
 	struct test_sender *sender = &bench.senders[0];
 
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
-	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
+	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
 	for (uint64_t i = 0; i < 20; i++) {
 		uint64_t due_ns = utc_ns() + 3000000;
 
@@ -147,9 +147,9 @@ Test(tx_worker_thread, the_doorbell_rings_once_for_a_request_that_has_come, .tim
 	struct test_sender *sender = &bench.senders[0];
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
-	struct pollfd bell = {.fd = tx_worker_doorbell(bench.transmit), .events = POLLIN};
+	struct pollfd bell = {.fd = tx_worker_doorbell(bench.worker), .events = POLLIN};
 
-	cr_assert(eq(int, tx_worker_start(bench.transmit), 0));
+	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
 	sender_request_wake(sender->sender.page, 5, false);
 	bench_submit(&bench, 0, 4, 100);
 	await_completed(0, 4);

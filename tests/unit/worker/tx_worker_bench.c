@@ -20,35 +20,35 @@ static void add_channel(struct bench *bench, uint32_t i)
 	};
 	struct failure failure;
 
-	cr_assert(eq(int, tx_queue_new(&bench->channels[i], &options, &failure), 0), "%s", failure.text);
-	scripted_send_at_once(bench->channels[i]->queue, setting->at_once);
-	bench_mail(bench, &(struct mail){.type = MAIL_ADD_TX_QUEUE, .tx_queue = bench->channels[i]});
+	cr_assert(eq(int, tx_queue_new(&bench->queues[i], &options, &failure), 0), "%s", failure.text);
+	scripted_send_at_once(bench->queues[i]->queue, setting->at_once);
+	bench_mail(bench, &(struct mail){.type = MAIL_ADD_TX_QUEUE, .tx_queue = bench->queues[i]});
 	cr_assert(eq(int, bench_expect_mail(bench, MAIL_TX_QUEUE_ADDED).error, 0));
 	if (!setting->unresolved)
 		bench_mail(bench, &(struct mail){.type = MAIL_DESTINATION,
-		                                 .tx_queue = bench->channels[i],
+		                                 .tx_queue = bench->queues[i],
 		                                 .destination = test_destination(0, setting->checksums)});
 }
 
 void bench_set_up(struct bench *bench, const struct bench_setting *setting)
 {
 	*bench = (struct bench){.setting = *setting, .now = {.monotonic_ns = 1000000000, .utc_ns = BENCH_UTC_NS}};
-	bench->setting.n_channels = setting->n_channels ? setting->n_channels : 1;
+	bench->setting.n_queues = setting->n_queues ? setting->n_queues : 1;
 	bench->setting.n_senders = setting->n_senders ? setting->n_senders : 1;
 	bench->setting.queue_slots = setting->queue_slots ? setting->queue_slots : 128;
 	bench->setting.late_after_ns = setting->late_after_ns ? setting->late_after_ns : 1000000;
 	cr_assert(eq(int, scripted_backend_ops.open("none", &bench->backend, NULL), 0));
 	const struct tx_worker_options options = {.name = "test", .spin_ns = setting->spin_ns, .cpu = -1};
 
-	cr_assert(eq(int, tx_worker_new(&bench->transmit, &options), 0));
-	for (uint32_t i = 0; i < bench->setting.n_channels; i++)
+	cr_assert(eq(int, tx_worker_new(&bench->worker, &options), 0));
+	for (uint32_t i = 0; i < bench->setting.n_queues; i++)
 		add_channel(bench, i);
 	for (uint32_t i = 0; i < bench->setting.n_senders; i++) {
 		struct test_sender *sender = &bench->senders[i];
 
 		cr_assert(eq(int, test_sender_init(sender, bench->backend, BENCH_SLOTS, BENCH_BYTES), 0));
 		bench_mail(bench, &(struct mail){.type = MAIL_ADD_SENDER,
-		                                 .tx_queue = bench->channels[i % bench->setting.n_channels],
+		                                 .tx_queue = bench->queues[i % bench->setting.n_queues],
 		                                 .sender = &sender->sender});
 		cr_assert(eq(int, bench_expect_mail(bench, MAIL_SENDER_ADDED).error, 0));
 	}
@@ -56,9 +56,9 @@ void bench_set_up(struct bench *bench, const struct bench_setting *setting)
 
 void bench_tear_down(struct bench *bench)
 {
-	tx_worker_free(bench->transmit);
-	for (uint32_t i = 0; i < bench->setting.n_channels; i++)
-		tx_queue_free(bench->channels[i]);
+	tx_worker_free(bench->worker);
+	for (uint32_t i = 0; i < bench->setting.n_queues; i++)
+		tx_queue_free(bench->queues[i]);
 	for (uint32_t i = 0; i < bench->setting.n_senders; i++)
 		test_sender_deinit(&bench->senders[i]);
 	scripted_backend_ops.close(bench->backend);
@@ -66,7 +66,7 @@ void bench_tear_down(struct bench *bench)
 
 int bench_round(struct bench *bench)
 {
-	return tx_worker_do_work(bench->transmit, &bench->now);
+	return tx_worker_do_work(bench->worker, &bench->now);
 }
 
 void bench_work(struct bench *bench)
@@ -83,7 +83,7 @@ void bench_pass(struct bench *bench, uint64_t ns)
 
 void bench_mail(struct bench *bench, const struct mail *mail)
 {
-	cr_assert(eq(int, mailbox_send(tx_worker_inbox(bench->transmit), mail), 0));
+	cr_assert(eq(int, mailbox_send(tx_worker_inbox(bench->worker), mail), 0));
 	bench_round(bench);
 }
 
@@ -92,7 +92,7 @@ struct mail bench_expect_mail(struct bench *bench, enum mail_type type)
 	struct mail mail = {0};
 
 	bench_round(bench);
-	cr_assert(mailbox_receive(tx_worker_outbox(bench->transmit), &mail), "no mail");
+	cr_assert(mailbox_receive(tx_worker_outbox(bench->worker), &mail), "no mail");
 	cr_assert(eq(int, mail.type, type));
 	return mail;
 }
@@ -102,7 +102,7 @@ void bench_expect_no_mail(struct bench *bench)
 	struct mail mail = {0};
 
 	bench_round(bench);
-	cr_expect(not(mailbox_receive(tx_worker_outbox(bench->transmit), &mail)), "mail of type %d", mail.type);
+	cr_expect(not(mailbox_receive(tx_worker_outbox(bench->worker), &mail)), "mail of type %d", mail.type);
 }
 
 void bench_submit(struct bench *bench, uint32_t sender, uint32_t n, uint16_t length)
@@ -132,7 +132,7 @@ void bench_expect_sums(const struct bench *bench, uint64_t pending)
 		senders_submitted += counter_get(&state->counters[IBVCAP_TX_COUNTER_SUBMITTED]);
 		pending -= counter_get(&state->counters[IBVCAP_TX_COUNTER_SUBMITTED]) - ended(state->counters);
 	}
-	for (uint32_t i = 0; i < bench->setting.n_channels; i++)
+	for (uint32_t i = 0; i < bench->setting.n_queues; i++)
 		channels_submitted += bench_count(bench, i, IBVCAP_TX_COUNTER_SUBMITTED);
 	cr_expect(eq(u64, senders_submitted, channels_submitted));
 	cr_expect(eq(u64, pending, 0));

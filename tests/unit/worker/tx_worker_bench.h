@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A transmit worker with channels and senders on the scripted backend, in time that the test makes up. */
-#ifndef TESTS_UNIT_WORKER_TRANSMIT_BENCH_H
-#define TESTS_UNIT_WORKER_TRANSMIT_BENCH_H
+/* A transmit worker with queues and senders on the scripted backend, in time that the test makes up. */
+#ifndef TESTS_UNIT_WORKER_TX_WORKER_BENCH_H
+#define TESTS_UNIT_WORKER_TX_WORKER_BENCH_H
 
 #include "daemon/worker/tx_worker.h"
 #include "lib/ibvcap/ring.h"
@@ -11,16 +11,16 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#define BENCH_CHANNELS_MAX 100
-#define BENCH_SENDERS_MAX  4
-#define BENCH_SLOTS        256u
-#define BENCH_BYTES        1472u
-#define BENCH_HEADERS      42u
-#define BENCH_UTC_NS       UINT64_C(1700000000000000000)
+#define BENCH_QUEUES_MAX  100
+#define BENCH_SENDERS_MAX 4
+#define BENCH_SLOTS       256u
+#define BENCH_BYTES       1472u
+#define BENCH_HEADERS     42u
+#define BENCH_UTC_NS      UINT64_C(1700000000000000000)
 
 struct bench_setting {
-	uint32_t n_channels;  /* 0: 1 */
-	uint32_t n_senders;   /* 0: 1; sender i is of channel i mod n_channels */
+	uint32_t n_queues;    /* 0: 1 */
+	uint32_t n_senders;   /* 0: 1; sender i is in queue i mod n_queues */
 	uint32_t queue_slots; /* 0: 128 */
 	uint64_t rate_bps;
 	uint32_t burst_bytes;
@@ -34,8 +34,8 @@ struct bench_setting {
 struct bench {
 	struct bench_setting setting;
 	struct backend *backend;
-	struct tx_worker *transmit;
-	struct tx_queue *channels[BENCH_CHANNELS_MAX];
+	struct tx_worker *worker;
+	struct tx_queue *queues[BENCH_QUEUES_MAX];
 	struct test_sender senders[BENCH_SENDERS_MAX];
 	struct tx_clock_sample now;
 };
@@ -60,7 +60,7 @@ void bench_submit(struct bench *bench, uint32_t sender, uint32_t n, uint16_t len
 
 static inline uint64_t bench_count(const struct bench *bench, uint32_t channel, enum ibvcap_tx_counter counter)
 {
-	return counter_get(&bench->channels[channel]->counters[counter]);
+	return counter_get(&bench->queues[channel]->counters[counter]);
 }
 
 /** submitted = completed + errored + flushed + late_dropped + pending, of every sender and every channel. */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The memory behind a ring: how much, from which pages, and what to do when there is not enough. */
+/*
+ * The memory of a receive ring: its size, its segments and their layout, and the message that says what to do when there
+ * are too few pages.
+ */
 #include "daemon/base/round.h"
 #include "daemon/ring/pages.h"
 #include "daemon/ring/rx_ring.h"
@@ -25,8 +28,8 @@ static uint64_t meta_offset(uint32_t table_entries, uint64_t n_blocks)
 	return round_up(blocks_offset(table_entries) + n_blocks * sizeof(struct ibvcap_block), IBVCAP_CURSOR_ALIGN);
 }
 
-/* Blocks in the window: history, and what the device can hold, which need not start at a block's first row. */
-static uint32_t live_blocks_max(const struct rx_ring_options *options)
+/* Blocks in the window: the history, and the rows with the device, which need not start at a block's first row. */
+static uint32_t window_blocks(const struct rx_ring_options *options)
 {
 	uint32_t n = options->slots_per_block;
 
@@ -45,20 +48,20 @@ static uint64_t block_bytes(const struct rx_ring_options *options)
 
 void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint64_t *headers, uint64_t *ring)
 {
-	uint64_t n_blocks = (uint64_t)live_blocks_max(options) + options->spare_blocks;
+	uint64_t n_blocks = (uint64_t)window_blocks(options) + options->spare_blocks;
 	uint64_t n_slots = n_blocks * options->slots_per_block;
 
 	*payload = round_up(n_blocks * block_bytes(options), options->page_bytes);
 	*headers = round_up(n_slots * header_stride(options), options->page_bytes);
-	*ring = round_up(meta_offset(round_up_to_power_of_two(live_blocks_max(options)), n_blocks) +
+	*ring = round_up(meta_offset(round_up_to_power_of_two(window_blocks(options)), n_blocks) +
 	                         n_slots * sizeof(struct ibvcap_meta),
 	                 SMALL_PAGE);
 }
 
 /* ---- set-up -------------------------------------------------------------------------------------- */
 
-static int failure_no_pages(const struct rx_ring_options *options, uint64_t bytes, const char *segment, int error,
-                            struct failure *failure)
+static int rx_ring_explain_no_pages(const struct rx_ring_options *options, uint64_t bytes, const char *segment,
+                                    int error, struct failure *failure)
 {
 	char advice[PAGES_ADVICE_MAX];
 	uint64_t payload, headers, ring;
@@ -79,7 +82,7 @@ static int failure_no_pages(const struct rx_ring_options *options, uint64_t byte
 		pages_advice(advice, options->page_bytes, wanted));
 }
 
-static int create_segments(struct rx_ring *ring, const struct rx_ring_options *options, struct failure *failure)
+static int rx_ring_create_segments(struct rx_ring *ring, const struct rx_ring_options *options, struct failure *failure)
 {
 	uint64_t payload, headers, ring_bytes;
 	int r;
@@ -87,10 +90,10 @@ static int create_segments(struct rx_ring *ring, const struct rx_ring_options *o
 	rx_ring_size(options, &payload, &headers, &ring_bytes);
 	r = shm_create(&ring->payload, "ibvcap-payload", payload, options->page_bytes);
 	if (r < 0)
-		return failure_no_pages(options, payload, "payload", r, failure);
+		return rx_ring_explain_no_pages(options, payload, "payload", r, failure);
 	r = shm_create(&ring->headers, "ibvcap-headers", headers, options->page_bytes);
 	if (r < 0)
-		return failure_no_pages(options, headers, "headers", r, failure);
+		return rx_ring_explain_no_pages(options, headers, "headers", r, failure);
 	r = shm_create(&ring->ring_shm, "ibvcap-ring", ring_bytes, SMALL_PAGE);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r,
@@ -99,7 +102,7 @@ static int create_segments(struct rx_ring *ring, const struct rx_ring_options *o
 	return 0;
 }
 
-static int create_private(struct rx_ring *ring)
+static int rx_ring_create_private(struct rx_ring *ring)
 {
 	ring->doorbell = eventfd(0, EFD_CLOEXEC);
 	if (ring->doorbell < 0)
@@ -115,7 +118,7 @@ static int create_private(struct rx_ring *ring)
 	return 0;
 }
 
-static void describe(const struct rx_ring *ring, const struct rx_ring_options *options)
+static void rx_ring_describe(const struct rx_ring *ring, const struct rx_ring_options *options)
 {
 	struct ibvcap_ring *shared = ring->ring;
 
@@ -148,7 +151,7 @@ static void describe(const struct rx_ring *ring, const struct rx_ring_options *o
 
 int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, struct failure *failure)
 {
-	uint64_t n_slots = ((uint64_t)live_blocks_max(options) + options->spare_blocks) * options->slots_per_block;
+	uint64_t n_slots = ((uint64_t)window_blocks(options) + options->spare_blocks) * options->slots_per_block;
 	int r;
 
 	*ring = (struct rx_ring){
@@ -161,9 +164,9 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 		.slots_per_block = options->slots_per_block,
 		.header_stride = header_stride(options),
 		.header_bytes = options->header_bytes,
-		.n_blocks = live_blocks_max(options) + options->spare_blocks,
-		.live_blocks_max = live_blocks_max(options),
-		.table_mask = round_up_to_power_of_two(live_blocks_max(options)) - 1,
+		.n_blocks = window_blocks(options) + options->spare_blocks,
+		.live_blocks_max = window_blocks(options),
+		.table_mask = round_up_to_power_of_two(window_blocks(options)) - 1,
 	};
 	if (options->slots_per_block == 0 || options->slots_per_block % IBVCAP_BLOCK_SLOTS_MIN ||
 	    !options->slot_bytes || options->lease_blocks_max > IBVCAP_LEASE_SLOTS_MAX || n_slots > UINT32_MAX)
@@ -173,17 +176,17 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 			"in all (at most %u)",
 			options->stream, options->slots_per_block, options->slot_bytes, (unsigned long long)n_slots,
 			UINT32_MAX);
-	r = create_segments(ring, options, failure);
+	r = rx_ring_create_segments(ring, options, failure);
 	if (r < 0)
 		goto fail;
 	ring->ring = ring->ring_shm.address;
-	r = create_private(ring);
+	r = rx_ring_create_private(ring);
 	if (r < 0) {
 		failure_set(failure, EX_OSERR, -r, "stream '%s': its ring cannot be made: %s", options->stream,
 		            strerror(-r));
 		goto fail;
 	}
-	describe(ring, options);
+	rx_ring_describe(ring, options);
 	ring->meta = ring_meta(ring->ring);
 	ring->blocks = ring_blocks(ring->ring);
 	return 0;
