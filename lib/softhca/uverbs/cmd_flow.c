@@ -288,7 +288,7 @@ int ioctl_counters_destroy(struct ioctl_call *call)
 
 /*
  * Under the lock, so a packet is either not counted yet or its completion is there
- * (doc/architecture.md, "The loss sum").
+ * (doc/receive.md, "The loss sum").
  */
 int ioctl_counters_read(struct ioctl_call *call)
 {
