@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/base/log.h"
+#include "daemon/base/standard_files.h"
 #include "daemon/config/config.h"
 #include "daemon/daemon.h"
 #include "daemon/flow/flow.h"
 #include "daemon/priv/priv.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -123,25 +123,13 @@ static int run(const struct arguments *arguments, struct failure *failure)
 	return r;
 }
 
-/* Where one is closed, what is opened next would be it: messages would be written into memory, or to a device. */
-static void open_standard_files(void)
-{
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
-}
-
 int main(int argc, char **argv)
 {
 	struct arguments arguments = {.config = DEFAULT_CONFIG};
 	struct failure failure = {.exit_code = EX_SOFTWARE};
 	int r;
 
-	open_standard_files();
+	standard_files_open();
 	r = parse_arguments(argc, argv, &arguments);
 	if (r >= 0)
 		return r;

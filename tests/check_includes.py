@@ -43,7 +43,7 @@ MAY_INCLUDE = {
     "daemon/stream": DAEMON_ROOMS,
     "daemon/channel": DAEMON_ROOMS,
     "daemon/reload": DAEMON_ROOMS,
-    "tools/ibvcap": [API],
+    "tools/ibvcap": [API, "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h", "daemon/backend/backend.h"],
 }

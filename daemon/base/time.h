@@ -6,12 +6,14 @@
 #include <stdint.h>
 #include <time.h>
 
+#define TIME_SECOND_NS UINT64_C(1000000000)
+
 static inline uint64_t time_of_clock_ns(clockid_t clock)
 {
 	struct timespec now;
 
 	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return (uint64_t)now.tv_sec * TIME_SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
 /** Nanoseconds since the epoch, UTC. */

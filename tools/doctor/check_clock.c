@@ -10,7 +10,7 @@
 /* Between UTC and TAI since 2017 (IERS Bulletin C). */
 #define TAI_S 37
 
-static void check_clock_system(const struct doctor_clock *clock, struct findings *findings)
+static void check_system_clock(const struct doctor_clock *clock, struct findings *findings)
 {
 	struct finding *finding;
 
@@ -34,14 +34,14 @@ static void check_clock_system(const struct doctor_clock *clock, struct findings
 }
 
 /* In real-time mode a reading is seconds << 32 | nanoseconds: near to now as no count of ticks is. */
-static bool is_real_time(const struct doctor_probe *probe)
+static bool is_real_time_mode(const struct doctor_probe *probe)
 {
 	int64_t now_s = (int64_t)(probe->clock_at_ns / NS_PER_S), then_s = (int64_t)(probe->clock_raw >> 32);
 
 	return then_s > now_s - DAY_S && then_s < now_s + DAY_S && (probe->clock_raw & UINT32_MAX) < NS_PER_S;
 }
 
-static void check_clock_mode(const struct doctor_device *device, struct findings *findings)
+static void check_nic_clock(const struct doctor_device *device, struct findings *findings)
 {
 	const struct doctor_probe *probe = &device->probe;
 	struct finding *finding;
@@ -55,7 +55,7 @@ static void check_clock_mode(const struct doctor_device *device, struct findings
 		finding_write(finding->found, "none that can be read: timestamps are taken when packets are polled");
 		return;
 	}
-	if (!is_real_time(probe)) {
+	if (!is_real_time_mode(probe)) {
 		finding_write(finding->found, "free-running at %" PRIu64 " kHz; ibvcapd maps it to UTC",
 		              probe->clock_hz / 1000);
 		return;
@@ -69,12 +69,12 @@ static void check_clock_mode(const struct doctor_device *device, struct findings
 	finding->fix_survives_reboot = true;
 }
 
-static int64_t distance(int64_t a, int64_t b)
+static int64_t distance_ns(int64_t a, int64_t b)
 {
 	return a > b ? a - b : b - a;
 }
 
-static void check_clock_ptp(const struct doctor_interface *interface, struct findings *findings)
+static void check_ptp_clock(const struct doctor_interface *interface, struct findings *findings)
 {
 	const int64_t offset = interface->ptp_offset_ns, tai = (int64_t)TAI_S * NS_PER_S;
 	struct finding *finding;
@@ -85,9 +85,9 @@ static void check_clock_ptp(const struct doctor_interface *interface, struct fin
 	finding_write(finding->subject, "%s (/dev/%s)", interface->name, interface->ptp);
 	if (!interface->ptp_is_read)
 		finding_write(finding->found, "not to be read by you");
-	else if (distance(offset, tai) < NS_PER_S)
+	else if (distance_ns(offset, tai) < NS_PER_S)
 		finding_write(finding->found, "%" PRId64 " ns from TAI by the system's clock", offset - tai);
-	else if (distance(offset, 0) < NS_PER_S)
+	else if (distance_ns(offset, 0) < NS_PER_S)
 		finding_write(finding->found, "%" PRId64 " ns from UTC by the system's clock", offset);
 	else
 		finding_write(finding->found, "%" PRId64 " s from UTC: nobody sets it, and ibvcapd does not need it",
@@ -96,9 +96,9 @@ static void check_clock_ptp(const struct doctor_interface *interface, struct fin
 
 void check_clocks(const struct doctor_facts *facts, struct findings *findings)
 {
-	check_clock_system(&facts->clock, findings);
+	check_system_clock(&facts->clock, findings);
 	for (unsigned int i = 0; i < facts->n_devices; i++)
-		check_clock_mode(&facts->devices[i], findings);
+		check_nic_clock(&facts->devices[i], findings);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
-		check_clock_ptp(&facts->interfaces[i], findings);
+		check_ptp_clock(&facts->interfaces[i], findings);
 }

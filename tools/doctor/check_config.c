@@ -21,7 +21,7 @@ struct user {
 	const char *slots_key;
 };
 
-static void check_config_reader(const struct doctor_facts *facts, struct finding *finding)
+static void check_config_readable(const struct doctor_facts *facts, struct finding *finding)
 {
 	const char *user = facts->process.cannot_read, *file = facts->config_file;
 
@@ -43,7 +43,7 @@ static void check_config_file(const struct doctor_facts *facts, struct findings 
 		finding_write(finding->found, "right: %u streams, %u channels", facts->config->n_streams,
 		              facts->config->n_channels);
 		if (*facts->process.cannot_read)
-			check_config_reader(facts, finding);
+			check_config_readable(facts, finding);
 		return;
 	}
 	finding->level = FINDING_ERROR;
@@ -63,7 +63,7 @@ static void check_config_file(const struct doctor_facts *facts, struct findings 
 	              facts->config_file);
 }
 
-static void list_ports(const struct doctor_facts *facts, char text[FINDING_TEXT_BYTES])
+static void list_port_netdevs(const struct doctor_facts *facts, char text[FINDING_TEXT_BYTES])
 {
 	const char *separator = "";
 
@@ -76,7 +76,7 @@ static void list_ports(const struct doctor_facts *facts, char text[FINDING_TEXT_
 			}
 }
 
-static void check_config_place(const struct doctor_facts *facts, const struct user *user, struct findings *findings)
+static void check_config_interface(const struct doctor_facts *facts, const struct user *user, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "config");
 	char ports[FINDING_TEXT_BYTES];
@@ -91,7 +91,7 @@ static void check_config_place(const struct doctor_facts *facts, const struct us
 		finding_write(finding->found, "no RDMA device is behind it");
 	else
 		finding_write(finding->found, "there is no such interface");
-	list_ports(facts, ports);
+	list_port_netdevs(facts, ports);
 	finding_write(finding->wanted, "%s%s", *ports ? "one that has: " : "an interface with an RDMA device", ports);
 	finding_write(finding->why, "ibvcapd does not start: there is nothing to make a queue on");
 	finding_write(finding->fix, "editor +%d %s   # interface", user->line, user->file);
@@ -138,12 +138,12 @@ static void check_config_slots(const struct user *user, struct findings *finding
 
 static void check_config_user(const struct doctor_facts *facts, const struct user *user, struct findings *findings)
 {
-	check_config_place(facts, user, findings);
+	check_config_interface(facts, user, findings);
 	check_config_mtu(facts, user, findings);
 	check_config_slots(user, findings);
 }
 
-static uint32_t header_bytes(sa_family_t family)
+static uint32_t ip_udp_header_bytes(sa_family_t family)
 {
 	return family == AF_INET6 ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
 }
@@ -158,7 +158,7 @@ static void check_config_stream(const struct doctor_facts *facts, const struct c
 		.interface = stream->interface,
 		.file = stream->file,
 		.line = stream->line,
-		.packet_bytes = stream->payload_size + header_bytes(stream->flows[0].destination.family),
+		.packet_bytes = stream->payload_size + ip_udp_header_bytes(stream->flows[0].destination.family),
 		.slots = stream->receive_queue_slots,
 		.slots_max = device ? device->probe.max_queue_slots : 0,
 		.slots_key = "receive_queue_slots",
@@ -183,7 +183,7 @@ static void check_config_channel(const struct doctor_facts *facts, const struct 
 	};
 
 	for (uint32_t i = 0; i < channel->n_destinations; i++) {
-		uint32_t bytes = channel->payload_size + header_bytes(channel->destinations[i].address.family);
+		uint32_t bytes = channel->payload_size + ip_udp_header_bytes(channel->destinations[i].address.family);
 
 		user.packet_bytes = bytes > user.packet_bytes ? bytes : user.packet_bytes;
 	}

@@ -29,7 +29,7 @@ static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *
 	finding_write(finding->fix, "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
 }
 
-static bool sleeps(const struct config *config)
+static bool has_sleeping_worker(const struct config *config)
 {
 	for (uint32_t i = 0; config && i < config->n_streams; i++)
 		if (config->streams[i].poll != CONFIG_POLL_BUSY)
@@ -56,7 +56,7 @@ static void check_cpu_idle(const struct doctor_facts *facts, struct findings *fi
 		return;
 	}
 	finding_write(finding->found, "waking from the deepest, %s, takes %u us", cpus->idle_state, cpus->idle_exit_us);
-	if (cpus->idle_exit_us <= IDLE_EXIT_MAX_US || !sleeps(facts->config))
+	if (cpus->idle_exit_us <= IDLE_EXIT_MAX_US || !has_sleeping_worker(facts->config))
 		return;
 	finding->level = FINDING_WARNING;
 	finding_write(finding->wanted, "%u us at most, or poll = \"busy\" in all streams and channels",
@@ -71,7 +71,7 @@ static void check_cpu_idle(const struct doctor_facts *facts, struct findings *fi
 /* ---- a worker's own -------------------------------------------------------------------------------- */
 
 /* With a CPU of its own. */
-struct worker {
+struct pinned_worker {
 	const char *of; /* "stream 'a'" */
 	const char *interface;
 	int cpu;
@@ -80,7 +80,8 @@ struct worker {
 	int line;
 };
 
-static void check_cpu_exists(const struct doctor_facts *facts, const struct worker *worker, struct finding *finding)
+static void report_missing_cpu(const struct doctor_facts *facts, const struct pinned_worker *worker,
+                               struct finding *finding)
 {
 	char list[FINDING_TEXT_BYTES];
 
@@ -92,7 +93,7 @@ static void check_cpu_exists(const struct doctor_facts *facts, const struct work
 	finding->fix_survives_reboot = true;
 }
 
-static void add_busy(int cpu, enum config_poll poll, cpu_set_t *cpus)
+static void add_busy_cpu(int cpu, enum config_poll poll, cpu_set_t *cpus)
 {
 	if (cpu >= 0 && cpu < CPU_SETSIZE && poll == CONFIG_POLL_BUSY)
 		CPU_SET((unsigned int)cpu, cpus);
@@ -104,15 +105,15 @@ static cpu_set_t cpus_to_isolate(const struct doctor_facts *facts)
 	cpu_set_t cpus = facts->cpus.isolated;
 
 	for (uint32_t i = 0; i < facts->config->n_streams; i++)
-		add_busy(facts->config->streams[i].cpu, facts->config->streams[i].poll, &cpus);
+		add_busy_cpu(facts->config->streams[i].cpu, facts->config->streams[i].poll, &cpus);
 	for (uint32_t i = 0; i < facts->config->n_channels; i++)
-		add_busy(facts->config->channels[i].cpu, facts->config->channels[i].poll, &cpus);
+		add_busy_cpu(facts->config->channels[i].cpu, facts->config->channels[i].poll, &cpus);
 	if (CPU_COUNT(&facts->cpus.online))
 		CPU_AND(&cpus, &cpus, &facts->cpus.online);
 	return cpus;
 }
 
-static void check_cpu_isolation(const struct doctor_facts *facts, const struct worker *worker,
+static void check_cpu_isolation(const struct doctor_facts *facts, const struct pinned_worker *worker,
                                 struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "isolation");
@@ -121,7 +122,7 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct w
 
 	finding_write(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
 	if (CPU_COUNT(&facts->cpus.online) && !CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.online)) {
-		check_cpu_exists(facts, worker, finding);
+		report_missing_cpu(facts, worker, finding);
 		return;
 	}
 	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.isolated)) {
@@ -142,7 +143,8 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct w
 	finding->fix_survives_reboot = true;
 }
 
-static void check_cpu_irqs(const struct doctor_facts *facts, const struct worker *worker, struct findings *findings)
+static void check_cpu_irqs(const struct doctor_facts *facts, const struct pinned_worker *worker,
+                           struct findings *findings)
 {
 	const struct doctor_device *device = facts_find_device(facts, worker->interface);
 	char list[FINDING_TEXT_BYTES];
@@ -166,7 +168,8 @@ static void check_cpu_irqs(const struct doctor_facts *facts, const struct worker
 		device->pci.address, CPU_ISSET(0, &facts->cpus.online) && worker->cpu != 0 ? 0 : 1);
 }
 
-static void check_cpu_node(const struct doctor_facts *facts, const struct worker *worker, struct findings *findings)
+static void check_cpu_node(const struct doctor_facts *facts, const struct pinned_worker *worker,
+                           struct findings *findings)
 {
 	const struct doctor_device *device = facts_find_device(facts, worker->interface);
 	int node = device ? device->pci.node : -1;
@@ -188,7 +191,8 @@ static void check_cpu_node(const struct doctor_facts *facts, const struct worker
 	finding->fix_survives_reboot = true;
 }
 
-static void check_cpu_worker(const struct doctor_facts *facts, const struct worker *worker, struct findings *findings)
+static void check_cpu_worker(const struct doctor_facts *facts, const struct pinned_worker *worker,
+                             struct findings *findings)
 {
 	if (worker->cpu < 0 || worker->cpu >= CPU_SETSIZE)
 		return;
@@ -203,9 +207,10 @@ static void check_cpu_stream(const struct doctor_facts *facts, const struct conf
 	char of[FINDING_TEXT_BYTES];
 
 	finding_write(of, "stream '%s'", stream->name);
-	check_cpu_worker(facts,
-	                 &(struct worker){of, stream->interface, stream->cpu, stream->poll, stream->file, stream->line},
-	                 findings);
+	check_cpu_worker(
+		facts,
+		&(struct pinned_worker){of, stream->interface, stream->cpu, stream->poll, stream->file, stream->line},
+		findings);
 }
 
 /* One worker serves all channels of an interface, and what they say of it is the same. */
@@ -218,10 +223,10 @@ static void check_cpu_channel(const struct doctor_facts *facts, uint32_t number,
 		if (strcmp(channels[i].interface, channel->interface) == 0)
 			return;
 	finding_write(of, "channels of %s", channel->interface);
-	check_cpu_worker(
-		facts,
-		&(struct worker){of, channel->interface, channel->cpu, channel->poll, channel->file, channel->line},
-		findings);
+	check_cpu_worker(facts,
+	                 &(struct pinned_worker){of, channel->interface, channel->cpu, channel->poll, channel->file,
+	                                         channel->line},
+	                 findings);
 }
 
 void check_cpus(const struct doctor_facts *facts, struct findings *findings)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void check_device_no_device(const struct doctor_facts *facts, struct findings *findings)
+static void report_no_device(const struct doctor_facts *facts, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "device");
 
@@ -25,7 +25,7 @@ static void check_device_no_device(const struct doctor_facts *facts, struct find
 	}
 }
 
-static void check_device_link(const struct doctor_interface *interface, struct findings *findings)
+static void check_device_netdev(const struct doctor_interface *interface, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "interface");
 
@@ -47,8 +47,8 @@ static void check_device_link(const struct doctor_interface *interface, struct f
 }
 
 /* "mlx5_0 port 1 - eth2 - 0000:3b:00.0 - NUMA node 1" */
-static void name_place(const struct doctor_device *device, const struct doctor_port *port,
-                       char text[FINDING_TEXT_BYTES])
+static void append_port_place(const struct doctor_device *device, const struct doctor_port *port,
+                              char text[FINDING_TEXT_BYTES])
 {
 	finding_append(text, ", %s", *port->netdev ? port->netdev : "no network interface");
 	if (*device->pci.address)
@@ -65,7 +65,7 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
 
 	finding_write(finding->subject, "%s port %u", device->name, port->number);
 	finding_write(finding->found, "%s, %s, %s, %u GIDs", port->state, port->link_layer, port->rate, port->n_gids);
-	name_place(device, port, finding->found);
+	append_port_place(device, port, finding->found);
 	if (strcmp(port->link_layer, "Ethernet") != 0) {
 		finding->level = FINDING_WARNING;
 		finding_write(finding->wanted, "link layer Ethernet");
@@ -82,16 +82,16 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
 		              device->name, port->number);
 	}
 	if (interface)
-		check_device_link(interface, findings);
+		check_device_netdev(interface, findings);
 }
 
-static void name_users(const struct doctor_device *device, char text[FINDING_TEXT_BYTES])
+static void append_device_users(const struct doctor_device *device, char text[FINDING_TEXT_BYTES])
 {
 	for (unsigned int i = 0; i < device->n_users; i++)
 		finding_append(text, "%s%s (pid %d)", i ? ", " : "", device->users[i].name, (int)device->users[i].pid);
 }
 
-static void check_device_trial(const struct doctor_device *device, struct findings *findings)
+static void check_device_probe(const struct doctor_device *device, struct findings *findings)
 {
 	const struct doctor_probe *probe = &device->probe;
 	struct finding *finding;
@@ -108,7 +108,7 @@ static void check_device_trial(const struct doctor_device *device, struct findin
 	if (probe->result == DOCTOR_PROBE_IN_USE) {
 		finding_write(finding->found, "not tried beside %s",
 		              device->n_users ? "who has it open: " : "an ibvcapd that may have it open");
-		name_users(device, finding->found);
+		append_device_users(device, finding->found);
 		return;
 	}
 	finding_write(finding->found, "%s", probe->said);
@@ -125,8 +125,8 @@ static void check_device_trial(const struct doctor_device *device, struct findin
 	              "dmesg | grep -i mlx5   # the driver's reason; then rdma-core and firmware up to date");
 }
 
-static void check_one_device(const struct doctor_facts *facts, const struct doctor_device *device,
-                             struct findings *findings)
+static void check_device(const struct doctor_facts *facts, const struct doctor_device *device,
+                         struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "device");
 
@@ -155,13 +155,13 @@ static void check_one_device(const struct doctor_facts *facts, const struct doct
 	}
 	for (unsigned int i = 0; i < device->n_ports; i++)
 		check_device_port(facts, device, &device->ports[i], findings);
-	check_device_trial(device, findings);
+	check_device_probe(device, findings);
 }
 
 void check_devices(const struct doctor_facts *facts, struct findings *findings)
 {
 	if (!facts->n_devices)
-		check_device_no_device(facts, findings);
+		report_no_device(facts, findings);
 	for (unsigned int i = 0; i < facts->n_devices; i++)
-		check_one_device(facts, &facts->devices[i], findings);
+		check_device(facts, &facts->devices[i], findings);
 }

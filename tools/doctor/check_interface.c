@@ -74,7 +74,7 @@ static void check_interface_loopback(const struct doctor_interface *interface, c
 
 /* ---- multicast ------------------------------------------------------------------------------------- */
 
-static bool is_joined(const struct doctor_facts *facts, const char *interface, const struct config_address *group)
+static bool is_group_joined(const struct doctor_facts *facts, const char *interface, const struct config_address *group)
 {
 	for (unsigned int i = 0; i < facts->n_groups; i++)
 		if (strcmp(facts->groups[i].interface, interface) == 0 &&
@@ -92,7 +92,7 @@ struct groups {
 	const struct config_address *missing;
 };
 
-static struct groups count_groups(const struct doctor_facts *facts, const char *interface)
+static struct groups count_wanted_groups(const struct doctor_facts *facts, const char *interface)
 {
 	struct groups groups = {0};
 
@@ -109,7 +109,7 @@ static struct groups count_groups(const struct doctor_facts *facts, const char *
 			groups.wanted++;
 			groups.has_ipv4 |= flow->destination.family == AF_INET;
 			groups.has_sources |= flow->source.family == AF_INET;
-			if (is_joined(facts, interface, &flow->destination))
+			if (is_group_joined(facts, interface, &flow->destination))
 				groups.joined++;
 			else
 				groups.missing = &flow->destination;
@@ -184,7 +184,7 @@ static void check_interface_rp_filter(const struct doctor_interface *interface, 
 	finding->fix_survives_reboot = true;
 }
 
-void check_interfaces(const struct doctor_facts *facts, struct findings *findings)
+void check_netdevs(const struct doctor_facts *facts, struct findings *findings)
 {
 	for (unsigned int i = 0; i < facts->n_interfaces; i++) {
 		const struct doctor_interface *interface = &facts->interfaces[i];
@@ -192,7 +192,7 @@ void check_interfaces(const struct doctor_facts *facts, struct findings *finding
 
 		if (!interface->exists)
 			continue;
-		groups = count_groups(facts, interface->name);
+		groups = count_wanted_groups(facts, interface->name);
 		check_interface_ring(interface, findings);
 		check_interface_pause(interface, findings);
 		check_interface_loopback(interface, facts_find_device(facts, interface->name), findings);

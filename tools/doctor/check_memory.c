@@ -14,16 +14,16 @@
 #define NODES_AT_ONCE  4 /* whose commands fit in a text; of more, the next time */
 
 /* A size of page: what there is of it on all nodes. */
-struct sum {
+struct pool_sum {
 	uint64_t page_kib;
 	uint64_t total, free_pages;
 	uint64_t wanted; /* by all streams and by every sender that may come */
 };
 
-static struct sum sum_of(const struct doctor_facts *facts, uint64_t page_kib)
+static struct pool_sum sum_pools(const struct doctor_facts *facts, uint64_t page_kib)
 {
 	const struct config *config = facts->config;
-	struct sum sum = {.page_kib = page_kib};
+	struct pool_sum sum = {.page_kib = page_kib};
 	uint64_t page_bytes = page_kib * KIB;
 
 	for (unsigned int i = 0; i < facts->n_pools; i++)
@@ -41,7 +41,7 @@ static struct sum sum_of(const struct doctor_facts *facts, uint64_t page_kib)
 	return sum;
 }
 
-static void check_memory_pool(const struct doctor_pool *pool, struct findings *findings)
+static void report_pool(const struct doctor_pool *pool, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "hugepages");
 
@@ -50,7 +50,7 @@ static void check_memory_pool(const struct doctor_pool *pool, struct findings *f
 }
 
 /* That of the device behind an interface; else else_node. */
-static unsigned int node_of(const struct doctor_facts *facts, const char *interface, unsigned int else_node)
+static unsigned int node_of_interface(const struct doctor_facts *facts, const char *interface, unsigned int else_node)
 {
 	const struct doctor_device *device = facts_find_device(facts, interface);
 
@@ -59,10 +59,10 @@ static unsigned int node_of(const struct doctor_facts *facts, const char *interf
 }
 
 /* Where the first device of the configuration is; else where there are pages of that size. */
-static unsigned int find_node(const struct doctor_facts *facts, uint64_t page_kib)
+static unsigned int find_default_node(const struct doctor_facts *facts, uint64_t page_kib)
 {
 	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++) {
-		unsigned int node = node_of(facts, facts->config->streams[i].interface, DOCTOR_NODES_MAX);
+		unsigned int node = node_of_interface(facts, facts->config->streams[i].interface, DOCTOR_NODES_MAX);
 
 		if (node < DOCTOR_NODES_MAX)
 			return node;
@@ -73,7 +73,7 @@ static unsigned int find_node(const struct doctor_facts *facts, uint64_t page_ki
 	return 0;
 }
 
-static uint64_t in_use_on(const struct doctor_facts *facts, uint64_t page_kib, unsigned int node)
+static uint64_t pages_in_use(const struct doctor_facts *facts, uint64_t page_kib, unsigned int node)
 {
 	/* With the daemon running, what is in use is its own. */
 	for (unsigned int i = 0; i < facts->n_pools && !facts->process.has_config; i++)
@@ -82,26 +82,26 @@ static uint64_t in_use_on(const struct doctor_facts *facts, uint64_t page_kib, u
 	return 0;
 }
 
-/* What the configuration takes on each node: of a device whose node is not known, on that of find_node(). */
-static void plan(const struct doctor_facts *facts, uint64_t page_kib, uint64_t pages[DOCTOR_NODES_MAX])
+/* What the configuration takes on each node: of a device whose node is not known, on that of find_default_node(). */
+static void plan_pages(const struct doctor_facts *facts, uint64_t page_kib, uint64_t pages[DOCTOR_NODES_MAX])
 {
 	const struct config *config = facts->config;
-	unsigned int else_node = find_node(facts, page_kib);
+	unsigned int else_node = find_default_node(facts, page_kib);
 	uint64_t page_bytes = page_kib * KIB;
 
 	memset(pages, 0, DOCTOR_NODES_MAX * sizeof(pages[0]));
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (config->streams[i].page_bytes == page_bytes)
-			pages[node_of(facts, config->streams[i].interface, else_node)] +=
+			pages[node_of_interface(facts, config->streams[i].interface, else_node)] +=
 				geometry_ring_bytes(&config->streams[i]) / page_bytes;
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		if (config->channels[i].page_bytes == page_bytes)
-			pages[node_of(facts, config->channels[i].interface, else_node)] +=
+			pages[node_of_interface(facts, config->channels[i].interface, else_node)] +=
 				config->channels[i].max_senders *
 				(geometry_arena_bytes(&config->channels[i]) / page_bytes);
 }
 
-static void advise_now(uint64_t page_kib, unsigned int node, uint64_t pages, struct finding *finding)
+static void append_tmpfiles_fix(uint64_t page_kib, unsigned int node, uint64_t pages, struct finding *finding)
 {
 	finding_append(finding->fix,
 	               "%secho 'w /sys/devices/system/node/node%u/hugepages/hugepages-%" PRIu64
@@ -111,7 +111,7 @@ static void advise_now(uint64_t page_kib, unsigned int node, uint64_t pages, str
 }
 
 /* Of two hugepages= for one size the kernel takes one: all nodes are in it. */
-static void advise_at_boot(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES_MAX], struct finding *finding)
+static void append_boot_fix(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES_MAX], struct finding *finding)
 {
 	const char *before = "";
 
@@ -129,8 +129,8 @@ static void advise_at_boot(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES_
  * On each node so many more than others use there, and none fewer than there are. Pages of 1 GiB are found while memory
  * is whole: at boot.
  */
-static void advise(const struct doctor_facts *facts, uint64_t page_kib, const uint64_t wanted[DOCTOR_NODES_MAX],
-                   struct finding *finding)
+static void write_pages_fix(const struct doctor_facts *facts, uint64_t page_kib,
+                            const uint64_t wanted[DOCTOR_NODES_MAX], struct finding *finding)
 {
 	uint64_t there[DOCTOR_NODES_MAX] = {0}, pages[DOCTOR_NODES_MAX] = {0};
 	unsigned int n = 0;
@@ -139,29 +139,30 @@ static void advise(const struct doctor_facts *facts, uint64_t page_kib, const ui
 		if (facts->pools[i].page_kib == page_kib && facts->pools[i].node < DOCTOR_NODES_MAX)
 			there[facts->pools[i].node] += facts->pools[i].total_pages;
 	for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++) {
-		pages[node] = wanted[node] ? wanted[node] + in_use_on(facts, page_kib, node) : 0;
+		pages[node] = wanted[node] ? wanted[node] + pages_in_use(facts, page_kib, node) : 0;
 		if (pages[node] < there[node])
 			pages[node] = there[node];
 		if (page_kib == SMALL_HUGE_KIB && pages[node] > there[node] && n++ < NODES_AT_ONCE)
-			advise_now(page_kib, node, pages[node], finding);
+			append_tmpfiles_fix(page_kib, node, pages[node], finding);
 	}
 	if (page_kib != SMALL_HUGE_KIB)
-		advise_at_boot(page_kib, pages, finding);
+		append_boot_fix(page_kib, pages, finding);
 	finding->fix_survives_reboot = true;
 }
 
 /* Twice what it takes. */
-static void advise_by_config(const struct doctor_facts *facts, uint64_t page_kib, struct finding *finding)
+static void write_planned_fix(const struct doctor_facts *facts, uint64_t page_kib, struct finding *finding)
 {
 	uint64_t pages[DOCTOR_NODES_MAX];
 
-	plan(facts, page_kib, pages);
+	plan_pages(facts, page_kib, pages);
 	for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++)
 		pages[node] *= 2;
-	advise(facts, page_kib, pages, finding);
+	write_pages_fix(facts, page_kib, pages, finding);
 }
 
-static void check_memory_wanted(const struct doctor_facts *facts, const struct sum *sum, struct findings *findings)
+static void check_wanted_hugepages(const struct doctor_facts *facts, const struct pool_sum *sum,
+                                   struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "hugepages");
 	uint64_t in_use = facts->process.has_config ? 0 : sum->total - sum->free_pages;
@@ -179,11 +180,11 @@ static void check_memory_wanted(const struct doctor_facts *facts, const struct s
 	else
 		finding_write(finding->why,
 		              "over a restart the readers keep the old rings while the new ones are made");
-	advise_by_config(facts, sum->page_kib, finding);
+	write_planned_fix(facts, sum->page_kib, finding);
 }
 
 /* Without a configuration: one pool with free pages is enough to start. */
-static void check_memory_any(const struct doctor_facts *facts, struct findings *findings)
+static void check_any_hugepage(const struct doctor_facts *facts, struct findings *findings)
 {
 	uint64_t total = 0, free_pages = 0, pages[DOCTOR_NODES_MAX] = {0};
 	struct finding *finding;
@@ -199,14 +200,14 @@ static void check_memory_any(const struct doctor_facts *facts, struct findings *
 	finding_write(finding->found, "%" PRIu64 " reserved, none free", total);
 	finding_write(finding->wanted, "as many as the rings of the config need");
 	finding_write(finding->why, "rings lie in hugepages unless their page_size is 4 KiB");
-	pages[find_node(facts, SMALL_HUGE_KIB)] = PAGES_TO_START;
-	advise(facts, SMALL_HUGE_KIB, pages, finding);
+	pages[find_default_node(facts, SMALL_HUGE_KIB)] = PAGES_TO_START;
+	write_pages_fix(facts, SMALL_HUGE_KIB, pages, finding);
 	/* A running daemon may well hold all of them. */
 	finding->level = total ? FINDING_WARNING : FINDING_ERROR;
 }
 
 /* Of all streams whose devices are there. */
-static uint64_t wanted_on(const struct doctor_facts *facts, int node, uint32_t page_bytes)
+static uint64_t pages_wanted_on(const struct doctor_facts *facts, int node, uint32_t page_bytes)
 {
 	uint64_t bytes = 0;
 
@@ -221,8 +222,8 @@ static uint64_t wanted_on(const struct doctor_facts *facts, int node, uint32_t p
 }
 
 /* A ring on another node than its device: each packet crosses between the two. */
-static void check_memory_node(const struct doctor_facts *facts, const struct config_stream *stream,
-                              struct findings *findings)
+static void check_ring_node(const struct doctor_facts *facts, const struct config_stream *stream,
+                            struct findings *findings)
 {
 	const struct doctor_device *device = facts_find_device(facts, stream->interface);
 	uint64_t page_kib = stream->page_bytes / KIB, here = 0, all = 0, wanted;
@@ -237,7 +238,7 @@ static void check_memory_node(const struct doctor_facts *facts, const struct con
 		if ((int)facts->pools[i].node == device->pci.node)
 			here += facts->pools[i].total_pages;
 	}
-	wanted = wanted_on(facts, device->pci.node, stream->page_bytes);
+	wanted = pages_wanted_on(facts, device->pci.node, stream->page_bytes);
 	finding = finding_add(findings, "numa");
 	finding_write(finding->subject, "stream '%s': memory and %s", stream->name, device->name);
 	finding_write(finding->found, "the device is on node %d, which has %" PRIu64 " pages of %" PRIu64 " MiB",
@@ -248,7 +249,7 @@ static void check_memory_node(const struct doctor_facts *facts, const struct con
 	finding->level = FINDING_WARNING;
 	finding_write(finding->wanted, "%" PRIu64 " there", wanted);
 	finding_write(finding->why, "what is on another node crosses the link between the nodes with every packet");
-	advise_by_config(facts, page_kib, finding);
+	write_planned_fix(facts, page_kib, finding);
 }
 
 void check_memory(const struct doctor_facts *facts, struct findings *findings)
@@ -257,15 +258,15 @@ void check_memory(const struct doctor_facts *facts, struct findings *findings)
 
 	for (unsigned int i = 0; i < facts->n_pools; i++)
 		if (facts->pools[i].total_pages)
-			check_memory_pool(&facts->pools[i], findings);
+			report_pool(&facts->pools[i], findings);
 	if (!facts->config)
-		check_memory_any(facts, findings);
+		check_any_hugepage(facts, findings);
 	for (unsigned int i = 0; facts->config && i < sizeof(sizes_kib) / sizeof(sizes_kib[0]); i++) {
-		struct sum sum = sum_of(facts, sizes_kib[i]);
+		struct pool_sum sum = sum_pools(facts, sizes_kib[i]);
 
 		if (sum.wanted)
-			check_memory_wanted(facts, &sum, findings);
+			check_wanted_hugepages(facts, &sum, findings);
 	}
 	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)
-		check_memory_node(facts, &facts->config->streams[i], findings);
+		check_ring_node(facts, &facts->config->streams[i], findings);
 }

@@ -5,12 +5,12 @@
 #include <inttypes.h>
 #include <linux/capability.h>
 
-static bool has_capability(const struct doctor_process *process, unsigned int capability)
+static bool process_has(const struct doctor_process *process, unsigned int capability)
 {
 	return process->effective_capabilities >> capability & 1;
 }
 
-static void name_process(const struct doctor_process *process, char text[FINDING_TEXT_BYTES])
+static void write_process_name(const struct doctor_process *process, char text[FINDING_TEXT_BYTES])
 {
 	switch (process->kind) {
 	case DOCTOR_DAEMON:
@@ -29,8 +29,8 @@ static void check_process_memlock(const struct doctor_process *process, struct f
 {
 	struct finding *finding = finding_add(findings, "memlock");
 
-	name_process(process, finding->subject);
-	if (has_capability(process, CAP_IPC_LOCK)) {
+	write_process_name(process, finding->subject);
+	if (process_has(process, CAP_IPC_LOCK)) {
 		finding_write(finding->found, "CAP_IPC_LOCK: no limit applies");
 		return;
 	}
@@ -57,10 +57,10 @@ static void check_process_capabilities(const struct doctor_process *process, str
 {
 	struct finding *finding = finding_add(findings, "capabilities");
 
-	name_process(process, finding->subject);
-	if (has_capability(process, CAP_NET_RAW)) {
+	write_process_name(process, finding->subject);
+	if (process_has(process, CAP_NET_RAW)) {
 		finding_write(finding->found, "CAP_NET_RAW%s",
-		              has_capability(process, CAP_IPC_LOCK) ? ", CAP_IPC_LOCK" : "");
+		              process_has(process, CAP_IPC_LOCK) ? ", CAP_IPC_LOCK" : "");
 		return;
 	}
 	finding_write(finding->found, "no CAP_NET_RAW");

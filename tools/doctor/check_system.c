@@ -15,7 +15,7 @@
 #define PROCESSES_EACH 4
 #define PROCESSES_MIN  16
 
-static uint64_t wanted_bytes(const struct config *config, uint32_t page_bytes)
+static uint64_t ring_bytes_in_pages_of(const struct config *config, uint32_t page_bytes)
 {
 	uint64_t bytes = 0;
 
@@ -28,7 +28,7 @@ static uint64_t wanted_bytes(const struct config *config, uint32_t page_bytes)
 	return bytes;
 }
 
-static void check_system_limit(const struct doctor_limits *limits, const char *file, uint64_t limit, uint64_t wanted,
+static void check_cgroup_limit(const struct doctor_limits *limits, const char *file, uint64_t limit, uint64_t wanted,
                                const char *why, struct findings *findings)
 {
 	struct finding *finding;
@@ -54,7 +54,7 @@ static void check_system_limit(const struct doctor_limits *limits, const char *f
 	finding->fix_survives_reboot = strncmp(file, "hugetlb", 7) != 0;
 }
 
-static void check_system_rdma(const struct doctor_limits *limits, struct findings *findings)
+static void check_rdma_limit(const struct doctor_limits *limits, struct findings *findings)
 {
 	struct finding *finding;
 
@@ -80,15 +80,18 @@ void check_limits(const struct doctor_facts *facts, struct findings *findings)
 
 	finding_write(finding->subject, "container");
 	finding_write(finding->found, "%s", *limits->container ? limits->container : "none");
-	check_system_limit(limits, "memory.max", limits->memory_bytes, wanted_bytes(config, 4096) + MEMORY_MIN_BYTES,
+	check_cgroup_limit(limits, "memory.max", limits->memory_bytes,
+	                   ring_bytes_in_pages_of(config, 4096) + MEMORY_MIN_BYTES,
 	                   "the kernel ends a process that takes more", findings);
-	check_system_limit(limits, "pids.max", limits->processes, users * PROCESSES_EACH + PROCESSES_MIN,
+	check_cgroup_limit(limits, "pids.max", limits->processes, users * PROCESSES_EACH + PROCESSES_MIN,
 	                   "each stream and channel has its threads", findings);
-	check_system_limit(limits, "hugetlb.2MB.max", limits->huge_2m_bytes, 2 * wanted_bytes(config, 2u << 20),
+	check_cgroup_limit(limits, "hugetlb.2MB.max", limits->huge_2m_bytes,
+	                   2 * ring_bytes_in_pages_of(config, 2u << 20),
 	                   "rings are made in these pages, and a second time over a restart", findings);
-	check_system_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes, 2 * wanted_bytes(config, 1u << 30),
+	check_cgroup_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes,
+	                   2 * ring_bytes_in_pages_of(config, 1u << 30),
 	                   "rings are made in these pages, and a second time over a restart", findings);
-	check_system_rdma(limits, findings);
+	check_rdma_limit(limits, findings);
 }
 
 void check_kernel(const struct doctor_facts *facts, struct findings *findings)

@@ -11,7 +11,7 @@ void doctor_check(const struct doctor_facts *facts, struct findings *findings)
 	check_limits(facts, findings);
 	check_memory(facts, findings);
 	check_pci(facts, findings);
-	check_interfaces(facts, findings);
+	check_netdevs(facts, findings);
 	check_cpus(facts, findings);
 	check_clocks(facts, findings);
 	check_kernel(facts, findings);

@@ -14,7 +14,7 @@ void check_devices(const struct doctor_facts *facts, struct findings *findings);
 void check_process(const struct doctor_facts *facts, struct findings *findings);
 void check_memory(const struct doctor_facts *facts, struct findings *findings);
 void check_pci(const struct doctor_facts *facts, struct findings *findings);
-void check_interfaces(const struct doctor_facts *facts, struct findings *findings);
+void check_netdevs(const struct doctor_facts *facts, struct findings *findings);
 void check_cpus(const struct doctor_facts *facts, struct findings *findings);
 void check_clocks(const struct doctor_facts *facts, struct findings *findings);
 void check_limits(const struct doctor_facts *facts, struct findings *findings);

@@ -20,7 +20,7 @@ struct finding *finding_add(struct findings *findings, const char *check)
 }
 
 /* What a file's name or the configuration has in it must not move the cursor. */
-static void keep_to_one_line(char *text)
+static void blank_control_characters(char *text)
 {
 	for (; *text; text++)
 		if ((unsigned char)*text < ' ' || *text == 0x7f)
@@ -34,7 +34,7 @@ void finding_write(char text[FINDING_TEXT_BYTES], const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, FINDING_TEXT_BYTES, format, arguments);
 	va_end(arguments);
-	keep_to_one_line(text);
+	blank_control_characters(text);
 }
 
 void finding_append(char text[FINDING_TEXT_BYTES], const char *format, ...)
@@ -45,7 +45,7 @@ void finding_append(char text[FINDING_TEXT_BYTES], const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text + n, FINDING_TEXT_BYTES - n, format, arguments);
 	va_end(arguments);
-	keep_to_one_line(text + n);
+	blank_control_characters(text + n);
 }
 
 const char *finding_format_cpus(const cpu_set_t *cpus, char text[FINDING_TEXT_BYTES])

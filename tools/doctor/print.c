@@ -9,7 +9,7 @@
 
 static const char *const level_names[] = {"ok", "warning", "error"};
 
-static unsigned int count(const struct findings *findings, enum finding_level level)
+static unsigned int count_findings(const struct findings *findings, enum finding_level level)
 {
 	unsigned int n = 0;
 
@@ -29,7 +29,7 @@ static json_t *gids_to_json(const struct doctor_port *port)
 	return gids;
 }
 
-static int mtu_of(const struct doctor_facts *facts, const char *interface)
+static int mtu_of_interface(const struct doctor_facts *facts, const char *interface)
 {
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		if (strcmp(facts->interfaces[i].name, interface) == 0)
@@ -48,11 +48,11 @@ static json_t *devices_to_json(const struct doctor_facts *facts)
 		for (unsigned int j = 0; j < device->n_ports; j++) {
 			const struct doctor_port *port = &device->ports[j];
 
-			json_array_append_new(ports, json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "port",
-			                                       (int)port->number, "state", port->state, "link_layer",
-			                                       port->link_layer, "rate", port->rate, "netdev",
-			                                       port->netdev, "mtu", mtu_of(facts, port->netdev), "gids",
-			                                       gids_to_json(port)));
+			json_array_append_new(
+				ports, json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "port", (int)port->number,
+			                         "state", port->state, "link_layer", port->link_layer, "rate",
+			                         port->rate, "netdev", port->netdev, "mtu",
+			                         mtu_of_interface(facts, port->netdev), "gids", gids_to_json(port)));
 		}
 		json_array_append_new(devices, json_pack("{s:s, s:s, s:s, s:i, s:o}", "name", device->name, "uverbs",
 		                                         device->uverbs, "pci", device->pci.address, "numa_node",
@@ -97,8 +97,9 @@ void doctor_print_json(const struct doctor_facts *facts, const struct findings *
 	for (unsigned int i = 0; i < findings->n; i++)
 		json_array_append_new(checks, finding_to_json(&findings->entries[i]));
 	all = json_pack("{s:i, s:i, s:i, s:o, s:o}", "schema_version", SCHEMA_VERSION, "errors",
-	                (int)count(findings, FINDING_ERROR), "warnings", (int)count(findings, FINDING_WARNING),
-	                "checks", checks, "devices", devices_to_json(facts));
+	                (int)count_findings(findings, FINDING_ERROR), "warnings",
+	                (int)count_findings(findings, FINDING_WARNING), "checks", checks, "devices",
+	                devices_to_json(facts));
 	json_dumpf(all, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(all);
@@ -128,5 +129,6 @@ void doctor_print_text(const struct doctor_facts *facts, const struct findings *
 				       facts->devices[i].name, facts->devices[i].ports[j].number, gid->index, gid->gid,
 				       gid->type, gid->netdev);
 			}
-	printf("\nerrors: %u, warnings: %u\n", count(findings, FINDING_ERROR), count(findings, FINDING_WARNING));
+	printf("\nerrors: %u, warnings: %u\n", count_findings(findings, FINDING_ERROR),
+	       count_findings(findings, FINDING_WARNING));
 }

@@ -20,7 +20,7 @@
 #define PAGE_BYTES   4096
 #define DISCARD_PORT 9
 
-static void never_matching(struct flow_rule *rule)
+static void make_unmatched_rule(struct flow_rule *rule)
 {
 	uint32_t destination = htonl(1);
 
@@ -32,7 +32,7 @@ static void never_matching(struct flow_rule *rule)
 	memcpy(rule->destination, &destination, sizeof(destination));
 }
 
-static int try_flow(const struct backend_ops *ops, struct backend_queue *queue, struct failure *failure)
+static int probe_flow(const struct backend_ops *ops, struct backend_queue *queue, struct failure *failure)
 {
 	struct backend_flow *flow;
 	struct flow_rule rule;
@@ -40,15 +40,15 @@ static int try_flow(const struct backend_ops *ops, struct backend_queue *queue, 
 
 	if (r < 0)
 		return failure_set(failure, EX_UNAVAILABLE, -r, "the queue does not start: %s", strerror(-r));
-	never_matching(&rule);
+	make_unmatched_rule(&rule);
 	r = ops->add_flow(queue, &rule, &flow, failure);
 	if (r == 0)
 		ops->remove_flow(flow);
 	return r;
 }
 
-static int try_queue(const struct backend_ops *ops, struct backend *backend, struct backend_memory *memory,
-                     const struct backend_capabilities *capabilities, struct failure *failure)
+static int probe_queue(const struct backend_ops *ops, struct backend *backend, struct backend_memory *memory,
+                       const struct backend_capabilities *capabilities, struct failure *failure)
 {
 	const struct backend_queue_options options = {
 		.payload = memory,
@@ -66,13 +66,13 @@ static int try_queue(const struct backend_ops *ops, struct backend *backend, str
 
 	if (r < 0)
 		return r;
-	r = try_flow(ops, queue, failure);
+	r = probe_flow(ops, queue, failure);
 	ops->destroy_queue(queue);
 	return r;
 }
 
-static int try_memory(const struct backend_ops *ops, struct backend *backend,
-                      const struct backend_capabilities *capabilities, struct failure *failure)
+static int probe_memory(const struct backend_ops *ops, struct backend *backend,
+                        const struct backend_capabilities *capabilities, struct failure *failure)
 {
 	void *bytes = aligned_alloc(PAGE_BYTES, MEMORY_BYTES);
 	struct backend_memory *memory;
@@ -82,14 +82,14 @@ static int try_memory(const struct backend_ops *ops, struct backend *backend,
 		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	r = ops->register_memory(backend, bytes, MEMORY_BYTES, &memory, failure);
 	if (r == 0) {
-		r = try_queue(ops, backend, memory, capabilities, failure);
+		r = probe_queue(ops, backend, memory, capabilities, failure);
 		ops->unregister_memory(memory);
 	}
 	free(bytes);
 	return r;
 }
 
-static void read_clock(const struct backend_ops *ops, struct backend *backend, struct doctor_probe *probe)
+static void probe_clock(const struct backend_ops *ops, struct backend *backend, struct doctor_probe *probe)
 {
 	if (!probe->clock_hz || ops->read_clock(backend, &probe->clock_raw) < 0)
 		return;
@@ -97,7 +97,7 @@ static void read_clock(const struct backend_ops *ops, struct backend *backend, s
 	probe->has_clock = true;
 }
 
-static void try_interface(const char *interface, struct doctor_probe *probe)
+static void probe_interface(const char *interface, struct doctor_probe *probe)
 {
 	const struct backend_ops *ops = backend_find("verbs");
 	struct backend_capabilities capabilities;
@@ -110,8 +110,8 @@ static void try_interface(const char *interface, struct doctor_probe *probe)
 		probe->max_queue_slots = capabilities.max_queue_slots;
 		probe->max_send_slots = capabilities.max_send_slots;
 		probe->clock_hz = capabilities.clock_hz;
-		read_clock(ops, backend, probe);
-		r = try_memory(ops, backend, &capabilities, &failure);
+		probe_clock(ops, backend, probe);
+		r = probe_memory(ops, backend, &capabilities, &failure);
 		ops->close(backend);
 	}
 	probe->result = r == 0                           ? DOCTOR_PROBE_PASSED
@@ -122,12 +122,12 @@ static void try_interface(const char *interface, struct doctor_probe *probe)
 }
 
 /* All ports with an interface, as long as they pass. */
-static void try_device(struct doctor_device *device)
+static void probe_device(struct doctor_device *device)
 {
 	for (unsigned int i = 0; i < device->n_ports; i++)
 		if (*device->ports[i].netdev && strcmp(device->ports[i].link_layer, "Ethernet") == 0 &&
 		    (device->probe.result == DOCTOR_NOT_PROBED || device->probe.result == DOCTOR_PROBE_PASSED))
-			try_interface(device->ports[i].netdev, &device->probe);
+			probe_interface(device->ports[i].netdev, &device->probe);
 }
 
 static bool has_net_raw(void)
@@ -141,7 +141,7 @@ static bool has_net_raw(void)
 	return value == CAP_SET;
 }
 
-static void forbid(struct doctor_probe *probe)
+static void note_missing_right(struct doctor_probe *probe)
 {
 	probe->result = DOCTOR_PROBE_DENIED;
 	snprintf(probe->said, sizeof(probe->said), "not tried: it takes CAP_NET_RAW");
@@ -159,8 +159,8 @@ void doctor_probe_queues(struct doctor_facts *facts)
 		if (device->n_users || is_hidden)
 			device->probe.result = DOCTOR_PROBE_IN_USE;
 		else if (!device->open_error && !may)
-			forbid(&device->probe);
+			note_missing_right(&device->probe);
 		else if (!device->open_error)
-			try_device(device);
+			probe_device(device);
 	}
 }

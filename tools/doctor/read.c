@@ -28,7 +28,7 @@ void doctor_read_config(const char *file, struct doctor_facts *facts)
 
 /* ---- hugepages ------------------------------------------------------------------------------------- */
 
-static void read_pool(const char *directory, const char *name, void *context)
+static void read_hugepage_pool(const char *directory, const char *name, void *context)
 {
 	struct doctor_facts *facts = context;
 	struct doctor_pool *pool = &facts->pools[facts->n_pools];
@@ -45,7 +45,7 @@ static void read_pool(const char *directory, const char *name, void *context)
 	facts->n_pools++;
 }
 
-static void read_node(const char *directory, const char *name, void *context)
+static void read_numa_node(const char *directory, const char *name, void *context)
 {
 	struct doctor_facts *facts = context;
 	char path[PATH_MAX];
@@ -54,7 +54,7 @@ static void read_node(const char *directory, const char *name, void *context)
 	if (sscanf(name, "node%u", &node) != 1)
 		return;
 	files_join(path, "%s/%s/hugepages", directory, name);
-	files_for_each(path, read_pool, facts);
+	files_for_each(path, read_hugepage_pool, facts);
 	if (node < DOCTOR_NODES_MAX)
 		files_read_cpus(&facts->cpus.nodes[node], "%s/%s/cpulist", directory, name);
 }
@@ -79,7 +79,7 @@ static void read_pci_vendor(const char *directory, const char *name, void *conte
 		*(bool *)context = true;
 }
 
-static void read_kernel(const char *root, struct doctor_kernel *kernel)
+static void read_kernel_features(const char *root, struct doctor_kernel *kernel)
 {
 	char path[PATH_MAX];
 
@@ -94,7 +94,7 @@ void doctor_read(const char *root, struct doctor_facts *facts)
 	char path[PATH_MAX];
 
 	files_join(path, "%s/sys/devices/system/node", root);
-	files_for_each(path, read_node, facts);
+	files_for_each(path, read_numa_node, facts);
 	qsort(facts->pools, facts->n_pools, sizeof(facts->pools[0]), compare_pools);
 	read_process(root, facts->config_file, &facts->process);
 	read_limits(root, &facts->process, &facts->limits);
@@ -103,10 +103,10 @@ void doctor_read(const char *root, struct doctor_facts *facts)
 	files_join(path, "%s/sys/bus/pci/devices", root);
 	files_for_each(path, read_pci_vendor, &facts->mellanox_pci);
 	read_interfaces(root, facts);
-	read_kernel(root, &facts->kernel);
+	read_kernel_features(root, &facts->kernel);
 }
 
-static void ask_clock(struct doctor_clock *clock)
+static void ask_system_clock(struct doctor_clock *clock)
 {
 	struct timex now = {.modes = 0};
 
@@ -118,7 +118,7 @@ static void ask_clock(struct doctor_clock *clock)
 	clock->tai_offset_s = now.tai;
 }
 
-static void ask_kernel(struct doctor_kernel *kernel)
+static void ask_kernel_version(struct doctor_kernel *kernel)
 {
 	struct utsname name;
 	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
@@ -135,8 +135,8 @@ void doctor_ask(struct doctor_facts *facts)
 	ask_service(facts->config_file, &facts->process);
 	if (facts->process.kind == DOCTOR_SERVICE)
 		read_limits("", &facts->process, &facts->limits);
-	ask_clock(&facts->clock);
-	ask_kernel(&facts->kernel);
+	ask_system_clock(&facts->clock);
+	ask_kernel_version(&facts->kernel);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		ask_interface(&facts->interfaces[i]);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void read_state(const char *directory, const char *name, void *context)
+static void read_idle_state(const char *directory, const char *name, void *context)
 {
 	struct doctor_cpus *cpus = context;
 	unsigned int exit_us;
@@ -25,7 +25,7 @@ static void read_state(const char *directory, const char *name, void *context)
 	files_read_line(cpus->idle_state, sizeof(cpus->idle_state), "%s/name", path);
 }
 
-static void read_cpu(const char *directory, const char *name, void *context)
+static void read_one_cpu(const char *directory, const char *name, void *context)
 {
 	struct doctor_cpus *cpus = context;
 	char path[PATH_MAX], governor[DOCTOR_NAME_BYTES];
@@ -35,7 +35,7 @@ static void read_cpu(const char *directory, const char *name, void *context)
 	if (sscanf(name, "cpu%u%n", &number, &end) != 1 || name[end] || number >= CPU_SETSIZE)
 		return;
 	files_join(path, "%s/%s/cpuidle", directory, name);
-	files_for_each(path, read_state, cpus);
+	files_for_each(path, read_idle_state, cpus);
 	files_read_line(governor, sizeof(governor), "%s/%s/cpufreq/scaling_governor", directory, name);
 	cpus->has_governor |= *governor != '\0';
 	if (!*governor || strcmp(governor, "performance") == 0)
@@ -51,7 +51,7 @@ void read_cpus(const char *root, struct doctor_cpus *cpus)
 	FILE *file;
 
 	files_join(path, "%s/sys/devices/system/cpu", root);
-	files_for_each(path, read_cpu, cpus);
+	files_for_each(path, read_one_cpu, cpus);
 	files_read_cpus(&cpus->online, "%s/online", path);
 	files_read_cpus(&cpus->isolated, "%s/isolated", path);
 	/* A number as four bytes: what the strictest of those who hold it open asks for. */

@@ -49,7 +49,7 @@ static int compare_gids(const void *a, const void *b)
 	return (left->index > right->index) - (left->index < right->index);
 }
 
-static void take_first_name(const char *directory, const char *name, void *context)
+static void keep_first_name(const char *directory, const char *name, void *context)
 {
 	char *first = context;
 
@@ -59,7 +59,7 @@ static void take_first_name(const char *directory, const char *name, void *conte
 }
 
 /* A GID names its network interface; a port without GIDs (interface down since boot) is found by the PCI device. */
-static void find_netdev(const char *root, const char *device, struct doctor_port *port)
+static void find_port_netdev(const char *root, const char *device, struct doctor_port *port)
 {
 	char path[PATH_MAX];
 
@@ -67,7 +67,7 @@ static void find_netdev(const char *root, const char *device, struct doctor_port
 		memcpy(port->netdev, port->gids[i].netdev, sizeof(port->netdev));
 	files_join(path, "%s/sys/class/infiniband/%s/device/net", root, device);
 	if (!*port->netdev)
-		files_for_each(path, take_first_name, port->netdev);
+		files_for_each(path, keep_first_name, port->netdev);
 }
 
 struct port_context {
@@ -91,13 +91,13 @@ static void read_port(const char *directory, const char *name, void *context)
 	files_join(path, "%s/%s/gids", directory, name);
 	files_for_each(path, read_gid, port);
 	qsort(port->gids, port->n_gids, sizeof(port->gids[0]), compare_gids);
-	find_netdev(at->root, at->device->name, port);
+	find_port_netdev(at->root, at->device->name, port);
 }
 
 /* ---- PCI ------------------------------------------------------------------------------------------- */
 
 /* Others than root can read the first 64 bytes only, and the capability lies behind them. */
-static unsigned int read_request_bytes(const char *pci)
+static unsigned int read_pcie_request_bytes(const char *pci)
 {
 	uint8_t config[256] = {0};
 	char path[PATH_MAX];
@@ -151,7 +151,7 @@ static void read_pci(const char *root, const char *device, struct doctor_pci *pc
 	pci->width_max = (unsigned int)files_read_number(directory, "max_link_width");
 	files_read_line(pci->speed, sizeof(pci->speed), "%s/current_link_speed", directory);
 	files_read_line(pci->speed_max, sizeof(pci->speed_max), "%s/max_link_speed", directory);
-	pci->read_request_bytes = read_request_bytes(directory);
+	pci->read_request_bytes = read_pcie_request_bytes(directory);
 	files_read_line(pci->iommu, sizeof(pci->iommu), "%s/iommu_group/type", directory);
 	files_join(path, "%s/msi_irqs", directory);
 	files_for_each(path, read_irq, &irqs);
@@ -207,7 +207,7 @@ static int compare_devices(const void *a, const void *b)
 
 /* ---- who has them open ----------------------------------------------------------------------------- */
 
-static void add_user(struct doctor_device *device, const char *process)
+static void add_device_user(struct doctor_device *device, const char *process)
 {
 	struct doctor_user *user = &device->users[device->n_users];
 	pid_t pid = (pid_t)strtol(strrchr(process, '/') + 1, NULL, 10);
@@ -220,7 +220,7 @@ static void add_user(struct doctor_device *device, const char *process)
 }
 
 /* By the node's number: a path that ends as the node's does may be anybody's file. */
-static void read_descriptor(const char *directory, const char *name, void *context)
+static void read_open_file(const char *directory, const char *name, void *context)
 {
 	struct doctor_facts *facts = context;
 	char path[PATH_MAX], process[PATH_MAX];
@@ -236,17 +236,17 @@ static void read_descriptor(const char *directory, const char *name, void *conte
 	*strrchr(process, '/') = '\0';
 	for (unsigned int i = 0; i < facts->n_devices; i++)
 		if (facts->devices[i].number == number && *facts->devices[i].uverbs)
-			add_user(&facts->devices[i], process);
+			add_device_user(&facts->devices[i], process);
 }
 
-static void read_descriptors(const char *directory, const char *name, void *context)
+static void read_open_files(const char *directory, const char *name, void *context)
 {
 	char path[PATH_MAX];
 
 	if (name[strspn(name, "0123456789")])
 		return;
 	files_join(path, "%s/%s/fd", directory, name);
-	files_for_each(path, read_descriptor, context);
+	files_for_each(path, read_open_file, context);
 }
 
 void read_devices(const char *root, struct doctor_facts *facts)
@@ -259,5 +259,5 @@ void read_devices(const char *root, struct doctor_facts *facts)
 	qsort(facts->devices, facts->n_devices, sizeof(facts->devices[0]), compare_devices);
 	files_join(path, "%s/proc", root);
 	if (facts->n_devices)
-		files_for_each(path, read_descriptors, facts);
+		files_for_each(path, read_open_files, facts);
 }

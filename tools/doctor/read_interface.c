@@ -18,7 +18,7 @@
 
 /* ---- files ----------------------------------------------------------------------------------------- */
 
-static int read_knob(const char *root, const char *interface, const char *name)
+static int read_ipv4_setting(const char *root, const char *interface, const char *name)
 {
 	char path[PATH_MAX];
 
@@ -26,15 +26,16 @@ static int read_knob(const char *root, const char *interface, const char *name)
 	return (int)files_read_number(path, name);
 }
 
-static void take_name(const char *directory, const char *name, void *context)
+static void copy_entry_name(const char *directory, const char *name, void *context)
 {
 	(void)directory;
 	files_copy_name(context, DOCTOR_NAME_BYTES, name);
 }
 
-static void read_interface(const char *root, struct doctor_interface *interface)
+static void read_netdev(const char *root, struct doctor_interface *interface)
 {
-	int all = read_knob(root, "all", "rp_filter"), own = read_knob(root, interface->name, "rp_filter");
+	int all = read_ipv4_setting(root, "all", "rp_filter"),
+	    own = read_ipv4_setting(root, interface->name, "rp_filter");
 	char path[PATH_MAX];
 
 	files_join(path, "%s/sys/class/net/%s", root, interface->name);
@@ -45,10 +46,10 @@ static void read_interface(const char *root, struct doctor_interface *interface)
 	/* Documentation/networking/ip-sysctl.rst: the larger of the two counts. */
 	interface->rp_filter = all > own ? all : own;
 	files_join(path, "%s/sys/class/net/%s/device/ptp", root, interface->name);
-	files_for_each(path, take_name, interface->ptp);
+	files_for_each(path, copy_entry_name, interface->ptp);
 }
 
-static void add_interface(const char *root, struct doctor_facts *facts, const char *name)
+static void add_netdev(const char *root, struct doctor_facts *facts, const char *name)
 {
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		if (strcmp(facts->interfaces[i].name, name) == 0)
@@ -56,12 +57,12 @@ static void add_interface(const char *root, struct doctor_facts *facts, const ch
 	if (!*name || facts->n_interfaces == DOCTOR_INTERFACES_MAX)
 		return;
 	files_copy_name(facts->interfaces[facts->n_interfaces].name, IFNAMSIZ, name);
-	read_interface(root, &facts->interfaces[facts->n_interfaces++]);
+	read_netdev(root, &facts->interfaces[facts->n_interfaces++]);
 }
 
 /* ---- groups ---------------------------------------------------------------------------------------- */
 
-static void add_group(struct doctor_facts *facts, const char *interface, sa_family_t family, const void *address)
+static void add_joined_group(struct doctor_facts *facts, const char *interface, sa_family_t family, const void *address)
 {
 	struct doctor_group *group = &facts->groups[facts->n_groups];
 
@@ -73,7 +74,7 @@ static void add_group(struct doctor_facts *facts, const char *interface, sa_fami
 	memcpy(group->group.address, address, family == AF_INET ? 4 : 16);
 }
 
-static void take_version(struct doctor_facts *facts, const char *name, unsigned int version)
+static void set_igmp_version(struct doctor_facts *facts, const char *name, unsigned int version)
 {
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		if (strcmp(facts->interfaces[i].name, name) == 0)
@@ -90,9 +91,9 @@ static void read_igmp(FILE *file, struct doctor_facts *facts)
 	while (fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "%*u %63[^ :]%*[ :]%*u V%u", name, &version) == 2) {
 			files_copy_name(interface, sizeof(interface), name);
-			take_version(facts, interface, version);
+			set_igmp_version(facts, interface, version);
 		} else if (line[0] == '\t' && sscanf(line, "%x", &address) == 1) {
-			add_group(facts, interface, AF_INET, &address);
+			add_joined_group(facts, interface, AF_INET, &address);
 		}
 	}
 }
@@ -108,12 +109,12 @@ static void read_igmp6(FILE *file, struct doctor_facts *facts)
 			continue;
 		for (unsigned int i = 0; i < 16; i++)
 			sscanf(digits + 2 * i, "%2hhx", &address[i]);
-		add_group(facts, interface, AF_INET6, address);
+		add_joined_group(facts, interface, AF_INET6, address);
 	}
 }
 
 /* As the daemon's network namespace has them, which may be another than ours. */
-static void read_groups(const char *root, struct doctor_facts *facts)
+static void read_joined_groups(const char *root, struct doctor_facts *facts)
 {
 	static const struct {
 		const char *file;
@@ -138,17 +139,17 @@ void read_interfaces(const char *root, struct doctor_facts *facts)
 {
 	for (unsigned int i = 0; i < facts->n_devices; i++)
 		for (unsigned int j = 0; j < facts->devices[i].n_ports; j++)
-			add_interface(root, facts, facts->devices[i].ports[j].netdev);
+			add_netdev(root, facts, facts->devices[i].ports[j].netdev);
 	for (unsigned int i = 0; facts->config && i < facts->config->n_streams; i++)
-		add_interface(root, facts, facts->config->streams[i].interface);
+		add_netdev(root, facts, facts->config->streams[i].interface);
 	for (unsigned int i = 0; facts->config && i < facts->config->n_channels; i++)
-		add_interface(root, facts, facts->config->channels[i].interface);
-	read_groups(root, facts);
+		add_netdev(root, facts, facts->config->channels[i].interface);
+	read_joined_groups(root, facts);
 }
 
 /* ---- drivers --------------------------------------------------------------------------------------- */
 
-static bool ethtool(int fd, const char *interface, void *command)
+static bool ethtool_ioctl(int fd, const char *interface, void *command)
 {
 	struct ifreq request = {.ifr_data = command};
 
@@ -157,7 +158,7 @@ static bool ethtool(int fd, const char *interface, void *command)
 }
 
 /* How many features the kernel knows of. */
-static uint32_t count_features(int fd, const char *interface)
+static uint32_t count_netdev_features(int fd, const char *interface)
 {
 	struct ethtool_sset_info *set = calloc(1, sizeof(*set) + sizeof(uint32_t));
 	uint32_t n = 0;
@@ -166,14 +167,14 @@ static uint32_t count_features(int fd, const char *interface)
 		return 0;
 	set->cmd = ETHTOOL_GSSET_INFO;
 	set->sset_mask = 1ull << ETH_SS_FEATURES;
-	if (ethtool(fd, interface, set) && set->sset_mask)
+	if (ethtool_ioctl(fd, interface, set) && set->sset_mask)
 		n = set->data[0];
 	free(set);
 	return n;
 }
 
 /* Which of n features is called "loopback"; -1: none. */
-static int find_loopback(int fd, const char *interface, uint32_t n)
+static int find_loopback_feature(int fd, const char *interface, uint32_t n)
 {
 	struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);
 	int found = -1;
@@ -181,7 +182,7 @@ static int find_loopback(int fd, const char *interface, uint32_t n)
 	if (!names)
 		return -1;
 	*names = (struct ethtool_gstrings){.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_FEATURES, .len = n};
-	if (ethtool(fd, interface, names))
+	if (ethtool_ioctl(fd, interface, names))
 		for (uint32_t i = 0; i < n && found < 0; i++)
 			if (strncmp((char *)names->data + i * ETH_GSTRING_LEN, "loopback", ETH_GSTRING_LEN) == 0)
 				found = (int)i;
@@ -189,10 +190,10 @@ static int find_loopback(int fd, const char *interface, uint32_t n)
 	return found;
 }
 
-static bool is_looped(int fd, const char *interface)
+static bool is_port_looped(int fd, const char *interface)
 {
-	uint32_t n = count_features(fd, interface), n_blocks = (n + 31) / 32;
-	int at = n ? find_loopback(fd, interface, n) : -1;
+	uint32_t n = count_netdev_features(fd, interface), n_blocks = (n + 31) / 32;
+	int at = n ? find_loopback_feature(fd, interface, n) : -1;
 	struct ethtool_gfeatures *features;
 	bool is_on;
 
@@ -203,12 +204,12 @@ static bool is_looped(int fd, const char *interface)
 		return false;
 	features->cmd = ETHTOOL_GFEATURES;
 	features->size = n_blocks;
-	is_on = ethtool(fd, interface, features) && features->features[at / 32].active >> (at % 32) & 1;
+	is_on = ethtool_ioctl(fd, interface, features) && features->features[at / 32].active >> (at % 32) & 1;
 	free(features);
 	return is_on;
 }
 
-static int64_t to_ns(const struct timespec *time)
+static int64_t timespec_to_ns(const struct timespec *time)
 {
 	return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }
@@ -227,7 +228,8 @@ static void ask_ptp(struct doctor_interface *interface)
 	if (clock_gettime(CLOCK_REALTIME, &before) == 0 && clock_gettime((clockid_t)(~fd << 3 | 3), &device) == 0 &&
 	    clock_gettime(CLOCK_REALTIME, &after) == 0) {
 		interface->ptp_is_read = true;
-		interface->ptp_offset_ns = to_ns(&device) - (to_ns(&before) + to_ns(&after)) / 2;
+		interface->ptp_offset_ns =
+			timespec_to_ns(&device) - (timespec_to_ns(&before) + timespec_to_ns(&after)) / 2;
 	}
 	close(fd);
 }
@@ -241,15 +243,15 @@ void ask_interface(struct doctor_interface *interface)
 	ask_ptp(interface);
 	if (fd < 0)
 		return;
-	if (ethtool(fd, interface->name, &ring)) {
+	if (ethtool_ioctl(fd, interface->name, &ring)) {
 		interface->rx_ring = ring.rx_pending;
 		interface->rx_ring_max = ring.rx_max_pending;
 	}
-	if (ethtool(fd, interface->name, &pause)) {
+	if (ethtool_ioctl(fd, interface->name, &pause)) {
 		interface->has_pause = true;
 		interface->rx_pause = pause.rx_pause;
 		interface->tx_pause = pause.tx_pause;
 	}
-	interface->loopback = is_looped(fd, interface->name);
+	interface->loopback = is_port_looped(fd, interface->name);
 	close(fd);
 }

@@ -25,7 +25,7 @@ struct search {
 };
 
 /* Is it its configuration, by its command line? */
-static bool runs_with(const char *directory, const char *name, const char *config_file)
+static bool runs_with_config(const char *directory, const char *name, const char *config_file)
 {
 	char path[PATH_MAX], words[DOCTOR_TEXT_BYTES * 2] = "";
 	const char *file = DEFAULT_CONFIG;
@@ -48,7 +48,7 @@ static bool runs_with(const char *directory, const char *name, const char *confi
 }
 
 /* Any program can have its name: root's and a system account's are taken at their word, and one's own. */
-static bool may_be_believed(const char *directory, const char *name)
+static bool is_trusted_process(const char *directory, const char *name)
 {
 	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
 	unsigned long uid;
@@ -59,7 +59,7 @@ static bool may_be_believed(const char *directory, const char *name)
 	return *text && (uid <= SYSTEM_UID_MAX || uid == geteuid());
 }
 
-static void find_daemon(const char *directory, const char *name, void *context)
+static void find_daemon_process(const char *directory, const char *name, void *context)
 {
 	const struct search *search = context;
 	struct doctor_process *process = search->process;
@@ -68,14 +68,15 @@ static void find_daemon(const char *directory, const char *name, void *context)
 	if (process->has_config || name[strspn(name, "0123456789")])
 		return;
 	files_read_line(line, sizeof(line), "%s/%s/comm", directory, name);
-	if (strcmp(line, "ibvcapd") != 0 || !may_be_believed(directory, name))
+	if (strcmp(line, "ibvcapd") != 0 || !is_trusted_process(directory, name))
 		return;
 	process->pid = (pid_t)strtol(name, NULL, 10);
 	process->kind = DOCTOR_DAEMON;
-	process->has_config = runs_with(directory, name, search->config_file);
+	process->has_config = runs_with_config(directory, name, search->config_file);
 }
 
-static void join_process(char path[PATH_MAX], const char *root, const struct doctor_process *process, const char *file)
+static void join_process_path(char path[PATH_MAX], const char *root, const struct doctor_process *process,
+                              const char *file)
 {
 	if (process->kind == DOCTOR_DAEMON)
 		files_join(path, "%s/proc/%d/%s", root, (int)process->pid, file);
@@ -89,13 +90,13 @@ void read_process(const char *root, const char *config_file, struct doctor_proce
 	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
 
 	files_join(path, "%s/proc", root);
-	files_for_each(path, find_daemon, &search);
+	files_for_each(path, find_daemon_process, &search);
 	if (process->kind != DOCTOR_DAEMON)
 		process->pid = getpid();
-	join_process(path, root, process, "status");
+	join_process_path(path, root, process, "status");
 	files_read_labelled(path, "CapEff:", text, sizeof(text));
 	process->effective_capabilities = strtoull(text, NULL, 16);
-	join_process(path, root, process, "limits");
+	join_process_path(path, root, process, "limits");
 	files_read_labelled(path, "Max locked memory", text, sizeof(text));
 	process->memlock_bytes =
 		strstr(text, "unlimited") == text + strspn(text, " ") ? UINT64_MAX : strtoull(text, NULL, 10);
@@ -118,7 +119,7 @@ static uint64_t parse_capabilities(const char *names)
 }
 
 /* Returns whether there is such a property; its value is the text up to the end of the line. */
-static bool find_property(const char *properties, const char *name, char *value, size_t bytes)
+static bool find_unit_property(const char *properties, const char *name, char *value, size_t bytes)
 {
 	size_t n = strlen(name);
 
@@ -138,24 +139,24 @@ void parse_service(const char *properties, struct doctor_process *process)
 	char value[DOCTOR_TEXT_BYTES * 2];
 	bool as_root;
 
-	if (process->kind == DOCTOR_DAEMON || !find_property(properties, "LoadState", value, sizeof(value)) ||
+	if (process->kind == DOCTOR_DAEMON || !find_unit_property(properties, "LoadState", value, sizeof(value)) ||
 	    strcmp(value, "loaded") != 0)
 		return;
 	process->kind = DOCTOR_SERVICE;
-	find_property(properties, "LimitMEMLOCK", value, sizeof(value));
+	find_unit_property(properties, "LimitMEMLOCK", value, sizeof(value));
 	process->memlock_bytes = strcmp(value, "infinity") == 0 ? UINT64_MAX : strtoull(value, NULL, 10);
-	find_property(properties, "User", value, sizeof(value));
+	find_unit_property(properties, "User", value, sizeof(value));
 	as_root = !*value || strcmp(value, "root") == 0 || strcmp(value, "0") == 0;
-	find_property(properties, "CapabilityBoundingSet", value, sizeof(value));
+	find_unit_property(properties, "CapabilityBoundingSet", value, sizeof(value));
 	process->effective_capabilities = parse_capabilities(value);
 	if (as_root)
 		return;
-	find_property(properties, "AmbientCapabilities", value, sizeof(value));
+	find_unit_property(properties, "AmbientCapabilities", value, sizeof(value));
 	process->effective_capabilities &= parse_capabilities(value);
 }
 
 /* As that user, for root can read everything; of whom nobody can become it is not known. */
-static bool is_kept_from(const struct passwd *user, const char *file)
+static bool is_unreadable_for(const struct passwd *user, const char *file)
 {
 	pid_t child = fork();
 	int status = 0;
@@ -170,16 +171,16 @@ static bool is_kept_from(const struct passwd *user, const char *file)
 	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
 
-static void ask_reader(const char *properties, const char *config_file, struct doctor_process *process)
+static void ask_config_reader(const char *properties, const char *config_file, struct doctor_process *process)
 {
 	char name[DOCTOR_NAME_BYTES];
 	const struct passwd *user;
 
 	if (process->kind != DOCTOR_SERVICE || strcmp(config_file, DEFAULT_CONFIG) != 0 || geteuid() != 0 ||
-	    !find_property(properties, "User", name, sizeof(name)) || !*name)
+	    !find_unit_property(properties, "User", name, sizeof(name)) || !*name)
 		return;
 	user = getpwnam(name);
-	if (user && is_kept_from(user, config_file))
+	if (user && is_unreadable_for(user, config_file))
 		files_copy_name(process->cannot_read, sizeof(process->cannot_read), name);
 }
 
@@ -200,30 +201,30 @@ void ask_service(const char *config_file, struct doctor_process *process)
 	properties[n] = '\0';
 	pclose(output);
 	parse_service(properties, process);
-	ask_reader(properties, config_file, process);
+	ask_config_reader(properties, config_file, process);
 }
 
 /* ---- cgroups --------------------------------------------------------------------------------------- */
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t min_limit(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
 
-static void take_limits(const char *directory, struct doctor_limits *limits)
+static void lower_limits(const char *directory, struct doctor_limits *limits)
 {
 	char line[DOCTOR_TEXT_BYTES];
 
-	limits->memory_bytes = smaller(limits->memory_bytes, files_read_limit(directory, "memory.max"));
-	limits->processes = smaller(limits->processes, files_read_limit(directory, "pids.max"));
-	limits->huge_2m_bytes = smaller(limits->huge_2m_bytes, files_read_limit(directory, "hugetlb.2MB.max"));
-	limits->huge_1g_bytes = smaller(limits->huge_1g_bytes, files_read_limit(directory, "hugetlb.1GB.max"));
+	limits->memory_bytes = min_limit(limits->memory_bytes, files_read_limit(directory, "memory.max"));
+	limits->processes = min_limit(limits->processes, files_read_limit(directory, "pids.max"));
+	limits->huge_2m_bytes = min_limit(limits->huge_2m_bytes, files_read_limit(directory, "hugetlb.2MB.max"));
+	limits->huge_1g_bytes = min_limit(limits->huge_1g_bytes, files_read_limit(directory, "hugetlb.1GB.max"));
 	files_read_line(line, sizeof(line), "%s/rdma.max", directory);
 	if (*line && !strstr(line, "hca_handle=max hca_object=max"))
 		files_copy_name(limits->rdma, sizeof(limits->rdma), line);
 }
 
-static void name_container(const char *root, char *name)
+static void read_container_name(const char *root, char *name)
 {
 	files_read_line(name, DOCTOR_NAME_BYTES, "%s/run/systemd/container", root);
 	if (!*name && files_exist("%s/.dockerenv", root))
@@ -241,8 +242,8 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 	                                 .processes = UINT64_MAX,
 	                                 .huge_2m_bytes = UINT64_MAX,
 	                                 .huge_1g_bytes = UINT64_MAX};
-	name_container(root, limits->container);
-	join_process(path, root, process, "cgroup");
+	read_container_name(root, limits->container);
+	join_process_path(path, root, process, "cgroup");
 	files_read_labelled(path, "0::", limits->cgroup, sizeof(limits->cgroup));
 	limits->cgroup[strcspn(limits->cgroup, "\n")] = '\0';
 	/* Not in that of who asks. */
@@ -252,7 +253,7 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 	/* Each binds all below it. */
 	do {
 		files_join(path, "%s/sys/fs/cgroup%s", root, cgroup);
-		take_limits(path, limits);
+		lower_limits(path, limits);
 		slash = strrchr(cgroup, '/');
 		if (slash)
 			*slash = '\0';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/ibvcap/capture.h"
 
-#include "tools/ibvcap/clock.h"
+#include "daemon/base/time.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 /* The year 2242. */
 #define SECONDS_MAX (INT64_C(1) << 33)
 
-static bool find_link(int type, enum datagram_link *link)
+static bool find_capture_link(int type, enum datagram_link *link)
 {
 	switch (type) {
 	case DLT_EN10MB:
@@ -35,14 +35,14 @@ static bool find_link(int type, enum datagram_link *link)
 	return false;
 }
 
-static int fail(struct capture *capture, int code, const char *what, const char *why)
+static int capture_fail(struct capture *capture, int code, const char *what, const char *why)
 {
 	snprintf(capture->error, sizeof(capture->error), "%s: %s%s", capture->path, what, why);
 	capture_close(capture);
 	return code;
 }
 
-static bool is_regular(FILE *file)
+static bool is_regular_file(FILE *file)
 {
 	struct stat status;
 
@@ -59,20 +59,20 @@ int capture_open(struct capture *capture, const char *path)
 	*capture = (struct capture){.path = is_stdin ? "standard input" : path};
 	file = is_stdin ? stdin : fopen(path, "re");
 	if (!file)
-		return fail(capture, EX_NOINPUT, "", strerror(errno));
-	capture->is_pipe = !is_regular(file);
+		return capture_fail(capture, EX_NOINPUT, "", strerror(errno));
+	capture->is_pipe = !is_regular_file(file);
 	capture->reader = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, text);
 	if (!capture->reader) {
 		if (!is_stdin)
 			fclose(file);
-		return fail(capture, EX_DATAERR, "not a capture in pcap or pcapng format: ", text);
+		return capture_fail(capture, EX_DATAERR, "not a capture in pcap or pcapng format: ", text);
 	}
 	type = pcap_datalink(capture->reader);
-	if (find_link(type, &capture->link))
+	if (find_capture_link(type, &capture->link))
 		return 0;
 	snprintf(text, sizeof(text), "%d (%s); Ethernet, raw IP and Linux' cooked captures are", type,
 	         pcap_datalink_val_to_description_or_dlt(type));
-	return fail(capture, EX_DATAERR, "frames of a link type that is not known here: ", text);
+	return capture_fail(capture, EX_DATAERR, "frames of a link type that is not known here: ", text);
 }
 
 int capture_next(struct capture *capture, struct capture_packet *packet)
@@ -91,7 +91,7 @@ int capture_next(struct capture *capture, struct capture_packet *packet)
 	capture->n_packets++;
 	/* With this precision the field that is called microseconds has nanoseconds. */
 	if (header->ts.tv_sec < 0 || header->ts.tv_sec > SECONDS_MAX || header->ts.tv_usec < 0 ||
-	    (uint64_t)header->ts.tv_usec >= SECOND_NS) {
+	    (uint64_t)header->ts.tv_usec >= TIME_SECOND_NS) {
 		snprintf(capture->error, sizeof(capture->error),
 		         "%s: damaged: packet %" PRIu64 " has a time that there is not: %lld s and %lld ns",
 		         capture->path, capture->n_packets, (long long)header->ts.tv_sec,
@@ -99,7 +99,7 @@ int capture_next(struct capture *capture, struct capture_packet *packet)
 		return -EBADMSG;
 	}
 	*packet = (struct capture_packet){
-		.time_ns = (uint64_t)header->ts.tv_sec * SECOND_NS + (uint64_t)header->ts.tv_usec,
+		.time_ns = (uint64_t)header->ts.tv_sec * TIME_SECOND_NS + (uint64_t)header->ts.tv_usec,
 		.frame = frame,
 		.captured = header->caplen,
 		.wire_bytes = header->len,

@@ -2,12 +2,14 @@
 /* ibvcap recv: a consumer to look at a stream with. */
 #include "tools/ibvcap/recv.h"
 
-#include "tools/ibvcap/clock.h"
+#include "daemon/base/time.h"
 #include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/options.h"
+#include "tools/ibvcap/report.h"
+#include "tools/ibvcap/stop_signal.h"
 
 #include <errno.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -31,27 +33,13 @@ static const char usage[] =
 	"  -j, --json              print the summary alone, as JSON\n"
 	"  -h, --help              print this\n";
 
-static volatile sig_atomic_t stop;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stop = 1;
-}
-
 /* ---- arguments ----------------------------------------------------------------------------------- */
-
-static int fail_usage(const char *what, const char *on)
-{
-	fprintf(stderr, "ibvcap recv: %s%s\n%s", what, on, usage);
-	return EX_USAGE;
-}
 
 static bool parse_reattach(const char *text, uint32_t *ms)
 {
 	uint64_t seconds = 0;
 
-	if (strcmp(text, "0") && !parse_count("recv", "--reattach", text, UINT32_MAX / 1000, &seconds))
+	if (strcmp(text, "0") && !options_parse_count("recv", "--reattach", text, UINT32_MAX / 1000, &seconds))
 		return false;
 	*ms = seconds ? (uint32_t)seconds * 1000 : IBVCAP_NO_REATTACH;
 	return true;
@@ -73,30 +61,32 @@ static bool parse_policy(const char *text, enum ibvcap_policy *policy)
 }
 
 /* -1: go on; else the exit code. */
-static int parse_option(int option, struct recv_options *options)
+static int parse_recv_option(int option, struct recv_options *options)
 {
 	switch (option) {
 	case 's':
 		options->socket = optarg;
 		return -1;
 	case 'c':
-		return parse_count("recv", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
+		return options_parse_count("recv", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
 	case 't':
-		return parse_seconds("recv", "--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
+		return options_parse_seconds("recv", "--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
 	case 'v':
 		options->verify = true;
 		return -1;
 	case 'd':
-		return parse_count("recv", "--dump", optarg, UINT64_MAX, &options->dump) ? -1 : EX_USAGE;
+		return options_parse_count("recv", "--dump", optarg, UINT64_MAX, &options->dump) ? -1 : EX_USAGE;
 	case 'o':
 		options->attach.start = IBVCAP_START_OLDEST;
 		return -1;
 	case 'b':
 		options->attach.start = IBVCAP_START_PACKETS_BACK;
-		return parse_count("recv", "--packets-back", optarg, UINT64_MAX, &options->attach.back) ? -1 : EX_USAGE;
+		return options_parse_count("recv", "--packets-back", optarg, UINT64_MAX, &options->attach.back)
+		               ? -1
+		               : EX_USAGE;
 	case 'B':
 		options->attach.start = IBVCAP_START_NS_BACK;
-		return parse_seconds("recv", "--seconds-back", optarg, &options->attach.back) ? -1 : EX_USAGE;
+		return options_parse_seconds("recv", "--seconds-back", optarg, &options->attach.back) ? -1 : EX_USAGE;
 	case 'p':
 		return parse_policy(optarg, &options->attach.policy) ? -1 : EX_USAGE;
 	case 'r':
@@ -108,10 +98,10 @@ static int parse_option(int option, struct recv_options *options)
 		options->json = true;
 		return -1;
 	}
-	return say_usage(option, usage);
+	return options_print_usage(option, usage);
 }
 
-static int parse_arguments(int argc, char **argv, struct recv_options *options)
+static int parse_recv_arguments(int argc, char **argv, struct recv_options *options)
 {
 	static const struct option known[] = {
 		{"socket", required_argument, NULL, 's'},
@@ -133,18 +123,19 @@ static int parse_arguments(int argc, char **argv, struct recv_options *options)
 
 	*options = (struct recv_options){.count = UINT64_MAX, .duration_ns = UINT64_MAX};
 	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vd:ob:B:p:r:w:jh", known, NULL)) != -1)
-		r = parse_option(option, options);
+		r = parse_recv_option(option, options);
 	if (r >= 0)
 		return r;
 	if (optind == argc)
-		return fail_usage("which stream? 'ibvcap status' lists them", "");
+		return options_reject("recv", usage, "which stream? 'ibvcap status' lists them");
 	options->stream = argv[optind++];
 	if (optind < argc)
-		return fail_usage("unexpected argument: ", argv[optind]);
+		return options_reject("recv", usage, "unexpected argument '%s'", argv[optind]);
 	if (options->dump && options->json)
-		return fail_usage("--dump and --json do not go together", "");
+		return options_reject("recv", usage, "--dump and --json do not go together");
 	if (options->dump && options->attach.policy == IBVCAP_POLICY_TAP)
-		return fail_usage("--dump and --policy tap do not go together: a tap has no headers", "");
+		return options_reject("recv", usage,
+		                      "--dump and --policy tap do not go together: a tap has no headers");
 	return -1;
 }
 
@@ -161,7 +152,7 @@ struct receiver {
 	uint64_t told_ns;
 };
 
-static int take_row(struct receiver *receiver, const struct ibvcap_rx_batch *batch, uint32_t i)
+static int count_row(struct receiver *receiver, const struct ibvcap_rx_batch *batch, uint32_t i)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
 	const uint8_t *payload = ibvcap_rx_payload(batch, i);
@@ -184,7 +175,7 @@ static int take_row(struct receiver *receiver, const struct ibvcap_rx_batch *bat
 	return 0;
 }
 
-static int take_batch(struct receiver *receiver, const struct ibvcap_rx_batch *batch)
+static int count_received(struct receiver *receiver, const struct ibvcap_rx_batch *batch)
 {
 	int r = 0;
 
@@ -192,11 +183,11 @@ static int take_batch(struct receiver *receiver, const struct ibvcap_rx_batch *b
 	receiver->totals.gaps += batch->gap > 0;
 	receiver->totals.skipped += batch->gap;
 	for (uint32_t i = 0; i < batch->n && r == 0; i++)
-		r = take_row(receiver, batch, i);
+		r = count_row(receiver, batch, i);
 	return r;
 }
 
-static void print_rate(struct receiver *receiver, uint64_t now)
+static void print_recv_rate(struct receiver *receiver, uint64_t now)
 {
 	if (!receiver->options.json)
 		recv_print_rate((double)(now - receiver->start_ns) * 1e-9, (double)(now - receiver->told_ns) * 1e-9,
@@ -215,7 +206,7 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 	int r = ibvcap_rx_recv(receiver->rx, payload, sizeof(payload), &length, &meta, timeout_ms);
 
 	meta.payload_offset = 0; /* it was copied from there */
-	return r > 0 ? take_batch(receiver, &batch) : r;
+	return r > 0 ? count_received(receiver, &batch) : r;
 }
 
 static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_ms)
@@ -225,25 +216,25 @@ static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_m
 
 	if (r <= 0)
 		return r;
-	r = take_batch(receiver, &batch);
+	r = count_received(receiver, &batch);
 	ibvcap_rx_release(receiver->rx, &batch);
 	return r;
 }
 
 /* 0: what was asked for is done, or a signal came; else the library's error. */
-static int receive(struct receiver *receiver)
+static int receive_packets(struct receiver *receiver)
 {
 	const struct recv_options *options = &receiver->options;
 	int r = 0;
 
-	while (!stop && r >= 0 && receiver->totals.packets < options->count) {
+	while (!stop_signal_came() && r >= 0 && receiver->totals.packets < options->count) {
 		uint64_t left = options->count - receiver->totals.packets;
-		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		uint64_t now = time_monotonic_ns();
 
 		if (now - receiver->start_ns >= options->duration_ns)
 			return 0;
-		if (now - receiver->told_ns >= SECOND_NS)
-			print_rate(receiver, now);
+		if (now - receiver->told_ns >= TIME_SECOND_NS)
+			print_recv_rate(receiver, now);
 		/* Short, for the line of the second, and for a signal that came just before the call. */
 		if (options->attach.policy == IBVCAP_POLICY_TAP)
 			r = receive_tapped(receiver, 50);
@@ -253,7 +244,7 @@ static int receive(struct receiver *receiver)
 	return r == -EINTR || r > 0 ? 0 : r;
 }
 
-static int explain_end(const char *stream, int error)
+static int report_rx_end(const char *stream, int error)
 {
 	switch (error) {
 	case 0:
@@ -277,21 +268,21 @@ static int explain_end(const char *stream, int error)
 		return EX_IOERR;
 	}
 	fprintf(stderr, "ibvcap recv: stream '%s': %s\n", stream, strerror(-error));
-	return exit_code_of(error);
+	return report_exit_code(error);
 }
 
-static void summarise(const struct receiver *receiver)
+static void print_recv_end(const struct receiver *receiver)
 {
 	struct ibvcap_rx_counts counts;
 
 	ibvcap_rx_counts(receiver->rx, &counts);
-	recv_print_summary(&receiver->options, (double)(clock_ns(CLOCK_MONOTONIC) - receiver->start_ns) * 1e-9,
+	recv_print_summary(&receiver->options, (double)(time_monotonic_ns() - receiver->start_ns) * 1e-9,
 	                   &receiver->totals, &counts, receiver->tally);
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-static int open_all(struct receiver *receiver)
+static int open_receiver(struct receiver *receiver)
 {
 	const struct recv_options *options = &receiver->options;
 	int r;
@@ -305,14 +296,11 @@ static int open_all(struct receiver *receiver)
 		return EX_CANTCREAT;
 	}
 	r = ibvcap_rx_open(options->socket, options->stream, &options->attach, &receiver->rx);
-	if (r == 0)
-		return EX_OK;
-	fprintf(stderr, "ibvcap recv: %s\n", ibvcap_error_text());
-	return exit_code_of(r);
+	return r == 0 ? EX_OK : report_failure("recv", r);
 }
 
 /* What was given of the past that was asked for. */
-static void tell_start(const struct receiver *receiver)
+static void print_recv_start(const struct receiver *receiver)
 {
 	struct ibvcap_rx_info info;
 
@@ -322,36 +310,34 @@ static void tell_start(const struct receiver *receiver)
 		       (unsigned long long)info.attach_back);
 }
 
-static int run(struct receiver *receiver)
+static int run_recv(struct receiver *receiver)
 {
 	int code, r;
 
-	tell_start(receiver);
+	print_recv_start(receiver);
 
-	receiver->start_ns = clock_ns(CLOCK_MONOTONIC);
+	receiver->start_ns = time_monotonic_ns();
 	receiver->told_ns = receiver->start_ns;
-	r = receive(receiver);
+	r = receive_packets(receiver);
 	if (receiver->payload_out && fflush(receiver->payload_out) != 0 && r == 0)
 		r = -EIO;
-	summarise(receiver);
-	code = explain_end(receiver->options.stream, r);
+	print_recv_end(receiver);
+	code = report_rx_end(receiver->options.stream, r);
 	return code == EX_OK && receiver->tally && receiver->tally->corrupt ? 1 : code;
 }
 
 int cmd_recv(int argc, char **argv)
 {
-	const struct sigaction action = {.sa_handler = on_signal};
 	struct receiver receiver = {0};
-	int code = parse_arguments(argc, argv, &receiver.options);
+	int code = parse_recv_arguments(argc, argv, &receiver.options);
 
 	if (code >= 0)
 		return code;
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	stop_signal_catch();
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	code = open_all(&receiver);
+	code = open_receiver(&receiver);
 	if (code == EX_OK)
-		code = run(&receiver);
+		code = run_recv(&receiver);
 	ibvcap_rx_close(receiver.rx);
 	if (receiver.payload_out)
 		fclose(receiver.payload_out);

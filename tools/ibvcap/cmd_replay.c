@@ -2,6 +2,9 @@
 /* ibvcap replay: the UDP payloads of a capture on a channel, at the times at which they were recorded. */
 #include "tools/ibvcap/capture.h"
 #include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/options.h"
+#include "tools/ibvcap/report.h"
+#include "tools/ibvcap/stop_signal.h"
 #include "tools/ibvcap/tx_run.h"
 
 #include <errno.h>
@@ -45,12 +48,6 @@ struct replay_options {
 
 /* ---- arguments ----------------------------------------------------------------------------------- */
 
-static int fail_usage(const char *what, const char *on)
-{
-	fprintf(stderr, "ibvcap replay: %s%s\n%s", what, on, usage);
-	return EX_USAGE;
-}
-
 static bool parse_speed(const char *text, double *speed)
 {
 	char *end;
@@ -63,34 +60,35 @@ static bool parse_speed(const char *text, double *speed)
 }
 
 /* -1: go on; else the exit code. */
-static int parse_option(int option, struct replay_options *options)
+static int parse_replay_option(int option, struct replay_options *options)
 {
 	switch (option) {
 	case 'p':
-		return parse_count("replay", "--port", optarg, UINT16_MAX, &options->port) ? -1 : EX_USAGE;
+		return options_parse_count("replay", "--port", optarg, UINT16_MAX, &options->port) ? -1 : EX_USAGE;
 	case 'x':
 		return parse_speed(optarg, &options->speed) ? -1 : EX_USAGE;
 	case 'T':
 		options->top_speed = true;
 		return -1;
 	case 'l':
-		return parse_number("replay", "--loop", optarg, UINT64_MAX, &options->loops) ? -1 : EX_USAGE;
+		return options_parse_number("replay", "--loop", optarg, UINT64_MAX, &options->loops) ? -1 : EX_USAGE;
 	}
 	return tx_run_parse_option(option, usage, &options->run);
 }
 
-static int check(const struct replay_options *options)
+static int check_replay_options(const struct replay_options *options)
 {
 	if (options->top_speed && options->speed)
-		return fail_usage("--top-speed and --speed do not go together", "");
+		return options_reject("replay", usage, "--top-speed and --speed do not go together");
 	if (options->top_speed && options->run.drop_late)
-		return fail_usage("--top-speed and --drop-late do not go together: nothing is late", "");
+		return options_reject("replay", usage,
+		                      "--top-speed and --drop-late do not go together: nothing is late");
 	if (options->loops != 1 && !strcmp(options->file, "-"))
-		return fail_usage("--loop wants a file: standard input cannot be read again", "");
+		return options_reject("replay", usage, "--loop wants a file: standard input cannot be read again");
 	return -1;
 }
 
-static int parse_arguments(int argc, char **argv, struct replay_options *options)
+static int parse_replay_arguments(int argc, char **argv, struct replay_options *options)
 {
 	static const struct option known[] = {
 		{"socket", required_argument, NULL, 's'},
@@ -108,18 +106,18 @@ static int parse_arguments(int argc, char **argv, struct replay_options *options
 
 	*options = (struct replay_options){.run.command = "replay", .loops = 1};
 	while (r < 0 && (option = getopt_long(argc, argv, "s:p:x:Tl:Ld:jh", known, NULL)) != -1)
-		r = parse_option(option, options);
+		r = parse_replay_option(option, options);
 	if (r >= 0)
 		return r;
 	if (optind == argc)
-		return fail_usage("which channel? 'ibvcap status' lists them", "");
+		return options_reject("replay", usage, "which channel? 'ibvcap status' lists them");
 	options->run.channel = argv[optind++];
 	if (optind == argc)
-		return fail_usage("which file?", "");
+		return options_reject("replay", usage, "which file?");
 	options->file = argv[optind++];
 	if (optind < argc)
-		return fail_usage("unexpected argument: ", argv[optind]);
-	return check(options);
+		return options_reject("replay", usage, "unexpected argument '%s'", argv[optind]);
+	return check_replay_options(options);
 }
 
 /* ---- replaying ----------------------------------------------------------------------------------- */
@@ -153,7 +151,7 @@ struct replay {
 	int file_code;          /* exit code, when the file is to blame */
 };
 
-static bool skip(struct replay *replay, unsigned why)
+static bool skip_packet(struct replay *replay, unsigned why)
 {
 	replay->skipped[why]++;
 	replay->run.skipped++;
@@ -167,18 +165,18 @@ static bool find_payload(struct replay *replay, const struct capture_packet *pac
 		datagram_find(replay->capture.link, packet->frame, packet->captured, packet->wire_bytes, datagram);
 
 	if (verdict != DATAGRAM_WHOLE)
-		return skip(replay, verdict);
+		return skip_packet(replay, verdict);
 	if (replay->options.port && datagram->destination_port != replay->options.port)
-		return skip(replay, SKIP_OTHER_PORT);
+		return skip_packet(replay, SKIP_OTHER_PORT);
 	if (datagram->bytes <= replay->run.info.slot_bytes)
 		return true;
 	if (datagram->bytes > replay->longest_bytes)
 		replay->longest_bytes = datagram->bytes;
-	return skip(replay, SKIP_TOO_LONG);
+	return skip_packet(replay, SKIP_TOO_LONG);
 }
 
 /* The file is to blame: what was sent of it was, the rest is not. */
-static int blame_file(struct replay *replay, int code, const char *why)
+static int fail_capture_file(struct replay *replay, int code, const char *why)
 {
 	fprintf(stderr, "ibvcap replay: %s\n", why);
 	replay->file_code = code;
@@ -186,7 +184,7 @@ static int blame_file(struct replay *replay, int code, const char *why)
 }
 
 /* 1; 0: the file is to blame; or the library's error. */
-static int give(struct replay *replay, const struct capture_packet *packet, const struct datagram *datagram)
+static int send_payload(struct replay *replay, const struct capture_packet *packet, const struct datagram *datagram)
 {
 	struct tx_run_row row;
 	char why[CAPTURE_TEXT_BYTES + 80];
@@ -196,7 +194,7 @@ static int give(struct replay *replay, const struct capture_packet *packet, cons
 	if (timing_of_packet(&replay->timing, packet->time_ns, &offset_ns) < 0) {
 		snprintf(why, sizeof(why), "%s: packet %" PRIu64 " would be due decades after the first",
 		         replay->capture.path, replay->capture.n_packets);
-		return blame_file(replay, EX_DATAERR, why);
+		return fail_capture_file(replay, EX_DATAERR, why);
 	}
 	/* Not before: a pipe may take its time until there is something. */
 	if (!replay->options.top_speed && !replay->start_utc_ns)
@@ -214,7 +212,7 @@ static int give(struct replay *replay, const struct capture_packet *packet, cons
 }
 
 /* All packets once. 1: to the end; 0: the file is damaged; or the library's error. */
-static int play_once(struct replay *replay)
+static int play_pass(struct replay *replay)
 {
 	struct capture_packet packet;
 	struct datagram datagram;
@@ -222,53 +220,54 @@ static int play_once(struct replay *replay)
 
 	while ((r = capture_next(&replay->capture, &packet)) > 0) {
 		replay->n_packets++;
-		if (tx_run_is_stopped())
+		if (stop_signal_came())
 			return -EINTR;
 		if (!find_payload(replay, &packet, &datagram))
 			continue;
-		r = give(replay, &packet, &datagram);
+		r = send_payload(replay, &packet, &datagram);
 		if (r <= 0)
 			return r;
 	}
-	if (r < 0 && tx_run_is_stopped()) /* in the middle of reading from a pipe */
+	if (r < 0 && stop_signal_came()) /* in the middle of reading from a pipe */
 		return -EINTR;
-	return r == 0 ? 1 : blame_file(replay, EX_DATAERR, replay->capture.error);
+	return r == 0 ? 1 : fail_capture_file(replay, EX_DATAERR, replay->capture.error);
 }
 
 /* From its beginning again. 1, or 0: it has changed meanwhile. */
-static int rewind_file(struct replay *replay)
+static int rewind_capture(struct replay *replay)
 {
 	int code;
 
 	timing_next_pass(&replay->timing);
 	capture_close(&replay->capture);
 	code = capture_open(&replay->capture, replay->options.file);
-	return code == EX_OK ? 1 : blame_file(replay, code, replay->capture.error);
+	return code == EX_OK ? 1 : fail_capture_file(replay, code, replay->capture.error);
 }
 
 /* 0: all of it, or the file is to blame; or the library's error. */
-static int play(struct replay *replay)
+static int play_passes(struct replay *replay)
 {
 	uint64_t n_before;
 	int r;
 
 	do {
 		n_before = replay->n_given;
-		r = play_once(replay);
+		r = play_pass(replay);
 		if (r <= 0)
 			return r;
 		if (replay->n_given == n_before)
-			return blame_file(replay, EX_DATAERR, "nothing of the capture can be sent on this channel");
+			return fail_capture_file(replay, EX_DATAERR,
+			                         "nothing of the capture can be sent on this channel");
 		if (++replay->passes == replay->options.loops)
 			return 0;
-		r = rewind_file(replay);
+		r = rewind_capture(replay);
 	} while (r > 0);
 	return r;
 }
 
 /* ---- the summary --------------------------------------------------------------------------------- */
 
-static void print_text(const struct replay *replay)
+static void print_replay(const struct replay *replay)
 {
 	printf("%s: %" PRIu64 " packets read, %" PRIu64 " given to the channel, %" PRIu64 " skipped\n",
 	       replay->options.file, replay->n_packets, replay->n_given, replay->run.skipped);
@@ -286,7 +285,7 @@ static void print_text(const struct replay *replay)
 	tx_run_print(&replay->run);
 }
 
-static void print_json(const struct replay *replay)
+static void print_replay_json(const struct replay *replay)
 {
 	json_t *all = tx_run_to_json(&replay->run), *skipped = json_object();
 	json_t *file = json_string(replay->options.file); /* a name need not be UTF-8 */
@@ -299,14 +298,12 @@ static void print_json(const struct replay *replay)
 			json_object_set_new(skipped, skips[why].key, json_integer((json_int_t)replay->skipped[why]));
 	json_object_set_new(capture, "skipped", skipped);
 	json_object_set_new(all, "capture", capture);
-	json_dumpf(all, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(all);
+	report_json(all, JSON_INDENT(2));
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-static int open_all(struct replay *replay)
+static int open_replay(struct replay *replay)
 {
 	int code = capture_open(&replay->capture, replay->options.file);
 
@@ -315,33 +312,33 @@ static int open_all(struct replay *replay)
 		return code;
 	}
 	if (replay->capture.is_pipe && replay->options.loops != 1)
-		return fail_usage("--loop wants a file: a pipe cannot be read again", "");
+		return options_reject("replay", usage, "--loop wants a file: a pipe cannot be read again");
 	return tx_run_open(&replay->run, &replay->options.run);
 }
 
-static int run(struct replay *replay)
+static int run_replay(struct replay *replay)
 {
 	int code;
 
 	replay->timing.speed = replay->options.speed ? replay->options.speed : 1;
-	code = tx_run_finish(&replay->run, play(replay));
+	code = tx_run_finish(&replay->run, play_passes(replay));
 	if (replay->options.run.json)
-		print_json(replay);
+		print_replay_json(replay);
 	else
-		print_text(replay);
+		print_replay(replay);
 	return replay->file_code ? replay->file_code : code;
 }
 
 int cmd_replay(int argc, char **argv)
 {
 	struct replay replay = {0};
-	int code = parse_arguments(argc, argv, &replay.options);
+	int code = parse_replay_arguments(argc, argv, &replay.options);
 
 	if (code >= 0)
 		return code;
-	code = open_all(&replay);
+	code = open_replay(&replay);
 	if (code == EX_OK)
-		code = run(&replay);
+		code = run_replay(&replay);
 	tx_run_close(&replay.run);
 	capture_close(&replay.capture);
 	return code;

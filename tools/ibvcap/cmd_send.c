@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap send: the numbered test pattern on a channel, or the bytes of a file. */
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/ibvcap/tx_run.h"
+#include "tools/ibvcap/options.h"
 #include "tools/ibvcap/pattern.h"
+#include "tools/ibvcap/report.h"
+#include "tools/ibvcap/stop_signal.h"
+#include "tools/ibvcap/tx_run.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,24 +47,18 @@ struct send_options {
 
 /* ---- arguments ----------------------------------------------------------------------------------- */
 
-static int fail_usage(const char *what, const char *on)
-{
-	fprintf(stderr, "ibvcap send: %s%s\n%s", what, on, usage);
-	return EX_USAGE;
-}
-
 /* -1: go on; else the exit code. */
-static int parse_option(int option, struct send_options *options)
+static int parse_send_option(int option, struct send_options *options)
 {
 	switch (option) {
 	case 'c':
-		return parse_count("send", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
+		return options_parse_count("send", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
 	case 't':
-		return parse_seconds("send", "--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
+		return options_parse_seconds("send", "--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
 	case 'z':
-		return parse_number("send", "--size", optarg, UINT16_MAX, &options->size_bytes) ? -1 : EX_USAGE;
+		return options_parse_number("send", "--size", optarg, UINT16_MAX, &options->size_bytes) ? -1 : EX_USAGE;
 	case 'r':
-		return parse_count("send", "--rate", optarg, 1000000000, &options->rate_pps) ? -1 : EX_USAGE;
+		return options_parse_count("send", "--rate", optarg, 1000000000, &options->rate_pps) ? -1 : EX_USAGE;
 	case 'f':
 		options->file = optarg;
 		return -1;
@@ -69,7 +66,7 @@ static int parse_option(int option, struct send_options *options)
 	return tx_run_parse_option(option, usage, &options->run);
 }
 
-static int parse_arguments(int argc, char **argv, struct send_options *options)
+static int parse_send_arguments(int argc, char **argv, struct send_options *options)
 {
 	static const struct option known[] = {
 		{"socket", required_argument, NULL, 's'},
@@ -89,18 +86,18 @@ static int parse_arguments(int argc, char **argv, struct send_options *options)
 	*options = (struct send_options){
 		.run.command = "send", .count = UINT64_MAX, .duration_ns = UINT64_MAX, .size_bytes = UINT64_MAX};
 	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:z:r:Lf:d:jh", known, NULL)) != -1)
-		r = parse_option(option, options);
+		r = parse_send_option(option, options);
 	if (r >= 0)
 		return r;
 	if (optind == argc)
-		return fail_usage("which channel? 'ibvcap status' lists them", "");
+		return options_reject("send", usage, "which channel? 'ibvcap status' lists them");
 	options->run.channel = argv[optind++];
 	if (optind < argc)
-		return fail_usage("unexpected argument: ", argv[optind]);
+		return options_reject("send", usage, "unexpected argument '%s'", argv[optind]);
 	if (options->run.drop_late && !options->rate_pps)
-		return fail_usage("--drop-late goes with --rate: without it nothing is late", "");
+		return options_reject("send", usage, "--drop-late goes with --rate: without it nothing is late");
 	if (options->file && options->size_bytes == 0)
-		return fail_usage("--file and --size 0 do not go together", "");
+		return options_reject("send", usage, "--file and --size 0 do not go together");
 	return -1;
 }
 
@@ -119,7 +116,7 @@ struct source {
 };
 
 /* Too short for the whole number: what there is room for. */
-static void fill_pattern(uint64_t sequence, uint8_t *payload, size_t bytes)
+static void fill_payload(uint64_t sequence, uint8_t *payload, size_t bytes)
 {
 	uint8_t number[PATTERN_BYTES_MIN];
 
@@ -131,7 +128,7 @@ static void fill_pattern(uint64_t sequence, uint8_t *payload, size_t bytes)
 	memcpy(payload, number, bytes);
 }
 
-static bool is_readable(const struct source *source, int timeout_ms)
+static bool is_source_readable(const struct source *source, int timeout_ms)
 {
 	struct pollfd poller = {.fd = source->file, .events = POLLIN};
 
@@ -139,7 +136,7 @@ static bool is_readable(const struct source *source, int timeout_ms)
 }
 
 /* True: go on. False: that was all, or it cannot be read. */
-static bool read_some(struct source *source)
+static bool read_source(struct source *source)
 {
 	ssize_t n = read(source->file, source->read + source->n_read, source->size_bytes - source->n_read);
 
@@ -156,21 +153,21 @@ static int read_payload(struct source *source)
 	int r = 0;
 
 	source->n_read = 0;
-	while (r == 0 && source->n_read < source->size_bytes && !tx_run_is_stopped()) {
-		if (!is_readable(source, 0)) {
+	while (r == 0 && source->n_read < source->size_bytes && !stop_signal_came()) {
+		if (!is_source_readable(source, 0)) {
 			r = tx_run_push(&source->run);
 			if (tx_run_elapsed_ns(&source->run) >= source->options.duration_ns)
 				break;
-			if (!is_readable(source, POLL_MS))
+			if (!is_source_readable(source, POLL_MS))
 				continue;
 		}
-		if (r == 0 && !read_some(source))
+		if (r == 0 && !read_source(source))
 			break;
 	}
 	return r;
 }
 
-static bool is_over(const struct source *source)
+static bool is_send_over(const struct source *source)
 {
 	const struct send_options *options = &source->options;
 
@@ -184,7 +181,7 @@ static bool is_over(const struct source *source)
 }
 
 /* 1: one more; 0: that was all; or the library's error. */
-static int send_one(struct source *source)
+static int send_packet(struct source *source)
 {
 	const struct send_options *options = &source->options;
 	uint64_t due_ns =
@@ -192,7 +189,7 @@ static int send_one(struct source *source)
 	struct tx_run_row row;
 	int r;
 
-	if (is_over(source))
+	if (is_send_over(source))
 		return 0;
 	if (source->file >= 0) {
 		r = read_payload(source);
@@ -205,7 +202,7 @@ static int send_one(struct source *source)
 	if (source->file >= 0)
 		memcpy(row.payload, source->read, source->n_read);
 	else
-		fill_pattern(source->number, row.payload, source->size_bytes);
+		fill_payload(source->number, row.payload, source->size_bytes);
 	row.packet->length = (uint16_t)(source->file >= 0 ? source->n_read : source->size_bytes);
 	tx_run_add(&source->run);
 	source->number++;
@@ -214,7 +211,7 @@ static int send_one(struct source *source)
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-static int open_file(struct source *source)
+static int open_source_file(struct source *source)
 {
 	const char *path = source->options.file;
 
@@ -228,10 +225,10 @@ static int open_file(struct source *source)
 	return EX_NOINPUT;
 }
 
-static int open_all(struct source *source)
+static int open_source(struct source *source)
 {
 	const struct send_options *options = &source->options;
-	int code = open_file(source);
+	int code = open_source_file(source);
 
 	if (code == EX_OK)
 		code = tx_run_open(&source->run, &options->run);
@@ -250,26 +247,17 @@ static int open_all(struct source *source)
 	return EX_OK;
 }
 
-static void print_json(const struct source *source)
-{
-	json_t *all = tx_run_to_json(&source->run);
-
-	json_dumpf(all, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(all);
-}
-
-static int run(struct source *source)
+static int run_send(struct source *source)
 {
 	int code, r;
 
 	source->start_utc_ns = source->options.rate_pps ? tx_run_start(&source->run) : 0;
 	do {
-		r = send_one(source);
+		r = send_packet(source);
 	} while (r > 0);
 	code = tx_run_finish(&source->run, r);
 	if (source->options.run.json)
-		print_json(source);
+		report_json(tx_run_to_json(&source->run), JSON_INDENT(2));
 	else
 		tx_run_print(&source->run);
 	if (!source->file_error)
@@ -281,13 +269,13 @@ static int run(struct source *source)
 int cmd_send(int argc, char **argv)
 {
 	static struct source source;
-	int code = parse_arguments(argc, argv, &source.options);
+	int code = parse_send_arguments(argc, argv, &source.options);
 
 	if (code >= 0)
 		return code;
-	code = open_all(&source);
+	code = open_source(&source);
 	if (code == EX_OK)
-		code = run(&source);
+		code = run_send(&source);
 	tx_run_close(&source.run);
 	if (source.file > STDIN_FILENO)
 		close(source.file);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap stream: add streams to the running daemon, or remove one. */
 #include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/options.h"
 #include "tools/ibvcap/reconfigure.h"
 #include "tools/ibvcap/stream_args.h"
 
@@ -17,16 +18,14 @@ static const char usage[] =
 	"usage: ibvcap stream add FILE [--socket PATH]\n"
 	"       ibvcap stream add KEY=VALUE... [--socket PATH]\n"
 	"       ibvcap stream remove NAME [--socket PATH]\n"
-	"Add the streams of FILE (\"-\": standard input; streams = ( { ... } ); as in ibvcapd.conf) to the running "
-	"daemon, "
-	"or\n"
-	"one by its keys: name=a interface=eth0 payload_size=1472 flows.destination=239.1.2.3 flows.port=7502 (a key "
-	"of "
-	"flows\n"
-	"for the second time begins the next one). Or remove one: its readers get what was published, and then its "
-	"end.\n"
-	"Until the daemon reads its own file again.\n"
-	"For root and the daemon's user.\n"
+	"Add streams to the running daemon: all those of FILE (-: standard input), which is written as ibvcapd.conf "
+	"is,\n"
+	"streams = ( { ... } ); or one stream, by its keys: name=a interface=eth0 payload_size=1472\n"
+	"flows.destination=239.1.2.3 flows.port=7502. A key of flows that comes for the second time begins the next "
+	"flow.\n"
+	"Or remove a stream: its consumers still receive the packets that are published, and then the end of the "
+	"stream.\n"
+	"The change lasts until the daemon reads its own file again. Only root and the daemon's user may do this.\n"
 	"\n"
 	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -h, --help         print this\n";
@@ -47,7 +46,7 @@ static int read_stream_file(const char *path, char text[TEXT_BYTES])
 	if (ferror(file))
 		error = strerror(errno);
 	else if (strlen(text) != n)
-		error = "it is no text, it has a NUL byte";
+		error = "the file is no text: it contains a NUL byte";
 	if (error)
 		fprintf(stderr, "ibvcap stream: %s: %s\n", path, error);
 	if (file != stdin)
@@ -66,31 +65,33 @@ static int add_stream_file(const char *socket, const char *path)
 static int add_stream_args(const char *socket, char *const *words, int n_words)
 {
 	char *text = stream_args_text((const char *const *)words, n_words);
-	int code = text ? reconfigure_daemon("stream", socket, IBVCAP_RECONFIGURE_ADD_STREAM, "arguments", text)
-	                : EX_USAGE;
+	int code;
 
 	if (!text)
-		fprintf(stderr, "ibvcap stream: one FILE, or words KEY=VALUE\n%s", usage);
+		return options_reject("stream", usage, "one FILE, or words KEY=VALUE");
+	code = reconfigure_daemon("stream", socket, IBVCAP_RECONFIGURE_ADD_STREAM, "arguments", text);
 	free(text);
 	return code;
 }
 
 int cmd_stream(int argc, char **argv)
 {
-	const char *socket, *verb;
-	int code = reconfigure_parse(argc, argv, usage, 2, true, &socket);
+	struct query_options options;
+	int code = options_parse_query(argc, argv, usage, false, &options);
+	int n_words = argc - optind - 1; /* behind the verb */
+	char **words = argv + optind + 1;
 
 	if (code >= 0)
 		return code;
-	verb = argv[optind];
-	if (strcmp(verb, "add") == 0 && (argc - optind > 2 || stream_args_are_keys(argv[optind + 1])))
-		return add_stream_args(socket, argv + optind + 1, argc - optind - 1);
-	if (strcmp(verb, "add") == 0)
-		return add_stream_file(socket, argv[optind + 1]);
-	if (strcmp(verb, "remove") == 0 && argc - optind == 2)
-		return reconfigure_daemon("stream", socket, IBVCAP_RECONFIGURE_REMOVE_STREAM, argv[optind + 1], NULL);
-	if (strcmp(verb, "remove") != 0)
-		fprintf(stderr, "ibvcap stream: '%s' is neither add nor remove\n", verb);
-	fputs(usage, stderr);
-	return EX_USAGE;
+	if (n_words < 1)
+		return options_print_usage('?', usage);
+	if (strcmp(argv[optind], "add") == 0 && (n_words > 1 || stream_args_are_keys(words[0])))
+		return add_stream_args(options.socket, words, n_words);
+	if (strcmp(argv[optind], "add") == 0)
+		return add_stream_file(options.socket, words[0]);
+	if (strcmp(argv[optind], "remove") != 0)
+		return options_reject("stream", usage, "'%s' is neither add nor remove", argv[optind]);
+	if (n_words > 1)
+		return options_print_usage('?', usage);
+	return reconfigure_daemon("stream", options.socket, IBVCAP_RECONFIGURE_REMOVE_STREAM, words[0], NULL);
 }

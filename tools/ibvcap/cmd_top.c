@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap top: rates, fill and losses of streams and channels, as they change. */
+/* ibvcap top: asks the daemon again and again, and shows the difference between the last two answers. */
 #include "tools/ibvcap/top.h"
 
-#include "tools/ibvcap/clock.h"
+#include "daemon/base/time.h"
 #include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/options.h"
+#include "tools/ibvcap/report.h"
+#include "tools/ibvcap/stop_signal.h"
 #include "tools/ibvcap/top_screen.h"
 
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sysexits.h>
 
-#define INTERVAL_MIN_NS (SECOND_NS / 10)
+#define INTERVAL_MIN_NS (TIME_SECOND_NS / 10)
 #define ANSWER_MS       2000
 
 static const char usage[] =
 	"usage: ibvcap top [OPTIONS...]\n"
-	"Show what streams and channels do now: rates, how full readers let the rings get, what is lost. q ends it.\n"
+	"Show what streams and channels do now: rates, how far consumers are behind, losses. q ends it.\n"
 	"\n"
 	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -i, --interval S   of so many seconds each (1); 0.1 at least\n"
-	"  -1, --once         one interval, as text\n"
-	"  -j, --json         JSON, a line each interval\n"
+	"  -i, --interval S   seconds between two updates, at least 0.1 (1)\n"
+	"  -1, --once         print one interval as text, and end\n"
+	"  -j, --json         print JSON, one line each interval\n"
 	"  -h, --help         print this\n";
 
 struct arguments {
@@ -31,16 +33,8 @@ struct arguments {
 	bool json;
 };
 
-static volatile sig_atomic_t stop;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stop = 1;
-}
-
-/* -1: go on; else the exit code. */
-static int parse_arguments(int argc, char **argv, struct arguments *arguments)
+/* -1: go on; otherwise the exit code. */
+static int parse_top_arguments(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option known[] = {
 		{"socket", required_argument, NULL, 's'}, {"interval", required_argument, NULL, 'i'},
@@ -55,7 +49,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 			arguments->socket = optarg;
 			break;
 		case 'i':
-			if (!parse_seconds("top", "--interval", optarg, &arguments->interval_ns))
+			if (!options_parse_seconds("top", "--interval", optarg, &arguments->interval_ns))
 				return EX_USAGE;
 			break;
 		case '1':
@@ -65,134 +59,125 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 			arguments->json = true;
 			break;
 		default:
-			return say_usage(option, usage);
+			return options_print_usage(option, usage);
 		}
 	}
-	if (optind != argc) {
-		fprintf(stderr, "ibvcap top: unexpected argument '%s'\n%s", argv[optind], usage);
-		return EX_USAGE;
-	}
-	if (arguments->interval_ns < INTERVAL_MIN_NS) {
-		fputs("ibvcap top: --interval: 0.1 seconds at least\n", stderr);
-		return EX_USAGE;
-	}
+	if (optind != argc)
+		return options_reject("top", usage, "unexpected argument '%s'", argv[optind]);
+	if (arguments->interval_ns < INTERVAL_MIN_NS)
+		return options_reject("top", usage, "--interval: 0.1 seconds at least");
 	return -1;
 }
 
 /* ---- two statuses ---------------------------------------------------------------------------------- */
 
-struct look {
-	struct ibvcap_status *status;
+struct sample {
+	struct ibvcap_status *status; /* NULL: none */
 	uint64_t at_ns;
 };
 
-struct looks {
-	struct look now;
-	struct look before; /* its status NULL: none */
+struct samples {
+	struct sample now;
+	struct sample before;
 };
 
-static void looks_deinit(struct looks *looks)
+static void samples_deinit(struct samples *samples)
 {
-	ibvcap_status_free(looks->now.status);
-	ibvcap_status_free(looks->before.status);
-	*looks = (struct looks){0};
+	ibvcap_status_free(samples->now.status);
+	ibvcap_status_free(samples->before.status);
+	*samples = (struct samples){0};
 }
 
-/* 0; or -errno, and what was seen before is forgotten. */
-static int look_again(const struct arguments *arguments, struct looks *looks)
+/* Ask the daemon once more. On an error, -errno, both samples are dropped. */
+static int samples_take(const struct arguments *arguments, struct samples *samples)
 {
 	struct ibvcap_status *status;
 	int r = ibvcap_status(arguments->socket, ANSWER_MS, &status);
 
 	if (r < 0) {
-		looks_deinit(looks);
+		samples_deinit(samples);
 		return r;
 	}
-	ibvcap_status_free(looks->before.status);
-	looks->before = looks->now;
-	looks->now = (struct look){status, clock_ns(CLOCK_MONOTONIC)};
+	ibvcap_status_free(samples->before.status);
+	samples->before = samples->now;
+	samples->now = (struct sample){status, time_monotonic_ns()};
 	return 0;
 }
 
-static void view_of(const struct looks *looks, struct top_view *view)
+static void samples_compare(const struct samples *samples, struct top_view *view)
 {
 	*view = (struct top_view){0};
-	status_view_fill(looks->now.status, &view->now);
-	if (!looks->before.status)
+	status_view_fill(samples->now.status, &view->now);
+	if (!samples->before.status)
 		return;
-	status_view_fill(looks->before.status, &view->before);
-	view->interval_ns = looks->now.at_ns - looks->before.at_ns;
+	status_view_fill(samples->before.status, &view->before);
+	view->interval_ns = samples->now.at_ns - samples->before.at_ns;
 }
 
 /* ---- to stdout ------------------------------------------------------------------------------------- */
 
-static void put_text(void *context, enum top_style style, const char *line)
+static void put_plain_line(void *context, enum top_style style, const char *line)
 {
 	(void)context;
 	(void)style;
 	puts(line);
 }
 
-static bool print(const struct arguments *arguments, const struct looks *looks)
+static bool print_view(const struct arguments *arguments, const struct samples *samples)
 {
 	struct top_view view;
-	json_t *all;
 
-	view_of(looks, &view);
+	samples_compare(samples, &view);
 	if (arguments->json) {
-		all = top_to_json(&view);
-		json_dumpf(all, stdout, JSON_COMPACT);
-		putchar('\n');
-		json_decref(all);
+		report_json(top_to_json(&view), JSON_COMPACT);
 	} else {
-		top_print(&view, put_text, NULL);
+		top_print(&view, put_plain_line, NULL);
 	}
 	return fflush(stdout) == 0 && !ferror(stdout);
 }
 
-static void rest(uint64_t ns)
+static void wait_interval(uint64_t ns)
 {
-	const struct timespec time = {.tv_sec = (time_t)(ns / SECOND_NS), .tv_nsec = (long)(ns % SECOND_NS)};
+	const struct timespec time = {.tv_sec = (time_t)(ns / TIME_SECOND_NS), .tv_nsec = (long)(ns % TIME_SECOND_NS)};
 
 	nanosleep(&time, NULL);
 }
 
-/* Lines go on when a daemon ends and the next one comes. */
-static int run_lines(const struct arguments *arguments, struct looks *looks)
+/* When the daemon ends, this waits for the next run of the daemon. */
+static int run_lines(const struct arguments *arguments, struct samples *samples)
 {
-	bool told = false;
+	bool is_reported = false;
 	int r = 0;
 
-	while (!stop) {
-		rest(arguments->interval_ns);
-		if (stop)
+	while (!stop_signal_came()) {
+		wait_interval(arguments->interval_ns);
+		if (stop_signal_came())
 			break;
-		r = look_again(arguments, looks);
+		r = samples_take(arguments, samples);
 		if (r < 0 && arguments->once)
 			break;
-		if (r < 0 && !told)
+		if (r < 0 && !is_reported)
 			fprintf(stderr, "ibvcap top: %s; trying again\n", ibvcap_error_text());
-		told = r < 0;
-		if (r == 0 && looks->before.status && !print(arguments, looks))
+		is_reported = r < 0;
+		if (r == 0 && samples->before.status && !print_view(arguments, samples))
 			return EX_IOERR;
-		if (arguments->once && looks->before.status)
+		if (arguments->once && samples->before.status)
 			return EX_OK;
 	}
-	if (stop)
+	if (stop_signal_came())
 		return EX_OK;
-	fprintf(stderr, "ibvcap top: %s\n", ibvcap_error_text());
-	return exit_code_of(r);
+	return report_failure("top", r);
 }
 
 /* ---- to a terminal --------------------------------------------------------------------------------- */
 
-static void draw(struct top_screen *screen, const struct looks *looks)
+static void draw_view(struct top_screen *screen, const struct samples *samples)
 {
 	struct top_view view;
 
 	top_screen_clear(screen);
-	if (looks->now.status) {
-		view_of(looks, &view);
+	if (samples->now.status) {
+		samples_compare(samples, &view);
 		top_print(&view, top_screen_put, screen);
 	} else {
 		top_screen_put(screen, TOP_TROUBLE, ibvcap_error_text());
@@ -201,7 +186,7 @@ static void draw(struct top_screen *screen, const struct looks *looks)
 	top_screen_show(screen);
 }
 
-static int run_screen(const struct arguments *arguments, struct looks *looks)
+static int run_screen(const struct arguments *arguments, struct samples *samples)
 {
 	struct top_screen *screen = top_screen_new();
 
@@ -211,34 +196,30 @@ static int run_screen(const struct arguments *arguments, struct looks *looks)
 		return EX_USAGE;
 	}
 	do {
-		draw(screen, looks);
+		draw_view(screen, samples);
 		if (!top_screen_wait(screen, arguments->interval_ns))
 			break;
-		if (!stop)
-			look_again(arguments, looks);
-	} while (!stop);
+		if (!stop_signal_came())
+			samples_take(arguments, samples);
+	} while (!stop_signal_came());
 	top_screen_free(screen);
 	return EX_OK;
 }
 
 int cmd_top(int argc, char **argv)
 {
-	const struct sigaction action = {.sa_handler = on_signal};
-	struct arguments arguments = {.interval_ns = SECOND_NS};
-	struct looks looks = {0};
-	int r = parse_arguments(argc, argv, &arguments);
+	struct arguments arguments = {.interval_ns = TIME_SECOND_NS};
+	struct samples samples = {0};
+	int r = parse_top_arguments(argc, argv, &arguments);
 
 	if (r >= 0)
 		return r;
-	/* Before ncurses: it leaves alone what is handled already. */
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	r = look_again(&arguments, &looks);
-	if (r < 0) {
-		fprintf(stderr, "ibvcap top: %s\n", ibvcap_error_text());
-		return exit_code_of(r);
-	}
-	r = arguments.once || arguments.json ? run_lines(&arguments, &looks) : run_screen(&arguments, &looks);
-	looks_deinit(&looks);
+	/* Before ncurses starts, because it installs handlers of its own only for signals that have none. */
+	stop_signal_catch();
+	r = samples_take(&arguments, &samples);
+	if (r < 0)
+		return report_failure("top", r);
+	r = arguments.once || arguments.json ? run_lines(&arguments, &samples) : run_screen(&arguments, &samples);
+	samples_deinit(&samples);
 	return r;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+/* ibvcap why: print what why_explain() makes of a stream's counters. */
 #include "tools/ibvcap/why.h"
 
 #include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/options.h"
+#include "tools/ibvcap/report.h"
 #include "tools/ibvcap/status_view.h"
 
 #include <getopt.h>
@@ -17,23 +20,23 @@
 
 static const char usage[] =
 	"usage: ibvcap why STREAM [--socket PATH] [--json]\n"
-	"Where every packet of a stream went, from the wire to each of its readers: each term of the sum, what is "
-	"behind it, and\n"
-	"what helps. Taps are not in it: they copy what they get hold of, and the daemon does not count it; the tap "
-	"itself does.\n"
+	"Print where each packet of a stream went, from the wire to each consumer: every term of the sum, its cause, "
+	"and\n"
+	"what helps. Taps are left out: they copy from the ring without the daemon's knowledge, and count for "
+	"themselves.\n"
 	"\n"
 	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -j, --json         print JSON\n"
 	"  -h, --help         print this\n";
 
-static const char *const level_names[] = {[WHY_OK] = "ok", [WHY_NOTE] = "note", [WHY_LOSS] = "loss"};
+static const char *const why_level_names[] = {[WHY_OK] = "ok", [WHY_NOTE] = "note", [WHY_LOSS] = "loss"};
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-static json_t *line_to_json(const struct why_line *line)
+static json_t *why_line_to_json(const struct why_line *line)
 {
 	json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s?}", "place", line->place, "level",
-	                           level_names[line->level], "term", line->term, "value", (json_int_t)line->value,
+	                           why_level_names[line->level], "term", line->term, "value", (json_int_t)line->value,
 	                           "cause", line->cause, "remedy", line->remedy);
 
 	if (line->consumer)
@@ -45,12 +48,12 @@ static json_t *line_to_json(const struct why_line *line)
 	return object;
 }
 
-static json_t *report_to_json(const struct why_facts *facts, const struct why_report *report)
+static json_t *why_report_to_json(const struct why_facts *facts, const struct why_report *report)
 {
 	json_t *lines = json_array();
 
 	for (uint32_t i = 0; i < report->n_lines; i++)
-		json_array_append_new(lines, line_to_json(&report->lines[i]));
+		json_array_append_new(lines, why_line_to_json(&report->lines[i]));
 	return json_pack("{s:s, s:I, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
 	                 (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "state",
 	                 facts->stream->state, "lines", lines);
@@ -64,12 +67,7 @@ static void print_stream_sum(const struct why_facts *facts)
 
 	printf("stream %s, queue %u: %s on %s\n", facts->stream->name, facts->stream->queue, facts->stream->state,
 	       facts->stream->interface);
-	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
-		printf("%s%s %" PRIu64,
-		       i == 0   ? "  "
-		       : i == 1 ? " = "
-		                : " + ",
-		       terms[i], counters_value(COUNTERS_OF(facts->stream), terms[i]));
+	counters_print_sum(COUNTERS_OF(facts->stream), terms, sizeof(terms) / sizeof(terms[0]));
 	putchar('\n');
 }
 
@@ -78,16 +76,11 @@ static void print_consumer_sum(const struct ibvcap_status_consumer *consumer)
 	static const char *const terms[] = {"published", "delivered", "skipped", "lag"};
 
 	printf("consumer process %d of user %u\n", (int)consumer->pid, (unsigned)consumer->uid);
-	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
-		printf("%s%s %" PRIu64,
-		       i == 0   ? "  "
-		       : i == 1 ? " = "
-		                : " + ",
-		       terms[i], counters_value(COUNTERS_OF(consumer), terms[i]));
+	counters_print_sum(COUNTERS_OF(consumer), terms, sizeof(terms) / sizeof(terms[0]));
 	puts(" since it attached");
 }
 
-static void print_time(uint64_t ns)
+static void print_utc(uint64_t ns)
 {
 	time_t seconds = (time_t)(ns / 1000000000);
 	char text[32];
@@ -100,85 +93,49 @@ static void print_time(uint64_t ns)
 		fputs("the start", stdout);
 }
 
-static void print_when(const struct why_line *line)
+static void print_last_loss(const struct why_line *line)
 {
 	printf("  %-4s  %-13s %12s  the last %" PRIu64 " between ", "", "", "", line->last);
-	print_time(line->from_ns);
+	print_utc(line->from_ns);
 	fputs(" and ", stdout);
-	print_time(line->to_ns);
+	print_utc(line->to_ns);
 	putchar('\n');
 }
 
-static void print_lines(const struct why_report *report, const struct ibvcap_status_consumer *consumer)
+static void print_why_lines(const struct why_report *report, const struct ibvcap_status_consumer *consumer)
 {
 	for (uint32_t i = 0; i < report->n_lines; i++) {
 		const struct why_line *line = &report->lines[i];
 
 		if (line->consumer != consumer)
 			continue;
-		printf("  %-4s  %-13s %12" PRIu64 "  %s\n", line->level == WHY_LOSS ? "LOSS" : level_names[line->level],
-		       line->term, line->value, line->cause);
+		printf("  %-4s  %-13s %12" PRIu64 "  %s\n",
+		       line->level == WHY_LOSS ? "LOSS" : why_level_names[line->level], line->term, line->value,
+		       line->cause);
 		if (line->last)
-			print_when(line);
+			print_last_loss(line);
 		if (line->remedy)
 			printf("  %-4s  %-13s %12s  -> %s\n", "", "", "", line->remedy);
 	}
 }
 
-static void print_text(const struct why_facts *facts, const struct why_report *report)
+static void print_why(const struct why_facts *facts, const struct why_report *report)
 {
 	print_stream_sum(facts);
-	print_lines(report, NULL);
+	print_why_lines(report, NULL);
 	for (uint32_t i = 0; i < facts->n_consumers; i++) {
 		const struct ibvcap_status_consumer *consumer = &facts->consumers[i];
 
 		if (strcmp(consumer->stream, facts->stream->name) != 0 || consumer->queue != facts->stream->queue)
 			continue;
 		print_consumer_sum(consumer);
-		print_lines(report, consumer);
+		print_why_lines(report, consumer);
 	}
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-struct arguments {
-	const char *socket;
-	const char *stream;
-	bool json;
-};
-
-/* -1: go on; else the exit code. */
-static int parse_arguments(int argc, char **argv, struct arguments *arguments)
-{
-	static const struct option known[] = {
-		{"socket", required_argument, NULL, 's'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	int option;
-
-	while ((option = getopt_long(argc, argv, "s:jh", known, NULL)) != -1) {
-		switch (option) {
-		case 's':
-			arguments->socket = optarg;
-			break;
-		case 'j':
-			arguments->json = true;
-			break;
-		default:
-			return say_usage(option, usage);
-		}
-	}
-	if (argc - optind != 1) {
-		fprintf(stderr, "ibvcap why: which stream? 'ibvcap status' lists them\n%s", usage);
-		return EX_USAGE;
-	}
-	arguments->stream = argv[optind];
-	return -1;
-}
-
-static const struct ibvcap_status_interface *find_interface(const struct ibvcap_status *status, const char *name)
+static const struct ibvcap_status_interface *find_why_interface(const struct ibvcap_status *status, const char *name)
 {
 	const struct ibvcap_status_interface *interfaces;
 	int n = ibvcap_status_interfaces(status, &interfaces);
@@ -189,8 +146,9 @@ static const struct ibvcap_status_interface *find_interface(const struct ibvcap_
 	return NULL;
 }
 
-/* One report a queue. How many there are. */
-static int explain(const struct ibvcap_status *status, const struct arguments *arguments, struct why_report *report)
+/* Explain each queue of the stream. Returns their number. */
+static int explain_queues(const struct ibvcap_status *status, const char *stream, bool as_json,
+                          struct why_report *report)
 {
 	const struct ibvcap_status_stream *streams;
 	struct why_facts facts = {0};
@@ -200,52 +158,46 @@ static int explain(const struct ibvcap_status *status, const struct arguments *a
 
 	facts.n_consumers = (uint32_t)ibvcap_status_consumers(status, &facts.consumers);
 	for (int i = 0; i < n_streams; i++) {
-		if (strcmp(streams[i].name, arguments->stream) != 0)
+		if (strcmp(streams[i].name, stream) != 0)
 			continue;
 		facts.stream = &streams[i];
-		facts.interface = find_interface(status, streams[i].interface);
+		facts.interface = find_why_interface(status, streams[i].interface);
 		why_explain(&facts, report);
-		if (arguments->json)
-			json_array_append_new(queues, report_to_json(&facts, report));
+		if (as_json)
+			json_array_append_new(queues, why_report_to_json(&facts, report));
 		else
-			print_text(&facts, report);
+			print_why(&facts, report);
 		n_found++;
 	}
-	if (arguments->json && n_found) {
-		json_t *all = json_pack("{s:i, s:O}", "schema_version", SCHEMA_VERSION, "queues", queues);
-
-		json_dumpf(all, stdout, JSON_INDENT(2));
-		putchar('\n');
-		json_decref(all);
-	}
+	if (as_json && n_found)
+		report_json(json_pack("{s:i, s:O}", "schema_version", SCHEMA_VERSION, "queues", queues),
+		            JSON_INDENT(2));
 	json_decref(queues);
 	return n_found;
 }
 
 int cmd_why(int argc, char **argv)
 {
-	struct arguments arguments = {0};
+	struct query_options options;
 	struct ibvcap_status *status;
 	struct why_report *report;
-	int r = parse_arguments(argc, argv, &arguments);
+	int r = options_parse_query(argc, argv, usage, true, &options);
 	int n_found;
 
 	if (r >= 0)
 		return r;
-	r = ibvcap_status(arguments.socket, 0, &status);
-	if (r < 0) {
-		fprintf(stderr, "ibvcap why: %s\n", ibvcap_error_text());
-		return exit_code_of(r);
-	}
+	if (argc - optind != 1)
+		return options_reject("why", usage, "which stream? 'ibvcap status' lists them");
+	r = ibvcap_status(options.socket, 0, &status);
+	if (r < 0)
+		return report_failure("why", r);
 	report = malloc(sizeof(*report));
-	n_found = report ? explain(status, &arguments, report) : 0;
+	n_found = report ? explain_queues(status, argv[optind], options.json, report) : 0;
 	free(report);
 	ibvcap_status_free(status);
-	if (n_found == 0) {
-		fprintf(stderr,
-		        "ibvcap why: no stream '%s' that this user may see; 'ibvcap status' lists those there are\n",
-		        arguments.stream);
-		return EX_UNAVAILABLE;
-	}
-	return fflush(stdout) == 0 && !ferror(stdout) ? EX_OK : EX_IOERR;
+	if (n_found > 0)
+		return EX_OK;
+	fprintf(stderr, "ibvcap why: no stream '%s' that this user may see; 'ibvcap status' lists the streams\n",
+	        argv[optind]);
+	return EX_UNAVAILABLE;
 }

@@ -18,20 +18,20 @@ struct rest {
 	uint32_t wire; /* at least captured */
 };
 
-static uint16_t be16(const uint8_t *at)
+static uint16_t read_be16(const uint8_t *at)
 {
 	return (uint16_t)(at[0] << 8 | at[1]);
 }
 
 /* Are there so many bytes? */
-static enum datagram_verdict need(const struct rest *rest, uint32_t bytes)
+static enum datagram_verdict check_bytes(const struct rest *rest, uint32_t bytes)
 {
 	if (rest->wire < bytes)
 		return DATAGRAM_MALFORMED;
 	return rest->captured < bytes ? DATAGRAM_CUT : DATAGRAM_WHOLE;
 }
 
-static void skip(struct rest *rest, uint32_t bytes)
+static void skip_bytes(struct rest *rest, uint32_t bytes)
 {
 	rest->at += bytes;
 	rest->captured -= bytes;
@@ -39,7 +39,7 @@ static void skip(struct rest *rest, uint32_t bytes)
 }
 
 /* A length in a header says where the packet ends; what is behind it is padding. False: it ends before that. */
-static bool end_at(struct rest *rest, uint32_t bytes)
+static bool cut_at(struct rest *rest, uint32_t bytes)
 {
 	if (bytes > rest->wire)
 		return false;
@@ -53,24 +53,24 @@ static bool end_at(struct rest *rest, uint32_t bytes)
 
 static enum datagram_verdict find_udp(struct rest rest, struct datagram *datagram)
 {
-	enum datagram_verdict verdict = need(&rest, 8);
+	enum datagram_verdict verdict = check_bytes(&rest, 8);
 	uint16_t length;
 
 	if (verdict != DATAGRAM_WHOLE)
 		return verdict;
-	length = be16(rest.at + 4);
-	if (length < 8 || !end_at(&rest, length))
+	length = read_be16(rest.at + 4);
+	if (length < 8 || !cut_at(&rest, length))
 		return DATAGRAM_MALFORMED;
 	if (rest.captured < length)
 		return DATAGRAM_CUT;
-	*datagram =
-		(struct datagram){.payload = rest.at + 8, .bytes = length - 8u, .destination_port = be16(rest.at + 2)};
+	*datagram = (struct datagram){
+		.payload = rest.at + 8, .bytes = length - 8u, .destination_port = read_be16(rest.at + 2)};
 	return DATAGRAM_WHOLE;
 }
 
 static enum datagram_verdict find_ipv4(struct rest rest, struct datagram *datagram)
 {
-	enum datagram_verdict verdict = need(&rest, 20);
+	enum datagram_verdict verdict = check_bytes(&rest, 20);
 	uint32_t header_bytes;
 
 	if (verdict != DATAGRAM_WHOLE)
@@ -80,14 +80,14 @@ static enum datagram_verdict find_ipv4(struct rest rest, struct datagram *datagr
 		return DATAGRAM_MALFORMED;
 	if (rest.at[9] != NEXT_UDP)
 		return DATAGRAM_NOT_UDP;
-	if (be16(rest.at + 6) & 0x3fff) /* more fragments, offset */
+	if (read_be16(rest.at + 6) & 0x3fff) /* more fragments, offset */
 		return DATAGRAM_FRAGMENT;
-	if (!end_at(&rest, be16(rest.at + 2)))
+	if (!cut_at(&rest, read_be16(rest.at + 2)))
 		return DATAGRAM_MALFORMED;
-	verdict = need(&rest, header_bytes);
+	verdict = check_bytes(&rest, header_bytes);
 	if (verdict != DATAGRAM_WHOLE)
 		return verdict;
-	skip(&rest, header_bytes);
+	skip_bytes(&rest, header_bytes);
 	return find_udp(rest, datagram);
 }
 
@@ -95,7 +95,7 @@ static enum datagram_verdict find_ipv4(struct rest rest, struct datagram *datagr
 static enum datagram_verdict walk_extensions(struct rest rest, uint8_t next, struct datagram *datagram)
 {
 	for (unsigned i = 0; i < EXTENSIONS_MAX && next != NEXT_UDP; i++) {
-		enum datagram_verdict verdict = need(&rest, 8);
+		enum datagram_verdict verdict = check_bytes(&rest, 8);
 		uint32_t bytes;
 
 		if (next != NEXT_HOP_BY_HOP && next != NEXT_ROUTING && next != NEXT_DESTINATION &&
@@ -104,40 +104,40 @@ static enum datagram_verdict walk_extensions(struct rest rest, uint8_t next, str
 		if (verdict != DATAGRAM_WHOLE)
 			return verdict;
 		bytes = next == NEXT_FRAGMENT ? 8 : (rest.at[1] + 1u) * 8;
-		if (next == NEXT_FRAGMENT && be16(rest.at + 2) & 0xfff9) /* offset, more fragments */
+		if (next == NEXT_FRAGMENT && read_be16(rest.at + 2) & 0xfff9) /* offset, more fragments */
 			return rest.at[0] == NEXT_UDP ? DATAGRAM_FRAGMENT : DATAGRAM_NOT_UDP;
-		verdict = need(&rest, bytes);
+		verdict = check_bytes(&rest, bytes);
 		if (verdict != DATAGRAM_WHOLE)
 			return verdict;
 		next = rest.at[0];
-		skip(&rest, bytes);
+		skip_bytes(&rest, bytes);
 	}
 	return next == NEXT_UDP ? find_udp(rest, datagram) : DATAGRAM_NOT_UDP;
 }
 
 static enum datagram_verdict find_ipv6(struct rest rest, struct datagram *datagram)
 {
-	enum datagram_verdict verdict = need(&rest, 40);
+	enum datagram_verdict verdict = check_bytes(&rest, 40);
 	uint8_t next;
 
 	if (verdict != DATAGRAM_WHOLE)
 		return verdict;
-	if (rest.at[0] >> 4 != 6 || !end_at(&rest, 40u + be16(rest.at + 4)))
+	if (rest.at[0] >> 4 != 6 || !cut_at(&rest, 40u + read_be16(rest.at + 4)))
 		return DATAGRAM_MALFORMED;
 	next = rest.at[6];
-	skip(&rest, 40);
+	skip_bytes(&rest, 40);
 	return walk_extensions(rest, next, datagram);
 }
 
 /* Skip a link header of so many bytes, of which the type of what it carries is two. */
 static enum datagram_verdict skip_link(struct rest *rest, uint32_t bytes, uint32_t type_at, uint16_t *type)
 {
-	enum datagram_verdict verdict = need(rest, bytes);
+	enum datagram_verdict verdict = check_bytes(rest, bytes);
 
 	if (verdict != DATAGRAM_WHOLE)
 		return verdict;
-	*type = be16(rest->at + type_at);
-	skip(rest, bytes);
+	*type = read_be16(rest->at + type_at);
+	skip_bytes(rest, bytes);
 	return DATAGRAM_WHOLE;
 }
 
@@ -161,7 +161,7 @@ static enum datagram_verdict skip_links(enum datagram_link link, struct rest *re
 		verdict = skip_link(rest, 20, 0, type);
 		break;
 	case DATAGRAM_LINK_IP:
-		verdict = need(rest, 1);
+		verdict = check_bytes(rest, 1);
 		if (verdict != DATAGRAM_WHOLE)
 			return verdict;
 		*type = rest->at[0] >> 4 == 4   ? ETHERTYPE_IPV4

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The program ibvcap: its table of subcommands, and main(). */
 #include "tools/ibvcap/ibvcap.h"
 
-#include <fcntl.h>
+#include "daemon/base/standard_files.h"
+
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 struct command {
 	const char *name;
@@ -27,7 +28,7 @@ static const struct command commands[] = {
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-static void print_usage(FILE *to)
+static void print_commands(FILE *to)
 {
 	fputs("usage: ibvcap COMMAND [ARGUMENTS...]\n"
 	      "\n"
@@ -41,19 +42,8 @@ static void print_usage(FILE *to)
 	      to);
 }
 
-/* Where one of the three is closed, the next that is opened would have its number: the daemon's socket, say. */
-static void open_standard(void)
-{
-	int fd;
-
-	do {
-		fd = open("/dev/null", O_RDWR);
-	} while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
-}
-
-static int end(const char *command, int code)
+/* The exit code of a subcommand that ended with code: EX_IOERR if its output could not be written. */
+static int check_output(const char *command, int code)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return code;
@@ -65,9 +55,9 @@ int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 
-	open_standard();
+	standard_files_open();
 	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
-		print_usage(stdout);
+		print_commands(stdout);
 		return EX_OK;
 	}
 	if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
@@ -76,9 +66,9 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		if (!strcmp(name, commands[i].name))
-			return end(name, commands[i].run(argc - 1, argv + 1));
+			return check_output(name, commands[i].run(argc - 1, argv + 1));
 	if (name[0])
 		fprintf(stderr, "ibvcap: no command '%s'\n", name);
-	print_usage(stderr);
+	print_commands(stderr);
 	return EX_USAGE;
 }

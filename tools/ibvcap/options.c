@@ -1,42 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/ibvcap/ibvcap.h"
+/* Options and numbers of the command line, and the messages about those that are wrong. */
+#include "tools/ibvcap/options.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
-int exit_code_of(int error)
+int options_parse_query(int argc, char **argv, const char *usage, bool with_json, struct query_options *options)
 {
-	switch (error) {
-	case -EINVAL:
-		return EX_USAGE;
-	case -EACCES:
-	case -EPERM:
-		return EX_NOPERM;
-	case -EAGAIN:
-		return EX_TEMPFAIL;
-	case -EPROTO:
-		return EX_PROTOCOL;
-	case -EBUSY:
-	case -EEXIST:
-	case -E2BIG:
-		return EX_CONFIG;
-	case -ENOMEM:
-		return EX_OSERR;
+	static const struct option known[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"socket", required_argument, NULL, 's'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int option;
+
+	*options = (struct query_options){0};
+	while ((option = getopt_long(argc, argv, with_json ? "js:h" : "s:h", with_json ? known : known + 1, NULL)) !=
+	       -1) {
+		switch (option) {
+		case 's':
+			options->socket = optarg;
+			break;
+		case 'j':
+			options->json = true;
+			break;
+		default:
+			return options_print_usage(option, usage);
+		}
 	}
-	return EX_UNAVAILABLE;
+	return -1;
 }
 
-int say_usage(int option, const char *usage)
+int options_print_usage(int option, const char *usage)
 {
 	fputs(usage, option == 'h' ? stdout : stderr);
 	return option == 'h' ? EX_OK : EX_USAGE;
 }
 
-static bool parse_from(const char *command, const char *option, const char *text, uint64_t min, uint64_t max,
-                       uint64_t *value)
+int options_reject(const char *command, const char *usage, const char *format, ...)
+{
+	va_list arguments;
+
+	fprintf(stderr, "ibvcap %s: ", command);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "\n%s", usage);
+	return EX_USAGE;
+}
+
+static bool parse_integer(const char *command, const char *option, const char *text, uint64_t min, uint64_t max,
+                          uint64_t *value)
 {
 	char *end;
 
@@ -49,17 +69,17 @@ static bool parse_from(const char *command, const char *option, const char *text
 	return false;
 }
 
-bool parse_count(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value)
+bool options_parse_count(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value)
 {
-	return parse_from(command, option, text, 1, max, value);
+	return parse_integer(command, option, text, 1, max, value);
 }
 
-bool parse_number(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value)
+bool options_parse_number(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value)
 {
-	return parse_from(command, option, text, 0, max, value);
+	return parse_integer(command, option, text, 0, max, value);
 }
 
-bool parse_seconds(const char *command, const char *option, const char *text, uint64_t *ns)
+bool options_parse_seconds(const char *command, const char *option, const char *text, uint64_t *ns)
 {
 	char *end;
 	double seconds = strtod(text, &end);

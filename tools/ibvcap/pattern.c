@@ -6,7 +6,7 @@
 
 #define STEP UINT64_C(0x9e3779b97f4a7c15)
 
-static uint64_t mix(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
 	const uint64_t factor = UINT64_C(0xd6e8feb86659fd93);
 
@@ -21,7 +21,7 @@ static uint64_t mix(uint64_t x)
 void pattern_fill(uint64_t sequence, uint8_t *payload, size_t bytes)
 {
 	uint64_t word = htobe64(sequence);
-	uint64_t base = mix(sequence);
+	uint64_t base = mix_bits(sequence);
 	size_t n_words = bytes / 8;
 
 	memcpy(payload, &word, 8);
@@ -44,7 +44,7 @@ bool pattern_check(const uint8_t *payload, size_t bytes, uint64_t *sequence)
 		return false;
 	memcpy(&word, payload, 8);
 	*sequence = be64toh(word);
-	uint64_t base = mix(*sequence);
+	uint64_t base = mix_bits(*sequence);
 
 	for (size_t k = 1; k < n_words; k++) {
 		memcpy(&word, payload + 8 * k, 8);
@@ -56,26 +56,26 @@ bool pattern_check(const uint8_t *payload, size_t bytes, uint64_t *sequence)
 
 /* ---- tally --------------------------------------------------------------------------------------- */
 
-static uint64_t *seen_word(struct pattern_tally *tally, uint64_t sequence)
+static uint64_t *tally_seen_word(struct pattern_tally *tally, uint64_t sequence)
 {
 	return &tally->seen[sequence % PATTERN_WINDOW / 64];
 }
 
-static uint64_t seen_bit(uint64_t sequence)
+static uint64_t tally_seen_bit(uint64_t sequence)
 {
 	return UINT64_C(1) << (sequence % 64);
 }
 
-static void begin(struct pattern_tally *tally, uint64_t sequence)
+static void tally_begin(struct pattern_tally *tally, uint64_t sequence)
 {
 	memset(tally->seen, 0, sizeof(tally->seen));
 	tally->first = sequence;
 	tally->next = sequence + 1;
-	*seen_word(tally, sequence) |= seen_bit(sequence);
+	*tally_seen_word(tally, sequence) |= tally_seen_bit(sequence);
 }
 
 /* Numbers [next, sequence) are missing so far, sequence is here. */
-static void advance(struct pattern_tally *tally, uint64_t sequence)
+static void tally_advance(struct pattern_tally *tally, uint64_t sequence)
 {
 	uint64_t left_out = sequence - tally->next;
 
@@ -84,19 +84,19 @@ static void advance(struct pattern_tally *tally, uint64_t sequence)
 		memset(tally->seen, 0, sizeof(tally->seen));
 	else
 		for (uint64_t s = tally->next; s < sequence; s++)
-			*seen_word(tally, s) &= ~seen_bit(s);
-	*seen_word(tally, sequence) |= seen_bit(sequence);
+			*tally_seen_word(tally, s) &= ~tally_seen_bit(s);
+	*tally_seen_word(tally, sequence) |= tally_seen_bit(sequence);
 	tally->next = sequence + 1;
 }
 
-static void add_late(struct pattern_tally *tally, uint64_t sequence)
+static void tally_add_late(struct pattern_tally *tally, uint64_t sequence)
 {
-	if (*seen_word(tally, sequence) & seen_bit(sequence)) {
+	if (*tally_seen_word(tally, sequence) & tally_seen_bit(sequence)) {
 		tally->repeated++;
 		return;
 	}
 	tally->reordered++;
-	*seen_word(tally, sequence) |= seen_bit(sequence);
+	*tally_seen_word(tally, sequence) |= tally_seen_bit(sequence);
 	if (sequence >= tally->first)
 		tally->missing--;
 }
@@ -110,13 +110,13 @@ void pattern_tally_add(struct pattern_tally *tally, const uint8_t *payload, size
 		return;
 	}
 	if (tally->received++ == 0) {
-		begin(tally, sequence);
+		tally_begin(tally, sequence);
 	} else if (sequence >= tally->next) {
-		advance(tally, sequence);
+		tally_advance(tally, sequence);
 	} else if (tally->next - sequence <= PATTERN_WINDOW) {
-		add_late(tally, sequence);
+		tally_add_late(tally, sequence);
 	} else {
 		tally->restarts++;
-		begin(tally, sequence);
+		tally_begin(tally, sequence);
 	}
 }

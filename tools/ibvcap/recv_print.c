@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The lines and the JSON that `ibvcap recv` prints. */
 #include "tools/ibvcap/recv.h"
+
+#include "tools/ibvcap/report.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -13,7 +16,7 @@ static const char *const flag_names[RECV_FLAGS] = {
 };
 static_assert(IBVCAP_PACKET_FLAG_UNUSABLE == 1 << (RECV_FLAGS - 1), "a flag wants its name here");
 
-static void dump_line(const uint8_t *bytes, size_t offset, size_t n)
+static void print_dump_line(const uint8_t *bytes, size_t offset, size_t n)
 {
 	printf("  %04zx ", offset);
 	for (size_t i = 0; i < 16; i++) {
@@ -28,11 +31,11 @@ static void dump_line(const uint8_t *bytes, size_t offset, size_t n)
 	printf("|\n");
 }
 
-static void dump_bytes(const char *what, const uint8_t *bytes, size_t n)
+static void print_dump(const char *what, const uint8_t *bytes, size_t n)
 {
 	printf(" %s, %zu bytes\n", what, n);
 	for (size_t offset = 0; offset < n; offset += 16)
-		dump_line(bytes, offset, n - offset < 16 ? n - offset : 16);
+		print_dump_line(bytes, offset, n - offset < 16 ? n - offset : 16);
 }
 
 void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i)
@@ -48,8 +51,8 @@ void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i)
 	putchar('\n');
 	if (meta->flags & IBVCAP_PACKET_FLAG_ERROR)
 		return;
-	dump_bytes("headers", ibvcap_rx_headers(batch, i), header_bytes);
-	dump_bytes("payload", ibvcap_rx_payload(batch, i), meta->length);
+	print_dump("headers", ibvcap_rx_headers(batch, i), header_bytes);
+	print_dump("payload", ibvcap_rx_payload(batch, i), meta->length);
 }
 
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before)
@@ -68,8 +71,8 @@ static json_t *tally_to_json(const struct pattern_tally *tally)
 	                 (json_int_t)tally->corrupt);
 }
 
-static void print_json(const struct recv_options *options, double seconds, const struct recv_totals *totals,
-                       const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally)
+static void print_recv_json(const struct recv_options *options, double seconds, const struct recv_totals *totals,
+                            const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally)
 {
 	json_t *flagged = json_object();
 	json_t *all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema_version",
@@ -84,12 +87,10 @@ static void print_json(const struct recv_options *options, double seconds, const
 	json_object_set_new(all, "flags", flagged);
 	if (tally)
 		json_object_set_new(all, "pattern", tally_to_json(tally));
-	json_dumpf(all, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(all);
+	report_json(all, JSON_INDENT(2));
 }
 
-static void print_flagged(const struct recv_totals *totals)
+static void print_recv_flags(const struct recv_totals *totals)
 {
 	unsigned n_printed = 0;
 
@@ -104,7 +105,7 @@ void recv_print_summary(const struct recv_options *options, double seconds, cons
                         const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally)
 {
 	if (options->json) {
-		print_json(options, seconds, totals, counts, tally);
+		print_recv_json(options, seconds, totals, counts, tally);
 		return;
 	}
 	printf("%s: %" PRIu64 " packets, %" PRIu64 " payload bytes, %" PRIu64 " gaps in %.1f s\n", options->stream,
@@ -113,7 +114,7 @@ void recv_print_summary(const struct recv_options *options, double seconds, cons
 	       counts->published, counts->delivered, counts->skipped, counts->lag);
 	if (counts->epochs)
 		printf("and %" PRIu64 " unknown gaps, between runs of the daemon\n", counts->epochs);
-	print_flagged(totals);
+	print_recv_flags(totals);
 	if (tally)
 		printf("pattern: %" PRIu64 " intact, %" PRIu64 " missing, %" PRIu64 " repeated, %" PRIu64
 		       " reordered, %" PRIu64 " restarts, %" PRIu64 " corrupt\n",

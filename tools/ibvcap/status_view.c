@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* A status as arrays, as names and as JSON. */
 #include "tools/ibvcap/status_view.h"
 
 #include <inttypes.h>
@@ -23,6 +24,16 @@ uint64_t counters_value(struct counters counters, const char *label)
 		if (!strcmp(counters.at[i].label, label))
 			return counters.at[i].value;
 	return 0;
+}
+
+void counters_print_sum(struct counters counters, const char *const *labels, unsigned n_labels)
+{
+	for (unsigned i = 0; i < n_labels; i++)
+		printf("%s%s %" PRIu64,
+		       i == 0   ? "  "
+		       : i == 1 ? " = "
+		                : " + ",
+		       labels[i], counters_value(counters, labels[i]));
 }
 
 const char *status_view_clock_name(enum ibvcap_clock_source source)
@@ -53,15 +64,15 @@ const char *status_view_policy_name(uint32_t policy)
 
 /* ---- JSON: keys are the counters' labels --------------------------------------------------------- */
 
-static json_t *add_counters(json_t *object, struct counters counters)
+static json_t *add_counters_to_json(json_t *object, struct counters counters)
 {
 	for (uint32_t i = 0; i < counters.n; i++)
 		json_object_set_new(object, counters.at[i].label, json_integer((json_int_t)counters.at[i].value));
 	return object;
 }
 
-/* All 64 bits of it: more than a JSON reader's integer may hold. */
-static void add_epoch(json_t *object, uint64_t epoch)
+/* As a string: many JSON readers cannot hold integers of 64 bits. */
+static void add_epoch_to_json(json_t *object, uint64_t epoch)
 {
 	char text[24];
 
@@ -74,7 +85,7 @@ static json_t *stream_to_json(const struct ibvcap_status_stream *stream)
 	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", stream->name, "interface", stream->interface,
 	                           "device", stream->device, "backend", stream->backend, "state", stream->state);
 
-	add_epoch(object, stream->epoch);
+	add_epoch_to_json(object, stream->epoch);
 	json_object_set_new(object, "queue", json_integer(stream->queue));
 	json_object_set_new(object, "slot_bytes", json_integer(stream->slot_bytes));
 	json_object_set_new(object, "slots_per_block", json_integer(stream->slots_per_block));
@@ -87,7 +98,7 @@ static json_t *stream_to_json(const struct ibvcap_status_stream *stream)
 	json_object_set_new(object, "loss_packets", json_integer((json_int_t)stream->loss_packets));
 	json_object_set_new(object, "loss_from_ns", json_integer((json_int_t)stream->loss_from_ns));
 	json_object_set_new(object, "loss_to_ns", json_integer((json_int_t)stream->loss_to_ns));
-	return add_counters(object, COUNTERS_OF(stream));
+	return add_counters_to_json(object, COUNTERS_OF(stream));
 }
 
 static json_t *consumer_to_json(const struct ibvcap_status_consumer *consumer)
@@ -96,7 +107,7 @@ static json_t *consumer_to_json(const struct ibvcap_status_consumer *consumer)
 	                           (json_int_t)consumer->queue, "policy", status_view_policy_name(consumer->policy),
 	                           "pid", (json_int_t)consumer->pid, "uid", (json_int_t)consumer->uid);
 
-	return add_counters(object, COUNTERS_OF(consumer));
+	return add_counters_to_json(object, COUNTERS_OF(consumer));
 }
 
 static json_t *channel_to_json(const struct ibvcap_status_channel *channel)
@@ -104,7 +115,7 @@ static json_t *channel_to_json(const struct ibvcap_status_channel *channel)
 	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", channel->name, "interface", channel->interface,
 	                           "device", channel->device, "backend", channel->backend, "state", channel->state);
 
-	add_epoch(object, channel->epoch);
+	add_epoch_to_json(object, channel->epoch);
 	json_object_set_new(object, "rate_bps", json_integer((json_int_t)channel->rate_bps));
 	json_object_set_new(object, "burst_bytes", json_integer(channel->burst_bytes));
 	json_object_set_new(object, "slot_bytes", json_integer(channel->slot_bytes));
@@ -114,7 +125,7 @@ static json_t *channel_to_json(const struct ibvcap_status_channel *channel)
 	json_object_set_new(object, "n_destinations", json_integer(channel->n_destinations));
 	json_object_set_new(object, "n_unresolved", json_integer(channel->n_unresolved));
 	json_object_set_new(object, "max_senders", json_integer(channel->max_senders));
-	return add_counters(object, COUNTERS_OF(channel));
+	return add_counters_to_json(object, COUNTERS_OF(channel));
 }
 
 static json_t *sender_to_json(const struct ibvcap_status_sender *sender)
@@ -122,14 +133,14 @@ static json_t *sender_to_json(const struct ibvcap_status_sender *sender)
 	json_t *object = json_pack("{s:s, s:I, s:I}", "channel", sender->channel, "pid", (json_int_t)sender->pid, "uid",
 	                           (json_int_t)sender->uid);
 
-	return add_counters(object, COUNTERS_OF(sender));
+	return add_counters_to_json(object, COUNTERS_OF(sender));
 }
 
 static json_t *interface_to_json(const struct ibvcap_status_interface *interface)
 {
 	json_t *object = json_pack("{s:s, s:s}", "interface", interface->interface, "device", interface->device);
 
-	return add_counters(object, COUNTERS_OF(interface));
+	return add_counters_to_json(object, COUNTERS_OF(interface));
 }
 
 json_t *status_view_to_json(const struct status_view *view)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a status says, taken apart once: what `ibvcap status` and `ibvcap top` print. */
+/* The answer to a status request as arrays, as names and as JSON: for status, top and why. */
 #ifndef TOOLS_IBVCAP_STATUS_VIEW_H
 #define TOOLS_IBVCAP_STATUS_VIEW_H
 
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
 
-/* Of a status that lives longer. */
+/* All pointers belong to the struct ibvcap_status that it was filled from. */
 struct status_view {
 	const struct ibvcap_status_stream *streams;
 	const struct ibvcap_status_consumer *consumers;
@@ -22,22 +22,26 @@ struct status_view {
 	pid_t pid;
 };
 
-/* The labelled counters of one of them. */
+/* The labelled counters of one stream, consumer, channel, sender or interface. */
 struct counters {
 	const struct ibvcap_counter *at;
 	uint32_t n;
 };
 #define COUNTERS_OF(part) ((struct counters){(part)->counters, (part)->n_counters})
 
+/** Fill view from status, which has to live as long as the view. */
 void status_view_fill(const struct ibvcap_status *status, struct status_view *view);
 
-/** 0 where the daemon has none of that label. */
+/** The counter of that label; 0 if the daemon has none. */
 uint64_t counters_value(struct counters counters, const char *label);
+
+/** Print "  whole 5 = part 3 + part 2", without a line feed. labels[0] is the whole. */
+void counters_print_sum(struct counters counters, const char *const *labels, unsigned n_labels);
 
 const char *status_view_clock_name(enum ibvcap_clock_source source);
 const char *status_view_policy_name(uint32_t policy);
 
-/** All of it: keys are the counters' labels. The arrays are in the order of the view. */
+/** The whole view. Keys are the counters' labels; the arrays have the order of the view's. The caller frees it. */
 json_t *status_view_to_json(const struct status_view *view);
 
 #endif

@@ -15,7 +15,7 @@ struct word {
 	const char *value;
 };
 
-static bool take_apart(const char *text, struct word *word)
+static bool split_arg(const char *text, struct word *word)
 {
 	size_t n = strspn(text, NAME_LETTERS);
 
@@ -34,15 +34,15 @@ bool stream_args_are_keys(const char *word)
 {
 	struct word parts;
 
-	return take_apart(word, &parts);
+	return split_arg(word, &parts);
 }
 
-static const char *key_of(const struct word *word)
+static const char *arg_key(const struct word *word)
 {
 	return word->text + (word->list ? word->list + 1 : 0);
 }
 
-static bool is_literal(const char *value)
+static bool is_config_literal(const char *value)
 {
 	const char *digits = value + (*value == '-');
 
@@ -50,9 +50,9 @@ static bool is_literal(const char *value)
 	       strcmp(value, "false") == 0 || (*value && strchr("\"[(", *value));
 }
 
-static void put_value(FILE *to, const char *value)
+static void write_arg_value(FILE *to, const char *value)
 {
-	bool literal = is_literal(value);
+	bool literal = is_config_literal(value);
 
 	fputs(literal ? " = " : " = \"", to);
 	for (; *value; value++) {
@@ -66,41 +66,41 @@ static void put_value(FILE *to, const char *value)
 	fputs(literal ? ";" : "\";", to);
 }
 
-static bool is_same(const char *a, size_t n_a, const char *b, size_t n_b)
+static bool is_same_text(const char *a, size_t n_a, const char *b, size_t n_b)
 {
 	return n_a == n_b && memcmp(a, b, n_a) == 0;
 }
 
 /* words[first] began the entry: has it this one's key? */
-static bool has_key(const struct word *words, int first, int i)
+static bool entry_has_key(const struct word *words, int first, int i)
 {
 	for (int k = first; k < i; k++)
-		if (is_same(key_of(&words[k]), words[k].key, key_of(&words[i]), words[i].key))
+		if (is_same_text(arg_key(&words[k]), words[k].key, arg_key(&words[i]), words[i].key))
 			return true;
 	return false;
 }
 
-static void put_words(FILE *to, const struct word *words, int n_words)
+static void write_args(FILE *to, const struct word *words, int n_words)
 {
 	int first = 0;
 
 	fputs("streams = ( {", to);
 	for (int i = 0; i < n_words; i++) {
 		const struct word *word = &words[i], *before = i > 0 ? word - 1 : &(struct word){0};
-		bool goes_on = before->list && is_same(before->text, before->list, word->text, word->list);
+		bool goes_on = before->list && is_same_text(before->text, before->list, word->text, word->list);
 
 		if (before->list && !goes_on)
 			fputs(" } );", to);
 		if (word->list && !goes_on)
 			fprintf(to, " %.*s = ( {", (int)word->list, word->text);
-		if (goes_on && has_key(words, first, i)) {
+		if (goes_on && entry_has_key(words, first, i)) {
 			fputs(" }, {", to);
 			first = i;
 		}
 		if (!goes_on)
 			first = i;
-		fprintf(to, " %.*s", (int)word->key, key_of(word));
-		put_value(to, word->value);
+		fprintf(to, " %.*s", (int)word->key, arg_key(word));
+		write_arg_value(to, word->value);
 		fputs(i + 1 < n_words ? "\n" : "", to);
 	}
 	fputs(words[n_words - 1].list ? " } ); } );\n" : " } );\n", to);
@@ -115,10 +115,10 @@ char *stream_args_text(const char *const *words, int n_words)
 	FILE *to;
 
 	for (int i = 0; i < n_words && good; i++)
-		good = take_apart(words[i], &parts[i]);
+		good = split_arg(words[i], &parts[i]);
 	to = good ? open_memstream(&text, &bytes) : NULL;
 	if (to) {
-		put_words(to, parts, n_words);
+		write_args(to, parts, n_words);
 		fclose(to);
 	}
 	free(parts);

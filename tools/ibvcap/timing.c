@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/ibvcap/timing.h"
 
-#include "tools/ibvcap/clock.h"
+#include "daemon/base/time.h"
 
 #include <errno.h>
 
@@ -39,13 +39,14 @@ void timing_next_pass(struct timing_capture *capture)
 
 	if (capture->pass_packets == 0)
 		return;
-	capture->pass_start_ns += duration_ns ? duration_ns + duration_ns / (capture->pass_packets - 1) : SECOND_NS;
+	capture->pass_start_ns +=
+		duration_ns ? duration_ns + duration_ns / (capture->pass_packets - 1) : TIME_SECOND_NS;
 	capture->pass_packets = 0;
 	if (capture->pass_start_ns > OFFSET_MAX_NS)
 		capture->pass_start_ns = OFFSET_MAX_NS;
 }
 
-void timing_drift_look(struct timing_drift *drift, uint64_t now_ns, uint64_t packets, uint64_t lateness_ns)
+void timing_drift_add(struct timing_drift *drift, uint64_t now_ns, uint64_t packets, uint64_t lateness_ns)
 {
 	uint64_t n = packets - drift->from_packets;
 

@@ -50,7 +50,7 @@ struct timing_drift {
 };
 
 /** To be told all the time, from the start on: how many packets left so far, and the sum of their lateness. */
-void timing_drift_look(struct timing_drift *drift, uint64_t now_ns, uint64_t packets, uint64_t lateness_ns);
+void timing_drift_add(struct timing_drift *drift, uint64_t now_ns, uint64_t packets, uint64_t lateness_ns);
 
 /** By how much it grew from the first to the last. False: that was too short to tell. */
 bool timing_drift_of(const struct timing_drift *drift, double *ns);

@@ -14,10 +14,10 @@ struct printer {
 	void *context;
 };
 
-static void put_line(const struct printer *printer, enum top_style style, const char *format, ...)
+static void print_line(const struct printer *printer, enum top_style style, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static void put_line(const struct printer *printer, enum top_style style, const char *format, ...)
+static void print_line(const struct printer *printer, enum top_style style, const char *format, ...)
 {
 	char line[512];
 	va_list arguments;
@@ -34,7 +34,7 @@ struct cell {
 	char text[CELL_BYTES];
 };
 
-static struct cell number(double value, int decimals)
+static struct cell number_cell(double value, int decimals)
 {
 	struct cell cell = {"-"};
 
@@ -43,19 +43,19 @@ static struct cell number(double value, int decimals)
 	return cell;
 }
 
-static struct cell gigabits(double bytes_per_s)
+static struct cell gigabits_cell(double bytes_per_s)
 {
 	double gigabits = bytes_per_s * 8 / 1e9;
 
-	return number(gigabits, gigabits < 100 ? 3 : 1);
+	return number_cell(gigabits, gigabits < 100 ? 3 : 1);
 }
 
-static struct cell microseconds(double ns)
+static struct cell microseconds_cell(double ns)
 {
-	return number(ns / 1e3, ns < 1e6 ? 1 : 0);
+	return number_cell(ns / 1e3, ns < 1e6 ? 1 : 0);
 }
 
-static struct cell percent(unsigned value)
+static struct cell percent_cell(unsigned value)
 {
 	struct cell cell;
 
@@ -63,7 +63,7 @@ static struct cell percent(unsigned value)
 	return cell;
 }
 
-static double rate(const struct printer *printer, struct counters now, struct counters before, const char *label)
+static double label_rate(const struct printer *printer, struct counters now, struct counters before, const char *label)
 {
 	const char *const labels[] = {label, NULL};
 
@@ -71,8 +71,8 @@ static double rate(const struct printer *printer, struct counters now, struct co
 }
 
 /* "  12 no_buffer (+3/s), 4 errored": what there was of each cause; nothing where there was none. */
-static void put_causes(const struct printer *printer, struct counters now, struct counters before,
-                       const char *const *labels)
+static void print_causes(const struct printer *printer, struct counters now, struct counters before,
+                         const char *const *labels)
 {
 	char line[400] = "";
 	size_t used = 0;
@@ -80,7 +80,7 @@ static void put_causes(const struct printer *printer, struct counters now, struc
 
 	for (; *labels; labels++) {
 		uint64_t value = counters_value(now, *labels);
-		double per_s = rate(printer, now, before, *labels);
+		double per_s = label_rate(printer, now, before, *labels);
 
 		if (value == 0)
 			continue;
@@ -93,7 +93,7 @@ static void put_causes(const struct printer *printer, struct counters now, struc
 			break;
 	}
 	if (used)
-		put_line(printer, growing ? TOP_TROUBLE : TOP_PLAIN, "  %s", line);
+		print_line(printer, growing ? TOP_TROUBLE : TOP_PLAIN, "  %s", line);
 }
 
 /* ---- streams and their consumers ------------------------------------------------------------------- */
@@ -105,8 +105,8 @@ static const char *const stream_loss[] = {"no_buffer", "errored", NULL};
 static const char *const stream_causes[] = {"no_buffer", "errored", "truncated", "bad_checksum", "queue_resets", NULL};
 static const char *const consumer_loss[] = {"skipped", NULL};
 
-static void put_consumer(const struct printer *printer, const struct ibvcap_status_stream *stream,
-                         const struct ibvcap_status_consumer *consumer)
+static void print_consumer_row(const struct printer *printer, const struct ibvcap_status_stream *stream,
+                               const struct ibvcap_status_consumer *consumer)
 {
 	struct counters now = COUNTERS_OF(consumer), before = top_consumer_before(printer->view, consumer);
 	double skips = top_rate(printer->view, now, before, consumer_loss);
@@ -114,15 +114,17 @@ static void put_consumer(const struct printer *printer, const struct ibvcap_stat
 	char name[64];
 
 	snprintf(name, sizeof(name), "  %d user %u", (int)consumer->pid, (unsigned)consumer->uid);
-	put_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name,
-	         status_view_policy_name(consumer->policy), number(rate(printer, now, before, "delivered"), 0).text, "",
-	         number((double)lag, 0).text, percent(top_fill_percent(stream, lag)).text, "", number(skips, 0).text);
+	print_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name,
+	           status_view_policy_name(consumer->policy),
+	           number_cell(label_rate(printer, now, before, "delivered"), 0).text, "",
+	           number_cell((double)lag, 0).text, percent_cell(top_fill_percent(stream, lag)).text, "",
+	           number_cell(skips, 0).text);
 	if (counters_value(now, "skipped"))
-		put_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, "    %" PRIu64 " skipped",
-		         counters_value(now, "skipped"));
+		print_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, "    %" PRIu64 " skipped",
+		           counters_value(now, "skipped"));
 }
 
-static void put_stream(const struct printer *printer, const struct ibvcap_status_stream *stream)
+static void print_stream_row(const struct printer *printer, const struct ibvcap_status_stream *stream)
 {
 	const struct status_view *status = &printer->view->now;
 	struct counters now = COUNTERS_OF(stream), before = top_stream_before(printer->view, stream);
@@ -132,16 +134,16 @@ static void put_stream(const struct printer *printer, const struct ibvcap_status
 	char name[IBVCAP_STREAM_NAME_MAX + 16];
 
 	snprintf(name, sizeof(name), "%s %u", stream->name, stream->queue);
-	put_line(printer, losses > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name, stream->state,
-	         number(rate(printer, now, before, "published"), 0).text,
-	         gigabits(rate(printer, now, before, "published_bytes")).text, number((double)lag, 0).text,
-	         percent(top_fill_percent(stream, lag)).text,
-	         percent(top_fill_percent(stream, lag > most ? lag : most)).text, number(losses, 0).text);
-	put_causes(printer, now, before, stream_causes);
+	print_line(printer, losses > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name, stream->state,
+	           number_cell(label_rate(printer, now, before, "published"), 0).text,
+	           gigabits_cell(label_rate(printer, now, before, "published_bytes")).text,
+	           number_cell((double)lag, 0).text, percent_cell(top_fill_percent(stream, lag)).text,
+	           percent_cell(top_fill_percent(stream, lag > most ? lag : most)).text, number_cell(losses, 0).text);
+	print_causes(printer, now, before, stream_causes);
 	for (int i = 0; i < status->n_consumers; i++)
 		if (strcmp(status->consumers[i].stream, stream->name) == 0 &&
 		    status->consumers[i].queue == stream->queue)
-			put_consumer(printer, stream, &status->consumers[i]);
+			print_consumer_row(printer, stream, &status->consumers[i]);
 }
 
 /* ---- channels and their senders -------------------------------------------------------------------- */
@@ -152,31 +154,32 @@ static const char *const channel_loss[] = {"errored", "flushed", "late_dropped",
 static const char *const channel_causes[] = {"errored",      "flushed", "late_dropped", "late", "bad_senders",
                                              "queue_resets", NULL};
 
-static void put_sending(const struct printer *printer, const char *name, const char *state, struct counters now,
-                        struct counters before)
+static void print_tx_row(const struct printer *printer, const char *name, const char *state, struct counters now,
+                         struct counters before)
 {
 	double losses = top_rate(printer->view, now, before, channel_loss);
 	uint64_t timed_max = counters_value(now, "timed_lateness_max_ns");
 	uint64_t paced_max = counters_value(now, "paced_lateness_max_ns");
 
-	put_line(printer, losses > 0 ? TOP_TROUBLE : TOP_PLAIN, CHANNEL_LINE, name, state,
-	         number(rate(printer, now, before, "completed"), 0).text,
-	         gigabits(rate(printer, now, before, "wire_bytes")).text,
-	         number((double)counters_value(now, "pending"), 0).text,
-	         microseconds(top_lateness_ns(now, before)).text,
-	         microseconds((double)(timed_max > paced_max ? timed_max : paced_max)).text, number(losses, 0).text);
-	put_causes(printer, now, before, channel_causes);
+	print_line(printer, losses > 0 ? TOP_TROUBLE : TOP_PLAIN, CHANNEL_LINE, name, state,
+	           number_cell(label_rate(printer, now, before, "completed"), 0).text,
+	           gigabits_cell(label_rate(printer, now, before, "wire_bytes")).text,
+	           number_cell((double)counters_value(now, "pending"), 0).text,
+	           microseconds_cell(top_lateness_ns(now, before)).text,
+	           microseconds_cell((double)(timed_max > paced_max ? timed_max : paced_max)).text,
+	           number_cell(losses, 0).text);
+	print_causes(printer, now, before, channel_causes);
 }
 
-static void put_channel(const struct printer *printer, const struct ibvcap_status_channel *channel)
+static void print_channel_row(const struct printer *printer, const struct ibvcap_status_channel *channel)
 {
 	const struct status_view *status = &printer->view->now;
 
-	put_sending(printer, channel->name, channel->state, COUNTERS_OF(channel),
-	            top_channel_before(printer->view, channel));
+	print_tx_row(printer, channel->name, channel->state, COUNTERS_OF(channel),
+	             top_channel_before(printer->view, channel));
 	if (channel->n_unresolved)
-		put_line(printer, TOP_TROUBLE, "  %u of %u destinations without a next hop", channel->n_unresolved,
-		         channel->n_destinations);
+		print_line(printer, TOP_TROUBLE, "  %u of %u destinations without a next hop", channel->n_unresolved,
+		           channel->n_destinations);
 	for (int i = 0; i < status->n_senders; i++) {
 		const struct ibvcap_status_sender *sender = &status->senders[i];
 		char name[64];
@@ -184,19 +187,19 @@ static void put_channel(const struct printer *printer, const struct ibvcap_statu
 		if (strcmp(sender->channel, channel->name) != 0)
 			continue;
 		snprintf(name, sizeof(name), "  %d user %u", (int)sender->pid, (unsigned)sender->uid);
-		put_sending(printer, name, "", COUNTERS_OF(sender), top_sender_before(printer->view, sender));
+		print_tx_row(printer, name, "", COUNTERS_OF(sender), top_sender_before(printer->view, sender));
 	}
 }
 
 /* ---- all ------------------------------------------------------------------------------------------ */
 
-static void put_interface(const struct printer *printer, const struct ibvcap_status_interface *interface)
+static void print_interface_row(const struct printer *printer, const struct ibvcap_status_interface *interface)
 {
 	static const char *const causes[] = {"out_of_buffer", "port_discards", NULL};
 	struct counters now = COUNTERS_OF(interface), before = top_interface_before(printer->view, interface);
 
-	put_line(printer, TOP_PLAIN, "%s %s", interface->interface, interface->device);
-	put_causes(printer, now, before, causes);
+	print_line(printer, TOP_PLAIN, "%s %s", interface->interface, interface->device);
+	print_causes(printer, now, before, causes);
 }
 
 void top_print(const struct top_view *view, top_put *put, void *context)
@@ -204,20 +207,20 @@ void top_print(const struct top_view *view, top_put *put, void *context)
 	const struct printer printer = {view, put, context};
 	const struct status_view *now = &view->now;
 
-	put_line(&printer, TOP_PLAIN, "ibvcapd %s, process %d, over %s s", now->version, (int)now->pid,
-	         number(view->interval_ns ? (double)view->interval_ns / 1e9 : -1, 1).text);
+	print_line(&printer, TOP_PLAIN, "ibvcapd %s, process %d, over %s s", now->version, (int)now->pid,
+	           number_cell(view->interval_ns ? (double)view->interval_ns / 1e9 : -1, 1).text);
 	if (now->n_streams)
-		put_line(&printer, TOP_HEADING, STREAM_LINE, "STREAM, QUEUE", "", "PACKETS/S", "Gb/s", "LAG", "FILL",
-		         "MAX", "LOST/S");
+		print_line(&printer, TOP_HEADING, STREAM_LINE, "STREAM, QUEUE", "", "PACKETS/S", "Gb/s", "LAG", "FILL",
+		           "MAX", "LOST/S");
 	for (int i = 0; i < now->n_streams; i++)
-		put_stream(&printer, &now->streams[i]);
+		print_stream_row(&printer, &now->streams[i]);
 	if (now->n_channels)
-		put_line(&printer, TOP_HEADING, CHANNEL_LINE, "CHANNEL", "", "PACKETS/S", "Gb/s", "PENDING", "LATE/us",
-		         "MAX/us", "LOST/S");
+		print_line(&printer, TOP_HEADING, CHANNEL_LINE, "CHANNEL", "", "PACKETS/S", "Gb/s", "PENDING",
+		           "LATE/us", "MAX/us", "LOST/S");
 	for (int i = 0; i < now->n_channels; i++)
-		put_channel(&printer, &now->channels[i]);
+		print_channel_row(&printer, &now->channels[i]);
 	if (now->n_interfaces)
-		put_line(&printer, TOP_HEADING, "%-23s", "INTERFACE");
+		print_line(&printer, TOP_HEADING, "%-23s", "INTERFACE");
 	for (int i = 0; i < now->n_interfaces; i++)
-		put_interface(&printer, &now->interfaces[i]);
+		print_interface_row(&printer, &now->interfaces[i]);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/ibvcap/top_screen.h"
 
-#include "tools/ibvcap/clock.h"
+#include "daemon/base/time.h"
 
 #include <ncurses.h>
 #include <poll.h>
@@ -88,7 +88,7 @@ void top_screen_put(void *context, enum top_style style, const char *text)
 		screen->content[screen->n_lines++] = (struct line){style, copy};
 }
 
-static attr_t attribute_of(enum top_style style)
+static attr_t style_attribute(enum top_style style)
 {
 	switch (style) {
 	case TOP_HEADING:
@@ -113,7 +113,7 @@ void top_screen_show(struct top_screen *screen)
 	for (int i = 0; i < height && screen->first + i < screen->n_lines; i++) {
 		const struct line *line = &screen->content[screen->first + i];
 
-		attrset(attribute_of(line->style));
+		attrset(style_attribute(line->style));
 		mvaddnstr(i, 0, line->text, width);
 	}
 	attrset(A_NORMAL);
@@ -122,7 +122,7 @@ void top_screen_show(struct top_screen *screen)
 }
 
 /* False: to quit. */
-static bool serve_key(struct top_screen *screen, int key)
+static bool handle_key(struct top_screen *screen, int key)
 {
 	int page = getmaxy(stdscr) - 2;
 
@@ -154,9 +154,9 @@ static bool serve_key(struct top_screen *screen, int key)
 
 bool top_screen_wait(struct top_screen *screen, uint64_t ns)
 {
-	uint64_t now = clock_ns(CLOCK_MONOTONIC), end_ns = now + ns;
+	uint64_t now = time_monotonic_ns(), end_ns = now + ns;
 
-	for (; now < end_ns; now = clock_ns(CLOCK_MONOTONIC)) {
+	for (; now < end_ns; now = time_monotonic_ns()) {
 		struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
 		int r = poll(&input, 1, (int)((end_ns - now + 999999) / 1000000));
 		int key = r ? getch() : ERR;
@@ -166,7 +166,7 @@ bool top_screen_wait(struct top_screen *screen, uint64_t ns)
 		if (r < 0 && key == ERR) /* a signal other than the terminal's new size */
 			return true;
 		for (; key != ERR; key = getch())
-			if (!serve_key(screen, key))
+			if (!handle_key(screen, key))
 				return false;
 	}
 	return true;

@@ -8,7 +8,7 @@ static const struct counters none;
 /* ---- the same one, before ------------------------------------------------------------------------- */
 
 /* Its numbers only grow, or it is another of that name. */
-static struct counters comparable(struct counters now, struct counters before)
+static struct counters drop_if_restarted(struct counters now, struct counters before)
 {
 	for (uint32_t i = 0; i < before.n; i++)
 		if (top_is_total(before.at[i].label) && counters_value(now, before.at[i].label) < before.at[i].value)
@@ -16,21 +16,21 @@ static struct counters comparable(struct counters now, struct counters before)
 	return before;
 }
 
-static bool is_stream(const struct ibvcap_status_stream *stream, const char *name, uint32_t queue)
+static bool is_stream_queue(const struct ibvcap_status_stream *stream, const char *name, uint32_t queue)
 {
 	return strcmp(stream->name, name) == 0 && stream->queue == queue;
 }
 
-static const struct ibvcap_status_stream *find_stream(const struct status_view *status, const char *name,
-                                                      uint32_t queue)
+static const struct ibvcap_status_stream *view_find_stream(const struct status_view *status, const char *name,
+                                                           uint32_t queue)
 {
 	for (int i = 0; i < status->n_streams; i++)
-		if (is_stream(&status->streams[i], name, queue))
+		if (is_stream_queue(&status->streams[i], name, queue))
 			return &status->streams[i];
 	return NULL;
 }
 
-static const struct ibvcap_status_channel *find_channel(const struct status_view *status, const char *name)
+static const struct ibvcap_status_channel *view_find_channel(const struct status_view *status, const char *name)
 {
 	for (int i = 0; i < status->n_channels; i++)
 		if (strcmp(status->channels[i].name, name) == 0)
@@ -41,16 +41,16 @@ static const struct ibvcap_status_channel *find_channel(const struct status_view
 /* An epoch is a run of the daemon. */
 static bool is_same_stream(const struct top_view *view, const char *name, uint32_t queue)
 {
-	const struct ibvcap_status_stream *now = find_stream(&view->now, name, queue);
-	const struct ibvcap_status_stream *before = find_stream(&view->before, name, queue);
+	const struct ibvcap_status_stream *now = view_find_stream(&view->now, name, queue);
+	const struct ibvcap_status_stream *before = view_find_stream(&view->before, name, queue);
 
 	return now && before && now->epoch == before->epoch;
 }
 
 static bool is_same_channel(const struct top_view *view, const char *name)
 {
-	const struct ibvcap_status_channel *now = find_channel(&view->now, name);
-	const struct ibvcap_status_channel *before = find_channel(&view->before, name);
+	const struct ibvcap_status_channel *now = view_find_channel(&view->now, name);
+	const struct ibvcap_status_channel *before = view_find_channel(&view->before, name);
 
 	return now && before && now->epoch == before->epoch;
 }
@@ -59,22 +59,22 @@ struct counters top_stream_before(const struct top_view *view, const struct ibvc
 {
 	if (!is_same_stream(view, at->name, at->queue))
 		return none;
-	return comparable(COUNTERS_OF(at), COUNTERS_OF(find_stream(&view->before, at->name, at->queue)));
+	return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(view_find_stream(&view->before, at->name, at->queue)));
 }
 
 struct counters top_channel_before(const struct top_view *view, const struct ibvcap_status_channel *at)
 {
 	if (!is_same_channel(view, at->name))
 		return none;
-	return comparable(COUNTERS_OF(at), COUNTERS_OF(find_channel(&view->before, at->name)));
+	return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(view_find_channel(&view->before, at->name)));
 }
 
-static bool is_consumer(const struct ibvcap_status_consumer *a, const struct ibvcap_status_consumer *b)
+static bool is_same_consumer(const struct ibvcap_status_consumer *a, const struct ibvcap_status_consumer *b)
 {
 	return strcmp(a->stream, b->stream) == 0 && a->queue == b->queue && a->pid == b->pid && a->uid == b->uid;
 }
 
-static bool is_sender(const struct ibvcap_status_sender *a, const struct ibvcap_status_sender *b)
+static bool is_same_sender(const struct ibvcap_status_sender *a, const struct ibvcap_status_sender *b)
 {
 	return strcmp(a->channel, b->channel) == 0 && a->pid == b->pid && a->uid == b->uid;
 }
@@ -87,10 +87,10 @@ struct counters top_consumer_before(const struct top_view *view, const struct ib
 	if (!is_same_stream(view, at->stream, at->queue))
 		return none;
 	for (const struct ibvcap_status_consumer *c = at + 1; c < view->now.consumers + view->now.n_consumers; c++)
-		later += is_consumer(c, at);
+		later += is_same_consumer(c, at);
 	for (int i = view->before.n_consumers - 1; i >= 0; i--)
-		if (is_consumer(&view->before.consumers[i], at) && later-- == 0)
-			return comparable(COUNTERS_OF(at), COUNTERS_OF(&view->before.consumers[i]));
+		if (is_same_consumer(&view->before.consumers[i], at) && later-- == 0)
+			return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(&view->before.consumers[i]));
 	return none;
 }
 
@@ -101,10 +101,10 @@ struct counters top_sender_before(const struct top_view *view, const struct ibvc
 	if (!is_same_channel(view, at->channel))
 		return none;
 	for (const struct ibvcap_status_sender *s = at + 1; s < view->now.senders + view->now.n_senders; s++)
-		later += is_sender(s, at);
+		later += is_same_sender(s, at);
 	for (int i = view->before.n_senders - 1; i >= 0; i--)
-		if (is_sender(&view->before.senders[i], at) && later-- == 0)
-			return comparable(COUNTERS_OF(at), COUNTERS_OF(&view->before.senders[i]));
+		if (is_same_sender(&view->before.senders[i], at) && later-- == 0)
+			return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(&view->before.senders[i]));
 	return none;
 }
 
@@ -114,7 +114,7 @@ struct counters top_interface_before(const struct top_view *view, const struct i
 		return none;
 	for (int i = 0; i < view->before.n_interfaces; i++)
 		if (strcmp(view->before.interfaces[i].interface, at->interface) == 0)
-			return comparable(COUNTERS_OF(at), COUNTERS_OF(&view->before.interfaces[i]));
+			return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(&view->before.interfaces[i]));
 	return none;
 }
 
@@ -155,7 +155,7 @@ uint64_t top_stream_lag(const struct status_view *status, const struct ibvcap_st
 	for (int i = 0; i < status->n_consumers; i++) {
 		uint64_t lag = counters_value(COUNTERS_OF(&status->consumers[i]), "lag");
 
-		if (is_stream(stream, status->consumers[i].stream, status->consumers[i].queue) && lag > most)
+		if (is_stream_queue(stream, status->consumers[i].stream, status->consumers[i].queue) && lag > most)
 			most = lag;
 	}
 	return most;
@@ -168,7 +168,7 @@ unsigned top_fill_percent(const struct ibvcap_status_stream *stream, uint64_t ro
 	return rows >= all ? 100 : (unsigned)(rows * 100 / all);
 }
 
-static double mean_more(struct counters now, struct counters before, const char *sum, const char *n)
+static double mean_growth(struct counters now, struct counters before, const char *sum, const char *n)
 {
 	uint64_t packets = counters_value(now, n) - counters_value(before, n);
 
@@ -181,13 +181,13 @@ double top_lateness_ns(struct counters now, struct counters before)
 
 	if (before.n == 0)
 		return -1;
-	timed = mean_more(now, before, "timed_lateness_ns", "timed");
-	return timed >= 0 ? timed : mean_more(now, before, "paced_lateness_ns", "paced");
+	timed = mean_growth(now, before, "timed_lateness_ns", "timed");
+	return timed >= 0 ? timed : mean_growth(now, before, "paced_lateness_ns", "paced");
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------ */
 
-static void add_rates(const struct top_view *view, json_t *object, struct counters now, struct counters before)
+static void add_rates_to_json(const struct top_view *view, json_t *object, struct counters now, struct counters before)
 {
 	json_t *rates = before.n && view->interval_ns ? json_object() : json_null();
 
@@ -206,20 +206,20 @@ json_t *top_to_json(const struct top_view *view)
 	json_t *all = status_view_to_json(now);
 
 	for (int i = 0; i < now->n_streams; i++)
-		add_rates(view, json_array_get(json_object_get(all, "streams"), (size_t)i),
-		          COUNTERS_OF(&now->streams[i]), top_stream_before(view, &now->streams[i]));
+		add_rates_to_json(view, json_array_get(json_object_get(all, "streams"), (size_t)i),
+		                  COUNTERS_OF(&now->streams[i]), top_stream_before(view, &now->streams[i]));
 	for (int i = 0; i < now->n_consumers; i++)
-		add_rates(view, json_array_get(json_object_get(all, "consumers"), (size_t)i),
-		          COUNTERS_OF(&now->consumers[i]), top_consumer_before(view, &now->consumers[i]));
+		add_rates_to_json(view, json_array_get(json_object_get(all, "consumers"), (size_t)i),
+		                  COUNTERS_OF(&now->consumers[i]), top_consumer_before(view, &now->consumers[i]));
 	for (int i = 0; i < now->n_channels; i++)
-		add_rates(view, json_array_get(json_object_get(all, "channels"), (size_t)i),
-		          COUNTERS_OF(&now->channels[i]), top_channel_before(view, &now->channels[i]));
+		add_rates_to_json(view, json_array_get(json_object_get(all, "channels"), (size_t)i),
+		                  COUNTERS_OF(&now->channels[i]), top_channel_before(view, &now->channels[i]));
 	for (int i = 0; i < now->n_senders; i++)
-		add_rates(view, json_array_get(json_object_get(all, "senders"), (size_t)i),
-		          COUNTERS_OF(&now->senders[i]), top_sender_before(view, &now->senders[i]));
+		add_rates_to_json(view, json_array_get(json_object_get(all, "senders"), (size_t)i),
+		                  COUNTERS_OF(&now->senders[i]), top_sender_before(view, &now->senders[i]));
 	for (int i = 0; i < now->n_interfaces; i++)
-		add_rates(view, json_array_get(json_object_get(all, "interfaces"), (size_t)i),
-		          COUNTERS_OF(&now->interfaces[i]), top_interface_before(view, &now->interfaces[i]));
+		add_rates_to_json(view, json_array_get(json_object_get(all, "interfaces"), (size_t)i),
+		                  COUNTERS_OF(&now->interfaces[i]), top_interface_before(view, &now->interfaces[i]));
 	json_object_set_new(all, "interval_s", json_real((double)view->interval_ns / 1e9));
 	return all;
 }

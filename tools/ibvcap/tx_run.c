@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+/* A run of packets through one channel: fills rows, submits them in batches, and accounts for what became of them. */
 #include "tools/ibvcap/tx_run.h"
 
-#include "tools/ibvcap/clock.h"
-#include "tools/ibvcap/ibvcap.h"
+#include "daemon/base/time.h"
+#include "tools/ibvcap/options.h"
+#include "tools/ibvcap/report.h"
+#include "tools/ibvcap/stop_signal.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
@@ -20,7 +22,7 @@
 #define SLICE_MS 50
 #define SLICE_NS (SLICE_MS * UINT64_C(1000000))
 /* What is still on its way at a signal gets so long. */
-#define LEAVE_NS (2 * SECOND_NS)
+#define LEAVE_NS (2 * TIME_SECOND_NS)
 
 /* What statuses mean, in the order in which an administrator would look. */
 static const struct {
@@ -51,41 +53,29 @@ int tx_run_parse_option(int option, const char *usage, struct tx_run_options *op
 		options->drop_late = true;
 		return -1;
 	case 'd':
-		return parse_number(options->command, "--destination", optarg, UINT16_MAX, &options->destination)
+		return options_parse_number(options->command, "--destination", optarg, UINT16_MAX,
+		                            &options->destination)
 		               ? -1
 		               : EX_USAGE;
 	case 'j':
 		options->json = true;
 		return -1;
 	}
-	return say_usage(option, usage);
+	return options_print_usage(option, usage);
 }
 
-/* ---- signals and time ---------------------------------------------------------------------------- */
-
-static volatile sig_atomic_t stop;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stop = 1;
-}
-
-bool tx_run_is_stopped(void)
-{
-	return stop;
-}
+/* ---- time -------------------------------------------------------------------------------------------- */
 
 uint64_t tx_run_start(struct tx_run *run)
 {
-	run->start_ns = run->told_ns = clock_ns(CLOCK_MONOTONIC) + START_NS;
-	run->start_utc_ns = clock_ns(CLOCK_REALTIME) + START_NS;
+	run->start_ns = run->told_ns = time_monotonic_ns() + START_NS;
+	run->start_utc_ns = time_utc_ns() + START_NS;
 	return run->start_utc_ns;
 }
 
 uint64_t tx_run_elapsed_ns(const struct tx_run *run)
 {
-	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t now_ns = time_monotonic_ns();
 
 	return now_ns > run->start_ns ? now_ns - run->start_ns : 0;
 }
@@ -94,25 +84,21 @@ uint64_t tx_run_elapsed_ns(const struct tx_run *run)
 
 int tx_run_open(struct tx_run *run, const struct tx_run_options *options)
 {
-	const struct sigaction action = {.sa_handler = on_signal};
 	int r;
 
 	*run = (struct tx_run){.options = *options};
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	stop_signal_catch();
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	r = ibvcap_tx_open(options->socket, options->channel, NULL, &run->tx);
-	if (r < 0) {
-		fprintf(stderr, "ibvcap %s: %s\n", options->command, ibvcap_error_text());
-		return exit_code_of(r);
-	}
+	if (r < 0)
+		return report_failure(options->command, r);
 	ibvcap_tx_info(run->tx, &run->info);
 	if (options->destination >= run->info.n_destinations) {
 		fprintf(stderr, "ibvcap %s: --destination %" PRIu64 ": channel '%s' has %u, the first is 0\n",
 		        options->command, options->destination, options->channel, run->info.n_destinations);
 		return EX_USAGE;
 	}
-	run->start_ns = run->told_ns = clock_ns(CLOCK_MONOTONIC);
+	run->start_ns = run->told_ns = time_monotonic_ns();
 	return EX_OK;
 }
 
@@ -124,7 +110,7 @@ void tx_run_close(struct tx_run *run)
 
 /* ---- what became of them ------------------------------------------------------------------------- */
 
-static void look_at_results(struct tx_run *run)
+static void count_results(struct tx_run *run)
 {
 	int32_t statuses[256];
 	uint64_t sequence;
@@ -138,7 +124,7 @@ static void look_at_results(struct tx_run *run)
 	} while (n == 256);
 }
 
-static void print_progress(const struct tx_run *run, uint64_t now_ns, const struct ibvcap_tx_counts *now)
+static void print_tx_progress(const struct tx_run *run, uint64_t now_ns, const struct ibvcap_tx_counts *now)
 {
 	const struct ibvcap_tx_counts *told = &run->told;
 	double interval = (double)(now_ns - run->told_ns) * 1e-9;
@@ -154,16 +140,16 @@ static void print_progress(const struct tx_run *run, uint64_t now_ns, const stru
 
 void tx_run_tick(struct tx_run *run)
 {
-	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t now_ns = time_monotonic_ns();
 	struct ibvcap_tx_counts now;
 
-	look_at_results(run);
+	count_results(run);
 	ibvcap_tx_counts(run->tx, &now);
-	timing_drift_look(&run->drift, now_ns, now.timed, now.timed_lateness_ns);
-	if (now_ns < run->told_ns + SECOND_NS)
+	timing_drift_add(&run->drift, now_ns, now.timed, now.timed_lateness_ns);
+	if (now_ns < run->told_ns + TIME_SECOND_NS)
 		return;
 	if (!run->options.json)
-		print_progress(run, now_ns, &now);
+		print_tx_progress(run, now_ns, &now);
 	run->told = now;
 	run->told_ns = now_ns;
 }
@@ -181,12 +167,12 @@ int tx_run_push(struct tx_run *run)
 	return r;
 }
 
-static int wait_until(struct tx_run *run, uint64_t utc_ns)
+static int wait_until_due(struct tx_run *run, uint64_t utc_ns)
 {
-	uint64_t now = clock_ns(CLOCK_REALTIME);
+	uint64_t now = time_utc_ns();
 	int r = now < utc_ns && run->filled ? tx_run_push(run) : 0;
 
-	while (r == 0 && !stop && (now = clock_ns(CLOCK_REALTIME)) < utc_ns) {
+	while (r == 0 && !stop_signal_came() && (now = time_utc_ns()) < utc_ns) {
 		uint64_t ns = utc_ns - now < SLICE_NS ? utc_ns - now : SLICE_NS;
 
 		tx_run_tick(run);
@@ -198,11 +184,11 @@ static int wait_until(struct tx_run *run, uint64_t utc_ns)
 	return r;
 }
 
-static int reserve(struct tx_run *run)
+static int reserve_slots(struct tx_run *run)
 {
 	int r = run->filled ? tx_run_push(run) : 0;
 
-	while (r == 0 && !stop) {
+	while (r == 0 && !stop_signal_came()) {
 		r = ibvcap_tx_reserve(run->tx, &run->slots, BATCH, 1, SLICE_MS);
 		if (r == 0)
 			tx_run_tick(run);
@@ -212,11 +198,11 @@ static int reserve(struct tx_run *run)
 
 int tx_run_row(struct tx_run *run, uint64_t not_before_ns, struct tx_run_row *row)
 {
-	int r = not_before_ns > AHEAD_NS ? wait_until(run, not_before_ns - AHEAD_NS) : 0;
+	int r = not_before_ns > AHEAD_NS ? wait_until_due(run, not_before_ns - AHEAD_NS) : 0;
 
 	if (r == 0 && run->filled == run->slots.n)
-		r = reserve(run);
-	if (stop)
+		r = reserve_slots(run);
+	if (stop_signal_came())
 		r = -EINTR;
 	if (r < 0)
 		return r;
@@ -235,7 +221,7 @@ void tx_run_add(struct tx_run *run)
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
-static int flush(struct tx_run *run)
+static int flush_or_leave(struct tx_run *run)
 {
 	uint64_t stopped_ns = 0;
 	int r;
@@ -243,15 +229,15 @@ static int flush(struct tx_run *run)
 	do {
 		r = ibvcap_tx_flush(run->tx, SLICE_MS);
 		tx_run_tick(run);
-		if (stop && !stopped_ns)
-			stopped_ns = clock_ns(CLOCK_MONOTONIC);
-		if (stop && clock_ns(CLOCK_MONOTONIC) - stopped_ns >= LEAVE_NS)
+		if (stop_signal_came() && !stopped_ns)
+			stopped_ns = time_monotonic_ns();
+		if (stop_signal_came() && time_monotonic_ns() - stopped_ns >= LEAVE_NS)
 			break;
 	} while (r == -ETIMEDOUT || r == -EINTR);
 	return r == -ETIMEDOUT || r == -EINTR ? 0 : r;
 }
 
-static int explain_end(const struct tx_run *run, int error)
+static int report_tx_end(const struct tx_run *run, int error)
 {
 	const char *command = run->options.command, *channel = run->options.channel;
 
@@ -276,7 +262,7 @@ static int explain_end(const struct tx_run *run, int error)
 		return EX_UNAVAILABLE;
 	}
 	fprintf(stderr, "ibvcap %s: channel '%s': %s\n", command, channel, strerror(-error));
-	return exit_code_of(error);
+	return report_exit_code(error);
 }
 
 int tx_run_finish(struct tx_run *run, int r)
@@ -287,11 +273,11 @@ int tx_run_finish(struct tx_run *run, int r)
 	if (r == 0)
 		r = tx_run_push(run);
 	if (r == 0 || r == -EINTR)
-		r = flush(run);
-	look_at_results(run);
-	run->end_ns = clock_ns(CLOCK_MONOTONIC);
+		r = flush_or_leave(run);
+	count_results(run);
+	run->end_ns = time_monotonic_ns();
 	ibvcap_tx_counts(run->tx, &counts);
-	code = explain_end(run, r);
+	code = report_tx_end(run, r);
 	if (counts.pending && r == 0)
 		fprintf(stderr,
 		        "ibvcap %s: stopped with %" PRIu64 " packets pending: what the daemon has taken of them is "
@@ -300,24 +286,24 @@ int tx_run_finish(struct tx_run *run, int r)
 	return code == EX_OK && counts.errored + counts.flushed ? 1 : code;
 }
 
-static double seconds_of(const struct tx_run *run)
+static double run_seconds(const struct tx_run *run)
 {
 	return run->end_ns > run->start_ns ? (double)(run->end_ns - run->start_ns) * 1e-9 : 1e-9;
 }
 
-static double mean_ns(const struct ibvcap_tx_counts *counts)
+static double mean_lateness_ns(const struct ibvcap_tx_counts *counts)
 {
 	return counts->timed ? (double)counts->timed_lateness_ns / (double)counts->timed : 0;
 }
 
-static void print_timing(const struct tx_run *run, const struct ibvcap_tx_counts *counts)
+static void print_tx_timing(const struct tx_run *run, const struct ibvcap_tx_counts *counts)
 {
 	double drift_ns;
 
 	printf("timing: %" PRIu64
 	       " packets had a time, and left %.1f us after it in the mean, %.1f us at most; more than "
 	       "%.0f us: %" PRIu64 "; drift ",
-	       counts->timed, mean_ns(counts) * 1e-3, (double)counts->timed_lateness_max_ns * 1e-3,
+	       counts->timed, mean_lateness_ns(counts) * 1e-3, (double)counts->timed_lateness_max_ns * 1e-3,
 	       (double)run->info.late_after_ns * 1e-3, counts->late);
 	if (timing_drift_of(&run->drift, &drift_ns))
 		printf("%+.1f us\n", drift_ns * 1e-3);
@@ -327,7 +313,7 @@ static void print_timing(const struct tx_run *run, const struct ibvcap_tx_counts
 
 void tx_run_print(const struct tx_run *run)
 {
-	double seconds = seconds_of(run);
+	double seconds = run_seconds(run);
 	struct ibvcap_tx_counts counts;
 
 	ibvcap_tx_counts(run->tx, &counts);
@@ -338,7 +324,7 @@ void tx_run_print(const struct tx_run *run)
 	       " + late_dropped %" PRIu64 " + pending %" PRIu64 "\n",
 	       counts.submitted, counts.completed, counts.errored, counts.flushed, counts.late_dropped, counts.pending);
 	if (counts.timed)
-		print_timing(run, &counts);
+		print_tx_timing(run, &counts);
 	for (unsigned k = 0; k < TX_RUN_REASONS; k++)
 		if (run->reasons[k])
 			printf("not sent: %s %" PRIu64 ": %s\n", reasons[k].key, run->reasons[k], reasons[k].text);
@@ -352,7 +338,7 @@ json_t *tx_run_to_json(const struct tx_run *run)
 
 	ibvcap_tx_counts(run->tx, &counts);
 	all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema_version", 1, "channel",
-	                run->options.channel, "seconds", seconds_of(run), "submitted", (json_int_t)counts.submitted,
+	                run->options.channel, "seconds", run_seconds(run), "submitted", (json_int_t)counts.submitted,
 	                "completed", (json_int_t)counts.completed, "errored", (json_int_t)counts.errored, "flushed",
 	                (json_int_t)counts.flushed, "late_dropped", (json_int_t)counts.late_dropped, "pending",
 	                (json_int_t)counts.pending, "completed_bytes", (json_int_t)counts.completed_bytes, "wire_bytes",

@@ -46,9 +46,6 @@ int tx_run_parse_option(int option, const char *usage, struct tx_run_options *op
 /** EX_OK, or an exit code: said why. INT and TERM are this one's from here on. */
 int tx_run_open(struct tx_run *run, const struct tx_run_options *options);
 
-/** Has INT or TERM come? */
-bool tx_run_is_stopped(void);
-
 /** The start: UTC, to count the times of packets from. Soon, so that there is time to submit the first ones. */
 uint64_t tx_run_start(struct tx_run *run);
 

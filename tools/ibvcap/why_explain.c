@@ -6,17 +6,17 @@
 #include <stdbool.h>
 #include <string.h>
 
-static uint64_t of_stream(const struct why_facts *facts, const char *label)
+static uint64_t stream_counter(const struct why_facts *facts, const char *label)
 {
 	return counters_value(COUNTERS_OF(facts->stream), label);
 }
 
-static uint64_t of_consumer(const struct ibvcap_status_consumer *consumer, const char *label)
+static uint64_t consumer_counter(const struct ibvcap_status_consumer *consumer, const char *label)
 {
 	return counters_value(COUNTERS_OF(consumer), label);
 }
 
-static void add(struct why_report *report, const struct why_line *line)
+static void why_add_line(struct why_report *report, const struct why_line *line)
 {
 	if (report->n_lines < WHY_LINES_MAX)
 		report->lines[report->n_lines++] = *line;
@@ -24,7 +24,7 @@ static void add(struct why_report *report, const struct why_line *line)
 
 /* ---- before the stream --------------------------------------------------------------------------- */
 
-static void judge_port(const struct why_facts *facts, struct why_report *report)
+static void explain_port(const struct why_facts *facts, struct why_report *report)
 {
 	struct why_line line = {
 		.place = "port", .term = "port_discards", .cause = "the port dropped nothing before steering"};
@@ -41,10 +41,10 @@ static void judge_port(const struct why_facts *facts, struct why_report *report)
 			      "traffic on the "
 			      "port; ethtool -S shows the driver's own counts";
 	}
-	add(report, &line);
+	why_add_line(report, &line);
 }
 
-static void judge_link(const struct why_facts *facts, struct why_report *report)
+static void explain_link(const struct why_facts *facts, struct why_report *report)
 {
 	const struct why_line line = {
 		.level = WHY_LOSS,
@@ -59,12 +59,12 @@ static void judge_link(const struct why_facts *facts, struct why_report *report)
 		return;
 	snprintf(report->link_remedy, sizeof(report->link_remedy),
 	         "ip link set dev %s up, then the cable and the port at its other end", facts->stream->interface);
-	add(report, &line);
+	why_add_line(report, &line);
 }
 
-static void judge_matched(const struct why_facts *facts, struct why_report *report)
+static void explain_matched(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = {.place = "stream", .term = "matched", .value = of_stream(facts, "matched")};
+	struct why_line line = {.place = "stream", .term = "matched", .value = stream_counter(facts, "matched")};
 
 	line.cause = "what the card's flow rules took off the wire, before any drop";
 	if (line.value == 0) {
@@ -76,7 +76,7 @@ static void judge_matched(const struct why_facts *facts, struct why_report *repo
 			      "sender says; "
 			      "for a group: join = true, and an IGMP querier in the network";
 	}
-	add(report, &line);
+	why_add_line(report, &line);
 }
 
 /* ---- from matched to published ------------------------------------------------------------------- */
@@ -91,16 +91,16 @@ static bool has_lossless_consumer(const struct why_facts *facts)
 }
 
 /* How often a queue was reset says nothing of how much each cause took: all that there may be are named. */
-static void explain_no_buffer(const struct why_facts *facts, struct why_line *line)
+static void write_no_buffer_cause(const struct why_facts *facts, struct why_line *line)
 {
-	if (of_stream(facts, "queue_resets") && has_lossless_consumer(facts)) {
+	if (stream_counter(facts, "queue_resets") && has_lossless_consumer(facts)) {
 		line->cause = "matched while no slot was free, as a lossless reader kept the queue waiting or the "
 			      "worker was too "
 			      "slow; or while the queue was reset after an error of the device";
 		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest "
 			       "make the "
 			       "lossless reader faster or lossy, or raise history_blocks";
-	} else if (of_stream(facts, "queue_resets")) {
+	} else if (stream_counter(facts, "queue_resets")) {
 		line->cause = "matched while no slot was free, as the worker was too slow; or while the queue was "
 			      "reset after an "
 			      "error of the device";
@@ -127,26 +127,26 @@ static void explain_no_buffer(const struct why_facts *facts, struct why_line *li
 	}
 }
 
-static void judge_no_buffer(const struct why_facts *facts, struct why_report *report)
+static void explain_no_buffer(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = {.place = "stream", .term = "no_buffer", .value = of_stream(facts, "no_buffer")};
+	struct why_line line = {.place = "stream", .term = "no_buffer", .value = stream_counter(facts, "no_buffer")};
 
 	line.cause = "every packet that matched found a free slot";
 	if (line.value == 0) {
-		add(report, &line);
+		why_add_line(report, &line);
 		return;
 	}
 	line.level = WHY_LOSS;
 	line.last = facts->stream->loss_packets;
 	line.from_ns = facts->stream->loss_from_ns;
 	line.to_ns = facts->stream->loss_to_ns;
-	explain_no_buffer(facts, &line);
-	add(report, &line);
+	write_no_buffer_cause(facts, &line);
+	why_add_line(report, &line);
 }
 
-static void judge_errored(const struct why_facts *facts, struct why_report *report)
+static void explain_errored(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = {.place = "stream", .term = "errored", .value = of_stream(facts, "errored")};
+	struct why_line line = {.place = "stream", .term = "errored", .value = stream_counter(facts, "errored")};
 
 	line.cause = "the device reported no error";
 	if (line.value) {
@@ -156,12 +156,12 @@ static void judge_errored(const struct why_facts *facts, struct why_report *repo
 		line.remedy = "raise payload_size to the largest payload that is sent, or oversize_sink = true to have "
 			      "what fits";
 	}
-	add(report, &line);
+	why_add_line(report, &line);
 }
 
-static void judge_in_flight(const struct why_facts *facts, struct why_report *report)
+static void explain_in_flight(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = {.place = "stream", .term = "in_flight", .value = of_stream(facts, "in_flight")};
+	struct why_line line = {.place = "stream", .term = "in_flight", .value = stream_counter(facts, "in_flight")};
 
 	line.cause = "all that matched is accounted for";
 	if (line.value) {
@@ -170,23 +170,23 @@ static void judge_in_flight(const struct why_facts *facts, struct why_report *re
 			     "as no_buffer";
 		line.remedy = "ask again when the sender pauses: at rest it is 0";
 	}
-	add(report, &line);
+	why_add_line(report, &line);
 }
 
-static void judge_published(const struct why_facts *facts, struct why_report *report)
+static void explain_published(const struct why_facts *facts, struct why_report *report)
 {
 	const struct why_line line = {
 		.place = "stream",
 		.term = "published",
-		.value = of_stream(facts, "published"),
+		.value = stream_counter(facts, "published"),
 		.cause = "put into the ring for readers",
 	};
 
-	add(report, &line);
+	why_add_line(report, &line);
 }
 
 /* Published rows that are not what somebody may expect. */
-static void judge_marked(const struct why_facts *facts, struct why_report *report)
+static void explain_marked(const struct why_facts *facts, struct why_report *report)
 {
 	static const struct why_line marks[] = {
 		{WHY_LOSS, "stream", NULL, "truncated", 0,
@@ -204,20 +204,20 @@ static void judge_marked(const struct why_facts *facts, struct why_report *repor
 	for (unsigned i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
 		struct why_line line = marks[i];
 
-		line.value = of_stream(facts, line.term);
+		line.value = stream_counter(facts, line.term);
 		if (line.value)
-			add(report, &line);
+			why_add_line(report, &line);
 	}
 }
 
 /* ---- from published to each consumer --------------------------------------------------------------- */
 
-static void judge_skipped(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+static void explain_skipped(const struct ibvcap_status_consumer *consumer, struct why_report *report)
 {
 	struct why_line line = {.place = "consumer",
 	                        .consumer = consumer,
 	                        .term = "skipped",
-	                        .value = of_consumer(consumer, "skipped"),
+	                        .value = consumer_counter(consumer, "skipped"),
 	                        .cause = "no packet was recycled before it came to it"};
 
 	if (line.value && consumer->policy == IBVCAP_POLICY_LOSSLESS) {
@@ -234,15 +234,15 @@ static void judge_skipped(const struct ibvcap_status_consumer *consumer, struct 
 			      "longer ring: "
 			      "history_blocks";
 	}
-	add(report, &line);
+	why_add_line(report, &line);
 }
 
-static void judge_lag(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
-                      struct why_report *report)
+static void explain_lag(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
+                        struct why_report *report)
 {
 	uint64_t room = (uint64_t)facts->stream->n_blocks * facts->stream->slots_per_block;
 	struct why_line line = {
-		.place = "consumer", .consumer = consumer, .term = "lag", .value = of_consumer(consumer, "lag")};
+		.place = "consumer", .consumer = consumer, .term = "lag", .value = consumer_counter(consumer, "lag")};
 
 	if (line.value == 0) {
 		line.cause = "it has all there is";
@@ -254,38 +254,38 @@ static void judge_lag(const struct why_facts *facts, const struct ibvcap_status_
 	} else {
 		line.cause = "still ahead of it, and safe for now";
 	}
-	add(report, &line);
+	why_add_line(report, &line);
 }
 
-static void judge_consumer(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
-                           struct why_report *report)
+static void explain_consumer(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
+                             struct why_report *report)
 {
 	const struct why_line delivered = {
 		.place = "consumer",
 		.consumer = consumer,
 		.term = "delivered",
-		.value = of_consumer(consumer, "delivered"),
+		.value = consumer_counter(consumer, "delivered"),
 		.cause = "handed to it since it attached",
 	};
 
-	add(report, &delivered);
-	judge_skipped(consumer, report);
-	judge_lag(facts, consumer, report);
+	why_add_line(report, &delivered);
+	explain_skipped(consumer, report);
+	explain_lag(facts, consumer, report);
 }
 
 void why_explain(const struct why_facts *facts, struct why_report *report)
 {
 	report->n_lines = 0;
-	judge_link(facts, report);
-	judge_port(facts, report);
-	judge_matched(facts, report);
-	judge_no_buffer(facts, report);
-	judge_errored(facts, report);
-	judge_in_flight(facts, report);
-	judge_published(facts, report);
-	judge_marked(facts, report);
+	explain_link(facts, report);
+	explain_port(facts, report);
+	explain_matched(facts, report);
+	explain_no_buffer(facts, report);
+	explain_errored(facts, report);
+	explain_in_flight(facts, report);
+	explain_published(facts, report);
+	explain_marked(facts, report);
 	for (uint32_t i = 0; i < facts->n_consumers; i++)
 		if (strcmp(facts->consumers[i].stream, facts->stream->name) == 0 &&
 		    facts->consumers[i].queue == facts->stream->queue)
-			judge_consumer(facts, &facts->consumers[i], report);
+			explain_consumer(facts, &facts->consumers[i], report);
 }

@@ -102,11 +102,11 @@ Test(timing, drift_is_how_much_later_the_last_left_than_the_first)
 	uint64_t lateness = 0, packets = 0;
 	double ns;
 
-	timing_drift_look(&drift, SECOND_NS, 0, 0);
+	timing_drift_add(&drift, SECOND_NS, 0, 0);
 	for (uint64_t i = 1; i <= 1000; i++) {
 		packets += 10;
 		lateness += 10 * (500 + i); /* a ns more each ms */
-		timing_drift_look(&drift, SECOND_NS + i * 1000000, packets, lateness);
+		timing_drift_add(&drift, SECOND_NS + i * 1000000, packets, lateness);
 		cr_expect(eq(int, timing_drift_of(&drift, &ns), i >= 200));
 	}
 	cr_expect(eq(dbl, ns, 900));
@@ -117,9 +117,9 @@ Test(timing, a_pause_is_not_drift)
 	struct timing_drift drift = {0};
 	double ns;
 
-	timing_drift_look(&drift, SECOND_NS, 0, 0);
+	timing_drift_add(&drift, SECOND_NS, 0, 0);
 	for (uint64_t i = 1; i <= 100; i++)
-		timing_drift_look(&drift, SECOND_NS + i * SECOND_NS, i / 10, i / 10 * 700);
+		timing_drift_add(&drift, SECOND_NS + i * SECOND_NS, i / 10, i / 10 * 700);
 	cr_assert(timing_drift_of(&drift, &ns));
 	cr_expect(eq(dbl, ns, 0));
 }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How every subcommand reports failures and prints JSON. */
+#ifndef TOOLS_IBVCAP_REPORT_H
+#define TOOLS_IBVCAP_REPORT_H
+
+#include <jansson.h>
+
+/** The exit code for a negative errno of the library: EX_UNAVAILABLE unless the error has one of its own. */
+int report_exit_code(int error);
+
+/** Print why the library's last call failed. Returns the exit code for its error. */
+int report_failure(const char *command, int error);
+
+/** Print json and a line feed on standard output, and free it. flags are jansson's. */
+void report_json(json_t *json, size_t flags);
+
+#endif

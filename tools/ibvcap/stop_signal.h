@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/* SIGINT and SIGTERM as a request to finish: the subcommand ends its loop and prints its summary. */
+#ifndef TOOLS_IBVCAP_STOP_SIGNAL_H
+#define TOOLS_IBVCAP_STOP_SIGNAL_H
+
+#include <stdbool.h>
+
+/** Catch both signals from here on. They interrupt system calls, which return EINTR then. */
+void stop_signal_catch(void);
+
+/** Has one of them come? */
+bool stop_signal_came(void);
+
+#endif
