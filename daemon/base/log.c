@@ -36,7 +36,7 @@ void log_set_level(int priority)
 
 /* ---- how often ------------------------------------------------------------------------------------- */
 
-static bool is_allowed(const char *format, uint64_t *n_left_out)
+static bool log_is_allowed(const char *format, uint64_t *n_left_out)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static struct log_limit limit;
@@ -70,7 +70,7 @@ static unsigned utf8_bytes(const char *text)
  * What a client or a file name put into a message must not look like a second message, nor make of it what journalctl
  * shows as "blob data".
  */
-static void keep_to_one_line(char *text)
+static void log_keep_to_one_line(char *text)
 {
 	while (*text) {
 		unsigned n = 1;
@@ -89,12 +89,12 @@ static void keep_to_one_line(char *text)
 }
 
 static void __attribute__((format(printf, 3, 0)))
-format_text(char text[LOG_LINE_MAX], uint64_t n_left_out, const char *format, va_list arguments)
+log_format(char text[LOG_LINE_MAX], uint64_t n_left_out, const char *format, va_list arguments)
 {
 	size_t used;
 
 	vsnprintf(text, LOG_LINE_MAX, format, arguments);
-	keep_to_one_line(text);
+	log_keep_to_one_line(text);
 	used = strlen(text);
 	if (n_left_out)
 		snprintf(text + used, LOG_LINE_MAX - used, " (%" PRIu64 " more of these were left out before)",
@@ -104,7 +104,7 @@ format_text(char text[LOG_LINE_MAX], uint64_t n_left_out, const char *format, va
 /* ---- to the journal -------------------------------------------------------------------------------- */
 
 /* systemd.exec(5), JOURNAL_STREAM: set for children too, so only a matching stderr is the journal. */
-static bool stderr_is_journal(void)
+static bool log_is_stderr_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
 	unsigned long long device, inode;
@@ -121,7 +121,7 @@ struct fields {
 	int n;
 };
 
-static void __attribute__((format(printf, 2, 3))) add_field(struct fields *fields, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) log_add_field(struct fields *fields, const char *format, ...)
 {
 	char *text = fields->text[fields->n];
 	va_list arguments;
@@ -132,7 +132,7 @@ static void __attribute__((format(printf, 2, 3))) add_field(struct fields *field
 	fields->list[fields->n++] = (struct iovec){text, strlen(text)};
 }
 
-static void add_counter(struct fields *fields, const struct log_counter *counter)
+static void log_add_counter(struct fields *fields, const struct log_counter *counter)
 {
 	char name[64];
 	size_t n = 0;
@@ -140,47 +140,47 @@ static void add_counter(struct fields *fields, const struct log_counter *counter
 	for (; counter->name[n] && n < sizeof(name) - 1; n++)
 		name[n] = (char)toupper((unsigned char)counter->name[n]);
 	name[n] = '\0';
-	add_field(fields, "IBVCAP_%s=%" PRIu64, name, counter->value);
+	log_add_field(fields, "IBVCAP_%s=%" PRIu64, name, counter->value);
 }
 
-static void add_about(struct fields *fields, const struct log_about *about)
+static void log_add_about(struct fields *fields, const struct log_about *about)
 {
 	if (about->event != LOG_EVENT_NONE)
-		add_field(fields, "MESSAGE_ID=%s", log_event_ids[about->event]);
+		log_add_field(fields, "MESSAGE_ID=%s", log_event_ids[about->event]);
 	if (about->stream)
-		add_field(fields, "IBVCAP_STREAM=%s", about->stream);
+		log_add_field(fields, "IBVCAP_STREAM=%s", about->stream);
 	if (about->channel)
-		add_field(fields, "IBVCAP_CHANNEL=%s", about->channel);
+		log_add_field(fields, "IBVCAP_CHANNEL=%s", about->channel);
 	if (about->interface)
-		add_field(fields, "IBVCAP_INTERFACE=%s", about->interface);
+		log_add_field(fields, "IBVCAP_INTERFACE=%s", about->interface);
 	if (about->peer) {
-		add_field(fields, "IBVCAP_%s_PID=%d", about->peer, (int)about->pid);
-		add_field(fields, "IBVCAP_%s_UID=%u", about->peer, (unsigned)about->uid);
+		log_add_field(fields, "IBVCAP_%s_PID=%d", about->peer, (int)about->pid);
+		log_add_field(fields, "IBVCAP_%s_UID=%u", about->peer, (unsigned)about->uid);
 	}
 	for (unsigned i = 0; i < about->n_counters && i < LOG_COUNTERS_MAX; i++)
-		add_counter(fields, &about->counters[i]);
+		log_add_counter(fields, &about->counters[i]);
 }
 
 /* "MESSAGE=" stands before the text. */
-static bool send_to_journal(int priority, const struct log_about *about, uint64_t n_left_out, char *message)
+static bool log_send_to_journal(int priority, const struct log_about *about, uint64_t n_left_out, char *message)
 {
 	struct fields fields = {.n = 0};
 
 	if (access(JOURNAL_SOCKET, W_OK)) /* sd_journal_sendv() would say that it was sent */
 		return false;
-	add_field(&fields, "PRIORITY=%d", priority);
-	add_field(&fields, "SYSLOG_IDENTIFIER=%s", program_invocation_short_name);
+	log_add_field(&fields, "PRIORITY=%d", priority);
+	log_add_field(&fields, "SYSLOG_IDENTIFIER=%s", program_invocation_short_name);
 	if (n_left_out)
-		add_field(&fields, "IBVCAP_LEFT_OUT=%" PRIu64, n_left_out);
+		log_add_field(&fields, "IBVCAP_LEFT_OUT=%" PRIu64, n_left_out);
 	if (about)
-		add_about(&fields, about);
+		log_add_about(&fields, about);
 	fields.list[fields.n++] = (struct iovec){message, strlen(message)};
 	return sd_journal_sendv(fields.list, fields.n) >= 0;
 }
 
 /* ---- to stderr ------------------------------------------------------------------------------------- */
 
-static void write_all(const char *text, size_t bytes)
+static void log_write_all(const char *text, size_t bytes)
 {
 	while (bytes) {
 		ssize_t n = write(STDERR_FILENO, text, bytes);
@@ -194,7 +194,7 @@ static void write_all(const char *text, size_t bytes)
 	}
 }
 
-static void write_line(int priority, bool is_journal, const char *text)
+static void log_write_line(int priority, bool is_journal, const char *text)
 {
 	const char *label = priority <= LOG_ERR       ? "error: "
 	                    : priority == LOG_WARNING ? "warning: "
@@ -207,7 +207,7 @@ static void write_line(int priority, bool is_journal, const char *text)
 		n = snprintf(line, sizeof(line), "<%d>%s\n", priority, text);
 	else
 		n = snprintf(line, sizeof(line), "%.64s: %s%s\n", program_invocation_short_name, label, text);
-	write_all(line, (size_t)n);
+	log_write_all(line, (size_t)n);
 }
 
 void log_message(int priority, const struct log_about *about, const char *format, ...)
@@ -221,17 +221,17 @@ void log_message(int priority, const struct log_about *about, const char *format
 
 	if (priority > log_level)
 		return;
-	if (!is_allowed(format, &n_left_out)) {
+	if (!log_is_allowed(format, &n_left_out)) {
 		errno = saved_errno;
 		return;
 	}
 	memcpy(message, field, sizeof(field) - 1);
 	va_start(arguments, format);
 	errno = saved_errno; /* for %m */
-	format_text(text, n_left_out, format, arguments);
+	log_format(text, n_left_out, format, arguments);
 	va_end(arguments);
-	is_journal = stderr_is_journal();
-	if (!is_journal || !send_to_journal(priority, about, n_left_out, message))
-		write_line(priority, is_journal, text);
+	is_journal = log_is_stderr_journal();
+	if (!is_journal || !log_send_to_journal(priority, about, n_left_out, message))
+		log_write_line(priority, is_journal, text);
 	errno = saved_errno;
 }

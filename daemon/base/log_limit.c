@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 /* Its own, else that whose time began first: there are fewer messages than sites that come often. */
-static struct log_limit_site *find(struct log_limit *limit, const void *site)
+static struct log_limit_site *log_limit_find(struct log_limit *limit, const void *site)
 {
 	struct log_limit_site *oldest = &limit->sites[0];
 
@@ -20,7 +20,7 @@ static struct log_limit_site *find(struct log_limit *limit, const void *site)
 
 bool log_limit_allows(struct log_limit *limit, const void *site, uint64_t now_ns, uint64_t *n_left_out)
 {
-	struct log_limit_site *mine = find(limit, site);
+	struct log_limit_site *mine = log_limit_find(limit, site);
 
 	*n_left_out = 0;
 	if (mine->n == 0 || now_ns - mine->since_ns >= LOG_LIMIT_S * UINT64_C(1000000000)) {

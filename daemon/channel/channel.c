@@ -2,7 +2,7 @@
 #include "daemon/channel/channel.h"
 
 #include "daemon/base/log.h"
-#include "daemon/base/round.h"
+#include "daemon/base/size.h"
 #include "daemon/channel/tx_headers.h"
 #include "daemon/port/interface_tx.h"
 #include "lib/ibvcap/counters.h"
@@ -12,8 +12,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define SMALL_PAGE 4096
 
 /* ---- what the configuration asks for ------------------------------------------------------------- */
 
@@ -38,9 +36,10 @@ uint64_t channel_pinned_bytes(const struct channel *channel)
 	const struct config_channel *config = channel->config;
 	uint64_t slots = round_up_to_power_of_two(config->send_queue_slots);
 
-	return round_up(slots * TX_QUEUE_HEADER_BYTES, SMALL_PAGE) +
-	       (channel->checksums == PACKET_CHECKSUMS_SOFTWARE ? round_up(slots * config->payload_size, SMALL_PAGE)
-	                                                        : 0);
+	return round_up(slots * TX_QUEUE_HEADER_BYTES, SMALL_PAGE_BYTES) +
+	       (channel->checksums == PACKET_CHECKSUMS_SOFTWARE
+	                ? round_up(slots * config->payload_size, SMALL_PAGE_BYTES)
+	                : 0);
 }
 
 uint64_t channel_senders_bytes(const struct channel *channel)

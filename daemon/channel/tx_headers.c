@@ -2,7 +2,7 @@
 #include "daemon/channel/tx_headers.h"
 
 #include "daemon/base/log.h"
-#include "daemon/packet/packet.h"
+#include "daemon/packet/packet_view.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

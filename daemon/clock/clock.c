@@ -23,35 +23,36 @@ _Static_assert(2 * CLOCK_BASE_AGE_NS / 100 * 107 <= UINT64_MAX >> SHIFT_MAX, "th
 #define STEP_PPM    1000
 #define STEP_NS_MIN UINT64_C(1000000)
 
-static uint64_t difference(uint64_t a, uint64_t b)
+static uint64_t clock_difference(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : b - a;
 }
 
 /* A step between the two readings turns the bracket round: its size is the uncertainty all the same. */
-static uint64_t half_bracket_ns(const struct clock_pair *pair)
+static uint64_t clock_half_bracket_ns(const struct clock_pair *pair)
 {
-	return (difference(pair->after_ns, pair->before_ns) + 1) / 2;
+	return (clock_difference(pair->after_ns, pair->before_ns) + 1) / 2;
 }
 
-static uint64_t middle_ns(const struct clock_pair *pair)
+static uint64_t clock_middle_ns(const struct clock_pair *pair)
 {
 	uint64_t least = pair->before_ns < pair->after_ns ? pair->before_ns : pair->after_ns;
 
-	return least + difference(pair->after_ns, pair->before_ns) / 2;
+	return least + clock_difference(pair->after_ns, pair->before_ns) / 2;
 }
 
-static uint64_t ticks_between(const struct clock_fit *fit, const struct clock_pair *from, const struct clock_pair *to)
+static uint64_t clock_ticks_between(const struct clock_fit *fit, const struct clock_pair *from,
+                                    const struct clock_pair *to)
 {
 	return (to->raw - from->raw) & fit->mask;
 }
 
-static uint64_t ticks_to_ns(const struct clock_fit *fit, uint64_t ticks)
+static uint64_t clock_ticks_to_ns(const struct clock_fit *fit, uint64_t ticks)
 {
 	return (uint64_t)((unsigned __int128)ticks * fit->mult >> fit->shift);
 }
 
-static void set_rate(struct clock_fit *fit, uint64_t ns, uint64_t ticks, uint64_t error_ppb)
+static void clock_set_rate(struct clock_fit *fit, uint64_t ns, uint64_t ticks, uint64_t error_ppb)
 {
 	fit->mult = (uint64_t)((((unsigned __int128)ns << fit->shift) + ticks / 2) / ticks);
 	fit->rate_error_ppb = error_ppb;
@@ -61,7 +62,7 @@ static void set_rate(struct clock_fit *fit, uint64_t ns, uint64_t ticks, uint64_
  * As much as keeps the rounding of mult below 4 ns in CLOCK_BASE_AGE_NS, and no more: every bit less is twice
  * the time that a line serves when it isn't renewed.
  */
-static uint32_t choose_shift(uint64_t hz)
+static uint32_t clock_choose_shift(uint64_t hz)
 {
 	uint32_t shift = 0;
 
@@ -72,12 +73,12 @@ static uint32_t choose_shift(uint64_t hz)
 
 void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask)
 {
-	*fit = (struct clock_fit){.hz = hz, .mask = mask, .shift = choose_shift(hz)};
+	*fit = (struct clock_fit){.hz = hz, .mask = mask, .shift = clock_choose_shift(hz)};
 	if (hz)
-		set_rate(fit, NS_PER_S, hz, NOMINAL_ERROR_PPB);
+		clock_set_rate(fit, NS_PER_S, hz, NOMINAL_ERROR_PPB);
 }
 
-static void restart(struct clock_fit *fit, const struct clock_pair *pair)
+static void clock_fit_restart(struct clock_fit *fit, const struct clock_pair *pair)
 {
 	fit->first = *pair;
 	fit->middle = *pair;
@@ -86,33 +87,33 @@ static void restart(struct clock_fit *fit, const struct clock_pair *pair)
 }
 
 /* Better than the nominal rate only once the window is long against the brackets at its ends. */
-static void measure_rate(struct clock_fit *fit)
+static void clock_measure_rate(struct clock_fit *fit)
 {
-	uint64_t window_ns = middle_ns(&fit->last) - middle_ns(&fit->first);
+	uint64_t window_ns = clock_middle_ns(&fit->last) - clock_middle_ns(&fit->first);
 	uint64_t ticks = fit->last.raw - fit->first.raw;
 	unsigned __int128 error =
-		(unsigned __int128)(half_bracket_ns(&fit->first) + half_bracket_ns(&fit->last)) * NS_PER_S;
+		(unsigned __int128)(clock_half_bracket_ns(&fit->first) + clock_half_bracket_ns(&fit->last)) * NS_PER_S;
 
 	if (ticks && window_ns && error / window_ns < NOMINAL_ERROR_PPB)
-		set_rate(fit, window_ns, ticks, (uint64_t)(error / window_ns));
+		clock_set_rate(fit, window_ns, ticks, (uint64_t)(error / window_ns));
 }
 
 /* Inside the window raw readings go on counting past the mask: it may be longer than the counter's range. */
-static void extend(struct clock_fit *fit, const struct clock_pair *pair)
+static void clock_fit_extend(struct clock_fit *fit, const struct clock_pair *pair)
 {
-	uint64_t raw = fit->last.raw + ticks_between(fit, &fit->last, pair);
+	uint64_t raw = fit->last.raw + clock_ticks_between(fit, &fit->last, pair);
 
 	fit->last = *pair;
 	fit->last.raw = raw;
 	fit->n_pairs++;
-	measure_rate(fit);
-	if (middle_ns(&fit->last) - middle_ns(&fit->middle) < HALF_WINDOW_NS)
+	clock_measure_rate(fit);
+	if (clock_middle_ns(&fit->last) - clock_middle_ns(&fit->middle) < HALF_WINDOW_NS)
 		return;
 	fit->first = fit->middle;
 	fit->middle = fit->last;
 }
 
-static void fill_line(const struct clock_fit *fit, uint64_t residual_ns, struct clock_line *line)
+static void clock_fill_line(const struct clock_fit *fit, uint64_t residual_ns, struct clock_line *line)
 {
 	uint64_t age_ticks = 0;
 
@@ -122,24 +123,24 @@ static void fill_line(const struct clock_fit *fit, uint64_t residual_ns, struct 
 		age_ticks = fit->mask / 2;
 	*line = (struct clock_line){
 		.base_raw = (fit->last.raw - age_ticks) & fit->mask,
-		.base_utc_ns = middle_ns(&fit->last) - ticks_to_ns(fit, age_ticks),
+		.base_utc_ns = clock_middle_ns(&fit->last) - clock_ticks_to_ns(fit, age_ticks),
 		.mult = fit->mult,
 		.shift = fit->shift,
 		.mask = fit->mask,
-		.error_ns =
-			half_bracket_ns(&fit->last) + residual_ns + fit->rate_error_ppb * CLOCK_RENEWAL_NS / NS_PER_S,
+		.error_ns = clock_half_bracket_ns(&fit->last) + residual_ns +
+	                    fit->rate_error_ppb * CLOCK_RENEWAL_NS / NS_PER_S,
 	};
 }
 
-static bool is_step(const struct clock_fit *fit, const struct clock_pair *pair, uint64_t elapsed_ns,
-                    uint64_t residual_ns)
+static bool clock_is_step(const struct clock_fit *fit, const struct clock_pair *pair, uint64_t elapsed_ns,
+                          uint64_t residual_ns)
 {
 	uint64_t limit_ns = elapsed_ns / (1000000 / STEP_PPM);
 
 	if (limit_ns < STEP_NS_MIN)
 		limit_ns = STEP_NS_MIN;
-	limit_ns += half_bracket_ns(&fit->last) + half_bracket_ns(pair);
-	return residual_ns > limit_ns || middle_ns(pair) < middle_ns(&fit->last);
+	limit_ns += clock_half_bracket_ns(&fit->last) + clock_half_bracket_ns(pair);
+	return residual_ns > limit_ns || clock_middle_ns(pair) < clock_middle_ns(&fit->last);
 }
 
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line)
@@ -148,17 +149,17 @@ void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct 
 	bool continues = false;
 
 	if (fit->n_pairs) {
-		uint64_t elapsed_ns = ticks_to_ns(fit, ticks_between(fit, &fit->last, pair));
+		uint64_t elapsed_ns = clock_ticks_to_ns(fit, clock_ticks_between(fit, &fit->last, pair));
 
-		residual_ns = difference(middle_ns(&fit->last) + elapsed_ns, middle_ns(pair));
-		continues = !is_step(fit, pair, elapsed_ns, residual_ns);
+		residual_ns = clock_difference(clock_middle_ns(&fit->last) + elapsed_ns, clock_middle_ns(pair));
+		continues = !clock_is_step(fit, pair, elapsed_ns, residual_ns);
 	}
 	if (continues) {
-		extend(fit, pair);
+		clock_fit_extend(fit, pair);
 	} else {
 		/* Two steps in a row are a clock at another rate than was thought: the bound must say so. */
 		residual_ns = fit->n_pairs == 1 ? residual_ns : 0;
-		restart(fit, pair);
+		clock_fit_restart(fit, pair);
 	}
-	fill_line(fit, residual_ns, line);
+	clock_fill_line(fit, residual_ns, line);
 }

@@ -24,6 +24,19 @@ uint8_t config_ttl(const struct config_channel *channel, const struct config_des
 	return config_is_multicast(&destination->address) ? TTL_OF_GROUPS : TTL_OF_HOSTS;
 }
 
+uint64_t config_spin_ns(enum config_poll poll, uint32_t spin_us)
+{
+	switch (poll) {
+	case CONFIG_POLL_BUSY:
+		return UINT64_MAX;
+	case CONFIG_POLL_ADAPTIVE:
+		return (uint64_t)spin_us * 1000;
+	case CONFIG_POLL_EVENT:
+		break;
+	}
+	return 0;
+}
+
 const struct config_stream *config_find_stream(const struct config *config, const char *name)
 {
 	for (uint32_t i = 0; i < config->n_streams; i++)

@@ -178,6 +178,9 @@ bool config_is_multicast(const struct config_address *address);
 /** Of packets to this destination: 1 to a group and 64 to others, unless the channel says what. Pure. */
 uint8_t config_ttl(const struct config_channel *channel, const struct config_destination *destination);
 
+/** How long a worker spins before it sleeps; UINT64_MAX: it never sleeps. Pure. */
+uint64_t config_spin_ns(enum config_poll poll, uint32_t spin_us);
+
 /** NULL: the config has no stream, or channel, of that name. Pure. */
 const struct config_stream *config_find_stream(const struct config *config, const char *name);
 const struct config_channel *config_find_channel(const struct config *config, const char *name);

@@ -2,6 +2,7 @@
 /* Checks a value against the row of its key and stores it in the field that the row names. */
 #include "daemon/config/key_value.h"
 
+#include "daemon/base/size.h"
 #include "daemon/config/config.h"
 
 #include <arpa/inet.h>
@@ -32,7 +33,7 @@ bool key_store_number(const struct key *key, int64_t number, void *base)
 {
 	if (key->type == KEY_INTEGER &&
 	    (number < key->min || number > key->max || (key->multiple_of && number % key->multiple_of != 0) ||
-	     (key->power_of_two && (number & (number - 1)) != 0)))
+	     (key->power_of_two && !is_power_of_two((uint64_t)number))))
 		return false;
 	key_store_bytes((char *)base + key->offset, key->bytes, key->unit ? number * key->unit : number);
 	return true;

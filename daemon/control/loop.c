@@ -2,6 +2,8 @@
 /* Helpers around sd-event that every file of this room may call: they call no other file of it. */
 #include "daemon/control/loop.h"
 
+#include "daemon/base/size.h"
+
 #define TIMER_SLACK_US UINT64_C(100)
 
 uint64_t loop_now_us(sd_event *event)
@@ -27,5 +29,5 @@ void loop_arm(sd_event_source *timer, uint64_t after_us)
 
 bool loop_should_log(uint64_t n_events)
 {
-	return (n_events & (n_events - 1)) == 0;
+	return is_power_of_two(n_events);
 }

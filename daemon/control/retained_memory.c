@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/retained_memory.h"
 
+#include "daemon/base/size.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <sys/inotify.h>
 #include <unistd.h>
-
-#define SMALL_PAGE 4096
 
 /* Where the kernel let memory be watched and said nothing of its end, each place that was had once would be lost. */
 static int try_to_watch(struct retained_watch *watch)
@@ -14,7 +14,7 @@ static int try_to_watch(struct retained_watch *watch)
 	struct shm segment = SHM_INIT;
 	const struct shm *const segments[] = {&segment};
 	struct retained_memory memory = {0};
-	int r = shm_create(&segment, "ibvcap-retained-test", 1, SMALL_PAGE);
+	int r = shm_create(&segment, "ibvcap-retained-test", 1, SMALL_PAGE_BYTES);
 
 	if (r < 0)
 		return r;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/rx_session.h"
 
+#include "daemon/base/fd.h"
+#include "daemon/base/size.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
@@ -9,15 +11,6 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define PAGE_BYTES 4096
-
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-}
 
 static void rx_session_detach(struct rx_session *rx)
 {
@@ -34,7 +27,7 @@ void rx_session_free(struct rx_session *rx)
 	LIST_REMOVE(rx, link);
 	endpoint->n_sessions--;
 	rx_session_detach(rx);
-	close_fd(&rx->wake_theirs);
+	fd_close(&rx->wake_theirs);
 	if (!rx->released)
 		notifier_dispose(endpoint->notifier, &rx->consumer, rx->wake);
 	retained_memory_drop(&rx->retained);
@@ -118,11 +111,11 @@ static void describe(struct ibvcap_segment *segment, uint64_t magic, uint64_t by
 /* The two pages: one only we may write, one the client may, but not resize under our feet. */
 static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
 {
-	int r = shm_create(&consumer->state_shm, "ibvcap-consumer-state", PAGE_BYTES, PAGE_BYTES);
+	int r = shm_create(&consumer->state_shm, "ibvcap-consumer-state", SMALL_PAGE_BYTES, SMALL_PAGE_BYTES);
 
 	if (r < 0)
 		return r;
-	r = shm_create(&consumer->page_shm, "ibvcap-consumer-page", PAGE_BYTES, PAGE_BYTES);
+	r = shm_create(&consumer->page_shm, "ibvcap-consumer-page", SMALL_PAGE_BYTES, SMALL_PAGE_BYTES);
 	if (r < 0)
 		return r;
 	consumer->state = consumer->state_shm.address;
@@ -213,8 +206,8 @@ int rx_session_send(struct rx_session *rx)
 	if (r == 0)
 		r = session_send(rx->session, &message.header, fds, PROTOCOL_FD_N);
 	for (unsigned i = 0; i < PROTOCOL_FD_CONSUMER_PAGE; i++)
-		close_fd(&fds[i]);
-	close_fd(&rx->wake_theirs);
+		fd_close(&fds[i]);
+	fd_close(&rx->wake_theirs);
 	return r;
 }
 
@@ -230,6 +223,6 @@ int rx_session_send_tap(struct session *session, const struct rx_endpoint *endpo
 	if (r == 0)
 		r = session_send(session, &message.header, fds, PROTOCOL_FD_TAP_N);
 	for (unsigned i = 0; i < PROTOCOL_FD_TAP_N; i++)
-		close_fd(&fds[i]);
+		fd_close(&fds[i]);
 	return r;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/status.h"
 
+#include "daemon/base/min.h"
 #include "daemon/base/time.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
@@ -86,16 +87,11 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 	return reply_append(reply, &message.header);
 }
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped,
                            uint64_t counters[CONSUMER_COUNTER_N])
 {
-	delivered = min_u64(delivered, published);
-	skipped = min_u64(skipped, published - delivered);
+	delivered = u64_min(delivered, published);
+	skipped = u64_min(skipped, published - delivered);
 	counters[CONSUMER_COUNTER_PUBLISHED] = published;
 	counters[CONSUMER_COUNTER_DELIVERED] = delivered;
 	counters[CONSUMER_COUNTER_SKIPPED] = skipped;

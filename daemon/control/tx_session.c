@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/control/tx_session.h"
 
+#include "daemon/base/fd.h"
 #include "daemon/control/tx_endpoint.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
@@ -15,13 +16,6 @@
 #include <unistd.h>
 
 /* ---- the background thread ---------------------------------------------------------------------------- */
-
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-}
 
 static struct tx_session *tx_session_of(struct background_job *job)
 {
@@ -82,7 +76,7 @@ static void break_up(struct background_job *job)
 	struct tx_session *tx = tx_session_of(job);
 	const struct control_channel *channel = tx->endpoint->channel;
 
-	close_fd(&tx->theirs);
+	fd_close(&tx->theirs);
 	if (tx->sender.registration)
 		channel->unregister_arena(channel->context, tx->sender.registration);
 	notifier_dispose_sender(tx->endpoint->worker->notifier, &tx->sender);
@@ -201,8 +195,8 @@ static int send_opened(struct tx_session *tx)
 	protocol_init(&message.header, PROTOCOL_OPENED, sizeof(message));
 	if (r == 0)
 		r = session_send(tx->session, &message.header, fds, PROTOCOL_FD_OPENED_N);
-	close_fd(&state_fd);
-	close_fd(&tx->theirs);
+	fd_close(&state_fd);
+	fd_close(&tx->theirs);
 	return r;
 }
 

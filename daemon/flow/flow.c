@@ -69,7 +69,7 @@ bool flow_is_same(const struct config_flow *a, const struct config_flow *b)
 	       a->source_port == b->source_port && a->vlan == b->vlan;
 }
 
-static int check_layout(const struct config_stream *stream, struct failure *failure)
+static int flow_check_layout(const struct config_stream *stream, struct failure *failure)
 {
 	uint32_t header_bytes = flow_header_bytes(&stream->flows[0]);
 
@@ -90,7 +90,7 @@ static int check_layout(const struct config_stream *stream, struct failure *fail
  * Which queue gets a packet that two rules match, or whether both get a copy, is not the same on every
  * device (verbs rules): not accepted.
  */
-static int check_overlap(const struct config *config, uint32_t stream, uint32_t flow, struct failure *failure)
+static int flow_check_overlap(const struct config *config, uint32_t stream, uint32_t flow, struct failure *failure)
 {
 	const struct config_stream *mine = &config->streams[stream];
 
@@ -118,10 +118,10 @@ static int check_overlap(const struct config *config, uint32_t stream, uint32_t 
 int flow_check(const struct config *config, struct failure *failure)
 {
 	for (uint32_t s = 0; s < config->n_streams; s++) {
-		int r = check_layout(&config->streams[s], failure);
+		int r = flow_check_layout(&config->streams[s], failure);
 
 		for (uint32_t i = 0; i < config->streams[s].n_flows && r == 0; i++)
-			r = check_overlap(config, s, i, failure);
+			r = flow_check_overlap(config, s, i, failure);
 		if (r < 0)
 			return r;
 	}

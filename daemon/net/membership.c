@@ -50,7 +50,7 @@ int membership_fd(const struct membership *membership, uint32_t i)
 	return i < membership->n_sockets ? membership->sockets[i].fd : -1;
 }
 
-static void set_address(struct sockaddr_storage *storage, sa_family_t family, const uint8_t address[16])
+static void membership_set_address(struct sockaddr_storage *storage, sa_family_t family, const uint8_t address[16])
 {
 	*storage = (struct sockaddr_storage){.ss_family = family};
 	if (family == AF_INET6)
@@ -60,7 +60,7 @@ static void set_address(struct sockaddr_storage *storage, sa_family_t family, co
 }
 
 /* A group that this socket is in already is as good: EADDRINUSE, with a source EADDRNOTAVAIL. */
-static int join_on(int fd, unsigned interface_index, const struct flow_rule *rule)
+static int membership_join_on(int fd, unsigned interface_index, const struct flow_rule *rule)
 {
 	int level = rule->family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
 	struct group_source_req with_source = {.gsr_interface = interface_index};
@@ -68,24 +68,24 @@ static int join_on(int fd, unsigned interface_index, const struct flow_rule *rul
 	int r;
 
 	if (rule->has_source) {
-		set_address(&with_source.gsr_group, rule->family, rule->destination);
-		set_address(&with_source.gsr_source, rule->family, rule->source);
+		membership_set_address(&with_source.gsr_group, rule->family, rule->destination);
+		membership_set_address(&with_source.gsr_source, rule->family, rule->source);
 		r = setsockopt(fd, level, MCAST_JOIN_SOURCE_GROUP, &with_source, sizeof(with_source));
 		return r == 0 || errno == EADDRNOTAVAIL ? 0 : -errno;
 	}
-	set_address(&any_source.gr_group, rule->family, rule->destination);
+	membership_set_address(&any_source.gr_group, rule->family, rule->destination);
 	r = setsockopt(fd, level, MCAST_JOIN_GROUP, &any_source, sizeof(any_source));
 	return r == 0 || errno == EADDRINUSE ? 0 : -errno;
 }
 
 /* IPv4 counts memberships and sources of a group, IPv6 a socket's option memory. */
-static bool is_full(int error)
+static bool membership_is_full(int error)
 {
 	return error == -ENOBUFS || error == -ENOMEM;
 }
 
-static int join_on_open_sockets(const struct membership *membership, unsigned interface_index,
-                                const struct flow_rule *rule)
+static int membership_join_on_open_socket(const struct membership *membership, unsigned interface_index,
+                                          const struct flow_rule *rule)
 {
 	for (uint32_t i = 0; i < membership->n_sockets; i++) {
 		const struct membership_socket *s = &membership->sockets[i];
@@ -93,14 +93,15 @@ static int join_on_open_sockets(const struct membership *membership, unsigned in
 
 		if (s->family != rule->family || s->has_source != rule->has_source)
 			continue;
-		r = join_on(s->fd, interface_index, rule);
-		if (!is_full(r))
+		r = membership_join_on(s->fd, interface_index, rule);
+		if (!membership_is_full(r))
 			return r;
 	}
 	return -ENOBUFS;
 }
 
-static int join_on_new_socket(struct membership *membership, unsigned interface_index, const struct flow_rule *rule)
+static int membership_join_on_new_socket(struct membership *membership, unsigned interface_index,
+                                         const struct flow_rule *rule)
 {
 	size_t bytes = (membership->n_sockets + 1) * sizeof(*membership->sockets);
 	struct membership_socket *sockets = realloc(membership->sockets, bytes);
@@ -112,7 +113,7 @@ static int join_on_new_socket(struct membership *membership, unsigned interface_
 	fd = socket(rule->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	r = join_on(fd, interface_index, rule);
+	r = membership_join_on(fd, interface_index, rule);
 	if (r < 0) {
 		close(fd);
 		return r;
@@ -122,12 +123,12 @@ static int join_on_new_socket(struct membership *membership, unsigned interface_
 	return 0;
 }
 
-static const char *remedy(int error, const struct flow_rule *rule)
+static const char *membership_explain_remedy(int error, const struct flow_rule *rule)
 {
 	if (error == -ENOBUFS && rule->family == AF_INET)
 		return "; the kernel's limits are sysctl net.ipv4.igmp_max_memberships and, for sources, "
 		       "net.ipv4.igmp_max_msf";
-	if (is_full(error))
+	if (membership_is_full(error))
 		return "; the kernel's limits are sysctl net.core.optmem_max and, for sources, net.ipv6.mld_max_msf";
 	if (error == -EMFILE)
 		return "; raise the limit of open files: LimitNOFILE= in the unit, or ulimit -n";
@@ -138,7 +139,7 @@ static const char *remedy(int error, const struct flow_rule *rule)
 }
 
 /* Reports leave with the tag by the VLAN's own interface, and only there the kernel hears who asks for them. */
-static int find_interface(const struct flow_rule *rule, unsigned *interface_index)
+static int membership_find_interface(const struct flow_rule *rule, unsigned *interface_index)
 {
 	unsigned vlan_index;
 	int r;
@@ -161,18 +162,18 @@ int membership_join(struct membership *membership, unsigned interface_index, con
 
 	if (!rule->multicast)
 		return 0;
-	found = find_interface(rule, &interface_index);
+	found = membership_find_interface(rule, &interface_index);
 	if (found < 0)
 		return failure_set(failure, EX_OSERR, -found, "the interface of VLAN %d cannot be looked for: %s",
 		                   rule->vlan, strerror(-found));
-	r = join_on_open_sockets(membership, interface_index, rule);
-	if (is_full(r))
-		r = join_on_new_socket(membership, interface_index, rule);
+	r = membership_join_on_open_socket(membership, interface_index, rule);
+	if (membership_is_full(r))
+		r = membership_join_on_new_socket(membership, interface_index, rule);
 	if (r == 0)
 		return found;
 	if (!if_indextoname(interface_index, interface))
 		snprintf(interface, sizeof(interface), "%u", interface_index);
 	return failure_set(failure, r == -ENODEV ? EX_UNAVAILABLE : EX_OSERR, -r,
 	                   "interface %s: cannot join the group of %s: %s%s", interface,
-	                   flow_format(rule, group, sizeof(group)), strerror(-r), remedy(r, rule));
+	                   flow_format(rule, group, sizeof(group)), strerror(-r), membership_explain_remedy(r, rule));
 }

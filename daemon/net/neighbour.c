@@ -3,7 +3,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/flow/flow.h"
-#include "daemon/net/probe.h"
+#include "daemon/net/neighbour_probe.h"
 #include "daemon/net/rtnl.h"
 
 #include <arpa/inet.h>
@@ -43,11 +43,11 @@ struct neighbours {
 	sd_event_source *timer;
 	struct mnl_socket *requests;
 	struct mnl_socket *groups;
-	struct probe probe;
+	struct neighbour_probe probe;
 	uint64_t round_us; /* the last one */
 };
 
-static uint64_t now_us(const struct neighbours *neighbours)
+static uint64_t neighbours_now_us(const struct neighbours *neighbours)
 {
 	uint64_t us = 0;
 
@@ -57,7 +57,7 @@ static uint64_t now_us(const struct neighbours *neighbours)
 
 /* ---- one: what the kernel knows -------------------------------------------------------------------- */
 
-static enum next_hop_state look_up_link(struct neighbour *neighbour, struct next_hop *next)
+static enum next_hop_state neighbour_look_up_link(struct neighbour *neighbour, struct next_hop *next)
 {
 	struct rtnl_link link;
 	int r = rtnl_get_link(neighbour->neighbours->requests, neighbour->wanted.interface_index, &link);
@@ -69,7 +69,7 @@ static enum next_hop_state look_up_link(struct neighbour *neighbour, struct next
 	return NEXT_HOP_READY;
 }
 
-static enum next_hop_state look_up_route(struct neighbour *neighbour, struct next_hop *next)
+static enum next_hop_state neighbour_look_up_route(struct neighbour *neighbour, struct next_hop *next)
 {
 	const struct neighbour_wanted *wanted = &neighbour->wanted;
 	bool needs_neighbour = !wanted->has_mac && !config_is_multicast(&wanted->destination);
@@ -91,21 +91,21 @@ static enum next_hop_state look_up_route(struct neighbour *neighbour, struct nex
 	return next->source.family == AF_UNSPEC ? NEXT_HOP_NO_SOURCE : NEXT_HOP_READY;
 }
 
-static void ask_for(struct neighbour *neighbour, const struct next_hop *next, uint64_t now, uint64_t apart_us)
+static void neighbour_ask_for(struct neighbour *neighbour, const struct next_hop *next, uint64_t now, uint64_t apart_us)
 {
 	bool is_new = !config_is_same_address(&next->address, &neighbour->next_hop.address);
 
 	if (neighbour->asked_us && !is_new && now - neighbour->asked_us < apart_us)
 		return;
 	neighbour->asked_us = now;
-	probe_send(&neighbour->neighbours->probe, neighbour->wanted.interface_index, &next->address);
+	neighbour_probe_send(&neighbour->neighbours->probe, neighbour->wanted.interface_index, &next->address);
 }
 
 /*
  * The kernel is asking, or has forgotten it: what was known is good until it says that nobody answers. It says nothing
  * where our datagrams do not leave (a packet filter's rule): not for ever, therefore.
  */
-static enum next_hop_state wait_for_answer(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
+static enum next_hop_state neighbour_wait_for_answer(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
 {
 	const struct next_hop *before = &neighbour->next_hop;
 	bool is_same = config_is_same_address(&next->address, &before->address);
@@ -115,14 +115,14 @@ static enum next_hop_state wait_for_answer(struct neighbour *neighbour, struct n
 		neighbour->waiting_us = now;
 	gives_up = now - neighbour->waiting_us >= GIVE_UP_US || (is_same && before->state == NEXT_HOP_NO_ANSWER);
 	is_kept = is_same && before->state == NEXT_HOP_READY && !gives_up;
-	ask_for(neighbour, next, now, is_kept ? ASK_APART_US : ASK_AGAIN_US);
+	neighbour_ask_for(neighbour, next, now, is_kept ? ASK_APART_US : ASK_AGAIN_US);
 	neighbour->look_us = now + (is_kept ? ASK_APART_US : ASK_AGAIN_US);
 	if (is_kept)
 		memcpy(next->mac, before->mac, sizeof(next->mac));
 	return is_kept ? NEXT_HOP_READY : gives_up ? NEXT_HOP_NO_ANSWER : NEXT_HOP_ASKED_FOR;
 }
 
-static enum next_hop_state look_up_mac(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
+static enum next_hop_state neighbour_look_up_mac(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
 {
 	const struct neighbour_wanted *wanted = &neighbour->wanted;
 	struct rtnl_neighbour found;
@@ -137,20 +137,20 @@ static enum next_hop_state look_up_mac(struct neighbour *neighbour, struct next_
 	}
 	r = rtnl_get_neighbour(neighbour->neighbours->requests, wanted->interface_index, &next->address, &found);
 	if (r == 0 && (found.state & NUD_FAILED)) {
-		ask_for(neighbour, next, now, ASK_AGAIN_US);
+		neighbour_ask_for(neighbour, next, now, ASK_AGAIN_US);
 		neighbour->look_us = now + ASK_AGAIN_US;
 		return NEXT_HOP_NO_ANSWER;
 	}
 	if (r < 0 || !(found.state & NUD_HAS_MAC) || !found.has_mac)
-		return wait_for_answer(neighbour, next, now);
+		return neighbour_wait_for_answer(neighbour, next, now);
 	neighbour->waiting_us = 0;
 	memcpy(next->mac, found.mac, sizeof(next->mac));
 	if (found.state & NUD_STALE) /* it may have gone, and only traffic of the kernel's own makes it look */
-		ask_for(neighbour, next, now, ASK_APART_US);
+		neighbour_ask_for(neighbour, next, now, ASK_APART_US);
 	return NEXT_HOP_READY;
 }
 
-static void log_next_hop(const struct neighbour *neighbour)
+static void neighbour_log(const struct neighbour *neighbour)
 {
 	const struct config_address *destination = &neighbour->wanted.destination;
 	char interface[IF_NAMESIZE] = "?", address[INET6_ADDRSTRLEN], text[256];
@@ -162,28 +162,28 @@ static void log_next_hop(const struct neighbour *neighbour)
 }
 
 /* True: it is another than before. */
-static bool look_up(struct neighbour *neighbour, uint64_t now)
+static bool neighbour_look_up(struct neighbour *neighbour, uint64_t now)
 {
 	struct next_hop next;
 
 	memset(&next, 0, sizeof(next)); /* its gaps, too: it is compared as bytes */
 	neighbour->dirty = false;
 	neighbour->look_us = now + LOOK_AGAIN_US;
-	next.state = look_up_link(neighbour, &next);
+	next.state = neighbour_look_up_link(neighbour, &next);
 	if (next.state == NEXT_HOP_READY)
-		next.state = look_up_route(neighbour, &next);
+		next.state = neighbour_look_up_route(neighbour, &next);
 	if (next.state == NEXT_HOP_READY)
-		next.state = look_up_mac(neighbour, &next, now);
+		next.state = neighbour_look_up_mac(neighbour, &next, now);
 	if (memcmp(&next, &neighbour->next_hop, sizeof(next)) == 0)
 		return false;
 	memcpy(&neighbour->next_hop, &next, sizeof(next));
-	log_next_hop(neighbour);
+	neighbour_log(neighbour);
 	return true;
 }
 
 /* ---- all: rounds ---------------------------------------------------------------------------------- */
 
-static void set_timer(struct neighbours *neighbours)
+static void neighbours_set_timer(struct neighbours *neighbours)
 {
 	uint64_t soonest = neighbours->round_us + ROUND_APART_US, at = UINT64_MAX;
 	const struct neighbour *neighbour;
@@ -198,11 +198,11 @@ static void set_timer(struct neighbours *neighbours)
 }
 
 /* Who was looked up goes behind the others: what is left over is first in the next round. */
-static int on_timer(sd_event_source *source, uint64_t time_us, void *context)
+static int on_neighbours_timer(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct neighbours *neighbours = context;
 	struct neighbour *neighbour, *next;
-	uint64_t now = now_us(neighbours);
+	uint64_t now = neighbours_now_us(neighbours);
 	uint32_t n = 0;
 
 	(void)source;
@@ -215,16 +215,16 @@ static int on_timer(sd_event_source *source, uint64_t time_us, void *context)
 		TAILQ_REMOVE(&neighbours->all, neighbour, link);
 		TAILQ_INSERT_TAIL(&neighbours->all, neighbour, link);
 		n++;
-		if (look_up(neighbour, now))
+		if (neighbour_look_up(neighbour, now))
 			neighbour->wanted.changed(neighbour->wanted.context, &neighbour->next_hop);
 	}
-	set_timer(neighbours);
+	neighbours_set_timer(neighbours);
 	return 0;
 }
 
 /* ---- what the kernel tells ------------------------------------------------------------------------- */
 
-static void mark_all(struct neighbours *neighbours)
+static void neighbours_mark_all(struct neighbours *neighbours)
 {
 	struct neighbour *neighbour;
 
@@ -232,7 +232,7 @@ static void mark_all(struct neighbours *neighbours)
 		neighbour->dirty = true;
 }
 
-static void mark_interface(struct neighbours *neighbours, const struct nlmsghdr *message)
+static void neighbours_mark_interface(struct neighbours *neighbours, const struct nlmsghdr *message)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
 	struct neighbour *neighbour;
@@ -241,7 +241,7 @@ static void mark_interface(struct neighbours *neighbours, const struct nlmsghdr 
 		neighbour->dirty |= neighbour->wanted.interface_index == (unsigned)info->ifi_index;
 }
 
-static void mark_neighbour(struct neighbours *neighbours, const struct nlmsghdr *message)
+static void neighbours_mark_address(struct neighbours *neighbours, const struct nlmsghdr *message)
 {
 	struct rtnl_neighbour told;
 	struct neighbour *neighbour;
@@ -253,28 +253,28 @@ static void mark_neighbour(struct neighbours *neighbours, const struct nlmsghdr 
 		                    config_is_same_address(&neighbour->next_hop.address, &told.address);
 }
 
-static void take_message(struct neighbours *neighbours, const struct nlmsghdr *message)
+static void neighbours_take_message(struct neighbours *neighbours, const struct nlmsghdr *message)
 {
 	switch (message->nlmsg_type) {
 	case RTM_NEWNEIGH:
 	case RTM_DELNEIGH:
-		mark_neighbour(neighbours, message);
+		neighbours_mark_address(neighbours, message);
 		break;
 	case RTM_NEWLINK:
 	case RTM_DELLINK:
-		mark_interface(neighbours, message);
+		neighbours_mark_interface(neighbours, message);
 		break;
 	case RTM_NEWROUTE:
 	case RTM_DELROUTE:
 	case RTM_NEWADDR:
 	case RTM_DELADDR:
-		mark_all(neighbours);
+		neighbours_mark_all(neighbours);
 		break;
 	}
 }
 
 /* More was told than the socket holds (ENOBUFS): anything may have changed. 1: go on, 0: there is no more. */
-static int take_datagram(struct neighbours *neighbours)
+static int neighbours_take_datagram(struct neighbours *neighbours)
 {
 	char buffer[EVENT_BYTES];
 	ssize_t n = mnl_socket_recvfrom(neighbours->groups, buffer, sizeof(buffer));
@@ -283,13 +283,13 @@ static int take_datagram(struct neighbours *neighbours)
 	if (n < 0 && errno != ENOBUFS && errno != ENOSPC)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	if (n < 0)
-		mark_all(neighbours);
+		neighbours_mark_all(neighbours);
 	for (const struct nlmsghdr *m = (void *)buffer; n > 0 && mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left))
-		take_message(neighbours, m);
+		neighbours_take_message(neighbours, m);
 	return 1;
 }
 
-static int on_events(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_neighbours_event(sd_event_source *source, int fd, uint32_t events, void *context)
 {
 	struct neighbours *neighbours = context;
 	int r = 1;
@@ -297,8 +297,8 @@ static int on_events(sd_event_source *source, int fd, uint32_t events, void *con
 	(void)fd;
 	(void)events;
 	for (int i = 0; i < EVENTS_MAX && r == 1; i++)
-		r = take_datagram(neighbours);
-	set_timer(neighbours);
+		r = neighbours_take_datagram(neighbours);
+	neighbours_set_timer(neighbours);
 	if (r >= 0)
 		return 0;
 	log_warning("routes and neighbours: the kernel's events cannot be read any more (%s): looking every %llu s",
@@ -308,20 +308,20 @@ static int on_events(sd_event_source *source, int fd, uint32_t events, void *con
 
 /* ---- life ----------------------------------------------------------------------------------------- */
 
-static int open_all(struct neighbours *neighbours)
+static int neighbours_open(struct neighbours *neighbours)
 {
 	int r = rtnl_open(&neighbours->requests);
 
 	if (r == 0)
 		r = rtnl_open_events(&neighbours->groups);
 	if (r == 0)
-		r = probe_open(&neighbours->probe);
+		r = neighbour_probe_open(&neighbours->probe);
 	if (r == 0)
 		r = sd_event_add_io(neighbours->event, &neighbours->events, mnl_socket_get_fd(neighbours->groups),
-		                    EPOLLIN, on_events, neighbours);
+		                    EPOLLIN, on_neighbours_event, neighbours);
 	if (r >= 0)
 		r = sd_event_add_time(neighbours->event, &neighbours->timer, CLOCK_MONOTONIC, UINT64_MAX, 1000,
-		                      on_timer, neighbours);
+		                      on_neighbours_timer, neighbours);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(neighbours->timer, SD_EVENT_OFF);
 	return r < 0 ? r : 0;
@@ -336,8 +336,8 @@ int neighbours_new(struct neighbours **neighbours, sd_event *event, struct failu
 		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	TAILQ_INIT(&n->all);
 	n->event = sd_event_ref(event);
-	n->probe = (struct probe){-1, -1};
-	r = open_all(n);
+	n->probe = (struct neighbour_probe){-1, -1};
+	r = neighbours_open(n);
 	if (r < 0) {
 		neighbours_free(n);
 		return failure_set(failure, EX_OSERR, -r,
@@ -355,7 +355,7 @@ void neighbours_free(struct neighbours *neighbours)
 	sd_event_source_disable_unref(neighbours->events);
 	sd_event_source_disable_unref(neighbours->timer);
 	sd_event_unref(neighbours->event);
-	probe_close(&neighbours->probe);
+	neighbour_probe_close(&neighbours->probe);
 	if (neighbours->groups)
 		mnl_socket_close(neighbours->groups);
 	if (neighbours->requests)
@@ -373,8 +373,8 @@ int neighbours_add(struct neighbours *neighbours, const struct neighbour_wanted 
 	n->wanted = *wanted;
 	n->next_hop.state = NEXT_HOP_ASKED_FOR;
 	TAILQ_INSERT_TAIL(&neighbours->all, n, link);
-	look_up(n, now_us(neighbours));
-	set_timer(neighbours);
+	neighbour_look_up(n, neighbours_now_us(neighbours));
+	neighbours_set_timer(neighbours);
 	*neighbour = n;
 	return 0;
 }
@@ -384,7 +384,7 @@ void neighbours_remove(struct neighbour *neighbour)
 	if (!neighbour)
 		return;
 	TAILQ_REMOVE(&neighbour->neighbours->all, neighbour, link);
-	set_timer(neighbour->neighbours);
+	neighbours_set_timer(neighbour->neighbours);
 	free(neighbour);
 }
 

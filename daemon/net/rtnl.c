@@ -17,7 +17,7 @@
 
 /* ---- sockets -------------------------------------------------------------------------------------- */
 
-static int open_socket(struct mnl_socket **socket, int flags)
+static int rtnl_open_socket(struct mnl_socket **socket, int flags)
 {
 	struct mnl_socket *opened = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | flags);
 	int r;
@@ -36,7 +36,7 @@ static int open_socket(struct mnl_socket **socket, int flags)
 int rtnl_open(struct mnl_socket **socket)
 {
 	const struct timeval second = {.tv_sec = 1};
-	int r = open_socket(socket, 0);
+	int r = rtnl_open_socket(socket, 0);
 
 	if (r == 0)
 		setsockopt(mnl_socket_get_fd(*socket), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
@@ -47,7 +47,7 @@ int rtnl_open_events(struct mnl_socket **socket)
 {
 	static const int groups[] = {RTNLGRP_LINK,        RTNLGRP_NEIGH,      RTNLGRP_IPV4_IFADDR,
 	                             RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
-	int r = open_socket(socket, SOCK_NONBLOCK);
+	int r = rtnl_open_socket(socket, SOCK_NONBLOCK);
 
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && r == 0; i++)
 		if (mnl_socket_setsockopt(*socket, NETLINK_ADD_MEMBERSHIP, (void *)&groups[i], sizeof(groups[i])) < 0) {
@@ -61,7 +61,7 @@ int rtnl_open_events(struct mnl_socket **socket)
 /* ---- requests ------------------------------------------------------------------------------------- */
 
 /* cb gets each message that answers, to the last or until it has had enough. -errno of the kernel's. */
-static int ask_with(struct mnl_socket *socket, struct nlmsghdr *request, uint16_t flags, mnl_cb_t cb, void *into)
+static int rtnl_ask_all(struct mnl_socket *socket, struct nlmsghdr *request, uint16_t flags, mnl_cb_t cb, void *into)
 {
 	static unsigned sequence;
 	char answer[ANSWER_BYTES];
@@ -84,33 +84,33 @@ static int ask_with(struct mnl_socket *socket, struct nlmsghdr *request, uint16_
 }
 
 /* The one message that answers. */
-static int ask(struct mnl_socket *socket, struct nlmsghdr *request, mnl_cb_t cb, void *into)
+static int rtnl_ask(struct mnl_socket *socket, struct nlmsghdr *request, mnl_cb_t cb, void *into)
 {
-	return ask_with(socket, request, 0, cb, into);
+	return rtnl_ask_all(socket, request, 0, cb, into);
 }
 
-static size_t address_bytes(sa_family_t family)
+static size_t rtnl_address_bytes(sa_family_t family)
 {
 	return family == AF_INET6 ? 16 : 4;
 }
 
-static void put_address(struct nlmsghdr *request, uint16_t type, const struct config_address *address)
+static void rtnl_put_address(struct nlmsghdr *request, uint16_t type, const struct config_address *address)
 {
-	mnl_attr_put(request, type, address_bytes(address->family), address->address);
+	mnl_attr_put(request, type, rtnl_address_bytes(address->family), address->address);
 }
 
-static void read_address(const struct nlattr *attribute, sa_family_t family, struct config_address *address)
+static void rtnl_read_address(const struct nlattr *attribute, sa_family_t family, struct config_address *address)
 {
-	if (mnl_attr_get_payload_len(attribute) != address_bytes(family))
+	if (mnl_attr_get_payload_len(attribute) != rtnl_address_bytes(family))
 		return;
 	memset(address, 0, sizeof(*address));
 	address->family = family;
-	memcpy(address->address, mnl_attr_get_payload(attribute), address_bytes(family));
+	memcpy(address->address, mnl_attr_get_payload(attribute), rtnl_address_bytes(family));
 }
 
 /* ---- a link --------------------------------------------------------------------------------------- */
 
-static int on_link(const struct nlmsghdr *message, void *into)
+static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
 	struct rtnl_link *link = into;
@@ -137,7 +137,7 @@ int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rt
 	info = mnl_nlmsg_put_extra_header(request, sizeof(*info));
 	info->ifi_index = (int)interface_index;
 	memset(link, 0, sizeof(*link));
-	return ask(socket, request, on_link, link);
+	return rtnl_ask(socket, request, rtnl_on_link, link);
 }
 
 /* ---- a VLAN's interface --------------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ struct vlan_search {
 };
 
 /* The attribute of a list's, NULL: it has none, or one too short to be a number of so many bytes. */
-static const struct nlattr *find_nested(const struct nlattr *list, uint16_t type, size_t bytes)
+static const struct nlattr *rtnl_find_nested(const struct nlattr *list, uint16_t type, size_t bytes)
 {
 	const struct nlattr *attribute;
 
@@ -161,19 +161,19 @@ static const struct nlattr *find_nested(const struct nlattr *list, uint16_t type
 	return NULL;
 }
 
-static bool is_vlan(const struct nlattr *link_info, int vlan)
+static bool rtnl_is_vlan(const struct nlattr *link_info, int vlan)
 {
-	const struct nlattr *kind = find_nested(link_info, IFLA_INFO_KIND, sizeof("vlan"));
-	const struct nlattr *data = find_nested(link_info, IFLA_INFO_DATA, 0);
-	const struct nlattr *id = data ? find_nested(data, IFLA_VLAN_ID, 2) : NULL;
-	const struct nlattr *protocol = data ? find_nested(data, IFLA_VLAN_PROTOCOL, 2) : NULL;
+	const struct nlattr *kind = rtnl_find_nested(link_info, IFLA_INFO_KIND, sizeof("vlan"));
+	const struct nlattr *data = rtnl_find_nested(link_info, IFLA_INFO_DATA, 0);
+	const struct nlattr *id = data ? rtnl_find_nested(data, IFLA_VLAN_ID, 2) : NULL;
+	const struct nlattr *protocol = data ? rtnl_find_nested(data, IFLA_VLAN_PROTOCOL, 2) : NULL;
 
 	return kind && strcmp(mnl_attr_get_payload(kind), "vlan") == 0 && id && mnl_attr_get_u16(id) == vlan &&
 	       protocol && mnl_attr_get_u16(protocol) == htons(ETH_P_8021Q);
 }
 
 /* To the end of the list: only there it is known that nothing changed in its midst. */
-static int on_link_of_all(const struct nlmsghdr *message, void *into)
+static int rtnl_on_listed_link(const struct nlmsghdr *message, void *into)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
 	const struct nlattr *attribute;
@@ -190,7 +190,7 @@ static int on_link_of_all(const struct nlmsghdr *message, void *into)
 			is_from_elsewhere = true;
 			break;
 		case IFLA_LINKINFO:
-			is_its_vlan = is_vlan(attribute, search->vlan);
+			is_its_vlan = rtnl_is_vlan(attribute, search->vlan);
 			break;
 		}
 	}
@@ -199,7 +199,7 @@ static int on_link_of_all(const struct nlmsghdr *message, void *into)
 	return MNL_CB_OK;
 }
 
-static int list_links(struct vlan_search *search)
+static int rtnl_list_links(struct vlan_search *search)
 {
 	char buffer[REQUEST_BYTES];
 	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
@@ -211,7 +211,7 @@ static int list_links(struct vlan_search *search)
 	request->nlmsg_type = RTM_GETLINK;
 	mnl_nlmsg_put_extra_header(request, sizeof(struct ifinfomsg));
 	search->found = 0;
-	r = ask_with(socket, request, NLM_F_DUMP, on_link_of_all, search);
+	r = rtnl_ask_all(socket, request, NLM_F_DUMP, rtnl_on_listed_link, search);
 	mnl_socket_close(socket);
 	return r;
 }
@@ -223,26 +223,26 @@ int rtnl_find_vlan(unsigned interface_index, int vlan, unsigned *vlan_index)
 
 	/* -EINTR: a link came or went in the midst of the list. */
 	for (int i = 0; i < LISTS_MAX && r == -EINTR; i++)
-		r = list_links(&search);
+		r = rtnl_list_links(&search);
 	*vlan_index = search.found;
 	return r == 0 && search.found == 0 ? -ENOENT : r;
 }
 
 /* ---- a route -------------------------------------------------------------------------------------- */
 
-static void read_via(const struct nlattr *attribute, struct config_address *gateway)
+static void rtnl_read_via(const struct nlattr *attribute, struct config_address *gateway)
 {
 	const struct rtvia *via = mnl_attr_get_payload(attribute);
 	size_t bytes = mnl_attr_get_payload_len(attribute);
 
-	if (bytes < sizeof(*via) || bytes - sizeof(*via) != address_bytes(via->rtvia_family))
+	if (bytes < sizeof(*via) || bytes - sizeof(*via) != rtnl_address_bytes(via->rtvia_family))
 		return;
 	memset(gateway, 0, sizeof(*gateway));
 	gateway->family = via->rtvia_family;
 	memcpy(gateway->address, via->rtvia_addr, bytes - sizeof(*via));
 }
 
-static int on_route(const struct nlmsghdr *message, void *into)
+static int rtnl_on_route(const struct nlmsghdr *message, void *into)
 {
 	const struct rtmsg *found = mnl_nlmsg_get_payload(message);
 	struct rtnl_route *route = into;
@@ -253,13 +253,13 @@ static int on_route(const struct nlmsghdr *message, void *into)
 	{
 		switch (mnl_attr_get_type(attribute)) {
 		case RTA_GATEWAY:
-			read_address(attribute, found->rtm_family, &route->gateway);
+			rtnl_read_address(attribute, found->rtm_family, &route->gateway);
 			break;
 		case RTA_VIA:
-			read_via(attribute, &route->gateway);
+			rtnl_read_via(attribute, &route->gateway);
 			break;
 		case RTA_PREFSRC:
-			read_address(attribute, found->rtm_family, &route->source);
+			rtnl_read_address(attribute, found->rtm_family, &route->source);
 			break;
 		}
 	}
@@ -276,11 +276,11 @@ int rtnl_get_route(struct mnl_socket *socket, unsigned interface_index, const st
 	request->nlmsg_type = RTM_GETROUTE;
 	wanted = mnl_nlmsg_put_extra_header(request, sizeof(*wanted));
 	wanted->rtm_family = (uint8_t)address->family;
-	wanted->rtm_dst_len = (uint8_t)(8 * address_bytes(address->family));
-	put_address(request, RTA_DST, address);
+	wanted->rtm_dst_len = (uint8_t)(8 * rtnl_address_bytes(address->family));
+	rtnl_put_address(request, RTA_DST, address);
 	mnl_attr_put_u32(request, RTA_OIF, interface_index);
 	memset(route, 0, sizeof(*route));
-	return ask(socket, request, on_route, route);
+	return rtnl_ask(socket, request, rtnl_on_route, route);
 }
 
 /* ---- a neighbour ---------------------------------------------------------------------------------- */
@@ -299,7 +299,7 @@ bool rtnl_read_neighbour(const struct nlmsghdr *message, struct rtnl_neighbour *
 	mnl_attr_for_each(attribute, message, sizeof(*found))
 	{
 		if (mnl_attr_get_type(attribute) == NDA_DST) {
-			read_address(attribute, found->ndm_family, &neighbour->address);
+			rtnl_read_address(attribute, found->ndm_family, &neighbour->address);
 		} else if (mnl_attr_get_type(attribute) == NDA_LLADDR && mnl_attr_get_payload_len(attribute) == 6) {
 			memcpy(neighbour->mac, mnl_attr_get_payload(attribute), 6);
 			neighbour->has_mac = true;
@@ -308,7 +308,7 @@ bool rtnl_read_neighbour(const struct nlmsghdr *message, struct rtnl_neighbour *
 	return neighbour->address.family != AF_UNSPEC;
 }
 
-static int on_neighbour(const struct nlmsghdr *message, void *into)
+static int rtnl_on_neighbour(const struct nlmsghdr *message, void *into)
 {
 	return rtnl_read_neighbour(message, into) ? MNL_CB_STOP : MNL_CB_ERROR;
 }
@@ -324,6 +324,6 @@ int rtnl_get_neighbour(struct mnl_socket *socket, unsigned interface_index, cons
 	wanted = mnl_nlmsg_put_extra_header(request, sizeof(*wanted));
 	wanted->ndm_family = (uint8_t)address->family;
 	wanted->ndm_ifindex = (int)interface_index;
-	put_address(request, NDA_DST, address);
-	return ask(socket, request, on_neighbour, neighbour);
+	rtnl_put_address(request, NDA_DST, address);
+	return rtnl_ask(socket, request, rtnl_on_neighbour, neighbour);
 }

@@ -9,19 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t spin_ns(const struct config_channel *config)
-{
-	switch (config->poll) {
-	case CONFIG_POLL_BUSY:
-		return TX_WORKER_SPIN_FOREVER;
-	case CONFIG_POLL_ADAPTIVE:
-		return (uint64_t)config->spin_us * 1000;
-	case CONFIG_POLL_EVENT:
-		break;
-	}
-	return 0;
-}
-
 static int interface_tx_new(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
                             struct interface_tx **out, struct failure *failure)
 {
@@ -31,7 +18,8 @@ static int interface_tx_new(struct daemon *daemon, struct interface *interface, 
 
 	snprintf(name, sizeof(name), "tx-%.12s", interface->name);
 	if (tx) {
-		const struct tx_worker_options options = {.name = name, .spin_ns = spin_ns(config), .cpu = config->cpu};
+		const struct tx_worker_options options = {
+			.name = name, .spin_ns = config_spin_ns(config->poll, config->spin_us), .cpu = config->cpu};
 
 		r = tx_worker_new(&tx->worker, &options);
 	}
@@ -41,7 +29,7 @@ static int interface_tx_new(struct daemon *daemon, struct interface *interface, 
 		                   interface->name, strerror(-r));
 	}
 	tx->daemon = daemon;
-	tx->spin_ns = spin_ns(config);
+	tx->spin_ns = config_spin_ns(config->poll, config->spin_us);
 	tx->cpu = config->cpu;
 	tx->interface = interface;
 	TAILQ_INSERT_TAIL(&daemon->interface_txs, tx, link);
@@ -60,7 +48,7 @@ int interface_tx_take(struct daemon *daemon, struct interface *interface, const 
 			break;
 	if (!tx)
 		r = interface_tx_new(daemon, interface, config, &tx, failure);
-	else if (tx->spin_ns != spin_ns(config) || tx->cpu != config->cpu)
+	else if (tx->spin_ns != config_spin_ns(config->poll, config->spin_us) || tx->cpu != config->cpu)
 		r = failure_set(
 			failure, EX_CONFIG, EBUSY,
 			"%s:%d: channel '%s': poll, spin_us and cpu are those of the transmit worker that "

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* "CAP_NET_RAW"; returns buffer. */
-static const char *name_of(int capability, char *buffer, size_t bytes)
+static const char *priv_name_of(int capability, char *buffer, size_t bytes)
 {
 	char *name = cap_to_name(capability);
 
@@ -23,14 +23,14 @@ static const char *name_of(int capability, char *buffer, size_t bytes)
 	return buffer;
 }
 
-static bool is_set(cap_t set, int capability, cap_flag_t flag)
+static bool priv_is_set(cap_t set, int capability, cap_flag_t flag)
 {
 	cap_flag_value_t value = CAP_CLEAR;
 
 	return cap_get_flag(set, capability, flag, &value) == 0 && value == CAP_SET;
 }
 
-static bool is_wanted(const struct priv_capability *capabilities, uint32_t n, int capability)
+static bool priv_is_wanted(const struct priv_capability *capabilities, uint32_t n, int capability)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if (capabilities[i].capability == capability)
@@ -38,14 +38,15 @@ static bool is_wanted(const struct priv_capability *capabilities, uint32_t n, in
 	return false;
 }
 
-static int check_required(cap_t have, const struct priv_capability *capabilities, uint32_t n, struct failure *failure)
+static int priv_check_required(cap_t have, const struct priv_capability *capabilities, uint32_t n,
+                               struct failure *failure)
 {
 	char name[64];
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (!capabilities[i].required || is_set(have, capabilities[i].capability, CAP_PERMITTED))
+		if (!capabilities[i].required || priv_is_set(have, capabilities[i].capability, CAP_PERMITTED))
 			continue;
-		name_of(capabilities[i].capability, name, sizeof(name));
+		priv_name_of(capabilities[i].capability, name, sizeof(name));
 		return failure_set(
 			failure, EX_NOPERM, EPERM,
 			"%s is missing, which %s need: start ibvcapd with systemctl (AmbientCapabilities=CAP_NET_RAW "
@@ -58,14 +59,14 @@ static int check_required(cap_t have, const struct priv_capability *capabilities
 }
 
 /* Only what is asked for and there, permitted and effective. */
-static cap_t build_kept(cap_t have, const struct priv_capability *capabilities, uint32_t n)
+static cap_t priv_build_kept(cap_t have, const struct priv_capability *capabilities, uint32_t n)
 {
 	cap_t kept = cap_init();
 
 	for (uint32_t i = 0; kept && i < n; i++) {
 		cap_value_t capability = capabilities[i].capability;
 
-		if (!is_set(have, capability, CAP_PERMITTED))
+		if (!priv_is_set(have, capability, CAP_PERMITTED))
 			continue;
 		if (cap_set_flag(kept, CAP_PERMITTED, 1, &capability, CAP_SET) < 0 ||
 		    cap_set_flag(kept, CAP_EFFECTIVE, 1, &capability, CAP_SET) < 0) {
@@ -77,17 +78,17 @@ static cap_t build_kept(cap_t have, const struct priv_capability *capabilities, 
 }
 
 /* The bounding set can only be shrunk with CAP_SETPCAP; no_new_privs closes the same door without. */
-static void shrink_bounds(cap_t have, const struct priv_capability *capabilities, uint32_t n)
+static void priv_shrink_bounds(cap_t have, const struct priv_capability *capabilities, uint32_t n)
 {
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	if (!is_set(have, CAP_SETPCAP, CAP_EFFECTIVE))
+	if (!priv_is_set(have, CAP_SETPCAP, CAP_EFFECTIVE))
 		return;
 	for (int capability = 0; CAP_IS_SUPPORTED(capability); capability++)
-		if (!is_wanted(capabilities, n, capability))
+		if (!priv_is_wanted(capabilities, n, capability))
 			cap_drop_bound(capability);
 }
 
-static int become(const struct priv_user *user)
+static int priv_become(const struct priv_user *user)
 {
 	/* Capabilities stay permitted, and are no longer effective. */
 	if (initgroups(user->name, user->gid) < 0 || setresgid(user->gid, user->gid, user->gid) < 0 ||
@@ -97,7 +98,7 @@ static int become(const struct priv_user *user)
 	return 0;
 }
 
-static int apply(cap_t kept)
+static int priv_apply(cap_t kept)
 {
 	if (cap_reset_ambient() < 0 && errno != EINVAL) /* a kernel without ambient capabilities */
 		return -errno;
@@ -105,7 +106,7 @@ static int apply(cap_t kept)
 }
 
 /* No program that is started gets more than this one has: of the bounding set more may be left. */
-static bool is_closed(void)
+static bool priv_is_closed(void)
 {
 	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
 		return false;
@@ -116,7 +117,7 @@ static bool is_closed(void)
 }
 
 /* And cannot be anybody else. */
-static bool is_now(const struct priv_user *user)
+static bool priv_is_user(const struct priv_user *user)
 {
 	uid_t uid[3];
 	gid_t gid[3];
@@ -129,7 +130,7 @@ static bool is_now(const struct priv_user *user)
 	return setresuid(0, 0, 0) < 0 && setresgid(0, 0, 0) < 0;
 }
 
-static uint32_t count_bounds(void)
+static uint32_t priv_count_bounds(void)
 {
 	uint32_t n = 0;
 
@@ -139,23 +140,23 @@ static uint32_t count_bounds(void)
 }
 
 /* Read back: what the kernel says counts. */
-static int verify(cap_t kept, const struct priv_user *user)
+static int priv_verify(cap_t kept, const struct priv_user *user)
 {
 	cap_t now = cap_get_proc();
-	bool is_so = now && cap_compare(now, kept) == 0 && is_closed() && (!user || is_now(user));
+	bool is_so = now && cap_compare(now, kept) == 0 && priv_is_closed() && (!user || priv_is_user(user));
 
 	cap_free(now);
 	return is_so ? 0 : -EPERM;
 }
 
-static void describe(cap_t kept, char *report, size_t bytes)
+static void priv_describe(cap_t kept, char *report, size_t bytes)
 {
 	const struct passwd *us = getpwuid(geteuid());
 	char *text = cap_to_text(kept, NULL);
 
 	snprintf(report, bytes, "user %s; capabilities kept: %s; %u in the bounding set; no new privileges",
 	         us ? us->pw_name : "without a name", text && text[0] && strcmp(text, "=") ? text : "none",
-	         count_bounds());
+	         priv_count_bounds());
 	cap_free(text);
 }
 
@@ -176,22 +177,22 @@ int priv_find_user(struct priv_user *user, const char *name, struct failure *fai
 }
 
 /* In this order: the bounding set and another user want what is gone afterwards. */
-static int take_on(cap_t have, cap_t kept, const struct priv_capability *capabilities, uint32_t n,
-                   const struct priv_user *user, struct failure *failure)
+static int priv_take_on(cap_t have, cap_t kept, const struct priv_capability *capabilities, uint32_t n,
+                        const struct priv_user *user, struct failure *failure)
 {
 	int r;
 
-	shrink_bounds(have, capabilities, n);
-	r = user ? become(user) : 0;
+	priv_shrink_bounds(have, capabilities, n);
+	r = user ? priv_become(user) : 0;
 	if (r < 0)
 		return failure_set(failure, EX_NOPERM, -r,
 		                   "cannot become user '%s': %s; start ibvcapd as that user, or with CAP_SETUID and "
 		                   "CAP_SETGID, or "
 		                   "name another, or root, with --user",
 		                   user->name, strerror(-r));
-	r = apply(kept);
+	r = priv_apply(kept);
 	if (r == 0)
-		r = verify(kept, user);
+		r = priv_verify(kept, user);
 	return r < 0 ? failure_set(failure, EX_NOPERM, -r, "privileges cannot be given up, or came back: %s",
 	                           strerror(-r))
 	             : 0;
@@ -205,14 +206,14 @@ int priv_keep(const struct priv_user *user, const struct priv_capability *capabi
 
 	if (!have)
 		return failure_set(failure, EX_OSERR, errno, "capabilities cannot be read: %s", strerror(errno));
-	r = check_required(have, capabilities, n_capabilities, failure);
+	r = priv_check_required(have, capabilities, n_capabilities, failure);
 	if (r == 0) {
-		kept = build_kept(have, capabilities, n_capabilities);
-		r = kept ? take_on(have, kept, capabilities, n_capabilities, user, failure)
+		kept = priv_build_kept(have, capabilities, n_capabilities);
+		r = kept ? priv_take_on(have, kept, capabilities, n_capabilities, user, failure)
 		         : failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	}
 	if (r == 0)
-		describe(kept, report, report_bytes);
+		priv_describe(kept, report, report_bytes);
 	cap_free(kept);
 	cap_free(have);
 	return r;
@@ -238,7 +239,7 @@ int priv_drop(int capability)
 bool priv_has(int capability)
 {
 	cap_t set = cap_get_proc();
-	bool has = set && is_set(set, capability, CAP_EFFECTIVE);
+	bool has = set && priv_is_set(set, capability, CAP_EFFECTIVE);
 
 	cap_free(set);
 	return has;

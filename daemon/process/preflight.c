@@ -2,6 +2,7 @@
 #include "daemon/process/preflight.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/size.h"
 #include "lib/ibvcap/shm.h"
 
 #include <dirent.h>
@@ -12,14 +13,12 @@
 #include <sys/capability.h>
 #include <sys/resource.h>
 
-#define SMALL_PAGE 4096
-
 static int test_seal(uint32_t page_bytes, struct failure *failure)
 {
 	int r = shm_self_test(page_bytes);
 
 	/* No page to try with: making the ring says so better. */
-	if (r == 0 || (r == -ENOMEM && page_bytes != SMALL_PAGE))
+	if (r == 0 || (r == -ENOMEM && page_bytes != SMALL_PAGE_BYTES))
 		return 0;
 	return failure_set(
 		failure, EX_OSERR, -r,
@@ -30,7 +29,7 @@ static int test_seal(uint32_t page_bytes, struct failure *failure)
 
 int preflight_test_seals(const struct config *config, struct failure *failure)
 {
-	int r = test_seal(SMALL_PAGE, failure);
+	int r = test_seal(SMALL_PAGE_BYTES, failure);
 
 	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
 		r = test_seal(config->streams[i].page_bytes, failure);

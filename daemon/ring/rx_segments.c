@@ -3,7 +3,7 @@
  * The memory of a receive ring: its size, its segments and their layout, and the message that says what to do when there
  * are too few pages.
  */
-#include "daemon/base/round.h"
+#include "daemon/base/size.h"
 #include "daemon/ring/pages.h"
 #include "daemon/ring/rx_ring.h"
 
@@ -15,8 +15,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-#define SMALL_PAGE 4096u
 
 static uint64_t blocks_offset(uint32_t table_entries)
 {
@@ -43,7 +41,7 @@ static uint32_t header_stride(const struct rx_ring_options *options)
 
 static uint64_t block_bytes(const struct rx_ring_options *options)
 {
-	return round_up((uint64_t)options->slots_per_block * options->slot_bytes, SMALL_PAGE);
+	return round_up((uint64_t)options->slots_per_block * options->slot_bytes, SMALL_PAGE_BYTES);
 }
 
 void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint64_t *headers, uint64_t *ring)
@@ -55,7 +53,7 @@ void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint
 	*headers = round_up(n_slots * header_stride(options), options->page_bytes);
 	*ring = round_up(meta_offset(round_up_to_power_of_two(window_blocks(options)), n_blocks) +
 	                         n_slots * sizeof(struct ibvcap_meta),
-	                 SMALL_PAGE);
+	                 SMALL_PAGE_BYTES);
 }
 
 /* ---- set-up -------------------------------------------------------------------------------------- */
@@ -66,7 +64,7 @@ static int rx_ring_explain_no_pages(const struct rx_ring_options *options, uint6
 	char advice[PAGES_ADVICE_MAX];
 	uint64_t payload, headers, ring;
 
-	if (options->page_bytes == SMALL_PAGE || error != -ENOMEM)
+	if (options->page_bytes == SMALL_PAGE_BYTES || error != -ENOMEM)
 		return failure_set(failure, EX_OSERR, -error,
 		                   "stream '%s': cannot create its %s segment of %llu bytes: %s", options->stream,
 		                   segment, (unsigned long long)bytes, strerror(-error));
@@ -94,7 +92,7 @@ static int rx_ring_create_segments(struct rx_ring *ring, const struct rx_ring_op
 	r = shm_create(&ring->headers, "ibvcap-headers", headers, options->page_bytes);
 	if (r < 0)
 		return rx_ring_explain_no_pages(options, headers, "headers", r, failure);
-	r = shm_create(&ring->ring_shm, "ibvcap-ring", ring_bytes, SMALL_PAGE);
+	r = shm_create(&ring->ring_shm, "ibvcap-ring", ring_bytes, SMALL_PAGE_BYTES);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r,
 		                   "stream '%s': cannot create its ring segment of %llu bytes: %s", options->stream,

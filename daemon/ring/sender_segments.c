@@ -3,7 +3,7 @@
  * The memory of a sender: its size, its segments and their layout, and the message that says what to do when there are
  * too few pages.
  */
-#include "daemon/base/round.h"
+#include "daemon/base/size.h"
 #include "daemon/ring/pages.h"
 #include "daemon/ring/sender.h"
 #include "lib/ibvcap/ring.h"
@@ -12,15 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SMALL_PAGE 4096u
-
 void sender_size(const struct sender_options *options, uint64_t *arena, uint64_t *page, uint64_t *state)
 {
 	uint64_t n = options->n_slots;
 
 	*arena = round_up(n * options->slot_bytes, options->page_bytes);
-	*page = round_up(sizeof(struct ibvcap_sender_page) + n * sizeof(struct ibvcap_tx_descriptor), SMALL_PAGE);
-	*state = round_up(sizeof(struct ibvcap_sender_state) + n * sizeof(int32_t), SMALL_PAGE);
+	*page = round_up(sizeof(struct ibvcap_sender_page) + n * sizeof(struct ibvcap_tx_descriptor), SMALL_PAGE_BYTES);
+	*state = round_up(sizeof(struct ibvcap_sender_state) + n * sizeof(int32_t), SMALL_PAGE_BYTES);
 }
 
 static int sender_create_segment(struct shm *shm, const char *name, uint64_t bytes, uint32_t page_bytes,
@@ -29,7 +27,7 @@ static int sender_create_segment(struct shm *shm, const char *name, uint64_t byt
 	char advice[PAGES_ADVICE_MAX];
 	int r = shm_create(shm, name, bytes, page_bytes);
 
-	if (r == -ENOMEM && page_bytes != SMALL_PAGE)
+	if (r == -ENOMEM && page_bytes != SMALL_PAGE_BYTES)
 		return failure_set(failure, EX_TEMPFAIL, ENOMEM,
 		                   "channel '%s': a sender's arena of %u slots wants %llu hugepages of %u kB and found "
 		                   "too few of them %s, or lower arena_slots",
@@ -49,9 +47,10 @@ static int sender_create_segments(struct sender *sender, const struct sender_opt
 	sender_size(options, &arena, &page, &state);
 	r = sender_create_segment(&sender->arena, "ibvcap-arena", arena, options->page_bytes, options, failure);
 	if (r == 0)
-		r = sender_create_segment(&sender->page_shm, "ibvcap-sender-page", page, SMALL_PAGE, options, failure);
+		r = sender_create_segment(&sender->page_shm, "ibvcap-sender-page", page, SMALL_PAGE_BYTES, options,
+		                          failure);
 	if (r == 0)
-		r = sender_create_segment(&sender->state_shm, "ibvcap-sender-state", state, SMALL_PAGE, options,
+		r = sender_create_segment(&sender->state_shm, "ibvcap-sender-state", state, SMALL_PAGE_BYTES, options,
 		                          failure);
 	return r;
 }

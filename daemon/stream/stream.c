@@ -2,6 +2,7 @@
 #include "daemon/stream/stream.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/size.h"
 #include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
 #include "daemon/stream/geometry.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALL_PAGE     4096
 #define IPV4_UDP_BYTES 28
 #define IPV6_UDP_BYTES 48
 
@@ -23,19 +23,6 @@
 static bool is_ipv6(const struct config_stream *config)
 {
 	return config->flows[0].destination.family == AF_INET6;
-}
-
-static uint64_t spin_ns(const struct config_stream *config)
-{
-	switch (config->poll) {
-	case CONFIG_POLL_BUSY:
-		return RX_WORKER_SPIN_FOREVER;
-	case CONFIG_POLL_ADAPTIVE:
-		return (uint64_t)config->spin_us * 1000;
-	case CONFIG_POLL_EVENT:
-		break;
-	}
-	return 0;
 }
 
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
@@ -131,7 +118,7 @@ static int create_worker(struct stream *stream, struct failure *failure)
 		.queue = stream->queue,
 		.ring = &stream->ring,
 		.receive_queue_slots = config->receive_queue_slots,
-		.spin_ns = spin_ns(config),
+		.spin_ns = config_spin_ns(config->poll, config->spin_us),
 		.cpu = config->cpu,
 		.device_timestamps = stream->device_timestamps,
 	};
@@ -157,7 +144,7 @@ static void log_ring(const struct stream *stream)
 		config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
 		ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
 		(unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots);
-	if (config->page_bytes == SMALL_PAGE)
+	if (config->page_bytes == SMALL_PAGE_BYTES)
 		log_message(
 			LOG_WARNING, &(struct log_about){.stream = config->name},
 			"stream '%s': its ring is in 4 kB pages (page_size): expect the device to be slower than with "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/stream/stream_set.h"
 
+#include "daemon/base/size.h"
 #include "daemon/base/time.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/process/preflight.h"
@@ -11,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-
-#define SMALL_PAGE 4096
 
 struct stream *streams_find(struct daemon *daemon, const char *name)
 {
@@ -79,7 +78,7 @@ static uint64_t streams_small_page_bytes(const struct stream_list *list)
 	uint64_t bytes = 0;
 
 	TAILQ_FOREACH (stream, list, link)
-		bytes += stream->config->page_bytes == SMALL_PAGE ? stream_pinned_bytes(stream) : 0;
+		bytes += stream->config->page_bytes == SMALL_PAGE_BYTES ? stream_pinned_bytes(stream) : 0;
 	return bytes;
 }
 

@@ -9,7 +9,7 @@
 #define DAEMON_WORKER_MAILBOX_H
 
 #include "daemon/clock/clock.h"
-#include "daemon/packet/build.h"
+#include "daemon/packet/packet_template.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,12 +3,12 @@
 
 #include "daemon/base/min.h"
 #include "daemon/base/time.h"
-#include "daemon/packet/packet.h"
+#include "daemon/packet/packet_view.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
 
-#define HEADERS_MAX 128 /* of a frame that packet_parse() is shown: 14 + 8 + 60 + 8, or IPv6's */
+#define HEADERS_MAX 128 /* of a frame that packet_view_parse() is shown: 14 + 8 + 60 + 8, or IPv6's */
 
 /* What one batch adds to the counters; rows counts all, of which errored. */
 struct tally {
@@ -53,7 +53,7 @@ static void describe_irregular(const struct rx_ring *ring, uint32_t present, con
 	memcpy(frame, headers, ring->header_bytes);
 	memcpy(frame + ring->header_bytes, payload, copied);
 	meta->flags |= IBVCAP_PACKET_FLAG_IRREGULAR;
-	if (!packet_parse(frame, ring->header_bytes + copied, &view)) {
+	if (!packet_view_parse(frame, ring->header_bytes + copied, &view)) {
 		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
 		return;
 	}

@@ -4,7 +4,7 @@
  */
 #include "daemon/worker/tx_queue.h"
 
-#include "daemon/base/round.h"
+#include "daemon/base/size.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
 
@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALL_PAGE 4096u
 /* A few µs of the wire, so that other senders wait for a short time; but several packets, which share one doorbell. */
 #define QUANTUM_BYTES 32768u
 /* While a packet waits for a time in UTC, the worker looks at the clock this often, because the clock may be set. */
@@ -30,7 +29,7 @@ static int tx_queue_make_rows(struct tx_queue *txq, struct shm *rows, struct bac
                               uint32_t row_bytes, struct failure *failure)
 {
 	size_t bytes = (size_t)(txq->inflight_mask + 1) * row_bytes;
-	int r = shm_create(rows, "ibvcap-send", bytes, SMALL_PAGE);
+	int r = shm_create(rows, "ibvcap-send", bytes, SMALL_PAGE_BYTES);
 
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r,

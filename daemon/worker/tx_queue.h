@@ -12,7 +12,7 @@
 #define DAEMON_WORKER_TX_QUEUE_H
 
 #include "daemon/backend/backend.h"
-#include "daemon/packet/build.h"
+#include "daemon/packet/packet_template.h"
 #include "daemon/ring/sender.h"
 #include "daemon/worker/mailbox.h"
 #include "daemon/worker/pacing.h"

@@ -5,7 +5,7 @@
 
 #include "daemon/backend/backend.h"
 #include "daemon/net/net.h"
-#include "daemon/packet/build.h"
+#include "daemon/packet/packet_template.h"
 
 #define FLOWS_MAX     64
 #define HEADER_STRIDE 128

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/packet/build.h"
+#include "daemon/packet/packet_template.h"
 
-#include "daemon/packet/packet.h"
+#include "daemon/packet/packet_view.h"
 
 #include <arpa/inet.h>
 #include <net/ethernet.h>
@@ -21,7 +21,7 @@
 /* ---- RFC 1071: in the byte order of memory, whichever that is, and folded at the end ---------------- */
 
 /* Even bytes, or the last of a datagram. 32-bit words in a 64-bit sum cannot overflow below 16 GiB. */
-static uint64_t sum_bytes(const uint8_t *bytes, uint32_t n)
+static uint64_t packet_sum_bytes(const uint8_t *bytes, uint32_t n)
 {
 	uint64_t sum = 0, other = 0;
 	uint16_t half = 0;
@@ -45,7 +45,7 @@ static uint64_t sum_bytes(const uint8_t *bytes, uint32_t n)
 	return sum + other;
 }
 
-static uint16_t fold(uint64_t sum)
+static uint16_t packet_fold_sum(uint64_t sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -54,47 +54,47 @@ static uint16_t fold(uint64_t sum)
 	return (uint16_t)sum;
 }
 
-static void store16(uint8_t *at, uint16_t value)
+static void packet_store16(uint8_t *at, uint16_t value)
 {
 	memcpy(at, &value, sizeof(value));
 }
 
 /* ---- the template --------------------------------------------------------------------------------- */
 
-static uint8_t *put(uint8_t *at, const void *bytes, uint32_t n)
+static uint8_t *packet_put(uint8_t *at, const void *bytes, uint32_t n)
 {
 	memcpy(at, bytes, n);
 	return at + n;
 }
 
-static uint8_t *put16(uint8_t *at, uint32_t value)
+static uint8_t *packet_put16(uint8_t *at, uint32_t value)
 {
-	store16(at, htons((uint16_t)value));
+	packet_store16(at, htons((uint16_t)value));
 	return at + 2;
 }
 
-static uint8_t *put_link(uint8_t *at, const struct packet_route *route)
+static uint8_t *packet_put_link(uint8_t *at, const struct packet_route *route)
 {
-	at = put(at, route->destination_mac, 6);
-	at = put(at, route->source_mac, 6);
+	at = packet_put(at, route->destination_mac, 6);
+	at = packet_put(at, route->source_mac, 6);
 	if (route->vlan >= 0)
-		at = put16(put16(at, ETHERTYPE_VLAN), (uint32_t)route->vlan);
-	return put16(at, route->family == AF_INET6 ? ETHERTYPE_IPV6 : ETHERTYPE_IP);
+		at = packet_put16(packet_put16(at, ETHERTYPE_VLAN), (uint32_t)route->vlan);
+	return packet_put16(at, route->family == AF_INET6 ? ETHERTYPE_IPV6 : ETHERTYPE_IP);
 }
 
-static uint8_t *put_ipv4(uint8_t *at, const struct packet_route *route)
+static uint8_t *packet_put_ipv4(uint8_t *at, const struct packet_route *route)
 {
 	const uint8_t fixed[PACKET_IPV4_BYTES - 8] = {
 		0x45,        (uint8_t)(route->dscp << 2), 0, 0, 0, 0, IPV4_DONT_FRAGMENT >> 8, 0, route->hop_limit,
 		IPPROTO_UDP,
 	};
 
-	at = put(at, fixed, sizeof(fixed));
-	at = put(at, route->source, 4);
-	return put(at, route->destination, 4);
+	at = packet_put(at, fixed, sizeof(fixed));
+	at = packet_put(at, route->source, 4);
+	return packet_put(at, route->destination, 4);
 }
 
-static uint8_t *put_ipv6(uint8_t *at, const struct packet_route *route)
+static uint8_t *packet_put_ipv6(uint8_t *at, const struct packet_route *route)
 {
 	const uint8_t fixed[PACKET_IPV6_BYTES - 32] = {
 		(uint8_t)(0x60 | route->dscp >> 2),
@@ -107,9 +107,9 @@ static uint8_t *put_ipv6(uint8_t *at, const struct packet_route *route)
 		route->hop_limit,
 	};
 
-	at = put(at, fixed, sizeof(fixed));
-	at = put(at, route->source, 16);
-	return put(at, route->destination, 16);
+	at = packet_put(at, fixed, sizeof(fixed));
+	at = packet_put(at, route->source, 16);
+	return packet_put(at, route->destination, 16);
 }
 
 bool packet_template_init(struct packet_template *packet, const struct packet_route *route,
@@ -124,14 +124,15 @@ bool packet_template_init(struct packet_template *packet, const struct packet_ro
 	memset(packet, 0, sizeof(*packet));
 	packet->ipv6 = route->family == AF_INET6;
 	packet->checksums = checksums;
-	ip = put_link(packet->bytes, route);
-	udp = packet->ipv6 ? put_ipv6(ip, route) : put_ipv4(ip, route);
-	end = put16(put16(udp, route->source_port), route->destination_port) + PACKET_UDP_BYTES - 4;
+	ip = packet_put_link(packet->bytes, route);
+	udp = packet->ipv6 ? packet_put_ipv6(ip, route) : packet_put_ipv4(ip, route);
+	end = packet_put16(packet_put16(udp, route->source_port), route->destination_port) + PACKET_UDP_BYTES - 4;
 	packet->l3 = (uint8_t)(ip - packet->bytes);
 	packet->header_bytes = (uint8_t)(end - packet->bytes);
-	packet->ip_sum = packet->ipv6 ? 0 : fold(sum_bytes(ip, PACKET_IPV4_BYTES));
-	packet->udp_sum = fold(sum_bytes(route->source, address_bytes) + sum_bytes(route->destination, address_bytes) +
-	                       htons(IPPROTO_UDP) + sum_bytes(udp, PACKET_UDP_BYTES));
+	packet->ip_sum = packet->ipv6 ? 0 : packet_fold_sum(packet_sum_bytes(ip, PACKET_IPV4_BYTES));
+	packet->udp_sum = packet_fold_sum(packet_sum_bytes(route->source, address_bytes) +
+	                                  packet_sum_bytes(route->destination, address_bytes) + htons(IPPROTO_UDP) +
+	                                  packet_sum_bytes(udp, PACKET_UDP_BYTES));
 	return true;
 }
 
@@ -145,23 +146,25 @@ void packet_write_headers(const struct packet_template *packet, uint8_t *row, co
 
 	/* All of it, whatever the length: a copy of a fixed size is a few moves. */
 	memcpy(row, packet->bytes, PACKET_HEADERS_MAX);
-	store16(udp + UDP_LENGTH, udp_length_be);
+	packet_store16(udp + UDP_LENGTH, udp_length_be);
 	if (packet->ipv6) {
-		store16(ip + IPV6_LENGTH, udp_length_be);
+		packet_store16(ip + IPV6_LENGTH, udp_length_be);
 	} else {
 		uint16_t length_be = htons((uint16_t)(PACKET_IPV4_BYTES + PACKET_UDP_BYTES + payload_bytes));
 		uint16_t id_be = htons(identification);
 
-		store16(ip + IPV4_LENGTH, length_be);
-		store16(ip + IPV4_ID, id_be);
+		packet_store16(ip + IPV4_LENGTH, length_be);
+		packet_store16(ip + IPV4_ID, id_be);
 		if (packet->checksums != PACKET_CHECKSUMS_DEVICE)
-			store16(ip + IPV4_CHECKSUM, (uint16_t)~fold((uint64_t)packet->ip_sum + length_be + id_be));
+			packet_store16(ip + IPV4_CHECKSUM,
+			               (uint16_t)~packet_fold_sum((uint64_t)packet->ip_sum + length_be + id_be));
 	}
 	if (packet->checksums == PACKET_CHECKSUMS_SOFTWARE) {
 		/* The length is in the pseudo header and in the header. */
-		uint16_t sum = fold(packet->udp_sum + 2ull * udp_length_be + sum_bytes(payload, payload_bytes));
+		uint16_t sum = packet_fold_sum(packet->udp_sum + 2ull * udp_length_be +
+		                               packet_sum_bytes(payload, payload_bytes));
 
 		/* RFC 768: 0 would mean that there is none. */
-		store16(udp + UDP_CHECKSUM, sum == 0xffff ? 0xffff : (uint16_t)~sum);
+		packet_store16(udp + UDP_CHECKSUM, sum == 0xffff ? 0xffff : (uint16_t)~sum);
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/packet/build.h"
-#include "daemon/packet/packet.h"
+#include "daemon/packet/packet_template.h"
+#include "daemon/packet/packet_view.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -129,7 +129,7 @@ Test(build, what_was_built_is_parsed_as_what_was_asked_for)
 			struct packet_plain plain;
 			struct packet_view view;
 
-			cr_assert(packet_parse(frame, packet.header_bytes + sizes[i], &view));
+			cr_assert(packet_view_parse(frame, packet.header_bytes + sizes[i], &view));
 			cr_expect(eq(u32, view.header_length, packet.header_bytes));
 			cr_expect(eq(u32, view.payload_length, sizes[i]));
 			cr_expect(not(view.fragment));

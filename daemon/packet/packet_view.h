@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Header views: where is the UDP payload of a frame, and is that where the device put it? Pure. */
-#ifndef DAEMON_PACKET_PACKET_H
-#define DAEMON_PACKET_PACKET_H
+#ifndef DAEMON_PACKET_PACKET_VIEW_H
+#define DAEMON_PACKET_PACKET_VIEW_H
 
 #include <arpa/inet.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #define PACKET_IPV6_BYTES 40 /* without extension headers */
 #define PACKET_UDP_BYTES  8
 
-/* Result of packet_parse(). */
+/* Result of packet_view_parse(). */
 struct packet_view {
 	uint16_t header_length;  /* bytes to the UDP payload (of a later fragment: to the IP payload) */
 	uint16_t payload_length; /* by the UDP header; of a fragment: by the IP header */
@@ -24,7 +24,7 @@ struct packet_view {
  * bytes: how much of the frame is at frame; what lies behind is not read. False: not an UDP packet that
  * can be parsed within bytes.
  */
-bool packet_parse(const uint8_t *frame, uint32_t bytes, struct packet_view *view);
+bool packet_view_parse(const uint8_t *frame, uint32_t bytes, struct packet_view *view);
 
 /*
  * The plain frame of one header layout: IPv4 without options and not a fragment, or IPv6, with UDP

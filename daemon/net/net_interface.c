@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* "eth0, eth1": as many as fit, and a sign where more would. */
-static void list_interfaces(char *text, size_t bytes)
+static void net_list_interfaces(char *text, size_t bytes)
 {
 	struct if_nameindex *interfaces = if_nameindex();
 	size_t used = 0;
@@ -30,19 +30,19 @@ static void list_interfaces(char *text, size_t bytes)
 		if_freenameindex(interfaces);
 }
 
-static int failure_missing(const char *name, struct failure *failure)
+static int net_failure_no_interface(const char *name, struct failure *failure)
 {
 	char interfaces[512];
 
 	if (!failure)
 		return -ENODEV;
-	list_interfaces(interfaces, sizeof(interfaces));
+	net_list_interfaces(interfaces, sizeof(interfaces));
 	return failure_set(failure, EX_UNAVAILABLE, ENODEV,
 	                   "interface %.64s: this network namespace has none of that name; it has %s", name,
 	                   interfaces[0] ? interfaces : "no interface at all");
 }
 
-static int read_interface(int socket, const char *name, struct net_interface *interface)
+static int net_read_interface(int socket, const char *name, struct net_interface *interface)
 {
 	struct ifreq request = {0};
 
@@ -69,14 +69,14 @@ int net_interface_read(const char *name, struct net_interface *interface, struct
 	int fd, r;
 
 	if (strlen(name) >= IFNAMSIZ)
-		return failure_missing(name, failure);
+		return net_failure_no_interface(name, failure);
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return failure_set(failure, EX_OSERR, errno, "interface %s: cannot be read: %s", name, strerror(errno));
-	r = read_interface(fd, name, &found);
+	r = net_read_interface(fd, name, &found);
 	close(fd);
 	if (r == -ENODEV)
-		return failure_missing(name, failure);
+		return net_failure_no_interface(name, failure);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "interface %s: cannot be read: %s", name, strerror(-r));
 	*interface = found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/packet/packet.h"
+#include "daemon/packet/packet_view.h"
 #include "tests/support/frames.h"
 
 #include <criterion/criterion.h>
@@ -30,7 +30,7 @@ static struct packet_view parse(const struct frame_options *options)
 	struct packet_view view;
 	uint32_t bytes = frame_build(options, 0, frame);
 
-	cr_assert(packet_parse(frame, bytes, &view));
+	cr_assert(packet_view_parse(frame, bytes, &view));
 	return view;
 }
 
@@ -155,7 +155,7 @@ Test(packet, a_udp_length_below_its_header_is_no_packet)
 	struct packet_view view;
 	uint32_t bytes = frame_build(&options, 0, frame);
 
-	cr_expect(not(packet_parse(frame, bytes, &view)));
+	cr_expect(not(packet_view_parse(frame, bytes, &view)));
 }
 
 Test(packet, ipv6_extension_headers_are_walked)
@@ -174,9 +174,9 @@ Test(packet, other_protocols_are_refused)
 	const struct frame_options v6 = {.ipv6 = true, .protocol = 6, .payload_bytes = 30};
 	struct packet_view view;
 
-	cr_expect(not(packet_parse(frame, frame_build(&v4, 0, frame), &view)));
+	cr_expect(not(packet_view_parse(frame, frame_build(&v4, 0, frame), &view)));
 	cr_expect(not(is_plain(42)));
-	cr_expect(not(packet_parse(frame, frame_build(&v6, 0, frame), &view)));
+	cr_expect(not(packet_view_parse(frame, frame_build(&v6, 0, frame), &view)));
 	cr_expect(not(is_plain(62)));
 }
 
@@ -194,13 +194,13 @@ Test(packet, a_frame_cut_anywhere_is_never_read_behind_its_end)
 		uint32_t bytes = frame_build(&shapes[s], 0, frame);
 		struct packet_view whole;
 
-		cr_assert(packet_parse(frame, bytes, &whole));
+		cr_assert(packet_view_parse(frame, bytes, &whole));
 		for (uint32_t cut = 0; cut < bytes; cut++) {
 			uint8_t *copy = malloc(cut ? cut : 1);
 			struct packet_view view;
 
 			memcpy(copy, frame, cut);
-			bool parsed = packet_parse(copy, cut, &view);
+			bool parsed = packet_view_parse(copy, cut, &view);
 
 			free(copy);
 			cr_expect(eq(int, parsed, cut >= whole.header_length), "shape %zu cut at %u", s, cut);

@@ -3,8 +3,8 @@
  * Headers of packets to send: a template for each destination, from which those of a packet are a copy with its
  * length, its identification and, where that is not the device's work, its checksums. Pure.
  */
-#ifndef DAEMON_PACKET_BUILD_H
-#define DAEMON_PACKET_BUILD_H
+#ifndef DAEMON_PACKET_PACKET_TEMPLATE_H
+#define DAEMON_PACKET_PACKET_TEMPLATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -21,7 +21,7 @@
  */
 #define STATISTICS_SPARE 4096
 
-static int ethtool(int fd, const char *interface, void *command)
+static int ethtool_ioctl(int fd, const char *interface, void *command)
 {
 	struct ifreq request = {.ifr_data = command};
 
@@ -29,13 +29,13 @@ static int ethtool(int fd, const char *interface, void *command)
 	return ioctl(fd, SIOCETHTOOL, &request) < 0 ? -errno : 0;
 }
 
-static int count_statistics(int fd, const char *interface, uint32_t *n)
+static int ethtool_count_statistics(int fd, const char *interface, uint32_t *n)
 {
 	union {
 		struct ethtool_sset_info info;
 		uint32_t words[sizeof(struct ethtool_sset_info) / sizeof(uint32_t) + 1]; /* the last is the length */
 	} command = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = UINT64_C(1) << ETH_SS_STATS}};
-	int r = ethtool(fd, interface, &command);
+	int r = ethtool_ioctl(fd, interface, &command);
 
 	if (r < 0)
 		return r;
@@ -46,7 +46,7 @@ static int count_statistics(int fd, const char *interface, uint32_t *n)
 }
 
 /* Its place among n, or -ENOTSUP. */
-static int find_name(int fd, const char *interface, const char *name, uint32_t n)
+static int ethtool_find_statistic(int fd, const char *interface, const char *name, uint32_t n)
 {
 	struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)(n + STATISTICS_SPARE) * ETH_GSTRING_LEN);
 	int found = -ENOTSUP;
@@ -57,7 +57,7 @@ static int find_name(int fd, const char *interface, const char *name, uint32_t n
 	names->cmd = ETHTOOL_GSTRINGS;
 	names->string_set = ETH_SS_STATS;
 	names->len = n;
-	r = ethtool(fd, interface, names);
+	r = ethtool_ioctl(fd, interface, names);
 	for (uint32_t i = 0; r == 0 && i < n && found < 0; i++)
 		if (strncmp((const char *)names->data + (size_t)i * ETH_GSTRING_LEN, name, ETH_GSTRING_LEN) == 0)
 			found = (int)i;
@@ -65,7 +65,7 @@ static int find_name(int fd, const char *interface, const char *name, uint32_t n
 	return r < 0 ? r : found;
 }
 
-static int read_value(int fd, const char *interface, uint32_t place, uint32_t n, uint64_t *value)
+static int ethtool_read_statistic(int fd, const char *interface, uint32_t place, uint32_t n, uint64_t *value)
 {
 	struct ethtool_stats *values = calloc(1, sizeof(*values) + (size_t)(n + STATISTICS_SPARE) * sizeof(uint64_t));
 	int r;
@@ -74,7 +74,7 @@ static int read_value(int fd, const char *interface, uint32_t place, uint32_t n,
 		return -ENOMEM;
 	values->cmd = ETHTOOL_GSTATS;
 	values->n_stats = n;
-	r = ethtool(fd, interface, values);
+	r = ethtool_ioctl(fd, interface, values);
 	/* Others since their names were read: this place may be another's. */
 	if (r == 0 && values->n_stats != n)
 		r = -EAGAIN;
@@ -92,11 +92,11 @@ int net_statistic(const char *interface, const char *name, uint64_t *value)
 
 	if (fd < 0)
 		return -errno;
-	r = count_statistics(fd, interface, &n);
+	r = ethtool_count_statistics(fd, interface, &n);
 	if (r == 0)
-		r = find_name(fd, interface, name, n);
+		r = ethtool_find_statistic(fd, interface, name, n);
 	if (r >= 0)
-		r = read_value(fd, interface, (uint32_t)r, n, value);
+		r = ethtool_read_statistic(fd, interface, (uint32_t)r, n, value);
 	close(fd);
 	return r;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/net/probe.h"
+#include "daemon/net/neighbour_probe.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #define DISCARD_PORT 9
 
-static int open_socket(sa_family_t family)
+static int neighbour_probe_open_socket(sa_family_t family)
 {
 	const int one_hop = 1;
 	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -23,27 +23,28 @@ static int open_socket(sa_family_t family)
 	return fd;
 }
 
-int probe_open(struct probe *probe)
+int neighbour_probe_open(struct neighbour_probe *probe)
 {
 	probe->ipv6 = -1;
-	probe->ipv4 = open_socket(AF_INET);
+	probe->ipv4 = neighbour_probe_open_socket(AF_INET);
 	if (probe->ipv4 < 0)
 		return probe->ipv4;
-	probe->ipv6 = open_socket(AF_INET6);
+	probe->ipv6 = neighbour_probe_open_socket(AF_INET6);
 	return probe->ipv6 < 0 && probe->ipv6 != -EAFNOSUPPORT ? probe->ipv6 : 0;
 }
 
-void probe_close(struct probe *probe)
+void neighbour_probe_close(struct neighbour_probe *probe)
 {
 	if (probe->ipv4 >= 0)
 		close(probe->ipv4);
 	if (probe->ipv6 >= 0)
 		close(probe->ipv6);
-	*probe = (struct probe){-1, -1};
+	*probe = (struct neighbour_probe){-1, -1};
 }
 
 /* With the interface said in the message: a socket bound to one would serve only that. */
-static void send_empty(int fd, void *to, socklen_t to_bytes, int level, int type, const void *info, size_t info_bytes)
+static void neighbour_probe_send_empty(int fd, void *to, socklen_t to_bytes, int level, int type, const void *info,
+                                       size_t info_bytes)
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
@@ -62,20 +63,22 @@ static void send_empty(int fd, void *to, socklen_t to_bytes, int level, int type
 	(void)sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void probe_send(const struct probe *probe, unsigned interface_index, const struct config_address *neighbour)
+void neighbour_probe_send(const struct neighbour_probe *probe, unsigned interface_index,
+                          const struct config_address *neighbour)
 {
 	if (neighbour->family == AF_INET) {
 		const struct in_pktinfo info = {.ipi_ifindex = (int)interface_index};
 		struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(DISCARD_PORT)};
 
 		memcpy(&to.sin_addr, neighbour->address, sizeof(to.sin_addr));
-		send_empty(probe->ipv4, &to, sizeof(to), IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+		neighbour_probe_send_empty(probe->ipv4, &to, sizeof(to), IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
 	} else if (probe->ipv6 >= 0) {
 		const struct in6_pktinfo info = {.ipi6_ifindex = interface_index};
 		struct sockaddr_in6 to = {
 			.sin6_family = AF_INET6, .sin6_port = htons(DISCARD_PORT), .sin6_scope_id = interface_index};
 
 		memcpy(&to.sin6_addr, neighbour->address, sizeof(to.sin6_addr));
-		send_empty(probe->ipv6, &to, sizeof(to), IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+		neighbour_probe_send_empty(probe->ipv6, &to, sizeof(to), IPPROTO_IPV6, IPV6_PKTINFO, &info,
+		                           sizeof(info));
 	}
 }

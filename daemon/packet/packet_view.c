@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/packet/packet.h"
+#include "daemon/packet/packet_view.h"
 
 #include <net/ethernet.h>
 #include <netinet/in.h>
@@ -9,13 +9,13 @@
 #define VLAN_TAGS_MAX       2
 #define IPV6_EXTENSIONS_MAX 8
 
-static uint16_t load_be16(const uint8_t *p)
+static uint16_t packet_load_be16(const uint8_t *p)
 {
 	return (uint16_t)(p[0] << 8 | p[1]);
 }
 
 /* What is left to parse: position and protocol of the next header, and the IP payload's own length. */
-struct cursor {
+struct packet_cursor {
 	const uint8_t *frame;
 	uint32_t bytes;
 	uint32_t at;
@@ -25,40 +25,40 @@ struct cursor {
 	bool first_fragment; /* or no fragment at all: a UDP header follows */
 };
 
-static bool has(const struct cursor *cursor, uint32_t bytes)
+static bool packet_cursor_has(const struct packet_cursor *cursor, uint32_t bytes)
 {
 	return cursor->bytes - cursor->at >= bytes;
 }
 
 /* Ethernet and VLAN tags; leaves cursor at the IP header. Returns the ethertype, 0 where it is cut off. */
-static uint16_t parse_link(struct cursor *cursor)
+static uint16_t packet_parse_link(struct packet_cursor *cursor)
 {
-	if (!has(cursor, ETHERNET_BYTES))
+	if (!packet_cursor_has(cursor, ETHERNET_BYTES))
 		return 0;
-	uint16_t ethertype = load_be16(cursor->frame + ETHERNET_BYTES - 2);
+	uint16_t ethertype = packet_load_be16(cursor->frame + ETHERNET_BYTES - 2);
 
 	cursor->at = ETHERNET_BYTES;
 	for (int tags = 0; (ethertype == 0x8100 || ethertype == 0x88a8) && tags < VLAN_TAGS_MAX; tags++) {
-		if (!has(cursor, VLAN_BYTES))
+		if (!packet_cursor_has(cursor, VLAN_BYTES))
 			return 0;
-		ethertype = load_be16(cursor->frame + cursor->at + 2);
+		ethertype = packet_load_be16(cursor->frame + cursor->at + 2);
 		cursor->at += VLAN_BYTES;
 	}
 	return ethertype;
 }
 
-static bool parse_ipv4(struct cursor *cursor)
+static bool packet_parse_ipv4(struct packet_cursor *cursor)
 {
 	const uint8_t *ip = cursor->frame + cursor->at;
 
-	if (!has(cursor, 20) || ip[0] >> 4 != 4)
+	if (!packet_cursor_has(cursor, 20) || ip[0] >> 4 != 4)
 		return false;
 	uint32_t header_bytes = (ip[0] & 0xfu) * 4;
-	uint32_t total_bytes = load_be16(ip + 2);
+	uint32_t total_bytes = packet_load_be16(ip + 2);
 
-	if (header_bytes < 20 || total_bytes < header_bytes || !has(cursor, header_bytes))
+	if (header_bytes < 20 || total_bytes < header_bytes || !packet_cursor_has(cursor, header_bytes))
 		return false;
-	uint16_t fragment = load_be16(ip + 6);
+	uint16_t fragment = packet_load_be16(ip + 6);
 
 	cursor->fragment = fragment & 0x3fff;
 	cursor->first_fragment = !(fragment & 0x1fff);
@@ -69,22 +69,22 @@ static bool parse_ipv4(struct cursor *cursor)
 }
 
 /* One extension header (RFC 8200, section 4). False: cut off, or not one that UDP may stand behind. */
-static bool parse_ipv6_extension(struct cursor *cursor)
+static bool packet_parse_ipv6_extension(struct packet_cursor *cursor)
 {
 	const uint8_t *extension = cursor->frame + cursor->at;
 
-	if (!has(cursor, 8))
+	if (!packet_cursor_has(cursor, 8))
 		return false;
 	uint32_t extension_bytes = (extension[1] + 1u) * 8;
 
 	if (cursor->protocol == IPPROTO_FRAGMENT) {
-		uint16_t fragment = load_be16(extension + 2);
+		uint16_t fragment = packet_load_be16(extension + 2);
 
 		extension_bytes = 8;
 		cursor->fragment = fragment & 0xfff9; /* offset and M flag; an atomic fragment (RFC 6946) is whole */
 		cursor->first_fragment = !(fragment & 0xfff8);
 	}
-	if (!has(cursor, extension_bytes) || cursor->ip_payload_length < extension_bytes)
+	if (!packet_cursor_has(cursor, extension_bytes) || cursor->ip_payload_length < extension_bytes)
 		return false;
 	cursor->protocol = extension[0];
 	cursor->ip_payload_length -= extension_bytes;
@@ -92,14 +92,14 @@ static bool parse_ipv6_extension(struct cursor *cursor)
 	return true;
 }
 
-static bool parse_ipv6(struct cursor *cursor)
+static bool packet_parse_ipv6(struct packet_cursor *cursor)
 {
 	const uint8_t *ip = cursor->frame + cursor->at;
 
-	if (!has(cursor, 40) || ip[0] >> 4 != 6)
+	if (!packet_cursor_has(cursor, 40) || ip[0] >> 4 != 6)
 		return false;
 	cursor->protocol = ip[6];
-	cursor->ip_payload_length = load_be16(ip + 4);
+	cursor->ip_payload_length = packet_load_be16(ip + 4);
 	cursor->first_fragment = true;
 	cursor->at += 40;
 	for (int i = 0; i < IPV6_EXTENSIONS_MAX && cursor->first_fragment; i++) {
@@ -108,27 +108,27 @@ static bool parse_ipv6(struct cursor *cursor)
 
 		if (!extension)
 			return true;
-		if (!parse_ipv6_extension(cursor))
+		if (!packet_parse_ipv6_extension(cursor))
 			return false;
 	}
 	return true;
 }
 
-bool packet_parse(const uint8_t *frame, uint32_t bytes, struct packet_view *view)
+bool packet_view_parse(const uint8_t *frame, uint32_t bytes, struct packet_view *view)
 {
-	struct cursor cursor = {.frame = frame, .bytes = bytes};
-	uint16_t ethertype = parse_link(&cursor);
-	bool parsed =
-		ethertype == ETHERTYPE_IP ? parse_ipv4(&cursor) : ethertype == ETHERTYPE_IPV6 && parse_ipv6(&cursor);
+	struct packet_cursor cursor = {.frame = frame, .bytes = bytes};
+	uint16_t ethertype = packet_parse_link(&cursor);
+	bool parsed = ethertype == ETHERTYPE_IP ? packet_parse_ipv4(&cursor)
+	                                        : ethertype == ETHERTYPE_IPV6 && packet_parse_ipv6(&cursor);
 
 	if (!parsed || cursor.protocol != IPPROTO_UDP)
 		return false;
 	uint32_t payload_length = cursor.ip_payload_length;
 
 	if (cursor.first_fragment) {
-		if (!has(&cursor, PACKET_UDP_BYTES) || payload_length < PACKET_UDP_BYTES)
+		if (!packet_cursor_has(&cursor, PACKET_UDP_BYTES) || payload_length < PACKET_UDP_BYTES)
 			return false;
-		uint32_t udp_length = load_be16(frame + cursor.at + 4);
+		uint32_t udp_length = packet_load_be16(frame + cursor.at + 4);
 
 		if (udp_length < PACKET_UDP_BYTES)
 			return false;
