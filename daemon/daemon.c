@@ -112,6 +112,7 @@ static int serve_clients(struct daemon *daemon, struct failure *failure)
 	const struct control_options options = {
 		.config = daemon->config,
 		.event = daemon->event,
+		.heartbeats = &daemon->heartbeats,
 		.listener = &daemon->listener,
 		.worker_ended = events_worker_ended,
 		.reconfigure = reload_change,
@@ -146,6 +147,9 @@ static int start_background(struct daemon *daemon, struct failure *failure)
 
 	if (r == 0)
 		r = background_new(&daemon->memory, daemon->event, "reload-memory");
+	if (r == 0)
+		heartbeat_watch(&daemon->heartbeats, background_heartbeat(daemon->memory),
+		                "the reconfiguration on its way");
 	return r == 0 ? 0 : failure_set(failure, EX_OSERR, -r, "no thread to prepare a reload: %s", strerror(-r));
 }
 

@@ -37,10 +37,11 @@ struct daemon {
 	struct background *memory;     /* makes the memory of a change */
 	bool reload_again;             /* asked for meanwhile */
 	struct control *control;
-	sd_event_source *watchdog; /* watchdog.h */
+	sd_event_source *watchdog;    /* watchdog.h */
+	struct heartbeats heartbeats; /* of all threads that the watchdog looks at */
 	uint64_t watchdog_us;
 	char status[80];        /* as the service manager was told last */
-	char stuck[128];        /* the thread that had not moved by the last look; "": all had */
+	char stuck[96];         /* the thread that had stopped as of the last look; "": none */
 	uint64_t wait_until_ns; /* of starting: for hugepages that the last run's readers have */
 	bool stopping;
 	int result;

@@ -20,16 +20,15 @@ STAILQ_HEAD(job_queue, background_job);
 struct background {
 	pthread_t thread;
 	bool runs;
-	int bell; /* rung when a job was worked */
+	struct heartbeat heartbeat; /* the thread sleeps on its wake_fd */
+	int bell;                   /* rung when a job was worked */
 	sd_event_source *rung;
 	pthread_mutex_t mutex; /* for everything below */
-	pthread_cond_t changed;
+	pthread_cond_t worked_one;
 	struct job_queue queued;
 	struct job_queue worked;
 	struct background_job *at_work;
-	uid_t served;           /* the user of the last job */
-	bool is_asked;          /* background_is_alive() was called, and the thread has not moved since */
-	uint64_t busy_until_us; /* CLOCK_MONOTONIC: end of the allowance of the job at work */
+	uid_t served; /* the user of the last job */
 	bool stop;
 };
 
@@ -49,30 +48,33 @@ static struct background_job *background_take_job(struct background *background)
 		return NULL;
 	STAILQ_REMOVE(&background->queued, job, background_job, link);
 	background->served = job->user;
-	background->busy_until_us = time_monotonic_ns() / 1000 + time_for_memory_us(job->bytes);
+	heartbeat_allow_until(&background->heartbeat, time_monotonic_ns() + time_for_memory_us(job->bytes) * 1000);
 	return job;
 }
 
 static void *background_main(void *context)
 {
 	struct background *background = context;
+	eventfd_t rings;
 
 	pthread_mutex_lock(&background->mutex);
 	while (!background->stop) {
 		struct background_job *job = background->at_work = background_take_job(background);
 
-		background->is_asked = false;
+		pthread_mutex_unlock(&background->mutex);
+		heartbeat_beat(&background->heartbeat);
 		if (!job) {
-			pthread_cond_wait(&background->changed, &background->mutex);
+			eventfd_read(background->heartbeat.wake_fd, &rings);
+			pthread_mutex_lock(&background->mutex);
 			continue;
 		}
-		pthread_mutex_unlock(&background->mutex);
 		job->work(job);
+		heartbeat_beat(&background->heartbeat); /* before its allowance ends */
 		pthread_mutex_lock(&background->mutex);
 		STAILQ_INSERT_TAIL(&background->worked, job, link);
 		background->at_work = NULL;
-		background->busy_until_us = 0;
-		pthread_cond_broadcast(&background->changed);
+		heartbeat_allow_until(&background->heartbeat, 0);
+		pthread_cond_broadcast(&background->worked_one);
 		eventfd_write(background->bell, 1);
 	}
 	pthread_mutex_unlock(&background->mutex);
@@ -112,20 +114,13 @@ void background_add(struct background *background, struct background_job *job)
 {
 	pthread_mutex_lock(&background->mutex);
 	STAILQ_INSERT_TAIL(&background->queued, job, link);
-	pthread_cond_broadcast(&background->changed);
 	pthread_mutex_unlock(&background->mutex);
+	eventfd_write(background->heartbeat.wake_fd, 1);
 }
 
-bool background_is_alive(struct background *background)
+struct heartbeat *background_heartbeat(struct background *background)
 {
-	bool alive;
-
-	pthread_mutex_lock(&background->mutex);
-	alive = !background->is_asked || time_monotonic_ns() / 1000 < background->busy_until_us;
-	background->is_asked = true;
-	pthread_cond_broadcast(&background->changed);
-	pthread_mutex_unlock(&background->mutex);
-	return alive;
+	return &background->heartbeat;
 }
 
 void background_drain(struct background *background)
@@ -135,7 +130,7 @@ void background_drain(struct background *background)
 	while (!is_empty) {
 		pthread_mutex_lock(&background->mutex);
 		while (background->at_work || !STAILQ_EMPTY(&background->queued))
-			pthread_cond_wait(&background->changed, &background->mutex);
+			pthread_cond_wait(&background->worked_one, &background->mutex);
 		is_empty = STAILQ_EMPTY(&background->worked);
 		pthread_mutex_unlock(&background->mutex);
 		background_finish(background);
@@ -168,11 +163,12 @@ int background_new(struct background **out, sd_event *event, const char *name)
 	if (!background)
 		return -ENOMEM;
 	pthread_mutex_init(&background->mutex, NULL);
-	pthread_cond_init(&background->changed, NULL);
+	pthread_cond_init(&background->worked_one, NULL);
 	STAILQ_INIT(&background->queued);
 	STAILQ_INIT(&background->worked);
 	background->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = background->bell < 0 ? -errno : 0;
+	background->heartbeat.wake_fd = eventfd(0, EFD_CLOEXEC);
+	r = background->bell < 0 || background->heartbeat.wake_fd < 0 ? -errno : 0;
 	if (r == 0)
 		r = sd_event_add_io(event, &background->rung, background->bell, EPOLLIN, on_background_rung,
 		                    background);
@@ -194,8 +190,8 @@ static bool background_stop(struct background *background)
 	pthread_mutex_lock(&background->mutex);
 	background->stop = true;
 	is_at_work = background->at_work;
-	pthread_cond_broadcast(&background->changed);
 	pthread_mutex_unlock(&background->mutex);
+	eventfd_write(background->heartbeat.wake_fd, 1);
 	return is_at_work;
 }
 
@@ -203,13 +199,16 @@ void background_free(struct background *background)
 {
 	if (!background)
 		return;
+	heartbeat_unwatch(&background->heartbeat);
 	background_stop(background);
 	if (background->runs)
 		pthread_join(background->thread, NULL);
 	sd_event_source_disable_unref(background->rung);
 	if (background->bell >= 0)
 		close(background->bell);
-	pthread_cond_destroy(&background->changed);
+	if (background->heartbeat.wake_fd >= 0)
+		close(background->heartbeat.wake_fd);
+	pthread_cond_destroy(&background->worked_one);
 	pthread_mutex_destroy(&background->mutex);
 	free(background);
 }
@@ -217,6 +216,7 @@ void background_free(struct background *background)
 bool background_abandon(struct background *background)
 {
 	if (background_stop(background)) {
+		heartbeat_unwatch(&background->heartbeat);
 		sd_event_source_disable_unref(background->rung);
 		pthread_detach(background->thread);
 		return false;

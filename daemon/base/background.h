@@ -7,6 +7,8 @@
 #ifndef DAEMON_BASE_BACKGROUND_H
 #define DAEMON_BASE_BACKGROUND_H
 
+#include "daemon/base/heartbeat.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -40,11 +42,8 @@ bool background_abandon(struct background *background);
 /** The job may be worked on before this returns. */
 void background_add(struct background *background, struct background_job *job);
 
-/**
- * Has the thread ended a job or waited for one since the last call, or is it within the allowance of its job? Wakes a
- * thread that waits. True at the first call.
- */
-bool background_is_alive(struct background *background);
+/** For heartbeat_watch(). While the thread works on a job, it has time in proportion to the job's bytes. */
+struct heartbeat *background_heartbeat(struct background *background);
 
 /** Wait until every job is done, including those that are added meanwhile. NULL: no effect. */
 void background_drain(struct background *background);

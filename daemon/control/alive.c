@@ -6,23 +6,12 @@
 
 static const char *look_at_ring(const struct rx_endpoint *endpoint)
 {
-	bool worker = endpoint->ended || mailbox_is_alive(endpoint->stream->inbox);
-
-	if (!notifier_is_alive(endpoint->notifier))
-		return "who wakes its readers";
-	return worker ? NULL : "its worker";
+	return notifier_is_alive(endpoint->notifier) ? NULL : "who wakes its readers";
 }
 
 static const char *look_at_tx_worker(const struct tx_worker_endpoint *endpoint)
 {
-	bool worker = endpoint->ended || mailbox_is_alive(endpoint->worker->inbox);
-	bool notifier = notifier_is_alive(endpoint->notifier);
-
-	if (!background_is_alive(endpoint->memory))
-		return "who prepares its senders' memory";
-	if (!notifier)
-		return "who wakes its senders";
-	return worker ? NULL : "its worker";
+	return notifier_is_alive(endpoint->notifier) ? NULL : "who wakes its senders";
 }
 
 /* A channel of it; they have one worker. */

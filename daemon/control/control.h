@@ -8,6 +8,7 @@
 #define DAEMON_CONTROL_CONTROL_H
 
 #include "daemon/base/failure.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/config/config.h"
 #include "daemon/control/listener.h"
 #include "daemon/ring/rx_ring.h"
@@ -49,6 +50,7 @@ struct control_interface {
 
 /* One transmit worker. The daemon's; constant while control has it. */
 struct control_tx_worker {
+	const char *interface;
 	struct mailbox *inbox;  /* of the worker; sent to from the control thread only */
 	struct mailbox *outbox; /* of the worker; control is its only receiver */
 	int doorbell;           /* the worker's, rung when senders are to be woken */
@@ -84,7 +86,8 @@ struct control_channel {
 struct control_options {
 	const struct config *config;
 	sd_event *event;
-	struct listener *listener; /* outlives control */
+	struct heartbeats *heartbeats; /* that control's threads join; outlives control; NULL: nobody watches them */
+	struct listener *listener;     /* outlives control */
 	/**
 	 * A worker said MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control thread; the ring
 	 * may not be removed from within.

@@ -366,6 +366,9 @@ int tx_worker_endpoint_new(struct control *control, const struct control_tx_work
 	if (r >= 0)
 		r = background_new(&endpoint->memory, control->options.event, "tx-memory");
 	if (r >= 0)
+		heartbeat_watch(control->options.heartbeats, background_heartbeat(endpoint->memory),
+		                "interface '%s': the thread that makes its senders' memory", worker->interface);
+	if (r >= 0)
 		r = sd_event_add_io(control->options.event, &endpoint->outbox, mailbox_fd(worker->outbox), EPOLLIN,
 		                    on_outbox, endpoint);
 	if (r < 0)

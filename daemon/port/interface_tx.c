@@ -74,6 +74,8 @@ static int start(struct interface_tx *tx, struct failure *failure)
 		return failure_set(failure, EX_OSERR, -r, "interface %s: no thread for its transmit worker: %s",
 		                   tx->interface->name, strerror(-r));
 	tx->runs = true;
+	heartbeat_watch(&tx->daemon->heartbeats, tx_worker_heartbeat(tx->worker), "interface '%s': its transmit worker",
+	                tx->interface->name);
 	return 0;
 }
 
@@ -89,6 +91,7 @@ int interface_tx_serve(struct interface_tx *tx, struct failure *failure)
 	if (tx->in_control)
 		return 0;
 	tx->control = (struct control_tx_worker){
+		.interface = tx->interface->name,
 		.inbox = tx_worker_inbox(tx->worker),
 		.outbox = tx_worker_outbox(tx->worker),
 		.doorbell = tx_worker_doorbell(tx->worker),

@@ -1,39 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
+/* A timer that looks at the heartbeats of all threads and tells the service manager that the daemon lives. */
 #include "daemon/process/watchdog.h"
 
-#include "daemon/base/background.h"
 #include "daemon/base/log.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
-/* Looked so often within the time: an answer has at least half of it, whenever it was asked for. */
+/* The watchdog looks this often within its time, so a thread has at least half of the time for a round. */
 #define LOOKS 4
-
-static bool is_alive(struct daemon *daemon, char *who, size_t bytes)
-{
-	bool alive = control_is_alive(daemon->control, who, bytes);
-
-	if (background_is_alive(daemon->memory))
-		return alive;
-	snprintf(who, bytes, "the change that is on its way");
-	return false;
-}
 
 static int on_look(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct daemon *daemon = context;
+	const struct heartbeat *stopped = heartbeat_find_stopped(&daemon->heartbeats);
 	char who[sizeof(daemon->stuck)] = "";
 
 	(void)time_us;
-	if (is_alive(daemon, who, sizeof(who)))
+	control_is_alive(daemon->control, who, sizeof(who));
+	if (stopped)
+		snprintf(who, sizeof(who), "%s", stopped->name);
+	if (!who[0])
 		sd_notify(0, "WATCHDOG=1");
 	else if (strcmp(who, daemon->stuck) != 0)
 		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_STUCK},
 		            "%s has not moved for %llu ms: if it does not, the service manager ends the daemon and "
-		            "starts it "
-		            "again (WatchdogSec=)",
+		            "starts it again (WatchdogSec=)",
 		            who, (unsigned long long)(daemon->watchdog_us / LOOKS / 1000));
 	snprintf(daemon->stuck, sizeof(daemon->stuck), "%s", who);
 	sd_event_source_set_time_relative(source, daemon->watchdog_us / LOOKS);

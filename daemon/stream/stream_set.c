@@ -121,8 +121,12 @@ int streams_prepare(struct daemon *daemon, struct stream *stream, struct failure
 
 int streams_start(struct daemon *daemon, struct stream *stream, struct failure *failure)
 {
-	(void)daemon;
-	return stream_start(stream, failure);
+	int r = stream_start(stream, failure);
+
+	if (r == 0)
+		heartbeat_watch(&daemon->heartbeats, rx_worker_heartbeat(stream->worker), "stream '%s': its worker",
+		                stream->config->name);
+	return r;
 }
 
 int streams_capture(struct daemon *daemon, struct stream *stream, struct failure *failure)

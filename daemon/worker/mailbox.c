@@ -12,7 +12,6 @@
 
 struct mailbox {
 	_Alignas(64) _Atomic uint32_t sent;     /* producer's */
-	uint32_t asked;                         /* likewise: alive is a receiver that has come so far */
 	_Alignas(64) _Atomic uint32_t received; /* consumer's */
 	int fd;
 	struct mail entries[MAILBOX_ENTRIES];
@@ -26,7 +25,6 @@ int mailbox_new(struct mailbox **mailbox)
 		return -ENOMEM;
 	atomic_init(&box->sent, 0);
 	atomic_init(&box->received, 0);
-	box->asked = 0;
 	box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (box->fd < 0) {
 		int error = errno;
@@ -79,17 +77,6 @@ int mailbox_send(struct mailbox *mailbox, const struct mail *mail)
 int mailbox_send_last(struct mailbox *mailbox, const struct mail *mail)
 {
 	return send_up_to(mailbox, mail, MAILBOX_ENTRIES);
-}
-
-bool mailbox_is_alive(struct mailbox *mailbox)
-{
-	uint32_t sent = atomic_load_explicit(&mailbox->sent, memory_order_relaxed);
-
-	if (count_unread(mailbox) > sent - mailbox->asked)
-		return false;
-	/* A full one has mail enough to be taken. */
-	mailbox->asked = mailbox_send(mailbox, &(struct mail){.type = MAIL_PULSE}) == 0 ? sent + 1 : sent;
-	return true;
 }
 
 bool mailbox_receive(struct mailbox *mailbox, struct mail *mail)

@@ -24,7 +24,6 @@ enum mail_type {
 	MAIL_REMOVE_CONSUMER,  /* answered by MAIL_CONSUMER_REMOVED: the memory is control's again */
 	MAIL_MATCHED,          /* a reading of the flow counter, taken after every earlier one; no answer */
 	MAIL_CLOCK,            /* a new line; no answer */
-	MAIL_PULSE,            /* nothing but a wake-up; no answer */
 	MAIL_STOP,             /* flows are gone: drain, close the ring, end. Answered by MAIL_STOPPED */
 	/* control → transmit worker */
 	MAIL_ADD_TX_QUEUE,    /* from now on it is the worker's. Answered by MAIL_TX_QUEUE_ADDED: error */
@@ -87,10 +86,6 @@ int mailbox_send(struct mailbox *mailbox, const struct mail *mail);
  * MAIL_MATCHED and MAIL_STOP, or MAIL_STOPPED. -EAGAIN: it was not the last.
  */
 int mailbox_send_last(struct mailbox *mailbox, const struct mail *mail);
-/**
- * Producer: has the receiver taken mail since this was last asked? Asks again, with a MAIL_PULSE. True at first.
- */
-bool mailbox_is_alive(struct mailbox *mailbox);
 /** Consumer. True: *mail is the next one. One load when there is none. */
 bool mailbox_receive(struct mailbox *mailbox, struct mail *mail);
 /** Readable when there may be mail; mailbox_clear() before the mailbox_receive() loop. */

@@ -20,12 +20,13 @@
 #define NAP_MS   1
 /* A queue that fails again and again without a single packet in between is given up. */
 #define RESTARTS_MAX 16
-#define WAKE_POLLS   16
+#define WAKE_ROUNDS  16
 
 struct rx_worker {
 	struct rx_receive receive;
 	struct mailbox *inbox;
 	struct mailbox *outbox;
+	struct heartbeat heartbeat;
 	pthread_t thread;
 	char name[16];
 	uint64_t spin_ns;
@@ -38,7 +39,6 @@ struct rx_worker {
 	uint64_t matched_utc_ns; /* when the device was read */
 
 	uint32_t restarts; /* since the last packet */
-	uint32_t busy_polls;
 	bool stopping;
 	uint64_t stopping_at_ns;
 	bool stopped;
@@ -189,6 +189,7 @@ static void when_empty(struct rx_worker *worker)
 int rx_worker_do_work(struct rx_worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
+	uint64_t round = heartbeat_beat(&worker->heartbeat);
 	uint64_t head = ring->head;
 	int n = rx_receive_batch(&worker->receive);
 
@@ -202,7 +203,7 @@ int rx_worker_do_work(struct rx_worker *worker)
 	 * Whom to wake is looked for when there is nothing else to do. Where packets are always waiting that is never, and
 	 * a consumer's page costs a look of some 10 instructions and a cache miss: so also every so many polls.
 	 */
-	if (n == 0 || ++worker->busy_polls % WAKE_POLLS == 0)
+	if (n == 0 || round % WAKE_ROUNDS == 0)
 		counter_add(&ring->ring->counters[IBVCAP_RX_COUNTER_WAKES], rx_ring_wake(ring));
 	if (ring->stalled | ring->charging | ring->n_bad | ring->n_unreported)
 		look_after_consumers(worker);
@@ -273,6 +274,7 @@ static void *rx_worker_main(void *argument)
 
 	if (r < 0)
 		finish(worker, MAIL_FAILED, r);
+	heartbeat_allow_until(&worker->heartbeat, UINT64_MAX);
 	return NULL;
 }
 
@@ -305,6 +307,7 @@ int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *opt
 		rx_worker_free(w);
 		return r;
 	}
+	w->heartbeat.wake_fd = mailbox_fd(w->inbox);
 	*worker = w;
 	return 0;
 }
@@ -330,6 +333,7 @@ void rx_worker_join(struct rx_worker *worker)
 			;
 		nanosleep(&nap, NULL);
 	}
+	heartbeat_unwatch(&worker->heartbeat);
 }
 
 void rx_worker_free(struct rx_worker *worker)
@@ -349,4 +353,9 @@ struct mailbox *rx_worker_inbox(struct rx_worker *worker)
 struct mailbox *rx_worker_outbox(struct rx_worker *worker)
 {
 	return worker->outbox;
+}
+
+struct heartbeat *rx_worker_heartbeat(struct rx_worker *worker)
+{
+	return &worker->heartbeat;
 }

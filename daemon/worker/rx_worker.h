@@ -8,6 +8,7 @@
 #define DAEMON_WORKER_RX_WORKER_H
 
 #include "daemon/backend/backend.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/clock/clock.h"
 #include "daemon/ring/rx_ring.h"
 #include "daemon/worker/mailbox.h"
@@ -44,5 +45,7 @@ int rx_worker_do_work(struct rx_worker *worker);
 
 struct mailbox *rx_worker_inbox(struct rx_worker *worker);  /* control sends */
 struct mailbox *rx_worker_outbox(struct rx_worker *worker); /* control receives */
+/** For heartbeat_watch(), once the thread is started; rx_worker_join() ends the watch. */
+struct heartbeat *rx_worker_heartbeat(struct rx_worker *worker);
 
 #endif

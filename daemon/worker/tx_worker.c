@@ -26,6 +26,7 @@ struct tx_worker {
 	struct mailbox *inbox;
 	struct mailbox *outbox;
 	struct tx_worker_sleep sleep;
+	struct heartbeat heartbeat;
 	pthread_t thread;
 	char name[16];
 	uint64_t spin_ns;
@@ -252,6 +253,7 @@ int tx_worker_do_work(struct tx_worker *worker, const struct tx_clock_sample *at
 {
 	int n = 0;
 
+	heartbeat_beat(&worker->heartbeat);
 	/* Backwards: the last queue, which was served already, takes the place of a queue that is released. */
 	for (uint32_t i = worker->n_queues; i-- > 0;)
 		n += tx_worker_serve(worker, worker->queues[i], at);
@@ -339,6 +341,7 @@ static void *tx_worker_main(void *argument)
 		if (at.monotonic_ns - idle_since_ns >= worker->spin_ns)
 			tx_worker_sleep_for_work(worker);
 	}
+	heartbeat_allow_until(&worker->heartbeat, UINT64_MAX);
 	return NULL;
 }
 
@@ -369,6 +372,7 @@ int tx_worker_new(struct tx_worker **worker, const struct tx_worker_options *opt
 		tx_worker_free(new);
 		return r;
 	}
+	new->heartbeat.wake_fd = mailbox_fd(new->inbox);
 	*worker = new;
 	return 0;
 }
@@ -381,6 +385,7 @@ int tx_worker_start(struct tx_worker *worker)
 void tx_worker_join(struct tx_worker *worker)
 {
 	pthread_join(worker->thread, NULL);
+	heartbeat_unwatch(&worker->heartbeat);
 }
 
 void tx_worker_free(struct tx_worker *worker)
@@ -409,4 +414,9 @@ struct mailbox *tx_worker_outbox(struct tx_worker *worker)
 int tx_worker_doorbell(const struct tx_worker *worker)
 {
 	return worker->doorbell;
+}
+
+struct heartbeat *tx_worker_heartbeat(struct tx_worker *worker)
+{
+	return &worker->heartbeat;
 }

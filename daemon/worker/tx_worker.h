@@ -24,6 +24,7 @@
 #define DAEMON_WORKER_TX_WORKER_H
 
 #include "daemon/worker/tx_queue.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/worker/mailbox.h"
 
 #include <stdint.h>
@@ -50,6 +51,8 @@ int tx_worker_do_work(struct tx_worker *worker, const struct tx_clock_sample *no
 
 struct mailbox *tx_worker_inbox(struct tx_worker *worker);  /* control sends */
 struct mailbox *tx_worker_outbox(struct tx_worker *worker); /* control receives */
+/** For heartbeat_watch(), once the thread is started; tx_worker_join() ends the watch. */
+struct heartbeat *tx_worker_heartbeat(struct tx_worker *worker);
 /** An eventfd, rung when a sender of any channel is to be woken (sender_due_request()); any thread may ring it too. */
 int tx_worker_doorbell(const struct tx_worker *worker);
 

@@ -33,9 +33,9 @@ def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
                  environment={"WATCHDOG_USEC": str(WATCHDOG_US)})
     pid = one.pid()
     by_ring, by_senders = "who wakes its readers", "who wakes its senders"
-    whose = {"lidar": ["stream 'lidar': its worker"], "tx-rx0": ["channel 'out': its worker"],
-             "tx-memory": ["channel 'out': who prepares its senders' memory"],
-             "reload-memory": ["the change that is on its way"],
+    whose = {"lidar": ["stream 'lidar': its worker"], "tx-rx0": ["interface 'rx0': its transmit worker"],
+             "tx-memory": ["interface 'rx0': the thread that makes its senders' memory"],
+             "reload-memory": ["the reconfiguration on its way"],
              "notifier": [f"stream 'lidar': {by_ring}"] * 2 + [f"channel 'out': {by_senders}"] * 2}
     for name, lines in whose.items():
         threads = stopped_thread.threads(pid, name)
@@ -61,7 +61,7 @@ def watched(monkeypatch):
 def test_a_change_that_stands_still_is_missed(watched, change_at_work):
     one, change, hold = change_at_work
     expect_silence(one)
-    conftest.wait_until(lambda: "the change that is on its way has not moved" in one.text(), what=one.text)
+    conftest.wait_until(lambda: "the reconfiguration on its way has not moved" in one.text(), what=one.text)
     hold()
     assert change.wait(20) == 0
     assert is_fed(one, 20)

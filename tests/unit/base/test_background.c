@@ -21,32 +21,48 @@ static void done(struct background_job *job)
 	(void)job;
 }
 
-static void await_alive(struct background *background)
+static struct heartbeats list;
+
+static struct background *watched_runner(sd_event **event)
 {
-	while (!background_is_alive(background))
+	struct background *background;
+
+	cr_assert(ge(int, sd_event_new(event), 0));
+	cr_assert(eq(int, background_new(&background, *event, "test"), 0));
+	LIST_INIT(&list);
+	heartbeat_watch(&list, background_heartbeat(background), "test");
+	return background;
+}
+
+static bool is_alive(void)
+{
+	return !heartbeat_find_stopped(&list);
+}
+
+static void await_alive(void)
+{
+	while (!is_alive())
 		usleep(1000);
 }
 
 Test(background, it_is_alive_at_rest_and_between_two_pieces_of_work, .timeout = 60)
 {
 	struct background_job first = {.work = work, .done = done}, second = {.work = work, .done = done};
-	struct background *background;
 	sd_event *event;
+	struct background *background = watched_runner(&event);
 
-	cr_assert(ge(int, sd_event_new(&event), 0));
-	cr_assert(eq(int, background_new(&background, event, "test"), 0));
-	await_alive(background);
-	await_alive(background);
+	await_alive();
+	await_alive();
 	is_held = true;
 	background_add(background, &first);
 	background_add(background, &second);
 	while (!has_begun)
 		usleep(100);
-	background_is_alive(background); /* asks, if it was not asked before */
+	is_alive(); /* asks, if it was not asked before */
 	usleep(10000);
-	cr_expect(not(background_is_alive(background)));
+	cr_expect(not(is_alive()));
 	is_held = false;
-	await_alive(background);
+	await_alive();
 	background_drain(background);
 	background_free(background);
 	sd_event_unref(event);
@@ -89,20 +105,18 @@ Test(background, a_user_waits_for_one_piece_of_anothers_at_most, .timeout = 60)
 Test(background, it_is_alive_for_as_long_as_its_memory_may_take, .timeout = 60)
 {
 	struct background_job large = {.work = work, .done = done, .bytes = UINT64_C(1) << 36}; /* 655 s */
-	struct background *background;
 	sd_event *event;
+	struct background *background = watched_runner(&event);
 
-	cr_assert(ge(int, sd_event_new(&event), 0));
-	cr_assert(eq(int, background_new(&background, event, "test"), 0));
 	is_held = true;
 	background_add(background, &large);
 	while (!has_begun)
 		usleep(100);
 	for (int i = 0; i < 3; i++)
-		cr_expect(background_is_alive(background));
+		cr_expect(is_alive());
 	is_held = false;
 	background_drain(background);
-	await_alive(background);
+	await_alive();
 	background_free(background);
 	sd_event_unref(event);
 }

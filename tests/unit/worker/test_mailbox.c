@@ -103,38 +103,3 @@ Test(mailbox, two_threads_see_every_mail_once)
 	pthread_join(thread, NULL);
 	mailbox_free(mailbox);
 }
-
-Test(mailbox, a_receiver_is_alive_that_takes_what_it_is_sent)
-{
-	struct mailbox *mailbox;
-	struct mail mail;
-
-	cr_assert(eq(int, mailbox_new(&mailbox), 0));
-	cr_expect(mailbox_is_alive(mailbox));
-	cr_expect(not(mailbox_is_alive(mailbox)));
-	mailbox_send(mailbox, &(struct mail){.type = MAIL_CLOCK});
-	cr_expect(not(mailbox_is_alive(mailbox)));
-	cr_assert(mailbox_receive(mailbox, &mail));
-	cr_expect(eq(int, mail.type, MAIL_PULSE));
-	cr_expect(mailbox_is_alive(mailbox), "it need not have taken what came later");
-	while (mailbox_receive(mailbox, &mail))
-		;
-	cr_expect(mailbox_is_alive(mailbox));
-	mailbox_free(mailbox);
-}
-
-Test(mailbox, a_full_one_is_to_be_taken_from_too)
-{
-	struct mailbox *mailbox;
-	struct mail mail = {.type = MAIL_MATCHED};
-
-	cr_assert(eq(int, mailbox_new(&mailbox), 0));
-	while (mailbox_send(mailbox, &mail) == 0)
-		;
-	cr_expect(mailbox_is_alive(mailbox), "not asked before");
-	cr_expect(not(mailbox_is_alive(mailbox)));
-	while (mailbox_receive(mailbox, &mail))
-		;
-	cr_expect(mailbox_is_alive(mailbox));
-	mailbox_free(mailbox);
-}

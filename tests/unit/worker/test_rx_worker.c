@@ -700,6 +700,33 @@ Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 	}
 }
 
+Test(worker, it_makes_a_round_when_it_is_asked_and_is_not_missed_once_it_ends, .timeout = 60)
+{
+	const uint64_t policies[] = {0, RX_WORKER_SPIN_FOREVER};
+
+	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
+		struct heartbeats list = LIST_HEAD_INITIALIZER(list);
+		struct bench bench;
+
+		set_up(&bench, &(struct setting){.spin_ns = policies[i]});
+		cr_assert(eq(int, rx_worker_start(bench.worker), 0));
+		heartbeat_watch(&list, rx_worker_heartbeat(bench.worker), "it");
+		for (int look = 0; look < 5; look++) {
+			usleep(20000); /* asleep */
+			while (heartbeat_find_stopped(&list))
+				usleep(100);
+		}
+		mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
+		await_answer(&bench, MAIL_STOPPED);
+		usleep(20000);
+		for (int look = 0; look < 3; look++)
+			cr_expect(eq(ptr, (void *)heartbeat_find_stopped(&list), NULL));
+		rx_worker_join(bench.worker);
+		cr_expect(eq(ptr, LIST_FIRST(&list), NULL));
+		tear_down(&bench);
+	}
+}
+
 /* Nothing arrives and nobody sends mail: it has to look by itself. */
 Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_acquired, .timeout = 60)
 {

@@ -62,6 +62,23 @@ Test(tx_worker_thread, each_idle_policy_sends_what_is_submitted_and_stops, .time
 	}
 }
 
+Test(tx_worker_thread, it_makes_a_round_when_it_is_asked, .timeout = 60)
+{
+	struct heartbeats list = LIST_HEAD_INITIALIZER(list);
+
+	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
+	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	heartbeat_watch(&list, tx_worker_heartbeat(bench.worker), "it");
+	for (int look = 0; look < 5; look++) {
+		await_sleep(0);
+		while (heartbeat_find_stopped(&list))
+			usleep(100);
+	}
+	stop();
+	cr_expect(eq(ptr, LIST_FIRST(&list), NULL));
+	bench_tear_down(&bench);
+}
+
 Test(tx_worker_thread, one_that_sleeps_is_kicked_by_each_sender, .timeout = 60)
 {
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 3, .at_once = true});
