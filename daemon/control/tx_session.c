@@ -313,7 +313,7 @@ static void tx_session_hang_up(struct session *session)
 	struct tx_session *tx = session->tx;
 	bool has_memory = tx->doing == TX_SESSION_NO_JOB;
 
-	if (has_memory && sender_load_status(tx->sender.state) == IBVCAP_CONNECTION_OPEN)
+	if (has_memory && sender_load_connection(tx->sender.state) == IBVCAP_CONNECTION_OPEN)
 		daemon_disconnect_sender(tx->sender.state, reason_to_hang_up(tx));
 	session->tx = NULL;
 	tx->session = NULL;

@@ -145,7 +145,7 @@ bool sender_wants_wake(struct sender *sender)
 uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page)
 {
 	uint64_t wake_at = daemon_load_sender_request(page);
-	bool ended = sender_load_status(state) != IBVCAP_CONNECTION_OPEN;
+	bool ended = sender_load_connection(state) != IBVCAP_CONNECTION_OPEN;
 
 	return ended || wake_at <= sender_load_completed(state) ? wake_at : 0;
 }

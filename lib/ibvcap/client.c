@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Connects to the daemon's control socket, sends requests and receives answers, within one deadline. */
 #include "lib/ibvcap/client.h"
 
 #include "lib/ibvcap/error.h"
@@ -24,24 +25,25 @@ uint64_t client_now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-static const char *socket_path(const char *path)
+static const char *client_socket_path(const char *path)
 {
 	if (!path)
 		path = secure_getenv("IBVCAP_SOCKET");
 	return path && path[0] ? path : IBVCAP_CONTROL_SOCKET;
 }
 
-static int explain_connect(const char *path, int error)
+static int client_explain_connect(const char *path, int error)
 {
 	switch (error) {
 	case -ENOENT:
 		return error_set(error,
-		                 "control socket '%s': there is none; start the daemon (systemctl start ibvcapd) "
-		                 "or name its socket",
+		                 "control socket '%s': does not exist; start the daemon (systemctl start ibvcapd) or "
+		                 "name its socket",
 		                 path);
 	case -ECONNREFUSED:
-		return error_set(
-			error, "control socket '%s': nobody listens; start the daemon (systemctl start ibvcapd)", path);
+		return error_set(error,
+		                 "control socket '%s': no process listens; start the daemon (systemctl start ibvcapd)",
+		                 path);
 	case -EACCES:
 	case -EPERM:
 		return error_set(-EACCES,
@@ -52,13 +54,13 @@ static int explain_connect(const char *path, int error)
 		return error_set(-ETIMEDOUT, "control socket '%s': the daemon does not accept connections in time",
 		                 path);
 	case -EPROTOTYPE:
-		return error_set(-EPROTO, "control socket '%s': the socket is of another kind, not ibvcapd's", path);
+		return error_set(-EPROTO, "control socket '%s': the socket is of another type than ibvcapd's", path);
 	}
 	return error_set(error, "control socket '%s': cannot connect: %s", path, strerror(-error));
 }
 
-/* For the connect: it waits while the daemon's backlog is full. */
-static int set_timeout(int fd, uint32_t timeout_ms)
+/* A connect waits while the daemon's backlog is full. */
+static int client_set_timeout(int fd, uint32_t timeout_ms)
 {
 	const struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
 
@@ -67,7 +69,7 @@ static int set_timeout(int fd, uint32_t timeout_ms)
 	return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ? -errno : 0;
 }
 
-static int connect_path(int fd, const char *path)
+static int client_connect_path(int fd, const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int r;
@@ -86,40 +88,41 @@ int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
 
 	if (timeout_ms == 0)
 		timeout_ms = TIMEOUT_MS_DEFAULT;
-	new.path = socket_path(path);
+	new.path = client_socket_path(path);
 	if (strlen(new.path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return error_set(-EINVAL, "control socket '%s': the path is longer than 107 bytes", new.path);
 	new.deadline_ns = client_now_ns() + timeout_ms *UINT64_C(1000000);
 	new.socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (new.socket < 0)
 		return error_set(-errno, "control socket '%s': %s", new.path, strerror(errno));
-	r = set_timeout(new.socket, timeout_ms);
+	r = client_set_timeout(new.socket, timeout_ms);
 	if (r == 0)
-		r = connect_path(new.socket, new.path);
+		r = client_connect_path(new.socket, new.path);
 	if (r < 0) {
 		client_deinit(&new);
-		return explain_connect(new.path, r);
+		return client_explain_connect(new.path, r);
 	}
 	*client = new;
 	return 0;
 }
 
-static int explain_lost(const struct client *client, int error)
+static int client_explain_lost(const struct client *client, int error)
 {
 	switch (error) {
 	case -ETIMEDOUT:
 		return error_set(error, "control socket '%s': no answer in time; is the daemon stopped?", client->path);
 	case -EPROTO:
 		return error_set(error,
-		                 "control socket '%s': the answer is of another protocol; library and daemon are of "
+		                 "control socket '%s': the answer is not of this protocol; library and daemon are of "
 		                 "different versions",
 		                 client->path);
 	case 0:
 	case -EPIPE:
 	case -ECONNRESET:
-		return error_set(-ECONNREFUSED,
-		                 "control socket '%s': the daemon hung up without an answer; its log says why",
-		                 client->path);
+		return error_set(
+			-ECONNREFUSED,
+			"control socket '%s': the daemon closed the connection without an answer; its log says why",
+			client->path);
 	}
 	return error_set(error, "control socket '%s': %s", client->path, strerror(-error));
 }
@@ -128,13 +131,13 @@ int client_send(struct client *client, const struct protocol_header *request)
 {
 	int r = protocol_send(client->socket, request, NULL, 0);
 
-	/* Who was refused at the door has the reason waiting in the socket. */
+	/* The daemon may have refused this connection and hung up: its reason waits in the socket. */
 	if (r == -EPIPE || r == -ECONNRESET)
 		return 0;
-	return r < 0 ? explain_lost(client, r == -EAGAIN ? -ETIMEDOUT : r) : 0;
+	return r < 0 ? client_explain_lost(client, r == -EAGAIN ? -ETIMEDOUT : r) : 0;
 }
 
-static int wait_readable(const struct client *client)
+static int client_wait_readable(const struct client *client)
 {
 	struct pollfd poller = {.fd = client->socket, .events = POLLIN};
 	int r;
@@ -152,23 +155,30 @@ static int wait_readable(const struct client *client)
 int client_receive(struct client *client, union protocol_message *message, int *fds, unsigned *n_fds)
 {
 	const unsigned room = n_fds ? *n_fds : 0;
-	int r = wait_readable(client);
+	int r = client_wait_readable(client);
 
 	if (r == 0)
 		r = protocol_recv(client->socket, message, fds, n_fds);
-	/* Hung up with our request unread: the reset comes first, the daemon's reason after it. */
+	/* The daemon hung up before it read the request: the reset comes first, its reason after it. */
 	if (r == -ECONNRESET) {
 		if (n_fds)
 			*n_fds = room;
 		r = protocol_recv(client->socket, message, fds, n_fds);
 	}
 	if (r <= 0)
-		return explain_lost(client, r == -EAGAIN ? -ETIMEDOUT : r);
+		return client_explain_lost(client, r == -EAGAIN ? -ETIMEDOUT : r);
 	if (message->header.type != PROTOCOL_ERROR)
 		return 0;
 	while (n_fds && *n_fds > 0)
 		close(fds[--*n_fds]);
 	return error_set(message->error.error, "%s", message->error.text);
+}
+
+int client_reject_answer(const struct client *client, const char *request)
+{
+	return error_set(-EPROTO,
+	                 "control socket '%s': not the answer to %s; library and daemon are of different versions",
+	                 client->path, request);
 }
 
 void client_deinit(struct client *client)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The library's end of the control socket. Every failure leaves a line in error.h. */
+/* The library's end of the control socket. Every failure sets the text of error.h. */
 #ifndef IBVCAP_CLIENT_H
 #define IBVCAP_CLIENT_H
 
@@ -7,8 +7,8 @@
 
 struct client {
 	int socket;           /* -1 = closed */
-	uint64_t deadline_ns; /* CLOCK_MONOTONIC, of the whole conversation */
-	const char *path;     /* for the error text; the environment's or the caller's */
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC, for all requests and answers together */
+	const char *path;     /* for error texts; the caller's or the environment's string */
 };
 
 #define CLIENT_INIT          \
@@ -20,7 +20,7 @@ struct client {
 uint64_t client_now_ns(void);
 
 /**
- * Connect; path NULL: IBVCAP_SOCKET of the environment, else the default. timeout_ms 0 = 5000. Errors as of
+ * Connect. path NULL: IBVCAP_SOCKET of the environment, else the default. timeout_ms 0 = 5000. Errors of
  * ibvcap_rx_open().
  */
 int client_connect(struct client *client, const char *path, uint32_t timeout_ms);
@@ -28,10 +28,13 @@ int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
 int client_send(struct client *client, const struct protocol_header *request);
 
 /**
- * The next message of the answer: 0 and the message, of that type or another. A PROTOCOL_ERROR is an error: its errno
- * and text. fds, n_fds as in protocol_recv(). -ETIMEDOUT, -ECONNREFUSED the daemon hung up, -EPROTO.
+ * Receive the next message of the answer. 0 and a message of any type but PROTOCOL_ERROR, which becomes an error with
+ * its errno and text. fds, n_fds as in protocol_recv(). -ETIMEDOUT, -ECONNREFUSED the daemon hung up, -EPROTO.
  */
 int client_receive(struct client *client, union protocol_message *message, int *fds, unsigned *n_fds);
+
+/** The message is not an answer to this request ("an attach"): sets the text and returns -EPROTO. */
+int client_reject_answer(const struct client *client, const char *request);
 
 void client_deinit(struct client *client);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One line about what failed last in this thread: what ibvcap_error_text() says. */
+/* The text of the last failure in this thread, for ibvcap_error_text(). */
 #ifndef IBVCAP_ERROR_H
 #define IBVCAP_ERROR_H
 
-/** Remember the line (cut off at 511 bytes) and return error, a negative errno. */
+/** Store the text (the first 1023 bytes of it) and return error, a negative errno. */
 int error_set(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the library's waits have in common. */
+/* How a waiting receiver or sender spins and sleeps. */
 #ifndef IBVCAP_PAUSE_H
 #define IBVCAP_PAUSE_H
 
+#include <errno.h>
+#include <linux/futex.h>
 #include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-/* About as long as a wake-up takes: shorter waits end without a system call. */
+/* A spin takes about as long as a wake-up: a shorter wait ends without a system call. */
 #define PAUSE_SPINS 200u
-/* A daemon that was killed wakes nobody: look for it so often. */
+/* A killed daemon wakes nobody, so a waiting thread checks the control socket this often. */
 #define PAUSE_SLICE_NS UINT64_C(100000000)
 
 static inline void pause_briefly(void)
@@ -17,6 +22,14 @@ static inline void pause_briefly(void)
 #elif defined(__aarch64__)
 	__asm__ volatile("yield");
 #endif
+}
+
+/** Sleep at most ns while the futex word is still seen. 0; -EINTR a signal came. */
+static inline int pause_on_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
+{
+	const struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+
+	return syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0) < 0 && errno == EINTR ? -EINTR : 0;
 }
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Changing the configuration of a running daemon: one request, one answer. */
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 
@@ -7,9 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHANGE_TIMEOUT_MS 60000u
+#define RECONFIGURE_TIMEOUT_MS 60000u
 
-static int fill(struct protocol_reconfigure *request, enum ibvcap_reconfigure what, const char *name, const char *text)
+static int reconfigure_fill_request(struct protocol_reconfigure *request, enum ibvcap_reconfigure what,
+                                    const char *name, const char *text)
 {
 	*request = (struct protocol_reconfigure){.what = (uint32_t)what};
 	protocol_init(&request->header, PROTOCOL_RECONFIGURE, sizeof(*request));
@@ -29,26 +31,23 @@ static int fill(struct protocol_reconfigure *request, enum ibvcap_reconfigure wh
 }
 
 int ibvcap_reconfigure(const char *socket_path, enum ibvcap_reconfigure what, const char *name, const char *text,
-                       char *said, size_t said_bytes, uint32_t timeout_ms)
+                       char *answer, size_t answer_bytes, uint32_t timeout_ms)
 {
 	struct client client = CLIENT_INIT;
 	struct protocol_reconfigure request;
-	union protocol_message answer;
-	int r = fill(&request, what, name, text);
+	union protocol_message message;
+	int r = reconfigure_fill_request(&request, what, name, text);
 
 	if (r == 0)
-		r = client_connect(&client, socket_path, timeout_ms ? timeout_ms : CHANGE_TIMEOUT_MS);
+		r = client_connect(&client, socket_path, timeout_ms ? timeout_ms : RECONFIGURE_TIMEOUT_MS);
 	if (r == 0)
 		r = client_send(&client, &request.header);
 	if (r == 0)
-		r = client_receive(&client, &answer, NULL, NULL);
-	if (r == 0 && answer.header.type != PROTOCOL_DONE)
-		r = error_set(-EPROTO,
-		              "control socket '%s': not the answer to a change; library and daemon are of different "
-		              "versions",
-		              client.path);
-	if (r == 0 && said && said_bytes)
-		snprintf(said, said_bytes, "%s", answer.done.text);
+		r = client_receive(&client, &message, NULL, NULL);
+	if (r == 0 && message.header.type != PROTOCOL_DONE)
+		r = client_reject_answer(&client, "a reconfiguration");
+	if (r == 0 && answer && answer_bytes)
+		snprintf(answer, answer_bytes, "%s", message.done.text);
 	client_deinit(&client);
 	return r;
 }

@@ -268,19 +268,19 @@ static inline bool consumer_ring_closed(const struct ibvcap_ring *ring)
 	return atomic_load_explicit(&ring->closed, memory_order_acquire) != 0;
 }
 
-/** Partner: consumer_load_status(). */
+/** Partner: consumer_load_connection(). */
 static inline void daemon_disconnect(struct ibvcap_consumer_state *state, enum ibvcap_disconnect reason)
 {
 	atomic_store_explicit(&state->reason, (uint32_t)reason, memory_order_relaxed);
-	atomic_store_explicit(&state->status, IBVCAP_CONNECTION_ENDED, memory_order_release);
+	atomic_store_explicit(&state->connection, IBVCAP_CONNECTION_ENDED, memory_order_release);
 }
 
-static inline enum ibvcap_connection consumer_load_status(const struct ibvcap_consumer_state *state)
+static inline enum ibvcap_connection consumer_load_connection(const struct ibvcap_consumer_state *state)
 {
-	return (enum ibvcap_connection)atomic_load_explicit(&state->status, memory_order_seq_cst);
+	return (enum ibvcap_connection)atomic_load_explicit(&state->connection, memory_order_seq_cst);
 }
 
-/** After consumer_load_status() said so. Partner: daemon_disconnect(). */
+/** After consumer_load_connection() said so. Partner: daemon_disconnect(). */
 static inline uint32_t consumer_load_reason(const struct ibvcap_consumer_state *state)
 {
 	return atomic_load_explicit(&state->reason, memory_order_relaxed);

@@ -127,19 +127,19 @@ static inline void daemon_bump_sender_word(struct ibvcap_sender_state *state)
 
 /* ---- state ---------------------------------------------------------------------------------------- */
 
-/** Control; the last that is stored. Partner: sender_load_status(). */
+/** Control; the last that is stored. Partner: sender_load_connection(). */
 static inline void daemon_disconnect_sender(struct ibvcap_sender_state *state, enum ibvcap_disconnect reason)
 {
 	atomic_store_explicit(&state->reason, (uint32_t)reason, memory_order_relaxed);
-	atomic_store_explicit(&state->status, IBVCAP_CONNECTION_ENDED, memory_order_release);
+	atomic_store_explicit(&state->connection, IBVCAP_CONNECTION_ENDED, memory_order_release);
 }
 
-static inline enum ibvcap_connection sender_load_status(const struct ibvcap_sender_state *state)
+static inline enum ibvcap_connection sender_load_connection(const struct ibvcap_sender_state *state)
 {
-	return (enum ibvcap_connection)atomic_load_explicit(&state->status, memory_order_acquire);
+	return (enum ibvcap_connection)atomic_load_explicit(&state->connection, memory_order_acquire);
 }
 
-/** After sender_load_status() said so. Partner: daemon_disconnect_sender(). */
+/** After sender_load_connection() said so. Partner: daemon_disconnect_sender(). */
 static inline uint32_t sender_load_reason(const struct ibvcap_sender_state *state)
 {
 	return atomic_load_explicit(&state->reason, memory_order_relaxed);

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Acquiring and releasing batches. A consumer protects the block of a batch by a lease, against the worker that reuses
+ * blocks: see ring.h. A tap has no lease: it copies a row and then checks that the block was not reused meanwhile.
+ */
 #include "lib/ibvcap/rx.h"
 
 #include "lib/ibvcap/client.h"
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
 #include <string.h>
 
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
+/* ibvcap_rx_release() reads the fields up to lease, so a caller's batch has at least these. */
+#define BATCH_BYTES_MIN (offsetof(struct ibvcap_rx_batch, lease) + sizeof(uint32_t))
 
-/* ---- batches that are out ------------------------------------------------------------------------ */
+/* ---- batches that the caller holds ----------------------------------------------------------------- */
 
 /* The bit of a batch that begins at sequence, in lease slot. */
-static uint64_t *start_word(struct ibvcap_rx *rx, uint32_t slot, uint64_t sequence, uint64_t *bit)
+static uint64_t *rx_batch_start(struct ibvcap_rx *rx, uint32_t slot, uint64_t sequence, uint64_t *bit)
 {
 	uint64_t index = (uint64_t)slot * rx->slots_per_block + sequence % rx->slots_per_block;
 
@@ -23,8 +27,8 @@ static uint64_t *start_word(struct ibvcap_rx *rx, uint32_t slot, uint64_t sequen
 	return &rx->batch_starts[index / 64];
 }
 
-/* The slot that holds the block, else a free one; lease_blocks: there is neither. */
-static uint32_t find_slot(const struct ibvcap_rx *rx, uint64_t block)
+/* The lease slot of the block, else a free slot; lease_blocks: there is neither. */
+static uint32_t rx_find_lease(const struct ibvcap_rx *rx, uint64_t block)
 {
 	uint32_t unused = rx->lease_blocks;
 
@@ -38,7 +42,7 @@ static uint32_t find_slot(const struct ibvcap_rx *rx, uint64_t block)
 }
 
 /* The consumer's part of the handshake in ring.h. 1: the block is safe; 0: it was recycled; -EPROTO. */
-static int lease_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
+static int rx_lease_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
 {
 	uint32_t physical;
 
@@ -57,8 +61,8 @@ static int lease_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
 	return 1;
 }
 
-/* A tap's part: the block is there now. The same results. */
-static int look_at_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
+/* A tap takes no lease: the block is safe at this moment. Results as of rx_lease_block(). */
+static int rx_tap_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
 {
 	uint32_t physical = consumer_load_table_at(rx->table, rx->table_mask, block);
 
@@ -71,8 +75,8 @@ static int look_at_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
 	return 1;
 }
 
-/* The block of the cursor was recycled: go on at the oldest there is. Not past head, whatever floor says. */
-static void skip_to_floor(struct ibvcap_rx *rx)
+/* The block of the cursor was recycled: go on at the oldest block. Not past head, whatever floor says. */
+static void rx_skip_to_floor(struct ibvcap_rx *rx)
 {
 	uint64_t floor = consumer_load_floor(rx->ring);
 	uint64_t head = consumer_load_head(rx->ring);
@@ -87,70 +91,64 @@ static void skip_to_floor(struct ibvcap_rx *rx)
 		consumer_store_skipped(rx->page, rx->skipped);
 }
 
-/* enum ibvcap_rx_batch_flag. Loaded after the floor: with the first gap that a demotion made comes the demotion. */
-static uint32_t what_is_new(const struct ibvcap_rx *rx)
+/* The policy is loaded after the floor, so the first gap that a demotion causes comes with the demotion's flag. */
+static uint32_t rx_batch_flags(const struct ibvcap_rx *rx)
 {
-	uint32_t flags = rx->next_epoch.gap_unknown ? IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN : 0;
+	uint32_t flags = rx->reattach.gap_unknown ? IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN : 0;
 
-	if (!rx->is_tap && consumer_load_policy(rx->state) != rx->policy_told)
+	if (!rx->is_tap && consumer_load_policy(rx->state) != rx->policy_reported)
 		flags |= IBVCAP_RX_BATCH_FLAG_DEMOTED;
 	return flags;
 }
 
-static void fill(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t slot, uint32_t n)
+static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t slot, uint32_t n)
 {
 	uint32_t row = (uint32_t)(rx->next % rx->slots_per_block);
 	uint64_t physical = rx->leases[slot].physical;
 	uint64_t first = physical * rx->slots_per_block + row;
-
-	*batch = (struct ibvcap_rx_batch){
+	const struct ibvcap_rx_batch ours = {
+		.size = sizeof(ours),
 		.payload = (const uint8_t *)rx->payload.address + physical * rx->block_bytes +
 	                   (uint64_t)row * rx->slot_bytes,
 		.headers = (const uint8_t *)rx->headers.address + first * rx->header_stride,
 		.meta = rx->meta + first,
 		.sequence = rx->next,
+		.epoch = rx->info.epoch,
 		.gap = rx->gap,
 		.n = n,
 		.stride = rx->slot_bytes,
 		.header_stride = rx->header_stride,
 		.lease = slot,
-		.flags = what_is_new(rx),
-		.epoch = rx->info.epoch,
-		.block = rx->blocks + physical,
+		.flags = rx_batch_flags(rx),
 	};
-}
+	uint64_t bit, *word = rx_batch_start(rx, slot, rx->next, &bit);
 
-static void hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t slot, uint32_t n)
-{
-	uint64_t bit;
-	uint64_t *word = start_word(rx, slot, rx->next, &bit);
-
-	fill(rx, batch, slot, n);
+	sized_struct_copy(batch, &ours, sizeof(ours));
 	*word |= bit;
 	rx->leases[slot].n_batches++;
 	rx->gap = 0;
-	rx->next_epoch.gap_unknown = false;
-	if (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
-		rx->policy_told = IBVCAP_POLICY_LOSSY;
+	rx->reattach.gap_unknown = false;
+	if (ours.flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
+		rx->policy_reported = IBVCAP_POLICY_LOSSY;
 	rx->next += n;
-	/* After the lease: a lossless consumer stops pinning the block by this. */
+	/* After the lease was stored: by this a lossless consumer stops keeping the block from reuse. */
 	if (!rx->is_tap)
 		consumer_store_delivered(rx->page, rx->next - rx->attach_sequence - rx->skipped);
 }
 
-static uint32_t rest_of_block(const struct ibvcap_rx *rx)
+static uint32_t rx_rest_of_block(const struct ibvcap_rx *rx)
 {
 	return rx->slots_per_block - (uint32_t)(rx->next % rx->slots_per_block);
 }
 
 /* At most max rows, if there are at least min. Rows handed out; 0: not that many are published; -errno. */
-static int take(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
+static int rx_take(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
 {
 	for (;;) {
 		uint64_t block = rx->next / rx->slots_per_block;
-		uint32_t slot = find_slot(rx, block);
+		uint32_t slot = rx_find_lease(rx, block);
 		uint64_t head = consumer_load_head(rx->ring);
-		uint32_t most = min_u32(max, rest_of_block(rx));
+		uint32_t most = min_u32(max, rx_rest_of_block(rx));
 		uint64_t published = head > rx->next ? head - rx->next : 0;
 		int r = 1;
 
@@ -158,54 +156,55 @@ static int take(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t ma
 			return -ENOBUFS;
 		if (published == 0 || published < min_u32(min, most))
 			return 0;
-		/* Of a block under lease every row stays, also when floor has passed it. */
+		/* A block under lease is not recycled, also when floor has passed it. */
 		if (rx->leases[slot].n_batches == 0)
-			r = rx->is_tap ? look_at_block(rx, slot, block) : lease_block(rx, slot, block);
+			r = rx->is_tap ? rx_tap_block(rx, slot, block) : rx_lease_block(rx, slot, block);
 		if (r < 0)
 			return r;
 		if (r == 0) {
-			skip_to_floor(rx);
+			rx_skip_to_floor(rx);
 			continue;
 		}
-		hand_out(rx, batch, slot, published < most ? (uint32_t)published : most);
-		return (int)batch->n;
+		most = (uint32_t)min_u64(published, most);
+		rx_hand_out(rx, batch, slot, most);
+		return (int)most;
 	}
 }
 
 /* ---- the calls ----------------------------------------------------------------------------------- */
 
 /* -ESHUTDOWN: everything of this epoch was delivered. */
-static int acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min,
-                            int timeout_ms)
+static int rx_acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min,
+                               int timeout_ms)
 {
 	int waited, r;
 
-	if (rx->next_epoch.away)
+	if (rx->reattach.away)
 		return -ESHUTDOWN;
-	r = rx_check_connected(rx);
+	r = rx_wait_check_connected(rx);
 	if (r < 0)
 		return r;
-	rx_disarm(rx);
-	r = take(rx, batch, max, min);
+	rx_wait_disarm(rx);
+	r = rx_take(rx, batch, max, min);
 	if (r != 0)
 		return r;
-	waited = rx_wait(rx, rx->next + min_u32(min ? min : 1, min_u32(max, rest_of_block(rx))), timeout_ms);
+	waited = rx_wait(rx, rx->next + min_u32(min ? min : 1, min_u32(max, rx_rest_of_block(rx))), timeout_ms);
 	if (waited < 0)
 		return waited;
-	r = take(rx, batch, max, 1);
+	r = rx_take(rx, batch, max, 1);
 	if (r != 0)
-		rx_disarm(rx);
+		rx_wait_disarm(rx);
 	return r == 0 && waited == RX_WAIT_END ? -ESHUTDOWN : r;
 }
 
-static int ms_until(uint64_t deadline_ns)
+static int rx_ms_until(uint64_t deadline_ns)
 {
 	uint64_t now = client_now_ns();
 
 	return now < deadline_ns ? (int)((deadline_ns - now + 999999) / 1000000) : 0;
 }
 
-static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+static int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
 	uint64_t deadline_ns = UINT64_MAX;
 	int r;
@@ -214,24 +213,28 @@ static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t
 		return -EINVAL;
 	if (max > INT32_MAX)
 		max = INT32_MAX;
-	/* Before the first wait: one deadline for both epochs. */
+	/* One deadline for all epochs that this call waits in. */
 	if (timeout_ms >= 0)
 		deadline_ns = timeout_ms ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
 	for (;;) {
-		r = acquire_in_epoch(rx, batch, max, min, timeout_ms);
+		r = rx_acquire_in_epoch(rx, batch, max, min, timeout_ms);
 		if (r != -ESHUTDOWN)
 			return r;
-		r = rx_go_on(rx, deadline_ns);
+		r = rx_reattach(rx, deadline_ns);
 		if (r <= 0)
 			return r;
 		if (timeout_ms > 0)
-			timeout_ms = ms_until(deadline_ns);
+			timeout_ms = rx_ms_until(deadline_ns);
 	}
 }
 
 int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
-	return rx->is_tap ? -EOPNOTSUPP : acquire(rx, batch, max, min, timeout_ms);
+	if (rx->is_tap)
+		return -EOPNOTSUPP;
+	if (batch->size < BATCH_BYTES_MIN)
+		return sized_struct_check(batch, BATCH_BYTES_MIN, "ibvcap_rx_batch");
+	return rx_acquire(rx, batch, max, min, timeout_ms);
 }
 
 int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
@@ -242,22 +245,22 @@ int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 	if (rx->is_tap || batch->lease >= rx->lease_blocks)
 		return -EINVAL;
 	lease = &rx->leases[batch->lease];
-	word = start_word(rx, batch->lease, batch->sequence, &bit);
+	word = rx_batch_start(rx, batch->lease, batch->sequence, &bit);
 	if (lease->n_batches == 0 || lease->block != batch->sequence / rx->slots_per_block || !(*word & bit))
 		return -EINVAL;
 	*word &= ~bit;
-	/* A seq_cst store in either case: what was read of the batch stays before it, and the look at status after. */
+	/* A seq_cst store in either case: reads of the batch stay before it, the load of the connection after it. */
 	if (--lease->n_batches == 0)
 		consumer_clear_lease(rx->page, batch->lease);
 	else
 		consumer_store_lease(rx->page, batch->lease, lease->block);
 	/* Disconnected meanwhile: the lease may have ended before this batch was read. */
-	return rx_check_connected(rx);
+	return rx_wait_check_connected(rx);
 }
 
-/* meta is copied before it is used: a length read twice could differ. */
-static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, const struct ibvcap_meta *meta,
-                       void *buffer, size_t bytes)
+/* meta is the caller's own copy: a length that is read twice from shared memory could differ. */
+static size_t rx_copy_row(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                          const struct ibvcap_meta *meta, void *buffer, size_t bytes)
 {
 	size_t length = meta->length;
 
@@ -269,15 +272,15 @@ static size_t copy_row(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch 
 	return length;
 }
 
-/* A tap's one row was copied. Recycled meanwhile: it was not delivered but skipped. True: it is whole. */
-static bool check_copy(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
+/* A tap has copied a row. True: the row is whole; false: its block was recycled meanwhile, the packet is skipped. */
+static bool rx_check_copy(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 {
-	struct rx_lease *look = &rx->leases[batch->lease];
-	uint64_t bit, *word = start_word(rx, batch->lease, batch->sequence, &bit);
+	struct rx_lease *lease = &rx->leases[batch->lease];
+	uint64_t bit, *word = rx_batch_start(rx, batch->lease, batch->sequence, &bit);
 
 	*word &= ~bit;
-	look->n_batches = 0;
-	if (tap_load_floor(rx->ring) <= look->block)
+	lease->n_batches = 0;
+	if (tap_load_floor(rx->ring) <= lease->block)
 		return true;
 	rx->skipped++;
 	return false;
@@ -287,21 +290,21 @@ int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *len
                    int timeout_ms)
 {
 	const uint64_t deadline = timeout_ms > 0 ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
-	struct ibvcap_rx_batch batch;
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 	struct ibvcap_meta copy = {0};
 	int r;
 
 	do {
-		/* Errors that are passed over don't make the time longer. */
+		/* Rows that are passed over do not make the wait longer. */
 		if (copy.flags && timeout_ms > 0)
-			timeout_ms = ms_until(deadline);
-		r = acquire(rx, &batch, 1, 1, timeout_ms);
+			timeout_ms = rx_ms_until(deadline);
+		r = rx_acquire(rx, &batch, 1, 1, timeout_ms);
 		if (r <= 0)
 			return r;
 		memcpy(&copy, batch.meta, sizeof(copy));
 		if (!(copy.flags & IBVCAP_PACKET_FLAG_ERROR))
-			*length = copy_row(rx, &batch, &copy, buffer, bytes);
-		if (rx->is_tap && !check_copy(rx, &batch))
+			*length = rx_copy_row(rx, &batch, &copy, buffer, bytes);
+		if (rx->is_tap && !rx_check_copy(rx, &batch))
 			copy.flags = IBVCAP_PACKET_FLAG_ERROR;
 		r = rx->is_tap ? 0 : ibvcap_rx_release(rx, &batch);
 		if (r < 0)
@@ -315,37 +318,18 @@ int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *len
 int ibvcap_rx_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                            struct ibvcap_rx_losses *losses)
 {
+	struct ibvcap_rx_losses ours = IBVCAP_INIT(struct ibvcap_rx_losses);
 	uint64_t end = (batch->sequence / rx->slots_per_block + 1) * rx->slots_per_block;
-	bool full = consumer_load_head(rx->ring) >= end; /* first: what closed the block is seen then */
+	const struct ibvcap_block *block;
+	bool is_full;
+	int r;
 
-	losses->before = consumer_load_open(batch->block, &losses->before_ns);
-	losses->after = consumer_load_close(batch->block, &losses->after_ns);
-	return full;
-}
-
-int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
-{
-	*info = rx->info;
-	info->attach_sequence = rx->attach_sequence;
-	info->attach_back = rx->attach_head > rx->attach_sequence ? rx->attach_head - rx->attach_sequence : 0;
-	if (rx->next_epoch.away)
-		return 0;
-	info->policy = rx->is_tap ? IBVCAP_POLICY_TAP : (enum ibvcap_policy)consumer_load_policy(rx->state);
-	info->clock_source = ring_load_clock(rx->ring, &info->clock_error_ns);
-	return 0;
-}
-
-int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
-{
-	uint64_t head = rx->next;
-
-	*counts = rx->next_epoch.counts;
-	/* Between two epochs, all of the last was delivered. */
-	if (!rx->next_epoch.away && consumer_load_head(rx->ring) > head)
-		head = consumer_load_head(rx->ring);
-	counts->published += head - rx->attach_sequence;
-	counts->delivered += rx->next - rx->attach_sequence - rx->skipped;
-	counts->skipped += rx->skipped;
-	counts->lag += head - rx->next;
-	return 0;
+	if (batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0)
+		return -EINVAL;
+	block = &rx->blocks[rx->leases[batch->lease].physical];
+	is_full = consumer_load_head(rx->ring) >= end; /* before the record, which is final then */
+	ours.before = consumer_load_open(block, &ours.before_ns);
+	ours.after = consumer_load_close(block, &ours.after_ns);
+	r = sized_struct_write(losses, &ours, sizeof(ours), "ibvcap_rx_losses");
+	return r < 0 ? r : is_full;
 }

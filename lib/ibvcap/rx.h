@@ -1,54 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One attachment, inside. attach.c makes it, segments.c checks what it was given, rx.c takes and gives
- * back batches, wait.c sleeps, next_epoch.c goes on after a daemon's end. One thread at a time.
+ * The inside of a receive handle. Each file uses only those above it:
+ *
+ *   rx_poll.c      the descriptor for poll()
+ *   rx_map.c       maps and checks the segments that the daemon sent
+ *   rx_handle.c    makes, describes and frees a handle
+ *   rx_wait.c      waits for packets
+ *   rx_open.c      attaches to a stream
+ *   rx_reattach.c  attaches to the next daemon when this one has ended
+ *   rx.c           acquires and releases batches
+ *
+ * One thread at a time uses a handle.
  */
 #ifndef IBVCAP_RX_H
 #define IBVCAP_RX_H
 
 #include "lib/ibvcap/client.h"
-#include "lib/ibvcap/shm.h"
-#include "lib/ibvcap/rx_start_position.h"
 #include "lib/ibvcap/protocol.h"
+#include "lib/ibvcap/rx_start_position.h"
+#include "lib/ibvcap/shm.h"
 
 #include <ibvcap/ibvcap.h>
 
-/* A lease slot in use: a block, and how many batches of it are out. */
+/* A lease slot in use: a block, and how many of its batches the caller holds. */
 struct rx_lease {
 	uint64_t block;
 	uint32_t physical;
 	uint32_t n_batches; /* 0 = the slot is free */
 };
 
-/* What outlives an epoch, and the way into the next. */
-struct rx_next {
-	char *path; /* of the control socket; NULL: no next epoch is looked for */
+/* The part of a handle that stays when an epoch ends, and the state of the search for the next epoch. */
+struct rx_reattach {
+	char *path; /* of the control socket; NULL: the handle does not reattach */
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	struct ibvcap_rx_options options;
 	struct ibvcap_rx_counts counts; /* of the epochs that ended */
-	bool gap_unknown;               /* not told yet */
-	int poll_fd;                    /* what ibvcap_rx_fd() gives; -1: not asked for */
+	bool gap_unknown;               /* the next batch is the first of its epoch */
+	int poll_fd;                    /* the result of ibvcap_rx_fd(); -1: no call of it yet */
 	int timer_fd;
 
-	bool away;            /* between two: nothing is mapped, all segments' pointers are NULL */
-	int error;            /* there will be no next */
-	struct client client; /* has asked, and waits for the answer */
+	bool away;            /* between two epochs: nothing is mapped, pointers into segments are NULL */
+	int error;            /* the search has failed: every later call returns this */
+	struct client client; /* the connection whose answer the handle waits for */
 	uint64_t deadline_ns;
 	uint64_t try_at_ns;
 	uint64_t pause_ns;
-	char last_try[256]; /* why it came to nothing */
+	char last_try[256]; /* error text of the last attempt */
 };
 
 struct ibvcap_rx {
-	struct rx_next next_epoch;
-	int socket; /* hangs up when the daemon goes */
+	struct rx_reattach reattach;
+	int socket; /* the kernel hangs it up when the daemon ends */
 	int wake_socket;
 	struct shm payload;
 	struct shm headers;
 	struct shm ring_shm;
 	struct shm state_shm;
 	struct shm page_shm;
-	const struct ibvcap_ring *ring;            /* may change at any time, also what is said to be constant */
+	const struct ibvcap_ring *ring;            /* any field may change at any time, constant ones too */
 	const struct ibvcap_consumer_state *state; /* likewise; a tap has none */
 	struct ibvcap_consumer_page *page;         /* a tap has none */
 	bool is_tap;
@@ -70,67 +79,92 @@ struct ibvcap_rx {
 
 	uint64_t next; /* packet number to acquire next */
 	uint64_t skipped;
-	uint64_t gap;         /* of skipped: not told yet */
-	uint32_t policy_told; /* as the last batch said */
+	uint64_t gap;             /* the part of skipped that no batch has reported yet */
+	uint32_t policy_reported; /* enum ibvcap_policy, as the last batch reported it */
 	struct rx_lease leases[IBVCAP_LEASE_SLOTS_MAX];
-	uint64_t *batch_starts; /* lease_blocks × a bit a row: a batch that is out begins there */
+	uint64_t *batch_starts; /* lease_blocks × a bit a row: the caller holds a batch that begins there */
 
 	bool fd_armed;
-	bool daemon_gone;   /* head is final */
-	uint64_t looked_ns; /* when the socket was last asked whether the daemon is there */
+	bool daemon_gone;    /* head is final */
+	uint64_t checked_ns; /* when the socket was last checked for a hang-up */
 };
 
-/**
- * Map and check the segments of protocol_attached_fd; a tap's fds end with the ring, the others are -1. Takes socket and
- * fds over, also on failure. 0; -EPROTO what came is not a ring of this ABI, error text says which part; -ENOMEM.
- */
-int rx_open(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N], uint64_t epoch);
+/* ---- rx_poll.c ------------------------------------------------------------------------------------- */
 
-/** segments.c: map into rx and fill in the private copies. Takes the descriptors over, whatever happens. */
+/** Add fd to the descriptor of ibvcap_rx_fd(). No effect if that does not exist yet or fd is -1. 0 or -errno. */
+int rx_poll_add(const struct rx_reattach *reattach, int fd);
+
+/** Remove fd from that descriptor. */
+void rx_poll_remove(const struct rx_reattach *reattach, int fd);
+
+/** Remove *fd from that descriptor, close it and set it to -1. */
+void rx_poll_close(struct rx_reattach *reattach, int *fd);
+
+/** Make that descriptor readable at this time of CLOCK_MONOTONIC; 0 = never. */
+void rx_poll_set_timer(const struct rx_reattach *reattach, uint64_t at_ns);
+
+/** Close the descriptor itself. */
+void rx_poll_deinit(struct rx_reattach *reattach);
+
+/* ---- rx_map.c -------------------------------------------------------------------------------------- */
+
+/** Map and check the segments, and fill in the private copies. Takes the descriptors over, also on failure. */
 int rx_map_segments(struct ibvcap_rx *rx, const int fds[PROTOCOL_FD_N], uint64_t epoch);
 
-/** attach.c: what is asked of a daemon. -EINVAL. */
-int rx_fill_request(struct protocol_attach *request, const char *stream, const struct ibvcap_rx_options *options);
-/** attach.c: where those options want to begin, as of now. */
-struct rx_start_position rx_start_of(const struct ibvcap_rx_options *options);
-/** segments.c: find that place for a tap, for which nobody else does. */
-void rx_begin_tap(struct ibvcap_rx *rx, const struct rx_start_position *start);
-/** attach.c: the answer to that; the descriptors are the caller's, all of them, -1 for those a tap does not get. */
-int rx_take_answer(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
-                   uint64_t *epoch);
+/** Set a tap's first packet. The worker does this for consumers, but does not know taps. */
+void rx_map_begin_tap(struct ibvcap_rx *rx, const struct rx_start_position *start);
 
-/** next_epoch.c: how to attach again. path is copied. -ENOMEM. */
-int rx_next_init(struct rx_next *next, const char *path, const char *stream, const struct ibvcap_rx_options *options);
-void rx_next_deinit(struct rx_next *next);
+/* ---- rx_handle.c ----------------------------------------------------------------------------------- */
 
 /**
- * next_epoch.c: all of this epoch was delivered. 1: the handle is in the next; 0: not until until_ns, call again;
- * -ENOBUFS batches of it are out; -ESHUTDOWN, -ENODEV and errors of an attach: there is no next.
+ * Make a handle of the segments of protocol_attached_fd; the fds of a tap after the ring's are -1. Takes socket and fds
+ * over, also on failure. 0; -EPROTO the segments are not a ring of this ABI, the error text says which part; -ENOMEM.
  */
-int rx_go_on(struct ibvcap_rx *rx, uint64_t until_ns);
+int rx_handle_new(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N], uint64_t epoch);
 
-/** next_epoch.c: unmap and close what is of this epoch. */
-void rx_close_epoch(struct ibvcap_rx *rx);
+/** Store how to attach again. path and stream are copied. -ENOMEM. */
+int rx_handle_set_reattach(struct ibvcap_rx *rx, const char *path, const char *stream,
+                           const struct ibvcap_rx_options *options);
 
-/** next_epoch.c: the descriptor that ibvcap_rx_fd() hands out, or -errno. */
-int rx_poll_fd(struct ibvcap_rx *rx);
+/** Unmap and close all that belongs to the epoch. */
+void rx_handle_close_epoch(struct ibvcap_rx *rx);
+
+/* ---- rx_wait.c ------------------------------------------------------------------------------------- */
 
 enum rx_wait {
-	RX_WAIT_HEAD, /* head may have come */
+	RX_WAIT_HEAD, /* head may have reached the target */
 	RX_WAIT_TIME, /* the deadline passed */
-	RX_WAIT_END,  /* nothing will ever be published any more */
+	RX_WAIT_END,  /* the daemon publishes nothing more in this epoch */
 };
 
 /**
- * wait.c: until head >= target. timeout_ms -1 = for ever, 0 = not at all (then the descriptor is armed, if it is in
- * use). enum rx_wait; -EINTR; -ECONNABORTED.
+ * Wait until head >= target. timeout_ms -1 = for ever, 0 = not at all (then the descriptor of ibvcap_rx_fd() is armed,
+ * if it exists). enum rx_wait; -EINTR; -ECONNABORTED.
  */
 int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms);
 
-/** wait.c: empty the descriptor, if it was armed. */
-void rx_disarm(struct ibvcap_rx *rx);
+/** Read the wake-up bytes from the wake socket, if the descriptor was armed. */
+void rx_wait_disarm(struct ibvcap_rx *rx);
 
-/** wait.c: 0; -ECONNABORTED the daemon put this consumer out, its leases count no more. */
-int rx_check_connected(const struct ibvcap_rx *rx);
+/** 0; -ECONNABORTED the daemon has disconnected this consumer, so its leases protect nothing any more. */
+int rx_wait_check_connected(const struct ibvcap_rx *rx);
+
+/* ---- rx_open.c ------------------------------------------------------------------------------------- */
+
+/** Make the request to attach. The options' "back" counts from now. -EINVAL. */
+int rx_open_fill_request(struct protocol_attach *request, const char *stream, const struct ibvcap_rx_options *options);
+
+/** Receive the answer to it; the descriptors are the caller's, -1 for those that a tap does not get. 0 or -errno. */
+int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
+                           uint64_t *epoch);
+
+/* ---- rx_reattach.c --------------------------------------------------------------------------------- */
+
+/**
+ * Go on after the end of an epoch, once all its packets were delivered. 1: the handle is in the next epoch; 0: not until
+ * until_ns, call again; -ENOBUFS the caller holds batches of the old epoch; -ESHUTDOWN, -ENODEV and errors of
+ * ibvcap_rx_open(): there is no next epoch.
+ */
+int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns);
 
 #endif

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the daemon sent, mapped and measured before anything in it is used as a position. */
+/*
+ * Maps the segments that the daemon sent, and checks all that is used as a position in them later. The segments may
+ * change at any time, so the checked values are private copies.
+ */
 #include "lib/ibvcap/segment_check.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
@@ -7,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
+static bool rx_is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 {
 	uint64_t n_slots = (uint64_t)ring->n_blocks * ring->slots_per_block;
 
@@ -24,7 +27,7 @@ static bool is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ri
 	                    rx->ring_shm.bytes);
 }
 
-static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
+static void rx_copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 {
 	const uint8_t *base = rx->ring_shm.address;
 
@@ -51,20 +54,20 @@ static void copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 	rx->info.stream[sizeof(rx->info.stream) - 1] = '\0';
 }
 
-static int take_state(struct ibvcap_rx *rx)
+static int rx_map_state(struct ibvcap_rx *rx)
 {
 	rx->state = rx->state_shm.address;
 	rx->page = rx->page_shm.address;
 	rx->lease_blocks = rx->state->lease_blocks;
 	if (rx->lease_blocks == 0 || rx->lease_blocks > IBVCAP_LEASE_SLOTS_MAX)
-		return segment_reject("ring", "no such quota of leases");
+		return segment_reject("ring", "its number of leases is not 1 to 64");
 	rx->attach_sequence = rx->state->attach_sequence;
 	rx->attach_head = rx->state->attach_head;
-	rx->policy_told = consumer_load_policy(rx->state);
+	rx->policy_reported = consumer_load_policy(rx->state);
 	return 0;
 }
 
-void rx_begin_tap(struct ibvcap_rx *rx, const struct rx_start_position *start)
+void rx_map_begin_tap(struct ibvcap_rx *rx, const struct rx_start_position *start)
 {
 	const struct rx_start_view view = {
 		.table = rx->table,
@@ -81,27 +84,27 @@ void rx_begin_tap(struct ibvcap_rx *rx, const struct rx_start_position *start)
 	rx->next = rx->attach_sequence;
 }
 
-/* The geometry is read once, into a copy: what is checked is what is used. */
-static int take_geometry(struct ibvcap_rx *rx)
+/* Reads the geometry once, into a copy, so that the checked values are the used ones. */
+static int rx_map_geometry(struct ibvcap_rx *rx)
 {
 	struct ibvcap_ring copy;
 	int r = 0;
 
 	rx->ring = rx->ring_shm.address;
 	memcpy((void *)&copy, rx->ring_shm.address, sizeof(copy));
-	if (!is_geometry_sound(rx, &copy))
+	if (!rx_is_geometry_sound(rx, &copy))
 		return segment_reject("ring", "positions outside of its segments");
-	copy_geometry(rx, &copy);
+	rx_copy_geometry(rx, &copy);
 	if (!rx->is_tap)
-		r = take_state(rx);
+		r = rx_map_state(rx);
 	rx->info.lease_blocks = rx->lease_blocks;
 	rx->next = rx->attach_sequence;
 	if (rx->is_tap)
-		rx->lease_blocks = 1; /* it has one look at a time */
+		rx->lease_blocks = 1; /* one row at a time */
 	return r;
 }
 
-static int check_segments(struct ibvcap_rx *rx, uint64_t epoch)
+static int rx_map_check(struct ibvcap_rx *rx, uint64_t epoch)
 {
 	int r = segment_check(&rx->ring_shm, sizeof(struct ibvcap_ring), IBVCAP_RING_MAGIC, epoch, "ring", "ring");
 
@@ -111,7 +114,7 @@ static int check_segments(struct ibvcap_rx *rx, uint64_t epoch)
 	if (r == 0 && !rx->is_tap)
 		r = segment_check(&rx->page_shm, sizeof(struct ibvcap_consumer_page), IBVCAP_CONSUMER_MAGIC, epoch,
 		                  "ring", "consumer page");
-	return r == 0 ? take_geometry(rx) : r;
+	return r == 0 ? rx_map_geometry(rx) : r;
 }
 
 int rx_map_segments(struct ibvcap_rx *rx, const int fds[PROTOCOL_FD_N], uint64_t epoch)
@@ -138,5 +141,5 @@ int rx_map_segments(struct ibvcap_rx *rx, const int fds[PROTOCOL_FD_N], uint64_t
 		else
 			close(fds[i]);
 	}
-	return r == 0 ? check_segments(rx, epoch) : r;
+	return r == 0 ? rx_map_check(rx, epoch) : r;
 }

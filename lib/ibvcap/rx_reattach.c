@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From the end of an epoch into the next: the daemon has ended or died, all it published was delivered. What was
- * mapped is given back first, since the next daemon may want those hugepages; then it is looked for, asked, and its
- * answer waited for, as long as the caller's time allows and again at the next call, until reattach_ms have passed.
+ * From the end of an epoch into the next: the daemon has ended and all it published was delivered. The handle unmaps the
+ * old ring first, since the next daemon may need those hugepages. Then it connects, asks and waits for the answer, in
+ * this call as long as the caller's timeout allows and in later calls, until reattach_ms have passed.
  */
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 
@@ -14,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #define MS_NS          UINT64_C(1000000)
@@ -23,93 +22,9 @@
 #define PAUSE_NS_FIRST (10 * MS_NS)
 #define PAUSE_NS_MAX   (200 * MS_NS)
 
-/* ---- the descriptor: an epoll that has the wake socket, the unanswered request, or the time of the next try -------
- */
+/* ---- leaving the old epoch ------------------------------------------------------------------------- */
 
-static int watch(const struct rx_next *next, int fd)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-
-	if (next->poll_fd < 0 || fd < 0)
-		return 0;
-	if (epoll_ctl(next->poll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
-		return error_set(-errno, "stream '%s': its descriptor cannot be watched: %s", next->stream,
-		                 strerror(errno));
-	return 0;
-}
-
-/* A child that inherited it would keep it in the set: closing is not enough. */
-static void close_watched(struct rx_next *next, int *fd)
-{
-	if (*fd < 0)
-		return;
-	if (next->poll_fd >= 0)
-		epoll_ctl(next->poll_fd, EPOLL_CTL_DEL, *fd, NULL);
-	close(*fd);
-	*fd = -1;
-}
-
-static void arm_timer(struct rx_next *next, uint64_t at_ns)
-{
-	const struct itimerspec when = {.it_value = {(time_t)(at_ns / (1000 * MS_NS)), (long)(at_ns % (1000 * MS_NS))}};
-
-	if (next->timer_fd >= 0)
-		timerfd_settime(next->timer_fd, at_ns ? TFD_TIMER_ABSTIME : 0, &when, NULL);
-}
-
-static void close_poll_fd(struct rx_next *next)
-{
-	if (next->timer_fd >= 0)
-		close(next->timer_fd);
-	if (next->poll_fd >= 0)
-		close(next->poll_fd);
-	next->timer_fd = next->poll_fd = -1;
-}
-
-int rx_poll_fd(struct ibvcap_rx *rx)
-{
-	struct rx_next *next = &rx->next_epoch;
-	int r = 0;
-
-	if (next->poll_fd >= 0)
-		return next->poll_fd;
-	if (next->options.policy == IBVCAP_POLICY_TAP)
-		return -EOPNOTSUPP;
-	next->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	next->poll_fd = next->timer_fd < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
-	if (next->poll_fd < 0)
-		r = error_set(-errno, "stream '%s': no descriptor to poll can be had: %s", next->stream,
-		              strerror(errno));
-	if (r == 0)
-		r = watch(next, next->timer_fd);
-	if (r == 0)
-		r = watch(next, rx->wake_socket);
-	if (r == 0)
-		r = watch(next, next->client.socket);
-	if (r < 0)
-		close_poll_fd(next);
-	return r < 0 ? r : next->poll_fd;
-}
-
-/* ---- leaving the old one ------------------------------------------------------------------------- */
-
-void rx_close_epoch(struct ibvcap_rx *rx)
-{
-	shm_deinit(&rx->payload);
-	shm_deinit(&rx->headers);
-	shm_deinit(&rx->ring_shm);
-	shm_deinit(&rx->state_shm);
-	shm_deinit(&rx->page_shm);
-	close_watched(&rx->next_epoch, &rx->wake_socket);
-	if (rx->socket >= 0)
-		close(rx->socket);
-	rx->socket = -1;
-	rx->ring = NULL;
-	rx->state = NULL;
-	rx->page = NULL;
-}
-
-static bool has_batches_out(const struct ibvcap_rx *rx)
+static bool rx_has_batches_out(const struct ibvcap_rx *rx)
 {
 	for (uint32_t i = 0; i < rx->lease_blocks; i++)
 		if (rx->leases[i].n_batches)
@@ -117,54 +32,54 @@ static bool has_batches_out(const struct ibvcap_rx *rx)
 	return false;
 }
 
-static uint32_t reattach_ms(const struct rx_next *next)
+static uint32_t rx_reattach_ms(const struct rx_reattach *reattach)
 {
-	return next->options.reattach_ms ? next->options.reattach_ms : REATTACH_MS;
+	return reattach->options.reattach_ms ? reattach->options.reattach_ms : REATTACH_MS;
 }
 
-static void leave(struct ibvcap_rx *rx, uint64_t now_ns)
+static void rx_leave_epoch(struct ibvcap_rx *rx, uint64_t now_ns)
 {
-	struct rx_next *next = &rx->next_epoch;
+	struct rx_reattach *reattach = &rx->reattach;
 
 	rx->fd_armed = false;
-	rx_close_epoch(rx);
-	next->away = true;
-	next->deadline_ns = now_ns + reattach_ms(next) * MS_NS;
-	next->try_at_ns = now_ns;
-	next->pause_ns = PAUSE_NS_FIRST;
+	rx_handle_close_epoch(rx);
+	reattach->away = true;
+	reattach->deadline_ns = now_ns + rx_reattach_ms(reattach) * MS_NS;
+	reattach->try_at_ns = now_ns;
+	reattach->pause_ns = PAUSE_NS_FIRST;
 }
 
-/* ---- finding the next one ------------------------------------------------------------------------ */
+/* ---- finding the next daemon ----------------------------------------------------------------------- */
 
-static void pause_after(struct rx_next *next, uint64_t now_ns)
+static void rx_reattach_pause(struct rx_reattach *reattach, uint64_t now_ns)
 {
-	close_watched(next, &next->client.socket);
-	snprintf(next->last_try, sizeof(next->last_try), "%s", ibvcap_error_text());
-	next->try_at_ns = now_ns + next->pause_ns;
-	next->pause_ns = next->pause_ns * 2 < PAUSE_NS_MAX ? next->pause_ns * 2 : PAUSE_NS_MAX;
+	rx_poll_close(reattach, &reattach->client.socket);
+	snprintf(reattach->last_try, sizeof(reattach->last_try), "%s", ibvcap_error_text());
+	reattach->try_at_ns = now_ns + reattach->pause_ns;
+	reattach->pause_ns = reattach->pause_ns * 2 < PAUSE_NS_MAX ? reattach->pause_ns * 2 : PAUSE_NS_MAX;
 }
 
-/* Connect and ask; whatever goes wrong may be right in a moment: there is no socket yet, or not its rights. */
-static void ask(struct rx_next *next, uint64_t now_ns)
+/* Connect and ask. Any failure here may pass: the socket may not exist yet, or not have its final mode. */
+static void rx_reattach_ask(struct rx_reattach *reattach, uint64_t now_ns)
 {
 	struct protocol_attach request;
 	int r;
 
-	if (client_connect(&next->client, next->path, 1) == 0) {
-		next->client.deadline_ns = next->deadline_ns;
-		r = rx_fill_request(&request, next->stream, &next->options);
+	if (client_connect(&reattach->client, reattach->path, 1) == 0) {
+		reattach->client.deadline_ns = reattach->deadline_ns;
+		r = rx_open_fill_request(&request, reattach->stream, &reattach->options);
 		if (r == 0)
-			r = client_send(&next->client, &request.header);
+			r = client_send(&reattach->client, &request.header);
 		if (r == 0)
-			r = watch(next, next->client.socket);
+			r = rx_poll_add(reattach, reattach->client.socket);
 		if (r == 0)
 			return;
 	}
-	pause_after(next, now_ns);
+	rx_reattach_pause(reattach, now_ns);
 }
 
-/* No place just now, the daemon went again, or what we want of the system it has not: until the deadline it may. */
-static bool is_passing(int error)
+/* Errors that may pass before the deadline: no place in the daemon, a daemon that ended again, no memory here. */
+static bool rx_reattach_is_passing(int error)
 {
 	switch (error) {
 	case -EAGAIN:
@@ -179,15 +94,15 @@ static bool is_passing(int error)
 	return false;
 }
 
-static int give_up(struct rx_next *next, int error)
+static int rx_reattach_give_up(struct rx_reattach *reattach, int error)
 {
-	close_watched(next, &next->client.socket);
-	next->error = error;
+	rx_poll_close(reattach, &reattach->client.socket);
+	reattach->error = error;
 	return error;
 }
 
-/* The daemon is the one we left: only its session ended. A tap goes on where it was, so that its gap is exact. */
-static void stay_in_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)
+/* The same daemon: only its session had ended. A tap goes on where it was, so that its gap is exact. */
+static void rx_stay_in_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)
 {
 	new->attach_sequence = rx->attach_sequence;
 	new->attach_head = rx->attach_head;
@@ -196,88 +111,87 @@ static void stay_in_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)
 	new->gap = rx->gap;
 }
 
-static void begin_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)
+static void rx_begin_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)
 {
-	struct rx_next *next = &new->next_epoch;
+	struct rx_reattach *reattach = &new->reattach;
 
-	ibvcap_rx_counts(rx, &next->counts);
-	next->counts.epochs++;
-	next->gap_unknown = true;
+	ibvcap_rx_counts(rx, &reattach->counts);
+	reattach->counts.epochs++;
+	reattach->gap_unknown = true;
 	if (new->is_tap)
-		rx_begin_tap(new, &(struct rx_start_position){.where = IBVCAP_START_OLDEST});
+		rx_map_begin_tap(new, &(struct rx_start_position){.where = IBVCAP_START_OLDEST});
 }
 
-/* The new attachment in the old one's place, what outlives an epoch kept. */
-static void take_over(struct ibvcap_rx *rx, struct ibvcap_rx *new)
+/* Move the new handle into the caller's, which keeps its address. */
+static void rx_take_over(struct ibvcap_rx *rx, struct ibvcap_rx *new)
 {
-	new->next_epoch = rx->next_epoch;
-	new->next_epoch.client = (struct client)CLIENT_INIT;
+	new->reattach = rx->reattach;
+	new->reattach.client = (struct client)CLIENT_INIT;
 	if (new->info.epoch == rx->info.epoch)
-		stay_in_epoch(rx, new);
+		rx_stay_in_epoch(rx, new);
 	else
-		begin_epoch(rx, new);
-	new->next_epoch.away = false;
+		rx_begin_epoch(rx, new);
+	new->reattach.away = false;
 	free(rx->batch_starts);
 	*rx = *new;
 	free(new);
 }
 
-static int check_same(const struct ibvcap_rx *new)
+static int rx_check_same_epoch(const struct ibvcap_rx *new)
 {
 	if (consumer_ring_closed(new->ring))
 		return error_set(-EAGAIN, "the daemon is about to end");
-	/* Where a consumer begins is in the daemon's hands: what this one was given already would come again. */
+	/* The daemon chooses where a consumer begins, so packets would be delivered twice. */
 	if (!new->is_tap)
 		return error_set(-ECONNABORTED,
-		                 "stream '%s': the daemon goes on, but has ended this attachment; attach again",
+		                 "stream '%s': the daemon still runs, but has ended this connection; attach again",
 		                 new->info.stream);
 	return 0;
 }
 
-/* Takes the descriptors and the socket over, whatever happens. 0; -errno. */
-static int open_next(struct ibvcap_rx *rx, struct ibvcap_rx **new, const int fds[PROTOCOL_FD_N], uint64_t epoch)
+/* Takes the descriptors and the socket over, also on failure. 0 or -errno. */
+static int rx_reattach_open(struct ibvcap_rx *rx, struct ibvcap_rx **new, const int fds[PROTOCOL_FD_N], uint64_t epoch)
 {
-	struct rx_next *next = &rx->next_epoch;
+	struct rx_reattach *reattach = &rx->reattach;
 	int r;
 
-	if (next->poll_fd >= 0)
-		epoll_ctl(next->poll_fd, EPOLL_CTL_DEL, next->client.socket, NULL);
-	r = rx_open(new, next->client.socket, fds, epoch);
-	next->client.socket = -1;
+	rx_poll_remove(reattach, reattach->client.socket);
+	r = rx_handle_new(new, reattach->client.socket, fds, epoch);
+	reattach->client.socket = -1;
 	if (r < 0)
 		return r;
-	r = epoch == rx->info.epoch ? check_same(*new) : 0;
+	r = epoch == rx->info.epoch ? rx_check_same_epoch(*new) : 0;
 	if (r == 0)
-		r = watch(next, (*new)->wake_socket);
+		r = rx_poll_add(reattach, (*new)->wake_socket);
 	if (r < 0)
 		ibvcap_rx_close(*new);
 	return r;
 }
 
-/* The answer is there. 1: attached; 0: not now; -errno: never. */
-static int take_answer(struct ibvcap_rx *rx, uint64_t now_ns)
+/* The answer has come. 1: attached; 0: refused, try again later; -errno: the search has failed. */
+static int rx_reattach_take_answer(struct ibvcap_rx *rx, uint64_t now_ns)
 {
-	struct rx_next *next = &rx->next_epoch;
+	struct rx_reattach *reattach = &rx->reattach;
 	struct ibvcap_rx *new;
 	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
-	int r = rx_take_answer(&next->client, &next->options, fds, &epoch);
+	int r = rx_open_receive_answer(&reattach->client, &reattach->options, fds, &epoch);
 
 	if (r == 0)
-		r = open_next(rx, &new, fds, epoch);
+		r = rx_reattach_open(rx, &new, fds, epoch);
 	if (r == 0) {
-		take_over(rx, new);
+		rx_take_over(rx, new);
 		return 1;
 	}
-	if (!is_passing(r))
-		return give_up(next, r == -ESRCH ? -ENODEV : r);
-	pause_after(next, now_ns);
+	if (!rx_reattach_is_passing(r))
+		return rx_reattach_give_up(reattach, r == -ESRCH ? -ENODEV : r);
+	rx_reattach_pause(reattach, now_ns);
 	return 0;
 }
 
-static int sleep_until(const struct rx_next *next, uint64_t now_ns, uint64_t until_ns)
+static int rx_reattach_sleep(const struct rx_reattach *reattach, uint64_t now_ns, uint64_t until_ns)
 {
-	struct pollfd poller = {.fd = next->client.socket, .events = POLLIN};
+	struct pollfd poller = {.fd = reattach->client.socket, .events = POLLIN};
 	struct timespec time;
 	uint64_t ns = until_ns > now_ns ? until_ns - now_ns : 0;
 
@@ -285,45 +199,42 @@ static int sleep_until(const struct rx_next *next, uint64_t now_ns, uint64_t unt
 	return ppoll(&poller, 1, &time, NULL) < 0 ? -errno : poller.revents != 0;
 }
 
-static uint64_t earliest(uint64_t a, uint64_t b)
+static int rx_reattach_explain(const struct rx_reattach *reattach)
 {
-	return a < b ? a : b;
-}
-
-static int explain_none(const struct rx_next *next)
-{
-	const char *silent = "who listens there accepts and does not answer: systemctl status ibvcapd";
+	const char *silent = "a process accepts connections there, but does not answer: systemctl status ibvcapd";
 
 	return error_set(-ESHUTDOWN,
-	                 "stream '%s': its daemon has ended and none took its place within %u ms; start it: "
-	                 "systemctl start ibvcapd (last try: %s)",
-	                 next->stream, reattach_ms(next), next->client.socket >= 0 ? silent : next->last_try);
+	                 "stream '%s': its daemon has ended and no other has started within %u ms; start it: "
+	                 "systemctl start ibvcapd (last attempt: %s)",
+	                 reattach->stream, rx_reattach_ms(reattach),
+	                 reattach->client.socket >= 0 ? silent : reattach->last_try);
 }
 
-/* When there is something to do, though nothing comes from the daemon. */
-static uint64_t next_step_ns(const struct rx_next *next)
+/* The time of the next step if the daemon sends nothing. */
+static uint64_t rx_reattach_next_step_ns(const struct rx_reattach *reattach)
 {
-	return next->client.socket >= 0 ? next->deadline_ns : earliest(next->try_at_ns, next->deadline_ns);
+	return reattach->client.socket >= 0 ? reattach->deadline_ns
+	                                    : min_u64(reattach->try_at_ns, reattach->deadline_ns);
 }
 
-/* 1: attached; 0: out of time; -errno. */
-static int look_for(struct ibvcap_rx *rx, uint64_t until_ns)
+/* 1: attached; 0: not until until_ns; -errno. */
+static int rx_reattach_search(struct ibvcap_rx *rx, uint64_t until_ns)
 {
-	struct rx_next *next = &rx->next_epoch;
+	struct rx_reattach *reattach = &rx->reattach;
 
 	for (;;) {
 		uint64_t now = client_now_ns();
 		int r;
 
-		if (now >= next->deadline_ns)
-			return give_up(next, explain_none(next));
-		if (next->client.socket < 0 && now >= next->try_at_ns)
-			ask(next, now);
-		r = sleep_until(next, now, earliest(until_ns, next_step_ns(next)));
+		if (now >= reattach->deadline_ns)
+			return rx_reattach_give_up(reattach, rx_reattach_explain(reattach));
+		if (reattach->client.socket < 0 && now >= reattach->try_at_ns)
+			rx_reattach_ask(reattach, now);
+		r = rx_reattach_sleep(reattach, now, min_u64(until_ns, rx_reattach_next_step_ns(reattach)));
 		if (r < 0)
 			return r;
 		if (r > 0)
-			r = take_answer(rx, now);
+			r = rx_reattach_take_answer(rx, now);
 		if (r != 0)
 			return r;
 		if (client_now_ns() >= until_ns)
@@ -331,46 +242,26 @@ static int look_for(struct ibvcap_rx *rx, uint64_t until_ns)
 	}
 }
 
-int rx_go_on(struct ibvcap_rx *rx, uint64_t until_ns)
+int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 {
-	struct rx_next *next = &rx->next_epoch;
+	struct rx_reattach *reattach = &rx->reattach;
 	int r;
 
-	if (next->error)
-		return next->error;
-	if (!next->away) {
+	if (reattach->error)
+		return reattach->error;
+	if (!reattach->away) {
 		if (!rx->is_tap && consumer_load_reason(rx->state) == IBVCAP_DISCONNECT_REMOVED)
-			return give_up(next,
-			               error_set(-ENODEV, "stream '%s': the administrator removed it", next->stream));
-		if (!next->path || next->options.reattach_ms == IBVCAP_NO_REATTACH)
+			return rx_reattach_give_up(
+				reattach,
+				error_set(-ENODEV, "stream '%s': the administrator removed it", reattach->stream));
+		if (!reattach->path || reattach->options.reattach_ms == IBVCAP_NO_REATTACH)
 			return -ESHUTDOWN;
-		if (has_batches_out(rx))
+		if (rx_has_batches_out(rx))
 			return -ENOBUFS;
-		leave(rx, client_now_ns());
+		rx_leave_epoch(rx, client_now_ns());
 	}
-	r = look_for(rx, until_ns);
-	/* Also while an answer is awaited: a listener that outlives its daemon accepts, and never gives one. */
-	arm_timer(next, next->away && !next->error ? next_step_ns(next) : 0);
+	r = rx_reattach_search(rx, until_ns);
+	/* Also while an answer is awaited: a socket that outlives its daemon accepts connections, but nobody answers. */
+	rx_poll_set_timer(reattach, reattach->away && !reattach->error ? rx_reattach_next_step_ns(reattach) : 0);
 	return r;
-}
-
-/* ---- life ---------------------------------------------------------------------------------------- */
-
-int rx_next_init(struct rx_next *next, const char *path, const char *stream, const struct ibvcap_rx_options *options)
-{
-	next->path = strdup(path);
-	if (!next->path)
-		return error_set(-ENOMEM, "out of memory");
-	strncpy(next->stream, stream, sizeof(next->stream) - 1);
-	next->options = *options;
-	/* What came between its start and our attach is not lost, then. */
-	next->options.start = IBVCAP_START_OLDEST;
-	return 0;
-}
-
-void rx_next_deinit(struct rx_next *next)
-{
-	close_watched(next, &next->client.socket);
-	close_poll_fd(next);
-	free(next->path);
 }

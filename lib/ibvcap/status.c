@@ -1,65 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
+/* A snapshot of the daemon: asks for it, stores the parts of the answer, and copies them out to the caller. */
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/error.h"
+#include "lib/ibvcap/min.h"
+#include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
 #include <ibvcap/ibvcap.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* More parts than any daemon has: an answer without end is an error. */
+/* No daemon has so many parts: an answer that goes on and on is an error. */
 #define PARTS_MAX 65536u
 
-struct ibvcap_status {
-	pid_t pid;
-	char version[32];
-	struct ibvcap_status_stream *streams;
-	struct ibvcap_status_consumer *consumers;
-	struct ibvcap_status_channel *channels;
-	struct ibvcap_status_sender *senders;
-	struct ibvcap_status_interface *interfaces;
-	uint32_t n_streams;
-	uint32_t n_consumers;
-	uint32_t n_channels;
-	uint32_t n_senders;
-	uint32_t n_interfaces;
+struct status_list {
+	void *items;
+	uint32_t n;
 };
 
-/* Room for entry n of an array of n; the array doubles at every power of two. */
-static void *grow(void *array, uint32_t n, size_t entry_bytes)
+struct ibvcap_status {
+	struct ibvcap_status_daemon daemon;
+	struct status_list streams;
+	struct status_list consumers;
+	struct status_list channels;
+	struct status_list senders;
+	struct status_list interfaces;
+	struct status_list counters; /* arrays of struct ibvcap_counter, to be freed */
+};
+
+/* A new last item, not initialised; NULL: no memory. The array doubles at every power of two. */
+static void *status_append(struct status_list *list, size_t item_bytes)
 {
-	if (n & (n - 1))
-		return array;
-	return reallocarray(array, n ? 2 * (size_t)n : 1, entry_bytes);
+	if ((list->n & (list->n - 1)) == 0) {
+		void *items = reallocarray(list->items, list->n ? 2 * (size_t)list->n : 1, item_bytes);
+
+		if (!items)
+			return NULL;
+		list->items = items;
+	}
+	return (uint8_t *)list->items + list->n++ * item_bytes;
 }
 
-/* The first n_first values are labelled by first, the others by second; what there is no label for is left out. */
-static struct ibvcap_counter *label(const uint64_t *values, uint32_t *n, const char *const *first, uint32_t n_first,
-                                    const char *const *second, uint32_t n_second)
-{
-	struct ibvcap_counter *counters = calloc(PROTOCOL_COUNTERS_MAX, sizeof(*counters));
+/* Two tables of labels, one after the other. */
+struct status_labels {
+	const char *const *first;
+	uint32_t n_first;
+	const char *const *second;
+	uint32_t n_second;
+};
 
-	if (*n > n_first + n_second)
-		*n = n_first + n_second;
+/* Give values their labels. Values of a newer daemon that have no label here are left out. NULL: no memory. */
+static const struct ibvcap_counter *status_label(struct ibvcap_status *status, const struct status_labels *labels,
+                                                 const uint64_t *values, uint32_t *n)
+{
+	struct ibvcap_counter **slot = status_append(&status->counters, sizeof(*slot));
+	struct ibvcap_counter *counters;
+
+	if (!slot)
+		return NULL;
+	*slot = counters = calloc(PROTOCOL_COUNTERS_MAX, sizeof(*counters));
+	*n = min_u32(*n, labels->n_first + labels->n_second);
 	for (uint32_t i = 0; counters && i < *n; i++)
 		counters[i] = (struct ibvcap_counter){
-			.label = i < n_first ? first[i] : second[i - n_first],
+			.label = i < labels->n_first ? labels->first[i] : labels->second[i - labels->n_first],
 			.value = values[i],
 		};
 	return counters;
 }
 
-static int add_stream(struct ibvcap_status *status, const struct protocol_stream *message)
+static int status_add_stream(struct ibvcap_status *status, const struct protocol_stream *message)
 {
-	struct ibvcap_status_stream *streams = grow(status->streams, status->n_streams, sizeof(*streams));
-	struct ibvcap_status_stream *stream;
+	static const struct status_labels labels = {rx_counter_labels, IBVCAP_RX_COUNTER_N, stream_counter_labels,
+	                                            STREAM_COUNTER_N};
+	struct ibvcap_status_stream *stream = status_append(&status->streams, sizeof(*stream));
 
-	if (!streams)
+	if (!stream)
 		return -ENOMEM;
-	status->streams = streams;
-	stream = &streams[status->n_streams];
 	*stream = (struct ibvcap_status_stream){
+		.size = sizeof(*stream),
 		.epoch = message->epoch,
 		.queue = message->queue,
 		.slot_bytes = message->slot_bytes,
@@ -80,49 +99,40 @@ static int add_stream(struct ibvcap_status *status, const struct protocol_stream
 	memcpy(stream->device, message->device, sizeof(stream->device));
 	memcpy(stream->backend, message->backend, sizeof(stream->backend));
 	memcpy(stream->state, message->state, sizeof(stream->state));
-	stream->counters = label(message->counters, &stream->n_counters, rx_counter_labels, IBVCAP_RX_COUNTER_N,
-	                         stream_counter_labels, STREAM_COUNTER_N);
-	if (!stream->counters)
-		return -ENOMEM;
-	status->n_streams++;
-	return 0;
+	stream->counters = status_label(status, &labels, message->counters, &stream->n_counters);
+	return stream->counters ? 0 : -ENOMEM;
 }
 
-static int add_consumer(struct ibvcap_status *status, const struct protocol_consumer *message)
+static int status_add_consumer(struct ibvcap_status *status, const struct protocol_consumer *message)
 {
-	struct ibvcap_status_consumer *consumers = grow(status->consumers, status->n_consumers, sizeof(*consumers));
-	struct ibvcap_status_consumer *consumer;
+	static const struct status_labels labels = {.first = consumer_counter_labels, .n_first = CONSUMER_COUNTER_N};
+	struct ibvcap_status_consumer *consumer = status_append(&status->consumers, sizeof(*consumer));
 
-	if (!consumers)
+	if (!consumer)
 		return -ENOMEM;
-	status->consumers = consumers;
-	consumer = &consumers[status->n_consumers];
 	*consumer = (struct ibvcap_status_consumer){
+		.size = sizeof(*consumer),
 		.queue = message->queue,
-		.policy = message->policy,
+		.policy = (enum ibvcap_policy)message->policy,
 		.pid = message->pid,
 		.uid = message->uid,
 		.n_counters = message->n_counters,
 	};
 	memcpy(consumer->stream, message->stream, sizeof(consumer->stream));
-	consumer->counters =
-		label(message->counters, &consumer->n_counters, consumer_counter_labels, CONSUMER_COUNTER_N, NULL, 0);
-	if (!consumer->counters)
-		return -ENOMEM;
-	status->n_consumers++;
-	return 0;
+	consumer->counters = status_label(status, &labels, message->counters, &consumer->n_counters);
+	return consumer->counters ? 0 : -ENOMEM;
 }
 
-static int add_channel(struct ibvcap_status *status, const struct protocol_channel *message)
+static int status_add_channel(struct ibvcap_status *status, const struct protocol_channel *message)
 {
-	struct ibvcap_status_channel *channels = grow(status->channels, status->n_channels, sizeof(*channels));
-	struct ibvcap_status_channel *channel;
+	static const struct status_labels labels = {tx_counter_labels, IBVCAP_TX_COUNTER_N, channel_counter_labels,
+	                                            CHANNEL_COUNTER_N};
+	struct ibvcap_status_channel *channel = status_append(&status->channels, sizeof(*channel));
 
-	if (!channels)
+	if (!channel)
 		return -ENOMEM;
-	status->channels = channels;
-	channel = &channels[status->n_channels];
 	*channel = (struct ibvcap_status_channel){
+		.size = sizeof(*channel),
 		.epoch = message->epoch,
 		.rate_bps = message->rate_bps,
 		.burst_bytes = message->burst_bytes,
@@ -140,84 +150,69 @@ static int add_channel(struct ibvcap_status *status, const struct protocol_chann
 	memcpy(channel->device, message->device, sizeof(channel->device));
 	memcpy(channel->backend, message->backend, sizeof(channel->backend));
 	memcpy(channel->state, message->state, sizeof(channel->state));
-	channel->counters = label(message->counters, &channel->n_counters, tx_counter_labels, IBVCAP_TX_COUNTER_N,
-	                          channel_counter_labels, CHANNEL_COUNTER_N);
-	if (!channel->counters)
-		return -ENOMEM;
-	status->n_channels++;
-	return 0;
+	channel->counters = status_label(status, &labels, message->counters, &channel->n_counters);
+	return channel->counters ? 0 : -ENOMEM;
 }
 
-/* "pending" is the first of what control adds to a channel's, too. */
-static int add_sender(struct ibvcap_status *status, const struct protocol_sender *message)
+/* A sender has the first of the transmit counters, then "pending", which is also the first of a channel's own. */
+static int status_add_sender(struct ibvcap_status *status, const struct protocol_sender *message)
 {
-	struct ibvcap_status_sender *senders = grow(status->senders, status->n_senders, sizeof(*senders));
-	struct ibvcap_status_sender *sender;
+	static const struct status_labels labels = {tx_counter_labels, SENDER_COUNTER_PENDING, channel_counter_labels,
+	                                            SENDER_COUNTER_N - SENDER_COUNTER_PENDING};
+	struct ibvcap_status_sender *sender = status_append(&status->senders, sizeof(*sender));
 
-	if (!senders)
+	if (!sender)
 		return -ENOMEM;
-	status->senders = senders;
-	sender = &senders[status->n_senders];
 	*sender = (struct ibvcap_status_sender){
+		.size = sizeof(*sender),
 		.pid = message->pid,
 		.uid = message->uid,
 		.n_counters = message->n_counters,
 	};
 	memcpy(sender->channel, message->channel, sizeof(sender->channel));
-	sender->counters = label(message->counters, &sender->n_counters, tx_counter_labels, SENDER_COUNTER_PENDING,
-	                         channel_counter_labels, SENDER_COUNTER_N - SENDER_COUNTER_PENDING);
-	if (!sender->counters)
-		return -ENOMEM;
-	status->n_senders++;
-	return 0;
+	sender->counters = status_label(status, &labels, message->counters, &sender->n_counters);
+	return sender->counters ? 0 : -ENOMEM;
 }
 
-static int add_interface(struct ibvcap_status *status, const struct protocol_interface *message)
+static int status_add_interface(struct ibvcap_status *status, const struct protocol_interface *message)
 {
-	struct ibvcap_status_interface *interfaces =
-		grow(status->interfaces, status->n_interfaces, sizeof(*interfaces));
-	struct ibvcap_status_interface *interface;
+	static const struct status_labels labels = {.first = interface_counter_labels, .n_first = INTERFACE_COUNTER_N};
+	struct ibvcap_status_interface *interface = status_append(&status->interfaces, sizeof(*interface));
 
-	if (!interfaces)
+	if (!interface)
 		return -ENOMEM;
-	status->interfaces = interfaces;
-	interface = &interfaces[status->n_interfaces];
-	*interface = (struct ibvcap_status_interface){.n_counters = message->n_counters};
+	*interface = (struct ibvcap_status_interface){.size = sizeof(*interface), .n_counters = message->n_counters};
 	memcpy(interface->interface, message->interface, sizeof(interface->interface));
 	memcpy(interface->device, message->device, sizeof(interface->device));
-	interface->counters = label(message->counters, &interface->n_counters, interface_counter_labels,
-	                            INTERFACE_COUNTER_N, NULL, 0);
-	if (!interface->counters)
-		return -ENOMEM;
-	status->n_interfaces++;
-	return 0;
+	interface->counters = status_label(status, &labels, message->counters, &interface->n_counters);
+	return interface->counters ? 0 : -ENOMEM;
 }
 
-/* 1: the last message. */
-static int add(struct ibvcap_status *status, const union protocol_message *message)
+/* 0; 1: that was the last message; -ENOMEM, -EPROTO. */
+static int status_add(struct ibvcap_status *status, const union protocol_message *message)
 {
 	switch (message->header.type) {
 	case PROTOCOL_DAEMON:
-		status->pid = message->daemon.pid;
-		memcpy(status->version, message->daemon.version, sizeof(status->version));
+		status->daemon.pid = message->daemon.pid;
+		memcpy(status->daemon.version, message->daemon.version, sizeof(status->daemon.version));
 		return 0;
 	case PROTOCOL_STREAM:
-		return add_stream(status, &message->stream);
+		return status_add_stream(status, &message->stream);
 	case PROTOCOL_CONSUMER:
-		return add_consumer(status, &message->consumer);
+		return status_add_consumer(status, &message->consumer);
 	case PROTOCOL_CHANNEL:
-		return add_channel(status, &message->channel);
+		return status_add_channel(status, &message->channel);
 	case PROTOCOL_SENDER:
-		return add_sender(status, &message->sender);
+		return status_add_sender(status, &message->sender);
 	case PROTOCOL_INTERFACE:
-		return add_interface(status, &message->interface);
+		return status_add_interface(status, &message->interface);
 	case PROTOCOL_END:
 		return 1;
 	}
 	return -EPROTO;
 }
 
-static int ask(struct client *client, struct ibvcap_status *status)
+static int status_ask(struct client *client, struct ibvcap_status *status)
 {
 	struct protocol_status request = {0};
 	union protocol_message message;
@@ -229,7 +224,7 @@ static int ask(struct client *client, struct ibvcap_status *status)
 		r = client_receive(client, &message, NULL, NULL);
 		if (r < 0)
 			return r;
-		r = i < PARTS_MAX ? add(status, &message) : -EPROTO;
+		r = i < PARTS_MAX ? status_add(status, &message) : -EPROTO;
 		if (r < 0)
 			return error_set(r, "control socket '%s': the answer to a request for status: %s", client->path,
 			                 strerror(-r));
@@ -244,7 +239,7 @@ int ibvcap_status(const char *path, uint32_t timeout_ms, struct ibvcap_status **
 	int r = new ? client_connect(&client, path, timeout_ms) : error_set(-ENOMEM, "out of memory");
 
 	if (r == 0)
-		r = ask(&client, new);
+		r = status_ask(&client, new);
 	client_deinit(&client);
 	if (r < 0)
 		ibvcap_status_free(new);
@@ -257,57 +252,64 @@ void ibvcap_status_free(struct ibvcap_status *status)
 {
 	if (!status)
 		return;
-	for (uint32_t i = 0; i < status->n_streams; i++)
-		free((void *)status->streams[i].counters);
-	for (uint32_t i = 0; i < status->n_consumers; i++)
-		free((void *)status->consumers[i].counters);
-	for (uint32_t i = 0; i < status->n_channels; i++)
-		free((void *)status->channels[i].counters);
-	for (uint32_t i = 0; i < status->n_senders; i++)
-		free((void *)status->senders[i].counters);
-	for (uint32_t i = 0; i < status->n_interfaces; i++)
-		free((void *)status->interfaces[i].counters);
-	free(status->streams);
-	free(status->consumers);
-	free(status->channels);
-	free(status->senders);
-	free(status->interfaces);
+	for (uint32_t i = 0; i < status->counters.n; i++)
+		free(((struct ibvcap_counter **)status->counters.items)[i]);
+	free(status->counters.items);
+	free(status->streams.items);
+	free(status->consumers.items);
+	free(status->channels.items);
+	free(status->senders.items);
+	free(status->interfaces.items);
 	free(status);
 }
 
-int ibvcap_status_streams(const struct ibvcap_status *status, const struct ibvcap_status_stream **streams)
+/* ---- copies of the parts ---------------------------------------------------------------------------- */
+
+static int status_copy(const struct status_list *list, uint32_t index, void *to, size_t bytes, const char *name)
 {
-	*streams = status->streams;
-	return (int)status->n_streams;
+	int r;
+
+	if (index >= list->n)
+		return 0;
+	r = sized_struct_write(to, (const uint8_t *)list->items + index * bytes, bytes, name);
+	return r < 0 ? r : 1;
 }
 
-int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibvcap_status_consumer **consumers)
+int ibvcap_status_daemon(const struct ibvcap_status *status, struct ibvcap_status_daemon *daemon)
 {
-	*consumers = status->consumers;
-	return (int)status->n_consumers;
+	struct ibvcap_status_daemon ours = status->daemon;
+
+	ours.size = sizeof(ours);
+	ours.n_streams = status->streams.n;
+	ours.n_consumers = status->consumers.n;
+	ours.n_channels = status->channels.n;
+	ours.n_senders = status->senders.n;
+	ours.n_interfaces = status->interfaces.n;
+	return sized_struct_write(daemon, &ours, sizeof(ours), "ibvcap_status_daemon");
 }
 
-int ibvcap_status_channels(const struct ibvcap_status *status, const struct ibvcap_status_channel **channels)
+int ibvcap_status_stream(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_stream *stream)
 {
-	*channels = status->channels;
-	return (int)status->n_channels;
+	return status_copy(&status->streams, index, stream, sizeof(*stream), "ibvcap_status_stream");
 }
 
-int ibvcap_status_senders(const struct ibvcap_status *status, const struct ibvcap_status_sender **senders)
+int ibvcap_status_consumer(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_consumer *consumer)
 {
-	*senders = status->senders;
-	return (int)status->n_senders;
+	return status_copy(&status->consumers, index, consumer, sizeof(*consumer), "ibvcap_status_consumer");
 }
 
-int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_status_interface **interfaces)
+int ibvcap_status_channel(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_channel *channel)
 {
-	*interfaces = status->interfaces;
-	return (int)status->n_interfaces;
+	return status_copy(&status->channels, index, channel, sizeof(*channel), "ibvcap_status_channel");
 }
 
-const char *ibvcap_status_daemon(const struct ibvcap_status *status, pid_t *pid)
+int ibvcap_status_sender(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_sender *sender)
 {
-	if (pid)
-		*pid = status->pid;
-	return status->version;
+	return status_copy(&status->senders, index, sender, sizeof(*sender), "ibvcap_status_sender");
+}
+
+int ibvcap_status_interface(const struct ibvcap_status *status, uint32_t index,
+                            struct ibvcap_status_interface *interface)
+{
+	return status_copy(&status->interfaces, index, interface, sizeof(*interface), "ibvcap_status_interface");
 }

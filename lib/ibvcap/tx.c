@@ -1,83 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Reserving and submitting rows, what became of packets, and what a send handle says about itself. */
 #include "lib/ibvcap/tx.h"
 
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
+#include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint32_t slot_of(const struct ibvcap_tx *tx, uint64_t sequence)
+static uint32_t tx_slot_of(const struct ibvcap_tx *tx, uint64_t sequence)
 {
 	return (uint32_t)sequence & (tx->info.n_slots - 1);
 }
 
-uint64_t tx_load_completed(struct ibvcap_tx *tx)
-{
-	uint64_t completed = sender_load_completed(tx->state);
-
-	if (completed > tx->completed && completed <= tx->submitted)
-		tx->completed = completed;
-	return tx->completed;
-}
-
 /* ---- reserve, submit ------------------------------------------------------------------------------ */
 
-static uint32_t room(struct ibvcap_tx *tx)
+static uint32_t tx_n_free(struct ibvcap_tx *tx)
 {
-	return tx->info.n_slots - (uint32_t)(tx->submitted - tx_load_completed(tx));
+	return tx->info.n_slots - (uint32_t)(tx->submitted - tx_wait_load_completed(tx));
 }
 
-static int hand_out(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t n)
+static int tx_hand_out(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t n)
 {
-	uint32_t slot = slot_of(tx, tx->submitted);
-
-	*slots = (struct ibvcap_tx_slots){
+	uint32_t slot = tx_slot_of(tx, tx->submitted);
+	const struct ibvcap_tx_slots ours = {
+		.size = sizeof(ours),
 		.payload = (uint8_t *)tx->arena.address + (size_t)slot * tx->info.slot_bytes,
 		.packets = tx->descriptors + slot,
 		.sequence = tx->submitted,
 		.n = n,
 		.stride = tx->info.slot_bytes,
 	};
+
+	sized_struct_copy(slots, &ours, sizeof(ours));
 	for (uint32_t i = 0; i < n; i++)
-		slots->packets[i] = (struct ibvcap_tx_descriptor){.length = (uint16_t)tx->info.slot_bytes};
+		ours.packets[i] = (struct ibvcap_tx_descriptor){.length = (uint16_t)tx->info.slot_bytes};
 	tx->n_reserved = n;
 	return (int)n;
 }
 
 int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t max, uint32_t min, int timeout_ms)
 {
-	uint32_t most = min_u32(max, tx->info.n_slots - slot_of(tx, tx->submitted));
+	uint32_t most = min_u32(max, tx->info.n_slots - tx_slot_of(tx, tx->submitted));
 	uint32_t least = min_u32(min ? min : 1, most);
 	uint32_t n_free;
-	int r = tx_check_connected(tx);
+	int r = tx_wait_check_connected(tx);
 
 	tx->n_reserved = 0;
 	if (max == 0 || timeout_ms < -1)
 		return -EINVAL;
+	if (slots->size < sizeof(size_t))
+		return sized_struct_check(slots, sizeof(size_t), "ibvcap_tx_slots");
 	if (r < 0)
 		return r;
-	tx_disarm(tx);
-	n_free = room(tx);
+	tx_wait_disarm(tx);
+	n_free = tx_n_free(tx);
 	if (n_free < least) {
 		r = tx_wait(tx, tx->submitted + least - tx->info.n_slots, timeout_ms);
 		if (r < 0)
 			return r;
-		n_free = room(tx);
+		n_free = tx_n_free(tx);
 		if (n_free > 0)
-			tx_disarm(tx);
+			tx_wait_disarm(tx);
 	}
-	return n_free == 0 ? 0 : hand_out(tx, slots, min_u32(n_free, most));
+	return n_free == 0 ? 0 : tx_hand_out(tx, slots, min_u32(n_free, most));
 }
 
-/* A full socket is readable as it is; that nobody is behind it is found out by who waits. */
-static void kick(struct ibvcap_tx *tx)
+/* A failure is no error: a full socket wakes the worker too, and tx_wait() finds out that the daemon has ended. */
+static void tx_kick(struct ibvcap_tx *tx)
 {
 	if (sender_load_need_kick(tx->state))
 		(void)send(tx->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -85,7 +78,7 @@ static void kick(struct ibvcap_tx *tx)
 
 int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n)
 {
-	int r = tx_check_connected(tx);
+	int r = tx_wait_check_connected(tx);
 
 	if (r < 0)
 		return r;
@@ -96,13 +89,13 @@ int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n)
 	tx->n_reserved -= n;
 	tx->submitted += n;
 	sender_store_submitted(tx->page, tx->submitted);
-	kick(tx);
+	tx_kick(tx);
 	return 0;
 }
 
 int ibvcap_tx_send(struct ibvcap_tx *tx, const void *payload, size_t bytes, uint32_t destination, int timeout_ms)
 {
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 	int r;
 
 	if (bytes > tx->info.slot_bytes)
@@ -125,13 +118,13 @@ int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms)
 
 	if (timeout_ms < -1)
 		return -EINVAL;
-	tx_disarm(tx);
+	tx_wait_disarm(tx);
 	r = tx_wait(tx, tx->submitted, timeout_ms);
 	if (r == 0)
 		return -ETIMEDOUT;
 	if (r < 0)
 		return r;
-	tx_disarm(tx);
+	tx_wait_disarm(tx);
 	return 0;
 }
 
@@ -139,33 +132,37 @@ int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms)
 
 int ibvcap_tx_results(struct ibvcap_tx *tx, int32_t *statuses, uint32_t max, uint64_t *sequence)
 {
-	uint64_t completed = tx_load_completed(tx);
+	uint64_t completed = tx_wait_load_completed(tx);
 	uint32_t n;
 
-	/* The worker may write to a status again once its slot was submitted again. */
-	if (tx->submitted - tx->told > tx->info.n_slots)
-		tx->told = tx->submitted - tx->info.n_slots;
-	n = min_u32(max > INT32_MAX ? INT32_MAX : max, (uint32_t)(completed - tx->told));
+	/* The worker overwrites a status once its slot was submitted again. */
+	if (tx->submitted - tx->reported > tx->info.n_slots)
+		tx->reported = tx->submitted - tx->info.n_slots;
+	n = min_u32(max > INT32_MAX ? INT32_MAX : max, (uint32_t)(completed - tx->reported));
 	for (uint32_t i = 0; i < n; i++)
-		statuses[i] = tx->statuses[slot_of(tx, tx->told + i)];
-	*sequence = tx->told;
-	tx->told += n;
+		statuses[i] = tx->statuses[tx_slot_of(tx, tx->reported + i)];
+	*sequence = tx->reported;
+	tx->reported += n;
 	return (int)n;
 }
 
 int ibvcap_tx_info(const struct ibvcap_tx *tx, struct ibvcap_tx_info *info)
 {
-	*info = tx->info;
-	return 0;
+	struct ibvcap_tx_info ours = tx->info;
+
+	ours.size = sizeof(ours);
+	return sized_struct_write(info, &ours, sizeof(ours), "ibvcap_tx_info");
 }
 
-/* The cursor first: counters that are read after it have all that is below it. */
+/* The cursor is loaded first: counters that are loaded after it include all packets below it. */
 int ibvcap_tx_counts(const struct ibvcap_tx *tx, struct ibvcap_tx_counts *counts)
 {
 	const _Atomic uint64_t *counters = tx->state->counters;
+	struct ibvcap_tx_counts ours;
 
 	(void)sender_load_completed(tx->state);
-	*counts = (struct ibvcap_tx_counts){
+	ours = (struct ibvcap_tx_counts){
+		.size = sizeof(ours),
 		.submitted = tx->submitted,
 		.completed = counter_get(&counters[IBVCAP_TX_COUNTER_COMPLETED]),
 		.errored = counter_get(&counters[IBVCAP_TX_COUNTER_ERRORED]),
@@ -178,6 +175,6 @@ int ibvcap_tx_counts(const struct ibvcap_tx *tx, struct ibvcap_tx_counts *counts
 		.timed_lateness_ns = counter_get(&counters[IBVCAP_TX_COUNTER_TIMED_LATENESS_NS]),
 		.timed_lateness_max_ns = counter_get(&counters[IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS]),
 	};
-	counts->pending = tx->submitted - counts->completed - counts->errored - counts->flushed - counts->late_dropped;
-	return 0;
+	ours.pending = tx->submitted - ours.completed - ours.errored - ours.flushed - ours.late_dropped;
+	return sized_struct_write(counts, &ours, sizeof(ours), "ibvcap_tx_counts");
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One sender, inside. tx_open.c makes it, tx.c reserves and submits, tx_wait.c sleeps. One thread at a time. */
+/*
+ * The inside of a send handle. tx_wait.c waits for completed packets, tx_open.c makes and frees handles, tx.c reserves
+ * and submits rows. One thread at a time uses a handle.
+ */
 #ifndef IBVCAP_TX_H
 #define IBVCAP_TX_H
 
@@ -9,12 +12,12 @@
 #include <ibvcap/ibvcap.h>
 
 struct ibvcap_tx {
-	int control; /* hangs up when the daemon goes */
-	int socket;  /* non-blocking: kicks go into it, wake-ups come out of it */
+	int control; /* the kernel hangs it up when the daemon ends */
+	int socket;  /* non-blocking; bytes written wake the worker, bytes read are wake-ups from the daemon */
 	struct shm arena;
 	struct shm page_shm;
 	struct shm state_shm;
-	const struct ibvcap_sender_state *state; /* may change at any time, also what is said to be constant */
+	const struct ibvcap_sender_state *state; /* any field may change at any time, constant ones too */
 	struct ibvcap_sender_page *page;
 
 	/* Private copies, checked against the sizes of the mappings. */
@@ -23,32 +26,37 @@ struct ibvcap_tx {
 	const int32_t *statuses;
 
 	uint64_t submitted;
-	uint64_t completed; /* as last seen: bounded by submitted, and never back */
-	uint64_t told;      /* below it, ibvcap_tx_results() has told what became of packets */
+	uint64_t completed; /* as last loaded; never above submitted, never decreasing */
+	uint64_t reported;  /* ibvcap_tx_results() has returned the statuses of packets below it */
 	uint32_t n_reserved;
 
 	bool uses_fd;
 	bool fd_armed;
 	bool daemon_gone;
-	uint64_t looked_ns; /* when the control socket was last asked whether the daemon is there */
+	uint64_t checked_ns; /* when the control socket was last checked for a hang-up */
 };
 
-/** Map and check the descriptors of protocol_opened_fd; takes control and fds over, also on failure. -EPROTO, -ENOMEM. */
-int tx_open(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch);
+/* ---- tx_wait.c ------------------------------------------------------------------------------------- */
 
-/** Look at completed: newest, but never past what was submitted. */
-uint64_t tx_load_completed(struct ibvcap_tx *tx);
+/** The newest completed, but never more than was submitted. */
+uint64_t tx_wait_load_completed(struct ibvcap_tx *tx);
 
-/** 0; else why this handle can send no more, as ibvcap_tx_reserve() says. */
-int tx_check_connected(const struct ibvcap_tx *tx);
+/** 0; else why this handle can send no more: an error of ibvcap_tx_reserve(). */
+int tx_wait_check_connected(const struct ibvcap_tx *tx);
 
 /**
- * tx_wait.c: until completed >= target, which is at most submitted. timeout_ms -1 = for ever, 0 = not at all (then the
- * descriptor is armed, if it is in use). 1 it is; 0 not in time; -EINTR; errors of tx_check_connected().
+ * Wait until completed >= target, which is at most submitted. timeout_ms -1 = for ever, 0 = not at all (then the
+ * descriptor of ibvcap_tx_fd() is armed, if it is in use). 1 it is; 0 not in time; -EINTR; errors of
+ * tx_wait_check_connected().
  */
 int tx_wait(struct ibvcap_tx *tx, uint64_t target, int timeout_ms);
 
-/** tx_wait.c: empty the descriptor, if it was armed. */
-void tx_disarm(struct ibvcap_tx *tx);
+/** Read the wake-up bytes from the socket, if the descriptor was armed. */
+void tx_wait_disarm(struct ibvcap_tx *tx);
+
+/* ---- tx_open.c ------------------------------------------------------------------------------------- */
+
+/** Map and check the segments of protocol_opened_fd. Takes control and fds over, also on failure. -EPROTO, -ENOMEM. */
+int tx_handle_new(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch);
 
 #endif

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Opening a channel, in two round trips: the daemon sends the segments, this process maps them and says so, the daemon
+ * seals them and its worker takes the sender over.
+ */
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/segment_check.h"
+#include "lib/ibvcap/sized_struct.h"
 #include "lib/ibvcap/tx.h"
 
 #include <errno.h>
@@ -14,7 +19,7 @@
 
 /* ---- what the daemon sent ------------------------------------------------------------------------- */
 
-static bool is_geometry_sound(const struct ibvcap_tx *tx, const struct ibvcap_sender_state *state)
+static bool tx_is_geometry_sound(const struct ibvcap_tx *tx, const struct ibvcap_sender_state *state)
 {
 	return state->n_slots >= IBVCAP_TX_SLOTS_MIN && state->n_slots <= IBVCAP_TX_SLOTS_MAX &&
 	       (state->n_slots & (state->n_slots - 1)) == 0 && state->slot_bytes && state->slot_bytes <= UINT16_MAX &&
@@ -25,13 +30,13 @@ static bool is_geometry_sound(const struct ibvcap_tx *tx, const struct ibvcap_se
 	                    tx->state_shm.bytes);
 }
 
-/* Read once, into a copy: what is checked is what is used. */
-static int take_geometry(struct ibvcap_tx *tx)
+/* Reads the geometry once, into a copy, so that the checked values are the used ones. */
+static int tx_map_geometry(struct ibvcap_tx *tx)
 {
 	struct ibvcap_sender_state copy;
 
 	memcpy((void *)&copy, tx->state_shm.address, sizeof(copy));
-	if (!is_geometry_sound(tx, &copy))
+	if (!tx_is_geometry_sound(tx, &copy))
 		return segment_reject(WHOLE, "positions outside of its segments");
 	tx->state = tx->state_shm.address;
 	tx->page = tx->page_shm.address;
@@ -52,7 +57,7 @@ static int take_geometry(struct ibvcap_tx *tx)
 	return 0;
 }
 
-static int map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch)
+static int tx_map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch)
 {
 	static const char *const names[] = {[PROTOCOL_FD_ARENA] = "arena",
 	                                    [PROTOCOL_FD_SENDER_PAGE] = "sender page",
@@ -75,11 +80,11 @@ static int map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENED_N
 	if (r == 0)
 		r = segment_check(&tx->page_shm, sizeof(struct ibvcap_sender_page), IBVCAP_SENDER_PAGE_MAGIC, epoch,
 		                  WHOLE, "sender page");
-	return r == 0 ? take_geometry(tx) : r;
+	return r == 0 ? tx_map_geometry(tx) : r;
 }
 
-/* The socket's file description is ours alone; a daemon that sent a blocking one would stop us. */
-static int unblock(const struct ibvcap_tx *tx)
+/* Make the socket non-blocking: this process alone has its file description, and a read must never wait. */
+static int tx_unblock(const struct ibvcap_tx *tx)
 {
 	int flags = fcntl(tx->socket, F_GETFL);
 
@@ -89,7 +94,7 @@ static int unblock(const struct ibvcap_tx *tx)
 	return 0;
 }
 
-int tx_open(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch)
+int tx_handle_new(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch)
 {
 	struct ibvcap_tx *new = calloc(1, sizeof(*new));
 	int r;
@@ -102,9 +107,9 @@ int tx_open(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_OPENED
 	}
 	new->control = control;
 	new->arena = new->page_shm = new->state_shm = (struct shm)SHM_INIT;
-	r = map_segments(new, fds, epoch);
+	r = tx_map_segments(new, fds, epoch);
 	if (r == 0)
-		r = unblock(new);
+		r = tx_unblock(new);
 	if (r < 0) {
 		ibvcap_tx_close(new);
 		return r;
@@ -115,7 +120,7 @@ int tx_open(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_OPENED
 
 /* ---- the conversation ----------------------------------------------------------------------------- */
 
-static int fill_request(struct protocol_open_channel *request, const char *channel)
+static int tx_open_fill_request(struct protocol_open_channel *request, const char *channel)
 {
 	size_t length = strlen(channel);
 
@@ -128,15 +133,7 @@ static int fill_request(struct protocol_open_channel *request, const char *chann
 	return 0;
 }
 
-static int reject_answer(const struct client *client)
-{
-	return error_set(-EPROTO,
-	                 "control socket '%s': not the answer to an open; library and daemon are of different "
-	                 "versions",
-	                 client->path);
-}
-
-static int take_opened(struct client *client, int fds[PROTOCOL_FD_OPENED_N], uint64_t *epoch)
+static int tx_open_receive_answer(struct client *client, int fds[PROTOCOL_FD_OPENED_N], uint64_t *epoch)
 {
 	union protocol_message answer;
 	unsigned n_fds = PROTOCOL_FD_OPENED_N;
@@ -150,11 +147,11 @@ static int take_opened(struct client *client, int fds[PROTOCOL_FD_OPENED_N], uin
 	}
 	while (n_fds > 0)
 		close(fds[--n_fds]);
-	return reject_answer(client);
+	return client_reject_answer(client, "an open");
 }
 
-/* The daemon seals the memory now, and the worker takes it over. client's socket is the handle's already. */
-static int say_mapped(struct client *client)
+/* The daemon answers once the memory is sealed and its worker has the sender. The socket is the handle's already. */
+static int tx_open_say_mapped(struct client *client)
 {
 	struct protocol_mapped mapped;
 	union protocol_message answer;
@@ -165,34 +162,37 @@ static int say_mapped(struct client *client)
 	if (r == 0)
 		r = client_receive(client, &answer, NULL, NULL);
 	if (r == 0 && answer.header.type != PROTOCOL_READY)
-		r = reject_answer(client);
+		r = client_reject_answer(client, "an open");
 	return r;
 }
 
 int ibvcap_tx_open(const char *socket_path, const char *channel, const struct ibvcap_tx_options *options,
                    struct ibvcap_tx **tx)
 {
+	struct ibvcap_tx_options known = IBVCAP_INIT(struct ibvcap_tx_options);
 	struct client client = CLIENT_INIT;
 	struct protocol_open_channel request;
 	struct ibvcap_tx *new;
 	int fds[PROTOCOL_FD_OPENED_N];
 	uint64_t epoch;
-	int r = fill_request(&request, channel);
+	int r = options ? sized_struct_read(&known, sizeof(known), options, "ibvcap_tx_options") : 0;
 
 	if (r == 0)
-		r = client_connect(&client, socket_path, options ? options->timeout_ms : 0);
+		r = tx_open_fill_request(&request, channel);
+	if (r == 0)
+		r = client_connect(&client, socket_path, known.timeout_ms);
 	if (r == 0)
 		r = client_send(&client, &request.header);
 	if (r == 0)
-		r = take_opened(&client, fds, &epoch);
+		r = tx_open_receive_answer(&client, fds, &epoch);
 	if (r < 0) {
 		client_deinit(&client);
 		return r;
 	}
-	r = tx_open(&new, client.socket, fds, epoch);
+	r = tx_handle_new(&new, client.socket, fds, epoch);
 	if (r < 0)
 		return r;
-	r = say_mapped(&client);
+	r = tx_open_say_mapped(&client);
 	if (r < 0)
 		ibvcap_tx_close(new);
 	else

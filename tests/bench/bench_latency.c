@@ -139,7 +139,7 @@ static void publish(struct bench *bench, uint64_t now)
 
 static uint64_t acquire(struct ibvcap_rx *rx, int timeout_ms)
 {
-	struct ibvcap_rx_batch batch;
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 	uint64_t sent_ns;
 	int r;
 

@@ -68,30 +68,35 @@ static void *say(void *argument)
 	return NULL;
 }
 
-/* Every byte that is promised to be there. */
+static size_t length_of(const struct ibvcap_counter *counters, uint32_t n_counters)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < n_counters; i++)
+		n += strlen(counters[i].label);
+	return n;
+}
+
+/* Reads every byte of every string. */
 static void use(const struct ibvcap_status *status)
 {
-	const struct ibvcap_status_stream *streams;
-	const struct ibvcap_status_consumer *consumers;
-	const struct ibvcap_status_interface *interfaces;
-	size_t n = strlen(ibvcap_status_daemon(status, NULL));
+	struct ibvcap_status_daemon daemon = IBVCAP_INIT(struct ibvcap_status_daemon);
+	struct ibvcap_status_stream stream = IBVCAP_INIT(struct ibvcap_status_stream);
+	struct ibvcap_status_consumer consumer = IBVCAP_INIT(struct ibvcap_status_consumer);
+	struct ibvcap_status_interface interface = IBVCAP_INIT(struct ibvcap_status_interface);
+	size_t n;
 
-	for (int i = ibvcap_status_streams(status, &streams); i-- > 0;) {
-		n += strlen(streams[i].name) + strlen(streams[i].interface) + strlen(streams[i].device);
-		n += strlen(streams[i].backend) + strlen(streams[i].state);
-		for (uint32_t c = 0; c < streams[i].n_counters; c++)
-			n += strlen(streams[i].counters[c].label);
+	ibvcap_status_daemon(status, &daemon);
+	n = strlen(daemon.version);
+	for (uint32_t i = 0; ibvcap_status_stream(status, i, &stream) > 0; i++) {
+		n += strlen(stream.name) + strlen(stream.interface) + strlen(stream.device);
+		n += strlen(stream.backend) + strlen(stream.state) + length_of(stream.counters, stream.n_counters);
 	}
-	for (int i = ibvcap_status_consumers(status, &consumers); i-- > 0;) {
-		n += strlen(consumers[i].stream);
-		for (uint32_t c = 0; c < consumers[i].n_counters; c++)
-			n += strlen(consumers[i].counters[c].label);
-	}
-	for (int i = ibvcap_status_interfaces(status, &interfaces); i-- > 0;) {
-		n += strlen(interfaces[i].interface) + strlen(interfaces[i].device);
-		for (uint32_t c = 0; c < interfaces[i].n_counters; c++)
-			n += strlen(interfaces[i].counters[c].label);
-	}
+	for (uint32_t i = 0; ibvcap_status_consumer(status, i, &consumer) > 0; i++)
+		n += strlen(consumer.stream) + length_of(consumer.counters, consumer.n_counters);
+	for (uint32_t i = 0; ibvcap_status_interface(status, i, &interface) > 0; i++)
+		n += strlen(interface.interface) + strlen(interface.device) +
+		     length_of(interface.counters, interface.n_counters);
 	if (n > (size_t)1 << 40)
 		abort();
 }

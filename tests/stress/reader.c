@@ -62,8 +62,10 @@ static uint32_t take_to_keep(struct reader *reader, struct ibvcap_rx_batch *kept
 	uint32_t n_kept = 0;
 
 	while (n_kept < reader->keeps && !is_over(reader)) {
-		int r = ibvcap_rx_acquire(&reader->rx, &kept[n_kept], UINT32_MAX, UINT32_MAX, 10);
+		int r;
 
+		kept[n_kept].size = sizeof(*kept);
+		r = ibvcap_rx_acquire(&reader->rx, &kept[n_kept], UINT32_MAX, UINT32_MAX, 10);
 		if (r < 0)
 			abort();
 		if (r > 0)
@@ -81,8 +83,10 @@ static void run_leasing(struct reader *reader)
 
 	while (!is_over(reader)) {
 		uint32_t max = 1 + (uint32_t)rand_r(&reader->seed) % 64;
-		int r = ibvcap_rx_acquire(&reader->rx, &held[n_held], max, 1 + max / 4, rand_r(&reader->seed) % 3);
+		int r;
 
+		held[n_held].size = sizeof(*held);
+		r = ibvcap_rx_acquire(&reader->rx, &held[n_held], max, 1 + max / 4, rand_r(&reader->seed) % 3);
 		if (r < 0 && r != -ENOBUFS)
 			abort();
 		if (r > 0)
@@ -135,7 +139,7 @@ void reader_run(struct reader *reader)
 bool reader_is_good(const struct reader *reader)
 {
 	static const char *const names[] = {"lossy", "lossless", "tap"};
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 	bool good;
 
 	ibvcap_rx_counts(&reader->rx, &counts);

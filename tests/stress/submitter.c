@@ -103,7 +103,7 @@ static void flush(struct submitter *submitter)
 void submitter_run(struct submitter *submitter)
 {
 	const struct timespec nap = {.tv_nsec = 100000};
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 	int r;
 
 	while (!atomic_load_explicit(submitter->end, memory_order_relaxed)) {
@@ -162,7 +162,7 @@ bool submitter_check(struct submitter *submitters, uint32_t n, const uint8_t *pa
 
 bool submitter_is_good(const struct submitter *submitter, bool queue_fails, bool sees_wire)
 {
-	struct ibvcap_tx_counts counts;
+	struct ibvcap_tx_counts counts = IBVCAP_INIT(struct ibvcap_tx_counts);
 	bool good;
 
 	ibvcap_tx_counts(&submitter->tx, &counts);

@@ -46,6 +46,7 @@ static void parse(int argc, char **argv, struct options *options)
 	int option;
 
 	*options = (struct options){.count = UINT64_MAX, .timeout_ms = -1};
+	options->attach.size = sizeof(options->attach);
 	options->attach.reattach_ms = IBVCAP_NO_REATTACH;
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		switch (option) {
@@ -124,7 +125,7 @@ static int consume(struct ibvcap_rx *rx, const struct options *options)
 	uint64_t left = options->count;
 
 	while (left > 0 && !stop) {
-		struct ibvcap_rx_batch batch;
+		struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 		uint32_t max = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
 		int n = acquire(rx, &batch, max, options->timeout_ms);
 
@@ -144,7 +145,7 @@ static int consume(struct ibvcap_rx *rx, const struct options *options)
 
 static void print_counts(const struct ibvcap_rx *rx)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
 	ibvcap_rx_counts(rx, &counts);
 	printf("{\"published\": %" PRIu64 ", \"delivered\": %" PRIu64 ", \"skipped\": %" PRIu64 ", \"lag\": %" PRIu64
@@ -156,7 +157,7 @@ int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_handler = on_signal};
 	struct options options;
-	struct ibvcap_rx_info info;
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	struct ibvcap_rx *rx;
 	int r;
 

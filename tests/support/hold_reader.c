@@ -97,9 +97,10 @@ static struct faults look(const struct ibvcap_rx_batch *batch)
 static int take(struct reader *reader)
 {
 	struct ibvcap_rx_batch *batch = &reader->batches[reader->n_batches];
-	int n = ibvcap_rx_acquire(reader->rx, batch, UINT32_MAX, UINT32_MAX,
-	                          100); /* a whole block, if it comes in time */
+	int n;
 
+	batch->size = sizeof(*batch);
+	n = ibvcap_rx_acquire(reader->rx, batch, UINT32_MAX, UINT32_MAX, 100); /* a whole block, if it comes in time */
 	if (n <= 0)
 		return n == -EINTR ? 0 : n;
 	reader->rows += batch->n;
@@ -155,7 +156,7 @@ static int consume(struct reader *reader)
 
 static void print_counts(const struct reader *reader)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
 	ibvcap_rx_counts(reader->rx, &counts);
 	printf("{\"published\": %" PRIu64 ", \"delivered\": %" PRIu64 ", \"skipped\": %" PRIu64 ", \"lag\": %" PRIu64
@@ -168,8 +169,8 @@ static void print_counts(const struct reader *reader)
 int main(int argc, char **argv)
 {
 	const struct sigaction action = {.sa_handler = on_signal};
-	struct ibvcap_rx_options options = {.reattach_ms = IBVCAP_NO_REATTACH};
-	struct ibvcap_rx_info info;
+	struct ibvcap_rx_options options = {.size = sizeof(options), .reattach_ms = IBVCAP_NO_REATTACH};
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	struct reader reader;
 	int r;
 

@@ -42,7 +42,7 @@ static void end(struct lie *lie)
 	struct hostile *hostile = lie->hostile;
 
 	if (lie->state) {
-		bool out = consumer_load_status(lie->state) == IBVCAP_CONNECTION_ENDED;
+		bool out = consumer_load_connection(lie->state) == IBVCAP_CONNECTION_ENDED;
 
 		hostile->put_out[out ? consumer_load_reason(lie->state) % HOSTILE_REASONS : 0]++;
 		hostile->looks += consumer_load_floor(lie->ring) - lie->floor;
@@ -83,7 +83,7 @@ static bool begin(struct lie *lie, struct hostile *hostile, enum ibvcap_policy p
 
 static bool goes_on(const struct lie *lie)
 {
-	return consumer_load_status(lie->state) == IBVCAP_CONNECTION_OPEN && hostile_now_ms() < lie->end_ms &&
+	return consumer_load_connection(lie->state) == IBVCAP_CONNECTION_OPEN && hostile_now_ms() < lie->end_ms &&
 	       !hostile_is_over(lie->hostile);
 }
 

@@ -13,7 +13,7 @@
 
 static void go_on(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 {
-	struct ibvcap_rx_batch next;
+	struct ibvcap_rx_batch next = IBVCAP_INIT(struct ibvcap_rx_batch);
 	int released, acquired;
 
 	sleep(1); /* until the daemon has seen the parent's end */
@@ -37,7 +37,7 @@ static void print_packets(struct ibvcap_rx *rx, int n)
 
 static void be_tap(struct ibvcap_rx *rx, int n)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
 	print_packets(rx, 1);
 	if (fork() != 0)
@@ -51,8 +51,9 @@ static void be_tap(struct ibvcap_rx *rx, int n)
 
 int main(int argc, char **argv)
 {
-	struct ibvcap_rx_options options = {.policy = argc == 4 ? IBVCAP_POLICY_TAP : IBVCAP_POLICY_LOSSY};
-	struct ibvcap_rx_batch batch;
+	struct ibvcap_rx_options options = {.size = sizeof(options),
+	                                    .policy = argc == 4 ? IBVCAP_POLICY_TAP : IBVCAP_POLICY_LOSSY};
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 	struct ibvcap_rx *rx;
 	int r;
 

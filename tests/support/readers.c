@@ -11,7 +11,7 @@ int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const str
 	uint32_t quota = consumer ? consumer->lease_blocks : 1;
 
 	*rx = (struct ibvcap_rx){
-		.next_epoch = {.poll_fd = -1, .timer_fd = -1},
+		.reattach = {.poll_fd = -1, .timer_fd = -1},
 		.socket = -1, /* poll() passes over it: a daemon that is there */
 		.wake_socket = -1,
 		.payload = {.address = ring->payload.address, .fd = -1},
@@ -35,9 +35,9 @@ int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const str
 		rx->page = consumer->page;
 		rx->attach_sequence = consumer->attach_sequence;
 		rx->next = rx->attach_sequence;
-		rx->policy_told = consumer_load_policy(consumer->state);
+		rx->policy_reported = consumer_load_policy(consumer->state);
 	} else {
-		rx_begin_tap(rx, &(struct rx_start_position){.where = IBVCAP_START_NEWEST});
+		rx_map_begin_tap(rx, &(struct rx_start_position){.where = IBVCAP_START_NEWEST});
 	}
 	return rx->batch_starts ? 0 : -ENOMEM;
 }

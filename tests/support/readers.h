@@ -9,7 +9,7 @@
 #include "daemon/ring/rx_ring.h"
 #include "lib/ibvcap/rx.h"
 
-/** What segments.c makes of the daemon's descriptors. consumer is in the ring; NULL: a tap. -ENOMEM. */
+/** What rx_map.c makes of the daemon's descriptors. consumer is in the ring; NULL: a tap. -ENOMEM. */
 int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const struct ring_consumer *consumer);
 void test_reader_deinit(struct ibvcap_rx *rx);
 

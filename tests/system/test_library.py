@@ -86,10 +86,10 @@ rx = ctypes.c_void_p()
 n = ctypes.c_size_t()
 payload = ctypes.create_string_buffer(2048)
 class Options(ctypes.Structure):
-    _fields_ = [("start", ctypes.c_int), ("back", ctypes.c_uint64), ("queue", ctypes.c_uint32),
-                ("lease_blocks", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32), ("policy", ctypes.c_int),
-                ("reattach_ms", ctypes.c_uint32)]
-options = Options(reattach_ms=0xffffffff)
+    _fields_ = [("size", ctypes.c_size_t), ("start", ctypes.c_int), ("policy", ctypes.c_int),
+                ("back", ctypes.c_uint64), ("queue", ctypes.c_uint32), ("lease_blocks", ctypes.c_uint32),
+                ("timeout_ms", ctypes.c_uint32), ("reattach_ms", ctypes.c_uint32)]
+options = Options(size=ctypes.sizeof(Options), reattach_ms=0xffffffff)
 assert library.ibvcap_rx_open(sys.argv[2].encode(), b"lidar", ctypes.byref(options), ctypes.byref(rx)) == 0
 fd = library.ibvcap_rx_fd(rx)
 poller = select.poll()

@@ -316,13 +316,13 @@ def test_a_killed_daemons_readers_find_the_next_one_without_a_manager(start_daem
 POLLER = """
 import ctypes, select, sys
 class Options(ctypes.Structure):
-    _fields_ = [("start", ctypes.c_int), ("back", ctypes.c_uint64), ("queue", ctypes.c_uint32),
-                ("lease_blocks", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32), ("policy", ctypes.c_int),
-                ("reattach_ms", ctypes.c_uint32)]
+    _fields_ = [("size", ctypes.c_size_t), ("start", ctypes.c_int), ("policy", ctypes.c_int),
+                ("back", ctypes.c_uint64), ("queue", ctypes.c_uint32), ("lease_blocks", ctypes.c_uint32),
+                ("timeout_ms", ctypes.c_uint32), ("reattach_ms", ctypes.c_uint32)]
 library = ctypes.CDLL(sys.argv[1])
 library.ibvcap_error_text.restype = ctypes.c_char_p
 rx = ctypes.c_void_p()
-options = Options(reattach_ms=int(sys.argv[4]))
+options = Options(size=ctypes.sizeof(Options), reattach_ms=int(sys.argv[4]))
 n = ctypes.c_size_t()
 payload = ctypes.create_string_buffer(2048)
 assert library.ibvcap_rx_open(sys.argv[2].encode(), b"lidar", ctypes.byref(options), ctypes.byref(rx)) == 0

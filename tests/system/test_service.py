@@ -55,7 +55,7 @@ def status(booted):
     def answers():
         nonlocal done
         done = booted.call("ibvcap", "status", "--json")
-        assert "nobody listens" not in done.stderr, booted.journal()
+        assert "no process listens" not in done.stderr, booted.journal()
         return done.returncode == 0
 
     conftest.wait_until(answers, 60, lambda: f"{done.stderr}\n{booted.journal()}")

@@ -121,7 +121,8 @@ static int parse_recv_arguments(int argc, char **argv, struct recv_options *opti
 	};
 	int option, r = -1;
 
-	*options = (struct recv_options){.count = UINT64_MAX, .duration_ns = UINT64_MAX};
+	*options = (struct recv_options){
+		.attach = IBVCAP_INIT(struct ibvcap_rx_options), .count = UINT64_MAX, .duration_ns = UINT64_MAX};
 	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vd:ob:B:p:r:w:jh", known, NULL)) != -1)
 		r = parse_recv_option(option, options);
 	if (r >= 0)
@@ -211,7 +212,7 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 
 static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_ms)
 {
-	struct ibvcap_rx_batch batch;
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 	int r = ibvcap_rx_acquire(receiver->rx, &batch, max, 1, timeout_ms);
 
 	if (r <= 0)
@@ -273,7 +274,7 @@ static int report_rx_end(const char *stream, int error)
 
 static void print_recv_end(const struct receiver *receiver)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
 	ibvcap_rx_counts(receiver->rx, &counts);
 	recv_print_summary(&receiver->options, (double)(time_monotonic_ns() - receiver->start_ns) * 1e-9,
@@ -302,7 +303,7 @@ static int open_receiver(struct receiver *receiver)
 /* What was given of the past that was asked for. */
 static void print_recv_start(const struct receiver *receiver)
 {
-	struct ibvcap_rx_info info;
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
 	ibvcap_rx_info(receiver->rx, &info);
 	if (receiver->options.attach.start != IBVCAP_START_NEWEST && !receiver->options.json)

@@ -122,7 +122,6 @@ static void print_status(const struct status_view *view)
 int cmd_status(int argc, char **argv)
 {
 	struct query_options options;
-	struct ibvcap_status *status;
 	struct status_view view;
 	int r = options_parse_query(argc, argv, usage, true, &options);
 
@@ -130,14 +129,13 @@ int cmd_status(int argc, char **argv)
 		return r;
 	if (optind < argc)
 		return options_reject("status", usage, "unexpected argument '%s'", argv[optind]);
-	r = ibvcap_status(options.socket, 0, &status);
+	r = status_view_ask(&view, options.socket, 0);
 	if (r < 0)
 		return report_failure("status", r);
-	status_view_fill(status, &view);
 	if (options.json)
 		report_json(status_view_to_json(&view), JSON_INDENT(2));
 	else
 		print_status(&view);
-	ibvcap_status_free(status);
+	status_view_deinit(&view);
 	return EX_OK;
 }

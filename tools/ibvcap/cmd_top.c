@@ -72,7 +72,7 @@ static int parse_top_arguments(int argc, char **argv, struct arguments *argument
 /* ---- two statuses ---------------------------------------------------------------------------------- */
 
 struct sample {
-	struct ibvcap_status *status; /* NULL: none */
+	struct status_view view; /* all zero: none */
 	uint64_t at_ns;
 };
 
@@ -83,35 +83,32 @@ struct samples {
 
 static void samples_deinit(struct samples *samples)
 {
-	ibvcap_status_free(samples->now.status);
-	ibvcap_status_free(samples->before.status);
+	status_view_deinit(&samples->now.view);
+	status_view_deinit(&samples->before.view);
 	*samples = (struct samples){0};
 }
 
 /* Ask the daemon once more. On an error, -errno, both samples are dropped. */
 static int samples_take(const struct arguments *arguments, struct samples *samples)
 {
-	struct ibvcap_status *status;
-	int r = ibvcap_status(arguments->socket, ANSWER_MS, &status);
+	struct status_view view;
+	int r = status_view_ask(&view, arguments->socket, ANSWER_MS);
 
 	if (r < 0) {
 		samples_deinit(samples);
 		return r;
 	}
-	ibvcap_status_free(samples->before.status);
+	status_view_deinit(&samples->before.view);
 	samples->before = samples->now;
-	samples->now = (struct sample){status, time_monotonic_ns()};
+	samples->now = (struct sample){view, time_monotonic_ns()};
 	return 0;
 }
 
 static void samples_compare(const struct samples *samples, struct top_view *view)
 {
-	*view = (struct top_view){0};
-	status_view_fill(samples->now.status, &view->now);
-	if (!samples->before.status)
-		return;
-	status_view_fill(samples->before.status, &view->before);
-	view->interval_ns = samples->now.at_ns - samples->before.at_ns;
+	*view = (struct top_view){.now = samples->now.view, .before = samples->before.view};
+	if (view->before.status)
+		view->interval_ns = samples->now.at_ns - samples->before.at_ns;
 }
 
 /* ---- to stdout ------------------------------------------------------------------------------------- */
@@ -159,9 +156,9 @@ static int run_lines(const struct arguments *arguments, struct samples *samples)
 		if (r < 0 && !is_reported)
 			fprintf(stderr, "ibvcap top: %s; trying again\n", ibvcap_error_text());
 		is_reported = r < 0;
-		if (r == 0 && samples->before.status && !print_view(arguments, samples))
+		if (r == 0 && samples->before.view.status && !print_view(arguments, samples))
 			return EX_IOERR;
-		if (arguments->once && samples->before.status)
+		if (arguments->once && samples->before.view.status)
 			return EX_OK;
 	}
 	if (stop_signal_came())
@@ -176,7 +173,7 @@ static void draw_view(struct top_screen *screen, const struct samples *samples)
 	struct top_view view;
 
 	top_screen_clear(screen);
-	if (samples->now.status) {
+	if (samples->now.view.status) {
 		samples_compare(samples, &view);
 		top_print(&view, top_screen_put, screen);
 	} else {

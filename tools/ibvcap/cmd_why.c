@@ -135,33 +135,26 @@ static void print_why(const struct why_facts *facts, const struct why_report *re
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-static const struct ibvcap_status_interface *find_why_interface(const struct ibvcap_status *status, const char *name)
+static const struct ibvcap_status_interface *find_why_interface(const struct status_view *view, const char *name)
 {
-	const struct ibvcap_status_interface *interfaces;
-	int n = ibvcap_status_interfaces(status, &interfaces);
-
-	for (int i = 0; i < n; i++)
-		if (strcmp(interfaces[i].interface, name) == 0)
-			return &interfaces[i];
+	for (int i = 0; i < view->n_interfaces; i++)
+		if (strcmp(view->interfaces[i].interface, name) == 0)
+			return &view->interfaces[i];
 	return NULL;
 }
 
 /* Explain each queue of the stream. Returns their number. */
-static int explain_queues(const struct ibvcap_status *status, const char *stream, bool as_json,
-                          struct why_report *report)
+static int explain_queues(const struct status_view *view, const char *stream, bool as_json, struct why_report *report)
 {
-	const struct ibvcap_status_stream *streams;
-	struct why_facts facts = {0};
+	struct why_facts facts = {.consumers = view->consumers, .n_consumers = (uint32_t)view->n_consumers};
 	json_t *queues = json_array();
-	int n_streams = ibvcap_status_streams(status, &streams);
 	int n_found = 0;
 
-	facts.n_consumers = (uint32_t)ibvcap_status_consumers(status, &facts.consumers);
-	for (int i = 0; i < n_streams; i++) {
-		if (strcmp(streams[i].name, stream) != 0)
+	for (int i = 0; i < view->n_streams; i++) {
+		if (strcmp(view->streams[i].name, stream) != 0)
 			continue;
-		facts.stream = &streams[i];
-		facts.interface = find_why_interface(status, streams[i].interface);
+		facts.stream = &view->streams[i];
+		facts.interface = find_why_interface(view, view->streams[i].interface);
 		why_explain(&facts, report);
 		if (as_json)
 			json_array_append_new(queues, why_report_to_json(&facts, report));
@@ -179,7 +172,7 @@ static int explain_queues(const struct ibvcap_status *status, const char *stream
 int cmd_why(int argc, char **argv)
 {
 	struct query_options options;
-	struct ibvcap_status *status;
+	struct status_view view;
 	struct why_report *report;
 	int r = options_parse_query(argc, argv, usage, true, &options);
 	int n_found;
@@ -188,13 +181,13 @@ int cmd_why(int argc, char **argv)
 		return r;
 	if (argc - optind != 1)
 		return options_reject("why", usage, "which stream? 'ibvcap status' lists them");
-	r = ibvcap_status(options.socket, 0, &status);
+	r = status_view_ask(&view, options.socket, 0);
 	if (r < 0)
 		return report_failure("why", r);
 	report = malloc(sizeof(*report));
-	n_found = report ? explain_queues(status, argv[optind], options.json, report) : 0;
+	n_found = report ? explain_queues(&view, argv[optind], options.json, report) : 0;
 	free(report);
-	ibvcap_status_free(status);
+	status_view_deinit(&view);
 	if (n_found > 0)
 		return EX_OK;
 	fprintf(stderr, "ibvcap why: no stream '%s' that this user may see; 'ibvcap status' lists the streams\n",

@@ -4,18 +4,62 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 #define SCHEMA_VERSION 1
 
-void status_view_fill(const struct ibvcap_status *status, struct status_view *view)
+static void *new_parts(size_t n, size_t bytes)
 {
-	view->n_streams = ibvcap_status_streams(status, &view->streams);
-	view->n_consumers = ibvcap_status_consumers(status, &view->consumers);
-	view->n_channels = ibvcap_status_channels(status, &view->channels);
-	view->n_senders = ibvcap_status_senders(status, &view->senders);
-	view->n_interfaces = ibvcap_status_interfaces(status, &view->interfaces);
-	view->version = ibvcap_status_daemon(status, &view->pid);
+	void *parts = calloc(n + 1, bytes);
+
+	if (parts)
+		return parts;
+	fputs("ibvcap: out of memory\n", stderr);
+	exit(EX_OSERR);
+}
+
+/* An array of all parts of one kind. */
+#define COPY_PARTS(view, kind, n)                                                     \
+	do {                                                                          \
+		(view)->kind##s = new_parts(n, sizeof(*(view)->kind##s));             \
+		(view)->n_##kind##s = (int)(n);                                       \
+		for (uint32_t i = 0; i < (n); i++) {                                  \
+			(view)->kind##s[i].size = sizeof(*(view)->kind##s);           \
+			ibvcap_status_##kind((view)->status, i, &(view)->kind##s[i]); \
+		}                                                                     \
+	} while (0)
+
+int status_view_ask(struct status_view *view, const char *socket_path, uint32_t timeout_ms)
+{
+	struct ibvcap_status_daemon daemon = IBVCAP_INIT(struct ibvcap_status_daemon);
+	int r;
+
+	*view = (struct status_view){0};
+	r = ibvcap_status(socket_path, timeout_ms, &view->status);
+	if (r < 0)
+		return r;
+	ibvcap_status_daemon(view->status, &daemon);
+	memcpy(view->version, daemon.version, sizeof(view->version));
+	view->pid = daemon.pid;
+	COPY_PARTS(view, stream, daemon.n_streams);
+	COPY_PARTS(view, consumer, daemon.n_consumers);
+	COPY_PARTS(view, channel, daemon.n_channels);
+	COPY_PARTS(view, sender, daemon.n_senders);
+	COPY_PARTS(view, interface, daemon.n_interfaces);
+	return 0;
+}
+
+void status_view_deinit(struct status_view *view)
+{
+	free(view->streams);
+	free(view->consumers);
+	free(view->channels);
+	free(view->senders);
+	free(view->interfaces);
+	ibvcap_status_free(view->status);
+	*view = (struct status_view){0};
 }
 
 uint64_t counters_value(struct counters counters, const char *label)

@@ -6,20 +6,21 @@
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
 
-/* All pointers belong to the struct ibvcap_status that it was filled from. */
+/* All zero: none. */
 struct status_view {
-	const struct ibvcap_status_stream *streams;
-	const struct ibvcap_status_consumer *consumers;
-	const struct ibvcap_status_channel *channels;
-	const struct ibvcap_status_sender *senders;
-	const struct ibvcap_status_interface *interfaces;
+	struct ibvcap_status_stream *streams;
+	struct ibvcap_status_consumer *consumers;
+	struct ibvcap_status_channel *channels;
+	struct ibvcap_status_sender *senders;
+	struct ibvcap_status_interface *interfaces;
 	int n_streams;
 	int n_consumers;
 	int n_channels;
 	int n_senders;
 	int n_interfaces;
-	const char *version;
+	char version[32];
 	pid_t pid;
+	struct ibvcap_status *status; /* holds the counters */
 };
 
 /* The labelled counters of one stream, consumer, channel, sender or interface. */
@@ -29,8 +30,9 @@ struct counters {
 };
 #define COUNTERS_OF(part) ((struct counters){(part)->counters, (part)->n_counters})
 
-/** Fill view from status, which has to live as long as the view. */
-void status_view_fill(const struct ibvcap_status *status, struct status_view *view);
+/** Ask the daemon and copy all parts of its answer. Errors of ibvcap_status(). Free with status_view_deinit(). */
+int status_view_ask(struct status_view *view, const char *socket_path, uint32_t timeout_ms);
+void status_view_deinit(struct status_view *view);
 
 /** The counter of that label; 0 if the daemon has none. */
 uint64_t counters_value(struct counters counters, const char *label);

@@ -86,7 +86,11 @@ int tx_run_open(struct tx_run *run, const struct tx_run_options *options)
 {
 	int r;
 
-	*run = (struct tx_run){.options = *options};
+	*run = (struct tx_run){
+		.options = *options,
+		.info = IBVCAP_INIT(struct ibvcap_tx_info),
+		.slots = IBVCAP_INIT(struct ibvcap_tx_slots),
+	};
 	stop_signal_catch();
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	r = ibvcap_tx_open(options->socket, options->channel, NULL, &run->tx);
@@ -141,7 +145,7 @@ static void print_tx_progress(const struct tx_run *run, uint64_t now_ns, const s
 void tx_run_tick(struct tx_run *run)
 {
 	uint64_t now_ns = time_monotonic_ns();
-	struct ibvcap_tx_counts now;
+	struct ibvcap_tx_counts now = IBVCAP_INIT(struct ibvcap_tx_counts);
 
 	count_results(run);
 	ibvcap_tx_counts(run->tx, &now);
@@ -267,7 +271,7 @@ static int report_tx_end(const struct tx_run *run, int error)
 
 int tx_run_finish(struct tx_run *run, int r)
 {
-	struct ibvcap_tx_counts counts;
+	struct ibvcap_tx_counts counts = IBVCAP_INIT(struct ibvcap_tx_counts);
 	int code;
 
 	if (r == 0)
@@ -314,7 +318,7 @@ static void print_tx_timing(const struct tx_run *run, const struct ibvcap_tx_cou
 void tx_run_print(const struct tx_run *run)
 {
 	double seconds = run_seconds(run);
-	struct ibvcap_tx_counts counts;
+	struct ibvcap_tx_counts counts = IBVCAP_INIT(struct ibvcap_tx_counts);
 
 	ibvcap_tx_counts(run->tx, &counts);
 	printf("%s: %" PRIu64 " packets, %" PRIu64 " payload bytes sent in %.1f s: %.0f packets/s, %.3f Gb/s\n",
@@ -332,7 +336,7 @@ void tx_run_print(const struct tx_run *run)
 
 json_t *tx_run_to_json(const struct tx_run *run)
 {
-	struct ibvcap_tx_counts counts;
+	struct ibvcap_tx_counts counts = IBVCAP_INIT(struct ibvcap_tx_counts);
 	json_t *all, *not_sent = json_object();
 	double drift_ns;
 

@@ -15,52 +15,81 @@
 #define VENDOR   0x15b3
 #define MAX_GIDS 256
 
-/* The arguments of a content_fn, which not every content needs. */
-#define CONTENT_OF \
-	__attribute__((unused)) struct device *d, __attribute__((unused)) unsigned int index, char *buf, size_t size
+#define CONTENT(name)                                                                                            \
+	int content_##name(__attribute__((unused)) struct device *d, __attribute__((unused)) unsigned int index, \
+	                   char *buf, size_t size)
 #define TEXT(...) return snprintf(buf, size, __VA_ARGS__)
 
-int content_hca_type(CONTENT_OF)
+CONTENT(node_type)
+{
+	TEXT("1: CA\n");
+}
+CONTENT(zero)
+{
+	TEXT("0\n");
+}
+CONTENT(zero_hex)
+{
+	TEXT("0x0\n");
+}
+CONTENT(hca_type)
 {
 	TEXT("%s\n", d->config.profile->hca_type);
 }
-
-int content_board_id(CONTENT_OF)
+CONTENT(board_id)
 {
 	TEXT("%s\n", d->config.profile->board_id);
 }
-
-int content_abi_version(CONTENT_OF)
+CONTENT(rate)
+{
+	TEXT("100 Gb/sec (4X EDR)\n");
+}
+CONTENT(cap_mask)
+{
+	TEXT("0x04010000\n");
+}
+CONTENT(link_layer)
+{
+	TEXT("Ethernet\n");
+}
+CONTENT(pkey)
+{
+	TEXT("0xffff\n");
+}
+CONTENT(abi_version)
 {
 	TEXT("%d\n", IB_USER_VERBS_ABI_VERSION);
 }
-
-int content_driver_abi(CONTENT_OF)
+CONTENT(driver_abi)
 {
 	TEXT("%d\n", MLX5_IB_UVERBS_ABI_VERSION);
 }
-
-int content_ibdev(CONTENT_OF)
+CONTENT(ibdev)
 {
 	TEXT("%s\n", d->name);
 }
-
-int content_dev(CONTENT_OF)
+CONTENT(dev)
 {
 	TEXT("%d:%u\n", UVERBS_MAJOR, UVERBS_FIRST_MINOR + d->index);
 }
-
-int content_vendor(CONTENT_OF)
+CONTENT(vendor)
 {
 	TEXT("0x%04x\n", VENDOR);
 }
-
-int content_pci_device(CONTENT_OF)
+CONTENT(pci_device)
 {
 	TEXT("0x%04x\n", d->config.profile->pci_device);
 }
+CONTENT(pci_class)
+{
+	TEXT("0x020000\n");
+}
+CONTENT(numa_node)
+{
+	TEXT("-1\n");
+}
 
-int content_guid(CONTENT_OF)
+CONTENT(guid)
 {
 	uint64_t g = netdev_guid(d->config.netdev);
 
@@ -68,7 +97,7 @@ int content_guid(CONTENT_OF)
 	     (unsigned int)(g >> 16 & 0xffff), (unsigned int)(g & 0xffff));
 }
 
-int content_node_desc(CONTENT_OF)
+CONTENT(node_desc)
 {
 	char host[65] = "";
 
@@ -76,24 +105,23 @@ int content_node_desc(CONTENT_OF)
 	TEXT("%s %s\n", host, d->name);
 }
 
-int content_fw_ver(CONTENT_OF)
+CONTENT(fw_ver)
 {
 	uint64_t v = d->config.profile->fw_ver;
 
 	TEXT("%u.%u.%04u\n", (unsigned int)(v >> 32), (unsigned int)(v >> 16 & 0xffff), (unsigned int)(v & 0xffff));
 }
 
-int content_state(CONTENT_OF)
+CONTENT(state)
 {
 	TEXT("%s\n", netdev_link_up(d->config.netdev) ? "4: ACTIVE" : "1: DOWN");
 }
-
-int content_phys_state(CONTENT_OF)
+CONTENT(phys_state)
 {
 	TEXT("%s\n", netdev_link_up(d->config.netdev) ? "5: LinkUp" : "3: Disabled");
 }
 
-int content_gid(CONTENT_OF)
+CONTENT(gid)
 {
 	struct gid gids[MAX_GIDS] = {};
 	const uint8_t *g = gids[index].raw;
@@ -105,7 +133,7 @@ int content_gid(CONTENT_OF)
 	return (int)n;
 }
 
-int content_gid_ndev(CONTENT_OF)
+CONTENT(gid_ndev)
 {
 	struct gid gids[MAX_GIDS];
 
@@ -114,7 +142,7 @@ int content_gid_ndev(CONTENT_OF)
 	TEXT("%s\n", d->config.netdev);
 }
 
-int content_gid_type(CONTENT_OF)
+CONTENT(gid_type)
 {
 	struct gid gids[MAX_GIDS];
 
@@ -124,7 +152,7 @@ int content_gid_type(CONTENT_OF)
 }
 
 /* A forked child has no device thread, and the parent may have held the locks. */
-static int content_read_counters(struct device *d, struct device_counters *c)
+static int read_counters(struct device *d, struct device_counters *c)
 {
 	if (!root_is_owner())
 		return -EIO;
@@ -133,10 +161,10 @@ static int content_read_counters(struct device *d, struct device_counters *c)
 }
 
 #define COUNTER(name, format, expression)                               \
-	int content_##name(CONTENT_OF)                                  \
+	CONTENT(name)                                                   \
 	{                                                               \
 		struct device_counters c;                               \
-		int r = content_read_counters(d, &c);                   \
+		int r = read_counters(d, &c);                           \
                                                                         \
 		return r ? r : snprintf(buf, size, format, expression); \
 	}
@@ -148,13 +176,13 @@ COUNTER(rcv_data, "%lu\n", c.rx_bytes / 4)
 COUNTER(xmit_packets, "%lu\n", c.tx_packets)
 COUNTER(xmit_data, "%lu\n", c.tx_bytes / 4)
 
-int content_modalias(CONTENT_OF)
+CONTENT(modalias)
 {
 	TEXT("pci:v%08Xd%08Xsv%08Xsd%08Xbc02sc00i00\n", VENDOR, d->config.profile->pci_device, VENDOR,
 	     d->config.profile->pci_device);
 }
 
-int content_uevent(CONTENT_OF)
+CONTENT(uevent)
 {
 	TEXT("DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\n"
 	     "PCI_SLOT_NAME=" PCI_NAME "\n",

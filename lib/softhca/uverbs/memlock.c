@@ -20,7 +20,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-static bool capability_in_effect(unsigned int cap)
+static bool in_effect(unsigned int cap)
 {
 	struct __user_cap_header_struct hdr = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[2] = {};
@@ -30,18 +30,17 @@ static bool capability_in_effect(unsigned int cap)
 	return data[cap / 32].effective & 1u << (cap % 32);
 }
 
-bool program_has_capability(unsigned int cap)
+bool has_capability(unsigned int cap)
 {
 	static const char first[] = "user:[4026531837]"; /* PROC_USER_INIT_INO, linux/proc_ns.h */
 	char name[64];
 	long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/user", name, sizeof(name));
 
 	/* Without /proc there is no telling. */
-	return capability_in_effect(cap) &&
-	       (n < 0 || (n == sizeof(first) - 1 && !memcmp(name, first, sizeof(first) - 1)));
+	return in_effect(cap) && (n < 0 || (n == sizeof(first) - 1 && !memcmp(name, first, sizeof(first) - 1)));
 }
 
-bool program_has_net_raw(void)
+bool has_raw_capability(void)
 {
 	long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY | O_CLOEXEC), owner;
 	bool above = false;
@@ -54,14 +53,14 @@ bool program_has_net_raw(void)
 			syscall(SYS_close, owner);
 		syscall(SYS_close, fd);
 	}
-	return !above && capability_in_effect(CAP_NET_RAW);
+	return !above && in_effect(CAP_NET_RAW);
 }
 
 /*
  * What pin_user_pages would do: fault everything in, for writing if that is asked. Kernels before
  * 5.14 cannot be asked to; they say so for a page of our own too.
  */
-static bool memlock_populate(uint64_t first, uint64_t bytes, int advice)
+static bool populate(uint64_t first, uint64_t bytes, int advice)
 {
 	static uint8_t probe[PAGE_BYTES] __attribute__((aligned(PAGE_BYTES)));
 
@@ -84,12 +83,11 @@ int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable,
 		return 0;
 	total = atomic_fetch_add(&m->pages, (last - first) / PAGE_BYTES) + (last - first) / PAGE_BYTES;
 	getrlimit(RLIMIT_MEMLOCK, &limit);
-	if (limit.rlim_cur != RLIM_INFINITY && total > limit.rlim_cur / PAGE_BYTES &&
-	    !program_has_capability(CAP_IPC_LOCK)) {
+	if (limit.rlim_cur != RLIM_INFINITY && total > limit.rlim_cur / PAGE_BYTES && !has_capability(CAP_IPC_LOCK)) {
 		memlock_unpin(m, (last - first) / PAGE_BYTES);
 		return -ENOMEM;
 	}
-	if (!memlock_populate(first, last - first, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ)) {
+	if (!populate(first, last - first, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ)) {
 		memlock_unpin(m, (last - first) / PAGE_BYTES);
 		return -EFAULT;
 	}
@@ -97,7 +95,7 @@ int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable,
 	return 0;
 }
 
-static int memlock_pin_aligned(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t align, uint64_t *pages)
+static int pin_aligned(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t align, uint64_t *pages)
 {
 	uint64_t more;
 	int r = bytes && addr % align ? -EINVAL : memlock_pin(m, addr, bytes, true, &more);
@@ -109,12 +107,12 @@ static int memlock_pin_aligned(struct memlock *m, uint64_t addr, uint64_t bytes,
 
 int memlock_pin_queue(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t *pages)
 {
-	return memlock_pin_aligned(m, addr, bytes, QUEUE_ALIGN_BYTES, pages);
+	return pin_aligned(m, addr, bytes, QUEUE_ALIGN_BYTES, pages);
 }
 
 int memlock_pin_doorbell(struct memlock *m, uint64_t addr, uint64_t *pages)
 {
-	return memlock_pin_aligned(m, addr, DBREC_BYTES, DBREC_BYTES, pages);
+	return pin_aligned(m, addr, DBREC_BYTES, DBREC_BYTES, pages);
 }
 
 void memlock_unpin(struct memlock *m, uint64_t pages)

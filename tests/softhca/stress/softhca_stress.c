@@ -323,7 +323,7 @@ int main(int argc, char **argv)
 	struct worker workers[N_WORKERS] = {};
 	struct stress *s = &stress;
 
-	if (!program_has_net_raw()) {
+	if (!has_raw_capability()) {
 		fprintf(stderr, "softhca_stress: skipped: flows need CAP_NET_RAW\n");
 		return EXIT_SKIP;
 	}

@@ -278,7 +278,7 @@ static int open_channel(int client, struct ibvcap_tx **tx)
 	}
 	cr_assert(eq(int, answer.header.type, PROTOCOL_OPENED));
 	cr_assert(eq(u32, n_fds, PROTOCOL_FD_OPENED_N));
-	cr_assert(eq(int, tx_open(tx, client, fds, answer.opened.epoch), 0));
+	cr_assert(eq(int, tx_handle_new(tx, client, fds, answer.opened.epoch), 0));
 	return 0;
 }
 
@@ -302,7 +302,7 @@ static struct ibvcap_tx *open_sender(void)
 
 static void submit(struct ibvcap_tx *tx, uint32_t n)
 {
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 
 	cr_assert(eq(int, ibvcap_tx_reserve(tx, &slots, n, n, 0), (int)n));
 	cr_assert(eq(int, ibvcap_tx_submit(tx, n), 0));

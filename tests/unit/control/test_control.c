@@ -705,7 +705,7 @@ Test(control, a_consumer_whose_page_lies_is_told_and_hung_up)
 		turn_for(2);
 	}
 	cr_expect(is_hung_up(client));
-	cr_expect(eq(int, (int)consumer_load_status(state), IBVCAP_CONNECTION_ENDED));
+	cr_expect(eq(int, (int)consumer_load_connection(state), IBVCAP_CONNECTION_ENDED));
 	cr_expect(eq(u32, ring.n_consumers, 0));
 }
 

@@ -82,7 +82,7 @@ void attached_init(struct attached *attached)
 	int fds[PROTOCOL_FD_N], socket;
 
 	attached_prepare(attached, fds, &socket);
-	cr_assert_eq(rx_open(&attached->rx, socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
+	cr_assert_eq(rx_handle_new(&attached->rx, socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
 }
 
 void attached_deinit(struct attached *attached)

@@ -65,6 +65,7 @@ static void *serve(void *argument)
 static int attach_to(int (*daemon)(int, const union protocol_message *), uint32_t timeout_ms)
 {
 	const struct ibvcap_rx_options options = {
+		.size = sizeof(options),
 		.timeout_ms = timeout_ms,
 		.lease_blocks = 2,
 		.start = IBVCAP_START_OLDEST,
@@ -289,45 +290,50 @@ static int status_of(int (*daemon)(int, const union protocol_message *))
 
 Test(client, a_status_has_all_parts_with_their_labels)
 {
-	const struct ibvcap_status_stream *streams;
-	const struct ibvcap_status_consumer *consumers;
-	const struct ibvcap_status_channel *channels;
-	const struct ibvcap_status_sender *senders;
-	const struct ibvcap_status_interface *interfaces;
-	pid_t pid;
+	struct ibvcap_status_daemon daemon = IBVCAP_INIT(struct ibvcap_status_daemon);
+	struct ibvcap_status_stream stream = IBVCAP_INIT(struct ibvcap_status_stream);
+	struct ibvcap_status_consumer consumer = IBVCAP_INIT(struct ibvcap_status_consumer);
+	struct ibvcap_status_channel channel = IBVCAP_INIT(struct ibvcap_status_channel);
+	struct ibvcap_status_sender sender = IBVCAP_INIT(struct ibvcap_status_sender);
+	struct ibvcap_status_interface interface = IBVCAP_INIT(struct ibvcap_status_interface);
 
 	cr_assert_eq(status_of(say_status), 0, "%s", ibvcap_error_text());
-	cr_expect_str_eq(ibvcap_status_daemon(status, &pid), "0.1.0");
-	cr_expect_eq(pid, 4711);
-	cr_assert_eq(ibvcap_status_streams(status, &streams), N_STREAMS);
+	cr_assert_eq(ibvcap_status_daemon(status, &daemon), 0);
+	cr_expect_str_eq(daemon.version, "0.1.0");
+	cr_expect_eq(daemon.pid, 4711);
+	cr_expect_eq(daemon.n_streams, N_STREAMS);
+	cr_expect_eq(daemon.n_consumers + daemon.n_channels + daemon.n_senders + daemon.n_interfaces, 4);
 	for (unsigned i = 0; i < N_STREAMS; i++) {
-		cr_expect_eq(streams[i].queue, i);
-		cr_assert_eq(streams[i].n_counters, IBVCAP_RX_COUNTER_N + STREAM_COUNTER_N);
-		cr_expect_str_eq(streams[i].counters[0].label, "matched");
-		cr_expect_str_eq(streams[i].counters[IBVCAP_RX_COUNTER_N].label, "in_flight");
-		cr_expect_eq(streams[i].counters[IBVCAP_RX_COUNTER_N].value, 100 * i + IBVCAP_RX_COUNTER_N);
+		cr_assert_eq(ibvcap_status_stream(status, i, &stream), 1);
+		cr_expect_eq(stream.queue, i);
+		cr_assert_eq(stream.n_counters, IBVCAP_RX_COUNTER_N + STREAM_COUNTER_N);
+		cr_expect_str_eq(stream.counters[0].label, "matched");
+		cr_expect_str_eq(stream.counters[IBVCAP_RX_COUNTER_N].label, "in_flight");
+		cr_expect_eq(stream.counters[IBVCAP_RX_COUNTER_N].value, 100 * i + IBVCAP_RX_COUNTER_N);
 	}
-	cr_assert_eq(ibvcap_status_consumers(status, &consumers), 1);
-	cr_expect_eq(consumers[0].uid, 1000);
-	cr_assert_eq(consumers[0].n_counters, CONSUMER_COUNTER_N, "what has no label here is left out");
-	cr_expect_str_eq(consumers[0].counters[CONSUMER_COUNTER_LAG].label, "lag");
-	cr_expect_eq(consumers[0].counters[CONSUMER_COUNTER_LAG].value, 5);
-	cr_assert_eq(ibvcap_status_channels(status, &channels), 1);
-	cr_expect_str_eq(channels[0].name, "out");
-	cr_expect_eq(channels[0].rate_bps, 5);
-	cr_expect_eq(channels[0].n_unresolved, 1);
-	cr_assert_eq(channels[0].n_counters, IBVCAP_TX_COUNTER_N + CHANNEL_COUNTER_N,
-	             "what has no label here is left out");
-	cr_expect_str_eq(channels[0].counters[IBVCAP_TX_COUNTER_SUBMITTED].label, "submitted");
-	cr_expect_str_eq(channels[0].counters[IBVCAP_TX_COUNTER_N].label, "pending");
-	cr_expect_eq(channels[0].counters[IBVCAP_TX_COUNTER_N].value, 6);
-	cr_assert_eq(ibvcap_status_senders(status, &senders), 1);
-	cr_expect_eq(senders[0].uid, 1001);
-	cr_assert_eq(senders[0].n_counters, SENDER_COUNTER_N);
-	cr_expect_str_eq(senders[0].counters[SENDER_COUNTER_PENDING].label, "pending");
-	cr_expect_eq(senders[0].counters[SENDER_COUNTER_PENDING].value, 7);
-	cr_assert_eq(ibvcap_status_interfaces(status, &interfaces), 1);
-	cr_expect_eq(interfaces[0].n_counters, 0);
+	cr_expect_eq(ibvcap_status_stream(status, N_STREAMS, &stream), 0, "there are no more");
+	cr_assert_eq(ibvcap_status_consumer(status, 0, &consumer), 1);
+	cr_expect_eq(consumer.uid, 1000);
+	cr_assert_eq(consumer.n_counters, CONSUMER_COUNTER_N, "what has no label here is left out");
+	cr_expect_str_eq(consumer.counters[CONSUMER_COUNTER_LAG].label, "lag");
+	cr_expect_eq(consumer.counters[CONSUMER_COUNTER_LAG].value, 5);
+	cr_assert_eq(ibvcap_status_channel(status, 0, &channel), 1);
+	cr_expect_str_eq(channel.name, "out");
+	cr_expect_eq(channel.rate_bps, 5);
+	cr_expect_eq(channel.n_unresolved, 1);
+	cr_assert_eq(channel.n_counters, IBVCAP_TX_COUNTER_N + CHANNEL_COUNTER_N, "what has no label here is left out");
+	cr_expect_str_eq(channel.counters[IBVCAP_TX_COUNTER_SUBMITTED].label, "submitted");
+	cr_expect_str_eq(channel.counters[IBVCAP_TX_COUNTER_N].label, "pending");
+	cr_expect_eq(channel.counters[IBVCAP_TX_COUNTER_N].value, 6);
+	cr_assert_eq(ibvcap_status_sender(status, 0, &sender), 1);
+	cr_expect_eq(sender.uid, 1001);
+	cr_assert_eq(sender.n_counters, SENDER_COUNTER_N);
+	cr_expect_str_eq(sender.counters[SENDER_COUNTER_PENDING].label, "pending");
+	cr_expect_eq(sender.counters[SENDER_COUNTER_PENDING].value, 7);
+	cr_assert_eq(ibvcap_status_interface(status, 0, &interface), 1);
+	cr_expect_eq(interface.n_counters, 0);
+	interface.size = 0;
+	cr_expect_eq(ibvcap_status_interface(status, 0, &interface), -EINVAL);
 	ibvcap_status_free(status);
 }
 

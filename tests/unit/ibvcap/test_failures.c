@@ -229,7 +229,8 @@ Test(failures, so_does_a_change)
 
 static int attach(enum ibvcap_policy policy, int n)
 {
-	const struct ibvcap_rx_options options = {.policy = policy, .start = IBVCAP_START_OLDEST};
+	const struct ibvcap_rx_options options = {
+		.size = sizeof(options), .policy = policy, .start = IBVCAP_START_OLDEST};
 	struct ibvcap_rx *rx = NULL;
 	int r = ibvcap_rx_open(path, "test", &options, &rx);
 
@@ -263,7 +264,7 @@ Test(failures, so_does_a_taps)
 /* A reader of an epoch that has ended, all of it delivered. */
 static void begin(enum ibvcap_policy policy)
 {
-	const struct ibvcap_rx_options options = {.policy = policy, .reattach_ms = 60000};
+	const struct ibvcap_rx_options options = {.size = sizeof(options), .policy = policy, .reattach_ms = 60000};
 	int fds[PROTOCOL_FD_N], socket;
 
 	attached_prepare(&a, fds, &socket);
@@ -272,8 +273,8 @@ static void begin(enum ibvcap_policy policy)
 		fds[i] = -1;
 	}
 	failing_count_memory();
-	cr_assert_eq(rx_open(&a.rx, socket, fds, EPOCH), 0);
-	cr_assert_eq(rx_next_init(&a.rx->next_epoch, path, "test", &options), 0);
+	cr_assert_eq(rx_handle_new(&a.rx, socket, fds, EPOCH), 0);
+	cr_assert_eq(rx_handle_set_reattach(a.rx, path, "test", &options), 0);
 }
 
 static void end(const struct footprint *before, int n)
@@ -298,7 +299,7 @@ static int receive(struct ibvcap_rx *rx, int fd)
 		r = ibvcap_rx_recv(rx, &number, sizeof(number), &length, NULL, fd < 0 ? 50 : 0);
 		if (r == 0 && fd >= 0)
 			cr_assert_eq(epoll_wait(fd, &event, 1, 30000), 1, "nobody was woken");
-	} while (r == 0 || (r < 0 && !rx->next_epoch.error));
+	} while (r == 0 || (r < 0 && !rx->reattach.error));
 	cr_expect(r < 0 || number == 0);
 	return r;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static struct attached a;
-static struct ibvcap_rx_batch batch;
+static struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 
 static void init(void)
 {
@@ -44,7 +44,7 @@ static void expect_rows(uint64_t sequence, uint32_t n, uint64_t gap)
 
 static void expect_counts(uint64_t published, uint64_t delivered, uint64_t skipped, uint64_t lag)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
 	cr_assert_eq(ibvcap_rx_counts(a.rx, &counts), 0);
 	cr_expect_eq(counts.published, published);
@@ -98,7 +98,7 @@ Test(rx, what_was_recycled_is_skipped_counted_and_told)
 
 Test(rx, a_leased_batch_stays_as_it_is_while_the_ring_goes_round)
 {
-	struct ibvcap_rx_batch held;
+	struct ibvcap_rx_batch held = IBVCAP_INIT(struct ibvcap_rx_batch);
 
 	attached_publish(&a, N);
 	cr_assert_eq(acquire(N / 2), N / 2);
@@ -116,7 +116,8 @@ Test(rx, a_leased_batch_stays_as_it_is_while_the_ring_goes_round)
 
 Test(rx, several_batches_of_one_block_share_its_lease)
 {
-	struct ibvcap_rx_batch first, second;
+	struct ibvcap_rx_batch first = IBVCAP_INIT(struct ibvcap_rx_batch);
+	struct ibvcap_rx_batch second = IBVCAP_INIT(struct ibvcap_rx_batch);
 
 	attached_publish(&a, N);
 	cr_assert_eq(acquire(10), 10);
@@ -133,7 +134,8 @@ Test(rx, several_batches_of_one_block_share_its_lease)
 
 Test(rx, a_batch_is_released_once_and_only_if_it_is_out)
 {
-	struct ibvcap_rx_batch first, wrong;
+	struct ibvcap_rx_batch first = IBVCAP_INIT(struct ibvcap_rx_batch);
+	struct ibvcap_rx_batch wrong = IBVCAP_INIT(struct ibvcap_rx_batch);
 
 	attached_publish(&a, 2 * N);
 	cr_assert_eq(acquire(10), 10);
@@ -177,7 +179,8 @@ Test(rx, no_more_blocks_are_leased_than_the_quota)
 
 Test(rx, what_is_acquired_counts_as_delivered_whether_it_is_released_or_not)
 {
-	struct ibvcap_rx_batch first, second;
+	struct ibvcap_rx_batch first = IBVCAP_INIT(struct ibvcap_rx_batch);
+	struct ibvcap_rx_batch second = IBVCAP_INIT(struct ibvcap_rx_batch);
 
 	attached_publish(&a, 2 * N);
 	cr_assert_eq(acquire(N), N);
@@ -195,7 +198,7 @@ static void be_lossless(void)
 	a.consumer.policy = IBVCAP_POLICY_LOSSLESS;
 	a.consumer.deadline_ns = 1;
 	daemon_store_policy(a.consumer.state, IBVCAP_POLICY_LOSSLESS);
-	a.rx->policy_told = IBVCAP_POLICY_LOSSLESS;
+	a.rx->policy_reported = IBVCAP_POLICY_LOSSLESS;
 }
 
 /* Publish a block; false: the ring has no room for one. */
@@ -231,7 +234,7 @@ Test(rx, a_lossless_consumer_is_waited_for_and_skips_nothing)
 
 Test(rx, a_demotion_is_told_with_the_first_gap_it_made)
 {
-	struct ibvcap_rx_info info;
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
 	be_lossless();
 	while (publish_block())
@@ -254,7 +257,7 @@ Test(rx, a_demotion_is_told_with_the_first_gap_it_made)
 
 static void expect_losses(int full, uint64_t before, uint64_t before_ns, uint64_t after, uint64_t after_ns)
 {
-	struct ibvcap_rx_losses losses;
+	struct ibvcap_rx_losses losses = IBVCAP_INIT(struct ibvcap_rx_losses);
 
 	cr_expect_eq(ibvcap_rx_block_losses(a.rx, &batch, &losses), full);
 	cr_expect_eq(losses.before, before);
@@ -286,7 +289,7 @@ Test(rx, a_block_says_what_the_device_had_dropped_when_it_began_and_when_it_was_
 /* Also when it ends, when it was demoted, when a batch is out meanwhile. */
 Test(rx, every_skip_is_told_with_its_range_in_the_next_batch)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 	uint64_t expected = 0, gaps = 0, delivered = 0;
 	int r;
 
@@ -403,7 +406,7 @@ Test(rx, geometry_that_changes_later_is_not_looked_at)
 
 Test(rx, cursors_that_lie_end_in_no_packets)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
 	attached_publish(&a, 10);
 	cr_assert_eq(acquire(10), 10);
@@ -421,7 +424,7 @@ Test(rx, cursors_that_lie_end_in_no_packets)
 
 Test(rx, info_says_what_the_ring_is)
 {
-	struct ibvcap_rx_info info;
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
 	daemon_store_clock(a.ring.ring, IBVCAP_CLOCK_SOURCE_DEVICE, 250);
 	cr_assert_eq(ibvcap_rx_info(a.rx, &info), 0);
@@ -433,4 +436,15 @@ Test(rx, info_says_what_the_ring_is)
 	cr_expect_eq(info.n_queues, 1);
 	cr_expect_eq(info.clock_source, IBVCAP_CLOCK_SOURCE_DEVICE);
 	cr_expect_eq(info.clock_error_ns, 250);
+}
+
+Test(rx, a_batch_whose_size_is_not_set_is_refused_and_nothing_is_leased)
+{
+	struct ibvcap_rx_batch unset = {0};
+
+	attached_publish(&a, 1);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &unset, 1, 1, 0), -EINVAL);
+	cr_expect(strstr(ibvcap_error_text(), "IBVCAP_INIT(struct ibvcap_rx_batch)"));
+	cr_expect_eq(acquire(1), 1);
+	expect_rows(0, 1, 0);
 }

@@ -38,7 +38,7 @@ static void expect_refused(const char *what)
 {
 	unsigned before = count_fds();
 
-	cr_expect_eq(rx_open(&a.rx, consumer_socket, fds, EPOCH), -EPROTO, "%s", what);
+	cr_expect_eq(rx_handle_new(&a.rx, consumer_socket, fds, EPOCH), -EPROTO, "%s", what);
 	cr_expect_null(a.rx);
 	cr_expect_eq(count_fds(), before - PROTOCOL_FD_N - 1, "%s: all descriptors closed", what);
 	cr_expect_gt(strlen(ibvcap_error_text()), 10);
@@ -92,12 +92,12 @@ LIE(more_quota_than_slots, state->lease_blocks = IBVCAP_LEASE_SLOTS_MAX + 1)
 
 Test(rx_open, the_truth_is_taken)
 {
-	cr_expect_eq(rx_open(&a.rx, consumer_socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
+	cr_expect_eq(rx_handle_new(&a.rx, consumer_socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
 }
 
 Test(rx_open, another_epoch_than_the_answer_named)
 {
-	cr_expect_eq(rx_open(&a.rx, consumer_socket, fds, EPOCH + 1), -EPROTO);
+	cr_expect_eq(rx_handle_new(&a.rx, consumer_socket, fds, EPOCH + 1), -EPROTO);
 }
 
 static void replace(unsigned which, int fd)
@@ -146,10 +146,10 @@ Test(rx_open, descriptors_that_are_no_memory)
 
 Test(rx_open, a_pipe_that_would_block_is_made_not_to)
 {
-	struct ibvcap_rx_batch batch;
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 
 	cr_assert_eq(fcntl(fds[PROTOCOL_FD_WAKE_SOCKET], F_GETFL) & O_NONBLOCK, 0);
-	cr_assert_eq(rx_open(&a.rx, consumer_socket, fds, EPOCH), 0);
+	cr_assert_eq(rx_handle_new(&a.rx, consumer_socket, fds, EPOCH), 0);
 	ibvcap_rx_fd(a.rx);
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), 0);
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), 0);

@@ -19,7 +19,7 @@ static char directory[] = "/tmp/ibvcap-next-XXXXXX";
 static char path[64];
 static int listener = -1;
 static struct attached a, b;
-static struct ibvcap_rx_batch batch;
+static struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 
 static void listen_again(void)
 {
@@ -33,13 +33,13 @@ static void listen_again(void)
 
 static void set_up(void)
 {
-	const struct ibvcap_rx_options options = {.reattach_ms = 20000};
+	const struct ibvcap_rx_options options = {.size = sizeof(options), .reattach_ms = 20000};
 
 	cr_assert(mkdtemp(directory) != NULL);
 	snprintf(path, sizeof(path), "%s/s", directory);
 	b.epoch = EPOCH + 1;
 	attached_init(&a);
-	cr_assert(eq(int, rx_next_init(&a.rx->next_epoch, path, "test", &options), 0));
+	cr_assert(eq(int, rx_handle_set_reattach(a.rx, path, "test", &options), 0));
 }
 
 static void tear_down(void)
@@ -118,7 +118,7 @@ static bool is_readable(int fd, int ms)
 
 Test(rx_reattach, what_was_published_is_delivered_then_the_next_begins_with_an_unknown_gap)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
 	listen_again();
 	attached_publish(&a, 5);
@@ -184,11 +184,11 @@ Test(rx_reattach, there_is_no_socket_for_a_while_and_it_is_tried_again)
 
 Test(rx_reattach, when_none_comes_in_time_that_is_the_end)
 {
-	a.rx->next_epoch.options.reattach_ms = 100;
+	a.rx->reattach.options.reattach_ms = 100;
 	rx_ring_close(&a.ring);
 	cr_expect(eq(int, acquire(-1), -ESHUTDOWN));
 	cr_expect(strstr(ibvcap_error_text(), "systemctl start") != NULL);
-	cr_expect(strstr(ibvcap_error_text(), "there is none") != NULL, "and why the last try failed");
+	cr_expect(strstr(ibvcap_error_text(), "does not exist") != NULL, "and why the last attempt failed");
 	cr_expect(eq(int, acquire(-1), -ESHUTDOWN));
 }
 
@@ -198,7 +198,7 @@ Test(rx_reattach, a_listener_that_never_answers_is_given_up_and_the_descriptor_s
 	int fd = ibvcap_rx_fd(a.rx), turns = 0, r;
 
 	listen_again();
-	a.rx->next_epoch.options.reattach_ms = 300;
+	a.rx->reattach.options.reattach_ms = 300;
 	cr_assert(eq(int, acquire(0), 0));
 	close(a.daemon_wake);
 	a.daemon_wake = dup(0);
@@ -216,7 +216,7 @@ Test(rx_reattach, a_listener_that_never_answers_is_given_up_and_the_descriptor_s
 
 Test(rx_reattach, who_does_not_want_one_is_told_at_once)
 {
-	a.rx->next_epoch.options.reattach_ms = IBVCAP_NO_REATTACH;
+	a.rx->reattach.options.reattach_ms = IBVCAP_NO_REATTACH;
 	rx_ring_close(&a.ring);
 	cr_expect(eq(int, acquire(-1), -ESHUTDOWN));
 }
@@ -283,7 +283,8 @@ static void give_tap(int fds[PROTOCOL_FD_TAP_N])
 
 static void become_tap(void)
 {
-	const struct ibvcap_rx_options options = {.reattach_ms = 20000, .policy = IBVCAP_POLICY_TAP};
+	const struct ibvcap_rx_options options = {
+		.size = sizeof(options), .reattach_ms = 20000, .policy = IBVCAP_POLICY_TAP};
 	int fds[PROTOCOL_FD_N], ends[2];
 
 	ibvcap_rx_close(a.rx);
@@ -293,8 +294,8 @@ static void become_tap(void)
 	give_tap(fds);
 	for (int i = PROTOCOL_FD_TAP_N; i < PROTOCOL_FD_N; i++)
 		fds[i] = -1;
-	cr_assert(eq(int, rx_open(&a.rx, ends[1], fds, EPOCH), 0));
-	cr_assert(eq(int, rx_next_init(&a.rx->next_epoch, path, "test", &options), 0));
+	cr_assert(eq(int, rx_handle_new(&a.rx, ends[1], fds, EPOCH), 0));
+	cr_assert(eq(int, rx_handle_set_reattach(a.rx, path, "test", &options), 0));
 }
 
 /* The number of the next row; -1: none came; -errno. */
@@ -322,7 +323,7 @@ static void hang_up_and_answer_tap(void)
 
 Test(rx_reattach, a_tap_whose_session_alone_ended_goes_on_where_it_was)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 	int64_t number;
 
 	listen_again();
@@ -372,7 +373,7 @@ Test(rx_reattach, a_tap_begins_the_next_epoch_at_its_oldest)
 
 Test(rx_reattach, a_reader_whose_daemon_goes_on_without_it_is_told_and_gets_nothing_twice)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
 	listen_again();
 	b.epoch = EPOCH;

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static struct attached a;
-static struct ibvcap_rx_batch batch;
+static struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 
 static void init(void)
 {
@@ -346,7 +346,7 @@ static void expect_intact(const struct ibvcap_rx_batch *held)
 Test(rx_wait, no_row_under_lease_is_torn_and_no_packet_is_uncounted)
 {
 	struct ibvcap_rx_batch held[QUOTA];
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 	uint64_t delivered = 0, gaps = 0;
 	unsigned seed = 2, n_held = 0;
 	pthread_t thread;

@@ -22,8 +22,8 @@ static void init(void)
 		close(fds[i]);
 		fds[i] = -1;
 	}
-	cr_assert_eq(rx_open(&a.rx, socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
-	a.rx->next_epoch.options.policy = IBVCAP_POLICY_TAP;
+	cr_assert_eq(rx_handle_new(&a.rx, socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
+	a.rx->reattach.options.policy = IBVCAP_POLICY_TAP;
 }
 
 static void deinit(void)
@@ -48,7 +48,7 @@ static int64_t receive(int timeout_ms)
 
 static void expect_counts(uint64_t published, uint64_t delivered, uint64_t skipped, uint64_t lag)
 {
-	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
 	ibvcap_rx_counts(a.rx, &counts);
 	cr_expect_eq(counts.published, published);
@@ -82,8 +82,8 @@ Test(tap, it_is_nothing_to_the_ring)
 
 Test(tap, it_holds_nothing_and_has_no_descriptor)
 {
-	struct ibvcap_rx_batch batch;
-	struct ibvcap_rx_info info;
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
 	attached_publish(&a, 1);
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), -EOPNOTSUPP);
@@ -95,19 +95,19 @@ Test(tap, it_holds_nothing_and_has_no_descriptor)
 
 Test(tap, it_begins_where_it_was_told_and_says_how_far_back_that_is)
 {
-	struct ibvcap_rx_info info;
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
 	attached_publish(&a, 1000 * N);
-	rx_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_PACKETS_BACK, 10});
+	rx_map_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_PACKETS_BACK, 10});
 	cr_expect_eq(receive(0), 1000 * N - 10);
-	rx_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_PACKETS_BACK, UINT64_MAX});
+	rx_map_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_PACKETS_BACK, UINT64_MAX});
 	cr_expect_eq(receive(0), (int64_t)consumer_load_floor(a.ring.ring) * N);
 	ibvcap_rx_info(a.rx, &info);
 	cr_expect_eq(info.attach_sequence, consumer_load_floor(a.ring.ring) * N);
 	cr_expect_eq(info.attach_back, 1000 * N - info.attach_sequence);
 	for (uint64_t block = 0; block < a.ring.ring->table_entries; block++)
 		daemon_store_table(a.ring.ring, block, UINT32_MAX);
-	rx_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_NS_BACK, 5});
+	rx_map_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_NS_BACK, 5});
 	cr_expect_eq(a.rx->next, 1000 * N, "a table that lies is no crash");
 }
 

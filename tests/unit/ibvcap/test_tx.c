@@ -55,7 +55,7 @@ static void init(void)
 	int fds[PROTOCOL_FD_OPENED_N], control;
 
 	prepare(fds, &control);
-	cr_assert(eq(int, tx_open(&tx, control, fds, EPOCH), 0), "%s", ibvcap_error_text());
+	cr_assert(eq(int, tx_handle_new(&tx, control, fds, EPOCH), 0), "%s", ibvcap_error_text());
 	cr_assert(eq(int, sender_seal(&sender), 0));
 }
 
@@ -87,7 +87,7 @@ static void work(uint32_t n, int32_t status)
 
 static void submit(uint32_t n)
 {
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 
 	while (n > 0) {
 		int got = ibvcap_tx_reserve(tx, &slots, n, 1, 0);
@@ -100,7 +100,7 @@ static void submit(uint32_t n)
 
 static struct ibvcap_tx_counts counts(void)
 {
-	struct ibvcap_tx_counts result;
+	struct ibvcap_tx_counts result = IBVCAP_INIT(struct ibvcap_tx_counts);
 
 	cr_assert(eq(int, ibvcap_tx_counts(tx, &result), 0));
 	cr_assert(eq(u64, result.submitted,
@@ -112,7 +112,7 @@ static struct ibvcap_tx_counts counts(void)
 
 Test(tx, its_properties_are_the_channels)
 {
-	struct ibvcap_tx_info info;
+	struct ibvcap_tx_info info = IBVCAP_INIT(struct ibvcap_tx_info);
 
 	cr_assert(eq(int, ibvcap_tx_info(tx, &info), 0));
 	cr_expect_str_eq(info.channel, "test");
@@ -134,7 +134,7 @@ static void expect_refused(void (*spoil)(struct sender *), const char *text)
 	deinit();
 	prepare(fds, &control);
 	spoil(&sender);
-	cr_expect(eq(int, tx_open(&refused, control, fds, EPOCH), -EPROTO));
+	cr_expect(eq(int, tx_handle_new(&refused, control, fds, EPOCH), -EPROTO));
 	cr_expect(eq(ptr, refused, NULL));
 	cr_expect(strstr(ibvcap_error_text(), text) != NULL, "%s", ibvcap_error_text());
 	close(sender.socket);
@@ -205,7 +205,7 @@ Test(tx, memory_that_does_not_hold_what_it_says_is_refused)
 
 Test(tx, what_is_written_to_reserved_rows_is_what_the_worker_finds)
 {
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 
 	cr_assert(eq(int, ibvcap_tx_reserve(tx, &slots, 3, 0, 0), 3));
 	cr_expect(eq(u32, slots.n, 3));
@@ -233,7 +233,7 @@ Test(tx, what_is_written_to_reserved_rows_is_what_the_worker_finds)
 
 Test(tx, no_row_is_given_out_again_before_it_is_completed)
 {
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 
 	submit(SLOTS);
 	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 10, 0, 0), 0));
@@ -245,7 +245,7 @@ Test(tx, no_row_is_given_out_again_before_it_is_completed)
 
 Test(tx, a_reservation_ends_at_the_arenas_end)
 {
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 
 	submit(60);
 	work(60, 0);
@@ -257,7 +257,8 @@ Test(tx, a_reservation_ends_at_the_arenas_end)
 
 Test(tx, fewer_than_reserved_may_be_submitted_and_the_rest_later_or_never)
 {
-	struct ibvcap_tx_slots slots, again;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
+	struct ibvcap_tx_slots again = IBVCAP_INIT(struct ibvcap_tx_slots);
 
 	cr_assert(eq(int, ibvcap_tx_reserve(tx, &slots, 10, 0, 0), 10));
 	cr_expect(eq(int, ibvcap_tx_submit(tx, 11), -EINVAL));
@@ -382,7 +383,7 @@ static void complete_in_a_moment(pthread_t *thread, uint32_t n)
 
 Test(tx, a_reserve_that_waits_is_woken_when_there_is_room_for_what_it_wants)
 {
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 	pthread_t thread;
 
 	submit(SLOTS);
@@ -412,7 +413,7 @@ Test(tx, a_flush_waits_for_the_last_packet)
 Test(tx, the_descriptor_is_readable_once_what_was_waited_for_has_come)
 {
 	struct pollfd poller = {.fd = ibvcap_tx_fd(tx), .events = POLLIN};
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 
 	submit(SLOTS);
 	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 8, 2, 0), 0));
@@ -454,7 +455,7 @@ Test(tx, a_signal_ends_a_wait)
 
 Test(tx, a_daemon_that_dies_ends_every_wait_and_what_is_left_is_of_unknown_fate)
 {
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 
 	submit(SLOTS);
 	work(10, 0);
@@ -477,7 +478,7 @@ Test(tx, the_reason_for_an_end_is_told)
 		{IBVCAP_DISCONNECT_CHANNEL_FAILED, -EIO},   {IBVCAP_DISCONNECT_BAD_CURSOR, -ECONNABORTED},
 		{IBVCAP_DISCONNECT_HUNG_UP, -ECONNABORTED},
 	};
-	struct ibvcap_tx_slots slots;
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
 
 	submit(2);
 	work(1, 0);

@@ -67,7 +67,7 @@ static void *serve(void *argument)
 
 static int open_channel(int (*daemon)(int, const union protocol_message *), uint32_t timeout_ms, struct ibvcap_tx **tx)
 {
-	const struct ibvcap_tx_options options = {.timeout_ms = timeout_ms};
+	const struct ibvcap_tx_options options = {.size = sizeof(options), .timeout_ms = timeout_ms};
 	int r;
 
 	script = daemon;

@@ -82,7 +82,7 @@ static void fill(struct status_view *part, int at)
 	ports[at][0] =
 		(struct ibvcap_status_interface){.interface = "eth0", .counters = port_counters[at], .n_counters = 1};
 	*part = (struct status_view){
-		streams[at], consumers[at], channels[at], senders[at], ports[at], 1, 2, 1, 1, 1, "0.1.0", 7};
+		streams[at], consumers[at], channels[at], senders[at], ports[at], 1, 2, 1, 1, 1, "0.1.0", 7, NULL};
 }
 
 static void begin(void)

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * libibvcap: read the UDP packets that ibvcapd captures, where the NIC wrote them; and send, from where it reads them.
+ * libibvcap: receive the UDP packets that ibvcapd captures, in the memory that the network card wrote them to, and send
+ * packets from memory that the network card reads. libibvcap(3) has an example of each.
  *
- *     struct ibvcap_rx *rx;
- *     int r = ibvcap_rx_open(NULL, "lidar", NULL, &rx);
- *     while ((r = ibvcap_rx_acquire(rx, &batch, UINT32_MAX, 1, 1000)) >= 0) {
- *             for (uint32_t i = 0; i < batch.n; i++)
- *                     use(ibvcap_rx_payload(&batch, i), batch.meta[i].length);
- *             ibvcap_rx_release(rx, &batch);
- *     }
- *     ibvcap_rx_close(rx);
+ * Three parties touch the shared memory. A thread of the daemon, the stream's worker, gives memory to the card and
+ * publishes the packets that the card wrote there. The program only reads them. When the program sends, it writes the
+ * packets itself and a worker of the daemon hands them to the card.
  *
- * Conventions of every function here: 0 or a count on success, a negative errno on failure; pointers
- * handed out are never freed by the caller unless it says so; times are in the unit of their name. A
- * handle may be used by one thread at a time; different handles are independent. The library writes
- * nothing to stdout or stderr, starts no thread and installs no signal handler.
+ * Conventions of all functions:
+ * - 0 or a count on success, a negative errno on failure. errno is not set.
+ * - Only a function with a timeout_ms blocks. The unit of a time is in its name.
+ * - The caller frees a pointer that it was given only if the function says so.
+ * - A handle may be used by one thread at a time. Different handles are independent.
+ * - The library starts no thread, installs no signal handler and writes nothing to stdout or stderr.
+ *
+ * Sizes. A struct that may get new fields in later versions begins with its size. The caller sets it to its own sizeof,
+ * and 0 in all other fields, by IBVCAP_INIT. So a program and a library of different versions work together: the library
+ * takes fields that the program does not know as 0, and does not write past the end of the program's struct. A function
+ * that fills in a struct sets its size to the bytes that it wrote. -EINVAL: the size is not set. -E2BIG: the program set
+ * a field that this library does not know.
  */
 #ifndef IBVCAP_H
 #define IBVCAP_H
@@ -26,6 +30,23 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/** Initialise a struct that begins with its size: struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info); */
+#ifdef __cplusplus
+template <typename T> inline T ibvcap_initialized()
+{
+	T value = T();
+
+	value.size = sizeof(T);
+	return value;
+}
+#define IBVCAP_INIT(type) ibvcap_initialized<type>()
+#else
+#define IBVCAP_INIT(type)             \
+	{                             \
+		.size = sizeof(type), \
+	}
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,71 +60,69 @@ extern "C" {
 const char *ibvcap_version(void);
 
 /**
- * One line about the last call of this thread that failed in connecting, attaching (in ibvcap_rx_acquire() and
- * ibvcap_rx_recv() also: again, after a daemon's end), changing or asking for status: what failed, on what, why, and what
- * to do. Valid until the next such call of the thread.
+ * One line about the last call of this thread that failed: what failed, on what, why, and what to do. Set by
+ * ibvcap_rx_open(), ibvcap_tx_open(), ibvcap_status(), ibvcap_reconfigure() and ibvcap_rx_fd(), by ibvcap_rx_acquire()
+ * and ibvcap_rx_recv() when they attach to the next daemon, and by every function that refuses the size of a struct.
+ * Valid until the thread's next such call.
  */
 const char *ibvcap_error_text(void);
 
 /* ---- receive ------------------------------------------------------------------------------------- */
 
-/** One attachment to one ring. */
+/** A receiver of one ring, the memory of one queue of a stream. */
 struct ibvcap_rx;
 
 enum ibvcap_start {
 	IBVCAP_START_NEWEST = 0,       /* packets published from now on */
-	IBVCAP_START_OLDEST = 1,       /* the oldest packet the ring still has */
-	IBVCAP_START_PACKETS_BACK = 2, /* so many packets before the newest */
-	IBVCAP_START_NS_BACK = 3,      /* packets whose timestamps are no older than so many ns */
-};
-
-/** What ibvcap_rx_open() may be told; zero means the default for every field. */
-struct ibvcap_rx_options {
-	enum ibvcap_start start;
-	uint64_t back;         /* for PACKETS_BACK and NS_BACK; where the ring has less, all it has: see attach_back */
-	uint32_t queue;        /* which of the stream's queues, 0-based */
-	uint32_t lease_blocks; /* blocks held at once; 0 = what the daemon grants by default */
-	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
-	/*
-	 * Lossy; lossless, where the stream's configuration lets this user; or tap, for a look at the stream that costs
-	 * the daemon nothing and takes no consumer's place: ibvcap_rx_recv() alone, no ibvcap_rx_acquire() and no
-	 * ibvcap_rx_fd().
-	 */
-	enum ibvcap_policy policy;
-	uint32_t
-		reattach_ms; /* how long the next daemon is looked for after one ends; 0 = 30000; or IBVCAP_NO_REATTACH */
+	IBVCAP_START_OLDEST = 1,       /* the oldest packet that the ring still has */
+	IBVCAP_START_PACKETS_BACK = 2, /* this many packets before the newest */
+	IBVCAP_START_NS_BACK = 3,      /* packets with timestamps of the last so many ns */
 };
 
 #define IBVCAP_NO_REATTACH UINT32_MAX
 
+/** Options of ibvcap_rx_open(). 0 means the default for every field. */
+struct ibvcap_rx_options {
+	size_t size;
+	enum ibvcap_start start;
+	enum ibvcap_policy
+		policy;        /* a tap can use ibvcap_rx_recv() only, and takes no consumer's place in the daemon */
+	uint64_t back;         /* for PACKETS_BACK and NS_BACK; a ring with less history gives all that it has */
+	uint32_t queue;        /* of the stream, 0-based */
+	uint32_t lease_blocks; /* blocks that the caller may hold at once; 0 = the stream's default */
+	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
+	uint32_t reattach_ms;  /* to search for the next daemon after one ends; 0 = 30000, or IBVCAP_NO_REATTACH */
+};
+
 enum ibvcap_rx_batch_flag {
-	IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN =
-		1 << 0, /* the first of a new epoch: what came between the two nobody counted */
-	IBVCAP_RX_BATCH_FLAG_DEMOTED =
-		1 << 1, /* the first since this lossless consumer is lossy: it was too slow for too long */
+	IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN = 1 << 0, /* first of a new epoch: packets before it were lost uncounted */
+	IBVCAP_RX_BATCH_FLAG_DEMOTED = 1 << 1,     /* the daemon made this consumer lossy: it was too slow too long */
 };
 
 /**
- * A run of consecutive packets of one block. Everything pointed at is read-only and stays as it is
- * until ibvcap_rx_release(): the daemon gives no leased block back to the device.
+ * A run of consecutive packets of one block, filled in by ibvcap_rx_acquire(). The caller may read what the pointers
+ * point at until ibvcap_rx_release(). It does not change until then, since the daemon gives no leased block back to the
+ * card.
  */
 struct ibvcap_rx_batch {
-	const uint8_t *payload;           /* first row; row i at payload + i * stride */
-	const uint8_t *headers;           /* Ethernet, IP and UDP headers as received; row i at + i * header_stride */
-	const struct ibvcap_meta *meta;   /* row i at meta[i] */
-	uint64_t sequence;                /* packet number of row 0 within the epoch */
-	uint64_t gap;                     /* packets skipped just before this batch: [sequence - gap, sequence) */
-	uint32_t n;                       /* rows, at least 1 */
-	uint32_t stride;                  /* bytes */
-	uint32_t header_stride;           /* bytes */
-	uint32_t lease;                   /* for ibvcap_rx_release() */
-	uint32_t flags;                   /* enum ibvcap_rx_batch_flag */
-	uint64_t epoch;                   /* in which sequence counts; a new one begins with each run of the daemon */
-	const struct ibvcap_block *block; /* for ibvcap_rx_block_losses() */
+	size_t size;
+	const uint8_t *payload;         /* first row; row i at payload + i * stride */
+	const struct ibvcap_meta *meta; /* of row i: meta[i] */
+	uint64_t sequence;              /* packet number of row 0 within the epoch */
+	uint32_t n;                     /* rows, at least 1 */
+	uint32_t stride;                /* bytes */
+	uint32_t lease;                 /* for ibvcap_rx_release() */
+	uint32_t header_stride;         /* bytes */
+	const uint8_t *headers;         /* Ethernet, IP and UDP headers as received; row i at + i * header_stride */
+	uint64_t gap;                   /* packets skipped just before this batch: [sequence - gap, sequence) */
+	uint64_t epoch;                 /* number of the daemon's run; packet numbers count within it */
+	uint32_t flags;                 /* enum ibvcap_rx_batch_flag */
+	uint32_t reserved;
 };
 
-/** Properties of the ring behind a handle; constant within an epoch, but for policy and clock. */
+/** Properties of the ring behind a handle. Constant within an epoch, except for policy and clock. */
 struct ibvcap_rx_info {
+	size_t size;
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint64_t epoch;
 	uint32_t queue;
@@ -115,95 +134,33 @@ struct ibvcap_rx_info {
 	enum ibvcap_policy policy; /* in force: the daemon demotes a lossless consumer that is too slow for too long */
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;
-	uint64_t clock_error_ns; /* bound */
+	uint32_t reserved;
+	uint64_t clock_error_ns; /* upper bound */
 	uint64_t payload_segment_bytes;
-	uint64_t attach_sequence; /* the first packet that is this consumer's */
-	uint64_t attach_back;     /* so many packets were there already, of the past that was asked for */
+	uint64_t attach_sequence; /* the first packet of this consumer */
+	uint64_t attach_back;     /* packets of the past that it got, of those that options->back asked for */
 };
 
 /**
- * What became of every packet since the attach: published = delivered + skipped + lag, exactly. Over all epochs
- * together; what fell between two of them is in none of these.
+ * Counts of packets since the attach: published = delivered + skipped + lag, exactly. Over all epochs together. Packets
+ * lost between two epochs are in none of these.
  */
 struct ibvcap_rx_counts {
-	uint64_t published; /* rows put into the ring since this consumer attached */
+	size_t size;
+	uint64_t published; /* rows that the worker published since this consumer attached */
 	uint64_t delivered; /* acquired */
 	uint64_t skipped;   /* recycled before they were acquired */
-	uint64_t lag;       /* still ahead */
-	uint64_t epochs;    /* times the handle went on in a new epoch: so many gaps are unknown */
+	uint64_t lag;       /* published, not acquired yet */
+	uint64_t epochs;    /* times that the handle went on in a new epoch */
 };
 
 /**
- * Attach to a stream by name. socket_path NULL: the environment's IBVCAP_SOCKET, else
- * IBVCAP_CONTROL_SOCKET. options NULL: defaults. Blocks for at most options->timeout_ms.
- *
- * -ENOENT no socket at that path · -ECONNREFUSED a socket, but nobody behind it · -ESRCH the daemon has
- * no stream of that name · -EACCES the socket, the stream or the policy is not for this user · -EAGAIN no consumer or
- * lease quota left · -EPROTO other protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EMFILE · -EINVAL. On failure
- * *rx is untouched, nothing stays open or mapped, and ibvcap_error_text() says more.
- */
-int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibvcap_rx_options *options,
-                   struct ibvcap_rx **rx);
-
-/**
- * Give everything back: leases, mappings, socket. Batches become invalid. NULL is allowed. A child of fork() has the
- * mappings too, and the place is free once it has ended or called execve().
- */
-void ibvcap_rx_close(struct ibvcap_rx *rx);
-
-/**
- * Lease the next packets: at most max (0 is -EINVAL), never more than the rest of one block; waits up to
- * timeout_ms (-1 = for ever, 0 = not at all) for at least min (0 or 1: any; clamped to max and to what
- * the block can still hold) and then takes what there is.
- *
- * Returns batch->n, or 0: nothing came in time. -ENOBUFS: as many batches are out as the quota of leases
- * allows, or the epoch has ended and batches of it are out: release, and call again. -ESHUTDOWN: the daemon
- * ended, everything published was delivered, and no next one took its place within reattach_ms, or one listens and
- * never answers. -ENODEV: the administrator removed the stream; likewise. -ECONNABORTED: the daemon disconnected this
- * consumer and goes on. -EINTR: a signal came while it waited. -EPROTO: the ring names a block that it does not have.
- * -EOPNOTSUPP: a tap. -EACCES and others of ibvcap_rx_open(): the next daemon refuses. Of -ESHUTDOWN after reattach_ms,
- * of a refusal and of a disconnected consumer that asked again, ibvcap_error_text() says more.
- *
- * When the daemon ends, restarts or dies, what it published is delivered; then this call waits for the next
- * daemon within timeout_ms, as for packets, and goes on in its epoch from the oldest packet it has. The first batch
- * there has IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN, sequence numbers start again, and the ring's geometry may be another. What may
- * pass (nobody listens yet, no place, no memory or descriptors left here) is tried again until reattach_ms are over.
- * Where the daemon goes on and only this attachment ended (the process that made it did, and a child reads on), no
- * packet comes twice: a consumer gets -ECONNABORTED; a tap goes on where it was, its gap counted.
- */
-int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
-
-/**
- * Return a batch. In any order; every batch once. Never blocks. -EINVAL: not a batch that is out.
- * -ECONNABORTED: it is returned, but the daemon had disconnected this consumer and with it ended the lease: what
- * was read of the batch may be newer packets.
- */
-int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch);
-
-/**
- * The simple way: copy the next packet's payload, at most bytes of it, and its meta (may be NULL). Rows
- * marked IBVCAP_PACKET_FLAG_ERROR are passed over. Returns 1, 0 on time-out, or an error of ibvcap_rx_acquire();
- * *length is set to the payload's length. A tap that waits looks every millisecond. Not to be mixed with a batch that
- * is out when the quota is 1.
- */
-int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
-                   int timeout_ms);
-
-/**
- * A descriptor for poll/epoll: readable once there may be packets again after an ibvcap_rx_acquire() that
- * returned 0 (and came after the first call of this; the library empties it), and once ibvcap_rx_acquire() has something
- * else to do or say: the daemon's end, the time to look for the next, its answer, the end of reattach_ms. So a program
- * that calls ibvcap_rx_acquire() with a timeout_ms of 0 whenever it is readable needs no timer. The same in every epoch.
- * Owned by the handle. -EOPNOTSUPP: a tap. Other -errno, with ibvcap_error_text(): none can be had now; ask again.
- */
-int ibvcap_rx_fd(struct ibvcap_rx *rx);
-
-/**
- * Packets that the device dropped for want of a buffer, since the stream began, as far as was known when a block's
- * first row was published (before) and its last (after): between two batches, the difference was lost between the
- * times. The device is read some times a second: each count is of the reading at its time (UTC ns; 0: none yet).
+ * Packets that the device had dropped for want of a buffer since the stream began: as known when a block's first row was
+ * published (before) and when its last was (after). The daemon reads the device's counter some times a second. Each count
+ * is of the reading at its time (UTC ns; 0: not read yet).
  */
 struct ibvcap_rx_losses {
+	size_t size;
 	uint64_t before;
 	uint64_t before_ns;
 	uint64_t after;
@@ -211,14 +168,78 @@ struct ibvcap_rx_losses {
 };
 
 /**
- * Of the block that a batch is of; the batch is not returned yet. Never blocks. 1: the block is full, and after final;
- * 0: it is still filled, and after is the newest known.
+ * Attach to a stream by name. socket_path NULL: the environment's IBVCAP_SOCKET, else IBVCAP_CONTROL_SOCKET. options
+ * NULL: defaults. Blocks for at most options->timeout_ms.
+ *
+ * -ENOENT no socket at that path · -ECONNREFUSED no process listens on the socket · -ESRCH the daemon has no stream of
+ * that name · -EACCES this user may not use the socket, the stream or the policy · -EAGAIN all consumer places or leases
+ * are taken · -EPROTO another protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EMFILE · -EINVAL, -E2BIG options. On
+ * failure *rx is unchanged, nothing stays open or mapped, and ibvcap_error_text() says more.
+ */
+int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibvcap_rx_options *options,
+                   struct ibvcap_rx **rx);
+
+/**
+ * Give back leases, mappings and socket, and free the handle. Its batches become invalid. NULL is allowed. A child of
+ * fork() has the mappings too: the daemon frees the consumer's place when the child has ended or called execve().
+ */
+void ibvcap_rx_close(struct ibvcap_rx *rx);
+
+/**
+ * Lease the next packets: at most max (0 is -EINVAL), never more than the rest of one block. Waits up to timeout_ms (-1
+ * = for ever, 0 = not at all) for at least min packets (0 or 1: any; limited to max and to the rest of the block), then
+ * takes all that are there, up to max. batch->size must be set.
+ *
+ * Returns batch->n, or 0: no packets in time. -ENOBUFS: the caller holds as many blocks as its quota of leases allows, or
+ * the epoch has ended and the caller holds batches of it: release them, and call again. -ESHUTDOWN: the daemon ended, all
+ * that it published was delivered, and no other daemon answered within reattach_ms. -ENODEV: the administrator removed
+ * the stream. -ECONNABORTED: the daemon disconnected this consumer and still runs. -EINTR: a signal came during the
+ * wait. -EPROTO: the ring names a block that it does not have. -EOPNOTSUPP: a tap. -EACCES and other errors of
+ * ibvcap_rx_open(): the next daemon refuses. ibvcap_error_text() says more about a failed search for the next daemon.
+ *
+ * When the daemon ends, restarts or dies, all that it published is delivered first. Then this call waits for the next
+ * daemon, within timeout_ms as for packets, and goes on with the oldest packet of its epoch. The first batch there has
+ * IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN, packet numbers start again, and the ring's geometry may be another. Failures that may
+ * pass (no listener yet, no place in the daemon, no memory or descriptors in this process) are retried until reattach_ms
+ * are over. If only this connection ended while the daemon runs on (the process that opened it ended, and its child uses
+ * it), no packet is delivered twice: a consumer gets -ECONNABORTED; a tap goes on where it was, its gap counted.
+ */
+int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
+
+/**
+ * Return a batch, each once, in any order. Never blocks. -EINVAL: the caller does not hold this batch. -ECONNABORTED: it
+ * is returned, but the daemon disconnected this consumer before, which ended the lease: the rows may have held newer
+ * packets while the caller read them.
+ */
+int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch);
+
+/**
+ * Copy the next packet's payload, at most bytes of it, and its meta (may be NULL). Rows marked IBVCAP_PACKET_FLAG_ERROR
+ * are left out. Returns 1, 0: no packet in time, or an error of ibvcap_rx_acquire(). *length is the payload's length. A
+ * waiting tap looks every millisecond. A consumer with a quota of 1 lease must release its batch first.
+ */
+int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
+                   int timeout_ms);
+
+/**
+ * A descriptor for poll() or epoll. It becomes readable when ibvcap_rx_acquire(), after it returned 0, may have
+ * something new: packets, the end of the daemon, the time to search for the next one, its answer, or the end of
+ * reattach_ms. So a program that calls ibvcap_rx_acquire() with timeout_ms 0 until it returns 0, and then polls, needs no
+ * timer. Call this once before the first poll; the descriptor stays the same in every epoch. The library reads from it
+ * and closes it. -EOPNOTSUPP: a tap. Another -errno: no descriptor is available now.
+ */
+int ibvcap_rx_fd(struct ibvcap_rx *rx);
+
+/**
+ * Losses around the block of a batch that the caller holds. Never blocks. 1: the block is full, and losses->after final;
+ * 0: the worker still fills the block, and losses->after is the newest known. -EINVAL: the caller does not hold it.
  */
 int ibvcap_rx_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                            struct ibvcap_rx_losses *losses);
 
-/** Never blocks; always 0. */
+/** Never blocks. 0; -EINVAL: the size is not set. */
 int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info);
+/** Never blocks. 0; -EINVAL: the size is not set. */
 int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts);
 
 /** First byte of row i's payload. */
@@ -234,151 +255,160 @@ static inline const uint8_t *ibvcap_rx_headers(const struct ibvcap_rx_batch *bat
 }
 
 /* ---- transmit ------------------------------------------------------------------------------------ */
-/*
- *     struct ibvcap_tx *tx;
- *     int r = ibvcap_tx_open(NULL, "pulses", NULL, &tx);
- *     while ((r = ibvcap_tx_reserve(tx, &slots, 64, 1, 1000)) > 0) {
- *             for (uint32_t i = 0; i < slots.n; i++)
- *                     slots.packets[i].length = make(slots.payload + (size_t)i * slots.stride, slots.stride);
- *             ibvcap_tx_submit(tx, slots.n);
- *     }
- *     ibvcap_tx_flush(tx, 1000);
- *     ibvcap_tx_close(tx);
- */
 
-/** One sender on one channel: an arena of payload rows, of which those that are submitted are sent, in order. */
+/** One sender on one channel. It owns an arena of payload rows; the daemon sends the submitted rows in order. */
 struct ibvcap_tx;
 
-/** What ibvcap_tx_open() may be told; zero means the default for every field. */
+/** Options of ibvcap_tx_open(). 0 means the default for every field. */
 struct ibvcap_tx_options {
-	/* For the daemon's answers; 0 = 5000. Making an arena of several GiB takes longer: about 0.1 s for each 64 MiB. */
-	uint32_t timeout_ms;
+	size_t size;
+	uint32_t timeout_ms; /* for the daemon's answers; 0 = 5000. The daemon needs about 0.1 s for 64 MiB of arena */
+	uint32_t reserved;
 };
 
-/** Properties of the channel behind a handle; constant. */
+/** Properties of the channel behind a handle. Constant. */
 struct ibvcap_tx_info {
+	size_t size;
 	char channel[IBVCAP_CHANNEL_NAME_MAX];
 	uint64_t epoch;
-	uint32_t n_slots;        /* rows of the arena: so many packets may be reserved and not yet completed */
+	uint32_t n_slots;        /* rows of the arena, so the most packets that can be reserved or submitted at once */
 	uint32_t slot_bytes;     /* the longest payload */
-	uint32_t n_destinations; /* as configured, from 0 */
+	uint32_t n_destinations; /* as configured; a packet names one by its index, from 0 */
 	uint32_t page_bytes;     /* of the arena */
-	uint64_t rate_bps;       /* of the whole channel, in bits of Ethernet frames with FCS; 0 = not limited */
-	uint32_t burst_bytes;    /* with a rate: so many may leave at once; 0: as many as it takes to be on time */
-	uint64_t late_after_ns;  /* a packet with a time is late when it leaves so long after it */
+	uint64_t rate_bps;       /* limit of the whole channel, in bits of Ethernet frames with FCS; 0 = no limit */
+	uint64_t late_after_ns;  /* a packet with a send time is late when it leaves so long after it */
+	uint32_t burst_bytes;    /* of a channel with a limit: bytes that may leave at once; 0 = chosen by the daemon */
+	uint32_t reserved;
 };
 
-/** Rows to be written; consecutive ones. Nobody else writes to them, and nobody reads them until they are submitted. */
+/** Reserved rows, consecutive in the arena. Only the caller writes to them, and the worker reads them once submitted. */
 struct ibvcap_tx_slots {
+	size_t size;
 	uint8_t *payload;                     /* first row; row i at payload + i * stride */
-	struct ibvcap_tx_descriptor *packets; /* of row i: packets[i]; preset: length = stride, all else 0 */
-	uint64_t sequence;                    /* number of the first among all packets of this handle, from 0 */
+	struct ibvcap_tx_descriptor *packets; /* of row i: packets[i]; preset to length = stride, all else 0 */
+	uint64_t sequence;                    /* number of the first row's packet among all of this handle, from 0 */
 	uint32_t n;                           /* rows, at least 1 */
 	uint32_t stride;                      /* bytes */
 };
 
 /**
- * What became of every packet: submitted = completed + errored + flushed + late_dropped + pending, exactly. pending
- * ends as 0, unless the daemon has died: then nobody knows of those that are left whether they were sent.
+ * Counts of packets: submitted = completed + errored + flushed + late_dropped + pending, exactly. pending becomes 0
+ * unless the daemon dies. Whether a packet that is pending then was sent is not known.
  */
 struct ibvcap_tx_counts {
+	size_t size;
 	uint64_t submitted;
-	uint64_t completed;    /* sent, as the device says */
-	uint64_t errored;      /* not sent; the status says why */
+	uint64_t completed;    /* sent, as the device reports */
+	uint64_t errored;      /* not sent; the packet's status says why */
 	uint64_t flushed;      /* not sent, or unknown: the channel ended, or its device had to be reset (-ECANCELED) */
 	uint64_t late_dropped; /* not sent: late, and IBVCAP_TX_FLAG_DROP_LATE was set (-ETIME) */
 	uint64_t pending;
-	uint64_t late;                  /* of all: more than late_after_ns after their time */
-	uint64_t completed_bytes;       /* payload bytes of completed ones */
-	uint64_t wire_bytes;            /* of completed ones: Ethernet frames with FCS */
-	uint64_t timed;                 /* given to the device that had a time, */
-	uint64_t timed_lateness_ns;     /* … so long after it, in sum, */
-	uint64_t timed_lateness_max_ns; /* … and at most */
+	uint64_t late;                  /* of all: more than late_after_ns after their send time */
+	uint64_t completed_bytes;       /* payload bytes of completed packets */
+	uint64_t wire_bytes;            /* of completed packets: Ethernet frames with FCS */
+	uint64_t timed;                 /* handed to the device, with a send time */
+	uint64_t timed_lateness_ns;     /* sum over timed: how long after its send time */
+	uint64_t timed_lateness_max_ns; /* the longest of these */
 };
 
 /**
- * Open a channel to send on. Paths, options and blocking as ibvcap_rx_open().
+ * Open a channel to send on. socket_path, options and blocking as with ibvcap_rx_open().
  *
- * -ENOENT no socket at that path · -ECONNREFUSED a socket, but nobody behind it · -ESRCH the daemon has no channel of
- * that name · -EACCES the socket or the channel is not for this user · -EAGAIN no sender's place left · -EPROTO other
- * protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EINVAL. On failure *tx is untouched and ibvcap_error_text() says
- * more.
+ * -ENOENT no socket at that path · -ECONNREFUSED no process listens on the socket · -ESRCH the daemon has no channel of
+ * that name · -EACCES this user may not use the socket or the channel · -EAGAIN all senders' places are taken · -EPROTO
+ * another protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EINVAL, -E2BIG options. On failure *tx is unchanged and
+ * ibvcap_error_text() says more.
  */
 int ibvcap_tx_open(const char *socket_path, const char *channel, const struct ibvcap_tx_options *options,
                    struct ibvcap_tx **tx);
 
 /**
- * Give everything back; waits for nothing: what the daemon has taken is sent, what it has not taken is not
- * (ibvcap_tx_flush() waits). NULL is allowed. Of children the same holds as with ibvcap_rx_close().
+ * Give everything back and free the handle, without waiting: packets that the worker has taken are sent, later ones are
+ * not. ibvcap_tx_flush() waits. NULL is allowed. A child of fork() keeps the place as with ibvcap_rx_close().
  */
 void ibvcap_tx_close(struct ibvcap_tx *tx);
 
 /**
- * The next rows to write: at most max (0 is -EINVAL), never past the arena's end; waits up to timeout_ms (-1 = for
- * ever, 0 = not at all) for at least min (0 or 1: any; clamped to max and to what is left until the arena's end) and
- * then takes what there is. Rows that were reserved before and not submitted are reserved anew, and their packets[]
- * reset.
+ * Reserve the next rows: at most max (0 is -EINVAL), never past the arena's end. Waits up to timeout_ms (-1 = for ever,
+ * 0 = not at all) until at least min rows are free (0 or 1: any; limited to max and to the arena's end), then takes all
+ * that are, up to max. Rows that were reserved before and not submitted are reserved again, and their packets[] reset.
+ * slots->size must be set.
  *
- * Returns slots->n, or 0: none was free in time. -ESHUTDOWN: the daemon has ended; what was submitted is counted as
- * far as is known, open again. -ENODEV: the administrator removed the channel. -EIO: its device failed. -ECONNABORTED:
- * the daemon disconnected this sender. -EINTR: a signal came while it waited.
+ * Returns slots->n, or 0: no row became free in time. -ESHUTDOWN: the daemon has ended; open the channel again. -ENODEV:
+ * the administrator removed the channel. -EIO: the channel's device failed. -ECONNABORTED: the daemon disconnected this
+ * sender. -EINTR: a signal came during the wait.
  */
 int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t max, uint32_t min, int timeout_ms);
 
 /**
- * Have the first n of the reserved rows sent, in order; the rest stays reserved. Until they are completed their memory
- * is not to be touched: what is written to it may be sent or not. Never blocks. -EINVAL: more than are reserved (none
- * is submitted). Errors of ibvcap_tx_reserve() when the handle can send no more.
+ * Submit the first n of the reserved rows; the rest stays reserved. The worker sends them in order. The caller must not
+ * write to them until they are completed: the device may send the old bytes or the new ones. Never blocks. -EINVAL: n is
+ * more than are reserved; none is submitted. An error of ibvcap_tx_reserve() when the handle can send no more.
  */
 int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n);
 
 /**
- * The simple way: copy one payload into the next row and submit it. Waits up to timeout_ms for room. Returns 1, 0: no
- * room in time, -EMSGSIZE: longer than slot_bytes, or an error of ibvcap_tx_reserve(). Rows that are reserved are given
- * up.
+ * Copy one payload into the next row and submit it. Waits up to timeout_ms for a free row. Rows that are reserved are no
+ * longer. Returns 1, 0: no row became free in time. -EMSGSIZE: longer than slot_bytes. -EINVAL: no such destination.
+ * Errors of ibvcap_tx_reserve().
  */
 int ibvcap_tx_send(struct ibvcap_tx *tx, const void *payload, size_t bytes, uint32_t destination, int timeout_ms);
 
 /**
- * Wait up to timeout_ms (-1 = for ever) until all that was submitted is completed. 0; -ETIMEDOUT; errors of
+ * Wait up to timeout_ms (-1 = for ever) until all submitted packets are completed. 0; -ETIMEDOUT; errors of
  * ibvcap_tx_reserve().
  */
 int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms);
 
 /**
- * What became of packets since this was asked last, in order: the statuses of *sequence and the next, at most max.
- * 0 sent, -EMSGSIZE longer than slot_bytes, or the MTU is too little for slot_bytes now, -EINVAL no such destination or
- * flag, -EHOSTUNREACH no way to the destination is known yet, -ENETDOWN the link is down, -EIO the device reported an
- * error, -ETIME late and dropped, -ECANCELED see flushed. Returns how many, 0: none. A status is there until its row is
- * submitted again: who is not in time finds *sequence further on, and the others in ibvcap_tx_counts() only.
- * Never blocks.
+ * Statuses of the packets that completed since the last call of this, in order, at most max: statuses[0] is of packet
+ * *sequence. Returns how many, 0: none. A status is 0: sent, -EMSGSIZE: longer than slot_bytes, or the MTU is too small
+ * for slot_bytes now, -EINVAL: no such destination or flag, -EHOSTUNREACH: the Ethernet address of the destination's next
+ * hop is not known yet, -ENETDOWN: the link is down, -EIO: the device reported an error, -ETIME: late and dropped,
+ * -ECANCELED: counted as flushed. The daemon overwrites a status when its row is submitted again. *sequence then jumps
+ * ahead, and the lost statuses are in ibvcap_tx_counts() only. Never blocks.
  */
 int ibvcap_tx_results(struct ibvcap_tx *tx, int32_t *statuses, uint32_t max, uint64_t *sequence);
 
 /**
- * A descriptor for poll/epoll: readable once there may be what an ibvcap_tx_reserve() that returned 0, or an
- * ibvcap_tx_flush() that returned -ETIMEDOUT, waited for (and that came after the first call of this; the library empties
- * it). Owned by the handle.
+ * A descriptor for poll() or epoll. It becomes readable when an ibvcap_tx_reserve() that returned 0, or an
+ * ibvcap_tx_flush() that returned -ETIMEDOUT, may succeed. Call this once before them. The library reads from it and
+ * closes it.
  */
 int ibvcap_tx_fd(struct ibvcap_tx *tx);
 
-/** Never blocks; always 0. */
+/** Never blocks. 0; -EINVAL: the size is not set. */
 int ibvcap_tx_info(const struct ibvcap_tx *tx, struct ibvcap_tx_info *info);
+/** Never blocks. 0; -EINVAL: the size is not set. */
 int ibvcap_tx_counts(const struct ibvcap_tx *tx, struct ibvcap_tx_counts *counts);
 
 /* ---- status -------------------------------------------------------------------------------------- */
 
-/** A snapshot of the daemon: streams and consumers, channels and senders, each with labelled counters. */
+/** A snapshot of the daemon: its streams and consumers, channels and senders, each with labelled counters. */
 struct ibvcap_status;
 
+/** This struct does not grow. */
 struct ibvcap_counter {
 	const char *label; /* snake_case; also the JSON key */
 	uint64_t value;
 };
 
+/** The daemon, and how many parts of each kind the snapshot has. */
+struct ibvcap_status_daemon {
+	size_t size;
+	char version[32];
+	pid_t pid;
+	uint32_t n_streams;
+	uint32_t n_consumers;
+	uint32_t n_channels;
+	uint32_t n_senders;
+	uint32_t n_interfaces;
+};
+
 struct ibvcap_status_stream {
+	size_t size;
 	char name[IBVCAP_STREAM_NAME_MAX];
-	char interface[16]; /* netdev */
+	char interface[16]; /* of the kernel */
 	char device[64];    /* of the backend: RDMA device name, or empty */
 	char backend[16];
 	char state[16]; /* "capturing", "link_down" */
@@ -387,100 +417,115 @@ struct ibvcap_status_stream {
 	uint32_t slot_bytes;
 	uint32_t slots_per_block;
 	uint32_t n_blocks;
-	uint32_t history_blocks; /* kept for late readers; so many blocks behind, a lossy one begins to skip */
+	uint32_t history_blocks; /* kept for late readers; a lossy consumer this many blocks behind begins to skip */
 	uint32_t receive_queue_slots;
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;
 	uint64_t clock_error_ns;
-	uint64_t loss_packets; /* the last that found no buffer, 0: none that the ring still tells of: */
-	uint64_t loss_from_ns; /* … lost between these, UTC; 0: before the first reading */
-	uint64_t loss_to_ns;
+	uint64_t loss_packets; /* of the last loss for want of a buffer that the ring still records; 0: none */
+	uint64_t loss_from_ns; /* it happened after this time, UTC; 0: before the counter's first reading */
+	uint64_t loss_to_ns;   /* … and before this one */
 	const struct ibvcap_counter *counters;
 	uint32_t n_counters;
+	uint32_t reserved;
 };
 
 struct ibvcap_status_consumer {
+	size_t size;
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint32_t queue;
-	uint32_t policy; /* enum ibvcap_policy */
+	enum ibvcap_policy policy;
 	pid_t pid;
 	uid_t uid;
 	const struct ibvcap_counter *counters;
 	uint32_t n_counters;
+	uint32_t reserved;
 };
 
 struct ibvcap_status_channel {
+	size_t size;
 	char name[IBVCAP_CHANNEL_NAME_MAX];
 	char interface[16];
 	char device[64];
 	char backend[16];
 	char state[16]; /* "sending", "link_down", "unresolved", "failed", "ending" */
 	uint64_t epoch;
-	uint64_t rate_bps; /* 0 = not limited; bits of Ethernet frames with FCS */
+	uint64_t rate_bps; /* in bits of Ethernet frames with FCS; 0 = no limit */
 	uint32_t burst_bytes;
-	uint32_t slot_bytes;  /* the most a payload may have */
+	uint32_t slot_bytes;  /* the longest payload */
 	uint32_t arena_slots; /* of each sender */
 	uint32_t page_bytes;
 	uint32_t send_queue_slots;
 	uint32_t n_destinations;
-	uint32_t n_unresolved; /* of them: the next hop's Ethernet address is not known, packets end as -EHOSTUNREACH */
+	uint32_t n_unresolved; /* destinations without a known next hop: their packets end as -EHOSTUNREACH */
 	uint32_t max_senders;
-	const struct ibvcap_counter *counters; /* of all senders so far: layout_tx.h; and pending, senders */
+	const struct ibvcap_counter *counters; /* sums over all senders so far: layout_tx.h; and pending, senders */
 	uint32_t n_counters;
+	uint32_t reserved;
 };
 
 struct ibvcap_status_sender {
+	size_t size;
 	char channel[IBVCAP_CHANNEL_NAME_MAX];
 	pid_t pid;
 	uid_t uid;
 	const struct ibvcap_counter *counters; /* layout_tx.h; and pending */
 	uint32_t n_counters;
+	uint32_t reserved;
 };
 
 struct ibvcap_status_interface {
+	size_t size;
 	char interface[16];
 	char device[64];
-	const struct ibvcap_counter *counters; /* port wide: out_of_buffer, port_discards */
+	const struct ibvcap_counter *counters; /* of the whole port: out_of_buffer, port_discards */
 	uint32_t n_counters;
+	uint32_t reserved;
 };
 
 /**
- * What the caller may see: root and members of the daemon's own group all streams and channels, others those they may
- * attach to or open.
- * Ask the daemon; blocks for at most timeout_ms (0 = 5000). Errors as ibvcap_rx_open(). Free with
- * ibvcap_status_free().
+ * Ask the daemon for a snapshot. Root and members of the daemon's own group see all streams and channels, other users
+ * those that they may attach to or open. Blocks for at most timeout_ms (0 = 5000). Errors as ibvcap_rx_open(). Free the
+ * snapshot with ibvcap_status_free().
  */
 int ibvcap_status(const char *socket_path, uint32_t timeout_ms, struct ibvcap_status **status);
+
+/** NULL is allowed. Counters and labels that were copied out of the snapshot become invalid. */
 void ibvcap_status_free(struct ibvcap_status *status);
 
-/** The parts; pointers live as long as status. Return the count. */
-int ibvcap_status_streams(const struct ibvcap_status *status, const struct ibvcap_status_stream **streams);
-int ibvcap_status_consumers(const struct ibvcap_status *status, const struct ibvcap_status_consumer **consumers);
-int ibvcap_status_channels(const struct ibvcap_status *status, const struct ibvcap_status_channel **channels);
-int ibvcap_status_senders(const struct ibvcap_status *status, const struct ibvcap_status_sender **senders);
-int ibvcap_status_interfaces(const struct ibvcap_status *status, const struct ibvcap_status_interface **interfaces);
-/** Version string and pid of the daemon. */
-const char *ibvcap_status_daemon(const struct ibvcap_status *status, pid_t *pid);
+/** Copy the part about the daemon. 0; -EINVAL: the size is not set. */
+int ibvcap_status_daemon(const struct ibvcap_status *status, struct ibvcap_status_daemon *daemon);
+/** Copy the part of that index, from 0. 1; 0: the snapshot has no such part; -EINVAL: the size is not set. */
+int ibvcap_status_stream(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_stream *stream);
+/** As ibvcap_status_stream(). -EINVAL: the size is not set. */
+int ibvcap_status_consumer(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_consumer *consumer);
+/** As ibvcap_status_stream(). -EINVAL: the size is not set. */
+int ibvcap_status_channel(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_channel *channel);
+/** As ibvcap_status_stream(). -EINVAL: the size is not set. */
+int ibvcap_status_sender(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_sender *sender);
+/** As ibvcap_status_stream(). -EINVAL: the size is not set. */
+int ibvcap_status_interface(const struct ibvcap_status *status, uint32_t index,
+                            struct ibvcap_status_interface *interface);
 
 /* ---- administration ------------------------------------------------------------------------------ */
 
 enum ibvcap_reconfigure {
-	IBVCAP_RECONFIGURE_RELOAD = 1,        /* the daemon's configuration file again; name and text are not used */
-	IBVCAP_RECONFIGURE_ADD_STREAM = 2,    /* the streams of text, a configuration file called name */
-	IBVCAP_RECONFIGURE_REMOVE_STREAM = 3, /* the stream called name */
+	IBVCAP_RECONFIGURE_RELOAD = 1,        /* read the configuration file again; name and text are not used */
+	IBVCAP_RECONFIGURE_ADD_STREAM = 2,    /* add the streams of text, a configuration file called name */
+	IBVCAP_RECONFIGURE_REMOVE_STREAM = 3, /* remove the stream called name */
 };
 
 /**
- * Change what a running daemon does: all of it, or on any error nothing. What is added or removed lasts until the
- * file is read again. said, if not NULL, gets a line about what was done. timeout_ms 0 = 60000: memory may have to be
- * zeroed.
+ * Change the configuration of the running daemon: all of the change, or on any error nothing. Streams that are added or
+ * removed stay so until the daemon reads its file again. answer, if not NULL, gets one line about what was done. Blocks
+ * for at most timeout_ms (0 = 60000: the daemon may have to zero memory).
  *
- * -EACCES not root nor the daemon's user · -EINVAL, -EEXIST the text or the file is wrong · -EBUSY a change that
- * cannot be made while it runs · -ENOENT no such stream · -E2BIG text is too long · others as ibvcap_rx_open() and as
- * a stream's start. ibvcap_error_text() says file:line and more.
+ * -EACCES the caller is neither root nor the daemon's user · -EINVAL, -EEXIST the text or the file is wrong · -EBUSY the
+ * change cannot be made while the daemon runs · -ENOENT no such stream · -E2BIG text is too long · errors of
+ * ibvcap_rx_open() and of starting a stream. ibvcap_error_text() says file:line and more.
  */
 int ibvcap_reconfigure(const char *socket_path, enum ibvcap_reconfigure what, const char *name, const char *text,
-                       char *said, size_t said_bytes, uint32_t timeout_ms);
+                       char *answer, size_t answer_bytes, uint32_t timeout_ms);
 
 #ifdef __cplusplus
 }

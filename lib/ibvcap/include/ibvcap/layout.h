@@ -216,12 +216,12 @@ enum ibvcap_disconnect {
 /* The daemon's page about one consumer; the consumer maps it read-only. */
 struct ibvcap_consumer_state {
 	struct ibvcap_segment segment;
-	IBVCAP_ATOMIC(uint32_t) policy; /* enum ibvcap_policy in force: a demotion makes lossless lossy */
-	uint32_t lease_blocks;          /* quota: how many lease slots may be used */
-	uint64_t attach_sequence;       /* the first packet that is this consumer's */
-	uint64_t attach_head;           /* head when it attached: what lies between was there already */
-	IBVCAP_ATOMIC(uint32_t) status; /* enum ibvcap_connection */
-	IBVCAP_ATOMIC(uint32_t) reason; /* enum ibvcap_disconnect */
+	IBVCAP_ATOMIC(uint32_t) policy;     /* enum ibvcap_policy in force: a demotion makes lossless lossy */
+	uint32_t lease_blocks;              /* quota: how many lease slots may be used */
+	uint64_t attach_sequence;           /* the first packet that is this consumer's */
+	uint64_t attach_head;               /* head when it attached: what lies between was there already */
+	IBVCAP_ATOMIC(uint32_t) connection; /* enum ibvcap_connection */
+	IBVCAP_ATOMIC(uint32_t) reason;     /* enum ibvcap_disconnect */
 	/* Futex word of this consumer alone: changed, then woken, when head passed what it asked for. */
 	IBVCAP_ATOMIC(uint32_t) wake_word;
 	uint8_t reserved[60];

@@ -98,8 +98,8 @@ struct ibvcap_sender_state {
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) completed;
 	/* 1: the worker is about to sleep, and wants a byte on the socket when something is submitted: ring_tx.h. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) need_kick;
-	IBVCAP_ATOMIC(uint32_t) status; /* enum ibvcap_connection */
-	IBVCAP_ATOMIC(uint32_t) reason; /* enum ibvcap_disconnect */
+	IBVCAP_ATOMIC(uint32_t) connection; /* enum ibvcap_connection */
+	IBVCAP_ATOMIC(uint32_t) reason;     /* enum ibvcap_disconnect */
 	/* Futex word of this sender alone: changed, then woken, when completed passed what it asked for. */
 	IBVCAP_ATOMIC(uint32_t) wake_word;
 
