@@ -6,11 +6,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
 
-from conftest import BUILD, HUGEPAGES, ROOT, Net, as_nobody, flow, libconfig, reachable, read_number, stream
+from conftest import BUILD, HUGEPAGES, NOBODY, ROOT, Net, as_nobody, flow, libconfig, reachable, read_number, stream
 
 DOCTOR = BUILD / "tools/ibvcap"
 SOFTHCA = BUILD / "lib/softhca/softhca"
@@ -156,6 +157,26 @@ def test_a_running_daemon_has_what_the_doctor_says_it_takes(net, wire, daemon, h
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
         held_kib = sum(map(int, re.findall(r"_Hugetlb:\s+(\d+)", rollup.read())))
     assert pages.endswith(f"it takes {held_kib // 2048}")
+
+
+def test_a_process_that_keeps_memory_of_a_ring_that_has_ended_is_named(net, wire, daemon, consumer):
+    one = daemon([stream(wire)])
+    reader = consumer(one)
+
+    def holder():
+        found = [entry for entry in of(diagnosis(net, "--config", one.config), "ring_memory")
+                 if f"pid {reader.process.pid}," in entry["subject"]]
+        return found[0] if found else None
+
+    assert holder()["level"] == "ok" and "rings that ibvcapd uses" in holder()["found"]
+    reader.process.send_signal(signal.SIGSTOP)
+    one.stop()
+    left = holder()
+    assert left["level"] == "warning" and left["fix"].startswith(f"kill {reader.process.pid} ")
+    assert left["subject"].endswith(f"user {NOBODY.pw_name})") and "in rings that have ended" in left["found"]
+    reader.process.kill()
+    reader.process.wait()
+    assert holder() is None
 
 
 def test_the_manual_page_has_every_check():

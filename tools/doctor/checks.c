@@ -10,6 +10,7 @@ void doctor_check(const struct doctor_facts *facts, struct findings *findings)
 	check_process(facts, findings);
 	check_limits(facts, findings);
 	check_memory(facts, findings);
+	check_holders(facts, findings);
 	check_pci(facts, findings);
 	check_netdevs(facts, findings);
 	check_cpus(facts, findings);

@@ -24,6 +24,7 @@
 #define DOCTOR_INTERFACES_MAX 64
 #define DOCTOR_GROUPS_MAX     512
 #define DOCTOR_USERS_MAX      8
+#define DOCTOR_HOLDERS_MAX    64
 
 struct doctor_pool {
 	unsigned int node;
@@ -163,6 +164,16 @@ struct doctor_kernel {
 	bool knows_jit, has_jit;
 };
 
+/* A process that maps segments of rings or senders' arenas, or has descriptors of them. */
+struct doctor_holder {
+	pid_t pid;
+	char name[DOCTOR_NAME_BYTES]; /* of the program */
+	char user[DOCTOR_NAME_BYTES]; /* by name, or by number if it has none */
+	bool is_daemon;               /* an ibvcapd */
+	uint64_t bytes;
+	uint64_t ended_bytes; /* of these: in segments that no ibvcapd holds any more */
+};
+
 struct doctor_facts {
 	struct doctor_pool pools[DOCTOR_POOLS_MAX];
 	unsigned int n_pools;
@@ -173,6 +184,9 @@ struct doctor_facts {
 	struct doctor_group groups[DOCTOR_GROUPS_MAX]; /* joined, by whomever */
 	unsigned int n_groups;
 	bool mellanox_pci; /* a ConnectX on the PCI bus, whether or not its driver is there */
+	struct doctor_holder holders[DOCTOR_HOLDERS_MAX];
+	unsigned int n_holders;
+	bool sees_all_processes; /* this is root */
 	struct doctor_process process;
 	struct doctor_limits limits;
 	struct doctor_cpus cpus;

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #define FINDING_TEXT_BYTES 1024
-#define FINDINGS_MAX       768
+#define FINDINGS_MAX       704
 
 /* The worst level of all findings is the exit status. */
 enum finding_level { FINDING_OK, FINDING_WARNING, FINDING_ERROR };

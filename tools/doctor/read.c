@@ -98,6 +98,7 @@ void doctor_read(const char *root, struct doctor_facts *facts)
 	qsort(facts->pools, facts->n_pools, sizeof(facts->pools[0]), compare_pools);
 	read_process(root, facts->config_file, &facts->process);
 	read_limits(root, &facts->process, &facts->limits);
+	read_holders(root, facts);
 	read_cpus(root, &facts->cpus);
 	read_devices(root, facts);
 	files_join(path, "%s/sys/bus/pci/devices", root);

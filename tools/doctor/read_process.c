@@ -47,13 +47,15 @@ static bool runs_with_config(const char *directory, const char *name, const char
 	return config_file && strcmp(file, config_file) == 0;
 }
 
-/* Any program can have its name: root's and a system account's are taken at their word, and one's own. */
-static bool is_trusted_process(const char *directory, const char *name)
+bool read_is_daemon(const char *directory, const char *pid)
 {
 	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
 	unsigned long uid;
 
-	files_join(path, "%s/%s/status", directory, name);
+	files_read_line(text, sizeof(text), "%s/%s/comm", directory, pid);
+	if (strcmp(text, "ibvcapd") != 0)
+		return false;
+	files_join(path, "%s/%s/status", directory, pid);
 	files_read_labelled(path, "Uid:", text, sizeof(text));
 	uid = strtoul(text, NULL, 10);
 	return *text && (uid <= SYSTEM_UID_MAX || uid == geteuid());
@@ -63,12 +65,8 @@ static void find_daemon_process(const char *directory, const char *name, void *c
 {
 	const struct search *search = context;
 	struct doctor_process *process = search->process;
-	char line[DOCTOR_NAME_BYTES];
 
-	if (process->has_config || name[strspn(name, "0123456789")])
-		return;
-	files_read_line(line, sizeof(line), "%s/%s/comm", directory, name);
-	if (strcmp(line, "ibvcapd") != 0 || !is_trusted_process(directory, name))
+	if (process->has_config || name[strspn(name, "0123456789")] || !read_is_daemon(directory, name))
 		return;
 	process->pid = (pid_t)strtol(name, NULL, 10);
 	process->kind = DOCTOR_DAEMON;

@@ -196,7 +196,7 @@ Test(judge, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
 		"device",       "port",      "interface",    "probe",     "config",    "mtu",       "ring_size",
 		"capabilities", "memlock",   "container",    "hugepages", "numa",      "pcie_link", "pcie_read_request",
 		"iommu",        "pause",     "loopback",     "multicast", "igmp",      "rp_filter", "governor",
-		"c_states",     "isolation", "irq_affinity", "clock",     "nic_clock", "xdp"};
+		"c_states",     "isolation", "irq_affinity", "clock",     "nic_clock", "xdp",       "ring_memory"};
 	unsigned int n;
 
 	expect_ready();
@@ -619,8 +619,24 @@ Test(judge, without_a_config_a_free_page_is_enough)
 	}
 }
 
+#define HOLDER(...)                                                                                                \
+	facts.holders[0] =                                                                                         \
+		(struct doctor_holder){.pid = 7, .name = "reader", .user = "ann", .bytes = 33 << 20, __VA_ARGS__}; \
+	facts.n_holders = 1
+FAULT(memory_of_a_ring_that_has_ended_is_let_go_by_its_holder, WARNING, "ring_memory",
+      "33 MiB, of which 12 KiB in rings that have ended", "kill 7", false, HOLDER(.ended_bytes = 12 << 10))
+TOLD(a_holder_of_a_ring_in_use_is_named, "ring_memory", "33 MiB, all of it in rings that ibvcapd uses", HOLDER(0);
+     facts.sees_all_processes = true)
+TOLD(what_a_user_cannot_see_of_others_is_told, "ring_memory", "only root sees", facts.sees_all_processes = false)
+TOLD(that_nobody_holds_ring_memory_is_told, "ring_memory", "none", facts.sees_all_processes = true)
+TOLD(holders_that_are_not_listed_are_told_of, "ring_memory", "only the first 64 are listed",
+     facts.sees_all_processes = true;
+     facts.n_holders = DOCTOR_HOLDERS_MAX;
+     for (unsigned int i = 0; i < DOCTOR_HOLDERS_MAX; i++) facts.holders[i].is_daemon = true)
+
 Test(judge, more_findings_than_there_is_room_for_stay_in_bounds)
 {
+	facts.n_holders = DOCTOR_HOLDERS_MAX;
 	facts.n_pools = DOCTOR_POOLS_MAX;
 	facts.n_devices = DOCTOR_DEVICES_MAX;
 	facts.n_interfaces = DOCTOR_INTERFACES_MAX;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* A node that there is everywhere, and its number. */
@@ -169,6 +170,52 @@ static void put_processes(void)
 	put("/proc/601/comm", "forger\n");
 }
 
+/* A segment of a ring: a file that is called as the kernel calls the memfd, 8 KiB long. */
+static void put_segment(const char *name, struct stat *status)
+{
+	static const char bytes[8192];
+	char path[256], whole[512];
+
+	snprintf(path, sizeof(path), "/memfd:%s (deleted)", name);
+	put_bytes(path, bytes, sizeof(bytes));
+	snprintf(whole, sizeof(whole), "%s%s", root, path);
+	cr_assert_eq(stat(whole, status), 0);
+}
+
+static void put_open_segment(const char *pid, const char *name)
+{
+	char path[64], target[256];
+
+	snprintf(path, sizeof(path), "/proc/%s/fd/5", pid);
+	snprintf(target, sizeof(target), "%s/memfd:%s (deleted)", root, name);
+	put_link(path, target);
+}
+
+/* The daemon holds one segment. 700 maps it, too, and one that has ended; 701 has only a descriptor; 702 has neither. */
+static void put_holders(void)
+{
+	struct stat ring, other;
+	char maps[1024];
+
+	put_segment("ibvcap-ring", &ring);
+	put_segment("elses", &other);
+	put_open_segment("421", "ibvcap-ring");
+	snprintf(maps, sizeof(maps),
+	         "7f0000000000-7f0000200000 r--s 00000000 00:01 77    /memfd:ibvcap-payload (deleted)\n"
+	         "7f0000400000-7f0000600000 r--s 00200000 00:01 77    /memfd:ibvcap-payload (deleted)\n"
+	         "7f0000800000-7f0000801000 r--s 00000000 %02x:%02x %lu    /memfd:ibvcap-ring (deleted)\n"
+	         "7f0000900000-7f0000a00000 r--s 00000000 00:01 78    /memfd:elses (deleted)\n",
+	         major(ring.st_dev), minor(ring.st_dev), (unsigned long)ring.st_ino);
+	put("/proc/700/maps", maps);
+	put_open_segment("700", "ibvcap-ring");
+	put("/proc/700/comm", "reader\n");
+	put("/proc/700/status", "Name:\treader\nUid:\t0\t0\t0\t0\n");
+	put_open_segment("701", "ibvcap-ring");
+	put("/proc/701/status", "Name:\tibvcapd\nUid:\t4000000001\t0\t0\t0\n");
+	put("/proc/701/comm", "ibvcapd\n");
+	put_open_segment("702", "elses");
+}
+
 static void put_limits(void)
 {
 	put("/run/systemd/container", "systemd-nspawn\n");
@@ -188,6 +235,7 @@ static void make_tree(void)
 	put_interface();
 	put_memory_and_cpus();
 	put_processes();
+	put_holders();
 	put_limits();
 	put("/proc/sys/net/core/bpf_jit_enable", "1\n");
 	put("/sys/kernel/btf/vmlinux", "");
@@ -252,6 +300,40 @@ Test(machine, who_has_a_device_open_is_named_once)
 	cr_expect_str_eq(device->users[!daemon_first].name, "ibvcapd");
 	cr_expect_eq(device->users[daemon_first].pid, 600);
 	cr_expect_str_eq(device->users[daemon_first].name, "ib?[2J?bw", "as a terminal may show it");
+}
+
+static const struct doctor_holder *find_holder(pid_t pid)
+{
+	for (unsigned int i = 0; i < facts.n_holders; i++)
+		if (facts.holders[i].pid == pid)
+			return &facts.holders[i];
+	return NULL;
+}
+
+Test(machine, a_process_that_maps_ring_memory_holds_each_segment_once)
+{
+	const struct doctor_holder *reader = find_holder(700);
+
+	cr_assert_not_null(reader);
+	cr_expect_str_eq(reader->name, "reader");
+	cr_expect_str_eq(reader->user, "root");
+	cr_expect_eq(reader->bytes, (4 << 20) + 8192);
+	cr_expect_eq(reader->ended_bytes, 4 << 20, "what no daemon holds");
+	cr_expect_not(reader->is_daemon);
+}
+
+Test(machine, a_descriptor_of_ring_memory_is_enough_to_hold_it)
+{
+	const struct doctor_holder *reader = find_holder(701);
+
+	cr_assert_eq(facts.n_holders, 3);
+	cr_assert_not_null(reader);
+	cr_expect_str_eq(reader->user, "4000000001");
+	cr_expect_eq(reader->bytes, 8192);
+	cr_expect_eq(reader->ended_bytes, 0);
+	cr_expect_not(reader->is_daemon, "a user's program only calls itself so");
+	cr_assert_not_null(find_holder(421));
+	cr_expect(find_holder(421)->is_daemon);
 }
 
 Test(machine, interfaces_and_their_groups)

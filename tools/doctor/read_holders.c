@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The processes that map ring memory or have a descriptor of it, from /proc/PID/maps and /proc/PID/fd. The kernel frees
+ * this memory only when the last of them has unmapped and closed it, long after the ring has ended perhaps.
+ */
+#include "tools/doctor/read.h"
+
+#include "tools/doctor/files.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/* The beginning of the names that ibvcapd gives to its segments. */
+#define SEGMENT_NAME "memfd:ibvcap-"
+#define SEGMENTS_MAX 8192
+
+/* A segment that a process holds. Device and inode are the same in all processes. */
+struct held_segment {
+	dev_t device;
+	uint64_t inode;
+	uint64_t bytes;
+	unsigned int holder; /* index in the facts */
+};
+
+struct holder_scan {
+	struct doctor_facts *facts;
+	struct held_segment *segments;
+	unsigned int n;
+	unsigned int first; /* of the process that is read now */
+};
+
+static void add_segment(struct holder_scan *scan, dev_t device, uint64_t inode, uint64_t bytes)
+{
+	unsigned int i = scan->first;
+
+	while (i < scan->n && (scan->segments[i].device != device || scan->segments[i].inode != inode))
+		i++;
+	if (i == SEGMENTS_MAX)
+		return;
+	if (i == scan->n)
+		scan->segments[scan->n++] = (struct held_segment){device, inode, 0, scan->facts->n_holders};
+	if (bytes > scan->segments[i].bytes)
+		scan->segments[i].bytes = bytes;
+}
+
+static void read_mapped_segments(struct holder_scan *scan, const char *directory, const char *pid)
+{
+	uint64_t start, end, offset, inode;
+	unsigned int major_number, minor_number;
+	char path[PATH_MAX], line[512];
+	FILE *maps;
+
+	files_join(path, "%s/%s/maps", directory, pid);
+	maps = fopen(path, "re");
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, " /" SEGMENT_NAME) &&
+		    sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %x:%x %" SCNu64, &start, &end, &offset,
+		           &major_number, &minor_number, &inode) == 6)
+			add_segment(scan, makedev(major_number, minor_number), inode, offset + end - start);
+	if (maps)
+		fclose(maps);
+}
+
+static void read_segment_descriptor(const char *directory, const char *name, void *context)
+{
+	char path[PATH_MAX], target[DOCTOR_NAME_BYTES];
+	struct statx status;
+
+	files_join(path, "%s/%s", directory, name);
+	files_read_link_name(path, target, sizeof(target));
+	if (strncmp(target, SEGMENT_NAME, strlen(SEGMENT_NAME)) == 0 &&
+	    statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO | STATX_SIZE, &status) == 0)
+		add_segment(context, makedev(status.stx_dev_major, status.stx_dev_minor), status.stx_ino,
+		            status.stx_size);
+}
+
+static void read_user_name(const char *directory, const char *pid, char *name)
+{
+	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
+	const struct passwd *user;
+	unsigned long uid;
+
+	files_join(path, "%s/%s/status", directory, pid);
+	files_read_labelled(path, "Uid:", text, sizeof(text));
+	uid = strtoul(text, NULL, 10);
+	user = *text ? getpwuid((uid_t)uid) : NULL;
+	if (user)
+		files_copy_name(name, DOCTOR_NAME_BYTES, user->pw_name);
+	else
+		snprintf(name, DOCTOR_NAME_BYTES, "%lu", uid);
+}
+
+static void read_holder(const char *directory, const char *pid, void *context)
+{
+	struct holder_scan *scan = context;
+	struct doctor_facts *facts = scan->facts;
+	struct doctor_holder *holder = &facts->holders[facts->n_holders];
+	char path[PATH_MAX];
+
+	if (pid[strspn(pid, "0123456789")] || facts->n_holders == DOCTOR_HOLDERS_MAX)
+		return;
+	scan->first = scan->n;
+	read_mapped_segments(scan, directory, pid);
+	files_join(path, "%s/%s/fd", directory, pid);
+	files_for_each(path, read_segment_descriptor, scan);
+	if (scan->n == scan->first)
+		return;
+	facts->n_holders++;
+	holder->pid = (pid_t)strtol(pid, NULL, 10);
+	holder->is_daemon = read_is_daemon(directory, pid);
+	files_read_line(holder->name, sizeof(holder->name), "%s/%s/comm", directory, pid);
+	read_user_name(directory, pid, holder->user);
+}
+
+static bool is_held_by_daemon(const struct holder_scan *scan, const struct held_segment *segment)
+{
+	for (unsigned int i = 0; i < scan->n; i++)
+		if (scan->segments[i].device == segment->device && scan->segments[i].inode == segment->inode &&
+		    scan->facts->holders[scan->segments[i].holder].is_daemon)
+			return true;
+	return false;
+}
+
+void read_holders(const char *root, struct doctor_facts *facts)
+{
+	struct holder_scan scan = {.facts = facts, .segments = calloc(SEGMENTS_MAX, sizeof(*scan.segments))};
+	char path[PATH_MAX];
+
+	if (!scan.segments)
+		return;
+	facts->sees_all_processes = geteuid() == 0;
+	files_join(path, "%s/proc", root);
+	files_for_each(path, read_holder, &scan);
+	for (unsigned int i = 0; i < scan.n; i++) {
+		struct doctor_holder *holder = &facts->holders[scan.segments[i].holder];
+
+		holder->bytes += scan.segments[i].bytes;
+		if (!is_held_by_daemon(&scan, &scan.segments[i]))
+			holder->ended_bytes += scan.segments[i].bytes;
+	}
+	free(scan.segments);
+}
