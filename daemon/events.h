@@ -4,7 +4,6 @@
 #define DAEMON_EVENTS_H
 
 #include "daemon/control/control.h"
-#include "daemon/control/readers.h"
 #include "daemon/process/fdstore.h"
 #include "daemon/port/interface.h"
 #include "daemon/process/preflight.h"

@@ -28,7 +28,7 @@ struct background {
 	struct job_queue queued;
 	struct job_queue worked;
 	struct background_job *at_work;
-	uid_t served; /* the user of the last job */
+	const void *served; /* the user of the last job */
 	bool stop;
 };
 

@@ -20,7 +20,7 @@ struct background_job {
 	STAILQ_ENTRY(background_job) link;
 	void (*work)(struct background_job *job); /* in the thread; the object belongs to it until done is called */
 	void (*done)(struct background_job *job); /* from the event loop or background_drain(); may free the object */
-	uid_t user;                               /* users take turns */
+	const void *user;                         /* whose job it is; only compared: users take turns */
 	uint64_t bytes; /* of memory that it touches: its allowance in time is in proportion */
 };
 

@@ -25,5 +25,6 @@ const char *const log_event_ids[LOG_EVENT_N] = {
 	[LOG_EVENT_CLIENT_BAD] = "7cc3db2063574ef5894492a145f08c64",
 	[LOG_EVENT_RIGHTS_LOST] = "e0c5a7e69d614a8e84a705446c6ccb01",
 	[LOG_EVENT_STUCK] = "29b52fdf2e6648c486191e150772d4fa",
+	[LOG_EVENT_WAKE_BUDGET] = "44bdfbfbc8784ac391aba5b869d4bc0d",
 };
-static_assert(LOG_EVENT_N == 22, "an event wants its id here, and its text in systemd/ibvcap.catalog");
+static_assert(LOG_EVENT_N == 23, "an event wants its id here, and its text in systemd/ibvcap.catalog");

@@ -150,7 +150,7 @@ fail:
 }
 
 /* Of a socket unit's it says itself who may connect. */
-static bool is_ours(const struct listener *listener)
+static bool is_our_path(const struct listener *listener)
 {
 	struct stat status;
 
@@ -168,7 +168,7 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 	note_inode(listener);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		r = failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
-	else if (is_ours(listener))
+	else if (is_our_path(listener))
 		r = set_rights(listener, mode, group, failure);
 	if (r < 0)
 		listener_close(listener);

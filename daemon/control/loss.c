@@ -32,7 +32,7 @@ static bool is_loss(const struct reading *before, const struct reading *after, s
 }
 
 /* Backwards, from reading to reading. */
-static void find(const struct ibvcap_ring *ring, struct reading after, struct loss *loss)
+static void find_loss(const struct ibvcap_ring *ring, struct reading after, struct loss *loss)
 {
 	uint64_t n = (consumer_load_head(ring) + ring->slots_per_block - 1) / ring->slots_per_block;
 	struct reading open, close;
@@ -55,7 +55,7 @@ const struct loss *loss_find_last(struct loss_memory *memory, const struct ibvca
 
 	if (no_buffer != memory->no_buffer) {
 		memory->no_buffer = no_buffer;
-		find(ring, (struct reading){no_buffer, now_ns}, &memory->last);
+		find_loss(ring, (struct reading){no_buffer, now_ns}, &memory->last);
 	}
 	return &memory->last;
 }

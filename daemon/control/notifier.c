@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The notifier's thread and its list of clients. The mutex guards the list; it is released during a wake-up, so control
+ * can change the list at any time, and an entry that is being woken is freed by the thread when the wake-up ends.
+ */
 #include "daemon/control/notifier.h"
 
 #include "daemon/base/time.h"
-#include "daemon/control/wake_cost.h"
+#include "daemon/control/user.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -16,45 +20,43 @@
 
 #define SEGMENTS_MAX 3
 
-/* Who is to be woken, and while that goes on, outside of the mutex: not freed. */
+/* One client. */
 struct notifier_entry {
 	void *state;
-	const void *page; /* hostile; NULL: the entry is free */
+	const void *page; /* the client may write anything into it; NULL: the entry is free */
 	int fd;
-	struct wake_user *user;
-	uint64_t served; /* the last request that was: who is slow to withdraw it is not woken by each ring */
-	bool deferred;   /* to the slow lane, whatever its user's cost is by then */
-	bool busy;       /* a wake is under way */
-	bool removed;    /* no other begins */
-	bool is_ours;    /* to be freed, with these: */
+	struct user *user;
+	void *owner;
+	uint64_t served; /* the last request that was: a client that is slow to withdraw it is not woken by each ring */
+	bool is_over_budget; /* not woken any more */
+	bool is_named;       /* by notifier_next_over_budget() */
+	bool busy;           /* a wake-up is under way: not to be freed */
+	bool removed;        /* no other wake-up begins */
+	bool is_ours;        /* to be freed, with these: */
 	struct shm segments[SEGMENTS_MAX];
 };
 
-enum lane { QUICK, SLOW, LANES };
-
 struct notifier {
-	const struct rx_ring *ring; /* NULL: senders are notified */
+	const struct rx_ring *ring; /* NULL: the clients are senders */
 	int doorbell;
-	pthread_t threads[LANES];
-	pthread_mutex_t mutex; /* all below: the two threads' and control's, never the worker's */
-	pthread_cond_t slow_due;
-	bool is_slow_due;
-	bool is_asked[LANES]; /* to go round, and it has not yet */
+	int budget_fd;
+	pthread_t thread;
+	pthread_mutex_t mutex; /* all below: of the thread and control, never of the worker */
+	bool is_asked;         /* for another pass, which has not ended yet */
 	bool stop;
-	uint32_t n_entries; /* none from here on is used */
+	uint32_t n_entries; /* no entry from here on is used */
 	uint32_t max_entries;
-	struct wake_users users;
 	struct notifier_entry entries[];
 };
 
 /* ---- waking -------------------------------------------------------------------------------------- */
 
 /*
- * Nothing here may wait for a client. A socket and no pipe: a reader whose memory does not come (userfaultfd, FUSE)
- * stops while it holds the pipe's lock, and with it who writes. A full one is readable as it is; of one whose
- * reader has gone, control hears.
+ * A wake-up must not wait for the client. It goes to a socket and not to a pipe: a client whose read() faults on a page
+ * that nobody provides (userfaultfd, FUSE) would hold the pipe's lock meanwhile, and stop the writer. A full socket is
+ * readable as it is; when the reader has gone, control learns that from the control socket.
  */
-static void wake_consumer(const struct notifier_entry *entry)
+static void notifier_wake_consumer(const struct notifier_entry *entry)
 {
 	if (daemon_load_wake_socket(entry->page))
 		(void)send(entry->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -62,7 +64,7 @@ static void wake_consumer(const struct notifier_entry *entry)
 		rx_ring_wake_consumer(entry->state);
 }
 
-/* closed first: head is final then. */
+/* closed is read first: head is final then. */
 static uint64_t consumer_due_request(const struct ibvcap_ring *ring, const struct ibvcap_consumer_page *page)
 {
 	bool closed = consumer_ring_closed(ring);
@@ -71,44 +73,43 @@ static uint64_t consumer_due_request(const struct ibvcap_ring *ring, const struc
 	return closed || wake_at <= consumer_load_head(ring) ? wake_at : 0;
 }
 
-static void free_entry(struct notifier_entry *entry)
+static void notifier_free_entry(struct notifier_entry *entry)
 {
 	for (unsigned i = 0; i < SEGMENTS_MAX && entry->is_ours; i++)
 		shm_deinit(&entry->segments[i]);
 	if (entry->is_ours && entry->fd >= 0)
 		close(entry->fd);
-	if (entry->user)
-		entry->user->n_entries--;
+	user_unref(entry->user);
 	*entry = (struct notifier_entry){0};
 }
 
-/* The mutex is held, but for the time that the client makes it take. */
-static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entry, uint64_t wake_at, uint64_t *cpu_ns)
+/* The mutex is held by the caller, and released during the wake-up. */
+static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entry, uint64_t wake_at)
 {
-	uint64_t before_ns = *cpu_ns;
+	uint64_t cpu_ns;
 
 	entry->served = wake_at;
-	entry->deferred = false;
 	entry->busy = true;
 	pthread_mutex_unlock(&notifier->mutex);
+	cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	if (notifier->ring)
-		wake_consumer(entry);
+		notifier_wake_consumer(entry);
 	else
 		sender_wake(entry->state, entry->page, entry->fd);
-	*cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 	pthread_mutex_lock(&notifier->mutex);
 	entry->busy = false;
-	wake_cost_add(entry->user, *cpu_ns - before_ns, time_monotonic_ns());
+	user_charge_wake(entry->user, cpu_ns, time_monotonic_ns());
 	if (entry->removed)
-		free_entry(entry);
+		notifier_free_entry(entry);
 }
 
-/* What it asks for, if that is due; else 0. No later request is for less: see is_due() in rx_ring.c. */
+/* The wake-up that the client asks for, if it is due; else 0. No later request is for less: see is_due() in rx_ring.c. */
 static uint64_t due_request(const struct notifier *notifier, const struct notifier_entry *entry)
 {
 	uint64_t wake_at;
 
-	if (!entry->page || entry->removed)
+	if (!entry->page || entry->removed || entry->is_over_budget)
 		return 0;
 	if (notifier->ring)
 		wake_at = consumer_due_request(notifier->ring->ring, entry->page);
@@ -117,14 +118,14 @@ static uint64_t due_request(const struct notifier *notifier, const struct notifi
 	return wake_at > entry->served ? wake_at : 0;
 }
 
-/* One that is being woken can only be by the slow lane: it is its to do that again. */
-static bool is_for_slow_lane(const struct notifier_entry *entry)
+static void refuse_wake(struct notifier *notifier, struct notifier_entry *entry)
 {
-	return entry->busy || wake_cost_is_high(entry->user, time_monotonic_ns());
+	entry->is_over_budget = true;
+	eventfd_write(notifier->budget_fd, 1);
 }
 
-/* One pass over the lane's own; the mutex is held, now and then. False: time to end. */
-static bool notify(struct notifier *notifier, enum lane lane, uint64_t *cpu_ns)
+/* One pass over all clients; the mutex is held, except during a wake-up. False: the thread is to end. */
+static bool notify_all(struct notifier *notifier)
 {
 	for (uint32_t i = 0; i < notifier->n_entries; i++) {
 		struct notifier_entry *entry = &notifier->entries[i];
@@ -132,119 +133,102 @@ static bool notify(struct notifier *notifier, enum lane lane, uint64_t *cpu_ns)
 
 		if (wake_at == 0)
 			continue;
-		if (lane == QUICK && is_for_slow_lane(entry))
-			entry->deferred = notifier->is_slow_due = true;
-		else if (lane == QUICK || entry->deferred)
-			wake_unlocked(notifier, entry, wake_at, cpu_ns);
+		if (user_is_over_wake_budget(entry->user, time_monotonic_ns()))
+			refuse_wake(notifier, entry);
+		else
+			wake_unlocked(notifier, entry, wake_at);
 	}
-	if (lane == QUICK && notifier->is_slow_due)
-		pthread_cond_signal(&notifier->slow_due);
-	notifier->is_asked[lane] = false;
+	notifier->is_asked = false;
 	return !notifier->stop;
 }
 
-/* ---- two threads --------------------------------------------------------------------------------- */
-
-/* One pass a ring: what rings after the doorbell was read is still there to be read at the next turn. */
-static void *quick_main(void *argument)
+/* The doorbell is read before the pass: a ring during the pass causes another one. */
+static void *notifier_main(void *argument)
 {
 	struct notifier *notifier = argument;
-	uint64_t cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	eventfd_t rings;
 	bool go_on;
 
 	do {
 		eventfd_read(notifier->doorbell, &rings);
 		pthread_mutex_lock(&notifier->mutex);
-		go_on = notify(notifier, QUICK, &cpu_ns);
+		go_on = notify_all(notifier);
 		pthread_mutex_unlock(&notifier->mutex);
 	} while (go_on);
 	return NULL;
 }
 
-static void *slow_main(void *argument)
-{
-	struct notifier *notifier = argument;
-	uint64_t cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+/* ---- life ---------------------------------------------------------------------------------------- */
 
-	pthread_mutex_lock(&notifier->mutex);
-	while (!notifier->stop) {
-		if (!notifier->is_slow_due)
-			pthread_cond_wait(&notifier->slow_due, &notifier->mutex);
-		notifier->is_slow_due = false;
-		notify(notifier, SLOW, &cpu_ns);
-	}
-	pthread_mutex_unlock(&notifier->mutex);
-	return NULL;
-}
-
-static void stop(struct notifier *notifier, unsigned n_threads)
+/* The thread does not run, or has ended. */
+static void notifier_destroy(struct notifier *notifier)
 {
-	pthread_mutex_lock(&notifier->mutex);
-	notifier->stop = true;
-	pthread_cond_signal(&notifier->slow_due);
-	pthread_mutex_unlock(&notifier->mutex);
-	eventfd_write(notifier->doorbell, 1);
-	while (n_threads > 0)
-		pthread_join(notifier->threads[--n_threads], NULL);
-	pthread_cond_destroy(&notifier->slow_due);
+	for (uint32_t i = 0; i < notifier->n_entries; i++)
+		notifier_free_entry(&notifier->entries[i]);
+	if (notifier->budget_fd >= 0)
+		close(notifier->budget_fd);
 	pthread_mutex_destroy(&notifier->mutex);
-	wake_users_deinit(&notifier->users);
 	free(notifier);
 }
 
-/* ring NULL: of senders. */
-static int new_notifier(struct notifier **notifier, const struct rx_ring *ring, int doorbell, uint32_t max)
+/* Signals are the control thread's. */
+static int notifier_start(struct notifier *notifier)
 {
-	static void *(*const mains[LANES])(void *) = {quick_main, slow_main};
-	uint32_t max_entries = max + LANES; /* beside those removed, and busy */
-	struct notifier *n = calloc(1, sizeof(*n) + max_entries * sizeof(n->entries[0]));
-	unsigned n_threads = 0;
 	sigset_t all, before;
-	int error = 0;
+	int error;
 
-	if (!n)
-		return -ENOMEM;
-	if (wake_users_init(&n->users, max_entries) < 0) {
-		free(n);
-		return -ENOMEM;
-	}
-	n->ring = ring;
-	n->doorbell = doorbell;
-	n->max_entries = max_entries;
-	pthread_mutex_init(&n->mutex, NULL);
-	pthread_cond_init(&n->slow_due, NULL);
-	/* Signals are the control thread's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (!error && n_threads < LANES) {
-		error = pthread_create(&n->threads[n_threads], NULL, mains[n_threads], n);
-		if (!error)
-			pthread_setname_np(n->threads[n_threads++], "notifier");
-	}
+	error = pthread_create(&notifier->thread, NULL, notifier_main, notifier);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error) {
-		stop(n, n_threads);
-		return -error;
+	if (!error)
+		pthread_setname_np(notifier->thread, "notifier");
+	return -error;
+}
+
+/* ring NULL: for senders. */
+static int notifier_make(struct notifier **out, const struct rx_ring *ring, int doorbell, uint32_t max)
+{
+	uint32_t max_entries = max + 1; /* one that was removed may be busy still */
+	struct notifier *notifier = calloc(1, sizeof(*notifier) + max_entries * sizeof(notifier->entries[0]));
+	int r;
+
+	if (!notifier)
+		return -ENOMEM;
+	notifier->ring = ring;
+	notifier->doorbell = doorbell;
+	notifier->max_entries = max_entries;
+	pthread_mutex_init(&notifier->mutex, NULL);
+	notifier->budget_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = notifier->budget_fd < 0 ? -errno : notifier_start(notifier);
+	if (r < 0) {
+		notifier_destroy(notifier);
+		return r;
 	}
-	*notifier = n;
+	*out = notifier;
 	return 0;
 }
 
 int notifier_new(struct notifier **notifier, const struct rx_ring *ring)
 {
-	return new_notifier(notifier, ring, ring->doorbell, RX_RING_CONSUMERS_MAX);
+	return notifier_make(notifier, ring, ring->doorbell, RX_RING_CONSUMERS_MAX);
 }
 
 int notifier_new_of_senders(struct notifier **notifier, int doorbell, uint32_t max)
 {
-	return new_notifier(notifier, NULL, doorbell, max);
+	return notifier_make(notifier, NULL, doorbell, max);
 }
 
 void notifier_free(struct notifier *notifier)
 {
-	if (notifier)
-		stop(notifier, LANES);
+	if (!notifier)
+		return;
+	pthread_mutex_lock(&notifier->mutex);
+	notifier->stop = true;
+	pthread_mutex_unlock(&notifier->mutex);
+	eventfd_write(notifier->doorbell, 1);
+	pthread_join(notifier->thread, NULL);
+	notifier_destroy(notifier);
 }
 
 bool notifier_is_alive(struct notifier *notifier)
@@ -252,11 +236,8 @@ bool notifier_is_alive(struct notifier *notifier)
 	bool alive;
 
 	pthread_mutex_lock(&notifier->mutex);
-	alive = !notifier->is_asked[QUICK] && !notifier->is_asked[SLOW];
-	if (alive) {
-		notifier->is_asked[QUICK] = notifier->is_asked[SLOW] = notifier->is_slow_due = true;
-		pthread_cond_signal(&notifier->slow_due);
-	}
+	alive = !notifier->is_asked;
+	notifier->is_asked = true;
 	pthread_mutex_unlock(&notifier->mutex);
 	if (alive)
 		eventfd_write(notifier->doorbell, 1);
@@ -265,7 +246,7 @@ bool notifier_is_alive(struct notifier *notifier)
 
 /* ---- the list ------------------------------------------------------------------------------------ */
 
-static struct notifier_entry *find(struct notifier *notifier, const void *page)
+static struct notifier_entry *notifier_find(struct notifier *notifier, const void *page)
 {
 	for (uint32_t i = 0; i < notifier->n_entries; i++)
 		if (notifier->entries[i].page == page)
@@ -273,73 +254,105 @@ static struct notifier_entry *find(struct notifier *notifier, const void *page)
 	return NULL;
 }
 
-static int add(struct notifier *notifier, void *state, const void *page, int fd, uid_t uid)
+static int notifier_add_entry(struct notifier *notifier, const struct notifier_entry *new)
 {
 	struct notifier_entry *entry;
 
 	pthread_mutex_lock(&notifier->mutex);
-	entry = find(notifier, NULL);
+	entry = notifier_find(notifier, NULL);
 	if (!entry && notifier->n_entries < notifier->max_entries)
 		entry = &notifier->entries[notifier->n_entries++];
-	if (entry)
-		*entry = (struct notifier_entry){
-			.state = state, .page = page, .fd = fd, .user = wake_users_take(&notifier->users, uid)};
+	if (entry) {
+		*entry = *new;
+		user_ref(entry->user);
+	}
 	pthread_mutex_unlock(&notifier->mutex);
 	return entry ? 0 : -EAGAIN;
 }
 
-int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, uid_t uid)
+int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, struct user *user,
+                 void *owner)
 {
-	return add(notifier, consumer->state, consumer->page, fd, uid);
+	const struct notifier_entry entry = {
+		.state = consumer->state, .page = consumer->page, .fd = fd, .user = user, .owner = owner};
+
+	return notifier_add_entry(notifier, &entry);
 }
 
-int notifier_add_sender(struct notifier *notifier, const struct sender *sender, uid_t uid)
+int notifier_add_sender(struct notifier *notifier, const struct sender *sender, struct user *user, void *owner)
 {
-	return add(notifier, sender->state, sender->page, sender->socket, uid);
+	const struct notifier_entry entry = {
+		.state = sender->state, .page = sender->page, .fd = sender->socket, .user = user, .owner = owner};
+
+	return notifier_add_entry(notifier, &entry);
 }
 
-static struct notifier_entry *remove_entry(struct notifier *notifier, const void *page)
+int notifier_budget_fd(const struct notifier *notifier)
 {
-	struct notifier_entry *entry = page ? find(notifier, page) : NULL;
+	return notifier->budget_fd;
+}
+
+void *notifier_next_over_budget(struct notifier *notifier)
+{
+	void *owner = NULL;
+	eventfd_t count;
+
+	eventfd_read(notifier->budget_fd, &count);
+	pthread_mutex_lock(&notifier->mutex);
+	for (uint32_t i = 0; i < notifier->n_entries && !owner; i++) {
+		struct notifier_entry *entry = &notifier->entries[i];
+
+		if (!entry->page || entry->removed || !entry->is_over_budget || entry->is_named)
+			continue;
+		entry->is_named = true;
+		owner = entry->owner;
+	}
+	pthread_mutex_unlock(&notifier->mutex);
+	return owner;
+}
+
+static struct notifier_entry *notifier_remove_entry(struct notifier *notifier, const void *page)
+{
+	struct notifier_entry *entry = page ? notifier_find(notifier, page) : NULL;
 
 	if (!entry)
 		return NULL;
 	entry->removed = true;
 	if (entry->busy)
 		return entry;
-	free_entry(entry);
+	notifier_free_entry(entry);
 	return NULL;
 }
 
 void notifier_remove(struct notifier *notifier, const void *page)
 {
 	pthread_mutex_lock(&notifier->mutex);
-	remove_entry(notifier, page);
+	notifier_remove_entry(notifier, page);
 	pthread_mutex_unlock(&notifier->mutex);
 }
 
-/* Segments and descriptor are taken over. */
-static void dispose(struct notifier *notifier, const void *page, struct notifier_entry *own)
+/* Takes segments and descriptor over. */
+static void notifier_dispose_entry(struct notifier *notifier, const void *page, struct notifier_entry *own)
 {
 	struct notifier_entry *entry;
 
 	own->is_ours = true;
 	pthread_mutex_lock(&notifier->mutex);
-	entry = remove_entry(notifier, page);
-	if (entry) { /* a wake is under way: freed by who does it */
+	entry = notifier_remove_entry(notifier, page);
+	if (entry) { /* a wake-up is under way: the thread frees it */
 		entry->is_ours = true;
 		memcpy(entry->segments, own->segments, sizeof(entry->segments));
 	}
 	pthread_mutex_unlock(&notifier->mutex);
 	if (!entry)
-		free_entry(own);
+		notifier_free_entry(own);
 }
 
 void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd)
 {
 	struct notifier_entry own = {.fd = fd, .segments = {consumer->state_shm, consumer->page_shm, SHM_INIT}};
 
-	dispose(notifier, consumer->page, &own);
+	notifier_dispose_entry(notifier, consumer->page, &own);
 	consumer->state_shm = consumer->page_shm = (struct shm)SHM_INIT;
 }
 
@@ -348,7 +361,7 @@ void notifier_dispose_sender(struct notifier *notifier, struct sender *sender)
 	struct notifier_entry own = {.fd = sender->socket,
 	                             .segments = {sender->arena, sender->page_shm, sender->state_shm}};
 
-	dispose(notifier, sender->page, &own);
+	notifier_dispose_entry(notifier, sender->page, &own);
 	sender->arena = sender->page_shm = sender->state_shm = (struct shm)SHM_INIT;
 	sender->socket = -1;
 }

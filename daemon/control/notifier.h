@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Wakes every client of a ring, or of a transmit worker, that asked and whose packets have come or gone, by a byte on
- * its socket or on its futex word: so the worker's wake-up stays one system call on the doorbell, whatever clients do.
- * How long a wake takes is in the client's hands. Control waits for none, but when the ring or the worker goes. Whose
- * clients' wakes take long together is woken by a second thread, with those like it, until that has leaked away: what
- * the others wait for a user is a thousandth of the time, beside 50 µs a wake.
+ * A thread that wakes the clients of one stream, or of one transmit worker. The worker rings one doorbell, so that it
+ * spends one system call on all clients and no client can slow it down. The notifier then wakes each client that asked
+ * for it and whose packets have come (or gone): by a byte on the client's socket, or by the client's futex word.
+ *
+ * A client decides how long its own wake-up takes, and the other clients wait meanwhile. Each wake-up is charged on the
+ * client's user. When a client is due and its user is over the wake budget (user.h), the notifier does not wake the
+ * client but names it by notifier_next_over_budget(), and control disconnects it. Control never waits for a wake-up,
+ * except in notifier_free().
  */
 #ifndef DAEMON_CONTROL_NOTIFIER_H
 #define DAEMON_CONTROL_NOTIFIER_H
@@ -12,35 +15,44 @@
 #include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
 
-#include <sys/types.h>
-
 struct notifier;
+struct user;
 
-/** Starts the threads. ring must outlive the notifier. 0 or -errno. */
+/** Start the thread. ring must outlive the notifier. 0 or -errno. */
 int notifier_new(struct notifier **notifier, const struct rx_ring *ring);
 
-/** The same for up to max senders; doorbell: the eventfd that is rung for them. It must outlive the notifier. */
+/** The same for up to max senders. doorbell: the eventfd that is rung for them; it must outlive the notifier. */
 int notifier_new_of_senders(struct notifier **notifier, int doorbell, uint32_t max);
 
-/** Stops the threads; waits for a wake that is under way: milliseconds, for what one can come to. NULL is fine. */
+/** Stop the thread; waits for a wake-up that is under way, for milliseconds. NULL: no effect. */
 void notifier_free(struct notifier *notifier);
 
-/** Have both threads gone round since this was last asked? Rings for them to do so again. True at first. */
+/** Has the thread finished a pass since this was last called? Rings for another one. True at first. */
 bool notifier_is_alive(struct notifier *notifier);
 
-/** fd: a socket, or -1. Both stay the caller's until notifier_dispose(). uid: whose it is. -EAGAIN: too many. */
-int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, uid_t uid);
-int notifier_add_sender(struct notifier *notifier, const struct sender *sender, uid_t uid);
+/**
+ * The consumer and fd (a socket, or -1) stay the caller's until notifier_dispose(). user is charged with the wake-ups;
+ * NULL: nobody is. owner: what notifier_next_over_budget() returns. -EAGAIN: there are too many.
+ */
+int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, struct user *user,
+                 void *owner);
+int notifier_add_sender(struct notifier *notifier, const struct sender *sender, struct user *user, void *owner);
 
-/** No wake of it begins any more; one may be under way, with its page and descriptor. Not there: nothing. */
+/** An eventfd that is readable when notifier_next_over_budget() has a client to name. */
+int notifier_budget_fd(const struct notifier *notifier);
+
+/** The owner of a client that is to be disconnected, each once; NULL: there is none. Clears the eventfd first. */
+void *notifier_next_over_budget(struct notifier *notifier);
+
+/** Begin no more wake-up of it; one may be under way, with its page and descriptor. No effect if it was not added. */
 void notifier_remove(struct notifier *notifier, const void *page);
 
 /**
- * Remove it, free its two segments and close the descriptor (-1: none): now, or when the wake that is under way ends.
- * Also of a consumer that was never added.
+ * Remove it, free its two segments and close the descriptor (-1: none): now, or when the wake-up that is under way ends.
+ * Also for a consumer that was never added.
  */
 void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd);
-/** Likewise a sender's three segments and its socket. */
+/** The same with a sender's three segments and its socket. */
 void notifier_dispose_sender(struct notifier *notifier, struct sender *sender);
 
 #endif

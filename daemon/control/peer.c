@@ -12,7 +12,7 @@
 #endif
 
 /* The kernel says how many there are when there is no room for them. */
-static int read_groups(int fd, gid_t **groups, uint32_t *n_groups)
+static int read_peer_groups(int fd, gid_t **groups, uint32_t *n_groups)
 {
 	socklen_t bytes = 0;
 
@@ -49,7 +49,7 @@ int peer_read(int fd, struct peer *peer)
 
 int peer_read_groups(int fd, struct peer *peer, gid_t **groups)
 {
-	int r = read_groups(fd, groups, &peer->n_groups);
+	int r = read_peer_groups(fd, groups, &peer->n_groups);
 
 	peer->groups = *groups;
 	return r;

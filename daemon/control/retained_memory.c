@@ -64,7 +64,7 @@ void retained_memory_watch(struct retained_watch *watch, struct retained_memory 
 	}
 }
 
-static void forget(struct retained_watch *watch, int gone)
+static void forget_watch(struct retained_watch *watch, int gone)
 {
 	struct retained_memory *memory;
 
@@ -83,7 +83,7 @@ void retained_watch_read(struct retained_watch *watch)
 	while ((bytes = read(watch->inotify, events, sizeof(events))) > 0)
 		for (size_t i = 0; i < (size_t)bytes / sizeof(events[0]); i++)
 			if (events[i].mask & IN_DELETE_SELF)
-				forget(watch, events[i].wd);
+				forget_watch(watch, events[i].wd);
 }
 
 bool retained_memory_exists(struct retained_memory *memory)

@@ -94,7 +94,7 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 
 	(void)time_us;
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
-		if (endpoint->ended)
+		if (endpoint->endpoint.ended)
 			continue;
 		refresh_matched(endpoint->stream);
 		rx_endpoint_retry(endpoint);
@@ -119,15 +119,15 @@ static int on_let_go(sd_event_source *source, int fd, uint32_t events, void *con
 	(void)events;
 	retained_watch_read(&control->retained);
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
-		rx_endpoint_free_retained(endpoint);
+		endpoint_free_retained(&endpoint->endpoint);
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
-		tx_endpoint_free_retained(channel);
+		endpoint_free_retained(&channel->endpoint);
 	return 0;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-static int set_up(struct control *control)
+static int set_up_control(struct control *control)
 {
 	int r = status_init(control);
 
@@ -163,7 +163,7 @@ int control_new(struct control **control, const struct control_options *options,
 			            "(%s): their "
 			            "places are free before it is; see fs.inotify.max_user_instances",
 			            strerror(-r));
-		r = set_up(c);
+		r = set_up_control(c);
 	}
 	if (r < 0) {
 		control_free(c);
@@ -176,7 +176,7 @@ int control_new(struct control **control, const struct control_options *options,
 
 /* ---- rings come and go ---------------------------------------------------------------------------- */
 
-static struct rx_endpoint *find_point(struct control *control, const struct control_stream *stream)
+static struct rx_endpoint *find_rx_endpoint(struct control *control, const struct control_stream *stream)
 {
 	struct rx_endpoint *endpoint;
 
@@ -193,7 +193,7 @@ int control_add_stream(struct control *control, const struct control_stream *str
 
 void control_end_stream(struct control *control, const struct control_stream *stream, enum ibvcap_disconnect reason)
 {
-	struct rx_endpoint *endpoint = find_point(control, stream);
+	struct rx_endpoint *endpoint = find_rx_endpoint(control, stream);
 
 	if (endpoint)
 		rx_endpoint_end(endpoint, reason);
@@ -201,7 +201,7 @@ void control_end_stream(struct control *control, const struct control_stream *st
 
 void control_remove_stream(struct control *control, const struct control_stream *stream)
 {
-	struct rx_endpoint *endpoint = find_point(control, stream);
+	struct rx_endpoint *endpoint = find_rx_endpoint(control, stream);
 
 	if (!endpoint)
 		return;
@@ -221,7 +221,7 @@ static struct tx_worker_endpoint *find_tx_worker(struct control *control, const 
 	return endpoint;
 }
 
-static struct tx_endpoint *find_channel(const struct control *control, const struct control_channel *channel)
+static struct tx_endpoint *find_tx_endpoint(const struct control *control, const struct control_channel *channel)
 {
 	struct tx_endpoint *endpoint;
 
@@ -251,7 +251,7 @@ int control_add_channel(struct control *control, const struct control_channel *c
 
 void control_end_channel(struct control *control, const struct control_channel *channel, enum ibvcap_disconnect reason)
 {
-	struct tx_endpoint *endpoint = find_channel(control, channel);
+	struct tx_endpoint *endpoint = find_tx_endpoint(control, channel);
 
 	if (endpoint)
 		tx_endpoint_end(endpoint, reason);
@@ -259,14 +259,14 @@ void control_end_channel(struct control *control, const struct control_channel *
 
 bool control_channel_is_empty(const struct control *control, const struct control_channel *channel)
 {
-	const struct tx_endpoint *endpoint = find_channel(control, channel);
+	const struct tx_endpoint *endpoint = find_tx_endpoint(control, channel);
 
-	return !endpoint || endpoint->n_sessions == 0;
+	return !endpoint || endpoint->endpoint.n_clients == 0;
 }
 
 void control_remove_channel(struct control *control, const struct control_channel *channel)
 {
-	struct tx_endpoint *endpoint = find_channel(control, channel);
+	struct tx_endpoint *endpoint = find_tx_endpoint(control, channel);
 
 	if (endpoint)
 		tx_endpoint_free(endpoint);
@@ -290,14 +290,14 @@ void control_reconfigured(struct control *control, int error, const char *text)
 void control_set_config(struct control *control, const struct config *config)
 {
 	struct session *session, *next;
+	const struct endpoint *endpoint;
 
 	control->options.config = config;
 	for (session = LIST_FIRST(&control->sessions); session; session = next) {
 		next = LIST_NEXT(session, link);
-		if (session->tx)
-			tx_endpoint_check_rights(session);
-		else if (session_is_in_use(session))
-			rx_endpoint_check_rights(session);
+		endpoint = session->client ? session->client->endpoint : session->tapped;
+		if (endpoint)
+			endpoint->kind->check_rights(session);
 	}
 }
 
@@ -317,7 +317,7 @@ void control_free(struct control *control)
 	sd_event_source_disable_unref(control->tick);
 	sd_event_source_disable_unref(control->let_go);
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
-		endpoint->ended = true; /* nothing is mailed any more */
+		endpoint->endpoint.ended = true; /* nothing is mailed any more */
 	TAILQ_FOREACH (worker, &control->tx_workers, link)
 		worker->ended = true;
 	while (!TAILQ_EMPTY(&control->tx_endpoints)) {
@@ -326,12 +326,12 @@ void control_free(struct control *control)
 	}
 	while (!LIST_EMPTY(&control->sessions))
 		session_free(LIST_FIRST(&control->sessions));
-	users_deinit(&control->users);
 	status_deinit(control);
 	while (!TAILQ_EMPTY(&control->rx_endpoints))
 		rx_endpoint_free(TAILQ_FIRST(&control->rx_endpoints));
 	while (!TAILQ_EMPTY(&control->tx_workers))
 		tx_worker_endpoint_free(TAILQ_FIRST(&control->tx_workers));
+	users_deinit(&control->users);
 	retained_watch_deinit(&control->retained);
 	free(control);
 }

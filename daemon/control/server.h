@@ -4,12 +4,14 @@
 #define DAEMON_CONTROL_SERVER_H
 
 #include "daemon/control/rx_endpoint.h"
+#include "daemon/control/rx_session.h"
 #include "daemon/control/tx_endpoint.h"
+#include "daemon/control/tx_session.h"
 #include "daemon/control/control.h"
 #include "daemon/control/retained_memory.h"
 #include "daemon/control/session.h"
 #include "daemon/control/status.h"
-#include "daemon/control/users.h"
+#include "daemon/control/user.h"
 
 #include <sys/queue.h>
 

@@ -2,6 +2,7 @@
 #include "daemon/control/session.h"
 
 #include "daemon/base/log.h"
+#include "daemon/control/endpoint.h"
 #include "daemon/control/peer.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
@@ -182,7 +183,7 @@ static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
 
 bool session_is_in_use(const struct session *session)
 {
-	return session->rx || session->tx || session->tapped;
+	return session->client || session->tapped;
 }
 
 void session_revoke(struct session *session, const char *kind, const char *name, const char *what)
@@ -219,20 +220,20 @@ static int admit(struct session *session)
 {
 	struct control *control = session->control;
 	const struct config *config = control->options.config;
-	struct user *user = users_enter(&control->users, session->peer.uid);
+	struct user *user = user_enter(&control->users, user_key_of(&session->peer));
 	const char *what = NULL;
 
 	session->user = user;
 	if (!user)
 		return -ENOMEM;
-	if (user->n_sessions > config->max_clients_per_user && user->uid != 0)
+	if (user->n_sessions > config->max_clients_per_user && user->key.uid != 0)
 		what = "more connections of one user than max_clients_per_user allows";
 	else if (is_user_over_limit(session))
 		what = "more connections and messages a second than max_messages_per_s_per_user allows";
 	return what ? session_refuse(session, -EAGAIN, what) : 0;
 }
 
-static int watch(struct session *session)
+static int watch_client(struct session *session)
 {
 	sd_event *event = session->control->options.event;
 	int r = sd_event_add_io(event, &session->io, session->fd, EPOLLIN, on_io, session);
@@ -270,7 +271,7 @@ int session_new(struct control *control, int fd)
 	if (r == 0)
 		r = peer_read_groups(fd, &session->peer, &session->groups);
 	if (r == 0)
-		r = watch(session);
+		r = watch_client(session);
 	if (r < 0)
 		session_free(session);
 	return r;
@@ -284,9 +285,9 @@ void session_free(struct session *session)
 	session->control->n_sessions--;
 	if (session->control->reconfiguring == session)
 		session->control->reconfiguring = NULL;
-	users_leave(session->user);
-	if (session->rx || session->tx)
-		session->on_close(session);
+	if (session->client)
+		session->client->endpoint->kind->close(session->client);
+	user_leave(session->user);
 	sd_event_source_disable_unref(session->io);
 	sd_event_source_disable_unref(session->death);
 	sd_event_source_disable_unref(session->overdue);

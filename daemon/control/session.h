@@ -3,14 +3,14 @@
  * One client's connection to the control socket. A session works on at most one request at a time; further requests of
  * the client wait in its socket. The control thread never blocks on the socket: a client that does not read its answers
  * in time is disconnected. A session knows nothing of streams and channels: it hands each request to control's
- * on_request(), and calls on_close() before it ends. Control thread only.
+ * on_request(), and before it ends it calls close() of the kind of its endpoint. Control thread only.
  */
 #ifndef DAEMON_CONTROL_SESSION_H
 #define DAEMON_CONTROL_SESSION_H
 
 #include "daemon/control/reply.h"
 #include "daemon/control/rights.h"
-#include "daemon/control/users.h"
+#include "daemon/control/user.h"
 #include "lib/ibvcap/protocol.h"
 
 #include <ibvcap/layout.h>
@@ -19,9 +19,8 @@
 #include <systemd/sd-event.h>
 
 struct control;
-struct rx_endpoint;
-struct rx_session;
-struct tx_session;
+struct endpoint;
+struct endpoint_client;
 
 struct session {
 	LIST_ENTRY(session) link;
@@ -32,13 +31,11 @@ struct session {
 	gid_t *groups;
 	sd_event_source *io;
 	sd_event_source *death;
-	sd_event_source *overdue; /* armed while a reply waits for the client to read */
-	/* At most one of these three is set. */
-	struct rx_session *rx;
-	struct tx_session *tx;
-	const struct rx_endpoint *tapped;
-	void (*on_close)(struct session *session); /* of rx or tx; may be NULL */
-	enum ibvcap_disconnect reason; /* that on_close() gives to the client; IBVCAP_DISCONNECT_NONE: it chooses */
+	sd_event_source *overdue;       /* armed while a reply waits for the client to read */
+	struct endpoint_client *client; /* its consumer or sender; NULL: it has none */
+	const struct endpoint *tapped;  /* NULL: it is no tap */
+	enum ibvcap_disconnect
+		reason; /* told to the consumer or sender; IBVCAP_DISCONNECT_NONE: the endpoint chooses */
 	struct reply reply;
 	bool wants_status;    /* the client asked for a status, and no refresh has begun since */
 	bool in_refresh;      /* the refresh that is under way answers the client */

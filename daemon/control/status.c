@@ -110,13 +110,13 @@ static uint64_t count_leases(const struct ring_consumer *consumer)
 /* The page is read once, before head: a truthful consumer's counts are not past it then. */
 static int append_consumer(struct reply *reply, const struct rx_session *rx)
 {
-	const struct control_stream *stream = rx->endpoint->stream;
+	const struct control_stream *stream = rx_session_endpoint(rx)->stream;
 	const struct ring_consumer *consumer = &rx->consumer;
 	struct protocol_consumer message = {
 		.queue = stream->queue,
 		.policy = consumer_load_policy(consumer->state),
-		.pid = rx->pid,
-		.uid = rx->uid,
+		.pid = rx->client.pid,
+		.uid = rx->client.uid,
 		.n_counters = CONSUMER_COUNTER_N,
 	};
 	uint64_t delivered = daemon_load_delivered(consumer->page);
@@ -146,17 +146,17 @@ static int append_interface(struct reply *reply, const struct control_interface 
 
 static int append_consumers(struct reply *reply, const struct rx_endpoint *endpoint)
 {
-	const struct rx_session *rx;
+	const struct endpoint_client *client;
 	int r = 0;
 
-	LIST_FOREACH (rx, &endpoint->sessions, link)
-		if (r == 0 && rx->served)
-			r = append_consumer(reply, rx);
+	LIST_FOREACH (client, &endpoint->endpoint.clients, link)
+		if (r == 0 && client->served)
+			r = append_consumer(reply, (const struct rx_session *)client);
 	return r;
 }
 
 /* Each stream is followed by its consumers, each channel by its senders: see send_seen(). */
-static int build(const struct control *control, struct reply *reply)
+static int build_status(const struct control *control, struct reply *reply)
 {
 	const struct control_interface *interface;
 	const struct tx_endpoint *channel;
@@ -253,7 +253,7 @@ static void answer_all(struct control *control)
 {
 	struct reply reply = {0};
 	struct session *session, *next;
-	int r = build(control, &reply);
+	int r = build_status(control, &reply);
 
 	for (session = LIST_FIRST(&control->sessions); session; session = next) {
 		next = LIST_NEXT(session, link);
@@ -293,7 +293,7 @@ static int status_mail_matched(const struct control_stream *stream, uint64_t *ma
 
 static bool is_ring_fresh(struct rx_endpoint *endpoint)
 {
-	if (endpoint->ended)
+	if (endpoint->endpoint.ended)
 		return true;
 	if (!endpoint->is_mailed)
 		endpoint->is_mailed = status_mail_matched(endpoint->stream, &endpoint->matched_mailed) != -EAGAIN;
@@ -311,7 +311,7 @@ static bool is_fresh(struct control *control)
 }
 
 /* Everybody who asked before the readings are taken is answered by them; who asks later, by the next. */
-static void begin(struct control *control)
+static void begin_refresh(struct control *control)
 {
 	struct status_refresh *refresh = &control->refresh;
 	struct rx_endpoint *endpoint;
@@ -344,7 +344,7 @@ static int on_refresh(sd_event_source *source, uint64_t time_us, void *context)
 	if (control->refresh.resting) {
 		control->refresh.resting = false;
 		control->refresh.active = false;
-		begin(control);
+		begin_refresh(control);
 		return 0;
 	}
 	if (!is_fresh(control) && loop_now_us(control->options.event) < control->refresh.deadline_us) {
@@ -361,7 +361,7 @@ int status_request(struct session *session)
 {
 	session->wants_status = true;
 	if (!session->control->refresh.active)
-		begin(session->control);
+		begin_refresh(session->control);
 	return 0;
 }
 

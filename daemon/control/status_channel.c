@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Channels and senders in a status. */
 #include "daemon/control/tx_endpoint.h"
+#include "daemon/control/tx_session.h"
 #include "daemon/control/session.h"
 #include "daemon/control/status.h"
 #include "lib/ibvcap/ring.h"
@@ -8,7 +9,7 @@
 #include <errno.h>
 
 /* What became of packets first, submitted last: what is left over, pending, is never negative. */
-static uint64_t count(const _Atomic uint64_t *from, uint32_t n, uint64_t *counters)
+static uint64_t count_packets(const _Atomic uint64_t *from, uint32_t n, uint64_t *counters)
 {
 	for (uint32_t i = n; i > 0; i--)
 		counters[i - 1] = counter_get(&from[i - 1]);
@@ -19,12 +20,12 @@ static uint64_t count(const _Atomic uint64_t *from, uint32_t n, uint64_t *counte
 
 static int append_sender(struct reply *reply, const struct tx_session *tx)
 {
-	struct protocol_sender message = {.pid = tx->pid, .uid = tx->uid, .n_counters = SENDER_COUNTER_N};
+	struct protocol_sender message = {.pid = tx->client.pid, .uid = tx->client.uid, .n_counters = SENDER_COUNTER_N};
 
 	protocol_init(&message.header, PROTOCOL_SENDER, sizeof(message));
-	reply_copy_text(message.channel, sizeof(message.channel), tx->endpoint->channel->config->name);
+	reply_copy_text(message.channel, sizeof(message.channel), tx->client.endpoint->name);
 	message.counters[SENDER_COUNTER_PENDING] =
-		count(tx->sender.state->counters, SENDER_COUNTER_PENDING, message.counters);
+		count_packets(tx->sender.state->counters, SENDER_COUNTER_PENDING, message.counters);
 	return reply_append(reply, &message.header);
 }
 
@@ -53,18 +54,18 @@ static int append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 	reply_copy_text(message.device, sizeof(message.device), channel->device);
 	reply_copy_text(message.backend, sizeof(message.backend), channel->backend);
 	reply_copy_text(message.state, sizeof(message.state), channel->state);
-	added[CHANNEL_COUNTER_PENDING] = count(channel->counters, IBVCAP_TX_COUNTER_N, message.counters);
-	added[CHANNEL_COUNTER_SENDERS] = endpoint->n_sessions;
+	added[CHANNEL_COUNTER_PENDING] = count_packets(channel->counters, IBVCAP_TX_COUNTER_N, message.counters);
+	added[CHANNEL_COUNTER_SENDERS] = endpoint->endpoint.n_clients;
 	return reply_append(reply, &message.header);
 }
 
 int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoint)
 {
-	const struct tx_session *tx;
+	const struct endpoint_client *client;
 	int r = append_channel(reply, endpoint);
 
-	LIST_FOREACH (tx, &endpoint->sessions, link)
-		if (r == 0 && tx->served)
-			r = append_sender(reply, tx);
+	LIST_FOREACH (client, &endpoint->endpoint.clients, link)
+		if (r == 0 && client->served)
+			r = append_sender(reply, (const struct tx_session *)client);
 	return r;
 }

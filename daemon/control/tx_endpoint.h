@@ -1,71 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where senders come and go: what a client asks for is checked, lent to the worker by mail, and freed only when the
- * worker has given it back. All channels of an interface have one worker, and with it one mailbox and one notifier.
- * Control thread only.
+ * A channel as control offers it to senders, and the transmit worker that serves it. A sender that a client asks for is
+ * checked, its memory is made and sealed, it is lent to the worker by mail, and it is freed only when the worker has given
+ * it back. All channels of an interface have one worker, and with it one mailbox, one notifier and one thread that makes
+ * memory. Control thread only.
  */
-#ifndef DAEMON_CONTROL_CHANNEL_POINT_H
-#define DAEMON_CONTROL_CHANNEL_POINT_H
+#ifndef DAEMON_CONTROL_TX_ENDPOINT_H
+#define DAEMON_CONTROL_TX_ENDPOINT_H
 
-#include "daemon/control/control.h"
-#include "daemon/control/notifier.h"
 #include "daemon/base/background.h"
-#include "daemon/control/tx_session.h"
+#include "daemon/control/control.h"
+#include "daemon/control/endpoint.h"
+#include "daemon/control/notifier.h"
 #include "lib/ibvcap/protocol.h"
 
 #include <stdbool.h>
 #include <sys/queue.h>
 
-struct session;
-
-/* One transmit worker. */
 struct tx_worker_endpoint {
 	TAILQ_ENTRY(tx_worker_endpoint) link;
 	struct control *control;
 	const struct control_tx_worker *worker;
 	struct notifier *notifier;
-	struct background *memory;
+	struct background *memory; /* makes, seals and frees senders' memory */
 	sd_event_source *outbox;
-	bool ended; /* the worker is gone: all it had is control's */
+	sd_event_source *over_budget;
+	bool ended; /* the worker is gone: everything that it had is control's */
 };
 
-/* One channel. */
 struct tx_endpoint {
+	struct endpoint endpoint;
 	TAILQ_ENTRY(tx_endpoint) link;
 	struct tx_worker_endpoint *worker;
 	const struct control_channel *channel;
-	LIST_HEAD(, tx_session) sessions;
-	uint32_t n_sessions;           /* including those on their way out */
-	uint64_t n_bad;                /* senders put out for what they wrote */
-	bool ended;                    /* the worker has it and its senders no more */
-	enum ibvcap_disconnect ending; /* why it will be, or has; IBVCAP_DISCONNECT_NONE: it will not */
 };
 
-/** In the control's list. 0 or -errno. */
+/** Adds it to control's list. 0 or -errno. */
 int tx_worker_endpoint_new(struct control *control, const struct control_tx_worker *worker);
-/** Its channels' points are gone, and the worker's thread has ended, or never ran. */
-void tx_worker_endpoint_free(struct tx_worker_endpoint *endpoint);
+/** The endpoints of its channels are freed, and the worker's thread has ended, or never ran. */
+void tx_worker_endpoint_free(struct tx_worker_endpoint *worker);
 
-/** In the control's list. 0 or -errno. */
+/** Adds it to control's list. 0 or -ENOMEM. */
 int tx_endpoint_new(struct tx_worker_endpoint *worker, const struct control_channel *channel);
-/** The worker and its thread have ended: everything is taken from all senders, and that is waited for. */
-void tx_endpoint_take_all(struct tx_endpoint *endpoint);
+/** The worker's thread has ended: free the memory of all senders, and wait for that. */
+void tx_endpoint_take_all(struct tx_endpoint *tx_endpoint);
 /** It has no sender. */
-void tx_endpoint_free(struct tx_endpoint *endpoint);
-/** No more senders. */
-void tx_endpoint_end(struct tx_endpoint *endpoint, enum ibvcap_disconnect reason);
-/** Senders that have left, and whose memory nobody keeps by now, are gone. */
-void tx_endpoint_free_retained(struct tx_endpoint *endpoint);
-/** Every now and then: mail again what found the mailbox full; hang up on who does not map what it was given. */
-void tx_endpoint_tick(struct tx_endpoint *endpoint, uint64_t now_us);
+void tx_endpoint_free(struct tx_endpoint *tx_endpoint);
+/** Accept no more senders. */
+void tx_endpoint_end(struct tx_endpoint *tx_endpoint, enum ibvcap_disconnect reason);
+/** At each tick: mail again what found the mailbox full; disconnect clients that do not map the memory that they got. */
+void tx_endpoint_tick(struct tx_endpoint *tx_endpoint, uint64_t now_us);
 
-/** Disconnect the client if it may no longer send on the channel, by the present configuration. */
-void tx_endpoint_check_rights(struct session *session);
-
-/** A client wants to send; it is answered now or when its memory is made. 0, or -errno: hang up. */
+/** A client wants to send; it is answered now, or when its memory is made. 0, or -errno: disconnect. */
 int tx_endpoint_open(struct session *session, const struct protocol_open_channel *request);
 
-/** It has mapped its memory; it is answered when the worker has answered. 0, or -errno: hang up. */
+/** The client has mapped its memory; it is answered when the worker has answered. 0, or -errno: disconnect. */
 int tx_endpoint_mapped(struct session *session);
 
 #endif

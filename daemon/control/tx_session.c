@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Makes, seals and frees the memory of one sender in the background thread, and decides after each step what comes next:
+ * an answer to the client, mail to the worker, or the next job.
+ */
 #include "daemon/control/tx_session.h"
 
 #include "daemon/base/fd.h"
@@ -17,7 +21,7 @@
 
 /* ---- the background thread ---------------------------------------------------------------------------- */
 
-static struct tx_session *tx_session_of(struct background_job *job)
+static struct tx_session *tx_session_of_job(struct background_job *job)
 {
 	return (struct tx_session *)((char *)job - offsetof(struct tx_session, job));
 }
@@ -37,9 +41,9 @@ static int make_socket(struct tx_session *tx)
 
 static const struct sender no_sender = {.arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT, .socket = -1};
 
-static void make(struct background_job *job)
+static void make_sender(struct background_job *job)
 {
-	struct tx_session *tx = tx_session_of(job);
+	struct tx_session *tx = tx_session_of_job(job);
 
 	tx->result = sender_init(&tx->sender, &tx->options, &tx->failure);
 	if (tx->result == 0)
@@ -60,10 +64,10 @@ static int seal_memory(struct tx_session *tx)
 	             : 0;
 }
 
-static void seal(struct background_job *job)
+static void seal_sender(struct background_job *job)
 {
-	struct tx_session *tx = tx_session_of(job);
-	const struct control_channel *channel = tx->endpoint->channel;
+	struct tx_session *tx = tx_session_of_job(job);
+	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 
 	tx->result = seal_memory(tx);
 	if (tx->result == 0)
@@ -71,76 +75,76 @@ static void seal(struct background_job *job)
 		                                     &tx->failure);
 }
 
-static void break_up(struct background_job *job)
+static void free_sender(struct background_job *job)
 {
-	struct tx_session *tx = tx_session_of(job);
-	const struct control_channel *channel = tx->endpoint->channel;
+	struct tx_session *tx = tx_session_of_job(job);
+	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 
 	fd_close(&tx->theirs);
 	if (tx->sender.registration)
 		channel->unregister_arena(channel->context, tx->sender.registration);
-	notifier_dispose_sender(tx->endpoint->worker->notifier, &tx->sender);
+	notifier_dispose_sender(tx_session_endpoint(tx)->worker->notifier, &tx->sender);
 }
 
 /* ---- life ------------------------------------------------------------------------------------------ */
 
-static void done(struct background_job *job);
-static void tx_session_hang_up(struct session *session);
+static void on_job_done(struct background_job *job);
 
-static void begin(struct tx_session *tx, enum tx_session_job doing)
+static void begin_job(struct tx_session *tx, enum tx_session_job doing)
 {
 	static void (*const works[])(struct background_job *) = {
-		[TX_SESSION_MAKE] = make, [TX_SESSION_SEAL] = seal, [TX_SESSION_BREAK] = break_up};
+		[TX_SESSION_MAKE] = make_sender, [TX_SESSION_SEAL] = seal_sender, [TX_SESSION_BREAK] = free_sender};
 
 	tx->doing = doing;
 	tx->job.work = works[doing];
-	tx->job.done = done;
-	tx->job.user = tx->uid;
+	tx->job.done = on_job_done;
+	tx->job.user = tx->client.share->user;
 	tx->job.bytes = (uint64_t)tx->options.n_slots * tx->options.slot_bytes;
-	background_add(tx->endpoint->worker->memory, &tx->job);
+	background_add(tx_session_endpoint(tx)->worker->memory, &tx->job);
 }
 
-/* Of a channel that has ended nobody's memory counts any more. */
-static void remove_broken(struct tx_session *tx)
+/* When a channel has ended, memory that its clients keep does not count any more. */
+static void finish_sender(struct tx_session *tx)
 {
-	struct tx_endpoint *endpoint = tx->endpoint;
+	struct tx_endpoint *tx_endpoint = tx_session_endpoint(tx);
+	struct endpoint *endpoint = &tx_endpoint->endpoint;
 
-	if (!endpoint->ended && retained_memory_exists(&tx->retained)) {
-		tx->doing = TX_SESSION_RETAINED;
+	tx->client.is_retained = !endpoint->ended && retained_memory_exists(&tx->client.retained);
+	if (tx->client.is_retained)
 		return;
-	}
-	retained_memory_drop(&tx->retained);
-	LIST_REMOVE(tx, link);
+	endpoint_remove_client(&tx->client);
 	free(tx);
-	if (--endpoint->n_sessions == 0 && endpoint->ended)
-		endpoint->channel->emptied(endpoint->channel->context);
+	if (endpoint->n_clients == 0 && endpoint->ended)
+		tx_endpoint->channel->emptied(tx_endpoint->channel->context);
 }
 
-static void take_back(struct tx_session *tx)
+static void take_memory_back(struct tx_session *tx)
 {
 	const struct sender *sender = &tx->sender;
 	const struct shm *const lent[] = {&sender->arena, &sender->page_shm, &sender->state_shm};
 
-	retained_memory_watch(&tx->endpoint->worker->control->retained, &tx->retained, lent,
+	retained_memory_watch(&tx_session_endpoint(tx)->worker->control->retained, &tx->client.retained, lent,
 	                      sizeof(lent) / sizeof(lent[0]));
-	begin(tx, TX_SESSION_BREAK);
+	begin_job(tx, TX_SESSION_BREAK);
 }
 
 void tx_session_free(struct tx_session *tx)
 {
-	if (tx->session)
-		tx->session->tx = NULL;
-	tx->session = NULL;
-	tx->served = false;
-	if (tx->doing == TX_SESSION_NO_JOB)
-		take_back(tx);
-	else if (tx->doing == TX_SESSION_RETAINED)
-		remove_broken(tx);
+	endpoint_detach_client(&tx->client);
+	if (tx->client.is_retained)
+		finish_sender(tx);
+	else if (tx->doing == TX_SESSION_NO_JOB)
+		take_memory_back(tx);
+}
+
+void tx_session_free_client(struct endpoint_client *client)
+{
+	tx_session_free((struct tx_session *)client);
 }
 
 static struct sender_options sender_options(const struct tx_session *tx)
 {
-	const struct control_channel *channel = tx->endpoint->channel;
+	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 	const struct config_channel *config = channel->config;
 
 	return (struct sender_options){
@@ -156,25 +160,21 @@ static struct sender_options sender_options(const struct tx_session *tx)
 	};
 }
 
-int tx_session_new(struct session *session, struct tx_endpoint *endpoint)
+int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint)
 {
+	struct user_share *share = endpoint_share(session, &tx_endpoint->endpoint);
 	struct tx_session *tx = calloc(1, sizeof(*tx));
 
-	if (!tx)
+	if (!tx || !share) {
+		free(tx);
 		return -ENOMEM;
-	tx->endpoint = endpoint;
+	}
 	tx->theirs = -1;
 	tx->sender = no_sender;
-	tx->pid = session->peer.pid;
-	tx->uid = session->peer.uid;
-	snprintf(tx->channel, sizeof(tx->channel), "%s", endpoint->channel->config->name);
+	endpoint_add_client(&tx_endpoint->endpoint, &tx->client, session, share, 0);
+	snprintf(tx->channel, sizeof(tx->channel), "%s", tx_endpoint->endpoint.name);
 	tx->options = sender_options(tx);
-	LIST_INSERT_HEAD(&endpoint->sessions, tx, link);
-	endpoint->n_sessions++;
-	tx->session = session;
-	session->tx = tx;
-	session->on_close = tx_session_hang_up;
-	begin(tx, TX_SESSION_MAKE);
+	begin_job(tx, TX_SESSION_MAKE);
 	return 0;
 }
 
@@ -182,7 +182,7 @@ int tx_session_new(struct session *session, struct tx_endpoint *endpoint)
 
 static int send_opened(struct tx_session *tx)
 {
-	struct protocol_opened message = {.epoch = tx->endpoint->channel->epoch};
+	struct protocol_opened message = {.epoch = tx_session_endpoint(tx)->channel->epoch};
 	int state_fd = shm_reopen_readonly(&tx->sender.state_shm);
 	const int fds[PROTOCOL_FD_OPENED_N] = {
 		[PROTOCOL_FD_ARENA] = tx->sender.arena.fd,
@@ -194,7 +194,7 @@ static int send_opened(struct tx_session *tx)
 
 	protocol_init(&message.header, PROTOCOL_OPENED, sizeof(message));
 	if (r == 0)
-		r = session_send(tx->session, &message.header, fds, PROTOCOL_FD_OPENED_N);
+		r = session_send(tx->client.session, &message.header, fds, PROTOCOL_FD_OPENED_N);
 	fd_close(&state_fd);
 	fd_close(&tx->theirs);
 	return r;
@@ -203,40 +203,41 @@ static int send_opened(struct tx_session *tx)
 /* The notifier first: the worker may find it due at its first look. A full mailbox is tried again by tx_session_retry(). */
 static int mail_to_worker(struct tx_session *tx)
 {
-	const struct control_channel *channel = tx->endpoint->channel;
+	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 	const struct mail mail = {.type = MAIL_ADD_SENDER, .tx_queue = channel->channel, .sender = &tx->sender};
-	int r = notifier_add_sender(tx->endpoint->worker->notifier, &tx->sender, tx->uid);
+	int r = notifier_add_sender(tx_session_endpoint(tx)->worker->notifier, &tx->sender, tx->client.share->user,
+	                            &tx->client);
 
 	if (r < 0)
 		return failure_set(&tx->failure, EX_TEMPFAIL, -r, "channel '%s': too many senders of %s",
 		                   channel->config->name, channel->config->interface);
 	tx->lent = tx->awaits_answer = mailbox_send(channel->worker->inbox, &mail) == 0;
 	if (!tx->lent)
-		notifier_remove(tx->endpoint->worker->notifier, tx->sender.page);
+		notifier_remove(tx_session_endpoint(tx)->worker->notifier, tx->sender.page);
 	return 0;
 }
 
-static int made(struct tx_session *tx)
+static int send_opened_sender(struct tx_session *tx)
 {
-	tx->opened_at_us = loop_now_us(tx->endpoint->worker->control->options.event);
-	session_resume(tx->session);
+	tx->opened_at_us = loop_now_us(tx_session_endpoint(tx)->worker->control->options.event);
+	session_resume(tx->client.session);
 	return send_opened(tx);
 }
 
-static int sealed(struct tx_session *tx)
+static int mail_sealed(struct tx_session *tx)
 {
 	tx->sealed = true;
 	tx->result = mail_to_worker(tx);
 	return 0;
 }
 
-/* 0, or -errno: hang up. */
-static int go_on(struct tx_session *tx, int (*step)(struct tx_session *tx))
+/* 0, or -errno: disconnect. */
+static int take_step(struct tx_session *tx, int (*step)(struct tx_session *tx))
 {
-	struct session *session = tx->session;
+	struct session *session = tx->client.session;
 	int r = 0;
 
-	if (tx->result == 0 && tx->endpoint->ending != IBVCAP_DISCONNECT_NONE)
+	if (tx->result == 0 && tx->client.endpoint->ending != IBVCAP_DISCONNECT_NONE)
 		tx->result = failure_set(&tx->failure, EX_UNAVAILABLE, ENODEV, TX_SESSION_CHANNEL_ENDS, tx->channel);
 	if (tx->result == 0)
 		r = step(tx);
@@ -246,82 +247,75 @@ static int go_on(struct tx_session *tx, int (*step)(struct tx_session *tx))
 	return session_send_error(session, tx->result, "%s", tx->failure.text);
 }
 
-static void done(struct background_job *job)
+static void on_job_done(struct background_job *job)
 {
-	struct tx_session *tx = tx_session_of(job);
-	struct session *session = tx->session;
+	struct tx_session *tx = tx_session_of_job(job);
+	struct session *session = tx->client.session;
 	enum tx_session_job did = tx->doing;
 
 	tx->doing = TX_SESSION_NO_JOB;
 	if (did == TX_SESSION_BREAK) {
-		remove_broken(tx);
-	} else if (!session) { /* hung up meanwhile */
+		finish_sender(tx);
+	} else if (!session) { /* disconnected meanwhile */
 		tx_session_free(tx);
-	} else if (go_on(tx, did == TX_SESSION_MAKE ? made : sealed) < 0) {
+	} else if (take_step(tx, did == TX_SESSION_MAKE ? send_opened_sender : mail_sealed) < 0) {
 		session_free(session);
 	}
 }
 
 void tx_session_lend(struct tx_session *tx)
 {
-	begin(tx, TX_SESSION_SEAL);
+	begin_job(tx, TX_SESSION_SEAL);
 }
 
 bool tx_session_waits_since(const struct tx_session *tx, uint64_t us)
 {
-	return tx->session && !tx->sealed && tx->doing == TX_SESSION_NO_JOB && tx->opened_at_us <= us;
+	return tx->client.session && !tx->sealed && tx->doing == TX_SESSION_NO_JOB && tx->opened_at_us <= us;
 }
 
 /* ---- leaving --------------------------------------------------------------------------------------- */
 
 bool tx_session_awaits_mail(const struct tx_session *tx)
 {
-	return !tx->endpoint->worker->ended && (tx->awaits_answer || tx->remove_mailed);
+	return !tx_session_endpoint(tx)->worker->ended && (tx->awaits_answer || tx->client.remove_mailed);
 }
 
-/* Of a channel that has ended the worker has no senders any more. */
-static void mail_removal(struct tx_session *tx)
+/* When a channel has ended, its worker has none of the senders any more. */
+static void mail_sender_removal(struct tx_session *tx)
 {
-	const struct control_channel *channel = tx->endpoint->channel;
+	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 	const struct mail mail = {.type = MAIL_REMOVE_SENDER, .tx_queue = channel->channel, .sender = &tx->sender};
 
-	if (tx->lent && !tx->remove_mailed && !tx->endpoint->ended)
-		tx->remove_mailed = mailbox_send(channel->worker->inbox, &mail) == 0;
+	if (tx->lent && !tx->client.remove_mailed && !tx->client.endpoint->ended)
+		tx->client.remove_mailed = mailbox_send(channel->worker->inbox, &mail) == 0;
 }
 
 void tx_session_retry(struct tx_session *tx)
 {
-	struct session *session = tx->session;
+	struct session *session = tx->client.session;
 
-	if (tx->doing != TX_SESSION_NO_JOB)
+	if (tx->doing != TX_SESSION_NO_JOB || tx->client.is_retained)
 		return;
 	if (!session)
-		mail_removal(tx);
-	else if (tx->sealed && !tx->lent && go_on(tx, sealed) < 0)
+		mail_sender_removal(tx);
+	else if (tx->sealed && !tx->lent && take_step(tx, mail_sealed) < 0)
 		session_free(session);
 }
 
-static enum ibvcap_disconnect reason_to_hang_up(const struct tx_session *tx)
+void tx_session_close(struct endpoint_client *client)
 {
-	if (tx->session->reason != IBVCAP_DISCONNECT_NONE)
-		return tx->session->reason;
-	return tx->endpoint->ended ? tx->endpoint->ending : IBVCAP_DISCONNECT_HUNG_UP;
-}
-
-static void tx_session_hang_up(struct session *session)
-{
-	struct tx_session *tx = session->tx;
+	struct tx_session *tx = (struct tx_session *)client;
+	struct tx_endpoint *tx_endpoint = tx_session_endpoint(tx);
 	bool has_memory = tx->doing == TX_SESSION_NO_JOB;
 
 	if (has_memory && sender_load_connection(tx->sender.state) == IBVCAP_CONNECTION_OPEN)
-		daemon_disconnect_sender(tx->sender.state, reason_to_hang_up(tx));
-	session->tx = NULL;
-	tx->session = NULL;
-	tx->served = false;
+		daemon_disconnect_sender(tx->sender.state,
+		                         endpoint_disconnect_reason(client->endpoint, client->session));
+	endpoint_detach_client(client);
 	if (has_memory)
-		notifier_remove(tx->endpoint->worker->notifier, tx->sender.page);
-	if (!tx->lent || (tx->endpoint->ended && !tx_session_awaits_mail(tx)))
+		notifier_remove(tx_endpoint->worker->notifier, tx->sender.page);
+	if (!tx->lent || (client->endpoint->ended && !tx_session_awaits_mail(tx)))
 		tx_session_free(tx);
 	else
-		mail_removal(tx);
+		mail_sender_removal(tx);
 }

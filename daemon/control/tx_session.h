@@ -1,81 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One sender that a client has: its memory, a socket for kicks and wake-ups, and whose it is at present. Control thread
- * only.
+ * One sender of a client: its memory, and a socket for kicks and wake-ups. Control thread only. Its life:
  *
- *   tx_session_new → [make] → PROTOCOL_OPENED → (PROTOCOL_MAPPED) → tx_session_lend → [seal] → (MAIL_SENDER_ADDED) → PROTOCOL_READY …
- *   → tx_session_hang_up → (MAIL_SENDER_REMOVED) → tx_session_free → [break] → (its client keeps the memory no more)
+ *   tx_session_new → [make] → PROTOCOL_OPENED → (PROTOCOL_MAPPED) → tx_session_lend → [seal] → MAIL_ADD_SENDER →
+ *   (MAIL_SENDER_ADDED) → PROTOCOL_READY … tx_session_close → MAIL_REMOVE_SENDER → (MAIL_SENDER_REMOVED) →
+ *   tx_session_free → [break] → (no process has the memory any more)
  *
- * What is in brackets takes its time, and is done in the background; who hangs up meanwhile is freed after that.
+ * The steps in brackets are jobs of the worker's background thread, because they take time in proportion to the memory. A
+ * sender whose client leaves meanwhile is freed after the job.
  */
-#ifndef DAEMON_CONTROL_SENDING_H
-#define DAEMON_CONTROL_SENDING_H
+#ifndef DAEMON_CONTROL_TX_SESSION_H
+#define DAEMON_CONTROL_TX_SESSION_H
 
-#include "daemon/base/failure.h"
-#include "daemon/control/retained_memory.h"
 #include "daemon/base/background.h"
+#include "daemon/base/failure.h"
+#include "daemon/control/endpoint.h"
 #include "daemon/ring/sender.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
-#include <sys/types.h>
 
 struct tx_endpoint;
-struct session;
 
 #define TX_SESSION_CHANNEL_ENDS "channel '%s': it ends"
 
-/* What its job is at present; the sender is not to be touched meanwhile. */
+/* The job that has the sender at present: control does not touch the sender meanwhile. */
 enum tx_session_job {
 	TX_SESSION_NO_JOB,
-	TX_SESSION_MAKE,     /* its memory */
-	TX_SESSION_SEAL,     /* it, and let the device read it */
-	TX_SESSION_BREAK,    /* give it all back */
-	TX_SESSION_RETAINED, /* none: there is nothing left of it but what its client keeps */
+	TX_SESSION_MAKE,  /* the memory and the socket */
+	TX_SESSION_SEAL,  /* the memory, and register it with the device */
+	TX_SESSION_BREAK, /* give everything back */
 };
 
 struct tx_session {
-	LIST_ENTRY(tx_session) link;
+	struct endpoint_client client;
 	struct sender sender;
-	struct tx_endpoint *endpoint;
-	struct session *session; /* NULL: hung up, and on its way out */
-	pid_t pid;
-	uid_t uid;
 	uint64_t opened_at_us;
-	int theirs;         /* the client's end of the socket, until it was sent */
-	bool sealed;        /* its client has mapped it, and waits for the worker */
-	bool lent;          /* to the worker, or the worker was asked to take it */
-	bool served;        /* the worker has taken it, and the client was told so */
-	bool awaits_answer; /* MAIL_SENDER_ADDED is to come */
-	bool remove_mailed; /* MAIL_SENDER_REMOVED is to come */
-	struct retained_memory retained;
+	int theirs;         /* the client's end of the socket; -1 once it was sent */
+	bool sealed;        /* the client has mapped the memory, and waits for the worker */
+	bool lent;          /* the worker has it, or was asked to take it */
+	bool awaits_answer; /* MAIL_SENDER_ADDED is still to come */
 
 	enum tx_session_job doing;
 	struct background_job job;
-	/* The job's, and what it needs of a configuration that may be gone by then. */
+	/* For the job, which may outlive the configuration. */
 	char channel[IBVCAP_CHANNEL_NAME_MAX];
 	struct sender_options options;
 	int result;
 	struct failure failure;
 };
 
-/** In the point's list; the memory is made, and the client is told. 0 or -ENOMEM. */
-int tx_session_new(struct session *session, struct tx_endpoint *endpoint);
+static inline struct tx_endpoint *tx_session_endpoint(const struct tx_session *tx)
+{
+	return (struct tx_endpoint *)tx->client.endpoint;
+}
 
-/** The client has mapped it: it is sealed, registered and mailed to the worker, or the client told why not. */
+/** The session's client; its memory is made, and the client is told. 0 or -ENOMEM. */
+int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint);
+
+/** The client has mapped it: seal it, register it and mail it to the worker, or tell the client why not. */
 void tx_session_lend(struct tx_session *tx);
 
-/** Neither worker nor device has it, or will: it is gone as soon as may be, a kept one if its client has let go. */
+/** Neither worker nor device has it: free it, now or after its job. The second one is for endpoint_kind. */
 void tx_session_free(struct tx_session *tx);
+void tx_session_free_client(struct endpoint_client *client);
+
+/** For endpoint_kind: disconnect the sender; it is freed now, or when the worker has given it back. */
+void tx_session_close(struct endpoint_client *client);
 
 /** Mail it to the worker, or its removal, if the mailbox was full. */
 void tx_session_retry(struct tx_session *tx);
 
-/** Has it been opened, and waits for its client to map it, since before then? */
+/** Does it wait, since before that time, for its client to map the memory? */
 bool tx_session_waits_since(const struct tx_session *tx, uint64_t us);
 
-/** Is the worker still to say something of it? Until then it is not freed. */
+/** Is mail about it still to come from the worker? Until then it is not freed. */
 bool tx_session_awaits_mail(const struct tx_session *tx);
 
 #endif

@@ -347,8 +347,9 @@ static int take_step(int fd, uint8_t step)
 
 static bool is_at_rest(void)
 {
-	return control->n_sessions == 0 && !is_taken_out && TAILQ_FIRST(&control->rx_endpoints)->n_sessions == 0 &&
-	       TAILQ_FIRST(&control->tx_endpoints)->n_sessions == 0;
+	return control->n_sessions == 0 && !is_taken_out &&
+	       TAILQ_FIRST(&control->rx_endpoints)->endpoint.n_clients == 0 &&
+	       TAILQ_FIRST(&control->tx_endpoints)->endpoint.n_clients == 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

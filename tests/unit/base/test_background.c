@@ -68,7 +68,8 @@ Test(background, it_is_alive_at_rest_and_between_two_pieces_of_work, .timeout = 
 	sd_event_unref(event);
 }
 
-static uid_t order[4];
+static const int anna, bert;
+static const void *order[4];
 static _Atomic unsigned n_worked;
 
 static void work_in_order(struct background_job *job)
@@ -79,7 +80,7 @@ static void work_in_order(struct background_job *job)
 
 Test(background, a_user_waits_for_one_piece_of_anothers_at_most, .timeout = 60)
 {
-	struct background_job jobs[4] = {{.user = 1000}, {.user = 1000}, {.user = 1000}, {.user = 1001}};
+	struct background_job jobs[4] = {{.user = &anna}, {.user = &anna}, {.user = &anna}, {.user = &bert}};
 	struct background *background;
 	sd_event *event;
 
@@ -96,7 +97,7 @@ Test(background, a_user_waits_for_one_piece_of_anothers_at_most, .timeout = 60)
 	is_held = false;
 	background_drain(background);
 	cr_expect(eq(u32, n_worked, 4));
-	cr_expect(order[0] == 1000 && order[1] == 1001 && order[2] == 1000 && order[3] == 1000);
+	cr_expect(order[0] == &anna && order[1] == &bert && order[2] == &anna && order[3] == &anna);
 	background_free(background);
 	sd_event_unref(event);
 }

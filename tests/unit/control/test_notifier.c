@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Who is woken and when, and that a client that is expensive to wake costs the others a bounded time. */
+#include "daemon/base/time.h"
 #include "daemon/control/notifier.h"
+#include "daemon/control/user.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
 
@@ -17,9 +20,7 @@
 #include <unistd.h>
 
 #define N       64u
-#define SLOW_US 5000 /* of processor time: an honest client's wake takes some */
-#define HOSTILE 1    /* user, of the first consumer */
-#define HONEST  2
+#define SLOW_US 9000 /* of CPU time: an honest client's wake-up takes a few */
 
 /* The first consumer's wakes by socket, as long as a hostile client can make them. */
 static struct {
@@ -55,6 +56,8 @@ ssize_t send(int fd, const void *bytes, size_t n, int flags)
 static struct rx_ring ring;
 static struct notifier *notifier;
 static struct ring_consumer consumers[3];
+static struct users users;
+static struct user *hostile, *honest; /* of the first consumer; of the others */
 
 static void init(void)
 {
@@ -74,6 +77,8 @@ static void init(void)
 
 	cr_assert_eq(rx_ring_init(&ring, &options, NULL), 0);
 	cr_assert_eq(notifier_new(&notifier, &ring), 0);
+	hostile = user_enter(&users, (struct user_key){1});
+	honest = user_enter(&users, (struct user_key){2});
 	for (int i = 0; i < 3; i++) {
 		int ends[2];
 
@@ -82,7 +87,8 @@ static void init(void)
 		ours[i] = ends[0];
 		theirs[i] = ends[1];
 		cr_assert_eq(rx_ring_add_consumer(&ring, &consumers[i]), 0);
-		cr_assert_eq(notifier_add(notifier, &consumers[i], ours[i], i == 0 ? HOSTILE : HONEST), 0);
+		cr_assert_eq(notifier_add(notifier, &consumers[i], ours[i], i == 0 ? hostile : honest, &consumers[i]),
+		             0);
 	}
 }
 
@@ -95,6 +101,7 @@ static void deinit(void)
 		close(theirs[i]);
 	}
 	rx_ring_deinit(&ring);
+	users_deinit(&users);
 }
 
 TestSuite(notifier, .init = init, .fini = deinit, .timeout = 60);
@@ -183,55 +190,65 @@ static void ask_and_empty(uint64_t head)
 		empty(theirs[i]);
 }
 
-static void expect_others_wait_not(uint64_t head)
+/* Until the budget is used up; returns the head of the next request. */
+static uint64_t use_budget_up(void)
 {
-	first_wake.is_stuck = true;
+	uint64_t head = 1;
+
+	first_wake.takes_us = SLOW_US;
+	while (!user_is_over_wake_budget(hostile, time_monotonic_ns())) {
+		ask_and_empty(head++);
+		cr_assert(head < 20);
+	}
+	return head;
+}
+
+static void expect_named(uint64_t head)
+{
+	uint32_t n_begun = first_wake.n_begun;
+
 	ask_and_publish(head);
-	await_first((uint32_t)head);
 	for (int i = 1; i < 3; i++)
 		empty(theirs[i]);
+	cr_expect(is_readable_within(notifier_budget_fd(notifier), 30000));
+	cr_expect_eq(notifier_next_over_budget(notifier), &consumers[0]);
+	cr_expect_null(notifier_next_over_budget(notifier), "once");
+	cr_expect_not(is_readable_within(notifier_budget_fd(notifier), 0));
 	cr_expect_not(is_readable_within(theirs[0], 0));
-	first_wake.is_stuck = false;
-	empty(theirs[0]);
+	cr_expect_eq(first_wake.n_begun, n_begun, "it is not woken any more");
 }
 
-Test(notifier, who_takes_long_to_be_woken_keeps_the_others_waiting_once)
+Test(notifier, a_client_whose_user_is_over_its_budget_is_named_and_costs_the_others_no_more)
 {
-	first_wake.takes_us = SLOW_US;
-	ask_and_empty(1);
-	for (uint64_t head = 2; head < 5; head++)
-		expect_others_wait_not(head);
+	uint64_t head = use_budget_up();
+
+	cr_expect_null(notifier_next_over_budget(notifier), "it is not due");
+	expect_named(head);
+	ask_and_publish(head + 1);
+	for (int i = 1; i < 3; i++)
+		empty(theirs[i]);
+	cr_expect_null(notifier_next_over_budget(notifier));
 }
 
-Test(notifier, short_wakes_add_up)
+Test(notifier, a_client_that_comes_again_meets_the_same_budget)
 {
-	first_wake.takes_us = 500;
-	for (uint64_t head = 1; head <= 6; head++)
-		ask_and_empty(head);
-	expect_others_wait_not(7);
-}
+	uint64_t head = use_budget_up();
 
-Test(notifier, who_comes_again_costs_what_it_did)
-{
-	first_wake.takes_us = SLOW_US;
-	ask_and_empty(1);
+	expect_named(head);
 	notifier_remove(notifier, consumers[0].page);
-	cr_assert_eq(notifier_add(notifier, &consumers[0], ours[0], HOSTILE), 0);
-	expect_others_wait_not(2);
+	cr_assert_eq(notifier_add(notifier, &consumers[0], ours[0], hostile, &consumers[0]), 0);
+	expect_named(head + 1);
 }
 
-Test(notifier, what_a_user_cost_is_forgotten_in_time)
+Test(notifier, a_client_that_has_left_is_not_named)
 {
-	first_wake.takes_us = 2000;
-	ask_and_empty(1);
-	first_wake.takes_us = 0;
-	usleep(2000000);
-	first_wake.is_stuck = true;
-	ask_and_publish(2);
-	await_first(2);
-	cr_expect_not(is_readable_within(theirs[1], 20), "both are of one thread again");
-	first_wake.is_stuck = false;
+	uint64_t head = use_budget_up();
+
+	ask_and_publish(head);
 	empty(theirs[1]);
+	cr_assert(is_readable_within(notifier_budget_fd(notifier), 30000));
+	notifier_remove(notifier, consumers[0].page);
+	cr_expect_null(notifier_next_over_budget(notifier));
 }
 
 Test(notifier, a_request_is_served_once)
@@ -247,17 +264,12 @@ Test(notifier, a_request_is_served_once)
 	cr_expect_eq(first_wake.n_begun, 1);
 }
 
-Test(notifier, who_is_quick_is_not_taken_for_slow)
+Test(notifier, honest_wakes_cost_no_budget)
 {
-	ask_and_publish(1);
-	for (int i = 0; i < 3; i++)
-		empty(theirs[i]);
-	first_wake.is_stuck = true;
-	ask_and_publish(2);
-	await_first(2);
-	cr_expect_not(is_readable_within(theirs[1], 20), "both are of one thread");
-	first_wake.is_stuck = false;
-	empty(theirs[1]);
+	for (uint64_t head = 1; head < 100; head++)
+		ask_and_empty(head);
+	cr_expect_null(notifier_next_over_budget(notifier));
+	cr_expect_not(user_is_over_wake_budget(hostile, time_monotonic_ns()));
 }
 
 Test(notifier, control_waits_for_no_wake_and_what_it_uses_lives_until_its_end)
@@ -271,7 +283,7 @@ Test(notifier, control_waits_for_no_wake_and_what_it_uses_lives_until_its_end)
 	publish(1);
 	await_first(1);
 	cr_assert_eq(test_consumer_init(&other, 1), 0);
-	cr_expect_eq(notifier_add(notifier, &other, -1, HONEST), 0);
+	cr_expect_eq(notifier_add(notifier, &other, -1, honest, NULL), 0);
 	notifier_dispose(notifier, &other, -1);
 	test_consumer_deinit(&other);
 	notifier_remove(notifier, consumers[1].page);
@@ -303,8 +315,7 @@ Test(notifier, there_is_room_for_all_the_ring_can_have_and_again_after_they_left
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
 			cr_assert_eq(test_consumer_init(&many[i], 1), 0);
-			cr_assert_eq(notifier_add(notifier, &many[i], -1, (uid_t)(round * RX_RING_CONSUMERS_MAX + i)),
-			             0);
+			cr_assert_eq(notifier_add(notifier, &many[i], -1, NULL, NULL), 0);
 		}
 		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
 			notifier_dispose(notifier, &many[i], -1);
@@ -348,7 +359,7 @@ static void await_alive(void)
 		usleep(1000);
 }
 
-Test(notifier, it_is_alive_as_long_as_both_threads_go_round)
+Test(notifier, it_is_alive_as_long_as_its_thread_goes_round)
 {
 	await_alive();
 	await_alive();

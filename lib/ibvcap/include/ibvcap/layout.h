@@ -211,6 +211,7 @@ enum ibvcap_disconnect {
 	IBVCAP_DISCONNECT_RIGHTS =
 		7, /* a right that it attached with was taken back; with those it has it may attach again */
 	IBVCAP_DISCONNECT_CHANNEL_FAILED = 8, /* a sender's: the channel's send queue failed and cannot go on */
+	IBVCAP_DISCONNECT_WAKE_BUDGET = 9,    /* to wake its user's clients took more CPU time than one user may cost */
 };
 
 /* The daemon's page about one consumer; the consumer maps it read-only. */

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The part of streams and channels that does not depend on the direction: refusals, the list of clients, their charges. */
+#include "daemon/control/endpoint.h"
+
+#include "daemon/control/loop.h"
+#include "daemon/control/notifier.h"
+#include "daemon/control/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+
+#define PLACES_TEXT_MAX 320
+
+void endpoint_init(struct endpoint *endpoint, const struct endpoint_kind *kind, struct control *control,
+                   const char *name)
+{
+	endpoint->kind = kind;
+	endpoint->control = control;
+	snprintf(endpoint->name, sizeof(endpoint->name), "%s", name);
+	LIST_INIT(&endpoint->clients);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------------- */
+
+bool endpoint_refuses_connection(struct session *session, uint16_t abi_major, uint16_t abi_minor, int *sent)
+{
+	if (session_is_in_use(session))
+		*sent = session_send_error(
+			session, -EALREADY,
+			"this connection is attached or sends already: one ring or channel a connection");
+	else if (abi_major != IBVCAP_ABI_MAJOR)
+		*sent = session_send_error(session, -EPROTO, "shared memory ABI %u.%u asked for, the daemon has %u.%u",
+		                           abi_major, abi_minor, IBVCAP_ABI_MAJOR, IBVCAP_ABI_MINOR);
+	else
+		return false;
+	return true;
+}
+
+bool endpoint_refuses_rights(struct session *session, const struct endpoint *endpoint, enum rights rights,
+                             const char *file, int line, int *sent)
+{
+	if (rights == RIGHTS_GRANTED)
+		return false;
+	if (rights == RIGHTS_DAEMONS_USER)
+		*sent = session_send_error(session, -EACCES,
+		                           "%s '%s': refused to user %u, which is the daemon's own: it could write "
+		                           "memory that only the daemon may write; use another user",
+		                           endpoint->kind->noun, endpoint->name, (unsigned)session->peer.uid);
+	else
+		*sent = session_send_error(session, -EACCES,
+		                           "%s '%s': not for user %u; the administrator names users and groups in the "
+		                           "%s's configuration, %s:%d",
+		                           endpoint->kind->noun, endpoint->name, (unsigned)session->peer.uid,
+		                           endpoint->kind->noun, file, line);
+	return true;
+}
+
+/* Clients that have left but still count: their users cannot see why all places are taken. Returns text. */
+static const char *explain_places(const struct endpoint *endpoint, char text[PLACES_TEXT_MAX])
+{
+	const struct endpoint_client *client, *keeper = NULL;
+	uint32_t n_left = 0, n_retained = 0;
+	int n = 0;
+
+	LIST_FOREACH (client, &endpoint->clients, link) {
+		if (client->is_retained) {
+			n_retained++;
+			keeper = client;
+		} else if (!client->session) {
+			n_left++;
+		}
+	}
+	text[0] = 0;
+	if (n_left)
+		n = snprintf(text, PLACES_TEXT_MAX, " (%u of all have ended, and count until %s)", n_left,
+		             endpoint->kind->until);
+	if (keeper)
+		snprintf(text + n, PLACES_TEXT_MAX - (size_t)n,
+		         " (%u of all have hung up and keep their memory, and count until no process has it any more: "
+		         "process %d, or one that got the memory from it)",
+		         n_retained, (int)keeper->pid);
+	return text;
+}
+
+bool endpoint_refuses_place(struct session *session, struct endpoint *endpoint, const struct endpoint_limits *limits,
+                            int *sent)
+{
+	const struct endpoint_kind *kind = endpoint->kind;
+	const struct user_share *share;
+	char places[PLACES_TEXT_MAX];
+
+	endpoint_free_retained(endpoint);
+	share = endpoint_share(session, endpoint);
+	if (endpoint->ended || !session->control->listening) /* control_stop_accepting() */
+		*sent = session_send_error(session, -EAGAIN, "%s '%s': the daemon is stopping", kind->noun,
+		                           endpoint->name);
+	else if (!share)
+		*sent = session_send_error(session, -ENOMEM, "%s '%s': out of memory", kind->noun, endpoint->name);
+	else if (endpoint->n_clients >= limits->places)
+		*sent = session_send_error(session, -EAGAIN,
+		                           "%s '%s': all %u %ss that it may have (%s) are there%s; wait for one to "
+		                           "leave, or ask the administrator to raise %s in %s",
+		                           kind->noun, endpoint->name, limits->places, kind->client, kind->places_key,
+		                           explain_places(endpoint, places), kind->places_key, limits->file);
+	else if (user_share_exceeds(share, USER_PLACES, 1, limits->places_per_user))
+		*sent = session_send_error(session, -EAGAIN,
+		                           "%s '%s': user %u has %u %ss and %s is %u%s; close one, or ask the "
+		                           "administrator to raise it in %s",
+		                           kind->noun, endpoint->name, (unsigned)session->peer.uid,
+		                           share->used[USER_PLACES], kind->client, kind->user_key,
+		                           limits->places_per_user, explain_places(endpoint, places), limits->file);
+	else
+		return false;
+	return true;
+}
+
+/* ---- the list of clients --------------------------------------------------------------------------- */
+
+struct user_share *endpoint_share(const struct session *session, const struct endpoint *endpoint)
+{
+	return user_share_at(session->user, endpoint);
+}
+
+void endpoint_add_client(struct endpoint *endpoint, struct endpoint_client *client, struct session *session,
+                         struct user_share *share, uint32_t lease_blocks)
+{
+	client->endpoint = endpoint;
+	client->session = session;
+	client->share = share;
+	client->lease_blocks = lease_blocks;
+	client->pid = session->peer.pid;
+	client->uid = session->peer.uid;
+	user_share_charge(share, USER_PLACES, 1);
+	user_share_charge(share, USER_LEASE_BLOCKS, lease_blocks);
+	LIST_INSERT_HEAD(&endpoint->clients, client, link);
+	endpoint->n_clients++;
+	session->client = client;
+}
+
+void endpoint_detach_client(struct endpoint_client *client)
+{
+	if (client->session)
+		client->session->client = NULL;
+	client->session = NULL;
+	client->served = false;
+}
+
+void endpoint_remove_client(struct endpoint_client *client)
+{
+	endpoint_detach_client(client);
+	retained_memory_drop(&client->retained);
+	LIST_REMOVE(client, link);
+	client->endpoint->n_clients--;
+	user_share_discharge(client->share, USER_LEASE_BLOCKS, client->lease_blocks);
+	user_share_discharge(client->share, USER_PLACES, 1);
+}
+
+void endpoint_free_retained(struct endpoint *endpoint)
+{
+	struct endpoint_client *client, *next;
+
+	for (client = LIST_FIRST(&endpoint->clients); client; client = next) {
+		next = LIST_NEXT(client, link);
+		if (client->is_retained && !retained_memory_exists(&client->retained))
+			endpoint->kind->free(client);
+	}
+}
+
+/* ---- disconnecting --------------------------------------------------------------------------------- */
+
+enum ibvcap_disconnect endpoint_disconnect_reason(const struct endpoint *endpoint, const struct session *session)
+{
+	if (session->reason != IBVCAP_DISCONNECT_NONE)
+		return session->reason;
+	if (!endpoint->ended)
+		return IBVCAP_DISCONNECT_HUNG_UP;
+	return endpoint->ending != IBVCAP_DISCONNECT_NONE ? endpoint->ending : IBVCAP_DISCONNECT_SHUTDOWN;
+}
+
+static void log_client(const struct endpoint_client *client, enum log_event event, const char *what)
+{
+	const struct endpoint *endpoint = client->endpoint;
+	struct log_about about = {.event = event, .peer = endpoint->kind->peer, .pid = client->pid, .uid = client->uid};
+
+	*(endpoint->kind->is_channel ? &about.channel : &about.stream) = endpoint->name;
+	log_message(LOG_WARNING, &about, "%s '%s': %s process %d of user %u %s: disconnected (%llu so far)",
+	            endpoint->kind->noun, endpoint->name, endpoint->kind->client, (int)client->pid,
+	            (unsigned)client->uid, what, (unsigned long long)endpoint->n_bad);
+}
+
+void endpoint_log_bad(const struct endpoint_client *client, uint32_t reason)
+{
+	char what[64];
+
+	if (!loop_should_log(++client->endpoint->n_bad))
+		return;
+	snprintf(what, sizeof(what), "broke the rules of its page (reason %u)", reason);
+	log_client(client, client->endpoint->kind->bad_event, what);
+}
+
+static int on_over_budget(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct endpoint_client *client;
+
+	(void)source;
+	(void)fd;
+	(void)events;
+	while ((client = notifier_next_over_budget(context))) {
+		if (!client->session) /* it has left already */
+			continue;
+		if (loop_should_log(++client->endpoint->n_bad))
+			log_client(client, LOG_EVENT_WAKE_BUDGET,
+			           "and others of its user took more CPU time to be woken than one user may");
+		client->session->reason = IBVCAP_DISCONNECT_WAKE_BUDGET;
+		session_free(client->session);
+	}
+	return 0;
+}
+
+int endpoint_watch_budget(sd_event *event, sd_event_source **source, struct notifier *notifier)
+{
+	return sd_event_add_io(event, source, notifier_budget_fd(notifier), EPOLLIN, on_over_budget, notifier);
+}

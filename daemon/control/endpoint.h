@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What rx_endpoint and tx_endpoint have in common. An endpoint is a stream or channel as control offers it to clients; it
+ * has one endpoint_client for each consumer or sender, from the request until nothing of the client's memory is left.
+ * Control thread only.
+ */
+#ifndef DAEMON_CONTROL_ENDPOINT_H
+#define DAEMON_CONTROL_ENDPOINT_H
+
+#include "daemon/base/log.h"
+#include "daemon/control/retained_memory.h"
+#include "daemon/control/rights.h"
+#include "daemon/control/session.h"
+#include "daemon/control/user.h"
+
+#include <ibvcap/layout.h>
+#include <ibvcap/layout_tx.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <systemd/sd-event.h>
+
+struct control;
+struct notifier;
+
+static_assert(IBVCAP_STREAM_NAME_MAX >= IBVCAP_CHANNEL_NAME_MAX, "an endpoint has the name of either");
+
+struct endpoint_client;
+
+/* One constant for streams and one for channels. */
+struct endpoint_kind {
+	const char *noun;       /* "stream", "channel" */
+	const char *client;     /* "consumer", "sender" */
+	const char *peer;       /* the same in the journal's fields */
+	const char *places_key; /* the configuration's limits on clients: of all users, … */
+	const char *user_key;   /* … and of one */
+	const char *until;      /* a client that has left counts until: a clause */
+	bool is_channel;
+	enum log_event bad_event;
+	/** The session of the client ends: take from the client what the worker has of it. It is freed later. */
+	void (*close)(struct endpoint_client *client);
+	/** Nothing is left but retained memory that no process has any more: free it. */
+	void (*free)(struct endpoint_client *client);
+	/** Disconnect the session if the present configuration no longer grants it what it does. */
+	void (*check_rights)(struct session *session);
+};
+
+/* First in struct rx_endpoint and struct tx_endpoint. */
+struct endpoint {
+	const struct endpoint_kind *kind;
+	struct control *control;
+	char name[IBVCAP_STREAM_NAME_MAX];
+	LIST_HEAD(, endpoint_client) clients;
+	uint32_t n_clients; /* those on their way out included */
+	uint64_t n_bad;     /* clients disconnected for what they wrote into their pages, or for the wake budget */
+	bool ended;         /* the worker has nothing of it any more */
+	enum ibvcap_disconnect ending; /* why it will end, or has ended; IBVCAP_DISCONNECT_NONE: it goes on */
+};
+
+/* First in struct rx_session and struct tx_session. */
+struct endpoint_client {
+	LIST_ENTRY(endpoint_client) link;
+	struct endpoint *endpoint;
+	struct session *session;  /* NULL: disconnected, and on its way out */
+	struct user_share *share; /* of its user; one place and lease_blocks are charged on it */
+	uint32_t lease_blocks;
+	pid_t pid;
+	uid_t uid;
+	bool served;        /* the worker has it, and the client was told so */
+	bool remove_mailed; /* the worker was asked to give it back */
+	bool is_retained;   /* nothing is left of it but memory that a process still has: */
+	struct retained_memory retained;
+};
+
+/* Limits by the present configuration. */
+struct endpoint_limits {
+	uint32_t places;
+	uint32_t places_per_user;
+	const char *file; /* where an administrator raises them */
+};
+
+/** The part of an endpoint that both kinds have; name is copied. */
+void endpoint_init(struct endpoint *endpoint, const struct endpoint_kind *kind, struct control *control,
+                   const char *name);
+
+/*
+ * Checks of a request, in this order. True: it is refused, and the answer was sent with the result *sent.
+ */
+bool endpoint_refuses_connection(struct session *session, uint16_t abi_major, uint16_t abi_minor, int *sent);
+bool endpoint_refuses_rights(struct session *session, const struct endpoint *endpoint, enum rights rights,
+                             const char *file, int line, int *sent);
+bool endpoint_refuses_place(struct session *session, struct endpoint *endpoint, const struct endpoint_limits *limits,
+                            int *sent);
+
+/** The share that the session's requests at the endpoint are charged on. NULL: out of memory. */
+struct user_share *endpoint_share(const struct session *session, const struct endpoint *endpoint);
+
+/** Add the session's client: one place and so many lease blocks are charged. share: of endpoint_share(). */
+void endpoint_add_client(struct endpoint *endpoint, struct endpoint_client *client, struct session *session,
+                         struct user_share *share, uint32_t lease_blocks);
+
+/** Its session goes on without it, or ends. No effect if it has none. */
+void endpoint_detach_client(struct endpoint_client *client);
+
+/** Take it off the list and its charges off its user. */
+void endpoint_remove_client(struct endpoint_client *client);
+
+/** Free the clients of which only memory was left that no process has any more. */
+void endpoint_free_retained(struct endpoint *endpoint);
+
+/** Why the session's client is disconnected. */
+enum ibvcap_disconnect endpoint_disconnect_reason(const struct endpoint *endpoint, const struct session *session);
+
+/** The worker found the client's page to be wrong: log it. */
+void endpoint_log_bad(const struct endpoint_client *client, uint32_t reason);
+
+/** Watch a notifier, and disconnect the clients whose users are over their wake budgets. 0 or -errno. */
+int endpoint_watch_budget(sd_event *event, sd_event_source **source, struct notifier *notifier);
+
+#endif
