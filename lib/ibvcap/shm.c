@@ -41,7 +41,7 @@ static int create_memfd(const char *name, uint32_t page_bytes)
  * Every page now: a hugepage that is missing later is a SIGBUS. MAP_POPULATE would hide the failure.
  * EFAULT and ENOSPC are how hugetlbfs says that its pool is empty.
  */
-static int populate(void *address, size_t bytes, uint32_t page_bytes)
+static int shm_populate(void *address, size_t bytes, uint32_t page_bytes)
 {
 	if (madvise(address, bytes, MADV_POPULATE_WRITE) < 0)
 		return errno == EFAULT || errno == ENOSPC ? -ENOMEM : -errno;
@@ -81,7 +81,7 @@ int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_by
 	}
 	new.address = address;
 	leave_out_of_cores(new.address, new.bytes);
-	r = populate(new.address, new.bytes, page_bytes);
+	r = shm_populate(new.address, new.bytes, page_bytes);
 	if (r < 0)
 		goto fail;
 	*shm = new;
@@ -116,7 +116,7 @@ int shm_seal_mapped(struct shm *shm)
 {
 	if (fcntl(shm->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
 		return -errno;
-	return populate(shm->address, shm->bytes, shm->page_bytes);
+	return shm_populate(shm->address, shm->bytes, shm->page_bytes);
 }
 
 /* A new open file description: a dup would carry O_RDWR along. */

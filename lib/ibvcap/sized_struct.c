@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static bool is_zero(const uint8_t *bytes, size_t n)
+static bool sized_struct_is_zero(const uint8_t *bytes, size_t n)
 {
 	while (n > 0)
 		if (bytes[--n])
@@ -35,7 +35,7 @@ int sized_struct_read(void *ours, size_t bytes, const void *from, const char *na
 
 	if (r < 0)
 		return r;
-	if (size > bytes && !is_zero((const uint8_t *)from + bytes, size - bytes))
+	if (size > bytes && !sized_struct_is_zero((const uint8_t *)from + bytes, size - bytes))
 		return error_set(-E2BIG,
 		                 "struct %s: a field is set that libibvcap %s does not know; update libibvcap, or "
 		                 "leave the field 0",

@@ -48,8 +48,9 @@ PROGRAM = """
 #include <stdio.h>
 int main(void)
 {
+	struct ibvcap_rx_options options = IBVCAP_INIT(struct ibvcap_rx_options);
 	struct ibvcap_rx *rx;
-	int r = ibvcap_rx_open("/nonexistent/control.sock", "lidar", NULL, &rx);
+	int r = ibvcap_rx_open("/nonexistent/control.sock", "lidar", &options, &rx);
 	printf("%s %d %s", ibvcap_version(), r, ibvcap_error_text());
 	return 0;
 }
@@ -77,6 +78,46 @@ def test_a_program_is_built_against_the_installed_library(tmp, compiler, suffix)
                    check=True)
     done = subprocess.run([tmp / "program"], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.startswith("0.1 -2 control socket '/nonexistent/control.sock'")
+
+
+# The last field that an older version of each struct has.
+OLDER = {"rx_options": "start", "rx_batch": "lease", "rx_info": "stream", "rx_counts": "published",
+         "rx_losses": "before", "tx_options": "size", "tx_info": "channel", "tx_slots": "packets",
+         "tx_counts": "submitted", "status_daemon": "version", "status_stream": "name", "status_consumer": "stream",
+         "status_channel": "name", "status_sender": "channel", "status_interface": "interface"}
+SIZED = re.compile(r"^struct ibvcap_(\w+) \{\n(\tsize_t size;\n.*?)^\};", re.M | re.S)
+
+
+def older(match):
+    fields = match[2].splitlines(keepends=True)
+    n = next(i for i, line in enumerate(fields) if re.search(rf"\b{OLDER[match[1]]}(\[\w+\])?;", line))
+    return f"struct ibvcap_{match[1]} {{\n{''.join(fields[:n + 1])}}};"
+
+
+def newer(match):
+    return f"struct ibvcap_{match[1]} {{\n{match[2]}\tuint64_t later;\n}};"
+
+
+@pytest.mark.parametrize("version", ["TODAY", "OLDER", "NEWER"])
+def test_a_program_of_another_version_works_with_todays_library(daemon, wire, tmp, version):
+    text = HEADER.read_text()
+    assert {name for name, _ in SIZED.findall(text)} == set(OLDER)
+    if version == "OLDER":
+        text = SIZED.sub(older, re.sub(r"^static inline [^{]*ibvcap_rx_headers\(.*?^\}", "", text, flags=re.M | re.S))
+    elif version == "NEWER":
+        text = SIZED.sub(newer, text)
+    shutil.copytree(HEADER.parent, tmp / "include/ibvcap")
+    (tmp / "include/ibvcap/ibvcap.h").write_text(text)
+    sanitizer = re.search(r"IBVCAP_SANITIZE:STRING=(.+)", (conftest.BUILD / "CMakeCache.txt").read_text())
+    extra = [f"-fsanitize={sanitizer[1]}"] if sanitizer else []
+    subprocess.run(["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-D{version}", "-I", tmp / "include", "-o",
+                    tmp / "program", conftest.ROOT / "tests/support/other_version.c", LIBRARY,
+                    f"-Wl,-rpath,{LIBRARY.parent}", *extra], check=True)
+    one = daemon([conftest.stream(wire)], channels=[conftest.channel(wire)])
+    wire.send(*[wire.frame(b"hello", 7502) for _ in range(3)])
+    conftest.wait_until(lambda: one.stream()["published"] == 3, 20, "3 packets")
+    done = subprocess.run([tmp / "program", one.socket_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 POLLER = """
