@@ -31,7 +31,7 @@ MAY_INCLUDE = {
     "daemon/packet": [],
     "daemon/priv": ["daemon/base"],
     "daemon/backend": ["daemon/base", "daemon/flow"],
-    "daemon/backend/verbs": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net"],
+    "daemon/backend/verbs": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
     "daemon/ring": ["daemon/base", CORE, API],
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE,
                       API],

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The backends of this build by name. */
 #include "daemon/backend/backend.h"
 
 #include "daemon/backend/verbs/verbs.h"

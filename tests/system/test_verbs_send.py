@@ -253,7 +253,7 @@ def test_device_paces_and_goes_on_after_a_reset(monkeypatch, sender, profile):
         it.probe.do("reset", 0)
         it.probe.do("start")
     errors = it.probe.end()
-    assert ("takes no burst of 2000 bytes" in errors) == (profile == "connectx5")
+    assert ("accepts no burst of 2000 bytes" in errors) == (profile == "connectx5")
 
 
 # ---- faults: one line, what to do, the exit code ----------------------------------------------------------
@@ -278,7 +278,7 @@ def test_device_without_checksums_or_pacing_says_so(monkeypatch, wire):
     monkeypatch.setenv("SOFTHCA_PROFILE", "minimal")
     code, text = fault(on_softhca(wire, "-s", 16, "-c", wire.interface))
     assert code == 69
-    assert "mlx5_0 fills in no checksums" in text and 'udp_checksum = "software"' in text
+    assert "mlx5_0 cannot fill in checksums" in text and 'udp_checksum = "software"' in text
     code, text = fault(on_softhca(wire, "-s", 16, "-r", 1000000, wire.interface))
     assert code == 69
     assert "mlx5_0 cannot pace" in text

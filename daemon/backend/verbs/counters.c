@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One counters object for all flows of a queue: how many packets steering gave it, before any drop. It
- * can be read only while a flow is attached to it, and its layout is bound by the first (mlx5_ib: EINVAL
- * otherwise). So it gets a guard flow that nothing matches, made first and destroyed last.
+ * One counters object for all flows of a queue counts the packets that steering gave it, before any drop. It can be read
+ * only while a flow is attached to it, and the first flow binds its layout (mlx5_ib: EINVAL otherwise). So it gets a
+ * guard flow that no packet matches, which is created first and destroyed last.
  */
 #include "daemon/backend/verbs/verbs.h"
 
@@ -14,8 +14,10 @@ void verbs_guard_rule(struct flow_rule *rule, uint32_t qp_num)
 {
 	uint32_t destination = htonl(qp_num & 0x00ffffff);
 
-	/* To 00:00:00:00:00:00 and 0.x.y.z, which are no destinations (RFC 1122, 3.2.1.3), UDP port 0. The
-	 * queue pair's number makes it unlike every other queue's: mlx5 merges equal rules. */
+	/*
+	 * MAC 00:00:00:00:00:00 and address 0.x.y.z, which are no valid destinations (RFC 1122, 3.2.1.3), and UDP port 0.
+	 * The queue pair's number makes the rule different from those of other queues, because mlx5 merges equal rules.
+	 */
 	memset(rule, 0, sizeof(*rule));
 	rule->family = AF_INET;
 	rule->vlan = -1;

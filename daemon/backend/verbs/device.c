@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From an interface's name to an open device, and what it can do. */
+/* Opens the device behind a network interface and reads its capabilities. */
 #include "daemon/backend/verbs/verbs.h"
 
 #include <dirent.h>
@@ -8,23 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/capability.h>
 
 #define SYSFS "/sys"
 
-bool verbs_has_capability(int capability)
-{
-	cap_flag_value_t value = CAP_CLEAR;
-	cap_t capabilities = cap_get_proc();
-
-	if (capabilities) {
-		cap_get_flag(capabilities, capability, CAP_EFFECTIVE, &value);
-		cap_free(capabilities);
-	}
-	return value == CAP_SET;
-}
-
-/* libibverbs lists nothing: has the kernel a device? Then its user-space part is missing. */
+/* libibverbs lists no device. If the kernel has one, the user-space driver is missing. */
 static int explain_no_devices(const char *interface, struct failure *failure)
 {
 	struct dirent *entry;
@@ -50,9 +37,9 @@ static int explain_no_devices(const char *interface, struct failure *failure)
 		interface);
 }
 
-/* Which of the devices, and which port of it. */
-static int match_device(const struct verbs_backend *backend, struct ibv_device **devices, int n,
-                        struct verbs_match *match, struct failure *failure)
+/* Finds the device and its port. */
+static int verbs_match_device(const struct verbs_backend *backend, struct ibv_device **devices, int n,
+                              struct verbs_match *match, struct failure *failure)
 {
 	const char **paths = calloc((size_t)n, sizeof(*paths));
 	struct verbs_sysfs sysfs = {.root = SYSFS, .devices = paths, .n_devices = n};
@@ -74,7 +61,7 @@ static int match_device(const struct verbs_backend *backend, struct ibv_device *
 	return error;
 }
 
-static int open_device(struct verbs_backend *backend, struct ibv_device *device, struct failure *failure)
+static int verbs_open_device(struct verbs_backend *backend, struct ibv_device *device, struct failure *failure)
 {
 	int error;
 
@@ -91,7 +78,7 @@ static int open_device(struct verbs_backend *backend, struct ibv_device *device,
 	                   ibv_get_device_name(device), backend->interface, strerror(error));
 }
 
-static int find_and_open(struct verbs_backend *backend, struct failure *failure)
+static int verbs_find_and_open(struct verbs_backend *backend, struct failure *failure)
 {
 	struct ibv_device **devices;
 	struct verbs_match match;
@@ -104,19 +91,19 @@ static int find_and_open(struct verbs_backend *backend, struct failure *failure)
 	if (!devices && errno != ENOSYS)
 		return failure_set(failure, EX_OSERR, errno, "cannot list RDMA devices: %s", strerror(errno));
 	if (n > 0)
-		error = match_device(backend, devices, n, &match, failure);
+		error = verbs_match_device(backend, devices, n, &match, failure);
 	else
 		error = explain_no_devices(backend->interface, failure);
 	if (!error) {
 		backend->port = match.port;
-		error = open_device(backend, devices[match.device], failure);
+		error = verbs_open_device(backend, devices[match.device], failure);
 	}
 	if (devices)
 		ibv_free_device_list(devices);
 	return error;
 }
 
-static int query(struct verbs_backend *backend, struct failure *failure)
+static int verbs_query_device(struct verbs_backend *backend, struct failure *failure)
 {
 	struct ibv_port_attr port;
 	const char *device = verbs_device_name(backend);
@@ -137,7 +124,7 @@ static int query(struct verbs_backend *backend, struct failure *failure)
 	return 0;
 }
 
-static int set_up(struct verbs_backend *backend, struct failure *failure)
+static int verbs_set_up_device(struct verbs_backend *backend, struct failure *failure)
 {
 	const char *device = verbs_device_name(backend);
 
@@ -177,11 +164,11 @@ static int verbs_open(const char *interface, struct backend **out, struct failur
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a device");
 	backend->base.ops = &verbs_backend_ops;
 	snprintf(backend->interface, sizeof(backend->interface), "%s", interface);
-	error = find_and_open(backend, failure);
+	error = verbs_find_and_open(backend, failure);
 	if (!error)
-		error = query(backend, failure);
+		error = verbs_query_device(backend, failure);
 	if (!error)
-		error = set_up(backend, failure);
+		error = verbs_set_up_device(backend, failure);
 	if (error)
 		verbs_close(&backend->base);
 	else

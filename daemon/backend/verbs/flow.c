@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Flow rules as the hardware wants them. The first spec decides whether mlx5 treats a rule as multicast,
- * so ETH comes first, with the whole destination MAC. The IP specs imply the ethertype and name the
- * protocol. One mask combination a family, since a given prefix of masks fits only so many groups.
+ * Translates flow rules for the hardware. The first spec decides whether mlx5 treats a rule as multicast, so ETH comes
+ * first, with the whole destination MAC. The IP specs imply the ethertype and name the protocol. All rules of a family
+ * have one combination of masks, because the device has room for a limited number of mask combinations.
  */
 #include "daemon/backend/verbs/verbs.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VLAN_ID_MASK 0x0fff /* priority and DEI are anybody's */
+#define VLAN_ID_MASK 0x0fff /* any priority and DEI match */
 
 static void append_spec(struct verbs_flow_attr *flow, const void *spec, size_t bytes)
 {
@@ -99,8 +99,8 @@ void verbs_flow_attr_build(struct verbs_flow_attr *flow, const struct flow_rule 
 	}
 }
 
-/* What an errno of ibv_create_flow means for the administrator. */
-static const char *explain(int error)
+/* The meaning of an errno of ibv_create_flow() for the administrator. */
+static const char *verbs_explain_flow(int error)
 {
 	switch (error) {
 	case EPERM:
@@ -140,7 +140,7 @@ int verbs_add_flow(struct backend_queue *base, const struct flow_rule *rule, str
 		return failure_set(failure, error == EPERM || error == EACCES ? EX_NOPERM : EX_UNAVAILABLE, error,
 		                   "cannot steer %s of %s to a queue of %s: %s: %s",
 		                   flow_format(rule, text, sizeof(text)), queue->backend->interface,
-		                   verbs_device_name(queue->backend), strerror(error), explain(error));
+		                   verbs_device_name(queue->backend), strerror(error), verbs_explain_flow(error));
 	}
 	*out = &flow->base;
 	return 0;

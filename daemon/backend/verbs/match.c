@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which port of which RDMA device is behind a network interface? Names say nothing (mlx5_0, rocep1s0f0,
- * what an administrator chose): the answer is in sysfs, and with RoCE on in the GID table. In this order:
- *  1. class/net/IF/device/infiniband/ holds the device, dev_port counts its ports from 0. Representors
- *     share both with their uplink, so a GID table that names other netdevs only overrules it.
- *  2. ports/P/gid_attrs/ndevs/: the netdev of every GID; also finds bonds.
- *  3. ports/P/gids/0: the link-local address that is made of the MAC.
+ * Finds the port of the RDMA device behind a network interface. Device names say nothing (mlx5_0, rocep1s0f0, or a name
+ * that an administrator chose), so the answer comes from sysfs, and with RoCE on from the GID table, in this order:
+ *  1. class/net/IF/device/infiniband/ holds the device, and dev_port counts its ports from 0. Representors share both
+ *     with their uplink, so a GID table that names only other netdevs overrules this.
+ *  2. ports/P/gid_attrs/ndevs/ names the netdev of every GID; this also finds bonds.
+ *  3. ports/P/gids/0 is the link-local address made from the MAC.
  */
 #include "daemon/backend/verbs/verbs.h"
 
@@ -22,10 +22,10 @@
 #define PORTS_MAX 254
 #define TEXT_MAX  64
 
-static bool read_text(char text[TEXT_MAX], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool verbs_read_sysfs(char text[TEXT_MAX], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* First line of a sysfs file; false: not there, empty, or an unused GID (reading it is EINVAL). */
-static bool read_text(char text[TEXT_MAX], const char *format, ...)
+/* The first line of a sysfs file. False: there is no such file, it is empty, or it is an unused GID (EINVAL). */
+static bool verbs_read_sysfs(char text[TEXT_MAX], const char *format, ...)
 {
 	char path[PATH_MAX];
 	va_list arguments;
@@ -54,7 +54,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* The smallest number above `after` among the entries, or -1: sysfs lists them in any order. */
+/* The smallest number above `after` among the entries, or -1. sysfs lists entries in any order. */
 static int next_number(const char *directory, int after)
 {
 	struct dirent *entry;
@@ -92,7 +92,7 @@ static bool has_port(const char *device, int port)
 
 enum netdev_answer { NETDEV_UNKNOWN, NETDEV_OTHERS, NETDEV_THIS };
 
-/* Does the GID table of a port name this interface? If first is not NULL, it becomes the first one named. */
+/* Does the GID table of a port name this interface? If first is not NULL, it becomes the first netdev named. */
 static enum netdev_answer port_netdev(const char *device, int port, const char *interface, char *first)
 {
 	enum netdev_answer answer = NETDEV_UNKNOWN;
@@ -105,7 +105,7 @@ static enum netdev_answer port_netdev(const char *device, int port, const char *
 	if (!entries)
 		return NETDEV_UNKNOWN;
 	while (answer != NETDEV_THIS && (entry = readdir(entries))) {
-		if (!isdigit((unsigned char)entry->d_name[0]) || !read_text(name, "%s/%s", path, entry->d_name))
+		if (!isdigit((unsigned char)entry->d_name[0]) || !verbs_read_sysfs(name, "%s/%s", path, entry->d_name))
 			continue;
 		if (answer == NETDEV_UNKNOWN && first)
 			strcpy(first, name);
@@ -121,7 +121,7 @@ static bool match_parent_device(const struct verbs_sysfs *sysfs, const char *int
 	char path[PATH_MAX], text[TEXT_MAX];
 	int port = 1;
 
-	if (read_text(text, "%s/class/net/%s/dev_port", sysfs->root, interface))
+	if (verbs_read_sysfs(text, "%s/class/net/%s/dev_port", sysfs->root, interface))
 		port = atoi(text) + 1;
 	for (int i = 0; i < sysfs->n_devices; i++) {
 		const char *device = sysfs->devices[i];
@@ -153,13 +153,13 @@ static bool match_gid_netdev(const struct verbs_sysfs *sysfs, const char *interf
 	return false;
 }
 
-/* fe80:: and the modified EUI-64 (RFC 4291, appendix A), as the gids files write it. */
+/* fe80:: and the modified EUI-64 (RFC 4291, appendix A), in the format of the gids files. */
 static bool link_local_gid(const struct verbs_sysfs *sysfs, const char *interface, char gid[TEXT_MAX])
 {
 	char text[TEXT_MAX];
 	unsigned mac[6];
 
-	if (!read_text(text, "%s/class/net/%s/address", sysfs->root, interface) ||
+	if (!verbs_read_sysfs(text, "%s/class/net/%s/address", sysfs->root, interface) ||
 	    sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4], &mac[5]) != 6)
 		return false;
 	snprintf(gid, TEXT_MAX, "fe80:0000:0000:0000:%02x%02x:%02xff:fe%02x:%02x%02x", mac[0] ^ 2u, mac[1], mac[2],
@@ -177,7 +177,7 @@ static bool match_gid_address(const struct verbs_sysfs *sysfs, const char *inter
 		const char *device = sysfs->devices[i];
 
 		for (int port = next_port(device, 0); port > 0; port = next_port(device, port)) {
-			if (!read_text(gid, "%s/ports/%d/gids/0", device, port) || strcasecmp(gid, wanted) != 0)
+			if (!verbs_read_sysfs(gid, "%s/ports/%d/gids/0", device, port) || strcasecmp(gid, wanted) != 0)
 				continue;
 			*match = (struct verbs_match){.device = i, .port = (uint8_t)port};
 			return true;
@@ -194,7 +194,7 @@ int verbs_match(const struct verbs_sysfs *sysfs, const char *interface, struct v
 	return -ENODEV;
 }
 
-/* The netdev that shares the parent device: also there with RoCE off. */
+/* The netdev that shares the parent device; it can be found with RoCE off too. */
 static bool parent_netdev(const char *device, int port, char name[TEXT_MAX])
 {
 	char path[PATH_MAX], text[TEXT_MAX];
@@ -209,7 +209,7 @@ static bool parent_netdev(const char *device, int port, char name[TEXT_MAX])
 	while (!found && (entry = readdir(entries))) {
 		if (entry->d_name[0] == '.' || strlen(entry->d_name) >= TEXT_MAX)
 			continue;
-		int dev_port = read_text(text, "%s/%s/dev_port", path, entry->d_name) ? atoi(text) : 0;
+		int dev_port = verbs_read_sysfs(text, "%s/%s/dev_port", path, entry->d_name) ? atoi(text) : 0;
 		found = dev_port + 1 == port;
 		if (found)
 			strcpy(name, entry->d_name);

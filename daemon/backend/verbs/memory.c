@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Registers memory with a device. */
 #include "daemon/backend/verbs/verbs.h"
+
+#include "daemon/priv/priv.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,14 +11,15 @@
 #include <sys/capability.h>
 #include <sys/resource.h>
 
-/* Registering pins the pages, and pinned bytes count against RLIMIT_MEMLOCK. */
-static int explain(const struct verbs_backend *backend, size_t bytes, int error, struct failure *failure)
+/* A registration pins the pages, and the kernel counts pinned bytes against RLIMIT_MEMLOCK. */
+static int verbs_explain_registration(const struct verbs_backend *backend, size_t bytes, int error,
+                                      struct failure *failure)
 {
 	const char *device = verbs_device_name(backend);
 	struct rlimit limit;
 
 	if ((error == ENOMEM || error == EAGAIN || error == EPERM) && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
-	    limit.rlim_cur != RLIM_INFINITY && !verbs_has_capability(CAP_IPC_LOCK))
+	    limit.rlim_cur != RLIM_INFINITY && !priv_has(CAP_IPC_LOCK))
 		return failure_set(
 			failure, EX_NOPERM, error,
 			"cannot register %zu bytes with %s: %s: RLIMIT_MEMLOCK is %" PRIu64
@@ -30,8 +34,10 @@ int verbs_register_memory(struct backend *base, void *address, size_t bytes, str
                           struct failure *failure)
 {
 	struct verbs_backend *backend = verbs_backend(base);
-	/* Relaxed ordering lets the root complex reorder the writes of packets, never a completion before its
-	 * packet. An optional flag: who doesn't know it ignores it. */
+	/*
+	 * Relaxed ordering lets the root complex reorder the writes of packets, but never puts a completion before its
+	 * packet. The flag is optional: a driver that does not know it ignores it.
+	 */
 	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING;
 	struct verbs_memory *memory;
 
@@ -44,7 +50,7 @@ int verbs_register_memory(struct backend *base, void *address, size_t bytes, str
 		int error = errno;
 
 		free(memory);
-		return explain(backend, bytes, error, failure);
+		return verbs_explain_registration(backend, bytes, error, failure);
 	}
 	*out = &memory->base;
 	return 0;

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Life of a queue of either kind: thread domain, completion queue, RAW_PACKET queue pair, its states and events. */
+/*
+ * Life of a queue of either kind: its thread domain, its completion queue, its RAW_PACKET queue pair, and the states and
+ * events of these.
+ */
 #include "daemon/backend/verbs/verbs.h"
 
 #include "daemon/base/log.h"
+#include "daemon/priv/priv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,13 +24,13 @@ struct verbs_queue *verbs_queue_new(struct verbs_backend *backend, size_t bytes,
 		failure_set(failure, EX_OSERR, ENOMEM, "no memory for a queue");
 		return NULL;
 	}
-	queue->base.ops = &verbs_backend_ops;
+	queue->base.ops = backend->base.ops;
 	queue->backend = backend;
 	return queue;
 }
 
-/* One thread uses the queue pair: without locks of the library, where the provider knows thread domains. */
-static void create_domain(struct verbs_queue *queue)
+/* One thread uses the queue pair, so with a thread domain the library takes no locks. Not every provider has them. */
+static void verbs_create_domain(struct verbs_queue *queue)
 {
 	struct ibv_td_init_attr td = {0};
 
@@ -41,7 +45,7 @@ static void create_domain(struct verbs_queue *queue)
 		         verbs_device_name(queue->backend), strerror(errno));
 }
 
-static int create_channel(struct verbs_queue *queue, struct failure *failure)
+static int verbs_create_completion_channel(struct verbs_queue *queue, struct failure *failure)
 {
 	queue->channel = ibv_create_comp_channel(queue->backend->context);
 	if (!queue->channel || fcntl(queue->channel->fd, F_SETFL, O_NONBLOCK) < 0)
@@ -62,8 +66,8 @@ int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc
 	};
 	int error;
 
-	create_domain(queue);
-	error = completion_events ? create_channel(queue, failure) : 0;
+	verbs_create_domain(queue);
+	error = completion_events ? verbs_create_completion_channel(queue, failure) : 0;
 	if (error)
 		return error;
 	init.channel = queue->channel;
@@ -78,12 +82,12 @@ int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc
 	return 0;
 }
 
-static int explain_qp(const struct verbs_backend *backend, uint32_t slots, int error, struct failure *failure)
+static int verbs_explain_qp(const struct verbs_backend *backend, uint32_t slots, int error, struct failure *failure)
 {
 	const char *device = verbs_device_name(backend);
 
-	/* EINVAL on some kernels */
-	if (error == EPERM || error == EACCES || (error == EINVAL && !verbs_has_capability(CAP_NET_RAW)))
+	/* Some kernels answer EINVAL to a process without CAP_NET_RAW. */
+	if (error == EPERM || error == EACCES || (error == EINVAL && !priv_has(CAP_NET_RAW)))
 		return failure_set(failure, EX_NOPERM, error,
 		                   "cannot create a raw packet queue on %s: %s: " VERBS_NET_RAW_HINT, device,
 		                   strerror(error));
@@ -112,7 +116,7 @@ int verbs_queue_create_qp(struct verbs_queue *queue, struct ibv_qp_cap *capabili
 
 	queue->qp = ibv_create_qp_ex(queue->backend->context, &init);
 	if (!queue->qp)
-		return explain_qp(queue->backend, slots, errno, failure);
+		return verbs_explain_qp(queue->backend, slots, errno, failure);
 	*capabilities = init.cap;
 	error = verbs_queue_modify(queue, IBV_QPS_INIT);
 	if (error)
@@ -125,7 +129,7 @@ int verbs_queue_modify(struct verbs_queue *queue, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = {.qp_state = state, .port_num = queue->backend->port};
 
-	/* What mlx5_ib takes for a raw packet queue pair, no more and no less. */
+	/* mlx5_ib accepts exactly these attributes for a raw packet queue pair. */
 	return -ibv_modify_qp(queue->qp, &attr, IBV_QP_STATE | (state == IBV_QPS_INIT ? IBV_QP_PORT : 0));
 }
 
@@ -139,9 +143,9 @@ void verbs_destroy_queue(struct backend_queue *base)
 	verbs_counters_destroy(queue);
 	if (queue->qp)
 		error = ibv_destroy_qp(queue->qp);
-	if (error) /* EBUSY: a flow was forgotten */
+	if (error) /* EBUSY: a flow is still attached */
 		log_error("cannot destroy a queue pair of %s: %s", verbs_device_name(queue->backend), strerror(error));
-	/* ibv_destroy_cq() waits until every event that was read is acknowledged. */
+	/* ibv_destroy_cq() waits until all events that were read are acknowledged. */
 	if (queue->n_unacknowledged)
 		ibv_ack_cq_events(ibv_cq_ex_to_cq(queue->cq), queue->n_unacknowledged);
 	if (queue->cq)
@@ -155,15 +159,32 @@ void verbs_destroy_queue(struct backend_queue *base)
 	free(queue);
 }
 
+/* To be repeated after each reset, which clears the rate. */
+static int verbs_set_rate(struct verbs_send_queue *send)
+{
+	int error = ibv_modify_qp_rate_limit(send->queue.qp, &send->rate);
+
+	if (error == EINVAL && send->rate.max_burst_sz) {
+		log_info("%s paces, but accepts no burst of %u bytes", verbs_device_name(send->queue.backend),
+		         send->rate.max_burst_sz);
+		send->rate.max_burst_sz = 0;
+		error = ibv_modify_qp_rate_limit(send->queue.qp, &send->rate);
+	}
+	return -error;
+}
+
 int verbs_start(struct backend_queue *base)
 {
 	struct verbs_queue *queue = verbs_queue(base);
 	int error = verbs_queue_modify(queue, IBV_QPS_RTR);
 
-	return error || !queue->sends ? error : verbs_send_start(verbs_send_queue(base));
+	if (error || !queue->sends)
+		return error;
+	error = verbs_queue_modify(queue, IBV_QPS_RTS);
+	return error || !verbs_send_queue(base)->rate.rate_limit ? error : verbs_set_rate(verbs_send_queue(base));
 }
 
-/* RESET also takes the queue pair's completions out of the completion queue (libmlx5: mlx5_cq_clean). */
+/* RESET also removes the queue pair's completions from the completion queue (libmlx5: mlx5_cq_clean). */
 int verbs_reset(struct backend_queue *base)
 {
 	struct verbs_queue *queue = verbs_queue(base);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The hot path: post slots, poll completions. No allocation, no lock, no system call. */
+/* The hot path of receiving: posts slots and polls completions. No allocation, no lock, no system call. */
 #include "daemon/backend/verbs/verbs.h"
 
 #include <errno.h>
@@ -21,51 +21,52 @@ void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_
 	}
 }
 
-/* How many of a chain came before bad; the work requests are sizeof(struct verbs_slot_wr) apart. */
-static uint32_t posted_before(const struct verbs_receive_queue *receive, const struct ibv_recv_wr *bad)
+/* The number of work requests before bad in the chain; they are sizeof(struct verbs_slot_wr) apart. */
+static uint32_t verbs_posted_before(const struct verbs_receive_queue *receive, const struct ibv_recv_wr *bad)
 {
 	return (uint32_t)((const struct verbs_slot_wr *)bad - receive->chain);
 }
 
-static inline void fill(struct verbs_slot_wr *wr, uint64_t slot, const uint8_t *payload, const uint8_t *headers)
+static inline void verbs_fill_slot(struct verbs_slot_wr *wr, uint64_t slot, const uint8_t *payload,
+                                   const uint8_t *headers)
 {
 	wr->wr.wr_id = slot;
 	wr->sges[0].addr = (uintptr_t)headers;
 	wr->sges[1].addr = (uintptr_t)payload;
 }
 
-/* Four a round: 7 instructions each; one a round takes 9. */
-static inline void fill_chain(struct verbs_receive_queue *receive, uint32_t n, uint64_t slot, const uint8_t *payload,
-                              const uint8_t *headers)
+/* Four slots in a round take 7 instructions each; one slot in a round would take 9. */
+static inline void verbs_fill_chain(struct verbs_receive_queue *receive, uint32_t n, uint64_t slot,
+                                    const uint8_t *payload, const uint8_t *headers)
 {
 	const size_t row = receive->slot_bytes, header_row = receive->header_stride;
 	struct verbs_slot_wr *wr = receive->chain;
 
 	for (; n >= 4; n -= 4, wr += 4, slot += 4, payload += 4 * row, headers += 4 * header_row) {
-		fill(wr, slot, payload, headers);
-		fill(wr + 1, slot + 1, payload + row, headers + header_row);
-		fill(wr + 2, slot + 2, payload + 2 * row, headers + 2 * header_row);
-		fill(wr + 3, slot + 3, payload + 3 * row, headers + 3 * header_row);
+		verbs_fill_slot(wr, slot, payload, headers);
+		verbs_fill_slot(wr + 1, slot + 1, payload + row, headers + header_row);
+		verbs_fill_slot(wr + 2, slot + 2, payload + 2 * row, headers + 2 * header_row);
+		verbs_fill_slot(wr + 3, slot + 3, payload + 3 * row, headers + 3 * header_row);
 	}
 	for (; n; n--, wr++, slot++, payload += row, headers += header_row)
-		fill(wr, slot, payload, headers);
+		verbs_fill_slot(wr, slot, payload, headers);
 }
 
-/* One doorbell. Returns how many of n were taken, or -errno. */
-static int post_chain(struct verbs_receive_queue *receive, uint32_t n, uint64_t slot, const uint8_t *payload,
-                      const uint8_t *headers)
+/* One doorbell. Returns how many of n slots the device accepted, or -errno. */
+static int verbs_post_chain(struct verbs_receive_queue *receive, uint32_t n, uint64_t slot, const uint8_t *payload,
+                            const uint8_t *headers)
 {
 	struct ibv_recv_wr *last = &receive->chain[n - 1].wr, *next = last->next, *bad;
 	int error;
 
-	fill_chain(receive, n, slot, payload, headers);
+	verbs_fill_chain(receive, n, slot, payload, headers);
 	last->next = NULL;
 	error = ibv_post_recv(receive->queue.qp, &receive->chain[0].wr, &bad);
 	last->next = next;
 	if (__builtin_expect(error == 0, 1))
 		return (int)n;
-	/* A full queue; the ones before the bad one were posted. */
-	return error == ENOMEM ? (int)posted_before(receive, bad) : -error;
+	/* ENOMEM: the queue is full, and the slots before the bad one are posted. */
+	return error == ENOMEM ? (int)verbs_posted_before(receive, bad) : -error;
 }
 
 int verbs_post(struct backend_queue *base, const struct backend_run *run)
@@ -75,8 +76,9 @@ int verbs_post(struct backend_queue *base, const struct backend_run *run)
 
 	while (done < run->n) {
 		uint32_t n = run->n - done < VERBS_CHAIN ? run->n - done : VERBS_CHAIN;
-		int taken = post_chain(receive, n, run->slot + done, run->payload + (size_t)done * receive->slot_bytes,
-		                       run->headers + (size_t)done * receive->header_stride);
+		int taken = verbs_post_chain(receive, n, run->slot + done,
+		                             run->payload + (size_t)done * receive->slot_bytes,
+		                             run->headers + (size_t)done * receive->header_stride);
 
 		if (taken < 0)
 			return taken;
@@ -87,7 +89,7 @@ int verbs_post(struct backend_queue *base, const struct backend_run *run)
 	return (int)done;
 }
 
-static enum backend_status status_of(enum ibv_wc_status status)
+static enum backend_status verbs_backend_status(enum ibv_wc_status status)
 {
 	switch (status) {
 	case IBV_WC_SUCCESS:
@@ -102,43 +104,45 @@ static enum backend_status status_of(enum ibv_wc_status status)
 }
 
 /*
- * Its other fields are undefined (ibv_create_cq_ex(3)). All but a packet too long stop the queue pair, and an
- * asynchronous event may say so or not (doc/verbs-rules.md, posting and polling).
+ * The other fields of a failed completion are undefined (ibv_create_cq_ex(3)). Every error except a packet that is too
+ * long stops the queue pair, with or without an asynchronous event (doc/verbs-rules.md, posting and polling).
  */
-static __attribute__((noinline, cold)) void take_error(const struct ibv_cq_ex *cq, struct backend_event *event)
+static __attribute__((noinline, cold)) void verbs_take_receive_error(const struct ibv_cq_ex *cq,
+                                                                     struct backend_event *event)
 {
 	struct verbs_queue *queue = cq->cq_context;
 
-	*event = (struct backend_event){.slot = (uint32_t)cq->wr_id, .status = (uint8_t)status_of(cq->status)};
+	*event = (struct backend_event){.slot = (uint32_t)cq->wr_id,
+	                                .status = (uint8_t)verbs_backend_status(cq->status)};
 	if (event->status != BACKEND_LENGTH_ERROR)
 		atomic_store_explicit(&queue->failed, true, memory_order_relaxed);
 }
 
 /*
- * Checksums are not reported: a missing IBV_WC_IP_CSUM_OK can also mean "not checked", so that bad ones
- * can't be told.
+ * Bad checksums cannot be reported: a missing IBV_WC_IP_CSUM_OK can also mean that the device did not check.
  */
-static inline __attribute__((always_inline)) void take_completion(struct ibv_cq_ex *cq, struct backend_event *event,
-                                                                  bool timestamps)
+static inline __attribute__((always_inline)) void verbs_take_completion(struct ibv_cq_ex *cq,
+                                                                        struct backend_event *event, bool timestamps)
 {
 	if (__builtin_expect(cq->status != IBV_WC_SUCCESS, 0)) {
-		take_error(cq, event);
+		verbs_take_receive_error(cq, event);
 		return;
 	}
 	event->bytes = ibv_wc_read_byte_len(cq);
 	event->timestamp_raw = timestamps ? ibv_wc_read_completion_ts(cq) : 0;
 	event->slot = (uint32_t)cq->wr_id;
-	/* BACKEND_OK and no flags, as one store: gcc 12 makes three of them. */
+	/* BACKEND_OK and no flags in one store; gcc 12 would make three stores of assignments. */
 	memset((uint8_t *)event + offsetof(struct backend_event, status), 0,
 	       sizeof(*event) - offsetof(struct backend_event, status));
 }
 
-/* After start_poll() succeeded: the first completion is there. Returns the end of the events. */
+/* To be called after ibv_start_poll() succeeded, with the first completion present. Returns the end of the events. */
 static inline __attribute__((always_inline)) struct backend_event *
-take_completions(struct ibv_cq_ex *cq, struct backend_event *event, const struct backend_event *end, bool timestamps)
+verbs_take_completions(struct ibv_cq_ex *cq, struct backend_event *event, const struct backend_event *end,
+                       bool timestamps)
 {
 	do {
-		take_completion(cq, event, timestamps);
+		verbs_take_completion(cq, event, timestamps);
 	} while (++event < end && ibv_next_poll(cq) == 0);
 	return event;
 }
@@ -152,15 +156,15 @@ int verbs_poll(struct backend_queue *base, struct backend_event *events, uint32_
 	int error;
 
 	error = ibv_start_poll(cq, &attr);
-	if (error == ENOENT) /* no end_poll() after a start_poll() that failed */
+	if (error == ENOENT) /* no ibv_end_poll() is due after ibv_start_poll() failed */
 		return atomic_load_explicit(&receive->queue.failed, memory_order_relaxed) ? -EIO : 0;
 	if (error)
 		return -error;
-	/* Two loops, each without a branch on what it reads. */
+	/* Two loops, so that neither tests in each round whether there are timestamps. */
 	if (receive->timestamps)
-		end = take_completions(cq, events, end, true);
+		end = verbs_take_completions(cq, events, end, true);
 	else
-		end = take_completions(cq, events, end, false);
+		end = verbs_take_completions(cq, events, end, false);
 	ibv_end_poll(cq);
 	return (int)(end - events);
 }

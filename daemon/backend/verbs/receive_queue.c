@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A queue that receives: what it asks of the device. */
+/* Creates a receive queue: checks its options against the device, and sizes its queue pair and completion queue. */
 #include "daemon/backend/verbs/verbs.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/size.h"
 
 #include <errno.h>
 
-static int check_options(const struct verbs_backend *backend, const struct backend_queue_options *options,
-                         struct failure *failure)
+static int verbs_check_receive_options(const struct verbs_backend *backend, const struct backend_queue_options *options,
+                                       struct failure *failure)
 {
 	const char *device = verbs_device_name(backend);
 	const struct ibv_device_attr *attr = &backend->attr.orig_attr;
@@ -31,24 +32,21 @@ static int check_options(const struct verbs_backend *backend, const struct backe
 	return 0;
 }
 
-static uint32_t next_power_of_two(uint32_t n)
-{
-	return n <= 1 ? 1 : 1u << (32 - __builtin_clz(n - 1));
-}
-
-static int create_cq(struct verbs_queue *queue, const struct backend_queue_options *options, struct failure *failure)
+static int verbs_create_receive_cq(struct verbs_queue *queue, const struct backend_queue_options *options,
+                                   struct failure *failure)
 {
 	uint64_t wc_flags = IBV_WC_EX_WITH_BYTE_LEN;
 
-	/* Raw ticks: WALLCLOCK is converted in the library, by a clock it reads itself. */
+	/* Raw ticks: the library converts WALLCLOCK itself, by a clock that it reads on its own. */
 	if (options->timestamps)
 		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
-	/* The receive queue comes rounded up to a power of two, and an overrun completion queue is fatal. */
-	return verbs_queue_create_cq(queue, next_power_of_two(options->slots), wc_flags, options->completion_events,
-	                             failure);
+	/* The provider rounds the receive queue up to a power of two, and a completion queue that overruns is lost. */
+	return verbs_queue_create_cq(queue, round_up_to_power_of_two(options->slots), wc_flags,
+	                             options->completion_events, failure);
 }
 
-static int create_qp(struct verbs_queue *queue, const struct backend_queue_options *options, struct failure *failure)
+static int verbs_create_receive_qp(struct verbs_queue *queue, const struct backend_queue_options *options,
+                                   struct failure *failure)
 {
 	struct ibv_qp_cap given = {.max_recv_wr = options->slots, .max_recv_sge = options->oversize_sink ? 3 : 2};
 	const char *device = verbs_device_name(queue->backend);
@@ -76,7 +74,7 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 	struct verbs_queue *queue;
 	int error;
 
-	error = check_options(backend, options, failure);
+	error = verbs_check_receive_options(backend, options, failure);
 	if (error)
 		return error;
 	queue = verbs_queue_new(backend, sizeof(*receive), failure);
@@ -87,9 +85,9 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 	receive->slot_bytes = options->slot_bytes;
 	receive->timestamps = options->timestamps;
 	verbs_chain_init(receive, options);
-	error = create_cq(queue, options, failure);
+	error = verbs_create_receive_cq(queue, options, failure);
 	if (!error)
-		error = create_qp(queue, options, failure);
+		error = verbs_create_receive_qp(queue, options, failure);
 	if (!error)
 		error = verbs_counters_create(queue, failure);
 	if (error)

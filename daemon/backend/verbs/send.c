@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The hot path of sending: post packets, reap completions. No allocation, no lock, no system call.
+ * The hot path of sending: posts packets and reaps completions. No allocation, no lock, no system call.
  *
- * Through ibv_wr_*: with two SGEs and checksums by the device, 189 instructions a packet are libmlx5's
- * (`scripts/bench send`, libmlx5 44). Chains for ibv_post_send() took 237 when the two were compared once; that way is not
- * kept.
+ * It uses ibv_wr_*: with two SGEs and checksums by the device, libmlx5 takes 189 instructions a packet (`scripts/bench
+ * send`, libmlx5 44). Chains for ibv_post_send() took 237.
  */
 #include "daemon/backend/verbs/verbs.h"
 
 #include <errno.h>
 
-/* id: how many will have been posted with this one. */
-static inline void put(const struct verbs_send_queue *send, const struct backend_packet *packet, uint32_t id,
-                       unsigned flags)
+/* id: the number of packets posted so far, including this one. */
+static inline void verbs_put_packet(const struct verbs_send_queue *send, const struct backend_packet *packet,
+                                    uint32_t id, unsigned flags)
 {
 	struct ibv_sge sges[2] = {
 		{.addr = (uintptr_t)packet->headers, .length = packet->header_bytes, .lkey = send->headers_lkey}};
@@ -35,17 +34,17 @@ int verbs_send_post(struct backend_queue *base, const struct backend_packet *pac
 	uint32_t n_free = send->slots - (send->n_posted - send->n_reaped);
 	int error;
 
-	/* Never into a full queue: the library takes all of them or none. */
+	/* Never more than there is room for: the library posts all packets of a batch or none. */
 	if (n > n_free)
 		n = n_free;
 	if (n == 0)
 		return 0;
 	ibv_wr_start(send->qp);
 	for (uint32_t i = 1; i <= n; i++, packets++) {
-		/* Only a signalled one frees places of the send queue: its own, and those of all before it. */
+		/* Only a signalled completion frees places in the send queue: its own and those of all packets before. */
 		bool signalled = (i & send->signal_mask) == 0 || i == n;
 
-		put(send, packets, send->n_posted + i, send->flags | (signalled ? IBV_SEND_SIGNALED : 0));
+		verbs_put_packet(send, packets, send->n_posted + i, send->flags | (signalled ? IBV_SEND_SIGNALED : 0));
 	}
 	error = ibv_wr_complete(send->qp); /* the doorbell */
 	if (error)
@@ -55,11 +54,11 @@ int verbs_send_post(struct backend_queue *base, const struct backend_packet *pac
 }
 
 /*
- * A completion says how it and all before it ended, but for an error that is its own: packets are sent in order, so
- * those before had been. Of a flush nobody knows whether those before it that were not signalled had.
+ * A failed completion. An error concerns its own packet: the packets before it were sent, because packets are sent in
+ * order. A flush says nothing about the unsignalled packets before it, so all of them count as flushed.
  */
 static __attribute__((noinline, cold)) struct backend_sent *
-take_error(struct verbs_send_queue *send, enum ibv_wc_status status, uint32_t n, struct backend_sent *sent)
+verbs_take_send_error(struct verbs_send_queue *send, enum ibv_wc_status status, uint32_t n, struct backend_sent *sent)
 {
 	atomic_store_explicit(&send->queue.failed, true, memory_order_relaxed);
 	if (status == IBV_WC_WR_FLUSH_ERR) {
@@ -82,7 +81,7 @@ int verbs_send_reap(struct backend_queue *base, struct backend_sent *sent, uint3
 	int error;
 
 	error = ibv_start_poll(cq, &attr);
-	if (error == ENOENT) /* no end_poll() after a start_poll() that failed */
+	if (error == ENOENT) /* no ibv_end_poll() is due after ibv_start_poll() failed */
 		return atomic_load_explicit(&send->queue.failed, memory_order_relaxed) ? -EIO : 0;
 	if (error)
 		return -error;
@@ -93,7 +92,7 @@ int verbs_send_reap(struct backend_queue *base, struct backend_sent *sent, uint3
 		if (__builtin_expect(cq->status == IBV_WC_SUCCESS, 1))
 			*next++ = (struct backend_sent){.n = n, .status = BACKEND_OK};
 		else
-			next = take_error(send, cq->status, n, next);
+			next = verbs_take_send_error(send, cq->status, n, next);
 	} while (end - next >= 2 && ibv_next_poll(cq) == 0);
 	ibv_end_poll(cq);
 	return (int)(next - sent);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the device says of itself: port counters, link, clock, asynchronous events. */
+/* Reads port counters, link state, clock and asynchronous events of a device. */
 #include "daemon/backend/verbs/verbs.h"
 
 #include "daemon/net/net.h"
@@ -21,7 +21,7 @@ uint64_t wide_counter_add(struct wide_counter *counter, uint64_t reading)
 	return counter->total;
 }
 
-/* Drops for want of a receive work request, the whole port's. The kernel reads the device every 10 ms at most. */
+/* Packets that the whole port dropped because no receive work request was posted. The kernel caches it for 10 ms. */
 static int read_out_of_buffer(const struct verbs_backend *backend, uint64_t *reading)
 {
 	char path[PATH_MAX];
@@ -91,21 +91,21 @@ int verbs_notice_fd(const struct backend *base)
 	return verbs_backend(base)->context->async_fd;
 }
 
-/* The event comes after the flushed completions: has the worker reset the queue since, it is well. */
+/* The event comes after the flushed completions. The worker may have reset the queue since: then it works again. */
 static struct backend_queue *fail_qp(struct ibv_qp *qp)
 {
 	struct verbs_queue *queue = qp->qp_context;
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 
-	/* SQE: of a queue that sends, whose receive queue is well. */
+	/* SQE: the send queue failed and the receive queue works. */
 	if (ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) != 0 || attr.qp_state == IBV_QPS_ERR ||
 	    attr.qp_state == IBV_QPS_SQE)
 		atomic_store_explicit(&queue->failed, true, memory_order_relaxed);
 	return &queue->base;
 }
 
-/* Overrun: it can't be brought back. */
+/* The completion queue overran, and only a new one would help. */
 static struct backend_queue *fail_cq(struct ibv_cq *cq)
 {
 	struct verbs_queue *queue = cq->cq_context;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The verbs backend: RAW_PACKET queue pairs through libibverbs. Private to this room, but for
- * verbs_backend_ops. Verbs' positive errno and its errno-and-NULL end here.
+ * The verbs backend: RAW_PACKET queue pairs through libibverbs. Only verbs_backend_ops is used outside this room, which
+ * turns verbs' positive errno values, and its NULL with errno, into -errno.
  */
 #ifndef DAEMON_BACKEND_VERBS_VERBS_H
 #define DAEMON_BACKEND_VERBS_VERBS_H
@@ -12,7 +12,7 @@
 #include <net/if.h>
 #include <stdatomic.h>
 
-#define VERBS_CHAIN      64    /* work requests a doorbell; what a worker posts at once */
+#define VERBS_CHAIN      64    /* work requests for one doorbell; a worker posts as many at once */
 #define VERBS_SGES_MAX   3     /* header row, payload row, oversize sink */
 #define VERBS_SINK_BYTES 65536 /* no frame is longer */
 
@@ -20,7 +20,7 @@
 	"CAP_NET_RAW is missing: AmbientCapabilities=CAP_NET_RAW in the unit, 'ibv_launch COMMAND', or " \
 	"'setcap cap_net_raw,cap_ipc_lock+ep' on the program grant it"
 
-/* A counter of the device that is narrower than ours. */
+/* A device counter that wraps earlier than ours. */
 struct wide_counter {
 	uint64_t last;
 	uint64_t total;
@@ -43,26 +43,28 @@ struct verbs_memory {
 	struct ibv_mr *mr;
 };
 
-/* One of a chain: the work request and the SGEs that it points to, side by side. */
+/* A work request of a chain beside the SGEs that it points to. */
 struct verbs_slot_wr {
 	struct ibv_recv_wr wr;
 	struct ibv_sge sges[VERBS_SGES_MAX];
 };
 
-/* What both kinds of queue are; first in each of them. */
+/* The common part of both kinds of queue; first member of each. */
 struct verbs_queue {
 	struct backend_queue base;
-	bool sends; /* then it is a struct verbs_send_queue */
+	bool sends; /* it is a struct verbs_send_queue; else a struct verbs_receive_queue */
 
 	/* The worker's. */
 	struct ibv_qp *qp;
 	struct ibv_cq_ex *cq;
 	unsigned n_unacknowledged; /* completion events */
 
-	/* Set on an asynchronous event by the control thread, read by the worker, which also sets failed itself.
-	 * Nothing is ordered by them. */
+	/*
+	 * The control thread sets these on an asynchronous event and the worker reads them. The worker sets failed too.
+	 * Nothing is ordered by them.
+	 */
 	atomic_bool failed;    /* reset() clears it */
-	atomic_bool cq_failed; /* for good */
+	atomic_bool cq_failed; /* reset() does not clear it */
 
 	/* The control thread's. */
 	struct verbs_backend *backend;
@@ -73,7 +75,7 @@ struct verbs_queue {
 	struct ibv_flow *guard;
 };
 
-/* All of it the worker's. */
+/* Only the worker uses it. */
 struct verbs_receive_queue {
 	struct verbs_queue queue;
 	uint32_t header_stride;
@@ -82,13 +84,13 @@ struct verbs_receive_queue {
 	struct verbs_slot_wr chain[VERBS_CHAIN];
 };
 
-/* All of it the worker's. */
+/* Only the worker uses it. */
 struct verbs_send_queue {
 	struct verbs_queue queue;
-	struct ibv_qp_ex *qp; /* the same as queue.qp */
+	struct ibv_qp_ex *qp; /* of queue.qp */
 	uint32_t slots;
 	uint32_t n_posted, n_reaped; /* free-running */
-	uint32_t signal_mask;        /* 2^k - 1: one in 2^k is signalled */
+	uint32_t signal_mask;        /* 2^k - 1: one packet in 2^k is signalled */
 	uint32_t headers_lkey;
 	unsigned flags;                     /* of every packet */
 	struct ibv_qp_rate_limit_attr rate; /* rate_limit 0: none */
@@ -129,9 +131,9 @@ static inline const char *verbs_device_name(const struct verbs_backend *backend)
 	return ibv_get_device_name(backend->context->device);
 }
 
-/* ---- match.c: which port of which device is an interface; reads sysfs only ------------------------ */
+/* ---- match.c: finds the port of an interface; reads sysfs only -------------------------------------- */
 
-/* Where sysfs is, and the RDMA devices' directories in it ("/sys/class/infiniband/mlx5_0"). */
+/* The path of sysfs, and the RDMA devices' directories in it ("/sys/class/infiniband/mlx5_0"). */
 struct verbs_sysfs {
 	const char *root;
 	const char *const *devices;
@@ -143,15 +145,10 @@ struct verbs_match {
 	uint8_t port;
 };
 
-/** -ENODEV: none of them. */
+/** -ENODEV: none of the devices is behind the interface. */
 int verbs_match(const struct verbs_sysfs *sysfs, const char *interface, struct verbs_match *match);
 /** "mlx5_0 port 1 (eth2), mlx5_1 port 1 (no netdev)"; returns buffer. */
 const char *verbs_describe_devices(const struct verbs_sysfs *sysfs, char *buffer, size_t bytes);
-
-/* ---- device.c ------------------------------------------------------------------------------------- */
-
-/** Has this process the capability (CAP_…) in effect? */
-bool verbs_has_capability(int capability);
 
 /* ---- memory.c ------------------------------------------------------------------------------------- */
 
@@ -161,12 +158,12 @@ void verbs_unregister_memory(struct backend_memory *memory);
 
 /* ---- queue.c -------------------------------------------------------------------------------------- */
 
-/** A queue of either kind, zeroed and not yet with anything of the device's; NULL: no memory. */
+/** A zeroed queue of either kind without any object of the device. NULL: no memory. */
 struct verbs_queue *verbs_queue_new(struct verbs_backend *backend, size_t bytes, struct failure *failure);
-/** Thread domain, with completion events the channel, and the completion queue. */
+/** Create the thread domain, the completion queue and, for completion events, the channel. */
 int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc_flags, bool completion_events,
                           struct failure *failure);
-/** The queue pair, in INIT. capabilities: asked for; what was given comes back. */
+/** Create the queue pair, in state INIT. capabilities: as wanted; becomes what the device gave. */
 int verbs_queue_create_qp(struct verbs_queue *queue, struct ibv_qp_cap *capabilities, struct failure *failure);
 int verbs_queue_modify(struct verbs_queue *queue, enum ibv_qp_state state);
 void verbs_destroy_queue(struct backend_queue *queue);
@@ -183,7 +180,7 @@ int verbs_create_queue(struct backend *backend, const struct backend_queue_optio
 
 /* ---- receive.c: the hot path ---------------------------------------------------------------------- */
 
-/** Everything of the chain that is the same for all slots. */
+/** Fill in the fields of the chain that are the same for all slots. */
 void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_queue_options *options);
 int verbs_post(struct backend_queue *queue, const struct backend_run *run);
 int verbs_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max);
@@ -192,8 +189,6 @@ int verbs_poll(struct backend_queue *queue, struct backend_event *events, uint32
 
 int verbs_create_send_queue(struct backend *backend, const struct backend_send_options *options,
                             struct backend_queue **queue, struct failure *failure);
-/** From RTR on: ready, and at its rate. */
-int verbs_send_start(struct verbs_send_queue *send);
 
 /* ---- send.c: the hot path ------------------------------------------------------------------------- */
 
@@ -209,7 +204,7 @@ struct verbs_flow_attr {
 	              sizeof(struct ibv_flow_spec_tcp_udp) + sizeof(struct ibv_flow_spec_counter_action)];
 };
 
-/** The rule as verbs want it. counters may be NULL: not counted. Pure. */
+/** Translate the rule. counters NULL: its packets are not counted. Pure. */
 void verbs_flow_attr_build(struct verbs_flow_attr *flow, const struct flow_rule *rule, uint8_t port,
                            struct ibv_counters *counters);
 int verbs_add_flow(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
@@ -218,19 +213,19 @@ void verbs_remove_flow(struct backend_flow *flow);
 
 /* ---- counters.c ----------------------------------------------------------------------------------- */
 
-/** The rule of the guard flow of a queue pair: unlike any other, and no packet can match it. Pure. */
+/** The rule of a queue pair's guard flow: different from all other rules, and no packet matches it. Pure. */
 void verbs_guard_rule(struct flow_rule *rule, uint32_t qp_num);
 /** The counters object of a queue, with its guard flow. */
 int verbs_counters_create(struct verbs_queue *queue, struct failure *failure);
-/** After the last flow is removed. Half-built is fine. */
+/** To be called after the last flow is removed. They may be half-built. */
 void verbs_counters_destroy(struct verbs_queue *queue);
 int verbs_read_matched(struct backend_queue *queue, uint64_t *packets);
 
 /* ---- statistics.c --------------------------------------------------------------------------------- */
 
-/** Add a reading of a counter that is 32 bits wide, or 64 once it ever shows more. Pure. */
+/** Add a reading of a counter that is 32 bits wide until it shows a larger value. Returns the total. Pure. */
 uint64_t wide_counter_add(struct wide_counter *counter, uint64_t reading);
-/** What is there now counts as 0. */
+/** The present values of the counters count as 0. */
 int verbs_statistics_init(struct verbs_backend *backend, struct failure *failure);
 int verbs_read_port(struct backend *backend, struct backend_port_statistics *statistics);
 int verbs_read_clock(struct backend *backend, uint64_t *raw);
