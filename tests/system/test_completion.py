@@ -24,7 +24,7 @@ def complete(request, tmp):
     """complete(word…): what is offered in the last one's place."""
     if not shutil.which(request.param):
         pytest.skip(f"there is no {request.param}")
-    file = conftest.BUILD / f"contrib/completion/ibvcap.{request.param}"
+    file = conftest.BUILD / "contrib/completion/ibvcap"
     (tmp / "ibvcap").symlink_to(conftest.BUILD / "tools/ibvcap")
     (tmp / "a file.pcap").touch()
     environment = {**os.environ, "PATH": f"{tmp}:{os.environ['PATH']}"}
