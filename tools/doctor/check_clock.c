@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Time: timestamps are the device's, put in UTC by the system's clock. */
+/* Clocks: packets get the card's time, which the daemon converts to UTC with the system's clock. */
 #include "tools/doctor/checks.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static void check_system_clock(const struct doctor_clock *clock, struct findings
 	finding->fix_survives_reboot = true;
 }
 
-/* In real-time mode a reading is seconds << 32 | nanoseconds: near to now as no count of ticks is. */
+/* In real-time mode a reading is seconds << 32 | nanoseconds, close to the present time. A count of ticks is not. */
 static bool is_real_time_mode(const struct doctor_probe *probe)
 {
 	int64_t now_s = (int64_t)(probe->clock_at_ns / NS_PER_S), then_s = (int64_t)(probe->clock_raw >> 32);

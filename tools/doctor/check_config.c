@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is configured against what there is. */
+/* The configuration file: can the daemon use it, and does the machine have what its streams and channels need? */
 #include "tools/doctor/checks.h"
 
 #include <stdio.h>

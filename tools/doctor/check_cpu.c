@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* CPUs: how fast they are awake, and who else runs where a worker does. */
+/* CPUs: frequency and sleep states, and what else runs on the CPUs of workers. */
 #include "tools/doctor/checks.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Less than what a deep receive queue lasts at a high rate: 4096 slots of 64 bytes, 100 Gb/s: 42 us. */
+/* A queue of 4096 slots, with packets of 64 bytes at 100 Gb/s, is full after 42 us. */
 #define IDLE_EXIT_MAX_US 40
 
 static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *findings)
@@ -70,7 +70,7 @@ static void check_cpu_idle(const struct doctor_facts *facts, struct findings *fi
 
 /* ---- a worker's own -------------------------------------------------------------------------------- */
 
-/* With a CPU of its own. */
+/* A worker that the configuration binds to a CPU. */
 struct pinned_worker {
 	const char *of; /* "stream 'a'" */
 	const char *interface;
@@ -99,7 +99,7 @@ static void add_busy_cpu(int cpu, enum config_poll poll, cpu_set_t *cpus)
 		CPU_SET((unsigned int)cpu, cpus);
 }
 
-/* Of all workers at once: of two isolcpus= on its command line the kernel takes one. */
+/* The CPUs of all workers together, because the kernel uses only one isolcpus= of its command line. */
 static cpu_set_t cpus_to_isolate(const struct doctor_facts *facts)
 {
 	cpu_set_t cpus = facts->cpus.isolated;
@@ -213,7 +213,7 @@ static void check_cpu_stream(const struct doctor_facts *facts, const struct conf
 		findings);
 }
 
-/* One worker serves all channels of an interface, and what they say of it is the same. */
+/* One worker serves all channels of an interface; the configuration makes sure that they name the same CPU. */
 static void check_cpu_channel(const struct doctor_facts *facts, uint32_t number, struct findings *findings)
 {
 	const struct config_channel *channels = facts->config->channels, *channel = &channels[number];

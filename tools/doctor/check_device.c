@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* RDMA devices: are they there, can they be opened, are their ports up, do they take a queue and a flow? */
+/* RDMA devices: do they exist, can they be opened, are their ports up, and do they accept a queue and a flow? */
 #include "tools/doctor/checks.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static void check_device_netdev(const struct doctor_interface *interface, struct
 		finding_write(finding->fix, "ip link set %s up", interface->name);
 }
 
-/* "mlx5_0 port 1 - eth2 - 0000:3b:00.0 - NUMA node 1" */
+/* Append ", eth2, PCI 0000:3b:00.0, NUMA node 1". */
 static void append_port_place(const struct doctor_device *device, const struct doctor_port *port,
                               char text[FINDING_TEXT_BYTES])
 {
@@ -107,7 +107,8 @@ static void check_device_probe(const struct doctor_device *device, struct findin
 	}
 	if (probe->result == DOCTOR_PROBE_IN_USE) {
 		finding_write(finding->found, "not tried beside %s",
-		              device->n_users ? "who has it open: " : "an ibvcapd that may have it open");
+		              device->n_users ? "the processes that have it open: "
+		                              : "an ibvcapd that may have it open");
 		append_device_users(device, finding->found);
 		return;
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The kernel's side of the interfaces: its own queues, pause frames, loopback, groups. */
+/* Network interfaces as the kernel has them: its own queues, pause frames, loopback and multicast groups. */
 #include "tools/doctor/checks.h"
 
 #include <arpa/inet.h>
@@ -58,7 +58,7 @@ static void check_interface_loopback(const struct doctor_interface *interface, c
 	finding_write(finding->found, "off");
 	if (!device || device->n_users < 2)
 		return;
-	/* mlx5_ib_enable_lb(): from the second context on. */
+	/* The driver enables this loopback for the second context and later ones: mlx5_ib_enable_lb(). */
 	finding->level = FINDING_WARNING;
 	finding_write(finding->found, "%u processes have %s open: %s (pid %d), %s (pid %d)%s", device->n_users,
 	              device->name, device->users[0].name, (int)device->users[0].pid, device->users[1].name,
@@ -84,7 +84,7 @@ static bool is_group_joined(const struct doctor_facts *facts, const char *interf
 	return false;
 }
 
-/* What a configuration wants of an interface. */
+/* The multicast groups that the configuration joins on one interface. */
 struct groups {
 	unsigned int wanted, joined;
 	bool has_sources;
@@ -102,7 +102,7 @@ static struct groups count_wanted_groups(const struct doctor_facts *facts, const
 		for (uint32_t j = 0; j < stream->n_flows; j++) {
 			const struct config_flow *flow = &stream->flows[j];
 
-			/* In a VLAN the groups are another interface's. */
+			/* Groups in a VLAN are joined on the VLAN's own interface. */
 			if (strcmp(stream->interface, interface) != 0 || !stream->join || flow->vlan >= 0 ||
 			    !config_is_multicast(&flow->destination))
 				continue;

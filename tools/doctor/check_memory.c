@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Hugepages: by size and node, against what the configuration takes of them. */
+/* Hugepages: those that the machine has, by size and node, and those that the configuration needs. */
 #include "tools/doctor/checks.h"
 
 #include "daemon/stream/geometry.h"
@@ -11,13 +11,13 @@
 #define SMALL_HUGE_KIB 2048
 #define KIB            1024
 #define PAGES_TO_START 512
-#define NODES_AT_ONCE  4 /* whose commands fit in a text; of more, the next time */
+#define NODES_AT_ONCE  4 /* the commands for so many nodes fit into a text; the next run names the others */
 
-/* A size of page: what there is of it on all nodes. */
+/* The pages of one size on all nodes. */
 struct pool_sum {
 	uint64_t page_kib;
 	uint64_t total, free_pages;
-	uint64_t wanted; /* by all streams and by every sender that may come */
+	uint64_t wanted; /* by all streams, and by all senders that channels allow */
 };
 
 static struct pool_sum sum_pools(const struct doctor_facts *facts, uint64_t page_kib)
@@ -49,7 +49,7 @@ static void report_pool(const struct doctor_pool *pool, struct findings *finding
 	finding_write(finding->found, "%" PRIu64 " free of %" PRIu64, pool->free_pages, pool->total_pages);
 }
 
-/* That of the device behind an interface; else else_node. */
+/* The node of the device behind an interface; else_node if it is not known. */
 static unsigned int node_of_interface(const struct doctor_facts *facts, const char *interface, unsigned int else_node)
 {
 	const struct doctor_device *device = facts_find_device(facts, interface);
@@ -58,7 +58,7 @@ static unsigned int node_of_interface(const struct doctor_facts *facts, const ch
 	                                                                              : else_node;
 }
 
-/* Where the first device of the configuration is; else where there are pages of that size. */
+/* The node of the first device in the configuration, or else one that has pages of this size. */
 static unsigned int find_default_node(const struct doctor_facts *facts, uint64_t page_kib)
 {
 	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++) {
@@ -75,14 +75,14 @@ static unsigned int find_default_node(const struct doctor_facts *facts, uint64_t
 
 static uint64_t pages_in_use(const struct doctor_facts *facts, uint64_t page_kib, unsigned int node)
 {
-	/* With the daemon running, what is in use is its own. */
+	/* If the daemon runs with this configuration, the pages in use are its own. */
 	for (unsigned int i = 0; i < facts->n_pools && !facts->process.has_config; i++)
 		if (facts->pools[i].page_kib == page_kib && facts->pools[i].node == node)
 			return facts->pools[i].total_pages - facts->pools[i].free_pages;
 	return 0;
 }
 
-/* What the configuration takes on each node: of a device whose node is not known, on that of find_default_node(). */
+/* The pages that the configuration needs on each node. For a device of unknown node this is find_default_node(). */
 static void plan_pages(const struct doctor_facts *facts, uint64_t page_kib, uint64_t pages[DOCTOR_NODES_MAX])
 {
 	const struct config *config = facts->config;
@@ -110,7 +110,7 @@ static void append_tmpfiles_fix(uint64_t page_kib, unsigned int node, uint64_t p
 	               *finding->fix ? " && " : "", node, page_kib, pages, node, node);
 }
 
-/* Of two hugepages= for one size the kernel takes one: all nodes are in it. */
+/* All nodes in one hugepages=, because the kernel uses only one for each size. */
 static void append_boot_fix(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES_MAX], struct finding *finding)
 {
 	const char *before = "";
@@ -126,8 +126,8 @@ static void append_boot_fix(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES
 }
 
 /*
- * On each node so many more than others use there, and none fewer than there are. Pages of 1 GiB are found while memory
- * is whole: at boot.
+ * Reserve so many pages on each node beside those that others use, and do not take away any. Pages of 1 GiB are reserved at
+ * boot, because later the memory is too fragmented.
  */
 static void write_pages_fix(const struct doctor_facts *facts, uint64_t page_kib,
                             const uint64_t wanted[DOCTOR_NODES_MAX], struct finding *finding)
@@ -150,7 +150,7 @@ static void write_pages_fix(const struct doctor_facts *facts, uint64_t page_kib,
 	finding->fix_survives_reboot = true;
 }
 
-/* Twice what it takes. */
+/* Twice the pages that the configuration needs, for the old and the new rings over a restart. */
 static void write_planned_fix(const struct doctor_facts *facts, uint64_t page_kib, struct finding *finding)
 {
 	uint64_t pages[DOCTOR_NODES_MAX];
@@ -183,7 +183,7 @@ static void check_wanted_hugepages(const struct doctor_facts *facts, const struc
 	write_planned_fix(facts, sum->page_kib, finding);
 }
 
-/* Without a configuration: one pool with free pages is enough to start. */
+/* Without a configuration any pool with free pages is enough. */
 static void check_any_hugepage(const struct doctor_facts *facts, struct findings *findings)
 {
 	uint64_t total = 0, free_pages = 0, pages[DOCTOR_NODES_MAX] = {0};
@@ -202,11 +202,11 @@ static void check_any_hugepage(const struct doctor_facts *facts, struct findings
 	finding_write(finding->why, "rings lie in hugepages unless their page_size is 4 KiB");
 	pages[find_default_node(facts, SMALL_HUGE_KIB)] = PAGES_TO_START;
 	write_pages_fix(facts, SMALL_HUGE_KIB, pages, finding);
-	/* A running daemon may well hold all of them. */
+	/* A running daemon may have all of them. */
 	finding->level = total ? FINDING_WARNING : FINDING_ERROR;
 }
 
-/* Of all streams whose devices are there. */
+/* The pages that streams on devices of this node need. */
 static uint64_t pages_wanted_on(const struct doctor_facts *facts, int node, uint32_t page_bytes)
 {
 	uint64_t bytes = 0;
@@ -221,7 +221,7 @@ static uint64_t pages_wanted_on(const struct doctor_facts *facts, int node, uint
 	return bytes / page_bytes;
 }
 
-/* A ring on another node than its device: each packet crosses between the two. */
+/* If a ring lies on another node than its device, each packet crosses the link between the nodes. */
 static void check_ring_node(const struct doctor_facts *facts, const struct config_stream *stream,
                             struct findings *findings)
 {
@@ -243,7 +243,7 @@ static void check_ring_node(const struct doctor_facts *facts, const struct confi
 	finding_write(finding->subject, "stream '%s': memory and %s", stream->name, device->name);
 	finding_write(finding->found, "the device is on node %d, which has %" PRIu64 " pages of %" PRIu64 " MiB",
 	              device->pci.node, here, page_kib / 1024);
-	/* Where there are none at all, that is said already. */
+	/* If no node has enough, another finding says so. */
 	if (here >= wanted || all == here)
 		return;
 	finding->level = FINDING_WARNING;

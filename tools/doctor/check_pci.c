@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The way from the device to memory: PCI Express and the IOMMU. */
+/* PCI Express and the IOMMU, through which the device reads and writes memory. */
 #include "tools/doctor/checks.h"
 
 #include <stdio.h>
@@ -45,11 +45,11 @@ static void check_pci_read_request(const struct doctor_device *device, struct fi
 	finding_write(finding->wanted, "at least %u", READ_REQUEST_MIN_BYTES);
 	finding_write(finding->why,
 	              "the card reads payloads to send, and where to put what it receives, in many small requests");
-	/* 4096 bytes: 5 in bits 12 to 14 of Device Control. */
+	/* 5 in bits 12 to 14 of Device Control stands for 4096 bytes. */
 	finding_write(finding->fix, "setpci -s %s CAP_EXP+8.w=5000:7000", pci->address);
 }
 
-/* No IOMMU, or one that lets addresses through as they are, costs nothing. */
+/* An IOMMU costs time only if it translates addresses: type DMA or DMA-FQ, not identity. */
 static void check_pci_iommu(const struct doctor_device *device, struct findings *findings)
 {
 	const struct doctor_pci *pci = &device->pci;

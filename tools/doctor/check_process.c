@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the daemon may do: capabilities and locked memory, as it runs, or as it would be started. */
+/* The rights of the daemon, as it runs or as it would be started: capabilities and locked memory. */
 #include "tools/doctor/checks.h"
 
 #include <inttypes.h>
@@ -40,7 +40,7 @@ static void check_process_memlock(const struct doctor_process *process, struct f
 	}
 	finding_write(finding->found, "%" PRIu64 " KiB%s", process->memlock_bytes / 1024,
 	              process->kind == DOCTOR_DAEMON ? "; what it needs is registered" : "");
-	/* A daemon that runs has its memory registered, and has given the capability up after that. */
+	/* A running daemon has registered its memory and has dropped the capability since. */
 	if (process->kind == DOCTOR_DAEMON)
 		return;
 	finding->level = FINDING_WARNING;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What cgroups and containers leave, and what the kernel has for AF_XDP. */
+/* The limits of cgroups, and whether the kernel has AF_XDP. */
 #include "tools/doctor/checks.h"
 
 #include "daemon/stream/geometry.h"
@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The daemon's own, beside rings in small pages. */
+/* Memory that the daemon needs beside the rings in small pages. */
 #define MEMORY_MIN_BYTES (UINT64_C(256) << 20)
-/* A worker, a notifier and a background thread each, and a few of the daemon's. */
+/* Threads: for each stream or channel a worker, a notifier and a background thread, and a few for the daemon. */
 #define PROCESSES_EACH 4
 #define PROCESSES_MIN  16
 
@@ -103,7 +103,7 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 		return;
 	finding = finding_add(findings, "xdp");
 	finding_write(finding->subject, "AF_XDP in Linux %u.%u", kernel->major, kernel->minor);
-	/* Whether it is there comes before who asks. */
+	/* The kernel looks for the protocol first and for the right to use it then: any other error means that it has it. */
 	if (kernel->af_xdp_error != EAFNOSUPPORT) {
 		finding_write(finding->found, "there%s%s%s",
 		              !kernel->knows_jit ? ""

@@ -15,21 +15,22 @@
 
 #define DEFAULT_CONFIG "/etc/ibvcapd.conf"
 
-static const char usage[] = "usage: ibvcap doctor [--config FILE] [--json]\n"
-			    "Check that this machine is ready for what the configuration wants of it; ibvcap-tuning(7) "
-			    "says more of each check.\n"
-			    "As root it sees more. Exit status: 0 it is ready, 1 warnings, 2 errors.\n"
-			    "\n"
-			    "  -c, --config FILE  the daemon's configuration (" DEFAULT_CONFIG ")\n"
-			    "  -j, --json         print JSON\n"
-			    "  -h, --help         print this\n";
+static const char usage[] =
+	"usage: ibvcap doctor [--config FILE] [--json]\n"
+	"Check that this machine is ready for what the configuration asks of it; ibvcap-tuning(7) "
+	"explains the checks.\n"
+	"Run it as root: others do not see everything. Exit status: 0 ready, 1 warnings, 2 errors.\n"
+	"\n"
+	"  -c, --config FILE  the daemon's configuration (" DEFAULT_CONFIG ")\n"
+	"  -j, --json         print JSON\n"
+	"  -h, --help         print this\n";
 
 struct arguments {
 	const char *config;
 	bool json;
 };
 
-/* -1: go on; else the exit code. */
+/* -1: go on; otherwise the exit code. */
 static int parse_doctor_arguments(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option options[] = {

@@ -45,23 +45,23 @@ struct doctor_port {
 	char state[DOCTOR_NAME_BYTES]; /* "4: ACTIVE" */
 	char link_layer[DOCTOR_NAME_BYTES];
 	char rate[DOCTOR_NAME_BYTES];
-	char netdev[IFNAMSIZ];                   /* the network interface behind it; "": none */
-	struct doctor_gid gids[DOCTOR_GIDS_MAX]; /* those that are not zero */
+	char netdev[IFNAMSIZ];                   /* the network interface of this port; "": none */
+	struct doctor_gid gids[DOCTOR_GIDS_MAX]; /* the non-zero entries of its table */
 	unsigned int n_gids;
 };
 
 struct doctor_pci {
-	char address[DOCTOR_NAME_BYTES];                             /* "0000:3b:00.0"; "": it has none */
-	int node;                                                    /* -1: the firmware does not say */
+	char address[DOCTOR_NAME_BYTES];                             /* "0000:3b:00.0"; "": no PCI device */
+	int node;                                                    /* -1: unknown to the firmware */
 	unsigned int width, width_max;                               /* lanes */
 	char speed[DOCTOR_NAME_BYTES], speed_max[DOCTOR_NAME_BYTES]; /* "16.0 GT/s PCIe" */
 	unsigned int read_request_bytes;                             /* only root can read it */
 	char iommu[DOCTOR_NAME_BYTES];                               /* of its group: "identity", "DMA", "DMA-FQ" */
 	unsigned int n_irqs;
-	cpu_set_t irq_cpus; /* where they are handled */
+	cpu_set_t irq_cpus; /* the CPUs that handle them */
 };
 
-/* A queue and a flow as the daemon makes them, tried and taken away again. */
+/* The result of probe_queue.h. */
 struct doctor_probe {
 	enum {
 		DOCTOR_NOT_PROBED,
@@ -70,10 +70,10 @@ struct doctor_probe {
 		DOCTOR_PROBE_FAILED,
 		DOCTOR_PROBE_PASSED
 	} result;
-	char said[DOCTOR_TEXT_BYTES]; /* of one that failed */
+	char said[DOCTOR_TEXT_BYTES]; /* why it failed */
 	unsigned int max_queue_slots, max_send_slots;
 	bool has_clock;
-	uint64_t clock_raw, clock_hz, clock_at_ns; /* clock_at_ns: the system's clock at that reading */
+	uint64_t clock_raw, clock_hz, clock_at_ns; /* clock_at_ns: the system's clock when clock_raw was read */
 };
 
 struct doctor_user {
@@ -84,12 +84,12 @@ struct doctor_user {
 struct doctor_device {
 	char name[DOCTOR_NAME_BYTES];
 	char uverbs[DOCTOR_NAME_BYTES];
-	dev_t number;   /* of its node */
-	int open_error; /* of its node, as errno; 0 = could be opened */
+	dev_t number;   /* of its device node */
+	int open_error; /* errno of opening its device node; 0: it can be opened */
 	struct doctor_port ports[DOCTOR_PORTS_MAX];
 	unsigned int n_ports;
 	struct doctor_pci pci;
-	struct doctor_user users[DOCTOR_USERS_MAX]; /* processes that have it open, as far as they can be seen */
+	struct doctor_user users[DOCTOR_USERS_MAX]; /* processes that have it open and that this user may see */
 	unsigned int n_users;
 	struct doctor_probe probe;
 };
@@ -102,12 +102,12 @@ struct doctor_interface {
 	unsigned int mtu;
 	unsigned int rx_ring, rx_ring_max;
 	bool has_pause, rx_pause, tx_pause;
-	bool loopback;               /* the port's own loopback is switched on: nothing leaves it */
-	int rp_filter;               /* of all interfaces and this one, as the kernel takes them together */
-	unsigned int igmp_version;   /* what the kernel speaks there now; 0: not known */
-	char ptp[DOCTOR_NAME_BYTES]; /* its precision clock, "ptp0"; "": none */
+	bool loopback;               /* the port sends its packets back to itself, and none to the wire */
+	int rp_filter;               /* the stricter of the settings for all interfaces and for this one */
+	unsigned int igmp_version;   /* the version that the kernel speaks there now; 0: not known */
+	char ptp[DOCTOR_NAME_BYTES]; /* its PTP clock, "ptp0"; "": none */
 	bool ptp_is_read;
-	int64_t ptp_offset_ns; /* from the system's clock */
+	int64_t ptp_offset_ns; /* its difference to the system's clock */
 };
 
 struct doctor_group {
@@ -115,18 +115,18 @@ struct doctor_group {
 	struct config_address group;
 };
 
-/* The process whose powers count: a running ibvcapd, else the service as systemd would start it, else the doctor's. */
+/* The process whose rights are checked: a running ibvcapd; or the service as systemd would start it; or this process. */
 struct doctor_process {
 	enum { DOCTOR_SELF, DOCTOR_SERVICE, DOCTOR_DAEMON } kind;
 	pid_t pid;
-	bool has_config; /* a daemon: it runs with the file that is looked at */
+	bool has_config; /* a daemon that runs with the configuration file that is checked */
 	uint64_t effective_capabilities;
 	uint64_t memlock_bytes; /* UINT64_MAX = unlimited */
 	char cannot_read
-		[DOCTOR_NAME_BYTES]; /* the service's user, who may not read its configuration; "": may, or not known */
+		[DOCTOR_NAME_BYTES]; /* the service's user, if that user may not read the configuration; "": may, or not known */
 };
 
-/* What that process' cgroups, and those above, let it have; UINT64_MAX = all. */
+/* The limits of that process' cgroup and of those above it; UINT64_MAX: none. */
 struct doctor_limits {
 	char container[DOCTOR_NAME_BYTES];  /* "systemd-nspawn", "docker"; "": none */
 	char cgroup[DOCTOR_TEXT_BYTES / 2]; /* "/system.slice/ibvcapd.service" */
@@ -141,12 +141,12 @@ struct doctor_cpus {
 	cpu_set_t isolated;
 	cpu_set_t nodes[DOCTOR_NODES_MAX];
 	bool has_governor;
-	char governor[DOCTOR_NAME_BYTES]; /* one that is not "performance"; "": all are */
-	cpu_set_t governed;               /* the CPUs that have one that is not */
+	char governor[DOCTOR_NAME_BYTES]; /* one that is not "performance"; "": there is none */
+	cpu_set_t governed;               /* the CPUs with such a governor */
 	bool has_idle;
-	char idle_state[DOCTOR_NAME_BYTES]; /* the deepest that is enabled anywhere */
+	char idle_state[DOCTOR_NAME_BYTES]; /* the deepest one that is enabled on any CPU */
 	unsigned int idle_exit_us;
-	bool has_latency_limit; /* somebody holds /dev/cpu_dma_latency */
+	bool has_latency_limit; /* a program holds /dev/cpu_dma_latency open */
 	unsigned int latency_limit_us;
 };
 
@@ -154,12 +154,12 @@ struct doctor_clock {
 	bool is_known;
 	bool is_synchronised;
 	uint64_t max_error_us;
-	int tai_offset_s; /* 0: nobody told the kernel */
+	int tai_offset_s; /* 0: unknown to the kernel */
 };
 
 struct doctor_kernel {
 	unsigned int major, minor;
-	int af_xdp_error; /* of a socket, as errno; EPERM: it is there */
+	int af_xdp_error; /* errno of making a socket; EPERM: the kernel has it, this user may not */
 	bool has_btf;
 	bool knows_jit, has_jit;
 };
@@ -181,9 +181,9 @@ struct doctor_facts {
 	unsigned int n_devices;
 	struct doctor_interface interfaces[DOCTOR_INTERFACES_MAX];
 	unsigned int n_interfaces;
-	struct doctor_group groups[DOCTOR_GROUPS_MAX]; /* joined, by whomever */
+	struct doctor_group groups[DOCTOR_GROUPS_MAX]; /* joined by any process */
 	unsigned int n_groups;
-	bool mellanox_pci; /* a ConnectX on the PCI bus, whether or not its driver is there */
+	bool mellanox_pci; /* there is a ConnectX on the PCI bus, with or without a driver */
 	struct doctor_holder holders[DOCTOR_HOLDERS_MAX];
 	unsigned int n_holders;
 	bool sees_all_processes; /* this is root */
@@ -193,8 +193,8 @@ struct doctor_facts {
 	struct doctor_clock clock;
 	struct doctor_kernel kernel;
 	const char *config_file;
-	struct config *config;         /* NULL: the daemon would not start with that file, */
-	struct failure config_failure; /* … for this reason */
+	struct config *config;         /* NULL: the daemon would refuse the file, */
+	struct failure config_failure; /* … with this error */
 };
 
 /** The interface of that name; NULL if this machine has none. */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Reads the small files of sysfs and /proc. A file that cannot be read has no content: most facts are optional. */
 #include "tools/doctor/files.h"
 
 #include <dirent.h>
@@ -73,7 +74,7 @@ void files_read_line(char *line, size_t bytes, const char *format, ...)
 	va_end(arguments);
 	read_path(line, bytes, path);
 	line[strcspn(line, "\n")] = '\0';
-	/* What a process calls itself is for a terminal to show, not to obey. */
+	/* A process chooses its own name: it must not send control sequences to the terminal. */
 	for (; *line; line++)
 		if (*line < ' ' || *line > '~')
 			*line = '?';

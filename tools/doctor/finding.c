@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The list of findings and the formatting of their texts. Every check uses this file, and it uses none of them. */
+/* The list of findings, and the formatting of their texts. */
 #include "tools/doctor/finding.h"
 
 #include <stdarg.h>
@@ -11,7 +11,7 @@ struct finding *finding_add(struct findings *findings, const char *check)
 	static const struct finding none;
 	struct finding *finding = &findings->entries[findings->n];
 
-	/* Bounded by the facts' own bounds; if the last entry is ever reached, it is used again. */
+	/* The bounds of the facts keep n below the maximum. */
 	if (findings->n < FINDINGS_MAX - 1)
 		findings->n++;
 	*finding = none;
@@ -19,7 +19,7 @@ struct finding *finding_add(struct findings *findings, const char *check)
 	return finding;
 }
 
-/* What a file's name or the configuration has in it must not move the cursor. */
+/* Names of files, and text of the configuration, must not send control sequences to the terminal. */
 static void blank_control_characters(char *text)
 {
 	for (; *text; text++)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Prints findings and the table of GIDs, as text or as JSON. */
 #include "tools/doctor/print.h"
 
 #include <jansson.h>
@@ -61,7 +62,7 @@ static json_t *devices_to_json(const struct doctor_facts *facts)
 	return devices;
 }
 
-/* A file's name, or what is quoted of the configuration, need not be UTF-8, as JSON is. */
+/* JSON is UTF-8; names of files and quotes of the configuration may be something else. */
 static json_t *text_to_json(const char *text)
 {
 	json_t *string = json_string(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A queue and a flow on a device, by the daemon's own code: what it refuses to this, it would refuse to the daemon. */
+/* Makes a queue and a flow with the daemon's own backend: if the device refuses them here, it refuses the daemon's. */
 #include "tools/doctor/probe_queue.h"
 
 #include "daemon/backend/backend.h"
@@ -24,7 +24,7 @@ static void make_unmatched_rule(struct flow_rule *rule)
 {
 	uint32_t destination = htonl(1);
 
-	/* To 00:00:00:00:00:00 and 0.0.0.1, which are no destinations (RFC 1122, 3.2.1.3): nobody misses a packet. */
+	/* 0.0.0.1 is no valid destination (RFC 1122, 3.2.1.3), so no packet matches and no program misses one. */
 	memset(rule, 0, sizeof(*rule));
 	rule->family = AF_INET;
 	rule->vlan = -1;
@@ -121,7 +121,7 @@ static void probe_interface(const char *interface, struct doctor_probe *probe)
 		snprintf(probe->said, sizeof(probe->said), "%s", failure.text);
 }
 
-/* All ports with an interface, as long as they pass. */
+/* Probe the ports that have an Ethernet interface, until one fails. */
 static void probe_device(struct doctor_device *device)
 {
 	for (unsigned int i = 0; i < device->n_ports; i++)
@@ -150,7 +150,7 @@ static void note_missing_right(struct doctor_probe *probe)
 void doctor_probe_queues(struct doctor_facts *facts)
 {
 	bool may = has_net_raw();
-	/* What others have open, only root can see. */
+	/* Only root sees whether processes of other users have a device open. */
 	bool is_hidden = facts->process.kind == DOCTOR_DAEMON && geteuid() != 0;
 
 	for (unsigned int i = 0; i < facts->n_devices; i++) {

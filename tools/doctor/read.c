@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Collects all facts: reads hugepages, PCI vendors and kernel features itself, and calls the read_*.c for the rest. */
 #include "tools/doctor/read.h"
 
 #include "daemon/flow/flow.h"

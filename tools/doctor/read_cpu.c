@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What CPUs do when nobody looks: their clock, their sleep. */
+/* The frequency governors and sleep states of CPUs, and which CPUs are online and isolated. */
 #include "tools/doctor/read.h"
 
 #include "tools/doctor/files.h"
@@ -54,7 +54,7 @@ void read_cpus(const char *root, struct doctor_cpus *cpus)
 	files_for_each(path, read_one_cpu, cpus);
 	files_read_cpus(&cpus->online, "%s/online", path);
 	files_read_cpus(&cpus->isolated, "%s/isolated", path);
-	/* A number as four bytes: what the strictest of those who hold it open asks for. */
+	/* Four bytes: the smallest latency that any program that holds the file open asks for. */
 	files_join(path, "%s/dev/cpu_dma_latency", root);
 	file = fopen(path, "re");
 	if (file && fread(&limit_us, sizeof(limit_us), 1, file) == 1 && limit_us >= 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* RDMA devices: their ports, the interfaces behind them, their place on the PCI bus, who has them open. */
+/* RDMA devices: their ports and network interfaces, their place on the PCI bus, and the processes that use them. */
 #include "tools/doctor/read.h"
 
 #include "tools/doctor/files.h"
@@ -13,7 +13,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* PCI Express Base Specification, 7.5: where the capabilities are, and Max_Read_Request_Size in Device Control. */
+/* PCI Express Base Specification, 7.5: the list of capabilities, and Max_Read_Request_Size in Device Control. */
 #define PCI_FIRST_CAPABILITY 0x34
 #define PCI_EXPRESS          0x10
 #define PCI_EXPRESS_CONTROL  8
@@ -58,7 +58,7 @@ static void keep_first_name(const char *directory, const char *name, void *conte
 		files_copy_name(first, IFNAMSIZ, name);
 }
 
-/* A GID names its network interface; a port without GIDs (interface down since boot) is found by the PCI device. */
+/* A GID names its network interface. A port without GIDs, whose interface was never up, is found by its PCI device. */
 static void find_port_netdev(const char *root, const char *device, struct doctor_port *port)
 {
 	char path[PATH_MAX];
@@ -96,7 +96,7 @@ static void read_port(const char *directory, const char *name, void *context)
 
 /* ---- PCI ------------------------------------------------------------------------------------------- */
 
-/* Others than root can read the first 64 bytes only, and the capability lies behind them. */
+/* Only root can read more than the first 64 bytes, and the capability lies behind them. */
 static unsigned int read_pcie_request_bytes(const char *pci)
 {
 	uint8_t config[256] = {0};
@@ -112,7 +112,7 @@ static unsigned int read_pcie_request_bytes(const char *pci)
 	}
 	if (n < (ssize_t)sizeof(config))
 		return 0;
-	/* The list's links may lead anywhere; it cannot have more entries than there is room for. */
+	/* A damaged list can form a loop, so its length is bounded. */
 	for (unsigned int at = config[PCI_FIRST_CAPABILITY], i = 0; at && at < sizeof(config) - 9 && i < 64;
 	     at = config[at + 1], i++)
 		if (config[at] == PCI_EXPRESS)
@@ -188,7 +188,7 @@ static void read_device(const char *directory, const char *name, void *context)
 	files_copy_name(device->name, sizeof(device->name), name);
 	files_join(path, "%s/sys/class/infiniband_verbs", at->root);
 	files_for_each(path, find_uverbs, device);
-	/* That alone makes no context: see doctor_probe_queues(). */
+	/* Opening the node alone makes no verbs context, so it disturbs no program: see probe_queue.h. */
 	files_join(path, "%s/dev/infiniband/%s", at->root, device->uverbs);
 	fd = *device->uverbs ? open(path, O_RDWR | O_CLOEXEC) : -1;
 	if (fd >= 0)
@@ -205,7 +205,7 @@ static int compare_devices(const void *a, const void *b)
 	return strcmp(((const struct doctor_device *)a)->name, ((const struct doctor_device *)b)->name);
 }
 
-/* ---- who has them open ----------------------------------------------------------------------------- */
+/* ---- processes that have devices open -------------------------------------------------------------- */
 
 static void add_device_user(struct doctor_device *device, const char *process)
 {
@@ -219,7 +219,7 @@ static void add_device_user(struct doctor_device *device, const char *process)
 	files_read_line(user->name, sizeof(user->name), "%s/comm", process);
 }
 
-/* By the node's number: a path that ends as the node's does may be anybody's file. */
+/* Devices are compared by number, because any file can have the same name. */
 static void read_open_file(const char *directory, const char *name, void *context)
 {
 	struct doctor_facts *facts = context;
@@ -228,7 +228,7 @@ static void read_open_file(const char *directory, const char *name, void *contex
 	dev_t number;
 
 	files_join(path, "%s/%s", directory, name);
-	/* Nor may a file system of its owner keep the doctor waiting. */
+	/* Without DONT_SYNC a file system in user space could keep the doctor waiting. */
 	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &status) < 0 || !S_ISCHR(status.stx_mode))
 		return;
 	number = makedev(status.stx_rdev_major, status.stx_rdev_minor);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Network interfaces: as sysfs and /proc have them, and as their drivers answer. */
+/* Network interfaces: what sysfs and /proc say, and what their drivers answer to ethtool requests. */
 #include "tools/doctor/read.h"
 
 #include "tools/doctor/files.h"
@@ -43,7 +43,7 @@ static void read_netdev(const char *root, struct doctor_interface *interface)
 	interface->up = files_read_number(path, "flags") & IFF_UP;
 	interface->running = interface->up && files_read_number(path, "carrier") == 1;
 	interface->mtu = (unsigned int)files_read_number(path, "mtu");
-	/* Documentation/networking/ip-sysctl.rst: the larger of the two counts. */
+	/* The kernel uses the larger one: Documentation/networking/ip-sysctl.rst. */
 	interface->rp_filter = all > own ? all : own;
 	files_join(path, "%s/sys/class/net/%s/device/ptp", root, interface->name);
 	files_for_each(path, copy_entry_name, interface->ptp);
@@ -113,7 +113,7 @@ static void read_igmp6(FILE *file, struct doctor_facts *facts)
 	}
 }
 
-/* As the daemon's network namespace has them, which may be another than ours. */
+/* The groups of the daemon's network namespace, which may differ from that of this process. */
 static void read_joined_groups(const char *root, struct doctor_facts *facts)
 {
 	static const struct {
@@ -149,7 +149,7 @@ void read_interfaces(const char *root, struct doctor_facts *facts)
 
 /* ---- drivers --------------------------------------------------------------------------------------- */
 
-static bool ethtool_ioctl(int fd, const char *interface, void *command)
+static bool ask_driver(int fd, const char *interface, void *command)
 {
 	struct ifreq request = {.ifr_data = command};
 
@@ -157,7 +157,7 @@ static bool ethtool_ioctl(int fd, const char *interface, void *command)
 	return ioctl(fd, SIOCETHTOOL, &request) == 0;
 }
 
-/* How many features the kernel knows of. */
+/* The number of features that the kernel knows. */
 static uint32_t count_netdev_features(int fd, const char *interface)
 {
 	struct ethtool_sset_info *set = calloc(1, sizeof(*set) + sizeof(uint32_t));
@@ -167,13 +167,13 @@ static uint32_t count_netdev_features(int fd, const char *interface)
 		return 0;
 	set->cmd = ETHTOOL_GSSET_INFO;
 	set->sset_mask = 1ull << ETH_SS_FEATURES;
-	if (ethtool_ioctl(fd, interface, set) && set->sset_mask)
+	if (ask_driver(fd, interface, set) && set->sset_mask)
 		n = set->data[0];
 	free(set);
 	return n;
 }
 
-/* Which of n features is called "loopback"; -1: none. */
+/* The index of the feature "loopback"; -1 if there is none. */
 static int find_loopback_feature(int fd, const char *interface, uint32_t n)
 {
 	struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);
@@ -182,7 +182,7 @@ static int find_loopback_feature(int fd, const char *interface, uint32_t n)
 	if (!names)
 		return -1;
 	*names = (struct ethtool_gstrings){.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_FEATURES, .len = n};
-	if (ethtool_ioctl(fd, interface, names))
+	if (ask_driver(fd, interface, names))
 		for (uint32_t i = 0; i < n && found < 0; i++)
 			if (strncmp((char *)names->data + i * ETH_GSTRING_LEN, "loopback", ETH_GSTRING_LEN) == 0)
 				found = (int)i;
@@ -204,7 +204,7 @@ static bool is_port_looped(int fd, const char *interface)
 		return false;
 	features->cmd = ETHTOOL_GFEATURES;
 	features->size = n_blocks;
-	is_on = ethtool_ioctl(fd, interface, features) && features->features[at / 32].active >> (at % 32) & 1;
+	is_on = ask_driver(fd, interface, features) && features->features[at / 32].active >> (at % 32) & 1;
 	free(features);
 	return is_on;
 }
@@ -224,7 +224,7 @@ static void ask_ptp(struct doctor_interface *interface)
 	fd = *interface->ptp ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	if (fd < 0)
 		return;
-	/* A descriptor as a clock: clock_getres(2), "dynamic clocks". */
+	/* The descriptor of a clock as a clock id: clock_getres(2), "dynamic clocks". */
 	if (clock_gettime(CLOCK_REALTIME, &before) == 0 && clock_gettime((clockid_t)(~fd << 3 | 3), &device) == 0 &&
 	    clock_gettime(CLOCK_REALTIME, &after) == 0) {
 		interface->ptp_is_read = true;
@@ -243,11 +243,11 @@ void ask_interface(struct doctor_interface *interface)
 	ask_ptp(interface);
 	if (fd < 0)
 		return;
-	if (ethtool_ioctl(fd, interface->name, &ring)) {
+	if (ask_driver(fd, interface->name, &ring)) {
 		interface->rx_ring = ring.rx_pending;
 		interface->rx_ring_max = ring.rx_max_pending;
 	}
-	if (ethtool_ioctl(fd, interface->name, &pause)) {
+	if (ask_driver(fd, interface->name, &pause)) {
 		interface->has_pause = true;
 		interface->rx_pause = pause.rx_pause;
 		interface->tx_pause = pause.tx_pause;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The process whose powers count, and what its cgroups let it have. */
+/* The process whose rights count, a daemon if one runs, and the limits of its cgroups. */
 #include "tools/doctor/read.h"
 
 #include "tools/doctor/files.h"
@@ -17,14 +17,14 @@
 
 #define DEFAULT_CONFIG  "/etc/ibvcapd.conf"
 #define SERVICES_CGROUP "/system.slice"
-#define SYSTEM_UID_MAX  999 /* of accounts that nobody logs in with, as systemd has it */
+#define SYSTEM_UID_MAX  999 /* the last uid of system accounts, as systemd defines it */
 
 struct search {
 	const char *config_file;
 	struct doctor_process *process;
 };
 
-/* Is it its configuration, by its command line? */
+/* Does its command line name this configuration file? */
 static bool runs_with_config(const char *directory, const char *name, const char *config_file)
 {
 	char path[PATH_MAX], words[DOCTOR_TEXT_BYTES * 2] = "";
@@ -35,7 +35,7 @@ static bool runs_with_config(const char *directory, const char *name, const char
 	files_join(path, "%s/%s/cmdline", directory, name);
 	line = fopen(path, "re");
 	if (line) {
-		n = fread(words, 1, sizeof(words) - 2, line); /* what would follow the last word is empty */
+		n = fread(words, 1, sizeof(words) - 2, line); /* two zero bytes follow the last word */
 		fclose(line);
 	}
 	for (const char *word = words; word < words + n; word += strlen(word) + 1) {
@@ -100,9 +100,9 @@ void read_process(const char *root, const char *config_file, struct doctor_proce
 		strstr(text, "unlimited") == text + strspn(text, " ") ? UINT64_MAX : strtoull(text, NULL, 10);
 }
 
-/* ---- as systemd would start it --------------------------------------------------------------------- */
+/* ---- the service, as systemd would start it -------------------------------------------------------- */
 
-/* "cap_net_raw cap_ipc_lock" as a mask. */
+/* Turn "cap_net_raw cap_ipc_lock" into a mask. */
 static uint64_t parse_capabilities(const char *names)
 {
 	char copy[DOCTOR_TEXT_BYTES * 2], *save = NULL;
@@ -116,7 +116,7 @@ static uint64_t parse_capabilities(const char *names)
 	return mask;
 }
 
-/* Returns whether there is such a property; its value is the text up to the end of the line. */
+/* Find NAME=value in a line of its own, and copy the value. */
 static bool find_unit_property(const char *properties, const char *name, char *value, size_t bytes)
 {
 	size_t n = strlen(name);
@@ -153,7 +153,7 @@ void parse_service(const char *properties, struct doctor_process *process)
 	process->effective_capabilities &= parse_capabilities(value);
 }
 
-/* As that user, for root can read everything; of whom nobody can become it is not known. */
+/* Tried as that user, because root can read every file. False if this process cannot become that user. */
 static bool is_unreadable_for(const struct passwd *user, const char *file)
 {
 	pid_t child = fork();
@@ -244,11 +244,11 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 	join_process_path(path, root, process, "cgroup");
 	files_read_labelled(path, "0::", limits->cgroup, sizeof(limits->cgroup));
 	limits->cgroup[strcspn(limits->cgroup, "\n")] = '\0';
-	/* Not in that of who asks. */
+	/* systemd would start the service in this cgroup, not in that of the doctor. */
 	if (process->kind == DOCTOR_SERVICE)
 		files_copy_name(limits->cgroup, sizeof(limits->cgroup), SERVICES_CGROUP);
 	files_copy_name(cgroup, sizeof(cgroup), limits->cgroup);
-	/* Each binds all below it. */
+	/* A limit holds for all cgroups below it. */
 	do {
 		files_join(path, "%s/sys/fs/cgroup%s", root, cgroup);
 		lower_limits(path, limits);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Reads capture files with libpcap, and names what is wrong with a file. */
 #include "tools/ibvcap/capture.h"
 
 #include "daemon/base/time.h"
@@ -11,7 +12,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
-/* The year 2242. */
+/* 2^33 s are reached in the year 2242. A later time stamp is taken for damage: in ns it might overflow later sums. */
 #define SECONDS_MAX (INT64_C(1) << 33)
 
 static bool find_capture_link(int type, enum datagram_link *link)
@@ -89,7 +90,7 @@ int capture_next(struct capture *capture, struct capture_packet *packet)
 		return -EBADMSG;
 	}
 	capture->n_packets++;
-	/* With this precision the field that is called microseconds has nanoseconds. */
+	/* With PCAP_TSTAMP_PRECISION_NANO libpcap stores nanoseconds in tv_usec. */
 	if (header->ts.tv_sec < 0 || header->ts.tv_sec > SECONDS_MAX || header->ts.tv_usec < 0 ||
 	    (uint64_t)header->ts.tv_usec >= TIME_SECOND_NS) {
 		snprintf(capture->error, sizeof(capture->error),

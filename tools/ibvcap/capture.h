@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The packets of a pcap or pcapng file, in its order. */
+/* Reads the packets of a pcap or pcapng file in their order. */
 #ifndef TOOLS_IBVCAP_CAPTURE_H
 #define TOOLS_IBVCAP_CAPTURE_H
 
@@ -14,7 +14,7 @@ struct capture {
 	const char *path; /* "-": standard input */
 	void *reader;     /* libpcap's */
 	enum datagram_link link;
-	bool is_pipe;       /* what it has comes when it comes, and once */
+	bool is_pipe;       /* its data comes at any time, and can be read only once */
 	uint64_t n_packets; /* read so far */
 	char error[CAPTURE_TEXT_BYTES];
 };
@@ -26,13 +26,16 @@ struct capture_packet {
 	uint32_t wire_bytes;
 };
 
-/** 0; EX_NOINPUT: it cannot be opened; EX_DATAERR: it is no capture, or of a link that is not known here. error: why. */
+/**
+ * Open a file. 0; EX_NOINPUT if it cannot be opened; EX_DATAERR if it is no capture or has an unknown link type. In these
+ * cases capture->error says why.
+ */
 int capture_open(struct capture *capture, const char *path);
 
-/** 1; 0 at its end; -EBADMSG: the file is damaged or cut off here, error says how. */
+/** Read the next packet. 1; 0 at the end; -EBADMSG if the file is damaged or cut off here, and capture->error says how. */
 int capture_next(struct capture *capture, struct capture_packet *packet);
 
-/** Also one that was not opened, if it is zero-initialised. */
+/** Close it. A capture that was never opened has to be zero-initialised. */
 void capture_close(struct capture *capture);
 
 #endif

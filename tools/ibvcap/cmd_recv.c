@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap recv: a consumer to look at a stream with. */
+/* ibvcap recv: attaches to a stream, counts and checks what it receives, and prints or writes it. */
 #include "tools/ibvcap/recv.h"
 
 #include "daemon/base/time.h"
@@ -16,21 +16,21 @@
 
 static const char usage[] =
 	"usage: ibvcap recv STREAM [OPTIONS...]\n"
-	"Receive a stream until it ends, or INT or TERM; print rates every second and the loss sum at the end.\n"
+	"Receive a stream until it ends, or until SIGINT or SIGTERM. Print rates every second,\n"
+	"and the loss sum at the end. Defaults are in parentheses.\n"
 	"\n"
 	"  -s, --socket PATH       the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -c, --count N           end after N packets\n"
 	"  -t, --duration S        end after S seconds\n"
 	"  -v, --verify            check the numbered test pattern; exit 1 if a payload is corrupt\n"
 	"  -d, --dump N            print the first N packets\n"
-	"  -o, --oldest            begin with the oldest packet the ring has, not with the next\n"
+	"  -o, --oldest            begin with the oldest packet in the ring (the next packet that comes)\n"
 	"  -b, --packets-back N    begin N packets back, or with the oldest\n"
-	"  -B, --seconds-back S    begin with packets of S seconds ago, or with the oldest\n"
-	"  -p, --policy POLICY     lossy (else), lossless (by permission), or tap: outside of all quotas, but no "
-	"headers\n"
-	"  -r, --reattach S        when the daemon ends, look for its next run for S seconds (30); 0: not at all\n"
+	"  -B, --seconds-back S    begin with the packets of S seconds ago, or with the oldest\n"
+	"  -p, --policy POLICY     lossy, lossless (needs a permission), or tap (no quotas, no headers) (lossy)\n"
+	"  -r, --reattach S        when the daemon ends, wait S seconds for its next run; 0: end (30)\n"
 	"  -w, --payload-out FILE  write all payloads to FILE, one after the other\n"
-	"  -j, --json              print the summary alone, as JSON\n"
+	"  -j, --json              print only the summary, as JSON\n"
 	"  -h, --help              print this\n";
 
 /* ---- arguments ----------------------------------------------------------------------------------- */
@@ -60,7 +60,7 @@ static bool parse_policy(const char *text, enum ibvcap_policy *policy)
 	return false;
 }
 
-/* -1: go on; else the exit code. */
+/* -1: go on; otherwise the exit code. */
 static int parse_recv_option(int option, struct recv_options *options)
 {
 	switch (option) {
@@ -146,11 +146,11 @@ struct receiver {
 	struct recv_options options;
 	struct ibvcap_rx *rx;
 	FILE *payload_out;
-	struct pattern_tally *tally; /* NULL: not asked for */
+	struct pattern_tally *tally; /* NULL without --verify */
 	struct recv_totals totals;
-	struct recv_totals told; /* when the last line was printed */
+	struct recv_totals printed; /* the totals in the last line of rates */
 	uint64_t start_ns;
-	uint64_t told_ns;
+	uint64_t printed_ns;
 };
 
 static int count_row(struct receiver *receiver, const struct ibvcap_rx_batch *batch, uint32_t i)
@@ -191,13 +191,13 @@ static int count_received(struct receiver *receiver, const struct ibvcap_rx_batc
 static void print_recv_rate(struct receiver *receiver, uint64_t now)
 {
 	if (!receiver->options.json)
-		recv_print_rate((double)(now - receiver->start_ns) * 1e-9, (double)(now - receiver->told_ns) * 1e-9,
-		                &receiver->totals, &receiver->told);
-	receiver->told = receiver->totals;
-	receiver->told_ns = now;
+		recv_print_rate((double)(now - receiver->start_ns) * 1e-9, (double)(now - receiver->printed_ns) * 1e-9,
+		                &receiver->totals, &receiver->printed);
+	receiver->printed = receiver->totals;
+	receiver->printed_ns = now;
 }
 
-/* A tap's packets come one at a time and as copies: each is a batch of one here. */
+/* A tap receives copies, one packet at a time. Each one is counted as a batch of one. */
 static int receive_tapped(struct receiver *receiver, int timeout_ms)
 {
 	static uint8_t payload[UINT16_MAX];
@@ -206,7 +206,7 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 	size_t length;
 	int r = ibvcap_rx_recv(receiver->rx, payload, sizeof(payload), &length, &meta, timeout_ms);
 
-	meta.payload_offset = 0; /* it was copied from there */
+	meta.payload_offset = 0; /* the copy begins at the payload */
 	return r > 0 ? count_received(receiver, &batch) : r;
 }
 
@@ -222,7 +222,7 @@ static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_m
 	return r;
 }
 
-/* 0: what was asked for is done, or a signal came; else the library's error. */
+/* 0 when --count or --duration is reached or a stop signal came; otherwise the library's error. */
 static int receive_packets(struct receiver *receiver)
 {
 	const struct recv_options *options = &receiver->options;
@@ -234,9 +234,9 @@ static int receive_packets(struct receiver *receiver)
 
 		if (now - receiver->start_ns >= options->duration_ns)
 			return 0;
-		if (now - receiver->told_ns >= TIME_SECOND_NS)
+		if (now - receiver->printed_ns >= TIME_SECOND_NS)
 			print_recv_rate(receiver, now);
-		/* Short, for the line of the second, and for a signal that came just before the call. */
+		/* A short wait: the rates are printed in time, and a signal that came just before the call is seen soon. */
 		if (options->attach.policy == IBVCAP_POLICY_TAP)
 			r = receive_tapped(receiver, 50);
 		else
@@ -251,12 +251,13 @@ static int report_rx_end(const char *stream, int error)
 	case 0:
 		return EX_OK;
 	case -ESHUTDOWN:
-		fprintf(stderr, "ibvcap recv: stream '%s': the daemon has ended; all it published was received\n",
+		fprintf(stderr, "ibvcap recv: stream '%s': the daemon has ended; all published packets were received\n",
 		        stream);
 		return EX_UNAVAILABLE;
 	case -ENODEV:
 		fprintf(stderr,
-		        "ibvcap recv: stream '%s': the administrator has removed it; all it published was received\n",
+		        "ibvcap recv: stream '%s': the administrator has removed it; all published packets were "
+		        "received\n",
 		        stream);
 		return EX_UNAVAILABLE;
 	case -ECONNABORTED:
@@ -264,7 +265,7 @@ static int report_rx_end(const char *stream, int error)
 		        stream);
 		return EX_UNAVAILABLE;
 	case -EIO:
-		fprintf(stderr, "ibvcap recv: stream '%s': the payloads cannot be written: the file system is full?\n",
+		fprintf(stderr, "ibvcap recv: stream '%s': the payloads cannot be written; is the file system full?\n",
 		        stream);
 		return EX_IOERR;
 	}
@@ -300,7 +301,7 @@ static int open_receiver(struct receiver *receiver)
 	return r == 0 ? EX_OK : report_failure("recv", r);
 }
 
-/* What was given of the past that was asked for. */
+/* Print how far back the first packet is, if packets of the past were asked for. */
 static void print_recv_start(const struct receiver *receiver)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
@@ -318,7 +319,7 @@ static int run_recv(struct receiver *receiver)
 	print_recv_start(receiver);
 
 	receiver->start_ns = time_monotonic_ns();
-	receiver->told_ns = receiver->start_ns;
+	receiver->printed_ns = receiver->start_ns;
 	r = receive_packets(receiver);
 	if (receiver->payload_out && fflush(receiver->payload_out) != 0 && r == 0)
 		r = -EIO;

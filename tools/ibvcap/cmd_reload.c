@@ -9,8 +9,8 @@
 static const char usage[] =
 	"usage: ibvcap reload [--socket PATH]\n"
 	"Make ibvcapd read its configuration file again and apply the differences: it adds and removes streams, and\n"
-	"changes flows, rights and limits of the others. If anything is wrong, it changes nothing. Only root and the\n"
-	"daemon's user may do this.\n"
+	"changes flows, rights and limits of the others. If anything is wrong, it changes nothing. Only root and\n"
+	"the daemon's user may do this.\n"
 	"\n"
 	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -h, --help         print this\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap replay: the UDP payloads of a capture on a channel, at the times at which they were recorded. */
+/* ibvcap replay: sends the UDP payloads of a capture file on a channel, at the times at which they were recorded. */
 #include "tools/ibvcap/capture.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/options.h"
@@ -17,21 +17,21 @@
 
 static const char usage[] =
 	"usage: ibvcap replay CHANNEL FILE [OPTIONS...]\n"
-	"Send the UDP payloads of a capture (pcap or pcapng; -: standard input) on a channel. Addresses, ports and\n"
-	"VLAN tag are the channel's. Each packet has its time, counted from the start, so nothing adds up. Print "
-	"rates\n"
-	"every second, and at the end the sum, how well the times were kept, and what was skipped and why.\n"
-	"Exit 1: something was not sent; 65: the file is damaged, what is before the damage was sent; 66: it cannot be "
-	"read.\n"
+	"Send the UDP payloads of a capture (pcap or pcapng; -: standard input) on a channel. Addresses, ports\n"
+	"and VLAN tag are those of the channel. Each packet gets a send time, counted from the start, so delays do\n"
+	"not add up. Print rates every second; at the end print the sum, how well the times were kept, and how many\n"
+	"packets were skipped for which reason. Defaults are in parentheses.\n"
+	"Exit 1: some packets were not sent. Exit 65: the file is damaged; the packets before the damage were sent.\n"
+	"Exit 66: the file cannot be read.\n"
 	"\n"
 	"  -s, --socket PATH    the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -p, --port N         only payloads that went to UDP port N (all)\n"
-	"  -x, --speed X        X times as fast as recorded (1)\n"
-	"  -T, --top-speed      as fast as the channel lets\n"
-	"  -l, --loop N         N times; 0: until INT or TERM (1)\n"
-	"  -L, --drop-late      packets that are too late to be sent in time are dropped\n"
-	"  -d, --destination N  which of the channel's, as listed in its configuration, from 0 (0)\n"
-	"  -j, --json           print the summary alone, as JSON\n"
+	"  -x, --speed X        send X times as fast as recorded (1)\n"
+	"  -T, --top-speed      send as fast as the channel allows\n"
+	"  -l, --loop N         send the file N times; 0: until SIGINT or SIGTERM (1)\n"
+	"  -L, --drop-late      the daemon drops packets that it can no longer send in time\n"
+	"  -d, --destination N  number of the destination in the channel's configuration (0)\n"
+	"  -j, --json           print only the summary, as JSON\n"
 	"  -h, --help           print this\n";
 
 #define SPEED_MIN 1e-6
@@ -42,7 +42,7 @@ struct replay_options {
 	const char *file;
 	uint64_t port;  /* 0: all */
 	uint64_t loops; /* 0: no end */
-	double speed;   /* 0: none asked for */
+	double speed;   /* 0: no --speed */
 	bool top_speed;
 };
 
@@ -59,7 +59,7 @@ static bool parse_speed(const char *text, double *speed)
 	return false;
 }
 
-/* -1: go on; else the exit code. */
+/* -1: go on; otherwise the exit code. */
 static int parse_replay_option(int option, struct replay_options *options)
 {
 	switch (option) {
@@ -142,13 +142,13 @@ struct replay {
 	struct replay_options options;
 	struct capture capture;
 	struct timing_capture timing;
-	uint64_t start_utc_ns; /* 0: no packet yet, or none has a time */
-	uint64_t passes;       /* ended */
-	uint64_t n_packets;    /* of the capture, in all passes */
-	uint64_t n_given;      /* of them, to the channel */
+	uint64_t start_utc_ns; /* 0: no packet was sent yet, or packets have no send time */
+	uint64_t passes;       /* completed */
+	uint64_t n_packets;    /* read from the capture, in all passes */
+	uint64_t n_given;      /* of these: put into rows of the channel */
 	uint64_t skipped[SKIP_N];
-	uint32_t longest_bytes; /* of those that are too long */
-	int file_code;          /* exit code, when the file is to blame */
+	uint32_t longest_bytes; /* the longest payload that was too long */
+	int file_code;          /* exit code if the file was damaged or unusable; otherwise 0 */
 };
 
 static bool skip_packet(struct replay *replay, unsigned why)
@@ -158,7 +158,7 @@ static bool skip_packet(struct replay *replay, unsigned why)
 	return false;
 }
 
-/* Is there something of it to be sent? */
+/* True: datagram is the payload to send. False: the packet is skipped and counted. */
 static bool find_payload(struct replay *replay, const struct capture_packet *packet, struct datagram *datagram)
 {
 	enum datagram_verdict verdict =
@@ -175,7 +175,7 @@ static bool find_payload(struct replay *replay, const struct capture_packet *pac
 	return skip_packet(replay, SKIP_TOO_LONG);
 }
 
-/* The file is to blame: what was sent of it was, the rest is not. */
+/* End the replay because of the file. The packets that were read before are still sent. */
 static int fail_capture_file(struct replay *replay, int code, const char *why)
 {
 	fprintf(stderr, "ibvcap replay: %s\n", why);
@@ -183,7 +183,7 @@ static int fail_capture_file(struct replay *replay, int code, const char *why)
 	return 0;
 }
 
-/* 1; 0: the file is to blame; or the library's error. */
+/* 1: go on; 0: the replay ends because of the file; otherwise the library's error. */
 static int send_payload(struct replay *replay, const struct capture_packet *packet, const struct datagram *datagram)
 {
 	struct tx_run_row row;
@@ -196,7 +196,7 @@ static int send_payload(struct replay *replay, const struct capture_packet *pack
 		         replay->capture.path, replay->capture.n_packets);
 		return fail_capture_file(replay, EX_DATAERR, why);
 	}
-	/* Not before: a pipe may take its time until there is something. */
+	/* The start is set by the first packet: a pipe may deliver it long after the program began. */
 	if (!replay->options.top_speed && !replay->start_utc_ns)
 		replay->start_utc_ns = tx_run_start(&replay->run);
 	r = tx_run_row(&replay->run, replay->options.top_speed ? 0 : replay->start_utc_ns + offset_ns, &row);
@@ -206,12 +206,12 @@ static int send_payload(struct replay *replay, const struct capture_packet *pack
 	row.packet->length = (uint16_t)datagram->bytes;
 	tx_run_add(&replay->run);
 	replay->n_given++;
-	/* The next one of a pipe may be long in coming. */
+	/* The next packet of a pipe may come much later: submit now. */
 	r = replay->capture.is_pipe ? tx_run_push(&replay->run) : 0;
 	return r == 0 ? 1 : r;
 }
 
-/* All packets once. 1: to the end; 0: the file is damaged; or the library's error. */
+/* Send all packets once. 1: done; 0: the replay ends because of the file; otherwise the library's error. */
 static int play_pass(struct replay *replay)
 {
 	struct capture_packet packet;
@@ -228,12 +228,12 @@ static int play_pass(struct replay *replay)
 		if (r <= 0)
 			return r;
 	}
-	if (r < 0 && stop_signal_came()) /* in the middle of reading from a pipe */
+	if (r < 0 && stop_signal_came()) /* the signal interrupted a read from a pipe */
 		return -EINTR;
 	return r == 0 ? 1 : fail_capture_file(replay, EX_DATAERR, replay->capture.error);
 }
 
-/* From its beginning again. 1, or 0: it has changed meanwhile. */
+/* Open the file again. 1; 0 if that fails, because the file was changed meanwhile. */
 static int rewind_capture(struct replay *replay)
 {
 	int code;
@@ -244,7 +244,7 @@ static int rewind_capture(struct replay *replay)
 	return code == EX_OK ? 1 : fail_capture_file(replay, code, replay->capture.error);
 }
 
-/* 0: all of it, or the file is to blame; or the library's error. */
+/* 0: all passes are done, or the replay ended because of the file; otherwise the library's error. */
 static int play_passes(struct replay *replay)
 {
 	uint64_t n_before;
@@ -288,7 +288,7 @@ static void print_replay(const struct replay *replay)
 static void print_replay_json(const struct replay *replay)
 {
 	json_t *all = tx_run_to_json(&replay->run), *skipped = json_object();
-	json_t *file = json_string(replay->options.file); /* a name need not be UTF-8 */
+	json_t *file = json_string(replay->options.file); /* NULL if the name is not UTF-8 */
 	json_t *capture = json_pack("{s:o, s:I, s:I, s:I, s:I}", "file", file ? file : json_null(), "passes",
 	                            (json_int_t)replay->passes, "packets", (json_int_t)replay->n_packets, "given",
 	                            (json_int_t)replay->n_given, "backwards", (json_int_t)replay->timing.backwards);

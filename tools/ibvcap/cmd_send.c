@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap send: the numbered test pattern on a channel, or the bytes of a file. */
+/* ibvcap send: sends the numbered test pattern, or the bytes of a file, on a channel. */
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/pattern.h"
@@ -20,20 +20,20 @@
 
 static const char usage[] =
 	"usage: ibvcap send CHANNEL [OPTIONS...]\n"
-	"Send on a channel until --count, the end of --file, --duration, INT or TERM; print rates every second and "
-	"the\n"
-	"sum at the end. Exit 1: something was not sent, the sum says what and why.\n"
+	"Send on a channel until --count, --duration, the end of --file, SIGINT or SIGTERM. Print rates every\n"
+	"second, and the sum at the end. Defaults are in parentheses.\n"
+	"Exit 1: some packets were not sent; the sum says how many and why.\n"
 	"\n"
 	"  -s, --socket PATH    the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -c, --count N        end after N packets\n"
 	"  -t, --duration S     end after S seconds\n"
-	"  -z, --size BYTES     of each payload (the most that the channel takes)\n"
-	"  -r, --rate N         packets a second, each with its time, from the start (as fast as the channel lets)\n"
-	"  -L, --drop-late      with --rate: packets that are too late to be sent in time are dropped\n"
-	"  -f, --file FILE      send its bytes, --size of them in a packet, the rest in the last; -: standard input\n"
-	"                       (the numbered test pattern; from 8 bytes on `ibvcap recv --verify` checks it)\n"
-	"  -d, --destination N  which of the channel's, as listed in its configuration, from 0 (0)\n"
-	"  -j, --json           print the summary alone, as JSON\n"
+	"  -z, --size BYTES     size of each payload (the largest that the channel allows)\n"
+	"  -r, --rate N         N packets per second, each with a send time (as fast as the channel allows)\n"
+	"  -L, --drop-late      with --rate: the daemon drops packets that it can no longer send in time\n"
+	"  -f, --file FILE      send the bytes of FILE, --size of them in each packet; -: standard input\n"
+	"                       (the numbered test pattern; `ibvcap recv --verify` checks it from 8 bytes on)\n"
+	"  -d, --destination N  number of the destination in the channel's configuration (0)\n"
+	"  -j, --json           print only the summary, as JSON\n"
 	"  -h, --help           print this\n";
 
 struct send_options {
@@ -47,7 +47,7 @@ struct send_options {
 
 /* ---- arguments ----------------------------------------------------------------------------------- */
 
-/* -1: go on; else the exit code. */
+/* -1: go on; otherwise the exit code. */
 static int parse_send_option(int option, struct send_options *options)
 {
 	switch (option) {
@@ -108,14 +108,15 @@ struct source {
 	struct send_options options;
 	size_t size_bytes;
 	uint64_t number;       /* of the next packet */
-	uint64_t start_utc_ns; /* with a rate */
+	uint64_t start_utc_ns; /* if there is a rate */
 	int file;              /* -1: the pattern */
 	int file_error;        /* errno */
 	size_t n_read;
-	uint8_t read[UINT16_MAX]; /* of the file, for the next packet: a pipe may be long about it */
+	uint8_t read
+		[UINT16_MAX]; /* bytes of the file for the next packet, read before a row is reserved: a pipe may be slow */
 };
 
-/* Too short for the whole number: what there is room for. */
+/* A payload of fewer than 8 bytes gets only the first bytes of the packet number. */
 static void fill_payload(uint64_t sequence, uint8_t *payload, size_t bytes)
 {
 	uint8_t number[PATTERN_BYTES_MIN];
@@ -135,7 +136,7 @@ static bool is_source_readable(const struct source *source, int timeout_ms)
 	return poll(&poller, 1, timeout_ms) > 0;
 }
 
-/* True: go on. False: that was all, or it cannot be read. */
+/* False at the end of the file, or if it cannot be read. */
 static bool read_source(struct source *source)
 {
 	ssize_t n = read(source->file, source->read + source->n_read, source->size_bytes - source->n_read);
@@ -147,7 +148,10 @@ static bool read_source(struct source *source)
 	return n != 0 && !source->file_error;
 }
 
-/* A payload's bytes; fewer at the end, in the end none. While a pipe is silent, what there is is sent. 0 or an error. */
+/*
+ * Read the bytes of one payload; n_read is smaller at the end of the file. While a pipe delivers nothing, the rows that
+ * are filled are submitted. 0 or the library's error.
+ */
 static int read_payload(struct source *source)
 {
 	int r = 0;
@@ -180,7 +184,7 @@ static bool is_send_over(const struct source *source)
 	return tx_run_elapsed_ns(&source->run) >= options->duration_ns;
 }
 
-/* 1: one more; 0: that was all; or the library's error. */
+/* 1: a packet was added; 0: there are no more; otherwise the library's error. */
 static int send_packet(struct source *source)
 {
 	const struct send_options *options = &source->options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap status: the daemon's streams, channels, clients and interfaces, and the sums that account for every packet. */
+/* ibvcap status: prints the daemon's streams, channels, clients and interfaces, and the sums that account for packets. */
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"
@@ -14,7 +14,7 @@
 
 static const char usage[] =
 	"usage: ibvcap status [--socket PATH] [--json]\n"
-	"Show what ibvcapd captures and sends, and where every packet went.\n"
+	"Print what ibvcapd receives and sends, and where every packet went.\n"
 	"\n"
 	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -j, --json         print JSON\n"

@@ -188,7 +188,7 @@ static int run_screen(const struct arguments *arguments, struct samples *samples
 	struct top_screen *screen = top_screen_new();
 
 	if (!screen) {
-		fputs("ibvcap top: standard output is no terminal that can be drawn on: use --once or --json\n",
+		fputs("ibvcap top: standard output is no terminal that ncurses can draw on: use --once or --json\n",
 		      stderr);
 		return EX_USAGE;
 	}

@@ -20,10 +20,8 @@
 
 static const char usage[] =
 	"usage: ibvcap why STREAM [--socket PATH] [--json]\n"
-	"Print where each packet of a stream went, from the wire to each consumer: every term of the sum, its cause, "
-	"and\n"
-	"what helps. Taps are left out: they copy from the ring without the daemon's knowledge, and count for "
-	"themselves.\n"
+	"Print where each packet of a stream went, from the wire to each consumer: every term of the sum, its\n"
+	"cause, and what helps. Taps are left out: they copy without the daemon's help and count for themselves.\n"
 	"\n"
 	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -j, --json         print JSON\n"

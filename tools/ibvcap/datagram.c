@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Walks the headers of a recorded frame to its UDP payload. Nothing in the frame is trusted. */
 #include "tools/ibvcap/datagram.h"
 
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 
 enum { NEXT_HOP_BY_HOP = 0, NEXT_UDP = 17, NEXT_ROUTING = 43, NEXT_FRAGMENT = 44, NEXT_DESTINATION = 60 };
 
-/* What is not looked at yet. */
+/* The part of the frame behind the headers that were read. */
 struct rest {
 	const uint8_t *at;
 	uint32_t captured;
@@ -23,7 +24,7 @@ static uint16_t read_be16(const uint8_t *at)
 	return (uint16_t)(at[0] << 8 | at[1]);
 }
 
-/* Are there so many bytes? */
+/* Check that the rest has so many bytes, on the wire and in the capture. */
 static enum datagram_verdict check_bytes(const struct rest *rest, uint32_t bytes)
 {
 	if (rest->wire < bytes)
@@ -38,7 +39,7 @@ static void skip_bytes(struct rest *rest, uint32_t bytes)
 	rest->wire -= bytes;
 }
 
-/* A length in a header says where the packet ends; what is behind it is padding. False: it ends before that. */
+/* A length in a header says where the packet ends: cut off the padding behind it. False if the frame is shorter. */
 static bool cut_at(struct rest *rest, uint32_t bytes)
 {
 	if (bytes > rest->wire)
@@ -91,7 +92,7 @@ static enum datagram_verdict find_ipv4(struct rest rest, struct datagram *datagr
 	return find_udp(rest, datagram);
 }
 
-/* Behind the fixed header; next is the type of what comes there. */
+/* rest begins behind the fixed IPv6 header; next is the type of the header that comes there. */
 static enum datagram_verdict walk_extensions(struct rest rest, uint8_t next, struct datagram *datagram)
 {
 	for (unsigned i = 0; i < EXTENSIONS_MAX && next != NEXT_UDP; i++) {
@@ -129,7 +130,7 @@ static enum datagram_verdict find_ipv6(struct rest rest, struct datagram *datagr
 	return walk_extensions(rest, next, datagram);
 }
 
-/* Skip a link header of so many bytes, of which the type of what it carries is two. */
+/* Skip a link header of so many bytes. The two bytes at type_at are the type of the protocol in it. */
 static enum datagram_verdict skip_link(struct rest *rest, uint32_t bytes, uint32_t type_at, uint16_t *type)
 {
 	enum datagram_verdict verdict = check_bytes(rest, bytes);

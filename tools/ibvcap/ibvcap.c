@@ -16,15 +16,15 @@ struct command {
 };
 
 static const struct command commands[] = {
-	{"doctor", "is this machine ready for capture, and if not, what to do", cmd_doctor},
-	{"recv", "receive a stream: rates, a check of the test pattern, a look at payloads", cmd_recv},
-	{"reload", "have the daemon read its configuration again", cmd_reload},
-	{"replay", "send the UDP payloads of a capture on a channel, with its timing", cmd_replay},
-	{"send", "send on a channel: the test pattern, or a file", cmd_send},
-	{"status", "where every packet went", cmd_status},
+	{"doctor", "check that this machine is ready, and say what to do if not", cmd_doctor},
+	{"recv", "receive a stream: print rates, check the test pattern, dump payloads", cmd_recv},
+	{"reload", "make the daemon read its configuration again", cmd_reload},
+	{"replay", "send the UDP payloads of a capture file, with its timing", cmd_replay},
+	{"send", "send the test pattern or a file on a channel", cmd_send},
+	{"status", "show where every packet went", cmd_status},
 	{"stream", "add a stream to the running daemon, or remove one", cmd_stream},
-	{"top", "what streams and channels do now: rates, fill, losses", cmd_top},
-	{"why", "why packets of a stream were lost, and what helps", cmd_why},
+	{"top", "show rates, fill and losses as they change", cmd_top},
+	{"why", "explain why packets of a stream were lost, and what helps", cmd_why},
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Writes and checks the test pattern, and keeps account of the packet numbers that came. */
 #include "tools/ibvcap/pattern.h"
 
 #include <endian.h>
@@ -36,7 +37,7 @@ void pattern_fill(uint64_t sequence, uint8_t *payload, size_t bytes)
 bool pattern_check(const uint8_t *payload, size_t bytes, uint64_t *sequence)
 {
 	uint64_t word;
-	uint64_t wrong = 0; /* gathered without a branch, so that the loop can be vectorised */
+	uint64_t wrong = 0; /* collected without a branch, so that the compiler can vectorise the loop */
 	size_t n_words = bytes / 8;
 
 	*sequence = 0;
@@ -74,7 +75,7 @@ static void tally_begin(struct pattern_tally *tally, uint64_t sequence)
 	*tally_seen_word(tally, sequence) |= tally_seen_bit(sequence);
 }
 
-/* Numbers [next, sequence) are missing so far, sequence is here. */
+/* Packet number sequence came; the numbers from next up to it are missing so far. */
 static void tally_advance(struct pattern_tally *tally, uint64_t sequence)
 {
 	uint64_t left_out = sequence - tally->next;

@@ -9,7 +9,7 @@
  *   mix(x)            x ^= x >> 32; x *= 0xd6e8feb86659fd93; x ^= x >> 32; x *= 0xd6e8feb86659fd93; x ^= x >> 32
  *
  * A word depends on the packet and on its place, so bytes of another packet, old bytes and shifted bytes
- * all show.
+ * are all found.
  */
 #ifndef TOOLS_IBVCAP_PATTERN_H
 #define TOOLS_IBVCAP_PATTERN_H
@@ -23,26 +23,29 @@
 /** Write the pattern; bytes >= PATTERN_BYTES_MIN. payload needs no alignment. */
 void pattern_fill(uint64_t sequence, uint8_t *payload, size_t bytes);
 
-/** True: an intact payload, *sequence is its number. False: too short or a byte is wrong; *sequence is what it claims. */
+/**
+ * Check a payload. True: it is intact, and *sequence is its number. False: it is too short or a byte is wrong; *sequence
+ * is the number that it has in its place.
+ */
 bool pattern_check(const uint8_t *payload, size_t bytes, uint64_t *sequence);
 
-/* How far back a late packet can still be told from a repeated one. */
+/* The tally remembers so many numbers: further back, it cannot tell a late packet from a repeated one. */
 #define PATTERN_WINDOW (1u << 20)
 
-/* What became of one sender's numbers. received = intact packets; those plus missing are all numbers since the first. */
+/* Account of one sender's packet numbers. received + missing are all numbers since the first one. */
 struct pattern_tally {
 	uint64_t received;
 	uint64_t corrupt;
-	uint64_t missing;   /* numbers left out; falls again when one comes late */
+	uint64_t missing;   /* numbers that were left out so far; shrinks when one comes late */
 	uint64_t reordered; /* came after a higher number */
 	uint64_t repeated;
-	uint64_t restarts; /* the sender began again: a number from before the window */
+	uint64_t restarts; /* numbers from before the window: the sender began again */
 	uint64_t first;
 	uint64_t next; /* number expected next */
 	uint64_t seen[PATTERN_WINDOW / 64];
 };
 
-/** Zero-initialise the tally; then tell it of every payload, in the order of arrival. */
+/** Count one payload. Zero-initialise the tally, and call this for every payload in the order of arrival. */
 void pattern_tally_add(struct pattern_tally *tally, const uint8_t *payload, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What `ibvcap recv` was asked for, what it saw, and how it says so. */
+/* The options and the totals of `ibvcap recv`, and the functions that print them. */
 #ifndef TOOLS_IBVCAP_RECV_H
 #define TOOLS_IBVCAP_RECV_H
 
@@ -22,7 +22,7 @@ struct recv_options {
 
 #define RECV_FLAGS 7 /* of enum ibvcap_packet_flag */
 
-/* Rows and the payload bytes in them; a gap is a run of packets skipped. */
+/* Rows that were received, and their payload bytes. A gap is a run of skipped packets. */
 struct recv_totals {
 	uint64_t packets;
 	uint64_t bytes;
@@ -31,13 +31,13 @@ struct recv_totals {
 	uint64_t flagged[RECV_FLAGS]; /* by bit of flags */
 };
 
-/** One row, as hexdump -C would: what it is, its headers, its payload. */
+/** Print one row: its number, time and flags, and its headers and payload as hexdump -C does. */
 void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i);
 
-/** The line of a second: what came since before, at seconds since the start. */
+/** Print the rates of one interval: now and before are the totals at its end and at its beginning. */
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before);
 
-/** The end: totals, published = delivered + skipped + lag, and of the pattern if tally is not NULL. */
+/** Print the totals, published = delivered + skipped + lag, and the account of the pattern if tally is not NULL. */
 void recv_print_summary(const struct recv_options *options, double seconds, const struct recv_totals *totals,
                         const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally);
 

@@ -10,7 +10,7 @@
 
 #define SCHEMA_VERSION 1
 
-/* In the order of the bits. */
+/* Indexed by the bit of the flag. */
 static const char *const flag_names[RECV_FLAGS] = {
 	"short", "truncated", "irregular", "fragment", "bad_checksum", "error", "unusable",
 };

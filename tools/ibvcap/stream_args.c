@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Turns KEY=VALUE arguments into the text of a configuration file, which only the daemon checks. */
 #include "tools/ibvcap/stream_args.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyz_"
 
-/* "list.key=value": how long each part is; list: 0 where there is none. */
+/* "list.key=value", as the lengths of its parts. list is 0 if there is none. */
 struct word {
 	const char *text;
 	size_t list;
@@ -58,7 +59,7 @@ static void write_arg_value(FILE *to, const char *value)
 	for (; *value; value++) {
 		if (!literal && (*value == '"' || *value == '\\'))
 			fprintf(to, "\\%c", *value);
-		else if (*value == '\n') /* a word is a line */
+		else if (*value == '\n') /* each argument stays one line */
 			fputs(literal ? " " : "\\n", to);
 		else
 			fputc(*value, to);
@@ -71,7 +72,7 @@ static bool is_same_text(const char *a, size_t n_a, const char *b, size_t n_b)
 	return n_a == n_b && memcmp(a, b, n_a) == 0;
 }
 
-/* words[first] began the entry: has it this one's key? */
+/* Has the list entry that began with words[first] the key of words[i] already? */
 static bool entry_has_key(const struct word *words, int first, int i)
 {
 	for (int k = first; k < i; k++)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Computes the send times of a capture's packets, and the drift of the times at which packets really left. */
 #include "tools/ibvcap/timing.h"
 
 #include "daemon/base/time.h"
@@ -6,7 +7,7 @@
 #include <errno.h>
 
 #define WINDOW_NS UINT64_C(100000000)
-/* Some thirty years. Added to the time of today it is still far from 2^64 ns. */
+/* About thirty years. The present time plus this is far below 2^64 ns. */
 #define OFFSET_MAX_NS UINT64_C(1000000000000000000)
 
 int timing_of_packet(struct timing_capture *capture, uint64_t time_ns, uint64_t *offset_ns)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * When packets are to leave, counted in ns from the start, so that no rounding and no delay adds up; and how well
- * that was kept. Pure.
+ * The send times of packets, in ns from the start, so that neither rounding nor delays add up; and the account of how well
+ * they were kept. Pure.
  */
 #ifndef TOOLS_IBVCAP_TIMING_H
 #define TOOLS_IBVCAP_TIMING_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Of packet number (from 0) at so many packets a second. */
+/** The send time of packet number, counted from 0, at so many packets per second. */
 static inline uint64_t timing_at_rate(uint64_t number, uint64_t rate_pps)
 {
 	return (uint64_t)((unsigned __int128)number * 1000000000 / rate_pps);
@@ -17,29 +17,30 @@ static inline uint64_t timing_at_rate(uint64_t number, uint64_t rate_pps)
 
 /* ---- a capture's own times ------------------------------------------------------------------------ */
 
-/* Zero-initialise but for speed. */
+/* Zero-initialise it, and set speed. */
 struct timing_capture {
-	double speed;       /* times as fast as recorded */
-	uint64_t backwards; /* packets with a time before another's ahead of them: they leave right behind it */
-	/* of the pass under way, in the capture's own time */
+	double speed; /* times as fast as recorded */
+	uint64_t
+		backwards; /* packets with an earlier time than one before them in the file; they leave right behind that one */
+	/* of the current pass, in times of the capture: */
 	uint64_t pass_packets;
 	uint64_t pass_first_ns;
 	uint64_t pass_last_ns;  /* the latest */
-	uint64_t pass_start_ns; /* how long all passes before it took */
+	uint64_t pass_start_ns; /* duration of all earlier passes */
 };
 
-/** Of a packet recorded at time_ns. 0, or -ERANGE: decades after the first. */
+/** The send time of a packet that was recorded at time_ns. 0; -ERANGE if that is decades after the first packet. */
 int timing_of_packet(struct timing_capture *capture, uint64_t time_ns, uint64_t *offset_ns);
 
 /**
- * The same packets again: the first follows the last at the mean distance between two. A pass without a duration, as of
- * a single packet, takes a second.
+ * Begin the next pass over the same packets. Its first packet follows the last one after the mean distance of two packets.
+ * A pass without a duration, for example one of a single packet, takes a second.
  */
 void timing_next_pass(struct timing_capture *capture);
 
 /* ---- how well it was kept -------------------------------------------------------------------------- */
 
-/* Mean lateness of packets in tenths of a second, or as long as it takes until one leaves. Zero-initialise. */
+/* The mean lateness of packets in the first and in the last window of 0.1 s or more. Zero-initialise it. */
 struct timing_drift {
 	uint64_t from_ns;
 	uint64_t from_packets;
@@ -49,10 +50,10 @@ struct timing_drift {
 	double last_mean_ns;
 };
 
-/** To be told all the time, from the start on: how many packets left so far, and the sum of their lateness. */
+/** Add a sample, often and from the start on: the packets that have left so far, and the sum of their lateness. */
 void timing_drift_add(struct timing_drift *drift, uint64_t now_ns, uint64_t packets, uint64_t lateness_ns);
 
-/** By how much it grew from the first to the last. False: that was too short to tell. */
+/** How much the mean lateness grew from the first to the last window. False if there are no two windows. */
 bool timing_drift_of(const struct timing_drift *drift, double *ns);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ibvcap top: what happens now, as the difference of two statuses. The view is pure; lines of it go to a terminal
- * (top_screen.h) or to stdout.
+ * The view of `ibvcap top`: two answers of the daemon, and the rates between them. It is pure; the caller puts its lines on
+ * a terminal (top_screen.h) or on standard output.
  */
 #ifndef TOOLS_IBVCAP_TOP_H
 #define TOOLS_IBVCAP_TOP_H
@@ -12,13 +12,13 @@
 
 struct top_view {
 	struct status_view now;
-	struct status_view before; /* all zero: there is none */
+	struct status_view before; /* all zero: none */
 	uint64_t interval_ns;      /* between the two */
 };
 
 /*
- * The counters that the same stream, consumer, … had before; none where it is another: the daemon ended in between, or
- * it came since. at is one of now's.
+ * The counters that the same stream, consumer, … had in the earlier answer. None if it was not there then, or belonged to
+ * another run of the daemon. at points into view->now.
  */
 struct counters top_stream_before(const struct top_view *view, const struct ibvcap_status_stream *at);
 struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_status_consumer *at);
@@ -26,35 +26,35 @@ struct counters top_channel_before(const struct top_view *view, const struct ibv
 struct counters top_sender_before(const struct top_view *view, const struct ibvcap_status_sender *at);
 struct counters top_interface_before(const struct top_view *view, const struct ibvcap_status_interface *at);
 
-/** Does it only grow, while its owner lives? What is a level or a maximum has no rate. */
+/** Does this counter only grow? Levels and maxima have no rate. */
 bool top_is_total(const char *label);
 
-/** A second, of the sum of some totals; labels ends with NULL. Negative: not known. */
+/** The rate per second of the sum of some counters; labels ends with NULL. Negative if it is not known. */
 double top_rate(const struct top_view *view, struct counters now, struct counters before, const char *const *labels);
 
-/** The rows that the slowest of its consumers has still ahead of it. */
+/** How many rows the slowest consumer of the stream has not acquired yet. */
 uint64_t top_stream_lag(const struct status_view *status, const struct ibvcap_status_stream *stream);
 
-/** Of the stream's history, in percent; 100: a lossy consumer begins to skip. */
+/** So many rows in percent of the stream's history. At 100 a lossy consumer begins to skip. */
 unsigned top_fill_percent(const struct ibvcap_status_stream *stream, uint64_t rows);
 
 /**
- * How late packets of a channel or sender left: after their own times, or, where none has one, after its rate let them.
- * Mean over the interval; negative: none left.
+ * How late packets of a channel or sender left, as the mean over the interval: after their own send times, or, if none had
+ * one, after the rate allowed them. Negative if none left.
  */
 double top_lateness_ns(struct counters now, struct counters before);
 
 enum top_style {
 	TOP_PLAIN,
 	TOP_HEADING,
-	TOP_TROUBLE, /* something is lost now */
+	TOP_TROUBLE, /* packets are being lost */
 };
 typedef void top_put(void *context, enum top_style style, const char *line);
 
-/** The whole view, line by line. */
+/** Print the whole view, line by line. */
 void top_print(const struct top_view *view, top_put *put, void *context);
 
-/** What `ibvcap status --json` says, and of each part "per_s": an object of its totals' rates, or null. */
+/** The JSON of `ibvcap status`, with "per_s" in each entry: the rates of the counters that only grow, or null. */
 json_t *top_to_json(const struct top_view *view);
 
 #endif

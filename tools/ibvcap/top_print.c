@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The view of `ibvcap top` as lines of text, at most 79 columns wide. */
 #include "tools/ibvcap/top.h"
 
 #include <inttypes.h>
@@ -28,7 +29,7 @@ static void print_line(const struct printer *printer, enum top_style style, cons
 	printer->put(printer->context, style, line);
 }
 
-/* ---- cells: "-" is what is not known -------------------------------------------------------------- */
+/* ---- cells: "-" stands for a value that is not known ---------------------------------------------- */
 
 struct cell {
 	char text[CELL_BYTES];
@@ -70,7 +71,7 @@ static double label_rate(const struct printer *printer, struct counters now, str
 	return top_rate(printer->view, now, before, labels);
 }
 
-/* "  12 no_buffer (+3/s), 4 errored": what there was of each cause; nothing where there was none. */
+/* Print "  12 no_buffer (+3/s), 4 errored": the counters that are not 0. */
 static void print_causes(const struct printer *printer, struct counters now, struct counters before,
                          const char *const *labels)
 {
@@ -98,7 +99,6 @@ static void print_causes(const struct printer *printer, struct counters now, str
 
 /* ---- streams and their consumers ------------------------------------------------------------------- */
 
-/* 79 columns. */
 #define STREAM_LINE "%-20s %-10s %10s %7s %9s %5s %5s %6s"
 
 static const char *const stream_loss[] = {"no_buffer", "errored", NULL};

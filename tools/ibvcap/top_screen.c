@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Shows the lines of `ibvcap top` on a terminal with ncurses, and handles its keys. */
 #include "tools/ibvcap/top_screen.h"
 
 #include "daemon/base/time.h"
@@ -23,10 +24,10 @@ struct top_screen {
 	SCREEN *terminal;
 	struct line *content;
 	int n_lines;
-	int first; /* that is shown */
+	int first; /* index of the first line that is shown */
 };
 
-/* newterm() says no more of it, and keeps memory when it fails. */
+/* Asked before newterm(), because newterm() leaks memory when it fails. */
 static bool is_known_terminal(void)
 {
 	int error;
@@ -101,7 +102,7 @@ static attr_t style_attribute(enum top_style style)
 	return A_NORMAL;
 }
 
-/* Cut off at the terminal's edges; the last row is for help. */
+/* Lines are cut off at the edges of the terminal. Its last row shows the keys. */
 void top_screen_show(struct top_screen *screen)
 {
 	int height = getmaxy(stdscr) - 1, width = getmaxx(stdscr);
@@ -121,7 +122,7 @@ void top_screen_show(struct top_screen *screen)
 	refresh();
 }
 
-/* False: to quit. */
+/* False if the user wants to quit. */
 static bool handle_key(struct top_screen *screen, int key)
 {
 	int page = getmaxy(stdscr) - 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lines on a terminal, by ncurses: scrolled by keys, drawn anew when its size changes. */
+/* Lines on a terminal: keys scroll them, and they are drawn again when the terminal changes its size. */
 #ifndef TOOLS_IBVCAP_TOP_SCREEN_H
 #define TOOLS_IBVCAP_TOP_SCREEN_H
 
@@ -7,18 +7,18 @@
 
 struct top_screen;
 
-/** NULL: standard output is no terminal, or none that ncurses knows. */
+/** Take the terminal over. NULL if standard output is no terminal, or one that ncurses does not know. */
 struct top_screen *top_screen_new(void);
 
-/** The terminal is as it was before. NULL is allowed. */
+/** Give the terminal back in the state in which it was. NULL is allowed. */
 void top_screen_free(struct top_screen *screen);
 
-/** Between clear and show: a top_put, with the screen as context. */
+/** Clear the lines, add lines (a top_put with the screen as context), and show them. */
 void top_screen_clear(struct top_screen *screen);
 void top_screen_put(void *screen, enum top_style style, const char *line);
 void top_screen_show(struct top_screen *screen);
 
-/** Serve keys for that long, or until a signal. False: the user wants no more. */
+/** Handle keys for so long, or until a signal comes. False if the user wants to quit. */
 bool top_screen_wait(struct top_screen *screen, uint64_t ns);
 
 #endif

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Finds the entries of the earlier answer that belong to those of the present one, and computes rates from both. */
 #include "tools/ibvcap/top.h"
 
 #include <string.h>
 
 static const struct counters none;
 
-/* ---- the same one, before ------------------------------------------------------------------------- */
+/* ---- the same entry in the earlier answer --------------------------------------------------------- */
 
-/* Its numbers only grow, or it is another of that name. */
+/* A counter that has shrunk belongs to another consumer, sender, … of the same name: drop the earlier counters. */
 static struct counters drop_if_restarted(struct counters now, struct counters before)
 {
 	for (uint32_t i = 0; i < before.n; i++)
@@ -38,7 +39,7 @@ static const struct ibvcap_status_channel *view_find_channel(const struct status
 	return NULL;
 }
 
-/* An epoch is a run of the daemon. */
+/* The epoch differs from one run of the daemon to the next. */
 static bool is_same_stream(const struct top_view *view, const char *name, uint32_t queue)
 {
 	const struct ibvcap_status_stream *now = view_find_stream(&view->now, name, queue);
@@ -79,7 +80,7 @@ static bool is_same_sender(const struct ibvcap_status_sender *a, const struct ib
 	return strcmp(a->channel, b->channel) == 0 && a->pid == b->pid && a->uid == b->uid;
 }
 
-/* A process may have attached more than once; who came last is first, so the order is counted from the end. */
+/* A process can attach more than once. The latest one is listed first, so its entries are counted from the end. */
 struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_status_consumer *at)
 {
 	unsigned later = 0;
@@ -118,7 +119,7 @@ struct counters top_interface_before(const struct top_view *view, const struct i
 	return none;
 }
 
-/* ---- what can be said of the two -------------------------------------------------------------------- */
+/* ---- rates and levels ------------------------------------------------------------------------------- */
 
 bool top_is_total(const char *label)
 {

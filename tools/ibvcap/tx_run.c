@@ -15,16 +15,17 @@
 #include <sysexits.h>
 
 #define BATCH 64u
-/* Longer than this process may be kept from running, and so short that a signal need not wait for it. */
+/* Packets are submitted so long before their send time: longer than this process is likely to be preempted, and short
+   enough that nothing has to be taken back at a signal. */
 #define AHEAD_NS UINT64_C(500000000)
 #define START_NS UINT64_C(100000000)
-/* Of waiting, for the line of the second, and for a signal that came just before. */
+/* The longest wait in one call: the rates are printed in time, and a signal that came just before is seen soon. */
 #define SLICE_MS 50
 #define SLICE_NS (SLICE_MS * UINT64_C(1000000))
-/* What is still on its way at a signal gets so long. */
+/* After a signal, packets that are pending get so long to be sent. */
 #define LEAVE_NS (2 * TIME_SECOND_NS)
 
-/* What statuses mean, in the order in which an administrator would look. */
+/* The meaning of packets' statuses, in the order in which an administrator would look for causes. */
 static const struct {
 	int32_t status;
 	const char *key;
@@ -38,7 +39,7 @@ static const struct {
          "the interface's MTU is too little for the channel's payload_size now, or it was longer than that"},
 	{-EINVAL, "not_allowed", "the daemon has no such destination"},
 	{-ETIME, "late_dropped", "late, and dropped as asked for"},
-	{-ECANCELED, "flushed", "the channel ended or its device was reset: sent or not, nobody knows"},
+	{-ECANCELED, "flushed", "the channel ended or its device was reset: it is not known whether they were sent"},
 };
 
 /* ---- arguments ----------------------------------------------------------------------------------- */
@@ -68,7 +69,7 @@ int tx_run_parse_option(int option, const char *usage, struct tx_run_options *op
 
 uint64_t tx_run_start(struct tx_run *run)
 {
-	run->start_ns = run->told_ns = time_monotonic_ns() + START_NS;
+	run->start_ns = run->printed_ns = time_monotonic_ns() + START_NS;
 	run->start_utc_ns = time_utc_ns() + START_NS;
 	return run->start_utc_ns;
 }
@@ -102,7 +103,7 @@ int tx_run_open(struct tx_run *run, const struct tx_run_options *options)
 		        options->command, options->destination, options->channel, run->info.n_destinations);
 		return EX_USAGE;
 	}
-	run->start_ns = run->told_ns = time_monotonic_ns();
+	run->start_ns = run->printed_ns = time_monotonic_ns();
 	return EX_OK;
 }
 
@@ -130,13 +131,13 @@ static void count_results(struct tx_run *run)
 
 static void print_tx_progress(const struct tx_run *run, uint64_t now_ns, const struct ibvcap_tx_counts *now)
 {
-	const struct ibvcap_tx_counts *told = &run->told;
-	double interval = (double)(now_ns - run->told_ns) * 1e-9;
+	const struct ibvcap_tx_counts *printed = &run->printed;
+	double interval = (double)(now_ns - run->printed_ns) * 1e-9;
 
 	printf("%6.1f s  %10.0f packets/s  %8.3f Gb/s  errored %" PRIu64 "  late %" PRIu64,
-	       (double)(now_ns - run->start_ns) * 1e-9, (double)(now->completed - told->completed) / interval,
-	       (double)(now->completed_bytes - told->completed_bytes) * 8e-9 / interval, now->errored - told->errored,
-	       now->late - told->late);
+	       (double)(now_ns - run->start_ns) * 1e-9, (double)(now->completed - printed->completed) / interval,
+	       (double)(now->completed_bytes - printed->completed_bytes) * 8e-9 / interval,
+	       now->errored - printed->errored, now->late - printed->late);
 	if (run->skipped)
 		printf("  skipped %" PRIu64 " so far", run->skipped);
 	putchar('\n');
@@ -150,12 +151,12 @@ void tx_run_tick(struct tx_run *run)
 	count_results(run);
 	ibvcap_tx_counts(run->tx, &now);
 	timing_drift_add(&run->drift, now_ns, now.timed, now.timed_lateness_ns);
-	if (now_ns < run->told_ns + TIME_SECOND_NS)
+	if (now_ns < run->printed_ns + TIME_SECOND_NS)
 		return;
 	if (!run->options.json)
 		print_tx_progress(run, now_ns, &now);
-	run->told = now;
-	run->told_ns = now_ns;
+	run->printed = now;
+	run->printed_ns = now_ns;
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
@@ -164,7 +165,7 @@ int tx_run_push(struct tx_run *run)
 {
 	int r;
 
-	/* Of the rows that are submitted now all results are there: they are lost with that. */
+	/* Submitting rows overwrites the results of the packets that were in them before: collect these first. */
 	tx_run_tick(run);
 	r = ibvcap_tx_submit(run->tx, run->filled);
 	run->filled = run->slots.n = 0;
@@ -180,7 +181,7 @@ static int wait_until_due(struct tx_run *run, uint64_t utc_ns)
 		uint64_t ns = utc_ns - now < SLICE_NS ? utc_ns - now : SLICE_NS;
 
 		tx_run_tick(run);
-		/* A daemon that ended shows here, not after an hour's pause. */
+		/* Submits nothing, but returns an error soon if the daemon has ended during a long pause. */
 		r = ibvcap_tx_submit(run->tx, 0);
 		if (r == 0)
 			nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
@@ -250,7 +251,8 @@ static int report_tx_end(const struct tx_run *run, int error)
 		return EX_OK;
 	case -ESHUTDOWN:
 		fprintf(stderr,
-		        "ibvcap %s: channel '%s': the daemon has ended; what was still pending was sent or not\n",
+		        "ibvcap %s: channel '%s': the daemon has ended; whether pending packets were sent is not "
+		        "known\n",
 		        command, channel);
 		return EX_UNAVAILABLE;
 	case -ENODEV:
@@ -284,8 +286,8 @@ int tx_run_finish(struct tx_run *run, int r)
 	code = report_tx_end(run, r);
 	if (counts.pending && r == 0)
 		fprintf(stderr,
-		        "ibvcap %s: stopped with %" PRIu64 " packets pending: what the daemon has taken of them is "
-		        "sent, the rest is not\n",
+		        "ibvcap %s: stopped with %" PRIu64 " packets pending: those that the daemon has taken over are "
+		        "sent, the others are not\n",
 		        run->options.command, counts.pending);
 	return code == EX_OK && counts.errored + counts.flushed ? 1 : code;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What `ibvcap send` and `ibvcap replay` share: a channel, rows to fill in turn, lines of progress, and the sum. */
+/* What `ibvcap send` and `ibvcap replay` share: they open a channel, fill rows one after the other, and print the sum. */
 #ifndef TOOLS_IBVCAP_TX_RUN_H
 #define TOOLS_IBVCAP_TX_RUN_H
 
@@ -23,64 +23,64 @@ struct tx_run {
 	struct tx_run_options options;
 	struct ibvcap_tx *tx;
 	struct ibvcap_tx_info info;
-	struct ibvcap_tx_slots slots; /* reserved: */
-	uint32_t filled;              /* … and so many written, not submitted yet */
-	uint64_t skipped;             /* the caller's; shown with the progress if not 0 */
+	struct ibvcap_tx_slots slots; /* the rows that are reserved */
+	uint32_t filled;              /* so many of them are written and not submitted yet */
+	uint64_t skipped;             /* counted by the caller; printed with the rates if not 0 */
 	uint64_t start_ns;
-	uint64_t start_utc_ns; /* from which times count; 0: there are none */
+	uint64_t start_utc_ns; /* send times count from here; 0: packets have none */
 	uint64_t end_ns;
-	uint64_t told_ns;
-	struct ibvcap_tx_counts told; /* with the last line of progress */
+	uint64_t printed_ns;
+	struct ibvcap_tx_counts printed; /* the counts in the last line of rates */
 	struct timing_drift drift;
-	uint64_t reasons[TX_RUN_REASONS]; /* of packets that were not sent */
+	uint64_t reasons[TX_RUN_REASONS]; /* packets that were not sent, by reason */
 };
 
 struct tx_run_row {
-	uint8_t *payload; /* info.slot_bytes */
+	uint8_t *payload; /* room for info.slot_bytes */
 	struct ibvcap_tx_descriptor *packet;
 };
 
-/** One of the options that both have: -s, -L, -d, -j, -h; of any other the usage is said. -1: go on; else the exit code. */
+/** Take one of the options that both have: -s, -L, -d, -j. Others print the usage. -1: go on; otherwise the exit code. */
 int tx_run_parse_option(int option, const char *usage, struct tx_run_options *options);
 
-/** EX_OK, or an exit code: said why. INT and TERM are this one's from here on. */
+/** Open the channel, and catch SIGINT and SIGTERM. EX_OK; or another exit code, after an error message. */
 int tx_run_open(struct tx_run *run, const struct tx_run_options *options);
 
-/** The start: UTC, to count the times of packets from. Soon, so that there is time to submit the first ones. */
+/** Set the start from which send times count, a moment from now: there is time to submit the first packets. In UTC. */
 uint64_t tx_run_start(struct tx_run *run);
 
-/** Since the start. */
+/** Nanoseconds since the start; 0 before it. */
 uint64_t tx_run_elapsed_ns(const struct tx_run *run);
 
 /**
- * A row for the next packet, its destination and flags preset; not_before_ns: its time, 0: none. Waits for room, and
- * until it is worth submitting something of that time. What was filled before may be submitted now. 0; -EINTR: stopped;
- * else the library's error.
+ * Get a row for the next packet, with destination and flags set. not_before_ns is its send time, 0 for none. Waits for room
+ * in the arena, and until the send time is near; submits rows that were added before. 0; -EINTR after a stop signal;
+ * otherwise the library's error.
  */
 int tx_run_row(struct tx_run *run, uint64_t not_before_ns, struct tx_run_row *row);
 
-/** The row is written, and its packet's length. */
+/** Add the row: the caller has written the payload, and its length into the packet. */
 void tx_run_add(struct tx_run *run);
 
-/** Submit what was added: the next row may be long in coming. 0 or as tx_run_row(). */
+/** Submit the rows that were added, because the next one may come much later. 0 or as tx_run_row(). */
 int tx_run_push(struct tx_run *run);
 
-/** Progress, and the fate of packets; to be called again and again where nothing else is. */
+/** Print rates once per second, and collect the results of packets. To be called while the caller waits. */
 void tx_run_tick(struct tx_run *run);
 
 /**
- * The end of all rows, r as the last call said (0, -EINTR or an error): wait until all is sent, or a while after a signal.
- * Says on stderr what went wrong. The exit code: 0, 1: something was not sent, or what stands for an error.
+ * End the run: wait until all packets are sent, or for a while after a signal. r is the result of the last call. Prints
+ * errors. The exit code: 0; 1 if packets were not sent; or the one of an error.
  */
 int tx_run_finish(struct tx_run *run, int r);
 
-/** The sum and the timing, for people. */
+/** Print the sum and the timing as text. */
 void tx_run_print(const struct tx_run *run);
 
-/** The same. Owned by the caller, who may add to it. */
+/** The sum and the timing as JSON, which the caller frees and may add to. */
 json_t *tx_run_to_json(const struct tx_run *run);
 
-/** NULL handle is fine. */
+/** Close the channel, if it is open. */
 void tx_run_close(struct tx_run *run);
 
 #endif

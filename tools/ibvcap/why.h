@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap why: the sum from the wire to each reader, and for every term of it what is behind it and what helps. */
+/* The explanation that `ibvcap why` prints: for each term of the sums of a stream and its consumers a cause and a remedy. */
 #ifndef TOOLS_IBVCAP_WHY_H
 #define TOOLS_IBVCAP_WHY_H
 
@@ -11,37 +11,37 @@
 
 enum why_level {
 	WHY_OK,
-	WHY_NOTE, /* worth knowing; nothing is lost by it */
-	WHY_LOSS, /* packets that were sent and did not arrive, or not whole */
+	WHY_NOTE, /* worth knowing, but no loss */
+	WHY_LOSS, /* packets were lost or damaged */
 };
 
 struct why_line {
 	enum why_level level;
 	const char *place;                             /* "port", "stream", "consumer" */
-	const struct ibvcap_status_consumer *consumer; /* NULL: not of one */
-	const char *term;                              /* as the counter's label */
+	const struct ibvcap_status_consumer *consumer; /* NULL: the line is not about a consumer */
+	const char *term;                              /* the counter's label */
 	uint64_t value;
-	const char *cause;  /* what it means here, and what is behind it */
-	const char *remedy; /* NULL: none is needed */
-	uint64_t last;      /* of value: so many the last time, */
-	uint64_t from_ns;   /* … between these, UTC; 0: not known */
+	const char *cause;  /* what the value means here */
+	const char *remedy; /* what helps; NULL: nothing is needed */
+	uint64_t last;      /* so many of value were lost last, */
+	uint64_t from_ns;   /* … between these times, UTC; 0: not known */
 	uint64_t to_ns;
 };
 
 struct why_report {
 	struct why_line lines[WHY_LINES_MAX];
 	uint32_t n_lines;
-	char link_remedy[128]; /* a line's, with the interface's name */
+	char link_remedy[128]; /* text that a line points to */
 };
 
 struct why_facts {
 	const struct ibvcap_status_stream *stream;
-	const struct ibvcap_status_interface *interface; /* NULL: not to be seen */
+	const struct ibvcap_status_interface *interface; /* NULL: this user may not see it */
 	const struct ibvcap_status_consumer *consumers;  /* of all streams */
 	uint32_t n_consumers;
 };
 
-/** Pure. */
+/** Explain one queue of a stream. Pure. */
 void why_explain(const struct why_facts *facts, struct why_report *report);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The rules by which `ibvcap why` finds a cause and a remedy for each term of the sums. */
 #include "tools/ibvcap/why.h"
 
 #include "tools/ibvcap/status_view.h"
@@ -34,12 +35,10 @@ static void explain_port(const struct why_facts *facts, struct why_report *repor
 	line.value = counters_value(COUNTERS_OF(facts->interface), line.term);
 	if (line.value) {
 		line.level = WHY_LOSS;
-		line.cause = "dropped by the port before it knew the stream, of all streams on it: the card could not "
-			     "bring packets "
-			     "to memory as fast as they came";
-		line.remedy = "look for a slow PCIe link (lspci -vv: LnkSta), memory of another NUMA node, or other "
-			      "traffic on the "
-			      "port; ethtool -S shows the driver's own counts";
+		line.cause = "the port dropped packets before it knew the stream, so this counts all streams of the "
+			     "port: the card could not write packets to memory as fast as they came";
+		line.remedy = "check for a slow PCIe link (lspci -vv: LnkSta), memory on another NUMA node, and other "
+			      "traffic on the port; ethtool -S shows the driver's own counters";
 	}
 	why_add_line(report, &line);
 }
@@ -51,14 +50,14 @@ static void explain_link(const struct why_facts *facts, struct why_report *repor
 		.place = "port",
 		.term = "link_down",
 		.value = 1,
-		.cause = "the interface has no link: nothing comes",
+		.cause = "the interface has no link, so no packets arrive",
 		.remedy = report->link_remedy,
 	};
 
 	if (strcmp(facts->stream->state, "link_down") != 0)
 		return;
 	snprintf(report->link_remedy, sizeof(report->link_remedy),
-	         "ip link set dev %s up, then the cable and the port at its other end", facts->stream->interface);
+	         "ip link set dev %s up; then check the cable and the port at its other end", facts->stream->interface);
 	why_add_line(report, &line);
 }
 
@@ -66,15 +65,13 @@ static void explain_matched(const struct why_facts *facts, struct why_report *re
 {
 	struct why_line line = {.place = "stream", .term = "matched", .value = stream_counter(facts, "matched")};
 
-	line.cause = "what the card's flow rules took off the wire, before any drop";
+	line.cause = "packets that the card's flow rules selected, before any was dropped";
 	if (line.value == 0) {
 		line.level = WHY_NOTE;
-		line.cause = "no packet ever matched a flow of this stream: none is sent, it does not get here, or the "
-			     "flows ask for "
-			     "another one";
-		line.remedy = "hold the flows in the configuration (destination, port, source, vlan) against what the "
-			      "sender says; "
-			      "for a group: join = true, and an IGMP querier in the network";
+		line.cause = "no packet has matched a flow of this stream yet: none is sent, none arrives here, or the "
+			     "flows select other packets";
+		line.remedy = "compare the flows in the configuration (destination, port, source, vlan) with what the "
+			      "sender sends; a multicast group needs join = true, and an IGMP querier in the network";
 	}
 	why_add_line(report, &line);
 }
@@ -90,40 +87,35 @@ static bool has_lossless_consumer(const struct why_facts *facts)
 	return false;
 }
 
-/* How often a queue was reset says nothing of how much each cause took: all that there may be are named. */
+/* If the queue was reset, no counter says how many packets each cause has cost: all possible causes are named. */
 static void write_no_buffer_cause(const struct why_facts *facts, struct why_line *line)
 {
 	if (stream_counter(facts, "queue_resets") && has_lossless_consumer(facts)) {
-		line->cause = "matched while no slot was free, as a lossless reader kept the queue waiting or the "
-			      "worker was too "
-			      "slow; or while the queue was reset after an error of the device";
-		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest "
-			       "make the "
-			       "lossless reader faster or lossy, or raise history_blocks";
+		line->cause = "these packets came while no row was free, because a lossless consumer stopped the queue "
+			      "or the worker was too slow; or while the queue was reset after an error of the device";
+		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); against the "
+			       "other losses make the lossless consumer faster or lossy, or raise history_blocks";
 	} else if (stream_counter(facts, "queue_resets")) {
-		line->cause = "matched while no slot was free, as the worker was too slow; or while the queue was "
-			      "reset after an "
-			      "error of the device";
-		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); for the rest "
-			       "a CPU of its "
-			       "own for the worker (cpu), poll = \"busy\", a deeper receive_queue_slots";
+		line->cause = "these packets came while no row was free, because the worker was too slow; or while the "
+			      "queue was reset after an error of the device";
+		line->remedy =
+			"the daemon's log says when and why it was reset (journalctl -u ibvcapd); against the other "
+			"losses give the worker its own CPU (cpu), set poll = \"busy\", or raise receive_queue_slots";
 	} else if (has_lossless_consumer(facts)) {
-		line->cause = "matched while no slot was free: a lossless reader kept the queue waiting, or the worker "
-			      "was too slow";
-		line->remedy =
-			"make the lossless reader faster or lossy; else history_blocks, and lossless_deadline_ms";
+		line->cause = "these packets came while no row was free: a lossless consumer stopped the queue, or the "
+			      "worker was too slow";
+		line->remedy = "make the lossless consumer faster or lossy; or raise history_blocks, or lower "
+			       "lossless_deadline_ms";
 	} else if (facts->stream->page_bytes == 4096) {
-		line->cause = "matched while no slot was free: the worker was too slow, on a ring in pages of 4 KiB";
-		line->remedy =
-			"page_size = \"2M\"; then a CPU of its own for the worker (cpu), poll = \"busy\", and a deeper "
-			"receive_queue_slots";
+		line->cause = "these packets came while no row was free: the worker was too slow, on a ring in pages "
+			      "of 4 KiB";
+		line->remedy = "set page_size = \"2M\"; then give the worker its own CPU (cpu), set poll = \"busy\", "
+			       "or raise receive_queue_slots";
 	} else {
-		line->cause = "matched while no slot was free: the worker was too slow, or held up for longer than its "
-			      "queue is "
-			      "deep";
-		line->remedy = "a CPU of its own for the worker (cpu), poll = \"busy\", a deeper receive_queue_slots; "
-			       "at a rate over "
-			       "what one worker does: split the flows over several streams";
+		line->cause = "these packets came while no row was free: the worker was too slow, or did not run for "
+			      "longer than its queue lasts";
+		line->remedy = "give the worker its own CPU (cpu), set poll = \"busy\", or raise receive_queue_slots; "
+			       "if the rate is too high for one worker, split the flows over several streams";
 	}
 }
 
@@ -131,7 +123,7 @@ static void explain_no_buffer(const struct why_facts *facts, struct why_report *
 {
 	struct why_line line = {.place = "stream", .term = "no_buffer", .value = stream_counter(facts, "no_buffer")};
 
-	line.cause = "every packet that matched found a free slot";
+	line.cause = "every packet that matched found a free row";
 	if (line.value == 0) {
 		why_add_line(report, &line);
 		return;
@@ -151,10 +143,10 @@ static void explain_errored(const struct why_facts *facts, struct why_report *re
 	line.cause = "the device reported no error";
 	if (line.value) {
 		line.level = WHY_LOSS;
-		line.cause =
-			"came and could not be used, most likely longer than payload_size: its row is marked an error";
-		line.remedy = "raise payload_size to the largest payload that is sent, or oversize_sink = true to have "
-			      "what fits";
+		line.cause = "these packets could not be used, most likely because they are longer than payload_size: "
+			     "their rows are marked as errors";
+		line.remedy = "raise payload_size to the largest payload that is sent, or set oversize_sink = true to "
+			      "get the part that fits";
 	}
 	why_add_line(report, &line);
 }
@@ -163,12 +155,12 @@ static void explain_in_flight(const struct why_facts *facts, struct why_report *
 {
 	struct why_line line = {.place = "stream", .term = "in_flight", .value = stream_counter(facts, "in_flight")};
 
-	line.cause = "all that matched is accounted for";
+	line.cause = "all packets that matched are accounted for";
 	if (line.value) {
 		line.level = WHY_NOTE;
-		line.cause = "matched, and not published yet when it was asked: on their way, or about to be counted "
-			     "as no_buffer";
-		line.remedy = "ask again when the sender pauses: at rest it is 0";
+		line.cause = "matched but not published when the daemon answered: they are on their way, or will be "
+			     "counted as no_buffer";
+		line.remedy = "ask again when the sender pauses: it is 0 then";
 	}
 	why_add_line(report, &line);
 }
@@ -179,18 +171,18 @@ static void explain_published(const struct why_facts *facts, struct why_report *
 		.place = "stream",
 		.term = "published",
 		.value = stream_counter(facts, "published"),
-		.cause = "put into the ring for readers",
+		.cause = "put into the ring for consumers",
 	};
 
 	why_add_line(report, &line);
 }
 
-/* Published rows that are not what somebody may expect. */
+/* Published rows with a flag that a consumer may not expect. */
 static void explain_marked(const struct why_facts *facts, struct why_report *report)
 {
 	static const struct why_line marks[] = {
 		{WHY_LOSS, "stream", NULL, "truncated", 0,
-	         "of published: the payload was longer than its row, which has its beginning",
+	         "of published: the payload was longer than its row, which has only its beginning",
 	         "raise payload_size to the largest payload that is sent", 0, 0, 0},
 		{WHY_NOTE, "stream", NULL, "irregular", 0,
 	         "of published: a VLAN tag, IP options or a fragment where none was expected; what could be made of it "
@@ -198,7 +190,7 @@ static void explain_marked(const struct why_facts *facts, struct why_report *rep
 	         "a tag: vlan = ID in the flow; fragments: a sender's MTU that fits, or payload_size", 0, 0, 0},
 		{WHY_LOSS, "stream", NULL, "bad_checksum", 0,
 	         "of published: damaged between the sender's card and this one",
-	         "cables, transceivers and switches on the way; ip -s link on both ends", 0, 0, 0},
+	         "check cables, transceivers and switches on the way; ip -s link shows errors on both ends", 0, 0, 0},
 	};
 
 	for (unsigned i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
@@ -218,21 +210,19 @@ static void explain_skipped(const struct ibvcap_status_consumer *consumer, struc
 	                        .consumer = consumer,
 	                        .term = "skipped",
 	                        .value = consumer_counter(consumer, "skipped"),
-	                        .cause = "no packet was recycled before it came to it"};
+	                        .cause = "it acquired every packet before its block was used again"};
 
 	if (line.value && consumer->policy == IBVCAP_POLICY_LOSSLESS) {
 		line.level = WHY_LOSS;
-		line.cause = "recycled before it came to them, though it is lossless: they were gone when it attached "
-			     "or it was demoted";
+		line.cause = "the worker used their blocks again before this consumer acquired them, although it is "
+			     "lossless: they were gone when it attached, or it was demoted to lossy";
 		line.remedy = "make it faster, or raise lossless_deadline_ms";
 	} else if (line.value) {
 		line.level = WHY_LOSS;
-		line.cause = "recycled before it came to them: it is slower than the packets come, or paused for "
-			     "longer than the ring "
-			     "is deep";
-		line.remedy = "make it faster (several readers, larger batches, no work while a batch is held), or a "
-			      "longer ring: "
-			      "history_blocks";
+		line.cause = "the worker used their blocks again before this consumer acquired them: it is slower than "
+			     "the packets come, or paused for longer than the ring lasts";
+		line.remedy = "make it faster (several consumers, larger batches, no work while a batch is held), or "
+			      "make the ring longer: history_blocks";
 	}
 	why_add_line(report, &line);
 }
@@ -245,14 +235,14 @@ static void explain_lag(const struct why_facts *facts, const struct ibvcap_statu
 		.place = "consumer", .consumer = consumer, .term = "lag", .value = consumer_counter(consumer, "lag")};
 
 	if (line.value == 0) {
-		line.cause = "it has all there is";
+		line.cause = "it has acquired all packets";
 	} else if (line.value > room / 2) {
 		line.level = WHY_NOTE;
-		line.cause = "still ahead of it, more than half of the ring: it is about to skip";
-		line.remedy =
-			"is it stopped, or waiting for something? Make it faster, or the ring longer: history_blocks";
+		line.cause = "not acquired yet, more than half of the ring: it is about to skip packets";
+		line.remedy = "check whether it is stopped or waits for something; make it faster, or the ring longer: "
+			      "history_blocks";
 	} else {
-		line.cause = "still ahead of it, and safe for now";
+		line.cause = "not acquired yet, but safe for now";
 	}
 	why_add_line(report, &line);
 }
@@ -265,7 +255,7 @@ static void explain_consumer(const struct why_facts *facts, const struct ibvcap_
 		.consumer = consumer,
 		.term = "delivered",
 		.value = consumer_counter(consumer, "delivered"),
-		.cause = "handed to it since it attached",
+		.cause = "packets that it acquired since it attached",
 	};
 
 	why_add_line(report, &delivered);

@@ -97,10 +97,10 @@ Test(why, what_had_no_slot_has_the_cause_that_fits)
 	stream.page_bytes = 4096;
 	expect_loss("no_buffer", "pages of 4 KiB", "page_size");
 	consumers[1].policy = IBVCAP_POLICY_LOSSLESS;
-	expect_loss("no_buffer", "lossless reader", "lossless_deadline_ms");
+	expect_loss("no_buffer", "lossless consumer", "lossless_deadline_ms");
 	set(stream_counters, 9, "queue_resets", 1);
 	expect_loss("no_buffer", "reset", "journalctl");
-	expect_loss("no_buffer", "lossless reader", "history_blocks");
+	expect_loss("no_buffer", "lossless consumer", "history_blocks");
 	consumers[1].policy = IBVCAP_POLICY_LOSSY;
 	expect_loss("no_buffer", "the worker was too slow; or while the queue was reset", "receive_queue_slots");
 }
