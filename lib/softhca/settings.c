@@ -23,7 +23,7 @@ struct setting {
 	const char *meaning;
 };
 
-static const char *parse_number(const struct setting *row, const char *value, void *field)
+static const char *setting_parse_number(const struct setting *row, const char *value, void *field)
 {
 	unsigned long v;
 	char *end;
@@ -38,16 +38,16 @@ static const char *parse_number(const struct setting *row, const char *value, vo
 	return NULL;
 }
 
-static const char *parse_mib(const struct setting *row, const char *value, void *field)
+static const char *setting_parse_mib(const struct setting *row, const char *value, void *field)
 {
 	unsigned int mib = 0;
-	const char *wrong = parse_number(row, value, &mib);
+	const char *wrong = setting_parse_number(row, value, &mib);
 
 	*(size_t *)field = (size_t)mib << 20;
 	return wrong;
 }
 
-static const char *parse_flag(const struct setting *row, const char *value, void *field)
+static const char *setting_parse_flag(const struct setting *row, const char *value, void *field)
 {
 	(void)row;
 	if ((*value != '0' && *value != '1') || value[1])
@@ -57,7 +57,7 @@ static const char *parse_flag(const struct setting *row, const char *value, void
 }
 
 /* The field is an enum whose values are the places in the list. */
-static const char *parse_choice(const struct setting *row, const char *value, void *field)
+static const char *setting_parse_choice(const struct setting *row, const char *value, void *field)
 {
 	for (unsigned int i = 0; row->choices[i]; i++)
 		if (!strcmp(row->choices[i], value)) {
@@ -67,7 +67,7 @@ static const char *parse_choice(const struct setting *row, const char *value, vo
 	return "not known";
 }
 
-static const char *parse_profile(const struct setting *row, const char *value, void *field)
+static const char *setting_parse_profile(const struct setting *row, const char *value, void *field)
 {
 	const struct profile *p = profile_find(value);
 
@@ -76,7 +76,7 @@ static const char *parse_profile(const struct setting *row, const char *value, v
 	return p ? NULL : "not known";
 }
 
-static const char *parse_ipv4(const struct setting *row, const char *value, void *field)
+static const char *setting_parse_ipv4(const struct setting *row, const char *value, void *field)
 {
 	struct in_addr address;
 
@@ -86,17 +86,17 @@ static const char *parse_ipv4(const struct setting *row, const char *value, void
 }
 
 /* -1: any. */
-static const char *parse_cpu(const struct setting *row, const char *value, void *field)
+static const char *setting_parse_cpu(const struct setting *row, const char *value, void *field)
 {
 	unsigned int cpu = 0;
 	bool any = !strcmp(value, "any");
-	const char *wrong = any ? NULL : parse_number(row, value, &cpu);
+	const char *wrong = any ? NULL : setting_parse_number(row, value, &cpu);
 
 	*(int *)field = any ? -1 : (int)cpu;
 	return wrong;
 }
 
-static const char *parse_netdevs(const struct setting *row, const char *value, void *field)
+static const char *setting_parse_netdevs(const struct setting *row, const char *value, void *field)
 {
 	unsigned int n = 0;
 
@@ -116,15 +116,15 @@ static const char *parse_netdevs(const struct setting *row, const char *value, v
 #define OFFSET(field) .offset = offsetof(struct settings, field)
 #define IS_TYPE(field, type) \
 	(0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((struct settings *)0)->field), type) ? 1 : -1]))
-#define NETDEVS(field, n) .parse = parse_netdevs, OFFSET(field) + IS_TYPE(field, const char *), .max = (n)
+#define NETDEVS(field, n) .parse = setting_parse_netdevs, OFFSET(field) + IS_TYPE(field, const char *), .max = (n)
 #define NUMBER(field, lo, hi) \
-	.parse = parse_number, OFFSET(field) + IS_TYPE(field, unsigned int), .min = (lo), .max = (hi)
-#define MIB(field, lo, hi)   .parse = parse_mib, OFFSET(field) + IS_TYPE(field, size_t), .min = (lo), .max = (hi)
-#define FLAG(field)          .parse = parse_flag, OFFSET(field) + IS_TYPE(field, bool)
-#define CHOICE(field, names) .parse = parse_choice, OFFSET(field), .choices = (names)
-#define IPV4(field)          .parse = parse_ipv4, OFFSET(field) + IS_TYPE(field, const char *)
-#define CPU(field, n)        .parse = parse_cpu, OFFSET(field) + IS_TYPE(field, int), .max = (n)
-#define PROFILE(field)       .parse = parse_profile, OFFSET(field) + IS_TYPE(field, const struct profile *)
+	.parse = setting_parse_number, OFFSET(field) + IS_TYPE(field, unsigned int), .min = (lo), .max = (hi)
+#define MIB(field, lo, hi)   .parse = setting_parse_mib, OFFSET(field) + IS_TYPE(field, size_t), .min = (lo), .max = (hi)
+#define FLAG(field)          .parse = setting_parse_flag, OFFSET(field) + IS_TYPE(field, bool)
+#define CHOICE(field, names) .parse = setting_parse_choice, OFFSET(field), .choices = (names)
+#define IPV4(field)          .parse = setting_parse_ipv4, OFFSET(field) + IS_TYPE(field, const char *)
+#define CPU(field, n)        .parse = setting_parse_cpu, OFFSET(field) + IS_TYPE(field, int), .max = (n)
+#define PROFILE(field)       .parse = setting_parse_profile, OFFSET(field) + IS_TYPE(field, const struct profile *)
 
 /* In the order of the enums. */
 static const char *const kernel_drop_modes[] = {"auto", "require", "off", NULL};
@@ -185,19 +185,19 @@ static const struct setting settings[] = {
 };
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
-static void accepted(const struct setting *row, char *text, size_t size)
+static void setting_accepted(const struct setting *row, char *text, size_t size)
 {
 	size_t n = 0;
 
-	if (row->parse == parse_profile)
+	if (row->parse == setting_parse_profile)
 		snprintf(text, size, "%s", profile_names);
-	else if (row->parse == parse_flag)
+	else if (row->parse == setting_parse_flag)
 		snprintf(text, size, "0, 1");
-	else if (row->parse == parse_ipv4)
+	else if (row->parse == setting_parse_ipv4)
 		snprintf(text, size, "an IPv4 address");
-	else if (row->parse == parse_cpu)
+	else if (row->parse == setting_parse_cpu)
 		snprintf(text, size, "any, %u to %u", row->min, row->max);
-	else if (row->parse == parse_netdevs)
+	else if (row->parse == setting_parse_netdevs)
 		snprintf(text, size, "up to %u names", row->max);
 	else if (!row->choices)
 		snprintf(text, size, "%u to %u", row->min, row->max);
@@ -219,7 +219,7 @@ bool settings_read(struct settings *s, char *message, size_t size)
 		wrong = row->parse(row, value, (uint8_t *)s + row->offset);
 		if (!wrong)
 			continue;
-		accepted(row, text, sizeof(text));
+		setting_accepted(row, text, sizeof(text));
 		snprintf(message, size, "softhca: %s=%s: %s; accepted: %s", row->name, value, wrong, text);
 		return false;
 	}
@@ -232,7 +232,7 @@ bool settings_describe(size_t i, char *row, size_t size)
 
 	if (i >= N_SETTINGS)
 		return false;
-	accepted(&settings[i], text, sizeof(text));
+	setting_accepted(&settings[i], text, sizeof(text));
 	snprintf(row, size, "| `%s` | %s | %s | %s |", settings[i].name, settings[i].fallback, text,
 	         settings[i].meaning);
 	return true;

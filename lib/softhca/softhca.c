@@ -43,13 +43,13 @@ static const char usage_text[] =
 	"\n"
 	"COMMAND needs CAP_NET_RAW for anything that receives or sends, as with a real device.\n";
 
-static void print_usage(FILE *out)
+static void softhca_print_usage(FILE *out)
 {
 	fprintf(out, usage_text, profile_names);
 }
 
 /* Beside us (a build tree), where it is installed as seen from us, or for the linker to find. */
-static const char *find_library(void)
+static const char *softhca_find_library(void)
 {
 	static char path[PATH_MAX];
 	static const char *const places[] = {"/" LIBRARY, "/" SOFTHCA_DIRECTORY "/" LIBRARY};
@@ -71,7 +71,7 @@ static const char *find_library(void)
 	return LIBRARY;
 }
 
-static bool check_interfaces(const char *list)
+static bool softhca_check_interfaces(const char *list)
 {
 	char *copy = strdup(list), *save = NULL, *name = copy ? strtok_r(copy, ",", &save) : NULL;
 	bool good = name;
@@ -87,7 +87,7 @@ static bool check_interfaces(const char *list)
 	return good;
 }
 
-static void print_settings(void)
+static void softhca_print_settings(void)
 {
 	char row[512];
 
@@ -96,7 +96,7 @@ static void print_settings(void)
 		puts(row);
 }
 
-static const char *find_command(const char *name, char *path, size_t size)
+static const char *softhca_find_command(const char *name, char *path, size_t size)
 {
 	char *copy, *save = NULL;
 	const char *search = getenv("PATH");
@@ -119,12 +119,12 @@ static const char *find_command(const char *name, char *path, size_t size)
  * AddressSanitizer's library wants to be the first one loaded. If the command needs it, give back
  * its name to preload before ours.
  */
-static const char *sanitizer_of(const char *command)
+static const char *softhca_sanitizer_of(const char *command)
 {
 	static char name[64];
 	char path[PATH_MAX];
 	struct stat st;
-	int fd = open(find_command(command, path, sizeof(path)), O_RDONLY | O_CLOEXEC);
+	int fd = open(softhca_find_command(command, path, sizeof(path)), O_RDONLY | O_CLOEXEC);
 	const char *p, *at = NULL;
 
 	if (fd < 0)
@@ -152,7 +152,7 @@ static const char *sanitizer_of(const char *command)
 }
 
 /* Spaces and colons part the names in LD_PRELOAD: ld.so(8). The command would run without us. */
-static bool can_preload(const char *library)
+static bool softhca_can_preload(const char *library)
 {
 	if (!library[strcspn(library, " :")])
 		return true;
@@ -163,9 +163,9 @@ static bool can_preload(const char *library)
 	return false;
 }
 
-static void set_preload(const char *library, const char *command)
+static void softhca_set_preload(const char *library, const char *command)
 {
-	const char *sanitizer = sanitizer_of(command), *old = getenv("LD_PRELOAD");
+	const char *sanitizer = softhca_sanitizer_of(command), *old = getenv("LD_PRELOAD");
 	char value[PATH_MAX * 2];
 
 	snprintf(value, sizeof(value), "%s%s%s%s%s", sanitizer ? sanitizer : "", sanitizer ? ":" : "", library,
@@ -202,18 +202,18 @@ int main(int argc, char **argv)
 			library = optarg;
 			break;
 		case 's':
-			print_settings();
+			softhca_print_settings();
 			return 0;
 		case 'h':
-			print_usage(stdout);
+			softhca_print_usage(stdout);
 			return 0;
 		default:
-			print_usage(stderr);
+			softhca_print_usage(stderr);
 			return EX_USAGE;
 		}
 	}
 	if (!interfaces || optind == argc) {
-		print_usage(stderr);
+		softhca_print_usage(stderr);
 		return EX_USAGE;
 	}
 	setenv("SOFTHCA_INTERFACES", interfaces, 1);
@@ -221,13 +221,13 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", message);
 		return EX_USAGE;
 	}
-	if (!check_interfaces(interfaces))
+	if (!softhca_check_interfaces(interfaces))
 		return EX_NOINPUT;
 	if (!library)
-		library = find_library();
-	if (!can_preload(library))
+		library = softhca_find_library();
+	if (!softhca_can_preload(library))
 		return EX_USAGE;
-	set_preload(library, argv[optind]);
+	softhca_set_preload(library, argv[optind]);
 	execvp(argv[optind], argv + optind);
 	fprintf(stderr, "softhca: %s: %s\n", argv[optind], strerror(errno));
 	return errno == ENOENT ? 127 : 126;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "clock.h"
 
-#include "../wire/now.h"
+#include "../wire/clock_now.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -42,7 +42,7 @@ int64_t clock_realtime_offset_ns(void)
 	return (int64_t)(real - before - (after - before) / 2);
 }
 
-static void write_counter(const struct clock_pages *p, uint64_t cycles)
+static void clock_write_counter(const struct clock_pages *p, uint64_t cycles)
 {
 	uint32_t *word = (void *)((uint8_t *)p->counter + p->counter_offset);
 
@@ -50,7 +50,7 @@ static void write_counter(const struct clock_pages *p, uint64_t cycles)
 	__atomic_store_n((uint64_t *)word, htobe64(cycles), __ATOMIC_RELEASE);
 }
 
-static void write_info(const struct clock_pages *p)
+static void clock_write_info(const struct clock_pages *p)
 {
 	struct mlx5_ib_clock_info *info = p->info;
 	uint64_t raw = clock_raw_ns();
@@ -68,29 +68,29 @@ static void write_info(const struct clock_pages *p)
 	__atomic_store_n(&info->sign, (sign & ~1u) + 2, __ATOMIC_RELEASE);
 }
 
-static void write_counters(struct clock *c, uint64_t raw_ns)
+static void clock_write_counters(struct clock *c, uint64_t raw_ns)
 {
 	struct clock_pages *p;
 
 	LIST_FOREACH (p, &c->pages, link)
 		if (p->khz)
-			write_counter(p, clock_cycles(raw_ns, p->khz));
+			clock_write_counter(p, clock_cycles(raw_ns, p->khz));
 }
 
-static void write_infos(struct clock *c)
+static void clock_write_infos(struct clock *c)
 {
 	struct clock_pages *p;
 
 	LIST_FOREACH (p, &c->pages, link)
 		if (p->khz)
-			write_info(p);
+			clock_write_info(p);
 }
 
 void clock_tick(struct clock *clock)
 {
 	if (pthread_mutex_trylock(&clock->lock))
 		return;
-	write_counters(clock, clock_raw_ns());
+	clock_write_counters(clock, clock_raw_ns());
 	pthread_mutex_unlock(&clock->lock);
 }
 
@@ -106,9 +106,9 @@ static void *clock_thread(void *arg)
 	while (!c->stop) {
 		uint64_t raw = clock_raw_ns();
 
-		write_counters(c, raw);
+		clock_write_counters(c, raw);
 		if (raw >= next_info) {
-			write_infos(c);
+			clock_write_infos(c);
 			next_info = raw + INFO_PERIOD_NS;
 		}
 		pthread_mutex_unlock(&c->lock);
@@ -133,7 +133,7 @@ void clock_init(struct clock *clock, unsigned int period_us)
 	LIST_INIT(&clock->pages);
 }
 
-static int start_thread(struct clock *clock)
+static int clock_start_thread(struct clock *clock)
 {
 	sigset_t all, old;
 	int r;
@@ -155,11 +155,11 @@ int clock_add(struct clock *clock, struct clock_pages *pages)
 	pthread_mutex_lock(&clock->thread_lock);
 	pthread_mutex_lock(&clock->lock);
 	if (pages->khz) {
-		write_counter(pages, clock_cycles(clock_raw_ns(), pages->khz));
-		write_info(pages);
+		clock_write_counter(pages, clock_cycles(clock_raw_ns(), pages->khz));
+		clock_write_info(pages);
 	}
 	if (!clock->running)
-		r = start_thread(clock);
+		r = clock_start_thread(clock);
 	if (!r)
 		LIST_INSERT_HEAD(&clock->pages, pages, link);
 	pthread_mutex_unlock(&clock->lock);

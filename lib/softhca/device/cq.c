@@ -22,17 +22,17 @@ void cq_deinit(struct cq *cq)
 	cq->pending = cq->recheck = false;
 }
 
-static uint32_t consumer_index(const struct cq *cq)
+static uint32_t cq_consumer_index(const struct cq *cq)
 {
 	return be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_CONSUMER], __ATOMIC_ACQUIRE)) & HW_CQ_INDEX_MASK;
 }
 
 /* The program writes its index with every poll: reading it moves a cache line between cores. */
-static bool has_room(struct cq *cq)
+static bool cq_has_room(struct cq *cq)
 {
 	if (((cq->producer - cq->consumer) & HW_CQ_INDEX_MASK) < cq->n_cqe)
 		return true;
-	cq->consumer = consumer_index(cq);
+	cq->consumer = cq_consumer_index(cq);
 	return ((cq->producer - cq->consumer) & HW_CQ_INDEX_MASK) < cq->n_cqe;
 }
 
@@ -40,7 +40,7 @@ void *cq_next(struct cq *cq)
 {
 	if (cq->failed)
 		return NULL;
-	if (!has_room(cq) && !cq->ignore_overrun) {
+	if (!cq_has_room(cq) && !cq->ignore_overrun) {
 		/* verbs-rules.md "Bring-up": an overrun is a fatal async event. */
 		cq->failed = true;
 		cq->device->events->cq_error(cq);
@@ -65,8 +65,25 @@ void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode)
 	cq->pending = true;
 }
 
+void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode, uint16_t wqe_counter,
+                   enum hw_syndrome syndrome)
+{
+	struct hw_cqe_err *cqe = cq_next(cq);
+
+	if (!cqe)
+		return;
+	memset(cqe, 0, offsetof(struct hw_cqe_err, op_own));
+	cqe->uidx_be = htobe32(uidx);
+	cqe->syndrome = (uint8_t)syndrome;
+	if (syndrome == HW_SYNDROME_WR_FLUSH)
+		cqe->vendor_syndrome = HW_VENDOR_SYNDROME_FLUSH;
+	cqe->wqe_opcode_qpn_be = htobe32(number);
+	cqe->wqe_counter_be = htobe16(wqe_counter);
+	cq_post(cq, cqe, opcode);
+}
+
 /* Armed, and not yet answered? The sequence number moves on when the program takes an event. */
-static bool is_armed(struct cq *cq)
+static bool cq_is_armed(struct cq *cq)
 {
 	uint32_t arm = be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_ARM], __ATOMIC_ACQUIRE));
 
@@ -75,7 +92,7 @@ static bool is_armed(struct cq *cq)
 	return !(arm & HW_CQ_ARM_SOLICITED) || cq->has_error;
 }
 
-static void fire(struct cq *cq)
+static void cq_fire(struct cq *cq)
 {
 	cq->fired_sn = be32toh(cq->dbrec[HW_DBR_CQ_ARM]) >> 28 & 3;
 	cq->has_error = false;
@@ -91,7 +108,7 @@ void cq_moderate(struct cq *cq, uint16_t count, uint16_t period_us)
 }
 
 /* PRM, CQ context: cq_max_count and cq_period, each of which switches moderation off with 0. */
-static bool is_due(struct cq *cq)
+static bool cq_is_due(struct cq *cq)
 {
 	uint64_t now_ns;
 
@@ -124,17 +141,17 @@ void cq_events(struct device *d)
 		if (cq->pending)
 			cq->recheck_ns = now_ns + STORE_BUFFER_NS;
 		again = now_ns < cq->recheck_ns;
-		if (!is_armed(cq)) {
+		if (!cq_is_armed(cq)) {
 			cq->n_moderated = 0;
 			cq->moderated_ns = 0;
-		} else if (is_due(cq)) {
-			fire(cq);
+		} else if (cq_is_due(cq)) {
+			cq_fire(cq);
 			again = false;
 		} else {
 			again = true;
 		}
 		/* Setting: arming fires for completions that were there before. */
-		if (d->config.arm_fires_for_pending && ((cq->producer - consumer_index(cq)) & HW_CQ_INDEX_MASK))
+		if (d->config.arm_fires_for_pending && ((cq->producer - cq_consumer_index(cq)) & HW_CQ_INDEX_MASK))
 			again = true;
 		cq->pending = false;
 		cq->recheck = again;

@@ -38,6 +38,9 @@ void cq_deinit(struct cq *cq);
 void *cq_next(struct cq *cq);
 /* Hands the entry over to the program. */
 void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode);
+/* A completion in error of the queue `number`. */
+void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode, uint16_t wqe_counter,
+                   enum hw_syndrome syndrome);
 /* An event when `count` completions are there, or `period_us` after the first: 0 for each. */
 void cq_moderate(struct cq *cq, uint16_t count, uint16_t period_us);
 /* Fire events for what was posted since the last call. */

@@ -66,7 +66,7 @@ void device_unlock(struct device *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-static void look_at_mtu(struct device *d)
+static void device_read_mtu(struct device *d)
 {
 	int mtu = netdev_mtu(d->config.netdev);
 
@@ -87,17 +87,17 @@ void device_watch_port(struct device *d)
 	device_unlock(d);
 }
 
-static void watch_netdev(struct device *d, uint64_t now_ns, uint64_t *next_ns)
+static void device_watch_netdev(struct device *d, uint64_t now_ns, uint64_t *next_ns)
 {
 	if (now_ns < *next_ns)
 		return;
 	*next_ns = now_ns + NETDEV_CHECK_NS;
 	mcast_refresh(d->mcast, now_ns);
-	look_at_mtu(d);
+	device_read_mtu(d);
 }
 
 /* Send queues and queues in error; `*watch` says that some queue needs looking at. */
-static int work_queues(struct device *d, bool *watch)
+static int device_work_queues(struct device *d, bool *watch)
 {
 	struct qp *qp;
 	int n = 0;
@@ -123,7 +123,7 @@ struct turn {
 	bool watch;
 };
 
-static void release_burst(struct turn *t)
+static void device_release_burst(struct turn *t)
 {
 	/* Those after a frame that could not be delivered never reach the device. */
 	t->device->counters.discards += (uint64_t)(t->n_frames - t->n_steered);
@@ -131,7 +131,7 @@ static void release_burst(struct turn *t)
 	t->device->wire->ops->release(t->device->wire);
 }
 
-static void receive_burst(struct turn *t)
+static void device_receive_burst(struct turn *t)
 {
 	struct wire_frame frames[DEVICE_BURST];
 	struct device *d = t->device;
@@ -145,27 +145,27 @@ static void receive_burst(struct turn *t)
 			__builtin_prefetch(frames[t->n_steered + 1].data);
 		t->n_done += (int)steer(d, &frames[t->n_steered], t->now_ns);
 	}
-	release_burst(t);
+	device_release_burst(t);
 	d->starves &= n == DEVICE_BURST;
 }
 
-static void work(void *arg)
+static void device_work(void *arg)
 {
 	struct turn *t = arg;
 
-	receive_burst(t);
-	t->n_done += work_queues(t->device, &t->watch);
+	device_receive_burst(t);
+	t->n_done += device_work_queues(t->device, &t->watch);
 	cq_events(t->device);
 }
 
-static void sleep_us(unsigned int us)
+static void device_sleep_us(unsigned int us)
 {
 	struct timespec ts = {.tv_nsec = (long)us * 1000};
 
 	nanosleep(&ts, NULL);
 }
 
-static void nap(struct device *d, unsigned int empty_rounds, bool watch)
+static void device_nap(struct device *d, unsigned int empty_rounds, bool watch)
 {
 	unsigned int us = FIRST_NAP_US + (empty_rounds - SPIN_ROUNDS) * 2;
 
@@ -180,7 +180,7 @@ static void nap(struct device *d, unsigned int empty_rounds, bool watch)
 		d->wire->ops->wait(d->wire, watch ? BUSY_WAIT_US : IDLE_WAIT_US);
 		return;
 	}
-	sleep_us(us);
+	device_sleep_us(us);
 }
 
 static void *device_thread(void *arg)
@@ -200,9 +200,9 @@ static void *device_thread(void *arg)
 			d->realtime_offset_ns = clock_realtime_offset_ns();
 			next_offset_ns = now_ns + OFFSET_CHECK_NS;
 		}
-		watch_netdev(d, now_ns, &next_link_ns);
-		if (!fault_guard(d, work, &t) && t.burst)
-			release_burst(&t);
+		device_watch_netdev(d, now_ns, &next_link_ns);
+		if (!fault_guard(d, device_work, &t) && t.burst)
+			device_release_burst(&t);
 		t.watch |= !TAILQ_EMPTY(&d->armed_later);
 		pthread_mutex_unlock(&d->lock);
 		/* A mutex is not fair: let a waiting command in. */
@@ -212,15 +212,15 @@ static void *device_thread(void *arg)
 			clock_tick(d->config.clock);
 		empty_rounds = t.n_done ? 0 : empty_rounds + 1;
 		if (!t.n_done)
-			nap(d, empty_rounds, t.watch);
+			device_nap(d, empty_rounds, t.watch);
 		else if (d->starves) /* the program may sit on our core */
-			sleep_us(STARVED_NAP_US);
+			device_sleep_us(STARVED_NAP_US);
 	}
 	return NULL;
 }
 
 /* 0 or negative errno: -EINVAL for a core that is not there. */
-static int start_thread(struct device *d)
+static int device_start_thread(struct device *d)
 {
 	sigset_t all, old;
 	pthread_attr_t attr;
@@ -246,7 +246,7 @@ static int start_thread(struct device *d)
 	return r;
 }
 
-static int start(struct device *d)
+static int device_open_wire(struct device *d)
 {
 	struct wire_config config = d->config.wire;
 	int r;
@@ -255,7 +255,7 @@ static int start(struct device *d)
 	r = wire_open(&d->wire, &config);
 	if (r)
 		return r;
-	look_at_mtu(d);
+	device_read_mtu(d);
 	d->sq_batch = sq_batch_new();
 	d->mcast = mcast_new(d->config.netdev);
 	if (!d->mcast || !d->sq_batch) {
@@ -263,7 +263,7 @@ static int start(struct device *d)
 		goto fail;
 	}
 	atomic_store(&d->stop, false);
-	r = start_thread(d);
+	r = device_start_thread(d);
 	if (!r)
 		return 0;
 fail:
@@ -280,7 +280,7 @@ int device_get_wire(struct device *d)
 
 	pthread_mutex_lock(&d->wire_lock);
 	if (!d->n_wire_users)
-		r = start(d);
+		r = device_open_wire(d);
 	if (!r)
 		d->n_wire_users++;
 	pthread_mutex_unlock(&d->wire_lock);

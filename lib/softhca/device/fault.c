@@ -27,7 +27,7 @@ static sigaction_function *real_sigaction;
 static atomic_flag programs_lock = ATOMIC_FLAG_INIT;
 static const int signals[N_SIGNALS] = {SIGSEGV, SIGBUS};
 
-static int index_of(int signal)
+static int fault_signal_index(int signal)
 {
 	return signal == SIGSEGV ? 0 : 1;
 }
@@ -36,7 +36,7 @@ static int index_of(int signal)
  * sigaction() is async-signal-safe, and our handler reads what it writes: with signals blocked, no
  * handler waits for the thread that it interrupted.
  */
-static void lock_programs(sigset_t *old)
+static void fault_lock_handlers(sigset_t *old)
 {
 	sigset_t all;
 
@@ -46,37 +46,37 @@ static void lock_programs(sigset_t *old)
 		sched_yield();
 }
 
-static void unlock_programs(const sigset_t *old)
+static void fault_unlock_handlers(const sigset_t *old)
 {
 	atomic_flag_clear_explicit(&programs_lock, memory_order_release);
 	pthread_sigmask(SIG_SETMASK, old, NULL);
 }
 
-static bool is_handler(const struct sigaction *a)
+static bool fault_is_handler(const struct sigaction *a)
 {
 	return (a->sa_flags & SA_SIGINFO) || (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN);
 }
 
-static struct sigaction take_programs(int signal)
+static struct sigaction fault_take_handler(int signal)
 {
-	struct sigaction *a = &programs[index_of(signal)], theirs;
+	struct sigaction *a = &programs[fault_signal_index(signal)], theirs;
 	sigset_t old;
 
-	lock_programs(&old);
+	fault_lock_handlers(&old);
 	theirs = *a;
-	if (is_handler(a) && (a->sa_flags & (int)SA_RESETHAND))
+	if (fault_is_handler(a) && (a->sa_flags & (int)SA_RESETHAND))
 		a->sa_handler = SIG_DFL, a->sa_flags = 0;
-	unlock_programs(&old);
+	fault_unlock_handlers(&old);
 	return theirs;
 }
 
 /* The program's own fault: its handler, or its end. */
-static void pass_on(int signal, siginfo_t *info, void *context)
+static void fault_pass_on(int signal, siginfo_t *info, void *context)
 {
-	struct sigaction theirs = take_programs(signal);
+	struct sigaction theirs = fault_take_handler(signal);
 	sigset_t old, block = theirs.sa_mask;
 
-	if (!is_handler(&theirs)) {
+	if (!fault_is_handler(&theirs)) {
 		/* signal(7): only what somebody sent can be ignored. */
 		if (theirs.sa_handler == SIG_IGN && info->si_code <= 0)
 			return;
@@ -96,7 +96,7 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-static void on_fault(int signal, siginfo_t *info, void *context)
+static void fault_on_signal(int signal, siginfo_t *info, void *context)
 {
 	struct guard *g = current_guard;
 	int saved = errno;
@@ -107,42 +107,42 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 		g->faulted = true;
 		siglongjmp(g->env, 1);
 	}
-	pass_on(signal, info, context);
+	fault_pass_on(signal, info, context);
 	errno = saved;
 }
 
 void fault_init(sigaction_function *real)
 {
-	struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
+	struct sigaction ours = {.sa_sigaction = fault_on_signal, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
 	struct sigaction old;
 	sigset_t mask;
 
 	real_sigaction = real;
-	lock_programs(&mask);
+	fault_lock_handlers(&mask);
 	for (int i = 0; i < N_SIGNALS; i++)
 		if (!real(signals[i], &ours, &old))
 			programs[i] = old;
-	unlock_programs(&mask);
+	fault_unlock_handlers(&mask);
 }
 
 int fault_sigaction(int signal, const struct sigaction *action, struct sigaction *old)
 {
-	struct sigaction *a = &programs[index_of(signal)], before, after = {};
+	struct sigaction *a = &programs[fault_signal_index(signal)], before, after = {};
 	sigset_t mask;
 
 	if (action)
 		after = *action; /* may fault: not under the lock */
-	lock_programs(&mask);
+	fault_lock_handlers(&mask);
 	before = *a;
 	if (action)
 		*a = after;
-	unlock_programs(&mask);
+	fault_unlock_handlers(&mask);
 	if (old)
 		*old = before;
 	return 0;
 }
 
-static bool run(void (*work)(void *), void *arg, const void **address)
+static bool fault_run(void (*work)(void *), void *arg, const void **address)
 {
 	struct guard g = {.outer = current_guard};
 	sigset_t both;
@@ -166,10 +166,10 @@ bool fault_guard(struct device *d, void (*work)(void *), void *arg)
 {
 	struct fault_loss l = {.device = d};
 
-	if (run(work, arg, &l.address))
+	if (fault_run(work, arg, &l.address))
 		return true;
 	for (unsigned int i = 0; i < MAX_LOSSES; i++) {
-		bool whole = run(d->recover, &l, &l.address);
+		bool whole = fault_run(d->recover, &l, &l.address);
 
 		if (!l.found)
 			break;

@@ -16,7 +16,7 @@
 #define UVERBS_SPEC_BYTES 88u /* sizeof(struct ib_uverbs_flow_spec), the kernel's union */
 
 /* A second spec may repeat the IP protocol but not contradict it (mlx5_ib: set_proto). */
-static int set_proto(struct flow_rule *r, uint8_t mask, uint8_t value)
+static int flow_set_proto(struct flow_rule *r, uint8_t mask, uint8_t value)
 {
 	if (!mask)
 		return 0;
@@ -28,7 +28,7 @@ static int set_proto(struct flow_rule *r, uint8_t mask, uint8_t value)
 	return r->mask.ip_proto == mask && r->value.ip_proto == value ? 0 : -EINVAL;
 }
 
-static int parse_eth(struct flow_rule *r, const struct flow_spec *s)
+static int flow_parse_eth(struct flow_rule *r, const struct flow_spec *s)
 {
 	memcpy(r->mask.dst_mac, s->mask.eth.dst_mac, ETH_ALEN);
 	memcpy(r->value.dst_mac, s->value.eth.dst_mac, ETH_ALEN);
@@ -44,7 +44,7 @@ static int parse_eth(struct flow_rule *r, const struct flow_spec *s)
 	return 0;
 }
 
-static int parse_ipv4(struct flow_rule *r, const struct flow_spec *s)
+static int flow_parse_ipv4(struct flow_rule *r, const struct flow_spec *s)
 {
 	/* LAST_IPV4_FIELD: TTL and flags cannot be matched. */
 	if (s->mask.ipv4.ttl || s->mask.ipv4.flags)
@@ -57,10 +57,10 @@ static int parse_ipv4(struct flow_rule *r, const struct flow_spec *s)
 	memcpy(r->value.dst_ip, &s->value.ipv4.dst_ip, 4);
 	r->mask.tos = s->mask.ipv4.tos;
 	r->value.tos = s->value.ipv4.tos;
-	return set_proto(r, s->mask.ipv4.proto, s->value.ipv4.proto);
+	return flow_set_proto(r, s->mask.ipv4.proto, s->value.ipv4.proto);
 }
 
-static int parse_ipv6(struct flow_rule *r, const struct flow_spec *s)
+static int flow_parse_ipv6(struct flow_rule *r, const struct flow_spec *s)
 {
 	/* LAST_IPV6_FIELD: the hop limit cannot be matched. */
 	if (s->mask.ipv6.hop_limit)
@@ -75,19 +75,19 @@ static int parse_ipv6(struct flow_rule *r, const struct flow_spec *s)
 	r->value.tos = s->value.ipv6.traffic_class;
 	r->mask.flow_label = s->mask.ipv6.flow_label;
 	r->value.flow_label = s->value.ipv6.flow_label;
-	return set_proto(r, s->mask.ipv6.next_hdr, s->value.ipv6.next_hdr);
+	return flow_set_proto(r, s->mask.ipv6.next_hdr, s->value.ipv6.next_hdr);
 }
 
-static int parse_tcp_udp(struct flow_rule *r, const struct flow_spec *s)
+static int flow_parse_tcp_udp(struct flow_rule *r, const struct flow_spec *s)
 {
 	r->mask.src_port = s->mask.tcp_udp.src_port;
 	r->value.src_port = s->value.tcp_udp.src_port;
 	r->mask.dst_port = s->mask.tcp_udp.dst_port;
 	r->value.dst_port = s->value.tcp_udp.dst_port;
-	return set_proto(r, 0xff, s->type == FLOW_SPEC_UDP ? IPPROTO_UDP : IPPROTO_TCP);
+	return flow_set_proto(r, 0xff, s->type == FLOW_SPEC_UDP ? IPPROTO_UDP : IPPROTO_TCP);
 }
 
-static int parse_tag(struct flow_rule *r, const struct flow_spec *s)
+static int flow_parse_tag(struct flow_rule *r, const struct flow_spec *s)
 {
 	if (s->id >= MAX_TAG)
 		return -EINVAL;
@@ -96,14 +96,14 @@ static int parse_tag(struct flow_rule *r, const struct flow_spec *s)
 	return 0;
 }
 
-static int parse_drop(struct flow_rule *r, const struct flow_spec *s)
+static int flow_parse_drop(struct flow_rule *r, const struct flow_spec *s)
 {
 	(void)s;
 	r->drop = true;
 	return 0;
 }
 
-static int parse_count(struct flow_rule *r, const struct flow_spec *s)
+static int flow_parse_count(struct flow_rule *r, const struct flow_spec *s)
 {
 	if (r->has_counters)
 		return -EINVAL; /* one counters object a flow */
@@ -117,12 +117,12 @@ static const struct spec_type {
 	uint32_t type;
 	int (*parse)(struct flow_rule *r, const struct flow_spec *s);
 } spec_types[] = {
-	{FLOW_SPEC_ETH, parse_eth},     {FLOW_SPEC_IPV4, parse_ipv4},   {FLOW_SPEC_IPV6, parse_ipv6},
-	{FLOW_SPEC_TCP, parse_tcp_udp}, {FLOW_SPEC_UDP, parse_tcp_udp}, {FLOW_SPEC_TAG, parse_tag},
-	{FLOW_SPEC_DROP, parse_drop},   {FLOW_SPEC_COUNT, parse_count},
+	{FLOW_SPEC_ETH, flow_parse_eth},     {FLOW_SPEC_IPV4, flow_parse_ipv4},   {FLOW_SPEC_IPV6, flow_parse_ipv6},
+	{FLOW_SPEC_TCP, flow_parse_tcp_udp}, {FLOW_SPEC_UDP, flow_parse_tcp_udp}, {FLOW_SPEC_TAG, flow_parse_tag},
+	{FLOW_SPEC_DROP, flow_parse_drop},   {FLOW_SPEC_COUNT, flow_parse_count},
 };
 
-static int parse_spec(struct flow_rule *r, const struct flow_spec *s)
+static int flow_parse_spec(struct flow_rule *r, const struct flow_spec *s)
 {
 	for (size_t i = 0; i < sizeof(spec_types) / sizeof(spec_types[0]); i++)
 		if (spec_types[i].type == s->type)
@@ -134,7 +134,7 @@ static int parse_spec(struct flow_rule *r, const struct flow_spec *s)
  * Only the first spec decides whether a rule is a multicast one, and the IPv4 test does not even
  * look at the mask (mlx5_ib: flow_is_multicast_only; verbs-rules.md "Flow rules").
  */
-static bool is_multicast_only(const struct flow_spec *first)
+static bool flow_is_multicast_only(const struct flow_spec *first)
 {
 	if (first->type == FLOW_SPEC_IPV4)
 		return IN_MULTICAST(ntohl(first->value.ipv4.dst_ip));
@@ -144,7 +144,7 @@ static bool is_multicast_only(const struct flow_spec *first)
 }
 
 /* Beside an IP spec, an Ethertype must be exact and say the same (is_valid_ethertype). */
-static bool ethertype_agrees(const struct flow_spec *specs, unsigned int n)
+static bool flow_ethertype_agrees(const struct flow_spec *specs, unsigned int n)
 {
 	uint16_t type = 0, mask = 0;
 	uint32_t ip = 0;
@@ -163,15 +163,15 @@ static bool ethertype_agrees(const struct flow_spec *specs, unsigned int n)
 	                          type == ETH_P_MPLS_MC);
 }
 
-static bool is_leftovers(const struct flow_request *req)
+static bool flow_is_leftovers(const struct flow_request *req)
 {
 	return req->type == FLOW_ALL_DEFAULT || req->type == FLOW_MC_DEFAULT;
 }
 
 /* ib_uverbs_ex_create_flow, before it looks at the specs. */
-static int check_request(const struct flow_request *req)
+static int flow_check_request(const struct flow_request *req)
 {
-	if (req->flags >= FLOW_FLAGS_END || ((req->flags & FLOW_DONT_TRAP) && is_leftovers(req)))
+	if (req->flags >= FLOW_FLAGS_END || ((req->flags & FLOW_DONT_TRAP) && flow_is_leftovers(req)))
 		return -EINVAL;
 	if (req->n_specs > FLOW_MAX_SPECS || req->specs_bytes > req->n_specs * UVERBS_SPEC_BYTES)
 		return -EINVAL;
@@ -179,13 +179,13 @@ static int check_request(const struct flow_request *req)
 }
 
 /* mlx5_ib_create_flow and get_flow_table. */
-static int check_kind(const struct flow_request *req, const struct flow_limits *limits)
+static int flow_check_kind(const struct flow_request *req, const struct flow_limits *limits)
 {
 	if (req->priority >= limits->n_priorities)
 		return -ENOMEM; /* verbs-rules.md "Flow rules" */
 	if (req->flags & ~(uint32_t)(FLOW_DONT_TRAP | FLOW_EGRESS))
 		return -EINVAL;
-	if ((req->flags & FLOW_EGRESS) && is_leftovers(req))
+	if ((req->flags & FLOW_EGRESS) && flow_is_leftovers(req))
 		return -EINVAL;
 	if (req->type == FLOW_SNIFFER && !limits->sniffer)
 		return -EOPNOTSUPP;
@@ -193,13 +193,13 @@ static int check_kind(const struct flow_request *req, const struct flow_limits *
 	return req->type > FLOW_SNIFFER || (req->flags & FLOW_EGRESS) ? -EOPNOTSUPP : 0;
 }
 
-static int parse_normal(struct flow_rule *rule, const struct flow_request *req, const struct flow_spec *specs,
-                        const struct flow_limits *limits)
+static int flow_parse_normal(struct flow_rule *rule, const struct flow_request *req, const struct flow_spec *specs,
+                             const struct flow_limits *limits)
 {
-	if (!ethertype_agrees(specs, req->n_specs))
+	if (!flow_ethertype_agrees(specs, req->n_specs))
 		return -EINVAL;
 	for (unsigned int i = 0; i < req->n_specs; i++) {
-		int r = parse_spec(rule, &specs[i]);
+		int r = flow_parse_spec(rule, &specs[i]);
 
 		if (r)
 			return r;
@@ -210,7 +210,7 @@ static int parse_normal(struct flow_rule *rule, const struct flow_request *req, 
 	for (size_t i = 0; i < sizeof(rule->mask.word) / sizeof(rule->mask.word[0]); i++)
 		if (rule->value.word[i] & ~rule->mask.word[i])
 			return -EINVAL; /* mlx5_core: check_valid_spec */
-	rule->table = req->n_specs && is_multicast_only(&specs[0]) && !rule->dont_trap
+	rule->table = req->n_specs && flow_is_multicast_only(&specs[0]) && !rule->dont_trap
 	                      ? FLOW_TABLE_MULTICAST
 	                      : req->priority * 2u + !rule->dont_trap;
 	return 1;
@@ -220,7 +220,7 @@ static int parse_normal(struct flow_rule *rule, const struct flow_request *req, 
  * The rules of the other kinds are fixed: the program's own specs, priority and actions do not
  * count (mlx5_ib: create_leftovers_rule, create_sniffer_rule).
  */
-static int fixed_rules(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request *req)
+static int flow_fixed_rules(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request *req)
 {
 	if (req->type == FLOW_SNIFFER) {
 		rules[0].table = FLOW_TABLE_SNIFFER;
@@ -240,12 +240,13 @@ int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request
 	int r;
 
 	memset(rules, 0, FLOW_MAX_RULES * sizeof(*rules));
-	r = check_request(req);
+	r = flow_check_request(req);
 	if (!r)
 		r = flow_read_specs(specs, req);
 	if (!r)
-		r = check_kind(req, limits);
+		r = flow_check_kind(req, limits);
 	if (r)
 		return r;
-	return req->type == FLOW_NORMAL ? parse_normal(&rules[0], req, specs, limits) : fixed_rules(rules, req);
+	return req->type == FLOW_NORMAL ? flow_parse_normal(&rules[0], req, specs, limits)
+	                                : flow_fixed_rules(rules, req);
 }

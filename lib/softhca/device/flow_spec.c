@@ -18,7 +18,7 @@ static const struct filter_type {
 	{FLOW_SPEC_VXLAN, 4}, {FLOW_SPEC_ESP, 8},   {FLOW_SPEC_GRE, 8},   {FLOW_SPEC_MPLS, 4},
 };
 
-static const struct filter_type *filter_type(uint32_t type)
+static const struct filter_type *flow_filter_type(uint32_t type)
 {
 	for (size_t i = 0; i < sizeof(filter_types) / sizeof(filter_types[0]); i++)
 		if (filter_types[i].type == (type & ~(uint32_t)FLOW_SPEC_INNER))
@@ -26,7 +26,7 @@ static const struct filter_type *filter_type(uint32_t type)
 	return NULL;
 }
 
-static bool is_zero(const uint8_t *p, size_t n)
+static bool flow_filter_is_zero(const uint8_t *p, size_t n)
 {
 	for (; n; n--)
 		if (*p++)
@@ -34,7 +34,7 @@ static bool is_zero(const uint8_t *p, size_t n)
 	return true;
 }
 
-static bool is_in_range(const struct flow_spec *s)
+static bool flow_spec_is_in_range(const struct flow_spec *s)
 {
 	switch (s->type & ~(uint32_t)FLOW_SPEC_INNER) {
 	case FLOW_SPEC_IPV6:
@@ -51,16 +51,16 @@ static bool is_in_range(const struct flow_spec *s)
  * A filter may be shorter than the kernel's (an older library's: libibverbs sends 24 bytes for
  * IBV_FLOW_SPEC_IPV4 and 32 for _EXT), or longer if the mask is zero there (spec_filter_size).
  */
-static int read_filter(struct flow_spec *s, const uint8_t *at, uint16_t size)
+static int flow_read_filter(struct flow_spec *s, const uint8_t *at, uint16_t size)
 {
-	const struct filter_type *t = filter_type(s->type);
+	const struct filter_type *t = flow_filter_type(s->type);
 	size_t given = (size - sizeof(struct ib_uverbs_flow_spec_hdr)) / 2, n = given;
 	const uint8_t *value = at + sizeof(struct ib_uverbs_flow_spec_hdr), *mask = value + given;
 
 	if (!t || given % 4 || s->type == (FLOW_SPEC_INNER | FLOW_SPEC_VXLAN))
 		return -EINVAL;
 	if (n > t->bytes) {
-		if (!is_zero(mask + t->bytes, n - t->bytes))
+		if (!flow_filter_is_zero(mask + t->bytes, n - t->bytes))
 			return -EINVAL;
 		n = t->bytes;
 	}
@@ -68,10 +68,10 @@ static int read_filter(struct flow_spec *s, const uint8_t *at, uint16_t size)
 		return -EINVAL;
 	memcpy(&s->value, value, n);
 	memcpy(&s->mask, mask, n);
-	return is_in_range(s) ? 0 : -EINVAL;
+	return flow_spec_is_in_range(s) ? 0 : -EINVAL;
 }
 
-static int read_action(struct flow_spec *s, const uint8_t *at, uint16_t size)
+static int flow_read_action(struct flow_spec *s, const uint8_t *at, uint16_t size)
 {
 	struct ib_uverbs_flow_spec_action_tag tag; /* COUNT has its handle in the same place */
 
@@ -108,8 +108,8 @@ int flow_read_specs(struct flow_spec specs[FLOW_MAX_SPECS], const struct flow_re
 		if (hdr.size > left || hdr.size < sizeof(hdr) || hdr.reserved)
 			return -EINVAL;
 		specs[i] = (struct flow_spec){.type = hdr.type};
-		r = hdr.type >= FLOW_SPEC_TAG ? read_action(&specs[i], at, hdr.size)
-		                              : read_filter(&specs[i], at, hdr.size);
+		r = hdr.type >= FLOW_SPEC_TAG ? flow_read_action(&specs[i], at, hdr.size)
+		                              : flow_read_filter(&specs[i], at, hdr.size);
 		if (r)
 			return r;
 		at += hdr.size;

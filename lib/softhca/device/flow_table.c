@@ -22,7 +22,7 @@ void flow_steering_init(struct flow_steering *s, enum flow_duplicates duplicates
 		TAILQ_INIT(&s->tables[i].groups);
 }
 
-static uint32_t hash_key(const struct flow_group *g, const struct packet_key *key)
+static uint32_t flow_hash_key(const struct flow_group *g, const struct packet_key *key)
 {
 	uint64_t h = 0x9e3779b97f4a7c15u;
 
@@ -35,7 +35,7 @@ static uint32_t hash_key(const struct flow_group *g, const struct packet_key *ke
 	return (uint32_t)h;
 }
 
-static bool matches(const struct flow_group *g, const struct flow_entry *e, const struct packet_key *key)
+static bool flow_group_matches(const struct flow_group *g, const struct flow_entry *e, const struct packet_key *key)
 {
 	for (unsigned int i = 0; i < g->n_words; i++) {
 		unsigned int w = g->words[i];
@@ -46,16 +46,16 @@ static bool matches(const struct flow_group *g, const struct flow_entry *e, cons
 	return true;
 }
 
-static struct flow_entry *find_entry(const struct flow_group *g, const struct packet_key *key)
+static struct flow_entry *flow_find_entry(const struct flow_group *g, const struct packet_key *key)
 {
-	struct flow_entry *e = g->chains[hash_key(g, key) & (g->n_chains - 1)];
+	struct flow_entry *e = g->chains[flow_hash_key(g, key) & (g->n_chains - 1)];
 
-	while (e && !matches(g, e, key))
+	while (e && !flow_group_matches(g, e, key))
 		e = e->next;
 	return e;
 }
 
-static struct flow_group *find_group(const struct flow_table *t, const struct packet_key *mask)
+static struct flow_group *flow_find_group(const struct flow_table *t, const struct packet_key *mask)
 {
 	struct flow_group *g;
 
@@ -66,7 +66,7 @@ static struct flow_group *find_group(const struct flow_table *t, const struct pa
 }
 
 /* In the first gap that a group has left, else last (mlx5_core: alloc_auto_flow_group). */
-static void insert_group(struct flow_table *t, struct flow_group *g)
+static void flow_insert_group(struct flow_table *t, struct flow_group *g)
 {
 	struct flow_group *next;
 
@@ -80,7 +80,7 @@ static void insert_group(struct flow_table *t, struct flow_group *g)
 	TAILQ_INSERT_TAIL(&t->groups, g, link);
 }
 
-static struct flow_group *new_group(struct flow_table *t, const struct packet_key *mask)
+static struct flow_group *flow_new_group(struct flow_table *t, const struct packet_key *mask)
 {
 	struct flow_group *g = calloc(1, sizeof(*g));
 
@@ -96,20 +96,20 @@ static struct flow_group *new_group(struct flow_table *t, const struct packet_ke
 	for (unsigned int w = 0; w < N_WORDS; w++)
 		if (mask->word[w])
 			g->words[g->n_words++] = (uint8_t)w;
-	insert_group(t, g);
+	flow_insert_group(t, g);
 	return g;
 }
 
-static void put_in_chain(struct flow_group *g, struct flow_entry *e)
+static void flow_chain_put(struct flow_group *g, struct flow_entry *e)
 {
-	struct flow_entry **chain = &g->chains[hash_key(g, &e->value) & (g->n_chains - 1)];
+	struct flow_entry **chain = &g->chains[flow_hash_key(g, &e->value) & (g->n_chains - 1)];
 
 	e->next = *chain;
 	*chain = e;
 }
 
 /* Without memory the chains just get longer. */
-static void grow(struct flow_group *g)
+static void flow_chains_grow(struct flow_group *g)
 {
 	struct flow_entry **old = g->chains, **new = calloc(g->n_chains * 2, sizeof(*new));
 	uint32_t n_old = g->n_chains;
@@ -121,12 +121,12 @@ static void grow(struct flow_group *g)
 	for (uint32_t i = 0; i < n_old; i++)
 		for (struct flow_entry *e = old[i], *next; e; e = next) {
 			next = e->next;
-			put_in_chain(g, e);
+			flow_chain_put(g, e);
 		}
 	free(old);
 }
 
-static void drop_group_if_empty(struct flow_steering *s, unsigned int table, struct flow_group *g)
+static void flow_drop_empty_group(struct flow_steering *s, unsigned int table, struct flow_group *g)
 {
 	if (g->n_entries)
 		return;
@@ -137,19 +137,19 @@ static void drop_group_if_empty(struct flow_steering *s, unsigned int table, str
 		s->occupied &= ~(1ULL << table);
 }
 
-static struct flow_entry *new_entry(struct flow_steering *s, const struct flow_rule *rule)
+static struct flow_entry *flow_new_entry(struct flow_steering *s, const struct flow_rule *rule)
 {
 	struct flow_table *t = &s->tables[rule->table];
-	struct flow_group *g = find_group(t, &rule->mask);
+	struct flow_group *g = flow_find_group(t, &rule->mask);
 	struct flow_entry *e;
 
 	if (!g)
-		g = new_group(t, &rule->mask);
+		g = flow_new_group(t, &rule->mask);
 	if (!g)
 		return NULL;
 	e = calloc(1, sizeof(*e));
 	if (!e) {
-		drop_group_if_empty(s, rule->table, g);
+		flow_drop_empty_group(s, rule->table, g);
 		return NULL;
 	}
 	e->value = rule->value;
@@ -158,13 +158,13 @@ static struct flow_entry *new_entry(struct flow_steering *s, const struct flow_r
 	e->group = g;
 	TAILQ_INIT(&e->rules);
 	if (++g->n_entries > g->n_chains)
-		grow(g);
-	put_in_chain(g, e);
+		flow_chains_grow(g);
+	flow_chain_put(g, e);
 	s->occupied |= 1ULL << rule->table;
 	return e;
 }
 
-static bool has_other_qp(const struct flow_entry *e, const struct qp *qp)
+static bool flow_has_other_qp(const struct flow_entry *e, const struct qp *qp)
 {
 	const struct flow_rule *r;
 
@@ -178,27 +178,27 @@ static bool has_other_qp(const struct flow_entry *e, const struct qp *qp)
  * The same rule again gets one more destination, but an entry has one tag and either drops or
  * does not; a rule without a tag goes along (mlx5_core: check_conflicting_ftes).
  */
-static int check_conflict(const struct flow_steering *s, const struct flow_entry *e, const struct flow_rule *rule)
+static int flow_check_conflict(const struct flow_steering *s, const struct flow_entry *e, const struct flow_rule *rule)
 {
 	if (e->drop != rule->drop || (rule->has_tag && e->tag != rule->tag))
 		return -EEXIST;
-	if (s->duplicates == FLOW_DUPLICATES_REFUSE && has_other_qp(e, rule->qp))
+	if (s->duplicates == FLOW_DUPLICATES_REFUSE && flow_has_other_qp(e, rule->qp))
 		return -EEXIST;
 	return 0;
 }
 
 int flow_add(struct flow_steering *s, struct flow_rule *rule)
 {
-	struct flow_group *g = find_group(&s->tables[rule->table], &rule->mask);
-	struct flow_entry *e = g ? find_entry(g, &rule->value) : NULL;
+	struct flow_group *g = flow_find_group(&s->tables[rule->table], &rule->mask);
+	struct flow_entry *e = g ? flow_find_entry(g, &rule->value) : NULL;
 
 	if (e) {
-		int r = check_conflict(s, e, rule);
+		int r = flow_check_conflict(s, e, rule);
 
 		if (r)
 			return r;
 	} else {
-		e = new_entry(s, rule);
+		e = flow_new_entry(s, rule);
 		if (!e)
 			return -ENOMEM;
 	}
@@ -216,13 +216,13 @@ void flow_remove(struct flow_steering *s, struct flow_rule *rule)
 	rule->entry = NULL;
 	if (!TAILQ_EMPTY(&e->rules))
 		return;
-	at = &g->chains[hash_key(g, &e->value) & (g->n_chains - 1)];
+	at = &g->chains[flow_hash_key(g, &e->value) & (g->n_chains - 1)];
 	while (*at != e)
 		at = &(*at)->next;
 	*at = e->next;
 	free(e);
 	g->n_entries--;
-	drop_group_if_empty(s, rule->table, g);
+	flow_drop_empty_group(s, rule->table, g);
 }
 
 struct flow_entry *flow_lookup(const struct flow_steering *s, const struct packet_key *key, unsigned int *table,
@@ -235,7 +235,7 @@ struct flow_entry *flow_lookup(const struct flow_steering *s, const struct packe
 		struct flow_group *g;
 
 		TAILQ_FOREACH (g, &s->tables[i].groups, link) {
-			struct flow_entry *e = find_entry(g, key);
+			struct flow_entry *e = flow_find_entry(g, key);
 
 			if (e) {
 				*table = i;

@@ -40,8 +40,8 @@ struct matches {
 	size_t n;
 };
 
-static void add_match(struct matches *ms, enum nft_base base, uint8_t offset, const void *mask, const void *value,
-                      uint8_t bytes)
+static void kernel_drop_add_match(struct matches *ms, enum nft_base base, uint8_t offset, const void *mask,
+                                  const void *value, uint8_t bytes)
 {
 	static const uint8_t zeros[NFT_MATCH_BYTES];
 	struct nft_match *m = &ms->m[ms->n];
@@ -55,9 +55,9 @@ static void add_match(struct matches *ms, enum nft_base base, uint8_t offset, co
 }
 
 #define MATCH(ms, base, offset, rule, field, bytes) \
-	add_match(ms, base, offset, &(rule)->mask.field, &(rule)->value.field, bytes)
+	kernel_drop_add_match(ms, base, offset, &(rule)->mask.field, &(rule)->value.field, bytes)
 
-static void match_link(struct matches *ms, const struct flow_rule *r)
+static void kernel_drop_match_link(struct matches *ms, const struct flow_rule *r)
 {
 	static const uint16_t all = 0xffff;
 	const uint16_t cvlan = htons(ETH_P_8021Q);
@@ -67,37 +67,37 @@ static void match_link(struct matches *ms, const struct flow_rule *r)
 	MATCH(ms, NFT_BASE_PROTOCOL, 0, r, ether_type, 2);
 	if (!r->mask.cvlan)
 		return;
-	add_match(ms, NFT_BASE_LINK, 2 * ETH_ALEN, &all, &cvlan, 2);
+	kernel_drop_add_match(ms, NFT_BASE_LINK, 2 * ETH_ALEN, &all, &cvlan, 2);
 	MATCH(ms, NFT_BASE_LINK, 2 * ETH_ALEN + 2, r, vlan_tci, 2);
 }
 
-static void match_ip_version(struct matches *ms, unsigned int version)
+static void kernel_drop_match_ip_version(struct matches *ms, unsigned int version)
 {
 	static const uint16_t all = 0xffff;
 	static const uint8_t high = 0xf0;
 	const uint16_t type = htons(version == 4 ? ETH_P_IP : ETH_P_IPV6);
 	const uint8_t nibble = (uint8_t)(version << 4);
 
-	add_match(ms, NFT_BASE_PROTOCOL, 0, &all, &type, 2);
-	add_match(ms, NFT_BASE_NETWORK, 0, &high, &nibble, 1);
+	kernel_drop_add_match(ms, NFT_BASE_PROTOCOL, 0, &all, &type, 2);
+	kernel_drop_add_match(ms, NFT_BASE_NETWORK, 0, &high, &nibble, 1);
 }
 
-static void match_ipv4(struct matches *ms, const struct flow_rule *r)
+static void kernel_drop_match_ipv4(struct matches *ms, const struct flow_rule *r)
 {
 	static const uint16_t none = 0;
 	const uint16_t fragment_offset = htons(0x1fff);
 
 	MATCH(ms, NFT_BASE_NETWORK, 16, r, dst_ip, 4);
 	MATCH(ms, NFT_BASE_NETWORK, 12, r, src_ip, 4);
-	match_ip_version(ms, 4);
+	kernel_drop_match_ip_version(ms, 4);
 	/* The kernel takes what lies in a later fragment for ports. */
 	if (r->mask.src_port || r->mask.dst_port)
-		add_match(ms, NFT_BASE_NETWORK, 6, &fragment_offset, &none, 2);
+		kernel_drop_add_match(ms, NFT_BASE_NETWORK, 6, &fragment_offset, &none, 2);
 	MATCH(ms, NFT_BASE_NETWORK, 1, r, tos, 1);
 	MATCH(ms, NFT_BASE_NETWORK, 9, r, ip_proto, 1);
 }
 
-static void match_ipv6(struct matches *ms, const struct flow_rule *r)
+static void kernel_drop_match_ipv6(struct matches *ms, const struct flow_rule *r)
 {
 	/* Version, traffic class and flow label share the first word. */
 	const uint32_t mask = htonl((uint32_t)r->mask.tos << 20) | r->mask.flow_label;
@@ -105,8 +105,8 @@ static void match_ipv6(struct matches *ms, const struct flow_rule *r)
 
 	MATCH(ms, NFT_BASE_NETWORK, 24, r, dst_ip, 16);
 	MATCH(ms, NFT_BASE_NETWORK, 8, r, src_ip, 16);
-	match_ip_version(ms, 6);
-	add_match(ms, NFT_BASE_NETWORK, 0, &mask, &value, 4);
+	kernel_drop_match_ip_version(ms, 6);
+	kernel_drop_add_match(ms, NFT_BASE_NETWORK, 0, &mask, &value, 4);
 	MATCH(ms, NFT_BASE_NETWORK, 6, r, ip_proto, 1);
 }
 
@@ -114,27 +114,27 @@ static void match_ipv6(struct matches *ms, const struct flow_rule *r)
  * Which frames of this IP version (0: of any protocol) the rule takes. First what tells rules
  * apart: the kernel asks one rule after the other, and each up to the first difference.
  */
-static void translate(struct matches *ms, const struct flow_rule *r, unsigned int version)
+static void kernel_drop_translate(struct matches *ms, const struct flow_rule *r, unsigned int version)
 {
 	ms->n = 0;
 	MATCH(ms, NFT_BASE_TRANSPORT, 2, r, dst_port, 2);
 	MATCH(ms, NFT_BASE_TRANSPORT, 0, r, src_port, 2);
 	if (version == 4)
-		match_ipv4(ms, r);
+		kernel_drop_match_ipv4(ms, r);
 	else if (version == 6)
-		match_ipv6(ms, r);
-	match_link(ms, r);
+		kernel_drop_match_ipv6(ms, r);
+	kernel_drop_match_link(ms, r);
 }
 
 /* A transport spec alone means both IP versions. */
-static unsigned int versions_of(const struct flow_rule *r, unsigned int versions[KERNEL_DROP_MAX])
+static unsigned int kernel_drop_versions_of(const struct flow_rule *r, unsigned int versions[KERNEL_DROP_MAX])
 {
 	versions[0] = r->mask.ip_version ? r->value.ip_version : r->mask.ip_proto ? 4 : 0;
 	versions[1] = 6;
 	return !r->mask.ip_version && r->mask.ip_proto ? 2 : 1;
 }
 
-static void remove_all(struct kernel_drop *k, const struct kernel_dropped *d)
+static void kernel_drop_remove_all(struct kernel_drop *k, const struct kernel_dropped *d)
 {
 	for (unsigned int i = 0; k->nft && i < KERNEL_DROP_MAX; i++)
 		if (d->handles[i])
@@ -142,7 +142,7 @@ static void remove_all(struct kernel_drop *k, const struct kernel_dropped *d)
 }
 
 /* Without CAP_NET_ADMIN that is as it should be; anything else a user would not expect. */
-static void warn_once(struct kernel_drop *k, int r)
+static void kernel_drop_warn_once(struct kernel_drop *k, int r)
 {
 	if (k->mode != KERNEL_DROP_AUTO || r == -EPERM || k->warned)
 		return;
@@ -155,7 +155,7 @@ static void warn_once(struct kernel_drop *k, int r)
 
 int kernel_drop_add(struct kernel_drop *k, const struct flow_rule *rule, struct kernel_dropped *d)
 {
-	unsigned int versions[KERNEL_DROP_MAX], n = versions_of(rule, versions);
+	unsigned int versions[KERNEL_DROP_MAX], n = kernel_drop_versions_of(rule, versions);
 	struct matches ms;
 	int r = 0;
 
@@ -166,13 +166,13 @@ int kernel_drop_add(struct kernel_drop *k, const struct flow_rule *rule, struct 
 	if (!k->nft)
 		r = nft_open(&k->nft, k->netdev);
 	for (unsigned int i = 0; i < n && !r; i++) {
-		translate(&ms, rule, versions[i]);
+		kernel_drop_translate(&ms, rule, versions[i]);
 		r = nft_add_drop(k->nft, ms.m, ms.n, &d->handles[i]);
 	}
 	if (r) {
-		remove_all(k, d);
+		kernel_drop_remove_all(k, d);
 		memset(d, 0, sizeof(*d));
-		warn_once(k, r);
+		kernel_drop_warn_once(k, r);
 	}
 	pthread_mutex_unlock(&k->lock);
 	return k->mode == KERNEL_DROP_REQUIRE ? r : 0;
@@ -181,6 +181,6 @@ int kernel_drop_add(struct kernel_drop *k, const struct flow_rule *rule, struct 
 void kernel_drop_remove(struct kernel_drop *k, const struct kernel_dropped *d)
 {
 	pthread_mutex_lock(&k->lock);
-	remove_all(k, d);
+	kernel_drop_remove_all(k, d);
 	pthread_mutex_unlock(&k->lock);
 }

@@ -9,55 +9,55 @@
 
 #define PAGE_BYTES 4096u
 
-static uintptr_t page_of(const void *address)
+static uintptr_t lost_memory_page(const void *address)
 {
 	return (uintptr_t)address & ~(uintptr_t)(PAGE_BYTES - 1);
 }
 
-static void claim(struct fault_loss *l)
+static void lost_memory_claim(struct fault_loss *l)
 {
 	struct lost_pages *lost = &l->device->lost_pages;
 
 	l->found = true;
-	lost->pages[lost->next++ % LOST_PAGES] = page_of(l->address);
+	lost->pages[lost->next++ % LOST_PAGES] = lost_memory_page(l->address);
 }
 
-static bool is_lost(const struct fault_loss *l, const void *start, uint64_t bytes)
+static bool lost_memory_is_in(const struct fault_loss *l, const void *start, uint64_t bytes)
 {
-	uintptr_t page = page_of(l->address);
+	uintptr_t page = lost_memory_page(l->address);
 	uintptr_t first = (uintptr_t)start;
 
 	return bytes && first < page + PAGE_BYTES && first + bytes > page;
 }
 
-static void lose_rq(struct fault_loss *l, struct rq *rq)
+static void lost_memory_fail_rq(struct fault_loss *l, struct rq *rq)
 {
-	if (!rq->n_wqe ||
-	    (!is_lost(l, rq->dbrec, sizeof(*rq->dbrec)) && !is_lost(l, rq->buf, (uint64_t)rq->n_wqe << rq->wqe_shift)))
+	if (!rq->n_wqe || (!lost_memory_is_in(l, rq->dbrec, sizeof(*rq->dbrec)) &&
+	                   !lost_memory_is_in(l, rq->buf, (uint64_t)rq->n_wqe << rq->wqe_shift)))
 		return;
-	claim(l);
+	lost_memory_claim(l);
 	rq->n_wqe = 0;
 	rq_fail(rq, false);
 }
 
-static void lose_sq(struct fault_loss *l, struct qp *qp)
+static void lost_memory_fail_sq(struct fault_loss *l, struct qp *qp)
 {
 	struct sq *sq = &qp->sq;
 
-	if (!sq->n_bb ||
-	    (!is_lost(l, sq->dbrec, sizeof(*sq->dbrec)) && !is_lost(l, sq->buf, (uint64_t)sq->n_bb * HW_SEND_WQE_BB)))
+	if (!sq->n_bb || (!lost_memory_is_in(l, sq->dbrec, sizeof(*sq->dbrec)) &&
+	                  !lost_memory_is_in(l, sq->buf, (uint64_t)sq->n_bb * HW_SEND_WQE_BB)))
 		return;
-	claim(l);
+	lost_memory_claim(l);
 	sq->n_bb = 0;
 	sq_fail(qp, false);
 }
 
-static void lose_cq(struct fault_loss *l, struct cq *cq)
+static void lost_memory_fail_cq(struct fault_loss *l, struct cq *cq)
 {
-	if (!cq || (!is_lost(l, cq->dbrec, 2 * sizeof(*cq->dbrec)) &&
-	            !is_lost(l, cq->buf, (uint64_t)cq->n_cqe * cq->cqe_bytes)))
+	if (!cq || (!lost_memory_is_in(l, cq->dbrec, 2 * sizeof(*cq->dbrec)) &&
+	            !lost_memory_is_in(l, cq->buf, (uint64_t)cq->n_cqe * cq->cqe_bytes)))
 		return;
-	claim(l);
+	lost_memory_claim(l);
 	cq_deinit(cq); /* also one that had overrun: its arm record is still looked at */
 	if (cq->failed)
 		return;
@@ -65,13 +65,13 @@ static void lose_cq(struct fault_loss *l, struct cq *cq)
 	l->device->events->cq_error(cq);
 }
 
-static void lose_keys(struct fault_loss *l)
+static void lost_memory_fail_keys(struct fault_loss *l)
 {
 	struct mkey_table *t = &l->device->mkeys;
 
 	for (uint32_t i = 0; i < t->size; i++)
-		if (t->keys[i].used && is_lost(l, t->keys[i].start, t->keys[i].length)) {
-			claim(l);
+		if (t->keys[i].used && lost_memory_is_in(l, t->keys[i].start, t->keys[i].length)) {
+			lost_memory_claim(l);
 			t->keys[i].length = 0;
 		}
 }
@@ -84,22 +84,22 @@ void lost_memory_recover(void *loss)
 	struct qp *qp;
 	struct rq *rq;
 
-	lose_keys(l);
+	lost_memory_fail_keys(l);
 	for (cq = TAILQ_FIRST(&d->armed_later); cq; cq = next) {
 		next = TAILQ_NEXT(cq, pending_link);
-		lose_cq(l, cq);
+		lost_memory_fail_cq(l, cq);
 	}
 	TAILQ_FOREACH (qp, &d->qps, link) {
-		lose_cq(l, qp->rq.cq);
-		lose_cq(l, qp->sq.cq);
-		lose_rq(l, &qp->rq);
-		lose_sq(l, qp);
+		lost_memory_fail_cq(l, qp->rq.cq);
+		lost_memory_fail_cq(l, qp->sq.cq);
+		lost_memory_fail_rq(l, &qp->rq);
+		lost_memory_fail_sq(l, qp);
 	}
 	TAILQ_FOREACH (rq, &d->wqs, link) {
-		lose_cq(l, rq->cq);
-		lose_rq(l, rq);
+		lost_memory_fail_cq(l, rq->cq);
+		lost_memory_fail_rq(l, rq);
 	}
 	/* Lost already, and touched again by who was at it: an outer guard's work. */
 	for (unsigned int i = 0; i < LOST_PAGES; i++)
-		l->found |= page_of(l->address) && d->lost_pages.pages[i] == page_of(l->address);
+		l->found |= lost_memory_page(l->address) && d->lost_pages.pages[i] == lost_memory_page(l->address);
 }

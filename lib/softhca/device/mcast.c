@@ -47,7 +47,7 @@ void mcast_free(struct mcast_filter *f)
 }
 
 /* A line of /proc/net/dev_mcast: ifindex, name, users, global users, address in hex. */
-static void take_line(struct mcast_filter *f, const char *line)
+static void mcast_take_line(struct mcast_filter *f, const char *line)
 {
 	char name[IFNAMSIZ], hex[65];
 	uint8_t *m = f->macs[f->n];
@@ -57,7 +57,7 @@ static void take_line(struct mcast_filter *f, const char *line)
 		f->n++;
 }
 
-static void read_groups(struct mcast_filter *f)
+static void mcast_read_groups(struct mcast_filter *f)
 {
 	char buf[65536];
 	size_t n = 0;
@@ -73,11 +73,11 @@ static void read_groups(struct mcast_filter *f)
 	f->n = 0;
 	for (char *line = buf, *end; (end = strchr(line, '\n')); line = end + 1) {
 		*end = 0;
-		take_line(f, line);
+		mcast_take_line(f, line);
 	}
 }
 
-static void refresh(struct mcast_filter *f)
+static void mcast_read(struct mcast_filter *f)
 {
 	struct ifreq ifr = {};
 
@@ -86,7 +86,7 @@ static void refresh(struct mcast_filter *f)
 	f->flags = ioctl(f->sock, SIOCGIFFLAGS, &ifr) ? 0 : (unsigned short)ifr.ifr_flags;
 	if (!ioctl(f->sock, SIOCGIFHWADDR, &ifr))
 		memcpy(f->own_mac, ifr.ifr_hwaddr.sa_data, sizeof(f->own_mac));
-	read_groups(f);
+	mcast_read_groups(f);
 }
 
 const uint8_t *mcast_own_mac(const struct mcast_filter *f)
@@ -97,7 +97,7 @@ const uint8_t *mcast_own_mac(const struct mcast_filter *f)
 void mcast_refresh(struct mcast_filter *f, uint64_t now_ns)
 {
 	if (now_ns > f->refreshed_ns + REFRESH_NS)
-		refresh(f);
+		mcast_read(f);
 }
 
 bool mcast_promiscuous(const struct mcast_filter *f)
@@ -110,7 +110,7 @@ bool mcast_all_multicast(const struct mcast_filter *f)
 	return f->flags & (IFF_PROMISC | IFF_ALLMULTI);
 }
 
-static bool find(const struct mcast_filter *f, const uint8_t mac[6])
+static bool mcast_find(const struct mcast_filter *f, const uint8_t mac[6])
 {
 	for (size_t i = 0; i < f->n; i++)
 		if (!memcmp(f->macs[i], mac, 6))
@@ -121,10 +121,10 @@ static bool find(const struct mcast_filter *f, const uint8_t mac[6])
 /* A frame that came before the groups were read has its answer; so a burst reads them once. */
 bool mcast_joined(struct mcast_filter *f, const uint8_t mac[6], uint64_t arrival_ns)
 {
-	if (mcast_all_multicast(f) || find(f, mac))
+	if (mcast_all_multicast(f) || mcast_find(f, mac))
 		return true;
 	if (arrival_ns < f->refreshed_ns)
 		return false;
-	refresh(f);
-	return mcast_all_multicast(f) || find(f, mac);
+	mcast_read(f);
+	return mcast_all_multicast(f) || mcast_find(f, mac);
 }

@@ -7,7 +7,7 @@
 #define FIRST_INDEX 16u /* lower ones are the device's own: MKEY_NULL, the invalid key 0x100 */
 #define FIRST_SIZE  256u
 
-static bool grow(struct mkey_table *t, uint32_t max)
+static bool mkey_grow(struct mkey_table *t, uint32_t max)
 {
 	uint32_t size = t->size ? t->size * 2 : FIRST_SIZE;
 	struct mkey *keys;
@@ -38,7 +38,7 @@ uint32_t mkey_create(struct mkey_table *t, const struct mkey *mkey, uint32_t max
 	}
 	if (tried >= t->size) {
 		i = t->size < FIRST_INDEX ? FIRST_INDEX : t->size;
-		if (!grow(t, max))
+		if (!mkey_grow(t, max))
 			return 0;
 	}
 	t->keys[i] = *mkey;

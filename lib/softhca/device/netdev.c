@@ -31,7 +31,7 @@ int netdev_mac(const char *netdev, uint8_t mac[6])
 	return r;
 }
 
-static void eui64(const uint8_t mac[6], uint8_t eui[8])
+static void netdev_eui64(const uint8_t mac[6], uint8_t eui[8])
 {
 	memcpy(eui, mac, 3);
 	eui[0] ^= 2;
@@ -46,13 +46,13 @@ uint64_t netdev_guid(const char *netdev)
 	uint64_t guid = 0;
 
 	netdev_mac(netdev, mac);
-	eui64(mac, eui);
+	netdev_eui64(mac, eui);
 	for (int i = 0; i < 8; i++)
 		guid = guid << 8 | eui[i];
 	return guid;
 }
 
-static size_t add(struct gid *gids, size_t n, size_t max, const uint8_t raw[16])
+static size_t netdev_add_gid(struct gid *gids, size_t n, size_t max, const uint8_t raw[16])
 {
 	for (size_t i = 0; i < n; i++)
 		if (!memcmp(gids[i].raw, raw, 16))
@@ -74,8 +74,8 @@ size_t netdev_gids(const char *netdev, struct gid *gids, size_t max)
 
 	if (netdev_mac(netdev, mac))
 		return 0;
-	eui64(mac, raw + 8);
-	n = add(gids, n, max, raw);
+	netdev_eui64(mac, raw + 8);
+	n = netdev_add_gid(gids, n, max, raw);
 	if (getifaddrs(&list))
 		return n;
 	for (struct ifaddrs *a = list; a; a = a->ifa_next) {
@@ -85,9 +85,9 @@ size_t netdev_gids(const char *netdev, struct gid *gids, size_t max)
 			memset(raw, 0, 16);
 			raw[10] = raw[11] = 0xff;
 			memcpy(raw + 12, &((struct sockaddr_in *)a->ifa_addr)->sin_addr, 4);
-			n = add(gids, n, max, raw);
+			n = netdev_add_gid(gids, n, max, raw);
 		} else if (a->ifa_addr->sa_family == AF_INET6) {
-			n = add(gids, n, max, ((struct sockaddr_in6 *)a->ifa_addr)->sin6_addr.s6_addr);
+			n = netdev_add_gid(gids, n, max, ((struct sockaddr_in6 *)a->ifa_addr)->sin6_addr.s6_addr);
 		}
 	}
 	freeifaddrs(list);

@@ -35,7 +35,7 @@ struct batch {
 	uint8_t bytes[BUFFER_BYTES] __attribute__((aligned(8)));
 };
 
-static void open_message(struct batch *b, uint16_t type, uint16_t flags, uint8_t family, uint16_t resource)
+static void nft_open_message(struct batch *b, uint16_t type, uint16_t flags, uint8_t family, uint16_t resource)
 {
 	struct nlmsghdr *h = (void *)b->end;
 	struct nfgenmsg *g = (void *)(b->end + NLMSG_HDRLEN);
@@ -52,12 +52,12 @@ static void open_message(struct batch *b, uint16_t type, uint16_t flags, uint8_t
 	b->end += h->nlmsg_len;
 }
 
-static void command(struct batch *b, uint16_t type, uint16_t flags)
+static void nft_command(struct batch *b, uint16_t type, uint16_t flags)
 {
-	open_message(b, (uint16_t)(NFNL_SUBSYS_NFTABLES << 8 | type), flags | NLM_F_ACK, NFPROTO_NETDEV, 0);
+	nft_open_message(b, (uint16_t)(NFNL_SUBSYS_NFTABLES << 8 | type), flags | NLM_F_ACK, NFPROTO_NETDEV, 0);
 }
 
-static void *put(struct batch *b, uint16_t type, const void *data, size_t bytes)
+static void *nft_put(struct batch *b, uint16_t type, const void *data, size_t bytes)
 {
 	struct nlattr *a = (void *)b->end;
 	size_t room = NLA_ALIGN(sizeof(*a) + bytes);
@@ -72,44 +72,44 @@ static void *put(struct batch *b, uint16_t type, const void *data, size_t bytes)
 	return a;
 }
 
-static void put_string(struct batch *b, uint16_t type, const char *s)
+static void nft_put_string(struct batch *b, uint16_t type, const char *s)
 {
-	put(b, type, s, strlen(s) + 1);
+	nft_put(b, type, s, strlen(s) + 1);
 }
 
-static void put_u32(struct batch *b, uint16_t type, uint32_t v)
+static void nft_put_u32(struct batch *b, uint16_t type, uint32_t v)
 {
 	v = htonl(v);
-	put(b, type, &v, sizeof(v));
+	nft_put(b, type, &v, sizeof(v));
 }
 
-static struct nlattr *nest(struct batch *b, uint16_t type)
+static struct nlattr *nft_nest(struct batch *b, uint16_t type)
 {
-	return put(b, type | NLA_F_NESTED, NULL, 0);
+	return nft_put(b, type | NLA_F_NESTED, NULL, 0);
 }
 
-static void end_nest(const struct batch *b, struct nlattr *a)
+static void nft_end_nest(const struct batch *b, struct nlattr *a)
 {
 	a->nla_len = (uint16_t)(b->end - (uint8_t *)a);
 }
 
-static void put_value(struct batch *b, uint16_t type, const void *data, size_t bytes)
+static void nft_put_value(struct batch *b, uint16_t type, const void *data, size_t bytes)
 {
-	struct nlattr *a = nest(b, type);
+	struct nlattr *a = nft_nest(b, type);
 
-	put(b, NFTA_DATA_VALUE, data, bytes);
-	end_nest(b, a);
+	nft_put(b, NFTA_DATA_VALUE, data, bytes);
+	nft_end_nest(b, a);
 }
 
-static void begin(struct batch *b, struct nft *nft)
+static void nft_begin(struct batch *b, struct nft *nft)
 {
 	b->nft = nft;
 	b->end = b->bytes;
-	open_message(b, NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
+	nft_open_message(b, NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
 }
 
 /* The replies are there when send() returns. The first error, and the handle of an echoed rule. */
-static int read_replies(const struct nft *nft, uint64_t *handle)
+static int nft_read_replies(const struct nft *nft, uint64_t *handle)
 {
 	uint8_t reply[REPLY_BYTES] __attribute__((aligned(8)));
 	int r = 0;
@@ -141,34 +141,34 @@ static int read_replies(const struct nft *nft, uint64_t *handle)
 	return r;
 }
 
-static int commit(struct batch *b, uint64_t *handle)
+static int nft_commit(struct batch *b, uint64_t *handle)
 {
 	ssize_t n;
 
-	open_message(b, NFNL_MSG_BATCH_END, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
+	nft_open_message(b, NFNL_MSG_BATCH_END, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
 	n = send(b->nft->fd, b->bytes, (size_t)(b->end - b->bytes), 0);
-	return n < 0 ? -errno : read_replies(b->nft, handle);
+	return n < 0 ? -errno : nft_read_replies(b->nft, handle);
 }
 
-static int add_table(struct nft *nft, const char *netdev)
+static int nft_add_table(struct nft *nft, const char *netdev)
 {
 	struct batch b;
 	struct nlattr *hook;
 
-	begin(&b, nft);
-	command(&b, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL);
-	put_string(&b, NFTA_TABLE_NAME, nft->table);
-	put_u32(&b, NFTA_TABLE_FLAGS, NFT_TABLE_F_OWNER);
-	command(&b, NFT_MSG_NEWCHAIN, NLM_F_CREATE | NLM_F_EXCL);
-	put_string(&b, NFTA_CHAIN_TABLE, nft->table);
-	put_string(&b, NFTA_CHAIN_NAME, CHAIN);
-	put_string(&b, NFTA_CHAIN_TYPE, "filter");
-	hook = nest(&b, NFTA_CHAIN_HOOK);
-	put_u32(&b, NFTA_HOOK_HOOKNUM, NF_NETDEV_INGRESS);
-	put_u32(&b, NFTA_HOOK_PRIORITY, (uint32_t)PRIORITY);
-	put_string(&b, NFTA_HOOK_DEV, netdev);
-	end_nest(&b, hook);
-	return commit(&b, NULL);
+	nft_begin(&b, nft);
+	nft_command(&b, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL);
+	nft_put_string(&b, NFTA_TABLE_NAME, nft->table);
+	nft_put_u32(&b, NFTA_TABLE_FLAGS, NFT_TABLE_F_OWNER);
+	nft_command(&b, NFT_MSG_NEWCHAIN, NLM_F_CREATE | NLM_F_EXCL);
+	nft_put_string(&b, NFTA_CHAIN_TABLE, nft->table);
+	nft_put_string(&b, NFTA_CHAIN_NAME, CHAIN);
+	nft_put_string(&b, NFTA_CHAIN_TYPE, "filter");
+	hook = nft_nest(&b, NFTA_CHAIN_HOOK);
+	nft_put_u32(&b, NFTA_HOOK_HOOKNUM, NF_NETDEV_INGRESS);
+	nft_put_u32(&b, NFTA_HOOK_PRIORITY, (uint32_t)PRIORITY);
+	nft_put_string(&b, NFTA_HOOK_DEV, netdev);
+	nft_end_nest(&b, hook);
+	return nft_commit(&b, NULL);
 }
 
 int nft_open(struct nft **out, const char *netdev)
@@ -188,7 +188,7 @@ int nft_open(struct nft **out, const char *netdev)
 		goto fail;
 	}
 	snprintf(nft->table, sizeof(nft->table), "softhca-%u", addr.nl_pid);
-	r = add_table(nft, netdev);
+	r = nft_add_table(nft, netdev);
 	if (r)
 		goto fail;
 	*out = nft;
@@ -207,20 +207,20 @@ void nft_close(struct nft *nft)
 	free(nft);
 }
 
-static struct nlattr *open_expression(struct batch *b, const char *name, struct nlattr **element)
+static struct nlattr *nft_open_expression(struct batch *b, const char *name, struct nlattr **element)
 {
-	*element = nest(b, NFTA_LIST_ELEM);
-	put_string(b, NFTA_EXPR_NAME, name);
-	return nest(b, NFTA_EXPR_DATA);
+	*element = nft_nest(b, NFTA_LIST_ELEM);
+	nft_put_string(b, NFTA_EXPR_NAME, name);
+	return nft_nest(b, NFTA_EXPR_DATA);
 }
 
-static void end_expression(const struct batch *b, struct nlattr *data, struct nlattr *element)
+static void nft_end_expression(const struct batch *b, struct nlattr *data, struct nlattr *element)
 {
-	end_nest(b, data);
-	end_nest(b, element);
+	nft_end_nest(b, data);
+	nft_end_nest(b, element);
 }
 
-static void put_load(struct batch *b, const struct nft_match *m)
+static void nft_put_load(struct batch *b, const struct nft_match *m)
 {
 	static const enum nft_payload_bases bases[] = {
 		[NFT_BASE_LINK] = NFT_PAYLOAD_LL_HEADER,
@@ -230,33 +230,33 @@ static void put_load(struct batch *b, const struct nft_match *m)
 	struct nlattr *e, *d;
 
 	if (m->base == NFT_BASE_PROTOCOL) {
-		d = open_expression(b, "meta", &e);
-		put_u32(b, NFTA_META_KEY, NFT_META_PROTOCOL);
-		put_u32(b, NFTA_META_DREG, NFT_REG_1);
+		d = nft_open_expression(b, "meta", &e);
+		nft_put_u32(b, NFTA_META_KEY, NFT_META_PROTOCOL);
+		nft_put_u32(b, NFTA_META_DREG, NFT_REG_1);
 	} else {
-		d = open_expression(b, "payload", &e);
-		put_u32(b, NFTA_PAYLOAD_DREG, NFT_REG_1);
-		put_u32(b, NFTA_PAYLOAD_BASE, bases[m->base]);
-		put_u32(b, NFTA_PAYLOAD_OFFSET, m->offset);
-		put_u32(b, NFTA_PAYLOAD_LEN, m->bytes);
+		d = nft_open_expression(b, "payload", &e);
+		nft_put_u32(b, NFTA_PAYLOAD_DREG, NFT_REG_1);
+		nft_put_u32(b, NFTA_PAYLOAD_BASE, bases[m->base]);
+		nft_put_u32(b, NFTA_PAYLOAD_OFFSET, m->offset);
+		nft_put_u32(b, NFTA_PAYLOAD_LEN, m->bytes);
 	}
-	end_expression(b, d, e);
+	nft_end_expression(b, d, e);
 }
 
-static void put_mask(struct batch *b, const struct nft_match *m)
+static void nft_put_mask(struct batch *b, const struct nft_match *m)
 {
 	static const uint8_t zeros[NFT_MATCH_BYTES];
-	struct nlattr *e, *d = open_expression(b, "bitwise", &e);
+	struct nlattr *e, *d = nft_open_expression(b, "bitwise", &e);
 
-	put_u32(b, NFTA_BITWISE_SREG, NFT_REG_1);
-	put_u32(b, NFTA_BITWISE_DREG, NFT_REG_1);
-	put_u32(b, NFTA_BITWISE_LEN, m->bytes);
-	put_value(b, NFTA_BITWISE_MASK, m->mask, m->bytes);
-	put_value(b, NFTA_BITWISE_XOR, zeros, m->bytes);
-	end_expression(b, d, e);
+	nft_put_u32(b, NFTA_BITWISE_SREG, NFT_REG_1);
+	nft_put_u32(b, NFTA_BITWISE_DREG, NFT_REG_1);
+	nft_put_u32(b, NFTA_BITWISE_LEN, m->bytes);
+	nft_put_value(b, NFTA_BITWISE_MASK, m->mask, m->bytes);
+	nft_put_value(b, NFTA_BITWISE_XOR, zeros, m->bytes);
+	nft_end_expression(b, d, e);
 }
 
-static void put_match(struct batch *b, const struct nft_match *m)
+static void nft_put_match(struct batch *b, const struct nft_match *m)
 {
 	uint8_t value[NFT_MATCH_BYTES];
 	bool masked = false;
@@ -266,27 +266,27 @@ static void put_match(struct batch *b, const struct nft_match *m)
 		value[i] = m->value[i] & m->mask[i];
 		masked |= m->mask[i] != 0xff;
 	}
-	put_load(b, m);
+	nft_put_load(b, m);
 	if (masked)
-		put_mask(b, m);
-	d = open_expression(b, "cmp", &e);
-	put_u32(b, NFTA_CMP_SREG, NFT_REG_1);
-	put_u32(b, NFTA_CMP_OP, NFT_CMP_EQ);
-	put_value(b, NFTA_CMP_DATA, value, m->bytes);
-	end_expression(b, d, e);
+		nft_put_mask(b, m);
+	d = nft_open_expression(b, "cmp", &e);
+	nft_put_u32(b, NFTA_CMP_SREG, NFT_REG_1);
+	nft_put_u32(b, NFTA_CMP_OP, NFT_CMP_EQ);
+	nft_put_value(b, NFTA_CMP_DATA, value, m->bytes);
+	nft_end_expression(b, d, e);
 }
 
-static void put_drop(struct batch *b)
+static void nft_put_drop(struct batch *b)
 {
-	struct nlattr *e, *d = open_expression(b, "immediate", &e), *data, *verdict;
+	struct nlattr *e, *d = nft_open_expression(b, "immediate", &e), *data, *verdict;
 
-	put_u32(b, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
-	data = nest(b, NFTA_IMMEDIATE_DATA);
-	verdict = nest(b, NFTA_DATA_VERDICT);
-	put_u32(b, NFTA_VERDICT_CODE, NF_DROP);
-	end_nest(b, verdict);
-	end_nest(b, data);
-	end_expression(b, d, e);
+	nft_put_u32(b, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
+	data = nft_nest(b, NFTA_IMMEDIATE_DATA);
+	verdict = nft_nest(b, NFTA_DATA_VERDICT);
+	nft_put_u32(b, NFTA_VERDICT_CODE, NF_DROP);
+	nft_end_nest(b, verdict);
+	nft_end_nest(b, data);
+	nft_end_expression(b, d, e);
 }
 
 int nft_add_drop(struct nft *nft, const struct nft_match *matches, size_t n, uint64_t *handle)
@@ -295,17 +295,17 @@ int nft_add_drop(struct nft *nft, const struct nft_match *matches, size_t n, uin
 	struct nlattr *list;
 	int r;
 
-	begin(&b, nft);
-	command(&b, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ECHO);
-	put_string(&b, NFTA_RULE_TABLE, nft->table);
-	put_string(&b, NFTA_RULE_CHAIN, CHAIN);
-	list = nest(&b, NFTA_RULE_EXPRESSIONS);
+	nft_begin(&b, nft);
+	nft_command(&b, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ECHO);
+	nft_put_string(&b, NFTA_RULE_TABLE, nft->table);
+	nft_put_string(&b, NFTA_RULE_CHAIN, CHAIN);
+	list = nft_nest(&b, NFTA_RULE_EXPRESSIONS);
 	for (size_t i = 0; i < n; i++)
-		put_match(&b, &matches[i]);
-	put_drop(&b);
-	end_nest(&b, list);
+		nft_put_match(&b, &matches[i]);
+	nft_put_drop(&b);
+	nft_end_nest(&b, list);
 	*handle = 0;
-	r = commit(&b, handle);
+	r = nft_commit(&b, handle);
 	/* Nobody could remove a rule without a handle before the socket closes. */
 	return r || *handle ? r : -EIO;
 }
@@ -315,10 +315,10 @@ int nft_remove(struct nft *nft, uint64_t handle)
 	struct batch b;
 
 	handle = htobe64(handle);
-	begin(&b, nft);
-	command(&b, NFT_MSG_DELRULE, 0);
-	put_string(&b, NFTA_RULE_TABLE, nft->table);
-	put_string(&b, NFTA_RULE_CHAIN, CHAIN);
-	put(&b, NFTA_RULE_HANDLE, &handle, sizeof(handle));
-	return commit(&b, NULL);
+	nft_begin(&b, nft);
+	nft_command(&b, NFT_MSG_DELRULE, 0);
+	nft_put_string(&b, NFTA_RULE_TABLE, nft->table);
+	nft_put_string(&b, NFTA_RULE_CHAIN, CHAIN);
+	nft_put(&b, NFTA_RULE_HANDLE, &handle, sizeof(handle));
+	return nft_commit(&b, NULL);
 }

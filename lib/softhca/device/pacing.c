@@ -4,7 +4,7 @@
 /* Later than this, and the rest of the delay is lost rather than caught up with. */
 #define MAX_CATCH_UP_NS 1000000u
 
-static uint64_t time_of(const struct pacing *p, uint64_t bytes)
+static uint64_t pacing_time_of(const struct pacing *p, uint64_t bytes)
 {
 	return bytes * 8000000u / p->rate_kbps;
 }
@@ -20,11 +20,11 @@ bool pacing_is_equal(const struct pacing *a, const struct pacing *b)
 	       a->packet_bytes == b->packet_bytes;
 }
 
-bool pacing_allows(struct pacing *p, uint64_t now_ns)
+bool pacing_may_send(struct pacing *p, uint64_t now_ns)
 {
 	if (!p->rate_kbps)
 		return true;
-	if (now_ns + time_of(p, p->max_burst_bytes) < p->due_ns) {
+	if (now_ns + pacing_time_of(p, p->max_burst_bytes) < p->due_ns) {
 		p->waiting = true;
 		return false;
 	}
@@ -38,5 +38,5 @@ bool pacing_allows(struct pacing *p, uint64_t now_ns)
 void pacing_sent(struct pacing *p, uint32_t bytes)
 {
 	if (p->rate_kbps)
-		p->due_ns += time_of(p, bytes);
+		p->due_ns += pacing_time_of(p, bytes);
 }

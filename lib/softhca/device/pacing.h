@@ -22,7 +22,7 @@ void pacing_set(struct pacing *p, uint32_t rate_kbps, uint32_t max_burst_bytes, 
 bool pacing_is_equal(const struct pacing *a, const struct pacing *b);
 
 /* May the next frame go? Then pacing_sent() says how long it was. */
-bool pacing_allows(struct pacing *p, uint64_t now_ns);
+bool pacing_may_send(struct pacing *p, uint64_t now_ns);
 void pacing_sent(struct pacing *p, uint32_t bytes);
 /* The queue is empty. */
 static inline void pacing_idle(struct pacing *p)

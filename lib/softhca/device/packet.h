@@ -47,7 +47,7 @@ struct packet {
 };
 
 /* A frame may lie in memory that another program writes: its lengths are read here, and only here. */
-void packet_parse(struct packet *p, const uint8_t *frame, uint32_t len);
+void packet_read_headers(struct packet *p, const uint8_t *frame, uint32_t len);
 
 /* Ones' complement sum of `len` bytes, folded to 16 bits, as it lies in memory. */
 uint16_t packet_sum(const void *data, size_t len);

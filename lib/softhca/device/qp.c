@@ -18,7 +18,7 @@ static void sq_flush(void *arg)
 		uint32_t ds = be32toh(ctrl->qpn_ds_be) & 0x3f;
 		uint32_t n_bb = ds ? (ds * 16 + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB : 1;
 
-		complete_error(sq->cq, qp->uidx, qp->qpn, HW_CQE_REQ_ERR, sq->taken, HW_SYNDROME_WR_FLUSH);
+		cq_post_error(sq->cq, qp->uidx, qp->qpn, HW_CQE_REQ_ERR, sq->taken, HW_SYNDROME_WR_FLUSH);
 		/* What a program scribbled there may say more than there is. */
 		sq->taken = (uint16_t)(sq->taken + (n_bb < left ? n_bb : left));
 	}

@@ -12,23 +12,6 @@ uint16_t wq_posted(const uint32_t *dbrec)
 	return (uint16_t)be32toh(__atomic_load_n(dbrec, __ATOMIC_ACQUIRE));
 }
 
-void complete_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode, uint16_t wqe_counter,
-                    enum hw_syndrome syndrome)
-{
-	struct hw_cqe_err *cqe = cq_next(cq);
-
-	if (!cqe)
-		return;
-	memset(cqe, 0, offsetof(struct hw_cqe_err, op_own));
-	cqe->uidx_be = htobe32(uidx);
-	cqe->syndrome = (uint8_t)syndrome;
-	if (syndrome == HW_SYNDROME_WR_FLUSH)
-		cqe->vendor_syndrome = HW_VENDOR_SYNDROME_FLUSH;
-	cqe->wqe_opcode_qpn_be = htobe32(number);
-	cqe->wqe_counter_be = htobe16(wqe_counter);
-	cq_post(cq, cqe, opcode);
-}
-
 void rq_fail(struct rq *rq, bool completed)
 {
 	const struct device_events *events = rq->device->events;
@@ -45,17 +28,17 @@ void rq_fail(struct rq *rq, bool completed)
 		events->wq_fatal(rq);
 }
 
-static void rq_error(struct rq *rq, enum hw_syndrome syndrome, bool fatal)
+static void rq_complete_error(struct rq *rq, enum hw_syndrome syndrome, bool fatal)
 {
-	complete_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, syndrome);
+	cq_post_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, syndrome);
 	rq->taken++;
 	if (fatal)
 		rq_fail(rq, true);
 }
 
 /* Copies the frame along the entry's scatter list. 0, or what went wrong. */
-static enum hw_syndrome scatter(const struct rq *rq, const struct hw_data_seg *seg, uint32_t n_segs,
-                                const uint8_t *frame, uint32_t left)
+static enum hw_syndrome rq_scatter(const struct rq *rq, const struct hw_data_seg *seg, uint32_t n_segs,
+                                   const uint8_t *frame, uint32_t left)
 {
 	const struct mkey_table *keys = &rq->device->mkeys;
 
@@ -94,7 +77,7 @@ uint32_t rq_room(struct rq *rq)
 }
 
 /* All that a completion says but for the work request and the owner. */
-static void describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len, const struct rx_info *info)
+static void rq_describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len, const struct rx_info *info)
 {
 	*cqe = (struct hw_cqe){
 		.hds_ip_ext = info->checked,
@@ -108,14 +91,15 @@ static void describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len, cons
 }
 
 /* False when the queue takes no more: it is in error, or its completion queue is. */
-static bool receive_one(struct rq *rq, const uint8_t *frame, uint32_t len, const struct hw_cqe *described)
+static bool rq_receive_one(struct rq *rq, const uint8_t *frame, uint32_t len, const struct hw_cqe *described)
 {
 	const uint8_t *wqe = rq->buf + ((size_t)(rq->taken & (rq->n_wqe - 1)) << rq->wqe_shift);
-	enum hw_syndrome error = scatter(rq, (const void *)wqe, 1u << rq->wqe_shift >> 4, frame, len);
+	enum hw_syndrome error = rq_scatter(rq, (const void *)wqe, 1u << rq->wqe_shift >> 4, frame, len);
 	struct hw_cqe *cqe;
 
 	if (error) {
-		rq_error(rq, error, error != HW_SYNDROME_LOCAL_LENGTH || rq->device->config.length_error_is_fatal);
+		rq_complete_error(rq, error,
+		                  error != HW_SYNDROME_LOCAL_LENGTH || rq->device->config.length_error_is_fatal);
 		return rq->state == WQ_RDY;
 	}
 	cqe = cq_next(rq->cq);
@@ -136,13 +120,13 @@ void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct 
 	/* verbs-rules.md "Bring-up": before RTR a match is dropped without a name. */
 	if (rq->state != WQ_RDY || !rq->n_wqe)
 		return;
-	describe(&described, rq, len, info);
+	rq_describe(&described, rq, len, info);
 	for (; times; times--) {
 		if (!rq_room(rq)) {
 			rq->device->counters.out_of_buffer += times;
 			return;
 		}
-		if (!receive_one(rq, frame, len, &described))
+		if (!rq_receive_one(rq, frame, len, &described))
 			return;
 	}
 	if ((uint16_t)(rq->posted - rq->taken) >= DEVICE_BURST)
@@ -151,17 +135,14 @@ void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct 
 	rq->device->starves |= (uint16_t)(rq->posted - rq->taken) < DEVICE_BURST;
 }
 
-void rq_flush(struct rq *rq)
+void rq_flush(void *arg)
 {
+	struct rq *rq = arg;
+
 	while (rq->n_wqe && wq_posted(rq->dbrec) != rq->taken && !rq->cq->failed) {
-		complete_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, HW_SYNDROME_WR_FLUSH);
+		cq_post_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, HW_SYNDROME_WR_FLUSH);
 		rq->taken++;
 	}
-}
-
-static void flush(void *rq)
-{
-	rq_flush(rq);
 }
 
 void rq_set_state(struct rq *rq, enum wq_state state)
@@ -170,5 +151,5 @@ void rq_set_state(struct rq *rq, enum wq_state state)
 	if (state == WQ_RST)
 		rq->taken = rq->posted = 0;
 	else if (state == WQ_ERR)
-		fault_guard(rq->device, flush, rq);
+		fault_guard(rq->device, rq_flush, rq);
 }

@@ -48,12 +48,11 @@ uint32_t rq_room(struct rq *rq);
 void rq_set_state(struct rq *rq, enum wq_state state);
 /* An error which the device finds: error state, and an async event unless a completion told it. */
 void rq_fail(struct rq *rq, bool completed);
-void rq_flush(struct rq *rq);
+/* Completes what is posted with WR_FLUSH_ERR. `rq`: a struct rq, as fault_guard() hands it on. */
+void rq_flush(void *rq);
 
 /* How many entries were ever posted, modulo 2^16: pairs with libmlx5's barrier between writing
  * entries and writing the record. */
 uint16_t wq_posted(const uint32_t *dbrec);
-void complete_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode, uint16_t wqe_counter,
-                    enum hw_syndrome syndrome);
 
 #endif

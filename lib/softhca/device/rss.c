@@ -48,7 +48,7 @@ uint32_t rss_toeplitz(const uint8_t key[RSS_KEY_BYTES], const uint8_t *data, uns
 }
 
 /* Has the packet what the selected fields are of? */
-static bool applies(uint32_t fields, const struct packet *p)
+static bool rss_applies(uint32_t fields, const struct packet *p)
 {
 	if ((fields & IPV4_FIELDS) && p->key.ip_version != 4)
 		return false;
@@ -67,7 +67,7 @@ uint32_t rss_hash(const struct rss *rss, const struct packet *p)
 	uint8_t input[36];
 	unsigned int n = 0;
 
-	if (!rss->fields || !applies(rss->fields, p))
+	if (!rss->fields || !rss_applies(rss->fields, p))
 		return 0;
 	if (rss->fields & SRC_IP_FIELDS) {
 		memcpy(input + n, p->key.src_ip, ip_bytes);

@@ -46,14 +46,14 @@ void sq_batch_free(struct sq_batch *b)
 }
 
 /* Work queue entries wrap at the end of the queue. */
-static const uint8_t *at(const struct sq *sq, const struct tx *tx, uint32_t offset)
+static const uint8_t *sq_at(const struct sq *sq, const struct tx *tx, uint32_t offset)
 {
 	uint32_t size = sq->n_bb * HW_SEND_WQE_BB;
 
 	return sq->buf + ((uint32_t)(tx->index & (sq->n_bb - 1)) * HW_SEND_WQE_BB + offset) % size;
 }
 
-static bool add(struct tx *tx, const void *p, uint32_t bytes)
+static bool sq_add(struct tx *tx, const void *p, uint32_t bytes)
 {
 	if (tx->n > MAX_SEND_SEGS || tx->bytes + bytes > MAX_FRAME_BYTES)
 		return false;
@@ -63,22 +63,22 @@ static bool add(struct tx *tx, const void *p, uint32_t bytes)
 }
 
 /* `bytes` that lie in the queue itself, perhaps in two pieces. */
-static bool add_inline(struct tx *tx, const struct sq *sq, uint32_t offset, uint32_t bytes)
+static bool sq_add_inline(struct tx *tx, const struct sq *sq, uint32_t offset, uint32_t bytes)
 {
-	const uint8_t *p = at(sq, tx, offset);
+	const uint8_t *p = sq_at(sq, tx, offset);
 	uint32_t to_end = (uint32_t)(sq->buf + (size_t)sq->n_bb * HW_SEND_WQE_BB - p);
 
 	if (bytes <= to_end)
-		return add(tx, p, bytes);
-	return add(tx, p, to_end) && add(tx, sq->buf, bytes - to_end);
+		return sq_add(tx, p, bytes);
+	return sq_add(tx, p, to_end) && sq_add(tx, sq->buf, bytes - to_end);
 }
 
-static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t offset, uint32_t end)
+static enum hw_syndrome sq_gather_data(const struct qp *qp, struct tx *tx, uint32_t offset, uint32_t end)
 {
 	static const uint8_t zeros[4096];
 
 	while (offset < end) {
-		const struct hw_data_seg *seg = (const void *)at(&qp->sq, tx, offset);
+		const struct hw_data_seg *seg = (const void *)sq_at(&qp->sq, tx, offset);
 		uint32_t bytes = be32toh(seg->byte_count_be);
 		/* PRM, data segment: no byte count is the largest one. */
 		uint32_t length = bytes ? bytes : 1u << 31;
@@ -86,7 +86,7 @@ static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t
 
 		if (bytes & HW_INLINE_SEG) {
 			bytes &= ~HW_INLINE_SEG;
-			if (offset + 4 + bytes > end || !add_inline(tx, &qp->sq, offset + 4, bytes))
+			if (offset + 4 + bytes > end || !sq_add_inline(tx, &qp->sq, offset + 4, bytes))
 				return HW_SYNDROME_LOCAL_QP_OP;
 			offset += (4 + bytes + 15) & ~15u;
 			continue;
@@ -96,7 +96,7 @@ static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t
 		                                                      be64toh(seg->addr_be), length, false);
 		if (!p)
 			return HW_SYNDROME_LOCAL_PROT;
-		if (!add(tx, p, length))
+		if (!sq_add(tx, p, length))
 			return HW_SYNDROME_LOCAL_LENGTH;
 		offset += sizeof(*seg);
 	}
@@ -104,11 +104,11 @@ static enum hw_syndrome gather_data(const struct qp *qp, struct tx *tx, uint32_t
 }
 
 /* Control and Ethernet segment; `*offset` becomes where the data segments begin. */
-static enum hw_syndrome read_segments(const struct qp *qp, struct tx *tx, uint16_t n_posted, uint32_t *offset,
-                                      uint32_t *end)
+static enum hw_syndrome sq_read_segments(const struct qp *qp, struct tx *tx, uint16_t n_posted, uint32_t *offset,
+                                         uint32_t *end)
 {
-	const struct hw_ctrl_seg *ctrl = (const void *)at(&qp->sq, tx, 0);
-	const struct hw_eth_seg *eth = (const void *)at(&qp->sq, tx, sizeof(*ctrl));
+	const struct hw_ctrl_seg *ctrl = (const void *)sq_at(&qp->sq, tx, 0);
+	const struct hw_eth_seg *eth = (const void *)sq_at(&qp->sq, tx, sizeof(*ctrl));
 	uint8_t opcode = (uint8_t)be32toh(ctrl->opmod_idx_opcode_be);
 	uint32_t inline_bytes = be16toh(eth->inline_hdr_sz_be);
 
@@ -130,12 +130,12 @@ static enum hw_syndrome read_segments(const struct qp *qp, struct tx *tx, uint16
 	if (inline_bytes > ETH_INLINE_IN_SEG)
 		*offset += (inline_bytes - ETH_INLINE_IN_SEG + 15) & ~15u;
 	/* An inline header that is longer than its work request lies in somebody else's. */
-	if (*offset > *end || (inline_bytes && !add_inline(tx, &qp->sq, INLINE_HEADER_OFFSET, inline_bytes)))
+	if (*offset > *end || (inline_bytes && !sq_add_inline(tx, &qp->sq, INLINE_HEADER_OFFSET, inline_bytes)))
 		return HW_SYNDROME_LOCAL_QP_OP;
 	return 0;
 }
 
-static uint8_t byte_at(const struct tx *tx, uint32_t offset)
+static uint8_t sq_byte_at(const struct tx *tx, uint32_t offset)
 {
 	const struct iovec *v = tx->iov;
 
@@ -145,7 +145,7 @@ static uint8_t byte_at(const struct tx *tx, uint32_t offset)
 }
 
 /* What the port makes of the frame as it is. */
-static enum hw_syndrome check_length(const struct device *d, struct tx *tx)
+static enum hw_syndrome sq_check_length(const struct device *d, struct tx *tx)
 {
 	static const uint8_t zeros[ETH_ZLEN];
 	uint32_t limit = d->mtu + ETH_HLEN;
@@ -153,7 +153,7 @@ static enum hw_syndrome check_length(const struct device *d, struct tx *tx)
 
 	if (tx->bytes < ETH_HLEN)
 		return HW_SYNDROME_LOCAL_QP_OP;
-	type = (uint16_t)(byte_at(tx, 12) << 8 | byte_at(tx, 13));
+	type = (uint16_t)(sq_byte_at(tx, 12) << 8 | sq_byte_at(tx, 13));
 	if (type == ETH_P_8021Q || type == ETH_P_8021AD)
 		limit += VLAN_TAG_BYTES;
 	if (tx->bytes > limit) {
@@ -162,11 +162,11 @@ static enum hw_syndrome check_length(const struct device *d, struct tx *tx)
 	}
 	/* IEEE 802.3, 4.2.8: the MAC pads to the shortest frame. */
 	if (tx->bytes < ETH_ZLEN)
-		add(tx, zeros, ETH_ZLEN - tx->bytes);
+		sq_add(tx, zeros, ETH_ZLEN - tx->bytes);
 	return 0;
 }
 
-static enum hw_syndrome gather(const struct qp *qp, struct tx *tx, uint16_t n_posted)
+static enum hw_syndrome sq_gather(const struct qp *qp, struct tx *tx, uint16_t n_posted)
 {
 	uint32_t offset = 0, end = 0, header;
 	enum hw_syndrome error;
@@ -175,21 +175,21 @@ static enum hw_syndrome gather(const struct qp *qp, struct tx *tx, uint16_t n_po
 	tx->bytes = 0;
 	tx->cs_flags = 0;
 	tx->nop = tx->dropped = false;
-	error = read_segments(qp, tx, n_posted, &offset, &end);
+	error = sq_read_segments(qp, tx, n_posted, &offset, &end);
 	if (error || tx->nop)
 		return error;
 	header = tx->bytes;
-	error = gather_data(qp, tx, offset, end);
+	error = sq_gather_data(qp, tx, offset, end);
 	if (error)
 		return error;
 	if (qp->device->config.profile->eth_min_inline == MLX5_USER_INLINE_MODE_L2 && header < MIN_INLINE_L2 &&
 	    header < tx->bytes)
 		return HW_SYNDROME_LOCAL_QP_OP;
-	return check_length(qp->device, tx);
+	return sq_check_length(qp->device, tx);
 }
 
 /* Checksums are filled in a copy: the program's memory is only read. */
-static void offload(struct tx *tx, uint8_t *copy)
+static void sq_offload(struct tx *tx, uint8_t *copy)
 {
 	uint32_t n = 0;
 
@@ -202,7 +202,7 @@ static void offload(struct tx *tx, uint8_t *copy)
 	tx->n = 1;
 }
 
-static void complete(struct qp *qp, const struct tx *tx, uint64_t timestamp)
+static void sq_complete(struct qp *qp, const struct tx *tx, uint64_t timestamp)
 {
 	struct sq *sq = &qp->sq;
 	struct hw_cqe *cqe;
@@ -223,13 +223,13 @@ static void complete(struct qp *qp, const struct tx *tx, uint64_t timestamp)
 	cq_post(sq->cq, cqe, tx->error ? HW_CQE_REQ_ERR : HW_CQE_REQ);
 }
 
-static bool wants_csums(const struct tx *tx)
+static bool sq_wants_csums(const struct tx *tx)
 {
 	return !tx->nop && (tx->cs_flags & (HW_ETH_L3_CSUM | HW_ETH_L4_CSUM));
 }
 
 /* What is posted, up to `max` work requests or the first bad one. */
-static int collect(const struct qp *qp, struct sq_batch *b, int max)
+static int sq_collect(const struct qp *qp, struct sq_batch *b, int max)
 {
 	const struct sq *sq = &qp->sq;
 	uint16_t head = wq_posted(sq->dbrec), index = sq->taken;
@@ -240,11 +240,11 @@ static int collect(const struct qp *qp, struct sq_batch *b, int max)
 		struct tx *tx = &b->tx[n++];
 
 		tx->index = index;
-		tx->error = gather(qp, tx, (uint16_t)(head - index));
+		tx->error = sq_gather(qp, tx, (uint16_t)(head - index));
 		if (tx->error)
 			break;
-		if (wants_csums(tx)) {
-			offload(tx, b->copies + copied);
+		if (sq_wants_csums(tx)) {
+			sq_offload(tx, b->copies + copied);
 			copied += tx->bytes;
 		}
 		index = (uint16_t)(index + tx->n_bb);
@@ -252,20 +252,20 @@ static int collect(const struct qp *qp, struct sq_batch *b, int max)
 	return n;
 }
 
-static bool is_frame(const struct tx *tx)
+static bool sq_is_frame(const struct tx *tx)
 {
 	return !tx->error && !tx->nop && !tx->dropped;
 }
 
 /* How many of the batch's frames the wire took. */
-static int send_batch(struct qp *qp, const struct sq_batch *b, int n)
+static int sq_send_batch(struct qp *qp, const struct sq_batch *b, int n)
 {
 	struct wire *wire = qp->device->wire;
 	const struct iovec *iov[WIRE_SEND_MAX];
 	int iovcnt[WIRE_SEND_MAX], n_frames = 0;
 
 	for (int i = 0; i < n; i++) {
-		if (!is_frame(&b->tx[i]))
+		if (!sq_is_frame(&b->tx[i]))
 			continue;
 		iov[n_frames] = b->tx[i].iov;
 		iovcnt[n_frames++] = b->tx[i].n;
@@ -273,7 +273,7 @@ static int send_batch(struct qp *qp, const struct sq_batch *b, int n)
 	return n_frames ? wire->ops->send(wire, iov, iovcnt, n_frames) : 0;
 }
 
-static int send_some(struct qp *qp, struct sq_batch *b, int max)
+static int sq_send_some(struct qp *qp, struct sq_batch *b, int max)
 {
 	struct device *d = qp->device;
 	struct sq *sq = &qp->sq;
@@ -282,16 +282,16 @@ static int send_some(struct qp *qp, struct sq_batch *b, int max)
 
 	if (sq->cq->failed)
 		return 0;
-	n = collect(qp, b, max);
+	n = sq_collect(qp, b, max);
 	if (!n)
 		return 0;
-	sent = send_batch(qp, b, n);
+	sent = sq_send_batch(qp, b, n);
 	timestamp = sq->cq->real_time ? clock_real_time_stamp(clock_realtime_ns())
 	                              : clock_cycles(clock_raw_ns(), d->config.profile->core_clock_khz);
 	for (; done < n && sq->state == WQ_RDY; done++) {
 		const struct tx *tx = &b->tx[done];
 
-		if (is_frame(tx)) {
+		if (sq_is_frame(tx)) {
 			if (!sent--)
 				break; /* the link is busy: the rest goes in the next round */
 			d->counters.tx_packets++;
@@ -299,7 +299,7 @@ static int send_some(struct qp *qp, struct sq_batch *b, int max)
 			steer_sent(d, tx->iov, tx->n);
 			pacing_sent(&sq->pacing, tx->bytes);
 		}
-		complete(qp, tx, timestamp);
+		sq_complete(qp, tx, timestamp);
 		sq->taken = (uint16_t)(sq->taken + tx->n_bb);
 		if (tx->error)
 			sq_fail(qp, true);
@@ -313,12 +313,12 @@ int sq_work(struct qp *qp, struct sq_batch *b)
 	int done = 0, n = 1;
 
 	if (!sq->pacing.rate_kbps)
-		return send_some(qp, b, WIRE_SEND_MAX);
+		return sq_send_some(qp, b, WIRE_SEND_MAX);
 	if (wq_posted(sq->dbrec) == sq->taken)
 		pacing_idle(&sq->pacing);
 	for (; n && done < WIRE_SEND_MAX && sq->state == WQ_RDY && wq_posted(sq->dbrec) != sq->taken &&
-	       pacing_allows(&sq->pacing, clock_raw_ns());
+	       pacing_may_send(&sq->pacing, clock_raw_ns());
 	     done += n)
-		n = send_some(qp, b, 1);
+		n = sq_send_some(qp, b, 1);
 	return done;
 }

@@ -14,7 +14,7 @@
 #define MAX_SENT_BYTES    65536
 #define HEADROOM_BYTES    16 /* of struct wire_frame */
 
-static void check_csums(struct rx_info *info, const struct packet *p, const struct wire_frame *f)
+static void steer_check_csums(struct rx_info *info, const struct packet *p, const struct wire_frame *f)
 {
 	info->checked = HW_CQE_L2_OK;
 	info->hdr_type = 0;
@@ -36,8 +36,8 @@ static void check_csums(struct rx_info *info, const struct packet *p, const stru
 }
 
 /* C-VLAN stripping: the tag leaves the frame and goes into the completion. */
-static void deliver(struct rq *rq, const struct wire_frame *f, const struct packet *p, struct rx_info *info,
-                    uint32_t times)
+static void steer_deliver(struct rq *rq, const struct wire_frame *f, const struct packet *p, struct rx_info *info,
+                          uint32_t times)
 {
 	if (rq->strip_cvlan && p->key.cvlan) {
 		uint8_t macs[12];
@@ -60,7 +60,7 @@ static void deliver(struct rq *rq, const struct wire_frame *f, const struct pack
 }
 
 /* When the frame arrived, on the device's clock; a step of CLOCK_REALTIME must not show. */
-static uint64_t arrival_ns(const struct device *d, const struct wire_frame *f, uint64_t now_ns)
+static uint64_t steer_arrival_ns(const struct device *d, const struct wire_frame *f, uint64_t now_ns)
 {
 	uint64_t raw = f->realtime_ns - (uint64_t)d->realtime_offset_ns;
 
@@ -70,14 +70,14 @@ static uint64_t arrival_ns(const struct device *d, const struct wire_frame *f, u
 }
 
 /* Do the kernel's own steering rules take the frame for the netdev? */
-static bool netdev_takes(struct device *d, const struct wire_frame *f, uint64_t now_ns)
+static bool steer_netdev_takes(struct device *d, const struct wire_frame *f, uint64_t now_ns)
 {
 	switch (f->addressed) {
 	case WIRE_TO_US:
 	case WIRE_BROADCAST:
 		return true;
 	case WIRE_MULTICAST:
-		return mcast_joined(d->mcast, f->data, arrival_ns(d, f, now_ns));
+		return mcast_joined(d->mcast, f->data, steer_arrival_ns(d, f, now_ns));
 	default:
 		return mcast_promiscuous(d->mcast);
 	}
@@ -95,16 +95,16 @@ struct passage {
 	bool asks;      /* nothing is delivered: `times` becomes what there are buffers for */
 };
 
-static void describe(struct passage *x)
+static void steer_describe(struct passage *x)
 {
 	struct device *d = x->device;
 	uint64_t ns;
 
 	if (x->described)
 		return;
-	check_csums(&x->info, &x->packet, x->frame);
+	steer_check_csums(&x->info, &x->packet, x->frame);
 	/* The offset between the clocks is only so exact; the device's own never goes back. */
-	ns = arrival_ns(d, x->frame, x->now_ns);
+	ns = steer_arrival_ns(d, x->frame, x->now_ns);
 	if (ns < d->last_arrival_ns)
 		ns = d->last_arrival_ns;
 	d->last_arrival_ns = ns;
@@ -114,7 +114,7 @@ static void describe(struct passage *x)
 	x->described = true;
 }
 
-static void ask(struct passage *x, const struct flow_entry *e)
+static void steer_ask(struct passage *x, const struct flow_entry *e)
 {
 	struct flow_rule *r;
 
@@ -127,15 +127,15 @@ static void ask(struct passage *x, const struct flow_entry *e)
 	}
 }
 
-static void give(struct passage *x, const struct flow_entry *e)
+static void steer_give(struct passage *x, const struct flow_entry *e)
 {
 	struct flow_rule *r;
 
 	if (x->asks) {
-		ask(x, e);
+		steer_ask(x, e);
 		return;
 	}
-	describe(x);
+	steer_describe(x);
 	x->info.flow_tag = e->tag;
 	TAILQ_FOREACH (r, &e->rules, entry_link) {
 		if (r->counter) {
@@ -143,18 +143,18 @@ static void give(struct passage *x, const struct flow_entry *e)
 			r->counter->bytes += (uint64_t)x->frame->len * x->times;
 		}
 		if (!e->drop && flow_delivers(&x->device->steering, r))
-			deliver(qp_receive_queue(r->qp, &x->packet), x->frame, &x->packet, &x->info, x->times);
+			steer_deliver(qp_receive_queue(r->qp, &x->packet), x->frame, &x->packet, &x->info, x->times);
 	}
 }
 
 /* Through tables `table` to `end` - 1. True if a rule kept the frame. */
-static bool walk(struct passage *x, unsigned int table, unsigned int end)
+static bool steer_walk(struct passage *x, unsigned int table, unsigned int end)
 {
 	const struct flow_steering *s = &x->device->steering;
 	struct flow_entry *e;
 
 	for (; (e = flow_lookup(s, &x->packet.key, &table, end)); table++) {
-		give(x, e);
+		steer_give(x, e);
 		if (flow_traps(TAILQ_FIRST(&e->rules)))
 			return true;
 	}
@@ -162,35 +162,35 @@ static bool walk(struct passage *x, unsigned int table, unsigned int end)
 }
 
 /* The kernel's own rules stand before the leftovers'. */
-static void walk_received(struct passage *x)
+static void steer_walk_received(struct passage *x)
 {
 	struct device *d = x->device;
 
-	if (!walk(x, 0, FLOW_TABLE_LEFTOVERS) && d->steering.occupied >> FLOW_TABLE_LEFTOVERS & 1 &&
-	    !netdev_takes(d, x->frame, x->now_ns))
-		walk(x, FLOW_TABLE_LEFTOVERS, FLOW_TABLE_SNIFFER);
+	if (!steer_walk(x, 0, FLOW_TABLE_LEFTOVERS) && d->steering.occupied >> FLOW_TABLE_LEFTOVERS & 1 &&
+	    !steer_netdev_takes(d, x->frame, x->now_ns))
+		steer_walk(x, FLOW_TABLE_LEFTOVERS, FLOW_TABLE_SNIFFER);
 }
 
-static void begin(struct passage *x, struct device *d, struct wire_frame *f, uint64_t now_ns)
+static void steer_begin(struct passage *x, struct device *d, struct wire_frame *f, uint64_t now_ns)
 {
 	*x = (struct passage){.device = d, .frame = f, .now_ns = now_ns, .times = 1};
-	packet_parse(&x->packet, f->data, f->len);
+	packet_read_headers(&x->packet, f->data, f->len);
 }
 
 /* How often a frame of the generator comes: as often as all that get it have buffers. */
-static uint32_t ask_times(struct passage *x)
+static uint32_t steer_ask_times(struct passage *x)
 {
 	x->times = UINT32_MAX;
 	x->asks = true;
-	walk(x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
-	walk_received(x);
+	steer_walk(x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
+	steer_walk_received(x);
 	x->asks = false;
 	if (x->times == UINT32_MAX)
 		return 0; /* nobody gets it */
 	return x->times < x->frame->up_to ? x->times : x->frame->up_to;
 }
 
-static void count(struct device *d, const struct wire_frame *f, uint32_t times)
+static void steer_count(struct device *d, const struct wire_frame *f, uint32_t times)
 {
 	d->counters.rx_packets += times;
 	d->counters.rx_bytes += (uint64_t)f->len * times;
@@ -202,23 +202,23 @@ uint32_t steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
 	struct passage x;
 
 	if (f->addressed == WIRE_OUTGOING) {
-		begin(&x, d, f, now_ns);
-		walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
+		steer_begin(&x, d, f, now_ns);
+		steer_walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
 		return times;
 	}
 	/* A real device's MAC drops the rest before steering, unnamed. */
-	if (!d->steering.occupied || (d->config.l2_filter && !netdev_takes(d, f, now_ns))) {
-		count(d, f, times);
+	if (!d->steering.occupied || (d->config.l2_filter && !steer_netdev_takes(d, f, now_ns))) {
+		steer_count(d, f, times);
 		return times;
 	}
-	begin(&x, d, f, now_ns);
+	steer_begin(&x, d, f, now_ns);
 	if (f->up_to)
-		x.times = times = ask_times(&x);
-	count(d, f, times);
+		x.times = times = steer_ask_times(&x);
+	steer_count(d, f, times);
 	if (!times)
 		return 0;
-	walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
-	walk_received(&x);
+	steer_walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
+	steer_walk_received(&x);
 	return times;
 }
 
@@ -236,7 +236,7 @@ void steer_rules_changed(struct device *d)
  * transport domains, of which each context has one; verbs-rules.md "Flow rules"). Nothing says
  * that the MAC's filter is asked again, so it is not.
  */
-static bool loops_back(const struct device *d, enum wire_addressed addressed)
+static bool steer_loops_back(const struct device *d, enum wire_addressed addressed)
 {
 	bool group = addressed == WIRE_MULTICAST || addressed == WIRE_BROADCAST;
 	bool own = addressed == WIRE_TO_US;
@@ -255,7 +255,7 @@ static bool loops_back(const struct device *d, enum wire_addressed addressed)
 	}
 }
 
-static enum wire_addressed sent_to(const struct device *d, const struct iovec *iov, int n)
+static enum wire_addressed steer_sent_to(const struct device *d, const struct iovec *iov, int n)
 {
 	static const uint8_t broadcast[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 	uint8_t destination[6] = {0};
@@ -275,7 +275,7 @@ static enum wire_addressed sent_to(const struct device *d, const struct iovec *i
 	return memcmp(destination, mcast_own_mac(d->mcast), 6) ? WIRE_TO_OTHER : WIRE_TO_US;
 }
 
-static bool gather_sent(struct device *d, struct wire_frame *f, const struct iovec *iov, int n)
+static bool steer_gather_sent(struct device *d, struct wire_frame *f, const struct iovec *iov, int n)
 {
 	if (!d->sent_copy)
 		d->sent_copy = malloc(HEADROOM_BYTES + MAX_SENT_BYTES);
@@ -300,13 +300,13 @@ void steer_sent(struct device *d, const struct iovec *iov, int n)
 
 	if (!d->steering.occupied)
 		return;
-	addressed = sent_to(d, iov, n);
-	loops = loops_back(d, addressed);
-	if ((!d->sniffed && !loops) || !gather_sent(d, &f, iov, n))
+	addressed = steer_sent_to(d, iov, n);
+	loops = steer_loops_back(d, addressed);
+	if ((!d->sniffed && !loops) || !steer_gather_sent(d, &f, iov, n))
 		return;
 	f.addressed = addressed;
-	begin(&x, d, &f, clock_raw_ns());
-	walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
+	steer_begin(&x, d, &f, clock_raw_ns());
+	steer_walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
 	if (loops)
-		walk_received(&x);
+		steer_walk_received(&x);
 }

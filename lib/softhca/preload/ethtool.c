@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ethtool.h"
 
-#include "../uverbs/user.h"
+#include "../uverbs/user_memory.h"
 #include "root.h"
 
 #include <errno.h>
@@ -26,14 +26,14 @@ static const struct statistic {
 #define N_STATISTICS (sizeof(statistics) / sizeof(statistics[0]))
 
 /* The structures below end in an array: where it lies in the program. */
-static int write_both(uint64_t user, const void *head, size_t head_bytes, const void *array, size_t array_bytes)
+static int ethtool_write_both(uint64_t user, const void *head, size_t head_bytes, const void *array, size_t array_bytes)
 {
-	int r = user_write(user, head, head_bytes);
+	int r = user_memory_write(user, head, head_bytes);
 
-	return r ? r : user_write(user + head_bytes, array, array_bytes);
+	return r ? r : user_memory_write(user + head_bytes, array, array_bytes);
 }
 
-static int driver_info(uint64_t user, const struct device *d)
+static int ethtool_driver_info(uint64_t user, const struct device *d)
 {
 	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO, .n_stats = N_STATISTICS};
 	uint64_t v = d->config.profile->fw_ver;
@@ -42,28 +42,28 @@ static int driver_info(uint64_t user, const struct device *d)
 	snprintf(info.fw_version, sizeof(info.fw_version), "%hu.%hu.%04hu", (unsigned short)(v >> 32),
 	         (unsigned short)(v >> 16), (unsigned short)v);
 	snprintf(info.bus_info, sizeof(info.bus_info), "0000:fe:%02x.0", d->index);
-	return user_write(user, &info, sizeof(info));
+	return user_memory_write(user, &info, sizeof(info));
 }
 
-static int string_set_info(uint64_t user)
+static int ethtool_string_set_info(uint64_t user)
 {
 	struct ethtool_sset_info info;
 	uint32_t length = N_STATISTICS;
-	int r = user_read(&info, user, sizeof(info));
+	int r = user_memory_read(&info, user, sizeof(info));
 
 	if (r)
 		return r;
 	if (!(info.sset_mask & 1ull << ETH_SS_STATS))
 		return -EOPNOTSUPP;
 	info.sset_mask = 1ull << ETH_SS_STATS;
-	return write_both(user, &info, sizeof(info), &length, sizeof(length));
+	return ethtool_write_both(user, &info, sizeof(info), &length, sizeof(length));
 }
 
-static int strings(uint64_t user)
+static int ethtool_strings(uint64_t user)
 {
 	char names[N_STATISTICS][ETH_GSTRING_LEN] = {};
 	struct ethtool_gstrings g;
-	int r = user_read(&g, user, sizeof(g));
+	int r = user_memory_read(&g, user, sizeof(g));
 
 	if (r)
 		return r;
@@ -72,10 +72,10 @@ static int strings(uint64_t user)
 	g.len = N_STATISTICS;
 	for (size_t i = 0; i < N_STATISTICS; i++)
 		strcpy(names[i], statistics[i].name);
-	return write_both(user, &g, sizeof(g), names, sizeof(names));
+	return ethtool_write_both(user, &g, sizeof(g), names, sizeof(names));
 }
 
-static int values(uint64_t user, struct device *d)
+static int ethtool_values(uint64_t user, struct device *d)
 {
 	struct ethtool_stats s = {.cmd = ETHTOOL_GSTATS, .n_stats = N_STATISTICS};
 	uint64_t data[N_STATISTICS];
@@ -87,10 +87,10 @@ static int values(uint64_t user, struct device *d)
 		if (statistics[i].bits == 32)
 			data[i] = (uint32_t)data[i];
 	}
-	return write_both(user, &s, sizeof(s), data, sizeof(data));
+	return ethtool_write_both(user, &s, sizeof(s), data, sizeof(data));
 }
 
-static struct device *find(struct root *root, const struct ifreq *ifr)
+static struct device *ethtool_find(struct root *root, const struct ifreq *ifr)
 {
 	for (unsigned int i = 0; i < root->n_devices; i++)
 		if (!strncmp(ifr->ifr_name, root->devices[i].config.netdev, IFNAMSIZ))
@@ -105,24 +105,24 @@ bool ethtool_ours(void *arg, int *result)
 	uint64_t user;
 	uint32_t command;
 
-	if (!root_is_owner() || user_read(&ifr, (uintptr_t)arg, sizeof(ifr)))
+	if (!root_is_owner() || user_memory_read(&ifr, (uintptr_t)arg, sizeof(ifr)))
 		return false; /* the kernel says EFAULT */
-	d = find(root_get(), &ifr);
+	d = ethtool_find(root_get(), &ifr);
 	user = (uintptr_t)ifr.ifr_data;
-	if (!d || user_read(&command, user, sizeof(command)))
+	if (!d || user_memory_read(&command, user, sizeof(command)))
 		return false;
 	switch (command) {
 	case ETHTOOL_GDRVINFO:
-		*result = driver_info(user, d);
+		*result = ethtool_driver_info(user, d);
 		return true;
 	case ETHTOOL_GSSET_INFO:
-		*result = string_set_info(user);
+		*result = ethtool_string_set_info(user);
 		return *result != -EOPNOTSUPP;
 	case ETHTOOL_GSTRINGS:
-		*result = strings(user);
+		*result = ethtool_strings(user);
 		return *result != -EOPNOTSUPP;
 	case ETHTOOL_GSTATS:
-		*result = values(user, d);
+		*result = ethtool_values(user, d);
 		return true;
 	default:
 		return false; /* features, rings, links: the netdev answers for itself */

@@ -25,7 +25,7 @@ struct vdir {
 
 static_assert(sizeof(struct dirent) == sizeof(struct dirent64), "one dirent layout");
 
-static struct vdir *as_ours(DIR *d)
+static struct vdir *vdir_of(DIR *d)
 {
 	struct vdir *v = (struct vdir *)d;
 	uint64_t mark;
@@ -36,7 +36,7 @@ static struct vdir *as_ours(DIR *d)
 	return mark == VDIR_MARK ? v : NULL;
 }
 
-static DIR *open_dir(const struct node *node, int fd)
+static DIR *vdir_open(const struct node *node, int fd)
 {
 	struct vdir *v = calloc(1, sizeof(*v));
 
@@ -62,20 +62,20 @@ HOOK DIR *opendir(const char *path)
 		return NULL;
 	}
 	fd = ERRNO_RETURN(vfs_open(&node, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	return fd < 0 ? NULL : open_dir(&node, fd);
+	return fd < 0 ? NULL : vdir_open(&node, fd);
 }
 
 HOOK DIR *fdopendir(int fd)
 {
 	struct fd_object *o = fdtab_find(&root_peek()->fdtab, fd, FD_SYSFS_DIR);
 
-	DIR *d = o ? open_dir(&((struct sysfs_fd *)o)->node, fd) : REAL(fdopendir)(fd);
+	DIR *d = o ? vdir_open(&((struct sysfs_fd *)o)->node, fd) : REAL(fdopendir)(fd);
 
 	fd_object_put(o);
 	return d;
 }
 
-static struct dirent *next_entry(struct vdir *v)
+static struct dirent *vdir_next(struct vdir *v)
 {
 	unsigned int n = v->next;
 
@@ -94,21 +94,21 @@ static struct dirent *next_entry(struct vdir *v)
 
 HOOK struct dirent *readdir(DIR *d)
 {
-	struct vdir *v = as_ours(d);
+	struct vdir *v = vdir_of(d);
 
-	return v ? next_entry(v) : REAL(readdir)(d);
+	return v ? vdir_next(v) : REAL(readdir)(d);
 }
 
 HOOK struct dirent64 *readdir64(DIR *d)
 {
-	struct vdir *v = as_ours(d);
+	struct vdir *v = vdir_of(d);
 
-	return v ? (struct dirent64 *)next_entry(v) : REAL(readdir64)(d);
+	return v ? (struct dirent64 *)vdir_next(v) : REAL(readdir64)(d);
 }
 
 HOOK int closedir(DIR *d)
 {
-	struct vdir *v = as_ours(d);
+	struct vdir *v = vdir_of(d);
 	int r;
 
 	if (!v)
@@ -121,14 +121,14 @@ HOOK int closedir(DIR *d)
 
 HOOK int dirfd(DIR *d)
 {
-	struct vdir *v = as_ours(d);
+	struct vdir *v = vdir_of(d);
 
 	return v ? v->fd : REAL(dirfd)(d);
 }
 
 HOOK void rewinddir(DIR *d)
 {
-	struct vdir *v = as_ours(d);
+	struct vdir *v = vdir_of(d);
 
 	if (v)
 		v->next = 0;
@@ -138,14 +138,14 @@ HOOK void rewinddir(DIR *d)
 
 HOOK long telldir(DIR *d)
 {
-	struct vdir *v = as_ours(d);
+	struct vdir *v = vdir_of(d);
 
 	return v ? (long)v->next : REAL(telldir)(d);
 }
 
 HOOK void seekdir(DIR *d, long position)
 {
-	struct vdir *v = as_ours(d);
+	struct vdir *v = vdir_of(d);
 
 	if (v)
 		v->next = (unsigned int)position;

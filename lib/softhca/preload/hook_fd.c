@@ -13,25 +13,25 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static struct uverbs_file *uverbs_of(int fd)
+static struct uverbs_file *hook_uverbs_of(int fd)
 {
 	return (struct uverbs_file *)fdtab_find(&root_peek()->fdtab, fd, FD_UVERBS);
 }
 
 /* -EIO in a forked child: the device stayed with the parent. */
-static int alive(void)
+static int hook_check_owner(void)
 {
 	return root_is_owner() ? 0 : -EIO;
 }
 
 HOOK ssize_t write(int fd, const void *buf, size_t bytes)
 {
-	struct uverbs_file *f = uverbs_of(fd);
+	struct uverbs_file *f = hook_uverbs_of(fd);
 	ssize_t r;
 
 	if (!f)
 		return REAL(write)(fd, buf, bytes);
-	r = alive();
+	r = hook_check_owner();
 	if (!r)
 		r = uverbs_write(f, buf, bytes);
 	fd_object_put(&f->fd_object);
@@ -50,10 +50,10 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 	va_end(ap);
 	if (request == SIOCETHTOOL && root_get()->n_devices && ethtool_ours(arg, &r))
 		return ERRNO_RETURN(r);
-	f = uverbs_of(fd);
+	f = hook_uverbs_of(fd);
 	if (!f)
 		return REAL(ioctl)(fd, request, arg);
-	r = request == RDMA_VERBS_IOCTL ? alive() : -ENOTTY;
+	r = request == RDMA_VERBS_IOCTL ? hook_check_owner() : -ENOTTY;
 	if (!r)
 		r = uverbs_ioctl(f, arg);
 	fd_object_put(&f->fd_object);
@@ -61,7 +61,7 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 }
 
 /* sysfs makes the text anew for a read from the start; counters are read that way. */
-static int refresh_at_start(int fd, off_t at)
+static int hook_refresh_at_start(int fd, off_t at)
 {
 	struct fd_object *o = at ? NULL : fdtab_find(&root_peek()->fdtab, fd, FD_SYSFS_FILE);
 	int r = o ? vfs_refresh((struct sysfs_fd *)o, fd) : 0;
@@ -70,7 +70,7 @@ static int refresh_at_start(int fd, off_t at)
 	return r;
 }
 
-static int refresh_read(int fd)
+static int hook_refresh_read(int fd)
 {
 	struct fd_object *o = fdtab_get(&root_peek()->fdtab, fd);
 	int r = 0;
@@ -78,32 +78,32 @@ static int refresh_read(int fd)
 	if (o && o->kind == FD_SYSFS_DIR)
 		r = -EISDIR;
 	else if (o && o->kind == FD_SYSFS_FILE)
-		r = refresh_at_start(fd, lseek(fd, 0, SEEK_CUR));
+		r = hook_refresh_at_start(fd, lseek(fd, 0, SEEK_CUR));
 	fd_object_put(o);
 	return r;
 }
 
 /* What was read made room in the channel, if it is one. */
-static void flush_channel(int fd)
+static void hook_flush_channel(int fd)
 {
 	int saved = errno;
 	struct fd_object *o = fdtab_find(&root_peek()->fdtab, fd, FD_CHANNEL);
 
 	if (o && root_is_owner())
-		channel_flush((struct channel *)o);
+		event_channel_flush((struct event_channel *)o);
 	fd_object_put(o);
 	errno = saved;
 }
 
 HOOK ssize_t read(int fd, void *buf, size_t bytes)
 {
-	ssize_t r = refresh_read(fd);
+	ssize_t r = hook_refresh_read(fd);
 
 	if (r)
 		return ERRNO_RETURN(r);
 	r = REAL(read)(fd, buf, bytes);
 	if (fdtab_has(&root_peek()->fdtab, fd))
-		flush_channel(fd);
+		hook_flush_channel(fd);
 	return r;
 }
 
@@ -115,14 +115,14 @@ HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t buf_bytes)
 
 HOOK ssize_t pread(int fd, void *buf, size_t bytes, off_t at)
 {
-	int r = refresh_at_start(fd, at);
+	int r = hook_refresh_at_start(fd, at);
 
 	return r ? ERRNO_RETURN(r) : REAL(pread)(fd, buf, bytes, at);
 }
 
 HOOK ssize_t pread64(int fd, void *buf, size_t bytes, off_t at)
 {
-	int r = refresh_at_start(fd, at);
+	int r = hook_refresh_at_start(fd, at);
 
 	return r ? ERRNO_RETURN(r) : REAL(pread64)(fd, buf, bytes, at);
 }
@@ -141,7 +141,7 @@ HOOK int close(int fd)
 	return r;
 }
 
-static void copy_entry(int from, int to)
+static void hook_copy_entry(int from, int to)
 {
 	struct fdtab *t = &root_peek()->fdtab;
 	struct fd_object *o;
@@ -160,7 +160,7 @@ HOOK int dup(int fd)
 	int r = REAL(dup)(fd);
 
 	if (r >= 0)
-		copy_entry(fd, r);
+		hook_copy_entry(fd, r);
 	return r;
 }
 
@@ -169,7 +169,7 @@ HOOK int dup2(int from, int to)
 	int r = REAL(dup2)(from, to);
 
 	if (r >= 0 && from != to)
-		copy_entry(from, to);
+		hook_copy_entry(from, to);
 	return r;
 }
 
@@ -178,7 +178,7 @@ HOOK int dup3(int from, int to, int flags)
 	int r = REAL(dup3)(from, to, flags);
 
 	if (r >= 0)
-		copy_entry(from, to);
+		hook_copy_entry(from, to);
 	return r;
 }
 
@@ -191,7 +191,7 @@ HOOK int dup3(int from, int to, int flags)
 	va_end(ap);                                                       \
 	r = REAL(name)(fd, command, arg);                                 \
 	if (r >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC)) \
-		copy_entry(fd, r);                                        \
+		hook_copy_entry(fd, r);                                   \
 	return r
 
 HOOK int fcntl(int fd, int command, ...)

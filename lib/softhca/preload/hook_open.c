@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* True if the path is ours; `*result` is then what the call returns. */
-static bool open_ours(int dirfd, const char *path, int flags, int *result)
+static bool hook_open_ours(int dirfd, const char *path, int flags, int *result)
 {
 	struct node node;
 
@@ -20,20 +20,20 @@ static bool open_ours(int dirfd, const char *path, int flags, int *result)
 	return true;
 }
 
-static mode_t mode_of(int flags, va_list ap)
+static mode_t hook_open_mode(int flags, va_list ap)
 {
 	return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(ap, mode_t) : 0;
 }
 
-#define OPEN_BODY(name)                            \
-	va_list ap;                                \
-	mode_t mode;                               \
-	int fd;                                    \
-	va_start(ap, flags);                       \
-	mode = mode_of(flags, ap);                 \
-	va_end(ap);                                \
-	if (open_ours(AT_FDCWD, path, flags, &fd)) \
-		return fd;                         \
+#define OPEN_BODY(name)                                 \
+	va_list ap;                                     \
+	mode_t mode;                                    \
+	int fd;                                         \
+	va_start(ap, flags);                            \
+	mode = hook_open_mode(flags, ap);               \
+	va_end(ap);                                     \
+	if (hook_open_ours(AT_FDCWD, path, flags, &fd)) \
+		return fd;                              \
 	return REAL(name)(path, flags, mode)
 
 HOOK int open(const char *path, int flags, ...)
@@ -46,15 +46,15 @@ HOOK int open64(const char *path, int flags, ...)
 	OPEN_BODY(open64);
 }
 
-#define OPENAT_BODY(name)                       \
-	va_list ap;                             \
-	mode_t mode;                            \
-	int fd;                                 \
-	va_start(ap, flags);                    \
-	mode = mode_of(flags, ap);              \
-	va_end(ap);                             \
-	if (open_ours(dirfd, path, flags, &fd)) \
-		return fd;                      \
+#define OPENAT_BODY(name)                            \
+	va_list ap;                                  \
+	mode_t mode;                                 \
+	int fd;                                      \
+	va_start(ap, flags);                         \
+	mode = hook_open_mode(flags, ap);            \
+	va_end(ap);                                  \
+	if (hook_open_ours(dirfd, path, flags, &fd)) \
+		return fd;                           \
 	return REAL(name)(dirfd, path, flags, mode)
 
 HOOK int openat(int dirfd, const char *path, int flags, ...)
@@ -92,7 +92,7 @@ HOOK int __openat64_2(int dirfd, const char *path, int flags)
 }
 
 /* The C library opens for fopen() inside itself, where nothing can be interposed. */
-static bool fopen_ours(const char *path, const char *mode, FILE **file)
+static bool hook_fopen_ours(const char *path, const char *mode, FILE **file)
 {
 	struct node node;
 	int fd;
@@ -111,12 +111,12 @@ HOOK FILE *fopen(const char *path, const char *mode)
 {
 	FILE *f;
 
-	return fopen_ours(path, mode, &f) ? f : REAL(fopen)(path, mode);
+	return hook_fopen_ours(path, mode, &f) ? f : REAL(fopen)(path, mode);
 }
 
 HOOK FILE *fopen64(const char *path, const char *mode)
 {
 	FILE *f;
 
-	return fopen_ours(path, mode, &f) ? f : REAL(fopen64)(path, mode);
+	return hook_fopen_ours(path, mode, &f) ? f : REAL(fopen64)(path, mode);
 }

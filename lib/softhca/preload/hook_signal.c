@@ -8,17 +8,18 @@
 #include <errno.h>
 #include <signal.h>
 
-static bool ours(int number)
+static bool hook_signal_is_ours(int number)
 {
 	return (number == SIGSEGV || number == SIGBUS) && root_peek()->n_devices;
 }
 
 HOOK int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
-	return ours(number) ? fault_sigaction(number, action, old) : REAL(sigaction)(number, action, old);
+	return hook_signal_is_ours(number) ? fault_sigaction(number, action, old)
+	                                   : REAL(sigaction)(number, action, old);
 }
 
-static sighandler_t install(int number, sighandler_t handler, int flags)
+static sighandler_t hook_signal_install(int number, sighandler_t handler, int flags)
 {
 	struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, old;
 
@@ -28,11 +29,13 @@ static sighandler_t install(int number, sighandler_t handler, int flags)
 
 HOOK sighandler_t signal(int number, sighandler_t handler)
 {
-	return ours(number) ? install(number, handler, SA_RESTART) : REAL(signal)(number, handler);
+	return hook_signal_is_ours(number) ? hook_signal_install(number, handler, SA_RESTART)
+	                                   : REAL(signal)(number, handler);
 }
 
 /* What -std=c99 programs get for signal(). */
 HOOK sighandler_t __sysv_signal(int number, sighandler_t handler)
 {
-	return ours(number) ? install(number, handler, SA_ONESHOT | SA_NOMASK) : REAL(__sysv_signal)(number, handler);
+	return hook_signal_is_ours(number) ? hook_signal_install(number, handler, SA_ONESHOT | SA_NOMASK)
+	                                   : REAL(__sysv_signal)(number, handler);
 }

@@ -13,12 +13,12 @@
 static_assert(sizeof(struct stat) == sizeof(struct stat64), "one stat layout");
 
 /* Declared non-null, but kernels since 6.11 take a null path as an empty one. */
-static bool is_empty(const char *path)
+static bool hook_path_is_empty(const char *path)
 {
 	return !path || !*path;
 }
 
-static bool stat_ours(int dirfd, const char *path, bool follow, void *st, int *result)
+static bool hook_stat_ours(int dirfd, const char *path, bool follow, void *st, int *result)
 {
 	struct node node;
 
@@ -34,7 +34,7 @@ static bool stat_ours(int dirfd, const char *path, bool follow, void *st, int *r
 	return true;
 }
 
-static bool fstat_ours(int fd, void *st)
+static bool hook_fstat_ours(int fd, void *st)
 {
 	struct root *root = root_peek();
 	struct fd_object *o = fdtab_get(&root->fdtab, fd);
@@ -51,61 +51,61 @@ static bool fstat_ours(int fd, void *st)
 	return ours;
 }
 
-#define STAT_HOOK(name, type, follow)                                                        \
-	HOOK int name(const char *path, struct type *st)                                     \
-	{                                                                                    \
-		int r;                                                                       \
-		return stat_ours(AT_FDCWD, path, follow, st, &r) ? r : REAL(name)(path, st); \
+#define STAT_HOOK(name, type, follow)                                                             \
+	HOOK int name(const char *path, struct type *st)                                          \
+	{                                                                                         \
+		int r;                                                                            \
+		return hook_stat_ours(AT_FDCWD, path, follow, st, &r) ? r : REAL(name)(path, st); \
 	}
 STAT_HOOK(stat, stat, true)
 STAT_HOOK(stat64, stat64, true)
 STAT_HOOK(lstat, stat, false)
 STAT_HOOK(lstat64, stat64, false)
 
-#define FSTAT_HOOK(name, type)                                      \
-	HOOK int name(int fd, struct type *st)                      \
-	{                                                           \
-		return fstat_ours(fd, st) ? 0 : REAL(name)(fd, st); \
+#define FSTAT_HOOK(name, type)                                           \
+	HOOK int name(int fd, struct type *st)                           \
+	{                                                                \
+		return hook_fstat_ours(fd, st) ? 0 : REAL(name)(fd, st); \
 	}
 FSTAT_HOOK(fstat, stat)
 FSTAT_HOOK(fstat64, stat64)
 
-#define FSTATAT_HOOK(name, type)                                                        \
-	HOOK int name(int dirfd, const char *path, struct type *st, int flags)          \
-	{                                                                               \
-		int r;                                                                  \
-		if ((flags & AT_EMPTY_PATH) && is_empty(path) && fstat_ours(dirfd, st)) \
-			return 0;                                                       \
-		return stat_ours(dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW), st, &r)   \
-		               ? r                                                      \
-		               : REAL(name)(dirfd, path, st, flags);                    \
+#define FSTATAT_HOOK(name, type)                                                                       \
+	HOOK int name(int dirfd, const char *path, struct type *st, int flags)                         \
+	{                                                                                              \
+		int r;                                                                                 \
+		if ((flags & AT_EMPTY_PATH) && hook_path_is_empty(path) && hook_fstat_ours(dirfd, st)) \
+			return 0;                                                                      \
+		return hook_stat_ours(dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW), st, &r)             \
+		               ? r                                                                     \
+		               : REAL(name)(dirfd, path, st, flags);                                   \
 	}
 FSTATAT_HOOK(fstatat, stat)
 FSTATAT_HOOK(fstatat64, stat64)
 
 /* What programs built against a C library before 2.33 call. */
-#define XSTAT_HOOK(name, type, follow)                                                                \
-	int name(int version, const char *path, struct type *st);                                     \
-	HOOK int name(int version, const char *path, struct type *st)                                 \
-	{                                                                                             \
-		int r;                                                                                \
-		return stat_ours(AT_FDCWD, path, follow, st, &r) ? r : REAL(name)(version, path, st); \
+#define XSTAT_HOOK(name, type, follow)                                                                     \
+	int name(int version, const char *path, struct type *st);                                          \
+	HOOK int name(int version, const char *path, struct type *st)                                      \
+	{                                                                                                  \
+		int r;                                                                                     \
+		return hook_stat_ours(AT_FDCWD, path, follow, st, &r) ? r : REAL(name)(version, path, st); \
 	}
 XSTAT_HOOK(__xstat, stat, true)
 XSTAT_HOOK(__xstat64, stat64, true)
 XSTAT_HOOK(__lxstat, stat, false)
 XSTAT_HOOK(__lxstat64, stat64, false)
 
-#define FXSTAT_HOOK(name, type)                                              \
-	int name(int version, int fd, struct type *st);                      \
-	HOOK int name(int version, int fd, struct type *st)                  \
-	{                                                                    \
-		return fstat_ours(fd, st) ? 0 : REAL(name)(version, fd, st); \
+#define FXSTAT_HOOK(name, type)                                                   \
+	int name(int version, int fd, struct type *st);                           \
+	HOOK int name(int version, int fd, struct type *st)                       \
+	{                                                                         \
+		return hook_fstat_ours(fd, st) ? 0 : REAL(name)(version, fd, st); \
 	}
 FXSTAT_HOOK(__fxstat, stat)
 FXSTAT_HOOK(__fxstat64, stat64)
 
-static void to_statx(const struct stat *st, struct statx *stx)
+static void hook_to_statx(const struct stat *st, struct statx *stx)
 {
 	memset(stx, 0, sizeof(*stx));
 	stx->stx_mask = STATX_BASIC_STATS;
@@ -125,16 +125,16 @@ HOOK int statx(int dirfd, const char *path, int flags, unsigned int mask, struct
 	struct stat st;
 	int r = 0;
 
-	if (((flags & AT_EMPTY_PATH) && is_empty(path) && fstat_ours(dirfd, &st)) ||
-	    stat_ours(dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW), &st, &r)) {
+	if (((flags & AT_EMPTY_PATH) && hook_path_is_empty(path) && hook_fstat_ours(dirfd, &st)) ||
+	    hook_stat_ours(dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW), &st, &r)) {
 		if (!r)
-			to_statx(&st, stx);
+			hook_to_statx(&st, stx);
 		return r;
 	}
 	return REAL(statx)(dirfd, path, flags, mask, stx);
 }
 
-static bool access_ours(int dirfd, const char *path, int mode, int *result)
+static bool hook_access_ours(int dirfd, const char *path, int mode, int *result)
 {
 	struct node node;
 
@@ -154,31 +154,31 @@ HOOK int access(const char *path, int mode)
 {
 	int r;
 
-	return access_ours(AT_FDCWD, path, mode, &r) ? r : REAL(access)(path, mode);
+	return hook_access_ours(AT_FDCWD, path, mode, &r) ? r : REAL(access)(path, mode);
 }
 
 HOOK int euidaccess(const char *path, int mode)
 {
 	int r;
 
-	return access_ours(AT_FDCWD, path, mode, &r) ? r : REAL(euidaccess)(path, mode);
+	return hook_access_ours(AT_FDCWD, path, mode, &r) ? r : REAL(euidaccess)(path, mode);
 }
 
 HOOK int eaccess(const char *path, int mode)
 {
 	int r;
 
-	return access_ours(AT_FDCWD, path, mode, &r) ? r : REAL(eaccess)(path, mode);
+	return hook_access_ours(AT_FDCWD, path, mode, &r) ? r : REAL(eaccess)(path, mode);
 }
 
 HOOK int faccessat(int dirfd, const char *path, int mode, int flags)
 {
 	int r;
 
-	return access_ours(dirfd, path, mode, &r) ? r : REAL(faccessat)(dirfd, path, mode, flags);
+	return hook_access_ours(dirfd, path, mode, &r) ? r : REAL(faccessat)(dirfd, path, mode, flags);
 }
 
-static bool readlink_ours(int dirfd, const char *path, char *buf, size_t size, ssize_t *result)
+static bool hook_readlink_ours(int dirfd, const char *path, char *buf, size_t size, ssize_t *result)
 {
 	char target[256];
 	struct node node;
@@ -199,14 +199,14 @@ HOOK ssize_t readlink(const char *path, char *buf, size_t size)
 {
 	ssize_t r;
 
-	return readlink_ours(AT_FDCWD, path, buf, size, &r) ? r : REAL(readlink)(path, buf, size);
+	return hook_readlink_ours(AT_FDCWD, path, buf, size, &r) ? r : REAL(readlink)(path, buf, size);
 }
 
 HOOK ssize_t readlinkat(int dirfd, const char *path, char *buf, size_t size)
 {
 	ssize_t r;
 
-	return readlink_ours(dirfd, path, buf, size, &r) ? r : REAL(readlinkat)(dirfd, path, buf, size);
+	return hook_readlink_ours(dirfd, path, buf, size, &r) ? r : REAL(readlinkat)(dirfd, path, buf, size);
 }
 
 ssize_t __readlink_chk(const char *path, char *buf, size_t size, size_t buf_size);
@@ -214,7 +214,7 @@ HOOK ssize_t __readlink_chk(const char *path, char *buf, size_t size, size_t buf
 {
 	ssize_t r;
 
-	return readlink_ours(AT_FDCWD, path, buf, size < buf_size ? size : buf_size, &r)
+	return hook_readlink_ours(AT_FDCWD, path, buf, size < buf_size ? size : buf_size, &r)
 	               ? r
 	               : REAL(__readlink_chk)(path, buf, size, buf_size);
 }

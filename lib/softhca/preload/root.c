@@ -15,7 +15,7 @@ struct root *root_peek(void)
 }
 
 /* `list` was checked when the settings were read. */
-static void add_devices(struct root *r, const char *list, const struct device_config *common)
+static void root_add_devices(struct root *r, const char *list, const struct device_config *common)
 {
 	char *copy = strdup(list), *save = NULL;
 
@@ -41,7 +41,7 @@ bool root_is_owner(void)
 }
 
 /* A child starts afresh if nothing was open, as a daemon does that forks first. */
-static void in_child(void)
+static void root_in_child(void)
 {
 	fdtab_init(&the_root.fdtab);
 	for (unsigned int i = 0; i < the_root.n_devices; i++) {
@@ -57,7 +57,7 @@ static void in_child(void)
 	atomic_store(&the_root.owner, getpid());
 }
 
-static void watch_ports(void *arg)
+static void root_watch_ports(void *arg)
 {
 	struct root *root = arg;
 
@@ -65,7 +65,7 @@ static void watch_ports(void *arg)
 		device_watch_port(&root->devices[i]);
 }
 
-static void set_up(void)
+static void root_set_up(void)
 {
 	struct settings settings;
 	char message[512];
@@ -83,11 +83,11 @@ static void set_up(void)
 	fdtab_init(&the_root.fdtab);
 	fault_init(REAL(sigaction));
 	clock_init(&the_root.clock, settings.clock_us);
-	add_devices(&the_root, settings.interfaces, &settings.device);
-	the_root.clock.watch = watch_ports;
+	root_add_devices(&the_root, settings.interfaces, &settings.device);
+	the_root.clock.watch = root_watch_ports;
 	the_root.clock.watch_arg = &the_root;
 	atomic_store(&the_root.owner, getpid());
-	pthread_atfork(NULL, NULL, in_child);
+	pthread_atfork(NULL, NULL, root_in_child);
 }
 
 struct root *root_get(void)
@@ -95,7 +95,7 @@ struct root *root_get(void)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int saved = errno;
 
-	pthread_once(&once, set_up);
+	pthread_once(&once, root_set_up);
 	errno = saved;
 	return &the_root;
 }

@@ -43,32 +43,33 @@ struct sysfs_entry {
 	enum sysfs_dir parent;
 	const char *name;
 	enum sysfs_dir dir;  /* of a directory */
-	content_fn *content; /* of a file */
+	content_fn *content; /* of a file, or: */
+	const char *text;
 	bool is_link, is_cdev;
 };
 
 static const struct sysfs_entry entries[] = {
 	{DIR_CLASS_IB, NAME_IBDEV, .dir = DIR_IBDEV, .is_link = true},
-	{DIR_IBDEV, "node_type", .content = content_node_type},
+	{DIR_IBDEV, "node_type", .text = "1: CA\n"},
 	{DIR_IBDEV, "node_guid", .content = content_guid},
 	{DIR_IBDEV, "sys_image_guid", .content = content_guid},
 	{DIR_IBDEV, "node_desc", .content = content_node_desc},
 	{DIR_IBDEV, "fw_ver", .content = content_fw_ver},
 	{DIR_IBDEV, "hca_type", .content = content_hca_type},
-	{DIR_IBDEV, "hw_rev", .content = content_zero},
+	{DIR_IBDEV, "hw_rev", .text = "0\n"},
 	{DIR_IBDEV, "board_id", .content = content_board_id},
 	{DIR_IBDEV, "device", .dir = DIR_PCI, .is_link = true},
 	{DIR_IBDEV, "ports", .dir = DIR_PORTS},
 	{DIR_PORTS, "1", .dir = DIR_PORT},
 	{DIR_PORT, "state", .content = content_state},
 	{DIR_PORT, "phys_state", .content = content_phys_state},
-	{DIR_PORT, "rate", .content = content_rate},
-	{DIR_PORT, "lid", .content = content_zero_hex},
-	{DIR_PORT, "lid_mask_count", .content = content_zero},
-	{DIR_PORT, "sm_lid", .content = content_zero_hex},
-	{DIR_PORT, "sm_sl", .content = content_zero},
-	{DIR_PORT, "cap_mask", .content = content_cap_mask},
-	{DIR_PORT, "link_layer", .content = content_link_layer},
+	{DIR_PORT, "rate", .text = "100 Gb/sec (4X EDR)\n"},
+	{DIR_PORT, "lid", .text = "0x0\n"},
+	{DIR_PORT, "lid_mask_count", .text = "0\n"},
+	{DIR_PORT, "sm_lid", .text = "0x0\n"},
+	{DIR_PORT, "sm_sl", .text = "0\n"},
+	{DIR_PORT, "cap_mask", .text = "0x04010000\n"},
+	{DIR_PORT, "link_layer", .text = "Ethernet\n"},
 	{DIR_PORT, "gids", .dir = DIR_GIDS},
 	{DIR_PORT, "gid_attrs", .dir = DIR_GID_ATTRS},
 	{DIR_PORT, "pkeys", .dir = DIR_PKEYS},
@@ -79,11 +80,11 @@ static const struct sysfs_entry entries[] = {
 	{DIR_GID_ATTRS, "types", .dir = DIR_TYPES},
 	{DIR_NDEVS, NAME_GID, .content = content_gid_ndev},
 	{DIR_TYPES, NAME_GID, .content = content_gid_type},
-	{DIR_PKEYS, "0", .content = content_pkey},
+	{DIR_PKEYS, "0", .text = "0xffff\n"},
 	{DIR_HW_COUNTERS, "out_of_buffer", .content = content_out_of_buffer},
-	{DIR_HW_COUNTERS, "out_of_sequence", .content = content_zero},
-	{DIR_HW_COUNTERS, "rx_icrc_encapsulated", .content = content_zero},
-	{DIR_HW_COUNTERS, "lifespan", .content = content_zero},
+	{DIR_HW_COUNTERS, "out_of_sequence", .text = "0\n"},
+	{DIR_HW_COUNTERS, "rx_icrc_encapsulated", .text = "0\n"},
+	{DIR_HW_COUNTERS, "lifespan", .text = "0\n"},
 	{DIR_COUNTERS, "port_rcv_packets", .content = content_rcv_packets},
 	{DIR_COUNTERS, "port_rcv_data", .content = content_rcv_data},
 	{DIR_COUNTERS, "port_xmit_packets", .content = content_xmit_packets},
@@ -99,9 +100,9 @@ static const struct sysfs_entry entries[] = {
 	{DIR_PCI, "device", .content = content_pci_device},
 	{DIR_PCI, "subsystem_vendor", .content = content_vendor},
 	{DIR_PCI, "subsystem_device", .content = content_pci_device},
-	{DIR_PCI, "class", .content = content_pci_class},
-	{DIR_PCI, "revision", .content = content_zero_hex},
-	{DIR_PCI, "numa_node", .content = content_numa_node},
+	{DIR_PCI, "class", .text = "0x020000\n"},
+	{DIR_PCI, "revision", .text = "0x0\n"},
+	{DIR_PCI, "numa_node", .text = "-1\n"},
 	{DIR_PCI, "uevent", .content = content_uevent},
 	{DIR_PCI, "infiniband", .dir = DIR_PCI_IB},
 	{DIR_PCI, "infiniband_verbs", .dir = DIR_PCI_VERBS},
@@ -109,7 +110,7 @@ static const struct sysfs_entry entries[] = {
 	{DIR_PCI_IB, NAME_IBDEV, .dir = DIR_IBDEV},
 	{DIR_PCI_VERBS, NAME_UVERBS, .dir = DIR_UVERBS},
 	{DIR_PCI_NET, NAME_NETDEV, .dir = DIR_NETDEV},
-	{DIR_NETDEV, "dev_port", .content = content_zero},
+	{DIR_NETDEV, "dev_port", .text = "0\n"},
 	{DIR_DEV_IB, NAME_UVERBS, .is_cdev = true},
 };
 
@@ -123,7 +124,7 @@ static const struct {
 };
 
 /* Does `name` fit the entry? Sets the node's device or index where the name says them. */
-static bool name_fits(const struct sysfs_entry *e, const char *name, struct node *node)
+static bool sysfs_name_fits(const struct sysfs_entry *e, const char *name, struct node *node)
 {
 	struct root *root = root_get();
 	unsigned int first = 0, end = root->n_devices;
@@ -157,12 +158,12 @@ static bool name_fits(const struct sysfs_entry *e, const char *name, struct node
 	return false;
 }
 
-static bool descend(struct node *node, const char *name)
+static bool sysfs_descend(struct node *node, const char *name)
 {
 	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
 		const struct sysfs_entry *e = &entries[i];
 
-		if ((int)e->parent != node->dir || !name_fits(e, name, node))
+		if ((int)e->parent != node->dir || !sysfs_name_fits(e, name, node))
 			continue;
 		node->entry = e;
 		node->dir = (int)e->dir;
@@ -173,20 +174,20 @@ static bool descend(struct node *node, const char *name)
 	return false;
 }
 
-static void walk(struct node *node, char *rest)
+static void sysfs_walk(struct node *node, char *rest)
 {
 	char *save = NULL;
 
 	node->kind = NODE_DIR;
 	for (char *name = strtok_r(rest, "/", &save); name; name = strtok_r(NULL, "/", &save))
-		if (node->kind != NODE_DIR || !descend(node, name)) {
+		if (node->kind != NODE_DIR || !sysfs_descend(node, name)) {
 			node->kind = NODE_MISSING;
 			return;
 		}
 }
 
 /* "//", "/./" and "/../" out of an absolute path; false where it does not fit. */
-static bool normalise(const char *path, char *out, size_t size)
+static bool sysfs_normalise(const char *path, char *out, size_t size)
 {
 	size_t n = 0;
 
@@ -217,7 +218,7 @@ static bool normalise(const char *path, char *out, size_t size)
 }
 
 /* "/sys/class/net/IF/device..." of an emulated netdev; returns what follows "device". */
-static char *net_device(struct node *node, char *path)
+static char *sysfs_net_device(struct node *node, char *path)
 {
 	static const char prefix[] = "/sys/class/net/";
 	struct root *root = root_get();
@@ -240,7 +241,7 @@ static char *net_device(struct node *node, char *path)
 }
 
 /* "/dev/char/231:N" is where udev puts a link to the node. */
-static bool dev_char(struct node *node, const char *path)
+static bool sysfs_dev_char(struct node *node, const char *path)
 {
 	unsigned int major, minor;
 	int end = 0;
@@ -262,7 +263,7 @@ void sysfs_find(const char *path, struct node *node)
 	if (path[0] != '/' ||
 	    (strncmp(path, "/sys/", 5) && strncmp(path, "/dev/", 5) && path[1] != '/' && path[1] != '.'))
 		return;
-	if (!root_get()->n_devices || !normalise(path, node->path, sizeof(node->path)))
+	if (!root_get()->n_devices || !sysfs_normalise(path, node->path, sizeof(node->path)))
 		return;
 	memcpy(copy, node->path, sizeof(copy));
 	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
@@ -271,24 +272,26 @@ void sysfs_find(const char *path, struct node *node)
 		if (strncmp(copy, roots[i].path, len) || (copy[len] && copy[len] != '/'))
 			continue;
 		node->dir = (int)roots[i].dir;
-		walk(node, copy + len);
+		sysfs_walk(node, copy + len);
 		return;
 	}
-	rest = net_device(node, copy);
+	rest = sysfs_net_device(node, copy);
 	if (rest) {
 		bool itself = !*rest;
 
 		node->dir = DIR_PCI;
-		walk(node, rest);
+		sysfs_walk(node, rest);
 		node->is_link |= itself;
 		return;
 	}
-	dev_char(node, copy);
+	sysfs_dev_char(node, copy);
 }
 
 int sysfs_content(const struct node *node, char *buf, size_t size)
 {
-	return node->entry->content(node->device, node->index, buf, size);
+	const struct sysfs_entry *e = node->entry;
+
+	return e->text ? snprintf(buf, size, "%s", e->text) : e->content(node->device, node->index, buf, size);
 }
 
 bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size, unsigned char *d_type)

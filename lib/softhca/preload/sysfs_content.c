@@ -15,81 +15,52 @@
 #define VENDOR   0x15b3
 #define MAX_GIDS 256
 
-#define CONTENT(name)                                                                                            \
-	int content_##name(__attribute__((unused)) struct device *d, __attribute__((unused)) unsigned int index, \
-	                   char *buf, size_t size)
+/* The arguments of a content_fn, which not every content needs. */
+#define CONTENT_OF \
+	__attribute__((unused)) struct device *d, __attribute__((unused)) unsigned int index, char *buf, size_t size
 #define TEXT(...) return snprintf(buf, size, __VA_ARGS__)
 
-CONTENT(node_type)
-{
-	TEXT("1: CA\n");
-}
-CONTENT(zero)
-{
-	TEXT("0\n");
-}
-CONTENT(zero_hex)
-{
-	TEXT("0x0\n");
-}
-CONTENT(hca_type)
+int content_hca_type(CONTENT_OF)
 {
 	TEXT("%s\n", d->config.profile->hca_type);
 }
-CONTENT(board_id)
+
+int content_board_id(CONTENT_OF)
 {
 	TEXT("%s\n", d->config.profile->board_id);
 }
-CONTENT(rate)
-{
-	TEXT("100 Gb/sec (4X EDR)\n");
-}
-CONTENT(cap_mask)
-{
-	TEXT("0x04010000\n");
-}
-CONTENT(link_layer)
-{
-	TEXT("Ethernet\n");
-}
-CONTENT(pkey)
-{
-	TEXT("0xffff\n");
-}
-CONTENT(abi_version)
+
+int content_abi_version(CONTENT_OF)
 {
 	TEXT("%d\n", IB_USER_VERBS_ABI_VERSION);
 }
-CONTENT(driver_abi)
+
+int content_driver_abi(CONTENT_OF)
 {
 	TEXT("%d\n", MLX5_IB_UVERBS_ABI_VERSION);
 }
-CONTENT(ibdev)
+
+int content_ibdev(CONTENT_OF)
 {
 	TEXT("%s\n", d->name);
 }
-CONTENT(dev)
+
+int content_dev(CONTENT_OF)
 {
 	TEXT("%d:%u\n", UVERBS_MAJOR, UVERBS_FIRST_MINOR + d->index);
 }
-CONTENT(vendor)
+
+int content_vendor(CONTENT_OF)
 {
 	TEXT("0x%04x\n", VENDOR);
 }
-CONTENT(pci_device)
+
+int content_pci_device(CONTENT_OF)
 {
 	TEXT("0x%04x\n", d->config.profile->pci_device);
 }
-CONTENT(pci_class)
-{
-	TEXT("0x020000\n");
-}
-CONTENT(numa_node)
-{
-	TEXT("-1\n");
-}
 
-CONTENT(guid)
+int content_guid(CONTENT_OF)
 {
 	uint64_t g = netdev_guid(d->config.netdev);
 
@@ -97,7 +68,7 @@ CONTENT(guid)
 	     (unsigned int)(g >> 16 & 0xffff), (unsigned int)(g & 0xffff));
 }
 
-CONTENT(node_desc)
+int content_node_desc(CONTENT_OF)
 {
 	char host[65] = "";
 
@@ -105,23 +76,24 @@ CONTENT(node_desc)
 	TEXT("%s %s\n", host, d->name);
 }
 
-CONTENT(fw_ver)
+int content_fw_ver(CONTENT_OF)
 {
 	uint64_t v = d->config.profile->fw_ver;
 
 	TEXT("%u.%u.%04u\n", (unsigned int)(v >> 32), (unsigned int)(v >> 16 & 0xffff), (unsigned int)(v & 0xffff));
 }
 
-CONTENT(state)
+int content_state(CONTENT_OF)
 {
 	TEXT("%s\n", netdev_link_up(d->config.netdev) ? "4: ACTIVE" : "1: DOWN");
 }
-CONTENT(phys_state)
+
+int content_phys_state(CONTENT_OF)
 {
 	TEXT("%s\n", netdev_link_up(d->config.netdev) ? "5: LinkUp" : "3: Disabled");
 }
 
-CONTENT(gid)
+int content_gid(CONTENT_OF)
 {
 	struct gid gids[MAX_GIDS] = {};
 	const uint8_t *g = gids[index].raw;
@@ -133,7 +105,7 @@ CONTENT(gid)
 	return (int)n;
 }
 
-CONTENT(gid_ndev)
+int content_gid_ndev(CONTENT_OF)
 {
 	struct gid gids[MAX_GIDS];
 
@@ -142,7 +114,7 @@ CONTENT(gid_ndev)
 	TEXT("%s\n", d->config.netdev);
 }
 
-CONTENT(gid_type)
+int content_gid_type(CONTENT_OF)
 {
 	struct gid gids[MAX_GIDS];
 
@@ -152,7 +124,7 @@ CONTENT(gid_type)
 }
 
 /* A forked child has no device thread, and the parent may have held the locks. */
-static int read_counters(struct device *d, struct device_counters *c)
+static int content_read_counters(struct device *d, struct device_counters *c)
 {
 	if (!root_is_owner())
 		return -EIO;
@@ -161,10 +133,10 @@ static int read_counters(struct device *d, struct device_counters *c)
 }
 
 #define COUNTER(name, format, expression)                               \
-	CONTENT(name)                                                   \
+	int content_##name(CONTENT_OF)                                  \
 	{                                                               \
 		struct device_counters c;                               \
-		int r = read_counters(d, &c);                           \
+		int r = content_read_counters(d, &c);                   \
                                                                         \
 		return r ? r : snprintf(buf, size, format, expression); \
 	}
@@ -176,13 +148,13 @@ COUNTER(rcv_data, "%lu\n", c.rx_bytes / 4)
 COUNTER(xmit_packets, "%lu\n", c.tx_packets)
 COUNTER(xmit_data, "%lu\n", c.tx_bytes / 4)
 
-CONTENT(modalias)
+int content_modalias(CONTENT_OF)
 {
 	TEXT("pci:v%08Xd%08Xsv%08Xsd%08Xbc02sc00i00\n", VENDOR, d->config.profile->pci_device, VENDOR,
 	     d->config.profile->pci_device);
 }
 
-CONTENT(uevent)
+int content_uevent(CONTENT_OF)
 {
 	TEXT("DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\n"
 	     "PCI_SLOT_NAME=" PCI_NAME "\n",

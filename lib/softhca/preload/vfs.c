@@ -53,7 +53,7 @@ int vfs_refresh(const struct sysfs_fd *f, int fd)
 	return 0;
 }
 
-static int open_cdev(const struct node *node, int flags)
+static int vfs_open_cdev(const struct node *node, int flags)
 {
 	struct root *root = root_get();
 	struct uverbs_env env = {.fdtab = &root->fdtab, .memlock = &root->memlock, .clock = &root->clock};
@@ -71,7 +71,7 @@ int vfs_open(const struct node *node, int flags)
 	if (node->kind == NODE_MISSING)
 		return -ENOENT;
 	if (node->kind == NODE_CDEV)
-		return open_cdev(node, flags);
+		return vfs_open_cdev(node, flags);
 	if ((flags & O_ACCMODE) != O_RDONLY)
 		return node->kind == NODE_DIR ? -EISDIR : -EACCES;
 	if (node->kind == NODE_FILE && (flags & O_DIRECTORY))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Completion channels and completion queues. */
 #include "command.h"
-#include "user.h"
+#include "user_memory.h"
 
 #include <errno.h>
 #include <rdma/ib_user_verbs.h>
@@ -14,10 +14,10 @@
 int cmd_create_comp_channel(struct command *c)
 {
 	struct ib_uverbs_create_comp_channel_resp resp = {};
-	struct channel *channel;
+	struct event_channel *channel;
 	int fd, r;
 
-	r = channel_open(c->file->fdtab, c->file->fd_object.ino, COMP_RECORD, &channel, &fd);
+	r = event_channel_open(c->file->fdtab, c->file->fd_object.ino, COMP_RECORD, &channel, &fd);
 	if (r)
 		return r;
 	fd_object_put(&channel->fd_object);
@@ -26,13 +26,13 @@ int cmd_create_comp_channel(struct command *c)
 	return 0;
 }
 
-static uint32_t round_up_pow2(uint32_t n)
+static uint32_t ucq_round_up(uint32_t n)
 {
 	return n <= 1 ? 1 : 1u << (32 - __builtin_clz(n - 1));
 }
 
-static int check_cq(const struct command *c, const struct ib_uverbs_ex_create_cq *req,
-                    const struct mlx5_ib_create_cq *drv)
+static int ucq_check(const struct command *c, const struct ib_uverbs_ex_create_cq *req,
+                     const struct mlx5_ib_create_cq *drv)
 {
 	const struct profile *p = c->file->device->config.profile;
 
@@ -50,7 +50,7 @@ static int check_cq(const struct command *c, const struct ib_uverbs_ex_create_cq
 	return 0;
 }
 
-static int pin_cq(const struct command *c, struct ucq *u, const struct mlx5_ib_create_cq *drv)
+static int ucq_pin(const struct command *c, struct ucq *u, const struct mlx5_ib_create_cq *drv)
 {
 	const uint32_t never = CQ_NEVER_ARMED;
 	struct memlock *m = c->file->memlock;
@@ -59,18 +59,18 @@ static int pin_cq(const struct command *c, struct ucq *u, const struct mlx5_ib_c
 	if (!r)
 		r = memlock_pin_doorbell(m, drv->db_addr, &u->object.n_pinned);
 	if (!r)
-		r = user_write(drv->db_addr + HW_DBR_CQ_ARM * sizeof(never), &never, sizeof(never));
+		r = user_memory_write(drv->db_addr + HW_DBR_CQ_ARM * sizeof(never), &never, sizeof(never));
 	return r;
 }
 
 /* rdma_core: lookup_get_fd_uobject, also of a descriptor of another kind or another context's.
  * With a reference. */
-static int find_channel(const struct command *c, int fd, struct channel **channel)
+static int ucq_find_channel(const struct command *c, int fd, struct event_channel **channel)
 {
 	*channel = NULL;
 	if (fd < 0)
 		return 0;
-	*channel = (struct channel *)fdtab_find(c->file->fdtab, fd, FD_CHANNEL);
+	*channel = (struct event_channel *)fdtab_find(c->file->fdtab, fd, FD_CHANNEL);
 	if (*channel && (*channel)->record_bytes == COMP_RECORD && (*channel)->file_ino == c->file->fd_object.ino)
 		return 0;
 	if (*channel)
@@ -85,13 +85,14 @@ static void ucq_destroy(struct object *o)
 
 	cq_deinit(&u->cq);
 	if (u->channel) {
-		channel_purge(u->channel, o->user_handle);
+		event_channel_purge(u->channel, o->user_handle);
 		fd_object_put(&u->channel->fd_object);
 	}
 	async_events_read(o);
 }
 
-static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req, struct ib_uverbs_create_cq_resp *resp)
+static int ucq_create(struct command *c, const struct ib_uverbs_ex_create_cq *req,
+                      struct ib_uverbs_create_cq_resp *resp)
 {
 	struct device *d = c->file->device;
 	struct mlx5_ib_create_cq_resp drv_resp = {};
@@ -100,27 +101,27 @@ static int create_cq(struct command *c, const struct ib_uverbs_ex_create_cq *req
 	int r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
 
 	if (!r)
-		r = check_cq(c, req, &drv);
+		r = ucq_check(c, req, &drv);
 	if (r)
 		return r;
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		return -ENOMEM;
-	r = find_channel(c, req->comp_channel, &u->channel);
+	r = ucq_find_channel(c, req->comp_channel, &u->channel);
 	if (r)
 		goto fail;
 	u->cq = (struct cq){
 		.device = d,
 		.buf = (uint8_t *)(uintptr_t)drv.buf_addr,
 		.cqe_bytes = drv.cqe_size,
-		.n_cqe = round_up_pow2(req->cqe + 1),
+		.n_cqe = ucq_round_up(req->cqe + 1),
 		.dbrec = (uint32_t *)(uintptr_t)drv.db_addr,
 		.real_time = drv.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS,
 		.ignore_overrun = req->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN,
 		.owner = u,
 	};
 	u->object.user_handle = req->user_handle;
-	r = pin_cq(c, u, &drv);
+	r = ucq_pin(c, u, &drv);
 	if (r)
 		goto fail;
 	device_lock(d);
@@ -159,7 +160,7 @@ int cmd_create_cq(struct command *c)
 		.comp_vector = req.comp_vector,
 		.comp_channel = req.comp_channel,
 	};
-	r = create_cq(c, &ex, &resp);
+	r = ucq_create(c, &ex, &resp);
 	if (!r)
 		COMMAND_OUT(c, &resp);
 	return r;
@@ -172,7 +173,7 @@ int cmd_ex_create_cq(struct command *c)
 	int r = COMMAND_IN(c, &req);
 
 	if (!r)
-		r = create_cq(c, &req, &resp.base);
+		r = ucq_create(c, &req, &resp.base);
 	if (!r)
 		COMMAND_OUT(c, &resp);
 	return r;
@@ -198,7 +199,7 @@ int cmd_destroy_cq(struct command *c)
 		/* libibverbs waits until it has acknowledged as many events as it has read: those
 		 * it never read must not count. */
 		if (u->channel)
-			u->n_comp_events -= channel_purge(u->channel, u->object.user_handle);
+			u->n_comp_events -= event_channel_purge(u->channel, u->object.user_handle);
 		resp.comp_events_reported = u->n_comp_events;
 		resp.async_events_reported = async_events_read(&u->object);
 		object_destroy(&u->object);

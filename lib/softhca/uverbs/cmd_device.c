@@ -19,14 +19,14 @@
 #define PORT_CAP_CM                 (1 << 16)
 #define LINK_LAYER_ETHERNET         2
 
-static void *map_page(const struct uverbs_file *f, off_t offset)
+static void *context_map_page(const struct uverbs_file *f, off_t offset)
 {
 	void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, f->memfd, offset);
 
 	return page == MAP_FAILED ? NULL : page;
 }
 
-void unmap_clock(struct uverbs_file *f)
+void context_unmap_clock(struct uverbs_file *f)
 {
 	struct clock_pages *p = &f->clock_pages;
 
@@ -41,14 +41,14 @@ void unmap_clock(struct uverbs_file *f)
 }
 
 /* Without a clock, its thread still watches the port. */
-static int map_clock(struct uverbs_file *f)
+static int context_map_clock(struct uverbs_file *f)
 {
 	struct clock_pages *p = &f->clock_pages;
 
 	p->khz = f->device->config.profile->core_clock_khz;
 	if (p->khz) {
-		p->counter = map_page(f, MMAP_OFFSET(MLX5_IB_MMAP_CORE_CLOCK, 0));
-		p->info = map_page(f, MMAP_OFFSET(MLX5_IB_MMAP_CLOCK_INFO, MLX5_IB_CLOCK_INFO_V1));
+		p->counter = context_map_page(f, MMAP_OFFSET(MLX5_IB_MMAP_CORE_CLOCK, 0));
+		p->info = context_map_page(f, MMAP_OFFSET(MLX5_IB_MMAP_CLOCK_INFO, MLX5_IB_CLOCK_INFO_V1));
 		if (!p->counter || !p->info)
 			goto fail;
 	}
@@ -57,11 +57,11 @@ static int map_clock(struct uverbs_file *f)
 	f->clock_running = true;
 	return 0;
 fail:
-	unmap_clock(f);
+	context_unmap_clock(f);
 	return -ENOMEM;
 }
 
-static void fill_context(const struct device *d, struct mlx5_ib_alloc_ucontext_resp *r)
+static void context_fill(const struct device *d, struct mlx5_ib_alloc_ucontext_resp *r)
 {
 	const struct profile *p = d->config.profile;
 
@@ -95,20 +95,20 @@ static void fill_context(const struct device *d, struct mlx5_ib_alloc_ucontext_r
 }
 
 /* Once, and all of it or nothing. The events' descriptor in `*fd`. */
-static int make_context(struct uverbs_file *f, int *fd)
+static int context_make(struct uverbs_file *f, int *fd)
 {
-	struct channel *async;
+	struct event_channel *async;
 	int r = -EINVAL;
 
 	pthread_mutex_lock(&f->context_lock);
 	if (f->has_context)
 		goto unlock;
-	r = map_clock(f);
+	r = context_map_clock(f);
 	if (r)
 		goto unlock;
-	r = channel_open(f->fdtab, f->fd_object.ino, ASYNC_RECORD, &async, fd);
+	r = event_channel_open(f->fdtab, f->fd_object.ino, ASYNC_RECORD, &async, fd);
 	if (r) {
-		unmap_clock(f);
+		context_unmap_clock(f);
 		goto unlock;
 	}
 	device_lock(f->device);
@@ -137,19 +137,19 @@ int cmd_get_context(struct command *c)
 	 * objects are what every library since rdma-core 28 uses. */
 	if ((req.flags & MLX5_IB_ALLOC_UCTX_DEVX) || req.max_cqe_version < 1 || !(req.lib_caps & MLX5_LIB_CAP_DYN_UAR))
 		return -EOPNOTSUPP;
-	r = make_context(c->file, &fd);
+	r = context_make(c->file, &fd);
 	if (r)
 		return r;
 	resp.async_fd = (uint32_t)fd;
 	resp.num_comp_vectors = c->file->device->config.profile->n_comp_vectors;
 	COMMAND_OUT(c, &resp);
-	fill_context(c->file->device, &drv);
+	context_fill(c->file->device, &drv);
 	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
 	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
 	return 0;
 }
 
-static void fill_device(const struct device *d, struct ib_uverbs_query_device_resp *r)
+static void query_fill_device(const struct device *d, struct ib_uverbs_query_device_resp *r)
 {
 	const struct profile *p = d->config.profile;
 	uint64_t guid = htobe64(netdev_guid(d->config.netdev));
@@ -184,7 +184,7 @@ int cmd_query_device(struct command *c)
 {
 	struct ib_uverbs_query_device_resp resp;
 
-	fill_device(c->file->device, &resp);
+	query_fill_device(c->file->device, &resp);
 	COMMAND_OUT(c, &resp);
 	return 0;
 }
@@ -195,7 +195,7 @@ int cmd_query_device(struct command *c)
 	 MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP | MLX5_RX_HASH_SRC_PORT_UDP |             \
 	 MLX5_RX_HASH_DST_PORT_UDP)
 
-static void fill_extended(const struct profile *p, struct ib_uverbs_ex_query_device_resp *r)
+static void query_fill_extended(const struct profile *p, struct ib_uverbs_ex_query_device_resp *r)
 {
 	r->timestamp_mask = p->timestamp_mask;
 	r->hca_core_clock = p->core_clock_khz;
@@ -214,7 +214,7 @@ static void fill_extended(const struct profile *p, struct ib_uverbs_ex_query_dev
 	r->cq_moderation_caps.max_cq_moderation_period = p->max_moderation_us;
 }
 
-static void fill_mlx5(const struct profile *p, struct mlx5_ib_query_device_resp *r)
+static void query_fill_mlx5(const struct profile *p, struct mlx5_ib_query_device_resp *r)
 {
 	if (p->log_max_rss_table) {
 		r->rss_caps.rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ;
@@ -244,18 +244,18 @@ int cmd_ex_query_device(struct command *c)
 		return -EINVAL;
 	if (c->drv_in_bytes)
 		return -EINVAL; /* mlx5_ib_query_device: no input of its own */
-	fill_device(c->file->device, &resp.base);
+	query_fill_device(c->file->device, &resp.base);
 	resp.response_length = (uint32_t)(c->out_bytes < sizeof(resp) ? c->out_bytes : sizeof(resp));
-	fill_extended(p, &resp);
+	query_fill_extended(p, &resp);
 	COMMAND_OUT(c, &resp);
-	fill_mlx5(p, &drv);
+	query_fill_mlx5(p, &drv);
 	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
 	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
 	return 0;
 }
 
 /* enum ib_mtu; a port's MTU stops at 4096 (verbs-rules.md "Finding the device"). */
-static uint8_t ib_mtu(int mtu)
+static uint8_t query_ib_mtu(int mtu)
 {
 	return mtu >= 4096 ? 5 : mtu >= 2048 ? 4 : mtu >= 1024 ? 3 : mtu >= 512 ? 2 : 1;
 }
@@ -280,7 +280,7 @@ int cmd_query_port(struct command *c)
 		.pkey_tbl_len = 1,
 		.state = up ? 4 : 1, /* ACTIVE, DOWN */
 		.max_mtu = 5,
-		.active_mtu = ib_mtu(netdev_mtu(d->config.netdev)),
+		.active_mtu = query_ib_mtu(netdev_mtu(d->config.netdev)),
 		.active_width = 2,  /* 4X */
 		.active_speed = 32, /* EDR: 100 Gb/s */
 		.phys_state = up ? 5 : 3,
@@ -291,7 +291,7 @@ int cmd_query_port(struct command *c)
 	return 0;
 }
 
-static void fill_gid(struct ib_uverbs_gid_entry *e, const struct gid *g, uint32_t index, uint32_t ifindex)
+static void query_fill_gid(struct ib_uverbs_gid_entry *e, const struct gid *g, uint32_t index, uint32_t ifindex)
 {
 	memcpy(e->gid, g->raw, 16);
 	e->gid_index = index;
@@ -317,7 +317,7 @@ int ioctl_query_gid_entry(struct ioctl_call *call)
 		return -EINVAL;
 	if (index >= netdev_gids(d->config.netdev, gids, 256))
 		return -ENODATA; /* rdma_get_gid_attr: an empty place in the table */
-	fill_gid(&entry, &gids[index], (uint32_t)index, if_nametoindex(d->config.netdev));
+	query_fill_gid(&entry, &gids[index], (uint32_t)index, if_nametoindex(d->config.netdev));
 	return ioctl_out(call, UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &entry, sizeof(entry));
 }
 
@@ -341,7 +341,7 @@ int ioctl_query_gid_table(struct ioctl_call *call)
 	for (uint64_t i = 0; i < n; i++) {
 		struct ib_uverbs_gid_entry entry = {};
 
-		fill_gid(&entry, &gids[i], (uint32_t)i, if_nametoindex(d->config.netdev));
+		query_fill_gid(&entry, &gids[i], (uint32_t)i, if_nametoindex(d->config.netdev));
 		r = ioctl_out_at(out, i * entry_bytes, &entry, sizeof(entry));
 		if (r)
 			return r;

@@ -2,7 +2,7 @@
 /* Flows and flow counters. */
 #include "../device/steer.h"
 #include "ioctl.h"
-#include "user.h"
+#include "user_memory.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -14,7 +14,7 @@
 enum { COUNT_PACKETS = 0, COUNT_BYTES = 1 }; /* enum ibv_counter_description */
 
 /* mlx5_ib counters_set_description: what the library wants to read at which place. */
-static int describe_counters(struct counters *k, const struct mlx5_ib_flow_counters_data *data)
+static int counters_describe(struct counters *k, const struct mlx5_ib_flow_counters_data *data)
 {
 	struct mlx5_ib_flow_counters_desc from;
 	struct counter_desc *descs;
@@ -29,7 +29,7 @@ static int describe_counters(struct counters *k, const struct mlx5_ib_flow_count
 	if (!descs)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < data->ncounters; i++) {
-		r = user_read(&from, data->counters_data + i * sizeof(from), sizeof(from));
+		r = user_memory_read(&from, data->counters_data + i * sizeof(from), sizeof(from));
 		if (!r && from.description > COUNT_BYTES)
 			r = -EINVAL;
 		if (r) {
@@ -47,7 +47,7 @@ static int describe_counters(struct counters *k, const struct mlx5_ib_flow_count
 	return 0;
 }
 
-static int bind_counters(struct uflow *f, const struct command *c)
+static int uflow_bind_counters(struct uflow *f, const struct command *c)
 {
 	struct mlx5_ib_create_flow drv = {};
 	const struct mlx5_ib_flow_counters_data *data = NULL;
@@ -70,12 +70,12 @@ static int bind_counters(struct uflow *f, const struct command *c)
 		return -EINVAL;
 	f->rules[0].counter = &f->counters->value;
 	if (data)
-		return describe_counters(f->counters, data);
+		return counters_describe(f->counters, data);
 	return f->counters->max_index ? 0 : -EINVAL;
 }
 
 /* The last flow is gone: forget the description, keep the value (mlx5_ib_counters_clear_description). */
-static void unbind_counters(struct counters *k)
+static void counters_unbind(struct counters *k)
 {
 	if (k && !k->object.n_users) {
 		free(k->descs);
@@ -85,7 +85,7 @@ static void unbind_counters(struct counters *k)
 	}
 }
 
-static int add_rules(struct device *d, struct uflow *f)
+static int uflow_add_rules(struct device *d, struct uflow *f)
 {
 	for (unsigned int i = 0; i < f->n_rules; i++) {
 		int r;
@@ -103,18 +103,18 @@ static int add_rules(struct device *d, struct uflow *f)
 }
 
 /* With the lock held. */
-static int enter_flow(struct command *c, struct uflow *f, uint32_t qp_handle)
+static int uflow_enter(struct command *c, struct uflow *f, uint32_t qp_handle)
 {
 	int r;
 
 	f->qp = object_find(c->file, qp_handle, OBJECT_QP);
 	if (!f->qp)
 		return -EINVAL;
-	r = bind_counters(f, c);
+	r = uflow_bind_counters(f, c);
 	if (!r)
-		r = add_rules(c->file->device, f);
+		r = uflow_add_rules(c->file->device, f);
 	if (r) {
-		unbind_counters(f->counters);
+		counters_unbind(f->counters);
 		return r;
 	}
 	f->qp->object.n_users++;
@@ -124,7 +124,7 @@ static int enter_flow(struct command *c, struct uflow *f, uint32_t qp_handle)
 }
 
 /* With the lock held. */
-static void leave_flow(struct device *d, struct uflow *f)
+static void uflow_leave(struct device *d, struct uflow *f)
 {
 	for (unsigned int i = 0; i < f->n_rules; i++)
 		flow_remove(&d->steering, &f->rules[i]);
@@ -132,26 +132,26 @@ static void leave_flow(struct device *d, struct uflow *f)
 	f->qp->object.n_users--;
 	if (f->counters) {
 		f->counters->object.n_users--;
-		unbind_counters(f->counters);
+		counters_unbind(f->counters);
 	}
 }
 
 static void uflow_destroy(struct object *o)
 {
-	leave_flow(o->file->device, (struct uflow *)o);
+	uflow_leave(o->file->device, (struct uflow *)o);
 }
 
 /*
  * The device has the rule before the kernel drops what it takes, and after: meanwhile both see
  * the frames, and neither loses any. The kernel is waited for without the lock.
  */
-static int make_flow(struct command *c, struct uflow *f, uint32_t qp_handle)
+static int uflow_make(struct command *c, struct uflow *f, uint32_t qp_handle)
 {
 	struct device *d = c->file->device;
 	int r;
 
 	device_lock(d);
-	r = enter_flow(c, f, qp_handle);
+	r = uflow_enter(c, f, qp_handle);
 	device_unlock(d);
 	if (r)
 		return r;
@@ -164,7 +164,7 @@ static int make_flow(struct command *c, struct uflow *f, uint32_t qp_handle)
 	if (r) {
 		kernel_drop_remove(&d->kernel_drop, &f->dropped);
 		device_lock(d);
-		leave_flow(d, f);
+		uflow_leave(d, f);
 		device_unlock(d);
 	}
 	return r;
@@ -182,7 +182,7 @@ int cmd_ex_create_flow(struct command *c)
 	memcpy(&req, c->in, sizeof(req));
 	if (req.comp_mask)
 		return -EINVAL;
-	if (!has_raw_capability())
+	if (!program_has_net_raw())
 		return -EPERM;
 	if (req.flow_attr.reserved[0] || req.flow_attr.reserved[1])
 		return -EINVAL;
@@ -206,7 +206,7 @@ int cmd_ex_create_flow(struct command *c)
 	r = flow_parse(f->rules, &wish, &c->file->device->config.profile->flow);
 	if (r > 0) {
 		f->n_rules = (unsigned int)r;
-		r = make_flow(c, f, req.qp_handle);
+		r = uflow_make(c, f, req.qp_handle);
 	}
 	if (r) {
 		free(f);
@@ -247,7 +247,7 @@ int cmd_ex_destroy_flow(struct command *c)
 		return -ENOENT;
 	kernel_drop_remove(&d->kernel_drop, &f->dropped);
 	device_lock(d);
-	leave_flow(d, f);
+	uflow_leave(d, f);
 	device_unlock(d);
 	free(f);
 	return 0;
@@ -288,7 +288,7 @@ int ioctl_counters_destroy(struct ioctl_call *call)
 
 /*
  * Under the lock, so a packet is either not counted yet or its completion is there
- * (doc/architecture.md, "The loss sum").
+ * (doc/receive.md, "The loss sum").
  */
 int ioctl_counters_read(struct ioctl_call *call)
 {

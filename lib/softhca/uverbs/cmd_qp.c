@@ -18,8 +18,8 @@
 	 IB_UVERBS_QP_CREATE_CVLAN_STRIPPING | IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING | CREATE_FLAGS_OLD)
 #define CREATE_FLAGS_OLD (7u << 2 | 1u << 10) /* cross channel, managed queues, source QP number */
 
-static int check_qp(const struct command *c, const struct ib_uverbs_ex_create_qp *req,
-                    const struct mlx5_ib_create_qp *drv)
+static int uqp_check(const struct command *c, const struct ib_uverbs_ex_create_qp *req,
+                     const struct mlx5_ib_create_qp *drv)
 {
 	const struct profile *p = c->file->device->config.profile;
 	uint32_t flags = req->create_flags;
@@ -59,24 +59,24 @@ struct qp_request {
 	};
 };
 
-static int read_qp_request(const struct command *c, struct qp_request *q)
+static int uqp_read_request(const struct command *c, struct qp_request *q)
 {
 	int r;
 
 	if (q->core->qp_type != IB_UVERBS_QPT_RAW_PACKET)
 		return -EOPNOTSUPP;
 	/* ib_uverbs create_qp: the type needs the capability, before anything else is looked at. */
-	if (!has_raw_capability())
+	if (!program_has_net_raw())
 		return -EPERM;
 	if (q->core->create_flags & ~(uint32_t)CREATE_FLAGS)
 		return -EINVAL;
 	if (q->is_rss)
 		return rss_qp_read(c, q->core, &q->rss);
 	r = command_in(&q->plain, sizeof(q->plain), c->drv_in, c->drv_in_bytes);
-	return r ? r : check_qp(c, q->core, &q->plain);
+	return r ? r : uqp_check(c, q->core, &q->plain);
 }
 
-static int pin_qp(const struct command *c, struct uqp *u, const struct mlx5_ib_create_qp *drv)
+static int uqp_pin(const struct command *c, struct uqp *u, const struct mlx5_ib_create_qp *drv)
 {
 	struct memlock *m = c->file->memlock;
 	int r = 0;
@@ -92,7 +92,8 @@ static int pin_qp(const struct command *c, struct uqp *u, const struct mlx5_ib_c
 	return r;
 }
 
-static void fill_queues(struct uqp *u, const struct ib_uverbs_ex_create_qp *req, const struct mlx5_ib_create_qp *drv)
+static void uqp_fill_queues(struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
+                            const struct mlx5_ib_create_qp *drv)
 {
 	const uint32_t *db = (const uint32_t *)(uintptr_t)drv->db_addr;
 
@@ -122,7 +123,7 @@ static void fill_queues(struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
 }
 
 /* With the lock held. */
-static int find_parts(const struct command *c, struct uqp *u, const struct qp_request *q)
+static int uqp_find_parts(const struct command *c, struct uqp *u, const struct qp_request *q)
 {
 	int r = 0;
 
@@ -141,7 +142,7 @@ static int find_parts(const struct command *c, struct uqp *u, const struct qp_re
 }
 
 /* The queue pair begins (1) or ceases (-1) to need its parts. */
-static void count_parts(struct uqp *u, uint32_t change)
+static void uqp_count_parts(struct uqp *u, uint32_t change)
 {
 	u->pd->object.n_users += change;
 	if (u->ind_table) {
@@ -158,13 +159,13 @@ static void uqp_destroy(struct object *o)
 
 	TAILQ_REMOVE(&o->file->device->qps, &u->qp, link);
 	async_events_read(o);
-	count_parts(u, (uint32_t)-1);
+	uqp_count_parts(u, (uint32_t)-1);
 }
 
 /* With the lock held. */
-static int enter_qp(struct command *c, struct uqp *u, const struct qp_request *q)
+static int uqp_enter(struct command *c, struct uqp *u, const struct qp_request *q)
 {
-	int r = find_parts(c, u, q); /* again: another thread may have destroyed some */
+	int r = uqp_find_parts(c, u, q); /* again: another thread may have destroyed some */
 
 	if (!r)
 		r = object_add(c->file, &u->object, OBJECT_QP, uqp_destroy);
@@ -173,30 +174,30 @@ static int enter_qp(struct command *c, struct uqp *u, const struct qp_request *q
 	u->qp.device = c->file->device;
 	u->qp.owner = u;
 	if (!q->is_rss)
-		fill_queues(u, q->core, &q->plain);
-	count_parts(u, 1);
+		uqp_fill_queues(u, q->core, &q->plain);
+	uqp_count_parts(u, 1);
 	TAILQ_INSERT_TAIL(&u->qp.device->qps, &u->qp, link);
 	return 0;
 }
 
 /* The wire is an AF_PACKET socket: opening it is what needs CAP_NET_RAW in truth. */
-static int make_qp(struct command *c, struct uqp *u, const struct qp_request *q)
+static int uqp_make(struct command *c, struct uqp *u, const struct qp_request *q)
 {
 	struct device *d = c->file->device;
 	int r;
 
 	device_lock(d);
-	r = find_parts(c, u, q);
+	r = uqp_find_parts(c, u, q);
 	device_unlock(d);
 	if (!r)
 		r = device_get_wire(d);
 	if (r)
 		return r;
 	if (!q->is_rss)
-		r = pin_qp(c, u, &q->plain);
+		r = uqp_pin(c, u, &q->plain);
 	if (!r) {
 		device_lock(d);
-		r = enter_qp(c, u, q);
+		r = uqp_enter(c, u, q);
 		device_unlock(d);
 	}
 	if (r) {
@@ -206,13 +207,13 @@ static int make_qp(struct command *c, struct uqp *u, const struct qp_request *q)
 	return r;
 }
 
-static int create_uqp(struct command *c, const struct ib_uverbs_ex_create_qp *req,
+static int uqp_create(struct command *c, const struct ib_uverbs_ex_create_qp *req,
                       struct ib_uverbs_create_qp_resp *resp)
 {
 	struct qp_request q = {.core = req, .is_rss = req->comp_mask & IB_UVERBS_CREATE_QP_MASK_IND_TABLE};
 	struct mlx5_ib_create_qp_resp drv_resp = {};
 	struct uqp *u;
-	int r = read_qp_request(c, &q);
+	int r = uqp_read_request(c, &q);
 
 	if (r)
 		return r;
@@ -222,7 +223,7 @@ static int create_uqp(struct command *c, const struct ib_uverbs_ex_create_qp *re
 	u->object.user_handle = req->user_handle;
 	u->max_recv_sge = req->max_recv_sge;
 	u->max_inline = req->max_inline_data;
-	r = make_qp(c, u, &q);
+	r = uqp_make(c, u, &q);
 	if (r) {
 		free(u);
 		return r;
@@ -262,7 +263,7 @@ int cmd_create_qp(struct command *c)
 		.qp_type = req.qp_type,
 		.is_srq = req.is_srq,
 	};
-	r = create_uqp(c, &ex, &resp);
+	r = uqp_create(c, &ex, &resp);
 	if (!r)
 		COMMAND_OUT(c, &resp);
 	return r;
@@ -278,7 +279,7 @@ int cmd_ex_create_qp(struct command *c)
 		return r;
 	if ((req.comp_mask & ~(uint32_t)IB_UVERBS_CREATE_QP_MASK_IND_TABLE) || req.reserved || req.source_qpn)
 		return -EINVAL;
-	r = create_uqp(c, &req, &resp.base);
+	r = uqp_create(c, &req, &resp.base);
 	if (!r)
 		COMMAND_OUT(c, &resp);
 	return r;

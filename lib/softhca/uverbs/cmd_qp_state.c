@@ -38,7 +38,7 @@ static const struct transition transitions[QP_ERR + 1][QP_ERR + 1] = {
 	[QP_ERR] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
 };
 
-static int check_transition(const struct uqp *u, const struct ib_uverbs_modify_qp *req, enum qp_state *to)
+static int uqp_check_transition(const struct uqp *u, const struct ib_uverbs_modify_qp *req, enum qp_state *to)
 {
 	uint32_t mask = req->attr_mask;
 	enum qp_state from = u->qp.state;
@@ -56,7 +56,8 @@ static int check_transition(const struct uqp *u, const struct ib_uverbs_modify_q
 }
 
 /* mlx5_ib: __mlx5_ib_modify_qp; mlx5_core: mlx5_rl_add_rate. */
-static int check_rate(const struct profile *p, bool has_sq, uint32_t rate_kbps, const struct mlx5_ib_burst_info *burst)
+static int uqp_check_rate(const struct profile *p, bool has_sq, uint32_t rate_kbps,
+                          const struct mlx5_ib_burst_info *burst)
 {
 	if ((burst->max_burst_sz || burst->typical_pkt_sz) && (!rate_kbps || !p->pacing_burst))
 		return -EINVAL;
@@ -69,7 +70,7 @@ static int check_rate(const struct profile *p, bool has_sq, uint32_t rate_kbps, 
 
 /* mlx5_core: find_rl_entry. The table holds so many different rates, the old one of this queue
  * included. */
-static bool rate_fits(const struct device *d, const struct pacing *wanted)
+static bool uqp_rate_fits(const struct device *d, const struct pacing *wanted)
 {
 	const struct pacing *table[MAX_RATES];
 	uint32_t n = 0, i;
@@ -89,7 +90,7 @@ static bool rate_fits(const struct device *d, const struct pacing *wanted)
 }
 
 /* With the lock held. */
-static int modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req, const struct mlx5_ib_burst_info *burst)
+static int uqp_modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req, const struct mlx5_ib_burst_info *burst)
 {
 	struct qp *qp = &u->qp;
 	bool paced = (req->base.attr_mask & ATTR_RATE_LIMIT) && qp->sq.n_bb;
@@ -99,11 +100,11 @@ static int modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req, const
 
 	if (qp->rss)
 		return -ENOSYS;
-	r = check_transition(u, &req->base, &to);
+	r = uqp_check_transition(u, &req->base, &to);
 	if (!r && (req->base.attr_mask & ATTR_RATE_LIMIT))
-		r = check_rate(qp->device->config.profile, paced, req->rate_limit, burst);
+		r = uqp_check_rate(qp->device->config.profile, paced, req->rate_limit, burst);
 	pacing_set(&pacing, req->rate_limit, burst->max_burst_sz, burst->typical_pkt_sz);
-	if (!r && paced && req->rate_limit && !rate_fits(qp->device, &pacing))
+	if (!r && paced && req->rate_limit && !uqp_rate_fits(qp->device, &pacing))
 		r = -ENOSPC;
 	if (r)
 		return r;
@@ -114,7 +115,7 @@ static int modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req, const
 	return 0;
 }
 
-static int modify_qp(struct command *c, const struct ib_uverbs_ex_modify_qp *req)
+static int uqp_modify_by_handle(struct command *c, const struct ib_uverbs_ex_modify_qp *req)
 {
 	struct mlx5_ib_modify_qp drv;
 	struct uqp *u;
@@ -128,7 +129,7 @@ static int modify_qp(struct command *c, const struct ib_uverbs_ex_modify_qp *req
 		return -EOPNOTSUPP;
 	device_lock(c->file->device);
 	u = object_find(c->file, req->base.qp_handle, OBJECT_QP);
-	r = u ? modify(u, req, &drv.burst_info) : -EINVAL;
+	r = u ? uqp_modify(u, req, &drv.burst_info) : -EINVAL;
 	device_unlock(c->file->device);
 	return r;
 }
@@ -140,7 +141,7 @@ int cmd_modify_qp(struct command *c)
 
 	if (r)
 		return r;
-	return req.base.attr_mask & ~ATTR_STANDARD ? -EOPNOTSUPP : modify_qp(c, &req);
+	return req.base.attr_mask & ~ATTR_STANDARD ? -EOPNOTSUPP : uqp_modify_by_handle(c, &req);
 }
 
 int cmd_ex_modify_qp(struct command *c)
@@ -153,7 +154,7 @@ int cmd_ex_modify_qp(struct command *c)
 		return r;
 	if (req.base.attr_mask & ~(ATTR_STANDARD | ATTR_RATE_LIMIT))
 		return -EOPNOTSUPP;
-	r = modify_qp(c, &req);
+	r = uqp_modify_by_handle(c, &req);
 	if (!r)
 		COMMAND_OUT(c, &resp);
 	return r;

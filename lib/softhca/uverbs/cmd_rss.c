@@ -43,7 +43,7 @@ static void ind_table_destroy(struct object *o)
 }
 
 /* With the lock held. */
-static int enter_table(struct uverbs_file *file, struct uind_table *t, const uint32_t *handles)
+static int ind_table_enter(struct uverbs_file *file, struct uind_table *t, const uint32_t *handles)
 {
 	int r;
 
@@ -59,7 +59,7 @@ static int enter_table(struct uverbs_file *file, struct uind_table *t, const uin
 	return r;
 }
 
-static int check_table(const struct command *c, const struct ib_uverbs_ex_create_rwq_ind_table *req)
+static int ind_table_check(const struct command *c, const struct ib_uverbs_ex_create_rwq_ind_table *req)
 {
 	const struct profile *p = c->file->device->config.profile;
 
@@ -87,14 +87,14 @@ int cmd_ex_create_rwq_ind_table(struct command *c)
 	int r;
 
 	memcpy(&req, c->in, sizeof(req));
-	r = check_table(c, &req);
+	r = ind_table_check(c, &req);
 	if (r)
 		return r;
 	t = ind_table_new(1u << req.log_ind_tbl_size);
 	if (!t)
 		return -ENOMEM;
 	device_lock(c->file->device);
-	r = enter_table(c->file, t, handles);
+	r = ind_table_enter(c->file, t, handles);
 	resp.ind_tbl_num = c->file->device->next_qpn++ & 0xffffff;
 	device_unlock(c->file->device);
 	if (r) {
@@ -138,7 +138,7 @@ int rss_qp_read(const struct command *c, const struct ib_uverbs_ex_create_qp *re
 }
 
 /* mlx5_ib: create_rss_raw_qp_tir. */
-static int check_hash(const struct mlx5_ib_create_qp_rss *drv, uint32_t n_wqs)
+static int rss_qp_check_hash(const struct mlx5_ib_create_qp_rss *drv, uint32_t n_wqs)
 {
 	if (drv->comp_mask)
 		return -EOPNOTSUPP;
@@ -159,7 +159,7 @@ int rss_qp_find(const struct command *c, struct uqp *u, const struct ib_uverbs_e
 	u->ind_table = object_find(c->file, req->rwq_ind_tbl_handle, OBJECT_RWQ_IND_TBL);
 	if (!u->ind_table)
 		return -EINVAL;
-	r = check_hash(drv, u->ind_table->n_wqs);
+	r = rss_qp_check_hash(drv, u->ind_table->n_wqs);
 	if (r)
 		return r;
 	u->rss = (struct rss){

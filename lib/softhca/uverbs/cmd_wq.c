@@ -14,7 +14,7 @@ enum { WQ_ATTR_STATE = 1 << 0, WQ_ATTR_CUR_STATE = 1 << 1, WQ_ATTR_FLAGS = 1 << 
 #define WQ_ATTR_ALL (WQ_ATTR_STATE | WQ_ATTR_CUR_STATE | WQ_ATTR_FLAGS)
 
 /* mlx5_ib: create_rq refuses by capability, in this order. */
-static int check_create_flags(const struct profile *p, uint32_t flags)
+static int uwq_check_flags(const struct profile *p, uint32_t flags)
 {
 	if (flags & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING)
 		return -EOPNOTSUPP;
@@ -25,15 +25,15 @@ static int check_create_flags(const struct profile *p, uint32_t flags)
 	return 0;
 }
 
-static int check_wq(const struct command *c, const struct ib_uverbs_ex_create_wq *req,
-                    const struct mlx5_ib_create_wq *drv)
+static int uwq_check(const struct command *c, const struct ib_uverbs_ex_create_wq *req,
+                     const struct mlx5_ib_create_wq *drv)
 {
 	const struct profile *p = c->file->device->config.profile;
 
 	if (!p->max_wq)
 		return -EOPNOTSUPP;
 	/* mlx5_ib_create_wq: delay drop touches all of the port's queues. */
-	if ((req->create_flags & IB_UVERBS_WQ_FLAGS_DELAY_DROP) && !has_capability(CAP_SYS_RAWIO))
+	if ((req->create_flags & IB_UVERBS_WQ_FLAGS_DELAY_DROP) && !program_has_capability(CAP_SYS_RAWIO))
 		return -EPERM;
 	if (req->wq_type != IB_UVERBS_WQT_RQ)
 		return -EINVAL;
@@ -48,10 +48,10 @@ static int check_wq(const struct command *c, const struct ib_uverbs_ex_create_wq
 		return -EINVAL;
 	if (drv->flags & MLX5_WQ_FLAG_SIGNATURE)
 		return -EINVAL;
-	return check_create_flags(p, req->create_flags);
+	return uwq_check_flags(p, req->create_flags);
 }
 
-static int pin_wq(const struct command *c, struct uwq *u, const struct mlx5_ib_create_wq *drv)
+static int uwq_pin(const struct command *c, struct uwq *u, const struct mlx5_ib_create_wq *drv)
 {
 	struct memlock *m = c->file->memlock;
 	int r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift,
@@ -73,8 +73,8 @@ static void uwq_destroy(struct object *o)
 }
 
 /* With the lock held. */
-static int enter_wq(struct command *c, struct uwq *u, const struct ib_uverbs_ex_create_wq *req,
-                    const struct mlx5_ib_create_wq *drv)
+static int uwq_enter(struct command *c, struct uwq *u, const struct ib_uverbs_ex_create_wq *req,
+                     const struct mlx5_ib_create_wq *drv)
 {
 	struct device *d = c->file->device;
 	int r;
@@ -120,16 +120,16 @@ int cmd_ex_create_wq(struct command *c)
 	if (!r)
 		r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
 	if (!r)
-		r = req.comp_mask ? -EOPNOTSUPP : check_wq(c, &req, &drv);
+		r = req.comp_mask ? -EOPNOTSUPP : uwq_check(c, &req, &drv);
 	if (r)
 		return r;
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		return -ENOMEM;
-	r = pin_wq(c, u, &drv);
+	r = uwq_pin(c, u, &drv);
 	if (!r) {
 		device_lock(c->file->device);
-		r = enter_wq(c, u, &req, &drv);
+		r = uwq_enter(c, u, &req, &drv);
 		device_unlock(c->file->device);
 	}
 	if (r) {
@@ -148,7 +148,7 @@ int cmd_ex_create_wq(struct command *c)
 
 /* The states that there are, and that the queue is where the program believes it to be: the
  * firmware looks (PRM, MODIFY_RQ: BAD_RES_STATE). From ERR the only way is RST. */
-static int check_states(const struct uwq *u, const struct ib_uverbs_ex_modify_wq *req, enum wq_state *to)
+static int uwq_check_states(const struct uwq *u, const struct ib_uverbs_ex_modify_wq *req, enum wq_state *to)
 {
 	enum wq_state from = u->rq.state;
 
@@ -166,11 +166,11 @@ static int check_states(const struct uwq *u, const struct ib_uverbs_ex_modify_wq
 }
 
 /* With the lock held. */
-static int modify_wq(struct uwq *u, const struct ib_uverbs_ex_modify_wq *req)
+static int uwq_modify(struct uwq *u, const struct ib_uverbs_ex_modify_wq *req)
 {
 	uint32_t changed = req->attr_mask & WQ_ATTR_FLAGS ? req->flags_mask : 0;
 	enum wq_state to;
-	int r = check_states(u, req, &to);
+	int r = uwq_check_states(u, req, &to);
 
 	if (r)
 		return r;
@@ -205,7 +205,7 @@ int cmd_ex_modify_wq(struct command *c)
 		return -EOPNOTSUPP;
 	device_lock(c->file->device);
 	u = object_find(c->file, req.wq_handle, OBJECT_WQ);
-	r = u ? modify_wq(u, &req) : -EINVAL;
+	r = u ? uwq_modify(u, &req) : -EINVAL;
 	device_unlock(c->file->device);
 	return r;
 }

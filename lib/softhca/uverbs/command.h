@@ -44,7 +44,7 @@ ioctl_handler ioctl_counters_create, ioctl_counters_destroy, ioctl_counters_read
 ioctl_handler ioctl_uar_alloc, ioctl_uar_destroy;
 
 /* What GET_CONTEXT has mapped and started; for a file without it, nothing. */
-void unmap_clock(struct uverbs_file *f);
+void context_unmap_clock(struct uverbs_file *f);
 
 /* EX_CREATE_QP of a queue pair over an indirection table: reads and checks mlx5's part of the request, */
 struct ib_uverbs_ex_create_qp;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Not fstat(): that one is ours. */
-static int identify(int fd, dev_t *dev, ino_t *ino)
+static int fdtab_identify(int fd, dev_t *dev, ino_t *ino)
 {
 	struct statx stx;
 
@@ -26,7 +26,7 @@ void fdtab_init(struct fdtab *t)
 	pthread_mutex_init(&t->lock, NULL);
 }
 
-static struct fd_object *exchange(struct fdtab *t, int fd, struct fd_object *o)
+static struct fd_object *fdtab_exchange(struct fdtab *t, int fd, struct fd_object *o)
 {
 	struct fd_object *old;
 
@@ -42,10 +42,10 @@ int fdtab_set(struct fdtab *t, int fd, struct fd_object *o)
 
 	if (fd < 0 || fd >= FDTAB_SIZE)
 		return -EMFILE;
-	r = identify(fd, &o->dev, &o->ino);
+	r = fdtab_identify(fd, &o->dev, &o->ino);
 	if (r)
 		return r;
-	fd_object_put(exchange(t, fd, o)); /* what was closed where we could not see it */
+	fd_object_put(fdtab_exchange(t, fd, o)); /* what was closed where we could not see it */
 	return 0;
 }
 
@@ -54,15 +54,15 @@ bool fdtab_has(struct fdtab *t, int fd)
 	return fd >= 0 && fd < FDTAB_SIZE && atomic_load_explicit(&t->fds[fd], memory_order_relaxed);
 }
 
-static bool is_stale(const struct fd_object *o, int fd)
+static bool fd_object_is_stale(const struct fd_object *o, int fd)
 {
 	dev_t dev;
 	ino_t ino;
 
-	return identify(fd, &dev, &ino) || dev != o->dev || ino != o->ino;
+	return fdtab_identify(fd, &dev, &ino) || dev != o->dev || ino != o->ino;
 }
 
-static struct fd_object *get(struct fdtab *t, int fd, const enum fd_kind *kind)
+static struct fd_object *fdtab_get_of_kind(struct fdtab *t, int fd, const enum fd_kind *kind)
 {
 	struct fd_object *o;
 
@@ -75,7 +75,7 @@ static struct fd_object *get(struct fdtab *t, int fd, const enum fd_kind *kind)
 	if (o)
 		fd_object_get(o);
 	pthread_mutex_unlock(&t->lock);
-	if (!o || !is_stale(o, fd))
+	if (!o || !fd_object_is_stale(o, fd))
 		return o;
 	fd_object_put(o);
 	return NULL;
@@ -83,17 +83,17 @@ static struct fd_object *get(struct fdtab *t, int fd, const enum fd_kind *kind)
 
 struct fd_object *fdtab_get(struct fdtab *t, int fd)
 {
-	return get(t, fd, NULL);
+	return fdtab_get_of_kind(t, fd, NULL);
 }
 
 struct fd_object *fdtab_find(struct fdtab *t, int fd, enum fd_kind kind)
 {
-	return get(t, fd, &kind);
+	return fdtab_get_of_kind(t, fd, &kind);
 }
 
 struct fd_object *fdtab_take(struct fdtab *t, int fd)
 {
-	return fdtab_has(t, fd) ? exchange(t, fd, NULL) : NULL;
+	return fdtab_has(t, fd) ? fdtab_exchange(t, fd, NULL) : NULL;
 }
 
 void fd_object_get(struct fd_object *o)

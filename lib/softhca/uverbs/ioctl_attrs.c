@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The attributes of an ioctl call: find them, read inputs, write outputs. */
 #include "ioctl.h"
-#include "user.h"
+#include "user_memory.h"
 
 #include <errno.h>
 
@@ -16,7 +16,7 @@ struct ib_uverbs_attr *ioctl_attr(struct ioctl_call *call, uint16_t id)
 int ioctl_read_attr(const struct ib_uverbs_attr *a, void *to, size_t bytes)
 {
 	if (a->len > sizeof(a->data))
-		return user_read(to, a->data, bytes);
+		return user_memory_read(to, a->data, bytes);
 	memcpy(to, &a->data, bytes);
 	return 0;
 }
@@ -31,7 +31,7 @@ int ioctl_in(struct ioctl_call *call, uint16_t id, void *to, size_t bytes)
 int ioctl_out_at(struct ib_uverbs_attr *a, size_t offset, const void *from, size_t bytes)
 {
 	a->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
-	return user_write(a->data + offset, from, bytes);
+	return user_memory_write(a->data + offset, from, bytes);
 }
 
 int ioctl_out(struct ioctl_call *call, uint16_t id, const void *from, size_t bytes)

@@ -20,7 +20,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-static bool in_effect(unsigned int cap)
+static bool capability_in_effect(unsigned int cap)
 {
 	struct __user_cap_header_struct hdr = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[2] = {};
@@ -30,17 +30,18 @@ static bool in_effect(unsigned int cap)
 	return data[cap / 32].effective & 1u << (cap % 32);
 }
 
-bool has_capability(unsigned int cap)
+bool program_has_capability(unsigned int cap)
 {
 	static const char first[] = "user:[4026531837]"; /* PROC_USER_INIT_INO, linux/proc_ns.h */
 	char name[64];
 	long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/user", name, sizeof(name));
 
 	/* Without /proc there is no telling. */
-	return in_effect(cap) && (n < 0 || (n == sizeof(first) - 1 && !memcmp(name, first, sizeof(first) - 1)));
+	return capability_in_effect(cap) &&
+	       (n < 0 || (n == sizeof(first) - 1 && !memcmp(name, first, sizeof(first) - 1)));
 }
 
-bool has_raw_capability(void)
+bool program_has_net_raw(void)
 {
 	long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY | O_CLOEXEC), owner;
 	bool above = false;
@@ -53,14 +54,14 @@ bool has_raw_capability(void)
 			syscall(SYS_close, owner);
 		syscall(SYS_close, fd);
 	}
-	return !above && in_effect(CAP_NET_RAW);
+	return !above && capability_in_effect(CAP_NET_RAW);
 }
 
 /*
  * What pin_user_pages would do: fault everything in, for writing if that is asked. Kernels before
  * 5.14 cannot be asked to; they say so for a page of our own too.
  */
-static bool populate(uint64_t first, uint64_t bytes, int advice)
+static bool memlock_populate(uint64_t first, uint64_t bytes, int advice)
 {
 	static uint8_t probe[PAGE_BYTES] __attribute__((aligned(PAGE_BYTES)));
 
@@ -83,11 +84,12 @@ int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable,
 		return 0;
 	total = atomic_fetch_add(&m->pages, (last - first) / PAGE_BYTES) + (last - first) / PAGE_BYTES;
 	getrlimit(RLIMIT_MEMLOCK, &limit);
-	if (limit.rlim_cur != RLIM_INFINITY && total > limit.rlim_cur / PAGE_BYTES && !has_capability(CAP_IPC_LOCK)) {
+	if (limit.rlim_cur != RLIM_INFINITY && total > limit.rlim_cur / PAGE_BYTES &&
+	    !program_has_capability(CAP_IPC_LOCK)) {
 		memlock_unpin(m, (last - first) / PAGE_BYTES);
 		return -ENOMEM;
 	}
-	if (!populate(first, last - first, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ)) {
+	if (!memlock_populate(first, last - first, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ)) {
 		memlock_unpin(m, (last - first) / PAGE_BYTES);
 		return -EFAULT;
 	}
@@ -95,7 +97,7 @@ int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable,
 	return 0;
 }
 
-static int pin_aligned(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t align, uint64_t *pages)
+static int memlock_pin_aligned(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t align, uint64_t *pages)
 {
 	uint64_t more;
 	int r = bytes && addr % align ? -EINVAL : memlock_pin(m, addr, bytes, true, &more);
@@ -107,12 +109,12 @@ static int pin_aligned(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_
 
 int memlock_pin_queue(struct memlock *m, uint64_t addr, uint64_t bytes, uint64_t *pages)
 {
-	return pin_aligned(m, addr, bytes, QUEUE_ALIGN_BYTES, pages);
+	return memlock_pin_aligned(m, addr, bytes, QUEUE_ALIGN_BYTES, pages);
 }
 
 int memlock_pin_doorbell(struct memlock *m, uint64_t addr, uint64_t *pages)
 {
-	return pin_aligned(m, addr, DBREC_BYTES, DBREC_BYTES, pages);
+	return memlock_pin_aligned(m, addr, DBREC_BYTES, DBREC_BYTES, pages);
 }
 
 void memlock_unpin(struct memlock *m, uint64_t pages)

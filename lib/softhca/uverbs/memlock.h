@@ -30,9 +30,9 @@ void memlock_unpin(struct memlock *m, uint64_t pages);
 
 /* Does the calling thread have this capability in effect, and in the first user namespace, as the
  * kernel's capable() wants it (CAP_IPC_LOCK, CAP_SYS_RAWIO)? */
-bool has_capability(unsigned int cap);
+bool program_has_capability(unsigned int cap);
 
 /* CAP_NET_RAW in the user namespace that owns the network's (ib_uverbs: rdma_uattrs_has_raw_cap). */
-bool has_raw_capability(void);
+bool program_has_net_raw(void);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* How many of a type the device has; 0: as many as there is memory for. */
-static uint32_t limit_of(const struct profile *p, enum object_type type)
+static uint32_t object_limit(const struct profile *p, enum object_type type)
 {
 	switch (type) {
 	case OBJECT_PD:
@@ -27,9 +27,9 @@ static uint32_t limit_of(const struct profile *p, enum object_type type)
 }
 
 /* Of all programs' contexts in this process. mlx5_core: the firmware's LIM_ERR is ENOMEM. */
-static bool is_full(const struct uverbs_file *file, enum object_type type)
+static bool object_type_is_full(const struct uverbs_file *file, enum object_type type)
 {
-	uint32_t limit = limit_of(file->device->config.profile, type), n = 0;
+	uint32_t limit = object_limit(file->device->config.profile, type), n = 0;
 	const struct uverbs_file *f;
 
 	LIST_FOREACH (f, &file->device->files, link)
@@ -42,7 +42,7 @@ int object_add(struct uverbs_file *file, struct object *o, enum object_type type
 	struct object_table *t = &file->objects;
 	uint32_t i;
 
-	if (is_full(file, type))
+	if (object_type_is_full(file, type))
 		return -ENOMEM;
 	for (i = 0; i < t->size; i++)
 		if (!t->slots[i])

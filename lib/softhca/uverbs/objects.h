@@ -5,7 +5,7 @@
 
 #include "../device/clock.h"
 #include "../device/qp.h"
-#include "channel.h"
+#include "event_channel.h"
 #include "memlock.h"
 
 /* In the order in which a dying process's objects are destroyed: users before the used. */
@@ -52,7 +52,7 @@ struct mr {
 struct ucq {
 	struct object object;
 	struct cq cq;
-	struct channel *channel; /* or NULL */
+	struct event_channel *channel; /* or NULL */
 	uint32_t n_comp_events;
 };
 
@@ -119,7 +119,7 @@ struct uverbs_file {
 	int memfd;                    /* our own hold on the file behind the descriptor */
 	pthread_mutex_t context_lock; /* of GET_CONTEXT, which comes once; taken first */
 	atomic_bool has_context;      /* GET_CONTEXT was done */
-	struct channel *async;
+	struct event_channel *async;
 	struct object_table objects;
 	uint32_t n_objects[OBJECT_N_TYPES];
 	LIST_ENTRY(uverbs_file) link;

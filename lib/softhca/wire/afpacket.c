@@ -19,7 +19,7 @@
 #define MIN_PAGE_BYTES 4096u
 #define HEADROOM_BYTES 16 /* the stripped VLAN tag is put back in front of the frame */
 
-static void restore_vlan(struct wire_frame *f, const struct afpacket_header *h)
+static void afpacket_restore_vlan(struct wire_frame *f, const struct afpacket_header *h)
 {
 	uint16_t tpid_be = htons(h->status & TP_STATUS_VLAN_TPID_VALID ? h->vlan_tpid : ETH_P_8021Q);
 	uint16_t tci_be = htons(h->vlan_tci);
@@ -31,7 +31,7 @@ static void restore_vlan(struct wire_frame *f, const struct afpacket_header *h)
 	memcpy(f->data + 2 * ETH_ALEN + 2, &tci_be, 2);
 }
 
-static enum wire_addressed addressed(const struct sockaddr_ll *from)
+static enum wire_addressed afpacket_addressed(const struct sockaddr_ll *from)
 {
 	switch (from->sll_pkttype) {
 	case PACKET_HOST:
@@ -57,16 +57,16 @@ bool afpacket_frame(struct afpacket *a, struct wire_frame *f, const struct afpac
 		.data = h->start + h->mac_offset,
 		.len = h->len,
 		.csum_trusted = h->status & (TP_STATUS_CSUMNOTREADY | TP_STATUS_CSUM_VALID),
-		.addressed = addressed(h->from),
+		.addressed = afpacket_addressed(h->from),
 		.realtime_ns = (uint64_t)h->seconds * 1000000000u + h->ns,
 	};
 	if (h->status & TP_STATUS_VLAN_VALID)
-		restore_vlan(f, h);
+		afpacket_restore_vlan(f, h);
 	return true;
 }
 
 /* The kernel says only that something is not there: touching it tells where (device/fault.h). */
-static void touch(const struct msghdr *msg)
+static void afpacket_touch(const struct msghdr *msg)
 {
 	for (size_t i = 0; i < msg->msg_iovlen; i++) {
 		const volatile uint8_t *p = msg->msg_iov[i].iov_base;
@@ -104,9 +104,9 @@ static int afpacket_send(struct wire *wire, const struct iovec *const *iov, cons
 		else if (errno == EAGAIN || errno == ENOBUFS)
 			break; /* the link is busy: the rest stays in the send queue */
 		else if (errno == EFAULT && sent)
-			break; /* what went out is to be known before touch() cuts us off */
+			break; /* what went out is to be known before afpacket_touch() cuts us off */
 		else if (errno == EFAULT)
-			touch(&msgs[sent++].msg_hdr);
+			afpacket_touch(&msgs[sent++].msg_hdr);
 		else
 			sent++; /* this frame the link refuses: lost, as on a cable */
 	}
@@ -174,7 +174,7 @@ static void afpacket_close(struct wire *wire)
 	free(a);
 }
 
-static int map_ring(struct afpacket *a, const struct wire_config *config, const struct afpacket_ring_ops *ops)
+static int afpacket_map_ring(struct afpacket *a, const struct wire_config *config, const struct afpacket_ring_ops *ops)
 {
 	int one = 1, reserve = HEADROOM_BYTES;
 	struct tpacket_req3 req = {.tp_block_size = AFPACKET_BLOCK_BYTES};
@@ -224,7 +224,7 @@ int afpacket_open(struct wire **wire, const struct wire_config *config, const st
 		r = -errno;
 		goto fail;
 	}
-	r = map_ring(a, config, ops);
+	r = afpacket_map_ring(a, config, ops);
 	if (r)
 		goto fail;
 	addr.sll_protocol = htons(ETH_P_ALL);

@@ -4,19 +4,19 @@
 
 #define MIN_SLOT_BYTES 2048u
 
-static struct tpacket2_hdr *slot(const struct afpacket *a, uint32_t i)
+static struct tpacket2_hdr *afpacket_v2_slot(const struct afpacket *a, uint32_t i)
 {
 	return (void *)(a->ring + (size_t)(i / a->v2.frames_per_block) * AFPACKET_BLOCK_BYTES +
 	                (size_t)(i % a->v2.frames_per_block) * a->v2.frame_bytes);
 }
 
-static int receive(struct wire *wire, struct wire_frame *frames, int max)
+static int afpacket_v2_receive(struct wire *wire, struct wire_frame *frames, int max)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 	int n = 0;
 
 	while (n < max && a->v2.n_taken < a->v2.n_frames) {
-		struct tpacket2_hdr *h = slot(a, a->v2.next);
+		struct tpacket2_hdr *h = afpacket_v2_slot(a, a->v2.next);
 		/* Pairs with the kernel's barrier between writing the frame and its status. */
 		uint32_t status = __atomic_load_n(&h->tp_status, __ATOMIC_ACQUIRE);
 
@@ -24,7 +24,7 @@ static int receive(struct wire *wire, struct wire_frame *frames, int max)
 			break;
 		a->v2.next = a->v2.next + 1 == a->v2.n_frames ? 0 : a->v2.next + 1;
 		a->v2.n_taken++;
-		__builtin_prefetch(slot(a, a->v2.next));
+		__builtin_prefetch(afpacket_v2_slot(a, a->v2.next));
 		const struct afpacket_header header = {
 			.start = (uint8_t *)h,
 			.status = status,
@@ -42,18 +42,18 @@ static int receive(struct wire *wire, struct wire_frame *frames, int max)
 	return n;
 }
 
-static void release(struct wire *wire)
+static void afpacket_v2_release(struct wire *wire)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 	uint32_t i = (a->v2.next + a->v2.n_frames - a->v2.n_taken) % a->v2.n_frames;
 
 	for (; a->v2.n_taken; a->v2.n_taken--) {
-		__atomic_store_n(&slot(a, i)->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+		__atomic_store_n(&afpacket_v2_slot(a, i)->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
 		i = i + 1 == a->v2.n_frames ? 0 : i + 1;
 	}
 }
 
-static size_t shape(struct afpacket *a, uint32_t frame_bytes, struct tpacket_req3 *req)
+static size_t afpacket_v2_shape(struct afpacket *a, uint32_t frame_bytes, struct tpacket_req3 *req)
 {
 	uint32_t need = TPACKET_ALIGN(TPACKET2_HDRLEN) + frame_bytes;
 
@@ -69,9 +69,9 @@ int afpacket_open_v2(struct wire **wire, const struct wire_config *config)
 {
 	static const struct afpacket_ring_ops ops = {
 		.version = TPACKET_V2,
-		.shape = shape,
-		.receive = receive,
-		.release = release,
+		.shape = afpacket_v2_shape,
+		.receive = afpacket_v2_receive,
+		.release = afpacket_v2_release,
 	};
 
 	return afpacket_open(wire, config, &ops);

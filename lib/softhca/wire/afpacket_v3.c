@@ -8,14 +8,14 @@
 #define RETIRE_MS   1u
 #define FRAME_BYTES 2048u /* V3 only wants to hear that it divides the block */
 
-static struct tpacket_block_desc *block(const struct afpacket *a, uint32_t i)
+static struct tpacket_block_desc *afpacket_v3_block(const struct afpacket *a, uint32_t i)
 {
 	return (void *)(a->ring + (size_t)i * AFPACKET_BLOCK_BYTES);
 }
 
-static bool next_block(struct afpacket *a)
+static bool afpacket_v3_next_block(struct afpacket *a)
 {
-	struct tpacket_block_desc *b = block(a, a->v3.next);
+	struct tpacket_block_desc *b = afpacket_v3_block(a, a->v3.next);
 
 	/* Pairs with the kernel's barrier between filling the block and its status. */
 	if (a->v3.n_taken == a->n_blocks ||
@@ -28,12 +28,12 @@ static bool next_block(struct afpacket *a)
 	return true;
 }
 
-static int receive(struct wire *wire, struct wire_frame *frames, int max)
+static int afpacket_v3_receive(struct wire *wire, struct wire_frame *frames, int max)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 	int n = 0;
 
-	while (n < max && (a->v3.n_left || next_block(a))) {
+	while (n < max && (a->v3.n_left || afpacket_v3_next_block(a))) {
 		struct tpacket3_hdr *h = (void *)a->v3.frame;
 
 		if (!a->v3.n_left)
@@ -59,19 +59,19 @@ static int receive(struct wire *wire, struct wire_frame *frames, int max)
 }
 
 /* Blocks that were read to their end go back; the one half read stays ours. */
-static void release(struct wire *wire)
+static void afpacket_v3_release(struct wire *wire)
 {
 	struct afpacket *a = (struct afpacket *)wire;
 	uint32_t i = (a->v3.next + a->n_blocks - a->v3.n_taken) % a->n_blocks;
 	uint32_t keep = a->v3.n_left ? 1 : 0;
 
 	for (; a->v3.n_taken > keep; a->v3.n_taken--) {
-		__atomic_store_n(&block(a, i)->hdr.bh1.block_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+		__atomic_store_n(&afpacket_v3_block(a, i)->hdr.bh1.block_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
 		i = i + 1 == a->n_blocks ? 0 : i + 1;
 	}
 }
 
-static size_t shape(struct afpacket *a, uint32_t frame_bytes, struct tpacket_req3 *req)
+static size_t afpacket_v3_shape(struct afpacket *a, uint32_t frame_bytes, struct tpacket_req3 *req)
 {
 	(void)frame_bytes; /* a frame takes what it needs, up to a block */
 	req->tp_frame_size = FRAME_BYTES;
@@ -84,9 +84,9 @@ int afpacket_open_v3(struct wire **wire, const struct wire_config *config)
 {
 	static const struct afpacket_ring_ops ops = {
 		.version = TPACKET_V3,
-		.shape = shape,
-		.receive = receive,
-		.release = release,
+		.shape = afpacket_v3_shape,
+		.receive = afpacket_v3_receive,
+		.release = afpacket_v3_release,
 	};
 
 	return afpacket_open(wire, config, &ops);

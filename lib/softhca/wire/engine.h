@@ -7,6 +7,6 @@
 
 typedef int wire_opener(struct wire **wire, const struct wire_config *config);
 
-wire_opener afpacket_open_v2, afpacket_open_v3, memory_open, generator_open;
+wire_opener afpacket_open_v2, afpacket_open_v3, memory_wire_open, generator_open;
 
 #endif

@@ -5,7 +5,7 @@
  */
 #include "engine.h"
 #include "link.h"
-#include "now.h"
+#include "clock_now.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ struct generator {
 	uint8_t buffer[HEADROOM_BYTES + 65536];
 };
 
-static int receive(struct wire *wire, struct wire_frame *frames, int max)
+static int generator_receive(struct wire *wire, struct wire_frame *frames, int max)
 {
 	struct generator *g = (struct generator *)wire;
 
@@ -47,12 +47,12 @@ static int receive(struct wire *wire, struct wire_frame *frames, int max)
 	return 1;
 }
 
-static void release(struct wire *wire)
+static void generator_release(struct wire *wire)
 {
 	(void)wire;
 }
 
-static int reap(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
+static int generator_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
 {
 	(void)wire;
 	(void)iov;
@@ -60,7 +60,7 @@ static int reap(struct wire *wire, const struct iovec *const *iov, const int *io
 	return n;
 }
 
-static void do_wait(struct wire *wire, unsigned int timeout_us)
+static void generator_wait(struct wire *wire, unsigned int timeout_us)
 {
 	struct timespec ts = {.tv_nsec = MAX_WAIT_US * 1000};
 
@@ -70,18 +70,18 @@ static void do_wait(struct wire *wire, unsigned int timeout_us)
 	nanosleep(&ts, NULL);
 }
 
-static void stats(struct wire *wire, struct wire_stats *s)
+static void generator_stats(struct wire *wire, struct wire_stats *s)
 {
 	(void)wire;
 	*s = (struct wire_stats){};
 }
 
-static void close_generator(struct wire *wire)
+static void generator_close(struct wire *wire)
 {
 	free(wire);
 }
 
-static uint16_t ip_csum(const struct iphdr *ip)
+static uint16_t generator_ip_csum(const struct iphdr *ip)
 {
 	uint16_t words[sizeof(*ip) / 2];
 	uint32_t sum = 0;
@@ -94,7 +94,7 @@ static uint16_t ip_csum(const struct iphdr *ip)
 }
 
 /* The group's MAC of a multicast address (RFC 1112, section 6.4), or the netdev's own. */
-static void destination_mac(const struct link_facts *link, in_addr_t address_be, uint8_t mac[6])
+static void generator_destination_mac(const struct link_facts *link, in_addr_t address_be, uint8_t mac[6])
 {
 	const uint8_t *a = (const uint8_t *)&address_be;
 
@@ -104,7 +104,7 @@ static void destination_mac(const struct link_facts *link, in_addr_t address_be,
 		memcpy(mac, link->mac, 6);
 }
 
-static int build(struct generator *g, const struct wire_config *config, const struct link_facts *link)
+static int generator_build(struct generator *g, const struct wire_config *config, const struct link_facts *link)
 {
 	uint32_t bytes = config->generator.payload_bytes;
 	struct ethhdr eth = {.h_source = {2, 0, 0, 0, 0, 2}, .h_proto = htons(ETH_P_IP)};
@@ -121,8 +121,8 @@ static int build(struct generator *g, const struct wire_config *config, const st
 	if (inet_pton(AF_INET, config->generator.destination, &ip.daddr) != 1)
 		return -EINVAL;
 	ip.saddr = htonl(SOURCE_ADDRESS);
-	ip.check = ip_csum(&ip);
-	destination_mac(link, ip.daddr, eth.h_dest);
+	ip.check = generator_ip_csum(&ip);
+	generator_destination_mac(link, ip.daddr, eth.h_dest);
 	memcpy(p, &eth, sizeof(eth));
 	memcpy(p + sizeof(eth), &ip, sizeof(ip));
 	memcpy(p + sizeof(eth) + sizeof(ip), &udp, sizeof(udp));
@@ -138,12 +138,12 @@ static int build(struct generator *g, const struct wire_config *config, const st
 int generator_open(struct wire **wire, const struct wire_config *config)
 {
 	static const struct wire_ops ops = {
-		.receive = receive,
-		.release = release,
-		.send = reap,
-		.wait = do_wait,
-		.stats = stats,
-		.close = close_generator,
+		.receive = generator_receive,
+		.release = generator_release,
+		.send = generator_send,
+		.wait = generator_wait,
+		.stats = generator_stats,
+		.close = generator_close,
 	};
 	struct link_facts link;
 	struct generator *g;
@@ -156,7 +156,7 @@ int generator_open(struct wire **wire, const struct wire_config *config)
 		return -ENOMEM;
 	g->base.ops = &ops;
 	g->unwritten = config->generator.writes == WIRE_WRITES_COMPLETIONS;
-	r = build(g, config, &link);
+	r = generator_build(g, config, &link);
 	if (r)
 		free(g);
 	else

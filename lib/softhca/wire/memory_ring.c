@@ -15,12 +15,12 @@
 /* A ring that could shrink would kill who reads it. */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-static struct memory_slot *slot(const struct memory_ring *r, uint32_t i)
+static struct memory_slot *memory_ring_slot(const struct memory_ring *r, uint32_t i)
 {
 	return (void *)((uint8_t *)r->shared + MEMORY_SLOTS_OFFSET + (size_t)(i & (r->n_slots - 1)) * r->slot_bytes);
 }
 
-static int map(struct memory_ring *r, int fd, size_t bytes)
+static int memory_ring_map_fd(struct memory_ring *r, int fd, size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
@@ -44,7 +44,8 @@ int memory_ring_create(struct memory_ring *r, size_t bytes, uint32_t frame_bytes
 	*fd = memfd_create("softhca-wire", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (*fd < 0)
 		return -errno;
-	error = ftruncate(*fd, (off_t)bytes) || fcntl(*fd, F_ADD_SEALS, SEALS) ? -errno : map(r, *fd, bytes);
+	error = ftruncate(*fd, (off_t)bytes) || fcntl(*fd, F_ADD_SEALS, SEALS) ? -errno
+	                                                                       : memory_ring_map_fd(r, *fd, bytes);
 	if (error) {
 		syscall(SYS_close, *fd);
 		return error;
@@ -62,7 +63,7 @@ int memory_ring_map(struct memory_ring *r, int fd)
 	*r = (struct memory_ring){};
 	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size <= MEMORY_SLOTS_OFFSET)
 		return -EPROTO;
-	error = map(r, fd, (size_t)st.st_size);
+	error = memory_ring_map_fd(r, fd, (size_t)st.st_size);
 	if (error)
 		return error;
 	r->n_slots = r->shared->n_slots;
@@ -90,7 +91,7 @@ struct memory_slot *memory_ring_next(struct memory_ring *r)
 
 	if (head == r->next)
 		return NULL;
-	return slot(r, r->next++);
+	return memory_ring_slot(r, r->next++);
 }
 
 void memory_ring_release(struct memory_ring *r)
@@ -116,7 +117,7 @@ void memory_ring_put(struct memory_ring *r, const struct iovec *iov, int iovcnt,
 {
 	struct memory_shared *shared = r->shared;
 	uint32_t head = shared->head, room = r->slot_bytes - (uint32_t)sizeof(struct memory_slot);
-	struct memory_slot *to = slot(r, head);
+	struct memory_slot *to = memory_ring_slot(r, head);
 	uint32_t len = 0;
 
 	/* Pairs with the release in memory_ring_release(). */

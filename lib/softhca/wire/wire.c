@@ -6,7 +6,7 @@ int wire_open(struct wire **wire, const struct wire_config *config)
 	static wire_opener *const openers[] = {
 		[WIRE_AFPACKET] = afpacket_open_v2,
 		[WIRE_AFPACKET_THROUGHPUT] = afpacket_open_v3,
-		[WIRE_MEMORY] = memory_open,
+		[WIRE_MEMORY] = memory_wire_open,
 		[WIRE_GENERATOR] = generator_open,
 	};
 

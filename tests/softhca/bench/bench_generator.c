@@ -11,7 +11,7 @@
  * which still lie in the queue as they were written. So the device is never short of buffers, and
  * its own rate shows. In the end it waits for what is posted, and the flow's counter must agree.
  */
-#include "lib/softhca/wire/now.h"
+#include "lib/softhca/wire/clock_now.h"
 #include "tests/softhca/support/verbs_common.h"
 
 #include <dirent.h>

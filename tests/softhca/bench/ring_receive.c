@@ -4,7 +4,7 @@
  * plain AF_PACKET receive ring (packet(7), PACKET_RX_RING, TPACKET_V3: the fastest there is) for
  * SECONDS from the first one; says "ready" before and one JSON line in the end.
  */
-#include "lib/softhca/wire/now.h"
+#include "lib/softhca/wire/clock_now.h"
 
 #include <arpa/inet.h>
 #include <err.h>

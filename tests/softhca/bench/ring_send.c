@@ -4,7 +4,7 @@
  * AF_PACKET transmit ring (packet(7), PACKET_TX_RING), as fast as they go; one JSON line in the
  * end. What softhca is measured against.
  */
-#include "lib/softhca/wire/now.h"
+#include "lib/softhca/wire/clock_now.h"
 
 #include <arpa/inet.h>
 #include <err.h>

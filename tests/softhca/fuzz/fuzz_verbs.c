@@ -181,7 +181,7 @@ static void read_events(void)
 		uint64_t record[8];
 
 		if (o && recv(fd, record, sizeof(record), MSG_DONTWAIT) > 0)
-			channel_flush((struct channel *)o);
+			event_channel_flush((struct event_channel *)o);
 		fd_object_put(o);
 	}
 }

@@ -323,7 +323,7 @@ int main(int argc, char **argv)
 	struct worker workers[N_WORKERS] = {};
 	struct stress *s = &stress;
 
-	if (!has_raw_capability()) {
+	if (!program_has_net_raw()) {
 		fprintf(stderr, "softhca_stress: skipped: flows need CAP_NET_RAW\n");
 		return EXIT_SKIP;
 	}

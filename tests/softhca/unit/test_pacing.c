@@ -15,7 +15,7 @@ static unsigned int send(struct pacing *p, uint64_t until, uint64_t step)
 	unsigned int n = 0;
 
 	for (; now < until; now += step)
-		while (pacing_allows(p, now)) {
+		while (pacing_may_send(p, now)) {
 			pacing_sent(p, FRAME_BYTES);
 			n++;
 		}
@@ -27,7 +27,7 @@ Test(pacing, no_rate_is_no_limit)
 	struct pacing p = {};
 
 	for (int i = 0; i < 1000; i++) {
-		cr_assert(pacing_allows(&p, 5));
+		cr_assert(pacing_may_send(&p, 5));
 		pacing_sent(&p, FRAME_BYTES);
 	}
 }

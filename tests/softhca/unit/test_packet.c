@@ -35,7 +35,7 @@ Test(packet, udp_over_ipv4)
 	uint32_t len = udp_frame(f);
 	struct packet p;
 
-	packet_parse(&p, f, len);
+	packet_read_headers(&p, f, len);
 	cr_assert_eq(p.key.ether_type, htons(0x0800));
 	cr_assert_eq(p.key.ip_version, 4);
 	cr_assert_eq(p.key.ip_proto, 17);
@@ -56,7 +56,7 @@ Test(packet, a_header_length_that_changes_later_is_not_believed)
 	struct packet p;
 	uint16_t csum;
 
-	packet_parse(&p, f, len);
+	packet_read_headers(&p, f, len);
 	f[14] = 0x4f;
 	memset(f + 24, 0, 2);
 	csum = (uint16_t)~packet_sum(f + 14, 20);
@@ -70,7 +70,7 @@ Test(packet, wrong_checksums_are_seen)
 	uint32_t len = udp_frame(f);
 	struct packet p;
 
-	packet_parse(&p, f, len);
+	packet_read_headers(&p, f, len);
 	f[len - 1] ^= 1;
 	cr_assert_not(packet_l4_csum_ok(&p, f));
 	cr_assert(packet_ipv4_csum_ok(&p, f));
@@ -85,7 +85,7 @@ Test(packet, no_udp_checksum_is_right)
 	struct packet p;
 
 	f[40] = f[41] = 0;
-	packet_parse(&p, f, len);
+	packet_read_headers(&p, f, len);
 	cr_assert(packet_l4_csum_ok(&p, f));
 }
 
@@ -95,7 +95,7 @@ Test(packet, a_tag_moves_everything_by_four)
 	uint32_t len = add_tag(f, udp_frame(f), 0x8100, 0x2005);
 	struct packet p;
 
-	packet_parse(&p, f, len);
+	packet_read_headers(&p, f, len);
 	cr_assert_eq(p.key.ether_type, htons(0x0800), "the type behind the tag");
 	cr_assert_eq(p.key.cvlan, 1);
 	cr_assert_eq(p.key.vlan_tci, htons(0x2005));
@@ -109,7 +109,7 @@ Test(packet, a_service_tag_is_no_cvlan)
 	uint32_t len = add_tag(f, udp_frame(f), 0x88a8, 5);
 	struct packet p;
 
-	packet_parse(&p, f, len);
+	packet_read_headers(&p, f, len);
 	cr_assert_eq(p.key.cvlan, 0);
 	cr_assert_eq(p.key.dst_port, htons(2000));
 }
@@ -121,12 +121,12 @@ Test(packet, a_later_fragment_has_no_ports)
 	struct packet p;
 
 	f[20] = 0x20; /* more fragments */
-	packet_parse(&p, f, len);
+	packet_read_headers(&p, f, len);
 	cr_assert(p.fragment);
 	cr_assert_eq(p.key.dst_port, htons(2000), "the first one has");
 	cr_assert_not(packet_l4_csum_ok(&p, f));
 	f[21] = 1; /* offset 8 */
-	packet_parse(&p, f, len);
+	packet_read_headers(&p, f, len);
 	cr_assert(p.fragment);
 	cr_assert_eq(p.key.dst_port, 0);
 	cr_assert_eq(p.key.ip_proto, 17);
@@ -142,7 +142,7 @@ Test(packet, ip_options_move_the_transport)
 	memset(f + 34, 1, 4); /* NOP options */
 	f[14] = 0x46;
 	f[17] = 37;
-	packet_parse(&p, f, len + 4);
+	packet_read_headers(&p, f, len + 4);
 	cr_assert_eq(p.l4_offset, 38);
 	cr_assert_eq(p.key.dst_port, htons(2000));
 }
@@ -157,7 +157,7 @@ Test(packet, truncated_headers_are_not_read)
 		uint8_t *exact = malloc(n ? n : 1); /* for AddressSanitizer */
 
 		memcpy(exact, f, n);
-		packet_parse(&p, exact, n);
+		packet_read_headers(&p, exact, n);
 		cr_assert_eq(p.key.ip_version, n < 34 ? 0 : 4);
 		cr_assert_eq(p.l4_offset, n < 42 ? 0u : 34u);
 		cr_assert_not(packet_l4_csum_ok(&p, exact));
@@ -175,7 +175,7 @@ Test(packet, a_length_past_the_end_hides_no_fields)
 
 	f[17] = 33 + 40;
 	packet_fill_csums(f, len, true, true);
-	packet_parse(&p, f, len);
+	packet_read_headers(&p, f, len);
 	cr_assert_eq(p.key.ip_proto, 17);
 	cr_assert_eq(p.key.dst_port, htons(2000));
 	cr_assert(packet_ipv4_csum_ok(&p, f));

@@ -16,14 +16,14 @@
 #define BAR_BYTES    (256ull << 20)
 #define OUR_FDS_FROM 200
 
-static void file_release(struct fd_object *o)
+static void uverbs_file_release(struct fd_object *o)
 {
 	struct uverbs_file *f = (struct uverbs_file *)o;
 
 	/* As the kernel does when the last descriptor goes: everything still there, users first. */
 	flows_leave_kernel(f);
 	objects_destroy_all(f);
-	unmap_clock(f); /* while a child that is forked still sees an open file */
+	context_unmap_clock(f); /* while a child that is forked still sees an open file */
 	device_lock(f->device);
 	LIST_REMOVE(f, link);
 	f->device->n_contexts -= f->has_context;
@@ -51,7 +51,7 @@ int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
 	}
 	f->fd_object.kind = FD_UVERBS;
 	f->fd_object.refs = 1;
-	f->fd_object.release = file_release;
+	f->fd_object.release = uverbs_file_release;
 	f->device = device;
 	f->fdtab = env->fdtab;
 	f->memlock = env->memlock;

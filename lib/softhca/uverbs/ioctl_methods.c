@@ -5,7 +5,7 @@
  */
 #include "ioctl.h"
 
-#include "user.h"
+#include "user_memory.h"
 #include "uverbs.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ static const struct ioctl_method ioctl_methods[] = {
          {ATTR(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)}},
 };
 
-static bool knows_attr(const struct ioctl_method *m, uint16_t id)
+static bool ioctl_method_knows(const struct ioctl_method *m, uint16_t id)
 {
 	for (unsigned int i = 0; i < MAX_METHOD_ATTRS && m->attrs[i]; i++)
 		if (m->attrs[i] == ATTR(id))
@@ -72,7 +72,7 @@ static bool knows_attr(const struct ioctl_method *m, uint16_t id)
 	return false;
 }
 
-static const struct ioctl_method *find(const struct ib_uverbs_ioctl_hdr *hdr)
+static const struct ioctl_method *ioctl_find_method(const struct ib_uverbs_ioctl_hdr *hdr)
 {
 	for (size_t i = 0; i < sizeof(ioctl_methods) / sizeof(ioctl_methods[0]); i++)
 		if (ioctl_methods[i].object == hdr->object_id && ioctl_methods[i].method == hdr->method_id)
@@ -81,12 +81,12 @@ static const struct ioctl_method *find(const struct ib_uverbs_ioctl_hdr *hdr)
 }
 
 /* uverbs_set_attr: one that is not known may only be optional, a known one comes once. */
-static int check_attrs(struct ioctl_call *call, const struct ioctl_method *m)
+static int ioctl_check_attrs(struct ioctl_call *call, const struct ioctl_method *m)
 {
 	for (unsigned int i = 0; i < call->n_attrs; i++) {
 		struct ib_uverbs_attr *a = &call->attrs[i];
 
-		if (!knows_attr(m, a->attr_id)) {
+		if (!ioctl_method_knows(m, a->attr_id)) {
 			if (a->flags & UVERBS_ATTR_F_MANDATORY)
 				return -EPROTONOSUPPORT;
 			continue;
@@ -97,7 +97,7 @@ static int check_attrs(struct ioctl_call *call, const struct ioctl_method *m)
 	return 0;
 }
 
-static int run(struct ioctl_call *call, const struct ib_uverbs_ioctl_hdr *hdr, uint64_t user_attrs)
+static int ioctl_run(struct ioctl_call *call, const struct ib_uverbs_ioctl_hdr *hdr, uint64_t user_attrs)
 {
 	const size_t bytes = call->n_attrs * sizeof(call->attrs[0]);
 	const struct ioctl_method *m;
@@ -105,18 +105,18 @@ static int run(struct ioctl_call *call, const struct ib_uverbs_ioctl_hdr *hdr, u
 
 	if (hdr->driver_id != RDMA_DRIVER_MLX5)
 		return -EINVAL;
-	m = find(hdr);
+	m = ioctl_find_method(hdr);
 	if (!m)
 		return -EPROTONOSUPPORT;
-	if (user_read(call->attrs, user_attrs, bytes))
+	if (user_memory_read(call->attrs, user_attrs, bytes))
 		return -EFAULT;
-	r = check_attrs(call, m);
+	r = ioctl_check_attrs(call, m);
 	if (r)
 		return r;
 	if (!call->file->has_context && m->handler != ioctl_invoke_write)
 		return -EINVAL;
 	r = m->handler(call);
-	return r ? r : user_write(user_attrs, call->attrs, bytes);
+	return r ? r : user_memory_write(user_attrs, call->attrs, bytes);
 }
 
 int uverbs_ioctl(struct uverbs_file *file, void *arg)
@@ -124,18 +124,18 @@ int uverbs_ioctl(struct uverbs_file *file, void *arg)
 	struct ioctl_call call = {.file = file};
 	struct ib_uverbs_ioctl_hdr hdr;
 
-	if (user_read(&hdr, (uintptr_t)arg, sizeof(hdr)))
+	if (user_memory_read(&hdr, (uintptr_t)arg, sizeof(hdr)))
 		return -EFAULT;
 	if (hdr.length > IOCTL_MAX_BYTES || hdr.length != sizeof(hdr) + hdr.num_attrs * sizeof(call.attrs[0]))
 		return -EINVAL;
 	if (hdr.reserved1 || hdr.reserved2)
 		return -EPROTONOSUPPORT;
 	call.n_attrs = hdr.num_attrs;
-	return run(&call, &hdr, (uintptr_t)arg + sizeof(hdr));
+	return ioctl_run(&call, &hdr, (uintptr_t)arg + sizeof(hdr));
 }
 
 /* The bytes of an input attribute, or of none, copied behind `*at`, which moves on. */
-static int take_input(struct ioctl_call *call, uint16_t id, uint8_t **at, const void **in, size_t *bytes)
+static int ioctl_take_input(struct ioctl_call *call, uint16_t id, uint8_t **at, const void **in, size_t *bytes)
 {
 	const struct ib_uverbs_attr *a = ioctl_attr(call, id);
 
@@ -145,7 +145,7 @@ static int take_input(struct ioctl_call *call, uint16_t id, uint8_t **at, const 
 	return a ? ioctl_read_attr(a, (void *)*in, *bytes) : 0;
 }
 
-static void make_output(struct ioctl_call *call, uint16_t id, uint8_t **at, void **out, size_t *bytes)
+static void ioctl_make_output(struct ioctl_call *call, uint16_t id, uint8_t **at, void **out, size_t *bytes)
 {
 	const struct ib_uverbs_attr *a = ioctl_attr(call, id);
 
@@ -166,11 +166,11 @@ int ioctl_invoke_write(struct ioctl_call *call)
 	at = buffer = calloc(4, UINT16_MAX + 1);
 	if (!buffer)
 		return -ENOMEM;
-	make_output(call, UVERBS_ATTR_CORE_OUT, &at, &c.out, &c.out_bytes);
-	make_output(call, UVERBS_ATTR_UHW_OUT, &at, &c.drv_out, &c.drv_out_bytes);
-	r = take_input(call, UVERBS_ATTR_CORE_IN, &at, &c.in, &c.in_bytes);
+	ioctl_make_output(call, UVERBS_ATTR_CORE_OUT, &at, &c.out, &c.out_bytes);
+	ioctl_make_output(call, UVERBS_ATTR_UHW_OUT, &at, &c.drv_out, &c.drv_out_bytes);
+	r = ioctl_take_input(call, UVERBS_ATTR_CORE_IN, &at, &c.in, &c.in_bytes);
 	if (!r)
-		r = take_input(call, UVERBS_ATTR_UHW_IN, &at, &c.drv_in, &c.drv_in_bytes);
+		r = ioctl_take_input(call, UVERBS_ATTR_UHW_IN, &at, &c.drv_in, &c.drv_in_bytes);
 	if (!r)
 		r = command_dispatch(&c, (uint32_t)number);
 	if (!r && c.out_bytes)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef SOFTHCA_WIRE_NOW_H
-#define SOFTHCA_WIRE_NOW_H
+#ifndef SOFTHCA_WIRE_CLOCK_NOW_H
+#define SOFTHCA_WIRE_CLOCK_NOW_H
 
 #include <stdint.h>
 #include <time.h>

@@ -3,14 +3,14 @@
  * The program's memory as the kernel sees it in a command: what is not there, or may not be
  * written, is EFAULT and no crash (copy_from_user, copy_to_user).
  */
-#ifndef SOFTHCA_UVERBS_USER_H
-#define SOFTHCA_UVERBS_USER_H
+#ifndef SOFTHCA_UVERBS_USER_MEMORY_H
+#define SOFTHCA_UVERBS_USER_MEMORY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 /* 0 or -EFAULT, upon which part of it may have been copied. */
-int user_read(void *to, uint64_t from, size_t bytes);
-int user_write(uint64_t to, const void *from, size_t bytes);
+int user_memory_read(void *to, uint64_t from, size_t bytes);
+int user_memory_write(uint64_t to, const void *from, size_t bytes);
 
 #endif

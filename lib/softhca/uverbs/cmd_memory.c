@@ -56,7 +56,7 @@ int cmd_dealloc_pd(struct command *c)
 	return r ? r : object_destroy_handle(c->file, req.pd_handle, OBJECT_PD);
 }
 
-static int check_reg_mr(const struct profile *p, const struct ib_uverbs_reg_mr *req)
+static int mr_check(const struct profile *p, const struct ib_uverbs_reg_mr *req)
 {
 	uint32_t access = req->access_flags;
 
@@ -92,7 +92,7 @@ int cmd_reg_mr(struct command *c)
 	int r = COMMAND_IN(c, &req);
 
 	if (!r)
-		r = check_reg_mr(d->config.profile, &req);
+		r = mr_check(d->config.profile, &req);
 	if (r)
 		return r;
 	mr = calloc(1, sizeof(*mr));
@@ -147,7 +147,7 @@ int cmd_dereg_mr(struct command *c)
 }
 
 /* The lowest one that no other has; UAR_MAX: there is none. */
-static uint32_t free_page(const struct uverbs_file *file)
+static uint32_t uar_free_page(const struct uverbs_file *file)
 {
 	bool used[UAR_MAX] = {};
 	uint32_t page = 0;
@@ -179,7 +179,7 @@ int ioctl_uar_alloc(struct ioctl_call *call)
 	if (!uar)
 		return -ENOMEM;
 	device_lock(call->file->device);
-	uar->page = free_page(call->file);
+	uar->page = uar_free_page(call->file);
 	r = uar->page < UAR_MAX ? object_add(call->file, &uar->object, OBJECT_UAR, NULL) : -ENOMEM;
 	device_unlock(call->file->device);
 	if (r) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "user.h"
+#include "user_memory.h"
 
 #include <errno.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* Where a filter of system calls forbids asking the kernel, a bad pointer is the program's end. */
-static int copy(long call, void *ours, uint64_t theirs, size_t bytes)
+static int user_memory_copy(long call, void *ours, uint64_t theirs, size_t bytes)
 {
 	struct iovec local = {.iov_base = ours, .iov_len = bytes};
 	struct iovec remote = {.iov_base = (void *)(uintptr_t)theirs, .iov_len = bytes};
@@ -22,12 +22,12 @@ static int copy(long call, void *ours, uint64_t theirs, size_t bytes)
 	return n == (ssize_t)bytes ? 0 : -EFAULT;
 }
 
-int user_read(void *to, uint64_t from, size_t bytes)
+int user_memory_read(void *to, uint64_t from, size_t bytes)
 {
-	return bytes ? copy(SYS_process_vm_readv, to, from, bytes) : 0;
+	return bytes ? user_memory_copy(SYS_process_vm_readv, to, from, bytes) : 0;
 }
 
-int user_write(uint64_t to, const void *from, size_t bytes)
+int user_memory_write(uint64_t to, const void *from, size_t bytes)
 {
-	return bytes ? copy(SYS_process_vm_writev, (void *)from, to, bytes) : 0;
+	return bytes ? user_memory_copy(SYS_process_vm_writev, (void *)from, to, bytes) : 0;
 }

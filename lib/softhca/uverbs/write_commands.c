@@ -4,7 +4,7 @@
  * for a device without the operation.
  */
 #include "command.h"
-#include "user.h"
+#include "user_memory.h"
 #include "uverbs.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW_EX(DESTROY_FLOW) = {cmd_ex_destroy_flow, REQ(destroy_flow)},
 };
 
-static const struct write_command *find(uint32_t command)
+static const struct write_command *write_command_find(uint32_t command)
 {
 	uint32_t n = command & IB_USER_VERBS_CMD_COMMAND_MASK;
 	const struct write_command *row;
@@ -79,7 +79,7 @@ static const struct write_command *find(uint32_t command)
 
 int command_dispatch(struct command *c, uint32_t command)
 {
-	const struct write_command *row = find(command);
+	const struct write_command *row = write_command_find(command);
 	bool is_get_context = row && row->handler == cmd_get_context;
 
 	if (!row)
@@ -94,7 +94,7 @@ int command_dispatch(struct command *c, uint32_t command)
 }
 
 /* What the response of a command is gathered in, and where the program wants it. */
-static int response_prepare(struct command *c, uint8_t **buffer)
+static int write_prepare_response(struct command *c, uint8_t **buffer)
 {
 	*buffer = calloc(1, c->out_bytes + c->drv_out_bytes + 1);
 	if (!*buffer)
@@ -105,9 +105,10 @@ static int response_prepare(struct command *c, uint8_t **buffer)
 }
 
 /* A plain command: header, core request starting with where the response goes, driver data. */
-static int write_plain(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body, size_t bytes)
+static int write_plain_command(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body,
+                               size_t bytes)
 {
-	const struct write_command *row = find(hdr->command);
+	const struct write_command *row = write_command_find(hdr->command);
 	size_t out = (size_t)hdr->out_words * 4;
 	uint64_t response = 0;
 	uint8_t *buffer;
@@ -126,23 +127,24 @@ static int write_plain(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, c
 	c->in_bytes = row->req_bytes;
 	c->drv_in = body + row->req_bytes;
 	c->drv_in_bytes = bytes - row->req_bytes;
-	r = response_prepare(c, &buffer);
+	r = write_prepare_response(c, &buffer);
 	if (r)
 		return r;
 	r = command_dispatch(c, hdr->command);
 	if (!r)
-		r = user_write(response, buffer, c->out_bytes + c->drv_out_bytes);
+		r = user_memory_write(response, buffer, c->out_bytes + c->drv_out_bytes);
 	free(buffer);
 	return r;
 }
 
-static int write_extended(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body, size_t bytes)
+static int write_extended_command(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body,
+                                  size_t bytes)
 {
 	struct ib_uverbs_ex_cmd_hdr ex;
 	uint8_t *buffer;
 	int r;
 
-	if (!find(hdr->command))
+	if (!write_command_find(hdr->command))
 		return -EOPNOTSUPP;
 	if (bytes < sizeof(ex))
 		return -EINVAL;
@@ -158,28 +160,29 @@ static int write_extended(struct command *c, const struct ib_uverbs_cmd_hdr *hdr
 	/* verify_hdr: a place for the response if, and only if, there is to be one. */
 	if (!ex.response != !(c->out_bytes + c->drv_out_bytes))
 		return -EINVAL;
-	r = response_prepare(c, &buffer);
+	r = write_prepare_response(c, &buffer);
 	if (r)
 		return r;
 	r = command_dispatch(c, hdr->command);
 	if (!r)
-		r = user_write(ex.response, buffer, c->out_bytes + c->drv_out_bytes);
+		r = user_memory_write(ex.response, buffer, c->out_bytes + c->drv_out_bytes);
 	free(buffer);
 	return r;
 }
 
 /* The kernel reads what the header announces, and both sizes have to agree. */
-static int write_body(struct uverbs_file *file, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body, size_t bytes)
+static int write_command_body(struct uverbs_file *file, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body,
+                              size_t bytes)
 {
 	struct command c = {.file = file};
 
 	if (hdr->command & ~(uint32_t)(IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_CMD_COMMAND_MASK))
 		return -EINVAL;
 	if (hdr->command & IB_USER_VERBS_CMD_FLAG_EXTENDED)
-		return write_extended(&c, hdr, body, bytes);
+		return write_extended_command(&c, hdr, body, bytes);
 	if ((size_t)hdr->in_words * 4 != bytes + sizeof(*hdr))
 		return -EINVAL;
-	return write_plain(&c, hdr, body, bytes);
+	return write_plain_command(&c, hdr, body, bytes);
 }
 
 ssize_t uverbs_write(struct uverbs_file *file, const void *buf, size_t bytes)
@@ -190,14 +193,14 @@ ssize_t uverbs_write(struct uverbs_file *file, const void *buf, size_t bytes)
 
 	if (bytes < sizeof(hdr) || bytes > MAX_REQUEST_BYTES)
 		return -EINVAL;
-	if (user_read(&hdr, (uintptr_t)buf, sizeof(hdr)))
+	if (user_memory_read(&hdr, (uintptr_t)buf, sizeof(hdr)))
 		return -EFAULT;
 	body = malloc(bytes);
 	if (!body)
 		return -ENOMEM;
-	r = user_read(body, (uintptr_t)buf + sizeof(hdr), bytes - sizeof(hdr));
+	r = user_memory_read(body, (uintptr_t)buf + sizeof(hdr), bytes - sizeof(hdr));
 	if (!r)
-		r = write_body(file, &hdr, body, bytes - sizeof(hdr));
+		r = write_command_body(file, &hdr, body, bytes - sizeof(hdr));
 	free(body);
 	return r ? r : (ssize_t)bytes;
 }

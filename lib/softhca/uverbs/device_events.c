@@ -7,55 +7,55 @@
 /* enum ibv_event_type: kernel-internal names, but ABI. */
 enum { EVENT_CQ_ERR = 0, EVENT_QP_FATAL = 1, EVENT_PORT_ACTIVE = 9, EVENT_PORT_ERR = 10, EVENT_WQ_FATAL = 19 };
 
-static bool async_send(struct uverbs_file *file, uint64_t element, uint32_t type)
+static bool async_event_send(struct uverbs_file *file, uint64_t element, uint32_t type)
 {
 	struct ib_uverbs_async_event_desc desc = {.element = element, .event_type = type};
 
-	return file->async && channel_send(file->async, &desc);
+	return file->async && event_channel_send(file->async, &desc);
 }
 
-static void async_send_of(struct object *o, uint32_t type)
+static void async_event_of(struct object *o, uint32_t type)
 {
-	o->n_async_events += async_send(o->file, o->user_handle, type);
+	o->n_async_events += async_event_send(o->file, o->user_handle, type);
 }
 
 uint32_t async_events_read(struct object *o)
 {
 	if (o->file->async)
-		o->n_async_events -= channel_purge(o->file->async, o->user_handle);
+		o->n_async_events -= event_channel_purge(o->file->async, o->user_handle);
 	return o->n_async_events;
 }
 
-static void cq_completion(struct cq *cq)
+static void uverbs_on_completion(struct cq *cq)
 {
 	struct ucq *u = cq->owner;
 	struct ib_uverbs_comp_event_desc desc = {.cq_handle = u->object.user_handle};
 
-	if (u->channel && channel_send(u->channel, &desc))
+	if (u->channel && event_channel_send(u->channel, &desc))
 		u->n_comp_events++;
 }
 
-static void qp_fatal(struct qp *qp)
+static void uverbs_on_qp_fatal(struct qp *qp)
 {
 	struct uqp *u = qp->owner;
 
-	async_send_of(&u->object, EVENT_QP_FATAL);
+	async_event_of(&u->object, EVENT_QP_FATAL);
 }
 
-static void wq_fatal(struct rq *rq)
+static void uverbs_on_wq_fatal(struct rq *rq)
 {
 	struct uwq *u = rq->owner;
 
-	async_send_of(&u->object, EVENT_WQ_FATAL);
+	async_event_of(&u->object, EVENT_WQ_FATAL);
 }
 
-static void cq_error(struct cq *cq)
+static void uverbs_on_cq_error(struct cq *cq)
 {
 	struct ucq *u = cq->owner;
 	struct qp *qp;
 	struct rq *rq;
 
-	async_send_of(&u->object, EVENT_CQ_ERR);
+	async_event_of(&u->object, EVENT_CQ_ERR);
 	/* IB specification 10.10.4: work queues that complete there go to the error state. */
 	TAILQ_FOREACH (qp, &cq->device->qps, link) {
 		if (qp->rq.n_wqe && qp->rq.cq == cq)
@@ -68,18 +68,18 @@ static void cq_error(struct cq *cq)
 			rq_fail(rq, false);
 }
 
-static void port(struct device *device, bool active)
+static void uverbs_on_port(struct device *device, bool active)
 {
 	struct uverbs_file *file;
 
 	LIST_FOREACH (file, &device->files, link)
-		async_send(file, 1, active ? EVENT_PORT_ACTIVE : EVENT_PORT_ERR);
+		async_event_send(file, 1, active ? EVENT_PORT_ACTIVE : EVENT_PORT_ERR);
 }
 
 const struct device_events uverbs_events = {
-	.cq_completion = cq_completion,
-	.cq_error = cq_error,
-	.qp_fatal = qp_fatal,
-	.wq_fatal = wq_fatal,
-	.port = port,
+	.cq_completion = uverbs_on_completion,
+	.cq_error = uverbs_on_cq_error,
+	.qp_fatal = uverbs_on_qp_fatal,
+	.wq_fatal = uverbs_on_wq_fatal,
+	.port = uverbs_on_port,
 };

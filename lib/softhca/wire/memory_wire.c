@@ -11,7 +11,7 @@
 #include "engine.h"
 #include "link.h"
 #include "memory_ring.h"
-#include "now.h"
+#include "clock_now.h"
 
 #include <errno.h>
 #include <linux/if_ether.h>
@@ -46,7 +46,7 @@ struct memory_wire {
 	uint64_t next_check_ns;
 };
 
-static socklen_t end_name(struct sockaddr_un *name, const char *netdev, const char *other)
+static socklen_t memory_wire_name(struct sockaddr_un *name, const char *netdev, const char *other)
 {
 	int n;
 
@@ -64,7 +64,7 @@ union control {
 };
 
 /* False: nobody is there; who comes will say hello. */
-static bool say_hello(const struct memory_wire *m, bool answer)
+static bool memory_wire_say_hello(const struct memory_wire *m, bool answer)
 {
 	struct hello hello = {.magic = MAGIC, .answer = answer};
 	struct iovec iov = {.iov_base = &hello, .iov_len = sizeof(hello)};
@@ -83,7 +83,7 @@ static bool say_hello(const struct memory_wire *m, bool answer)
 }
 
 /* The descriptor of a message, or -1; closed unless the sender is who we are. */
-static int take_fd(struct msghdr *msg)
+static int memory_wire_take_fd(struct msghdr *msg)
 {
 	bool trusted = false;
 	int fd = -1;
@@ -112,7 +112,7 @@ static int take_fd(struct msghdr *msg)
 }
 
 /* False when there is no message. */
-static bool hear_hello(struct memory_wire *m)
+static bool memory_wire_hear_hello(struct memory_wire *m)
 {
 	struct hello hello = {};
 	struct iovec iov = {.iov_base = &hello, .iov_len = sizeof(hello)};
@@ -125,31 +125,31 @@ static bool hear_hello(struct memory_wire *m)
 
 	if (n < 0)
 		return false;
-	fd = take_fd(&msg);
+	fd = memory_wire_take_fd(&msg);
 	if (fd < 0)
 		return true;
 	if (n == sizeof(hello) && !memcmp(hello.magic, MAGIC, sizeof(MAGIC)) && !memory_ring_map(&ring, fd)) {
 		memory_ring_unmap(&m->out);
 		m->out = ring;
 		if (hello.answer)
-			say_hello(m, false);
+			memory_wire_say_hello(m, false);
 	}
 	syscall(SYS_close, fd);
 	return true;
 }
 
-static void look_for_peer(struct memory_wire *m)
+static void memory_wire_look_for_peer(struct memory_wire *m)
 {
 	uint64_t now = clock_now_ns(CLOCK_MONOTONIC);
 
 	if (now < m->next_check_ns)
 		return;
 	m->next_check_ns = now + HELLO_CHECK_NS;
-	while (hear_hello(m))
+	while (memory_wire_hear_hello(m))
 		;
 }
 
-static bool poll_socket(const struct memory_wire *m, unsigned int timeout_us)
+static bool memory_wire_poll_socket(const struct memory_wire *m, unsigned int timeout_us)
 {
 	struct timespec ts = {.tv_sec = timeout_us / 1000000, .tv_nsec = (long)(timeout_us % 1000000) * 1000};
 	struct pollfd p = {.fd = m->socket, .events = POLLIN};
@@ -157,13 +157,13 @@ static bool poll_socket(const struct memory_wire *m, unsigned int timeout_us)
 	return ppoll(&p, 1, &ts, NULL) > 0;
 }
 
-static int receive(struct wire *wire, struct wire_frame *frames, int max)
+static int memory_wire_receive(struct wire *wire, struct wire_frame *frames, int max)
 {
 	struct memory_wire *m = (struct memory_wire *)wire;
 	struct memory_slot *s;
 	int n = 0;
 
-	look_for_peer(m);
+	memory_wire_look_for_peer(m);
 	/* Not "while there is room": an end that is no device may fill the ring for ever. */
 	for (int i = 0; i < max && (s = memory_ring_next(&m->in)); i++) {
 		uint32_t len = __atomic_load_n(&s->len, __ATOMIC_RELAXED);
@@ -180,20 +180,20 @@ static int receive(struct wire *wire, struct wire_frame *frames, int max)
 	return n;
 }
 
-static void release(struct wire *wire)
+static void memory_wire_release(struct wire *wire)
 {
 	struct memory_wire *m = (struct memory_wire *)wire;
 
 	memory_ring_release(&m->in);
 }
 
-static int send_frames(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
+static int memory_wire_send_frames(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
 {
 	struct memory_wire *m = (struct memory_wire *)wire;
 	uint64_t now = clock_now_ns(CLOCK_REALTIME);
 
 	if (!m->out.shared)
-		look_for_peer(m);
+		memory_wire_look_for_peer(m);
 	if (!m->out.shared)
 		return n; /* no cable, or nobody at its other end */
 	for (int i = 0; i < n; i++)
@@ -203,24 +203,24 @@ static int send_frames(struct wire *wire, const struct iovec *const *iov, const 
 	return n;
 }
 
-static void do_wait(struct wire *wire, unsigned int timeout_us)
+static void memory_wire_wait(struct wire *wire, unsigned int timeout_us)
 {
 	struct memory_wire *m = (struct memory_wire *)wire;
 
 	if (memory_ring_sleep(&m->in))
-		poll_socket(m, timeout_us);
+		memory_wire_poll_socket(m, timeout_us);
 	memory_ring_awake(&m->in);
 	m->next_check_ns = 0;
 }
 
-static void stats(struct wire *wire, struct wire_stats *s)
+static void memory_wire_stats(struct wire *wire, struct wire_stats *s)
 {
 	const struct memory_wire *m = (struct memory_wire *)wire;
 
 	s->discards = __atomic_load_n(&m->in.shared->discards, __ATOMIC_RELAXED);
 }
 
-static void forked(struct wire *wire)
+static void memory_wire_forked(struct wire *wire)
 {
 	struct memory_wire *m = (struct memory_wire *)wire;
 
@@ -233,20 +233,20 @@ static void forked(struct wire *wire)
 	m->ring_fd = m->socket = -1;
 }
 
-static void close_memory(struct wire *wire)
+static void memory_wire_close(struct wire *wire)
 {
-	forked(wire);
+	memory_wire_forked(wire);
 	free(wire);
 }
 
-static int open_end(struct memory_wire *m, const struct wire_config *config)
+static int memory_wire_open_end(struct memory_wire *m, const struct wire_config *config)
 {
 	const char *peer = config->peer ? config->peer : "";
 	struct sockaddr_un own;
-	socklen_t own_len = end_name(&own, config->netdev, peer);
+	socklen_t own_len = memory_wire_name(&own, config->netdev, peer);
 	int one = 1;
 
-	m->peer_len = end_name(&m->peer, peer, config->netdev);
+	m->peer_len = memory_wire_name(&m->peer, peer, config->netdev);
 	m->socket = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (m->socket < 0 || setsockopt(m->socket, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)))
 		return -errno;
@@ -255,16 +255,16 @@ static int open_end(struct memory_wire *m, const struct wire_config *config)
 	return 0;
 }
 
-int memory_open(struct wire **wire, const struct wire_config *config)
+int memory_wire_open(struct wire **wire, const struct wire_config *config)
 {
 	static const struct wire_ops ops = {
-		.receive = receive,
-		.release = release,
-		.send = send_frames,
-		.wait = do_wait,
-		.stats = stats,
-		.close = close_memory,
-		.forked = forked,
+		.receive = memory_wire_receive,
+		.release = memory_wire_release,
+		.send = memory_wire_send_frames,
+		.wait = memory_wire_wait,
+		.stats = memory_wire_stats,
+		.close = memory_wire_close,
+		.forked = memory_wire_forked,
 	};
 	struct memory_wire *m = calloc(1, sizeof(*m));
 	int r;
@@ -278,15 +278,15 @@ int memory_open(struct wire **wire, const struct wire_config *config)
 		r = memory_ring_create(&m->in, config->ring_bytes, m->link.mtu + ETH_HLEN + 2 * VLAN_TAG_BYTES,
 		                       &m->ring_fd);
 	if (!r)
-		r = open_end(m, config);
+		r = memory_wire_open_end(m, config);
 	if (r) {
-		close_memory(&m->base);
+		memory_wire_close(&m->base);
 		return r;
 	}
 	/* What is sent from now on arrives, where somebody is there. */
-	if (say_hello(m, true))
-		while (!m->out.shared && poll_socket(m, ANSWER_MS * 1000))
-			hear_hello(m);
+	if (memory_wire_say_hello(m, true))
+		while (!m->out.shared && memory_wire_poll_socket(m, ANSWER_MS * 1000))
+			memory_wire_hear_hello(m);
 	*wire = &m->base;
 	return 0;
 }
