@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The settings: one table of environment variables, which reads, checks and describes them. */
 #include "settings.h"
 
 #include <arpa/inet.h>
@@ -11,11 +12,11 @@
 
 struct setting;
 
-/* NULL, or what is wrong with the value. */
+/* Returns NULL, or what is wrong with the value. */
 typedef const char *setting_parser(const struct setting *row, const char *value, void *field);
 
 struct setting {
-	const char *name, *fallback; /* fallback: as one would write it */
+	const char *name, *fallback; /* fallback: the default, as a user would write it */
 	setting_parser *parse;
 	size_t offset; /* of the field in struct settings */
 	unsigned int min, max;
@@ -56,7 +57,7 @@ static const char *setting_parse_flag(const struct setting *row, const char *val
 	return NULL;
 }
 
-/* The field is an enum whose values are the places in the list. */
+/* The field is an enum; its values are the places in the list. */
 static const char *setting_parse_choice(const struct setting *row, const char *value, void *field)
 {
 	for (unsigned int i = 0; row->choices[i]; i++)
@@ -85,7 +86,7 @@ static const char *setting_parse_ipv4(const struct setting *row, const char *val
 	return inet_pton(AF_INET, value, &address) == 1 ? NULL : "not an IPv4 address";
 }
 
-/* -1: any. */
+/* -1 stands for any. */
 static const char *setting_parse_cpu(const struct setting *row, const char *value, void *field)
 {
 	unsigned int cpu = 0;
@@ -114,17 +115,17 @@ static const char *setting_parse_netdevs(const struct setting *row, const char *
 }
 
 #define OFFSET(field) .offset = offsetof(struct settings, field)
-#define IS_TYPE(field, type) \
+#define TYPED(field, type) \
 	(0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((struct settings *)0)->field), type) ? 1 : -1]))
-#define NETDEVS(field, n) .parse = setting_parse_netdevs, OFFSET(field) + IS_TYPE(field, const char *), .max = (n)
+#define NETDEVS(field, n) .parse = setting_parse_netdevs, OFFSET(field) + TYPED(field, const char *), .max = (n)
 #define NUMBER(field, lo, hi) \
-	.parse = setting_parse_number, OFFSET(field) + IS_TYPE(field, unsigned int), .min = (lo), .max = (hi)
-#define MIB(field, lo, hi)   .parse = setting_parse_mib, OFFSET(field) + IS_TYPE(field, size_t), .min = (lo), .max = (hi)
-#define FLAG(field)          .parse = setting_parse_flag, OFFSET(field) + IS_TYPE(field, bool)
+	.parse = setting_parse_number, OFFSET(field) + TYPED(field, unsigned int), .min = (lo), .max = (hi)
+#define MIB(field, lo, hi)   .parse = setting_parse_mib, OFFSET(field) + TYPED(field, size_t), .min = (lo), .max = (hi)
+#define FLAG(field)          .parse = setting_parse_flag, OFFSET(field) + TYPED(field, bool)
 #define CHOICE(field, names) .parse = setting_parse_choice, OFFSET(field), .choices = (names)
-#define IPV4(field)          .parse = setting_parse_ipv4, OFFSET(field) + IS_TYPE(field, const char *)
-#define CPU(field, n)        .parse = setting_parse_cpu, OFFSET(field) + IS_TYPE(field, int), .max = (n)
-#define PROFILE(field)       .parse = setting_parse_profile, OFFSET(field) + IS_TYPE(field, const struct profile *)
+#define IPV4(field)          .parse = setting_parse_ipv4, OFFSET(field) + TYPED(field, const char *)
+#define CPU(field, n)        .parse = setting_parse_cpu, OFFSET(field) + TYPED(field, int), .max = (n)
+#define PROFILE(field)       .parse = setting_parse_profile, OFFSET(field) + TYPED(field, const struct profile *)
 
 /* In the order of the enums. */
 static const char *const kernel_drop_modes[] = {"auto", "require", "off", NULL};
@@ -135,53 +136,56 @@ static const char *const generator_writes[] = {"payload", "completions", NULL};
 
 static const struct setting settings[] = {
 	{"SOFTHCA_INTERFACES", "", NETDEVS(interfaces, SETTINGS_MAX_NETDEVS),
-         .meaning = "the network devices, by commas; empty: the library does nothing"},
+         .meaning = "the network devices, separated by commas; empty: nothing is emulated"},
 	{"SOFTHCA_PROFILE", "connectx5", PROFILE(device.profile), .meaning = "the model"},
 	{"SOFTHCA_ENGINE", "afpacket", CHOICE(device.wire.engine, wire_engine_names),
-         .meaning = "the wire: the netdev's (low latency, or throughput), a cable from the first "
-                    "netdev to the second, from the third to the fourth, …; or none, and frames "
-                    "from a generator"},
+         .meaning = "the wire: the netdev (afpacket for low latency, afpacket-throughput for high rates); a cable"
+                    " from the first netdev to the second, from the third to the fourth, … (memory); or no wire, "
+                    "and frames from a generator (generator)"},
 	{"SOFTHCA_GENERATOR", "payload", CHOICE(device.wire.generator.writes, generator_writes),
-         .meaning = "what the generator writes: whole frames, or completions only"},
+         .meaning = "what the generator writes into memory: whole frames and completions, or completions only"},
 	{"SOFTHCA_GENERATOR_PAYLOAD", "64", NUMBER(device.wire.generator.payload_bytes, 0, 65000),
-         .meaning = "bytes of UDP payload of the generator's frames"},
+         .meaning = "bytes of UDP payload in the generator's frames"},
 	{"SOFTHCA_GENERATOR_ADDRESS", "10.0.0.1", IPV4(device.wire.generator.destination),
-         .meaning = "where these go; the MAC address is the netdev's, or the group's"},
+         .meaning = "destination address of the generator's frames; the destination MAC address is the netdev's "
+                    "or, for a group, the group's"},
 	{"SOFTHCA_GENERATOR_PORT", "4000", NUMBER(device.wire.generator.port, 0, 65535),
-         .meaning = "and their UDP port"},
+         .meaning = "destination UDP port of the generator's frames"},
 	{"SOFTHCA_RING_MIB", "32", MIB(device.wire.ring_bytes, 1, 4096),
-         .meaning = "receive ring of the wire; what does not fit is a port discard, and counted"},
+         .meaning = "size of the wire's receive ring; a frame that finds no room is lost and counted as a port "
+                    "discard"},
 	{"SOFTHCA_NAP_US", "50", NUMBER(device.nap_us, 1, 100000),
-         .meaning = "longest nap of the device thread between bursts; after 10 ms of silence it "
-                    "sleeps on the socket"},
-	{"SOFTHCA_CPU", "any", CPU(device.cpu, 1023), .meaning = "the core that device threads are pinned to, or any"},
+         .meaning = "longest nap of the device thread between two bursts; after 10 ms without work it sleeps on "
+                    "the socket"},
+	{"SOFTHCA_CPU", "any", CPU(device.cpu, 1023),
+         .meaning = "the core that device threads are pinned to; any: they are not pinned"},
 	{"SOFTHCA_CLOCK_US", "500", NUMBER(clock_us, 1, 100000),
-         .meaning = "how often the clock page is written: how stale `ibv_query_rt_values_ex` may be "
-                    "while no frames flow"},
+         .meaning = "period in which the clock page is written; `ibv_query_rt_values_ex` may be stale by that "
+                    "time while no frames flow"},
 	{"SOFTHCA_L2_FILTER", "1", FLAG(device.l2_filter),
-         .meaning = "take only the netdev's own MAC, broadcast, joined groups (all when it is "
-                    "promiscuous); 0: everything"},
+         .meaning = "1: take only frames to the netdev's own MAC, to broadcast and to joined groups (all frames "
+                    "if the netdev is promiscuous); 0: take every frame"},
 	{"SOFTHCA_KERNEL_DROP", "auto", CHOICE(device.kernel_drop, kernel_drop_modes),
-         .meaning = "what a flow takes does not reach the kernel's stack: auto: where the process has "
-                    "CAP_NET_ADMIN; require: else the flow is refused; off: the stack sees it too"},
+         .meaning = "whether frames that a flow takes are kept from the kernel's stack; auto: if the process has "
+                    "CAP_NET_ADMIN; require: always, else the flow is refused; off: never"},
 	{"SOFTHCA_DUPLICATE_RULES", "copy", CHOICE(device.duplicates, flow_duplicates),
-         .meaning = "the same rule on two queue pairs (?): copy: each gets the frame; first: the "
-                    "older one; refuse: EEXIST"},
+         .meaning = "the same rule on two queue pairs (?); copy: each gets the frames; first: the older rule gets"
+                    " them; refuse: the second rule is refused with EEXIST"},
 	{"SOFTHCA_LOOPBACK", "auto", CHOICE(device.loopback, loopbacks),
-         .meaning = "which frames come back to the device that sent them; auto: to its own MAC and to "
-                    "groups, while two contexts are open"},
+         .meaning = "which sent frames come back to the device; auto: those to its own MAC and to groups, while "
+                    "two contexts are open"},
 	{"SOFTHCA_ARM_FIRES_FOR_PENDING", "0", FLAG(device.arm_fires_for_pending),
-         .meaning = "1: arming a CQ with completions unread gives an event at once (?)"},
+         .meaning = "1: arming a CQ that has unread completions gives an event at once (?)"},
 	{"SOFTHCA_LONG_SEND", "error", CHOICE(device.long_send, long_sends),
-         .meaning = "a frame longer than the MTU: LOC_LEN_ERR, or it vanishes (?)"},
+         .meaning = "a frame longer than the MTU (?); error: its completion is LOC_LEN_ERR; drop: it is lost "
+                    "without an error"},
 	{"SOFTHCA_LENGTH_ERROR_IS_FATAL", "0", FLAG(device.length_error_is_fatal),
          .meaning = "1: LOC_LEN_ERR puts the queue pair in the error state (?)"},
 	{"SOFTHCA_ERROR_EVENTS", "0", FLAG(device.error_events),
-         .meaning = "1: a completion in error that stops its queue gives a QP_FATAL or WQ_FATAL, "
-                    "too (?)"},
+         .meaning = "1: a completion in error that stops its queue gives a QP_FATAL or WQ_FATAL event, too (?)"},
 	{"SOFTHCA_REAL_TIME", "0", FLAG(device.real_time),
-         .meaning = "1: as a device set to REAL_TIME_CLOCK_ENABLE: completions of a CQ that asks for "
-                    "the wall clock alone are stamped seconds << 32 | nanoseconds"},
+         .meaning = "1: like a device with REAL_TIME_CLOCK_ENABLE: a CQ that asks only for the wall clock gets "
+                    "timestamps of the form seconds << 32 | nanoseconds"},
 };
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 

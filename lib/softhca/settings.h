@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The settings, all of them environment variables: one table, which parses and documents them. */
+/* The settings are environment variables. One table parses and describes them. */
 #ifndef SOFTHCA_SETTINGS_H
 #define SOFTHCA_SETTINGS_H
 
@@ -8,15 +8,13 @@
 #define SETTINGS_MAX_NETDEVS 16
 
 struct settings {
-	const char *interfaces; /* "" where nothing is to be emulated */
+	const char *interfaces; /* "": nothing is emulated */
 	unsigned int clock_us;
-	struct device_config device; /* but for netdev and clock */
+	struct device_config device; /* all but netdev and clock */
 };
 
-/*
- * From the environment. False where a value is not accepted: `message` (`size` bytes) says which
- * and what is, in one line.
- */
+/* Reads the settings from the environment. False if a value is not accepted; `message` (`size` bytes) then names the
+ * setting, the error and the accepted values in one line. */
 bool settings_read(struct settings *s, char *message, size_t size);
 
 /* Row `i` of the table as a row of Markdown, or false past the end. */

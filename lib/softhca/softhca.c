@@ -2,8 +2,8 @@
 /*
  * softhca -i NETDEV[,NETDEV...] [OPTIONS] -- COMMAND ARGS...
  *
- * Sets the environment for libsofthca.so and becomes the command, so exit status and signals are
- * the command's own.
+ * Sets the environment for libsofthca.so and becomes the command by exec, so exit status and signals are the command's
+ * own.
  */
 #include "settings.h"
 
@@ -48,7 +48,8 @@ static void softhca_print_usage(FILE *out)
 	fprintf(out, usage_text, profile_names);
 }
 
-/* Beside us (a build tree), where it is installed as seen from us, or for the linker to find. */
+/* The library lies beside this program (in a build tree), or where it is installed relative to this program; else
+ * the dynamic linker has to find it. */
 static const char *softhca_find_library(void)
 {
 	static char path[PATH_MAX];
@@ -115,10 +116,8 @@ static const char *softhca_find_command(const char *name, char *path, size_t siz
 	return name;
 }
 
-/*
- * AddressSanitizer's library wants to be the first one loaded. If the command needs it, give back
- * its name to preload before ours.
- */
+/* AddressSanitizer's library has to be loaded first. If the command needs it, return its name, to be preloaded
+ * before ours. */
 static const char *softhca_sanitizer_of(const char *command)
 {
 	static char name[64];
@@ -151,7 +150,8 @@ static const char *softhca_sanitizer_of(const char *command)
 	return at ? name : NULL;
 }
 
-/* Spaces and colons part the names in LD_PRELOAD: ld.so(8). The command would run without us. */
+/* Spaces and colons separate the names in LD_PRELOAD (ld.so(8)), so a path with one would be ignored and the command
+ * would run without softhca. */
 static bool softhca_can_preload(const char *library)
 {
 	if (!library[strcspn(library, " :")])

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Writes the device's clock into the pages that libmlx5 reads as plain memory. One thread does that for all open
+ * devices; it also calls the function that watches the ports.
+ */
 #include "clock.h"
 
 #include "../wire/clock_now.h"
@@ -10,7 +14,7 @@
 #include <sys/prctl.h>
 
 #define NS_PER_S 1000000000ULL
-/* The info page is anchored anew this often, as mlx5_core does from a work item. */
+/* mlx5_core renews the info page from a work item; this thread does so as often. */
 #define INFO_PERIOD_NS  (NS_PER_S / 10)
 #define WATCH_PERIOD_NS 50000000ull
 #define INFO_SHIFT      20
@@ -46,7 +50,7 @@ static void clock_write_counter(const struct clock_pages *p, uint64_t cycles)
 {
 	uint32_t *word = (void *)((uint8_t *)p->counter + p->counter_offset);
 
-	/* One aligned 8-byte store: libmlx5 reads high, low, high and sees no mixture. */
+	/* One aligned 8-byte store: libmlx5 reads high, low, high and accepts the value if both highs are equal. */
 	__atomic_store_n((uint64_t *)word, htobe64(cycles), __ATOMIC_RELEASE);
 }
 
@@ -138,7 +142,7 @@ static int clock_start_thread(struct clock *clock)
 	sigset_t all, old;
 	int r;
 
-	/* The program's signals are not for this thread. */
+	/* The program's signals must not be handled by this thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	clock->stop = false;

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Completion queues: the device writes entries into the program's memory, and decides when an armed queue gets an
+ * event.
+ */
 #include "cq.h"
 
 #include "clock.h"
@@ -6,7 +10,7 @@
 #include <endian.h>
 #include <string.h>
 
-#define STORE_BUFFER_NS 20000u /* a store is seen within less than one microsecond */
+#define STORE_BUFFER_NS 20000u /* a store becomes visible within less than one microsecond */
 
 void cq_init(struct cq *cq)
 {
@@ -27,7 +31,8 @@ static uint32_t cq_consumer_index(const struct cq *cq)
 	return be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_CONSUMER], __ATOMIC_ACQUIRE)) & HW_CQ_INDEX_MASK;
 }
 
-/* The program writes its index with every poll: reading it moves a cache line between cores. */
+/* The program writes its index with every poll, so each reading moves a cache line between cores: read it only when
+ * the queue seems full. */
 static bool cq_has_room(struct cq *cq)
 {
 	if (((cq->producer - cq->consumer) & HW_CQ_INDEX_MASK) < cq->n_cqe)
@@ -82,7 +87,7 @@ void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_op
 	cq_post(cq, cqe, opcode);
 }
 
-/* Armed, and not yet answered? The sequence number moves on when the program takes an event. */
+/* Is the queue armed, and the arming not answered yet? The sequence number moves on when the program takes an event. */
 static bool cq_is_armed(struct cq *cq)
 {
 	uint32_t arm = be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_ARM], __ATOMIC_ACQUIRE));
@@ -107,7 +112,7 @@ void cq_moderate(struct cq *cq, uint16_t count, uint16_t period_us)
 	cq->moderation_us = period_us;
 }
 
-/* PRM, CQ context: cq_max_count and cq_period, each of which switches moderation off with 0. */
+/* PRM, CQ context: cq_max_count and cq_period. If either is 0, there is no moderation. */
 static bool cq_is_due(struct cq *cq)
 {
 	uint64_t now_ns;
@@ -121,9 +126,10 @@ static bool cq_is_due(struct cq *cq)
 }
 
 /*
- * After a burst: full fence, then look at the arm record, against the program that arms, polls
- * once more and sleeps. libmlx5 puts only a store fence between its two steps, so its arming may
- * still sit in the store buffer: hence more looks, the last one after any store buffer is empty.
+ * After a burst. The program arms the queue, polls once more and sleeps; the device posts, then looks at the arm
+ * record behind a full fence, so one of the two sees the other. But libmlx5 puts only a store fence between arming
+ * and polling, so its arming may still sit in the store buffer when the device looks. Therefore the device looks
+ * again until STORE_BUFFER_NS after the last completion.
  */
 void cq_events(struct device *d)
 {
@@ -150,7 +156,8 @@ void cq_events(struct device *d)
 		} else {
 			again = true;
 		}
-		/* Setting: arming fires for completions that were there before. */
+		/* The setting SOFTHCA_ARM_FIRES_FOR_PENDING: arming gives an event for completions that were there
+		 * before, so the device keeps looking. */
 		if (d->config.arm_fires_for_pending && ((cq->producer - cq_consumer_index(cq)) & HW_CQ_INDEX_MASK))
 			again = true;
 		cq->pending = false;

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The device as a whole: it opens the wire, runs the device thread and gives the thread its work in turns (frames
+ * from the wire, send queues, events), and lets commands in between two turns.
+ */
 #include "device.h"
 
 #include "clock.h"
@@ -18,12 +22,12 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define SPIN_ROUNDS     16 /* empty rounds before the first nap */
+#define SPIN_ROUNDS     16 /* rounds without work before the first nap */
 #define FIRST_NAP_US    2
-#define STARVED_NAP_US  20  /* enough to post a few hundred work requests */
-#define IDLE_NAPS       200 /* then sleep until the wire wakes us */
+#define STARVED_NAP_US  20  /* long enough for a program to post a few hundred work requests */
+#define IDLE_NAPS       200 /* naps before the thread sleeps until the wire wakes it */
 #define IDLE_WAIT_US    20000
-#define BUSY_WAIT_US    200 /* the same while a send or error queue must be looked at */
+#define BUSY_WAIT_US    200 /* the same while a queue is being sent from or is in error */
 #define NETDEV_CHECK_NS 50000000ull
 #define OFFSET_CHECK_NS 1000000ull
 
@@ -38,7 +42,7 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->wire_lock, NULL);
 	flow_steering_init(&d->steering, config->duplicates);
-	/* What comes by other wires does not pass the netdev. */
+	/* Only frames of these two engines pass the netdev and its stack. */
 	kernel_drop_init(&d->kernel_drop,
 	                 config->wire.engine == WIRE_AFPACKET || config->wire.engine == WIRE_AFPACKET_THROUGHPUT
 	                         ? config->kernel_drop
@@ -79,7 +83,7 @@ void device_watch_port(struct device *d)
 	bool active = netdev_link_up(d->config.netdev);
 
 	device_lock(d);
-	/* mlx5_ib_event: to every context, whether it has queues or not. */
+	/* mlx5_ib_event: every context is told, whether it has queues or not. */
 	if (active != d->port_active) {
 		d->port_active = active;
 		d->events->port(d, active);
@@ -96,7 +100,7 @@ static void device_watch_netdev(struct device *d, uint64_t now_ns, uint64_t *nex
 	device_read_mtu(d);
 }
 
-/* Send queues and queues in error; `*watch` says that some queue needs looking at. */
+/* Works on send queues and on queues in error; `*watch` says whether any queue has to be looked at again soon. */
 static int device_work_queues(struct device *d, bool *watch)
 {
 	struct qp *qp;
@@ -113,11 +117,11 @@ static int device_work_queues(struct device *d, bool *watch)
 	return n;
 }
 
-/* One turn of the device's thread; it may be cut off (fault.h). */
+/* One turn of the device thread; a fault may cut it off (fault.h). */
 struct turn {
 	struct device *device;
 	uint64_t now_ns;
-	bool burst; /* frames are to be released */
+	bool burst; /* frames were received and not released */
 	int n_frames, n_steered;
 	int n_done;
 	bool watch;
@@ -125,7 +129,7 @@ struct turn {
 
 static void device_release_burst(struct turn *t)
 {
-	/* Those after a frame that could not be delivered never reach the device. */
+	/* A fault cut delivery off: the frames that follow never reach the device, and count as discards. */
 	t->device->counters.discards += (uint64_t)(t->n_frames - t->n_steered);
 	t->burst = false;
 	t->device->wire->ops->release(t->device->wire);
@@ -169,14 +173,15 @@ static void device_nap(struct device *d, unsigned int empty_rounds, bool watch)
 {
 	unsigned int us = FIRST_NAP_US + (empty_rounds - SPIN_ROUNDS) * 2;
 
-	/* Not sched_yield(): beside a program that polls on the same core, that takes a whole
-	 * slice of the scheduler's, and a timer wakes us much sooner. */
+	/* Not sched_yield(): if a program polls on the same core, the scheduler gives it a whole time slice. A timer
+	 * wakes this thread much sooner. */
 	if (empty_rounds < SPIN_ROUNDS)
 		return;
 	if (us > d->config.nap_us)
 		us = d->config.nap_us;
 	if (empty_rounds > IDLE_NAPS) {
-		/* Asleep on the socket, a frame costs its sender a wake-up; hence only now. */
+		/* While this thread sleeps on the socket, each frame costs its sender a wake-up. So it does that
+		 * only after many naps. */
 		d->wire->ops->wait(d->wire, watch ? BUSY_WAIT_US : IDLE_WAIT_US);
 		return;
 	}
@@ -205,7 +210,7 @@ static void *device_thread(void *arg)
 			device_release_burst(&t);
 		t.watch |= !TAILQ_EMPTY(&d->armed_later);
 		pthread_mutex_unlock(&d->lock);
-		/* A mutex is not fair: let a waiting command in. */
+		/* A mutex is not fair: without this the thread would take it again before a waiting command gets it. */
 		for (int i = 0; atomic_load(&d->n_waiting) && i < 1000; i++)
 			sched_yield();
 		if (t.n_done)
@@ -213,13 +218,13 @@ static void *device_thread(void *arg)
 		empty_rounds = t.n_done ? 0 : empty_rounds + 1;
 		if (!t.n_done)
 			device_nap(d, empty_rounds, t.watch);
-		else if (d->starves) /* the program may sit on our core */
+		else if (d->starves) /* the program may share this thread's core, and has to post */
 			device_sleep_us(STARVED_NAP_US);
 	}
 	return NULL;
 }
 
-/* 0 or negative errno: -EINVAL for a core that is not there. */
+/* 0 or negative errno; -EINVAL: there is no such core. */
 static int device_start_thread(struct device *d)
 {
 	sigset_t all, old;
@@ -234,7 +239,7 @@ static int device_start_thread(struct device *d)
 		CPU_SET((unsigned int)d->config.cpu, &cpus);
 		r = -pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
 	}
-	/* The program's signals are not for this thread, but for what it does itself. */
+	/* The program's signals must not be handled by this thread, except the faults that the thread itself causes. */
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);
@@ -302,7 +307,7 @@ void device_put_wire(struct device *d)
 		d->sent_copy = NULL;
 		d->wire->ops->stats(d->wire, &stats);
 		d->counters.discards += stats.discards;
-		d->wire = NULL; /* first: a child that is forked meanwhile looks at it */
+		d->wire = NULL; /* before it is closed: a child that is forked meanwhile uses this pointer */
 		wire->ops->close(wire);
 		sq_batch_free(d->sq_batch);
 		mcast_free(d->mcast);

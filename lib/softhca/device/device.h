@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * An emulated device: one netdev, one port, one thread. `lock` covers everything the device
- * thread touches; commands take it through device_lock(), which makes the thread give way.
+ * An emulated device: one netdev, one port, one thread. `lock` protects everything that the device thread uses.
+ * Commands take it through device_lock(), which makes the thread give way.
  */
 #ifndef SOFTHCA_DEVICE_DEVICE_H
 #define SOFTHCA_DEVICE_DEVICE_H
@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#define DEVICE_BURST 64 /* frames from the wire before the thread looks up */
+#define DEVICE_BURST 64 /* frames that the thread takes from the wire in one turn */
 
 struct clock;
 struct cq;
@@ -30,31 +30,31 @@ struct mcast_filter;
 struct sq_batch;
 struct uverbs_file;
 
-/* Which of the frames that a send queue sends come back as received ones. */
+/* Which frames of a send queue come back to the device as received ones. */
 enum loopback {
-	LOOPBACK_AUTO, /* own MAC and groups, while there is a second context */
+	LOOPBACK_AUTO, /* frames to its own MAC and to groups, while two contexts are open */
 	LOOPBACK_OFF,
 	LOOPBACK_OWN_MAC,
 	LOOPBACK_MULTICAST,
 	LOOPBACK_BOTH,
 };
 
-/* A frame longer than the MTU: LOC_LEN_ERR, or sent and never seen. */
+/* A frame longer than the MTU: a completion with LOC_LEN_ERR, or the frame is lost without an error. */
 enum long_send { LONG_SEND_IS_ERROR, LONG_SEND_IS_DROPPED };
 
-/* What nobody can know without the hardware, and what a user may want to trade. */
+/* Behaviour that cannot be known without the hardware, and choices of the user. */
 struct device_config {
 	const char *netdev;
 	const struct profile *profile;
 	struct clock *clock;
-	struct wire_config wire;    /* but for the netdev's name */
+	struct wire_config wire;    /* all but the netdev's name */
 	int cpu;                    /* of the device thread; -1: any */
-	unsigned int nap_us;        /* longest sleep of the device thread between two bursts */
-	bool l2_filter;             /* take only what the netdev would: own MAC, joined groups */
-	bool arm_fires_for_pending; /* arming with completions unread: event at once */
+	unsigned int nap_us;        /* the longest nap of the device thread between two bursts */
+	bool l2_filter;             /* take only frames that the netdev would take: own MAC, joined groups */
+	bool arm_fires_for_pending; /* arming a queue with unread completions gives an event at once */
 	bool length_error_is_fatal; /* LOC_LEN_ERR puts the queue in the error state */
-	bool error_events;          /* completions in error give a QP_FATAL, too */
-	bool real_time;             /* timestamps of wall-clock CQs in real-time format */
+	bool error_events;          /* a completion in error gives a QP_FATAL event, too */
+	bool real_time;             /* wall-clock CQs have timestamps in the real-time format */
 	enum long_send long_send;
 	enum flow_duplicates duplicates;
 	enum kernel_drop_mode kernel_drop;
@@ -64,10 +64,10 @@ struct device_config {
 struct device_counters {
 	uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes;
 	uint64_t out_of_buffer;
-	uint64_t discards; /* of wires already closed */
+	uint64_t discards; /* of wires that are closed */
 };
 
-/* How the device tells uverbs of events; called with the lock held. */
+/* The device reports events to uverbs through these, with the lock held. */
 struct device_events {
 	void (*cq_completion)(struct cq *cq);
 	void (*cq_error)(struct cq *cq);
@@ -83,23 +83,23 @@ struct device {
 	unsigned int index;
 	unsigned int n_contexts;
 	bool sniffed;
-	uint8_t *sent_copy; /* where a sent frame becomes a received one; there when first needed */
+	uint8_t *sent_copy; /* buffer in which a sent frame becomes a received one; allocated at first use */
 
 	pthread_mutex_t lock;
-	atomic_uint n_waiting; /* commands that want the lock */
+	atomic_uint n_waiting; /* commands that wait for the lock */
 	struct mkey_table mkeys;
 	struct flow_steering steering;
 	struct kernel_drop kernel_drop;
 	struct lost_pages lost_pages;
 	void (*recover)(void *loss); /* lost_memory_recover(); fault_guard() calls it */
 	TAILQ_HEAD(, qp) qps;
-	TAILQ_HEAD(, rq) wqs;           /* receive queues that are no queue pair's */
-	LIST_HEAD(, uverbs_file) files; /* who has it open; kept by uverbs */
-	TAILQ_HEAD(, cq) armed_later;   /* completed a moment ago: look at the arm record once more */
+	TAILQ_HEAD(, rq) wqs;           /* receive queues that belong to no queue pair */
+	LIST_HEAD(, uverbs_file) files; /* that have the device open; kept by uverbs */
+	TAILQ_HEAD(, cq) armed_later;   /* queues with a recent completion: their arm record is looked at again */
 	struct device_counters counters;
 	uint32_t next_qpn, next_cqn, next_pdn;
 	bool port_active;
-	bool starves; /* a receive queue would not last for another burst */
+	bool starves; /* some receive queue has too few entries for another burst */
 
 	pthread_mutex_t wire_lock; /* taken before `lock` */
 	struct wire *wire;
@@ -107,8 +107,8 @@ struct device {
 	pthread_t thread;
 	atomic_bool stop;
 	int64_t realtime_offset_ns;
-	uint64_t last_arrival_ns; /* of a frame that some flow took */
-	uint32_t mtu;             /* the netdev's, as last looked at */
+	uint64_t last_arrival_ns; /* of the last frame that a flow took */
+	uint32_t mtu;             /* of the netdev, as last read */
 	struct sq_batch *sq_batch;
 	struct mcast_filter *mcast;
 };
@@ -119,14 +119,14 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 void device_lock(struct device *d);
 void device_unlock(struct device *d);
 
-/* Is the link up? Tells every context when that has changed. Without the lock. */
+/* Reads whether the link is up and reports a change to every context. Lock not held. */
 void device_watch_port(struct device *d);
 
-/* The wire and the thread live while a raw packet queue pair does. 0 or negative errno. */
+/* The wire and the thread exist while a raw packet queue pair does. 0 or negative errno. */
 int device_get_wire(struct device *d);
 void device_put_wire(struct device *d);
 
-/* Live values, wire included; any thread, lock not held. */
+/* The current values, with those of the wire. Any thread; lock not held. */
 void device_read_counters(struct device *d, struct device_counters *c);
 
 #endif

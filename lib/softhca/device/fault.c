@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Page faults of the device's own work: catches SIGSEGV and SIGBUS, ends the piece of work that faulted and starts
+ * the recovery. Faults of the program go on to the program's own handlers.
+ */
 #include "fault.h"
 
 #include "device.h"
@@ -11,7 +15,7 @@
 #include <stdlib.h>
 
 #define N_SIGNALS  2
-#define MAX_LOSSES 4096u /* in one recovery: each is a page that was not known as lost */
+#define MAX_LOSSES 4096u /* in one recovery; each is a page that was not known as lost before */
 
 struct guard {
 	sigjmp_buf env;
@@ -20,9 +24,9 @@ struct guard {
 	struct guard *outer;
 };
 
-/* A signal handler has no context but this. */
+/* A signal handler gets no context of its own, so the guard is found by thread. */
 static _Thread_local struct guard *volatile current_guard;
-static struct sigaction programs[N_SIGNALS]; /* what the program wants done */
+static struct sigaction programs[N_SIGNALS]; /* the handlers that the program has installed */
 static sigaction_function *real_sigaction;
 static atomic_flag programs_lock = ATOMIC_FLAG_INIT;
 static const int signals[N_SIGNALS] = {SIGSEGV, SIGBUS};
@@ -32,10 +36,8 @@ static int fault_signal_index(int signal)
 	return signal == SIGSEGV ? 0 : 1;
 }
 
-/*
- * sigaction() is async-signal-safe, and our handler reads what it writes: with signals blocked, no
- * handler waits for the thread that it interrupted.
- */
+/* sigaction() is async-signal-safe, and our handler reads what it writes. Signals are blocked meanwhile, so that no
+ * handler can wait for the thread that it interrupted. */
 static void fault_lock_handlers(sigset_t *old)
 {
 	sigset_t all;
@@ -70,17 +72,17 @@ static struct sigaction fault_take_handler(int signal)
 	return theirs;
 }
 
-/* The program's own fault: its handler, or its end. */
+/* The program's own fault: call the program's handler, or let the default action end the program. */
 static void fault_pass_on(int signal, siginfo_t *info, void *context)
 {
 	struct sigaction theirs = fault_take_handler(signal);
 	sigset_t old, block = theirs.sa_mask;
 
 	if (!fault_is_handler(&theirs)) {
-		/* signal(7): only what somebody sent can be ignored. */
+		/* signal(7): a fault cannot be ignored, only a signal that somebody sent. */
 		if (theirs.sa_handler == SIG_IGN && info->si_code <= 0)
 			return;
-		/* Back at the instruction that faulted, with nobody to hold it up. */
+		/* The instruction runs again and faults again, now with the default action. */
 		real_sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 		if (info->si_code <= 0)
 			raise(signal);
@@ -101,7 +103,7 @@ static void fault_on_signal(int signal, siginfo_t *info, void *context)
 	struct guard *g = current_guard;
 	int saved = errno;
 
-	/* si_code above 0: a fault, and not somebody's kill(). */
+	/* si_code above 0: the kernel reports a fault; else somebody sent the signal. */
 	if (g && info->si_code > 0) {
 		g->address = info->si_addr;
 		g->faulted = true;
@@ -131,7 +133,7 @@ int fault_sigaction(int signal, const struct sigaction *action, struct sigaction
 	sigset_t mask;
 
 	if (action)
-		after = *action; /* may fault: not under the lock */
+		after = *action; /* this may fault, so it is not done under the lock */
 	fault_lock_handlers(&mask);
 	before = *a;
 	if (action)
@@ -151,7 +153,7 @@ static bool fault_run(void (*work)(void *), void *arg, const void **address)
 		current_guard = &g;
 		work(arg);
 	} else {
-		/* Where another handler came first and called ours, they may be blocked. */
+		/* If another handler came first and called ours, the signals may be blocked. */
 		sigemptyset(&both);
 		for (int i = 0; i < N_SIGNALS; i++)
 			sigaddset(&both, signals[i]);

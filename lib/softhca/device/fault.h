@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A real device works in pinned pages, which are there whatever the program does to its mappings.
- * This one works in the program's mappings, and they may go away under it. So it does its work
- * under a guard: a fault ends the piece of work, and what used that memory is in error.
+ * A real device works in pinned pages, which stay whatever the program does to its mappings. This device works in
+ * the program's mappings, which may go away. Therefore it works under a guard: a fault ends the piece of work, and
+ * the queues and keys that used the memory are put in error.
  */
 #ifndef SOFTHCA_DEVICE_FAULT_H
 #define SOFTHCA_DEVICE_FAULT_H
@@ -30,13 +30,11 @@ struct fault_loss {
 
 typedef int sigaction_function(int signal, const struct sigaction *action, struct sigaction *old);
 
-/*
- * SIGSEGV and SIGBUS come here first from now on; those outside of a guard go on to the program.
- * `real` is sigaction(), where it may be hidden by one that calls fault_sigaction(). Once.
- */
+/* From now on SIGSEGV and SIGBUS come to the guard first; faults outside of a guard go on to the program. `real` is
+ * the C library's sigaction(), since the preload library has one that calls fault_sigaction(). To be called once. */
 void fault_init(sigaction_function *real);
 
-/* The program's sigaction() for the two signals, with the device in front. */
+/* sigaction() for the program's handlers of the two signals; the guard stays in front of them. */
 int fault_sigaction(int signal, const struct sigaction *action, struct sigaction *old);
 
 /*

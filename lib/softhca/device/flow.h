@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Flow steering. What the program sent is taken apart as ib_uverbs does it (flow_spec.c), made
- * into rules as mlx5_ib does it (flow_parse.c), and put in tables as mlx5_core does it
- * (flow_table.c); each packet is looked up in the tables in their order.
+ * Flow steering. A request is taken apart as ib_uverbs does it (flow_spec.c), made into rules as mlx5_ib does it
+ * (flow_parse.c), and put in tables as mlx5_core does it (flow_table.c). Each packet is looked up in the tables in
+ * their order.
  */
 #ifndef SOFTHCA_DEVICE_FLOW_H
 #define SOFTHCA_DEVICE_FLOW_H
@@ -14,10 +14,10 @@
 #include <sys/queue.h>
 
 /*
- * Tables in the order a packet meets them: per priority one for rules that do not trap and one
- * for rules that do, then one for all true multicast rules (mlx5_ib: ib_prio_to_core_prio,
- * MLX5_IB_FLOW_MCAST_PRIO), then what the kernel's own rules leave (the LEFTOVERS namespace).
- * The sniffer's stands beside them: it gets a copy of everything.
+ * Tables in the order in which a packet meets them: for each priority, one for rules that do not trap and one for
+ * rules that do; then one for all rules that are truly multicast (mlx5_ib: ib_prio_to_core_prio,
+ * MLX5_IB_FLOW_MCAST_PRIO); then the one for what the kernel's own rules leave (the LEFTOVERS namespace). The
+ * sniffers' table stands beside them: it gets a copy of every frame.
  */
 #define FLOW_MAX_PRIORITIES  16
 #define FLOW_TABLE_MULTICAST (2 * FLOW_MAX_PRIORITIES)
@@ -27,14 +27,14 @@
 
 struct qp;
 
-/* What a second queue pair with the same rule gets: unknown without hardware. */
+/* What a second queue pair with the same rule gets. This is not known without hardware. */
 enum flow_duplicates {
 	FLOW_DUPLICATES_COPY,   /* both get each frame */
-	FLOW_DUPLICATES_FIRST,  /* the older rule keeps it until it is gone */
-	FLOW_DUPLICATES_REFUSE, /* EEXIST */
+	FLOW_DUPLICATES_FIRST,  /* the older rule gets the frames until it is removed */
+	FLOW_DUPLICATES_REFUSE, /* the second rule is refused with EEXIST */
 };
 
-/* What a counters object counts: at steering, before any drop for want of a buffer. */
+/* A counters object counts at steering, before a frame can be dropped for want of a buffer. */
 struct flow_counter {
 	uint64_t packets, bytes;
 };
@@ -48,14 +48,14 @@ struct flow_rule {
 	uint32_t counters_handle; /* resolved by the caller of flow_parse() */
 	struct flow_counter *counter;
 	struct qp *qp;
-	struct flow_entry *entry; /* while it is in a table */
+	struct flow_entry *entry; /* NULL while it is in no table */
 	TAILQ_ENTRY(flow_rule) entry_link;
 };
 
-/* All rules with the same mask and value in one table: an FTE of mlx5_core. */
+/* All rules with the same mask and value in one table; mlx5_core calls this an FTE. */
 struct flow_entry {
 	struct packet_key value;
-	uint32_t tag; /* of the rule that made it */
+	uint32_t tag; /* of the oldest rule */
 	bool drop;
 	struct flow_group *group;
 	TAILQ_HEAD(, flow_rule) rules; /* oldest first, never empty */
@@ -66,14 +66,14 @@ struct flow_entry {
 struct flow_group {
 	struct packet_key mask;
 	unsigned int slot;         /* its place in the table */
-	uint8_t n_words, words[8]; /* where the mask is not zero */
+	uint8_t n_words, words[8]; /* words in which the mask is not zero */
 	uint32_t n_entries, n_chains;
 	struct flow_entry **chains;
 	TAILQ_ENTRY(flow_group) link;
 };
 
 struct flow_table {
-	TAILQ_HEAD(, flow_group) groups; /* by slot: the order in which they are tried */
+	TAILQ_HEAD(, flow_group) groups; /* by slot, which is the order in which they are tried */
 };
 
 struct flow_steering {
@@ -82,12 +82,12 @@ struct flow_steering {
 	enum flow_duplicates duplicates;
 };
 
-/* What the program asked for, as uverbs delivered it. */
+/* The request for a flow, as uverbs delivered it. */
 struct flow_request {
 	uint32_t type, flags;
 	uint16_t priority;
 	uint8_t port, n_specs;
-	const void *specs; /* struct ib_uverbs_flow_spec_* one after another */
+	const void *specs; /* struct ib_uverbs_flow_spec_*, one after another */
 	uint32_t specs_bytes;
 };
 
@@ -98,35 +98,32 @@ struct flow_limits {
 	bool dont_trap; /* nic_rx_multi_path_tirs */
 };
 
-#define FLOW_MAX_RULES 2 /* ALL_DEFAULT has one for unicast and one for multicast */
+#define FLOW_MAX_RULES 2 /* ALL_DEFAULT has two: one for unicast and one for multicast */
 
-/*
- * How many rules the request becomes (1 to FLOW_MAX_RULES), or a negative errno, the one the
- * kernel gives.
- */
+/* The number of rules that the request becomes (1 to FLOW_MAX_RULES), or the negative errno that the kernel gives. */
 int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request *req,
                const struct flow_limits *limits);
 
-/* Does the frame end here, so that neither later tables nor the kernel get it? */
+/* Does the rule end a frame's way, so that neither later tables nor the kernel get the frame? */
 static inline bool flow_traps(const struct flow_rule *rule)
 {
-	/* mlx5_ib (_create_flow_rule): a drop forwards nowhere, DONT_TRAP or not. */
+	/* mlx5_ib (_create_flow_rule): a drop rule forwards to no later table, with DONT_TRAP or without. */
 	return rule->table <= FLOW_TABLE_MULTICAST && (!rule->dont_trap || rule->drop);
 }
 
 void flow_steering_init(struct flow_steering *s, enum flow_duplicates duplicates);
 
-/* 0, -ENOMEM, or -EEXIST for a rule already there with another tag or action. The rule must
- * stay until flow_remove(). */
+/* Adds the rule, which must stay until flow_remove(). 0, -ENOMEM, or -EEXIST if there is such a rule with another
+ * tag or action. */
 int flow_add(struct flow_steering *s, struct flow_rule *rule);
 void flow_remove(struct flow_steering *s, struct flow_rule *rule);
 
-/* The first entry that matches in tables `*table` to `end` - 1; `*table` becomes its table. */
+/* The first entry that matches, in tables `*table` to `end` - 1. `*table` becomes the table of that entry. */
 struct flow_entry *flow_lookup(const struct flow_steering *s, const struct packet_key *key, unsigned int *table,
                                unsigned int end);
 
-/* Is this rule the one through which its queue pair gets the entry's frames? One copy a queue
- * pair, however many rules it has (mlx5_core: find_flow_rule counts references). */
+/* Does this rule deliver the entry's frames to its queue pair? A queue pair gets one copy, however many rules it has
+ * (mlx5_core: find_flow_rule counts references). */
 bool flow_delivers(const struct flow_steering *s, const struct flow_rule *rule);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From flow specs to rules, refusing what the kernel and mlx5 refuse, in their order. Sources:
- * ib_uverbs (ib_uverbs_ex_create_flow), mlx5_ib (mlx5_ib_create_flow, get_flow_table,
- * parse_flow_attr, is_valid_ethertype, flow_is_multicast_only), mlx5_core (check_valid_spec).
+ * Makes rules from flow specs and refuses what the kernel and mlx5 refuse, in their order. Sources: ib_uverbs
+ * (ib_uverbs_ex_create_flow), mlx5_ib (mlx5_ib_create_flow, get_flow_table, parse_flow_attr, is_valid_ethertype,
+ * flow_is_multicast_only), mlx5_core (check_valid_spec).
  */
 #include "flow_spec.h"
 
@@ -106,13 +106,13 @@ static int flow_parse_drop(struct flow_rule *r, const struct flow_spec *s)
 static int flow_parse_count(struct flow_rule *r, const struct flow_spec *s)
 {
 	if (r->has_counters)
-		return -EINVAL; /* one counters object a flow */
+		return -EINVAL; /* a flow has one counters object at most */
 	r->has_counters = true;
 	r->counters_handle = s->id;
 	return 0;
 }
 
-/* The specs this device matches by. Of the others it has no header fields: EOPNOTSUPP. */
+/* The specs that this device can match. The other types need headers that it does not parse: EOPNOTSUPP. */
 static const struct spec_type {
 	uint32_t type;
 	int (*parse)(struct flow_rule *r, const struct flow_spec *s);
@@ -143,7 +143,7 @@ static bool flow_is_multicast_only(const struct flow_spec *first)
 	return false;
 }
 
-/* Beside an IP spec, an Ethertype must be exact and say the same (is_valid_ethertype). */
+/* An Ethertype beside an IP spec must be exact and agree with it (is_valid_ethertype). */
 static bool flow_ethertype_agrees(const struct flow_spec *specs, unsigned int n)
 {
 	uint16_t type = 0, mask = 0;
@@ -189,7 +189,7 @@ static int flow_check_kind(const struct flow_request *req, const struct flow_lim
 		return -EINVAL;
 	if (req->type == FLOW_SNIFFER && !limits->sniffer)
 		return -EOPNOTSUPP;
-	/* As a device without flow tables on the way out (no EGRESS namespace). */
+	/* The device has no flow tables for frames on their way out (no EGRESS namespace). */
 	return req->type > FLOW_SNIFFER || (req->flags & FLOW_EGRESS) ? -EOPNOTSUPP : 0;
 }
 
@@ -216,10 +216,8 @@ static int flow_parse_normal(struct flow_rule *rule, const struct flow_request *
 	return 1;
 }
 
-/*
- * The rules of the other kinds are fixed: the program's own specs, priority and actions do not
- * count (mlx5_ib: create_leftovers_rule, create_sniffer_rule).
- */
+/* The rules of the other types are fixed: the request's specs, priority and actions have no effect (mlx5_ib:
+ * create_leftovers_rule, create_sniffer_rule). */
 static int flow_fixed_rules(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request *req)
 {
 	if (req->type == FLOW_SNIFFER) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What ib_uverbs refuses before a driver sees it (kern_spec_to_ib_spec and what it calls). */
+/*
+ * Reads flow specs and refuses those that ib_uverbs refuses before a driver sees them (kern_spec_to_ib_spec and the
+ * functions that it calls).
+ */
 #include "flow_spec.h"
 
 #include <arpa/inet.h>
@@ -47,10 +50,8 @@ static bool flow_spec_is_in_range(const struct flow_spec *s)
 	}
 }
 
-/*
- * A filter may be shorter than the kernel's (an older library's: libibverbs sends 24 bytes for
- * IBV_FLOW_SPEC_IPV4 and 32 for _EXT), or longer if the mask is zero there (spec_filter_size).
- */
+/* A filter may be shorter than the kernel's, from an older library: libibverbs sends 24 bytes for IBV_FLOW_SPEC_IPV4
+ * and 32 for _EXT. It may be longer if the mask is zero there (spec_filter_size). */
 static int flow_read_filter(struct flow_spec *s, const uint8_t *at, uint16_t size)
 {
 	const struct filter_type *t = flow_filter_type(s->type);

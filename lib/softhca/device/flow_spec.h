@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Flow specs as ib_core hands them to a driver: of one size a type, short ones padded with zeros. */
+/* Flow specs as ib_core gives them to a driver: each type has one size, and short ones are padded with zeros. */
 #ifndef SOFTHCA_DEVICE_FLOW_SPEC_H
 #define SOFTHCA_DEVICE_FLOW_SPEC_H
 
@@ -47,7 +47,7 @@ struct flow_spec {
 	uint32_t id; /* TAG: the tag; COUNT: the counters object's handle */
 };
 
-/* The request's specs into `specs`; 0 or -EINVAL, -EOPNOTSUPP. */
+/* Reads the request's specs into `specs`. 0, -EINVAL or -EOPNOTSUPP. */
 int flow_read_specs(struct flow_spec specs[FLOW_MAX_SPECS], const struct flow_request *req);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A table is groups of entries with the same mask, each with a hash over the masked fields: a
- * packet costs one look a group, however many rules there are.
+ * Flow tables. A table consists of groups of entries with the same mask, and each group has a hash over the masked
+ * fields. A packet costs one look-up for each group, however many rules there are.
  */
 #include "flow.h"
 
@@ -65,7 +65,8 @@ static struct flow_group *flow_find_group(const struct flow_table *t, const stru
 	return NULL;
 }
 
-/* In the first gap that a group has left, else last (mlx5_core: alloc_auto_flow_group). */
+/* A new group takes the first gap that another group has left, else the last place (mlx5_core:
+ * alloc_auto_flow_group). */
 static void flow_insert_group(struct flow_table *t, struct flow_group *g)
 {
 	struct flow_group *next;
@@ -108,7 +109,7 @@ static void flow_chain_put(struct flow_group *g, struct flow_entry *e)
 	*chain = e;
 }
 
-/* Without memory the chains just get longer. */
+/* If there is no memory, the chains become longer, which is correct and slower. */
 static void flow_chains_grow(struct flow_group *g)
 {
 	struct flow_entry **old = g->chains, **new = calloc(g->n_chains * 2, sizeof(*new));
@@ -174,10 +175,8 @@ static bool flow_has_other_qp(const struct flow_entry *e, const struct qp *qp)
 	return false;
 }
 
-/*
- * The same rule again gets one more destination, but an entry has one tag and either drops or
- * does not; a rule without a tag goes along (mlx5_core: check_conflicting_ftes).
- */
+/* A second rule with the same match adds a destination. But an entry has one tag, and drops or does not drop; a rule
+ * without a tag fits to any tag (mlx5_core: check_conflicting_ftes). */
 static int flow_check_conflict(const struct flow_steering *s, const struct flow_entry *e, const struct flow_rule *rule)
 {
 	if (e->drop != rule->drop || (rule->has_tag && e->tag != rule->tag))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the device and libmlx5 share in the program's memory: completion queue entries, work
- * queue entries, doorbell records. Layouts: mlx5 Programmer's Reference Manual (PRM) chapters
- * 8.8 (work queues) and 8.19 (completion queues). All multi-byte fields are big-endian.
+ * The structures in the program's memory that the device and libmlx5 share: completion queue entries, work queue
+ * entries, doorbell records. Layouts: mlx5 Programmer's Reference Manual (PRM) chapters 8.8 (work queues) and 8.19
+ * (completion queues). All multi-byte fields are big-endian.
  */
 #ifndef SOFTHCA_DEVICE_HW_H
 #define SOFTHCA_DEVICE_HW_H
@@ -56,7 +56,7 @@ struct hw_cqe {
 	uint32_t sop_drop_qpn_be; /* receive: flow tag; send: opcode << 24 | QP number */
 	uint16_t wqe_counter_be;
 	uint8_t signature;
-	uint8_t op_own; /* opcode << 4 | owner: written last, it hands the entry over */
+	uint8_t op_own; /* opcode << 4 | owner: written last, since it gives the entry to the program */
 };
 static_assert(sizeof(struct hw_cqe) == 64, "CQE");
 static_assert(offsetof(struct hw_cqe, timestamp_be) == 48, "CQE timestamp");
@@ -83,7 +83,7 @@ struct hw_data_seg {
 };
 static_assert(sizeof(struct hw_data_seg) == 16, "data segment");
 
-#define HW_INVALID_LKEY 0x100u /* ends a scatter list shorter than its work queue entry */
+#define HW_INVALID_LKEY 0x100u /* ends a scatter list that is shorter than its work queue entry */
 #define HW_INLINE_SEG   0x80000000u
 
 struct hw_ctrl_seg {
@@ -110,9 +110,9 @@ static_assert(offsetof(struct hw_eth_seg, inline_hdr) == 14, "Ethernet segment")
 enum hw_wqe_opcode { HW_OPCODE_NOP = 0x00, HW_OPCODE_SEND = 0x0a };
 enum hw_ctrl_flags { HW_CTRL_CQ_UPDATE = 2 << 2 };
 enum hw_eth_flags { HW_ETH_L3_CSUM = 1 << 6, HW_ETH_L4_CSUM = 1 << 7 };
-#define HW_SEND_WQE_BB 64u /* a send queue is counted in blocks of this size */
+#define HW_SEND_WQE_BB 64u /* the size of a send queue is counted in blocks of this size */
 
-/* Doorbell records: two words, of a queue pair and of a completion queue. */
+/* Doorbell records have two words; the first pair is a queue pair's, the second a completion queue's. */
 enum { HW_DBR_RECV = 0, HW_DBR_SEND = 1 };
 enum { HW_DBR_CQ_CONSUMER = 0, HW_DBR_CQ_ARM = 1 };
 

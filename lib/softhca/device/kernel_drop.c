@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Drops the frames that flows take before they reach the kernel's stack: turns each flow rule into rules of the
+ * kernel's packet filter, and keeps the table of these rules.
+ */
 #include "kernel_drop.h"
 
 #include "nft.h"
@@ -90,7 +94,7 @@ static void kernel_drop_match_ipv4(struct matches *ms, const struct flow_rule *r
 	MATCH(ms, NFT_BASE_NETWORK, 16, r, dst_ip, 4);
 	MATCH(ms, NFT_BASE_NETWORK, 12, r, src_ip, 4);
 	kernel_drop_match_ip_version(ms, 4);
-	/* The kernel takes what lies in a later fragment for ports. */
+	/* In a later fragment the kernel would take payload for ports. */
 	if (r->mask.src_port || r->mask.dst_port)
 		kernel_drop_add_match(ms, NFT_BASE_NETWORK, 6, &fragment_offset, &none, 2);
 	MATCH(ms, NFT_BASE_NETWORK, 1, r, tos, 1);
@@ -110,10 +114,8 @@ static void kernel_drop_match_ipv6(struct matches *ms, const struct flow_rule *r
 	MATCH(ms, NFT_BASE_NETWORK, 6, r, ip_proto, 1);
 }
 
-/*
- * Which frames of this IP version (0: of any protocol) the rule takes. First what tells rules
- * apart: the kernel asks one rule after the other, and each up to the first difference.
- */
+/* Matches the frames of this IP version (0: of any protocol) that the rule takes. The most telling matches come
+ * first, since the kernel tries one rule after the other and each up to the first difference. */
 static void kernel_drop_translate(struct matches *ms, const struct flow_rule *r, unsigned int version)
 {
 	ms->n = 0;
@@ -126,7 +128,7 @@ static void kernel_drop_translate(struct matches *ms, const struct flow_rule *r,
 	kernel_drop_match_link(ms, r);
 }
 
-/* A transport spec alone means both IP versions. */
+/* A transport spec alone matches both IP versions. */
 static unsigned int kernel_drop_versions_of(const struct flow_rule *r, unsigned int versions[KERNEL_DROP_MAX])
 {
 	versions[0] = r->mask.ip_version ? r->value.ip_version : r->mask.ip_proto ? 4 : 0;
@@ -141,15 +143,16 @@ static void kernel_drop_remove_all(struct kernel_drop *k, const struct kernel_dr
 			nft_remove(k->nft, d->handles[i]);
 }
 
-/* Without CAP_NET_ADMIN that is as it should be; anything else a user would not expect. */
+/* Without CAP_NET_ADMIN, auto is meant to give up silently. A user would not expect any other reason, so it is
+ * printed once. */
 static void kernel_drop_warn_once(struct kernel_drop *k, int r)
 {
 	if (k->mode != KERNEL_DROP_AUTO || r == -EPERM || k->warned)
 		return;
 	k->warned = true;
 	fprintf(stderr,
-	        "softhca: %s: what flows take reaches the kernel's stack, too: nf_tables: %s; "
-	        "SOFTHCA_KERNEL_DROP=off if it may\n",
+	        "softhca: %s: frames that flows take reach the kernel's stack, too: nf_tables: %s; "
+	        "set SOFTHCA_KERNEL_DROP=off to accept that\n",
 	        k->netdev, strerror(-r));
 }
 

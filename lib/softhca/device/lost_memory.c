@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory of the program went away while the device worked in it: find the queues and memory keys that use the page, put
- * the queues in the error state and make the keys invalid. A real device has its pages pinned and never meets this.
+ * Recovery from a page fault of the device: the program's memory went away while the device worked in it. Finds the
+ * queues and memory keys that use the page, puts the queues in the error state and makes the keys invalid. A real
+ * device has its pages pinned and never meets this.
  */
 #include "lost_memory.h"
 
@@ -58,7 +59,7 @@ static void lost_memory_fail_cq(struct fault_loss *l, struct cq *cq)
 	            !lost_memory_is_in(l, cq->buf, (uint64_t)cq->n_cqe * cq->cqe_bytes)))
 		return;
 	lost_memory_claim(l);
-	cq_deinit(cq); /* also one that had overrun: its arm record is still looked at */
+	cq_deinit(cq); /* even if it has overrun: the device would still look at its arm record */
 	if (cq->failed)
 		return;
 	cq->failed = true;
@@ -99,7 +100,7 @@ void lost_memory_recover(void *loss)
 		lost_memory_fail_cq(l, rq->cq);
 		lost_memory_fail_rq(l, rq);
 	}
-	/* Lost already, and touched again by who was at it: an outer guard's work. */
+	/* A page that was lost before, touched again by work that did not know: the outer guard ends that work. */
 	for (unsigned int i = 0; i < LOST_PAGES; i++)
 		l->found |= lost_memory_page(l->address) && d->lost_pages.pages[i] == lost_memory_page(l->address);
 }

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The netdev's multicast groups, MAC address and flags, read from /proc/net/dev_mcast and by ioctl, and kept for a
+ * while because each frame asks for them.
+ */
 #include "mcast.h"
 
 #include "clock.h"
@@ -118,7 +122,7 @@ static bool mcast_find(const struct mcast_filter *f, const uint8_t mac[6])
 	return false;
 }
 
-/* A frame that came before the groups were read has its answer; so a burst reads them once. */
+/* The last reading answers for a frame that came before it. So a burst causes one reading. */
 bool mcast_joined(struct mcast_filter *f, const uint8_t mac[6], uint64_t arrival_ns)
 {
 	if (mcast_all_multicast(f) || mcast_find(f, mac))

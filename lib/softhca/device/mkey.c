@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The table of memory keys: gives and takes back keys. */
 #include "mkey.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_INDEX 16u /* lower ones are the device's own: MKEY_NULL, the invalid key 0x100 */
+#define FIRST_INDEX 16u /* lower ones belong to the device itself: MKEY_NULL, the invalid key 0x100 */
 #define FIRST_SIZE  256u
 
 static bool mkey_grow(struct mkey_table *t, uint32_t max)
@@ -29,7 +30,8 @@ uint32_t mkey_create(struct mkey_table *t, const struct mkey *mkey, uint32_t max
 
 	if (t->next < FIRST_INDEX)
 		t->next = FIRST_INDEX;
-	/* Go round rather than take the lowest free one: a stale key should stay wrong. */
+	/* Go round the table instead of taking the lowest free index: so a key that was destroyed stays invalid for
+	 * long. */
 	for (i = t->next, tried = 0; tried < t->size; i++, tried++) {
 		if (i >= t->size)
 			i = FIRST_INDEX;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory keys: what the device checks at every access, and where it finds the memory. */
+/* Memory keys: the device checks one at every access, and finds the memory through it. */
 #ifndef SOFTHCA_DEVICE_MKEY_H
 #define SOFTHCA_DEVICE_MKEY_H
 
@@ -23,17 +23,15 @@ struct mkey_table {
 	uint8_t next_key;
 };
 
-/* The key of the null memory region: any address, reads give zeros, writes vanish. */
+/* The key of the null memory region: any address is valid, reads give zeros, writes have no effect. */
 #define MKEY_NULL 0x300u
 
-/* Gives the lkey, or 0 when out of memory or keys (`max`). */
+/* The new lkey, or 0 if there is no memory or no free key (`max`). */
 uint32_t mkey_create(struct mkey_table *t, const struct mkey *mkey, uint32_t max);
 void mkey_destroy(struct mkey_table *t, uint32_t lkey);
 
-/*
- * Where `bytes` at `addr` under `lkey` lie, or NULL: unknown key, other protection domain, out
- * of bounds, no write access. Not for MKEY_NULL.
- */
+/* The memory of `bytes` at `addr` under `lkey`, or NULL: unknown key, other protection domain, out of bounds, no
+ * write access. Not for MKEY_NULL. */
 static inline uint8_t *mkey_translate(const struct mkey_table *t, const struct pd *pd, uint32_t lkey, uint64_t addr,
                                       uint32_t bytes, bool write)
 {

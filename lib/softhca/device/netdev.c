@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Reads the netdev's link state, MTU, MAC address and IP addresses, and makes GUID and GID table from them. */
 #include "netdev.h"
 
 #include "../wire/link.h"

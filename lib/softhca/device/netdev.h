@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the device knows of the netdev that is its port. All read live. */
+/* What the device knows of the netdev that is its port. Each function reads the current state. */
 #ifndef SOFTHCA_DEVICE_NETDEV_H
 #define SOFTHCA_DEVICE_NETDEV_H
 
@@ -14,16 +14,13 @@ struct gid {
 	enum gid_type type;
 };
 
-bool netdev_link_up(const char *netdev); /* up and with carrier */
-int netdev_mtu(const char *netdev);      /* or negative errno */
+bool netdev_link_up(const char *netdev); /* the link is up and has carrier */
+int netdev_mtu(const char *netdev);      /* MTU, or negative errno */
 int netdev_mac(const char *netdev, uint8_t mac[6]);
 uint64_t netdev_guid(const char *netdev); /* EUI-64 of the MAC, host order */
 
-/*
- * The port's GID table as the kernel's RoCE code builds it: the link-local address made from the
- * MAC first, then every address of the netdev (IPv4 ones mapped); each as RoCE v1 and v2.
- * Returns the number of entries.
- */
+/* The port's GID table as the kernel's RoCE code builds it: first the link-local address made from the MAC, then
+ * every address of the netdev (IPv4 ones mapped); each as RoCE v1 and v2. Returns the number of entries. */
 size_t netdev_gids(const char *netdev, struct gid *gids, size_t max);
 
 #endif

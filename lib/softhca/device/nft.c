@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages of nf_tables: include/uapi/linux/netfilter/nf_tables.h of the kernel describes them. */
+/*
+ * Builds and sends messages of nf_tables by netlink. The kernel's include/uapi/linux/netfilter/nf_tables.h describes
+ * them.
+ */
 #include "nft.h"
 
 #include <arpa/inet.h>
@@ -17,7 +20,7 @@
 #include <unistd.h>
 
 #define CHAIN        "matched"
-#define PRIORITY     (-500) /* before anybody else's */
+#define PRIORITY     (-500) /* in front of every other table */
 #define BUFFER_BYTES 8192
 #define REPLY_BYTES  16384
 
@@ -27,11 +30,11 @@ struct nft {
 	char table[32];
 };
 
-/* One transaction: all of it happens, or nothing. */
+/* One transaction: the kernel does all of it or nothing. */
 struct batch {
 	struct nft *nft;
 	uint8_t *end;
-	struct nlmsghdr *message; /* the last one, still open */
+	struct nlmsghdr *message; /* the last message, still open */
 	uint8_t bytes[BUFFER_BYTES] __attribute__((aligned(8)));
 };
 
@@ -108,7 +111,8 @@ static void nft_begin(struct batch *b, struct nft *nft)
 	nft_open_message(b, NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
 }
 
-/* The replies are there when send() returns. The first error, and the handle of an echoed rule. */
+/* When send() returns, the replies are there. Reads the first error, and the handle of a rule that the kernel
+ * echoes. */
 static int nft_read_replies(const struct nft *nft, uint64_t *handle)
 {
 	uint8_t reply[REPLY_BYTES] __attribute__((aligned(8)));
@@ -181,7 +185,7 @@ int nft_open(struct nft **out, const char *netdev)
 	if (!nft)
 		return -ENOMEM;
 	nft->fd = (int)syscall(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
-	/* The kernel gives the socket a number that no other in the namespace has. */
+	/* The kernel gives the socket a number that is unique in the namespace. */
 	if (nft->fd < 0 || bind(nft->fd, (struct sockaddr *)&addr, sizeof(addr)) ||
 	    getsockname(nft->fd, (struct sockaddr *)&addr, &len)) {
 		r = -errno;
@@ -306,7 +310,7 @@ int nft_add_drop(struct nft *nft, const struct nft_match *matches, size_t n, uin
 	nft_end_nest(&b, list);
 	*handle = 0;
 	r = nft_commit(&b, handle);
-	/* Nobody could remove a rule without a handle before the socket closes. */
+	/* A rule without a handle could not be removed before the socket closes. */
 	return r || *handle ? r : -EIO;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A table of the kernel's packet filter, in front of one netdev's stack. It belongs to the socket
- * that made it and is gone when that closes, however the process ends. Written straight to
- * netlink: a preloaded library should not bring libraries of its own.
+ * A table of the kernel's packet filter in front of one netdev's stack. The table belongs to the socket that made
+ * it, and the kernel removes it when that closes, however the process ends. The messages are written straight to
+ * netlink, because a preloaded library should not load other libraries.
  */
 #ifndef SOFTHCA_DEVICE_NFT_H
 #define SOFTHCA_DEVICE_NFT_H
@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* From where in the frame a match counts; the kernel finds the headers. */
+/* The start from which an offset counts. The kernel finds the headers. */
 enum nft_base {
-	NFT_BASE_LINK,      /* the destination MAC; a VLAN tag is there as on the wire */
+	NFT_BASE_LINK,      /* the destination MAC; a VLAN tag is in its place as on the wire */
 	NFT_BASE_NETWORK,   /* the IP header, behind VLAN tags */
 	NFT_BASE_TRANSPORT, /* behind IP options, also in later fragments */
 	NFT_BASE_PROTOCOL,  /* not in the frame: its Ethertype, behind VLAN tags */
@@ -29,12 +29,11 @@ struct nft_match {
 
 struct nft;
 
-/* 0 or negative errno: -EPERM without CAP_NET_ADMIN, -EOPNOTSUPP and the like from a kernel that
- * cannot do it. */
+/* 0 or negative errno: -EPERM without CAP_NET_ADMIN; -EOPNOTSUPP or a similar one if the kernel lacks a feature. */
 int nft_open(struct nft **nft, const char *netdev);
 void nft_close(struct nft *nft);
 
-/* Drop frames of which all of `matches` are true. 0 and the rule's handle, or negative errno. */
+/* Drops frames for which all `matches` are true. 0 and the rule's handle, or negative errno. */
 int nft_add_drop(struct nft *nft, const struct nft_match *matches, size_t n, uint64_t *handle);
 int nft_remove(struct nft *nft, uint64_t handle);
 

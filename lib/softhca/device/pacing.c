@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Packet pacing of a send queue: computes when the next frame is due. */
 #include "pacing.h"
 
-/* Later than this, and the rest of the delay is lost rather than caught up with. */
+/* A device thread that is later than this does not catch up with the rest of its delay. */
 #define MAX_CATCH_UP_NS 1000000u
 
 static uint64_t pacing_time_of(const struct pacing *p, uint64_t bytes)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Packet pacing of a send queue: no faster than the rate, ever, but for the burst that the program
- * allows. Frames that waited are caught up with when the device thread comes late; a queue that
- * had nothing to send saves up nothing.
+ * Packet pacing of a send queue: never faster than the rate, except for the burst that the program allows. When the
+ * device thread comes late, frames that waited are sent faster to catch up. Time in which the queue was empty is not
+ * saved up.
  */
 #ifndef SOFTHCA_DEVICE_PACING_H
 #define SOFTHCA_DEVICE_PACING_H
@@ -13,18 +13,18 @@
 struct pacing {
 	uint32_t rate_kbps; /* 0: unlimited */
 	uint32_t max_burst_bytes;
-	uint16_t packet_bytes; /* as the program expects them; of no effect */
-	uint64_t due_ns;       /* when the frames sent so far have taken their time */
-	bool waiting;          /* a frame had to wait: its schedule goes on from due_ns */
+	uint16_t packet_bytes; /* as the program expects them; without effect */
+	uint64_t due_ns;       /* when the time of the frames sent so far is over */
+	bool waiting;          /* a frame had to wait: the schedule goes on from due_ns */
 };
 
 void pacing_set(struct pacing *p, uint32_t rate_kbps, uint32_t max_burst_bytes, uint16_t packet_bytes);
 bool pacing_is_equal(const struct pacing *a, const struct pacing *b);
 
-/* May the next frame go? Then pacing_sent() says how long it was. */
+/* May the next frame be sent? If it is, pacing_sent() has to follow with its length. */
 bool pacing_may_send(struct pacing *p, uint64_t now_ns);
 void pacing_sent(struct pacing *p, uint32_t bytes);
-/* The queue is empty. */
+/* To be called when the queue is empty. */
 static inline void pacing_idle(struct pacing *p)
 {
 	p->waiting = false;

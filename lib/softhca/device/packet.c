@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads the headers of a frame into the fields that steering, RSS and completions use, and computes and checks its
+ * checksums.
+ */
 #include "packet.h"
 
 #include <arpa/inet.h>
@@ -35,8 +39,8 @@ static void packet_read_ports(struct packet *p, const uint8_t *frame)
 	p->key.dst_port = packet_load16(frame + p->l4_offset + 2);
 }
 
-/* Steering looks at header fields, not at lengths: rdma-core's test_ipv6_spec_flow_traffic sends a
- * payload length that counts the IPv6 header too, and its rule matches. */
+/* Steering looks at header fields, not at lengths: rdma-core's test_ipv6_spec_flow_traffic sends a payload length
+ * that includes the IPv6 header, and its rule matches. */
 static void packet_set_l3_end(struct packet *p, uint32_t end, uint32_t len)
 {
 	p->cut = end > len;
@@ -64,7 +68,7 @@ static void packet_read_ipv4(struct packet *p, const uint8_t *frame, uint32_t le
 	uint16_t frag = ntohs(packet_load16(frame + at + 6));
 	p->fragment = frag & 0x3fff;
 	if (frag & 0x1fff)
-		return; /* not the first fragment: there is no transport header to see */
+		return; /* a later fragment has no transport header */
 	p->l4_offset = at + ihl;
 	packet_read_ports(p, frame);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A frame as the device's parser sees it. Pure functions. */
+/* The headers of a frame as the device reads them. All functions are pure. */
 #ifndef SOFTHCA_DEVICE_PACKET_H
 #define SOFTHCA_DEVICE_PACKET_H
 
@@ -8,11 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * The fields a flow can match, in network byte order, absent ones zero. Compared as eight
- * 64-bit words, the most telling ones first. `ether_type` is the one behind VLAN tags (PRM,
- * fte_match_set_lyr_2_4).
- */
+/* The fields that a flow can match, in network byte order, absent ones zero. They are compared as eight 64-bit
+ * words; the words that differ most often come first. `ether_type` is the one behind VLAN tags (PRM,
+ * fte_match_set_lyr_2_4). */
 struct packet_key {
 	union {
 		struct {
@@ -40,23 +38,23 @@ static_assert(offsetof(struct packet_key, dst_mac) == 24, "packet key has no hol
 struct packet {
 	struct packet_key key;
 	uint32_t l3_offset, l4_offset; /* 0: none */
-	uint32_t ipv4_bytes;           /* of its header */
-	uint32_t l3_end;               /* where the IP packet ends; the rest is padding */
+	uint32_t ipv4_bytes;           /* of the IPv4 header */
+	uint32_t l3_end;               /* end of the IP packet; padding follows */
 	bool fragment;                 /* any fragment, the first one included */
-	bool cut;                      /* its IP header promises more than there is */
+	bool cut;                      /* the IP header gives a length that is longer than the frame */
 };
 
-/* A frame may lie in memory that another program writes: its lengths are read here, and only here. */
+/* The frame may lie in memory that another program writes. Therefore its lengths are read here, and nowhere else. */
 void packet_read_headers(struct packet *p, const uint8_t *frame, uint32_t len);
 
 /* Ones' complement sum of `len` bytes, folded to 16 bits, as it lies in memory. */
 uint16_t packet_sum(const void *data, size_t len);
 
-/* Are the checksums right? L4 is "right" too where UDP carries none, as the device reports. */
+/* Are the checksums right? A UDP packet over IPv4 that carries none counts as right, as the device reports it. */
 bool packet_ipv4_csum_ok(const struct packet *p, const uint8_t *frame);
 bool packet_l4_csum_ok(const struct packet *p, const uint8_t *frame);
 
-/* Fill in the IPv4 header's and the TCP or UDP checksum of a complete frame. */
+/* Fills in the IPv4 header's and the TCP or UDP checksum of a complete frame. */
 void packet_fill_csums(uint8_t *frame, uint32_t len, bool l3, bool l4);
 
 #endif

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The limits are what `ibv_devinfo -v` printed on such devices, as found in public reports:
- * ConnectX-4 (openucx/ucx#7613), ConnectX-5 (openucx/ucx#9830, rapidsai/ucx-py#361,
- * open-mpi/ompi#6137), ConnectX-6 (openucx/ucx#8229); packet pacing, moderation, work queues:
- * openucx/ucx#10430; the size of the rate table is what mlx5_core logs ("127 rates are supported").
- * What the device has and softhca has not is left out of its capabilities.
+ * The models. Their limits are what `ibv_devinfo -v` printed on such devices, as found in public reports: ConnectX-4
+ * (openucx/ucx#7613), ConnectX-5 (openucx/ucx#9830, rapidsai/ucx-py#361, open-mpi/ompi#6137), ConnectX-6
+ * (openucx/ucx#8229); packet pacing, moderation, work queues: openucx/ucx#10430; the size of the rate table is what
+ * mlx5_core logs ("127 rates are supported"). Capabilities that softhca does not emulate are left out.
  */
 #include "profile.h"
 
@@ -64,7 +63,7 @@ static const struct profile profiles[] = {
 		.pacing_burst = true,
 		CONNECTX,
 	},
-	/* As little as a mlx5 device could have: for the paths that no other model takes. */
+	/* As little as an mlx5 device could have, to test the paths that no other model takes. */
 	{
 		.name = "minimal",
 		.hca_type = "MT4115",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a device says of itself: one row a model. */
+/* What a device reports of itself: one row for each model. */
 #ifndef SOFTHCA_DEVICE_PROFILE_H
 #define SOFTHCA_DEVICE_PROFILE_H
 
@@ -18,7 +18,7 @@ struct profile {
 	uint64_t max_mr_size;
 	uint16_t max_sq_desc_bytes, max_rq_desc_bytes;
 	uint32_t max_send_wqebb;
-	uint32_t max_sge;        /* as the kernel reports it: the lesser of send and receive */
+	uint32_t max_sge;        /* as the kernel reports it: the smaller of send and receive */
 	uint32_t core_clock_khz; /* 0: no clock and no timestamps */
 	uint64_t timestamp_mask;
 	uint8_t eth_min_inline; /* enum mlx5_user_inline_mode */
@@ -29,7 +29,7 @@ struct profile {
 	uint32_t max_rss_tables;
 	uint32_t max_wq;                                  /* 0: no work queues */
 	uint32_t min_rate_kbps, max_rate_kbps;            /* 0: no packet pacing */
-	uint32_t n_rates;                                 /* different ones at a time */
+	uint32_t n_rates;                                 /* of different rates at a time */
 	uint16_t max_moderation_count, max_moderation_us; /* 0: no CQ moderation */
 	bool null_mr, ip_csum, cvlan_stripping;
 	bool pacing_burst;
@@ -38,7 +38,7 @@ struct profile {
 /* Known names, separated by commas. */
 extern const char profile_names[];
 
-/* The profile called `name`, the default one for NULL or "", or NULL. */
+/* The profile called `name`; the default one for NULL or ""; NULL if there is no such profile. */
 const struct profile *profile_find(const char *name);
 
 #endif

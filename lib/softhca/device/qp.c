@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Raw packet queue pairs: their states, and the flush of queues that are in error. */
 #include "qp.h"
 
 #include "fault.h"
@@ -19,7 +20,7 @@ static void sq_flush(void *arg)
 		uint32_t n_bb = ds ? (ds * 16 + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB : 1;
 
 		cq_post_error(sq->cq, qp->uidx, qp->qpn, HW_CQE_REQ_ERR, sq->taken, HW_SYNDROME_WR_FLUSH);
-		/* What a program scribbled there may say more than there is. */
+		/* The program may have written a length there that is more than what is posted. */
 		sq->taken = (uint16_t)(sq->taken + (n_bb < left ? n_bb : left));
 	}
 }
@@ -44,10 +45,8 @@ void sq_fail(struct qp *qp, bool completed)
 		qp->device->events->qp_fatal(qp);
 }
 
-/*
- * mlx5_ib: modify_raw_packet_qp. Beside the kernel, which has the receive queue ready from INIT
- * on: nothing can be posted to it before RTR, and until then it drops without a name.
- */
+/* mlx5_ib: modify_raw_packet_qp. The kernel makes the receive queue ready in INIT, this device in RTR: before RTR
+ * nothing can be posted, and matching frames are dropped without being counted. */
 void qp_set_state(struct qp *qp, enum qp_state state)
 {
 	qp->state = state;
@@ -74,7 +73,7 @@ int qp_query_state(struct qp *qp)
 	bool has_rq = qp->rq.n_wqe, has_sq = qp->sq.n_bb;
 
 	if (has_rq && qp->rq.state == WQ_ERR) {
-		/* The kernel calls this combination a bug, with a warning in its log. */
+		/* The kernel treats this combination as a bug and warns in its log. */
 		if (has_sq && qp->sq.state != WQ_ERR)
 			return -EINVAL;
 		qp->state = QP_ERR;

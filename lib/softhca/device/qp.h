@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A raw packet queue pair: a receive queue and a send queue in the program's memory, or, with
- * RSS, none of its own.
+ * A raw packet queue pair: a receive queue and a send queue in the program's memory or, with RSS, no queues of its
+ * own.
  */
 #ifndef SOFTHCA_DEVICE_QP_H
 #define SOFTHCA_DEVICE_QP_H
@@ -18,7 +18,7 @@ struct sq {
 	const uint32_t *dbrec;
 	uint32_t n_bb; /* size in basic blocks */
 	enum wq_state state;
-	uint16_t taken; /* blocks */
+	uint16_t taken; /* blocks that the device has used up, modulo 2^16 */
 	bool signal_all;
 	struct pacing pacing;
 };
@@ -26,7 +26,7 @@ struct sq {
 struct qp {
 	struct device *device;
 	const struct pd *pd;
-	enum qp_state state; /* as the driver knows it: an error of a queue shows when queried */
+	enum qp_state state; /* as the driver knows it; an error of a queue shows when the state is queried */
 	uint32_t qpn, uidx;
 	struct rq rq;
 	struct sq sq;
@@ -35,22 +35,22 @@ struct qp {
 	void *owner; /* the uverbs object */
 };
 
-/* Next state, checked by the caller; ERR flushes what is posted, RESET forgets it. */
+/* Goes to the next state, which the caller has checked. ERR flushes what is posted, RESET forgets it. */
 void qp_set_state(struct qp *qp, enum qp_state state);
 
-/* The state from its queues' (mlx5_ib: sqrq_state_to_qp_state), or -EINVAL. */
+/* The state that follows from the states of its queues (mlx5_ib: sqrq_state_to_qp_state), or -EINVAL. */
 int qp_query_state(struct qp *qp);
 
-/* The receive queue for this packet of this destination. */
+/* The receive queue to which this queue pair gives the packet. */
 static inline struct rq *qp_receive_queue(struct qp *qp, const struct packet *p)
 {
 	return qp->rss ? rss_queue(qp->rss, p) : &qp->rq;
 }
 
-/* In the error state, whatever is posted is flushed: all such queues. True if there are any. */
+/* Flushes what is posted to queues in the error state. Returns whether there are such queues. */
 bool queues_flush(struct device *d);
 
-/* As rq_fail(). */
+/* The same as rq_fail(). */
 void sq_fail(struct qp *qp, bool completed);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Receive queues: scatters frames into the program's buffers along the posted work requests, and completes them. */
 #include "rq.h"
 
 #include "../wire/dma.h"
@@ -21,7 +22,7 @@ void rq_fail(struct rq *rq, bool completed)
 	rq_set_state(rq, WQ_ERR);
 	if (completed && !rq->device->config.error_events)
 		return;
-	/* mlx5_ib: mlx5_ib_qp_event and mlx5_ib_wq_event, of a WQ catastrophic error. */
+	/* mlx5_ib: mlx5_ib_qp_event and mlx5_ib_wq_event, for a WQ catastrophic error. */
 	if (rq->qp)
 		events->qp_fatal(rq->qp);
 	else
@@ -36,7 +37,7 @@ static void rq_complete_error(struct rq *rq, enum hw_syndrome syndrome, bool fat
 		rq_fail(rq, true);
 }
 
-/* Copies the frame along the entry's scatter list. 0, or what went wrong. */
+/* Copies the frame along the entry's scatter list. Returns 0 or the error. */
 static enum hw_syndrome rq_scatter(const struct rq *rq, const struct hw_data_seg *seg, uint32_t n_segs,
                                    const uint8_t *frame, uint32_t left)
 {
@@ -70,13 +71,14 @@ uint32_t rq_room(struct rq *rq)
 {
 	if (rq->state != WQ_RDY || !rq->n_wqe)
 		return 0;
-	/* The program writes the record with every post: reading it moves a cache line. */
+	/* The program writes the record with every post, so each reading moves a cache line: read it only when no
+	 * entry seems left. */
 	if (rq->posted == rq->taken)
 		rq->posted = wq_posted(rq->dbrec);
 	return (uint16_t)(rq->posted - rq->taken);
 }
 
-/* All that a completion says but for the work request and the owner. */
+/* All fields of a completion but the work request's counter and the owner. */
 static void rq_describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len, const struct rx_info *info)
 {
 	*cqe = (struct hw_cqe){
@@ -90,7 +92,7 @@ static void rq_describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len, c
 	};
 }
 
-/* False when the queue takes no more: it is in error, or its completion queue is. */
+/* False if the queue takes no more frames: it or its completion queue is in error. */
 static bool rq_receive_one(struct rq *rq, const uint8_t *frame, uint32_t len, const struct hw_cqe *described)
 {
 	const uint8_t *wqe = rq->buf + ((size_t)(rq->taken & (rq->n_wqe - 1)) << rq->wqe_shift);
@@ -117,7 +119,7 @@ void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct 
 {
 	struct hw_cqe described;
 
-	/* verbs-rules.md "Bring-up": before RTR a match is dropped without a name. */
+	/* verbs-rules.md "Bring-up": before RTR a matching frame is dropped without being counted. */
 	if (rq->state != WQ_RDY || !rq->n_wqe)
 		return;
 	rq_describe(&described, rq, len, info);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A receive queue in the program's memory: of a raw packet queue pair, or a work queue of its own
- * (ibv_create_wq) which indirection tables point to.
+ * A receive queue in the program's memory: part of a raw packet queue pair, or a work queue of its own
+ * (ibv_create_wq) to which indirection tables point.
  */
 #ifndef SOFTHCA_DEVICE_RQ_H
 #define SOFTHCA_DEVICE_RQ_H
@@ -23,36 +23,37 @@ struct rq {
 	uint32_t uidx, number;
 	enum wq_state state;
 	uint16_t taken;  /* entries the device has used up */
-	uint16_t posted; /* as last read: looked at anew when there seem to be no more */
+	uint16_t posted; /* as last read; read again when no entry seems left */
 	bool strip_cvlan;
-	struct qp *qp; /* whose it is; NULL: a work queue, which is in the device's list */
+	struct qp *qp; /* its queue pair; NULL: a work queue, which is in the device's list */
 	TAILQ_ENTRY(rq) link;
 	void *owner; /* of a work queue: the uverbs object */
 };
 
-/* What a completion tells of a packet beside its length. */
+/* What a completion says of a packet, beside its length. */
 struct rx_info {
-	uint64_t timestamp, real_time; /* of either format */
+	uint64_t timestamp, real_time; /* in both formats */
 	uint32_t flow_tag;
 	uint8_t checked, hdr_type; /* enum hw_cqe_checked, enum hw_cqe_hdr_type */
 	uint16_t vlan_tci_be;
 };
 
-/* Scatter a frame into the next receive work requests, `times` alike. `frame` may be NULL: all but
- * the bytes. */
+/* Scatters a frame into the next `times` receive work requests. If `frame` is NULL, everything is done but the
+ * copying. */
 void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info, uint32_t times);
-/* How many frames it has buffers for; 0 while it drops without a name. */
+/* The number of frames that it has buffers for; 0 while it drops frames without counting them. */
 uint32_t rq_room(struct rq *rq);
 
 /* ERR flushes what is posted, RST forgets it. */
 void rq_set_state(struct rq *rq, enum wq_state state);
-/* An error which the device finds: error state, and an async event unless a completion told it. */
+/* The device has found an error: goes to the error state and, unless a completion reported the error, sends an
+ * asynchronous event. */
 void rq_fail(struct rq *rq, bool completed);
 /* Completes what is posted with WR_FLUSH_ERR. `rq`: a struct rq, as fault_guard() hands it on. */
 void rq_flush(void *rq);
 
-/* How many entries were ever posted, modulo 2^16: pairs with libmlx5's barrier between writing
- * entries and writing the record. */
+/* The number of entries that were ever posted, modulo 2^16. Pairs with libmlx5's barrier between writing entries and
+ * writing the record. */
 uint16_t wq_posted(const uint32_t *dbrec);
 
 #endif

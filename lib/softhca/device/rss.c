@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Receive side scaling: checks which hash fields a program may ask for, and computes the Toeplitz hash of a packet.
+ */
 #include "rss.h"
 
 #include <endian.h>
@@ -23,14 +26,14 @@ int rss_check_fields(uint64_t fields, uint32_t n_rqs)
 	/* Inner headers need tunnel offloads, which no profile has. */
 	if (fields & MLX5_RX_HASH_INNER)
 		return -EOPNOTSUPP;
-	/* Without hashing the table is a way to one queue. */
+	/* Without hashing all packets go to one queue. */
 	if (!fields)
 		return n_rqs == 1 ? 0 : -EINVAL;
 	if ((fields & IPV4_FIELDS) && (fields & IPV6_FIELDS))
 		return -EINVAL;
 	if (n_l4 > 1)
 		return -EINVAL;
-	/* No profile has IPsec: the firmware refuses its field. */
+	/* No profile has IPsec, so the firmware would refuse its field. */
 	return fields & MLX5_RX_HASH_IPSEC_SPI ? -EINVAL : 0;
 }
 
@@ -47,7 +50,7 @@ uint32_t rss_toeplitz(const uint8_t key[RSS_KEY_BYTES], const uint8_t *data, uns
 	return hash;
 }
 
-/* Has the packet what the selected fields are of? */
+/* Does the packet have the selected fields? */
 static bool rss_applies(uint32_t fields, const struct packet *p)
 {
 	if ((fields & IPV4_FIELDS) && p->key.ip_version != 4)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Receive side scaling: which of an indirection table's queues a packet belongs to. */
+/* Receive side scaling: which queue of an indirection table a packet belongs to. */
 #ifndef SOFTHCA_DEVICE_RSS_H
 #define SOFTHCA_DEVICE_RSS_H
 
@@ -16,16 +16,13 @@ struct rss {
 	struct rq *const *rqs;
 };
 
-/*
- * Are these fields legal for a table of `n_rqs`? 0 or a negative errno (mlx5_ib:
- * create_rss_raw_qp_tir).
- */
+/* Are these fields allowed for a table of `n_rqs`? 0 or negative errno (mlx5_ib: create_rss_raw_qp_tir). */
 int rss_check_fields(uint64_t fields, uint32_t n_rqs);
 
 /* The Toeplitz hash of `bytes` (at most 36) bytes. */
 uint32_t rss_toeplitz(const uint8_t key[RSS_KEY_BYTES], const uint8_t *data, unsigned int bytes);
 
-/* The packet's hash; 0 when it is not of the protocols whose fields are asked for. */
+/* The packet's hash; 0 if its protocol does not have the fields that are asked for. */
 uint32_t rss_hash(const struct rss *rss, const struct packet *p);
 
 static inline struct rq *rss_queue(const struct rss *rss, const struct packet *p)

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Send queues: reads the posted work requests, gathers their frames, fills in checksums if asked, gives the frames
+ * to the wire and completes them.
+ */
 #include "sq.h"
 
 #include "../wire/dma.h"
@@ -14,13 +18,13 @@
 #define MAX_SEND_SEGS        64
 #define MAX_FRAME_BYTES      65536
 #define COPY_BYTES           (4 * MAX_FRAME_BYTES)
-#define ETH_INLINE_IN_SEG    2 /* the Ethernet segment itself holds two bytes of inline header */
+#define ETH_INLINE_IN_SEG    2 /* the Ethernet segment itself holds two bytes of the inline header */
 #define INLINE_HEADER_OFFSET (sizeof(struct hw_ctrl_seg) + offsetof(struct hw_eth_seg, inline_hdr))
 #define MIN_INLINE_L2        18 /* PRM, min_wqe_inline_mode L2: header and a VLAN tag */
 #define VLAN_TAG_BYTES       4
 
 struct tx {
-	struct iovec iov[MAX_SEND_SEGS + 2]; /* the last: padding */
+	struct iovec iov[MAX_SEND_SEGS + 2]; /* the last one is padding */
 	int n;
 	uint32_t bytes;
 	uint16_t index; /* of its first block */
@@ -45,7 +49,7 @@ void sq_batch_free(struct sq_batch *b)
 	free(b);
 }
 
-/* Work queue entries wrap at the end of the queue. */
+/* An entry that reaches the end of the queue goes on at its start. */
 static const uint8_t *sq_at(const struct sq *sq, const struct tx *tx, uint32_t offset)
 {
 	uint32_t size = sq->n_bb * HW_SEND_WQE_BB;
@@ -62,7 +66,7 @@ static bool sq_add(struct tx *tx, const void *p, uint32_t bytes)
 	return true;
 }
 
-/* `bytes` that lie in the queue itself, perhaps in two pieces. */
+/* Adds `bytes` that lie in the queue itself, in two pieces if they reach its end. */
 static bool sq_add_inline(struct tx *tx, const struct sq *sq, uint32_t offset, uint32_t bytes)
 {
 	const uint8_t *p = sq_at(sq, tx, offset);
@@ -80,7 +84,7 @@ static enum hw_syndrome sq_gather_data(const struct qp *qp, struct tx *tx, uint3
 	while (offset < end) {
 		const struct hw_data_seg *seg = (const void *)sq_at(&qp->sq, tx, offset);
 		uint32_t bytes = be32toh(seg->byte_count_be);
-		/* PRM, data segment: no byte count is the largest one. */
+		/* PRM, data segment: a byte count of 0 means the largest one. */
 		uint32_t length = bytes ? bytes : 1u << 31;
 		uint32_t lkey = be32toh(seg->lkey_be);
 
@@ -103,7 +107,7 @@ static enum hw_syndrome sq_gather_data(const struct qp *qp, struct tx *tx, uint3
 	return 0;
 }
 
-/* Control and Ethernet segment; `*offset` becomes where the data segments begin. */
+/* Reads the control and the Ethernet segment. `*offset` becomes the start of the data segments, `*end` their end. */
 static enum hw_syndrome sq_read_segments(const struct qp *qp, struct tx *tx, uint16_t n_posted, uint32_t *offset,
                                          uint32_t *end)
 {
@@ -122,14 +126,14 @@ static enum hw_syndrome sq_read_segments(const struct qp *qp, struct tx *tx, uin
 	tx->nop = opcode == HW_OPCODE_NOP;
 	if (tx->nop)
 		return 0;
-	/* TSO among the rest: the capabilities say max_tso 0, and libmlx5 does not post it. */
+	/* This refuses TSO, too: the capabilities say max_tso 0, and libmlx5 does not post it. */
 	if (opcode != HW_OPCODE_SEND || *end < sizeof(*ctrl) + sizeof(struct hw_data_seg))
 		return HW_SYNDROME_LOCAL_QP_OP;
 	tx->cs_flags = eth->cs_flags;
 	*offset = sizeof(*ctrl) + sizeof(struct hw_data_seg);
 	if (inline_bytes > ETH_INLINE_IN_SEG)
 		*offset += (inline_bytes - ETH_INLINE_IN_SEG + 15) & ~15u;
-	/* An inline header that is longer than its work request lies in somebody else's. */
+	/* An inline header that is longer than its work request would reach into the next one. */
 	if (*offset > *end || (inline_bytes && !sq_add_inline(tx, &qp->sq, INLINE_HEADER_OFFSET, inline_bytes)))
 		return HW_SYNDROME_LOCAL_QP_OP;
 	return 0;
@@ -144,7 +148,7 @@ static uint8_t sq_byte_at(const struct tx *tx, uint32_t offset)
 	return ((const uint8_t *)v->iov_base)[offset];
 }
 
-/* What the port makes of the frame as it is. */
+/* Checks the frame's length as the port does, and pads a short frame. */
 static enum hw_syndrome sq_check_length(const struct device *d, struct tx *tx)
 {
 	static const uint8_t zeros[ETH_ZLEN];
@@ -188,7 +192,7 @@ static enum hw_syndrome sq_gather(const struct qp *qp, struct tx *tx, uint16_t n
 	return sq_check_length(qp->device, tx);
 }
 
-/* Checksums are filled in a copy: the program's memory is only read. */
+/* Checksums are filled in a copy, since the device only reads the program's memory. */
 static void sq_offload(struct tx *tx, uint8_t *copy)
 {
 	uint32_t n = 0;
@@ -228,7 +232,7 @@ static bool sq_wants_csums(const struct tx *tx)
 	return !tx->nop && (tx->cs_flags & (HW_ETH_L3_CSUM | HW_ETH_L4_CSUM));
 }
 
-/* What is posted, up to `max` work requests or the first bad one. */
+/* Reads what is posted, up to `max` work requests or the first bad one. Returns the number. */
 static int sq_collect(const struct qp *qp, struct sq_batch *b, int max)
 {
 	const struct sq *sq = &qp->sq;
@@ -257,7 +261,7 @@ static bool sq_is_frame(const struct tx *tx)
 	return !tx->error && !tx->nop && !tx->dropped;
 }
 
-/* How many of the batch's frames the wire took. */
+/* Returns the number of the batch's frames that the wire took. */
 static int sq_send_batch(struct qp *qp, const struct sq_batch *b, int n)
 {
 	struct wire *wire = qp->device->wire;
@@ -293,7 +297,7 @@ static int sq_send_some(struct qp *qp, struct sq_batch *b, int max)
 
 		if (sq_is_frame(tx)) {
 			if (!sent--)
-				break; /* the link is busy: the rest goes in the next round */
+				break; /* the link is busy: the next turn sends the rest */
 			d->counters.tx_packets++;
 			d->counters.tx_bytes += tx->bytes;
 			steer_sent(d, tx->iov, tx->n);

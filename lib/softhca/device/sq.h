@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Send queues: gather frames, fill in checksums where asked, give them to the wire. */
+/* Send queues: gather frames, fill in checksums if asked, give the frames to the wire. */
 #ifndef SOFTHCA_DEVICE_SQ_H
 #define SOFTHCA_DEVICE_SQ_H
 
 #include "qp.h"
 
-/* What a device thread works with; one a device. */
+/* The buffers of a device thread for one batch. */
 struct sq_batch *sq_batch_new(void); /* or NULL */
 void sq_batch_free(struct sq_batch *b);
 
-/* Send some of what is posted; returns how many work requests were taken. */
+/* Sends some of what is posted. Returns the number of work requests that were taken. */
 int sq_work(struct qp *qp, struct sq_batch *b);
 
 #endif

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The way of a frame through the device: filters it by its destination MAC, looks it up in the flow tables,
+ * describes it for completions and delivers it to receive queues. Frames that the device sends come here too, for
+ * sniffers and loopback.
+ */
 #include "steer.h"
 
 #include "../wire/dma.h"
@@ -9,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOCK_SKEW_NS     1000000ull /* the offset to CLOCK_REALTIME is looked up this often */
+#define CLOCK_SKEW_NS     1000000ull /* the offset to CLOCK_REALTIME is measured this often */
 #define MAX_RING_DELAY_NS 1000000000ull
 #define MAX_SENT_BYTES    65536
 #define HEADROOM_BYTES    16 /* of struct wire_frame */
@@ -35,7 +40,7 @@ static void steer_check_csums(struct rx_info *info, const struct packet *p, cons
 		info->checked |= HW_CQE_L4_OK;
 }
 
-/* C-VLAN stripping: the tag leaves the frame and goes into the completion. */
+/* C-VLAN stripping: the tag is taken out of the frame and put into the completion. */
 static void steer_deliver(struct rq *rq, const struct wire_frame *f, const struct packet *p, struct rx_info *info,
                           uint32_t times)
 {
@@ -47,7 +52,7 @@ static void steer_deliver(struct rq *rq, const struct wire_frame *f, const struc
 		info->vlan_tci_be = p->key.vlan_tci;
 		info->hdr_type |= HW_CQE_CVLAN_STRIPPED;
 		rq_receive(rq, f->unwritten ? NULL : f->data + 4, f->len - 4, info, times);
-		/* Another queue may want the frame as it was; the tag's type is known. */
+		/* Puts the tag back, since another queue may want the frame as it was. Its type is known. */
 		memmove(f->data, macs, 12);
 		f->data[12] = 0x81;
 		f->data[13] = 0x00;
@@ -59,7 +64,7 @@ static void steer_deliver(struct rq *rq, const struct wire_frame *f, const struc
 	rq_receive(rq, f->unwritten ? NULL : f->data, f->len, info, times);
 }
 
-/* When the frame arrived, on the device's clock; a step of CLOCK_REALTIME must not show. */
+/* The arrival time on the device's clock. A step of CLOCK_REALTIME must not show in it. */
 static uint64_t steer_arrival_ns(const struct device *d, const struct wire_frame *f, uint64_t now_ns)
 {
 	uint64_t raw = f->realtime_ns - (uint64_t)d->realtime_offset_ns;
@@ -69,7 +74,7 @@ static uint64_t steer_arrival_ns(const struct device *d, const struct wire_frame
 	return raw;
 }
 
-/* Do the kernel's own steering rules take the frame for the netdev? */
+/* Would the kernel's own steering rules take the frame for the netdev? */
 static bool steer_netdev_takes(struct device *d, const struct wire_frame *f, uint64_t now_ns)
 {
 	switch (f->addressed) {
@@ -90,9 +95,9 @@ struct passage {
 	struct packet packet;
 	struct rx_info info;
 	uint64_t now_ns;
-	bool described; /* `info` has all but the tag */
-	uint32_t times; /* so many alike */
-	bool asks;      /* nothing is delivered: `times` becomes what there are buffers for */
+	bool described; /* all fields but the tag are set */
+	uint32_t times; /* the frame counts as so many equal ones */
+	bool asks;      /* nothing is delivered; `times` becomes the number of frames that there are buffers for */
 };
 
 static void steer_describe(struct passage *x)
@@ -103,7 +108,7 @@ static void steer_describe(struct passage *x)
 	if (x->described)
 		return;
 	steer_check_csums(&x->info, &x->packet, x->frame);
-	/* The offset between the clocks is only so exact; the device's own never goes back. */
+	/* The offset between the clocks is not exact, but the device's own clock must never go back. */
 	ns = steer_arrival_ns(d, x->frame, x->now_ns);
 	if (ns < d->last_arrival_ns)
 		ns = d->last_arrival_ns;
@@ -147,7 +152,7 @@ static void steer_give(struct passage *x, const struct flow_entry *e)
 	}
 }
 
-/* Through tables `table` to `end` - 1. True if a rule kept the frame. */
+/* Looks the frame up in tables `table` to `end` - 1. True if a rule kept it. */
 static bool steer_walk(struct passage *x, unsigned int table, unsigned int end)
 {
 	const struct flow_steering *s = &x->device->steering;
@@ -161,7 +166,7 @@ static bool steer_walk(struct passage *x, unsigned int table, unsigned int end)
 	return false;
 }
 
-/* The kernel's own rules stand before the leftovers'. */
+/* The kernel's own rules come before the leftovers' rules. */
 static void steer_walk_received(struct passage *x)
 {
 	struct device *d = x->device;
@@ -177,7 +182,7 @@ static void steer_begin(struct passage *x, struct device *d, struct wire_frame *
 	packet_read_headers(&x->packet, f->data, f->len);
 }
 
-/* How often a frame of the generator comes: as often as all that get it have buffers. */
+/* How often a frame of the generator comes: as often as all queues that get it have buffers. */
 static uint32_t steer_ask_times(struct passage *x)
 {
 	x->times = UINT32_MAX;
@@ -186,7 +191,7 @@ static uint32_t steer_ask_times(struct passage *x)
 	steer_walk_received(x);
 	x->asks = false;
 	if (x->times == UINT32_MAX)
-		return 0; /* nobody gets it */
+		return 0; /* no queue gets it */
 	return x->times < x->frame->up_to ? x->times : x->frame->up_to;
 }
 
@@ -206,7 +211,7 @@ uint32_t steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
 		steer_walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
 		return times;
 	}
-	/* A real device's MAC drops the rest before steering, unnamed. */
+	/* A real device's MAC drops all other frames before steering, without counting them. */
 	if (!d->steering.occupied || (d->config.l2_filter && !steer_netdev_takes(d, f, now_ns))) {
 		steer_count(d, f, times);
 		return times;
@@ -231,11 +236,9 @@ void steer_rules_changed(struct device *d)
 	d->sniffed = sniffed;
 }
 
-/*
- * A second context turns on local loopback for the port (mlx5_ib: mlx5_ib_enable_lb counts
- * transport domains, of which each context has one; verbs-rules.md "Flow rules"). Nothing says
- * that the MAC's filter is asked again, so it is not.
- */
+/* A second context turns on the port's local loopback (mlx5_ib: mlx5_ib_enable_lb counts transport domains, of which
+ * each context has one; verbs-rules.md "Flow rules"). No source says that the MAC's filter applies to looped frames,
+ * so it does not here. */
 static bool steer_loops_back(const struct device *d, enum wire_addressed addressed)
 {
 	bool group = addressed == WIRE_MULTICAST || addressed == WIRE_BROADCAST;

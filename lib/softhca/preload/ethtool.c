@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Answers SIOCETHTOOL for emulated netdevs: driver name and the statistics that programs read from an mlx5 netdev.
+ * All other requests go to the netdev's own driver.
+ */
 #include "ethtool.h"
 
 #include "../uverbs/user_memory.h"
@@ -14,7 +18,7 @@
 static const struct statistic {
 	const char *name;
 	size_t offset;
-	unsigned int bits; /* as wide as in the device: narrower ones wrap */
+	unsigned int bits; /* width in the device; narrower counters wrap */
 } statistics[] = {
 	{"rx_packets_phy", offsetof(struct device_counters, rx_packets), 64},
 	{"tx_packets_phy", offsetof(struct device_counters, tx_packets), 64},
@@ -25,7 +29,7 @@ static const struct statistic {
 };
 #define N_STATISTICS (sizeof(statistics) / sizeof(statistics[0]))
 
-/* The structures below end in an array: where it lies in the program. */
+/* The structures below end in an array, which lies behind the head in the program's memory. */
 static int ethtool_write_both(uint64_t user, const void *head, size_t head_bytes, const void *array, size_t array_bytes)
 {
 	int r = user_memory_write(user, head, head_bytes);
@@ -106,7 +110,7 @@ bool ethtool_ours(void *arg, int *result)
 	uint32_t command;
 
 	if (!root_is_owner() || user_memory_read(&ifr, (uintptr_t)arg, sizeof(ifr)))
-		return false; /* the kernel says EFAULT */
+		return false; /* the kernel will answer with EFAULT */
 	d = ethtool_find(root_get(), &ifr);
 	user = (uintptr_t)ifr.ifr_data;
 	if (!d || user_memory_read(&command, user, sizeof(command)))
@@ -125,6 +129,6 @@ bool ethtool_ours(void *arg, int *result)
 		*result = ethtool_values(user, d);
 		return true;
 	default:
-		return false; /* features, rings, links: the netdev answers for itself */
+		return false; /* features, rings, links: the netdev's driver answers */
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * opendir() and its family. A DIR is opaque, so ours is another structure; a mark at its start
- * tells it from the C library's.
+ * opendir() and its family. A DIR is opaque, so an emulated one is another structure; a mark at its start tells it
+ * from the C library's.
  */
 #define _LARGEFILE64_SOURCE
 #include "vfs.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls on descriptors, and socket(). Whatever is not ours goes straight on. */
+/* Calls on descriptors, and socket(). A call on a descriptor that is not emulated goes straight to the C library. */
 #include "ethtool.h"
 #include "vfs.h"
 
@@ -18,7 +18,7 @@ static struct uverbs_file *hook_uverbs_of(int fd)
 	return (struct uverbs_file *)fdtab_find(&root_peek()->fdtab, fd, FD_UVERBS);
 }
 
-/* -EIO in a forked child: the device stayed with the parent. */
+/* -EIO in a forked child: the device stays with the parent. */
 static int hook_check_owner(void)
 {
 	return root_is_owner() ? 0 : -EIO;
@@ -60,7 +60,7 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 	return ERRNO_RETURN(r);
 }
 
-/* sysfs makes the text anew for a read from the start; counters are read that way. */
+/* sysfs makes the text anew when a file is read from its start. Programs read counters in this way. */
 static int hook_refresh_at_start(int fd, off_t at)
 {
 	struct fd_object *o = at ? NULL : fdtab_find(&root_peek()->fdtab, fd, FD_SYSFS_FILE);
@@ -83,7 +83,7 @@ static int hook_refresh_read(int fd)
 	return r;
 }
 
-/* What was read made room in the channel, if it is one. */
+/* If the descriptor is an event channel, reading has made room in it. */
 static void hook_flush_channel(int fd)
 {
 	int saved = errno;
@@ -127,7 +127,7 @@ HOOK ssize_t pread64(int fd, void *buf, size_t bytes, off_t at)
 	return r ? ERRNO_RETURN(r) : REAL(pread64)(fd, buf, bytes, at);
 }
 
-/* The descriptor goes first, so that its number is free when the object's end is under way. */
+/* The descriptor is closed first, so that its number is free while the object is being released. */
 HOOK int close(int fd)
 {
 	bool ours = fdtab_has(&root_peek()->fdtab, fd) && root_is_owner();
@@ -135,7 +135,7 @@ HOOK int close(int fd)
 	int r = REAL(close)(fd), saved = errno;
 
 	if (o) {
-		fd_object_put(o); /* a call under way on another thread has one of its own */
+		fd_object_put(o); /* a call of another thread that uses the object holds a reference of its own */
 		errno = saved;
 	}
 	return r;
@@ -149,7 +149,7 @@ static void hook_copy_entry(int from, int to)
 	if ((!fdtab_has(t, from) && !fdtab_has(t, to)) || !root_is_owner())
 		return;
 	o = fdtab_get(t, from);
-	if (!o || fdtab_set(t, to, o)) /* which takes the reference over */
+	if (!o || fdtab_set(t, to, o)) /* fdtab_set() takes the reference over */
 		fd_object_put(o);
 	if (!o)
 		fd_object_put(fdtab_take(t, to));
@@ -204,7 +204,8 @@ HOOK int fcntl64(int fd, int command, ...)
 	FCNTL_BODY(fcntl64);
 }
 
-/* libibverbs asks RDMA netlink first; where the kernel has it, its (empty) answer would win. */
+/* libibverbs asks RDMA netlink first. On a kernel that has it, the kernel's empty answer would hide the emulated
+ * devices. */
 HOOK int socket(int domain, int type, int protocol)
 {
 	if (domain == AF_NETLINK && protocol == NETLINK_RDMA && root_get()->n_devices) {

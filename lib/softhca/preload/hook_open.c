@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* open() and its family. The __open_2 names are what fortified programs call. */
+/* open() and its family. Fortified programs call the __open_2 names. */
 #include "vfs.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* True if the path is ours; `*result` is then what the call returns. */
+/* True if the path is emulated; `*result` is then the result of the call. */
 static bool hook_open_ours(int dirfd, const char *path, int flags, int *result)
 {
 	struct node node;
@@ -91,7 +91,7 @@ HOOK int __openat64_2(int dirfd, const char *path, int flags)
 	return openat64(dirfd, path, flags);
 }
 
-/* The C library opens for fopen() inside itself, where nothing can be interposed. */
+/* The C library's fopen() opens files inside itself, so open() cannot be interposed there. */
 static bool hook_fopen_ours(const char *path, const char *mode, FILE **file)
 {
 	struct node node;
@@ -101,7 +101,8 @@ static bool hook_fopen_ours(const char *path, const char *mode, FILE **file)
 		return false;
 	fd = ERRNO_RETURN(vfs_open(&node, strpbrk(mode, "wa+") ? O_RDWR : O_RDONLY));
 	*file = fd < 0 ? NULL : fdopen(fd, mode);
-	/* fclose() will close it inside the C library too, so it must not stay in the table. */
+	/* fclose() closes the descriptor inside the C library, which we cannot see: so it must not stay in the
+	 * table. */
 	if (fd >= 0)
 		fd_object_put(fdtab_take(&root_peek()->fdtab, fd));
 	return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Handlers for the two signals that the device must see first. Other signals go straight on. What
- * the program installs before the first device is there is found where it is (fault_init).
+ * Handlers of the two signals that the device must see first. Other signals go straight to the C library.
+ * fault_init() finds the handlers that the program has installed before the first device exists.
  */
 #include "root.h"
 
@@ -33,7 +33,7 @@ HOOK sighandler_t signal(int number, sighandler_t handler)
 	                                   : REAL(signal)(number, handler);
 }
 
-/* What -std=c99 programs get for signal(). */
+/* Programs built with -std=c99 call this for signal(). */
 HOOK sighandler_t __sysv_signal(int number, sighandler_t handler)
 {
 	return hook_signal_is_ours(number) ? hook_signal_install(number, handler, SA_ONESHOT | SA_NOMASK)

@@ -12,7 +12,7 @@
 
 static_assert(sizeof(struct stat) == sizeof(struct stat64), "one stat layout");
 
-/* Declared non-null, but kernels since 6.11 take a null path as an empty one. */
+/* The path is declared non-null, but kernels since 6.11 take a null path as an empty one. */
 static bool hook_path_is_empty(const char *path)
 {
 	return !path || !*path;
@@ -83,7 +83,7 @@ FSTAT_HOOK(fstat64, stat64)
 FSTATAT_HOOK(fstatat, stat)
 FSTATAT_HOOK(fstatat64, stat64)
 
-/* What programs built against a C library before 2.33 call. */
+/* Programs built against a C library before 2.33 call these. */
 #define XSTAT_HOOK(name, type, follow)                                                                     \
 	int name(int version, const char *path, struct type *st);                                          \
 	HOOK int name(int version, const char *path, struct type *st)                                      \

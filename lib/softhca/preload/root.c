@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The one object by which the interposed calls find everything: sets up the devices from the environment at the
+ * first use, and cleans up in a forked child.
+ */
 #include "root.h"
 
 #include <errno.h>
@@ -25,7 +29,7 @@ static void root_add_devices(struct root *r, const char *list, const struct devi
 		struct device_config config = *common;
 		struct device *d = &r->devices[r->n_devices];
 
-		config.netdev = name; /* `copy` is never freed */
+		config.netdev = name; /* points into `copy`, which is never freed */
 		if (r->n_devices % 2) {
 			config.wire.peer = d[-1].config.netdev;
 			d[-1].config.wire.peer = name;
@@ -40,7 +44,7 @@ bool root_is_owner(void)
 	return atomic_load(&the_root.owner) == getpid();
 }
 
-/* A child starts afresh if nothing was open, as a daemon does that forks first. */
+/* A child starts afresh if no device was open, for example a daemon that forks first. */
 static void root_in_child(void)
 {
 	fdtab_init(&the_root.fdtab);
@@ -72,7 +76,7 @@ static void root_set_up(void)
 
 	if (!settings_read(&settings, message, sizeof(message) - 1)) {
 		strcat(message, "\n");
-		/* In one piece, and nothing to be done where nobody reads it. */
+		/* The message goes out in one piece. If nobody reads it, nothing can be done. */
 		if (write(STDERR_FILENO, message, strlen(message)) < 0)
 			return;
 		return;

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * What a preloaded library cannot do without: the one object that the interposed calls, which
- * carry no context, find everything by.
- */
+/* Interposed calls carry no context, so the preloaded library has one global object by which they find everything. */
 #ifndef SOFTHCA_PRELOAD_ROOT_H
 #define SOFTHCA_PRELOAD_ROOT_H
 
@@ -20,25 +17,23 @@ struct root {
 	struct clock clock;
 	struct device devices[SETTINGS_MAX_NETDEVS];
 	unsigned int n_devices;
-	_Atomic pid_t owner; /* the process whose threads and devices these are */
+	_Atomic pid_t owner; /* the process to which the threads and devices belong */
 };
 
-/* The root, set up from the environment; its n_devices is 0 where nothing is emulated. */
+/* The root, set up from the environment at the first call. Its n_devices is 0 if nothing is emulated. */
 struct root *root_get(void);
-/* The root as it is: for calls that only ask about descriptors. */
+/* The root as it is, for calls that only ask about descriptors. */
 struct root *root_peek(void);
 
-/*
- * Is this the process that opened the devices? Not so in a child that was forked meanwhile (our
- * threads are not there, locks may be held) or vforked (it shares our memory, and must not tear
- * down what it closes).
- */
+/* Is this the process that opened the devices? A child that was forked since then is not: our threads do not run in
+ * it, and locks may be held. A child after vfork() is not either: it shares our memory, so its close() must not tear
+ * anything down. */
 bool root_is_owner(void);
 
-/* An interposed function, visible to the program. */
+/* Marks an interposed function, which the program must see. */
 #define HOOK __attribute__((visibility("default")))
 
-/* The function that ours stands before. Threads may race to look it up: they find the same. */
+/* The C library's function that ours stands in front of. Threads that look it up at the same time find the same one. */
 #define REAL(name)                                                                                \
 	({                                                                                        \
 		static _Atomic(__typeof__(&name)) real_##name;                                    \
@@ -50,7 +45,7 @@ bool root_is_owner(void);
 		fn_;                                                                              \
 	})
 
-/* For the C library's convention: -1 and errno for a negative errno, else the value. */
+/* Turns a negative errno into the C library's convention: -1 and errno. */
 #define ERRNO_RETURN(value)                     \
 	({                                      \
 		__typeof__(value) v_ = (value); \

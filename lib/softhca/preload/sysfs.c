@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The tree of emulated files: one table of directories, files and links, by which paths are resolved, directories
+ * listed and files described.
+ */
 #include "sysfs.h"
 
 #include "sysfs_content.h"
@@ -33,7 +37,7 @@ enum sysfs_dir {
 	DIR_DEV_IB,
 };
 
-/* Names that are made: of the RDMA device, the character device, the netdev, a GID index. */
+/* Names that are made from the RDMA device, the character device, the netdev or a GID index. */
 #define NAME_IBDEV  "@ibdev"
 #define NAME_UVERBS "@uverbs"
 #define NAME_NETDEV "@netdev"
@@ -43,7 +47,7 @@ struct sysfs_entry {
 	enum sysfs_dir parent;
 	const char *name;
 	enum sysfs_dir dir;  /* of a directory */
-	content_fn *content; /* of a file, or: */
+	content_fn *content; /* of a file; else `text` is all that it contains */
 	const char *text;
 	bool is_link, is_cdev;
 };
@@ -123,7 +127,7 @@ static const struct {
 	{"/dev/infiniband", DIR_DEV_IB},
 };
 
-/* Does `name` fit the entry? Sets the node's device or index where the name says them. */
+/* Does `name` fit the entry? Sets the node's device or index if the name says it. */
 static bool sysfs_name_fits(const struct sysfs_entry *e, const char *name, struct node *node)
 {
 	struct root *root = root_get();
@@ -144,7 +148,7 @@ static bool sysfs_name_fits(const struct sysfs_entry *e, const char *name, struc
 		return !strcmp(e->name, name);
 	if (!strcmp(e->name, NAME_NETDEV))
 		return !strcmp(node->device->config.netdev, name);
-	if (node->device) { /* below a device there is only its own name */
+	if (node->device) { /* a directory below a device has only that device's name */
 		first = node->device->index;
 		end = first + 1;
 	}
@@ -186,7 +190,7 @@ static void sysfs_walk(struct node *node, char *rest)
 		}
 }
 
-/* "//", "/./" and "/../" out of an absolute path; false where it does not fit. */
+/* Takes "//", "/./" and "/../" out of an absolute path. False if the result does not fit. */
 static bool sysfs_normalise(const char *path, char *out, size_t size)
 {
 	size_t n = 0;
@@ -217,7 +221,7 @@ static bool sysfs_normalise(const char *path, char *out, size_t size)
 	return true;
 }
 
-/* "/sys/class/net/IF/device..." of an emulated netdev; returns what follows "device". */
+/* For "/sys/class/net/IF/device…" of an emulated netdev: sets the device and returns what follows "device". */
 static char *sysfs_net_device(struct node *node, char *path)
 {
 	static const char prefix[] = "/sys/class/net/";
@@ -240,7 +244,7 @@ static char *sysfs_net_device(struct node *node, char *path)
 	return NULL;
 }
 
-/* "/dev/char/231:N" is where udev puts a link to the node. */
+/* udev puts a link to the device node at "/dev/char/231:N". */
 static bool sysfs_dev_char(struct node *node, const char *path)
 {
 	unsigned int major, minor;
@@ -259,7 +263,7 @@ void sysfs_find(const char *path, struct node *node)
 	char copy[sizeof(node->path)], *rest;
 
 	memset(node, 0, sizeof(*node));
-	/* Most paths of a program are none of ours: out as early as possible. */
+	/* Most paths of a program are not emulated: leave as early as possible. */
 	if (path[0] != '/' ||
 	    (strncmp(path, "/sys/", 5) && strncmp(path, "/dev/", 5) && path[1] != '/' && path[1] != '.'))
 		return;
@@ -359,7 +363,7 @@ void sysfs_stat(const struct node *node, bool follow, struct stat *st)
 	st->st_size = node->kind == NODE_FILE ? 4096 : 0;
 	st->st_dev = makedev(0, 0xfe);
 	st->st_ino = 1;
-	for (const char *p = node->path; *p; p++) /* some number, the same for the same path */
+	for (const char *p = node->path; *p; p++) /* any number that is the same for the same path */
 		st->st_ino = st->st_ino * 31 + (unsigned char)*p;
 	st->st_ino &= 0x7fffffff;
 	if (node->kind == NODE_CDEV)

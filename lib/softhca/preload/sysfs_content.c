@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The content of those emulated files that depend on the device or its counters, formatted as the kernel does it. */
 #include "sysfs_content.h"
 
 #include "../device/netdev.h"
@@ -15,7 +16,7 @@
 #define VENDOR   0x15b3
 #define MAX_GIDS 256
 
-/* The arguments of a content_fn, which not every content needs. */
+/* The arguments of a content_fn. Not every content needs all of them. */
 #define CONTENT_OF \
 	__attribute__((unused)) struct device *d, __attribute__((unused)) unsigned int index, char *buf, size_t size
 #define TEXT(...) return snprintf(buf, size, __VA_ARGS__)
@@ -141,7 +142,7 @@ static int content_read_counters(struct device *d, struct device_counters *c)
 		return r ? r : snprintf(buf, size, format, expression); \
 	}
 
-/* 32 bits wide in the device (PRM, QUERY_Q_COUNTER): it wraps. */
+/* This counter has 32 bits in the device (PRM, QUERY_Q_COUNTER), so it wraps. */
 COUNTER(out_of_buffer, "%u\n", (uint32_t)c.out_of_buffer)
 COUNTER(rcv_packets, "%lu\n", c.rx_packets)
 COUNTER(rcv_data, "%lu\n", c.rx_bytes / 4)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is in the files: text as the kernel formats it. */
+/* The content of the emulated files: text as the kernel formats it. */
 #ifndef SOFTHCA_PRELOAD_SYSFS_CONTENT_H
 #define SOFTHCA_PRELOAD_SYSFS_CONTENT_H
 
@@ -9,7 +9,7 @@
 
 #define PCI_NAME "0000:fe:%02x.0"
 
-/* Length, or negative errno. */
+/* Returns the length, or negative errno. */
 typedef int content_fn(struct device *d, unsigned int index, char *buf, size_t size);
 
 content_fn content_guid, content_node_desc, content_fw_ver, content_hca_type, content_board_id, content_state,

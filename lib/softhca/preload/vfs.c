@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Resolves paths of the program's calls to emulated files, and opens these. */
 #include "vfs.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ bool vfs_find(int dirfd, const char *path, struct node *node)
 		node->kind = NODE_NONE;
 	fd_object_put(o);
 	if (node->kind == NODE_NONE)
-		node->kind = NODE_MISSING; /* ".." out of our territory */
+		node->kind = NODE_MISSING; /* ".." led out of the emulated directories */
 	return true;
 }
 
@@ -76,7 +77,7 @@ int vfs_open(const struct node *node, int flags)
 		return node->kind == NODE_DIR ? -EISDIR : -EACCES;
 	if (node->kind == NODE_FILE && (flags & O_DIRECTORY))
 		return -ENOTDIR;
-	/* A memfd stands in: it is a descriptor, it can be read, and it goes with the process. */
+	/* A memfd stands in for the file: it is a descriptor, it can be read, and it ends with the process. */
 	fd = memfd_create("sysfs", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
 	f = calloc(1, sizeof(*f));
 	if (fd < 0 || !f) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From the program's file calls to nodes, and descriptors for them. */
+/* From the program's file calls to nodes of the emulated tree, and descriptors for these. */
 #ifndef SOFTHCA_PRELOAD_VFS_H
 #define SOFTHCA_PRELOAD_VFS_H
 
@@ -10,11 +10,11 @@ struct sysfs_fd {
 	struct node node;
 };
 
-/* What `path`, relative to `dirfd`, names; false if it is none of ours. */
+/* Resolves `path`, relative to `dirfd`. False if it is not emulated. */
 bool vfs_find(int dirfd, const char *path, struct node *node);
 /* A descriptor for the node, or negative errno. */
 int vfs_open(const struct node *node, int flags);
-/* Makes the content of an open file anew, as sysfs does for a read from the start. */
+/* Makes the content of an open file anew, as sysfs does when a file is read from its start. */
 int vfs_refresh(const struct sysfs_fd *f, int fd);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Completion channels and completion queues. */
+/* Commands of completion channels and completion queues. */
 #include "command.h"
 #include "user_memory.h"
 
@@ -42,7 +42,7 @@ static int ucq_check(const struct command *c, const struct ib_uverbs_ex_create_c
 	if (!req->cqe || req->cqe > p->max_cqe || req->comp_vector >= p->n_comp_vectors)
 		return -EINVAL;
 	if (drv->flags & ~(MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX | MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS))
-		return -EINVAL; /* padding is not offered */
+		return -EINVAL; /* CQE padding is not offered */
 	if ((drv->cqe_size != 64 && drv->cqe_size != 128) || drv->reserved0 || drv->reserved1)
 		return -EINVAL;
 	if (drv->cqe_comp_en)
@@ -63,8 +63,8 @@ static int ucq_pin(const struct command *c, struct ucq *u, const struct mlx5_ib_
 	return r;
 }
 
-/* rdma_core: lookup_get_fd_uobject, also of a descriptor of another kind or another context's.
- * With a reference. */
+/* Finds a completion channel and takes a reference. -EBADF for a descriptor of another kind or of another context
+ * (rdma_core: lookup_get_fd_uobject). */
 static int ucq_find_channel(const struct command *c, int fd, struct event_channel **channel)
 {
 	*channel = NULL;
@@ -196,8 +196,8 @@ int cmd_destroy_cq(struct command *c)
 	device_lock(c->file->device);
 	u = object_find_unused(c->file, req.cq_handle, OBJECT_CQ, &r);
 	if (u) {
-		/* libibverbs waits until it has acknowledged as many events as it has read: those
-		 * it never read must not count. */
+		/* libibverbs waits until the program has acknowledged as many events as it has read. Events that it
+		 * never read must not count. */
 		if (u->channel)
 			u->n_comp_events -= event_channel_purge(u->channel, u->object.user_handle);
 		resp.comp_events_reported = u->n_comp_events;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Context, device, port. Payloads: ib_user_verbs.h and mlx5-abi.h. */
+/* Commands of the context, the device and its port. Payloads: ib_user_verbs.h and mlx5-abi.h. */
 #include "ioctl.h"
 
 #include "../device/netdev.h"
@@ -40,7 +40,7 @@ void context_unmap_clock(struct uverbs_file *f)
 	p->counter = p->info = NULL;
 }
 
-/* Without a clock, its thread still watches the port. */
+/* If the model has no clock, the clock's thread still watches the port. */
 static int context_map_clock(struct uverbs_file *f)
 {
 	struct clock_pages *p = &f->clock_pages;
@@ -94,7 +94,7 @@ static void context_fill(const struct device *d, struct mlx5_ib_alloc_ucontext_r
 	}
 }
 
-/* Once, and all of it or nothing. The events' descriptor in `*fd`. */
+/* Makes the context, once, and completely or not at all. `*fd` becomes the descriptor of asynchronous events. */
 static int context_make(struct uverbs_file *f, int *fd)
 {
 	struct event_channel *async;
@@ -133,8 +133,8 @@ int cmd_get_context(struct command *c)
 	if (c->drv_in_bytes < 8 || req.comp_mask || req.reserved0 || req.reserved1 || req.reserved2 ||
 	    (req.flags & ~(uint32_t)MLX5_IB_ALLOC_UCTX_DEVX))
 		return -EOPNOTSUPP;
-	/* No DEVX here; libmlx5 asks again without. Version 1 completions and doorbell pages as
-	 * objects are what every library since rdma-core 28 uses. */
+	/* There is no DEVX; libmlx5 asks again without it. Every library since rdma-core 28 uses completions of
+	 * version 1 and doorbell pages as objects. */
 	if ((req.flags & MLX5_IB_ALLOC_UCTX_DEVX) || req.max_cqe_version < 1 || !(req.lib_caps & MLX5_LIB_CAP_DYN_UAR))
 		return -EOPNOTSUPP;
 	r = context_make(c->file, &fd);
@@ -229,7 +229,7 @@ static void query_fill_mlx5(const struct profile *p, struct mlx5_ib_query_device
 		r->packet_pacing_caps.cap_flags = MLX5_IB_PP_SUPPORT_BURST;
 }
 
-/* What is not implemented (segmentation, striding, tag matching) reads as zero. */
+/* Capabilities that are not emulated (segmentation, striding, tag matching) read as zero. */
 int cmd_ex_query_device(struct command *c)
 {
 	const struct profile *p = c->file->device->config.profile;
@@ -243,7 +243,7 @@ int cmd_ex_query_device(struct command *c)
 	if (req.comp_mask || req.reserved)
 		return -EINVAL;
 	if (c->drv_in_bytes)
-		return -EINVAL; /* mlx5_ib_query_device: no input of its own */
+		return -EINVAL; /* mlx5_ib_query_device: the driver takes no input */
 	query_fill_device(c->file->device, &resp.base);
 	resp.response_length = (uint32_t)(c->out_bytes < sizeof(resp) ? c->out_bytes : sizeof(resp));
 	query_fill_extended(p, &resp);
@@ -316,7 +316,7 @@ int ioctl_query_gid_entry(struct ioctl_call *call)
 	if (flags || port != 1 || index >= d->config.profile->gid_table_len)
 		return -EINVAL;
 	if (index >= netdev_gids(d->config.netdev, gids, 256))
-		return -ENODATA; /* rdma_get_gid_attr: an empty place in the table */
+		return -ENODATA; /* rdma_get_gid_attr: an empty entry of the table */
 	query_fill_gid(&entry, &gids[index], (uint32_t)index, if_nametoindex(d->config.netdev));
 	return ioctl_out(call, UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &entry, sizeof(entry));
 }

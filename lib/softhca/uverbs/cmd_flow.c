@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Flows and flow counters. */
+/* Commands of flows and flow counters. */
 #include "../device/steer.h"
 #include "ioctl.h"
 #include "user_memory.h"
@@ -13,7 +13,7 @@
 #define MAX_COUNTER_DESCS (65535u / 8)       /* mlx5_ib: MAX_COUNTERS_NUM */
 enum { COUNT_PACKETS = 0, COUNT_BYTES = 1 }; /* enum ibv_counter_description */
 
-/* mlx5_ib counters_set_description: what the library wants to read at which place. */
+/* mlx5_ib counters_set_description: which counter the library wants to read at which index. */
 static int counters_describe(struct counters *k, const struct mlx5_ib_flow_counters_data *data)
 {
 	struct mlx5_ib_flow_counters_desc from;
@@ -24,7 +24,7 @@ static int counters_describe(struct counters *k, const struct mlx5_ib_flow_count
 	if (data->ncounters > MAX_COUNTER_DESCS)
 		return -EINVAL;
 	if (k->max_index)
-		return -EINVAL; /* described already, and a flow uses it */
+		return -EINVAL; /* it has a description already, and a flow uses it */
 	descs = calloc(data->ncounters ? data->ncounters : 1, sizeof(*descs));
 	if (!descs)
 		return -ENOMEM;
@@ -74,7 +74,8 @@ static int uflow_bind_counters(struct uflow *f, const struct command *c)
 	return f->counters->max_index ? 0 : -EINVAL;
 }
 
-/* The last flow is gone: forget the description, keep the value (mlx5_ib_counters_clear_description). */
+/* When the last flow is gone, the description is forgotten and the values are kept
+ * (mlx5_ib_counters_clear_description). */
 static void counters_unbind(struct counters *k)
 {
 	if (k && !k->object.n_users) {
@@ -141,10 +142,8 @@ static void uflow_destroy(struct object *o)
 	uflow_leave(o->file->device, (struct uflow *)o);
 }
 
-/*
- * The device has the rule before the kernel drops what it takes, and after: meanwhile both see
- * the frames, and neither loses any. The kernel is waited for without the lock.
- */
+/* The device has the rule before the kernel begins to drop the frames, and still has it after the kernel has
+ * stopped. Meanwhile both get the frames, so none is lost. The kernel is waited for without the lock. */
 static int uflow_make(struct command *c, struct uflow *f, uint32_t qp_handle)
 {
 	struct device *d = c->file->device;
@@ -286,10 +285,7 @@ int ioctl_counters_destroy(struct ioctl_call *call)
 	return a ? object_destroy_handle(call->file, (uint32_t)a->data, OBJECT_COUNTERS) : -EINVAL;
 }
 
-/*
- * Under the lock, so a packet is either not counted yet or its completion is there
- * (doc/receive.md, "The loss sum").
- */
+/* Reads under the lock: a packet is either not counted yet, or its completion is there already. */
 int ioctl_counters_read(struct ioctl_call *call)
 {
 	struct ib_uverbs_attr *a = ioctl_attr(call, UVERBS_ATTR_READ_COUNTERS_HANDLE);
@@ -303,7 +299,7 @@ int ioctl_counters_read(struct ioctl_call *call)
 		return -EINVAL;
 	device_lock(call->file->device);
 	k = object_find(call->file, (uint32_t)a->data, OBJECT_COUNTERS);
-	/* After the last flow is gone there is nothing to read (verbs-rules.md "Flow rules"). */
+	/* Without a flow there is nothing to read (verbs-rules.md "Flow rules"). */
 	if (!k || !k->object.n_users || k->max_index > out->len / sizeof(uint64_t)) {
 		r = -EINVAL;
 	} else {
@@ -312,7 +308,7 @@ int ioctl_counters_read(struct ioctl_call *call)
 		for (uint32_t i = 0; i < k->n_descs; i++)
 			values[k->descs[i].index] +=
 				k->descs[i].what == COUNT_PACKETS ? k->value.packets : k->value.bytes;
-		/* Whole counters only (ib_uverbs: ib_uverbs_handler_UVERBS_METHOD_COUNTERS_READ). */
+		/* Only whole counters are written (ib_uverbs: ib_uverbs_handler_UVERBS_METHOD_COUNTERS_READ). */
 		r = ioctl_out_at(out, 0, values, out->len / sizeof(uint64_t) * sizeof(uint64_t));
 	}
 	device_unlock(call->file->device);

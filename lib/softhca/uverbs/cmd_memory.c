@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Protection domains, memory regions, doorbell pages. */
+/* Commands of protection domains, memory regions and doorbell pages. */
 #include "ioctl.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 /* ib_check_mr_access: remote write or atomic needs local write. */
 #define ACCESS_REMOTE_WRITERS (IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC)
-/* ib_access_writable: what needs memory that can be written to. */
+/* ib_access_writable: flags that need memory that can be written to. */
 #define ACCESS_WRITERS (IB_UVERBS_ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITERS | IB_UVERBS_ACCESS_MW_BIND)
 #define ACCESS_KNOWN                                                                                   \
 	(IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_READ | \
@@ -60,7 +60,7 @@ static int mr_check(const struct profile *p, const struct ib_uverbs_reg_mr *req)
 {
 	uint32_t access = req->access_flags;
 
-	/* ib_uverbs_reg_mr: address and I/O virtual address agree within their page. */
+	/* ib_uverbs_reg_mr: address and I/O virtual address must have the same offset in their page. */
 	if ((req->start & 4095) != (req->hca_va & 4095))
 		return -EINVAL;
 	if (access & ~(uint32_t)ACCESS_KNOWN)
@@ -68,13 +68,13 @@ static int mr_check(const struct profile *p, const struct ib_uverbs_reg_mr *req)
 	if ((access & ACCESS_REMOTE_WRITERS) && !(access & IB_UVERBS_ACCESS_LOCAL_WRITE))
 		return -EINVAL;
 	if (access & IB_UVERBS_ACCESS_ON_DEMAND)
-		return -EOPNOTSUPP; /* odp_caps say so */
+		return -EOPNOTSUPP; /* the odp_caps say so */
 	if (!req->length || req->length > p->max_mr_size)
 		return -EINVAL;
 	return 0;
 }
 
-/* The key dies even while work requests name it: they complete with LOC_PROT_ERR. */
+/* The key becomes invalid even while work requests name it; these complete with LOC_PROT_ERR. */
 static void mr_destroy(struct object *o)
 {
 	struct mr *mr = (struct mr *)o;
@@ -98,7 +98,7 @@ int cmd_reg_mr(struct command *c)
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return -ENOMEM;
-	/* Before the lock: faulting in gigabytes must not hold up the wire. */
+	/* Without the lock: pinning gigabytes must not stop the device thread. */
 	r = memlock_pin(c->file->memlock, req.start, req.length, req.access_flags & ACCESS_WRITERS,
 	                &mr->object.n_pinned);
 	if (r) {
@@ -146,7 +146,7 @@ int cmd_dereg_mr(struct command *c)
 	return r ? r : object_destroy_handle(c->file, req.mr_handle, OBJECT_MR);
 }
 
-/* The lowest one that no other has; UAR_MAX: there is none. */
+/* The lowest page that is not used; UAR_MAX if there is none. */
 static uint32_t uar_free_page(const struct uverbs_file *file)
 {
 	bool used[UAR_MAX] = {};

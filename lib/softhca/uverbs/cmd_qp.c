@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Raw packet queue pairs; other types are refused. */
+/* Commands that make and destroy raw packet queue pairs. Other types are refused. */
 #include "command.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 	(MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE | \
 	 MLX5_QP_FLAG_ALLOW_SCATTER_CQE)
 
-/* ib_uverbs: the flags a program may ask for at all. */
+/* ib_uverbs: the flags that a program may ask for at all. */
 #define CREATE_FLAGS                                                                      \
 	(IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK | IB_UVERBS_QP_CREATE_SCATTER_FCS | \
 	 IB_UVERBS_QP_CREATE_CVLAN_STRIPPING | IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING | CREATE_FLAGS_OLD)
@@ -26,16 +26,16 @@ static int uqp_check(const struct command *c, const struct ib_uverbs_ex_create_q
 
 	if (req->is_srq)
 		return -EOPNOTSUPP;
-	/* mlx5_ib: process_vendor_flags; signatures, tunnels, loopback to itself are not offered. */
+	/* mlx5_ib: process_vendor_flags. Signatures, tunnels and loopback to itself are not offered. */
 	if (drv->flags & ~(uint32_t)DRV_FLAGS)
 		return -EINVAL;
-	/* mlx5_ib: process_create_flags. Of the loopback flag a raw queue only allows the asking. */
+	/* mlx5_ib: process_create_flags. A raw packet queue pair accepts the loopback flag, which has no effect. */
 	flags &= ~(uint32_t)IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 	if (flags & ~(uint32_t)IB_UVERBS_QP_CREATE_CVLAN_STRIPPING)
 		return -EOPNOTSUPP;
 	if (flags && !p->cvlan_stripping)
 		return -EOPNOTSUPP;
-	/* mlx5_ib create_raw_packet_qp: neither queue is no queue pair. */
+	/* mlx5_ib create_raw_packet_qp: a queue pair needs at least one queue. */
 	if (!drv->rq_wqe_count && !drv->sq_wqe_count)
 		return -EINVAL;
 	if (req->max_recv_wr > p->max_qp_wr || drv->rq_wqe_count > p->max_qp_wr ||
@@ -49,7 +49,7 @@ static int uqp_check(const struct command *c, const struct ib_uverbs_ex_create_q
 	return 0;
 }
 
-/* A request: the core's part and, by the kind of queue pair, one of mlx5's. */
+/* A request: the core's part and, by the kind of queue pair, one of mlx5's parts. */
 struct qp_request {
 	const struct ib_uverbs_ex_create_qp *core;
 	bool is_rss;
@@ -65,7 +65,7 @@ static int uqp_read_request(const struct command *c, struct qp_request *q)
 
 	if (q->core->qp_type != IB_UVERBS_QPT_RAW_PACKET)
 		return -EOPNOTSUPP;
-	/* ib_uverbs create_qp: the type needs the capability, before anything else is looked at. */
+	/* ib_uverbs create_qp: the capability is checked before everything else. */
 	if (!program_has_net_raw())
 		return -EPERM;
 	if (q->core->create_flags & ~(uint32_t)CREATE_FLAGS)
@@ -165,7 +165,7 @@ static void uqp_destroy(struct object *o)
 /* With the lock held. */
 static int uqp_enter(struct command *c, struct uqp *u, const struct qp_request *q)
 {
-	int r = uqp_find_parts(c, u, q); /* again: another thread may have destroyed some */
+	int r = uqp_find_parts(c, u, q); /* again: another thread may have destroyed one */
 
 	if (!r)
 		r = object_add(c->file, &u->object, OBJECT_QP, uqp_destroy);
@@ -180,7 +180,7 @@ static int uqp_enter(struct command *c, struct uqp *u, const struct qp_request *
 	return 0;
 }
 
-/* The wire is an AF_PACKET socket: opening it is what needs CAP_NET_RAW in truth. */
+/* Opening the wire, which is an AF_PACKET socket, is the step that needs CAP_NET_RAW. */
 static int uqp_make(struct command *c, struct uqp *u, const struct qp_request *q)
 {
 	struct device *d = c->file->device;
@@ -285,7 +285,7 @@ int cmd_ex_create_qp(struct command *c)
 	return r;
 }
 
-/* ib_attach_mcast, ib_detach_mcast: queue pairs of type UD only, and here are none. */
+/* ib_attach_mcast, ib_detach_mcast: these work on queue pairs of type UD only, which do not exist here. */
 int cmd_attach_mcast(struct command *c)
 {
 	(void)c;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The state machine of raw packet queue pairs: what both ib_core's qp_state_table for
- * IB_QPT_RAW_PACKET and mlx5_ib's optab and modify_raw_packet_qp let through. So there is no way
- * to SQD, and from SQE only to RESET and ERR.
+ * The state machine of raw packet queue pairs. It allows the transitions that both ib_core (qp_state_table for
+ * IB_QPT_RAW_PACKET) and mlx5_ib (optab and modify_raw_packet_qp) allow. So there is no way to SQD, and from SQE
+ * only to RESET and ERR.
  */
 #include "command.h"
 
@@ -13,7 +13,7 @@
 
 /* enum ib_qp_attr_mask: kernel-internal names, but ABI. */
 enum { ATTR_STATE = 1 << 0, ATTR_CUR_STATE = 1 << 1, ATTR_PORT = 1 << 5, ATTR_RATE_LIMIT = 1 << 25 };
-#define ATTR_STANDARD ((1u << 21) - 1) /* all that MODIFY_QP takes */
+#define ATTR_STANDARD ((1u << 21) - 1) /* all attributes that MODIFY_QP takes */
 
 struct transition {
 	bool valid;
@@ -68,8 +68,7 @@ static int uqp_check_rate(const struct profile *p, bool has_sq, uint32_t rate_kb
 
 #define MAX_RATES 256
 
-/* mlx5_core: find_rl_entry. The table holds so many different rates, the old one of this queue
- * included. */
+/* mlx5_core: find_rl_entry. The table holds n_rates different rates; the current rate of this queue counts, too. */
 static bool uqp_rate_fits(const struct device *d, const struct pacing *wanted)
 {
 	const struct pacing *table[MAX_RATES];
@@ -174,7 +173,7 @@ int cmd_query_qp(struct command *c)
 	if (u)
 		state = u->qp.rss ? -ENOSYS : qp_query_state(&u->qp);
 	if (state >= 0) {
-		/* What the kernel does not know of a program's send queue, libmlx5 fills in. */
+		/* libmlx5 fills in what the kernel does not know of the send queue. */
 		resp.max_recv_wr = u->qp.rq.n_wqe;
 		resp.max_recv_sge = u->max_recv_sge;
 		resp.max_inline_data = u->max_inline;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Indirection tables of work queues, and the queue pairs that spread packets over them. */
+/*
+ * Commands of indirection tables, and the part of CREATE_QP that is about queue pairs which spread packets over such
+ * a table.
+ */
 #include "command.h"
 
 #include <errno.h>
@@ -8,7 +11,7 @@
 #include <rdma/mlx5-abi.h>
 #include <stdlib.h>
 
-/* ib_uverbs_ex_create_rwq_ind_table: before the device's own limit. */
+/* ib_uverbs_ex_create_rwq_ind_table checks this limit before the device's own. */
 #define MAX_LOG_TABLE_SIZE 0x0d
 
 static void ind_table_free_arrays(struct uind_table *t)
@@ -69,7 +72,7 @@ static int ind_table_check(const struct command *c, const struct ib_uverbs_ex_cr
 		return -EOPNOTSUPP;
 	if (req->log_ind_tbl_size > MAX_LOG_TABLE_SIZE)
 		return -EINVAL;
-	/* uverbs_request_next: the handles must be there. */
+	/* uverbs_request_next: the request must contain all handles. */
 	if (c->in_bytes < sizeof(*req) + (sizeof(uint32_t) << req->log_ind_tbl_size))
 		return -ENOSPC;
 	/* mlx5_ib_create_rwq_ind_table: log_max_rqt_size. */

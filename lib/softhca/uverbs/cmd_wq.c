@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Work queues (receive queues of their own): ib_uverbs_ex_create_wq and mlx5_ib_create_wq. */
+/* Commands of work queues, which are receive queues of their own: ib_uverbs_ex_create_wq and mlx5_ib_create_wq. */
 #include "command.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 enum { WQ_ATTR_STATE = 1 << 0, WQ_ATTR_CUR_STATE = 1 << 1, WQ_ATTR_FLAGS = 1 << 2 };
 #define WQ_ATTR_ALL (WQ_ATTR_STATE | WQ_ATTR_CUR_STATE | WQ_ATTR_FLAGS)
 
-/* mlx5_ib: create_rq refuses by capability, in this order. */
+/* mlx5_ib: create_rq checks the capabilities in this order. */
 static int uwq_check_flags(const struct profile *p, uint32_t flags)
 {
 	if (flags & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING)
@@ -32,7 +32,7 @@ static int uwq_check(const struct command *c, const struct ib_uverbs_ex_create_w
 
 	if (!p->max_wq)
 		return -EOPNOTSUPP;
-	/* mlx5_ib_create_wq: delay drop touches all of the port's queues. */
+	/* mlx5_ib_create_wq: delay drop affects all queues of the port. */
 	if ((req->create_flags & IB_UVERBS_WQ_FLAGS_DELAY_DROP) && !program_has_capability(CAP_SYS_RAWIO))
 		return -EPERM;
 	if (req->wq_type != IB_UVERBS_WQT_RQ)
@@ -146,8 +146,8 @@ int cmd_ex_create_wq(struct command *c)
 	return 0;
 }
 
-/* The states that there are, and that the queue is where the program believes it to be: the
- * firmware looks (PRM, MODIFY_RQ: BAD_RES_STATE). From ERR the only way is RST. */
+/* Checks that both states exist and that the queue is in the state that the program believes: the firmware checks
+ * that (PRM, MODIFY_RQ: BAD_RES_STATE). From ERR the only way is to RST. */
 static int uwq_check_states(const struct uwq *u, const struct ib_uverbs_ex_modify_wq *req, enum wq_state *to)
 {
 	enum wq_state from = u->rq.state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Copies requests and responses of commands, whose structures differ in length between library versions. */
+/* Copies requests and responses of commands, whose length differs between versions of the library. */
 #include "command.h"
 
 #include <errno.h>

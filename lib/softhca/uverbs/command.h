@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A command as its handler sees it, however it came: write(), or ioctl INVOKE_WRITE. `in` and
- * `out` are the core structures, `drv_*` mlx5's own payload behind them.
+ * A command as its handler sees it, whether it came by write() or by ioctl INVOKE_WRITE. `in` and `out` are the core
+ * structures, `drv_*` mlx5's own payload behind them.
  */
 #ifndef SOFTHCA_UVERBS_COMMAND_H
 #define SOFTHCA_UVERBS_COMMAND_H
@@ -17,10 +17,10 @@ struct command {
 	size_t in_bytes, drv_in_bytes, out_bytes, drv_out_bytes;
 };
 
-/* Copy a request into `to`; a shorter one (an older library) is completed with zeros, a longer
- * one may only have zeros there: -EOPNOTSUPP. */
+/* Copies a request to `to`. A shorter one, from an older library, is filled up with zeros. A longer one must have
+ * zeros at its end, else -EOPNOTSUPP. */
 int command_in(void *to, size_t bytes, const void *from, size_t from_bytes);
-/* As much of the response as the program has room for. */
+/* Copies as much of the response as the program has room for. */
 void command_out(void *to, size_t to_bytes, const void *from, size_t bytes);
 
 #define COMMAND_IN(c, req)   command_in((req), sizeof(*(req)), (c)->in, (c)->in_bytes)
@@ -43,7 +43,7 @@ ioctl_handler ioctl_invoke_write, ioctl_query_gid_table, ioctl_query_gid_entry;
 ioctl_handler ioctl_counters_create, ioctl_counters_destroy, ioctl_counters_read;
 ioctl_handler ioctl_uar_alloc, ioctl_uar_destroy;
 
-/* What GET_CONTEXT has mapped and started; for a file without it, nothing. */
+/* Undoes what GET_CONTEXT has mapped and started. No effect on a file without a context. */
 void context_unmap_clock(struct uverbs_file *f);
 
 /* EX_CREATE_QP of a queue pair over an indirection table: reads and checks mlx5's part of the request, */
@@ -54,7 +54,7 @@ int rss_qp_read(const struct command *c, const struct ib_uverbs_ex_create_qp *re
 int rss_qp_find(const struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
                 const struct mlx5_ib_create_qp_rss *drv);
 
-/* Dispatch a write command by number; 0 or negative errno. */
+/* Runs a write command by its number. 0 or negative errno. */
 int command_dispatch(struct command *c, uint32_t command);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the device reports, on its way to the program's event files. */
+/* Passes the events that the device reports on to the program's event files. */
 #include "objects.h"
 
 #include <rdma/ib_user_verbs.h>
@@ -56,7 +56,7 @@ static void uverbs_on_cq_error(struct cq *cq)
 	struct rq *rq;
 
 	async_event_of(&u->object, EVENT_CQ_ERR);
-	/* IB specification 10.10.4: work queues that complete there go to the error state. */
+	/* IB specification 10.10.4: the queues that complete there go to the error state. */
 	TAILQ_FOREACH (qp, &cq->device->qps, link) {
 		if (qp->rq.n_wqe && qp->rq.cq == cq)
 			rq_fail(&qp->rq, false);

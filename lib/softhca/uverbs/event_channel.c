@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Event files: a packet socket holds the records that the program has not read, and a list those that the socket has
+ * no room for.
+ */
 #include "event_channel.h"
 
 #include <errno.h>
@@ -10,7 +14,7 @@
 #include <unistd.h>
 
 #define MAX_RECORD   64
-#define OUR_FDS_FROM 200 /* keep the low numbers for the program */
+#define OUR_FDS_FROM 200 /* the low numbers stay free for the program */
 
 struct event_record {
 	STAILQ_ENTRY(event_record) link;
@@ -20,7 +24,7 @@ struct event_record {
 static void event_channel_close_fd(int fd)
 {
 	if (fd >= 0)
-		syscall(SYS_close, fd); /* close() is ours */
+		syscall(SYS_close, fd); /* close() would be the interposed one */
 }
 
 static void event_channel_release(struct fd_object *o)
@@ -55,17 +59,16 @@ int event_channel_open(struct fdtab *t, ino_t file_ino, size_t record_bytes, str
 
 	if (!c)
 		return -ENOMEM;
-	/*
-	 * A packet socket keeps records whole, and lets us look from the reader's side. By the bare call, as event_channel_close_fd()
-	 * is: ThreadSanitizer, which saw one and not the other, would take who is given the number next for a racer.
-	 */
+	/* A packet socket keeps records whole, and the peek end lets us take unread records back. The call is made
+	 * directly, as in event_channel_close_fd(): if ThreadSanitizer saw the open and not the close, it would
+	 * report a race with the next user of that number. */
 	if (syscall(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
 		r = -errno;
 		free(c);
 		return r;
 	}
 	c->fd_object.kind = FD_CHANNEL;
-	c->fd_object.refs = 2; /* the table's, the caller's */
+	c->fd_object.refs = 2; /* the table's and the caller's */
 	c->fd_object.release = event_channel_release;
 	c->file_ino = file_ino;
 	pthread_mutex_init(&c->lock, NULL);
@@ -125,7 +128,7 @@ bool event_channel_send(struct event_channel *c, const void *record)
 	return sent || r;
 }
 
-/* Everything unread, back from the socket and before what waits. With the lock held. */
+/* Takes all unread records back from the socket and puts them in front of those that wait. With the lock held. */
 static void event_channel_take_back(struct event_channel *c)
 {
 	struct event_records unread = STAILQ_HEAD_INITIALIZER(unread);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The table of the program's descriptors that stand for emulated objects. */
 #include "fdtab.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Not fstat(): that one is ours. */
+/* Not fstat(), which would be the interposed one. */
 static int fdtab_identify(int fd, dev_t *dev, ino_t *ino)
 {
 	struct statx stx;
@@ -45,7 +46,8 @@ int fdtab_set(struct fdtab *t, int fd, struct fd_object *o)
 	r = fdtab_identify(fd, &o->dev, &o->ino);
 	if (r)
 		return r;
-	fd_object_put(fdtab_exchange(t, fd, o)); /* what was closed where we could not see it */
+	/* the old entry is of a descriptor that was closed where we could not see it */
+	fd_object_put(fdtab_exchange(t, fd, o));
 	return 0;
 }
 

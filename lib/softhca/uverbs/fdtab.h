@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which file descriptors of the program stand for something of ours. That one does not costs no
- * lock, because every read() and close() of the program comes past. Who finds an object holds a
- * reference to it, as a system call does (fdget): another thread's close() ends it afterwards.
+ * Which descriptors of the program stand for an emulated object. For a descriptor that does not, the answer takes no
+ * lock, because every read() and close() of the program asks. A caller that finds an object gets a reference, as a
+ * system call does (fdget): if another thread closes the descriptor, the object ends only afterwards.
  */
 #ifndef SOFTHCA_UVERBS_FDTAB_H
 #define SOFTHCA_UVERBS_FDTAB_H
@@ -15,11 +15,12 @@
 
 enum fd_kind { FD_UVERBS, FD_CHANNEL, FD_SYSFS_DIR, FD_SYSFS_FILE };
 
-/* Embedded in the object a descriptor stands for; one reference a descriptor and call. */
+/* Embedded in the object. There is one reference for each descriptor and each call that uses it. */
 struct fd_object {
 	enum fd_kind kind;
 	atomic_uint refs;
-	dev_t dev; /* of the file behind it: tells a stale entry, closed behind our back */
+	/* of the file behind the descriptor; tells an entry whose descriptor was closed without our seeing it */
+	dev_t dev;
 	ino_t ino;
 	void (*release)(struct fd_object *o);
 };
@@ -27,22 +28,23 @@ struct fd_object {
 #define FDTAB_SIZE 65536
 
 struct fdtab {
-	pthread_mutex_t lock; /* from finding an entry to having the reference */
+	pthread_mutex_t lock; /* held from finding an entry until the reference is taken */
 	_Atomic(struct fd_object *) fds[FDTAB_SIZE];
 };
 
-/* Of a zeroed table; also in a forked child, where a thread that is not there may have the lock. */
+/* For a zeroed table; and in a forked child, where a thread that does not exist there may hold the lock. */
 void fdtab_init(struct fdtab *t);
 
 /* Takes over the caller's reference. 0, or -EMFILE for a descriptor beyond the table. */
 int fdtab_set(struct fdtab *t, int fd, struct fd_object *o);
-/* Is there an entry, if only a stale one? */
+/* Is there an entry? It may be a stale one. */
 bool fdtab_has(struct fdtab *t, int fd);
 /* A reference to the object behind `fd`, or NULL. */
 struct fd_object *fdtab_get(struct fdtab *t, int fd);
 /* The same, if the object is of this kind. */
 struct fd_object *fdtab_find(struct fdtab *t, int fd, enum fd_kind kind);
-/* The descriptor is being closed: gives the entry's reference to the caller, or NULL. */
+/* To be called when the descriptor is being closed. Gives the entry's reference to the caller; NULL if there was no
+ * entry. */
 struct fd_object *fdtab_take(struct fdtab *t, int fd);
 void fd_object_get(struct fd_object *o);
 void fd_object_put(struct fd_object *o);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The attributes of an ioctl call: find them, read inputs, write outputs. */
+/* The attributes of an ioctl call: finds them, reads inputs and writes outputs. */
 #include "ioctl.h"
 #include "user_memory.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The ioctl methods: one table. To any other the answer is EPROTONOSUPPORT, upon which libibverbs
- * falls back to the write command, where there is one.
+ * The ioctl methods, in one table. Any other method is refused with EPROTONOSUPPORT; libibverbs then uses the write
+ * command, if there is one.
  */
 #include "ioctl.h"
 
@@ -18,7 +18,7 @@
 struct ioctl_method {
 	uint16_t object, method;
 	ioctl_handler *handler;
-	uint16_t attrs[MAX_METHOD_ATTRS]; /* id + 1; the attributes it knows */
+	uint16_t attrs[MAX_METHOD_ATTRS]; /* id + 1, of the attributes that the method knows */
 };
 
 #define ATTR(id) ((uint16_t)((id) + 1))
@@ -80,7 +80,7 @@ static const struct ioctl_method *ioctl_find_method(const struct ib_uverbs_ioctl
 	return NULL;
 }
 
-/* uverbs_set_attr: one that is not known may only be optional, a known one comes once. */
+/* uverbs_set_attr: an unknown attribute must be optional, and a known one must not come twice. */
 static int ioctl_check_attrs(struct ioctl_call *call, const struct ioctl_method *m)
 {
 	for (unsigned int i = 0; i < call->n_attrs; i++) {
@@ -134,7 +134,7 @@ int uverbs_ioctl(struct uverbs_file *file, void *arg)
 	return ioctl_run(&call, &hdr, (uintptr_t)arg + sizeof(hdr));
 }
 
-/* The bytes of an input attribute, or of none, copied behind `*at`, which moves on. */
+/* Copies the bytes of an input attribute to `*at`, which then moves on. No effect without the attribute. */
 static int ioctl_take_input(struct ioctl_call *call, uint16_t id, uint8_t **at, const void **in, size_t *bytes)
 {
 	const struct ib_uverbs_attr *a = ioctl_attr(call, id);

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Pins memory of the program as the kernel would for a device, counts it against RLIMIT_MEMLOCK, and tells which
+ * capabilities the program has.
+ */
 #include "memlock.h"
 
 #include <errno.h>
@@ -36,7 +40,7 @@ bool program_has_capability(unsigned int cap)
 	char name[64];
 	long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/user", name, sizeof(name));
 
-	/* Without /proc there is no telling. */
+	/* If /proc is missing, it cannot be told. */
 	return capability_in_effect(cap) &&
 	       (n < 0 || (n == sizeof(first) - 1 && !memcmp(name, first, sizeof(first) - 1)));
 }
@@ -47,7 +51,7 @@ bool program_has_net_raw(void)
 	bool above = false;
 
 	if (fd >= 0) {
-		/* EPERM: the owner is none of ours to have capabilities in. */
+		/* EPERM: the owner is a user namespace above ours. */
 		owner = syscall(SYS_ioctl, fd, NS_GET_USERNS);
 		above = owner < 0 && errno == EPERM;
 		if (owner >= 0)
@@ -57,10 +61,8 @@ bool program_has_net_raw(void)
 	return !above && capability_in_effect(CAP_NET_RAW);
 }
 
-/*
- * What pin_user_pages would do: fault everything in, for writing if that is asked. Kernels before
- * 5.14 cannot be asked to; they say so for a page of our own too.
- */
+/* Faults everything in, as pin_user_pages does; for writing if that is asked. Kernels before 5.14 cannot do this,
+ * which shows by EINVAL for a page of our own, too. */
 static bool memlock_populate(uint64_t first, uint64_t bytes, int advice)
 {
 	static uint8_t probe[PAGE_BYTES] __attribute__((aligned(PAGE_BYTES)));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The objects of an open device: their table of handles, the limits of the device, and their end. */
 #include "objects.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How many of a type the device has; 0: as many as there is memory for. */
+/* How many objects of a type the device has; 0: as many as there is memory for. */
 static uint32_t object_limit(const struct profile *p, enum object_type type)
 {
 	switch (type) {
@@ -26,7 +27,7 @@ static uint32_t object_limit(const struct profile *p, enum object_type type)
 	}
 }
 
-/* Of all programs' contexts in this process. mlx5_core: the firmware's LIM_ERR is ENOMEM. */
+/* Counts the objects of all contexts in this process. mlx5_core turns the firmware's LIM_ERR into ENOMEM. */
 static bool object_type_is_full(const struct uverbs_file *file, enum object_type type)
 {
 	uint32_t limit = object_limit(file->device->config.profile, type), n = 0;

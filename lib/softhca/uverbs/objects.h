@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The objects of an open device, by handle. Everything here is under the device's lock. */
+/* The objects of an open device, by handle. Everything here needs the device's lock, if nothing else is said. */
 #ifndef SOFTHCA_UVERBS_OBJECTS_H
 #define SOFTHCA_UVERBS_OBJECTS_H
 
@@ -8,7 +8,7 @@
 #include "event_channel.h"
 #include "memlock.h"
 
-/* In the order in which a dying process's objects are destroyed: users before the used. */
+/* The order in which a dying process's objects are destroyed: users come before what they use. */
 enum object_type {
 	OBJECT_FLOW,
 	OBJECT_COUNTERS,
@@ -77,7 +77,8 @@ struct uqp {
 	struct pd *pd;
 	struct ucq *send_cq, *recv_cq;
 	uint32_t max_recv_sge, max_inline;
-	struct uind_table *ind_table; /* with RSS: no queues and completion queues of its own */
+	/* with RSS; the queue pair then has no queues and completion queues of its own */
+	struct uind_table *ind_table;
 	struct rss rss;
 };
 
@@ -90,7 +91,7 @@ struct counters {
 	struct flow_counter value;
 	struct counter_desc *descs;
 	uint32_t n_descs;
-	uint64_t max_index; /* one past the highest of 32 bits; 0: not described */
+	uint64_t max_index; /* one more than the highest index, which has 32 bits; 0: not described */
 };
 
 struct uflow {
@@ -107,7 +108,7 @@ struct uar {
 	uint32_t page;
 };
 
-/* A process's view of a device: what open("/dev/infiniband/uverbsN") gives. */
+/* A process's view of a device: the file behind open("/dev/infiniband/uverbsN"). */
 struct uverbs_file {
 	struct fd_object fd_object;
 	struct device *device;
@@ -116,8 +117,8 @@ struct uverbs_file {
 	struct clock *clock;
 	struct clock_pages clock_pages;
 	bool clock_running;
-	int memfd;                    /* our own hold on the file behind the descriptor */
-	pthread_mutex_t context_lock; /* of GET_CONTEXT, which comes once; taken first */
+	int memfd;                    /* our own duplicate of the descriptor */
+	pthread_mutex_t context_lock; /* held by GET_CONTEXT, which comes once; taken before the device's lock */
 	atomic_bool has_context;      /* GET_CONTEXT was done */
 	struct event_channel *async;
 	struct object_table objects;
@@ -125,30 +126,30 @@ struct uverbs_file {
 	LIST_ENTRY(uverbs_file) link;
 };
 
-/* Enters a new object, all zeros but for what its type has set, and gives it its handle. 0, or -ENOMEM: no memory, or the
- * device has no more of the type. */
+/* Enters a new object and gives it its handle. 0, or -ENOMEM: there is no memory, or the device has no more of the
+ * type. */
 int object_add(struct uverbs_file *file, struct object *o, enum object_type type, void (*destroy)(struct object *o));
 /* The object with this handle, or NULL if there is none or it is of another type. */
 void *object_find(struct uverbs_file *file, uint32_t handle, enum object_type type);
-/* The same for an object that is to be destroyed: NULL, with -ENOENT or -EBUSY in `*error`, if it cannot be. */
+/* The same for an object that is to be destroyed. NULL if that cannot be; `*error` is then -ENOENT or -EBUSY. */
 void *object_find_unused(struct uverbs_file *file, uint32_t handle, enum object_type type, int *error);
-/* Takes it out of the table; the caller frees it. */
+/* Takes the object out of the table; the caller frees it. */
 void object_remove(struct object *o);
-/* Removes it, unpins its memory, calls its destroy() and frees it. */
+/* Takes the object out of the table, unpins its memory, calls its destroy() and frees it. */
 void object_destroy(struct object *o);
-/* Finds and destroys. 0, -ENOENT or -EBUSY. Lock not held. */
+/* Finds the object and destroys it. 0, -ENOENT or -EBUSY. Lock not held. */
 int object_destroy_handle(struct uverbs_file *file, uint32_t handle, enum object_type type);
-/* Destroys all of them, users before the used. Lock not held. */
+/* Destroys all objects, users before what they use. Lock not held. */
 void objects_destroy_all(struct uverbs_file *file);
 
-/* mlx5_ib: get_ts_format. 0, or -EOPNOTSUPP where a queue that completes here cannot stamp so. */
+/* 0, or -EOPNOTSUPP if a queue that completes here cannot stamp as the CQ wants it (mlx5_ib: get_ts_format). */
 int cq_check_timestamps(const struct ucq *u);
 
-/* Removes the rules of all flows from the kernel's packet filter, which takes time: without the lock. For a file that is
- * being released. */
+/* Removes the rules of all flows from the kernel's packet filter, for a file that is being released. Lock not held,
+ * since this waits for the kernel. */
 void flows_leave_kernel(struct uverbs_file *file);
 
-/* Removes the object's asynchronous events that the program has not read. Returns how many were read. */
+/* Removes the object's asynchronous events that the program has not read. Returns the number that it has read. */
 uint32_t async_events_read(struct object *o);
 
 extern const struct device_events uverbs_events;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Reads and writes the program's memory through the kernel, so that a bad pointer is an error and not a crash. */
 #include "user_memory.h"
 
 #include <errno.h>
@@ -7,7 +8,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Where a filter of system calls forbids asking the kernel, a bad pointer is the program's end. */
+/* If a filter of system calls forbids this one, the memory is copied directly, and a bad pointer crashes the
+ * program. */
 static int user_memory_copy(long call, void *ours, uint64_t theirs, size_t bytes)
 {
 	struct iovec local = {.iov_base = ours, .iov_len = bytes};

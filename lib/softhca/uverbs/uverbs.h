@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The uverbs character device: what the preload calls. Errors are negative errno. */
+/* The uverbs character device, as the preload library calls it. Errors are negative errno. */
 #ifndef SOFTHCA_UVERBS_UVERBS_H
 #define SOFTHCA_UVERBS_UVERBS_H
 
@@ -13,7 +13,7 @@ struct uverbs_env {
 	struct clock *clock;
 };
 
-/* A descriptor for the device, entered in the table. */
+/* Opens the device: returns a descriptor, which is in the table. */
 int uverbs_open(struct device *device, const struct uverbs_env *env, int flags);
 ssize_t uverbs_write(struct uverbs_file *file, const void *buf, size_t bytes);
 int uverbs_ioctl(struct uverbs_file *file, void *arg);

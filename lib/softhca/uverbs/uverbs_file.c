@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* An open device: makes it for open(), and releases it when its last descriptor is closed. */
 #include "command.h"
 #include "uverbs.h"
 
@@ -11,8 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* mmap() of the device needs real memory behind every offset libmlx5 uses: doorbell pages and
- * the clock. A sparse memfd has it, and only touched pages cost anything. */
+/* mmap() of the device needs memory behind every offset that libmlx5 uses: doorbell pages and the clock. A sparse
+ * memfd provides it, and only pages that are touched cost memory. */
 #define BAR_BYTES    (256ull << 20)
 #define OUR_FDS_FROM 200
 
@@ -20,10 +21,11 @@ static void uverbs_file_release(struct fd_object *o)
 {
 	struct uverbs_file *f = (struct uverbs_file *)o;
 
-	/* As the kernel does when the last descriptor goes: everything still there, users first. */
+	/* As the kernel does when the last descriptor is closed: destroy everything that is still there, users
+	 * first. */
 	flows_leave_kernel(f);
 	objects_destroy_all(f);
-	context_unmap_clock(f); /* while a child that is forked still sees an open file */
+	context_unmap_clock(f); /* while a child that is forked now still sees an open file */
 	device_lock(f->device);
 	LIST_REMOVE(f, link);
 	f->device->n_contexts -= f->has_context;
@@ -63,7 +65,7 @@ int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
 		goto fail;
 	}
 	device_lock(device);
-	if (LIST_EMPTY(&device->files)) /* nobody has watched it until now */
+	if (LIST_EMPTY(&device->files)) /* no context has watched the port until now */
 		device->port_active = netdev_link_up(device->config.netdev);
 	LIST_INSERT_HEAD(&device->files, f, link);
 	device_unlock(device);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The write commands: one table. What is not in it is refused with EOPNOTSUPP, as ib_uverbs does
- * for a device without the operation.
+ * The write commands, in one table. Any other command is refused with EOPNOTSUPP, as ib_uverbs does for a device
+ * without the operation.
  */
 #include "command.h"
 #include "user_memory.h"
@@ -16,15 +16,15 @@ struct write_command {
 	uint16_t req_bytes, resp_bytes; /* of the core structures, without driver payload */
 };
 
-#define EX_FIRST 64 /* rows of extended commands follow the plain ones */
+#define EX_FIRST 64 /* rows of extended commands come behind the plain ones */
 #define N_ROWS   128
-/* Both counts of words of an extended command are 16 bits wide. */
+/* Both word counts of an extended command have 16 bits. */
 #define MAX_REQUEST_BYTES (2u * 8 * UINT16_MAX + 64)
 #define ROW(cmd)          [IB_USER_VERBS_CMD_##cmd]
 #define ROW_EX(cmd)       [EX_FIRST + IB_USER_VERBS_EX_CMD_##cmd]
 #define REQ(t)            .req_bytes = sizeof(struct ib_uverbs_##t)
 #define RESP(t)           .resp_bytes = sizeof(struct ib_uverbs_##t)
-/* An extended structure may grow: this much of it is the least (kernel: UAPI_DEF_WRITE_IO_EX). */
+/* An extended structure may grow. Up to this field it must be there (kernel: UAPI_DEF_WRITE_IO_EX). */
 #define REQ_UP_TO(t, field)  .req_bytes = END_OF(t, field)
 #define RESP_UP_TO(t, field) .resp_bytes = END_OF(t, field)
 #define END_OF(t, field)     (offsetof(struct ib_uverbs_##t, field) + sizeof(((struct ib_uverbs_##t *)0)->field))
@@ -84,16 +84,16 @@ int command_dispatch(struct command *c, uint32_t command)
 
 	if (!row)
 		return -EOPNOTSUPP;
-	/* ib_uverbs: a request or response too short for the command is ENOSPC. */
+	/* ib_uverbs: a request or response that is too short for the command is ENOSPC. */
 	if (c->in_bytes < row->req_bytes || c->out_bytes < row->resp_bytes)
 		return -ENOSPC;
-	/* Before GET_CONTEXT nothing else works, and it works once. */
+	/* Before GET_CONTEXT no other command works, and GET_CONTEXT works once. */
 	if (c->file->has_context == is_get_context)
 		return -EINVAL;
 	return row->handler(c);
 }
 
-/* What the response of a command is gathered in, and where the program wants it. */
+/* Allocates the buffer in which the handler makes the response. */
 static int write_prepare_response(struct command *c, uint8_t **buffer)
 {
 	*buffer = calloc(1, c->out_bytes + c->drv_out_bytes + 1);
@@ -104,7 +104,8 @@ static int write_prepare_response(struct command *c, uint8_t **buffer)
 	return 0;
 }
 
-/* A plain command: header, core request starting with where the response goes, driver data. */
+/* A plain command consists of a header, the core request, which begins with the address of the response, and driver
+ * data. */
 static int write_plain_command(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body,
                                size_t bytes)
 {
@@ -157,7 +158,7 @@ static int write_extended_command(struct command *c, const struct ib_uverbs_cmd_
 	c->drv_in = (const uint8_t *)c->in + c->in_bytes;
 	c->out_bytes = (size_t)hdr->out_words * 8;
 	c->drv_out_bytes = (size_t)ex.provider_out_words * 8;
-	/* verify_hdr: a place for the response if, and only if, there is to be one. */
+	/* verify_hdr: there must be an address for the response if, and only if, there is a response. */
 	if (!ex.response != !(c->out_bytes + c->drv_out_bytes))
 		return -EINVAL;
 	r = write_prepare_response(c, &buffer);
@@ -170,7 +171,7 @@ static int write_extended_command(struct command *c, const struct ib_uverbs_cmd_
 	return r;
 }
 
-/* The kernel reads what the header announces, and both sizes have to agree. */
+/* The kernel reads as many bytes as the header says, which must be the size of the write(). */
 static int write_command_body(struct uverbs_file *file, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body,
                               size_t bytes)
 {

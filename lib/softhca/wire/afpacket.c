@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * A netdev as the wire: an AF_PACKET socket with a mapped receive ring. This file has all but the reading of the
+ * ring, of which there are two kinds (afpacket_v2.c, afpacket_v3.c).
+ */
 #include "afpacket.h"
 #include "link.h"
 
@@ -17,7 +21,7 @@
 
 #define VLAN_TAG_BYTES 4
 #define MIN_PAGE_BYTES 4096u
-#define HEADROOM_BYTES 16 /* the stripped VLAN tag is put back in front of the frame */
+#define HEADROOM_BYTES 16 /* room to put the stripped VLAN tag back in front of the frame */
 
 static void afpacket_restore_vlan(struct wire_frame *f, const struct afpacket_header *h)
 {
@@ -65,7 +69,8 @@ bool afpacket_frame(struct afpacket *a, struct wire_frame *f, const struct afpac
 	return true;
 }
 
-/* The kernel says only that something is not there: touching it tells where (device/fault.h). */
+/* The kernel reports only that something is missing. Touching the memory causes the fault that tells which page
+ * (device/fault.h). */
 static void afpacket_touch(const struct msghdr *msg)
 {
 	for (size_t i = 0; i < msg->msg_iovlen; i++) {
@@ -79,12 +84,9 @@ static void afpacket_touch(const struct msghdr *msg)
 	}
 }
 
-/*
- * sendmmsg() and not a transmit ring: on veth both cost the same, nearly all of it in the
- * kernel's path to the peer, and here nothing is copied before it is sent. No
- * PACKET_QDISC_BYPASS: veth has no queueing discipline to bypass, and taps on the netdev would
- * not see what is sent (packet(7)).
- */
+/* Sends with sendmmsg() and not with a transmit ring: on veth both cost the same, nearly all of it in the kernel's
+ * path to the peer, and sendmmsg() needs no copy before. Without PACKET_QDISC_BYPASS: veth has no queueing
+ * discipline to bypass, and taps on the netdev would not see what is sent (packet(7)). */
 static int afpacket_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
 {
 	struct afpacket *a = (struct afpacket *)wire;
@@ -96,7 +98,7 @@ static int afpacket_send(struct wire *wire, const struct iovec *const *iov, cons
 		msgs[i].msg_hdr.msg_iovlen = (size_t)iovcnt[i];
 	}
 	while (sent < n) {
-		/* Not sendmmsg(): a sanitizer would look into the program's memory. */
+		/* Not sendmmsg() itself: a sanitizer's version would look into the program's memory. */
 		int r = (int)syscall(SYS_sendmmsg, a->fd, msgs + sent, n - sent, MSG_DONTWAIT);
 
 		if (r > 0)
@@ -104,11 +106,12 @@ static int afpacket_send(struct wire *wire, const struct iovec *const *iov, cons
 		else if (errno == EAGAIN || errno == ENOBUFS)
 			break; /* the link is busy: the rest stays in the send queue */
 		else if (errno == EFAULT && sent)
-			break; /* what went out is to be known before afpacket_touch() cuts us off */
+			/* the frames that went out must be counted before afpacket_touch() cuts the work off */
+			break;
 		else if (errno == EFAULT)
 			afpacket_touch(&msgs[sent++].msg_hdr);
 		else
-			sent++; /* this frame the link refuses: lost, as on a cable */
+			sent++; /* the link refuses this frame, which is then lost, as on a cable */
 	}
 	return sent;
 }
@@ -124,7 +127,7 @@ static void afpacket_wait(struct wire *wire, unsigned int timeout_us)
 	ppoll(&p, 1, &ts, NULL);
 	if (!(p.revents & POLLERR))
 		return;
-	/* The netdev went down. The error must be taken, or poll() will not wait any more. */
+	/* The netdev went down. The error has to be read, or poll() returns at once from then on. */
 	getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &error, &len);
 	nanosleep(&ts, NULL);
 }
@@ -144,7 +147,7 @@ static void afpacket_stats(struct wire *wire, struct wire_stats *stats)
 	socklen_t len = sizeof(ts);
 
 	pthread_mutex_lock(&a->stats_lock);
-	/* The kernel's count starts anew at each reading. */
+	/* The kernel resets its count at each reading. */
 	if (!getsockopt(a->fd, SOL_PACKET, PACKET_STATISTICS, &ts, &len))
 		a->stats.discards += ts.tp_drops;
 	*stats = a->stats;
@@ -152,7 +155,7 @@ static void afpacket_stats(struct wire *wire, struct wire_stats *stats)
 	stats->discards += a->truncated;
 }
 
-/* The socket lives as long as a descriptor or a mapping of its ring does. */
+/* The socket exists as long as a descriptor of it or a mapping of its ring does. */
 static void afpacket_forked(struct wire *wire)
 {
 	struct afpacket *a = (struct afpacket *)wire;
@@ -218,7 +221,7 @@ int afpacket_open(struct wire **wire, const struct wire_config *config, const st
 	                           .forked = afpacket_forked};
 	a->base.ops = &a->ops;
 	pthread_mutex_init(&a->stats_lock, NULL);
-	/* Protocol 0: nothing arrives before the ring is mapped and the netdev bound. */
+	/* Protocol 0: no frame arrives before the ring is mapped and the socket bound. */
 	a->fd = (int)syscall(SYS_socket, AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	if (a->fd < 0) {
 		r = -errno;

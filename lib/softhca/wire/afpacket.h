@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A netdev as wire through an AF_PACKET socket. What the two kinds of receive ring share. */
+/* A netdev as the wire, through an AF_PACKET socket. This is what the two kinds of receive ring share. */
 #ifndef SOFTHCA_WIRE_AFPACKET_H
 #define SOFTHCA_WIRE_AFPACKET_H
 
@@ -14,10 +14,10 @@ struct afpacket;
 
 struct afpacket_ring_ops {
 	int version; /* enum tpacket_versions */
-	/* The ring's shape; `frame_bytes`: room that a frame of full size needs after its
-	 * header. Returns the size of the request for PACKET_RX_RING. */
+	/* Computes the ring's shape. `frame_bytes` is the room that a frame of full size needs after its header.
+	 * Returns the size of the request for PACKET_RX_RING. */
 	size_t (*shape)(struct afpacket *a, uint32_t frame_bytes, struct tpacket_req3 *req);
-	/* wire_ops; the rest of these both rings have in common. */
+	/* Two of wire_ops; the others are the same for both rings. */
 	int (*receive)(struct wire *wire, struct wire_frame *frames, int max);
 	void (*release)(struct wire *wire);
 };
@@ -30,23 +30,23 @@ struct afpacket {
 	uint32_t n_blocks;
 	pthread_mutex_t stats_lock;
 	struct wire_stats stats;
-	_Atomic uint64_t truncated; /* longer than the MTU allowed when the ring was made */
+	_Atomic uint64_t truncated; /* frames longer than the MTU allowed when the ring was made */
 	union {
 		struct {
 			uint32_t frame_bytes, frames_per_block, n_frames;
 			uint32_t next;    /* slot to look at */
-			uint32_t n_taken; /* slots not yet given back, ending before `next` */
+			uint32_t n_taken; /* slots that were not given back, ending before `next` */
 		} v2;
 		struct {
 			uint32_t next;    /* block to look at */
-			uint32_t n_taken; /* blocks read to their end, ending before `next` */
-			uint32_t n_left;  /* frames not yet seen in the block before `next` */
+			uint32_t n_taken; /* blocks that were read to their end, ending before `next` */
+			uint32_t n_left;  /* frames not read yet in the block before `next` */
 			uint8_t *frame;   /* the first of those */
 		} v3;
 	};
 };
 
-/* What a ring's header says of a frame; the same in both versions but for the struct. */
+/* What a ring's header says of a frame. Both versions have the same fields in different structs. */
 struct afpacket_header {
 	uint8_t *start;
 	uint32_t status, len, snaplen, seconds, ns;
@@ -54,7 +54,7 @@ struct afpacket_header {
 	const struct sockaddr_ll *from;
 };
 
-/* False where the frame is no frame: counted as a discard. */
+/* False if it is not a whole frame; it counts as a discard. */
 bool afpacket_frame(struct afpacket *a, struct wire_frame *f, const struct afpacket_header *h);
 
 int afpacket_open(struct wire **wire, const struct wire_config *config, const struct afpacket_ring_ops *ops);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* TPACKET_V2: a slot a frame, visible the moment it is written. For low latency. */
+/* A TPACKET_V2 ring: one slot for each frame, visible as soon as the kernel has written it. For low latency. */
 #include "afpacket.h"
 
 #define MIN_SLOT_BYTES 2048u
@@ -17,7 +17,7 @@ static int afpacket_v2_receive(struct wire *wire, struct wire_frame *frames, int
 
 	while (n < max && a->v2.n_taken < a->v2.n_frames) {
 		struct tpacket2_hdr *h = afpacket_v2_slot(a, a->v2.next);
-		/* Pairs with the kernel's barrier between writing the frame and its status. */
+		/* Pairs with the kernel's barrier between writing the frame and writing its status. */
 		uint32_t status = __atomic_load_n(&h->tp_status, __ATOMIC_ACQUIRE);
 
 		if (!(status & TP_STATUS_USER))

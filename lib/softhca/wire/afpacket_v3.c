@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * TPACKET_V3: frames lie densely in blocks, which the kernel hands over when they are full or
- * RETIRE_MS old. Cheaper a frame, and a lone frame is late.
+ * A TPACKET_V3 ring: frames lie densely in blocks, which the kernel hands over when they are full or RETIRE_MS old.
+ * A frame costs less than in V2, but a lone frame comes late.
  */
 #include "afpacket.h"
 
 #define RETIRE_MS   1u
-#define FRAME_BYTES 2048u /* V3 only wants to hear that it divides the block */
+#define FRAME_BYTES 2048u /* V3 only requires that it divides the block size */
 
 static struct tpacket_block_desc *afpacket_v3_block(const struct afpacket *a, uint32_t i)
 {
@@ -17,7 +17,7 @@ static bool afpacket_v3_next_block(struct afpacket *a)
 {
 	struct tpacket_block_desc *b = afpacket_v3_block(a, a->v3.next);
 
-	/* Pairs with the kernel's barrier between filling the block and its status. */
+	/* Pairs with the kernel's barrier between filling the block and writing its status. */
 	if (a->v3.n_taken == a->n_blocks ||
 	    !(__atomic_load_n(&b->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER))
 		return false;
@@ -37,7 +37,7 @@ static int afpacket_v3_receive(struct wire *wire, struct wire_frame *frames, int
 		struct tpacket3_hdr *h = (void *)a->v3.frame;
 
 		if (!a->v3.n_left)
-			continue; /* an empty block: retired by time alone */
+			continue; /* an empty block, handed over because of its age */
 		a->v3.n_left--;
 		a->v3.frame += h->tp_next_offset;
 		__builtin_prefetch(a->v3.frame);
@@ -58,7 +58,7 @@ static int afpacket_v3_receive(struct wire *wire, struct wire_frame *frames, int
 	return n;
 }
 
-/* Blocks that were read to their end go back; the one half read stays ours. */
+/* Gives back the blocks that were read to their end, and keeps the one that is half read. */
 static void afpacket_v3_release(struct wire *wire)
 {
 	struct afpacket *a = (struct afpacket *)wire;
@@ -73,7 +73,7 @@ static void afpacket_v3_release(struct wire *wire)
 
 static size_t afpacket_v3_shape(struct afpacket *a, uint32_t frame_bytes, struct tpacket_req3 *req)
 {
-	(void)frame_bytes; /* a frame takes what it needs, up to a block */
+	(void)frame_bytes; /* a frame takes as much as it needs, up to a block */
 	req->tp_frame_size = FRAME_BYTES;
 	req->tp_frame_nr = a->n_blocks * (AFPACKET_BLOCK_BYTES / FRAME_BYTES);
 	req->tp_retire_blk_tov = RETIRE_MS;

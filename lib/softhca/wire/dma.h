@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Copies between the device and the program's memory. Not memcpy(): ThreadSanitizer intercepts
- * that one and, not knowing how completions order things, calls every packet a data race.
+ * Copies between the device and the program's memory. They do not use memcpy(): ThreadSanitizer intercepts that one
+ * and would report every packet as a data race, since it does not know how completions order the accesses.
  */
 #ifndef SOFTHCA_WIRE_DMA_H
 #define SOFTHCA_WIRE_DMA_H
@@ -27,7 +27,7 @@ static inline void dma_copy(void *to, const void *from, size_t bytes)
 	for (; i + 4 * DMA_BLOCK_BYTES <= bytes; i += 4 * DMA_BLOCK_BYTES) {
 		for (size_t k = 0; k < 4 * DMA_BLOCK_BYTES; k += DMA_BLOCK_BYTES)
 			dma_copy_block(t + i + k, f + i + k);
-		/* Else compilers make the loop a call of memcpy(). */
+		/* Without this, compilers turn the loop into a call of memcpy(). */
 		__asm__ volatile("" : : : "memory");
 	}
 	for (; i + DMA_BLOCK_BYTES <= bytes; i += DMA_BLOCK_BYTES) {
@@ -35,7 +35,7 @@ static inline void dma_copy(void *to, const void *from, size_t bytes)
 		__asm__ volatile("" : : : "memory");
 	}
 	if (i < bytes && bytes >= DMA_BLOCK_BYTES) {
-		/* The rest, with some of what is there already. */
+		/* Copies the rest together with a part that is copied already. */
 		dma_copy_block(t + bytes - DMA_BLOCK_BYTES, f + bytes - DMA_BLOCK_BYTES);
 		return;
 	}

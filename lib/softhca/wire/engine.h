@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The engines, for wire.c alone. Each as wire_open(). */
+/* The functions that open an engine, as wire_open() does. Only wire.c uses them. */
 #ifndef SOFTHCA_WIRE_ENGINE_H
 #define SOFTHCA_WIRE_ENGINE_H
 

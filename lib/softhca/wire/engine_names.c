@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Apart from the engines, for who only wants to know what there is. */
+/* The names of the engines. A file of its own, so that the softhca command need not contain the engines. */
 #include "wire.h"
 
 const char *const wire_engine_names[] = {

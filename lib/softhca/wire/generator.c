@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * No wire: one UDP frame again and again, as often as receives are posted for it, and sends that
- * end here. What the device's side costs is then known, and what a program costs above it.
+ * An engine without a wire: it brings one UDP frame again and again, as often as receives are posted for it, and
+ * accepts every frame that is sent. With it one can measure what the device costs, and what a program costs above
+ * it.
  */
 #include "engine.h"
 #include "link.h"
@@ -18,7 +19,7 @@
 
 #define HEADROOM_BYTES 4 /* the device may move the start of a frame */
 #define BURST          256
-#define MAX_WAIT_US    100         /* nothing wakes us when a receive is posted */
+#define MAX_WAIT_US    100         /* no event wakes us when a receive is posted */
 #define SOURCE_ADDRESS 0xc0000201u /* 192.0.2.1: for documentation (RFC 5737) */
 #define SOURCE_PORT    1000
 
@@ -93,7 +94,7 @@ static uint16_t generator_ip_csum(const struct iphdr *ip)
 	return (uint16_t) ~(sum + (sum >> 16));
 }
 
-/* The group's MAC of a multicast address (RFC 1112, section 6.4), or the netdev's own. */
+/* The MAC address for a multicast address (RFC 1112, section 6.4), else the netdev's own. */
 static void generator_destination_mac(const struct link_facts *link, in_addr_t address_be, uint8_t mac[6])
 {
 	const uint8_t *a = (const uint8_t *)&address_be;
@@ -128,7 +129,7 @@ static int generator_build(struct generator *g, const struct wire_config *config
 	memcpy(p + sizeof(eth) + sizeof(ip), &udp, sizeof(udp));
 	for (uint32_t i = 0; i < bytes; i++)
 		p[g->len - bytes + i] = (uint8_t)i;
-	/* The shortest frame a wire carries, without FCS. */
+	/* A wire carries no shorter frame (without FCS). */
 	if (g->len < ETH_ZLEN)
 		g->len = ETH_ZLEN;
 	g->addressed = link_addressed(link, eth.h_dest);

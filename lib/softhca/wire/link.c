@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Reads MAC address, MTU and link state of the netdev that is the port. */
 #include "link.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ int link_read(const char *netdev, struct link_facts *facts)
 out:
 	if (r)
 		r = -errno;
-	syscall(SYS_close, fd); /* close() is one of those interposed */
+	syscall(SYS_close, fd); /* close() would be the interposed one */
 	return r;
 }
 

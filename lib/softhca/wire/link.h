@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What an engine must know of the netdev that is the port. */
+/* What an engine has to know of the netdev that is the port. */
 #ifndef SOFTHCA_WIRE_LINK_H
 #define SOFTHCA_WIRE_LINK_H
 
@@ -8,13 +8,13 @@
 struct link_facts {
 	uint8_t mac[6];
 	uint32_t mtu;
-	bool up; /* and with carrier */
+	bool up; /* up and with carrier */
 };
 
 /* 0 or negative errno. */
 int link_read(const char *netdev, struct link_facts *facts);
 
-/* What this netdev would call a frame to that address. */
+/* How this netdev would classify a frame to that address. */
 enum wire_addressed link_addressed(const struct link_facts *facts, const uint8_t destination[6]);
 
 #endif

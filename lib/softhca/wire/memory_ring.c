@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* One direction of a memory wire: a ring of slots in memory that two processes share. */
 #include "memory_ring.h"
 
 #include "dma.h"
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 #define CACHE_LINE 64u
-/* A ring that could shrink would kill who reads it. */
+/* The receiver of a ring that its maker could shrink might fault in it. */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static struct memory_slot *memory_ring_slot(const struct memory_ring *r, uint32_t i)
@@ -102,8 +103,9 @@ void memory_ring_release(struct memory_ring *r)
 
 bool memory_ring_sleep(struct memory_ring *r)
 {
-	/* One exchange of `asleep` comes first: the sending end's, and `head` is seen here; or this one,
-	 * and it is seen there. No fence, which ThreadSanitizer does not see. */
+	/* Sleeping and waking exchange `asleep`, and one of the two exchanges comes first. If it is the sending
+	 * end's, its `head` is visible here; if it is this one, the sending end sees it and wakes us. Exchanges and
+	 * not a fence, since ThreadSanitizer does not understand fences. */
 	__atomic_exchange_n(&r->shared->asleep, 1, __ATOMIC_ACQ_REL);
 	return __atomic_load_n(&r->shared->head, __ATOMIC_ACQUIRE) == r->next;
 }
@@ -128,7 +130,7 @@ void memory_ring_put(struct memory_ring *r, const struct iovec *iov, int iovcnt,
 	for (int i = 0; i < iovcnt; i++) {
 		if (iov[i].iov_len > room - len) {
 			__atomic_fetch_add(&shared->discards, 1, __ATOMIC_RELAXED);
-			return; /* longer than the other end's MTU */
+			return; /* longer than the MTU of the other end */
 		}
 		dma_copy(to->frame + len, iov[i].iov_base, iov[i].iov_len);
 		len += (uint32_t)iov[i].iov_len;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A cable between two devices, in one program or in two of the same network namespace: each end
- * has a ring that it receives in, and gives the other end its descriptor.
+ * A cable between two devices, in one program or in two programs of the same network namespace. Each end has a ring in
+ * which it receives, and gives the other end the ring's descriptor.
  *
- * An end is known by an abstract UNIX socket, which ends with the program however that ends, and
- * which only one can have. Whoever comes second says hello with its ring, and is answered with
- * the other; so an end that is opened anew replaces the one that was. A message without a
- * descriptor wakes an end that sleeps.
+ * An end is known by an abstract UNIX socket. Only one process can have that name, and the kernel frees it when the
+ * process ends, however it ends. The end that comes second says hello with its ring and is answered with the other
+ * ring. So an end that is opened anew replaces the earlier one. A message without a descriptor wakes an end that
+ * sleeps.
  */
 #include "engine.h"
 #include "link.h"
@@ -32,7 +32,7 @@
 
 struct hello {
 	char magic[16];
-	uint32_t answer; /* 1: please, and yours? */
+	uint32_t answer; /* 1: the receiver should answer with its own ring */
 };
 #define MAGIC "softhca-wire-1"
 
@@ -52,7 +52,7 @@ static socklen_t memory_wire_name(struct sockaddr_un *name, const char *netdev, 
 
 	memset(name, 0, sizeof(*name));
 	name->sun_family = AF_UNIX;
-	/* Abstract: the first byte stays 0. */
+	/* An abstract name: its first byte is 0. */
 	n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "softhca-wire/%s/%s", netdev, other);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
@@ -63,7 +63,7 @@ union control {
 	uint8_t space[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
 };
 
-/* False: nobody is there; who comes will say hello. */
+/* False if the other end does not exist; it will say hello when it is opened. */
 static bool memory_wire_say_hello(const struct memory_wire *m, bool answer)
 {
 	struct hello hello = {.magic = MAGIC, .answer = answer};
@@ -82,7 +82,7 @@ static bool memory_wire_say_hello(const struct memory_wire *m, bool answer)
 	return syscall(SYS_sendmsg, m->socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
-/* The descriptor of a message, or -1; closed unless the sender is who we are. */
+/* Returns the message's descriptor, or -1. A descriptor is closed unless the sender is of the same user, or root. */
 static int memory_wire_take_fd(struct msghdr *msg)
 {
 	bool trusted = false;
@@ -94,7 +94,7 @@ static int memory_wire_take_fd(struct msghdr *msg)
 		for (size_t at = CMSG_LEN(0); c->cmsg_type == SCM_RIGHTS && at + sizeof(fd) <= c->cmsg_len;
 		     at += sizeof(fd)) {
 			if (fd >= 0)
-				syscall(SYS_close, fd); /* more than one: not ours */
+				syscall(SYS_close, fd); /* more than one: not from softhca */
 			memcpy(&fd, (uint8_t *)c + at, sizeof(fd));
 		}
 		if (c->cmsg_type == SCM_CREDENTIALS) {
@@ -111,7 +111,7 @@ static int memory_wire_take_fd(struct msghdr *msg)
 	return fd;
 }
 
-/* False when there is no message. */
+/* False if there is no message. */
 static bool memory_wire_hear_hello(struct memory_wire *m)
 {
 	struct hello hello = {};
@@ -164,12 +164,12 @@ static int memory_wire_receive(struct wire *wire, struct wire_frame *frames, int
 	int n = 0;
 
 	memory_wire_look_for_peer(m);
-	/* Not "while there is room": an end that is no device may fill the ring for ever. */
+	/* A fixed number, and not "while there are frames": a hostile other end could fill the ring for ever. */
 	for (int i = 0; i < max && (s = memory_ring_next(&m->in)); i++) {
 		uint32_t len = __atomic_load_n(&s->len, __ATOMIC_RELAXED);
 
 		if (len < ETH_HLEN || len > m->in.slot_bytes - sizeof(*s))
-			continue; /* the other end is no device */
+			continue; /* not from a softhca */
 		frames[n++] = (struct wire_frame){
 			.data = s->frame,
 			.len = len,
@@ -195,7 +195,7 @@ static int memory_wire_send_frames(struct wire *wire, const struct iovec *const 
 	if (!m->out.shared)
 		memory_wire_look_for_peer(m);
 	if (!m->out.shared)
-		return n; /* no cable, or nobody at its other end */
+		return n; /* no cable, or no process at its other end */
 	for (int i = 0; i < n; i++)
 		memory_ring_put(&m->out, iov[i], iovcnt[i], now);
 	if (memory_ring_must_wake(&m->out))
@@ -283,7 +283,7 @@ int memory_wire_open(struct wire **wire, const struct wire_config *config)
 		memory_wire_close(&m->base);
 		return r;
 	}
-	/* What is sent from now on arrives, where somebody is there. */
+	/* If there is another end, wait for its ring: frames sent from now on arrive. */
 	if (memory_wire_say_hello(m, true))
 		while (!m->out.shared && memory_wire_poll_socket(m, ANSWER_MS * 1000))
 			memory_wire_hear_hello(m);

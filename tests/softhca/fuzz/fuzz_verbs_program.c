@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The program's memory as libmlx5 would write it, or as nobody would; and a wire whose frames are the input's. */
+/* The program's memory, written as by libmlx5 or with arbitrary bytes; and a wire whose frames come from the input. */
 #include "fuzz_verbs.h"
 
 #include "lib/softhca/device/hw.h"

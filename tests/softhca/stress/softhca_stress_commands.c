@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Builds and sends the commands of the stress test as libibverbs lays them out. */
 #include "softhca_stress.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A wire that always has frames: stands in for wire.c's. */
+/* A wire that always has frames, in place of the one in wire.c. */
 #include "softhca_stress.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* What the verbs programs share: a device with a receive queue, flow rules and errors that end the program. */
 #include "verbs_common.h"
 
 #include <arpa/inet.h>

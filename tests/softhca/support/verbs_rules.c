@@ -2,7 +2,8 @@
 /*
  * verbs_rules list [PROFILE] | verbs_rules NAME
  *
- * Listed are the rules of any device, or those which only a device of that profile keeps. Exit status 0 when the device keeps the rule, 1 with what was seen instead.
+ * `list` prints the rules of every device or, with PROFILE, those that only a device of that profile keeps. With NAME the
+ * program tries to break the rule: exit status 0 if the device keeps it, else 1 and a line on what it did instead.
  */
 #include "verbs_rules.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rules that belong to no other part: the port, capabilities, the way a frame takes through a scatter list. */
+/* Rules that belong to no other part: the port, capabilities, the order of a scatter list. */
 #include "verbs_rules.h"
 
 #include <linux/capability.h>

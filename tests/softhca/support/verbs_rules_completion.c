@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rules of completions: what they tell, and what becomes of those that find no room. */
+/* Rules of completions: what they say, and what happens if there is no room for one. */
 #include "verbs_rules.h"
 
 #include <fcntl.h>

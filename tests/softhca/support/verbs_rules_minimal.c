@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rules which only the profile "minimal" keeps: a device without all that can be left out. */
+/* Rules for the profile "minimal" alone, which leaves out every capability that can be left out. */
 #include "verbs_rules.h"
 
 static struct ibv_context *context(void)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a program must not do, and what happens then: it gets an error, and neither crashes nor takes the device along. */
+/* Misuse by a program: it gets an error, and neither crashes nor stops the device. */
 #include "verbs_rules.h"
 
 #include <fcntl.h>

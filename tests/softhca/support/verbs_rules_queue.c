@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rules of the queue pair's state machine beyond the usual way, and of packet pacing. */
+/* Rules of unusual ways through the queue pair's state machine, and of packet pacing. */
 #include "verbs_rules.h"
 
 static const struct queue_config both = {.depth = 8, .n_sge = 1, .payload_bytes = 2048, .send_depth = 256};

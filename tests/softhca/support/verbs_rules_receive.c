@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rules of receiving: these need frames from the other end. */
+/* Rules of receiving. These need frames from the other end of the wire. */
 #include "verbs_rules.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rules of sending. The frames themselves are looked at by the test at the other end. */
+/* Rules of sending. The test at the other end of the wire checks the frames themselves. */
 #include "verbs_rules.h"
 
 #include <stdio.h>

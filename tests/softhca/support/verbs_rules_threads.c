@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Opening and closing the device: where it fails half-way, and from several threads at once. */
+/* Opening and closing the device: failures half-way, and several threads at once. */
 #include "verbs_rules.h"
 
 #include <fcntl.h>

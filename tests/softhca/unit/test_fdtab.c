@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The table of descriptors. fs/file.c: who looks a file up holds it, whoever closes it. */
+/* The table of descriptors. As in fs/file.c, a caller that finds an object holds it while another closes it. */
 #include "uverbs/fdtab.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What system tests cannot see from outside: which table a rule goes into, and what then matches. */
+/* Flow rules, where system tests cannot look: which table a rule goes into, and what it matches then. */
 #include "device/flow.h"
 
 #include <arpa/inet.h>

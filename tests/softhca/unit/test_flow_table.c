@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Look-up by hash finds what asking every rule finds. */
+/* Flow tables: the look-up by hash finds the same rule as a comparison with every rule. */
 #include "device/flow.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The ring of a memory wire: two programs write it, and neither believes the other. */
+/* The ring of a memory wire: two programs write it, and neither trusts the other. */
 #include "wire/memory_ring.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Memory keys: translation, bounds, protection domains, and keys that were destroyed. */
 #include "device/mkey.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Headers of frames: which fields are found, and which checksums are right. */
 #include "device/packet.h"
 
 #include <arpa/inet.h>

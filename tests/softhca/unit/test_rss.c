@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Vectors: Microsoft, "Verifying the RSS Hash Calculation" (Windows driver documentation). */
+/* RSS hashes. Vectors: Microsoft, "Verifying the RSS Hash Calculation" (Windows driver documentation). */
 #include "device/rss.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Send queues, whose entries and doorbell record a program may scribble on. */
+/* Send queues, into whose entries and doorbell record a program may write anything. */
 #include "device/profile.h"
 #include "device/qp.h"
 #include "device/sq.h"
