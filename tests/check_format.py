@@ -4,19 +4,21 @@
 
 It looks at the files that git knows or would add. A tab takes 8 columns. Files that are data are left out.
 """
+import fnmatch
 import pathlib
 import subprocess
 import sys
 
 COLUMNS = 120
-DATA = ("LICENSE", "tests/data/", "tests/fuzz/corpus/", "tests/rdma_core/expected")
+DATA = ("LICENSE", "tests/data/*", "tests/*/corpus/*", "tests/*/rdma_core/expected")
 TREE = pathlib.Path(__file__).resolve().parents[1]
 
 
 def files(tree):
     names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=tree, check=True,
                            capture_output=True, text=True).stdout.split("\0")
-    return [name for name in sorted(set(names)) if name and not name.startswith(DATA) and (tree / name).is_file()]
+    return [name for name in sorted(set(names)) if name and (tree / name).is_file() and
+            not any(fnmatch.fnmatch(name, pattern) for pattern in DATA)]
 
 
 def long_lines(tree, names):
