@@ -147,12 +147,6 @@ void control_reconfigured(struct control *control, int error, const char *text);
 /** The configuration was read again, that of the rings too: who may no longer do what it is attached for is hung up. */
 void control_set_config(struct control *control, const struct config *config);
 
-/**
- * Has every thread that serves rings and channels moved since this was last asked? Asks them again. False: who names one
- * that has not.
- */
-bool control_is_alive(struct control *control, char *who, size_t who_bytes);
-
 /** No new client is taken and none is refused: they wait in the listening socket. */
 void control_stop_accepting(struct control *control);
 

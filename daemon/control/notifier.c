@@ -40,9 +40,9 @@ struct notifier {
 	const struct rx_ring *ring; /* NULL: the clients are senders */
 	int doorbell;
 	int budget_fd;
+	struct heartbeat heartbeat;
 	pthread_t thread;
 	pthread_mutex_t mutex; /* all below: of the thread and control, never of the worker */
-	bool is_asked;         /* for another pass, which has not ended yet */
 	bool stop;
 	uint32_t n_entries; /* no entry from here on is used */
 	uint32_t max_entries;
@@ -138,7 +138,7 @@ static bool notify_all(struct notifier *notifier)
 		else
 			wake_unlocked(notifier, entry, wake_at);
 	}
-	notifier->is_asked = false;
+	heartbeat_beat(&notifier->heartbeat);
 	return !notifier->stop;
 }
 
@@ -196,7 +196,7 @@ static int notifier_make(struct notifier **out, const struct rx_ring *ring, int 
 	if (!notifier)
 		return -ENOMEM;
 	notifier->ring = ring;
-	notifier->doorbell = doorbell;
+	notifier->doorbell = notifier->heartbeat.wake_fd = doorbell;
 	notifier->max_entries = max_entries;
 	pthread_mutex_init(&notifier->mutex, NULL);
 	notifier->budget_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -223,6 +223,7 @@ void notifier_free(struct notifier *notifier)
 {
 	if (!notifier)
 		return;
+	heartbeat_unwatch(&notifier->heartbeat);
 	pthread_mutex_lock(&notifier->mutex);
 	notifier->stop = true;
 	pthread_mutex_unlock(&notifier->mutex);
@@ -231,17 +232,9 @@ void notifier_free(struct notifier *notifier)
 	notifier_destroy(notifier);
 }
 
-bool notifier_is_alive(struct notifier *notifier)
+struct heartbeat *notifier_heartbeat(struct notifier *notifier)
 {
-	bool alive;
-
-	pthread_mutex_lock(&notifier->mutex);
-	alive = !notifier->is_asked;
-	notifier->is_asked = true;
-	pthread_mutex_unlock(&notifier->mutex);
-	if (alive)
-		eventfd_write(notifier->doorbell, 1);
-	return alive;
+	return &notifier->heartbeat;
 }
 
 /* ---- the list ------------------------------------------------------------------------------------ */

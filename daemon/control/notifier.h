@@ -12,6 +12,7 @@
 #ifndef DAEMON_CONTROL_NOTIFIER_H
 #define DAEMON_CONTROL_NOTIFIER_H
 
+#include "daemon/base/heartbeat.h"
 #include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
 
@@ -27,8 +28,8 @@ int notifier_new_of_senders(struct notifier **notifier, int doorbell, uint32_t m
 /** Stop the thread; waits for a wake-up that is under way, for milliseconds. NULL: no effect. */
 void notifier_free(struct notifier *notifier);
 
-/** Has the thread finished a pass since this was last called? Rings for another one. True at first. */
-bool notifier_is_alive(struct notifier *notifier);
+/** For heartbeat_watch(); notifier_free() ends the watch. */
+struct heartbeat *notifier_heartbeat(struct notifier *notifier);
 
 /**
  * The consumer and fd (a socket, or -1) stay the caller's until notifier_dispose(). user is charged with the wake-ups;

@@ -294,6 +294,9 @@ int rx_endpoint_new(struct control *control, const struct control_stream *stream
 	if (r >= 0)
 		r = endpoint_watch_budget(event, &rx_endpoint->over_budget, rx_endpoint->notifier);
 	if (r >= 0)
+		heartbeat_watch(control->options.heartbeats, notifier_heartbeat(rx_endpoint->notifier),
+		                "stream '%s': its notifier", stream->config->name);
+	if (r >= 0)
 		r = sd_event_add_io(event, &rx_endpoint->outbox, mailbox_fd(stream->outbox), EPOLLIN, on_rx_outbox,
 		                    rx_endpoint);
 	if (r < 0)

@@ -262,6 +262,9 @@ int tx_worker_endpoint_new(struct control *control, const struct control_tx_work
 	if (r >= 0)
 		r = endpoint_watch_budget(event, &worker->over_budget, worker->notifier);
 	if (r >= 0)
+		heartbeat_watch(control->options.heartbeats, notifier_heartbeat(worker->notifier),
+		                "interface '%s': its notifier", tx_worker->interface);
+	if (r >= 0)
 		r = background_new(&worker->memory, event, "tx-memory");
 	if (r >= 0)
 		heartbeat_watch(control->options.heartbeats, background_heartbeat(worker->memory),

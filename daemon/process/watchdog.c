@@ -15,20 +15,16 @@ static int on_look(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct daemon *daemon = context;
 	const struct heartbeat *stopped = heartbeat_find_stopped(&daemon->heartbeats);
-	char who[sizeof(daemon->stuck)] = "";
 
 	(void)time_us;
-	control_is_alive(daemon->control, who, sizeof(who));
-	if (stopped)
-		snprintf(who, sizeof(who), "%s", stopped->name);
-	if (!who[0])
+	if (!stopped)
 		sd_notify(0, "WATCHDOG=1");
-	else if (strcmp(who, daemon->stuck) != 0)
+	else if (strcmp(stopped->name, daemon->stuck) != 0)
 		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_STUCK},
 		            "%s has not moved for %llu ms: if it does not, the service manager ends the daemon and "
 		            "starts it again (WatchdogSec=)",
-		            who, (unsigned long long)(daemon->watchdog_us / LOOKS / 1000));
-	snprintf(daemon->stuck, sizeof(daemon->stuck), "%s", who);
+		            stopped->name, (unsigned long long)(daemon->watchdog_us / LOOKS / 1000));
+	snprintf(daemon->stuck, sizeof(daemon->stuck), "%s", stopped ? stopped->name : "");
 	sd_event_source_set_time_relative(source, daemon->watchdog_us / LOOKS);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }

@@ -32,11 +32,10 @@ def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
     one = daemon([conftest.stream(wire)], channels=[conftest.channel(wire)],
                  environment={"WATCHDOG_USEC": str(WATCHDOG_US)})
     pid = one.pid()
-    by_ring, by_senders = "who wakes its readers", "who wakes its senders"
     whose = {"lidar": ["stream 'lidar': its worker"], "tx-rx0": ["interface 'rx0': its transmit worker"],
              "tx-memory": ["interface 'rx0': the thread that makes its senders' memory"],
              "reload-memory": ["the reconfiguration on its way"],
-             "notifier": [f"stream 'lidar': {by_ring}"] * 2 + [f"channel 'out': {by_senders}"] * 2}
+             "notifier": ["stream 'lidar': its notifier", "interface 'rx0': its notifier"]}
     for name, lines in whose.items():
         threads = stopped_thread.threads(pid, name)
         assert len(threads) == len(lines), name
