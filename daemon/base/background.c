@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The background runner: a queue of jobs that a thread empties, and a queue of worked jobs that the event loop empties by
- * calling done. One mutex guards both; an eventfd wakes the loop.
+ * The background runner: a queue of jobs that a thread empties, and a queue of worked jobs that the event loop
+ * empties by calling done. One mutex guards both; an eventfd wakes the loop.
  */
 #include "daemon/base/background.h"
 

@@ -33,9 +33,9 @@ int background_new(struct background **background, sd_event *event, const char *
 void background_free(struct background *background);
 
 /**
- * End the runner without waiting for the job that the thread works on. True: there is no such job, the runner is freed, and
- * the jobs in it belong to the caller. False: the job and the runner belong to the thread until the process ends. done is
- * not called in either case.
+ * End the runner without waiting for the job that the thread works on. True: there is no such job, the runner is
+ * freed, and the jobs in it belong to the caller. False: the job and the runner belong to the thread until the
+ * process ends. done is not called in either case.
  */
 bool background_abandon(struct background *background);
 

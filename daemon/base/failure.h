@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a set-up function tells the administrator when it fails: one line saying what failed, on what,
- * why, and the accepted values or the command that would fix it; and the exit code that goes with it.
- * Off the hot path only; workers pass plain errnos.
+ * The failure of a set-up function, for the administrator: an exit code and one line that says what failed, on what,
+ * why, and which values are accepted or which command fixes it. Not for the hot path, where workers pass plain
+ * errnos.
  */
 #ifndef DAEMON_BASE_FAILURE_H
 #define DAEMON_BASE_FAILURE_H
@@ -10,7 +10,7 @@
 #include <sysexits.h>
 
 struct failure {
-	int exit_code; /* sysexits: EX_CONFIG 78, EX_NOPERM 77, EX_UNAVAILABLE 69, EX_TEMPFAIL 75, EX_OSERR 71, EX_NOINPUT 66 */
+	int exit_code; /* of sysexits.h */
 	char text[768];
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Writes log messages to the journal or to stderr. */
 #include "daemon/base/log.h"
 
 #include "daemon/base/log_event.h"
@@ -18,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define SD_JOURNAL_SUPPRESS_LOCATION /* it would be this file's */
+#define SD_JOURNAL_SUPPRESS_LOCATION /* the code location would always be in this file */
 #include <systemd/sd-journal.h>
 
 #define LOG_LINE_MAX   2048
@@ -50,7 +51,7 @@ static bool log_is_allowed(const char *format, uint64_t *n_left_out)
 
 /* ---- the text -------------------------------------------------------------------------------------- */
 
-/* Of the well-formed sequence there (Unicode, table 3-7) that is no control character; 0: there is none. */
+/* Length of the UTF-8 sequence at text; 0 if it is malformed (Unicode, table 3-7) or a control character. */
 static unsigned utf8_bytes(const char *text)
 {
 	const uint8_t *c = (const uint8_t *)text;
@@ -67,8 +68,8 @@ static unsigned utf8_bytes(const char *text)
 }
 
 /*
- * What a client or a file name put into a message must not look like a second message, nor make of it what journalctl
- * shows as "blob data".
+ * Text that came from a client or a file name must not look like a second message, and must not turn the message into
+ * something that journalctl shows as "blob data".
  */
 static void log_keep_to_one_line(char *text)
 {
@@ -103,7 +104,7 @@ log_format(char text[LOG_LINE_MAX], uint64_t n_left_out, const char *format, va_
 
 /* ---- to the journal -------------------------------------------------------------------------------- */
 
-/* systemd.exec(5), JOURNAL_STREAM: set for children too, so only a matching stderr is the journal. */
+/* Child processes inherit JOURNAL_STREAM (systemd.exec(5)), so stderr has to be the socket that it names. */
 static bool log_is_stderr_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -117,7 +118,7 @@ static bool log_is_stderr_journal(void)
 
 struct fields {
 	char text[FIELDS_MAX][FIELD_BYTES];
-	struct iovec list[FIELDS_MAX + 1]; /* and the message */
+	struct iovec list[FIELDS_MAX + 1]; /* one more for the message */
 	int n;
 };
 
@@ -161,12 +162,12 @@ static void log_add_about(struct fields *fields, const struct log_about *about)
 		log_add_counter(fields, &about->counters[i]);
 }
 
-/* "MESSAGE=" stands before the text. */
+/* message begins with "MESSAGE=". */
 static bool log_send_to_journal(int priority, const struct log_about *about, uint64_t n_left_out, char *message)
 {
 	struct fields fields = {.n = 0};
 
-	if (access(JOURNAL_SOCKET, W_OK)) /* sd_journal_sendv() would say that it was sent */
+	if (access(JOURNAL_SOCKET, W_OK)) /* sd_journal_sendv() reports success without a journal */
 		return false;
 	log_add_field(&fields, "PRIORITY=%d", priority);
 	log_add_field(&fields, "SYSLOG_IDENTIFIER=%s", program_invocation_short_name);

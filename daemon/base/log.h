@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One line a message. Where stderr is the journal: to it, with what the message is about as fields (IBVCAP_STREAM=…) and,
- * for what an administrator would want to be alerted to, a MESSAGE_ID that systemd/ibvcap.catalog explains; else to
- * stderr. Of one message at most LOG_LIMIT_N in LOG_LIMIT_S seconds, and how many were left out. Any thread.
+ * The daemon's log: one line for each message. If stderr is the journal, a message goes there with fields for the
+ * stream, client and so on that it is about (IBVCAP_STREAM=…), and a message that an administrator may set an alert
+ * on has a MESSAGE_ID that systemd/ibvcap.catalog explains. If not, it goes to stderr. Of one message, at most
+ * LOG_LIMIT_N are logged in LOG_LIMIT_S seconds; the next one says how many were left out. Any thread.
  */
 #ifndef DAEMON_BASE_LOG_H
 #define DAEMON_BASE_LOG_H
@@ -46,13 +47,13 @@ struct log_counter {
 
 #define LOG_COUNTERS_MAX 8
 
-/* What a message is about; what is NULL or 0 is no field. */
+/* What a message is about. A member that is NULL or 0 becomes no field. */
 struct log_about {
 	enum log_event event;
 	const char *stream;
 	const char *channel;
 	const char *interface;
-	const char *peer; /* "CONSUMER", "SENDER" or "CLIENT": of which the next two are */
+	const char *peer; /* "CONSUMER", "SENDER" or "CLIENT": whose pid and uid the next two are */
 	pid_t pid;
 	uid_t uid;
 	const struct log_counter *counters;

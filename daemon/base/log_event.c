@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The MESSAGE_ID of each event. */
 #include "daemon/base/log_event.h"
 
 #include <assert.h>
@@ -27,4 +28,4 @@ const char *const log_event_ids[LOG_EVENT_N] = {
 	[LOG_EVENT_STUCK] = "29b52fdf2e6648c486191e150772d4fa",
 	[LOG_EVENT_WAKE_BUDGET] = "44bdfbfbc8784ac391aba5b869d4bc0d",
 };
-static_assert(LOG_EVENT_N == 23, "an event wants its id here, and its text in systemd/ibvcap.catalog");
+static_assert(LOG_EVENT_N == 23, "an event needs an id here and a text in systemd/ibvcap.catalog");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Counts how often each message was logged in the current interval, in a small table of recent messages. */
 #include "daemon/base/log_limit.h"
 
 #include <stddef.h>
 
-/* Its own, else that whose time began first: there are fewer messages than sites that come often. */
+/* The entry of the message, or, if it has none, the one whose interval began first, which is then replaced. */
 static struct log_limit_site *log_limit_find(struct log_limit *limit, const void *site)
 {
 	struct log_limit_site *oldest = &limit->sites[0];

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How often one message may be logged: whatever happens how often, the log stays readable. Pure. Inside the base room only. */
+/*
+ * Limits how often one message is logged, so that a frequent event cannot flood the log. Pure. Inside the base room
+ * only.
+ */
 #ifndef DAEMON_BASE_LOG_LIMIT_H
 #define DAEMON_BASE_LOG_LIMIT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LOG_LIMIT_N     200u /* a start says one for each of 64 streams, a reload has 100 differences */
+#define LOG_LIMIT_N     200u /* a start logs one for each of 64 streams, a reload logs up to 100 differences */
 #define LOG_LIMIT_S     10u
 #define LOG_LIMIT_SITES 64
 
@@ -17,12 +20,12 @@ struct log_limit_site {
 	uint64_t n_left_out;
 };
 
-/* All zero to begin with. */
+/* Initialised with zeros. */
 struct log_limit {
 	struct log_limit_site sites[LOG_LIMIT_SITES];
 };
 
-/** site: the message's format, of which there is one. *n_left_out: how many were before this one that may be logged. */
+/** site: address of the format string, which identifies the message. *n_left_out: messages left out before this one. */
 bool log_limit_allows(struct log_limit *limit, const void *site, uint64_t now_ns, uint64_t *n_left_out);
 
 #endif

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 /**
- * Open /dev/null for each of the three standard files that the caller of the program has closed. Otherwise the next file
- * that is opened gets that number, and messages would be written to a socket, a device or memory.
+ * Open /dev/null for each of the three standard files that the caller of the program has closed. Otherwise the next
+ * file that is opened gets that number, and messages would be written to a socket, a device or memory.
  */
 static inline void standard_files_open(void)
 {

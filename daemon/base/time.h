@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What time it is, and how long things may take. Any thread; no system call where the kernel has its page of time. */
+/* Reading clocks, and allowances for long work. Any thread; no system call if the vDSO has the clock. */
 #ifndef DAEMON_BASE_TIME_H
 #define DAEMON_BASE_TIME_H
 
@@ -27,7 +27,7 @@ static inline uint64_t time_monotonic_ns(void)
 	return time_of_clock_ns(CLOCK_MONOTONIC);
 }
 
-/** Microseconds to make, lock or give back so much memory in: several times what a slow machine takes. */
+/** Allowance for allocating, locking or freeing memory: several times the duration on a slow machine. */
 static inline uint64_t time_for_memory_us(uint64_t bytes)
 {
 	return (bytes >> 20) * 10000;

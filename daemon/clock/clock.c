@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Fits the line that maps a device's clock to UTC: the rate is measured over a window of clock pairs. */
 #include "daemon/clock/clock.h"
 
 #include <stdbool.h>
@@ -10,16 +11,21 @@
 #define SHIFT_MAX 31
 _Static_assert(2 * CLOCK_BASE_AGE_NS / 100 * 107 <= UINT64_MAX >> SHIFT_MAX, "the hot path's product overflows");
 
-/* A bracket and a rounding more: a reading of just CLOCK_BASE_AGE_NS is not before the base. */
+/*
+ * A margin for bracket and rounding, so that a reading of CLOCK_BASE_AGE_NS before the newest pair is after the base.
+ */
 #define BASE_AGE_NS (CLOCK_BASE_AGE_NS + CLOCK_BASE_AGE_NS / 1000)
 
-/* What a crystal may be off; IEEE 802.3 grants Ethernet's as much. */
+/* Tolerance of a crystal; IEEE 802.3 allows Ethernet's as much. */
 #define NOMINAL_ERROR_PPB UINT64_C(100000)
 
-/* The window is between one and two of these long: long against a bracket, short against temperature. */
+/* The window is one to two of these long: long compared with a bracket, short compared with changes of temperature. */
 #define HALF_WINDOW_NS (30 * NS_PER_S)
 
-/* A slewed clock (500 ppm) and a crystal go off less than this of the time between two pairs: more is a step. */
+/*
+ * A slewed clock (500 ppm) and a crystal deviate by less than this part of the time between two pairs; more is a
+ * step.
+ */
 #define STEP_PPM    1000
 #define STEP_NS_MIN UINT64_C(1000000)
 
@@ -28,7 +34,9 @@ static uint64_t clock_difference(uint64_t a, uint64_t b)
 	return a > b ? a - b : b - a;
 }
 
-/* A step between the two readings turns the bracket round: its size is the uncertainty all the same. */
+/*
+ * A step of CLOCK_REALTIME between its two readings can make the bracket negative; its size is still the uncertainty.
+ */
 static uint64_t clock_half_bracket_ns(const struct clock_pair *pair)
 {
 	return (clock_difference(pair->after_ns, pair->before_ns) + 1) / 2;
@@ -59,8 +67,8 @@ static void clock_set_rate(struct clock_fit *fit, uint64_t ns, uint64_t ticks, u
 }
 
 /*
- * As much as keeps the rounding of mult below 4 ns in CLOCK_BASE_AGE_NS, and no more: every bit less is twice
- * the time that a line serves when it isn't renewed.
+ * The smallest shift that keeps the rounding of mult below 4 ns in CLOCK_BASE_AGE_NS: with each bit less, a line that
+ * is not renewed can be used for twice the time.
  */
 static uint32_t clock_choose_shift(uint64_t hz)
 {
@@ -86,7 +94,7 @@ static void clock_fit_restart(struct clock_fit *fit, const struct clock_pair *pa
 	fit->n_pairs = 1;
 }
 
-/* Better than the nominal rate only once the window is long against the brackets at its ends. */
+/* Use the measured rate only when the window is so long that the brackets at its ends matter less than the crystal. */
 static void clock_measure_rate(struct clock_fit *fit)
 {
 	uint64_t window_ns = clock_middle_ns(&fit->last) - clock_middle_ns(&fit->first);
@@ -98,7 +106,7 @@ static void clock_measure_rate(struct clock_fit *fit)
 		clock_set_rate(fit, window_ns, ticks, (uint64_t)(error / window_ns));
 }
 
-/* Inside the window raw readings go on counting past the mask: it may be longer than the counter's range. */
+/* Raw readings in the window are not masked, because the window may be longer than the range of the counter. */
 static void clock_fit_extend(struct clock_fit *fit, const struct clock_pair *pair)
 {
 	uint64_t raw = fit->last.raw + clock_ticks_between(fit, &fit->last, pair);
@@ -157,7 +165,7 @@ void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct 
 	if (continues) {
 		clock_fit_extend(fit, pair);
 	} else {
-		/* Two steps in a row are a clock at another rate than was thought: the bound must say so. */
+		/* Two steps in a row mean that the assumed rate is wrong, so the residual goes into the error bound. */
 		residual_ns = fit->n_pairs == 1 ? residual_ns : 0;
 		clock_fit_restart(fit, pair);
 	}

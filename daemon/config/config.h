@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The configuration as plain const structs: loaded from libconfig's syntax, every key checked, defaults
- * filled in. Knows nobody else in the daemon. Errors name file:line, what was found, what is accepted.
+ * The configuration as plain const structs, loaded from a file in libconfig's syntax. Every key is checked and has
+ * its default if it is left out. Errors name file:line, what was found and what is accepted. What a key means is in
+ * the tables of key_table.c, from which the manual page is generated, too.
  */
 #ifndef DAEMON_CONFIG_CONFIG_H
 #define DAEMON_CONFIG_CONFIG_H
@@ -20,7 +21,7 @@
 enum config_poll {
 	CONFIG_POLL_BUSY,     /* never sleep */
 	CONFIG_POLL_ADAPTIVE, /* spin for spin_us after the last packet, then sleep on the completion channel */
-	CONFIG_POLL_EVENT,    /* sleep as soon as nothing is there */
+	CONFIG_POLL_EVENT,    /* sleep as soon as there is no packet */
 };
 
 enum config_backend { CONFIG_BACKEND_VERBS };
@@ -31,7 +32,7 @@ struct config_address {
 	uint8_t address[16];
 };
 
-/* What a stream wants off the wire. Exact: no prefixes, no ranges. */
+/* The packets that a stream captures: exact matches, no prefixes or ranges. */
 struct config_flow {
 	struct config_address destination; /* unicast or multicast; required */
 	struct config_address source; /* AF_UNSPEC = any; with a multicast destination: also a source-specific join */
@@ -39,7 +40,7 @@ struct config_flow {
 	uint16_t source_port;         /* 0 = any */
 	int32_t vlan;                 /* 1..4094, or -1: untagged */
 	const char *text;             /* its keys as config_dump() writes them, a line each */
-	const char *file;             /* where it stands: may be an included one */
+	const char *file;             /* the file that it stands in, which may be an included one */
 	int line;
 };
 
@@ -49,8 +50,8 @@ struct config_stream {
 	enum config_backend backend;
 	const struct config_flow *flows;
 	uint32_t n_flows;
-	uint32_t payload_size;    /* S, bytes: 1..65507 */
-	uint32_t slots_per_block; /* N, multiple of 64 */
+	uint32_t payload_size;    /* bytes of a row: 1..65507 */
+	uint32_t slots_per_block; /* multiple of 64 */
 	uint32_t history_blocks;
 	uint32_t receive_queue_slots; /* multiple of 64, at most 32768 */
 	uint32_t page_bytes;          /* 4096, 2 MiB, 1 GiB */
@@ -58,64 +59,64 @@ struct config_stream {
 	uint32_t spin_us; /* for adaptive */
 	int32_t cpu;      /* -1 = not pinned */
 	uint32_t max_consumers;
-	uint32_t lease_blocks; /* quota a consumer gets by default, and the most it can ask for */
+	uint32_t lease_blocks; /* default and maximum of the lease quota that a consumer can ask for */
 	uint32_t max_consumers_per_user;
 	uint32_t max_lease_blocks_per_user;
 	bool oversize_sink;
-	bool timestamps;    /* ask the device for them */
+	bool timestamps;    /* of the device, if it has them */
 	bool join;          /* join multicast groups of the flows */
-	const uid_t *users; /* allowed to receive; with groups both empty: everybody who can open the socket */
+	const uid_t *users; /* allowed to receive; if groups is empty, too: everyone who can connect */
 	uint32_t n_users;
 	const gid_t *groups;
 	uint32_t n_groups;
-	uint32_t lossless_deadline_ms; /* 0 = nobody may be lossless */
-	const uid_t *lossless_users;   /* of those allowed to receive; with groups both empty: all of them */
+	uint32_t lossless_deadline_ms; /* stall budget of a user; 0 = no consumer may be lossless */
+	const uid_t *lossless_users; /* among those allowed to receive; if lossless_groups is empty, too: all of them */
 	uint32_t n_lossless_users;
 	const gid_t *lossless_groups;
 	uint32_t n_lossless_groups;
 	const char *text; /* its keys but flows, as config_dump() writes them, a line each */
-	const char *file; /* where it stands: may be an included one */
+	const char *file; /* the file that it stands in, which may be an included one */
 	int line;
 };
 
 enum config_udp_checksum {
-	CONFIG_UDP_CHECKSUM_AUTO,     /* the device's, where it can; else none, or software if a destination is IPv6 */
-	CONFIG_UDP_CHECKSUM_DEVICE,   /* refused at start where it cannot */
-	CONFIG_UDP_CHECKSUM_ZERO,     /* none: IPv4 only */
-	CONFIG_UDP_CHECKSUM_SOFTWARE, /* over a copy of the payload */
+	CONFIG_UDP_CHECKSUM_AUTO,     /* DEVICE if it can; else ZERO, or SOFTWARE if a destination is IPv6 */
+	CONFIG_UDP_CHECKSUM_DEVICE,   /* computed by the device; refused at start if it cannot */
+	CONFIG_UDP_CHECKSUM_ZERO,     /* no checksum; IPv4 only */
+	CONFIG_UDP_CHECKSUM_SOFTWARE, /* computed by the worker over a copy of the payload */
 };
 
-/* Where a channel's packets may go: a descriptor names one by its place in the list. */
+/* An address that a channel may send to. A descriptor names it by its index in the list. */
 struct config_destination {
 	struct config_address address; /* unicast or multicast */
 	uint16_t port;                 /* host order */
-	bool has_next_hop_mac;         /* unicast only: the kernel is not asked for the next hop */
+	bool has_next_hop_mac;         /* unicast only; the next hop is not looked up */
 	uint8_t next_hop_mac[6];
 	const char *text; /* its keys as config_dump() writes them, a line each */
 	const char *file;
 	int line;
 };
 
-/* What may be sent, where to, by whom. Channels of one interface share a worker: poll, spin_us and cpu are the same. */
+/* Channels of one interface share a worker thread, so their poll, spin_us and cpu are the same. */
 struct config_channel {
 	char name[IBVCAP_CHANNEL_NAME_MAX];
 	char interface[IFNAMSIZ];
 	enum config_backend backend;
 	const struct config_destination *destinations;
 	uint32_t n_destinations;
-	struct config_address source; /* AF_UNSPEC: the interface's; else all destinations are of its family */
+	struct config_address source; /* AF_UNSPEC: that of the interface; if set, all destinations are of its family */
 	uint16_t source_port;
 	int32_t vlan; /* 1..4094, and unicast destinations have a next_hop_mac; or -1: no tag */
 	uint8_t dscp;
 	uint8_t ttl;           /* 0: see config_ttl() */
-	bool loopback;         /* always false: no device can */
-	uint32_t payload_size; /* bytes of a slot: 1..65507; that the MTU allows it is checked at start */
+	bool loopback;         /* always false, because no device supports it */
+	uint32_t payload_size; /* bytes of a slot: 1..65507; checked against the MTU at start */
 	uint32_t send_queue_slots;
 	uint32_t arena_slots;    /* of each sender; a power of two */
 	uint32_t page_bytes;     /* 4096, 2 MiB, 1 GiB */
 	uint64_t rate_limit_bps; /* of frames with FCS; 0 = none */
-	uint32_t burst_bytes;    /* 0: what a worker may be late by */
-	bool device_pacing;      /* only with a limit; that the device can is checked at start */
+	uint32_t burst_bytes;    /* 0: as much as a late worker needs to catch up */
+	bool device_pacing;      /* only with a limit; whether the device can is checked at start */
 	uint32_t late_after_us;
 	enum config_udp_checksum udp_checksum;
 	uint32_t max_senders;
@@ -128,7 +129,7 @@ struct config_channel {
 	uint32_t spin_us;
 	int32_t cpu;
 	const char *text; /* its keys but destinations, as config_dump() writes them, a line each */
-	const char *file; /* where it stands: may be an included one */
+	const char *file; /* the file that it stands in, which may be an included one */
 	int line;
 };
 
@@ -138,7 +139,7 @@ struct config {
 	int log_level;    /* syslog(3)'s: LOG_ERR to LOG_DEBUG */
 	const char *control_text;
 	char socket_path[108];
-	gid_t socket_group; /* (gid_t)-1: leave */
+	gid_t socket_group; /* (gid_t)-1: leave it as it is */
 	mode_t socket_mode;
 	uint32_t max_clients;
 	uint32_t max_clients_per_user;
@@ -148,34 +149,34 @@ struct config {
 	uint32_t restart_wait_s;
 	const struct config_stream *streams;
 	uint32_t n_streams;
-	const struct config_channel *channels; /* streams, channels or both */
+	const struct config_channel *channels;
 	uint32_t n_channels;
-	void *memory;         /* of everything above; owned */
-	struct config *older; /* its owner's: what it took the place of, and is still looked at */
+	void *memory;         /* owns everything that the config points at */
+	struct config *older; /* for the owner: the configuration that this one replaced, which may still be in use */
 };
 
 /**
- * Read and check a file. On error *config is untouched and failure holds "file:line: …", EX_CONFIG (or
- * EX_NOINPUT where the file can't be read). Pure but for reading the file, those it includes (by a path that
- * is absolute or from the file's own directory) and the user database.
+ * Read and check a file. On error *config is untouched and failure holds "file:line: …", EX_CONFIG (or EX_NOINPUT if
+ * the file cannot be read). Paths of included files are absolute or start from the directory of the file. Blocks
+ * while it reads the files and the user database, which may be a directory service.
  */
 int config_load(const char *path, struct config **config, struct failure *failure);
 
-/** The same with a text that was read elsewhere; path is its name in messages, and where its includes start from. */
+/** The same with a text that was read before. path is its name in messages; paths of included files start from it. */
 int config_load_text(const char *path, const char *text, struct config **config, struct failure *failure);
 
 /**
- * As a file with every key in it, defaults filled in, what was included in its place; of names and addresses one form.
- * Loaded and dumped again it is the same.
+ * Write the configuration as one file with every key, defaults included. Names and addresses have one form, so that the
+ * output, loaded and dumped again, is the same.
  */
 void config_dump(const struct config *config, FILE *to);
 
 bool config_is_same_address(const struct config_address *a, const struct config_address *b);
 
-/** Is it a group's? Pure. */
+/** Is it the address of a multicast group? Pure. */
 bool config_is_multicast(const struct config_address *address);
 
-/** Of packets to this destination: 1 to a group and 64 to others, unless the channel says what. Pure. */
+/** TTL of packets to this destination: the ttl of the channel, or else 1 for a group and 64 for a host. Pure. */
 uint8_t config_ttl(const struct config_channel *channel, const struct config_destination *destination);
 
 /** How long a worker spins before it sleeps; UINT64_MAX: it never sleeps. Pure. */
@@ -187,7 +188,7 @@ const struct config_channel *config_find_channel(const struct config *config, co
 
 /** NULL is fine. */
 void config_free(struct config *config);
-/** And those that are older, too. */
+/** Free it and all older ones. */
 void config_free_chain(struct config *config);
 
 #endif

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Walks a parsed file along the key tables: each key of a group is checked, stored in its field, or gets its default. */
+/*
+ * Walks a parsed file along the key tables: each key of a group is checked, stored in its field, or gets its default.
+ */
 #include "daemon/config/config_reader.h"
 
 #include "daemon/config/config_memory.h"

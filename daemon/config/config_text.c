@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads a configuration file and scans it for what libconfig 1.5 would not report: numbers that it cuts to 32 bits,
+ * comments without an end, and included files that cannot be read.
+ */
 #include "daemon/config/config_text.h"
 
 #include <ctype.h>
@@ -10,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define INCLUDE_DEPTH_MAX 10 /* libconfig's own */
+#define INCLUDE_DEPTH_MAX 10 /* that of libconfig */
 #define INCLUDE           "@include"
 
 static int config_text_read_all(int fd, char *text, size_t room)
@@ -32,11 +36,11 @@ const char *config_text_error(int error)
 {
 	switch (error) {
 	case -EILSEQ:
-		return "it is no text, it has a NUL byte";
+		return "it is not text: it has a NUL byte";
 	case -EFBIG:
-		return "it is longer than a configuration may be, 1 MiB";
-	case -EACCES: /* root, who checked it, can read all */
-		return "Permission denied: user ibvcap, or whom else the daemon runs as, has to be able to";
+		return "it is longer than the 1 MiB that a configuration may have";
+	case -EACCES: /* an administrator who checks the file as root does not notice */
+		return "Permission denied: the user that the daemon runs as (ibvcap) has to be able to read it";
 	default:
 		return strerror(-error);
 	}
@@ -86,7 +90,7 @@ static void text_skip_string(struct text_cursor *c)
 	text_skip(c, 1);
 }
 
-/* For libconfig one without an end goes on to that of the file, and all that stands there is nothing. */
+/* To libconfig a comment without an end reaches to the end of the file, so the rest of the file would be ignored. */
 static int text_skip_block_comment(struct text_cursor *c)
 {
 	const char *end = strstr(c->at + 2, "*/");
@@ -103,7 +107,7 @@ static bool text_is_name_character(char character)
 	return isalnum((unsigned char)character) || (character && strchr("_*-.", character));
 }
 
-/* With the L of 64 bits libconfig reads it right; hexadecimal ones and fractions are seen later. */
+/* A number with the suffix L is read right by libconfig. Hexadecimal numbers and fractions are refused later. */
 static int text_check_number(struct text_cursor *c)
 {
 	const char *number = c->at;
@@ -161,7 +165,7 @@ static int text_check_include(struct text_cursor *c)
 	length = *from == '"' ? strcspn(from + 1, "\"\n") : 0;
 	if (length == 0 || length >= sizeof(name) || from[1 + length] != '"') {
 		text_skip(c, 1);
-		return 0; /* libconfig finds the syntax error */
+		return 0; /* libconfig reports the syntax error */
 	}
 	memcpy(name, from + 1, length);
 	name[length] = '\0';

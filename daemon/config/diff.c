@@ -13,7 +13,7 @@
 struct diff_walk {
 	difference_take *take;
 	void *context;
-	struct difference of; /* whose keys are looked at */
+	struct difference of; /* the stream or channel that is being compared */
 	unsigned n;
 };
 
@@ -46,7 +46,7 @@ static void diff_texts(struct diff_walk *walk, const char *before, const char *a
 	}
 }
 
-/* Entries with names are told apart by them, flows by all that their keys say. */
+/* Streams and channels are identified by their names, flows by all their keys. */
 static const void *diff_find_entry(const struct key *list, const void *base, const void *wanted)
 {
 	const char *name = key_entry_name(list->group, wanted);
@@ -75,7 +75,7 @@ static void diff_report_entry(struct diff_walk *walk, const struct key *list, co
 	diff_report(walk, "%s: { %s} %s", list->name, keys, what);
 }
 
-/* Whose keys are looked at from now on. */
+/* The following differences are about this stream or channel. */
 static void diff_enter(struct diff_walk *walk, const struct key *list, const void *entry)
 {
 	const char *name = key_entry_name(list->group, entry);

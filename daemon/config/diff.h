@@ -7,9 +7,9 @@
 #include "daemon/config/key.h"
 
 struct difference {
-	const char *stream;  /* NULL: of no stream */
+	const char *stream;  /* NULL: it is not about a stream */
 	const char *channel; /* likewise */
-	const char *text;    /* "added", "removed", "key = value (was value)"; gone after the call */
+	const char *text;    /* "added", "removed", "key = value (was value)"; valid during the call */
 };
 
 typedef void difference_take(void *context, const struct difference *difference);

@@ -40,7 +40,7 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
 {
 	static const char *const words[] = {
 		[KEY_BOOLEAN] = "true or false",
-		[KEY_MODE] = "octal permissions, \"0660\"",
+		[KEY_MODE] = "a string of octal permissions, \"0660\"",
 		[KEY_ADDRESS] = "one unicast or multicast address, IPv4 as \"239.1.2.3\", IPv6 as \"ff05::1:2\"",
 		[KEY_UNICAST] = "one unicast address, IPv4 as \"10.0.0.1\", IPv6 as \"fe80::1\"",
 		[KEY_MAC] = "one station's Ethernet address, \"02:00:00:00:0a:01\"",

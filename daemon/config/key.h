@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A key of the configuration file is one row of a table. From the row come: how a value is read and checked, its default,
- * the field it is stored in, whether a reload may change it, and its entry in --dump-config, in a reload's log, in the
- * manual page and in the shells' completion. key_table.h has the tables. Pure.
+ * A key of the configuration file is one row of a table. From the row come: how a value is read and checked, its
+ * default, the field it is stored in, whether a reload may change it, and its entry in --dump-config, in a reload's
+ * log, in the manual page and in the shells' completion. key_table.h has the tables. Pure.
  */
 #ifndef DAEMON_CONFIG_KEY_H
 #define DAEMON_CONFIG_KEY_H

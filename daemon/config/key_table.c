@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * All keys of the configuration file. A new key is a row here, a field in config.h for its value, and the code that uses
- * the field; the shipped conf/ibvcapd.conf shows every key (a test compares it with these tables).
+ * All keys of the configuration file. A new key is a row here, a field in config.h for its value, and the code that
+ * uses the field; the shipped conf/ibvcapd.conf shows every key (a test compares it with these tables).
  */
 #include "daemon/config/key_table.h"
 
@@ -55,7 +55,7 @@ static const struct key control[] = {
 	{"socket", KEY_PATH, CONTROL(socket_path), .string = IBVCAP_CONTROL_SOCKET,
          .help = "path of the control socket"},
 	{"mode", KEY_MODE, CONTROL(socket_mode), .string = "0660",
-         .help = "its permissions, octal: a user who may write to it may connect"},
+         .help = "its permissions: a user who may write to it may connect"},
 	{"group", KEY_GID, CONTROL(socket_group), .string = "",
          .help = "its group, by name or number; empty: the daemon's"},
 	{"max_clients", KEY_INTEGER, CONTROL(max_clients), .live = true, .number = 64, .min = 1, .max = 4096,
@@ -111,21 +111,21 @@ static const struct key stream[] = {
 	{"backend", KEY_CHOICE, STREAM(backend), .string = "verbs", .choices = backends,
          .help = "how the packets are taken from it"},
 	{"flows", KEY_LIST, STREAM_LIST(flows), .required = true, .live = true, .group = &flow_keys,
-         .help = "which packets"},
+         .help = "the packets to capture"},
 	{"payload_size", KEY_INTEGER, STREAM(payload_size), .required = true, .min = 1, .max = 65507,
          .help = "bytes of a row: the largest UDP payload expected"},
 	{"slots_per_block", KEY_INTEGER, STREAM(slots_per_block), .number = 256, .min = 64, .max = 1 << 20,
-         .multiple_of = 64, .help = "rows of a block, the unit of leasing and recycling"},
+         .multiple_of = 64, .help = "rows of a block, which is the unit of leasing and recycling"},
 	{"history_blocks", KEY_INTEGER, STREAM(history_blocks), .number = 64, .min = 1, .max = 1 << 24,
-         .help = "complete blocks kept for readers that are late"},
+         .help = "complete blocks that are kept for late readers"},
 	{"receive_queue_slots", KEY_INTEGER, STREAM(receive_queue_slots), .number = 4096, .min = 64, .max = 32768,
          .multiple_of = 64, .help = "depth of the device's receive queue"},
 	{"page_size", KEY_CHOICE, STREAM(page_bytes), .string = "2M", .choices = page_sizes,
          .help = "pages of payload and headers; 4K is slow and meant for trying out"},
 	{"poll", KEY_CHOICE, STREAM(poll), .string = "adaptive", .choices = polls,
-         .help = "busy: never sleep; adaptive: after spin_us without a packet; event: at once"},
+         .help = "when the worker sleeps: busy: never; adaptive: after spin_us without a packet; event: at once"},
 	{"spin_us", KEY_INTEGER, STREAM(spin_us), .number = 50, .min = 0, .max = 1000000,
-         .help = "microseconds an adaptive worker polls on before it sleeps"},
+         .help = "microseconds that an adaptive worker polls without a packet before it sleeps"},
 	{"cpu", KEY_INTEGER, STREAM(cpu), .number = -1, .min = -1, .max = 1023,
          .help = "the worker's CPU, which the daemon's other threads do not use; -1: any CPU that no worker has"},
 	{"max_consumers", KEY_INTEGER, STREAM(max_consumers), .number = 8, .min = 1, .max = 64,
@@ -207,7 +207,7 @@ static const struct key channel[] = {
 	{"dscp", KEY_INTEGER, CHANNEL(dscp), .number = 0, .min = 0, .max = 63,
          .help = "differentiated services code point"},
 	{"ttl", KEY_INTEGER, CHANNEL(ttl), .number = 0, .min = 0, .max = 255,
-         .help = "time to live, or hop limit; 0: 1 to groups, 64 to others"},
+         .help = "time to live, or hop limit; 0: 1 for groups, 64 for hosts"},
 	{"loopback", KEY_BOOLEAN, CHANNEL(loopback), .number = false,
          .help = "programs of this machine receive packets sent to a group, too; no device supports true"},
 	{"payload_size", KEY_INTEGER, CHANNEL(payload_size), .required = true, .min = 1, .max = 65507,
@@ -223,11 +223,13 @@ static const struct key channel[] = {
 	{"burst_bytes", KEY_INTEGER, CHANNEL(burst_bytes), .number = 0, .min = 0, .max = 1 << 24,
          .help = "bytes that may leave at once under a limit; 0: what a late worker needs to catch up"},
 	{"pacing", KEY_CHOICE, CHANNEL(device_pacing), .string = "software", .choices = pacings,
-         .help = "software: the worker keeps to the limit; device: the device does, if it can"},
+         .help = "what enforces the limit: software: the worker; device: the device, if it can"},
 	{"late_after_us", KEY_INTEGER, CHANNEL(late_after_us), .number = 100, .min = 0, .max = 60000000,
          .help = "microseconds after its send time from which a packet is late"},
 	{"udp_checksum", KEY_CHOICE, CHANNEL(udp_checksum), .string = "auto", .choices = udp_checksums,
-         .help = "auto: the device's; if it has none: zero, or software with IPv6"},
+         .help = "device: by the device; software: by the worker, over a copy of the payload; zero: none, IPv4 only; "
+                 "auto: device if it "
+                 "can, else zero, or software with IPv6"},
 	{"max_senders", KEY_INTEGER, CHANNEL(max_senders), .live = true, .number = 8, .min = 1, .max = 64,
          .help = "senders that have the channel open at once"},
 	{"max_senders_per_user", KEY_INTEGER, CHANNEL(max_senders_per_user), .live = true, .number = 4, .min = 1,
@@ -236,10 +238,11 @@ static const struct key channel[] = {
 	{"groups", KEY_GIDS, CHANNEL_LIST(groups), .live = true,
          .help = "groups whose members may send; if both are empty, root only"},
 	{"poll", KEY_CHOICE, CHANNEL(poll), .string = "adaptive", .choices = polls,
-         .help = "busy: never sleep; adaptive: after spin_us without a packet; event: at once"},
+         .help = "when the worker sleeps: busy: never; adaptive: after spin_us without a packet; event: at once"},
 	{"spin_us", KEY_INTEGER, CHANNEL(spin_us), .number = 50, .min = 0, .max = 1000000,
-         .help = "microseconds an adaptive worker polls on before it sleeps"},
-	{"cpu", KEY_INTEGER, CHANNEL(cpu), .number = -1, .min = -1, .max = 1023, .help = "the worker's CPU; -1: any"},
+         .help = "microseconds that an adaptive worker polls without a packet before it sleeps"},
+	{"cpu", KEY_INTEGER, CHANNEL(cpu), .number = -1, .min = -1, .max = 1023,
+         .help = "the worker's CPU; -1: any CPU that no worker has"},
 };
 
 const struct key_group channel_keys = {
@@ -258,11 +261,13 @@ const struct key_group channel_keys = {
 
 static const struct key top[] = {
 	{"log_level", KEY_CHOICE, TOP(log_level), .live = true, .string = "info", .choices = log_levels,
-         .help = "the least important messages that are logged; debug adds events that help to trace a problem"},
+         .help = "the least important messages that are logged; debug helps to trace a problem"},
 	{"control", KEY_GROUP, 0, 0, 0, .live = true, .group = &control_keys,
          .help = "the socket that clients connect to"},
-	{"streams", KEY_LIST, TOP_LIST(streams), .live = true, .group = &stream_keys, .help = "what is captured"},
-	{"channels", KEY_LIST, TOP_LIST(channels), .live = true, .group = &channel_keys, .help = "what may be sent"},
+	{"streams", KEY_LIST, TOP_LIST(streams), .live = true, .group = &stream_keys,
+         .help = "streams of packets to capture"},
+	{"channels", KEY_LIST, TOP_LIST(channels), .live = true, .group = &channel_keys,
+         .help = "channels that programs may send packets through"},
 };
 
 const struct key_group top_keys = {.what = "the file", KEYS(top), .text = offsetof(struct config, text)};

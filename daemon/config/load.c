@@ -28,8 +28,9 @@ static int config_read_root(const struct config_reader *reader, const config_set
 	int r = config_reader_read_group(reader, root, &top_keys, reader->config);
 
 	if (r == 0 && reader->config->n_streams + reader->config->n_channels == 0)
-		r = config_reader_failure(reader, root,
-		                          "the file needs 'streams' or 'channels': what is captured, what may be sent");
+		r = config_reader_failure(
+			reader, root,
+			"the file needs 'streams' or 'channels': packets to capture, or packets that may be sent");
 	return r;
 }
 

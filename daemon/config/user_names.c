@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Room for an entry of the user database; a group's members count, so it may have to grow. */
+/* Buffer for an entry of the user database. The entry of a group lists its members, so the buffer may have to grow. */
 #define ENTRY_BYTES     4096u
 #define ENTRY_BYTES_MAX (1u << 20)
 

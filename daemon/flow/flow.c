@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Resolves configured flows to the rules that a device is asked for, and finds flows that exclude each other. */
 #include "daemon/flow/flow.h"
 
 #include <arpa/inet.h>
@@ -52,7 +53,7 @@ void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6]
 
 /* ---- flows against each other -------------------------------------------------------------------- */
 
-/* Can one packet match both? No VLAN in a rule is no VLAN spec, which matches tagged packets too (verbs rules). */
+/* A rule without a VLAN has no VLAN spec, and such a rule matches tagged packets, too. */
 bool flow_overlaps(const struct config_flow *a, const struct config_flow *b)
 {
 	return config_is_same_address(&a->destination, &b->destination) && a->destination_port == b->destination_port &&
@@ -79,17 +80,14 @@ static int flow_check_layout(const struct config_stream *stream, struct failure 
 				failure, EX_CONFIG, EINVAL,
 				"%s:%d: stream '%s': this flow has %u bytes of headers and the one at %s:%d has %u, "
 				"but a queue splits all packets at one place: accepted are flows that are all IPv4 or "
-				"all IPv6, all with a VLAN or all without; make it a stream of its own",
+				"all IPv6, all with a VLAN or all without; put this flow into a stream of its own",
 				stream->flows[i].file, stream->flows[i].line, stream->name,
 				flow_header_bytes(&stream->flows[i]), stream->flows[0].file, stream->flows[0].line,
 				header_bytes);
 	return 0;
 }
 
-/*
- * Which queue gets a packet that two rules match, or whether both get a copy, is not the same on every
- * device (verbs rules): not accepted.
- */
+/* Refused because devices differ in which queue gets a packet that two rules match, or whether both get a copy. */
 static int flow_check_overlap(const struct config *config, uint32_t stream, uint32_t flow, struct failure *failure)
 {
 	const struct config_stream *mine = &config->streams[stream];
@@ -103,11 +101,9 @@ static int flow_check_overlap(const struct config *config, uint32_t stream, uint
 				return failure_set(
 					failure, EX_CONFIG, EINVAL,
 					"%s:%d: stream '%s': this flow to port %u overlaps with that of stream '%s' at "
-					"%s:%d, on the same interface: accepted are flows of which no packet matches "
-					"two "
-					"(a flow without source, source_port or vlan matches any); several consumers "
-					"may "
-					"attach to one stream",
+					"%s:%d on the same interface: accepted are flows of which no packet matches "
+					"two (a flow without source, source_port or vlan matches any); several "
+					"consumers may attach to one stream",
 					mine->flows[flow].file, mine->flows[flow].line, mine->name,
 					mine->flows[flow].destination_port, other->name, other->flows[i].file,
 					other->flows[i].line);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Reads one statistic of a driver: its index by name, then its value (SIOCETHTOOL). */
 #include "daemon/net/net.h"
 
 #include <errno.h>
@@ -12,12 +13,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* mlx5 has some 1000, and 50 for each of its queues. */
+/* mlx5 has some 1000, and 50 more for each queue. */
 #define STATISTICS_MAX 65536
 
 /*
- * The kernel fills in as many as there are by then, whatever was asked for: a driver that gets more queues
- * between two calls must not write past the end.
+ * The kernel writes all statistics that the driver has at that moment, whatever length was asked for. With this spare
+ * room a driver that got more queues between two calls does not write past the end.
  */
 #define STATISTICS_SPARE 4096
 
@@ -45,7 +46,7 @@ static int ethtool_count_statistics(int fd, const char *interface, uint32_t *n)
 	return *n <= STATISTICS_MAX ? 0 : -E2BIG;
 }
 
-/* Its place among n, or -ENOTSUP. */
+/* The index of a name among n, or -ENOTSUP. */
 static int ethtool_find_statistic(int fd, const char *interface, const char *name, uint32_t n)
 {
 	struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)(n + STATISTICS_SPARE) * ETH_GSTRING_LEN);
@@ -75,7 +76,7 @@ static int ethtool_read_statistic(int fd, const char *interface, uint32_t place,
 	values->cmd = ETHTOOL_GSTATS;
 	values->n_stats = n;
 	r = ethtool_ioctl(fd, interface, values);
-	/* Others since their names were read: this place may be another's. */
+	/* The driver changed its statistics since their names were read, so the index may be wrong. */
 	if (r == 0 && values->n_stats != n)
 		r = -EAGAIN;
 	if (r == 0)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A socket has a limited number of memberships; when one is full the next is opened. Groups joined for one
- * source and for all have sockets of their own: on one socket, a source asked for
- * takes the place of all.
- * The sockets are bound to no port and so receive nothing.
+ * Joins multicast groups. A socket can have a limited number of memberships; when one is full, another is opened.
+ * Groups with and without a source use different sockets, because on one socket the join with a source replaces the
+ * one without. The sockets are bound to no port and so receive nothing.
  */
 #include "daemon/net/net.h"
 #include "daemon/net/rtnl.h"
@@ -59,7 +58,7 @@ static void membership_set_address(struct sockaddr_storage *storage, sa_family_t
 		memcpy(&((struct sockaddr_in *)storage)->sin_addr, address, 4);
 }
 
-/* A group that this socket is in already is as good: EADDRINUSE, with a source EADDRNOTAVAIL. */
+/* EADDRINUSE, or EADDRNOTAVAIL with a source, means that this socket already has the membership. */
 static int membership_join_on(int fd, unsigned interface_index, const struct flow_rule *rule)
 {
 	int level = rule->family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
@@ -78,7 +77,7 @@ static int membership_join_on(int fd, unsigned interface_index, const struct flo
 	return r == 0 || errno == EADDRINUSE ? 0 : -errno;
 }
 
-/* IPv4 counts memberships and sources of a group, IPv6 a socket's option memory. */
+/* IPv4 limits memberships and sources of a group (ENOBUFS), IPv6 limits the option memory of a socket (ENOMEM). */
 static bool membership_is_full(int error)
 {
 	return error == -ENOBUFS || error == -ENOMEM;
@@ -133,12 +132,12 @@ static const char *membership_explain_remedy(int error, const struct flow_rule *
 	if (error == -EMFILE)
 		return "; raise the limit of open files: LimitNOFILE= in the unit, or ulimit -n";
 	if (rule->family == AF_INET6 && (error == -EAFNOSUPPORT || error == -EINVAL))
-		return "; IPv6 is off there: it wants an MTU of 1280 at least, and no ipv6.disable=1 on the kernel's "
+		return "; IPv6 is off on it: it needs an MTU of 1280 or more, and no ipv6.disable=1 on the kernel's "
 		       "command line";
 	return "";
 }
 
-/* Reports leave with the tag by the VLAN's own interface, and only there the kernel hears who asks for them. */
+/* Reports leave with the tag only through the VLAN's own interface, and only there the kernel receives queries. */
 static int membership_find_interface(const struct flow_rule *rule, unsigned *interface_index)
 {
 	unsigned vlan_index;
@@ -164,7 +163,7 @@ int membership_join(struct membership *membership, unsigned interface_index, con
 		return 0;
 	found = membership_find_interface(rule, &interface_index);
 	if (found < 0)
-		return failure_set(failure, EX_OSERR, -found, "the interface of VLAN %d cannot be looked for: %s",
+		return failure_set(failure, EX_OSERR, -found, "the interface of VLAN %d cannot be looked up: %s",
 		                   rule->vlan, strerror(-found));
 	r = membership_join_on_open_socket(membership, interface_index, rule);
 	if (membership_is_full(r))

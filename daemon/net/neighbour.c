@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Keeps next hops current: looks them up in bounded rounds, and marks those that a kernel event may have changed. */
 #include "daemon/net/neighbour.h"
 
 #include "daemon/base/log.h"
@@ -16,12 +17,12 @@
 #include <sys/queue.h>
 
 #define LOOK_AGAIN_US  UINT64_C(30000000)
-#define ASK_AGAIN_US   UINT64_C(5000000) /* nobody answered; the kernel itself tries for 3 s */
+#define ASK_AGAIN_US   UINT64_C(5000000) /* after no answer; the kernel itself tries for 3 s */
 #define ASK_APART_US   UINT64_C(1000000)
 #define GIVE_UP_US     UINT64_C(10000000)
-#define ROUND_APART_US UINT64_C(20000) /* between rounds of looking up, however many events there are */
-#define ROUND_MAX      64              /* lookups a round: about a millisecond */
-#define EVENTS_MAX     32              /* datagrams read before others of the event loop have their turn */
+#define ROUND_APART_US UINT64_C(20000) /* between two rounds of lookups, however many events there are */
+#define ROUND_MAX      64              /* lookups in a round, which take about a millisecond */
+#define EVENTS_MAX     32              /* datagrams read in one turn of the event loop */
 #define EVENT_BYTES    32768
 #define NUD_HAS_MAC    (NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP)
 
@@ -30,9 +31,9 @@ struct neighbour {
 	struct neighbours *neighbours;
 	struct neighbour_wanted wanted;
 	struct next_hop next_hop;
-	uint64_t look_us;    /* at this time, or as soon as it is dirty */
-	uint64_t asked_us;   /* 0: never */
-	uint64_t waiting_us; /* since then, for the kernel to know it; 0: it does */
+	uint64_t look_us;    /* time of the next lookup; a dirty one is looked up in the next round */
+	uint64_t asked_us;   /* time of the last probe; 0: never */
+	uint64_t waiting_us; /* since then the kernel has not known the MAC; 0: it knows it */
 	bool dirty;
 };
 
@@ -44,7 +45,7 @@ struct neighbours {
 	struct mnl_socket *requests;
 	struct mnl_socket *groups;
 	struct neighbour_probe probe;
-	uint64_t round_us; /* the last one */
+	uint64_t round_us; /* time of the last round */
 };
 
 static uint64_t neighbours_now_us(const struct neighbours *neighbours)
@@ -55,7 +56,7 @@ static uint64_t neighbours_now_us(const struct neighbours *neighbours)
 	return us;
 }
 
-/* ---- one: what the kernel knows -------------------------------------------------------------------- */
+/* ---- the lookup of one next hop -------------------------------------------------------------------- */
 
 static enum next_hop_state neighbour_look_up_link(struct neighbour *neighbour, struct next_hop *next)
 {
@@ -102,8 +103,9 @@ static void neighbour_ask_for(struct neighbour *neighbour, const struct next_hop
 }
 
 /*
- * The kernel is asking, or has forgotten it: what was known is good until it says that nobody answers. It says nothing
- * where our datagrams do not leave (a packet filter's rule): not for ever, therefore.
+ * The kernel is resolving the neighbour, or has forgotten it. The known MAC stays valid until the kernel reports that
+ * the neighbour does not answer. It reports nothing if a packet filter drops our probes, so there is a time limit,
+ * too.
  */
 static enum next_hop_state neighbour_wait_for_answer(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
 {
@@ -145,7 +147,7 @@ static enum next_hop_state neighbour_look_up_mac(struct neighbour *neighbour, st
 		return neighbour_wait_for_answer(neighbour, next, now);
 	neighbour->waiting_us = 0;
 	memcpy(next->mac, found.mac, sizeof(next->mac));
-	if (found.state & NUD_STALE) /* it may have gone, and only traffic of the kernel's own makes it look */
+	if (found.state & NUD_STALE) /* it may have gone, and the kernel checks only when it sends something itself */
 		neighbour_ask_for(neighbour, next, now, ASK_APART_US);
 	return NEXT_HOP_READY;
 }
@@ -161,12 +163,12 @@ static void neighbour_log(const struct neighbour *neighbour)
 	          next_hop_explain(&neighbour->next_hop, interface, text, sizeof(text)));
 }
 
-/* True: it is another than before. */
+/* True: the next hop has changed. */
 static bool neighbour_look_up(struct neighbour *neighbour, uint64_t now)
 {
 	struct next_hop next;
 
-	memset(&next, 0, sizeof(next)); /* its gaps, too: it is compared as bytes */
+	memset(&next, 0, sizeof(next)); /* also clears padding, since next hops are compared as bytes */
 	neighbour->dirty = false;
 	neighbour->look_us = now + LOOK_AGAIN_US;
 	next.state = neighbour_look_up_link(neighbour, &next);
@@ -181,7 +183,7 @@ static bool neighbour_look_up(struct neighbour *neighbour, uint64_t now)
 	return true;
 }
 
-/* ---- all: rounds ---------------------------------------------------------------------------------- */
+/* ---- rounds of lookups ----------------------------------------------------------------------------- */
 
 static void neighbours_set_timer(struct neighbours *neighbours)
 {
@@ -197,7 +199,7 @@ static void neighbours_set_timer(struct neighbours *neighbours)
 	sd_event_source_set_enabled(neighbours->timer, at == UINT64_MAX ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
-/* Who was looked up goes behind the others: what is left over is first in the next round. */
+/* A neighbour that was looked up moves to the end, so those left over are first in the next round. */
 static int on_neighbours_timer(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct neighbours *neighbours = context;
@@ -222,7 +224,7 @@ static int on_neighbours_timer(sd_event_source *source, uint64_t time_us, void *
 	return 0;
 }
 
-/* ---- what the kernel tells ------------------------------------------------------------------------- */
+/* ---- events of the kernel -------------------------------------------------------------------------- */
 
 static void neighbours_mark_all(struct neighbours *neighbours)
 {
@@ -273,7 +275,7 @@ static void neighbours_take_message(struct neighbours *neighbours, const struct 
 	}
 }
 
-/* More was told than the socket holds (ENOBUFS): anything may have changed. 1: go on, 0: there is no more. */
+/* ENOBUFS: the socket dropped events, so anything may have changed. Returns 1 to go on, 0 if there is no more. */
 static int neighbours_take_datagram(struct neighbours *neighbours)
 {
 	char buffer[EVENT_BYTES];
@@ -301,9 +303,10 @@ static int on_neighbours_event(sd_event_source *source, int fd, uint32_t events,
 	neighbours_set_timer(neighbours);
 	if (r >= 0)
 		return 0;
-	log_warning("routes and neighbours: the kernel's events cannot be read any more (%s): looking every %llu s",
+	log_warning("routes and neighbours: the kernel's events cannot be read any more (%s): changes are noticed "
+	            "within %llu s",
 	            strerror(-r), (unsigned long long)LOOK_AGAIN_US / 1000000);
-	return sd_event_source_set_enabled(source, SD_EVENT_OFF); /* else it would be ready for ever */
+	return sd_event_source_set_enabled(source, SD_EVENT_OFF); /* a broken socket is always readable */
 }
 
 /* ---- life ----------------------------------------------------------------------------------------- */
@@ -333,7 +336,7 @@ int neighbours_new(struct neighbours **neighbours, sd_event *event, struct failu
 	int r;
 
 	if (!n)
-		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
+		return failure_no_memory(failure);
 	TAILQ_INIT(&n->all);
 	n->event = sd_event_ref(event);
 	n->probe = (struct neighbour_probe){-1, -1};

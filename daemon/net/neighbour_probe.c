@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Sends the datagrams that make the kernel resolve neighbours, with a TTL of 1. */
 #include "daemon/net/neighbour_probe.h"
 
 #include <arpa/inet.h>
@@ -42,7 +43,7 @@ void neighbour_probe_close(struct neighbour_probe *probe)
 	*probe = (struct neighbour_probe){-1, -1};
 }
 
-/* With the interface said in the message: a socket bound to one would serve only that. */
+/* The message names the interface, so one socket serves all interfaces. */
 static void neighbour_probe_send_empty(int fd, void *to, socklen_t to_bytes, int level, int type, const void *info,
                                        size_t info_bytes)
 {

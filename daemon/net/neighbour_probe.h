@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ordinary sockets by which the kernel is made to resolve a neighbour. Inside the net room only. */
+/* Makes the kernel resolve a neighbour, by datagrams from ordinary sockets. Inside the net room only. */
 #ifndef DAEMON_NET_NEIGHBOUR_PROBE_H
 #define DAEMON_NET_NEIGHBOUR_PROBE_H
 
@@ -13,7 +13,10 @@ struct neighbour_probe {
 int neighbour_probe_open(struct neighbour_probe *probe);
 void neighbour_probe_close(struct neighbour_probe *probe);
 
-/** An empty datagram to a neighbour's discard port (RFC 863); it never leaves the link. What goes wrong shows later. */
+/**
+ * Send an empty datagram to the discard port of a neighbour (RFC 863). It does not leave the link. Errors are
+ * ignored: the neighbour's state shows them.
+ */
 void neighbour_probe_send(const struct neighbour_probe *probe, unsigned interface_index,
                           const struct config_address *neighbour);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The kernel's side of an interface: what it is, and group membership through ordinary sockets. */
+/*
+ * Network interfaces as the kernel knows them: their state, their statistics, and multicast memberships, which the
+ * daemon holds through ordinary sockets so that the kernel sends IGMP and MLD reports.
+ */
 #ifndef DAEMON_NET_NET_H
 #define DAEMON_NET_NET_H
 
@@ -17,13 +20,16 @@ struct net_interface {
 	bool running; /* carrier */
 };
 
-/** -ENODEV: failure lists the interfaces there are. */
+/** -ENODEV: there is no such interface, and failure lists those there are. */
 int net_interface_read(const char *name, struct net_interface *interface, struct failure *failure);
 
-/** Is it an address of this machine? (Of this interface, where it is link-local.) */
+/** Is it an address of this machine? A link-local address has to be one of this interface. */
 bool net_has_address(unsigned interface_index, const struct config_address *address);
 
-/** One of the driver's statistics (ethtool -S) by name. -ENOTSUP: it has none of that name. Blocks for the driver. */
+/**
+ * One of the driver's statistics (ethtool -S) by name. -ENOTSUP: it has none of that name. Blocks until the driver
+ * answers.
+ */
 int net_statistic(const char *interface, const char *name, uint64_t *value);
 
 /** Packets that the port dropped before steering: mlx5's rx_discards_phy. -ENOTSUP: the driver has no such count. */
@@ -37,12 +43,13 @@ int membership_new(struct membership **membership);
 #define MEMBERSHIP_UNTAGGED 1
 
 /**
- * Join the rule's group (with its source, if it has one) on an interface, or where the rule has a VLAN on that one's
- * own. MEMBERSHIP_UNTAGGED: there is none, and it is joined on the interface itself. Not a multicast rule: nothing, 0.
+ * Join the rule's group (with its source, if it has one) on an interface, or, if the rule has a VLAN, on the
+ * interface of that VLAN. MEMBERSHIP_UNTAGGED: the VLAN has no interface, so the group was joined on the interface
+ * itself. 0 without effect if the rule is not multicast.
  */
 int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
                     struct failure *failure);
-/** Its socket i, from 0 on: stays the membership's. -1: there is none. */
+/** Its socket i, from 0; the membership keeps owning it. -1: it has fewer sockets. */
 int membership_fd(const struct membership *membership, uint32_t i);
 /** Leaves every group. */
 void membership_free(struct membership *membership);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Reads the state of an interface through ioctl(2), and asks the kernel which addresses are local. */
 #include "daemon/net/net.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* "eth0, eth1": as many as fit, and a sign where more would. */
+/* "eth0, eth1": as many as fit, and an ellipsis if not all do. */
 static void net_list_interfaces(char *text, size_t bytes)
 {
 	struct if_nameindex *interfaces = if_nameindex();
@@ -20,7 +21,7 @@ static void net_list_interfaces(char *text, size_t bytes)
 		int n = snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", i->if_name);
 
 		if (n < 0 || (size_t)n >= bytes - used) {
-			/* Over what was cut, or over the end of the last that fitted. */
+			/* This overwrites the name that was cut, or the end of the last one that fitted. */
 			memcpy(text + bytes - sizeof(", …"), ", …", sizeof(", …"));
 			break;
 		}

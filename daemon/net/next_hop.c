@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Explains the state of a next hop in words. */
 #include "daemon/net/next_hop.h"
 
 #include <arpa/inet.h>
@@ -24,7 +25,7 @@ const char *next_hop_explain(const struct next_hop *next_hop, const char *interf
 		break;
 	case NEXT_HOP_NOT_A_HOST:
 		snprintf(buffer, bytes,
-		         "it is this machine's own address, a broadcast or prohibited; 'ip route get' says");
+		         "it is this machine's own address, a broadcast address or prohibited; see 'ip route get'");
 		break;
 	case NEXT_HOP_NO_SOURCE:
 		snprintf(buffer, bytes,
@@ -32,7 +33,7 @@ const char *next_hop_explain(const struct next_hop *next_hop, const char *interf
 		         interface, interface);
 		break;
 	case NEXT_HOP_ASKED_FOR:
-		snprintf(buffer, bytes, "its next hop %s is being asked for its Ethernet address", address);
+		snprintf(buffer, bytes, "the Ethernet address of its next hop %s is being resolved", address);
 		break;
 	case NEXT_HOP_NO_ANSWER:
 		snprintf(buffer, bytes,

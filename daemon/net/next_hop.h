@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is known of where packets to an address have to go; neighbour.h finds it out. */
+/* How packets reach an address, as far as it is known. neighbour.h finds it out. */
 #ifndef DAEMON_NET_NEXT_HOP_H
 #define DAEMON_NET_NEXT_HOP_H
 
@@ -10,7 +10,7 @@
 
 enum next_hop_state {
 	NEXT_HOP_READY,
-	NEXT_HOP_LINK_DOWN, /* or the interface has gone */
+	NEXT_HOP_LINK_DOWN, /* or the interface does not exist any more */
 	NEXT_HOP_NO_ROUTE,
 	NEXT_HOP_NOT_A_HOST, /* the address is this machine's own, a broadcast, or prohibited */
 	NEXT_HOP_NO_SOURCE,  /* the interface has no address of that family */
@@ -18,17 +18,20 @@ enum next_hop_state {
 	NEXT_HOP_NO_ANSWER,
 };
 
-/* Addresses and MACs as they are on the wire; valid so far as the state got. */
+/* Addresses in network order. The state tells which members are valid. */
 struct next_hop {
 	enum next_hop_state state;
 	uint32_t mtu; /* of the interface, now */
 	uint8_t source_mac[6];
 	uint8_t mac[6];
 	struct config_address source;
-	struct config_address address; /* the neighbour's; AF_UNSPEC: none is needed */
+	struct config_address address; /* of the neighbour; AF_UNSPEC: no neighbour has to be resolved */
 };
 
-/** What it means and what to do, for the log: "nobody answers for its next hop 10.0.0.1: …". Returns buffer. */
+/**
+ * What the state means and what to do, for the log: "its next hop 10.0.0.1 does not answer on eth0 …". Returns
+ * buffer.
+ */
 const char *next_hop_explain(const struct next_hop *next_hop, const char *interface, char *buffer, size_t bytes);
 
 #endif

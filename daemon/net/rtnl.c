@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Requests to rtnetlink and the parsing of its answers. */
 #include "daemon/net/rtnl.h"
 
 #include <arpa/inet.h>
@@ -11,9 +12,9 @@
 #include <time.h>
 
 #define REQUEST_BYTES 256
-#define ANSWER_BYTES  32768 /* a link's is the longest, and the kernel's own bound for one message */
+#define ANSWER_BYTES  32768 /* the longest is that of a link; the kernel bounds a message to this */
 #define LISTS_MAX     5
-#define STRAYS_MAX    8 /* late answers to requests that were given up */
+#define STRAYS_MAX    8 /* late answers to earlier requests that timed out */
 
 /* ---- sockets -------------------------------------------------------------------------------------- */
 
@@ -60,7 +61,10 @@ int rtnl_open_events(struct mnl_socket **socket)
 
 /* ---- requests ------------------------------------------------------------------------------------- */
 
-/* cb gets each message that answers, to the last or until it has had enough. -errno of the kernel's. */
+/*
+ * Calls cb for each message of the answer until the last one, or until cb returns MNL_CB_STOP. 0 or the kernel's
+ * -errno.
+ */
 static int rtnl_ask_all(struct mnl_socket *socket, struct nlmsghdr *request, uint16_t flags, mnl_cb_t cb, void *into)
 {
 	static unsigned sequence;
@@ -83,7 +87,7 @@ static int rtnl_ask_all(struct mnl_socket *socket, struct nlmsghdr *request, uin
 	return 0;
 }
 
-/* The one message that answers. */
+/* For an answer of one message. */
 static int rtnl_ask(struct mnl_socket *socket, struct nlmsghdr *request, mnl_cb_t cb, void *into)
 {
 	return rtnl_ask_all(socket, request, 0, cb, into);
@@ -140,15 +144,15 @@ int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rt
 	return rtnl_ask(socket, request, rtnl_on_link, link);
 }
 
-/* ---- a VLAN's interface --------------------------------------------------------------------------- */
+/* ---- the interface of a VLAN --------------------------------------------------------------------------- */
 
 struct vlan_search {
 	uint32_t interface_index;
 	int vlan;
-	unsigned found; /* 0: none yet */
+	unsigned found; /* 0: not found yet */
 };
 
-/* The attribute of a list's, NULL: it has none, or one too short to be a number of so many bytes. */
+/* An attribute in a nested list. NULL: there is none, or it has fewer bytes. */
 static const struct nlattr *rtnl_find_nested(const struct nlattr *list, uint16_t type, size_t bytes)
 {
 	const struct nlattr *attribute;
@@ -172,7 +176,7 @@ static bool rtnl_is_vlan(const struct nlattr *link_info, int vlan)
 	       protocol && mnl_attr_get_u16(protocol) == htons(ETH_P_8021Q);
 }
 
-/* To the end of the list: only there it is known that nothing changed in its midst. */
+/* Reads the list to its end, because only the end tells whether it changed while it was read. */
 static int rtnl_on_listed_link(const struct nlmsghdr *message, void *into)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
@@ -186,7 +190,7 @@ static int rtnl_on_listed_link(const struct nlmsghdr *message, void *into)
 		case IFLA_LINK:
 			is_on_it = mnl_attr_get_u32(attribute) == search->interface_index;
 			break;
-		case IFLA_LINK_NETNSID: /* the index is one of another network namespace */
+		case IFLA_LINK_NETNSID: /* the index belongs to another network namespace */
 			is_from_elsewhere = true;
 			break;
 		case IFLA_LINKINFO:
@@ -221,7 +225,7 @@ int rtnl_find_vlan(unsigned interface_index, int vlan, unsigned *vlan_index)
 	struct vlan_search search = {.interface_index = interface_index, .vlan = vlan};
 	int r = -EINTR;
 
-	/* -EINTR: a link came or went in the midst of the list. */
+	/* -EINTR: a link came or went while the list was read. */
 	for (int i = 0; i < LISTS_MAX && r == -EINTR; i++)
 		r = rtnl_list_links(&search);
 	*vlan_index = search.found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the kernel says of links, routes and neighbours (rtnetlink(7)). Inside the net room only. */
+/* Asks the kernel for links, routes and neighbours (rtnetlink(7)). Inside the net room only. */
 #ifndef DAEMON_NET_RTNL_H
 #define DAEMON_NET_RTNL_H
 
@@ -15,8 +15,8 @@ struct rtnl_link {
 
 struct rtnl_route {
 	uint8_t type;                  /* RTN_ */
-	struct config_address gateway; /* AF_UNSPEC: on the link. Of another family, perhaps (RFC 5549) */
-	struct config_address source;  /* what the kernel would send from; AF_UNSPEC: it has none */
+	struct config_address gateway; /* AF_UNSPEC: on the link; can be of another family (RFC 5549) */
+	struct config_address source;  /* that the kernel would use; AF_UNSPEC: there is none */
 };
 
 struct rtnl_neighbour {
@@ -27,22 +27,22 @@ struct rtnl_neighbour {
 	uint8_t mac[6];
 };
 
-/** For requests; an answer is there at once, or -EAGAIN after a second. */
+/** A socket for requests. They block until the kernel has answered, at most a second (-EAGAIN). */
 int rtnl_open(struct mnl_socket **socket);
-/** For events of links, addresses, routes and neighbours; never blocks. */
+/** A nonblocking socket that gets events of links, addresses, routes and neighbours. */
 int rtnl_open_events(struct mnl_socket **socket);
 
 int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rtnl_link *link);
-/** The interface that has this VLAN (802.1Q) of that interface. -ENOENT: none in this network namespace has. */
+/** Find the interface of a VLAN (802.1Q) on an interface. -ENOENT: this network namespace has none. */
 int rtnl_find_vlan(unsigned interface_index, int vlan, unsigned *vlan_index);
-/** By which way a packet to the address would leave this interface. */
+/** The route that a packet to the address takes through this interface. */
 int rtnl_get_route(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
                    struct rtnl_route *route);
-/** -ENOENT: the kernel knows nothing of it. */
+/** -ENOENT: the neighbour table has no such entry. */
 int rtnl_get_neighbour(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
                        struct rtnl_neighbour *neighbour);
 
-/** Of RTM_NEWNEIGH and RTM_DELNEIGH. False: not of an IP address. */
+/** Parse RTM_NEWNEIGH or RTM_DELNEIGH. False: it is not about an IP address. */
 bool rtnl_read_neighbour(const struct nlmsghdr *message, struct rtnl_neighbour *neighbour);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Builds the headers of packets to send. All sums are in the byte order of memory. */
 #include "daemon/packet/packet_template.h"
 
 #include "daemon/packet/packet_view.h"
@@ -18,9 +19,9 @@
 #define VLAN_ID_MAX        4094
 #define DSCP_MAX           63
 
-/* ---- RFC 1071: in the byte order of memory, whichever that is, and folded at the end ---------------- */
+/* ---- checksums (RFC 1071) ------------------------------------------------------------------------ */
 
-/* Even bytes, or the last of a datagram. 32-bit words in a 64-bit sum cannot overflow below 16 GiB. */
+/* n is odd only at the end of a datagram. 32-bit words in a 64-bit sum cannot overflow below 16 GiB. */
 static uint64_t packet_sum_bytes(const uint8_t *bytes, uint32_t n)
 {
 	uint64_t sum = 0, other = 0;
@@ -144,7 +145,7 @@ void packet_write_headers(const struct packet_template *packet, uint8_t *row, co
 	uint8_t *ip = row + packet->l3, *udp = row + packet->header_bytes - PACKET_UDP_BYTES;
 	uint16_t udp_length_be = htons((uint16_t)(PACKET_UDP_BYTES + payload_bytes));
 
-	/* All of it, whatever the length: a copy of a fixed size is a few moves. */
+	/* Copy the maximum and not header_bytes, because the compiler turns a copy of a fixed size into a few moves. */
 	memcpy(row, packet->bytes, PACKET_HEADERS_MAX);
 	packet_store16(udp + UDP_LENGTH, udp_length_be);
 	if (packet->ipv6) {
@@ -160,11 +161,11 @@ void packet_write_headers(const struct packet_template *packet, uint8_t *row, co
 			               (uint16_t)~packet_fold_sum((uint64_t)packet->ip_sum + length_be + id_be));
 	}
 	if (packet->checksums == PACKET_CHECKSUMS_SOFTWARE) {
-		/* The length is in the pseudo header and in the header. */
+		/* The length counts twice: in the pseudo header and in the header. */
 		uint16_t sum = packet_fold_sum(packet->udp_sum + 2ull * udp_length_be +
 		                               packet_sum_bytes(payload, payload_bytes));
 
-		/* RFC 768: 0 would mean that there is none. */
+		/* RFC 768: 0 would mean that the packet has no checksum. */
 		packet_store16(udp + UDP_CHECKSUM, sum == 0xffff ? 0xffff : (uint16_t)~sum);
 	}
 }

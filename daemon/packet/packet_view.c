@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Finds the UDP payload of a frame: the slow path by parsing, and the masks of the fast path. */
 #include "daemon/packet/packet_view.h"
 
 #include <net/ethernet.h>
@@ -14,7 +15,7 @@ static uint16_t packet_load_be16(const uint8_t *p)
 	return (uint16_t)(p[0] << 8 | p[1]);
 }
 
-/* What is left to parse: position and protocol of the next header, and the IP payload's own length. */
+/* Position and protocol of the next header to parse, and the length of the IP payload. */
 struct packet_cursor {
 	const uint8_t *frame;
 	uint32_t bytes;
@@ -22,7 +23,7 @@ struct packet_cursor {
 	uint32_t ip_payload_length; /* from at on */
 	uint8_t protocol;
 	bool fragment;
-	bool first_fragment; /* or no fragment at all: a UDP header follows */
+	bool first_fragment; /* or not a fragment: a UDP header follows */
 };
 
 static bool packet_cursor_has(const struct packet_cursor *cursor, uint32_t bytes)
@@ -30,7 +31,7 @@ static bool packet_cursor_has(const struct packet_cursor *cursor, uint32_t bytes
 	return cursor->bytes - cursor->at >= bytes;
 }
 
-/* Ethernet and VLAN tags; leaves cursor at the IP header. Returns the ethertype, 0 where it is cut off. */
+/* Parse Ethernet and VLAN tags; cursor ends at the IP header. Returns the ethertype, 0 if the frame is cut off. */
 static uint16_t packet_parse_link(struct packet_cursor *cursor)
 {
 	if (!packet_cursor_has(cursor, ETHERNET_BYTES))
@@ -68,7 +69,7 @@ static bool packet_parse_ipv4(struct packet_cursor *cursor)
 	return true;
 }
 
-/* One extension header (RFC 8200, section 4). False: cut off, or not one that UDP may stand behind. */
+/* Parse one extension header (RFC 8200, section 4). False: it is cut off. */
 static bool packet_parse_ipv6_extension(struct packet_cursor *cursor)
 {
 	const uint8_t *extension = cursor->frame + cursor->at;
@@ -133,7 +134,7 @@ bool packet_view_parse(const uint8_t *frame, uint32_t bytes, struct packet_view 
 		if (udp_length < PACKET_UDP_BYTES)
 			return false;
 		if (!cursor.fragment && udp_length < payload_length)
-			payload_length = udp_length; /* trailing bytes behind the datagram are not its payload */
+			payload_length = udp_length; /* bytes after the datagram are not its payload */
 		payload_length -= PACKET_UDP_BYTES;
 		cursor.at += PACKET_UDP_BYTES;
 	}
@@ -143,7 +144,7 @@ bool packet_view_parse(const uint8_t *frame, uint32_t bytes, struct packet_view 
 	return true;
 }
 
-/* The two words of packet_is_plain() as bytes on the wire; a mask byte of 0 is ignored. */
+/* The two words of packet_is_plain() as bytes of the frame; bits outside of the mask are ignored. */
 static const uint8_t ipv4_mask[2][8] = {{0xff, 0xff, 0xff, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0xbf, 0xff, 0, 0xff}};
 static const uint8_t ipv4_want[2][8] = {{0x08, 0x00, 0x45, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, IPPROTO_UDP}};
 static const uint8_t ipv6_mask[2][8] = {{0xff, 0xff, 0xf0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0xff, 0, 0, 0}};

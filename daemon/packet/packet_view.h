@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Header views: where is the UDP payload of a frame, and is that where the device put it? Pure. */
+/* Tells where the UDP payload of a received frame is, and whether the device split the frame there. Pure. */
 #ifndef DAEMON_PACKET_PACKET_VIEW_H
 #define DAEMON_PACKET_PACKET_VIEW_H
 
@@ -14,23 +14,23 @@
 
 /* Result of packet_view_parse(). */
 struct packet_view {
-	uint16_t header_length;  /* bytes to the UDP payload (of a later fragment: to the IP payload) */
-	uint16_t payload_length; /* by the UDP header; of a fragment: by the IP header */
+	uint16_t header_length;  /* bytes before the UDP payload; in a later fragment, before the IP payload */
+	uint16_t payload_length; /* from the UDP header; in a fragment, from the IP header */
 	bool fragment;
 };
 
 /**
  * Slow path: walk Ethernet, up to two VLAN tags, IPv4 with options or IPv6 with extension headers, UDP.
- * bytes: how much of the frame is at frame; what lies behind is not read. False: not an UDP packet that
- * can be parsed within bytes.
+ * bytes: how much of the frame is readable. False: it is not a UDP packet whose headers are
+ * within bytes.
  */
 bool packet_view_parse(const uint8_t *frame, uint32_t bytes, struct packet_view *view);
 
 /*
- * The plain frame of one header layout: IPv4 without options and not a fragment, or IPv6, with UDP
- * straight behind it, behind at most the one VLAN tag of the layout. Two overlapping words from the
- * ethertype on tell: [l3 - 2, l3 + 6) has the ethertype and version, [l3 + 2, l3 + 10) the fragment
- * field and the protocol, of either family.
+ * The plain frame of one header layout: IPv4 without options that is not a fragment, or IPv6 without extension
+ * headers, then UDP, with the VLAN tag of the layout if it has one. Two overlapping words decide whether a frame is
+ * plain: [l3 - 2, l3 + 6) has the ethertype and version, [l3 + 2, l3 + 10) has the fragment field and the protocol of
+ * either family.
  */
 struct packet_plain {
 	uint64_t mask[2];
@@ -39,7 +39,7 @@ struct packet_plain {
 	uint32_t header_bytes; /* to the UDP payload: 42, 46, 62 or 66 */
 };
 
-/** The plain form of frames whose headers have that many bytes. False: no layout has. */
+/** The plain frame of the layout whose headers have that many bytes. False: there is no such layout. */
 bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes);
 
 /** header_bytes of frame are readable. */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Compares the memory that the daemon will lock with RLIMIT_MEMLOCK. */
 #include "daemon/priv/priv.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ int priv_memlock_allows(uint64_t bytes, struct failure *failure)
 		return 0;
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
 		return failure_set(failure, EX_OSERR, errno, "RLIMIT_MEMLOCK cannot be read: %s", strerror(errno));
-	/* RLIM_INFINITY is the largest number. */
+	/* This includes RLIM_INFINITY, which is the largest value. */
 	if (limit.rlim_cur >= bytes)
 		return 0;
 	if (limit.rlim_max >= bytes) {
@@ -23,9 +24,9 @@ int priv_memlock_allows(uint64_t bytes, struct failure *failure)
 			return 0;
 	}
 	return failure_set(failure, EX_NOPERM, ENOMEM,
-	                   "the rings want %llu bytes locked in memory and RLIMIT_MEMLOCK allows %llu: grant "
-	                   "CAP_IPC_LOCK, or raise "
-	                   "the limit (systemd: LimitMEMLOCK=infinity; shell: ulimit -l %llu), or lower history_blocks",
+	                   "the rings need %llu bytes locked in memory and RLIMIT_MEMLOCK allows %llu: grant "
+	                   "CAP_IPC_LOCK, or raise the limit (systemd: LimitMEMLOCK=infinity; shell: ulimit -l %llu), "
+	                   "or lower history_blocks",
 	                   (unsigned long long)bytes, (unsigned long long)limit.rlim_max,
 	                   (unsigned long long)(bytes + 1023) / 1024);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Changes user, drops capabilities, and reads back what the kernel says is left. */
 #include "daemon/priv/priv.h"
 
 #include <ctype.h>
@@ -58,7 +59,7 @@ static int priv_check_required(cap_t have, const struct priv_capability *capabil
 	return 0;
 }
 
-/* Only what is asked for and there, permitted and effective. */
+/* The set of wanted capabilities that the process has, as permitted and effective. */
 static cap_t priv_build_kept(cap_t have, const struct priv_capability *capabilities, uint32_t n)
 {
 	cap_t kept = cap_init();
@@ -77,7 +78,7 @@ static cap_t priv_build_kept(cap_t have, const struct priv_capability *capabilit
 	return kept;
 }
 
-/* The bounding set can only be shrunk with CAP_SETPCAP; no_new_privs closes the same door without. */
+/* Only CAP_SETPCAP can shrink the bounding set. Without it, no_new_privs keeps programs from gaining capabilities. */
 static void priv_shrink_bounds(cap_t have, const struct priv_capability *capabilities, uint32_t n)
 {
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -90,7 +91,7 @@ static void priv_shrink_bounds(cap_t have, const struct priv_capability *capabil
 
 static int priv_become(const struct priv_user *user)
 {
-	/* Capabilities stay permitted, and are no longer effective. */
+	/* With KEEPCAPS, capabilities stay permitted but are no longer effective. */
 	if (initgroups(user->name, user->gid) < 0 || setresgid(user->gid, user->gid, user->gid) < 0 ||
 	    prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setresuid(user->uid, user->uid, user->uid) < 0 ||
 	    prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) < 0)
@@ -105,7 +106,7 @@ static int priv_apply(cap_t kept)
 	return cap_set_proc(kept) < 0 ? -errno : 0;
 }
 
-/* No program that is started gets more than this one has: of the bounding set more may be left. */
+/* A program that this process starts gets no more capabilities, whatever is left in the bounding set. */
 static bool priv_is_closed(void)
 {
 	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
@@ -116,7 +117,7 @@ static bool priv_is_closed(void)
 	return true;
 }
 
-/* And cannot be anybody else. */
+/* The process is the user and cannot become another one. */
 static bool priv_is_user(const struct priv_user *user)
 {
 	uid_t uid[3];
@@ -139,7 +140,7 @@ static uint32_t priv_count_bounds(void)
 	return n;
 }
 
-/* Read back: what the kernel says counts. */
+/* Compare with what the kernel reports. */
 static int priv_verify(cap_t kept, const struct priv_user *user)
 {
 	cap_t now = cap_get_proc();
@@ -169,14 +170,14 @@ int priv_find_user(struct priv_user *user, const char *name, struct failure *fai
 	if (!entry)
 		return failure_set(
 			failure, EX_CONFIG, errno ? errno : ENOENT,
-			"there is no user '%s' for the daemon to become (%s): make it with systemd-sysusers or "
-			"useradd --system --user-group '%s', or name another, or root, with --user",
+			"there is no user '%s' for the daemon to switch to (%s): create it with systemd-sysusers or "
+			"useradd --system --user-group '%s', or name another user, or root, with --user",
 			name, errno ? strerror(errno) : "not found", name);
 	*user = (struct priv_user){.name = name, .uid = entry->pw_uid, .gid = entry->pw_gid};
 	return 0;
 }
 
-/* In this order: the bounding set and another user want what is gone afterwards. */
+/* Changing the bounding set and the user needs capabilities, so they are dropped last. */
 static int priv_take_on(cap_t have, cap_t kept, const struct priv_capability *capabilities, uint32_t n,
                         const struct priv_user *user, struct failure *failure)
 {
@@ -186,16 +187,16 @@ static int priv_take_on(cap_t have, cap_t kept, const struct priv_capability *ca
 	r = user ? priv_become(user) : 0;
 	if (r < 0)
 		return failure_set(failure, EX_NOPERM, -r,
-		                   "cannot become user '%s': %s; start ibvcapd as that user, or with CAP_SETUID and "
-		                   "CAP_SETGID, or "
-		                   "name another, or root, with --user",
+		                   "cannot switch to user '%s': %s; start ibvcapd as that user, or with CAP_SETUID and "
+		                   "CAP_SETGID, or name another user, or root, with --user",
 		                   user->name, strerror(-r));
 	r = priv_apply(kept);
 	if (r == 0)
 		r = priv_verify(kept, user);
-	return r < 0 ? failure_set(failure, EX_NOPERM, -r, "privileges cannot be given up, or came back: %s",
-	                           strerror(-r))
-	             : 0;
+	if (r == 0)
+		return 0;
+	return failure_set(failure, EX_NOPERM, -r, "privileges cannot be dropped, or are still there after that: %s",
+	                   strerror(-r));
 }
 
 int priv_keep(const struct priv_user *user, const struct priv_capability *capabilities, uint32_t n_capabilities,
@@ -210,7 +211,7 @@ int priv_keep(const struct priv_user *user, const struct priv_capability *capabi
 	if (r == 0) {
 		kept = priv_build_kept(have, capabilities, n_capabilities);
 		r = kept ? priv_take_on(have, kept, capabilities, n_capabilities, user, failure)
-		         : failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
+		         : failure_no_memory(failure);
 	}
 	if (r == 0)
 		priv_describe(kept, report, report_bytes);

@@ -107,7 +107,7 @@ def test_a_configuration_that_only_root_can_read(build, wire, tmp):
     path.chmod(0o600)
     done = subprocess.run(["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", build.ibvcapd, "-c", path],
                           capture_output=True, text=True, check=False)
-    assert done.returncode == os.EX_NOINPUT and "Permission denied: user ibvcap" in done.stderr
+    assert done.returncode == os.EX_NOINPUT and "Permission denied: the user that the daemon runs as" in done.stderr
 
 
 # ---- machine ----------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_no_cap_net_raw(refused, wire):
 
 def test_a_user_who_is_not_there_or_cannot_be_become(refused, wire):
     refused([conftest.stream(wire)], EX_CONFIG, "no user 'nosuch'", "systemd-sysusers", "--user", user="nosuch")
-    refused([conftest.stream(wire)], EX_NOPERM, "cannot become user 'nobody'", "CAP_SETUID", user="nobody",
+    refused([conftest.stream(wire)], EX_NOPERM, "cannot switch to user 'nobody'", "CAP_SETUID", user="nobody",
             prefix=("setpriv", "--bounding-set=-setuid", "--inh-caps=-setuid"))
 
 

@@ -189,7 +189,7 @@ Test(vlan, a_kernel_that_does_not_tell_its_links_is_a_fault, .init = enter_names
 	error = -EPERM;
 	cr_expect(eq(int, join("239.1.1.5", 5, &membership, &failure), -EPERM));
 	cr_expect(
-		eq(str, failure.text, (char *)"the interface of VLAN 5 cannot be looked for: Operation not permitted"));
+		eq(str, failure.text, (char *)"the interface of VLAN 5 cannot be looked up: Operation not permitted"));
 	cr_expect(eq(int, failure.exit_code, EX_OSERR));
 	membership_free(membership);
 }
