@@ -1,29 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The life of the daemon: sets every object up, runs the loop, and takes all of it down in reverse. The only place that
+ * sees all rooms.
+ */
 #include "daemon/daemon.h"
 
 #include "daemon/base/background.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/events.h"
+#include "daemon/net/neighbour.h"
 #include "daemon/process/preflight.h"
-#include "daemon/reload/reload.h"
-#include "daemon/stream/stream_set.h"
-#include "daemon/port/interface_tx.h"
-#include "daemon/channel/channel_set.h"
 #include "daemon/process/watchdog.h"
+#include "daemon/reload/apply.h"
+#include "daemon/reload/reload.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
-#include <systemd/sd-event.h>
 #include <unistd.h>
 
-#define START_US     UINT64_C(90000000) /* what starting may take besides */
+#define START_US     UINT64_C(90000000) /* what the start may take besides its memory */
 #define WAIT_STEP_US 100000
 
-/* The one that clients wait at already, where there is one. */
+/* ---- setting up ---------------------------------------------------------------------------------- */
+
+/* Clients may wait at the socket of the last run, or at a socket unit's: that one is used, if there is one. */
 static int open_listener(struct daemon *daemon, struct failure *failure)
 {
 	const struct config *config = daemon->config;
@@ -41,23 +44,32 @@ static int open_listener(struct daemon *daemon, struct failure *failure)
 	                      failure);
 }
 
-static int make_streams(struct daemon *daemon, struct failure *failure)
+/* The daemon's user owns the socket. A daemon that stays root gives it to a group while it still may. */
+static int open_listener_and_drop(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
 {
-	int r = 0;
+	int r = user ? preflight_keep_privileges(user, failure) : 0;
 
-	for (uint32_t i = 0; i < daemon->config->n_streams && r == 0; i++)
-		r = streams_new(daemon, &daemon->streams, &daemon->config->streams[i], failure);
-	for (uint32_t i = 0; i < daemon->config->n_channels && r == 0; i++)
-		r = channel_set_new(daemon, &daemon->channels, &daemon->config->channels[i], failure);
 	if (r == 0)
-		r = streams_check_memory(NULL, &daemon->streams, failure);
+		r = open_listener(daemon, failure);
+	return r == 0 && !user ? preflight_keep_privileges(NULL, failure) : r;
+}
+
+static int make_services(struct daemon *daemon, struct failure *failure)
+{
+	const struct service_memory nothing = {0};
+	struct service_memory memory;
+	int r = apply_add_services(daemon, daemon->config, &daemon->services, failure);
+
+	memory = service_memory_of(&daemon->services);
 	if (r == 0)
-		r = streams_each(daemon, &daemon->streams, streams_open, failure);
-	return r == 0 ? channel_set_each(daemon, &daemon->channels, channel_set_open, failure) : r;
+		r = preflight_check_memory(&memory, &nothing, failure);
+	if (r == 0)
+		r = service_walk(daemon, &daemon->services, SERVICE_OPEN, SERVICE_OPEN, failure);
+	return r;
 }
 
 /* TERM and INT are blocked until the loop takes them. */
-static bool is_told_to_stop(void)
+static bool is_stop_pending(void)
 {
 	sigset_t pending;
 
@@ -65,80 +77,57 @@ static bool is_told_to_stop(void)
 	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
 }
 
-/*
- * The hugepages of the last run are free once its readers have read to its end. A restarted daemon waits for
- * that; for one that was not, nothing says that any are to come.
- */
-static int prepare_patiently(struct daemon *daemon, struct stream *stream, struct failure *failure)
+static void tell_waiting(const struct daemon *daemon, const char *stream, const struct failure *failure)
 {
-	bool said = false;
+	sd_notify(0, "STATUS=waiting for hugepages that readers of the last run have");
+	log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_WAITING_FOR_MEMORY, .stream = stream},
+	            "%s; waiting up to %u s (restart_wait_s) for it", failure->text, daemon->config->restart_wait_s);
+}
 
-	for (;;) {
-		int r = streams_prepare(daemon, stream, failure);
+/*
+ * The hugepages of the last run become free when its readers have read to its end. A restarted daemon waits for that. At a
+ * first start nobody is known to give hugepages back.
+ */
+static int prepare_patiently(struct daemon *daemon, struct service *service, struct failure *failure)
+{
+	for (bool is_told = false;; is_told = true) {
+		int r = service->ops->steps[SERVICE_PREPARE](daemon, service, failure);
 
 		if (r != -ENOMEM || failure->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted)
 			return r;
-		daemon->stopping = is_told_to_stop();
+		daemon->stopping = is_stop_pending();
 		if (time_monotonic_ns() >= daemon->wait_until_ns || daemon->stopping)
 			return r;
-		if (!said)
-			sd_notify(0, "STATUS=waiting for hugepages that readers of the last run have");
-		if (!said)
-			log_message(LOG_WARNING,
-			            &(struct log_about){.event = LOG_EVENT_WAITING_FOR_MEMORY,
-			                                .stream = stream->config->name},
-			            "%s; waiting up to %u s (restart_wait_s) for it", failure->text,
-			            daemon->config->restart_wait_s);
-		said = true;
+		if (!is_told)
+			tell_waiting(daemon, service->name, failure);
 		usleep(WAIT_STEP_US);
 	}
 }
 
-static int prepare_streams(struct daemon *daemon, struct failure *failure)
+static int prepare_services(struct daemon *daemon, struct failure *failure)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
-	int r;
+	uint64_t memory_us = time_for_memory_us(service_memory_of(&daemon->services).ring_bytes);
+	struct service *service;
+	int r = 0;
 
 	daemon->wait_until_ns = time_monotonic_ns() + wait_us * 1000;
 	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
-	           (unsigned long long)(START_US + time_for_memory_us(streams_pinned_bytes(&daemon->streams)) +
-	                                (daemon->fdstore.restarted ? wait_us : 0)));
-	r = streams_each(daemon, &daemon->streams, prepare_patiently, failure);
-	return r == 0 ? channel_set_each(daemon, &daemon->channels, channel_set_prepare, failure) : r;
-}
-
-static int serve_clients(struct daemon *daemon, struct failure *failure)
-{
-	const struct control_options options = {
-		.config = daemon->config,
-		.event = daemon->event,
-		.heartbeats = &daemon->heartbeats,
-		.listener = &daemon->listener,
-		.worker_ended = events_worker_ended,
-		.reconfigure = reload_change,
-		.context = daemon,
-	};
-	int r = control_new(&daemon->control, &options, failure);
-
-	if (r == 0)
-		r = streams_each(daemon, &daemon->streams, streams_serve, failure);
-	if (r == 0)
-		r = channel_set_each(daemon, &daemon->channels, channel_set_serve, failure);
-	if (r == 0)
-		channel_set_lend(&daemon->channels);
+	           (unsigned long long)(START_US + memory_us + (daemon->fdstore.restarted ? wait_us : 0)));
+	TAILQ_FOREACH (service, &daemon->services, link) {
+		r = prepare_patiently(daemon, service, failure);
+		if (r < 0)
+			break;
+	}
 	return r;
 }
 
-static int start_streams(struct daemon *daemon, struct failure *failure)
+/* All memory is locked by now, but for that of senders. */
+static int drop_ipc_lock(struct daemon *daemon, struct failure *failure)
 {
-	int r = streams_each(daemon, &daemon->streams, streams_start, failure);
+	const struct service_memory memory = service_memory_of(&daemon->services);
 
-	if (r == 0)
-		r = serve_clients(daemon, failure);
-	if (r == 0)
-		r = streams_each(daemon, &daemon->streams, streams_capture, failure);
-	events_refresh_states(daemon);
-	return r;
+	return preflight_needs_ipc_lock(&memory) ? 0 : preflight_drop_ipc_lock(failure);
 }
 
 static int start_background(struct daemon *daemon, struct failure *failure)
@@ -153,19 +142,33 @@ static int start_background(struct daemon *daemon, struct failure *failure)
 	return r == 0 ? 0 : failure_set(failure, EX_OSERR, -r, "no thread to prepare a reload: %s", strerror(-r));
 }
 
-/* The socket is the user's that is become; who stays root gives it to a group while that is allowed. */
-static int open_listener_and_drop(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
+static int start_control(struct daemon *daemon, struct failure *failure)
 {
-	int r = user ? preflight_keep_privileges(user, failure) : 0;
+	const struct control_options options = {
+		.config = daemon->config,
+		.event = daemon->event,
+		.heartbeats = &daemon->heartbeats,
+		.listener = &daemon->listener,
+		.worker_ended = events_worker_ended,
+		.reconfigure = reload_by_request,
+		.context = daemon,
+	};
+
+	return control_new(&daemon->control, &options, failure);
+}
+
+static int watch_events(struct daemon *daemon, struct failure *failure)
+{
+	int r = events_add(daemon);
 
 	if (r == 0)
-		r = open_listener(daemon, failure);
-	return r == 0 && !user ? preflight_keep_privileges(NULL, failure) : r;
+		r = watchdog_add(daemon);
+	return r == 0 ? 0 : failure_set(failure, EX_OSERR, -r, "cannot watch signals and timers: %s", strerror(-r));
 }
 
 /*
- * The socket's path first: a second daemon should hear of the first one, and not of what that one uses
- * up. Privileges go before the first device is opened, and the last one, unless senders will need it, before the
+ * The socket's path comes first: a second daemon should hear of the first one, and not of what the first one uses up.
+ * Privileges are given up before the first device is opened, and CAP_IPC_LOCK, unless senders will need it, before the
  * first thread starts.
  */
 static int set_up(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
@@ -180,61 +183,42 @@ static int set_up(struct daemon *daemon, const struct priv_user *user, struct fa
 	if (r == 0)
 		r = open_listener_and_drop(daemon, user, failure);
 	if (r == 0)
-		r = make_streams(daemon, failure);
+		r = make_services(daemon, failure);
 	if (r == 0)
-		r = prepare_streams(daemon, failure);
-	if (r < 0)
-		return r;
-	if (!channel_set_need_ipc_lock(daemon))
-		r = preflight_drop_ipc_lock(failure);
+		r = prepare_services(daemon, failure);
+	if (r == 0)
+		r = drop_ipc_lock(daemon, failure);
 	if (r == 0)
 		r = start_background(daemon, failure);
 	if (r == 0)
-		r = start_streams(daemon, failure);
-	if (r < 0)
-		return r;
-	r = events_add(daemon);
+		r = start_control(daemon, failure);
 	if (r == 0)
-		r = watchdog_add(daemon);
-	if (r < 0)
-		return failure_set(failure, EX_OSERR, -r, "cannot watch signals and timers: %s", strerror(-r));
-	return 0;
+		r = service_walk(daemon, &daemon->services, SERVICE_START, SERVICE_CAPTURE, failure);
+	return r == 0 ? watch_events(daemon, failure) : r;
 }
 
 /* ---- taking down --------------------------------------------------------------------------------- */
 
-/* Half-made or whole: the reverse of set_up(). Workers end side by side, and before control hangs up. */
+/* The reverse of set_up(), however far that came. Workers end side by side, and before control hangs up. */
 static void tear_down(struct daemon *daemon)
 {
-	struct interface_tx *tx;
-	struct channel *channel;
-	struct stream *stream;
+	struct service *service;
 
-	daemon->stopping = true; /* a change that is on its way is undone */
+	daemon->stopping = true; /* so that a change that is on its way is undone */
 	reload_cancel(daemon);
 	background_drain(daemon->memory);
 	background_free(daemon->memory);
 	watchdog_drop(daemon);
 	events_drop(daemon);
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		stream_leave(stream);
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		stream_stop(stream);
-	TAILQ_FOREACH (tx, &daemon->interface_txs, link)
-		interface_tx_stop(tx);
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		stream_join(stream);
-	TAILQ_FOREACH (tx, &daemon->interface_txs, link)
-		interface_tx_join(tx);
-	TAILQ_FOREACH (channel, &daemon->channels, link)
-		channel_set_close(channel);
+	TAILQ_FOREACH (service, &daemon->services, link)
+		service->ops->stop(service);
+	TAILQ_FOREACH (service, &daemon->services, link)
+		service->ops->join(service);
 	control_free(daemon->control);
 	daemon->control = NULL;
-	while (!TAILQ_EMPTY(&daemon->channels))
-		channel_set_free(daemon, &daemon->channels, TAILQ_FIRST(&daemon->channels));
+	while ((service = TAILQ_LAST(&daemon->services, service_list)))
+		service->ops->free(daemon, &daemon->services, service);
 	neighbours_free(daemon->neighbours);
-	while (!TAILQ_EMPTY(&daemon->streams))
-		streams_free(daemon, &daemon->streams, TAILQ_FIRST(&daemon->streams));
 	listener_close(&daemon->listener);
 	fdstore_deinit(&daemon->fdstore);
 	sd_event_unref(daemon->event);
@@ -243,20 +227,27 @@ static void tear_down(struct daemon *daemon)
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
-/* Once all is up: what the next run is to find, and no more of what the last one left. */
-static void hand_to_manager(struct daemon *daemon)
+/*
+ * Everything is up: the configuration is in force, the service manager keeps the sockets for the next run, and what it
+ * kept of the last run may go.
+ */
+static void settle_start(struct daemon *daemon)
 {
-	struct stream *stream;
+	struct service *service;
 	bool has_all = true;
 
 	if (daemon->fdstore.keeps) {
 		fdstore_keep_listener(&daemon->fdstore, daemon->listener.fd);
 		daemon->listener.kept = true;
 	}
-	TAILQ_FOREACH (stream, &daemon->streams, link)
-		has_all &= fdstore_keep_groups(&daemon->fdstore, stream->config->name, stream->membership,
-		                               &stream->kept_as) == 0;
+	TAILQ_FOREACH (service, &daemon->services, link)
+		has_all &= service->ops->settle(daemon, service) == 0;
 	fdstore_settle(&daemon->fdstore, has_all);
+	service_refresh_all(daemon);
+	service_tell_ready(daemon);
+	log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_READY},
+	            "ready: %u streams, %u channels, control socket %s", daemon->config->n_streams,
+	            daemon->config->n_channels, daemon->config->socket_path);
 }
 
 /* sd-event takes the stop signals from a descriptor: no thread may be interrupted by them. */
@@ -279,10 +270,9 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 		.failure = failure,
 		.listener = LISTENER_INIT,
 		.fdstore = FDSTORE_INIT,
+		.on_notices = events_on_notices,
 		.interfaces = TAILQ_HEAD_INITIALIZER(daemon.interfaces),
-		.interface_txs = TAILQ_HEAD_INITIALIZER(daemon.interface_txs),
-		.channels = TAILQ_HEAD_INITIALIZER(daemon.channels),
-		.streams = TAILQ_HEAD_INITIALIZER(daemon.streams),
+		.services = TAILQ_HEAD_INITIALIZER(daemon.services),
 	};
 	int r;
 
@@ -290,11 +280,7 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 	log_set_level(config->log_level);
 	r = set_up(&daemon, user, failure);
 	if (r == 0) {
-		hand_to_manager(&daemon);
-		events_tell_ready(&daemon);
-		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_READY},
-		            "ready: %u streams, %u channels, control socket %s", config->n_streams, config->n_channels,
-		            config->socket_path);
+		settle_start(&daemon);
 		r = sd_event_loop(daemon.event);
 		if (r < 0)
 			failure_set(failure, EX_OSERR, -r, "the event loop failed: %s", strerror(-r));

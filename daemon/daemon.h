@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Owns every object: sets all up, runs the loop, takes all down. The only place that sees all rooms. */
+/* The daemon from its start to its end. */
 #ifndef DAEMON_DAEMON_H
 #define DAEMON_DAEMON_H
 
@@ -8,10 +8,10 @@
 #include "daemon/priv/priv.h"
 
 /**
- * Capture until SIGTERM or SIGINT. Call from the main thread, before any other is started: it blocks
- * those signals, becomes user (NULL: stays who it is) and gives privileges up for the whole process. config is
- * taken over. Returns 0 after an ordinary end; -errno with the failure when something could not be set up or failed
- * on the way. Nothing is left behind.
+ * Capture and send until SIGTERM or SIGINT. Call from the main thread before any other thread starts: it blocks those
+ * signals, becomes user (NULL: no change of user) and gives privileges up for the whole process. config is taken over.
+ * Returns 0 after an ordinary end; -errno with the failure if something could not be set up or failed later. Everything
+ * is freed.
  */
 int daemon_run(struct config *config, const struct priv_user *user, struct failure *failure);
 

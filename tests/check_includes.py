@@ -12,9 +12,8 @@ import sys
 
 API = "lib/ibvcap/include"
 CORE = "lib/ibvcap"  # the library's own core; the daemon links it too
-DAEMON_ROOMS = ["daemon", "daemon/base", "daemon/config", "daemon/flow", "daemon/net", "daemon/clock", "daemon/packet",
-                "daemon/priv", "daemon/backend", "daemon/ring", "daemon/worker", "daemon/control", "daemon/process",
-                "daemon/port", "daemon/stream", "daemon/channel", "daemon/reload", CORE, API]
+# The daemon as a whole, for its upper rooms: its state, the steps of a service, what can be asked of the loop.
+STATE = ["daemon/state.h", "daemon/service.h", "daemon/schedule.h"]
 MAY_INCLUDE = {
     API: [],
     CORE: [API],
@@ -37,12 +36,16 @@ MAY_INCLUDE = {
                       API],
     "daemon/control": ["daemon/base", "daemon/config", "daemon/ring", "daemon/worker/mailbox.h", CORE, API],
     "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
-    # What daemon.c is made of.
-    "daemon/process": DAEMON_ROOMS,
-    "daemon/port": DAEMON_ROOMS,
-    "daemon/stream": DAEMON_ROOMS,
-    "daemon/channel": DAEMON_ROOMS,
-    "daemon/reload": DAEMON_ROOMS,
+    # What daemon.c is made of, from the lowest to the highest.
+    "daemon/process": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/priv", CORE],
+    "daemon/port": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/clock", "daemon/backend/backend.h",
+                    "daemon/worker", "daemon/control/control.h", CORE],
+    "daemon/stream": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker",
+                      "daemon/control/control.h", "daemon/port", CORE],
+    "daemon/channel": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/packet", "daemon/backend/backend.h",
+                       "daemon/worker", "daemon/control/control.h", "daemon/port", CORE],
+    "daemon/reload": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/process", "daemon/stream",
+                      "daemon/channel"],
     "tools/ibvcap": [API, "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h", "daemon/backend/backend.h"],
@@ -65,11 +68,9 @@ FOREIGN = {
     "term.h": ["tools/ibvcap/top_screen.c"],
     "pcap/": ["tools/ibvcap/capture.c"],
     "systemd/sd-journal.h": ["daemon/base"],
-    "systemd/sd-event.h": ["daemon", "daemon/base", "daemon/process", "daemon/port", "daemon/stream", "daemon/channel",
-                           "daemon/reload", "daemon/control", "daemon/net"],
-    "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/stream", "daemon/channel", "daemon/reload"],
-    "sys/capability.h": ["daemon", "daemon/priv", "daemon/process", "daemon/channel", "daemon/backend/verbs",
-                         "tools/doctor"],
+    "systemd/sd-event.h": ["daemon", "daemon/base", "daemon/process", "daemon/control", "daemon/net"],
+    "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/reload"],
+    "sys/capability.h": ["daemon/priv", "daemon/process", "daemon/backend/verbs", "tools/doctor"],
     "sys/inotify.h": ["daemon/control"],
     "sys/sdt.h": ["daemon/base"],
     "pwd.h": ["daemon/config", "daemon/priv", "tools/doctor"],  # they may ask a directory service, and wait for it

@@ -5,6 +5,8 @@
 #include "daemon/base/size.h"
 #include "daemon/channel/tx_headers.h"
 #include "daemon/port/interface_tx.h"
+#include "daemon/schedule.h"
+#include "daemon/state.h"
 #include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/ring.h"
 
@@ -20,7 +22,7 @@ int channel_init(struct channel *channel, const struct config_channel *config, s
 {
 	int r = tx_headers_check(config, &interface->net, failure);
 
-	*channel = (struct channel){.config = config, .interface = interface};
+	*channel = (struct channel){.service.name = config->name, .config = config, .interface = interface};
 	if (r < 0)
 		return r;
 	channel->destinations = calloc(config->n_destinations, sizeof(*channel->destinations));
@@ -143,12 +145,19 @@ static void unregister_arena(void *context, const void *registration)
 	channel->interface->ops->unregister_memory((struct backend_memory *)registration);
 }
 
-static void emptied(void *context)
+static void channel_look_for_end(struct channel *channel)
 {
-	const struct channel *channel = context;
+	struct daemon *daemon = channel->tx->daemon;
 
-	if (channel->removed)
-		events_reap(channel->tx->daemon);
+	if (!channel->is_given_back || !control_channel_is_empty(daemon->control, &channel->control))
+		return;
+	channel->service.ended = true;
+	schedule_reap(daemon);
+}
+
+static void on_channel_emptied(void *context)
+{
+	channel_look_for_end(context);
 }
 
 /* ---- what the worker is told ----------------------------------------------------------------------- */
@@ -160,11 +169,11 @@ static void refresh_state(struct channel *channel)
 	control->n_unresolved = 0;
 	for (uint32_t i = 0; i < channel->config->n_destinations; i++)
 		control->n_unresolved += channel->destinations[i].now.error != 0;
-	control->state = channel->removed        ? "ending"
-	                 : channel->failed       ? "failed"
-	                 : channel->error        ? "link_down"
-	                 : control->n_unresolved ? "unresolved"
-	                                         : "sending";
+	control->state = channel->service.removed ? "ending"
+	                 : channel->failed        ? "failed"
+	                 : channel->error         ? "link_down"
+	                 : control->n_unresolved  ? "unresolved"
+	                                          : "sending";
 }
 
 static bool mail_destinations(struct channel *channel, struct mailbox *inbox)
@@ -212,7 +221,7 @@ void channel_mail(struct channel *channel)
 	if (!channel->lent || channel->failed || channel->tx->stopping)
 		return;
 	if (!mail_what_is_new(channel))
-		events_mail_again(channel->tx->daemon);
+		schedule_mail(channel->tx->daemon);
 }
 
 void channel_lend(struct channel *channel)
@@ -224,11 +233,12 @@ void channel_lend(struct channel *channel)
 
 void channel_take_back(struct channel *channel)
 {
-	channel->removed = true;
-	channel->ended = channel->failed; /* then its worker does not have it any more */
+	channel->service.removed = true;
+	channel->is_given_back = channel->failed;
 	channel->remove_to_mail = true;
 	refresh_state(channel);
 	channel_mail(channel);
+	channel_look_for_end(channel);
 }
 
 void channel_set_destination(struct channel *channel, uint32_t i, const struct tx_queue_destination *destination)
@@ -261,7 +271,7 @@ void channel_set_link(struct channel *channel, bool up)
 	channel_mail(channel);
 }
 
-int channel_serve(struct channel *channel, struct control *control, struct failure *failure)
+int channel_serve(struct channel *channel, struct failure *failure)
 {
 	const struct interface *interface = channel->interface;
 	int r;
@@ -276,11 +286,11 @@ int channel_serve(struct channel *channel, struct control *control, struct failu
 		.backend = interface->ops->name,
 		.register_arena = register_arena,
 		.unregister_arena = unregister_arena,
-		.emptied = emptied,
+		.emptied = on_channel_emptied,
 		.context = channel,
 	};
 	refresh_state(channel);
-	r = control_add_channel(control, &channel->control);
+	r = control_add_channel(channel->tx->daemon->control, &channel->control);
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
 	                            strerror(-r));
@@ -288,11 +298,26 @@ int channel_serve(struct channel *channel, struct control *control, struct failu
 
 /* ---- ending ---------------------------------------------------------------------------------------- */
 
+void channel_close(struct channel *channel)
+{
+	channel->lent = false;
+	if (channel->queue)
+		tx_queue_close(channel->queue);
+}
+
+void channel_end(struct channel *channel)
+{
+	channel_close(channel);
+	channel->is_given_back = true;
+	channel_look_for_end(channel);
+}
+
 void channel_fail(struct channel *channel, int error)
 {
+	bool is_asked_for = channel->service.removed && !channel->remove_to_mail;
+
 	channel->failed = true;
-	channel->lent = false;
-	tx_queue_close(channel->queue);
+	channel_close(channel);
 	refresh_state(channel);
 	log_message(LOG_ERR,
 	            &(struct log_about){.event = LOG_EVENT_CHANNEL_FAILED,
@@ -302,6 +327,9 @@ void channel_fail(struct channel *channel, int error)
 	            "%s, systemctl reload ibvcapd, put it in again, and reload again",
 	            channel->config->name, channel->interface->capabilities.device, strerror(-error),
 	            channel->config->file);
+	/* A worker that was asked for the channel gives it back itself. */
+	if (channel->service.removed && !is_asked_for)
+		channel_end(channel);
 }
 
 void channel_log_sum(const struct channel *channel)

@@ -13,6 +13,7 @@
 #include "daemon/control/control.h"
 #include "daemon/port/interface.h"
 #include "daemon/net/neighbour.h"
+#include "daemon/service.h"
 #include "daemon/worker/tx_queue.h"
 
 struct interface_tx;
@@ -29,8 +30,9 @@ struct channel_destination {
 };
 
 struct channel {
-	TAILQ_ENTRY(channel) link; /* the daemon's */
+	struct service service; /* first */
 	const struct config_channel *config;
+	const struct config_channel *config_to_be; /* of a reload that is on its way; NULL: none */
 	struct interface *interface;
 	struct interface_tx *tx;
 	struct tx_queue *queue;
@@ -41,15 +43,17 @@ struct channel {
 	bool error_to_mail;
 	bool add_to_mail;
 	bool remove_to_mail;
-	bool removed;                   /* taken out while the daemon runs: it drains */
-	bool ended;                     /* its worker has given it back */
+	bool is_given_back;             /* by the worker, after it was removed */
 	bool lent;                      /* to the worker, */
 	bool was_lent;                  /* … now or before */
 	bool failed;                    /* its queue could not go on, and is gone */
 	struct control_channel control; /* as control sees it */
 };
 
-TAILQ_HEAD(channel_list, channel);
+static inline struct channel *channel_of(const struct service *service)
+{
+	return (struct channel *)service;
+}
 
 /** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
 int channel_init(struct channel *channel, const struct config_channel *config, struct interface *interface,
@@ -65,12 +69,17 @@ int channel_fit(struct channel *channel, struct failure *failure);
 /** Memory and a send queue, started. On failure the channel is as before. */
 int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *failure);
 
-/** Tell control of it. */
-int channel_serve(struct channel *channel, struct control *control, struct failure *failure);
+/** Let senders open it. */
+int channel_serve(struct channel *channel, struct failure *failure);
 
-/** Hand it to its worker, and take it back: ended is set then. */
+/** Hand it to its worker. */
 void channel_lend(struct channel *channel);
+/** Ask the worker for it, while the daemon runs: the worker drains it. */
 void channel_take_back(struct channel *channel);
+/** The worker has given it back: destroy the queue. It has ended once control has freed the memory of all senders. */
+void channel_end(struct channel *channel);
+/** Destroy the queue. The worker does not have it any more. Any state. */
+void channel_close(struct channel *channel);
 
 /** What is known of a destination is this from now on. Not the same as before: the worker is told. */
 void channel_set_destination(struct channel *channel, uint32_t i, const struct tx_queue_destination *destination);
@@ -81,7 +90,7 @@ void channel_set_link(struct channel *channel, bool up);
 /** Mail to the worker what it does not know yet; what finds its mailbox full is mailed again, and soon. */
 void channel_mail(struct channel *channel);
 
-/** Its queue cannot go on, or its worker cannot take it: destroy the queue. */
+/** The queue cannot go on, or the worker cannot take it: destroy the queue. A channel that was removed has ended then. */
 void channel_fail(struct channel *channel, int error);
 
 /** How all that was submitted ended, to the log. */

@@ -28,7 +28,8 @@ struct interface {
 	struct control_interface port; /* as control sees it */
 	bool in_control;
 	sd_event_source *notices;
-	uint32_t n_users; /* streams, channels */
+	struct interface_tx *tx; /* NULL: it has no channel */
+	uint32_t n_users;        /* streams, channels */
 };
 
 /** Look the interface up; opens nothing. -ENODEV: the failure lists those there are. */

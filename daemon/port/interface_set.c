@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The list of interfaces: takes, opens, serves and releases them; each has the number of its services. */
 #include "daemon/port/interface_set.h"
+
+#include "daemon/state.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 static const char *backend_name(enum config_backend backend)
 {
@@ -44,9 +48,21 @@ int interface_set_open(struct interface *interface, struct failure *failure)
 	return interface->backend ? 0 : interface_open(interface, failure);
 }
 
+/* The handler is the daemon's: a notice may end or refresh everything. */
+static int interface_set_watch(struct daemon *daemon, struct interface *interface)
+{
+	int r;
+
+	if (interface->notices || !interface->ops->notice_fd)
+		return 0;
+	r = sd_event_add_io(daemon->event, &interface->notices, interface->ops->notice_fd(interface->backend), EPOLLIN,
+	                    daemon->on_notices, daemon);
+	return r < 0 ? r : 0;
+}
+
 int interface_set_serve(struct daemon *daemon, struct interface *interface)
 {
-	int r = events_watch_device(daemon, interface);
+	int r = interface_set_watch(daemon, interface);
 
 	if (r < 0 || interface->in_control)
 		return r;

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The interfaces that streams and channels are on: each is there once, for as long as somebody has it. */
+/*
+ * The interfaces that services (streams, channels) are on: each is in the daemon's list once, as long as a service has it.
+ * Control thread only.
+ */
 #ifndef DAEMON_PORT_INTERFACE_SET_H
 #define DAEMON_PORT_INTERFACE_SET_H
 
-#include "daemon/events.h"
+#include "daemon/base/failure.h"
+#include "daemon/config/config.h"
 
-/** The one of that name, which may be new; it is not opened. */
+struct daemon;
+struct interface;
+
+/** The interface of that name, which may be new; its device is not opened. */
 int interface_set_take(struct daemon *daemon, const char *name, enum config_backend backend,
                        struct interface **interface, struct failure *failure);
 
-/** Open its device, unless that is done. */
+/** Open its device, unless it is open. */
 int interface_set_open(struct interface *interface, struct failure *failure);
 
-/** Show it in a status and watch its device, unless that is done. 0 or -errno. */
+/** Show it in a status and watch the notices of its device, unless that is done. 0 or -errno. */
 int interface_set_serve(struct daemon *daemon, struct interface *interface);
 
-/** It is closed and gone if nobody else has it. */
+/** A service less. Without a service the device is closed and the interface freed. */
 void interface_set_release(struct daemon *daemon, struct interface *interface);
 
 #endif

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Makes, starts, stops and frees the transmit worker of an interface, and counts the channels that use it. */
 #include "daemon/port/interface_tx.h"
 
-#include "daemon/channel/channel_set.h"
+#include "daemon/port/interface.h"
+#include "daemon/state.h"
 #include "daemon/worker/thread.h"
 
 #include <errno.h>
@@ -10,7 +12,7 @@
 #include <string.h>
 
 static int interface_tx_new(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
-                            struct interface_tx **out, struct failure *failure)
+                            interface_tx_said *said, struct failure *failure)
 {
 	struct interface_tx *tx = calloc(1, sizeof(*tx));
 	char name[16];
@@ -32,37 +34,33 @@ static int interface_tx_new(struct daemon *daemon, struct interface *interface, 
 	tx->spin_ns = config_spin_ns(config->poll, config->spin_us);
 	tx->cpu = config->cpu;
 	tx->interface = interface;
-	TAILQ_INSERT_TAIL(&daemon->interface_txs, tx, link);
-	*out = tx;
+	tx->control.said = said;
+	interface->tx = tx;
 	return 0;
 }
 
 int interface_tx_take(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
-                      struct interface_tx **out, struct failure *failure)
+                      interface_tx_said *said, struct interface_tx **out, struct failure *failure)
 {
-	struct interface_tx *tx;
+	struct interface_tx *tx = interface->tx;
 	int r = 0;
 
-	TAILQ_FOREACH (tx, &daemon->interface_txs, link)
-		if (tx->interface == interface)
-			break;
 	if (!tx)
-		r = interface_tx_new(daemon, interface, config, &tx, failure);
+		r = interface_tx_new(daemon, interface, config, said, failure);
 	else if (tx->spin_ns != config_spin_ns(config->poll, config->spin_us) || tx->cpu != config->cpu)
-		r = failure_set(
-			failure, EX_CONFIG, EBUSY,
-			"%s:%d: channel '%s': poll, spin_us and cpu are those of the transmit worker that "
-			"interface %s has, as long as it has a channel: take its channels out, reload, and put this "
-			"one in",
-			config->file, config->line, config->name, interface->name);
+		r = failure_set(failure, EX_CONFIG, EBUSY,
+		                "%s:%d: channel '%s': poll, spin_us and cpu are those of the transmit worker that "
+		                "interface %s has, as long as it has a channel: take its channels out, reload, and "
+		                "put this one in",
+		                config->file, config->line, config->name, interface->name);
 	if (r < 0)
 		return r;
-	tx->n_channels++;
-	*out = tx;
+	interface->tx->n_channels++;
+	*out = interface->tx;
 	return 0;
 }
 
-static int start(struct interface_tx *tx, struct failure *failure)
+static int interface_tx_start(struct interface_tx *tx, struct failure *failure)
 {
 	int r = tx_worker_start(tx->worker);
 
@@ -84,7 +82,7 @@ int interface_tx_serve(struct interface_tx *tx, struct failure *failure)
 	int r;
 
 	if (!tx->runs) {
-		r = start(tx, failure);
+		r = interface_tx_start(tx, failure);
 		if (r < 0)
 			return r;
 	}
@@ -95,7 +93,7 @@ int interface_tx_serve(struct interface_tx *tx, struct failure *failure)
 		.inbox = tx_worker_inbox(tx->worker),
 		.outbox = tx_worker_outbox(tx->worker),
 		.doorbell = tx_worker_doorbell(tx->worker),
-		.said = channel_set_said,
+		.said = tx->control.said,
 		.context = tx,
 	};
 	r = control_add_tx_worker(tx->daemon->control, &tx->control);
@@ -131,7 +129,7 @@ void interface_tx_release(struct interface_tx *tx)
 	interface_tx_join(tx);
 	if (tx->in_control && tx->daemon->control)
 		control_remove_tx_worker(tx->daemon->control, &tx->control);
-	TAILQ_REMOVE(&tx->daemon->interface_txs, tx, link);
+	tx->interface->tx = NULL;
 	tx_worker_free(tx->worker);
 	free(tx);
 }

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * An interface's transmit worker, which serves all its channels (worker/tx_worker.h). There as long as a channel has it.
- * Control thread only.
+ * The transmit worker of an interface, which serves all channels of the interface (worker/tx_worker.h). It exists as long
+ * as the interface has a channel. Control thread only.
  */
 #ifndef DAEMON_PORT_INTERFACE_TX_H
 #define DAEMON_PORT_INTERFACE_TX_H
 
-#include "daemon/events.h"
+#include "daemon/config/config.h"
+#include "daemon/control/control.h"
 #include "daemon/worker/tx_worker.h"
 
+struct daemon;
+struct interface;
+
 struct interface_tx {
-	TAILQ_ENTRY(interface_tx) link; /* the daemon's */
 	struct daemon *daemon;
 	struct interface *interface;
 	struct tx_worker *worker;
@@ -21,23 +24,28 @@ struct interface_tx {
 	bool in_control;
 	bool runs; /* its thread */
 	bool stopping;
-	bool ended; /* it said its last word */
+	bool ended; /* the worker said MAIL_STOPPED */
 };
 
-/** The interface's, which may be new; poll, spin_us and cpu are the same in all channels of an interface. */
-int interface_tx_take(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
-                      struct interface_tx **tx, struct failure *failure);
+typedef void interface_tx_said(void *context, const struct mail *mail);
 
-/** Start its thread, unless it runs, and let control hear of it. */
+/**
+ * The transmit worker of the interface, which may be new. poll, spin_us and cpu are the same in all channels of an
+ * interface. said: for control_tx_worker.said, with the interface_tx as context.
+ */
+int interface_tx_take(struct daemon *daemon, struct interface *interface, const struct config_channel *config,
+                      interface_tx_said *said, struct interface_tx **tx, struct failure *failure);
+
+/** Start the thread and add the worker to control, unless that is done. */
 int interface_tx_serve(struct interface_tx *tx, struct failure *failure);
 
-/** All its channels drain, then it ends: MAIL_STOPPED. */
+/** The worker drains all its channels and then ends: MAIL_STOPPED. No effect if it does not run, or a second time. */
 void interface_tx_stop(struct interface_tx *tx);
 
-/** Wait for the thread of one that was stopped. */
+/** Wait for the thread of a worker that was stopped. No effect if it does not run. */
 void interface_tx_join(struct interface_tx *tx);
 
-/** Nobody's channel has it any more: it ends, and is gone. */
+/** A channel less. With the last one the worker ends, and tx is freed. */
 void interface_tx_release(struct interface_tx *tx);
 
 #endif

@@ -105,17 +105,37 @@ static uint64_t read_available_bytes(void)
 	return (uint64_t)kib * 1024;
 }
 
-int preflight_check_memory(uint64_t bytes, struct failure *failure)
+int preflight_check_memory(const struct service_memory *added, const struct service_memory *running,
+                           struct failure *failure)
 {
 	uint64_t available = read_available_bytes();
 
-	if (available == 0 || bytes <= available)
-		return 0;
-	return failure_set(
-		failure, EX_TEMPFAIL, ENOMEM,
-		"the rings in 4 kB pages want %llu MiB of memory, %llu MiB are available; lower history_blocks, "
-		"slots_per_block or payload_size",
-		(unsigned long long)(bytes >> 20), (unsigned long long)(available >> 20));
+	if (available && added->small_ring_bytes > available)
+		return failure_set(failure, EX_TEMPFAIL, ENOMEM,
+		                   "the rings in 4 kB pages want %llu MiB of memory, %llu MiB are available; lower "
+		                   "history_blocks, slots_per_block or payload_size",
+		                   (unsigned long long)(added->small_ring_bytes >> 20),
+		                   (unsigned long long)(available >> 20));
+	return added->ring_bytes ? priv_memlock_allows(added->ring_bytes + running->ring_bytes, failure) : 0;
+}
+
+bool preflight_needs_ipc_lock(const struct service_memory *memory)
+{
+	unsigned long long bytes = memory->ring_bytes + memory->channel_bytes;
+	struct rlimit limit;
+
+	if (memory->channel_bytes == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur >= bytes)
+		return false;
+	if (priv_has(CAP_IPC_LOCK))
+		log_info("with all senders %llu bytes will be locked, and RLIMIT_MEMLOCK allows %llu: CAP_IPC_LOCK is "
+		         "kept",
+		         bytes, (unsigned long long)limit.rlim_cur);
+	else
+		log_warning("with all senders %llu bytes will be locked, and RLIMIT_MEMLOCK allows %llu: some senders "
+		            "will be refused; raise the limit (systemd: LimitMEMLOCK=infinity), grant CAP_IPC_LOCK and "
+		            "restart the daemon (systemctl restart ibvcapd), or lower max_senders or arena_slots",
+		            bytes, (unsigned long long)limit.rlim_cur);
+	return true;
 }
 
 int preflight_keep_privileges(const struct priv_user *user, struct failure *failure)

@@ -6,6 +6,7 @@
 #include "daemon/base/failure.h"
 #include "daemon/config/config.h"
 #include "daemon/priv/priv.h"
+#include "daemon/service.h"
 
 #include <sched.h>
 
@@ -21,8 +22,18 @@ int preflight_test_seals(const struct config *config, struct failure *failure);
 /** As many descriptors as the hard limit allows, and locked memory without limit where that is allowed. */
 void preflight_raise_limits(void);
 
-/** Is so much memory to be had in ordinary pages? Asking for more would make the kernel kill somebody. */
-int preflight_check_memory(uint64_t bytes, struct failure *failure);
+/**
+ * Is there memory for the rings of added, and may it be locked beside that of running? Rings in 4 kB pages are checked
+ * against the memory that is available: if they took more, the kernel would kill a process.
+ */
+int preflight_check_memory(const struct service_memory *added, const struct service_memory *running,
+                           struct failure *failure);
+
+/**
+ * Memory of senders is locked when they come. True: all of it, beside everything else, is more than RLIMIT_MEMLOCK allows;
+ * the log says so, and what follows.
+ */
+bool preflight_needs_ipc_lock(const struct service_memory *memory);
 
 /**
  * No thread but its worker runs on a stream's cpu: waking a client can keep a CPU busy with interrupts off. Where

@@ -3,6 +3,7 @@
 #include "daemon/process/watchdog.h"
 
 #include "daemon/base/log.h"
+#include "daemon/state.h"
 
 #include <stdio.h>
 #include <string.h>

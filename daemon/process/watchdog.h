@@ -7,7 +7,7 @@
 #ifndef DAEMON_PROCESS_WATCHDOG_H
 #define DAEMON_PROCESS_WATCHDOG_H
 
-#include "daemon/events.h"
+struct daemon;
 
 /** Begin, if the service manager watches. 0 or -errno. */
 int watchdog_add(struct daemon *daemon);

@@ -2,26 +2,31 @@
 /*
  * A checked configuration takes the place of the one in force: all of it, or on any failure nothing.
  *
- *   control thread   what is new is looked up, its memory counted, its device opened
- *   a thread         its memory, registration and queues are made: seconds for many GiB, while control serves its
- * clients control thread   its queues and workers start, control knows it; then its flows and groups; then groups and
- * flows of streams that are changed. Only then, what can't fail: what is gone goes, and config is in force.
+ *   control thread      makes the new services, counts their memory, opens their devices
+ *   background thread   makes their memory, registration and queues: seconds for many GiB; control serves clients meanwhile
+ *   control thread      starts queues and workers, lets clients come, adds flows and groups of the new services, then those
+ *                       of the services that stay. Then the steps that cannot fail: services that are gone are removed, and
+ *                       the configuration is in force.
  *
- * A failure undoes what was done, in reverse. Flows of streams that run come last, for what such a flow has let in is
- * published: only the device's refusal of a later one can still undo it then.
+ * A failure undoes what was done. Flows of streams that run are changed last, because a packet that such a flow has let in
+ * is published at once: only the device's refusal of a later flow can still undo it then.
  */
 #ifndef DAEMON_RELOAD_APPLY_H
 #define DAEMON_RELOAD_APPLY_H
 
-#include "daemon/events.h"
+#include "daemon/state.h"
 
-/** How it ended: 0 and what was done, or -errno and the failure; nothing was changed then. */
+/** How it ended: 0 and what was done, or -errno and the failure: nothing was changed then. */
 typedef void apply_done(struct daemon *daemon, int result, const char *said, struct failure *failure);
 
 /**
- * Begin; daemon->change is not NULL until it has ended, when done is called from the event loop or by draining
+ * Begin; daemon->reconfiguration is not NULL until it has ended, when done is called from the event loop or by draining
  * daemon->memory. config is taken over. On failure done is not called.
  */
 int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct failure *failure);
+
+/** Make a service of each stream and channel of the configuration that the daemon does not have yet, at the end of list. */
+int apply_add_services(struct daemon *daemon, const struct config *config, struct service_list *list,
+                       struct failure *failure);
 
 #endif

@@ -32,6 +32,7 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 	uint32_t mtu = interface->net.mtu;
 
 	*stream = (struct stream)STREAM_INIT;
+	stream->service.name = config->name;
 	stream->config = config;
 	stream->interface = interface;
 	if (config->payload_size + headers <= mtu)

@@ -12,6 +12,7 @@
 #include "daemon/control/control.h"
 #include "daemon/port/interface.h"
 #include "daemon/ring/rx_ring.h"
+#include "daemon/service.h"
 #include "daemon/worker/rx_worker.h"
 
 /* A flow that the device has, and what it was made of: the configuration it stood in may be gone. */
@@ -27,8 +28,16 @@ struct told_losses {
 	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: of none yet */
 };
 
+/* From the flows of one configuration to those of another one, while the stream runs. */
+struct stream_change {
+	const struct config_stream *config; /* to be; NULL: there is no change on its way */
+	bool has_changed;
+	uint32_t n_flows_before;
+	struct membership *membership; /* of all groups of the configuration to be */
+};
+
 struct stream {
-	TAILQ_ENTRY(stream) link; /* the daemon's */
+	struct service service; /* first */
 	const struct config_stream *config;
 	struct interface *interface;
 	struct rx_ring ring;
@@ -44,13 +53,15 @@ struct stream {
 	uint64_t kept_as; /* the name of its groups' sockets at the service manager (fdstore.h) */
 	bool device_timestamps;
 	bool oversize_sink;
-	struct control_stream stream_control; /* as control sees it */
+	struct control_stream control; /* as control sees it */
 	struct told_losses told_losses;
-	bool removed; /* taken out while the daemon runs: it drains */
-	bool ended;   /* its worker said its last word */
+	struct stream_change change;
 };
 
-TAILQ_HEAD(stream_list, stream);
+static inline struct stream *stream_of(const struct service *service)
+{
+	return (struct stream *)service;
+}
 
 #define STREAM_INIT                                                                       \
 	{                                                                                 \
@@ -79,25 +90,19 @@ int stream_start(struct stream *stream, struct failure *failure);
 /** Let packets come: flows first, then groups. */
 int stream_capture(struct stream *stream, struct failure *failure);
 
-/* From one configuration's flows to another's, while it runs. */
-struct stream_change {
-	bool has_changed;
-	uint32_t n_flows_before;
-	struct membership *membership; /* of all groups of the new configuration */
-};
-
-/** What is to be done; for flows that are the same, nothing in any of the following. */
-struct stream_change stream_compare(const struct stream *stream, const struct config_stream *config);
-/** Join the groups of config. */
-int stream_join_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-                        struct failure *failure);
-/** Add the flows that config has and the stream has not. */
-int stream_add_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-                       struct failure *failure);
-/** At any point: all is as it was. */
-void stream_undo_change(struct stream *stream, struct stream_change *change);
-/** In the end: remove the flows that config has not, leave their groups, and take config up. */
-void stream_settle_change(struct stream *stream, const struct config_stream *config, struct stream_change *change);
+/**
+ * Compare the flows with those of config, which has a stream of the same name (NULL: it has none). Where no flow differs,
+ * the next four have nothing to do but to take config up.
+ */
+void stream_plan_change(struct stream *stream, const struct config_stream *config);
+/** Join the groups of the configuration to be. */
+int stream_join_changed(struct stream *stream, struct failure *failure);
+/** Add the flows that the configuration to be has and the stream has not. */
+int stream_add_changed(struct stream *stream, struct failure *failure);
+/** At any point after stream_plan_change(): the stream is as it was. */
+void stream_undo_change(struct stream *stream);
+/** Remove the flows that the configuration to be has not, leave their groups, and take it up. True: flows differed. */
+bool stream_settle_change(struct stream *stream);
 
 /** Leave the groups and remove the flows: nothing new comes. Any state. */
 void stream_leave(struct stream *stream);

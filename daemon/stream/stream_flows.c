@@ -121,52 +121,58 @@ static bool is_added(const struct stream *stream, const struct config_flow *flow
 	return false;
 }
 
-struct stream_change stream_compare(const struct stream *stream, const struct config_stream *config)
+void stream_plan_change(struct stream *stream, const struct config_stream *config)
 {
-	struct stream_change change = {.n_flows_before = stream->n_flows};
+	struct stream_change *change = &stream->change;
 
-	change.has_changed = stream->n_flows != config->n_flows;
-	for (uint32_t i = 0; i < config->n_flows; i++)
-		change.has_changed |= !is_added(stream, &config->flows[i]);
-	return change;
+	*change = (struct stream_change){.config = config, .n_flows_before = stream->n_flows};
+	change->has_changed = config && stream->n_flows != config->n_flows;
+	for (uint32_t i = 0; config && i < config->n_flows; i++)
+		change->has_changed |= !is_added(stream, &config->flows[i]);
 }
 
-int stream_join_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-                        struct failure *failure)
+int stream_join_changed(struct stream *stream, struct failure *failure)
 {
-	return change->has_changed && config->join ? join_groups(stream, config, &change->membership, failure) : 0;
+	struct stream_change *change = &stream->change;
+
+	return change->has_changed && change->config->join
+	               ? join_groups(stream, change->config, &change->membership, failure)
+	               : 0;
 }
 
-int stream_add_changed(struct stream *stream, const struct config_stream *config, struct stream_change *change,
-                       struct failure *failure)
+int stream_add_changed(struct stream *stream, struct failure *failure)
 {
+	const struct stream_change *change = &stream->change;
 	int r = 0;
 
-	for (uint32_t i = 0; change->has_changed && i < config->n_flows && r == 0; i++)
-		if (!is_added(stream, &config->flows[i]))
-			r = add_flow(stream, &config->flows[i], failure);
+	for (uint32_t i = 0; change->has_changed && i < change->config->n_flows && r == 0; i++)
+		if (!is_added(stream, &change->config->flows[i]))
+			r = add_flow(stream, &change->config->flows[i], failure);
 	return r;
 }
 
-void stream_undo_change(struct stream *stream, struct stream_change *change)
+void stream_undo_change(struct stream *stream)
 {
-	while (stream->n_flows > change->n_flows_before)
+	while (stream->change.has_changed && stream->n_flows > stream->change.n_flows_before)
 		remove_flow(stream, stream->n_flows - 1);
-	membership_free(change->membership);
-	change->membership = NULL;
+	membership_free(stream->change.membership);
+	stream->change = (struct stream_change){.config = NULL};
 }
 
-void stream_settle_change(struct stream *stream, const struct config_stream *config, struct stream_change *change)
+bool stream_settle_change(struct stream *stream)
 {
+	const struct stream_change change = stream->change;
+
 	for (uint32_t i = stream->n_flows; i > 0; i--)
-		if (!has_flow(config, &stream->flows[i - 1].config))
+		if (!has_flow(change.config, &stream->flows[i - 1].config))
 			remove_flow(stream, i - 1);
 	/* The new sockets are in all groups that stay: closing the old ones leaves the others. */
-	if (change->has_changed) {
+	if (change.has_changed) {
 		membership_free(stream->membership);
-		stream->membership = change->membership;
-		change->membership = NULL;
+		stream->membership = change.membership;
 	}
-	stream->config = config;
-	stream->stream_control.config = config;
+	stream->config = stream->control.config = change.config;
+	stream->service.name = change.config->name;
+	stream->change = (struct stream_change){.config = NULL};
+	return change.has_changed;
 }

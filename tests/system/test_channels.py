@@ -483,8 +483,8 @@ def test_a_reload_says_that_senders_may_lack_locked_memory(daemon, wire, sender)
     reload(one, [small])
     assert "RLIMIT_MEMLOCK" not in one.text()
     reload(one, [small, conftest.channel(wire, name="large", arena_slots=1024, payload_size=1400, max_senders=2)])
-    assert re.search(r"senders may come to lock \d+ bytes .* allows 1048576: some will be refused; raise the limit",
-                     one.text())
+    assert re.search(r"with all senders \d+ bytes will be locked, .* allows 1048576: some senders will be refused; "
+                     r"raise the limit", one.text())
     refused = refusal(Sender, resolved(one, "large").socket_path, "large")
     assert refused.errno == errno.ENOMEM and "RLIMIT_MEMLOCK" in refused.text
     with pytest.raises(Refused, match="RLIMIT_MEMLOCK"):  # once "first" is made

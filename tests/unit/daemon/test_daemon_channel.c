@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a transmit worker is to be told reaches it, however much that is. The worker takes turns with the event loop. */
+#include "daemon/channel/channel.h"
 #include "daemon/events.h"
 #include "daemon/port/interface_tx.h"
+#include "daemon/schedule.h"
 #include "tests/support/scripted_backend.h"
 #include "tests/support/senders.h"
 
@@ -22,6 +24,14 @@ static struct interface interface = {.link_up = true};
 static struct channel channel = {.interface = &interface, .config = &config, .tx = &tx, .destinations = destinations};
 static struct backend *backend;
 
+static void refresh(struct daemon *daemon, struct service *service)
+{
+	(void)daemon;
+	channel_mail(channel_of(service));
+}
+
+static const struct service_ops ops = {.kind = SERVICE_CHANNEL, .refresh = refresh};
+
 static void block_signals(void)
 {
 	sigset_t all;
@@ -37,9 +47,8 @@ static void set_up(void)
 	const struct tx_worker_options worker = {.name = "test", .cpu = -1};
 
 	block_signals();
-	TAILQ_INIT(&state.channels);
+	TAILQ_INIT(&state.services);
 	TAILQ_INIT(&state.interfaces);
-	TAILQ_INIT(&state.streams);
 	cr_assert(eq(int, scripted_backend_ops.open("none", &backend, NULL), 0));
 	options.backend = backend;
 	cr_assert(eq(int, tx_queue_new(&channel.queue, &options, NULL), 0));
@@ -48,7 +57,8 @@ static void set_up(void)
 	cr_assert(eq(int, events_add(&state), 0));
 	while (sd_event_source_get_enabled(state.mailer, NULL) > 0) /* the look for what was left at start */
 		cr_assert(ge(int, sd_event_run(state.event, 10000), 0));
-	TAILQ_INSERT_TAIL(&state.channels, &channel, link);
+	channel.service.ops = &ops;
+	TAILQ_INSERT_TAIL(&state.services, &channel.service, link);
 }
 
 static void tear_down(void)
@@ -130,10 +140,10 @@ Test(channel, a_stop_does_not_wait_for_a_worker_that_is_gone)
 	struct config nothing = {.older = NULL};
 	int code;
 
-	TAILQ_INIT(&state.interface_txs);
+	TAILQ_INIT(&state.services);
 	state.config = &nothing;
 	state.stopping = true;
-	events_reap(&state);
+	schedule_reap(&state);
 	cr_assert(ge(int, sd_event_run(state.event, 0), 0));
 	cr_expect(eq(int, sd_event_get_exit_code(state.event, &code), 0));
 }

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rules for a change while the daemon runs: keys that are fixed, header lengths, and flows that another stream has. */
+#include "daemon/reload/reload_check.h"
+
+#include "daemon/config/diff.h"
+#include "daemon/config/key_table.h"
+#include "daemon/flow/flow.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define RESTART_OR_TAKE_OUT(what)                                                                           \
+	"; restart the daemon (systemctl restart ibvcapd) or take the " what " out, reload, and put it in " \
+	"again"
+
+/* New flows are added before old ones are removed: for a moment the device would have two rules for one packet. */
+static int reload_check_flow(const struct config *running, const struct config *after, const struct config_stream *mine,
+                             const struct config_flow *flow, struct failure *failure)
+{
+	for (uint32_t s = 0; s < running->n_streams; s++) {
+		const struct config_stream *before = &running->streams[s];
+
+		if (strcmp(before->interface, mine->interface) != 0)
+			continue;
+		for (uint32_t i = 0; i < before->n_flows; i++) {
+			if (strcmp(before->name, mine->name) == 0 && flow_is_same(&before->flows[i], flow))
+				break;
+			if (flow_overlaps(&before->flows[i], flow))
+				return failure_set(
+					failure, EX_CONFIG, EBUSY,
+					"%s:%d: stream '%s': this flow to port %u overlaps with one that stream '%s' "
+					"has as long as %s is not applied: take that one out, reload, then put this "
+					"one in, and reload",
+					flow->file, flow->line, mine->name, flow->destination_port, before->name,
+					after->file);
+		}
+	}
+	return 0;
+}
+
+static int reload_check_stream(const struct config *before, const struct config *after,
+                               const struct config_stream *mine, struct failure *failure)
+{
+	const struct config_stream *running = config_find_stream(before, mine->name);
+	const char *key = running ? diff_fixed_key(&stream_keys, running, mine) : NULL;
+	int r = 0;
+
+	if (key)
+		return failure_set(failure, EX_CONFIG, EBUSY,
+		                   "%s:%d: stream '%s': %s cannot change while it runs" RESTART_OR_TAKE_OUT("stream"),
+		                   mine->file, mine->line, mine->name, key);
+	if (running && flow_header_bytes(&mine->flows[0]) != flow_header_bytes(&running->flows[0]))
+		return failure_set(failure, EX_CONFIG, EBUSY,
+		                   "%s:%d: stream '%s': flows with %u bytes of headers: its queue was made for %u" //
+		                   RESTART_OR_TAKE_OUT("stream"),
+		                   mine->flows[0].file, mine->flows[0].line, mine->name,
+		                   flow_header_bytes(&mine->flows[0]), flow_header_bytes(&running->flows[0]));
+	for (uint32_t i = 0; i < mine->n_flows && r == 0; i++)
+		r = reload_check_flow(before, after, mine, &mine->flows[i], failure);
+	return r;
+}
+
+static int reload_check_channel(const struct config *before, const struct config_channel *mine, struct failure *failure)
+{
+	const struct config_channel *running = config_find_channel(before, mine->name);
+	const char *key = running ? diff_fixed_key(&channel_keys, running, mine) : NULL;
+
+	return key ? failure_set(failure, EX_CONFIG, EBUSY,
+	                         "%s:%d: channel '%s': %s cannot change while it runs" RESTART_OR_TAKE_OUT("channel"),
+	                         mine->file, mine->line, mine->name, key)
+	           : 0;
+}
+
+int reload_check(const struct config *before, const struct config *after, struct failure *failure)
+{
+	const char *key = diff_fixed_key(&control_keys, before, after);
+	int r = flow_check(after, failure);
+
+	if (r == 0 && key)
+		r = failure_set(
+			failure, EX_CONFIG, EBUSY,
+			"%s: control: %s cannot change while the daemon runs; restart it: systemctl restart ibvcapd",
+			after->file, key);
+	for (uint32_t i = 0; i < after->n_streams && r == 0; i++)
+		r = reload_check_stream(before, after, &after->streams[i], failure);
+	for (uint32_t i = 0; i < after->n_channels && r == 0; i++)
+		r = reload_check_channel(before, &after->channels[i], failure);
+	return r;
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The steps and sums over lists of services, and what systemctl status shows of them. Calls streams and channels through
+ * their struct service_ops only.
+ */
+#include "daemon/service.h"
+
+#include "daemon/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <systemd/sd-daemon.h>
+
+int service_walk(struct daemon *daemon, struct service_list *list, enum service_step first, enum service_step last,
+                 struct failure *failure)
+{
+	struct service *service;
+	int r = 0;
+
+	for (enum service_step step = first; step <= last && r == 0; step++)
+		TAILQ_FOREACH (service, list, link) {
+			service_step_call *call = service->ops->steps[step];
+
+			r = call ? call(daemon, service, failure) : 0;
+			if (r < 0)
+				break;
+		}
+	return r;
+}
+
+struct service *service_find(const struct service_list *list, enum service_kind kind, const char *name)
+{
+	struct service *service;
+
+	TAILQ_FOREACH (service, list, link)
+		if (service->ops->kind == kind && !service->removed && strcmp(service->name, name) == 0)
+			break;
+	return service;
+}
+
+struct service_memory service_memory_of(const struct service_list *list)
+{
+	struct service_memory memory = {0};
+	const struct service *service;
+
+	TAILQ_FOREACH (service, list, link)
+		service->ops->memory(service, &memory);
+	return memory;
+}
+
+/* ---- systemctl status ------------------------------------------------------------------------------ */
+
+/* True: the line is another one than before. */
+static bool service_renew_status(struct daemon *daemon)
+{
+	unsigned n[SERVICE_N_KINDS] = {0}, n_down = 0;
+	char status[sizeof(daemon->status)], down[32] = "";
+	const struct service *service;
+
+	TAILQ_FOREACH (service, &daemon->services, link) {
+		n[service->ops->kind] += !service->removed;
+		n_down += service->ops->kind == SERVICE_STREAM && !service->removed && service->link_down;
+	}
+	if (n_down)
+		snprintf(down, sizeof(down), " (%u without a link)", n_down);
+	snprintf(status, sizeof(status), "%u streams%s, %u channels", n[SERVICE_STREAM], down, n[SERVICE_CHANNEL]);
+	if (strcmp(status, daemon->status) == 0)
+		return false;
+	memcpy(daemon->status, status, sizeof(status));
+	return true;
+}
+
+void service_refresh_all(struct daemon *daemon)
+{
+	bool was_ready = daemon->status[0];
+	struct service *service;
+
+	TAILQ_FOREACH (service, &daemon->services, link)
+		service->ops->refresh(daemon, service);
+	if (was_ready && service_renew_status(daemon) && !daemon->stopping)
+		sd_notifyf(0, "STATUS=%s", daemon->status);
+}
+
+void service_tell_ready(struct daemon *daemon)
+{
+	service_renew_status(daemon);
+	sd_notifyf(0, "READY=1\nSTATUS=%s", daemon->status);
+}
+
+/* ---- epochs ---------------------------------------------------------------------------------------- */
+
+int service_new_epoch(uint64_t *epoch)
+{
+	do {
+		if (getrandom(epoch, sizeof(*epoch), 0) < 0)
+			return -errno;
+	} while (*epoch == 0);
+	return 0;
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A service is a stream or a channel as the daemon sees it. All services of a list take one step before the next one, so
+ * that a mistake is found before anything is taken, and no packet is received before everything that can fail is done.
+ *
+ *   at start, and for a service that a reload adds
+ *     OPEN → PREPARE → START → SERVE → CAPTURE → settle
+ *   for a service that runs during a reload and stays
+ *     plan → CHANGE_GROUPS → CHANGE_FLOWS → settle (or undo)
+ *   for a service that a reload takes out
+ *     remove → (its worker gives it back: ended) → free
+ *   at the end of the daemon
+ *     stop → (its worker ends: has_ended) → join → free
+ *
+ * Control thread only, but for PREPARE.
+ */
+#ifndef DAEMON_SERVICE_H
+#define DAEMON_SERVICE_H
+
+#include "daemon/base/failure.h"
+#include "daemon/config/config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct daemon;
+struct service;
+
+TAILQ_HEAD(service_list, service);
+
+enum service_kind { SERVICE_STREAM, SERVICE_CHANNEL, SERVICE_N_KINDS };
+
+enum service_step {
+	SERVICE_OPEN,          /* open the device, unless it is open: can it do what the configuration asks for? */
+	SERVICE_PREPARE,       /* memory and queues; any one thread, while the service is in no list of the daemon's */
+	SERVICE_START,         /* the queue and the worker; nothing is received yet */
+	SERVICE_SERVE,         /* clients may come */
+	SERVICE_CAPTURE,       /* packets come */
+	SERVICE_CHANGE_GROUPS, /* join the groups of the configuration to be */
+	SERVICE_CHANGE_FLOWS,  /* add its flows */
+	SERVICE_N_STEPS,
+};
+
+typedef int service_step_call(struct daemon *daemon, struct service *service, struct failure *failure);
+
+/* What a service locks in memory. */
+struct service_memory {
+	uint64_t ring_bytes;       /* of a stream */
+	uint64_t small_ring_bytes; /* of that, in 4 kB pages */
+	uint64_t channel_bytes;    /* of a channel and of all senders that it may have */
+};
+
+/* A step may be NULL: there is nothing to do. */
+struct service_ops {
+	enum service_kind kind;
+	service_step_call *steps[SERVICE_N_STEPS];
+
+	void (*memory)(const struct service *service, struct service_memory *memory); /* adds to memory */
+
+	/** Compare it with the configuration to be. False: that configuration does not have it. */
+	bool (*plan)(struct service *service, const struct config *config);
+	void (*undo)(struct service *service);
+	/** Its configuration is in force. 0, or -errno: the service manager did not take what it should keep. */
+	int (*settle)(struct daemon *daemon, struct service *service);
+	/** Take it out while the daemon runs: it drains. */
+	void (*remove)(struct daemon *daemon, struct service *service);
+
+	/** Bring its state, its worker and the log up to date. Once a second, and when something has changed. */
+	void (*refresh)(struct daemon *daemon, struct service *service);
+
+	/** No new packet comes, and its worker drains and ends. */
+	void (*stop)(struct service *service);
+	bool (*has_ended)(const struct service *service);
+	void (*join)(struct service *service); /* wait for the worker's thread, if it runs */
+	/** Out of the list, with everything it has. Its worker does not have it any more, or never had it. */
+	void (*free)(struct daemon *daemon, struct service_list *list, struct service *service);
+};
+
+/* The first member of struct stream and struct channel. */
+struct service {
+	TAILQ_ENTRY(service) link; /* the daemon's, or a reconfiguration's */
+	const struct service_ops *ops;
+	const char *name; /* of its configuration */
+	bool is_kept;     /* by the configuration to be, from plan on */
+	bool removed;     /* taken out while the daemon runs: it drains */
+	bool ended;       /* its worker does not have it any more */
+	bool link_down;   /* at the last refresh */
+};
+
+/** Each service of the list takes the steps from first to last, up to the first failure. */
+int service_walk(struct daemon *daemon, struct service_list *list, enum service_step first, enum service_step last,
+                 struct failure *failure);
+
+/** NULL: the list has none of that kind and name that is not removed. */
+struct service *service_find(const struct service_list *list, enum service_kind kind, const char *name);
+
+/** The sum over a list. */
+struct service_memory service_memory_of(const struct service_list *list);
+
+/** Refresh every service, and tell the service manager how many there are if that has changed. */
+void service_refresh_all(struct daemon *daemon);
+
+/** Tell the service manager that the daemon is up, and how many services there are. */
+void service_tell_ready(struct daemon *daemon);
+
+/** An epoch for new memory: random, so that no two runs have the same; never 0. 0 or -errno. */
+int service_new_epoch(uint64_t *epoch);
+
+#endif

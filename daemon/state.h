@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The daemon's state: every object of the process hangs on it. Control thread only. */
+#ifndef DAEMON_STATE_H
+#define DAEMON_STATE_H
+
+#include "daemon/base/heartbeat.h"
+#include "daemon/control/control.h"
+#include "daemon/port/interface.h"
+#include "daemon/process/fdstore.h"
+#include "daemon/process/preflight.h"
+#include "daemon/service.h"
+
+#include <systemd/sd-event.h>
+
+struct daemon {
+	struct config *config;   /* in force; older ones behind it while a service that drains uses them */
+	struct failure *failure; /* of daemon_run() */
+	int result;              /* of daemon_run() */
+	bool stopping;
+	uint64_t wait_until_ns; /* during the start: the end of the wait for hugepages of the last run */
+	struct listener listener;
+	struct fdstore fdstore;
+	struct preflight_cpus cpus;
+
+	TAILQ_HEAD(, interface) interfaces;
+	struct service_list services;  /* streams and channels; those that drain, too */
+	struct neighbours *neighbours; /* of the channels; NULL: there was no channel yet */
+	struct control *control;
+	char status[80]; /* the last line for systemctl status */
+
+	struct reload *reload;                   /* a configuration that is being read; NULL: none */
+	struct reconfiguration *reconfiguration; /* the one that is on its way; NULL: none */
+	bool reload_again;                       /* SIGHUP came meanwhile */
+	struct background *reader;               /* reads configurations */
+	struct background *memory;               /* makes the memory of a reconfiguration */
+
+	sd_event *event;
+	sd_event_io_handler_t on_notices; /* of a device's notices; context is the daemon */
+	sd_event_source *term;
+	sd_event_source *interrupt;
+	sd_event_source *hang_up;
+	sd_event_source *second;
+	sd_event_source *reaper; /* frees removed services that have ended (schedule.h) */
+	sd_event_source *mailer; /* mails again what found a worker's mailbox full (schedule.h) */
+	sd_event_source *watchdog;
+	uint64_t watchdog_us;
+	struct heartbeats heartbeats; /* of all threads that the watchdog looks at */
+	char stuck[96];               /* the thread that had stopped at the last look; "": none */
+};
+
+#endif

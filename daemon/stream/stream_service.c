@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The steps of a stream as a service of the daemon: what the stream needs of its interface, of control and of the service
+ * manager is done here, the stream itself in stream.c.
+ */
+#include "daemon/stream/stream_service.h"
+
+#include "daemon/base/size.h"
+#include "daemon/base/time.h"
+#include "daemon/port/interface_set.h"
+#include "daemon/state.h"
+#include "daemon/stream/stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- coming -------------------------------------------------------------------------------------- */
+
+static int stream_service_open(struct daemon *daemon, struct service *service, struct failure *failure)
+{
+	int r = interface_set_open(stream_of(service)->interface, failure);
+
+	(void)daemon;
+	return r == 0 ? stream_fit(stream_of(service), failure) : r;
+}
+
+static int stream_service_prepare(struct daemon *daemon, struct service *service, struct failure *failure)
+{
+	uint64_t epoch;
+	int r = service_new_epoch(&epoch);
+
+	(void)daemon;
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': the kernel gives no random number: %s",
+		                   service->name, strerror(-r));
+	return stream_prepare(stream_of(service), epoch, failure);
+}
+
+static int stream_service_start(struct daemon *daemon, struct service *service, struct failure *failure)
+{
+	int r = stream_start(stream_of(service), failure);
+
+	if (r == 0)
+		heartbeat_watch(&daemon->heartbeats, rx_worker_heartbeat(stream_of(service)->worker),
+		                "stream '%s': its worker", service->name);
+	return r;
+}
+
+static int stream_service_serve(struct daemon *daemon, struct service *service, struct failure *failure)
+{
+	struct stream *stream = stream_of(service);
+	struct interface *interface = stream->interface;
+	int r;
+
+	stream->control = (struct control_stream){
+		.config = stream->config,
+		.ring = &stream->ring,
+		.inbox = rx_worker_inbox(stream->worker),
+		.outbox = rx_worker_outbox(stream->worker),
+		.device = interface->capabilities.device,
+		.backend = interface->ops->name,
+		.read_matched = stream_read_matched,
+		.context = stream,
+	};
+	r = control_add_stream(daemon->control, &stream->control);
+	if (r == 0)
+		r = interface_set_serve(daemon, interface);
+	return r == 0 ? 0
+	              : failure_set(failure, EX_OSERR, -r, "stream '%s': cannot be served: %s", service->name,
+	                            strerror(-r));
+}
+
+static int stream_service_capture(struct daemon *daemon, struct service *service, struct failure *failure)
+{
+	(void)daemon;
+	return stream_capture(stream_of(service), failure);
+}
+
+static void stream_service_memory(const struct service *service, struct service_memory *memory)
+{
+	const struct stream *stream = stream_of(service);
+	uint64_t bytes = stream_pinned_bytes(stream);
+
+	memory->ring_bytes += bytes;
+	memory->small_ring_bytes += stream->config->page_bytes == SMALL_PAGE_BYTES ? bytes : 0;
+}
+
+/* ---- a reload ------------------------------------------------------------------------------------ */
+
+static bool stream_service_plan(struct service *service, const struct config *config)
+{
+	stream_plan_change(stream_of(service), config_find_stream(config, service->name));
+	return stream_of(service)->change.config;
+}
+
+static int stream_service_change_groups(struct daemon *daemon, struct service *service, struct failure *failure)
+{
+	(void)daemon;
+	return stream_join_changed(stream_of(service), failure);
+}
+
+static int stream_service_change_flows(struct daemon *daemon, struct service *service, struct failure *failure)
+{
+	(void)daemon;
+	return stream_add_changed(stream_of(service), failure);
+}
+
+static void stream_service_undo(struct service *service)
+{
+	stream_undo_change(stream_of(service));
+}
+
+/* The service manager keeps the sockets of the groups: of a new stream, and of one whose flows have changed. */
+static int stream_service_settle(struct daemon *daemon, struct service *service)
+{
+	struct stream *stream = stream_of(service);
+
+	if (stream->change.config && !stream_settle_change(stream))
+		return 0;
+	return fdstore_keep_groups(&daemon->fdstore, service->name, stream->membership, &stream->kept_as);
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+static void stream_service_refresh(struct daemon *daemon, struct service *service)
+{
+	struct stream *stream = stream_of(service);
+
+	service->link_down = !stream->interface->link_up;
+	stream->control.state = service->removed ? "ending" : service->link_down ? "link_down" : "capturing";
+	if (daemon->stopping || service->removed)
+		return;
+	stream_set_clock(stream);
+	stream_tell_losses(stream, time_monotonic_ns());
+}
+
+/* ---- going --------------------------------------------------------------------------------------- */
+
+static void stream_service_stop(struct service *service)
+{
+	stream_leave(stream_of(service));
+	stream_stop(stream_of(service));
+}
+
+static void stream_service_remove(struct daemon *daemon, struct service *service)
+{
+	struct stream *stream = stream_of(service);
+
+	service->removed = true;
+	/* Before the ring closes, so that a reader that comes to its end knows the reason. */
+	control_end_stream(daemon->control, &stream->control, IBVCAP_DISCONNECT_REMOVED);
+	fdstore_keep_groups(&daemon->fdstore, service->name, NULL, &stream->kept_as);
+	stream_service_stop(service);
+}
+
+static bool stream_service_has_ended(const struct service *service)
+{
+	return service->ended;
+}
+
+static void stream_service_join(struct service *service)
+{
+	stream_join(stream_of(service));
+}
+
+static void stream_service_free(struct daemon *daemon, struct service_list *list, struct service *service)
+{
+	struct stream *stream = stream_of(service);
+	struct interface *interface = stream->interface;
+
+	stream_service_stop(service);
+	stream_join(stream);
+	if (daemon->control)
+		control_remove_stream(daemon->control, &stream->control);
+	stream_deinit(stream);
+	TAILQ_REMOVE(list, service, link);
+	free(stream);
+	interface_set_release(daemon, interface);
+}
+
+static const struct service_ops stream_service_ops = {
+	.kind = SERVICE_STREAM,
+	.steps = {[SERVICE_OPEN] = stream_service_open,
+                  [SERVICE_PREPARE] = stream_service_prepare,
+                  [SERVICE_START] = stream_service_start,
+                  [SERVICE_SERVE] = stream_service_serve,
+                  [SERVICE_CAPTURE] = stream_service_capture,
+                  [SERVICE_CHANGE_GROUPS] = stream_service_change_groups,
+                  [SERVICE_CHANGE_FLOWS] = stream_service_change_flows},
+	.memory = stream_service_memory,
+	.plan = stream_service_plan,
+	.undo = stream_service_undo,
+	.settle = stream_service_settle,
+	.refresh = stream_service_refresh,
+	.stop = stream_service_stop,
+	.remove = stream_service_remove,
+	.has_ended = stream_service_has_ended,
+	.join = stream_service_join,
+	.free = stream_service_free,
+};
+
+int stream_service_new(struct daemon *daemon, struct service_list *list, const struct config_stream *config,
+                       struct failure *failure)
+{
+	struct stream *stream = calloc(1, sizeof(*stream));
+	struct interface *interface = NULL;
+	int r;
+
+	if (!stream)
+		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", config->name);
+	r = interface_set_take(daemon, config->interface, config->backend, &interface, failure);
+	if (r == 0)
+		r = stream_init(stream, config, interface, failure);
+	if (r == 0) {
+		stream->service.ops = &stream_service_ops;
+		TAILQ_INSERT_TAIL(list, &stream->service, link);
+		return 0;
+	}
+	free(stream);
+	if (interface)
+		interface_set_release(daemon, interface);
+	return r;
+}
