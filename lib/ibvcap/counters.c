@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Labels of the counters that daemon and library share. They are the words that ibvcap prints, and JSON keys. */
 #include "lib/ibvcap/counters.h"
 
 const char *const rx_counter_labels[IBVCAP_RX_COUNTER_N] = {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Makes, checks, sends and receives the messages of the control socket. Daemon and library use it. */
 #include "lib/ibvcap/protocol.h"
 
 #include <errno.h>
@@ -7,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static_assert(sizeof(union protocol_message) == PROTOCOL_BYTES_MAX, "every message fits");
+static_assert(sizeof(union protocol_message) == PROTOCOL_BYTES_MAX, "every message fits into the union");
 
 /* Errnos go up to 4095 (MAX_ERRNO in the kernel's include/linux/err.h). */
 #define ERRNO_MAX 4095
@@ -24,7 +25,7 @@ void protocol_init(struct protocol_header *header, enum protocol_type type, size
 
 /* ---- checking ------------------------------------------------------------------------------------ */
 
-static size_t message_bytes(uint16_t type)
+static size_t protocol_message_bytes(uint16_t type)
 {
 	switch (type) {
 	case PROTOCOL_ATTACH:
@@ -67,19 +68,19 @@ static size_t message_bytes(uint16_t type)
 
 #define IS_STRING(array) (memchr((array), '\0', sizeof(array)) != NULL)
 
-static bool is_stream_sound(const struct protocol_stream *stream)
+static bool protocol_is_stream_sound(const struct protocol_stream *stream)
 {
 	return IS_STRING(stream->name) && IS_STRING(stream->interface) && IS_STRING(stream->device) &&
 	       IS_STRING(stream->backend) && IS_STRING(stream->state) && stream->n_counters <= PROTOCOL_COUNTERS_MAX;
 }
 
-static bool is_channel_sound(const struct protocol_channel *channel)
+static bool protocol_is_channel_sound(const struct protocol_channel *channel)
 {
 	return IS_STRING(channel->name) && IS_STRING(channel->interface) && IS_STRING(channel->device) &&
 	       IS_STRING(channel->backend) && IS_STRING(channel->state) && channel->n_counters <= PROTOCOL_COUNTERS_MAX;
 }
 
-static bool is_body_sound(const union protocol_message *message)
+static bool protocol_is_body_sound(const union protocol_message *message)
 {
 	switch (message->header.type) {
 	case PROTOCOL_ATTACH:
@@ -97,11 +98,11 @@ static bool is_body_sound(const union protocol_message *message)
 	case PROTOCOL_DAEMON:
 		return IS_STRING(message->daemon.version);
 	case PROTOCOL_STREAM:
-		return is_stream_sound(&message->stream);
+		return protocol_is_stream_sound(&message->stream);
 	case PROTOCOL_CONSUMER:
 		return IS_STRING(message->consumer.stream) && message->consumer.n_counters <= PROTOCOL_COUNTERS_MAX;
 	case PROTOCOL_CHANNEL:
-		return is_channel_sound(&message->channel);
+		return protocol_is_channel_sound(&message->channel);
 	case PROTOCOL_SENDER:
 		return IS_STRING(message->sender.channel) && message->sender.n_counters <= PROTOCOL_COUNTERS_MAX;
 	case PROTOCOL_INTERFACE:
@@ -117,9 +118,9 @@ int protocol_check(const union protocol_message *message, size_t n)
 
 	if (n < sizeof(*header) || header->magic != PROTOCOL_MAGIC || header->version != PROTOCOL_VERSION)
 		return -EPROTO;
-	if (header->bytes != n || message_bytes(header->type) != n)
+	if (header->bytes != n || protocol_message_bytes(header->type) != n)
 		return -EPROTO;
-	return is_body_sound(message) ? 0 : -EPROTO;
+	return protocol_is_body_sound(message) ? 0 : -EPROTO;
 }
 
 /* ---- the socket ---------------------------------------------------------------------------------- */
@@ -154,8 +155,8 @@ int protocol_send(int socket, const struct protocol_header *header, const int *f
 	return n < 0 ? -errno : 0;
 }
 
-/* Descriptors are ours as soon as they are here: gather all of them, whatever else is wrong. */
-static unsigned gather_fds(struct msghdr *message, int *fds)
+/* Received descriptors are open in this process, so all are gathered, also of a message that is refused. */
+static unsigned protocol_gather_fds(struct msghdr *message, int *fds)
 {
 	unsigned n = 0;
 
@@ -185,7 +186,7 @@ int protocol_recv(int socket, union protocol_message *message, int *fds, unsigne
 		return -EINVAL;
 	if (n_fds)
 		*n_fds = 0;
-	/* What does not fit in msg_control the kernel never opens here: it drops it and sets MSG_CTRUNC. */
+	/* The kernel drops descriptors that do not fit into msg_control, and sets MSG_CTRUNC. */
 	header.msg_control = room ? control.bytes : NULL;
 	header.msg_controllen = room ? CMSG_SPACE(room * sizeof(int)) : 0;
 	do {
@@ -193,7 +194,7 @@ int protocol_recv(int socket, union protocol_message *message, int *fds, unsigne
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
-	n_came = gather_fds(&header, came);
+	n_came = protocol_gather_fds(&header, came);
 	r = n == 0 ? 0 : 1;
 	if (n > 0 &&
 	    (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n_came > room || protocol_check(message, (size_t)n) < 0))

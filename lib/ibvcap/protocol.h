@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Messages on the control socket: SOCK_SEQPACKET, one struct a datagram, native byte order, at most
- * PROTOCOL_FDS_MAX descriptors with it. The client sends a request, the daemon answers it: attach with one
- * PROTOCOL_ATTACHED (or PROTOCOL_ERROR), status with any number of PROTOCOL_STREAM, PROTOCOL_CONSUMER, PROTOCOL_CHANNEL, PROTOCOL_SENDER and
- * PROTOCOL_INTERFACE and a PROTOCOL_END; change with one PROTOCOL_DONE. Descriptors from a client are closed unread. One
- * connection carries at most one attachment or sender and lives as long as it; status may be asked on any connection.
+ * Messages on the control socket: SOCK_SEQPACKET, one struct a datagram, in native byte order, with at most
+ * PROTOCOL_FDS_MAX descriptors. A client sends a request and the daemon answers, or answers PROTOCOL_ERROR instead:
  *
- * A sender: PROTOCOL_OPEN_CHANNEL → PROTOCOL_OPENED with its descriptors; it maps them, arena and page writable, and says
- * PROTOCOL_MAPPED; the daemon seals them, and when its worker has taken the sender over, says PROTOCOL_READY. Instead of either
- * answer PROTOCOL_ERROR.
+ *   PROTOCOL_ATTACH         → PROTOCOL_ATTACHED with the ring's descriptors
+ *   PROTOCOL_STATUS         → PROTOCOL_DAEMON; any number of PROTOCOL_STREAM, _CONSUMER, _CHANNEL, _SENDER and
+ *                             _INTERFACE; PROTOCOL_END
+ *   PROTOCOL_RECONFIGURE    → PROTOCOL_DONE
+ *   PROTOCOL_OPEN_CHANNEL   → PROTOCOL_OPENED with the sender's descriptors; the client maps arena and page writable
+ *   PROTOCOL_MAPPED         → PROTOCOL_READY, after the daemon has sealed the memory and its worker has the sender
+ *
+ * The daemon closes descriptors that a client sends. A connection carries at most one attachment or sender, which ends
+ * with the connection. A status may be asked for on any connection.
  */
 #ifndef IBVCAP_PROTOCOL_H
 #define IBVCAP_PROTOCOL_H
@@ -51,7 +54,7 @@ struct protocol_header {
 	uint32_t magic;
 	uint16_t version; /* PROTOCOL_VERSION */
 	uint16_t type;    /* enum protocol_type */
-	uint32_t bytes;   /* of the whole message, this header included */
+	uint32_t bytes;   /* of the whole message, including this header */
 	uint32_t reserved;
 };
 
@@ -73,10 +76,10 @@ enum protocol_attached_fd {
 	PROTOCOL_FD_PAYLOAD,
 	PROTOCOL_FD_HEADERS,
 	PROTOCOL_FD_RING,
-	PROTOCOL_FD_TAP_N, /* a tap gets no more */
+	PROTOCOL_FD_TAP_N, /* a tap gets those above only */
 	PROTOCOL_FD_CONSUMER_STATE = PROTOCOL_FD_TAP_N,
 	PROTOCOL_FD_CONSUMER_PAGE,
-	PROTOCOL_FD_WAKE_SOCKET, /* readable when the packets asked for have come */
+	PROTOCOL_FD_WAKE_SOCKET, /* readable when the requested packets have come */
 	PROTOCOL_FD_N
 };
 static_assert(PROTOCOL_FD_N <= PROTOCOL_FDS_MAX, "descriptors of one message");
@@ -99,7 +102,7 @@ enum protocol_opened_fd {
 	PROTOCOL_FD_ARENA,
 	PROTOCOL_FD_SENDER_PAGE,
 	PROTOCOL_FD_SENDER_STATE,
-	PROTOCOL_FD_SENDER_SOCKET, /* kicks go into it; readable when what was asked for has come */
+	PROTOCOL_FD_SENDER_SOCKET, /* a byte written wakes the worker; readable when the requested packets completed */
 	PROTOCOL_FD_OPENED_N
 };
 static_assert(PROTOCOL_FD_OPENED_N <= PROTOCOL_FDS_MAX, "descriptors of one message");
@@ -109,7 +112,7 @@ struct protocol_opened {
 	uint64_t epoch;
 };
 
-/* Nothing but their header. */
+/* Messages that are a header only. */
 struct protocol_mapped {
 	struct protocol_header header;
 };
@@ -122,7 +125,7 @@ struct protocol_error {
 	struct protocol_header header;
 	int32_t error; /* negative errno */
 	uint32_t reserved;
-	char text[PROTOCOL_TEXT_MAX]; /* what, on what, and what to do; NUL-terminated */
+	char text[PROTOCOL_TEXT_MAX]; /* what failed, on what, why, and what to do; NUL-terminated */
 };
 
 struct protocol_status {
@@ -130,12 +133,12 @@ struct protocol_status {
 };
 
 enum protocol_reconfigure_action {
-	PROTOCOL_RECONFIGURE_RELOAD = 1,        /* the file again */
-	PROTOCOL_RECONFIGURE_ADD_STREAM = 2,    /* those of text, a configuration file called name */
-	PROTOCOL_RECONFIGURE_REMOVE_STREAM = 3, /* name */
+	PROTOCOL_RECONFIGURE_RELOAD = 1,        /* read the configuration file again */
+	PROTOCOL_RECONFIGURE_ADD_STREAM = 2,    /* add the streams of text, a configuration file called name */
+	PROTOCOL_RECONFIGURE_REMOVE_STREAM = 3, /* remove the stream called name */
 };
 
-/* Of administrators only. */
+/* Accepted from root and the daemon's user only. */
 struct protocol_reconfigure {
 	struct protocol_header header;
 	uint32_t what; /* enum protocol_reconfigure_action */
@@ -156,7 +159,7 @@ struct protocol_daemon {
 	char version[32];
 };
 
-/* label_set says whose labels the values have: their order is that of the enum in counters.h. */
+/* The order of counters is that of the enum that n_counters names, in counters.h, layout.h or layout_tx.h. */
 struct protocol_stream {
 	struct protocol_header header;
 	char name[IBVCAP_STREAM_NAME_MAX];
@@ -177,7 +180,7 @@ struct protocol_stream {
 	uint32_t reserved;
 	uint32_t n_counters; /* enum ibvcap_rx_counter, then enum stream_counter */
 	uint64_t counters[PROTOCOL_COUNTERS_MAX];
-	uint64_t loss_packets; /* the last for want of a buffer; 0: none that is known of */
+	uint64_t loss_packets; /* of the last loss for want of a buffer; 0: none is known */
 	uint64_t loss_from_ns;
 	uint64_t loss_to_ns;
 };
@@ -209,7 +212,7 @@ struct protocol_channel {
 	uint32_t page_bytes;
 	uint32_t send_queue_slots;
 	uint32_t n_destinations;
-	uint32_t n_unresolved; /* destinations whose next hop is not known */
+	uint32_t n_unresolved; /* destinations without a known next hop */
 	uint32_t max_senders;
 	uint32_t n_counters; /* enum ibvcap_tx_counter, then enum channel_counter */
 	uint32_t reserved;
@@ -260,18 +263,18 @@ union protocol_message {
 void protocol_init(struct protocol_header *header, enum protocol_type type, size_t bytes);
 
 /**
- * Check a received datagram of n bytes: magic, version, type's exact size, strings terminated, counts
- * within bounds. 0 or -EPROTO. Pure: the fuzzers drive this.
+ * Check a received datagram of n bytes: magic, version, the exact size of its type, terminated strings, counts within
+ * bounds. 0 or -EPROTO. Pure, so that a fuzzer can drive it.
  */
 int protocol_check(const union protocol_message *message, size_t n);
 
-/** Send one message with descriptors (not closed). Blocks no longer than the socket does. 0 or -errno; no SIGPIPE. */
+/** Send one message with descriptors, which stay open. Blocks as the socket does. 0 or -errno; no SIGPIPE. */
 int protocol_send(int socket, const struct protocol_header *header, const int *fds, unsigned n_fds);
 
 /**
- * Receive and check one message. *n_fds in: room in fds, out: how many came (close-on-exec); more than
- * there is room for are closed and -EPROTO; fewer than were sent, since this process has room for no more, are closed
- * and -EMFILE. 1 a message, 0 the peer closed, -EAGAIN, -EPROTO, -errno.
+ * Receive and check one message. *n_fds in: room in fds; out: how many came, close-on-exec. On failure all descriptors
+ * that came are closed: -EPROTO the message is malformed or has more descriptors than there is room for; -EMFILE this
+ * process may open no more. 1 a message, 0 the peer closed, -EAGAIN, -errno.
  */
 int protocol_recv(int socket, union protocol_message *message, int *fds, unsigned *n_fds);
 

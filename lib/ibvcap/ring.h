@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The only atomics on shared memory. Each store names its partner load; nobody else touches the
- * _Atomic fields of layout.h. Daemon's side: daemon_*; consumer's side: consumer_*.
+ * The atomic accesses to a ring's shared memory. Each store names its partner load, and no other file accesses the
+ * _Atomic fields of layout.h. The daemon uses daemon_*, a consumer consumer_*, a tap tap_*.
  *
- * The lease handshake (consumer against the worker that recycles blocks). Both sides write one word,
- * then read the other's: with seq_cst at least one of them sees the other.
+ * The lease handshake is between a consumer, which wants to read block b, and the worker, which wants to give it back
+ * to the device. Each side stores one word and then loads the other's, all seq_cst, so at least one of them sees the
+ * other.
  *
  *   consumer                                worker, before it reposts the physical block of number b
  *   1 lease slot := b + 1   (seq_cst)       1 floor := b + 1       (seq_cst)
@@ -13,9 +14,9 @@
  *     yes: the block is safe                4 b held: post a spare in its place; else repost b's block
  *     no: slot := 0, start again at floor     and only then store table[new number] (release)
  *
- * Step 2 stands before step 3 because the table entry of b is reused only after floor passed b: when
- * floor <= b still holds in step 3, what step 2 read belonged to b. seq_cst operations and no fences:
- * ThreadSanitizer does not see fences.
+ * Step 2 comes before step 3 because the worker reuses the table entry of b only after floor has passed b: if
+ * floor <= b holds in step 3, step 2 has read an entry of b. These are seq_cst operations and not fences, since
+ * ThreadSanitizer does not understand fences.
  */
 #ifndef IBVCAP_RING_H
 #define IBVCAP_RING_H
@@ -27,7 +28,7 @@
 
 /* ---- segments: ready ----------------------------------------------------------------------------- */
 
-/** Partner: segment_is_ready(). Everything written before is visible to who saw true. */
+/** Partner: segment_is_ready(). A thread that loads true sees everything written before. */
 static inline void segment_set_ready(struct ibvcap_segment *segment)
 {
 	atomic_store_explicit(&segment->ready, 1, memory_order_release);
@@ -71,7 +72,7 @@ static inline uint64_t consumer_load_head(const struct ibvcap_ring *ring)
 }
 
 /* ---- block records ------------------------------------------------------------------------------- */
-/* The time last, and read first: a count is never older than the time that comes with it. */
+/* The worker stores the time last, and readers load it first: a count is never older than its time. */
 
 /** Worker, while the block is filled. Partner: consumer_load_close(). */
 static inline void daemon_update_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
@@ -80,7 +81,7 @@ static inline void daemon_update_block(struct ibvcap_block *block, uint64_t no_b
 	atomic_store_explicit(&block->close_ns, at_ns, memory_order_release);
 }
 
-/** Worker, before the head that has the block's first row. Partner: consumer_load_open(). */
+/** Worker, before it publishes the block's first row. Partner: consumer_load_open(). */
 static inline void daemon_open_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
 {
 	atomic_store_explicit(&block->open_no_buffer, no_buffer, memory_order_relaxed);
@@ -88,7 +89,7 @@ static inline void daemon_open_block(struct ibvcap_block *block, uint64_t no_buf
 	daemon_update_block(block, no_buffer, at_ns);
 }
 
-/** Of a block under lease: constant. Partner: daemon_open_block(). */
+/** Constant while the block is leased. Partner: daemon_open_block(). */
 static inline uint64_t consumer_load_open(const struct ibvcap_block *block, uint64_t *at_ns)
 {
 	*at_ns = atomic_load_explicit(&block->open_ns, memory_order_acquire);
@@ -122,13 +123,13 @@ static inline void consumer_store_lease(struct ibvcap_consumer_page *page, uint3
 	atomic_store_explicit(&page->leases[slot], block + 1, memory_order_seq_cst);
 }
 
-/** Consumer gives a block back: its reads of the block happen before. Partner: daemon_load_lease(). */
+/** Consumer, to give a block back, after its reads of the block. Partner: daemon_load_lease(). */
 static inline void consumer_clear_lease(struct ibvcap_consumer_page *page, uint32_t slot)
 {
 	atomic_store_explicit(&page->leases[slot], 0, memory_order_seq_cst);
 }
 
-/** Worker, step 2. Returns block number + 1, 0 = free; unchecked: the consumer may write anything. */
+/** Worker, step 2. Block number + 1, 0 = free. Unchecked: the consumer can write anything. */
 static inline uint64_t daemon_load_lease(const struct ibvcap_consumer_page *page, uint32_t slot)
 {
 	return atomic_load_explicit(&page->leases[slot], memory_order_seq_cst);
@@ -141,24 +142,24 @@ static inline void daemon_store_table(struct ibvcap_ring *ring, uint64_t block, 
 }
 
 /**
- * Consumer, step 2. Partner: daemon_store_table(). Valid only if the floor check after it passes. mask is
- * table_entries - 1 as it was checked, and not as the ring may say by now.
+ * Consumer, step 2. Partner: daemon_store_table(). Valid only if the floor check after it passes. mask is the checked
+ * table_entries - 1, since the ring's own field may have changed.
  */
 static inline uint32_t consumer_load_table_at(const _Atomic uint32_t *table, uint32_t mask, uint64_t block)
 {
 	return atomic_load_explicit(&table[block & mask], memory_order_acquire);
 }
 
-/** The same, for who trusts the ring: the daemon's own reading of it. */
+/** The same for the daemon, which trusts its own ring. */
 static inline uint32_t consumer_load_table(const struct ibvcap_ring *ring, uint64_t block)
 {
 	return consumer_load_table_at(ring_table(ring), ring->table_entries - 1, block);
 }
 
 /*
- * A tap leases nothing. It copies a row (or a block's record), then looks at the floor: the worker stores a new floor
- * before the device may write to the blocks below it, so while the floor has not passed the copy is whole. The fence
- * keeps the copy before the load; that the copy itself may race is known, and what it got is thrown away then.
+ * A tap leases nothing. It copies a row (or a block's record) and then loads the floor. The worker stores a new floor
+ * before the device may write to the blocks below it, so the copy is whole if the floor has not passed the block. The
+ * fence keeps the copy before the load. The copy may race with the device; the tap then discards it.
  */
 static inline uint64_t tap_load_floor(const struct ibvcap_ring *ring)
 {
@@ -167,7 +168,7 @@ static inline uint64_t tap_load_floor(const struct ibvcap_ring *ring)
 }
 
 /* ---- a consumer's counts ------------------------------------------------------------------------- */
-/* Released after the lease (or the head) that allowed it was stored (or seen): who reads a count sees that too. */
+/* A count is stored with release after the lease that it stands for, so the daemon sees the lease with the count. */
 
 /** Partner: daemon_load_delivered(). */
 static inline void consumer_store_delivered(struct ibvcap_consumer_page *page, uint64_t delivered)
@@ -181,7 +182,7 @@ static inline void consumer_store_skipped(struct ibvcap_consumer_page *page, uin
 	atomic_store_explicit(&page->skipped, skipped, memory_order_release);
 }
 
-/** Unchecked, as all of a consumer's page. Partner: consumer_store_delivered(). */
+/** Unchecked, like all of a consumer's page. Partner: consumer_store_delivered(). */
 static inline uint64_t daemon_load_delivered(const struct ibvcap_consumer_page *page)
 {
 	return atomic_load_explicit(&page->delivered, memory_order_acquire);
@@ -196,9 +197,11 @@ static inline uint64_t daemon_load_skipped(const struct ibvcap_consumer_page *pa
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 /*
  * consumer: seen := own wake_word; wake_at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)
- * worker:   head published; head stored again (seq_cst); wake_at <= head? → the notifier: wake_word += 1, futex_wake of one
- * As with leases: store, then load the other's, so one of them sees. Each consumer sleeps on a word of its own,
- * which nobody else has mapped: how many threads a client puts to sleep on it is no cost of others.
+ * worker:   head published; head stored again (seq_cst); 0 < wake_at <= head? → asks the notifier
+ * notifier: wake_word += 1; futex_wake of one thread
+ *
+ * As with leases, each side stores and then loads, so at least one sees the other. Each consumer sleeps on a word of
+ * its own that no other client has mapped, so a client that puts many threads to sleep on it costs only itself.
  */
 
 static inline uint32_t consumer_load_wake_word(const struct ibvcap_consumer_state *state)
@@ -242,13 +245,13 @@ static inline bool daemon_load_wake_socket(const struct ibvcap_consumer_page *pa
 	return atomic_load_explicit(&page->wake_socket, memory_order_relaxed) != 0;
 }
 
-/** Notifier: change the word before the futex wake, or who is about to sleep on it would. */
+/** Notifier, before the futex wake: a consumer that is about to sleep on the old value does not fall asleep. */
 static inline void daemon_bump_wake_word(struct ibvcap_consumer_state *state)
 {
 	atomic_fetch_add_explicit(&state->wake_word, 1, memory_order_release);
 }
 
-/** False: the client punched a hole into its page. Each read of it then is a page fault, and what it holds is zeroes. */
+/** False: the client punched a hole into its page, so each read is a page fault and gives zeroes. */
 static inline bool daemon_is_page_whole(const struct ibvcap_consumer_page *page)
 {
 	return __atomic_load_n(&page->segment.magic, __ATOMIC_RELAXED) == IBVCAP_CONSUMER_MAGIC;
@@ -280,19 +283,19 @@ static inline enum ibvcap_connection consumer_load_connection(const struct ibvca
 	return (enum ibvcap_connection)atomic_load_explicit(&state->connection, memory_order_seq_cst);
 }
 
-/** After consumer_load_connection() said so. Partner: daemon_disconnect(). */
+/** Valid after consumer_load_connection() returned IBVCAP_CONNECTION_ENDED. Partner: daemon_disconnect(). */
 static inline uint32_t consumer_load_reason(const struct ibvcap_consumer_state *state)
 {
 	return atomic_load_explicit(&state->reason, memory_order_relaxed);
 }
 
-/** Control when it attaches, the worker when it demotes: before the floor passes what the consumer had pinned. */
+/** Control at the attach; the worker at a demotion, before the floor passes blocks that the consumer had pinned. */
 static inline void daemon_store_policy(struct ibvcap_consumer_state *state, enum ibvcap_policy policy)
 {
 	atomic_store_explicit(&state->policy, (uint32_t)policy, memory_order_release);
 }
 
-/** Partner: daemon_store_policy(). After consumer_load_floor() showed a skip, it shows the demotion that let it happen. */
+/** Partner: daemon_store_policy(). If consumer_load_floor() showed a skip, this shows the demotion that caused it. */
 static inline uint32_t consumer_load_policy(const struct ibvcap_consumer_state *state)
 {
 	return atomic_load_explicit(&state->policy, memory_order_acquire);
@@ -304,7 +307,7 @@ static inline void daemon_store_clock(struct ibvcap_ring *ring, enum ibvcap_cloc
 	atomic_store_explicit(&ring->clock_source, (uint32_t)source, memory_order_relaxed);
 }
 
-/** Partner: daemon_store_clock(). Source and bound are each true, but may be of two renewals. */
+/** Partner: daemon_store_clock(). Source and bound may come from two different renewals. */
 static inline enum ibvcap_clock_source ring_load_clock(const struct ibvcap_ring *ring, uint64_t *error_ns)
 {
 	*error_ns = atomic_load_explicit(&ring->clock_error_ns, memory_order_relaxed);
@@ -314,8 +317,8 @@ static inline enum ibvcap_clock_source ring_load_clock(const struct ibvcap_ring 
 /* ---- counters: one writer each, so load + store instead of a locked add --------------------------- */
 
 /*
- * Whoever sees this sees what the thread added to others before. So what became of packets, read before how many there
- * were, is never more than those. Partner: counter_get().
+ * A thread that loads this value sees all that the writer added to other counters before. So a reader that loads parts
+ * first and their sum last never finds parts that are more than the sum. Partner: counter_get().
  */
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The atomics on a sender's shared memory, as ring.h is for a ring's: each store names its partner load, and nobody
- * else touches the _Atomic fields of layout_tx.h. Daemon's side: daemon_*; sender's side: sender_*.
+ * The atomic accesses to a sender's shared memory. Each store names its partner load, and no other file accesses the
+ * _Atomic fields of layout_tx.h. The daemon uses daemon_*, a sender sender_*.
  *
- * Two handshakes, both of the same kind: each side stores one word and then loads the other's, all seq_cst, so that at
- * least one of them sees the other.
+ * There are two handshakes. In both, each side stores one word and then loads the other's, all seq_cst, so at least one
+ * of them sees the other.
  *
  *   sender, a batch is written                 worker, about to sleep
  *   1 submitted := s           (seq_cst)       1 need_kick := 1               (seq_cst)
@@ -37,19 +37,19 @@ static inline bool sender_load_need_kick(const struct ibvcap_sender_state *state
 	return atomic_load_explicit(&state->need_kick, memory_order_seq_cst) != 0;
 }
 
-/** Unchecked: the sender may write anything. On x86 seq_cst costs a load nothing. Partner: sender_store_submitted(). */
+/** Unchecked: the sender can write anything. Partner: sender_store_submitted(). */
 static inline uint64_t daemon_load_submitted(const struct ibvcap_sender_page *page)
 {
 	return atomic_load_explicit(&page->submitted, memory_order_seq_cst);
 }
 
-/** Before the last look at submitted; and 0 again, in any order, once awake. Partner: sender_load_need_kick(). */
+/** 1 before the last load of submitted; 0, in any order, once awake. Partner: sender_load_need_kick(). */
 static inline void daemon_store_need_kick(struct ibvcap_sender_state *state, bool wanted)
 {
 	atomic_store_explicit(&state->need_kick, wanted, memory_order_seq_cst);
 }
 
-/** The one read of a descriptor; of a packet below submitted. What comes may be torn if its sender lies. */
+/** The only read of a descriptor, of a packet below submitted. Torn if the sender still writes to it. */
 static inline struct ibvcap_tx_descriptor daemon_read_descriptor(const struct ibvcap_tx_descriptor *descriptor)
 {
 	typedef uint64_t __attribute__((may_alias)) word;
@@ -101,7 +101,7 @@ static inline uint64_t sender_load_completed_seq_cst(const struct ibvcap_sender_
 	return atomic_load_explicit(&state->completed, memory_order_seq_cst);
 }
 
-/** Worker, before it looks at requests: completed as it was published last. */
+/** Worker, before it loads requests: stores again the completed that it published last. */
 static inline void daemon_fence_completed(struct ibvcap_sender_state *state, uint64_t completed)
 {
 	atomic_store_explicit(&state->completed, completed, memory_order_seq_cst);
@@ -119,7 +119,7 @@ static inline bool daemon_load_sender_socket(const struct ibvcap_sender_page *pa
 	return atomic_load_explicit(&page->wake_socket, memory_order_relaxed) != 0;
 }
 
-/** Notifier: change the word before the futex wake, or who is about to sleep on it would. */
+/** Notifier, before the futex wake: a sender that is about to sleep on the old value does not fall asleep. */
 static inline void daemon_bump_sender_word(struct ibvcap_sender_state *state)
 {
 	atomic_fetch_add_explicit(&state->wake_word, 1, memory_order_release);
@@ -127,7 +127,7 @@ static inline void daemon_bump_sender_word(struct ibvcap_sender_state *state)
 
 /* ---- state ---------------------------------------------------------------------------------------- */
 
-/** Control; the last that is stored. Partner: sender_load_connection(). */
+/** Control, as the last store to this state. Partner: sender_load_connection(). */
 static inline void daemon_disconnect_sender(struct ibvcap_sender_state *state, enum ibvcap_disconnect reason)
 {
 	atomic_store_explicit(&state->reason, (uint32_t)reason, memory_order_relaxed);
@@ -139,7 +139,7 @@ static inline enum ibvcap_connection sender_load_connection(const struct ibvcap_
 	return (enum ibvcap_connection)atomic_load_explicit(&state->connection, memory_order_acquire);
 }
 
-/** After sender_load_connection() said so. Partner: daemon_disconnect_sender(). */
+/** Valid after sender_load_connection() returned IBVCAP_CONNECTION_ENDED. Partner: daemon_disconnect_sender(). */
 static inline uint32_t sender_load_reason(const struct ibvcap_sender_state *state)
 {
 	return atomic_load_explicit(&state->reason, memory_order_relaxed);

@@ -161,8 +161,8 @@ int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options
 /* ---- rx_reattach.c --------------------------------------------------------------------------------- */
 
 /**
- * Go on after the end of an epoch, once all its packets were delivered. 1: the handle is in the next epoch; 0: not until
- * until_ns, call again; -ENOBUFS the caller holds batches of the old epoch; -ESHUTDOWN, -ENODEV and errors of
+ * Go on after the end of an epoch, once all its packets were delivered. 1: the handle is in the next epoch; 0: not
+ * until until_ns, call again; -ENOBUFS the caller holds batches of the old epoch; -ESHUTDOWN, -ENODEV and errors of
  * ibvcap_rx_open(): there is no next epoch.
  */
 int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns);

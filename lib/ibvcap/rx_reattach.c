@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From the end of an epoch into the next: the daemon has ended and all it published was delivered. The handle unmaps the
- * old ring first, since the next daemon may need those hugepages. Then it connects, asks and waits for the answer, in
- * this call as long as the caller's timeout allows and in later calls, until reattach_ms have passed.
+ * From the end of an epoch into the next: the daemon has ended and all it published was delivered. The handle unmaps
+ * the old ring first, since the next daemon may need those hugepages. Then it connects, asks and waits for the
+ * answer, in this call as long as the caller's timeout allows and in later calls, until reattach_ms have passed.
  */
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
@@ -261,7 +261,7 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 		rx_leave_epoch(rx, client_now_ns());
 	}
 	r = rx_reattach_search(rx, until_ns);
-	/* Also while an answer is awaited: a socket that outlives its daemon accepts connections, but nobody answers. */
+	/* Also while it awaits an answer: a socket that outlives its daemon accepts connections, but never answers. */
 	rx_poll_set_timer(reattach, reattach->away && !reattach->error ? rx_reattach_next_step_ns(reattach) : 0);
 	return r;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where in a ring's history a reader begins. Worker (for consumers) and library (for taps) link this. */
+/* The packet at which a reader begins. The worker uses this for consumers, the library for taps. */
 #ifndef IBVCAP_RX_START_POSITION_H
 #define IBVCAP_RX_START_POSITION_H
 
@@ -7,13 +7,13 @@
 
 #include <stdint.h>
 
-/* As it is asked for on the wire: the library has made a time out of "back". */
+/* As in the request to attach: the library has turned IBVCAP_START_NS_BACK into a time. */
 struct rx_start_position {
 	uint32_t where; /* enum ibvcap_start */
-	uint64_t value; /* packets back; or the UTC ns from which on packets are wanted */
+	uint64_t value; /* packets back; or the UTC ns of the oldest wanted packet */
 };
 
-/* What is looked at. */
+/* The parts of a ring that the search reads. */
 struct rx_start_view {
 	const _Atomic uint32_t *table;
 	uint32_t table_mask;
@@ -25,9 +25,9 @@ struct rx_start_view {
 };
 
 /**
- * The sequence number to begin at: as asked for, or the oldest that is there; head where all is older. By time, rows
- * are taken to be in its order, and one without a timestamp to be old. Reads rows that may be recycled meanwhile, and
- * then finds some place in the history, no better and no worse.
+ * The packet number to begin at. If the ring does not reach back that far, the oldest packet; if all packets are older
+ * than the time, head. The search by time takes rows to be in the order of time, and one without a timestamp to be old.
+ * The worker may recycle rows during the search; the result is then some other place in the history.
  */
 uint64_t rx_start_find(const struct rx_start_view *view, const struct rx_start_position *start);
 

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Maps shared memory that the daemon sent, and checks it before the library uses it. The daemon may be of another
+ * version, or not be ibvcapd at all.
+ */
 #include "lib/ibvcap/segment_check.h"
 
 #include "lib/ibvcap/error.h"

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Shared memory in memfds: the daemon creates, populates and seals it, and clients map it. The seals let a client
+ * neither resize memory nor write to what it may only read. shm_self_test() checks that this kernel enforces them.
+ */
 #include "lib/ibvcap/shm.h"
 
 #include <errno.h>
@@ -21,13 +25,13 @@ static unsigned int memfd_flags(uint32_t page_bytes)
 {
 	unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 
-	/* The page size is asked for as its log2 in the bits from MFD_HUGE_SHIFT on. */
+	/* The bits from MFD_HUGE_SHIFT on hold the log2 of the page size. */
 	if (page_bytes != SMALL_PAGE)
 		flags |= MFD_HUGETLB | (unsigned int)__builtin_ctz(page_bytes) << MFD_HUGE_SHIFT;
 	return flags;
 }
 
-/* With vm.memfd_noexec = 2 the flag is a must; before Linux 6.3 it is EINVAL. */
+/* With vm.memfd_noexec = 2 the flag is required; before Linux 6.3 it is EINVAL. */
 static int create_memfd(const char *name, uint32_t page_bytes)
 {
 	int fd = memfd_create(name, memfd_flags(page_bytes) | MFD_NOEXEC_SEAL);
@@ -38,21 +42,21 @@ static int create_memfd(const char *name, uint32_t page_bytes)
 }
 
 /*
- * Every page now: a hugepage that is missing later is a SIGBUS. MAP_POPULATE would hide the failure.
- * EFAULT and ENOSPC are how hugetlbfs says that its pool is empty.
+ * Allocate every page now, since a hugepage that is missing later is a SIGBUS. MAP_POPULATE would hide the failure.
+ * hugetlbfs reports an empty pool as EFAULT or ENOSPC.
  */
 static int shm_populate(void *address, size_t bytes, uint32_t page_bytes)
 {
 	if (madvise(address, bytes, MADV_POPULATE_WRITE) < 0)
 		return errno == EFAULT || errno == ENOSPC ? -ENOMEM : -errno;
-	/* Swap would stall the worker; where memlock forbids it that is a risk and no fault. */
+	/* Reading a page back from swap would stall the worker. If RLIMIT_MEMLOCK forbids the lock, that may happen. */
 	if (page_bytes == SMALL_PAGE)
 		(void)mlock(address, bytes);
 	return 0;
 }
 
-/* Payloads are not the business of who reads a core, and GiB of them no help. A kernel that won't: so be it. */
-static void leave_out_of_cores(void *address, size_t bytes)
+/* A core dump with GiB of other people's packets helps nobody. If the kernel refuses, the dump is just larger. */
+static void shm_exclude_from_dump(void *address, size_t bytes)
 {
 	(void)madvise(address, bytes, MADV_DONTDUMP);
 }
@@ -80,7 +84,7 @@ int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_by
 		goto fail;
 	}
 	new.address = address;
-	leave_out_of_cores(new.address, new.bytes);
+	shm_exclude_from_dump(new.address, new.bytes);
 	r = shm_populate(new.address, new.bytes, page_bytes);
 	if (r < 0)
 		goto fail;
@@ -94,7 +98,7 @@ fail:
 
 int shm_seal_readonly(struct shm *shm)
 {
-	/* For a re-opening through /proc by another user the inode's mode is all that counts. */
+	/* Another user may open the memfd again through /proc: then only the inode's mode protects it. */
 	if (fchmod(shm->fd, 0400) < 0)
 		return -errno;
 	if (fcntl(shm->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
@@ -119,8 +123,8 @@ int shm_seal_mapped(struct shm *shm)
 	return shm_populate(shm->address, shm->bytes, shm->page_bytes);
 }
 
-/* A new open file description: a dup would carry O_RDWR along. */
-static int reopen(int fd, int flags)
+/* Opens a new file description, since a dup() would keep O_RDWR. */
+static int shm_reopen(int fd, int flags)
 {
 	char path[32];
 	int new_fd;
@@ -132,7 +136,7 @@ static int reopen(int fd, int flags)
 
 int shm_reopen_readonly(const struct shm *shm)
 {
-	return reopen(shm->fd, O_RDONLY);
+	return shm_reopen(shm->fd, O_RDONLY);
 }
 
 /* ---- self-test ----------------------------------------------------------------------------------- */
@@ -172,10 +176,10 @@ static bool can_write_through(int fd, size_t bytes)
 	return can_map_writable(fd, bytes) || can_upgrade_mapping(fd, bytes) || can_change_file(fd, bytes);
 }
 
-/* What a consumer could try with its descriptor. Root may open it for writing; then the seal alone must hold. */
+/* Tries what a consumer could try with its descriptor. Root can open it for writing; then only the seal protects it. */
 static int try_to_write(const struct shm *shm, int readonly_fd)
 {
-	int writable_fd = reopen(readonly_fd, O_RDWR);
+	int writable_fd = shm_reopen(readonly_fd, O_RDWR);
 	bool written = can_write_through(readonly_fd, shm->bytes);
 
 	if (writable_fd >= 0) {
@@ -185,7 +189,7 @@ static int try_to_write(const struct shm *shm, int readonly_fd)
 	return written ? -ENOTSUP : 0;
 }
 
-/* The daemon's own mapping must go on writing, and the consumer's must see it. */
+/* The daemon's mapping must stay writable, and the consumer's must see what it writes. */
 static int try_to_share(const struct shm *shm, int readonly_fd)
 {
 	unsigned char *mine = shm->address;
@@ -226,9 +230,9 @@ out:
 	return r;
 }
 
-/* ---- the consumer's side ------------------------------------------------------------------------- */
+/* ---- the client's side --------------------------------------------------------------------------- */
 
-/* A segment whose maker can shrink it would be a SIGBUS here: its size must be sealed. */
+/* If the peer could shrink the segment, a read here would be a SIGBUS: its size must be sealed. */
 static int check_segment(int fd, size_t expected_bytes, struct stat *status)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -257,7 +261,7 @@ int shm_map(struct shm *shm, int fd, bool writable, size_t expected_bytes)
 	}
 	new.address = address;
 	new.bytes = (size_t)status.st_size;
-	leave_out_of_cores(new.address, new.bytes);
+	shm_exclude_from_dump(new.address, new.bytes);
 	new.page_bytes = (uint32_t)status.st_blksize;
 	*shm = new;
 	return 0;

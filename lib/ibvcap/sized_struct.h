@@ -24,8 +24,8 @@ int sized_struct_check(const void *to, size_t bytes_min, const char *name);
 int sized_struct_write(void *to, const void *ours, size_t bytes, const char *name);
 
 /**
- * The same without the check, for the calls of each batch: the usual case is a copy of constant length. ours begins with
- * bytes.
+ * The same without the check, for the calls of each batch: the usual case is a copy of constant length. ours begins
+ * with bytes.
  */
 static inline void sized_struct_copy(void *to, const void *ours, size_t bytes)
 {

@@ -14,11 +14,11 @@
  * - A handle may be used by one thread at a time. Different handles are independent.
  * - The library starts no thread, installs no signal handler and writes nothing to stdout or stderr.
  *
- * Sizes. A struct that may get new fields in later versions begins with its size. The caller sets it to its own sizeof,
- * and 0 in all other fields, by IBVCAP_INIT. So a program and a library of different versions work together: the library
- * takes fields that the program does not know as 0, and does not write past the end of the program's struct. A function
- * that fills in a struct sets its size to the bytes that it wrote. -EINVAL: the size is not set. -E2BIG: the program set
- * a field that this library does not know.
+ * Sizes. A struct that may get new fields in later versions begins with its size. The caller sets it to its own
+ * sizeof, and 0 in all other fields, by IBVCAP_INIT. So a program and a library of different versions work together:
+ * the library takes fields that the program does not know as 0, and does not write past the end of the program's
+ * struct. A function that fills in a struct sets its size to the bytes that it wrote. -EINVAL: the size is not set.
+ * -E2BIG: the program set a field that this library does not know.
  */
 #ifndef IBVCAP_H
 #define IBVCAP_H
@@ -155,9 +155,9 @@ struct ibvcap_rx_counts {
 };
 
 /**
- * Packets that the device had dropped for want of a buffer since the stream began: as known when a block's first row was
- * published (before) and when its last was (after). The daemon reads the device's counter some times a second. Each count
- * is of the reading at its time (UTC ns; 0: not read yet).
+ * Packets that the device had dropped for want of a buffer since the stream began: as known when a block's first row
+ * was published (before) and when its last was (after). The daemon reads the device's counter some times a second.
+ * Each count is of the reading at its time (UTC ns; 0: not read yet).
  */
 struct ibvcap_rx_losses {
 	size_t size;
@@ -171,10 +171,10 @@ struct ibvcap_rx_losses {
  * Attach to a stream by name. socket_path NULL: the environment's IBVCAP_SOCKET, else IBVCAP_CONTROL_SOCKET. options
  * NULL: defaults. Blocks for at most options->timeout_ms.
  *
- * -ENOENT no socket at that path · -ECONNREFUSED no process listens on the socket · -ESRCH the daemon has no stream of
- * that name · -EACCES this user may not use the socket, the stream or the policy · -EAGAIN all consumer places or leases
- * are taken · -EPROTO another protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EMFILE · -EINVAL, -E2BIG options. On
- * failure *rx is unchanged, nothing stays open or mapped, and ibvcap_error_text() says more.
+ * -ENOENT no socket at that path · -ECONNREFUSED no process listens on the socket · -ESRCH the daemon has no stream
+ * of that name · -EACCES this user may not use the socket, the stream or the policy · -EAGAIN all consumer places or
+ * leases are taken · -EPROTO another protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EMFILE · -EINVAL, -E2BIG
+ * options. On failure *rx is unchanged, nothing stays open or mapped, and ibvcap_error_text() says more.
  */
 int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibvcap_rx_options *options,
                    struct ibvcap_rx **rx);
@@ -190,26 +190,28 @@ void ibvcap_rx_close(struct ibvcap_rx *rx);
  * = for ever, 0 = not at all) for at least min packets (0 or 1: any; limited to max and to the rest of the block), then
  * takes all that are there, up to max. batch->size must be set.
  *
- * Returns batch->n, or 0: no packets in time. -ENOBUFS: the caller holds as many blocks as its quota of leases allows, or
- * the epoch has ended and the caller holds batches of it: release them, and call again. -ESHUTDOWN: the daemon ended, all
- * that it published was delivered, and no other daemon answered within reattach_ms. -ENODEV: the administrator removed
- * the stream. -ECONNABORTED: the daemon disconnected this consumer and still runs. -EINTR: a signal came during the
- * wait. -EPROTO: the ring names a block that it does not have. -EOPNOTSUPP: a tap. -EACCES and other errors of
- * ibvcap_rx_open(): the next daemon refuses. ibvcap_error_text() says more about a failed search for the next daemon.
+ * Returns batch->n, or 0: no packets in time. -ENOBUFS: the caller holds as many blocks as its quota of leases
+ * allows, or the epoch has ended and the caller holds batches of it: release them, and call again. -ESHUTDOWN: the
+ * daemon ended, all that it published was delivered, and no other daemon answered within reattach_ms. -ENODEV: the
+ * administrator removed the stream. -ECONNABORTED: the daemon disconnected this consumer and still runs. -EINTR: a
+ * signal came during the wait. -EPROTO: the ring names a block that it does not have. -EOPNOTSUPP: a tap. -EACCES and
+ * other errors of ibvcap_rx_open(): the next daemon refuses. ibvcap_error_text() says more about a failed search for
+ * the next daemon.
  *
  * When the daemon ends, restarts or dies, all that it published is delivered first. Then this call waits for the next
- * daemon, within timeout_ms as for packets, and goes on with the oldest packet of its epoch. The first batch there has
- * IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN, packet numbers start again, and the ring's geometry may be another. Failures that may
- * pass (no listener yet, no place in the daemon, no memory or descriptors in this process) are retried until reattach_ms
- * are over. If only this connection ended while the daemon runs on (the process that opened it ended, and its child uses
- * it), no packet is delivered twice: a consumer gets -ECONNABORTED; a tap goes on where it was, its gap counted.
+ * daemon, within timeout_ms as for packets, and goes on with the oldest packet of its epoch. The first batch there
+ * has IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN, packet numbers start again, and the ring's geometry may be another. Failures
+ * that may pass (no listener yet, no place in the daemon, no memory or descriptors in this process) are retried until
+ * reattach_ms are over. If only this connection ended while the daemon runs on (the process that opened it ended, and
+ * its child uses it), no packet is delivered twice: a consumer gets -ECONNABORTED; a tap goes on where it was, its
+ * gap counted.
  */
 int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
 /**
- * Return a batch, each once, in any order. Never blocks. -EINVAL: the caller does not hold this batch. -ECONNABORTED: it
- * is returned, but the daemon disconnected this consumer before, which ended the lease: the rows may have held newer
- * packets while the caller read them.
+ * Return a batch, each once, in any order. Never blocks. -EINVAL: the caller does not hold this batch. -ECONNABORTED:
+ * it is returned, but the daemon disconnected this consumer before, which ended the lease: the rows may have held
+ * newer packets while the caller read them.
  */
 int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch);
 
@@ -224,15 +226,16 @@ int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *len
 /**
  * A descriptor for poll() or epoll. It becomes readable when ibvcap_rx_acquire(), after it returned 0, may have
  * something new: packets, the end of the daemon, the time to search for the next one, its answer, or the end of
- * reattach_ms. So a program that calls ibvcap_rx_acquire() with timeout_ms 0 until it returns 0, and then polls, needs no
- * timer. Call this once before the first poll; the descriptor stays the same in every epoch. The library reads from it
- * and closes it. -EOPNOTSUPP: a tap. Another -errno: no descriptor is available now.
+ * reattach_ms. So a program that calls ibvcap_rx_acquire() with timeout_ms 0 until it returns 0, and then polls,
+ * needs no timer. Call this once before the first poll; the descriptor stays the same in every epoch. The library
+ * reads from it and closes it. -EOPNOTSUPP: a tap. Another -errno: no descriptor is available now.
  */
 int ibvcap_rx_fd(struct ibvcap_rx *rx);
 
 /**
- * Losses around the block of a batch that the caller holds. Never blocks. 1: the block is full, and losses->after final;
- * 0: the worker still fills the block, and losses->after is the newest known. -EINVAL: the caller does not hold it.
+ * Losses around the block of a batch that the caller holds. Never blocks. 1: the block is full, and losses->after
+ * final; 0: the worker still fills the block, and losses->after is the newest known. -EINVAL: the caller does not
+ * hold it.
  */
 int ibvcap_rx_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                            struct ibvcap_rx_losses *losses);
@@ -281,7 +284,7 @@ struct ibvcap_tx_info {
 	uint32_t reserved;
 };
 
-/** Reserved rows, consecutive in the arena. Only the caller writes to them, and the worker reads them once submitted. */
+/** Reserved rows, consecutive in the arena. Only the caller writes to them; the device reads them once submitted. */
 struct ibvcap_tx_slots {
 	size_t size;
 	uint8_t *payload;                     /* first row; row i at payload + i * stride */
@@ -334,23 +337,24 @@ void ibvcap_tx_close(struct ibvcap_tx *tx);
  * that are, up to max. Rows that were reserved before and not submitted are reserved again, and their packets[] reset.
  * slots->size must be set.
  *
- * Returns slots->n, or 0: no row became free in time. -ESHUTDOWN: the daemon has ended; open the channel again. -ENODEV:
- * the administrator removed the channel. -EIO: the channel's device failed. -ECONNABORTED: the daemon disconnected this
- * sender. -EINTR: a signal came during the wait.
+ * Returns slots->n, or 0: no row became free in time. -ESHUTDOWN: the daemon has ended; open the channel again.
+ * -ENODEV: the administrator removed the channel. -EIO: the channel's device failed. -ECONNABORTED: the daemon
+ * disconnected this sender. -EINTR: a signal came during the wait.
  */
 int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t max, uint32_t min, int timeout_ms);
 
 /**
- * Submit the first n of the reserved rows; the rest stays reserved. The worker sends them in order. The caller must not
- * write to them until they are completed: the device may send the old bytes or the new ones. Never blocks. -EINVAL: n is
- * more than are reserved; none is submitted. An error of ibvcap_tx_reserve() when the handle can send no more.
+ * Submit the first n of the reserved rows; the rest stays reserved. The worker sends them in order. The caller must
+ * not write to them until they are completed: the device may send the old bytes or the new ones. Never blocks.
+ * -EINVAL: n is more than are reserved; none is submitted. An error of ibvcap_tx_reserve() when the handle can send
+ * no more.
  */
 int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n);
 
 /**
- * Copy one payload into the next row and submit it. Waits up to timeout_ms for a free row. Rows that are reserved are no
- * longer. Returns 1, 0: no row became free in time. -EMSGSIZE: longer than slot_bytes. -EINVAL: no such destination.
- * Errors of ibvcap_tx_reserve().
+ * Copy one payload into the next row and submit it. Waits up to timeout_ms for a free row. Rows that are reserved are
+ * no longer. Returns 1, 0: no row became free in time. -EMSGSIZE: longer than slot_bytes. -EINVAL: no such
+ * destination. Errors of ibvcap_tx_reserve().
  */
 int ibvcap_tx_send(struct ibvcap_tx *tx, const void *payload, size_t bytes, uint32_t destination, int timeout_ms);
 
@@ -362,11 +366,11 @@ int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms);
 
 /**
  * Statuses of the packets that completed since the last call of this, in order, at most max: statuses[0] is of packet
- * *sequence. Returns how many, 0: none. A status is 0: sent, -EMSGSIZE: longer than slot_bytes, or the MTU is too small
- * for slot_bytes now, -EINVAL: no such destination or flag, -EHOSTUNREACH: the Ethernet address of the destination's next
- * hop is not known yet, -ENETDOWN: the link is down, -EIO: the device reported an error, -ETIME: late and dropped,
- * -ECANCELED: counted as flushed. The daemon overwrites a status when its row is submitted again. *sequence then jumps
- * ahead, and the lost statuses are in ibvcap_tx_counts() only. Never blocks.
+ * *sequence. Returns how many, 0: none. A status is 0: sent, -EMSGSIZE: longer than slot_bytes, or the MTU is too
+ * small for slot_bytes now, -EINVAL: no such destination or flag, -EHOSTUNREACH: the Ethernet address of the
+ * destination's next hop is not known yet, -ENETDOWN: the link is down, -EIO: the device reported an error, -ETIME:
+ * late and dropped, -ECANCELED: counted as flushed. The daemon overwrites a status when its row is submitted again.
+ * *sequence then jumps ahead, and the lost statuses are in ibvcap_tx_counts() only. Never blocks.
  */
 int ibvcap_tx_results(struct ibvcap_tx *tx, int32_t *statuses, uint32_t max, uint64_t *sequence);
 
@@ -520,8 +524,8 @@ enum ibvcap_reconfigure {
  * removed stay so until the daemon reads its file again. answer, if not NULL, gets one line about what was done. Blocks
  * for at most timeout_ms (0 = 60000: the daemon may have to zero memory).
  *
- * -EACCES the caller is neither root nor the daemon's user · -EINVAL, -EEXIST the text or the file is wrong · -EBUSY the
- * change cannot be made while the daemon runs · -ENOENT no such stream · -E2BIG text is too long · errors of
+ * -EACCES the caller is neither root nor the daemon's user · -EINVAL, -EEXIST the text or the file is wrong · -EBUSY
+ * the change cannot be made while the daemon runs · -ENOENT no such stream · -E2BIG text is too long · errors of
  * ibvcap_rx_open() and of starting a stream. ibvcap_error_text() says file:line and more.
  */
 int ibvcap_reconfigure(const char *socket_path, enum ibvcap_reconfigure what, const char *name, const char *text,

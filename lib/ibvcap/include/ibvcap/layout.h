@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The bytes that ibvcapd shares with its consumers, and nothing else: no functions.
+ * The layout of the memory that ibvcapd shares with its consumers. No functions.
  *
- * Each ring is five segments, every one an anonymous memfd that a consumer gets as a file
- * descriptor over the control socket. Positions inside are offsets and indices, never pointers.
+ * A ring is three segments, and each consumer of it has two more. Every segment is an anonymous memfd; the consumer
+ * gets its file descriptor over the control socket. Positions inside are offsets and indices, never pointers.
  *
  *   payload          hugepages  daemon RW, consumer RO   blocks of slots, a slot = one row of S bytes
  *   headers          hugepages  daemon RW, consumer RO   header_stride bytes a slot
@@ -11,15 +11,17 @@
  *   consumer state   4 KiB      daemon RW, consumer RO   struct ibvcap_consumer_state
  *   consumer page    4 KiB      daemon RW, consumer RW   struct ibvcap_consumer_page
  *
- * A sequence number counts a ring's packets from 0 within an epoch. Packet s is slot s mod N of block
- * number s div N; the block table says which physical block holds a block number. Packet number s and
- * block number b are u64 and never wrap.
+ * The worker is the only thread that writes to the payload (through the device), headers and ring segments; the control
+ * thread and the worker write the consumer state. Only the consumer writes to its consumer page.
  *
- * Compatibility: a reader refuses another major version. A minor version only appends: to the
- * structs' reserved tails, to the counters, to the flags. Nothing was released yet: until then library and daemon
- * are of one build, and major version 1 is what the last of them has.
+ * A sequence number counts a ring's packets from 0 within an epoch. Packet s is slot s mod N of block number s div N;
+ * the block table says which physical block holds a block number. Packet numbers and block numbers are u64 and never
+ * wrap.
  *
- * Multi-byte fields are in host byte order; packet headers are as they came from the wire.
+ * Compatibility: a reader refuses another major version. A minor version only appends: to reserved tails of structs, to
+ * counters, to flags. Before the first release, library and daemon must be of the same build.
+ *
+ * Multi-byte fields are in host byte order; packet headers are as received.
  */
 #ifndef IBVCAP_LAYOUT_H
 #define IBVCAP_LAYOUT_H
@@ -28,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The same bytes in both languages. */
+/* C and C++ have the same layout. */
 #ifdef __cplusplus
 #include <atomic>
 #define IBVCAP_ATOMIC(type) std::atomic<type>
@@ -45,11 +47,11 @@
 #define IBVCAP_STATE_MAGIC    UINT64_C(0x5453534e4f434349) /* "ICCONSST" */
 #define IBVCAP_CONSUMER_MAGIC UINT64_C(0x4750534e4f434349) /* "ICCONSPG" */
 
-/* Two cache lines: the adjacent-line prefetcher of x86 pairs 64 B lines. */
+/* Two cache lines, since the adjacent-line prefetcher of x86 fetches 64 B lines in pairs. */
 #define IBVCAP_CURSOR_ALIGN 128
 
 #define IBVCAP_STREAM_NAME_MAX 64 /* with the closing NUL */
-#define IBVCAP_LEASE_SLOTS_MAX 64 /* most blocks one consumer may ever hold */
+#define IBVCAP_LEASE_SLOTS_MAX 64 /* the most blocks that one consumer can hold */
 #define IBVCAP_RX_COUNTERS_MAX 64 /* room in the ring segment; see enum ibvcap_rx_counter */
 #define IBVCAP_BLOCK_SLOTS_MIN 64 /* N is a multiple of this: the chunk in which slots are posted */
 
@@ -67,40 +69,42 @@ static_assert(sizeof(struct ibvcap_segment) == 32, "shared layout");
 
 /* ---- packet meta --------------------------------------------------------------------------------- */
 
-/* Flags of a row. No flag: an ordinary packet that filled its row. */
+/* Flags of a row. Without a flag, an ordinary packet fills the row. */
 enum ibvcap_packet_flag {
-	IBVCAP_PACKET_FLAG_SHORT = 1 << 0,     /* length < S: the rest of the row is old bytes */
-	IBVCAP_PACKET_FLAG_TRUNCATED = 1 << 1, /* the payload was longer than its row: length says what is there */
+	IBVCAP_PACKET_FLAG_SHORT = 1 << 0, /* length < S: the rest of the row holds old bytes */
+	IBVCAP_PACKET_FLAG_TRUNCATED =
+		1 << 1, /* the payload was longer than its row, and only length bytes of it are there */
 	IBVCAP_PACKET_FLAG_IRREGULAR =
-		1 << 2, /* headers not of the stream's layout: see header_length, payload_offset */
+		1 << 2, /* the headers are not of the stream's layout: see header_length, payload_offset */
 	IBVCAP_PACKET_FLAG_FRAGMENT = 1 << 3,     /* an IP fragment: the row holds a part of a datagram */
 	IBVCAP_PACKET_FLAG_BAD_CHECKSUM = 1 << 4, /* the device found the IP or UDP checksum wrong */
-	IBVCAP_PACKET_FLAG_ERROR = 1 << 5,        /* the device reported an error: the row holds nothing of use */
-	IBVCAP_PACKET_FLAG_UNUSABLE = 1 << 6, /* the row is not the packet's payload (headers could not be parsed) */
+	IBVCAP_PACKET_FLAG_ERROR = 1 << 5, /* the device reported an error: the contents of the row are undefined */
+	IBVCAP_PACKET_FLAG_UNUSABLE =
+		1 << 6, /* the headers could not be parsed, so the row is not the packet's payload */
 };
 
-/* One a slot, 16 B: four share a cache line. Written before head is published. */
+/* One for each slot; four share a cache line. The worker writes it before it publishes head. */
 struct ibvcap_meta {
 	uint64_t timestamp_ns;  /* since 1970-01-01 UTC, of the clock named in struct ibvcap_ring; 0 = none */
 	uint16_t length;        /* bytes of UDP payload present in the row, from payload_offset on */
 	uint16_t flags;         /* enum ibvcap_packet_flag */
 	uint8_t header_length;  /* bytes from the start of the frame to the payload, as received */
 	uint8_t payload_offset; /* where in the row the payload starts: 0 unless IBVCAP_PACKET_FLAG_IRREGULAR */
-	uint16_t wire_length;   /* bytes of UDP payload the sender sent (saturated at 65535) */
+	uint16_t wire_length;   /* bytes of UDP payload that the sender sent */
 };
 static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 
 /* ---- block record -------------------------------------------------------------------------------- */
 
 /*
- * What the device had dropped for want of a buffer (IBVCAP_RX_COUNTER_NO_BUFFER), so that a loss can be placed between two
- * blocks. The device is read some times a second: *_ns is the UTC time of the reading, and its count has all that were
- * counted by then. "open" is the newest when the block's first row was published; "close" goes on to be the newest
- * until its last is. Under overload without a pause, up to a receive queue's depth of drops is counted late.
+ * Packets that the device had dropped for want of a buffer (IBVCAP_RX_COUNTER_NO_BUFFER), which places a loss between
+ * two blocks. The daemon reads the device's counter some times a second: *_ns is the UTC time of a reading. "open" is
+ * the newest reading when the worker published the block's first row; "close" is renewed until it publishes the last.
+ * Under overload without a pause, up to a receive queue's depth of drops is counted late.
  */
 struct ibvcap_block {
 	IBVCAP_ATOMIC(uint64_t) open_no_buffer;
-	IBVCAP_ATOMIC(uint64_t) open_ns; /* 0: not read yet */
+	IBVCAP_ATOMIC(uint64_t) open_ns; /* 0: no reading yet */
 	IBVCAP_ATOMIC(uint64_t) close_no_buffer;
 	IBVCAP_ATOMIC(uint64_t) close_ns;
 };
@@ -114,12 +118,12 @@ enum ibvcap_clock_source {
 	IBVCAP_CLOCK_SOURCE_DEVICE = 2,   /* the NIC's, at reception; mapped to UTC by the daemon's clock fit */
 };
 
-/* Where the ring's segment counters live; labels in counters.h. Append only. Units: packets unless said. */
+/* Indices of the ring segment's counters; labels are in counters.h. Append only. Units: packets unless said. */
 enum ibvcap_rx_counter {
-	IBVCAP_RX_COUNTER_MATCHED,   /* flow counter: what steering gave the queue, before any drop */
+	IBVCAP_RX_COUNTER_MATCHED,   /* the device's flow counter: packets steered to the queue, before any drop */
 	IBVCAP_RX_COUNTER_PUBLISHED, /* rows with a packet */
-	IBVCAP_RX_COUNTER_NO_BUFFER, /* matched, and no row: no slot was posted, or the queue was being reset; struck at rest */
-	IBVCAP_RX_COUNTER_ERRORED,         /* rows marked IBVCAP_PACKET_FLAG_ERROR */
+	IBVCAP_RX_COUNTER_NO_BUFFER, /* matched, but no slot was posted or the queue was being reset */
+	IBVCAP_RX_COUNTER_ERRORED,   /* rows marked IBVCAP_PACKET_FLAG_ERROR */
 	IBVCAP_RX_COUNTER_PUBLISHED_BYTES, /* payload bytes in published rows */
 	IBVCAP_RX_COUNTER_TRUNCATED,       /* of published: longer than their row */
 	IBVCAP_RX_COUNTER_SHORT,           /* of published: shorter than their row */
@@ -127,18 +131,18 @@ enum ibvcap_rx_counter {
 	IBVCAP_RX_COUNTER_BAD_CHECKSUM, /* of published; 0 from a backend that does not report them (verbs, so far) */
 	IBVCAP_RX_COUNTER_BATCHES,      /* polls that returned at least one completion */
 	IBVCAP_RX_COUNTER_EMPTY_POLLS,  /* polls that returned none */
-	IBVCAP_RX_COUNTER_SPARES_USED,  /* blocks that were due for reuse but under lease: a spare took their place */
+	IBVCAP_RX_COUNTER_SPARES_USED,  /* blocks due for reuse that were leased, so that a spare took their place */
 	IBVCAP_RX_COUNTER_POSTED,       /* slots handed to the device */
 	IBVCAP_RX_COUNTER_QUEUE_RESETS, /* times the device's queue was reset after an error */
-	IBVCAP_RX_COUNTER_WAKES,        /* times that consumers were to be woken: a system call of the worker each */
-	IBVCAP_RX_COUNTER_FILL_MAX, /* most rows in the ring that a consumer had not acquired; looked at once a block */
+	IBVCAP_RX_COUNTER_WAKES,        /* times that the worker asked for consumers to be woken, a system call each */
+	IBVCAP_RX_COUNTER_FILL_MAX,     /* the most rows that a consumer had not acquired; updated once a block */
 	IBVCAP_RX_COUNTER_N
 };
 static_assert(IBVCAP_RX_COUNTER_N <= IBVCAP_RX_COUNTERS_MAX, "shared layout");
 
 /*
- * Offset 0 of the ring segment. The first part is constant once ready; head and floor
- * each have lines of their own, since they are written at different rates.
+ * At offset 0 of the ring segment. The first part is constant once ready. head and floor have cache lines of their own,
+ * since the worker writes them at different rates.
  */
 struct ibvcap_ring {
 	struct ibvcap_segment segment;
@@ -147,11 +151,11 @@ struct ibvcap_ring {
 	uint32_t slots_per_block;  /* N, a multiple of 64 */
 	uint32_t slot_bytes;       /* S, distance between rows of a block */
 	uint32_t header_stride;    /* 64, or 128 where headers are longer than 64 B */
-	uint32_t header_bytes;     /* bytes of headers the device splits off: 42, 46, 62 or 66 */
+	uint32_t header_bytes;     /* bytes of headers that the device splits off: 42, 46, 62 or 66 */
 	uint32_t n_blocks;         /* physical */
 	uint32_t history_blocks;   /* complete blocks kept for late readers */
 	uint32_t table_entries;    /* of the block table; a power of two */
-	uint32_t lease_blocks_max; /* quota a single consumer can be given */
+	uint32_t lease_blocks_max; /* the largest quota of a consumer */
 	uint64_t block_bytes;      /* distance between blocks in the payload segment, a multiple of 4096 */
 	uint64_t payload_segment_bytes;
 	uint64_t headers_segment_bytes;
@@ -169,11 +173,11 @@ struct ibvcap_ring {
 	uint32_t reserved0;
 	IBVCAP_ATOMIC(uint64_t) clock_error_ns; /* bound on |timestamp − UTC of this host's CLOCK_REALTIME| */
 
-	/* Packets published. Daemon stores with release once per batch; readers load with acquire. */
+	/* Packets published. The worker stores it with release once per batch; readers load it with acquire. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) head;
-	/* The oldest block number that is still safe to lease. Stored and loaded seq_cst; see ring.h. */
+	/* The oldest block number that a consumer may still lease. Stored and loaded seq_cst; see ring.h. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) floor;
-	/* 1 when the daemon has stopped publishing in this epoch for good. head is final then. */
+	/* 1 when the daemon publishes no more packets in this epoch: head is final. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) closed;
 
 	/* Written by the worker; enum ibvcap_rx_counter. */
@@ -190,57 +194,55 @@ static_assert(sizeof(struct ibvcap_ring) == 1152, "shared layout");
 /* ---- a consumer's two pages ---------------------------------------------------------------------- */
 
 enum ibvcap_policy {
-	IBVCAP_POLICY_LOSSY = 0,    /* never stalls the ring; unleased backlog may be skipped, and is counted */
-	IBVCAP_POLICY_LOSSLESS = 1, /* backlog is kept, by permission and until a deadline */
-	IBVCAP_POLICY_TAP = 2, /* no page of its own, the daemon does nothing for it: copies, then checks the floor */
+	IBVCAP_POLICY_LOSSY = 0,    /* never stalls the ring; skips packets that are recycled before it acquires them */
+	IBVCAP_POLICY_LOSSLESS = 1, /* the worker keeps its packets until a deadline, if the configuration permits it */
+	IBVCAP_POLICY_TAP = 2,      /* unknown to the daemon, has no page: copies a row, then checks the floor */
 };
 
 enum ibvcap_connection {
 	IBVCAP_CONNECTION_OPEN = 0,
-	IBVCAP_CONNECTION_ENDED = 1, /* by the daemon: see reason */
+	IBVCAP_CONNECTION_ENDED = 1, /* the daemon ended it: see reason */
 };
 
 enum ibvcap_disconnect {
 	IBVCAP_DISCONNECT_NONE = 0,
 	IBVCAP_DISCONNECT_SHUTDOWN = 1,   /* the daemon ends or restarts */
-	IBVCAP_DISCONNECT_BAD_CURSOR = 2, /* the consumer's page named a block that never was */
-	IBVCAP_DISCONNECT_REMOVED =
-		4, /* the administrator removed the stream: what was published is still to be read */
-	IBVCAP_DISCONNECT_HUNG_UP = 5,   /* its connection ended or was ended: leases hold no more */
-	IBVCAP_DISCONNECT_PAGE_LOST = 6, /* what its own page held is gone: the client punched a hole into it */
-	IBVCAP_DISCONNECT_RIGHTS =
-		7, /* a right that it attached with was taken back; with those it has it may attach again */
-	IBVCAP_DISCONNECT_CHANNEL_FAILED = 8, /* a sender's: the channel's send queue failed and cannot go on */
-	IBVCAP_DISCONNECT_WAKE_BUDGET = 9,    /* to wake its user's clients took more CPU time than one user may cost */
+	IBVCAP_DISCONNECT_BAD_CURSOR = 2, /* the consumer's page named a block that never existed */
+	IBVCAP_DISCONNECT_REMOVED = 4,    /* the stream or channel was removed; published packets can still be read */
+	IBVCAP_DISCONNECT_HUNG_UP = 5,    /* its connection ended: its leases protect nothing any more */
+	IBVCAP_DISCONNECT_PAGE_LOST = 6,  /* the client punched a hole into its page, whose contents are lost */
+	IBVCAP_DISCONNECT_RIGHTS = 7, /* a right was taken back; it may attach again with the rights that are left */
+	IBVCAP_DISCONNECT_CHANNEL_FAILED = 8, /* of a sender: the channel's send queue failed and cannot be restarted */
+	IBVCAP_DISCONNECT_WAKE_BUDGET = 9,    /* waking its user's clients cost more CPU time than one user may use */
 };
 
-/* The daemon's page about one consumer; the consumer maps it read-only. */
+/* The daemon's page about one consumer. The consumer maps it read-only. */
 struct ibvcap_consumer_state {
 	struct ibvcap_segment segment;
 	IBVCAP_ATOMIC(uint32_t) policy;     /* enum ibvcap_policy in force: a demotion makes lossless lossy */
 	uint32_t lease_blocks;              /* quota: how many lease slots may be used */
 	uint64_t attach_sequence;           /* the first packet that is this consumer's */
-	uint64_t attach_head;               /* head when it attached: what lies between was there already */
+	uint64_t attach_head;               /* head when it attached: packets between the two were there before */
 	IBVCAP_ATOMIC(uint32_t) connection; /* enum ibvcap_connection */
 	IBVCAP_ATOMIC(uint32_t) reason;     /* enum ibvcap_disconnect */
-	/* Futex word of this consumer alone: changed, then woken, when head passed what it asked for. */
+	/* Futex word of this consumer alone. The notifier changes and wakes it when head has passed wake_at. */
 	IBVCAP_ATOMIC(uint32_t) wake_word;
 	uint8_t reserved[60];
 };
 static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
 
 /*
- * The consumer's own page; the daemon reads it, bounds what it read, and trusts none of it.
- * Both counts only grow, and what is done to a packet changes one of them: attach_sequence + delivered + skipped, read
- * in any order, is never past the next packet to be acquired, which is never past head.
+ * The consumer's own page. The daemon reads it, checks the bounds of all that it read, and trusts none of it. Both
+ * counts only grow, and each packet is counted in one of them: attach_sequence + delivered + skipped, read in any
+ * order, is never past the next packet to be acquired, which is never past head.
  */
 struct ibvcap_consumer_page {
-	struct ibvcap_segment segment; /* its magic is gone once a hole was punched into the page */
-	/* "Wake me at head >= wake_at"; 0 = no request. wake_socket: by a byte, else on the state page's word. */
+	struct ibvcap_segment segment; /* its magic is 0 once the client has punched a hole into the page */
+	/* A request to be woken at head >= wake_at; 0 = none. wake_socket: by a byte, else by the wake_word. */
 	IBVCAP_ATOMIC(uint64_t) wake_at;
 	IBVCAP_ATOMIC(uint32_t) wake_socket;
 	uint8_t reserved0[84];
-	/* Packets acquired since it attached. What a lossless consumer has neither acquired nor skipped, it pins. */
+	/* Packets acquired since the attach. A lossless consumer pins those that are neither acquired nor skipped. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) delivered;
 	IBVCAP_ATOMIC(uint64_t) skipped; /* packets that were recycled before they could be acquired */
 	/* Each block number + 1, 0 = free. Stored seq_cst; see ring.h for the handshake with floor. */
