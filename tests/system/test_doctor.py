@@ -134,7 +134,7 @@ def test_a_queue_and_a_flow_are_tried_on_the_device(net, wire, tmp):
     assert "at most 256" in faults(small)["ring_size"]["wanted"]
 
 
-@pytest.mark.parametrize("bounds,said", [("-all", "it takes CAP_NET_RAW"),
+@pytest.mark.parametrize("bounds,said", [("-all", "it needs CAP_NET_RAW"),
                                          ("-all,+net_raw", "Operation not permitted")])
 def test_who_may_not_make_a_queue_or_a_flow_is_told_so(net, wire, bounds, said):
     """The second may make a queue, and its flow is refused."""
@@ -156,7 +156,7 @@ def test_a_running_daemon_has_what_the_doctor_says_it_takes(net, wire, daemon, h
     (pages,) = [entry["found"] for entry in of(report, "hugepages") if entry["subject"].endswith(str(one.config))]
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
         held_kib = sum(map(int, re.findall(r"_Hugetlb:\s+(\d+)", rollup.read())))
-    assert pages.endswith(f"it takes {held_kib // 2048}")
+    assert pages.endswith(f"needs {held_kib // 2048}")
 
 
 def test_a_process_that_keeps_memory_of_a_ring_that_has_ended_is_named(net, wire, daemon, consumer):

@@ -28,7 +28,7 @@ static void check_system_clock(const struct doctor_clock *clock, struct findings
 	finding_write(finding->found, "nothing synchronises it");
 	finding_write(finding->wanted, "kept by chrony, ntpd or ptp4l with phc2sys");
 	finding_write(finding->why,
-	              "timestamps are in UTC by this clock: as wrong as it is, and they jump when it is set");
+	              "timestamps are converted to UTC with this clock: they have its error, and jump when it is set");
 	finding_write(finding->fix, "apt install chrony && systemctl enable --now chrony");
 	finding->fix_survives_reboot = true;
 }
@@ -52,7 +52,8 @@ static void check_nic_clock(const struct doctor_device *device, struct findings 
 	finding = finding_add(findings, "nic_clock");
 	finding_write(finding->subject, "%s", device->name);
 	if (!probe->has_clock) {
-		finding_write(finding->found, "none that can be read: timestamps are taken when packets are polled");
+		finding_write(finding->found,
+		              "none that can be read: the worker takes the time when it polls a packet");
 		return;
 	}
 	if (!is_real_time_mode(probe)) {
@@ -84,13 +85,14 @@ static void check_ptp_clock(const struct doctor_interface *interface, struct fin
 	finding = finding_add(findings, "nic_clock");
 	finding_write(finding->subject, "%s (/dev/%s)", interface->name, interface->ptp);
 	if (!interface->ptp_is_read)
-		finding_write(finding->found, "not to be read by you");
+		finding_write(finding->found, "this user may not read it");
 	else if (distance_ns(offset, tai) < NS_PER_S)
 		finding_write(finding->found, "%" PRId64 " ns from TAI by the system's clock", offset - tai);
 	else if (distance_ns(offset, 0) < NS_PER_S)
 		finding_write(finding->found, "%" PRId64 " ns from UTC by the system's clock", offset);
 	else
-		finding_write(finding->found, "%" PRId64 " s from UTC: nobody sets it, and ibvcapd does not need it",
+		finding_write(finding->found,
+		              "%" PRId64 " s from UTC: no program sets it, and ibvcapd does not need it",
 		              offset / NS_PER_S);
 }
 

@@ -9,7 +9,7 @@
 #define IPV6_UDP_BYTES 48
 
 /* A stream or a channel. */
-struct user {
+struct configured_service {
 	const char *kind;
 	const char *name;
 	const char *interface;
@@ -27,7 +27,7 @@ static void check_config_readable(const struct doctor_facts *facts, struct findi
 
 	finding->level = FINDING_ERROR;
 	finding_append(finding->found, ", but user %s may not read it", user);
-	finding_write(finding->wanted, "a file that ibvcapd.service can read, who is user %s", user);
+	finding_write(finding->wanted, "a file that user %s, as which ibvcapd.service runs, can read", user);
 	finding_write(finding->why, "the service ends with status 66 and is not started again");
 	finding_write(finding->fix, "chgrp \"$(id -g %s)\" %s && chmod g+r %s   # and g+x of its directories", user,
 	              file, file);
@@ -40,7 +40,7 @@ static void check_config_file(const struct doctor_facts *facts, struct findings 
 
 	finding_write(finding->subject, "%s", facts->config_file);
 	if (facts->config) {
-		finding_write(finding->found, "right: %u streams, %u channels", facts->config->n_streams,
+		finding_write(finding->found, "valid: %u streams, %u channels", facts->config->n_streams,
 		              facts->config->n_channels);
 		if (*facts->process.cannot_read)
 			check_config_readable(facts, finding);
@@ -51,15 +51,15 @@ static void check_config_file(const struct doctor_facts *facts, struct findings 
 	finding->fix_survives_reboot = true;
 	if (facts->config_failure.exit_code == EX_NOINPUT) {
 		finding_write(finding->wanted, "a file that you and ibvcapd can read");
-		finding_write(finding->why,
-		              "it says what is captured and sent; what that needs cannot be looked at without");
+		finding_write(finding->why, "without it the needs of streams and channels cannot be checked");
 		finding_write(finding->fix, "editor %s   # ibvcapd.conf(5); another file: ibvcap doctor --config FILE",
 		              facts->config_file);
 		return;
 	}
 	finding_write(finding->wanted, "a file that ibvcapd --check-config accepts");
-	finding_write(finding->why, "ibvcapd does not start with this one, and what streams need cannot be looked at");
-	finding_write(finding->fix, "ibvcapd --check-config --config %s   # until it finds nothing",
+	finding_write(finding->why,
+	              "ibvcapd does not start with this file, and the needs of streams and channels cannot be checked");
+	finding_write(finding->fix, "ibvcapd --check-config --config %s   # until it reports no error",
 	              facts->config_file);
 }
 
@@ -76,71 +76,74 @@ static void list_port_netdevs(const struct doctor_facts *facts, char text[FINDIN
 			}
 }
 
-static void check_config_interface(const struct doctor_facts *facts, const struct user *user, struct findings *findings)
+static void check_config_interface(const struct doctor_facts *facts, const struct configured_service *service,
+                                   struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "config");
 	char ports[FINDING_TEXT_BYTES];
 
-	finding_write(finding->subject, "%s '%s' on %s", user->kind, user->name, user->interface);
-	if (facts_find_device(facts, user->interface)) {
-		finding_write(finding->found, "%s is behind it", facts_find_device(facts, user->interface)->name);
+	finding_write(finding->subject, "%s '%s' on %s", service->kind, service->name, service->interface);
+	if (facts_find_device(facts, service->interface)) {
+		finding_write(finding->found, "%s is behind it", facts_find_device(facts, service->interface)->name);
 		return;
 	}
 	finding->level = FINDING_ERROR;
-	if (facts_find_interface(facts, user->interface))
+	if (facts_find_interface(facts, service->interface))
 		finding_write(finding->found, "no RDMA device is behind it");
 	else
 		finding_write(finding->found, "there is no such interface");
 	list_port_netdevs(facts, ports);
 	finding_write(finding->wanted, "%s%s", *ports ? "one that has: " : "an interface with an RDMA device", ports);
-	finding_write(finding->why, "ibvcapd does not start: there is nothing to make a queue on");
-	finding_write(finding->fix, "editor +%d %s   # interface", user->line, user->file);
+	finding_write(finding->why, "ibvcapd does not start: it has no device for the queue");
+	finding_write(finding->fix, "editor +%d %s   # interface", service->line, service->file);
 	finding->fix_survives_reboot = true;
 }
 
-static void check_config_mtu(const struct doctor_facts *facts, const struct user *user, struct findings *findings)
+static void check_config_mtu(const struct doctor_facts *facts, const struct configured_service *service,
+                             struct findings *findings)
 {
-	const struct doctor_interface *interface = facts_find_interface(facts, user->interface);
+	const struct doctor_interface *interface = facts_find_interface(facts, service->interface);
 	struct finding *finding;
 
 	if (!interface)
 		return;
 	finding = finding_add(findings, "mtu");
-	finding_write(finding->subject, "%s '%s' on %s", user->kind, user->name, user->interface);
-	finding_write(finding->found, "MTU %u, its packets have up to %u bytes", interface->mtu, user->packet_bytes);
-	if (user->packet_bytes <= interface->mtu)
+	finding_write(finding->subject, "%s '%s' on %s", service->kind, service->name, service->interface);
+	finding_write(finding->found, "MTU %u, its packets have up to %u bytes", interface->mtu, service->packet_bytes);
+	if (service->packet_bytes <= interface->mtu)
 		return;
 	finding->level = FINDING_ERROR;
-	finding_write(finding->wanted, "an MTU of at least %u", user->packet_bytes);
+	finding_write(finding->wanted, "an MTU of at least %u", service->packet_bytes);
 	finding_write(finding->why, "ibvcapd refuses it: such packets cannot pass");
-	finding_write(finding->fix, "ip link set dev %s mtu %u", user->interface, user->packet_bytes);
+	finding_write(finding->fix, "ip link set dev %s mtu %u", service->interface, service->packet_bytes);
 }
 
-static void check_config_slots(const struct user *user, struct findings *findings)
+static void check_config_slots(const struct configured_service *service, struct findings *findings)
 {
 	struct finding *finding;
 
-	if (!user->slots_max)
+	if (!service->slots_max)
 		return;
 	finding = finding_add(findings, "ring_size");
-	finding_write(finding->subject, "%s '%s' on %s", user->kind, user->name, user->interface);
-	finding_write(finding->found, "%s %u, the device takes up to %u", user->slots_key, user->slots,
-	              user->slots_max);
-	if (user->slots <= user->slots_max)
+	finding_write(finding->subject, "%s '%s' on %s", service->kind, service->name, service->interface);
+	finding_write(finding->found, "%s %u, the device takes up to %u", service->slots_key, service->slots,
+	              service->slots_max);
+	if (service->slots <= service->slots_max)
 		return;
 	finding->level = FINDING_ERROR;
-	finding_write(finding->wanted, "at most %u", user->slots_max);
+	finding_write(finding->wanted, "at most %u", service->slots_max);
 	finding_write(finding->why, "ibvcapd refuses it: the device has no deeper queue");
-	finding_write(finding->fix, "editor +%d %s   # %s = %u", user->line, user->file, user->slots_key,
-	              user->slots_max);
+	finding_write(finding->fix, "editor +%d %s   # %s = %u", service->line, service->file, service->slots_key,
+	              service->slots_max);
 	finding->fix_survives_reboot = true;
 }
 
-static void check_config_user(const struct doctor_facts *facts, const struct user *user, struct findings *findings)
+static void check_config_service(const struct doctor_facts *facts, const struct configured_service *service,
+                                 struct findings *findings)
 {
-	check_config_interface(facts, user, findings);
-	check_config_mtu(facts, user, findings);
-	check_config_slots(user, findings);
+	check_config_interface(facts, service, findings);
+	check_config_mtu(facts, service, findings);
+	check_config_slots(service, findings);
 }
 
 static uint32_t ip_udp_header_bytes(sa_family_t family)
@@ -152,7 +155,7 @@ static void check_config_stream(const struct doctor_facts *facts, const struct c
                                 struct findings *findings)
 {
 	const struct doctor_device *device = facts_find_device(facts, stream->interface);
-	const struct user user = {
+	const struct configured_service service = {
 		.kind = "stream",
 		.name = stream->name,
 		.interface = stream->interface,
@@ -164,14 +167,14 @@ static void check_config_stream(const struct doctor_facts *facts, const struct c
 		.slots_key = "receive_queue_slots",
 	};
 
-	check_config_user(facts, &user, findings);
+	check_config_service(facts, &service, findings);
 }
 
 static void check_config_channel(const struct doctor_facts *facts, const struct config_channel *channel,
                                  struct findings *findings)
 {
 	const struct doctor_device *device = facts_find_device(facts, channel->interface);
-	struct user user = {
+	struct configured_service service = {
 		.kind = "channel",
 		.name = channel->name,
 		.interface = channel->interface,
@@ -185,9 +188,9 @@ static void check_config_channel(const struct doctor_facts *facts, const struct 
 	for (uint32_t i = 0; i < channel->n_destinations; i++) {
 		uint32_t bytes = channel->payload_size + ip_udp_header_bytes(channel->destinations[i].address.family);
 
-		user.packet_bytes = bytes > user.packet_bytes ? bytes : user.packet_bytes;
+		service.packet_bytes = bytes > service.packet_bytes ? bytes : service.packet_bytes;
 	}
-	check_config_user(facts, &user, findings);
+	check_config_service(facts, &service, findings);
 }
 
 void check_config(const struct doctor_facts *facts, struct findings *findings)

@@ -15,7 +15,7 @@ static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *
 
 	finding_write(finding->subject, "CPU frequency");
 	if (!cpus->has_governor) {
-		finding_write(finding->found, "not the kernel's to choose here");
+		finding_write(finding->found, "the kernel does not control it on this machine");
 		return;
 	}
 	if (!*cpus->governor) {
@@ -25,7 +25,7 @@ static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *
 	finding->level = FINDING_WARNING;
 	finding_write(finding->found, "%s on CPUs %s", cpus->governor, finding_format_cpus(&cpus->governed, list));
 	finding_write(finding->wanted, "performance");
-	finding_write(finding->why, "a worker that has slept polls on slowly until its CPU is fast again");
+	finding_write(finding->why, "after a worker slept, it is slow until its CPU has raised its frequency again");
 	finding_write(finding->fix, "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
 }
 
@@ -47,21 +47,22 @@ static void check_cpu_idle(const struct doctor_facts *facts, struct findings *fi
 
 	finding_write(finding->subject, "CPU sleep");
 	if (!cpus->has_idle) {
-		finding_write(finding->found, "not the kernel's to choose here");
+		finding_write(finding->found, "the kernel does not control it on this machine");
 		return;
 	}
 	if (cpus->has_latency_limit && cpus->latency_limit_us <= IDLE_EXIT_MAX_US) {
-		finding_write(finding->found, "somebody keeps it at %u us (/dev/cpu_dma_latency)",
+		finding_write(finding->found, "a program limits the wake-up time to %u us (/dev/cpu_dma_latency)",
 		              cpus->latency_limit_us);
 		return;
 	}
-	finding_write(finding->found, "waking from the deepest, %s, takes %u us", cpus->idle_state, cpus->idle_exit_us);
+	finding_write(finding->found, "waking up from the deepest state, %s, takes %u us", cpus->idle_state,
+	              cpus->idle_exit_us);
 	if (cpus->idle_exit_us <= IDLE_EXIT_MAX_US || !has_sleeping_worker(facts->config))
 		return;
 	finding->level = FINDING_WARNING;
 	finding_write(finding->wanted, "%u us at most, or poll = \"busy\" in all streams and channels",
 	              IDLE_EXIT_MAX_US);
-	finding_write(finding->why, "packets wait in their queue until a worker that slept is awake");
+	finding_write(finding->why, "packets wait in the queue until the worker is awake");
 	finding_write(finding->fix,
 	              "for state in /sys/devices/system/cpu/cpu*/cpuidle/state*; do "
 	              "[ $(cat $state/latency) -le %u ] || echo 1 > $state/disable; done",
@@ -88,7 +89,7 @@ static void report_missing_cpu(const struct doctor_facts *facts, const struct pi
 	finding->level = FINDING_ERROR;
 	finding_write(finding->found, "there is no such CPU for it");
 	finding_write(finding->wanted, "one of %s", finding_format_cpus(&facts->cpus.online, list));
-	finding_write(finding->why, "ibvcapd cannot put the worker there");
+	finding_write(finding->why, "ibvcapd cannot bind the worker to it");
 	finding_write(finding->fix, "editor +%d %s   # cpu", worker->line, worker->file);
 	finding->fix_survives_reboot = true;
 }
@@ -133,8 +134,10 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 	if (worker->poll != CONFIG_POLL_BUSY)
 		return;
 	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "isolated, as a worker that never sleeps takes turns with what else runs there");
-	finding_write(finding->why, "for as long as another program has the CPU nothing is polled: some ms each time");
+	finding_write(finding->wanted,
+	              "isolated, because a worker that never sleeps shares the CPU with other programs");
+	finding_write(finding->why,
+	              "while another program has the CPU, for some ms each time, the worker does not poll");
 	finding_write(
 		finding->fix,
 		"sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%s nohz_full=%s /' /etc/default/grub && update-grub && "
@@ -159,8 +162,8 @@ static void check_cpu_irqs(const struct doctor_facts *facts, const struct pinned
 	if (!CPU_ISSET((unsigned int)worker->cpu, &device->pci.irq_cpus) || CPU_COUNT(&facts->cpus.online) < 2)
 		return;
 	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "on others than the worker's");
-	finding_write(finding->why, "the worker stands still while its CPU serves the kernel's share of the traffic");
+	finding_write(finding->wanted, "on other CPUs than the worker's");
+	finding_write(finding->why, "the worker does not run while its CPU handles the kernel's packets");
 	finding_write(
 		finding->fix,
 		"systemctl disable --now irqbalance; for i in $(ls /sys/bus/pci/devices/%s/msi_irqs); do echo %d > "

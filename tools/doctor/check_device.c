@@ -39,7 +39,7 @@ static void check_device_netdev(const struct doctor_interface *interface, struct
 		return;
 	finding->level = FINDING_WARNING;
 	finding_write(finding->wanted, "up, with a link");
-	finding_write(finding->why, "nothing arrives, and multicast groups can't be joined");
+	finding_write(finding->why, "no packets arrive, and multicast groups cannot be joined");
 	if (interface->up)
 		finding_write(finding->fix, "ethtool %s   # cable, transceiver, the switch's port", interface->name);
 	else
@@ -76,9 +76,9 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
 	} else if (!strstr(port->state, "ACTIVE") && (!interface || interface->running)) {
 		finding->level = FINDING_WARNING;
 		finding_write(finding->wanted, "ACTIVE");
-		finding_write(finding->why, "nothing arrives at a port that is not");
+		finding_write(finding->why, "no packets arrive at a port that is not active");
 		finding_write(finding->fix,
-		              "rdma link show %s/%u   # which interface is behind it, then ip link set it up",
+		              "rdma link show %s/%u   # shows its interface; then: ip link set INTERFACE up",
 		              device->name, port->number);
 	}
 	if (interface)
@@ -112,18 +112,17 @@ static void check_device_probe(const struct doctor_device *device, struct findin
 		append_device_users(device, finding->found);
 		return;
 	}
-	finding_write(finding->found, "%s", probe->said);
-	finding_write(finding->wanted, "both can be made");
-	finding_write(finding->why, "ibvcapd makes one of each for every stream");
+	finding_write(finding->found, "%s", probe->reason);
+	finding_write(finding->wanted, "both can be created");
+	finding_write(finding->why, "ibvcapd creates both for each stream");
 	if (probe->result == DOCTOR_PROBE_DENIED) {
 		finding->level = FINDING_WARNING;
-		finding_write(finding->fix,
-		              "sudo ibvcap doctor   # you may not make one; root sees whether it can be made");
+		finding_write(finding->fix, "sudo ibvcap doctor   # this user has no right to create them");
 		return;
 	}
 	finding->level = FINDING_ERROR;
 	finding_write(finding->fix,
-	              "dmesg | grep -i mlx5   # the driver's reason; then rdma-core and firmware up to date");
+	              "dmesg | grep -i mlx5   # the driver's reason; then update rdma-core and the firmware");
 }
 
 static void check_device(const struct doctor_facts *facts, const struct doctor_device *device,
@@ -143,7 +142,7 @@ static void check_device(const struct doctor_facts *facts, const struct doctor_d
 				"echo ib_uverbs > /etc/modules-load.d/ibvcap-ib_uverbs.conf && modprobe ib_uverbs");
 		else if (device->open_error == EPERM && *facts->limits.container)
 			finding_write(finding->fix,
-			              "# outside: give the container /dev/infiniband/%s (DeviceAllow=, --device)",
+			              "# outside the container: give it /dev/infiniband/%s (DeviceAllow=, --device)",
 			              device->uverbs);
 		else
 			finding_write(

@@ -17,7 +17,7 @@ static void check_interface_ring(const struct doctor_interface *interface, struc
 	finding = finding_add(findings, "ring_size");
 	finding_write(finding->subject, "%s", interface->name);
 	finding_write(finding->found,
-	              "the kernel's own has %u of %u slots; streams have theirs, receive_queue_slots deep",
+	              "the kernel's own queue has %u of %u slots; the queue of a stream has receive_queue_slots",
 	              interface->rx_ring, interface->rx_ring_max);
 }
 
@@ -35,9 +35,9 @@ static void check_interface_pause(const struct doctor_interface *interface, stru
 		return;
 	finding->level = FINDING_WARNING;
 	finding_write(finding->wanted, "neither");
-	finding_write(finding->why, "a port that pauses the switch has it lose the packets, where nothing here counts "
-	                            "them, and others' with "
-	                            "them; one that is paused sends late");
+	finding_write(finding->why,
+	              "if the port pauses the switch, the switch drops packets, also those of other ports, and no "
+	              "counter here shows it; if the switch pauses the port, packets leave late");
 	finding_write(finding->fix, "ethtool -A %s autoneg off rx off tx off", interface->name);
 }
 
@@ -49,9 +49,9 @@ static void check_interface_loopback(const struct doctor_interface *interface, c
 	finding_write(finding->subject, "%s", interface->name);
 	if (interface->loopback) {
 		finding->level = FINDING_ERROR;
-		finding_write(finding->found, "the port is looped: what it sends comes back, and nothing leaves");
+		finding_write(finding->found, "the port sends its packets back to itself, and none to the wire");
 		finding_write(finding->wanted, "off");
-		finding_write(finding->why, "it is for testing cards: no packet comes from outside");
+		finding_write(finding->why, "this mode is for tests of the card: no packets arrive from outside");
 		finding_write(finding->fix, "ethtool -K %s loopback off", interface->name);
 		return;
 	}
@@ -64,11 +64,10 @@ static void check_interface_loopback(const struct doctor_interface *interface, c
 	              device->name, device->users[0].name, (int)device->users[0].pid, device->users[1].name,
 	              (int)device->users[1].pid, device->n_users > 2 ? ", …" : "");
 	finding_write(finding->wanted, "one");
-	finding_write(finding->why,
-	              "with a second one a ConnectX gives the port what it sends to groups itself, and two programs' "
-	              "flows may take each other's packets");
+	finding_write(finding->why, "with a second process a ConnectX also receives the multicast packets that it "
+	                            "sends, and the flows of two programs may take each other's packets");
 	finding_write(finding->fix,
-	              "rdma resource show qp link %s/1   # whose queues there are; end what is not needed",
+	              "rdma resource show qp link %s/1   # lists their queues; end the programs that are not needed",
 	              device->name);
 }
 
@@ -136,8 +135,8 @@ static void check_interface_membership(const struct doctor_facts *facts, const s
 	finding_append(finding->found, "; %s is not", text);
 	finding->level = FINDING_ERROR;
 	finding_write(finding->wanted, "all of them");
-	finding_write(finding->why, "a switch sends a group only where it was joined");
-	finding_write(finding->fix, "systemctl reload ibvcapd   # and read what it says of %s", text);
+	finding_write(finding->why, "a switch sends the packets of a group only to ports that have joined it");
+	finding_write(finding->fix, "systemctl reload ibvcapd   # and read its log about %s", text);
 	finding->fix_survives_reboot = true;
 }
 
@@ -154,12 +153,12 @@ static void check_interface_igmp(const struct doctor_interface *interface, const
 	if (!groups->has_sources || interface->igmp_version >= 3)
 		return;
 	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "version 3, since flows name their sources");
-	finding_write(finding->why,
-	              "older versions join a group without a source: others' packets come, too, or with a "
-	              "source-specific group none");
+	finding_write(finding->wanted, "version 3, because flows name their sources");
+	finding_write(finding->why, "older versions join a group without a source: packets of other sources arrive "
+	                            "too, and none of a source-specific group");
 	finding_write(finding->fix,
-	              "sysctl -w net/ipv4/conf/%s/force_igmp_version=0   # else the switch's querier is an old one",
+	              "sysctl -w net/ipv4/conf/%s/force_igmp_version=0   # if that does not help, the switch's querier "
+	              "speaks an older version",
 	              interface->name);
 }
 
@@ -174,9 +173,8 @@ static void check_interface_rp_filter(const struct doctor_interface *interface, 
 		return;
 	finding->level = FINDING_WARNING;
 	finding_write(finding->wanted, "2 (loose) or 0 (off)");
-	finding_write(finding->why,
-	              "the kernel drops a querier's IGMP from an address that it would not route there, and the "
-	              "groups end a few minutes after they were joined");
+	finding_write(finding->why, "the kernel drops queries from an address that it would not route to this "
+	                            "interface, so the groups end a few minutes after they were joined");
 	finding_write(finding->fix,
 	              "echo 'net/ipv4/conf/%s/rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && "
 	              "sysctl -p /etc/sysctl.d/81-ibvcap-%s.conf",

@@ -169,17 +169,17 @@ static void check_wanted_hugepages(const struct doctor_facts *facts, const struc
 	uint64_t usable = sum->total - in_use;
 
 	finding_write(finding->subject, "%" PRIu64 " MiB pages for %s", sum->page_kib / 1024, facts->config_file);
-	finding_write(finding->found, "%" PRIu64 " reserved, %" PRIu64 " free; it takes %" PRIu64, sum->total,
-	              sum->free_pages, sum->wanted);
+	finding_write(finding->found, "%" PRIu64 " reserved, %" PRIu64 " free; the configuration needs %" PRIu64,
+	              sum->total, sum->free_pages, sum->wanted);
 	if (usable >= 2 * sum->wanted)
 		return;
 	finding->level = usable < sum->wanted ? FINDING_ERROR : FINDING_WARNING;
-	finding_write(finding->wanted, "%" PRIu64 ": twice what it takes", 2 * sum->wanted);
+	finding_write(finding->wanted, "%" PRIu64 ": twice the need", 2 * sum->wanted);
 	if (finding->level == FINDING_ERROR)
 		finding_write(finding->why, "ibvcapd does not start, or refuses senders, without pages for its rings");
 	else
 		finding_write(finding->why,
-		              "over a restart the readers keep the old rings while the new ones are made");
+		              "over a restart consumers keep the old rings while the new ones are created");
 	write_planned_fix(facts, sum->page_kib, finding);
 }
 
@@ -198,7 +198,7 @@ static void check_any_hugepage(const struct doctor_facts *facts, struct findings
 	finding = finding_add(findings, "hugepages");
 	finding_write(finding->subject, "free hugepages");
 	finding_write(finding->found, "%" PRIu64 " reserved, none free", total);
-	finding_write(finding->wanted, "as many as the rings of the config need");
+	finding_write(finding->wanted, "as many as the rings of the configuration need");
 	finding_write(finding->why, "rings lie in hugepages unless their page_size is 4 KiB");
 	pages[find_default_node(facts, SMALL_HUGE_KIB)] = PAGES_TO_START;
 	write_pages_fix(facts, SMALL_HUGE_KIB, pages, finding);
@@ -247,8 +247,9 @@ static void check_ring_node(const struct doctor_facts *facts, const struct confi
 	if (here >= wanted || all == here)
 		return;
 	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "%" PRIu64 " there", wanted);
-	finding_write(finding->why, "what is on another node crosses the link between the nodes with every packet");
+	finding_write(finding->wanted, "%" PRIu64 " on that node", wanted);
+	finding_write(finding->why,
+	              "each packet crosses the link between the nodes if its ring lies on the other node");
 	write_planned_fix(facts, page_kib, finding);
 }
 

@@ -20,11 +20,11 @@ static void check_pci_link(const struct doctor_device *device, struct findings *
 	if (pci->width >= pci->width_max && strcmp(pci->speed, pci->speed_max) == 0)
 		return;
 	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "what the card can do: x%u, %s", pci->width_max, pci->speed_max);
-	finding_write(finding->why,
-	              "packets wait in the card for the bus, and are dropped there when its buffer is full");
+	finding_write(finding->wanted, "the maximum of the card: x%u, %s", pci->width_max, pci->speed_max);
+	finding_write(finding->why, "packets wait in the card for the bus; it drops them when its buffer is full");
 	finding_write(finding->fix,
-	              "lspci -s %s -vv | grep -E 'LnkCap|LnkSta'   # then another slot, or the BIOS' setting of it",
+	              "lspci -s %s -vv | grep -E 'LnkCap|LnkSta'   # then use another slot, or change its setting in "
+	              "the BIOS",
 	              pci->address);
 	finding->fix_survives_reboot = true;
 }
@@ -43,8 +43,7 @@ static void check_pci_read_request(const struct doctor_device *device, struct fi
 		return;
 	finding->level = FINDING_WARNING;
 	finding_write(finding->wanted, "at least %u", READ_REQUEST_MIN_BYTES);
-	finding_write(finding->why,
-	              "the card reads payloads to send, and where to put what it receives, in many small requests");
+	finding_write(finding->why, "the card reads payloads and descriptors of free rows in many small requests");
 	/* 5 in bits 12 to 14 of Device Control stands for 4096 bytes. */
 	finding_write(finding->fix, "setpci -s %s CAP_EXP+8.w=5000:7000", pci->address);
 }
@@ -64,7 +63,8 @@ static void check_pci_iommu(const struct doctor_device *device, struct findings 
 		return;
 	finding->level = FINDING_WARNING;
 	finding_write(finding->wanted, "identity");
-	finding_write(finding->why, "each address the card writes to is translated, and its cache of that is small");
+	finding_write(finding->why,
+	              "the IOMMU translates each address that the card writes to, and caches only a few of them");
 	finding_write(finding->fix,
 	              "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub && reboot");
 	finding->fix_survives_reboot = true;

@@ -39,13 +39,13 @@ static void check_process_memlock(const struct doctor_process *process, struct f
 		return;
 	}
 	finding_write(finding->found, "%" PRIu64 " KiB%s", process->memlock_bytes / 1024,
-	              process->kind == DOCTOR_DAEMON ? "; what it needs is registered" : "");
+	              process->kind == DOCTOR_DAEMON ? "; its memory is registered already" : "");
 	/* A running daemon has registered its memory and has dropped the capability since. */
 	if (process->kind == DOCTOR_DAEMON)
 		return;
 	finding->level = FINDING_WARNING;
 	finding_write(finding->wanted, "unlimited, or CAP_IPC_LOCK");
-	finding_write(finding->why, "memory a NIC writes to is locked, and the rings are larger than that");
+	finding_write(finding->why, "the rings have to be locked in memory, and are larger than that");
 	if (process->kind == DOCTOR_SERVICE)
 		finding_write(finding->fix, "systemctl edit ibvcapd   # [Service] LimitMEMLOCK=infinity");
 	else

@@ -44,12 +44,13 @@ static void check_cgroup_limit(const struct doctor_limits *limits, const char *f
 	finding_write(finding->wanted, "%" PRIu64 " or more", wanted);
 	finding_write(finding->why, "%s", why);
 	if (strncmp(file, "hugetlb", 7) == 0)
-		finding_write(finding->fix,
-		              "echo max > /sys/fs/cgroup%s/%s   # and in those above it; of a container: outside",
-		              limits->cgroup, file);
+		finding_write(
+			finding->fix,
+			"echo max > /sys/fs/cgroup%s/%s   # and in the cgroups above it; for a container: outside",
+			limits->cgroup, file);
 	else
 		finding_write(finding->fix,
-		              "systemctl set-property ibvcapd.service %s=infinity   # of a container: outside",
+		              "systemctl set-property ibvcapd.service %s=infinity   # for a container: outside",
 		              strcmp(file, "pids.max") == 0 ? "TasksMax" : "MemoryMax");
 	finding->fix_survives_reboot = strncmp(file, "hugetlb", 7) != 0;
 }
@@ -65,8 +66,9 @@ static void check_rdma_limit(const struct doctor_limits *limits, struct findings
 	finding_write(finding->subject, "rdma.max");
 	finding_write(finding->found, "%s", limits->rdma);
 	finding_write(finding->wanted, "no limit");
-	finding_write(finding->why,
-	              "queues, memory and flows are counted against it, and refused with ENOSPC or EAGAIN");
+	finding_write(
+		finding->why,
+		"queues, memory and flows count against it; above it the kernel refuses them with ENOSPC or EAGAIN");
 	finding_write(finding->fix, "echo '%.*s hca_handle=max hca_object=max' > /sys/fs/cgroup%s/rdma.max",
 	              (int)strcspn(limits->rdma, " "), limits->rdma, limits->cgroup);
 }
@@ -82,15 +84,15 @@ void check_limits(const struct doctor_facts *facts, struct findings *findings)
 	finding_write(finding->found, "%s", *limits->container ? limits->container : "none");
 	check_cgroup_limit(limits, "memory.max", limits->memory_bytes,
 	                   ring_bytes_in_pages_of(config, 4096) + MEMORY_MIN_BYTES,
-	                   "the kernel ends a process that takes more", findings);
+	                   "the kernel kills a process that uses more", findings);
 	check_cgroup_limit(limits, "pids.max", limits->processes, users * PROCESSES_EACH + PROCESSES_MIN,
-	                   "each stream and channel has its threads", findings);
+	                   "each stream and channel needs threads", findings);
 	check_cgroup_limit(limits, "hugetlb.2MB.max", limits->huge_2m_bytes,
 	                   2 * ring_bytes_in_pages_of(config, 2u << 20),
-	                   "rings are made in these pages, and a second time over a restart", findings);
+	                   "rings lie in these pages, and twice over a restart", findings);
 	check_cgroup_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes,
 	                   2 * ring_bytes_in_pages_of(config, 1u << 30),
-	                   "rings are made in these pages, and a second time over a restart", findings);
+	                   "rings lie in these pages, and twice over a restart", findings);
 	check_rdma_limit(limits, findings);
 }
 
@@ -119,7 +121,7 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 		return;
 	finding->level = FINDING_WARNING;
 	finding_write(finding->wanted, "CONFIG_XDP_SOCKETS");
-	finding_write(finding->why, "without an RDMA device it is the only way past the kernel's network stack");
+	finding_write(finding->why, "without an RDMA device this is the only way around the kernel's network stack");
 	finding_write(finding->fix, "apt install linux-image-amd64 && reboot   # Debian's kernel has it");
 	finding->fix_survives_reboot = true;
 }

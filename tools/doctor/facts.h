@@ -70,7 +70,7 @@ struct doctor_probe {
 		DOCTOR_PROBE_FAILED,
 		DOCTOR_PROBE_PASSED
 	} result;
-	char said[DOCTOR_TEXT_BYTES]; /* why it failed */
+	char reason[DOCTOR_TEXT_BYTES]; /* why it failed */
 	unsigned int max_queue_slots, max_send_slots;
 	bool has_clock;
 	uint64_t clock_raw, clock_hz, clock_at_ns; /* clock_at_ns: the system's clock when clock_raw was read */

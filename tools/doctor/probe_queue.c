@@ -118,7 +118,7 @@ static void probe_interface(const char *interface, struct doctor_probe *probe)
 	                : failure.exit_code == EX_NOPERM ? DOCTOR_PROBE_DENIED
 	                                                 : DOCTOR_PROBE_FAILED;
 	if (r < 0)
-		snprintf(probe->said, sizeof(probe->said), "%s", failure.text);
+		snprintf(probe->reason, sizeof(probe->reason), "%s", failure.text);
 }
 
 /* Probe the ports that have an Ethernet interface, until one fails. */
@@ -144,7 +144,7 @@ static bool has_net_raw(void)
 static void note_missing_right(struct doctor_probe *probe)
 {
 	probe->result = DOCTOR_PROBE_DENIED;
-	snprintf(probe->said, sizeof(probe->said), "not tried: it takes CAP_NET_RAW");
+	snprintf(probe->reason, sizeof(probe->reason), "not tried: it needs CAP_NET_RAW");
 }
 
 void doctor_probe_queues(struct doctor_facts *facts)

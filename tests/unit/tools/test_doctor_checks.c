@@ -174,23 +174,23 @@ static void expect_told(const char *check, const char *found)
 	cr_expect(false, "no '%s' says '%s'", check, found);
 }
 
-TestSuite(judge, .init = make_ready, .fini = free_config);
+TestSuite(doctor_checks, .init = make_ready, .fini = free_config);
 
 /* A test: what is wrong with the machine, and what is made of it. */
 #define FAULT(name, level, check, found, fix, survives, ...)          \
-	Test(judge, name)                                             \
+	Test(doctor_checks, name)                                     \
 	{                                                             \
 		__VA_ARGS__;                                          \
 		expect(FINDING_##level, check, found, fix, survives); \
 	}
 #define TOLD(name, check, found, ...)      \
-	Test(judge, name)                  \
+	Test(doctor_checks, name)          \
 	{                                  \
 		__VA_ARGS__;               \
 		expect_told(check, found); \
 	}
 
-Test(judge, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
+Test(doctor_checks, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
 {
 	static const char *const checks[] = {
 		"device",       "port",      "interface",    "probe",     "config",    "mtu",       "ring_size",
@@ -208,7 +208,7 @@ Test(judge, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
 	}
 }
 
-Test(judge, what_a_name_has_in_it_does_not_move_the_cursor)
+Test(doctor_checks, what_a_name_has_in_it_does_not_move_the_cursor)
 {
 	facts.config_file = "\033[2J\n.conf";
 	doctor_check(&facts, &findings);
@@ -218,7 +218,7 @@ Test(judge, what_a_name_has_in_it_does_not_move_the_cursor)
 
 /* ---- devices --------------------------------------------------------------------------------------- */
 
-Test(judge, no_device_and_no_card_is_an_error_that_points_to_softhca)
+Test(doctor_checks, no_device_and_no_card_is_an_error_that_points_to_softhca)
 {
 	facts.n_devices = 0;
 	doctor_check(&facts, &findings);
@@ -229,7 +229,7 @@ Test(judge, no_device_and_no_card_is_an_error_that_points_to_softhca)
 }
 
 /* The file of one must not take the other's place. */
-Test(judge, two_modules_are_loaded_at_boot_by_two_files)
+Test(doctor_checks, two_modules_are_loaded_at_boot_by_two_files)
 {
 	facts.n_devices = 0;
 	facts.mellanox_pci = true;
@@ -240,7 +240,7 @@ Test(judge, two_modules_are_loaded_at_boot_by_two_files)
 	cr_expect_not_null(strstr(only_failure()->fix, "> /etc/modules-load.d/ibvcap-ib_uverbs.conf"));
 }
 
-Test(judge, a_card_without_a_driver_wants_the_driver_also_after_a_reboot)
+Test(doctor_checks, a_card_without_a_driver_wants_the_driver_also_after_a_reboot)
 {
 	facts.n_devices = 0;
 	facts.mellanox_pci = true;
@@ -271,10 +271,10 @@ TOLD(a_port_is_told_with_its_interface_its_place_and_its_node, "port", "eth0, PC
 
 FAULT(a_trial_that_failed_is_an_error_in_the_backends_words, ERROR, "probe", "flow tables are full", "dmesg", false,
       device->probe.result = DOCTOR_PROBE_FAILED;
-      strcpy(device->probe.said, "flow tables are full"))
+      strcpy(device->probe.reason, "flow tables are full"))
 FAULT(a_trial_that_you_may_not_make_is_roots_to_make, WARNING, "probe", "CAP_NET_RAW", "sudo ibvcap doctor", false,
       device->probe.result = DOCTOR_PROBE_DENIED;
-      strcpy(device->probe.said, "it takes CAP_NET_RAW"))
+      strcpy(device->probe.reason, "it needs CAP_NET_RAW"))
 TOLD(a_device_in_use_is_not_tried, "probe", "ibvcapd (pid 7)", device->probe.result = DOCTOR_PROBE_IN_USE;
      device->users[device->n_users++] = (struct doctor_user){7, "ibvcapd"})
 TOLD(a_device_that_may_be_in_use_is_not_tried, "probe", "may have it open", device->probe.result = DOCTOR_PROBE_IN_USE)
@@ -294,7 +294,7 @@ FAULT(a_config_that_only_root_can_read_is_an_error, ERROR, "config", "user ibvca
 FAULT(a_stream_on_an_interface_that_is_not_there_is_an_error_that_lists_those_that_are, ERROR, "config",
       "no such interface", "editor +2 test.conf", true, strcpy(interface->name, "eth9");
       strcpy(port->netdev, "eth9"))
-Test(judge, a_stream_is_told_which_interfaces_it_can_have)
+Test(doctor_checks, a_stream_is_told_which_interfaces_it_can_have)
 {
 	strcpy(interface->name, "eth9");
 	strcpy(port->netdev, "eth9");
@@ -345,13 +345,13 @@ TOLD(a_daemon_that_runs_has_locked_what_it_needs, "memlock", "is registered",
 
 #define POOL(total, free_) (facts.pools[0].total_pages = (total), facts.pools[0].free_pages = (free_))
 
-Test(judge, hugepages_are_wanted_as_the_ring_takes_them_and_twice)
+Test(doctor_checks, hugepages_are_wanted_as_the_ring_takes_them_and_twice)
 {
 	/* 64 + 16 + 1 + 32 blocks of 256 rows: 1000 bytes of payload, 64 of headers; 2 MiB pages each. */
 	uint64_t slots = (64 + 16 + 8 * 4) * 256, page = 2 << 20, pages;
 
 	POOL(0, 0);
-	cr_assert_eq(sscanf(strstr(only_failure()->found, "it takes "), "it takes %lu", &pages), 1);
+	cr_assert_eq(sscanf(strstr(only_failure()->found, "needs "), "needs %lu", &pages), 1);
 	cr_expect_geq(pages, slots * 1000 / page + slots * 64 / page);
 	cr_expect_leq(pages, (slots + 1024) * 1000 / page + (slots + 1024) * 64 / page + 2);
 	cr_expect_eq(strtoul(only_failure()->wanted, NULL, 10), 2 * pages);
@@ -367,18 +367,18 @@ TOLD(hugepages_that_the_daemon_itself_uses_are_enough, "hugepages", "0 free", PO
      facts.process.kind = DOCTOR_DAEMON; facts.process.has_config = true; facts.n_groups = 1;
      strcpy(facts.groups[0].interface, "eth0"); facts.groups[0].group.family = AF_INET;
      inet_pton(AF_INET, "239.1.2.3", facts.groups[0].group.address))
-FAULT(big_pages_are_wanted_at_boot, ERROR, "hugepages", "it takes 2", "hugepagesz=1024M hugepages=0:4", true,
+FAULT(big_pages_are_wanted_at_boot, ERROR, "hugepages", "needs 2", "hugepagesz=1024M hugepages=0:4", true,
       configure("page_size = \"1G\";", "", ""))
 FAULT(senders_arenas_are_counted, WARNING, "hugepages", "reserved", "- - - - ", true,
       configure("", "",
                 "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8192; arena_slots "
                 "= 8192;\n"
                 "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
-TOLD(rings_in_small_pages_want_none, "config", "right", configure("page_size = \"4K\";", "", ""); POOL(0, 0))
+TOLD(rings_in_small_pages_want_none, "config", "valid", configure("page_size = \"4K\";", "", ""); POOL(0, 0))
 FAULT(pages_on_another_node_than_the_device_are_a_warning, WARNING, "numa", "on node 0, which has 0 pages",
       "/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 30'", true, facts.pools[0].node = 1)
 
-Test(judge, pages_are_wanted_on_a_devices_node_beside_those_in_use_there)
+Test(doctor_checks, pages_are_wanted_on_a_devices_node_beside_those_in_use_there)
 {
 	const struct doctor_pool there = {.node = 1, .page_kib = 2048, .total_pages = 5, .free_pages = 2};
 
@@ -417,7 +417,7 @@ static void make_two_nodes(const char *page_size)
 	configure(stream, "", channels);
 }
 
-Test(judge, pages_for_devices_on_two_nodes_are_wanted_on_each)
+Test(doctor_checks, pages_for_devices_on_two_nodes_are_wanted_on_each)
 {
 	const char *fix;
 
@@ -433,7 +433,7 @@ Test(judge, pages_for_devices_on_two_nodes_are_wanted_on_each)
 	cr_expect_not_null(strstr(fix, "/node1/hugepages/hugepages-2048kB/nr_hugepages - - - - 6'"), "%s", fix);
 }
 
-Test(judge, big_pages_on_two_nodes_are_wanted_with_one_word)
+Test(doctor_checks, big_pages_on_two_nodes_are_wanted_with_one_word)
 {
 	make_two_nodes("1G");
 	POOL(5, 5);
@@ -442,7 +442,7 @@ Test(judge, big_pages_on_two_nodes_are_wanted_with_one_word)
 	                   only_failure()->fix);
 }
 
-Test(judge, without_pages_it_does_not_start_and_with_few_it_does_not_start_again)
+Test(doctor_checks, without_pages_it_does_not_start_and_with_few_it_does_not_start_again)
 {
 	POOL(0, 0);
 	cr_expect_not_null(strstr(only_failure()->why, "does not start"));
@@ -467,7 +467,7 @@ FAULT(pause_frames_sent_are_a_warning, WARNING, "pause", "not obeyed, are sent",
       interface->tx_pause = true)
 FAULT(pause_frames_obeyed_are_a_warning, WARNING, "pause", "are obeyed, not sent", "ethtool -A eth0", false,
       interface->rx_pause = true)
-FAULT(a_looped_port_is_an_error, ERROR, "loopback", "looped", "ethtool -K eth0 loopback off", false,
+FAULT(a_looped_port_is_an_error, ERROR, "loopback", "back to itself", "ethtool -K eth0 loopback off", false,
       interface->loopback = true)
 FAULT(two_programs_on_a_device_are_a_warning, WARNING, "loopback", "ibvcapd (pid 7), ib_send (pid 8)", "rdma resource",
       false, device->users[device->n_users++] = (struct doctor_user){7, "ibvcapd"};
@@ -476,7 +476,7 @@ FAULT(a_group_that_is_not_joined_is_an_error, ERROR, "multicast", "0 of 1 groups
       "systemctl reload ibvcapd", true, facts.process.kind = DOCTOR_DAEMON;
       facts.process.has_config = true)
 
-Test(judge, a_group_is_joined_where_all_of_its_address_is)
+Test(doctor_checks, a_group_is_joined_where_all_of_its_address_is)
 {
 	struct doctor_group *group = &facts.groups[facts.n_groups++];
 
@@ -554,14 +554,16 @@ FAULT(a_device_in_real_time_mode_is_a_warning, WARNING, "nic_clock", "real-time 
       "mlxconfig -d 0000:3b:00.0 set REAL_TIME_CLOCK_ENABLE=0", true, device->probe.clock_raw = NOW_S << 32 | 5000)
 TOLD(a_count_that_looks_like_seconds_is_none, "nic_clock", "free-running",
      device->probe.clock_raw = NOW_S << 32 | UINT32_MAX)
-TOLD(a_device_without_a_clock_is_told, "nic_clock", "when packets are polled", device->probe.has_clock = false)
+TOLD(a_device_without_a_clock_is_told, "nic_clock", "when it polls a packet", device->probe.has_clock = false)
 TOLD(a_precision_clock_in_utc_is_told_as_such, "nic_clock", "-250 ns from UTC", strcpy(interface->ptp, "ptp0");
      interface->ptp_is_read = true; interface->ptp_offset_ns = -250)
 TOLD(a_precision_clock_in_tai_is_told_as_such, "nic_clock", "250 ns from TAI", strcpy(interface->ptp, "ptp0");
      interface->ptp_is_read = true; interface->ptp_offset_ns = 37 * (int64_t)NS_PER_S + 250)
-TOLD(a_precision_clock_that_nobody_sets_is_told_as_such, "nic_clock", "nobody sets it", strcpy(interface->ptp, "ptp0");
+TOLD(a_precision_clock_that_nobody_sets_is_told_as_such, "nic_clock", "no program sets it",
+     strcpy(interface->ptp, "ptp0");
      interface->ptp_is_read = true; interface->ptp_offset_ns = -5000 * (int64_t)NS_PER_S)
-TOLD(a_precision_clock_that_is_not_yours_is_told_as_such, "nic_clock", "not to be read", strcpy(interface->ptp, "ptp0"))
+TOLD(a_precision_clock_that_is_not_yours_is_told_as_such, "nic_clock", "may not read it",
+     strcpy(interface->ptp, "ptp0"))
 
 /* ---- limits ---------------------------------------------------------------------------------------- */
 
@@ -587,7 +589,7 @@ TOLD(af_xdp_is_there_also_for_whom_it_is_refused, "xdp", "there, BPF compiled, n
      facts.kernel.af_xdp_error = EPERM)
 TOLD(an_old_kernels_frames_fit_a_page, "xdp", "one page a frame", facts.kernel.minor = 5)
 
-Test(judge, a_kernel_without_af_xdp_and_no_device_is_a_warning)
+Test(doctor_checks, a_kernel_without_af_xdp_and_no_device_is_a_warning)
 {
 	const struct finding *last;
 
@@ -602,7 +604,7 @@ Test(judge, a_kernel_without_af_xdp_and_no_device_is_a_warning)
 
 /* ---- in all ---------------------------------------------------------------------------------------- */
 
-Test(judge, without_a_config_a_free_page_is_enough)
+Test(doctor_checks, without_a_config_a_free_page_is_enough)
 {
 	config_free(facts.config);
 	facts.config = NULL;
@@ -634,7 +636,7 @@ TOLD(holders_that_are_not_listed_are_told_of, "ring_memory", "only the first 64 
      facts.n_holders = DOCTOR_HOLDERS_MAX;
      for (unsigned int i = 0; i < DOCTOR_HOLDERS_MAX; i++) facts.holders[i].is_daemon = true)
 
-Test(judge, more_findings_than_there_is_room_for_stay_in_bounds)
+Test(doctor_checks, more_findings_than_there_is_room_for_stay_in_bounds)
 {
 	facts.n_holders = DOCTOR_HOLDERS_MAX;
 	facts.n_pools = DOCTOR_POOLS_MAX;

@@ -514,7 +514,7 @@ Test(probe, what_the_backend_says_is_kept)
 		return;
 	}
 	cr_expect_eq(device->probe.result, DOCTOR_PROBE_FAILED);
-	cr_expect_not_null(strstr(device->probe.said, "no-such-netdev"), "%s", device->probe.said);
+	cr_expect_not_null(strstr(device->probe.reason, "no-such-netdev"), "%s", device->probe.reason);
 }
 
 Test(probe, a_device_that_somebody_has_open_or_that_cannot_be_is_left_alone)
