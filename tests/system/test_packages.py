@@ -86,6 +86,7 @@ def test_they_install_run_and_leave_nothing_when_purged(clean):
     for program in ("ibvcapd", "ibvcap"):
         assert clean.must(program, "--version").split()[:2] == [program, version]
     clean.must("ibvcapd", "--check-config")
+    assert json.loads(clean.call("ibvcap", "doctor", "--json").stdout)["checks"], "from libexec"
     clean.configure([conftest.stream(clean.net.wires[0], history_blocks=8, receive_queue_slots=256)])
     clean.must("systemctl", "daemon-reload")
     clean.must("systemctl", "enable", "--now", "ibvcapd")
