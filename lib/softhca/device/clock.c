@@ -24,11 +24,6 @@ uint64_t clock_raw_ns(void)
 	return clock_now_ns(CLOCK_MONOTONIC_RAW);
 }
 
-uint64_t clock_realtime_ns(void)
-{
-	return clock_now_ns(CLOCK_REALTIME);
-}
-
 uint64_t clock_cycles(uint64_t raw_ns, uint32_t khz)
 {
 	return (uint64_t)((unsigned __int128)raw_ns * khz / 1000000u);
@@ -41,7 +36,7 @@ uint64_t clock_real_time_stamp(uint64_t realtime_ns)
 
 int64_t clock_realtime_offset_ns(void)
 {
-	uint64_t before = clock_raw_ns(), real = clock_realtime_ns(), after = clock_raw_ns();
+	uint64_t before = clock_raw_ns(), real = clock_now_ns(CLOCK_REALTIME), after = clock_raw_ns();
 
 	return (int64_t)(real - before - (after - before) / 2);
 }
@@ -72,29 +67,24 @@ static void clock_write_info(const struct clock_pages *p)
 	__atomic_store_n(&info->sign, (sign & ~1u) + 2, __ATOMIC_RELEASE);
 }
 
-static void clock_write_counters(struct clock *c, uint64_t raw_ns)
+static void clock_write(struct clock *c, uint64_t raw_ns, bool with_info)
 {
 	struct clock_pages *p;
 
-	LIST_FOREACH (p, &c->pages, link)
-		if (p->khz)
-			clock_write_counter(p, clock_cycles(raw_ns, p->khz));
-}
-
-static void clock_write_infos(struct clock *c)
-{
-	struct clock_pages *p;
-
-	LIST_FOREACH (p, &c->pages, link)
-		if (p->khz)
+	LIST_FOREACH (p, &c->pages, link) {
+		if (!p->khz)
+			continue;
+		clock_write_counter(p, clock_cycles(raw_ns, p->khz));
+		if (with_info)
 			clock_write_info(p);
+	}
 }
 
 void clock_tick(struct clock *clock)
 {
 	if (pthread_mutex_trylock(&clock->lock))
 		return;
-	clock_write_counters(clock, clock_raw_ns());
+	clock_write(clock, clock_raw_ns(), false);
 	pthread_mutex_unlock(&clock->lock);
 }
 
@@ -110,11 +100,9 @@ static void *clock_thread(void *arg)
 	while (!c->stop) {
 		uint64_t raw = clock_raw_ns();
 
-		clock_write_counters(c, raw);
-		if (raw >= next_info) {
-			clock_write_infos(c);
+		clock_write(c, raw, raw >= next_info);
+		if (raw >= next_info)
 			next_info = raw + INFO_PERIOD_NS;
-		}
 		pthread_mutex_unlock(&c->lock);
 		if (c->watch && raw >= next_watch) {
 			c->watch(c->watch_arg);

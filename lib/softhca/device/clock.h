@@ -14,7 +14,6 @@
 #include <sys/queue.h>
 
 uint64_t clock_raw_ns(void);
-uint64_t clock_realtime_ns(void);
 uint64_t clock_cycles(uint64_t raw_ns, uint32_t khz);
 
 /* A completion's timestamp in real-time mode (PRM): seconds << 32 | nanoseconds. */

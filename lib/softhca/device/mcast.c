@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The netdev's multicast groups, MAC address and flags, read from /proc/net/dev_mcast and by ioctl, and kept for a
+ * The netdev's multicast groups, MAC address and flags, read from the kernel and kept for a
  * while because each frame asks for them.
  */
 #include "mcast.h"
 
+#include "../wire/link.h"
 #include "clock.h"
 
 #include <fcntl.h>
@@ -12,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,10 +21,8 @@
 
 struct mcast_filter {
 	char netdev[IFNAMSIZ];
-	int sock;
-	unsigned int flags;
+	struct link_facts link;
 	uint64_t refreshed_ns;
-	uint8_t own_mac[6];
 	size_t n;
 	uint8_t macs[MAX_GROUPS][6];
 };
@@ -34,19 +31,13 @@ struct mcast_filter *mcast_new(const char *netdev)
 {
 	struct mcast_filter *f = calloc(1, sizeof(*f));
 
-	if (!f)
-		return NULL;
-	strncpy(f->netdev, netdev, IFNAMSIZ - 1);
-	f->sock = (int)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (f)
+		strncpy(f->netdev, netdev, IFNAMSIZ - 1);
 	return f;
 }
 
 void mcast_free(struct mcast_filter *f)
 {
-	if (!f)
-		return;
-	if (f->sock >= 0)
-		syscall(SYS_close, f->sock);
 	free(f);
 }
 
@@ -83,19 +74,15 @@ static void mcast_read_groups(struct mcast_filter *f)
 
 static void mcast_read(struct mcast_filter *f)
 {
-	struct ifreq ifr = {};
-
 	f->refreshed_ns = clock_raw_ns();
-	memcpy(ifr.ifr_name, f->netdev, IFNAMSIZ);
-	f->flags = ioctl(f->sock, SIOCGIFFLAGS, &ifr) ? 0 : (unsigned short)ifr.ifr_flags;
-	if (!ioctl(f->sock, SIOCGIFHWADDR, &ifr))
-		memcpy(f->own_mac, ifr.ifr_hwaddr.sa_data, sizeof(f->own_mac));
+	if (link_read(f->netdev, &f->link))
+		f->link.flags = 0;
 	mcast_read_groups(f);
 }
 
 const uint8_t *mcast_own_mac(const struct mcast_filter *f)
 {
-	return f->own_mac;
+	return f->link.mac;
 }
 
 void mcast_refresh(struct mcast_filter *f, uint64_t now_ns)
@@ -106,12 +93,12 @@ void mcast_refresh(struct mcast_filter *f, uint64_t now_ns)
 
 bool mcast_promiscuous(const struct mcast_filter *f)
 {
-	return f->flags & IFF_PROMISC;
+	return f->link.flags & IFF_PROMISC;
 }
 
 bool mcast_all_multicast(const struct mcast_filter *f)
 {
-	return f->flags & (IFF_PROMISC | IFF_ALLMULTI);
+	return f->link.flags & (IFF_PROMISC | IFF_ALLMULTI);
 }
 
 static bool mcast_find(const struct mcast_filter *f, const uint8_t mac[6])

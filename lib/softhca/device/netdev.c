@@ -23,15 +23,6 @@ int netdev_mtu(const char *netdev)
 	return r ? r : (int)link.mtu;
 }
 
-int netdev_mac(const char *netdev, uint8_t mac[6])
-{
-	struct link_facts link = {};
-	int r = link_read(netdev, &link);
-
-	memcpy(mac, link.mac, 6);
-	return r;
-}
-
 static void netdev_eui64(const uint8_t mac[6], uint8_t eui[8])
 {
 	memcpy(eui, mac, 3);
@@ -43,11 +34,12 @@ static void netdev_eui64(const uint8_t mac[6], uint8_t eui[8])
 
 uint64_t netdev_guid(const char *netdev)
 {
-	uint8_t mac[6], eui[8];
+	struct link_facts link = {};
 	uint64_t guid = 0;
+	uint8_t eui[8];
 
-	netdev_mac(netdev, mac);
-	netdev_eui64(mac, eui);
+	link_read(netdev, &link);
+	netdev_eui64(link.mac, eui);
 	for (int i = 0; i < 8; i++)
 		guid = guid << 8 | eui[i];
 	return guid;
@@ -69,13 +61,14 @@ static size_t netdev_add_gid(struct gid *gids, size_t n, size_t max, const uint8
 
 size_t netdev_gids(const char *netdev, struct gid *gids, size_t max)
 {
-	uint8_t raw[16] = {0xfe, 0x80}, mac[6];
+	uint8_t raw[16] = {0xfe, 0x80};
 	struct ifaddrs *list = NULL;
+	struct link_facts link;
 	size_t n = 0;
 
-	if (netdev_mac(netdev, mac))
+	if (link_read(netdev, &link))
 		return 0;
-	netdev_eui64(mac, raw + 8);
+	netdev_eui64(link.mac, raw + 8);
 	n = netdev_add_gid(gids, n, max, raw);
 	if (getifaddrs(&list))
 		return n;

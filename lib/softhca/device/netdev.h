@@ -14,9 +14,8 @@ struct gid {
 	enum gid_type type;
 };
 
-bool netdev_link_up(const char *netdev); /* the link is up and has carrier */
-int netdev_mtu(const char *netdev);      /* MTU, or negative errno */
-int netdev_mac(const char *netdev, uint8_t mac[6]);
+bool netdev_link_up(const char *netdev);  /* the link is up and has carrier */
+int netdev_mtu(const char *netdev);       /* MTU, or negative errno */
 uint64_t netdev_guid(const char *netdev); /* EUI-64 of the MAC, host order */
 
 /* The port's GID table as the kernel's RoCE code builds it: first the link-local address made from the MAC, then

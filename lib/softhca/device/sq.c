@@ -5,6 +5,7 @@
  */
 #include "sq.h"
 
+#include "../wire/clock_now.h"
 #include "../wire/dma.h"
 #include "clock.h"
 #include "steer.h"
@@ -290,7 +291,7 @@ static int sq_send_some(struct qp *qp, struct sq_batch *b, int max)
 	if (!n)
 		return 0;
 	sent = sq_send_batch(qp, b, n);
-	timestamp = sq->cq->real_time ? clock_real_time_stamp(clock_realtime_ns())
+	timestamp = sq->cq->real_time ? clock_real_time_stamp(clock_now_ns(CLOCK_REALTIME))
 	                              : clock_cycles(clock_raw_ns(), d->config.profile->core_clock_khz);
 	for (; done < n && sq->state == WQ_RDY; done++) {
 		const struct tx *tx = &b->tx[done];

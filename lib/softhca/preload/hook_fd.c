@@ -72,7 +72,7 @@ static int hook_refresh_at_start(int fd, off_t at)
 
 static int hook_refresh_read(int fd)
 {
-	struct fd_object *o = fdtab_get(&root_peek()->fdtab, fd);
+	struct fd_object *o = fdtab_find(&root_peek()->fdtab, fd, FD_ANY);
 	int r = 0;
 
 	if (o && o->kind == FD_SYSFS_DIR)
@@ -148,7 +148,7 @@ static void hook_copy_entry(int from, int to)
 
 	if ((!fdtab_has(t, from) && !fdtab_has(t, to)) || !root_is_owner())
 		return;
-	o = fdtab_get(t, from);
+	o = fdtab_find(t, from, FD_ANY);
 	if (!o || fdtab_set(t, to, o)) /* fdtab_set() takes the reference over */
 		fd_object_put(o);
 	if (!o)

@@ -25,28 +25,7 @@ static mode_t hook_open_mode(int flags, va_list ap)
 	return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(ap, mode_t) : 0;
 }
 
-#define OPEN_BODY(name)                                 \
-	va_list ap;                                     \
-	mode_t mode;                                    \
-	int fd;                                         \
-	va_start(ap, flags);                            \
-	mode = hook_open_mode(flags, ap);               \
-	va_end(ap);                                     \
-	if (hook_open_ours(AT_FDCWD, path, flags, &fd)) \
-		return fd;                              \
-	return REAL(name)(path, flags, mode)
-
-HOOK int open(const char *path, int flags, ...)
-{
-	OPEN_BODY(open);
-}
-
-HOOK int open64(const char *path, int flags, ...)
-{
-	OPEN_BODY(open64);
-}
-
-#define OPENAT_BODY(name)                            \
+#define OPEN_BODY(dirfd, real_call)                  \
 	va_list ap;                                  \
 	mode_t mode;                                 \
 	int fd;                                      \
@@ -55,16 +34,26 @@ HOOK int open64(const char *path, int flags, ...)
 	va_end(ap);                                  \
 	if (hook_open_ours(dirfd, path, flags, &fd)) \
 		return fd;                           \
-	return REAL(name)(dirfd, path, flags, mode)
+	return real_call
+
+HOOK int open(const char *path, int flags, ...)
+{
+	OPEN_BODY(AT_FDCWD, REAL(open)(path, flags, mode));
+}
+
+HOOK int open64(const char *path, int flags, ...)
+{
+	OPEN_BODY(AT_FDCWD, REAL(open64)(path, flags, mode));
+}
 
 HOOK int openat(int dirfd, const char *path, int flags, ...)
 {
-	OPENAT_BODY(openat);
+	OPEN_BODY(dirfd, REAL(openat)(dirfd, path, flags, mode));
 }
 
 HOOK int openat64(int dirfd, const char *path, int flags, ...)
 {
-	OPENAT_BODY(openat64);
+	OPEN_BODY(dirfd, REAL(openat64)(dirfd, path, flags, mode));
 }
 
 int __open_2(const char *path, int flags);

@@ -37,7 +37,7 @@ static bool hook_stat_ours(int dirfd, const char *path, bool follow, void *st, i
 static bool hook_fstat_ours(int fd, void *st)
 {
 	struct root *root = root_peek();
-	struct fd_object *o = fdtab_get(&root->fdtab, fd);
+	struct fd_object *o = fdtab_find(&root->fdtab, fd, FD_ANY);
 	struct node node = {.kind = NODE_CDEV};
 	bool ours = o && o->kind != FD_CHANNEL;
 

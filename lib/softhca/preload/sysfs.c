@@ -127,39 +127,47 @@ static const struct {
 	{"/dev/infiniband", DIR_DEV_IB},
 };
 
+/* The names that an entry stands for: a prefix and one of `n` numbers from `first` on. */
+struct sysfs_names {
+	const char *prefix;
+	unsigned int first, n;
+};
+
+static struct sysfs_names sysfs_names(const struct sysfs_entry *e, const struct device *d)
+{
+	struct sysfs_names names = {.prefix = !strcmp(e->name, NAME_UVERBS) ? "uverbs" : "mlx5_", .n = 1};
+
+	if (!strcmp(e->name, NAME_GID))
+		return (struct sysfs_names){.prefix = "", .n = d->config.profile->gid_table_len};
+	if (d) /* a directory below a device has only that device's name */
+		names.first = d->index;
+	else if (e->name[0] == '@')
+		names.n = root_get()->n_devices;
+	return names;
+}
+
 /* Does `name` fit the entry? Sets the node's device or index if the name says it. */
 static bool sysfs_name_fits(const struct sysfs_entry *e, const char *name, struct node *node)
 {
-	struct root *root = root_get();
-	unsigned int first = 0, end = root->n_devices;
-	char expected[80];
+	const struct sysfs_names names = sysfs_names(e, node->device);
+	unsigned long i;
+	char *rest;
 
-	if (!strcmp(e->name, NAME_GID)) {
-		char *rest;
-		unsigned long i = strtoul(name, &rest, 10);
-
-		if (*rest || rest == name || i >= node->device->config.profile->gid_table_len ||
-		    (name[0] == '0' && name[1]))
-			return false;
-		node->index = (unsigned int)i;
-		return true;
-	}
 	if (e->name[0] != '@')
 		return !strcmp(e->name, name);
 	if (!strcmp(e->name, NAME_NETDEV))
 		return !strcmp(node->device->config.netdev, name);
-	if (node->device) { /* a directory below a device has only that device's name */
-		first = node->device->index;
-		end = first + 1;
-	}
-	for (unsigned int i = first; i < end; i++) {
-		snprintf(expected, sizeof(expected), "%s%u", !strcmp(e->name, NAME_UVERBS) ? "uverbs" : "mlx5_", i);
-		if (!strcmp(expected, name)) {
-			node->device = &root->devices[i];
-			return true;
-		}
-	}
-	return false;
+	if (strncmp(name, names.prefix, strlen(names.prefix)))
+		return false;
+	name += strlen(names.prefix);
+	i = strtoul(name, &rest, 10);
+	if (*name < '0' || *name > '9' || *rest || (name[0] == '0' && name[1]) || i - names.first >= names.n)
+		return false;
+	if (!strcmp(e->name, NAME_GID))
+		node->index = (unsigned int)i;
+	else
+		node->device = &root_get()->devices[i];
+	return true;
 }
 
 static bool sysfs_descend(struct node *node, const char *name)
@@ -300,22 +308,15 @@ int sysfs_content(const struct node *node, char *buf, size_t size)
 
 bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size, unsigned char *d_type)
 {
-	struct root *root = root_get();
-
 	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
 		const struct sysfs_entry *e = &entries[i];
-		unsigned int first = 0, count = 1;
+		struct sysfs_names names;
 
 		if ((int)e->parent != dir->dir)
 			continue;
-		if (!strcmp(e->name, NAME_GID))
-			count = dir->device->config.profile->gid_table_len;
-		else if (e->name[0] == '@' && dir->device)
-			first = dir->device->index;
-		else if (e->name[0] == '@')
-			count = root->n_devices;
-		if (n >= count) {
-			n -= count;
+		names = sysfs_names(e, dir->device);
+		if (n >= names.n) {
+			n -= names.n;
 			continue;
 		}
 		*d_type = e->is_link ? DT_LNK : e->dir ? DT_DIR : e->is_cdev ? DT_CHR : DT_REG;
@@ -324,11 +325,7 @@ bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size,
 		else if (!strcmp(e->name, NAME_NETDEV))
 			snprintf(name, size, "%s", dir->device->config.netdev);
 		else
-			snprintf(name, size, "%s%u",
-			         !strcmp(e->name, NAME_GID)      ? ""
-			         : !strcmp(e->name, NAME_UVERBS) ? "uverbs"
-			                                         : "mlx5_",
-			         first + n);
+			snprintf(name, size, "%s%u", names.prefix, names.first + n);
 		return true;
 	}
 	return false;

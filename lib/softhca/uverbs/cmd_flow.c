@@ -282,7 +282,7 @@ int ioctl_counters_destroy(struct ioctl_call *call)
 {
 	struct ib_uverbs_attr *a = ioctl_attr(call, UVERBS_ATTR_DESTROY_COUNTERS_HANDLE);
 
-	return a ? object_destroy_handle(call->file, (uint32_t)a->data, OBJECT_COUNTERS) : -EINVAL;
+	return a ? object_destroy_handle(call->file, (uint32_t)a->data, OBJECT_COUNTERS, NULL) : -EINVAL;
 }
 
 /* Reads under the lock: a packet is either not counted yet, or its completion is there already. */

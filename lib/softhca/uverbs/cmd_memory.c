@@ -53,7 +53,7 @@ int cmd_dealloc_pd(struct command *c)
 	struct ib_uverbs_dealloc_pd req;
 	int r = COMMAND_IN(c, &req);
 
-	return r ? r : object_destroy_handle(c->file, req.pd_handle, OBJECT_PD);
+	return r ? r : object_destroy_handle(c->file, req.pd_handle, OBJECT_PD, NULL);
 }
 
 static int mr_check(const struct profile *p, const struct ib_uverbs_reg_mr *req)
@@ -143,7 +143,7 @@ int cmd_dereg_mr(struct command *c)
 	struct ib_uverbs_dereg_mr req;
 	int r = COMMAND_IN(c, &req);
 
-	return r ? r : object_destroy_handle(c->file, req.mr_handle, OBJECT_MR);
+	return r ? r : object_destroy_handle(c->file, req.mr_handle, OBJECT_MR, NULL);
 }
 
 /* The lowest page that is not used; UAR_MAX if there is none. */
@@ -200,5 +200,5 @@ int ioctl_uar_destroy(struct ioctl_call *call)
 {
 	struct ib_uverbs_attr *a = ioctl_attr(call, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE);
 
-	return a ? object_destroy_handle(call->file, (uint32_t)a->data, OBJECT_UAR) : -EINVAL;
+	return a ? object_destroy_handle(call->file, (uint32_t)a->data, OBJECT_UAR, NULL) : -EINVAL;
 }

@@ -296,18 +296,11 @@ int cmd_destroy_qp(struct command *c)
 {
 	struct ib_uverbs_destroy_qp_resp resp = {};
 	struct ib_uverbs_destroy_qp req;
-	struct uqp *u;
 	int r = COMMAND_IN(c, &req);
 
 	if (r)
 		return r;
-	device_lock(c->file->device);
-	u = object_find_unused(c->file, req.qp_handle, OBJECT_QP, &r);
-	if (u) {
-		resp.events_reported = async_events_read(&u->object);
-		object_destroy(&u->object);
-	}
-	device_unlock(c->file->device);
+	r = object_destroy_handle(c->file, req.qp_handle, OBJECT_QP, &resp.events_reported);
 	if (r)
 		return r;
 	device_put_wire(c->file->device);

@@ -120,7 +120,7 @@ int cmd_ex_destroy_rwq_ind_table(struct command *c)
 		return r;
 	if (req.comp_mask)
 		return -EOPNOTSUPP;
-	return object_destroy_handle(c->file, req.ind_tbl_handle, OBJECT_RWQ_IND_TBL);
+	return object_destroy_handle(c->file, req.ind_tbl_handle, OBJECT_RWQ_IND_TBL, NULL);
 }
 
 /* mlx5_ib: process_udata_size, process_vendor_flags, process_create_flags, check_qp_attr. */

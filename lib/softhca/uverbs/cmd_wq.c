@@ -214,20 +214,13 @@ int cmd_ex_destroy_wq(struct command *c)
 {
 	struct ib_uverbs_ex_destroy_wq_resp resp = {.response_length = sizeof(resp)};
 	struct ib_uverbs_ex_destroy_wq req;
-	struct uwq *u;
 	int r = COMMAND_IN(c, &req);
 
 	if (r)
 		return r;
 	if (req.comp_mask)
 		return -EOPNOTSUPP;
-	device_lock(c->file->device);
-	u = object_find_unused(c->file, req.wq_handle, OBJECT_WQ, &r);
-	if (u) {
-		resp.events_reported = async_events_read(&u->object);
-		object_destroy(&u->object);
-	}
-	device_unlock(c->file->device);
+	r = object_destroy_handle(c->file, req.wq_handle, OBJECT_WQ, &resp.events_reported);
 	if (!r)
 		COMMAND_OUT(c, &resp);
 	return r;

@@ -64,7 +64,7 @@ static bool fd_object_is_stale(const struct fd_object *o, int fd)
 	return fdtab_identify(fd, &dev, &ino) || dev != o->dev || ino != o->ino;
 }
 
-static struct fd_object *fdtab_get_of_kind(struct fdtab *t, int fd, const enum fd_kind *kind)
+struct fd_object *fdtab_find(struct fdtab *t, int fd, enum fd_kind kind)
 {
 	struct fd_object *o;
 
@@ -72,7 +72,7 @@ static struct fd_object *fdtab_get_of_kind(struct fdtab *t, int fd, const enum f
 		return NULL;
 	pthread_mutex_lock(&t->lock);
 	o = atomic_load(&t->fds[fd]);
-	if (o && kind && o->kind != *kind)
+	if (o && kind != FD_ANY && o->kind != kind)
 		o = NULL;
 	if (o)
 		fd_object_get(o);
@@ -81,16 +81,6 @@ static struct fd_object *fdtab_get_of_kind(struct fdtab *t, int fd, const enum f
 		return o;
 	fd_object_put(o);
 	return NULL;
-}
-
-struct fd_object *fdtab_get(struct fdtab *t, int fd)
-{
-	return fdtab_get_of_kind(t, fd, NULL);
-}
-
-struct fd_object *fdtab_find(struct fdtab *t, int fd, enum fd_kind kind)
-{
-	return fdtab_get_of_kind(t, fd, &kind);
 }
 
 struct fd_object *fdtab_take(struct fdtab *t, int fd)

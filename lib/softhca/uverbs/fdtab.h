@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum fd_kind { FD_UVERBS, FD_CHANNEL, FD_SYSFS_DIR, FD_SYSFS_FILE };
+enum fd_kind { FD_ANY, FD_UVERBS, FD_CHANNEL, FD_SYSFS_DIR, FD_SYSFS_FILE };
 
 /* Embedded in the object. There is one reference for each descriptor and each call that uses it. */
 struct fd_object {
@@ -39,9 +39,7 @@ void fdtab_init(struct fdtab *t);
 int fdtab_set(struct fdtab *t, int fd, struct fd_object *o);
 /* Is there an entry? It may be a stale one. */
 bool fdtab_has(struct fdtab *t, int fd);
-/* A reference to the object behind `fd`, or NULL. */
-struct fd_object *fdtab_get(struct fdtab *t, int fd);
-/* The same, if the object is of this kind. */
+/* A reference to the object behind `fd`, or NULL if there is none of this kind. */
 struct fd_object *fdtab_find(struct fdtab *t, int fd, enum fd_kind kind);
 /* To be called when the descriptor is being closed. Gives the entry's reference to the caller; NULL if there was no
  * entry. */

@@ -97,13 +97,15 @@ void object_destroy(struct object *o)
 	free(o);
 }
 
-int object_destroy_handle(struct uverbs_file *file, uint32_t handle, enum object_type type)
+int object_destroy_handle(struct uverbs_file *file, uint32_t handle, enum object_type type, uint32_t *n_async_events)
 {
 	struct object *o;
 	int r;
 
 	device_lock(file->device);
 	o = object_find_unused(file, handle, type, &r);
+	if (o && n_async_events)
+		*n_async_events = async_events_read(o);
 	if (o)
 		object_destroy(o);
 	device_unlock(file->device);

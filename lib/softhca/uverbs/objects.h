@@ -137,8 +137,9 @@ void *object_find_unused(struct uverbs_file *file, uint32_t handle, enum object_
 void object_remove(struct object *o);
 /* Takes the object out of the table, unpins its memory, calls its destroy() and frees it. */
 void object_destroy(struct object *o);
-/* Finds the object and destroys it. 0, -ENOENT or -EBUSY. Lock not held. */
-int object_destroy_handle(struct uverbs_file *file, uint32_t handle, enum object_type type);
+/* Finds the object and destroys it; `*n_async_events`, if it is not NULL, becomes the number that the program has read.
+ * 0, -ENOENT or -EBUSY. Lock not held. */
+int object_destroy_handle(struct uverbs_file *file, uint32_t handle, enum object_type type, uint32_t *n_async_events);
 /* Destroys all objects, users before what they use. Lock not held. */
 void objects_destroy_all(struct uverbs_file *file);
 

@@ -93,15 +93,22 @@ int command_dispatch(struct command *c, uint32_t command)
 	return row->handler(c);
 }
 
-/* Allocates the buffer in which the handler makes the response. */
-static int write_prepare_response(struct command *c, uint8_t **buffer)
+/* Runs the command and writes its response to the program's memory. */
+static int write_run_command(struct command *c, uint32_t command, uint64_t response)
 {
-	*buffer = calloc(1, c->out_bytes + c->drv_out_bytes + 1);
-	if (!*buffer)
+	size_t bytes = c->out_bytes + c->drv_out_bytes;
+	uint8_t *buffer = calloc(1, bytes + 1);
+	int r;
+
+	if (!buffer)
 		return -ENOMEM;
-	c->out = *buffer;
-	c->drv_out = *buffer + c->out_bytes;
-	return 0;
+	c->out = buffer;
+	c->drv_out = buffer + c->out_bytes;
+	r = command_dispatch(c, command);
+	if (!r)
+		r = user_memory_write(response, buffer, bytes);
+	free(buffer);
+	return r;
 }
 
 /* A plain command consists of a header, the core request, which begins with the address of the response, and driver
@@ -112,8 +119,6 @@ static int write_plain_command(struct command *c, const struct ib_uverbs_cmd_hdr
 	const struct write_command *row = write_command_find(hdr->command);
 	size_t out = (size_t)hdr->out_words * 4;
 	uint64_t response = 0;
-	uint8_t *buffer;
-	int r;
 
 	if (!row)
 		return -EOPNOTSUPP;
@@ -128,22 +133,13 @@ static int write_plain_command(struct command *c, const struct ib_uverbs_cmd_hdr
 	c->in_bytes = row->req_bytes;
 	c->drv_in = body + row->req_bytes;
 	c->drv_in_bytes = bytes - row->req_bytes;
-	r = write_prepare_response(c, &buffer);
-	if (r)
-		return r;
-	r = command_dispatch(c, hdr->command);
-	if (!r)
-		r = user_memory_write(response, buffer, c->out_bytes + c->drv_out_bytes);
-	free(buffer);
-	return r;
+	return write_run_command(c, hdr->command, response);
 }
 
 static int write_extended_command(struct command *c, const struct ib_uverbs_cmd_hdr *hdr, const uint8_t *body,
                                   size_t bytes)
 {
 	struct ib_uverbs_ex_cmd_hdr ex;
-	uint8_t *buffer;
-	int r;
 
 	if (!write_command_find(hdr->command))
 		return -EOPNOTSUPP;
@@ -161,14 +157,7 @@ static int write_extended_command(struct command *c, const struct ib_uverbs_cmd_
 	/* verify_hdr: there must be an address for the response if, and only if, there is a response. */
 	if (!ex.response != !(c->out_bytes + c->drv_out_bytes))
 		return -EINVAL;
-	r = write_prepare_response(c, &buffer);
-	if (r)
-		return r;
-	r = command_dispatch(c, hdr->command);
-	if (!r)
-		r = user_memory_write(ex.response, buffer, c->out_bytes + c->drv_out_bytes);
-	free(buffer);
-	return r;
+	return write_run_command(c, hdr->command, ex.response);
 }
 
 /* The kernel reads as many bytes as the header says, which must be the size of the write(). */

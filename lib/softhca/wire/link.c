@@ -26,7 +26,8 @@ int link_read(const char *netdev, struct link_facts *facts)
 	facts->mtu = (uint32_t)ifr.ifr_mtu;
 	if (ioctl(fd, SIOCGIFFLAGS, &ifr))
 		goto out;
-	facts->up = (ifr.ifr_flags & IFF_UP) && (ifr.ifr_flags & IFF_RUNNING);
+	facts->flags = (unsigned short)ifr.ifr_flags;
+	facts->up = (facts->flags & IFF_UP) && (facts->flags & IFF_RUNNING);
 	r = 0;
 out:
 	if (r)

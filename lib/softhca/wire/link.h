@@ -8,7 +8,8 @@
 struct link_facts {
 	uint8_t mac[6];
 	uint32_t mtu;
-	bool up; /* up and with carrier */
+	unsigned int flags; /* IFF_* */
+	bool up;            /* up and with carrier */
 };
 
 /* 0 or negative errno. */

@@ -66,7 +66,7 @@ Test(fdtab, a_descriptor_closed_out_of_sight_is_another)
 	other = memfd_create("other", MFD_CLOEXEC);
 	cr_assert_eq(other, fd);
 	cr_assert(fdtab_has(&table, fd));
-	cr_assert_null(fdtab_get(&table, fd));
+	cr_assert_null(fdtab_find(&table, fd, FD_ANY));
 	cr_assert_eq(n_released, 0);
 	close(other);
 	enter(FD_CHANNEL); /* at the same number */
