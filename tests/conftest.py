@@ -15,12 +15,12 @@ import wires  # noqa: E402  pylint: disable=wrong-import-position
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "quiet: keeps times or a rate; scripts/test lets nothing else run meanwhile")
-    os.umask(0o022)  # other users are to read what tests write
+    os.umask(0o022)  # other users have to read what tests write
 
 
 @pytest.fixture
 def tmp():
-    """A directory that other users can look into, unlike pytest's own."""
+    """A directory that other users can read, unlike pytest's own."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-test-"))
     path.chmod(0o755)
     yield path
@@ -29,7 +29,7 @@ def tmp():
 
 @pytest.fixture
 def started():
-    """started(command): a process, killed in the end if it still runs."""
+    """started(command): starts a process, which is killed in the end if it still runs."""
     processes = []
 
     def start(command, **options):

@@ -32,7 +32,7 @@ def options_of_page(text):
 
 
 def without_arguments(options):
-    """Only that there is one: the page names it in its own words."""
+    """Keep only that there is an argument, since the page gives it a name of its own."""
     return {re.sub(r" [A-Z]+$", " ARGUMENT", option) for option in options}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Veth pairs between two network namespaces, and what every whole-system test needs beside them.
+"""Veth pairs between two network namespaces, and other things that every whole-system test needs.
 
 IBVCAP_BUILD_DIR names the build directory; default: build/dev.
 """
@@ -23,10 +23,10 @@ CLONE_NEWNET = 0x40000000
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_AUXDATA = 263, 8
 SO_RCVBUFFORCE = 33
-# Said to who started this, and not to the programs under test.
+# These are meant for the program that started the tests, and not for the programs under test.
 for name in ("COLUMNS", "LINES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "POSIXLY_CORRECT"):
     os.environ.pop(name, None)
-os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"  # where all users can go, and a socket's path stays short
+os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"  # all users can go there, and the path of a socket stays short
 
 
 def run(*command, **options):
@@ -34,7 +34,7 @@ def run(*command, **options):
 
 
 def wait_until(condition, seconds=30, what="condition"):
-    """Whatever true value condition() comes to return."""
+    """Wait until condition() returns a true value, and return that."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -45,7 +45,7 @@ def wait_until(condition, seconds=30, what="condition"):
 
 
 def in_namespace(name, function):
-    """function() called by a thread that has moved to the network namespace."""
+    """Call function() in a thread that has moved to the network namespace."""
     result = []
 
     def body():
@@ -62,7 +62,7 @@ def in_namespace(name, function):
 
 
 class Wire:
-    """A veth pair: rxN in the namespace of the daemon, txN in the one of the sender."""
+    """A veth pair: rxN is in the receiver's namespace, txN in the sender's."""
 
     def __init__(self, net, number):
         self.net = net
@@ -70,7 +70,7 @@ class Wire:
         self.address, self.tx_address = f"10.{77 + number}.0.1", f"10.{77 + number}.0.2"
         run("ip", "link", "add", self.interface, "netns", net.rx, "type", "veth", "peer", "name", self.tx, "netns",
             net.tx)
-        # The sender's kernel says nothing by itself: what comes is what a test sent.
+        # The sender's kernel sends nothing by itself: every frame that arrives was sent by a test.
         run("ip", "netns", "exec", net.tx, "sysctl", "-qw", f"net.ipv6.conf.{self.tx}.disable_ipv6=1")
         for namespace, device, address in ((net.rx, self.interface, self.address), (net.tx, self.tx, self.tx_address)):
             for knob in ("accept_ra=0", "router_solicitations=0", "dad_transmits=0"):
@@ -106,7 +106,7 @@ class Wire:
         return frames.udp_frame(payload, destination or self.address, port, mac, **options)
 
     def send(self, *wire_frames):
-        """From one core, always the same: frames sent from two may overtake each other."""
+        """Send from one core, always the same, since frames sent from two cores may overtake each other."""
         cores = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {min(cores)})
         try:
@@ -134,7 +134,7 @@ class Net:
         return ["ip", "netns", "exec", namespace, *map(str, words)]
 
     def sender(self, build, wire, port, **options):
-        """pattern_send as a started process; options: count, rate, size, duration, first, destination."""
+        """Start pattern_send. Options: count, rate, size, duration, first, destination."""
         options.setdefault("destination", wire.address)
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         return subprocess.Popen(self.command(self.tx, build.pattern_send, "--port", port, *words),
@@ -152,14 +152,14 @@ class Net:
 
 
 def finish(sender):
-    """The sender's own count."""
+    """The number of packets that the sender reports."""
     out, err = sender.communicate(timeout=60)
     assert sender.returncode == 0, err
     return json.loads(out)["sent"]
 
 
 class Tap:
-    """Every frame that comes in on the sender's end, VLAN tags put back where they were."""
+    """Every frame that arrives at the sender's end, with VLAN tags put back in their place."""
 
     def __init__(self, net, wire):
         self.socket = in_namespace(net.tx, lambda: self.open(wire.tx))
@@ -174,7 +174,7 @@ class Tap:
         return tap
 
     def frames(self, count, source):
-        """As many as that from the MAC address, in their order; then no more for a moment."""
+        """`count` frames from the MAC address, in their order; fails if another one follows soon."""
         found = []
         while len(found) < count:
             frame = self.next()
@@ -190,7 +190,7 @@ class Tap:
 
     @staticmethod
     def counts(frame, source):
-        """Not what the kernel there says by itself: ARP, IPv6."""
+        """False for the other kernel's own frames: ARP, IPv6."""
         return frame[6:12] == source and frame[12:14] not in (b"\x08\x06", b"\x86\xdd")
 
     def next(self):

@@ -24,7 +24,7 @@ from bench_machine import before_others  # noqa: E402
 SIZES = (64, 1472, 8000)
 RATIO_TARGET, COMPLETIONS_TARGET, COPY_TARGET = 0.5, 20e6, 0.8
 SECONDS = 1
-NOBODY = "02:00:00:00:99:99"  # beside the receiver's stack, which would only slow plain rings down
+NOBODY = "02:00:00:00:99:99"  # not the receiver's address: the receiver's stack would only slow plain rings down
 TX, RX = "02:00:00:00:00:02", "02:00:00:00:00:01"
 
 
@@ -119,7 +119,7 @@ class Bench:
 
     def receives(self, size, engine):
         server = self.perftest("--server", size, TX, engine, 1)
-        time.sleep(0.3)  # until its queue is there: what comes before is not its own
+        time.sleep(0.3)  # until its queue exists: it does not get earlier frames
         return measured(self.messages_per_s, server, self.plain_sender(size, RX))
 
     def both(self, size, engine):
@@ -144,7 +144,7 @@ def finish(process):
 
 
 def measured(rate, receiver, sender):
-    """The receiver's rate; the sender is ended then."""
+    """The receiver's rate. The sender is ended then."""
     try:
         return rate(receiver)
     finally:
@@ -171,7 +171,7 @@ def rounded(figures):
 
 
 def met(*goals):
-    """(whether all are, the words for it); each goal: (value, target, the target in words)."""
+    """(whether all goals are met, the words for it). Each goal: (value, target, the target in words)."""
     missed = [words for value, target, words in goals if value < target]
     return not missed, f"MISSED: {', '.join(missed)}" if missed else f"met: {', '.join(words for _, _, words in goals)}"
 

@@ -55,7 +55,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	settings.device.l2_filter = false;
 	settings.device.kernel_drop = KERNEL_DROP_OFF;
 	fdtab_init(&run.fdtab);
-	failure_init(sigaction);
+	fault_init(sigaction);
 	clock_init(&device_clock, 1000);
 	always = (struct clock_pages){.counter = always_memory, .info = always_memory + 512, .khz = 1000};
 	must(!clock_add(&device_clock, &always));

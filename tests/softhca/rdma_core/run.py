@@ -47,7 +47,7 @@ class Result(unittest.TestResult):
 
 
 def keep_resources(base):
-    """Whatever a test opened stays until its process ends.
+    """Keep everything that a test opened until its process ends.
 
     A test that skips half-way drops its objects in no order. pyverbs 44 then frees a completion queue whose parent
     domain, which has the functions to free it with, is gone already, and crashes (test_parent_domain, where shared
@@ -63,14 +63,14 @@ def keep_resources(base):
 
 
 def run_module(module, out):
-    """In a child: what crashes takes no other module along."""
+    """Runs in a child: a module that crashes does not affect the others."""
     unittest.defaultTestLoader.loadTestsFromModule(module).run(Result(out))
     out.flush()
     os._exit(0)
 
 
 def outcomes(module):
-    """What the child said; its last test is a crash if it didn't come to its end."""
+    """The child's results. Its last test is a crash if the child did not finish it."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -89,7 +89,7 @@ def outcomes(module):
 
 
 def main():
-    out = os.fdopen(os.dup(1), "w")  # for the results alone: tests print, too
+    out = os.fdopen(os.dup(1), "w")  # only for the results: tests print to stdout, too
     os.dup2(2, 1)
     sys.path.insert(0, sys.argv[1])
     directory = pathlib.Path(sys.argv.pop(1))

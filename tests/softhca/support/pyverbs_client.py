@@ -107,7 +107,7 @@ def receive(count, mac, extended):
 
 
 def rss(count, mac):
-    """Two work queues, which share a completion queue; a completion says which queue it was."""
+    """Two work queues that share a completion queue; each completion says which queue it belongs to."""
     context, pd = open_device()
     mr = MR(pd, DEPTH * SLOT_BYTES, e.IBV_ACCESS_LOCAL_WRITE)
     cq = CQ(context, 2 * DEPTH)

@@ -42,7 +42,7 @@ def header_text(header):
 
 
 def structs():
-    """{name: body} of the headers; a struct within a struct without a name of its own gets one."""
+    """{name: body} of the structs in the headers. A struct without a name inside of another gets one."""
     text = "".join(header_text(header) for header in HEADERS if header.startswith("rdma/"))
     text, inner = re.sub(r"struct\s*\{([^{}]*)\}\s*(\w+);", r"struct \2 \2;", text), text
     found = {name: body for body, name in re.findall(r"struct\s*\{([^{}]*)\}\s*(\w+);", inner)}
@@ -50,8 +50,8 @@ def structs():
 
 
 def layout(bodies, name):
-    """([(field, offset, bytes)], bytes, alignment) of a struct as the compiler lays it out; fields of structs in it by
-    their path."""
+    """([(field, offset, bytes)], bytes, alignment) of a struct as the compiler lays it out. The fields of inner
+    structs are named by their path."""
     rows, at, widest = [], 0, 1
     for kind, field, count in re.findall(r"(\w+)\s+(\w+)(?:\[(\w*)\])?;", bodies[name]):
         inner, size, align = layout(bodies, kind) if kind not in SIZES else ([], SIZES[kind], SIZES[kind])
@@ -95,7 +95,7 @@ def with_prefix(groups, prefix):
 
 
 def answer(call, *arguments):
-    """'there', or the name of the errno; what a call created is destroyed again."""
+    """'there', or the name of the errno. What the call created is destroyed again."""
     try:
         undo = call(*arguments)
     except OSError as error:
@@ -177,7 +177,7 @@ class Program:
             specs = struct.pack("<IHH", kind, 8 + size, 0) + (struct.pack("<II", handle,
                                                                           0) if size == 8 and kind >= 0x1000
                                                                else bytes(size))
-            if kind == 0x1003:  # counters want to be told what to count
+            if kind == 0x1003:  # counters need a description of what to count
                 struct.pack_into("<II", self.memory, 0, 0, 0)
                 driver = struct.pack("<IIQII", 1, 0, ctypes.addressof(self.memory), 1, 0)
         attr = struct.pack("<IHHBBBBI", flow_type, len(specs), 0, 1 if spec else 0, 0, 0, 1, flags)
@@ -186,7 +186,7 @@ class Program:
 
 
 def commands(program, groups):
-    """A request without its body is too short for a command that is there: ENOSPC."""
+    """A request without its body is too short for a command that exists: ENOSPC."""
     for name, number in program.commands.items():
         if name in ("THRESHOLD", "COMMAND_MASK", "FLAG_EXTENDED"):
             continue
@@ -200,7 +200,7 @@ def commands(program, groups):
 
 
 def methods(program, groups):
-    """A call without attributes misses mandatory ones: EINVAL, unless none is."""
+    """A call without attributes lacks mandatory ones: EINVAL. If none is mandatory, it succeeds."""
     objects = {**with_prefix(groups, "UVERBS_OBJECT_"), **with_prefix(groups, "MLX5_IB_OBJECT_")}
     for group, values in groups.items():
         for name, number in values.items():
@@ -248,7 +248,7 @@ def flags(program, groups):
 
 
 def capabilities(program, groups):
-    """(struct, field or bit, value) of what the driver and the device say of themselves."""
+    """(struct, field or bit, value) of what the driver and the device report of themselves."""
     bodies = structs()
     core, driver = layout(bodies, SAID_BY_DEVINFO)[1], layout(bodies, "mlx5_ib_query_device_resp")[1]
     program.ex("QUERY_DEVICE", bytes(8), b"", core, (driver + 7) // 8 * 8)
@@ -280,7 +280,7 @@ def second_context(groups, value):
 
 
 def ask(what="interface"):
-    """Below softhca, which is started with this program's own file."""
+    """Runs below softhca, which is started with this file."""
     groups = enums()
     program = Program(groups)
     rows = {}
@@ -307,7 +307,7 @@ def interface(softhca):
 
 
 def models(softhca):
-    """The lines of ibv_devinfo -v that say something, a column a model."""
+    """The lines of ibv_devinfo -v that say something, with a column for each model."""
     names = re.search(r"`SOFTHCA_PROFILE` \| \w+ \| ([^|]+) \|",
                       "\n".join(lines_of(softhca, "--settings")))[1].split(", ")
     seen = {name: dict(facts(softhca, name)) for name in names}
@@ -321,8 +321,7 @@ def models(softhca):
 
 
 def responses(softhca, names):
-    """What the mlx5 driver's own responses add; and of all responses, a row each, the fields in which no model has
-    anything."""
+    """What the mlx5 driver's own responses add; and for each response one row with the fields that no model fills."""
     said = [dict(((row[0], row[1]), row[2]) for row in map(str.split, lines_of(
         softhca, "-i", "lo", "-p", name, "--", "/usr/bin/python3", __file__, "ask", "capabilities",
         SOFTHCA_KERNEL_DROP="off")))
@@ -356,7 +355,7 @@ def facts(softhca, model):
 
 
 def rules(verbs_rules):
-    """What verbs_rules tries to break, a row a source."""
+    """The rules that verbs_rules tries to break, with a row for each source."""
     sources = {}
     for model in ([], ["connectx4"], ["connectx6"], ["minimal"]):
         for line in lines_of(verbs_rules, "list", *model):

@@ -24,24 +24,26 @@ needs_pyverbs = pytest.mark.skipif(
 
 
 def ends(net, wire, server="rx"):
-    """(namespace, interface, address, MAC address) of the server's end and the client's."""
+    """(namespace, interface, address, MAC address) of the server's end, and the same of the client's end."""
     both = {"rx": (net.rx, wire.interface, wire.address, wire.mac),
             "tx": (net.tx, wire.tx, wire.tx_address, wire.link(net.tx, wire.tx)["address"])}
     return both.pop(server), both.popitem()[1]
 
 
 def perftest(net, wire, role, program, *options, server="rx", ipv6=False, **how):
-    """A client's or a server's command line: addresses and ports are the server's and the client's for both."""
+    """The command line of a client or a server. Addresses and ports are given as the server's and the client's to
+    both."""
     to, source = ends(net, wire, server)
     own, other = (to, source) if role == "server" else (source, to)
     addresses = ("--raw_ipv6", "-J", "fd00::1", "-j", "fd00::2") if ipv6 else ("-J", to[2], "-j", source[2])
-    # -F: it measures the CPU's frequency at its end, and without that gives no report where the machine has other work.
+    # -F: perftest measures the CPU's frequency at its end, and without -F gives no report on a machine with other
+    # work.
     return under(net, program, f"--{role}", "-F", "-d", "mlx5_0", "-B", own[3], "-E", other[3], *addresses,
                  "-K", SERVER_PORT, "-k", CLIENT_PORT, *options, interfaces=own[1], namespace=own[0], **how)
 
 
 def wait_receiving(process):
-    """Until a server polls, that is, spins: it has spent more of the CPU than setting up can take."""
+    """Wait until a server polls, which spins: it has used more CPU time than its set-up can take."""
     def spent():
         assert process.poll() is None, process.communicate()
         fields = open(f"/proc/{process.pid}/task/{process.pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()
@@ -51,8 +53,8 @@ def wait_receiving(process):
 
 
 def results(text):
-    """The figures of perftest's last line. (Lists of all measurements come before, where an option that it never set
-    says so.)"""
+    """The figures in perftest's last line. Lists of all measurements come before it if an option that perftest
+    never set asks for them."""
     lines = [line for line in text.splitlines() if re.fullmatch(r"\s*\d[\s\d.]*([\s\d.]|-?nan|-?inf)*", line)]
     assert lines, text
     return [float(figure) for figure in lines[-1].split()]
@@ -65,8 +67,8 @@ def finish(process):
 
 
 def wait_ready(process):
-    """Until it says so. Byte by byte: communicate() would not find what a buffer had already read of the lines behind
-    it."""
+    """Wait until the process prints "ready". Reads byte by byte, since communicate() would not find what a buffer
+    has read ahead."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(process.stdout.fileno(), 1)
@@ -81,7 +83,7 @@ def pyverbs(net, *arguments, root=None, **how):
 
 
 def numbered_frames(wire, count, **options):
-    """Different in each byte and in length; some longer than most buffers of a kernel."""
+    """Frames that differ in each byte and in length; some are longer than most buffers of a kernel."""
     sizes = [60 + (k * 131) % 1900 for k in range(count)]
     return [wire.frame(bytes((k * 7 + i) & 255 for i in range(size)), SERVER_PORT, **options)
             for k, size in enumerate(sizes)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of softhca share: programs below it, and verbs_client."""
+"""What the tests of softhca share: how to run programs below it, and verbs_client."""
 import json
 import os
 import subprocess
@@ -23,7 +23,7 @@ needs_softhca = [
 ]
 
 
-# ip netns exec has given the shell a mount namespace of its own: nothing to unmount.
+# ip netns exec gives the shell a mount namespace of its own, so nothing has to be unmounted.
 ENTER = ('mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" && mount -t proc proc "$0/proc" && '
          'exec chroot "$0" "$@"')
 
@@ -43,11 +43,9 @@ def output(net, *command, **options):
 
 
 class Client:
-    """verbs_client, ready to receive; counts() waits for its end: with -c after so many frames, with -m when so many
-    are accounted for.
-
-    Its idle time is that long only to fail; where nothing may come, a test gives a short one.
-    """
+    """verbs_client, ready to receive. counts() waits for its end: with -c after so many frames, with -m after so
+    many matched ones. Its idle time is so long that it ends only a failed test; a test that expects no frame
+    gives a short one."""
 
     def __init__(self, net, *options, program=CLIENT, environment=None, **how):
         self.process = subprocess.Popen(under(net, program, "-i", 20000, *options, **how), stdout=subprocess.PIPE,
@@ -64,7 +62,7 @@ class Client:
         assert self.process.wait() == 0, err
         killer.cancel()
         counts = json.loads(out)
-        # Every packet that steering gave the queue is accounted for, always.
+        # Every packet that steering gave to the queue is counted once.
         assert counts["matched"] == counts["received"] + counts["errors"] + counts["out_of_buffer"], counts
         return counts
 
@@ -80,7 +78,7 @@ def records(path):
 
 
 def keep_rule(net, wire, rule, root=None, **environment):
-    """verbs_rules tries to break the rule, and asks for frames where it needs some."""
+    """verbs_rules tries to break the rule, and asks for frames if it needs some."""
     program = "/softhca/verbs_rules" if root else RULES
     process = subprocess.Popen(under(net, program, rule, root=root), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                text=True, env={**os.environ, **environment})

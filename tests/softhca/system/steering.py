@@ -78,16 +78,17 @@ class Program:
                 self.inboxes.setdefault(qp, []).append((bytes.fromhex(frame), int(tag)))
 
     def tagged(self, qp):
-        """What has come to the queue pair since the last call: (frame, tag) each."""
+        """The frames that have come to the queue pair since the last call, as (frame, tag)."""
         self.poll(qp)
         return self.inboxes.pop(qp, [])
 
     def frames(self, qp):
-        """Of them, what is no fence."""
+        """The same frames without the fences."""
         return [frame for frame, _ in self.tagged(qp) if not qp or not is_fence(frame)]
 
     def send(self, qp, *to_send):
-        """Send, and wait until it is done: loopback, too, since that comes before the completion."""
+        """Send, and wait for the completions. Looped-back frames have come by then, too, since they come before
+        the completion."""
         wanted = self.sent.get(qp, 0) + len(to_send)
         for frame in to_send:
             self.ask("send", qp, frame.hex())
@@ -99,7 +100,7 @@ class Program:
         wait_until(done, 60, "the completion")
 
     def settle(self, wire):
-        """Wait until the device is done with all that was sent. What the sniffer saw of it."""
+        """Wait until the device has handled everything that was sent. Returns what the sniffer saw of it."""
         self.fences += 1
         fence, seen = ethernet(wire.mac_bytes(), FENCE_TYPE, b"fence %d" % self.fences), []
         wire.send(fence)
@@ -122,7 +123,7 @@ class Program:
 
 @pytest.fixture
 def program(net):
-    """program(…): a Program, which must end well in the end."""
+    """program(…): starts a Program, which must end without an error."""
     started = []
 
     def start(**options):
@@ -139,7 +140,7 @@ def program(net):
 
 
 class Stack:
-    """What gets as far as the kernel's stack on a wire's receiving end."""
+    """Reads what reaches the kernel's stack on a wire's receiving end."""
 
     def __init__(self, net, wire):
         self.mirror, self.fences, self.wire = net.add_wire(), 0, wire
@@ -168,7 +169,7 @@ class Stack:
         return frame
 
     def seen(self):
-        """Since the last call, of what a test sent."""
+        """The frames of a test that have come since the last call."""
         self.fences += 1
         fence, seen = ethernet(self.wire.mac_bytes(), FENCE_TYPE, b"stack %d" % self.fences), []
         self.wire.send(fence)
@@ -201,7 +202,7 @@ def tables(net):
 
 def ip4(wire, payload=b"x" * 8, proto=17, tos=0, options=b"", fragment=0, tag=None, source="10.77.0.2", ports=(7, 8),
         destination=None):
-    """One byte of identification makes each distinct; ports stand in front of the payload."""
+    """The identification field makes each frame distinct; ports stand in front of the payload."""
     body = struct.pack("!HH", *ports) + (struct.pack("!HH", 8 + len(payload),
                                                      0) if proto == 17 else bytes(16)) + payload
     header = struct.pack("!BBHHHBBH4s4s", 0x45 + len(options) // 4, tos, 20 + len(options) + len(body), 1, fragment, 64,

@@ -34,8 +34,8 @@ def expected():
 
 
 def unpacked(directory):
-    """python3-pyverbs has them compressed, and where documentation is left out of an installation it is fetched
-    again."""
+    """Unpack the tests, which python3-pyverbs installs compressed. If documentation is left out of the
+    installation, fetch the package again."""
     version = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "python3-pyverbs"], capture_output=True,
                              text=True, check=False)
     if not version.stdout.startswith(VERSION):
@@ -58,7 +58,7 @@ def unpacked(directory):
 
 @pytest.fixture(scope="module")
 def outcomes():
-    """{test: {"outcome", "why"}} of one run of everything."""
+    """{test: {"outcome", "why"}} of one run of all tests."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     if subprocess.run(["/usr/bin/python3", "-c", "import pyverbs.device"], capture_output=True, check=False).returncode:
@@ -95,7 +95,7 @@ def test_the_list_has_each_test_once(outcomes):
 
 
 def test_what_skips_does_so_for_the_reason_listed(outcomes):
-    """Among them all tests of what the device does not have: they are refused, and not one crashes or passes by
+    """Among these are all tests of what the device does not have: they are refused, and none crashes or passes by
     chance."""
     wrong = []
     for allowed, name, reason in expected():

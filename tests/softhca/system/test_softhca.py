@@ -183,7 +183,7 @@ def test_ipv6(net, wire):
 
 
 def test_checksum_flag_is_true(net, wire):
-    """A wrong checksum: the frame comes, the flag does not."""
+    """A frame with a wrong checksum is received, without the flag."""
     good = bytearray(wire.frame(b"y" * 64, PORT))
     bad_ip, bad_udp = bytearray(good), bytearray(good)
     bad_ip[24] ^= 0xFF
@@ -221,8 +221,8 @@ def test_events_wake_the_program(net, wire):
 
 
 def test_timestamps_run_at_the_core_clock(net, wire):
-    """A stamp is of the frame's arrival: the sender looks at its clock before and after. A wrong rate is off by a
-    factor."""
+    """The timestamp is of the frame's arrival: the sender reads its clock before and after. A wrong rate would
+    show as a factor."""
     client, sent = Client(net, "-c", 2), []
     for pause in (2, 0):
         before = time.monotonic()
@@ -254,7 +254,7 @@ def test_reception_goes_on_after_the_link_was_down(net, wire):
     wire.send(wire.frame(b"x" * 50, PORT))
     for state in ("down", "up"):
         run("ip", "-n", net.rx, "link", "set", wire.interface, state)
-        # The sender's end hears of it later, and drops what it is given before that.
+        # The sender's end learns of it later, and drops frames until then.
         wait_until(lambda up=state == "up": (wire.link(net.tx, wire.tx)["operstate"] == "UP") == up, 60,
                    f"the link {state}")
     wire.send(wire.frame(b"x" * 50, PORT))
@@ -299,7 +299,7 @@ def open_udp(address, port):
 
 
 def receive_one(wire, seconds=60):
-    """What comes out at the other end, kernel chatter aside."""
+    """The next frame at the other end that is not the kernel's own."""
     wire.socket.settimeout(seconds)
     while True:
         frame = wire.socket.recv(65536)
@@ -308,7 +308,7 @@ def receive_one(wire, seconds=60):
 
 
 def test_inline_send_with_checksum_offload(net, wire):
-    """The other end's kernel believes the checksums, which were wrong when posted."""
+    """The other end's kernel accepts the checksums, which were wrong when the frame was posted."""
     frame = bytearray(frames.udp_frame(b"inline", wire.tx_address, 4321, bytes.fromhex(
         wire.link(net.tx, wire.tx)["address"].replace(":", "")), source=wire.address))[:48]
     frame[24:26] = b"\0\0"

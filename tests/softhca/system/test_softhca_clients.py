@@ -23,7 +23,7 @@ from wires import Tap, mac_bytes, run, wait_until
 from softhca import needs_softhca, output, under
 
 MAC_HEADER = 14
-VLAN = 3 << 13 | 1  # what perftest makes of --vlan_pcp 3
+VLAN = 3 << 13 | 1  # perftest makes this of --vlan_pcp 3
 
 pytestmark = needs_softhca
 
@@ -63,7 +63,8 @@ def test_port_goes_down_with_the_link(net, wire):
 
 @pytest.mark.parametrize("profile", ["connectx5", "minimal"])
 def test_ibv_asyncwatch_sees_the_port_go_and_come(net, wire, tmp, profile):
-    """mlx5_ib_event: port events are for every context, also one without a queue, and of a device without a clock."""
+    """mlx5_ib_event: every context gets port events, also one without a queue, and one of a device without a
+    clock."""
     with open(tmp / "events", "wb") as events:
         process = subprocess.Popen(under(net, "stdbuf", "-oL", "ibv_asyncwatch", "-d", "mlx5_0"), stdout=events,
                                    env={**os.environ, "SOFTHCA_PROFILE": profile})
@@ -84,7 +85,7 @@ def test_ibv_asyncwatch_sees_the_port_go_and_come(net, wire, tmp, profile):
     ("ibv_ud_pingpong", "Couldn't create QP"), ("ibv_srq_pingpong", "Couldn't create SRQ"),
     ("ibv_xsrq_pingpong", "Couldn't Open the XRC Domain 95")])
 def test_other_transports_are_refused(net, program, refusal):
-    """A device for raw packets only: the programs for other queue pairs end by themselves, and say why."""
+    """The device has only raw packet queue pairs: programs for other types end by themselves and say why."""
     done = subprocess.run(under(net, program, "-d", "mlx5_0", "-g", "0"), capture_output=True, text=True, check=False,
                           timeout=30)
     assert (done.returncode, done.stderr.strip()) == (1, refusal)
@@ -94,14 +95,15 @@ def test_other_transports_are_refused(net, program, refusal):
 
 
 def perftest_data(seconds, count):
-    """What perftest 4.5 fills its buffer with (perftest_resources.c, ctx_init: srand(time), rand for each byte)."""
+    """The bytes with which perftest 4.5 fills its buffer (perftest_resources.c, ctx_init: srand(time), rand for
+    each byte)."""
     libc = ctypes.CDLL(None)
     libc.srand(ctypes.c_uint(seconds))
     return bytes(libc.rand() & 255 for _ in range(count))
 
 
 def perftest_header(net, wire, size, options):
-    """What raw_ethernet_bw writes over the start of each packet. Its size counts 4 bytes for the FCS."""
+    """The header that raw_ethernet_bw writes over the start of each packet. Its size counts 4 bytes for the FCS."""
     server, client = ends(net, wire, "tx")
     tcp, tag = "--tcp" in options, struct.pack("!HH", 0x8100, VLAN) if "--vlan_en" in options else b""
     packet = size - 4 - MAC_HEADER - len(tag)
@@ -114,7 +116,7 @@ def perftest_header(net, wire, size, options):
 
 
 def perftest_frames(net, wire, size, options, seconds):
-    """The packets that it sends one after the other: a buffer of two pages, or of two packets where these are
+    """The packets that it sends one after the other, from a buffer of two pages, or of two packets if these are
     longer."""
     header = perftest_header(net, wire, size, options)
     stride = (size + 63) // 64 * 64
@@ -130,7 +132,7 @@ def perftest_frames(net, wire, size, options, seconds):
                                                                                                                   tuple)
                          else None)
 def test_bandwidth_client_sends_what_it_wrote(net, wire, started, size, options):
-    """Every byte of every frame, in their order, and not one more."""
+    """The wire carries every byte of every frame in order, and no other frame."""
     count = 3000
     tap = Tap(net, wire)
     first = int(time.time())
@@ -142,14 +144,14 @@ def test_bandwidth_client_sends_what_it_wrote(net, wire, started, size, options)
         if found[0] == expected[0]:
             break
     if "-l" in options:
-        expected = expected[:8]  # a list of work requests is posted again as it is
+        expected = expected[:8]  # a list of work requests is posted again unchanged
     wrong = [k for k, frame in enumerate(found) if frame != expected[k % len(expected)]]
     assert not wrong, (len(wrong), wrong[:5], found[wrong[0]].hex(), expected[wrong[0] % len(expected)].hex())
 
 
 @needs_perftest
 def test_bandwidth_server_receives_what_is_sent_to_it(net, wire, started):
-    """Of the frames on the wire just those of its flow: it ends when it has them, and not one earlier."""
+    """It gets only the frames of its flow, and ends when it has them and not earlier."""
     count = 1000
     server = started(perftest(net, wire, "server", "raw_ethernet_bw", "-n", count, "-r", 2048, "-s", 200))
     wait_receiving(server)
@@ -170,7 +172,7 @@ def test_bandwidth_server_receives_what_is_sent_to_it(net, wire, started):
     ("rx", (), {}), ("tx", (), {}), ("rx", ("-b",), {}), ("rx", (), {"ipv6": True}),
     ("rx", ("--flows", 8, "--flows_burst", 4), {})], ids=["one-way", "other-way", "both-ways", "ipv6", "flows"])
 def test_bandwidth_between_two_devices(net, wire, started, to, options, how):
-    """In duration mode, which loss can't stall."""
+    """In duration mode, which does not stall when a frame is lost."""
     words = ("raw_ethernet_bw", "-D", 1, "-s", 1024, *options)
     server = started(perftest(net, wire, "server", *words, server=to, **how))
     wait_receiving(server)
@@ -183,8 +185,8 @@ def test_bandwidth_between_two_devices(net, wire, started, to, options, how):
 @needs_perftest
 @pytest.mark.parametrize("rule, destination", [("--sniffer", None), ("--promiscuous", "02:00:00:00:00:55")])
 def test_server_with_rules_of_other_kinds(net, wire, started, rule, destination):
-    """Beside its own flow, for which nothing comes: IBV_FLOW_ATTR_SNIFFER, and IBV_FLOW_ATTR_ALL_DEFAULT for what the
-    kernel's rules leave, that is, what is for none of its MAC addresses."""
+    """Beside its own flow, which nothing matches: IBV_FLOW_ATTR_SNIFFER, and IBV_FLOW_ATTR_ALL_DEFAULT for what
+    the kernel's rules leave, which is every frame to another MAC address."""
     environment = {**os.environ, "SOFTHCA_L2_FILTER": "0"}
     server = started(perftest(net, wire, "server", "raw_ethernet_bw", "-n", 500, "-r", 1024, "-s", 1024, rule),
                      env=environment)
@@ -199,7 +201,7 @@ def test_server_with_rules_of_other_kinds(net, wire, started, rule, destination)
                                          ("rx", ("-n", 500, "-I", 128, "--tcp"))],
                          ids=["count", "other-way", "duration", "inline"])
 def test_latency_between_two_devices(net, wire, started, to, options):
-    """Ping and pong: one lost frame, or a wrong one, and it would stand still."""
+    """Ping and pong: if one frame were lost or wrong, the test would stand still."""
     server = started(perftest(net, wire, "server", "raw_ethernet_lat", "-s", 100, *options, server=to))
     wait_receiving(server)
     client = started(perftest(net, wire, "client", "raw_ethernet_lat", "-s", 100, *options, server=to))
@@ -221,7 +223,7 @@ def test_burst_latency(net, wire, started, to):
     for _ in range(10):
         client = started(perftest(net, wire, "client", "raw_ethernet_burst_lat", "-n", 400, *options, server=to))
         out, err = client.communicate(timeout=60)
-        if "couldn't acquire cpu frequency" not in err:  # before it sends anything; -F is no help here
+        if "couldn't acquire cpu frequency" not in err:  # before it sends anything; -F does not help here
             break
     assert client.returncode == 0, out + err
     assert results(out)[:2] == [200, 400]
@@ -231,7 +233,7 @@ def test_burst_latency(net, wire, started, to):
 @needs_perftest
 @pytest.mark.parametrize("options", [(), ("--tcp",)], ids=["udp", "tcp"])
 def test_flow_steering_rate(net, wire, started, options):
-    """It creates that many flows, each of its own ports, and takes them away."""
+    """perftest creates that many flows with different ports, and destroys them."""
     assert finish(started(perftest(net, wire, "server", "raw_ethernet_fs_rate", "-n", 500, *options)))[0] == 500
 
 
@@ -283,7 +285,7 @@ def test_pyverbs_sends(net, wire, started, action):
 
 
 def toeplitz(key, data):
-    """The hash of the Microsoft RSS specification, as it is defined: no tables."""
+    """The hash as the Microsoft RSS specification defines it, without tables."""
     bits = int.from_bytes(key, "big")
     result = 0
     for i in range(8 * len(data)):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softhca's README says what softhca does: its tables come from the code, and are compared with it here."""
+"""softhca's README describes what softhca does. Its tables are made from the code, and compared with the code
+here."""
 import functools
 import os
 import re
@@ -65,7 +66,7 @@ def test_a_value_that_is_not_accepted_is_one_line_and_no_device(setting, what):
     environment = {**without_settings(), "SOFTHCA_INTERFACES": "lo", name: value}
     done = subprocess.run([SOFTHCA, "true"], capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stderr.count("\n")) == (64, 1) and done.stderr.startswith(line)
-    # By environment alone: the program goes on without a device.
+    # By environment alone: the program runs without a device.
     done = subprocess.run(["ls", "/sys/class/infiniband/mlx5_0"], capture_output=True, text=True, check=False,
                           env={**environment, "LD_PRELOAD": str(LIBRARY)})
     assert done.stderr.startswith(line) and done.stderr.count("\n") == 2, done.stderr

@@ -45,7 +45,7 @@ def test_the_higher_priority_takes_the_frame(wire, program):
 
 
 def test_dont_trap_passes_the_frame_on(wire, program, stack):
-    """Copies to all that do not trap down to the first that does (mlx5_ib: FWD_NEXT_PRIO)."""
+    """Every rule that does not trap gets a copy, down to the first rule that traps (mlx5_ib: FWD_NEXT_PRIO)."""
     p = program()
     queues, frame = [p.qp() for _ in range(4)], wire.frame(b"x", PORT)
     p.flow(queues[0], "prio=0", f"flags={DONT_TRAP}", "ip4", f"dst={wire.address}")
@@ -93,8 +93,8 @@ def test_a_group_is_heard_while_a_socket_has_joined_it(net, wire, program, group
 
 
 def test_the_first_spec_decides_what_is_multicast(net, wire, program):
-    """mlx5_ib: flow_is_multicast_only. ETH first with any MAC is a unicast rule, and comes before all multicast
-    ones."""
+    """mlx5_ib: flow_is_multicast_only. A rule that begins with ETH and any MAC is a unicast rule, and comes before
+    all multicast rules."""
     group = "239.7.1.9"
     member = in_namespace(net.rx, lambda: join(group, wire.interface))
     p = program()
@@ -112,7 +112,7 @@ def test_the_first_spec_decides_what_is_multicast(net, wire, program):
 
 
 def test_counters_count_what_the_rule_matched(wire, program):
-    """Dropped or passed on or neither; not what a rule before it took."""
+    """A rule that passes frames on and one that drops them count them; a later rule does not, since it gets none."""
     p = program()
     queue, frame = p.qp(), wire.frame(b"x", PORT)
     taps = p.flow(queue, "prio=1", f"flags={DONT_TRAP}", "ip4", f"dst={wire.address}", "count")
@@ -125,8 +125,8 @@ def test_counters_count_what_the_rule_matched(wire, program):
 
 
 def test_a_model_without_sniffers_and_paths(program):
-    """mlx5_ib, get_flow_table: allow_sniffer_and_nic_rx_shared_tir; mlx5_core: fwd_next_prio_supported. A drop needs
-    neither."""
+    """mlx5_ib, get_flow_table: allow_sniffer_and_nic_rx_shared_tir; mlx5_core: fwd_next_prio_supported. A drop
+    rule needs neither."""
     p = program(sniffer=False, environment={"SOFTHCA_PROFILE": "minimal"})
     queue = p.qp(send_depth=0)
     assert p.refused(queue, f"type={SNIFFER}") == 95  # EOPNOTSUPP
@@ -140,7 +140,7 @@ def test_a_model_without_sniffers_and_paths(program):
 
 
 def test_two_queue_pairs_with_one_rule_both_get_it(wire, program, stack):
-    """mlx5_core, add_rule_fg: one more destination of the entry. That each gets a copy is PRM's word (?)."""
+    """mlx5_core, add_rule_fg: the entry gets one more destination. The PRM says that each gets a copy (?)."""
     p = program()
     queues, frame = [p.qp(), p.qp()], wire.frame(b"x", PORT)
     flows = [p.flow(queue, "udp", f"dst={PORT}") for queue in queues]
@@ -155,7 +155,7 @@ def test_two_queue_pairs_with_one_rule_both_get_it(wire, program, stack):
 
 
 def test_one_queue_pair_with_a_rule_twice_gets_one_copy(wire, program, stack):
-    """mlx5_core, find_flow_rule: a destination that is there already is only counted."""
+    """mlx5_core, find_flow_rule: a destination that exists already is only counted."""
     p = program()
     queue, frame = p.qp(), wire.frame(b"x", PORT)
     flows = [p.flow(queue, "udp", f"dst={PORT}", "count") for _ in range(2)]
@@ -194,7 +194,8 @@ def test_duplicates_refuse(program):
 
 
 def test_each_sniffer_gets_everything(wire, program, stack):
-    """man ibv_create_flow: IBV_FLOW_ATTR_SNIFFER. Whether a rule traps it, drops it, or none has it."""
+    """man ibv_create_flow: IBV_FLOW_ATTR_SNIFFER. The sniffer gets a frame whether a rule traps it, drops it, or
+    no rule has it."""
     p = program()
     queue, second = p.qp(), p.qp()
     p.flow(second, f"type={SNIFFER}")
@@ -208,7 +209,8 @@ def test_each_sniffer_gets_everything(wire, program, stack):
 
 
 def test_a_sniffer_hears_what_this_host_sends(net, wire, program):
-    """mlx5_ib, create_sniffer_rule: a rule on the way out as well. Of the stack, and of a queue pair."""
+    """mlx5_ib, create_sniffer_rule: there is a rule on the way out as well, for frames of the stack and of a queue
+    pair."""
     p = program()
     sender = p.qp()
     frame = ethernet(b"\x02\0\0\0\0\x77", 0x1234, b"from a queue pair")
@@ -235,7 +237,7 @@ def test_a_sent_frame_is_sniffed_once(wire, program):
 
 
 def test_leftovers_are_what_nobody_takes(wire, program, stack):
-    """mlx5_core, root_fs: LEFTOVERS behind the kernel's own rules, which have the netdev's MAC and groups."""
+    """mlx5_core, root_fs: LEFTOVERS come after the kernel's own rules, which take the netdev's MAC and groups."""
     p = program(environment={"SOFTHCA_L2_FILTER": "0"})
     rules, multicast, all_left = p.qp(), p.qp(), p.qp()
     p.flow(rules, "udp", "dst=1")
@@ -267,7 +269,7 @@ def test_with_the_mac_filter_nothing_is_left(wire, program):
 
 
 def looped(program, wire, contexts, setting=None):
-    """Which frames come back to the first queue pair: to the own MAC, to a group, to another MAC."""
+    """Which of three sent frames come back to the first queue pair: to its own MAC, to a group, to another MAC."""
     p = program(sniffer=False, environment={"SOFTHCA_LOOPBACK": setting} if setting else {})
     queue = [p.qp() for _ in range(contexts)][0]
     p.flow(queue, "eth", "type=1234")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flow takes is gone from the kernel's stack, and nothing else is."""
+"""A frame that a flow takes does not reach the kernel's stack; every other frame does."""
 import os
 import signal
 import socket
@@ -20,7 +20,7 @@ def udp_socket(address, port=PORT):
 
 
 def datagrams(wire, receiver):
-    """What the socket has got of what was sent: up to a last one, which no flow takes."""
+    """The frames that the socket got, up to a last one, which no flow takes."""
     got = []
     wire.send(wire.frame(b"last", PORT, source_port=9))
     while True:
@@ -40,7 +40,7 @@ def unreachables(net):
 
 
 def test_what_matches_is_gone_from_sockets(net, wire, program):
-    """verbs-rules.md "Flow rules": what matches is gone from sockets; the rest is not."""
+    """verbs-rules.md "Flow rules": sockets do not get a frame that matches, and get all others."""
     receiver = in_namespace(net.rx, lambda: udp_socket(wire.address))
     p = program()
     queue = p.qp()
@@ -116,7 +116,7 @@ def test_a_forked_child_does_not_keep_the_rules(net, wire, program):
         p.process.send_signal(signal.SIGKILL)
         p.process.wait(60)
         wait_until(lambda: "softhca-" not in tables(net), 60, "the table gone")
-        os.kill(child, 0)  # and the child is still there
+        os.kill(child, 0)  # the child still runs
     finally:
         os.kill(child, signal.SIGKILL)
 
@@ -138,7 +138,7 @@ def test_two_programs_on_one_netdev(wire, program, stack):
 
 
 def test_two_devices_of_one_program(net, wire, program, stack):
-    """Each netdev has a table of its own; the second is the observer's, where nothing matches."""
+    """Each netdev has a table of its own; the second one is the observer's, where no frame matches."""
     del stack
     second = net.add_wire()
     receiver = in_namespace(net.rx, lambda: udp_socket(second.address))
@@ -169,7 +169,7 @@ def test_require_refuses_the_flow_without_net_admin(program):
 def test_a_kernel_that_cannot_drop_is_one_line(net, wire, program, stack):
     """SOFTHCA_KERNEL_DROP=auto gives up quietly only without CAP_NET_ADMIN."""
     p = program(stderr=subprocess.PIPE)
-    # The table is called after the socket, and a process's first has the process's number (netlink(7)).
+    # The table is named after the socket; the first socket of a process has the process's number (netlink(7)).
     run(*Net.command(net.rx, "nft", f"add table netdev softhca-{p.process.pid}"))
     queue = p.qp()
     for port in (PORT, PORT + 1):

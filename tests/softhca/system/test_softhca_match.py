@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which frames a rule takes: the device and the kernel's stack share all there are."""
+"""Which frames a rule takes. The device and the kernel's stack together get every frame."""
 import random
 import struct
 
@@ -16,7 +16,7 @@ def extension(wire):
     return frame[:54] + b"\x11\x00\x01\x04\0\0\0\0" + struct.pack("!HHHH", 7, 8, 8, 0)
 
 
-# What a rule takes, and what it does not.
+# For each rule: frames that it takes, and frames that it does not take.
 RULES = {
     "everything": (["eth"], [ip4, ip6, lambda w: ethernet(w.mac_bytes(), 0x1234, b"x")], []),
     "no spec": ([], [ip4, ip6], []),
@@ -59,7 +59,7 @@ RULES = {
 
 @pytest.mark.parametrize("name", RULES)
 def test_device_and_kernel_share_the_frames(wire, program, stack, name):
-    """Either the queue pair has a frame or the stack, by the rule's own fields (PRM, fte_match_param)."""
+    """Either the queue pair or the stack gets a frame, by the rule's own fields (PRM, fte_match_param)."""
     words, takes, leaves = RULES[name]
     p = program()
     queue = p.qp()
@@ -67,7 +67,7 @@ def test_device_and_kernel_share_the_frames(wire, program, stack, name):
     takes, leaves = [make(wire) for make in takes], [make(wire) for make in leaves]
     wire.send(*takes, *leaves)
     p.settle(wire)
-    p.unflow(flow)  # it may have taken the stack's fence, too
+    p.unflow(flow)  # the rule may have taken the stack's fence, too
     assert p.frames(queue) == takes
     assert stack.seen() == leaves
 
@@ -87,7 +87,7 @@ def random_frame(rng, wire, number):
 
 
 def random_rule(rng, wire):
-    """Words for verbs_flow: each spec, and each of its fields, or not."""
+    """Words for verbs_flow: any of the specs, each with any of its fields."""
     def some(**fields):
         return [f"{name}={rng.choice(values)}" for name, values in fields.items() if rng.random() < 0.4]
 

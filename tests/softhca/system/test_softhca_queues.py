@@ -35,7 +35,7 @@ def toeplitz(data):
     (SRC_PORT_UDP, [slice(8, 10)]),
 ])
 def test_rss_spreads_as_the_hash_says(net, wire, fields, slices):
-    """Every frame comes once, in the queue that the low bits of its Toeplitz hash name (PRM, TIR context)."""
+    """Every frame comes once, to the queue that the low bits of its Toeplitz hash choose (PRM, TIR context)."""
     sent = [wire.frame(bytes(20), PORT + i % 3, source=f"10.77.{i % 4}.{i + 2}", source_port=5000 + 7 * i)
             for i in range(48)]
     client = subprocess.Popen(under(net, RSS, 3, f"{fields:x}", len(sent)), stdout=subprocess.PIPE, text=True)
@@ -53,8 +53,8 @@ def test_rss_spreads_as_the_hash_says(net, wire, fields, slices):
 
 
 def test_work_queues_take_tags_out_when_told(net, wire):
-    """mlx5_ib_modify_wq: C-VLAN stripping may change while the work queue is ready; the hash is of what is behind the
-    tag."""
+    """mlx5_ib_modify_wq: C-VLAN stripping may change while the work queue is ready. The hash is computed from the
+    headers behind the tag."""
     sent = [wire.frame(bytes(20), PORT, source_port=5000 + i) for i in range(16)]
     tagged = [wire.frame(bytes(20), PORT, source_port=5000 + i, vlan=0x2005) for i in range(16)]
     client = subprocess.Popen(under(net, RSS, 2, f"{SRC_PORT_UDP:x}", len(sent), "strip"), stdout=subprocess.PIPE,
@@ -69,7 +69,7 @@ def test_work_queues_take_tags_out_when_told(net, wire):
 
 
 def test_packets_that_are_not_hashed_go_to_the_first_queue(net, wire):
-    """PRM, TIR context: the hash of a packet of other protocols than the selected fields' is 0."""
+    """PRM, TIR context: the hash of a packet of another protocol than the selected fields' is 0."""
     tcp_ports = 16 | 32
     sent = [wire.frame(bytes(20), PORT, source_port=5000 + i) for i in range(8)]
     client = subprocess.Popen(under(net, RSS, 2, f"{tcp_ports:x}", len(sent)), stdout=subprocess.PIPE, text=True)
@@ -105,7 +105,7 @@ def test_rule_of_a_profile(net, wire, profile, rule):
 
 
 def create_qp(namespace, *prefix):
-    """With an engine that has no socket of its own to refuse."""
+    """With an engine that has no socket which could be refused."""
     return subprocess.run(["ip", "netns", "exec", namespace, *prefix, SOFTHCA, "-i", "rx0", "--", RULES,
                            "qp-query-tells-state"],
                           capture_output=True, text=True, check=False,
@@ -113,7 +113,7 @@ def create_qp(namespace, *prefix):
 
 
 def test_raw_capability_counts_where_the_network_belongs(net, wire):
-    """ib_uverbs: rdma_uattrs_has_raw_cap. Root of a user namespace of its own is nobody in the network of another."""
+    """ib_uverbs: rdma_uattrs_has_raw_cap. Root of one user namespace has no capability in the network of another."""
     assert create_qp(net.rx).stdout == "kept\n"
     done = create_qp(net.rx, "unshare", "--user", "--map-root-user")
     assert done.returncode == 1 and "ibv_create_qp_ex (errno 1" in done.stderr
@@ -123,5 +123,5 @@ def test_raw_capability_counts_where_the_network_belongs(net, wire):
 
 
 def test_wall_clock_of_a_device_in_real_time_mode(net, wire):
-    """verbs-rules.md "Loss and time": seconds << 32 | ns, which libmlx5 hands on as if it were ns."""
+    """verbs-rules.md "Loss and time": seconds << 32 | ns, which libmlx5 passes on as if it were ns."""
     keep_rule(net, wire, "cq-wall-clock", SOFTHCA_REAL_TIME="1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves through a send queue of softhca, as whoever is at the other end of the wire sees it."""
+"""Frames that leave through a send queue of softhca, as the other end of the wire sees them."""
 import json
 import os
 import socket
@@ -43,7 +43,8 @@ def succeeded(counts, n):
 
 
 class Tap:
-    """All that a netdev of a namespace carries, sent or received, of an ethertype that nothing else uses."""
+    """All frames of one ethertype that a netdev of a namespace sends or receives. Nothing else uses that
+    ethertype."""
 
     def __init__(self, namespace, device, ethertype=0x88B5):
         self.ethertype = struct.pack("!H", ethertype)
@@ -52,7 +53,7 @@ class Tap:
         self.socket.bind((device, ETH_P_ALL))
 
     def take(self, n):
-        """The next `n` frames; where more come, the one after them, too."""
+        """The next `n` frames, and the one after them if there is one."""
         got = []
         self.socket.settimeout(60)
         while len(got) < n:
@@ -82,7 +83,7 @@ def tap(net, wire):
 
 
 def plain(size, seed=0):
-    """A frame that no stack looks at."""
+    """A frame that no network stack looks at."""
     head = bytes.fromhex("0200000000ee 020000000002 88b5".replace(" ", ""))
     return head + bytes((seed + i * 7) & 255 for i in range(size - len(head)))
 
@@ -94,8 +95,8 @@ def padded(frame):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("profile", ("connectx4", "connectx5"))
 def test_frames_leave_byte_for_byte(net, tap, method, profile):
-    """Of every length that is laid out differently; on a ConnectX-4 the first 18 bytes are inline (PRM,
-    min_wqe_inline_mode). Short ones are padded (IEEE 802.3, 4.2.8)."""
+    """Frames of every length that has a layout of its own. On a ConnectX-4 the first 18 bytes are inline (PRM,
+    min_wqe_inline_mode). Short frames are padded (IEEE 802.3, 4.2.8)."""
     sizes = (15, 18, 19, 34, 59, 60, 61, 100, 127, 128, 129, 300,
              400) + (() if "inline" in method else (1514, 4000, 9014))
     sent = [plain(size, seed) for seed, size in enumerate(sizes)]
@@ -124,8 +125,8 @@ def with_checksums(frame):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_checksum_offload_fills_in_both(net, wire, method):
-    """verbs-rules.md: IBV_SEND_IP_CSUM fills in the L3 and L4 checksums; 0 is left in the template. An odd length,
-    too."""
+    """verbs-rules.md: IBV_SEND_IP_CSUM fills in the L3 and L4 checksums, which are 0 in the template; also for an
+    odd length."""
     it = Tap(net.tx, wire.tx, 0x0800)
     expected = [with_checksums(frames.udp_frame(bytes(range(size)), "10.77.0.99", PORT, b"\2\0\0\0\0\xee"))
                 for size in (18, 19, 200)]
@@ -145,8 +146,8 @@ def test_without_offload_the_checksums_are_the_programs(net, wire):
 
 
 def test_a_frame_over_the_mtu_is_a_length_error(net, tap):
-    """The stricter of what a device may do (SOFTHCA_LONG_SEND). What is posted behind it is flushed (PRM, SQ error
-    state)."""
+    """The stricter of the two ways a device may behave (SOFTHCA_LONG_SEND). Later work requests are flushed (PRM,
+    SQ error state)."""
     fits, too_long = plain(9014), plain(9015)
     counts = send(net, [fits, too_long, fits, fits])
     assert (counts["success"], counts["length"], counts["flushed"]) == (1, 1, 2)
@@ -160,7 +161,7 @@ def test_a_frame_over_the_mtu_may_vanish(net, tap):
 
 
 def test_a_tag_does_not_count_for_the_mtu(net, tap):
-    """The kernel's own rule for a netdev (is_skb_forwardable, packet_snd): 4 bytes more for a VLAN tag."""
+    """The kernel's rule for a netdev (is_skb_forwardable, packet_snd): a VLAN tag may make a frame 4 bytes longer."""
     tagged = plain(9014)[:12] + b"\x81\x00\x00\x05" + plain(9014)[12:]
     assert succeeded(send(net, [tagged]), 1)
     # AF_PACKET takes the tag out again.
@@ -175,13 +176,14 @@ def test_the_mtu_is_the_netdevs_of_now(net, wire, tap):
 
 
 def test_a_link_that_is_down_takes_frames_as_a_cable_does(net, wire):
-    """verbs-rules.md does not say what a port that is down does with a posted frame; it completes, and is gone."""
+    """verbs-rules.md does not say what a port that is down does with a posted frame. Here it completes, and the
+    frame is lost."""
     run("ip", "-n", net.rx, "link", "set", wire.interface, "down")
     assert succeeded(send(net, [plain(100)] * 10), 10)
 
 
 def test_taps_see_what_is_sent(net, wire):
-    """packet(7): with PACKET_QDISC_BYPASS they would not."""
+    """packet(7): with PACKET_QDISC_BYPASS they would not be seen."""
     it = Tap(net.rx, wire.interface)
     assert succeeded(send(net, [plain(100)]), 1)
     assert it.take(1) == [plain(100)]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softhca as it was built here, below the rdma-core, perftest and pyverbs of Debian trixie, in a directory of its own.
-
-That libibverbs (56) knows more ioctl methods than bookworm's, and asks for them first.
-"""
+"""softhca as built here, below the rdma-core, perftest and pyverbs of Debian trixie, which are unpacked in a
+directory. That libibverbs (56) knows more ioctl methods than bookworm's, and asks for them first."""
 import json
 import pathlib
 import re
@@ -19,8 +17,8 @@ from softhca import LIBRARY, RULES, SOFTHCA, keep_rule, needs_softhca, output
 
 SUITE = "trixie"
 PACKAGES = "ibverbs-utils,ibverbs-providers,perftest,python3-pyverbs"
-NEEDS_MORE = {"send-inline-with-checksums"}  # a frame of test_softhca.py's
-# What apt says where nothing answers. An archive that answers otherwise (404, another hash, an unknown key) is a
+NEEDS_MORE = {"send-inline-with-checksums"}  # needs a frame that test_softhca.py makes
+# apt's messages if no server answers. Any other answer of an archive (404, another hash, an unknown key) is a
 # failure.
 NO_NETWORK = ("Temporary failure resolving|Could not (resolve|connect)|Cannot initiate the connection|"
               "Connection (failed|timed out|refused)|Unable to connect")
@@ -29,7 +27,7 @@ pytestmark = needs_softhca
 
 
 def mirror():
-    """The archive that this machine installs from; both suites are in it."""
+    """The archive from which this machine installs; it has both suites."""
     listed = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE) $(REPO_URI)", "Created-By: Packages"],
                             capture_output=True, text=True, check=False).stdout
     sites = [uri.rstrip("/") for uri in re.findall(r"\S+$", listed,
@@ -38,14 +36,15 @@ def mirror():
 
 
 def proxies():
-    """This machine's apt's, whose configuration mmdebstrap does not read."""
+    """The proxies of this machine's apt, since mmdebstrap does not read that configuration."""
     dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
     return [f"--aptopt={line}" for line in dump.splitlines() if re.match(r'Acquire::https?::Proxy(::\S+)? "', line,
                                                                          re.IGNORECASE)]
 
 
 def unpack(directory):
-    """The packages and what they depend on, unpacked and not set up: all that programs without a service need."""
+    """Unpack the packages and what they depend on, without setting them up: programs without a service need no
+    more."""
     done = subprocess.run(["mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}",
                            *proxies(), "--dpkgopt=path-exclude=/usr/share/doc/*",
                            "--dpkgopt=path-exclude=/usr/share/locale/*",
@@ -53,7 +52,7 @@ def unpack(directory):
     if done.returncode != 0 and re.search(NO_NETWORK, done.stderr):
         pytest.skip(f"no {SUITE} from {mirror()}: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
-    # base-files and dpkg do this where they are set up.
+    # base-files and dpkg do this when they are set up.
     for name in ("bin", "lib", "lib64", "sbin"):
         if not (directory / name).exists():
             (directory / name).symlink_to(f"usr/{name}")
@@ -97,7 +96,7 @@ def test_ibv_devices(net, root):
 
 
 def test_ibv_devinfo_says_the_same(net, root):
-    """What trixie adds to bookworm's output aside."""
+    """The same, apart from lines that trixie adds to bookworm's output."""
     here, there = (output(net, "ibv_devinfo", "-v", root=where).splitlines() for where in (None, root))
     assert "PORT_ACTIVE (4)" in "".join(there)
     assert not [line for line in here if line not in there]
@@ -105,7 +104,7 @@ def test_ibv_devinfo_says_the_same(net, root):
 
 @pytest.mark.parametrize("there", ["server", "client", "both"])
 def test_perftest_latency(net, wire, root, started, there):
-    """Also with bookworm's at the other end."""
+    """Also with bookworm's perftest at the other end."""
     server = started(perftest(net, wire, "server", "raw_ethernet_lat", "-s", 100, "-n", 300,
                               root=root if there != "client" else None))
     wait_receiving(server)
@@ -115,7 +114,7 @@ def test_perftest_latency(net, wire, root, started, there):
 
 
 def test_perftest_bandwidth(net, wire, root, started):
-    """Frame by frame out, and a known number in."""
+    """Every frame that leaves is checked, and a known number comes in."""
     tap = Tap(net, wire)
     client = started(perftest(net, wire, "client", "raw_ethernet_bw", "-n", 3000, "-s", 200, server="tx", root=root))
     assert {len(frame) for frame in tap.frames(3000, wire.mac_bytes())} == {196}

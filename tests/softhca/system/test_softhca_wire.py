@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softhca's engines: every one brings frames as they are, and accounts for those that it does not bring."""
+"""softhca's engines: each brings frames unchanged, and counts the frames that it does not bring."""
 import json
 import os
 import pathlib
@@ -24,7 +24,7 @@ def engine(name, **settings):
 
 
 class Sender:
-    """verbs_sender, with its end of the wire open."""
+    """verbs_sender, which has opened its end of the wire."""
 
     def __init__(self, net, *options, environment, **how):
         self.process = subprocess.Popen(under(net, SENDER, *options, **how), stdin=subprocess.PIPE,
@@ -32,7 +32,7 @@ class Sender:
         assert self.process.stdout.readline() == b"ready\n"
 
     def send(self, to_send):
-        """How many frames, all of which the wire has taken."""
+        """Send the frames. Returns how many the wire has taken, which is all of them."""
         stdin = b"".join(struct.pack("=I", len(frame)) + frame for frame in to_send)
         out, _ = self.process.communicate(stdin, timeout=60)
         assert self.process.returncode == 0
@@ -71,7 +71,8 @@ def test_frames_of_a_netdev_arrive_byte_for_byte(net, wire, tmp, name):
 
 @pytest.mark.parametrize("name", NETDEV_ENGINES)
 def test_a_netdevs_losses_have_names(net, wire, name):
-    """The receiver stands still: its ring fills. sent = matched + discards, but for the kernel's own few frames."""
+    """The receiver is stopped, so its ring fills. sent = matched + discards, apart from a few frames of the
+    kernel's own."""
     sent = 10000
     client = Client(net, "-n", 64, "-m", sent, environment=engine(name, ring_mib=1))
     stop(client.process.pid)
@@ -99,7 +100,7 @@ PAIR = {"interfaces": "rx0,rx1"}
 
 @pytest.fixture
 def cable(net):
-    """Two netdevs of one namespace, which are only names and addresses here; the first one."""
+    """Two netdevs of one namespace, which serve only as names and addresses; returns the first one."""
     net.add_wire()
     return net.wires[0]
 
@@ -124,7 +125,8 @@ def test_a_cable_has_two_directions(net, cable, tmp):
 
 
 def test_a_cables_losses_have_names(net, cable):
-    """The receiver stands still: its ring fills, the rest is discarded, and nothing is lost without a name."""
+    """The receiver is stopped, so its ring fills. The remaining frames are discards, and every lost frame is
+    counted."""
     slots = 64  # the largest power of two of 9 KiB ones in 1 MiB
     client = Client(net, "-d", "mlx5_0", "-c", slots, environment={**MEMORY, "SOFTHCA_RING_MIB": "1"}, **PAIR)
     sender = Sender(net, "-r", 1000, "-d", "mlx5_1", environment=MEMORY, **PAIR)
@@ -144,7 +146,7 @@ def test_a_cables_starved_queue_counts_what_it_drops(net, cable):
 
 def test_a_cable_without_another_end_takes_frames(net, cable):
     assert send(net, some_frames(cable), "-d", "mlx5_1", environment=MEMORY, **PAIR) == 8
-    # An odd device out has no cable.
+    # A device without a partner has no cable.
     assert send(net, some_frames(cable), "-d", "mlx5_0", environment=MEMORY, interfaces="rx0") == 8
 
 
@@ -179,7 +181,7 @@ def test_a_killed_end_leaves_nothing_and_its_successor_is_heard(net, cable, tmp)
 
 
 def sockets(net, table):
-    """Of memory wires, or AF_PACKET ones."""
+    """The same for memory wires and for AF_PACKET."""
     rows = in_namespace(net.rx, lambda: open(f"/proc/thread-self/net/{table}",
                                              encoding="ascii").read()).splitlines()[1:]
     return sum(table == "packet" or "softhca-wire" in row for row in rows)
@@ -187,7 +189,8 @@ def sockets(net, table):
 
 @pytest.mark.parametrize("name, table", [("memory", "unix"), ("afpacket", "packet"), ("afpacket-throughput", "packet")])
 def test_a_forked_child_does_not_keep_the_wire(net, cable, name, table):
-    """A child that neither execs nor verbs, as of a program that forks a worker. cable: there are two netdevs."""
+    """A child that neither calls exec nor uses verbs, like the worker of a program that forks. cable: there are
+    two netdevs."""
     before = sockets(net, table)
     program = subprocess.Popen(under(net, BUILD / "tests/softhca/support/verbs_flow", **PAIR),
                                stdin=subprocess.PIPE, text=True,
@@ -202,7 +205,7 @@ def test_a_forked_child_does_not_keep_the_wire(net, cable, name, table):
         program.kill()
         program.wait(60)
         wait_until(lambda: sockets(net, table) == before, 60, "the wire let go of")
-        os.kill(child, 0)  # and the child is still there
+        os.kill(child, 0)  # the child still runs
     finally:
         program.kill()
         if child:
@@ -220,7 +223,7 @@ def test_another_interface_list_is_another_cable(net, cable):
 
 
 def generator(net, n, *options, **settings):
-    """verbs_client on a generator, which posts `n` receives and no more; it waits for them."""
+    """verbs_client on a generator. It posts `n` receives and no more, and waits for them."""
     return Client(net, "-r", "-n", n, "-c", n, *options, environment=engine("generator", **settings)).counts()
 
 
@@ -248,7 +251,7 @@ def test_the_generator_may_leave_the_buffers_alone(net, wire, tmp):
 
 
 def test_the_generators_frames_go_through_steering(net):
-    """To another port, another address: nothing matches, nothing is lost."""
+    """Frames to another port or another address: none matches, and none is lost."""
     assert nothing_matches(net, "-p", PORT + 1)
     assert nothing_matches(net, "-a", "10.0.0.2")
     assert nothing_matches(net, "-a", "10.0.0.2", generator_address="10.0.0.2", generator_port=99)
@@ -282,7 +285,7 @@ def test_a_generator_frame_longer_than_the_mtu_is_refused(net):
 
 
 def cores(pid):
-    """Where each thread may run, by its name."""
+    """The cores that each thread may run on, by the thread's name."""
     tasks = [task / "status" for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
     fields = [dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
               for status in tasks]
@@ -293,7 +296,7 @@ def test_the_device_thread_has_its_core(net):
     ours = os.sched_getaffinity(0)
     core = str(min(ours))
     client = Client(net, "-i", 60000, environment={"SOFTHCA_CPU": core})
-    # It names itself when it first runs.
+    # The thread sets its name when it first runs.
     wait_until(lambda: "softhca-hca" in cores(client.process.pid), 60, "the device thread")
     allowed = cores(client.process.pid)
     client.process.kill()
