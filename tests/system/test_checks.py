@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of the source tree: each one finds what it is for in a small tree that is wrong."""
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -133,3 +134,33 @@ def test_a_file_that_is_not_formatted_is_found(tmp_path, name, text, why):
     (tmp_path / name).write_text(text)
     done = run(ROOT / "tests/check_format.py", tmp_path)
     assert done.returncode == 1 and why in done.stdout
+
+
+# ---- clang-tidy ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not shutil.which("clang-tidy"), reason="clang-tidy is not installed")
+@pytest.mark.parametrize("body,finding", [
+    ("free(p); return *p;", "Use of memory after it is freed"),
+    ("if (!p) return *p; free(p); return 0;", "Dereference of null pointer"),
+])
+def test_clang_tidy_finds_a_fault(tmp_path, body, finding):
+    source = tmp_path / "x.c"
+    source.write_text("#include <errno.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
+                      f"int f(char *p);\nint f(char *p)\n{{\n\t{body}\n}}\n")
+    done = run("clang-tidy", "-quiet", f"--config-file={ROOT / '.clang-tidy'}",
+               f"--extra-arg=-include{ROOT / 'tests/tidy_errno.h'}", source, "--")
+    assert done.returncode != 0 and finding in done.stdout, done.stdout + done.stderr
+
+
+def test_clang_tidy_takes_the_error_of_a_failed_call_for_one(tmp_path):
+    """A result that only a successful call writes is not used after a failed one."""
+    source = tmp_path / "x.c"
+    source.write_text("#include <errno.h>\n#include <fcntl.h>\n#include <unistd.h>\nint f(void);\n"
+                      "static int opened(int *fd)\n{\n\tint n = open(\"x\", 0);\n\n\tif (n < 0)\n\t\treturn -errno;\n"
+                      "\t*fd = n;\n\treturn 0;\n}\n\n"
+                      "int f(void)\n{\n\tint fd;\n\tint r = opened(&fd);\n\n\tif (r < 0)\n\t\treturn r;\n"
+                      "\treturn close(fd);\n}\n")
+    words = ["clang-tidy", "-quiet", f"--config-file={ROOT / '.clang-tidy'}", source]
+    assert run(*words, "--").returncode != 0
+    assert run(*words, f"--extra-arg=-include{ROOT / 'tests/tidy_errno.h'}", "--").returncode == 0
