@@ -77,7 +77,7 @@ static bool is_stop_pending(void)
 	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
 }
 
-static void tell_waiting(const struct daemon *daemon, const char *stream, const struct failure *failure)
+static void tell_waiting_for_memory(const struct daemon *daemon, const char *stream, const struct failure *failure)
 {
 	sd_notify(0, "STATUS=waiting for hugepages that readers of the last run have");
 	log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_WAITING_FOR_MEMORY, .stream = stream},
@@ -85,8 +85,8 @@ static void tell_waiting(const struct daemon *daemon, const char *stream, const 
 }
 
 /*
- * The hugepages of the last run become free when its readers have read to its end. A restarted daemon waits for that. At a
- * first start nobody is known to give hugepages back.
+ * The hugepages of the last run become free when its readers have read to its end. A restarted daemon waits for that.
+ * At a first start nobody is known to give hugepages back.
  */
 static int prepare_patiently(struct daemon *daemon, struct service *service, struct failure *failure)
 {
@@ -99,12 +99,12 @@ static int prepare_patiently(struct daemon *daemon, struct service *service, str
 		if (time_monotonic_ns() >= daemon->wait_until_ns || daemon->stopping)
 			return r;
 		if (!is_told)
-			tell_waiting(daemon, service->name, failure);
+			tell_waiting_for_memory(daemon, service->name, failure);
 		usleep(WAIT_STEP_US);
 	}
 }
 
-static int prepare_services(struct daemon *daemon, struct failure *failure)
+static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
 	uint64_t memory_us = time_for_memory_us(service_memory_of(&daemon->services).ring_bytes);
@@ -123,7 +123,7 @@ static int prepare_services(struct daemon *daemon, struct failure *failure)
 }
 
 /* All memory is locked by now, but for that of senders. */
-static int drop_ipc_lock(struct daemon *daemon, struct failure *failure)
+static int drop_ipc_lock_unless_needed(struct daemon *daemon, struct failure *failure)
 {
 	const struct service_memory memory = service_memory_of(&daemon->services);
 
@@ -171,7 +171,7 @@ static int watch_events(struct daemon *daemon, struct failure *failure)
  * Privileges are given up before the first device is opened, and CAP_IPC_LOCK, unless senders will need it, before the
  * first thread starts.
  */
-static int set_up(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
+static int daemon_set_up(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
 {
 	int r = sd_event_new(&daemon->event);
 
@@ -185,9 +185,9 @@ static int set_up(struct daemon *daemon, const struct priv_user *user, struct fa
 	if (r == 0)
 		r = make_services(daemon, failure);
 	if (r == 0)
-		r = prepare_services(daemon, failure);
+		r = prepare_all_services(daemon, failure);
 	if (r == 0)
-		r = drop_ipc_lock(daemon, failure);
+		r = drop_ipc_lock_unless_needed(daemon, failure);
 	if (r == 0)
 		r = start_background(daemon, failure);
 	if (r == 0)
@@ -199,8 +199,8 @@ static int set_up(struct daemon *daemon, const struct priv_user *user, struct fa
 
 /* ---- taking down --------------------------------------------------------------------------------- */
 
-/* The reverse of set_up(), however far that came. Workers end side by side, and before control hangs up. */
-static void tear_down(struct daemon *daemon)
+/* The reverse of daemon_set_up(), however far that came. Workers end side by side, and before control hangs up. */
+static void daemon_tear_down(struct daemon *daemon)
 {
 	struct service *service;
 
@@ -278,7 +278,7 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 
 	block_signals();
 	log_set_level(config->log_level);
-	r = set_up(&daemon, user, failure);
+	r = daemon_set_up(&daemon, user, failure);
 	if (r == 0) {
 		settle_start(&daemon);
 		r = sd_event_loop(daemon.event);
@@ -290,6 +290,6 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 		log_info("told to stop while waiting: %s", failure->text);
 		r = 0;
 	}
-	tear_down(&daemon);
+	daemon_tear_down(&daemon);
 	return r;
 }

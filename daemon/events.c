@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The handlers of the daemon's event sources. They lie above every room: a handler may stop, reload or refresh the whole
- * daemon. What a room asks of the loop goes through schedule.h.
+ * The handlers of the daemon's event sources. They lie above every room: a handler may stop, reload or refresh the
+ * whole daemon. What a room asks of the loop goes through schedule.h.
  */
 #include "daemon/events.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The command line of ibvcapd: reads the configuration, then checks it, prints it, or runs the daemon with it. */
 #include "daemon/base/log.h"
 #include "daemon/base/standard_files.h"
 #include "daemon/config/config.h"
@@ -36,8 +37,8 @@ struct arguments {
 	bool dump_config;
 };
 
-/* -1: go on; else the exit code. */
-static int parse_arguments(int argc, char **argv, struct arguments *arguments)
+/* Returns the exit code, or -1 to go on. */
+static int parse_daemon_arguments(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option options[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -82,7 +83,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 	return -1;
 }
 
-static int dump(const struct config *config, struct failure *failure)
+static int dump_config(const struct config *config, struct failure *failure)
 {
 	config_dump(config, stdout);
 	if (fflush(stdout) == 0 && !ferror(stdout))
@@ -90,8 +91,8 @@ static int dump(const struct config *config, struct failure *failure)
 	return failure_set(failure, EX_IOERR, errno, "the configuration cannot be written: %s", strerror(errno));
 }
 
-/* As a service it is the user's already. config is taken over. */
-static int capture(const struct arguments *arguments, struct config *config, struct failure *failure)
+/* A service runs as its user from the start. config is taken over. */
+static int run_as_user(const struct arguments *arguments, struct config *config, struct failure *failure)
 {
 	struct priv_user user = {.uid = geteuid()};
 	int r = 0;
@@ -105,7 +106,7 @@ static int capture(const struct arguments *arguments, struct config *config, str
 	return daemon_run(config, user.uid == geteuid() ? NULL : &user, failure);
 }
 
-static int run(const struct arguments *arguments, struct failure *failure)
+static int load_and_run(const struct arguments *arguments, struct failure *failure)
 {
 	struct config *config;
 	int r = config_load(arguments->config, &config, failure);
@@ -114,11 +115,11 @@ static int run(const struct arguments *arguments, struct failure *failure)
 		return r;
 	r = flow_check(config, failure);
 	if (r == 0 && arguments->dump_config)
-		r = dump(config, failure);
+		r = dump_config(config, failure);
 	else if (r == 0 && arguments->check_config)
 		printf("%s: ok\n", arguments->config);
 	else if (r == 0)
-		return capture(arguments, config, failure);
+		return run_as_user(arguments, config, failure);
 	config_free(config);
 	return r;
 }
@@ -130,10 +131,10 @@ int main(int argc, char **argv)
 	int r;
 
 	standard_files_open();
-	r = parse_arguments(argc, argv, &arguments);
+	r = parse_daemon_arguments(argc, argv, &arguments);
 	if (r >= 0)
 		return r;
-	if (run(&arguments, &failure) < 0) {
+	if (load_and_run(&arguments, &failure) < 0) {
 		log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_FAILED}, "%s", failure.text);
 		return failure.exit_code;
 	}

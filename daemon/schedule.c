@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arms the event sources that events.c adds. Before they are added, and after they are dropped, a request has no effect:
- * the sources are armed when they are added, and at the end everything is freed anyway.
+ * Arms the event sources that events.c adds. Before they are added, and after they are dropped, a request has no
+ * effect: the sources are armed when they are added, and at the end everything is freed anyway.
  */
 #include "daemon/schedule.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The steps and sums over lists of services, and what systemctl status shows of them. Calls streams and channels through
- * their struct service_ops only.
+ * The steps and sums over lists of services, and what systemctl status shows of them. Calls streams and channels
+ * through their struct service_ops only.
  */
 #include "daemon/service.h"
 

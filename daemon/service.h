@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A service is a stream or a channel as the daemon sees it. All services of a list take one step before the next one, so
- * that a mistake is found before anything is taken, and no packet is received before everything that can fail is done.
+ * A service is a stream or a channel as the daemon sees it. All services of a list take one step before the next one,
+ * so that a mistake is found before anything is taken, and no packet is received before everything that can fail is
+ * done.
  *
  *   at start, and for a service that a reload adds
  *     OPEN → PREPARE → START → SERVE → CAPTURE → settle

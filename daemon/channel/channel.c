@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * A channel from its configuration to its end: checks, the send queue, the registration of senders' arenas, and the
+ * mail to the transmit worker. What does not fit into the worker's mailbox is marked, and mailed again later.
+ */
 #include "daemon/channel/channel.h"
 
 #include "daemon/base/log.h"
@@ -57,8 +61,8 @@ uint64_t channel_senders_bytes(const struct channel *channel)
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
-static int fit_pacing(const struct config_channel *config, const struct backend_capabilities *device,
-                      struct failure *failure)
+static int channel_fit_pacing(const struct config_channel *config, const struct backend_capabilities *device,
+                              struct failure *failure)
 {
 	if (!config->device_pacing)
 		return 0;
@@ -89,7 +93,7 @@ int channel_fit(struct channel *channel, struct failure *failure)
 		                   "%s:%d: channel '%s': send_queue_slots %u is more than device %s takes: at most %u",
 		                   config->file, config->line, config->name, config->send_queue_slots, device->device,
 		                   device->max_send_slots);
-	r = fit_pacing(config, device, failure);
+	r = channel_fit_pacing(config, device, failure);
 	return r < 0 ? r : tx_headers_checksums(config, device, &channel->checksums, failure);
 }
 
@@ -126,7 +130,8 @@ int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *fai
 
 /* ---- senders' arenas ------------------------------------------------------------------------------- */
 
-static int register_arena(void *context, const struct shm *arena, const void **registration, struct failure *failure)
+static int channel_register_arena(void *context, const struct shm *arena, const void **registration,
+                                  struct failure *failure)
 {
 	const struct channel *channel = context;
 	struct backend_memory *memory = NULL;
@@ -138,7 +143,7 @@ static int register_arena(void *context, const struct shm *arena, const void **r
 	return r;
 }
 
-static void unregister_arena(void *context, const void *registration)
+static void channel_unregister_arena(void *context, const void *registration)
 {
 	const struct channel *channel = context;
 
@@ -162,7 +167,7 @@ static void on_channel_emptied(void *context)
 
 /* ---- what the worker is told ----------------------------------------------------------------------- */
 
-static void refresh_state(struct channel *channel)
+static void channel_refresh_state(struct channel *channel)
 {
 	struct control_channel *control = &channel->control;
 
@@ -176,7 +181,7 @@ static void refresh_state(struct channel *channel)
 	                                          : "sending";
 }
 
-static bool mail_destinations(struct channel *channel, struct mailbox *inbox)
+static bool channel_mail_destinations(struct channel *channel, struct mailbox *inbox)
 {
 	bool is_all = true;
 
@@ -194,8 +199,8 @@ static bool mail_destinations(struct channel *channel, struct mailbox *inbox)
 	return is_all;
 }
 
-/* Up to the first for which there is no room: that it is added comes before all else. */
-static bool mail_what_is_new(struct channel *channel)
+/* Stops at the first mail for which there is no room: the worker must hear of the channel before anything about it. */
+static bool channel_mail_news(struct channel *channel)
 {
 	struct mailbox *inbox = tx_worker_inbox(channel->tx->worker);
 	struct mail mail = {.tx_queue = channel->queue, .error = channel->error};
@@ -213,14 +218,14 @@ static bool mail_what_is_new(struct channel *channel)
 		if (*news[i].to_mail)
 			return false;
 	}
-	return mail_destinations(channel, inbox);
+	return channel_mail_destinations(channel, inbox);
 }
 
 void channel_mail(struct channel *channel)
 {
 	if (!channel->lent || channel->failed || channel->tx->stopping)
 		return;
-	if (!mail_what_is_new(channel))
+	if (!channel_mail_news(channel))
 		schedule_mail(channel->tx->daemon);
 }
 
@@ -236,7 +241,7 @@ void channel_take_back(struct channel *channel)
 	channel->service.removed = true;
 	channel->is_given_back = channel->failed;
 	channel->remove_to_mail = true;
-	refresh_state(channel);
+	channel_refresh_state(channel);
 	channel_mail(channel);
 	channel_look_for_end(channel);
 }
@@ -252,7 +257,7 @@ void channel_set_destination(struct channel *channel, uint32_t i, const struct t
 		mine->to_mail = true;
 	else
 		channel->queue->destinations[i] = mine->now;
-	refresh_state(channel);
+	channel_refresh_state(channel);
 	channel_mail(channel);
 }
 
@@ -267,7 +272,7 @@ void channel_set_link(struct channel *channel, bool up)
 		channel->error_to_mail = true;
 	else
 		channel->queue->error = error;
-	refresh_state(channel);
+	channel_refresh_state(channel);
 	channel_mail(channel);
 }
 
@@ -284,12 +289,12 @@ int channel_serve(struct channel *channel, struct failure *failure)
 		.epoch = channel->epoch,
 		.device = interface->capabilities.device,
 		.backend = interface->ops->name,
-		.register_arena = register_arena,
-		.unregister_arena = unregister_arena,
+		.register_arena = channel_register_arena,
+		.unregister_arena = channel_unregister_arena,
 		.emptied = on_channel_emptied,
 		.context = channel,
 	};
-	refresh_state(channel);
+	channel_refresh_state(channel);
 	r = control_add_channel(channel->tx->daemon->control, &channel->control);
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "channel '%s': cannot be served: %s", channel->config->name,
@@ -318,7 +323,7 @@ void channel_fail(struct channel *channel, int error)
 
 	channel->failed = true;
 	channel_close(channel);
-	refresh_state(channel);
+	channel_refresh_state(channel);
 	log_message(LOG_ERR,
 	            &(struct log_about){.event = LOG_EVENT_CHANNEL_FAILED,
 	                                .channel = channel->config->name,

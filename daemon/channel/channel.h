@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One channel's life, from its configuration to the send queue that the transmit worker has (worker/tx_queue.h), and
- * what is known of its destinations. Control thread only, but for channel_prepare().
+ * One channel: its send queue, which is lent to the transmit worker (worker/tx_queue.h), and its destinations. Control
+ * thread only, but for channel_prepare().
  *
  *   channel_init → channel_fit → channel_prepare → (drop privileges) → channel_serve → channel_lend
  *   → (its worker gives it back) → channel_deinit
@@ -18,15 +18,15 @@
 
 struct interface_tx;
 
-/* Where packets to one destination go, and whether the worker knows. */
+/* One destination, and whether the worker knows its headers. */
 struct channel_destination {
 	struct channel *channel;
 	uint32_t index;
 	struct neighbour *neighbour;
-	enum next_hop_state state; /* as it was last */
-	uint32_t n_told;           /* times that it changed for better or worse */
+	enum next_hop_state state; /* at the last change */
+	uint32_t n_told;           /* changes between reachable and unreachable */
 	struct tx_queue_destination now;
-	bool to_mail;
+	bool to_mail; /* the worker does not know now yet */
 };
 
 struct channel {
@@ -39,14 +39,14 @@ struct channel {
 	uint64_t epoch;
 	enum packet_checksums checksums;
 	struct channel_destination *destinations;
-	int32_t error; /* of every packet: -ENETDOWN, or 0 */
-	bool error_to_mail;
+	int32_t error;      /* with which every packet ends: -ENETDOWN, or 0 */
+	bool error_to_mail; /* the worker does not know error yet; the next two likewise */
 	bool add_to_mail;
 	bool remove_to_mail;
 	bool is_given_back;             /* by the worker, after it was removed */
-	bool lent;                      /* to the worker, */
-	bool was_lent;                  /* … now or before */
-	bool failed;                    /* its queue could not go on, and is gone */
+	bool lent;                      /* the queue is the worker's */
+	bool was_lent;                  /* now or before */
+	bool failed;                    /* the queue failed and was destroyed */
 	struct control_channel control; /* as control sees it */
 };
 
@@ -55,18 +55,18 @@ static inline struct channel *channel_of(const struct service *service)
 	return (struct channel *)service;
 }
 
-/** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
+/** Check what needs no device: payload_size against the MTU of the interface. Failure: EX_CONFIG with file:line. */
 int channel_init(struct channel *channel, const struct config_channel *config, struct interface *interface,
                  struct failure *failure);
 
-/** Bytes that will be locked: the channel's own, and with all its senders. */
+/** Bytes that will be locked: by the channel itself, and by all senders that it may have. */
 uint64_t channel_pinned_bytes(const struct channel *channel);
 uint64_t channel_senders_bytes(const struct channel *channel);
 
-/** Can the device do what is asked for? The interface is open. Fault: EX_CONFIG with file:line. */
+/** Can the device do what the configuration asks for? The interface is open. Failure: EX_CONFIG with file:line. */
 int channel_fit(struct channel *channel, struct failure *failure);
 
-/** Memory and a send queue, started. On failure the channel is as before. */
+/** Make its memory and its send queue, and start the queue. On failure the channel is as before. */
 int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *failure);
 
 /** Let senders open it. */
@@ -81,22 +81,26 @@ void channel_end(struct channel *channel);
 /** Destroy the queue. The worker does not have it any more. Any state. */
 void channel_close(struct channel *channel);
 
-/** What is known of a destination is this from now on. Not the same as before: the worker is told. */
+/** Set the headers of a destination, or why there are none. If they differ from before, the worker is told. */
 void channel_set_destination(struct channel *channel, uint32_t i, const struct tx_queue_destination *destination);
 
-/** Is the link down? Then all packets end as -ENETDOWN. */
+/** While the link is down, all packets end with -ENETDOWN. */
 void channel_set_link(struct channel *channel, bool up);
 
-/** Mail to the worker what it does not know yet; what finds its mailbox full is mailed again, and soon. */
+/**
+ * Mail the worker everything that it does not know yet. If its mailbox is full, the rest is mailed in a millisecond.
+ */
 void channel_mail(struct channel *channel);
 
-/** The queue cannot go on, or the worker cannot take it: destroy the queue. A channel that was removed has ended then. */
+/**
+ * The queue cannot go on, or the worker cannot take it: destroy the queue. A channel that was removed has ended then.
+ */
 void channel_fail(struct channel *channel, int error);
 
-/** How all that was submitted ended, to the log. */
+/** Log how all packets that were submitted ended. */
 void channel_log_sum(const struct channel *channel);
 
-/** Free everything; the worker has it no more. Any state from channel_init() on. */
+/** Free everything. The worker does not have the queue. Any state from channel_init() on. */
 void channel_deinit(struct channel *channel);
 
 #endif

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Each change that the neighbour table reports of a next hop becomes new headers for the worker and, if the destination
+ * became reachable or unreachable, a log line.
+ */
 #include "daemon/channel/channel_destination.h"
 
 #include "daemon/base/log.h"
@@ -9,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *explain(const struct channel *channel, int32_t error, const struct next_hop *next_hop, char *why,
-                           size_t bytes)
+static const char *channel_destination_explain(const struct channel *channel, int32_t error,
+                                               const struct next_hop *next_hop, char *why, size_t bytes)
 {
 	const char *interface = channel->config->interface;
 
@@ -21,8 +25,12 @@ static const char *explain(const struct channel *channel, int32_t error, const s
 	return why;
 }
 
-/* That it is being asked for is no news; and of a destination that comes and goes it is told ever more rarely. */
-static void tell(struct channel_destination *destination, int32_t error, const struct next_hop *next_hop)
+/*
+ * Only changes between reachable and unreachable are told. A destination that changes again and again is told at its
+ * 1st, 2nd, 4th, 8th … change, so that it cannot fill the log.
+ */
+static void channel_destination_tell(struct channel_destination *destination, int32_t error,
+                                     const struct next_hop *next_hop)
 {
 	const struct channel *channel = destination->channel;
 	const struct config_destination *to = &channel->config->destinations[destination->index];
@@ -43,7 +51,7 @@ static void tell(struct channel_destination *destination, int32_t error, const s
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_DESTINATION_LOST, .channel = channel->config->name},
 		            "channel '%s': destination %s port %u: %s", channel->config->name, address, to->port,
-		            explain(channel, error, next_hop, why, sizeof(why)));
+		            channel_destination_explain(channel, error, next_hop, why, sizeof(why)));
 }
 
 static void on_changed(void *context, const struct next_hop *next_hop)
@@ -54,12 +62,12 @@ static void on_changed(void *context, const struct next_hop *next_hop)
 
 	tx_headers_make(channel->config, destination->index, channel->checksums, next_hop, &now);
 	if (destination->state != next_hop->state || destination->now.error != now.error)
-		tell(destination, now.error, next_hop);
+		channel_destination_tell(destination, now.error, next_hop);
 	destination->state = next_hop->state;
 	channel_set_destination(channel, destination->index, &now);
 }
 
-static int watch(struct channel *channel, uint32_t i, struct neighbours *neighbours)
+static int channel_destination_watch(struct channel *channel, uint32_t i, struct neighbours *neighbours)
 {
 	struct channel_destination *destination = &channel->destinations[i];
 	struct neighbour_wanted wanted;
@@ -82,7 +90,7 @@ int channel_destinations_watch(struct channel *channel, struct neighbours *neigh
 	int r = 0;
 
 	for (uint32_t i = 0; i < channel->config->n_destinations && r == 0; i++)
-		r = watch(channel, i, neighbours);
+		r = channel_destination_watch(channel, i, neighbours);
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "channel '%s': its destinations cannot be looked up: %s",
 	                            channel->config->name, strerror(-r));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Checks a channel's keys about addresses, MTU and checksums, and fills in the header template of a destination. */
 #include "daemon/channel/tx_headers.h"
 
 #include "daemon/base/log.h"
@@ -8,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-static bool has_ipv6(const struct config_channel *channel)
+static bool tx_headers_has_ipv6(const struct config_channel *channel)
 {
 	for (uint32_t i = 0; i < channel->n_destinations; i++)
 		if (channel->destinations[i].address.family == AF_INET6)
@@ -16,28 +17,28 @@ static bool has_ipv6(const struct config_channel *channel)
 	return false;
 }
 
-/* What an MTU counts besides the payload: not Ethernet's headers, not a VLAN tag. */
-static uint32_t header_bytes(sa_family_t family)
+/* An MTU counts the IP and UDP headers and the payload, but not the Ethernet header and the VLAN tag. */
+static uint32_t tx_headers_ip_bytes(sa_family_t family)
 {
 	return (family == AF_INET6 ? PACKET_IPV6_BYTES : PACKET_IPV4_BYTES) + PACKET_UDP_BYTES;
 }
 
-/* An address that moves between machines may be elsewhere now: no error. */
-static void check_source(const struct config_channel *channel, const struct net_interface *interface)
+/* No error, because an address that moves between machines (a failover) may be on another machine now. */
+static void tx_headers_check_source(const struct config_channel *channel, const struct net_interface *interface)
 {
 	char text[INET6_ADDRSTRLEN] = "";
 
 	if (channel->source.family == AF_UNSPEC || net_has_address(interface->index, &channel->source))
 		return;
 	inet_ntop(channel->source.family, channel->source.address, text, sizeof(text));
-	log_warning("%s:%d: channel '%s': source %s is no address of this machine: what is answered goes elsewhere",
-	            channel->file, channel->line, channel->name, text);
+	log_warning("%s:%d: channel '%s': source %s is no address of this machine: answers go elsewhere", channel->file,
+	            channel->line, channel->name, text);
 }
 
 int tx_headers_check(const struct config_channel *channel, const struct net_interface *interface,
                      struct failure *failure)
 {
-	uint32_t headers = header_bytes(has_ipv6(channel) ? AF_INET6 : AF_INET);
+	uint32_t headers = tx_headers_ip_bytes(tx_headers_has_ipv6(channel) ? AF_INET6 : AF_INET);
 	uint32_t needed = channel->payload_size + headers;
 
 	if (needed > interface->mtu)
@@ -48,7 +49,7 @@ int tx_headers_check(const struct config_channel *channel, const struct net_inte
 			channel->file, channel->line, channel->name, channel->payload_size, needed, channel->interface,
 			interface->mtu, interface->mtu > headers ? interface->mtu - headers : 0, channel->interface,
 			needed);
-	check_source(channel, interface);
+	tx_headers_check_source(channel, interface);
 	return 0;
 }
 
@@ -63,7 +64,7 @@ int tx_headers_checksums(const struct config_channel *channel, const struct back
 				"%s:%d: channel '%s': udp_checksum = \"device\", and device %s of %s fills in none: "
 				"accepted is \"auto\" or \"software\"%s",
 				channel->file, channel->line, channel->name, capabilities->device, channel->interface,
-				has_ipv6(channel) ? "" : ", or \"zero\"");
+				tx_headers_has_ipv6(channel) ? "" : ", or \"zero\"");
 		*checksums = PACKET_CHECKSUMS_DEVICE;
 		return 0;
 	case CONFIG_UDP_CHECKSUM_ZERO:
@@ -75,9 +76,9 @@ int tx_headers_checksums(const struct config_channel *channel, const struct back
 	case CONFIG_UDP_CHECKSUM_AUTO:
 		break;
 	}
-	*checksums = capabilities->send_checksums ? PACKET_CHECKSUMS_DEVICE
-	             : has_ipv6(channel)          ? PACKET_CHECKSUMS_SOFTWARE
-	                                          : PACKET_CHECKSUMS_ZERO;
+	*checksums = capabilities->send_checksums   ? PACKET_CHECKSUMS_DEVICE
+	             : tx_headers_has_ipv6(channel) ? PACKET_CHECKSUMS_SOFTWARE
+	                                            : PACKET_CHECKSUMS_ZERO;
 	return 0;
 }
 
@@ -95,15 +96,15 @@ void tx_headers_want(const struct config_channel *channel, uint32_t index, unsig
 	memcpy(wanted->mac, destination->next_hop_mac, sizeof(wanted->mac));
 }
 
-/* 0, or why no packet can go there now. */
-static int32_t find_error(const struct config_channel *channel, const struct config_destination *destination,
-                          const struct next_hop *next_hop)
+/* 0, or the reason why no packet can be sent there now. */
+static int32_t tx_headers_find_error(const struct config_channel *channel, const struct config_destination *destination,
+                                     const struct next_hop *next_hop)
 {
 	if (next_hop->state == NEXT_HOP_LINK_DOWN)
 		return -ENETDOWN;
 	if (next_hop->state != NEXT_HOP_READY || next_hop->source.family != destination->address.family)
 		return -EHOSTUNREACH;
-	return channel->payload_size + header_bytes(destination->address.family) > next_hop->mtu ? -EMSGSIZE : 0;
+	return channel->payload_size + tx_headers_ip_bytes(destination->address.family) > next_hop->mtu ? -EMSGSIZE : 0;
 }
 
 void tx_headers_make(const struct config_channel *channel, uint32_t index, enum packet_checksums checksums,
@@ -120,7 +121,7 @@ void tx_headers_make(const struct config_channel *channel, uint32_t index, enum 
 	};
 
 	memset(destination, 0, sizeof(*destination));
-	destination->error = find_error(channel, to, next_hop);
+	destination->error = tx_headers_find_error(channel, to, next_hop);
 	if (destination->error)
 		return;
 	memcpy(route.destination_mac, next_hop->mac, sizeof(route.destination_mac));
@@ -128,5 +129,5 @@ void tx_headers_make(const struct config_channel *channel, uint32_t index, enum 
 	memcpy(route.destination, to->address.address, sizeof(route.destination));
 	memcpy(route.source, next_hop->source.address, sizeof(route.source));
 	if (!packet_template_init(&destination->headers, &route, checksums))
-		destination->error = -EHOSTUNREACH; /* what the configuration's checks let through, it can have */
+		destination->error = -EHOSTUNREACH; /* the checks of the configuration exclude it */
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From what a channel's configuration says and what the kernel knows (net/neighbour.h) to the headers its worker
- * writes. Control thread, and again on each change of either.
+ * Makes the headers that a transmit worker writes, from a channel's configuration and from what the kernel knows of the
+ * next hop (net/neighbour.h). Control thread only.
  */
 #ifndef DAEMON_CHANNEL_TX_HEADERS_H
 #define DAEMON_CHANNEL_TX_HEADERS_H
@@ -12,21 +12,24 @@
 #include "daemon/net/net.h"
 #include "daemon/worker/mailbox.h"
 
-/** At start: payload_size and the interface's MTU; warns of a source that is not this machine's. Fault: file:line. */
+/**
+ * Does payload_size fit into the MTU? Failure: EX_CONFIG with file:line. Warns of a source that is no address of this
+ * machine.
+ */
 int tx_headers_check(const struct config_channel *channel, const struct net_interface *interface,
                      struct failure *failure);
 
-/** What udp_checksum comes to with this device. -ENOTSUP: "device", and it can't. */
+/** How udp_checksum is done with this device. -ENOTSUP: the configuration says "device", and the device cannot. */
 int tx_headers_checksums(const struct config_channel *channel, const struct backend_capabilities *capabilities,
                          enum packet_checksums *checksums, struct failure *failure);
 
-/** What to keep current for one of its destinations; changed and context are the caller's to set. */
+/** What to ask the neighbour table for one destination. The caller sets changed and context. */
 void tx_headers_want(const struct config_channel *channel, uint32_t index, unsigned interface_index,
                      struct neighbour_wanted *wanted);
 
 /**
- * One destination as its worker takes it (MAIL_DESTINATION): headers, or why there are none. -ENETDOWN: no link,
- * -EMSGSIZE: the MTU no longer allows payload_size, -EHOSTUNREACH: anything else. Pure.
+ * One destination for the worker (MAIL_DESTINATION): its headers, or the reason why there are none. -ENETDOWN: the
+ * link is down, -EMSGSIZE: the MTU no longer allows payload_size, -EHOSTUNREACH: any other reason. Pure.
  */
 void tx_headers_make(const struct config_channel *channel, uint32_t index, enum packet_checksums checksums,
                      const struct next_hop *next_hop, struct tx_queue_destination *destination);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Opens the device of an interface, follows its link and its clock, and reads its counters for control. */
 #include "daemon/port/interface.h"
 
 #include "daemon/base/log.h"
@@ -22,7 +23,7 @@ int interface_init(struct interface *interface, const char *name, const char *ba
 
 /* ---- link ---------------------------------------------------------------------------------------- */
 
-static bool is_link_up(struct interface *interface)
+static bool interface_is_link_up(struct interface *interface)
 {
 	struct backend_port_statistics port;
 
@@ -35,7 +36,7 @@ static bool is_link_up(struct interface *interface)
 
 void interface_watch_link(struct interface *interface)
 {
-	bool up = is_link_up(interface);
+	bool up = interface_is_link_up(interface);
 
 	if (up == interface->link_up)
 		return;
@@ -51,8 +52,11 @@ void interface_watch_link(struct interface *interface)
 
 /* ---- clock --------------------------------------------------------------------------------------- */
 
-/* The narrowest bracket of a few: the others were interrupted between their readings. */
-static int read_pair(struct interface *interface, struct clock_pair *best)
+/*
+ * A reading of the device's clock lies between two readings of the system clock. Of a few such brackets the narrowest
+ * is the best: in the others the thread was interrupted.
+ */
+static int interface_read_clock_pair(struct interface *interface, struct clock_pair *best)
 {
 	*best = (struct clock_pair){.after_ns = UINT64_MAX};
 	for (int i = 0; i < CLOCK_TRIES; i++) {
@@ -75,7 +79,7 @@ bool interface_renew_clock(struct interface *interface)
 
 	if (!interface->capabilities.timestamps || !interface->capabilities.clock_hz)
 		return false;
-	if (read_pair(interface, &pair) < 0)
+	if (interface_read_clock_pair(interface, &pair) < 0)
 		return false;
 	clock_fit_add(&interface->fit, &pair, &interface->line);
 	interface->has_clock = true;
@@ -92,10 +96,10 @@ int interface_open(struct interface *interface, struct failure *failure)
 		return r;
 	interface->ops->capabilities(interface->backend, &interface->capabilities);
 	clock_fit_init(&interface->fit, interface->capabilities.clock_hz, interface->capabilities.clock_mask);
-	/* Two at once: a line for the first packets. */
+	/* A line needs two readings, and the first packets need a line. */
 	if (interface_renew_clock(interface))
 		interface_renew_clock(interface);
-	interface->link_up = is_link_up(interface);
+	interface->link_up = interface_is_link_up(interface);
 	if (!interface->link_up)
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},

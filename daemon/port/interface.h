@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One network interface that streams capture from and channels send by: the kernel's view of it, the backend opened behind
- * it, and the fit of the device's clock. Shared by them. Control thread only.
+ * A network interface: the kernel's view of it, the device behind it, and the fit of the device's clock. All streams
+ * and channels on the interface share it. Control thread only.
  */
 #ifndef DAEMON_PORT_INTERFACE_H
 #define DAEMON_PORT_INTERFACE_H
@@ -18,7 +18,7 @@ struct interface {
 	TAILQ_ENTRY(interface) link; /* the daemon's */
 	char name[IFNAMSIZ];
 	const struct backend_ops *ops;
-	struct backend *backend; /* NULL = not open */
+	struct backend *backend; /* NULL: not open */
 	struct backend_capabilities capabilities;
 	struct net_interface net;
 	bool link_up;
@@ -32,18 +32,18 @@ struct interface {
 	uint32_t n_users;        /* streams, channels */
 };
 
-/** Look the interface up; opens nothing. -ENODEV: the failure lists those there are. */
+/** Look the interface up; does not open the device. -ENODEV: the failure lists the interfaces that exist. */
 int interface_init(struct interface *interface, const char *name, const char *backend, struct failure *failure);
 
-/** Open the device behind it, and take the first readings of its clock where it has one. */
+/** Open the device behind it, and read its clock for the first time if it has one. */
 int interface_open(struct interface *interface, struct failure *failure);
 /** Any state. */
 void interface_close(struct interface *interface);
 
-/** Look at the link again and say in the log when it changed. */
+/** Look at the link again, and log a change. */
 void interface_watch_link(struct interface *interface);
 
-/** Renew the clock's line. false: the device has no clock, or could not be read. */
+/** Read the clock again and renew line. False: the device has no clock, or it cannot be read. */
 bool interface_renew_clock(struct interface *interface);
 
 /** For control_interface.read; context is the interface. */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-static const char *backend_name(enum config_backend backend)
+static const char *interface_backend_name(enum config_backend backend)
 {
 	switch (backend) {
 	case CONFIG_BACKEND_VERBS:
@@ -31,7 +31,7 @@ int interface_set_take(struct daemon *daemon, const char *name, enum config_back
 		interface = calloc(1, sizeof(*interface));
 		if (!interface)
 			return failure_set(failure, EX_OSERR, ENOMEM, "interface %s: out of memory", name);
-		r = interface_init(interface, name, backend_name(backend), failure);
+		r = interface_init(interface, name, interface_backend_name(backend), failure);
 		if (r < 0) {
 			free(interface);
 			return r;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The interfaces that services (streams, channels) are on: each is in the daemon's list once, as long as a service has it.
- * Control thread only.
+ * The interfaces that services (streams, channels) are on: each is in the daemon's list once, as long as a service
+ * has it. Control thread only.
  */
 #ifndef DAEMON_PORT_INTERFACE_SET_H
 #define DAEMON_PORT_INTERFACE_SET_H

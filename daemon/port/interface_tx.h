@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The transmit worker of an interface, which serves all channels of the interface (worker/tx_worker.h). It exists as long
- * as the interface has a channel. Control thread only.
+ * The transmit worker of an interface, which serves all channels of the interface (worker/tx_worker.h). It exists as
+ * long as the interface has a channel. Control thread only.
  */
 #ifndef DAEMON_PORT_INTERFACE_TX_H
 #define DAEMON_PORT_INTERFACE_TX_H

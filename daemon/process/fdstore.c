@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Takes descriptors from the service manager at the start, and gives it those that the next run will need. */
 #include "daemon/process/fdstore.h"
 
 #include "daemon/base/log.h"
@@ -21,8 +22,8 @@
 
 /* ---- taking -------------------------------------------------------------------------------------- */
 
-/* And its path is still there: a runtime directory may have been wiped between two runs. */
-static bool is_listener_at(int fd, const char *path)
+/* Its path must still exist: the runtime directory may have been emptied between two runs. */
+static bool fdstore_is_listener_at(int fd, const char *path)
 {
 	struct stat status;
 
@@ -30,43 +31,46 @@ static bool is_listener_at(int fd, const char *path)
 	       S_ISSOCK(status.st_mode);
 }
 
-static bool starts_with(const char *name, const char *prefix)
+static bool fdstore_starts_with(const char *name, const char *prefix)
 {
 	return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-static bool is_same_socket(int fd, int other)
+static bool fdstore_is_same_socket(int fd, int other)
 {
 	struct stat status, others;
 
 	return fstat(fd, &status) == 0 && fstat(other, &others) == 0 && status.st_ino == others.st_ino;
 }
 
-static int failure_passed(int error, struct failure *failure)
+static int fdstore_failure(int error, struct failure *failure)
 {
-	return failure_set(failure, EX_OSERR, -error, "what the service manager passed cannot be taken: %s",
-	                   strerror(-error));
+	return failure_set(failure, EX_OSERR, -error,
+	                   "the descriptors that the service manager passed cannot be taken: %s", strerror(-error));
 }
 
-static int note_for_settling(struct fdstore *store, int fd, const char *name, struct failure *failure)
+static int fdstore_note_groups(struct fdstore *store, int fd, const char *name, struct failure *failure)
 {
 	store->names[store->n_fds] = strdup(name);
 	store->fds[store->n_fds++] = fd;
-	return store->names[store->n_fds - 1] ? 0 : failure_passed(-ENOMEM, failure);
+	return store->names[store->n_fds - 1] ? 0 : fdstore_failure(-ENOMEM, failure);
 }
 
-static bool is_ours(const char *name)
+static bool fdstore_is_our_name(const char *name)
 {
-	return strcmp(name, CONTROL_NAME) == 0 || starts_with(name, GROUPS_PREFIX);
+	return strcmp(name, CONTROL_NAME) == 0 || fdstore_starts_with(name, GROUPS_PREFIX);
 }
 
-/* Clients would wait for ever at the one path, and the daemon at the other. Our own path of before is no such. */
-static int check_socket_unit(int fd, const char *name, const char *socket_path, struct failure *failure)
+/*
+ * Clients would wait at one path for ever, and the daemon at the other. A path that this daemon had before is no
+ * failure.
+ */
+static int fdstore_check_socket_unit(int fd, const char *name, const char *socket_path, struct failure *failure)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNSPEC};
-	socklen_t bytes = sizeof(address) - 1; /* so that there is an end to the path */
+	socklen_t bytes = sizeof(address) - 1; /* so that the path ends with a 0 */
 
-	if (is_ours(name) || getsockname(fd, (struct sockaddr *)&address, &bytes) < 0 ||
+	if (fdstore_is_our_name(name) || getsockname(fd, (struct sockaddr *)&address, &bytes) < 0 ||
 	    address.sun_family != AF_UNIX || strcmp(address.sun_path, socket_path) == 0)
 		return 0;
 	return failure_set(
@@ -77,22 +81,23 @@ static int check_socket_unit(int fd, const char *name, const char *socket_path, 
 		name, address.sun_path, socket_path, address.sun_path, socket_path, name, name);
 }
 
-/* A first start by a socket unit passes a listener, too: it is our own names that say that there was a run before. */
-static int take_one(struct fdstore *store, int fd, const char *name, const char *socket_path, struct failure *failure)
+/* A socket unit passes a listener at a first start, too. Only our own names say that there was a run before. */
+static int fdstore_take_one(struct fdstore *store, int fd, const char *name, const char *socket_path,
+                            struct failure *failure)
 {
-	bool is_control = strcmp(name, CONTROL_NAME) == 0, is_groups = starts_with(name, GROUPS_PREFIX);
+	bool is_control = strcmp(name, CONTROL_NAME) == 0, is_groups = fdstore_starts_with(name, GROUPS_PREFIX);
 	int r;
 
 	store->restarted |= is_control || is_groups;
-	if (store->listener < 0 && is_listener_at(fd, socket_path)) {
+	if (store->listener < 0 && fdstore_is_listener_at(fd, socket_path)) {
 		store->listener = fd;
 		return 0;
 	}
 	if (is_groups)
-		return note_for_settling(store, fd, name, failure);
-	/* The one that is used came from a socket unit, and is kept in the store besides. */
-	r = check_socket_unit(fd, name, socket_path, failure);
-	if (r == 0 && (!is_control || store->listener < 0 || !is_same_socket(fd, store->listener))) {
+		return fdstore_note_groups(store, fd, name, failure);
+	/* The listener may have come from a socket unit, and from the store a second time. */
+	r = fdstore_check_socket_unit(fd, name, socket_path, failure);
+	if (r == 0 && (!is_control || store->listener < 0 || !fdstore_is_same_socket(fd, store->listener))) {
 		log_warning("the service manager passed a descriptor named '%s' that is not used: it is no socket "
 		            "listening at '%s'",
 		            name, socket_path);
@@ -113,16 +118,16 @@ int fdstore_take(struct fdstore *store, const char *socket_path, struct failure 
 	*store = (struct fdstore)FDSTORE_INIT;
 	store->keeps = room && atoi(room) > 0 && getenv("NOTIFY_SOCKET");
 	if (getrandom(&store->generation, sizeof(store->generation), 0) < 0)
-		return failure_passed(-errno, failure);
+		return fdstore_failure(-errno, failure);
 	if (n <= 0)
-		return n < 0 ? failure_passed(n, failure) : 0;
+		return n < 0 ? fdstore_failure(n, failure) : 0;
 	store->fds = calloc((size_t)n, sizeof(*store->fds));
 	store->names = calloc((size_t)n, sizeof(*store->names));
 	if (!store->fds || !store->names)
-		r = failure_passed(-ENOMEM, failure);
+		r = fdstore_failure(-ENOMEM, failure);
 	for (int i = 0; i < n; i++) {
 		if (r == 0)
-			r = take_one(store, SD_LISTEN_FDS_START + i, names[i], socket_path, failure);
+			r = fdstore_take_one(store, SD_LISTEN_FDS_START + i, names[i], socket_path, failure);
 		else
 			close(SD_LISTEN_FDS_START + i);
 		free(names[i]);
@@ -133,8 +138,8 @@ int fdstore_take(struct fdstore *store, const char *socket_path, struct failure 
 
 /* ---- keeping ------------------------------------------------------------------------------------- */
 
-/* FDPOLL=0: kept also while it has something to say. */
-static int keep(const char *name, int fd)
+/* FDPOLL=0: by default the manager drops a descriptor that has an error or a hang-up to report. */
+static int fdstore_keep(const char *name, int fd)
 {
 	char message[NAME_BYTES + 64];
 	int r;
@@ -146,7 +151,7 @@ static int keep(const char *name, int fd)
 	return r;
 }
 
-static void drop(const char *name)
+static void fdstore_drop(const char *name)
 {
 	sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
 }
@@ -154,15 +159,15 @@ static void drop(const char *name)
 void fdstore_keep_listener(const struct fdstore *store, int fd)
 {
 	if (store->keeps)
-		keep(CONTROL_NAME, fd);
+		fdstore_keep(CONTROL_NAME, fd);
 }
 
-static uint64_t next_generation(struct fdstore *store)
+static uint64_t fdstore_next_generation(struct fdstore *store)
 {
 	return ++store->generation ? store->generation : ++store->generation;
 }
 
-static void name_groups(char name[NAME_BYTES], uint64_t generation, const char *stream)
+static void fdstore_name_groups(char name[NAME_BYTES], uint64_t generation, const char *stream)
 {
 	snprintf(name, NAME_BYTES, GROUPS_PREFIX "%016" PRIx64 "-%s", generation, stream);
 }
@@ -178,17 +183,17 @@ int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct 
 		return 0;
 	for (uint32_t i = 0; r >= 0 && membership && (fd = membership_fd(membership, i)) >= 0; i++) {
 		if (i == 0)
-			generation = next_generation(store);
-		name_groups(name, generation, stream);
-		r = keep(name, fd);
+			generation = fdstore_next_generation(store);
+		fdstore_name_groups(name, generation, stream);
+		r = fdstore_keep(name, fd);
 	}
 	if (r >= 0)
 		*kept_as = generation;
 	else
-		before = generation; /* what came of it; those of before stay */
+		before = generation; /* drop what the manager took of the new ones; the old ones stay */
 	if (before) {
-		name_groups(name, before, stream);
-		drop(name);
+		fdstore_name_groups(name, before, stream);
+		fdstore_drop(name);
 	}
 	return r < 0 ? r : 0;
 }
@@ -197,7 +202,7 @@ void fdstore_settle(struct fdstore *store, bool has_all)
 {
 	for (uint32_t i = 0; i < store->n_fds; i++) {
 		if (store->keeps && has_all)
-			drop(store->names[i]);
+			fdstore_drop(store->names[i]);
 		close(store->fds[i]);
 		free(store->names[i]);
 	}

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the service manager keeps for the next run (sd_notify(3), FDSTORE=1): the listening socket, so that no client
- * is refused between two runs, and the sockets of the groups, so that none is left. Taken where $FDSTORE says that it
- * keeps something: newer systemd sets it, and the unit does for older ones.
+ * The descriptors that the service manager keeps for the next run (sd_notify(3), FDSTORE=1): the listening socket, so
+ * that no client is refused between two runs, and the sockets of the groups, so that no group is left between two
+ * runs. The manager keeps descriptors if $FDSTORE is a number above 0: newer versions of systemd set it, and the unit
+ * sets it for older ones.
  *
- * The groups of the last run are held until those of this run are joined; then a group that is no longer wanted is
- * left, and no other. Names: "control", "groups-EPOCH-STREAM". Control thread only.
+ * The daemon holds the groups' sockets of the last run until those of this run have joined. Closing them then leaves
+ * the groups that are no longer wanted, and no other. Names: "control", "groups-GENERATION-STREAM". Control thread
+ * only.
  */
 #ifndef DAEMON_PROCESS_FDSTORE_H
 #define DAEMON_PROCESS_FDSTORE_H
@@ -16,13 +18,13 @@
 #include <stdint.h>
 
 struct fdstore {
-	bool keeps;     /* the service manager takes descriptors */
-	bool restarted; /* there was a run before this one: it left something under a name of ours */
-	int listener;   /* of the last run, or of socket activation; -1: none, or taken */
-	int *fds;       /* of the last run, to be let go of: its groups */
-	char **names;   /* theirs */
+	bool keeps;     /* the service manager keeps descriptors */
+	bool restarted; /* there was a run before this one: the manager had kept something under a name of ours */
+	int listener;   /* of the last run, or of a socket unit; -1: none, or in use */
+	int *fds;       /* groups' sockets of the last run, until fdstore_settle() */
+	char **names;   /* of fds */
 	uint32_t n_fds;
-	uint64_t generation; /* of names, from a random one on: no two, of this run or the last, are the same */
+	uint64_t generation; /* in names; begins at random, so that two names are never the same, even of two runs */
 };
 
 #define FDSTORE_INIT           \
@@ -31,22 +33,25 @@ struct fdstore {
 	}
 
 /**
- * Take what was passed (LISTEN_FDS) and clear the environment of it. A listener is one at that path; a socket unit's at
- * another is a failure.
+ * Take the descriptors that were passed (LISTEN_FDS), and clear the environment of them. A socket that listens at
+ * socket_path becomes the listener. A socket unit that listens at another path is a failure.
  */
 int fdstore_take(struct fdstore *store, const char *socket_path, struct failure *failure);
 
-/** Have it kept for the next run. Not where the manager keeps nothing. */
+/** Have the listener kept for the next run. No effect if the manager keeps nothing. */
 void fdstore_keep_listener(const struct fdstore *store, int fd);
 /**
- * Have the stream's sockets kept under a new name, which is then *kept_as (0: none). Those of the name before are let go
- * of only then, so that the manager is in every group that stays at each moment; and not at all where the new could not
- * be given: then -errno. NULL: nothing is to be kept any more.
+ * Have the sockets of a stream's groups kept under a new name, which *kept_as then says (0: none). Only then the
+ * manager drops those under the old name, so that it is in every group at each moment. If it does not take the new
+ * ones, it keeps the old ones: -errno. membership NULL: the manager drops the old ones.
  */
 int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct membership *membership,
                         uint64_t *kept_as);
 
-/** This run has its own of all that the last one left: let go of that. has_all: the manager may too, it has this run's. */
+/**
+ * This run has joined its groups: close the sockets of the last run. has_all: the manager has this run's, and drops
+ * them too.
+ */
 void fdstore_settle(struct fdstore *store, bool has_all);
 
 /** Close what was taken and not used. The manager keeps what it has. Any state. */

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Asks the kernel what it enforces and allows (seals, limits, memory), and sets CPUs and capabilities of the process.
+ */
 #include "daemon/process/preflight.h"
 
 #include "daemon/base/log.h"
@@ -13,11 +16,11 @@
 #include <sys/capability.h>
 #include <sys/resource.h>
 
-static int test_seal(uint32_t page_bytes, struct failure *failure)
+static int preflight_test_seal(uint32_t page_bytes, struct failure *failure)
 {
 	int r = shm_self_test(page_bytes);
 
-	/* No page to try with: making the ring says so better. */
+	/* Without a free hugepage the test is not possible; making the ring will fail with a better text. */
 	if (r == 0 || (r == -ENOMEM && page_bytes != SMALL_PAGE_BYTES))
 		return 0;
 	return failure_set(
@@ -29,18 +32,19 @@ static int test_seal(uint32_t page_bytes, struct failure *failure)
 
 int preflight_test_seals(const struct config *config, struct failure *failure)
 {
-	int r = test_seal(SMALL_PAGE_BYTES, failure);
+	int r = preflight_test_seal(SMALL_PAGE_BYTES, failure);
 
 	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
-		r = test_seal(config->streams[i].page_bytes, failure);
+		r = preflight_test_seal(config->streams[i].page_bytes, failure);
 	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
-		r = test_seal(config->channels[i].page_bytes, failure);
+		r = preflight_test_seal(config->channels[i].page_bytes, failure);
 	return r;
 }
 
 /*
- * A client costs up to five descriptors: the soft limit of 1024 is for programs that use select(). CAP_IPC_LOCK is
- * given up once the first streams have their memory: what a later one has to lock is within this limit, or refused.
+ * A client takes up to five descriptors; the soft limit of 1024 is meant for programs that use select(). CAP_IPC_LOCK
+ * is given up once the first streams have their memory: after that, memory is locked within RLIMIT_MEMLOCK, or
+ * refused.
  */
 void preflight_raise_limits(void)
 {
@@ -54,7 +58,7 @@ void preflight_raise_limits(void)
 	setrlimit(RLIMIT_MEMLOCK, &unlimited);
 }
 
-static void move_thread(pid_t thread, const cpu_set_t *from, const cpu_set_t *to)
+static void preflight_move_thread(pid_t thread, const cpu_set_t *from, const cpu_set_t *to)
 {
 	cpu_set_t now;
 
@@ -70,7 +74,7 @@ void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *conf
 
 	if (CPU_COUNT(&cpus->all) == 0) {
 		if (sched_getaffinity(0, sizeof(cpus->all), &cpus->all) < 0)
-			return; /* more CPUs than fit */
+			return; /* the machine has more CPUs than a cpu_set_t */
 		cpus->ours = cpus->all;
 	}
 	ours = cpus->all;
@@ -84,13 +88,13 @@ void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *conf
 		return;
 	while ((entry = readdir(threads)))
 		if (entry->d_name[0] != '.')
-			move_thread(atoi(entry->d_name), &cpus->ours, &ours);
+			preflight_move_thread(atoi(entry->d_name), &cpus->ours, &ours);
 	closedir(threads);
 	cpus->ours = ours;
 }
 
-/* 0: the kernel does not say. */
-static uint64_t read_available_bytes(void)
+/* 0: the kernel does not tell. */
+static uint64_t preflight_available_bytes(void)
 {
 	FILE *file = fopen("/proc/meminfo", "re");
 	unsigned long long kib = 0;
@@ -108,7 +112,7 @@ static uint64_t read_available_bytes(void)
 int preflight_check_memory(const struct service_memory *added, const struct service_memory *running,
                            struct failure *failure)
 {
-	uint64_t available = read_available_bytes();
+	uint64_t available = preflight_available_bytes();
 
 	if (available && added->small_ring_bytes > available)
 		return failure_set(failure, EX_TEMPFAIL, ENOMEM,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is settled about the process and the machine before a device is touched. */
+/* Checks and settings of the process before a device is opened: seals, limits, memory, CPUs, privileges. */
 #ifndef DAEMON_PROCESS_PREFLIGHT_H
 #define DAEMON_PROCESS_PREFLIGHT_H
 
@@ -10,16 +10,16 @@
 
 #include <sched.h>
 
-/** 0: not known yet. */
+/* Zeroed: not known yet. */
 struct preflight_cpus {
-	cpu_set_t all;  /* that were the process's as it started */
-	cpu_set_t ours; /* of every thread but workers with a CPU of their own */
+	cpu_set_t all;  /* of the process when it started */
+	cpu_set_t ours; /* of every thread but the workers that have a CPU of their own */
 };
 
-/** Does sealed memory hold, for every page size in use? The daemon refuses to run where it does not. */
+/** Does the kernel enforce memory seals, for every page size in use? If not, the daemon refuses to run. */
 int preflight_test_seals(const struct config *config, struct failure *failure);
 
-/** As many descriptors as the hard limit allows, and locked memory without limit where that is allowed. */
+/** Raise the limit of descriptors to the hard limit, and that of locked memory to none if that is allowed. */
 void preflight_raise_limits(void);
 
 /**
@@ -30,25 +30,26 @@ int preflight_check_memory(const struct service_memory *added, const struct serv
                            struct failure *failure);
 
 /**
- * Memory of senders is locked when they come. True: all of it, beside everything else, is more than RLIMIT_MEMLOCK allows;
- * the log says so, and what follows.
+ * Memory of senders is locked when they come. True: all of it, beside everything else, is more than RLIMIT_MEMLOCK
+ * allows; the log says so, and what follows.
  */
 bool preflight_needs_ipc_lock(const struct service_memory *memory);
 
 /**
- * No thread but its worker runs on a stream's cpu: waking a client can keep a CPU busy with interrupts off. Where
- * streams have all of them, all are for everybody. Main thread; those it starts inherit it, those that run are changed.
- * A driver's threads from before privileges went stay as they are: the kernel lets nobody with less change them.
+ * Keep all threads but its worker away from the cpu of a stream: waking a client can occupy a CPU with interrupts
+ * off. If streams have all CPUs, every thread may use every CPU. Main thread: the threads that it starts inherit the
+ * setting, the threads that run are changed. Threads that a driver started before the privileges went stay as they
+ * are: the kernel does not allow a thread with fewer privileges to change them.
  */
 void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *config);
 
 /**
- * Become user (NULL: stay), and keep the capabilities that capturing needs and nothing else. Main thread, before any other
- * starts.
+ * Become user (NULL: no change of user), and keep only the capabilities that capturing and sending need. Main thread,
+ * before any other thread starts.
  */
 int preflight_keep_privileges(const struct priv_user *user, struct failure *failure);
 
-/** All memory is locked: the capability for that goes, too, where it is there, and the log says so. Main thread. */
+/** Give CAP_IPC_LOCK up, once all memory is locked, and log it. No effect without the capability. Main thread. */
 int preflight_drop_ipc_lock(struct failure *failure);
 
 #endif

@@ -12,7 +12,7 @@
 /* The watchdog looks this often within its time, so a thread has at least half of the time for a round. */
 #define LOOKS 4
 
-static int on_look(sd_event_source *source, uint64_t time_us, void *context)
+static int on_watchdog_look(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct daemon *daemon = context;
 	const struct heartbeat *stopped = heartbeat_find_stopped(&daemon->heartbeats);
@@ -36,7 +36,8 @@ int watchdog_add(struct daemon *daemon)
 
 	if (r <= 0)
 		return r;
-	r = sd_event_add_time_relative(daemon->event, &daemon->watchdog, CLOCK_MONOTONIC, 0, 1, on_look, daemon);
+	r = sd_event_add_time_relative(daemon->event, &daemon->watchdog, CLOCK_MONOTONIC, 0, 1, on_watchdog_look,
+	                               daemon);
 	return r < 0 ? r : 0;
 }
 

@@ -151,7 +151,7 @@ static void on_services_prepared(struct background_job *job)
 	free(new);
 }
 
-static void begin_preparing(struct reconfiguration *new)
+static void reconfiguration_prepare(struct reconfiguration *new)
 {
 	new->job = (struct background_job){.work = prepare_services,
 	                                   .done = on_services_prepared,
@@ -178,7 +178,7 @@ int apply_add_services(struct daemon *daemon, const struct config *config, struc
 	return r;
 }
 
-static int check_memory(const struct reconfiguration *new, struct failure *failure)
+static int reconfiguration_check_memory(const struct reconfiguration *new, struct failure *failure)
 {
 	const struct service_memory added = service_memory_of(&new->added);
 	const struct service_memory running = service_memory_of(&new->daemon->services);
@@ -191,7 +191,7 @@ static int check_memory(const struct reconfiguration *new, struct failure *failu
 	return r;
 }
 
-static int begin(struct reconfiguration *new, struct failure *failure)
+static int reconfiguration_begin(struct reconfiguration *new, struct failure *failure)
 {
 	struct daemon *daemon = new->daemon;
 	struct service *service;
@@ -201,7 +201,7 @@ static int begin(struct reconfiguration *new, struct failure *failure)
 		service->is_kept = !service->removed && service->ops->plan(service, new->config);
 	r = apply_add_services(daemon, new->config, &new->added, failure);
 	if (r == 0)
-		r = check_memory(new, failure);
+		r = reconfiguration_check_memory(new, failure);
 	if (r == 0)
 		r = service_walk(daemon, &new->added, SERVICE_OPEN, SERVICE_OPEN, failure);
 	return r;
@@ -218,7 +218,7 @@ int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, 
 	}
 	*new = (struct reconfiguration){.daemon = daemon, .config = config, .done = done};
 	TAILQ_INIT(&new->added);
-	r = begin(new, failure);
+	r = reconfiguration_begin(new, failure);
 	if (r < 0) {
 		reconfiguration_undo(new);
 		config_free(config);
@@ -226,6 +226,6 @@ int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, 
 		return r;
 	}
 	daemon->reconfiguration = new;
-	begin_preparing(new);
+	reconfiguration_prepare(new);
 	return 0;
 }

@@ -3,13 +3,13 @@
  * A checked configuration takes the place of the one in force: all of it, or on any failure nothing.
  *
  *   control thread      makes the new services, counts their memory, opens their devices
- *   background thread   makes their memory, registration and queues: seconds for many GiB; control serves clients meanwhile
- *   control thread      starts queues and workers, lets clients come, adds flows and groups of the new services, then those
- *                       of the services that stay. Then the steps that cannot fail: services that are gone are removed, and
- *                       the configuration is in force.
+ *   background thread   makes their memory, registration and queues: seconds for many GiB; control serves clients
+ *   control thread      starts queues and workers, lets clients come, adds flows and groups: of the new services, then
+ *                       of those that stay. Then the steps that cannot fail: services that are gone are removed,
+ *                       and the configuration is in force.
  *
- * A failure undoes what was done. Flows of streams that run are changed last, because a packet that such a flow has let in
- * is published at once: only the device's refusal of a later flow can still undo it then.
+ * A failure undoes what was done. Flows of streams that run are changed last, because a packet that such a flow has
+ * let in is published at once: only the device's refusal of a later flow can still undo it then.
  */
 #ifndef DAEMON_RELOAD_APPLY_H
 #define DAEMON_RELOAD_APPLY_H
@@ -25,7 +25,10 @@ typedef void apply_done(struct daemon *daemon, int result, const char *said, str
  */
 int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct failure *failure);
 
-/** Make a service of each stream and channel of the configuration that the daemon does not have yet, at the end of list. */
+/**
+ * Make a service of each stream and channel of the configuration that the daemon does not have yet, at the end of
+ * list.
+ */
 int apply_add_services(struct daemon *daemon, const struct config *config, struct service_list *list,
                        struct failure *failure);
 

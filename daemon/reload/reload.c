@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A reload from SIGHUP or a client: reads the configuration in the background, checks it against the one in force, hands
- * it to apply.c, and tells the log, the service manager and the client how it ended.
+ * A reload from SIGHUP or a client: reads the configuration in the background, checks it against the one in force,
+ * hands it to apply.c, and tells the log, the service manager and the client how it ended.
  */
 #include "daemon/reload/reload.h"
 
@@ -125,8 +125,9 @@ static int reload_begin(struct daemon *daemon, const struct protocol_reconfigure
 /* ---- reading --------------------------------------------------------------------------------------- */
 
 /*
- * Looking up users and groups may ask a directory service, which may take any time to answer. So the configuration is read
- * in the background. The watchdog does not watch that thread: only the client that asked for the reload waits for it.
+ * Looking up users and groups may ask a directory service, which may take any time to answer. So the configuration is
+ * read in the background. The watchdog does not watch that thread: only the client that asked for the reload waits
+ * for it.
  */
 struct reload {
 	struct daemon *daemon;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rules for a change while the daemon runs: keys that are fixed, header lengths, and flows that another stream has. */
+/*
+ * The rules for a change while the daemon runs: keys that are fixed, header lengths, and flows that another stream
+ * has.
+ */
 #include "daemon/reload/reload_check.h"
 
 #include "daemon/config/diff.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How much shared memory what is configured takes: what the daemon makes, and what others ask how much it will be.
- * Pure. */
+/*
+ * How much shared memory a stream or a sender takes, from the configuration alone: the daemon makes it, and the
+ * doctor asks how much it will be. Pure.
+ */
 #ifndef DAEMON_STREAM_GEOMETRY_H
 #define DAEMON_STREAM_GEOMETRY_H
 
@@ -11,10 +13,10 @@
 
 struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint64_t epoch);
 
-/** What a stream pins in pages of its page_bytes: payload and headers. */
+/** Bytes that a stream pins, in pages of its page_bytes: payload and headers. */
 uint64_t geometry_ring_bytes(const struct config_stream *stream);
 
-/** The arena of one sender, in pages of the channel's page_bytes. */
+/** Bytes of the arena of one sender, in pages of the channel's page_bytes. */
 uint64_t geometry_arena_bytes(const struct config_channel *channel);
 
 #endif

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * A stream from its configuration to its last packet: checks, memory, registration, queue and worker. Flows and
+ * groups are in stream_flows.c, log lines about losses in stream_losses.c.
+ */
 #include "daemon/stream/stream.h"
 
 #include "daemon/base/log.h"
@@ -20,7 +24,7 @@
 
 /* ---- what the configuration asks for ------------------------------------------------------------- */
 
-static bool is_ipv6(const struct config_stream *config)
+static bool stream_is_ipv6(const struct config_stream *config)
 {
 	return config->flows[0].destination.family == AF_INET6;
 }
@@ -28,7 +32,7 @@ static bool is_ipv6(const struct config_stream *config)
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
                 struct failure *failure)
 {
-	uint32_t headers = is_ipv6(config) ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
+	uint32_t headers = stream_is_ipv6(config) ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
 	uint32_t mtu = interface->net.mtu;
 
 	*stream = (struct stream)STREAM_INIT;
@@ -78,7 +82,7 @@ int stream_fit(struct stream *stream, struct failure *failure)
 	return 0;
 }
 
-static int register_ring(struct stream *stream, struct failure *failure)
+static int stream_register_ring(struct stream *stream, struct failure *failure)
 {
 	const struct backend_ops *ops = stream->interface->ops;
 	struct backend *backend = stream->interface->backend;
@@ -93,7 +97,7 @@ static int register_ring(struct stream *stream, struct failure *failure)
 	return rx_ring_seal(ring, failure);
 }
 
-static int create_queue(struct stream *stream, struct failure *failure)
+static int stream_create_queue(struct stream *stream, struct failure *failure)
 {
 	const struct config_stream *config = stream->config;
 	const struct backend_queue_options options = {
@@ -111,7 +115,7 @@ static int create_queue(struct stream *stream, struct failure *failure)
 	return stream->interface->ops->create_queue(stream->interface->backend, &options, &stream->queue, failure);
 }
 
-static int create_worker(struct stream *stream, struct failure *failure)
+static int stream_create_worker(struct stream *stream, struct failure *failure)
 {
 	const struct config_stream *config = stream->config;
 	const struct rx_worker_options options = {
@@ -133,7 +137,7 @@ static int create_worker(struct stream *stream, struct failure *failure)
 	return 0;
 }
 
-static void log_ring(const struct stream *stream)
+static void stream_log_ring(const struct stream *stream)
 {
 	const struct config_stream *config = stream->config;
 	const struct rx_ring *ring = &stream->ring;
@@ -153,8 +157,8 @@ static void log_ring(const struct stream *stream)
 			config->name);
 }
 
-/* The reverse; any state of it. */
-static void release(struct stream *stream)
+/* The reverse of stream_prepare(), in any state of it. */
+static void stream_release(struct stream *stream)
 {
 	const struct backend_ops *ops = stream->interface ? stream->interface->ops : NULL;
 
@@ -178,15 +182,15 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failur
 	int r = rx_ring_init(&stream->ring, &options, failure);
 
 	if (r == 0)
-		r = register_ring(stream, failure);
+		r = stream_register_ring(stream, failure);
 	if (r == 0)
-		r = create_queue(stream, failure);
+		r = stream_create_queue(stream, failure);
 	if (r == 0)
-		r = create_worker(stream, failure);
+		r = stream_create_worker(stream, failure);
 	if (r == 0)
-		log_ring(stream);
+		stream_log_ring(stream);
 	else
-		release(stream);
+		stream_release(stream);
 	return r;
 }
 
@@ -200,7 +204,10 @@ void stream_set_clock(struct stream *stream)
 		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_SOFTWARE, 0);
 		return;
 	}
-	/* A full mailbox: the next renewal will do, and the bound told stays the one in use. */
+	/*
+	 * If the mailbox is full, the worker gets the next renewal; until then readers see the error of the clock in
+	 * use.
+	 */
 	if (mailbox_send(rx_worker_inbox(stream->worker), &mail) == 0)
 		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_DEVICE, stream->interface->line.error_ns);
 }
@@ -240,7 +247,7 @@ void stream_stop(struct stream *stream)
 	mailbox_send_last(rx_worker_inbox(stream->worker), &stop);
 }
 
-static void log_sum(const struct stream *stream)
+static void stream_log_sum(const struct stream *stream)
 {
 	static const enum ibvcap_rx_counter told[] = {IBVCAP_RX_COUNTER_MATCHED, IBVCAP_RX_COUNTER_PUBLISHED,
 	                                              IBVCAP_RX_COUNTER_NO_BUFFER, IBVCAP_RX_COUNTER_ERRORED};
@@ -266,13 +273,13 @@ void stream_join(struct stream *stream)
 		return;
 	rx_worker_join(stream->worker);
 	stream->worker_runs = false;
-	log_sum(stream);
+	stream_log_sum(stream);
 }
 
 void stream_deinit(struct stream *stream)
 {
 	stream_leave(stream);
-	release(stream);
+	stream_release(stream);
 }
 
 int stream_read_matched(void *context, uint64_t *packets)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One stream's life: ring, registration, queue, worker, flows, groups. Control thread only, but for stream_prepare().
+ * One stream: its ring, the registration of that memory, its queue and worker, its flows and groups. Control thread
+ * only, but for stream_prepare().
  *
  *   STREAM_INIT → stream_init → stream_fit → stream_prepare → (drop privileges) → stream_start → stream_capture
  *   → stream_leave → stream_stop → (MAIL_STOPPED) → stream_join → stream_deinit
@@ -15,17 +16,17 @@
 #include "daemon/service.h"
 #include "daemon/worker/rx_worker.h"
 
-/* A flow that the device has, and what it was made of: the configuration it stood in may be gone. */
+/* A flow that the device has, with a copy of its configuration, which may be freed before the flow is removed. */
 struct stream_flow {
 	struct config_flow config;
 	struct backend_flow *flow;
 };
 
-/* Of losses the log was told of last. */
+/* The losses in the last log line about them. */
 struct told_losses {
 	uint64_t no_buffer;
 	uint64_t errored;
-	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: of none yet */
+	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: there was no line yet */
 };
 
 /* From the flows of one configuration to those of another one, while the stream runs. */
@@ -50,7 +51,7 @@ struct stream {
 	struct stream_flow *flows;
 	uint32_t n_flows;
 	struct membership *membership;
-	uint64_t kept_as; /* the name of its groups' sockets at the service manager (fdstore.h) */
+	uint64_t kept_as; /* part of the name under which the service manager keeps the groups' sockets (fdstore.h) */
 	bool device_timestamps;
 	bool oversize_sink;
 	struct control_stream control; /* as control sees it */
@@ -68,31 +69,31 @@ static inline struct stream *stream_of(const struct service *service)
 		.ring = {.payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT } \
 	}
 
-/** Check what needs no device: payload size against the interface's MTU. Fault: EX_CONFIG with file:line. */
+/** Check what needs no device: payload_size against the MTU of the interface. Failure: EX_CONFIG with file:line. */
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
                 struct failure *failure);
 
 /** Bytes that will be registered, for the memlock limit. */
 uint64_t stream_pinned_bytes(const struct stream *stream);
 
-/** Can the device do what is asked for? The interface is open. Fault: EX_CONFIG with file:line. */
+/** Can the device do what the configuration asks for? The interface is open. Failure: EX_CONFIG with file:line. */
 int stream_fit(struct stream *stream, struct failure *failure);
 
 /**
- * Memory, queue and worker, everything posted; nothing is received yet. Any one thread that nobody else uses the stream
- * beside. On failure the stream is as before: -ENOMEM with EX_TEMPFAIL where hugepages are wanting.
+ * Make memory, queue and worker, and post all receive requests; nothing is received yet. Any one thread, while no other
+ * thread uses the stream. On failure the stream is as before: -ENOMEM with EX_TEMPFAIL if hugepages are missing.
  */
 int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failure);
 
 /** Start the queue and the thread. */
 int stream_start(struct stream *stream, struct failure *failure);
 
-/** Let packets come: flows first, then groups. */
+/** Add the flows, then join the groups: packets come. */
 int stream_capture(struct stream *stream, struct failure *failure);
 
 /**
- * Compare the flows with those of config, which has a stream of the same name (NULL: it has none). Where no flow differs,
- * the next four have nothing to do but to take config up.
+ * Compare the flows with those of config, which has a stream of the same name (NULL: it has none). Where no flow
+ * differs, the next four have nothing to do but to take config up.
  */
 void stream_plan_change(struct stream *stream, const struct config_stream *config);
 /** Join the groups of the configuration to be. */
@@ -104,22 +105,22 @@ void stream_undo_change(struct stream *stream);
 /** Remove the flows that the configuration to be has not, leave their groups, and take it up. True: flows differed. */
 bool stream_settle_change(struct stream *stream);
 
-/** Leave the groups and remove the flows: nothing new comes. Any state. */
+/** Leave the groups and remove the flows: no new packet comes. Any state. */
 void stream_leave(struct stream *stream);
 
-/** Mail a last reading and MAIL_STOP: there is always room for them. */
+/** Mail a last MAIL_MATCHED and MAIL_STOP; the mailbox always has room for them. No effect a second time. */
 void stream_stop(struct stream *stream);
 
-/** After MAIL_STOPPED or MAIL_FAILED. */
+/** Wait for the worker's thread after MAIL_STOPPED or MAIL_FAILED. No effect if it does not run. */
 void stream_join(struct stream *stream);
 
-/** Give the worker and the ring's readers the interface's clock. */
+/** Give the worker and the readers of the ring the clock of the interface. */
 void stream_set_clock(struct stream *stream);
 
-/** Free everything; the worker's thread does not run. Any state from STREAM_INIT on. */
+/** Free everything. The worker's thread does not run. Any state from STREAM_INIT on. */
 void stream_deinit(struct stream *stream);
 
-/** Say in the log what was lost since it was said last, once a minute at most. Control thread, a stream that runs. */
+/** Log the losses since the last such line, once a minute at most. The stream runs. */
 void stream_tell_losses(struct stream *stream, uint64_t now_ns);
 
 /** For control_stream.read_matched; context is the stream. */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a stream takes off the wire: its flows at the device, its groups at the kernel. */
+/*
+ * What makes packets come to a stream: flow rules on the device and group memberships in the kernel; and their change
+ * while the stream runs.
+ */
 #include "daemon/stream/stream.h"
 
 #include "daemon/base/log.h"
@@ -11,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int add_flow(struct stream *stream, const struct config_flow *config, struct failure *failure)
+static int stream_add_flow(struct stream *stream, const struct config_flow *config, struct failure *failure)
 {
 	struct interface *interface = stream->interface;
 	struct stream_flow *flows = reallocarray(stream->flows, stream->n_flows + 1, sizeof(*flows));
@@ -30,23 +33,23 @@ static int add_flow(struct stream *stream, const struct config_flow *config, str
 	return 0;
 }
 
-static void remove_flow(struct stream *stream, uint32_t i)
+static void stream_remove_flow(struct stream *stream, uint32_t i)
 {
 	stream->interface->ops->remove_flow(stream->flows[i].flow);
 	stream->flows[i] = stream->flows[--stream->n_flows];
 }
 
-static int add_flows(struct stream *stream, struct failure *failure)
+static int stream_add_flows(struct stream *stream, struct failure *failure)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < stream->config->n_flows && r == 0; i++)
-		r = add_flow(stream, &stream->config->flows[i], failure);
+		r = stream_add_flow(stream, &stream->config->flows[i], failure);
 	return r;
 }
 
-/* An interface's name has 15 bytes. */
-static void warn_untagged(const struct config_stream *config, int vlan)
+/* The command proposes a name for a VLAN interface; a name has 15 bytes at most. */
+static void stream_warn_untagged(const struct config_stream *config, int vlan)
 {
 	const char *interface = config->interface;
 	char name[32];
@@ -61,8 +64,8 @@ static void warn_untagged(const struct config_stream *config, int vlan)
 		config->name, vlan, interface, interface, name, vlan, name);
 }
 
-static int join_groups(const struct stream *stream, const struct config_stream *config, struct membership **membership,
-                       struct failure *failure)
+static int stream_join_groups(const struct stream *stream, const struct config_stream *config,
+                              struct membership **membership, struct failure *failure)
 {
 	int r = membership_new(membership);
 
@@ -75,7 +78,7 @@ static int join_groups(const struct stream *stream, const struct config_stream *
 		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
 		r = membership_join(*membership, stream->interface->net.index, &rule, failure);
 		if (r == MEMBERSHIP_UNTAGGED)
-			warn_untagged(config, rule.vlan);
+			stream_warn_untagged(config, rule.vlan);
 	}
 	if (r < 0) {
 		membership_free(*membership);
@@ -86,10 +89,10 @@ static int join_groups(const struct stream *stream, const struct config_stream *
 
 int stream_capture(struct stream *stream, struct failure *failure)
 {
-	int r = add_flows(stream, failure);
+	int r = stream_add_flows(stream, failure);
 
 	if (r == 0 && stream->config->join)
-		r = join_groups(stream, stream->config, &stream->membership, failure);
+		r = stream_join_groups(stream, stream->config, &stream->membership, failure);
 	return r;
 }
 
@@ -98,14 +101,14 @@ void stream_leave(struct stream *stream)
 	membership_free(stream->membership);
 	stream->membership = NULL;
 	while (stream->n_flows > 0)
-		remove_flow(stream, stream->n_flows - 1);
+		stream_remove_flow(stream, stream->n_flows - 1);
 	free(stream->flows);
 	stream->flows = NULL;
 }
 
 /* ---- other flows while it runs -------------------------------------------------------------------- */
 
-static bool has_flow(const struct config_stream *config, const struct config_flow *flow)
+static bool stream_config_has_flow(const struct config_stream *config, const struct config_flow *flow)
 {
 	for (uint32_t i = 0; i < config->n_flows; i++)
 		if (flow_is_same(&config->flows[i], flow))
@@ -113,7 +116,7 @@ static bool has_flow(const struct config_stream *config, const struct config_flo
 	return false;
 }
 
-static bool is_added(const struct stream *stream, const struct config_flow *flow)
+static bool stream_has_flow(const struct stream *stream, const struct config_flow *flow)
 {
 	for (uint32_t i = 0; i < stream->n_flows; i++)
 		if (flow_is_same(&stream->flows[i].config, flow))
@@ -128,7 +131,7 @@ void stream_plan_change(struct stream *stream, const struct config_stream *confi
 	*change = (struct stream_change){.config = config, .n_flows_before = stream->n_flows};
 	change->has_changed = config && stream->n_flows != config->n_flows;
 	for (uint32_t i = 0; config && i < config->n_flows; i++)
-		change->has_changed |= !is_added(stream, &config->flows[i]);
+		change->has_changed |= !stream_has_flow(stream, &config->flows[i]);
 }
 
 int stream_join_changed(struct stream *stream, struct failure *failure)
@@ -136,7 +139,7 @@ int stream_join_changed(struct stream *stream, struct failure *failure)
 	struct stream_change *change = &stream->change;
 
 	return change->has_changed && change->config->join
-	               ? join_groups(stream, change->config, &change->membership, failure)
+	               ? stream_join_groups(stream, change->config, &change->membership, failure)
 	               : 0;
 }
 
@@ -146,15 +149,15 @@ int stream_add_changed(struct stream *stream, struct failure *failure)
 	int r = 0;
 
 	for (uint32_t i = 0; change->has_changed && i < change->config->n_flows && r == 0; i++)
-		if (!is_added(stream, &change->config->flows[i]))
-			r = add_flow(stream, &change->config->flows[i], failure);
+		if (!stream_has_flow(stream, &change->config->flows[i]))
+			r = stream_add_flow(stream, &change->config->flows[i], failure);
 	return r;
 }
 
 void stream_undo_change(struct stream *stream)
 {
 	while (stream->change.has_changed && stream->n_flows > stream->change.n_flows_before)
-		remove_flow(stream, stream->n_flows - 1);
+		stream_remove_flow(stream, stream->n_flows - 1);
 	membership_free(stream->change.membership);
 	stream->change = (struct stream_change){.config = NULL};
 }
@@ -164,8 +167,8 @@ bool stream_settle_change(struct stream *stream)
 	const struct stream_change change = stream->change;
 
 	for (uint32_t i = stream->n_flows; i > 0; i--)
-		if (!has_flow(change.config, &stream->flows[i - 1].config))
-			remove_flow(stream, i - 1);
+		if (!stream_config_has_flow(change.config, &stream->flows[i - 1].config))
+			stream_remove_flow(stream, i - 1);
 	/* The new sockets are in all groups that stay: closing the old ones leaves the others. */
 	if (change.has_changed) {
 		membership_free(stream->membership);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The log line about packets that a stream has lost. */
 #include "daemon/base/log.h"
 #include "daemon/stream/stream.h"
 #include "lib/ibvcap/counters.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The steps of a stream as a service of the daemon: what the stream needs of its interface, of control and of the service
- * manager is done here, the stream itself in stream.c.
+ * The steps of a stream as a service of the daemon: what the stream needs of its interface, of control and of the
+ * service manager is done here, the stream itself in stream.c.
  */
 #include "daemon/stream/stream_service.h"
 
