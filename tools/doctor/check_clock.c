@@ -16,19 +16,16 @@ static void check_system_clock(const struct doctor_clock *clock, struct findings
 
 	if (!clock->is_known)
 		return;
-	finding = finding_add(findings, "clock");
-	finding_write(finding->subject, "the system's clock");
+	finding = finding_add(findings, "clock", "the system's clock");
 	if (clock->is_synchronised) {
 		finding_write(finding->found, "synchronised, at most %" PRIu64 " us off", clock->max_error_us);
 		if (clock->tai_offset_s)
 			finding_append(finding->found, "; TAI is UTC + %d s", clock->tai_offset_s);
 		return;
 	}
-	finding->level = FINDING_WARNING;
 	finding_write(finding->found, "nothing synchronises it");
-	finding_write(finding->wanted, "kept by chrony, ntpd or ptp4l with phc2sys");
-	finding_write(finding->why,
-	              "timestamps are converted to UTC with this clock: they have its error, and jump when it is set");
+	finding_fail(finding, FINDING_WARNING, "kept by chrony, ntpd or ptp4l with phc2sys",
+	             "timestamps are converted to UTC with this clock: they have its error, and jump when it is set");
 	finding_write(finding->fix, "apt install chrony && systemctl enable --now chrony");
 	finding->fix_survives_reboot = true;
 }
@@ -49,8 +46,7 @@ static void check_nic_clock(const struct doctor_device *device, struct findings 
 
 	if (probe->result == DOCTOR_NOT_PROBED || probe->result == DOCTOR_PROBE_IN_USE)
 		return;
-	finding = finding_add(findings, "nic_clock");
-	finding_write(finding->subject, "%s", device->name);
+	finding = finding_add(findings, "nic_clock", "%s", device->name);
 	if (!probe->has_clock) {
 		finding_write(finding->found,
 		              "none that can be read: the worker takes the time when it polls a packet");
@@ -62,10 +58,9 @@ static void check_nic_clock(const struct doctor_device *device, struct findings 
 		return;
 	}
 	raw_ns = (int64_t)(probe->clock_raw >> 32) * NS_PER_S + (int64_t)(probe->clock_raw & UINT32_MAX);
-	finding->level = FINDING_WARNING;
 	finding_write(finding->found, "real-time mode, %" PRId64 " ns from UTC", raw_ns - (int64_t)probe->clock_at_ns);
-	finding_write(finding->wanted, "free-running");
-	finding_write(finding->why, "ibvcapd counts ticks: a clock in seconds and nanoseconds gives wrong timestamps");
+	finding_fail(finding, FINDING_WARNING, "free-running",
+	             "ibvcapd counts ticks: a clock in seconds and nanoseconds gives wrong timestamps");
 	finding_write(finding->fix, "mlxconfig -d %s set REAL_TIME_CLOCK_ENABLE=0 && reboot", device->pci.address);
 	finding->fix_survives_reboot = true;
 }
@@ -82,8 +77,7 @@ static void check_ptp_clock(const struct doctor_interface *interface, struct fin
 
 	if (!*interface->ptp)
 		return;
-	finding = finding_add(findings, "nic_clock");
-	finding_write(finding->subject, "%s (/dev/%s)", interface->name, interface->ptp);
+	finding = finding_add(findings, "nic_clock", "%s (/dev/%s)", interface->name, interface->ptp);
 	if (!interface->ptp_is_read)
 		finding_write(finding->found, "this user may not read it");
 	else if (distance_ns(offset, tai) < NS_PER_S)

@@ -36,9 +36,8 @@ static void check_config_readable(const struct doctor_facts *facts, struct findi
 
 static void check_config_file(const struct doctor_facts *facts, struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "config");
+	struct finding *finding = finding_add(findings, "config", "%s", facts->config_file);
 
-	finding_write(finding->subject, "%s", facts->config_file);
 	if (facts->config) {
 		finding_write(finding->found, "valid: %u streams, %u channels", facts->config->n_streams,
 		              facts->config->n_channels);
@@ -46,19 +45,17 @@ static void check_config_file(const struct doctor_facts *facts, struct findings 
 			check_config_readable(facts, finding);
 		return;
 	}
-	finding->level = FINDING_ERROR;
 	finding_write(finding->found, "%s", facts->config_failure.text);
 	finding->fix_survives_reboot = true;
 	if (facts->config_failure.exit_code == EX_NOINPUT) {
-		finding_write(finding->wanted, "a file that you and ibvcapd can read");
-		finding_write(finding->why, "without it the needs of streams and channels cannot be checked");
+		finding_fail(finding, FINDING_ERROR, "a file that you and ibvcapd can read",
+		             "without it the needs of streams and channels cannot be checked");
 		finding_write(finding->fix, "editor %s   # ibvcapd.conf(5); another file: ibvcap doctor --config FILE",
 		              facts->config_file);
 		return;
 	}
-	finding_write(finding->wanted, "a file that ibvcapd --check-config accepts");
-	finding_write(finding->why,
-	              "ibvcapd does not start with this file, and the needs of streams and channels cannot be checked");
+	finding_fail(finding, FINDING_ERROR, "a file that ibvcapd --check-config accepts",
+	             "ibvcapd does not start with this file, and the needs of streams and channels cannot be checked");
 	finding_write(finding->fix, "ibvcapd --check-config --config %s   # until it reports no error",
 	              facts->config_file);
 }
@@ -79,10 +76,10 @@ static void list_port_netdevs(const struct doctor_facts *facts, char text[FINDIN
 static void check_config_interface(const struct doctor_facts *facts, const struct configured_service *service,
                                    struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "config");
+	struct finding *finding =
+		finding_add(findings, "config", "%s '%s' on %s", service->kind, service->name, service->interface);
 	char ports[FINDING_TEXT_BYTES];
 
-	finding_write(finding->subject, "%s '%s' on %s", service->kind, service->name, service->interface);
 	if (facts_find_device(facts, service->interface)) {
 		finding_write(finding->found, "%s is behind it", facts_find_device(facts, service->interface)->name);
 		return;
@@ -107,8 +104,7 @@ static void check_config_mtu(const struct doctor_facts *facts, const struct conf
 
 	if (!interface)
 		return;
-	finding = finding_add(findings, "mtu");
-	finding_write(finding->subject, "%s '%s' on %s", service->kind, service->name, service->interface);
+	finding = finding_add(findings, "mtu", "%s '%s' on %s", service->kind, service->name, service->interface);
 	finding_write(finding->found, "MTU %u, its packets have up to %u bytes", interface->mtu, service->packet_bytes);
 	if (service->packet_bytes <= interface->mtu)
 		return;
@@ -124,8 +120,7 @@ static void check_config_slots(const struct configured_service *service, struct 
 
 	if (!service->slots_max)
 		return;
-	finding = finding_add(findings, "ring_size");
-	finding_write(finding->subject, "%s '%s' on %s", service->kind, service->name, service->interface);
+	finding = finding_add(findings, "ring_size", "%s '%s' on %s", service->kind, service->name, service->interface);
 	finding_write(finding->found, "%s %u, the device takes up to %u", service->slots_key, service->slots,
 	              service->slots_max);
 	if (service->slots <= service->slots_max)

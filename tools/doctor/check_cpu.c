@@ -10,10 +10,9 @@
 
 static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "governor");
+	struct finding *finding = finding_add(findings, "governor", "CPU frequency");
 	char list[FINDING_TEXT_BYTES];
 
-	finding_write(finding->subject, "CPU frequency");
 	if (!cpus->has_governor) {
 		finding_write(finding->found, "the kernel does not control it on this machine");
 		return;
@@ -22,10 +21,9 @@ static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *
 		finding_write(finding->found, "performance");
 		return;
 	}
-	finding->level = FINDING_WARNING;
 	finding_write(finding->found, "%s on CPUs %s", cpus->governor, finding_format_cpus(&cpus->governed, list));
-	finding_write(finding->wanted, "performance");
-	finding_write(finding->why, "after a worker slept, it is slow until its CPU has raised its frequency again");
+	finding_fail(finding, FINDING_WARNING, "performance",
+	             "after a worker slept, it is slow until its CPU has raised its frequency again");
 	finding_write(finding->fix, "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
 }
 
@@ -43,9 +41,8 @@ static bool has_sleeping_worker(const struct config *config)
 static void check_cpu_idle(const struct doctor_facts *facts, struct findings *findings)
 {
 	const struct doctor_cpus *cpus = &facts->cpus;
-	struct finding *finding = finding_add(findings, "c_states");
+	struct finding *finding = finding_add(findings, "c_states", "CPU sleep");
 
-	finding_write(finding->subject, "CPU sleep");
 	if (!cpus->has_idle) {
 		finding_write(finding->found, "the kernel does not control it on this machine");
 		return;
@@ -117,11 +114,10 @@ static cpu_set_t cpus_to_isolate(const struct doctor_facts *facts)
 static void check_cpu_isolation(const struct doctor_facts *facts, const struct pinned_worker *worker,
                                 struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "isolation");
+	struct finding *finding = finding_add(findings, "isolation", "%s on CPU %d", worker->of, worker->cpu);
 	cpu_set_t cpus = cpus_to_isolate(facts);
 	char list[FINDING_TEXT_BYTES];
 
-	finding_write(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
 	if (CPU_COUNT(&facts->cpus.online) && !CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.online)) {
 		report_missing_cpu(facts, worker, finding);
 		return;
@@ -133,11 +129,9 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 	finding_write(finding->found, "not isolated: other programs may run there");
 	if (worker->poll != CONFIG_POLL_BUSY)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted,
-	              "isolated, because a worker that never sleeps shares the CPU with other programs");
-	finding_write(finding->why,
-	              "while another program has the CPU, for some ms each time, the worker does not poll");
+	finding_fail(finding, FINDING_WARNING,
+	             "isolated, because a worker that never sleeps shares the CPU with other programs",
+	             "while another program has the CPU, for some ms each time, the worker does not poll");
 	finding_write(
 		finding->fix,
 		"sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%s nohz_full=%s /' /etc/default/grub && update-grub && "
@@ -155,15 +149,13 @@ static void check_cpu_irqs(const struct doctor_facts *facts, const struct pinned
 
 	if (!device || !device->pci.n_irqs)
 		return;
-	finding = finding_add(findings, "irq_affinity");
-	finding_write(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
+	finding = finding_add(findings, "irq_affinity", "%s on CPU %d", worker->of, worker->cpu);
 	finding_write(finding->found, "%s's %u interrupts are handled on %s", device->name, device->pci.n_irqs,
 	              finding_format_cpus(&device->pci.irq_cpus, list));
 	if (!CPU_ISSET((unsigned int)worker->cpu, &device->pci.irq_cpus) || CPU_COUNT(&facts->cpus.online) < 2)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "on other CPUs than the worker's");
-	finding_write(finding->why, "the worker does not run while its CPU handles the kernel's packets");
+	finding_fail(finding, FINDING_WARNING, "on other CPUs than the worker's",
+	             "the worker does not run while its CPU handles the kernel's packets");
 	finding_write(
 		finding->fix,
 		"systemctl disable --now irqbalance; for i in $(ls /sys/bus/pci/devices/%s/msi_irqs); do echo %d > "
@@ -181,15 +173,12 @@ static void check_cpu_node(const struct doctor_facts *facts, const struct pinned
 
 	if (node < 0 || node >= DOCTOR_NODES_MAX || CPU_COUNT(&facts->cpus.nodes[node]) == 0)
 		return;
-	finding = finding_add(findings, "numa");
-	finding_write(finding->subject, "%s on CPU %d", worker->of, worker->cpu);
+	finding = finding_add(findings, "numa", "%s on CPU %d", worker->of, worker->cpu);
 	finding_write(finding->found, "%s is on node %d, CPUs %s", device->name, node,
 	              finding_format_cpus(&facts->cpus.nodes[node], list));
 	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.nodes[node]))
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "one of those");
-	finding_write(finding->why, "each completion crosses the link between the nodes");
+	finding_fail(finding, FINDING_WARNING, "one of those", "each completion crosses the link between the nodes");
 	finding_write(finding->fix, "editor +%d %s   # cpu", worker->line, worker->file);
 	finding->fix_survives_reboot = true;
 }

@@ -8,12 +8,10 @@
 
 static void report_no_device(const struct doctor_facts *facts, struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "device");
+	struct finding *finding = finding_add(findings, "device", "RDMA devices");
 
-	finding->level = FINDING_ERROR;
-	finding_write(finding->subject, "RDMA devices");
-	finding_write(finding->wanted, "one, with an Ethernet port");
-	finding_write(finding->why, "the verbs backend takes packets from an RDMA device");
+	finding_fail(finding, FINDING_ERROR, "one, with an Ethernet port",
+	             "the verbs backend takes packets from an RDMA device");
 	if (facts->mellanox_pci) {
 		finding_write(finding->found, "none, but there is a ConnectX on the PCI bus");
 		finding_write(finding->fix,
@@ -27,9 +25,8 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 
 static void check_device_netdev(const struct doctor_interface *interface, struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "interface");
+	struct finding *finding = finding_add(findings, "interface", "%s", interface->name);
 
-	finding_write(finding->subject, "%s", interface->name);
 	finding_write(finding->found, "%s, MTU %u",
 	              !interface->up       ? "down"
 	              : interface->running ? "up"
@@ -37,9 +34,8 @@ static void check_device_netdev(const struct doctor_interface *interface, struct
 	              interface->mtu);
 	if (interface->up && interface->running)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "up, with a link");
-	finding_write(finding->why, "no packets arrive, and multicast groups cannot be joined");
+	finding_fail(finding, FINDING_WARNING, "up, with a link",
+	             "no packets arrive, and multicast groups cannot be joined");
 	if (interface->up)
 		finding_write(finding->fix, "ethtool %s   # cable, transceiver, the switch's port", interface->name);
 	else
@@ -61,22 +57,18 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
                               const struct doctor_port *port, struct findings *findings)
 {
 	const struct doctor_interface *interface = facts_find_interface(facts, port->netdev);
-	struct finding *finding = finding_add(findings, "port");
+	struct finding *finding = finding_add(findings, "port", "%s port %u", device->name, port->number);
 
-	finding_write(finding->subject, "%s port %u", device->name, port->number);
 	finding_write(finding->found, "%s, %s, %s, %u GIDs", port->state, port->link_layer, port->rate, port->n_gids);
 	append_port_place(device, port, finding->found);
 	if (strcmp(port->link_layer, "Ethernet") != 0) {
-		finding->level = FINDING_WARNING;
-		finding_write(finding->wanted, "link layer Ethernet");
-		finding_write(finding->why, "RAW_PACKET queue pairs take Ethernet frames");
+		finding_fail(finding, FINDING_WARNING, "link layer Ethernet",
+		             "RAW_PACKET queue pairs take Ethernet frames");
 		finding_write(finding->fix, "mlxconfig -d %s set LINK_TYPE_P%u=2 && reboot",
 		              *device->pci.address ? device->pci.address : device->name, port->number);
 		finding->fix_survives_reboot = true;
 	} else if (!strstr(port->state, "ACTIVE") && (!interface || interface->running)) {
-		finding->level = FINDING_WARNING;
-		finding_write(finding->wanted, "ACTIVE");
-		finding_write(finding->why, "no packets arrive at a port that is not active");
+		finding_fail(finding, FINDING_WARNING, "ACTIVE", "no packets arrive at a port that is not active");
 		finding_write(finding->fix,
 		              "rdma link show %s/%u   # shows its interface; then: ip link set INTERFACE up",
 		              device->name, port->number);
@@ -98,8 +90,7 @@ static void check_device_probe(const struct doctor_device *device, struct findin
 
 	if (probe->result == DOCTOR_NOT_PROBED)
 		return;
-	finding = finding_add(findings, "probe");
-	finding_write(finding->subject, "a queue and a flow on %s", device->name);
+	finding = finding_add(findings, "probe", "a queue and a flow on %s", device->name);
 	if (probe->result == DOCTOR_PROBE_PASSED) {
 		finding_write(finding->found, "made and taken away again; queues up to %u slots to receive, %u to send",
 		              probe->max_queue_slots, probe->max_send_slots);
@@ -128,14 +119,13 @@ static void check_device_probe(const struct doctor_device *device, struct findin
 static void check_device(const struct doctor_facts *facts, const struct doctor_device *device,
                          struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "device");
+	struct finding *finding =
+		finding_add(findings, "device", "%s (/dev/infiniband/%s)", device->name, device->uverbs);
 
-	finding_write(finding->subject, "%s (/dev/infiniband/%s)", device->name, device->uverbs);
 	if (device->open_error) {
-		finding->level = FINDING_ERROR;
 		finding_write(finding->found, "cannot be opened: %s", strerror(device->open_error));
-		finding_write(finding->wanted, "open for reading and writing");
-		finding_write(finding->why, "every verbs call goes through it");
+		finding_fail(finding, FINDING_ERROR, "open for reading and writing",
+		             "every verbs call goes through it");
 		if (device->open_error == ENOENT)
 			finding_write(
 				finding->fix,

@@ -14,22 +14,20 @@ static void append_bytes(char text[FINDING_TEXT_BYTES], uint64_t bytes)
 
 static void check_holder(const struct doctor_holder *holder, struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "ring_memory");
+	struct finding *finding = finding_add(findings, "ring_memory", "%s (pid %d, user %s)", holder->name,
+	                                      (int)holder->pid, holder->user);
 
-	finding_write(finding->subject, "%s (pid %d, user %s)", holder->name, (int)holder->pid, holder->user);
 	append_bytes(finding->found, holder->bytes);
 	if (!holder->ended_bytes) {
 		finding_append(finding->found, ", all of it in rings that ibvcapd uses");
 		return;
 	}
-	finding->level = FINDING_WARNING;
 	finding_append(finding->found, ", of which ");
 	append_bytes(finding->found, holder->ended_bytes);
 	finding_append(finding->found, " in rings that have ended");
-	finding_write(finding->wanted, "no memory of rings that have ended");
-	finding_write(finding->why,
-	              "the kernel frees it only when this process unmaps and closes it; until then a new ring "
-	              "may find too few hugepages");
+	finding_fail(finding, FINDING_WARNING, "no memory of rings that have ended",
+	             "the kernel frees it only when this process unmaps and closes it; until then a new ring "
+	             "may find too few hugepages");
 	finding_write(finding->fix,
 	              "kill %d   # or let it read on: at the end of the stream libibvcap frees the memory",
 	              (int)holder->pid);
@@ -48,8 +46,7 @@ void check_holders(const struct doctor_facts *facts, struct findings *findings)
 	}
 	if (n_others && facts->sees_all_processes && facts->n_holders < DOCTOR_HOLDERS_MAX)
 		return;
-	finding = finding_add(findings, "ring_memory");
-	finding_write(finding->subject, "other processes that hold ring memory");
+	finding = finding_add(findings, "ring_memory", "other processes that hold ring memory");
 	if (facts->n_holders == DOCTOR_HOLDERS_MAX)
 		finding_write(finding->found, "perhaps more: only the first %u are listed", DOCTOR_HOLDERS_MAX);
 	else

@@ -14,8 +14,7 @@ static void check_interface_ring(const struct doctor_interface *interface, struc
 
 	if (!interface->rx_ring_max)
 		return;
-	finding = finding_add(findings, "ring_size");
-	finding_write(finding->subject, "%s", interface->name);
+	finding = finding_add(findings, "ring_size", "%s", interface->name);
 	finding_write(finding->found,
 	              "the kernel's own queue has %u of %u slots; the queue of a stream has receive_queue_slots",
 	              interface->rx_ring, interface->rx_ring_max);
@@ -27,31 +26,26 @@ static void check_interface_pause(const struct doctor_interface *interface, stru
 
 	if (!interface->has_pause)
 		return;
-	finding = finding_add(findings, "pause");
-	finding_write(finding->subject, "%s", interface->name);
+	finding = finding_add(findings, "pause", "%s", interface->name);
 	finding_write(finding->found, "pause frames: %s obeyed, %s sent", interface->rx_pause ? "are" : "not",
 	              interface->tx_pause ? "are" : "not");
 	if (!interface->rx_pause && !interface->tx_pause)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "neither");
-	finding_write(finding->why,
-	              "if the port pauses the switch, the switch drops packets, also those of other ports, and no "
-	              "counter here shows it; if the switch pauses the port, packets leave late");
+	finding_fail(finding, FINDING_WARNING, "neither",
+	             "if the port pauses the switch, the switch drops packets, also those of other ports, and no "
+	             "counter here shows it; if the switch pauses the port, packets leave late");
 	finding_write(finding->fix, "ethtool -A %s autoneg off rx off tx off", interface->name);
 }
 
 static void check_interface_loopback(const struct doctor_interface *interface, const struct doctor_device *device,
                                      struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "loopback");
+	struct finding *finding = finding_add(findings, "loopback", "%s", interface->name);
 
-	finding_write(finding->subject, "%s", interface->name);
 	if (interface->loopback) {
-		finding->level = FINDING_ERROR;
 		finding_write(finding->found, "the port sends its packets back to itself, and none to the wire");
-		finding_write(finding->wanted, "off");
-		finding_write(finding->why, "this mode is for tests of the card: no packets arrive from outside");
+		finding_fail(finding, FINDING_ERROR, "off",
+		             "this mode is for tests of the card: no packets arrive from outside");
 		finding_write(finding->fix, "ethtool -K %s loopback off", interface->name);
 		return;
 	}
@@ -59,13 +53,12 @@ static void check_interface_loopback(const struct doctor_interface *interface, c
 	if (!device || device->n_users < 2)
 		return;
 	/* The driver enables this loopback for the second context and later ones: mlx5_ib_enable_lb(). */
-	finding->level = FINDING_WARNING;
 	finding_write(finding->found, "%u processes have %s open: %s (pid %d), %s (pid %d)%s", device->n_users,
 	              device->name, device->users[0].name, (int)device->users[0].pid, device->users[1].name,
 	              (int)device->users[1].pid, device->n_users > 2 ? ", …" : "");
-	finding_write(finding->wanted, "one");
-	finding_write(finding->why, "with a second process a ConnectX also receives the multicast packets that it "
-	                            "sends, and the flows of two programs may take each other's packets");
+	finding_fail(finding, FINDING_WARNING, "one",
+	             "with a second process a ConnectX also receives the multicast packets that it "
+	             "sends, and the flows of two programs may take each other's packets");
 	finding_write(finding->fix,
 	              "rdma resource show qp link %s/1   # lists their queues; end the programs that are not needed",
 	              device->name);
@@ -120,10 +113,9 @@ static struct groups count_wanted_groups(const struct doctor_facts *facts, const
 static void check_interface_membership(const struct doctor_facts *facts, const struct doctor_interface *interface,
                                        const struct groups *groups, struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "multicast");
+	struct finding *finding = finding_add(findings, "multicast", "%s", interface->name);
 	char text[INET6_ADDRSTRLEN];
 
-	finding_write(finding->subject, "%s", interface->name);
 	if (!facts->process.has_config) {
 		finding_write(finding->found, "ibvcapd will join %u groups", groups->wanted);
 		return;
@@ -133,9 +125,8 @@ static void check_interface_membership(const struct doctor_facts *facts, const s
 		return;
 	inet_ntop(groups->missing->family, groups->missing->address, text, sizeof(text));
 	finding_append(finding->found, "; %s is not", text);
-	finding->level = FINDING_ERROR;
-	finding_write(finding->wanted, "all of them");
-	finding_write(finding->why, "a switch sends the packets of a group only to ports that have joined it");
+	finding_fail(finding, FINDING_ERROR, "all of them",
+	             "a switch sends the packets of a group only to ports that have joined it");
 	finding_write(finding->fix, "systemctl reload ibvcapd   # and read its log about %s", text);
 	finding->fix_survives_reboot = true;
 }
@@ -147,15 +138,13 @@ static void check_interface_igmp(const struct doctor_interface *interface, const
 
 	if (!interface->igmp_version || !groups->has_ipv4)
 		return;
-	finding = finding_add(findings, "igmp");
-	finding_write(finding->subject, "%s", interface->name);
+	finding = finding_add(findings, "igmp", "%s", interface->name);
 	finding_write(finding->found, "IGMP version %u", interface->igmp_version);
 	if (!groups->has_sources || interface->igmp_version >= 3)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "version 3, because flows name their sources");
-	finding_write(finding->why, "older versions join a group without a source: packets of other sources arrive "
-	                            "too, and none of a source-specific group");
+	finding_fail(finding, FINDING_WARNING, "version 3, because flows name their sources",
+	             "older versions join a group without a source: packets of other sources arrive "
+	             "too, and none of a source-specific group");
 	finding_write(finding->fix,
 	              "sysctl -w net/ipv4/conf/%s/force_igmp_version=0   # if that does not help, the switch's querier "
 	              "speaks an older version",
@@ -165,16 +154,14 @@ static void check_interface_igmp(const struct doctor_interface *interface, const
 static void check_interface_rp_filter(const struct doctor_interface *interface, const struct groups *groups,
                                       struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "rp_filter");
+	struct finding *finding = finding_add(findings, "rp_filter", "%s", interface->name);
 
-	finding_write(finding->subject, "%s", interface->name);
 	finding_write(finding->found, "%d", interface->rp_filter);
 	if (interface->rp_filter != RP_FILTER_STRICT || !groups->has_ipv4)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "2 (loose) or 0 (off)");
-	finding_write(finding->why, "the kernel drops queries from an address that it would not route to this "
-	                            "interface, so the groups end a few minutes after they were joined");
+	finding_fail(finding, FINDING_WARNING, "2 (loose) or 0 (off)",
+	             "the kernel drops queries from an address that it would not route to this "
+	             "interface, so the groups end a few minutes after they were joined");
 	finding_write(finding->fix,
 	              "echo 'net/ipv4/conf/%s/rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && "
 	              "sysctl -p /etc/sysctl.d/81-ibvcap-%s.conf",

@@ -43,9 +43,9 @@ static struct pool_sum sum_pools(const struct doctor_facts *facts, uint64_t page
 
 static void report_pool(const struct doctor_pool *pool, struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "hugepages");
+	struct finding *finding = finding_add(findings, "hugepages", "%" PRIu64 " MiB pages on NUMA node %u",
+	                                      pool->page_kib / 1024, pool->node);
 
-	finding_write(finding->subject, "%" PRIu64 " MiB pages on NUMA node %u", pool->page_kib / 1024, pool->node);
 	finding_write(finding->found, "%" PRIu64 " free of %" PRIu64, pool->free_pages, pool->total_pages);
 }
 
@@ -164,11 +164,11 @@ static void write_planned_fix(const struct doctor_facts *facts, uint64_t page_ki
 static void check_wanted_hugepages(const struct doctor_facts *facts, const struct pool_sum *sum,
                                    struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "hugepages");
+	struct finding *finding = finding_add(findings, "hugepages", "%" PRIu64 " MiB pages for %s",
+	                                      sum->page_kib / 1024, facts->config_file);
 	uint64_t in_use = facts->process.has_config ? 0 : sum->total - sum->free_pages;
 	uint64_t usable = sum->total - in_use;
 
-	finding_write(finding->subject, "%" PRIu64 " MiB pages for %s", sum->page_kib / 1024, facts->config_file);
 	finding_write(finding->found, "%" PRIu64 " reserved, %" PRIu64 " free; the configuration needs %" PRIu64,
 	              sum->total, sum->free_pages, sum->wanted);
 	if (usable >= 2 * sum->wanted)
@@ -195,8 +195,7 @@ static void check_any_hugepage(const struct doctor_facts *facts, struct findings
 	}
 	if (free_pages)
 		return;
-	finding = finding_add(findings, "hugepages");
-	finding_write(finding->subject, "free hugepages");
+	finding = finding_add(findings, "hugepages", "free hugepages");
 	finding_write(finding->found, "%" PRIu64 " reserved, none free", total);
 	finding_write(finding->wanted, "as many as the rings of the configuration need");
 	finding_write(finding->why, "rings lie in hugepages unless their page_size is 4 KiB");
@@ -239,8 +238,7 @@ static void check_ring_node(const struct doctor_facts *facts, const struct confi
 			here += facts->pools[i].total_pages;
 	}
 	wanted = pages_wanted_on(facts, device->pci.node, stream->page_bytes);
-	finding = finding_add(findings, "numa");
-	finding_write(finding->subject, "stream '%s': memory and %s", stream->name, device->name);
+	finding = finding_add(findings, "numa", "stream '%s': memory and %s", stream->name, device->name);
 	finding_write(finding->found, "the device is on node %d, which has %" PRIu64 " pages of %" PRIu64 " MiB",
 	              device->pci.node, here, page_kib / 1024);
 	/* If no node has enough, another finding says so. */
@@ -253,7 +251,7 @@ static void check_ring_node(const struct doctor_facts *facts, const struct confi
 	write_planned_fix(facts, page_kib, finding);
 }
 
-void check_memory(const struct doctor_facts *facts, struct findings *findings)
+void check_hugepages(const struct doctor_facts *facts, struct findings *findings)
 {
 	static const uint64_t sizes_kib[] = {SMALL_HUGE_KIB, 1048576};
 

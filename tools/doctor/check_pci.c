@@ -14,8 +14,7 @@ static void check_pci_link(const struct doctor_device *device, struct findings *
 
 	if (!pci->width || !pci->width_max)
 		return;
-	finding = finding_add(findings, "pcie_link");
-	finding_write(finding->subject, "%s at PCI %s", device->name, pci->address);
+	finding = finding_add(findings, "pcie_link", "%s at PCI %s", device->name, pci->address);
 	finding_write(finding->found, "x%u, %s", pci->width, pci->speed);
 	if (pci->width >= pci->width_max && strcmp(pci->speed, pci->speed_max) == 0)
 		return;
@@ -36,8 +35,7 @@ static void check_pci_read_request(const struct doctor_device *device, struct fi
 
 	if (!pci->read_request_bytes)
 		return;
-	finding = finding_add(findings, "pcie_read_request");
-	finding_write(finding->subject, "%s at PCI %s", device->name, pci->address);
+	finding = finding_add(findings, "pcie_read_request", "%s at PCI %s", device->name, pci->address);
 	finding_write(finding->found, "%u bytes a read request at most", pci->read_request_bytes);
 	if (pci->read_request_bytes >= READ_REQUEST_MIN_BYTES)
 		return;
@@ -56,15 +54,12 @@ static void check_pci_iommu(const struct doctor_device *device, struct findings 
 
 	if (!*pci->address)
 		return;
-	finding = finding_add(findings, "iommu");
-	finding_write(finding->subject, "%s at PCI %s", device->name, pci->address);
+	finding = finding_add(findings, "iommu", "%s at PCI %s", device->name, pci->address);
 	finding_write(finding->found, "%s", *pci->iommu ? pci->iommu : "none");
 	if (strncmp(pci->iommu, "DMA", 3) != 0)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "identity");
-	finding_write(finding->why,
-	              "the IOMMU translates each address that the card writes to, and caches only a few of them");
+	finding_fail(finding, FINDING_WARNING, "identity",
+	             "the IOMMU translates each address that the card writes to, and caches only a few of them");
 	finding_write(finding->fix,
 	              "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub && reboot");
 	finding->fix_survives_reboot = true;

@@ -10,26 +10,24 @@ static bool process_has(const struct doctor_process *process, unsigned int capab
 	return process->effective_capabilities >> capability & 1;
 }
 
-static void write_process_name(const struct doctor_process *process, char text[FINDING_TEXT_BYTES])
+static struct finding *add_process_finding(const struct doctor_process *process, struct findings *findings,
+                                           const char *check)
 {
 	switch (process->kind) {
 	case DOCTOR_DAEMON:
-		finding_write(text, "ibvcapd (pid %d)", (int)process->pid);
-		break;
+		return finding_add(findings, check, "ibvcapd (pid %d)", (int)process->pid);
 	case DOCTOR_SERVICE:
-		finding_write(text, "ibvcapd.service, as systemd would start it");
-		break;
+		return finding_add(findings, check, "ibvcapd.service, as systemd would start it");
 	case DOCTOR_SELF:
-		finding_write(text, "this process (no ibvcapd is running)");
 		break;
 	}
+	return finding_add(findings, check, "this process (no ibvcapd is running)");
 }
 
 static void check_process_memlock(const struct doctor_process *process, struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "memlock");
+	struct finding *finding = add_process_finding(process, findings, "memlock");
 
-	write_process_name(process, finding->subject);
 	if (process_has(process, CAP_IPC_LOCK)) {
 		finding_write(finding->found, "CAP_IPC_LOCK: no limit applies");
 		return;
@@ -43,9 +41,8 @@ static void check_process_memlock(const struct doctor_process *process, struct f
 	/* A running daemon has registered its memory and has dropped the capability since. */
 	if (process->kind == DOCTOR_DAEMON)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "unlimited, or CAP_IPC_LOCK");
-	finding_write(finding->why, "the rings have to be locked in memory, and are larger than that");
+	finding_fail(finding, FINDING_WARNING, "unlimited, or CAP_IPC_LOCK",
+	             "the rings have to be locked in memory, and are larger than that");
 	if (process->kind == DOCTOR_SERVICE)
 		finding_write(finding->fix, "systemctl edit ibvcapd   # [Service] LimitMEMLOCK=infinity");
 	else
@@ -55,9 +52,8 @@ static void check_process_memlock(const struct doctor_process *process, struct f
 
 static void check_process_capabilities(const struct doctor_process *process, struct findings *findings)
 {
-	struct finding *finding = finding_add(findings, "capabilities");
+	struct finding *finding = add_process_finding(process, findings, "capabilities");
 
-	write_process_name(process, finding->subject);
 	if (process_has(process, CAP_NET_RAW)) {
 		finding_write(finding->found, "CAP_NET_RAW%s",
 		              process_has(process, CAP_IPC_LOCK) ? ", CAP_IPC_LOCK" : "");

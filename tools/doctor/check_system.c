@@ -35,8 +35,7 @@ static void check_cgroup_limit(const struct doctor_limits *limits, const char *f
 
 	if (limit == UINT64_MAX)
 		return;
-	finding = finding_add(findings, "cgroup");
-	finding_write(finding->subject, "%s", file);
+	finding = finding_add(findings, "cgroup", "%s", file);
 	finding_write(finding->found, "%" PRIu64 ", at %s or above it", limit, limits->cgroup);
 	if (limit >= wanted)
 		return;
@@ -61,9 +60,8 @@ static void check_rdma_limit(const struct doctor_limits *limits, struct findings
 
 	if (!*limits->rdma)
 		return;
-	finding = finding_add(findings, "cgroup");
+	finding = finding_add(findings, "cgroup", "rdma.max");
 	finding->level = FINDING_WARNING;
-	finding_write(finding->subject, "rdma.max");
 	finding_write(finding->found, "%s", limits->rdma);
 	finding_write(finding->wanted, "no limit");
 	finding_write(
@@ -78,9 +76,8 @@ void check_limits(const struct doctor_facts *facts, struct findings *findings)
 	const struct doctor_limits *limits = &facts->limits;
 	const struct config *config = facts->config;
 	uint64_t users = config ? config->n_streams + config->n_channels : 1;
-	struct finding *finding = finding_add(findings, "container");
+	struct finding *finding = finding_add(findings, "container", "container");
 
-	finding_write(finding->subject, "container");
 	finding_write(finding->found, "%s", *limits->container ? limits->container : "none");
 	check_cgroup_limit(limits, "memory.max", limits->memory_bytes,
 	                   ring_bytes_in_pages_of(config, 4096) + MEMORY_MIN_BYTES,
@@ -103,8 +100,7 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 
 	if (!kernel->major)
 		return;
-	finding = finding_add(findings, "xdp");
-	finding_write(finding->subject, "AF_XDP in Linux %u.%u", kernel->major, kernel->minor);
+	finding = finding_add(findings, "xdp", "AF_XDP in Linux %u.%u", kernel->major, kernel->minor);
 	/* The kernel looks for the protocol first and for the right to use it then: any other error means that it has it. */
 	if (kernel->af_xdp_error != EAFNOSUPPORT) {
 		finding_write(finding->found, "there%s%s%s",
@@ -119,9 +115,8 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 	finding_write(finding->found, "not in this kernel");
 	if (facts->n_devices)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "CONFIG_XDP_SOCKETS");
-	finding_write(finding->why, "without an RDMA device this is the only way around the kernel's network stack");
+	finding_fail(finding, FINDING_WARNING, "CONFIG_XDP_SOCKETS",
+	             "without an RDMA device this is the only way around the kernel's network stack");
 	finding_write(finding->fix, "apt install linux-image-amd64 && reboot   # Debian's kernel has it");
 	finding->fix_survives_reboot = true;
 }

@@ -6,19 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct finding *finding_add(struct findings *findings, const char *check)
-{
-	static const struct finding none;
-	struct finding *finding = &findings->entries[findings->n];
-
-	/* The bounds of the facts keep n below the maximum. */
-	if (findings->n < FINDINGS_MAX - 1)
-		findings->n++;
-	*finding = none;
-	finding->check = check;
-	return finding;
-}
-
 /* Names of files, and text of the configuration, must not send control sequences to the terminal. */
 static void blank_control_characters(char *text)
 {
@@ -27,14 +14,41 @@ static void blank_control_characters(char *text)
 			*text = ' ';
 }
 
+static void write_text(char *text, size_t bytes, const char *format, va_list arguments)
+{
+	vsnprintf(text, bytes, format, arguments);
+	blank_control_characters(text);
+}
+
+struct finding *finding_add(struct findings *findings, const char *check, const char *subject, ...)
+{
+	struct finding *finding = &findings->entries[findings->n];
+	va_list arguments;
+
+	/* The bounds of the facts keep n below the maximum. */
+	if (findings->n < FINDINGS_MAX - 1)
+		findings->n++;
+	*finding = (struct finding){.check = check};
+	va_start(arguments, subject);
+	write_text(finding->subject, sizeof(finding->subject), subject, arguments);
+	va_end(arguments);
+	return finding;
+}
+
+void finding_fail(struct finding *finding, enum finding_level level, const char *wanted, const char *why)
+{
+	finding->level = level;
+	finding_write(finding->wanted, "%s", wanted);
+	finding_write(finding->why, "%s", why);
+}
+
 void finding_write(char text[FINDING_TEXT_BYTES], const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text, FINDING_TEXT_BYTES, format, arguments);
+	write_text(text, FINDING_TEXT_BYTES, format, arguments);
 	va_end(arguments);
-	blank_control_characters(text);
 }
 
 void finding_append(char text[FINDING_TEXT_BYTES], const char *format, ...)
@@ -43,9 +57,8 @@ void finding_append(char text[FINDING_TEXT_BYTES], const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text + n, FINDING_TEXT_BYTES - n, format, arguments);
+	write_text(text + n, FINDING_TEXT_BYTES - n, format, arguments);
 	va_end(arguments);
-	blank_control_characters(text + n);
 }
 
 const char *finding_format_cpus(const cpu_set_t *cpus, char text[FINDING_TEXT_BYTES])

@@ -29,8 +29,12 @@ struct findings {
 	unsigned int n;
 };
 
-/** A new finding at level ok. If the array is full, its last entry is used again. */
-struct finding *finding_add(struct findings *findings, const char *check);
+/** A new finding at level ok, about a subject. If the array is full, its last entry is used again. */
+struct finding *finding_add(struct findings *findings, const char *check, const char *subject, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/** Raise the level of a finding, and set the constant texts of what is wanted and why. */
+void finding_fail(struct finding *finding, enum finding_level level, const char *wanted, const char *why);
 
 /** Format one text of a finding. Control characters become blanks, because file names can contain them. */
 void finding_write(char text[FINDING_TEXT_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -245,34 +245,6 @@ static int receive_packets(struct receiver *receiver)
 	return r == -EINTR || r > 0 ? 0 : r;
 }
 
-static int report_rx_end(const char *stream, int error)
-{
-	switch (error) {
-	case 0:
-		return EX_OK;
-	case -ESHUTDOWN:
-		fprintf(stderr, "ibvcap recv: stream '%s': the daemon has ended; all published packets were received\n",
-		        stream);
-		return EX_UNAVAILABLE;
-	case -ENODEV:
-		fprintf(stderr,
-		        "ibvcap recv: stream '%s': the administrator has removed it; all published packets were "
-		        "received\n",
-		        stream);
-		return EX_UNAVAILABLE;
-	case -ECONNABORTED:
-		fprintf(stderr, "ibvcap recv: stream '%s': the daemon disconnected this consumer; its log says why\n",
-		        stream);
-		return EX_UNAVAILABLE;
-	case -EIO:
-		fprintf(stderr, "ibvcap recv: stream '%s': the payloads cannot be written; is the file system full?\n",
-		        stream);
-		return EX_IOERR;
-	}
-	fprintf(stderr, "ibvcap recv: stream '%s': %s\n", stream, strerror(-error));
-	return report_exit_code(error);
-}
-
 static void print_recv_end(const struct receiver *receiver)
 {
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
@@ -324,7 +296,12 @@ static int run_recv(struct receiver *receiver)
 	if (receiver->payload_out && fflush(receiver->payload_out) != 0 && r == 0)
 		r = -EIO;
 	print_recv_end(receiver);
-	code = report_rx_end(receiver->options.stream, r);
+	if (r == -EIO) {
+		fprintf(stderr, "ibvcap recv: stream '%s': the payloads cannot be written; is the file system full?\n",
+		        receiver->options.stream);
+		return EX_IOERR;
+	}
+	code = report_end("recv", "stream", receiver->options.stream, r);
 	return code == EX_OK && receiver->tally && receiver->tally->corrupt ? 1 : code;
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 
 int report_exit_code(int error)
@@ -32,6 +33,28 @@ int report_exit_code(int error)
 int report_failure(const char *command, int error)
 {
 	fprintf(stderr, "ibvcap %s: %s\n", command, ibvcap_error_text());
+	return report_exit_code(error);
+}
+
+int report_end(const char *command, const char *kind, const char *name, int error)
+{
+	static const struct {
+		int error;
+		const char *text;
+	} ends[] = {
+		{-ESHUTDOWN, "the daemon has ended"},
+		{-ENODEV, "the administrator has removed it"},
+		{-EIO, "its device failed; the daemon's log says more"},
+		{-ECONNABORTED, "the daemon disconnected this client; its log says why"},
+	};
+	const char *text = strerror(-error);
+
+	if (error == 0)
+		return EX_OK;
+	for (unsigned i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (ends[i].error == error)
+			text = ends[i].text;
+	fprintf(stderr, "ibvcap %s: %s '%s': %s\n", command, kind, name, text);
 	return report_exit_code(error);
 }
 

@@ -242,35 +242,6 @@ static int flush_or_leave(struct tx_run *run)
 	return r == -ETIMEDOUT || r == -EINTR ? 0 : r;
 }
 
-static int report_tx_end(const struct tx_run *run, int error)
-{
-	const char *command = run->options.command, *channel = run->options.channel;
-
-	switch (error) {
-	case 0:
-		return EX_OK;
-	case -ESHUTDOWN:
-		fprintf(stderr,
-		        "ibvcap %s: channel '%s': the daemon has ended; whether pending packets were sent is not "
-		        "known\n",
-		        command, channel);
-		return EX_UNAVAILABLE;
-	case -ENODEV:
-		fprintf(stderr, "ibvcap %s: channel '%s': the administrator has removed it\n", command, channel);
-		return EX_UNAVAILABLE;
-	case -EIO:
-		fprintf(stderr, "ibvcap %s: channel '%s': its device failed; the daemon's log says more\n", command,
-		        channel);
-		return EX_UNAVAILABLE;
-	case -ECONNABORTED:
-		fprintf(stderr, "ibvcap %s: channel '%s': the daemon disconnected this sender; its log says why\n",
-		        command, channel);
-		return EX_UNAVAILABLE;
-	}
-	fprintf(stderr, "ibvcap %s: channel '%s': %s\n", command, channel, strerror(-error));
-	return report_exit_code(error);
-}
-
 int tx_run_finish(struct tx_run *run, int r)
 {
 	struct ibvcap_tx_counts counts = IBVCAP_INIT(struct ibvcap_tx_counts);
@@ -283,7 +254,7 @@ int tx_run_finish(struct tx_run *run, int r)
 	count_results(run);
 	run->end_ns = time_monotonic_ns();
 	ibvcap_tx_counts(run->tx, &counts);
-	code = report_tx_end(run, r);
+	code = report_end(run->options.command, "channel", run->options.channel, r);
 	if (counts.pending && r == 0)
 		fprintf(stderr,
 		        "ibvcap %s: stopped with %" PRIu64 " packets pending: those that the daemon has taken over are "

@@ -136,68 +136,46 @@ static void explain_no_buffer(const struct why_facts *facts, struct why_report *
 	why_add_line(report, &line);
 }
 
-static void explain_errored(const struct why_facts *facts, struct why_report *report)
+/* The terms behind no_buffer, in the order of the report. Each of them has one cause. */
+static const struct {
+	enum why_level level; /* if the term is not 0 */
+	const char *term;
+	const char *at_zero; /* NULL: no line then */
+	const char *cause;
+	const char *remedy;
+} simple_terms[] = {
+	{WHY_LOSS, "errored", "the device reported no error",
+         "these packets could not be used, most likely because they are longer than payload_size: their rows are "
+         "marked as errors",
+         "raise payload_size to the largest payload that is sent, or set oversize_sink = true to get the part that "
+         "fits"},
+	{WHY_NOTE, "in_flight", "all packets that matched are accounted for",
+         "matched but not published when the daemon answered: they are on their way, or will be counted as no_buffer",
+         "ask again when the sender pauses: it is 0 then"},
+	{WHY_OK, "published", "nothing was put into the ring yet", "put into the ring for consumers", NULL},
+	{WHY_LOSS, "truncated", NULL, "of published: the payload was longer than its row, which has only its beginning",
+         "raise payload_size to the largest payload that is sent"},
+	{WHY_NOTE, "irregular", NULL,
+         "of published: a VLAN tag, IP options or a fragment where the flow expects none; the row has the bytes that "
+         "could be found",
+         "for a tag set vlan = ID in the flow; for fragments, let the sender use payloads that fit its MTU"},
+	{WHY_LOSS, "bad_checksum", NULL, "of published: damaged between the sender's card and this one",
+         "check cables, transceivers and switches on the way; ip -s link shows errors on both ends"},
+};
+
+static void explain_simple_terms(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = {.place = "stream", .term = "errored", .value = stream_counter(facts, "errored")};
-
-	line.cause = "the device reported no error";
-	if (line.value) {
-		line.level = WHY_LOSS;
-		line.cause = "these packets could not be used, most likely because they are longer than payload_size: "
-			     "their rows are marked as errors";
-		line.remedy = "raise payload_size to the largest payload that is sent, or set oversize_sink = true to "
-			      "get the part that fits";
-	}
-	why_add_line(report, &line);
-}
-
-static void explain_in_flight(const struct why_facts *facts, struct why_report *report)
-{
-	struct why_line line = {.place = "stream", .term = "in_flight", .value = stream_counter(facts, "in_flight")};
-
-	line.cause = "all packets that matched are accounted for";
-	if (line.value) {
-		line.level = WHY_NOTE;
-		line.cause = "matched but not published when the daemon answered: they are on their way, or will be "
-			     "counted as no_buffer";
-		line.remedy = "ask again when the sender pauses: it is 0 then";
-	}
-	why_add_line(report, &line);
-}
-
-static void explain_published(const struct why_facts *facts, struct why_report *report)
-{
-	const struct why_line line = {
-		.place = "stream",
-		.term = "published",
-		.value = stream_counter(facts, "published"),
-		.cause = "put into the ring for consumers",
-	};
-
-	why_add_line(report, &line);
-}
-
-/* Published rows with a flag that a consumer may not expect. */
-static void explain_marked(const struct why_facts *facts, struct why_report *report)
-{
-	static const struct why_line marks[] = {
-		{WHY_LOSS, "stream", NULL, "truncated", 0,
-	         "of published: the payload was longer than its row, which has only its beginning",
-	         "raise payload_size to the largest payload that is sent", 0, 0, 0},
-		{WHY_NOTE, "stream", NULL, "irregular", 0,
-	         "of published: a VLAN tag, IP options or a fragment where none was expected; what could be made of it "
-	         "is in the row",
-	         "a tag: vlan = ID in the flow; fragments: a sender's MTU that fits, or payload_size", 0, 0, 0},
-		{WHY_LOSS, "stream", NULL, "bad_checksum", 0,
-	         "of published: damaged between the sender's card and this one",
-	         "check cables, transceivers and switches on the way; ip -s link shows errors on both ends", 0, 0, 0},
-	};
-
-	for (unsigned i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
-		struct why_line line = marks[i];
+	for (unsigned i = 0; i < sizeof(simple_terms) / sizeof(simple_terms[0]); i++) {
+		struct why_line line = {.place = "stream", .term = simple_terms[i].term};
 
 		line.value = stream_counter(facts, line.term);
-		if (line.value)
+		line.cause = simple_terms[i].at_zero;
+		if (line.value) {
+			line.level = simple_terms[i].level;
+			line.cause = simple_terms[i].cause;
+			line.remedy = simple_terms[i].remedy;
+		}
+		if (line.cause)
 			why_add_line(report, &line);
 	}
 }
@@ -270,10 +248,7 @@ void why_explain(const struct why_facts *facts, struct why_report *report)
 	explain_port(facts, report);
 	explain_matched(facts, report);
 	explain_no_buffer(facts, report);
-	explain_errored(facts, report);
-	explain_in_flight(facts, report);
-	explain_published(facts, report);
-	explain_marked(facts, report);
+	explain_simple_terms(facts, report);
 	for (uint32_t i = 0; i < facts->n_consumers; i++)
 		if (strcmp(facts->consumers[i].stream, facts->stream->name) == 0 &&
 		    facts->consumers[i].queue == facts->stream->queue)
