@@ -72,7 +72,7 @@ FOREIGN = {
     "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/reload"],
     "sys/capability.h": ["daemon/priv", "daemon/process", "daemon/backend/verbs", "tools/doctor"],
     "sys/inotify.h": ["daemon/control"],
-    "sys/sdt.h": ["daemon/base"],
+    "sys/sdt.h": ["daemon/base", "lib/ibvcap/probes.h"],
     "pwd.h": ["daemon/config", "daemon/priv", "tools/doctor"],  # they may ask a directory service, and wait for it
     "grp.h": ["daemon/config", "daemon/priv", "tools/doctor"],
     "dlfcn.h": ["lib/softhca/preload"],

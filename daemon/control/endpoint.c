@@ -2,6 +2,7 @@
 /* The part of streams and channels that does not depend on the direction: refusals, the list of clients, their charges. */
 #include "daemon/control/endpoint.h"
 
+#include "daemon/base/probes.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/notifier.h"
 #include "daemon/control/server.h"
@@ -138,8 +139,16 @@ void endpoint_add_client(struct endpoint *endpoint, struct endpoint_client *clie
 	session->client = client;
 }
 
+void endpoint_serve_client(struct endpoint_client *client)
+{
+	client->served = true;
+	PROBE_ATTACH(client->endpoint->name, client->pid, client->uid);
+}
+
 void endpoint_detach_client(struct endpoint_client *client)
 {
+	if (client->served)
+		PROBE_DETACH(client->endpoint->name, client->pid, client->uid);
 	if (client->session)
 		client->session->client = NULL;
 	client->session = NULL;

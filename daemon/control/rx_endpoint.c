@@ -162,7 +162,7 @@ static void consumer_added(struct rx_session *rx, int error)
 		r = session_send_error(session, error, "stream '%s': its worker cannot take another consumer: %s",
 		                       endpoint->name, strerror(-error));
 	} else {
-		rx->client.served = true;
+		endpoint_serve_client(&rx->client);
 		if (endpoint->ending != IBVCAP_DISCONNECT_NONE)
 			daemon_disconnect(rx->consumer.state, endpoint->ending);
 		session_resume(session);

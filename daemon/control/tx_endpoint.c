@@ -104,7 +104,7 @@ static void sender_added(struct tx_session *tx, int error)
 	} else {
 		if (!session) /* disconnected meanwhile: the sender's removal is on the way */
 			return;
-		tx->client.served = true;
+		endpoint_serve_client(&tx->client);
 		session_resume(session);
 		protocol_init(&ready.header, PROTOCOL_READY, sizeof(ready));
 		r = session_send(session, &ready.header, NULL, 0);

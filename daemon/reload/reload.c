@@ -7,6 +7,7 @@
 
 #include "daemon/base/background.h"
 #include "daemon/base/log.h"
+#include "daemon/base/probes.h"
 #include "daemon/base/time.h"
 #include "daemon/config/diff.h"
 #include "daemon/config/merge.h"
@@ -32,6 +33,7 @@ static void tell_begin(void)
 /* STOPPING=1 must not be taken back by READY=1, and a stop that prevents a reload is no error. */
 static int tell_failure(struct daemon *daemon, int r, const struct failure *failure)
 {
+	PROBE_RELOAD(r, failure->text);
 	if (daemon->stopping) {
 		log_info("%s; nothing was changed", failure->text);
 		return r;
@@ -79,6 +81,7 @@ static void on_applied(struct daemon *daemon, int r, const char *said, struct fa
 	} else {
 		tell_differences(daemon->config->older, daemon->config);
 		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_RELOADED}, "%s", said);
+		PROBE_RELOAD(0, said);
 		service_tell_ready(daemon);
 	}
 	control_reconfigured(daemon->control, r, r < 0 ? failure->text : said);

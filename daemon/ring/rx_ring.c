@@ -4,6 +4,7 @@
  * only when no consumer has a lease on it; lib/ibvcap/ring.h describes the handshake with consumers.
  */
 #include "daemon/base/min.h"
+#include "daemon/base/probes.h"
 #include "daemon/ring/backpressure.h"
 
 #include "lib/ibvcap/ring.h"
@@ -160,8 +161,10 @@ static void rx_ring_retire_oldest(struct rx_ring *ring)
 	ring->held[ring->n_held++] =
 		(struct rx_ring_held){.number = number, .physical = ring->physical[number & ring->table_mask]};
 	rx_ring_release_unleased(ring);
-	if (ring->n_held && ring->held[ring->n_held - 1].number == number)
+	if (ring->n_held && ring->held[ring->n_held - 1].number == number) {
 		counter_add(&ring->ring->counters[IBVCAP_RX_COUNTER_SPARES_USED], 1);
+		PROBE_LEASE_ASIDE(ring->ring->stream, number, ring->n_held);
+	}
 }
 
 /*

@@ -2,6 +2,7 @@
 #include "daemon/worker/rx_receive.h"
 
 #include "daemon/base/min.h"
+#include "daemon/base/probes.h"
 #include "daemon/base/time.h"
 #include "daemon/packet/packet_view.h"
 #include "lib/ibvcap/ring.h"
@@ -266,6 +267,8 @@ int rx_receive_restart(struct rx_receive *receive)
 	if (r < 0)
 		return r;
 	counter_add(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS], 1);
+	PROBE_QUEUE_RESET(receive->ring->ring->stream,
+	                  counter_get(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]));
 	rx_ring_rewind(receive->ring);
 	r = rx_receive_refill(receive);
 	return r < 0 ? r : queue->ops->start(queue);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/worker/rx_worker.h"
 
+#include "daemon/base/probes.h"
 #include "daemon/base/time.h"
 #include "daemon/worker/rx_receive.h"
 #include "daemon/worker/thread.h"
@@ -46,17 +47,23 @@ struct rx_worker {
 
 /* ---- the sum ------------------------------------------------------------------------------------- */
 
-/* no_buffer never shrinks, and never exceeds what is certain: matched less everything that may yet come. */
-static void raise_no_buffer(struct rx_worker *worker, uint64_t may_yet_come)
+/*
+ * no_buffer never shrinks, and never exceeds the packets that are certainly lost: the packets that steering matched, less
+ * the rows published so far and all that may come yet.
+ */
+static void rx_worker_raise_no_buffer(struct rx_worker *worker, uint64_t may_yet_come)
 {
-	_Atomic uint64_t *counters = worker->receive.ring->ring->counters;
+	struct ibvcap_ring *ring = worker->receive.ring->ring;
 	uint64_t accounted = worker->receive.published + worker->receive.errored + may_yet_come;
+	uint64_t no_buffer = counter_get(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
+	uint64_t lost = worker->matched > accounted ? worker->matched - accounted : 0;
 
-	if (worker->matched > accounted &&
-	    worker->matched - accounted > counter_get(&counters[IBVCAP_RX_COUNTER_NO_BUFFER]))
-		counter_set(&counters[IBVCAP_RX_COUNTER_NO_BUFFER], worker->matched - accounted);
-	rx_ring_note_losses(worker->receive.ring, counter_get(&counters[IBVCAP_RX_COUNTER_NO_BUFFER]),
-	                    worker->matched_utc_ns);
+	if (lost > no_buffer) {
+		counter_set(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], lost);
+		PROBE_LOSS(ring->stream, lost - no_buffer, lost);
+		no_buffer = lost;
+	}
+	rx_ring_note_losses(worker->receive.ring, no_buffer, worker->matched_utc_ns);
 }
 
 static void take_matched(struct rx_worker *worker, uint64_t matched, uint64_t utc_ns)
@@ -67,7 +74,7 @@ static void take_matched(struct rx_worker *worker, uint64_t matched, uint64_t ut
 	worker->matched_at_ns = time_monotonic_ns();
 	counter_set(&worker->receive.ring->ring->counters[IBVCAP_RX_COUNTER_MATCHED], matched);
 	/* Under overload polls may never come back empty; but no more than a queue can be on its way. */
-	raise_no_buffer(worker, worker->receive.queue_slots);
+	rx_worker_raise_no_buffer(worker, worker->receive.queue_slots);
 }
 
 /* At an empty poll, long enough after the reading: all it counted has come, or never will. */
@@ -75,7 +82,7 @@ static void strike_sum(struct rx_worker *worker)
 {
 	if (!worker->has_matched || time_monotonic_ns() - worker->matched_at_ns < STRIKE_SETTLE_NS)
 		return;
-	raise_no_buffer(worker, 0);
+	rx_worker_raise_no_buffer(worker, 0);
 	worker->has_matched = false;
 }
 

@@ -6,6 +6,7 @@
 #include "daemon/worker/tx_queue.h"
 
 #include "daemon/base/min.h"
+#include "daemon/base/probes.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -217,7 +218,10 @@ static void tx_queue_count_lateness(struct tx_queue *txq, uint32_t n, struct tx_
 
 			if (late_ns <= MEASURED_LATENESS_MAX_NS)
 				count_lateness(&tally[IBVCAP_TX_COUNTER_TIMED], late_ns);
-			tally[IBVCAP_TX_COUNTER_LATE] += late_ns > txq->late_after_ns;
+			if (late_ns > txq->late_after_ns) {
+				tally[IBVCAP_TX_COUNTER_LATE]++;
+				PROBE_LATE_SEND(txq->name, late_ns);
+			}
 		}
 		if (due->paced_ns)
 			count_lateness(&tally[IBVCAP_TX_COUNTER_PACED], now->monotonic_ns - due->paced_ns);
@@ -263,6 +267,7 @@ static void tx_queue_take_packet(struct tx_queue *txq, struct tx_queue_sender *m
 	member->deficit_bytes -= cost_bytes;
 	txq->deficit_bytes -= cost_bytes;
 	if (status == -ETIME) {
+		PROBE_LATE_SEND(txq->name, now->utc_ns - descriptor.not_before_ns);
 		sender->tally[IBVCAP_TX_COUNTER_LATE]++;
 		sender->dirty = true;
 	}
@@ -366,6 +371,7 @@ static int tx_queue_restart(struct tx_queue *txq)
 	if (r < 0)
 		return r;
 	counter_add(&txq->counters[IBVCAP_TX_COUNTER_QUEUE_RESETS], 1);
+	PROBE_QUEUE_RESET(txq->name, counter_get(&txq->counters[IBVCAP_TX_COUNTER_QUEUE_RESETS]));
 	tx_queue_end_posted(txq, txq->n_posted, -ECANCELED);
 	tx_queue_publish(txq);
 	return ops->start(txq->queue);

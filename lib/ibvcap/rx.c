@@ -7,6 +7,7 @@
 
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/min.h"
+#include "lib/ibvcap/probes.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/sized_struct.h"
 
@@ -84,6 +85,7 @@ static void rx_skip_to_floor(struct ibvcap_rx *rx)
 
 	if (to <= rx->next)
 		return;
+	PROBE_SKIP(rx->info.stream, rx->next, to - rx->next);
 	rx->skipped += to - rx->next;
 	rx->gap += to - rx->next;
 	rx->next = to;

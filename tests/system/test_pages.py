@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manual pages say what there is, all of it and nothing else."""
+import pathlib
 import re
+import sysconfig
 
 import pytest
 
@@ -48,6 +50,34 @@ def test_each_counter_is_on_the_page():
     section = re.search(r"^\.Sh COUNTERS$(.*?)^\.Sh", page("ibvcap.1"), re.M | re.S)[1]
     explained = {label for line in re.findall(r"^\.It Cm (.*)$", section, re.M) for label in re.findall(r"\w+", line)}
     assert explained == set(labels)
+
+
+PROBE_TYPES = {"char *": 8, "uint64_t ": 8, "uint32_t ": 4, "int ": -4}
+
+
+def probes_of_page():
+    """{("ibvcapd", "reload", (-4, 8)), …}: the sizes of arguments as readelf prints them, signed ones below 0."""
+    sections = re.split(r"^\.Ss Provider (\w+)$", page("ibvcapd-probes.7"), flags=re.M)[1:]
+    for provider, section in zip(sections[::2], sections[1::2]):
+        for name, arguments in re.findall(r"^\.It Fn (\w+) (.*)$", section, re.M):
+            types = [re.match(r".*[ *](?=\w+$)", argument)[0] for argument in re.findall(r'"(.*?)"', arguments)]
+            yield provider, name, tuple(PROBE_TYPES[kind] for kind in types)
+
+
+def probes_of_file(path):
+    for provider, name, arguments in re.findall(r"Provider: (\w+)\s+Name: (\w+)\s+Location:.*\s+Arguments: (.*)",
+                                                printed("readelf", "-n", path)):
+        yield provider, name, tuple(int(size) for size in re.findall(r"(-?\d+)@", arguments))
+
+
+def test_each_probe_is_on_the_page_with_its_arguments_and_a_line_to_trace_it():
+    files = conftest.BUILD / "daemon/ibvcapd", conftest.BUILD / "lib/ibvcap/libibvcap.so.0"
+    if not (pathlib.Path("/usr/include") / sysconfig.get_config_var("MULTIARCH") / "sys/sdt.h").exists():
+        pytest.skip("built without <sys/sdt.h>")
+    described = set(probes_of_page())
+    assert described == {probe for path in files for probe in probes_of_file(path)}
+    lines = re.findall(r"^bpftrace .*usdt:/usr/\S*:(\w+):(\w+) ", page("ibvcapd-probes.7"), re.M)
+    assert sorted(lines) == sorted((provider, name) for provider, name, _ in described)
 
 
 def functions_of_header():
