@@ -121,7 +121,7 @@ void packet_read_headers(struct packet *p, const uint8_t *frame, uint32_t len)
 		packet_read_ipv6(p, frame, len, at + 2);
 }
 
-static uint16_t packet_fold_sum(uint64_t sum)
+static uint16_t packet_sum_fold(uint64_t sum)
 {
 	sum = (sum & 0xffffffffu) + (sum >> 32);
 	sum = (sum & 0xffffffffu) + (sum >> 32);
@@ -149,14 +149,14 @@ uint16_t packet_sum(const void *data, size_t len)
 		uint8_t last[2] = {*p, 0};
 		a += packet_load16(last);
 	}
-	return packet_fold_sum((uint64_t)packet_fold_sum(a) + packet_fold_sum(b));
+	return packet_sum_fold((uint64_t)packet_sum_fold(a) + packet_sum_fold(b));
 }
 
 static uint16_t packet_pseudo_header_sum(const struct packet *p, uint32_t l4_len)
 {
 	size_t n = p->key.ip_version == 4 ? 4 : 16;
 
-	return packet_fold_sum((uint64_t)packet_sum(p->key.src_ip, n) + packet_sum(p->key.dst_ip, n) +
+	return packet_sum_fold((uint64_t)packet_sum(p->key.src_ip, n) + packet_sum(p->key.dst_ip, n) +
 	                       htons(p->key.ip_proto) + htons((uint16_t)l4_len));
 }
 
@@ -179,13 +179,13 @@ bool packet_l4_csum_ok(const struct packet *p, const uint8_t *frame)
 			return false;
 		l4_len = udp_len;
 	}
-	return packet_fold_sum((uint64_t)packet_pseudo_header_sum(p, l4_len) +
+	return packet_sum_fold((uint64_t)packet_pseudo_header_sum(p, l4_len) +
 	                       packet_sum(frame + p->l4_offset, l4_len)) == 0xffff;
 }
 
 static void packet_store_csum(uint8_t *at, uint64_t sum, bool zero_means_none)
 {
-	uint16_t csum = (uint16_t)~packet_fold_sum(sum);
+	uint16_t csum = (uint16_t)~packet_sum_fold(sum);
 
 	if (!csum && zero_means_none)
 		csum = 0xffff;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Opens the engine that the configuration names. */
 #include "engine.h"
 
 int wire_open(struct wire **wire, const struct wire_config *config)

@@ -177,8 +177,8 @@ static uint64_t discards(struct queue *q)
 	return found;
 }
 
-/* Have all frames that the test sent come to the queue, or are they discards? Not to be asked often, since this takes the
- * device's lock. */
+/* Have all frames that the test sent come to the queue, or are they discards? Not to be asked often, since this takes
+ * the device's lock. */
 static bool all_accounted(struct queue *q, const struct options *o)
 {
 	if (!o->accounted)

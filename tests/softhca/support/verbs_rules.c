@@ -2,8 +2,8 @@
 /*
  * verbs_rules list [PROFILE] | verbs_rules NAME
  *
- * `list` prints the rules of every device or, with PROFILE, those that only a device of that profile keeps. With NAME the
- * program tries to break the rule: exit status 0 if the device keeps it, else 1 and a line on what it did instead.
+ * `list` prints the rules of every device or, with PROFILE, those that only a device of that profile keeps. With NAME
+ * the program tries to break the rule: exit status 0 if the device keeps it, else 1 and a line on what it did instead.
  */
 #include "verbs_rules.h"
 
