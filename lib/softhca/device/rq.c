@@ -29,14 +29,6 @@ void rq_fail(struct rq *rq, bool completed)
 		events->wq_fatal(rq);
 }
 
-static void rq_complete_error(struct rq *rq, enum hw_syndrome syndrome, bool fatal)
-{
-	cq_post_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, syndrome);
-	rq->taken++;
-	if (fatal)
-		rq_fail(rq, true);
-}
-
 /* Copies the frame along the entry's scatter list. Returns 0 or the error. */
 static enum hw_syndrome rq_scatter(const struct rq *rq, const struct hw_data_seg *seg, uint32_t n_segs,
                                    const uint8_t *frame, uint32_t left)
@@ -100,8 +92,10 @@ static bool rq_receive_one(struct rq *rq, const uint8_t *frame, uint32_t len, co
 	struct hw_cqe *cqe;
 
 	if (error) {
-		rq_complete_error(rq, error,
-		                  error != HW_SYNDROME_LOCAL_LENGTH || rq->device->config.length_error_is_fatal);
+		cq_post_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, error);
+		rq->taken++;
+		if (error != HW_SYNDROME_LOCAL_LENGTH || rq->device->config.length_error_is_fatal)
+			rq_fail(rq, true);
 		return rq->state == WQ_RDY;
 	}
 	cqe = cq_next(rq->cq);

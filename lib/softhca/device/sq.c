@@ -228,11 +228,6 @@ static void sq_complete(struct qp *qp, const struct tx *tx, uint64_t timestamp)
 	cq_post(sq->cq, cqe, tx->error ? HW_CQE_REQ_ERR : HW_CQE_REQ);
 }
 
-static bool sq_wants_csums(const struct tx *tx)
-{
-	return !tx->nop && (tx->cs_flags & (HW_ETH_L3_CSUM | HW_ETH_L4_CSUM));
-}
-
 /* Reads what is posted, up to `max` work requests or the first bad one. Returns the number. */
 static int sq_collect(const struct qp *qp, struct sq_batch *b, int max)
 {
@@ -248,7 +243,7 @@ static int sq_collect(const struct qp *qp, struct sq_batch *b, int max)
 		tx->error = sq_gather(qp, tx, (uint16_t)(head - index));
 		if (tx->error)
 			break;
-		if (sq_wants_csums(tx)) {
+		if (!tx->nop && (tx->cs_flags & (HW_ETH_L3_CSUM | HW_ETH_L4_CSUM))) {
 			sq_offload(tx, b->copies + copied);
 			copied += tx->bytes;
 		}
