@@ -10,7 +10,7 @@
  *
  * Bounds (-D): CONSUMERS; FDS of them wait on the descriptor (the first ones); PACKETS; BATCH = RX_RECEIVE_BATCH;
  * WAKE_POLLS; TIMEOUTS; CLOSE: the ring is closed in the end; REMOVE: consumer 0 is put out at any moment, and
- * nothing of it may be used once its memory is given back; SLOW_WAKES, ENDLESS: wake_notifier.pml. Variants (-D): see
+ * nothing of it may be used once its memory is given back; BUDGET, ENDLESS: wake_notifier.pml. Variants (-D): see
  * CMakeLists.txt.
  *
  * What holds: every process ends, whatever is published last: a sleeper whose head has come, or whose ring was
@@ -104,9 +104,10 @@ byte passed_over; /* polls without a look while somebody slept whose head had co
 #ifdef REMOVE
 bool member[CONSUMERS] = true; /* the worker's set */
 bool removal_mailed, removal_answered;
-bool gone[CONSUMERS]; /* its memory and descriptors were given back: attachment_free() */
+bool gone[CONSUMERS]; /* its memory and descriptors were given back: rx_session_free() */
 bool put_out;         /* consumer 0's status: daemon_disconnect() */
 bool control_ended;
+bool budget_rung; /* budget_fd of the notifier */
 #define IS_MEMBER(c)  member[c]
 #define IS_PUT_OUT(c) ((c) == 0 && put_out)
 #define IS_GONE(c)    gone[c]
@@ -267,7 +268,7 @@ proctype Worker()
 #endif
 #endif
 #ifdef REMOVE
-	removal_mailed;
+end:	removal_mailed;
 	take_mails()
 #endif
 }
@@ -277,7 +278,9 @@ proctype Watch()
 {
 	timeout;
 	assert(n_ended == CONSUMERS - FIRST_HONEST);
-#ifdef REMOVE
+#ifdef BUDGET
+	assert(control_ended || !budget_rung)
+#elif defined(REMOVE)
 	assert(control_ended)
 #endif
 }
@@ -299,10 +302,7 @@ init {
 		od;
 		t = 0;
 		run Worker();
-		run Quick();
-#ifdef SLOW_WAKES
-		run Slow();
-#endif
+		run Notifier();
 		run Watch();
 #ifdef REMOVE
 		run Control();

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Part of wake.pml: daemon/control/notifier.c, its two threads; and control, which puts consumer 0 out (-DREMOVE).
+ * Part of wake.pml: daemon/control/notifier.c, its thread; and control, which disconnects consumer 0: at any moment
+ * (-DREMOVE), or because its user is over the wake budget (-DREMOVE -DBUDGET), which may be found at any look.
  *
- * How long a wake takes is in the client's hands: it goes on outside of the mutex. With -DSLOW_WAKES consumer 0's user
- * may at any moment be one who costs much, and be forgiven: the quick lane leaves it to the slow one then; with
- * -DENDLESS=SLOW a wake there may never end.
+ * The client decides how long a wake-up takes, so the thread holds no mutex meanwhile. With -DENDLESS a wake-up of
+ * consumer 0 may never end: nobody else is woken then, but control goes on. (That a wake-up takes a bounded time, and
+ * that a user has a bounded number of long ones, is the wake budget's matter; the model has no time.)
  */
-#define QUICK false
-#define SLOW  true
-
-bool locked;               /* the mutex */
-bool is_slow_due;
-bool deferred[CONSUMERS];  /* to the slow lane */
-byte served[CONSUMERS];    /* the last request that was */
+bool locked;                  /* the mutex */
+byte served[CONSUMERS];       /* the last request that was */
 bool listed[CONSUMERS] = true;
-bool busy[CONSUMERS];      /* a wake is under way */
+bool busy[CONSUMERS];         /* a wake-up is under way */
 bool removed[CONSUMERS];
-bool is_ours[CONSUMERS];   /* to be freed when the wake ends */
+bool is_ours[CONSUMERS];      /* to be freed when the wake-up ends */
+bool is_over_budget[CONSUMERS];
 
 inline lock()
 {
@@ -27,7 +24,7 @@ inline lock()
 inline wake_consumer()
 {
 #ifdef WAKE_FIRST
-	asleep[c] = false; /* Broken: who compares the word in between sleeps on. */
+	asleep[c] = false; /* Broken: a consumer that compares the word in between sleeps on. */
 	d_step { USE(c); word_changed[c] = true }
 #else
 	d_step { USE(c); word_changed[c] = true } /* daemon_bump_wake_word() */
@@ -35,8 +32,8 @@ inline wake_consumer()
 #endif
 }
 
-/* wake() */
-inline wake(lane)
+/* notifier_wake_consumer() */
+inline wake()
 {
 	atomic { USE(c); at = memory[WAKE_SOCKET(c)] }
 	if
@@ -47,13 +44,13 @@ inline wake(lane)
 #ifdef ENDLESS
 	if
 	:: skip
-	:: c == 0 && lane == ENDLESS ->
+	:: c == 0 ->
 end_endless:	false
 	fi
 #endif
 }
 
-/* free_entry() */
+/* notifier_free_entry() */
 inline free_entry(which)
 {
 	listed[which] = false;
@@ -66,13 +63,13 @@ inline free_entry(which)
 }
 
 /* wake_unlocked() */
-inline wake_unlocked(lane)
+inline wake_unlocked()
 {
-	atomic { served[c] = due; deferred[c] = false; due = 0 }
+	atomic { served[c] = due; due = 0 }
 #ifndef WAKE_LOCKED
 	atomic { busy[c] = true; locked = false }
 #endif
-	wake(lane);
+	wake();
 	atomic {
 #ifndef WAKE_LOCKED
 		!locked -> locked = true;
@@ -92,87 +89,57 @@ inline wake_unlocked(lane)
 #define ENTRY(i) (i)
 #endif
 
-#ifdef SLOW_WAKES
-#define MAY_COST(c) ((c) == 0)
+#ifdef BUDGET
+#define MAY_BE_OVER_BUDGET(c) ((c) == 0)
 #else
-#define MAY_COST(c) false
+#define MAY_BE_OVER_BUDGET(c) false
 #endif
 
-#ifdef TWO_AT_A_TIME
-#define IS_BEING_WOKEN(c) false /* Broken. */
-#else
-#define IS_BEING_WOKEN(c) busy[c]
-#endif
-
-/* is_for_slow_lane() */
-inline choose_lane()
-{
-	if
-	:: IS_BEING_WOKEN(c) || MAY_COST(c) ->
-		deferred[c] = true;
-		is_slow_due = true;
-#ifdef SERVED_WHEN_DEFERRED
-		served[c] = due; /* Broken. */
-#endif
-		due = 0
-	:: !IS_BEING_WOKEN(c)
-	fi
-}
-
-inline is_left_to_slow_lane()
-{
-	if
-#ifdef LANE_ANEW
-	:: MAY_COST(c) && deferred[c]
-	:: deferred[c] = false; due = 0 /* Broken: forgiven meanwhile, so it is nobody's. */
-#else
-	:: deferred[c]
-#endif
-	:: !deferred[c] -> due = 0
-	fi
-}
-
-/* due_request(), and whose it is */
-inline look_at_entry(lane)
+/* due_request(); then user_is_over_wake_budget() and refuse_wake() */
+inline look_at_entry()
 {
 	atomic {
 		c = ENTRY(i);
 		at = 0;
 		if
-		:: listed[c] && !removed[c] -> USE(c); at = memory[WAKE_AT(c)]
+		:: listed[c] && !removed[c] && !is_over_budget[c] -> USE(c); at = memory[WAKE_AT(c)]
 		:: else
 		fi;
 		due = ((at > served[c] || at && c < FIRST_HONEST) && (at <= head || closed) -> at : 0);
 		at = 0;
 		if
-		:: due && lane == QUICK -> choose_lane()
-		:: due && lane == SLOW -> is_left_to_slow_lane()
-		:: else
+		:: due && MAY_BE_OVER_BUDGET(c) ->
+			is_over_budget[c] = true;
+#if defined(BUDGET) && !defined(UNTOLD) /* Broken: control never hears of it. */
+			budget_rung = true;
+#endif
+			due = 0
+		:: true
 		fi
 	}
 	if
-	:: due -> wake_unlocked(lane)
+	:: due -> wake_unlocked()
 	:: else
 	fi;
 	c = 0
 }
 
-/* notify(); the mutex is held, now and then */
-inline notify(lane)
+/* notify_all(); the mutex is held, except during a wake-up */
+inline notify_all()
 {
 #ifdef CLOSE
 	closed = memory[CLOSED];
 #endif
 	head = memory[HEAD];
 	do
-	:: i < CONSUMERS -> look_at_entry(lane); i++
+	:: i < CONSUMERS -> look_at_entry(); i++
 	:: else -> break
 	od;
 	atomic { i = 0; head = 0; closed = 0 }
 }
 
-/* quick_main() */
-proctype Quick()
+/* notifier_main() */
+proctype Notifier()
 {
 	byte head, closed, at, due, c, i;
 
@@ -181,38 +148,17 @@ proctype Quick()
 #ifdef DOORBELL_LATE
 end:		rung;
 		lock();
-		notify(QUICK);
+		notify_all();
 		locked = false;
-		rung = false /* Broken: with it goes what rang during the walk. */
+		rung = false /* Broken: a ring during the pass is lost with it. */
 #else
 end:		d_step { rung; rung = false } /* eventfd_read() */
 		lock();
-		notify(QUICK);
+		notify_all();
 		locked = false
 #endif
 	od
 }
-
-#ifdef SLOW_WAKES
-/* slow_main() */
-proctype Slow()
-{
-	byte head, closed, at, due, c, i;
-
-	do
-	:: true ->
-end:		atomic { !locked && is_slow_due -> locked = true } /* pthread_cond_wait() */
-#ifdef SLOW_DUE_LATE
-		notify(SLOW);
-		is_slow_due = false; /* Broken: with it goes what the other found meanwhile. */
-#else
-		is_slow_due = false;
-		notify(SLOW);
-#endif
-		locked = false
-	od
-}
-#endif
 
 /* ---- control ------------------------------------------------------------------------------------- */
 
@@ -222,7 +168,7 @@ end:		atomic { !locked && is_slow_due -> locked = true } /* pthread_cond_wait() 
 #define IS_BUSY(c) busy[c]
 #endif
 
-/* remove_entry() */
+/* notifier_remove_entry() */
 inline remove_entry()
 {
 	if
@@ -235,9 +181,12 @@ inline remove_entry()
 }
 
 #ifdef REMOVE
-/* attach_hang_up(); after MAIL_CONSUMER_REMOVED, attachment_free(), which is notifier_dispose() */
+/* rx_session_close(); after MAIL_CONSUMER_REMOVED, rx_session_release(), which calls notifier_dispose() */
 proctype Control()
 {
+#ifdef BUDGET
+end:	budget_rung; /* on_over_budget() */
+#endif
 	put_out = true; /* daemon_disconnect() */
 	lock();
 	atomic { remove_entry(); locked = false }

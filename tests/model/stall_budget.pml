@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The account of lossless consumers: rx_ring_charge_stalls() and settle() in daemon/ring/backpressure.c, account_take() in
- * daemon/control/account.c. One user, who has two consumers at a time, each of which hangs up and attaches again at any
- * moment and pins as it likes; the worker hears of it late, of each in order. Time goes in rounds of the worker: it
- * looks, takes its mail, and a round passes.
+ * The stall budget: rx_ring_charge_stalls() and its settling in daemon/ring/backpressure.c, user_share_at() and
+ * users_forget() in daemon/control/user.c. One user has two consumers; each leaves and attaches again at any moment and
+ * pins blocks as it likes. The worker hears of each late, but in order. Time goes in rounds of the worker: the worker
+ * looks, takes its mail, and a round passes. Control forgets a budget at a tick, the model when a consumer attaches: a
+ * repaid budget is the same as none.
  *
  * What holds, for every stretch of time and whatever the user does:
  *   - the queue waits for DEADLINE and a REPAYth of the rest of that stretch at most; a round more, until the next look
- *   - who is demoted has kept it waiting for that long: nobody pays for time in which no consumer of the user pinned
+ *   - a consumer is demoted only after its user has kept the queue waiting for that long: no user pays for time in
+ *     which none of its consumers pinned a block
  *
  * waited is the judge: REPAY a round of waiting, less one a round without, from any moment on.
  *
@@ -20,20 +22,20 @@
 #define REPAY 3
 #endif
 #define PLACES   2 /* the user's consumers, those on their way out among them */
-#define ACCOUNTS 2 /* one, but for broken variants */
+#define BUDGETS  2 /* one, but for broken variants */
 #define NONE     255
 #define SINCE_MAX ((DEADLINE + 2) * REPAY) /* longer ago than any debt */
 
 typedef Place {
-	bool attached; /* in the point's list; until MAIL_CONSUMER_REMOVED */
+	bool attached; /* in the endpoint's list; until MAIL_CONSUMER_REMOVED */
 	bool session;
 	bool in_ring;
 	bool lossless; /* policy in force */
 	bool pins;     /* its cursor has not left the oldest block */
-	byte account
+	byte budget
 };
 
-typedef Account {
+typedef Budget {
 	bool exists;
 	bool pins;  /* since the last look */
 	byte owed;
@@ -41,7 +43,7 @@ typedef Account {
 };
 
 Place place[PLACES];
-Account account[ACCOUNTS];
+Budget budget[BUDGETS];
 byte waited;  /* the judge's */
 bool pinned;  /* open_block(): somebody pins */
 bool charging;
@@ -49,13 +51,13 @@ bool charging;
 inline settle(which)
 {
 	if
-	:: account[which].pins -> account[which].owed = account[which].owed + REPAY * account[which].since
-	:: !account[which].pins && account[which].since < account[which].owed ->
-		account[which].owed = account[which].owed - account[which].since
-	:: else -> account[which].owed = 0
+	:: budget[which].pins -> budget[which].owed = budget[which].owed + REPAY * budget[which].since
+	:: !budget[which].pins && budget[which].since < budget[which].owed ->
+		budget[which].owed = budget[which].owed - budget[which].since
+	:: else -> budget[which].owed = 0
 	fi;
-	account[which].since = 0;
-	account[which].pins = false
+	budget[which].since = 0;
+	budget[which].pins = false
 }
 
 inline look_at(at)
@@ -63,10 +65,10 @@ inline look_at(at)
 	if
 	:: place[at].in_ring && place[at].lossless && place[at].pins ->
 		if
-		:: account[place[at].account].owed / REPAY >= DEADLINE ->
+		:: budget[place[at].budget].owed / REPAY >= DEADLINE ->
 			place[at].lossless = false; /* demote() */
 			assert(waited / REPAY >= DEADLINE)
-		:: else -> account[place[at].account].pins = true
+		:: else -> budget[place[at].budget].pins = true
 		fi
 	:: else
 	fi
@@ -76,10 +78,10 @@ inline settle_of(at)
 {
 	if
 	:: place[at].in_ring && place[at].lossless ->
-		settle(place[at].account);
+		settle(place[at].budget);
 #ifdef CLEARED
 		/* Broken: who has caught up for a moment owes nothing. */
-		account[place[at].account].owed = (place[at].pins -> account[place[at].account].owed : 0)
+		budget[place[at].budget].owed = (place[at].pins -> budget[place[at].budget].owed : 0)
 #endif
 	:: else
 	fi
@@ -111,7 +113,7 @@ inline charge_pins()
 inline grow_older(which)
 {
 	if
-	:: account[which].exists && account[which].since < SINCE_MAX -> account[which].since++
+	:: budget[which].exists && budget[which].since < SINCE_MAX -> budget[which].since++
 	:: else
 	fi
 }
@@ -129,28 +131,28 @@ inline round_passes()
 
 /* ---- control ------------------------------------------------------------------------------------- */
 
-/* is_used() */
-#define IS_WITH(at, a)     (place[at].account == (a))
+/* is_share_in_use() */
+#define IS_WITH(at, a)     (place[at].budget == (a))
 #define IS_USED(a)         (place[0].attached && IS_WITH(0, a) || place[1].attached && IS_WITH(1, a))
 
-/* forget_repaid() */
+/* users_forget() */
 inline forget_repaid(which)
 {
 #ifdef FORGET_EARLY
 	if
-	:: account[which].exists && !IS_USED(which) -> /* Broken: what is owed goes with who owes it. */
+	:: budget[which].exists && !IS_USED(which) -> /* Broken: the debt goes with the consumer. */
 #else
 	if
-	:: account[which].exists && !IS_USED(which) && account[which].since >= account[which].owed ->
+	:: budget[which].exists && !IS_USED(which) && budget[which].since >= budget[which].owed ->
 #endif
-		account[which].exists = false;
-		account[which].owed = 0;
-		account[which].since = 0
+		budget[which].exists = false;
+		budget[which].owed = 0;
+		budget[which].since = 0
 	:: else
 	fi
 }
 
-/* account_take(), attachment_new(). No place, no account left: not now. */
+/* user_share_at(), rx_session_new(). No place, no budget left: not now. */
 inline attach(at)
 {
 	forget_repaid(0);
@@ -159,46 +161,46 @@ inline attach(at)
 #if defined(ALWAYS_NEW)
 	:: true -> /* Broken. */
 #elif defined(ONE_EACH)
-	/* Broken: what another has is not for this one. */
-	:: account[0].exists && !IS_USED(0) -> a = 0
-	:: !(account[0].exists && !IS_USED(0)) && account[1].exists && !IS_USED(1) -> a = 1
+	/* Broken: two consumers never share a budget. */
+	:: budget[0].exists && !IS_USED(0) -> a = 0
+	:: !(budget[0].exists && !IS_USED(0)) && budget[1].exists && !IS_USED(1) -> a = 1
 	:: else ->
 #else
-	:: account[0].exists -> a = 0
+	:: budget[0].exists -> a = 0
 	:: else ->
 #endif
 		if
-		:: !account[0].exists -> a = 0
-		:: account[0].exists && !account[1].exists -> a = 1
+		:: !budget[0].exists -> a = 0
+		:: budget[0].exists && !budget[1].exists -> a = 1
 		:: else
 		fi
 	fi;
 	if
 	:: a != NONE ->
-		account[a].exists = true;
+		budget[a].exists = true;
 		place[at].attached = true;
 		place[at].session = true;
 		place[at].lossless = true;
-		place[at].account = a
+		place[at].budget = a
 	:: else
 	fi;
 	a = NONE
 }
 
-/* rx_ring_remove_consumer(), then attachment_free() */
+/* rx_ring_remove_consumer(), then rx_session_free() */
 inline remove(at)
 {
 #ifdef CLEARED_FOR_ALL
-	account[place[at].account].pins = false; /* Broken: the other one may pin. */
+	budget[place[at].budget].pins = false; /* Broken: the other one may pin. */
 #else
-	account[place[at].account].pins =
-		account[place[at].account].pins && PINS(1 - at) && IS_WITH(1 - at, place[at].account);
+	budget[place[at].budget].pins =
+		budget[place[at].budget].pins && PINS(1 - at) && IS_WITH(1 - at, place[at].budget);
 #endif
 	place[at].in_ring = false;
 	place[at].attached = false;
 	place[at].lossless = false;
 	place[at].pins = false;
-	place[at].account = 0
+	place[at].budget = 0
 }
 
 #define IS_LEAVING(at) (place[at].attached && !place[at].session)
