@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Makes the control socket at its path, or takes over one that listens there already, and removes it at the end. */
 #include "daemon/control/listener.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #define BACKLOG 64
 #define LISTENS 0x10000 /* __SO_ACCEPTCON in the flags of /proc/net/unix */
 
-/* Who listens at path? 1: somebody, *pid says who; 0: nobody; -errno: can't tell. */
+/* Does a process listen at the path? 1: yes, *pid; 0: no; -errno: the kernel does not tell. */
 static int find_owner(const struct sockaddr_un *address, pid_t *pid)
 {
 	struct ucred peer;
@@ -24,7 +25,7 @@ static int find_owner(const struct sockaddr_un *address, pid_t *pid)
 	if (fd < 0)
 		return -errno;
 	*pid = 0;
-	/* EAGAIN: its backlog is full; EPROTOTYPE: a socket of another type. Either way, somebody is there. */
+	/* EAGAIN: the backlog is full; EPROTOTYPE: a socket of another type. In both cases a process listens. */
 	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0) {
 		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0)
 			*pid = peer.pid;
@@ -38,7 +39,7 @@ static int find_owner(const struct sockaddr_un *address, pid_t *pid)
 	return r;
 }
 
-/* Something is at the path already. 0: it was a stale socket and is gone. */
+/* Make the path free. 0: nothing was there, or a stale socket, which is removed. */
 static int clear_path(const struct sockaddr_un *address, struct failure *failure)
 {
 	const char *path = address->sun_path;
@@ -92,7 +93,7 @@ static int bind_path(int fd, const struct sockaddr_un *address, struct failure *
 	                   strerror(errno), help);
 }
 
-/* Before listen(): until then nobody can connect, whatever the mode. */
+/* Called before listen(): until then no client can connect, whatever the mode is. */
 static int set_rights(const struct listener *listener, mode_t mode, gid_t group, struct failure *failure)
 {
 	if (group != (gid_t)-1 && chown(listener->path, (uid_t)-1, group) < 0)
@@ -149,7 +150,7 @@ fail:
 	return r;
 }
 
-/* Of a socket unit's it says itself who may connect. */
+/* A socket unit of systemd sets owner, group and mode itself. */
 static bool is_our_path(const struct listener *listener)
 {
 	struct stat status;
@@ -175,7 +176,7 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 	return r;
 }
 
-/* By the kernel's list of this network namespace: connecting would be heard by who listens. Not to be read: perhaps. */
+/* Reads the kernel's list, because a connection would disturb the process that listens. True if it cannot be read. */
 static bool may_somebody_listen(const char *path)
 {
 	FILE *file = fopen("/proc/self/net/unix", "re");
@@ -207,7 +208,7 @@ void listener_close(struct listener *listener)
 	if (!listener->kept)
 		unlink_path(listener);
 	close(listener->fd);
-	/* A manager that was said to keep it, and does not, would leave a path that refuses everybody. */
+	/* If the service manager was asked to keep the socket but did not, the path would refuse every client. */
 	if (listener->kept && !listener->adopted && !may_somebody_listen(listener->path))
 		unlink_path(listener);
 	*listener = (struct listener)LISTENER_INIT;

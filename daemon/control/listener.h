@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The listening end of the control socket: a path that is ours alone while the daemon lives. */
+/* The listening end of the control socket. No other daemon listens at its path while this one lives. */
 #ifndef DAEMON_CONTROL_LISTENER_H
 #define DAEMON_CONTROL_LISTENER_H
 
@@ -11,10 +11,10 @@
 struct listener {
 	int fd; /* -1 = closed */
 	char path[108];
-	dev_t device; /* of the socket file: what is unlinked at the end is what was made */
+	dev_t device; /* of the socket file: only the file that was made is unlinked at the end */
 	ino_t inode;
-	bool kept;    /* the path outlives us: somebody listens on */
-	bool adopted; /* from who keeps it for certain */
+	bool kept;    /* the service manager keeps the socket: it outlives the daemon */
+	bool adopted; /* it came from the service manager, which keeps it for certain */
 };
 
 #define LISTENER_INIT    \
@@ -23,20 +23,20 @@ struct listener {
 	}
 
 /**
- * Bind and listen. A socket file that nobody answers behind is replaced; one with a daemon behind it is
- * EX_TEMPFAIL naming its pid; anything that is not a socket is left alone, EX_CONFIG. group (gid_t)-1:
- * as it comes. Clients may connect from now on and wait until they are served.
+ * Bind and listen. A socket file at which no process listens is replaced. A socket at which a process listens is an error,
+ * EX_TEMPFAIL, and the failure names the process; a file that is not a socket is an error, EX_CONFIG. group (gid_t)-1:
+ * the file keeps the daemon's group. Clients may connect from now on, and wait until they are served.
  */
 int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct failure *failure);
 
 /**
- * The same with a socket that listens at path already, from an earlier run, or (then with the rights that it has) made by
- * another user for us. Taken over, also on failure.
+ * The same with a socket that listens at path already: from an earlier run, or made by the service manager, whose mode and
+ * group it keeps. Takes fd over, also on failure.
  */
 int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group,
                    struct failure *failure);
 
-/** Close, and unlink the path if it is still the socket that was made, and nobody keeps it. Any state. */
+/** Close, and unlink the path if it is still the socket that was made and is not kept. Any state. */
 void listener_close(struct listener *listener);
 
 #endif

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Searches the ring's block records backwards for the newest interval in which packets were lost. */
 #include "daemon/control/loss.h"
 
 #include "lib/ibvcap/ring.h"
 
 #include <stdbool.h>
 
-#define BLOCKS_MAX 65536u /* looked at: a status is not to take for ever */
+#define BLOCKS_MAX 65536u /* blocks to look at: bounds the time of a status */
 
 struct reading {
 	uint64_t no_buffer;
 	uint64_t at_ns;
 };
 
-/* False: its record is another block's by now. Read as a tap reads a row: first, and then the floor. */
+/* False: the record belongs to another block by now. Reads as a tap does: the record first, then the floor. */
 static bool read_block(const struct ibvcap_ring *ring, uint64_t number, struct reading *open, struct reading *close)
 {
 	const struct ibvcap_block *records = (const void *)((const uint8_t *)ring + ring->blocks_offset);
@@ -31,7 +32,7 @@ static bool is_loss(const struct reading *before, const struct reading *after, s
 	return true;
 }
 
-/* Backwards, from reading to reading. */
+/* Backwards from reading to reading, until two differ. */
 static void find_loss(const struct ibvcap_ring *ring, struct reading after, struct loss *loss)
 {
 	uint64_t n = (consumer_load_head(ring) + ring->slots_per_block - 1) / ring->slots_per_block;
@@ -43,7 +44,7 @@ static void find_loss(const struct ibvcap_ring *ring, struct reading after, stru
 			return;
 		after = open;
 	}
-	/* Of a ring that has all its blocks still: lost before the first. */
+	/* The ring still has all of its blocks: the packets were lost before the first block. */
 	open = (struct reading){0};
 	if (n == 0)
 		is_loss(&open, &after, loss);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Asks the kernel who connected, by options of the connected socket. */
 #include "daemon/control/peer.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5, include/uapi/asm-generic/socket.h */
 #endif
 
-/* The kernel says how many there are when there is no room for them. */
+/* The first call has no room, so the kernel returns the size that is needed. */
 static int read_peer_groups(int fd, gid_t **groups, uint32_t *n_groups)
 {
 	socklen_t bytes = 0;
@@ -55,7 +56,7 @@ int peer_read_groups(int fd, struct peer *peer, gid_t **groups)
 	return r;
 }
 
-/* SO_PEERPIDFD names the process that connected; by number, the number may have a new owner. */
+/* SO_PEERPIDFD refers to the process that connected; its number may belong to another process by now. */
 int peer_open_pidfd(int fd, const struct peer *peer)
 {
 	socklen_t bytes = sizeof(int);

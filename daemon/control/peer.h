@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who is at the other end of a connected Unix socket, by the kernel's word. */
+/* The process, user and groups at the other end of a connected Unix socket, as the kernel names them. */
 #ifndef DAEMON_CONTROL_PEER_H
 #define DAEMON_CONTROL_PEER_H
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* A buffer of messages, which is sent as fast as the client reads. */
 #include "daemon/control/reply.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages on their way to one client, one behind the other. */
+/* Messages on their way to one client, in one buffer. */
 #ifndef DAEMON_CONTROL_REPLY_H
 #define DAEMON_CONTROL_REPLY_H
 
@@ -15,7 +15,7 @@ struct reply {
 	size_t sent;
 };
 
-/** -ENOMEM. */
+/** 0 or -ENOMEM. */
 int reply_append(struct reply *reply, const struct protocol_header *header);
 
 /** A text for a message, cut to its field; from NULL is an empty text. */

@@ -14,7 +14,7 @@ static int answer_reconfiguration(struct session *session, int error, const char
 	return session_send_done(session, text);
 }
 
-void requests_finish_reconfiguration(struct control *control, int error, const char *text)
+void control_reconfigured(struct control *control, int error, const char *text)
 {
 	struct session *session = control->reconfiguring;
 
@@ -23,7 +23,7 @@ void requests_finish_reconfiguration(struct control *control, int error, const c
 		session_free(session);
 }
 
-/* A refusal is answered at once, everything else by requests_finish_reconfiguration(). */
+/* A refusal is answered at once, everything else by control_reconfigured(). */
 static int begin_reconfiguration(struct session *session, const struct protocol_reconfigure *change)
 {
 	const struct control_options *options = &session->control->options;

@@ -5,13 +5,9 @@
 
 #include "lib/ibvcap/protocol.h"
 
-struct control;
 struct session;
 
 /** Serve one well-formed message; the answer may come later. 0, or -errno: disconnect. */
 int requests_handle(struct session *session, const union protocol_message *message);
-
-/** The reconfiguration that a client waits for has ended; error 0: text says what changed, else why nothing did. */
-void requests_finish_reconfiguration(struct control *control, int error, const char *text);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Watches memfds by inotify: IN_DELETE_SELF comes when the last mapping and the last descriptor of one are gone. */
 #include "daemon/control/retained_memory.h"
 
 #include "daemon/base/size.h"
@@ -8,7 +9,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-/* Where the kernel let memory be watched and said nothing of its end, each place that was had once would be lost. */
+/* Probe once: on a kernel that accepts the watch but never reports IN_DELETE_SELF, every place would be lost. */
 static int try_to_watch(struct retained_watch *watch)
 {
 	struct shm segment = SHM_INIT;
@@ -55,7 +56,7 @@ void retained_memory_watch(struct retained_watch *watch, struct retained_memory 
 	memory->n = 0;
 	memory->watch = watch;
 	LIST_INSERT_HEAD(&watch->list, memory, link);
-	for (unsigned i = 0; i < n && i < KEPT_MAX && watch->inotify >= 0; i++) {
+	for (unsigned i = 0; i < n && i < RETAINED_MEMORY_MAX && watch->inotify >= 0; i++) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", segments[i]->fd);
 		int r = segments[i]->fd < 0 ? -1 : inotify_add_watch(watch->inotify, path, IN_DELETE_SELF);
 
@@ -74,7 +75,7 @@ static void forget_watch(struct retained_watch *watch, int gone)
 				memory->watches[i--] = memory->watches[--memory->n];
 }
 
-/* An event has no name behind it, since what is watched is no directory. */
+/* A watched file is no directory, so no name follows an event: all events have the same size. */
 void retained_watch_read(struct retained_watch *watch)
 {
 	struct inotify_event events[64];

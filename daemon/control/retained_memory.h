@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory that a client keeps though it has left: mapped, or by a descriptor of any kind. Its pages are there for as long as
- * it likes, so they count as its own until it lets go of them. The kernel says when a memfd, which no directory has, is
- * gone for everybody, by an inotify watch, which does not keep it itself. Control thread only.
+ * A client may keep our memfds after it disconnected: mapped, or by a descriptor that it may have passed on. That memory
+ * counts against the limits of its user until the kernel frees it, so that memory given to clients stays bounded. An
+ * inotify watch for IN_DELETE_SELF on the memfd tells when that is, and does not itself keep the memory. Control thread
+ * only.
  */
 #ifndef DAEMON_CONTROL_KEPT_H
 #define DAEMON_CONTROL_KEPT_H
@@ -12,39 +13,39 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
-#define KEPT_MAX 3
+#define RETAINED_MEMORY_MAX 3
 
 struct retained_watch {
-	int inotify; /* readable when something has gone; -1: nothing is watched */
+	int inotify; /* readable when memory was freed; -1: nothing is watched */
 	LIST_HEAD(, retained_memory) list;
 };
 
 struct retained_memory {
 	LIST_ENTRY(retained_memory) link;
-	struct retained_watch *watch; /* NULL: in no list */
-	int watches[KEPT_MAX];        /* of segments that are not gone yet */
+	struct retained_watch *watch;     /* NULL: not watched */
+	int watches[RETAINED_MEMORY_MAX]; /* of segments that still exist */
 	unsigned n;
 };
 
-/** -errno: nothing will be watched. */
+/** 0, or -errno: memory will not be watched. */
 int retained_watch_init(struct retained_watch *watch);
-/** All were dropped. */
+/** Nothing is watched any more. */
 void retained_watch_deinit(struct retained_watch *watch);
 
 /**
- * Watch so many segments, at most KEPT_MAX, that are about to be unmapped and closed here; what is not open, or what the
- * kernel's limits do not let be watched, is not.
+ * Watch n segments, at most RETAINED_MEMORY_MAX, which the caller is about to unmap and close. A segment that is not open,
+ * or that the kernel's limits on watches exclude, is left out.
  */
 void retained_memory_watch(struct retained_watch *watch, struct retained_memory *memory,
                            const struct shm *const *segments, unsigned n);
 
-/** Hear what has gone, of all. */
+/** Read which of all watched segments were freed. */
 void retained_watch_read(struct retained_watch *watch);
 
-/** Is one of them still there? */
+/** Does one of the segments still exist? */
 bool retained_memory_exists(struct retained_memory *memory);
 
-/** What was never taken is dropped already. */
+/** Watch no more. No effect if it is not watched. */
 void retained_memory_drop(struct retained_memory *memory);
 
 #endif

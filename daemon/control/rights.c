@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Compares a client's user and groups with the lists in the configuration. */
 #include "daemon/control/rights.h"
 
-/* Who a stream's configuration names for something; nobody named is everybody. */
+/* The users and groups that the configuration names for a right; an empty list means all clients. */
 struct list {
 	const uid_t *users;
 	uint32_t n_users;

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Control as the daemon sees it: accepts clients, adds and removes streams, channels and interfaces, and does at each tick
+ * what must be done again and again.
+ */
 #include "daemon/control/server.h"
 
 #include "daemon/base/log.h"
@@ -17,9 +21,9 @@
 
 #define TICK_US UINT64_C(100000)
 
-/* ---- clients come -------------------------------------------------------------------------------- */
+/* ---- accepting -------------------------------------------------------------------------------- */
 
-/* Of its user's limits session_new() speaks. */
+/* The limit on all clients; session_new() checks the limits on one user. */
 static void refuse_client(struct control *control, int fd)
 {
 	struct protocol_error message = {.error = -EAGAIN};
@@ -27,8 +31,7 @@ static void refuse_client(struct control *control, int fd)
 	protocol_init(&message.header, PROTOCOL_ERROR, sizeof(message));
 	snprintf(message.text, sizeof(message.text),
 	         "all %u clients the daemon is configured for (max_clients) are connected; try again, or ask the "
-	         "administrator "
-	         "to raise it in %s",
+	         "administrator to raise it in %s",
 	         control->options.config->max_clients, control->options.config->file);
 	protocol_send(fd, &message.header, NULL, 0);
 	close(fd);
@@ -45,7 +48,7 @@ static int on_client(sd_event_source *source, int listening_fd, uint32_t events,
 
 	(void)events;
 	if (fd < 0) {
-		/* Out of descriptors or memory: it would be tried again at once; the tick lets it rest. */
+		/* Without descriptors or memory the loop would call this again at once: wait for the next tick. */
 		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 			sd_event_source_set_enabled(source, SD_EVENT_OFF);
 		return 0;
@@ -59,7 +62,7 @@ static int on_client(sd_event_source *source, int listening_fd, uint32_t events,
 
 /* ---- the tick ------------------------------------------------------------------------------------ */
 
-/* A ring at rest is let sleep: its worker knows that reading already, and has struck the sum. */
+/* No mail if the worker knows this reading and has accounted for it: the worker of a stream at rest may sleep. */
 static void refresh_matched(const struct control_stream *stream)
 {
 	const _Atomic uint64_t *counters = stream->ring->ring->counters;
@@ -71,10 +74,10 @@ static void refresh_matched(const struct control_stream *stream)
 	if (stream->read_matched(stream->context, &mail.matched) < 0)
 		return;
 	if (mail.matched != accounted || mail.matched != counter_get(&counters[IBVCAP_RX_COUNTER_MATCHED]))
-		mailbox_send(stream->inbox, &mail); /* full: the next tick's will do */
+		mailbox_send(stream->inbox, &mail); /* if the mailbox is full, the next tick sends a newer reading */
 }
 
-static void look_after_clients(struct control *control)
+static void close_idle_clients(struct control *control)
 {
 	uint64_t now_us = loop_now_us(control->options.event);
 	struct session *session, *next;
@@ -101,14 +104,14 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 	}
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		tx_endpoint_tick(channel, loop_now_us(control->options.event));
-	look_after_clients(control);
+	close_idle_clients(control);
 	if (control->listening)
 		sd_event_source_set_enabled(control->listening, SD_EVENT_ON);
 	loop_arm(source, TICK_US);
 	return 0;
 }
 
-static int on_let_go(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_memory_gone(sd_event_source *source, int fd, uint32_t events, void *context)
 {
 	struct control *control = context;
 	struct rx_endpoint *endpoint;
@@ -157,12 +160,13 @@ int control_new(struct control **control, const struct control_options *options,
 		TAILQ_INIT(&c->interfaces);
 		r = retained_watch_init(&c->retained);
 		if (r == 0)
-			r = sd_event_add_io(c->options.event, &c->let_go, c->retained.inotify, EPOLLIN, on_let_go, c);
+			r = sd_event_add_io(c->options.event, &c->memory_gone, c->retained.inotify, EPOLLIN,
+			                    on_memory_gone, c);
 		if (r < 0)
-			log_warning("memory that senders and consumers keep when they have left cannot be watched "
-			            "(%s): their "
-			            "places are free before it is; see fs.inotify.max_user_instances",
-			            strerror(-r));
+			log_warning(
+				"control: cannot watch the memory that clients keep after they left (%s): a place is "
+				"free before the memory of its last client is; raise fs.inotify.max_user_instances",
+				strerror(-r));
 		r = set_up_control(c);
 	}
 	if (r < 0) {
@@ -174,7 +178,7 @@ int control_new(struct control **control, const struct control_options *options,
 	return 0;
 }
 
-/* ---- rings come and go ---------------------------------------------------------------------------- */
+/* ---- adding and removing streams ---------------------------------------------------------------------------- */
 
 static struct rx_endpoint *find_rx_endpoint(struct control *control, const struct control_stream *stream)
 {
@@ -209,7 +213,7 @@ void control_remove_stream(struct control *control, const struct control_stream 
 	rx_endpoint_free(endpoint);
 }
 
-/* ---- channels and interfaces come and go ----------------------------------------------------------- */
+/* ---- adding and removing channels and interfaces ----------------------------------------------------------- */
 
 static struct tx_worker_endpoint *find_tx_worker(struct control *control, const struct control_tx_worker *worker)
 {
@@ -282,11 +286,6 @@ void control_remove_interface(struct control *control, struct control_interface 
 	TAILQ_REMOVE(&control->interfaces, interface, link);
 }
 
-void control_reconfigured(struct control *control, int error, const char *text)
-{
-	requests_finish_reconfiguration(control, error, text);
-}
-
 void control_set_config(struct control *control, const struct config *config)
 {
 	struct session *session, *next;
@@ -315,7 +314,7 @@ void control_free(struct control *control)
 		return;
 	sd_event_source_disable_unref(control->listening);
 	sd_event_source_disable_unref(control->tick);
-	sd_event_source_disable_unref(control->let_go);
+	sd_event_source_disable_unref(control->memory_gone);
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
 		endpoint->endpoint.ended = true; /* nothing is mailed any more */
 	TAILQ_FOREACH (worker, &control->tx_workers, link)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of this room share: the server and its clients. Control thread only. */
+/* struct control, which the files of this room share. Control thread only. */
 #ifndef DAEMON_CONTROL_SERVER_H
 #define DAEMON_CONTROL_SERVER_H
 
@@ -17,8 +17,8 @@
 
 struct control {
 	struct control_options options;
-	TAILQ_HEAD(, rx_endpoint) rx_endpoints;      /* one a ring */
-	TAILQ_HEAD(, tx_worker_endpoint) tx_workers; /* one a transmit worker */
+	TAILQ_HEAD(, rx_endpoint) rx_endpoints;      /* one for each stream */
+	TAILQ_HEAD(, tx_worker_endpoint) tx_workers; /* one for each transmit worker */
 	TAILQ_HEAD(, tx_endpoint) tx_endpoints;
 	TAILQ_HEAD(, control_interface) interfaces;
 	struct status_refresh refresh;
@@ -29,12 +29,12 @@ struct control {
 	int (*on_request)(struct session *session,
 	                  const union protocol_message *message); /* 0, or -errno: disconnect */
 	struct users users;
-	struct retained_watch retained; /* of those that have left */
-	uint64_t n_refused;             /* clients beyond max_clients, or their user's limits */
-	uint64_t n_malformed;           /* malformed or too many messages */
+	struct retained_watch retained; /* memory that clients keep after they left */
+	uint64_t n_refused;             /* clients beyond max_clients */
+	uint64_t n_malformed;           /* clients that broke a rule of the socket, or a limit of their user */
 	sd_event_source *listening;
 	sd_event_source *tick;
-	sd_event_source *let_go;
+	sd_event_source *memory_gone;
 };
 
 #endif

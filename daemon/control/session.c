@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads a client's requests one by one, within the limits on messages, and sends answers without blocking. Closes the
+ * connection when the client leaves, dies, breaks a rule or does not read.
+ */
 #include "daemon/control/session.h"
 
 #include "daemon/base/log.h"
@@ -17,7 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OVERDUE_US UINT64_C(5000000) /* in which a client has to read a reply */
+#define OVERDUE_US UINT64_C(5000000) /* a client that reads a reply more slowly is disconnected */
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
@@ -41,7 +45,7 @@ int session_send_error(struct session *session, int error, const char *format, .
 
 void session_resume(struct session *session)
 {
-	if (session->io) /* not yet, of who is refused at once */
+	if (session->io) /* NULL: the client was refused before its socket was watched */
 		sd_event_source_set_io_events(session->io, EPOLLIN);
 }
 
@@ -67,7 +71,7 @@ int session_send_reply(struct session *session, struct reply *reply)
 
 /* ---- receiving ----------------------------------------------------------------------------------- */
 
-/* One more of its user's connections and requests; root's are not limited. */
+/* Counts one connection or request of the user. root has no limit. */
 static bool is_user_over_limit(struct session *session)
 {
 	const struct config *config = session->control->options.config;
@@ -77,7 +81,7 @@ static bool is_user_over_limit(struct session *session)
 	       session->peer.uid != 0;
 }
 
-/* What its client has done too often, or NULL. */
+/* Counts a request. Returns the limit that it exceeds, or NULL. */
 static const char *over_limit(struct session *session)
 {
 	uint64_t now_us = loop_now_us(session->control->options.event);
@@ -90,7 +94,6 @@ static const char *over_limit(struct session *session)
 	return NULL;
 }
 
-/* The client broke the rules: count it, tell it, and hang up. */
 int session_refuse(struct session *session, int error, const char *what)
 {
 	struct control *control = session->control;
@@ -161,7 +164,7 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *context
 	return 0;
 }
 
-/* The process is gone, though another may still hold the socket. */
+/* The client's process has ended; another process may still have the socket open. */
 static int on_death(sd_event_source *source, int fd, uint32_t events, void *context)
 {
 	struct session *session = context;
@@ -215,7 +218,7 @@ void session_close_idle(struct session *session, uint64_t now_us)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-/* The client hears at once, before it asks anything, what its user has too much of. */
+/* Refuses the client before its first request if its user has too many connections or makes too many. */
 static int admit(struct session *session)
 {
 	struct control *control = session->control;
@@ -264,7 +267,7 @@ int session_new(struct control *control, int fd)
 	session->asked_at_us = loop_now_us(control->options.event);
 	LIST_INSERT_HEAD(&control->sessions, session, link);
 	control->n_sessions++;
-	/* In the order of what it costs: who connects again and again is refused before the rest is asked. */
+	/* Cheap checks first: a client that connects again and again is refused before the expensive calls. */
 	r = peer_read(fd, &session->peer);
 	if (r == 0)
 		r = admit(session);

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Puts a status together: asks the workers to bring their counters up to date, waits for that for a bounded time, builds
+ * the answer once, and sends each client the part that it may see.
+ */
 #include "daemon/control/status.h"
 
 #include "daemon/base/min.h"
@@ -15,7 +19,7 @@
 
 #define REFRESH_STEP_US    UINT64_C(500)
 #define REFRESH_TIMEOUT_US UINT64_C(50000)
-/* Each refresh is some commands to each device: clients have no more than so many of them. */
+/* A refresh sends commands to each device: the rest after it bounds how many of them clients can cause. */
 #define REFRESH_REST_US UINT64_C(20000)
 
 /* ---- one message each ---------------------------------------------------------------------------- */
@@ -30,8 +34,8 @@ static int append_daemon(struct reply *reply)
 }
 
 /*
- * The sum's terms first, the flow counter last: everything in the terms was counted as matched before,
- * so what is left over, in_flight, is never negative.
+ * Reads the terms of the sum first and the flow counter last: all packets in the terms were counted as matched before, so
+ * the difference, in_flight, is never negative.
  */
 static void count_ring(const struct control_stream *stream, uint64_t *counters)
 {
@@ -107,7 +111,7 @@ static uint64_t count_leases(const struct ring_consumer *consumer)
 	return n;
 }
 
-/* The page is read once, before head: a truthful consumer's counts are not past it then. */
+/* Reads the page once, and before head: an honest consumer's counts are not beyond head then. */
 static int append_consumer(struct reply *reply, const struct rx_session *rx)
 {
 	const struct control_stream *stream = rx_session_endpoint(rx)->stream;
@@ -142,7 +146,7 @@ static int append_interface(struct reply *reply, const struct control_interface 
 	return reply_append(reply, &message.header);
 }
 
-/* ---- all of them --------------------------------------------------------------------------------- */
+/* ---- the whole status --------------------------------------------------------------------------------- */
 
 static int append_consumers(struct reply *reply, const struct rx_endpoint *endpoint)
 {
@@ -155,7 +159,7 @@ static int append_consumers(struct reply *reply, const struct rx_endpoint *endpo
 	return r;
 }
 
-/* Each stream is followed by its consumers, each channel by its senders: see send_seen(). */
+/* Consumers follow their stream, and senders follow their channel: send_seen() relies on it. */
 static int build_status(const struct control *control, struct reply *reply)
 {
 	const struct control_interface *interface;
@@ -180,7 +184,7 @@ static int build_status(const struct control *control, struct reply *reply)
 	return r == 0 ? reply_append(reply, &end) : r;
 }
 
-/* ---- what of it a client may see ------------------------------------------------------------------- */
+/* ---- the part that a client may see ------------------------------------------------------------------- */
 
 static bool may_see_point(const struct session *session, const struct rx_endpoint *endpoint)
 {
@@ -194,7 +198,7 @@ static bool may_see_channel(const struct session *session, const struct tx_endpo
 	       rights_to_send(channel->channel->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
 }
 
-/* Its port's counters tell of all streams and channels on it: seen by who may receive or send one. */
+/* A port's counters are about all of its streams and channels: a client that may use one of them may see them. */
 static bool may_see_interface(const struct session *session, const char *name)
 {
 	const struct tx_endpoint *channel;
@@ -212,8 +216,8 @@ static bool may_see_interface(const struct session *session, const char *name)
 }
 
 /*
- * Streams and channels are in the order of the points. By the point and not by the name: of a stream that is removed and one that was
- * added in its place, each has its own rights.
+ * Streams and channels are in the order of the endpoints. Rights are looked up by endpoint and not by name, because a stream
+ * that was removed and one that was added in its place have the same name and may have different rights.
  */
 static int send_seen(struct session *session, const struct reply *reply)
 {
@@ -236,7 +240,7 @@ static int send_seen(struct session *session, const struct reply *reply)
 			may_see = may_see_channel(session, channel);
 			channel = TAILQ_NEXT(channel, link);
 		} else if (message.header.type != PROTOCOL_CONSUMER &&
-		           message.header.type != PROTOCOL_SENDER) { /* with theirs */
+		           message.header.type != PROTOCOL_SENDER) { /* these are seen with their stream or channel */
 			may_see = message.header.type != PROTOCOL_INTERFACE ||
 			          may_see_interface(session, message.interface.interface);
 		}
@@ -268,7 +272,7 @@ static void answer_all(struct control *control)
 
 /* ---- the refresh --------------------------------------------------------------------------------- */
 
-/* Has the worker accounted for everything that the reading counted? */
+/* Has the worker accounted for all packets that the reading counted? */
 static bool is_struck(const struct control_stream *stream, uint64_t mailed)
 {
 	const _Atomic uint64_t *counters = stream->ring->ring->counters;
@@ -310,7 +314,7 @@ static bool is_fresh(struct control *control)
 	return fresh;
 }
 
-/* Everybody who asked before the readings are taken is answered by them; who asks later, by the next. */
+/* Clients that asked before the readings are taken are answered by them; later ones by the next refresh. */
 static void begin_refresh(struct control *control)
 {
 	struct status_refresh *refresh = &control->refresh;

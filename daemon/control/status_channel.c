@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Channels and senders in a status. */
+/* Puts channels and their senders into a status. */
 #include "daemon/control/tx_endpoint.h"
 #include "daemon/control/tx_session.h"
 #include "daemon/control/session.h"
@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-/* What became of packets first, submitted last: what is left over, pending, is never negative. */
+/* Reads the counters of packets that are done before submitted, so that the rest, pending, is never negative. */
 static uint64_t count_packets(const _Atomic uint64_t *from, uint32_t n, uint64_t *counters)
 {
 	for (uint32_t i = n; i > 0; i--)

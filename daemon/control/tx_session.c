@@ -26,7 +26,7 @@ static struct tx_session *tx_session_of_job(struct background_job *job)
 	return (struct tx_session *)((char *)job - offsetof(struct tx_session, job));
 }
 
-/* Each end has its own description: what a client does to the flags of its own changes nothing here. */
+/* Each end has its own open file description: a client that changes the flags of its end does not change ours. */
 static int make_socket(struct tx_session *tx)
 {
 	int ends[2];
@@ -49,7 +49,7 @@ static void make_sender(struct background_job *job)
 	if (tx->result == 0)
 		tx->result = make_socket(tx);
 	else
-		tx->sender = no_sender; /* where its page was, another's may be next */
+		tx->sender = no_sender; /* sender_init() freed the memory: the next sender may get the same addresses */
 }
 
 static int seal_memory(struct tx_session *tx)
@@ -178,7 +178,7 @@ int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint)
 	return 0;
 }
 
-/* ---- coming ---------------------------------------------------------------------------------------- */
+/* ---- opening ---------------------------------------------------------------------------------------- */
 
 static int send_opened(struct tx_session *tx)
 {
@@ -200,7 +200,7 @@ static int send_opened(struct tx_session *tx)
 	return r;
 }
 
-/* The notifier first: the worker may find it due at its first look. A full mailbox is tried again by tx_session_retry(). */
+/* The notifier first, because the worker may ring for it at once. tx_session_retry() tries again if the mailbox is full. */
 static int mail_to_worker(struct tx_session *tx)
 {
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;

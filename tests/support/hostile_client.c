@@ -273,11 +273,13 @@ static const struct way {
 	const char *name;
 	void (*turn)(struct hostile *);
 } ways[] = {
-	{"lease", hostile_lease}, {"plausible", hostile_plausible}, {"random", hostile_random},
-	{"punch", hostile_punch}, {"back", hostile_back},           {"ahead", hostile_ahead},
-	{"split", hostile_split}, {"still", hostile_still},         {"tap", hostile_tap},
-	{"malformed", malformed}, {"requests", requests},           {"flood", flood},
-	{"deaf", be_deaf},
+	{"lease", hostile_lease},   {"plausible", hostile_plausible},
+	{"random", hostile_random}, {"punch", hostile_punch},
+	{"back", hostile_back},     {"ahead", hostile_ahead},
+	{"split", hostile_split},   {"still", hostile_still},
+	{"tap", hostile_tap},       {"watched", hostile_watched},
+	{"malformed", malformed},   {"requests", requests},
+	{"flood", flood},           {"deaf", be_deaf},
 };
 
 static const struct way *find_way(const char *name)

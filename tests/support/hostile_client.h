@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HOSTILE_REASONS 8 /* enum ibvcap_disconnect */
+#define HOSTILE_REASONS 10 /* enum ibvcap_disconnect */
 #define HOSTILE_DEAF    4
 
 /* Why it was refused, by the daemon's own words. */
@@ -57,6 +57,7 @@ void hostile_back(struct hostile *hostile);
 void hostile_ahead(struct hostile *hostile);
 void hostile_split(struct hostile *hostile);
 void hostile_still(struct hostile *hostile);
+void hostile_watched(struct hostile *hostile);
 void hostile_tap(struct hostile *hostile);
 
 #endif

@@ -8,12 +8,16 @@
 #include <linux/falloc.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define PAGE_BYTES 4096
 #define PAGE_WORDS (PAGE_BYTES / sizeof(uint64_t))
+#define WATCHERS   20000
+#define WATCHED_MS 5000
 #define LIE_MS     700        /* how long one that is let be goes on */
 #define RING_BYTES PAGE_BYTES /* of the ring segment: struct ibvcap_ring is all that is needed */
 
@@ -337,6 +341,46 @@ void hostile_still(struct hostile *hostile)
 	if (!begin(&lie, hostile, IBVCAP_POLICY_LOSSLESS))
 		return;
 	wait_to_be_seen(&lie);
+	end(&lie);
+}
+
+/* ---- waking ------------------------------------------------------------------------------------- */
+
+static void watch_socket(int fd, int *epolls, unsigned n)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	for (unsigned i = 0; i < n; i++) {
+		epolls[i] = epoll_create1(EPOLL_CLOEXEC);
+		if (epolls[i] >= 0)
+			epoll_ctl(epolls[i], EPOLL_CTL_ADD, fd, &event);
+	}
+}
+
+/* Has so many watch its wake socket that a wake-up takes milliseconds, and asks for one after the other. */
+void hostile_watched(struct hostile *hostile)
+{
+	static int epolls[WATCHERS];
+	struct rlimit limit;
+	struct lie lie;
+	char byte[64];
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	if (!begin(&lie, hostile, IBVCAP_POLICY_LOSSY))
+		return;
+	watch_socket(lie.fds[PROTOCOL_FD_WAKE_SOCKET], epolls, WATCHERS);
+	lie.end_ms = hostile_now_ms() + WATCHED_MS;
+	while (goes_on(&lie)) {
+		consumer_request_wake(lie.page, consumer_load_head(lie.ring) + 1, true);
+		hostile->written++;
+		(void)!recv(lie.fds[PROTOCOL_FD_WAKE_SOCKET], byte, sizeof(byte), MSG_DONTWAIT);
+	}
+	for (unsigned i = 0; i < WATCHERS; i++)
+		if (epolls[i] >= 0)
+			close(epolls[i]);
 	end(&lie);
 }
 
