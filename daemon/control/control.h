@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Control serves clients at the control socket: it attaches consumers to streams, opens channels for senders, answers
- * status requests and passes reconfigurations on. It runs on the control thread's event loop and never blocks it. Control
- * knows rings and mailboxes but no backends: it asks the daemon about a device through the function pointers below.
+ * status requests and passes reconfigurations on. It runs on the control thread's event loop and never blocks it.
+ * Control knows rings and mailboxes but no backends: it asks the daemon about a device through the function pointers
+ * below.
  */
 #ifndef DAEMON_CONTROL_CONTROL_H
 #define DAEMON_CONTROL_CONTROL_H
@@ -55,9 +56,9 @@ struct control_tx_worker {
 	struct mailbox *outbox; /* of the worker; only control receives from it */
 	int doorbell;           /* an eventfd that the worker rings when senders are to be woken */
 	/**
-	 * Mail came from the worker that is not about a sender: MAIL_TX_QUEUE_*, MAIL_STOPPED, MAIL_FAILED. If the worker has
-	 * given a queue back, the daemon destroys the queue before it returns. Control thread; must not remove anything from
-	 * control.
+	 * Mail came from the worker that is not about a sender: MAIL_TX_QUEUE_*, MAIL_STOPPED, MAIL_FAILED. If the
+	 * worker has given a queue back, the daemon destroys the queue before it returns. Control thread; must not
+	 * remove anything from control.
 	 */
 	void (*said)(void *context, const struct mail *mail);
 	void *context;
@@ -74,7 +75,10 @@ struct control_channel {
 	const char *backend;
 	const char *state;     /* "sending", "unresolved", "link_down", "failed", "ending" */
 	uint32_t n_unresolved; /* destinations without a next hop */
-	/** Register a sender's arena, which outlives that, with the device. 0 or -errno and the failure. Both: any thread. */
+	/**
+	 * Register a sender's arena, which outlives that, with the device. 0 or -errno and the failure. Both: any
+	 * thread.
+	 */
 	int (*register_arena)(void *context, const struct shm *arena, const void **registration,
 	                      struct failure *failure);
 	void (*unregister_arena)(void *context, const void *registration);
@@ -89,13 +93,14 @@ struct control_options {
 	struct heartbeats *heartbeats; /* list for the heartbeats of control's threads; outlives control; NULL: none */
 	struct listener *listener;     /* outlives control */
 	/**
-	 * The worker of a stream mailed MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control thread;
-	 * must not remove the stream.
+	 * The worker of a stream mailed MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control
+	 * thread; must not remove the stream.
 	 */
 	void (*worker_ended)(void *context, const struct control_stream *stream, int error);
 	/**
-	 * An administrator asks for another configuration. 0: it is on its way, and the daemon calls control_reconfigured()
-	 * from the loop when it has ended; control asks for no other until then. -errno and the failure: nothing is changed.
+	 * An administrator asks for another configuration. 0: it is on its way, and the daemon calls
+	 * control_reconfigured() from the loop when it has ended; control asks for no other until then. -errno and the
+	 * failure: nothing is changed.
 	 */
 	int (*reconfigure)(void *context, const struct protocol_reconfigure *change, struct failure *failure);
 	void *context;
@@ -109,7 +114,9 @@ int control_new(struct control **control, const struct control_options *options,
 /** Consumers may attach to the stream from now on. 0 or -errno. */
 int control_add_stream(struct control *control, const struct control_stream *stream);
 
-/** Accept no more consumers and tell the attached ones why the stream will end. Call it before the worker is stopped. */
+/**
+ * Accept no more consumers and tell the attached ones why the stream will end. Call it before the worker is stopped.
+ */
 void control_end_stream(struct control *control, const struct control_stream *stream, enum ibvcap_disconnect reason);
 
 /** Disconnect and free the consumers. The worker's thread has ended. No effect if control does not have the stream. */

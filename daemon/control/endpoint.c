@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The part of streams and channels that does not depend on the direction: refusals, the list of clients, their charges. */
+/*
+ * The part of streams and channels that does not depend on the direction: refusals, the list of clients, their charges.
+ */
 #include "daemon/control/endpoint.h"
 
 #include "daemon/base/probes.h"

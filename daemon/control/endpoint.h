@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What rx_endpoint and tx_endpoint have in common. An endpoint is a stream or channel as control offers it to clients; it
- * has one endpoint_client for each consumer or sender, from the request until nothing of the client's memory is left.
- * Control thread only.
+ * What rx_endpoint and tx_endpoint have in common. An endpoint is a stream or channel as control offers it to clients;
+ * it has one endpoint_client for each consumer or sender, from the request until nothing of the client's memory is
+ * left. Control thread only.
  */
 #ifndef DAEMON_CONTROL_ENDPOINT_H
 #define DAEMON_CONTROL_ENDPOINT_H

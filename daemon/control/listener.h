@@ -23,15 +23,15 @@ struct listener {
 	}
 
 /**
- * Bind and listen. A socket file at which no process listens is replaced. A socket at which a process listens is an error,
- * EX_TEMPFAIL, and the failure names the process; a file that is not a socket is an error, EX_CONFIG. group (gid_t)-1:
- * the file keeps the daemon's group. Clients may connect from now on, and wait until they are served.
+ * Bind and listen. A socket file at which no process listens is replaced. A socket at which a process listens is an
+ * error, EX_TEMPFAIL, and the failure names the process; a file that is not a socket is an error, EX_CONFIG. group
+ * (gid_t)-1: the file keeps the daemon's group. Clients may connect from now on, and wait until they are served.
  */
 int listener_open(struct listener *listener, const char *path, mode_t mode, gid_t group, struct failure *failure);
 
 /**
- * The same with a socket that listens at path already: from an earlier run, or made by the service manager, whose mode and
- * group it keeps. Takes fd over, also on failure.
+ * The same with a socket that listens at path already: from an earlier run, or made by the service manager, whose mode
+ * and group it keeps. Takes fd over, also on failure.
  */
 int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group,
                    struct failure *failure);

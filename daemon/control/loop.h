@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Clock, one-shot timers and the limit on repeated log lines, for the control thread's event loop. Control thread only. */
+/*
+ * Clock, one-shot timers and the limit on repeated log lines, for the control thread's event loop. Control thread only.
+ */
 #ifndef DAEMON_CONTROL_LOOP_H
 #define DAEMON_CONTROL_LOOP_H
 

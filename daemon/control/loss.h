@@ -19,8 +19,8 @@ struct loss_memory {
 };
 
 /**
- * The newest loss. Searches the records only if more packets were dropped since the last call. now_ns: the end of a loss
- * that is counted but in no record yet. The worker may go on meanwhile.
+ * The newest loss. Searches the records only if more packets were dropped since the last call. now_ns: the end of a
+ * loss that is counted but in no record yet. The worker may go on meanwhile.
  */
 const struct loss *loss_find_last(struct loss_memory *memory, const struct ibvcap_ring *ring, uint64_t now_ns);
 

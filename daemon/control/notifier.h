@@ -49,8 +49,8 @@ void *notifier_next_over_budget(struct notifier *notifier);
 void notifier_remove(struct notifier *notifier, const void *page);
 
 /**
- * Remove it, free its two segments and close the descriptor (-1: none): now, or when the wake-up that is under way ends.
- * Also for a consumer that was never added.
+ * Remove it, free its two segments and close the descriptor (-1: none): now, or when the wake-up that is under way
+ * ends. Also for a consumer that was never added.
  */
 void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd);
 /** The same with a sender's three segments and its socket. */

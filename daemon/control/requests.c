@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Dispatches a client's request to what serves it: rx_endpoint, tx_endpoint, status, or the daemon's reconfiguration. */
+/*
+ * Dispatches a client's request to what serves it: rx_endpoint, tx_endpoint, status, or the daemon's reconfiguration.
+ */
 #include "daemon/control/requests.h"
 
 #include "daemon/control/server.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A client may keep our memfds after it disconnected: mapped, or by a descriptor that it may have passed on. That memory
- * counts against the limits of its user until the kernel frees it, so that memory given to clients stays bounded. An
- * inotify watch for IN_DELETE_SELF on the memfd tells when that is, and does not itself keep the memory. Control thread
- * only.
+ * A client may keep our memfds after it disconnected: mapped, or by a descriptor that it may have passed on. That
+ * memory counts against the limits of its user until the kernel frees it, so that memory given to clients stays
+ * bounded. An inotify watch for IN_DELETE_SELF on the memfd tells when that is, and does not itself keep the memory.
+ * Control thread only.
  */
 #ifndef DAEMON_CONTROL_KEPT_H
 #define DAEMON_CONTROL_KEPT_H
@@ -33,8 +33,8 @@ int retained_watch_init(struct retained_watch *watch);
 void retained_watch_deinit(struct retained_watch *watch);
 
 /**
- * Watch n segments, at most RETAINED_MEMORY_MAX, which the caller is about to unmap and close. A segment that is not open,
- * or that the kernel's limits on watches exclude, is left out.
+ * Watch n segments, at most RETAINED_MEMORY_MAX, which the caller is about to unmap and close. A segment that is not
+ * open, or that the kernel's limits on watches exclude, is left out.
  */
 void retained_memory_watch(struct retained_watch *watch, struct retained_memory *memory,
                            const struct shm *const *segments, unsigned n);

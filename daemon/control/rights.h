@@ -25,8 +25,8 @@ enum rights {
 };
 
 /**
- * root may receive every stream. The daemon's own user may not, unless it is root, because the owner of a file can open it
- * for writing again. A stream that names no user and no group is for all clients that can open the socket.
+ * root may receive every stream. The daemon's own user may not, unless it is root, because the owner of a file can open
+ * it for writing again. A stream that names no user and no group is for all clients that can open the socket.
  */
 enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A stream as control offers it to consumers. A consumer that a client asks for is checked, lent to the stream's worker by
- * mail, and freed only when the worker has given it back. Control thread only.
+ * A stream as control offers it to consumers. A consumer that a client asks for is checked, lent to the stream's worker
+ * by mail, and freed only when the worker has given it back. Control thread only.
  */
 #ifndef DAEMON_CONTROL_RX_ENDPOINT_H
 #define DAEMON_CONTROL_RX_ENDPOINT_H

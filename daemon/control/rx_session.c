@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Makes what one consumer shares with its client, sends it to the client, and takes it back when the client has left. */
+/*
+ * Makes what one consumer shares with its client, sends it to the client, and takes it back when the client has left.
+ */
 #include "daemon/control/rx_session.h"
 
 #include "daemon/base/fd.h"
@@ -81,7 +83,9 @@ static void describe_page(struct ibvcap_segment *segment, uint64_t magic, uint64
 	};
 }
 
-/* The state page, which only the daemon may write, and the consumer's page, which the client may write but not resize. */
+/*
+ * The state page, which only the daemon may write, and the consumer's page, which the client may write but not resize.
+ */
 static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
 {
 	int r = shm_create(&consumer->state_shm, "ibvcap-consumer-state", SMALL_PAGE_BYTES, SMALL_PAGE_BYTES);

@@ -3,8 +3,9 @@
  * One consumer of a client: two pages of shared memory, a socket to be woken by, and descriptors of the ring. Control
  * thread only. Its life:
  *
- *   rx_session_new → MAIL_ADD_CONSUMER → MAIL_CONSUMER_ADDED → rx_session_send … rx_session_close → MAIL_REMOVE_CONSUMER
- *   → MAIL_CONSUMER_REMOVED → rx_session_release → (no process has the pages any more) → rx_session_free
+ *   rx_session_new → MAIL_ADD_CONSUMER → MAIL_CONSUMER_ADDED → rx_session_send … rx_session_close →
+ *   MAIL_REMOVE_CONSUMER → MAIL_CONSUMER_REMOVED → rx_session_release → (no process has the pages any more) →
+ *   rx_session_free
  */
 #ifndef DAEMON_CONTROL_RX_SESSION_H
 #define DAEMON_CONTROL_RX_SESSION_H

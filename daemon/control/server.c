@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Control as the daemon sees it: accepts clients, adds and removes streams, channels and interfaces, and does at each tick
- * what must be done again and again.
+ * Control as the daemon sees it: accepts clients, adds and removes streams, channels and interfaces, and does at each
+ * tick what must be done again and again.
  */
 #include "daemon/control/server.h"
 

@@ -53,7 +53,9 @@ void session_free(struct session *session);
 /** Does the client receive a stream or send on a channel by this connection? */
 bool session_is_in_use(const struct session *session);
 
-/** Disconnect the client because a right that it uses was taken from it; kind: "stream" or "channel"; what: the right. */
+/**
+ * Disconnect the client because a right that it uses was taken from it; kind: "stream" or "channel"; what: the right.
+ */
 void session_revoke(struct session *session, const char *kind, const char *name, const char *what);
 
 /** Disconnect the client if it uses nothing and has asked for nothing for idle_timeout_s. */

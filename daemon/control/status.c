@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Puts a status together: asks the workers to bring their counters up to date, waits for that for a bounded time, builds
- * the answer once, and sends each client the part that it may see.
+ * Puts a status together: asks the workers to bring their counters up to date, waits for that for a bounded time,
+ * builds the answer once, and sends each client the part that it may see.
  */
 #include "daemon/control/status.h"
 
@@ -34,8 +34,8 @@ static int append_daemon(struct reply *reply)
 }
 
 /*
- * Reads the terms of the sum first and the flow counter last: all packets in the terms were counted as matched before, so
- * the difference, in_flight, is never negative.
+ * Reads the terms of the sum first and the flow counter last: all packets in the terms were counted as matched before,
+ * so the difference, in_flight, is never negative.
  */
 static void count_ring(const struct control_stream *stream, uint64_t *counters)
 {
@@ -216,8 +216,8 @@ static bool may_see_interface(const struct session *session, const char *name)
 }
 
 /*
- * Streams and channels are in the order of the endpoints. Rights are looked up by endpoint and not by name, because a stream
- * that was removed and one that was added in its place have the same name and may have different rights.
+ * Streams and channels are in the order of the endpoints. Rights are looked up by endpoint and not by name, because a
+ * stream that was removed and one that was added in its place have the same name and may have different rights.
  */
 static int send_seen(struct session *session, const struct reply *reply)
 {

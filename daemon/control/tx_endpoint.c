@@ -191,7 +191,9 @@ static void tx_worker_ended(struct tx_worker_endpoint *worker, const struct mail
 	worker->worker->said(worker->worker->context, mail);
 }
 
-/* The device may still read the memory of a channel that failed: channel_gone() frees it once the queue is destroyed. */
+/*
+ * The device may still read the memory of a channel that failed: channel_gone() frees it once the queue is destroyed.
+ */
 static void sender_removed(struct tx_session *tx, int error)
 {
 	tx->lent = false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A channel as control offers it to senders, and the transmit worker that serves it. A sender that a client asks for is
- * checked, its memory is made and sealed, it is lent to the worker by mail, and it is freed only when the worker has given
- * it back. All channels of an interface have one worker, and with it one mailbox, one notifier and one thread that makes
- * memory. Control thread only.
+ * checked, its memory is made and sealed, it is lent to the worker by mail, and it is freed only when the worker has
+ * given it back. All channels of an interface have one worker, and with it one mailbox, one notifier and one thread
+ * that makes memory. Control thread only.
  */
 #ifndef DAEMON_CONTROL_TX_ENDPOINT_H
 #define DAEMON_CONTROL_TX_ENDPOINT_H
@@ -48,7 +48,9 @@ void tx_endpoint_take_all(struct tx_endpoint *tx_endpoint);
 void tx_endpoint_free(struct tx_endpoint *tx_endpoint);
 /** Accept no more senders. */
 void tx_endpoint_end(struct tx_endpoint *tx_endpoint, enum ibvcap_disconnect reason);
-/** At each tick: mail again what found the mailbox full; disconnect clients that do not map the memory that they got. */
+/**
+ * At each tick: mail again what found the mailbox full; disconnect clients that do not map the memory that they got.
+ */
 void tx_endpoint_tick(struct tx_endpoint *tx_endpoint, uint64_t now_us);
 
 /** A client wants to send; it is answered now, or when its memory is made. 0, or -errno: disconnect. */

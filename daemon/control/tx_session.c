@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Makes, seals and frees the memory of one sender in the background thread, and decides after each step what comes next:
- * an answer to the client, mail to the worker, or the next job.
+ * Makes, seals and frees the memory of one sender in the background thread, and decides after each step what comes
+ * next: an answer to the client, mail to the worker, or the next job.
  */
 #include "daemon/control/tx_session.h"
 
@@ -200,7 +200,10 @@ static int send_opened(struct tx_session *tx)
 	return r;
 }
 
-/* The notifier first, because the worker may ring for it at once. tx_session_retry() tries again if the mailbox is full. */
+/*
+ * The notifier first, because the worker may ring for it at once. tx_session_retry() tries again if the mailbox is
+ * full.
+ */
 static int mail_to_worker(struct tx_session *tx)
 {
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;

@@ -6,8 +6,8 @@
  *   (MAIL_SENDER_ADDED) → PROTOCOL_READY … tx_session_close → MAIL_REMOVE_SENDER → (MAIL_SENDER_REMOVED) →
  *   tx_session_free → [break] → (no process has the memory any more)
  *
- * The steps in brackets are jobs of the worker's background thread, because they take time in proportion to the memory. A
- * sender whose client leaves meanwhile is freed after the job.
+ * The steps in brackets are jobs of the worker's background thread, because they take time in proportion to the memory.
+ * A sender whose client leaves meanwhile is freed after the job.
  */
 #ifndef DAEMON_CONTROL_TX_SESSION_H
 #define DAEMON_CONTROL_TX_SESSION_H

@@ -8,9 +8,9 @@
  *   stall budget  nanoseconds for which lossless consumers may keep the queue of a stream waiting
  *   wake budget   CPU time of the threads that wake clients
  *
- * Each client of a user is charged on the same object, and the object outlives the clients until all budgets are repaid:
- * neither many connections nor reconnecting buys a user more. root's clients are charged too, but no count refuses them:
- * root could change the configuration as well. Control thread only, but for what says otherwise.
+ * Each client of a user is charged on the same object, and the object outlives the clients until all budgets are
+ * repaid: neither many connections nor reconnecting buys a user more. root's clients are charged too, but no count
+ * refuses them: root could change the configuration as well. Control thread only, but for what says otherwise.
  */
 #ifndef DAEMON_CONTROL_USER_H
 #define DAEMON_CONTROL_USER_H
@@ -28,12 +28,13 @@
  * The wake budget. A wake-up call takes a few microseconds of CPU time, but a client can make its own wake-up take
  * milliseconds, and clients of other users wait meanwhile: by having thousands of epoll instances watch its end of the
  * socket, for example. So each wake-up is charged with its CPU time less WAKE_FREE_NS, and the charge is repaid by the
- * passing of time, 1 ns in WAKE_REPAY ns. A user whose debt exceeds WAKE_BUDGET_NS has its next client that is due to be
- * woken disconnected instead, so other users wait for one user WAKE_BUDGET_NS once, then 1/WAKE_REPAY of the time.
+ * passing of time, 1 ns in WAKE_REPAY ns. A user whose debt exceeds WAKE_BUDGET_NS has its next client that is due to
+ * be woken disconnected instead, so other users wait for one user WAKE_BUDGET_NS once, then 1/WAKE_REPAY of the time.
  *
- * Honest clients do not come near it. Their wake-ups take less than WAKE_FREE_NS on average, so each repays debt. One
- * wake-up may look expensive because an interrupt or the hypervisor took the CPU meanwhile: a single charge is
- * therefore at most WAKE_CHARGE_MAX_NS, a fraction of the budget.
+ * Honest clients do not come near it: their wake-ups take less than WAKE_FREE_NS on average, so each repays debt. But
+ * an interrupt or the hypervisor may take the CPU during a wake-up, which then looks expensive. A single charge is
+ * therefore WAKE_CHARGE_MAX_NS at most, a fraction of the budget. A wake-up that really takes longer is charged too
+ * little, but at most five such wake-ups fit into the budget, and later one in 10 s.
  */
 #define WAKE_FREE_NS       UINT64_C(50000)
 #define WAKE_CHARGE_MAX_NS UINT64_C(10000000)
@@ -80,10 +81,10 @@ struct user_share {
 	const void *endpoint;
 	uint32_t used[USER_SLOT_N];
 	/*
-	 * The stall budget. While the user's lossless consumers keep the queue waiting, the time is added to a debt; beyond
-	 * lossless_deadline_ms they become lossy. Each ns of it is repaid by RX_RING_REPAY ns in which none of them keeps the
-	 * queue waiting. So one user stops the queue for the deadline once, then for 1/(1 + RX_RING_REPAY) of the time.
-	 * The stream's worker writes this while it has a consumer of the user.
+	 * The stall budget. While the user's lossless consumers keep the queue waiting, the time is added to a debt;
+	 * beyond lossless_deadline_ms they become lossy. Each ns of it is repaid by RX_RING_REPAY ns in which none of
+	 * them keeps the queue waiting. So one user stops the queue for the deadline once, then for 1/(1 +
+	 * RX_RING_REPAY) of the time. The stream's worker writes this while it has a consumer of the user.
 	 */
 	struct stall_budget stall;
 };

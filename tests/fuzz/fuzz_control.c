@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What a hostile client may send on one connection of the control socket, as it is received, checked and
- * handled, with workers that answer, of a stream and of a channel, which is taken out and put in again. Input: messages,
- * each one byte of kind, one of length in units of 8 bytes, and the bytes. Kind 0: sent as they are; kind 255: something
- * else happens (enum step, in place of the length); else behind a right header of that type, padded to its size.
- * Afterwards nothing of the client may be left.
+ * handled, with workers that answer, of a stream and of a channel, which is taken out and put in again. Input:
+ * messages, each one byte of kind, one of length in units of 8 bytes, and the bytes. Kind 0: sent as they are; kind
+ * 255: something else happens (enum step, in place of the length); else behind a right header of that type, padded to
+ * its size. Afterwards nothing of the client may be left.
  */
 #include "daemon/control/server.h"
 #include "daemon/worker/tx_worker.h"

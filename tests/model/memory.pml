@@ -121,7 +121,10 @@ end:
 	:: d_step { MAY_OVERTAKE(thread, 1); let_go(thread, 1) }
 #endif
 #if STORES_MAX > 2
-	:: d_step { MAY_OVERTAKE(thread, 2) && buffer[thread].queued[2].at != buffer[thread].queued[1].at; let_go(thread, 2) }
+	:: d_step {
+		MAY_OVERTAKE(thread, 2) && buffer[thread].queued[2].at != buffer[thread].queued[1].at;
+		let_go(thread, 2)
+	   }
 #endif
 	od
 }

@@ -66,7 +66,8 @@ inline look(from)
 	look_closed();
 	atomic {
 		load(ME, HEAD, ACQ, head);
-		waited = (IS_PUT_OUT(self) -> WAIT_END : (head >= (from) -> WAIT_HEAD : (closed -> WAIT_END : WAIT_TIME)));
+		waited = (IS_PUT_OUT(self) -> WAIT_END :
+			(head >= (from) -> WAIT_HEAD : (closed -> WAIT_END : WAIT_TIME)));
 		head = 0;
 		closed = 0
 	}
@@ -78,7 +79,8 @@ inline sleep()
 	if
 	:: !asleep[self]
 	:: d_step { asleep[self] && timeouts > 0; asleep[self] = false; timeouts--; late = true }
-	:: d_step { asleep[self] && IS_PUT_OUT(self); asleep[self] = false } /* the slice's end: nobody wakes it for that */
+	/* The end of a slice: no thread wakes it for that. */
+	:: d_step { asleep[self] && IS_PUT_OUT(self); asleep[self] = false }
 	fi
 }
 
