@@ -5,6 +5,7 @@
  */
 #include "daemon/schedule.h"
 
+#include "daemon/base/log.h"
 #include "daemon/state.h"
 
 #define MAIL_US UINT64_C(1000) /* more than a worker's round takes */
@@ -19,6 +20,7 @@ void schedule_mail(struct daemon *daemon)
 {
 	if (!daemon->mailer || sd_event_source_get_enabled(daemon->mailer, NULL) > 0)
 		return;
+	log_debug("the mailbox of a worker is full: the mail is sent again in %llu us", (unsigned long long)MAIL_US);
 	sd_event_source_set_time_relative(daemon->mailer, MAIL_US);
 	sd_event_source_set_enabled(daemon->mailer, SD_EVENT_ONESHOT);
 }

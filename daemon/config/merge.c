@@ -57,7 +57,7 @@ static bool merge_own_group(struct config *config, const struct key_group *group
 
 /* ---- lists of streams and channels ----------------------------------------------------------------- */
 
-static int merge_add_entries(struct config *config, const struct key *key, const struct config *from,
+static int merge_add_entries(struct config *config, const struct key *key, char *entries, const struct config *from,
                              const char *removed, struct failure *failure)
 {
 	const struct key_group *group = key->group;
@@ -66,10 +66,8 @@ static int merge_add_entries(struct config *config, const struct key *key, const
 
 	for (uint32_t i = 0; i < key_count(key, from); i++) {
 		const void *entry = key_entry(key, from, i);
-		char *to = (char *)config + key->offset;
+		char *to = entries + *n_entries * group->bytes;
 
-		memcpy(&to, to, sizeof(to));
-		to += *n_entries * group->bytes;
 		if (removed && strcmp(key_entry_name(group, entry), removed) == 0)
 			continue;
 		r = group->check_among(config, entry, failure);
@@ -93,9 +91,9 @@ static int merge_list(struct config *config, const struct key *key, const struct
 	if (!entries)
 		return failure_no_memory(failure);
 	memcpy((char *)config + key->offset, &entries, sizeof(entries));
-	r = merge_add_entries(config, key, base, removed, failure);
+	r = merge_add_entries(config, key, entries, base, removed, failure);
 	if (r == 0 && added)
-		r = merge_add_entries(config, key, added, NULL, failure);
+		r = merge_add_entries(config, key, entries, added, NULL, failure);
 	n = key_count(key, config);
 	if (r == 0 && n > key->group->n_max)
 		r = failure_set(failure, EX_CONFIG, E2BIG, "%u %s: accepted are %u at most", n, key->name,

@@ -4,6 +4,7 @@
  */
 #include "daemon/control/endpoint.h"
 
+#include "daemon/base/log.h"
 #include "daemon/base/probes.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/notifier.h"
@@ -139,6 +140,8 @@ void endpoint_add_client(struct endpoint *endpoint, struct endpoint_client *clie
 	LIST_INSERT_HEAD(&endpoint->clients, client, link);
 	endpoint->n_clients++;
 	session->client = client;
+	log_debug("%s '%s': %s process %d of user %u has a place: %u in all", endpoint->kind->noun, endpoint->name,
+	          endpoint->kind->client, (int)client->pid, (unsigned)client->uid, endpoint->n_clients);
 }
 
 void endpoint_serve_client(struct endpoint_client *client)
@@ -163,6 +166,8 @@ void endpoint_remove_client(struct endpoint_client *client)
 	retained_memory_drop(&client->retained);
 	LIST_REMOVE(client, link);
 	client->endpoint->n_clients--;
+	log_debug("%s '%s': the place of process %d of user %u is free: %u are left", client->endpoint->kind->noun,
+	          client->endpoint->name, (int)client->pid, (unsigned)client->uid, client->endpoint->n_clients);
 	user_share_discharge(client->share, USER_LEASE_BLOCKS, client->lease_blocks);
 	user_share_discharge(client->share, USER_PLACES, 1);
 }

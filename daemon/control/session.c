@@ -275,6 +275,8 @@ int session_new(struct control *control, int fd)
 		r = peer_read_groups(fd, &session->peer, &session->groups);
 	if (r == 0)
 		r = watch_client(session);
+	log_debug("control socket: process %d of user %u: %s", (int)session->peer.pid, (unsigned)session->peer.uid,
+	          r < 0 ? strerror(-r) : "connected");
 	if (r < 0)
 		session_free(session);
 	return r;
@@ -284,6 +286,8 @@ void session_free(struct session *session)
 {
 	if (!session)
 		return;
+	log_debug("control socket: process %d of user %u: disconnected", (int)session->peer.pid,
+	          (unsigned)session->peer.uid);
 	LIST_REMOVE(session, link);
 	session->control->n_sessions--;
 	if (session->control->reconfiguring == session)

@@ -46,7 +46,7 @@ static uint64_t packet_sum_bytes(const uint8_t *bytes, uint32_t n)
 	return sum + other;
 }
 
-static uint16_t packet_fold_sum(uint64_t sum)
+static uint16_t packet_checksum_fold(uint64_t sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -130,10 +130,10 @@ bool packet_template_init(struct packet_template *packet, const struct packet_ro
 	end = packet_put16(packet_put16(udp, route->source_port), route->destination_port) + PACKET_UDP_BYTES - 4;
 	packet->l3 = (uint8_t)(ip - packet->bytes);
 	packet->header_bytes = (uint8_t)(end - packet->bytes);
-	packet->ip_sum = packet->ipv6 ? 0 : packet_fold_sum(packet_sum_bytes(ip, PACKET_IPV4_BYTES));
-	packet->udp_sum = packet_fold_sum(packet_sum_bytes(route->source, address_bytes) +
-	                                  packet_sum_bytes(route->destination, address_bytes) + htons(IPPROTO_UDP) +
-	                                  packet_sum_bytes(udp, PACKET_UDP_BYTES));
+	packet->ip_sum = packet->ipv6 ? 0 : packet_checksum_fold(packet_sum_bytes(ip, PACKET_IPV4_BYTES));
+	packet->udp_sum = packet_checksum_fold(packet_sum_bytes(route->source, address_bytes) +
+	                                       packet_sum_bytes(route->destination, address_bytes) +
+	                                       htons(IPPROTO_UDP) + packet_sum_bytes(udp, PACKET_UDP_BYTES));
 	return true;
 }
 
@@ -158,12 +158,12 @@ void packet_write_headers(const struct packet_template *packet, uint8_t *row, co
 		packet_store16(ip + IPV4_ID, id_be);
 		if (packet->checksums != PACKET_CHECKSUMS_DEVICE)
 			packet_store16(ip + IPV4_CHECKSUM,
-			               (uint16_t)~packet_fold_sum((uint64_t)packet->ip_sum + length_be + id_be));
+			               (uint16_t)~packet_checksum_fold((uint64_t)packet->ip_sum + length_be + id_be));
 	}
 	if (packet->checksums == PACKET_CHECKSUMS_SOFTWARE) {
 		/* The length counts twice: in the pseudo header and in the header. */
-		uint16_t sum = packet_fold_sum(packet->udp_sum + 2ull * udp_length_be +
-		                               packet_sum_bytes(payload, payload_bytes));
+		uint16_t sum = packet_checksum_fold(packet->udp_sum + 2ull * udp_length_be +
+		                                    packet_sum_bytes(payload, payload_bytes));
 
 		/* RFC 768: 0 would mean that the packet has no checksum. */
 		packet_store16(udp + UDP_CHECKSUM, sum == 0xffff ? 0xffff : (uint16_t)~sum);

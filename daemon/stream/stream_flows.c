@@ -14,6 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void stream_log_flow(const struct stream *stream, const struct config_flow *config, const char *what)
+{
+	struct flow_rule rule;
+	char text[128];
+
+	flow_resolve(config, stream->interface->net.mac, &rule);
+	log_debug("stream '%s': flow %s %s", stream->config->name, flow_format(&rule, text, sizeof(text)), what);
+}
+
 static int stream_add_flow(struct stream *stream, const struct config_flow *config, struct failure *failure)
 {
 	struct interface *interface = stream->interface;
@@ -30,11 +39,13 @@ static int stream_add_flow(struct stream *stream, const struct config_flow *conf
 		return r;
 	flows[stream->n_flows].config = *config;
 	flows[stream->n_flows++].config.file = NULL; /* the configuration's */
+	stream_log_flow(stream, config, "added");
 	return 0;
 }
 
 static void stream_remove_flow(struct stream *stream, uint32_t i)
 {
+	stream_log_flow(stream, &stream->flows[i].config, "removed");
 	stream->interface->ops->remove_flow(stream->flows[i].flow);
 	stream->flows[i] = stream->flows[--stream->n_flows];
 }

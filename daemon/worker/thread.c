@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/worker/thread.h"
 
+#include "daemon/base/log.h"
+
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,6 +33,7 @@ int thread_start(pthread_t *thread, const char *name, int32_t cpu, void *(*run)(
 	if (!error) {
 		snprintf(short_name, sizeof(short_name), "%s", name);
 		pthread_setname_np(*thread, short_name);
+		log_debug("worker thread %s started, CPU %d (-1: any)", short_name, cpu);
 	}
 	return -error;
 }

@@ -173,7 +173,10 @@ def test_the_log_level_changes_while_the_daemon_runs(daemon, wire, ibvcap):
     write(one, [small(wire)], log_level="debug")
     assert ibvcap(one, "reload").returncode == 0
     assert 'configuration: log_level = "debug" (was "info")' in one.text()
-    conftest.wait_until(lambda: "debug: " in one.text(), 30, "a debug message")
+    write(one, [small(wire, flows=flows(wire, 7502, 7503))], log_level="debug")
+    assert ibvcap(one, "reload").returncode == 0
+    said = one.text()
+    assert re.search(r"debug: stream 'lidar': flow \S+:7503 added", said) and "debug: control socket: process " in said
     write(one, [small(wire)], log_level="warning")
     assert ibvcap(one, "reload").returncode == 0
     before = one.text()
@@ -326,7 +329,7 @@ def test_what_a_stream_that_is_added_lacks_is_said(daemon, wire, ibvcap, tmp):
     code, text = add(port=7502)
     assert code == EX_CONFIG
     assert (f"{path}:1: stream 'more': this flow to port 7502 overlaps with that of stream 'lidar' at "
-            f"{one.config}:2, on the same interface") in text
+            f"{one.config}:2 on the same interface") in text
     code, text = add(payload_size=0)
     assert code == EX_CONFIG and f"{path}:1: payload_size = 0: accepted is" in text
     code, text = add(payload_size=60000)
