@@ -16,9 +16,9 @@
  *   - what a consumer reads is what was published, or it is told that it was put out         give_back()
  *   - the worker always finds memory for the next block while leases are within their quota  open_block()
  *   - nobody honest is taken for a liar                                                      load_and_mark()
- *   - published = delivered + skipped + lag, and every gap told with the next batch          hand_out()
+ *   - published = delivered + skipped + lag, and every gap told with the next batch          rx_hand_out()
  *   - a status never shows more delivered than were, nor fewer than the one before           StatusReader()
- *   - a lossless consumer skips nothing unless it was demoted, and is told so with the gap   hand_out()
+ *   - a lossless consumer skips nothing unless it was demoted, and is told so with the gap   rx_hand_out()
  *   - a tap's copy is whole when its check says so                                           Tap()
  *   - every process ends: whoever waits for ever is an invalid end state
  */

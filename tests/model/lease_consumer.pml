@@ -6,8 +6,8 @@
 #define ME (self + 1)
 #define BLOCK (next / N)
 
-/* find_slot(): the slot that holds the block, else a free one, else Q. */
-inline find_slot()
+/* rx_find_lease(): the slot that holds the block, else a free one, else Q. */
+inline rx_find_lease()
 {
 	d_step {
 		slot = Q;
@@ -48,7 +48,7 @@ inline table_load()
 #define IS_RECYCLED() (floor > BLOCK)
 #endif
 
-/* lease_block(): what the variants exchange. */
+/* rx_lease_block(): what the variants exchange. */
 inline say_and_look()
 {
 #if defined(FLOOR_FIRST)
@@ -66,8 +66,8 @@ inline say_and_look()
 #endif
 }
 
-/* lease_block(). From the check on the consumer may read the block until it clears the slot. */
-inline lease_block()
+/* rx_lease_block(). From the check on the consumer may read the block until it clears the slot. */
+inline rx_lease_block()
 {
 	say_and_look();
 	d_step {
@@ -90,7 +90,7 @@ inline lease_block()
 	fi
 }
 
-/* consumer_store_delivered() in hand_out(), consumer_store_skipped() in skip_to_floor(): one word each. */
+/* consumer_store_delivered() in rx_hand_out(), consumer_store_skipped() in rx_skip_to_floor(): one word each. */
 inline store_counts(word, count)
 {
 #ifdef ACQUIRED_WORD
@@ -103,8 +103,8 @@ inline store_counts(word, count)
 #endif
 }
 
-/* skip_to_floor() */
-inline skip_to_floor()
+/* rx_skip_to_floor() */
+inline rx_skip_to_floor()
 {
 	load(ME, FLOOR, FLOOR_LOAD, floor);
 	load(ME, HEAD, ACQ, head);
@@ -153,8 +153,8 @@ inline note_cursor()
 #endif
 }
 
-/* hand_out() of 1 to all published rows of the block: max, chosen by the caller. */
-inline hand_out()
+/* rx_hand_out() of 1 to all published rows of the block: max, chosen by the caller. */
+inline rx_hand_out()
 {
 	look_at_policy();
 	atomic {
@@ -183,12 +183,12 @@ inline hand_out()
 inline take()
 {
 	if
-	:: n_batches[slot] == 0 -> lease_block(); n_held = n_held + ok
+	:: n_batches[slot] == 0 -> rx_lease_block(); n_held = n_held + ok
 	:: else -> ok = true
 	fi;
 	if
-	:: ok -> ok = false; hand_out()
-	:: else -> skip_to_floor()
+	:: ok -> ok = false; rx_hand_out()
+	:: else -> rx_skip_to_floor()
 	fi
 }
 
@@ -244,7 +244,7 @@ inline store_released()
 #endif
 }
 
-/* rx_check_connected(): what was torn must be told now. */
+/* rx_wait_check_connected(): what was torn must be told now. */
 inline check_connected()
 {
 #ifdef HANG_UP
@@ -331,7 +331,7 @@ proctype Consumer(byte self)
 	:: atomic {
 		!out && memory[HEAD] > next && (!HOARDS || !at_quota) ->
 		head = memory[HEAD]; /* consumer_load_head() */
-		find_slot();
+		rx_find_lease();
 		if
 		:: slot < Q -> skip
 		:: else -> at_quota = true; slot = 0; head = 0; goto again /* -ENOBUFS */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Part of lease.pml: a tap, look_at_block(), copy_row() and check_copy() in lib/ibvcap/rx.c. It has no page, the
+ * Part of lease.pml: a tap, rx_tap_block(), rx_copy_row() and rx_check_copy() in lib/ibvcap/rx.c. It has no page, the
  * worker knows nothing of it, and nobody else is attached: so the worker does not look at anybody's leases between
  * its store of floor and the post, and only the backend's post() keeps the two in order (POST_BARRIER).
  */
@@ -9,7 +9,7 @@ inline tap_load_floor()
 	floor = memory[FLOOR]
 }
 
-inline copy_row()
+inline rx_copy_row()
 {
 	copy = memory[ROW(physical, next % N)]
 }
@@ -19,15 +19,15 @@ inline copy_and_check()
 {
 #ifdef TAP_FLOOR_FIRST
 	tap_load_floor(); /* Broken. */
-	copy_row()
+	rx_copy_row()
 #else
-	copy_row();
+	rx_copy_row();
 	tap_load_floor()
 #endif
 }
 
-/* check_copy(): recycled meanwhile, it was not delivered but skipped. */
-inline check_copy()
+/* rx_check_copy(): recycled meanwhile, it was not delivered but skipped. */
+inline rx_check_copy()
 {
 	d_step {
 		torn = floor <= BLOCK && copy != next + 1;
@@ -63,10 +63,10 @@ proctype Tap()
 
 	do
 	:: atomic { memory[HEAD] > next -> physical = memory[TABLE(BLOCK)] }
-	   floor = memory[FLOOR]; /* look_at_block() */
+	   floor = memory[FLOOR]; /* rx_tap_block() */
 	   if
 	   :: floor > BLOCK -> tap_skip_to_floor()
-	   :: else -> copy_and_check(); check_copy()
+	   :: else -> copy_and_check(); rx_check_copy()
 	   fi
 	:: finished && next == memory[HEAD] -> break
 	od

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Part of wake.pml: one thread in libibvcap, lib/ibvcap/wait.c and ibvcap_rx_acquire() of lib/ibvcap/rx.c. */
+/* Part of wake.pml: one thread in libibvcap, lib/ibvcap/rx_wait.c and ibvcap_rx_acquire() of lib/ibvcap/rx.c. */
 
 /* ---- a consumer ---------------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ inline cancel_wake()
 	store(ME, WAKE_AT(self), 0, RLX)
 }
 
-/* rx_disarm() */
+/* rx_wait_disarm() */
 inline disarm()
 {
 	if
@@ -60,7 +60,7 @@ inline look_closed()
 #endif
 }
 
-/* look(): rx_check_connected() and the end of the ring come before head. */
+/* rx_wait_look(): rx_wait_check_connected() and the end of the ring come before head. */
 inline look(from)
 {
 	look_closed();
@@ -84,8 +84,8 @@ inline sleep()
 	fi
 }
 
-/* sleep_on_word() */
-inline sleep_on_word()
+/* rx_wait_sleep() */
+inline rx_wait_sleep()
 {
 #ifndef SEEN_LATE
 	word_changed[self] = false; /* consumer_load_wake_word() */
@@ -139,7 +139,7 @@ inline rx_wait()
 	fi;
 	do
 	:: waited == WAIT_TIME && !late ->
-		sleep_on_word();
+		rx_wait_sleep();
 		look(target)
 	:: waited != WAIT_TIME || late -> break
 	od;
@@ -149,7 +149,7 @@ inline rx_wait()
 	fi
 }
 
-/* acquire_in_epoch(), until a batch comes; a user of the descriptor polls it whenever it returns 0. */
+/* rx_acquire_in_epoch(), until a batch comes; a user of the descriptor polls it whenever it returns 0. */
 inline acquire()
 {
 	disarm();
