@@ -5,7 +5,7 @@
  */
 #include "daemon/control/status.h"
 
-#include "daemon/base/min.h"
+#include "lib/ibvcap/min.h"
 #include "daemon/base/time.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"

@@ -3,10 +3,10 @@
  * Publishing rows, recycling blocks, and the consumers of a receive ring: the worker's part of it. A block is recycled
  * only when no consumer has a lease on it; lib/ibvcap/ring.h describes the handshake with consumers.
  */
-#include "daemon/base/min.h"
 #include "daemon/base/probes.h"
 #include "daemon/ring/backpressure.h"
 
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

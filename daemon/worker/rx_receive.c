@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/worker/rx_receive.h"
 
-#include "daemon/base/min.h"
 #include "daemon/base/probes.h"
 #include "daemon/base/time.h"
 #include "daemon/packet/packet_view.h"
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

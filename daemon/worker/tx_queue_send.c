@@ -5,8 +5,8 @@
  */
 #include "daemon/worker/tx_queue.h"
 
-#include "daemon/base/min.h"
 #include "daemon/base/probes.h"
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

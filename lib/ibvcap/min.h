@@ -5,12 +5,12 @@
 
 #include <stdint.h>
 
-static inline uint32_t min_u32(uint32_t a, uint32_t b)
+static inline uint32_t u32_min(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
 }
 
-static inline uint64_t min_u64(uint64_t a, uint64_t b)
+static inline uint64_t u64_min(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }

@@ -214,7 +214,7 @@ static int rx_reattach_explain(const struct rx_reattach *reattach)
 static uint64_t rx_reattach_next_step_ns(const struct rx_reattach *reattach)
 {
 	return reattach->client.socket >= 0 ? reattach->deadline_ns
-	                                    : min_u64(reattach->try_at_ns, reattach->deadline_ns);
+	                                    : u64_min(reattach->try_at_ns, reattach->deadline_ns);
 }
 
 /* 1: attached; 0: not until until_ns; -errno. */
@@ -230,7 +230,7 @@ static int rx_reattach_search(struct ibvcap_rx *rx, uint64_t until_ns)
 			return rx_reattach_give_up(reattach, rx_reattach_explain(reattach));
 		if (reattach->client.socket < 0 && now >= reattach->try_at_ns)
 			rx_reattach_ask(reattach, now);
-		r = rx_reattach_sleep(reattach, now, min_u64(until_ns, rx_reattach_next_step_ns(reattach)));
+		r = rx_reattach_sleep(reattach, now, u64_min(until_ns, rx_reattach_next_step_ns(reattach)));
 		if (r < 0)
 			return r;
 		if (r > 0)

@@ -65,7 +65,7 @@ static bool rx_wait_spin(const struct ibvcap_rx *rx, uint64_t target)
 /* The daemon does not know taps, so nobody wakes one. 0 or -EINTR. */
 static int rx_wait_nap(uint64_t ns)
 {
-	const struct timespec time = {.tv_nsec = (long)min_u64(ns, TAP_NAP_NS)};
+	const struct timespec time = {.tv_nsec = (long)u64_min(ns, TAP_NAP_NS)};
 
 	return nanosleep(&time, NULL) < 0 ? -EINTR : 0;
 }
@@ -128,7 +128,7 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 		if (r != RX_WAIT_TIME)
 			return r;
 		r = rx->is_tap ? rx_wait_nap(deadline - now)
-		               : rx_wait_sleep(rx, target, min_u64(deadline - now, PAUSE_SLICE_NS));
+		               : rx_wait_sleep(rx, target, u64_min(deadline - now, PAUSE_SLICE_NS));
 		if (r < 0)
 			return r;
 	}

@@ -46,6 +46,16 @@ int sized_struct_read(void *ours, size_t bytes, const void *from, const char *na
 	return 0;
 }
 
+void sized_struct_copy(void *to, const void *ours, size_t bytes)
+{
+	size_t size = *(const size_t *)to;
+
+	if (size > bytes)
+		size = bytes;
+	memcpy(to, ours, size);
+	*(size_t *)to = size;
+}
+
 int sized_struct_write(void *to, const void *ours, size_t bytes, const char *name)
 {
 	int r = sized_struct_check(to, sizeof(size_t), name);

@@ -23,20 +23,7 @@ int sized_struct_check(const void *to, size_t bytes_min, const char *name);
 /** Write ours to the caller's struct, as much as it has room for, and set its size to that. 0 or -EINVAL. */
 int sized_struct_write(void *to, const void *ours, size_t bytes, const char *name);
 
-/**
- * The same without the check, for the calls of each batch: the usual case is a copy of constant length. ours begins
- * with bytes.
- */
-static inline void sized_struct_copy(void *to, const void *ours, size_t bytes)
-{
-	const size_t room = *(const size_t *)to;
-
-	if (room >= bytes) {
-		__builtin_memcpy(to, ours, bytes);
-	} else {
-		__builtin_memcpy(to, ours, room);
-		*(size_t *)to = room;
-	}
-}
+/** The same without the check. */
+void sized_struct_copy(void *to, const void *ours, size_t bytes);
 
 #endif

@@ -60,7 +60,7 @@ static const struct ibvcap_counter *status_label(struct ibvcap_status *status, c
 	if (!slot)
 		return NULL;
 	*slot = counters = calloc(PROTOCOL_COUNTERS_MAX, sizeof(*counters));
-	*n = min_u32(*n, labels->n_first + labels->n_second);
+	*n = u32_min(*n, labels->n_first + labels->n_second);
 	for (uint32_t i = 0; counters && i < *n; i++)
 		counters[i] = (struct ibvcap_counter){
 			.label = i < labels->n_first ? labels->first[i] : labels->second[i - labels->n_first],

@@ -26,26 +26,28 @@ static uint32_t tx_n_free(struct ibvcap_tx *tx)
 static int tx_hand_out(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t n)
 {
 	uint32_t slot = tx_slot_of(tx, tx->submitted);
-	const struct ibvcap_tx_slots ours = {
-		.size = sizeof(ours),
+	struct ibvcap_tx_slots ours, *to = slots->size >= sizeof(ours) ? slots : &ours; /* as in rx_hand_out() */
+
+	*to = (struct ibvcap_tx_slots){
+		.size = sizeof(*to),
 		.payload = (uint8_t *)tx->arena.address + (size_t)slot * tx->info.slot_bytes,
 		.packets = tx->descriptors + slot,
 		.sequence = tx->submitted,
 		.n = n,
 		.stride = tx->info.slot_bytes,
 	};
-
-	sized_struct_copy(slots, &ours, sizeof(ours));
+	if (to == &ours)
+		sized_struct_copy(slots, &ours, sizeof(ours));
 	for (uint32_t i = 0; i < n; i++)
-		ours.packets[i] = (struct ibvcap_tx_descriptor){.length = (uint16_t)tx->info.slot_bytes};
+		to->packets[i] = (struct ibvcap_tx_descriptor){.length = (uint16_t)tx->info.slot_bytes};
 	tx->n_reserved = n;
 	return (int)n;
 }
 
 int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t max, uint32_t min, int timeout_ms)
 {
-	uint32_t most = min_u32(max, tx->info.n_slots - tx_slot_of(tx, tx->submitted));
-	uint32_t least = min_u32(min ? min : 1, most);
+	uint32_t most = u32_min(max, tx->info.n_slots - tx_slot_of(tx, tx->submitted));
+	uint32_t least = u32_min(min ? min : 1, most);
 	uint32_t n_free;
 	int r = tx_wait_check_connected(tx);
 
@@ -66,7 +68,7 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 		if (n_free > 0)
 			tx_wait_disarm(tx);
 	}
-	return n_free == 0 ? 0 : tx_hand_out(tx, slots, min_u32(n_free, most));
+	return n_free == 0 ? 0 : tx_hand_out(tx, slots, u32_min(n_free, most));
 }
 
 /* A failure is no error: a full socket wakes the worker too, and tx_wait() finds out that the daemon has ended. */
@@ -138,7 +140,7 @@ int ibvcap_tx_results(struct ibvcap_tx *tx, int32_t *statuses, uint32_t max, uin
 	/* The worker overwrites a status once its slot was submitted again. */
 	if (tx->submitted - tx->reported > tx->info.n_slots)
 		tx->reported = tx->submitted - tx->info.n_slots;
-	n = min_u32(max > INT32_MAX ? INT32_MAX : max, (uint32_t)(completed - tx->reported));
+	n = u32_min(max > INT32_MAX ? INT32_MAX : max, (uint32_t)(completed - tx->reported));
 	for (uint32_t i = 0; i < n; i++)
 		statuses[i] = tx->statuses[tx_slot_of(tx, tx->reported + i)];
 	*sequence = tx->reported;

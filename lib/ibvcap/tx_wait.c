@@ -122,7 +122,7 @@ int tx_wait(struct ibvcap_tx *tx, uint64_t target, int timeout_ms)
 		r = tx_wait_look(tx, target, now);
 		if (r != 0)
 			return r;
-		r = tx_wait_sleep(tx, target, min_u64(deadline - now, PAUSE_SLICE_NS));
+		r = tx_wait_sleep(tx, target, u64_min(deadline - now, PAUSE_SLICE_NS));
 		if (r < 0)
 			return r;
 	}
