@@ -126,8 +126,8 @@ static void append_boot_fix(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES
 }
 
 /*
- * Reserve so many pages on each node beside those that others use, and do not take away any. Pages of 1 GiB are reserved at
- * boot, because later the memory is too fragmented.
+ * Reserve so many pages on each node beside those that others use, and do not take away any. Pages of 1 GiB are
+ * reserved at boot, because later the memory is too fragmented.
  */
 static void write_pages_fix(const struct doctor_facts *facts, uint64_t page_kib,
                             const uint64_t wanted[DOCTOR_NODES_MAX], struct finding *finding)

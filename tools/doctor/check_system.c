@@ -101,7 +101,7 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 	if (!kernel->major)
 		return;
 	finding = finding_add(findings, "xdp", "AF_XDP in Linux %u.%u", kernel->major, kernel->minor);
-	/* The kernel looks for the protocol first and for the right to use it then: any other error means that it has it. */
+	/* The kernel checks the right to use the protocol only if it has it: any other error means that it has it. */
 	if (kernel->af_xdp_error != EAFNOSUPPORT) {
 		finding_write(finding->found, "there%s%s%s",
 		              !kernel->knows_jit ? ""

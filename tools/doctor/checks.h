@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The checks of `ibvcap doctor`. Each one is pure: it reads facts and adds findings, and asks neither kernel nor device. */
+/* The checks of `ibvcap doctor`. Each one is pure: it reads facts and adds findings, and asks no kernel or device. */
 #ifndef TOOLS_DOCTOR_CHECKS_H
 #define TOOLS_DOCTOR_CHECKS_H
 

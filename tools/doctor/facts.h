@@ -115,15 +115,15 @@ struct doctor_group {
 	struct config_address group;
 };
 
-/* The process whose rights are checked: a running ibvcapd; or the service as systemd would start it; or this process. */
+/* The process whose rights count: a running ibvcapd, or the service as systemd would start it, or this process. */
 struct doctor_process {
 	enum { DOCTOR_SELF, DOCTOR_SERVICE, DOCTOR_DAEMON } kind;
 	pid_t pid;
 	bool has_config; /* a daemon that runs with the configuration file that is checked */
 	uint64_t effective_capabilities;
 	uint64_t memlock_bytes; /* UINT64_MAX = unlimited */
-	char cannot_read
-		[DOCTOR_NAME_BYTES]; /* the service's user, if that user may not read the configuration; "": may, or not known */
+	/* The service's user, if that user may not read the configuration; "": it may, or not known. */
+	char cannot_read[DOCTOR_NAME_BYTES];
 };
 
 /* The limits of that process' cgroup and of those above it; UINT64_MAX: none. */

@@ -33,7 +33,7 @@ uint64_t files_read_limit(const char *directory, const char *name);
 /** Read a list of CPUs as the kernel writes it, "0-3,8". */
 void files_read_cpus(cpu_set_t *cpus, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** Find the line that begins with label, for example "CapEff:" in /proc/PID/status, and copy the text behind the label. */
+/** Copy the text behind label from the line that begins with it, for example "CapEff:" in /proc/PID/status. */
 void files_read_labelled(const char *path, const char *label, char *text, size_t bytes);
 
 /** Read a symbolic link, and copy the last component of its target. */

@@ -6,8 +6,8 @@
 #include "tools/doctor/facts.h"
 
 /**
- * Probe each port that has an Ethernet interface, and store the result in facts. After doctor_ask(). A device that another
- * process has open is left alone: a second context can switch on the port's loopback of multicast.
+ * Probe each port that has an Ethernet interface, and store the result in facts. After doctor_ask(). A device that
+ * another process has open is left alone: a second context can switch on the port's loopback of multicast.
  */
 void doctor_probe_queues(struct doctor_facts *facts);
 

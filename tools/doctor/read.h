@@ -36,7 +36,7 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 /** The processes that hold ring memory. Sees those of other users only as root. */
 void read_holders(const char *root, struct doctor_facts *facts);
 
-/** Is directory/pid an ibvcapd of root, of a system account or of this user? Other users' programs can fake the name. */
+/** Is directory/pid an ibvcapd of root, a system account or this user? Programs of others can fake the name. */
 bool read_is_daemon(const char *directory, const char *pid);
 
 void ask_interface(struct doctor_interface *interface);

@@ -120,13 +120,13 @@ static void read_joined_groups(const char *root, struct doctor_facts *facts)
 		const char *file;
 		void (*read)(FILE *file, struct doctor_facts *facts);
 	} kinds[] = {{"igmp", read_igmp}, {"igmp6", read_igmp6}};
-	char path[PATH_MAX], who[DOCTOR_NAME_BYTES] = "self";
+	char path[PATH_MAX], pid[DOCTOR_NAME_BYTES] = "self";
 	FILE *file;
 
 	if (facts->process.kind == DOCTOR_DAEMON)
-		snprintf(who, sizeof(who), "%d", (int)facts->process.pid);
+		snprintf(pid, sizeof(pid), "%d", (int)facts->process.pid);
 	for (unsigned int i = 0; i < 2; i++) {
-		files_join(path, "%s/proc/%s/net/%s", root, who, kinds[i].file);
+		files_join(path, "%s/proc/%s/net/%s", root, pid, kinds[i].file);
 		file = fopen(path, "re");
 		if (!file)
 			continue;

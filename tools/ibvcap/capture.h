@@ -27,12 +27,12 @@ struct capture_packet {
 };
 
 /**
- * Open a file. 0; EX_NOINPUT if it cannot be opened; EX_DATAERR if it is no capture or has an unknown link type. In these
- * cases capture->error says why.
+ * Open a file. 0; EX_NOINPUT if it cannot be opened; EX_DATAERR if it is no capture or has an unknown link type. In
+ * these cases capture->error says why.
  */
 int capture_open(struct capture *capture, const char *path);
 
-/** Read the next packet. 1; 0 at the end; -EBADMSG if the file is damaged or cut off here, and capture->error says how. */
+/** Read the next packet. 1; 0 at the end; -EBADMSG if the file is damaged or cut off: capture->error says how. */
 int capture_next(struct capture *capture, struct capture_packet *packet);
 
 /** Close it. A capture that was never opened has to be zero-initialised. */

@@ -236,7 +236,7 @@ static int receive_packets(struct receiver *receiver)
 			return 0;
 		if (now - receiver->printed_ns >= TIME_SECOND_NS)
 			print_recv_rate(receiver, now);
-		/* A short wait: the rates are printed in time, and a signal that came just before the call is seen soon. */
+		/* A short wait, to print the rates in time, and to see a signal that came just before the call. */
 		if (options->attach.policy == IBVCAP_POLICY_TAP)
 			r = receive_tapped(receiver, 50);
 		else

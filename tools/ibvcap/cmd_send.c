@@ -112,8 +112,7 @@ struct source {
 	int file;              /* -1: the pattern */
 	int file_error;        /* errno */
 	size_t n_read;
-	uint8_t read
-		[UINT16_MAX]; /* bytes of the file for the next packet, read before a row is reserved: a pipe may be slow */
+	uint8_t read[UINT16_MAX]; /* of the file, read before a row is reserved: a pipe may be slow */
 };
 
 /* A payload of fewer than 8 bytes gets only the first bytes of the packet number. */

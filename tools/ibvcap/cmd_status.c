@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap status: prints the daemon's streams, channels, clients and interfaces, and the sums that account for packets. */
+/* ibvcap status: prints streams, channels, clients and interfaces, and the sums that account for every packet. */
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"

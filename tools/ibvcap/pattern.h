@@ -24,8 +24,8 @@
 void pattern_fill(uint64_t sequence, uint8_t *payload, size_t bytes);
 
 /**
- * Check a payload. True: it is intact, and *sequence is its number. False: it is too short or a byte is wrong; *sequence
- * is the number that it has in its place.
+ * Check a payload. True: it is intact, and *sequence is its number. False: it is too short or a byte is wrong;
+ * *sequence is the number that it has in its place.
  */
 bool pattern_check(const uint8_t *payload, size_t bytes, uint64_t *sequence);
 

@@ -11,7 +11,9 @@ int report_exit_code(int error);
 /** Print why the library's last call failed. Returns the exit code for its error. */
 int report_failure(const char *command, int error);
 
-/** Print why the stream or channel can be used no longer. kind is "stream" or "channel". Returns the exit code; 0 for 0. */
+/**
+ * Print why the stream or channel can be used no longer. kind is "stream" or "channel". Returns the exit code; 0 for 0.
+ */
 int report_end(const char *command, const char *kind, const char *name, int error);
 
 /** Print json and a line feed on standard output, and free it. flags are jansson's. */

@@ -9,9 +9,9 @@
 bool stream_args_are_keys(const char *word);
 
 /**
- * The words as the text of a configuration file, which the caller frees. Word number i, counted from 1, is line i, so that
- * the daemon's error messages name the word. An integer, true, false and a value that begins with a quote or bracket are
- * copied; other values become strings. NULL if a word has no KEY=VALUE form.
+ * The words as the text of a configuration file, which the caller frees. Word number i, counted from 1, is line i, so
+ * that the daemon's error messages name the word. An integer, true, false and a value that begins with a quote or
+ * bracket are copied; other values become strings. NULL if a word has no KEY=VALUE form.
  */
 char *stream_args_text(const char *const *words, int n_words);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The send times of packets, in ns from the start, so that neither rounding nor delays add up; and the account of how well
- * they were kept. Pure.
+ * The send times of packets, in ns from the start, so that neither rounding nor delays add up; and the account of how
+ * well they were kept. Pure.
  */
 #ifndef TOOLS_IBVCAP_TIMING_H
 #define TOOLS_IBVCAP_TIMING_H
@@ -19,9 +19,8 @@ static inline uint64_t timing_at_rate(uint64_t number, uint64_t rate_pps)
 
 /* Zero-initialise it, and set speed. */
 struct timing_capture {
-	double speed; /* times as fast as recorded */
-	uint64_t
-		backwards; /* packets with an earlier time than one before them in the file; they leave right behind that one */
+	double speed;       /* times as fast as recorded */
+	uint64_t backwards; /* packets with a time before that of an earlier packet: they leave right behind it */
 	/* of the current pass, in times of the capture: */
 	uint64_t pass_packets;
 	uint64_t pass_first_ns;
@@ -33,8 +32,8 @@ struct timing_capture {
 int timing_of_packet(struct timing_capture *capture, uint64_t time_ns, uint64_t *offset_ns);
 
 /**
- * Begin the next pass over the same packets. Its first packet follows the last one after the mean distance of two packets.
- * A pass without a duration, for example one of a single packet, takes a second.
+ * Begin the next pass over the same packets. Its first packet follows the last one after the mean distance of two
+ * packets. A pass without a duration, for example one of a single packet, takes a second.
  */
 void timing_next_pass(struct timing_capture *capture);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The view of `ibvcap top`: two answers of the daemon, and the rates between them. It is pure; the caller puts its lines on
- * a terminal (top_screen.h) or on standard output.
+ * The view of `ibvcap top`: two answers of the daemon, and the rates between them. It is pure; the caller puts its
+ * lines on a terminal (top_screen.h) or on standard output.
  */
 #ifndef TOOLS_IBVCAP_TOP_H
 #define TOOLS_IBVCAP_TOP_H
@@ -17,8 +17,8 @@ struct top_view {
 };
 
 /*
- * The counters that the same stream, consumer, … had in the earlier answer. None if it was not there then, or belonged to
- * another run of the daemon. at points into view->now.
+ * The counters that the same stream, consumer, … had in the earlier answer. None if it was not there then, or belonged
+ * to another run of the daemon. at points into view->now.
  */
 struct counters top_stream_before(const struct top_view *view, const struct ibvcap_status_stream *at);
 struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_status_consumer *at);
@@ -39,8 +39,8 @@ uint64_t top_stream_lag(const struct status_view *status, const struct ibvcap_st
 unsigned top_fill_percent(const struct ibvcap_status_stream *stream, uint64_t rows);
 
 /**
- * How late packets of a channel or sender left, as the mean over the interval: after their own send times, or, if none had
- * one, after the rate allowed them. Negative if none left.
+ * How late packets of a channel or sender left, as the mean over the interval: after their own send times, or, if none
+ * had one, after the rate allowed them. Negative if none left.
  */
 double top_lateness_ns(struct counters now, struct counters before);
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What `ibvcap send` and `ibvcap replay` share: they open a channel, fill rows one after the other, and print the sum. */
+/*
+ * What `ibvcap send` and `ibvcap replay` share: they open a channel, fill rows one after the other, and print the sum.
+ */
 #ifndef TOOLS_IBVCAP_TX_RUN_H
 #define TOOLS_IBVCAP_TX_RUN_H
 
@@ -40,7 +42,9 @@ struct tx_run_row {
 	struct ibvcap_tx_descriptor *packet;
 };
 
-/** Take one of the options that both have: -s, -L, -d, -j. Others print the usage. -1: go on; otherwise the exit code. */
+/**
+ * Take one of the options that both have: -s, -L, -d, -j. Others print the usage. -1: go on; otherwise the exit code.
+ */
 int tx_run_parse_option(int option, const char *usage, struct tx_run_options *options);
 
 /** Open the channel, and catch SIGINT and SIGTERM. EX_OK; or another exit code, after an error message. */
@@ -53,9 +57,9 @@ uint64_t tx_run_start(struct tx_run *run);
 uint64_t tx_run_elapsed_ns(const struct tx_run *run);
 
 /**
- * Get a row for the next packet, with destination and flags set. not_before_ns is its send time, 0 for none. Waits for room
- * in the arena, and until the send time is near; submits rows that were added before. 0; -EINTR after a stop signal;
- * otherwise the library's error.
+ * Get a row for the next packet, with destination and flags set. not_before_ns is its send time, 0 for none. Waits for
+ * room in the arena, and until the send time is near; submits rows that were added before. 0; -EINTR after a stop
+ * signal; otherwise the library's error.
  */
 int tx_run_row(struct tx_run *run, uint64_t not_before_ns, struct tx_run_row *row);
 

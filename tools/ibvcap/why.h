@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The explanation that `ibvcap why` prints: for each term of the sums of a stream and its consumers a cause and a remedy. */
+/*
+ * The explanation that `ibvcap why` prints: for each term of the sums of a stream and its consumers a cause and a
+ * remedy.
+ */
 #ifndef TOOLS_IBVCAP_WHY_H
 #define TOOLS_IBVCAP_WHY_H
 

@@ -99,7 +99,7 @@ Test(capture, microseconds_become_ns)
 	cr_expect(eq(u64, packet.time_ns, 1700000000 * SECOND_NS + 123456000));
 }
 
-/* A section header, an interface with times in ns, an enhanced packet. */
+/* A pcapng file: a section header, an interface with times in ns, and an enhanced packet. */
 Test(capture, pcapng_with_ns)
 {
 	const uint64_t time_ns = 1700000000 * SECOND_NS + 987654321;

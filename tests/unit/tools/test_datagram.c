@@ -63,7 +63,7 @@ static void put_udp(const char *payload)
 	put(payload, strlen(payload));
 }
 
-/* From an allocation of just the captured bytes, so that a sanitizer sees who reads on. */
+/* The bytes lie in an allocation of exactly their size, so that a sanitizer finds a read behind them. */
 static enum datagram_verdict find(enum datagram_link link, uint32_t captured, struct datagram *datagram)
 {
 	uint8_t *copy = malloc(captured ? captured : 1);

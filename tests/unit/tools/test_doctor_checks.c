@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Every verdict of the doctor, each from a machine that lacks that one thing. */
+/* The checks of the doctor. Each test changes one fact of a ready machine and expects one finding. */
 #include "tools/doctor/checks.h"
 
 #include <arpa/inet.h>
@@ -78,7 +78,7 @@ static void make_cpus(void)
 	strcpy(facts.cpus.idle_state, "C1");
 }
 
-/* A machine with nothing to mend. */
+/* A machine that needs no repair. */
 static void make_ready(void)
 {
 	memset(&facts, 0, sizeof(facts));
@@ -114,7 +114,7 @@ static void free_config(void)
 	config_free(facts.config);
 }
 
-/* Judged, with nothing to mend. */
+/* Run the checks, and expect that all findings are ok. */
 static void expect_ready(void)
 {
 	doctor_check(&facts, &findings);
@@ -124,7 +124,7 @@ static void expect_ready(void)
 	cr_expect_eq(findings_worst_level(&findings), FINDING_OK);
 }
 
-/* It is to be pasted. */
+/* Users paste the fix into a shell, so its syntax has to be right. */
 static void expect_command(const char *fix)
 {
 	FILE *shell = popen("sh -n", "w");
@@ -164,7 +164,7 @@ static void expect(enum finding_level level, const char *check, const char *foun
 	cr_expect_eq(failure->fix_survives_reboot, survives);
 }
 
-/* Found as ok, with those words. */
+/* Expect a finding of that check at level ok that contains this text. */
 static void expect_told(const char *check, const char *found)
 {
 	expect_ready();
@@ -176,7 +176,7 @@ static void expect_told(const char *check, const char *found)
 
 TestSuite(doctor_checks, .init = make_ready, .fini = free_config);
 
-/* A test: what is wrong with the machine, and what is made of it. */
+/* FAULT: a test that changes the facts, and expects one finding with this level and fix. TOLD: one at level ok. */
 #define FAULT(name, level, check, found, fix, survives, ...)          \
 	Test(doctor_checks, name)                                     \
 	{                                                             \
@@ -228,7 +228,7 @@ Test(doctor_checks, no_device_and_no_card_is_an_error_that_points_to_softhca)
 	cr_assert_not(findings.entries[0].fix_survives_reboot);
 }
 
-/* The file of one must not take the other's place. */
+/* Each module has a file of its own, so one fix does not overwrite the other. */
 Test(doctor_checks, two_modules_are_loaded_at_boot_by_two_files)
 {
 	facts.n_devices = 0;
@@ -322,7 +322,7 @@ FAULT(a_send_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "sen
                 "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
 TOLD(the_kernels_own_ring_is_told_of, "ring_size", "256 of 8192", )
 
-/* ---- powers ---------------------------------------------------------------------------------------- */
+/* ---- rights ---------------------------------------------------------------------------------------- */
 
 FAULT(a_process_without_net_raw_is_a_warning, WARNING, "capabilities", "no CAP_NET_RAW", "ibv_launch", false,
       facts.process.effective_capabilities = BIT(CAP_IPC_LOCK))
@@ -392,7 +392,7 @@ Test(doctor_checks, pages_are_wanted_on_a_devices_node_beside_those_in_use_there
 	expect_ready();
 }
 
-/* The stream on the first, channels' arenas on the other. */
+/* The stream is on the first device, the channels' arenas are on the second. */
 static void make_two_nodes(const char *page_size)
 {
 	struct doctor_device *other = &facts.devices[facts.n_devices++];
@@ -531,7 +531,7 @@ FAULT(a_worker_on_another_node_than_the_device_is_a_warning, WARNING, "numa", "o
       "editor +2 test.conf", true, device->pci.node = 1;
       facts.pools[0].node = 1)
 
-/* Two of one interface, whose worker they share, in small pages. */
+/* Two channels of one interface, which share its worker, in small pages. */
 #define CHANNELS(keys)                                                                                                 \
 	configure(                                                                                                     \
 		"poll = \"busy\";", "",                                                                                \
@@ -602,7 +602,7 @@ Test(doctor_checks, a_kernel_without_af_xdp_and_no_device_is_a_warning)
 	cr_assert_not_null(strstr(last->fix, "linux-image"));
 }
 
-/* ---- in all ---------------------------------------------------------------------------------------- */
+/* ---- all checks together --------------------------------------------------------------------------- */
 
 Test(doctor_checks, without_a_config_a_free_page_is_enough)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A machine as files: what the doctor reads of sysfs and /proc; and what systemd says. */
+/* Facts that the doctor reads from a tree of files made as sysfs and /proc, and from the output of systemctl. */
 #include "tools/doctor/probe_queue.h"
 #include "tools/doctor/read.h"
 
@@ -13,7 +13,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* A node that there is everywhere, and its number. */
+/* A device node that every machine has, and its number. */
 #define NODE        "/dev/full"
 #define NODE_NUMBER "1:7\n"
 
@@ -191,7 +191,10 @@ static void put_open_segment(const char *pid, const char *name)
 	put_link(path, target);
 }
 
-/* The daemon holds one segment. 700 maps it, too, and one that has ended; 701 has only a descriptor; 702 has neither. */
+/*
+ * The daemon, 421, holds one segment. Process 700 maps this one and one of a ring that has ended. Process 701 has only
+ * a descriptor, and 702 has only a memfd of another program.
+ */
 static void put_holders(void)
 {
 	struct stat ring, other;
@@ -468,7 +471,7 @@ Test(no_machine, a_service_that_does_not_run_will_not_be_in_the_cgroup_of_who_as
 	remove_tree();
 }
 
-/* A list whose links go round must end. */
+/* A capability list whose links form a loop must not keep the doctor. */
 Test(no_machine, a_pci_device_that_lies_ends_the_search)
 {
 	uint8_t config[256] = {[0x34] = 0x40, [0x40] = 0x05, [0x41] = 0x40};
@@ -532,7 +535,7 @@ Test(probe, a_device_that_somebody_has_open_or_that_cannot_be_is_left_alone)
 	cr_expect_eq(facts.devices[1].probe.result, DOCTOR_NOT_PROBED);
 }
 
-/* ---- systemd's words ------------------------------------------------------------------------------- */
+/* ---- the output of systemctl ----------------------------------------------------------------------- */
 
 Test(service, as_a_user_it_has_what_is_ambient_within_its_bounds)
 {

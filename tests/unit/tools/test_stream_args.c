@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A stream as words of a command line: the text that the daemon gets, and that its lines are the words. */
+/* A stream as arguments: the configuration text that the daemon gets, with one argument in each line. */
 #include "daemon/config/config.h"
 #include "tools/ibvcap/stream_args.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What happened between two statuses, and what cannot be said of them. */
+/* Rates between two answers of the daemon, and the cases in which there is no rate. */
 #include "tools/ibvcap/top.h"
 
 #include <criterion/criterion.h>
@@ -9,7 +9,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 
-/* [0]: before, [1]: now, two seconds later. */
+/* [0] is the earlier answer, [1] the one two seconds later. */
 static struct ibvcap_counter stream_counters[2][6] = {
 	{{"published", 100},
          {"published_bytes", 100000},

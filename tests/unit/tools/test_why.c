@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Each loss has a line that names its cause and what helps; without loss no line says so. */
+/* Each loss has a line with its cause and a remedy. Without loss no line has a remedy. */
 #include "tools/ibvcap/why.h"
 
 #include <criterion/criterion.h>
@@ -35,7 +35,7 @@ static void set(struct ibvcap_counter *counters, unsigned n, const char *label, 
 			counters[i].value = value;
 }
 
-/* The line of that term; NULL: none. */
+/* The line of that term; NULL if there is none. */
 static const struct why_line *judge(const char *term)
 {
 	const struct why_facts facts = {
