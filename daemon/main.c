@@ -24,7 +24,7 @@ static const char usage[] =
 	"foreground.\n"
 	"\n"
 	"  -c, --config FILE   configuration (" DEFAULT_CONFIG ")\n"
-	"  -u, --user USER     whom root becomes, keeping only what capturing needs (" DEFAULT_USER ")\n"
+	"  -u, --user USER     root becomes USER and keeps only the capabilities that it needs (" DEFAULT_USER ")\n"
 	"  -t, --check-config  check the configuration, touch no device, and end\n"
 	"  -d, --dump-config   check it likewise, print it with every key and its default filled in, and end\n"
 	"  -V, --version       print the version\n"
