@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* A ring of mails with one producer and one consumer, and an eventfd that wakes the consumer. */
 #include "daemon/worker/mailbox.h"
 
 #include <errno.h>
@@ -7,8 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define MAILBOX_ENTRIES 128u /* a power of two; control's answers fit beside a full inbox */
-#define KEPT_ENTRIES    2u   /* of them, for mailbox_send_last() */
+#define MAILBOX_ENTRIES 128u /* a power of two */
+#define LAST_ENTRIES    2u   /* of them, reserved for mailbox_send_last() */
 
 struct mailbox {
 	_Alignas(64) _Atomic uint32_t sent;     /* producer's */
@@ -45,38 +46,38 @@ void mailbox_free(struct mailbox *mailbox)
 }
 
 /* Producer's. */
-static uint32_t count_unread(const struct mailbox *mailbox)
+static uint32_t mailbox_count_unread(const struct mailbox *mailbox)
 {
 	return atomic_load_explicit(&mailbox->sent, memory_order_relaxed) -
 	       atomic_load_explicit(&mailbox->received, memory_order_acquire); /* pairs with mailbox_receive() */
 }
 
-static int send_up_to(struct mailbox *mailbox, const struct mail *mail, uint32_t n_entries)
+static int mailbox_send_up_to(struct mailbox *mailbox, const struct mail *mail, uint32_t n_entries)
 {
 	uint32_t sent = atomic_load_explicit(&mailbox->sent, memory_order_relaxed);
 
-	if (count_unread(mailbox) >= n_entries)
+	if (mailbox_count_unread(mailbox) >= n_entries)
 		return -EAGAIN;
 	mailbox->entries[sent % MAILBOX_ENTRIES] = *mail;
 	atomic_store_explicit(&mailbox->sent, sent + 1, memory_order_release); /* pairs with mailbox_receive() */
-	/* Cannot fail short of 2^64 - 1 unread wake-ups; the counter is then readable anyway. */
+	/* It fails only at 2^64 - 1 unread wake-ups, and the counter is readable then. */
 	eventfd_write(mailbox->fd, 1);
 	return 0;
 }
 
 bool mailbox_full(const struct mailbox *mailbox)
 {
-	return count_unread(mailbox) >= MAILBOX_ENTRIES - KEPT_ENTRIES;
+	return mailbox_count_unread(mailbox) >= MAILBOX_ENTRIES - LAST_ENTRIES;
 }
 
 int mailbox_send(struct mailbox *mailbox, const struct mail *mail)
 {
-	return send_up_to(mailbox, mail, MAILBOX_ENTRIES - KEPT_ENTRIES);
+	return mailbox_send_up_to(mailbox, mail, MAILBOX_ENTRIES - LAST_ENTRIES);
 }
 
 int mailbox_send_last(struct mailbox *mailbox, const struct mail *mail)
 {
-	return send_up_to(mailbox, mail, MAILBOX_ENTRIES);
+	return mailbox_send_up_to(mailbox, mail, MAILBOX_ENTRIES);
 }
 
 bool mailbox_receive(struct mailbox *mailbox, struct mail *mail)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A token bucket as a schedule in absolute time: each packet moves the time at which the next may leave by what it
- * takes at the rate. Whole nanoseconds and the exact rest of the division are kept, so nothing is lost by rounding,
- * however long it runs. The schedule may lag behind now by what a burst takes, no more: in any time t at most rate · t
- * + burst + one packet leave; and a worker that comes late by less than the burst makes up for it. Pure.
+ * A token bucket as a schedule in absolute time: each packet moves the time at which the next packet may leave by the time
+ * that it takes at the rate. The remainder of the division is kept, so rounding never adds up. The schedule lags behind now
+ * by the time of a burst at most: in any time t at most rate · t + burst + one packet leave, and a worker that is late by
+ * less than the burst catches up. Pure.
  */
 #ifndef DAEMON_WORKER_PACING_H
 #define DAEMON_WORKER_PACING_H
@@ -17,10 +17,10 @@ struct pacing {
 	uint64_t rate_bps; /* 0: not limited */
 	uint64_t burst_ns;
 	uint64_t due_ns; /* of the next packet */
-	uint64_t rest;   /* … and this much more, in 1 / rate_bps of a ns */
+	uint64_t rest;   /* to be added to due_ns, in 1 / rate_bps of a ns */
 };
 
-/** Bytes of an Ethernet frame on the wire, FCS included, preamble and gap not: what a rate counts. */
+/** Bytes of an Ethernet frame that a rate counts: with padding and FCS, without preamble and gap. */
 static inline uint32_t pacing_frame_bytes(uint32_t bytes)
 {
 	return (bytes < 60 ? 60 : bytes) + 4;
@@ -29,8 +29,8 @@ static inline uint32_t pacing_frame_bytes(uint32_t bytes)
 /** rate_bps at most PACING_RATE_MAX_BPS. burst_bytes 0: 1 ms, at most 1 MiB. */
 void pacing_init(struct pacing *pacing, uint64_t rate_bps, uint32_t burst_bytes);
 
-/** May the next packet leave? Also catches up with now, if the schedule lags by more than a burst. */
-static inline bool pacing_allows(struct pacing *pacing, uint64_t now_ns)
+/** May the next packet leave? Moves a schedule that lags by more than a burst forward. */
+static inline bool pacing_may_leave(struct pacing *pacing, uint64_t now_ns)
 {
 	if (pacing->rate_bps == 0)
 		return true;
@@ -41,7 +41,7 @@ static inline bool pacing_allows(struct pacing *pacing, uint64_t now_ns)
 	return pacing->due_ns <= now_ns;
 }
 
-/** A packet of so many bytes, FCS included, left. */
+/** A packet of so many bytes, FCS included, leaves. */
 static inline void pacing_charge(struct pacing *pacing, uint32_t frame_bytes)
 {
 	if (pacing->rate_bps == 0)

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The hot path of receiving: polls completions, writes the metadata of each row, publishes rows and posts slots again.
+ */
 #include "daemon/worker/rx_receive.h"
 
 #include "daemon/base/probes.h"
@@ -9,9 +12,9 @@
 
 #include <errno.h>
 
-#define HEADERS_MAX 128 /* of a frame that packet_view_parse() is shown: 14 + 8 + 60 + 8, or IPv6's */
+#define HEADERS_MAX 128 /* bytes of a frame for packet_parse(): 14 + 8 + 60 + 8, or those of IPv6 */
 
-/* What one batch adds to the counters; rows counts all, of which errored. */
+/* What one batch adds to the counters. rows counts all rows, the errored ones included. */
 struct tally {
 	uint32_t rows;
 	uint32_t errored;
@@ -22,9 +25,9 @@ struct tally {
 	uint64_t bytes;
 };
 
-/* ---- one row out of the ordinary ----------------------------------------------------------------- */
+/* ---- one unusual row ------------------------------------------------------------------------------ */
 
-/* Payload of wire bytes from offset on, of which the row has present from its start. */
+/* The packet has wire bytes of payload from offset of the row on; the row holds present bytes. */
 static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, uint32_t slot_bytes,
                              struct ibvcap_meta *meta)
 {
@@ -40,9 +43,9 @@ static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, u
 }
 
 /*
- * Where the device split the frame is not where its payload starts: a VLAN tag, IP options, a fragment.
- * Headers that run over into the payload row leave the payload behind them; headers shorter than the
- * split have taken payload with them, and the row is of no use.
+ * The payload does not start where the device split the frame: there is a VLAN tag, IP options or a fragment. If the
+ * headers are longer than the split, the payload follows them in the payload row. If they are shorter, the header row has
+ * a part of the payload, and the row is unusable.
  */
 static void describe_irregular(const struct rx_ring *ring, uint32_t present, const uint8_t *headers,
                                const uint8_t *payload, struct ibvcap_meta *meta)
@@ -69,7 +72,7 @@ static void describe_irregular(const struct rx_ring *ring, uint32_t present, con
 		                 ring->slot_bytes, meta);
 }
 
-/* Errors, truncated packets, irregular headers, bad checksums: everything describe_rows() does not do itself. */
+/* Rows that describe_rows() leaves out: errors, truncated packets, irregular headers, bad checksums. */
 static __attribute__((noinline, cold)) void describe_unusual(const struct rx_receive *receive,
                                                              const struct backend_event *event, const uint8_t *headers,
                                                              const uint8_t *payload, struct ibvcap_meta *meta,
@@ -102,7 +105,7 @@ static __attribute__((noinline, cold)) void describe_unusual(const struct rx_rec
 
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
 
-/* Without the device's time every row of a span gets the same: a line of slope 0 through now. */
+/* Without device timestamps every row of a span gets the present time: a line of slope 0 through now. */
 static struct clock_line span_clock(const struct rx_receive *receive)
 {
 	if (receive->device_timestamps)
@@ -111,11 +114,11 @@ static struct clock_line span_clock(const struct rx_receive *receive)
 }
 
 /*
- * Write the meta of each row. Stops at a slot that was flushed; returns the rows done.
+ * Write the meta of each row. Stops at a flushed slot. Returns the number of rows written.
  *
- * The length comes from the UDP header: a short frame is padded to 60 bytes, and what the device reports
- * includes the padding (verbs rules, posting and polling). bytes is 0 in an event that is an error, so
- * the one comparison with it sorts out errors, cut frames and lengths that lie.
+ * The length comes from the UDP header: a short frame is padded to 60 bytes, and the length that the device reports
+ * includes the padding (doc/verbs-rules.md, posting and polling). bytes is 0 in an event with an error, so one comparison
+ * with it finds errors, cut frames and wrong lengths.
  */
 static uint32_t describe_rows(const struct rx_receive *receive, const struct rx_span *span,
                               const struct backend_event *event, struct tally *tally)
@@ -160,7 +163,7 @@ static uint32_t describe_rows(const struct rx_receive *receive, const struct rx_
 	return (uint32_t)(meta - span->meta);
 }
 
-/* Slots come back in the order in which they were posted; a device that breaks that would break every row. */
+/* Completions must come in the order of posting: each row is described from the slot at its own position. */
 static bool in_order(const struct rx_span *span, const struct backend_event *events)
 {
 	return events[0].slot == span->slot && events[span->n - 1].slot == span->slot + span->n - 1;
@@ -186,7 +189,7 @@ static void count_batch(struct rx_receive *receive, const struct tally *tally)
 	}
 }
 
-/* Publish a poll's events, span by span. -EIO: a flushed slot; -EPROTO: a slot out of order. */
+/* Publish the events of a poll, span by span. -EIO: a slot was flushed; -EPROTO: a slot was out of order. */
 static int publish_events(struct rx_receive *receive, uint32_t n)
 {
 	struct tally tally = {0};
@@ -250,7 +253,7 @@ int rx_receive_batch(struct rx_receive *receive)
 		return n;
 	if (n == 0) {
 		counter_add(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_EMPTY_POLLS], 1);
-		return rx_receive_refill(receive); /* nothing to do, unless memory or the device ran short before */
+		return rx_receive_refill(receive); /* no effect unless memory or the device was short before */
 	}
 	int r = publish_events(receive, (uint32_t)n);
 

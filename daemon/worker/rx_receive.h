@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From completions to published rows: the hot path. The worker's thread only. */
+/* The hot path of receiving: turns completions into published rows. For the worker's thread only. */
 #ifndef DAEMON_WORKER_RX_RECEIVE_H
 #define DAEMON_WORKER_RX_RECEIVE_H
 
@@ -17,16 +17,16 @@ struct rx_receive {
 	struct backend_queue *queue;
 	struct rx_ring *ring;
 	uint32_t queue_slots;
-	struct packet_plain plain; /* the layout the device's split was made for */
+	struct packet_plain plain; /* the frame layout for which the device splits headers from payload */
 	bool device_timestamps;    /* else rows get the time at which they were polled */
-	struct clock_line clock;   /* all zero until the first comes: rows then have no time */
-	uint64_t published;        /* rows with a packet, this worker's own copy of the counters */
+	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
+	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
 	struct backend_event events[RX_RECEIVE_BATCH];
 };
 
 /**
- * Poll once, publish what came, refill the queue. Returns the number of completions (fewer than
+ * Poll once, publish the packets, refill the queue. Returns the number of completions (fewer than
  * RX_RECEIVE_BATCH: the device had no more), or -errno: the queue failed and needs rx_receive_restart().
  */
 int rx_receive_batch(struct rx_receive *receive);

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * The thread that receives: it polls its queue, answers control's mail, strikes the sum of losses, charges consumers that
+ * stall the queue, and sleeps when no packet comes.
+ */
 #include "daemon/worker/rx_worker.h"
 
 #include "daemon/base/probes.h"
@@ -14,12 +18,12 @@
 #include <string.h>
 #include <time.h>
 
-/* A completion may reach memory a little after the flow counter counted its packet: wait that long. */
+/* A completion may reach memory a little later than the flow counter counts its packet: wait this long. */
 #define STRIKE_SETTLE_NS UINT64_C(100000)
-/* After the flows are gone, what is still on its way through the device comes within this. */
+/* After the flows are removed, the last packets come through the device within this time. */
 #define DRAIN_NS UINT64_C(2000000)
 #define NAP_MS   1
-/* A queue that fails again and again without a single packet in between is given up. */
+/* A queue that is reset again and again without a packet in between is given up. */
 #define RESTARTS_MAX 16
 #define WAKE_ROUNDS  16
 
@@ -33,11 +37,11 @@ struct rx_worker {
 	uint64_t spin_ns;
 	int32_t cpu;
 
-	/* A reading of the flow counter whose sum is not struck yet. */
+	/* A reading of the flow counter from which losses are not computed yet. */
 	bool has_matched;
 	uint64_t matched;
 	uint64_t matched_at_ns;
-	uint64_t matched_utc_ns; /* when the device was read */
+	uint64_t matched_utc_ns; /* when the device was read, UTC */
 
 	uint32_t restarts; /* since the last packet */
 	bool stopping;
@@ -45,7 +49,7 @@ struct rx_worker {
 	bool stopped;
 };
 
-/* ---- the sum ------------------------------------------------------------------------------------- */
+/* ---- the sum: matched = published + no_buffer + errored ------------------------------------------- */
 
 /*
  * no_buffer never shrinks, and never exceeds the packets that are certainly lost: the packets that steering matched, less
@@ -66,19 +70,19 @@ static void rx_worker_raise_no_buffer(struct rx_worker *worker, uint64_t may_yet
 	rx_ring_note_losses(worker->receive.ring, no_buffer, worker->matched_utc_ns);
 }
 
-static void take_matched(struct rx_worker *worker, uint64_t matched, uint64_t utc_ns)
+static void rx_worker_take_matched(struct rx_worker *worker, uint64_t matched, uint64_t utc_ns)
 {
 	worker->has_matched = true;
 	worker->matched = matched;
 	worker->matched_utc_ns = utc_ns;
 	worker->matched_at_ns = time_monotonic_ns();
 	counter_set(&worker->receive.ring->ring->counters[IBVCAP_RX_COUNTER_MATCHED], matched);
-	/* Under overload polls may never come back empty; but no more than a queue can be on its way. */
+	/* Under overload no poll may ever be empty, but at most a whole receive queue of packets can still come. */
 	rx_worker_raise_no_buffer(worker, worker->receive.queue_slots);
 }
 
-/* At an empty poll, long enough after the reading: all it counted has come, or never will. */
-static void strike_sum(struct rx_worker *worker)
+/* At an empty poll, long enough after the reading: every packet that it counted has come or is lost. */
+static void rx_worker_strike_sum(struct rx_worker *worker)
 {
 	if (!worker->has_matched || time_monotonic_ns() - worker->matched_at_ns < STRIKE_SETTLE_NS)
 		return;
@@ -88,12 +92,12 @@ static void strike_sum(struct rx_worker *worker)
 
 /* ---- mail ---------------------------------------------------------------------------------------- */
 
-static void answer(struct rx_worker *worker, const struct mail *mail)
+static void rx_worker_send_answer(struct rx_worker *worker, const struct mail *mail)
 {
-	mailbox_send(worker->outbox, mail); /* room was checked before the question was taken */
+	mailbox_send(worker->outbox, mail); /* the caller checked that there is room */
 }
 
-static void take_mail(struct rx_worker *worker, const struct mail *mail)
+static void rx_worker_take_mail(struct rx_worker *worker, const struct mail *mail)
 {
 	struct rx_ring *ring = worker->receive.ring;
 	struct mail reply = {.consumer = mail->consumer};
@@ -102,15 +106,15 @@ static void take_mail(struct rx_worker *worker, const struct mail *mail)
 	case MAIL_ADD_CONSUMER:
 		reply.type = MAIL_CONSUMER_ADDED;
 		reply.error = rx_ring_add_consumer(ring, mail->consumer);
-		answer(worker, &reply);
+		rx_worker_send_answer(worker, &reply);
 		break;
 	case MAIL_REMOVE_CONSUMER:
 		rx_ring_remove_consumer(ring, mail->consumer);
 		reply.type = MAIL_CONSUMER_REMOVED;
-		answer(worker, &reply);
+		rx_worker_send_answer(worker, &reply);
 		break;
 	case MAIL_MATCHED:
-		take_matched(worker, mail->matched, mail->at_ns);
+		rx_worker_take_matched(worker, mail->matched, mail->at_ns);
 		break;
 	case MAIL_CLOCK:
 		worker->receive.clock = mail->clock;
@@ -124,57 +128,57 @@ static void take_mail(struct rx_worker *worker, const struct mail *mail)
 	}
 }
 
-static int take_mails(struct rx_worker *worker)
+static int rx_worker_take_mails(struct rx_worker *worker)
 {
 	struct mail mail;
 	int n = 0;
 
 	while (!mailbox_full(worker->outbox) && mailbox_receive(worker->inbox, &mail)) {
-		take_mail(worker, &mail);
+		rx_worker_take_mail(worker, &mail);
 		n++;
 	}
 	return n;
 }
 
-static void report_bad(struct rx_worker *worker)
+static void rx_worker_report_evicted(struct rx_worker *worker)
 {
 	while (!mailbox_full(worker->outbox)) {
 		struct ring_consumer *consumer = rx_ring_next_evicted(worker->receive.ring);
 
 		if (!consumer)
 			return;
-		answer(worker, &(struct mail){.type = MAIL_CONSUMER_BAD,
-		                              .error = -EBADMSG,
-		                              .reason = (uint32_t)consumer->bad,
-		                              .consumer = consumer});
+		rx_worker_send_answer(worker, &(struct mail){.type = MAIL_CONSUMER_BAD,
+		                                             .error = -EBADMSG,
+		                                             .reason = (uint32_t)consumer->bad,
+		                                             .consumer = consumer});
 	}
 }
 
-static void report_demoted(struct rx_worker *worker)
+static void rx_worker_report_demoted(struct rx_worker *worker)
 {
 	while (!mailbox_full(worker->outbox)) {
 		struct ring_consumer *consumer = rx_ring_next_demoted(worker->receive.ring);
 
 		if (!consumer)
 			return;
-		answer(worker, &(struct mail){.type = MAIL_CONSUMER_DEMOTED, .consumer = consumer});
+		rx_worker_send_answer(worker, &(struct mail){.type = MAIL_CONSUMER_DEMOTED, .consumer = consumer});
 	}
 }
 
-/* Consumers that cannot go on as they were: put out, or demoted. */
-static void look_after_consumers(struct rx_worker *worker)
+/* Charge consumers that stall the queue, and report consumers that were evicted or demoted. */
+static void rx_worker_check_consumers(struct rx_worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
 
 	if (ring->stalled | ring->charging)
 		rx_ring_charge_stalls(ring, time_monotonic_ns());
 	if (ring->n_bad)
-		report_bad(worker);
+		rx_worker_report_evicted(worker);
 	if (ring->n_unreported)
-		report_demoted(worker);
+		rx_worker_report_demoted(worker);
 }
 
-static void finish(struct rx_worker *worker, enum mail_type type, int error)
+static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int error)
 {
 	const struct mail last = {.type = type, .error = error};
 
@@ -185,12 +189,12 @@ static void finish(struct rx_worker *worker, enum mail_type type, int error)
 
 /* ---- one round ----------------------------------------------------------------------------------- */
 
-/* Nothing is there: time for everything that is not about packets. */
-static void when_empty(struct rx_worker *worker)
+/* No packet is there: time for work that is not about packets. */
+static void rx_worker_after_empty_poll(struct rx_worker *worker)
 {
-	strike_sum(worker);
+	rx_worker_strike_sum(worker);
 	if (worker->stopping && !worker->has_matched && time_monotonic_ns() - worker->stopping_at_ns >= DRAIN_NS)
-		finish(worker, MAIL_STOPPED, 0);
+		rx_worker_finish(worker, MAIL_STOPPED, 0);
 }
 
 int rx_worker_do_work(struct rx_worker *worker)
@@ -207,22 +211,22 @@ int rx_worker_do_work(struct rx_worker *worker)
 	if (n < 0)
 		return n;
 	/*
-	 * Whom to wake is looked for when there is nothing else to do. Where packets are always waiting that is never, and
-	 * a consumer's page costs a look of some 10 instructions and a cache miss: so also every so many polls.
+	 * The worker reads the wake-up requests when there is nothing else to do, because a read of a consumer's page
+	 * takes some 10 instructions and a cache miss. Under load no poll may ever be empty: so also every 16 rounds.
 	 */
 	if (n == 0 || round % WAKE_ROUNDS == 0)
 		counter_add(&ring->ring->counters[IBVCAP_RX_COUNTER_WAKES], rx_ring_wake(ring));
 	if (ring->stalled | ring->charging | ring->n_bad | ring->n_unreported)
-		look_after_consumers(worker);
+		rx_worker_check_consumers(worker);
 	if (n == 0)
-		when_empty(worker);
-	return worker->stopped ? 0 : n + take_mails(worker);
+		rx_worker_after_empty_poll(worker);
+	return worker->stopped ? 0 : n + rx_worker_take_mails(worker);
 }
 
-/* ---- idling: a policy apart ---------------------------------------------------------------------- */
+/* ---- idling --------------------------------------------------------------------------------------- */
 
-/* Sleep until a completion, mail, or the nap's end. Poll, arm, poll again: see the verbs rules. */
-static int sleep_for_work(struct rx_worker *worker)
+/* Sleep until a completion, mail, or the end of a nap. Poll, arm, poll again: see doc/verbs-rules.md. */
+static int rx_worker_sleep_for_work(struct rx_worker *worker)
 {
 	struct backend_queue *queue = worker->receive.queue;
 	int r = queue->ops->arm(queue);
@@ -235,7 +239,7 @@ static int sleep_for_work(struct rx_worker *worker)
 	struct pollfd fds[] = {{.fd = queue->ops->fd(queue), .events = POLLIN},
 	                       {.fd = mailbox_fd(worker->inbox), .events = POLLIN}};
 	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) ||
-	            worker->receive.ring->stalled; /* nobody tells when it is acquired */
+	            worker->receive.ring->stalled; /* no event says that a consumer acquired the block */
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)
@@ -246,7 +250,7 @@ static int sleep_for_work(struct rx_worker *worker)
 	return 0;
 }
 
-static int run(struct rx_worker *worker)
+static int rx_worker_run(struct rx_worker *worker)
 {
 	uint64_t idle_since_ns = 0;
 
@@ -267,7 +271,7 @@ static int run(struct rx_worker *worker)
 			idle_since_ns = now;
 		if (now - idle_since_ns < worker->spin_ns)
 			continue;
-		n = sleep_for_work(worker);
+		n = rx_worker_sleep_for_work(worker);
 		if (n < 0)
 			return n;
 	}
@@ -277,10 +281,10 @@ static int run(struct rx_worker *worker)
 static void *rx_worker_main(void *argument)
 {
 	struct rx_worker *worker = argument;
-	int r = run(worker);
+	int r = rx_worker_run(worker);
 
 	if (r < 0)
-		finish(worker, MAIL_FAILED, r);
+		rx_worker_finish(worker, MAIL_FAILED, r);
 	heartbeat_allow_until(&worker->heartbeat, UINT64_MAX);
 	return NULL;
 }
@@ -334,7 +338,7 @@ void rx_worker_join(struct rx_worker *worker)
 	const struct timespec nap = {.tv_nsec = NAP_MS * 1000000};
 	struct mail mail;
 
-	/* It takes no MAIL_STOP before its answers have room, which nobody else makes: they mean nothing any more. */
+	/* The worker takes no MAIL_STOP while its outbox is full, and nobody else reads the outbox any more. */
 	while (pthread_tryjoin_np(worker->thread, NULL) == EBUSY) {
 		while (mailbox_receive(worker->outbox, &mail))
 			;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One worker serves one queue and fills one ring; the only place where a packet passes from backend to
- * ring. Run to completion: poll a batch, publish it, recycle, repost. No allocation, lock, system call
- * or log per packet.
+ * The receive worker: one thread that serves one queue and fills one ring. In each round it polls a batch, publishes it,
+ * recycles blocks and posts slots again. No allocation, lock, system call or log per packet.
  */
 #ifndef DAEMON_WORKER_RX_WORKER_H
 #define DAEMON_WORKER_RX_WORKER_H
@@ -22,11 +21,11 @@
 struct rx_worker_options {
 	const char *name;            /* of the thread, 15 characters are kept */
 	struct backend_queue *queue; /* outlives the worker */
-	struct rx_ring *ring;        /* the worker's from rx_worker_prime() to rx_worker_join() */
+	struct rx_ring *ring;        /* used by the worker alone from rx_worker_prime() to rx_worker_join() */
 	uint32_t receive_queue_slots;
-	uint64_t spin_ns;       /* after the last packet, before it sleeps; RX_WORKER_SPIN_FOREVER = never sleeps */
-	int32_t cpu;            /* -1 = not pinned */
-	bool device_timestamps; /* until the first MAIL_CLOCK rows have no timestamp */
+	uint64_t spin_ns;       /* between the last packet and sleep; RX_WORKER_SPIN_FOREVER: the worker never sleeps */
+	int32_t cpu;            /* -1: not pinned */
+	bool device_timestamps; /* rows have no timestamp until the first MAIL_CLOCK */
 };
 
 struct rx_worker;
@@ -36,11 +35,11 @@ int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *opt
 int rx_worker_prime(struct rx_worker *worker);
 /** Start the thread. */
 int rx_worker_start(struct rx_worker *worker);
-/** Wait for the thread to end after MAIL_STOPPED or MAIL_FAILED, or before it said so. Control's thread. */
+/** Wait for the end of the thread, after MAIL_STOP was sent or the worker sent MAIL_FAILED. Control's thread. */
 void rx_worker_join(struct rx_worker *worker);
 void rx_worker_free(struct rx_worker *worker);
 
-/** One round, without idling; returns the work done (packets and mails), or -errno: the queue can't go on. */
+/** One round without sleeping. Returns the work done (packets and mails), or -errno: the queue cannot be reset. */
 int rx_worker_do_work(struct rx_worker *worker);
 
 struct mailbox *rx_worker_inbox(struct rx_worker *worker);  /* control sends */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Starts a worker's thread with its name, its CPU and all signals blocked. */
 #include "daemon/worker/thread.h"
 
 #include "daemon/base/log.h"

@@ -295,7 +295,7 @@ static bool tx_queue_take_batch(struct tx_queue *txq, const struct tx_clock_samp
 			txq->paced = false;
 			return false;
 		}
-		if (!pacing_allows(&txq->pacing, now->monotonic_ns)) {
+		if (!pacing_may_leave(&txq->pacing, now->monotonic_ns)) {
 			txq->paced = true;
 			txq->due_ns = txq->pacing.due_ns;
 			return false;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* An epoll descriptor, with a timeout of ns: epoll_wait() takes ms, and epoll_pwait2() is not in every kernel. */
 #include "daemon/worker/tx_worker_sleep.h"
 
 #include <errno.h>
@@ -59,7 +60,7 @@ void tx_worker_sleep_empty(struct tx_worker_sleep *sleep, int socket)
 	char kicks[256];
 	ssize_t n = recv(socket, kicks, sizeof(kicks), MSG_DONTWAIT);
 
-	/* Its end of the socket is gone: it would be readable for ever. Of the sender's end control hears. */
+	/* The client closed its end, so the socket would stay readable. Control sees the end of the session itself. */
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 		tx_worker_sleep_forget(sleep, socket);
 }

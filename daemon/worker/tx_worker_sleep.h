@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a transmit worker sleeps on: its mailbox, the queues of its channels, the sockets of its senders, and a time. */
+/* The sleep of a transmit worker: until mail, a completion event, a sender's kick, or a time. */
 #ifndef DAEMON_WORKER_TX_WORKER_SLEEP_H
 #define DAEMON_WORKER_TX_WORKER_SLEEP_H
 
@@ -9,7 +9,7 @@ struct tx_worker_sleep {
 	int epoll;
 };
 
-/* Descriptors that something can be read from. */
+/* Descriptors that are readable. */
 struct tx_worker_woken {
 	int fds[16];
 	uint32_t n;
@@ -19,14 +19,14 @@ struct tx_worker_woken {
 int tx_worker_sleep_init(struct tx_worker_sleep *sleep);
 void tx_worker_sleep_deinit(struct tx_worker_sleep *sleep);
 
-/** fd below 0: nothing to watch, or to forget. 0 or -errno. */
+/** Wake for this descriptor, or no longer. No effect if fd is below 0. 0 or -errno. */
 int tx_worker_sleep_watch(struct tx_worker_sleep *sleep, int fd);
 void tx_worker_sleep_forget(struct tx_worker_sleep *sleep, int fd);
 
-/** At most that long; UINT64_MAX: until something comes. */
+/** Sleep at most that long; UINT64_MAX: until a descriptor is readable. */
 void tx_worker_sleep_wait(struct tx_worker_sleep *sleep, uint64_t timeout_ns, struct tx_worker_woken *woken);
 
-/** Take kicks off a sender's socket. Never blocks; a client that floods it costs one read a wake-up. */
+/** Read the kicks from a sender's socket. Never blocks; a client that floods its socket costs one read a wake-up. */
 void tx_worker_sleep_empty(struct tx_worker_sleep *sleep, int socket);
 
 #endif

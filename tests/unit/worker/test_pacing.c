@@ -29,7 +29,7 @@ Test(pacing, a_million_packets_of_any_size_keep_the_rate_without_drift)
 		for (uint32_t n = 0; n < 1000000; n++) {
 			uint32_t bytes = 64 + random_below(9000);
 
-			cr_assert(pacing_allows(&pacing, pacing.due_ns));
+			cr_assert(pacing_may_leave(&pacing, pacing.due_ns));
 			pacing_charge(&pacing, bytes);
 			bits += (uint64_t)bytes * 8;
 		}
@@ -48,7 +48,7 @@ Test(pacing, a_worker_that_is_late_by_less_than_a_burst_loses_nothing)
 	pacing_init(&pacing, rate, 100 * FRAME);
 	pacing.due_ns = start;
 	while (now < start + UINT64_C(20000000000)) {
-		while (pacing_allows(&pacing, now)) {
+		while (pacing_may_leave(&pacing, now)) {
 			pacing_charge(&pacing, FRAME);
 			sent += FRAME;
 		}
@@ -67,11 +67,11 @@ Test(pacing, after_a_pause_no_more_than_a_burst_leaves_at_once)
 	uint32_t n = 0;
 
 	pacing_init(&pacing, 1000000000, 10 * FRAME);
-	for (; pacing_allows(&pacing, now); n++)
+	for (; pacing_may_leave(&pacing, now); n++)
 		pacing_charge(&pacing, FRAME);
 	cr_expect(eq(u32, n, 11), "ten, and the one that the schedule stands at");
-	cr_expect(not(pacing_allows(&pacing, pacing.due_ns - 1)));
-	cr_expect(pacing_allows(&pacing, pacing.due_ns));
+	cr_expect(not(pacing_may_leave(&pacing, pacing.due_ns - 1)));
+	cr_expect(pacing_may_leave(&pacing, pacing.due_ns));
 }
 
 /* Over windows of any length that begin anywhere: rate · t + burst + a packet. */
@@ -86,7 +86,7 @@ Test(pacing, no_window_has_more_than_rate_and_burst)
 
 	pacing_init(&pacing, 1000000000, 20 * FRAME);
 	while (n < EVENTS) {
-		while (n < EVENTS && pacing_allows(&pacing, now)) {
+		while (n < EVENTS && pacing_may_leave(&pacing, now)) {
 			pacing_charge(&pacing, FRAME);
 			at[n++] = now;
 		}
@@ -118,7 +118,7 @@ Test(pacing, no_rate_is_no_limit)
 
 	pacing_init(&pacing, 0, 0);
 	for (uint32_t i = 0; i < 1000; i++) {
-		cr_assert(pacing_allows(&pacing, 0));
+		cr_assert(pacing_may_leave(&pacing, 0));
 		pacing_charge(&pacing, 65535);
 	}
 }
