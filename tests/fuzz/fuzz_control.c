@@ -279,7 +279,7 @@ static void work_without_mail(void)
 /* And the next reload puts it in again. */
 static void do_control(void)
 {
-	background_drain(TAILQ_FIRST(&control->transmits)->memory);
+	background_drain(TAILQ_FIRST(&control->tx_workers)->memory);
 	must(sd_event_run(event, 0));
 	if (!is_given_back || !control_channel_is_empty(control, &control_channel))
 		return;
