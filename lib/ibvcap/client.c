@@ -174,13 +174,6 @@ int client_receive(struct client *client, union protocol_message *message, int *
 	return error_set(message->error.error, "%s", message->error.text);
 }
 
-int client_reject_answer(const struct client *client, const char *request)
-{
-	return error_set(-EPROTO,
-	                 "control socket '%s': not the answer to %s; library and daemon are of different versions",
-	                 client->path, request);
-}
-
 void client_deinit(struct client *client)
 {
 	if (client->socket >= 0)

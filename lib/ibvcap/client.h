@@ -3,7 +3,10 @@
 #ifndef IBVCAP_CLIENT_H
 #define IBVCAP_CLIENT_H
 
+#include "lib/ibvcap/error.h"
 #include "lib/ibvcap/protocol.h"
+
+#include <errno.h>
 
 struct client {
 	int socket;           /* -1 = closed */
@@ -34,7 +37,12 @@ int client_send(struct client *client, const struct protocol_header *request);
 int client_receive(struct client *client, union protocol_message *message, int *fds, unsigned *n_fds);
 
 /** The message is not an answer to this request ("an attach"): sets the text and returns -EPROTO. */
-int client_reject_answer(const struct client *client, const char *request);
+static inline int client_reject_answer(const struct client *client, const char *request)
+{
+	return error_set(-EPROTO,
+	                 "control socket '%s': not the answer to %s; library and daemon are of different versions",
+	                 client->path, request);
+}
 
 void client_deinit(struct client *client);
 

@@ -11,14 +11,13 @@
 
 static _Thread_local char text[1024];
 
-int error_set(int error, const char *format, ...)
+void error_set_text(const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	return error;
 }
 
 const char *ibvcap_error_text(void)

@@ -3,7 +3,10 @@
 #ifndef IBVCAP_ERROR_H
 #define IBVCAP_ERROR_H
 
-/** Store the text (the first 1023 bytes of it) and return error, a negative errno. */
-int error_set(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Store the text, the first 1023 bytes of it. */
+void error_set_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** The same, and its value is error, a negative errno: a macro, so that a checker of the code knows the value. */
+#define error_set(error, ...) (error_set_text(__VA_ARGS__), (error))
 
 #endif

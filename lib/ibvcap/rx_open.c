@@ -89,7 +89,7 @@ int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibv
 		r = client_send(&client, &request.header);
 	if (r == 0)
 		r = rx_open_receive_answer(&client, &known, fds, &epoch);
-	if (r < 0) {
+	if (r != 0) {
 		client_deinit(&client);
 		return r;
 	}

@@ -63,6 +63,7 @@ static const struct ibvcap_counter *status_label(struct ibvcap_status *status, c
 	*n = u32_min(*n, labels->n_first + labels->n_second);
 	for (uint32_t i = 0; counters && i < *n; i++)
 		counters[i] = (struct ibvcap_counter){
+			/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): second is NULL if n_second is 0 */
 			.label = i < labels->n_first ? labels->first[i] : labels->second[i - labels->n_first],
 			.value = values[i],
 		};

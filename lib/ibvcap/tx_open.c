@@ -185,7 +185,7 @@ int ibvcap_tx_open(const char *socket_path, const char *channel, const struct ib
 		r = client_send(&client, &request.header);
 	if (r == 0)
 		r = tx_open_receive_answer(&client, fds, &epoch);
-	if (r < 0) {
+	if (r != 0) {
 		client_deinit(&client);
 		return r;
 	}

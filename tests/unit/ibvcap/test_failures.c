@@ -179,7 +179,7 @@ static void with_each_failing(one_call *call, int at_least)
 		int r;
 
 		failing_count_memory();
-		error_set(0, "%s", "");
+		error_set_text("%s", "");
 		failing_after(n);
 		r = call(n);
 		if (!fired_and_over()) {
@@ -315,7 +315,7 @@ static void go_on_with_each_failing(enum ibvcap_policy policy, bool polls, int a
 		begin(policy);
 		fd = polls ? ibvcap_rx_fd(a.rx) : -1;
 		daemon_close_ring(a.ring.ring);
-		error_set(0, "%s", "");
+		error_set_text("%s", "");
 		failing_after(n);
 		r = receive(a.rx, fd);
 		fired = fired_and_over();
@@ -358,7 +358,7 @@ Test(failures, a_descriptor_that_cannot_be_had_can_be_asked_for_again)
 		int fd;
 
 		begin(IBVCAP_POLICY_LOSSY);
-		error_set(0, "%s", "");
+		error_set_text("%s", "");
 		failing_after(n);
 		fd = ibvcap_rx_fd(a.rx);
 		fired = fired_and_over();
