@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Any text as a configuration file: it is refused at a line of it, or what comes out keeps every promise
- * of config.h, and its flows can be held against each other and resolved.
+ * Any text as a configuration file: it is refused with a line number, or the result keeps every promise of config.h,
+ * its flows can be checked and resolved, and its dump loads again.
  */
 #include "daemon/config/config.h"
 #include "daemon/flow/flow.h"
@@ -157,7 +157,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	char path[32];
 	int fd;
 
-	/* Other files are not this one's input, and what has a NUL byte is no text: refused before a line is looked at. */
+	/*
+	 * Other files are not this one's input, and what has a NUL byte is no text: refused before a line is looked
+	 * at.
+	 */
 	if (bytes > BYTES_MAX || memchr(data, 0, bytes) || memmem(data, bytes, "@include", 8))
 		return -1;
 	fd = memfd_create("config", MFD_CLOEXEC);

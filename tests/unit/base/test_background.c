@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Jobs of the background runner: their order, their end, and a runner that is freed or abandoned. */
 #include "daemon/base/background.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* What a failure holds after it was set. */
 #include "daemon/base/failure.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Each test's stderr is a pipe that it reads itself. */
+/* Messages on a terminal and in the journal. Each test reads its own stderr through a pipe. */
 #include "daemon/base/log.h"
 #include "daemon/base/log_event.h"
 #include "daemon/base/log_limit.h"
@@ -145,7 +145,10 @@ Test(log, a_message_is_one_line_whatever_is_in_it)
 
 Test(log, what_is_no_utf_8_is_not_kept_and_what_is_stays)
 {
-	/* Cut off, alone, a control character, over-long, a surrogate, beyond Unicode; the last is cut off by the end. */
+	/*
+	 * Cut off, alone, a control character, over-long, a surrogate, beyond Unicode; the last is cut off by the
+	 * end.
+	 */
 	static const char text[] =
 		"k\xc3\xb6ln \xe2\x82\xac \xf0\x9f\x90\x9f|\xc3(|\xb6|\xc2\x9b|\xc0\xaf|\xe0\x80\xaf|"
 		"\xed\xa0\x80|\xf4\x90\x80\x80|\xff|\xe2\x82";

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The error of lines through clock pairs, over steps, counter overflows and rates. */
 #include "daemon/clock/clock.h"
 
 #include <criterion/criterion.h>

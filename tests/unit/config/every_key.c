@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+/* A good and a bad value of every key, and a file made of the good ones. */
 #include "tests/unit/config/every_key.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The good ones go with each other, and are not the defaults where there is a choice. */
+/* The good values fit together, and differ from the defaults if the key has other values. */
 static const struct every_key_sample samples[] = {
 	{&top_keys, "log_level", "\"debug\"", "\"verbose\""},
 	{&top_keys, "control", NULL, "5"},

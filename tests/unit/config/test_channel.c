@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The list of channels; each key by itself is in test_keys.c. What a bad one is told names the line. */
+/* Channels: values that have to fit together. test_keys.c tests each key by itself. Errors name the line. */
 #include "daemon/config/config.h"
 #include "daemon/config/key_table.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whole files; each key by itself is in test_keys.c. What a bad one is told names the line and what is accepted. */
+/* Whole files. test_keys.c tests each key by itself. Errors name the line and what is accepted. */
 #include "daemon/config/config.h"
 #include "daemon/config/key_table.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a reload says has changed. */
+/* The differences that a reload logs. */
 #include "daemon/config/diff.h"
 #include "tests/unit/config/every_key.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A configuration written out with every key: what it says, and that it is one itself. */
+/* A dump has every key with its value, and is itself a configuration with the same dump. */
 #include "daemon/config/config.h"
 #include "tests/unit/config/every_key.h"
 

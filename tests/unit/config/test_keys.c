@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Each key of the tables has a good and a bad value in every_key.c; what a bad one is told names its line. */
+/* Each key of the tables: its good value is accepted, its bad value is refused with the line, and it is documented. */
 #include "daemon/config/config.h"
 #include "tests/unit/config/every_key.h"
 

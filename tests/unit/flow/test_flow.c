@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Rules that flows resolve to, flows that overlap, and how a rule is written. */
 #include "daemon/flow/flow.h"
 
 #include <arpa/inet.h>

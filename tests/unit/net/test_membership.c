@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Joining groups in a network namespace of its own, and the kernel's limits on memberships. */
 #include "daemon/net/net.h"
 #include "tests/unit/net/namespace.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Next hops against a kernel's own: this process' namespace, and another with the far end of the veth pair. */
+/* Next hops with a real kernel: a namespace of this process, and one with the other end of a veth pair. */
 #include "daemon/net/neighbour.h"
 #include "daemon/net/net.h"
 #include "tests/unit/net/namespace.h"

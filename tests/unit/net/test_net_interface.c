@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Reading interfaces, their statistics and local addresses in a network namespace of its own. */
 #include "daemon/net/net.h"
 #include "tests/unit/net/namespace.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which interface a VLAN's groups are joined on, as lists of links say that the kernel did not write: it may have no
- * VLANs. */
+/* Finding the interface of a VLAN, in link lists that the test writes, because a test kernel may lack VLANs. */
 #include "daemon/net/net.h"
 #include "daemon/net/rtnl.h"
 #include "tests/unit/net/namespace.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Headers of packets to send: their bytes and checksums, read back by packet_view. */
 #include "daemon/packet/packet_template.h"
 #include "daemon/packet/packet_view.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Where the payload of a frame is, for all header layouts, fragments and frames that are cut off. */
 #include "daemon/packet/packet_view.h"
 #include "tests/support/frames.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Each test is a process of its own: what it gives up is gone with it. */
+/* Each test runs in a process of its own, so dropped privileges do not affect the others. */
 #include "daemon/priv/priv.h"
 
 #include <criterion/criterion.h>
