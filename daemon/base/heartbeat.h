@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A thread's sign of life. The thread counts its rounds; the control thread looks at the counts of all threads in a list
- * every now and then, and wakes each thread so that a sleeping one makes a round too. A thread whose count is the same at
- * two looks has stopped, unless it works on a long job for which it allowed itself more time.
+ * A thread's sign of life. The thread counts its rounds; the control thread looks at the counts of all threads in a
+ * list every now and then, and wakes each thread so that a sleeping one makes a round too. A thread whose count is
+ * the same at two looks has stopped, unless it works on a long job for which it allowed itself more time.
  */
 #ifndef DAEMON_BASE_HEARTBEAT_H
 #define DAEMON_BASE_HEARTBEAT_H

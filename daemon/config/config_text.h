@@ -11,7 +11,7 @@
 
 #define CONFIG_TEXT_BYTES_MAX (1u << 20)
 
-/** The whole file, NUL-terminated; the caller frees it. The file may be a pipe. 0 or -errno; see config_text_error(). */
+/** The whole file, NUL-terminated; the caller frees it. The file may be a pipe. 0 or -errno: config_text_error(). */
 int config_text_read(const char *path, char **text);
 
 /** Explains an error of config_text_read(). */

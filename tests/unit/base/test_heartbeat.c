@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A thread that makes no round between two looks is found; one that sleeps is woken, one with a long job has its time. */
+/*
+ * A thread that makes no round between two looks is found; one that sleeps is woken, one with a long job has its
+ * time.
+ */
 #include "daemon/base/heartbeat.h"
 
 #include "daemon/base/time.h"
