@@ -77,7 +77,7 @@ def test_a_program_is_built_against_the_installed_library(tmp, compiler, suffix)
     subprocess.run([*compiler, "-Wall", "-Wextra", "-Werror", "-o", tmp / "program", source, *flags, *extra],
                    check=True)
     done = subprocess.run([tmp / "program"], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.startswith("0.1 -2 control socket '/nonexistent/control.sock'")
+    assert done.stdout.startswith("0.2 -2 control socket '/nonexistent/control.sock'")
 
 
 # The last field that an older version of each struct has.

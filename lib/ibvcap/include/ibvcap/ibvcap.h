@@ -53,7 +53,7 @@ extern "C" {
 #endif
 
 #define IBVCAP_VERSION_MAJOR  0
-#define IBVCAP_VERSION_MINOR  1
+#define IBVCAP_VERSION_MINOR  2
 #define IBVCAP_CONTROL_SOCKET "/run/ibvcapd/control.sock"
 
 /** Version of the library in use, "MAJOR.MINOR". Any thread, never blocks. */
