@@ -14,7 +14,7 @@
  * What holds, asserted where it can first be seen to fail:
  *   - no row is posted of a block that a consumer holds a valid lease on                     post_row()
  *   - what a consumer reads is what was published, or it is told that it was put out         give_back()
- *   - the worker always finds memory for the next block while leases are within their quota  open_block()
+ *   - the worker always finds memory for the next block while leases are within their quota  rx_ring_open_block()
  *   - nobody honest is taken for a liar                                                      load_and_mark()
  *   - published = delivered + skipped + lag, and every gap told with the next batch          rx_hand_out()
  *   - a status never shows more delivered than were, nor fewer than the one before           StatusReader()

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Part of lease.pml: daemon/ring/rx_ring.c, daemon/worker/rx_receive.c, take_mail() of daemon/worker/rx_worker.c. */
+/*
+ * Part of lease.pml: daemon/ring/rx_ring.c, daemon/worker/rx_receive.c, and rx_worker_take_mail() of
+ * daemon/worker/rx_worker.c.
+ */
 
 /* ---- the worker ---------------------------------------------------------------------------------- */
 
 /*
- * ring.h, step 2, and mark_leased()'s body: an honest consumer must not look like a liar. With -DHOSTILE the last
- * consumer has no code of its own: each load of its slots finds any value at all.
+ * ring.h, step 2, and rx_ring_mark_leased()'s body: an honest consumer must not look like a liar. With -DHOSTILE the
+ * last consumer has no code of its own: each load of its slots finds any value at all.
  */
 inline load_and_mark(c, slot)
 {
@@ -33,7 +36,7 @@ inline load_and_mark(c, slot)
 }
 
 /* One look at every slot of every consumer. */
-inline mark_leased()
+inline rx_ring_mark_leased()
 {
 	c = 0;
 	do
@@ -49,7 +52,7 @@ inline mark_leased()
 	atomic { c = 0; slot = 0 }
 }
 
-/* The end of release_unleased(): private to the worker. */
+/* The end of rx_ring_release_unleased(): private to the worker. */
 inline free_unmarked()
 {
 	d_step {
@@ -93,25 +96,25 @@ inline hold_oldest()
 	}
 }
 
-/* retire_oldest(): floor first, then one snapshot from which all held blocks are decided anew. */
-inline retire_oldest()
+/* rx_ring_retire_oldest(): floor first, then one snapshot from which all held blocks are decided anew. */
+inline rx_ring_retire_oldest()
 {
 	floor++;
 #ifdef SNAPSHOT_FIRST
 	/* Broken: the blocks are decided before anybody can know that they are due. */
 	hold_oldest();
-	mark_leased();
+	rx_ring_mark_leased();
 	store(WORKER, FLOOR, floor, FLOOR_STORE);
 #elif defined(SNAPSHOT_TWICE)
 	/* Broken: what was held before is decided by one look, the block that is due by another. */
 	store(WORKER, FLOOR, floor, FLOOR_STORE);
-	mark_leased();
+	rx_ring_mark_leased();
 	hold_oldest();
-	mark_leased();
+	rx_ring_mark_leased();
 #elif defined(DEMOTION_DROPS_LEASE)
 	store(WORKER, FLOOR, floor, FLOOR_STORE);
 	hold_oldest();
-	mark_leased();
+	rx_ring_mark_leased();
 	/* Broken: demotion takes the block although it is leased. */
 	if
 	:: demoted -> held_leased[n_held - 1] = false
@@ -120,7 +123,7 @@ inline retire_oldest()
 #else
 	store(WORKER, FLOOR, floor, FLOOR_STORE);
 	hold_oldest();
-	mark_leased();
+	rx_ring_mark_leased();
 #endif
 	free_unmarked()
 }
@@ -131,7 +134,7 @@ inline retire_oldest()
 #define may_retire() may = true
 #endif
 
-/* open_block(): memory for the next number, off the stack and into the table. */
+/* rx_ring_open_block(): memory for the next number, off the stack and into the table. */
 inline name_block()
 {
 	d_step {
@@ -143,8 +146,8 @@ inline name_block()
 	store(WORKER, TABLE(next_block), named, REL)
 }
 
-/* open_block(). Its branch for a ring without a free block is asserted never to be needed. */
-inline open_block()
+/* rx_ring_open_block(). Its branch for a ring without a free block is asserted never to be needed. */
+inline rx_ring_open_block()
 {
 	may = true;
 	named = NONE;
@@ -159,7 +162,7 @@ inline open_block()
 		may_retire();
 		if
 		:: may ->
-			retire_oldest();
+			rx_ring_retire_oldest();
 #ifdef POLICY_LATE
 			if
 			:: demoted -> store(WORKER, POLICY(0), 1, REL) /* Broken: the floor has passed already. */
@@ -222,7 +225,7 @@ inline rx_receive_refill()
 	:: QUEUE - (posted - head) >= CHUNK ->
 		may = true;
 		if
-		:: posted / N == next_block -> open_block()
+		:: posted / N == next_block -> rx_ring_open_block()
 		:: else
 		fi;
 		if
@@ -249,7 +252,7 @@ inline publish()
 	od
 }
 
-/* take_mail(): MAIL_ADD_CONSUMER, rx_ring_add_consumer(); MAIL_REMOVE_CONSUMER, rx_ring_remove_consumer(). */
+/* rx_worker_take_mail(): MAIL_ADD_CONSUMER, rx_ring_add_consumer(); MAIL_REMOVE_CONSUMER, rx_ring_remove_consumer(). */
 inline take_mails()
 {
 #ifdef ATTACH

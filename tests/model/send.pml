@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A sender and the transmit worker: lib/ibvcap/ring_tx.h, ibvcap_tx_submit() and tx_kick() in lib/ibvcap/tx.c,
- * tx_wait() and tx_wait_sleep() in lib/ibvcap/tx_wait.c, sleep_for_work() in daemon/worker/tx_worker.c,
+ * tx_wait() and tx_wait_sleep() in lib/ibvcap/tx_wait.c, tx_worker_sleep_for_work() in daemon/worker/tx_worker.c,
  * tx_queue_arm() and tx_queue_disarm() in daemon/worker/tx_queue.c, sender_publish() and sender_wants_wake() in
  * daemon/ring/sender.c. Each step that others can see is one step here and names the C function it stands for.
  *
@@ -106,7 +106,7 @@ inline empty_socket()
 	kicked = false /* tx_worker_sleep_empty() */
 }
 
-inline sleep_for_work()
+inline tx_worker_sleep_for_work()
 {
 #ifdef LOOK_FIRST
 	do_work(); /* Broken: looks before it asks. */
@@ -138,7 +138,7 @@ proctype Worker()
 	:: taken < PACKETS ->
 		do_work();
 		if
-		:: !done && taken < PACKETS -> sleep_for_work()
+		:: !done && taken < PACKETS -> tx_worker_sleep_for_work()
 		:: else
 		fi
 	:: else -> break

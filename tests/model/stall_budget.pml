@@ -45,7 +45,7 @@ typedef Budget {
 Place place[PLACES];
 Budget budget[BUDGETS];
 byte waited;  /* the judge's */
-bool pinned;  /* open_block(): somebody pins */
+bool pinned;  /* rx_ring_open_block(): somebody pins */
 bool charging;
 
 inline settle(which)
