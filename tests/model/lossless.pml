@@ -2,9 +2,10 @@
 /*
  * Part of lease.pml: consumer 0 is lossless. In rx_ring_open_block(), before rx_ring_retire_oldest(), the worker looks
  * at its cursor, attach_sequence + delivered + skipped: consumer_stalls() in daemon/ring/backpressure.c. A block that
- * the cursor has not left is pinned: it is not retired, nothing is posted, and what then arrives the device drops and counts. After its deadline
- * (-DDEADLINE: at any moment that it pins; stall_budget.pml has which) it is demoted: a lossy one from then on. Demotion
- * ends the pin and nothing else: floor, snapshot and spares go on as ever, so no lease is dropped.
+ * the cursor has not left is pinned: it is not retired, nothing is posted, and the device drops and counts the packets
+ * that arrive. After its deadline (-DDEADLINE: at any moment that it pins; stall_budget.pml has which) it is demoted: a
+ * lossy one from then on. Demotion ends the pin and nothing else: floor, snapshot and spares go on as ever, so no lease
+ * is dropped.
  *
  * The two counts are read one after the other: what was handed out or skipped in between is in one or in none of
  * them, so the cursor may be behind the consumer's own, never before it, and never goes back.
