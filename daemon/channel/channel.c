@@ -250,6 +250,7 @@ void channel_set_destination(struct channel *channel, uint32_t i, const struct t
 {
 	struct channel_destination *mine = &channel->destinations[i];
 
+	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): memcpy() copied the padding, too */
 	if (memcmp(&mine->now, destination, sizeof(mine->now)) == 0)
 		return;
 	memcpy(&mine->now, destination, sizeof(mine->now));

@@ -246,8 +246,9 @@ static int take_step(struct tx_session *tx, int (*step)(struct tx_session *tx))
 		r = step(tx);
 	if (r < 0 || tx->result == 0)
 		return r;
+	r = session_send_error(session, tx->result, "%s", tx->failure.text);
 	tx_session_free(tx);
-	return session_send_error(session, tx->result, "%s", tx->failure.text);
+	return r;
 }
 
 static void on_job_done(struct background_job *job)

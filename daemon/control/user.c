@@ -147,6 +147,7 @@ bool user_is_over_wake_budget(const struct user *user, uint64_t now_ns)
 static void free_user(struct user *user)
 {
 	while (!LIST_EMPTY(&user->shares))
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): LIST_REMOVE() has unlinked the last one */
 		free_share(LIST_FIRST(&user->shares));
 	LIST_REMOVE(user, link);
 	free(user);
@@ -193,5 +194,6 @@ void users_forget_endpoint(struct users *users, const void *endpoint)
 void users_deinit(struct users *users)
 {
 	while (!LIST_EMPTY(&users->list))
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): LIST_REMOVE() has unlinked the last one */
 		free_user(LIST_FIRST(&users->list));
 }

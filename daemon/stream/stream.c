@@ -160,18 +160,16 @@ static void stream_log_ring(const struct stream *stream)
 /* The reverse of stream_prepare(), in any state of it. */
 static void stream_release(struct stream *stream)
 {
-	const struct backend_ops *ops = stream->interface ? stream->interface->ops : NULL;
-
 	rx_worker_free(stream->worker);
 	stream->worker = NULL;
 	if (stream->queue)
-		ops->destroy_queue(stream->queue);
+		stream->interface->ops->destroy_queue(stream->queue);
 	stream->queue = NULL;
 	if (stream->headers)
-		ops->unregister_memory(stream->headers);
+		stream->interface->ops->unregister_memory(stream->headers);
 	stream->headers = NULL;
 	if (stream->payload)
-		ops->unregister_memory(stream->payload);
+		stream->interface->ops->unregister_memory(stream->payload);
 	stream->payload = NULL;
 	rx_ring_deinit(&stream->ring);
 }

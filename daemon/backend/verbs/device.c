@@ -81,7 +81,7 @@ static int verbs_open_device(struct verbs_backend *backend, struct ibv_device *d
 static int verbs_find_and_open(struct verbs_backend *backend, struct failure *failure)
 {
 	struct ibv_device **devices;
-	struct verbs_match match;
+	struct verbs_match match = {0};
 	int n = 0, error;
 
 	if (!if_nametoindex(backend->interface))

@@ -25,6 +25,7 @@ static void root_add_devices(struct root *r, const char *list, const struct devi
 
 	if (!copy)
 		return;
+	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the names point into the copy, which is never freed */
 	for (char *name = strtok_r(copy, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
 		struct device_config config = *common;
 		struct device *d = &r->devices[r->n_devices];

@@ -34,15 +34,15 @@ bool root_is_owner(void);
 #define HOOK __attribute__((visibility("default")))
 
 /* The C library's function that ours stands in front of. Threads that look it up at the same time find the same one. */
-#define REAL(name)                                                                                \
-	({                                                                                        \
-		static _Atomic(__typeof__(&name)) real_##name;                                    \
-		__typeof__(&name) fn_ = atomic_load_explicit(&real_##name, memory_order_relaxed); \
-		if (!fn_) {                                                                       \
-			fn_ = (__typeof__(&name))dlsym(RTLD_NEXT, #name);                         \
-			atomic_store_explicit(&real_##name, fn_, memory_order_relaxed);           \
-		}                                                                                 \
-		fn_;                                                                              \
+#define REAL(name)                                                                                  \
+	({                                                                                          \
+		static _Atomic(__typeof__(&(name))) real_##name;                                    \
+		__typeof__(&(name)) fn_ = atomic_load_explicit(&real_##name, memory_order_relaxed); \
+		if (!fn_) {                                                                         \
+			fn_ = (__typeof__(&(name)))dlsym(RTLD_NEXT, #name);                         \
+			atomic_store_explicit(&real_##name, fn_, memory_order_relaxed);             \
+		}                                                                                   \
+		fn_;                                                                                \
 	})
 
 /* Turns a negative errno into the C library's convention: -1 and errno. */

@@ -121,6 +121,7 @@ void objects_destroy_all(struct uverbs_file *file)
 		for (uint32_t i = 0; i < file->objects.size; i++) {
 			struct object *o = file->objects.slots[i];
 
+			/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): object_destroy() takes it out of its slot */
 			if (!o || o->type != type)
 				continue;
 			n_qps += type == OBJECT_QP;
