@@ -21,8 +21,8 @@ if(IBVCAP_SANITIZE)
   add_compile_options(-fsanitize=${IBVCAP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${IBVCAP_SANITIZE})
   if(IBVCAP_SANITIZE MATCHES thread AND CMAKE_C_COMPILER_ID STREQUAL GNU)
-    # It does not see fences. The only one of ours is a tap's, between copy and look; where a tap runs beside a worker, that
-    # is in another process, of which this knows nothing anyway. tests/model has that order.
+    # It does not see fences. The only one of ours is a tap's, between copy and look; where a tap runs beside a worker,
+    # that is in another process, of which this knows nothing anyway. tests/model has that order.
     add_compile_options(-Wno-tsan)
   endif()
 endif()

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_format.py [TREE]: fail if a C file is not as clang-format would have it, or any line is longer than 120 columns.
+"""check_format.py [TREE]: fail if a C file is not as clang-format would have it, or any line is longer than 120
+columns.
 
-It looks at the files that git knows or would add. A tab takes 8 columns. Files that are data are left out, and so are rows
-of Markdown tables, which cannot be wrapped.
+It looks at the files that git knows or would add. A tab takes 8 columns. Files that are data are left out, and so are
+rows of Markdown tables, which cannot be wrapped.
 """
 import fnmatch
 import pathlib
@@ -16,8 +17,8 @@ TREE = pathlib.Path(__file__).resolve().parents[1]
 
 
 def files(tree):
-    names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=tree, check=True,
-                           capture_output=True, text=True).stdout.split("\0")
+    names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=tree,
+                           check=True, capture_output=True, text=True).stdout.split("\0")
     return [name for name in sorted(set(names)) if name and (tree / name).is_file() and
             not any(fnmatch.fnmatch(name, pattern) for pattern in DATA)]
 

@@ -42,13 +42,14 @@ MAY_INCLUDE = {
                     "daemon/worker", "daemon/control/control.h", CORE],
     "daemon/stream": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker",
                       "daemon/control/control.h", "daemon/port", CORE],
-    "daemon/channel": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/packet", "daemon/backend/backend.h",
-                       "daemon/worker", "daemon/control/control.h", "daemon/port", CORE],
+    "daemon/channel": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/packet",
+                       "daemon/backend/backend.h", "daemon/worker", "daemon/control/control.h", "daemon/port", CORE],
     "daemon/reload": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/process", "daemon/stream",
                       "daemon/channel"],
     "tools/ibvcap": [API, "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
-    "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h", "daemon/backend/backend.h"],
+    "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h",
+                     "daemon/backend/backend.h"],
 }
 # The one place where the backends are known by name.
 EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/verbs/verbs.h")}
@@ -77,7 +78,8 @@ FOREIGN = {
     "grp.h": ["daemon/config", "daemon/priv", "tools/doctor"],
     "dlfcn.h": ["lib/softhca/preload"],
 }
-C_LIBRARY = set("""alloca assert byteswap ctype dirent elf endian err errno error fcntl fnmatch getopt glob ifaddrs inttypes
+C_LIBRARY = set(
+    """alloca assert byteswap ctype dirent elf endian err errno error fcntl fnmatch getopt glob ifaddrs inttypes
     libgen limits locale malloc math netdb poll pthread regex sched search setjmp signal spawn stdalign stdarg
     stdatomic stdbool stddef stdint stdio stdlib string strings syscall sysexits syslog termios threads time unistd
     utime wchar""".split())

@@ -11,9 +11,9 @@
  *   open → register_memory → create_send_queue → start → send_post/send_reap …
  *   → (drain with send_reap) → destroy_queue → unregister_memory → close
  *
- * Threads: the queue's worker calls post, poll, send_post, send_reap, arm, clear and reset, and start after a reset. Any
- * thread may register and unregister memory while queues run. The control thread calls everything else. All of these may
- * run at the same time. No call keeps a pointer to its arguments unless its comment says so.
+ * Threads: the queue's worker calls post, poll, send_post, send_reap, arm, clear and reset, and start after a reset.
+ * Any thread may register and unregister memory while queues run. The control thread calls everything else. All of
+ * these may run at the same time. No call keeps a pointer to its arguments unless its comment says so.
  * Errors: 0/count or -errno; calls with a failure argument explain the error there.
  */
 #ifndef DAEMON_BACKEND_BACKEND_H
@@ -178,9 +178,9 @@ struct backend_ops {
 	/** Read the events from the descriptor. Never blocks. */
 	void (*clear)(struct backend_queue *queue);
 	/**
-	 * After a failure the device forgets all posted slots; post again from the first unpublished slot, then start().
-	 * A send queue: start(), then post. Packets that were posted and not reaped may have been sent or not; the device
-	 * does not read them any more.
+	 * After a failure the device forgets all posted slots; post again from the first unpublished slot, then
+	 * start(). A send queue: start(), then post. Packets that were posted and not reaped may have been sent or not;
+	 * the device does not read them any more.
 	 */
 	int (*reset)(struct backend_queue *queue);
 
@@ -188,9 +188,9 @@ struct backend_ops {
 	int (*create_send_queue)(struct backend *backend, const struct backend_send_options *options,
 	                         struct backend_queue **queue, struct failure *failure);
 	/**
-	 * Hand packets to the device, in order. Returns how many of n, from the first on, it accepted: fewer when `slots`
-	 * are not reaped; or -errno and none was accepted: reset() is due. Every accepted packet can be reaped later, even
-	 * if no more are posted.
+	 * Hand packets to the device, in order. Returns how many of n, from the first on, it accepted: fewer when
+	 * `slots` are not reaped; or -errno and none was accepted: reset() is due. Every accepted packet can be reaped
+	 * later, even if no more are posted.
 	 */
 	int (*send_post)(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
 	/**

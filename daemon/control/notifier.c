@@ -105,8 +105,8 @@ static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entr
 }
 
 /*
- * The wake-up that the client asks for, if it is due; else 0. No later request is for less: see consumer_wants_wake() in
- * rx_ring.c.
+ * The wake-up that the client asks for, if it is due; else 0. No later request is for less: see consumer_wants_wake()
+ * in rx_ring.c.
  */
 static uint64_t due_request(const struct notifier *notifier, const struct notifier_entry *entry)
 {

@@ -168,10 +168,11 @@ static void rx_ring_retire_oldest(struct rx_ring *ring)
 }
 
 /*
- * Get memory for the next block number. There is none while a lossless consumer stalls the queue. Otherwise there always
- * is: n_blocks is live_blocks_max plus the spares, the window is shorter than live_blocks_max after the oldest block was
- * retired, and consumers lease no more blocks than there are spares, because lease quotas are granted from that pool.
- * If this were wrong, the queue would run out of slots, which is counted, and no published row would be overwritten.
+ * Get memory for the next block number. There is none while a lossless consumer stalls the queue. Otherwise there
+ * always is: n_blocks is live_blocks_max plus the spares, the window is shorter than live_blocks_max after the oldest
+ * block was retired, and consumers lease no more blocks than there are spares, because lease quotas are granted from
+ * that pool. If this were wrong, the queue would run out of slots, which is counted, and no published row would be
+ * overwritten.
  */
 static bool rx_ring_open_block(struct rx_ring *ring)
 {

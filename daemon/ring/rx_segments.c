@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The memory of a receive ring: its size, its segments and their layout, and the message that says what to do when there
- * are too few pages.
+ * The memory of a receive ring: its size, its segments and their layout, and the message that says what to do when
+ * there are too few pages.
  */
 #include "daemon/base/size.h"
 #include "daemon/ring/pages.h"

@@ -2,8 +2,8 @@
 /*
  * Messages between control and a worker: two single-producer single-consumer queues without locks, each with an eventfd
  * that wakes a sleeping receiver. The worker reads mail between batches, so an answer takes as long as a batch.
- * MAIL_STOPPED or MAIL_FAILED is the worker's last mail: everything that was lent to the worker belongs to control again,
- * and mail that it did not read is not answered.
+ * MAIL_STOPPED or MAIL_FAILED is the worker's last mail: everything that was lent to the worker belongs to control
+ * again, and mail that it did not read is not answered.
  */
 #ifndef DAEMON_WORKER_MAILBOX_H
 #define DAEMON_WORKER_MAILBOX_H
@@ -42,7 +42,8 @@ enum mail_type {
 	/* transmit worker → control */
 	MAIL_TX_QUEUE_ADDED,
 	MAIL_TX_QUEUE_REMOVED, /* queue and senders are control's again; error: see the next */
-	MAIL_TX_QUEUE_FAILED, /* likewise, unasked: the device's queue could not be reset; destroy it before memory is freed */
+	/* likewise, unasked: the device's queue could not be reset; destroy it before memory is freed */
+	MAIL_TX_QUEUE_FAILED,
 	MAIL_SENDER_ADDED,
 	MAIL_SENDER_REMOVED, /* all its packets have ended: the memory is control's again; error: see tx_worker.h */
 	MAIL_SENDER_BAD,     /* likewise, unasked: its page broke the rules: reason. See tx_worker.h */

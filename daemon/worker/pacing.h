@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A token bucket as a schedule in absolute time: each packet moves the time at which the next packet may leave by the time
- * that it takes at the rate. The remainder of the division is kept, so rounding never adds up. The schedule lags behind now
- * by the time of a burst at most: in any time t at most rate · t + burst + one packet leave, and a worker that is late by
- * less than the burst catches up. Pure.
+ * A token bucket as a schedule in absolute time: each packet moves the time at which the next packet may leave by the
+ * time that it takes at the rate. The remainder of the division is kept, so rounding never adds up. The schedule lags
+ * behind now by the time of a burst at most: in any time t at most rate · t + burst + one packet leave, and a worker
+ * that is late by less than the burst catches up. Pure.
  */
 #ifndef DAEMON_WORKER_PACING_H
 #define DAEMON_WORKER_PACING_H

@@ -44,8 +44,8 @@ static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, u
 
 /*
  * The payload does not start where the device split the frame: there is a VLAN tag, IP options or a fragment. If the
- * headers are longer than the split, the payload follows them in the payload row. If they are shorter, the header row has
- * a part of the payload, and the row is unusable.
+ * headers are longer than the split, the payload follows them in the payload row. If they are shorter, the header row
+ * has a part of the payload, and the row is unusable.
  */
 static void describe_irregular(const struct rx_ring *ring, uint32_t present, const uint8_t *headers,
                                const uint8_t *payload, struct ibvcap_meta *meta)
@@ -117,8 +117,8 @@ static struct clock_line span_clock(const struct rx_receive *receive)
  * Write the meta of each row. Stops at a flushed slot. Returns the number of rows written.
  *
  * The length comes from the UDP header: a short frame is padded to 60 bytes, and the length that the device reports
- * includes the padding (doc/verbs-rules.md, posting and polling). bytes is 0 in an event with an error, so one comparison
- * with it finds errors, cut frames and wrong lengths.
+ * includes the padding (doc/verbs-rules.md, posting and polling). bytes is 0 in an event with an error, so one
+ * comparison with it finds errors, cut frames and wrong lengths.
  */
 static uint32_t describe_rows(const struct rx_receive *receive, const struct rx_span *span,
                               const struct backend_event *event, struct tally *tally)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The thread that receives: it polls its queue, answers control's mail, strikes the sum of losses, charges consumers that
- * stall the queue, and sleeps when no packet comes.
+ * The thread that receives: it polls its queue, answers control's mail, strikes the sum of losses, charges consumers
+ * that stall the queue, and sleeps when no packet comes.
  */
 #include "daemon/worker/rx_worker.h"
 
@@ -52,8 +52,8 @@ struct rx_worker {
 /* ---- the sum: matched = published + no_buffer + errored ------------------------------------------- */
 
 /*
- * no_buffer never shrinks, and never exceeds the packets that are certainly lost: the packets that steering matched, less
- * the rows published so far and all that may come yet.
+ * no_buffer never shrinks, and never exceeds the packets that are certainly lost: the packets that steering matched,
+ * less the rows published so far and all that may come yet.
  */
 static void rx_worker_raise_no_buffer(struct rx_worker *worker, uint64_t may_yet_come)
 {

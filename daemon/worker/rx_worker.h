@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The receive worker: one thread that serves one queue and fills one ring. In each round it polls a batch, publishes it,
- * recycles blocks and posts slots again. No allocation, lock, system call or log per packet.
+ * The receive worker: one thread that serves one queue and fills one ring. In each round it polls a batch, publishes
+ * it, recycles blocks and posts slots again. No allocation, lock, system call or log per packet.
  */
 #ifndef DAEMON_WORKER_RX_WORKER_H
 #define DAEMON_WORKER_RX_WORKER_H

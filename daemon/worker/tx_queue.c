@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Life of a transmit queue: its memory and its device queue, the senders that come and go, and when the worker may sleep.
+ * Life of a transmit queue: its memory and its device queue, the senders that come and go, and when the worker may
+ * sleep.
  */
 #include "daemon/worker/tx_queue.h"
 

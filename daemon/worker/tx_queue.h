@@ -31,7 +31,9 @@ struct tx_queue_options {
 	uint32_t queue_slots;    /* at most the backend's max_send_slots */
 	uint32_t slot_bytes;     /* payload size of its senders; the caller checks that it fits the MTU */
 	uint32_t n_destinations; /* packets to one end as -EHOSTUNREACH until its first MAIL_DESTINATION */
-	/* DEVICE if the device fills in all checksums; SOFTWARE if any needs it (payloads are copied then); else ZERO */
+	/*
+	 * DEVICE if the device fills in all checksums; SOFTWARE if any needs it (payloads are copied then); else ZERO
+	 */
 	enum packet_checksums checksums;
 	uint64_t rate_bps; /* 0: not limited */
 	uint32_t burst_bytes;
@@ -118,9 +120,13 @@ struct tx_queue {
 
 /* ---- for control ---------------------------------------------------------------------------------- */
 
-/** Makes memory, registrations and a started send queue. The failure names the lack and the key that lowers the need. */
+/**
+ * Makes memory, registrations and a started send queue. The failure names the lack and the key that lowers the need.
+ */
 int tx_queue_new(struct tx_queue **txq, const struct tx_queue_options *options, struct failure *failure);
-/** Destroy the device's queue: the device reads no memory of it or of its senders any more. Not while the worker has it. */
+/**
+ * Destroy the device's queue: the device reads no memory of it or of its senders any more. Not while the worker has it.
+ */
 void tx_queue_close(struct tx_queue *txq);
 /** Closes it first. Not while the worker has it. NULL is fine. */
 void tx_queue_free(struct tx_queue *txq);
@@ -149,7 +155,9 @@ int tx_queue_serve(struct tx_queue *txq, const struct tx_clock_sample *now);
 /** This socket woke the worker. False: it belongs to none of the queue's senders. */
 bool tx_queue_kicked(struct tx_queue *txq, int socket);
 
-/** Before the last round ahead of a sleep: ask the senders for kicks and the device for an event. Disarm withdraws it. */
+/**
+ * Before the last round ahead of a sleep: ask the senders for kicks and the device for an event. Disarm withdraws it.
+ */
 void tx_queue_arm(struct tx_queue *txq);
 void tx_queue_disarm(struct tx_queue *txq);
 

@@ -118,7 +118,9 @@ static bool tx_queue_read_senders(struct tx_queue *txq)
 	return any;
 }
 
-/* A packet that cannot be sent costs as much as the largest one, so a sender gains nothing by submitting many of them. */
+/*
+ * A packet that cannot be sent costs as much as the largest one, so a sender gains nothing by submitting many of them.
+ */
 static uint32_t tx_queue_frame_bytes(const struct tx_queue *txq, const struct ibvcap_tx_descriptor *descriptor)
 {
 	if (descriptor->destination >= txq->n_destinations || descriptor->length > txq->slot_bytes)
@@ -201,8 +203,8 @@ static inline void tx_queue_note_deadline(struct tx_queue *txq, struct sender *s
 
 /*
  * Measure how late the first n ready packets leave; the device has just accepted them. A lateness of more than 1000 s
- * counts as late but not in mean and maximum: it says nothing about how well the worker keeps times, and one such packet
- * would spoil both for all senders of the channel.
+ * counts as late but not in mean and maximum: it says nothing about how well the worker keeps times, and one such
+ * packet would spoil both for all senders of the channel.
  */
 static void tx_queue_count_lateness(struct tx_queue *txq, uint32_t n, struct tx_clock_sample *now)
 {

@@ -74,7 +74,8 @@ static void tx_worker_say(struct tx_worker *worker, const struct mail *mail)
 
 /*
  * A removal that control asked for is answered in any case. A sender that broke the rules is reported, unless the whole
- * queue goes. If the device's queue could not be reset, the device may still read the sender's memory: the error says so.
+ * queue goes. If the device's queue could not be reset, the device may still read the sender's memory: the error says
+ * so.
  */
 static void tx_worker_report_gone(struct tx_worker *worker, struct tx_queue *txq, const struct tx_queue_sender *gone)
 {

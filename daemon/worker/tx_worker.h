@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The transmit worker: one thread for all channels of an interface. In each round every queue gets its share (tx_queue.h),
- * then the worker reads mail. It sleeps only when there is no work: then senders kick it by a byte on their sockets when
- * they submit (lib/ibvcap/ring_tx.h). It wakes for kicks, completions and mail, and shortly before the next packet is due;
- * it spins for the rest of that time. A notifier thread, which sleeps on the doorbell, wakes the senders.
+ * The transmit worker: one thread for all channels of an interface. In each round every queue gets its share
+ * (tx_queue.h), then the worker reads mail. It sleeps only when there is no work: then senders kick it by a byte on
+ * their sockets when they submit (lib/ibvcap/ring_tx.h). It wakes for kicks, completions and mail, and shortly before
+ * the next packet is due; it spins for the rest of that time. A notifier thread, which sleeps on the doorbell, wakes
+ * the senders.
  *
  * Mail (mailbox.h) from control, with the answers:
  *   MAIL_ADD_TX_QUEUE{tx_queue}                 → MAIL_TX_QUEUE_ADDED{tx_queue, error}
  *   MAIL_DESTINATION{tx_queue, index, destination}, MAIL_TX_QUEUE_ERROR{tx_queue, error}: no answer
  *   MAIL_ADD_SENDER{tx_queue, sender}           → MAIL_SENDER_ADDED{tx_queue, sender, error}
- *   MAIL_REMOVE_SENDER{tx_queue, sender}        → MAIL_SENDER_REMOVED{tx_queue, sender, error}: always, even for a sender
- *                                                 that is gone already. The sender's memory is lent until then. With an
- *                                                 error the device may still read it, because its queue could not be
- *                                                 reset: MAIL_TX_QUEUE_FAILED or _REMOVED follows, and the device's
- *                                                 queue is to be destroyed before the memory is freed.
+ *   MAIL_REMOVE_SENDER{tx_queue, sender}        → MAIL_SENDER_REMOVED{tx_queue, sender, error}: always, even for a
+ *                                                 sender that is gone already. The sender's memory is lent until then.
+ *                                                 With an error the device may still read it, because its queue could
+ *                                                 not be reset: MAIL_TX_QUEUE_FAILED or _REMOVED follows, and the
+ *                                                 device's queue is to be destroyed before the memory is freed.
  *   MAIL_REMOVE_TX_QUEUE{tx_queue}              → MAIL_TX_QUEUE_REMOVED{tx_queue, error of the device's queue}: always;
  *                                                 its senders are gone too
  *   MAIL_STOP                                   → MAIL_STOPPED: all queues and senders are control's again

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What hostile consumers may write into their pages, one lossy and one lossless, while the ring goes round and an honest
- * consumer holds leases. Input: steps of one byte, some with more behind it. Whatever they write, the rows under the
- * honest one's lease stay as they are, and the queue never starves but for a lossless consumer within its deadline.
+ * What hostile consumers may write into their pages, one lossy and one lossless, while the ring goes round and an
+ * honest consumer holds leases. Input: steps of one byte, some with more behind it. Whatever they write, the rows under
+ * the honest one's lease stay as they are, and the queue never starves but for a lossless consumer within its deadline.
  */
 #include "daemon/ring/rx_ring.h"
 #include "lib/ibvcap/ring.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Leases against recycling: a worker publishes numbered packets into a tiny ring as fast as it can; consumers (libibvcap's
- * own acquire and release) hold batches, dawdle, check each word and release, and sleep when there is nothing. A block
- * reposted under a lease shows as a torn row here. Meanwhile mail goes both ways. Exit 0: nothing torn, every sum exact.
+ * Leases against recycling: a worker publishes numbered packets into a tiny ring as fast as it can; consumers
+ * (libibvcap's own acquire and release) hold batches, dawdle, check each word and release, and sleep when there is
+ * nothing. A block reposted under a lease shows as a torn row here. Meanwhile mail goes both ways. Exit 0: nothing
+ * torn, every sum exact.
  *
  *     lease_stress [--seconds N] [--packets N] [--processes]
  *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * To be preloaded into the daemon: as long as the file named by LOSE_QUEUE is there, no queue changes its state any more;
- * and once it comes, the first queue that was made ready to send fails, as if its device had found an error.
+ * To be preloaded into the daemon: as long as the file named by LOSE_QUEUE is there, no queue changes its state any
+ * more; and once it comes, the first queue that was made ready to send fails, as if its device had found an error.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A program that test_library.py builds against three headers: today's, an older one whose structs end after their first
- * fields (OLDER), and a newer one whose structs have a field more, called "later" (NEWER). It receives three packets and
- * sends one, with today's library, and exits 0 if all is right.
+ * A program that test_library.py builds against three headers: today's, an older one whose structs end after their
+ * first fields (OLDER), and a newer one whose structs have a field more, called "later" (NEWER). It receives three
+ * packets and sends one, with today's library, and exits 0 if all is right.
  *
  *     other_version SOCKET
  */

@@ -19,7 +19,10 @@ extern const struct backend_ops scripted_backend_ops;
 /** A frame comes from the wire. Returns true where a slot was filled (or used up by an error). */
 bool scripted_arrive(struct backend_queue *queue, const void *frame, uint32_t bytes);
 
-/** As many ordinary packets as there are posted slots, up to n, complete without touching their memory. Returns how many. */
+/**
+ * As many ordinary packets as there are posted slots, up to n, complete without touching their memory. Returns how
+ * many.
+ */
 uint32_t scripted_complete(struct backend_queue *queue, uint32_t n, uint32_t bytes);
 
 /**

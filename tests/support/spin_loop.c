@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a machine can keep at all: a bare loop that looks at the clock until the next time has come, and then how late it
- * is. spin_loop COUNT INTERVAL_NS LATE_NS: so many times, so far apart; prints how many were more than LATE_NS late. It
- * begins to spin SPIN_NS before: a real-time process that did nothing else would be stopped for some of each second.
+ * What a machine can keep at all: a bare loop that looks at the clock until the next time has come, and then how late
+ * it is. spin_loop COUNT INTERVAL_NS LATE_NS: so many times, so far apart; prints how many were more than LATE_NS late.
+ * It begins to spin SPIN_NS before: a real-time process that did nothing else would be stopped for some of each second.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control protocol of lib/ibvcap/protocol.h, spoken without the library: a second opinion on what the daemon says."""
+"""The control protocol of lib/ibvcap/protocol.h, spoken without the library: a second opinion on what the daemon
+says."""
 import array
 import socket
 import struct

@@ -364,7 +364,8 @@ def test_a_stream_that_lacks_pages_says_how_to_find_who_holds_them(daemon, wire,
     done = ibvcap(one, "stream", "add", path)
     if done.returncode == 0:
         pytest.skip("somebody else has given pages meanwhile")
-    assert ("processes that still map the ring of an earlier run may hold some: 'ibvcap doctor' as root lists them; let "
+    assert (
+        "processes that still map the ring of an earlier run may hold some: 'ibvcap doctor' as root lists them; let "
             "them read on, end them, or reserve pages for two runs; nothing was changed") in done.stderr
     reader.process.send_signal(signal.SIGCONT)
     reader.process.wait(60)

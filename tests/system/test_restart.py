@@ -416,7 +416,8 @@ def test_it_does_not_wait_for_ever(manager, wire, consumer, most_pages):
     assert manager.daemon.process.wait(30) == 75, manager.daemon.text()
     daemon = manager.restart(streams, signal.SIGTERM, control={"restart_wait_s": 1})
     assert daemon.process.wait(30) == 75, daemon.text()
-    assert re.search("error: .*hugepages.*'ibvcap doctor' as root lists them.*reserve pages for two runs", daemon.text())
+    assert re.search("error: .*hugepages.*'ibvcap doctor' as root lists them.*reserve pages for two runs",
+                     daemon.text())
     assert daemon.socket_path.exists(), "the manager still listens"
 
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One counters object for all flows of a queue counts the packets that steering gave it, before any drop. It can be read
- * only while a flow is attached to it, and the first flow binds its layout (mlx5_ib: EINVAL otherwise). So it gets a
- * guard flow that no packet matches, which is created first and destroyed last.
+ * One counters object for all flows of a queue counts the packets that steering gave it, before any drop. It can be
+ * read only while a flow is attached to it, and the first flow binds its layout (mlx5_ib: EINVAL otherwise). So it gets
+ * a guard flow that no packet matches, which is created first and destroyed last.
  */
 #include "daemon/backend/verbs/verbs.h"
 
@@ -15,8 +15,9 @@ void verbs_guard_rule(struct flow_rule *rule, uint32_t qp_num)
 	uint32_t destination = htonl(qp_num & 0x00ffffff);
 
 	/*
-	 * MAC 00:00:00:00:00:00 and address 0.x.y.z, which are no valid destinations (RFC 1122, 3.2.1.3), and UDP port 0.
-	 * The queue pair's number makes the rule different from those of other queues, because mlx5 merges equal rules.
+	 * MAC 00:00:00:00:00:00 and address 0.x.y.z, which are no valid destinations (RFC 1122, 3.2.1.3), and UDP port
+	 * 0. The queue pair's number makes the rule different from those of other queues, because mlx5 merges equal
+	 * rules.
 	 */
 	memset(rule, 0, sizeof(*rule));
 	rule->family = AF_INET;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Life of a queue of either kind: its thread domain, its completion queue, its RAW_PACKET queue pair, and the states and
- * events of these.
+ * Life of a queue of either kind: its thread domain, its completion queue, its RAW_PACKET queue pair, and the states
+ * and events of these.
  */
 #include "daemon/backend/verbs/verbs.h"
 

@@ -41,7 +41,9 @@ int verbs_send_post(struct backend_queue *base, const struct backend_packet *pac
 		return 0;
 	ibv_wr_start(send->qp);
 	for (uint32_t i = 1; i <= n; i++, packets++) {
-		/* Only a signalled completion frees places in the send queue: its own and those of all packets before. */
+		/*
+		 * Only a signalled completion frees places in the send queue: its own and those of all packets before.
+		 */
 		bool signalled = (i & send->signal_mask) == 0 || i == n;
 
 		verbs_put_packet(send, packets, send->n_posted + i, send->flags | (signalled ? IBV_SEND_SIGNALED : 0));

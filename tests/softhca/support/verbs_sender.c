@@ -2,8 +2,8 @@
 /*
  * verbs_sender [-d DEVICE] [-m METHOD] [-g SEGMENTS] [-r TIMES] [-o]: sends the frames on stdin (each a native 32-bit
  * length and the bytes) through a raw packet queue pair, TIMES times over. Prints "ready" before it reads the frames,
- * and in the end one JSON object with the numbers of completions. METHOD: post, wr; -l: inline; -o: checksum offload. The
- * program knows nothing of softhca.
+ * and in the end one JSON object with the numbers of completions. METHOD: post, wr; -l: inline; -o: checksum offload.
+ * The program knows nothing of softhca.
  */
 #include "verbs_common.h"
 

@@ -427,7 +427,9 @@ Test(rx_ring, after_its_deadline_a_lossless_consumer_is_demoted_and_keeps_its_le
 	rx_ring_deinit(&ring);
 }
 
-/* Waiting for a quarter of the deadline each, and then without for so long. Times it could be done before the demotion. */
+/*
+ * Waiting for a quarter of the deadline each, and then without for so long. Times it could be done before the demotion.
+ */
 static uint32_t count_stalls(uint64_t rest_ns, bool catches_up)
 {
 	struct rx_ring ring;
