@@ -7,7 +7,9 @@ through a function pointer does not count: the file that takes the pointer does 
 Names that the C library defines too do not count either: softhca replaces some of those.
 """
 import collections
+import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -36,9 +38,16 @@ def source_of(path, build):
     return "/".join(parts[:cut] + parts[cut + 2:]).removesuffix(".o")
 
 
+def built(build):
+    """The objects of the build as it is configured now: a directory keeps those of sources that have gone."""
+    commands = json.loads((build / "compile_commands.json").read_text())
+    outputs = {re.search(r" -o (\S+\.c\.o) ", entry["command"]) for entry in commands}
+    return sorted({build / match[1] for match in outputs if match})
+
+
 def file_edges(build):
     """For each source file the files it uses, as {user: {used: a symbol}}."""
-    objects = [path for path in build.rglob("*.c.o") if source_of(path, build).startswith(PRODUCT)]
+    objects = [path for path in built(build) if source_of(path, build).startswith(PRODUCT)]
     defines, needs, ignored = collections.defaultdict(set), collections.defaultdict(set), libc_names()
     for path, kind, name in symbols(objects):
         if name not in ignored:

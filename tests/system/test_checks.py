@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of the source tree: each one finds what it is for in a small tree that is wrong."""
+import json
 import pathlib
 import shutil
 import subprocess
@@ -105,6 +106,8 @@ def compiled(build, **sources):
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in sources.items():
         subprocess.run(["cc", "-x", "c", "-c", "-o", folder / f"{name}.c.o", "-"], input=text, text=True, check=True)
+    commands = [{"command": f"cc -o {path.relative_to(build)} -c x.c"} for path in folder.glob("*.c.o")]
+    (build / "compile_commands.json").write_text(json.dumps(commands))
 
 
 def test_files_that_call_each_other_in_a_circle_are_found(tmp_path):
