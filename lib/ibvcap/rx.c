@@ -235,10 +235,13 @@ static int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint3
 
 int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
+	int r;
+
 	if (rx->is_tap)
 		return -EOPNOTSUPP;
-	if (batch->size < BATCH_BYTES_MIN)
-		return sized_struct_check(batch, BATCH_BYTES_MIN, "ibvcap_rx_batch");
+	r = sized_struct_check(batch, BATCH_BYTES_MIN, "ibvcap_rx_batch");
+	if (r < 0)
+		return r;
 	return rx_acquire(rx, batch, max, min, timeout_ms);
 }
 

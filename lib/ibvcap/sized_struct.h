@@ -11,14 +11,25 @@
 
 #include <stddef.h>
 
+/* More than any version of a struct will have. A larger size is what an uninitialised variable happened to hold. */
+#define SIZED_STRUCT_BYTES_MAX 4096
+
 /**
- * Read the caller's struct into ours. Fields that the caller's version lacks become 0. 0; -EINVAL its size is not set;
- * -E2BIG it has fields that this library lacks, and they are not 0.
+ * Read the caller's struct into ours. Fields that the caller's version lacks become 0. 0; -EINVAL its size is not set,
+ * or is more than SIZED_STRUCT_BYTES_MAX; -E2BIG it has fields that this library lacks, and they are not 0.
  */
 int sized_struct_read(void *ours, size_t bytes, const void *from, const char *name);
 
-/** Is the caller's struct at least so large? 0 or -EINVAL. */
-int sized_struct_check(const void *to, size_t bytes_min, const char *name);
+/** Store the error text of a size that is refused. -EINVAL. */
+int sized_struct_refuse(size_t size, const char *name);
+
+/** Does the caller's struct have bytes_min to SIZED_STRUCT_BYTES_MAX bytes? 0 or -EINVAL. Inline for the hot calls. */
+static inline int sized_struct_check(const void *to, size_t bytes_min, const char *name)
+{
+	size_t size = *(const size_t *)to;
+
+	return size >= bytes_min && size <= SIZED_STRUCT_BYTES_MAX ? 0 : sized_struct_refuse(size, name);
+}
 
 /** Write ours to the caller's struct, as much as it has room for, and set its size to that. 0 or -EINVAL. */
 int sized_struct_write(void *to, const void *ours, size_t bytes, const char *name);

@@ -8,8 +8,12 @@
 #include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+
+/* A caller needs all fields up to stride to write to the rows. */
+#define SLOTS_BYTES_MIN (offsetof(struct ibvcap_tx_slots, stride) + sizeof(uint32_t))
 
 static uint32_t tx_slot_of(const struct ibvcap_tx *tx, uint64_t sequence)
 {
@@ -49,13 +53,14 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 	uint32_t most = u32_min(max, tx->info.n_slots - tx_slot_of(tx, tx->submitted));
 	uint32_t least = u32_min(min ? min : 1, most);
 	uint32_t n_free;
-	int r = tx_wait_check_connected(tx);
+	int r;
 
 	tx->n_reserved = 0;
 	if (max == 0 || timeout_ms < -1)
 		return -EINVAL;
-	if (slots->size < sizeof(size_t))
-		return sized_struct_check(slots, sizeof(size_t), "ibvcap_tx_slots");
+	r = sized_struct_check(slots, SLOTS_BYTES_MIN, "ibvcap_tx_slots");
+	if (r == 0)
+		r = tx_wait_check_connected(tx);
 	if (r < 0)
 		return r;
 	tx_wait_disarm(tx);

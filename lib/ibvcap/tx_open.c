@@ -120,10 +120,16 @@ int tx_handle_new(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_
 
 /* ---- the conversation ----------------------------------------------------------------------------- */
 
-static int tx_open_fill_request(struct protocol_open_channel *request, const char *channel)
+static int tx_open_fill_request(struct protocol_open_channel *request, const char *channel,
+                                const struct ibvcap_tx_options *options)
 {
 	size_t length = strlen(channel);
 
+	if (options->reserved != 0)
+		return error_set(-EINVAL,
+		                 "struct ibvcap_tx_options: reserved is %u, not 0; initialise it with "
+		                 "IBVCAP_INIT(struct ibvcap_tx_options)",
+		                 options->reserved);
 	if (length == 0 || length >= sizeof(request->channel))
 		return error_set(-EINVAL, "channel '%s': a channel's name has 1 to %zu bytes", channel,
 		                 sizeof(request->channel) - 1);
@@ -178,7 +184,7 @@ int ibvcap_tx_open(const char *socket_path, const char *channel, const struct ib
 	int r = options ? sized_struct_read(&known, sizeof(known), options, "ibvcap_tx_options") : 0;
 
 	if (r == 0)
-		r = tx_open_fill_request(&request, channel);
+		r = tx_open_fill_request(&request, channel, &known);
 	if (r == 0)
 		r = client_connect(&client, socket_path, known.timeout_ms);
 	if (r == 0)

@@ -445,6 +445,8 @@ Test(rx, a_batch_whose_size_is_not_set_is_refused_and_nothing_is_leased)
 	attached_publish(&a, 1);
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &unset, 1, 1, 0), -EINVAL);
 	cr_expect(strstr(ibvcap_error_text(), "IBVCAP_INIT(struct ibvcap_rx_batch)"));
+	unset.size = SIZE_MAX;
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &unset, 1, 1, 0), -EINVAL);
 	cr_expect_eq(acquire(1), 1);
 	expect_rows(0, 1, 0);
 }

@@ -74,3 +74,21 @@ Test(sized_struct, a_size_that_is_not_set_is_refused_with_the_way_to_set_it)
 	cr_expect(strstr(ibvcap_error_text(), "IBVCAP_INIT(struct now)"));
 	cr_expect_eq(other.a, 0);
 }
+
+Test(sized_struct, a_size_that_no_struct_has_is_refused_without_a_look_at_the_bytes)
+{
+	const struct now ours = {sizeof(ours), 1, 2};
+	struct now from = {.size = SIZE_MAX}, other = {0};
+	struct {
+		size_t size;
+		uint8_t rest[SIZED_STRUCT_BYTES_MAX - sizeof(size_t)];
+	} largest = {.size = sizeof(largest)};
+
+	cr_expect_eq(sized_struct_read(&other, sizeof(other), &from, "now"), -EINVAL);
+	cr_expect(strstr(ibvcap_error_text(), "IBVCAP_INIT(struct now)"));
+	cr_expect_eq(sized_struct_write(&from, &ours, sizeof(ours), "now"), -EINVAL);
+	cr_expect_eq(from.a, 0);
+	from.size = SIZED_STRUCT_BYTES_MAX + 1;
+	cr_expect_eq(sized_struct_read(&other, sizeof(other), &from, "now"), -EINVAL);
+	cr_expect_eq(sized_struct_read(&other, sizeof(other), &largest, "now"), 0);
+}

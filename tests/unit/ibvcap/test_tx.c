@@ -255,6 +255,22 @@ Test(tx, a_reservation_ends_at_the_arenas_end)
 	cr_expect(eq(ptr, slots.payload, tx->arena.address));
 }
 
+Test(tx, slots_of_a_size_that_cannot_be_used_are_refused_and_nothing_is_reserved)
+{
+	const size_t sizes[] = {0, sizeof(size_t), offsetof(struct ibvcap_tx_slots, stride), SIZE_MAX};
+	struct ibvcap_tx_slots slots = {0};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		slots.size = sizes[i];
+		cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 3, 1, 0), -EINVAL));
+		cr_expect_not_null(strstr(ibvcap_error_text(), "IBVCAP_INIT(struct ibvcap_tx_slots)"));
+		cr_expect(eq(ptr, slots.payload, NULL));
+		cr_expect(eq(int, ibvcap_tx_submit(tx, 1), -EINVAL));
+	}
+	slots.size = offsetof(struct ibvcap_tx_slots, stride) + sizeof(slots.stride);
+	cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 3, 1, 0), 3));
+}
+
 Test(tx, fewer_than_reserved_may_be_submitted_and_the_rest_later_or_never)
 {
 	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);

@@ -207,3 +207,15 @@ Test(tx_open, a_name_that_no_channel_can_have_is_refused_here)
 	cr_expect(eq(int, ibvcap_tx_open(path, "", NULL, &tx), -EINVAL));
 	cr_expect(eq(int, ibvcap_tx_open(path, name, NULL, &tx), -EINVAL));
 }
+
+Test(tx_open, options_that_were_not_initialised_are_refused)
+{
+	struct ibvcap_tx_options options = {.size = sizeof(options), .reserved = 7};
+	struct ibvcap_tx *tx;
+
+	cr_expect(eq(int, ibvcap_tx_open(path, "pulses", &options, &tx), -EINVAL));
+	cr_expect_not_null(strstr(ibvcap_error_text(), "reserved is 7"));
+	options = (struct ibvcap_tx_options){.size = SIZE_MAX};
+	cr_expect(eq(int, ibvcap_tx_open(path, "pulses", &options, &tx), -EINVAL));
+	cr_expect_not_null(strstr(ibvcap_error_text(), "IBVCAP_INIT(struct ibvcap_tx_options)"));
+}

@@ -17,8 +17,8 @@
  * Sizes. A struct that may get new fields in later versions begins with its size. The caller sets it to its own
  * sizeof, and 0 in all other fields, by IBVCAP_INIT. So a program and a library of different versions work together:
  * the library takes fields that the program does not know as 0, and does not write past the end of the program's
- * struct. A function that fills in a struct sets its size to the bytes that it wrote. -EINVAL: the size is not set.
- * -E2BIG: the program set a field that this library does not know.
+ * struct. A function that fills in a struct sets its size to the bytes that it wrote. -EINVAL: the size is not set: it
+ * is less than the call needs, or more than 4096. -E2BIG: the program set a field that this library does not know.
  */
 #ifndef IBVCAP_H
 #define IBVCAP_H
@@ -188,7 +188,7 @@ void ibvcap_rx_close(struct ibvcap_rx *rx);
 /**
  * Lease the next packets: at most max (0 is -EINVAL), never more than the rest of one block. Waits up to timeout_ms (-1
  * = for ever, 0 = not at all) for at least min packets (0 or 1: any; limited to max and to the rest of the block), then
- * takes all that are there, up to max. batch->size must be set.
+ * takes all that are there, up to max. batch->size must be set, to at least the fields up to lease.
  *
  * Returns batch->n, or 0: no packets in time. -ENOBUFS: the caller holds as many blocks as its quota of leases
  * allows, or the epoch has ended and the caller holds batches of it: release them, and call again. -ESHUTDOWN: the
@@ -266,7 +266,7 @@ struct ibvcap_tx;
 struct ibvcap_tx_options {
 	size_t size;
 	uint32_t timeout_ms; /* for the daemon's answers; 0 = 5000. The daemon needs about 0.1 s for 64 MiB of arena */
-	uint32_t reserved;
+	uint32_t reserved;   /* must be 0 */
 };
 
 /** Properties of the channel behind a handle. Constant. */
@@ -335,7 +335,7 @@ void ibvcap_tx_close(struct ibvcap_tx *tx);
  * Reserve the next rows: at most max (0 is -EINVAL), never past the arena's end. Waits up to timeout_ms (-1 = for ever,
  * 0 = not at all) until at least min rows are free (0 or 1: any; limited to max and to the arena's end), then takes all
  * that are, up to max. Rows that were reserved before and not submitted are reserved again, and their packets[] reset.
- * slots->size must be set.
+ * slots->size must be set, to at least the fields up to stride.
  *
  * Returns slots->n, or 0: no row became free in time. -ESHUTDOWN: the daemon has ended; open the channel again.
  * -ENODEV: the administrator removed the channel. -EIO: the channel's device failed. -ECONNABORTED: the daemon
