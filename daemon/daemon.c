@@ -60,7 +60,7 @@ static int make_services(struct daemon *daemon, struct failure *failure)
 	struct service_memory memory;
 	int r = apply_add_services(daemon, daemon->config, &daemon->services, failure);
 
-	memory = service_memory_of(&daemon->services);
+	memory = service_memory_of(&daemon->services, true);
 	if (r == 0)
 		r = preflight_check_memory(&memory, &nothing, failure);
 	if (r == 0)
@@ -107,7 +107,7 @@ static int prepare_patiently(struct daemon *daemon, struct service *service, str
 static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
-	uint64_t memory_us = time_for_memory_us(service_memory_of(&daemon->services).ring_bytes);
+	uint64_t memory_us = time_for_memory_us(service_memory_of(&daemon->services, true).ring_bytes);
 	struct service *service;
 	int r = 0;
 
@@ -125,7 +125,7 @@ static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 /* All memory is locked by now, but for that of senders. */
 static int drop_ipc_lock_unless_needed(struct daemon *daemon, struct failure *failure)
 {
-	const struct service_memory memory = service_memory_of(&daemon->services);
+	const struct service_memory memory = service_memory_of(&daemon->services, true);
 
 	return preflight_needs_ipc_lock(&memory) ? 0 : preflight_drop_ipc_lock(failure);
 }

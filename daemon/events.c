@@ -101,9 +101,14 @@ static int on_reap(sd_event_source *source, void *context)
 
 static int on_mail_again(sd_event_source *source, uint64_t time_us, void *context)
 {
+	struct daemon *daemon = context;
+	struct service *service;
+
 	(void)source;
 	(void)time_us;
-	service_refresh_all(context);
+	TAILQ_FOREACH (service, &daemon->services, link)
+		if (service->ops->kind == SERVICE_CHANNEL)
+			service->ops->refresh(daemon, service);
 	return 0;
 }
 

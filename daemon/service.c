@@ -40,13 +40,14 @@ struct service *service_find(const struct service_list *list, enum service_kind 
 	return service;
 }
 
-struct service_memory service_memory_of(const struct service_list *list)
+struct service_memory service_memory_of(const struct service_list *list, bool with_draining)
 {
 	struct service_memory memory = {0};
 	const struct service *service;
 
 	TAILQ_FOREACH (service, list, link)
-		service->ops->memory(service, &memory);
+		if (with_draining || !service->removed)
+			service->ops->memory(service, &memory);
 	return memory;
 }
 

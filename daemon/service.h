@@ -96,8 +96,8 @@ int service_walk(struct daemon *daemon, struct service_list *list, enum service_
 /** NULL: the list has none of that kind and name that is not removed. */
 struct service *service_find(const struct service_list *list, enum service_kind kind, const char *name);
 
-/** The sum over a list. */
-struct service_memory service_memory_of(const struct service_list *list);
+/** The sum over a list. Without draining: not those that are removed, whose memory goes soon. */
+struct service_memory service_memory_of(const struct service_list *list, bool with_draining);
 
 /** Refresh every service, and tell the service manager how many there are if that has changed. */
 void service_refresh_all(struct daemon *daemon);

@@ -48,7 +48,7 @@ static struct background_job *background_take_job(struct background *background)
 		return NULL;
 	STAILQ_REMOVE(&background->queued, job, background_job, link);
 	background->served = job->user;
-	heartbeat_allow_until(&background->heartbeat, time_monotonic_ns() + time_for_memory_us(job->bytes) * 1000);
+	heartbeat_allow_until(&background->heartbeat, time_monotonic_ns() + job->allowance_us * 1000);
 	return job;
 }
 

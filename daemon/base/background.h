@@ -21,7 +21,7 @@ struct background_job {
 	void (*work)(struct background_job *job); /* in the thread; the object belongs to it until done is called */
 	void (*done)(struct background_job *job); /* from the event loop or background_drain(); may free the object */
 	const void *user;                         /* whose job it is; only compared: users take turns */
-	uint64_t bytes; /* of memory that it touches: its allowance in time is in proportion */
+	uint64_t allowance_us; /* the watchdog finds the thread stuck if the job takes longer (heartbeat.h) */
 };
 
 struct background;
@@ -42,7 +42,7 @@ bool background_abandon(struct background *background);
 /** The job may be worked on before this returns. */
 void background_add(struct background *background, struct background_job *job);
 
-/** For heartbeat_watch(). While the thread works on a job, it has time in proportion to the job's bytes. */
+/** For heartbeat_watch(). While the thread works on a job, it has the allowance of the job. */
 struct heartbeat *background_heartbeat(struct background *background);
 
 /** Wait until every job is done, including those that are added meanwhile. NULL: no effect. */

@@ -32,8 +32,9 @@ void heartbeat_unwatch(struct heartbeat *heartbeat)
 /* The thread is asked for a round if it has made one since it was asked before. */
 static bool heartbeat_has_stopped(struct heartbeat *heartbeat)
 {
+	/* First: a job that ends between the two loads has beaten before it gave its allowance up. */
+	uint64_t allowed_until_ns = atomic_load_explicit(&heartbeat->allowed_until_ns, memory_order_acquire);
 	uint64_t beats = atomic_load_explicit(&heartbeat->beats, memory_order_relaxed);
-	uint64_t allowed_until_ns = atomic_load_explicit(&heartbeat->allowed_until_ns, memory_order_relaxed);
 
 	if (heartbeat->is_asked && beats == heartbeat->seen)
 		return time_monotonic_ns() >= allowed_until_ns;

@@ -14,7 +14,7 @@
 
 /* Embedded in the object of the thread. */
 struct heartbeat {
-	/* Written by the thread. Nothing is ordered by them. */
+	/* Written by the thread. A beat before a store to allowed_until_ns is seen by a look that sees that store. */
 	_Atomic uint64_t beats;
 	_Atomic uint64_t allowed_until_ns; /* CLOCK_MONOTONIC; no beat is expected before */
 
@@ -43,7 +43,7 @@ static inline uint64_t heartbeat_beat(struct heartbeat *heartbeat)
 /** The thread may make no round before that time (CLOCK_MONOTONIC). UINT64_MAX: it ends. */
 static inline void heartbeat_allow_until(struct heartbeat *heartbeat, uint64_t until_ns)
 {
-	atomic_store_explicit(&heartbeat->allowed_until_ns, until_ns, memory_order_relaxed);
+	atomic_store_explicit(&heartbeat->allowed_until_ns, until_ns, memory_order_release);
 }
 
 /* ---- for the control thread ------------------------------------------------------------------------ */

@@ -160,6 +160,12 @@ void endpoint_detach_client(struct endpoint_client *client)
 	client->served = false;
 }
 
+void endpoint_discharge_leases(struct endpoint_client *client)
+{
+	user_share_discharge(client->share, USER_LEASE_BLOCKS, client->lease_blocks);
+	client->lease_blocks = 0;
+}
+
 void endpoint_remove_client(struct endpoint_client *client)
 {
 	endpoint_detach_client(client);
@@ -168,7 +174,7 @@ void endpoint_remove_client(struct endpoint_client *client)
 	client->endpoint->n_clients--;
 	log_debug("%s '%s': the place of process %d of user %u is free: %u are left", client->endpoint->kind->noun,
 	          client->endpoint->name, (int)client->pid, (unsigned)client->uid, client->endpoint->n_clients);
-	user_share_discharge(client->share, USER_LEASE_BLOCKS, client->lease_blocks);
+	endpoint_discharge_leases(client);
 	user_share_discharge(client->share, USER_PLACES, 1);
 }
 
@@ -194,7 +200,8 @@ enum ibvcap_disconnect endpoint_disconnect_reason(const struct endpoint *endpoin
 	return endpoint->ending != IBVCAP_DISCONNECT_NONE ? endpoint->ending : IBVCAP_DISCONNECT_SHUTDOWN;
 }
 
-static void log_client(const struct endpoint_client *client, enum log_event event, const char *what)
+/* n: such disconnections so far */
+static void log_client(const struct endpoint_client *client, enum log_event event, const char *what, uint64_t n)
 {
 	const struct endpoint *endpoint = client->endpoint;
 	struct log_about about = {.event = event, .peer = endpoint->kind->peer, .pid = client->pid, .uid = client->uid};
@@ -202,7 +209,7 @@ static void log_client(const struct endpoint_client *client, enum log_event even
 	*(endpoint->kind->is_channel ? &about.channel : &about.stream) = endpoint->name;
 	log_message(LOG_WARNING, &about, "%s '%s': %s process %d of user %u %s: disconnected (%llu so far)",
 	            endpoint->kind->noun, endpoint->name, endpoint->kind->client, (int)client->pid,
-	            (unsigned)client->uid, what, (unsigned long long)endpoint->n_bad);
+	            (unsigned)client->uid, what, (unsigned long long)n);
 }
 
 void endpoint_log_bad(const struct endpoint_client *client, uint32_t reason)
@@ -212,7 +219,7 @@ void endpoint_log_bad(const struct endpoint_client *client, uint32_t reason)
 	if (!loop_should_log(++client->endpoint->n_bad))
 		return;
 	snprintf(what, sizeof(what), "broke the rules of its page (reason %u)", reason);
-	log_client(client, client->endpoint->kind->bad_event, what);
+	log_client(client, client->endpoint->kind->bad_event, what, client->endpoint->n_bad);
 }
 
 static int on_over_budget(sd_event_source *source, int fd, uint32_t events, void *context)
@@ -225,9 +232,10 @@ static int on_over_budget(sd_event_source *source, int fd, uint32_t events, void
 	while ((client = notifier_next_over_budget(context))) {
 		if (!client->session) /* it has left already */
 			continue;
-		if (loop_should_log(++client->endpoint->n_bad))
+		if (loop_should_log(++client->endpoint->n_over_budget))
 			log_client(client, LOG_EVENT_WAKE_BUDGET,
-			           "and others of its user took more CPU time to be woken than one user may");
+			           "and others of its user took more CPU time to be woken than one user may",
+			           client->endpoint->n_over_budget);
 		client->session->reason = IBVCAP_DISCONNECT_WAKE_BUDGET;
 		session_free(client->session);
 	}

@@ -51,9 +51,10 @@ struct endpoint {
 	struct control *control;
 	char name[IBVCAP_STREAM_NAME_MAX];
 	LIST_HEAD(, endpoint_client) clients;
-	uint32_t n_clients; /* those on their way out included */
-	uint64_t n_bad;     /* clients disconnected for what they wrote into their pages, or for the wake budget */
-	bool ended;         /* the worker has nothing of it any more */
+	uint32_t n_clients;            /* those on their way out included */
+	uint64_t n_bad;                /* clients disconnected for what they wrote into their pages */
+	uint64_t n_over_budget;        /* clients disconnected for the wake budget */
+	bool ended;                    /* the worker has nothing of it any more */
 	enum ibvcap_disconnect ending; /* why it will end, or has ended; IBVCAP_DISCONNECT_NONE: it goes on */
 };
 
@@ -104,6 +105,9 @@ void endpoint_serve_client(struct endpoint_client *client);
 
 /** Its session goes on without it, or ends. No effect if it has none. */
 void endpoint_detach_client(struct endpoint_client *client);
+
+/** Its leases are over, though its place may be taken for longer: take them off its user. */
+void endpoint_discharge_leases(struct endpoint_client *client);
 
 /** Take it off the list and its charges off its user. */
 void endpoint_remove_client(struct endpoint_client *client);

@@ -35,6 +35,7 @@ void rx_session_release(struct rx_session *rx)
 	const struct shm *const lent[] = {&consumer->state_shm, &consumer->page_shm};
 
 	endpoint_detach_client(&rx->client);
+	endpoint_discharge_leases(&rx->client); /* the worker has given them back */
 	retained_memory_watch(&rx->client.endpoint->control->retained, &rx->client.retained, lent,
 	                      sizeof(lent) / sizeof(lent[0]));
 	notifier_dispose(rx_session_endpoint(rx)->notifier, consumer, rx->wake);

@@ -6,6 +6,7 @@
 #include "daemon/control/tx_session.h"
 
 #include "daemon/base/fd.h"
+#include "daemon/base/time.h"
 #include "daemon/control/tx_endpoint.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
@@ -99,7 +100,7 @@ static void begin_job(struct tx_session *tx, enum tx_session_job doing)
 	tx->job.work = works[doing];
 	tx->job.done = on_job_done;
 	tx->job.user = tx->client.share->user;
-	tx->job.bytes = (uint64_t)tx->options.n_slots * tx->options.slot_bytes;
+	tx->job.allowance_us = time_for_memory_us((uint64_t)tx->options.n_slots * tx->options.slot_bytes);
 	background_add(tx_session_endpoint(tx)->worker->memory, &tx->job);
 }
 

@@ -116,30 +116,32 @@ static void free_share(struct user_share *share)
 /* ---- the wake budget ------------------------------------------------------------------------------- */
 
 /*
- * The debt is kept as the moment at which it will be repaid, so that one atomic word is all there is to update: debt =
- * (that moment - now) / WAKE_REPAY.
+ * The debt is kept as the moment at which it will be repaid: debt = (that moment - now) / WAKE_REPAY. Several notifiers
+ * may charge a user at once. They may then disagree on the largest charge by one wake-up, which does no harm.
  */
 void user_charge_wake(struct user *user, uint64_t cpu_ns, uint64_t now_ns)
 {
-	uint64_t charged_ns = cpu_ns > WAKE_CHARGE_MAX_NS ? WAKE_CHARGE_MAX_NS : cpu_ns;
+	uint64_t charged_ns = cpu_ns > WAKE_FREE_NS ? cpu_ns - WAKE_FREE_NS : 0;
 	uint64_t before_ns, after_ns;
 
-	if (!user)
+	if (!user || charged_ns == 0)
 		return;
 	before_ns = atomic_load_explicit(&user->wakes_repaid_ns, memory_order_relaxed);
-	do {
+	if (before_ns <= now_ns || charged_ns > atomic_load_explicit(&user->wakes_largest_ns, memory_order_relaxed))
+		atomic_store_explicit(&user->wakes_largest_ns, charged_ns, memory_order_relaxed);
+	do
 		after_ns = (before_ns > now_ns ? before_ns : now_ns) + charged_ns * WAKE_REPAY;
-		after_ns -=
-			WAKE_FREE_NS * WAKE_REPAY < after_ns - now_ns ? WAKE_FREE_NS * WAKE_REPAY : after_ns - now_ns;
-	} while (!atomic_compare_exchange_weak_explicit(&user->wakes_repaid_ns, &before_ns, after_ns,
-	                                                memory_order_relaxed, memory_order_relaxed));
+	while (!atomic_compare_exchange_weak_explicit(&user->wakes_repaid_ns, &before_ns, after_ns,
+	                                              memory_order_relaxed, memory_order_relaxed));
 }
 
 bool user_is_over_wake_budget(const struct user *user, uint64_t now_ns)
 {
 	uint64_t repaid_ns = user ? atomic_load_explicit(&user->wakes_repaid_ns, memory_order_relaxed) : 0;
 
-	return repaid_ns > now_ns && (repaid_ns - now_ns) / WAKE_REPAY > WAKE_BUDGET_NS;
+	return repaid_ns > now_ns &&
+	       (repaid_ns - now_ns) / WAKE_REPAY >
+	               WAKE_BUDGET_NS + atomic_load_explicit(&user->wakes_largest_ns, memory_order_relaxed);
 }
 
 /* ---- forgetting ------------------------------------------------------------------------------------ */

@@ -103,8 +103,8 @@ static int fdstore_take_one(struct fdstore *store, int fd, const char *name, con
 		log_warning("the service manager passed a descriptor named '%s' that is not used: it is no socket "
 		            "listening at '%s'",
 		            name, socket_path);
-		if (store->keeps && is_control)
-			sd_notify(0, "FDSTOREREMOVE=1\nFDNAME=" CONTROL_NAME);
+		if (store->keeps) /* an older version may have left it there */
+			sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
 	}
 	close(fd);
 	return r;

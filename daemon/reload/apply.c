@@ -20,7 +20,8 @@
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
-#define BESIDES_US UINT64_C(90000000) /* what a reconfiguration may take besides its memory */
+#define BESIDES_US         UINT64_C(90000000) /* what a reconfiguration may take besides its memory */
+#define RELOAD_PATIENCE_US UINT64_C(15000000) /* for devices and tables, before the watchdog finds it stuck */
 
 struct reconfiguration {
 	struct daemon *daemon;
@@ -87,7 +88,7 @@ static void reconfiguration_settle(struct reconfiguration *new)
 
 		TAILQ_CONCAT(&daemon->services, &new->added, link);
 		/* CAP_IPC_LOCK was given up at start: the log says what is missing without it. */
-		memory = service_memory_of(&daemon->services);
+		memory = service_memory_of(&daemon->services, false);
 		preflight_needs_ipc_lock(&memory);
 	}
 	new->config->older = daemon->config;
@@ -153,12 +154,13 @@ static void on_services_prepared(struct background_job *job)
 
 static void reconfiguration_prepare(struct reconfiguration *new)
 {
+	uint64_t ring_bytes = service_memory_of(&new->added, true).ring_bytes;
+
 	new->job = (struct background_job){.work = prepare_services,
 	                                   .done = on_services_prepared,
-	                                   .bytes = service_memory_of(&new->added).ring_bytes};
+	                                   .allowance_us = RELOAD_PATIENCE_US + time_for_memory_us(ring_bytes)};
 	/* The manager would take a client that waits for the end of a reload for one that hangs. */
-	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
-	           (unsigned long long)(time_for_memory_us(new->job.bytes) + BESIDES_US));
+	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_for_memory_us(ring_bytes) + BESIDES_US));
 	background_add(new->daemon->memory, &new->job);
 }
 
@@ -180,8 +182,8 @@ int apply_add_services(struct daemon *daemon, const struct config *config, struc
 
 static int reconfiguration_check_memory(const struct reconfiguration *new, struct failure *failure)
 {
-	const struct service_memory added = service_memory_of(&new->added);
-	const struct service_memory running = service_memory_of(&new->daemon->services);
+	const struct service_memory added = service_memory_of(&new->added, true);
+	const struct service_memory running = service_memory_of(&new->daemon->services, true);
 	int r = preflight_check_memory(&added, &running, failure);
 	size_t used = strlen(failure->text);
 

@@ -106,7 +106,7 @@ Test(background, a_user_waits_for_one_piece_of_anothers_at_most, .timeout = 60)
 /* The largest arena that a channel may have takes a slow machine longer than a watchdog waits. */
 Test(background, it_is_alive_for_as_long_as_its_memory_may_take, .timeout = 60)
 {
-	struct background_job large = {.work = work, .done = done, .bytes = UINT64_C(1) << 36}; /* 655 s */
+	struct background_job large = {.work = work, .done = done, .allowance_us = 600000000};
 	sd_event *event;
 	struct background *background = watched_runner(&event);
 

@@ -84,5 +84,5 @@ Test(service, a_removed_one_is_not_found_and_still_has_its_memory)
 	cr_expect(zero(ptr, service_find(&list, SERVICE_CHANNEL, "b")));
 	a.removed = true;
 	cr_expect(zero(ptr, service_find(&list, SERVICE_STREAM, "a")));
-	cr_expect(eq(u64, service_memory_of(&list).ring_bytes, 30));
+	cr_expect(eq(u64, service_memory_of(&list, true).ring_bytes, 30));
 }
