@@ -149,7 +149,7 @@ Test(user, expensive_wakes_use_the_budget_up_and_time_repays_it)
 	cr_expect(eq(ptr, LIST_FIRST(&users.list), NULL));
 }
 
-/* A hypervisor or an interrupt takes the CPU for 1 ms in one wake-up of a thousand, and the clock does not leave it out. */
+/* In one wake-up of a thousand the hypervisor or an interrupt takes the CPU for 1 ms, which the clock counts. */
 Test(user, honest_wakes_of_a_busy_machine_do_not_use_the_budget_up)
 {
 	struct user *anna = user_enter(&users, anna_key);
