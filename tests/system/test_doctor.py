@@ -163,12 +163,15 @@ def test_a_process_that_keeps_memory_of_a_ring_that_has_ended_is_named(net, wire
     one = daemon([stream(wire)])
     reader = consumer(one)
 
-    def holder():
-        found = [entry for entry in of(diagnosis(net, "--config", one.config), "ring_memory")
+    def holder(**keywords):
+        found = [entry for entry in of(diagnosis(net, "--config", one.config, **keywords), "ring_memory")
                  if f"pid {reader.process.pid}," in entry["subject"]]
         return found[0] if found else None
 
     assert holder()["level"] == "ok" and "rings that ibvcapd uses" in holder()["found"]
+    reachable(BUILD / "tools/ibvcap-doctor")
+    own = holder(prefix=as_nobody(), program=reachable(DOCTOR))  # who may not read the daemon
+    assert own["level"] == "ok" and "unknown: run as root" in own["found"]
     reader.process.send_signal(signal.SIGSTOP)
     one.stop()
     left = holder()

@@ -12,12 +12,19 @@ static void append_bytes(char text[FINDING_TEXT_BYTES], uint64_t bytes)
 		finding_append(text, "%" PRIu64 " KiB", bytes >> 10);
 }
 
-static void check_holder(const struct doctor_holder *holder, struct findings *findings)
+static void check_holder(const struct doctor_facts *facts, const struct doctor_holder *holder,
+                         struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "ring_memory", "%s (pid %d, user %s)", holder->name,
 	                                      (int)holder->pid, holder->user);
 
 	append_bytes(finding->found, holder->bytes);
+	if (!facts->knows_ended_rings) {
+		finding_append(finding->found, "; whether its rings have ended is unknown: %s",
+		               facts->sees_all_processes ? "there are too many segments"
+		                                         : "run as root, with CAP_SYS_PTRACE");
+		return;
+	}
 	if (!holder->ended_bytes) {
 		finding_append(finding->found, ", all of it in rings that ibvcapd uses");
 		return;
@@ -35,21 +42,17 @@ static void check_holder(const struct doctor_holder *holder, struct findings *fi
 
 void check_holders(const struct doctor_facts *facts, struct findings *findings)
 {
-	unsigned int n_others = 0;
 	struct finding *finding;
 
-	for (unsigned int i = 0; i < facts->n_holders; i++) {
-		if (facts->holders[i].is_daemon)
-			continue;
-		check_holder(&facts->holders[i], findings);
-		n_others++;
-	}
-	if (n_others && facts->sees_all_processes && facts->n_holders < DOCTOR_HOLDERS_MAX)
+	for (unsigned int i = 0; i < facts->n_holders; i++)
+		check_holder(facts, &facts->holders[i], findings);
+	if (facts->n_holders && facts->sees_all_processes && facts->n_holders < DOCTOR_HOLDERS_MAX)
 		return;
 	finding = finding_add(findings, "ring_memory", "other processes that hold ring memory");
 	if (facts->n_holders == DOCTOR_HOLDERS_MAX)
 		finding_write(finding->found, "perhaps more: only the first %u are listed", DOCTOR_HOLDERS_MAX);
 	else
 		finding_write(finding->found, "%s",
-		              facts->sees_all_processes ? "none" : "only root sees those of other users");
+		              facts->sees_all_processes ? "none"
+		                                        : "unknown: only root with CAP_SYS_PTRACE reads all processes");
 }

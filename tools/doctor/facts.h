@@ -164,12 +164,11 @@ struct doctor_kernel {
 	bool knows_jit, has_jit;
 };
 
-/* A process that maps segments of rings or senders' arenas, or has descriptors of them. */
+/* A process, not an ibvcapd, that maps segments of rings or senders' arenas, or has descriptors of them. */
 struct doctor_holder {
 	pid_t pid;
 	char name[DOCTOR_NAME_BYTES]; /* of the program */
 	char user[DOCTOR_NAME_BYTES]; /* by name, or by number if it has none */
-	bool is_daemon;               /* an ibvcapd */
 	uint64_t bytes;
 	uint64_t ended_bytes; /* of these: in segments that no ibvcapd holds any more */
 };
@@ -186,7 +185,8 @@ struct doctor_facts {
 	bool mellanox_pci; /* there is a ConnectX on the PCI bus, with or without a driver */
 	struct doctor_holder holders[DOCTOR_HOLDERS_MAX];
 	unsigned int n_holders;
-	bool sees_all_processes; /* this is root */
+	bool sees_all_processes; /* only root with CAP_SYS_PTRACE reads those of other users */
+	bool knows_ended_rings;  /* the segments of each ibvcapd, if any runs, could be read; else ended_bytes is 0 */
 	struct doctor_process process;
 	struct doctor_limits limits;
 	struct doctor_cpus cpus;

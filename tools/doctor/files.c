@@ -142,15 +142,16 @@ void files_read_link_name(const char *path, char *name, size_t bytes)
 	files_copy_name(name, bytes, slash ? slash + 1 : target);
 }
 
-void files_for_each(const char *directory, files_entry_fn visit, void *context)
+bool files_for_each(const char *directory, files_entry_fn visit, void *context)
 {
 	DIR *open_directory = opendir(directory);
 	struct dirent *entry;
 
 	if (!open_directory)
-		return;
+		return false;
 	while ((entry = readdir(open_directory)))
 		if (entry->d_name[0] != '.')
 			visit(directory, entry->d_name, context);
 	closedir(open_directory);
+	return true;
 }

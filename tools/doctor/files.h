@@ -39,7 +39,7 @@ void files_read_labelled(const char *path, const char *label, char *text, size_t
 /** Read a symbolic link, and copy the last component of its target. */
 void files_read_link_name(const char *path, char *name, size_t bytes);
 
-/** Call visit for each entry of a directory whose name does not begin with a dot. */
-void files_for_each(const char *directory, files_entry_fn visit, void *context);
+/** Call visit for each entry of a directory whose name does not begin with a dot. False if it cannot be opened. */
+bool files_for_each(const char *directory, files_entry_fn visit, void *context);
 
 #endif

@@ -33,11 +33,8 @@ void read_cpus(const char *root, struct doctor_cpus *cpus);
 void read_process(const char *root, const char *config_file, struct doctor_process *process);
 void read_limits(const char *root, const struct doctor_process *process, struct doctor_limits *limits);
 
-/** The processes that hold ring memory. Sees those of other users only as root. */
+/** The processes that hold ring memory. Sees those of other users only as root with CAP_SYS_PTRACE. */
 void read_holders(const char *root, struct doctor_facts *facts);
-
-/** Is directory/pid an ibvcapd of root, a system account or this user? Programs of others can fake the name. */
-bool read_is_daemon(const char *directory, const char *pid);
 
 void ask_interface(struct doctor_interface *interface);
 void ask_service(const char *config_file, struct doctor_process *process);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The processes that map ring memory or have a descriptor of it, from /proc/PID/maps and /proc/PID/fd. The kernel frees
- * this memory only when the last of them has unmapped and closed it, long after the ring has ended perhaps.
+ * this memory only when the last of them has unmapped and closed it, long after the ring has ended perhaps. A ring has
+ * ended if no process called ibvcapd holds its segments.
  */
 #include "tools/doctor/read.h"
 
 #include "tools/doctor/files.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pwd.h>
@@ -15,18 +17,20 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 /* The beginning of the names that ibvcapd gives to its segments. */
 #define SEGMENT_NAME "memfd:ibvcap-"
-#define SEGMENTS_MAX 8192
+#define SEGMENTS_MAX 16384
+
+/* The holder of segments that a daemon has: no index in the facts. */
+#define DAEMON DOCTOR_HOLDERS_MAX
 
 /* A segment that a process holds. Device and inode are the same in all processes. */
 struct held_segment {
 	dev_t device;
 	uint64_t inode;
 	uint64_t bytes;
-	unsigned int holder; /* index in the facts */
+	unsigned int holder; /* index in the facts, or DAEMON */
 };
 
 struct holder_scan {
@@ -34,7 +38,18 @@ struct holder_scan {
 	struct held_segment *segments;
 	unsigned int n;
 	unsigned int first; /* of the process that is read now */
+	bool reads_daemons; /* in this pass over all processes; else it reads the others */
 };
+
+/* A process that has ended meanwhile, or has closed the descriptor, holds nothing. */
+static void note_read_error(const struct holder_scan *scan)
+{
+	if (errno == ENOENT || errno == ESRCH)
+		return;
+	scan->facts->sees_all_processes = false;
+	if (scan->reads_daemons)
+		scan->facts->knows_ended_rings = false;
+}
 
 static void add_segment(struct holder_scan *scan, dev_t device, uint64_t inode, uint64_t bytes)
 {
@@ -42,10 +57,13 @@ static void add_segment(struct holder_scan *scan, dev_t device, uint64_t inode, 
 
 	while (i < scan->n && (scan->segments[i].device != device || scan->segments[i].inode != inode))
 		i++;
-	if (i == SEGMENTS_MAX)
+	if (i == SEGMENTS_MAX) {
+		scan->facts->knows_ended_rings = false;
 		return;
+	}
 	if (i == scan->n)
-		scan->segments[scan->n++] = (struct held_segment){device, inode, 0, scan->facts->n_holders};
+		scan->segments[scan->n++] =
+			(struct held_segment){device, inode, 0, scan->reads_daemons ? DAEMON : scan->facts->n_holders};
 	if (bytes > scan->segments[i].bytes)
 		scan->segments[i].bytes = bytes;
 }
@@ -64,6 +82,8 @@ static void read_mapped_segments(struct holder_scan *scan, const char *directory
 		    sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %x:%x %" SCNu64, &start, &end, &offset,
 		           &major_number, &minor_number, &inode) == 6)
 			add_segment(scan, makedev(major_number, minor_number), inode, offset + end - start);
+	if (!maps || ferror(maps))
+		note_read_error(scan);
 	if (maps)
 		fclose(maps);
 }
@@ -72,13 +92,17 @@ static void read_segment_descriptor(const char *directory, const char *name, voi
 {
 	char path[PATH_MAX], target[DOCTOR_NAME_BYTES];
 	struct statx status;
+	bool is_segment;
 
 	files_join(path, "%s/%s", directory, name);
+	errno = 0;
 	files_read_link_name(path, target, sizeof(target));
-	if (strncmp(target, SEGMENT_NAME, strlen(SEGMENT_NAME)) == 0 &&
-	    statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO | STATX_SIZE, &status) == 0)
+	is_segment = strncmp(target, SEGMENT_NAME, strlen(SEGMENT_NAME)) == 0;
+	if (is_segment && statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO | STATX_SIZE, &status) == 0)
 		add_segment(context, makedev(status.stx_dev_major, status.stx_dev_minor), status.stx_ino,
 		            status.stx_size);
+	else if ((is_segment || !*target) && errno)
+		note_read_error(context);
 }
 
 static void read_user_name(const char *directory, const char *pid, char *name)
@@ -97,33 +121,36 @@ static void read_user_name(const char *directory, const char *pid, char *name)
 		snprintf(name, DOCTOR_NAME_BYTES, "%lu", uid);
 }
 
+/* Any process called ibvcapd is a daemon here: one may run as any user. */
 static void read_holder(const char *directory, const char *pid, void *context)
 {
 	struct holder_scan *scan = context;
 	struct doctor_facts *facts = scan->facts;
 	struct doctor_holder *holder = &facts->holders[facts->n_holders];
-	char path[PATH_MAX];
+	char path[PATH_MAX], name[DOCTOR_NAME_BYTES];
 
-	if (pid[strspn(pid, "0123456789")] || facts->n_holders == DOCTOR_HOLDERS_MAX)
+	files_read_line(name, sizeof(name), "%s/%s/comm", directory, pid);
+	if (pid[strspn(pid, "0123456789")] || (strcmp(name, "ibvcapd") == 0) != scan->reads_daemons ||
+	    (!scan->reads_daemons && facts->n_holders == DOCTOR_HOLDERS_MAX))
 		return;
 	scan->first = scan->n;
 	read_mapped_segments(scan, directory, pid);
 	files_join(path, "%s/%s/fd", directory, pid);
-	files_for_each(path, read_segment_descriptor, scan);
-	if (scan->n == scan->first)
+	if (!files_for_each(path, read_segment_descriptor, scan))
+		note_read_error(scan);
+	if (scan->reads_daemons || scan->n == scan->first)
 		return;
 	facts->n_holders++;
 	holder->pid = (pid_t)strtol(pid, NULL, 10);
-	holder->is_daemon = read_is_daemon(directory, pid);
-	files_read_line(holder->name, sizeof(holder->name), "%s/%s/comm", directory, pid);
+	files_copy_name(holder->name, sizeof(holder->name), name);
 	read_user_name(directory, pid, holder->user);
 }
 
 static bool is_held_by_daemon(const struct holder_scan *scan, const struct held_segment *segment)
 {
 	for (unsigned int i = 0; i < scan->n; i++)
-		if (scan->segments[i].device == segment->device && scan->segments[i].inode == segment->inode &&
-		    scan->facts->holders[scan->segments[i].holder].is_daemon)
+		if (scan->segments[i].holder == DAEMON && scan->segments[i].device == segment->device &&
+		    scan->segments[i].inode == segment->inode)
 			return true;
 	return false;
 }
@@ -131,18 +158,26 @@ static bool is_held_by_daemon(const struct holder_scan *scan, const struct held_
 void read_holders(const char *root, struct doctor_facts *facts)
 {
 	struct holder_scan scan = {.facts = facts, .segments = calloc(SEGMENTS_MAX, sizeof(*scan.segments))};
-	char path[PATH_MAX];
+	char path[PATH_MAX], name[DOCTOR_NAME_BYTES];
 
 	if (!scan.segments)
 		return;
-	facts->sees_all_processes = geteuid() == 0;
+	/* A /proc that is mounted with hidepid= hides process 1 as it hides a daemon of another user. */
+	files_read_line(name, sizeof(name), "%s/proc/1/comm", root);
+	facts->sees_all_processes = facts->knows_ended_rings = *name != '\0';
 	files_join(path, "%s/proc", root);
-	files_for_each(path, read_holder, &scan);
+	/* Daemons are read before and after the others: one may make a ring meanwhile, and another process map it. */
+	for (unsigned int pass = 0; pass < 3; pass++) {
+		scan.reads_daemons = pass != 1;
+		files_for_each(path, read_holder, &scan);
+	}
 	for (unsigned int i = 0; i < scan.n; i++) {
 		struct doctor_holder *holder = &facts->holders[scan.segments[i].holder];
 
+		if (scan.segments[i].holder == DAEMON)
+			continue;
 		holder->bytes += scan.segments[i].bytes;
-		if (!is_held_by_daemon(&scan, &scan.segments[i]))
+		if (facts->knows_ended_rings && !is_held_by_daemon(&scan, &scan.segments[i]))
 			holder->ended_bytes += scan.segments[i].bytes;
 	}
 	free(scan.segments);

@@ -47,7 +47,8 @@ static bool runs_with_config(const char *directory, const char *name, const char
 	return config_file && strcmp(file, config_file) == 0;
 }
 
-bool read_is_daemon(const char *directory, const char *pid)
+/* Is it an ibvcapd of root, a system account or this user? Programs of others can fake the name. */
+static bool is_trusted_daemon(const char *directory, const char *pid)
 {
 	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
 	unsigned long uid;
@@ -66,7 +67,7 @@ static void find_daemon_process(const char *directory, const char *name, void *c
 	const struct search *search = context;
 	struct doctor_process *process = search->process;
 
-	if (process->has_config || name[strspn(name, "0123456789")] || !read_is_daemon(directory, name))
+	if (process->has_config || name[strspn(name, "0123456789")] || !is_trusted_daemon(directory, name))
 		return;
 	process->pid = (pid_t)strtol(name, NULL, 10);
 	process->kind = DOCTOR_DAEMON;

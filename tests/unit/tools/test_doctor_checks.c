@@ -626,15 +626,19 @@ Test(doctor_checks, without_a_config_a_free_page_is_enough)
 		(struct doctor_holder){.pid = 7, .name = "reader", .user = "ann", .bytes = 33 << 20, __VA_ARGS__}; \
 	facts.n_holders = 1
 FAULT(memory_of_a_ring_that_has_ended_is_let_go_by_its_holder, WARNING, "ring_memory",
-      "33 MiB, of which 12 KiB in rings that have ended", "kill 7", false, HOLDER(.ended_bytes = 12 << 10))
+      "33 MiB, of which 12 KiB in rings that have ended", "kill 7", false, HOLDER(.ended_bytes = 12 << 10);
+      facts.knows_ended_rings = true)
 TOLD(a_holder_of_a_ring_in_use_is_named, "ring_memory", "33 MiB, all of it in rings that ibvcapd uses", HOLDER(0);
+     facts.knows_ended_rings = true)
+TOLD(where_no_daemon_can_be_read_root_is_asked_for, "ring_memory", "is unknown: run as root", HOLDER(0))
+TOLD(too_many_segments_are_told_of, "ring_memory", "is unknown: there are too many", HOLDER(0);
      facts.sees_all_processes = true)
-TOLD(what_a_user_cannot_see_of_others_is_told, "ring_memory", "only root sees", facts.sees_all_processes = false)
+TOLD(what_a_user_cannot_see_of_others_is_told, "ring_memory", "only root with CAP_SYS_PTRACE",
+     facts.sees_all_processes = false)
 TOLD(that_nobody_holds_ring_memory_is_told, "ring_memory", "none", facts.sees_all_processes = true)
 TOLD(holders_that_are_not_listed_are_told_of, "ring_memory", "only the first 64 are listed",
      facts.sees_all_processes = true;
-     facts.n_holders = DOCTOR_HOLDERS_MAX;
-     for (unsigned int i = 0; i < DOCTOR_HOLDERS_MAX; i++) facts.holders[i].is_daemon = true)
+     facts.n_holders = DOCTOR_HOLDERS_MAX)
 
 Test(doctor_checks, more_findings_than_there_is_room_for_stay_in_bounds)
 {

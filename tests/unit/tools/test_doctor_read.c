@@ -214,8 +214,8 @@ static void put_holders(void)
 	put("/proc/700/comm", "reader\n");
 	put("/proc/700/status", "Name:\treader\nUid:\t0\t0\t0\t0\n");
 	put_open_segment("701", "ibvcap-ring");
-	put("/proc/701/status", "Name:\tibvcapd\nUid:\t4000000001\t0\t0\t0\n");
-	put("/proc/701/comm", "ibvcapd\n");
+	put("/proc/701/status", "Name:\tindexer\nUid:\t4000000001\t0\t0\t0\n");
+	put("/proc/701/comm", "indexer\n");
 	put_open_segment("702", "elses");
 }
 
@@ -322,21 +322,112 @@ Test(machine, a_process_that_maps_ring_memory_holds_each_segment_once)
 	cr_expect_str_eq(reader->user, "root");
 	cr_expect_eq(reader->bytes, (4 << 20) + 8192);
 	cr_expect_eq(reader->ended_bytes, 4 << 20, "what no daemon holds");
-	cr_expect_not(reader->is_daemon);
 }
 
 Test(machine, a_descriptor_of_ring_memory_is_enough_to_hold_it)
 {
 	const struct doctor_holder *reader = find_holder(701);
 
-	cr_assert_eq(facts.n_holders, 3);
+	cr_assert_eq(facts.n_holders, 2);
 	cr_assert_not_null(reader);
 	cr_expect_str_eq(reader->user, "4000000001");
 	cr_expect_eq(reader->bytes, 8192);
 	cr_expect_eq(reader->ended_bytes, 0);
-	cr_expect_not(reader->is_daemon, "a user's program only calls itself so");
-	cr_assert_not_null(find_holder(421));
-	cr_expect(find_holder(421)->is_daemon);
+	cr_expect_null(find_holder(421), "a daemon is not judged");
+	cr_expect(facts.sees_all_processes && facts.knows_ended_rings);
+}
+
+static void remove_file(const char *path)
+{
+	char whole[512];
+
+	snprintf(whole, sizeof(whole), "%s%s", root, path);
+	cr_assert_eq(unlink(whole), 0, "%s", whole);
+}
+
+/* Read the changed tree; what all processes hold of rings that have ended. */
+static uint64_t read_ended_bytes(void)
+{
+	uint64_t bytes = 0;
+
+	memset(&facts, 0, sizeof(facts));
+	doctor_read(root, &facts);
+	for (unsigned int i = 0; i < facts.n_holders; i++)
+		bytes += facts.holders[i].ended_bytes;
+	return bytes;
+}
+
+/* Root can read every file, but no link to itself: it stands for what the kernel refuses to other users. */
+Test(machine, rings_have_not_ended_because_a_daemon_cannot_be_read)
+{
+	put_link("/proc/703/maps", "maps");
+	cr_expect_eq(read_ended_bytes(), 4 << 20, "no daemon");
+	cr_expect(facts.knows_ended_rings && !facts.sees_all_processes);
+	put_link("/proc/421/maps", "maps");
+	cr_expect_eq(read_ended_bytes(), 0);
+	cr_expect_not(facts.knows_ended_rings);
+	cr_expect_eq(find_holder(700)->bytes, (4 << 20) + 8192);
+	remove_file("/proc/421/maps");
+	put("/proc/422/comm", "ibvcapd\n");
+	put_link("/proc/422/fd", "fd");
+	cr_expect_eq(read_ended_bytes(), 0);
+	remove_file("/proc/422/fd");
+	cr_expect_eq(read_ended_bytes(), 4 << 20, "a daemon that has just ended holds nothing");
+	remove_file("/proc/1/comm");
+	cr_expect_eq(read_ended_bytes(), 0, "hidepid");
+	cr_expect_not(facts.knows_ended_rings || facts.sees_all_processes);
+}
+
+Test(machine, all_rings_have_ended_where_no_daemon_runs)
+{
+	remove_file("/proc/421/comm");
+	remove_file("/proc/421/fd/5");
+	cr_expect_eq(read_ended_bytes(), (4 << 20) + 2 * 8192);
+}
+
+Test(machine, many_readers_leave_room_for_the_daemon)
+{
+	char pid[8];
+
+	remove_file("/proc/700/maps");
+	for (unsigned int i = 100; i < 100 + DOCTOR_HOLDERS_MAX; i++) {
+		snprintf(pid, sizeof(pid), "%u", i);
+		put_open_segment(pid, "ibvcap-ring");
+	}
+	cr_expect_eq(read_ended_bytes(), 0);
+	cr_expect_eq(facts.n_holders, DOCTOR_HOLDERS_MAX);
+	cr_expect(facts.knows_ended_rings);
+}
+
+Test(machine, rings_have_not_ended_because_there_are_too_many_segments)
+{
+	char whole[512];
+	FILE *maps;
+
+	make_parents("/proc/703/maps", whole);
+	maps = fopen(whole, "w");
+	cr_assert_not_null(maps);
+	for (unsigned int i = 0; i < 20000; i++)
+		fprintf(maps, "7f0000000000-7f0000001000 r--s 00000000 00:01 %u    /memfd:ibvcap-ring (deleted)\n",
+		        1000 + i);
+	fclose(maps);
+	cr_expect_eq(read_ended_bytes(), 0);
+	cr_expect(facts.sees_all_processes && !facts.knows_ended_rings);
+}
+
+Test(machine, a_daemon_of_any_user_is_not_judged_and_its_rings_are_in_use)
+{
+	static const char line[] = "ibvcapd";
+	struct stat ring;
+
+	put_segment("ibvcap-ring-of-user", &ring);
+	put_daemon_of(4000000001, "423", line, sizeof(line));
+	put_open_segment("423", "ibvcap-ring-of-user");
+	put_open_segment("704", "ibvcap-ring-of-user");
+	cr_expect_eq(read_ended_bytes(), 4 << 20, "that of 700");
+	cr_assert_not_null(find_holder(704));
+	cr_expect_eq(find_holder(704)->ended_bytes, 0);
+	cr_expect_null(find_holder(423));
 }
 
 Test(machine, interfaces_and_their_groups)
