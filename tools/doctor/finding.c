@@ -14,7 +14,8 @@ static void blank_control_characters(char *text)
 			*text = ' ';
 }
 
-static void write_text(char *text, size_t bytes, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void write_text(char *text, size_t bytes, const char *format,
+                                                             va_list arguments)
 {
 	vsnprintf(text, bytes, format, arguments);
 	blank_control_characters(text);
