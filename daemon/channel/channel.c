@@ -165,7 +165,7 @@ static void on_channel_emptied(void *context)
 	channel_look_for_end(context);
 }
 
-/* ---- what the worker is told ----------------------------------------------------------------------- */
+/* ---- mail to the worker ---------------------------------------------------------------------------- */
 
 static void channel_refresh_state(struct channel *channel)
 {

@@ -81,7 +81,7 @@ void channel_end(struct channel *channel);
 /** Destroy the queue. The worker does not have it any more. Any state. */
 void channel_close(struct channel *channel);
 
-/** Set the headers of a destination, or why there are none. If they differ from before, the worker is told. */
+/** Set the headers of a destination, or why there are none. If they differ from before, the worker gets mail. */
 void channel_set_destination(struct channel *channel, uint32_t i, const struct tx_queue_destination *destination);
 
 /** While the link is down, all packets end with -ENETDOWN. */

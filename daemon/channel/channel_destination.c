@@ -26,8 +26,8 @@ static const char *channel_destination_explain(const struct channel *channel, in
 }
 
 /*
- * Only changes between reachable and unreachable are told. A destination that changes again and again is told at its
- * 1st, 2nd, 4th, 8th … change, so that it cannot fill the log.
+ * The log has only changes between reachable and unreachable. Of a destination that changes again and again it has the
+ * 1st, 2nd, 4th, 8th … change, so that the destination cannot fill the log.
  */
 static void channel_destination_tell(struct channel_destination *destination, int32_t error,
                                      const struct next_hop *next_hop)

@@ -24,7 +24,7 @@
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
-/* A stream, as control is told of it. The daemon owns it; only config and state change while control has it. */
+/* What control knows of a stream. The daemon owns it; only config and state change while control has it. */
 struct control_stream {
 	const struct config_stream *config; /* keys that may change while the daemon runs are read at each use */
 	const struct rx_ring *ring;         /* segments and geometry; the rest belongs to the worker */
@@ -64,7 +64,7 @@ struct control_tx_worker {
 	void *context;
 };
 
-/* A channel, as control is told of it. The daemon owns it; only config, state and n_unresolved change. */
+/* What control knows of a channel. The daemon owns it; only config, state and n_unresolved change. */
 struct control_channel {
 	const struct config_channel *config; /* keys that may change while the daemon runs are read at each use */
 	const struct control_tx_worker *worker;

@@ -100,7 +100,7 @@ struct user_share *endpoint_share(const struct session *session, const struct en
 void endpoint_add_client(struct endpoint *endpoint, struct endpoint_client *client, struct session *session,
                          struct user_share *share, uint32_t lease_blocks);
 
-/** The worker has the client now, and the client is told so. */
+/** The worker has the client now, and the client got its answer. */
 void endpoint_serve_client(struct endpoint_client *client);
 
 /** Its session goes on without it, or ends. No effect if it has none. */

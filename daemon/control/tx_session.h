@@ -55,7 +55,7 @@ static inline struct tx_endpoint *tx_session_endpoint(const struct tx_session *t
 	return (struct tx_endpoint *)tx->client.endpoint;
 }
 
-/** The session's client; its memory is made, and the client is told. 0 or -ENOMEM. */
+/** The session's client; its memory is made, and the client gets its answer. 0 or -ENOMEM. */
 int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint);
 
 /** The client has mapped it: seal it, register it and mail it to the worker, or tell the client why not. */

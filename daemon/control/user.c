@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Per-user accounting: who has how much of what, and which debts have been repaid. */
+/* Per-user accounting: what each user's clients take, and which debts are not repaid yet. */
 #include "daemon/control/user.h"
 
 #include <stdlib.h>

@@ -22,7 +22,7 @@
 
 #define DIFFERENCES_TOLD_MAX 100u
 
-/* ---- what the service manager is told -------------------------------------------------------------- */
+/* ---- messages to the service manager --------------------------------------------------------------- */
 
 /* sd_notify(3) asks for this at the begin of a reload, and for READY=1 at the end. */
 static void tell_begin(void)

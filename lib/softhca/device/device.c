@@ -83,7 +83,7 @@ void device_watch_port(struct device *d)
 	bool active = netdev_link_up(d->config.netdev);
 
 	device_lock(d);
-	/* mlx5_ib_event: every context is told, whether it has queues or not. */
+	/* mlx5_ib_event: every context gets the event, whether it has queues or not. */
 	if (active != d->port_active) {
 		d->port_active = active;
 		d->events->port(d, active);

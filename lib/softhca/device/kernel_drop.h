@@ -19,7 +19,7 @@ enum kernel_drop_mode {
 
 struct nft;
 
-/* Has a lock of its own. Whoever takes both takes the device's first. */
+/* Has a lock of its own. A thread that takes both takes the device's first. */
 struct kernel_drop {
 	pthread_mutex_t lock;
 	enum kernel_drop_mode mode;
