@@ -8,7 +8,7 @@ struct daemon;
 /** Free the removed services that have ended, and the configurations that no service uses any more. */
 void schedule_reap(struct daemon *daemon);
 
-/** In a millisecond refresh the services: mail again what found a worker's mailbox full. */
+/** In a millisecond refresh the channels: mail again what found their worker's mailbox full. */
 void schedule_mail(struct daemon *daemon);
 
 /** End the loop, if the daemon is stopping and every worker has ended. */

@@ -14,6 +14,7 @@
 
 /* A caller needs all fields up to stride to write to the rows. */
 #define SLOTS_BYTES_MIN (offsetof(struct ibvcap_tx_slots, stride) + sizeof(uint32_t))
+static_assert(SLOTS_BYTES_MIN == sizeof(struct ibvcap_tx_slots), "a longer struct needs a copy, as in rx_hand_out()");
 
 static uint32_t tx_slot_of(const struct ibvcap_tx *tx, uint64_t sequence)
 {
@@ -30,20 +31,17 @@ static uint32_t tx_n_free(struct ibvcap_tx *tx)
 static int tx_hand_out(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint32_t n)
 {
 	uint32_t slot = tx_slot_of(tx, tx->submitted);
-	struct ibvcap_tx_slots ours, *to = slots->size >= sizeof(ours) ? slots : &ours; /* as in rx_hand_out() */
 
-	*to = (struct ibvcap_tx_slots){
-		.size = sizeof(*to),
+	*slots = (struct ibvcap_tx_slots){
+		.size = sizeof(*slots),
 		.payload = (uint8_t *)tx->arena.address + (size_t)slot * tx->info.slot_bytes,
 		.packets = tx->descriptors + slot,
 		.sequence = tx->submitted,
 		.n = n,
 		.stride = tx->info.slot_bytes,
 	};
-	if (to == &ours)
-		sized_struct_copy(slots, &ours, sizeof(ours));
 	for (uint32_t i = 0; i < n; i++)
-		to->packets[i] = (struct ibvcap_tx_descriptor){.length = (uint16_t)tx->info.slot_bytes};
+		slots->packets[i] = (struct ibvcap_tx_descriptor){.length = (uint16_t)tx->info.slot_bytes};
 	tx->n_reserved = n;
 	return (int)n;
 }

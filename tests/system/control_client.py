@@ -119,7 +119,7 @@ class Client:
         return kind, data[HEADER.size:], list(fds)
 
     def attach(self, stream, lease_blocks=0, abi_major=1, policy=0):
-        """Descriptors: payload, headers, ring; of a consumer, who is no tap, also its state, its page, its wake
+        """Returns descriptors: payload, headers, ring; for a consumer (not for a tap) also state, page and wake
         socket."""
         self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, policy, lease_blocks, 0, 0))
         kind, body, fds = self.receive()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels, from a sender's memory to a socket at the other end of the wire: what arrives, who may send, and that what
-was submitted is accounted for whatever becomes of a sender, the link or the daemon."""
+"""Channels, from a sender's memory to a socket at the other end of the wire: which packets arrive, which users may
+send, and that all submitted packets are accounted for, whatever becomes of a sender, the link or the daemon."""
 import ctypes
 import errno
 import fcntl

@@ -27,7 +27,7 @@ class Terminal:
         self.process = subprocess.Popen([str(IBVCAP), "top", "--socket", str(daemon.socket_path), "--interval", "0.1"],
                                         stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
                                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY,
-                                                                       0),  # so that it is told of sizes
+                                                                       0),  # it gets SIGWINCH
                                         env={**os.environ, "TERM": name})
         os.close(terminal)
 

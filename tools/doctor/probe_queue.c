@@ -3,6 +3,7 @@
 #include "tools/doctor/probe_queue.h"
 
 #include "daemon/backend/backend.h"
+#include "daemon/base/size.h"
 #include "daemon/base/time.h"
 
 #include <arpa/inet.h>
@@ -17,7 +18,6 @@
 #define ROW_BYTES    64
 #define MEMORY_BYTES (SLOTS * ROW_BYTES)
 #define HEADER_BYTES 42
-#define PAGE_BYTES   4096
 #define DISCARD_PORT 9
 
 static void make_unmatched_rule(struct flow_rule *rule)
@@ -74,7 +74,7 @@ static int probe_queue(const struct backend_ops *ops, struct backend *backend, s
 static int probe_memory(const struct backend_ops *ops, struct backend *backend,
                         const struct backend_capabilities *capabilities, struct failure *failure)
 {
-	void *bytes = aligned_alloc(PAGE_BYTES, MEMORY_BYTES);
+	void *bytes = aligned_alloc(SMALL_PAGE_BYTES, MEMORY_BYTES);
 	struct backend_memory *memory;
 	int r;
 

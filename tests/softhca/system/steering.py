@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of flow steering share: verbs_flow, which is told what to create; what gets as far as the kernel's
-stack; frames.
+"""Fixtures of the tests of flow steering: verbs_flow, which creates the flows that a test names; the frames that the
+kernel's stack gets; frames to send.
 
 A second chain of the kernel's packet filter, behind softhca's, copies what the stack gets to a second wire, where the
 test reads it. A sniffer tells when the device is done with what was sent. A test module imports the fixtures `program`

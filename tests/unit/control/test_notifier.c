@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who is woken and when, and that a client that is expensive to wake costs the others a bounded time. */
+/* Which clients are woken and when, and that a client that is expensive to wake costs the others a bounded time. */
 #include "daemon/base/time.h"
 #include "daemon/control/notifier.h"
 #include "daemon/control/user.h"
