@@ -11,6 +11,7 @@
 #include "daemon/events.h"
 #include "daemon/net/neighbour.h"
 #include "daemon/process/preflight.h"
+#include "daemon/process/socket_link.h"
 #include "daemon/process/watchdog.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload.h"
@@ -23,6 +24,7 @@
 
 #define START_US     UINT64_C(90000000) /* what the start may take besides its memory */
 #define WAIT_STEP_US 100000
+#define END_US       UINT64_C(2000000) /* to wait for devices and the kernel at the end */
 
 /* ---- setting up ---------------------------------------------------------------------------------- */
 
@@ -132,10 +134,12 @@ static int drop_ipc_lock_unless_needed(struct daemon *daemon, struct failure *fa
 
 static int start_background(struct daemon *daemon, struct failure *failure)
 {
-	int r = background_new(&daemon->reader, daemon->event, "config-reader");
+	int r = background_new(&daemon->reader, daemon->event, "config-reader", 0);
 
 	if (r == 0)
-		r = background_new(&daemon->memory, daemon->event, "reload-memory");
+		r = background_new(&daemon->memory, daemon->event, "reload-memory", 0);
+	if (r == 0)
+		r = background_new(&daemon->kernel, daemon->event, "kernel-reader", 0);
 	if (r == 0)
 		heartbeat_watch(&daemon->heartbeats, background_heartbeat(daemon->memory),
 		                "the reconfiguration on its way");
@@ -199,26 +203,47 @@ static int daemon_set_up(struct daemon *daemon, const struct priv_user *user, st
 
 /* ---- taking down --------------------------------------------------------------------------------- */
 
+static bool is_an_interface_abandoned(const struct daemon *daemon)
+{
+	const struct interface *interface;
+
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		if (interface->is_abandoned)
+			return true;
+	return false;
+}
+
 /* The reverse of daemon_set_up(), however far that came. Workers end side by side, and before control hangs up. */
 static void daemon_tear_down(struct daemon *daemon)
 {
+	struct interface *interface;
 	struct service *service;
 
 	daemon->stopping = true; /* so that a change that is on its way is undone */
 	reload_cancel(daemon);
-	background_drain(daemon->memory);
+	background_drain(daemon->memory, BACKGROUND_FOR_EVER);
 	background_free(daemon->memory);
 	watchdog_drop(daemon);
 	events_drop(daemon);
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		interface_end_readings(interface, END_US);
 	TAILQ_FOREACH (service, &daemon->services, link)
 		service->ops->stop(service);
 	TAILQ_FOREACH (service, &daemon->services, link)
 		service->ops->join(service);
-	control_free(daemon->control);
+	daemon->is_left = is_an_interface_abandoned(daemon);
+	if (!control_free(daemon->control)) {
+		daemon->is_left = true;
+		listener_close(&daemon->listener);
+		return;
+	}
 	daemon->control = NULL;
 	while ((service = TAILQ_LAST(&daemon->services, service_list)))
 		service->ops->free(daemon, &daemon->services, service);
 	neighbours_free(daemon->neighbours);
+	background_drain(daemon->kernel, END_US);
+	if (daemon->kernel)
+		background_abandon(daemon->kernel);
 	listener_close(&daemon->listener);
 	fdstore_deinit(&daemon->fdstore);
 	sd_event_unref(daemon->event);
@@ -244,6 +269,7 @@ static void settle_start(struct daemon *daemon)
 		has_all &= service->ops->settle(daemon, service) == 0;
 	fdstore_settle(&daemon->fdstore, has_all);
 	service_refresh_all(daemon);
+	socket_link_make(daemon->config->socket_path);
 	service_tell_ready(daemon);
 	log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_READY},
 	            "ready: %u streams, %u channels, control socket %s", daemon->config->n_streams,
@@ -270,7 +296,7 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 		.failure = failure,
 		.listener = LISTENER_INIT,
 		.fdstore = FDSTORE_INIT,
-		.on_notices = events_on_notices,
+		.take_notice = events_take_notice,
 		.interfaces = TAILQ_HEAD_INITIALIZER(daemon.interfaces),
 		.services = TAILQ_HEAD_INITIALIZER(daemon.services),
 	};
@@ -291,5 +317,8 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 		r = 0;
 	}
 	daemon_tear_down(&daemon);
+	/* Not by exit(): the libraries would free what a thread still uses that hangs in the kernel. */
+	if (daemon.is_left && r == 0)
+		_exit(EX_OK);
 	return r;
 }

@@ -22,6 +22,7 @@
 /* No new packet comes, then workers publish and send what is there, then they end. */
 static void events_begin_stop(struct daemon *daemon)
 {
+	struct interface *interface;
 	struct service *service;
 
 	if (daemon->stopping)
@@ -29,6 +30,9 @@ static void events_begin_stop(struct daemon *daemon)
 	daemon->stopping = true;
 	sd_notify(0, "STOPPING=1\nSTATUS=draining");
 	control_stop_accepting(daemon->control);
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		if (interface->silent_ns)
+			interface_abandon(interface);
 	TAILQ_FOREACH (service, &daemon->services, link)
 		service->ops->stop(service);
 	schedule_end(daemon);
@@ -85,7 +89,8 @@ static int on_reap(sd_event_source *source, void *context)
 	(void)source;
 	for (service = TAILQ_FIRST(&daemon->services); service; service = next) {
 		next = TAILQ_NEXT(service, link);
-		if (service->removed && service->ended)
+		if (service->removed && service->ended &&
+		    !(service->reading && reading_is_on_its_way(service->reading)))
 			service->ops->free(daemon, &daemon->services, service);
 		else
 			drains |= service->removed;
@@ -120,14 +125,16 @@ static int on_second(sd_event_source *source, uint64_t time_us, void *context)
 	(void)time_us;
 	TAILQ_FOREACH (interface, &daemon->interfaces, link) {
 		interface_watch_link(interface);
+		interface_watch_silence(interface);
 		interface_renew_clock(interface);
 	}
 	service_refresh_all(daemon);
+	schedule_reap(daemon); /* what waited for a reading */
 	sd_event_source_set_time_relative(source, SECOND_US);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
-static void take_notice(struct daemon *daemon, struct interface *interface, const struct backend_notice *notice)
+void events_take_notice(struct daemon *daemon, struct interface *interface, const struct backend_notice *notice)
 {
 	const char *device = interface->capabilities.device;
 
@@ -135,7 +142,6 @@ static void take_notice(struct daemon *daemon, struct interface *interface, cons
 	case BACKEND_NOTICE_PORT_UP:
 	case BACKEND_NOTICE_PORT_DOWN:
 		interface_watch_link(interface);
-		service_refresh_all(daemon);
 		break;
 	case BACKEND_NOTICE_DEVICE_FAILED:
 		events_fail(daemon, failure_set(daemon->result ? NULL : daemon->failure, EX_UNAVAILABLE, EIO,
@@ -147,28 +153,6 @@ static void take_notice(struct daemon *daemon, struct interface *interface, cons
 		            "device %s: %s", device, notice->text);
 		break;
 	}
-}
-
-int events_on_notices(sd_event_source *source, int fd, uint32_t events, void *context)
-{
-	struct daemon *daemon = context;
-	struct backend_notice notice;
-	struct interface *interface;
-	int r = 0;
-
-	(void)fd;
-	(void)events;
-	TAILQ_FOREACH (interface, &daemon->interfaces, link) {
-		while (interface->ops->read_notice &&
-		       (r = interface->ops->read_notice(interface->backend, &notice)) == 1)
-			take_notice(daemon, interface, &notice);
-		if (r < 0) {
-			log_warning("device %s: its notices cannot be read any more: %s",
-			            interface->capabilities.device, strerror(-r));
-			return sd_event_source_set_enabled(source, SD_EVENT_OFF); /* or it would be ready for ever */
-		}
-	}
-	return 0;
 }
 
 /* ---- sources ------------------------------------------------------------------------------------- */
@@ -205,5 +189,5 @@ void events_drop(struct daemon *daemon)
 	daemon->reaper = sd_event_source_disable_unref(daemon->reaper);
 	daemon->mailer = sd_event_source_disable_unref(daemon->mailer);
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
-		interface->notices = sd_event_source_disable_unref(interface->notices);
+		interface->notices.source = sd_event_source_disable_unref(interface->notices.source);
 }

@@ -10,8 +10,8 @@ int events_add(struct daemon *daemon);
 /** Any state. */
 void events_drop(struct daemon *daemon);
 
-/** For daemon.on_notices. */
-int events_on_notices(sd_event_source *source, int fd, uint32_t events, void *context);
+/** For daemon.take_notice. */
+void events_take_notice(struct daemon *daemon, struct interface *interface, const struct backend_notice *notice);
 
 /** For control_options.worker_ended; context is the daemon. */
 void events_worker_ended(void *context, const struct control_stream *control, int error);

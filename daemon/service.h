@@ -19,6 +19,7 @@
 #define DAEMON_SERVICE_H
 
 #include "daemon/base/failure.h"
+#include "daemon/base/reading.h"
 #include "daemon/config/config.h"
 
 #include <stdbool.h>
@@ -62,6 +63,8 @@ struct service_ops {
 	/** Compare it with the configuration to be. False: that configuration does not have it. */
 	bool (*plan)(struct service *service, const struct config *config);
 	void (*undo)(struct service *service);
+	/** 0; -EAGAIN and the failure: its device does not answer at present, so it cannot be taken out. */
+	int (*can_remove)(const struct service *service, struct failure *failure);
 	/** Its configuration is in force. 0, or -errno: the service manager did not take what it should keep. */
 	int (*settle)(struct daemon *daemon, struct service *service);
 	/** Take it out while the daemon runs: it drains. */
@@ -87,6 +90,8 @@ struct service {
 	bool removed;     /* taken out while the daemon runs: it drains */
 	bool ended;       /* its worker does not have it any more */
 	bool link_down;   /* at the last refresh */
+	const struct reading
+		*reading; /* as long as this is on its way, the service is not freed; NULL: there is none */
 };
 
 /** Each service of the list takes the steps from first to last, up to the first failure. */

@@ -33,9 +33,11 @@ struct daemon {
 	bool reload_again;                       /* SIGHUP came meanwhile */
 	struct background *reader;               /* reads configurations */
 	struct background *memory;               /* makes the memory of a reconfiguration */
+	bool is_left;              /* at the end: a thread hangs in the kernel, and what it uses stays as it is */
+	struct background *kernel; /* asks the kernel about interfaces (port/interface.h) */
 
 	sd_event *event;
-	sd_event_io_handler_t on_notices; /* of a device's notices; context is the daemon */
+	void (*take_notice)(struct daemon *daemon, struct interface *interface, const struct backend_notice *notice);
 	sd_event_source *term;
 	sd_event_source *interrupt;
 	sd_event_source *hang_up;

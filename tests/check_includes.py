@@ -17,8 +17,9 @@ STATE = ["daemon/state.h", "daemon/service.h", "daemon/schedule.h"]
 MAY_INCLUDE = {
     API: [],
     CORE: [API],
-    "lib/softhca": ["lib/softhca/device"],  # the command, and the settings
-    "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/uverbs", "lib/softhca/device"],
+    "lib/softhca": ["lib/softhca/device", "lib/softhca/wire/complain.h"],  # the command, and the settings
+    "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/uverbs", "lib/softhca/device",
+                            "lib/softhca/wire/complain.h"],
     "lib/softhca/uverbs": ["lib/softhca/device"],
     "lib/softhca/device": ["lib/softhca/wire"],
     "lib/softhca/wire": [],
@@ -56,6 +57,7 @@ EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/verbs/verbs.h")}
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {
     "infiniband/": ["daemon/backend/verbs"],
+    "rdma/rdma_netlink.h": ["daemon/net"],
     "rdma/": ["lib/softhca/preload", "lib/softhca/uverbs", "lib/softhca/device"],
     "libconfig.h": ["daemon/config"],
     "libmnl/": ["daemon/net"],
@@ -80,7 +82,7 @@ FOREIGN = {
 }
 C_LIBRARY = set(
     """alloca assert byteswap ctype dirent elf endian err errno error fcntl fnmatch getopt glob ifaddrs inttypes
-    libgen limits locale malloc math netdb poll pthread regex sched search setjmp signal spawn stdalign stdarg
+    libgen limits locale malloc math netdb poll pthread regex sched search semaphore setjmp signal spawn stdalign stdarg
     stdatomic stdbool stddef stdint stdio stdlib string strings syscall sysexits syslog termios threads time unistd
     utime wchar""".split())
 C_LIBRARY_FOLDERS = ("sys/", "net/", "netinet/", "arpa/", "linux/", "asm/")

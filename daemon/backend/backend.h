@@ -37,6 +37,7 @@ struct backend_memory {
 };
 struct backend_queue {
 	const struct backend_ops *ops;
+	_Atomic(const char *) error; /* the device's word for the last error that stopped the queue, static; or NULL */
 };
 struct backend_flow {
 	struct backend_queue *queue;
@@ -49,6 +50,7 @@ struct backend_capabilities {
 	bool timestamps;
 	uint64_t clock_hz;       /* of raw timestamps; 0 = none */
 	uint64_t clock_mask;     /* valid bits of raw timestamps */
+	bool clock_can_step;     /* it is set from outside, as real time is; else it runs freely */
 	uint32_t max_send_slots; /* deepest send queue */
 	bool send_checksums;     /* the device can fill in the checksums of what it sends */
 	uint64_t min_rate_bps;   /* of its own pacing */
@@ -124,8 +126,7 @@ struct backend_sent {
 
 struct backend_port_statistics {
 	uint64_t out_of_buffer; /* packets that the device dropped because a queue had no slot, since open */
-	uint64_t discards;      /* dropped by the port before steering, since open */
-	bool has_discards;
+	bool has_out_of_buffer;
 	bool port_active; /* the device's own view of its link */
 };
 
@@ -204,7 +205,11 @@ struct backend_ops {
 	                struct failure *failure);
 	void (*remove_flow)(struct backend_flow *flow);
 
-	/** Packets that steering gave the queue, before any drop. A command to the device: not for the hot path. */
+	/**
+	 * Packets that steering gave the queue, before any drop. This and read_port send commands to the device, which
+	 * may take a minute if its firmware hangs: not for the hot path, nor for the control thread. One thread at a
+	 * time.
+	 */
 	int (*read_matched)(struct backend_queue *queue, uint64_t *packets);
 	int (*read_port)(struct backend *backend, struct backend_port_statistics *statistics);
 	/** The device's clock now, raw. -ENOTSUP without timestamps. */

@@ -5,14 +5,15 @@
  */
 #include "daemon/base/background.h"
 
+#include "daemon/base/thread.h"
 #include "daemon/base/time.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 STAILQ_HEAD(job_queue, background_job);
@@ -20,6 +21,7 @@ STAILQ_HEAD(job_queue, background_job);
 struct background {
 	pthread_t thread;
 	bool runs;
+	int nice;
 	struct heartbeat heartbeat; /* the thread sleeps on its wake_fd */
 	int bell;                   /* rung when a job was worked */
 	sd_event_source *rung;
@@ -28,27 +30,21 @@ struct background {
 	struct job_queue queued;
 	struct job_queue worked;
 	struct background_job *at_work;
-	const void *served; /* the user of the last job */
+	uint64_t overdue_ns; /* CLOCK_MONOTONIC: when the allowance of the job at work ends */
 	bool stop;
 };
 
 /* ---- the thread ------------------------------------------------------------------------------------ */
 
-/* The oldest job of another user than the last one, if there is one: a user with many jobs delays nobody for long. */
 static struct background_job *background_take_job(struct background *background)
 {
-	struct background_job *job;
+	struct background_job *job = STAILQ_FIRST(&background->queued);
 
-	STAILQ_FOREACH (job, &background->queued, link)
-		if (job->user != background->served)
-			break;
-	if (!job)
-		job = STAILQ_FIRST(&background->queued);
 	if (!job)
 		return NULL;
-	STAILQ_REMOVE(&background->queued, job, background_job, link);
-	background->served = job->user;
-	heartbeat_allow_until(&background->heartbeat, time_monotonic_ns() + job->allowance_us * 1000);
+	STAILQ_REMOVE_HEAD(&background->queued, link);
+	background->overdue_ns = time_monotonic_ns() + job->allowance_us * 1000;
+	heartbeat_allow_until(&background->heartbeat, background->overdue_ns);
 	return job;
 }
 
@@ -57,6 +53,8 @@ static void *background_main(void *context)
 	struct background *background = context;
 	eventfd_t rings;
 
+	if (background->nice)
+		setpriority(PRIO_PROCESS, (id_t)gettid(), background->nice);
 	pthread_mutex_lock(&background->mutex);
 	while (!background->stop) {
 		struct background_job *job = background->at_work = background_take_job(background);
@@ -123,47 +121,71 @@ struct heartbeat *background_heartbeat(struct background *background)
 	return &background->heartbeat;
 }
 
-void background_drain(struct background *background)
+/* When the patience ends: at until_ns, but not before the allowance of the job at work. */
+static uint64_t background_gives_up_at_ns(const struct background *background, uint64_t until_ns)
 {
-	bool is_empty = !background;
+	return background->at_work && background->overdue_ns > until_ns ? background->overdue_ns : until_ns;
+}
 
-	while (!is_empty) {
+/* Waits for a job to be worked, or for the end of the patience. The mutex is held. */
+static void background_wait(struct background *background, uint64_t until_ns)
+{
+	uint64_t end_ns = background_gives_up_at_ns(background, until_ns);
+	const struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000), .tv_nsec = (long)(end_ns % 1000000000)};
+
+	if (until_ns == UINT64_MAX)
+		pthread_cond_wait(&background->worked_one, &background->mutex);
+	else
+		pthread_cond_timedwait(&background->worked_one, &background->mutex, &end);
+}
+
+uint64_t background_overdue_us(struct background *background)
+{
+	uint64_t now_ns = time_monotonic_ns(), overdue_ns = now_ns;
+
+	pthread_mutex_lock(&background->mutex);
+	if (background->at_work)
+		overdue_ns = background->overdue_ns;
+	pthread_mutex_unlock(&background->mutex);
+	return now_ns > overdue_ns ? (now_ns - overdue_ns) / 1000 : 0;
+}
+
+bool background_drain(struct background *background, uint64_t patience_us)
+{
+	uint64_t until_ns = patience_us == BACKGROUND_FOR_EVER ? UINT64_MAX : time_monotonic_ns() + patience_us * 1000;
+	bool is_empty = !background, is_over = false;
+
+	while (!is_empty && !is_over) {
 		pthread_mutex_lock(&background->mutex);
-		while (background->at_work || !STAILQ_EMPTY(&background->queued))
-			pthread_cond_wait(&background->worked_one, &background->mutex);
-		is_empty = STAILQ_EMPTY(&background->worked);
+		while (background->at_work || !STAILQ_EMPTY(&background->queued)) {
+			is_over = time_monotonic_ns() >= background_gives_up_at_ns(background, until_ns);
+			if (is_over)
+				break;
+			background_wait(background, until_ns);
+		}
+		is_empty = !is_over && STAILQ_EMPTY(&background->worked);
 		pthread_mutex_unlock(&background->mutex);
 		background_finish(background);
 	}
+	return is_empty;
 }
 
 /* ---- life ------------------------------------------------------------------------------------------ */
 
-/* All signals are the control thread's. */
-static int background_start(struct background *background, const char *name)
-{
-	sigset_t all, before;
-	int error;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&background->thread, NULL, background_main, background);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	background->runs = error == 0;
-	if (error == 0)
-		pthread_setname_np(background->thread, name);
-	return -error;
-}
-
-int background_new(struct background **out, sd_event *event, const char *name)
+int background_new(struct background **out, sd_event *event, const char *name, int nice)
 {
 	struct background *background = calloc(1, sizeof(*background));
+	pthread_condattr_t monotonic;
 	int r;
 
 	if (!background)
 		return -ENOMEM;
+	background->nice = nice;
 	pthread_mutex_init(&background->mutex, NULL);
-	pthread_cond_init(&background->worked_one, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&background->worked_one, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	STAILQ_INIT(&background->queued);
 	STAILQ_INIT(&background->worked);
 	background->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -173,7 +195,8 @@ int background_new(struct background **out, sd_event *event, const char *name)
 		r = sd_event_add_io(event, &background->rung, background->bell, EPOLLIN, on_background_rung,
 		                    background);
 	if (r >= 0)
-		r = background_start(background, name);
+		r = thread_start(&background->thread, name, -1, background_main, background);
+	background->runs = r == 0;
 	if (r < 0) {
 		background_free(background);
 		return r;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A thread that runs long jobs (zeroing, locking and freeing memory, reading a configuration) while the control thread
- * goes on. It runs one job after the other. Users take turns: after a job of one user, a waiting job of another user is
- * next, so that a user with many jobs delays another user by one job at most. Control thread only, but for the work.
+ * A thread that runs jobs that may take long (zeroing, locking and freeing memory, reading a configuration, calls that
+ * a client can make slow) while the control thread goes on. It runs one job after the other, in the order in which they
+ * were added. Control thread only, but for the work.
  */
 #ifndef DAEMON_BASE_BACKGROUND_H
 #define DAEMON_BASE_BACKGROUND_H
@@ -20,14 +20,16 @@ struct background_job {
 	STAILQ_ENTRY(background_job) link;
 	void (*work)(struct background_job *job); /* in the thread; the object belongs to it until done is called */
 	void (*done)(struct background_job *job); /* from the event loop or background_drain(); may free the object */
-	const void *user;                         /* whose job it is; only compared: users take turns */
 	uint64_t allowance_us; /* the watchdog finds the thread stuck if the job takes longer (heartbeat.h) */
 };
 
 struct background;
 
-/** Start a thread of that name (15 bytes at most). 0 or -errno. */
-int background_new(struct background **background, sd_event *event, const char *name);
+/**
+ * Start a thread of that name (15 bytes at most) and nice value, 0 to 19: the daemon may not raise its priority. 0 or
+ * -errno.
+ */
+int background_new(struct background **background, sd_event *event, const char *name, int nice);
 
 /** Wait for the thread. No job may be in the runner. NULL: no effect. */
 void background_free(struct background *background);
@@ -42,10 +44,18 @@ bool background_abandon(struct background *background);
 /** The job may be worked on before this returns. */
 void background_add(struct background *background, struct background_job *job);
 
+/** For how long the job at work has taken longer than its allowance; 0: it has not, or there is none. */
+uint64_t background_overdue_us(struct background *background);
+
 /** For heartbeat_watch(). While the thread works on a job, it has the allowance of the job. */
 struct heartbeat *background_heartbeat(struct background *background);
 
-/** Wait until every job is done, including those that are added meanwhile. NULL: no effect. */
-void background_drain(struct background *background);
+/**
+ * Wait until every job is done, including those that are added meanwhile. False: after patience_us a job is at work
+ * that takes longer than its allowance; it and those behind it go on. BACKGROUND_FOR_EVER: wait however long it takes.
+ * NULL: true.
+ */
+#define BACKGROUND_FOR_EVER UINT64_MAX
+bool background_drain(struct background *background, uint64_t patience_us);
 
 #endif

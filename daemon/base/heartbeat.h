@@ -46,6 +46,19 @@ static inline void heartbeat_allow_until(struct heartbeat *heartbeat, uint64_t u
 	atomic_store_explicit(&heartbeat->allowed_until_ns, until_ns, memory_order_release);
 }
 
+/** The thread sends commands to a device, which may hang: no beat is expected until heartbeat_resume(). */
+static inline void heartbeat_suspend(struct heartbeat *heartbeat)
+{
+	heartbeat_allow_until(heartbeat, UINT64_MAX);
+}
+
+/** The beat comes before the allowance ends. */
+static inline void heartbeat_resume(struct heartbeat *heartbeat)
+{
+	heartbeat_beat(heartbeat);
+	heartbeat_allow_until(heartbeat, 0);
+}
+
 /* ---- for the control thread ------------------------------------------------------------------------ */
 
 /** Watch a thread under that name from now on. list NULL: no effect. heartbeat->wake_fd is set. */

@@ -147,7 +147,8 @@ static void channel_unregister_arena(void *context, const void *registration)
 {
 	const struct channel *channel = context;
 
-	channel->interface->ops->unregister_memory((struct backend_memory *)registration);
+	if (!channel->interface->is_abandoned)
+		channel->interface->ops->unregister_memory((struct backend_memory *)registration);
 }
 
 static void channel_look_for_end(struct channel *channel)
@@ -307,7 +308,7 @@ int channel_serve(struct channel *channel, struct failure *failure)
 void channel_close(struct channel *channel)
 {
 	channel->lent = false;
-	if (channel->queue)
+	if (channel->queue && !channel->interface->is_abandoned)
 		tx_queue_close(channel->queue);
 }
 

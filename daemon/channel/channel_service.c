@@ -81,6 +81,11 @@ static void channel_service_undo(struct service *service)
 	channel_of(service)->config_to_be = NULL;
 }
 
+static int channel_service_can_remove(const struct service *service, struct failure *failure)
+{
+	return interface_check_answers(((const struct channel *)service)->interface, failure);
+}
+
 /* A channel that runs takes its configuration up; a new one is handed to its worker. */
 static int channel_service_settle(struct daemon *daemon, struct service *service)
 {
@@ -185,9 +190,11 @@ static void channel_service_free(struct daemon *daemon, struct service_list *lis
 	channel_destinations_forget(channel);
 	if (channel->was_lent)
 		channel_log_sum(channel);
-	channel_deinit(channel);
 	TAILQ_REMOVE(list, service, link);
-	free(channel);
+	if (!interface->is_abandoned) { /* its device may still use the memory */
+		channel_deinit(channel);
+		free(channel);
+	}
 	interface_set_release(daemon, interface);
 }
 
@@ -199,6 +206,7 @@ static const struct service_ops channel_service_ops = {
 	.memory = channel_service_memory,
 	.plan = channel_service_plan,
 	.undo = channel_service_undo,
+	.can_remove = channel_service_can_remove,
 	.settle = channel_service_settle,
 	.refresh = channel_service_refresh,
 	.stop = channel_service_stop,

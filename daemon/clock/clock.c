@@ -2,8 +2,6 @@
 /* Fits the line that maps a device's clock to UTC: the rate is measured over a window of clock pairs. */
 #include "daemon/clock/clock.h"
 
-#include <stdbool.h>
-
 #define NS_PER_S UINT64_C(1000000000)
 
 /* The product of clock_utc_ns() is nanoseconds << shift: 2 * CLOCK_BASE_AGE_NS of them, at 7 % more than
@@ -135,6 +133,7 @@ static void clock_fill_line(const struct clock_fit *fit, uint64_t residual_ns, s
 		.mult = fit->mult,
 		.shift = fit->shift,
 		.mask = fit->mask,
+		.reach = fit->can_step ? 2 * age_ticks : 0,
 		.error_ns = clock_half_bracket_ns(&fit->last) + residual_ns +
 	                    fit->rate_error_ppb * CLOCK_RENEWAL_NS / NS_PER_S,
 	};

@@ -6,6 +6,7 @@
 #ifndef DAEMON_CLOCK_CLOCK_H
 #define DAEMON_CLOCK_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The base of a line is so long before the newest pair. Older readings are mapped wrongly. */
@@ -25,6 +26,7 @@ struct clock_line {
 	uint64_t mult;
 	uint32_t shift;
 	uint64_t mask;
+	uint64_t reach;    /* the line serves so long after its base; 0: a free-running clock, of which it serves all */
 	uint64_t error_ns; /* bound from the newest pair to CLOCK_RENEWAL_NS after it */
 };
 
@@ -45,6 +47,7 @@ struct clock_fit {
 	uint32_t shift;
 	uint64_t rate_error_ppb; /* bound on it */
 	uint32_t n_pairs;        /* since the start or the last step */
+	bool can_step;           /* the device's clock; may be set after clock_fit_init() */
 };
 
 /** hz is the device's nominal frequency, not 0; mask its valid bits, all low. */
@@ -56,6 +59,14 @@ void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask);
  * enough for a better measurement. A step of either clock restarts the window and keeps the rate.
  */
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line);
+
+/**
+ * Does the line serve for this reading? After a step of the device's clock by seconds it does not, until the next pair.
+ */
+static inline bool clock_reaches(const struct clock_line *line, uint64_t raw)
+{
+	return line->reach == 0 || ((raw - line->base_raw) & line->mask) <= line->reach;
+}
 
 /** Hot path. raw: a reading at most CLOCK_BASE_AGE_NS before or after the newest pair of the line. */
 static inline uint64_t clock_utc_ns(const struct clock_line *line, uint64_t raw)

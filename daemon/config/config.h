@@ -147,6 +147,8 @@ struct config {
 	uint32_t max_messages_per_s_per_user;
 	uint32_t idle_timeout_s;
 	uint32_t restart_wait_s;
+	const gid_t *observer_groups; /* whose members see everything in a status */
+	uint32_t n_observer_groups;
 	const struct config_stream *streams;
 	uint32_t n_streams;
 	const struct config_channel *channels;

@@ -49,7 +49,8 @@ static const struct key_choice pacings[] = {{"software", false}, {"device", true
 
 /* ---- control ----------------------------------------------------------------------------------- */
 
-#define CONTROL(field) FIELD(config, field, text)
+#define CONTROL(field)      FIELD(config, field, text)
+#define CONTROL_LIST(field) FIELD(config, field, n_##field)
 
 static const struct key control[] = {
 	{"socket", KEY_PATH, CONTROL(socket_path), .string = IBVCAP_CONTROL_SOCKET,
@@ -59,7 +60,7 @@ static const struct key control[] = {
 	{"group", KEY_GID, CONTROL(socket_group), .string = "",
          .help = "its group, by name or number; empty: the daemon's"},
 	{"max_clients", KEY_INTEGER, CONTROL(max_clients), .live = true, .number = 64, .min = 1, .max = 4096,
-         .help = "connections at once"},
+         .help = "connections at once; root and the daemon's user have 8 more"},
 	{"max_clients_per_user", KEY_INTEGER, CONTROL(max_clients_per_user), .live = true, .number = 32, .min = 1,
          .max = 4096, .help = "connections of one user at once; root has no limit"},
 	{"max_messages_per_s", KEY_INTEGER, CONTROL(max_messages_per_s), .live = true, .number = 100, .min = 1,
@@ -70,6 +71,8 @@ static const struct key control[] = {
          .help = "seconds after which a client that neither attaches nor asks is disconnected"},
 	{"restart_wait_s", KEY_INTEGER, CONTROL(restart_wait_s), .live = true, .number = 10, .min = 0, .max = 3600,
          .help = "seconds a restarted daemon waits for hugepages that readers of its last run still hold"},
+	{"observer_groups", KEY_GIDS, CONTROL_LIST(observer_groups), .live = true,
+         .help = "groups whose members see all streams, channels and clients; others see those that they may use"},
 };
 
 const struct key_group control_keys = {.what = "control", KEYS(control), .text = offsetof(struct config, control_text)};

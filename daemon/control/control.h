@@ -2,14 +2,15 @@
 /*
  * Control serves clients at the control socket: it attaches consumers to streams, opens channels for senders, answers
  * status requests and passes reconfigurations on. It runs on the control thread's event loop and never blocks it.
- * Control knows rings and mailboxes but no backends: it asks the daemon about a device through the function pointers
- * below.
+ * Control knows rings and mailboxes but no backends: it asks the daemon about a device through the readings and
+ * function pointers below.
  */
 #ifndef DAEMON_CONTROL_CONTROL_H
 #define DAEMON_CONTROL_CONTROL_H
 
 #include "daemon/base/failure.h"
 #include "daemon/base/heartbeat.h"
+#include "daemon/base/reading.h"
 #include "daemon/config/config.h"
 #include "daemon/control/listener.h"
 #include "daemon/ring/rx_ring.h"
@@ -33,9 +34,8 @@ struct control_stream {
 	struct mailbox *outbox; /* of the worker; only control receives from it */
 	const char *device;
 	const char *backend;
-	const char *state; /* "capturing", "link_down", "ending"; written on the control thread */
-	/** Packets that the flows gave to the queue so far. 0 or -errno; sends a command to the device. */
-	int (*read_matched)(void *context, uint64_t *packets);
+	const char *state;       /* "capturing", "link_down", "ending"; written on the control thread */
+	struct reading *matched; /* packets that the flows gave to the queue so far; control has its taken */
 	void *context;
 };
 
@@ -44,9 +44,7 @@ struct control_interface {
 	TAILQ_ENTRY(control_interface) link; /* in control's list */
 	const char *name;
 	const char *device;
-	/** Fill counters; 0 or -errno. */
-	int (*read)(void *context, uint64_t counters[INTERFACE_COUNTER_N]);
-	void *context;
+	struct reading *counters[INTERFACE_COUNTER_N]; /* one that has always failed is absent */
 };
 
 /* A transmit worker. The daemon owns it; constant while control has it. */
@@ -55,6 +53,7 @@ struct control_tx_worker {
 	struct mailbox *inbox;  /* of the worker; only the control thread sends to it */
 	struct mailbox *outbox; /* of the worker; only control receives from it */
 	int doorbell;           /* an eventfd that the worker rings when senders are to be woken */
+	int epoll;              /* on which the worker sleeps, for sender_kick_init() */
 	/**
 	 * Mail came from the worker that is not about a sender: MAIL_TX_QUEUE_*, MAIL_STOPPED, MAIL_FAILED. If the
 	 * worker has given a queue back, the daemon destroys the queue before it returns. Control thread; must not
@@ -153,7 +152,10 @@ void control_set_config(struct control *control, const struct config *config);
 /** Accept no more clients and refuse none: new ones wait in the listening socket. */
 void control_stop_accepting(struct control *control);
 
-/** Disconnect all clients and free what they had. The workers' threads have ended. NULL: no effect. */
-void control_free(struct control *control);
+/**
+ * Disconnect all clients and free what they had. The workers' threads have ended. False: a client keeps a thread in a
+ * system call; control and everything that it was given must stay as they are until the process ends. NULL: true.
+ */
+bool control_free(struct control *control);
 
 #endif

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 
-#define PLACES_TEXT_MAX 320
+#define PLACES_TEXT_MAX 400
 
 void endpoint_init(struct endpoint *endpoint, const struct endpoint_kind *kind, struct control *control,
                    const char *name)
@@ -80,22 +80,42 @@ static const char *explain_places(const struct endpoint *endpoint, char text[PLA
 		n = snprintf(text, PLACES_TEXT_MAX, " (%u of all have ended, and count until %s)", n_left,
 		             endpoint->kind->until);
 	if (keeper)
-		snprintf(text + n, PLACES_TEXT_MAX - (size_t)n,
-		         " (%u of all have hung up and keep their memory, and count until no process has it any more: "
-		         "process %d, or one that got the memory from it)",
-		         n_retained, (int)keeper->pid);
+		snprintf(
+			text + n, PLACES_TEXT_MAX - (size_t)n,
+			" (%u of all have hung up, and count until no process maps their memory or has a descriptor of "
+			"it: process %d, or one that got the memory from it; 'ibvcap doctor', run as root, lists the "
+			"processes that do)",
+			n_retained, (int)keeper->pid);
 	return text;
 }
 
-bool endpoint_refuses_place(struct session *session, struct endpoint *endpoint, const struct endpoint_limits *limits,
-                            int *sent)
+/* True: the account has as many clients as it may have. */
+static bool refuses_account(struct session *session, const struct endpoint *endpoint, const struct user_share *share,
+                            const struct endpoint_limits *limits, int *sent)
 {
 	const struct endpoint_kind *kind = endpoint->kind;
-	const struct user_share *share;
+	struct account_text account;
+	char places[PLACES_TEXT_MAX];
+
+	if (!user_share_exceeds(share, USER_PLACES, 1, limits->places_per_user))
+		return false;
+	account = account_describe(&share->user->account, session->peer.uid);
+	*sent = session_send_error(session, -EAGAIN,
+	                           "%s '%s': %s has %u %ss and %s is %u%s; close one, or ask the administrator to "
+	                           "raise it%s in %s",
+	                           kind->noun, endpoint->name, account.who, share->used[USER_PLACES], kind->client,
+	                           kind->user_key, limits->places_per_user, explain_places(endpoint, places),
+	                           account.remedy, limits->file);
+	return true;
+}
+
+bool endpoint_refuses_place(struct session *session, struct endpoint *endpoint, const struct user_share *share,
+                            const struct endpoint_limits *limits, int *sent)
+{
+	const struct endpoint_kind *kind = endpoint->kind;
 	char places[PLACES_TEXT_MAX];
 
 	endpoint_free_retained(endpoint);
-	share = endpoint_share(session, endpoint);
 	if (endpoint->ended || !session->control->listening) /* control_stop_accepting() */
 		*sent = session_send_error(session, -EAGAIN, "%s '%s': the daemon is stopping", kind->noun,
 		                           endpoint->name);
@@ -107,23 +127,18 @@ bool endpoint_refuses_place(struct session *session, struct endpoint *endpoint, 
 		                           "leave, or ask the administrator to raise %s in %s",
 		                           kind->noun, endpoint->name, limits->places, kind->client, kind->places_key,
 		                           explain_places(endpoint, places), kind->places_key, limits->file);
-	else if (user_share_exceeds(share, USER_PLACES, 1, limits->places_per_user))
-		*sent = session_send_error(session, -EAGAIN,
-		                           "%s '%s': user %u has %u %ss and %s is %u%s; close one, or ask the "
-		                           "administrator to raise it in %s",
-		                           kind->noun, endpoint->name, (unsigned)session->peer.uid,
-		                           share->used[USER_PLACES], kind->client, kind->user_key,
-		                           limits->places_per_user, explain_places(endpoint, places), limits->file);
 	else
-		return false;
+		return refuses_account(session, endpoint, share, limits, sent);
 	return true;
 }
 
 /* ---- the list of clients --------------------------------------------------------------------------- */
 
-struct user_share *endpoint_share(const struct session *session, const struct endpoint *endpoint)
+struct user_share *endpoint_share(const struct endpoint *endpoint, const struct account *account)
 {
-	return user_share_at(session->user, endpoint);
+	struct user *user = user_at(&endpoint->control->users, account);
+
+	return user ? user_share_at(user, endpoint) : NULL;
 }
 
 void endpoint_add_client(struct endpoint *endpoint, struct endpoint_client *client, struct session *session,
@@ -131,10 +146,12 @@ void endpoint_add_client(struct endpoint *endpoint, struct endpoint_client *clie
 {
 	client->endpoint = endpoint;
 	client->session = session;
+	client->user = session->user;
 	client->share = share;
 	client->lease_blocks = lease_blocks;
 	client->pid = session->peer.pid;
 	client->uid = session->peer.uid;
+	user_ref(client->user);
 	user_share_charge(share, USER_PLACES, 1);
 	user_share_charge(share, USER_LEASE_BLOCKS, lease_blocks);
 	LIST_INSERT_HEAD(&endpoint->clients, client, link);
@@ -176,6 +193,7 @@ void endpoint_remove_client(struct endpoint_client *client)
 	          client->endpoint->name, (int)client->pid, (unsigned)client->uid, client->endpoint->n_clients);
 	endpoint_discharge_leases(client);
 	user_share_discharge(client->share, USER_PLACES, 1);
+	user_unref(client->user);
 }
 
 void endpoint_free_retained(struct endpoint *endpoint)
@@ -214,11 +232,12 @@ static void log_client(const struct endpoint_client *client, enum log_event even
 
 void endpoint_log_bad(const struct endpoint_client *client, uint32_t reason)
 {
-	char what[64];
+	char what[64] = "woke the worker more often than it submitted packets";
 
 	if (!loop_should_log(++client->endpoint->n_bad))
 		return;
-	snprintf(what, sizeof(what), "broke the rules of its page (reason %u)", reason);
+	if (reason != IBVCAP_DISCONNECT_IDLE_KICKS)
+		snprintf(what, sizeof(what), "broke the rules of its page (reason %u)", reason);
 	log_client(client, client->endpoint->kind->bad_event, what, client->endpoint->n_bad);
 }
 
@@ -234,7 +253,7 @@ static int on_over_budget(sd_event_source *source, int fd, uint32_t events, void
 			continue;
 		if (loop_should_log(++client->endpoint->n_over_budget))
 			log_client(client, LOG_EVENT_WAKE_BUDGET,
-			           "and others of its user took more CPU time to be woken than one user may",
+			           "and others of its account took more CPU time to be woken than one account may",
 			           client->endpoint->n_over_budget);
 		client->session->reason = IBVCAP_DISCONNECT_WAKE_BUDGET;
 		session_free(client->session);

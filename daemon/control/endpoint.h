@@ -63,7 +63,8 @@ struct endpoint_client {
 	LIST_ENTRY(endpoint_client) link;
 	struct endpoint *endpoint;
 	struct session *session;  /* NULL: disconnected, and on its way out */
-	struct user_share *share; /* of its user; one place and lease_blocks are charged on it */
+	struct user *user;        /* of its connection: CPU time is charged on it */
+	struct user_share *share; /* one place and lease_blocks are charged on it */
 	uint32_t lease_blocks;
 	pid_t pid;
 	uid_t uid;
@@ -90,11 +91,11 @@ void endpoint_init(struct endpoint *endpoint, const struct endpoint_kind *kind, 
 bool endpoint_refuses_connection(struct session *session, uint16_t abi_major, uint16_t abi_minor, int *sent);
 bool endpoint_refuses_rights(struct session *session, const struct endpoint *endpoint, enum rights rights,
                              const char *file, int line, int *sent);
-bool endpoint_refuses_place(struct session *session, struct endpoint *endpoint, const struct endpoint_limits *limits,
-                            int *sent);
+bool endpoint_refuses_place(struct session *session, struct endpoint *endpoint, const struct user_share *share,
+                            const struct endpoint_limits *limits, int *sent);
 
-/** The share that the session's requests at the endpoint are charged on. NULL: out of memory. */
-struct user_share *endpoint_share(const struct session *session, const struct endpoint *endpoint);
+/** What the account has at the endpoint. NULL: out of memory; endpoint_refuses_place() says so to the client. */
+struct user_share *endpoint_share(const struct endpoint *endpoint, const struct account *account);
 
 /** Add the session's client: one place and so many lease blocks are charged. share: of endpoint_share(). */
 void endpoint_add_client(struct endpoint *endpoint, struct endpoint_client *client, struct session *session,
@@ -106,10 +107,10 @@ void endpoint_serve_client(struct endpoint_client *client);
 /** Its session goes on without it, or ends. No effect if it has none. */
 void endpoint_detach_client(struct endpoint_client *client);
 
-/** Its leases are over, though its place may be taken for longer: take them off its user. */
+/** Its leases are over, though its place may be taken for longer: take them off its account. */
 void endpoint_discharge_leases(struct endpoint_client *client);
 
-/** Take it off the list and its charges off its user. */
+/** Take it off the list and its charges off its account. */
 void endpoint_remove_client(struct endpoint_client *client);
 
 /** Free the clients of which only memory was left that no process has any more. */
@@ -121,7 +122,7 @@ enum ibvcap_disconnect endpoint_disconnect_reason(const struct endpoint *endpoin
 /** The worker found the client's page to be wrong: log it. */
 void endpoint_log_bad(const struct endpoint_client *client, uint32_t reason);
 
-/** Watch a notifier, and disconnect the clients whose users are over their wake budgets. 0 or -errno. */
+/** Watch a notifier, and disconnect the clients whose accounts are over their wake budgets. 0 or -errno. */
 int endpoint_watch_budget(sd_event *event, sd_event_source **source, struct notifier *notifier);
 
 #endif

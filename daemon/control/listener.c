@@ -2,6 +2,8 @@
 /* Makes the control socket at its path, or takes over one that listens there already, and removes it at the end. */
 #include "daemon/control/listener.h"
 
+#include "daemon/control/dropped_sockets.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +13,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define BACKLOG 64
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16, include/uapi/asm-generic/socket.h */
+#endif
+
+#define BACKLOG 4096    /* the kernel takes less if net.core.somaxconn is less */
 #define LISTENS 0x10000 /* __SO_ACCEPTCON in the flags of /proc/net/unix */
 
 /* Does a process listen at the path? 1: yes, *pid; 0: no; -errno: the kernel does not tell. */
@@ -108,6 +114,17 @@ static int set_rights(const struct listener *listener, mode_t mode, gid_t group,
 	return 0;
 }
 
+/*
+ * Connections inherit it: a client that sends descriptors gets EPERM. Where the kernel does not know the option,
+ * descriptors come, and each user's thread closes what the user's clients send (user.h).
+ */
+static void refuse_descriptors(int fd)
+{
+	const int pass = 0;
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof(pass));
+}
+
 static void note_inode(struct listener *listener)
 {
 	struct stat status;
@@ -134,6 +151,7 @@ int listener_open(struct listener *listener, const char *path, mode_t mode, gid_
 	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (listener->fd < 0)
 		return failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
+	refuse_descriptors(listener->fd);
 	r = bind_path(listener->fd, &address, failure);
 	if (r < 0)
 		goto fail;
@@ -167,6 +185,7 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 	*listener = (struct listener){.fd = fd, .kept = true, .adopted = true};
 	snprintf(listener->path, sizeof(listener->path), "%s", path);
 	note_inode(listener);
+	refuse_descriptors(fd);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		r = failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
 	else if (is_our_path(listener))
@@ -201,13 +220,27 @@ static void unlink_path(const struct listener *listener)
 		unlink(listener->path);
 }
 
+/*
+ * The last close() closes the connections that nobody accepted, too, and with them what their clients sent: that may
+ * sleep (dropped_sockets.h). If the service manager keeps the socket, this is not the last one.
+ */
+static void close_listening(const struct listener *listener)
+{
+	struct dropped_sockets sockets = {.fds = {listener->fd}, .n = 1};
+
+	if (listener->kept)
+		close(listener->fd);
+	else
+		dropped_sockets_close(&sockets);
+}
+
 void listener_close(struct listener *listener)
 {
 	if (listener->fd < 0)
 		return;
 	if (!listener->kept)
 		unlink_path(listener);
-	close(listener->fd);
+	close_listening(listener);
 	/* If the service manager was asked to keep the socket but did not, the path would refuse every client. */
 	if (listener->kept && !listener->adopted && !may_somebody_listen(listener->path))
 		unlink_path(listener);

@@ -5,20 +5,18 @@
  */
 #include "daemon/control/notifier.h"
 
+#include "daemon/base/thread.h"
 #include "daemon/base/time.h"
 #include "daemon/control/user.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define SEGMENTS_MAX 3
 
 /* One client. */
 struct notifier_entry {
@@ -32,8 +30,6 @@ struct notifier_entry {
 	bool is_named;       /* by notifier_next_over_budget() */
 	bool busy;           /* a wake-up is under way: not to be freed */
 	bool removed;        /* no other wake-up begins */
-	bool is_ours;        /* to be freed, with these: */
-	struct shm segments[SEGMENTS_MAX];
 };
 
 struct notifier {
@@ -42,7 +38,9 @@ struct notifier {
 	int budget_fd;
 	struct heartbeat heartbeat;
 	pthread_t thread;
-	pthread_mutex_t mutex; /* all below: of the thread and control, never of the worker */
+	pthread_mutex_t mutex;       /* all below: of the thread and control, never of the worker */
+	pthread_cond_t woke_removed; /* the wake-up of an entry that is removed has ended */
+	uint32_t n_references;
 	bool stop;
 	uint32_t n_entries; /* no entry from here on is used */
 	uint32_t max_entries;
@@ -75,10 +73,6 @@ static uint64_t consumer_due_request(const struct ibvcap_ring *ring, const struc
 
 static void notifier_free_entry(struct notifier_entry *entry)
 {
-	for (unsigned i = 0; i < SEGMENTS_MAX && entry->is_ours; i++)
-		shm_deinit(&entry->segments[i]);
-	if (entry->is_ours && entry->fd >= 0)
-		close(entry->fd);
 	user_unref(entry->user);
 	*entry = (struct notifier_entry){0};
 }
@@ -99,9 +93,12 @@ static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entr
 	cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 	pthread_mutex_lock(&notifier->mutex);
 	entry->busy = false;
-	user_charge_wake(entry->user, cpu_ns, time_monotonic_ns());
-	if (entry->removed)
+	if (entry->user)
+		cpu_budget_charge(&entry->user->wakes, cpu_ns, time_monotonic_ns());
+	if (entry->removed) {
 		notifier_free_entry(entry);
+		pthread_cond_broadcast(&notifier->woke_removed);
+	}
 }
 
 /*
@@ -136,7 +133,7 @@ static bool notify_all(struct notifier *notifier)
 
 		if (wake_at == 0)
 			continue;
-		if (user_is_over_wake_budget(entry->user, time_monotonic_ns()))
+		if (entry->user && cpu_budget_excess_ns(&entry->user->wakes, time_monotonic_ns()))
 			refuse_wake(notifier, entry);
 		else
 			wake_unlocked(notifier, entry, wake_at);
@@ -163,30 +160,35 @@ static void *notifier_main(void *argument)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-/* The thread does not run, or has ended. */
+/* The thread does not run, or has ended, and nobody waits. */
 static void notifier_destroy(struct notifier *notifier)
 {
 	for (uint32_t i = 0; i < notifier->n_entries; i++)
 		notifier_free_entry(&notifier->entries[i]);
 	if (notifier->budget_fd >= 0)
 		close(notifier->budget_fd);
+	pthread_cond_destroy(&notifier->woke_removed);
 	pthread_mutex_destroy(&notifier->mutex);
 	free(notifier);
 }
 
-/* Signals are the control thread's. */
-static int notifier_start(struct notifier *notifier)
+struct notifier *notifier_ref(struct notifier *notifier)
 {
-	sigset_t all, before;
-	int error;
+	pthread_mutex_lock(&notifier->mutex);
+	notifier->n_references++;
+	pthread_mutex_unlock(&notifier->mutex);
+	return notifier;
+}
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&notifier->thread, NULL, notifier_main, notifier);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!error)
-		pthread_setname_np(notifier->thread, "notifier");
-	return -error;
+void notifier_unref(struct notifier *notifier)
+{
+	bool is_last;
+
+	pthread_mutex_lock(&notifier->mutex);
+	is_last = --notifier->n_references == 0;
+	pthread_mutex_unlock(&notifier->mutex);
+	if (is_last)
+		notifier_destroy(notifier);
 }
 
 /* ring NULL: for senders. */
@@ -201,9 +203,11 @@ static int notifier_make(struct notifier **out, const struct rx_ring *ring, int 
 	notifier->ring = ring;
 	notifier->doorbell = notifier->heartbeat.wake_fd = doorbell;
 	notifier->max_entries = max_entries;
+	notifier->n_references = 1;
 	pthread_mutex_init(&notifier->mutex, NULL);
+	pthread_cond_init(&notifier->woke_removed, NULL);
 	notifier->budget_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = notifier->budget_fd < 0 ? -errno : notifier_start(notifier);
+	r = notifier->budget_fd < 0 ? -errno : thread_start(&notifier->thread, "notifier", -1, notifier_main, notifier);
 	if (r < 0) {
 		notifier_destroy(notifier);
 		return r;
@@ -232,7 +236,7 @@ void notifier_free(struct notifier *notifier)
 	pthread_mutex_unlock(&notifier->mutex);
 	eventfd_write(notifier->doorbell, 1);
 	pthread_join(notifier->thread, NULL);
-	notifier_destroy(notifier);
+	notifier_unref(notifier);
 }
 
 struct heartbeat *notifier_heartbeat(struct notifier *notifier)
@@ -307,6 +311,7 @@ void *notifier_next_over_budget(struct notifier *notifier)
 	return owner;
 }
 
+/* The mutex is held. Returns the entry if a wake-up of it is under way, after which the thread frees it; else NULL. */
 static struct notifier_entry *notifier_remove_entry(struct notifier *notifier, const void *page)
 {
 	struct notifier_entry *entry = page ? notifier_find(notifier, page) : NULL;
@@ -327,37 +332,10 @@ void notifier_remove(struct notifier *notifier, const void *page)
 	pthread_mutex_unlock(&notifier->mutex);
 }
 
-/* Takes segments and descriptor over. */
-static void notifier_dispose_entry(struct notifier *notifier, const void *page, struct notifier_entry *own)
+void notifier_remove_and_wait(struct notifier *notifier, const void *page)
 {
-	struct notifier_entry *entry;
-
-	own->is_ours = true;
 	pthread_mutex_lock(&notifier->mutex);
-	entry = notifier_remove_entry(notifier, page);
-	if (entry) { /* a wake-up is under way: the thread frees it */
-		entry->is_ours = true;
-		memcpy(entry->segments, own->segments, sizeof(entry->segments));
-	}
+	while (notifier_remove_entry(notifier, page))
+		pthread_cond_wait(&notifier->woke_removed, &notifier->mutex);
 	pthread_mutex_unlock(&notifier->mutex);
-	if (!entry)
-		notifier_free_entry(own);
-}
-
-void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd)
-{
-	struct notifier_entry own = {.fd = fd, .segments = {consumer->state_shm, consumer->page_shm, SHM_INIT}};
-
-	notifier_dispose_entry(notifier, consumer->page, &own);
-	consumer->state_shm = consumer->page_shm = (struct shm)SHM_INIT;
-}
-
-void notifier_dispose_sender(struct notifier *notifier, struct sender *sender)
-{
-	struct notifier_entry own = {.fd = sender->socket,
-	                             .segments = {sender->arena, sender->page_shm, sender->state_shm}};
-
-	notifier_dispose_entry(notifier, sender->page, &own);
-	sender->arena = sender->page_shm = sender->state_shm = (struct shm)SHM_INIT;
-	sender->socket = -1;
 }

@@ -25,15 +25,18 @@ int notifier_new(struct notifier **notifier, const struct rx_ring *ring);
 /** The same for up to max senders. doorbell: the eventfd that is rung for them; it must outlive the notifier. */
 int notifier_new_of_senders(struct notifier **notifier, int doorbell, uint32_t max);
 
-/** Stop the thread; waits for a wake-up that is under way, for milliseconds. NULL: no effect. */
+/**
+ * Stop the thread, and give one reference up. Waits for a wake-up that is under way, for milliseconds. NULL: no effect.
+ */
 void notifier_free(struct notifier *notifier);
 
 /** For heartbeat_watch(); notifier_free() ends the watch. */
 struct heartbeat *notifier_heartbeat(struct notifier *notifier);
 
 /**
- * The consumer and fd (a socket, or -1) stay the caller's until notifier_dispose(). user is charged with the wake-ups;
- * NULL: nobody is. owner: what notifier_next_over_budget() returns. -EAGAIN: there are too many.
+ * The consumer and fd (a socket, or -1) stay the caller's, which frees them after notifier_remove_and_wait(). user is
+ * charged with the wake-ups; NULL: nobody is. owner: what notifier_next_over_budget() returns. -EAGAIN: there are too
+ * many.
  */
 int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, struct user *user,
                  void *owner);
@@ -48,12 +51,11 @@ void *notifier_next_over_budget(struct notifier *notifier);
 /** Begin no more wake-up of it; one may be under way, with its page and descriptor. No effect if it was not added. */
 void notifier_remove(struct notifier *notifier, const void *page);
 
-/**
- * Remove it, free its two segments and close the descriptor (-1: none): now, or when the wake-up that is under way
- * ends. Also for a consumer that was never added.
- */
-void notifier_dispose(struct notifier *notifier, struct ring_consumer *consumer, int fd);
-/** The same with a sender's three segments and its socket. */
-void notifier_dispose_sender(struct notifier *notifier, struct sender *sender);
+/** notifier_remove(), and wait until no wake-up of it is under way: that may take long. Any thread. */
+void notifier_remove_and_wait(struct notifier *notifier, const void *page);
+
+/** Keep the notifier's memory for notifier_remove_and_wait(), until notifier_unref(). Any thread. */
+struct notifier *notifier_ref(struct notifier *notifier);
+void notifier_unref(struct notifier *notifier);
 
 #endif

@@ -12,8 +12,26 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5, include/uapi/asm-generic/socket.h */
 #endif
 
+static int compare_peer_groups(const void *a, const void *b)
+{
+	gid_t left = *(const gid_t *)a, right = *(const gid_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* The kernel has them in ascending order, but for the mapping of the daemon's user namespace. */
+static void sort_peer_groups(gid_t *groups, uint32_t n_groups)
+{
+	for (uint32_t i = 1; i < n_groups; i++) {
+		if (groups[i - 1] > groups[i]) {
+			qsort(groups, n_groups, sizeof(*groups), compare_peer_groups);
+			return;
+		}
+	}
+}
+
 /* The first call has no room, so the kernel returns the size that is needed. */
-static int read_peer_groups(int fd, gid_t **groups, uint32_t *n_groups)
+static int read_peer_groups(int fd, gid_t **groups, uint32_t *n_groups, uint32_t n_max)
 {
 	socklen_t bytes = 0;
 
@@ -23,6 +41,8 @@ static int read_peer_groups(int fd, gid_t **groups, uint32_t *n_groups)
 		return 0;
 	if (errno != ERANGE)
 		return -errno;
+	if (bytes / sizeof(**groups) > n_max)
+		return 0;
 	*groups = malloc(bytes);
 	if (!*groups)
 		return -ENOMEM;
@@ -34,6 +54,7 @@ static int read_peer_groups(int fd, gid_t **groups, uint32_t *n_groups)
 		return -error;
 	}
 	*n_groups = bytes / sizeof(**groups);
+	sort_peer_groups(*groups, *n_groups);
 	return 0;
 }
 
@@ -48,9 +69,9 @@ int peer_read(int fd, struct peer *peer)
 	return 0;
 }
 
-int peer_read_groups(int fd, struct peer *peer, gid_t **groups)
+int peer_read_groups(int fd, struct peer *peer, gid_t **groups, uint32_t n_max)
 {
-	int r = read_peer_groups(fd, groups, &peer->n_groups);
+	int r = read_peer_groups(fd, groups, &peer->n_groups, n_max);
 
 	peer->groups = *groups;
 	return r;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A buffer of messages, which is sent as fast as the client reads. */
+/* A buffer of messages for one client. */
 #include "daemon/control/reply.h"
 
 #include <errno.h>
@@ -34,20 +34,13 @@ void reply_deinit(struct reply *reply)
 	*reply = (struct reply){0};
 }
 
-int reply_flush(struct reply *reply, int fd)
+const struct protocol_header *reply_next(const struct reply *reply, size_t *bytes)
 {
-	while (reply->sent < reply->used) {
-		struct protocol_header header;
-		int r;
+	struct protocol_header header;
 
-		memcpy(&header, reply->bytes + reply->sent, sizeof(header));
-		r = protocol_send(fd, (const void *)(reply->bytes + reply->sent), NULL, 0);
-		if (r == -EAGAIN)
-			return 0;
-		if (r < 0)
-			return r;
-		reply->sent += header.bytes;
-	}
-	reply_deinit(reply);
-	return 1;
+	if (reply->sent >= reply->used)
+		return NULL;
+	memcpy(&header, reply->bytes + reply->sent, sizeof(header));
+	*bytes = header.bytes;
+	return (const void *)(reply->bytes + reply->sent);
 }

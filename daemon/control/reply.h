@@ -21,8 +21,8 @@ int reply_append(struct reply *reply, const struct protocol_header *header);
 /** A text for a message, cut to its field; from NULL is an empty text. */
 void reply_copy_text(char *to, size_t bytes, const char *from);
 
-/** Send as much as the socket takes. 1: all is sent; 0: the client has to read first; -errno. */
-int reply_flush(struct reply *reply, int fd);
+/** The next message that was not sent yet, to be sent before *bytes is added to reply->sent; NULL: all are sent. */
+const struct protocol_header *reply_next(const struct reply *reply, size_t *bytes);
 
 void reply_deinit(struct reply *reply);
 

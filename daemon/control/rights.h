@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which clients may receive a stream, send on a channel, see a status or change the configuration. Pure. */
+/*
+ * Which clients may receive a stream, send on a channel, see a status or change the configuration, and where each right
+ * comes from: that is the account on which the use of the right is charged. Pure.
+ *
+ * A user can take the uids that /etc/subuid gives it, 65,536 as a rule, so a uid counts as a user only if it is root's,
+ * the daemon's, or named by the configuration. All who have a right as members of a group share the account of that
+ * group. All who have it because the configuration names nobody share one account. So the configuration, and no client,
+ * decides how many accounts there are.
+ */
 #ifndef DAEMON_CONTROL_RIGHTS_H
 #define DAEMON_CONTROL_RIGHTS_H
 
@@ -14,8 +22,19 @@ struct peer {
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
-	const gid_t *groups; /* supplementary */
+	const gid_t *groups; /* supplementary, in ascending order */
 	uint32_t n_groups;
+};
+
+enum account_kind {
+	ACCOUNT_USER,    /* of root, of the daemon's user, and of each user that a list of users names */
+	ACCOUNT_GROUP,   /* of all members of a group that a list of groups names */
+	ACCOUNT_UNNAMED, /* of everybody else */
+};
+
+struct account {
+	enum account_kind kind;
+	uint32_t id; /* uid or gid; ACCOUNT_UNNAMED: 0 */
 };
 
 enum rights {
@@ -27,22 +46,44 @@ enum rights {
 /**
  * root may receive every stream. The daemon's own user may not, unless it is root, because the owner of a file can open
  * it for writing again. A stream that names no user and no group is for all clients that can open the socket.
+ *
+ * account: NULL, or if the right is granted, the account that the client's places and leases are charged on: of the
+ * user, if users or lossless_users names it; else of the first group in groups that it is a member of.
  */
-enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid);
+enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid,
+                              struct account *account);
 
 /** The same for a channel, but a channel that names no user and no group is for root only. */
-enum rights rights_to_send(const struct config_channel *channel, const struct peer *peer, uid_t daemon_uid);
+enum rights rights_to_send(const struct config_channel *channel, const struct peer *peer, uid_t daemon_uid,
+                           struct account *account);
 
 /** root and the daemon's user may change the configuration. */
 bool rights_to_change(const struct peer *peer, uid_t daemon_uid);
 
-/** root, the daemon's user and members of its group see every stream in a status; others see those they may receive. */
-bool rights_to_see_all(const struct peer *peer, uid_t daemon_uid, gid_t daemon_gid);
+/**
+ * root, the daemon's user and members of observer_groups see all streams and channels in a status; others see those
+ * that they may use.
+ */
+bool rights_to_see_all(const struct config *config, const struct peer *peer, uid_t daemon_uid);
 
 /**
  * May a client that may receive the stream keep its queue waiting, for lossless_deadline_ms at most? If that is 0, no
  * client may, not even root.
+ *
+ * account: NULL, or that of rights_to_receive(). If a group in lossless_groups gives the right to a user that neither
+ * users nor lossless_users names, it becomes the account of that group: of the stall budget, places and leases.
  */
-bool rights_to_be_lossless(const struct config_stream *stream, const struct peer *peer);
+bool rights_to_be_lossless(const struct config_stream *stream, const struct peer *peer, struct account *account);
+
+/**
+ * The account for what does not belong to a stream or channel: connections, messages, CPU time. Of the user, if any
+ * list of the configuration names it; else of the first group of any list that it is a member of.
+ */
+struct account rights_account(const struct config *config, const struct peer *peer, uid_t daemon_uid);
+
+bool account_is_same(const struct account *a, const struct account *b);
+
+/** root's: no count refuses it, because root could change the configuration as well. */
+bool account_is_root(const struct account *account);
 
 #endif

@@ -37,13 +37,13 @@ static struct rx_endpoint *find_attachable(struct control *control, const char *
 
 /* True: the refusal was sent, with the result *sent. */
 static bool refuses_options(struct session *session, const struct config_stream *stream,
-                            const struct protocol_attach *request, int *sent)
+                            const struct protocol_attach *request, struct account *account, int *sent)
 {
 	if (request->policy > IBVCAP_POLICY_LOSSLESS)
 		*sent = session_send_error(session, -EINVAL,
 		                           "stream '%s': policy %u: lossy (0), lossless (1) or tap (2)", stream->name,
 		                           request->policy);
-	else if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer))
+	else if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer, account))
 		*sent = session_send_error(session, -EACCES,
 		                           "stream '%s': lossless is not for user %u; the administrator allows it with "
 		                           "lossless_deadline_ms and lossless_users in %s",
@@ -64,31 +64,30 @@ static bool refuses_options(struct session *session, const struct config_stream 
 	return true;
 }
 
-static bool refuses_leases(struct session *session, const struct rx_endpoint *rx_endpoint, uint32_t lease_blocks,
-                           int *sent)
+static bool refuses_leases(struct session *session, const struct rx_endpoint *rx_endpoint,
+                           const struct user_share *share, uint32_t lease_blocks, int *sent)
 {
 	const struct config_stream *stream = rx_endpoint->stream->config;
-	const struct user_share *share = endpoint_share(session, &rx_endpoint->endpoint);
+	struct account_text account = account_describe(&share->user->account, session->peer.uid);
 
 	if (!user_share_exceeds(share, USER_LEASE_BLOCKS, lease_blocks, stream->max_lease_blocks_per_user))
 		return false;
 	*sent = session_send_error(
 		session, -EAGAIN,
-		"stream '%s': %u blocks of lease for user %u, whose consumers have %u, and "
-		"max_lease_blocks_per_user is %u; ask for fewer, or the administrator to raise it in "
-		"%s",
-		stream->name, lease_blocks, (unsigned)session->peer.uid, share->used[USER_LEASE_BLOCKS],
-		stream->max_lease_blocks_per_user, stream->file);
+		"stream '%s': %u blocks of lease asked for, %s has %u, and max_lease_blocks_per_user is %u; ask for "
+		"fewer, or the administrator to raise it%s in %s",
+		stream->name, lease_blocks, account.who, share->used[USER_LEASE_BLOCKS],
+		stream->max_lease_blocks_per_user, account.remedy, stream->file);
 	return true;
 }
 
-static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoint,
+static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoint, struct user_share *share,
                           const struct protocol_attach *request, uint32_t lease_blocks)
 {
 	const char *stream = rx_endpoint->endpoint.name;
 	struct rx_session *rx = NULL;
 	struct mail mail = {.type = MAIL_ADD_CONSUMER};
-	int r = rx_session_new(&rx, rx_endpoint, session, lease_blocks, request->policy);
+	int r = rx_session_new(&rx, rx_endpoint, session, share, lease_blocks, request->policy);
 
 	if (r < 0)
 		return session_send_error(session, r, "stream '%s': the consumer's pages cannot be made: %s", stream,
@@ -120,6 +119,8 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 	struct rx_endpoint *rx_endpoint =
 		find_attachable(session->control, request->stream, request->queue, &has_stream);
 	const struct config_stream *stream = rx_endpoint ? rx_endpoint->stream->config : NULL;
+	struct account account;
+	struct user_share *share;
 	uint32_t lease_blocks;
 	int sent;
 
@@ -132,19 +133,21 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u", request->stream,
 		                          request->queue);
 	if (endpoint_refuses_rights(session, &rx_endpoint->endpoint,
-	                            rights_to_receive(stream, &session->peer, geteuid()), stream->file, stream->line,
-	                            &sent))
+	                            rights_to_receive(stream, &session->peer, geteuid(), &account), stream->file,
+	                            stream->line, &sent))
 		return sent;
 	if (request->policy == IBVCAP_POLICY_TAP)
 		return attach_tap(session, rx_endpoint);
 	const struct endpoint_limits limits = {stream->max_consumers, stream->max_consumers_per_user, stream->file};
 
 	lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
-	if (refuses_options(session, stream, request, &sent) ||
-	    endpoint_refuses_place(session, &rx_endpoint->endpoint, &limits, &sent) ||
-	    refuses_leases(session, rx_endpoint, lease_blocks, &sent))
+	if (refuses_options(session, stream, request, &account, &sent))
 		return sent;
-	return lend_to_worker(session, rx_endpoint, request, lease_blocks);
+	share = endpoint_share(&rx_endpoint->endpoint, &account);
+	if (endpoint_refuses_place(session, &rx_endpoint->endpoint, share, &limits, &sent) ||
+	    refuses_leases(session, rx_endpoint, share, lease_blocks, &sent))
+		return sent;
+	return lend_to_worker(session, rx_endpoint, share, request, lease_blocks);
 }
 
 /* ---- the worker's answers ------------------------------------------------------------------------ */
@@ -190,6 +193,9 @@ static void consumer_demoted(const struct rx_session *rx)
 {
 	struct rx_endpoint *rx_endpoint = rx_session_endpoint(rx);
 	const char *stream = rx_endpoint->endpoint.name;
+	const struct account *account = &rx->client.share->user->account;
+	struct account_text text = account_describe(account, rx->client.uid);
+	bool is_shared = account->kind != ACCOUNT_USER;
 
 	if (loop_should_log(++rx_endpoint->n_demoted))
 		log_message(LOG_WARNING,
@@ -199,10 +205,10 @@ static void consumer_demoted(const struct rx_session *rx)
 		                                .pid = rx->client.pid,
 		                                .uid = rx->client.uid},
 		            "stream '%s': consumer process %d of user %u kept the queue waiting for more than %llu ms "
-		            "(lossless_deadline_ms): lossy from now on (%llu so far)",
+		            "(lossless_deadline_ms)%s%s: lossy from now on (%llu so far)",
 		            stream, (int)rx->client.pid, (unsigned)rx->client.uid,
-		            (unsigned long long)rx->consumer.deadline_ns / 1000000,
-		            (unsigned long long)rx_endpoint->n_demoted);
+		            (unsigned long long)rx->consumer.deadline_ns / 1000000, is_shared ? ", counted for " : "",
+		            is_shared ? text.who : "", (unsigned long long)rx_endpoint->n_demoted);
 }
 
 static struct rx_session *rx_session_of_mail(const struct mail *mail)
@@ -251,6 +257,54 @@ static int on_rx_outbox(sd_event_source *source, int fd, uint32_t events, void *
 	return 0;
 }
 
+/* ---- the flow counter ---------------------------------------------------------------------------- */
+
+static uint64_t rx_endpoint_load(const struct rx_endpoint *rx_endpoint, enum ibvcap_rx_counter counter)
+{
+	return counter_get(&rx_endpoint->stream->ring->ring->counters[counter]);
+}
+
+static uint64_t rx_endpoint_count_accounted(const struct rx_endpoint *rx_endpoint)
+{
+	return rx_endpoint_load(rx_endpoint, IBVCAP_RX_COUNTER_PUBLISHED) +
+	       rx_endpoint_load(rx_endpoint, IBVCAP_RX_COUNTER_ERRORED) +
+	       rx_endpoint_load(rx_endpoint, IBVCAP_RX_COUNTER_NO_BUFFER);
+}
+
+bool rx_endpoint_is_struck(const struct rx_endpoint *rx_endpoint)
+{
+	uint64_t matched = rx_endpoint->stream->matched->value;
+
+	return rx_endpoint_load(rx_endpoint, IBVCAP_RX_COUNTER_MATCHED) >= matched &&
+	       rx_endpoint_count_accounted(rx_endpoint) >= matched;
+}
+
+/* No mail if the worker knows this reading and has accounted for it: the worker of a stream at rest may sleep. */
+bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint)
+{
+	const struct control_stream *stream = rx_endpoint->stream;
+	const struct mail mail = {
+		.type = MAIL_MATCHED, .at_ns = stream->matched->at_utc_ns, .matched = stream->matched->value};
+
+	if (!rx_endpoint->is_matched_mailed)
+		rx_endpoint->is_matched_mailed =
+			(mail.matched == rx_endpoint_count_accounted(rx_endpoint) &&
+		         mail.matched == rx_endpoint_load(rx_endpoint, IBVCAP_RX_COUNTER_MATCHED)) ||
+			mailbox_send(stream->inbox, &mail) == 0;
+	return rx_endpoint->is_matched_mailed;
+}
+
+/* If the mailbox is full, the next reading is mailed, which is newer. */
+static void on_matched(void *context)
+{
+	struct rx_endpoint *rx_endpoint = context;
+
+	if (rx_endpoint->endpoint.ended || rx_endpoint->stream->matched->result < 0)
+		return;
+	rx_endpoint->is_matched_mailed = false;
+	rx_endpoint_mail_matched(rx_endpoint);
+}
+
 /* ---- the endpoint ----------------------------------------------------------------------------------- */
 
 static void check_receive_rights(struct session *session)
@@ -259,10 +313,10 @@ static void check_receive_rights(struct session *session)
 	const struct endpoint *endpoint = rx ? rx->client.endpoint : session->tapped;
 	const struct config_stream *stream = ((const struct rx_endpoint *)endpoint)->stream->config;
 
-	if (rights_to_receive(stream, &session->peer, geteuid()) != RIGHTS_GRANTED)
+	if (rights_to_receive(stream, &session->peer, geteuid(), NULL) != RIGHTS_GRANTED)
 		session_revoke(session, "stream", stream->name, "receive it");
 	else if (rx && consumer_load_policy(rx->consumer.state) == IBVCAP_POLICY_LOSSLESS &&
-	         !rights_to_be_lossless(stream, &session->peer))
+	         !rights_to_be_lossless(stream, &session->peer, NULL))
 		session_revoke(session, "stream", stream->name, "be lossless");
 }
 
@@ -289,6 +343,9 @@ int rx_endpoint_new(struct control *control, const struct control_stream *stream
 		return -ENOMEM;
 	endpoint_init(&rx_endpoint->endpoint, &stream_kind, control, stream->config->name);
 	rx_endpoint->stream = stream;
+	rx_endpoint->is_matched_mailed = true;
+	stream->matched->taken = on_matched;
+	stream->matched->taken_context = rx_endpoint;
 	TAILQ_INSERT_TAIL(&control->rx_endpoints, rx_endpoint, link);
 	r = notifier_new(&rx_endpoint->notifier, stream->ring);
 	if (r >= 0)
@@ -309,6 +366,7 @@ void rx_endpoint_free(struct rx_endpoint *rx_endpoint)
 	struct endpoint *endpoint = &rx_endpoint->endpoint;
 
 	TAILQ_REMOVE(&endpoint->control->rx_endpoints, rx_endpoint, link);
+	rx_endpoint->stream->matched->taken = NULL;
 	sd_event_source_disable_unref(rx_endpoint->outbox);
 	sd_event_source_disable_unref(rx_endpoint->over_budget);
 	while (!LIST_EMPTY(&endpoint->clients))

@@ -25,9 +25,7 @@ struct rx_endpoint {
 	uint64_t n_demoted; /* consumers, from lossless to lossy */
 
 	struct loss_memory loss;
-	/* For status.c: the flow counter that was mailed to the worker; is_mailed is false if the mailbox was full. */
-	uint64_t matched_mailed;
-	bool is_mailed;
+	bool is_matched_mailed; /* the worker knows the last reading, or gets it by mail */
 };
 
 /** Adds it to control's list. 0 or -errno. */
@@ -40,6 +38,11 @@ void rx_endpoint_end(struct rx_endpoint *rx_endpoint, enum ibvcap_disconnect rea
 void rx_endpoint_hang_up(struct rx_endpoint *rx_endpoint);
 /** Mail again the removals that found the mailbox full. */
 void rx_endpoint_retry(struct rx_endpoint *rx_endpoint);
+
+/** Mail the last reading of the flow counter to the worker, unless that was done. False: its mailbox is full. */
+bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint);
+/** Has the worker accounted for all packets that the last reading of the flow counter counted? */
+bool rx_endpoint_is_struck(const struct rx_endpoint *rx_endpoint);
 
 /** A client asks to attach; it is answered now, or when the worker has answered. 0, or -errno: disconnect. */
 int rx_endpoint_attach(struct session *session, const struct protocol_attach *request);

@@ -11,15 +11,84 @@
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* ---- the user's thread --------------------------------------------------------------------------- */
+
+/* What the client shared: it goes in the user's thread, because the client can make close() take long. */
+struct rx_session_remains {
+	struct background_job job;
+	struct user *user;
+	struct notifier *notifier;
+	const void *page;
+	struct shm state_shm;
+	struct shm page_shm;
+	int wake;
+	int wake_theirs;
+};
+
+static void free_remains(struct background_job *job)
+{
+	struct rx_session_remains *remains = (struct rx_session_remains *)job;
+
+	notifier_remove_and_wait(remains->notifier, remains->page);
+	shm_deinit(&remains->state_shm);
+	shm_deinit(&remains->page_shm);
+	fd_close(&remains->wake);
+	fd_close(&remains->wake_theirs);
+}
+
+static void on_remains_freed(struct background_job *job)
+{
+	struct rx_session_remains *remains = (struct rx_session_remains *)job;
+
+	notifier_unref(remains->notifier);
+	user_unref(remains->user);
+	free(remains);
+}
+
+static struct rx_session_remains *make_remains(struct user *user, struct notifier *notifier)
+{
+	struct rx_session_remains *remains = user_thread(user, USER_SOCKETS) ? calloc(1, sizeof(*remains)) : NULL;
+
+	if (!remains)
+		return NULL;
+	remains->job.work = free_remains;
+	remains->job.done = on_remains_freed;
+	remains->user = user;
+	user_ref(user);
+	remains->notifier = notifier_ref(notifier);
+	return remains;
+}
+
+/* ---- leaving --------------------------------------------------------------------------------------- */
+
+/* No effect the second time. */
+static void give_remains_up(struct rx_session *rx)
+{
+	struct rx_session_remains *remains = rx->remains;
+
+	if (!remains)
+		return;
+	notifier_remove(remains->notifier,
+	                rx->consumer.page); /* it names its owner, which may be freed before the job */
+	remains->page = rx->consumer.page;
+	remains->state_shm = rx->consumer.state_shm;
+	remains->page_shm = rx->consumer.page_shm;
+	remains->wake = rx->wake;
+	remains->wake_theirs = rx->wake_theirs;
+	rx->consumer = (struct ring_consumer){.state_shm = SHM_INIT, .page_shm = SHM_INIT};
+	rx->wake = rx->wake_theirs = -1;
+	rx->remains = NULL;
+	background_add(remains->user->threads[USER_SOCKETS], &remains->job);
+}
+
 void rx_session_free(struct rx_session *rx)
 {
-	fd_close(&rx->wake_theirs);
-	if (!rx->client.is_retained)
-		notifier_dispose(rx_session_endpoint(rx)->notifier, &rx->consumer, rx->wake);
+	give_remains_up(rx);
 	endpoint_remove_client(&rx->client);
 	free(rx);
 }
@@ -38,8 +107,7 @@ void rx_session_release(struct rx_session *rx)
 	endpoint_discharge_leases(&rx->client); /* the worker has given them back */
 	retained_memory_watch(&rx->client.endpoint->control->retained, &rx->client.retained, lent,
 	                      sizeof(lent) / sizeof(lent[0]));
-	notifier_dispose(rx_session_endpoint(rx)->notifier, consumer, rx->wake);
-	*consumer = (struct ring_consumer){.state_shm = SHM_INIT, .page_shm = SHM_INIT};
+	give_remains_up(rx);
 	rx->client.is_retained = true;
 	if (!retained_memory_exists(&rx->client.retained))
 		rx_session_free(rx);
@@ -121,13 +189,14 @@ static int make_wake_socket(struct rx_session *rx)
 }
 
 int rx_session_new(struct rx_session **out, struct rx_endpoint *rx_endpoint, struct session *session,
-                   uint32_t lease_blocks, enum ibvcap_policy policy)
+                   struct user_share *share, uint32_t lease_blocks, enum ibvcap_policy policy)
 {
-	struct user_share *share = endpoint_share(session, &rx_endpoint->endpoint);
 	struct rx_session *rx = calloc(1, sizeof(*rx));
 	int r;
 
-	if (!rx || !share) {
+	if (rx)
+		rx->remains = make_remains(session->user, rx_endpoint->notifier);
+	if (!rx || !rx->remains) {
 		free(rx);
 		return -ENOMEM;
 	}
@@ -146,7 +215,7 @@ int rx_session_new(struct rx_session **out, struct rx_endpoint *rx_endpoint, str
 	if (r == 0)
 		r = make_wake_socket(rx);
 	if (r == 0)
-		r = notifier_add(rx_endpoint->notifier, &rx->consumer, rx->wake, share->user, &rx->client);
+		r = notifier_add(rx_endpoint->notifier, &rx->consumer, rx->wake, rx->client.user, &rx->client);
 	if (r < 0) {
 		rx_session_free(rx);
 		return r;
@@ -155,7 +224,7 @@ int rx_session_new(struct rx_session **out, struct rx_endpoint *rx_endpoint, str
 	return 0;
 }
 
-/* Opens n read-only descriptors, which the caller sends and closes; -1 where none was opened. 0 or -errno. */
+/* Opens n read-only descriptors; -1 where none was opened. 0 or -errno. */
 static int reopen_readonly(const struct shm *const *segments, unsigned n, int *fds)
 {
 	for (unsigned i = 0; i < n; i++)
@@ -168,37 +237,41 @@ static int reopen_readonly(const struct shm *const *segments, unsigned n, int *f
 	return 0;
 }
 
+/* r < 0: close the descriptors only. */
+static int send_attached(struct session *session, const struct rx_endpoint *rx_endpoint, int r, int *fds,
+                         unsigned n_fds)
+{
+	struct protocol_attached message = {.epoch = rx_epoch(rx_endpoint)};
+
+	protocol_init(&message.header, PROTOCOL_ATTACHED, sizeof(message));
+	if (r == 0)
+		return session_send(session, &message.header, fds, n_fds);
+	for (unsigned i = 0; i < n_fds; i++)
+		fd_close(&fds[i]);
+	return r;
+}
+
 int rx_session_send(struct rx_session *rx)
 {
 	const struct rx_ring *ring = rx_session_endpoint(rx)->stream->ring;
 	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm, &rx->consumer.state_shm};
-	struct protocol_attached message = {.epoch = rx_epoch(rx_session_endpoint(rx))};
 	int fds[PROTOCOL_FD_N];
 	int r = reopen_readonly(readonly, PROTOCOL_FD_CONSUMER_PAGE, fds);
 
-	protocol_init(&message.header, PROTOCOL_ATTACHED, sizeof(message));
-	fds[PROTOCOL_FD_CONSUMER_PAGE] = rx->consumer.page_shm.fd;
+	fds[PROTOCOL_FD_CONSUMER_PAGE] = fcntl(rx->consumer.page_shm.fd, F_DUPFD_CLOEXEC, 0);
+	if (r == 0 && fds[PROTOCOL_FD_CONSUMER_PAGE] < 0)
+		r = -errno;
 	fds[PROTOCOL_FD_WAKE_SOCKET] = rx->wake_theirs;
-	if (r == 0)
-		r = session_send(rx->client.session, &message.header, fds, PROTOCOL_FD_N);
-	for (unsigned i = 0; i < PROTOCOL_FD_CONSUMER_PAGE; i++)
-		fd_close(&fds[i]);
-	fd_close(&rx->wake_theirs);
-	return r;
+	rx->wake_theirs = -1;
+	return send_attached(rx->client.session, rx_session_endpoint(rx), r, fds, PROTOCOL_FD_N);
 }
 
 int rx_session_send_tap(struct session *session, const struct rx_endpoint *rx_endpoint)
 {
 	const struct rx_ring *ring = rx_endpoint->stream->ring;
 	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm};
-	struct protocol_attached message = {.epoch = rx_epoch(rx_endpoint)};
 	int fds[PROTOCOL_FD_TAP_N];
 	int r = reopen_readonly(readonly, PROTOCOL_FD_TAP_N, fds);
 
-	protocol_init(&message.header, PROTOCOL_ATTACHED, sizeof(message));
-	if (r == 0)
-		r = session_send(session, &message.header, fds, PROTOCOL_FD_TAP_N);
-	for (unsigned i = 0; i < PROTOCOL_FD_TAP_N; i++)
-		fd_close(&fds[i]);
-	return r;
+	return send_attached(session, rx_endpoint, r, fds, PROTOCOL_FD_TAP_N);
 }

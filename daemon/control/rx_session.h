@@ -20,6 +20,7 @@ struct rx_session {
 	struct ring_consumer consumer;
 	int wake_theirs; /* the client's end of the socket; -1 once it was sent */
 	int wake;
+	struct rx_session_remains *remains; /* for what is left of it; NULL: its user's thread has that already */
 };
 
 static inline struct rx_endpoint *rx_session_endpoint(const struct rx_session *rx)
@@ -29,7 +30,7 @@ static inline struct rx_endpoint *rx_session_endpoint(const struct rx_session *r
 
 /** The session's client and the notifier know it, but not the worker. 0 or -errno. */
 int rx_session_new(struct rx_session **out, struct rx_endpoint *rx_endpoint, struct session *session,
-                   uint32_t lease_blocks, enum ibvcap_policy policy);
+                   struct user_share *share, uint32_t lease_blocks, enum ibvcap_policy policy);
 
 /** The worker does not have it, or has ended. The second one is for endpoint_kind. */
 void rx_session_free(struct rx_session *rx);

@@ -9,7 +9,6 @@
 #include "daemon/base/time.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/requests.h"
-#include "lib/ibvcap/ring.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,59 +22,30 @@
 
 /* ---- accepting -------------------------------------------------------------------------------- */
 
-/* The limit on all clients; session_new() checks the limits on one user. */
-static void refuse_client(struct control *control, int fd)
-{
-	struct protocol_error message = {.error = -EAGAIN};
-
-	protocol_init(&message.header, PROTOCOL_ERROR, sizeof(message));
-	snprintf(message.text, sizeof(message.text),
-	         "all %u clients the daemon is configured for (max_clients) are connected; try again, or ask the "
-	         "administrator to raise it in %s",
-	         control->options.config->max_clients, control->options.config->file);
-	protocol_send(fd, &message.header, NULL, 0);
-	close(fd);
-	if (loop_should_log(++control->n_refused))
-		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_CLIENT_REFUSED},
-		            "control socket: a client was refused, max_clients = %u are connected (%llu so far)",
-		            control->options.config->max_clients, (unsigned long long)control->n_refused);
-}
+/* Many clients may wait at once, and one of them may be root: a few are accepted in each turn of the loop. */
+#define ACCEPTS_MAX 16
 
 static int on_client(sd_event_source *source, int listening_fd, uint32_t events, void *context)
 {
 	struct control *control = context;
-	int fd = accept4(listening_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	(void)events;
-	if (fd < 0) {
+	for (int i = 0; i < ACCEPTS_MAX; i++) {
+		int fd = accept4(listening_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			session_new(control, fd);
+			continue;
+		}
 		/* Without descriptors or memory the loop would call this again at once: wait for the next tick. */
 		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 			sd_event_source_set_enabled(source, SD_EVENT_OFF);
-		return 0;
+		break;
 	}
-	if (control->n_sessions >= control->options.config->max_clients)
-		refuse_client(control, fd);
-	else
-		session_new(control, fd);
 	return 0;
 }
 
 /* ---- the tick ------------------------------------------------------------------------------------ */
-
-/* No mail if the worker knows this reading and has accounted for it: the worker of a stream at rest may sleep. */
-static void refresh_matched(const struct control_stream *stream)
-{
-	const _Atomic uint64_t *counters = stream->ring->ring->counters;
-	uint64_t accounted = counter_get(&counters[IBVCAP_RX_COUNTER_PUBLISHED]) +
-	                     counter_get(&counters[IBVCAP_RX_COUNTER_ERRORED]) +
-	                     counter_get(&counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
-	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
-
-	if (stream->read_matched(stream->context, &mail.matched) < 0)
-		return;
-	if (mail.matched != accounted || mail.matched != counter_get(&counters[IBVCAP_RX_COUNTER_MATCHED]))
-		mailbox_send(stream->inbox, &mail); /* if the mailbox is full, the next tick sends a newer reading */
-}
 
 static void close_idle_clients(struct control *control)
 {
@@ -84,9 +54,26 @@ static void close_idle_clients(struct control *control)
 
 	for (session = LIST_FIRST(&control->sessions); session; session = next) {
 		next = LIST_NEXT(session, link);
-		session_close_idle(session, now_us);
+		if (session_has_died(session))
+			session_free(session);
+		else
+			session_close_idle(session, now_us);
 	}
 	users_forget(&control->users, now_us);
+}
+
+static void warn_of_stuck_users(struct control *control)
+{
+	const struct user *user;
+	struct account_text account;
+
+	while ((user = users_find_stuck(&control->users))) {
+		account = account_describe(&user->account, user->account.id);
+		log_warning("control: %s has clients that keep a thread of the daemon in a system call, for more than "
+		            "%u s so far: other clients of the same account wait, and connections that are refused "
+		            "stay open; end the processes of that account",
+		            account.who, (unsigned)(USERS_STUCK_US / 1000000));
+	}
 }
 
 static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
@@ -99,12 +86,14 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
 		if (endpoint->endpoint.ended)
 			continue;
-		refresh_matched(endpoint->stream);
+		reading_ask(endpoint->stream->matched);
 		rx_endpoint_retry(endpoint);
 	}
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		tx_endpoint_tick(channel, loop_now_us(control->options.event));
 	close_idle_clients(control);
+	warn_of_stuck_users(control);
+	dropped_sockets_close(&control->dropped);
 	if (control->listening)
 		sd_event_source_set_enabled(control->listening, SD_EVENT_ON);
 	loop_arm(source, TICK_US);
@@ -154,6 +143,7 @@ int control_new(struct control **control, const struct control_options *options,
 		c->on_request = requests_handle;
 		LIST_INIT(&c->sessions);
 		LIST_INIT(&c->users.list);
+		c->users.event = c->options.event;
 		TAILQ_INIT(&c->rx_endpoints);
 		TAILQ_INIT(&c->tx_workers);
 		TAILQ_INIT(&c->tx_endpoints);
@@ -305,32 +295,40 @@ void control_stop_accepting(struct control *control)
 	control->listening = sd_event_source_disable_unref(control->listening);
 }
 
-void control_free(struct control *control)
+bool control_free(struct control *control)
 {
 	struct rx_endpoint *endpoint;
 	struct tx_worker_endpoint *worker;
+	struct tx_endpoint *channel;
 
 	if (!control)
-		return;
-	sd_event_source_disable_unref(control->listening);
+		return true;
+	control->listening = sd_event_source_disable_unref(control->listening);
 	sd_event_source_disable_unref(control->tick);
 	sd_event_source_disable_unref(control->memory_gone);
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
 		endpoint->endpoint.ended = true; /* nothing is mailed any more */
 	TAILQ_FOREACH (worker, &control->tx_workers, link)
 		worker->ended = true;
-	while (!TAILQ_EMPTY(&control->tx_endpoints)) {
-		tx_endpoint_take_all(TAILQ_FIRST(&control->tx_endpoints));
-		tx_endpoint_free(TAILQ_FIRST(&control->tx_endpoints));
-	}
+	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
+		tx_endpoint_take_all(channel);
 	while (!LIST_EMPTY(&control->sessions))
 		session_free(LIST_FIRST(&control->sessions));
+	dropped_sockets_close(&control->dropped);
 	status_deinit(control);
 	while (!TAILQ_EMPTY(&control->rx_endpoints))
 		rx_endpoint_free(TAILQ_FIRST(&control->rx_endpoints));
+	if (!users_drain(&control->users)) {
+		log_warning("control: a client keeps a thread of the daemon in a system call: what that thread works "
+		            "on is left to the kernel, which frees it when the daemon ends");
+		return false;
+	}
+	while (!TAILQ_EMPTY(&control->tx_endpoints))
+		tx_endpoint_free(TAILQ_FIRST(&control->tx_endpoints));
 	while (!TAILQ_EMPTY(&control->tx_workers))
 		tx_worker_endpoint_free(TAILQ_FIRST(&control->tx_workers));
 	users_deinit(&control->users);
 	retained_watch_deinit(&control->retained);
 	free(control);
+	return true;
 }

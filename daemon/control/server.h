@@ -8,6 +8,7 @@
 #include "daemon/control/tx_endpoint.h"
 #include "daemon/control/tx_session.h"
 #include "daemon/control/control.h"
+#include "daemon/control/dropped_sockets.h"
 #include "daemon/control/retained_memory.h"
 #include "daemon/control/session.h"
 #include "daemon/control/status.h"
@@ -23,12 +24,12 @@ struct control {
 	TAILQ_HEAD(, control_interface) interfaces;
 	struct status_refresh refresh;
 	LIST_HEAD(, session) sessions;
-	uint32_t n_sessions;
 	struct session
 		*reconfiguring; /* asked for the reconfiguration that is on its way; NULL: no client did, or it left */
 	int (*on_request)(struct session *session,
 	                  const union protocol_message *message); /* 0, or -errno: disconnect */
 	struct users users;
+	struct dropped_sockets dropped;
 	struct retained_watch retained; /* memory that clients keep after they left */
 	uint64_t n_refused;             /* clients beyond max_clients */
 	uint64_t n_malformed;           /* clients that broke a rule of the socket, or a limit of their user */

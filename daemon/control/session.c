@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reads a client's requests one by one, within the limits on messages, and sends answers without blocking. Closes the
- * connection when the client leaves, dies, breaks a rule or does not read.
+ * Takes a client's requests one by one, within the limits on messages, and answers them. Ends when the client leaves,
+ * dies, breaks a rule or does not read.
  */
 #include "daemon/control/session.h"
 
@@ -10,24 +10,29 @@
 #include "daemon/control/peer.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
-#include "lib/ibvcap/ring.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#define OVERDUE_US UINT64_C(5000000) /* a client that reads a reply more slowly is disconnected */
+#define GROUPS_AT_CONNECT 1024 /* read before a client is counted */
+
+/* Places beyond max_clients for root and the daemon's user: other clients cannot lock the administrator out. */
+#define RESERVED_CLIENTS 8
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
 int session_send(struct session *session, const struct protocol_header *header, const int *fds, unsigned n_fds)
 {
-	return protocol_send(session->fd, header, fds, n_fds);
+	struct reply reply = {0};
+	int r = reply_append(&reply, header);
+
+	/* An empty reply sends nothing: it only closes the descriptors. */
+	return connection_send(session->connection, &reply, fds, n_fds) < 0 ? -ENOMEM : r;
 }
 
 int session_send_error(struct session *session, int error, const char *format, ...)
@@ -45,56 +50,19 @@ int session_send_error(struct session *session, int error, const char *format, .
 
 void session_resume(struct session *session)
 {
-	if (session->io) /* NULL: the client was refused before its socket was watched */
-		sd_event_source_set_io_events(session->io, EPOLLIN);
-}
-
-static int flush_on(struct session *session)
-{
-	int r = reply_flush(&session->reply, session->fd);
-
-	if (r < 0)
-		return r;
-	sd_event_source_set_io_events(session->io, r ? EPOLLIN : EPOLLOUT);
-	if (r)
-		sd_event_source_set_enabled(session->overdue, SD_EVENT_OFF);
-	return 0;
+	connection_receive(session->connection);
 }
 
 int session_send_reply(struct session *session, struct reply *reply)
 {
-	session->reply = *reply;
-	*reply = (struct reply){0};
-	loop_arm(session->overdue, OVERDUE_US);
-	return flush_on(session);
+	session_resume(session);
+	return connection_send(session->connection, reply, NULL, 0);
 }
 
 /* ---- receiving ----------------------------------------------------------------------------------- */
 
-/* Counts one connection or request of the user. root has no limit. */
-static bool is_user_over_limit(struct session *session)
-{
-	const struct config *config = session->control->options.config;
-
-	return rate_exceeds(&session->user->messages, loop_now_us(session->control->options.event),
-	                    config->max_messages_per_s_per_user) &&
-	       session->peer.uid != 0;
-}
-
-/* Counts a request. Returns the limit that it exceeds, or NULL. */
-static const char *over_limit(struct session *session)
-{
-	uint64_t now_us = loop_now_us(session->control->options.event);
-
-	session->asked_at_us = now_us;
-	if (rate_exceeds(&session->messages, now_us, session->control->options.config->max_messages_per_s))
-		return "more messages a second than max_messages_per_s allows";
-	if (is_user_over_limit(session))
-		return "more connections and messages a second than max_messages_per_s_per_user allows";
-	return NULL;
-}
-
-int session_refuse(struct session *session, int error, const char *what)
+/* Counts the client as one that is disconnected because it broke a rule. */
+static void log_refusal(struct session *session, const char *what)
 {
 	struct control *control = session->control;
 
@@ -104,12 +72,58 @@ int session_refuse(struct session *session, int error, const char *what)
 		                                .peer = "CLIENT",
 		                                .pid = session->peer.pid,
 		                                .uid = session->peer.uid},
-		            "control socket: %s from process %d of user %u: hung up (%llu so far)", what,
-		            (int)session->peer.pid, (unsigned)session->peer.uid,
+		            "control socket: hung up on process %d of user %u: %s (%llu so far)",
+		            (int)session->peer.pid, (unsigned)session->peer.uid, what,
 		            (unsigned long long)control->n_malformed);
-	session_send_error(session, error, "%s%s%s", what,
-	                   error == -EAGAIN ? "; the administrator can raise it in " : "",
-	                   error == -EAGAIN ? control->options.config->file : "");
+}
+
+/* Counts one connection or request of the account. root has no limit. */
+static bool is_user_over_limit(struct session *session)
+{
+	const struct config *config = session->control->options.config;
+
+	return rate_exceeds(&session->user->messages, loop_now_us(session->control->options.event),
+	                    config->max_messages_per_s_per_user) &&
+	       !account_is_root(&session->user->account);
+}
+
+/* Counts the client as one that exceeds a limit of the configuration, and tells it so. Returns -EAGAIN: disconnect. */
+static int refuse_over_limit(struct session *session, const char *what, const char *remedy)
+{
+	log_refusal(session, what);
+	session_send_error(session, -EAGAIN, "%s; ask the administrator to raise it%s in %s", what, remedy,
+	                   session->control->options.config->file);
+	return -EAGAIN;
+}
+
+/* Refuses a client because of a limit on its account. exceeded: what the account has, and the key that limits it. */
+static int refuse_account(struct session *session, const char *exceeded, const char *key)
+{
+	struct account_text account = account_describe(&session->user->account, session->peer.uid);
+	char what[256];
+
+	snprintf(what, sizeof(what), "%s has more %s than %s allows", account.who, exceeded, key);
+	return refuse_over_limit(session, what, account.remedy);
+}
+
+/* Counts a request. 0, or -EAGAIN: it exceeds a limit, and the client was told so. */
+static int count_request(struct session *session)
+{
+	const struct config *config = session->control->options.config;
+	uint64_t now_us = loop_now_us(session->control->options.event);
+
+	session->asked_at_us = now_us;
+	if (rate_exceeds(&session->messages, now_us, config->max_messages_per_s))
+		return refuse_over_limit(session, "more messages a second than max_messages_per_s allows", "");
+	if (is_user_over_limit(session))
+		return refuse_account(session, "connections and messages a second", "max_messages_per_s_per_user");
+	return 0;
+}
+
+int session_refuse(struct session *session, int error, const char *what)
+{
+	log_refusal(session, what);
+	session_send_error(session, error, "%s", what);
 	return error;
 }
 
@@ -123,65 +137,25 @@ int session_send_done(struct session *session, const char *text)
 	return session_send(session, &done.header, NULL, 0);
 }
 
-static int session_receive(struct session *session)
+static int take_request(struct session *session, const union protocol_message *message)
 {
-	union protocol_message message;
-	unsigned n_fds = 0;
-	const char *what;
-	int r = protocol_recv(session->fd, &message, NULL, &n_fds);
+	int r = count_request(session);
 
-	if (r == -EAGAIN)
-		return 0;
-	if (r == 0)
-		return -ECONNRESET;
-	if (r == -EPROTO)
-		return session_refuse(session, r, "a malformed message");
-	if (r < 0)
-		return r;
-	what = over_limit(session);
-	if (what)
-		return session_refuse(session, -EAGAIN, what);
-	/* The request is at work: until session_resume() the loop watches for a disconnect only. */
-	sd_event_source_set_io_events(session->io, 0);
-	return session->control->on_request(session, &message);
+	return r < 0 ? r : session->control->on_request(session, message);
 }
 
-static int on_io(sd_event_source *source, int fd, uint32_t events, void *context)
+/* Until session_resume(), only a disconnect comes. */
+static void on_session_event(void *context, int result, const union protocol_message *message)
 {
 	struct session *session = context;
-	int r = 0;
+	int r = -ECONNRESET;
 
-	(void)source;
-	(void)fd;
-	if (events & (EPOLLHUP | EPOLLERR))
-		r = -ECONNRESET;
-	else if (events & EPOLLOUT)
-		r = flush_on(session);
-	else if (events & EPOLLIN)
-		r = session_receive(session);
+	if (result == 1)
+		r = take_request(session, message);
+	else if (result == -EPROTO)
+		r = session_refuse(session, result, "a malformed message");
 	if (r < 0)
 		session_free(session);
-	return 0;
-}
-
-/* The client's process has ended; another process may still have the socket open. */
-static int on_death(sd_event_source *source, int fd, uint32_t events, void *context)
-{
-	struct session *session = context;
-
-	(void)source;
-	(void)fd;
-	(void)events;
-	session_free(session);
-	return 0;
-}
-
-static int on_overdue(sd_event_source *source, uint64_t time_us, void *context)
-{
-	(void)source;
-	(void)time_us;
-	session_free(context);
-	return 0;
 }
 
 bool session_is_in_use(const struct session *session)
@@ -202,10 +176,17 @@ void session_revoke(struct session *session, const char *kind, const char *name,
 	session_free(session);
 }
 
+bool session_has_died(const struct session *session)
+{
+	struct pollfd process = {.fd = session->pidfd, .events = POLLIN};
+
+	return session->pidfd >= 0 && poll(&process, 1, 0) > 0;
+}
+
 void session_close_idle(struct session *session, uint64_t now_us)
 {
 	const struct config *config = session->control->options.config;
-	bool waits = session->wants_status || session->in_refresh || session->reply.bytes ||
+	bool waits = session->wants_status || session->in_refresh || connection_is_sending(session->connection) ||
 	             session->control->reconfiguring == session;
 
 	if (session_is_in_use(session) || waits ||
@@ -218,68 +199,122 @@ void session_close_idle(struct session *session, uint64_t now_us)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-/* Refuses the client before its first request if its user has too many connections or makes too many. */
-static int admit(struct session *session)
+/* All clients together. */
+static int refuse_for_want_of_place(struct session *session)
 {
 	struct control *control = session->control;
 	const struct config *config = control->options.config;
-	struct user *user = user_enter(&control->users, user_key_of(&session->peer));
-	const char *what = NULL;
 
-	session->user = user;
-	if (!user)
-		return -ENOMEM;
-	if (user->n_sessions > config->max_clients_per_user && user->key.uid != 0)
-		what = "more connections of one user than max_clients_per_user allows";
-	else if (is_user_over_limit(session))
-		what = "more connections and messages a second than max_messages_per_s_per_user allows";
-	return what ? session_refuse(session, -EAGAIN, what) : 0;
+	session_send_error(session, -EAGAIN,
+	                   "all %u clients the daemon is configured for (max_clients) are connected; try again, or ask "
+	                   "the administrator to raise it in %s",
+	                   config->max_clients, config->file);
+	if (loop_should_log(++control->n_refused))
+		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_CLIENT_REFUSED},
+		            "control socket: a client was refused, max_clients = %u are connected (%llu so far)",
+		            config->max_clients, (unsigned long long)control->n_refused);
+	return -EAGAIN;
 }
 
-static int watch_client(struct session *session)
+/* Refuses the client before its first request if there are too many clients, or its account has or makes too many. */
+static int admit(struct session *session)
 {
-	sd_event *event = session->control->options.event;
-	int r = sd_event_add_io(event, &session->io, session->fd, EPOLLIN, on_io, session);
+	const struct config *config = session->control->options.config;
+	const struct user *user = session->user;
+	bool may_change = rights_to_change(&session->peer, geteuid());
 
+	if (user->users->n_sessions > config->max_clients + (may_change ? RESERVED_CLIENTS : 0))
+		return refuse_for_want_of_place(session);
+	if (user->n_sessions > config->max_clients_per_user && !account_is_root(&user->account))
+		return refuse_account(session, "connections", "max_clients_per_user");
+	if (is_user_over_limit(session))
+		return refuse_account(session, "connections and messages a second", "max_messages_per_s_per_user");
+	return 0;
+}
+
+/*
+ * Cheap checks first: a client that connects again and again is refused before the expensive calls. So a client of very
+ * many groups is counted without them: on the account of all users whom no list names.
+ */
+static int identify_client(struct session *session, int fd)
+{
+	struct control *control = session->control;
+	struct account account;
+	int r = peer_read(fd, &session->peer);
+
+	if (r == 0)
+		r = peer_read_groups(fd, &session->peer, &session->groups, GROUPS_AT_CONNECT);
 	if (r < 0)
 		return r;
-	session->pidfd = peer_open_pidfd(session->fd, &session->peer);
-	if (session->pidfd >= 0) {
-		r = sd_event_add_io(event, &session->death, session->pidfd, EPOLLIN, on_death, session);
-		if (r < 0)
-			return r;
-	}
-	return loop_add_timer(session->control->options.event, &session->overdue, on_overdue, session);
+	account = rights_account(control->options.config, &session->peer, geteuid());
+	session->user = user_enter(&control->users, &account);
+	if (!session->user)
+		return -ENOMEM;
+	if (!user_is_swamped(session->user))
+		return 0;
+	user_leave(session->user, false);
+	return -EBUSY;
 }
 
-int session_new(struct control *control, int fd)
+static int connect_session(struct session *session, int fd)
+{
+	int r = admit(session);
+
+	if (r < 0) {
+		connection_refuse(session->connection);
+		return r;
+	}
+	if (!session->groups)
+		r = peer_read_groups(fd, &session->peer, &session->groups, UINT32_MAX);
+	if (r < 0)
+		return r;
+	session->pidfd = peer_open_pidfd(fd, &session->peer);
+	session_resume(session);
+	return 0;
+}
+
+static int make_session(struct session **out, struct control *control, int fd)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	int r;
 
-	if (!session) {
-		close(fd);
+	if (!session)
 		return -ENOMEM;
-	}
 	session->control = control;
-	session->fd = fd;
 	session->pidfd = -1;
 	session->asked_at_us = loop_now_us(control->options.event);
+	r = identify_client(session, fd);
+	if (r < 0) {
+		free(session->groups);
+		free(session);
+		return r;
+	}
 	LIST_INSERT_HEAD(&control->sessions, session, link);
-	control->n_sessions++;
-	/* Cheap checks first: a client that connects again and again is refused before the expensive calls. */
-	r = peer_read(fd, &session->peer);
-	if (r == 0)
-		r = admit(session);
-	if (r == 0)
-		r = peer_read_groups(fd, &session->peer, &session->groups);
-	if (r == 0)
-		r = watch_client(session);
+	*out = session;
+	return 0;
+}
+
+int session_new(struct control *control, int fd)
+{
+	struct session *session;
+	int r = make_session(&session, control, fd);
+
+	if (r < 0) {
+		dropped_sockets_add(&control->dropped, fd); /* no user's thread is to close it */
+		return r;
+	}
+	r = connection_new(&session->connection, session->user, fd, on_session_event, session);
+	if (r < 0) {
+		user_leave(session->user, false);
+		dropped_sockets_add(&control->dropped, fd);
+	} else {
+		r = connect_session(session, fd);
+	}
 	log_debug("control socket: process %d of user %u: %s", (int)session->peer.pid, (unsigned)session->peer.uid,
 	          r < 0 ? strerror(-r) : "connected");
 	if (r < 0)
 		session_free(session);
-	return r;
+	return r < 0 ? r : 0;
 }
 
 void session_free(struct session *session)
@@ -289,19 +324,13 @@ void session_free(struct session *session)
 	log_debug("control socket: process %d of user %u: disconnected", (int)session->peer.pid,
 	          (unsigned)session->peer.uid);
 	LIST_REMOVE(session, link);
-	session->control->n_sessions--;
 	if (session->control->reconfiguring == session)
 		session->control->reconfiguring = NULL;
 	if (session->client)
 		session->client->endpoint->kind->close(session->client);
-	user_leave(session->user);
-	sd_event_source_disable_unref(session->io);
-	sd_event_source_disable_unref(session->death);
-	sd_event_source_disable_unref(session->overdue);
 	if (session->pidfd >= 0)
 		close(session->pidfd);
-	close(session->fd);
-	reply_deinit(&session->reply);
+	connection_close(session->connection);
 	free(session->groups);
 	free(session);
 }

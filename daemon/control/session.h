@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One client's connection to the control socket. A session works on at most one request at a time; further requests of
- * the client wait in its socket. The control thread never blocks on the socket: a client that does not read its answers
- * in time is disconnected. A session knows nothing of streams and channels: it hands each request to control's
+ * One client at the control socket. A session works on at most one request at a time; further requests of the client
+ * wait in its socket. The control thread does not touch the socket (connection.h). A client that does not read its
+ * answers in time is disconnected. A session knows nothing of streams and channels: it hands each request to control's
  * on_request(), and before it ends it calls close() of the kind of its endpoint. Control thread only.
  */
 #ifndef DAEMON_CONTROL_SESSION_H
 #define DAEMON_CONTROL_SESSION_H
 
+#include "daemon/control/connection.h"
 #include "daemon/control/reply.h"
 #include "daemon/control/rights.h"
 #include "daemon/control/user.h"
@@ -25,21 +26,17 @@ struct endpoint_client;
 struct session {
 	LIST_ENTRY(session) link;
 	struct control *control;
-	int fd;
+	struct connection *connection;
 	int pidfd; /* -1: the kernel gave none */
 	struct peer peer;
 	gid_t *groups;
-	sd_event_source *io;
-	sd_event_source *death;
-	sd_event_source *overdue;       /* armed while a reply waits for the client to read */
 	struct endpoint_client *client; /* its consumer or sender; NULL: it has none */
 	const struct endpoint *tapped;  /* NULL: it is no tap */
 	enum ibvcap_disconnect
-		reason; /* told to the consumer or sender; IBVCAP_DISCONNECT_NONE: the endpoint chooses */
-	struct reply reply;
-	bool wants_status;    /* the client asked for a status, and no refresh has begun since */
-	bool in_refresh;      /* the refresh that is under way answers the client */
-	struct user *user;    /* NULL: not known yet */
+		reason;    /* told to the consumer or sender; IBVCAP_DISCONNECT_NONE: the endpoint chooses */
+	bool wants_status; /* the client asked for a status, and no refresh has begun since */
+	bool in_refresh;   /* the refresh that is under way answers the client */
+	struct user *user;
 	struct rate messages; /* of this connection */
 	uint64_t asked_at_us; /* time of the last request, or of connecting */
 };
@@ -58,10 +55,16 @@ bool session_is_in_use(const struct session *session);
  */
 void session_revoke(struct session *session, const char *kind, const char *name, const char *what);
 
+/**
+ * Has the client's process ended? Another process may still have the socket open. The loop does not watch the pidfd:
+ * all watches of a process are on one list, whose lock the kernel holds while it calls thousands of them.
+ */
+bool session_has_died(const struct session *session);
+
 /** Disconnect the client if it uses nothing and has asked for nothing for idle_timeout_s. */
 void session_close_idle(struct session *session, uint64_t now_us);
 
-/** Send one message now. -errno: disconnect. */
+/** Send one message with descriptors, which are closed, also on failure. -errno: disconnect. */
 int session_send(struct session *session, const struct protocol_header *header, const int *fds, unsigned n_fds);
 
 /** Answer a request with PROTOCOL_ERROR; error is a negative errno. 0, or -errno: disconnect. */
@@ -71,7 +74,7 @@ int session_send_error(struct session *session, int error, const char *format, .
 /** Answer a request with PROTOCOL_DONE. 0, or -errno: disconnect. */
 int session_send_done(struct session *session, const char *text);
 
-/** Send a reply of many messages as fast as the client reads; takes its bytes over. -errno: disconnect. */
+/** Answer a request with many messages, as fast as the client reads; takes its bytes over. -errno: disconnect. */
 int session_send_reply(struct session *session, struct reply *reply);
 
 /** The request was answered: read the next one. */

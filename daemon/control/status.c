@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Puts a status together: asks the workers to bring their counters up to date, waits for that for a bounded time,
- * builds the answer once, and sends each client the part that it may see.
+ * Puts a status together: asks for new readings of the devices and the workers to account for them, waits for that for
+ * a bounded time, builds the answer once, and sends each client the part that it may see.
  */
 #include "daemon/control/status.h"
 
@@ -21,6 +21,7 @@
 #define REFRESH_TIMEOUT_US UINT64_C(50000)
 /* A refresh sends commands to each device: the rest after it bounds how many of them clients can cause. */
 #define REFRESH_REST_US UINT64_C(20000)
+#define HUNG_NS         UINT64_C(1000000000)
 
 /* ---- one message each ---------------------------------------------------------------------------- */
 
@@ -34,24 +35,32 @@ static int append_daemon(struct reply *reply)
 }
 
 /*
- * Reads the terms of the sum first and the flow counter last: all packets in the terms were counted as matched before,
- * so the difference, in_flight, is never negative.
+ * All packets in the terms of the sum were counted as matched, though maybe after the last reading of the flow counter.
+ * So the larger of both is what is known to be matched, and the difference, in_flight, is never negative.
  */
 static void count_ring(const struct control_stream *stream, uint64_t *counters)
 {
 	const struct ibvcap_ring *shared = stream->ring->ring;
 	uint64_t *added = counters + IBVCAP_RX_COUNTER_N;
-	uint64_t matched, rows, accounted;
+	uint64_t rows, accounted;
+	uint64_t *matched = &counters[IBVCAP_RX_COUNTER_MATCHED];
 
 	for (unsigned i = 0; i < IBVCAP_RX_COUNTER_N; i++)
 		counters[i] = counter_get(&shared->counters[i]);
-	if (stream->read_matched(stream->context, &matched) == 0)
-		counters[IBVCAP_RX_COUNTER_MATCHED] = matched;
 	rows = counters[IBVCAP_RX_COUNTER_PUBLISHED] + counters[IBVCAP_RX_COUNTER_ERRORED];
 	accounted = rows + counters[IBVCAP_RX_COUNTER_NO_BUFFER];
-	matched = counters[IBVCAP_RX_COUNTER_MATCHED];
-	added[STREAM_COUNTER_IN_FLIGHT] = matched > accounted ? matched - accounted : 0;
+	if (*matched < stream->matched->value)
+		*matched = stream->matched->value;
+	if (*matched < accounted)
+		*matched = accounted;
+	added[STREAM_COUNTER_IN_FLIGHT] = *matched - accounted;
 	added[STREAM_COUNTER_HEAD] = rows;
+}
+
+/* In ms. */
+static uint32_t age_of(const struct reading *reading)
+{
+	return (uint32_t)u64_min(reading_age_ns(reading, time_monotonic_ns()) / 1000000, UINT32_MAX);
 }
 
 static void append_loss(struct protocol_stream *message, struct rx_endpoint *endpoint)
@@ -86,6 +95,7 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 	reply_copy_text(message.device, sizeof(message.device), stream->device);
 	reply_copy_text(message.backend, sizeof(message.backend), stream->backend);
 	reply_copy_text(message.state, sizeof(message.state), stream->state);
+	message.reading_age_ms = age_of(stream->matched);
 	count_ring(stream, message.counters);
 	append_loss(&message, endpoint);
 	return reply_append(reply, &message.header);
@@ -141,8 +151,12 @@ static int append_interface(struct reply *reply, const struct control_interface 
 	protocol_init(&message.header, PROTOCOL_INTERFACE, sizeof(message));
 	reply_copy_text(message.interface, sizeof(message.interface), interface->name);
 	reply_copy_text(message.device, sizeof(message.device), interface->device);
-	if (interface->read(interface->context, message.counters) < 0)
-		message.n_counters = 0;
+	for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++) {
+		message.counters[i] =
+			interface->counters[i]->at_ns ? interface->counters[i]->value : INTERFACE_COUNTER_ABSENT;
+		if (message.reading_age_ms < age_of(interface->counters[i]))
+			message.reading_age_ms = age_of(interface->counters[i]);
+	}
 	return reply_append(reply, &message.header);
 }
 
@@ -186,16 +200,21 @@ static int build_status(const struct control *control, struct reply *reply)
 
 /* ---- the part that a client may see ------------------------------------------------------------------- */
 
+static bool may_see_all(const struct session *session)
+{
+	return rights_to_see_all(session->control->options.config, &session->peer, geteuid());
+}
+
 static bool may_see_point(const struct session *session, const struct rx_endpoint *endpoint)
 {
-	return rights_to_see_all(&session->peer, geteuid(), getegid()) ||
-	       rights_to_receive(endpoint->stream->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
+	return may_see_all(session) ||
+	       rights_to_receive(endpoint->stream->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
 }
 
 static bool may_see_channel(const struct session *session, const struct tx_endpoint *channel)
 {
-	return rights_to_see_all(&session->peer, geteuid(), getegid()) ||
-	       rights_to_send(channel->channel->config, &session->peer, geteuid()) == RIGHTS_GRANTED;
+	return may_see_all(session) ||
+	       rights_to_send(channel->channel->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
 }
 
 /* A port's counters are about all of its streams and channels: a client that may use one of them may see them. */
@@ -204,7 +223,7 @@ static bool may_see_interface(const struct session *session, const char *name)
 	const struct tx_endpoint *channel;
 	const struct rx_endpoint *endpoint;
 
-	if (rights_to_see_all(&session->peer, geteuid(), getegid()))
+	if (may_see_all(session))
 		return true;
 	TAILQ_FOREACH (channel, &session->control->tx_endpoints, link)
 		if (strcmp(channel->channel->config->interface, name) == 0 && may_see_channel(session, channel))
@@ -272,53 +291,57 @@ static void answer_all(struct control *control)
 
 /* ---- the refresh --------------------------------------------------------------------------------- */
 
-/* Has the worker accounted for all packets that the reading counted? */
-static bool is_struck(const struct control_stream *stream, uint64_t mailed)
+/* A device that hangs is not waited for: the status says how old its readings are. */
+static bool has_hung(const struct reading *reading)
 {
-	const _Atomic uint64_t *counters = stream->ring->ring->counters;
-
-	return counter_get(&counters[IBVCAP_RX_COUNTER_MATCHED]) >= mailed &&
-	       counter_get(&counters[IBVCAP_RX_COUNTER_PUBLISHED]) + counter_get(&counters[IBVCAP_RX_COUNTER_ERRORED]) +
-	                       counter_get(&counters[IBVCAP_RX_COUNTER_NO_BUFFER]) >=
-	               mailed;
+	return reading_waits_ns(reading, time_monotonic_ns()) >= HUNG_NS;
 }
 
-/* Mail the flow counter to the worker. -EAGAIN: its mailbox is full. */
-static int status_mail_matched(const struct control_stream *stream, uint64_t *matched)
+static bool is_renewed(const struct control *control, const struct reading *reading)
 {
-	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
-	int r = stream->read_matched(stream->context, &mail.matched);
-
-	if (r < 0)
-		return r;
-	*matched = mail.matched;
-	return mailbox_send(stream->inbox, &mail);
+	return reading->tried_ns >= control->refresh.asked_ns || reading->is_closed || has_hung(reading);
 }
 
-static bool is_ring_fresh(struct rx_endpoint *endpoint)
+static bool is_ring_fresh(const struct control *control, struct rx_endpoint *endpoint)
 {
+	const struct reading *matched = endpoint->stream->matched;
+
 	if (endpoint->endpoint.ended)
 		return true;
-	if (!endpoint->is_mailed)
-		endpoint->is_mailed = status_mail_matched(endpoint->stream, &endpoint->matched_mailed) != -EAGAIN;
-	return endpoint->is_mailed && is_struck(endpoint->stream, endpoint->matched_mailed);
+	return is_renewed(control, matched) && rx_endpoint_mail_matched(endpoint) && rx_endpoint_is_struck(endpoint);
 }
 
 static bool is_fresh(struct control *control)
 {
+	const struct control_interface *interface;
 	struct rx_endpoint *endpoint;
 	bool fresh = true;
 
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
-		fresh &= is_ring_fresh(endpoint);
+		fresh &= is_ring_fresh(control, endpoint);
+	TAILQ_FOREACH (interface, &control->interfaces, link)
+		for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++)
+			fresh &= is_renewed(control, interface->counters[i]);
 	return fresh;
+}
+
+static void renew_readings(struct control *control)
+{
+	const struct control_interface *interface;
+	const struct rx_endpoint *endpoint;
+
+	control->refresh.asked_ns = time_monotonic_ns();
+	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
+		reading_renew(endpoint->stream->matched);
+	TAILQ_FOREACH (interface, &control->interfaces, link)
+		for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++)
+			reading_renew(interface->counters[i]);
 }
 
 /* Clients that asked before the readings are taken are answered by them; later ones by the next refresh. */
 static void begin_refresh(struct control *control)
 {
 	struct status_refresh *refresh = &control->refresh;
-	struct rx_endpoint *endpoint;
 	struct session *session;
 
 	LIST_FOREACH (session, &control->sessions, link) {
@@ -330,12 +353,8 @@ static void begin_refresh(struct control *control)
 	}
 	if (!refresh->active)
 		return;
-	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
-		endpoint->is_mailed = false;
-		endpoint->matched_mailed = 0;
-	}
+	renew_readings(control);
 	refresh->deadline_us = loop_now_us(control->options.event) + REFRESH_TIMEOUT_US;
-	is_fresh(control);
 	loop_arm(refresh->timer, REFRESH_STEP_US);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The status that a client asks for. It is fresh: control reads the flow counters first, and gives the workers time to
- * account for them. If no packets arrive meanwhile, the status shows none in flight. Clients that ask at the same time
- * share one such refresh. Control thread only.
+ * The status that a client asks for. It is fresh: control asks for new readings of the flow counters first, and gives
+ * the workers time to account for them. If no packets arrive meanwhile, the status shows none in flight. If a device
+ * does not answer in time, the status has its last readings and their age. Clients that ask at the same time share one
+ * such refresh. Control thread only.
  */
 #ifndef DAEMON_CONTROL_STATUS_H
 #define DAEMON_CONTROL_STATUS_H
@@ -21,6 +22,7 @@ struct session;
 struct status_refresh {
 	bool active; /* readings are taken, or the refresh rests after them */
 	bool resting;
+	uint64_t asked_ns; /* for the readings; CLOCK_MONOTONIC */
 	uint64_t deadline_us;
 	sd_event_source *timer;
 };

@@ -55,6 +55,8 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 {
 	struct tx_endpoint *tx_endpoint = find_open_channel(session->control, request->channel);
 	const struct config_channel *channel = tx_endpoint ? tx_endpoint->channel->config : NULL;
+	struct account account;
+	struct user_share *share;
 	int sent;
 
 	if (endpoint_refuses_connection(session, request->abi_major, request->abi_minor, &sent))
@@ -64,12 +66,15 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 		                          request->channel);
 	const struct endpoint_limits limits = {channel->max_senders, channel->max_senders_per_user, channel->file};
 
-	if (endpoint_refuses_rights(session, &tx_endpoint->endpoint, rights_to_send(channel, &session->peer, geteuid()),
-	                            channel->file, channel->line, &sent) ||
-	    refuses_failed_channel(session, tx_endpoint, &sent) ||
-	    endpoint_refuses_place(session, &tx_endpoint->endpoint, &limits, &sent))
+	if (endpoint_refuses_rights(session, &tx_endpoint->endpoint,
+	                            rights_to_send(channel, &session->peer, geteuid(), &account), channel->file,
+	                            channel->line, &sent) ||
+	    refuses_failed_channel(session, tx_endpoint, &sent))
 		return sent;
-	if (tx_session_new(session, tx_endpoint) < 0)
+	share = endpoint_share(&tx_endpoint->endpoint, &account);
+	if (endpoint_refuses_place(session, &tx_endpoint->endpoint, share, &limits, &sent))
+		return sent;
+	if (tx_session_new(session, tx_endpoint, share) < 0)
 		return session_send_error(session, -ENOMEM, "channel '%s': out of memory", request->channel);
 	return 0;
 }
@@ -267,11 +272,6 @@ int tx_worker_endpoint_new(struct control *control, const struct control_tx_work
 		heartbeat_watch(control->options.heartbeats, notifier_heartbeat(worker->notifier),
 		                "interface '%s': its notifier", tx_worker->interface);
 	if (r >= 0)
-		r = background_new(&worker->memory, event, "tx-memory");
-	if (r >= 0)
-		heartbeat_watch(control->options.heartbeats, background_heartbeat(worker->memory),
-		                "interface '%s': the thread that makes its senders' memory", tx_worker->interface);
-	if (r >= 0)
 		r = sd_event_add_io(event, &worker->outbox, mailbox_fd(tx_worker->outbox), EPOLLIN, on_tx_outbox,
 		                    worker);
 	if (r < 0)
@@ -284,7 +284,6 @@ void tx_worker_endpoint_free(struct tx_worker_endpoint *worker)
 	TAILQ_REMOVE(&worker->control->tx_workers, worker, link);
 	sd_event_source_disable_unref(worker->outbox);
 	sd_event_source_disable_unref(worker->over_budget);
-	background_free(worker->memory);
 	notifier_free(worker->notifier);
 	free(worker);
 }
@@ -294,7 +293,7 @@ static void check_send_rights(struct session *session)
 	const struct tx_endpoint *tx_endpoint = (const struct tx_endpoint *)session->client->endpoint;
 	const struct config_channel *channel = tx_endpoint->channel->config;
 
-	if (rights_to_send(channel, &session->peer, geteuid()) != RIGHTS_GRANTED)
+	if (rights_to_send(channel, &session->peer, geteuid(), NULL) != RIGHTS_GRANTED)
 		session_revoke(session, "channel", channel->name, "send on it");
 }
 
@@ -328,7 +327,6 @@ int tx_endpoint_new(struct tx_worker_endpoint *worker, const struct control_chan
 void tx_endpoint_take_all(struct tx_endpoint *tx_endpoint)
 {
 	channel_gone(tx_endpoint);
-	background_drain(tx_endpoint->worker->memory);
 }
 
 void tx_endpoint_free(struct tx_endpoint *tx_endpoint)

@@ -2,13 +2,12 @@
 /*
  * A channel as control offers it to senders, and the transmit worker that serves it. A sender that a client asks for is
  * checked, its memory is made and sealed, it is lent to the worker by mail, and it is freed only when the worker has
- * given it back. All channels of an interface have one worker, and with it one mailbox, one notifier and one thread
- * that makes memory. Control thread only.
+ * given it back. All channels of an interface have one worker, and with it one mailbox and one notifier. Control thread
+ * only.
  */
 #ifndef DAEMON_CONTROL_TX_ENDPOINT_H
 #define DAEMON_CONTROL_TX_ENDPOINT_H
 
-#include "daemon/base/background.h"
 #include "daemon/control/control.h"
 #include "daemon/control/endpoint.h"
 #include "daemon/control/notifier.h"
@@ -22,7 +21,6 @@ struct tx_worker_endpoint {
 	struct control *control;
 	const struct control_tx_worker *worker;
 	struct notifier *notifier;
-	struct background *memory; /* makes, seals and frees senders' memory */
 	sd_event_source *outbox;
 	sd_event_source *over_budget;
 	bool ended; /* the worker is gone: everything that it had is control's */
@@ -42,7 +40,7 @@ void tx_worker_endpoint_free(struct tx_worker_endpoint *worker);
 
 /** Adds it to control's list. 0 or -ENOMEM. */
 int tx_endpoint_new(struct tx_worker_endpoint *worker, const struct control_channel *channel);
-/** The worker's thread has ended: free the memory of all senders, and wait for that. */
+/** The worker's thread has ended: free the memory of all senders; users_drain() waits for it. */
 void tx_endpoint_take_all(struct tx_endpoint *tx_endpoint);
 /** It has no sender. */
 void tx_endpoint_free(struct tx_endpoint *tx_endpoint);

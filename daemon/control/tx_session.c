@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Makes, seals and frees the memory of one sender in the background thread, and decides after each step what comes
+ * Makes, seals and frees the memory of one sender in the thread of its user, and decides after each step what comes
  * next: an answer to the client, mail to the worker, or the next job.
  */
 #include "daemon/control/tx_session.h"
@@ -13,6 +13,7 @@
 #include "lib/ibvcap/ring_tx.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,14 +21,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- the background thread ---------------------------------------------------------------------------- */
+/* ---- the user's thread -------------------------------------------------------------------------------- */
 
 static struct tx_session *tx_session_of_job(struct background_job *job)
 {
 	return (struct tx_session *)((char *)job - offsetof(struct tx_session, job));
 }
 
-/* Each end has its own open file description: a client that changes the flags of its end does not change ours. */
+/*
+ * Each end has its own open file description: a client that changes the flags of its end does not change ours. The
+ * client's end only receives: the client can send no descriptors through it.
+ */
 static int make_socket(struct tx_session *tx)
 {
 	int ends[2];
@@ -37,20 +41,34 @@ static int make_socket(struct tx_session *tx)
 		                   tx->channel, strerror(errno));
 	tx->theirs = ends[0];
 	tx->sender.socket = ends[1];
+	shutdown(tx->theirs, SHUT_WR);
 	return 0;
 }
 
-static const struct sender no_sender = {.arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT, .socket = -1};
+static int make_kick(struct tx_session *tx)
+{
+	int r = sender_kick_init(&tx->sender.kick, tx_session_endpoint(tx)->worker->worker->epoll);
+
+	return r < 0 ? failure_set(&tx->failure, EX_OSERR, -r, "channel '%s': no eventfd for another sender: %s",
+	                           tx->channel, strerror(-r))
+	             : 0;
+}
+
+static const struct sender no_sender = {
+	.arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT, .kick = SENDER_KICK_INIT, .socket = -1};
 
 static void make_sender(struct background_job *job)
 {
 	struct tx_session *tx = tx_session_of_job(job);
 
 	tx->result = sender_init(&tx->sender, &tx->options, &tx->failure);
-	if (tx->result == 0)
-		tx->result = make_socket(tx);
-	else
+	if (tx->result < 0) {
 		tx->sender = no_sender; /* sender_init() freed the memory: the next sender may get the same addresses */
+		return;
+	}
+	tx->result = make_socket(tx);
+	if (tx->result == 0)
+		tx->result = make_kick(tx);
 }
 
 static int seal_memory(struct tx_session *tx)
@@ -81,10 +99,15 @@ static void free_sender(struct background_job *job)
 	struct tx_session *tx = tx_session_of_job(job);
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 
-	fd_close(&tx->theirs);
+	notifier_remove_and_wait(tx_session_endpoint(tx)->worker->notifier, tx->sender.page);
 	if (tx->sender.registration)
 		channel->unregister_arena(channel->context, tx->sender.registration);
-	notifier_dispose_sender(tx_session_endpoint(tx)->worker->notifier, &tx->sender);
+	shm_deinit(&tx->sender.arena);
+	shm_deinit(&tx->sender.page_shm);
+	shm_deinit(&tx->sender.state_shm);
+	sender_kick_deinit(&tx->sender.kick);
+	fd_close(&tx->sender.socket);
+	fd_close(&tx->theirs);
 }
 
 /* ---- life ------------------------------------------------------------------------------------------ */
@@ -99,9 +122,8 @@ static void begin_job(struct tx_session *tx, enum tx_session_job doing)
 	tx->doing = doing;
 	tx->job.work = works[doing];
 	tx->job.done = on_job_done;
-	tx->job.user = tx->client.share->user;
 	tx->job.allowance_us = time_for_memory_us((uint64_t)tx->options.n_slots * tx->options.slot_bytes);
-	background_add(tx_session_endpoint(tx)->worker->memory, &tx->job);
+	background_add(tx->client.user->threads[USER_MEMORY], &tx->job);
 }
 
 /* When a channel has ended, memory that its clients keep does not count any more. */
@@ -161,12 +183,11 @@ static struct sender_options sender_options(const struct tx_session *tx)
 	};
 }
 
-int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint)
+int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint, struct user_share *share)
 {
-	struct user_share *share = endpoint_share(session, &tx_endpoint->endpoint);
 	struct tx_session *tx = calloc(1, sizeof(*tx));
 
-	if (!tx || !share) {
+	if (!tx || !user_thread(session->user, USER_MEMORY)) {
 		free(tx);
 		return -ENOMEM;
 	}
@@ -184,21 +205,24 @@ int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint)
 static int send_opened(struct tx_session *tx)
 {
 	struct protocol_opened message = {.epoch = tx_session_endpoint(tx)->channel->epoch};
-	int state_fd = shm_reopen_readonly(&tx->sender.state_shm);
-	const int fds[PROTOCOL_FD_OPENED_N] = {
-		[PROTOCOL_FD_ARENA] = tx->sender.arena.fd,
-		[PROTOCOL_FD_SENDER_PAGE] = tx->sender.page_shm.fd,
-		[PROTOCOL_FD_SENDER_STATE] = state_fd,
+	int fds[PROTOCOL_FD_OPENED_N] = {
+		[PROTOCOL_FD_ARENA] = fcntl(tx->sender.arena.fd, F_DUPFD_CLOEXEC, 0),
+		[PROTOCOL_FD_SENDER_PAGE] = fcntl(tx->sender.page_shm.fd, F_DUPFD_CLOEXEC, 0),
+		[PROTOCOL_FD_SENDER_STATE] = shm_reopen_readonly(&tx->sender.state_shm),
 		[PROTOCOL_FD_SENDER_SOCKET] = tx->theirs,
+		[PROTOCOL_FD_SENDER_KICK] = fcntl(tx->sender.kick.eventfd, F_DUPFD_CLOEXEC, 0),
 	};
-	int r = state_fd < 0 ? state_fd : 0;
 
+	tx->theirs = -1;
 	protocol_init(&message.header, PROTOCOL_OPENED, sizeof(message));
-	if (r == 0)
-		r = session_send(tx->client.session, &message.header, fds, PROTOCOL_FD_OPENED_N);
-	fd_close(&state_fd);
-	fd_close(&tx->theirs);
-	return r;
+	for (unsigned i = 0; i < PROTOCOL_FD_OPENED_N; i++) {
+		if (fds[i] >= 0)
+			continue;
+		for (unsigned k = 0; k < PROTOCOL_FD_OPENED_N; k++)
+			fd_close(&fds[k]);
+		return -EMFILE;
+	}
+	return session_send(tx->client.session, &message.header, fds, PROTOCOL_FD_OPENED_N);
 }
 
 /*
@@ -209,7 +233,7 @@ static int mail_to_worker(struct tx_session *tx)
 {
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 	const struct mail mail = {.type = MAIL_ADD_SENDER, .tx_queue = channel->channel, .sender = &tx->sender};
-	int r = notifier_add_sender(tx_session_endpoint(tx)->worker->notifier, &tx->sender, tx->client.share->user,
+	int r = notifier_add_sender(tx_session_endpoint(tx)->worker->notifier, &tx->sender, tx->client.user,
 	                            &tx->client);
 
 	if (r < 0)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One sender of a client: its memory, and a socket for kicks and wake-ups. Control thread only. Its life:
+ * One sender of a client: its memory, a socket for its wake-ups and an eventfd for its kicks. Control thread only. Its
+ * life:
  *
  *   tx_session_new → [make] → PROTOCOL_OPENED → (PROTOCOL_MAPPED) → tx_session_lend → [seal] → MAIL_ADD_SENDER →
  *   (MAIL_SENDER_ADDED) → PROTOCOL_READY … tx_session_close → MAIL_REMOVE_SENDER → (MAIL_SENDER_REMOVED) →
  *   tx_session_free → [break] → (no process has the memory any more)
  *
- * The steps in brackets are jobs of the worker's background thread, because they take time in proportion to the memory.
- * A sender whose client leaves meanwhile is freed after the job.
+ * The steps in brackets are jobs of the user's thread (user.h): they take time in proportion to the memory, and the
+ * client can make them take longer. A sender whose client leaves meanwhile is freed after the job.
  */
 #ifndef DAEMON_CONTROL_TX_SESSION_H
 #define DAEMON_CONTROL_TX_SESSION_H
@@ -27,7 +28,7 @@ struct tx_endpoint;
 /* The job that has the sender at present: control does not touch the sender meanwhile. */
 enum tx_session_job {
 	TX_SESSION_NO_JOB,
-	TX_SESSION_MAKE,  /* the memory and the socket */
+	TX_SESSION_MAKE,  /* the memory, the socket and the eventfd */
 	TX_SESSION_SEAL,  /* the memory, and register it with the device */
 	TX_SESSION_BREAK, /* give everything back */
 };
@@ -56,7 +57,7 @@ static inline struct tx_endpoint *tx_session_endpoint(const struct tx_session *t
 }
 
 /** The session's client; its memory is made, and the client gets its answer. 0 or -ENOMEM. */
-int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint);
+int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint, struct user_share *share);
 
 /** The client has mapped it: seal it, register it and mail it to the worker, or tell the client why not. */
 void tx_session_lend(struct tx_session *tx);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Per-user accounting: what each user's clients take, and which debts are not repaid yet. */
+/* Accounting: what the clients of each account take, and which debts are not repaid yet. */
 #include "daemon/control/user.h"
 
+#include "daemon/base/time.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 
-#define WINDOW_US UINT64_C(1000000)
+#define WINDOW_US    UINT64_C(1000000)
+#define USER_SLOW_US UINT64_C(100000) /* no call on an honest client's socket takes so long */
 
 bool rate_exceeds(struct rate *rate, uint64_t now_us, uint32_t limit)
 {
@@ -15,11 +19,6 @@ bool rate_exceeds(struct rate *rate, uint64_t now_us, uint32_t limit)
 	if (rate->n < UINT32_MAX)
 		rate->n++;
 	return rate->n > limit;
-}
-
-struct user_key user_key_of(const struct peer *peer)
-{
-	return (struct user_key){.uid = peer->uid};
 }
 
 void user_ref(struct user *user)
@@ -35,31 +34,50 @@ void user_unref(struct user *user)
 		atomic_fetch_sub_explicit(&user->n_references, 1, memory_order_release);
 }
 
-struct user *user_enter(struct users *users, struct user_key key)
+struct user *user_at(struct users *users, const struct account *account)
 {
 	struct user *user;
 
 	LIST_FOREACH (user, &users->list, link)
-		if (user->key.uid == key.uid)
-			break;
-	if (!user) {
-		user = calloc(1, sizeof(*user));
-		if (!user)
-			return NULL;
-		user->key = key;
-		LIST_INIT(&user->shares);
-		LIST_INSERT_HEAD(&users->list, user, link);
-	}
+		if (account_is_same(&user->account, account))
+			return user;
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return NULL;
+	user->users = users;
+	user->account = *account;
+	LIST_INIT(&user->shares);
+	LIST_INSERT_HEAD(&users->list, user, link);
+	return user;
+}
+
+struct user *user_enter(struct users *users, const struct account *account)
+{
+	struct user *user = user_at(users, account);
+
+	if (!user)
+		return NULL;
 	user->n_sessions++;
+	users->n_sessions++;
 	user_ref(user);
 	return user;
 }
 
-void user_leave(struct user *user)
+void user_refuse(struct user *user)
 {
-	if (!user)
-		return;
 	user->n_sessions--;
+	user->users->n_sessions--;
+	user->n_refused++;
+}
+
+void user_leave(struct user *user, bool is_refused)
+{
+	if (is_refused) {
+		user->n_refused--;
+	} else {
+		user->n_sessions--;
+		user->users->n_sessions--;
+	}
 	user_unref(user);
 }
 
@@ -83,7 +101,7 @@ struct user_share *user_share_at(struct user *user, const void *endpoint)
 
 bool user_share_exceeds(const struct user_share *share, enum user_slot slot, uint32_t amount, uint32_t limit)
 {
-	return share->user->key.uid != 0 && (uint64_t)share->used[slot] + amount > limit;
+	return !account_is_root(&share->user->account) && (uint64_t)share->used[slot] + amount > limit;
 }
 
 void user_share_charge(struct user_share *share, enum user_slot slot, uint32_t amount)
@@ -113,35 +131,78 @@ static void free_share(struct user_share *share)
 	free(share);
 }
 
-/* ---- the wake budget ------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------------ */
 
-/*
- * The debt is kept as the moment at which it will be repaid: debt = (that moment - now) / WAKE_REPAY. Several notifiers
- * may charge a user at once. They may then disagree on the largest charge by one wake-up, which does no harm.
- */
-void user_charge_wake(struct user *user, uint64_t cpu_ns, uint64_t now_ns)
+struct background *user_thread(struct user *user, enum user_thread_use use)
 {
-	uint64_t charged_ns = cpu_ns > WAKE_FREE_NS ? cpu_ns - WAKE_FREE_NS : 0;
-	uint64_t before_ns, after_ns;
+	static const char *const names[] = {[USER_SOCKETS] = "user-sockets", [USER_MEMORY] = "user-memory"};
 
-	if (!user || charged_ns == 0)
-		return;
-	before_ns = atomic_load_explicit(&user->wakes_repaid_ns, memory_order_relaxed);
-	if (before_ns <= now_ns || charged_ns > atomic_load_explicit(&user->wakes_largest_ns, memory_order_relaxed))
-		atomic_store_explicit(&user->wakes_largest_ns, charged_ns, memory_order_relaxed);
-	do
-		after_ns = (before_ns > now_ns ? before_ns : now_ns) + charged_ns * WAKE_REPAY;
-	while (!atomic_compare_exchange_weak_explicit(&user->wakes_repaid_ns, &before_ns, after_ns,
-	                                              memory_order_relaxed, memory_order_relaxed));
+	if (!user->threads[use])
+		background_new(&user->threads[use], user->users->event, names[use],
+		               account_is_root(&user->account) ? 0 : USER_NICE);
+	return user->threads[use];
 }
 
-bool user_is_over_wake_budget(const struct user *user, uint64_t now_ns)
+bool user_is_swamped(const struct user *user)
 {
-	uint64_t repaid_ns = user ? atomic_load_explicit(&user->wakes_repaid_ns, memory_order_relaxed) : 0;
+	if (user->n_refused < USER_REFUSED_MAX)
+		return false;
+	return user->n_refused >= USER_REFUSED_MAX * 32 ||
+	       background_overdue_us(user->threads[USER_SOCKETS]) > USER_SLOW_US;
+}
 
-	return repaid_ns > now_ns &&
-	       (repaid_ns - now_ns) / WAKE_REPAY >
-	               WAKE_BUDGET_NS + atomic_load_explicit(&user->wakes_largest_ns, memory_order_relaxed);
+static bool is_user_stuck(const struct user *user)
+{
+	for (unsigned use = 0; use < USER_THREAD_N; use++)
+		if (user->threads[use] && background_overdue_us(user->threads[use]) > USERS_STUCK_US)
+			return true;
+	return false;
+}
+
+const struct user *users_find_stuck(struct users *users)
+{
+	struct user *user;
+
+	LIST_FOREACH (user, &users->list, link) {
+		bool was_stuck = user->is_stuck;
+
+		user->is_stuck = is_user_stuck(user);
+		if (user->is_stuck && !was_stuck)
+			return user;
+	}
+	return NULL;
+}
+
+bool users_drain(struct users *users)
+{
+	uint64_t end_ns = time_monotonic_ns() + USERS_PATIENCE_US * 1000, now_ns;
+	struct user *user;
+	bool is_done = true;
+
+	LIST_FOREACH (user, &users->list, link)
+		for (unsigned use = 0; use < USER_THREAD_N; use++) {
+			now_ns = time_monotonic_ns();
+			is_done &= background_drain(user->threads[use], now_ns < end_ns ? (end_ns - now_ns) / 1000 : 0);
+		}
+	return is_done;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------------- */
+
+struct account_text account_describe(const struct account *account, uid_t uid)
+{
+	struct account_text text = {0};
+
+	if (account->kind == ACCOUNT_USER)
+		snprintf(text.who, sizeof(text.who), "user %u", account->id);
+	else if (account->kind == ACCOUNT_GROUP)
+		snprintf(text.who, sizeof(text.who), "group %u (one account)", account->id);
+	else
+		snprintf(text.who, sizeof(text.who), "everybody whom no list names (one account)");
+	if (account->kind != ACCOUNT_USER)
+		snprintf(text.remedy, sizeof(text.remedy),
+		         ", or to give user %u an account of its own (ACCOUNTS in ibvcapd.conf(5)),", (unsigned)uid);
+	return text;
 }
 
 /* ---- forgetting ------------------------------------------------------------------------------------ */
@@ -152,6 +213,8 @@ static void free_user(struct user *user)
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): LIST_REMOVE() has unlinked the last one */
 		free_share(LIST_FIRST(&user->shares));
 	LIST_REMOVE(user, link);
+	for (unsigned use = 0; use < USER_THREAD_N; use++)
+		background_free(user->threads[use]);
 	free(user);
 }
 
@@ -159,7 +222,7 @@ static bool is_user_in_use(const struct user *user, uint64_t now_us)
 {
 	return atomic_load_explicit(&user->n_references, memory_order_acquire) > 0 || !LIST_EMPTY(&user->shares) ||
 	       now_us - user->messages.window_start_us < WINDOW_US ||
-	       atomic_load_explicit(&user->wakes_repaid_ns, memory_order_relaxed) > now_us * 1000;
+	       cpu_budget_has_debt(&user->wakes, now_us * 1000) || cpu_budget_has_debt(&user->calls, now_us * 1000);
 }
 
 void users_forget(struct users *users, uint64_t now_us)

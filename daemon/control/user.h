@@ -1,20 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One object for each user who connects, on which everything is charged that the user's clients cost others:
+ * One object for each account that a client uses, on which everything is charged that its clients cost others:
  *
  *   sessions      connections, at most max_clients_per_user
  *   messages      a second, at most max_messages_per_s_per_user; a connection counts as one
+ *   wake budget   CPU time for which threads that wake clients of all users work for this one
+ *   call budget   CPU time of the user's own threads
  *   shares        places and lease blocks at one stream or channel, at most max_…_per_user of its configuration
- *   stall budget  nanoseconds for which lossless consumers may keep the queue of a stream waiting
- *   wake budget   CPU time of the threads that wake clients
+ *   stall budget  in a share: nanoseconds for which lossless consumers may keep the queue of a stream waiting
  *
- * Each client of a user is charged on the same object, and the object outlives the clients until all budgets are
- * repaid: neither many connections nor reconnecting buys a user more. root's clients are charged too, but no count
+ * Which account that is, rights.h decides: "user" means a user that the configuration names, all members of a group
+ * that it names, or all users whom it does not name. A share belongs to the account of the right that the client uses
+ * at the stream or channel. All else is charged on the account of the connection, rights_account(), which may be
+ * another one: a user in two groups uses the account of each where that group has the right. Everything of one consumer
+ * at its stream is charged on one account. A user that users or lossless_users names is charged on its own account
+ * there, even if it is lossless as a member of a group; a member that neither list names is charged on the group's. A
+ * client keeps the accounts that it has when a reload changes the lists.
+ *
+ * Each client of an account is charged on the same object, and the object outlives the clients until all budgets are
+ * repaid: neither many connections nor reconnecting buys more. root's clients are charged too, but no count
  * refuses them: root could change the configuration as well. Control thread only, but for what says otherwise.
+ *
+ * Each user has threads of its own. Whatever a client can make slow is done there: one thread reads, answers and closes
+ * the connections, one makes, seals and frees senders' memory. A client can hang thousands of epolls on its end of a
+ * socket, send descriptors whose last close() sleeps (a TCP socket with SO_LINGER), or hold a lock of a file that it
+ * shares with the daemon; the thread that touches our end pays for it, for seconds or for ever. In a thread of the
+ * user's own, only that user waits.
  */
 #ifndef DAEMON_CONTROL_USER_H
 #define DAEMON_CONTROL_USER_H
 
+#include "daemon/base/background.h"
+#include "daemon/control/cpu_budget.h"
 #include "daemon/control/rights.h"
 #include "daemon/ring/rx_ring.h"
 
@@ -23,23 +40,6 @@
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
-
-/*
- * The wake budget. A wake-up call takes a few microseconds of CPU time, but a client can make its own wake-up take
- * milliseconds, and clients of other users wait meanwhile: by having thousands of epoll instances watch its end of the
- * socket, for example. So each wake-up is charged with its CPU time beyond WAKE_FREE_NS, and only the passing of time
- * repays the charge, 1 ns in WAKE_REPAY ns. A user whose debt exceeds WAKE_BUDGET_NS and the largest charge in it has
- * its next client that is due to be woken disconnected instead. So other users wait for one user WAKE_BUDGET_NS and one
- * wake-up more, once, then 1/WAKE_REPAY of the time.
- *
- * Honest clients do not come near it: their wake-ups take less than WAKE_FREE_NS. But an interrupt or the hypervisor
- * may take the CPU during a wake-up, which then looks expensive. The largest charge does not count, so that one long
- * pause of the machine disconnects nobody; short ones come to a fraction of the time that the wake-ups take, which is
- * less than 1/WAKE_REPAY of all time.
- */
-#define WAKE_FREE_NS   UINT64_C(100000)
-#define WAKE_BUDGET_NS UINT64_C(40000000)
-#define WAKE_REPAY     UINT64_C(50)
 
 /* Events in windows of one second; all zero to begin with. */
 struct rate {
@@ -50,24 +50,38 @@ struct rate {
 /** Count one event. True: more than limit in this window. */
 bool rate_exceeds(struct rate *rate, uint64_t now_us, uint32_t limit);
 
-/* The account that a client's right comes from: its uid. */
-struct user_key {
-	uid_t uid;
-};
+/* Users' threads leave the CPU to the workers and to the control thread. */
+#define USER_NICE 10
 
-/** The only place that decides on which account a client is charged. */
-struct user_key user_key_of(const struct peer *peer);
+/* So many refused connections of one user wait to be closed by its thread; if that is stuck, others close the rest. */
+#define USER_REFUSED_MAX 32
+
+enum user_thread_use {
+	USER_SOCKETS,
+	USER_MEMORY, /* of senders: a step takes time in proportion to the bytes */
+	USER_THREAD_N
+};
 
 struct user {
 	LIST_ENTRY(user) link;
-	struct user_key key;
+	struct users *users;
+	struct account account;
 	_Atomic uint32_t n_references; /* sessions, used shares, and entries of notifiers */
 	uint32_t n_sessions;
+	uint32_t n_refused; /* refused connections that are not closed yet */
 	struct rate messages;
-	_Atomic uint64_t wakes_repaid_ns;  /* CLOCK_MONOTONIC: when the debt of the wake budget will be repaid */
-	_Atomic uint64_t wakes_largest_ns; /* the largest charge in that debt */
+	struct cpu_budget wakes;
+	struct cpu_budget calls;
+	struct background *threads[USER_THREAD_N]; /* NULL: not needed yet; see user_thread() */
+	bool is_stuck;                             /* users_find_stuck() has returned it, and it hangs still */
 	LIST_HEAD(, user_share) shares;
 };
+
+/* A thread is stuck when its job takes so much longer than its allowance. */
+#define USERS_STUCK_US UINT64_C(5000000)
+
+/* Clients can make jobs of users' threads hang. The daemon's end waits for so long, and for the jobs' allowances. */
+#define USERS_PATIENCE_US UINT64_C(3000000)
 
 enum user_slot {
 	USER_PLACES, /* consumers or senders, those on their way out included */
@@ -75,7 +89,7 @@ enum user_slot {
 	USER_SLOT_N
 };
 
-/* What a user has at one stream or channel. */
+/* What the clients of an account have at one stream or channel. */
 struct user_share {
 	LIST_ENTRY(user_share) link;
 	struct user *user;
@@ -92,12 +106,24 @@ struct user_share {
 
 struct users {
 	LIST_HEAD(, user) list;
+	sd_event *event;     /* outlives the users; for their threads */
+	uint32_t n_sessions; /* of all users */
 };
 
-/** The user's object, made if there is none; a session is charged on it until user_leave(). NULL: out of memory. */
-struct user *user_enter(struct users *users, struct user_key key);
-/** NULL: no effect. */
-void user_leave(struct user *user);
+/** The account's object, made if there is none. NULL: out of memory. */
+struct user *user_at(struct users *users, const struct account *account);
+
+/** The same, and a session is charged on it until user_leave(). */
+struct user *user_enter(struct users *users, const struct account *account);
+
+/** The session's socket is closed. is_refused: after user_refuse(). */
+void user_leave(struct user *user, bool is_refused);
+
+/** The session is refused: it does not count any more, but its socket is to be closed. */
+void user_refuse(struct user *user);
+
+/** The user's thread cannot be given another socket to close: it is stuck, and has many, or has very many. */
+bool user_is_swamped(const struct user *user);
 
 /** Keep the object for a thread that charges it, until user_unref(). NULL: no effect. user_unref(): any thread. */
 void user_ref(struct user *user);
@@ -113,11 +139,17 @@ bool user_share_exceeds(const struct user_share *share, enum user_slot slot, uin
 void user_share_charge(struct user_share *share, enum user_slot slot, uint32_t amount);
 void user_share_discharge(struct user_share *share, enum user_slot slot, uint32_t amount);
 
-/** Charge one wake-up that took so much CPU time. now_ns: CLOCK_MONOTONIC. Any thread. */
-void user_charge_wake(struct user *user, uint64_t cpu_ns, uint64_t now_ns);
+/** The user's thread for that, started if there is none. NULL: it cannot be started. */
+struct background *user_thread(struct user *user, enum user_thread_use use);
 
-/** Is the user's debt beyond the wake budget? NULL: no. Any thread. */
-bool user_is_over_wake_budget(const struct user *user, uint64_t now_ns);
+/* How a message names an account. */
+struct account_text {
+	char who[64];    /* to be followed by a verb in the singular */
+	char remedy[96]; /* of a shared account, to follow "ask the administrator to raise it"; else empty */
+};
+
+/** uid: of the client that uses the account. */
+struct account_text account_describe(const struct account *account, uid_t uid);
 
 /** Free users and shares on which nothing is charged any more. */
 void users_forget(struct users *users, uint64_t now_us);
@@ -125,7 +157,13 @@ void users_forget(struct users *users, uint64_t now_us);
 /** The endpoint ends; its worker has ended, and nothing is charged on its shares. */
 void users_forget_endpoint(struct users *users, const void *endpoint);
 
-/** No session, endpoint or notifier uses them any more. */
+/** A user whose thread is stuck, each once as long as it is; NULL: there is none. */
+const struct user *users_find_stuck(struct users *users);
+
+/** Wait until all threads have done their jobs. False: one of them hangs in a job (USERS_PATIENCE_US), and goes on. */
+bool users_drain(struct users *users);
+
+/** No session, endpoint, notifier or thread uses them any more. */
 void users_deinit(struct users *users);
 
 #endif

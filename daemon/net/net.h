@@ -35,6 +35,18 @@ int net_statistic(const char *interface, const char *name, uint64_t *value);
 /** Packets that the port dropped before steering: mlx5's rx_discards_phy. -ENOTSUP: the driver has no such count. */
 int net_port_discards(const char *interface, uint64_t *discards);
 
+/**
+ * N of the precision clock /dev/ptpN of the interface's card. The driver says it; sysfs does not for bonds, nor for
+ * clocks that several mlx5 devices share. -ENOENT: there is none.
+ */
+int net_precision_clock(const char *interface);
+
+/**
+ * The port of an RDMA device that has the interface, by RDMA netlink, which knows it without any GID. -ENOENT: none of
+ * its ports has. Other errors: this kernel does not say.
+ */
+int net_rdma_port(const char *device, unsigned interface_index, uint32_t *port);
+
 /** Sockets that keep the IGMP/MLD memberships of one stream; the kernel allows about 20 groups a socket. */
 struct membership;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Opens the device of an interface, follows its link and its clock, and reads its counters for control. */
+/* Opens the device of an interface, and follows its clock. */
 #include "daemon/port/interface.h"
 
 #include "daemon/base/log.h"
@@ -19,35 +19,6 @@ int interface_init(struct interface *interface, const char *name, const char *ba
 		return failure_set(failure, EX_CONFIG, ENOTSUP, "interface %s: backend '%s' is not in this build", name,
 		                   backend);
 	return net_interface_read(name, &interface->net, failure);
-}
-
-/* ---- link ---------------------------------------------------------------------------------------- */
-
-static bool interface_is_link_up(struct interface *interface)
-{
-	struct backend_port_statistics port;
-
-	if (net_interface_read(interface->name, &interface->net, NULL) < 0)
-		return false;
-	if (!interface->net.up || !interface->net.running)
-		return false;
-	return interface->ops->read_port(interface->backend, &port) < 0 || port.port_active;
-}
-
-void interface_watch_link(struct interface *interface)
-{
-	bool up = interface_is_link_up(interface);
-
-	if (up == interface->link_up)
-		return;
-	interface->link_up = up;
-	if (up)
-		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_LINK_UP, .interface = interface->name},
-		            "interface %s: link is up, its streams capture and its channels send", interface->name);
-	else
-		log_message(LOG_WARNING,
-		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
-		            "interface %s: link went down, its streams and channels wait for it", interface->name);
 }
 
 /* ---- clock --------------------------------------------------------------------------------------- */
@@ -96,10 +67,13 @@ int interface_open(struct interface *interface, struct failure *failure)
 		return r;
 	interface->ops->capabilities(interface->backend, &interface->capabilities);
 	clock_fit_init(&interface->fit, interface->capabilities.clock_hz, interface->capabilities.clock_mask);
+	interface->fit.can_step = interface->capabilities.clock_can_step;
 	/* A line needs two readings, and the first packets need a line. */
 	if (interface_renew_clock(interface))
 		interface_renew_clock(interface);
-	interface->link_up = interface_is_link_up(interface);
+	r = interface_init_readings(interface);
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r, "interface %s: out of memory", interface->name);
 	if (!interface->link_up)
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
@@ -111,20 +85,8 @@ int interface_open(struct interface *interface, struct failure *failure)
 
 void interface_close(struct interface *interface)
 {
-	if (interface->backend)
+	interface_deinit_readings(interface);
+	if (interface->backend && !interface->is_abandoned)
 		interface->ops->close(interface->backend);
 	interface->backend = NULL;
-}
-
-int interface_read_counters(void *context, uint64_t counters[INTERFACE_COUNTER_N])
-{
-	const struct interface *interface = context;
-	struct backend_port_statistics port;
-	int r = interface->ops->read_port(interface->backend, &port);
-
-	if (r < 0)
-		return r;
-	counters[INTERFACE_COUNTER_OUT_OF_BUFFER] = port.out_of_buffer;
-	counters[INTERFACE_COUNTER_PORT_DISCARDS] = port.has_discards ? port.discards : 0;
-	return 0;
 }

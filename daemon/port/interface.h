@@ -2,17 +2,49 @@
 /*
  * A network interface: the kernel's view of it, the device behind it, and the fit of the device's clock. All streams
  * and channels on the interface share it. Control thread only.
+ *
+ * Commands to the device wait for its firmware, and many requests to the kernel wait for a lock (rtnl) that the driver
+ * of any device holds while it waits for its firmware. So while the interface serves, two threads take its readings:
+ * one of its own for the device, and one that all interfaces share for the kernel. A device that hangs then makes its
+ * own readings old, and those of the kernel, but not those of another device.
  */
 #ifndef DAEMON_PORT_INTERFACE_H
 #define DAEMON_PORT_INTERFACE_H
 
 #include "daemon/backend/backend.h"
+#include "daemon/base/background.h"
+#include "daemon/base/reading.h"
 #include "daemon/clock/clock.h"
 #include "daemon/control/control.h"
 #include "daemon/net/net.h"
 #include "lib/ibvcap/counters.h"
 
 #include <net/if.h>
+
+struct daemon;
+
+/* What the kernel says. On the heap, because the thread may hang in a reading when the interface is gone. */
+struct interface_kernel {
+	struct reading discards; /* and everything else that the kernel says */
+	struct interface *interface;
+	char name[IFNAMSIZ];
+	uint64_t discards_at_open;
+	struct net_interface net; /* the thread's while the reading is on its way; likewise net_result */
+	int net_result;
+};
+
+#define INTERFACE_NOTICES_MAX 16
+
+/* The device's notices. The thread has result, n and at while the job is on its way. */
+struct interface_notices {
+	struct interface *interface;
+	struct daemon *daemon;
+	sd_event_source *source;
+	struct background_job job;
+	int result;
+	uint32_t n;
+	struct backend_notice at[INTERFACE_NOTICES_MAX];
+};
 
 struct interface {
 	TAILQ_ENTRY(interface) link; /* the daemon's */
@@ -21,13 +53,22 @@ struct interface {
 	struct backend *backend; /* NULL: not open */
 	struct backend_capabilities capabilities;
 	struct net_interface net;
+	struct background *device_thread;        /* reads the device; NULL: the interface does not serve yet */
+	struct backend_port_statistics port_now; /* the thread's while the reading is on its way */
+	struct reading out_of_buffer;            /* and everything else of the port */
+	bool port_active;                        /* as the device sees it; true if it does not say */
+	struct interface_kernel *kernel;         /* NULL: not open */
+	uint64_t silent_ns; /* how long the device has not answered, if that is too long; 0: it answers */
+	bool is_abandoned;  /* the daemon ends without it: its memory and its device are left to the kernel */
 	bool link_up;
+	void (*link_changed)(void *context); /* called from the event loop */
+	void *link_changed_context;
 	bool has_clock; /* line is valid */
 	struct clock_fit fit;
 	struct clock_line line;
 	struct control_interface port; /* as control sees it */
 	bool in_control;
-	sd_event_source *notices;
+	struct interface_notices notices;
 	struct interface_tx *tx; /* NULL: it has no channel */
 	uint32_t n_users;        /* streams, channels */
 };
@@ -40,13 +81,28 @@ int interface_open(struct interface *interface, struct failure *failure);
 /** Any state. */
 void interface_close(struct interface *interface);
 
-/** Look at the link again, and log a change. */
+/** Prepare the readings, and take the first ones at once. The device is open. 0 or -ENOMEM. */
+int interface_init_readings(struct interface *interface);
+/** Any state. Waits for a reading of the device that is on its way, unless the interface is abandoned. */
+void interface_deinit_readings(struct interface *interface);
+/** Let the threads take the readings from now on. shared: the thread for the kernel. 0 or -errno. */
+int interface_start_readings(struct interface *interface, sd_event *event, struct background *shared);
+
+/** Ask for new readings; link_up follows them, and a change is logged. */
 void interface_watch_link(struct interface *interface);
 
-/** Read the clock again and renew line. False: the device has no clock, or it cannot be read. */
-bool interface_renew_clock(struct interface *interface);
+/** Renew silent_ns, and log once that the device does not answer, and that it does again. Every second. */
+void interface_watch_silence(struct interface *interface);
 
-/** For control_interface.read; context is the interface. */
-int interface_read_counters(void *context, uint64_t counters[INTERFACE_COUNTER_N]);
+/** 0, or -EAGAIN and the failure: the device does not answer, so a change would wait for it. */
+int interface_check_answers(const struct interface *interface, struct failure *failure);
+
+/** The daemon ends and the device does not answer: nothing of it is destroyed or freed any more. */
+void interface_abandon(struct interface *interface);
+/** The daemon ends: wait for the readings of the device that are on their way, and abandon it if they take longer. */
+void interface_end_readings(struct interface *interface, uint64_t wait_us);
+
+/** Read the clock again and renew line. False: the device has no clock, or it cannot be read. Not a command. */
+bool interface_renew_clock(struct interface *interface);
 
 #endif

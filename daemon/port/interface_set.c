@@ -2,12 +2,19 @@
 /* The list of interfaces: takes, opens, serves and releases them; each has the number of its services. */
 #include "daemon/port/interface_set.h"
 
+#include "daemon/base/log.h"
 #include "daemon/state.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+
+static struct interface_notices *interface_notices_of(struct background_job *job)
+{
+	return (struct interface_notices *)((char *)job - offsetof(struct interface_notices, job));
+}
 
 static const char *interface_backend_name(enum config_backend backend)
 {
@@ -45,32 +52,90 @@ int interface_set_take(struct daemon *daemon, const char *name, enum config_back
 
 int interface_set_open(struct interface *interface, struct failure *failure)
 {
-	return interface->backend ? 0 : interface_open(interface, failure);
+	return interface->backend ? interface_check_answers(interface, failure) : interface_open(interface, failure);
 }
 
-/* The handler is the daemon's: a notice may end or refresh everything. */
+static void interface_set_on_link(void *context)
+{
+	service_refresh_all(context);
+}
+
+/* ---- notices ------------------------------------------------------------------------------------- */
+
+/* To find out what a notice is about may take a command, so the device's thread reads them. */
+static void interface_read_notices(struct background_job *job)
+{
+	struct interface_notices *notices = interface_notices_of(job);
+	const struct interface *interface = notices->interface;
+	int r = 1;
+
+	for (notices->n = 0; notices->n < INTERFACE_NOTICES_MAX && r == 1; notices->n += r == 1)
+		r = interface->ops->read_notice(interface->backend, &notices->at[notices->n]);
+	notices->result = r;
+}
+
+/* If nobody listens any more, the interface is about to be closed. */
+static void interface_take_notices(struct background_job *job)
+{
+	struct interface_notices *notices = interface_notices_of(job);
+	struct interface *interface = notices->interface;
+
+	for (uint32_t i = 0; i < notices->n && notices->source; i++)
+		notices->daemon->take_notice(notices->daemon, interface, &notices->at[i]);
+	if (!notices->source)
+		return;
+	if (notices->result < 0) /* or it would be ready for ever */
+		log_warning("device %s: its notices cannot be read any more: %s", interface->capabilities.device,
+		            strerror(-notices->result));
+	else
+		sd_event_source_set_enabled(notices->source, SD_EVENT_ON);
+}
+
+static int on_notices(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct interface *interface = context;
+
+	(void)fd;
+	(void)events;
+	background_add(interface->device_thread, &interface->notices.job);
+	return sd_event_source_set_enabled(source, SD_EVENT_OFF);
+}
+
 static int interface_set_watch(struct daemon *daemon, struct interface *interface)
 {
+	struct interface_notices *notices = &interface->notices;
 	int r;
 
-	if (interface->notices || !interface->ops->notice_fd)
+	if (notices->source || !interface->ops->notice_fd)
 		return 0;
-	r = sd_event_add_io(daemon->event, &interface->notices, interface->ops->notice_fd(interface->backend), EPOLLIN,
-	                    daemon->on_notices, daemon);
+	notices->interface = interface;
+	notices->daemon = daemon;
+	notices->job = (struct background_job){.work = interface_read_notices, .done = interface_take_notices};
+	r = sd_event_add_io(daemon->event, &notices->source, interface->ops->notice_fd(interface->backend), EPOLLIN,
+	                    on_notices, interface);
 	return r < 0 ? r : 0;
 }
 
+/* ---- serving ------------------------------------------------------------------------------------- */
+
 int interface_set_serve(struct daemon *daemon, struct interface *interface)
 {
-	int r = interface_set_watch(daemon, interface);
+	int r;
 
-	if (r < 0 || interface->in_control)
+	if (interface->in_control)
+		return 0;
+	interface->link_changed = interface_set_on_link;
+	interface->link_changed_context = daemon;
+	r = interface_start_readings(interface, daemon->event, daemon->kernel);
+	if (r == 0)
+		r = interface_set_watch(daemon, interface);
+	if (r < 0)
 		return r;
 	interface->port = (struct control_interface){
 		.name = interface->name,
 		.device = interface->capabilities.device,
-		.read = interface_read_counters,
-		.context = interface,
+		.counters = {[INTERFACE_COUNTER_OUT_OF_BUFFER] = &interface->out_of_buffer,
+	                     [INTERFACE_COUNTER_PORT_DISCARDS] = &interface->kernel->discards},
 	};
 	control_add_interface(daemon->control, &interface->port);
 	interface->in_control = true;
@@ -83,8 +148,9 @@ void interface_set_release(struct daemon *daemon, struct interface *interface)
 		return;
 	if (interface->in_control && daemon->control)
 		control_remove_interface(daemon->control, &interface->port);
-	sd_event_source_disable_unref(interface->notices);
-	interface_close(interface);
+	interface->notices.source = sd_event_source_disable_unref(interface->notices.source);
 	TAILQ_REMOVE(&daemon->interfaces, interface, link);
-	free(interface);
+	interface_close(interface);
+	if (!interface->is_abandoned) /* its thread may still use it */
+		free(interface);
 }

@@ -16,10 +16,10 @@ struct interface;
 int interface_set_take(struct daemon *daemon, const char *name, enum config_backend backend,
                        struct interface **interface, struct failure *failure);
 
-/** Open its device, unless it is open. */
+/** Open its device, unless it is open. -EAGAIN: the device does not answer at present. */
 int interface_set_open(struct interface *interface, struct failure *failure);
 
-/** Show it in a status and watch the notices of its device, unless that is done. 0 or -errno. */
+/** Take its readings, show it in a status and watch the notices of its device, unless that is done. 0 or -errno. */
 int interface_set_serve(struct daemon *daemon, struct interface *interface);
 
 /** A service less. Without a service the device is closed and the interface freed. */

@@ -4,7 +4,7 @@
 
 #include "daemon/port/interface.h"
 #include "daemon/state.h"
-#include "daemon/worker/thread.h"
+#include "daemon/worker/worker_thread.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -93,6 +93,7 @@ int interface_tx_serve(struct interface_tx *tx, struct failure *failure)
 		.inbox = tx_worker_inbox(tx->worker),
 		.outbox = tx_worker_outbox(tx->worker),
 		.doorbell = tx_worker_doorbell(tx->worker),
+		.epoll = tx_worker_epoll(tx->worker),
 		.said = tx->control.said,
 		.context = tx,
 	};

@@ -197,11 +197,15 @@ static int reconfiguration_begin(struct reconfiguration *new, struct failure *fa
 {
 	struct daemon *daemon = new->daemon;
 	struct service *service;
-	int r;
+	int r = 0;
 
-	TAILQ_FOREACH (service, &daemon->services, link)
+	TAILQ_FOREACH (service, &daemon->services, link) {
 		service->is_kept = !service->removed && service->ops->plan(service, new->config);
-	r = apply_add_services(daemon, new->config, &new->added, failure);
+		if (r == 0 && !service->is_kept && !service->removed)
+			r = service->ops->can_remove(service, failure);
+	}
+	if (r == 0)
+		r = apply_add_services(daemon, new->config, &new->added, failure);
 	if (r == 0)
 		r = reconfiguration_check_memory(new, failure);
 	if (r == 0)

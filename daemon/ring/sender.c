@@ -5,6 +5,7 @@
  */
 #include "daemon/ring/sender.h"
 
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
 
@@ -30,6 +31,8 @@ bool sender_read_submitted(struct sender *sender)
 	}
 	if (submitted != sender->submitted) {
 		sender->tally[IBVCAP_TX_COUNTER_SUBMITTED] += submitted - sender->submitted;
+		sender->kick_credit =
+			(uint32_t)u64_min(sender->kick_credit + (submitted - sender->submitted), SENDER_KICK_CREDIT);
 		sender->submitted = submitted;
 		sender->dirty = true;
 	}
@@ -38,6 +41,14 @@ bool sender_read_submitted(struct sender *sender)
 
 void sender_count_kick(struct sender *sender)
 {
+	if (!sender->is_watched) {
+		sender->is_watched = true;
+		return;
+	}
+	if (sender->kick_credit == 0)
+		sender->bad = IBVCAP_DISCONNECT_IDLE_KICKS;
+	else
+		sender->kick_credit--;
 	if (daemon_load_submitted(sender->page) != sender->submitted)
 		return;
 	sender->tally[IBVCAP_TX_COUNTER_IDLE_KICKS]++;

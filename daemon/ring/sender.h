@@ -11,11 +11,18 @@
 #define DAEMON_RING_SENDER_H
 
 #include "daemon/base/failure.h"
+#include "daemon/ring/sender_kick.h"
 #include "lib/ibvcap/shm.h"
 
 #include <ibvcap/layout_tx.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/*
+ * A sender that keeps to ring_tx.h kicks at most once for each packet, before or after the worker has read submitted:
+ * it never needs more than 2.
+ */
+#define SENDER_KICK_CREDIT 64
 
 struct sender_options {
 	const char *channel;
@@ -41,7 +48,8 @@ struct sender {
 	uint32_t slot_bytes;
 
 	/* Control sets these before it lends the sender. */
-	int socket;               /* non-blocking: kicks are read from it, wake-ups are written to it; -1: none */
+	struct sender_kick kick;
+	int socket;               /* non-blocking: wake-ups are written to it; it is never read; -1: none */
 	const void *registration; /* of the arena with the channel's device; the worker hands it to the backend */
 
 	/* The worker's. */
@@ -53,6 +61,8 @@ struct sender {
 	bool has_next;      /* next is the descriptor of packet number taken */
 	struct ibvcap_tx_descriptor next;
 	bool need_kick;                      /* as the shared state says */
+	bool is_watched;                     /* the worker had the event that the watch itself causes */
+	uint32_t kick_credit;                /* kicks that it may still make without a new packet */
 	bool dirty;                          /* tally is not all 0 */
 	enum ibvcap_disconnect bad;          /* the sender broke the rules; IBVCAP_DISCONNECT_NONE: it did not */
 	uint64_t tally[IBVCAP_TX_COUNTER_N]; /* counts that are not published yet */
@@ -82,7 +92,10 @@ void sender_size(const struct sender_options *options, uint64_t *arena, uint64_t
 /** Read submitted from the page. False: it went back or beyond the free slots; bad is set and the value not used. */
 bool sender_read_submitted(struct sender *sender);
 
-/** The sender woke the worker: count it if it submitted nothing since the worker last read submitted. */
+/**
+ * The sender woke the worker: count it if it submitted nothing since the worker last read submitted. Sets bad if the
+ * sender kicked more often than it submitted packets, with an allowance of SENDER_KICK_CREDIT.
+ */
 void sender_count_kick(struct sender *sender);
 
 /** The descriptor of the next packet, read from shared memory by the first call only. NULL: none is submitted. */

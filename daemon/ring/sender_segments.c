@@ -103,7 +103,9 @@ int sender_init(struct sender *sender, const struct sender_options *options, str
 	*sender = (struct sender){.arena = SHM_INIT,
 	                          .page_shm = SHM_INIT,
 	                          .state_shm = SHM_INIT,
+	                          .kick = SENDER_KICK_INIT,
 	                          .socket = -1,
+	                          .kick_credit = SENDER_KICK_CREDIT,
 	                          .n_slots = n,
 	                          .slot_bytes = options->slot_bytes};
 	if (n < IBVCAP_TX_SLOTS_MIN || n > IBVCAP_TX_SLOTS_MAX || (n & (n - 1)) || options->slot_bytes == 0 ||

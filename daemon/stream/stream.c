@@ -10,7 +10,7 @@
 #include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
 #include "daemon/stream/geometry.h"
-#include "daemon/worker/thread.h"
+#include "daemon/worker/worker_thread.h"
 #include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/ring.h"
 
@@ -235,12 +235,15 @@ int stream_start(struct stream *stream, struct failure *failure)
 void stream_stop(struct stream *stream)
 {
 	struct mail matched = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
-	const struct mail stop = {.type = MAIL_STOP};
+	struct mail stop = {.type = MAIL_STOP};
 
 	if (!stream->worker_runs || stream->stopping)
 		return;
 	stream->stopping = true;
-	if (stream_read_matched(stream, &matched.matched) == 0)
+	reading_close(&stream->matched, NULL, NULL); /* the next one is the newest that the worker gets */
+	if (stream->interface->is_abandoned)
+		stop.error = -EIO;
+	else if (stream_read_matched(stream, &matched.matched) == 0)
 		mailbox_send_last(rx_worker_inbox(stream->worker), &matched);
 	mailbox_send_last(rx_worker_inbox(stream->worker), &stop);
 }

@@ -29,6 +29,12 @@ struct told_losses {
 	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: there was no line yet */
 };
 
+/* What the last log line about resets of the queue said. */
+struct told_resets {
+	uint64_t resets;
+	uint64_t at_ns; /* 0: no line yet */
+};
+
 /* From the flows of one configuration to those of another one, while the stream runs. */
 struct stream_change {
 	const struct config_stream *config; /* to be; NULL: there is no change on its way */
@@ -54,8 +60,10 @@ struct stream {
 	uint64_t kept_as; /* part of the name under which the service manager keeps the groups' sockets (fdstore.h) */
 	bool device_timestamps;
 	bool oversize_sink;
+	struct reading matched;        /* the flow counter */
 	struct control_stream control; /* as control sees it */
 	struct told_losses told_losses;
+	struct told_resets told_resets;
 	struct stream_change change;
 };
 
@@ -105,7 +113,7 @@ void stream_undo_change(struct stream *stream);
 /** Remove the flows that the configuration to be has not, leave their groups, and take it up. True: flows differed. */
 bool stream_settle_change(struct stream *stream);
 
-/** Leave the groups and remove the flows: no new packet comes. Any state. */
+/** Leave the groups and remove the flows: no new packet comes. Any state. No effect if the interface is abandoned. */
 void stream_leave(struct stream *stream);
 
 /** Mail a last MAIL_MATCHED and MAIL_STOP; the mailbox always has room for them. No effect a second time. */
@@ -122,8 +130,10 @@ void stream_deinit(struct stream *stream);
 
 /** Log the losses since the last such line, once a minute at most. The stream runs. */
 void stream_tell_losses(struct stream *stream, uint64_t now_ns);
+/** Log how often the queue was reset and why, likewise. */
+void stream_tell_resets(struct stream *stream, uint64_t now_ns);
 
-/** For control_stream.read_matched; context is the stream. */
+/** For struct reading; context is the stream. */
 int stream_read_matched(void *context, uint64_t *packets);
 
 #endif

@@ -109,6 +109,8 @@ int stream_capture(struct stream *stream, struct failure *failure)
 
 void stream_leave(struct stream *stream)
 {
+	if (!stream->interface || stream->interface->is_abandoned) /* NULL: not even stream_init() was called */
+		return;
 	membership_free(stream->membership);
 	stream->membership = NULL;
 	while (stream->n_flows > 0)
@@ -148,10 +150,11 @@ void stream_plan_change(struct stream *stream, const struct config_stream *confi
 int stream_join_changed(struct stream *stream, struct failure *failure)
 {
 	struct stream_change *change = &stream->change;
+	int r = change->has_changed ? interface_check_answers(stream->interface, failure) : 0;
 
-	return change->has_changed && change->config->join
-	               ? stream_join_groups(stream, change->config, &change->membership, failure)
-	               : 0;
+	if (r == 0 && change->has_changed && change->config->join)
+		r = stream_join_groups(stream, change->config, &change->membership, failure);
+	return r;
 }
 
 int stream_add_changed(struct stream *stream, struct failure *failure)

@@ -60,12 +60,15 @@ static int stream_service_serve(struct daemon *daemon, struct service *service, 
 		.outbox = rx_worker_outbox(stream->worker),
 		.device = interface->capabilities.device,
 		.backend = interface->ops->name,
-		.read_matched = stream_read_matched,
+		.matched = &stream->matched,
 		.context = stream,
 	};
-	r = control_add_stream(daemon->control, &stream->control);
+	r = interface_set_serve(daemon, interface);
+	reading_init(&stream->matched, stream_read_matched, stream);
+	stream->matched.runner = interface->device_thread;
+	service->reading = &stream->matched;
 	if (r == 0)
-		r = interface_set_serve(daemon, interface);
+		r = control_add_stream(daemon->control, &stream->control);
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "stream '%s': cannot be served: %s", service->name,
 	                            strerror(-r));
@@ -92,6 +95,11 @@ static bool stream_service_plan(struct service *service, const struct config *co
 {
 	stream_plan_change(stream_of(service), config_find_stream(config, service->name));
 	return stream_of(service)->change.config;
+}
+
+static int stream_service_can_remove(const struct service *service, struct failure *failure)
+{
+	return interface_check_answers(((const struct stream *)service)->interface, failure);
 }
 
 static int stream_service_change_groups(struct daemon *daemon, struct service *service, struct failure *failure)
@@ -132,6 +140,7 @@ static void stream_service_refresh(struct daemon *daemon, struct service *servic
 	if (daemon->stopping || service->removed)
 		return;
 	stream_set_clock(stream);
+	stream_tell_resets(stream, time_monotonic_ns());
 	stream_tell_losses(stream, time_monotonic_ns());
 }
 
@@ -173,9 +182,11 @@ static void stream_service_free(struct daemon *daemon, struct service_list *list
 	stream_join(stream);
 	if (daemon->control)
 		control_remove_stream(daemon->control, &stream->control);
-	stream_deinit(stream);
 	TAILQ_REMOVE(list, service, link);
-	free(stream);
+	if (!interface->is_abandoned) { /* its thread may still use it, and its device the memory */
+		stream_deinit(stream);
+		free(stream);
+	}
 	interface_set_release(daemon, interface);
 }
 
@@ -191,6 +202,7 @@ static const struct service_ops stream_service_ops = {
 	.memory = stream_service_memory,
 	.plan = stream_service_plan,
 	.undo = stream_service_undo,
+	.can_remove = stream_service_can_remove,
 	.settle = stream_service_settle,
 	.refresh = stream_service_refresh,
 	.stop = stream_service_stop,

@@ -24,7 +24,8 @@ enum mail_type {
 	MAIL_REMOVE_CONSUMER,  /* answered by MAIL_CONSUMER_REMOVED: the memory is control's again */
 	MAIL_MATCHED,          /* a reading of the flow counter, newer than all before; no answer */
 	MAIL_CLOCK,            /* a new line; no answer */
-	MAIL_STOP,             /* the flows are removed: drain, close the ring and end. Answered by MAIL_STOPPED */
+	MAIL_STOP,             /* the flows are removed: drain, close the ring and end. Answered by MAIL_STOPPED. error:
+	                          they cannot be removed, so do not drain */
 	/* control → transmit worker */
 	MAIL_ADD_TX_QUEUE,    /* lent to the worker from now on. Answered by MAIL_TX_QUEUE_ADDED: error */
 	MAIL_REMOVE_TX_QUEUE, /* taken packets complete, others are flushed. Answered by MAIL_TX_QUEUE_REMOVED */

@@ -103,12 +103,34 @@ static __attribute__((noinline, cold)) void describe_unusual(const struct rx_rec
 	tally->bad_checksum += !!(meta->flags & IBVCAP_PACKET_FLAG_BAD_CHECKSUM);
 }
 
+/*
+ * A completion in error has no time. Its row gets that of the row before, so that the rows of a ring stay in the order
+ * of time: a start by time searches them.
+ */
+static __attribute__((noinline, cold)) void
+give_time_of_row_before(const struct rx_receive *receive, const struct rx_span *span, struct ibvcap_meta *meta)
+{
+	meta->timestamp_ns = meta == span->meta ? receive->newest_ns : meta[-1].timestamp_ns;
+}
+
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
 
-/* Without device timestamps every row of a span gets the present time: a line of slope 0 through now. */
-static struct clock_line span_clock(const struct rx_receive *receive)
+/* Errors have no time. */
+static bool clock_reaches_all(const struct clock_line *clock, const struct backend_event *event, uint32_t n)
 {
-	if (receive->device_timestamps)
+	for (const struct backend_event *end = event + n; event != end; event++)
+		if (event->status == BACKEND_OK && !clock_reaches(clock, event->timestamp_raw))
+			return false;
+	return true;
+}
+
+/*
+ * Without device timestamps, or after a step of the device's clock, every row of a span gets the present time: a line
+ * of slope 0 through now.
+ */
+static struct clock_line span_clock(const struct rx_receive *receive, const struct backend_event *event, uint32_t n)
+{
+	if (receive->device_timestamps && (!receive->clock.reach || clock_reaches_all(&receive->clock, event, n)))
 		return receive->clock;
 	return (struct clock_line){.base_utc_ns = time_utc_ns()};
 }
@@ -124,7 +146,7 @@ static uint32_t describe_rows(const struct rx_receive *receive, const struct rx_
                               const struct backend_event *event, struct tally *tally)
 {
 	const struct packet_plain plain = receive->plain;
-	const struct clock_line clock = span_clock(receive);
+	const struct clock_line clock = span_clock(receive, event, span->n);
 	const uint64_t slot_bytes = receive->ring->slot_bytes;
 	const size_t header_stride = receive->ring->header_stride;
 	const uint8_t *headers = span->headers;
@@ -143,6 +165,8 @@ static uint32_t describe_rows(const struct rx_receive *receive, const struct rx_
 		                     0)) {
 			if (event->status == BACKEND_FLUSHED)
 				break;
+			if (event->status != BACKEND_OK)
+				give_time_of_row_before(receive, span, meta);
 			describe_unusual(receive, event, headers, span->payload + (meta - span->meta) * slot_bytes,
 			                 meta, tally);
 			continue;
@@ -208,6 +232,8 @@ static int publish_events(struct rx_receive *receive, uint32_t n)
 		uint32_t done = describe_rows(receive, &span, events, &tally);
 
 		rx_ring_publish(receive->ring, done);
+		if (done > 0)
+			receive->newest_ns = span.meta[done - 1].timestamp_ns;
 		tally.rows += done;
 		if (done < span.n) {
 			r = -EIO;

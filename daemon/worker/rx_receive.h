@@ -22,6 +22,7 @@ struct rx_receive {
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
+	uint64_t newest_ns; /* the timestamp of the row that was published last; 0 if none was */
 	struct backend_event events[RX_RECEIVE_BATCH];
 };
 

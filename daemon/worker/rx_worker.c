@@ -8,7 +8,8 @@
 #include "daemon/base/probes.h"
 #include "daemon/base/time.h"
 #include "daemon/worker/rx_receive.h"
-#include "daemon/worker/thread.h"
+#include "daemon/worker/worker_thread.h"
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -23,9 +24,15 @@
 /* After the flows are removed, the last packets come through the device within this time. */
 #define DRAIN_NS UINT64_C(2000000)
 #define NAP_MS   1
-/* A queue that is reset again and again without a packet in between is given up. */
-#define RESTARTS_MAX 16
-#define WAKE_ROUNDS  16
+/*
+ * A queue that fails is reset at once. If it fails again within RESTART_QUIET_NS, there is a pause before the next
+ * reset, twice as long each time: a device that fails at each packet (LOC_PROT_ERR) would else be reset for ever, with
+ * some commands to its firmware each time.
+ */
+#define RESTART_QUIET_NS     UINT64_C(1000000000)
+#define RESTART_PAUSE_NS_MIN UINT64_C(1000000)
+#define RESTART_PAUSE_NS_MAX UINT64_C(1000000000)
+#define WAKE_ROUNDS          16
 
 struct rx_worker {
 	struct rx_receive receive;
@@ -43,7 +50,9 @@ struct rx_worker {
 	uint64_t matched_at_ns;
 	uint64_t matched_utc_ns; /* when the device was read, UTC */
 
-	uint32_t restarts; /* since the last packet */
+	uint64_t restarted_at_ns;  /* the last time; 0: never */
+	uint64_t restart_pause_ns; /* before the last reset */
+	uint64_t restart_at_ns;    /* the queue has failed and is reset then; 0: it works */
 	bool stopping;
 	uint64_t stopping_at_ns;
 	bool stopped;
@@ -97,6 +106,15 @@ static void rx_worker_send_answer(struct rx_worker *worker, const struct mail *m
 	mailbox_send(worker->outbox, mail); /* the caller checked that there is room */
 }
 
+static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int error)
+{
+	const struct mail last = {.type = type, .error = error};
+
+	rx_ring_close(worker->receive.ring);
+	worker->stopped = true;
+	mailbox_send_last(worker->outbox, &last);
+}
+
 static void rx_worker_take_mail(struct rx_worker *worker, const struct mail *mail)
 {
 	struct rx_ring *ring = worker->receive.ring;
@@ -122,6 +140,8 @@ static void rx_worker_take_mail(struct rx_worker *worker, const struct mail *mai
 	case MAIL_STOP:
 		worker->stopping = true;
 		worker->stopping_at_ns = time_monotonic_ns();
+		if (mail->error) /* packets still come, so that there may never be an empty poll */
+			rx_worker_finish(worker, MAIL_STOPPED, 0);
 		break;
 	default:
 		break;
@@ -178,13 +198,41 @@ static void rx_worker_check_consumers(struct rx_worker *worker)
 		rx_worker_report_demoted(worker);
 }
 
-static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int error)
-{
-	const struct mail last = {.type = type, .error = error};
+/* ---- a failed queue ------------------------------------------------------------------------------ */
 
-	rx_ring_close(worker->receive.ring);
-	worker->stopped = true;
-	mailbox_send_last(worker->outbox, &last);
+static int rx_worker_restart_queue(struct rx_worker *worker, uint64_t now_ns)
+{
+	int r;
+
+	worker->restart_at_ns = 0;
+	worker->restarted_at_ns = now_ns;
+	/* These are commands: a device that hangs must not end what the daemon captures from others. */
+	heartbeat_suspend(&worker->heartbeat);
+	r = rx_receive_restart(&worker->receive);
+	heartbeat_resume(&worker->heartbeat);
+	return r;
+}
+
+static int rx_worker_take_failure(struct rx_worker *worker)
+{
+	uint64_t now_ns = time_monotonic_ns(), pause_ns = 0;
+
+	if (worker->restarted_at_ns && now_ns - worker->restarted_at_ns < RESTART_QUIET_NS)
+		pause_ns = worker->restart_pause_ns ? u64_min(2 * worker->restart_pause_ns, RESTART_PAUSE_NS_MAX)
+		                                    : RESTART_PAUSE_NS_MIN;
+	worker->restart_pause_ns = pause_ns;
+	if (pause_ns == 0)
+		return rx_worker_restart_queue(worker, now_ns);
+	worker->restart_at_ns = now_ns + pause_ns;
+	return 0;
+}
+
+/* Packets that come meanwhile are matched and have no buffer. */
+static int rx_worker_wait_for_restart(struct rx_worker *worker)
+{
+	uint64_t now_ns = time_monotonic_ns();
+
+	return now_ns < worker->restart_at_ns ? 0 : rx_worker_restart_queue(worker, now_ns);
 }
 
 /* ---- one round ----------------------------------------------------------------------------------- */
@@ -201,13 +249,11 @@ int rx_worker_do_work(struct rx_worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
 	uint64_t round = heartbeat_beat(&worker->heartbeat);
-	uint64_t head = ring->head;
-	int n = rx_receive_batch(&worker->receive);
+	bool waits = worker->restart_at_ns != 0;
+	int n = waits ? rx_worker_wait_for_restart(worker) : rx_receive_batch(&worker->receive);
 
-	if (ring->head != head)
-		worker->restarts = 0;
-	if (n < 0 && n != -EPROTO && worker->restarts++ < RESTARTS_MAX)
-		n = rx_receive_restart(&worker->receive);
+	if (n < 0 && n != -EPROTO && !waits)
+		n = rx_worker_take_failure(worker);
 	if (n < 0)
 		return n;
 	/*
@@ -238,8 +284,9 @@ static int rx_worker_sleep_for_work(struct rx_worker *worker)
 		return r;
 	struct pollfd fds[] = {{.fd = queue->ops->fd(queue), .events = POLLIN},
 	                       {.fd = mailbox_fd(worker->inbox), .events = POLLIN}};
-	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) ||
-	            worker->receive.ring->stalled; /* no event says that a consumer acquired the block */
+	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) || worker->restart_at_ns ||
+	            worker->receive.ring->stalled; /* no event says that a consumer acquired
+	                                                                       the block */
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)
@@ -330,7 +377,7 @@ int rx_worker_prime(struct rx_worker *worker)
 
 int rx_worker_start(struct rx_worker *worker)
 {
-	return thread_start(&worker->thread, worker->name, worker->cpu, rx_worker_main, worker);
+	return worker_thread_start(&worker->thread, worker->name, worker->cpu, rx_worker_main, worker);
 }
 
 void rx_worker_join(struct rx_worker *worker)

@@ -248,15 +248,15 @@ void tx_queue_disarm(struct tx_queue *txq)
 		sender_want_kick(txq->senders[i].sender, false);
 }
 
-bool tx_queue_kicked(struct tx_queue *txq, int socket)
+struct tx_queue_sender *tx_queue_kicked(struct tx_queue *txq, int kick_epoll)
 {
 	for (uint32_t i = 0; i < txq->n_senders; i++) {
-		if (txq->senders[i].sender->socket != socket)
+		if (txq->senders[i].sender->kick.epoll != kick_epoll)
 			continue;
 		sender_count_kick(txq->senders[i].sender);
-		return true;
+		return &txq->senders[i];
 	}
-	return false;
+	return NULL;
 }
 
 static uint64_t ns_until(uint64_t due_ns, uint64_t now_ns)

@@ -12,6 +12,7 @@
 #define DAEMON_WORKER_TX_QUEUE_H
 
 #include "daemon/backend/backend.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/packet/packet_template.h"
 #include "daemon/ring/sender.h"
 #include "daemon/worker/mailbox.h"
@@ -76,6 +77,7 @@ struct tx_queue {
 	char name[IBVCAP_CHANNEL_NAME_MAX];
 	struct backend *backend;
 	struct backend_queue *queue;
+	struct heartbeat *heartbeat; /* of its worker */
 	struct backend_memory *headers_memory;
 	struct backend_memory *copies_memory; /* NULL unless checksums are computed in software */
 	struct shm headers;                   /* a row for each packet in flight */
@@ -152,8 +154,11 @@ struct tx_queue_sender *tx_queue_find_sender(struct tx_queue *txq, const struct 
  */
 int tx_queue_serve(struct tx_queue *txq, const struct tx_clock_sample *now);
 
-/** This socket woke the worker. False: it belongs to none of the queue's senders. */
-bool tx_queue_kicked(struct tx_queue *txq, int socket);
+/**
+ * The small epoll of a sender woke the worker: count the kick. Returns the sender; NULL: it is none of the queue's. The
+ * next round dismisses a sender that kicked too often.
+ */
+struct tx_queue_sender *tx_queue_kicked(struct tx_queue *txq, int kick_epoll);
 
 /**
  * Before the last round ahead of a sleep: ask the senders for kicks and the device for an event. Disarm withdraws it.

@@ -109,7 +109,7 @@ static bool tx_queue_read_senders(struct tx_queue *txq)
 	for (uint32_t i = 0; i < txq->n_senders; i++) {
 		struct tx_queue_sender *member = &txq->senders[i];
 
-		if (!member->leaving && !sender_read_submitted(member->sender)) {
+		if (!member->leaving && (member->sender->bad || !sender_read_submitted(member->sender))) {
 			counter_add(&txq->counters[IBVCAP_TX_COUNTER_BAD_SENDERS], 1);
 			tx_queue_dismiss_sender(txq, member);
 		}
@@ -403,8 +403,12 @@ int tx_queue_serve(struct tx_queue *txq, const struct tx_clock_sample *now)
 		n = -ETIMEDOUT;
 	if (n >= 0)
 		return n;
-	if (txq->restarts++ < RESTARTS_MAX)
+	if (txq->restarts++ < RESTARTS_MAX) {
+		/* These are commands: a device that hangs must not end what the daemon does with others. */
+		heartbeat_suspend(txq->heartbeat);
 		n = tx_queue_restart(txq);
+		heartbeat_resume(txq->heartbeat);
+	}
 	if (n < 0)
 		tx_queue_give_up(txq, n, now->monotonic_ns);
 	return 1;

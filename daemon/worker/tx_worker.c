@@ -5,7 +5,7 @@
 #include "daemon/worker/tx_worker.h"
 
 #include "daemon/base/time.h"
-#include "daemon/worker/thread.h"
+#include "daemon/worker/worker_thread.h"
 #include "daemon/worker/tx_worker_sleep.h"
 #include "lib/ibvcap/ring.h"
 
@@ -81,7 +81,7 @@ static void tx_worker_report_gone(struct tx_worker *worker, struct tx_queue *txq
 {
 	struct mail mail = {.tx_queue = txq, .sender = gone->sender};
 
-	tx_worker_sleep_forget(&worker->sleep, gone->sender->socket);
+	tx_worker_sleep_forget(&worker->sleep, gone->sender->kick.epoll);
 	if (gone->removal_asked) {
 		mail.type = MAIL_SENDER_REMOVED;
 		mail.error = txq->fatal;
@@ -130,6 +130,7 @@ static int tx_worker_add_queue(struct tx_worker *worker, struct tx_queue *txq)
 		worker->queues = queues;
 	if (queues && !worker->stopping)
 		r = tx_worker_sleep_watch(&worker->sleep, txq->queue->ops->fd(txq->queue));
+	txq->heartbeat = &worker->heartbeat;
 	if (r == 0)
 		worker->queues[worker->n_queues++] = txq;
 	return r;
@@ -141,12 +142,12 @@ static int tx_worker_add_sender(struct tx_worker *worker, struct tx_queue *txq, 
 
 	if (!tx_worker_has_queue(worker, txq))
 		return -ENODEV;
-	r = tx_worker_sleep_watch(&worker->sleep, sender->socket);
+	r = tx_worker_sleep_watch_kicks(&worker->sleep, &sender->kick);
 	if (r < 0)
 		return r;
 	r = tx_queue_add_sender(txq, sender);
 	if (r < 0)
-		tx_worker_sleep_forget(&worker->sleep, sender->socket);
+		tx_worker_sleep_forget(&worker->sleep, sender->kick.epoll);
 	return r;
 }
 
@@ -280,7 +281,18 @@ static uint64_t tx_worker_idle_ns(const struct tx_worker *worker, const struct t
 	return idle;
 }
 
-/* The descriptor is readable: read it empty. */
+/* A sender that is leaving may kick as long as the device has packets of it. */
+static void tx_worker_count_kick(struct tx_worker *worker, int kick_epoll)
+{
+	const struct tx_queue_sender *member = NULL;
+
+	for (uint32_t i = 0; i < worker->n_queues && !member; i++)
+		member = tx_queue_kicked(worker->queues[i], kick_epoll);
+	if (member && member->leaving)
+		tx_worker_sleep_forget(&worker->sleep, kick_epoll);
+}
+
+/* The descriptor is readable: read it empty. A sender's kick needs no reading: the event was its edge. */
 static void tx_worker_clear(struct tx_worker *worker, int fd)
 {
 	if (fd == mailbox_fd(worker->inbox)) {
@@ -295,9 +307,7 @@ static void tx_worker_clear(struct tx_worker *worker, int fd)
 			return;
 		}
 	}
-	tx_worker_sleep_empty(&worker->sleep, fd);
-	for (uint32_t i = 0; i < worker->n_queues && !tx_queue_kicked(worker->queues[i], fd); i++)
-		;
+	tx_worker_count_kick(worker, fd);
 }
 
 /* Kicks and completion events are armed first, then comes one more round: later work makes a descriptor readable. */
@@ -380,7 +390,7 @@ int tx_worker_new(struct tx_worker **worker, const struct tx_worker_options *opt
 
 int tx_worker_start(struct tx_worker *worker)
 {
-	return thread_start(&worker->thread, worker->name, worker->cpu, tx_worker_main, worker);
+	return worker_thread_start(&worker->thread, worker->name, worker->cpu, tx_worker_main, worker);
 }
 
 void tx_worker_join(struct tx_worker *worker)
@@ -415,6 +425,11 @@ struct mailbox *tx_worker_outbox(struct tx_worker *worker)
 int tx_worker_doorbell(const struct tx_worker *worker)
 {
 	return worker->doorbell;
+}
+
+int tx_worker_epoll(const struct tx_worker *worker)
+{
+	return worker->sleep.epoll;
 }
 
 struct heartbeat *tx_worker_heartbeat(struct tx_worker *worker)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The transmit worker: one thread for all channels of an interface. In each round every queue gets its share
- * (tx_queue.h), then the worker reads mail. It sleeps only when there is no work: then senders kick it by a byte on
- * their sockets when they submit (lib/ibvcap/ring_tx.h). It wakes for kicks, completions and mail, and shortly before
- * the next packet is due; it spins for the rest of that time. A notifier thread, which sleeps on the doorbell, wakes
- * the senders.
+ * (tx_queue.h), then the worker reads mail. It sleeps only when there is no work: then senders kick it by their
+ * eventfds when they submit (lib/ibvcap/ring_tx.h). It touches no descriptor that a client has (ring/sender_kick.h).
+ * It wakes for kicks, completions and mail, and shortly before the next packet is due; it spins for the rest of that
+ * time. A notifier thread, which sleeps on the doorbell, wakes the senders.
  *
  * Mail (mailbox.h) from control, with the answers:
  *   MAIL_ADD_TX_QUEUE{tx_queue}                 → MAIL_TX_QUEUE_ADDED{tx_queue, error}
@@ -56,5 +56,7 @@ struct mailbox *tx_worker_outbox(struct tx_worker *worker); /* control receives 
 struct heartbeat *tx_worker_heartbeat(struct tx_worker *worker);
 /** An eventfd that the worker rings when a sender is to be woken (sender_due_request()); any thread may ring it too. */
 int tx_worker_doorbell(const struct tx_worker *worker);
+/** The epoll on which the worker sleeps, for sender_kick_init(). */
+int tx_worker_epoll(const struct tx_worker *worker);
 
 #endif

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +32,15 @@ int tx_worker_sleep_watch(struct tx_worker_sleep *sleep, int fd)
 	return epoll_ctl(sleep->epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
+int tx_worker_sleep_watch_kicks(struct tx_worker_sleep *sleep, const struct sender_kick *kick)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = kick->epoll};
+
+	if (kick->epoll < 0)
+		return 0;
+	return epoll_ctl(sleep->epoll, EPOLL_CTL_MOD, kick->epoll, &event) < 0 ? -errno : 0;
+}
+
 void tx_worker_sleep_forget(struct tx_worker_sleep *sleep, int fd)
 {
 	if (fd >= 0)
@@ -53,14 +61,4 @@ void tx_worker_sleep_wait(struct tx_worker_sleep *sleep, uint64_t timeout_ns, st
 	woken->n = 0;
 	for (int i = 0; i < n; i++)
 		woken->fds[woken->n++] = events[i].data.fd;
-}
-
-void tx_worker_sleep_empty(struct tx_worker_sleep *sleep, int socket)
-{
-	char kicks[256];
-	ssize_t n = recv(socket, kicks, sizeof(kicks), MSG_DONTWAIT);
-
-	/* The client closed its end, so the socket would stay readable. Control sees the end of the session itself. */
-	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-		tx_worker_sleep_forget(sleep, socket);
 }

@@ -3,13 +3,15 @@
 #ifndef DAEMON_WORKER_TX_WORKER_SLEEP_H
 #define DAEMON_WORKER_TX_WORKER_SLEEP_H
 
+#include "daemon/ring/sender_kick.h"
+
 #include <stdint.h>
 
 struct tx_worker_sleep {
 	int epoll;
 };
 
-/* Descriptors that are readable. */
+/* Descriptors that are readable, and the small epolls of senders that kicked (daemon/ring/sender_kick.h). */
 struct tx_worker_woken {
 	int fds[16];
 	uint32_t n;
@@ -23,10 +25,13 @@ void tx_worker_sleep_deinit(struct tx_worker_sleep *sleep);
 int tx_worker_sleep_watch(struct tx_worker_sleep *sleep, int fd);
 void tx_worker_sleep_forget(struct tx_worker_sleep *sleep, int fd);
 
+/**
+ * Wake for the kicks of this sender, whose small epoll sender_kick_init() has added. The watch itself causes one event.
+ * tx_worker_sleep_forget() ends it. 0 or -errno.
+ */
+int tx_worker_sleep_watch_kicks(struct tx_worker_sleep *sleep, const struct sender_kick *kick);
+
 /** Sleep at most that long; UINT64_MAX: until a descriptor is readable. */
 void tx_worker_sleep_wait(struct tx_worker_sleep *sleep, uint64_t timeout_ns, struct tx_worker_woken *woken);
-
-/** Read the kicks from a sender's socket. Never blocks; a client that floods its socket costs one read a wake-up. */
-void tx_worker_sleep_empty(struct tx_worker_sleep *sleep, int socket);
 
 #endif

@@ -3,9 +3,11 @@
 #include "lib/ibvcap/client.h"
 
 #include "lib/ibvcap/error.h"
+#include "lib/ibvcap/min.h"
 
 #include <errno.h>
 #include <ibvcap/ibvcap.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,26 +61,41 @@ static int client_explain_connect(const char *path, int error)
 	return error_set(error, "control socket '%s': cannot connect: %s", path, strerror(-error));
 }
 
-/* A connect waits while the daemon's backlog is full. */
-static int client_set_timeout(int fd, uint32_t timeout_ms)
+/* 1 to max ms until the deadline, rounded up; 0: it has passed. */
+static uint64_t client_ms_left(const struct client *client, uint64_t max)
 {
-	const struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
+	uint64_t now = client_now_ns();
 
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0)
-		return -errno;
-	return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ? -errno : 0;
+	return now < client->deadline_ns ? u64_min((client->deadline_ns - now) / 1000000 + 1, max) : 0;
 }
 
-static int client_connect_path(int fd, const char *path)
+/* Let connect() and sendmsg() wait until the deadline at most. */
+static int client_set_timeout(const struct client *client)
+{
+	const uint64_t ms = client_ms_left(client, INT32_MAX);
+	const struct timeval timeout = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+
+	if (ms == 0)
+		return -EAGAIN;
+	return setsockopt(client->socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ? -errno : 0;
+}
+
+/*
+ * A connect waits while the daemon's backlog is full. The kernel begins the whole timeout anew when a connect is
+ * repeated after a signal, so the rest of it is set each time: else a program with a fast timer would wait for ever.
+ */
+static int client_connect_path(const struct client *client)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int r;
 
-	memcpy(address.sun_path, path, strlen(path) + 1);
+	memcpy(address.sun_path, client->path, strlen(client->path) + 1);
 	do {
-		r = connect(fd, (const struct sockaddr *)&address, sizeof(address));
-	} while (r < 0 && errno == EINTR);
-	return r < 0 ? -errno : 0;
+		r = client_set_timeout(client);
+		if (r == 0 && connect(client->socket, (const struct sockaddr *)&address, sizeof(address)) < 0)
+			r = -errno;
+	} while (r == -EINTR);
+	return r;
 }
 
 int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
@@ -95,9 +112,7 @@ int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
 	new.socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (new.socket < 0)
 		return error_set(-errno, "control socket '%s': %s", new.path, strerror(errno));
-	r = client_set_timeout(new.socket, timeout_ms);
-	if (r == 0)
-		r = client_connect_path(new.socket, new.path);
+	r = client_connect_path(&new);
 	if (r < 0) {
 		client_deinit(&new);
 		return client_explain_connect(new.path, r);
@@ -143,11 +158,11 @@ static int client_wait_readable(const struct client *client)
 	int r;
 
 	do {
-		uint64_t now = client_now_ns();
+		const uint64_t ms = client_ms_left(client, INT_MAX);
 
-		if (now >= client->deadline_ns)
+		if (ms == 0)
 			return -ETIMEDOUT;
-		r = poll(&poller, 1, (int)((client->deadline_ns - now) / 1000000 + 1));
+		r = poll(&poller, 1, (int)ms);
 	} while (r == 0 || (r < 0 && errno == EINTR));
 	return r < 0 ? -errno : 0;
 }

@@ -48,6 +48,7 @@ enum interface_counter {
 	INTERFACE_COUNTER_PORT_DISCARDS, /* dropped by the port before steering, since start */
 	INTERFACE_COUNTER_N
 };
+#define INTERFACE_COUNTER_ABSENT UINT64_MAX /* the device does not have this counter */
 extern const char *const interface_counter_labels[INTERFACE_COUNTER_N];
 
 #endif

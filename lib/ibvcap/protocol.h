@@ -23,7 +23,7 @@
 #include <sys/types.h>
 
 #define PROTOCOL_MAGIC                UINT32_C(0x50414349) /* "ICAP" */
-#define PROTOCOL_VERSION              1
+#define PROTOCOL_VERSION              2
 #define PROTOCOL_FDS_MAX              6
 #define PROTOCOL_BYTES_MAX            4096
 #define PROTOCOL_TEXT_MAX             768
@@ -102,7 +102,8 @@ enum protocol_opened_fd {
 	PROTOCOL_FD_ARENA,
 	PROTOCOL_FD_SENDER_PAGE,
 	PROTOCOL_FD_SENDER_STATE,
-	PROTOCOL_FD_SENDER_SOCKET, /* a byte written wakes the worker; readable when the requested packets completed */
+	PROTOCOL_FD_SENDER_SOCKET, /* readable when the requested packets completed */
+	PROTOCOL_FD_SENDER_KICK,   /* an eventfd: 1 written wakes the worker */
 	PROTOCOL_FD_OPENED_N
 };
 static_assert(PROTOCOL_FD_OPENED_N <= PROTOCOL_FDS_MAX, "descriptors of one message");
@@ -177,8 +178,8 @@ struct protocol_stream {
 	uint32_t history_blocks;
 	uint32_t receive_queue_slots;
 	uint32_t page_bytes;
-	uint32_t reserved;
-	uint32_t n_counters; /* enum ibvcap_rx_counter, then enum stream_counter */
+	uint32_t reading_age_ms; /* of the flow counter */
+	uint32_t n_counters;     /* enum ibvcap_rx_counter, then enum stream_counter */
 	uint64_t counters[PROTOCOL_COUNTERS_MAX];
 	uint64_t loss_packets; /* of the last loss for want of a buffer; 0: none is known */
 	uint64_t loss_from_ns;
@@ -233,8 +234,8 @@ struct protocol_interface {
 	struct protocol_header header;
 	char interface[16];
 	char device[64];
-	uint32_t n_counters; /* enum interface_counter */
-	uint32_t reserved;
+	uint32_t n_counters;     /* enum interface_counter */
+	uint32_t reading_age_ms; /* of the older one */
 	uint64_t counters[PROTOCOL_COUNTERS_MAX];
 };
 

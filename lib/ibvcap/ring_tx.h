@@ -8,7 +8,7 @@
  *
  *   sender, a batch is written                 worker, about to sleep
  *   1 submitted := s           (seq_cst)       1 need_kick := 1               (seq_cst)
- *   2 need_kick? → a byte on the socket        2 submitted of every sender    (seq_cst): any more? → no sleep
+ *   2 need_kick? → 1 to the eventfd            2 submitted of every sender    (seq_cst): any more? → no sleep
  *
  *   sender, about to sleep                     worker, has published completed
  *   1 wake_at := X             (seq_cst)       1 completed := c again         (seq_cst)

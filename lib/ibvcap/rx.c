@@ -7,6 +7,7 @@
 
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/min.h"
+#include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/probes.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/sized_struct.h"
@@ -216,6 +217,10 @@ static int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint3
 
 	if (max == 0 || timeout_ms < -1)
 		return -EINVAL;
+	/* A tap writes to no shared memory, so a child may use its copy of one. */
+	r = rx->is_tap ? 0 : owner_check(rx->owner, rx->info.stream);
+	if (r < 0)
+		return r;
 	if (max > INT32_MAX)
 		max = INT32_MAX;
 	/* One deadline for all epochs that this call waits in. */
@@ -249,7 +254,10 @@ int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 {
 	struct rx_lease *lease;
 	uint64_t bit, *word;
+	int r = owner_check(rx->owner, rx->info.stream);
 
+	if (r < 0)
+		return r;
 	if (rx->is_tap || batch->lease >= rx->lease_blocks)
 		return -EINVAL;
 	lease = &rx->leases[batch->lease];

@@ -49,6 +49,7 @@ struct rx_reattach {
 };
 
 struct ibvcap_rx {
+	const uint32_t *owner; /* see owner.h */
 	struct rx_reattach reattach;
 	int socket; /* the kernel hangs it up when the daemon ends */
 	int wake_socket;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Receive handles: how one is made of what the daemon sent, what it says about itself, and how it is freed. */
 #include "lib/ibvcap/error.h"
+#include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 #include "lib/ibvcap/sized_struct.h"
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* Make the wake socket non-blocking: this process alone has its file description, and a read must never wait. */
@@ -40,6 +42,8 @@ int rx_handle_new(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N
 	r = rx_map_segments(new, fds, epoch);
 	if (r == 0 && !new->is_tap)
 		r = rx_handle_unblock(new);
+	if (r == 0)
+		r = owner_mark_new(&new->owner);
 	if (r == 0) {
 		new->batch_starts = calloc(((size_t) new->lease_blocks *new->slots_per_block + 63) / 64,
 		                           sizeof(*new->batch_starts));
@@ -87,9 +91,14 @@ void ibvcap_rx_close(struct ibvcap_rx *rx)
 {
 	if (!rx)
 		return;
+	/* The parent's copies of both descriptors lead to the same epoll set, so a child takes nothing out of it. */
+	rx_poll_deinit(&rx->reattach);
+	/* The daemon sees this at once, also if a child has inherited the socket. */
+	if (rx->socket >= 0 && owner_is_here(rx->owner))
+		shutdown(rx->socket, SHUT_RDWR);
 	rx_handle_close_epoch(rx);
 	rx_poll_close(&rx->reattach, &rx->reattach.client.socket);
-	rx_poll_deinit(&rx->reattach);
+	owner_mark_free(rx->owner);
 	free(rx->reattach.path);
 	free(rx->batch_starts);
 	free(rx);

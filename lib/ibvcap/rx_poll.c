@@ -4,6 +4,7 @@
  * waits for, and a timer for the next attempt to reattach. It stays the same when the epoch changes.
  */
 #include "lib/ibvcap/error.h"
+#include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/rx.h"
 
 #include <errno.h>
@@ -60,8 +61,10 @@ void rx_poll_deinit(struct rx_reattach *reattach)
 int ibvcap_rx_fd(struct ibvcap_rx *rx)
 {
 	struct rx_reattach *reattach = &rx->reattach;
-	int r = 0;
+	int r = owner_check(rx->owner, reattach->stream);
 
+	if (r < 0)
+		return r;
 	if (reattach->poll_fd >= 0)
 		return reattach->poll_fd;
 	if (reattach->options.policy == IBVCAP_POLICY_TAP)

@@ -7,6 +7,7 @@
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
+#include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 
@@ -132,6 +133,7 @@ static void rx_take_over(struct ibvcap_rx *rx, struct ibvcap_rx *new)
 	else
 		rx_begin_epoch(rx, new);
 	new->reattach.away = false;
+	owner_mark_free(rx->owner);
 	free(rx->batch_starts);
 	*rx = *new;
 	free(new);

@@ -21,6 +21,12 @@ int segment_map(struct shm *shm, int fd, bool writable, const char *whole, const
 {
 	int r = shm_map(shm, fd, writable, 0);
 
+	/* The kernel's EAGAIN; the library's means that the daemon has no place. */
+	if (r == -EAGAIN)
+		return error_set(-ENOMEM,
+		                 "the %s that the daemon sent: its %s segment cannot be locked in memory, as "
+		                 "mlockall(MCL_FUTURE) asks: raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=)",
+		                 whole, name);
 	if (r < 0)
 		return error_set(r, "the %s that the daemon sent: its %s segment cannot be mapped: %s", whole, name,
 		                 r == -EPROTO ? "its size is not sealed" : strerror(-r));

@@ -50,7 +50,10 @@ struct status_labels {
 	uint32_t n_second;
 };
 
-/* Give values their labels. Values of a newer daemon that have no label here are left out. NULL: no memory. */
+/*
+ * Give values their labels. Values of a newer daemon that have no label here are left out, and so are counters that a
+ * device does not have. NULL: no memory.
+ */
 static const struct ibvcap_counter *status_label(struct ibvcap_status *status, const struct status_labels *labels,
                                                  const uint64_t *values, uint32_t *n)
 {
@@ -60,13 +63,18 @@ static const struct ibvcap_counter *status_label(struct ibvcap_status *status, c
 	if (!slot)
 		return NULL;
 	*slot = counters = calloc(PROTOCOL_COUNTERS_MAX, sizeof(*counters));
-	*n = u32_min(*n, labels->n_first + labels->n_second);
-	for (uint32_t i = 0; counters && i < *n; i++)
-		counters[i] = (struct ibvcap_counter){
+	const uint32_t n_values = u32_min(*n, labels->n_first + labels->n_second);
+
+	*n = 0;
+	for (uint32_t i = 0; counters && i < n_values; i++) {
+		if (values[i] == INTERFACE_COUNTER_ABSENT)
+			continue;
+		counters[(*n)++] = (struct ibvcap_counter){
 			/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): second is NULL if n_second is 0 */
 			.label = i < labels->n_first ? labels->first[i] : labels->second[i - labels->n_first],
 			.value = values[i],
 		};
+	}
 	return counters;
 }
 
@@ -94,6 +102,7 @@ static int status_add_stream(struct ibvcap_status *status, const struct protocol
 		.loss_from_ns = message->loss_from_ns,
 		.loss_to_ns = message->loss_to_ns,
 		.n_counters = message->n_counters,
+		.reading_age_ms = message->reading_age_ms,
 	};
 	memcpy(stream->name, message->name, sizeof(stream->name));
 	memcpy(stream->interface, message->interface, sizeof(stream->interface));
@@ -182,7 +191,9 @@ static int status_add_interface(struct ibvcap_status *status, const struct proto
 
 	if (!interface)
 		return -ENOMEM;
-	*interface = (struct ibvcap_status_interface){.size = sizeof(*interface), .n_counters = message->n_counters};
+	*interface = (struct ibvcap_status_interface){.size = sizeof(*interface),
+	                                              .n_counters = message->n_counters,
+	                                              .reading_age_ms = message->reading_age_ms};
 	memcpy(interface->interface, message->interface, sizeof(interface->interface));
 	memcpy(interface->device, message->device, sizeof(interface->device));
 	interface->counters = status_label(status, &labels, message->counters, &interface->n_counters);

@@ -3,6 +3,7 @@
 #include "lib/ibvcap/tx.h"
 
 #include "lib/ibvcap/min.h"
+#include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
 #include "lib/ibvcap/sized_struct.h"
@@ -10,7 +11,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/eventfd.h>
 
 /* A caller needs all fields up to stride to write to the rows. */
 #define SLOTS_BYTES_MIN (offsetof(struct ibvcap_tx_slots, stride) + sizeof(uint32_t))
@@ -56,7 +57,9 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 	tx->n_reserved = 0;
 	if (max == 0 || timeout_ms < -1)
 		return -EINVAL;
-	r = sized_struct_check(slots, SLOTS_BYTES_MIN, "ibvcap_tx_slots");
+	r = owner_check(tx->owner, tx->info.channel);
+	if (r == 0)
+		r = sized_struct_check(slots, SLOTS_BYTES_MIN, "ibvcap_tx_slots");
 	if (r == 0)
 		r = tx_wait_check_connected(tx);
 	if (r < 0)
@@ -74,17 +77,19 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 	return n_free == 0 ? 0 : tx_hand_out(tx, slots, u32_min(n_free, most));
 }
 
-/* A failure is no error: a full socket wakes the worker too, and tx_wait() finds out that the daemon has ended. */
+/* The counter is full only if this process filled it; and tx_wait() finds out that the daemon has ended. */
 static void tx_kick(struct ibvcap_tx *tx)
 {
 	if (sender_load_need_kick(tx->state))
-		(void)send(tx->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		(void)eventfd_write(tx->kick, 1);
 }
 
 int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n)
 {
-	int r = tx_wait_check_connected(tx);
+	int r = owner_check(tx->owner, tx->info.channel);
 
+	if (r == 0)
+		r = tx_wait_check_connected(tx);
 	if (r < 0)
 		return r;
 	if (n > tx->n_reserved)
@@ -123,6 +128,9 @@ int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms)
 
 	if (timeout_ms < -1)
 		return -EINVAL;
+	r = owner_check(tx->owner, tx->info.channel);
+	if (r < 0)
+		return r;
 	tx_wait_disarm(tx);
 	r = tx_wait(tx, tx->submitted, timeout_ms);
 	if (r == 0)

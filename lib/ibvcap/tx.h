@@ -12,8 +12,10 @@
 #include <ibvcap/ibvcap.h>
 
 struct ibvcap_tx {
-	int control; /* the kernel hangs it up when the daemon ends */
-	int socket;  /* non-blocking; bytes written wake the worker, bytes read are wake-ups from the daemon */
+	const uint32_t *owner; /* see owner.h */
+	int control;           /* the kernel hangs it up when the daemon ends */
+	int socket;            /* non-blocking; bytes read are wake-ups from the daemon */
+	int kick;              /* non-blocking eventfd; 1 written wakes the worker */
 	struct shm arena;
 	struct shm page_shm;
 	struct shm state_shm;

@@ -5,6 +5,7 @@
  */
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
+#include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/segment_check.h"
 #include "lib/ibvcap/sized_struct.h"
 #include "lib/ibvcap/tx.h"
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define WHOLE "channel"
@@ -68,6 +70,7 @@ static int tx_map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENE
 	int r = 0;
 
 	tx->socket = fds[PROTOCOL_FD_SENDER_SOCKET];
+	tx->kick = fds[PROTOCOL_FD_SENDER_KICK];
 	for (unsigned i = 0; i <= PROTOCOL_FD_SENDER_STATE; i++) {
 		if (r == 0)
 			r = segment_map(segments[i], fds[i], i != PROTOCOL_FD_SENDER_STATE, WHOLE, names[i]);
@@ -83,13 +86,13 @@ static int tx_map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENE
 	return r == 0 ? tx_map_geometry(tx) : r;
 }
 
-/* Make the socket non-blocking: this process alone has its file description, and a read must never wait. */
-static int tx_unblock(const struct ibvcap_tx *tx)
+/* Make a descriptor non-blocking: a read from the socket, or a kick, must never wait. */
+static int tx_unblock(int fd, const char *name)
 {
-	int flags = fcntl(tx->socket, F_GETFL);
+	int flags = fcntl(fd, F_GETFL);
 
-	if (flags < 0 || fcntl(tx->socket, F_SETFL, flags | O_NONBLOCK) < 0)
-		return error_set(-EPROTO, "the channel that the daemon sent: its socket cannot be used: %s",
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return error_set(-EPROTO, "the channel that the daemon sent: its %s cannot be used: %s", name,
 		                 strerror(errno));
 	return 0;
 }
@@ -109,7 +112,11 @@ int tx_handle_new(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_
 	new->arena = new->page_shm = new->state_shm = (struct shm)SHM_INIT;
 	r = tx_map_segments(new, fds, epoch);
 	if (r == 0)
-		r = tx_unblock(new);
+		r = tx_unblock(new->socket, "socket");
+	if (r == 0)
+		r = tx_unblock(new->kick, "eventfd");
+	if (r == 0)
+		r = owner_mark_new(&new->owner);
 	if (r < 0) {
 		ibvcap_tx_close(new);
 		return r;
@@ -210,12 +217,18 @@ void ibvcap_tx_close(struct ibvcap_tx *tx)
 {
 	if (!tx)
 		return;
+	/* The daemon sees this at once, also if a child has inherited the socket. */
+	if (tx->control >= 0 && owner_is_here(tx->owner))
+		shutdown(tx->control, SHUT_RDWR);
 	shm_deinit(&tx->arena);
 	shm_deinit(&tx->page_shm);
 	shm_deinit(&tx->state_shm);
 	if (tx->socket >= 0)
 		close(tx->socket);
+	if (tx->kick >= 0)
+		close(tx->kick);
 	if (tx->control >= 0)
 		close(tx->control);
+	owner_mark_free(tx->owner);
 	free(tx);
 }

@@ -5,6 +5,7 @@
  */
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/min.h"
+#include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring_tx.h"
 #include "lib/ibvcap/tx.h"
@@ -132,6 +133,10 @@ int tx_wait(struct ibvcap_tx *tx, uint64_t target, int timeout_ms)
 
 int ibvcap_tx_fd(struct ibvcap_tx *tx)
 {
+	int r = owner_check(tx->owner, tx->info.channel);
+
+	if (r < 0)
+		return r;
 	tx->uses_fd = true;
 	return tx->socket;
 }

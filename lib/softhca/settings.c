@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct setting;
 
@@ -86,6 +87,31 @@ static const char *setting_parse_ipv4(const struct setting *row, const char *val
 	return inet_pton(AF_INET, value, &address) == 1 ? NULL : "not an IPv4 address";
 }
 
+static const char *setting_parse_netdev(const struct setting *row, const char *value, void *field)
+{
+	(void)row;
+	*(const char **)field = value;
+	return strlen(value) < IFNAMSIZ && !strchr(value, '/') ? NULL : "not a network device";
+}
+
+/* IB_DEVICE_NAME_MAX is 64. */
+static const char *setting_parse_prefix(const struct setting *row, const char *value, void *field)
+{
+	(void)row;
+	*(const char **)field = value;
+	return strlen(value) <= 60 && !value[strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789_")]
+	               ? NULL
+	               : "not the beginning of a device's name";
+}
+
+/* The directory need not exist yet. */
+static const char *setting_parse_path(const struct setting *row, const char *value, void *field)
+{
+	(void)row;
+	*(const char **)field = value;
+	return !*value || *value == '/' ? NULL : "not an absolute path";
+}
+
 /* -1 stands for any. */
 static const char *setting_parse_cpu(const struct setting *row, const char *value, void *field)
 {
@@ -97,6 +123,15 @@ static const char *setting_parse_cpu(const struct setting *row, const char *valu
 	return wrong;
 }
 
+/* Does the list have the name whose `len` bytes begin at `name` before it, too? */
+static bool setting_is_repeated(const char *list, const char *name, size_t len)
+{
+	for (const char *p = list; p < name; p += strcspn(p, ",") + 1)
+		if (strcspn(p, ",") == len && !memcmp(p, name, len))
+			return true;
+	return false;
+}
+
 static const char *setting_parse_netdevs(const struct setting *row, const char *value, void *field)
 {
 	unsigned int n = 0;
@@ -106,6 +141,8 @@ static const char *setting_parse_netdevs(const struct setting *row, const char *
 
 		if (!len || len >= IFNAMSIZ)
 			return "not a list of network devices";
+		if (setting_is_repeated(value, p, len))
+			return "the same network device twice";
 		p += len;
 		if (!*p)
 			break;
@@ -124,6 +161,9 @@ static const char *setting_parse_netdevs(const struct setting *row, const char *
 #define FLAG(field)          .parse = setting_parse_flag, OFFSET(field) + TYPED(field, bool)
 #define CHOICE(field, names) .parse = setting_parse_choice, OFFSET(field), .choices = (names)
 #define IPV4(field)          .parse = setting_parse_ipv4, OFFSET(field) + TYPED(field, const char *)
+#define NETDEV(field)        .parse = setting_parse_netdev, OFFSET(field) + TYPED(field, const char *)
+#define PREFIX(field)        .parse = setting_parse_prefix, OFFSET(field) + TYPED(field, const char *)
+#define PATH(field)          .parse = setting_parse_path, OFFSET(field) + TYPED(field, const char *)
 #define CPU(field, n)        .parse = setting_parse_cpu, OFFSET(field) + TYPED(field, int), .max = (n)
 #define PROFILE(field)       .parse = setting_parse_profile, OFFSET(field) + TYPED(field, const struct profile *)
 
@@ -132,11 +172,19 @@ static const char *const kernel_drop_modes[] = {"auto", "require", "off", NULL};
 static const char *const loopbacks[] = {"auto", "off", "own-mac", "multicast", "both", NULL};
 static const char *const flow_duplicates[] = {"copy", "first", "refuse", NULL};
 static const char *const long_sends[] = {"error", "drop", NULL};
+static const char *const real_times[] = {"0", "1", "only", NULL};
+static const char *const eswitches[] = {"legacy", "switchdev", "switchdev-vport", NULL};
 static const char *const generator_writes[] = {"payload", "completions", NULL};
 
 static const struct setting settings[] = {
 	{"SOFTHCA_INTERFACES", "", NETDEVS(interfaces, SETTINGS_MAX_NETDEVS),
          .meaning = "the network devices, separated by commas; empty: nothing is emulated"},
+	{"SOFTHCA_NAME", "mlx5_", PREFIX(device.name_prefix),
+         .meaning = "names of the devices; a number follows, which is 0 for the first"},
+	{"SOFTHCA_BOND", "", NETDEV(device.bond),
+         .meaning =
+                 "the netdev of a bond, of which SOFTHCA_INTERFACES are the ports: there is one device, mlx5_bond_0; "
+                 "it gets the frames of the first port, and GIDs and port state are the bond's"},
 	{"SOFTHCA_PROFILE", "connectx5", PROFILE(device.profile), .meaning = "the model"},
 	{"SOFTHCA_ENGINE", "afpacket", CHOICE(device.wire.engine, wire_engine_names),
          .meaning = "the wire: the netdev (afpacket for low latency, afpacket-throughput for high rates); a cable"
@@ -183,9 +231,29 @@ static const struct setting settings[] = {
          .meaning = "1: LOC_LEN_ERR puts the queue pair in the error state (?)"},
 	{"SOFTHCA_ERROR_EVENTS", "0", FLAG(device.error_events),
          .meaning = "1: a completion in error that stops its queue gives a QP_FATAL or WQ_FATAL event, too (?)"},
-	{"SOFTHCA_REAL_TIME", "0", FLAG(device.real_time),
+	{"SOFTHCA_REAL_TIME", "0", CHOICE(device.real_time, real_times),
          .meaning = "1: like a device with REAL_TIME_CLOCK_ENABLE: a CQ that asks only for the wall clock gets "
-                    "timestamps of the form seconds << 32 | nanoseconds"},
+                    "timestamps of the form seconds << 32 | nanoseconds; only: the device has no others, and a queue "
+                    "on a CQ that asks for raw timestamps is refused with EOPNOTSUPP"},
+	{"SOFTHCA_ROCE", "1", FLAG(device.roce),
+         .meaning = "0: like a device whose RoCE is switched off (devlink, enable_roce): the port has no GIDs"},
+	{"SOFTHCA_ESWITCH", "legacy", CHOICE(device.eswitch, eswitches),
+         .meaning =
+                 "mode of the embedded switch; switchdev: port 2 is the uplink, port 1 has no representor, there are "
+                 "no GIDs, and hw_counters are the device's and not the port's; switchdev-vport: a port has "
+                 "hw_counters named vport_…, too"},
+	{"SOFTHCA_FLOW_ENTRIES", "65536", NUMBER(device.flow_entries, 1, 65536),
+         .meaning = "size of the flow table that each priority has: of n entries, each of the first six masks gets "
+                    "n / 7 at a time, and further ones get single entries, else the flow is refused with ENOSPC"},
+	{"SOFTHCA_COMP_VECTORS", "0", NUMBER(device.n_comp_vectors, 0, 1024),
+         .meaning = "number of completion vectors; 0: the model's"},
+	{"SOFTHCA_OBJECTS", "0", NUMBER(device.max_objects, 0, 1000000),
+         .meaning =
+                 "how many objects a program may have, as by rdma.max hca_object of its cgroup: creating one more is "
+                 "EAGAIN; 0: no limit"},
+	{"SOFTHCA_FAULTS", "", PATH(device.faults),
+         .meaning = "a directory; a file there switches the fault of its name on, and removing the file switches it "
+                    "off (see Faults)"},
 };
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
@@ -199,6 +267,12 @@ static void setting_accepted(const struct setting *row, char *text, size_t size)
 		snprintf(text, size, "0, 1");
 	else if (row->parse == setting_parse_ipv4)
 		snprintf(text, size, "an IPv4 address");
+	else if (row->parse == setting_parse_netdev)
+		snprintf(text, size, "a network device");
+	else if (row->parse == setting_parse_prefix)
+		snprintf(text, size, "up to 60 of a to z, 0 to 9 and _");
+	else if (row->parse == setting_parse_path)
+		snprintf(text, size, "an absolute path");
 	else if (row->parse == setting_parse_cpu)
 		snprintf(text, size, "any, %u to %u", row->min, row->max);
 	else if (row->parse == setting_parse_netdevs)
@@ -210,9 +284,33 @@ static void setting_accepted(const struct setting *row, char *text, size_t size)
 			n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", *c);
 }
 
+static bool setting_exists(const char *name, size_t len)
+{
+	for (size_t i = 0; i < N_SETTINGS; i++)
+		if (strlen(settings[i].name) == len && !memcmp(settings[i].name, name, len))
+			return true;
+	return false;
+}
+
+/* A variable of the environment that looks like a setting and is none, or NULL. */
+static const char *setting_misspelt(void)
+{
+	for (char **e = environ; e && *e; e++)
+		if (!strncmp(*e, "SOFTHCA_", 8) && !setting_exists(*e, strcspn(*e, "=")))
+			return *e;
+	return NULL;
+}
+
 bool settings_read(struct settings *s, char *message, size_t size)
 {
+	const char *misspelt = setting_misspelt();
+
 	memset(s, 0, sizeof(*s));
+	if (misspelt) {
+		snprintf(message, size, "%.*s: there is no such setting; see: softhca --settings",
+		         (int)strcspn(misspelt, "="), misspelt);
+		return false;
+	}
 	for (size_t i = 0; i < N_SETTINGS; i++) {
 		const struct setting *row = &settings[i];
 		const char *value = getenv(row->name), *wrong;
@@ -224,7 +322,7 @@ bool settings_read(struct settings *s, char *message, size_t size)
 		if (!wrong)
 			continue;
 		setting_accepted(row, text, sizeof(text));
-		snprintf(message, size, "softhca: %s=%s: %s; accepted: %s", row->name, value, wrong, text);
+		snprintf(message, size, "%s=%s: %s; accepted: %s", row->name, value, wrong, text);
 		return false;
 	}
 	return true;

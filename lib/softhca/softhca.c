@@ -6,10 +6,10 @@
  * own.
  */
 #include "settings.h"
+#include "softhca_program.h"
+#include "wire/complain.h"
 
-#include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <libgen.h>
 #include <limits.h>
@@ -18,8 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -39,6 +37,7 @@ static const char usage_text[] =
 	"  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
 	"                          installed)\n"
 	"  --settings              print the table of settings (Markdown)\n"
+	"  --version               print the version\n"
 	"  -h, --help\n"
 	"\n"
 	"COMMAND needs CAP_NET_RAW for anything that receives or sends, as with a real device.\n";
@@ -79,11 +78,11 @@ static bool softhca_check_interfaces(const char *list)
 
 	for (; name && good; name = strtok_r(NULL, ",", &save))
 		if (!if_nametoindex(name)) {
-			fprintf(stderr, "softhca: no network device called %s; see: ip -br link\n", name);
+			complain("no network device called %s; see: ip -br link", name);
 			good = false;
 		}
 	if (copy && !*copy)
-		fprintf(stderr, "softhca: -i needs the name of a network device\n");
+		complain("-i needs the name of a network device");
 	free(copy);
 	return good;
 }
@@ -97,57 +96,20 @@ static void softhca_print_settings(void)
 		puts(row);
 }
 
-static const char *softhca_find_command(const char *name, char *path, size_t size)
+/* A set-uid program does not run at all with the device, and gives no LD_PRELOAD to programs that it starts. */
+static bool softhca_check_program(const struct program *p, const char *command)
 {
-	char *copy, *save = NULL;
-	const char *search = getenv("PATH");
-
-	if (strchr(name, '/') || !search)
-		return name;
-	copy = strdup(search);
-	for (char *dir = strtok_r(copy, ":", &save); dir; dir = strtok_r(NULL, ":", &save)) {
-		snprintf(path, size, "%s/%s", dir, name);
-		if (!access(path, X_OK)) {
-			free(copy);
-			return path;
-		}
+	if (p->is_privileged) {
+		complain(
+			"%s: the dynamic linker ignores LD_PRELOAD for programs that are set-uid, set-gid or have file "
+			"capabilities; run it as its user, or give ambient capabilities (see ibv_launch(1))",
+			command);
+		return false;
 	}
-	free(copy);
-	return name;
-}
-
-/* AddressSanitizer's library has to be loaded first. If the command needs it, return its name, to be preloaded
- * before ours. */
-static const char *softhca_sanitizer_of(const char *command)
-{
-	static char name[64];
-	char path[PATH_MAX];
-	struct stat st;
-	int fd = open(softhca_find_command(command, path, sizeof(path)), O_RDONLY | O_CLOEXEC);
-	const char *p, *at = NULL;
-
-	if (fd < 0)
-		return NULL;
-	if (fstat(fd, &st) || st.st_size < (off_t)sizeof(Elf64_Ehdr)) {
-		close(fd);
-		return NULL;
-	}
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	close(fd);
-	if (p == MAP_FAILED)
-		return NULL;
-	if (!memcmp(p, ELFMAG, SELFMAG)) {
-		/* The names of needed libraries lie near the start, in .dynstr. */
-		size_t n = st.st_size < (1 << 20) ? (size_t)st.st_size : 1 << 20;
-
-		at = memmem(p, n, "libasan.so.", 11);
-		if (!at)
-			at = memmem(p, n, "libtsan.so.", 11);
-	}
-	if (at)
-		snprintf(name, sizeof(name), "%s", at);
-	munmap((void *)p, (size_t)st.st_size);
-	return at ? name : NULL;
+	if (p->is_static)
+		complain("%s: is statically linked, so it does not see the devices; programs that it starts do",
+		         command);
+	return true;
 }
 
 /* Spaces and colons separate the names in LD_PRELOAD (ld.so(8)), so a path with one would be ignored and the command
@@ -156,21 +118,45 @@ static bool softhca_can_preload(const char *library)
 {
 	if (!library[strcspn(library, " :")])
 		return true;
-	fprintf(stderr,
-	        "softhca: '%s': LD_PRELOAD takes no path with a space or a colon; make a link to it elsewhere, and "
-	        "name that with -l\n",
-	        library);
+	complain("'%s': LD_PRELOAD takes no path with a space or a colon; make a link to it elsewhere, and name that "
+	         "with -l",
+	         library);
 	return false;
 }
 
-static void softhca_set_preload(const char *library, const char *command)
+static void softhca_set_preload(const char *library, const char *sanitizer)
 {
-	const char *sanitizer = softhca_sanitizer_of(command), *old = getenv("LD_PRELOAD");
+	const char *old = getenv("LD_PRELOAD");
 	char value[PATH_MAX * 2];
 
-	snprintf(value, sizeof(value), "%s%s%s%s%s", sanitizer ? sanitizer : "", sanitizer ? ":" : "", library,
-	         old && *old ? ":" : "", old ? old : "");
+	snprintf(value, sizeof(value), "%s%s%s%s%s", sanitizer, *sanitizer ? ":" : "", library, old && *old ? ":" : "",
+	         old ? old : "");
 	setenv("LD_PRELOAD", value, 1);
+}
+
+/* Becomes the command, or returns an exit status. */
+static int softhca_run(const char *interfaces, const char *library, char **command)
+{
+	struct settings settings;
+	struct program program;
+	char message[512];
+
+	setenv("SOFTHCA_INTERFACES", interfaces, 1);
+	if (!settings_read(&settings, message, sizeof(message))) {
+		complain("%s", message);
+		return EX_USAGE;
+	}
+	if (!softhca_check_interfaces(interfaces))
+		return EX_NOINPUT;
+	if (!library)
+		library = softhca_find_library();
+	program_read(&program, command[0]);
+	if (!softhca_can_preload(library) || !softhca_check_program(&program, command[0]))
+		return EX_USAGE;
+	softhca_set_preload(library, program.sanitizer);
+	execvp(command[0], command);
+	complain("%s: %s", command[0], strerror(errno));
+	return errno == ENOENT ? 127 : 126;
 }
 
 int main(int argc, char **argv)
@@ -180,11 +166,10 @@ int main(int argc, char **argv)
 	                                        {"engine", required_argument, NULL, 'e'},
 	                                        {"library", required_argument, NULL, 'l'},
 	                                        {"settings", no_argument, NULL, 's'},
+	                                        {"version", no_argument, NULL, 'v'},
 	                                        {"help", no_argument, NULL, 'h'},
 	                                        {}};
 	const char *interfaces = getenv("SOFTHCA_INTERFACES"), *library = NULL;
-	struct settings settings;
-	char message[512];
 	int c;
 
 	while ((c = getopt_long(argc, argv, "+i:p:e:l:h", options, NULL)) != -1) {
@@ -204,6 +189,9 @@ int main(int argc, char **argv)
 		case 's':
 			softhca_print_settings();
 			return 0;
+		case 'v':
+			puts("softhca " SOFTHCA_VERSION);
+			return 0;
 		case 'h':
 			softhca_print_usage(stdout);
 			return 0;
@@ -216,19 +204,5 @@ int main(int argc, char **argv)
 		softhca_print_usage(stderr);
 		return EX_USAGE;
 	}
-	setenv("SOFTHCA_INTERFACES", interfaces, 1);
-	if (!settings_read(&settings, message, sizeof(message))) {
-		fprintf(stderr, "%s\n", message);
-		return EX_USAGE;
-	}
-	if (!softhca_check_interfaces(interfaces))
-		return EX_NOINPUT;
-	if (!library)
-		library = softhca_find_library();
-	if (!softhca_can_preload(library))
-		return EX_USAGE;
-	softhca_set_preload(library, argv[optind]);
-	execvp(argv[optind], argv + optind);
-	fprintf(stderr, "softhca: %s: %s\n", argv[optind], strerror(errno));
-	return errno == ENOENT ? 127 : 126;
+	return softhca_run(interfaces, library, argv + optind);
 }

@@ -162,7 +162,8 @@ static void add_senders(struct bench *bench)
 	for (uint32_t i = 0; i < bench->n_senders; i++) {
 		struct test_sender *sender = &bench->senders[i];
 
-		if (test_sender_init(sender, bench->backend, QUEUE_SLOTS / bench->n_senders, bench->payload_bytes) < 0)
+		if (test_sender_init(sender, bench->backend, bench->transmit, QUEUE_SLOTS / bench->n_senders,
+		                     bench->payload_bytes) < 0)
 			die("sender", "cannot be made");
 		tell(bench,
 		     &(struct mail){.type = MAIL_ADD_SENDER, .tx_queue = bench->channel, .sender = &sender->sender});

@@ -54,6 +54,7 @@ static sd_event *event;
 static struct tx_worker *transmit;
 static struct tx_queue *channel;
 static struct control_stream control_stream;
+static struct reading matched;
 static struct control_tx_worker control_tx_worker;
 static struct control_channel control_channel;
 static unsigned n_registered;
@@ -166,6 +167,7 @@ static void make_transmit(void)
 	must(tx_worker_new(&transmit, &(struct tx_worker_options){.name = "o", .cpu = -1}));
 	control_tx_worker = (struct control_tx_worker){.inbox = tx_worker_inbox(transmit),
 	                                               .outbox = tx_worker_outbox(transmit),
+	                                               .epoll = tx_worker_epoll(transmit),
 	                                               .doorbell = tx_worker_doorbell(transmit),
 	                                               .said = said};
 	must(control_add_tx_worker(control, &control_tx_worker));
@@ -210,9 +212,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		.inbox = rx_worker_inbox(worker),
 		.outbox = rx_worker_outbox(worker),
 		.state = "capturing",
-		.read_matched = read_matched,
-		.context = queue,
+		.matched = &matched,
 	};
+	reading_init(&matched, read_matched, queue);
 	must(sd_event_new(&event));
 	snprintf(config.socket_path, sizeof(config.socket_path), "/tmp/fuzz-control-%d.sock", (int)getpid());
 	must(listener_open(&listener, config.socket_path, 0600, (gid_t)-1, NULL));
@@ -279,7 +281,7 @@ static void work_without_mail(void)
 /* And the next reload puts it in again. */
 static void do_control(void)
 {
-	background_drain(TAILQ_FIRST(&control->tx_workers)->memory);
+	users_drain(&control->users);
 	must(sd_event_run(event, 0));
 	if (!is_given_back || !control_channel_is_empty(control, &control_channel))
 		return;
@@ -347,7 +349,7 @@ static int take_step(int fd, uint8_t step)
 
 static bool is_at_rest(void)
 {
-	return control->n_sessions == 0 && !is_taken_out &&
+	return control->users.n_sessions == 0 && !is_taken_out &&
 	       TAILQ_FIRST(&control->rx_endpoints)->endpoint.n_clients == 0 &&
 	       TAILQ_FIRST(&control->tx_endpoints)->endpoint.n_clients == 0;
 }

@@ -119,7 +119,7 @@ static void set_up(struct scene *s)
 	mail(s, (struct mail){.type = MAIL_ADD_TX_QUEUE});
 	mail(s, (struct mail){.type = MAIL_DESTINATION, .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE)});
 	for (int i = 0; i < SENDERS; i++) {
-		require(test_sender_init(&s->senders[i], s->backend, SLOTS, BYTES) == 0, "a sender");
+		require(test_sender_init(&s->senders[i], s->backend, s->transmit, SLOTS, BYTES) == 0, "a sender");
 		mail(s, (struct mail){.type = MAIL_ADD_SENDER, .sender = &s->senders[i].sender});
 	}
 	memset(s->senders[HOSTILE].sender.arena.address, 0xff, SLOTS * BYTES);

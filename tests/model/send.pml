@@ -59,13 +59,13 @@
 
 /* ---- the kernel ---------------------------------------------------------------------------------- */
 
-bool kicked;              /* the worker's end of the socket is readable */
+bool kicked;              /* the worker's epoll has an event of the sender's small epoll */
 bool rung;                /* the doorbell's count is not 0 */
 bool asleep;              /* the sender, on its word */
 bool word_changed = true; /* since it last loaded it; true while it does not care */
 bool ended;               /* the sender: only the model's */
 
-/* send() and eventfd_write(): whoever reads sees all that was stored before. */
+/* eventfd_write(): a process that reads the eventfd sees all that was stored before. */
 inline tell(thread, what)
 {
 	d_step { buffer[thread].n == 0; what = true }
@@ -101,9 +101,9 @@ inline do_work()
 	fi
 }
 
-inline empty_socket()
+inline take_event()
 {
-	kicked = false /* tx_worker_sleep_empty() */
+	kicked = false /* epoll_wait() in tx_worker_sleep_wait(): an edge is reported once */
 }
 
 inline tx_worker_sleep_for_work()
@@ -120,10 +120,10 @@ inline tx_worker_sleep_for_work()
 #endif
 #endif
 #ifdef EMPTY_LATE
-	empty_socket(); /* Broken: what was told since the look is gone. */
+	take_event(); /* Broken: what was told since the look is gone. */
 #endif
 	if
-	:: !done -> kicked; empty_socket() /* tx_worker_sleep_wait() */
+	:: !done -> kicked; take_event() /* tx_worker_sleep_wait() */
 	:: else
 	fi;
 	store(WORKER, NEED_KICK, 0, KICK_STORE) /* tx_queue_disarm() */

@@ -95,7 +95,7 @@ inline wake_unlocked()
 #define MAY_BE_OVER_BUDGET(c) false
 #endif
 
-/* due_request(); then user_is_over_wake_budget() and refuse_wake() */
+/* due_request(); then cpu_budget_excess_ns() and refuse_wake() */
 inline look_at_entry()
 {
 	atomic {

@@ -240,7 +240,7 @@ static void replace(struct stress *stress, uint32_t i)
 	require(waitpid(stress->children[i], &status, 0) > 0 && WIFSIGNALED(status), "a reader failed");
 	ask_worker(stress, MAIL_REMOVE_CONSUMER, consumer, MAIL_CONSUMER_REMOVED);
 	test_reader_deinit(&stress->shared->readers[i].rx);
-	notifier_dispose(stress->notifier, consumer, -1);
+	notifier_remove_and_wait(stress->notifier, consumer->page);
 	test_consumer_deinit(consumer);
 	stress->n_killed++;
 	attach(stress, i);

@@ -190,7 +190,9 @@ static void add_sender(struct stress *stress, uint32_t i)
 
 	pthread_mutex_lock(&stress->mutex);
 	*submitter = (struct submitter){.frames = 0};
-	require(test_sender_init(sender, stress->backend, SUBMITTER_SLOTS, SUBMITTER_BYTES) == 0, "no sender");
+	require(test_sender_init(sender, stress->backend, stage_of(stress, i)->transmit, SUBMITTER_SLOTS,
+	                         SUBMITTER_BYTES) == 0,
+	        "no sender");
 	submitter_init(submitter, i, &stress->shared->end);
 	submitter->seed += (unsigned)stress->n_killed * N_SENDERS;
 	pthread_mutex_unlock(&stress->mutex);
@@ -330,7 +332,8 @@ int main(int argc, char **argv)
 	require(stress.shared != MAP_FAILED, "out of memory");
 	require(scripted_backend_ops.open("none", &stress.backend, NULL) == 0, "no backend");
 	for (uint32_t i = 0; i < N_SENDERS; i++)
-		stress.shared->submitters[i].sender = (struct test_sender){.socket = -1};
+		stress.shared->submitters[i].sender =
+			(struct test_sender){.socket = -1, .sender.kick = SENDER_KICK_INIT};
 	for (int i = 0; i < STAGES; i++)
 		init_stage(&stress, &stress.stages[i]);
 	for (uint32_t i = 0; i < N_SENDERS; i++) {

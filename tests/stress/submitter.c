@@ -37,6 +37,7 @@ void submitter_init(struct submitter *submitter, uint32_t id, _Atomic bool *end)
 	submitter->tx = (struct ibvcap_tx){
 		.control = -1, /* poll() passes over it: a daemon that is there */
 		.socket = submitter->sender.socket,
+		.kick = sender->kick.eventfd,
 		.arena = {.address = sender->arena.address, .fd = -1},
 		.state = sender->state,
 		.page = sender->page,

@@ -150,9 +150,7 @@ static void command_port(struct probe *probe, char *arguments)
 	int error = probe->ops->read_port(probe->backend, &port);
 
 	(void)arguments;
-	printf("{\"out_of_buffer\": %" PRIu64 ", \"discards\": %" PRIu64
-	       ", \"has_discards\": %s, \"active\": %s, \"error\": %d}\n",
-	       port.out_of_buffer, port.discards, port.has_discards ? "true" : "false",
+	printf("{\"out_of_buffer\": %" PRIu64 ", \"active\": %s, \"error\": %d}\n", port.out_of_buffer,
 	       port.port_active ? "true" : "false", error);
 }
 

@@ -16,6 +16,9 @@
  *   requests                   random bodies behind right headers, and descriptors of every kind
  *   flood                      attach and detach as fast as it goes
  *   deaf                       answers that are never read
+ *   send, kick, end            a sender with random packets and cursors, with kicks for nothing, or that is killed at
+ *                              any step of opening; the channel has the name of the stream
+ *   any                        all of these, one after the other, in a random order
  *
  * A line of JSON in the end: what it did, and how it was answered.
  */
@@ -173,7 +176,8 @@ static void send_with_descriptors(struct hostile *h, int fd, const union protoco
 
 	for (unsigned i = 0; i < n_fds; i++)
 		fds[i] = any_descriptor(h);
-	protocol_send(fd, &message->header, fds, n_fds);
+	if (protocol_send(fd, &message->header, fds, n_fds) == -EPERM) /* by SO_PASSRIGHTS */
+		protocol_send(fd, &message->header, NULL, 0);
 	close_all(fds, n_fds);
 }
 
@@ -267,6 +271,8 @@ static void be_deaf(struct hostile *h)
 	hostile_nap_ms(50);
 }
 
+static void any(struct hostile *h);
+
 /* ---- all ways ------------------------------------------------------------------------------------ */
 
 static const struct way {
@@ -280,11 +286,21 @@ static const struct way {
 	{"tap", hostile_tap},       {"watched", hostile_watched},
 	{"malformed", malformed},   {"requests", requests},
 	{"flood", flood},           {"deaf", be_deaf},
+	{"send", hostile_send},     {"kick", hostile_kick},
+	{"end", hostile_end},       {"any", any},
 };
+
+#define N_WAYS (sizeof(ways) / sizeof(ways[0]))
+
+static void any(struct hostile *h)
+{
+	ways[hostile_next(h) % (N_WAYS - 1)].turn(h);
+	hostile_nap_ms((unsigned)(hostile_next(h) % 100));
+}
 
 static const struct way *find_way(const char *name)
 {
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+	for (size_t i = 0; i < N_WAYS; i++)
 		if (strcmp(ways[i].name, name) == 0)
 			return &ways[i];
 	return NULL;

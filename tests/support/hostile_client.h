@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the two halves of hostile_client share: hostile_page.c lies in memory, hostile_client.c on the socket. */
+/* What the parts of hostile_client share. hostile_page.c and hostile_sender.c lie in memory, hostile_client.c on the
+ * socket. */
 #ifndef TESTS_SUPPORT_HOSTILE_CLIENT_H
 #define TESTS_SUPPORT_HOSTILE_CLIENT_H
 
@@ -59,5 +60,8 @@ void hostile_split(struct hostile *hostile);
 void hostile_still(struct hostile *hostile);
 void hostile_watched(struct hostile *hostile);
 void hostile_tap(struct hostile *hostile);
+void hostile_send(struct hostile *hostile);
+void hostile_kick(struct hostile *hostile);
+void hostile_end(struct hostile *hostile);
 
 #endif

@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-int test_sender_init(struct test_sender *sender, struct backend *backend, uint32_t n_slots, uint32_t slot_bytes)
+int test_sender_init(struct test_sender *sender, struct backend *backend, const struct tx_worker *worker,
+                     uint32_t n_slots, uint32_t slot_bytes)
 {
 	const struct sender_options options = {.channel = "test",
 	                                       .epoch = 1,
@@ -32,6 +34,8 @@ int test_sender_init(struct test_sender *sender, struct backend *backend, uint32
 	sender->sender.registration = sender->memory;
 	sender->sender.socket = sockets[0];
 	sender->socket = sockets[1];
+	if (r == 0)
+		r = sender_kick_init(&sender->sender.kick, tx_worker_epoll(worker));
 	if (r < 0)
 		test_sender_deinit(sender);
 	return r;
@@ -45,9 +49,14 @@ void test_sender_deinit(struct test_sender *sender)
 		close(sender->socket);
 	if (sender->sender.socket >= 0)
 		close(sender->sender.socket);
+	sender_kick_deinit(&sender->sender.kick);
 	sender_deinit(&sender->sender);
-	*sender = (struct test_sender){
-		.socket = -1, .sender = {.socket = -1, .arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT}};
+	*sender = (struct test_sender){.socket = -1,
+	                               .sender = {.kick = SENDER_KICK_INIT,
+	                                          .socket = -1,
+	                                          .arena = SHM_INIT,
+	                                          .page_shm = SHM_INIT,
+	                                          .state_shm = SHM_INIT}};
 }
 
 bool test_sender_has_room(const struct test_sender *sender)
@@ -69,7 +78,7 @@ void test_sender_submit(struct test_sender *sender)
 {
 	sender_store_submitted(sender->sender.page, sender->submitted);
 	if (sender_load_need_kick(sender->sender.state))
-		(void)send(sender->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		(void)eventfd_write(sender->sender.kick.eventfd, 1);
 }
 
 uint64_t test_sender_count(const struct test_sender *sender, enum ibvcap_tx_counter counter)

@@ -6,6 +6,7 @@
 #include "daemon/backend/backend.h"
 #include "daemon/ring/sender.h"
 #include "daemon/worker/tx_queue.h"
+#include "daemon/worker/tx_worker.h"
 
 struct test_sender {
 	struct sender sender;
@@ -14,8 +15,9 @@ struct test_sender {
 	uint64_t submitted; /* as its client means to say */
 };
 
-/** Sealed and registered, as it would be mailed. 0 or -errno. */
-int test_sender_init(struct test_sender *sender, struct backend *backend, uint32_t n_slots, uint32_t slot_bytes);
+/** Sealed and registered, as it would be mailed to the worker. 0 or -errno. */
+int test_sender_init(struct test_sender *sender, struct backend *backend, const struct tx_worker *worker,
+                     uint32_t n_slots, uint32_t slot_bytes);
 void test_sender_deinit(struct test_sender *sender);
 
 /** Is there room for one more? */

@@ -7,10 +7,12 @@ import ctypes
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -23,6 +25,7 @@ CLONE_NEWNET = 0x40000000
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_AUXDATA = 263, 8
 SO_RCVBUFFORCE = 33
+SO_NETNS_COOKIE = 71
 # These are meant for the program that started the tests, and not for the programs under test.
 for name in ("COLUMNS", "LINES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "POSIXLY_CORRECT"):
     os.environ.pop(name, None)
@@ -59,6 +62,18 @@ def in_namespace(name, function):
     thread.start()
     thread.join()
     return result[0]
+
+
+def ledgers():
+    """What softhca's devices in this network namespace have counted, which outlives their programs."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as here:
+        cookie = int.from_bytes(here.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8), sys.byteorder)
+    return set(pathlib.Path("/dev/shm").glob(f"softhca-{cookie:x}-*"))
+
+
+def remove_ledgers():
+    for ledger in ledgers():
+        shutil.rmtree(ledger, ignore_errors=True)
 
 
 class Wire:
@@ -148,6 +163,7 @@ class Net:
                                   check=False).stdout
             for pid in pids.split():
                 os.kill(int(pid), signal.SIGKILL)
+            in_namespace(namespace, remove_ledgers)
             subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
 
 

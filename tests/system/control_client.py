@@ -6,7 +6,7 @@ import socket
 import struct
 
 MAGIC = 0x50414349
-VERSION = 1
+VERSION = 2
 ATTACH, STATUS, CHANGE, OPEN_CHANNEL, MAPPED = range(1, 6)
 RELOAD, ADD_STREAM, REMOVE_STREAM = 1, 2, 3  # of CHANGE
 LOSSY, LOSSLESS, TAP = range(3)
@@ -63,7 +63,8 @@ def decode(kind, body):
         return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
                 "state": text(f[4]), "epoch": f[5], "clock_error_ns": f[6], "clock_source": f[7], "queue": f[8],
                 "slot_bytes": f[9], "slots_per_block": f[10], "n_blocks": f[11], "history_blocks": f[12],
-                "receive_queue_slots": f[13], "page_bytes": f[14], **counters(STREAM_COUNTERS, f[16], f[17:]),
+                "receive_queue_slots": f[13], "page_bytes": f[14], "reading_age_ms": f[15],
+                **counters(STREAM_COUNTERS, f[16], f[17:]),
                 "loss_packets": f[81], "loss_from_ns": f[82], "loss_to_ns": f[83]}
     if kind == CONSUMER:
         f = CONSUMER_BODY.unpack(body)
@@ -80,7 +81,8 @@ def decode(kind, body):
         return {"channel": text(f[0]), "pid": f[1], "uid": f[2], **counters(TX_COUNTERS + ["pending"], f[3], f[5:])}
     if kind == INTERFACE:
         f = INTERFACE_BODY.unpack(body)
-        return {"interface": text(f[0]), "device": text(f[1]), **counters(INTERFACE_COUNTERS, f[2], f[4:])}
+        return {"interface": text(f[0]), "device": text(f[1]), "reading_age_ms": f[3],
+                **counters(INTERFACE_COUNTERS, f[2], f[4:])}
     if kind == ERROR:
         error, _, message = ERROR_BODY.unpack(body)
         raise Refused(error, text(message))

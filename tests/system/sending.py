@@ -12,7 +12,7 @@ import time
 
 import control_client
 
-ARENA, PAGE, STATE, SOCKET = range(4)
+ARENA, PAGE, STATE, SOCKET, KICK = range(5)
 DESCRIPTOR = struct.Struct("=QHHI")
 DROP_LATE = 1
 # layout_tx.h: struct ibvcap_sender_state and struct ibvcap_sender_page
@@ -77,10 +77,7 @@ class Sender:
         self.kick()
 
     def kick(self):
-        try:
-            self.socket.send(b"k", socket.MSG_DONTWAIT)
-        except (BlockingIOError, BrokenPipeError):
-            pass
+        os.eventfd_write(self.fds[KICK], 1)
 
     def send(self, *payloads, **how):
         """Write, submit, wait. The statuses."""

@@ -169,6 +169,8 @@ def test_without_an_oversize_sink_a_long_packet_is_an_error_and_the_sum_holds(da
     rows, _ = reader.finish()
     assert [bool(row["flags"] & ERROR) for row in rows] == [False, True, False]
     assert rows[2]["payload"] == b"c" * 100
+    times = [row["timestamp_ns"] for row in rows]
+    assert 0 < times[0] == times[1] <= times[2], "the row in error has the time of the row before"
     counts = one.expect_sum()
     assert (counts["published"], counts["errored"]) == (2, 1)
 

@@ -4,14 +4,20 @@ verdict has its test in tests/unit/tools: here is what is asked of a kernel, a d
 there."""
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 
-from conftest import BUILD, HUGEPAGES, NOBODY, ROOT, Net, as_nobody, flow, libconfig, reachable, read_number, stream
+import control_client
+from conftest import (BUILD, HUGEPAGES, NOBODY, ROOT, Net, as_nobody, channel, flow, libconfig, reachable, read_number,
+                      stream, wait_until)
+
+HERE = pathlib.Path(__file__).parent
 
 DOCTOR = BUILD / "tools/ibvcap"
 SOFTHCA = BUILD / "lib/softhca/softhca"
@@ -170,7 +176,7 @@ def test_a_process_that_keeps_memory_of_a_ring_that_has_ended_is_named(net, wire
 
     assert holder()["level"] == "ok" and "rings that ibvcapd uses" in holder()["found"]
     reachable(BUILD / "tools/ibvcap-doctor")
-    own = holder(prefix=as_nobody(), program=reachable(DOCTOR))  # who may not read the daemon
+    own = holder(prefix=as_nobody(), program=reachable(DOCTOR))  # a user who may not read the daemon
     assert own["level"] == "ok" and "unknown: run as root" in own["found"]
     reader.process.send_signal(signal.SIGSTOP)
     one.stop()
@@ -180,6 +186,58 @@ def test_a_process_that_keeps_memory_of_a_ring_that_has_ended_is_named(net, wire
     reader.process.kill()
     reader.process.wait()
     assert holder() is None
+
+
+KEEPER = """
+import ctypes, os, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import control_client
+client = control_client.Client(sys.argv[2])
+fds = client.attach("lidar")
+arena = control_client.Client(sys.argv[2])
+fds += arena.open_channel("out")
+if sys.argv[3] == "thread":  # with a copy of the descriptors, which the process does not have any more
+    copied = threading.Event()
+    def keep():
+        assert ctypes.CDLL(None, use_errno=True).unshare(0x400) == 0, ctypes.get_errno()  # CLONE_FILES
+        copied.set()
+        time.sleep(600)
+    threading.Thread(target=keep, daemon=True).start()
+    copied.wait()
+    for fd in fds:
+        os.close(fd)
+client.socket.close()
+arena.socket.close()
+print("kept", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_process_that_only_has_descriptors_is_named(net, wire, daemon, hugepages, started, tmp):
+    """Of a ring and an arena in hugepages, and of pages: it maps nothing. What refuses others names the doctor."""
+    hugepages(12)
+    pages = {"page_size": "2M", "users": [NOBODY.pw_name]}
+    one = daemon([stream(wire, history_blocks=8, receive_queue_slots=256, max_consumers=1, lease_blocks=1, **pages)],
+                 channels=[channel(wire, max_senders=1, **pages)])
+    shutil.copy(HERE / "control_client.py", tmp)
+
+    def holders():
+        return {entry["subject"]: entry["found"]
+                for entry in of(diagnosis(net, "--config", one.config), "ring_memory")}
+
+    for way in ("process", "thread"):
+        keeper = started(as_nobody(sys.executable, "-c", KEEPER, tmp, one.socket_path, way))
+        assert keeper.stdout.readline() == "kept\n", keeper.communicate()
+        with open(f"/proc/{keeper.pid}/maps", encoding="utf-8") as maps:
+            assert "ibvcap-" not in maps.read()
+        found = [text for subject, text in holders().items() if f"(pid {keeper.pid}, user {NOBODY.pw_name})" in subject]
+        assert len(found) == 1 and int(found[0].split()[0]) >= 4, (way, holders())  # MiB: a ring and an arena
+        if way == "process":
+            with pytest.raises(control_client.Refused, match="'ibvcap doctor', run as root, lists the processes"):
+                control_client.Client(one.socket_path).attach("lidar")
+        keeper.kill()
+        keeper.wait()
+        wait_until(lambda: not one.status()["senders"], 20, "the sender's end")
 
 
 def test_the_manual_page_has_every_check():

@@ -19,7 +19,8 @@ SECONDS_MAX = 60              # … until what is to be seen was seen
 BAD_CURSOR, PAGE_LOST, WAKE_BUDGET = 2, 6, 9  # enum ibvcap_disconnect
 RATE = 4000                   # packets a second
 # A good reader may come four seconds late.
-RING = {"payload_size": 256, "history_blocks": 256, "receive_queue_slots": 4096, "lease_blocks": 2}
+RING = {"payload_size": 256, "history_blocks": 256, "receive_queue_slots": 4096, "lease_blocks": 2,
+        "users": ["daemon", "nobody"]}  # each has an account of its own
 SHORT = {**RING, "history_blocks": 32, "receive_queue_slots": 1024}
 GENEROUS = {"max_clients": 200, "max_clients_per_user": 190, "max_messages_per_s": 100000,
             "max_messages_per_s_per_user": 100000}
@@ -249,7 +250,7 @@ def test_a_client_that_takes_long_to_be_woken_is_disconnected(daemon, net, wire,
     process = reader(one, "lidar")
     sender = send(net, build, wire, {"lidar": 7502})["lidar"]
     client = hostile(one, "lidar", "watched")
-    go_on_until(lambda: is_told(one, "lidar", "took more CPU time to be woken than one user may: disconnected"),
+    go_on_until(lambda: is_told(one, "lidar", "took more CPU time to be woken than one account may: disconnected"),
                 "the wake budget used up")
     said = client.said()
     expect_no_gap(one, "lidar", process, stop(sender))
@@ -286,8 +287,8 @@ def test_who_floods_the_socket_is_refused_and_others_are_served(daemon, net, wir
         ask("why", "lidar", "--socket", one.socket_path)
         return any(text in line for line in warnings(one) for text in expected)
 
-    expected = ["a malformed message from process", "a message that is not a request from process"] if control else \
-               ["max_messages_per_s_per_user allows from process"]
+    expected = [": a malformed message (", ": a message that is not a request ("] if control else \
+               ["connections and messages a second than max_messages_per_s_per_user allows ("]
     go_on_until(are_served, "a refusal")
     assert are_served()
     said = {way: client.said() for way, client in clients.items()}

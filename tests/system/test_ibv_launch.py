@@ -102,7 +102,7 @@ def test_the_command_is_the_caller_with_net_raw_and_nothing_more(machine):
     assert launched.returncode == 0 and launched.stderr == b""
     lines = launched.stdout.decode().splitlines()
     for line in ("Inheritable capabilities: net_raw", "Ambient capabilities: net_raw",
-                 "Capability bounding set: [none]", "Securebits: [none]", "no_new_privs: 0"):
+                 "Capability bounding set: [none]", "Securebits: [none]", "no_new_privs: 1"):
         assert line in lines
     same = ("uid:", "euid:", "gid:", "egid:", "Supplementary groups:", "Parent death signal:")
     assert [l for l in lines if l.startswith(same)] == [l for l in plain if l.startswith(same)]
@@ -136,9 +136,84 @@ for attempt in (lambda: os.setuid(0), lambda: os.chown('/mnt/home', 0, 0), lambd
     assert (result.returncode, result.stderr) == (0, b"")
 
 
-def test_set_user_id_programs_give_nothing_back(machine):
+def test_sudo_says_why_it_does_not_work(machine):
     result = machine.run("ibv_launch", "sudo", "-n", "/usr/libexec/ibvcap/ibv_launch_root", "true")
-    assert result.returncode != 0
+    assert result.returncode != 0 and b"no new privileges" in result.stderr
+
+
+GIVES_UP_ROOT = """
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <unistd.h>
+
+static void print_ids(void)
+{
+	uid_t real, effective, saved;
+
+	getresuid(&real, &effective, &saved);
+	printf("%d %d %d\\n", (int)real, (int)effective, (int)saved);
+}
+
+int main(void)
+{
+	print_ids();
+	if (setuid(getuid()) < 0)
+		return 1;
+	print_ids();
+	printf("%s\\n", setuid(0) == 0 ? "root again" : "given up");
+	return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def set_uid_root(machine):
+    """A set-uid-root program that gives up root as such programs do, and then tries to take it again."""
+    program = machine.home / "gives_up_root"
+    subprocess.run(["gcc", "-static", "-x", "c", "-", "-o", program], input=GIVES_UP_ROOT, text=True, check=True)
+    os.chown(program, 0, 0)
+    program.chmod(0o4755)
+    ids = machine.run("/mnt/home/gives_up_root").stdout.decode().split("\n")
+    if ids[0] != f"{machine.uid} 0 0":
+        pytest.skip("set-uid programs have no effect on this file system (nosuid) or machine")
+    assert ids[1:3] == [f"{machine.uid} {machine.uid} {machine.uid}", "given up"]
+    return "/mnt/home/gives_up_root"
+
+
+@pytest.mark.parametrize("start", [["ibv_launch"], ["ibv_launch", "ibv_launch"], ["ibv_launch", "setpriv", "--nnp"]])
+def test_a_set_uid_root_program_never_has_user_0(machine, set_uid_root, start):
+    """Without CAP_SETUID, setuid() of user 0 to another one returns 0 and keeps the saved user 0."""
+    result = machine.run(*start, set_uid_root)
+    member = f"{machine.uid} {machine.uid} {machine.uid}"
+    assert result.stdout.decode().splitlines() == [member, member, "given up"], result.stderr
+
+
+@pytest.mark.parametrize("capabilities", ["cap_net_raw=ep", "cap_setuid,cap_chown=ep", "cap_sys_admin=p", "all=p"])
+def test_a_program_with_file_capabilities_gets_none(machine, capabilities):
+    program = machine.home / "with_capabilities"
+    shutil.copy("/usr/bin/cat", program)
+    if subprocess.run(machine.inside("root", "setcap", capabilities, "/mnt/home/with_capabilities")).returncode:
+        pytest.skip("no file capabilities here")
+    outside = machine.run("/mnt/home/with_capabilities", "/proc/self/status")
+    assert b"CapPrm:\t0000000000000000" not in outside.stdout and outside.returncode == 0
+    result = machine.run("ibv_launch", "/mnt/home/with_capabilities", "/proc/self/status")
+    if result.returncode == 126:
+        assert b"Operation not permitted" in result.stderr
+    else:
+        assert b"CapPrm:\t0000000000000000" in result.stdout
+
+
+def test_where_sudo_cannot_work_the_message_says_so(machine):
+    result = machine.run("setpriv", "--no-new-privs", "ibv_launch", "id")
+    assert (result.returncode, result.stdout) == (77, b"")
+    assert result.stderr.count(b"\n") == 1 and b"no_new_privs is set here" in result.stderr
+    assert b"group ibvlaunch" not in result.stderr
+
+
+def test_help_says_what_does_not_work_inside(machine):
+    result = machine.run("ibv_launch", "--help")
+    assert result.returncode == 0 and result.stderr == b""
+    assert all(word in result.stdout for word in (b"usage: ibv_launch COMMAND", b"sudo", b"set-user-ID"))
 
 
 VECTORS = [

@@ -59,14 +59,14 @@ def test_a_consumer_that_punches_its_own_page_harms_nobody(build, daemon, wire, 
     assert [row["payload"][0] for row in rows] == list(range(20))
 
 
-def test_a_child_that_outlives_the_consumer_is_told_that_its_lease_ended(build, daemon, wire):
+def test_a_child_that_outlives_the_consumer_is_told_that_the_handle_is_not_its_own(build, daemon, wire):
     """Else it would go on reading blocks that are given back to the device."""
     one = daemon([conftest.stream(wire, port=7600)])
     command = conftest.as_nobody(build.orphan_reader, one.socket_path, "lidar")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
         assert reader.stdout.readline() == "attached\n", reader.stderr.read()
         wire.send(wire.frame(b"x" * 100, 7600))
-        assert reader.stdout.readline() == f"{-errno.ECONNABORTED} {-errno.ECONNABORTED}\n", reader.stderr.read()
+        assert reader.stdout.readline() == f"{-errno.ECHILD} {-errno.ECHILD}\n", reader.stderr.read()
 
 
 def test_a_taps_child_reads_on_and_gets_nothing_twice(daemon, wire, build):

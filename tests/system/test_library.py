@@ -161,3 +161,63 @@ def test_a_program_that_polls_is_woken_by_packets_and_by_the_end(start_daemon, w
         one.stop()
         assert program.stdout.readline() == f"{-errno.ESHUTDOWN}\n"
         assert program.wait(60) == 0
+
+
+FORKER = """
+import ctypes, errno, multiprocessing, sys
+library = ctypes.CDLL(sys.argv[1])
+payload = ctypes.create_string_buffer(2048)
+n = ctypes.c_size_t()
+def open_one():
+    rx = ctypes.c_void_p()
+    assert library.ibvcap_rx_open(sys.argv[2].encode(), b"lidar", None, ctypes.byref(rx)) == 0
+    return rx
+def receive(rx):
+    r = library.ibvcap_rx_recv(rx, payload, len(payload), ctypes.byref(n), None, 20000)
+    return payload.raw[:n.value].decode() if r == 1 else errno.errorcode[-r]
+def child(parents, mine):
+    pipe.send((receive(parents), library.ibvcap_rx_fd(parents), library.ibvcap_tx_flush(tx, 0)))
+    library.ibvcap_rx_close(parents)
+    library.ibvcap_tx_close(tx)
+    rx = open_one()
+    pipe.send("opened")
+    pipe.send(receive(rx))
+    mine.recv()
+context = multiprocessing.get_context("fork")
+ours, pipe = context.Pipe()
+rx, tx = open_one(), ctypes.c_void_p()
+assert library.ibvcap_tx_open(sys.argv[2].encode(), b"out", None, ctypes.byref(tx)) == 0
+other = context.Process(target=child, args=(rx, pipe))
+other.start()
+assert ours.recv() == ("ECHILD", -errno.ECHILD, -errno.ECHILD)
+assert ours.recv() == "opened"
+print("forked", flush=True)
+print(receive(rx), ours.recv(), library.ibvcap_tx_send(tx, b"x", 1, 0, 1000), library.ibvcap_tx_flush(tx, 5000),
+      flush=True)
+library.ibvcap_rx_close(rx)
+library.ibvcap_tx_close(tx)
+print("closed", flush=True)
+sys.stdin.readline()
+ours.send("end")
+other.join()
+print(other.exitcode, flush=True)
+"""
+
+
+def test_a_python_program_forks_and_parent_and_child_receive(daemon, wire):
+    """The child holds copies of the parent's sockets until it ends; its own handle and the parent's are separate."""
+    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+        pytest.skip("python is not built with a sanitizer")
+    one = daemon([conftest.stream(wire)], channels=[conftest.channel(wire, users=["nobody"])])
+    command = conftest.as_nobody(sys.executable, "-c", FORKER, LIBRARY, one.socket_path)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "forked\n"
+        assert len(one.status()["consumers"]) == 2
+        wire.send(wire.frame(b"packet", 7502))
+        assert program.stdout.readline() == "packet packet 1 0\n"
+        assert program.stdout.readline() == "closed\n"
+        conftest.wait_until(lambda: len(one.status()["consumers"]) == 1 and not one.status()["senders"], 20,
+                            "the end of the parent's connections, though the child lives")
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "0\n"

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -22,12 +23,13 @@ def as_user(tmp):
     as JSON."""
     (tmp / "control_client.py").write_text((HERE / "control_client.py").read_text())
 
-    def run(daemon, code, uid=conftest.NOBODY.pw_uid):
+    def run(daemon, code, uid=conftest.NOBODY.pw_uid, gid=None):
         program = ("import errno, json, os, sys, time\n"
                    f"sys.path.insert(0, {str(tmp)!r})\nimport control_client\nfrom control_client import Client, "
                    f"Refused\n"
                    f"path = {str(daemon.socket_path)!r}\n{code}\n")
-        command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", sys.executable, "-c", program]
+        command = ["setpriv", f"--reuid={uid}", f"--regid={uid if gid is None else gid}", "--clear-groups",
+                   sys.executable, "-c", program]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -141,3 +143,26 @@ def test_a_status_shows_what_its_user_may_attach_to(daemon, net, wire, as_user):
                 "print(json.dumps([sorted(s['streams']), len(s['consumers']), sorted(s['interfaces'])]))")
         assert as_user(one, code) == [["open"], 0, [wire.interface]]
         assert as_user(one, code, uid=1) == [["far", "mine", "open"], 1, sorted([wire.interface, other.interface])]
+
+
+def test_members_of_the_daemons_group_may_connect_and_observers_see_everything(daemon, wire, as_user):
+    """One user is a member of the daemon's group, the other of a group that a reload names in observer_groups."""
+    member, observer = 61000, 61001
+    streams = [conftest.stream(wire, users=["daemon"], name="mine")]
+    channels = [conftest.channel(wire, users=["daemon"])]
+    control = {"mode": "0660"}
+    one = daemon(streams, channels=channels, control=control)
+    code = ("s = Client(path).status()\n"
+            "print(json.dumps([sorted(s['streams']), sorted(s['channels']), len(s['consumers'])]))")
+    with control_client.Client(one.socket_path) as client:
+        for fd in client.attach("mine"):
+            os.close(fd)
+        assert as_user(one, code, uid=member, gid=os.getegid()) == [[], [], 0]
+        one.socket_path.chmod(0o666)
+        assert as_user(one, code, uid=observer) == [[], [], 0]
+        control = {"socket": str(one.socket_path), **control, "observer_groups": [str(observer)]}
+        one.write_config(control, streams, channels)
+        one.process.send_signal(signal.SIGHUP)
+        conftest.wait_until(lambda: "observer_groups = " in one.text(), 20, one.text)
+        assert as_user(one, code, uid=observer) == [["mine"], ["out"], 1]
+        assert as_user(one, code, uid=member, gid=os.getegid()) == [[], [], 0]

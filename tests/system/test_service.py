@@ -114,6 +114,23 @@ def test_reload_under_the_real_systemd(booted, net, wire):
         assert "Defined-By: ibvcap" in text, text
 
 
+def test_reload_finds_a_socket_at_another_path(booted, net, wire):
+    control = {"socket": "/run/ibvcapd/elsewhere.sock"}
+    booted.configure(streams(wire), control=control)
+    booted.must("systemctl", "daemon-reload")
+    for action in ("start", "restart"):
+        booted.must("systemctl", action, "ibvcapd")
+        booted.configure([*streams(wire), conftest.stream(wire, name="more", port=7600, **SMALL)], control=control)
+        booted.must("systemctl", "reload", "ibvcapd")
+        status_text = booted.must("ibvcap", "status", "--json", "--socket", control["socket"])
+        assert [stream["name"] for stream in json.loads(status_text)["streams"]] == ["lidar", "more"]
+        booted.configure([conftest.stream(wire, colour=3)], control=control)
+        assert booted.call("systemctl", "reload", "ibvcapd").returncode != 0
+        assert "nothing was changed" in booted.journal()
+        booted.configure(streams(wire), control=control)
+    assert "will not find" not in booted.journal()
+
+
 def test_a_socket_where_the_sandbox_has_none_is_not_tried_again(booted, net, wire):
     booted.configure(streams(wire), control={"socket": "/var/lib/control.sock"})
     booted.must("systemctl", "daemon-reload")

@@ -45,6 +45,13 @@ def test_exposure(units, drop_in):
     assert not drop_in or relaxed[drop_in] in done.stdout, "the drop-in was not looked at"
 
 
+def test_devices():
+    """verbs, and the precision clocks of cards that have real-time timestamps only."""
+    lines = (UNITS / "ibvcapd.service").read_text().splitlines()
+    allowed = {line.removeprefix("DeviceAllow=") for line in lines if line.startswith("DeviceAllow=")}
+    assert allowed == {"char-infiniband_verbs rw", "char-ptp r"}
+
+
 def test_the_example_reserves_hugepages(tmp_path):
     name = "sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
     (tmp_path / name).parent.mkdir(parents=True)

@@ -33,7 +33,6 @@ def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
                  environment={"WATCHDOG_USEC": str(WATCHDOG_US)})
     pid = one.pid()
     whose = {"lidar": ["stream 'lidar': its worker"], "tx-rx0": ["interface 'rx0': its transmit worker"],
-             "tx-memory": ["interface 'rx0': the thread that makes its senders' memory"],
              "reload-memory": ["the reconfiguration on its way"],
              "notifier": ["stream 'lidar': its notifier", "interface 'rx0': its notifier"]}
     for name, lines in whose.items():
@@ -46,8 +45,10 @@ def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
                 expect_silence(one)
                 conftest.wait_until(lambda word=f"{line} has not moved": word in one.text()[before:], what=one.text)
             assert is_fed(one, 20), "it moves again"
-    # Each thread is watched but the device's, control's, and the one that may wait for a directory service.
-    known = {name for name in whose} | {"ibvcapd", "config-reader"}
+    # Each thread is watched but the device's, control's, those that may wait for a directory service, a device's
+    # firmware or a lock of the kernel, and those of users, which their clients may stop.
+    one.status()
+    known = {name for name in whose} | {"ibvcapd", "config-reader", "user-sockets", "dev-rx0", "kernel-reader"}
     found = {(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").iterdir()}
     assert {name for name in found if not name.startswith("softhca")} == known
 

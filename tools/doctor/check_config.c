@@ -73,19 +73,39 @@ static void list_port_netdevs(const struct doctor_facts *facts, char text[FINDIN
 			}
 }
 
+/* As verbs_check_stacking(): of a bond, mlx5 may make one device for all ports, which only the first of them has. */
+static bool is_stacked(const struct doctor_interface *interface)
+{
+	bool is_lag = strcmp(interface->kind, "bond") == 0 && interface->n_lower_devices == 1 &&
+	              interface->n_lower_foreign == 0;
+
+	return *interface->lower && !is_lag;
+}
+
 static void check_config_interface(const struct doctor_facts *facts, const struct configured_service *service,
                                    struct findings *findings)
 {
 	struct finding *finding =
 		finding_add(findings, "config", "%s '%s' on %s", service->kind, service->name, service->interface);
+	const struct doctor_interface *interface = facts_find_interface(facts, service->interface);
 	char ports[FINDING_TEXT_BYTES];
 
+	if (interface && is_stacked(interface)) {
+		finding_write(finding->found, "it is stacked on %s%s%s", interface->lower,
+		              *interface->kind ? ": a " : "", interface->kind);
+		finding_fail(finding, FINDING_ERROR, "the interface of a port",
+		             "ibvcapd does not start: a device gives what comes in at a port, with VLAN tags");
+		finding_write(finding->fix, "editor +%d %s   # interface: one of %s; for a VLAN, set vlan in the flows",
+		              service->line, service->file, interface->lower);
+		finding->fix_survives_reboot = true;
+		return;
+	}
 	if (facts_find_device(facts, service->interface)) {
 		finding_write(finding->found, "%s is behind it", facts_find_device(facts, service->interface)->name);
 		return;
 	}
 	finding->level = FINDING_ERROR;
-	if (facts_find_interface(facts, service->interface))
+	if (interface)
 		finding_write(finding->found, "no RDMA device is behind it");
 	else
 		finding_write(finding->found, "there is no such interface");

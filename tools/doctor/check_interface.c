@@ -169,6 +169,18 @@ static void check_interface_rp_filter(const struct doctor_interface *interface, 
 	finding->fix_survives_reboot = true;
 }
 
+static void check_interface_function(const struct doctor_interface *interface, struct findings *findings)
+{
+	struct finding *finding;
+
+	if (!interface->is_virtual_function)
+		return;
+	finding = finding_add(findings, "virtual_function", "%s", interface->name);
+	finding_write(finding->found,
+	              "the host's switch gives it packets for its own MAC and for groups that its kernel has joined; "
+	              "the host may set a VLAN, whose tags do not arrive here, a rate and a spoof check (ip link)");
+}
+
 void check_netdevs(const struct doctor_facts *facts, struct findings *findings)
 {
 	for (unsigned int i = 0; i < facts->n_interfaces; i++) {
@@ -178,6 +190,7 @@ void check_netdevs(const struct doctor_facts *facts, struct findings *findings)
 		if (!interface->exists)
 			continue;
 		groups = count_wanted_groups(facts, interface->name);
+		check_interface_function(interface, findings);
 		check_interface_ring(interface, findings);
 		check_interface_pause(interface, findings);
 		check_interface_loopback(interface, facts_find_device(facts, interface->name), findings);

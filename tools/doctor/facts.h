@@ -48,6 +48,7 @@ struct doctor_port {
 	char netdev[IFNAMSIZ];                   /* the network interface of this port; "": none */
 	struct doctor_gid gids[DOCTOR_GIDS_MAX]; /* the non-zero entries of its table */
 	unsigned int n_gids;
+	bool has_out_of_buffer; /* the kernel shows this counter, of the port or of the device */
 };
 
 struct doctor_pci {
@@ -100,6 +101,11 @@ struct doctor_interface {
 	bool up;
 	bool running;
 	unsigned int mtu;
+	char lower[DOCTOR_NAME_BYTES]; /* the interfaces that it is stacked on, "eth0, eth1"; "": none */
+	unsigned int n_lower_devices;  /* of these: with an RDMA device of their own */
+	unsigned int n_lower_foreign;  /* of those without: not driven by mlx5_core */
+	char kind[16];                 /* "vlan", "bond"; "": the kernel does not say */
+	bool is_virtual_function;
 	unsigned int rx_ring, rx_ring_max;
 	bool has_pause, rx_pause, tx_pause;
 	bool loopback;               /* the port sends its packets back to itself, and none to the wire */

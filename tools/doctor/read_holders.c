@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The processes that map ring memory or have a descriptor of it, from /proc/PID/maps and /proc/PID/fd. The kernel frees
- * this memory only when the last of them has unmapped and closed it, long after the ring has ended perhaps. A ring has
- * ended if no process called ibvcapd holds its segments.
+ * The processes that map ring memory or have a descriptor of it, from the maps and fd of /proc/PID and its threads. The
+ * kernel frees this memory only when the last of them has unmapped and closed it, maybe long after the ring has ended.
+ * A ring has ended if no process called ibvcapd holds its segments. /proc does not show descriptors that were sent over
+ * a socket and not received yet, or that were registered with an io_uring.
  */
 #include "tools/doctor/read.h"
 
@@ -37,7 +38,10 @@ struct holder_scan {
 	struct doctor_facts *facts;
 	struct held_segment *segments;
 	unsigned int n;
-	unsigned int first; /* of the process that is read now */
+	/* Of the process that is read now: */
+	unsigned int first;
+	const char *pid;
+	bool has_maps;      /* its mappings were read */
 	bool reads_daemons; /* in this pass over all processes; else it reads the others */
 };
 
@@ -82,6 +86,7 @@ static void read_mapped_segments(struct holder_scan *scan, const char *directory
 		    sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %x:%x %" SCNu64, &start, &end, &offset,
 		           &major_number, &minor_number, &inode) == 6)
 			add_segment(scan, makedev(major_number, minor_number), inode, offset + end - start);
+	scan->has_maps = scan->has_maps || (maps && ftell(maps) > 0);
 	if (!maps || ferror(maps))
 		note_read_error(scan);
 	if (maps)
@@ -103,6 +108,29 @@ static void read_segment_descriptor(const char *directory, const char *name, voi
 		            status.stx_size);
 	else if ((is_segment || !*target) && errno)
 		note_read_error(context);
+}
+
+static void read_held_segments(struct holder_scan *scan, const char *directory, const char *id)
+{
+	char path[PATH_MAX];
+
+	if (!scan->has_maps)
+		read_mapped_segments(scan, directory, id);
+	files_join(path, "%s/%s/fd", directory, id);
+	if (!files_for_each(path, read_segment_descriptor, scan))
+		note_read_error(scan);
+}
+
+/*
+ * A thread can have a table of descriptors of its own. /proc/PID shows those of the first thread, and nothing once that
+ * thread has ended, though the others go on.
+ */
+static void read_thread(const char *directory, const char *tid, void *context)
+{
+	struct holder_scan *scan = context;
+
+	if (strcmp(tid, scan->pid) != 0)
+		read_held_segments(scan, directory, tid);
 }
 
 static void read_user_name(const char *directory, const char *pid, char *name)
@@ -134,9 +162,11 @@ static void read_holder(const char *directory, const char *pid, void *context)
 	    (!scan->reads_daemons && facts->n_holders == DOCTOR_HOLDERS_MAX))
 		return;
 	scan->first = scan->n;
-	read_mapped_segments(scan, directory, pid);
-	files_join(path, "%s/%s/fd", directory, pid);
-	if (!files_for_each(path, read_segment_descriptor, scan))
+	scan->pid = pid;
+	scan->has_maps = false;
+	read_held_segments(scan, directory, pid);
+	files_join(path, "%s/%s/task", directory, pid);
+	if (!files_for_each(path, read_thread, scan))
 		note_read_error(scan);
 	if (scan->reads_daemons || scan->n == scan->first)
 		return;

@@ -32,17 +32,41 @@ static void copy_entry_name(const char *directory, const char *name, void *conte
 	files_copy_name(context, DOCTOR_NAME_BYTES, name);
 }
 
+static void read_lower(const char *directory, const char *name, void *context)
+{
+	static const char prefix[] = "lower_";
+	struct doctor_interface *interface = context;
+	size_t used = strlen(interface->lower);
+	char path[PATH_MAX], driver[DOCTOR_NAME_BYTES];
+
+	if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
+		return;
+	snprintf(interface->lower + used, sizeof(interface->lower) - used, "%s%s", used ? ", " : "",
+	         name + sizeof(prefix) - 1);
+	files_join(path, "%s/../%s/device/driver", directory, name + sizeof(prefix) - 1);
+	files_read_link_name(path, driver, sizeof(driver));
+	if (files_exist("%s/../%s/device/infiniband", directory, name + sizeof(prefix) - 1))
+		interface->n_lower_devices++;
+	else
+		interface->n_lower_foreign += strcmp(driver, "mlx5_core") != 0;
+}
+
 static void read_netdev(const char *root, struct doctor_interface *interface)
 {
 	int all = read_ipv4_setting(root, "all", "rp_filter"),
 	    own = read_ipv4_setting(root, interface->name, "rp_filter");
-	char path[PATH_MAX];
+	char path[PATH_MAX], uevent[PATH_MAX];
 
 	files_join(path, "%s/sys/class/net/%s", root, interface->name);
 	interface->exists = files_exist("%s", path);
 	interface->up = files_read_number(path, "flags") & IFF_UP;
 	interface->running = interface->up && files_read_number(path, "carrier") == 1;
 	interface->mtu = (unsigned int)files_read_number(path, "mtu");
+	interface->is_virtual_function = files_exist("%s/device/physfn", path);
+	files_for_each(path, read_lower, interface);
+	files_join(uevent, "%s/uevent", path);
+	files_read_labelled(uevent, "DEVTYPE=", interface->kind, sizeof(interface->kind));
+	interface->kind[strcspn(interface->kind, "\n")] = '\0';
 	/* The kernel uses the larger one: Documentation/networking/ip-sysctl.rst. */
 	interface->rp_filter = all > own ? all : own;
 	files_join(path, "%s/sys/class/net/%s/device/ptp", root, interface->name);
@@ -214,6 +238,15 @@ static int64_t timespec_to_ns(const struct timespec *time)
 	return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }
 
+/* Instead of what sysfs says, which does not know the clock of a bond, nor one that several mlx5 devices share. */
+static void ask_ptp_name(int fd, struct doctor_interface *interface)
+{
+	struct ethtool_ts_info info = {.cmd = ETHTOOL_GET_TS_INFO, .phc_index = -1};
+
+	if (ask_driver(fd, interface->name, &info) && info.phc_index >= 0)
+		snprintf(interface->ptp, sizeof(interface->ptp), "ptp%d", info.phc_index);
+}
+
 static void ask_ptp(struct doctor_interface *interface)
 {
 	struct timespec before, device, after;
@@ -240,6 +273,8 @@ void ask_interface(struct doctor_interface *interface)
 	struct ethtool_pauseparam pause = {.cmd = ETHTOOL_GPAUSEPARAM};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
+	if (fd >= 0)
+		ask_ptp_name(fd, interface);
 	ask_ptp(interface);
 	if (fd < 0)
 		return;

@@ -55,6 +55,12 @@ static void print_all_counters(struct counters counters, const char *const *sum,
 		putchar('\n');
 }
 
+static void print_age(const char *what, const char *device, uint32_t age_ms)
+{
+	if (age_ms > STATUS_VIEW_OLD_MS)
+		printf("  %s are %u s old: device %s does not answer\n", what, age_ms / 1000, device);
+}
+
 static void print_stream_status(const struct ibvcap_status_stream *stream)
 {
 	printf("stream %s, queue %u: %s on %s%s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: "
@@ -66,6 +72,7 @@ static void print_stream_status(const struct ibvcap_status_stream *stream)
 		printf(" (within %" PRIu64 " ns)", stream->clock_error_ns);
 	putchar('\n');
 	print_all_counters(COUNTERS_OF(stream), stream_sum, N(stream_sum));
+	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);
 }
 
 static void print_consumer_status(const struct ibvcap_status_consumer *consumer)
@@ -102,6 +109,7 @@ static void print_interface_status(const struct ibvcap_status_interface *interfa
 	for (uint32_t i = 0; i < interface->n_counters; i++)
 		printf(" %s %" PRIu64, interface->counters[i].label, interface->counters[i].value);
 	putchar('\n');
+	print_age("these counters", interface->device, interface->reading_age_ms);
 }
 
 static void print_status(const struct status_view *view)

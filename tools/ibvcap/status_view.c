@@ -62,6 +62,14 @@ void status_view_deinit(struct status_view *view)
 	*view = (struct status_view){0};
 }
 
+bool counters_have(struct counters counters, const char *label)
+{
+	for (uint32_t i = 0; i < counters.n; i++)
+		if (!strcmp(counters.at[i].label, label))
+			return true;
+	return false;
+}
+
 uint64_t counters_value(struct counters counters, const char *label)
 {
 	for (uint32_t i = 0; i < counters.n; i++)
@@ -142,6 +150,7 @@ static json_t *stream_to_json(const struct ibvcap_status_stream *stream)
 	json_object_set_new(object, "loss_packets", json_integer((json_int_t)stream->loss_packets));
 	json_object_set_new(object, "loss_from_ns", json_integer((json_int_t)stream->loss_from_ns));
 	json_object_set_new(object, "loss_to_ns", json_integer((json_int_t)stream->loss_to_ns));
+	json_object_set_new(object, "reading_age_ms", json_integer(stream->reading_age_ms));
 	return add_counters_to_json(object, COUNTERS_OF(stream));
 }
 
@@ -182,7 +191,8 @@ static json_t *sender_to_json(const struct ibvcap_status_sender *sender)
 
 static json_t *interface_to_json(const struct ibvcap_status_interface *interface)
 {
-	json_t *object = json_pack("{s:s, s:s}", "interface", interface->interface, "device", interface->device);
+	json_t *object = json_pack("{s:s, s:s, s:I}", "interface", interface->interface, "device", interface->device,
+	                           "reading_age_ms", (json_int_t)interface->reading_age_ms);
 
 	return add_counters_to_json(object, COUNTERS_OF(interface));
 }

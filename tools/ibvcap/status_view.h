@@ -5,6 +5,7 @@
 
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
+#include <stdbool.h>
 
 /* All zero: none. */
 struct status_view {
@@ -34,8 +35,12 @@ struct counters {
 int status_view_ask(struct status_view *view, const char *socket_path, uint32_t timeout_ms);
 void status_view_deinit(struct status_view *view);
 
-/** The counter of that label; 0 if the daemon has none. */
+bool counters_have(struct counters counters, const char *label);
+/** The counter of that label; 0 if there is none. */
 uint64_t counters_value(struct counters counters, const char *label);
+
+/* Readings are renewed every 100 ms, those of an interface every second: older ones mean that the device hangs. */
+#define STATUS_VIEW_OLD_MS 3000u
 
 /** Print "  whole 5 = part 3 + part 2", without a line feed. labels[0] is the whole. */
 void counters_print_sum(struct counters counters, const char *const *labels, unsigned n_labels);

@@ -25,6 +25,23 @@ static void why_add_line(struct why_report *report, const struct why_line *line)
 
 /* ---- before the stream --------------------------------------------------------------------------- */
 
+static void explain_age(const struct why_facts *facts, struct why_report *report)
+{
+	const struct why_line line = {
+		.level = WHY_NOTE,
+		.place = "port",
+		.term = "reading_age_ms",
+		.value = facts->stream->reading_age_ms,
+		.cause =
+			"the device has not answered the daemon for so long: packets are captured, and those that were "
+			"lost since then are counted when it answers",
+		.remedy = "the kernel log (dmesg) says whether the driver waits for the firmware (mlx5_core: timeout)",
+	};
+
+	if (facts->stream->reading_age_ms > STATUS_VIEW_OLD_MS)
+		why_add_line(report, &line);
+}
+
 static void explain_port(const struct why_facts *facts, struct why_report *report)
 {
 	struct why_line line = {
@@ -33,7 +50,12 @@ static void explain_port(const struct why_facts *facts, struct why_report *repor
 	if (!facts->interface)
 		return;
 	line.value = counters_value(COUNTERS_OF(facts->interface), line.term);
-	if (line.value) {
+	if (!counters_have(COUNTERS_OF(facts->interface), line.term)) {
+		line.level = WHY_NOTE;
+		line.cause = "the port does not show how many packets it dropped before the flow rules; virtual "
+			     "functions have no such counter";
+		line.remedy = "ethtool -S of the physical port, on the host, shows rx_discards_phy";
+	} else if (line.value) {
 		line.level = WHY_LOSS;
 		line.cause = "the port dropped packets before it knew the stream, so this counts all streams of the "
 			     "port: the card could not write packets to memory as fast as they came";
@@ -41,6 +63,21 @@ static void explain_port(const struct why_facts *facts, struct why_report *repor
 			      "traffic on the port; ethtool -S shows the driver's own counters";
 	}
 	why_add_line(report, &line);
+}
+
+/* The sum of losses does not need this counter, so it has a line only if it is missing. */
+static void explain_out_of_buffer(const struct why_facts *facts, struct why_report *report)
+{
+	const struct why_line line = {
+		.level = WHY_NOTE,
+		.place = "port",
+		.term = "out_of_buffer",
+		.cause = "the device does not show this counter (devices in switchdev mode on some kernels); no_buffer "
+			 "of each stream is exact without it",
+	};
+
+	if (facts->interface && !counters_have(COUNTERS_OF(facts->interface), line.term))
+		why_add_line(report, &line);
 }
 
 static void explain_link(const struct why_facts *facts, struct why_report *report)
@@ -175,6 +212,12 @@ static void explain_simple_terms(const struct why_facts *facts, struct why_repor
 			line.cause = simple_terms[i].cause;
 			line.remedy = simple_terms[i].remedy;
 		}
+		if (line.value && strcmp(line.term, "errored") == 0 && stream_counter(facts, "queue_resets")) {
+			line.cause = "these packets could not be used: the device could not write them, and its queue "
+				     "was reset; or they are longer than payload_size";
+			line.remedy = "the daemon's log has the device's error (journalctl -u ibvcapd); against longer "
+				      "packets raise payload_size, or set oversize_sink = true";
+		}
 		if (line.cause)
 			why_add_line(report, &line);
 	}
@@ -245,7 +288,9 @@ void why_explain(const struct why_facts *facts, struct why_report *report)
 {
 	report->n_lines = 0;
 	explain_link(facts, report);
+	explain_age(facts, report);
 	explain_port(facts, report);
+	explain_out_of_buffer(facts, report);
 	explain_matched(facts, report);
 	explain_no_buffer(facts, report);
 	explain_simple_terms(facts, report);

@@ -51,6 +51,9 @@ int verbs_counters_create(struct verbs_queue *queue, struct failure *failure)
 	if (error == -EPERM || error == -EACCES)
 		return failure_set(failure, EX_NOPERM, -error, "cannot create a flow on %s: %s: " VERBS_NET_RAW_HINT,
 		                   verbs_device_name(queue->backend), strerror(-error));
+	if (error == -ENOSPC || *verbs_explain_limit(-error))
+		return failure_set(failure, EX_UNAVAILABLE, -error, "cannot count the packets of a queue on %s: %s%s",
+		                   verbs_device_name(queue->backend), strerror(-error), verbs_explain_flow(-error));
 	return failure_set(failure, EX_UNAVAILABLE, -error,
 	                   "%s cannot count what its flow rules match (%s), and without that losses can't be named: "
 	                   "flow counters need mlx5 (ConnectX-4 or later), Linux 4.18 and rdma-core 20 or later",

@@ -2,39 +2,90 @@
 /* Opens the device behind a network interface and reads its capabilities. */
 #include "daemon/backend/verbs/verbs.h"
 
+#include "daemon/base/log.h"
+#include "daemon/net/net.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SYSFS "/sys"
+#define NODES "/dev/infiniband"
 
-/* libibverbs lists no device. If the kernel has one, the user-space driver is missing. */
-static int explain_no_devices(const char *interface, struct failure *failure)
+/* An entry of a directory that begins with that prefix; "": there is none. */
+static void find_entry(const char *directory, const char *prefix, char name[64])
 {
 	struct dirent *entry;
-	char name[64] = "";
-	DIR *entries = opendir(SYSFS "/class/infiniband");
+	DIR *entries = opendir(directory);
 
+	name[0] = '\0';
 	while (entries && !name[0] && (entry = readdir(entries))) {
-		if (entry->d_name[0] != '.')
-			snprintf(name, sizeof(name), "%.63s", entry->d_name);
+		if (entry->d_name[0] != '.' && strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
+			snprintf(name, 64, "%.63s", entry->d_name);
 	}
 	if (entries)
 		closedir(entries);
+}
+
+/* libibverbs leaves out a device whose node it cannot stat(). */
+int verbs_check_node(const struct verbs_sysfs *sysfs, const char *nodes, const char *interface, struct failure *failure)
+{
+	char directory[PATH_MAX], uverbs[64], node[PATH_MAX];
+
+	snprintf(directory, sizeof(directory), "%s/class/net/%s/device/infiniband_verbs", sysfs->root, interface);
+	find_entry(directory, "uverbs", uverbs);
+	snprintf(node, sizeof(node), "%s/%s", nodes, uverbs);
+	if (!uverbs[0] || access(node, F_OK) == 0)
+		return 0;
+	if (errno == ENOENT)
+		return failure_set(failure, EX_UNAVAILABLE, ENODEV,
+		                   "the kernel has an RDMA device behind %s, but its node %s is not here: give it to "
+		                   "the container or unit (--device, DeviceAllow=)",
+		                   interface, node);
+	return failure_set(failure, EX_UNAVAILABLE, errno,
+	                   "the kernel has an RDMA device behind %s, but this process cannot reach its node %s: %s",
+	                   interface, node, strerror(errno));
+}
+
+/* libibverbs lists no device. */
+static int explain_no_devices(const char *interface, struct failure *failure)
+{
+	char name[64];
+
+	find_entry(SYSFS "/class/infiniband", "", name);
 	if (name[0])
 		return failure_set(
 			failure, EX_UNAVAILABLE, ENODEV,
-			"no usable RDMA device behind %s: the kernel has %s, but libibverbs has no driver for it: "
-			"'apt install ibverbs-providers' and 'modprobe ib_uverbs'",
+			"no usable RDMA device behind %s: the kernel has %s, but libibverbs has no driver for it ('apt "
+			"install ibverbs-providers', 'modprobe ib_uverbs'), or its node in " NODES " is not here",
 			interface, name);
 	return failure_set(
 		failure, EX_UNAVAILABLE, ENODEV,
 		"no RDMA device behind %s: there is none on this machine: 'modprobe mlx5_ib' and 'apt install "
-		"rdma-core ibverbs-providers' for a ConnectX; 'ibv_devinfo' must list it",
+		"rdma-core ibverbs-providers' for a ConnectX; 'ibv_devinfo' must list it; if 'rdma system' says netns "
+		"exclusive, 'rdma dev set DEVICE netns NAME' moves a device to a network namespace",
 		interface);
+}
+
+/* The kernel's own answer, which needs no GIDs: devices in switchdev mode and those with RoCE off have none. */
+static int verbs_ask_for_port(const struct verbs_sysfs *sysfs, const char *interface, struct verbs_match *match)
+{
+	unsigned index = if_nametoindex(interface);
+	uint32_t port;
+
+	for (int i = 0; i < sysfs->n_devices; i++) {
+		const char *name = strrchr(sysfs->devices[i], '/');
+
+		if (!name || net_rdma_port(name + 1, index, &port) < 0 || port > UINT8_MAX)
+			continue;
+		*match = (struct verbs_match){.device = i, .port = (uint8_t)port};
+		return 0;
+	}
+	return -ENODEV;
 }
 
 /* Finds the device and its port. */
@@ -50,8 +101,10 @@ static int verbs_match_device(const struct verbs_backend *backend, struct ibv_de
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a list of devices");
 	for (int i = 0; i < n; i++)
 		paths[i] = devices[i]->ibdev_path;
-	error = verbs_match(&sysfs, backend->interface, match);
+	error = verbs_ask_for_port(&sysfs, backend->interface, match);
 	if (error)
+		error = verbs_match(&sysfs, backend->interface, match);
+	if (error && verbs_check_node(&sysfs, NODES, backend->interface, failure) == 0)
 		failure_set(
 			failure, EX_UNAVAILABLE, -error,
 			"no RDMA device behind %s; there are: %s: name one of those interfaces, or check that 'rdma "
@@ -74,30 +127,42 @@ static int verbs_open_device(struct verbs_backend *backend, struct ibv_device *d
 		                   "cannot open %s, the device behind %s: %s: this user needs read and write access to "
 		                   "/dev/infiniband/%s",
 		                   ibv_get_device_name(device), backend->interface, strerror(error), device->dev_name);
-	return failure_set(failure, EX_UNAVAILABLE, error, "cannot open %s, the device behind %s: %s",
-	                   ibv_get_device_name(device), backend->interface, strerror(error));
+	return failure_set(failure, EX_UNAVAILABLE, error, "cannot open %s, the device behind %s: %s%s",
+	                   ibv_get_device_name(device), backend->interface, strerror(error),
+	                   verbs_explain_limit(error));
 }
 
 static int verbs_find_and_open(struct verbs_backend *backend, struct failure *failure)
 {
+	const struct verbs_sysfs sysfs = {.root = SYSFS};
 	struct ibv_device **devices;
 	struct verbs_match match = {0};
-	int n = 0, error;
+	int n = 0, error, stacking;
 
 	if (!if_nametoindex(backend->interface))
 		return failure_set(failure, EX_UNAVAILABLE, ENODEV, "there is no interface %s: 'ip link' lists them",
 		                   backend->interface);
+	stacking = verbs_check_stacking(&sysfs, backend->interface, failure);
+	if (stacking < 0)
+		return stacking;
 	devices = ibv_get_device_list(&n);
 	if (!devices && errno != ENOSYS)
 		return failure_set(failure, EX_OSERR, errno, "cannot list RDMA devices: %s", strerror(errno));
 	if (n > 0)
 		error = verbs_match_device(backend, devices, n, &match, failure);
-	else
+	else if ((error = verbs_check_node(&sysfs, NODES, backend->interface, failure)) == 0)
 		error = explain_no_devices(backend->interface, failure);
 	if (!error) {
 		backend->port = match.port;
 		error = verbs_open_device(backend, devices[match.device], failure);
 	}
+	if (!error && stacking == VERBS_STACKING_LAG)
+		log_warning(
+			"interface %s: device %s is the only one of this bond, and should receive what comes in at any "
+			"of its ports; if packets of one port are missing: 'dmesg | grep -i lag' must show the ports' "
+			"lag map, and 'devlink dev param show' enable_rdma true for each of them; else configure a "
+			"stream for each port, without a bond",
+			backend->interface, verbs_device_name(backend));
 	if (devices)
 		ibv_free_device_list(devices);
 	return error;
@@ -113,8 +178,8 @@ static int verbs_query_device(struct verbs_backend *backend, struct failure *fai
 	if (!error)
 		error = ibv_query_port(backend->context, backend->port, &port);
 	if (error)
-		return failure_set(failure, EX_UNAVAILABLE, error, "cannot query port %u of %s: %s", backend->port,
-		                   device, strerror(error));
+		return failure_set(failure, EX_UNAVAILABLE, error, "cannot query port %u of %s: %s%s", backend->port,
+		                   device, strerror(error), verbs_explain_limit(error));
 	if (port.link_layer != IBV_LINK_LAYER_ETHERNET)
 		return failure_set(
 			failure, EX_UNAVAILABLE, EPROTONOSUPPORT,
@@ -133,10 +198,12 @@ static int verbs_set_up_device(struct verbs_backend *backend, struct failure *fa
 		                   strerror(errno));
 	backend->pd = ibv_alloc_pd(backend->context);
 	if (!backend->pd)
-		return failure_set(failure, EX_UNAVAILABLE, errno, "cannot allocate a protection domain on %s: %s",
-		                   device, strerror(errno));
+		return failure_set(failure, EX_UNAVAILABLE, errno, "cannot allocate a protection domain on %s: %s%s",
+		                   device, strerror(errno), verbs_explain_limit(errno));
 	backend->sink = ibv_alloc_null_mr(backend->pd); /* NULL: not every device has one */
-	return verbs_statistics_init(backend, failure);
+	verbs_timestamps_init(backend);
+	verbs_statistics_init(backend);
+	return 0;
 }
 
 static void verbs_close(struct backend *base)
@@ -145,6 +212,7 @@ static void verbs_close(struct backend *base)
 
 	if (!backend)
 		return;
+	verbs_timestamps_deinit(backend);
 	if (backend->sink)
 		ibv_dereg_mr(backend->sink);
 	if (backend->pd)
@@ -163,6 +231,7 @@ static int verbs_open(const char *interface, struct backend **out, struct failur
 	if (!backend)
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a device");
 	backend->base.ops = &verbs_backend_ops;
+	backend->ptp_fd = -1;
 	snprintf(backend->interface, sizeof(backend->interface), "%s", interface);
 	error = verbs_find_and_open(backend, failure);
 	if (!error)
@@ -181,14 +250,16 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 	const struct verbs_backend *backend = verbs_backend(base);
 	uint32_t max_slots = (uint32_t)backend->attr.orig_attr.max_qp_wr;
 	const struct ibv_packet_pacing_caps *pacing = &backend->attr.packet_pacing_caps;
+	bool is_real_time = backend->timestamps == VERBS_TIMESTAMPS_REAL_TIME;
 	bool paces = pacing->supported_qpts & (1u << IBV_QPT_RAW_PACKET);
 
 	*capabilities = (struct backend_capabilities){
 		.max_queue_slots = max_slots / VERBS_CHAIN * VERBS_CHAIN,
 		.oversize_sink = backend->sink != NULL,
-		.timestamps = backend->attr.completion_timestamp_mask != 0 && backend->attr.hca_core_clock != 0,
-		.clock_hz = backend->attr.hca_core_clock * 1000, /* kHz */
-		.clock_mask = backend->attr.completion_timestamp_mask,
+		.timestamps = backend->timestamps != VERBS_TIMESTAMPS_NONE,
+		.clock_hz = is_real_time ? VERBS_NS_PER_S : backend->attr.hca_core_clock * 1000, /* kHz */
+		.clock_mask = is_real_time ? UINT64_MAX : backend->attr.completion_timestamp_mask,
+		.clock_can_step = is_real_time,
 		/* In blocks of 64 bytes, as mlx5 counts: with two SGEs a packet takes two. */
 		.max_send_slots = max_slots / 2,
 		.send_checksums = backend->attr.raw_packet_caps & IBV_RAW_PACKET_CAP_IP_CSUM,

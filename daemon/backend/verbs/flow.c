@@ -99,26 +99,6 @@ void verbs_flow_attr_build(struct verbs_flow_attr *flow, const struct flow_rule 
 	}
 }
 
-/* The meaning of an errno of ibv_create_flow() for the administrator. */
-static const char *verbs_explain_flow(int error)
-{
-	switch (error) {
-	case EPERM:
-	case EACCES:
-		return VERBS_NET_RAW_HINT;
-	case ENOMEM:
-		return "the device's flow tables are full: fewer flows, or the same combination of source address, "
-		       "source port and VLAN in all of them";
-	case EOPNOTSUPP:
-	case EPROTONOSUPPORT:
-		return "the device or its driver can't match this: on mlx4 set log_num_mgm_entry_size=-1";
-	case EEXIST:
-		return "another queue has the same rule with other actions";
-	default:
-		return "refused by the driver; the kernel log may say more";
-	}
-}
-
 int verbs_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
                    struct failure *failure)
 {
@@ -138,7 +118,7 @@ int verbs_add_flow(struct backend_queue *base, const struct flow_rule *rule, str
 
 		free(flow);
 		return failure_set(failure, error == EPERM || error == EACCES ? EX_NOPERM : EX_UNAVAILABLE, error,
-		                   "cannot steer %s of %s to a queue of %s: %s: %s",
+		                   "cannot steer %s of %s to a queue of %s: %s%s",
 		                   flow_format(rule, text, sizeof(text)), queue->backend->interface,
 		                   verbs_device_name(queue->backend), strerror(error), verbs_explain_flow(error));
 	}

@@ -3,7 +3,8 @@
  * Finds the port of the RDMA device behind a network interface. Device names say nothing (mlx5_0, rocep1s0f0, or a name
  * that an administrator chose), so the answer comes from sysfs, and with RoCE on from the GID table, in this order:
  *  1. class/net/IF/device/infiniband/ holds the device, and dev_port counts its ports from 0. Representors share both
- *     with their uplink, so a GID table that names only other netdevs overrules this.
+ *     with their uplink, so a GID table that names only other netdevs overrules this. In switchdev mode mlx5 has no
+ *     GIDs, and the uplink is the last port (mlx5_core: mlx5_esw_vports_init); the counters show the mode.
  *  2. ports/P/gid_attrs/ndevs/ names the netdev of every GID; this also finds bonds.
  *  3. ports/P/gids/0 is the link-local address made from the MAC.
  */
@@ -93,7 +94,8 @@ static bool has_port(const char *device, int port)
 enum netdev_answer { NETDEV_UNKNOWN, NETDEV_OTHERS, NETDEV_THIS };
 
 /* Does the GID table of a port name this interface? If first is not NULL, it becomes the first netdev named. */
-static enum netdev_answer port_netdev(const char *device, int port, const char *interface, char *first)
+static enum netdev_answer port_netdev(const struct verbs_sysfs *sysfs, const char *device, int port,
+                                      const char *interface, char *first)
 {
 	enum netdev_answer answer = NETDEV_UNKNOWN;
 	char path[PATH_MAX], name[TEXT_MAX];
@@ -109,10 +111,39 @@ static enum netdev_answer port_netdev(const char *device, int port, const char *
 			continue;
 		if (answer == NETDEV_UNKNOWN && first)
 			strcpy(first, name);
-		answer = strcmp(name, interface) ? NETDEV_OTHERS : NETDEV_THIS;
+		if (strcmp(name, interface) == 0)
+			answer = NETDEV_THIS;
+		else if (!verbs_is_stacked_on(sysfs, name, interface)) /* a VLAN or bond has GIDs of its own here */
+			answer = NETDEV_OTHERS;
 	}
 	closedir(entries);
 	return answer;
+}
+
+static int last_port(const char *device)
+{
+	int last = -1;
+
+	for (int port = next_port(device, 0); port > 0; port = next_port(device, port))
+		last = port;
+	return last;
+}
+
+/* mlx5 in switchdev mode has counters of the device (statistics.c); in legacy mode it has those of ports. */
+static bool is_in_switchdev_mode(const char *device)
+{
+	char text[TEXT_MAX];
+
+	return verbs_read_sysfs(text, "%s/hw_counters/out_of_buffer", device);
+}
+
+/* "pf0vf1" is a representor's name, "p0" an uplink's; other drivers have none. */
+static bool is_representor(const struct verbs_sysfs *sysfs, const char *interface)
+{
+	char text[TEXT_MAX];
+
+	return verbs_read_sysfs(text, "%s/class/net/%s/phys_port_name", sysfs->root, interface) &&
+	       !(text[0] == 'p' && isdigit((unsigned char)text[1]));
 }
 
 /* class/net/IF/device/infiniband/ and dev_port. */
@@ -130,9 +161,12 @@ static bool match_parent_device(const struct verbs_sysfs *sysfs, const char *int
 
 		if (length >= (int)sizeof(path) || access(path, F_OK) != 0 || !has_port(device, port))
 			continue;
-		if (port_netdev(device, port, interface, NULL) == NETDEV_OTHERS)
+		enum netdev_answer answer = port_netdev(sysfs, device, port, interface, NULL);
+		bool is_switchdev = answer == NETDEV_UNKNOWN && is_in_switchdev_mode(device);
+
+		if (answer == NETDEV_OTHERS || (is_switchdev && is_representor(sysfs, interface)))
 			continue;
-		*match = (struct verbs_match){.device = i, .port = (uint8_t)port};
+		*match = (struct verbs_match){.device = i, .port = (uint8_t)(is_switchdev ? last_port(device) : port)};
 		return true;
 	}
 	return false;
@@ -144,7 +178,7 @@ static bool match_gid_netdev(const struct verbs_sysfs *sysfs, const char *interf
 		const char *device = sysfs->devices[i];
 
 		for (int port = next_port(device, 0); port > 0; port = next_port(device, port)) {
-			if (port_netdev(device, port, interface, NULL) == NETDEV_THIS) {
+			if (port_netdev(sysfs, device, port, interface, NULL) == NETDEV_THIS) {
 				*match = (struct verbs_match){.device = i, .port = (uint8_t)port};
 				return true;
 			}
@@ -229,7 +263,7 @@ const char *verbs_describe_devices(const struct verbs_sysfs *sysfs, char *buffer
 		for (int port = next_port(device, 0); port > 0 && used < bytes; port = next_port(device, port)) {
 			char netdev[TEXT_MAX] = "no netdev";
 
-			if (port_netdev(device, port, "", netdev) == NETDEV_UNKNOWN)
+			if (port_netdev(sysfs, device, port, "", netdev) == NETDEV_UNKNOWN)
 				parent_netdev(device, port, netdev);
 			used += (size_t)snprintf(buffer + used, bytes - used, "%s%s port %d (%s)", used ? ", " : "",
 			                         base_name(device), port, netdev);

@@ -26,8 +26,8 @@ static int verbs_explain_registration(const struct verbs_backend *backend, size_
 			" bytes: set LimitMEMLOCK=infinity in the unit ('ulimit -l unlimited' in a shell) or "
 			"grant CAP_IPC_LOCK",
 			bytes, device, strerror(error), (uint64_t)limit.rlim_cur);
-	return failure_set(failure, EX_OSERR, error, "cannot register %zu bytes with %s: %s", bytes, device,
-	                   strerror(error));
+	return failure_set(failure, EX_OSERR, error, "cannot register %zu bytes with %s: %s%s", bytes, device,
+	                   strerror(error), verbs_explain_limit(error));
 }
 
 int verbs_register_memory(struct backend *base, void *address, size_t bytes, struct backend_memory **out,

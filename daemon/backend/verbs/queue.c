@@ -54,6 +54,34 @@ static int verbs_create_completion_channel(struct verbs_queue *queue, struct fai
 	return 0;
 }
 
+/*
+ * Each vector has its own interrupt, which the driver places on its own CPU (mlx5_core: comp_irqs_request_pci). So the
+ * events of queues are spread over them in turn. Control thread only.
+ */
+static uint32_t verbs_next_vector(struct verbs_backend *backend)
+{
+	int n = backend->context->num_comp_vectors;
+
+	return n > 1 ? backend->n_queues_made++ % (uint32_t)n : 0;
+}
+
+/* Spreading is no condition: if the device refuses a vector, the queue takes the first one. */
+static struct ibv_cq_ex *verbs_try_vectors(const struct verbs_queue *queue, struct ibv_cq_init_attr_ex *init)
+{
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(queue->backend->context, init);
+	uint32_t vector = init->comp_vector;
+	int error = errno;
+
+	if (cq || !vector)
+		return cq;
+	init->comp_vector = 0;
+	cq = ibv_create_cq_ex(queue->backend->context, init);
+	if (cq)
+		log_warning("%s refuses a completion queue on its vector %u (%s): vector 0 is used",
+		            verbs_device_name(queue->backend), vector, strerror(error));
+	return cq;
+}
+
 int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc_flags, bool completion_events,
                           struct failure *failure)
 {
@@ -63,6 +91,7 @@ int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc
 		.wc_flags = wc_flags,
 		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
 		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+		.comp_vector = verbs_next_vector(queue->backend),
 	};
 	int error;
 
@@ -71,15 +100,18 @@ int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc
 	if (error)
 		return error;
 	init.channel = queue->channel;
-	queue->cq = ibv_create_cq_ex(queue->backend->context, &init);
-	if (!queue->cq)
-		return failure_set(
-			failure, EX_UNAVAILABLE, errno,
-			"cannot create a completion queue of %u entries%s on %s: %s (libibverbs 1.7 or later "
-			"and a provider with extended completion queues are needed)",
-			n_cqe, wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? " with timestamps" : "",
-			verbs_device_name(queue->backend), strerror(errno));
-	return 0;
+	queue->cq = verbs_try_vectors(queue, &init);
+	if (queue->cq)
+		return 0;
+	error = errno;
+	return failure_set(failure, EX_UNAVAILABLE, error,
+	                   "cannot create a completion queue of %u entries%s on %s: %s%s", n_cqe,
+	                   wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? " with timestamps" : "",
+	                   verbs_device_name(queue->backend), strerror(error),
+	                   error == ENOSYS || error == EOPNOTSUPP
+	                           ? ": libibverbs 1.7 or later and a provider with extended completion queues are "
+	                             "needed"
+	                           : verbs_explain_limit(error));
 }
 
 static int verbs_explain_qp(const struct verbs_backend *backend, uint32_t slots, int error, struct failure *failure)
@@ -93,10 +125,11 @@ static int verbs_explain_qp(const struct verbs_backend *backend, uint32_t slots,
 		                   strerror(error));
 	if (error == EOPNOTSUPP)
 		return failure_set(failure, EX_UNAVAILABLE, error,
-		                   "%s has no raw packet queue pairs: a ConnectX-4 or later in Ethernet mode is needed",
+		                   "%s refuses raw packet queue pairs: a ConnectX-4 or later in Ethernet mode is "
+		                   "needed; if it is one, set timestamps = false",
 		                   device);
-	return failure_set(failure, EX_UNAVAILABLE, error, "cannot create a raw packet queue of %u slots on %s: %s",
-	                   slots, device, strerror(error));
+	return failure_set(failure, EX_UNAVAILABLE, error, "cannot create a raw packet queue of %u slots on %s: %s%s",
+	                   slots, device, strerror(error), verbs_explain_limit(error));
 }
 
 int verbs_queue_create_qp(struct verbs_queue *queue, struct ibv_qp_cap *capabilities, struct failure *failure)

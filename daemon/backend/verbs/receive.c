@@ -114,22 +114,37 @@ static __attribute__((noinline, cold)) void verbs_take_receive_error(const struc
 
 	*event = (struct backend_event){.slot = (uint32_t)cq->wr_id,
 	                                .status = (uint8_t)verbs_backend_status(cq->status)};
+	if (event->status == BACKEND_SLOT_ERROR)
+		atomic_store_explicit(&queue->base.error, ibv_wc_status_str(cq->status), memory_order_relaxed);
 	if (event->status != BACKEND_LENGTH_ERROR)
 		atomic_store_explicit(&queue->failed, true, memory_order_relaxed);
+}
+
+static inline __attribute__((always_inline)) uint64_t verbs_take_timestamp(struct ibv_cq_ex *cq,
+                                                                           enum verbs_timestamps timestamps)
+{
+	uint64_t real_time;
+
+	if (timestamps == VERBS_TIMESTAMPS_TICKS)
+		return ibv_wc_read_completion_ts(cq);
+	if (timestamps == VERBS_TIMESTAMPS_NONE)
+		return 0;
+	real_time = ibv_wc_read_completion_wallclock_ns(cq);
+	return (real_time >> 32) * VERBS_NS_PER_S + (uint32_t)real_time;
 }
 
 /*
  * Bad checksums cannot be reported: a missing IBV_WC_IP_CSUM_OK can also mean that the device did not check.
  */
-static inline __attribute__((always_inline)) void verbs_take_completion(struct ibv_cq_ex *cq,
-                                                                        struct backend_event *event, bool timestamps)
+static inline __attribute__((always_inline)) void
+verbs_take_completion(struct ibv_cq_ex *cq, struct backend_event *event, enum verbs_timestamps timestamps)
 {
 	if (__builtin_expect(cq->status != IBV_WC_SUCCESS, 0)) {
 		verbs_take_receive_error(cq, event);
 		return;
 	}
 	event->bytes = ibv_wc_read_byte_len(cq);
-	event->timestamp_raw = timestamps ? ibv_wc_read_completion_ts(cq) : 0;
+	event->timestamp_raw = verbs_take_timestamp(cq, timestamps);
 	event->slot = (uint32_t)cq->wr_id;
 	/* BACKEND_OK and no flags in one store; gcc 12 would make three stores of assignments. */
 	memset((uint8_t *)event + offsetof(struct backend_event, status), 0,
@@ -139,7 +154,7 @@ static inline __attribute__((always_inline)) void verbs_take_completion(struct i
 /* To be called after ibv_start_poll() succeeded, with the first completion present. Returns the end of the events. */
 static inline __attribute__((always_inline)) struct backend_event *
 verbs_take_completions(struct ibv_cq_ex *cq, struct backend_event *event, const struct backend_event *end,
-                       bool timestamps)
+                       enum verbs_timestamps timestamps)
 {
 	do {
 		verbs_take_completion(cq, event, timestamps);
@@ -160,11 +175,13 @@ int verbs_poll(struct backend_queue *base, struct backend_event *events, uint32_
 		return atomic_load_explicit(&receive->queue.failed, memory_order_relaxed) ? -EIO : 0;
 	if (error)
 		return -error;
-	/* Two loops, so that neither tests in each round whether there are timestamps. */
-	if (receive->timestamps)
-		end = verbs_take_completions(cq, events, end, true);
+	/* Three loops, so that none tests in each round which timestamps there are. */
+	if (receive->timestamps == VERBS_TIMESTAMPS_TICKS)
+		end = verbs_take_completions(cq, events, end, VERBS_TIMESTAMPS_TICKS);
+	else if (receive->timestamps == VERBS_TIMESTAMPS_REAL_TIME)
+		end = verbs_take_completions(cq, events, end, VERBS_TIMESTAMPS_REAL_TIME);
 	else
-		end = verbs_take_completions(cq, events, end, false);
+		end = verbs_take_completions(cq, events, end, VERBS_TIMESTAMPS_NONE);
 	ibv_end_poll(cq);
 	return (int)(end - events);
 }

@@ -23,7 +23,7 @@ static int verbs_check_receive_options(const struct verbs_backend *backend, cons
 		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
 		                   "%s has no null memory region for longer packets: set oversize_sink = false",
 		                   device);
-	if (options->timestamps && !backend->attr.completion_timestamp_mask)
+	if (options->timestamps && backend->timestamps == VERBS_TIMESTAMPS_NONE)
 		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
 		                   "%s has no timestamps in its completions: set timestamps = false", device);
 	if (attr->max_sge < n_sges)
@@ -37,9 +37,14 @@ static int verbs_create_receive_cq(struct verbs_queue *queue, const struct backe
 {
 	uint64_t wc_flags = IBV_WC_EX_WITH_BYTE_LEN;
 
-	/* Raw ticks: the library converts WALLCLOCK itself, by a clock that it reads on its own. */
+	/*
+	 * Raw ticks: the library converts WALLCLOCK itself, by a clock that it reads on its own, unless the device has
+	 * real time.
+	 */
 	if (options->timestamps)
-		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+		wc_flags |= queue->backend->timestamps == VERBS_TIMESTAMPS_REAL_TIME
+		                    ? IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK
+		                    : IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 	/* The provider rounds the receive queue up to a power of two, and a completion queue that overruns is lost. */
 	return verbs_queue_create_cq(queue, round_up_to_power_of_two(options->slots), wc_flags,
 	                             options->completion_events, failure);
@@ -83,7 +88,7 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 	receive = verbs_receive_queue(&queue->base);
 	receive->header_stride = options->header_stride;
 	receive->slot_bytes = options->slot_bytes;
-	receive->timestamps = options->timestamps;
+	receive->timestamps = options->timestamps ? backend->timestamps : VERBS_TIMESTAMPS_NONE;
 	verbs_chain_init(receive, options);
 	error = verbs_create_receive_cq(queue, options, failure);
 	if (!error)

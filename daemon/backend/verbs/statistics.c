@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reads port counters, link state, clock and asynchronous events of a device. */
+/* Reads port counters, link state and asynchronous events of a device. */
 #include "daemon/backend/verbs/verbs.h"
 
-#include "daemon/net/net.h"
+#include "daemon/base/log.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 uint64_t wide_counter_add(struct wide_counter *counter, uint64_t reading)
 {
@@ -21,16 +21,29 @@ uint64_t wide_counter_add(struct wide_counter *counter, uint64_t reading)
 	return counter->total;
 }
 
+bool verbs_find_counter(const char *device, unsigned port, const char *name, char *path, size_t bytes)
+{
+	/*
+	 * In switchdev mode mlx5 has the device's counters in the first directory; the second one is missing then, or
+	 * what it shows of the uplink stays 0 (mlx5_ib, mlx5_ib_query_q_counters_vport). In legacy mode there is only
+	 * the second one.
+	 */
+	snprintf(path, bytes, "%s/hw_counters/%s", device, name);
+	if (access(path, R_OK) == 0)
+		return true;
+	snprintf(path, bytes, "%s/ports/%u/hw_counters/%s", device, port, name);
+	if (access(path, R_OK) == 0)
+		return true;
+	path[0] = '\0';
+	return false;
+}
+
 /* Packets that the whole port dropped because no receive work request was posted. The kernel caches it for 10 ms. */
 static int read_out_of_buffer(const struct verbs_backend *backend, uint64_t *reading)
 {
-	char path[PATH_MAX];
+	FILE *file = fopen(backend->out_of_buffer_path, "re");
 	int n_fields;
-	FILE *file;
 
-	snprintf(path, sizeof(path), "%s/ports/%u/hw_counters/out_of_buffer", backend->context->device->ibdev_path,
-	         backend->port);
-	file = fopen(path, "re");
 	if (!file)
 		return -errno;
 	n_fields = fscanf(file, "%" SCNu64, reading);
@@ -38,51 +51,37 @@ static int read_out_of_buffer(const struct verbs_backend *backend, uint64_t *rea
 	return n_fields == 1 ? 0 : -EIO;
 }
 
-int verbs_statistics_init(struct verbs_backend *backend, struct failure *failure)
+/* The sum of losses does not need out_of_buffer, so a device without it, or whose counter cannot be read, works. */
+void verbs_statistics_init(struct verbs_backend *backend)
 {
-	int error = read_out_of_buffer(backend, &backend->out_of_buffer.last);
+	const char *device = backend->context->device->ibdev_path;
 
-	if (error)
-		return failure_set(
-			failure, EX_UNAVAILABLE, -error,
-			"cannot read %s/ports/%u/hw_counters/out_of_buffer, without which losses can't be named: "
-			"%s: mlx5 devices (ConnectX-4 and later) have it",
-			backend->context->device->ibdev_path, backend->port, strerror(-error));
-	net_port_discards(backend->interface, &backend->discards_at_open);
-	return 0;
+	if (!verbs_find_counter(device, backend->port, "out_of_buffer", backend->out_of_buffer_path,
+	                        sizeof(backend->out_of_buffer_path)) ||
+	    read_out_of_buffer(backend, &backend->out_of_buffer.last) < 0) {
+		log_warning(
+			"interface %s: device %s shows no out_of_buffer in %s/hw_counters and ports/%u/hw_counters: "
+			"that counter is missing in the status; no_buffer of each stream is exact without it",
+			backend->interface, verbs_device_name(backend), device, backend->port);
+		backend->out_of_buffer_path[0] = '\0';
+	}
 }
 
 int verbs_read_port(struct backend *base, struct backend_port_statistics *statistics)
 {
 	struct verbs_backend *backend = verbs_backend(base);
 	struct ibv_port_attr port;
-	uint64_t reading, discards;
+	uint64_t reading;
 	int error;
 
-	error = read_out_of_buffer(backend, &reading);
-	if (!error)
-		error = -ibv_query_port(backend->context, backend->port, &port);
+	error = -ibv_query_port(backend->context, backend->port, &port);
 	if (error)
 		return error;
-	*statistics = (struct backend_port_statistics){
-		.out_of_buffer = wide_counter_add(&backend->out_of_buffer, reading),
-		.port_active = port.state == IBV_PORT_ACTIVE,
-	};
-	if (net_port_discards(backend->interface, &discards) == 0) {
-		statistics->discards = discards - backend->discards_at_open;
-		statistics->has_discards = true;
+	*statistics = (struct backend_port_statistics){.port_active = port.state == IBV_PORT_ACTIVE};
+	if (backend->out_of_buffer_path[0] && read_out_of_buffer(backend, &reading) == 0) {
+		statistics->out_of_buffer = wide_counter_add(&backend->out_of_buffer, reading);
+		statistics->has_out_of_buffer = true;
 	}
-	return 0;
-}
-
-int verbs_read_clock(struct backend *base, uint64_t *raw)
-{
-	struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
-	int error = -ibv_query_rt_values_ex(verbs_backend(base)->context, &values);
-
-	if (error)
-		return error == -EOPNOTSUPP ? -ENOTSUP : error;
-	*raw = (uint64_t)values.raw_clock.tv_nsec; /* ticks, whatever the field's name says */
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "daemon/backend/backend.h"
 
 #include <infiniband/verbs.h>
+#include <limits.h>
 #include <net/if.h>
 #include <stdatomic.h>
 
@@ -19,6 +20,14 @@
 #define VERBS_NET_RAW_HINT                                                                               \
 	"CAP_NET_RAW is missing: AmbientCapabilities=CAP_NET_RAW in the unit, 'ibv_launch COMMAND', or " \
 	"'setcap cap_net_raw,cap_ipc_lock+ep' on the program grant it"
+
+#define VERBS_NS_PER_S UINT64_C(1000000000)
+
+enum verbs_timestamps {
+	VERBS_TIMESTAMPS_NONE,
+	VERBS_TIMESTAMPS_TICKS,     /* of the free-running clock */
+	VERBS_TIMESTAMPS_REAL_TIME, /* seconds << 32 | nanoseconds of the precision clock */
+};
 
 /* A device counter that wraps earlier than ours. */
 struct wide_counter {
@@ -34,8 +43,11 @@ struct verbs_backend {
 	struct ibv_device_attr_ex attr;
 	struct ibv_pd *pd;
 	struct ibv_mr *sink; /* null MR; NULL: the device has none */
+	unsigned n_queues_made;
+	enum verbs_timestamps timestamps;
+	int ptp_fd; /* the precision clock, for real-time timestamps; -1: none */
 	struct wide_counter out_of_buffer;
-	uint64_t discards_at_open;
+	char out_of_buffer_path[PATH_MAX]; /* "": the device does not show it */
 };
 
 struct verbs_memory {
@@ -80,7 +92,7 @@ struct verbs_receive_queue {
 	struct verbs_queue queue;
 	uint32_t header_stride;
 	uint32_t slot_bytes;
-	bool timestamps;
+	enum verbs_timestamps timestamps;
 	struct verbs_slot_wr chain[VERBS_CHAIN];
 };
 
@@ -149,6 +161,31 @@ struct verbs_match {
 int verbs_match(const struct verbs_sysfs *sysfs, const char *interface, struct verbs_match *match);
 /** "mlx5_0 port 1 (eth2), mlx5_1 port 1 (no netdev)"; returns buffer. */
 const char *verbs_describe_devices(const struct verbs_sysfs *sysfs, char *buffer, size_t bytes);
+
+/* ---- stacked.c ------------------------------------------------------------------------------------ */
+
+#define VERBS_STACKING_LAG 1 /* a bond of mlx5 ports with one device, which should be one for all of them */
+
+/** Is upper a VLAN, bond, … on the interface, or on one that is? */
+bool verbs_is_stacked_on(const struct verbs_sysfs *sysfs, const char *upper, const char *interface);
+/** 0: it is stacked on no other interface. VERBS_STACKING_LAG. -EINVAL: its packets cannot be captured through it. */
+int verbs_check_stacking(const struct verbs_sysfs *sysfs, const char *interface, struct failure *failure);
+
+/* ---- device.c ------------------------------------------------------------------------------------- */
+
+/**
+ * Does this process see the node in the directory nodes ("/dev/infiniband") of the device that is the interface's own?
+ * 0: it does, or there is no such device.
+ */
+int verbs_check_node(const struct verbs_sysfs *sysfs, const char *nodes, const char *interface,
+                     struct failure *failure);
+
+/* ---- explain.c ------------------------------------------------------------------------------------ */
+
+/** ": the cause, and what mends it", if the errno says that a limit was reached or the device is gone; else "". */
+const char *verbs_explain_limit(int error);
+/** The same for every errno of ibv_create_flow(). */
+const char *verbs_explain_flow(int error);
 
 /* ---- memory.c ------------------------------------------------------------------------------------- */
 
@@ -225,12 +262,21 @@ int verbs_read_matched(struct backend_queue *queue, uint64_t *packets);
 
 /** Add a reading of a counter that is 32 bits wide until it shows a larger value. Returns the total. Pure. */
 uint64_t wide_counter_add(struct wide_counter *counter, uint64_t reading);
+/** The path of a counter of a port, given the device's directory in sysfs. False: there is none, and path is "". */
+bool verbs_find_counter(const char *device, unsigned port, const char *name, char *path, size_t bytes);
 /** The present values of the counters count as 0. */
-int verbs_statistics_init(struct verbs_backend *backend, struct failure *failure);
+void verbs_statistics_init(struct verbs_backend *backend);
 int verbs_read_port(struct backend *backend, struct backend_port_statistics *statistics);
-int verbs_read_clock(struct backend *backend, uint64_t *raw);
 int verbs_notice_fd(const struct backend *backend);
 int verbs_read_notice(struct backend *backend, struct backend_notice *notice);
+
+/* ---- timestamps.c --------------------------------------------------------------------------------- */
+
+/** Find out which timestamps the device has. Needs the protection domain. */
+void verbs_timestamps_init(struct verbs_backend *backend);
+void verbs_timestamps_deinit(struct verbs_backend *backend);
+/** The clock that the timestamps are of. */
+int verbs_read_clock(struct backend *backend, uint64_t *raw);
 
 extern const struct backend_ops verbs_backend_ops;
 

@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "fault.h"
+#include "injection.h"
 #include "lost_memory.h"
 #include "mcast.h"
 #include "netdev.h"
@@ -38,10 +39,10 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 	d->events = events;
 	d->recover = lost_memory_recover;
 	d->index = index;
-	snprintf(d->name, sizeof(d->name), "mlx5_%u", index);
+	snprintf(d->name, sizeof(d->name), "%s%u", config->name_prefix ? config->name_prefix : "mlx5_", index);
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->wire_lock, NULL);
-	flow_steering_init(&d->steering, config->duplicates);
+	flow_steering_init(&d->steering, config->duplicates, config->flow_entries);
 	/* Only frames of these two engines pass the netdev and its stack. */
 	kernel_drop_init(&d->kernel_drop,
 	                 config->wire.engine == WIRE_AFPACKET || config->wire.engine == WIRE_AFPACKET_THROUGHPUT
@@ -55,7 +56,7 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 	d->next_qpn = 0x40;
 	d->next_cqn = 0x400;
 	d->next_pdn = 1;
-	d->port_active = netdev_link_up(config->netdev);
+	d->port_active = netdev_link_up(device_port_netdev(d));
 }
 
 void device_lock(struct device *d)
@@ -80,15 +81,29 @@ static void device_read_mtu(struct device *d)
 
 void device_watch_port(struct device *d)
 {
-	bool active = netdev_link_up(d->config.netdev);
+	bool active = netdev_link_up(device_port_netdev(d)), fatal = injection_is_on(d, "fatal", 0, NULL);
 
 	device_lock(d);
+	if (fatal && !d->halted) {
+		d->halted = true;
+		d->events->fatal(d);
+	}
 	/* mlx5_ib_event: every context gets the event, whether it has queues or not. */
 	if (active != d->port_active) {
 		d->port_active = active;
 		d->events->port(d, active);
 	}
 	device_unlock(d);
+}
+
+/* With the lock held, and while the wire is there. */
+static void device_count_discards(struct device *d)
+{
+	struct wire_stats stats = {};
+
+	d->wire->ops->stats(d->wire, &stats);
+	d->counters.discards += stats.discards - d->wire_discards;
+	d->wire_discards = stats.discards;
 }
 
 static void device_watch_netdev(struct device *d, uint64_t now_ns, uint64_t *next_ns)
@@ -98,6 +113,9 @@ static void device_watch_netdev(struct device *d, uint64_t now_ns, uint64_t *nex
 	*next_ns = now_ns + NETDEV_CHECK_NS;
 	mcast_refresh(d->mcast, now_ns);
 	device_read_mtu(d);
+	device_count_discards(d);
+	ledger_count_received(&d->ledger);
+	ledger_publish(&d->ledger, &d->counters);
 }
 
 /* Works on send queues and on queues in error; `*watch` says whether any queue has to be looked at again soon. */
@@ -141,9 +159,14 @@ static void device_receive_burst(struct turn *t)
 	struct device *d = t->device;
 	int n = d->wire->ops->receive(d->wire, frames, DEVICE_BURST);
 
+	if (n > 0 && !injection_is_on(d, "protection", 1, &d->protection_every))
+		d->protection_every = 0;
+
 	t->burst = true;
 	t->n_frames = n;
 	d->starves = false;
+	if (d->halted)
+		n = t->n_frames = 0;
 	for (; t->n_steered < n; t->n_steered++) {
 		if (t->n_steered + 1 < n)
 			__builtin_prefetch(frames[t->n_steered + 1].data);
@@ -158,7 +181,8 @@ static void device_work(void *arg)
 	struct turn *t = arg;
 
 	device_receive_burst(t);
-	t->n_done += device_work_queues(t->device, &t->watch);
+	if (!t->device->halted)
+		t->n_done += device_work_queues(t->device, &t->watch);
 	cq_events(t->device);
 }
 
@@ -209,6 +233,8 @@ static void *device_thread(void *arg)
 		if (!fault_guard(d, device_work, &t) && t.burst)
 			device_release_burst(&t);
 		t.watch |= !TAILQ_EMPTY(&d->armed_later);
+		if (t.n_done)
+			ledger_publish(&d->ledger, &d->counters);
 		pthread_mutex_unlock(&d->lock);
 		/* A mutex is not fair: without this the thread would take it again before a waiting command gets it. */
 		for (int i = 0; atomic_load(&d->n_waiting) && i < 1000; i++)
@@ -261,6 +287,8 @@ static int device_open_wire(struct device *d)
 	if (r)
 		return r;
 	device_read_mtu(d);
+	d->wire_discards = 0;
+	ledger_open(&d->ledger, d->config.counters, d->config.netdev);
 	d->sq_batch = sq_batch_new();
 	d->mcast = mcast_new(d->config.netdev);
 	if (!d->mcast || !d->sq_batch) {
@@ -295,7 +323,6 @@ int device_get_wire(struct device *d)
 void device_put_wire(struct device *d)
 {
 	struct wire *wire;
-	struct wire_stats stats;
 
 	pthread_mutex_lock(&d->wire_lock);
 	wire = d->wire;
@@ -305,8 +332,10 @@ void device_put_wire(struct device *d)
 		kernel_drop_close(&d->kernel_drop);
 		free(d->sent_copy);
 		d->sent_copy = NULL;
-		d->wire->ops->stats(d->wire, &stats);
-		d->counters.discards += stats.discards;
+		device_lock(d);
+		device_count_discards(d);
+		ledger_publish(&d->ledger, &d->counters);
+		device_unlock(d);
 		d->wire = NULL; /* before it is closed: a child that is forked meanwhile uses this pointer */
 		wire->ops->close(wire);
 		sq_batch_free(d->sq_batch);
@@ -318,14 +347,17 @@ void device_put_wire(struct device *d)
 
 void device_read_counters(struct device *d, struct device_counters *c)
 {
-	struct wire_stats stats = {};
+	struct device_counters own;
 
 	pthread_mutex_lock(&d->wire_lock);
-	if (d->wire)
-		d->wire->ops->stats(d->wire, &stats);
 	device_lock(d);
-	*c = d->counters;
+	if (d->wire)
+		device_count_discards(d);
+	ledger_publish(&d->ledger, &d->counters);
+	own = d->counters;
 	device_unlock(d);
+	ledger_read(&d->ledger, d->config.counters, d->config.netdev, c);
+	if (!d->ledger.shared)
+		ledger_add(c, &own);
 	pthread_mutex_unlock(&d->wire_lock);
-	c->discards += stats.discards;
 }

@@ -10,6 +10,7 @@
 #include "fault.h"
 #include "flow.h"
 #include "kernel_drop.h"
+#include "ledger.h"
 #include "mkey.h"
 #include "profile.h"
 
@@ -39,14 +40,26 @@ enum loopback {
 	LOOPBACK_BOTH,
 };
 
+/* Formats of timestamps that queues can have (PRM, HCA capabilities: rq_ts_format, sq_ts_format): cycles of the clock;
+ * these and seconds << 32 | nanoseconds; or only the latter. */
+enum real_time { REAL_TIME_OFF, REAL_TIME_ON, REAL_TIME_ONLY };
+
+/* The mode of the embedded switch (devlink-dev(8), eswitch mode). The last is switchdev with firmware that counts for
+ * other vports (mlx5_ib: vport_qcounters_supported). */
+enum eswitch { ESWITCH_LEGACY, ESWITCH_SWITCHDEV, ESWITCH_SWITCHDEV_VPORT };
+
 /* A frame longer than the MTU: a completion with LOC_LEN_ERR, or the frame is lost without an error. */
 enum long_send { LONG_SEND_IS_ERROR, LONG_SEND_IS_DROPPED };
 
 /* Behaviour that cannot be known without the hardware, and choices of the user. */
 struct device_config {
 	const char *netdev;
+	const char *bond;        /* netdev of the bond; "": none */
+	const char *name_prefix; /* of the RDMA device, which a number follows */
 	const struct profile *profile;
 	struct clock *clock;
+	const char *faults;         /* directory of injection.h; "": none */
+	const char *counters;       /* directory of the ledgers; NULL: counters are the process' own */
 	struct wire_config wire;    /* all but the netdev's name */
 	int cpu;                    /* of the device thread; -1: any */
 	unsigned int nap_us;        /* the longest nap of the device thread between two bursts */
@@ -54,17 +67,16 @@ struct device_config {
 	bool arm_fires_for_pending; /* arming a queue with unread completions gives an event at once */
 	bool length_error_is_fatal; /* LOC_LEN_ERR puts the queue in the error state */
 	bool error_events;          /* a completion in error gives a QP_FATAL event, too */
-	bool real_time;             /* wall-clock CQs have timestamps in the real-time format */
+	enum real_time real_time;
+	enum eswitch eswitch;
+	bool roce;
+	unsigned int n_comp_vectors; /* 0: the profile's */
+	unsigned int max_objects;    /* of a context; 0: no limit */
+	unsigned int flow_entries;   /* of the flow table of each priority */
 	enum long_send long_send;
 	enum flow_duplicates duplicates;
 	enum kernel_drop_mode kernel_drop;
 	enum loopback loopback;
-};
-
-struct device_counters {
-	uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes;
-	uint64_t out_of_buffer;
-	uint64_t discards; /* of wires that are closed */
 };
 
 /* The device reports events to uverbs through these, with the lock held. */
@@ -74,6 +86,7 @@ struct device_events {
 	void (*qp_fatal)(struct qp *qp);
 	void (*wq_fatal)(struct rq *rq);
 	void (*port)(struct device *device, bool active);
+	void (*fatal)(struct device *device); /* contexts that are open do not work any more */
 };
 
 struct device {
@@ -82,8 +95,9 @@ struct device {
 	char name[64];
 	unsigned int index;
 	unsigned int n_contexts;
-	bool sniffed;
-	uint8_t *sent_copy; /* buffer in which a sent frame becomes a received one; allocated at first use */
+	bool sniffed, told_missing_csum;
+	uint8_t short_frame[16 + 60]; /* the frame being received, if it had to be padded; with headroom */
+	uint8_t *sent_copy;           /* buffer in which a sent frame becomes a received one; allocated at first use */
 
 	pthread_mutex_t lock;
 	atomic_uint n_waiting; /* commands that wait for the lock */
@@ -93,12 +107,17 @@ struct device {
 	struct lost_pages lost_pages;
 	void (*recover)(void *loss); /* lost_memory_recover(); fault_guard() calls it */
 	TAILQ_HEAD(, qp) qps;
-	TAILQ_HEAD(, rq) wqs;           /* receive queues that belong to no queue pair */
-	LIST_HEAD(, uverbs_file) files; /* that have the device open; kept by uverbs */
-	TAILQ_HEAD(, cq) armed_later;   /* queues with a recent completion: their arm record is looked at again */
-	struct device_counters counters;
+	TAILQ_HEAD(, rq) wqs;            /* receive queues that belong to no queue pair */
+	LIST_HEAD(, uverbs_file) files;  /* that have the device open; kept by uverbs */
+	TAILQ_HEAD(, cq) armed_later;    /* queues with a recent completion: their arm record is looked at again */
+	struct device_counters counters; /* of this process */
+	uint64_t wire_discards;          /* those of the open wire that are in `counters` */
+	struct ledger ledger;
 	uint32_t next_qpn, next_cqn, next_pdn;
 	bool port_active;
+	bool halted; /* an error of the whole device: queues do nothing until the contexts of that time are closed */
+	/* fault "protection": every how many frames, 0: off; and how many were since the last */
+	unsigned int protection_every, protection_count;
 	bool starves; /* some receive queue has too few entries for another burst */
 
 	pthread_mutex_t wire_lock; /* taken before `lock` */
@@ -122,11 +141,37 @@ void device_unlock(struct device *d);
 /* Reads whether the link is up and reports a change to every context. Lock not held. */
 void device_watch_port(struct device *d);
 
+/* Size of the port's GID table. A representor has none, and neither has a port without RoCE (mlx5_ib:
+ * mlx5_query_port_roce). */
+static inline uint16_t device_n_gids(const struct device *d)
+{
+	return d->config.roce && d->config.eswitch == ESWITCH_LEGACY ? d->config.profile->gid_table_len : 0;
+}
+
+/* The netdev that the port shows: its addresses are the GIDs, its state is the port's (mlx5_ib: mlx5_query_port_roce
+ * takes the master of a bond). */
+static inline const char *device_port_netdev(const struct device *d)
+{
+	return d->config.bond && *d->config.bond ? d->config.bond : d->config.netdev;
+}
+
+static inline uint32_t device_n_comp_vectors(const struct device *d)
+{
+	return d->config.n_comp_vectors ? d->config.n_comp_vectors : d->config.profile->n_comp_vectors;
+}
+
+/* The port that is the netdev. In switchdev mode ports are vports, and the uplink is the last (mlx5_core:
+ * mlx5_esw_vports_init; mlx5_ib: mlx5_ib_vport_rep_load). The others here have no representor. */
+static inline unsigned int device_port(const struct device *d)
+{
+	return d->config.eswitch == ESWITCH_LEGACY ? 1 : 2;
+}
+
 /* The wire and the thread exist while a raw packet queue pair does. 0 or negative errno. */
 int device_get_wire(struct device *d);
 void device_put_wire(struct device *d);
 
-/* The current values, with those of the wire. Any thread; lock not held. */
+/* The current values of the device, with those of other processes. Any thread; lock not held. */
 void device_read_counters(struct device *d, struct device_counters *c);
 
 #endif

@@ -54,6 +54,12 @@ static void fault_unlock_handlers(const sigset_t *old)
 	pthread_sigmask(SIG_SETMASK, old, NULL);
 }
 
+void fault_forked(void)
+{
+	/* A thread that does not exist here may hold the lock. */
+	atomic_flag_clear(&programs_lock);
+}
+
 static bool fault_is_handler(const struct sigaction *a)
 {
 	return (a->sa_flags & SA_SIGINFO) || (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN);

@@ -34,6 +34,9 @@ typedef int sigaction_function(int signal, const struct sigaction *action, struc
  * the C library's sigaction(), since the preload library has one that calls fault_sigaction(). To be called once. */
 void fault_init(sigaction_function *real);
 
+/* In a forked child. */
+void fault_forked(void);
+
 /* sigaction() for the program's handlers of the two signals; the guard stays in front of them. */
 int fault_sigaction(int signal, const struct sigaction *action, struct sigaction *old);
 

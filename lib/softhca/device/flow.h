@@ -62,10 +62,10 @@ struct flow_entry {
 	struct flow_entry *next;       /* in the hash chain */
 };
 
-/* All entries with the same mask. */
+/* Entries with the same mask, at the places `start` to `start + size - 1` of the table. */
 struct flow_group {
 	struct packet_key mask;
-	unsigned int slot;         /* its place in the table */
+	uint32_t start, size;
 	uint8_t n_words, words[8]; /* words in which the mask is not zero */
 	uint32_t n_entries, n_chains;
 	struct flow_entry **chains;
@@ -73,7 +73,9 @@ struct flow_group {
 };
 
 struct flow_table {
-	TAILQ_HEAD(, flow_group) groups; /* by slot, which is the order in which they are tried */
+	TAILQ_HEAD(, flow_group) groups; /* by place, which is the order in which they are tried */
+	uint32_t size, group_size;       /* in entries */
+	unsigned int n_large_groups;     /* groups of group_size entries */
 };
 
 struct flow_steering {
@@ -111,10 +113,11 @@ static inline bool flow_traps(const struct flow_rule *rule)
 	return rule->table <= FLOW_TABLE_MULTICAST && (!rule->dont_trap || rule->drop);
 }
 
-void flow_steering_init(struct flow_steering *s, enum flow_duplicates duplicates);
+/* `n_entries`: of the table that each priority has. */
+void flow_steering_init(struct flow_steering *s, enum flow_duplicates duplicates, uint32_t n_entries);
 
-/* Adds the rule, which must stay until flow_remove(). 0, -ENOMEM, or -EEXIST if there is such a rule with another
- * tag or action. */
+/* Adds the rule, which must stay until flow_remove(). 0, -ENOMEM, -ENOSPC if the table is full, or -EEXIST if there is
+ * such a rule with another tag or action. */
 int flow_add(struct flow_steering *s, struct flow_rule *rule);
 void flow_remove(struct flow_steering *s, struct flow_rule *rule);
 

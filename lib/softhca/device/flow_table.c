@@ -11,15 +11,25 @@
 
 #define N_WORDS      (sizeof(struct packet_key) / sizeof(uint64_t))
 #define FIRST_CHAINS 8u
+/* mlx5_ib: MLX5_FS_MAX_ENTRIES, MLX5_FS_MAX_TYPES */
+#define MAX_ENTRIES      65536
+#define MAX_LARGE_GROUPS 6
 
 static_assert(FLOW_N_TABLES <= 64, "a bit a table");
 
-void flow_steering_init(struct flow_steering *s, enum flow_duplicates duplicates)
+void flow_steering_init(struct flow_steering *s, enum flow_duplicates duplicates, uint32_t n_entries)
 {
 	s->occupied = 0;
 	s->duplicates = duplicates;
-	for (unsigned int i = 0; i < FLOW_N_TABLES; i++)
-		TAILQ_INIT(&s->tables[i].groups);
+	for (unsigned int i = 0; i < FLOW_N_TABLES; i++) {
+		struct flow_table *t = &s->tables[i];
+
+		TAILQ_INIT(&t->groups);
+		t->n_large_groups = 0;
+		t->size = i <= FLOW_TABLE_MULTICAST ? n_entries : MAX_ENTRIES;
+		/* mlx5_core: mlx5_create_auto_grouped_flow_table keeps room for one group more. */
+		t->group_size = t->size / (MAX_LARGE_GROUPS + 1);
+	}
 }
 
 static uint32_t flow_hash_key(const struct flow_group *g, const struct packet_key *key)
@@ -55,50 +65,73 @@ static struct flow_entry *flow_find_entry(const struct flow_group *g, const stru
 	return e;
 }
 
-static struct flow_group *flow_find_group(const struct flow_table *t, const struct packet_key *mask)
+static bool flow_has_mask(const struct flow_group *g, const struct packet_key *mask)
+{
+	return !memcmp(&g->mask, mask, sizeof(*mask));
+}
+
+/* The entry with this mask and value, or NULL; `*room` becomes a group with room for it, or NULL. */
+static struct flow_entry *flow_find_rule(const struct flow_table *t, const struct flow_rule *rule,
+                                         struct flow_group **room)
 {
 	struct flow_group *g;
 
-	TAILQ_FOREACH (g, &t->groups, link)
-		if (!memcmp(&g->mask, mask, sizeof(*mask)))
-			return g;
+	*room = NULL;
+	TAILQ_FOREACH (g, &t->groups, link) {
+		struct flow_entry *e = flow_has_mask(g, &rule->mask) ? flow_find_entry(g, &rule->value) : NULL;
+
+		if (e)
+			return e;
+		if (!*room && g->n_entries < g->size && flow_has_mask(g, &rule->mask))
+			*room = g;
+	}
 	return NULL;
 }
 
-/* A new group takes the first gap that another group has left, else the last place (mlx5_core:
- * alloc_auto_flow_group). */
-static void flow_insert_group(struct flow_table *t, struct flow_group *g)
+/* A new group takes the first gap that is large enough (mlx5_core: alloc_auto_flow_group). */
+static int flow_place_group(struct flow_table *t, struct flow_group *g)
 {
 	struct flow_group *next;
 
+	if (t->size < MAX_LARGE_GROUPS)
+		return -ENOSPC;
+	g->size = t->n_large_groups < MAX_LARGE_GROUPS && t->group_size ? t->group_size : 1;
 	TAILQ_FOREACH (next, &t->groups, link) {
-		if (next->slot != g->slot) {
-			TAILQ_INSERT_BEFORE(next, g, link);
-			return;
-		}
-		g->slot++;
+		if (g->start + g->size <= next->start)
+			break;
+		g->start = next->start + next->size;
 	}
-	TAILQ_INSERT_TAIL(&t->groups, g, link);
+	if (g->start + g->size > t->size)
+		return -ENOSPC;
+	if (next)
+		TAILQ_INSERT_BEFORE(next, g, link);
+	else
+		TAILQ_INSERT_TAIL(&t->groups, g, link);
+	t->n_large_groups += g->size == t->group_size;
+	return 0;
 }
 
-static struct flow_group *flow_new_group(struct flow_table *t, const struct packet_key *mask)
+static int flow_new_group(struct flow_table *t, const struct packet_key *mask, struct flow_group **group)
 {
 	struct flow_group *g = calloc(1, sizeof(*g));
+	int r;
 
 	if (!g)
-		return NULL;
+		return -ENOMEM;
 	g->chains = calloc(FIRST_CHAINS, sizeof(*g->chains));
-	if (!g->chains) {
+	r = g->chains ? flow_place_group(t, g) : -ENOMEM;
+	if (r) {
+		free(g->chains);
 		free(g);
-		return NULL;
+		return r;
 	}
 	g->n_chains = FIRST_CHAINS;
 	g->mask = *mask;
 	for (unsigned int w = 0; w < N_WORDS; w++)
 		if (mask->word[w])
 			g->words[g->n_words++] = (uint8_t)w;
-	flow_insert_group(t, g);
-	return g;
+	*group = g;
+	return 0;
 }
 
 static void flow_chain_put(struct flow_group *g, struct flow_entry *e)
@@ -132,26 +165,25 @@ static void flow_drop_empty_group(struct flow_steering *s, unsigned int table, s
 	if (g->n_entries)
 		return;
 	TAILQ_REMOVE(&s->tables[table].groups, g, link);
+	s->tables[table].n_large_groups -= g->size == s->tables[table].group_size;
 	free(g->chains);
 	free(g);
 	if (TAILQ_EMPTY(&s->tables[table].groups))
 		s->occupied &= ~(1ULL << table);
 }
 
-static struct flow_entry *flow_new_entry(struct flow_steering *s, const struct flow_rule *rule)
+static int flow_new_entry(struct flow_steering *s, const struct flow_rule *rule, struct flow_group *g,
+                          struct flow_entry **entry)
 {
-	struct flow_table *t = &s->tables[rule->table];
-	struct flow_group *g = flow_find_group(t, &rule->mask);
 	struct flow_entry *e;
+	int r = g ? 0 : flow_new_group(&s->tables[rule->table], &rule->mask, &g);
 
-	if (!g)
-		g = flow_new_group(t, &rule->mask);
-	if (!g)
-		return NULL;
+	if (r)
+		return r;
 	e = calloc(1, sizeof(*e));
 	if (!e) {
 		flow_drop_empty_group(s, rule->table, g);
-		return NULL;
+		return -ENOMEM;
 	}
 	e->value = rule->value;
 	e->tag = rule->tag;
@@ -162,7 +194,8 @@ static struct flow_entry *flow_new_entry(struct flow_steering *s, const struct f
 		flow_chains_grow(g);
 	flow_chain_put(g, e);
 	s->occupied |= 1ULL << rule->table;
-	return e;
+	*entry = e;
+	return 0;
 }
 
 static bool flow_has_other_qp(const struct flow_entry *e, const struct qp *qp)
@@ -188,19 +221,12 @@ static int flow_check_conflict(const struct flow_steering *s, const struct flow_
 
 int flow_add(struct flow_steering *s, struct flow_rule *rule)
 {
-	struct flow_group *g = flow_find_group(&s->tables[rule->table], &rule->mask);
-	struct flow_entry *e = g ? flow_find_entry(g, &rule->value) : NULL;
+	struct flow_group *room;
+	struct flow_entry *e = flow_find_rule(&s->tables[rule->table], rule, &room);
+	int r = e ? flow_check_conflict(s, e, rule) : flow_new_entry(s, rule, room, &e);
 
-	if (e) {
-		int r = flow_check_conflict(s, e, rule);
-
-		if (r)
-			return r;
-	} else {
-		e = flow_new_entry(s, rule);
-		if (!e)
-			return -ENOMEM;
-	}
+	if (r)
+		return r;
 	rule->entry = e;
 	TAILQ_INSERT_TAIL(&e->rules, rule, entry_link);
 	return 0;

@@ -5,6 +5,7 @@
  */
 #include "kernel_drop.h"
 
+#include "../wire/complain.h"
 #include "nft.h"
 
 #include <arpa/inet.h>
@@ -150,10 +151,9 @@ static void kernel_drop_warn_once(struct kernel_drop *k, int r)
 	if (k->mode != KERNEL_DROP_AUTO || r == -EPERM || k->warned)
 		return;
 	k->warned = true;
-	fprintf(stderr,
-	        "softhca: %s: frames that flows take reach the kernel's stack, too: nf_tables: %s; "
-	        "set SOFTHCA_KERNEL_DROP=off to accept that\n",
-	        k->netdev, strerror(-r));
+	complain("%s: frames that flows take reach the kernel's stack, too: nf_tables: %s; "
+	         "set SOFTHCA_KERNEL_DROP=off to accept that",
+	         k->netdev, strerror(-r));
 }
 
 int kernel_drop_add(struct kernel_drop *k, const struct flow_rule *rule, struct kernel_dropped *d)

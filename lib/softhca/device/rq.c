@@ -84,6 +84,15 @@ static void rq_describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len, c
 	};
 }
 
+/* The fault "protection". */
+static bool rq_is_refused(struct device *d)
+{
+	if (!d->protection_every || ++d->protection_count < d->protection_every)
+		return false;
+	d->protection_count = 0;
+	return true;
+}
+
 /* False if the queue takes no more frames: it or its completion queue is in error. */
 static bool rq_receive_one(struct rq *rq, const uint8_t *frame, uint32_t len, const struct hw_cqe *described)
 {
@@ -91,6 +100,8 @@ static bool rq_receive_one(struct rq *rq, const uint8_t *frame, uint32_t len, co
 	enum hw_syndrome error = rq_scatter(rq, (const void *)wqe, 1u << rq->wqe_shift >> 4, frame, len);
 	struct hw_cqe *cqe;
 
+	if (!error && rq_is_refused(rq->device))
+		error = HW_SYNDROME_LOCAL_PROT;
 	if (error) {
 		cq_post_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, error);
 		rq->taken++;

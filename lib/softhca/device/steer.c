@@ -6,11 +6,13 @@
  */
 #include "steer.h"
 
+#include "../wire/complain.h"
 #include "../wire/dma.h"
 #include "clock.h"
 #include "mcast.h"
 #include "qp.h"
 
+#include <linux/if_ether.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,16 @@
 #define MAX_RING_DELAY_NS 1000000000ull
 #define MAX_SENT_BYTES    65536
 #define HEADROOM_BYTES    16 /* of struct wire_frame */
+
+/* A frame without a checksum is one that no wire has: the sender is on this host and its offloads are on. */
+static void steer_tell_missing_csum(struct device *d)
+{
+	if (!d->told_missing_csum)
+		complain("%s: the sender leaves checksums to a network card, so frames come without; on its end: "
+		         "ethtool -K IF tx off",
+		         d->config.netdev);
+	d->told_missing_csum = true;
+}
 
 static void steer_check_csums(struct rx_info *info, const struct packet *p, const struct wire_frame *f)
 {
@@ -107,6 +119,8 @@ static void steer_describe(struct passage *x)
 
 	if (x->described)
 		return;
+	if (x->frame->csum_missing)
+		steer_tell_missing_csum(d);
 	steer_check_csums(&x->info, &x->packet, x->frame);
 	/* The offset between the clocks is not exact, but the device's own clock must never go back. */
 	ns = steer_arrival_ns(d, x->frame, x->now_ns);
@@ -197,8 +211,21 @@ static uint32_t steer_ask_times(struct passage *x)
 
 static void steer_count(struct device *d, const struct wire_frame *f, uint32_t times)
 {
+	if (d->ledger.shared && !d->ledger.counts_received)
+		return;
 	d->counters.rx_packets += times;
 	d->counters.rx_bytes += (uint64_t)f->len * times;
+}
+
+/* IEEE 802.3: the sender of a short frame on a wire pads it. A netdev without a wire does not. */
+static void steer_pad(struct device *d, struct wire_frame *f)
+{
+	if (f->len >= ETH_ZLEN)
+		return;
+	memset(d->short_frame, 0, sizeof(d->short_frame));
+	memcpy(d->short_frame + HEADROOM_BYTES, f->data, f->len);
+	f->data = d->short_frame + HEADROOM_BYTES;
+	f->len = ETH_ZLEN;
 }
 
 uint32_t steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
@@ -206,6 +233,7 @@ uint32_t steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
 	uint32_t times = f->up_to ? 0 : 1;
 	struct passage x;
 
+	steer_pad(d, f);
 	if (f->addressed == WIRE_OUTGOING) {
 		steer_begin(&x, d, f, now_ns);
 		steer_walk(&x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);

@@ -5,6 +5,7 @@
  */
 #include "ethtool.h"
 
+#include "../device/injection.h"
 #include "../uverbs/user_memory.h"
 #include "root.h"
 
@@ -85,6 +86,8 @@ static int ethtool_values(uint64_t user, struct device *d)
 	uint64_t data[N_STATISTICS];
 	struct device_counters c;
 
+	/* mlx5_core leaves a counter as it was if the firmware does not answer. */
+	injection_command(d);
 	device_read_counters(d, &c);
 	for (size_t i = 0; i < N_STATISTICS; i++) {
 		memcpy(&data[i], (const uint8_t *)&c + statistics[i].offset, 8);

@@ -18,10 +18,10 @@ static struct uverbs_file *hook_uverbs_of(int fd)
 	return (struct uverbs_file *)fdtab_find(&root_peek()->fdtab, fd, FD_UVERBS);
 }
 
-/* -EIO in a forked child: the device stays with the parent. */
-static int hook_check_owner(void)
+/* -EIO in a forked child: what the parent has open stays with the parent. */
+static int hook_check_owner(const struct uverbs_file *f)
 {
-	return root_is_owner() ? 0 : -EIO;
+	return root_is_owner() && !fd_object_is_inherited(&f->fd_object) ? 0 : -EIO;
 }
 
 HOOK ssize_t write(int fd, const void *buf, size_t bytes)
@@ -31,7 +31,7 @@ HOOK ssize_t write(int fd, const void *buf, size_t bytes)
 
 	if (!f)
 		return REAL(write)(fd, buf, bytes);
-	r = hook_check_owner();
+	r = hook_check_owner(f);
 	if (!r)
 		r = uverbs_write(f, buf, bytes);
 	fd_object_put(&f->fd_object);
@@ -53,7 +53,7 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 	f = hook_uverbs_of(fd);
 	if (!f)
 		return REAL(ioctl)(fd, request, arg);
-	r = request == RDMA_VERBS_IOCTL ? hook_check_owner() : -ENOTTY;
+	r = request == RDMA_VERBS_IOCTL ? hook_check_owner(f) : -ENOTTY;
 	if (!r)
 		r = uverbs_ioctl(f, arg);
 	fd_object_put(&f->fd_object);
@@ -89,7 +89,7 @@ static void hook_flush_channel(int fd)
 	int saved = errno;
 	struct fd_object *o = fdtab_find(&root_peek()->fdtab, fd, FD_CHANNEL);
 
-	if (o && root_is_owner())
+	if (o && root_is_owner() && !fd_object_is_inherited(o))
 		event_channel_flush((struct event_channel *)o);
 	fd_object_put(o);
 	errno = saved;

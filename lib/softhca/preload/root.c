@@ -5,7 +5,10 @@
  */
 #include "root.h"
 
+#include "../wire/complain.h"
+
 #include <errno.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,23 +48,6 @@ bool root_is_owner(void)
 	return atomic_load(&the_root.owner) == getpid();
 }
 
-/* A child starts afresh if no device was open, for example a daemon that forks first. */
-static void root_in_child(void)
-{
-	fdtab_init(&the_root.fdtab);
-	for (unsigned int i = 0; i < the_root.n_devices; i++) {
-		struct wire *wire = the_root.devices[i].wire;
-
-		kernel_drop_forked(&the_root.devices[i].kernel_drop);
-		if (wire && wire->ops->forked)
-			wire->ops->forked(wire);
-	}
-	for (unsigned int i = 0; i < the_root.n_devices; i++)
-		if (!LIST_EMPTY(&the_root.devices[i].files))
-			return;
-	atomic_store(&the_root.owner, getpid());
-}
-
 static void root_watch_ports(void *arg)
 {
 	struct root *root = arg;
@@ -70,21 +56,63 @@ static void root_watch_ports(void *arg)
 		device_watch_port(&root->devices[i]);
 }
 
+/* A child starts afresh, whatever the parent has open: with devices that nobody uses. What the parent's devices had is
+ * lost to the child, since threads that do not exist here may hold its locks. */
+static void root_in_child(void)
+{
+	struct root *r = &the_root;
+
+	fdtab_forked(&r->fdtab);
+	fault_forked();
+	atomic_store(&r->memlock.pages, 0);
+	clock_init(&r->clock, r->clock.period_us);
+	r->clock.watch = root_watch_ports;
+	for (unsigned int i = 0; i < r->n_devices; i++) {
+		struct device *d = &r->devices[i];
+		struct device_config config = d->config;
+
+		kernel_drop_forked(&d->kernel_drop);
+		ledger_forked(&d->ledger);
+		if (d->wire && d->wire->ops->forked)
+			d->wire->ops->forked(d->wire);
+		memset(d, 0, sizeof(*d));
+		device_init(d, &config, i, &uverbs_events);
+	}
+	atomic_store(&r->owner, getpid());
+}
+
+static void root_check_once(void)
+{
+	for (unsigned int i = 0; i < the_root.n_devices; i++)
+		if (!if_nametoindex(the_root.devices[i].config.netdev))
+			complain("there is no network device called %s here, so %s does not work; see: ip -br link",
+			         the_root.devices[i].config.netdev, the_root.devices[i].name);
+}
+
+void root_check_netdevs(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int saved = errno;
+
+	pthread_once(&once, root_check_once);
+	errno = saved;
+}
+
 static void root_set_up(void)
 {
 	struct settings settings;
 	char message[512];
 
-	if (!settings_read(&settings, message, sizeof(message) - 1)) {
-		strcat(message, "\n");
-		/* The message goes out in one piece. If nobody reads it, nothing can be done. */
-		if (write(STDERR_FILENO, message, strlen(message)) < 0)
-			return;
+	if (!settings_read(&settings, message, sizeof(message))) {
+		complain("%s", message);
 		return;
 	}
 	if (!*settings.interfaces)
 		return;
 	settings.device.clock = &the_root.clock;
+	settings.device.counters = "/dev/shm";
+	if (*settings.device.bond)
+		settings.device.name_prefix = "mlx5_bond_";
 	fdtab_init(&the_root.fdtab);
 	fault_init(REAL(sigaction));
 	clock_init(&the_root.clock, settings.clock_us);

@@ -25,9 +25,18 @@ struct root *root_get(void);
 /* The root as it is, for calls that only ask about descriptors. */
 struct root *root_peek(void);
 
-/* Is this the process that opened the devices? A child that was forked since then is not: our threads do not run in
- * it, and locks may be held. A child after vfork() is not either: it shares our memory, so its close() must not tear
- * anything down. */
+/* The number of RDMA devices, which are the first of all devices: a bond has one (mlx5_core: mlx5_lag). */
+static inline unsigned int root_n_rdma(const struct root *r)
+{
+	return r->n_devices && *r->devices[0].config.bond ? 1 : r->n_devices;
+}
+
+/* Tells the user, once, which netdevs are not there. For calls of programs that look for devices: other programs, like
+ * a shell that changes the network namespace first, need none. */
+void root_check_netdevs(void);
+
+/* Do the devices belong to this process? After fork() the child has its own. A child after vfork() has none: it shares
+ * our memory, so its close() must not tear anything down. */
 bool root_is_owner(void);
 
 /* Marks an interposed function, which the program must see. */

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * The tree of emulated files: one table of directories, files and links, by which paths are resolved, directories
- * listed and files described.
- */
+/* Resolves paths, lists directories and describes files by the table of the emulated tree. */
 #include "sysfs.h"
 
 #include "sysfs_content.h"
+#include "sysfs_entries.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,109 +12,6 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <time.h>
-
-enum sysfs_dir {
-	DIR_CLASS_IB = 1,
-	DIR_IBDEV,
-	DIR_PORTS,
-	DIR_PORT,
-	DIR_GIDS,
-	DIR_GID_ATTRS,
-	DIR_NDEVS,
-	DIR_TYPES,
-	DIR_PKEYS,
-	DIR_HW_COUNTERS,
-	DIR_COUNTERS,
-	DIR_CLASS_VERBS,
-	DIR_UVERBS,
-	DIR_PCI,
-	DIR_PCI_IB,
-	DIR_PCI_VERBS,
-	DIR_PCI_NET,
-	DIR_NETDEV,
-	DIR_DEV_IB,
-};
-
-/* Names that are made from the RDMA device, the character device, the netdev or a GID index. */
-#define NAME_IBDEV  "@ibdev"
-#define NAME_UVERBS "@uverbs"
-#define NAME_NETDEV "@netdev"
-#define NAME_GID    "@gid"
-
-struct sysfs_entry {
-	enum sysfs_dir parent;
-	const char *name;
-	enum sysfs_dir dir;  /* of a directory */
-	content_fn *content; /* of a file; else `text` is all that it contains */
-	const char *text;
-	bool is_link, is_cdev;
-};
-
-static const struct sysfs_entry entries[] = {
-	{DIR_CLASS_IB, NAME_IBDEV, .dir = DIR_IBDEV, .is_link = true},
-	{DIR_IBDEV, "node_type", .text = "1: CA\n"},
-	{DIR_IBDEV, "node_guid", .content = content_guid},
-	{DIR_IBDEV, "sys_image_guid", .content = content_guid},
-	{DIR_IBDEV, "node_desc", .content = content_node_desc},
-	{DIR_IBDEV, "fw_ver", .content = content_fw_ver},
-	{DIR_IBDEV, "hca_type", .content = content_hca_type},
-	{DIR_IBDEV, "hw_rev", .text = "0\n"},
-	{DIR_IBDEV, "board_id", .content = content_board_id},
-	{DIR_IBDEV, "device", .dir = DIR_PCI, .is_link = true},
-	{DIR_IBDEV, "ports", .dir = DIR_PORTS},
-	{DIR_PORTS, "1", .dir = DIR_PORT},
-	{DIR_PORT, "state", .content = content_state},
-	{DIR_PORT, "phys_state", .content = content_phys_state},
-	{DIR_PORT, "rate", .text = "100 Gb/sec (4X EDR)\n"},
-	{DIR_PORT, "lid", .text = "0x0\n"},
-	{DIR_PORT, "lid_mask_count", .text = "0\n"},
-	{DIR_PORT, "sm_lid", .text = "0x0\n"},
-	{DIR_PORT, "sm_sl", .text = "0\n"},
-	{DIR_PORT, "cap_mask", .text = "0x04010000\n"},
-	{DIR_PORT, "link_layer", .text = "Ethernet\n"},
-	{DIR_PORT, "gids", .dir = DIR_GIDS},
-	{DIR_PORT, "gid_attrs", .dir = DIR_GID_ATTRS},
-	{DIR_PORT, "pkeys", .dir = DIR_PKEYS},
-	{DIR_PORT, "hw_counters", .dir = DIR_HW_COUNTERS},
-	{DIR_PORT, "counters", .dir = DIR_COUNTERS},
-	{DIR_GIDS, NAME_GID, .content = content_gid},
-	{DIR_GID_ATTRS, "ndevs", .dir = DIR_NDEVS},
-	{DIR_GID_ATTRS, "types", .dir = DIR_TYPES},
-	{DIR_NDEVS, NAME_GID, .content = content_gid_ndev},
-	{DIR_TYPES, NAME_GID, .content = content_gid_type},
-	{DIR_PKEYS, "0", .text = "0xffff\n"},
-	{DIR_HW_COUNTERS, "out_of_buffer", .content = content_out_of_buffer},
-	{DIR_HW_COUNTERS, "out_of_sequence", .text = "0\n"},
-	{DIR_HW_COUNTERS, "rx_icrc_encapsulated", .text = "0\n"},
-	{DIR_HW_COUNTERS, "lifespan", .text = "0\n"},
-	{DIR_COUNTERS, "port_rcv_packets", .content = content_rcv_packets},
-	{DIR_COUNTERS, "port_rcv_data", .content = content_rcv_data},
-	{DIR_COUNTERS, "port_xmit_packets", .content = content_xmit_packets},
-	{DIR_COUNTERS, "port_xmit_data", .content = content_xmit_data},
-	{DIR_CLASS_VERBS, "abi_version", .content = content_abi_version},
-	{DIR_CLASS_VERBS, NAME_UVERBS, .dir = DIR_UVERBS, .is_link = true},
-	{DIR_UVERBS, "ibdev", .content = content_ibdev},
-	{DIR_UVERBS, "dev", .content = content_dev},
-	{DIR_UVERBS, "abi_version", .content = content_driver_abi},
-	{DIR_UVERBS, "device", .dir = DIR_PCI, .is_link = true},
-	{DIR_PCI, "modalias", .content = content_modalias},
-	{DIR_PCI, "vendor", .content = content_vendor},
-	{DIR_PCI, "device", .content = content_pci_device},
-	{DIR_PCI, "subsystem_vendor", .content = content_vendor},
-	{DIR_PCI, "subsystem_device", .content = content_pci_device},
-	{DIR_PCI, "class", .text = "0x020000\n"},
-	{DIR_PCI, "revision", .text = "0x0\n"},
-	{DIR_PCI, "numa_node", .text = "-1\n"},
-	{DIR_PCI, "uevent", .content = content_uevent},
-	{DIR_PCI, "infiniband", .dir = DIR_PCI_IB},
-	{DIR_PCI, "infiniband_verbs", .dir = DIR_PCI_VERBS},
-	{DIR_PCI, "net", .dir = DIR_PCI_NET},
-	{DIR_PCI_IB, NAME_IBDEV, .dir = DIR_IBDEV},
-	{DIR_PCI_VERBS, NAME_UVERBS, .dir = DIR_UVERBS},
-	{DIR_PCI_NET, NAME_NETDEV, .dir = DIR_NETDEV},
-	{DIR_NETDEV, "dev_port", .text = "0\n"},
-	{DIR_DEV_IB, NAME_UVERBS, .is_cdev = true},
-};
 
 static const struct {
 	const char *path;
@@ -135,15 +30,35 @@ struct sysfs_names {
 
 static struct sysfs_names sysfs_names(const struct sysfs_entry *e, const struct device *d)
 {
-	struct sysfs_names names = {.prefix = !strcmp(e->name, NAME_UVERBS) ? "uverbs" : "mlx5_", .n = 1};
+	struct sysfs_names names = {.prefix = "uverbs", .n = 1};
 
 	if (!strcmp(e->name, NAME_GID))
-		return (struct sysfs_names){.prefix = "", .n = d->config.profile->gid_table_len};
+		return (struct sysfs_names){.prefix = "", .n = device_n_gids(d)};
 	if (d) /* a directory below a device has only that device's name */
 		names.first = d->index;
 	else if (e->name[0] == '@')
-		names.n = root_get()->n_devices;
+		names.n = root_n_rdma(root_get());
 	return names;
+}
+
+static bool sysfs_is_there(const struct sysfs_entry *e, const struct device *d)
+{
+	if (e->is_rdma && d && d->index >= root_n_rdma(root_get()))
+		return false;
+	return !e->eswitch || !d || e->eswitch >> d->config.eswitch & 1;
+}
+
+static bool sysfs_find_ibdev(const struct sysfs_names *names, const char *name, struct node *node)
+{
+	for (unsigned int i = names->first; i < names->first + names->n; i++) {
+		struct device *d = &root_get()->devices[i];
+
+		if (strcmp(d->name, name))
+			continue;
+		node->device = d;
+		return true;
+	}
+	return false;
 }
 
 /* Does `name` fit the entry? Sets the node's device or index if the name says it. */
@@ -156,7 +71,9 @@ static bool sysfs_name_fits(const struct sysfs_entry *e, const char *name, struc
 	if (e->name[0] != '@')
 		return !strcmp(e->name, name);
 	if (!strcmp(e->name, NAME_NETDEV))
-		return !strcmp(node->device->config.netdev, name);
+		return node->device && !strcmp(node->device->config.netdev, name);
+	if (!strcmp(e->name, NAME_IBDEV))
+		return sysfs_find_ibdev(&names, name, node);
 	if (strncmp(name, names.prefix, strlen(names.prefix)))
 		return false;
 	name += strlen(names.prefix);
@@ -172,10 +89,10 @@ static bool sysfs_name_fits(const struct sysfs_entry *e, const char *name, struc
 
 static bool sysfs_descend(struct node *node, const char *name)
 {
-	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
-		const struct sysfs_entry *e = &entries[i];
+	for (size_t i = 0; i < sysfs_n_entries; i++) {
+		const struct sysfs_entry *e = &sysfs_entries[i];
 
-		if ((int)e->parent != node->dir || !sysfs_name_fits(e, name, node))
+		if ((int)e->parent != node->dir || !sysfs_is_there(e, node->device) || !sysfs_name_fits(e, name, node))
 			continue;
 		node->entry = e;
 		node->dir = (int)e->dir;
@@ -259,7 +176,7 @@ static bool sysfs_dev_char(struct node *node, const char *path)
 	int end = 0;
 
 	if (sscanf(path, "/dev/char/%u:%u%n", &major, &minor, &end) != 2 || path[end] || major != UVERBS_MAJOR ||
-	    minor < UVERBS_FIRST_MINOR || minor - UVERBS_FIRST_MINOR >= root_get()->n_devices)
+	    minor < UVERBS_FIRST_MINOR || minor - UVERBS_FIRST_MINOR >= root_n_rdma(root_get()))
 		return false;
 	node->kind = NODE_CDEV;
 	node->device = &root_get()->devices[minor - UVERBS_FIRST_MINOR];
@@ -283,6 +200,7 @@ void sysfs_find(const char *path, struct node *node)
 
 		if (strncmp(copy, roots[i].path, len) || (copy[len] && copy[len] != '/'))
 			continue;
+		root_check_netdevs();
 		node->dir = (int)roots[i].dir;
 		sysfs_walk(node, copy + len);
 		return;
@@ -308,11 +226,11 @@ int sysfs_content(const struct node *node, char *buf, size_t size)
 
 bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size, unsigned char *d_type)
 {
-	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
-		const struct sysfs_entry *e = &entries[i];
+	for (size_t i = 0; i < sysfs_n_entries; i++) {
+		const struct sysfs_entry *e = &sysfs_entries[i];
 		struct sysfs_names names;
 
-		if ((int)e->parent != dir->dir)
+		if ((int)e->parent != dir->dir || !sysfs_is_there(e, dir->device))
 			continue;
 		names = sysfs_names(e, dir->device);
 		if (n >= names.n) {
@@ -324,6 +242,8 @@ bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size,
 			snprintf(name, size, "%s", e->name);
 		else if (!strcmp(e->name, NAME_NETDEV))
 			snprintf(name, size, "%s", dir->device->config.netdev);
+		else if (!strcmp(e->name, NAME_IBDEV))
+			snprintf(name, size, "%s", root_get()->devices[names.first + n].name);
 		else
 			snprintf(name, size, "%s%u", names.prefix, names.first + n);
 		return true;
@@ -339,7 +259,8 @@ int sysfs_link_target(const struct node *node, char *buf, size_t size)
 		return -EINVAL;
 	i = node->device->index;
 	if (node->dir == DIR_IBDEV)
-		return snprintf(buf, size, "../../devices/pci0000:fe/" PCI_NAME "/infiniband/mlx5_%u", i, i);
+		return snprintf(buf, size, "../../devices/pci0000:fe/" PCI_NAME "/infiniband/%s", i,
+		                node->device->name);
 	if (node->dir == DIR_UVERBS)
 		return snprintf(buf, size, "../../devices/pci0000:fe/" PCI_NAME "/infiniband_verbs/uverbs%u", i, i);
 	return snprintf(buf, size, "../../../" PCI_NAME, i);

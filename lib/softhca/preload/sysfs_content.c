@@ -2,6 +2,7 @@
 /* The content of those emulated files that depend on the device or its counters, formatted as the kernel does it. */
 #include "sysfs_content.h"
 
+#include "../device/injection.h"
 #include "../device/netdev.h"
 #include "sysfs.h"
 
@@ -84,14 +85,29 @@ int content_fw_ver(CONTENT_OF)
 	TEXT("%u.%u.%04u\n", (unsigned int)(v >> 32), (unsigned int)(v >> 16 & 0xffff), (unsigned int)(v & 0xffff));
 }
 
+/* mlx5_ib asks the firmware for the state of the port and for its counters. */
 int content_state(CONTENT_OF)
 {
-	TEXT("%s\n", netdev_link_up(d->config.netdev) ? "4: ACTIVE" : "1: DOWN");
+	int r = injection_command(d);
+
+	if (r)
+		return r;
+	TEXT("%s\n", netdev_link_up(device_port_netdev(d)) ? "4: ACTIVE" : "1: DOWN");
 }
 
 int content_phys_state(CONTENT_OF)
 {
-	TEXT("%s\n", netdev_link_up(d->config.netdev) ? "5: LinkUp" : "3: Disabled");
+	int r = injection_command(d);
+
+	if (r)
+		return r;
+	TEXT("%s\n", netdev_link_up(device_port_netdev(d)) ? "5: LinkUp" : "3: Disabled");
+}
+
+/* IB_PORT_CM_SUP and IB_PORT_IP_BASED_GIDS. */
+int content_cap_mask(CONTENT_OF)
+{
+	TEXT("0x%08x\n", device_n_gids(d) ? 0x04010000u : 0);
 }
 
 int content_gid(CONTENT_OF)
@@ -100,7 +116,7 @@ int content_gid(CONTENT_OF)
 	const uint8_t *g = gids[index].raw;
 	size_t n = 0;
 
-	netdev_gids(d->config.netdev, gids, MAX_GIDS);
+	netdev_gids(device_port_netdev(d), gids, MAX_GIDS);
 	for (int i = 0; i < 16; i += 2)
 		n += (size_t)snprintf(buf + n, size - n, "%02x%02x%c", g[i], g[i + 1], i == 14 ? '\n' : ':');
 	return (int)n;
@@ -110,23 +126,27 @@ int content_gid_ndev(CONTENT_OF)
 {
 	struct gid gids[MAX_GIDS];
 
-	if (index >= netdev_gids(d->config.netdev, gids, MAX_GIDS))
+	if (index >= netdev_gids(device_port_netdev(d), gids, MAX_GIDS))
 		return -EINVAL;
-	TEXT("%s\n", d->config.netdev);
+	TEXT("%s\n", device_port_netdev(d));
 }
 
 int content_gid_type(CONTENT_OF)
 {
 	struct gid gids[MAX_GIDS];
 
-	if (index >= netdev_gids(d->config.netdev, gids, MAX_GIDS))
+	if (index >= netdev_gids(device_port_netdev(d), gids, MAX_GIDS))
 		return -EINVAL;
 	TEXT("%s\n", gids[index].type == GID_ROCE_V2 ? "RoCE v2" : "IB/RoCE v1");
 }
 
-/* A forked child has no device thread, and the parent may have held the locks. */
+/* A child after vfork() must not wait for its parent's locks. */
 static int content_read_counters(struct device *d, struct device_counters *c)
 {
+	int r = injection_command(d);
+
+	if (r)
+		return r;
 	if (!root_is_owner())
 		return -EIO;
 	device_read_counters(d, c);

@@ -13,8 +13,9 @@
 typedef int content_fn(struct device *d, unsigned int index, char *buf, size_t size);
 
 content_fn content_guid, content_node_desc, content_fw_ver, content_hca_type, content_board_id, content_state,
-	content_phys_state, content_gid, content_gid_ndev, content_gid_type, content_out_of_buffer, content_rcv_packets,
-	content_rcv_data, content_xmit_packets, content_xmit_data, content_abi_version, content_ibdev, content_dev,
-	content_driver_abi, content_modalias, content_vendor, content_pci_device, content_uevent;
+	content_phys_state, content_cap_mask, content_gid, content_gid_ndev, content_gid_type, content_out_of_buffer,
+	content_rcv_packets, content_rcv_data, content_xmit_packets, content_xmit_data, content_abi_version,
+	content_ibdev, content_dev, content_driver_abi, content_modalias, content_vendor, content_pci_device,
+	content_uevent;
 
 #endif

@@ -39,7 +39,7 @@ static int ucq_check(const struct command *c, const struct ib_uverbs_ex_create_c
 	if (req->comp_mask || req->reserved ||
 	    (req->flags & ~(uint32_t)(IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)))
 		return -EOPNOTSUPP;
-	if (!req->cqe || req->cqe > p->max_cqe || req->comp_vector >= p->n_comp_vectors)
+	if (!req->cqe || req->cqe > p->max_cqe || req->comp_vector >= device_n_comp_vectors(c->file->device))
 		return -EINVAL;
 	if (drv->flags & ~(MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX | MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS))
 		return -EINVAL; /* CQE padding is not offered */
@@ -91,8 +91,7 @@ static void ucq_destroy(struct object *o)
 	async_events_read(o);
 }
 
-static int ucq_create(struct command *c, const struct ib_uverbs_ex_create_cq *req,
-                      struct ib_uverbs_create_cq_resp *resp)
+int ucq_create(struct command *c, const struct ib_uverbs_ex_create_cq *req, struct ib_uverbs_create_cq_resp *resp)
 {
 	struct device *d = c->file->device;
 	struct mlx5_ib_create_cq_resp drv_resp = {};
@@ -116,10 +115,12 @@ static int ucq_create(struct command *c, const struct ib_uverbs_ex_create_cq *re
 		.cqe_bytes = drv.cqe_size,
 		.n_cqe = ucq_round_up(req->cqe + 1),
 		.dbrec = (uint32_t *)(uintptr_t)drv.db_addr,
-		.real_time = drv.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS,
+		.real_time = drv.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS || d->config.real_time == REAL_TIME_ONLY,
 		.ignore_overrun = req->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN,
 		.owner = u,
 	};
+	u->real_time = drv.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS;
+	u->cycles = req->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	u->object.user_handle = req->user_handle;
 	r = ucq_pin(c, u, &drv);
 	if (r)
@@ -181,7 +182,11 @@ int cmd_ex_create_cq(struct command *c)
 
 int cq_check_timestamps(const struct ucq *u)
 {
-	return u->cq.real_time && !u->cq.device->config.real_time ? -EOPNOTSUPP : 0;
+	enum real_time has = u->cq.device->config.real_time;
+
+	if (u->real_time)
+		return has == REAL_TIME_OFF ? -EOPNOTSUPP : 0;
+	return u->cycles && has == REAL_TIME_ONLY ? -EOPNOTSUPP : 0;
 }
 
 int cmd_destroy_cq(struct command *c)

@@ -74,7 +74,7 @@ static void context_fill(const struct device *d, struct mlx5_ib_alloc_ucontext_r
 		.max_send_wqebb = p->max_send_wqebb,
 		.max_recv_wr = p->max_qp_wr,
 		.max_srq_recv_wr = p->max_qp_wr,
-		.num_ports = 1,
+		.num_ports = device_port(d),
 		.cqe_version = 1,
 		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE,
 		.eth_min_inline = p->eth_min_inline,
@@ -141,7 +141,7 @@ int cmd_get_context(struct command *c)
 	if (r)
 		return r;
 	resp.async_fd = (uint32_t)fd;
-	resp.num_comp_vectors = c->file->device->config.profile->n_comp_vectors;
+	resp.num_comp_vectors = device_n_comp_vectors(c->file->device);
 	COMMAND_OUT(c, &resp);
 	context_fill(c->file->device, &drv);
 	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
@@ -176,7 +176,7 @@ static void query_fill_device(const struct device *d, struct ib_uverbs_query_dev
 		.max_pkeys = 1,
 		.max_raw_ethy_qp = p->max_qp,
 		.local_ca_ack_delay = 16,
-		.phys_port_cnt = 1,
+		.phys_port_cnt = (uint8_t)device_port(d),
 	};
 }
 
@@ -270,17 +270,17 @@ int cmd_query_port(struct command *c)
 
 	if (r)
 		return r;
-	if (req.port_num != 1)
+	if (!req.port_num || req.port_num > device_port(d))
 		return -EINVAL;
-	up = netdev_link_up(d->config.netdev);
+	up = req.port_num == device_port(d) && netdev_link_up(device_port_netdev(d));
 	resp = (struct ib_uverbs_query_port_resp){
-		.port_cap_flags = PORT_CAP_CM | IB_UVERBS_PCF_IP_BASED_GIDS,
+		.port_cap_flags = device_n_gids(d) ? PORT_CAP_CM | IB_UVERBS_PCF_IP_BASED_GIDS : 0,
 		.max_msg_sz = 0x40000000,
-		.gid_tbl_len = d->config.profile->gid_table_len,
+		.gid_tbl_len = device_n_gids(d),
 		.pkey_tbl_len = 1,
 		.state = up ? 4 : 1, /* ACTIVE, DOWN */
 		.max_mtu = 5,
-		.active_mtu = query_ib_mtu(netdev_mtu(d->config.netdev)),
+		.active_mtu = query_ib_mtu(netdev_mtu(device_port_netdev(d))),
 		.active_width = 2,  /* 4X */
 		.active_speed = 32, /* EDR: 100 Gb/s */
 		.phys_state = up ? 5 : 3,
@@ -313,11 +313,11 @@ int ioctl_query_gid_entry(struct ioctl_call *call)
 	    (r = ioctl_in(call, UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, &index, 4)) ||
 	    (r = ioctl_in(call, UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, &flags, 4)))
 		return r;
-	if (flags || port != 1 || index >= d->config.profile->gid_table_len)
+	if (flags || !port || port > device_port(d) || index >= device_n_gids(d))
 		return -EINVAL;
-	if (index >= netdev_gids(d->config.netdev, gids, 256))
+	if (index >= netdev_gids(device_port_netdev(d), gids, 256))
 		return -ENODATA; /* rdma_get_gid_attr: an empty entry of the table */
-	query_fill_gid(&entry, &gids[index], (uint32_t)index, if_nametoindex(d->config.netdev));
+	query_fill_gid(&entry, &gids[index], (uint32_t)index, if_nametoindex(device_port_netdev(d)));
 	return ioctl_out(call, UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &entry, sizeof(entry));
 }
 
@@ -335,13 +335,13 @@ int ioctl_query_gid_table(struct ioctl_call *call)
 		return r;
 	if (flags || entry_bytes < sizeof(struct ib_uverbs_gid_entry) || !out)
 		return -EINVAL;
-	n = netdev_gids(d->config.netdev, gids, 256);
+	n = device_n_gids(d) ? netdev_gids(device_port_netdev(d), gids, 256) : 0;
 	if (n > out->len / entry_bytes)
 		return -EINVAL;
 	for (uint64_t i = 0; i < n; i++) {
 		struct ib_uverbs_gid_entry entry = {};
 
-		query_fill_gid(&entry, &gids[i], (uint32_t)i, if_nametoindex(d->config.netdev));
+		query_fill_gid(&entry, &gids[i], (uint32_t)i, if_nametoindex(device_port_netdev(d)));
 		r = ioctl_out_at(out, i * entry_bytes, &entry, sizeof(entry));
 		if (r)
 			return r;

@@ -194,7 +194,8 @@ int cmd_ex_create_flow(struct command *c)
 		.type = req.flow_attr.type,
 		.flags = req.flow_attr.flags,
 		.priority = req.flow_attr.priority,
-		.port = req.flow_attr.port,
+		/* A port without a representor is refused like one that is not there (mlx5_ib: _create_flow_rule). */
+		.port = req.flow_attr.port == device_port(c->file->device) ? 1 : 0,
 		.n_specs = req.flow_attr.num_of_specs,
 		.specs = (const uint8_t *)c->in + sizeof(req),
 		.specs_bytes = req.flow_attr.size,
@@ -297,6 +298,9 @@ int ioctl_counters_read(struct ioctl_call *call)
 	ioctl_in(call, UVERBS_ATTR_READ_COUNTERS_FLAGS, &flags, 4);
 	if (!a || !out || (flags & ~(uint32_t)IB_UVERBS_READ_COUNTERS_PREFER_CACHED))
 		return -EINVAL;
+	r = uverbs_ask_firmware(call->file, false);
+	if (r)
+		return r;
 	device_lock(call->file->device);
 	k = object_find(call->file, (uint32_t)a->data, OBJECT_COUNTERS);
 	/* Without a flow there is nothing to read (verbs-rules.md "Flow rules"). */

@@ -47,7 +47,10 @@ static int uqp_check_transition(const struct uqp *u, const struct ib_uverbs_modi
 	if ((mask & ATTR_STATE) && req->qp_state > QP_ERR)
 		return -EINVAL;
 	*to = mask & ATTR_STATE ? (enum qp_state)req->qp_state : from;
-	if ((mask & ATTR_PORT) && req->port_num != 1)
+	if ((mask & ATTR_PORT) && (!req->port_num || req->port_num > device_port(u->qp.device)))
+		return -EINVAL;
+	/* mlx5_ib: create_flow_rule_vport_sq. What is sent needs the port's representor. */
+	if (*to == QP_RTS && u->qp.sq.n_bb && u->port != device_port(u->qp.device))
 		return -EINVAL;
 	t = &transitions[from][*to];
 	if (!t->valid || (mask & t->required) != t->required || (mask & ~(t->required | t->optional | ATTR_STATE)))
@@ -107,6 +110,8 @@ static int uqp_modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req, c
 		r = -ENOSPC;
 	if (r)
 		return r;
+	if (req->base.attr_mask & ATTR_PORT)
+		u->port = req->base.port_num;
 	if (to != qp->state)
 		qp_set_state(qp, to);
 	if (paced && !pacing_is_equal(&qp->sq.pacing, &pacing))
@@ -178,7 +183,7 @@ int cmd_query_qp(struct command *c)
 		resp.max_recv_sge = u->max_recv_sge;
 		resp.max_inline_data = u->max_inline;
 		resp.qp_state = resp.cur_qp_state = (uint8_t)state;
-		resp.port_num = 1;
+		resp.port_num = 1; /* mlx5_ib_query_qp, whatever the port is */
 		resp.sq_sig_all = u->qp.sq.signal_all;
 	}
 	device_unlock(c->file->device);

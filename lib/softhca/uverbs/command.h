@@ -41,7 +41,12 @@ struct ioctl_call;
 typedef int ioctl_handler(struct ioctl_call *call);
 ioctl_handler ioctl_invoke_write, ioctl_query_gid_table, ioctl_query_gid_entry;
 ioctl_handler ioctl_counters_create, ioctl_counters_destroy, ioctl_counters_read;
-ioctl_handler ioctl_uar_alloc, ioctl_uar_destroy;
+ioctl_handler ioctl_cq_create, ioctl_uar_alloc, ioctl_uar_destroy;
+
+/* Creates a completion queue, however the request came. */
+struct ib_uverbs_ex_create_cq;
+struct ib_uverbs_create_cq_resp;
+int ucq_create(struct command *c, const struct ib_uverbs_ex_create_cq *req, struct ib_uverbs_create_cq_resp *resp);
 
 /* Undoes what GET_CONTEXT has mapped and started. No effect on a file without a context. */
 void context_unmap_clock(struct uverbs_file *f);

@@ -5,7 +5,14 @@
 #include <rdma/ib_user_verbs.h>
 
 /* enum ibv_event_type: kernel-internal names, but ABI. */
-enum { EVENT_CQ_ERR = 0, EVENT_QP_FATAL = 1, EVENT_PORT_ACTIVE = 9, EVENT_PORT_ERR = 10, EVENT_WQ_FATAL = 19 };
+enum {
+	EVENT_CQ_ERR = 0,
+	EVENT_QP_FATAL = 1,
+	EVENT_DEVICE_FATAL = 8,
+	EVENT_PORT_ACTIVE = 9,
+	EVENT_PORT_ERR = 10,
+	EVENT_WQ_FATAL = 19
+};
 
 static bool async_event_send(struct uverbs_file *file, uint64_t element, uint32_t type)
 {
@@ -73,7 +80,18 @@ static void uverbs_on_port(struct device *device, bool active)
 	struct uverbs_file *file;
 
 	LIST_FOREACH (file, &device->files, link)
-		async_event_send(file, 1, active ? EVENT_PORT_ACTIVE : EVENT_PORT_ERR);
+		async_event_send(file, device_port(device), active ? EVENT_PORT_ACTIVE : EVENT_PORT_ERR);
+}
+
+/* mlx5_ib: mlx5_ib_handle_event, for MLX5_DEV_EVENT_SYS_ERROR. */
+static void uverbs_on_fatal(struct device *device)
+{
+	struct uverbs_file *file;
+
+	LIST_FOREACH (file, &device->files, link) {
+		file->dead = true;
+		async_event_send(file, device_port(device), EVENT_DEVICE_FATAL);
+	}
 }
 
 const struct device_events uverbs_events = {
@@ -82,4 +100,5 @@ const struct device_events uverbs_events = {
 	.qp_fatal = uverbs_on_qp_fatal,
 	.wq_fatal = uverbs_on_wq_fatal,
 	.port = uverbs_on_port,
+	.fatal = uverbs_on_fatal,
 };

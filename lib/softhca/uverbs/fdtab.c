@@ -10,6 +10,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+static unsigned int current_generation = 1;
+
 /* Not fstat(), which would be the interposed one. */
 static int fdtab_identify(int fd, dev_t *dev, ino_t *ino)
 {
@@ -25,6 +27,17 @@ static int fdtab_identify(int fd, dev_t *dev, ino_t *ino)
 void fdtab_init(struct fdtab *t)
 {
 	pthread_mutex_init(&t->lock, NULL);
+}
+
+void fdtab_forked(struct fdtab *t)
+{
+	current_generation++;
+	fdtab_init(t);
+}
+
+bool fd_object_is_inherited(const struct fd_object *o)
+{
+	return o->generation != current_generation;
 }
 
 static struct fd_object *fdtab_exchange(struct fdtab *t, int fd, struct fd_object *o)
@@ -46,6 +59,8 @@ int fdtab_set(struct fdtab *t, int fd, struct fd_object *o)
 	r = fdtab_identify(fd, &o->dev, &o->ino);
 	if (r)
 		return r;
+	if (!o->generation)
+		o->generation = current_generation;
 	/* the old entry is of a descriptor that was closed where we could not see it */
 	fd_object_put(fdtab_exchange(t, fd, o));
 	return 0;
@@ -95,6 +110,6 @@ void fd_object_get(struct fd_object *o)
 
 void fd_object_put(struct fd_object *o)
 {
-	if (o && atomic_fetch_sub(&o->refs, 1) == 1)
+	if (o && atomic_fetch_sub(&o->refs, 1) == 1 && !(o->generation && fd_object_is_inherited(o)))
 		o->release(o);
 }

@@ -23,6 +23,7 @@ struct fd_object {
 	dev_t dev;
 	ino_t ino;
 	void (*release)(struct fd_object *o);
+	unsigned int generation; /* of the process that made it: grows by one with each fork(); 0: in no table yet */
 };
 
 #define FDTAB_SIZE 65536
@@ -32,8 +33,11 @@ struct fdtab {
 	_Atomic(struct fd_object *) fds[FDTAB_SIZE];
 };
 
-/* For a zeroed table; and in a forked child, where a thread that does not exist there may hold the lock. */
-void fdtab_init(struct fdtab *t);
+void fdtab_init(struct fdtab *t); /* a zeroed table */
+/* In a forked child: objects that are there now are inherited from now on. A thread that does not exist here may hold
+ * their locks, so they are never released. */
+void fdtab_forked(struct fdtab *t);
+bool fd_object_is_inherited(const struct fd_object *o);
 
 /* Takes over the caller's reference. 0, or -EMFILE for a descriptor beyond the table. */
 int fdtab_set(struct fdtab *t, int fd, struct fd_object *o);

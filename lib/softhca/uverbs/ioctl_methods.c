@@ -13,7 +13,7 @@
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <stdlib.h>
 
-#define MAX_METHOD_ATTRS 6
+#define MAX_METHOD_ATTRS 10
 
 struct ioctl_method {
 	uint16_t object, method;
@@ -52,6 +52,13 @@ static const struct ioctl_method ioctl_methods[] = {
          ioctl_counters_read,
          {ATTR(UVERBS_ATTR_READ_COUNTERS_HANDLE), ATTR(UVERBS_ATTR_READ_COUNTERS_BUFF),
           ATTR(UVERBS_ATTR_READ_COUNTERS_FLAGS)}},
+	{UVERBS_OBJECT_CQ,
+         UVERBS_METHOD_CQ_CREATE,
+         ioctl_cq_create,
+         {ATTR(UVERBS_ATTR_CREATE_CQ_HANDLE), ATTR(UVERBS_ATTR_CREATE_CQ_CQE), ATTR(UVERBS_ATTR_CREATE_CQ_USER_HANDLE),
+          ATTR(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL), ATTR(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR),
+          ATTR(UVERBS_ATTR_CREATE_CQ_FLAGS), ATTR(UVERBS_ATTR_CREATE_CQ_RESP_CQE), ATTR(UVERBS_ATTR_CREATE_CQ_EVENT_FD),
+          ATTR(UVERBS_ATTR_UHW_IN), ATTR(UVERBS_ATTR_UHW_OUT)}},
 	{MLX5_IB_OBJECT_UAR,
          MLX5_IB_METHOD_UAR_OBJ_ALLOC,
          ioctl_uar_alloc,
@@ -178,5 +185,53 @@ int ioctl_invoke_write(struct ioctl_call *call)
 	if (!r && c.drv_out_bytes)
 		r = ioctl_out(call, UVERBS_ATTR_UHW_OUT, c.drv_out, c.drv_out_bytes);
 	free(buffer);
+	return r;
+}
+
+/* Without this method libibverbs uses CREATE_CQ, which has no flags, if timestamps are the only flag. */
+static int ioctl_cq_read_request(struct ioctl_call *call, struct ib_uverbs_ex_create_cq *req)
+{
+	const struct ib_uverbs_attr *channel = ioctl_attr(call, UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);
+	uint32_t cqe = 0;
+	int r;
+
+	*req = (struct ib_uverbs_ex_create_cq){.comp_channel = channel ? (int32_t)channel->data_s64 : -1};
+	if ((r = ioctl_in(call, UVERBS_ATTR_CREATE_CQ_CQE, &cqe, sizeof(cqe))) ||
+	    (r = ioctl_in(call, UVERBS_ATTR_CREATE_CQ_USER_HANDLE, &req->user_handle, sizeof(req->user_handle))) ||
+	    (r = ioctl_in(call, UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, &req->comp_vector, sizeof(req->comp_vector))))
+		return r;
+	req->cqe = cqe;
+	if (ioctl_attr(call, UVERBS_ATTR_CREATE_CQ_FLAGS))
+		return ioctl_in(call, UVERBS_ATTR_CREATE_CQ_FLAGS, &req->flags, sizeof(req->flags));
+	return 0;
+}
+
+int ioctl_cq_create(struct ioctl_call *call)
+{
+	struct ib_uverbs_attr *handle = ioctl_attr(call, UVERBS_ATTR_CREATE_CQ_HANDLE);
+	struct command c = {.file = call->file};
+	struct ib_uverbs_create_cq_resp resp;
+	struct ib_uverbs_ex_create_cq req;
+	uint8_t *buffer, *at;
+	int r = handle ? ioctl_cq_read_request(call, &req) : -EINVAL;
+
+	if (!r)
+		r = uverbs_ask_firmware(call->file, false);
+	if (r)
+		return r;
+	at = buffer = calloc(2, UINT16_MAX + 1);
+	if (!buffer)
+		return -ENOMEM;
+	ioctl_make_output(call, UVERBS_ATTR_UHW_OUT, &at, &c.drv_out, &c.drv_out_bytes);
+	r = ioctl_take_input(call, UVERBS_ATTR_UHW_IN, &at, &c.drv_in, &c.drv_in_bytes);
+	if (!r)
+		r = ucq_create(&c, &req, &resp);
+	if (!r && c.drv_out_bytes)
+		r = ioctl_out(call, UVERBS_ATTR_UHW_OUT, c.drv_out, c.drv_out_bytes);
+	if (!r)
+		r = ioctl_out(call, UVERBS_ATTR_CREATE_CQ_RESP_CQE, &resp.cqe, sizeof(resp.cqe));
+	free(buffer);
+	if (!r)
+		handle->data = resp.cq_handle;
 	return r;
 }

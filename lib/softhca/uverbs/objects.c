@@ -2,6 +2,8 @@
 /* The objects of an open device: their table of handles, the limits of the device, and their end. */
 #include "objects.h"
 
+#include "../device/injection.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,11 +40,31 @@ static bool object_type_is_full(const struct uverbs_file *file, enum object_type
 	return limit && n >= limit;
 }
 
+/* mlx5_core, mlx5_internal_err_ret_value: after a fatal error commands that destroy succeed without the firmware. */
+int uverbs_ask_firmware(const struct uverbs_file *f, bool destroys)
+{
+	int r = f->dead ? -EIO : injection_command(f->device);
+
+	return destroys && r == -EIO ? 0 : r;
+}
+
+/* rdma_core, alloc_begin_idr_uobject: rdmacg_try_charge. */
+static bool object_is_over_charge(const struct uverbs_file *file)
+{
+	uint32_t limit = file->device->config.max_objects, n = 0;
+
+	for (unsigned int i = 0; i < OBJECT_N_TYPES; i++)
+		n += file->n_objects[i];
+	return limit && n >= limit;
+}
+
 int object_add(struct uverbs_file *file, struct object *o, enum object_type type, void (*destroy)(struct object *o))
 {
 	struct object_table *t = &file->objects;
 	uint32_t i;
 
+	if (object_is_over_charge(file))
+		return -EAGAIN;
 	if (object_type_is_full(file, type))
 		return -ENOMEM;
 	for (i = 0; i < t->size; i++)

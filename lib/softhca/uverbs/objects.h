@@ -53,6 +53,7 @@ struct ucq {
 	struct object object;
 	struct cq cq;
 	struct event_channel *channel; /* or NULL */
+	bool real_time, cycles;        /* formats of timestamps that the program asked for */
 	uint32_t n_comp_events;
 };
 
@@ -77,6 +78,7 @@ struct uqp {
 	struct pd *pd;
 	struct ucq *send_cq, *recv_cq;
 	uint32_t max_recv_sge, max_inline;
+	uint8_t port; /* 0 until INIT */
 	/* with RSS; the queue pair then has no queues and completion queues of its own */
 	struct uind_table *ind_table;
 	struct rss rss;
@@ -120,14 +122,19 @@ struct uverbs_file {
 	int memfd;                    /* our own duplicate of the descriptor */
 	pthread_mutex_t context_lock; /* held by GET_CONTEXT, which comes once; taken before the device's lock */
 	atomic_bool has_context;      /* GET_CONTEXT was done */
+	atomic_bool dead;             /* the device had a fatal error: only destroying and closing work */
 	struct event_channel *async;
 	struct object_table objects;
 	uint32_t n_objects[OBJECT_N_TYPES];
 	LIST_ENTRY(uverbs_file) link;
 };
 
-/* Enters a new object and gives it its handle. 0, or -ENOMEM: there is no memory, or the device has no more of the
- * type. */
+/* A command reaches the firmware: 0, -ETIMEDOUT, or -EIO if the device had a fatal error, unless it `destroys`. Lock
+ * not held. */
+int uverbs_ask_firmware(const struct uverbs_file *f, bool destroys);
+
+/* Enters a new object and gives it its handle. 0; -ENOMEM: there is no memory, or the device has no more of the type;
+ * or -EAGAIN: the context may have no more. */
 int object_add(struct uverbs_file *file, struct object *o, enum object_type type, void (*destroy)(struct object *o));
 /* The object with this handle, or NULL if there is none or it is of another type. */
 void *object_find(struct uverbs_file *file, uint32_t handle, enum object_type type);

@@ -3,6 +3,7 @@
 #include "command.h"
 #include "uverbs.h"
 
+#include "../device/injection.h"
 #include "../device/netdev.h"
 
 #include <errno.h>
@@ -17,17 +18,30 @@
 #define BAR_BYTES    (256ull << 20)
 #define OUR_FDS_FROM 200
 
+static bool uverbs_has_dead_file(const struct device *d)
+{
+	const struct uverbs_file *f;
+
+	LIST_FOREACH (f, &d->files, link)
+		if (f->dead)
+			return true;
+	return false;
+}
+
 static void uverbs_file_release(struct fd_object *o)
 {
 	struct uverbs_file *f = (struct uverbs_file *)o;
 
 	/* As the kernel does when the last descriptor is closed: destroy everything that is still there, users
 	 * first. */
+	if (f->has_context)
+		injection_command(f->device);
 	flows_leave_kernel(f);
 	objects_destroy_all(f);
 	context_unmap_clock(f); /* while a child that is forked now still sees an open file */
 	device_lock(f->device);
 	LIST_REMOVE(f, link);
+	f->device->halted &= uverbs_has_dead_file(f->device);
 	f->device->n_contexts -= f->has_context;
 	device_unlock(f->device);
 	if (f->async)
@@ -66,7 +80,7 @@ int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
 	}
 	device_lock(device);
 	if (LIST_EMPTY(&device->files)) /* no context has watched the port until now */
-		device->port_active = netdev_link_up(device->config.netdev);
+		device->port_active = netdev_link_up(device_port_netdev(device));
 	LIST_INSERT_HEAD(&device->files, f, link);
 	device_unlock(device);
 	r = fdtab_set(env->fdtab, fd, &f->fd_object);

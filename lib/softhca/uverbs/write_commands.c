@@ -4,6 +4,7 @@
  * without the operation.
  */
 #include "command.h"
+
 #include "user_memory.h"
 #include "uverbs.h"
 
@@ -14,6 +15,7 @@
 struct write_command {
 	command_handler *handler;
 	uint16_t req_bytes, resp_bytes; /* of the core structures, without driver payload */
+	bool destroys;
 };
 
 #define EX_FIRST 64 /* rows of extended commands come behind the plain ones */
@@ -34,16 +36,16 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW(QUERY_DEVICE) = {cmd_query_device, REQ(query_device), RESP(query_device_resp)},
 	ROW(QUERY_PORT) = {cmd_query_port, REQ(query_port), RESP(query_port_resp)},
 	ROW(ALLOC_PD) = {cmd_alloc_pd, REQ(alloc_pd), RESP(alloc_pd_resp)},
-	ROW(DEALLOC_PD) = {cmd_dealloc_pd, REQ(dealloc_pd)},
+	ROW(DEALLOC_PD) = {cmd_dealloc_pd, REQ(dealloc_pd), .destroys = true},
 	ROW(REG_MR) = {cmd_reg_mr, REQ(reg_mr), RESP(reg_mr_resp)},
-	ROW(DEREG_MR) = {cmd_dereg_mr, REQ(dereg_mr)},
+	ROW(DEREG_MR) = {cmd_dereg_mr, REQ(dereg_mr), .destroys = true},
 	ROW(CREATE_COMP_CHANNEL) = {cmd_create_comp_channel, REQ(create_comp_channel), RESP(create_comp_channel_resp)},
 	ROW(CREATE_CQ) = {cmd_create_cq, REQ(create_cq), RESP(create_cq_resp)},
-	ROW(DESTROY_CQ) = {cmd_destroy_cq, REQ(destroy_cq), RESP(destroy_cq_resp)},
+	ROW(DESTROY_CQ) = {cmd_destroy_cq, REQ(destroy_cq), RESP(destroy_cq_resp), .destroys = true},
 	ROW(CREATE_QP) = {cmd_create_qp, REQ(create_qp), RESP(create_qp_resp)},
 	ROW(QUERY_QP) = {cmd_query_qp, REQ(query_qp), RESP(query_qp_resp)},
 	ROW(MODIFY_QP) = {cmd_modify_qp, REQ(modify_qp)},
-	ROW(DESTROY_QP) = {cmd_destroy_qp, REQ(destroy_qp), RESP(destroy_qp_resp)},
+	ROW(DESTROY_QP) = {cmd_destroy_qp, REQ(destroy_qp), RESP(destroy_qp_resp), .destroys = true},
 	ROW(ATTACH_MCAST) = {cmd_attach_mcast, REQ(attach_mcast)},
 	ROW(DETACH_MCAST) = {cmd_attach_mcast, REQ(detach_mcast)},
 	ROW_EX(QUERY_DEVICE) = {cmd_ex_query_device, REQ_UP_TO(ex_query_device, reserved),
@@ -56,12 +58,12 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW_EX(MODIFY_QP) = {cmd_ex_modify_qp, REQ_UP_TO(ex_modify_qp, base)},
 	ROW_EX(CREATE_WQ) = {cmd_ex_create_wq, REQ(ex_create_wq), RESP(ex_create_wq_resp)},
 	ROW_EX(MODIFY_WQ) = {cmd_ex_modify_wq, REQ(ex_modify_wq)},
-	ROW_EX(DESTROY_WQ) = {cmd_ex_destroy_wq, REQ(ex_destroy_wq), RESP(ex_destroy_wq_resp)},
+	ROW_EX(DESTROY_WQ) = {cmd_ex_destroy_wq, REQ(ex_destroy_wq), RESP(ex_destroy_wq_resp), .destroys = true},
 	ROW_EX(CREATE_RWQ_IND_TBL) = {cmd_ex_create_rwq_ind_table, REQ(ex_create_rwq_ind_table),
                                       RESP(ex_create_rwq_ind_table_resp)},
-	ROW_EX(DESTROY_RWQ_IND_TBL) = {cmd_ex_destroy_rwq_ind_table, REQ(ex_destroy_rwq_ind_table)},
+	ROW_EX(DESTROY_RWQ_IND_TBL) = {cmd_ex_destroy_rwq_ind_table, REQ(ex_destroy_rwq_ind_table), .destroys = true},
 	ROW_EX(CREATE_FLOW) = {cmd_ex_create_flow, REQ(create_flow), RESP(create_flow_resp)},
-	ROW_EX(DESTROY_FLOW) = {cmd_ex_destroy_flow, REQ(destroy_flow)},
+	ROW_EX(DESTROY_FLOW) = {cmd_ex_destroy_flow, REQ(destroy_flow), .destroys = true},
 };
 
 static const struct write_command *write_command_find(uint32_t command)
@@ -81,6 +83,7 @@ int command_dispatch(struct command *c, uint32_t command)
 {
 	const struct write_command *row = write_command_find(command);
 	bool is_get_context = row && row->handler == cmd_get_context;
+	int r;
 
 	if (!row)
 		return -EOPNOTSUPP;
@@ -90,7 +93,9 @@ int command_dispatch(struct command *c, uint32_t command)
 	/* Before GET_CONTEXT no other command works, and GET_CONTEXT works once. */
 	if (c->file->has_context == is_get_context)
 		return -EINVAL;
-	return row->handler(c);
+	/* Only this command needs no firmware. */
+	r = row->handler == cmd_create_comp_channel ? 0 : uverbs_ask_firmware(c->file, row->destroys);
+	return r ? r : row->handler(c);
 }
 
 /* Runs the command and writes its response to the program's memory. */

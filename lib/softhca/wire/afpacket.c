@@ -4,6 +4,7 @@
  * ring, of which there are two kinds (afpacket_v2.c, afpacket_v3.c).
  */
 #include "afpacket.h"
+#include "complain.h"
 #include "link.h"
 
 #include <arpa/inet.h>
@@ -54,12 +55,16 @@ static enum wire_addressed afpacket_addressed(const struct sockaddr_ll *from)
 bool afpacket_frame(struct afpacket *a, struct wire_frame *f, const struct afpacket_header *h)
 {
 	if (h->snaplen < h->len || h->len < ETH_HLEN) {
-		a->truncated++;
+		if (!a->truncated++ && h->len > ETH_HLEN)
+			complain("%s: a frame of %u bytes counts as a discard, since it is longer than the MTU when "
+			         "the device was opened; on both ends: ethtool -K IF tso off gso off gro off lro off",
+			         a->netdev, h->len);
 		return false;
 	}
 	*f = (struct wire_frame){
 		.data = h->start + h->mac_offset,
 		.len = h->len,
+		.csum_missing = h->status & TP_STATUS_CSUMNOTREADY,
 		.csum_trusted = h->status & (TP_STATUS_CSUMNOTREADY | TP_STATUS_CSUM_VALID),
 		.addressed = afpacket_addressed(h->from),
 		.realtime_ns = (uint64_t)h->seconds * 1000000000u + h->ns,
@@ -220,6 +225,7 @@ int afpacket_open(struct wire **wire, const struct wire_config *config, const st
 	                           .close = afpacket_close,
 	                           .forked = afpacket_forked};
 	a->base.ops = &a->ops;
+	a->netdev = config->netdev;
 	pthread_mutex_init(&a->stats_lock, NULL);
 	/* Protocol 0: no frame arrives before the ring is mapped and the socket bound. */
 	a->fd = (int)syscall(SYS_socket, AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);

@@ -26,6 +26,7 @@ struct afpacket {
 	struct wire base;
 	struct wire_ops ops;
 	int fd;
+	const char *netdev;
 	uint8_t *ring;
 	uint32_t n_blocks;
 	pthread_mutex_t stats_lock;

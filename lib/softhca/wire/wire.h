@@ -31,6 +31,7 @@ struct wire_frame {
 	 * wire, which comes once, whether or not there is room for it. */
 	uint32_t up_to;
 	bool unwritten;    /* Generator: do not write into the program's buffers */
+	bool csum_missing; /* the sender left the checksum to the device, so the frame has none */
 	bool csum_trusted; /* the sender left the checksum to the device, or the kernel has verified it */
 	enum wire_addressed addressed;
 	uint64_t realtime_ns; /* arrival, CLOCK_REALTIME */

@@ -357,8 +357,8 @@ def facts(softhca, model):
 def rules(verbs_rules):
     """The rules that verbs_rules tries to break, with a row for each source."""
     sources = {}
-    for model in ([], ["connectx4"], ["connectx6"], ["minimal"]):
-        for line in lines_of(verbs_rules, "list", *model):
+    for settings in ([], *([line] for line in lines_of(verbs_rules, "settings"))):
+        for line in lines_of(verbs_rules, "list", *settings):
             name, source = line.split("\t")
             sources.setdefault(re.split(r"[:,;]", source)[0], []).append(name)
     yield "| source | rules |"

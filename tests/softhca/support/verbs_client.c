@@ -127,12 +127,14 @@ static void read_port_file(struct queue *q, const char *name, char *text, size_t
 	close(fd);
 }
 
+static uint64_t out_of_buffer_before, discards_before;
+
 static uint64_t out_of_buffer(struct queue *q)
 {
 	char text[32];
 
 	read_port_file(q, "hw_counters/out_of_buffer", text, sizeof(text));
-	return strtoull(text, NULL, 10);
+	return (uint32_t)(strtoull(text, NULL, 10) - out_of_buffer_before);
 }
 
 static void ethtool(int s, const char *netdev, void *data)
@@ -174,7 +176,7 @@ static uint64_t discards(struct queue *q)
 	free(names);
 	free(values);
 	close(s);
-	return found;
+	return found - discards_before;
 }
 
 /* Have all frames that the test sent come to the queue, or are they discards? Not to be asked often, since this takes
@@ -303,6 +305,9 @@ int main(int argc, char **argv)
 
 	parse(&o, argc, argv);
 	queue_open(&q, &o.queue);
+	/* The counters are the device's and count for ever. */
+	out_of_buffer_before = out_of_buffer(&q);
+	discards_before = discards(&q);
 	if (queue_post(&q, 0, o.post))
 		die("ibv_post_recv");
 	err = queue_add_udp_flow(&q, o.dst, o.port, true);

@@ -77,7 +77,7 @@ static void create_qp(struct queue *q)
 
 void queue_to_state(struct queue *q, enum ibv_qp_state state)
 {
-	struct ibv_qp_attr attr = {.qp_state = state, .port_num = 1};
+	struct ibv_qp_attr attr = {.qp_state = state, .port_num = q->config.port ? q->config.port : 1};
 	int mask = IBV_QP_STATE | (state == IBV_QPS_INIT ? IBV_QP_PORT : 0);
 
 	errno = ibv_modify_qp(q->qp, &attr, mask);

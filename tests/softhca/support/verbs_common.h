@@ -17,6 +17,7 @@ struct queue_config {
 	unsigned int cqe; /* 0: depth */
 	bool use_channel, null_sink, strip_vlan;
 	unsigned int send_depth;
+	uint8_t port; /* 0: 1 */
 };
 
 struct queue {

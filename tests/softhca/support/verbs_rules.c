@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * verbs_rules list [PROFILE] | verbs_rules NAME
+ * verbs_rules list | verbs_rules list SETTING | verbs_rules settings | verbs_rules NAME
  *
- * `list` prints the rules of every device or, with PROFILE, those that only a device of that profile keeps. With NAME
- * the program tries to break the rule: exit status 0 if the device keeps it, else 1 and a line on what it did instead.
+ * `list` prints the rules of every device or, with SETTING, those that only a device with that setting of softhca
+ * keeps; `settings` prints these. With NAME the program tries to break the rule: exit status 0 if the device keeps it,
+ * else 1 and a line on what it did instead.
  */
 #include "verbs_rules.h"
 
@@ -12,9 +13,10 @@
 
 static const struct {
 	const struct rule *rules;
-	const char *profile; /* NULL: the default one */
+	const char *settings; /* under which a device keeps them; NULL: the default ones */
 } sets[] = {
 	{object_rules, NULL},
+	{fork_rules, NULL},
 	{memory_rules, NULL},
 	{basic_rules, NULL},
 	{misuse_rules, NULL},
@@ -26,9 +28,16 @@ static const struct {
 	{flow_rules, NULL},
 	{counters_rules, NULL},
 	{thread_rules, NULL},
-	{connectx4_rules, "connectx4"},
-	{connectx6_rules, "connectx6"},
-	{minimal_rules, "minimal"},
+	{connectx4_rules, "SOFTHCA_PROFILE=connectx4"},
+	{connectx6_rules, "SOFTHCA_PROFILE=connectx6"},
+	{minimal_rules, "SOFTHCA_PROFILE=minimal"},
+	{real_time_rules, "SOFTHCA_REAL_TIME=only"},
+	{flow_entries_rules, "SOFTHCA_FLOW_ENTRIES=70"},
+	{switchdev_rules, "SOFTHCA_ESWITCH=switchdev"},
+	{roce_rules, "SOFTHCA_ROCE=0"},
+	{objects_rules, "SOFTHCA_OBJECTS=20"},
+	{comp_vectors_rules, "SOFTHCA_COMP_VECTORS=63"},
+	{faults_rules, "SOFTHCA_FAULTS=/tmp/verbs_rules_faults"},
 };
 static struct queue shared;
 static bool shared_open;
@@ -88,10 +97,10 @@ void ask_for_frames(unsigned int port, unsigned int count, unsigned int payload)
 		die("nobody sends frames");
 }
 
-static void list(const char *profile)
+static void list(const char *settings)
 {
 	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
-		if (profile ? !sets[i].profile || strcmp(profile, sets[i].profile) : !!sets[i].profile)
+		if (settings ? !sets[i].settings || strcmp(settings, sets[i].settings) : !!sets[i].settings)
 			continue;
 		for (const struct rule *r = sets[i].rules; r->name; r++)
 			printf("%s\t%s\n", r->name, r->source);
@@ -113,6 +122,12 @@ static int check(const struct rule *r)
 
 int main(int argc, char **argv)
 {
+	if (argc == 2 && !strcmp(argv[1], "settings")) {
+		for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
+			if (sets[i].settings)
+				puts(sets[i].settings);
+		return 0;
+	}
 	if (argc < 2 || !strcmp(argv[1], "list")) {
 		list(argc > 2 ? argv[2] : NULL);
 		return 0;

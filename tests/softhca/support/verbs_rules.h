@@ -16,10 +16,14 @@ struct rule {
 };
 
 /* Each file's rules, ended by a row without a name. */
-extern const struct rule basic_rules[], completion_rules[], counters_rules[], flow_rules[], memory_rules[],
-	misuse_rules[], object_rules[], queue_rules[], receive_rules[], rss_rules[], send_rules[], thread_rules[];
-/* The same of one profile alone. */
+extern const struct rule basic_rules[], completion_rules[], counters_rules[], flow_rules[], fork_rules[],
+	memory_rules[], misuse_rules[], object_rules[], queue_rules[], receive_rules[], rss_rules[], send_rules[],
+	thread_rules[];
+/* The same of one profile alone, */
 extern const struct rule connectx4_rules[], connectx6_rules[], minimal_rules[];
+/* and of one setting. */
+extern const struct rule real_time_rules[], flow_entries_rules[], switchdev_rules[], roce_rules[], objects_rules[],
+	comp_vectors_rules[], faults_rules[];
 
 /* For receive rules: an unconnected UDP socket in the same namespace cannot reach the device (its
  * frames would be outgoing), so they ask this one for frames: "PORT COUNT PAYLOAD\n" on stdout,

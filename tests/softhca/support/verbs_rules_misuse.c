@@ -293,28 +293,6 @@ static const char *wrong_channel(void)
 	return NULL;
 }
 
-/* The locks that a counter is read under may be held at fork(), and nobody is there to give them back. */
-static const char *counters_in_a_child(void)
-{
-	const char *path = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_buffer";
-	char text[32];
-	int status, fd;
-	pid_t child;
-
-	EXPECT(shared_queue()->qp, "no queue");
-	child = fork();
-	if (!child) {
-		fd = open(path, O_RDONLY);
-		_exit(fd < 0 ? errno == EIO : read(fd, text, sizeof(text)) < 0 && errno == EIO);
-	}
-	EXPECT(waitpid(child, &status, 0) == child, "no child");
-	EXPECT(WIFEXITED(status) && WEXITSTATUS(status), "a child of the program read a counter");
-	fd = open(path, O_RDONLY);
-	EXPECT(read(fd, text, sizeof(text)) > 0, "the program reads none");
-	close(fd);
-	return NULL;
-}
-
 /* ftruncate(2): EINVAL where it is no regular file; what counts is that nothing happens. */
 static const char *cut_off_device(void)
 {
@@ -338,7 +316,6 @@ static const char *no_group_of_its_own(void)
 const struct rule misuse_rules[] = {
 	{"misuse-cut-off-device", "ftruncate(2)", cut_off_device},
 	{"qp-joins-no-group", "ib_core: ib_attach_mcast", no_group_of_its_own},
-	{"misuse-counters-in-a-child", "softhca: README, Good to know", counters_in_a_child},
 	{"misuse-unmapped-memory", "softhca: README, Good to know", unmapped_memory},
 	{"misuse-unmapped-send", "softhca: README, Good to know", unmapped_send},
 	{"misuse-own-fault-handlers", "sigaction(2), signal(2)", own_handlers},

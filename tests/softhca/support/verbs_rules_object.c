@@ -292,33 +292,6 @@ static const char *clock_moves(void)
 	return NULL;
 }
 
-static const char *fork_leaves_the_device(void)
-{
-	struct queue *q = shared_queue();
-	int status;
-	pid_t child = fork();
-
-	if (!child) {
-		errno = 0;
-		_exit(!ibv_alloc_pd(q->ctx) && errno == EIO ? 0 : 1);
-	}
-	EXPECT(waitpid(child, &status, 0) == child && !status, "the child was not refused with EIO");
-	EXPECT(ibv_query_qp(q->qp, &(struct ibv_qp_attr){}, IBV_QP_STATE, &(struct ibv_qp_init_attr){}) == 0,
-	       "the parent lost its device");
-	return NULL;
-}
-
-static const char *fork_first_then_open(void)
-{
-	int status;
-	pid_t child = fork();
-
-	if (!child)
-		_exit(shared_queue()->qp ? 0 : 1);
-	EXPECT(waitpid(child, &status, 0) == child && !status, "a daemon's child cannot open");
-	return NULL;
-}
-
 static const char *closing_frees_what_is_left(void)
 {
 	struct queue_config config = {.depth = 4, .n_sge = 1, .payload_bytes = 2048};
@@ -363,8 +336,6 @@ const struct rule object_rules[] = {
 	{"qp-reset-forgets", "libmlx5: mlx5_modify_qp, mlx5_cq_clean", reset_forgets},
 	{"thread-domain", "libmlx5: mlx5_alloc_td", thread_domain},
 	{"clock-moves", "libmlx5: mlx5_read_clock", clock_moves},
-	{"fork-leaves-the-device", "softhca: README", fork_leaves_the_device},
-	{"fork-first-then-open", "softhca: README", fork_first_then_open},
 	{"closing-frees-what-is-left", "ib_uverbs: uverbs_destroy_ufile_hw", closing_frees_what_is_left},
 	{"not-offered", "ib_uverbs: method without the driver's operation", not_offered},
 	{},

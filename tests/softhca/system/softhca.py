@@ -2,6 +2,7 @@
 """What the tests of softhca share: how to run programs below it, and verbs_client."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -28,12 +29,23 @@ ENTER = ('mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" && mount -t
          'exec chroot "$0" "$@"')
 
 
-def under(net, *command, interfaces="rx0", prefix=(), namespace=None, root=None):
+def for_all_users(directory):
+    """The command, copied with its library to a new directory there: the tree may be where other users cannot look."""
+    place = directory / "softhca"
+    place.mkdir()
+    for file in (SOFTHCA, LIBRARY):
+        shutil.copy(file, place)
+    for path in (directory, place):
+        path.chmod(0o755)
+    return place / SOFTHCA.name
+
+
+def under(net, *command, interfaces="rx0", prefix=(), namespace=None, root=None, program=SOFTHCA):
     """The command line that runs a program on the devices of net's receiving end, or of another namespace.
 
     root: a directory with another system, and softhca in /softhca.
     """
-    softhca = ("sh", "-c", ENTER, root, "/softhca/softhca") if root else (SOFTHCA,)
+    softhca = ("sh", "-c", ENTER, root, "/softhca/softhca") if root else (program,)
     return Net.command(namespace or net.rx, *prefix, *softhca, "-i", interfaces, "--", *command)
 
 

@@ -4,6 +4,7 @@
 IBVCAP_BUILD_DIR names the build directory (default: build/dev).
 """
 import os
+import re
 import shutil
 import signal
 import socket
@@ -13,9 +14,9 @@ import time
 import pytest
 
 import frames
-from wires import ROOT, Net, in_namespace, run, wait_until
+from wires import ROOT, Net, in_namespace, ledgers, run, wait_until
 from softhca import CLIENT, GROUP, LIBRARY, PORT, RULES, SOFTHCA, Client, keep_rule
-from softhca import needs_softhca, output, records, under
+from softhca import for_all_users, needs_softhca, output, records, under
 
 pytestmark = needs_softhca
 
@@ -101,6 +102,71 @@ def test_a_missing_interface_is_one_line(net):
     assert done.stderr == "softhca: no network device called nope0; see: ip -br link\n"
 
 
+def test_a_missing_interface_is_one_line_without_the_command_too(net, wire):
+    """Only programs that look for devices say it: a shell may change the namespace first."""
+    environment = {**os.environ, "SOFTHCA_INTERFACES": "nope0,rx0", "LD_PRELOAD": str(LIBRARY)}
+    line = "softhca: there is no network device called nope0 here, so mlx5_0 does not work; see: ip -br link\n"
+    for script, expected in (("test -e /dev/null", ""), ("ls -R /sys/class/infiniband >&-", line)):
+        done = subprocess.run(["ip", "netns", "exec", net.rx, "env", *(f"{name}={environment[name]}" for name in (
+            "SOFTHCA_INTERFACES", "LD_PRELOAD")), "bash", "-c", script], capture_output=True, text=True, check=False)
+        assert [text for text in done.stderr.splitlines(True) if text.startswith("softhca")] == [expected][:bool(
+            expected)], done
+    assert wire
+
+
+def test_version():
+    project = re.search(r"^project\(ibvcap VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(), re.M)
+    assert run(SOFTHCA, "--version").stdout == f"softhca {project[1]}\n"
+
+
+def test_a_privileged_program_is_refused(tmp):
+    """ld.so(8): LD_PRELOAD is ignored, and unset for all that the program starts."""
+    program = tmp / "true"
+    shutil.copy("/bin/true", program)
+    tmp.chmod(0o755)
+    as_nobody = ("setpriv", "--reuid=65534", "--clear-groups", for_all_users(tmp), "-i", "lo", "--", program)
+    assert run(*as_nobody).stderr == ""
+    for gain in (("chmod", "u+s", program), ("setcap", "cap_net_raw+ep", program)):
+        program.chmod(0o755)
+        run(*gain)
+        done = subprocess.run(as_nobody, capture_output=True, text=True, check=False)
+        assert done.returncode == 64 and done.stderr.count("\n") == 1, done
+        assert "the dynamic linker ignores LD_PRELOAD for programs that are set-uid" in done.stderr
+    assert run("setpriv", "--no-new-privs", *as_nobody).stderr == ""
+
+
+def test_a_static_program_is_told(tmp):
+    source, program = tmp / "static.c", tmp / "static"
+    source.write_text("int main(void) { return 7; }")
+    run("cc", "-static", "-o", program, source)
+    done = subprocess.run([SOFTHCA, "-i", "lo", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 7
+    assert done.stderr == (f"softhca: {program}: is statically linked, so it does not see the devices; programs that "
+                           "it starts do\n")
+
+
+def test_offloads_that_are_on_are_told(net, wire):
+    """Frames that no wire has: without a checksum, or longer than the MTU."""
+    client = Client(net, "-a", wire.address, "-c", 3)
+    run("ip", "netns", "exec", net.tx, "ethtool", "-K", wire.tx, "tx", "on")
+    try:
+        sender = in_namespace(net.tx, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        for _ in range(2):
+            sender.sendto(b"x" * 50, (wire.address, PORT))
+        for namespace, device in ((net.rx, wire.interface), (net.tx, wire.tx)):
+            run("ip", "-n", namespace, "link", "set", device, "mtu", "9600")
+        wire.send(*[wire.frame(b"x" * 9500, PORT)] * 2, wire.frame(b"x" * 50, PORT))
+        out, err = client.process.communicate(timeout=60)
+    finally:
+        run("ip", "netns", "exec", net.tx, "ethtool", "-K", wire.tx, "tx", "off")
+        for namespace, device in ((net.rx, wire.interface), (net.tx, wire.tx)):
+            run("ip", "-n", namespace, "link", "set", device, "mtu", "9000")
+    assert client.process.returncode == 0, out
+    lines = err.splitlines()
+    assert len(lines) == 2 and "on its end: ethtool -K IF tx off" in lines[0], err
+    assert "a frame of 9542 bytes counts as a discard" in lines[1], err
+
+
 # ---- rules ---------------------------------------------------------------------------------------------------------
 
 
@@ -142,7 +208,8 @@ def test_frames_arrive_byte_for_byte(net, wire, tmp):
     client = Client(net, "-c", len(sent), "-w", tmp / "dump", "-a", wire.address)
     wire.send(*sent)
     counts = client.counts()
-    assert records(tmp / "dump") == sent
+    # IEEE 802.3: a frame on a wire has at least 60 bytes before its FCS.
+    assert records(tmp / "dump") == [frame.ljust(60, b"\0") for frame in sent]
     assert counts["csum_ok"] == len(sent) and counts["errors"] == 0 and counts["backwards"] == 0
 
 
@@ -267,14 +334,14 @@ def test_environment_alone_is_enough(net, wire):
     assert "mlx5_0" in listed
 
 
-def test_killed_leaves_nothing(net, wire):
-    before = set(os.listdir("/dev/shm")) | set(os.listdir("/tmp"))
+def test_killed_leaves_nothing_but_counters(net, wire):
+    before = in_namespace(net.rx, ledgers)
     client = Client(net, "-i", 60000)
     client.process.send_signal(signal.SIGKILL)
     assert client.process.wait(60) == -signal.SIGKILL
     client.process.stdout.close()
-    new = (set(os.listdir("/dev/shm")) | set(os.listdir("/tmp"))) - before
-    assert not [name for name in new if "softhca" in name or "uverbs" in name]
+    left = in_namespace(net.rx, ledgers) - before
+    assert all(re.fullmatch(r"softhca-[0-9a-f]+-\d+", ledger.name) for ledger in left) and len(left) <= 1, left
     assert Client(net, "-i", 100).counts()["received"] == 0  # and the next one starts afresh
 
 

@@ -58,6 +58,7 @@ def test_every_setting_is_in_the_table():
     ("SOFTHCA_RING_MIB=99999999999999999999", "out of range; accepted: 1 to 4096"),
     ("SOFTHCA_L2_FILTER=yes", "neither 0 nor 1; accepted: 0, 1"),
     ("SOFTHCA_PROFILE=connectx99", "not known; accepted: "),
+    ("SOFTHCA_INTERFACES=lo,nope,lo", "the same network device twice; accepted: up to 16 names"),
     ("SOFTHCA_INTERFACES=lo,", "not a list of network devices; accepted: up to 16 names"),
 ])
 def test_a_value_that_is_not_accepted_is_one_line_and_no_device(setting, what):
@@ -71,3 +72,13 @@ def test_a_value_that_is_not_accepted_is_one_line_and_no_device(setting, what):
                           env={**environment, "LD_PRELOAD": str(LIBRARY)})
     assert done.stderr.startswith(line) and done.stderr.count("\n") == 2, done.stderr
     assert done.returncode == 2
+
+
+def test_a_misspelt_setting_is_one_line_and_no_device():
+    line = "softhca: SOFTHCA_PROFIL: there is no such setting; see: softhca --settings\n"
+    environment = {**without_settings(), "SOFTHCA_INTERFACES": "lo", "SOFTHCA_PROFIL": "connectx6"}
+    done = subprocess.run([SOFTHCA, "true"], capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (64, line)
+    done = subprocess.run(["ls", "/sys/class/infiniband/mlx5_0"], capture_output=True, text=True, check=False,
+                          env={**environment, "LD_PRELOAD": str(LIBRARY)})
+    assert done.stderr.startswith(line) and done.returncode == 2, done

@@ -142,7 +142,7 @@ Test(flow, matches_only_what_the_mask_covers)
 	add_ipv4(&w, "10.0.0.1");
 	add_udp(&w, 4000);
 	r = parsed(&w);
-	flow_steering_init(&s, FLOW_DUPLICATES_COPY);
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 65536);
 	cr_assert_eq(flow_add(&s, &r), 0);
 	cr_assert_not_null(flow_lookup(&s, &k, &table, FLOW_N_TABLES));
 	k.vlan_tci = htons(5);
@@ -166,7 +166,7 @@ Test(flow, vlan_mask_needs_a_tag)
 	eth->mask.vlan_tag = htons(0x0fff);
 	eth->val.vlan_tag = htons(0);
 	r = parsed(&w);
-	flow_steering_init(&s, FLOW_DUPLICATES_COPY);
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 65536);
 	flow_add(&s, &r);
 	cr_assert_null(flow_lookup(&s, &k, &table, FLOW_N_TABLES), "id 0 is not no tag");
 	k.cvlan = 1;
@@ -189,7 +189,7 @@ Test(flow, a_unicast_rule_takes_a_multicast_packet_first)
 	uni.req.priority = 15;
 	rm = parsed(&multi);
 	ru = parsed(&uni);
-	flow_steering_init(&s, FLOW_DUPLICATES_COPY);
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 65536);
 	flow_add(&s, &rm);
 	flow_add(&s, &ru);
 	cr_assert_eq(TAILQ_FIRST(&flow_lookup(&s, &k, &table, FLOW_N_TABLES)->rules), &ru);
@@ -213,7 +213,7 @@ Test(flow, the_higher_priority_wins)
 	b.req.priority = 4;
 	ra = parsed(&a);
 	rb = parsed(&b);
-	flow_steering_init(&s, FLOW_DUPLICATES_COPY);
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 65536);
 	flow_add(&s, &ra);
 	flow_add(&s, &rb);
 	cr_assert_eq(TAILQ_FIRST(&flow_lookup(&s, &k, &table, FLOW_N_TABLES)->rules), &rb);
@@ -233,7 +233,7 @@ Test(flow, the_same_rule_twice_is_one_entry)
 	add_ipv4(&w, "10.0.0.1");
 	a = parsed(&w);
 	b = parsed(&w);
-	flow_steering_init(&s, FLOW_DUPLICATES_COPY);
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 65536);
 	cr_assert_eq(flow_add(&s, &a), 0);
 	cr_assert_eq(flow_add(&s, &b), 0);
 	e = flow_lookup(&s, &k, &table, FLOW_N_TABLES);

@@ -3,6 +3,7 @@
 #include "device/flow.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <string.h>
 
 #define N_RULES   300
@@ -65,60 +66,30 @@ static bool matches(const struct flow_rule *r, const struct packet_key *k)
 	return true;
 }
 
-/* Where the reference keeps a table's masks: the first free place, which stays until the last rule with it goes. */
-struct reference {
-	struct packet_key masks[FLOW_N_TABLES][N_RULES];
-	unsigned int users[FLOW_N_TABLES][N_RULES];
-	const struct flow_rule *rules[N_RULES]; /* NULL: removed */
-};
-
-static unsigned int place_of(const struct reference *ref, const struct flow_rule *r)
+static uint32_t place_of(const struct flow_rule *r)
 {
-	for (unsigned int i = 0; i < N_RULES; i++)
-		if (ref->users[r->table][i] && !memcmp(&ref->masks[r->table][i], &r->mask, sizeof(r->mask)))
-			return i;
-	return N_RULES;
-}
-
-static void reference_add(struct reference *ref, unsigned int number, const struct flow_rule *r)
-{
-	unsigned int place = place_of(ref, r);
-
-	if (place == N_RULES)
-		for (place = 0; ref->users[r->table][place];)
-			place++;
-	ref->masks[r->table][place] = r->mask;
-	ref->users[r->table][place]++;
-	ref->rules[number] = r;
-}
-
-static void reference_remove(struct reference *ref, unsigned int number)
-{
-	const struct flow_rule *r = ref->rules[number];
-
-	ref->users[r->table][place_of(ref, r)]--;
-	ref->rules[number] = NULL;
+	return r->entry->group->start;
 }
 
 /* Every rule is asked: the lowest table, in it the lowest place, of those the oldest. */
-static const struct flow_rule *reference_lookup(const struct reference *ref, const struct packet_key *k,
+/* rules: NULL where one was removed. */
+static const struct flow_rule *reference_lookup(const struct flow_rule *const *rules, const struct packet_key *k,
                                                 unsigned int first, unsigned int end)
 {
 	const struct flow_rule *best = NULL;
 
 	for (unsigned int i = 0; i < N_RULES; i++) {
-		const struct flow_rule *r = ref->rules[i];
+		const struct flow_rule *r = rules[i];
 
 		if (!r || r->table < first || r->table >= end || !matches(r, k))
 			continue;
-		if (!best || r->table < best->table ||
-		    (r->table == best->table && place_of(ref, r) < place_of(ref, best)))
+		if (!best || r->table < best->table || (r->table == best->table && place_of(r) < place_of(best)))
 			best = r;
 	}
 	return best;
 }
 
-static void compare(const struct flow_steering *s, const struct reference *ref, uint32_t *seed)
+static void compare(const struct flow_steering *s, const struct flow_rule *const *ref, uint32_t *seed)
 {
 	struct packet_key k = random_key(seed);
 	unsigned int first = next_random(seed) % FLOW_N_TABLES, table = first;
@@ -137,28 +108,27 @@ static void compare(const struct flow_steering *s, const struct reference *ref, 
 static void against_reference(uint32_t seed)
 {
 	static struct flow_rule rules[N_RULES];
-	static struct reference ref;
+	const struct flow_rule *ref[N_RULES] = {};
 	struct flow_steering s;
 	unsigned int n = 0;
 
-	memset(&ref, 0, sizeof(ref));
-	flow_steering_init(&s, FLOW_DUPLICATES_COPY);
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 65536);
 	for (unsigned int i = 0; i < N_RULES; i++) {
 		rules[i] = random_rule(&seed);
 		cr_assert_eq(flow_add(&s, &rules[i]), 0);
-		reference_add(&ref, i, &rules[i]);
+		ref[i] = &rules[i];
 		if (next_random(&seed) % 4)
 			continue;
 		n = next_random(&seed) % (i + 1);
-		if (!ref.rules[n])
+		if (!ref[n])
 			continue;
 		flow_remove(&s, &rules[n]);
-		reference_remove(&ref, n);
+		ref[n] = NULL;
 	}
 	for (unsigned int i = 0; i < N_PACKETS; i++)
-		compare(&s, &ref, &seed);
+		compare(&s, ref, &seed);
 	for (unsigned int i = 0; i < N_RULES; i++)
-		if (ref.rules[i])
+		if (ref[i])
 			flow_remove(&s, &rules[i]);
 	cr_assert_eq(s.occupied, 0);
 }
@@ -175,13 +145,14 @@ Test(flow_table, many_rules_of_one_mask_are_one_look_up)
 	struct flow_steering s;
 	struct packet_key k = {};
 
-	flow_steering_init(&s, FLOW_DUPLICATES_COPY);
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 65536);
 	for (uint32_t i = 0; i < 20000; i++) {
 		memset(rules[i].mask.dst_ip, 0xff, 4);
 		memcpy(rules[i].value.dst_ip, &i, 4);
 		cr_assert_eq(flow_add(&s, &rules[i]), 0);
 	}
-	cr_assert_geq(rules[0].entry->group->n_chains, 20000u, "chains stay short");
+	/* A group has a seventh of the table, so these are three. */
+	cr_assert_geq(rules[0].entry->group->n_chains, 65536u / 7, "chains stay short");
 	for (uint32_t i = 0; i < 20000; i++) {
 		unsigned int table = 0;
 
@@ -203,7 +174,7 @@ Test(flow_table, a_new_mask_takes_the_place_that_another_left)
 	a.mask.dst_port = a.value.dst_port = 1;
 	b.mask.src_port = b.value.src_port = 1;
 	c.mask.tos = c.value.tos = 1;
-	flow_steering_init(&s, FLOW_DUPLICATES_COPY);
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 65536);
 	flow_add(&s, &a);
 	flow_add(&s, &b);
 	flow_remove(&s, &a);
@@ -211,4 +182,72 @@ Test(flow_table, a_new_mask_takes_the_place_that_another_left)
 	cr_assert_eq(flow_lookup(&s, &k, &table, FLOW_N_TABLES), c.entry);
 	flow_remove(&s, &b);
 	flow_remove(&s, &c);
+}
+
+/* Rules of the given mask, each with another value, until one is refused. */
+static unsigned int fill(struct flow_steering *s, struct flow_rule *rules, unsigned int n, struct packet_key mask)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		rules[i] = (struct flow_rule){.mask = mask};
+		rules[i].value.src_port = (uint16_t)(i & mask.src_port);
+		rules[i].value.dst_port = (uint16_t)(i & mask.dst_port);
+		if (flow_add(s, &rules[i])) {
+			cr_assert_eq(flow_add(s, &rules[i]), -ENOSPC);
+			return i;
+		}
+	}
+	return n;
+}
+
+/* mlx5_core: alloc_auto_flow_group. 70 entries: groups of ten. */
+Test(flow_table, one_mask_can_fill_the_table)
+{
+	static struct flow_rule rules[100];
+	const struct packet_key mask = {.src_port = 0xff};
+	struct flow_steering s;
+
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 70);
+	cr_assert_eq(fill(&s, rules, 100, mask), 70);
+	flow_remove(&s, &rules[35]);
+	cr_assert_eq(flow_add(&s, &rules[70]), 0, "a place that is free again is not used");
+}
+
+Test(flow_table, masks_past_the_sixth_get_single_entries)
+{
+	static struct flow_rule rules[100], last;
+	struct flow_steering s;
+	struct packet_key mask = {};
+
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 70);
+	for (unsigned int i = 0; i < 16; i++) {
+		mask.tos = (uint8_t)(i + 1);
+		cr_assert_eq(fill(&s, &rules[i], 1, mask), 1, "mask %u", i);
+	}
+	mask.tos = 17;
+	last = (struct flow_rule){.mask = mask};
+	cr_assert_eq(flow_add(&s, &last), -ENOSPC, "six groups of ten and ten of one are all");
+	/* Entries of the same match need no place of their own. */
+	last = rules[15];
+	cr_assert_eq(flow_add(&s, &last), 0);
+}
+
+Test(flow_table, each_priority_has_a_table)
+{
+	static struct flow_rule rules[100], other;
+	const struct packet_key mask = {.src_port = 0xff};
+	struct flow_steering s;
+
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 70);
+	cr_assert_eq(fill(&s, rules, 100, mask), 70);
+	other = (struct flow_rule){.mask = mask, .table = 1};
+	cr_assert_eq(flow_add(&s, &other), 0);
+}
+
+Test(flow_table, a_table_smaller_than_its_groups_takes_no_rule)
+{
+	struct flow_rule rule = {.mask = {.tos = 1}};
+	struct flow_steering s;
+
+	flow_steering_init(&s, FLOW_DUPLICATES_COPY, 5);
+	cr_assert_eq(flow_add(&s, &rule), -ENOSPC);
 }

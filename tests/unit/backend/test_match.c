@@ -171,6 +171,195 @@ Test(match, nothing_matches_no_devices)
 	cr_assert_eq(match_error("eth0", 0), -ENODEV);
 }
 
+Test(match, the_uplink_in_switchdev_mode_is_the_last_port)
+{
+	put_device(0, "mlx5_0", 4);
+	put("0", "class/infiniband/mlx5_0/hw_counters/out_of_buffer");
+	put_netdev("p0", "mlx5_0", "0");
+	put("p0", "class/net/p0/phys_port_name");
+	put_netdev("eth3", "mlx5_0", "0");
+	put("pf0vf1", "class/net/eth3/phys_port_name");
+
+	cr_assert_eq(match("p0", 1).port, 4);
+	cr_assert_eq(match_error("eth3", 1), -ENODEV);
+}
+
+/* ---- stacked interfaces ---------------------------------------------------------------------------- */
+
+/* An interface with a PCI function; with NULL for device without an RDMA device. */
+static void put_port(const char *interface, const char *pci, const char *driver, const char *device)
+{
+	char target[PATH_MAX], path[PATH_MAX];
+
+	put(NULL, "devices/%s", pci);
+	if (device)
+		put(NULL, "devices/%s/infiniband/%s", pci, device);
+	put("02:11:22:33:44:55", "class/net/%s/address", interface);
+	snprintf(target, sizeof(target), "../../../devices/%s", pci);
+	snprintf(path, sizeof(path), "%.1000s/class/net/%s/device", root, interface);
+	cr_assert_eq(symlink(target, path), 0);
+	snprintf(target, sizeof(target), "../../bus/pci/drivers/%s", driver);
+	snprintf(path, sizeof(path), "%.1000s/devices/%s/driver", root, pci);
+	cr_assert_eq(symlink(target, path), 0);
+}
+
+static int check_stacking(const char *interface, const char *says)
+{
+	struct verbs_sysfs sysfs = {.root = root};
+	struct failure failure = {0};
+	int r = verbs_check_stacking(&sysfs, interface, &failure);
+
+	cr_assert_eq(strstr(failure.text, says) != NULL, true, "%s", failure.text);
+	return r;
+}
+
+Test(match, a_vlan_is_refused_and_its_lower_interface_named)
+{
+	put_netdev("eth0", "mlx5_0", "0");
+	put("DEVTYPE=vlan\nINTERFACE=eth0.5", "class/net/eth0.5/uevent");
+	put(NULL, "class/net/eth0.5/lower_eth0");
+
+	cr_assert_eq(check_stacking("eth0.5", "set interface = \"eth0\", and vlan"), -EINVAL);
+	cr_assert_eq(check_stacking("eth0", ""), 0);
+}
+
+Test(match, bridges_macvlans_and_what_the_kernel_does_not_name_are_refused)
+{
+	put("DEVTYPE=bridge", "class/net/br0/uevent");
+	put(NULL, "class/net/br0/lower_eth0");
+	put(NULL, "class/net/team0/lower_eth7");
+
+	cr_assert_eq(check_stacking("br0", "br0 (bridge) is stacked on eth0"), -EINVAL);
+	cr_assert_eq(check_stacking("team0", "team0 is stacked on eth7"), -EINVAL);
+}
+
+static void put_bond(const char *first, const char *second)
+{
+	put("DEVTYPE=bond", "class/net/bond0/uevent");
+	put(NULL, "class/net/bond0/lower_%s", first);
+	put(NULL, "class/net/bond0/lower_%s", second);
+}
+
+Test(match, a_bond_of_ports_with_a_device_each_is_refused)
+{
+	put_port("eth0", "0000:3b:00.0", "mlx5_core", "mlx5_0");
+	put_port("eth1", "0000:3b:00.1", "mlx5_core", "mlx5_1");
+	put_bond("eth0", "eth1");
+
+	cr_assert_eq(check_stacking("bond0", "2 of 2 have an RDMA device"), -EINVAL);
+}
+
+Test(match, a_bond_over_two_cards_of_which_one_has_a_device_is_refused)
+{
+	put_port("eth0", "0000:3b:00.0", "mlx5_core", "mlx5_0");
+	put_port("eno1", "0000:05:00.0", "igb", NULL);
+	put_bond("eth0", "eno1");
+
+	cr_assert_eq(check_stacking("bond0", "1 of 2 have an RDMA device"), -EINVAL);
+}
+
+Test(match, a_bond_with_one_device_for_both_ports_is_served)
+{
+	put_device(0, "mlx5_bond_0", 1);
+	put("bond0", "class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/0");
+	put_port("eth0", "0000:3b:00.0", "mlx5_core", "mlx5_bond_0");
+	put_port("eth1", "0000:3b:00.1", "mlx5_core", NULL);
+	put_bond("eth0", "eth1");
+
+	cr_assert_eq(check_stacking("bond0", ""), VERBS_STACKING_LAG);
+	cr_assert_eq(match("bond0", 1).device, 0);
+}
+
+/* Both functions passed to a virtual machine, or a card in two PCI slots (socket-direct). */
+Test(match, a_bond_with_one_device_for_ports_in_different_slots_is_served)
+{
+	put_port("eth0", "0000:06:00.0", "mlx5_core", "mlx5_bond_0");
+	put_port("eth1", "0000:07:00.0", "mlx5_core", NULL);
+	put_bond("eth0", "eth1");
+
+	cr_assert_eq(check_stacking("bond0", ""), VERBS_STACKING_LAG);
+}
+
+Test(match, a_port_whose_gids_are_those_of_a_vlan_on_its_bond_is_found)
+{
+	put_device(0, "mlx5_0", 1);
+	put_netdev("eth0", "mlx5_0", "0");
+	put(NULL, "class/net/bond0/lower_eth0");
+	put(NULL, "class/net/bond0.5/lower_bond0");
+	put("bond0.5", "class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0");
+
+	cr_assert_eq(match("eth0", 1).device, 0);
+}
+
+Test(match, interfaces_that_are_stacked_in_a_circle_end)
+{
+	put(NULL, "class/net/a/lower_b");
+	put(NULL, "class/net/b/lower_a");
+	struct verbs_sysfs sysfs = {.root = root};
+
+	cr_assert_not(verbs_is_stacked_on(&sysfs, "a", "eth0"));
+}
+
+/* ---- the device's node ----------------------------------------------------------------------------- */
+
+static int check_node(const char *interface, const char *nodes, const char *says)
+{
+	struct verbs_sysfs sysfs = {.root = root};
+	struct failure failure = {0};
+	char path[PATH_MAX];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/%s", root, nodes);
+	r = verbs_check_node(&sysfs, path, interface, &failure);
+	cr_assert_eq(strstr(failure.text, says) != NULL, true, "%s", failure.text);
+	return r;
+}
+
+Test(match, the_node_of_the_interfaces_own_device_is_checked)
+{
+	put(NULL, "class/infiniband_verbs/uverbs0");
+	put(NULL, "class/net/eth0/device/infiniband_verbs/uverbs0");
+	put(NULL, "class/net/eth1/device/infiniband_verbs/uverbs1");
+	put("", "class/net/bond0/address");
+	put("", "dev/uverbs0");
+
+	cr_assert_eq(check_node("eth0", "dev", ""), 0);
+	cr_assert_eq(check_node("bond0", "dev", ""), 0);
+	cr_assert_eq(check_node("eth1", "dev", "dev/uverbs1 is not here: give it to the container"), -ENODEV);
+	cr_assert_eq(check_node("eth1", "dev/uverbs0", "cannot reach its node"), -ENOTDIR);
+}
+
+/* ---- counters of a port --------------------------------------------------------------------------- */
+
+static void expect_counter(const char *below)
+{
+	char path[PATH_MAX], wanted[PATH_MAX] = "";
+
+	if (below)
+		snprintf(wanted, sizeof(wanted), "%.1000s/class/infiniband/mlx5_0/%s", root, below);
+	cr_assert_eq(verbs_find_counter(devices[0], 1, "out_of_buffer", path, sizeof(path)), below != NULL);
+	cr_assert_str_eq(path, wanted);
+}
+
+Test(match, counter_of_a_port_in_legacy_mode)
+{
+	put_device(0, "mlx5_0", 2);
+	expect_counter(NULL);
+	put("3", "class/infiniband/mlx5_0/ports/2/hw_counters/out_of_buffer");
+	expect_counter(NULL);
+	put("3", "class/infiniband/mlx5_0/ports/1/hw_counters/out_of_buffer");
+	expect_counter("ports/1/hw_counters/out_of_buffer");
+}
+
+Test(match, counter_of_the_device_in_switchdev_mode_where_that_of_the_port_stays_0)
+{
+	put_device(0, "mlx5_0", 1);
+	put("3", "class/infiniband/mlx5_0/hw_counters/out_of_buffer");
+	expect_counter("hw_counters/out_of_buffer");
+	put("0", "class/infiniband/mlx5_0/ports/1/hw_counters/out_of_buffer");
+	expect_counter("hw_counters/out_of_buffer");
+}
+
 Test(match, description_names_every_port_and_its_netdev)
 {
 	struct verbs_sysfs sysfs = {.root = root, .devices = devices, .n_devices = 3};

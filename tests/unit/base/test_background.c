@@ -29,7 +29,7 @@ static struct background *watched_runner(sd_event **event)
 	struct background *background;
 
 	cr_assert(ge(int, sd_event_new(event), 0));
-	cr_assert(eq(int, background_new(&background, *event, "test"), 0));
+	cr_assert(eq(int, background_new(&background, *event, "test", 0), 0));
 	LIST_INIT(&list);
 	heartbeat_watch(&list, background_heartbeat(background), "test");
 	return background;
@@ -64,41 +64,64 @@ Test(background, it_is_alive_at_rest_and_between_two_pieces_of_work, .timeout = 
 	cr_expect(not(is_alive()));
 	is_held = false;
 	await_alive();
-	background_drain(background);
+	background_drain(background, BACKGROUND_FOR_EVER);
 	background_free(background);
 	sd_event_unref(event);
 }
 
-static const int anna, bert;
-static const void *order[4];
+static const struct background_job *order[3];
 static _Atomic unsigned n_worked;
 
 static void work_in_order(struct background_job *job)
 {
 	work(job);
-	order[n_worked++] = job->user;
+	order[n_worked++] = job;
 }
 
-Test(background, a_user_waits_for_one_piece_of_anothers_at_most, .timeout = 60)
+Test(background, jobs_are_worked_in_the_order_in_which_they_came, .timeout = 60)
 {
-	struct background_job jobs[4] = {{.user = &anna}, {.user = &anna}, {.user = &anna}, {.user = &bert}};
+	struct background_job jobs[3] = {0};
 	struct background *background;
 	sd_event *event;
 
 	cr_assert(ge(int, sd_event_new(&event), 0));
-	cr_assert(eq(int, background_new(&background, event, "test"), 0));
+	cr_assert(eq(int, background_new(&background, event, "test", 0), 0));
 	is_held = true;
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 3; i++) {
 		jobs[i].work = work_in_order;
 		jobs[i].done = done;
 		background_add(background, &jobs[i]);
-		while (!has_begun)
-			usleep(100);
 	}
 	is_held = false;
-	background_drain(background);
-	cr_expect(eq(u32, n_worked, 4));
-	cr_expect(order[0] == &anna && order[1] == &bert && order[2] == &anna && order[3] == &anna);
+	cr_expect(background_drain(background, BACKGROUND_FOR_EVER));
+	cr_expect(eq(u32, n_worked, 3));
+	for (int i = 0; i < 3; i++)
+		cr_expect(order[i] == &jobs[i]);
+	background_free(background);
+	sd_event_unref(event);
+}
+
+/* A client that makes the daemon hang in a system call must not keep it from ending. */
+Test(background, draining_gives_a_job_up_that_takes_longer_than_its_allowance, .timeout = 60)
+{
+	struct background_job first = {.work = work, .done = done, .allowance_us = 1000},
+			      second = {.work = work_in_order, .done = done};
+	struct background *background;
+	sd_event *event;
+
+	cr_assert(ge(int, sd_event_new(&event), 0));
+	cr_assert(eq(int, background_new(&background, event, "test", 0), 0));
+	is_held = true;
+	background_add(background, &first);
+	background_add(background, &second);
+	cr_expect(not(background_drain(background, 20000)));
+	cr_expect(not(background_drain(background, 0)), "it hangs still");
+	cr_expect(gt(u64, background_overdue_us(background), 10000));
+	cr_expect(eq(u32, n_worked, 0));
+	is_held = false;
+	cr_expect(background_drain(background, BACKGROUND_FOR_EVER));
+	cr_expect(eq(u32, n_worked, 1));
+	cr_expect(eq(u64, background_overdue_us(background), 0));
 	background_free(background);
 	sd_event_unref(event);
 }
@@ -117,7 +140,7 @@ Test(background, it_is_alive_for_as_long_as_its_memory_may_take, .timeout = 60)
 	for (int i = 0; i < 3; i++)
 		cr_expect(is_alive());
 	is_held = false;
-	background_drain(background);
+	background_drain(background, BACKGROUND_FOR_EVER);
 	await_alive();
 	background_free(background);
 	sd_event_unref(event);
@@ -132,9 +155,9 @@ Test(background, it_is_abandoned_while_a_job_is_at_work, .timeout = 60)
 	sd_event *event;
 
 	cr_assert(ge(int, sd_event_new(&event), 0));
-	cr_assert(eq(int, background_new(&background, event, "test"), 0));
+	cr_assert(eq(int, background_new(&background, event, "test", 0), 0));
 	cr_expect(background_abandon(background), "nothing is at work");
-	cr_assert(eq(int, background_new(&background, event, "test"), 0));
+	cr_assert(eq(int, background_new(&background, event, "test", 0), 0));
 	is_held = true;
 	background_add(background, &hangs);
 	while (!has_begun)

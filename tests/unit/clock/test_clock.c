@@ -261,6 +261,24 @@ Test(clock, a_line_serves_on_when_it_is_not_renewed)
 	cr_expect(eq(u32, fit.n_pairs, 41));
 }
 
+Test(clock, a_line_of_a_clock_that_can_step_reaches_a_few_seconds_and_any_other_all)
+{
+	const struct machine m = {.hz = NS_PER_S, .mask = UINT64_MAX, .raw_at_start = EPOCH_NS};
+
+	for (int can_step = 0; can_step < 2; can_step++) {
+		struct clock_fit fit;
+		struct clock_line line;
+
+		clock_fit_init(&fit, m.hz, m.mask);
+		fit.can_step = can_step;
+		run(&m, &fit, &line, 1, 40);
+		cr_expect(clock_reaches(&line, raw_at(&m, 40 * NS_PER_S - CLOCK_BASE_AGE_NS)));
+		cr_expect(clock_reaches(&line, raw_at(&m, 40 * NS_PER_S + CLOCK_BASE_AGE_NS)));
+		cr_expect(eq(int, clock_reaches(&line, raw_at(&m, 40 * NS_PER_S) - 10 * NS_PER_S), !can_step));
+		cr_expect(eq(int, clock_reaches(&line, raw_at(&m, 40 * NS_PER_S) + 37 * NS_PER_S), !can_step));
+	}
+}
+
 Test(clock, counters_of_63_and_64_bits_wrap_unnoticed)
 {
 	static const uint64_t masks[] = {UINT64_MAX >> 1, UINT64_MAX};

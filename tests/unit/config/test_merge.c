@@ -37,13 +37,15 @@ static struct config *load(const char *control, const char *first, const char *s
 
 Test(merge, a_copy_stands_on_its_own_without_what_was_removed_and_with_what_was_added)
 {
-	struct config *base = load("max_clients = 9;", "a", "b", ""), *added = load("", "c", NULL, ""), *copy;
+	struct config *base = load("max_clients = 9; observer_groups = [ 5 ];", "a", "b", ""),
+		      *added = load("", "c", NULL, ""), *copy;
 
 	cr_assert(eq(int, config_merge(base, added, &(struct config_removed){.stream = "a"}, &copy, &failure), 0));
 	config_free(base);
 	config_free(added);
 	cr_expect(eq(u32, copy->n_streams, 2));
 	cr_expect(eq(u32, copy->max_clients, 9));
+	cr_expect(eq(u32, copy->observer_groups[0], 5));
 	cr_expect(eq(str, (char *)copy->streams[0].name, (char *)"b"));
 	cr_expect(eq(str, (char *)copy->streams[1].name, (char *)"c"));
 	cr_expect(eq(str, (char *)copy->streams[1].file, (char *)"test.conf"));

@@ -120,6 +120,7 @@ static void make_control(void)
 		.inbox = tx_worker_inbox(transmit),
 		.outbox = tx_worker_outbox(transmit),
 		.doorbell = tx_worker_doorbell(transmit),
+		.epoll = tx_worker_epoll(transmit),
 		.said = said,
 	};
 	control_channel = (struct control_channel){
@@ -396,7 +397,8 @@ static void expect_refusal_for_kept(int client)
 
 	turn_for(250);
 	cr_expect(eq(int, open_channel(client, &tx), -EAGAIN));
-	cr_expect(strstr(refusal, "1 of all have hung up and keep their memory") != NULL, "%s", refusal);
+	cr_expect(strstr(refusal, "1 of all have hung up, and count until no process maps their memory") != NULL, "%s",
+	          refusal);
 }
 
 /* Only the named one of its segments is kept, by its mapping: the first of two places is lost until that goes. */

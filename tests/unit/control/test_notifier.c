@@ -77,8 +77,8 @@ static void init(void)
 
 	cr_assert_eq(rx_ring_init(&ring, &options, NULL), 0);
 	cr_assert_eq(notifier_new(&notifier, &ring), 0);
-	hostile = user_enter(&users, (struct user_key){1});
-	honest = user_enter(&users, (struct user_key){2});
+	hostile = user_enter(&users, &(struct account){ACCOUNT_USER, 1});
+	honest = user_enter(&users, &(struct account){ACCOUNT_USER, 2});
 	for (int i = 0; i < 3; i++) {
 		int ends[2];
 
@@ -196,7 +196,7 @@ static uint64_t use_budget_up(void)
 	uint64_t head = 1;
 
 	first_wake.takes_us = SLOW_US;
-	while (!user_is_over_wake_budget(hostile, time_monotonic_ns())) {
+	while (!cpu_budget_excess_ns(&hostile->wakes, time_monotonic_ns())) {
 		ask_and_empty(head++);
 		cr_assert(head < 20);
 	}
@@ -269,14 +269,21 @@ Test(notifier, honest_wakes_cost_no_budget)
 	for (uint64_t head = 1; head < 100; head++)
 		ask_and_empty(head);
 	cr_expect_null(notifier_next_over_budget(notifier));
-	cr_expect_not(user_is_over_wake_budget(hostile, time_monotonic_ns()));
+	cr_expect_eq(cpu_budget_excess_ns(&hostile->wakes, time_monotonic_ns()), 0);
 }
 
-Test(notifier, control_waits_for_no_wake_and_what_it_uses_lives_until_its_end)
+static void *wait_for_removal(void *has_returned)
 {
+	notifier_remove_and_wait(notifier, consumers[0].page);
+	*(_Atomic bool *)has_returned = true;
+	return NULL;
+}
+
+Test(notifier, control_waits_for_no_wake_and_the_users_thread_waits_for_its_end)
+{
+	_Atomic bool has_returned = false;
 	struct ring_consumer other;
-	const struct ibvcap_consumer_page *page = consumers[0].page;
-	unsigned char resident;
+	pthread_t thread;
 
 	first_wake.is_stuck = true;
 	consumer_request_wake(consumers[0].page, 1, true);
@@ -284,19 +291,26 @@ Test(notifier, control_waits_for_no_wake_and_what_it_uses_lives_until_its_end)
 	await_first(1);
 	cr_assert_eq(test_consumer_init(&other, 1), 0);
 	cr_expect_eq(notifier_add(notifier, &other, -1, honest, NULL), 0);
-	notifier_dispose(notifier, &other, -1);
+	notifier_remove_and_wait(notifier, other.page);
 	test_consumer_deinit(&other);
 	notifier_remove(notifier, consumers[1].page);
 	notifier_remove(notifier, consumers[0].page);
-	rx_ring_remove_consumer(&ring, &consumers[0]);
-	notifier_dispose(notifier, &consumers[0], ours[0]);
-	cr_expect_eq(mincore((void *)page, 4096, &resident), 0, "the page is mapped still");
-	cr_expect_neq(fcntl(ours[0], F_GETFD), -1, "the descriptor is open still");
+	cr_assert_eq(pthread_create(&thread, NULL, wait_for_removal, &has_returned), 0);
+	usleep(20000);
+	cr_expect_not(has_returned, "page and descriptor are in use");
 	first_wake.is_stuck = false;
-	while (mincore((void *)page, 4096, &resident) == 0)
-		usleep(100);
-	while (fcntl(ours[0], F_GETFD) != -1)
-		usleep(100);
+	pthread_join(thread, NULL);
+	cr_expect(has_returned);
+}
+
+Test(notifier, it_may_be_waited_for_after_its_end)
+{
+	struct notifier *kept = notifier_ref(notifier);
+
+	notifier_free(notifier);
+	notifier_remove_and_wait(kept, consumers[0].page);
+	notifier_unref(kept);
+	notifier = NULL;
 }
 
 Test(notifier, nobody_is_woken_once_removed)
@@ -318,7 +332,7 @@ Test(notifier, there_is_room_for_all_the_ring_can_have_and_again_after_they_left
 			cr_assert_eq(notifier_add(notifier, &many[i], -1, NULL, NULL), 0);
 		}
 		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
-			notifier_dispose(notifier, &many[i], -1);
+			notifier_remove_and_wait(notifier, many[i].page);
 			test_consumer_deinit(&many[i]);
 		}
 	}

@@ -51,18 +51,21 @@ ParameterizedTestParameters(rights, table)
 	return cr_make_param_array(struct rights_case, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
-Test(rights, root_the_daemons_user_and_its_group_see_all_and_nobody_else_does)
+Test(rights, root_the_daemons_user_and_observers_see_all_and_nobody_else_does)
 {
-	const gid_t groups[] = {7, DAEMON + 1};
+	const gid_t observer_groups[] = {40, 50}, groups[] = {7, 50};
+	const struct config config = {.observer_groups = observer_groups, .n_observer_groups = 2},
+			    empty = {.file = "x"};
+	struct peer member = {.uid = 1, .gid = 2, .groups = groups, .n_groups = 2};
 
-	cr_expect(rights_to_see_all(&(struct peer){.uid = 0, .gid = 0}, DAEMON, DAEMON + 1));
-	cr_expect(rights_to_see_all(&(struct peer){.uid = DAEMON, .gid = 5}, DAEMON, DAEMON + 1));
-	cr_expect(rights_to_see_all(&(struct peer){.uid = 1, .gid = DAEMON + 1}, DAEMON, DAEMON + 1));
-	cr_expect(rights_to_see_all(&(struct peer){.uid = 1, .gid = 2, .groups = groups, .n_groups = 2}, DAEMON,
-	                            DAEMON + 1));
-	cr_expect(not(rights_to_see_all(&(struct peer){.uid = 1, .gid = 2, .groups = groups, .n_groups = 1}, DAEMON,
-	                                DAEMON + 1)));
-	cr_expect(not(rights_to_see_all(&(struct peer){.uid = DAEMON + 1, .gid = DAEMON}, DAEMON, DAEMON + 1)));
+	cr_expect(rights_to_see_all(&config, &(struct peer){.uid = 0}, DAEMON));
+	cr_expect(rights_to_see_all(&config, &(struct peer){.uid = DAEMON, .gid = 5}, DAEMON));
+	cr_expect(rights_to_see_all(&config, &(struct peer){.uid = 1, .gid = 40}, DAEMON));
+	cr_expect(rights_to_see_all(&config, &member, DAEMON));
+	cr_expect(not(rights_to_see_all(&empty, &member, DAEMON)));
+	member.n_groups = 1;
+	cr_expect(not(rights_to_see_all(&config, &member, DAEMON)));
+	cr_expect(not(rights_to_see_all(&config, &(struct peer){.uid = 1, .gid = DAEMON}, DAEMON)));
 }
 
 Test(rights, a_channel_that_names_nobody_is_for_root_only)
@@ -71,11 +74,11 @@ Test(rights, a_channel_that_names_nobody_is_for_root_only)
 	const struct config_channel open = {.name = "out"};
 	const struct config_channel listed = {.name = "out", .users = users, .n_users = 2};
 
-	cr_expect(eq(int, rights_to_send(&open, &(struct peer){.uid = 0}, DAEMON), RIGHTS_GRANTED));
-	cr_expect(eq(int, rights_to_send(&open, &(struct peer){.uid = 1000}, DAEMON), RIGHTS_NOT_LISTED));
-	cr_expect(eq(int, rights_to_send(&listed, &(struct peer){.uid = 1000}, DAEMON), RIGHTS_GRANTED));
-	cr_expect(eq(int, rights_to_send(&listed, &(struct peer){.uid = 1001}, DAEMON), RIGHTS_NOT_LISTED));
-	cr_expect(eq(int, rights_to_send(&listed, &(struct peer){.uid = DAEMON}, DAEMON), RIGHTS_DAEMONS_USER));
+	cr_expect(eq(int, rights_to_send(&open, &(struct peer){.uid = 0}, DAEMON, NULL), RIGHTS_GRANTED));
+	cr_expect(eq(int, rights_to_send(&open, &(struct peer){.uid = 1000}, DAEMON, NULL), RIGHTS_NOT_LISTED));
+	cr_expect(eq(int, rights_to_send(&listed, &(struct peer){.uid = 1000}, DAEMON, NULL), RIGHTS_GRANTED));
+	cr_expect(eq(int, rights_to_send(&listed, &(struct peer){.uid = 1001}, DAEMON, NULL), RIGHTS_NOT_LISTED));
+	cr_expect(eq(int, rights_to_send(&listed, &(struct peer){.uid = DAEMON}, DAEMON, NULL), RIGHTS_DAEMONS_USER));
 }
 
 static uint32_t count(const uint32_t ids[2])
@@ -94,7 +97,8 @@ ParameterizedTest(struct rights_case *c, rights, table)
 
 	c->peer.groups = c->supplementary;
 	c->peer.n_groups = count(c->supplementary);
-	cr_expect(eq(int, (int)rights_to_receive(&stream, &c->peer, c->daemon_uid), (int)c->expected), "%s", c->what);
+	cr_expect(eq(int, (int)rights_to_receive(&stream, &c->peer, c->daemon_uid, NULL), (int)c->expected), "%s",
+	          c->what);
 }
 
 Test(rights, lossless_is_for_those_named_and_for_nobody_without_a_deadline)
@@ -105,13 +109,150 @@ Test(rights, lossless_is_for_those_named_and_for_nobody_without_a_deadline)
 		.lossless_users = users, .n_lossless_users = 1, .lossless_groups = groups, .n_lossless_groups = 1};
 	const struct peer root = {.uid = 0}, named = {.uid = 1000}, member = {.uid = 1, .gid = 50}, other = {.uid = 1};
 
-	cr_expect(not(rights_to_be_lossless(&stream, &root)));
-	cr_expect(not(rights_to_be_lossless(&stream, &named)));
+	cr_expect(not(rights_to_be_lossless(&stream, &root, NULL)));
+	cr_expect(not(rights_to_be_lossless(&stream, &named, NULL)));
 	stream.lossless_deadline_ms = 1;
-	cr_expect(rights_to_be_lossless(&stream, &root));
-	cr_expect(rights_to_be_lossless(&stream, &named));
-	cr_expect(rights_to_be_lossless(&stream, &member));
-	cr_expect(not(rights_to_be_lossless(&stream, &other)));
+	cr_expect(rights_to_be_lossless(&stream, &root, NULL));
+	cr_expect(rights_to_be_lossless(&stream, &named, NULL));
+	cr_expect(rights_to_be_lossless(&stream, &member, NULL));
+	cr_expect(not(rights_to_be_lossless(&stream, &other, NULL)));
 	stream.n_lossless_users = stream.n_lossless_groups = 0;
-	cr_expect(rights_to_be_lossless(&stream, &other), "nobody named: whoever may receive");
+	cr_expect(rights_to_be_lossless(&stream, &other, NULL), "no list names a user: every user who may receive");
+}
+
+/* ---- accounts ---- */
+
+static const struct account unnamed = {.kind = ACCOUNT_UNNAMED};
+
+static struct account of_user(uid_t uid)
+{
+	return (struct account){.kind = ACCOUNT_USER, .id = uid};
+}
+
+static struct account of_group(gid_t gid)
+{
+	return (struct account){.kind = ACCOUNT_GROUP, .id = gid};
+}
+
+static void expect_account(const char *what, struct account account, struct account expected)
+{
+	cr_expect(account_is_same(&account, &expected), "%s: kind %d, id %u", what, (int)account.kind, account.id);
+}
+
+static struct account account_at(const struct config_stream *stream, struct peer peer, bool lossless)
+{
+	struct account account;
+
+	cr_assert(eq(int, rights_to_receive(stream, &peer, DAEMON, &account), RIGHTS_GRANTED));
+	if (lossless)
+		cr_assert(rights_to_be_lossless(stream, &peer, &account));
+	return account;
+}
+
+Test(accounts, a_consumer_is_charged_on_the_account_that_its_right_comes_from)
+{
+	const uid_t users[] = {1000};
+	const gid_t groups[] = {50, 60};
+	const gid_t both[] = {50, 60};
+	const struct config_stream open = {.name = "open"};
+	const struct config_stream listed = {
+		.name = "listed", .users = users, .n_users = 1, .groups = groups, .n_groups = 2};
+
+	expect_account("root", account_at(&open, (struct peer){.uid = 0}, false), of_user(0));
+	expect_account("nobody is named", account_at(&open, (struct peer){.uid = 1000}, false), unnamed);
+	expect_account("nobody is named, another uid", account_at(&open, (struct peer){.uid = 1001}, false), unnamed);
+	expect_account("named", account_at(&listed, (struct peer){.uid = 1000, .gid = 50}, false), of_user(1000));
+	expect_account("a member", account_at(&listed, (struct peer){.uid = 1, .gid = 50}, false), of_group(50));
+	expect_account("a member of another uid", account_at(&listed, (struct peer){.uid = 2, .gid = 50}, false),
+	               of_group(50));
+	expect_account("the first group of the list",
+	               account_at(&listed, (struct peer){.uid = 1, .gid = 60, .groups = both, .n_groups = 2}, false),
+	               of_group(50));
+	expect_account("a supplementary group",
+	               account_at(&listed, (struct peer){.uid = 1, .gid = 7, .groups = both + 1, .n_groups = 1}, false),
+	               of_group(60));
+}
+
+Test(accounts, a_lossless_consumer_is_charged_on_the_account_of_that_right_unless_it_is_named)
+{
+	const uid_t users[] = {1000}, recorders[] = {1001};
+	const gid_t groups[] = {50}, lossless_groups[] = {60}, sixty[] = {60};
+	struct config_stream stream = {.lossless_deadline_ms = 1};
+	const struct peer member = {.uid = 1, .gid = 50, .groups = sixty, .n_groups = 1};
+	const struct peer named = {.uid = 1000, .gid = 50, .groups = sixty, .n_groups = 1};
+
+	expect_account("no list at all", account_at(&stream, member, true), unnamed);
+	expect_account("root", account_at(&stream, (struct peer){.uid = 0}, true), of_user(0));
+	stream.lossless_users = recorders;
+	stream.n_lossless_users = 1;
+	stream.lossless_groups = lossless_groups;
+	stream.n_lossless_groups = 1;
+	expect_account("a recorder", account_at(&stream, (struct peer){.uid = 1001}, true), of_user(1001));
+	expect_account("a recorder, lossy", account_at(&stream, (struct peer){.uid = 1001}, false), of_user(1001));
+	expect_account("lossless by a group", account_at(&stream, member, true), of_group(60));
+	expect_account("the same, lossy", account_at(&stream, member, false), unnamed);
+	stream.users = users;
+	stream.n_users = 1;
+	stream.groups = groups;
+	stream.n_groups = 1;
+	expect_account("named, and lossless by a group", account_at(&stream, named, true), of_user(1000));
+	expect_account("lossless by another group", account_at(&stream, member, true), of_group(60));
+	expect_account("the same, lossy", account_at(&stream, member, false), of_group(50));
+	stream.n_lossless_users = stream.n_lossless_groups = 0;
+	expect_account("all who receive may be lossless", account_at(&stream, member, true), of_group(50));
+}
+
+Test(accounts, a_sender_is_charged_on_the_account_that_its_right_comes_from)
+{
+	const uid_t users[] = {1000};
+	const gid_t groups[] = {50};
+	const struct config_channel channel = {.users = users, .n_users = 1, .groups = groups, .n_groups = 1};
+	struct account account;
+
+	rights_to_send(&channel, &(struct peer){.uid = 1000, .gid = 50}, DAEMON, &account);
+	expect_account("named", account, of_user(1000));
+	rights_to_send(&channel, &(struct peer){.uid = 1, .gid = 50}, DAEMON, &account);
+	expect_account("a member", account, of_group(50));
+	rights_to_send(&channel, &(struct peer){.uid = 0, .gid = 50}, DAEMON, &account);
+	expect_account("root", account, of_user(0));
+}
+
+Test(accounts, a_connection_is_charged_on_the_user_if_named_or_its_first_group_or_with_all_others)
+{
+	const uid_t users[] = {1000}, lossless_users[] = {1001}, senders[] = {1002};
+	const gid_t groups[] = {60}, lossless_groups[] = {50}, sending_groups[] = {40}, observers[] = {30},
+		    all[] = {40, 50, 60};
+	const struct config_stream streams[] = {
+		{.users = users, .n_users = 1, .lossless_groups = lossless_groups, .n_lossless_groups = 1},
+		{.lossless_users = lossless_users, .n_lossless_users = 1, .groups = groups, .n_groups = 1}};
+	const struct config_channel channels[] = {
+		{.users = senders, .n_users = 1, .groups = sending_groups, .n_groups = 1}};
+	const struct config config = {.streams = streams,
+	                              .n_streams = 2,
+	                              .channels = channels,
+	                              .n_channels = 1,
+	                              .observer_groups = observers,
+	                              .n_observer_groups = 1};
+	const struct config empty = {.file = "empty"};
+	struct peer peer = {.gid = 7, .groups = all, .n_groups = 3};
+
+	for (uid_t uid = 1000; uid < 1003; uid++) {
+		peer.uid = uid;
+		expect_account("named", rights_account(&config, &peer, DAEMON), of_user(uid));
+		expect_account("nobody is named", rights_account(&empty, &peer, DAEMON), unnamed);
+	}
+	peer.uid = 0;
+	expect_account("root", rights_account(&empty, &peer, DAEMON), of_user(0));
+	peer.uid = DAEMON;
+	expect_account("the daemon's user", rights_account(&empty, &peer, DAEMON), of_user(DAEMON));
+	peer.uid = 1003;
+	expect_account("the first group of the file", rights_account(&config, &peer, DAEMON), of_group(50));
+	peer.n_groups = 1;
+	expect_account("a channel's group", rights_account(&config, &peer, DAEMON), of_group(40));
+	peer.n_groups = 0;
+	expect_account("no group", rights_account(&config, &peer, DAEMON), unnamed);
+	peer.gid = 30;
+	expect_account("an observer", rights_account(&config, &peer, DAEMON), of_group(30));
+	peer.gid = 60;
+	expect_account("its first group", rights_account(&config, &peer, DAEMON), of_group(60));
 }

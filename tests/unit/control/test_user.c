@@ -9,7 +9,8 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define MS_NS     UINT64_C(1000000)
 
-static const struct user_key anna_key = {1000}, bert_key = {1001}, root_key = {0};
+static const struct account anna_account = {ACCOUNT_USER, 1000}, bert_account = {ACCOUNT_USER, 1001},
+			    root_account = {0};
 static struct users users;
 static int stream, other_stream; /* endpoints, compared by their addresses only */
 
@@ -33,33 +34,61 @@ Test(rate, as_many_as_the_limit_in_each_second)
 
 Test(user, all_sessions_of_a_user_have_one_object)
 {
-	struct user *anna = user_enter(&users, anna_key);
+	struct user *anna = user_enter(&users, &anna_account);
 
 	cr_assert(anna != NULL);
-	cr_expect(user_enter(&users, bert_key) != anna);
-	cr_expect(user_enter(&users, anna_key) == anna);
+	cr_expect(user_enter(&users, &bert_account) != anna);
+	cr_expect(user_enter(&users, &anna_account) == anna);
 	cr_expect(eq(u32, anna->n_sessions, 2));
+}
+
+Test(user, a_group_has_an_object_of_its_own_whatever_its_number)
+{
+	const struct account group = {ACCOUNT_GROUP, 1000}, unnamed = {.kind = ACCOUNT_UNNAMED};
+	struct user *anna = user_enter(&users, &anna_account);
+
+	cr_expect(user_at(&users, &group) != anna);
+	cr_expect(user_at(&users, &unnamed) != anna);
+	cr_expect(user_at(&users, &unnamed) != user_at(&users, &root_account), "0 is the number of both");
+	cr_expect(user_at(&users, &group) == user_enter(&users, &group));
+}
+
+Test(user, a_text_names_the_account_and_the_way_out_of_a_shared_one)
+{
+	const struct account group = {ACCOUNT_GROUP, 50}, unnamed = {.kind = ACCOUNT_UNNAMED};
+	struct account_text text = account_describe(&anna_account, 1000);
+
+	cr_expect(eq(str, text.who, (char *)"user 1000"));
+	cr_expect(eq(str, text.remedy, (char *)""));
+	text = account_describe(&group, 1000);
+	cr_expect(eq(str, text.who, (char *)"group 50 (one account)"));
+	cr_expect(eq(str, text.remedy,
+	             (char *)", or to give user 1000 an account of its own (ACCOUNTS in ibvcapd.conf(5)),"));
+	text = account_describe(&unnamed, 1000);
+	cr_expect(eq(str, text.who, (char *)"everybody whom no list names (one account)"));
+	cr_expect(eq(str, text.remedy,
+	             (char *)", or to give user 1000 an account of its own (ACCOUNTS in ibvcapd.conf(5)),"));
 }
 
 Test(user, a_user_that_reconnects_is_counted_on_until_its_second_is_over)
 {
-	struct user *anna = user_enter(&users, anna_key);
+	struct user *anna = user_enter(&users, &anna_account);
 
 	rate_exceeds(&anna->messages, 10 * SECOND_US, 1);
-	user_leave(anna);
+	user_leave(anna, false);
 	users_forget(&users, 10 * SECOND_US + 500000);
-	cr_assert(user_enter(&users, anna_key) == anna);
+	cr_assert(user_enter(&users, &anna_account) == anna);
 	cr_expect(rate_exceeds(&anna->messages, 10 * SECOND_US + 600000, 1));
 	users_forget(&users, 20 * SECOND_US);
 	cr_expect(ne(ptr, LIST_FIRST(&users.list), NULL), "it has a session");
-	user_leave(anna);
+	user_leave(anna, false);
 	users_forget(&users, 20 * SECOND_US);
 	cr_expect(eq(ptr, LIST_FIRST(&users.list), NULL));
 }
 
 Test(user, consumers_and_leases_of_a_user_are_added_up_for_each_stream)
 {
-	struct user *anna = user_enter(&users, anna_key), *bert = user_enter(&users, bert_key);
+	struct user *anna = user_enter(&users, &anna_account), *bert = user_enter(&users, &bert_account);
 	struct user_share *share = user_share_at(anna, &stream);
 
 	user_share_charge(share, USER_PLACES, 1);
@@ -79,7 +108,7 @@ Test(user, consumers_and_leases_of_a_user_are_added_up_for_each_stream)
 
 Test(user, no_count_refuses_root)
 {
-	struct user_share *share = user_share_at(user_enter(&users, root_key), &stream);
+	struct user_share *share = user_share_at(user_enter(&users, &root_account), &stream);
 
 	user_share_charge(share, USER_PLACES, 100);
 	cr_expect(not(user_share_exceeds(share, USER_PLACES, 1, 2)));
@@ -87,11 +116,11 @@ Test(user, no_count_refuses_root)
 
 Test(user, a_share_is_kept_while_it_is_charged_and_until_its_stall_budget_is_repaid)
 {
-	struct user *anna = user_enter(&users, anna_key);
+	struct user *anna = user_enter(&users, &anna_account);
 	struct user_share *share = user_share_at(anna, &stream);
 
 	user_share_charge(share, USER_PLACES, 1);
-	user_leave(anna);
+	user_leave(anna, false);
 	users_forget(&users, 100 * SECOND_US);
 	cr_assert(eq(ptr, LIST_FIRST(&users.list), anna), "a client that left may still have its place");
 	share->stall.settled_ns = 100 * SECOND_NS;
@@ -106,7 +135,7 @@ Test(user, a_share_is_kept_while_it_is_charged_and_until_its_stall_budget_is_rep
 
 Test(user, shares_of_an_endpoint_that_ends_are_forgotten_at_once)
 {
-	struct user *anna = user_enter(&users, anna_key);
+	struct user *anna = user_enter(&users, &anna_account);
 	struct user_share *other = user_share_at(anna, &other_stream);
 
 	user_share_at(anna, &stream)->stall.owed_ns = 1000 * SECOND_NS;
@@ -117,10 +146,10 @@ Test(user, shares_of_an_endpoint_that_ends_are_forgotten_at_once)
 
 Test(user, a_thread_that_charges_a_user_keeps_it)
 {
-	struct user *anna = user_enter(&users, anna_key);
+	struct user *anna = user_enter(&users, &anna_account);
 
 	user_ref(anna);
-	user_leave(anna);
+	user_leave(anna, false);
 	users_forget(&users, 100 * SECOND_US);
 	cr_assert(eq(ptr, LIST_FIRST(&users.list), anna));
 	user_unref(anna);
@@ -128,68 +157,31 @@ Test(user, a_thread_that_charges_a_user_keeps_it)
 	cr_expect(eq(ptr, LIST_FIRST(&users.list), NULL));
 }
 
-Test(user, expensive_wakes_use_the_budget_up_and_time_repays_it)
+Test(user, a_debt_of_cpu_time_outlives_the_sessions)
 {
-	struct user *anna = user_enter(&users, anna_key);
-	uint64_t now_ns = 100 * SECOND_NS;
-	unsigned n = 0;
+	struct user *anna = user_enter(&users, &anna_account);
 
-	while (!user_is_over_wake_budget(anna, now_ns) && n < 1000) {
-		user_charge_wake(anna, 5 * MS_NS, now_ns);
-		n++;
-	}
-	/* One more than fit: the largest does not count. */
-	cr_expect(eq(u32, n, WAKE_BUDGET_NS / (5 * MS_NS - WAKE_FREE_NS) + 2));
-	cr_expect(user_is_over_wake_budget(anna, now_ns + SECOND_NS / 1000));
-	cr_expect(not(user_is_over_wake_budget(anna, now_ns + 5 * SECOND_NS)), "5 ms are repaid");
-	user_leave(anna);
+	cpu_budget_charge(&anna->calls, 50 * MS_NS, 100 * SECOND_NS);
+	user_leave(anna, false);
 	users_forget(&users, 102 * SECOND_US);
 	cr_expect(eq(ptr, LIST_FIRST(&users.list), anna), "reconnecting does not clear the debt");
 	users_forget(&users, 200 * SECOND_US);
 	cr_expect(eq(ptr, LIST_FIRST(&users.list), NULL));
 }
 
-/* In one wake-up of a thousand the hypervisor or an interrupt takes the CPU for 1 ms, which the clock counts. */
-Test(user, honest_wakes_of_a_busy_machine_do_not_use_the_budget_up)
+Test(user, a_refused_connection_is_no_session_but_keeps_its_user)
 {
-	struct user *anna = user_enter(&users, anna_key);
-	uint64_t now_ns = 100 * SECOND_NS;
+	struct user *anna = user_enter(&users, &anna_account);
 
-	for (unsigned i = 0; i < 1000000; i++) {
-		user_charge_wake(anna, i % 1000 == 0 ? MS_NS : 20000, now_ns);
-		cr_assert(not(user_is_over_wake_budget(anna, now_ns)));
-		now_ns += 100000;
-	}
-}
-
-/* A user with two clients: one is expensive to wake, the other is cheap and woken all the time. */
-Test(user, cheap_wakes_repay_nothing)
-{
-	struct user *anna = user_enter(&users, anna_key);
-	uint64_t now_ns = 100 * SECOND_NS;
-	unsigned n = 0;
-
-	for (; !user_is_over_wake_budget(anna, now_ns) && n < 100; n++) {
-		user_charge_wake(anna, 30 * MS_NS, now_ns);
-		now_ns += 30 * MS_NS;
-		for (unsigned i = 0; i < 230; i++) {
-			user_charge_wake(anna, 5000, now_ns);
-			now_ns += 20000;
-		}
-	}
-	cr_expect(eq(u32, n, 3));
-}
-
-Test(user, one_wake_that_seems_to_take_seconds_is_no_reason)
-{
-	struct user *anna = user_enter(&users, anna_key);
-
-	user_charge_wake(anna, 3 * SECOND_NS, 100 * SECOND_NS);
-	cr_expect(not(user_is_over_wake_budget(anna, 100 * SECOND_NS)));
-	user_charge_wake(anna, 50 * MS_NS, 101 * SECOND_NS);
-	cr_expect(not(user_is_over_wake_budget(anna, 101 * SECOND_NS)), "20 ms of the first are repaid");
-	user_charge_wake(anna, 50 * MS_NS, 101 * SECOND_NS);
-	cr_expect(user_is_over_wake_budget(anna, 101 * SECOND_NS));
-	cr_expect(not(user_is_over_wake_budget(NULL, 100 * SECOND_NS)));
-	user_charge_wake(NULL, SECOND_NS, 100 * SECOND_NS);
+	cr_assert(user_enter(&users, &anna_account) == anna);
+	user_refuse(anna);
+	cr_expect(eq(u32, anna->n_sessions, 1));
+	cr_expect(eq(u32, users.n_sessions, 1));
+	cr_expect(eq(u32, anna->n_refused, 1));
+	user_leave(anna, false);
+	users_forget(&users, 100 * SECOND_US);
+	cr_assert(eq(ptr, LIST_FIRST(&users.list), anna), "its socket is not closed yet");
+	user_leave(anna, true);
+	users_forget(&users, 100 * SECOND_US);
+	cr_expect(eq(ptr, LIST_FIRST(&users.list), NULL));
 }

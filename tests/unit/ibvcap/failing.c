@@ -68,6 +68,7 @@ FAILING(int, -1, EIO, fstat, (int fd, struct stat *status), (fd, status))
 FAILING(void *, MAP_FAILED, ENOMEM, mmap,
         (void *address, size_t bytes, int protection, int flags, int fd, off_t offset),
         (address, bytes, protection, flags, fd, offset))
+FAILING(int, -1, ENOMEM, madvise, (void *address, size_t bytes, int advice), (address, bytes, advice))
 FAILING(int, -1, EMFILE, epoll_create1, (int flags), (flags))
 FAILING(int, -1, EMFILE, timerfd_create, (int clock, int flags), (clock, flags))
 

@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -128,6 +130,44 @@ Test(client, silence_times_out)
 
 	cr_expect_eq(attach_to(say_nothing, 150), -ETIMEDOUT);
 	cr_expect_geq(client_now_ns() - start, 150000000);
+}
+
+static void on_timer(int number)
+{
+	(void)number;
+}
+
+/* A signal each 5 ms that ends a system call, as of a program that profiles itself. */
+static void interrupt_often(void)
+{
+	const struct sigaction action = {.sa_handler = on_timer};
+	const struct itimerval often = {.it_interval = {.tv_usec = 5000}, .it_value = {.tv_usec = 5000}};
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+}
+
+Test(client, a_full_backlog_times_out_though_signals_come)
+{
+	const struct ibvcap_rx_options options = {.size = sizeof(options), .timeout_ms = 100};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fds[8];
+
+	strcpy(address.sun_path, path);
+	for (unsigned i = 0; i < 8; i++) {
+		fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		connect(fds[i], (struct sockaddr *)&address, sizeof(address));
+	}
+	interrupt_often();
+	cr_expect_eq(ibvcap_rx_open(path, "lidar", &options, &rx), -ETIMEDOUT);
+	for (unsigned i = 0; i < 8; i++)
+		close(fds[i]);
+}
+
+Test(client, silence_times_out_though_signals_come)
+{
+	interrupt_often();
+	cr_expect_eq(attach_to(say_nothing, 100), -ETIMEDOUT);
 }
 
 static int say_nonsense(int socket, const union protocol_message *request)

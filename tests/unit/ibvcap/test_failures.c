@@ -128,6 +128,20 @@ struct footprint {
 	unsigned mappings;
 };
 
+/* The marks of owner.h. */
+static unsigned count_wiped_mappings(void)
+{
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+	char line[512];
+	unsigned n = 0;
+
+	cr_assert_not_null(smaps);
+	while (fgets(line, sizeof(line), smaps))
+		n += strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " wf") != NULL;
+	fclose(smaps);
+	return n;
+}
+
 static struct footprint footprint(void)
 {
 	struct footprint now = {0};
@@ -141,6 +155,7 @@ static struct footprint footprint(void)
 	while (fgets(line, sizeof(line), maps))
 		now.mappings += strstr(line, "memfd:") != NULL;
 	fclose(maps);
+	now.mappings += count_wiped_mappings();
 	return now;
 }
 

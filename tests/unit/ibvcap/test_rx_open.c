@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static struct attached a;
@@ -153,4 +154,22 @@ Test(rx_open, a_pipe_that_would_block_is_made_not_to)
 	ibvcap_rx_fd(a.rx);
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), 0);
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), 0);
+}
+
+/* Programs with real-time threads lock all that they map. EAGAIN would mean that the daemon has no place. */
+Test(rx_open, a_segment_that_cannot_be_locked_is_a_lack_of_memory)
+{
+	const struct rlimit none = {.rlim_cur = 4096, .rlim_max = 4096};
+	int r;
+
+	cr_assert_eq(setrlimit(RLIMIT_MEMLOCK, &none), 0);
+	if (geteuid() == 0)
+		cr_assert_eq(setresuid(65534, 65534, 65534), 0);
+	cr_assert_eq(mlockall(MCL_FUTURE), 0);
+	if (mmap(NULL, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+		cr_skip("mlockall() has no effect, as under a sanitizer");
+	r = rx_handle_new(&a.rx, consumer_socket, fds, EPOCH);
+	munlockall();
+	cr_expect_eq(r, -ENOMEM);
+	cr_expect(strstr(ibvcap_error_text(), "RLIMIT_MEMLOCK") != NULL, "%s", ibvcap_error_text());
 }

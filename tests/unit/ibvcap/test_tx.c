@@ -12,7 +12,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,6 +50,8 @@ static void prepare(int fds[PROTOCOL_FD_OPENED_N], int *control)
 	fds[PROTOCOL_FD_SENDER_PAGE] = fcntl(sender.page_shm.fd, F_DUPFD_CLOEXEC, 0);
 	fds[PROTOCOL_FD_SENDER_STATE] = shm_reopen_readonly(&sender.state_shm);
 	fds[PROTOCOL_FD_SENDER_SOCKET] = sockets[1];
+	sender.kick.eventfd = eventfd(0, EFD_CLOEXEC);
+	fds[PROTOCOL_FD_SENDER_KICK] = fcntl(sender.kick.eventfd, F_DUPFD_CLOEXEC, 0);
 }
 
 static void init(void)
@@ -65,6 +69,7 @@ static void deinit(void)
 	if (daemon_control >= 0)
 		close(daemon_control);
 	close(sender.socket);
+	sender_kick_deinit(&sender.kick);
 	sender_deinit(&sender);
 }
 
@@ -138,6 +143,7 @@ static void expect_refused(void (*spoil)(struct sender *), const char *text)
 	cr_expect(eq(ptr, refused, NULL));
 	cr_expect(strstr(ibvcap_error_text(), text) != NULL, "%s", ibvcap_error_text());
 	close(sender.socket);
+	sender_kick_deinit(&sender.kick);
 	close(daemon_control);
 	sender_deinit(&sender);
 	init();
@@ -307,7 +313,7 @@ Test(tx, send_copies_one_payload)
 
 Test(tx, a_worker_that_sleeps_is_kicked_once_it_asked_for_it)
 {
-	struct pollfd poller = {.fd = sender.socket, .events = POLLIN};
+	struct pollfd poller = {.fd = sender.kick.eventfd, .events = POLLIN};
 
 	submit(1);
 	cr_expect(eq(int, poll(&poller, 1, 0), 0));
@@ -505,4 +511,76 @@ Test(tx, the_reason_for_an_end_is_told)
 	}
 	work(1, -ECANCELED);
 	cr_expect(eq(int, ibvcap_tx_flush(tx, -1), 0), "all of it is known");
+}
+
+/* ---- a child of fork() ---------------------------------------------------------------------------- */
+
+/* 0: all is as it should be. */
+static int use_all_calls_in_child(void)
+{
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
+	struct ibvcap_tx_info info = IBVCAP_INIT(struct ibvcap_tx_info);
+	struct ibvcap_tx_counts at_child = IBVCAP_INIT(struct ibvcap_tx_counts);
+	int32_t statuses[SLOTS];
+	uint64_t sequence;
+
+	if (ibvcap_tx_submit(tx, 1) != -ECHILD || !strstr(ibvcap_error_text(), "'test'"))
+		return 1;
+	if (ibvcap_tx_reserve(tx, &slots, 1, 1, -1) != -ECHILD || ibvcap_tx_send(tx, "", 1, 0, -1) != -ECHILD)
+		return 2;
+	if (ibvcap_tx_flush(tx, -1) != -ECHILD || ibvcap_tx_fd(tx) != -ECHILD)
+		return 3;
+	if (ibvcap_tx_info(tx, &info) != 0 || ibvcap_tx_counts(tx, &at_child) != 0 ||
+	    ibvcap_tx_results(tx, statuses, SLOTS, &sequence) != 2)
+		return 4;
+	ibvcap_tx_close(tx);
+	return 0;
+}
+
+Test(tx, a_childs_calls_fail_and_the_parents_rows_stay_reserved)
+{
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
+	struct pollfd poller = {.fd = daemon_control, .events = POLLIN};
+	int32_t statuses[SLOTS];
+	uint64_t sequence;
+	int status;
+	pid_t child;
+
+	submit(3);
+	work(2, 0);
+	cr_assert(eq(int, ibvcap_tx_reserve(tx, &slots, 2, 2, 0), 2));
+	slots.packets[0].length = 7;
+	child = fork();
+	if (child == 0)
+		_exit(use_all_calls_in_child());
+	cr_assert(eq(int, waitpid(child, &status, 0), child));
+	cr_expect(eq(int, status, 0), "check %d failed in the child", WEXITSTATUS(status));
+	cr_expect(eq(int, poll(&poller, 1, 0), 0), "the connection stays");
+	cr_expect(eq(int, slots.packets[0].length, 7));
+	cr_expect(eq(u64, counts().submitted, 3));
+	cr_expect(eq(int, ibvcap_tx_submit(tx, 2), 0));
+	cr_expect(eq(int, ibvcap_tx_results(tx, statuses, SLOTS, &sequence), 2),
+	          "the parent's place in them is its own");
+	work(3, 0);
+	cr_expect(eq(int, ibvcap_tx_flush(tx, 0), 0));
+}
+
+Test(tx, a_close_ends_the_connection_also_while_a_child_lives)
+{
+	struct pollfd poller = {.fd = daemon_control, .events = POLLIN};
+	int until[2];
+	pid_t child;
+
+	cr_assert(eq(int, pipe(until), 0));
+	child = fork();
+	if (child == 0) {
+		close(until[1]);
+		_exit(read(until[0], until, 1) < 0);
+	}
+	ibvcap_tx_close(tx);
+	tx = NULL;
+	cr_expect(eq(int, poll(&poller, 1, 0), 1));
+	close(until[1]);
+	waitpid(child, NULL, 0);
+	close(until[0]);
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -88,13 +89,15 @@ static int send_opened(int socket)
 	int sockets[2], readonly = shm_reopen_readonly(&sender.state_shm);
 
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0));
-	const int fds[PROTOCOL_FD_OPENED_N] = {sender.arena.fd, sender.page_shm.fd, readonly, sockets[1]};
+	const int fds[PROTOCOL_FD_OPENED_N] = {sender.arena.fd, sender.page_shm.fd, readonly, sockets[1],
+	                                       eventfd(0, 0)};
 
 	protocol_init(&message.header, PROTOCOL_OPENED, sizeof(message));
 	cr_assert(eq(int, protocol_send(socket, &message.header, fds, PROTOCOL_FD_OPENED_N), 0));
 	close(readonly);
 	close(sockets[0]);
 	close(sockets[1]);
+	close(fds[PROTOCOL_FD_SENDER_KICK]);
 	return 0;
 }
 

@@ -5,8 +5,13 @@
 
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
+#include <stdarg.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 
 TestSuite(interface, .init = enter_namespace, .timeout = 30);
 
@@ -100,4 +105,33 @@ Test(interface, a_driver_without_discards_says_so)
 	cr_expect(eq(int, net_port_discards("lo", &discards), -ENOTSUP));
 	cr_expect(eq(int, net_port_discards("nonesuch", &discards), -ENODEV));
 	cr_expect(eq(u64, discards, 7));
+}
+
+/* ---- precision clocks ----------------------------------------------------------------------------- */
+
+static int clock_of_driver = -1; /* -1: test0's own driver answers */
+
+/* In place of the C library's: the driver of test0 says which clock it has. */
+int ioctl(int fd, unsigned long request, ...)
+{
+	struct ethtool_ts_info *info;
+	struct ifreq *argument;
+	va_list arguments;
+
+	va_start(arguments, request);
+	argument = va_arg(arguments, struct ifreq *);
+	va_end(arguments);
+	info = request == SIOCETHTOOL ? (struct ethtool_ts_info *)argument->ifr_data : NULL;
+	if (!info || info->cmd != ETHTOOL_GET_TS_INFO || clock_of_driver < 0)
+		return (int)syscall(SYS_ioctl, fd, request, argument);
+	cr_expect(strcmp(argument->ifr_name, "test0") == 0);
+	info->phc_index = clock_of_driver;
+	return 0;
+}
+
+Test(interface, the_driver_names_a_precision_clock_that_sysfs_does_not_have)
+{
+	cr_expect(eq(int, net_precision_clock("test0"), -ENOENT));
+	clock_of_driver = 12;
+	cr_expect(eq(int, net_precision_clock("test0"), 12));
 }

@@ -260,6 +260,7 @@ Test(sender, a_kick_without_anything_new_is_counted)
 
 	set_up(&sender);
 	count = &sender.state->counters[IBVCAP_TX_COUNTER_IDLE_KICKS];
+	sender_count_kick(&sender); /* the event of the watch itself */
 	sender_store_submitted(sender.page, 1);
 	sender_count_kick(&sender);
 	cr_assert(sender_read_submitted(&sender));
@@ -268,6 +269,46 @@ Test(sender, a_kick_without_anything_new_is_counted)
 	sender_count_kick(&sender);
 	publish(&sender);
 	cr_expect(eq(u64, counter_get(count), 1));
+	sender_deinit(&sender);
+}
+
+Test(sender, a_kick_for_each_packet_is_allowed_before_and_after_it_is_read)
+{
+	struct sender sender;
+
+	set_up(&sender);
+	sender_count_kick(&sender);
+	for (uint64_t i = 1; i <= 1000; i++) {
+		sender_store_submitted(sender.page, i);
+		if (i % 2)
+			sender_count_kick(&sender);
+		cr_assert(sender_read_submitted(&sender));
+		if (i % 2 == 0)
+			sender_count_kick(&sender);
+		cr_expect(gt(u32, sender.kick_credit, SENDER_KICK_CREDIT - 3));
+		sender_peek(&sender);
+		sender_take(&sender);
+		sender_complete(&sender, 0, 1, 1);
+		publish(&sender);
+	}
+	sender_deinit(&sender);
+}
+
+Test(sender, more_kicks_than_packets_are_bad)
+{
+	struct sender sender;
+
+	set_up(&sender);
+	sender_count_kick(&sender);
+	for (int i = 0; i < SENDER_KICK_CREDIT; i++)
+		sender_count_kick(&sender);
+	sender_store_submitted(sender.page, 3); /* each packet allows one more */
+	cr_expect(sender_read_submitted(&sender));
+	for (int i = 0; i < 3; i++)
+		sender_count_kick(&sender);
+	cr_expect(eq(u32, (uint32_t)sender.bad, IBVCAP_DISCONNECT_NONE));
+	sender_count_kick(&sender);
+	cr_expect(eq(u32, (uint32_t)sender.bad, IBVCAP_DISCONNECT_IDLE_KICKS));
 	sender_deinit(&sender);
 }
 

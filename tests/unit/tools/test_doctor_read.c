@@ -6,10 +6,15 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -100,6 +105,14 @@ static void put_interface(void)
 	put("/sys/class/net/eth7/carrier", "1\n");
 	put("/sys/class/net/eth7/mtu", "4200\n");
 	put("/sys/class/net/eth7/device/ptp/ptp4/clock_name", "mlx5_ptp\n");
+	put("/sys/class/net/eth7/device/physfn/vendor", "0x15b3\n");
+	put("/sys/class/net/eth7/uevent", "DEVTYPE=bond\nINTERFACE=eth7\n");
+	put("/sys/class/net/eth7/lower_eth8/mtu", "4200\n");
+	put("/sys/class/net/eth7/lower_eth9/mtu", "4200\n");
+	put("/sys/class/net/eth7/lower_eno1/mtu", "4200\n");
+	put("/sys/class/net/eth8/device/infiniband/mlx5_8/hca_type", "MT4119\n");
+	put_link("/sys/class/net/eth9/device/driver", "../../bus/pci/drivers/mlx5_core");
+	put_link("/sys/class/net/eno1/device/driver", "../../bus/pci/drivers/igb");
 	put("/proc/sys/net/ipv4/conf/all/rp_filter", "2\n");
 	put("/proc/sys/net/ipv4/conf/eth7/rp_filter", "1\n");
 }
@@ -337,6 +350,22 @@ Test(machine, a_descriptor_of_ring_memory_is_enough_to_hold_it)
 	cr_expect(facts.sees_all_processes && facts.knows_ended_rings);
 }
 
+/* Its first thread has ended, so /proc/704 shows neither mappings nor descriptors. */
+Test(machine, descriptors_and_mappings_of_a_thread_are_its_process_s)
+{
+	put("/proc/704/comm", "threads\n");
+	put("/proc/704/maps", "");
+	put("/proc/704/task/704/maps", "");
+	put("/proc/704/task/705/maps",
+	    "7f0000000000-7f0000200000 r--s 00000000 00:01 77    /memfd:ibvcap-payload (deleted)\n");
+	put_open_segment("704/task/705", "ibvcap-ring");
+	memset(&facts, 0, sizeof(facts));
+	doctor_read(root, &facts);
+	cr_assert_eq(facts.n_holders, 3);
+	cr_assert_not_null(find_holder(704));
+	cr_expect_eq(find_holder(704)->bytes, (2 << 20) + 8192);
+}
+
 static void remove_file(const char *path)
 {
 	char whole[512];
@@ -440,6 +469,12 @@ Test(machine, interfaces_and_their_groups)
 	cr_expect_eq(interface->mtu, 4200);
 	cr_expect_str_eq(interface->ptp, "ptp4");
 	cr_expect_eq(interface->rp_filter, 2);
+	cr_expect(interface->is_virtual_function);
+	cr_expect_str_eq(interface->kind, "bond");
+	cr_expect(strstr(interface->lower, "eth8") && strstr(interface->lower, "eth9") &&
+	          strstr(interface->lower, "eno1"));
+	cr_expect_eq(interface->n_lower_devices, 1);
+	cr_expect_eq(interface->n_lower_foreign, 1);
 	cr_expect_eq(interface->igmp_version, 2);
 	cr_assert_eq(facts.n_groups, 4);
 	cr_expect_str_eq(facts.groups[0].interface, "lo");
@@ -660,4 +695,36 @@ Test(service, what_is_not_installed_or_runs_already_is_not_asked_about)
 	process.kind = DOCTOR_DAEMON;
 	parse_service("LoadState=loaded\nLimitMEMLOCK=infinity\n", &process);
 	cr_expect_eq(process.memlock_bytes, 7);
+}
+
+/* ---- drivers -------------------------------------------------------------------------------------- */
+
+static int clock_of_driver = -1; /* -1: the kernel answers */
+
+/* In place of the C library's: a driver says which precision clock it has. */
+int ioctl(int fd, unsigned long request, ...)
+{
+	struct ethtool_ts_info *info;
+	struct ifreq *argument;
+	va_list arguments;
+
+	va_start(arguments, request);
+	argument = va_arg(arguments, struct ifreq *);
+	va_end(arguments);
+	info = request == SIOCETHTOOL ? (struct ethtool_ts_info *)argument->ifr_data : NULL;
+	if (!info || info->cmd != ETHTOOL_GET_TS_INFO || clock_of_driver < 0)
+		return (int)syscall(SYS_ioctl, fd, request, argument);
+	info->phc_index = clock_of_driver;
+	return 0;
+}
+
+Test(machine, the_driver_knows_the_precision_clock_better_than_sysfs)
+{
+	struct doctor_interface interface = {.name = "eth7", .ptp = "ptp4"};
+
+	ask_interface(&interface);
+	cr_expect_str_eq(interface.ptp, "ptp4");
+	clock_of_driver = 912;
+	ask_interface(&interface);
+	cr_expect_str_eq(interface.ptp, "ptp912");
 }

@@ -48,6 +48,32 @@ static const struct why_line *judge(const char *term)
 	return NULL;
 }
 
+Test(why, packets_that_the_device_could_not_write_are_not_told_as_too_long_alone)
+{
+	set(stream_counters, 9, "errored", 5);
+	cr_expect(eq(ptr, (void *)strstr(judge("errored")->remedy, "log"), NULL));
+	set(stream_counters, 9, "queue_resets", 5);
+	cr_expect(ne(ptr, (void *)strstr(judge("errored")->remedy, "log"), NULL));
+}
+
+Test(why, counters_that_the_device_does_not_have_are_notes)
+{
+	port.n_counters = 0;
+	cr_expect(eq(int, (int)judge("port_discards")->level, WHY_NOTE));
+	cr_expect(ne(ptr, (void *)strstr(judge("port_discards")->remedy, "rx_discards_phy"), NULL));
+	cr_expect(eq(int, (int)judge("out_of_buffer")->level, WHY_NOTE));
+	port.n_counters = 2;
+	cr_expect(eq(ptr, (void *)judge("out_of_buffer"), NULL));
+}
+
+Test(why, readings_that_are_old_are_a_note)
+{
+	cr_expect(eq(ptr, (void *)judge("reading_age_ms"), NULL));
+	stream.reading_age_ms = 4000;
+	cr_expect(eq(int, (int)judge("reading_age_ms")->level, WHY_NOTE));
+	stream.reading_age_ms = 0;
+}
+
 Test(why, without_loss_every_term_is_there_and_none_needs_a_remedy)
 {
 	static const char *const terms[] = {"port_discards", "matched",   "no_buffer", "errored", "in_flight",

@@ -11,6 +11,7 @@
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <time.h>
 #include <unistd.h>
 
 #define N     64u
@@ -302,6 +303,37 @@ Test(worker, a_longer_packet_is_truncated_with_a_sink_and_an_error_without)
 	tear_down(&bench);
 }
 
+Test(worker, a_row_in_error_has_the_time_of_the_row_before)
+{
+	struct bench bench;
+	struct mail mail = {.type = MAIL_CLOCK,
+	                    .clock = {.base_raw = 0, .base_utc_ns = 1000, .mult = 1, .mask = UINT64_MAX}};
+	const uint8_t *payload;
+	uint64_t before = 0;
+
+	set_up(&bench, &(struct setting){.no_sink = true});
+	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	work(&bench);
+	for (uint64_t i = 0; i < 3 * N; i++) {
+		/* In error: the very first row, the first of each block, the last of a poll, some in a row. */
+		bool in_error = i % N == 0 || i % 10 > 6;
+
+		scripted_set_clock(bench.queue, in_error ? (i % 2 ? UINT64_MAX / 2 : 0) : 10 * i, 0);
+		arrive(&bench, &(struct frame_options){.payload_bytes = in_error ? S + 1 : S}, 0);
+		if (i % 10 == 9)
+			work(&bench);
+	}
+	work(&bench);
+	for (uint64_t i = 0; i < 3 * N; i++) {
+		const struct ibvcap_meta *meta = row(&bench, i, &payload);
+
+		cr_expect(eq(u64, meta->timestamp_ns, meta->flags & IBVCAP_PACKET_FLAG_ERROR ? before : 1000 + 10 * i));
+		before = meta->timestamp_ns;
+	}
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_ERRORED), 59));
+	tear_down(&bench);
+}
+
 static struct ibvcap_meta meta_of(struct bench *bench, const struct frame_options *options, const uint8_t **payload)
 {
 	uint64_t sequence = consumer_load_head(bench->ring.ring);
@@ -432,18 +464,25 @@ Test(worker, packets_that_come_while_the_queue_has_failed_are_counted_as_lost)
 	tear_down(&bench);
 }
 
-Test(worker, a_queue_that_fails_now_and_then_is_kept)
+/* Work until the queue was reset so often. */
+static void work_until_reset(struct bench *bench, uint64_t n_resets)
+{
+	while (counter(bench, IBVCAP_RX_COUNTER_QUEUE_RESETS) < n_resets)
+		cr_assert(ge(int, rx_worker_do_work(bench->worker), 0));
+}
+
+Test(worker, a_queue_that_fails_now_and_then_is_kept, .timeout = 60)
 {
 	struct bench bench;
 
 	set_up(&bench, &(struct setting){0});
-	for (uint32_t i = 0; i < 100; i++) {
+	for (uint32_t i = 0; i < 8; i++) {
 		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 		scripted_fail_queue(bench.queue);
-		work(&bench);
+		work_until_reset(&bench, i + 1);
 	}
-	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 100));
-	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_QUEUE_RESETS), 100));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 8));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_QUEUE_RESETS), 8));
 	tear_down(&bench);
 }
 
@@ -458,17 +497,59 @@ Test(worker, a_queue_that_cannot_be_reset_ends_the_worker)
 	tear_down(&bench);
 }
 
-Test(worker, a_queue_that_fails_for_ever_is_given_up)
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+Test(worker, a_queue_that_fails_at_each_packet_is_reset_ever_more_rarely_and_the_sum_is_exact, .timeout = 60)
 {
 	struct bench bench;
-	int n = 0;
+	uint64_t end_ns, arrived = 0;
 
 	set_up(&bench, &(struct setting){0});
-	for (int i = 0; i < 1000 && n >= 0; i++) {
-		scripted_fail_queue(bench.queue);
-		n = rx_worker_do_work(bench.worker);
+	end_ns = now_ns() + 300000000;
+	while (now_ns() < end_ns) {
+		scripted_next_status(bench.queue, BACKEND_SLOT_ERROR);
+		if (arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0))
+			scripted_fail_queue(bench.queue);
+		arrived++;
+		cr_assert(ge(int, rx_worker_do_work(bench.worker), 0));
 	}
-	cr_expect(eq(int, n, -EIO));
+	/* At once, and after 1, 2, 4, ... 128 ms. */
+	cr_expect(ge(u64, counter(&bench, IBVCAP_RX_COUNTER_QUEUE_RESETS), 2));
+	cr_expect(le(u64, counter(&bench, IBVCAP_RX_COUNTER_QUEUE_RESETS), 9));
+	strike(&bench);
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_MATCHED), arrived));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 0));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_ERRORED) + counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER),
+	             arrived));
+	tear_down(&bench);
+}
+
+Test(worker, a_paused_worker_takes_mail_and_stops, .timeout = 60)
+{
+	const struct mail stop = {.type = MAIL_STOP};
+	struct bench bench;
+	struct mail mail = {0};
+
+	set_up(&bench, &(struct setting){0});
+	for (uint32_t i = 0; i < 6; i++) {
+		scripted_fail_queue(bench.queue);
+		work_until_reset(&bench, i + 1);
+	}
+	scripted_fail_queue(bench.queue);
+	work(&bench);
+	cr_assert(eq(int, mailbox_send(rx_worker_inbox(bench.worker), &stop), 0));
+	work(&bench);
+	usleep(3000);
+	work(&bench);
+	cr_expect(mailbox_receive(rx_worker_outbox(bench.worker), &mail));
+	cr_expect(eq(int, (int)mail.type, MAIL_STOPPED));
+	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_QUEUE_RESETS), 6));
 	tear_down(&bench);
 }
 
@@ -537,6 +618,36 @@ Test(worker, device_time_becomes_utc_and_software_time_is_now)
 	meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 	cr_expect(ge(u64, meta.timestamp_ns / 1000000000, before));
 	cr_expect(le(u64, meta.timestamp_ns / 1000000000, (uint64_t)time(NULL)));
+	tear_down(&bench);
+}
+
+Test(worker, after_a_step_of_a_card_that_has_real_time_only_rows_get_the_time_of_the_poll)
+{
+	static const int64_t steps_s[] = {-10, 37};
+	const uint64_t ns_per_s = 1000000000, now = UINT64_C(1700000000) * ns_per_s; /* years before the poll */
+	struct clock_fit fit;
+	struct mail mail = {.type = MAIL_CLOCK};
+	const uint8_t *payload;
+	struct bench bench;
+
+	set_up(&bench, &(struct setting){0});
+	clock_fit_init(&fit, ns_per_s, UINT64_MAX);
+	fit.can_step = true;
+	clock_fit_add(&fit, &(struct clock_pair){now, now, now}, &mail.clock);
+	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	work(&bench);
+	for (size_t i = 0; i < 2; i++) {
+		uint64_t before = (uint64_t)time(NULL);
+
+		scripted_set_clock(bench.queue, now + 1000, 1);
+		struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
+
+		cr_expect(le(u64, meta.timestamp_ns - (now + 999), 2));
+		scripted_set_clock(bench.queue, now + (uint64_t)steps_s[i] * ns_per_s, 1);
+		meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
+		cr_expect(ge(u64, meta.timestamp_ns / ns_per_s, before));
+		cr_expect(le(u64, meta.timestamp_ns / ns_per_s, (uint64_t)time(NULL)));
+	}
 	tear_down(&bench);
 }
 

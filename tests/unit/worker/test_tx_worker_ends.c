@@ -44,7 +44,8 @@ Test(tx_worker_ends, a_senders_memory_is_kept_until_its_last_packet_is_sent)
 	bench_expect_sums(&bench, 0);
 	/* Gone for good: the scripted backend aborts if it is still asked to read from it. */
 	test_sender_deinit(&bench.senders[0]);
-	cr_assert(eq(int, test_sender_init(&bench.senders[0], bench.backend, BENCH_SLOTS, BENCH_BYTES), 0));
+	cr_assert(
+		eq(int, test_sender_init(&bench.senders[0], bench.backend, bench.worker, BENCH_SLOTS, BENCH_BYTES), 0));
 	bench_submit(&bench, 1, 10, 100);
 	bench_work(&bench);
 	scripted_send(bench.queues[0]->queue, 10);
@@ -74,7 +75,7 @@ Test(tx_worker_ends, a_large_arena_is_flushed_in_many_rounds)
 	struct test_sender *sender = &bench.senders[1];
 
 	bench_set_up(&bench, &(struct bench_setting){.unresolved = true});
-	cr_assert(eq(int, test_sender_init(sender, bench.backend, SLOTS, 8), 0));
+	cr_assert(eq(int, test_sender_init(sender, bench.backend, bench.worker, SLOTS, 8), 0));
 	sender->submitted = SLOTS;
 	test_sender_submit(sender);
 	struct mail mail = {.type = MAIL_ADD_SENDER, .tx_queue = bench.queues[0], .sender = &sender->sender};
@@ -256,7 +257,7 @@ Test(tx_worker_ends, who_asked_hears_that_a_lost_queue_may_still_read)
 
 	for (int asks_before = 0; asks_before < 2; asks_before++) {
 		bench_set_up(&bench, &(struct bench_setting){0});
-		cr_assert(eq(int, test_sender_init(large, bench.backend, 4 * 4096, 8), 0));
+		cr_assert(eq(int, test_sender_init(large, bench.backend, bench.worker, 4 * 4096, 8), 0));
 		bench_submit(&bench, 0, 10, 100);
 		bench_work(&bench);
 		mail.type = MAIL_ADD_SENDER;

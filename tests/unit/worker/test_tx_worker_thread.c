@@ -5,7 +5,7 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sys/socket.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,6 +35,11 @@ static void await_sleep(uint32_t sender)
 	for (int i = 0; i < 20000 && !sender_load_need_kick(bench.senders[sender].sender.state); i++)
 		usleep(500);
 	cr_assert(sender_load_need_kick(bench.senders[sender].sender.state));
+}
+
+static void kick(uint32_t sender, uint64_t n)
+{
+	cr_assert(eq(int, eventfd_write(bench.senders[sender].sender.kick.eventfd, n), 0));
 }
 
 static uint64_t utc_ns(void)
@@ -92,16 +97,15 @@ Test(tx_worker_thread, one_that_sleeps_is_kicked_by_each_sender, .timeout = 60)
 	bench_tear_down(&bench);
 }
 
-Test(tx_worker_thread, it_sleeps_when_nobody_sends_also_if_a_socket_is_shut, .timeout = 60)
+Test(tx_worker_thread, it_sleeps_when_nobody_sends_also_after_kicks, .timeout = 60)
 {
 	struct timespec before, after;
 	clockid_t cpu_clock;
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
 	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
-	close(bench.senders[0].socket);
-	bench.senders[0].socket = -1;
 	await_sleep(1);
+	kick(0, 1);
 	usleep(20000);
 	cr_assert(eq(int, clock_getcpuclockid(0, &cpu_clock), 0));
 	clock_gettime(cpu_clock, &before);
@@ -125,7 +129,7 @@ Test(tx_worker_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
 	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
 	await_sleep(0);
 	for (int i = 0; i < 20000 && counter_get(&state->counters[IBVCAP_TX_COUNTER_IDLE_KICKS]) < 3; i++) {
-		(void)send(bench.senders[0].socket, "kk", 2, MSG_DONTWAIT); /* full: its worker has no core */
+		kick(0, 1);
 		usleep(500);
 	}
 	stop();
@@ -133,6 +137,103 @@ Test(tx_worker_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
 	cr_expect(eq(u64, counter_get(&bench.senders[1].sender.state->counters[IBVCAP_TX_COUNTER_IDLE_KICKS]), 0));
 	cr_expect(ge(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_IDLE_KICKS), 3));
 	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
+/* Each kick after that of a packet is for nothing: the worker has read all there is. */
+static uint32_t kick_until_put_out(uint32_t sender, struct mail *mail)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < 20000 && !mailbox_receive(tx_worker_outbox(bench.worker), mail); i++) {
+		const _Atomic uint64_t *counters = bench.senders[sender].sender.state->counters;
+		uint64_t before = counter_get(&counters[IBVCAP_TX_COUNTER_IDLE_KICKS]);
+
+		kick(sender, 1);
+		for (int k = 0; k < 100 && counter_get(&counters[IBVCAP_TX_COUNTER_IDLE_KICKS]) == before; k++)
+			usleep(100);
+		n++;
+	}
+	return n;
+}
+
+Test(tx_worker_thread, who_kicks_more_often_than_it_submits_is_put_out, .timeout = 60)
+{
+	struct mail mail = {0};
+
+	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
+	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	for (uint32_t i = 0; i < 10; i++) /* the allowance does not grow with packets */
+		bench_submit(&bench, 0, 20, 100);
+	await_completed(0, 200);
+	uint32_t n = kick_until_put_out(0, &mail);
+
+	cr_expect(ge(u32, n, SENDER_KICK_CREDIT));
+	cr_expect(le(u32, n, SENDER_KICK_CREDIT + 20), "a kick may come while the worker is awake");
+	cr_assert(eq(int, mail.type, MAIL_SENDER_BAD));
+	cr_expect(eq(ptr, mail.sender, &bench.senders[0].sender));
+	cr_expect(eq(u32, mail.reason, IBVCAP_DISCONNECT_IDLE_KICKS));
+	await_sleep(1);
+	bench_submit(&bench, 1, 1, 100);
+	await_completed(1, 1);
+	stop();
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_BAD_SENDERS), 1));
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
+/* As often as a client may: with each packet, whether the worker asks for it or not. */
+Test(tx_worker_thread, who_kicks_with_each_packet_stays, .timeout = 60)
+{
+	struct test_sender *sender = &bench.senders[0];
+
+	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
+	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	for (uint64_t i = 1; i <= 20000; i++) {
+		while (!test_sender_has_room(sender))
+			;
+		test_sender_write(sender, (struct ibvcap_tx_descriptor){.length = 8});
+		sender_store_submitted(sender->sender.page, sender->submitted);
+		kick(0, 1);
+		if (i % 3 == 0)
+			await_completed(0, i);
+	}
+	await_completed(0, 20000);
+	stop();
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_BAD_SENDERS), 0));
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
+/* A client may read and fill the counter of its eventfd: neither hides a kick or stops the worker. */
+Test(tx_worker_thread, who_reads_or_fills_its_eventfd_harms_itself_alone, .timeout = 60)
+{
+	struct mail mail = {0};
+	eventfd_t value = 0;
+
+	bench_set_up(&bench, &(struct bench_setting){.n_senders = 3, .at_once = true});
+	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	await_sleep(0);
+	cr_assert(eq(int, eventfd_read(bench.senders[0].sender.kick.eventfd, &value), 0));
+	cr_expect(eq(u64, value, 1));
+	for (int i = 0; i < 20000 && !mailbox_receive(tx_worker_outbox(bench.worker), &mail); i++) {
+		kick(0, 1);
+		eventfd_read(bench.senders[0].sender.kick.eventfd, &value);
+		usleep(500);
+	}
+	cr_expect(eq(int, mail.type, MAIL_SENDER_BAD));
+	cr_expect(eq(ptr, mail.sender, &bench.senders[0].sender));
+	kick(1, UINT64_MAX - 1 - (UINT64_C(1) << 63));
+	cr_expect(lt(int, eventfd_write(bench.senders[1].sender.kick.eventfd, 1), 0), "it is full");
+	for (uint64_t i = 1; i <= 100; i++) {
+		await_sleep(2);
+		bench_submit(&bench, 2, 1, 100);
+		await_completed(2, i);
+	}
+	bench_submit(&bench, 1, 1, 100);
+	bench_submit(&bench, 2, 1, 100);
+	await_completed(1, 1); /* as the worker is awake for another one */
+	stop();
 	bench_tear_down(&bench);
 }
 

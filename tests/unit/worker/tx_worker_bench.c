@@ -46,7 +46,8 @@ void bench_set_up(struct bench *bench, const struct bench_setting *setting)
 	for (uint32_t i = 0; i < bench->setting.n_senders; i++) {
 		struct test_sender *sender = &bench->senders[i];
 
-		cr_assert(eq(int, test_sender_init(sender, bench->backend, BENCH_SLOTS, BENCH_BYTES), 0));
+		cr_assert(
+			eq(int, test_sender_init(sender, bench->backend, bench->worker, BENCH_SLOTS, BENCH_BYTES), 0));
 		bench_mail(bench, &(struct mail){.type = MAIL_ADD_SENDER,
 		                                 .tx_queue = bench->queues[i % bench->setting.n_queues],
 		                                 .sender = &sender->sender});

@@ -12,6 +12,10 @@
  * - Only a function with a timeout_ms blocks. The unit of a time is in its name.
  * - The caller frees a pointer that it was given only if the function says so.
  * - A handle may be used by one thread at a time. Different handles are independent.
+ * - A handle is for the process that opened it. In a child of fork(), calls that write to shared memory fail with
+ *   -ECHILD, and ibvcap_rx_close() and ibvcap_tx_close() free the child's copy only; the parent's session goes on. The
+ *   child opens a handle of its own. It may read the rows of batches that the parent holds, and go on with its copy of
+ *   a tap. All this holds if no other thread was in a call on the handle at the fork().
  * - The library starts no thread, installs no signal handler and writes nothing to stdout or stderr.
  *
  * Sizes. A struct that may get new fields in later versions begins with its size. The caller sets it to its own
@@ -62,7 +66,8 @@ const char *ibvcap_version(void);
 /**
  * One line about the last call of this thread that failed: what failed, on what, why, and what to do. Set by
  * ibvcap_rx_open(), ibvcap_tx_open(), ibvcap_status(), ibvcap_reconfigure() and ibvcap_rx_fd(), by ibvcap_rx_acquire()
- * and ibvcap_rx_recv() when they attach to the next daemon, and by every function that refuses the size of a struct.
+ * and ibvcap_rx_recv() when they attach to the next daemon, and by every function that refuses the size of a struct or
+ * the handle of another process.
  * Valid until the thread's next such call.
  */
 const char *ibvcap_error_text(void);
@@ -181,7 +186,8 @@ int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibv
 
 /**
  * Give back leases, mappings and socket, and free the handle. Its batches become invalid. NULL is allowed. A child of
- * fork() has the mappings too: the daemon frees the consumer's place when the child has ended or called execve().
+ * fork() has the mappings too: the daemon frees the consumer's place when the child has closed its copy of the handle,
+ * ended, or called execve().
  */
 void ibvcap_rx_close(struct ibvcap_rx *rx);
 
@@ -202,9 +208,9 @@ void ibvcap_rx_close(struct ibvcap_rx *rx);
  * daemon, within timeout_ms as for packets, and goes on with the oldest packet of its epoch. The first batch there
  * has IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN, packet numbers start again, and the ring's geometry may be another. Failures
  * that may pass (no listener yet, no place in the daemon, no memory or descriptors in this process) are retried until
- * reattach_ms are over. If only this connection ended while the daemon runs on (the process that opened it ended, and
- * its child uses it), no packet is delivered twice: a consumer gets -ECONNABORTED; a tap goes on where it was, its
- * gap counted.
+ * reattach_ms are over. If only this connection ended while the daemon runs on, no packet is delivered twice: a
+ * consumer gets -ECONNABORTED; a tap (of a child whose parent has ended, for example) goes on where it was, its gap
+ * counted.
  */
 int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
@@ -431,7 +437,7 @@ struct ibvcap_status_stream {
 	uint64_t loss_to_ns;   /* … and before this one */
 	const struct ibvcap_counter *counters;
 	uint32_t n_counters;
-	uint32_t reserved;
+	uint32_t reading_age_ms; /* since the device was asked for matched; if more than some 100, it does not answer */
 };
 
 struct ibvcap_status_consumer {
@@ -484,7 +490,7 @@ struct ibvcap_status_interface {
 	char device[64];
 	const struct ibvcap_counter *counters; /* of the whole port: out_of_buffer, port_discards */
 	uint32_t n_counters;
-	uint32_t reserved;
+	uint32_t reading_age_ms; /* since device and kernel were asked for them; the older of both */
 };
 
 /**

@@ -85,7 +85,9 @@ enum ibvcap_packet_flag {
 
 /* One for each slot; four share a cache line. The worker writes it before it publishes head. */
 struct ibvcap_meta {
-	uint64_t timestamp_ns;  /* since 1970-01-01 UTC, of the clock named in struct ibvcap_ring; 0 = none */
+	/* Since 1970-01-01 UTC, of the clock named in struct ibvcap_ring; 0 = none. A row in error has that of the row
+	 * before it. */
+	uint64_t timestamp_ns;
 	uint16_t length;        /* bytes of UDP payload present in the row, from payload_offset on */
 	uint16_t flags;         /* enum ibvcap_packet_flag */
 	uint8_t header_length;  /* bytes from the start of the frame to the payload, as received */
@@ -213,7 +215,8 @@ enum ibvcap_disconnect {
 	IBVCAP_DISCONNECT_PAGE_LOST = 6,  /* the client punched a hole into its page, whose contents are lost */
 	IBVCAP_DISCONNECT_RIGHTS = 7, /* a right was taken back; it may attach again with the rights that are left */
 	IBVCAP_DISCONNECT_CHANNEL_FAILED = 8, /* of a sender: the channel's send queue failed and cannot be restarted */
-	IBVCAP_DISCONNECT_WAKE_BUDGET = 9,    /* waking its user's clients cost more CPU time than one user may use */
+	IBVCAP_DISCONNECT_WAKE_BUDGET = 9,    /* waking the clients of its account cost more CPU time than it may use */
+	IBVCAP_DISCONNECT_IDLE_KICKS = 10,    /* of a sender: it woke the worker more often than it submitted packets */
 };
 
 /* The daemon's page about one consumer. The consumer maps it read-only. */

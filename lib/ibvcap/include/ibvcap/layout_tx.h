@@ -67,7 +67,7 @@ enum ibvcap_tx_counter {
 	IBVCAP_TX_COUNTER_BATCHES,    /* chains handed to the device; this and all that follow are of channels only */
 	IBVCAP_TX_COUNTER_QUEUE_RESETS,
 	IBVCAP_TX_COUNTER_WAKES,       /* times that the worker asked for senders to be woken, a system call each */
-	IBVCAP_TX_COUNTER_BAD_SENDERS, /* senders disconnected because of what their page said */
+	IBVCAP_TX_COUNTER_BAD_SENDERS, /* senders disconnected because of what their page said, or for idle kicks */
 	IBVCAP_TX_COUNTER_N
 };
 #define IBVCAP_TX_COUNTERS_MAX 32

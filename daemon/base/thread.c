@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Starts a worker's thread with its name, its CPU and all signals blocked. */
-#include "daemon/worker/thread.h"
-
-#include "daemon/base/log.h"
+/* Starts a thread with its name, its CPU and all signals blocked. */
+#include "daemon/base/thread.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -31,10 +29,9 @@ int thread_start(pthread_t *thread, const char *name, int32_t cpu, void *(*run)(
 		pthread_sigmask(SIG_SETMASK, &before, NULL);
 	}
 	pthread_attr_destroy(&attributes);
-	if (!error) {
+	if (!error && name) {
 		snprintf(short_name, sizeof(short_name), "%s", name);
 		pthread_setname_np(*thread, short_name);
-		log_debug("worker thread %s started, CPU %d (-1: any)", short_name, cpu);
 	}
 	return -error;
 }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which timestamps a device puts into completions, and the clock that they are of. The usual ones are ticks of the
+ * free-running clock. A card with REAL_TIME_CLOCK_ENABLE may have real time only, seconds << 32 | nanoseconds: then a
+ * queue on a completion queue that asks for ticks is EOPNOTSUPP (mlx5_ib: get_ts_format), so the backend tries it. Real
+ * time is that of the card's precision clock (/dev/ptp*), which need not be set.
+ */
+#include "daemon/backend/verbs/verbs.h"
+
+#include "daemon/base/log.h"
+#include "daemon/net/net.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The errno of creating a queue whose completions have these fields. */
+static int try_queue(const struct verbs_backend *backend, uint64_t wc_flags)
+{
+	struct ibv_cq_init_attr_ex cq_init = {.cqe = 1, .wc_flags = wc_flags};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(backend->context, &cq_init);
+	struct ibv_qp_init_attr_ex qp_init = {
+		.cap = {.max_recv_wr = 1, .max_recv_sge = 1},
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = backend->pd,
+	};
+	struct ibv_qp *qp;
+	int error;
+
+	if (!cq)
+		return errno;
+	qp_init.send_cq = qp_init.recv_cq = ibv_cq_ex_to_cq(cq);
+	qp = ibv_create_qp_ex(backend->context, &qp_init);
+	error = qp ? 0 : errno;
+	if (qp)
+		ibv_destroy_qp(qp);
+	ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
+	return error;
+}
+
+/* The precision clock of the interface's card. The path becomes "" if it has none. */
+static int open_ptp(const char *interface, char path[64])
+{
+	int index = net_precision_clock(interface), fd;
+
+	path[0] = '\0';
+	if (index < 0)
+		return index;
+	snprintf(path, 64, "/dev/ptp%d", index);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static void use_real_time(struct verbs_backend *backend)
+{
+	const char *device = verbs_device_name(backend);
+	char path[64];
+	int fd = open_ptp(backend->interface, path);
+
+	backend->ptp_fd = fd;
+	if (fd >= 0) {
+		backend->timestamps = VERBS_TIMESTAMPS_REAL_TIME;
+		log_info("interface %s: device %s has real-time timestamps only, which are mapped to UTC with %s",
+		         backend->interface, device, path);
+		return;
+	}
+	log_warning(
+		"interface %s: device %s has real-time timestamps only, and its clock %s cannot be read (%s): packets "
+		"get the time at which they are polled; a udev rule SUBSYSTEM==\"ptp\", GROUP=\"ibvcap\", "
+		"MODE=\"0640\" lets the daemon read the clock; 'mlxconfig -d DEVICE set REAL_TIME_CLOCK_ENABLE=0' and "
+		"a reboot give ticks again",
+		backend->interface, device, path[0] ? path : "in /dev/ptp*", strerror(-fd));
+}
+
+void verbs_timestamps_init(struct verbs_backend *backend)
+{
+	backend->ptp_fd = -1;
+	if (!backend->attr.completion_timestamp_mask || !backend->attr.hca_core_clock)
+		return;
+	/* After any other error too: the daemon's own queue gets it again, and tells what it means. */
+	if (try_queue(backend, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != EOPNOTSUPP || try_queue(backend, 0) != 0)
+		backend->timestamps = VERBS_TIMESTAMPS_TICKS;
+	else if (try_queue(backend, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) == 0)
+		use_real_time(backend);
+	else
+		log_warning("interface %s: device %s has real-time timestamps only, and this kernel or libibverbs does "
+		            "not offer them: packets get the time at which they are polled; 'mlxconfig -d DEVICE set "
+		            "REAL_TIME_CLOCK_ENABLE=0' and a reboot give ticks again",
+		            backend->interface, verbs_device_name(backend));
+}
+
+void verbs_timestamps_deinit(struct verbs_backend *backend)
+{
+	if (backend->ptp_fd >= 0)
+		close(backend->ptp_fd);
+}
+
+static int read_ptp(int fd, uint64_t *raw)
+{
+	struct timespec now;
+
+	/* The descriptor of a clock as a clock id: clock_getres(2), "dynamic clocks". */
+	if (clock_gettime((clockid_t)(~(unsigned)fd << 3 | 3), &now) < 0)
+		return -errno;
+	*raw = (uint64_t)now.tv_sec * VERBS_NS_PER_S + (uint64_t)now.tv_nsec;
+	return 0;
+}
+
+int verbs_read_clock(struct backend *base, uint64_t *raw)
+{
+	const struct verbs_backend *backend = verbs_backend(base);
+	struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
+	int error;
+
+	if (backend->timestamps == VERBS_TIMESTAMPS_REAL_TIME)
+		return read_ptp(backend->ptp_fd, raw);
+	error = -ibv_query_rt_values_ex(backend->context, &values);
+	if (error)
+		return error == -EOPNOTSUPP ? -ENOTSUP : error;
+	*raw = (uint64_t)values.raw_clock.tv_nsec; /* ticks, whatever the field's name says */
+	return 0;
+}

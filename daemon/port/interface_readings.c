@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The readings of an interface that may hang: the port's counters and link from the device, the interface's state and
+ * its discards from the kernel. Says when the device does not answer.
+ */
+#include "daemon/port/interface.h"
+
+#include "daemon/base/log.h"
+#include "daemon/base/time.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SILENT_NS (3 * TIME_SECOND_NS)
+
+/* ---- link ---------------------------------------------------------------------------------------- */
+
+static void interface_renew_link(struct interface *interface)
+{
+	bool up = interface->net.up && interface->net.running && interface->port_active;
+
+	if (up == interface->link_up)
+		return;
+	interface->link_up = up;
+	if (!interface->device_thread) /* at the first reading: interface_open() says it */
+		return;
+	if (up)
+		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_LINK_UP, .interface = interface->name},
+		            "interface %s: link is up, its streams capture and its channels send", interface->name);
+	else
+		log_message(LOG_WARNING,
+		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
+		            "interface %s: link went down, its streams and channels wait for it", interface->name);
+	interface->link_changed(interface->link_changed_context);
+}
+
+void interface_watch_link(struct interface *interface)
+{
+	reading_ask(&interface->kernel->discards);
+	reading_ask(&interface->out_of_buffer);
+}
+
+/* ---- the device's thread --------------------------------------------------------------------------- */
+
+static int interface_read_port(void *context, uint64_t *out_of_buffer)
+{
+	struct interface *interface = context;
+	struct backend_port_statistics *port = &interface->port_now;
+	int r = interface->ops->read_port(interface->backend, port);
+
+	if (r < 0)
+		*port = (struct backend_port_statistics){.port_active = true};
+	*out_of_buffer = port->out_of_buffer;
+	return r == 0 && !port->has_out_of_buffer ? -ENOTSUP : r;
+}
+
+static void interface_take_port(void *context)
+{
+	struct interface *interface = context;
+
+	interface->port_active = interface->port_now.port_active;
+	interface_renew_link(interface);
+}
+
+/* ---- the kernel's thread --------------------------------------------------------------------------- */
+
+static int interface_read_kernel(void *context, uint64_t *discards)
+{
+	struct interface_kernel *kernel = context;
+	int r;
+
+	kernel->net_result = net_interface_read(kernel->name, &kernel->net, NULL);
+	r = net_port_discards(kernel->name, discards);
+	*discards -= r == 0 ? kernel->discards_at_open : 0;
+	return r;
+}
+
+static void interface_take_kernel(void *context)
+{
+	struct interface_kernel *kernel = context;
+	struct interface *interface = kernel->interface;
+
+	if (kernel->net_result == 0)
+		interface->net = kernel->net;
+	else
+		interface->net.running = false;
+	interface_renew_link(interface);
+}
+
+/* ---- a device that does not answer ----------------------------------------------------------------- */
+
+void interface_watch_silence(struct interface *interface)
+{
+	const struct log_about about = {.event = LOG_EVENT_DEVICE, .interface = interface->name};
+	uint64_t waits_ns = reading_waits_ns(&interface->out_of_buffer, time_monotonic_ns());
+	const char *device = interface->capabilities.device;
+
+	if (waits_ns >= SILENT_NS && !interface->silent_ns)
+		log_message(LOG_WARNING, &about,
+		            "device %s (interface %s) has not answered a command for %llu s: its counters and losses "
+		            "are shown as they were; capturing and sending go on, a reload of it is refused",
+		            device, interface->name, (unsigned long long)(waits_ns / TIME_SECOND_NS));
+	if (waits_ns < SILENT_NS && interface->silent_ns)
+		log_message(LOG_INFO, &about, "device %s (interface %s) answers again, after %llu s", device,
+		            interface->name, (unsigned long long)(interface->silent_ns / TIME_SECOND_NS));
+	interface->silent_ns = waits_ns >= SILENT_NS ? waits_ns : 0;
+}
+
+int interface_check_answers(const struct interface *interface, struct failure *failure)
+{
+	return interface->silent_ns
+	               ? failure_set(failure, EX_TEMPFAIL, EAGAIN,
+	                             "interface %s: its device %s has not answered a command for %llu s; ask again "
+	                             "when it does",
+	                             interface->name, interface->capabilities.device,
+	                             (unsigned long long)(interface->silent_ns / TIME_SECOND_NS))
+	               : 0;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+int interface_init_readings(struct interface *interface)
+{
+	struct interface_kernel *kernel = calloc(1, sizeof(*kernel));
+
+	if (!kernel)
+		return -ENOMEM;
+	interface->kernel = kernel;
+	kernel->interface = interface;
+	snprintf(kernel->name, sizeof(kernel->name), "%s", interface->name);
+	if (net_port_discards(kernel->name, &kernel->discards_at_open) < 0)
+		kernel->discards_at_open = 0;
+	reading_init(&kernel->discards, interface_read_kernel, kernel);
+	kernel->discards.taken = interface_take_kernel;
+	kernel->discards.taken_context = kernel;
+	reading_init(&interface->out_of_buffer, interface_read_port, interface);
+	interface->out_of_buffer.taken = interface_take_port;
+	interface->out_of_buffer.taken_context = interface;
+	interface_watch_link(interface);
+	return 0;
+}
+
+int interface_start_readings(struct interface *interface, sd_event *event, struct background *shared)
+{
+	char name[16];
+	int r;
+
+	snprintf(name, sizeof(name), "dev-%.11s", interface->name);
+	r = background_new(&interface->device_thread, event, name, 0);
+	if (r < 0)
+		return r;
+	interface->out_of_buffer.runner = interface->device_thread;
+	interface->kernel->discards.runner = shared;
+	return 0;
+}
+
+/* The shared thread may hang in a reading of the kernel for another device's sake: nothing waits for it. */
+void interface_deinit_readings(struct interface *interface)
+{
+	if (interface->kernel)
+		reading_close(&interface->kernel->discards, free, interface->kernel);
+	interface->kernel = NULL;
+	reading_close(&interface->out_of_buffer, NULL, NULL);
+	if (interface->is_abandoned) {
+		background_abandon(interface->device_thread);
+	} else {
+		background_drain(interface->device_thread, BACKGROUND_FOR_EVER);
+		background_free(interface->device_thread);
+	}
+	interface->device_thread = NULL;
+}
+
+void interface_abandon(struct interface *interface)
+{
+	if (interface->is_abandoned)
+		return;
+	interface->is_abandoned = true;
+	log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_DEVICE, .interface = interface->name},
+	            "device %s (interface %s) does not answer: its flows and queues are left to the kernel",
+	            interface->capabilities.device, interface->name);
+}
+
+void interface_end_readings(struct interface *interface, uint64_t wait_us)
+{
+	if (interface->device_thread && !interface->is_abandoned &&
+	    !background_drain(interface->device_thread, wait_us))
+		interface_abandon(interface);
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Keeps a netdev's counters in files that all processes share. */
+#include "ledger.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+#define FILE_BYTES 4096
+
+/* A number for the network namespace: the cookie, which is never used twice, or before Linux 5.14 the inode. */
+static uint64_t ledger_namespace(void)
+{
+	int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint64_t cookie = 0;
+	socklen_t len = sizeof(cookie);
+	struct statx stx;
+
+	if (fd >= 0 && !getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len)) {
+		syscall(SYS_close, fd);
+		return cookie;
+	}
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	return syscall(SYS_statx, AT_FDCWD, "/proc/self/ns/net", 0, STATX_INO, &stx) ? 0 : stx.stx_ino;
+}
+
+static bool ledger_path(char *path, size_t size, const char *directory, const char *netdev)
+{
+	unsigned int index = if_nametoindex(netdev);
+
+	return index && snprintf(path, size, "%s/softhca-%lx-%u", directory, ledger_namespace(), index) < (int)size;
+}
+
+/* A directory that everybody may write to holds it, so what is there already may be a trap. */
+static int ledger_open_file(int dir, const char *name, int flags)
+{
+	struct stat st;
+	int fd = (int)syscall(SYS_openat, dir, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0644);
+
+	if (fd < 0)
+		return -errno;
+	if (syscall(SYS_fstat, fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != strtoul(name, NULL, 10)) {
+		syscall(SYS_close, fd);
+		return -EPERM;
+	}
+	return fd;
+}
+
+static int ledger_open_directory(const char *path)
+{
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int ledger_open_own_file(const struct ledger *l)
+{
+	char name[16];
+	int dir, fd;
+
+	if (!mkdir(l->path, 0755) && chmod(l->path, 01777))
+		return -errno;
+	dir = ledger_open_directory(l->path);
+	if (dir < 0)
+		return dir;
+	snprintf(name, sizeof(name), "%u", geteuid());
+	fd = ledger_open_file(dir, name, O_RDWR | O_CREAT);
+	syscall(SYS_close, dir);
+	if (fd >= 0 && (syscall(SYS_fchmod, fd, 0644) || syscall(SYS_ftruncate, fd, FILE_BYTES))) {
+		syscall(SYS_close, fd);
+		return -EPERM;
+	}
+	return fd;
+}
+
+void ledger_open(struct ledger *l, const char *directory, const char *netdev)
+{
+	int saved = errno, fd;
+
+	if (!directory || l->shared || !ledger_path(l->path, sizeof(l->path), directory, netdev))
+		return;
+	fd = ledger_open_own_file(l);
+	if (fd >= 0) {
+		void *page = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+		if (page != MAP_FAILED) {
+			l->shared = page;
+			l->fd = fd;
+			l->counts_received = false;
+			ledger_count_received(l);
+		} else {
+			syscall(SYS_close, fd);
+		}
+	}
+	errno = saved;
+}
+
+void ledger_count_received(struct ledger *l)
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	/* The kernel gives the lock back when the process ends, however it ends. */
+	if (l->shared && !l->counts_received)
+		l->counts_received = !syscall(SYS_fcntl, l->fd, F_OFD_SETLK, &whole);
+}
+
+void ledger_publish(struct ledger *l, const struct device_counters *counted)
+{
+	uint64_t now[LEDGER_N_VALUES];
+
+	if (!l->shared)
+		return;
+	memcpy(now, counted, sizeof(now));
+	for (size_t i = 0; i < LEDGER_N_VALUES; i++) {
+		if (now[i] != l->published[i])
+			__atomic_fetch_add((uint64_t *)&l->shared[i], now[i] - l->published[i], __ATOMIC_RELAXED);
+		l->published[i] = now[i];
+	}
+}
+
+void ledger_forked(struct ledger *l)
+{
+	if (!l->shared)
+		return;
+	munmap((void *)l->shared, FILE_BYTES);
+	syscall(SYS_close, l->fd);
+	l->shared = NULL;
+}
+
+/* Processes of several users that use the device at a time all count what the port receives: the largest is it. */
+void ledger_add(struct device_counters *sum, const struct device_counters *c)
+{
+	if (c->rx_packets > sum->rx_packets) {
+		sum->rx_packets = c->rx_packets;
+		sum->rx_bytes = c->rx_bytes;
+	}
+	sum->tx_packets += c->tx_packets;
+	sum->tx_bytes += c->tx_bytes;
+	sum->out_of_buffer += c->out_of_buffer;
+	sum->discards += c->discards;
+}
+
+void ledger_read(const struct ledger *l, const char *directory, const char *netdev, struct device_counters *sum)
+{
+	char path[PATH_MAX];
+	struct dirent *e;
+	DIR *dir;
+	int fd;
+
+	memset(sum, 0, sizeof(*sum));
+	if (!directory || (!l->shared && !ledger_path(path, sizeof(path), directory, netdev)))
+		return;
+	fd = ledger_open_directory(l->shared ? l->path : path);
+	dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir)
+		return;
+	while ((e = readdir(dir))) {
+		struct device_counters c;
+
+		fd = e->d_name[0] == '.' ? -1 : ledger_open_file(dirfd(dir), e->d_name, O_RDONLY);
+		if (fd < 0)
+			continue;
+		if (syscall(SYS_pread64, fd, &c, sizeof(c), 0) == sizeof(c))
+			ledger_add(sum, &c);
+		syscall(SYS_close, fd);
+	}
+	closedir(dir);
+}

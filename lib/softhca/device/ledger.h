@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The counters of a card outlive programs and are the same for all of them. A netdev's ledger is a directory, named
+ * after the network namespace and the interface, with a file for each user who has used the device. Each process adds
+ * to its user's file. A program that may read the files sees the sum.
+ */
+#ifndef SOFTHCA_DEVICE_LEDGER_H
+#define SOFTHCA_DEVICE_LEDGER_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct device_counters {
+	uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes;
+	uint64_t out_of_buffer;
+	uint64_t discards;
+};
+
+#define LEDGER_N_VALUES (sizeof(struct device_counters) / sizeof(uint64_t))
+
+struct ledger {
+	_Atomic uint64_t *shared; /* NULL: not open */
+	int fd;
+	bool counts_received; /* of the processes that use the device at a time, one counts what the port receives */
+	uint64_t published[LEDGER_N_VALUES];
+	char path[PATH_MAX]; /* of the netdev's directory */
+};
+
+/* Opens the ledger of the netdev in `directory`, for writing. No effect if that is not possible: then the counters are
+ * the process' own. */
+void ledger_open(struct ledger *l, const char *directory, const char *netdev);
+/* Adds what has been counted since the last call. */
+void ledger_publish(struct ledger *l, const struct device_counters *counted);
+/* Takes over the counting of received frames if nobody else does it. */
+void ledger_count_received(struct ledger *l);
+/* In a forked child: lets go of the ledger, which stays the parent's. */
+void ledger_forked(struct ledger *l);
+
+/* Adds counters to a sum. */
+void ledger_add(struct device_counters *sum, const struct device_counters *c);
+/* The sum of all users; zeros if there is no ledger of the netdev. `l` need not be open. */
+void ledger_read(const struct ledger *l, const char *directory, const char *netdev, struct device_counters *sum);
+
+#endif
