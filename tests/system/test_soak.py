@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """200 clients of 8 users (64 in a short run) do everything that hostile clients do, at random, while one reader and one
 sender of another user keep a rate. IBVCAP_SOAK_SECONDS: for how long (20); IBVCAP_SOAK_SEED: which clients come and go,
-and when; IBVCAP_SOAK_KERNEL=old: as on a kernel before 6.16, where clients can send descriptors to the daemon. A run of
-less than ten minutes prints the times, and only the status's order of magnitude has to hold: on two CPUs the daemon's
-threads wait for each other."""
+and when; IBVCAP_SOAK_KERNEL=old: as on a kernel before 6.16, where clients can send descriptors to the daemon.
+
+The clients also cost CPU time, and on two CPUs every thread of the daemon, and of the emulated device, waits for one.
+What a daemon loses to its own clients beyond that is what counts. So a run of ten minutes has the clients attack
+another daemon first, and compares the sender's lateness: the load of the machine is the same. A shorter run prints the
+times, and only the order of magnitude of the status's has to hold."""
 import contextlib
 import json
 import multiprocessing
@@ -24,7 +27,7 @@ from test_hold import FIRST_UID, GOOD, IBVCAP, SUPPORT, as_uid
 from test_reload import sanitizer_libraries
 
 SECONDS = int(os.environ.get("IBVCAP_SOAK_SECONDS", "20"))
-IS_STRICT = SECONDS >= 600       # a run of that length is meant for a machine of its own, with four CPUs or more
+IS_STRICT = SECONDS >= 600       # a run of that length is meant for a machine of its own
 OLD_KERNEL = os.environ.get("IBVCAP_SOAK_KERNEL") == "old"
 SEED = int(os.environ.get("IBVCAP_SOAK_SEED", time.time_ns() % 1000000))
 N_USERS, N_CLIENTS = 8, 200 if SECONDS >= 600 else 64
@@ -32,8 +35,9 @@ EVERY_S = 0.1                    # one client is killed, and another one comes
 RATE = 1000                      # packets a second to the reader, and as many of the sender
 QUIET_SECONDS = 5
 ANSWER_SECONDS = 0.1             # of a status
-LATENESS_FACTOR = 2              # of the sender, over a quiet run
-NOISE_NS = 20000                 # a quiet run on a machine of its own may be quieter than this
+LATENESS_FACTOR = 2              # of the sender, over a run in which the clients attack another daemon
+NOISE_NS = 20000                 # that run may be quieter than this
+ELSEWHERE_SECONDS = SECONDS // 5 if IS_STRICT else 0
 MEMORY_KB = 16384                # of threads and heaps that were in use at once
 LINGER_WAYS = ["read", "malformed", "unread", "killed", "refused", "unmapped", "mapped"]
 POINTS = ["lidar", "hostile"]    # streams and channels; the good reader shares the first
@@ -207,6 +211,21 @@ def configuration(wire):
                            for name in POINTS)]}
 
 
+def lateness_under_attack_of_another(daemon, net, one, started):
+    """The mean in ns. The other daemon has a wire of its own and ends after that."""
+    wire = net.add_wire()
+    other = daemon(**configuration(wire), control=CONTROL)
+    with crowd(other, random.Random(SEED)) as end_crowd:
+        asker = Asker(other)
+        try:
+            sent = end_sending(send(one, started, ELSEWHERE_SECONDS), ELSEWHERE_SECONDS + 60)
+        finally:
+            asker.stop()
+        end_crowd()
+    other.stop_clean()
+    return mean_lateness_ns(sent)
+
+
 @pytest.mark.quiet
 def test_hostile_clients_of_eight_users_cost_another_user_nothing(daemon, net, wire, build, started):
     print(f"IBVCAP_SOAK_SEED={SEED} IBVCAP_SOAK_SECONDS={SECONDS}")
@@ -218,9 +237,9 @@ def test_hostile_clients_of_eight_users_cost_another_user_nothing(daemon, net, w
     before = {"fds": n_of(pid, "fd"), "threads": n_of(pid, "task"), "kB": memory_kb(pid)}
     reader = started(as_uid(GOOD.pw_uid, IBVCAP, "recv", "lidar", "--verify", "--json", "--socket", one.socket_path))
     conftest.wait_until(lambda: one.status()["consumers"], 20, "the reader")
-    packets = [net.sender(build, wire, port, rate=RATE, size=200, duration=SECONDS + QUIET_SECONDS + 10)
-               for port in (7502, 7503)]
     quiet = end_sending(send(one, started, QUIET_SECONDS))
+    elsewhere_ns = lateness_under_attack_of_another(daemon, net, one, started) if IS_STRICT else 0
+    packets = [net.sender(build, wire, port, rate=RATE, size=200, duration=SECONDS + 10) for port in (7502, 7503)]
     with crowd(one, random.Random(SEED)) as end_crowd:
         asker = Asker(one)
         try:
@@ -237,7 +256,8 @@ def test_hostile_clients_of_eight_users_cost_another_user_nothing(daemon, net, w
     conftest.wait_until(lambda: n_of(pid, "fd") <= before["fds"], 30, lambda: (before, n_of(pid, "fd")))
     after = {"fds": n_of(pid, "fd"), "threads": n_of(pid, "task"), "kB": memory_kb(pid)}
     figures = {"clients": n_clients, "sent": n_sent[0], "received": received["delivered"],
-               "lateness_quiet_ns": round(mean_lateness_ns(quiet)), "lateness_ns": round(mean_lateness_ns(held)),
+               "lateness_quiet_ns": round(mean_lateness_ns(quiet)),
+               "lateness_elsewhere_ns": round(elsewhere_ns), "lateness_ns": round(mean_lateness_ns(held)),
                "status_median_s": round(statistics.median(times), 4),
                "status_p99_s": round(sorted(times)[int(len(times) * 0.99)], 4), "status_max_s": round(max(times), 4),
                "statuses": len(times), "full": asker.n_full, "errors": asker.errors[:3],
@@ -248,7 +268,7 @@ def test_hostile_clients_of_eight_users_cost_another_user_nothing(daemon, net, w
     assert received["pattern"]["corrupt"] == 0 and counts["no_buffer"] == 0, (received, counts)
     p99 = sorted(times)[int(len(times) * 0.99)]
     if IS_STRICT:
-        assert mean_lateness_ns(held) < LATENESS_FACTOR * mean_lateness_ns(quiet) + NOISE_NS, figures
+        assert mean_lateness_ns(held) < LATENESS_FACTOR * elsewhere_ns + NOISE_NS, figures
         assert p99 < ANSWER_SECONDS, figures
     assert p99 < 10 * ANSWER_SECONDS, figures
     assert after["kB"] < before["kB"] + MEMORY_KB, figures
