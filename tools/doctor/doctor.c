@@ -11,6 +11,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 
 #define DEFAULT_CONFIG "/etc/ibvcapd.conf"
@@ -29,6 +30,12 @@ struct arguments {
 	const char *config;
 	bool json;
 };
+
+static int print_usage_line(void)
+{
+	fprintf(stderr, "%.*s\n--help prints all options\n", (int)strcspn(usage, "\n"), usage);
+	return EX_USAGE;
+}
 
 /* -1: go on; otherwise the exit code. */
 static int parse_doctor_arguments(int argc, char **argv, struct arguments *arguments)
@@ -53,13 +60,12 @@ static int parse_doctor_arguments(int argc, char **argv, struct arguments *argum
 			fputs(usage, stdout);
 			return EX_OK;
 		default:
-			fputs(usage, stderr);
-			return EX_USAGE;
+			return print_usage_line();
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "ibvcap doctor: unexpected argument '%s'\n%s", argv[optind], usage);
-		return EX_USAGE;
+		fprintf(stderr, "ibvcap doctor: unexpected argument '%s'\n", argv[optind]);
+		return print_usage_line();
 	}
 	return -1;
 }

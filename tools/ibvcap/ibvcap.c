@@ -51,6 +51,16 @@ static int check_output(const char *command, int code)
 	return code ? code : EX_IOERR;
 }
 
+static int run_command(const struct command *command, int argc, char **argv)
+{
+	char name[32];
+
+	/* getopt begins its messages with argv[0]. */
+	snprintf(name, sizeof(name), "ibvcap %s", command->name);
+	argv[0] = name;
+	return check_output(command->name, command->run(argc, argv));
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
@@ -66,7 +76,7 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		if (!strcmp(name, commands[i].name))
-			return check_output(name, commands[i].run(argc - 1, argv + 1));
+			return run_command(&commands[i], argc - 1, argv + 1);
 	if (name[0])
 		fprintf(stderr, "ibvcap: no command '%s'\n", name);
 	print_commands(stderr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The subcommands of the program ibvcap. cmd_NAME.c has the subcommand NAME. argv[0] is the subcommand's name; each
+ * The subcommands of the program ibvcap. cmd_NAME.c has the subcommand NAME. argv[0] is "ibvcap NAME"; each
  * function returns the exit code.
  */
 #ifndef TOOLS_IBVCAP_IBVCAP_H

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 
 int options_parse_query(int argc, char **argv, const char *usage, bool with_json, struct query_options *options)
@@ -37,9 +38,22 @@ int options_parse_query(int argc, char **argv, const char *usage, bool with_json
 	return -1;
 }
 
+/* The lines of usage that show how the subcommand is called: the first one, and those behind it that are indented. */
+static void print_usage_lines(const char *usage)
+{
+	const char *end = strchr(usage, '\n');
+
+	while (end && end[1] == ' ')
+		end = strchr(end + 1, '\n');
+	fprintf(stderr, "%.*s\n--help prints all options\n", end ? (int)(end - usage) : 0, usage);
+}
+
 int options_print_usage(int option, const char *usage)
 {
-	fputs(usage, option == 'h' ? stdout : stderr);
+	if (option == 'h')
+		fputs(usage, stdout);
+	else
+		print_usage_lines(usage);
 	return option == 'h' ? EX_OK : EX_USAGE;
 }
 
@@ -51,8 +65,8 @@ int options_reject(const char *command, const char *usage, const char *format, .
 	va_start(arguments, format);
 	vfprintf(stderr, format, arguments);
 	va_end(arguments);
-	fprintf(stderr, "\n%s", usage);
-	return EX_USAGE;
+	fputc('\n', stderr);
+	return options_print_usage('?', usage);
 }
 
 static bool parse_integer(const char *command, const char *option, const char *text, uint64_t min, uint64_t max,

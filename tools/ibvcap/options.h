@@ -18,10 +18,13 @@ struct query_options {
 /** Parse -s, -h and, if with_json is set, -j. The words that are no options begin at optind then. */
 int options_parse_query(int argc, char **argv, const char *usage, bool with_json, struct query_options *options);
 
-/** For an option that the subcommand does not take itself: -h prints the usage, any other one is EX_USAGE. */
+/**
+ * For an option that the subcommand does not take itself: -h prints the usage. For any other one getopt has printed a
+ * message; this prints how the subcommand is called, and returns EX_USAGE.
+ */
 int options_print_usage(int option, const char *usage);
 
-/** Print what is wrong with the command line, and the usage. Returns EX_USAGE. */
+/** Print what is wrong with the command line, and how the subcommand is called. Returns EX_USAGE. */
 int options_reject(const char *command, const char *usage, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
