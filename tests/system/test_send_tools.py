@@ -25,6 +25,7 @@ IBVCAP = conftest.BUILD / "tools/ibvcap"
 LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
 FRAGMENTS = ROOT / "tests/data/lidar-same-ports.pcap"
 PORT = 7502
+NOT_ALL_SENT = 1
 USAGE, DAMAGED, NO_INPUT, UNAVAILABLE, NOT_WRITTEN, NO_PERMISSION = 64, 65, 66, 69, 74, 77
 SO_TIMESTAMPNS = 35
 
@@ -76,9 +77,9 @@ def ibvcap(one, *words, **options):
     return subprocess.run(command(one, *words), capture_output=True, text=True, timeout=120, check=False, **options)
 
 
-def said(done):
+def said(done, code=0):
     """The summary, whose sum is checked."""
-    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     return checked(done.stdout)
 
 
@@ -430,15 +431,16 @@ def test_a_capture_is_sent_again_byte_by_byte_at_its_pace(channel, receiver, lid
 
 def test_only_a_port_and_what_is_too_long_is_skipped_and_said(channel, receiver, lidar):
     one, there = channel(), receiver()
-    it = said(ibvcap(one, "replay", lidar, "--json"))
+    it = said(ibvcap(one, "replay", lidar, "--json"), code=NOT_ALL_SENT)
     assert it["completed"] == 10 and it["capture"]["skipped"]["too_long"] == 64
     assert [len(payload) for payload, _ in received(there, 10)] == [48] * 10
     it = said(ibvcap(one, "replay", lidar, "--port", 7503, "--json"))
     assert it["completed"] == 10 and it["capture"]["skipped"]["other_port"] == 64
     assert [payload for payload, _ in received(there, 10)] == [payload for _, payload in datagrams(LIDAR, 7503)]
     done = ibvcap(one, "replay", lidar)
+    assert done.returncode == NOT_ALL_SENT
     assert f"{lidar}: 74 packets read, 10 given to the channel, 64 skipped" in done.stdout
-    assert "skipped: 64 longer than the channel's payload_size of 1472 bytes (up to 8448)" in done.stdout
+    assert done.stdout.endswith("skipped: 64 longer than the channel's payload_size of 1472 bytes (up to 8448)\n")
     done = ibvcap(one, "replay", lidar, "--port", 7502)
     assert done.returncode == DAMAGED and "nothing of the capture can be sent" in done.stderr
 
@@ -447,7 +449,7 @@ def test_fragments_and_other_protocols_are_skipped_and_said(channel, receiver, t
     one, there = channel(), receiver()
     path = tmp / "fragments.pcap"
     path.write_bytes(FRAGMENTS.read_bytes())
-    it = said(ibvcap(one, "replay", path, "--json"))
+    it = said(ibvcap(one, "replay", path, "--json"), code=NOT_ALL_SENT)
     fragments = [frame for _, frame in packets(FRAGMENTS) if struct.unpack_from("!H", frame, 20)[0] & 0x3fff]
     assert it["capture"]["skipped"]["fragment"] == len(fragments) > 0
     assert it["completed"] == 23 - len(fragments)
@@ -455,9 +457,14 @@ def test_fragments_and_other_protocols_are_skipped_and_said(channel, receiver, t
                                                                             for _, payload in datagrams(FRAGMENTS)]
     arp = bytes(12) + b"\x08\x06" + bytes(46)
     mixed = [(START, arp), (START + 1, udp(b"x")), (START + 2, udp(b"xyz")[:40])]
-    it = said(ibvcap(one, "replay", write_pcap(tmp / "mixed.pcap", mixed), "--json"))
+    it = said(ibvcap(one, "replay", write_pcap(tmp / "mixed.pcap", mixed), "--json"), code=NOT_ALL_SENT)
     assert {key: n for key, n in it["capture"]["skipped"].items() if n} == {"not_udp": 1, "malformed": 1}
     assert received(there, 1)[0][0] == b"x"
+    other = [mixed[0], mixed[1], (START + 1, udp(b"y", port=PORT + 1))]
+    done = ibvcap(one, "replay", write_pcap(tmp / "other.pcap", other), "--port", PORT)
+    assert done.returncode == 0 and "skipped: 1 not UDP\nskipped: 1 to other UDP ports\n" in done.stdout
+    done = ibvcap(one, "replay", tmp / "other.pcap")
+    assert f"recorded to UDP ports {PORT}, {PORT + 1} and perhaps more" in done.stdout
 
 
 def test_pcapng_with_ns_is_read_and_a_vlan_tag_taken_off(channel, receiver, tmp):

@@ -36,6 +36,40 @@ static bool find_capture_link(int type, enum datagram_link *link)
 	return false;
 }
 
+/* Files that libpcap does not read, and the command that makes a capture of them. */
+static const struct {
+	const char *magic;
+	size_t bytes;
+	const char *what;
+	const char *command; /* … FILE … */
+	const char *rest;
+} known_files[] = {
+	{"\x1f\x8b", 2, "compressed by gzip", "zcat", ""},
+	{"\xfd\x37zXZ", 5, "compressed by xz", "xzcat", ""},
+	{"\x28\xb5\x2f\xfd", 4, "compressed by zstd", "zstdcat", ""},
+	{"BZh", 3, "compressed by bzip2", "bzcat", ""},
+	{"snoop\0\0", 8, "a capture of snoop", "editcap -F pcap", " -"},
+};
+
+/* Say what the file is. text: why libpcap does not read it. */
+static void explain_file(struct capture *capture, FILE *file, const char *text)
+{
+	const char *name = file == stdin ? "FILE" : capture->path;
+	char begin[8];
+	size_t n;
+
+	snprintf(capture->error, sizeof(capture->error), "%s: not a capture in pcap or pcapng format: %s",
+	         capture->path, text);
+	if (capture->is_pipe)
+		return;
+	rewind(file);
+	n = fread(begin, 1, sizeof(begin), file);
+	for (unsigned i = 0; i < sizeof(known_files) / sizeof(known_files[0]); i++)
+		if (n >= known_files[i].bytes && !memcmp(begin, known_files[i].magic, known_files[i].bytes))
+			snprintf(capture->error, sizeof(capture->error), "%s is %s: %s %s%s | ibvcap replay CHANNEL -",
+			         capture->path, known_files[i].what, known_files[i].command, name, known_files[i].rest);
+}
+
 static int capture_fail(struct capture *capture, int code, const char *what, const char *why)
 {
 	snprintf(capture->error, sizeof(capture->error), "%s: %s%s", capture->path, what, why);
@@ -64,9 +98,10 @@ int capture_open(struct capture *capture, const char *path)
 	capture->is_pipe = !is_regular_file(file);
 	capture->reader = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, text);
 	if (!capture->reader) {
+		explain_file(capture, file, text);
 		if (!is_stdin)
 			fclose(file);
-		return capture_fail(capture, EX_DATAERR, "not a capture in pcap or pcapng format: ", text);
+		return EX_DATAERR;
 	}
 	type = pcap_datalink(capture->reader);
 	if (find_capture_link(type, &capture->link))

@@ -21,8 +21,8 @@ static const char usage[] =
 	"and VLAN tag are those of the channel. Each packet gets a send time, counted from the start, so delays do\n"
 	"not add up. Print rates every second; at the end print the sum, how well the times were kept, and how many\n"
 	"packets were skipped for which reason. Defaults are in parentheses.\n"
-	"Exit 1: some packets were not sent. Exit 65: the file is damaged; the packets before the damage were sent.\n"
-	"Exit 66: the file cannot be read.\n"
+	"Exit 1: some UDP packets of the file (with --port: of those to that port) were not sent. Exit 65: the file\n"
+	"is damaged; the packets before the damage were sent. Exit 66: the file cannot be read.\n"
 	"\n"
 	"  -s, --socket PATH    the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -p, --port N         only payloads that went to UDP port N (all)\n"
@@ -128,13 +128,14 @@ enum skip { SKIP_TOO_LONG = DATAGRAM_MALFORMED + 1, SKIP_OTHER_PORT, SKIP_N };
 static const struct {
 	const char *key;
 	const char *text;
+	bool wanted; /* the user asked for this packet to be sent */
 } skips[SKIP_N] = {
-	[DATAGRAM_NOT_UDP] = {"not_udp", "not UDP"},
-	[DATAGRAM_FRAGMENT] = {"fragment", "fragments of IP packets: they are not put together"},
-	[DATAGRAM_CUT] = {"cut", "cut off in the capture: record whole packets (tcpdump -s 0)"},
-	[DATAGRAM_MALFORMED] = {"malformed", "malformed: their lengths contradict each other"},
-	[SKIP_TOO_LONG] = {"too_long", "longer than the channel's payload_size"},
-	[SKIP_OTHER_PORT] = {"other_port", "to other UDP ports"},
+	[DATAGRAM_NOT_UDP] = {"not_udp", "not UDP", false},
+	[DATAGRAM_FRAGMENT] = {"fragment", "fragments of IP packets: they are not put together", true},
+	[DATAGRAM_CUT] = {"cut", "cut off in the capture: record whole packets (tcpdump -s 0)", true},
+	[DATAGRAM_MALFORMED] = {"malformed", "malformed: their lengths contradict each other", true},
+	[SKIP_TOO_LONG] = {"too_long", "longer than the channel's payload_size", true},
+	[SKIP_OTHER_PORT] = {"other_port", "to other UDP ports", false},
 };
 
 struct replay {
@@ -148,6 +149,7 @@ struct replay {
 	uint64_t n_given;      /* of these: put into rows of the channel */
 	uint64_t skipped[SKIP_N];
 	uint32_t longest_bytes; /* the longest payload that was too long */
+	uint16_t ports[2];      /* the first two UDP ports to which payloads went in the capture */
 	int file_code;          /* exit code if the file was damaged or unusable; otherwise 0 */
 };
 
@@ -168,8 +170,13 @@ static bool find_payload(struct replay *replay, const struct capture_packet *pac
 		return skip_packet(replay, verdict);
 	if (replay->options.port && datagram->destination_port != replay->options.port)
 		return skip_packet(replay, SKIP_OTHER_PORT);
-	if (datagram->bytes <= replay->run.info.slot_bytes)
+	if (datagram->bytes <= replay->run.info.slot_bytes) {
+		if (replay->n_given == 0)
+			replay->ports[0] = datagram->destination_port;
+		else if (replay->ports[1] == 0 && datagram->destination_port != replay->ports[0])
+			replay->ports[1] = datagram->destination_port;
 		return true;
+	}
 	if (datagram->bytes > replay->longest_bytes)
 		replay->longest_bytes = datagram->bytes;
 	return skip_packet(replay, SKIP_TOO_LONG);
@@ -267,10 +274,9 @@ static int play_passes(struct replay *replay)
 
 /* ---- the summary --------------------------------------------------------------------------------- */
 
-static void print_replay(const struct replay *replay)
+/* The last thing said. */
+static void print_skips(const struct replay *replay)
 {
-	printf("%s: %" PRIu64 " packets read, %" PRIu64 " given to the channel, %" PRIu64 " skipped\n",
-	       replay->options.file, replay->n_packets, replay->n_given, replay->run.skipped);
 	for (unsigned why = 0; why < SKIP_N; why++) {
 		if (!skips[why].text || !replay->skipped[why])
 			continue;
@@ -279,10 +285,29 @@ static void print_replay(const struct replay *replay)
 			printf(" of %u bytes (up to %u)", replay->run.info.slot_bytes, replay->longest_bytes);
 		putchar('\n');
 	}
+}
+
+static bool all_wanted_sent(const struct replay *replay)
+{
+	for (unsigned why = 0; why < SKIP_N; why++)
+		if (skips[why].wanted && replay->skipped[why])
+			return false;
+	return true;
+}
+
+static void print_replay(const struct replay *replay)
+{
+	printf("%s: %" PRIu64 " packets read, %" PRIu64 " given to the channel, %" PRIu64 " skipped\n",
+	       replay->options.file, replay->n_packets, replay->n_given, replay->run.skipped);
+	if (replay->ports[1])
+		printf("recorded to UDP ports %u, %u and perhaps more, all sent to the channel's; --port N: those of "
+		       "one\n",
+		       replay->ports[0], replay->ports[1]);
 	if (replay->timing.backwards)
 		printf("%" PRIu64 " packets were recorded before one ahead of them in the file: sent right behind it\n",
 		       replay->timing.backwards);
 	tx_run_print(&replay->run);
+	print_skips(replay);
 }
 
 static void print_replay_json(const struct replay *replay)
@@ -326,7 +351,9 @@ static int run_replay(struct replay *replay)
 		print_replay_json(replay);
 	else
 		print_replay(replay);
-	return replay->file_code ? replay->file_code : code;
+	if (replay->file_code)
+		return replay->file_code;
+	return code == EX_OK && !all_wanted_sent(replay) ? 1 : code;
 }
 
 int cmd_replay(int argc, char **argv)

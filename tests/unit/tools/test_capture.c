@@ -186,6 +186,30 @@ Test(capture, no_capture_at_all)
 	cr_expect(strstr(capture.error, path) != NULL, "%s", capture.error);
 }
 
+static void expect_explained(const char *begin, size_t bytes, const char *said)
+{
+	fwrite(begin, 1, bytes, file);
+	fputs("and whatever follows", file);
+	cr_expect(eq(int, reopen(), EX_DATAERR));
+	cr_expect(strstr(capture.error, said) != NULL, "%s", capture.error);
+	file = fopen(path, "w");
+}
+
+Test(capture, a_file_that_another_program_has_to_unpack_is_told_with_the_command)
+{
+	char said[200];
+
+	snprintf(said, sizeof(said), "%s is compressed by gzip: zcat %s | ibvcap replay CHANNEL -", path, path);
+	expect_explained("\x1f\x8b\x08", 3, said);
+	expect_explained("\xfd"
+	                 "7zXZ",
+	                 5, "compressed by xz: xzcat ");
+	expect_explained("\x28\xb5\x2f\xfd", 4, "compressed by zstd: zstdcat ");
+	expect_explained("BZh9", 4, "compressed by bzip2: bzcat ");
+	snprintf(said, sizeof(said), "a capture of snoop: editcap -F pcap %s - | ibvcap replay CHANNEL -", path);
+	expect_explained("snoop\0\0\0", 8, said);
+}
+
 Test(capture, an_empty_file)
 {
 	cr_expect(eq(int, reopen(), EX_DATAERR));
