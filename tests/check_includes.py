@@ -83,8 +83,8 @@ FOREIGN = {
 C_LIBRARY = set(
     """alloca assert byteswap ctype dirent elf endian err errno error fcntl fnmatch getopt glob ifaddrs inttypes
     libgen limits locale malloc math netdb poll pthread regex sched search semaphore setjmp signal spawn stdalign stdarg
-    stdatomic stdbool stddef stdint stdio stdlib string strings syscall sysexits syslog termios threads time unistd
-    utime wchar""".split())
+    stdatomic stdbool stddef stdint stdio stdio_ext stdlib string strings syscall sysexits syslog termios threads time
+    unistd utime wchar""".split())
 C_LIBRARY_FOLDERS = ("sys/", "net/", "netinet/", "arpa/", "linux/", "asm/")
 
 

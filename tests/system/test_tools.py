@@ -2,6 +2,7 @@
 """The ibvcap program: what it prints is what happened, and what it exits with is what went wrong."""
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -143,12 +144,46 @@ def test_recv_writes_payloads_and_dumps_packets(daemon, wire, recv, tmp):
     one = daemon([conftest.stream(wire)])
     tmp.chmod(0o777)
     payloads = [b"first payload", b"", b"the third"]
-    reader = recv(one, "--count", 3, "--payload-out", tmp / "payloads", "--dump", 1)
+    reader = recv(one, "--count", 3, "--payload-out", tmp / "payloads", "--dump", 1, "--utc")
+    piped = recv(one, "--count", 3, "--payload-out", "-", "--dump", 1)
     wire.send(*[wire.frame(payload, 7502) for payload in payloads])
     code, out, err = reader.finish()
     assert code == 0, err
     assert (tmp / "payloads").read_bytes() == b"".join(payloads)
     assert "packet 0:" in out and "|first payload|" in out and "packet 1:" not in out
+    assert re.search(r"^packet 0: timestamp 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z, ", out, re.M)
+    code, out, err = piped.finish()
+    assert (code, out) == (0, b"".join(payloads).decode())
+    assert "|first payload|" in err and "lidar: 3 packets, 22 payload bytes" in err
+
+
+def test_recv_writes_to_a_pipe_as_packets_come_and_ends_with_its_reader(daemon, wire, recv):
+    one = daemon([conftest.stream(wire)])
+    reader = recv(one, "--payload-out", "-", "--json")
+    wire.send(wire.frame(b"payload", 7502))
+    assert os.read(reader.process.stdout.fileno(), 100) == b"payload"
+    reader.process.stdout.close()
+    wire.send(wire.frame(b"nobody reads this", 7502))
+    assert reader.process.wait(30) == 0
+    assert json.loads(reader.process.stderr.read())["packets"] == 2
+
+
+def test_recv_tells_the_latency_and_runs_on_its_cpu(daemon, wire, recv):
+    one, cpu = daemon([conftest.stream(wire)]), max(os.sched_getaffinity(0))
+    reader = recv(one, "--count", 20, "--latency", "--cpu", cpu, "--busy", "--json")
+    other = recv(one, "--count", 20, "--latency")
+    assert os.sched_getaffinity(reader.process.pid) == {cpu}
+    wire.send(*[wire.frame(b"x" * 64, 7502) for _ in range(20)])
+    code, out, err = reader.finish()
+    assert code == 0, err
+    latency = json.loads(out)["latency"]
+    assert latency["packets"] == 20 and latency["clock_source"] in ("device", "software")
+    shares = [latency[key] for key in ("p50_ns", "p90_ns", "p99_ns", "p99_9_ns", "max_ns")]
+    assert shares == sorted(shares) and 0 < shares[-1] < 20e9
+    code, out, err = other.finish()
+    assert re.search(r"^latency of 20 packets: p50 [\d.]+ us p90 .* p99\.9 .* max [\d.]+ us, from the", out, re.M)
+    done = ibvcap("recv", "lidar", "--cpu", 1023, "--socket", one.socket_path)
+    assert done.returncode == USAGE and "--cpu 1023: there is no such CPU" in done.stderr
 
 
 def test_recv_from_the_oldest_packet_there_is(daemon, wire):
@@ -157,8 +192,9 @@ def test_recv_from_the_oldest_packet_there_is(daemon, wire):
     conftest.wait_until(lambda: one.stream()["published"] == 4, 30, "4 packets")
     done = ibvcap("recv", "lidar", "--oldest", "--count", 4, "--json", "--socket", one.socket_path, nobody=True)
     assert json.loads(done.stdout)["packets"] == 4
-    done = ibvcap("recv", "lidar", "--duration", "0.3", "--json", "--socket", one.socket_path, nobody=True)
+    done = ibvcap("recv", "lidar", "--duration", "3.2", "--json", "--socket", one.socket_path, nobody=True)
     assert json.loads(done.stdout)["packets"] == 0
+    assert f"'lidar': no packet in 3 s; see why: ibvcap why lidar --socket {one.socket_path}\n" in done.stderr
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -201,11 +237,20 @@ def test_a_socket_that_is_not_for_this_user(daemon, wire):
                                    ("recv", "a", "--count", "1x"), ("recv", "a", "--count", "-1"),
                                    ("recv", "a", "--duration", "0"), ("recv", "a", "--duration", "nan"),
                                    ("recv", "a", "--dump", "1", "--json"), ("recv", "a", "--nonsense"),
+                                   ("recv", "a", "--utc"), ("recv", "a", "--cpu", "x"),
                                    ("status", "a"), ("status", "--nonsense")])
 def test_wrong_usage_is_told_apart(words):
     done = ibvcap(*words)
     assert done.returncode == USAGE
     assert done.stderr and not done.stdout
+
+
+@pytest.mark.parametrize("command", ["doctor", "recv", "reload", "replay", "send", "status", "stream", "top", "why"])
+def test_a_wrong_option_is_told_in_few_lines_that_name_the_command(command):
+    lines = ibvcap(command, "--nonsense").stderr.splitlines()
+    assert lines[0] == f"ibvcap {command}: unrecognized option '--nonsense'"
+    assert lines[1].startswith(f"usage: ibvcap {command} ") and lines[-1] == "--help prints all options"
+    assert len(lines) <= 5
 
 
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("recv", "--help"), ("status", "--help"),

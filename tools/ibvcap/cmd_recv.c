@@ -4,141 +4,24 @@
 
 #include "daemon/base/time.h"
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"
 #include "tools/ibvcap/stop_signal.h"
 
 #include <errno.h>
-#include <getopt.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
-static const char usage[] =
-	"usage: ibvcap recv STREAM [OPTIONS...]\n"
-	"Receive a stream until it ends, or until SIGINT or SIGTERM. Print rates every second,\n"
-	"and the loss sum at the end. Defaults are in parentheses.\n"
-	"\n"
-	"  -s, --socket PATH       the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -c, --count N           end after N packets\n"
-	"  -t, --duration S        end after S seconds\n"
-	"  -v, --verify            check the numbered test pattern; exit 1 if a payload is corrupt\n"
-	"  -d, --dump N            print the first N packets\n"
-	"  -o, --oldest            begin with the oldest packet in the ring (the next packet that comes)\n"
-	"  -b, --packets-back N    begin N packets back, or with the oldest\n"
-	"  -B, --seconds-back S    begin with the packets of S seconds ago, or with the oldest\n"
-	"  -p, --policy POLICY     lossy, lossless (needs a permission), or tap (no quotas, no headers) (lossy)\n"
-	"  -r, --reattach S        when the daemon ends, wait S seconds for its next run; 0: end (30)\n"
-	"  -w, --payload-out FILE  write all payloads to FILE, one after the other\n"
-	"  -j, --json              print only the summary, as JSON\n"
-	"  -h, --help              print this\n";
-
-/* ---- arguments ----------------------------------------------------------------------------------- */
-
-static bool parse_reattach(const char *text, uint32_t *ms)
-{
-	uint64_t seconds = 0;
-
-	if (strcmp(text, "0") && !options_parse_count("recv", "--reattach", text, UINT32_MAX / 1000, &seconds))
-		return false;
-	*ms = seconds ? (uint32_t)seconds * 1000 : IBVCAP_NO_REATTACH;
-	return true;
-}
-
-static bool parse_policy(const char *text, enum ibvcap_policy *policy)
-{
-	static const char *const names[] = {
-		[IBVCAP_POLICY_LOSSY] = "lossy", [IBVCAP_POLICY_LOSSLESS] = "lossless", [IBVCAP_POLICY_TAP] = "tap"};
-
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(text, names[i]))
-			continue;
-		*policy = (enum ibvcap_policy)i;
-		return true;
-	}
-	fprintf(stderr, "ibvcap recv: --policy '%s': lossy, lossless or tap is wanted\n", text);
-	return false;
-}
-
-/* -1: go on; otherwise the exit code. */
-static int parse_recv_option(int option, struct recv_options *options)
-{
-	switch (option) {
-	case 's':
-		options->socket = optarg;
-		return -1;
-	case 'c':
-		return options_parse_count("recv", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
-	case 't':
-		return options_parse_seconds("recv", "--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
-	case 'v':
-		options->verify = true;
-		return -1;
-	case 'd':
-		return options_parse_count("recv", "--dump", optarg, UINT64_MAX, &options->dump) ? -1 : EX_USAGE;
-	case 'o':
-		options->attach.start = IBVCAP_START_OLDEST;
-		return -1;
-	case 'b':
-		options->attach.start = IBVCAP_START_PACKETS_BACK;
-		return options_parse_count("recv", "--packets-back", optarg, UINT64_MAX, &options->attach.back)
-		               ? -1
-		               : EX_USAGE;
-	case 'B':
-		options->attach.start = IBVCAP_START_NS_BACK;
-		return options_parse_seconds("recv", "--seconds-back", optarg, &options->attach.back) ? -1 : EX_USAGE;
-	case 'p':
-		return parse_policy(optarg, &options->attach.policy) ? -1 : EX_USAGE;
-	case 'r':
-		return parse_reattach(optarg, &options->attach.reattach_ms) ? -1 : EX_USAGE;
-	case 'w':
-		options->payload_out = optarg;
-		return -1;
-	case 'j':
-		options->json = true;
-		return -1;
-	}
-	return options_print_usage(option, usage);
-}
-
-static int parse_recv_arguments(int argc, char **argv, struct recv_options *options)
-{
-	static const struct option known[] = {
-		{"socket", required_argument, NULL, 's'},
-		{"count", required_argument, NULL, 'c'},
-		{"duration", required_argument, NULL, 't'},
-		{"verify", no_argument, NULL, 'v'},
-		{"dump", required_argument, NULL, 'd'},
-		{"oldest", no_argument, NULL, 'o'},
-		{"payload-out", required_argument, NULL, 'w'},
-		{"json", no_argument, NULL, 'j'},
-		{"reattach", required_argument, NULL, 'r'},
-		{"packets-back", required_argument, NULL, 'b'},
-		{"seconds-back", required_argument, NULL, 'B'},
-		{"policy", required_argument, NULL, 'p'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	int option, r = -1;
-
-	*options = (struct recv_options){
-		.attach = IBVCAP_INIT(struct ibvcap_rx_options), .count = UINT64_MAX, .duration_ns = UINT64_MAX};
-	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vd:ob:B:p:r:w:jh", known, NULL)) != -1)
-		r = parse_recv_option(option, options);
-	if (r >= 0)
-		return r;
-	if (optind == argc)
-		return options_reject("recv", usage, "which stream? 'ibvcap status' lists them");
-	options->stream = argv[optind++];
-	if (optind < argc)
-		return options_reject("recv", usage, "unexpected argument '%s'", argv[optind]);
-	if (options->dump && options->json)
-		return options_reject("recv", usage, "--dump and --json do not go together");
-	if (options->dump && options->attach.policy == IBVCAP_POLICY_TAP)
-		return options_reject("recv", usage,
-		                      "--dump and --policy tap do not go together: a tap has no headers");
-	return -1;
-}
+/* In a sleep: to print the rates in time, and to see a signal that came just before the call. */
+#define SLEEP_MS             50
+#define SILENCE_NS           (3 * TIME_SECOND_NS)
+#define PAYLOAD_BUFFER_BYTES 65536 /* what a pipe holds */
 
 /* ---- receiving ----------------------------------------------------------------------------------- */
 
@@ -146,46 +29,57 @@ struct receiver {
 	struct recv_options options;
 	struct ibvcap_rx *rx;
 	FILE *payload_out;
+	bool flushes;                /* payload_out is a pipe: write each batch as it comes */
+	int write_error;             /* errno of payload_out; 0 */
 	struct pattern_tally *tally; /* NULL without --verify */
+	struct latency *latency;     /* NULL without --latency */
 	struct recv_totals totals;
 	struct recv_totals printed; /* the totals in the last line of rates */
 	uint64_t start_ns;
 	uint64_t printed_ns;
+	bool silence_told;
 };
 
-static int count_row(struct receiver *receiver, const struct ibvcap_rx_batch *batch, uint32_t i)
+static void write_payload(struct receiver *receiver, const uint8_t *payload, size_t bytes)
+{
+	if (receiver->payload_out && fwrite(payload, 1, bytes, receiver->payload_out) != bytes)
+		receiver->write_error = errno;
+}
+
+static void count_row(struct receiver *receiver, const struct ibvcap_rx_batch *batch, uint32_t i, uint64_t seen_ns)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
 	const uint8_t *payload = ibvcap_rx_payload(batch, i);
 
 	if (receiver->options.dump > 0) {
 		receiver->options.dump--;
-		recv_dump(batch, i);
+		recv_dump(batch, i, receiver->options.utc);
 	}
 	for (unsigned bit = 0; meta->flags >> bit && bit < RECV_FLAGS; bit++)
 		receiver->totals.flagged[bit] += meta->flags >> bit & 1;
 	if (meta->flags & IBVCAP_PACKET_FLAG_ERROR)
-		return 0;
+		return;
+	if (receiver->latency && meta->timestamp_ns)
+		latency_add(receiver->latency, meta->timestamp_ns, seen_ns);
 	receiver->totals.bytes += meta->length;
 	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE)
-		return 0;
+		return;
 	if (receiver->tally)
 		pattern_tally_add(receiver->tally, payload, meta->length);
-	if (receiver->payload_out && fwrite(payload, 1, meta->length, receiver->payload_out) != meta->length)
-		return -EIO;
-	return 0;
+	write_payload(receiver, payload, meta->length);
 }
 
-static int count_received(struct receiver *receiver, const struct ibvcap_rx_batch *batch)
+static void count_received(struct receiver *receiver, const struct ibvcap_rx_batch *batch)
 {
-	int r = 0;
+	uint64_t seen_ns = receiver->latency ? time_utc_ns() : 0;
 
 	receiver->totals.packets += batch->n;
 	receiver->totals.gaps += batch->gap > 0;
 	receiver->totals.skipped += batch->gap;
-	for (uint32_t i = 0; i < batch->n && r == 0; i++)
-		r = count_row(receiver, batch, i);
-	return r;
+	for (uint32_t i = 0; i < batch->n && receiver->write_error == 0; i++)
+		count_row(receiver, batch, i, seen_ns);
+	if (receiver->flushes && receiver->write_error == 0 && fflush(receiver->payload_out) != 0)
+		receiver->write_error = errno;
 }
 
 static void print_recv_rate(struct receiver *receiver, uint64_t now)
@@ -207,7 +101,9 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 	int r = ibvcap_rx_recv(receiver->rx, payload, sizeof(payload), &length, &meta, timeout_ms);
 
 	meta.payload_offset = 0; /* the copy begins at the payload */
-	return r > 0 ? count_received(receiver, &batch) : r;
+	if (r > 0)
+		count_received(receiver, &batch);
+	return r;
 }
 
 static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_ms)
@@ -217,18 +113,33 @@ static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_m
 
 	if (r <= 0)
 		return r;
-	r = count_received(receiver, &batch);
+	count_received(receiver, &batch);
 	ibvcap_rx_release(receiver->rx, &batch);
 	return r;
 }
 
-/* 0 when --count or --duration is reached or a stop signal came; otherwise the library's error. */
+/* A stream that stays silent from the start has a cause that other commands know. */
+static void tell_silence(struct receiver *receiver, uint64_t now)
+{
+	const struct recv_options *options = &receiver->options;
+
+	if (receiver->silence_told || receiver->totals.packets || now - receiver->start_ns < SILENCE_NS)
+		return;
+	receiver->silence_told = true;
+	fprintf(stderr, "ibvcap recv: stream '%s': no packet in %" PRIu64 " s; see why: ibvcap why %s%s%s\n",
+	        options->stream, SILENCE_NS / TIME_SECOND_NS, options->stream, options->socket ? " --socket " : "",
+	        options->socket ? options->socket : "");
+}
+
+/* 0 when --count or --duration is reached, a stop signal came or payloads cannot be written; else the library's error.
+ */
 static int receive_packets(struct receiver *receiver)
 {
 	const struct recv_options *options = &receiver->options;
-	int r = 0;
+	int timeout_ms = options->busy ? 0 : SLEEP_MS, r = 0;
 
-	while (!stop_signal_came() && r >= 0 && receiver->totals.packets < options->count) {
+	while (!stop_signal_came() && r >= 0 && receiver->write_error == 0 &&
+	       receiver->totals.packets < options->count) {
 		uint64_t left = options->count - receiver->totals.packets;
 		uint64_t now = time_monotonic_ns();
 
@@ -236,39 +147,103 @@ static int receive_packets(struct receiver *receiver)
 			return 0;
 		if (now - receiver->printed_ns >= TIME_SECOND_NS)
 			print_recv_rate(receiver, now);
-		/* A short wait, to print the rates in time, and to see a signal that came just before the call. */
+		tell_silence(receiver, now);
 		if (options->attach.policy == IBVCAP_POLICY_TAP)
-			r = receive_tapped(receiver, 50);
+			r = receive_tapped(receiver, timeout_ms);
 		else
-			r = receive_leased(receiver, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX, 50);
+			r = receive_leased(receiver, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX, timeout_ms);
 	}
 	return r == -EINTR || r > 0 ? 0 : r;
 }
 
 static void print_recv_end(const struct receiver *receiver)
 {
-	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+	struct recv_summary summary = {
+		.options = &receiver->options,
+		.totals = &receiver->totals,
+		.tally = receiver->tally,
+		.latency = receiver->latency,
+		.counts = IBVCAP_INIT(struct ibvcap_rx_counts),
+		.info = IBVCAP_INIT(struct ibvcap_rx_info),
+		.seconds = (double)(time_monotonic_ns() - receiver->start_ns) * 1e-9,
+	};
 
-	ibvcap_rx_counts(receiver->rx, &counts);
-	recv_print_summary(&receiver->options, (double)(time_monotonic_ns() - receiver->start_ns) * 1e-9,
-	                   &receiver->totals, &counts, receiver->tally);
+	ibvcap_rx_counts(receiver->rx, &summary.counts);
+	ibvcap_rx_info(receiver->rx, &summary.info);
+	recv_print_summary(&summary);
+}
+
+/* ---- where payloads go --------------------------------------------------------------------------- */
+
+/* Take standard output for the payloads. What is printed to it goes to standard error from now on. */
+static FILE *take_standard_output(void)
+{
+	int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+
+	return fd >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 ? fdopen(fd, "w") : NULL;
+}
+
+static int open_payload_out(struct receiver *receiver)
+{
+	const char *path = receiver->options.payload_out;
+
+	receiver->flushes = !strcmp(path, "-");
+	receiver->payload_out = receiver->flushes ? take_standard_output() : fopen(path, "we");
+	if (!receiver->payload_out) {
+		fprintf(stderr, "ibvcap recv: --payload-out '%s': %s\n", path, strerror(errno));
+		return EX_CANTCREAT;
+	}
+	setvbuf(receiver->payload_out, NULL, _IOFBF, PAYLOAD_BUFFER_BYTES);
+	/* The reader of a pipe may end at any time: then write() returns EPIPE. */
+	signal(SIGPIPE, SIG_IGN);
+	return EX_OK;
+}
+
+/* EX_OK also if the reader of a pipe, or a signal, has ended the run. */
+static int finish_payloads(struct receiver *receiver)
+{
+	if (receiver->payload_out && receiver->write_error == 0 && fflush(receiver->payload_out) != 0)
+		receiver->write_error = errno;
+	if (receiver->write_error == 0)
+		return EX_OK;
+	__fpurge(receiver->payload_out);
+	if (receiver->write_error == EPIPE || receiver->write_error == EINTR)
+		return EX_OK;
+	fprintf(stderr, "ibvcap recv: stream '%s': the payloads cannot be written: %s\n", receiver->options.stream,
+	        strerror(receiver->write_error));
+	return EX_IOERR;
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
+static int move_to_cpu(int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET((unsigned)cpu, &cpus);
+	if (sched_setaffinity(0, sizeof(cpus), &cpus) == 0)
+		return EX_OK;
+	fprintf(stderr, "ibvcap recv: --cpu %d: %s\n", cpu,
+	        errno == EINVAL ? "there is no such CPU, or this process may not run on it" : strerror(errno));
+	return EX_USAGE;
+}
+
 static int open_receiver(struct receiver *receiver)
 {
 	const struct recv_options *options = &receiver->options;
-	int r;
+	int code = options->cpu >= 0 ? move_to_cpu(options->cpu) : EX_OK, r;
 
-	if (options->verify && !(receiver->tally = calloc(1, sizeof(*receiver->tally)))) {
+	if (code != EX_OK)
+		return code;
+	if ((options->verify && !(receiver->tally = calloc(1, sizeof(*receiver->tally)))) ||
+	    (options->latency && !(receiver->latency = calloc(1, sizeof(*receiver->latency))))) {
 		fprintf(stderr, "ibvcap recv: out of memory\n");
 		return EX_OSERR;
 	}
-	if (options->payload_out && !(receiver->payload_out = fopen(options->payload_out, "we"))) {
-		fprintf(stderr, "ibvcap recv: --payload-out '%s': %s\n", options->payload_out, strerror(errno));
-		return EX_CANTCREAT;
-	}
+	code = options->payload_out ? open_payload_out(receiver) : EX_OK;
+	if (code != EX_OK)
+		return code;
 	r = ibvcap_rx_open(options->socket, options->stream, &options->attach, &receiver->rx);
 	return r == 0 ? EX_OK : report_failure("recv", r);
 }
@@ -293,22 +268,17 @@ static int run_recv(struct receiver *receiver)
 	receiver->start_ns = time_monotonic_ns();
 	receiver->printed_ns = receiver->start_ns;
 	r = receive_packets(receiver);
-	if (receiver->payload_out && fflush(receiver->payload_out) != 0 && r == 0)
-		r = -EIO;
+	code = finish_payloads(receiver);
 	print_recv_end(receiver);
-	if (r == -EIO) {
-		fprintf(stderr, "ibvcap recv: stream '%s': the payloads cannot be written; is the file system full?\n",
-		        receiver->options.stream);
-		return EX_IOERR;
-	}
-	code = report_end("recv", "stream", receiver->options.stream, r);
+	if (code == EX_OK)
+		code = report_end("recv", "stream", receiver->options.stream, r);
 	return code == EX_OK && receiver->tally && receiver->tally->corrupt ? 1 : code;
 }
 
 int cmd_recv(int argc, char **argv)
 {
 	struct receiver receiver = {0};
-	int code = parse_recv_arguments(argc, argv, &receiver.options);
+	int code = recv_parse_arguments(argc, argv, &receiver.options);
 
 	if (code >= 0)
 		return code;
@@ -320,6 +290,7 @@ int cmd_recv(int argc, char **argv)
 	ibvcap_rx_close(receiver.rx);
 	if (receiver.payload_out)
 		fclose(receiver.payload_out);
+	free(receiver.latency);
 	free(receiver.tally);
 	return code;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The options and the totals of `ibvcap recv`, and the functions that print them. */
+/* The command line and the totals of `ibvcap recv`, and the functions that print them. */
 #ifndef TOOLS_IBVCAP_RECV_H
 #define TOOLS_IBVCAP_RECV_H
 
+#include "tools/ibvcap/latency.h"
 #include "tools/ibvcap/pattern.h"
 
 #include <ibvcap/ibvcap.h>
@@ -16,7 +17,11 @@ struct recv_options {
 	uint64_t count;       /* packets; UINT64_MAX = no end */
 	uint64_t duration_ns; /* UINT64_MAX = no end */
 	uint64_t dump;        /* packets still to be printed */
+	int cpu;              /* to run on; -1: any */
 	bool verify;
+	bool latency;
+	bool busy; /* poll, and never sleep */
+	bool utc;
 	bool json;
 };
 
@@ -31,14 +36,27 @@ struct recv_totals {
 	uint64_t flagged[RECV_FLAGS]; /* by bit of flags */
 };
 
-/** Print one row: its number, time and flags, and its headers and payload as hexdump -C does. */
-void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i);
+/* What is known at the end. */
+struct recv_summary {
+	const struct recv_options *options;
+	const struct recv_totals *totals;
+	const struct pattern_tally *tally; /* NULL without --verify */
+	const struct latency *latency;     /* NULL without --latency */
+	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_info info;
+	double seconds;
+};
+
+/** Parse the command line. -1: go on; otherwise the exit code. */
+int recv_parse_arguments(int argc, char **argv, struct recv_options *options);
+
+/** Print one row: its number, timestamp (with utc as date and time) and flags, and the bytes as hexdump -C does. */
+void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc);
 
 /** Print the rates of one interval: now and before are the totals at its end and at its beginning. */
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before);
 
-/** Print the totals, published = delivered + skipped + lag, and the account of the pattern if tally is not NULL. */
-void recv_print_summary(const struct recv_options *options, double seconds, const struct recv_totals *totals,
-                        const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally);
+/** Print the totals, published = delivered + skipped + lag, and the accounts of pattern and latency. */
+void recv_print_summary(const struct recv_summary *summary);
 
 #endif

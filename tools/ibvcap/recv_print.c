@@ -2,11 +2,13 @@
 /* The lines and the JSON that `ibvcap recv` prints. */
 #include "tools/ibvcap/recv.h"
 
+#include "daemon/base/time.h"
 #include "tools/ibvcap/report.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <time.h>
 
 #define SCHEMA_VERSION 1
 
@@ -38,13 +40,28 @@ static void print_dump(const char *what, const uint8_t *bytes, size_t n)
 		print_dump_line(bytes, offset, n - offset < 16 ? n - offset : 16);
 }
 
-void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i)
+static void print_timestamp(uint64_t ns, bool utc)
+{
+	time_t seconds = (time_t)(ns / TIME_SECOND_NS);
+	char text[32];
+	struct tm date;
+
+	if (!utc) {
+		printf("timestamp %" PRIu64 " ns", ns);
+		return;
+	}
+	strftime(text, sizeof(text), "%FT%T", gmtime_r(&seconds, &date));
+	printf("timestamp %s.%09" PRIu64 "Z", text, ns % TIME_SECOND_NS);
+}
+
+void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
 	uint32_t header_bytes = meta->header_length < batch->header_stride ? meta->header_length : batch->header_stride;
 
-	printf("packet %" PRIu64 ": timestamp %" PRIu64 " ns, %u of %u bytes", batch->sequence + i, meta->timestamp_ns,
-	       meta->length, meta->wire_length);
+	printf("packet %" PRIu64 ": ", batch->sequence + i);
+	print_timestamp(meta->timestamp_ns, utc);
+	printf(", %u of %u bytes", meta->length, meta->wire_length);
 	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
 		if (meta->flags & 1u << bit)
 			printf(", %s", flag_names[bit]);
@@ -71,22 +88,83 @@ static json_t *tally_to_json(const struct pattern_tally *tally)
 	                 (json_int_t)tally->corrupt);
 }
 
-static void print_recv_json(const struct recv_options *options, double seconds, const struct recv_totals *totals,
-                            const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally)
+/* ---- latency ------------------------------------------------------------------------------------- */
+
+static const struct {
+	uint32_t permille;
+	const char *name;
+	const char *key;
+} latency_shares[] = {
+	{500, "p50", "p50_ns"},     {900, "p90", "p90_ns"},  {990, "p99", "p99_ns"},
+	{999, "p99.9", "p99_9_ns"}, {1000, "max", "max_ns"},
+};
+#define N_LATENCY_SHARES (sizeof(latency_shares) / sizeof(latency_shares[0]))
+
+static const char *const clock_names[] = {
+	[IBVCAP_CLOCK_SOURCE_NONE] = "none",
+	[IBVCAP_CLOCK_SOURCE_SOFTWARE] = "software",
+	[IBVCAP_CLOCK_SOURCE_DEVICE] = "device",
+};
+
+static json_t *latency_to_json(const struct recv_summary *summary)
+{
+	const struct latency *latency = summary->latency;
+	json_t *all = json_pack("{s:I, s:I, s:I, s:s, s:I}", "packets", (json_int_t)latency->packets, "early",
+	                        (json_int_t)latency->early, "early_max_ns", (json_int_t)latency->early_max_ns,
+	                        "clock_source", clock_names[summary->info.clock_source], "clock_error_ns",
+	                        (json_int_t)summary->info.clock_error_ns);
+
+	for (unsigned i = 0; i < N_LATENCY_SHARES; i++) {
+		uint64_t ns = latency_permille_ns(latency, latency_shares[i].permille);
+
+		json_object_set_new(all, latency_shares[i].key,
+		                    latency->packets ? json_integer((json_int_t)ns) : json_null());
+	}
+	return all;
+}
+
+static void print_latency(const struct recv_summary *summary)
+{
+	const struct latency *latency = summary->latency;
+
+	printf("latency of %" PRIu64 " packets:", latency->packets);
+	for (unsigned i = 0; latency->packets && i < N_LATENCY_SHARES; i++)
+		printf(" %s %.1f us", latency_shares[i].name,
+		       (double)latency_permille_ns(latency, latency_shares[i].permille) * 1e-3);
+	printf(", from the timestamp (%s) until recv had the packet; a timestamp is right within %.3f us\n",
+	       clock_names[summary->info.clock_source], (double)summary->info.clock_error_ns * 1e-3);
+	if (latency->early)
+		printf("%" PRIu64 " packets had a timestamp up to %.3f us later than the time when recv had them\n",
+		       latency->early, (double)latency->early_max_ns * 1e-3);
+}
+
+/* ---- the summary --------------------------------------------------------------------------------- */
+
+static json_t *flagged_to_json(const struct recv_totals *totals)
 {
 	json_t *flagged = json_object();
-	json_t *all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema_version",
-	                        SCHEMA_VERSION, "stream", options->stream, "seconds", seconds, "packets",
-	                        (json_int_t)totals->packets, "bytes", (json_int_t)totals->bytes, "gaps",
-	                        (json_int_t)totals->gaps, "published", (json_int_t)counts->published, "delivered",
-	                        (json_int_t)counts->delivered, "skipped", (json_int_t)counts->skipped, "lag",
-	                        (json_int_t)counts->lag, "unknown_gaps", (json_int_t)counts->epochs);
 
 	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
 		json_object_set_new(flagged, flag_names[bit], json_integer((json_int_t)totals->flagged[bit]));
-	json_object_set_new(all, "flags", flagged);
-	if (tally)
-		json_object_set_new(all, "pattern", tally_to_json(tally));
+	return flagged;
+}
+
+static void print_recv_json(const struct recv_summary *summary)
+{
+	const struct recv_totals *totals = summary->totals;
+	const struct ibvcap_rx_counts *counts = &summary->counts;
+	json_t *all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "schema_version",
+	                        SCHEMA_VERSION, "stream", summary->options->stream, "seconds", summary->seconds,
+	                        "packets", (json_int_t)totals->packets, "bytes", (json_int_t)totals->bytes, "gaps",
+	                        (json_int_t)totals->gaps, "published", (json_int_t)counts->published, "delivered",
+	                        (json_int_t)counts->delivered, "skipped", (json_int_t)counts->skipped, "lag",
+	                        (json_int_t)counts->lag, "unknown_gaps", (json_int_t)counts->epochs, "flags",
+	                        flagged_to_json(totals));
+
+	if (summary->tally)
+		json_object_set_new(all, "pattern", tally_to_json(summary->tally));
+	if (summary->latency)
+		json_object_set_new(all, "latency", latency_to_json(summary));
 	report_json(all, JSON_INDENT(2));
 }
 
@@ -101,15 +179,18 @@ static void print_recv_flags(const struct recv_totals *totals)
 		putchar('\n');
 }
 
-void recv_print_summary(const struct recv_options *options, double seconds, const struct recv_totals *totals,
-                        const struct ibvcap_rx_counts *counts, const struct pattern_tally *tally)
+void recv_print_summary(const struct recv_summary *summary)
 {
-	if (options->json) {
-		print_recv_json(options, seconds, totals, counts, tally);
+	const struct recv_totals *totals = summary->totals;
+	const struct ibvcap_rx_counts *counts = &summary->counts;
+	const struct pattern_tally *tally = summary->tally;
+
+	if (summary->options->json) {
+		print_recv_json(summary);
 		return;
 	}
-	printf("%s: %" PRIu64 " packets, %" PRIu64 " payload bytes, %" PRIu64 " gaps in %.1f s\n", options->stream,
-	       totals->packets, totals->bytes, totals->gaps, seconds);
+	printf("%s: %" PRIu64 " packets, %" PRIu64 " payload bytes, %" PRIu64 " gaps in %.1f s\n",
+	       summary->options->stream, totals->packets, totals->bytes, totals->gaps, summary->seconds);
 	printf("published %" PRIu64 " = delivered %" PRIu64 " + skipped %" PRIu64 " + lag %" PRIu64 "\n",
 	       counts->published, counts->delivered, counts->skipped, counts->lag);
 	if (counts->epochs)
@@ -120,4 +201,6 @@ void recv_print_summary(const struct recv_options *options, double seconds, cons
 		       " reordered, %" PRIu64 " restarts, %" PRIu64 " corrupt\n",
 		       tally->received, tally->missing, tally->repeated, tally->reordered, tally->restarts,
 		       tally->corrupt);
+	if (summary->latency)
+		print_latency(summary);
 }
