@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 
@@ -211,6 +212,87 @@ def test_pattern_send_sends_what_it_says(tmp_path):
     assert said["sent"] == 100 and said["first"] == 7
     assert [int.from_bytes(payload[:8], "big") for payload in received] == list(range(7, 107))
     assert all(len(payload) == 64 for payload in received) and len({payload[8:] for payload in received}) == 100
+
+
+# ---- the quickstart ------------------------------------------------------------------------------------------------
+
+
+LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
+
+
+def pcap(lengths, order="<", link=1):
+    """Of frames that are cut off behind 10 bytes."""
+    records = b"".join(struct.pack(order + "4I", 0, 0, 10, length) + bytes(10) for length in lengths)
+    return struct.pack(order + "IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535, link) + records
+
+
+def pcapng(lengths, link=1):
+    def block(kind, body):
+        return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+    packets = [block(6, struct.pack("<5I", 0, 0, 0, 12, length) + bytes(12)) for length in lengths]
+    return b"".join([block(0x0a0d0d0a, struct.pack("<IHHq", 0x1a2b3c4d, 1, 0, -1)),
+                     block(1, struct.pack("<HHI", link, 0, 65535)), *packets])
+
+
+@pytest.mark.parametrize("data,longest", [
+    (pcap([90, 16682, 90]), 16640), (pcap([16682], order=">"), 16640), (pcap([1240], link=101), 1212),
+    (pcap([100000]), 65507), (pcap([]), 0), (pcapng([60, 24874, 90]), 24832), (pcapng([1260], link=276), 1212),
+])
+def test_the_longest_payload_of_captures_is_found(tmp_path, data, longest):
+    (tmp_path / "one").write_bytes(data)
+    (tmp_path / "short").write_bytes(pcap([43]))
+    result = run(ROOT / "tests/support/longest_payload.py", tmp_path / "one")
+    assert (result.returncode, result.stdout) == (0, f"{longest}\n"), result.stderr
+    result = run(ROOT / "tests/support/longest_payload.py", tmp_path / "one", tmp_path / "short")
+    assert result.stdout == f"{max(longest, 1)}\n"
+
+
+def test_quickstart_explains_itself_and_refuses_what_is_no_capture_before_the_build(tmp_path):
+    result = run(ROOT / "scripts/quickstart", "--help")
+    assert result.returncode == 0 and result.stdout.startswith("usage: scripts/quickstart [CAPTURE...]\n")
+    assert run(ROOT / "scripts/quickstart", "--nonsense").returncode == 64
+    if os.geteuid() != 0:
+        pytest.skip("must be root")
+    (tmp_path / "text").write_text("This is no capture.")
+    (tmp_path / "gz").write_bytes(b"\x1f\x8b\x08 and so on")
+    for name, code, said in (("none", 66, "no such capture: "), ("text", 65, "text: not a capture in pcap or pcapng"),
+                             ("gz", 65, "gz: it is compressed: gunzip it")):
+        result = run(ROOT / "scripts/quickstart", LIDAR, name, cwd=tmp_path)
+        assert result.returncode == code and said in result.stderr, result.stderr
+        assert "build" not in result.stdout
+
+
+def quickstart_functions(captures, commands):
+    """Run commands with the functions of quickstart."""
+    script = (ROOT / "scripts/quickstart").read_text()
+    functions = script[:script.index('if [ "$(id -u)" -ne 0 ]')]
+    here = functions.replace('cd "$(dirname "${BASH_SOURCE[0]}")/.."', f"cd {ROOT}")
+    return run("bash", "-c", here + commands, "quickstart", *captures)
+
+
+def test_quickstart_makes_wire_rows_and_memory_as_large_as_the_longest_datagram(tmp_path):
+    (tmp_path / "large").write_bytes(pcap([90, 24874]))
+    result = quickstart_functions([LIDAR, tmp_path / "large"],
+                                  f"work={tmp_path}; set_sizes && write_configs && echo $mtu $hugepages")
+    mtu, hugepages = map(int, result.stdout.split())
+    assert mtu == 24832 + 28 and hugepages > 100
+    for name in ("nic.conf", "sender.conf"):
+        assert "payload_size = 24832;" in (tmp_path / name).read_text()
+
+
+@pytest.mark.parametrize("skipped,not_sent,code,said", [
+    ({"not_udp": 0, "too_long": 0}, {"link_down": 0}, 0, ""), ({"not_udp": 2}, {}, 0, "not_udp 2"),
+    ({"not_udp": 2, "fragment": 21}, {}, 1, "23 of 74 packets were not sent: not_udp 2, fragment 21"),
+    ({}, {"link_down": 5}, 1, "5 of 74 packets were not sent: link_down 5"),
+])
+def test_quickstart_says_last_what_of_a_capture_was_not_sent(tmp_path, skipped, not_sent, code, said):
+    for k, skips in enumerate([{}, skipped]):
+        (tmp_path / f"lidar.{k}.sent").write_text(
+            json.dumps({"capture": {"packets": 74, "skipped": skips}, "not_sent": not_sent if k else {}}))
+    result = quickstart_functions(["/one", "/other"], f"work={tmp_path}; not_sent")
+    assert result.returncode == code and said in result.stdout
+    assert result.stdout == "" or result.stdout.startswith("/other: ")
+    assert (ROOT / "scripts/quickstart").read_text().endswith("\nnot_sent\n")
 
 
 # ---- the loss sum of the quickstart --------------------------------------------------------------------------------
